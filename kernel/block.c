@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * One block: its struct pages, its contents, and who still refers to it.
+ *
+ * A pool block is an order-9 folio of which the module holds one reference.
+ * Page-table entries and pins (devices, ptrace, pipes) hold one each, so the
+ * block is nobody else's exactly when the count is back to one. It must never
+ * reach zero: that would free offlined memory into Linux's allocator.
+ */
+#include <linux/delay.h>
+#include <linux/highmem.h>
+#include <linux/page-flags.h>
+#include <linux/slab.h>
+
+#include "hpmmap.h"
+
+/* How long a call waits for somebody else's reference, in steps of 1 ms. */
+#define PIN_WAIT_STEPS 10
+
+/* How often pinned blocks are looked at. */
+#define PIN_POLL_MS 50
+
+static LIST_HEAD(pinned);
+static DEFINE_SPINLOCK(pinned_lock);
+
+static void pinned_work_fn(struct work_struct *work);
+static DECLARE_DELAYED_WORK(pinned_work, pinned_work_fn);
+
+static void page_init(struct page *page, unsigned long pfn, int nid)
+{
+	memset(page, 0, sizeof(*page));
+	/*
+	 * ZONE_NORMAL whatever it was: with ZONE_MOVABLE a long-term pin tries
+	 * to migrate the page first, for ever.
+	 */
+	set_page_links(page, ZONE_NORMAL, nid, pfn);
+	atomic_set(&page->_mapcount, -1);
+	page_cpupid_reset_last(page);
+	INIT_LIST_HEAD(&page->lru);
+}
+
+/**
+ * hpmmap_block_prepare() - make a folio of 2 MB of offline memory
+ * @block: the block, zeroed
+ * @pfn: first page frame, aligned to 2 MB; every page of it is offline
+ * @nid: its node
+ *
+ * The struct pages of offline memory mean nothing to Linux, and it
+ * initialises them again when the memory is set online.
+ */
+void hpmmap_block_prepare(struct hpmmap_block *block, unsigned long pfn,
+			  int nid)
+{
+	struct page *page = pfn_to_page(pfn);
+	unsigned int i;
+
+	for (i = 0; i < SLOT_PAGES; i++)
+		page_init(page + i, pfn + i, nid);
+	set_page_count(page, 1);
+	compat_prep_compound_page(page, SLOT_ORDER);
+	block->folio = page_folio(page);
+	__folio_mark_uptodate(block->folio);
+	block->nid = nid;
+	INIT_LIST_HEAD(&block->link);
+}
+
+/**
+ * hpmmap_block_alloc_linux() - a block that will be filled with Linux's memory
+ *
+ * Return: the block, without any page yet, or NULL.
+ */
+struct hpmmap_block *hpmmap_block_alloc_linux(void)
+{
+	struct hpmmap_block *block = kzalloc(sizeof(*block), GFP_KERNEL);
+
+	if (!block)
+		return NULL;
+	block->pages = kvcalloc(SLOT_PAGES, sizeof(*block->pages), GFP_KERNEL);
+	if (!block->pages) {
+		kfree(block);
+		return NULL;
+	}
+	block->nid = NUMA_NO_NODE;
+	block->state = HPMMAP_BLOCK_HELD;
+	bitmap_fill(block->stale, SLOT_PAGES);
+	INIT_LIST_HEAD(&block->link);
+	return block;
+}
+
+/* Nothing of its use by a context remains. */
+static void folio_detach(struct folio *folio)
+{
+	folio->mapping = NULL;
+	folio_clear_dirty(folio);
+	folio_clear_referenced(folio);
+	folio_clear_active(folio);
+}
+
+static void block_free_linux(struct hpmmap_block *block)
+{
+	unsigned int i;
+
+	for (i = 0; i < SLOT_PAGES; i++) {
+		struct page *page = block->pages[i];
+
+		if (!page)
+			continue;
+		folio_detach(page_folio(page));
+		put_page(page);
+	}
+	kvfree(block->pages);
+	kfree(block);
+}
+
+/**
+ * hpmmap_block_attach() - say which file offset a block stands for
+ * @block: the block
+ * @mapping: of the context's file
+ * @slot: its slot
+ *
+ * Shared futexes and core dumps look at a page's mapping and index.
+ */
+void hpmmap_block_attach(struct hpmmap_block *block,
+			 struct address_space *mapping, unsigned long slot)
+{
+	pgoff_t index = slot << SLOT_ORDER;
+	unsigned int i;
+
+	block->slot = slot;
+	if (block->folio) {
+		block->folio->mapping = mapping;
+		block->folio->index = index;
+		return;
+	}
+	for (i = 0; i < SLOT_PAGES; i++) {
+		if (!block->pages[i])
+			continue;
+		block->pages[i]->mapping = mapping;
+		block->pages[i]->index = index + i;
+	}
+}
+
+/**
+ * hpmmap_block_page() - one page of a block
+ * @block: the block
+ * @i: which, below SLOT_PAGES
+ *
+ * Return: the page; NULL where a block of Linux's memory has none yet.
+ */
+struct page *hpmmap_block_page(struct hpmmap_block *block, unsigned int i)
+{
+	return block->folio ? folio_page(block->folio, i) : block->pages[i];
+}
+
+static struct page *linux_page_alloc(struct hpmmap_ctx *ctx,
+				     struct hpmmap_block *block, unsigned int i)
+{
+	struct page *page;
+
+	page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	if (!page)
+		return NULL;
+	page->mapping = ctx->file->f_mapping;
+	page->index = (block->slot << SLOT_ORDER) + i;
+	SetPageUptodate(page);
+	block->pages[i] = page;
+	atomic_long_inc(&ctx->nr_linux_pages);
+	return page;
+}
+
+/**
+ * hpmmap_block_fill() - make pages of a block readable as zero
+ * @ctx: whose store it is in; ctx->lock held
+ * @block: the block
+ * @first: first page
+ * @nr: number of pages
+ *
+ * Pages that are not stale are left alone.
+ *
+ * Return: 0, or -ENOMEM where Linux has no page to give.
+ */
+int hpmmap_block_fill(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
+		      unsigned int first, unsigned int nr)
+{
+	unsigned int end = first + nr;
+	unsigned int i = first;
+
+	lockdep_assert_held(&ctx->lock);
+	for_each_set_bit_from(i, block->stale, end) {
+		struct page *page = hpmmap_block_page(block, i);
+
+		if (page)
+			clear_page(page_address(page));
+		else if (!linux_page_alloc(ctx, block, i))
+			return -ENOMEM;
+		clear_bit(i, block->stale);
+	}
+	return 0;
+}
+
+/**
+ * hpmmap_block_clear() - zero a pool block that nobody else can see
+ * @block: on a list of the caller
+ */
+void hpmmap_block_clear(struct hpmmap_block *block)
+{
+	void *addr = folio_address(block->folio);
+	unsigned int i;
+
+	for (i = 0; i < SLOT_PAGES; i++)
+		clear_page(addr + i * PAGE_SIZE);
+	bitmap_zero(block->stale, SLOT_PAGES);
+	cond_resched();
+}
+
+/**
+ * hpmmap_block_copy() - copy pages from one block to another
+ * @ctx: owner of @to, its lock held, as is the owner's of @from
+ * @to: where to
+ * @to_page: first page there
+ * @from: where from
+ * @from_page: first page there
+ * @nr: number of pages
+ *
+ * Stale pages are not copied. A page that cannot be had from Linux dooms the
+ * context (see struct hpmmap_ctx).
+ */
+void hpmmap_block_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
+		       unsigned int to_page, struct hpmmap_block *from,
+		       unsigned int from_page, unsigned int nr)
+{
+	unsigned int i;
+
+	lockdep_assert_held(&ctx->lock);
+	for (i = 0; i < nr; i++) {
+		struct page *src = hpmmap_block_page(from, from_page + i);
+		struct page *dst = hpmmap_block_page(to, to_page + i);
+
+		if (test_bit(from_page + i, from->stale))
+			continue;
+		if (!dst)
+			dst = linux_page_alloc(ctx, to, to_page + i);
+		if (!dst) {
+			ctx->doomed = true;
+			return;
+		}
+		copy_page(page_address(dst), page_address(src));
+		clear_bit(to_page + i, to->stale);
+	}
+}
+
+static bool page_idle(struct page *page)
+{
+	return page_ref_count(page) == 1;
+}
+
+/**
+ * hpmmap_block_idle() - does only the module refer to this block?
+ * @block: the block, in no page table that may still change
+ */
+bool hpmmap_block_idle(struct hpmmap_block *block)
+{
+	unsigned int i;
+
+	if (block->folio)
+		return folio_ref_count(block->folio) == 1;
+	for (i = 0; i < SLOT_PAGES; i++)
+		if (block->pages[i] && !page_idle(block->pages[i]))
+			return false;
+	return true;
+}
+
+static bool folio_is_pinned(struct folio *folio)
+{
+	return folio_ref_count(folio) > 1 + compat_folio_mapcount(folio);
+}
+
+static bool block_is_pinned(struct hpmmap_block *block)
+{
+	unsigned int i;
+
+	if (block->folio)
+		return folio_is_pinned(block->folio);
+	for (i = 0; i < SLOT_PAGES; i++)
+		if (block->pages[i] &&
+		    folio_is_pinned(page_folio(block->pages[i])))
+			return true;
+	return false;
+}
+
+/**
+ * hpmmap_block_wait_unpinned() - wait a moment for pins to go
+ * @block: a block that may be mapped
+ *
+ * References that are neither the module's nor a page table's are pins, or
+ * last for microseconds only (a lockless page-table walk, a batch of mlock).
+ *
+ * Return: whether there is none left.
+ */
+bool hpmmap_block_wait_unpinned(struct hpmmap_block *block)
+{
+	int i;
+
+	for (i = 0; i < PIN_WAIT_STEPS; i++) {
+		if (!block_is_pinned(block))
+			return true;
+		usleep_range(1000, 1100);
+	}
+	return !block_is_pinned(block);
+}
+
+/* The block's contents stay as they are: the next user clears what it needs. */
+static void block_free(struct hpmmap_block *block)
+{
+	if (!block->folio) {
+		block_free_linux(block);
+		return;
+	}
+	folio_detach(block->folio);
+	bitmap_fill(block->stale, SLOT_PAGES);
+	hpmmap_pool_free(block);
+}
+
+/**
+ * hpmmap_block_release() - give up a block that is in no store any more
+ * @ctx: the context it came from
+ * @block: the block; not to be used afterwards
+ *
+ * It goes back to its pool at once, or when the last pin has gone.
+ */
+void hpmmap_block_release(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
+{
+	if (block->folio) {
+		atomic_long_dec(&ctx->nr_held);
+	} else {
+		unsigned int i;
+
+		for (i = 0; i < SLOT_PAGES; i++)
+			if (block->pages[i])
+				atomic_long_dec(&ctx->nr_linux_pages);
+	}
+
+	if (hpmmap_block_idle(block)) {
+		block_free(block);
+		return;
+	}
+	refcount_inc(&ctx->refs);
+	atomic_long_inc(&ctx->nr_pinned);
+	spin_lock(&pinned_lock);
+	block->ctx = ctx;
+	block->state = HPMMAP_BLOCK_PINNED;
+	list_add_tail(&block->link, &pinned);
+	spin_unlock(&pinned_lock);
+	schedule_delayed_work(&pinned_work, msecs_to_jiffies(PIN_POLL_MS));
+}
+
+/**
+ * hpmmap_pinned_poll() - take back the blocks whose pins have gone
+ *
+ * May sleep.
+ */
+void hpmmap_pinned_poll(void)
+{
+	struct hpmmap_block *block, *tmp;
+	LIST_HEAD(idle);
+
+	spin_lock(&pinned_lock);
+	list_for_each_entry_safe(block, tmp, &pinned, link)
+		if (hpmmap_block_idle(block))
+			list_move(&block->link, &idle);
+	spin_unlock(&pinned_lock);
+
+	list_for_each_entry_safe(block, tmp, &idle, link) {
+		struct hpmmap_ctx *ctx = block->ctx;
+
+		list_del_init(&block->link);
+		block->ctx = NULL;
+		block_free(block);
+		atomic_long_dec(&ctx->nr_pinned);
+		hpmmap_ctx_put(ctx);
+	}
+}
+
+static void pinned_work_fn(struct work_struct *work)
+{
+	bool again;
+
+	hpmmap_pinned_poll();
+	spin_lock(&pinned_lock);
+	again = !list_empty(&pinned);
+	spin_unlock(&pinned_lock);
+	if (again)
+		schedule_delayed_work(&pinned_work,
+				      msecs_to_jiffies(PIN_POLL_MS));
+}
+
+/* Pinned blocks keep the module loaded, so there are none left here. */
+void hpmmap_pinned_exit(void)
+{
+	cancel_delayed_work_sync(&pinned_work);
+}

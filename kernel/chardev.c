@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * /dev/hpmmap: one table of commands.
+ */
+#include <linux/capability.h>
+#include <linux/fs.h>
+#include <linux/miscdevice.h>
+#include <linux/module.h>
+#include <linux/nodemask.h>
+#include <linux/uaccess.h>
+
+#include "hpmmap.h"
+
+union command {
+	struct hpmmap_info info;
+	struct hpmmap_pool_add pool_add;
+	struct hpmmap_pool_remove pool_remove;
+	struct hpmmap_pool_list pool_list;
+	struct hpmmap_launch launch;
+	struct hpmmap_limit_set limit_set;
+};
+
+static int ioc_info(union command *cmd)
+{
+	struct hpmmap_info *arg = &cmd->info;
+
+	if (arg->flags || arg->__reserved)
+		return -EOPNOTSUPP;
+	arg->abi_version = HPMMAP_ABI_VERSION;
+	arg->memory_block_bytes = hpmmap_section_bytes();
+	arg->features = 0;
+	return 0;
+}
+
+static int ioc_pool_add(union command *cmd)
+{
+	struct hpmmap_pool_add *arg = &cmd->pool_add;
+	int node = arg->node, ret;
+
+	if (arg->flags & ~HPMMAP_POOL_F_MOVABLE || arg->__reserved)
+		return -EOPNOTSUPP;
+	if (node != NUMA_NO_NODE && (node < 0 || node >= MAX_NUMNODES))
+		return -EINVAL;
+	ret = hpmmap_pool_add(arg->start, arg->length, &node, arg->flags);
+	arg->node = node;
+	return ret;
+}
+
+static int ioc_pool_remove(union command *cmd)
+{
+	struct hpmmap_pool_remove *arg = &cmd->pool_remove;
+
+	if (arg->flags)
+		return -EOPNOTSUPP;
+	arg->busy_bytes = 0;
+	arg->pinned_bytes = 0;
+	return hpmmap_pool_remove(arg->start, arg->length, &arg->busy_bytes,
+				  &arg->pinned_bytes);
+}
+
+static int ioc_pool_list(union command *cmd)
+{
+	struct hpmmap_pool_list *arg = &cmd->pool_list;
+
+	if (arg->flags || arg->__reserved)
+		return -EOPNOTSUPP;
+	return hpmmap_pool_list(u64_to_user_ptr(arg->ranges), &arg->nr);
+}
+
+static int nodes_from_user(const struct hpmmap_launch *arg, nodemask_t *nodes)
+{
+	unsigned long __user *words = u64_to_user_ptr(arg->nodemask);
+	unsigned long bits[BITS_TO_LONGS(1024)] = {};
+	unsigned int nr = arg->nodemask_bits, bit;
+
+	if (!arg->nodemask) {
+		if (nr)
+			return -EINVAL;
+		*nodes = node_states[N_POSSIBLE];
+		return 0;
+	}
+	if (!nr || nr > 1024)
+		return -EINVAL;
+	if (copy_from_user(bits, words, BITS_TO_LONGS(nr) * sizeof(long)))
+		return -EFAULT;
+	nodes_clear(*nodes);
+	for_each_set_bit(bit, bits, nr)
+		if (bit < MAX_NUMNODES && node_possible(bit))
+			node_set(bit, *nodes);
+	return nodes_empty(*nodes) ? -ENODEV : 0;
+}
+
+static int ioc_launch(union command *cmd)
+{
+	struct hpmmap_launch *arg = &cmd->launch;
+	nodemask_t nodes;
+	int ret;
+
+	if (arg->flags & ~(HPMMAP_LAUNCH_F_STRICT |
+			   HPMMAP_LAUNCH_F_NO_INHERIT |
+			   HPMMAP_LAUNCH_F_INTERLEAVE) || arg->__reserved)
+		return -EOPNOTSUPP;
+	if (arg->page_size && arg->page_size != HPMMAP_BLOCK_BYTES &&
+	    arg->page_size != HPMMAP_LARGE_BYTES)
+		return -EINVAL;
+	ret = nodes_from_user(arg, &nodes);
+	if (ret)
+		return ret;
+	return hpmmap_launch(arg, &nodes, &arg->job_id);
+}
+
+static int ioc_limit_set(union command *cmd)
+{
+	struct hpmmap_limit_set *arg = &cmd->limit_set;
+	bool dflt = arg->flags & HPMMAP_LIMIT_F_DEFAULT;
+	kuid_t uid;
+
+	if (arg->flags & ~HPMMAP_LIMIT_F_DEFAULT || arg->__reserved)
+		return -EOPNOTSUPP;
+	uid = make_kuid(&init_user_ns, arg->uid);
+	if ((dflt && arg->uid) || !uid_valid(uid) ||
+	    (arg->bytes != HPMMAP_LIMIT_NONE &&
+	     !IS_ALIGNED(arg->bytes, HPMMAP_BLOCK_BYTES)))
+		return -EINVAL;
+	return hpmmap_user_limit_set(uid, dflt, arg->bytes);
+}
+
+/**
+ * struct command_row - one command
+ * @cmd: its number
+ * @min_size: size of the struct when it was first published
+ * @size: its size now
+ * @admin: needs CAP_SYS_ADMIN
+ * @handler: does it; out members are copied back whatever it returns
+ */
+struct command_row {
+	unsigned int cmd;
+	size_t min_size;
+	size_t size;
+	bool admin;
+	int (*handler)(union command *cmd);
+};
+
+static const struct command_row rows[] = {
+#define ROW(nr, type, last, admin, fn) \
+	[_IOC_NR(nr)] = { nr, offsetofend(type, last), sizeof(type), admin, fn }
+	ROW(HPMMAP_IOC_INFO, struct hpmmap_info, features, false, ioc_info),
+	ROW(HPMMAP_IOC_POOL_ADD, struct hpmmap_pool_add, __reserved, true,
+	    ioc_pool_add),
+	ROW(HPMMAP_IOC_POOL_REMOVE, struct hpmmap_pool_remove, pinned_bytes,
+	    true, ioc_pool_remove),
+	ROW(HPMMAP_IOC_POOL_LIST, struct hpmmap_pool_list, __reserved, false,
+	    ioc_pool_list),
+	ROW(HPMMAP_IOC_LAUNCH, struct hpmmap_launch, job_id, false,
+	    ioc_launch),
+	ROW(HPMMAP_IOC_LIMIT_SET, struct hpmmap_limit_set, bytes, true,
+	    ioc_limit_set),
+};
+
+static long hpmmap_ioctl(struct file *file, unsigned int cmd,
+			 unsigned long uptr)
+{
+	void __user *user = (void __user *)uptr;
+	const struct command_row *row;
+	union command buf = {};
+	u32 size;
+	long ret;
+
+	/* The size is part of the number, and of the struct; the latter counts. */
+	if (_IOC_TYPE(cmd) != HPMMAP_IOC_MAGIC ||
+	    _IOC_NR(cmd) >= ARRAY_SIZE(rows))
+		return -ENOTTY;
+	row = &rows[_IOC_NR(cmd)];
+	if (_IOC_DIR(cmd) != _IOC_DIR(row->cmd))
+		return -ENOTTY;
+	if (row->admin && !capable(CAP_SYS_ADMIN))
+		return -EPERM;
+	if (get_user(size, (u32 __user *)user))
+		return -EFAULT;
+	if (size < row->min_size)
+		return -EINVAL;
+	ret = copy_struct_from_user(&buf, row->size, user, size);
+	if (ret)
+		return ret;
+	ret = row->handler(&buf);
+	*(u32 *)&buf = size;
+	if (copy_to_user(user, &buf, min_t(size_t, size, row->size)))
+		return -EFAULT;
+	return ret;
+}
+
+static const struct file_operations hpmmap_chardev_fops = {
+	.owner = THIS_MODULE,
+	.unlocked_ioctl = hpmmap_ioctl,
+	.llseek = noop_llseek,
+};
+
+/* For the group that udev gives it to; see the packaging. */
+static struct miscdevice hpmmap_misc = {
+	.minor = MISC_DYNAMIC_MINOR,
+	.name = "hpmmap",
+	.fops = &hpmmap_chardev_fops,
+	.mode = 0660,
+};
+
+int hpmmap_chardev_init(void)
+{
+	return misc_register(&hpmmap_misc);
+}
+
+void hpmmap_chardev_exit(void)
+{
+	misc_deregister(&hpmmap_misc);
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Contexts: HPMMAP's half of an address space, found by its mm.
+ *
+ * A context lives from its publication until nobody uses the address space
+ * (mm_users is zero), however the process ended. Linux tears the mappings
+ * down on its own; the blocks are taken back when only the module still
+ * refers to them.
+ */
+#include <linux/file.h>
+#include <linux/hashtable.h>
+#include <linux/rcupdate.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+
+#include "hpmmap.h"
+#include "trace.h"
+
+/* How soon to look again at an address space that somebody still uses. */
+#define REAP_MS 20
+
+static DEFINE_HASHTABLE(contexts, 10);
+static DEFINE_SPINLOCK(contexts_lock);
+static DEFINE_MUTEX(reap_mutex);
+static atomic64_t next_ctx_id = ATOMIC64_INIT(0);
+static void reap_work_fn(struct work_struct *work);
+static DECLARE_DELAYED_WORK(reap_work, reap_work_fn);
+
+/**
+ * hpmmap_ctx_alloc() - a context that is not of any address space yet
+ * @job: its policy
+ *
+ * The hooks must be active and stay so until hpmmap_ctx_publish() or
+ * hpmmap_ctx_put().
+ *
+ * Return: the context with one reference, or NULL.
+ */
+struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
+{
+	struct hpmmap_ctx *ctx = kzalloc(sizeof(*ctx), GFP_KERNEL);
+
+	if (!ctx)
+		return NULL;
+	ctx->file = hpmmap_file_alloc();
+	if (IS_ERR(ctx->file)) {
+		kfree(ctx);
+		return NULL;
+	}
+	if (hpmmap_hook_get()) {
+		fput(ctx->file);
+		kfree(ctx);
+		return NULL;
+	}
+	refcount_set(&ctx->refs, 1);
+	ctx->id = atomic64_inc_return(&next_ctx_id);
+	ctx->job = hpmmap_job_get(job);
+	mutex_init(&ctx->ops);
+	mutex_init(&ctx->lock);
+	xa_init(&ctx->store);
+	INIT_LIST_HEAD(&ctx->fork.blocks);
+	return ctx;
+}
+
+/**
+ * hpmmap_ctx_publish() - make a context that of an address space
+ * @ctx: from hpmmap_ctx_alloc(); the hash takes over the caller's reference
+ * @mm: an address space that has none; nobody else can give it one now
+ */
+void hpmmap_ctx_publish(struct hpmmap_ctx *ctx, struct mm_struct *mm)
+{
+	mmgrab(mm);
+	ctx->mm = mm;
+	spin_lock(&contexts_lock);
+	hash_add_rcu(contexts, &ctx->node, (unsigned long)mm);
+	spin_unlock(&contexts_lock);
+}
+
+static struct hpmmap_ctx *ctx_find(struct mm_struct *mm)
+{
+	struct hpmmap_ctx *ctx;
+
+	hash_for_each_possible_rcu(contexts, ctx, node, (unsigned long)mm)
+		if (ctx->mm == mm)
+			return ctx;
+	return NULL;
+}
+
+/**
+ * hpmmap_ctx_exists() - is this address space registered?
+ * @mm: the caller's, or NULL for a kernel thread
+ *
+ * Cheap enough for every hooked system call of every process.
+ */
+notrace bool hpmmap_ctx_exists(struct mm_struct *mm)
+{
+	bool ret;
+
+	rcu_read_lock();
+	ret = mm && ctx_find(mm);
+	rcu_read_unlock();
+	return ret;
+}
+
+/**
+ * hpmmap_ctx_get() - context of an address space
+ * @mm: whose
+ *
+ * Return: the context with a reference for the caller, or NULL.
+ */
+struct hpmmap_ctx *hpmmap_ctx_get(struct mm_struct *mm)
+{
+	struct hpmmap_ctx *ctx;
+
+	rcu_read_lock();
+	ctx = ctx_find(mm);
+	if (ctx && !refcount_inc_not_zero(&ctx->refs))
+		ctx = NULL;
+	rcu_read_unlock();
+	return ctx;
+}
+
+void hpmmap_ctx_put(struct hpmmap_ctx *ctx)
+{
+	if (!refcount_dec_and_test(&ctx->refs))
+		return;
+	hpmmap_pool_free_list(&ctx->fork.blocks);
+	xa_destroy(&ctx->store);
+	if (ctx->mm)
+		mmdrop(ctx->mm);
+	fput(ctx->file);
+	hpmmap_job_put(ctx->job);
+	kfree_rcu(ctx, rcu);
+	hpmmap_hook_put();
+}
+
+/* Nobody uses the address space any more, and nobody can start to. */
+static void ctx_teardown(struct hpmmap_ctx *ctx)
+{
+	hpmmap_store_release_all(ctx);
+	hpmmap_sysfs_ctx_del(ctx);
+	hpmmap_ctx_put(ctx);
+}
+
+/* Returns whether a process ended whose address space somebody still uses. */
+static bool reap_dead(void)
+{
+	struct hpmmap_ctx *ctx;
+	struct hlist_node *tmp;
+	bool left = false;
+	LIST_HEAD(dead);
+	int bkt;
+
+	lockdep_assert_held(&reap_mutex);
+	spin_lock(&contexts_lock);
+	hash_for_each_safe(contexts, bkt, tmp, ctx, node) {
+		if (atomic_read(&ctx->mm->mm_users)) {
+			left |= READ_ONCE(ctx->ended);
+			continue;
+		}
+		hash_del_rcu(&ctx->node);
+		list_add(&ctx->dying, &dead);
+	}
+	spin_unlock(&contexts_lock);
+
+	while (!list_empty(&dead)) {
+		ctx = list_first_entry(&dead, struct hpmmap_ctx, dying);
+		list_del(&ctx->dying);
+		ctx_teardown(ctx);
+	}
+	return left;
+}
+
+/**
+ * hpmmap_reap() - take back what dead address spaces held
+ *
+ * May sleep. When it returns, every block that nobody can reach any more is
+ * in its pool.
+ */
+void hpmmap_reap(void)
+{
+	mutex_lock(&reap_mutex);
+	reap_dead();
+	hpmmap_pinned_poll();
+	mutex_unlock(&reap_mutex);
+}
+
+static void reap_work_fn(struct work_struct *work)
+{
+	bool left;
+
+	mutex_lock(&reap_mutex);
+	left = reap_dead();
+	mutex_unlock(&reap_mutex);
+	/* Somebody reads its /proc files, say. */
+	if (left)
+		schedule_delayed_work(&reap_work, msecs_to_jiffies(REAP_MS));
+}
+
+/**
+ * hpmmap_reap_soon() - an address space may have lost its last user
+ *
+ * May be called from any context.
+ */
+void hpmmap_reap_soon(void)
+{
+	mod_delayed_work(system_wq, &reap_work, 0);
+}
+
+/**
+ * hpmmap_ctx_mark_ended() - the process of an address space has exited
+ * @mm: the address space
+ */
+void hpmmap_ctx_mark_ended(struct mm_struct *mm)
+{
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(mm);
+
+	if (!ctx)
+		return;
+	WRITE_ONCE(ctx->ended, true);
+	hpmmap_ctx_put(ctx);
+	hpmmap_reap_soon();
+}
+
+/* Contexts keep the module loaded, so there are none left here. */
+void hpmmap_ctx_exit(void)
+{
+	cancel_delayed_work_sync(&reap_work);
+}

@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Members: processes that belong to a job, and what happens at execve.
+ *
+ * A member is a process (thread group), whatever program it runs; a context
+ * is one of its address spaces. Membership begins with the launch ioctl, is
+ * inherited over fork, survives execve and ends with the process.
+ */
+#include <linux/binfmts.h>
+#include <linux/cred.h>
+#include <linux/hashtable.h>
+#include <linux/mman.h>
+#include <linux/pid.h>
+#include <linux/resource.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/task_stack.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/tracepoint.h>
+#include <linux/uaccess.h>
+
+#include "hpmmap.h"
+#include "trace.h"
+
+/* The part of the main stack that is mapped at once, RLIMIT_STACK allowing. */
+#define STACK_BYTES (8UL << 20)
+
+/**
+ * struct member - a process that belongs to a job
+ * @refs: the hash and a work under way
+ * @node: in the hash
+ * @tgid: who; holds a reference
+ * @job: which; holds a reference
+ * @registers: programs it executes are registered
+ * @work: gives the address space a context; runs in the process
+ * @work_queued: @work is under way
+ * @execed: @work is due to execve, so heap and stack are new
+ */
+struct member {
+	refcount_t refs;
+	struct hlist_node node;
+	struct pid *tgid;
+	struct hpmmap_job *job;
+	bool registers;
+	struct callback_head work;
+	bool work_queued;
+	bool execed;
+};
+
+static DEFINE_HASHTABLE(members, 8);
+static DEFINE_SPINLOCK(members_lock);
+
+/* Takes over a reference of the hooks' if it succeeds. */
+static struct member *member_alloc(struct hpmmap_job *job, struct pid *tgid,
+				   bool registers, gfp_t gfp)
+{
+	struct member *m = kzalloc(sizeof(*m), gfp);
+
+	if (!m)
+		return NULL;
+	refcount_set(&m->refs, 1);
+	m->tgid = get_pid(tgid);
+	m->job = hpmmap_job_get(job);
+	m->registers = registers;
+	return m;
+}
+
+static void member_put(struct member *m)
+{
+	if (!refcount_dec_and_test(&m->refs))
+		return;
+	put_pid(m->tgid);
+	hpmmap_job_put(m->job);
+	kfree(m);
+	hpmmap_hook_put();
+}
+
+static struct member *member_find_locked(struct pid *tgid)
+{
+	struct member *m;
+
+	lockdep_assert_held(&members_lock);
+	hash_for_each_possible(members, m, node, (unsigned long)tgid)
+		if (m->tgid == tgid)
+			return m;
+	return NULL;
+}
+
+static struct member *member_get(struct pid *tgid)
+{
+	struct member *m;
+
+	spin_lock(&members_lock);
+	m = member_find_locked(tgid);
+	if (m)
+		refcount_inc(&m->refs);
+	spin_unlock(&members_lock);
+	return m;
+}
+
+static void member_remove(struct pid *tgid)
+{
+	struct member *m;
+
+	spin_lock(&members_lock);
+	m = member_find_locked(tgid);
+	if (m)
+		hash_del(&m->node);
+	spin_unlock(&members_lock);
+	if (m)
+		member_put(m);
+}
+
+/* Takes over the caller's reference; replaces an older membership. */
+static void member_insert(struct member *m)
+{
+	struct member *old;
+
+	spin_lock(&members_lock);
+	old = member_find_locked(m->tgid);
+	if (old)
+		hash_del(&old->node);
+	hash_add(members, &m->node, (unsigned long)m->tgid);
+	spin_unlock(&members_lock);
+	if (old)
+		member_put(old);
+}
+
+/* The new program. */
+
+/*
+ * The heap starts at the next 2 MB boundary, so that its first block is
+ * wholly its own. Left alone where something is in the way.
+ */
+static void heap_setup(struct hpmmap_ctx *ctx)
+{
+	struct mm_struct *mm = ctx->mm;
+	unsigned long start = ALIGN(mm->brk, SLOT_SIZE);
+
+	mmap_write_lock(mm);
+	if (mm->start_brk == mm->brk && start < TASK_SIZE - SLOT_SIZE &&
+	    !find_vma_intersection(mm, PAGE_ALIGN(mm->brk),
+				   start + SLOT_SIZE)) {
+		spin_lock(&mm->arg_lock);
+		mm->start_brk = start;
+		mm->brk = start;
+		spin_unlock(&mm->arg_lock);
+		ctx->heap_end = start;
+	}
+	mmap_write_unlock(mm);
+}
+
+/**
+ * struct stack - the main stack as execve left it
+ * @start: where ours starts
+ * @top: end
+ * @sp: lowest address with contents
+ * @prot: PROT_*
+ */
+struct stack {
+	unsigned long start;
+	unsigned long top;
+	unsigned long sp;
+	unsigned long prot;
+};
+
+static bool stack_find(struct mm_struct *mm, struct stack *s)
+{
+	unsigned long size = min(rlimit(RLIMIT_STACK), STACK_BYTES) & PAGE_MASK;
+	struct vm_area_struct *vma;
+	unsigned long bottom = 0;
+
+	s->sp = current_user_stack_pointer() & PAGE_MASK;
+	mmap_read_lock(mm);
+	vma = vma_lookup(mm, s->sp);
+	if (vma && vma->vm_flags & VM_GROWSDOWN && !vma->vm_file) {
+		bottom = vma->vm_start;
+		s->top = vma->vm_end;
+		s->prot = PROT_READ | PROT_WRITE;
+		if (vma->vm_flags & VM_EXEC)
+			s->prot |= PROT_EXEC;
+	}
+	mmap_read_unlock(mm);
+	/* The lowest page of what is allowed stays Linux's and can grow. */
+	if (!bottom || size < 2 * PAGE_SIZE || s->top < size)
+		return false;
+	s->start = s->top - size + PAGE_SIZE;
+	return s->start <= s->sp;
+}
+
+static int stack_copy(struct hpmmap_ctx *ctx, const struct stack *s)
+{
+	unsigned long addr;
+
+	for (addr = s->sp; addr < s->top; addr += PAGE_SIZE) {
+		struct hpmmap_block *block;
+		struct page *page;
+
+		block = hpmmap_store_load(ctx, slot_of(addr));
+		page = hpmmap_block_page(block, page_in_slot(addr));
+		if (copy_from_user(page_address(page), (void __user *)addr,
+				   PAGE_SIZE))
+			return -EFAULT;
+	}
+	return 0;
+}
+
+/*
+ * The stack keeps its addresses; its memory becomes ours. Below it a page of
+ * Linux's stack mapping stays and grows as ever.
+ */
+static void stack_setup(struct hpmmap_ctx *ctx)
+{
+	struct mm_struct *mm = ctx->mm;
+	unsigned long ret = -ENOMEM;
+	LIST_HEAD(blocks);
+	struct stack s;
+
+	if (!stack_find(mm, &s))
+		return;
+	if (hpmmap_pool_alloc(ctx->job,
+			      hpmmap_store_missing(ctx, s.start, s.top),
+			      &blocks)) {
+		hpmmap_count_fallback(ctx, s.top - s.start);
+		return;
+	}
+	if (clear_user((void __user *)(s.start - PAGE_SIZE), 1))
+		goto out;
+	if (hpmmap_store_commit(ctx, s.start, s.top, &blocks) ||
+	    stack_copy(ctx, &s))
+		goto out;
+	ret = hpmmap_vma_map(ctx, s.start, s.top - s.start, s.prot, MAP_FIXED);
+	if (!IS_ERR_VALUE(ret))
+		hpmmap_vma_commit(ctx, s.start, s.top, NULL);
+out:
+	if (IS_ERR_VALUE(ret)) {
+		hpmmap_count_fallback(ctx, s.top - s.start);
+		hpmmap_store_reconcile(ctx, s.start, s.top);
+	}
+	hpmmap_pool_free_list(&blocks);
+}
+
+/* Runs in the member before its first instruction of the new program. */
+static void member_work(struct callback_head *work)
+{
+	struct member *m = container_of(work, struct member, work);
+	struct mm_struct *mm = current->mm;
+	bool execed = m->execed;
+	struct hpmmap_ctx *ctx;
+
+	m->work_queued = false;
+	if (!mm || current->flags & PF_EXITING || hpmmap_ctx_exists(mm))
+		goto out;
+	ctx = hpmmap_ctx_alloc(m->job);
+	if (!ctx) {
+		pr_warn_ratelimited("no memory to register process %d\n",
+				    current->pid);
+		if (m->job->strict)
+			send_sig(SIGKILL, current, 1);
+		goto out;
+	}
+	ctx->pid = current->tgid;
+	mutex_lock(&ctx->ops);
+	refcount_inc(&ctx->refs);
+	hpmmap_ctx_publish(ctx, mm);
+	if (execed) {
+		heap_setup(ctx);
+		stack_setup(ctx);
+	}
+	hpmmap_sysfs_ctx_add(ctx);
+	trace_hpmmap_register(ctx->id, ctx->job->id, ctx->pid);
+	mutex_unlock(&ctx->ops);
+	hpmmap_ctx_put(ctx);
+out:
+	member_put(m);
+}
+
+/* Takes over the caller's reference. */
+static void member_queue_work(struct member *m, struct task_struct *task,
+			      bool execed)
+{
+	if (m->work_queued) {
+		member_put(m);
+		return;
+	}
+	m->work_queued = true;
+	m->execed = execed;
+	init_task_work(&m->work, member_work);
+	if (task_work_add(task, &m->work, TWA_RESUME)) {
+		m->work_queued = false;
+		member_put(m);
+	}
+}
+
+/* Tracepoints; they run with preemption disabled. */
+
+static void probe_exec(void *data, struct task_struct *task, pid_t old_pid,
+		       struct linux_binprm *bprm)
+{
+	struct member *m = member_get(task_tgid(task));
+
+	if (!m)
+		return;
+	/* The old address space may have ended here. */
+	hpmmap_reap_soon();
+	if (!m->registers || bprm->secureexec || test_thread_flag(TIF_ADDR32)) {
+		member_remove(task_tgid(task));
+		member_put(m);
+		return;
+	}
+	member_queue_work(m, task, true);
+}
+
+/* The child of a member is one, too; without memory it is not registered. */
+static void member_inherit(struct member *m, struct task_struct *child,
+			   bool needs_ctx)
+{
+	bool registers = m->registers && !m->job->no_inherit;
+	struct member *c;
+
+	if (!hpmmap_hook_get_another())
+		return;
+	c = member_alloc(m->job, task_tgid(child), registers, GFP_ATOMIC);
+	if (!c) {
+		hpmmap_hook_put();
+		pr_warn_ratelimited("no memory to register process %d\n",
+				    child->pid);
+		return;
+	}
+	refcount_inc(&c->refs);
+	member_insert(c);
+	if (needs_ctx && registers)
+		member_queue_work(c, child, false);
+	else
+		member_put(c);
+}
+
+static void probe_fork(void *data, struct task_struct *parent,
+		       struct task_struct *child)
+{
+	bool has_ctx = hpmmap_fork_child(child);
+	struct member *m;
+
+	if (!thread_group_leader(child))
+		return;
+	m = member_get(task_tgid(parent));
+	if (!m)
+		return;
+	member_inherit(m, child, !has_ctx && hpmmap_ctx_exists(parent->mm));
+	member_put(m);
+}
+
+static void probe_exit(void *data, struct task_struct *task)
+{
+	/* Its address space is given up already but still the lazy one. */
+	if (hpmmap_ctx_exists(task->active_mm)) {
+		if (!atomic_read(&task->signal->live))
+			hpmmap_ctx_mark_ended(task->active_mm);
+		else
+			hpmmap_reap_soon();
+	}
+	if (!atomic_read(&task->signal->live))
+		member_remove(task_tgid(task));
+}
+
+static struct probe {
+	const char *name;
+	void *func;
+	struct tracepoint *tp;
+} probes[] = {
+	{ "sched_process_exec", probe_exec },
+	{ "sched_process_fork", probe_fork },
+	{ "sched_process_exit", probe_exit },
+};
+
+static void probe_match(struct tracepoint *tp, void *data)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(probes); i++)
+		if (!strcmp(tp->name, probes[i].name))
+			probes[i].tp = tp;
+}
+
+static void probes_remove(int n)
+{
+	while (n--)
+		tracepoint_probe_unregister(probes[n].tp, probes[n].func, NULL);
+	tracepoint_synchronize_unregister();
+}
+
+/**
+ * hpmmap_probes_register() - follow fork, execve and exit
+ *
+ * Return: 0 or an errno; all or nothing.
+ */
+int hpmmap_probes_register(void)
+{
+	int i, ret;
+
+	for_each_kernel_tracepoint(probe_match, NULL);
+	for (i = 0; i < ARRAY_SIZE(probes); i++) {
+		ret = probes[i].tp ?
+		      tracepoint_probe_register(probes[i].tp, probes[i].func,
+						NULL) : -ENOENT;
+		if (ret) {
+			pr_err("no tracepoint %s: %d\n", probes[i].name, ret);
+			probes_remove(i);
+			return ret;
+		}
+	}
+	return 0;
+}
+
+void hpmmap_probes_unregister(void)
+{
+	probes_remove(ARRAY_SIZE(probes));
+}
+
+/**
+ * hpmmap_launch() - make the calling process the first of a new job
+ * @arg: what it asked for; checked
+ * @nodes: nodes it may use
+ * @job_id: out
+ *
+ * Return: 0 or an errno of HPMMAP_IOC_LAUNCH.
+ */
+int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
+		  u64 *job_id)
+{
+	struct hpmmap_job *job;
+	struct member *m;
+	int ret;
+
+	if (!hpmmap_pool_has(nodes))
+		return -ENODEV;
+	job = hpmmap_job_alloc(arg, nodes);
+	if (!job)
+		return -ENOMEM;
+	ret = -ENOMEM;
+	if (job->strict && !hpmmap_pool_has_free(job))
+		goto out;
+	ret = hpmmap_hook_get();
+	if (ret)
+		goto out;
+	m = member_alloc(job, task_tgid(current), true, GFP_KERNEL);
+	if (!m) {
+		hpmmap_hook_put();
+		ret = -ENOMEM;
+		goto out;
+	}
+	*job_id = job->id;
+	member_insert(m);
+out:
+	hpmmap_job_put(job);
+	return ret;
+}

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Private structures of the module and the lock order.
+ *
+ * Lock order, outermost first:
+ *
+ *	hpmmap_hook_mutex	installed hooks (hook.c)
+ *	ctx->ops		hooked system calls of one address space
+ *	mm->mmap_lock		Linux's
+ *	ctx->lock		blocks of one address space; a parent's before
+ *				its child's in fork
+ *	hpmmap_pool_mutex	which memory is in the pools (pool.c)
+ *	node->lock		spinlock, free blocks of a node (pool.c)
+ *	spinlocks that nest in nothing else: the hash of contexts, the hash
+ *				of members, the list of pinned blocks,
+ *				the table of users
+ *
+ * The memory notifier takes hpmmap_pool_mutex under Linux's hotplug locks;
+ * nothing that holds it may set memory online or offline.
+ */
+#ifndef _HPMMAP_H
+#define _HPMMAP_H
+
+#include <linux/bitmap.h>
+#include <linux/kobject.h>
+#include <linux/list.h>
+#include <linux/mm.h>
+#include <linux/mutex.h>
+#include <linux/refcount.h>
+#include <linux/task_work.h>
+#include <linux/types.h>
+#include <linux/uidgid.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+
+#include "uapi/hpmmap.h"
+#include "compat.h"
+
+#undef pr_fmt
+#define pr_fmt(fmt) "hpmmap: " fmt
+
+#define SLOT_SHIFT	21
+#define SLOT_SIZE	(1UL << SLOT_SHIFT)
+#define SLOT_MASK	(~(SLOT_SIZE - 1))
+#define SLOT_ORDER	(SLOT_SHIFT - PAGE_SHIFT)
+#define SLOT_PAGES	(1U << SLOT_ORDER)
+#define LARGE_ORDER	9	/* 1 GB, in blocks */
+
+static_assert(SLOT_SIZE == HPMMAP_BLOCK_BYTES);
+static_assert(SLOT_SIZE == PMD_SIZE);
+
+static inline unsigned long slot_of(unsigned long addr)
+{
+	return addr >> SLOT_SHIFT;
+}
+
+static inline unsigned int page_in_slot(unsigned long addr)
+{
+	return (addr >> PAGE_SHIFT) & (SLOT_PAGES - 1);
+}
+
+/**
+ * enum hpmmap_block_state - where a block of a pool is
+ * @HPMMAP_BLOCK_FREE: in the buddy allocator; nobody else refers to it
+ * @HPMMAP_BLOCK_HELD: charged to a user; on a caller's list or in a store
+ * @HPMMAP_BLOCK_PINNED: given up by its holder, still charged, and waiting on
+ *	the pinned list for somebody else's references to go
+ */
+enum hpmmap_block_state {
+	HPMMAP_BLOCK_FREE,
+	HPMMAP_BLOCK_HELD,
+	HPMMAP_BLOCK_PINNED,
+};
+
+struct hpmmap_user;
+struct hpmmap_ctx;
+
+/**
+ * struct hpmmap_block - the memory behind one 2 MB slot of an address space
+ * @link: list of whoever owns it (unused while in a store)
+ * @folio: the order-9 folio of a pool block; NULL for Linux's memory.
+ *	Immutable.
+ * @pages: NULL for a pool block; otherwise SLOT_PAGES pointers to order-0
+ *	pages of Linux, NULL where none was needed yet. Protected by ctx->lock.
+ * @user: who is charged for a pool block that is not free
+ * @ctx: the context it came from while PINNED (holds a reference)
+ * @slot: its slot while in a store; protected by ctx->lock
+ * @nid: node of a pool block. Immutable.
+ * @state: changed only by block_set_state()
+ * @stale: one bit a page: the content means nothing to the current mapping and
+ *	has to be cleared before anybody sees it. Protected by ctx->lock.
+ */
+struct hpmmap_block {
+	struct list_head link;
+	struct folio *folio;
+	struct page **pages;
+	struct hpmmap_user *user;
+	struct hpmmap_ctx *ctx;
+	unsigned long slot;
+	int nid;
+	enum hpmmap_block_state state;
+	DECLARE_BITMAP(stale, SLOT_PAGES);
+};
+
+/**
+ * struct hpmmap_job - what one launch asked for; immutable
+ * @refs: members and contexts
+ * @id: number shown to user space
+ * @user: who launched it and is charged
+ * @large: place memory in 1 GB runs
+ * @nodes: nodes whose pools may be used
+ */
+struct hpmmap_job {
+	refcount_t refs;
+	u64 id;
+	struct hpmmap_user *user;
+	bool strict;
+	bool no_inherit;
+	bool interleave;
+	bool large;
+	nodemask_t nodes;
+};
+
+/**
+ * struct hpmmap_ctx - HPMMAP's half of one address space
+ * @refs: the hash, sysfs, pinned blocks and lookups
+ * @mm: the address space; mmgrab()bed until the teardown. Its address is the
+ *	identity of the context.
+ * @id: number shown to user space
+ * @node: in the hash; protected by the hash's lock, read under RCU
+ * @job: policy; immutable, holds a reference
+ * @file: what own VMAs map, offset equal to the virtual address. A child's
+ *	VMAs keep their parent's file; contents are found by vma->vm_mm.
+ * @ops: serialises the hooked calls and fork
+ * @lock: protects @store and the blocks in it
+ * @store: slot number -> struct hpmmap_block
+ * @heap_end: end of the mapped heap, a multiple of 2 MB; 0: the heap is
+ *	Linux's. Protected by @ops.
+ * @fork: the child's context and blocks, made ready by the clone hook and
+ *	used by hpmmap_vm_open(). Protected by @ops.
+ * @populate_work: makes a new child map its memory
+ * @doomed: the snapshot of a fork is incomplete: the child must not run
+ * @ended: its process is gone, and the address space soon will be
+ */
+struct hpmmap_ctx {
+	refcount_t refs;
+	struct mm_struct *mm;
+	u64 id;
+	struct hlist_node node;
+	struct list_head dying;
+	struct hpmmap_job *job;
+	struct file *file;
+	pid_t pid;
+
+	struct mutex ops;
+	struct mutex lock;
+	struct xarray store;
+	unsigned long heap_end;
+	struct {
+		struct task_struct *task;
+		struct hpmmap_ctx *child;
+		struct mm_struct *failed;
+		struct list_head blocks;
+	} fork;
+	struct callback_head populate_work;
+	bool doomed;
+	bool ended;
+
+	atomic_long_t nr_held;
+	atomic_long_t nr_linux_pages;
+	atomic_long_t nr_fallbacks;
+	atomic_long_t nr_faults;
+	atomic_long_t nr_faults_kernel;
+	atomic_long_t nr_pinned;
+
+	struct kobject kobj;
+	bool in_sysfs;
+	struct rcu_head rcu;
+};
+
+/* job.c */
+struct hpmmap_user *hpmmap_user_get(kuid_t uid);
+int hpmmap_user_charge(struct hpmmap_user *user, unsigned long nr_blocks);
+void hpmmap_user_uncharge(struct hpmmap_user *user, unsigned long nr_blocks);
+bool hpmmap_user_has_room(struct hpmmap_user *user);
+kuid_t hpmmap_user_uid(const struct hpmmap_user *user);
+int hpmmap_user_limit_set(kuid_t uid, bool dflt, u64 bytes);
+u64 hpmmap_user_default_limit(void);
+void hpmmap_users_exit(void);
+
+struct hpmmap_job *hpmmap_job_alloc(const struct hpmmap_launch *arg,
+				    const nodemask_t *nodes);
+struct hpmmap_job *hpmmap_job_get(struct hpmmap_job *job);
+void hpmmap_job_put(struct hpmmap_job *job);
+
+/* pool.c */
+int hpmmap_pool_init(void);
+void hpmmap_pool_exit(void);
+int hpmmap_pool_add(u64 start, u64 length, int *node, u32 flags);
+int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned);
+int hpmmap_pool_list(struct hpmmap_pool_range __user *ranges, u32 *nr);
+bool hpmmap_pool_has(const nodemask_t *nodes);
+bool hpmmap_pool_has_free(struct hpmmap_job *job);
+int hpmmap_pool_alloc(struct hpmmap_job *job, unsigned long nr,
+		      struct list_head *out);
+void hpmmap_pool_free(struct hpmmap_block *block);
+void hpmmap_pool_free_list(struct list_head *list);
+u64 hpmmap_section_bytes(void);
+
+/* block.c */
+int hpmmap_block_init(void);
+void hpmmap_block_prepare(struct hpmmap_block *block, unsigned long pfn,
+			  int nid);
+struct hpmmap_block *hpmmap_block_alloc_linux(void);
+void hpmmap_block_attach(struct hpmmap_block *block,
+			 struct address_space *mapping, unsigned long slot);
+int hpmmap_block_fill(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
+		      unsigned int first, unsigned int nr);
+void hpmmap_block_clear(struct hpmmap_block *block);
+void hpmmap_block_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
+		       unsigned int to_page, struct hpmmap_block *from,
+		       unsigned int from_page, unsigned int nr);
+struct page *hpmmap_block_page(struct hpmmap_block *block, unsigned int i);
+bool hpmmap_block_idle(struct hpmmap_block *block);
+bool hpmmap_block_wait_unpinned(struct hpmmap_block *block);
+void hpmmap_block_release(struct hpmmap_ctx *ctx, struct hpmmap_block *block);
+void hpmmap_pinned_poll(void);
+void hpmmap_pinned_exit(void);
+
+/* ctx.c */
+void hpmmap_ctx_exit(void);
+struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job);
+void hpmmap_ctx_publish(struct hpmmap_ctx *ctx, struct mm_struct *mm);
+struct hpmmap_ctx *hpmmap_ctx_get(struct mm_struct *mm);
+void hpmmap_ctx_put(struct hpmmap_ctx *ctx);
+bool hpmmap_ctx_exists(struct mm_struct *mm);
+void hpmmap_reap(void);
+void hpmmap_reap_soon(void);
+void hpmmap_ctx_mark_ended(struct mm_struct *mm);
+
+/* store.c */
+struct hpmmap_block *hpmmap_store_load(struct hpmmap_ctx *ctx,
+				       unsigned long slot);
+unsigned long hpmmap_store_missing(struct hpmmap_ctx *ctx, unsigned long start,
+				   unsigned long end);
+unsigned long hpmmap_store_count(struct hpmmap_ctx *ctx, unsigned long start,
+				 unsigned long end);
+int hpmmap_store_commit(struct hpmmap_ctx *ctx, unsigned long start,
+			unsigned long end, struct list_head *blocks);
+int hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
+		       unsigned long end);
+bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start,
+			    unsigned long end);
+int hpmmap_store_discard(struct hpmmap_ctx *ctx, unsigned long start,
+			 unsigned long end, bool accessible);
+void hpmmap_store_reconcile(struct hpmmap_ctx *ctx, unsigned long start,
+			    unsigned long end);
+int hpmmap_store_move(struct hpmmap_ctx *ctx, unsigned long from,
+		      unsigned long to, unsigned long len,
+		      struct list_head *blocks);
+void hpmmap_store_snapshot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
+			   unsigned long start, unsigned long end,
+			   struct list_head *blocks);
+struct page *hpmmap_store_page(struct hpmmap_ctx *ctx, unsigned long addr,
+			       unsigned long start, unsigned long end,
+			       bool *committed);
+void hpmmap_store_release_all(struct hpmmap_ctx *ctx);
+
+/* vma.c */
+extern const struct vm_operations_struct hpmmap_vm_ops;
+int hpmmap_vma_init(void);
+void hpmmap_vma_exit(void);
+struct file *hpmmap_file_alloc(void);
+static inline bool hpmmap_vma_is_ours(const struct vm_area_struct *vma)
+{
+	return vma->vm_ops == &hpmmap_vm_ops;
+}
+
+static inline bool hpmmap_vma_is_accessible(const struct vm_area_struct *vma)
+{
+	return vma->vm_flags & (VM_READ | VM_WRITE | VM_EXEC);
+}
+
+unsigned long hpmmap_vma_count_missing(struct hpmmap_ctx *ctx,
+				       unsigned long start, unsigned long end);
+void hpmmap_vma_commit(struct hpmmap_ctx *ctx, unsigned long start,
+		       unsigned long end, struct list_head *blocks);
+void hpmmap_vma_repair(struct hpmmap_ctx *ctx, unsigned long start,
+		       unsigned long end);
+unsigned long hpmmap_vma_map(struct hpmmap_ctx *ctx, unsigned long addr,
+			     unsigned long len, unsigned long prot,
+			     unsigned long flags);
+unsigned long hpmmap_vma_find_hole(unsigned long hint, unsigned long len,
+				   unsigned long flags, unsigned long align,
+				   unsigned long phase);
+
+/* pgmap.c */
+/**
+ * enum hpmmap_entry - how a slot is mapped
+ * @HPMMAP_ENTRY_NONE: nothing, not even a table of 4 KB entries
+ * @HPMMAP_ENTRY_TABLE: a table of 4 KB entries
+ * @HPMMAP_ENTRY_2M: one 2 MB entry
+ */
+enum hpmmap_entry {
+	HPMMAP_ENTRY_NONE,
+	HPMMAP_ENTRY_TABLE,
+	HPMMAP_ENTRY_2M,
+};
+enum hpmmap_entry hpmmap_pgmap_slot(struct mm_struct *mm, unsigned long addr);
+void hpmmap_pgmap_fill(struct vm_area_struct *vma, unsigned long start,
+		       unsigned long end);
+void hpmmap_pgmap_count(struct mm_struct *mm, unsigned long *bytes_2m,
+			unsigned long *bytes_4k);
+
+/* hook.c */
+struct hpmmap_hook {
+	const char *symbol;
+	void *handler;
+	unsigned long orig;
+	struct ftrace_ops *ops;
+};
+enum hpmmap_call {
+	HPMMAP_CALL_MMAP,
+	HPMMAP_CALL_MUNMAP,
+	HPMMAP_CALL_MPROTECT,
+	HPMMAP_CALL_PKEY_MPROTECT,
+	HPMMAP_CALL_MREMAP,
+	HPMMAP_CALL_MADVISE,
+	HPMMAP_CALL_BRK,
+	HPMMAP_CALL_CLONE,
+	HPMMAP_CALL_CLONE3,
+	HPMMAP_CALL_FORK,
+	HPMMAP_CALL_VFORK,
+	HPMMAP_NR_CALLS
+};
+int hpmmap_hook_init(void);
+void hpmmap_hook_exit(void);
+int hpmmap_hook_get(void);
+bool hpmmap_hook_get_another(void);
+void hpmmap_hook_put(void);
+bool hpmmap_hook_active(void);
+long hpmmap_call_orig(enum hpmmap_call call, const struct pt_regs *regs);
+
+/* syscalls.c, mremap.c, fork.c: handlers, installed by hook.c */
+long hpmmap_sys_mmap(const struct pt_regs *regs);
+long hpmmap_sys_munmap(const struct pt_regs *regs);
+long hpmmap_sys_mprotect(const struct pt_regs *regs);
+long hpmmap_sys_pkey_mprotect(const struct pt_regs *regs);
+long hpmmap_sys_mremap(const struct pt_regs *regs);
+long hpmmap_sys_madvise(const struct pt_regs *regs);
+long hpmmap_sys_brk(const struct pt_regs *regs);
+long hpmmap_sys_clone(const struct pt_regs *regs);
+long hpmmap_sys_clone3(const struct pt_regs *regs);
+long hpmmap_sys_fork(const struct pt_regs *regs);
+long hpmmap_sys_vfork(const struct pt_regs *regs);
+
+/**
+ * hpmmap_ops_lock() - enter a hooked call
+ * @ctx: the caller's context
+ *
+ * Return: 0, or -EINTR if a fatal signal is pending.
+ */
+static inline int hpmmap_ops_lock(struct hpmmap_ctx *ctx)
+{
+	return mutex_lock_killable(&ctx->ops);
+}
+
+static inline void hpmmap_ops_unlock(struct hpmmap_ctx *ctx)
+{
+	mutex_unlock(&ctx->ops);
+}
+
+unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
+			       unsigned long len, unsigned long prot,
+			       unsigned long flags, bool fixed);
+void hpmmap_count_fallback(struct hpmmap_ctx *ctx, unsigned long bytes);
+
+/* exec.c */
+int hpmmap_probes_register(void);
+void hpmmap_probes_unregister(void);
+int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
+		  u64 *job_id);
+
+/* fork.c */
+void hpmmap_fork_open(struct vm_area_struct *vma);
+bool hpmmap_fork_child(struct task_struct *child);
+
+/* sysfs.c */
+int hpmmap_sysfs_init(void);
+void hpmmap_sysfs_exit(void);
+int hpmmap_sysfs_node_add(struct kobject *kobj, int nid);
+void hpmmap_sysfs_ctx_add(struct hpmmap_ctx *ctx);
+void hpmmap_sysfs_ctx_del(struct hpmmap_ctx *ctx);
+struct hpmmap_node_stat {
+	u64 total;
+	u64 free;
+	u64 largest;
+	u64 pinned;
+};
+void hpmmap_pool_node_stat(int nid, struct hpmmap_node_stat *stat);
+
+/* chardev.c */
+int hpmmap_chardev_init(void);
+void hpmmap_chardev_exit(void);
+
+#endif /* _HPMMAP_H */

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Jobs (what one launch asked for) and users (who is charged).
+ *
+ * A user's record is made on first use and kept until the module goes: limits
+ * outlive the jobs of a user, and there are few users.
+ */
+#include <linux/cred.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+
+#include "hpmmap.h"
+
+#define LIMIT_DEFAULT ULONG_MAX		/* follow default_limit */
+#define LIMIT_NONE (ULONG_MAX - 1)
+
+/**
+ * struct hpmmap_user - what one user holds
+ * @link: in the table of users
+ * @uid: immutable
+ * @held: blocks charged
+ * @limit: in blocks, or LIMIT_*
+ */
+struct hpmmap_user {
+	struct list_head link;
+	kuid_t uid;
+	atomic_long_t held;
+	unsigned long limit;
+};
+
+static LIST_HEAD(users);
+static DEFINE_SPINLOCK(users_lock);
+static unsigned long default_limit = LIMIT_NONE;
+static atomic64_t next_job_id = ATOMIC64_INIT(0);
+
+static struct hpmmap_user *user_find(kuid_t uid)
+{
+	struct hpmmap_user *user;
+
+	lockdep_assert_held(&users_lock);
+	list_for_each_entry(user, &users, link)
+		if (uid_eq(user->uid, uid))
+			return user;
+	return NULL;
+}
+
+/**
+ * hpmmap_user_get() - record of a user, made if there is none
+ * @uid: the user
+ *
+ * Return: the record, valid until the module goes; NULL without memory.
+ */
+struct hpmmap_user *hpmmap_user_get(kuid_t uid)
+{
+	struct hpmmap_user *fresh, *user;
+
+	fresh = kzalloc(sizeof(*fresh), GFP_KERNEL);
+	if (!fresh)
+		return NULL;
+	fresh->uid = uid;
+	fresh->limit = LIMIT_DEFAULT;
+
+	spin_lock(&users_lock);
+	user = user_find(uid);
+	if (!user) {
+		user = fresh;
+		fresh = NULL;
+		list_add(&user->link, &users);
+	}
+	spin_unlock(&users_lock);
+	kfree(fresh);
+	return user;
+}
+
+static unsigned long user_limit(struct hpmmap_user *user)
+{
+	unsigned long limit = READ_ONCE(user->limit);
+
+	return limit == LIMIT_DEFAULT ? READ_ONCE(default_limit) : limit;
+}
+
+/**
+ * hpmmap_user_charge() - charge blocks to a user
+ * @user: the user
+ * @nr_blocks: how many
+ *
+ * Return: 0, or -ENOMEM where the user's limit does not allow it.
+ */
+int hpmmap_user_charge(struct hpmmap_user *user, unsigned long nr_blocks)
+{
+	unsigned long held = atomic_long_add_return(nr_blocks, &user->held);
+
+	if (held <= user_limit(user))
+		return 0;
+	atomic_long_sub(nr_blocks, &user->held);
+	return -ENOMEM;
+}
+
+void hpmmap_user_uncharge(struct hpmmap_user *user, unsigned long nr_blocks)
+{
+	atomic_long_sub(nr_blocks, &user->held);
+}
+
+bool hpmmap_user_has_room(struct hpmmap_user *user)
+{
+	return atomic_long_read(&user->held) < user_limit(user);
+}
+
+kuid_t hpmmap_user_uid(const struct hpmmap_user *user)
+{
+	return user->uid;
+}
+
+/**
+ * hpmmap_user_limit_set() - set how much a user may hold
+ * @uid: the user, ignored with @dflt
+ * @dflt: set the limit of all users without one of their own
+ * @bytes: multiple of the block size, or HPMMAP_LIMIT_NONE
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int hpmmap_user_limit_set(kuid_t uid, bool dflt, u64 bytes)
+{
+	unsigned long limit = bytes == HPMMAP_LIMIT_NONE ?
+			      LIMIT_NONE : bytes >> SLOT_SHIFT;
+	struct hpmmap_user *user;
+
+	if (dflt) {
+		WRITE_ONCE(default_limit, limit);
+		return 0;
+	}
+	user = hpmmap_user_get(uid);
+	if (!user)
+		return -ENOMEM;
+	WRITE_ONCE(user->limit, limit);
+	return 0;
+}
+
+/* In bytes; 0 where there is none. */
+u64 hpmmap_user_default_limit(void)
+{
+	unsigned long limit = READ_ONCE(default_limit);
+
+	return limit == LIMIT_NONE ? 0 : (u64)limit << SLOT_SHIFT;
+}
+
+void hpmmap_users_exit(void)
+{
+	struct hpmmap_user *user, *tmp;
+
+	list_for_each_entry_safe(user, tmp, &users, link)
+		kfree(user);
+}
+
+/**
+ * hpmmap_job_alloc() - a job of the calling user
+ * @arg: what was asked for; checked
+ * @nodes: nodes it may use; not empty
+ *
+ * Return: the job with one reference, or NULL without memory.
+ */
+struct hpmmap_job *hpmmap_job_alloc(const struct hpmmap_launch *arg,
+				    const nodemask_t *nodes)
+{
+	struct hpmmap_job *job = kzalloc(sizeof(*job), GFP_KERNEL);
+
+	if (!job)
+		return NULL;
+	job->user = hpmmap_user_get(current_uid());
+	if (!job->user) {
+		kfree(job);
+		return NULL;
+	}
+	refcount_set(&job->refs, 1);
+	job->id = atomic64_inc_return(&next_job_id);
+	job->strict = arg->flags & HPMMAP_LAUNCH_F_STRICT;
+	job->no_inherit = arg->flags & HPMMAP_LAUNCH_F_NO_INHERIT;
+	job->interleave = arg->flags & HPMMAP_LAUNCH_F_INTERLEAVE;
+	job->large = arg->page_size == HPMMAP_LARGE_BYTES;
+	job->nodes = *nodes;
+	return job;
+}
+
+struct hpmmap_job *hpmmap_job_get(struct hpmmap_job *job)
+{
+	refcount_inc(&job->refs);
+	return job;
+}
+
+void hpmmap_job_put(struct hpmmap_job *job)
+{
+	if (refcount_dec_and_test(&job->refs))
+		kfree(job);
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0
+#include <linux/module.h>
+
+#include "hpmmap.h"
+
+static int __init hpmmap_init(void)
+{
+	int ret;
+
+	ret = compat_init();
+	if (ret)
+		return ret;
+	ret = hpmmap_hook_init();
+	if (ret)
+		return ret;
+	ret = hpmmap_sysfs_init();
+	if (ret)
+		return ret;
+	ret = hpmmap_vma_init();
+	if (ret)
+		goto err_sysfs;
+	ret = hpmmap_pool_init();
+	if (ret)
+		goto err_vma;
+	ret = hpmmap_chardev_init();
+	if (ret)
+		goto err_pool;
+	return 0;
+
+err_pool:
+	hpmmap_pool_exit();
+err_vma:
+	hpmmap_vma_exit();
+err_sysfs:
+	hpmmap_sysfs_exit();
+	return ret;
+}
+
+static void __exit hpmmap_exit(void)
+{
+	hpmmap_chardev_exit();
+	hpmmap_hook_exit();
+	hpmmap_ctx_exit();
+	hpmmap_pinned_exit();
+	hpmmap_pool_exit();
+	hpmmap_vma_exit();
+	hpmmap_sysfs_exit();
+	hpmmap_users_exit();
+}
+
+module_init(hpmmap_init);
+module_exit(hpmmap_exit);
+
+MODULE_DESCRIPTION("Memory of offlined blocks, mapped eagerly with large pages, for HPC jobs");
+MODULE_AUTHOR("The HPMMAP developers");
+MODULE_LICENSE("GPL");
+MODULE_VERSION(HPMMAP_VERSION);

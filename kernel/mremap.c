@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * mremap for a registered process.
+ *
+ * Contents are found by address, so a mapping is not moved by Linux: a new
+ * one is made, the blocks change their slots (what does not fill a slot is
+ * copied), and the old one is unmapped.
+ */
+#include <linux/mman.h>
+#include <linux/syscalls.h>
+
+#include "hpmmap.h"
+
+/**
+ * struct remap - one call
+ * @addr: old address
+ * @old_len: old length, page aligned
+ * @new_len: new length, page aligned
+ * @flags: MREMAP_*
+ * @new_addr: new address, where it is given
+ * @prot: PROT_* of the mapping
+ * @map_flags: MAP_* that a new mapping needs to be like it
+ * @vm_flags: its flags
+ * @vm_end: its end
+ */
+struct remap {
+	unsigned long addr;
+	unsigned long old_len;
+	unsigned long new_len;
+	unsigned long flags;
+	unsigned long new_addr;
+	unsigned long prot;
+	unsigned long map_flags;
+	vm_flags_t vm_flags;
+	unsigned long vm_end;
+};
+
+/* Fills in what the mapping at r->addr is; false if it is not ours. */
+static bool remap_lookup(struct hpmmap_ctx *ctx, struct remap *r)
+{
+	struct vm_area_struct *vma;
+	bool ours;
+
+	mmap_read_lock(ctx->mm);
+	vma = vma_lookup(ctx->mm, r->addr);
+	ours = vma && hpmmap_vma_is_ours(vma);
+	if (ours) {
+		r->vm_flags = vma->vm_flags;
+		r->vm_end = vma->vm_end;
+	}
+	mmap_read_unlock(ctx->mm);
+	if (!ours)
+		return false;
+	if (r->vm_flags & VM_READ)
+		r->prot |= PROT_READ;
+	if (r->vm_flags & VM_WRITE)
+		r->prot |= PROT_WRITE;
+	if (r->vm_flags & VM_EXEC)
+		r->prot |= PROT_EXEC;
+	if (r->vm_flags & VM_LOCKED)
+		r->map_flags |= MAP_LOCKED;
+	if (r->vm_flags & VM_NORESERVE)
+		r->map_flags |= MAP_NORESERVE;
+	return true;
+}
+
+/* What madvise(2) set on the old mapping holds for the new one. */
+static void copy_advice(const struct remap *r, unsigned long addr,
+			unsigned long len)
+{
+	static const struct {
+		vm_flags_t flag;
+		int advice;
+	} table[] = {
+		{ VM_DONTCOPY, MADV_DONTFORK },
+		{ VM_DONTDUMP, MADV_DONTDUMP },
+		{ VM_HUGEPAGE, MADV_HUGEPAGE },
+		{ VM_NOHUGEPAGE, MADV_NOHUGEPAGE },
+		{ VM_SEQ_READ, MADV_SEQUENTIAL },
+		{ VM_RAND_READ, MADV_RANDOM },
+	};
+	struct pt_regs regs = { .di = addr, .si = len };
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(table); i++) {
+		if (!(r->vm_flags & table[i].flag))
+			continue;
+		regs.dx = table[i].advice;
+		hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
+	}
+}
+
+/* A range of ours goes; the mappings around it stay mapped. */
+static long unmap_range(struct hpmmap_ctx *ctx, unsigned long start,
+			unsigned long len)
+{
+	long ret = vm_munmap(start, len);
+
+	if (ret)
+		return ret;
+	hpmmap_store_reconcile(ctx, start, start + len);
+	hpmmap_vma_repair(ctx, start & SLOT_MASK, start);
+	hpmmap_vma_repair(ctx, start + len, ALIGN(start + len, SLOT_SIZE));
+	return 0;
+}
+
+static bool lazy(const struct remap *r)
+{
+	return !r->prot || r->map_flags & MAP_NORESERVE;
+}
+
+/* Grows at the end of the mapping; -EEXIST if that is not possible. */
+static long grow_in_place(struct hpmmap_ctx *ctx, const struct remap *r)
+{
+	unsigned long end = r->addr + r->old_len;
+	unsigned long len = r->new_len - r->old_len;
+	unsigned long ret;
+
+	if (end != r->vm_end || end + len < end || end + len > TASK_SIZE)
+		return -EEXIST;
+	ret = hpmmap_map_fresh(ctx, end, len, r->prot, r->map_flags, false);
+	if (IS_ERR_VALUE(ret))
+		return ret;
+	copy_advice(r, end, len);
+	hpmmap_vma_repair(ctx, end & SLOT_MASK, ALIGN(end, SLOT_SIZE));
+	return r->addr;
+}
+
+/* Blocks that the new place needs beyond those that move there. */
+static unsigned long count_needed(struct hpmmap_ctx *ctx,
+				  const struct remap *r, unsigned long to)
+{
+	unsigned long len = min(r->old_len, r->new_len);
+	unsigned long nr = hpmmap_store_missing(ctx, to, to + r->new_len);
+	bool congruent = !((r->addr ^ to) & ~SLOT_MASK);
+	unsigned long start = ALIGN(r->addr, SLOT_SIZE);
+	unsigned long end = (r->addr + len) & SLOT_MASK;
+	unsigned long moved = 0;
+
+	if (congruent && start < end && start >= r->addr)
+		moved = hpmmap_store_count(ctx, start, end);
+	if (lazy(r))
+		/* At most as many as there are contents, cut differently. */
+		nr = min(nr, 1 + hpmmap_store_count(ctx, r->addr,
+						    r->addr + len));
+	nr -= min(nr, moved);
+	/* The old place is given new zeros for what moved away. */
+	if (r->flags & MREMAP_DONTUNMAP && !lazy(r))
+		nr += moved;
+	return nr;
+}
+
+/* Takes the old mapping's entries out of the page tables. */
+static long detach_old(struct hpmmap_ctx *ctx, const struct remap *r)
+{
+	unsigned long ret;
+
+	if (!(r->flags & MREMAP_DONTUNMAP))
+		return vm_munmap(r->addr, r->old_len);
+	ret = hpmmap_vma_map(ctx, r->addr, r->old_len, r->prot,
+			     MAP_FIXED | r->map_flags);
+	return IS_ERR_VALUE(ret) ? ret : 0;
+}
+
+/* @to is free, or to be replaced where it was given. */
+static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
+		    unsigned long to)
+{
+	unsigned long len = min(r->old_len, r->new_len);
+	bool fixed = r->flags & MREMAP_FIXED;
+	unsigned long mapped;
+	LIST_HEAD(blocks);
+	long ret;
+
+	if (hpmmap_store_is_pinned(ctx, to, to + r->new_len))
+		return -ENOMEM;
+	if (hpmmap_pool_alloc(ctx->job, count_needed(ctx, r, to), &blocks) &&
+	    ctx->job->strict)
+		return -ENOMEM;
+	mapped = hpmmap_vma_map(ctx, to, r->new_len, r->prot, r->map_flags |
+				(fixed ? MAP_FIXED : MAP_FIXED_NOREPLACE));
+	if (IS_ERR_VALUE(mapped)) {
+		ret = mapped;
+		goto out;
+	}
+	hpmmap_store_renew(ctx, to, to + r->new_len);
+	ret = detach_old(ctx, r);
+	if (ret) {
+		vm_munmap(to, r->new_len);
+		hpmmap_store_reconcile(ctx, to, to + r->new_len);
+		goto repair;
+	}
+	ret = hpmmap_store_move(ctx, r->addr, to, len, &blocks);
+	if (r->flags & MREMAP_DONTUNMAP) {
+		hpmmap_store_renew(ctx, r->addr, r->addr + r->old_len);
+		if (!lazy(r))
+			hpmmap_vma_commit(ctx, r->addr, r->addr + r->old_len,
+					  &blocks);
+	} else {
+		hpmmap_store_reconcile(ctx, r->addr, r->addr + r->old_len);
+	}
+	copy_advice(r, to, r->new_len);
+	if (lazy(r))
+		hpmmap_vma_repair(ctx, to, to + r->new_len);
+	else
+		hpmmap_vma_commit(ctx, to, to + r->new_len, &blocks);
+	hpmmap_vma_repair(ctx, to & SLOT_MASK, to);
+	hpmmap_vma_repair(ctx, to + r->new_len,
+			  ALIGN(to + r->new_len, SLOT_SIZE));
+	if (!ret)
+		ret = to;
+repair:
+	hpmmap_vma_repair(ctx, r->addr & SLOT_MASK,
+			  ALIGN(r->addr + r->old_len, SLOT_SIZE));
+out:
+	hpmmap_pool_free_list(&blocks);
+	return ret;
+}
+
+static long move_anywhere(struct hpmmap_ctx *ctx, const struct remap *r,
+			  unsigned long hint)
+{
+	unsigned long align = r->new_len >= SLOT_SIZE ? SLOT_SIZE : PAGE_SIZE;
+	long ret = -EEXIST;
+	int tries = 16;
+
+	while (ret == -EEXIST && tries--) {
+		unsigned long to;
+
+		to = hpmmap_vma_find_hole(hint, r->new_len, MAP_PRIVATE |
+					  MAP_ANONYMOUS, align,
+					  r->addr & (align - 1));
+		if (IS_ERR_VALUE(to))
+			return to;
+		ret = move_to(ctx, r, to);
+		hint = 0;
+	}
+	return ret == -EEXIST ? -ENOMEM : ret;
+}
+
+static long move_fixed(struct hpmmap_ctx *ctx, struct remap *r)
+{
+	long ret;
+
+	if (offset_in_page(r->new_addr) || r->new_len > TASK_SIZE ||
+	    r->new_addr > TASK_SIZE - r->new_len)
+		return -EINVAL;
+	if (r->addr + r->old_len > r->new_addr &&
+	    r->new_addr + r->new_len > r->addr)
+		return -EINVAL;
+	if (r->old_len > r->new_len) {
+		ret = unmap_range(ctx, r->addr + r->new_len,
+				  r->old_len - r->new_len);
+		if (ret)
+			return ret;
+		r->old_len = r->new_len;
+	}
+	return move_to(ctx, r, r->new_addr);
+}
+
+static long remap_ours(struct hpmmap_ctx *ctx, struct remap *r)
+{
+	bool placed = r->flags & (MREMAP_FIXED | MREMAP_DONTUNMAP);
+	long ret;
+
+	if (!placed && r->old_len >= r->new_len) {
+		if (r->old_len == r->new_len)
+			return r->addr;
+		ret = unmap_range(ctx, r->addr + r->new_len,
+				  r->old_len - r->new_len);
+		return ret ? ret : r->addr;
+	}
+	/* As for private memory: a copy of it cannot be had this way. */
+	if (!r->old_len)
+		return -EINVAL;
+	if (r->old_len > r->vm_end - r->addr &&
+	    (!(r->flags & MREMAP_FIXED) || r->old_len <= r->new_len))
+		return -EFAULT;
+	if (r->flags & MREMAP_FIXED)
+		return move_fixed(ctx, r);
+	if (r->flags & MREMAP_DONTUNMAP)
+		return move_anywhere(ctx, r, r->new_addr & PAGE_MASK);
+
+	ret = grow_in_place(ctx, r);
+	if (ret != -EEXIST)
+		return ret;
+	if (!(r->flags & MREMAP_MAYMOVE))
+		return -ENOMEM;
+	return move_anywhere(ctx, r, 0);
+}
+
+/* Linux answers what is wrong with the arguments, and moves its own. */
+static long remap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
+{
+	unsigned long to = regs->r8, len = PAGE_ALIGN(regs->dx);
+	long ret = hpmmap_call_orig(HPMMAP_CALL_MREMAP, regs);
+
+	if (regs->r10 & MREMAP_FIXED && !offset_in_page(to) && len &&
+	    to + len > to) {
+		hpmmap_store_reconcile(ctx, to, to + len);
+		hpmmap_vma_repair(ctx, to & SLOT_MASK, to);
+		hpmmap_vma_repair(ctx, to + len, ALIGN(to + len, SLOT_SIZE));
+	}
+	return ret;
+}
+
+static bool args_are_valid(const struct remap *r)
+{
+	if (r->flags & ~(MREMAP_FIXED | MREMAP_MAYMOVE | MREMAP_DONTUNMAP))
+		return false;
+	if (r->flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) &&
+	    !(r->flags & MREMAP_MAYMOVE))
+		return false;
+	if (r->flags & MREMAP_DONTUNMAP && r->old_len != r->new_len)
+		return false;
+	return !offset_in_page(r->addr) && r->new_len;
+}
+
+long hpmmap_sys_mremap(const struct pt_regs *regs)
+{
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	struct remap r = {
+		.addr = regs->di,
+		.old_len = PAGE_ALIGN(regs->si),
+		.new_len = PAGE_ALIGN(regs->dx),
+		.flags = regs->r10,
+		.new_addr = regs->r8,
+	};
+	long ret;
+
+	if (!ctx)
+		return hpmmap_call_orig(HPMMAP_CALL_MREMAP, regs);
+	ret = hpmmap_ops_lock(ctx);
+	if (ret)
+		goto out;
+	if (args_are_valid(&r) && remap_lookup(ctx, &r))
+		ret = remap_ours(ctx, &r);
+	else
+		ret = remap_linux(ctx, regs);
+	hpmmap_ops_unlock(ctx);
+out:
+	hpmmap_ctx_put(ctx);
+	return ret;
+}

@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The store of a context: which block stands behind which 2 MB slot.
+ *
+ * The slot number is the virtual address divided by 2 MB, always: a mapping
+ * that moves takes its blocks to their new slots. A block stays in the store
+ * as long as a mapping of ours covers any part of its slot; which of its
+ * pages have a meaning for that mapping, its stale bits say.
+ */
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+
+#include "hpmmap.h"
+
+/* The part of [start, end) that lies in a slot, as pages of the slot. */
+static void clip(unsigned long slot, unsigned long start, unsigned long end,
+		 unsigned int *first, unsigned int *nr)
+{
+	unsigned long lo = max(start, slot << SLOT_SHIFT);
+	unsigned long hi = min(end, (slot + 1) << SLOT_SHIFT);
+
+	*first = page_in_slot(lo);
+	*nr = (hi - lo) >> PAGE_SHIFT;
+}
+
+/* Block behind a slot, or NULL. */
+struct hpmmap_block *hpmmap_store_load(struct hpmmap_ctx *ctx,
+				       unsigned long slot)
+{
+	return xa_load(&ctx->store, slot);
+}
+
+/* Slots of [start, end) without a block. */
+unsigned long hpmmap_store_missing(struct hpmmap_ctx *ctx, unsigned long start,
+				   unsigned long end)
+{
+	return slot_of(end - 1) - slot_of(start) + 1 -
+	       hpmmap_store_count(ctx, start, end);
+}
+
+/* Slots of [start, end) with a block. */
+unsigned long hpmmap_store_count(struct hpmmap_ctx *ctx, unsigned long start,
+				 unsigned long end)
+{
+	struct hpmmap_block *block;
+	unsigned long slot, n = 0;
+
+	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
+			  slot_of(end - 1))
+		n++;
+	return n;
+}
+
+static struct hpmmap_block *block_take(struct hpmmap_ctx *ctx,
+				       struct list_head *blocks)
+{
+	struct hpmmap_block *block;
+	LIST_HEAD(one);
+
+	if (!blocks || list_empty(blocks)) {
+		if (hpmmap_pool_alloc(ctx->job, 1, &one)) {
+			hpmmap_count_fallback(ctx, SLOT_SIZE);
+			return hpmmap_block_alloc_linux();
+		}
+		blocks = &one;
+	}
+	block = list_first_entry(blocks, struct hpmmap_block, link);
+	list_del_init(&block->link);
+	return block;
+}
+
+static void block_put_back(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
+{
+	if (block->folio)
+		atomic_long_inc(&ctx->nr_held);
+	hpmmap_block_release(ctx, block);
+}
+
+static int store_insert(struct hpmmap_ctx *ctx, unsigned long slot,
+			struct hpmmap_block *block)
+{
+	int ret;
+
+	lockdep_assert_held(&ctx->lock);
+	ret = xa_err(xa_store(&ctx->store, slot, block, GFP_KERNEL));
+	if (ret)
+		return ret;
+	hpmmap_block_attach(block, ctx->file->f_mapping, slot);
+	return 0;
+}
+
+/*
+ * The block of a slot; a new one from @blocks, the pools or, where they are
+ * exhausted, of Linux's memory if there is none. NULL without memory.
+ */
+static struct hpmmap_block *store_get(struct hpmmap_ctx *ctx,
+				      unsigned long slot,
+				      struct list_head *blocks)
+{
+	struct hpmmap_block *block = xa_load(&ctx->store, slot);
+
+	lockdep_assert_held(&ctx->lock);
+	if (block)
+		return block;
+	block = block_take(ctx, blocks);
+	if (!block)
+		return NULL;
+	if (store_insert(ctx, slot, block)) {
+		block_put_back(ctx, block);
+		return NULL;
+	}
+	if (block->folio)
+		atomic_long_inc(&ctx->nr_held);
+	return block;
+}
+
+static int commit_locked(struct hpmmap_ctx *ctx, unsigned long start,
+			 unsigned long end, struct list_head *blocks)
+{
+	unsigned long slot;
+
+	for (slot = slot_of(start); slot <= slot_of(end - 1); slot++) {
+		struct hpmmap_block *block = store_get(ctx, slot, blocks);
+		unsigned int first, nr;
+		int ret;
+
+		if (!block)
+			return -ENOMEM;
+		clip(slot, start, end, &first, &nr);
+		ret = hpmmap_block_fill(ctx, block, first, nr);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+/**
+ * hpmmap_store_commit() - make sure that a range has memory
+ * @ctx: the context; mmap_lock held
+ * @start: first address, page aligned
+ * @end: end, page aligned
+ * @blocks: blocks to use first, or NULL
+ *
+ * Pages without a meaning read as zero afterwards; the others are unchanged.
+ *
+ * Return: 0, or -ENOMEM if not even Linux has memory.
+ */
+int hpmmap_store_commit(struct hpmmap_ctx *ctx, unsigned long start,
+			unsigned long end, struct list_head *blocks)
+{
+	int ret;
+
+	mutex_lock(&ctx->lock);
+	ret = commit_locked(ctx, start, end, blocks);
+	mutex_unlock(&ctx->lock);
+	return ret;
+}
+
+/**
+ * hpmmap_store_page() - the page for a fault
+ * @ctx: the context; mmap_lock held
+ * @addr: faulting address
+ * @start: start of the mapping
+ * @end: end of the mapping
+ * @committed: out: false if memory had to be found first
+ *
+ * The whole part of the slot that the mapping covers is made ready: the
+ * caller may map all of it with one entry.
+ *
+ * Return: the page with a reference, or NULL without memory.
+ */
+struct page *hpmmap_store_page(struct hpmmap_ctx *ctx, unsigned long addr,
+			       unsigned long start, unsigned long end,
+			       bool *committed)
+{
+	unsigned long slot = slot_of(addr);
+	struct hpmmap_block *block;
+	unsigned int first, nr;
+	struct page *page = NULL;
+
+	start = max(start, slot << SLOT_SHIFT);
+	end = min(end, (slot + 1) << SLOT_SHIFT);
+	clip(slot, start, end, &first, &nr);
+
+	mutex_lock(&ctx->lock);
+	block = xa_load(&ctx->store, slot);
+	*committed = block &&
+		     find_next_bit(block->stale, first + nr, first) >=
+		     first + nr;
+	if (!*committed && commit_locked(ctx, start, end, NULL))
+		goto out;
+	block = xa_load(&ctx->store, slot);
+	page = hpmmap_block_page(block, page_in_slot(addr));
+	get_page(page);
+out:
+	mutex_unlock(&ctx->lock);
+	return page;
+}
+
+/**
+ * hpmmap_store_is_pinned() - would a new mapping share a pinned block?
+ * @ctx: the context
+ * @start: start of a range about to be mapped anew
+ * @end: its end
+ *
+ * A slot that the range covers wholly gets another block if need be; one that
+ * it covers in part cannot.
+ */
+bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start,
+			    unsigned long end)
+{
+	unsigned long slots[] = { slot_of(start), slot_of(end - 1) };
+	bool ret = false;
+	int i;
+
+	mutex_lock(&ctx->lock);
+	for (i = 0; i < ARRAY_SIZE(slots) && !ret; i++) {
+		struct hpmmap_block *block = xa_load(&ctx->store, slots[i]);
+		unsigned int first, nr;
+
+		clip(slots[i], start, end, &first, &nr);
+		if (block && nr < SLOT_PAGES)
+			ret = !hpmmap_block_wait_unpinned(block);
+	}
+	mutex_unlock(&ctx->lock);
+	return ret;
+}
+
+/**
+ * hpmmap_store_renew() - a new mapping was made: what was there means nothing
+ * @ctx: the context, ctx->ops held
+ * @start: start of the new mapping
+ * @end: its end
+ *
+ * A wholly covered slot whose old block somebody still refers to loses it.
+ *
+ * Return: number of slots that lost their block.
+ */
+int hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
+		       unsigned long end)
+{
+	struct hpmmap_block *block;
+	unsigned long slot;
+	int lost = 0;
+
+	mutex_lock(&ctx->lock);
+	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
+			  slot_of(end - 1)) {
+		unsigned int first, nr;
+
+		clip(slot, start, end, &first, &nr);
+		if (nr == SLOT_PAGES && !hpmmap_block_idle(block)) {
+			xa_erase(&ctx->store, slot);
+			hpmmap_block_release(ctx, block);
+			lost++;
+			continue;
+		}
+		bitmap_set(block->stale, first, nr);
+	}
+	mutex_unlock(&ctx->lock);
+	return lost;
+}
+
+/**
+ * hpmmap_store_discard() - contents of a range are not wanted any more
+ * @ctx: the context; mmap_lock held
+ * @start: first address
+ * @end: end
+ * @accessible: the program can read it: it has to read as zero at once
+ *
+ * The memory stays with the program, and mapped as it is.
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int hpmmap_store_discard(struct hpmmap_ctx *ctx, unsigned long start,
+			 unsigned long end, bool accessible)
+{
+	struct hpmmap_block *block;
+	unsigned long slot;
+	int ret = 0;
+
+	mutex_lock(&ctx->lock);
+	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
+			  slot_of(end - 1)) {
+		unsigned int first, nr;
+
+		clip(slot, start, end, &first, &nr);
+		/* Input and output under way sees the old contents. */
+		hpmmap_block_wait_unpinned(block);
+		bitmap_set(block->stale, first, nr);
+		if (accessible)
+			ret = hpmmap_block_fill(ctx, block, first, nr);
+		if (ret)
+			break;
+	}
+	mutex_unlock(&ctx->lock);
+	return ret;
+}
+
+static bool slot_is_mapped(struct hpmmap_ctx *ctx, unsigned long slot)
+{
+	unsigned long addr = slot << SLOT_SHIFT;
+	unsigned long end = addr + SLOT_SIZE;
+	struct vm_area_struct *vma;
+
+	mmap_assert_locked(ctx->mm);
+	while (addr < end) {
+		vma = find_vma_intersection(ctx->mm, addr, end);
+		if (!vma)
+			return false;
+		if (hpmmap_vma_is_ours(vma))
+			return true;
+		addr = vma->vm_end;
+	}
+	return false;
+}
+
+/**
+ * hpmmap_store_reconcile() - take back the blocks of unmapped slots
+ * @ctx: the context, ctx->ops held
+ * @start: start of a range in which mappings went
+ * @end: its end
+ */
+void hpmmap_store_reconcile(struct hpmmap_ctx *ctx, unsigned long start,
+			    unsigned long end)
+{
+	struct hpmmap_block *block;
+	unsigned long slot;
+
+	mmap_read_lock(ctx->mm);
+	mutex_lock(&ctx->lock);
+	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
+			  slot_of(end - 1)) {
+		if (slot_is_mapped(ctx, slot))
+			continue;
+		xa_erase(&ctx->store, slot);
+		hpmmap_block_release(ctx, block);
+	}
+	mutex_unlock(&ctx->lock);
+	mmap_read_unlock(ctx->mm);
+}
+
+/* Copies what lies in one slot both before and after; returns its length. */
+static unsigned long move_piece(struct hpmmap_ctx *ctx, unsigned long from,
+				unsigned long to, unsigned long len,
+				struct list_head *blocks, int *ret)
+{
+	struct hpmmap_block *src = xa_load(&ctx->store, slot_of(from));
+	struct hpmmap_block *dst;
+
+	len = min3(len, SLOT_SIZE - (from & ~SLOT_MASK),
+		   SLOT_SIZE - (to & ~SLOT_MASK));
+	if (!src)
+		return len;
+	if (len == SLOT_SIZE) {
+		/* The block itself moves, and its pins with it. */
+		dst = xa_load(&ctx->store, slot_of(to));
+		*ret = store_insert(ctx, slot_of(to), src);
+		if (*ret)
+			return len;
+		xa_erase(&ctx->store, slot_of(from));
+		if (dst)
+			hpmmap_block_release(ctx, dst);
+		return len;
+	}
+	dst = store_get(ctx, slot_of(to), blocks);
+	if (dst)
+		hpmmap_block_copy(ctx, dst, page_in_slot(to), src,
+				  page_in_slot(from), len >> PAGE_SHIFT);
+	else
+		*ret = -ENOMEM;
+	return len;
+}
+
+/**
+ * hpmmap_store_move() - contents of a range go to another
+ * @ctx: the context, ctx->ops held; nothing of either range is mapped by
+ *	page tables
+ * @from: old start
+ * @to: new start; the range is new and stale
+ * @len: length
+ * @blocks: blocks to use first
+ *
+ * Whole slots move without a copy where both addresses are equal modulo 2 MB.
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int hpmmap_store_move(struct hpmmap_ctx *ctx, unsigned long from,
+		      unsigned long to, unsigned long len,
+		      struct list_head *blocks)
+{
+	int ret = 0;
+
+	mutex_lock(&ctx->lock);
+	while (len && !ret) {
+		unsigned long n = move_piece(ctx, from, to, len, blocks, &ret);
+
+		from += n;
+		to += n;
+		len -= n;
+	}
+	mutex_unlock(&ctx->lock);
+	return ret;
+}
+
+/**
+ * hpmmap_store_snapshot() - copy a range for a child
+ * @parent: whose contents; its mmap_lock is held
+ * @child: who gets them; not running yet
+ * @start: start of a mapping
+ * @end: its end
+ * @blocks: blocks to use first
+ *
+ * Without memory the child is doomed.
+ */
+void hpmmap_store_snapshot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
+			   unsigned long start, unsigned long end,
+			   struct list_head *blocks)
+{
+	struct hpmmap_block *src, *dst;
+	unsigned long slot;
+
+	mutex_lock(&parent->lock);
+	mutex_lock_nested(&child->lock, SINGLE_DEPTH_NESTING);
+	xa_for_each_range(&parent->store, slot, src, slot_of(start),
+			  slot_of(end - 1)) {
+		unsigned int first, nr;
+
+		clip(slot, start, end, &first, &nr);
+		if (find_next_zero_bit(src->stale, first + nr, first) >=
+		    first + nr)
+			continue;
+		dst = store_get(child, slot, blocks);
+		if (!dst) {
+			child->doomed = true;
+			break;
+		}
+		hpmmap_block_copy(child, dst, first, src, first, nr);
+		cond_resched();
+	}
+	mutex_unlock(&child->lock);
+	mutex_unlock(&parent->lock);
+}
+
+/**
+ * hpmmap_store_release_all() - the address space is gone
+ * @ctx: nobody can find it any more, so no lock is needed
+ */
+void hpmmap_store_release_all(struct hpmmap_ctx *ctx)
+{
+	struct hpmmap_block *block;
+	unsigned long slot;
+
+	xa_for_each(&ctx->store, slot, block) {
+		xa_erase(&ctx->store, slot);
+		hpmmap_block_release(ctx, block);
+	}
+}

@@ -1,0 +1,566 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What mmap, munmap, mprotect, madvise and brk mean for a registered process.
+ *
+ * Each handler stands in for a system call. It runs under ctx->ops, so that
+ * no other hooked call of the address space sees it half done. Memory is
+ * found before anything is changed: a call that fails has changed nothing.
+ */
+#include <linux/mman.h>
+#include <linux/resource.h>
+#include <linux/sched/signal.h>
+#include <linux/syscalls.h>
+
+#include "hpmmap.h"
+#include "trace.h"
+
+/* Alignment of a mapping that holds at least one whole unit of it. */
+static unsigned long placement_align(struct hpmmap_ctx *ctx, unsigned long len)
+{
+	if (ctx->job->large && len >= HPMMAP_LARGE_BYTES)
+		return HPMMAP_LARGE_BYTES;
+	return len >= SLOT_SIZE ? SLOT_SIZE : PAGE_SIZE;
+}
+
+/**
+ * hpmmap_count_fallback() - memory of Linux is used instead of the pools'
+ * @ctx: the context
+ * @bytes: how much
+ */
+void hpmmap_count_fallback(struct hpmmap_ctx *ctx, unsigned long bytes)
+{
+	atomic_long_inc(&ctx->nr_fallbacks);
+	trace_hpmmap_fallback(ctx->id, bytes);
+}
+
+/*
+ * RLIMIT_DATA is about private writable memory; ours is shared memory to
+ * Linux and so not counted there. Would @len bytes more exceed the limit?
+ */
+static bool data_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
+			       unsigned long len, unsigned long prot)
+{
+	unsigned long limit = rlimit(RLIMIT_DATA), bytes;
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, 0);
+
+	if (limit == RLIM_INFINITY || !(prot & PROT_WRITE))
+		return false;
+	mmap_read_lock(ctx->mm);
+	bytes = (ctx->mm->data_vm << PAGE_SHIFT) + len;
+	for_each_vma(vmi, vma) {
+		if (!hpmmap_vma_is_ours(vma) || !(vma->vm_flags & VM_WRITE))
+			continue;
+		bytes += vma->vm_end - vma->vm_start;
+		/* What is replaced does not count twice. */
+		if (vma->vm_start < start + len && vma->vm_end > start)
+			bytes -= min(vma->vm_end, start + len) -
+				 max(vma->vm_start, start);
+	}
+	mmap_read_unlock(ctx->mm);
+	return bytes > limit;
+}
+
+/* mmap */
+
+/* Flags that a mapping of ours may have; others are Linux's business. */
+#define OUR_MAP_FLAGS (MAP_TYPE | MAP_FIXED | MAP_FIXED_NOREPLACE | \
+		       MAP_ANONYMOUS | MAP_NORESERVE | MAP_POPULATE | \
+		       MAP_NONBLOCK | MAP_STACK | MAP_LOCKED | MAP_32BIT | \
+		       MAP_DENYWRITE | MAP_EXECUTABLE | MAP_UNINITIALIZED)
+
+/* What vm_mmap() is told. */
+#define PASSED_MAP_FLAGS (MAP_NORESERVE | MAP_LOCKED)
+
+static bool mmap_is_ours(unsigned long addr, unsigned long len,
+			 unsigned long flags)
+{
+	return (flags & MAP_TYPE) == MAP_PRIVATE && flags & MAP_ANONYMOUS &&
+	       !(flags & ~OUR_MAP_FLAGS) && PAGE_ALIGN(len) &&
+	       PAGE_ALIGN(len) < TASK_SIZE &&
+	       !(flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) &&
+		 (offset_in_page(addr) || addr + PAGE_ALIGN(len) < addr));
+}
+
+/* No memory until it is committed by mprotect(2) or mapped over. */
+static bool is_reservation(unsigned long prot, unsigned long flags)
+{
+	return !(prot & (PROT_READ | PROT_WRITE | PROT_EXEC)) ||
+	       (flags & (MAP_NORESERVE | MAP_POPULATE)) == MAP_NORESERVE;
+}
+
+/*
+ * Blocks for the slots of a new mapping that have none, those it covers
+ * wholly already zero.
+ */
+static int blocks_prepare(struct hpmmap_ctx *ctx, unsigned long addr,
+			  unsigned long len, struct list_head *blocks)
+{
+	unsigned long whole_start = ALIGN(addr, SLOT_SIZE);
+	unsigned long whole_end = (addr + len) & SLOT_MASK;
+	struct hpmmap_block *block;
+	unsigned long nr = 0;
+	int ret;
+
+	ret = hpmmap_pool_alloc(ctx->job,
+				hpmmap_store_missing(ctx, addr, addr + len),
+				blocks);
+	if (ret)
+		return ret;
+	if (whole_start < whole_end)
+		nr = hpmmap_store_missing(ctx, whole_start, whole_end);
+	/* The partial slots may take these first: they are in any order. */
+	list_for_each_entry(block, blocks, link) {
+		if (!nr--)
+			break;
+		hpmmap_block_clear(block);
+	}
+	return 0;
+}
+
+/**
+ * hpmmap_map_fresh() - a new mapping of zeros, all of it mapped
+ * @ctx: the caller's context, ctx->ops held
+ * @addr: address, page aligned
+ * @len: length, a multiple of the page size
+ * @prot: PROT_*
+ * @flags: MAP_* as given to mmap(2)
+ * @fixed: replace what is there; otherwise that is -EEXIST
+ *
+ * Return: @addr or an errno. -ENOMEM: nothing was changed.
+ */
+unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
+			       unsigned long len, unsigned long prot,
+			       unsigned long flags, bool fixed)
+{
+	bool reservation = is_reservation(prot, flags);
+	unsigned long ret;
+	LIST_HEAD(blocks);
+
+	if (data_exceeds_limit(ctx, addr, len, prot) ||
+	    hpmmap_store_is_pinned(ctx, addr, addr + len))
+		return -ENOMEM;
+	if (!reservation && blocks_prepare(ctx, addr, len, &blocks))
+		return -ENOMEM;
+	ret = hpmmap_vma_map(ctx, addr, len, prot, (flags & PASSED_MAP_FLAGS) |
+			     (fixed ? MAP_FIXED : MAP_FIXED_NOREPLACE));
+	if (!IS_ERR_VALUE(ret)) {
+		hpmmap_store_renew(ctx, addr, addr + len);
+		if (reservation)
+			hpmmap_store_reconcile(ctx, addr, addr + len);
+		else
+			hpmmap_vma_commit(ctx, addr, addr + len, &blocks);
+		/* A mapping may have been cut at both ends. */
+		if (fixed) {
+			hpmmap_vma_repair(ctx, addr & SLOT_MASK, addr);
+			hpmmap_vma_repair(ctx, addr + len,
+					  ALIGN(addr + len, SLOT_SIZE));
+		}
+	}
+	hpmmap_pool_free_list(&blocks);
+	return ret;
+}
+
+/* A hole found may be gone when it is used: others map files meanwhile. */
+#define HOLE_TRIES 16
+
+static unsigned long mmap_ours(struct hpmmap_ctx *ctx, unsigned long addr,
+			       unsigned long len, unsigned long prot,
+			       unsigned long flags)
+{
+	unsigned long ret = -ENOMEM;
+	int i;
+
+	if (flags & MAP_FIXED_NOREPLACE)
+		return hpmmap_map_fresh(ctx, addr, len, prot, flags, false);
+	if (flags & MAP_FIXED)
+		return hpmmap_map_fresh(ctx, addr, len, prot, flags, true);
+
+	for (i = 0; i < HOLE_TRIES; i++) {
+		addr = hpmmap_vma_find_hole(addr & PAGE_MASK, len, flags,
+					    placement_align(ctx, len), 0);
+		if (IS_ERR_VALUE(addr))
+			return addr;
+		ret = hpmmap_map_fresh(ctx, addr, len, prot, flags, false);
+		if (ret != -EEXIST)
+			return ret;
+		addr = 0;
+	}
+	return ret == -EEXIST ? -ENOMEM : ret;
+}
+
+/*
+ * Linux's mapping, with its lowest page left to grow and ours above. Growth
+ * is as it is on Linux, page by page.
+ */
+static long mmap_growsdown(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
+{
+	unsigned long len = PAGE_ALIGN(regs->si);
+	long ret = hpmmap_call_orig(HPMMAP_CALL_MMAP, regs);
+
+	if (IS_ERR_VALUE(ret))
+		return ret;
+	hpmmap_store_reconcile(ctx, ret, ret + len);
+	if (len > PAGE_SIZE)
+		hpmmap_map_fresh(ctx, ret + PAGE_SIZE, len - PAGE_SIZE, regs->dx,
+			  regs->r10 & OUR_MAP_FLAGS, true);
+	return ret;
+}
+
+/* Linux's mapping may have replaced some of ours. */
+static long mmap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
+{
+	long ret = hpmmap_call_orig(HPMMAP_CALL_MMAP, regs);
+	unsigned long len = PAGE_ALIGN(regs->si);
+
+	if (!IS_ERR_VALUE(ret) && regs->r10 & MAP_FIXED) {
+		hpmmap_store_reconcile(ctx, ret, ret + len);
+		hpmmap_vma_repair(ctx, ret & SLOT_MASK, ret);
+		hpmmap_vma_repair(ctx, ret + len, ALIGN(ret + len, SLOT_SIZE));
+	}
+	return ret;
+}
+
+long hpmmap_sys_mmap(const struct pt_regs *regs)
+{
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	unsigned long addr = regs->di, len = regs->si;
+	unsigned long prot = regs->dx, flags = regs->r10;
+	long ret;
+
+	if (!ctx)
+		return hpmmap_call_orig(HPMMAP_CALL_MMAP, regs);
+	ret = hpmmap_ops_lock(ctx);
+	if (ret)
+		goto out;
+	if (mmap_is_ours(addr, len, flags & ~MAP_GROWSDOWN) &&
+	    !offset_in_page(regs->r9)) {
+		if (flags & MAP_GROWSDOWN) {
+			ret = mmap_growsdown(ctx, regs);
+			goto unlock;
+		}
+		ret = mmap_ours(ctx, addr, PAGE_ALIGN(len), prot, flags);
+		if (ret != -ENOMEM || ctx->job->strict)
+			goto unlock;
+		ret = mmap_linux(ctx, regs);
+		if (!IS_ERR_VALUE(ret))
+			hpmmap_count_fallback(ctx, len);
+	} else {
+		ret = mmap_linux(ctx, regs);
+	}
+unlock:
+	hpmmap_ops_unlock(ctx);
+out:
+	hpmmap_ctx_put(ctx);
+	return ret;
+}
+
+/* munmap */
+
+long hpmmap_sys_munmap(const struct pt_regs *regs)
+{
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
+	long ret;
+
+	if (!ctx)
+		return hpmmap_call_orig(HPMMAP_CALL_MUNMAP, regs);
+	ret = hpmmap_ops_lock(ctx);
+	if (ret)
+		goto out;
+	ret = hpmmap_call_orig(HPMMAP_CALL_MUNMAP, regs);
+	if (!ret) {
+		hpmmap_store_reconcile(ctx, start, end);
+		hpmmap_vma_repair(ctx, start & SLOT_MASK, start);
+		hpmmap_vma_repair(ctx, end, ALIGN(end, SLOT_SIZE));
+	}
+	hpmmap_ops_unlock(ctx);
+out:
+	hpmmap_ctx_put(ctx);
+	return ret;
+}
+
+/* mprotect, pkey_mprotect */
+
+static long sys_mprotect(enum hpmmap_call call, const struct pt_regs *regs)
+{
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	unsigned long start = regs->di, len = PAGE_ALIGN(regs->si);
+	unsigned long prot = regs->dx, end = start + len;
+	bool commit = prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
+	LIST_HEAD(blocks);
+	long ret;
+
+	if (!ctx)
+		return hpmmap_call_orig(call, regs);
+	ret = hpmmap_ops_lock(ctx);
+	if (ret)
+		goto out;
+	/* A range that cannot be right is Linux's to refuse. */
+	commit = commit && !offset_in_page(start) && len && end > start &&
+		 end <= TASK_SIZE;
+	if (commit &&
+	    hpmmap_pool_alloc(ctx->job,
+			      hpmmap_vma_count_missing(ctx, start, end),
+			      &blocks) && ctx->job->strict) {
+		ret = -ENOMEM;
+		goto unlock;
+	}
+	ret = hpmmap_call_orig(call, regs);
+	/* An error may come after a part of the range was changed. */
+	if (commit)
+		hpmmap_vma_commit(ctx, start, end, &blocks);
+	hpmmap_vma_repair(ctx, start & SLOT_MASK, start);
+	hpmmap_vma_repair(ctx, end, ALIGN(end, SLOT_SIZE));
+	hpmmap_pool_free_list(&blocks);
+unlock:
+	hpmmap_ops_unlock(ctx);
+out:
+	hpmmap_ctx_put(ctx);
+	return ret;
+}
+
+long hpmmap_sys_mprotect(const struct pt_regs *regs)
+{
+	long ret = sys_mprotect(HPMMAP_CALL_MPROTECT, regs);
+
+	barrier();
+	return ret;
+}
+
+long hpmmap_sys_pkey_mprotect(const struct pt_regs *regs)
+{
+	long ret = sys_mprotect(HPMMAP_CALL_PKEY_MPROTECT, regs);
+
+	barrier();
+	return ret;
+}
+
+/* madvise */
+
+/*
+ * Discards what is ours of a range. Returns 1 if some of the range is not,
+ * -ENOMEM if some is not mapped, else 0.
+ */
+static long discard_ours(struct hpmmap_ctx *ctx, unsigned long start,
+			 unsigned long end)
+{
+	struct vm_area_struct *vma;
+	unsigned long addr = start;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+	bool others = false, hole = false;
+	long ret = 0;
+
+	mmap_read_lock(ctx->mm);
+	for_each_vma_range(vmi, vma, end) {
+		hole |= vma->vm_start > addr;
+		addr = vma->vm_end;
+		if (!hpmmap_vma_is_ours(vma)) {
+			others = true;
+			continue;
+		}
+		if (vma->vm_flags & VM_LOCKED) {
+			ret = -EINVAL;
+			break;
+		}
+		ret = hpmmap_store_discard(ctx, max(start, vma->vm_start),
+					   min(end, vma->vm_end),
+					   hpmmap_vma_is_accessible(vma));
+		if (ret)
+			break;
+	}
+	mmap_read_unlock(ctx->mm);
+	if (ret)
+		return ret;
+	if (others)
+		return 1;
+	return hole || addr < end ? -ENOMEM : 0;
+}
+
+static bool range_has_ours(struct hpmmap_ctx *ctx, unsigned long start,
+			   unsigned long end)
+{
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+	bool ret = false;
+
+	mmap_read_lock(ctx->mm);
+	for_each_vma_range(vmi, vma, end) {
+		ret = hpmmap_vma_is_ours(vma);
+		if (ret)
+			break;
+	}
+	mmap_read_unlock(ctx->mm);
+	return ret;
+}
+
+/* Whether every address of the range is mapped. */
+static bool range_is_mapped(struct hpmmap_ctx *ctx, unsigned long start,
+			    unsigned long end)
+{
+	struct vm_area_struct *vma;
+	unsigned long addr = start;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+
+	mmap_read_lock(ctx->mm);
+	for_each_vma_range(vmi, vma, end) {
+		if (vma->vm_start > addr)
+			break;
+		addr = vma->vm_end;
+	}
+	mmap_read_unlock(ctx->mm);
+	return addr >= end;
+}
+
+static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
+		       unsigned long start, unsigned long end, int advice)
+{
+	long ret;
+
+	switch (advice) {
+	case MADV_DONTNEED:
+		ret = discard_ours(ctx, start, end);
+		/* Linux does its part, which finds ours discarded already. */
+		if (ret > 0)
+			ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
+		if (!ret)
+			hpmmap_vma_repair(ctx, start, end);
+		return ret;
+	case MADV_FREE:
+	case MADV_COLD:
+	case MADV_PAGEOUT:
+	case MADV_COLLAPSE:
+		/* Hints: our memory is there, and it stays. */
+		return range_is_mapped(ctx, start, end) ? 0 : -ENOMEM;
+	case MADV_REMOVE:
+	case MADV_WIPEONFORK:
+	case MADV_MERGEABLE:
+	case MADV_UNMERGEABLE:
+		/* Not for shared memory of Linux; not offered for ours. */
+		return -EINVAL;
+	default:
+		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
+		hpmmap_vma_repair(ctx, start & SLOT_MASK,
+				  ALIGN(end, SLOT_SIZE));
+		return ret;
+	}
+}
+
+long hpmmap_sys_madvise(const struct pt_regs *regs)
+{
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	unsigned long start = regs->di, len = PAGE_ALIGN(regs->si);
+	unsigned long end = start + len;
+	long ret;
+
+	if (!ctx)
+		return hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
+	ret = hpmmap_ops_lock(ctx);
+	if (ret)
+		goto out;
+	if (offset_in_page(start) || end <= start ||
+	    !range_has_ours(ctx, start, end))
+		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
+	else
+		ret = madvise_ours(ctx, regs, start, end, regs->dx);
+	hpmmap_ops_unlock(ctx);
+out:
+	hpmmap_ctx_put(ctx);
+	return ret;
+}
+
+/* brk */
+
+static void set_brk(struct mm_struct *mm, unsigned long brk)
+{
+	mmap_write_lock(mm);
+	mm->brk = brk;
+	mmap_write_unlock(mm);
+}
+
+static bool brk_exceeds_limit(struct mm_struct *mm, unsigned long brk)
+{
+	return check_data_rlimit(rlimit(RLIMIT_DATA), brk, mm->start_brk,
+				 mm->end_data, mm->start_data);
+}
+
+/* Part of the heap may be Linux's, after a fallback. */
+static void heap_discard(struct hpmmap_ctx *ctx, unsigned long start,
+			 unsigned long end)
+{
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+	bool others = false;
+
+	mmap_read_lock(ctx->mm);
+	for_each_vma_range(vmi, vma, end) {
+		if (hpmmap_vma_is_ours(vma))
+			hpmmap_store_discard(ctx, max(start, vma->vm_start),
+					     min(end, vma->vm_end), true);
+		else
+			others = true;
+	}
+	mmap_read_unlock(ctx->mm);
+	if (others && clear_user((void __user *)start, end - start))
+		pr_debug("heap of %d is not writable\n", current->pid);
+}
+
+/*
+ * The heap is mapped in whole blocks: the last one beyond the break, too.
+ * Returns the new break, or the old one where it cannot be.
+ */
+static unsigned long heap_set(struct hpmmap_ctx *ctx, unsigned long brk)
+{
+	struct mm_struct *mm = ctx->mm;
+	unsigned long old = mm->brk, old_end = ctx->heap_end;
+	unsigned long end = ALIGN(brk, SLOT_SIZE);
+
+	if (brk < mm->start_brk || brk_exceeds_limit(mm, brk))
+		return old;
+	if (end > old_end) {
+		unsigned long ret;
+
+		ret = hpmmap_map_fresh(ctx, old_end, end - old_end,
+				PROT_READ | PROT_WRITE, 0, false);
+		if (ret == -ENOMEM && !ctx->job->strict) {
+			ret = vm_mmap(NULL, old_end, end - old_end,
+				      PROT_READ | PROT_WRITE, MAP_PRIVATE |
+				      MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, 0);
+			if (!IS_ERR_VALUE(ret))
+				hpmmap_count_fallback(ctx, end - old_end);
+		}
+		if (IS_ERR_VALUE(ret))
+			return old;
+	} else if (end < old_end) {
+		if (vm_munmap(end, old_end - end))
+			return old;
+		hpmmap_store_reconcile(ctx, end, old_end);
+	}
+	ctx->heap_end = end;
+	/* What was above the break reads as zero when it comes back. */
+	if (PAGE_ALIGN(brk) < min(PAGE_ALIGN(old), end))
+		heap_discard(ctx, PAGE_ALIGN(brk),
+				    min(PAGE_ALIGN(old), end));
+	set_brk(mm, brk);
+	return brk;
+}
+
+long hpmmap_sys_brk(const struct pt_regs *regs)
+{
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	long ret;
+
+	if (!ctx)
+		return hpmmap_call_orig(HPMMAP_CALL_BRK, regs);
+	ret = hpmmap_ops_lock(ctx);
+	if (ret)
+		goto out;
+	if (ctx->heap_end)
+		ret = heap_set(ctx, regs->di);
+	else
+		ret = hpmmap_call_orig(HPMMAP_CALL_BRK, regs);
+	hpmmap_ops_unlock(ctx);
+out:
+	hpmmap_ctx_put(ctx);
+	return ret;
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * /sys/kernel/hpmmap: see the UAPI header.
+ */
+#include <linux/cred.h>
+#include <linux/kobject.h>
+#include <linux/sched/mm.h>
+#include <linux/sysfs.h>
+
+#include "hpmmap.h"
+
+static struct kobject *hpmmap_kobj;
+static struct kobject *nodes_kobj;
+static struct kobject *contexts_kobj;
+
+#define ATTR_RO(_name) \
+	static struct kobj_attribute _name##_attr = __ATTR_RO(_name)
+
+static ssize_t version_show(struct kobject *kobj, struct kobj_attribute *attr,
+			    char *buf)
+{
+	return sysfs_emit(buf, "%s\n", HPMMAP_VERSION);
+}
+ATTR_RO(version);
+
+static ssize_t user_limit_bytes_show(struct kobject *kobj,
+				     struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%llu\n", hpmmap_user_default_limit());
+}
+ATTR_RO(user_limit_bytes);
+
+static ssize_t hooks_active_show(struct kobject *kobj,
+				 struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%d\n", hpmmap_hook_active());
+}
+ATTR_RO(hooks_active);
+
+static const struct attribute *root_attrs[] = {
+	&version_attr.attr,
+	&user_limit_bytes_attr.attr,
+	&hooks_active_attr.attr,
+	NULL,
+};
+
+/* Nodes: the name says which. */
+
+#define NODE_ATTR(_file, _field) \
+	static ssize_t _file##_show(struct kobject *kobj, \
+				    struct kobj_attribute *attr, char *buf) \
+	{ \
+		struct hpmmap_node_stat stat; \
+		int nid; \
+		\
+		if (sscanf(kobject_name(kobj), "node%d", &nid) != 1) \
+			return -ENODEV; \
+		hpmmap_pool_node_stat(nid, &stat); \
+		return sysfs_emit(buf, "%llu\n", stat._field); \
+	} \
+	ATTR_RO(_file)
+
+NODE_ATTR(total_bytes, total);
+NODE_ATTR(free_bytes, free);
+NODE_ATTR(largest_free_bytes, largest);
+NODE_ATTR(pinned_bytes, pinned);
+
+static struct attribute *node_attrs[] = {
+	&total_bytes_attr.attr,
+	&free_bytes_attr.attr,
+	&largest_free_bytes_attr.attr,
+	&pinned_bytes_attr.attr,
+	NULL,
+};
+ATTRIBUTE_GROUPS(node);
+
+/* It lies in the node's pool, which pool.c frees. */
+static void node_release(struct kobject *kobj)
+{
+}
+
+static const struct kobj_type node_ktype = {
+	.release = node_release,
+	.sysfs_ops = &kobj_sysfs_ops,
+	.default_groups = node_groups,
+};
+
+int hpmmap_sysfs_node_add(struct kobject *kobj, int nid)
+{
+	return kobject_init_and_add(kobj, (struct kobj_type *)&node_ktype,
+				    nodes_kobj, "node%d", nid);
+}
+
+/* Contexts. */
+
+static struct hpmmap_ctx *ctx_of(struct kobject *kobj)
+{
+	return container_of(kobj, struct hpmmap_ctx, kobj);
+}
+
+#define CTX_ATTR(_file, _value) \
+	static ssize_t _file##_show(struct kobject *kobj, \
+				    struct kobj_attribute *attr, char *buf) \
+	{ \
+		struct hpmmap_ctx *ctx = ctx_of(kobj); \
+		\
+		return sysfs_emit(buf, "%llu\n", (u64)(_value)); \
+	} \
+	ATTR_RO(_file)
+
+static unsigned long mapped_bytes(struct hpmmap_ctx *ctx, bool large)
+{
+	unsigned long bytes_2m = 0, bytes_4k = 0;
+
+	if (!mmget_not_zero(ctx->mm))
+		return 0;
+	if (!mmap_read_lock_killable(ctx->mm)) {
+		hpmmap_pgmap_count(ctx->mm, &bytes_2m, &bytes_4k);
+		mmap_read_unlock(ctx->mm);
+	}
+	/* The last user may be the reader. */
+	mmput_async(ctx->mm);
+	return large ? bytes_2m : bytes_4k;
+}
+
+CTX_ATTR(pid, ctx->pid);
+CTX_ATTR(job, ctx->job->id);
+CTX_ATTR(uid, from_kuid(&init_user_ns, hpmmap_user_uid(ctx->job->user)));
+CTX_ATTR(strict, ctx->job->strict);
+CTX_ATTR(page_size, ctx->job->large ? HPMMAP_LARGE_BYTES : HPMMAP_BLOCK_BYTES);
+CTX_ATTR(held_bytes, atomic_long_read(&ctx->nr_held) << SLOT_SHIFT);
+CTX_ATTR(mapped_2m_bytes, mapped_bytes(ctx, true));
+CTX_ATTR(mapped_4k_bytes, mapped_bytes(ctx, false));
+CTX_ATTR(linux_bytes, atomic_long_read(&ctx->nr_linux_pages) << PAGE_SHIFT);
+CTX_ATTR(fallbacks, atomic_long_read(&ctx->nr_fallbacks));
+CTX_ATTR(faults, atomic_long_read(&ctx->nr_faults));
+CTX_ATTR(faults_kernel, atomic_long_read(&ctx->nr_faults_kernel));
+CTX_ATTR(pins_waiting, atomic_long_read(&ctx->nr_pinned));
+
+static struct attribute *ctx_attrs[] = {
+	&pid_attr.attr,
+	&job_attr.attr,
+	&uid_attr.attr,
+	&strict_attr.attr,
+	&page_size_attr.attr,
+	&held_bytes_attr.attr,
+	&mapped_2m_bytes_attr.attr,
+	&mapped_4k_bytes_attr.attr,
+	&linux_bytes_attr.attr,
+	&fallbacks_attr.attr,
+	&faults_attr.attr,
+	&faults_kernel_attr.attr,
+	&pins_waiting_attr.attr,
+	NULL,
+};
+ATTRIBUTE_GROUPS(ctx);
+
+static void ctx_kobj_release(struct kobject *kobj)
+{
+	hpmmap_ctx_put(ctx_of(kobj));
+}
+
+static const struct kobj_type ctx_ktype = {
+	.release = ctx_kobj_release,
+	.sysfs_ops = &kobj_sysfs_ops,
+	.default_groups = ctx_groups,
+};
+
+/**
+ * hpmmap_sysfs_ctx_add() - show a context
+ * @ctx: published. Without memory it is not shown.
+ */
+void hpmmap_sysfs_ctx_add(struct hpmmap_ctx *ctx)
+{
+	refcount_inc(&ctx->refs);
+	ctx->in_sysfs = true;
+	if (kobject_init_and_add(&ctx->kobj, (struct kobj_type *)&ctx_ktype,
+				 contexts_kobj, "%llu", ctx->id))
+		hpmmap_sysfs_ctx_del(ctx);
+}
+
+/* Undoes hpmmap_sysfs_ctx_add(), if it was called. */
+void hpmmap_sysfs_ctx_del(struct hpmmap_ctx *ctx)
+{
+	if (!ctx->in_sysfs)
+		return;
+	ctx->in_sysfs = false;
+	kobject_del(&ctx->kobj);
+	kobject_put(&ctx->kobj);
+}
+
+int hpmmap_sysfs_init(void)
+{
+	hpmmap_kobj = kobject_create_and_add("hpmmap", kernel_kobj);
+	if (!hpmmap_kobj)
+		return -ENOMEM;
+	nodes_kobj = kobject_create_and_add("nodes", hpmmap_kobj);
+	contexts_kobj = kobject_create_and_add("contexts", hpmmap_kobj);
+	if (nodes_kobj && contexts_kobj &&
+	    !sysfs_create_files(hpmmap_kobj, root_attrs))
+		return 0;
+	hpmmap_sysfs_exit();
+	return -ENOMEM;
+}
+
+void hpmmap_sysfs_exit(void)
+{
+	kobject_put(contexts_kobj);
+	kobject_put(nodes_kobj);
+	kobject_put(hpmmap_kobj);
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#undef TRACE_SYSTEM
+#define TRACE_SYSTEM hpmmap
+
+#if !defined(_HPMMAP_TRACE_H) || defined(TRACE_HEADER_MULTI_READ)
+#define _HPMMAP_TRACE_H
+
+#include <linux/tracepoint.h>
+
+TRACE_EVENT(hpmmap_pool_add,
+	TP_PROTO(u64 start, u64 length, int node),
+	TP_ARGS(start, length, node),
+	TP_STRUCT__entry(
+		__field(u64, start)
+		__field(u64, length)
+		__field(int, node)
+	),
+	TP_fast_assign(
+		__entry->start = start;
+		__entry->length = length;
+		__entry->node = node;
+	),
+	TP_printk("start=0x%llx length=0x%llx node=%d", __entry->start,
+		  __entry->length, __entry->node)
+);
+
+TRACE_EVENT(hpmmap_pool_remove,
+	TP_PROTO(u64 start, u64 length),
+	TP_ARGS(start, length),
+	TP_STRUCT__entry(
+		__field(u64, start)
+		__field(u64, length)
+	),
+	TP_fast_assign(
+		__entry->start = start;
+		__entry->length = length;
+	),
+	TP_printk("start=0x%llx length=0x%llx", __entry->start,
+		  __entry->length)
+);
+
+/* Blocks of 2 MB handed to a job. */
+TRACE_EVENT(hpmmap_alloc,
+	TP_PROTO(u64 job, unsigned long blocks),
+	TP_ARGS(job, blocks),
+	TP_STRUCT__entry(
+		__field(u64, job)
+		__field(unsigned long, blocks)
+	),
+	TP_fast_assign(
+		__entry->job = job;
+		__entry->blocks = blocks;
+	),
+	TP_printk("job=%llu blocks=%lu", __entry->job, __entry->blocks)
+);
+
+/* A page fault in memory of a registered process. */
+TRACE_EVENT(hpmmap_fault,
+	TP_PROTO(u64 ctx, unsigned long address, unsigned int flags,
+		 bool committed),
+	TP_ARGS(ctx, address, flags, committed),
+	TP_STRUCT__entry(
+		__field(u64, ctx)
+		__field(unsigned long, address)
+		__field(unsigned int, flags)
+		__field(bool, committed)
+	),
+	TP_fast_assign(
+		__entry->ctx = ctx;
+		__entry->address = address;
+		__entry->flags = flags;
+		__entry->committed = committed;
+	),
+	TP_printk("ctx=%llu address=0x%lx flags=0x%x committed=%d",
+		  __entry->ctx, __entry->address, __entry->flags,
+		  __entry->committed)
+);
+
+/* A call that got memory of Linux instead of the pools'. */
+TRACE_EVENT(hpmmap_fallback,
+	TP_PROTO(u64 ctx, unsigned long bytes),
+	TP_ARGS(ctx, bytes),
+	TP_STRUCT__entry(
+		__field(u64, ctx)
+		__field(unsigned long, bytes)
+	),
+	TP_fast_assign(
+		__entry->ctx = ctx;
+		__entry->bytes = bytes;
+	),
+	TP_printk("ctx=%llu bytes=%lu", __entry->ctx, __entry->bytes)
+);
+
+/* An address space was registered. */
+TRACE_EVENT(hpmmap_register,
+	TP_PROTO(u64 ctx, u64 job, int pid),
+	TP_ARGS(ctx, job, pid),
+	TP_STRUCT__entry(
+		__field(u64, ctx)
+		__field(u64, job)
+		__field(int, pid)
+	),
+	TP_fast_assign(
+		__entry->ctx = ctx;
+		__entry->job = job;
+		__entry->pid = pid;
+	),
+	TP_printk("ctx=%llu job=%llu pid=%d", __entry->ctx, __entry->job,
+		  __entry->pid)
+);
+
+#endif /* _HPMMAP_TRACE_H */
+
+#undef TRACE_INCLUDE_PATH
+#define TRACE_INCLUDE_PATH .
+#undef TRACE_INCLUDE_FILE
+#define TRACE_INCLUDE_FILE trace
+#include <trace/define_trace.h>

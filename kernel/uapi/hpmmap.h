@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
+/*
+ * HPMMAP: memory of offlined memory blocks for registered processes.
+ *
+ * The only contract between the module and user space.
+ */
+#ifndef _UAPI_HPMMAP_H
+#define _UAPI_HPMMAP_H
+
+#include <linux/ioctl.h>
+#include <linux/types.h>
+
+/**
+ * DOC: General ioctl format
+ *
+ * The device is /dev/hpmmap. Every ioctl takes one struct whose first member
+ * is __u32 size, the size of the struct as the caller knows it. A larger
+ * struct is accepted if the bytes the kernel does not know are zero; a
+ * smaller one is accepted down to the first published size, the rest reads
+ * as zero. All addresses and lengths are in bytes.
+ *
+ * The errnos mean the same for every ioctl:
+ *
+ *  - ENOTTY: the command number is not known.
+ *  - E2BIG: the struct is larger than the kernel's and the rest is not zero.
+ *  - EINVAL: size is too small, or a value cannot be right whatever the
+ *    state of the machine (alignment, an empty range, a wrong page size).
+ *  - EOPNOTSUPP: an unknown flag is set or a reserved member is not zero.
+ *  - EPERM: the command needs CAP_SYS_ADMIN in the initial user namespace.
+ *  - EFAULT: a pointer is wrong.
+ *  - ENOMEM: no memory: of the kernel, or of the pools for HPMMAP_IOC_LAUNCH.
+ *
+ * Further ones are listed with the command that gives them.
+ */
+
+#define HPMMAP_DEVICE_PATH	"/dev/hpmmap"
+#define HPMMAP_SYSFS_PATH	"/sys/kernel/hpmmap"
+
+/* Grows by one when a member or command is added; never shrinks. */
+#define HPMMAP_ABI_VERSION	1
+
+/* The unit of allocation: one 2 MB block. */
+#define HPMMAP_BLOCK_BYTES	(1ULL << 21)
+/* The largest contiguous run that is handed out. */
+#define HPMMAP_LARGE_BYTES	(1ULL << 30)
+
+#define HPMMAP_IOC_MAGIC	0xB6
+
+/**
+ * struct hpmmap_info - HPMMAP_IOC_INFO
+ * @size: sizeof(struct hpmmap_info)
+ * @flags: must be 0
+ * @abi_version: out: HPMMAP_ABI_VERSION of the module
+ * @__reserved: must be 0
+ * @memory_block_bytes: out: granularity of HPMMAP_IOC_POOL_ADD, in bytes
+ *	(the size of a memory section; a memory block of sysfs is a
+ *	multiple of it)
+ * @features: out: HPMMAP_FEATURE_*
+ */
+struct hpmmap_info {
+	__u32 size;
+	__u32 flags;
+	__u32 abi_version;
+	__u32 __reserved;
+	__aligned_u64 memory_block_bytes;
+	__aligned_u64 features;
+};
+#define HPMMAP_IOC_INFO		_IOWR(HPMMAP_IOC_MAGIC, 0, struct hpmmap_info)
+
+/* 1 GB entries in the page table; otherwise 1 GB runs use 2 MB entries. */
+#define HPMMAP_FEATURE_PUD	(1ULL << 0)
+
+/**
+ * struct hpmmap_pool_add - HPMMAP_IOC_POOL_ADD: hand over offline memory
+ * @size: sizeof(struct hpmmap_pool_add)
+ * @flags: HPMMAP_POOL_F_*
+ * @start: physical start address, a multiple of memory_block_bytes
+ * @length: length, a multiple of memory_block_bytes, not 0
+ * @node: in: the NUMA node the caller expects, or -1 for any;
+ *	out: the node the memory belongs to
+ * @__reserved: must be 0
+ *
+ * Needs CAP_SYS_ADMIN. The whole range must have been set offline through
+ * /sys/devices/system/memory/memoryN/state. From success until
+ * HPMMAP_IOC_POOL_REMOVE the memory cannot be set online.
+ *
+ * Errors: EBUSY (part of the range is online or about to be), EEXIST (part of
+ * it is in a pool already), ENXIO (no memory there), EXDEV (the memory is on
+ * another node than @node; @node then holds the right one).
+ */
+struct hpmmap_pool_add {
+	__u32 size;
+	__u32 flags;
+	__aligned_u64 start;
+	__aligned_u64 length;
+	__s32 node;
+	__u32 __reserved;
+};
+#define HPMMAP_IOC_POOL_ADD	_IOWR(HPMMAP_IOC_MAGIC, 1, struct hpmmap_pool_add)
+
+/* The memory was in ZONE_MOVABLE: a note for whoever sets it online again. */
+#define HPMMAP_POOL_F_MOVABLE	(1U << 0)
+
+/**
+ * struct hpmmap_pool_remove - HPMMAP_IOC_POOL_REMOVE: give memory up
+ * @size: sizeof(struct hpmmap_pool_remove)
+ * @flags: must be 0
+ * @start: physical start address, as for HPMMAP_IOC_POOL_ADD
+ * @length: length; the range may be part of one that was added
+ * @busy_bytes: out: bytes of the range that jobs hold (EBUSY)
+ * @pinned_bytes: out: bytes no job holds but a device or another process
+ *	has still pinned (EBUSY)
+ *
+ * Needs CAP_SYS_ADMIN. All or nothing. After success the range can be set
+ * online again.
+ *
+ * Errors: ENOENT (part of the range is in no pool), EBUSY (in use).
+ */
+struct hpmmap_pool_remove {
+	__u32 size;
+	__u32 flags;
+	__aligned_u64 start;
+	__aligned_u64 length;
+	__aligned_u64 busy_bytes;
+	__aligned_u64 pinned_bytes;
+};
+#define HPMMAP_IOC_POOL_REMOVE	_IOWR(HPMMAP_IOC_MAGIC, 2, struct hpmmap_pool_remove)
+
+/**
+ * struct hpmmap_pool_range - one element of HPMMAP_IOC_POOL_LIST
+ * @start: physical start address
+ * @length: length; always one memory section (memory_block_bytes)
+ * @free_bytes: bytes that nobody holds
+ * @pinned_bytes: bytes no job holds but that are still pinned
+ * @node: NUMA node
+ * @flags: HPMMAP_POOL_F_* given when it was added
+ */
+struct hpmmap_pool_range {
+	__aligned_u64 start;
+	__aligned_u64 length;
+	__aligned_u64 free_bytes;
+	__aligned_u64 pinned_bytes;
+	__s32 node;
+	__u32 flags;
+};
+
+/**
+ * struct hpmmap_pool_list - HPMMAP_IOC_POOL_LIST
+ * @size: sizeof(struct hpmmap_pool_list)
+ * @flags: must be 0
+ * @ranges: pointer to an array of struct hpmmap_pool_range
+ * @nr: in: length of the array (0: only count); out: number of ranges there
+ *	are. Where that is more than the array holds, the array holds the
+ *	first ones, in order of address.
+ * @__reserved: must be 0
+ */
+struct hpmmap_pool_list {
+	__u32 size;
+	__u32 flags;
+	__aligned_u64 ranges;
+	__u32 nr;
+	__u32 __reserved;
+};
+#define HPMMAP_IOC_POOL_LIST	_IOWR(HPMMAP_IOC_MAGIC, 3, struct hpmmap_pool_list)
+
+/**
+ * struct hpmmap_launch - HPMMAP_IOC_LAUNCH: register the calling process
+ * @size: sizeof(struct hpmmap_launch)
+ * @flags: HPMMAP_LAUNCH_F_*
+ * @page_size: 2 MB (HPMMAP_BLOCK_BYTES) or 1 GB (HPMMAP_LARGE_BYTES); 0 is 2 MB
+ * @nodemask: pointer to an array of 64-bit words, bit n of word w stands for
+ *	node 64 * w + n; 0: all nodes
+ * @nodemask_bits: number of valid bits in @nodemask, at most 1024
+ * @__reserved: must be 0
+ * @job_id: out: number of the new job, shown in sysfs
+ *
+ * The process becomes the first of a new job. Nothing changes for it until
+ * its next successful execve(2): from then on its private anonymous memory
+ * comes from the pools. The registration survives further execve(2) calls and
+ * is inherited over fork(2), unless HPMMAP_LAUNCH_F_NO_INHERIT is set. A
+ * set-user-ID or 32-bit program ends it.
+ *
+ * The default placement is the node of the calling CPU first, then the nearest.
+ *
+ * Errors: ENODEV (@nodemask names no node that has a pool), ENOMEM (with
+ * HPMMAP_LAUNCH_F_STRICT: the pools of these nodes, or what the user may hold
+ * of them, are used up), EBUSY (a live patch holds a system call that has to
+ * be hooked; see the kernel log).
+ */
+struct hpmmap_launch {
+	__u32 size;
+	__u32 flags;
+	__aligned_u64 page_size;
+	__aligned_u64 nodemask;
+	__u32 nodemask_bits;
+	__u32 __reserved;
+	__aligned_u64 job_id;
+};
+#define HPMMAP_IOC_LAUNCH	_IOWR(HPMMAP_IOC_MAGIC, 4, struct hpmmap_launch)
+
+/* ENOMEM when the pools are exhausted, instead of memory of Linux. */
+#define HPMMAP_LAUNCH_F_STRICT		(1U << 0)
+/* Programs that child processes execute are not registered. */
+#define HPMMAP_LAUNCH_F_NO_INHERIT	(1U << 1)
+/* Spread the blocks over the nodes in turn. */
+#define HPMMAP_LAUNCH_F_INTERLEAVE	(1U << 2)
+
+/**
+ * struct hpmmap_limit_set - HPMMAP_IOC_LIMIT_SET: what one user may hold
+ * @size: sizeof(struct hpmmap_limit_set)
+ * @flags: HPMMAP_LIMIT_F_*
+ * @uid: user ID in the initial user namespace; 0 with HPMMAP_LIMIT_F_DEFAULT
+ * @__reserved: must be 0
+ * @bytes: limit, a multiple of HPMMAP_BLOCK_BYTES; HPMMAP_LIMIT_NONE: none
+ *
+ * Needs CAP_SYS_ADMIN. A user that holds more than a new limit keeps it but
+ * gets no more.
+ */
+struct hpmmap_limit_set {
+	__u32 size;
+	__u32 flags;
+	__u32 uid;
+	__u32 __reserved;
+	__aligned_u64 bytes;
+};
+#define HPMMAP_IOC_LIMIT_SET	_IOWR(HPMMAP_IOC_MAGIC, 5, struct hpmmap_limit_set)
+
+/* For every user without a limit of their own. */
+#define HPMMAP_LIMIT_F_DEFAULT	(1U << 0)
+#define HPMMAP_LIMIT_NONE	(~0ULL)
+
+/**
+ * DOC: sysfs
+ *
+ * All values are decimal integers, one a file, in bytes where the name says
+ * so. Reading needs no privilege.
+ *
+ * /sys/kernel/hpmmap/
+ *	version				version of the module (text)
+ *	user_limit_bytes		default limit per user (0: none)
+ *	hooks_active			1 while system calls are hooked
+ *	nodes/nodeN/
+ *		total_bytes		size of the pool
+ *		free_bytes		what nobody holds
+ *		largest_free_bytes	largest block, at most 1 GB
+ *		pinned_bytes		given up but still pinned
+ *	contexts/ID/			one directory an address space
+ *		pid job uid		who it is (pid in the initial namespace)
+ *		strict			1: policy strict, 0: fallback
+ *		page_size		requested page size in bytes
+ *		held_bytes		pool memory held
+ *		mapped_2m_bytes		mapped by 2 MB entries, now
+ *		mapped_4k_bytes		mapped by 4 KB entries, now
+ *		linux_bytes		Linux pages that stand in for pool memory
+ *		fallbacks		calls that got memory of Linux instead
+ *		faults			page faults in its pool memory, in user
+ *					mode, since it was registered
+ *		faults_kernel		the same by the kernel, for a system
+ *					call or another process
+ *		pins_waiting		blocks given up but still pinned
+ */
+
+#endif /* _UAPI_HPMMAP_H */

@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Mappings of a context's file.
+ *
+ * The file has no contents of its own. Its offset equals the virtual address,
+ * so mappings that touch merge, and the memory is found by address in the
+ * store of the address space that faults, not of the file's owner: after fork
+ * the child's mappings still name the parent's file.
+ *
+ * There is no .close: kernels before 6.5 do not merge mappings that have one.
+ */
+#include <linux/file.h>
+#include <linux/fs.h>
+#include <linux/mempolicy.h>
+#include <linux/mman.h>
+#include <linux/module.h>
+#include <linux/mount.h>
+#include <linux/pagemap.h>
+#include <linux/pseudo_fs.h>
+#include <linux/sched/coredump.h>
+
+#include "hpmmap.h"
+#include "trace.h"
+
+#define HPMMAP_FS_MAGIC 0x48504d4d
+
+/* What vm_mmap() can make again; see collapse_slot(). */
+#define PLAIN_FLAGS (VM_READ | VM_WRITE | VM_EXEC | VM_MAYREAD | \
+		     VM_MAYWRITE | VM_MAYEXEC | VM_SHARED | VM_MAYSHARE | \
+		     VM_NORESERVE | VM_SOFTDIRTY)
+
+/* Hints below vm.mmap_min_addr are rounded up to it; this is its usual value. */
+#define LOWEST_HINT 65536UL
+
+static struct vfsmount *hpmmap_mnt;
+
+static void fault_count(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
+			bool committed)
+{
+	if (vmf->flags & FAULT_FLAG_USER)
+		atomic_long_inc(&ctx->nr_faults);
+	else if (vmf->flags & FAULT_FLAG_ALLOW_RETRY)
+		atomic_long_inc(&ctx->nr_faults_kernel);
+	else
+		return;		/* hpmmap_pgmap_fill() */
+	trace_hpmmap_fault(ctx->id, vmf->address, vmf->flags, committed);
+}
+
+static vm_fault_t hpmmap_vm_fault(struct vm_fault *vmf)
+{
+	struct vm_area_struct *vma = vmf->vma;
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(vma->vm_mm);
+	bool committed = false;
+	struct page *page;
+
+	/* Only a child that is being killed: its snapshot failed. */
+	if (!ctx)
+		return VM_FAULT_OOM;
+	page = hpmmap_store_page(ctx, vmf->address, vma->vm_start,
+				 vma->vm_end, &committed);
+	if (page)
+		fault_count(ctx, vmf, committed);
+	hpmmap_ctx_put(ctx);
+	if (!page)
+		return VM_FAULT_OOM;
+	lock_page(page);
+	vmf->page = page;
+	return VM_FAULT_LOCKED;
+}
+
+static void hpmmap_vm_open(struct vm_area_struct *vma)
+{
+	/* Otherwise a mapping of the caller was split. */
+	if (vma->vm_mm != current->mm)
+		hpmmap_fork_open(vma);
+}
+
+/* A move that did not go through mremap.c would leave the contents behind. */
+static int hpmmap_vm_mremap(struct vm_area_struct *vma)
+{
+	return -EINVAL;
+}
+
+#ifdef CONFIG_NUMA
+/* No policy that would let NUMA balancing unmap pages to see who uses them. */
+static struct mempolicy *hpmmap_vm_get_policy(COMPAT_GET_POLICY_ARGS)
+{
+	return NULL;
+}
+#endif
+
+const struct vm_operations_struct hpmmap_vm_ops = {
+	.open = hpmmap_vm_open,
+	.mremap = hpmmap_vm_mremap,
+	.fault = hpmmap_vm_fault,
+#ifdef CONFIG_NUMA
+	.get_policy = hpmmap_vm_get_policy,
+#endif
+};
+
+static int hpmmap_file_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	struct hpmmap_ctx *ctx;
+	bool ours;
+
+	ctx = hpmmap_ctx_get(vma->vm_mm);
+	if (!ctx)
+		return -EPERM;
+	ours = ctx->file == file &&
+	       vma->vm_pgoff == vma->vm_start >> PAGE_SHIFT &&
+	       vma->vm_flags & VM_SHARED;
+	hpmmap_ctx_put(ctx);
+	if (!ours)
+		return -EINVAL;
+	vma->vm_ops = &hpmmap_vm_ops;
+	return 0;
+}
+
+/* Nobody opens it: mappings are made by the module only. */
+static int hpmmap_file_open(struct inode *inode, struct file *file)
+{
+	return -EACCES;
+}
+
+static const struct file_operations hpmmap_fops = {
+	.owner = THIS_MODULE,
+	.open = hpmmap_file_open,
+	.mmap = hpmmap_file_mmap,
+};
+
+static const struct address_space_operations hpmmap_aops = {
+	.dirty_folio = noop_dirty_folio,
+};
+
+/**
+ * hpmmap_file_alloc() - the file of a new context
+ *
+ * The caller keeps the module loaded while this runs.
+ *
+ * Return: the file, or an ERR_PTR.
+ */
+struct file *hpmmap_file_alloc(void)
+{
+	struct inode *inode = new_inode(hpmmap_mnt->mnt_sb);
+	struct file *file;
+
+	if (!inode)
+		return ERR_PTR(-ENOMEM);
+	inode->i_ino = get_next_ino();
+	inode->i_mode = S_IFREG | 0600;
+	inode->i_fop = &hpmmap_fops;
+	inode->i_flags |= S_NOCMTIME | S_NOATIME | S_PRIVATE;
+	inode->i_size = MAX_LFS_FILESIZE;
+	inode->i_mapping->a_ops = &hpmmap_aops;
+	mapping_set_unevictable(inode->i_mapping);
+	/* Below the zones a policy cares for: NUMA balancing stays away. */
+	mapping_set_gfp_mask(inode->i_mapping, GFP_KERNEL | GFP_DMA32);
+	/* Unlinked files are dumped as anonymous memory is. */
+	clear_nlink(inode);
+	/* Given back by the last fput(). */
+	__module_get(THIS_MODULE);
+	file = alloc_file_pseudo(inode, hpmmap_mnt, "hpmmap",
+				 O_RDWR | O_LARGEFILE, &hpmmap_fops);
+	if (IS_ERR(file)) {
+		module_put(THIS_MODULE);
+		iput(inode);
+	}
+	return file;
+}
+
+/**
+ * hpmmap_vma_map() - map a range of a context's file
+ * @ctx: the caller's context, ctx->ops held
+ * @addr: address
+ * @len: length
+ * @prot: PROT_*
+ * @flags: further MAP_* flags: MAP_FIXED or MAP_FIXED_NOREPLACE, and
+ *	MAP_NORESERVE, MAP_LOCKED
+ *
+ * Return: @addr or an errno, as from mmap(2).
+ */
+unsigned long hpmmap_vma_map(struct hpmmap_ctx *ctx, unsigned long addr,
+			     unsigned long len, unsigned long prot,
+			     unsigned long flags)
+{
+	return vm_mmap(ctx->file, addr, len, prot, MAP_SHARED | flags, addr);
+}
+
+/**
+ * hpmmap_vma_find_hole() - choose an address
+ * @hint: what the caller would like, or 0
+ * @len: length
+ * @flags: MAP_* flags of the caller
+ * @align: power of two, at least a page
+ * @phase: wanted address modulo @align
+ *
+ * Return: the address or an errno. It may be taken when it is used.
+ */
+unsigned long hpmmap_vma_find_hole(unsigned long hint, unsigned long len,
+				   unsigned long flags, unsigned long align,
+				   unsigned long phase)
+{
+	unsigned long pad = align - PAGE_SIZE;
+	unsigned long addr;
+
+	if (len + pad < len)
+		return -ENOMEM;
+	if (hint && hint < LOWEST_HINT)
+		hint = LOWEST_HINT;
+	if (mmap_read_lock_killable(current->mm))
+		return -EINTR;
+	addr = hint ? compat_get_unmapped_area(hint, len, flags) : 0;
+	if (!hint || addr != hint)
+		addr = compat_get_unmapped_area(0, len + pad, flags);
+	if (IS_ERR_VALUE(addr) && pad) {
+		addr = compat_get_unmapped_area(0, len, flags);
+		pad = 0;
+	}
+	mmap_read_unlock(current->mm);
+	if (IS_ERR_VALUE(addr) || addr == hint || !pad)
+		return addr;
+	/* The highest fitting address: what is left over stays in one piece. */
+	return addr + pad - ((addr + pad - phase) & (align - 1));
+}
+
+/**
+ * hpmmap_vma_count_missing() - blocks a commit of a range would need
+ * @ctx: the caller's context, ctx->ops held
+ * @start: first address
+ * @end: end
+ */
+unsigned long hpmmap_vma_count_missing(struct hpmmap_ctx *ctx,
+				       unsigned long start, unsigned long end)
+{
+	unsigned long n = 0, last = ULONG_MAX;
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+
+	mmap_read_lock(ctx->mm);
+	for_each_vma_range(vmi, vma, end) {
+		unsigned long lo = max(start, vma->vm_start);
+		unsigned long hi = min(end, vma->vm_end);
+
+		if (!hpmmap_vma_is_ours(vma))
+			continue;
+		n += hpmmap_store_missing(ctx, lo, hi);
+		/* Two mappings in one slot need one block. */
+		if (last == slot_of(lo) &&
+		    !hpmmap_store_load(ctx, slot_of(lo)))
+			n--;
+		last = slot_of(hi - 1);
+	}
+	mmap_read_unlock(ctx->mm);
+	return n;
+}
+
+static bool wants_collapse(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
+			   unsigned long addr)
+{
+	struct hpmmap_block *block = hpmmap_store_load(ctx, slot_of(addr));
+
+	return vma->vm_start <= addr && vma->vm_end - SLOT_SIZE >= addr &&
+	       !(vma->vm_flags & ~PLAIN_FLAGS) &&
+	       !test_bit(MMF_DISABLE_THP, &ctx->mm->flags) &&
+	       block && block->folio &&
+	       hpmmap_pgmap_slot(ctx->mm, addr) == HPMMAP_ENTRY_TABLE;
+}
+
+/*
+ * Mapping the same again frees the table of 4 KB entries, and the next fill
+ * installs one of 2 MB. Who accesses the slot in between takes a fault.
+ */
+static void collapse_slot(struct hpmmap_ctx *ctx, unsigned long addr,
+			  vm_flags_t vm_flags)
+{
+	unsigned long prot = 0;
+
+	if (vm_flags & VM_READ)
+		prot |= PROT_READ;
+	if (vm_flags & VM_WRITE)
+		prot |= PROT_WRITE;
+	if (vm_flags & VM_EXEC)
+		prot |= PROT_EXEC;
+	hpmmap_vma_map(ctx, addr, SLOT_SIZE, prot, MAP_FIXED |
+		       (vm_flags & VM_NORESERVE ? MAP_NORESERVE : 0));
+}
+
+/*
+ * Commits and maps the part of a slot that one mapping covers. Returns
+ * whether the slot should be collapsed.
+ */
+static bool commit_slot(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
+			unsigned long addr, struct list_head *blocks)
+{
+	unsigned long slot_start = addr & SLOT_MASK;
+	unsigned long lo = max(vma->vm_start, slot_start);
+	unsigned long hi = min(vma->vm_end, slot_start + SLOT_SIZE);
+
+	if (hpmmap_store_commit(ctx, lo, hi, blocks))
+		return false;
+	hpmmap_pgmap_fill(vma, lo, hi);
+	return wants_collapse(ctx, vma, slot_start);
+}
+
+static void commit_range(struct hpmmap_ctx *ctx, unsigned long start,
+			 unsigned long end, struct list_head *blocks,
+			 bool only_present)
+{
+	struct vm_area_struct *vma;
+	unsigned long addr = start;
+
+	while (addr < end) {
+		vm_flags_t collapse_flags = 0;
+		unsigned long next = end;
+		bool collapse = false;
+
+		mmap_read_lock(ctx->mm);
+		vma = find_vma_intersection(ctx->mm, addr, end);
+		while (vma && !collapse) {
+			addr = max(addr, vma->vm_start);
+			if (!hpmmap_vma_is_ours(vma) ||
+			    !hpmmap_vma_is_accessible(vma)) {
+				next = addr = vma->vm_end;
+			} else {
+				next = min(vma->vm_end,
+					   (addr & SLOT_MASK) + SLOT_SIZE);
+				if (!only_present ||
+				    hpmmap_store_load(ctx, slot_of(addr)))
+					collapse = commit_slot(ctx, vma, addr,
+							       blocks);
+				collapse_flags = vma->vm_flags;
+			}
+			if (collapse || next >= end)
+				break;
+			addr = next;
+			if (addr >= vma->vm_end)
+				vma = find_vma_intersection(ctx->mm, addr, end);
+		}
+		mmap_read_unlock(ctx->mm);
+		if (!vma || !collapse)
+			return;
+
+		collapse_slot(ctx, addr & SLOT_MASK, collapse_flags);
+		mmap_read_lock(ctx->mm);
+		vma = find_vma_intersection(ctx->mm, addr, addr + 1);
+		if (vma && hpmmap_vma_is_ours(vma) &&
+		    hpmmap_vma_is_accessible(vma))
+			commit_slot(ctx, vma, addr, NULL);
+		mmap_read_unlock(ctx->mm);
+		addr = next;
+	}
+}
+
+/**
+ * hpmmap_vma_commit() - give memory to the accessible mappings of a range
+ * @ctx: the context, ctx->ops held; the caller's or of a child not running yet
+ * @start: first address
+ * @end: end
+ * @blocks: blocks to use first, or NULL
+ *
+ * Everything is mapped when it returns, by one entry where a slot is covered
+ * by one mapping. A slot is always committed as far as its mapping covers it,
+ * even outside the range: the core may map all of it with one entry.
+ */
+void hpmmap_vma_commit(struct hpmmap_ctx *ctx, unsigned long start,
+		       unsigned long end, struct list_head *blocks)
+{
+	commit_range(ctx, start, end, blocks, false);
+}
+
+/**
+ * hpmmap_vma_repair() - map again what the core has unmapped
+ * @ctx: the context, ctx->ops held
+ * @start: first address
+ * @end: end
+ *
+ * The core drops a 2 MB entry when a part of it changes. Slots without a
+ * block stay without.
+ */
+void hpmmap_vma_repair(struct hpmmap_ctx *ctx, unsigned long start,
+		       unsigned long end)
+{
+	commit_range(ctx, start, end, NULL, true);
+}
+
+static int hpmmap_init_fs_context(struct fs_context *fc)
+{
+	return init_pseudo(fc, HPMMAP_FS_MAGIC) ? 0 : -ENOMEM;
+}
+
+/* No .owner: the mount would keep the module loaded for ever; files do. */
+static struct file_system_type hpmmap_fs_type = {
+	.name = "hpmmap",
+	.init_fs_context = hpmmap_init_fs_context,
+	.kill_sb = kill_anon_super,
+};
+
+int hpmmap_vma_init(void)
+{
+	hpmmap_mnt = kern_mount(&hpmmap_fs_type);
+	return PTR_ERR_OR_ZERO(hpmmap_mnt);
+}
+
+void hpmmap_vma_exit(void)
+{
+	kern_unmount(hpmmap_mnt);
+}
