@@ -327,6 +327,10 @@ enum hpmmap_call {
 	HPMMAP_CALL_MREMAP,
 	HPMMAP_CALL_MADVISE,
 	HPMMAP_CALL_BRK,
+	HPMMAP_CALL_MLOCK,
+	HPMMAP_CALL_MLOCK2,
+	HPMMAP_CALL_MUNLOCK,
+	HPMMAP_CALL_MBIND,
 	HPMMAP_CALL_CLONE,
 	HPMMAP_CALL_CLONE3,
 	HPMMAP_CALL_FORK,
@@ -349,6 +353,10 @@ long hpmmap_sys_pkey_mprotect(const struct pt_regs *regs);
 long hpmmap_sys_mremap(const struct pt_regs *regs);
 long hpmmap_sys_madvise(const struct pt_regs *regs);
 long hpmmap_sys_brk(const struct pt_regs *regs);
+long hpmmap_sys_mlock(const struct pt_regs *regs);
+long hpmmap_sys_mlock2(const struct pt_regs *regs);
+long hpmmap_sys_munlock(const struct pt_regs *regs);
+long hpmmap_sys_mbind(const struct pt_regs *regs);
 long hpmmap_sys_clone(const struct pt_regs *regs);
 long hpmmap_sys_clone3(const struct pt_regs *regs);
 long hpmmap_sys_fork(const struct pt_regs *regs);
@@ -370,6 +378,8 @@ static inline void hpmmap_ops_unlock(struct hpmmap_ctx *ctx)
 	mutex_unlock(&ctx->ops);
 }
 
+bool hpmmap_data_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
+			       unsigned long len, unsigned long prot);
 unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 			       unsigned long len, unsigned long prot,
 			       unsigned long flags, bool fixed);

@@ -276,6 +276,10 @@ static long remap_ours(struct hpmmap_ctx *ctx, struct remap *r)
 	if (r->old_len > r->vm_end - r->addr &&
 	    (!(r->flags & MREMAP_FIXED) || r->old_len <= r->new_len))
 		return -EFAULT;
+	if (r->new_len > r->old_len &&
+	    hpmmap_data_exceeds_limit(ctx, 0, r->new_len - r->old_len,
+				      r->prot))
+		return -ENOMEM;
 	if (r->flags & MREMAP_FIXED)
 		return move_fixed(ctx, r);
 	if (r->flags & MREMAP_DONTUNMAP)

@@ -33,11 +33,17 @@ void hpmmap_count_fallback(struct hpmmap_ctx *ctx, unsigned long bytes)
 	trace_hpmmap_fallback(ctx->id, bytes);
 }
 
-/*
- * RLIMIT_DATA is about private writable memory; ours is shared memory to
- * Linux and so not counted there. Would @len bytes more exceed the limit?
+/**
+ * hpmmap_data_exceeds_limit() - would a mapping exceed RLIMIT_DATA?
+ * @ctx: the caller's context
+ * @start: its address, where it replaces what is there; otherwise 0
+ * @len: its length
+ * @prot: its PROT_*
+ *
+ * The limit is about private writable memory; ours is shared memory to Linux,
+ * which does not count it.
  */
-static bool data_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
+bool hpmmap_data_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
 			       unsigned long len, unsigned long prot)
 {
 	unsigned long limit = rlimit(RLIMIT_DATA), bytes;
@@ -137,8 +143,7 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	unsigned long ret;
 	LIST_HEAD(blocks);
 
-	if (data_exceeds_limit(ctx, addr, len, prot) ||
-	    hpmmap_store_is_pinned(ctx, addr, addr + len))
+	if (hpmmap_store_is_pinned(ctx, addr, addr + len))
 		return -ENOMEM;
 	if (!reservation && blocks_prepare(ctx, addr, len, &blocks))
 		return -ENOMEM;
@@ -239,6 +244,11 @@ long hpmmap_sys_mmap(const struct pt_regs *regs)
 			ret = mmap_growsdown(ctx, regs);
 			goto unlock;
 		}
+		if (hpmmap_data_exceeds_limit(ctx, flags & MAP_FIXED ? addr : 0,
+					      PAGE_ALIGN(len), prot)) {
+			ret = -ENOMEM;
+			goto unlock;
+		}
 		ret = mmap_ours(ctx, addr, PAGE_ALIGN(len), prot, flags);
 		if (ret != -ENOMEM || ctx->job->strict)
 			goto unlock;
@@ -322,18 +332,12 @@ out:
 
 long hpmmap_sys_mprotect(const struct pt_regs *regs)
 {
-	long ret = sys_mprotect(HPMMAP_CALL_MPROTECT, regs);
-
-	barrier();
-	return ret;
+	return sys_mprotect(HPMMAP_CALL_MPROTECT, regs);
 }
 
 long hpmmap_sys_pkey_mprotect(const struct pt_regs *regs)
 {
-	long ret = sys_mprotect(HPMMAP_CALL_PKEY_MPROTECT, regs);
-
-	barrier();
-	return ret;
+	return sys_mprotect(HPMMAP_CALL_PKEY_MPROTECT, regs);
 }
 
 /* madvise */
@@ -469,6 +473,49 @@ out:
 	return ret;
 }
 
+/* mlock, mlock2, munlock, mbind: they only cut mappings in pieces. */
+
+static long sys_range(enum hpmmap_call call, const struct pt_regs *regs)
+{
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	unsigned long start = regs->di, end = start + regs->si;
+	long ret;
+
+	if (!ctx)
+		return hpmmap_call_orig(call, regs);
+	ret = hpmmap_ops_lock(ctx);
+	if (ret)
+		goto out;
+	ret = hpmmap_call_orig(call, regs);
+	if (end > start && end < TASK_SIZE)
+		hpmmap_vma_repair(ctx, start & SLOT_MASK,
+				  ALIGN(end, SLOT_SIZE));
+	hpmmap_ops_unlock(ctx);
+out:
+	hpmmap_ctx_put(ctx);
+	return ret;
+}
+
+long hpmmap_sys_mlock(const struct pt_regs *regs)
+{
+	return sys_range(HPMMAP_CALL_MLOCK, regs);
+}
+
+long hpmmap_sys_mlock2(const struct pt_regs *regs)
+{
+	return sys_range(HPMMAP_CALL_MLOCK2, regs);
+}
+
+long hpmmap_sys_munlock(const struct pt_regs *regs)
+{
+	return sys_range(HPMMAP_CALL_MUNLOCK, regs);
+}
+
+long hpmmap_sys_mbind(const struct pt_regs *regs)
+{
+	return sys_range(HPMMAP_CALL_MBIND, regs);
+}
+
 /* brk */
 
 static void set_brk(struct mm_struct *mm, unsigned long brk)
@@ -516,6 +563,9 @@ static unsigned long heap_set(struct hpmmap_ctx *ctx, unsigned long brk)
 	unsigned long end = ALIGN(brk, SLOT_SIZE);
 
 	if (brk < mm->start_brk || brk_exceeds_limit(mm, brk))
+		return old;
+	if (end > old_end &&
+	    hpmmap_data_exceeds_limit(ctx, 0, end - old_end, PROT_WRITE))
 		return old;
 	if (end > old_end) {
 		unsigned long ret;

@@ -126,6 +126,7 @@ static const struct file_operations hpmmap_fops = {
 	.owner = THIS_MODULE,
 	.open = hpmmap_file_open,
 	.mmap = hpmmap_file_mmap,
+	.fsync = noop_fsync,
 };
 
 static const struct address_space_operations hpmmap_aops = {
