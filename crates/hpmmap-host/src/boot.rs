@@ -1,0 +1,125 @@
+//! Build configuration and installed modules of the running kernel.
+
+use std::collections::HashMap;
+use std::io::Read;
+
+use flate2::read::GzDecoder;
+
+use crate::root::optional;
+use crate::{Error, Result, Root};
+
+/// Build configuration of a kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// The file it was read from.
+    pub source: String,
+    options: HashMap<String, String>,
+}
+
+impl Config {
+    /// Reads `/boot/config-RELEASE`, else `/proc/config.gz`; `None` if neither
+    /// is there.
+    pub fn read(root: &Root, release: &str) -> Result<Option<Self>> {
+        let file = format!("boot/config-{release}");
+        if let Some(text) = optional(root.read(&file))? {
+            return Ok(Some(Self::parse(format!("/{file}"), &text)));
+        }
+        let file = "proc/config.gz";
+        let Some(packed) = optional(root.read_bytes(file))? else {
+            return Ok(None);
+        };
+        let mut text = String::new();
+        GzDecoder::new(packed.as_slice())
+            .read_to_string(&mut text)
+            .map_err(|source| Error::Io {
+                path: root.join(file),
+                source,
+            })?;
+        Ok(Some(Self::parse(format!("/{file}"), &text)))
+    }
+
+    fn parse(source: String, text: &str) -> Self {
+        let options = text
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .filter_map(|line| line.split_once('='))
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect();
+        Self { source, options }
+    }
+
+    /// True if the option (with its prefix `CONFIG_`) is built in.
+    pub fn is_enabled(&self, option: &str) -> bool {
+        self.options.get(option).is_some_and(|value| value == "y")
+    }
+}
+
+/// True if modprobe would find the module `name` for the kernel `release`.
+pub fn is_module_installed(root: &Root, release: &str, name: &str) -> Result<bool> {
+    let listed = optional(root.read(format!("lib/modules/{release}/modules.dep")))?;
+    Ok(listed.is_some_and(|text| {
+        text.lines()
+            .filter_map(|line| line.split(':').next())
+            .filter_map(|path| path.rsplit('/').next())
+            .filter_map(|file| file.split_once(".ko"))
+            .any(|(stem, _)| stem == name)
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+    use crate::fixture::Fixture;
+
+    #[test]
+    fn options_set_and_not_set() {
+        let fixture = Fixture::new();
+        fixture.write(
+            "boot/config-6.1.0",
+            "CONFIG_KPROBES=y\nCONFIG_XFS_FS=m\n# CONFIG_CMA is not set\n",
+        );
+        let config = Config::read(&fixture.root(), "6.1.0").unwrap().unwrap();
+        assert_eq!(config.source, "/boot/config-6.1.0");
+        assert!(config.is_enabled("CONFIG_KPROBES"));
+        assert!(!config.is_enabled("CONFIG_XFS_FS"));
+        assert!(!config.is_enabled("CONFIG_CMA"));
+    }
+
+    #[test]
+    fn the_kernels_own_copy_is_the_second_choice() {
+        let fixture = Fixture::new();
+        assert_eq!(Config::read(&fixture.root(), "6.1.0").unwrap(), None);
+        let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+        packed.write_all(b"CONFIG_KALLSYMS=y\n").unwrap();
+        fixture.write_bytes("proc/config.gz", &packed.finish().unwrap());
+        let config = Config::read(&fixture.root(), "6.1.0").unwrap().unwrap();
+        assert_eq!(config.source, "/proc/config.gz");
+        assert!(config.is_enabled("CONFIG_KALLSYMS"));
+    }
+
+    #[test]
+    fn a_damaged_copy_is_an_error() {
+        let fixture = Fixture::new();
+        fixture.write("proc/config.gz", "no gzip");
+        assert!(Config::read(&fixture.root(), "6.1.0").is_err());
+    }
+
+    #[test]
+    fn installed_modules_are_found_by_name_in_any_directory() {
+        let fixture = Fixture::new();
+        let root = fixture.root();
+        assert!(!is_module_installed(&root, "6.1.0", "hpmmap").unwrap());
+        fixture.write(
+            "lib/modules/6.1.0/modules.dep",
+            "kernel/fs/xfs/xfs.ko: kernel/lib/libcrc32c.ko\nupdates/dkms/hpmmap.ko.xz:\n",
+        );
+        assert!(is_module_installed(&root, "6.1.0", "hpmmap").unwrap());
+        assert!(is_module_installed(&root, "6.1.0", "xfs").unwrap());
+        assert!(!is_module_installed(&root, "6.1.0", "libcrc32c").unwrap());
+    }
+}

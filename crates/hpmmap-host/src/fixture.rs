@@ -1,0 +1,137 @@
+//! Fixture trees for tests. Panics on every error, as tests should.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use crate::Root;
+
+/// A temporary directory that stands for `/`.
+pub struct Fixture {
+    dir: tempfile::TempDir,
+}
+
+impl Default for Fixture {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Fixture {
+    /// An empty machine.
+    pub fn new() -> Self {
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// The tree's path.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The tree as a root.
+    pub fn root(&self) -> Root {
+        Root::new(self.dir.path())
+    }
+
+    /// Writes a file and creates the directories above it.
+    pub fn write(&self, path: &str, text: &str) {
+        self.write_bytes(path, text.as_bytes());
+    }
+
+    /// As `write`, for any bytes.
+    pub fn write_bytes(&self, path: &str, bytes: &[u8]) {
+        let path = self.dir.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    /// Removes a file or a whole directory.
+    pub fn remove(&self, path: &str) {
+        let path = self.dir.path().join(path);
+        if path.is_dir() {
+            fs::remove_dir_all(path).unwrap();
+        } else {
+            fs::remove_file(path).unwrap();
+        }
+    }
+
+    /// Size of the memory blocks.
+    pub fn block_size(&self, bytes: u64) {
+        self.write(
+            "sys/devices/system/memory/block_size_bytes",
+            &format!("{bytes:x}\n"),
+        );
+    }
+
+    /// Nodes that have memory, as a list.
+    pub fn nodes(&self, list: &str) {
+        self.write("sys/devices/system/node/has_memory", &format!("{list}\n"));
+    }
+
+    /// A memory block `index` of `node`.
+    pub fn block(&self, node: u32, index: u64, state: &str, valid_zones: &str) {
+        let dir = format!("sys/devices/system/memory/memory{index}");
+        self.write(&format!("{dir}/state"), &format!("{state}\n"));
+        self.write(&format!("{dir}/removable"), "1\n");
+        self.write(&format!("{dir}/valid_zones"), &format!("{valid_zones}\n"));
+        self.write(&format!("{dir}/phys_index"), &format!("{index:08x}\n"));
+        let node_dir = self
+            .dir
+            .path()
+            .join(format!("sys/devices/system/node/node{node}"));
+        fs::create_dir_all(&node_dir).unwrap();
+        symlink(
+            format!("../../memory/memory{index}"),
+            node_dir.join(format!("memory{index}")),
+        )
+        .unwrap();
+    }
+
+    /// The loaded module, without pools and jobs.
+    pub fn module(&self) {
+        let dir = "sys/kernel/hpmmap";
+        self.write(&format!("{dir}/version"), "1.2.3\n");
+        self.write(&format!("{dir}/user_limit_bytes"), "0\n");
+        self.write(&format!("{dir}/hooks_active"), "0\n");
+        for sub in ["nodes", "contexts"] {
+            fs::create_dir_all(self.dir.path().join(dir).join(sub)).unwrap();
+        }
+    }
+
+    /// The pool of a node.
+    pub fn node_pool(&self, node: u32, total: u64, free: u64, largest: u64, pinned: u64) {
+        let dir = format!("sys/kernel/hpmmap/nodes/node{node}");
+        for (name, value) in [
+            ("total_bytes", total),
+            ("free_bytes", free),
+            ("largest_free_bytes", largest),
+            ("pinned_bytes", pinned),
+        ] {
+            self.write(&format!("{dir}/{name}"), &format!("{value}\n"));
+        }
+    }
+
+    /// A registered process that holds 8 MB.
+    pub fn context(&self, id: u64, pid: u32, uid: u32) {
+        let dir = format!("sys/kernel/hpmmap/contexts/{id}");
+        for (name, value) in [
+            ("pid", u64::from(pid)),
+            ("job", 3),
+            ("uid", u64::from(uid)),
+            ("strict", 1),
+            ("page_size", 2 << 20),
+            ("held_bytes", 8 << 20),
+            ("mapped_2m_bytes", 6 << 20),
+            ("mapped_4k_bytes", 4096),
+            ("linux_bytes", 0),
+            ("fallbacks", 2),
+            ("faults", 11),
+            ("faults_kernel", 1),
+            ("pins_waiting", 0),
+        ] {
+            self.write(&format!("{dir}/{name}"), &format!("{value}\n"));
+        }
+    }
+}

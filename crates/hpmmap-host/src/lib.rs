@@ -1,0 +1,18 @@
+//! What the command reads from (and, for the state of memory blocks, writes
+//! to) the kernel's file systems. Everything goes through a [`Root`], so that
+//! it works the same on `/`, on a copy of another machine's files and on the
+//! fixture trees of the tests.
+
+pub mod boot;
+pub mod list;
+pub mod memory;
+pub mod node;
+pub mod pool;
+pub mod process;
+mod root;
+pub mod security;
+
+#[cfg(any(test, feature = "fixture"))]
+pub mod fixture;
+
+pub use root::{Error, Result, Root};

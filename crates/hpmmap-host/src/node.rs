@@ -1,0 +1,52 @@
+//! NUMA nodes: `/sys/devices/system/node`. A kernel without NUMA counts as
+//! one node 0 that holds everything.
+
+use crate::root::optional;
+use crate::{Result, Root, list, memory};
+
+const DIR: &str = "sys/devices/system/node";
+
+/// Nodes that have memory, ascending.
+pub fn with_memory(root: &Root) -> Result<Vec<u32>> {
+    let listed = root.parse(format!("{DIR}/has_memory"), "a list of nodes", |text| {
+        list::parse(text).ok()
+    });
+    Ok(optional(listed)?.unwrap_or_else(|| vec![0]))
+}
+
+/// Numbers of the memory blocks of a node, ascending.
+pub(crate) fn memory_block_indices(root: &Root, node: u32) -> Result<Vec<u64>> {
+    if !root.join(DIR).exists() && node == 0 {
+        return memory::indices(root);
+    }
+    root.numbered(format!("{DIR}/node{node}"), "memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Fixture;
+
+    #[test]
+    fn without_numa_there_is_node_zero() {
+        let fixture = Fixture::new();
+        fixture.block_size(0x800_0000);
+        fixture.block(0, 2, "online", "Normal");
+        fixture.remove(DIR);
+        assert_eq!(with_memory(&fixture.root()).unwrap(), [0]);
+        assert_eq!(memory_block_indices(&fixture.root(), 0).unwrap(), [2]);
+        assert!(memory_block_indices(&fixture.root(), 1).is_err());
+    }
+
+    #[test]
+    fn blocks_belong_to_the_node_that_links_them() {
+        let fixture = Fixture::new();
+        fixture.block_size(0x800_0000);
+        fixture.nodes("0-1");
+        fixture.block(0, 2, "online", "Normal");
+        fixture.block(1, 10, "online", "Normal");
+        fixture.block(1, 9, "online", "Normal");
+        assert_eq!(with_memory(&fixture.root()).unwrap(), [0, 1]);
+        assert_eq!(memory_block_indices(&fixture.root(), 1).unwrap(), [9, 10]);
+    }
+}

@@ -1,0 +1,66 @@
+//! `/proc`: processes, memory, the command line of the kernel.
+
+use crate::root::optional;
+use crate::{Result, Root};
+
+/// Short name of a process, `None` if it has ended.
+pub fn command(root: &Root, pid: u32) -> Result<Option<String>> {
+    optional(root.read(format!("proc/{pid}/comm")))
+}
+
+/// Release of the running kernel, as uname -r prints it.
+pub fn kernel_release(root: &Root) -> Result<String> {
+    root.read("proc/sys/kernel/osrelease")
+}
+
+/// What the kernel was booted with.
+pub fn kernel_command_line(root: &Root) -> Result<String> {
+    root.read("proc/cmdline")
+}
+
+/// The switch of ftrace; `None` if this kernel has no ftrace.
+pub fn ftrace_enabled(root: &Root) -> Result<Option<bool>> {
+    Ok(optional(root.read_number::<u32>("proc/sys/kernel/ftrace_enabled"))?.map(|n| n != 0))
+}
+
+/// What Linux could give up without killing anything: memory that is
+/// available plus free swap.
+pub fn available_bytes(root: &Root) -> Result<u64> {
+    root.parse("proc/meminfo", "MemAvailable and SwapFree in kB", |text| {
+        let field = |name: &str| -> Option<u64> {
+            let line = text.lines().find_map(|l| l.strip_prefix(name))?;
+            let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+            Some(kib * 1024)
+        };
+        Some(field("MemAvailable:")? + field("SwapFree:")?)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Fixture;
+
+    #[test]
+    fn available_memory_counts_free_swap() {
+        let fixture = Fixture::new();
+        fixture.write(
+            "proc/meminfo",
+            "MemTotal:  9 kB\nMemAvailable:    5 kB\nSwapTotal: 3 kB\nSwapFree:   2 kB\n",
+        );
+        assert_eq!(available_bytes(&fixture.root()).unwrap(), 7 * 1024);
+        fixture.write("proc/meminfo", "MemTotal:  9 kB\n");
+        assert!(available_bytes(&fixture.root()).is_err());
+    }
+
+    #[test]
+    fn a_process_that_ended_has_no_name() {
+        let fixture = Fixture::new();
+        fixture.write("proc/17/comm", "lmp\n");
+        assert_eq!(
+            command(&fixture.root(), 17).unwrap().as_deref(),
+            Some("lmp")
+        );
+        assert_eq!(command(&fixture.root(), 18).unwrap(), None);
+    }
+}

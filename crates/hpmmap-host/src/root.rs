@@ -1,0 +1,149 @@
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// A file that could not be read, or does not hold what it should.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operating system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Which file or directory.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// The content is not of the expected form.
+    #[error("{}: expected {expected}, found '{found}'", path.display())]
+    Format {
+        /// Which file.
+        path: PathBuf,
+        /// What it holds.
+        found: String,
+        /// What it should hold.
+        expected: &'static str,
+    },
+}
+
+/// Result of the readers.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// The file is not there, or went away while it was read.
+    pub fn is_absent(&self) -> bool {
+        const ENODEV: i32 = 19;
+        const ESRCH: i32 = 3;
+        match self {
+            Self::Io { source, .. } => {
+                source.kind() == io::ErrorKind::NotFound
+                    || matches!(source.raw_os_error(), Some(ENODEV | ESRCH))
+            }
+            Self::Format { .. } => false,
+        }
+    }
+}
+
+/// `Ok(None)` for what is not there.
+pub(crate) fn optional<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_absent() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The directory that stands for `/`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Root(PathBuf);
+
+impl Default for Root {
+    fn default() -> Self {
+        Self::new("/")
+    }
+}
+
+impl Root {
+    /// Reads below `path`.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    /// True for the running system itself.
+    pub fn is_live(&self) -> bool {
+        self.0 == Path::new("/")
+    }
+
+    /// `path` (relative) below the root.
+    pub fn join(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.0.join(path)
+    }
+
+    /// Content of a file without the white space at its ends.
+    pub fn read(&self, path: impl AsRef<Path>) -> Result<String> {
+        let bytes = self.read_bytes(path)?;
+        Ok(String::from_utf8_lossy(&bytes).trim().to_string())
+    }
+
+    /// Content of a file as it is.
+    pub fn read_bytes(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
+        let path = self.join(path);
+        fs::read(&path).map_err(|source| Error::Io { path, source })
+    }
+
+    /// A file that holds one decimal number.
+    pub fn read_number<T: FromStr>(&self, path: impl AsRef<Path>) -> Result<T> {
+        self.parse(path, "a decimal number", |text| text.parse().ok())
+    }
+
+    /// A file whose whole content `parse` understands.
+    pub(crate) fn parse<T>(
+        &self,
+        path: impl AsRef<Path>,
+        expected: &'static str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<T> {
+        let found = self.read(&path)?;
+        parse(&found).ok_or_else(|| Error::Format {
+            path: self.join(path),
+            found,
+            expected,
+        })
+    }
+
+    /// Names of the entries of a directory, sorted.
+    pub fn entries(&self, path: impl AsRef<Path>) -> Result<Vec<String>> {
+        let path = self.join(path);
+        let wrap = |source| Error::Io {
+            path: path.clone(),
+            source,
+        };
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&path).map_err(wrap)? {
+            names.push(
+                entry
+                    .map_err(wrap)?
+                    .file_name()
+                    .to_string_lossy()
+                    .into_owned(),
+            );
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Numbers N of the entries `<prefix>N` of a directory, ascending.
+    pub fn numbered<T: FromStr + Ord>(
+        &self,
+        path: impl AsRef<Path>,
+        prefix: &str,
+    ) -> Result<Vec<T>> {
+        let mut numbers: Vec<T> = self
+            .entries(path)?
+            .iter()
+            .filter_map(|name| name.strip_prefix(prefix)?.parse().ok())
+            .collect();
+        numbers.sort();
+        Ok(numbers)
+    }
+}

@@ -1,0 +1,208 @@
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+use nix::errno::Errno;
+
+use crate::uapi::{self, raw, size_of_u32};
+
+/// The open device. Closed when dropped and on execve(2).
+#[derive(Debug)]
+pub struct Device {
+    file: File,
+}
+
+/// Why memory could not be taken out of a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RemoveError {
+    /// What the module answered.
+    pub errno: Errno,
+    /// With EBUSY: bytes of the range that jobs hold.
+    pub busy_bytes: u64,
+    /// With EBUSY: bytes that no job holds but that are still pinned.
+    pub pinned_bytes: u64,
+}
+
+/// What a new job asks for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LaunchRequest {
+    /// `uapi::LAUNCH_F_*`
+    pub flags: u32,
+    /// In bytes; 0: the module's default.
+    pub page_size: u64,
+    /// Numbers of the nodes, each below `uapi::LAUNCH_MAX_NODES`; empty: all.
+    pub nodes: Vec<u32>,
+}
+
+impl Device {
+    /// Opens the device at `path`.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        Ok(Self { file })
+    }
+
+    /// What the loaded module can do.
+    pub fn info(&self) -> Result<uapi::Info, Errno> {
+        let mut arg = uapi::Info {
+            size: size_of_u32::<uapi::Info>(),
+            ..Default::default()
+        };
+        // SAFETY: the fd is open and the struct is the one of this command.
+        unsafe { raw::info(self.file.as_raw_fd(), &mut arg) }?;
+        Ok(arg)
+    }
+
+    /// Hands the offline range to the pool of `node`.
+    pub fn pool_add(&self, start: u64, length: u64, node: u32, movable: bool) -> Result<(), Errno> {
+        let mut arg = uapi::PoolAdd {
+            size: size_of_u32::<uapi::PoolAdd>(),
+            flags: if movable { uapi::POOL_F_MOVABLE } else { 0 },
+            start,
+            length,
+            node: i32::try_from(node).map_err(|_| Errno::EINVAL)?,
+            ..Default::default()
+        };
+        // SAFETY: the fd is open and the struct is the one of this command.
+        unsafe { raw::pool_add(self.file.as_raw_fd(), &mut arg) }?;
+        Ok(())
+    }
+
+    /// Takes the range out of its pool; all of it or nothing.
+    pub fn pool_remove(&self, start: u64, length: u64) -> Result<(), RemoveError> {
+        let mut arg = uapi::PoolRemove {
+            size: size_of_u32::<uapi::PoolRemove>(),
+            start,
+            length,
+            ..Default::default()
+        };
+        // SAFETY: the fd is open and the struct is the one of this command.
+        match unsafe { raw::pool_remove(self.file.as_raw_fd(), &mut arg) } {
+            Ok(_) => Ok(()),
+            Err(errno) => Err(RemoveError {
+                errno,
+                busy_bytes: arg.busy_bytes,
+                pinned_bytes: arg.pinned_bytes,
+            }),
+        }
+    }
+
+    /// All ranges of all pools, in order of address.
+    pub fn pool_list(&self) -> Result<Vec<uapi::PoolRange>, Errno> {
+        let mut ranges: Vec<uapi::PoolRange> = Vec::new();
+        loop {
+            let capacity = u32::try_from(ranges.len()).map_err(|_| Errno::ENOMEM)?;
+            let mut arg = uapi::PoolList {
+                size: size_of_u32::<uapi::PoolList>(),
+                ranges: if ranges.is_empty() {
+                    0
+                } else {
+                    ranges.as_mut_ptr() as u64
+                },
+                nr: capacity,
+                ..Default::default()
+            };
+            // SAFETY: the fd is open, the struct is the one of this command,
+            // and `ranges` is valid for `nr` elements of plain integers,
+            // borrowed by nobody else during the call.
+            unsafe { raw::pool_list(self.file.as_raw_fd(), &mut arg) }?;
+            if arg.nr <= capacity {
+                ranges.truncate(arg.nr as usize);
+                return Ok(ranges);
+            }
+            ranges.resize(arg.nr as usize, Default::default());
+        }
+    }
+
+    /// Registers the calling process as the first of a new job and returns
+    /// the job's number.
+    pub fn launch(&self, request: &LaunchRequest) -> Result<u64, Errno> {
+        let mask = nodemask(&request.nodes)?;
+        let mut arg = uapi::Launch {
+            size: size_of_u32::<uapi::Launch>(),
+            flags: request.flags,
+            page_size: request.page_size,
+            nodemask: if mask.is_empty() {
+                0
+            } else {
+                mask.as_ptr() as u64
+            },
+            nodemask_bits: 64 * mask.len() as u32,
+            ..Default::default()
+        };
+        // SAFETY: the fd is open, the struct is the one of this command, and
+        // `mask` outlives the call, which only reads it.
+        unsafe { raw::launch(self.file.as_raw_fd(), &mut arg) }?;
+        Ok(arg.job_id)
+    }
+
+    /// Sets what the user `uid` (`None`: every user without a limit of their
+    /// own) may hold; `bytes` of `None` lifts the limit.
+    pub fn limit_set(&self, uid: Option<u32>, bytes: Option<u64>) -> Result<(), Errno> {
+        let mut arg = uapi::LimitSet {
+            size: size_of_u32::<uapi::LimitSet>(),
+            flags: if uid.is_none() {
+                uapi::LIMIT_F_DEFAULT
+            } else {
+                0
+            },
+            uid: uid.unwrap_or(0),
+            bytes: bytes.unwrap_or(uapi::LIMIT_NONE),
+            ..Default::default()
+        };
+        // SAFETY: the fd is open and the struct is the one of this command.
+        unsafe { raw::limit_set(self.file.as_raw_fd(), &mut arg) }?;
+        Ok(())
+    }
+}
+
+/// Bit n of word w stands for node 64 * w + n.
+fn nodemask(nodes: &[u32]) -> Result<Vec<u64>, Errno> {
+    let Some(&last) = nodes.iter().max() else {
+        return Ok(Vec::new());
+    };
+    if last >= uapi::LAUNCH_MAX_NODES {
+        return Err(Errno::EINVAL);
+    }
+    let mut mask = vec![0u64; last as usize / 64 + 1];
+    for &node in nodes {
+        mask[node as usize / 64] |= 1 << (node % 64);
+    }
+    Ok(mask)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_nodes_is_an_empty_mask() {
+        assert_eq!(nodemask(&[]), Ok(vec![]));
+    }
+
+    #[test]
+    fn a_node_sets_its_bit_in_its_word() {
+        assert_eq!(nodemask(&[0, 2, 65]), Ok(vec![0b101, 0b10]));
+        assert_eq!(nodemask(&[1023]).unwrap().len(), 16);
+    }
+
+    #[test]
+    fn a_node_beyond_the_mask_is_refused() {
+        assert_eq!(nodemask(&[1024]), Err(Errno::EINVAL));
+    }
+
+    #[test]
+    fn a_file_that_is_not_the_device_answers_enotty() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let device = Device::open(file.path()).unwrap();
+        assert_eq!(device.info().unwrap_err(), Errno::ENOTTY);
+        assert_eq!(device.pool_add(0, 1 << 27, 0, false), Err(Errno::ENOTTY));
+        assert_eq!(
+            device.pool_remove(0, 1 << 27).unwrap_err().errno,
+            Errno::ENOTTY
+        );
+        assert_eq!(device.pool_list().unwrap_err(), Errno::ENOTTY);
+        assert_eq!(device.launch(&LaunchRequest::default()), Err(Errno::ENOTTY));
+        assert_eq!(device.limit_set(None, None), Err(Errno::ENOTTY));
+    }
+}

@@ -1,0 +1,376 @@
+//! Arguments as they are parsed. Each verb turns them into its own checked
+//! type before it does anything.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use hpmmap_host::Root;
+
+use crate::size::Size;
+
+/// The version of the product; the file VERSION is the only place.
+pub const VERSION: &str = include_str!("../../../VERSION").trim_ascii();
+
+/// Status of `run` when hpmmap itself fails, as env(1) has it.
+const RUN_FAILED: u8 = 125;
+
+/// Give HPC jobs their own memory: pools of memory taken offline from Linux,
+/// mapped eagerly with large pages.
+#[derive(Debug, Parser)]
+#[command(name = "hpmmap", version = VERSION, arg_required_else_help = true)]
+#[command(after_help = "Exit status: 0 success, 1 failure, 2 wrong usage; \
+    'run' passes on the status of the program.")]
+pub struct Cli {
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Move memory between Linux and the pools
+    #[command(subcommand)]
+    Pool(PoolVerb),
+    /// Run a program whose memory comes from the pools
+    ///
+    /// Registers itself as a new job and becomes the program: process number,
+    /// signals and exit status are the program's own. Exit status 125: hpmmap
+    /// failed; 126: the program cannot be executed; 127: it was not found.
+    Run(RunArgs),
+    /// Show the pools and the jobs that use them
+    ///
+    /// Columns: PAGE is the page size asked for, HELD the pool memory of the
+    /// process, 2M and 4K how much of it is mapped by entries of that size,
+    /// LINUX memory of Linux that stands in for pool memory, FALLBACKS how
+    /// often that was needed, FAULTS the page faults taken in user mode, PINS
+    /// the blocks given up but still pinned by a device.
+    Status(StatusArgs),
+    /// Check whether this machine can run hpmmap and say what is missing
+    ///
+    /// Exit status 1 if anything is missing; warnings do not count.
+    Doctor(DoctorArgs),
+    /// Write the manual pages into a directory
+    #[command(hide = true)]
+    Man(ManArgs),
+}
+
+impl Verb {
+    /// Exit status for failures of hpmmap itself, where it is fixed.
+    pub fn own_failure(&self) -> Option<u8> {
+        match self {
+            Self::Run(_) => Some(RUN_FAILED),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub enum PoolVerb {
+    /// Take memory from Linux into the pool of a node
+    ///
+    /// Picks memory blocks of the node, sets them offline and hands them to
+    /// the pool. Blocks that hold only movable memory come first, then those
+    /// that fill a whole gigabyte, then high addresses. Blocks that Linux
+    /// cannot give up are left alone and others are tried. If the whole size
+    /// cannot be had, everything is given back.
+    Add(PoolAddArgs),
+    /// Give memory of the pools back to Linux
+    ///
+    /// Takes memory blocks that are entirely free out of the pool and sets
+    /// them online again, in the zone they came from. Blocks in use are left
+    /// alone and named.
+    Remove(PoolRemoveArgs),
+    /// Show the pools
+    List(PoolListArgs),
+    /// Limit how much of the pools one user may hold
+    ///
+    /// A user that holds more than a new limit keeps it but gets no more.
+    /// Limits last until the module is unloaded.
+    Limit(PoolLimitArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct PoolAddArgs {
+    /// NUMA node to take memory from; may be left out if there is only one
+    #[arg(long, value_name = "N")]
+    pub node: Option<u32>,
+    /// How much: bytes, or a number with K, M, G or T; a multiple of the
+    /// memory block size
+    #[arg(long)]
+    pub size: Size,
+    /// Keep what was possible if the whole size cannot be had
+    #[arg(long)]
+    pub partial: bool,
+    /// First use blocks that are offline already, such as after a crash
+    #[arg(long)]
+    pub offline_blocks: bool,
+    /// Give up on a block that Linux cannot empty within this time
+    #[arg(long, value_name = "SECONDS", default_value_t = 60,
+          value_parser = clap::value_parser!(u32).range(1..=86400))]
+    pub timeout: u32,
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("amount").required(true).args(["size", "all"]))]
+pub struct PoolRemoveArgs {
+    /// NUMA node; may be left out if there is only one, and with --all, which
+    /// then means every node
+    #[arg(long, value_name = "N")]
+    pub node: Option<u32>,
+    /// How much: bytes, or a number with K, M, G or T; a multiple of the
+    /// memory block size
+    #[arg(long)]
+    pub size: Option<Size>,
+    /// Everything
+    #[arg(long)]
+    pub all: bool,
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct PoolListArgs {
+    /// Also show each memory block
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("whom").required(true).args(["user", "default"]))]
+pub struct PoolLimitArgs {
+    /// Name or number of the user
+    #[arg(long, value_name = "NAME|UID")]
+    pub user: Option<String>,
+    /// Every user without a limit of their own
+    #[arg(long)]
+    pub default: bool,
+    /// The limit, a multiple of 2M, or 'none'
+    #[arg(long, value_name = "SIZE|none", value_parser = parse_limit)]
+    pub size: Limit,
+}
+
+/// A limit as it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// No limit.
+    None,
+    /// At most this much.
+    Size(Size),
+}
+
+fn parse_limit(text: &str) -> Result<Limit, String> {
+    match text {
+        "none" => Ok(Limit::None),
+        _ => text
+            .parse()
+            .map(Limit::Size)
+            .map_err(|error| format!("{error}, or 'none'")),
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PageSize {
+    #[value(name = "2M")]
+    TwoMega,
+    #[value(name = "1G")]
+    OneGiga,
+}
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Size of the contiguous pieces memory is made of
+    #[arg(
+        long,
+        value_enum,
+        value_name = "2M|1G",
+        default_value = "2M",
+        ignore_case = true,
+        hide_possible_values = true
+    )]
+    pub page_size: PageSize,
+    /// Take memory only from these NUMA nodes, such as 0,2-3
+    #[arg(long, value_name = "LIST")]
+    pub node: Option<String>,
+    /// Spread memory over the nodes in turn
+    #[arg(long)]
+    pub interleave: bool,
+    /// Fail allocations when the pools are used up, instead of using memory
+    /// of Linux
+    #[arg(long)]
+    pub strict: bool,
+    /// Leave out the programs that child processes execute
+    #[arg(long)]
+    pub no_inherit: bool,
+    /// The program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Repeat until interrupted; 'q' ends it
+    #[arg(long)]
+    pub watch: bool,
+    /// Seconds between two reports of --watch
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 2.0,
+        requires = "watch"
+    )]
+    pub interval: f64,
+    /// Report as JSON; with --watch one line each time
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Read /sys, /proc, /boot and /lib/modules below this directory, such as
+    /// a copy from another machine
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub root: PathBuf,
+}
+
+impl DoctorArgs {
+    /// The machine to look at.
+    pub fn root(&self) -> Root {
+        Root::new(&self.root)
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// The directory; it must exist
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+}
+
+/// Prints what clap has to say (an error, or the help asked for) and gives
+/// the exit status.
+pub fn report(error: &clap::Error) -> ExitCode {
+    // Nothing can be done if there is nobody to print to.
+    let _ = error.print();
+    let run = std::env::args_os().nth(1).is_some_and(|verb| verb == "run");
+    if error.use_stderr() && run {
+        ExitCode::from(RUN_FAILED)
+    } else {
+        ExitCode::from(error.exit_code() as u8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+    use clap::error::ErrorKind;
+
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<Verb, ErrorKind> {
+        Cli::try_parse_from([&["hpmmap"], args].concat())
+            .map(|cli| cli.verb)
+            .map_err(|error| error.kind())
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_version_is_the_one_of_the_file() {
+        assert!(!VERSION.is_empty());
+        assert!(
+            VERSION.split('.').all(|n| n.parse::<u32>().is_ok()),
+            "{VERSION}"
+        );
+    }
+
+    #[test]
+    fn options_behind_the_program_are_the_programs() {
+        for args in [
+            &["run", "--strict", "--", "prog", "--json", "-x"][..],
+            &["run", "--strict", "prog", "--json", "-x"],
+        ] {
+            let Ok(Verb::Run(run)) = parse(args) else {
+                panic!("{args:?}");
+            };
+            assert!(run.strict && !run.interleave);
+            assert_eq!(run.command, ["prog", "--json", "-x"]);
+        }
+        assert_eq!(
+            parse(&["run"]).unwrap_err(),
+            ErrorKind::MissingRequiredArgument
+        );
+    }
+
+    #[test]
+    fn page_sizes_are_two() {
+        let Ok(Verb::Run(run)) = parse(&["run", "--page-size", "1g", "x"]) else {
+            panic!();
+        };
+        assert_eq!(run.page_size, PageSize::OneGiga);
+        assert_eq!(
+            parse(&["run", "--page-size", "4K", "x"]).unwrap_err(),
+            ErrorKind::InvalidValue
+        );
+    }
+
+    #[test]
+    fn remove_wants_either_a_size_or_everything() {
+        assert!(parse(&["pool", "remove", "--all"]).is_ok());
+        assert!(parse(&["pool", "remove", "--size", "1G"]).is_ok());
+        assert_eq!(
+            parse(&["pool", "remove"]).unwrap_err(),
+            ErrorKind::MissingRequiredArgument
+        );
+        assert_eq!(
+            parse(&["pool", "remove", "--all", "--size", "1G"]).unwrap_err(),
+            ErrorKind::ArgumentConflict
+        );
+    }
+
+    #[test]
+    fn a_limit_is_for_a_user_or_for_all() {
+        let Ok(Verb::Pool(PoolVerb::Limit(limit))) =
+            parse(&["pool", "limit", "--default", "--size", "none"])
+        else {
+            panic!();
+        };
+        assert_eq!(limit.size, Limit::None);
+        assert_eq!(
+            parse(&["pool", "limit", "--size", "1G"]).unwrap_err(),
+            ErrorKind::MissingRequiredArgument
+        );
+        assert_eq!(
+            parse(&["pool", "limit", "--default", "--user", "a", "--size", "1G"]).unwrap_err(),
+            ErrorKind::ArgumentConflict
+        );
+        assert_eq!(
+            parse(&["pool", "limit", "--default", "--size", "much"]).unwrap_err(),
+            ErrorKind::ValueValidation
+        );
+    }
+
+    #[test]
+    fn failures_of_run_have_their_own_status() {
+        assert_eq!(parse(&["run", "x"]).unwrap().own_failure(), Some(125));
+        assert_eq!(parse(&["status"]).unwrap().own_failure(), None);
+    }
+}

@@ -1,0 +1,112 @@
+//! Opening /dev/hpmmap with errors that help.
+
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use hpmmap_host::{Root, pool};
+use hpmmap_sys::{Device, Errno, uapi};
+use nix::unistd::{Gid, Group, Uid, User};
+
+use crate::error::{Error, Result};
+
+/// Opens the device and checks that the module is new enough.
+pub fn open() -> Result<Device> {
+    let path = Path::new(uapi::DEVICE_PATH);
+    let device = Device::open(path).map_err(|error| explain_open(path, &error))?;
+    let info = device.info().map_err(|errno| {
+        Error::Failed(format!(
+            "{} is not the device of hpmmap: {}",
+            path.display(),
+            errno.desc()
+        ))
+    })?;
+    if info.abi_version < uapi::ABI_VERSION {
+        return Err(Error::OldModule(info.abi_version));
+    }
+    Ok(device)
+}
+
+/// Error unless the module is loaded; for verbs that only read sysfs.
+pub fn require_module(root: &Root) -> Result<()> {
+    if pool::is_loaded(root) {
+        Ok(())
+    } else {
+        Err(Error::NotLoaded)
+    }
+}
+
+fn explain_open(path: &Path, error: &io::Error) -> Error {
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    match (error.kind(), errno) {
+        (ErrorKind::NotFound, _) if pool::is_loaded(&Root::default()) => Error::Failed(format!(
+            "the module is loaded but {} is missing (is udev or devtmpfs running?)",
+            path.display()
+        )),
+        (ErrorKind::NotFound, _) | (_, Some(Errno::ENXIO | Errno::ENODEV)) => Error::NotLoaded,
+        (ErrorKind::PermissionDenied, _) => Error::NoPermission {
+            what: format!("to open {}", path.display()),
+            hint: match owner(path) {
+                Some(group) => format!(
+                    "join the group '{group}' (usermod -aG {group} {}) and log in again",
+                    user_name(Uid::current().as_raw())
+                ),
+                None => "only root may".to_string(),
+            },
+        },
+        _ => Error::Failed(format!("cannot open {}: {error}", path.display())),
+    }
+}
+
+/// Name of the group, other than root's, that may open the device.
+pub fn owner(path: &Path) -> Option<String> {
+    let meta = path.metadata().ok()?;
+    (meta.gid() != 0 && meta.mode() & 0o060 == 0o060).then(|| group_name(meta.gid()))
+}
+
+/// Name of a user, or the number where there is none.
+pub fn user_name(uid: u32) -> String {
+    match User::from_uid(Uid::from_raw(uid)) {
+        Ok(Some(user)) => user.name,
+        _ => uid.to_string(),
+    }
+}
+
+fn group_name(gid: u32) -> String {
+    match Group::from_gid(Gid::from_raw(gid)) {
+        Ok(Some(group)) => group.name,
+        _ => gid.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_device_means_no_module() {
+        let path = Path::new("/nonexistent/hpmmap");
+        let missing = io::Error::from_raw_os_error(Errno::ENOENT as i32);
+        if !pool::is_loaded(&Root::default()) {
+            assert!(matches!(explain_open(path, &missing), Error::NotLoaded));
+        }
+        let stale = io::Error::from_raw_os_error(Errno::ENXIO as i32);
+        assert!(matches!(explain_open(path, &stale), Error::NotLoaded));
+    }
+
+    #[test]
+    fn no_permission_says_who_may() {
+        let denied = io::Error::from_raw_os_error(Errno::EACCES as i32);
+        let error = explain_open(Path::new("/nonexistent/hpmmap"), &denied);
+        assert_eq!(
+            error.to_string(),
+            "no permission to open /nonexistent/hpmmap: only root may"
+        );
+    }
+
+    #[test]
+    fn users_without_a_name_are_numbers() {
+        assert_eq!(user_name(0), "root");
+        assert_eq!(user_name(4_000_000_123), "4000000123");
+    }
+}

@@ -1,0 +1,31 @@
+//! The command `hpmmap`.
+
+mod cli;
+mod device;
+mod error;
+mod output;
+mod pool;
+mod size;
+mod verbs;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::error::Error;
+
+fn main() -> ExitCode {
+    hpmmap_sys::sigpipe::restore();
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return cli::report(&error),
+    };
+    let own_failure = cli.verb.own_failure();
+    match verbs::perform(cli.verb) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("hpmmap: {error}");
+            ExitCode::from(own_failure.unwrap_or_else(|| Error::exit_code(&error)))
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Tables and JSON on standard output.
+
+use std::io::{self, Write};
+
+use comfy_table::{Cell, CellAlignment, Row, Table, presets};
+use serde::Serialize;
+
+use crate::error::Result;
+
+/// How a column is aligned.
+#[derive(Clone, Copy)]
+pub enum Column {
+    /// Text, to the left.
+    Text(&'static str),
+    /// Numbers, to the right.
+    Number(&'static str),
+}
+
+/// A plain table: a head and rows, columns two spaces apart.
+pub fn table(columns: &[Column], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    let cell = |column: Column, text: String| match column {
+        Column::Text(_) => Cell::new(text),
+        Column::Number(_) => Cell::new(text).set_alignment(CellAlignment::Right),
+    };
+    table.set_header(columns.iter().map(|&column| {
+        let (Column::Text(title) | Column::Number(title)) = column;
+        cell(column, title.to_string())
+    }));
+    for row in rows {
+        table.add_row(Row::from(
+            columns
+                .iter()
+                .zip(row)
+                .map(|(&column, text)| cell(column, text)),
+        ));
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table.trim_fmt()
+}
+
+/// Prints `value` as indented JSON.
+pub fn print_json(value: &impl Serialize) -> Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, value).map_err(io::Error::from)?;
+    writeln!(out)?;
+    Ok(())
+}
+
+/// Prints `value` as one line of JSON and flushes it.
+pub fn print_json_line(value: &impl Serialize) -> Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer(&mut out, value).map_err(io::Error::from)?;
+    writeln!(out)?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Prints `text` and a line end.
+pub fn print(text: &str) -> Result<()> {
+    writeln!(io::stdout().lock(), "{text}")?;
+    Ok(())
+}
+
+/// A line on standard error that does not end the command.
+pub fn warn(text: &str) {
+    eprintln!("hpmmap: warning: {text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stand_right_and_lines_have_no_tail() {
+        let text = table(
+            &[Column::Text("NAME"), Column::Number("SIZE")],
+            [
+                vec!["a".to_string(), "1".to_string()],
+                vec!["long".to_string(), "1024".to_string()],
+            ],
+        );
+        assert_eq!(text, "NAME  SIZE\na        1\nlong  1024");
+    }
+}

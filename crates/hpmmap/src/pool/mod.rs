@@ -1,0 +1,131 @@
+//! Moving memory between Linux and the pools. The algorithms work on
+//! [`Machine`], so that their retries and undoing are tested without one.
+
+pub mod add;
+pub mod choose;
+mod failure;
+mod live;
+pub mod remove;
+#[cfg(test)]
+mod simulated;
+
+use std::collections::BTreeMap;
+
+use hpmmap_host::memory::Change;
+use hpmmap_sys::uapi::{self, PoolRange};
+use hpmmap_sys::{Errno, RemoveError};
+
+pub use failure::{Failure, FailureReport, Step, summary};
+pub use live::LiveMachine;
+
+/// The operations that change the machine.
+pub trait Machine {
+    /// Sets a memory block offline or online. EINTR: the user wants to stop;
+    /// ETIMEDOUT: the kernel could not do it in time.
+    fn set_state(&mut self, block: u64, change: Change) -> Result<(), Errno>;
+    /// Hands an offline range to the pool of `node`.
+    fn pool_add(&mut self, start: u64, length: u64, node: u32, movable: bool) -> Result<(), Errno>;
+    /// Takes a range out of its pool, all or nothing.
+    fn pool_remove(&mut self, start: u64, length: u64) -> Result<(), RemoveError>;
+    /// True once the user wants to stop.
+    fn is_interrupted(&self) -> bool;
+}
+
+/// A memory block of sysfs, or the part of it that is in a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PooledBlock {
+    /// N of memoryN.
+    pub index: u64,
+    /// Physical address of the block.
+    pub start: u64,
+    /// Bytes of it that are in the pool.
+    pub pooled_bytes: u64,
+    /// Bytes nobody holds.
+    pub free_bytes: u64,
+    /// Bytes no job holds but that are still pinned.
+    pub pinned_bytes: u64,
+    /// NUMA node.
+    pub node: i32,
+    /// Came from the zone for movable memory.
+    pub movable: bool,
+}
+
+impl PooledBlock {
+    /// What jobs hold.
+    pub fn busy_bytes(&self) -> u64 {
+        self.pooled_bytes
+            .saturating_sub(self.free_bytes)
+            .saturating_sub(self.pinned_bytes)
+    }
+
+    /// All of the memory block is in the pool and nobody uses any of it.
+    pub fn is_free(&self, block_bytes: u64) -> bool {
+        self.pooled_bytes == block_bytes && self.free_bytes == block_bytes
+    }
+}
+
+/// Joins the module's ranges (sections) to memory blocks of sysfs, in order
+/// of address.
+pub fn join_ranges(ranges: &[PoolRange], block_bytes: u64) -> Vec<PooledBlock> {
+    let mut blocks: BTreeMap<u64, PooledBlock> = BTreeMap::new();
+    for range in ranges {
+        let index = range.start / block_bytes;
+        let block = blocks.entry(index).or_insert(PooledBlock {
+            index,
+            start: index * block_bytes,
+            pooled_bytes: 0,
+            free_bytes: 0,
+            pinned_bytes: 0,
+            node: range.node,
+            movable: range.flags & uapi::POOL_F_MOVABLE != 0,
+        });
+        block.pooled_bytes += range.length;
+        block.free_bytes += range.free_bytes;
+        block.pinned_bytes += range.pinned_bytes;
+    }
+    blocks.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_of_one_memory_block_are_joined() {
+        let section = 128 << 20;
+        let range = |nr: u64, free, pinned| PoolRange {
+            start: nr * section,
+            length: section,
+            free_bytes: free,
+            pinned_bytes: pinned,
+            node: 1,
+            flags: uapi::POOL_F_MOVABLE,
+        };
+        let ranges = [
+            range(8, section, 0),
+            range(9, section, 0),
+            range(10, section, 0),
+            range(11, section - 6, 2),
+        ];
+        let blocks = join_ranges(&ranges, 2 * section);
+        assert_eq!(blocks.len(), 2);
+        assert_eq!((blocks[0].index, blocks[0].start), (4, 8 * section));
+        assert!(blocks[0].is_free(2 * section) && blocks[0].movable);
+        assert_eq!(blocks[0].node, 1);
+        assert!(!blocks[1].is_free(2 * section));
+        assert_eq!(blocks[1].busy_bytes(), 4);
+        assert_eq!(blocks[1].pinned_bytes, 2);
+    }
+
+    #[test]
+    fn a_block_that_is_only_partly_pooled_is_not_free() {
+        let section = 128 << 20;
+        let ranges = [PoolRange {
+            start: 8 * section,
+            length: section,
+            free_bytes: section,
+            ..Default::default()
+        }];
+        assert!(!join_ranges(&ranges, 2 * section)[0].is_free(2 * section));
+    }
+}

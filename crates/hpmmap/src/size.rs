@@ -1,0 +1,168 @@
+//! Sizes: `4G` on the command line and in messages.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::{Error, Result};
+
+const UNITS: [(char, u32); 4] = [('T', 40), ('G', 30), ('M', 20), ('K', 10)];
+
+/// A number of bytes. Prints exactly, in the form that is parsed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size(pub u64);
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let unit = UNITS
+            .iter()
+            .find(|(letter, _)| text.to_ascii_uppercase().ends_with(*letter));
+        let (digits, shift) = match unit {
+            Some((_, shift)) => (&text[..text.len() - 1], *shift),
+            None => (text, 0),
+        };
+        if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+            return Err("expected bytes, or a whole number with K, M, G or T, such as 4G".into());
+        }
+        digits
+            .parse::<u64>()
+            .ok()
+            .and_then(|n| n.checked_mul(1 << shift))
+            .map(Size)
+            .ok_or_else(|| "larger than any memory".into())
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (letter, shift) in UNITS {
+            if self.0 != 0 && self.0 % (1 << shift) == 0 {
+                return write!(f, "{}{letter}", self.0 >> shift);
+            }
+        }
+        write!(f, "{}", self.0)
+    }
+}
+
+/// A size for tables: at most one decimal, rounded down.
+pub fn short(bytes: u64) -> String {
+    for (letter, shift) in UNITS {
+        let unit = 1u64 << shift;
+        if bytes >= unit {
+            let tenths = (u128::from(bytes) * 10) >> shift;
+            return if tenths % 10 == 0 {
+                format!("{}{letter}", tenths / 10)
+            } else {
+                format!("{}.{}{letter}", tenths / 10, tenths % 10)
+            };
+        }
+    }
+    bytes.to_string()
+}
+
+/// `1 memory block`, `2 memory blocks`.
+pub fn memory_blocks(count: usize) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} memory block{plural}")
+}
+
+/// `size` as a whole number (at least one) of `unit`s, which `unit_name`
+/// names in the message.
+pub fn multiple_of(size: Size, unit: u64, unit_name: &str) -> Result<u64> {
+    if size.0 != 0 && size.0 % unit == 0 {
+        return Ok(size.0 / unit);
+    }
+    let below = Size(size.0 - size.0 % unit);
+    let nearest = match below.0.checked_add(unit) {
+        Some(above) if below.0 > 0 => format!("{below} or {}", Size(above)),
+        Some(above) => Size(above).to_string(),
+        None => below.to_string(),
+    };
+    Err(Error::Usage(format!(
+        "--size {size} is not a multiple of {unit_name} {}: use {nearest}",
+        Size(unit)
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suffixes_are_binary_and_of_either_case() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("1K", 1 << 10),
+            ("3m", 3 << 20),
+            ("4G", 4 << 30),
+            ("2t", 2 << 40),
+        ] {
+            assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_size_is_refused() {
+        for bad in ["", "G", "-1", "+1", "1.5G", "4GB", "4 G", "0x10", "1é"] {
+            assert!(bad.parse::<Size>().is_err(), "{bad:?}");
+        }
+        for huge in ["18446744073709551616", "16777216T"] {
+            assert_eq!(
+                huge.parse::<Size>(),
+                Err("larger than any memory".to_string())
+            );
+        }
+    }
+
+    #[test]
+    fn printing_is_exact_and_parses_back() {
+        for bytes in [
+            0,
+            1,
+            1023,
+            1 << 10,
+            1152 << 20,
+            4 << 30,
+            (4 << 30) + 1,
+            3 << 40,
+        ] {
+            let text = Size(bytes).to_string();
+            assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
+        }
+        assert_eq!(Size(1152 << 20).to_string(), "1152M");
+    }
+
+    #[test]
+    fn short_sizes_round_down() {
+        assert_eq!(short(0), "0");
+        assert_eq!(short(1023), "1023");
+        assert_eq!(short(1 << 30), "1G");
+        assert_eq!(short((1 << 30) + (512 << 20)), "1.5G");
+        assert_eq!(short((1 << 30) - 1), "1023.9M");
+        assert_eq!(short(u64::MAX), "16777215.9T");
+    }
+
+    #[test]
+    fn a_wrong_multiple_names_the_nearest_right_ones() {
+        let block = 128 << 20;
+        assert_eq!(multiple_of(Size(4 << 30), block, "x").unwrap(), 32);
+        let message = |bytes| {
+            let error = multiple_of(Size(bytes), block, "the memory block size").unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            error.to_string()
+        };
+        assert_eq!(
+            message(200 << 20),
+            "--size 200M is not a multiple of the memory block size 128M: use 128M or 256M"
+        );
+        assert!(message(1 << 20).ends_with(": use 128M"));
+        assert!(message(0).ends_with(": use 128M"));
+        assert!(
+            message(u64::MAX).ends_with("use 17592186044288M"),
+            "{}",
+            message(u64::MAX)
+        );
+    }
+}

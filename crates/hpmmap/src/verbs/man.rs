@@ -1,0 +1,64 @@
+//! `hpmmap man`: the manual pages come from the definition of the arguments.
+
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+
+use crate::cli::{Cli, ManArgs};
+use crate::error::{Error, Result};
+
+pub fn perform(args: &ManArgs) -> Result<ExitCode> {
+    if !args.dir.is_dir() {
+        return Err(Error::Usage(format!(
+            "{} is not a directory",
+            args.dir.display()
+        )));
+    }
+    let command = Cli::command().disable_help_subcommand(true);
+    clap_mangen::generate_to(command, &args.dir)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn one_page_per_verb_and_none_for_the_hidden_one() {
+        let dir = tempfile::tempdir().unwrap();
+        perform(&ManArgs {
+            dir: dir.path().to_path_buf(),
+        })
+        .unwrap();
+        let names: BTreeSet<String> = fs::read_dir(dir.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        let expected = [
+            "hpmmap.1",
+            "hpmmap-pool.1",
+            "hpmmap-pool-add.1",
+            "hpmmap-pool-remove.1",
+            "hpmmap-pool-list.1",
+            "hpmmap-pool-limit.1",
+            "hpmmap-run.1",
+            "hpmmap-status.1",
+            "hpmmap-doctor.1",
+        ];
+        assert_eq!(names, expected.map(str::to_string).into());
+        let page = fs::read_to_string(dir.path().join("hpmmap-pool-add.1")).unwrap();
+        assert!(page.contains("memory block size"), "{page}");
+    }
+
+    #[test]
+    fn a_directory_that_is_not_there_is_wrong_usage() {
+        let error = perform(&ManArgs {
+            dir: "/nonexistent".into(),
+        })
+        .unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+    }
+}

@@ -1,0 +1,100 @@
+//! One file per verb.
+
+mod doctor;
+mod man;
+mod pool_add;
+mod pool_limit;
+mod pool_list;
+mod pool_remove;
+mod progress;
+mod run;
+mod status;
+
+use std::process::ExitCode;
+
+use hpmmap_host::{Root, list, node};
+
+use crate::cli::{PoolVerb, Verb};
+use crate::error::{Error, Result};
+
+/// Does what the verb says.
+pub fn perform(verb: Verb) -> Result<ExitCode> {
+    match verb {
+        Verb::Pool(PoolVerb::Add(args)) => pool_add::perform(&args),
+        Verb::Pool(PoolVerb::Remove(args)) => pool_remove::perform(&args),
+        Verb::Pool(PoolVerb::List(args)) => pool_list::perform(&args),
+        Verb::Pool(PoolVerb::Limit(args)) => pool_limit::perform(&args),
+        Verb::Run(args) => run::perform(&args),
+        Verb::Status(args) => status::perform(&args),
+        Verb::Doctor(args) => doctor::perform(&args),
+        Verb::Man(args) => man::perform(&args),
+    }
+}
+
+/// The node asked for, checked; the only one if none was asked for; `None` if
+/// there are several.
+fn chosen_node(root: &Root, asked: Option<u32>) -> Result<Option<u32>> {
+    let nodes = node::with_memory(root)?;
+    match asked {
+        Some(node) => require_nodes(&nodes, &[node]).map(|()| Some(node)),
+        None if nodes.len() == 1 => Ok(Some(nodes[0])),
+        None => Ok(None),
+    }
+}
+
+/// As `chosen_node`, where one must be said.
+fn require_node(root: &Root, asked: Option<u32>) -> Result<u32> {
+    chosen_node(root, asked)?.ok_or_else(|| {
+        let nodes = node::with_memory(root).unwrap_or_default();
+        Error::Usage(format!(
+            "this machine has the nodes {}: say which with --node",
+            list::format(&nodes)
+        ))
+    })
+}
+
+/// Error for the first of `asked` that is not among the machine's `nodes`.
+fn require_nodes(nodes: &[u32], asked: &[u32]) -> Result<()> {
+    match asked.iter().find(|node| !nodes.contains(node)) {
+        None => Ok(()),
+        Some(node) => Err(Error::Usage(format!(
+            "there is no node {node} with memory: this machine has {}",
+            list::format(nodes)
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hpmmap_host::fixture::Fixture;
+
+    use super::*;
+
+    #[test]
+    fn the_only_node_need_not_be_said() {
+        let fixture = Fixture::new();
+        fixture.nodes("3");
+        assert_eq!(require_node(&fixture.root(), None).unwrap(), 3);
+        fixture.nodes("0-1");
+        assert_eq!(require_node(&fixture.root(), Some(1)).unwrap(), 1);
+        assert_eq!(chosen_node(&fixture.root(), None).unwrap(), None);
+        let error = require_node(&fixture.root(), None).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "this machine has the nodes 0-1: say which with --node"
+        );
+        assert_eq!(error.exit_code(), 2);
+    }
+
+    #[test]
+    fn a_node_that_is_not_there_is_named() {
+        let fixture = Fixture::new();
+        fixture.nodes("0,2");
+        assert_eq!(
+            require_node(&fixture.root(), Some(1))
+                .unwrap_err()
+                .to_string(),
+            "there is no node 1 with memory: this machine has 0,2"
+        );
+    }
+}

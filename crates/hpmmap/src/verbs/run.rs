@@ -1,0 +1,198 @@
+//! `hpmmap run`
+
+use std::ffi::{CString, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::process::ExitCode;
+
+use hpmmap_host::{Root, list, node, pool};
+use hpmmap_sys::{Errno, LaunchRequest, uapi};
+use nix::unistd::execvp;
+
+use super::require_nodes;
+use crate::cli::{PageSize, RunArgs};
+use crate::device;
+use crate::error::{Error, Result};
+use crate::size::{Size, short};
+
+/// Registers this process and becomes the program; returns only on failure.
+pub fn perform(args: &RunArgs) -> Result<ExitCode> {
+    let root = Root::default();
+    let request = checked(&root, args)?;
+    let command = program(&args.command)?;
+    let device = device::open()?;
+    device
+        .launch(&request)
+        .map_err(|errno| explain(&root, &request, errno))?;
+    drop(device);
+    let Err(errno) = execvp(&command[0], &command);
+    let error = Error::Exec {
+        program: args.command[0].to_string_lossy().into_owned(),
+        errno,
+    };
+    eprintln!("hpmmap: {error}");
+    Ok(ExitCode::from(exec_status(errno)))
+}
+
+fn exec_status(errno: Errno) -> u8 {
+    match errno {
+        Errno::ENOENT => 127,
+        _ => 126,
+    }
+}
+
+fn checked(root: &Root, args: &RunArgs) -> Result<LaunchRequest> {
+    let nodes = match args.node.as_deref() {
+        None => Vec::new(),
+        Some(text) => {
+            let nodes =
+                list::parse(text).map_err(|error| Error::Usage(format!("--node: {error}")))?;
+            require_nodes(&node::with_memory(root)?, &nodes)?;
+            nodes
+        }
+    };
+    let flag = |set: bool, bit: u32| if set { bit } else { 0 };
+    Ok(LaunchRequest {
+        flags: flag(args.strict, uapi::LAUNCH_F_STRICT)
+            | flag(args.no_inherit, uapi::LAUNCH_F_NO_INHERIT)
+            | flag(args.interleave, uapi::LAUNCH_F_INTERLEAVE),
+        page_size: match args.page_size {
+            PageSize::TwoMega => uapi::BLOCK_BYTES,
+            PageSize::OneGiga => uapi::LARGE_BYTES,
+        },
+        nodes,
+    })
+}
+
+fn program(command: &[OsString]) -> Result<Vec<CString>> {
+    command
+        .iter()
+        .map(|word| {
+            CString::new(word.as_bytes())
+                .map_err(|_| Error::Usage("the command contains a zero byte".into()))
+        })
+        .collect()
+}
+
+/// Why the module refused, with the pools as they are now.
+fn explain(root: &Root, request: &LaunchRequest, errno: Errno) -> Error {
+    let pools = pool::nodes(root).unwrap_or_default();
+    let eligible: Vec<_> = pools
+        .iter()
+        .filter(|pool| request.nodes.is_empty() || request.nodes.contains(&pool.node))
+        .collect();
+    let total: u64 = eligible.iter().map(|pool| pool.total_bytes).sum();
+    let free: u64 = eligible.iter().map(|pool| pool.free_bytes).sum();
+    let whose = if request.nodes.is_empty() {
+        "the pools".to_string()
+    } else {
+        format!("the pools of node {}", list::format(&request.nodes))
+    };
+    match errno {
+        Errno::ENODEV | Errno::ENOMEM if total == 0 => {
+            Error::PoolEmpty(format!("{whose} are empty"))
+        }
+        Errno::ENODEV => Error::PoolEmpty(format!("{whose} cannot be used")),
+        Errno::ENOMEM if free == 0 => {
+            Error::PoolEmpty(format!("{whose} ({}) are used up", short(total)))
+        }
+        Errno::ENOMEM => Error::Failed(format!(
+            "no memory for the job: {} are free in {whose}; the rest may be beyond \
+             this user's limit (see: hpmmap pool limit --help)",
+            short(free)
+        )),
+        Errno::EBUSY => Error::Failed(
+            "the hooks into the system calls are in use, such as by a live patch \
+             (see: hpmmap doctor, and dmesg)"
+                .into(),
+        ),
+        Errno::EINVAL | Errno::EOPNOTSUPP => Error::Failed(format!(
+            "the module refuses this request (page size {}): {}",
+            Size(request.page_size),
+            errno.desc()
+        )),
+        other => Error::Failed(format!("cannot register the job: {}", other.desc())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hpmmap_host::fixture::Fixture;
+
+    use super::*;
+
+    fn args(node: Option<&str>) -> RunArgs {
+        RunArgs {
+            page_size: PageSize::OneGiga,
+            node: node.map(str::to_string),
+            interleave: true,
+            strict: true,
+            no_inherit: false,
+            command: vec!["prog".into()],
+        }
+    }
+
+    #[test]
+    fn options_become_flags() {
+        let fixture = Fixture::new();
+        fixture.nodes("0-3");
+        let request = checked(&fixture.root(), &args(Some("0,2-3"))).unwrap();
+        assert_eq!(
+            request,
+            LaunchRequest {
+                flags: uapi::LAUNCH_F_STRICT | uapi::LAUNCH_F_INTERLEAVE,
+                page_size: 1 << 30,
+                nodes: vec![0, 2, 3],
+            }
+        );
+        let mut plain = args(None);
+        (plain.strict, plain.interleave, plain.no_inherit) = (false, false, true);
+        let request = checked(&fixture.root(), &plain).unwrap();
+        assert_eq!(request.flags, uapi::LAUNCH_F_NO_INHERIT);
+        assert!(request.nodes.is_empty());
+    }
+
+    #[test]
+    fn wrong_nodes_are_named() {
+        let fixture = Fixture::new();
+        fixture.nodes("0-1");
+        let message = |nodes| {
+            let error = checked(&fixture.root(), &args(Some(nodes))).unwrap_err();
+            error.to_string()
+        };
+        assert_eq!(
+            message("0,5"),
+            "there is no node 5 with memory: this machine has 0-1"
+        );
+        assert_eq!(
+            message("zero"),
+            "--node: 'zero' is not a list of numbers such as 0,2-3"
+        );
+    }
+
+    #[test]
+    fn the_status_is_the_one_of_env() {
+        assert_eq!(exec_status(Errno::ENOENT), 127);
+        assert_eq!(exec_status(Errno::EACCES), 126);
+        assert_eq!(exec_status(Errno::ENOEXEC), 126);
+    }
+
+    #[test]
+    fn an_empty_pool_and_a_used_up_one_differ() {
+        let fixture = Fixture::new();
+        fixture.module();
+        let mut request = LaunchRequest::default();
+        let message =
+            |request: &LaunchRequest, errno| explain(&fixture.root(), request, errno).to_string();
+        assert_eq!(
+            message(&request, Errno::ENODEV),
+            "the pools are empty (add memory with: hpmmap pool add --size SIZE)"
+        );
+        fixture.node_pool(0, 4 << 30, 0, 0, 0);
+        assert!(message(&request, Errno::ENOMEM).starts_with("the pools (4G) are used up"));
+        request.nodes = vec![1, 2];
+        assert!(message(&request, Errno::ENODEV).starts_with("the pools of node 1-2 are empty"));
+        request.nodes.clear();
+        fixture.node_pool(0, 4 << 30, 1 << 30, 0, 0);
+        assert!(message(&request, Errno::ENOMEM).contains("user's limit"));
+    }
+}

@@ -1,0 +1,158 @@
+//! The built command from outside: exit statuses, streams, signals.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use hpmmap_host::fixture::Fixture;
+
+const HPMMAP: &str = env!("CARGO_BIN_EXE_hpmmap");
+const SIGPIPE: i32 = 13;
+
+fn hpmmap(args: &[&str]) -> Output {
+    Command::new(HPMMAP).args(args).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// Tests of a machine without the module make no sense on one with it.
+fn module_is_loaded() -> bool {
+    Path::new("/sys/kernel/hpmmap").exists()
+}
+
+#[test]
+fn the_version_is_the_one_of_the_file() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../VERSION");
+    let version = fs::read_to_string(file).unwrap();
+    let output = hpmmap(&["--version"]);
+    assert!(output.status.success());
+    assert_eq!(stdout(&output), format!("hpmmap {}\n", version.trim()));
+}
+
+#[test]
+fn wrong_usage_is_two_and_125_for_run() {
+    for (args, code) in [
+        (&[][..], 2),
+        (&["pool"], 2),
+        (&["pool", "add"], 2),
+        (&["pool", "add", "--size", "much"], 2),
+        (&["status", "--watch", "--interval", "-1"], 2),
+        (&["doctor", "--root", "/nonexistent"], 2),
+        (&["run"], 125),
+        (&["run", "--page-size", "3M", "true"], 125),
+        (&["run", "--node", "x", "true"], 125),
+        (&["run", "--help"], 0),
+        (&["help", "run"], 0),
+    ] {
+        let output = hpmmap(args);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {output:?}");
+        assert_eq!(output.stderr.is_empty(), code == 0, "{args:?}: {output:?}");
+    }
+}
+
+#[test]
+fn without_the_module_every_verb_says_what_to_do() {
+    if module_is_loaded() {
+        eprintln!("skipped: the module is loaded");
+        return;
+    }
+    for (args, code) in [
+        (&["pool", "list"][..], 1),
+        (&["pool", "list", "--json", "--verbose"], 1),
+        (&["pool", "limit", "--default", "--size", "none"], 1),
+        (&["status"], 1),
+        (&["status", "--json"], 1),
+        (&["run", "true"], 125),
+    ] {
+        let output = hpmmap(args);
+        assert_eq!(output.status.code(), Some(code), "{args:?}");
+        assert_eq!(
+            stderr(&output),
+            "hpmmap: the module is not loaded (load it with: modprobe hpmmap)\n",
+            "{args:?}"
+        );
+        assert!(output.stdout.is_empty());
+    }
+}
+
+/// A machine that hpmmap cannot run on.
+fn unable() -> Fixture {
+    let fixture = Fixture::new();
+    fixture.write("proc/sys/kernel/osrelease", "5.10.0\n");
+    fixture
+}
+
+#[test]
+fn doctor_fails_with_a_report() {
+    let fixture = unable();
+    let root = fixture.path().to_str().unwrap();
+    let output = hpmmap(&["doctor", "--json", "--root", root]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stderr.is_empty(), "{output:?}");
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["able"], false);
+    let kernel = json["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|check| check["id"] == "kernel")
+        .unwrap();
+    assert_eq!(kernel["result"], "fail");
+    assert_eq!(kernel["detail"], "5.10.0");
+
+    let text = stdout(&hpmmap(&["doctor", "--root", root]));
+    assert!(
+        text.contains("-> hpmmap needs Linux 6.1 or newer"),
+        "{text}"
+    );
+}
+
+fn pipe_without_reader() -> Stdio {
+    let (reader, writer) = nix::unistd::pipe().unwrap();
+    drop(reader);
+    writer.into()
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_it_by_sigpipe() {
+    let fixture = unable();
+    let writer = pipe_without_reader();
+    let status = Command::new(HPMMAP)
+        .args(["doctor", "--root", fixture.path().to_str().unwrap()])
+        .stdout(writer)
+        .stderr(Stdio::piped())
+        .status()
+        .unwrap();
+    assert_eq!(status.signal(), Some(SIGPIPE));
+}
+
+#[test]
+fn a_caller_that_ignores_sigpipe_gets_an_error_instead() {
+    let fixture = unable();
+    let writer = pipe_without_reader();
+    let output = Command::new("sh")
+        .args([
+            "-c",
+            "trap '' PIPE; exec \"$0\" doctor --root \"$1\"",
+            HPMMAP,
+        ])
+        .arg(fixture.path())
+        .stdout(writer)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+        .wait_with_output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).starts_with("hpmmap: cannot write the output: "),
+        "{output:?}"
+    );
+}
