@@ -217,6 +217,19 @@ out:
 	return ret;
 }
 
+/*
+ * Where in its slot the new mapping should start: where the old one does, if
+ * whole slots then move without a copy; otherwise at its beginning.
+ */
+static unsigned long best_phase(const struct remap *r, unsigned long align)
+{
+	unsigned long end = r->addr + min(r->old_len, r->new_len);
+
+	if (ALIGN(r->addr, SLOT_SIZE) + SLOT_SIZE > end)
+		return 0;
+	return r->addr & (align - 1);
+}
+
 static long move_anywhere(struct hpmmap_ctx *ctx, const struct remap *r,
 			  unsigned long hint)
 {
@@ -229,7 +242,7 @@ static long move_anywhere(struct hpmmap_ctx *ctx, const struct remap *r,
 
 		to = hpmmap_vma_find_hole(hint, r->new_len, MAP_PRIVATE |
 					  MAP_ANONYMOUS, align,
-					  r->addr & (align - 1));
+					  best_phase(r, align));
 		if (IS_ERR_VALUE(to))
 			return to;
 		ret = move_to(ctx, r, to);

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0
+# The front door. Every target installs what it needs itself; `make help` lists them.
+
+KVER ?= $(shell uname -r)
+PYTHON := $(CURDIR)/build/venv/bin/python
+export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
+
+help:
+	@echo 'make demo               run the demonstration in a guest (minutes)'
+	@echo 'make check              run all tests (under half an hour on two cores)'
+	@echo 'make module KVER=...    build/<version>/hpmmap.ko, by default for the running kernel'
+	@echo 'make tools              build/hpmmap, the command, and its manual pages'
+	@echo 'make guest-tests        the test programs that run in a guest'
+	@echo 'make bench-tools        the benchmark programs'
+	@echo 'make setup              install everything any of these needs'
+	@echo 'make lint unit vm       parts of check'
+	@echo 'make install            module, command, service and group on this machine (root)'
+	@echo 'make clean              delete build/'
+
+setup:
+	@scripts/setup
+
+module:
+	@scripts/build-module $(KVER)
+
+tools:
+	@scripts/build-tools
+
+guest-tests:
+	@scripts/setup tests
+	@$(MAKE) --no-print-directory -C tests/guest
+	@$(MAKE) --no-print-directory -C tests/vm/programs
+
+bench-tools:
+	@scripts/setup tests
+	@$(MAKE) --no-print-directory -C bench
+
+# Modules for all the kernels that are tested.
+modules:
+	@set -e; for version in $$(scripts/kernels); do scripts/build-module $$version; done
+
+lint:
+	@scripts/lint
+
+unit:
+	@scripts/setup tests
+	@scripts/setup tools
+	@$(MAKE) --no-print-directory -C tests/unit check
+	cargo test --locked --quiet
+
+vm: tools guest-tests modules
+	@scripts/setup guest
+	@scripts/setup jobs
+	$(PYTHON) -m pytest $(PYTEST_ARGS) tests/vm
+
+check:
+	@scripts/check
+
+demo:
+	@scripts/setup guest
+	@scripts/setup jobs
+	@$(MAKE) --no-print-directory tools bench-tools modules
+	@bench/demo/run $(DEMO_ARGS)
+
+install: module tools
+	@scripts/install $(KVER)
+
+clean:
+	rm -rf build
+
+.PHONY: help setup module modules tools guest-tests bench-tools lint unit vm check demo install clean

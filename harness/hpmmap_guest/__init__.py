@@ -1,0 +1,15 @@
+"""Boot a stock kernel in QEMU with the built module and the host's files.
+
+Used alike by the tests, the demo and the benchmarks:
+
+    from hpmmap_guest import Guest
+    result = Guest("6.12", memory="4G").run("hpmmap pool add --size 1G", timeout=120)
+    assert result.ok, result.reason
+"""
+
+from .accel import choose_accel
+from .guest import Guest, GuestError, Result
+from .kernels import kernels, resolve_kernel
+from .kmsg import kernel_problems
+
+__all__ = ["Guest", "GuestError", "Result", "choose_accel", "kernel_problems", "kernels", "resolve_kernel"]

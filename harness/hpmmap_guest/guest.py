@@ -1,0 +1,408 @@
+"""One guest: a kernel, its machine, and a script that runs in it as root."""
+
+import functools
+import os
+import re
+import secrets
+import selectors
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .accel import choose_accel
+from .kernels import resolve_kernel
+from .kmsg import kernel_problems
+from .paths import BUILD, GUEST_SCRIPT, ROOT
+
+# Called with "stdout" or "console" and a line without its end.
+OnLine = Callable[[str, str], None]
+
+_GIB = 1 << 30
+_UNITS = {"": 1 << 20, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+# What a kernel and ordinary processes need beside the movable memory.
+_KERNEL_SHARE = int(1.25 * _GIB)
+# A boot under emulation may die before anything of the project runs; what
+# happens later is never repeated.
+_BOOT_ATTEMPTS = 2
+# Directories a script may change; the changes stay in the guest. All others are
+# read-only, the repository apart.
+_OVERLAYS = ("/etc", "/home", "/opt", "/root", "/srv", "/var", "/tmp")
+# Programs come from a second export of /usr that the guest may cache, which
+# makes starting them several times faster; guest.sh mounts it.
+_CACHED_USR = (
+    "-nodefaults",
+    "-fsdev",
+    "local,id=cached-usr,path=/usr,security_model=none,multidevs=remap,readonly=on",
+    "-device",
+    "virtio-9p-pci,fsdev=cached-usr,mount_tag=cached-usr",
+)
+# Emulated CPUs are slow and the host may be busy: late is not stuck.
+_KERNEL_OPTIONS = (
+    "loglevel=5",
+    "oops=panic",
+    "panic=-1",
+    "watchdog_thresh=60",
+    "rcupdate.rcu_cpu_stall_timeout=120",
+    "log_buf_len=8M",
+    # Drivers of devices nobody uses here cost seconds under emulation.
+    "modprobe.blacklist=ahci,psmouse,i2c_i801,iTCO_wdt,lpc_ich,kvm_amd,kvm_intel,i6300esb,powernow_k8,pcspkr,serio_raw",
+)
+
+
+class GuestError(Exception):
+    """The guest cannot be started at all: something is missing on this machine."""
+
+
+@dataclass
+class Result:
+    """What became of a script in a guest."""
+
+    exit_status: int | None
+    """Exit status of the script; None if the guest never reported one."""
+    stdout: str
+    """Output and error output of the script."""
+    dmesg: str
+    """The kernel log; empty if the guest never reported it."""
+    dmesg_problems: list[str]
+    """Lines of kernel log or console that tell of a problem in the kernel."""
+    console: str
+    """Output of the serial console."""
+    seconds: float
+    """Time from start to end of the guest."""
+    boot_seconds: float | None
+    """Time until the script started; None if it never did."""
+    reason: str = ""
+    """Why it is not ok, in one line."""
+    command: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return not self.reason
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size such as "4G"; without a unit it is in MiB, as QEMU takes it."""
+    match = re.fullmatch(r"(\d+)([KMG]?)", text)
+    if not match:
+        raise ValueError(f"size '{text}': it must be a number and K, M or G, such as 4G")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+class Guest:
+    """A machine to run scripts on. Every run() boots it anew.
+
+    kver:        kernel version, or its series such as "6.12"
+    memory:      size of the machine's memory
+    cpus:        number of CPUs
+    icount:      count instructions instead of time: one CPU, one nanosecond an
+                 instruction, so that clocks in the guest tell instructions
+    append:      further kernel options
+    numa:        sizes of the memory of each node; they replace memory
+    movable:     size of the memory that can certainly be taken offline; by
+                 default all but what the kernel needs
+    load_module: load the built module before the script
+    accel:       "kvm", "tcg", or "auto" for what works
+    one_thread:  emulate all CPUs in one thread of the host: slower only where
+                 the host has cores to spare
+    """
+
+    def __init__(
+        self,
+        kver: str,
+        memory: str = "4G",
+        cpus: int = 2,
+        icount: bool = False,
+        append: str = "",
+        numa: Sequence[str] | None = None,
+        movable: str | None = None,
+        load_module: bool = True,
+        accel: str = "auto",
+        one_thread: bool = (os.cpu_count() or 1) <= 2,
+    ):
+        self.kver = resolve_kernel(kver)
+        self.numa = list(numa or [])
+        self.memory_bytes = sum(map(parse_size, self.numa)) if self.numa else parse_size(memory)
+        self.cpus = 1 if icount else cpus
+        self.icount = icount
+        self.append = append
+        self.movable_bytes = (
+            max(0, self.memory_bytes - _KERNEL_SHARE) if movable is None else parse_size(movable)
+        )
+        self.load_module = load_module
+        if self.numa and self.cpus < len(self.numa):
+            raise ValueError(f"{len(self.numa)} nodes need {len(self.numa)} CPUs, there are {self.cpus}")
+        if icount and accel == "kvm":
+            raise ValueError("KVM cannot count instructions: use icount with tcg")
+        self.accel = "tcg" if icount else accel
+        self.one_thread = one_thread
+
+    def run(
+        self,
+        script: str,
+        timeout: float = 300,
+        boot_timeout: float = 180,
+        on_line: OnLine | None = None,
+    ) -> Result:
+        """Run a bash script as root in the guest; the timeout counts from its start.
+
+        Success needs the guest's explicit word that the script ended with status
+        0, and a kernel log without problems. A guest that is silent has failed.
+        """
+        self._check()
+        accel = choose_accel(self.kver) if self.accel == "auto" else self.accel
+        nonce = secrets.token_hex(8)
+        work = BUILD / "guest" / nonce
+        work.mkdir(parents=True)
+        try:
+            self._write_settings(work, nonce, script)
+            command = self._command(work, accel)
+            for attempt in range(_BOOT_ATTEMPTS):
+                session = _Session(command, work, nonce, on_line)
+                result = session.run(timeout, boot_timeout)
+                if session.booted or attempt == _BOOT_ATTEMPTS - 1 or accel != "tcg":
+                    break
+            return result
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+    def shell(self) -> int:
+        """An interactive shell in the guest, for people."""
+        self._check()
+        accel = choose_accel(self.kver) if self.accel == "auto" else self.accel
+        work = BUILD / "guest" / secrets.token_hex(8)
+        work.mkdir(parents=True)
+        try:
+            self._write_settings(work, work.name, "exec bash -i </dev/console >/dev/console 2>&1")
+            vng = [_tool("virtme-run"), *self._machine(accel), "--pwd"]
+            print(f"In the guest run: bash {GUEST_SCRIPT} {work}", file=sys.stderr)
+            return subprocess.run(vng, cwd=ROOT, check=False).returncode
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+    def _check(self) -> None:
+        if self.load_module and not (BUILD / self.kver / "hpmmap.ko").exists():
+            raise GuestError(f"no module for {self.kver}: run make module KVER={self.kver}")
+
+    def _write_settings(self, work: Path, nonce: str, script: str) -> None:
+        settings = {
+            "NONCE": nonce,
+            "ROOT": str(ROOT),
+            "KVER": self.kver,
+            "LOAD_MODULE": "1" if self.load_module else "0",
+        }
+        (work / "settings").write_text("".join(f"{k}={shlex.quote(v)}\n" for k, v in settings.items()))
+        (work / "script").write_text(script + "\n")
+
+    def _machine(self, accel: str) -> list[str]:
+        options = [
+            "--kimg", f"/boot/vmlinuz-{self.kver}",
+            "--mods", "auto",
+            "--disable-microvm",
+            "--force-9p",
+            "--name", "hpmmap",
+            "--rwdir", str(ROOT),
+            "--cpus", str(self.cpus),
+            "--memory", f"{self.memory_bytes >> 20}M",
+        ]  # fmt: skip
+        for directory in _OVERLAYS:
+            if Path(directory).is_dir():
+                options += ["--overlay-rwdir", directory]
+        for node, size in enumerate(self.numa):
+            first = node * self.cpus // len(self.numa)
+            last = (node + 1) * self.cpus // len(self.numa) - 1
+            options += ["--numa", f"{size},cpus={first}-{last}"]
+        if accel == "tcg":
+            options.append("--disable-kvm")
+            if not self.icount and (self.one_thread or _qemu_loses_patches()):
+                options += ["--qemu-opt=-accel", "--qemu-opt=tcg,thread=single"]
+        for option in _CACHED_USR:
+            options.append(f"--qemu-opt={option}")
+        if self.icount:
+            options += ["--qemu-opt=-icount", "--qemu-opt=shift=0,sleep=off"]
+
+        kernel_options = list(_KERNEL_OPTIONS)
+        if self.movable_bytes:
+            kernel_options.append(f"movablecore={self.movable_bytes >> 20}M")
+        kernel_options += self.append.split()
+        for option in kernel_options:
+            options += ["--kopt", option]
+        return options
+
+    def _command(self, work: Path, accel: str) -> list[str]:
+        return [
+            _tool("virtme-run"),
+            *self._machine(accel),
+            "--show-boot-console",
+            "--disable-monitor",
+            "--script-sh", f"exec bash {shlex.quote(str(GUEST_SCRIPT))} {shlex.quote(str(work))}",
+        ]  # fmt: skip
+
+
+@functools.cache
+def _qemu_loses_patches() -> bool:
+    """Whether QEMU, before 8.1, may run stale code when a kernel patches its own
+    text while another CPU runs it: seen as "Oops: int3". One thread cannot."""
+    done = subprocess.run(["qemu-system-x86_64", "--version"], capture_output=True, text=True, check=False)
+    match = re.search(r"version (\d+)\.(\d+)", done.stdout)
+    if not match:
+        raise GuestError("qemu-system-x86_64 does not run: run scripts/setup guest")
+    return (int(match[1]), int(match[2])) < (8, 1)
+
+
+def _tool(name: str) -> str:
+    """A program of the virtme-ng package, from the environment this Python runs in."""
+    beside = Path(sys.executable).with_name(name)
+    found = str(beside) if beside.exists() else shutil.which(name)
+    if not found:
+        raise GuestError(f"{name} is missing: run scripts/setup guest and use build/venv/bin/python")
+    return found
+
+
+class _Session:
+    """A running guest process and what it has said so far."""
+
+    def __init__(self, command: list[str], work: Path, nonce: str, on_line: OnLine | None):
+        self.command = command
+        self.work = work
+        self.on_line = on_line
+        self.boot_token = f"HPMMAP-GUEST-BOOTED:{nonce}"
+        self.start_token = f"HPMMAP-GUEST-START:{nonce}"
+        self.dmesg_begin = f"HPMMAP-GUEST-DMESG-BEGIN:{nonce}"
+        self.dmesg_end = f"HPMMAP-GUEST-DMESG-END:{nonce}"
+        self.exit_token = re.compile(rf"HPMMAP-GUEST-EXIT:(\d+):{nonce}")
+        self.partial = {"stdout": b"", "console": b""}
+        self.stdout: list[str] = []
+        self.console: list[str] = []
+        self.dmesg: list[str] = []
+        self.in_dmesg = False
+        self.exit_status: int | None = None
+        self.booted = False
+        self.boot_seconds: float | None = None
+
+    def run(self, timeout: float, boot_timeout: float) -> Result:
+        self.started = time.monotonic()
+        # The guest's temporary files go where they are deleted afterwards.
+        env = {**os.environ, "TMPDIR": str(self.work)}
+        process = subprocess.Popen(
+            self.command,
+            cwd=ROOT,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        try:
+            timed_out = self._follow(process, timeout, boot_timeout)
+        finally:
+            _kill_group(process)
+        for stream in self.partial:
+            self._feed(stream, b"\n" if self.partial[stream] else b"")
+        return self._result(timed_out, timeout, boot_timeout)
+
+    def _follow(self, process: subprocess.Popen, timeout: float, boot_timeout: float) -> bool:
+        """Read until the guest has reported, ended (False) or run out of time (True)."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ, "stdout")
+            selector.register(process.stderr, selectors.EVENT_READ, "console")
+            while selector.get_map() and self.exit_status is None:
+                if self.boot_seconds is None:
+                    deadline = self.started + boot_timeout
+                else:
+                    deadline = self.started + self.boot_seconds + timeout
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return True
+                for key, _ in selector.select(min(left, 1.0)):
+                    data = os.read(key.fileobj.fileno(), 65536)
+                    if data:
+                        self._feed(key.data, data)
+                    else:
+                        selector.unregister(key.fileobj)
+        return False
+
+    def _feed(self, stream: str, data: bytes) -> None:
+        *lines, self.partial[stream] = (self.partial[stream] + data).split(b"\n")
+        for raw in lines:
+            line = raw.decode(errors="replace").rstrip("\r")
+            if stream == "console":
+                self.console.append(line)
+                shown = True
+            else:
+                shown = self._take(line)
+            if shown and self.on_line:
+                self.on_line(stream, line)
+
+    def _take(self, line: str) -> bool:
+        """Sort a line of the guest's output; true if it is the script's."""
+        if line == self.boot_token:
+            self.booted = True
+        elif line == self.start_token:
+            self.boot_seconds = time.monotonic() - self.started
+        elif line == self.dmesg_begin:
+            self.in_dmesg = True
+        elif line == self.dmesg_end:
+            self.in_dmesg = False
+        elif match := self.exit_token.fullmatch(line):
+            self.exit_status = int(match[1])
+        elif self.in_dmesg:
+            self.dmesg.append(line)
+        else:
+            self.stdout.append(line)
+            return True
+        return False
+
+    def _result(self, timed_out: bool, timeout: float, boot_timeout: float) -> Result:
+        console = "\n".join(self.console)
+        dmesg = "\n".join(self.dmesg)
+        problems = kernel_problems(dmesg)
+        if self.exit_status is None:
+            problems += kernel_problems(console)
+
+        if timed_out and self.boot_seconds is None:
+            reason = f"the guest did not boot within {boot_timeout:.0f} s"
+        elif timed_out:
+            reason = f"the script did not end within {timeout:.0f} s"
+        elif self.exit_status is None:
+            last = next((line for line in reversed(self.console) if line.strip()), "no output")
+            reason = f"the guest ended without reporting an exit status: {problems[0] if problems else last}"
+        elif self.boot_seconds is None:
+            reason = "the guest was not ready: " + " ".join(self.stdout[-3:]).strip()
+        elif self.exit_status != 0:
+            reason = f"the script ended with status {self.exit_status}"
+        elif problems:
+            reason = f"the kernel complained: {problems[0]}"
+        else:
+            reason = ""
+        return Result(
+            exit_status=self.exit_status,
+            stdout="\n".join(self.stdout).strip("\n") + "\n",
+            dmesg=dmesg,
+            dmesg_problems=problems,
+            console=console,
+            seconds=time.monotonic() - self.started,
+            boot_seconds=self.boot_seconds,
+            reason=reason,
+            command=self.command,
+        )
+
+
+def _kill_group(process: subprocess.Popen) -> None:
+    """End QEMU and its helpers, even where they hang in the kernel."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.stdout.close()
+    process.stderr.close()
+    try:
+        process.wait(timeout=5)
+    except subprocess.TimeoutExpired:
+        # Stuck in a broken /dev/kvm: the kernel reaps it when it can.
+        pass

@@ -1,0 +1,53 @@
+#!/bin/bash
+# Runs in the guest as root: guest.sh WORKDIR. Prepares the machine, runs
+# WORKDIR/script and reports on its standard output with lines that hold the
+# nonce of this run, so that nothing a program prints can be taken for them.
+# The settings come from WORKDIR/settings.
+set -uo pipefail
+
+work=$1
+# NONCE ROOT KVER LOAD_MODULE
+. "$work/settings"
+
+finish() {
+	printf '\nHPMMAP-GUEST-DMESG-BEGIN:%s\n' "$NONCE"
+	dmesg
+	printf '\nHPMMAP-GUEST-DMESG-END:%s\n' "$NONCE"
+	printf 'HPMMAP-GUEST-EXIT:%s:%s\n' "$1" "$NONCE"
+	exit 0
+}
+
+fail() {
+	echo "guest: $*"
+	finish 125
+}
+
+exec </dev/null 2>&1
+export HOME=/root LANG=C.UTF-8 TERM=dumb USER=root
+export PATH=$ROOT/build:$ROOT/build/tests:$ROOT/build/bench:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+export HPMMAP_ROOT=$ROOT HPMMAP_KVER=$KVER
+printf '\nHPMMAP-GUEST-BOOTED:%s\n' "$NONCE"
+mount -t 9p -o ro,trans=virtio,version=9p2000.L,cache=loose,msize=512000 cached-usr /usr || fail "cannot mount /usr"
+cd "$ROOT" || fail "cannot enter $ROOT"
+# Only what matters goes to the console; all of it is in the log at the end.
+dmesg --console-level warn
+ip link set lo up
+ulimit -c 0
+sysctl -q kernel.perf_event_paranoid=-1 kernel.yama.ptrace_scope=0 2>/dev/null
+mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
+
+if [ "$LOAD_MODULE" = 1 ]; then
+	getent group hpmmap >/dev/null || groupadd --system hpmmap || fail "cannot create the group hpmmap"
+	insmod "build/$KVER/hpmmap.ko" || fail "the module does not load"
+	for _ in $(seq 50); do
+		[ -c /dev/hpmmap ] && break
+		sleep 0.1
+	done
+	[ -c /dev/hpmmap ] || fail "the module is loaded but there is no /dev/hpmmap"
+	[ -d /sys/kernel/hpmmap ] || fail "the module is loaded but there is no /sys/kernel/hpmmap"
+	chown root:hpmmap /dev/hpmmap && chmod 0660 /dev/hpmmap || fail "cannot set the rights of /dev/hpmmap"
+fi
+
+printf '\nHPMMAP-GUEST-START:%s\n' "$NONCE"
+bash "$work/script"
+finish $?

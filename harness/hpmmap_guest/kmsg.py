@@ -1,0 +1,34 @@
+"""What in a kernel log counts as a problem."""
+
+import re
+
+_PROBLEM = re.compile(
+    r"""
+    \bBUG:|\bWARNING:|\bOops\b|Call\ Trace|[Bb]ad\ page|KASAN|UBSAN|kernel\ BUG\ at
+    |possible\ circular\ locking|inconsistent\ lock\ state|possible\ recursive\ locking|suspicious\ RCU
+    |rcu.*(?:detected\ stall|detected\ expedited\ stall|kthread\ starved)|soft\ lockup|hard\ LOCKUP|hung\ task|blocked\ for\ more\ than
+    |general\ protection|page\ allocation\ failure|Kernel\ panic|refcount_t:|list_(?:add|del)\ corruption
+    |unable\ to\ handle|scheduling\ while\ atomic|sleeping\ function\ called|Bad\ rss-counter|non-zero\ pgtables_bytes
+    """,
+    re.VERBOSE,
+)
+
+# Lines that match above and mean nothing in an emulated guest.
+_HARMLESS = re.compile(
+    r"""
+    # An emulated CPU loses to the watchdog clock when the host is busy.
+    clocksource:.*(?:tsc|kvm-clock|hpet|acpi_pm)
+    # The host was too busy to run the guest in time.
+    |perf:\ interrupt\ took\ too\ long
+    # One page at a time failing is how a full memory looks like.
+    |page\ allocation\ failure:\ order:0,
+    # Notices of a user process that did something wrong, not of the kernel.
+    |traps:\ .*\ general\ protection\ fault\ ip:
+    """,
+    re.VERBOSE,
+)
+
+
+def kernel_problems(log: str) -> list[str]:
+    """Lines of a kernel log that tell of a problem."""
+    return [line for line in log.splitlines() if _PROBLEM.search(line) and not _HARMLESS.search(line)]

@@ -1,0 +1,7 @@
+"""Where things are."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build"
+GUEST_SCRIPT = Path(__file__).resolve().with_name("guest.sh")
