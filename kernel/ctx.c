@@ -7,7 +7,6 @@
  * down on its own; the blocks are taken back when only the module still
  * refers to them.
  */
-#include <linux/file.h>
 #include <linux/hashtable.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/mm.h>
@@ -23,6 +22,8 @@
 static DEFINE_HASHTABLE(contexts, 10);
 static DEFINE_SPINLOCK(contexts_lock);
 static DEFINE_MUTEX(reap_mutex);
+/* Torn down, and to be taken out of sysfs; protected by reap_mutex. */
+static LIST_HEAD(dead);
 static atomic64_t next_ctx_id = ATOMIC64_INIT(0);
 static void reap_work_fn(struct work_struct *work);
 static DECLARE_DELAYED_WORK(reap_work, reap_work_fn);
@@ -48,7 +49,7 @@ struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 		return NULL;
 	}
 	if (hpmmap_hook_get()) {
-		fput(ctx->file);
+		hpmmap_file_put(ctx->file);
 		kfree(ctx);
 		return NULL;
 	}
@@ -128,18 +129,10 @@ void hpmmap_ctx_put(struct hpmmap_ctx *ctx)
 	xa_destroy(&ctx->store);
 	if (ctx->mm)
 		mmdrop(ctx->mm);
-	fput(ctx->file);
+	hpmmap_file_put(ctx->file);
 	hpmmap_job_put(ctx->job);
 	kfree_rcu(ctx, rcu);
 	hpmmap_hook_put();
-}
-
-/* Nobody uses the address space any more, and nobody can start to. */
-static void ctx_teardown(struct hpmmap_ctx *ctx)
-{
-	hpmmap_store_release_all(ctx);
-	hpmmap_sysfs_ctx_del(ctx);
-	hpmmap_ctx_put(ctx);
 }
 
 /* Returns whether a process ended whose address space somebody still uses. */
@@ -148,7 +141,7 @@ static bool reap_dead(void)
 	struct hpmmap_ctx *ctx;
 	struct hlist_node *tmp;
 	bool left = false;
-	LIST_HEAD(dead);
+	LIST_HEAD(gone);
 	int bkt;
 
 	lockdep_assert_held(&reap_mutex);
@@ -159,15 +152,13 @@ static bool reap_dead(void)
 			continue;
 		}
 		hash_del_rcu(&ctx->node);
-		list_add(&ctx->dying, &dead);
+		list_add(&ctx->dying, &gone);
 	}
 	spin_unlock(&contexts_lock);
 
-	while (!list_empty(&dead)) {
-		ctx = list_first_entry(&dead, struct hpmmap_ctx, dying);
-		list_del(&ctx->dying);
-		ctx_teardown(ctx);
-	}
+	list_for_each_entry(ctx, &gone, dying)
+		hpmmap_store_release_all(ctx);
+	list_splice(&gone, &dead);
 	return left;
 }
 
@@ -179,19 +170,32 @@ static bool reap_dead(void)
  */
 void hpmmap_reap(void)
 {
+	bool more;
+
 	mutex_lock(&reap_mutex);
 	reap_dead();
 	hpmmap_pinned_poll();
+	more = !list_empty(&dead);
 	mutex_unlock(&reap_mutex);
+	if (more)
+		hpmmap_reap_soon();
 }
 
 static void reap_work_fn(struct work_struct *work)
 {
+	struct hpmmap_ctx *ctx, *tmp;
+	LIST_HEAD(buried);
 	bool left;
 
 	mutex_lock(&reap_mutex);
 	left = reap_dead();
+	list_replace_init(&dead, &buried);
 	mutex_unlock(&reap_mutex);
+	/* Waits for readers, who take mmap_lock: only here, with no lock held. */
+	list_for_each_entry_safe(ctx, tmp, &buried, dying) {
+		hpmmap_sysfs_ctx_del(ctx);
+		hpmmap_ctx_put(ctx);
+	}
 	/* Somebody reads its /proc files, say. */
 	if (left)
 		schedule_delayed_work(&reap_work, msecs_to_jiffies(REAP_MS));
@@ -208,17 +212,19 @@ void hpmmap_reap_soon(void)
 }
 
 /**
- * hpmmap_ctx_mark_ended() - the process of an address space has exited
- * @mm: the address space
+ * hpmmap_ctx_mark_ended() - a process has exited or executed another program
+ * @pid: the process
  */
-void hpmmap_ctx_mark_ended(struct mm_struct *mm)
+void hpmmap_ctx_mark_ended(pid_t pid)
 {
-	struct hpmmap_ctx *ctx = hpmmap_ctx_get(mm);
+	struct hpmmap_ctx *ctx;
+	int bkt;
 
-	if (!ctx)
-		return;
-	WRITE_ONCE(ctx->ended, true);
-	hpmmap_ctx_put(ctx);
+	rcu_read_lock();
+	hash_for_each_rcu(contexts, bkt, ctx, node)
+		if (ctx->pid == pid)
+			WRITE_ONCE(ctx->ended, true);
+	rcu_read_unlock();
 	hpmmap_reap_soon();
 }
 

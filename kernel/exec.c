@@ -99,7 +99,8 @@ static struct member *member_get(struct pid *tgid)
 	return m;
 }
 
-static void member_remove(struct pid *tgid)
+/* Returns whether the process was one. */
+static bool member_remove(struct pid *tgid)
 {
 	struct member *m;
 
@@ -110,6 +111,7 @@ static void member_remove(struct pid *tgid)
 	spin_unlock(&members_lock);
 	if (m)
 		member_put(m);
+	return m;
 }
 
 /* Takes over the caller's reference; replaces an older membership. */
@@ -198,6 +200,8 @@ static int stack_copy(struct hpmmap_ctx *ctx, const struct stack *s)
 		struct page *page;
 
 		block = hpmmap_store_load(ctx, slot_of(addr));
+		if (!block)
+			return -ENOMEM;
 		page = hpmmap_block_page(block, page_in_slot(addr));
 		if (copy_from_user(page_address(page), (void __user *)addr,
 				   PAGE_SIZE))
@@ -213,7 +217,7 @@ static int stack_copy(struct hpmmap_ctx *ctx, const struct stack *s)
 static void stack_setup(struct hpmmap_ctx *ctx)
 {
 	struct mm_struct *mm = ctx->mm;
-	unsigned long ret = -ENOMEM;
+	unsigned long ret = -ENOMEM, addr, next;
 	LIST_HEAD(blocks);
 	struct stack s;
 
@@ -227,8 +231,11 @@ static void stack_setup(struct hpmmap_ctx *ctx)
 	}
 	if (clear_user((void __user *)(s.start - PAGE_SIZE), 1))
 		goto out;
-	if (hpmmap_store_commit(ctx, s.start, s.top, &blocks) ||
-	    stack_copy(ctx, &s))
+	for (addr = s.start; addr < s.top; addr = next) {
+		next = min(s.top, (addr & SLOT_MASK) + SLOT_SIZE);
+		hpmmap_store_commit(ctx, addr, next, &blocks);
+	}
+	if (stack_copy(ctx, &s))
 		goto out;
 	ret = hpmmap_vma_map(ctx, s.start, s.top - s.start, s.prot, MAP_FIXED);
 	if (!IS_ERR_VALUE(ret))
@@ -302,8 +309,8 @@ static void probe_exec(void *data, struct task_struct *task, pid_t old_pid,
 
 	if (!m)
 		return;
-	/* The old address space may have ended here. */
-	hpmmap_reap_soon();
+	/* The new address space has no context yet. */
+	hpmmap_ctx_mark_ended(task_tgid_nr(task));
 	if (!m->registers || bprm->secureexec || test_thread_flag(TIF_ADDR32)) {
 		member_remove(task_tgid(task));
 		member_put(m);
@@ -353,15 +360,9 @@ static void probe_fork(void *data, struct task_struct *parent,
 
 static void probe_exit(void *data, struct task_struct *task)
 {
-	/* Its address space is given up already but still the lazy one. */
-	if (hpmmap_ctx_exists(task->active_mm)) {
-		if (!atomic_read(&task->signal->live))
-			hpmmap_ctx_mark_ended(task->active_mm);
-		else
-			hpmmap_reap_soon();
-	}
-	if (!atomic_read(&task->signal->live))
-		member_remove(task_tgid(task));
+	/* Every process with a context is a member. */
+	if (!atomic_read(&task->signal->live) && member_remove(task_tgid(task)))
+		hpmmap_ctx_mark_ended(task_tgid_nr(task));
 }
 
 static struct probe {

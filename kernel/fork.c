@@ -51,6 +51,7 @@ static int fork_prepare(struct hpmmap_ctx *ctx)
 		return -ENOMEM;
 	}
 	ctx->fork.child = child;
+	ctx->fork.failed = NULL;
 	ctx->fork.task = current;
 	return 0;
 }
@@ -101,6 +102,9 @@ static long do_fork(enum hpmmap_call call, const struct pt_regs *regs,
 	if (!ret) {
 		ret = hpmmap_call_orig(call, regs);
 		fork_finish(ctx);
+		/* A child that came to nothing may have a context already. */
+		if (ret < 0)
+			hpmmap_reap_soon();
 	}
 	hpmmap_ops_unlock(ctx);
 out:
@@ -118,7 +122,10 @@ long hpmmap_sys_clone3(const struct pt_regs *regs)
 	const struct clone_args __user *args = (void __user *)regs->di;
 	u64 flags;
 
-	/* Linux says what is wrong with the argument. */
+	/*
+	 * Linux reads it again, and says what is wrong with it. If it changes
+	 * meanwhile, memory is found in hpmmap_fork_open() or not at all.
+	 */
 	if (get_user(flags, &args->flags))
 		flags = CLONE_VM;
 	return do_fork(HPMMAP_CALL_CLONE3, regs, flags);

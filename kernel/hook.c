@@ -8,7 +8,6 @@
 #include <linux/ftrace.h>
 #include <linux/module.h>
 #include <linux/rcupdate.h>
-#include <linux/slab.h>
 
 #include "hpmmap.h"
 
@@ -34,31 +33,52 @@ static struct hpmmap_hook hooks[HPMMAP_NR_CALLS] = {
 	HOOK(HPMMAP_CALL_VFORK, "vfork", hpmmap_sys_vfork),
 };
 
+/* How long the hooks stay when nobody is registered: the next job may come. */
+#define LINGER_MS 1000
+
+/* The call of the tracer lies at the start, behind the ENDBR of IBT. */
+#define MAX_ENTRY_OFFSET 8
+
 /* Protects installing and removing. */
 static DEFINE_MUTEX(hpmmap_hook_mutex);
-/* Contexts and members; above zero while the hooks are installed. */
+static bool installed;
+/* Contexts and members; the module stays loaded while there are any. */
 static refcount_t hook_refs = REFCOUNT_INIT(0);
 /* References given up and not yet taken off hook_refs. */
 static atomic_t puts_pending = ATOMIC_INIT(0);
 
 static void put_work_fn(struct work_struct *work);
 static DECLARE_WORK(put_work, put_work_fn);
+static void remove_work_fn(struct work_struct *work);
+static DECLARE_DELAYED_WORK(remove_work, remove_work_fn);
 
 /*
  * The call of a registered process that does not come from this module
  * continues in the handler.
  */
 static void notrace hook_entry(unsigned long ip, unsigned long parent_ip,
-			       struct ftrace_ops *ops,
+			       struct ftrace_ops *op,
 			       struct ftrace_regs *fregs)
 {
-	const struct hpmmap_hook *hook = ops->private;
+	int i;
 
 	if (!hpmmap_ctx_exists(current->mm) ||
 	    within_module(parent_ip, THIS_MODULE))
 		return;
-	compat_ftrace_set_ip(fregs, (unsigned long)hook->handler);
+	for (i = 0; i < HPMMAP_NR_CALLS; i++) {
+		if (ip - hooks[i].orig > MAX_ENTRY_OFFSET)
+			continue;
+		compat_ftrace_set_ip(fregs, (unsigned long)hooks[i].handler);
+		return;
+	}
 }
+
+/* PERMANENT: kernel.ftrace_enabled=0 may not take the hooks away. */
+static struct ftrace_ops ops = {
+	.func = hook_entry,
+	.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT |
+		 FTRACE_OPS_FL_DYNAMIC,
+};
 
 /**
  * hpmmap_call_orig() - the system call as Linux has it
@@ -75,63 +95,37 @@ noinline long hpmmap_call_orig(enum hpmmap_call call,
 	return ret;
 }
 
-static int hook_install(struct hpmmap_hook *hook)
+static void hooks_remove(void)
 {
-	int ret;
-
-	hook->ops = kzalloc(sizeof(*hook->ops), GFP_KERNEL);
-	if (!hook->ops)
-		return -ENOMEM;
-	hook->ops->func = hook_entry;
-	hook->ops->private = hook;
-	/* PERMANENT: kernel.ftrace_enabled=0 may not take half of them away. */
-	hook->ops->flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT |
-			   FTRACE_OPS_FL_DYNAMIC;
-	ret = ftrace_set_filter_ip(hook->ops, hook->orig, 0, 0);
-	if (!ret)
-		ret = register_ftrace_function(hook->ops);
-	if (ret) {
-		pr_err("%s cannot be hooked (%d)%s\n", hook->symbol, ret,
-		       ret == -EBUSY ? ": a live patch or another module holds it" :
-		       "");
-		ftrace_free_filter(hook->ops);
-		kfree(hook->ops);
-		hook->ops = NULL;
+	lockdep_assert_held(&hpmmap_hook_mutex);
+	if (unregister_ftrace_function(&ops)) {
+		/* Only after a failure of ftrace itself. */
+		pr_err("system calls stay hooked, and the module loaded\n");
+		__module_get(THIS_MODULE);
+		return;
 	}
-	return ret;
-}
-
-static void hook_remove(struct hpmmap_hook *hook)
-{
-	if (unregister_ftrace_function(hook->ops))
-		pr_err("%s stays hooked\n", hook->symbol);
-	ftrace_free_filter(hook->ops);
-	kfree(hook->ops);
-	hook->ops = NULL;
-}
-
-static void hooks_remove(int n)
-{
-	while (n--)
-		hook_remove(&hooks[n]);
+	hpmmap_probes_unregister();
 	synchronize_rcu_tasks();
+	installed = false;
 }
 
 static int hooks_install(void)
 {
-	int i, ret;
+	int ret;
 
+	lockdep_assert_held(&hpmmap_hook_mutex);
 	ret = hpmmap_probes_register();
 	if (ret)
 		return ret;
-	for (i = 0; i < HPMMAP_NR_CALLS; i++) {
-		ret = hook_install(&hooks[i]);
-		if (ret) {
-			hooks_remove(i);
-			hpmmap_probes_unregister();
-			return ret;
-		}
+	ret = register_ftrace_function(&ops);
+	if (ret) {
+		pr_err("system calls cannot be hooked: %d%s\n", ret,
+		       ret == -EBUSY ?
+		       ", a live patch or another module holds one" : "");
+		hpmmap_probes_unregister();
+		return ret;
 	}
+	installed = true;
 	return 0;
 }
 
@@ -153,7 +147,7 @@ int hpmmap_hook_get(void)
 		if (!try_module_get(THIS_MODULE)) {
 			ret = -ENODEV;
 		} else {
-			ret = hooks_install();
+			ret = installed ? 0 : hooks_install();
 			if (ret)
 				module_put(THIS_MODULE);
 			else
@@ -177,15 +171,24 @@ bool hpmmap_hook_get_another(void)
 static void put_work_fn(struct work_struct *work)
 {
 	int n = atomic_xchg(&puts_pending, 0);
+	bool last = false;
 
 	mutex_lock(&hpmmap_hook_mutex);
-	while (n--) {
-		if (!refcount_dec_and_test(&hook_refs))
-			continue;
-		hooks_remove(HPMMAP_NR_CALLS);
-		hpmmap_probes_unregister();
+	while (n--)
+		last |= refcount_dec_and_test(&hook_refs);
+	if (last)
+		mod_delayed_work(system_wq, &remove_work,
+				 msecs_to_jiffies(LINGER_MS));
+	mutex_unlock(&hpmmap_hook_mutex);
+	if (last)
 		module_put(THIS_MODULE);
-	}
+}
+
+static void remove_work_fn(struct work_struct *work)
+{
+	mutex_lock(&hpmmap_hook_mutex);
+	if (installed && !refcount_read(&hook_refs))
+		hooks_remove();
 	mutex_unlock(&hpmmap_hook_mutex);
 }
 
@@ -202,27 +205,45 @@ void hpmmap_hook_put(void)
 	schedule_work(&put_work);
 }
 
+/* Are system calls hooked? They are a moment longer than anybody needs it. */
 bool hpmmap_hook_active(void)
 {
-	return refcount_read(&hook_refs);
+	return READ_ONCE(installed);
 }
 
 int hpmmap_hook_init(void)
 {
-	int i;
+	int i, ret;
 
 	for (i = 0; i < HPMMAP_NR_CALLS; i++) {
 		hooks[i].orig = compat_symbol(hooks[i].symbol);
 		if (!hooks[i].orig) {
 			pr_err("this kernel has no %s\n", hooks[i].symbol);
-			return -ENOENT;
+			ret = -ENOENT;
+			goto err_filter;
+		}
+		ret = ftrace_set_filter_ip(&ops, hooks[i].orig, 0, 0);
+		if (ret) {
+			pr_err("%s cannot be hooked: %d\n", hooks[i].symbol,
+			       ret);
+			goto err_filter;
 		}
 	}
 	return 0;
+
+err_filter:
+	ftrace_free_filter(&ops);
+	return ret;
 }
 
-/* The worker may still be about to return. */
+/* Nobody is registered. The workers may still be about to return. */
 void hpmmap_hook_exit(void)
 {
 	flush_work(&put_work);
+	cancel_delayed_work_sync(&remove_work);
+	mutex_lock(&hpmmap_hook_mutex);
+	if (installed)
+		hooks_remove();
+	mutex_unlock(&hpmmap_hook_mutex);
+	ftrace_free_filter(&ops);
 }

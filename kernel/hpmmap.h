@@ -9,6 +9,7 @@
  *	mm->mmap_lock		Linux's
  *	ctx->lock		blocks of one address space; a parent's before
  *				its child's in fork
+ *	reap_mutex		contexts being torn down (ctx.c)
  *	hpmmap_pool_mutex	which memory is in the pools (pool.c)
  *	node->lock		spinlock, free blocks of a node (pool.c)
  *	spinlocks that nest in nothing else: the hash of contexts, the hash
@@ -236,7 +237,7 @@ void hpmmap_ctx_put(struct hpmmap_ctx *ctx);
 bool hpmmap_ctx_exists(struct mm_struct *mm);
 void hpmmap_reap(void);
 void hpmmap_reap_soon(void);
-void hpmmap_ctx_mark_ended(struct mm_struct *mm);
+void hpmmap_ctx_mark_ended(pid_t pid);
 
 /* store.c */
 struct hpmmap_block *hpmmap_store_load(struct hpmmap_ctx *ctx,
@@ -245,10 +246,12 @@ unsigned long hpmmap_store_missing(struct hpmmap_ctx *ctx, unsigned long start,
 				   unsigned long end);
 unsigned long hpmmap_store_count(struct hpmmap_ctx *ctx, unsigned long start,
 				 unsigned long end);
-int hpmmap_store_commit(struct hpmmap_ctx *ctx, unsigned long start,
-			unsigned long end, struct list_head *blocks);
-int hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
-		       unsigned long end);
+struct hpmmap_block *hpmmap_store_commit(struct hpmmap_ctx *ctx,
+					 unsigned long start,
+					 unsigned long end,
+					 struct list_head *blocks);
+void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
+			unsigned long end);
 bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start,
 			    unsigned long end);
 int hpmmap_store_discard(struct hpmmap_ctx *ctx, unsigned long start,
@@ -268,9 +271,8 @@ void hpmmap_store_release_all(struct hpmmap_ctx *ctx);
 
 /* vma.c */
 extern const struct vm_operations_struct hpmmap_vm_ops;
-int hpmmap_vma_init(void);
-void hpmmap_vma_exit(void);
 struct file *hpmmap_file_alloc(void);
+void hpmmap_file_put(struct file *file);
 static inline bool hpmmap_vma_is_ours(const struct vm_area_struct *vma)
 {
 	return vma->vm_ops == &hpmmap_vm_ops;
@@ -308,7 +310,7 @@ enum hpmmap_entry {
 };
 enum hpmmap_entry hpmmap_pgmap_slot(struct mm_struct *mm, unsigned long addr);
 void hpmmap_pgmap_fill(struct vm_area_struct *vma, unsigned long start,
-		       unsigned long end);
+		       unsigned long end, struct hpmmap_block *block);
 void hpmmap_pgmap_count(struct mm_struct *mm, unsigned long *bytes_2m,
 			unsigned long *bytes_4k);
 
@@ -317,7 +319,6 @@ struct hpmmap_hook {
 	const char *symbol;
 	void *handler;
 	unsigned long orig;
-	struct ftrace_ops *ops;
 };
 enum hpmmap_call {
 	HPMMAP_CALL_MMAP,
@@ -366,11 +367,12 @@ long hpmmap_sys_vfork(const struct pt_regs *regs);
  * hpmmap_ops_lock() - enter a hooked call
  * @ctx: the caller's context
  *
- * Return: 0, or -EINTR if a fatal signal is pending.
+ * Return: 0, or an errno that restarts the call after a signal.
  */
 static inline int hpmmap_ops_lock(struct hpmmap_ctx *ctx)
 {
-	return mutex_lock_killable(&ctx->ops);
+	/* A stop must get through: the holder may be stopped in its fork. */
+	return mutex_lock_interruptible(&ctx->ops) ? -ERESTARTNOINTR : 0;
 }
 
 static inline void hpmmap_ops_unlock(struct hpmmap_ctx *ctx)
@@ -407,6 +409,7 @@ struct hpmmap_node_stat {
 	u64 largest;
 	u64 pinned;
 };
+void hpmmap_pool_node_free(struct kobject *kobj);
 void hpmmap_pool_node_stat(int nid, struct hpmmap_node_stat *stat);
 
 /* chardev.c */

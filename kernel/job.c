@@ -88,12 +88,15 @@ static unsigned long user_limit(struct hpmmap_user *user)
  */
 int hpmmap_user_charge(struct hpmmap_user *user, unsigned long nr_blocks)
 {
-	unsigned long held = atomic_long_add_return(nr_blocks, &user->held);
+	unsigned long limit = user_limit(user);
+	long held = atomic_long_read(&user->held);
 
-	if (held <= user_limit(user))
-		return 0;
-	atomic_long_sub(nr_blocks, &user->held);
-	return -ENOMEM;
+	do {
+		if (held > limit || nr_blocks > limit - held)
+			return -ENOMEM;
+	} while (!atomic_long_try_cmpxchg(&user->held, &held,
+					  held + nr_blocks));
+	return 0;
 }
 
 void hpmmap_user_uncharge(struct hpmmap_user *user, unsigned long nr_blocks)

@@ -15,13 +15,10 @@ static int __init hpmmap_init(void)
 		return ret;
 	ret = hpmmap_sysfs_init();
 	if (ret)
-		return ret;
-	ret = hpmmap_vma_init();
-	if (ret)
-		goto err_sysfs;
+		goto err_hook;
 	ret = hpmmap_pool_init();
 	if (ret)
-		goto err_vma;
+		goto err_sysfs;
 	ret = hpmmap_chardev_init();
 	if (ret)
 		goto err_pool;
@@ -29,22 +26,21 @@ static int __init hpmmap_init(void)
 
 err_pool:
 	hpmmap_pool_exit();
-err_vma:
-	hpmmap_vma_exit();
 err_sysfs:
 	hpmmap_sysfs_exit();
+err_hook:
+	hpmmap_hook_exit();
 	return ret;
 }
 
 static void __exit hpmmap_exit(void)
 {
 	hpmmap_chardev_exit();
-	hpmmap_hook_exit();
 	hpmmap_ctx_exit();
 	hpmmap_pinned_exit();
 	hpmmap_pool_exit();
-	hpmmap_vma_exit();
 	hpmmap_sysfs_exit();
+	hpmmap_hook_exit();
 	hpmmap_users_exit();
 }
 

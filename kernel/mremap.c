@@ -7,6 +7,7 @@
  * copied), and the old one is unmapped.
  */
 #include <linux/mman.h>
+#include <linux/pkeys.h>
 #include <linux/syscalls.h>
 
 #include "hpmmap.h"
@@ -20,6 +21,7 @@
  * @new_addr: new address, where it is given
  * @prot: PROT_* of the mapping
  * @map_flags: MAP_* that a new mapping needs to be like it
+ * @pkey: its protection key
  * @vm_flags: its flags
  * @vm_end: its end
  */
@@ -31,6 +33,7 @@ struct remap {
 	unsigned long new_addr;
 	unsigned long prot;
 	unsigned long map_flags;
+	int pkey;
 	vm_flags_t vm_flags;
 	unsigned long vm_end;
 };
@@ -47,6 +50,7 @@ static bool remap_lookup(struct hpmmap_ctx *ctx, struct remap *r)
 	if (ours) {
 		r->vm_flags = vma->vm_flags;
 		r->vm_end = vma->vm_end;
+		r->pkey = vma_pkey(vma);
 	}
 	mmap_read_unlock(ctx->mm);
 	if (!ours)
@@ -64,7 +68,7 @@ static bool remap_lookup(struct hpmmap_ctx *ctx, struct remap *r)
 	return true;
 }
 
-/* What madvise(2) set on the old mapping holds for the new one. */
+/* What madvise(2) and pkey_mprotect(2) set holds for the new mapping, too. */
 static void copy_advice(const struct remap *r, unsigned long addr,
 			unsigned long len)
 {
@@ -79,8 +83,16 @@ static void copy_advice(const struct remap *r, unsigned long addr,
 		{ VM_SEQ_READ, MADV_SEQUENTIAL },
 		{ VM_RAND_READ, MADV_RANDOM },
 	};
-	struct pt_regs regs = { .di = addr, .si = len };
+	struct pt_regs regs = {
+		.di = addr,
+		.si = len,
+		.dx = r->prot,
+		.r10 = r->pkey,
+	};
 	int i;
+
+	if (r->pkey)
+		hpmmap_call_orig(HPMMAP_CALL_PKEY_MPROTECT, &regs);
 
 	for (i = 0; i < ARRAY_SIZE(table); i++) {
 		if (!(r->vm_flags & table[i].flag))
@@ -184,6 +196,8 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 		goto out;
 	}
 	hpmmap_store_renew(ctx, to, to + r->new_len);
+	/* Before there is anything in it that a key protects. */
+	copy_advice(r, to, r->new_len);
 	ret = detach_old(ctx, r);
 	if (ret) {
 		vm_munmap(to, r->new_len);
@@ -199,7 +213,6 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 	} else {
 		hpmmap_store_reconcile(ctx, r->addr, r->addr + r->old_len);
 	}
-	copy_advice(r, to, r->new_len);
 	if (lazy(r))
 		hpmmap_vma_repair(ctx, to, to + r->new_len);
 	else
@@ -299,7 +312,8 @@ static long remap_ours(struct hpmmap_ctx *ctx, struct remap *r)
 		return move_anywhere(ctx, r, r->new_addr & PAGE_MASK);
 
 	ret = grow_in_place(ctx, r);
-	if (ret != -EEXIST)
+	/* Elsewhere, pages of Linux may help out. */
+	if (ret != -EEXIST && (ret != -ENOMEM || ctx->job->strict))
 		return ret;
 	if (!(r->flags & MREMAP_MAYMOVE))
 		return -ENOMEM;

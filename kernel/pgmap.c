@@ -2,10 +2,11 @@
 /*
  * Page tables: looking at them, and having the core fill them.
  *
- * Entries are installed by the core's own fault path, which takes the
- * references and does the accounting; nothing here writes an entry.
+ * Entries are installed by the core's own functions, which take care of the
+ * reverse map; nothing here writes an entry.
  */
 #include <linux/mm.h>
+#include <linux/pagemap.h>
 #include <linux/pgtable.h>
 
 #include "hpmmap.h"
@@ -52,18 +53,63 @@ enum hpmmap_entry hpmmap_pgmap_slot(struct mm_struct *mm, unsigned long addr)
 	return pmd_kind(slot_pmd(mm, addr));
 }
 
-/* Entries of a table stay where they are while mmap_lock is held. */
-static bool page_is_mapped(struct mm_struct *mm, unsigned long addr)
+/* The entry of a page; its table exists. */
+static pte_t *page_pte(struct mm_struct *mm, unsigned long addr)
 {
-	pmd_t *pmdp = slot_pmd(mm, addr);
+	return pte_offset_kernel(slot_pmd(mm, addr), addr);
+}
 
-	switch (pmd_kind(pmdp)) {
-	case HPMMAP_ENTRY_2M:
-		return true;
-	case HPMMAP_ENTRY_TABLE:
-		return !pte_none(READ_ONCE(*pte_offset_kernel(pmdp, addr)));
-	default:
-		return false;
+/* Through the core's fault path. False without memory. */
+static bool fault_in(struct vm_area_struct *vma, unsigned long addr,
+		     unsigned int flags)
+{
+	return !(handle_mm_fault(vma, addr, flags, NULL) & VM_FAULT_ERROR);
+}
+
+/*
+ * Fills the none entries of an existing table, as many at once as belong to
+ * one folio. Tables stay where they are while mmap_lock is held: nothing
+ * collapses mappings of this kind but the module itself.
+ */
+static void fill_table(struct vm_area_struct *vma, unsigned long start,
+		       unsigned long end, struct hpmmap_block *block,
+		       unsigned int flags)
+{
+	struct mm_struct *mm = vma->vm_mm;
+	pmd_t *pmdp = slot_pmd(mm, start);
+	spinlock_t *ptl = pte_lockptr(mm, pmdp);
+	unsigned long addr = start;
+
+	while (addr < end) {
+		unsigned int first = page_in_slot(addr), nr = 0;
+		unsigned int most = block->folio ?
+				    (end - addr) >> PAGE_SHIFT : 1;
+		struct page *page = hpmmap_block_page(block, first);
+		struct folio *folio;
+		struct vm_fault vmf = {
+			.vma = vma,
+			.address = addr,
+			.flags = flags,
+			.pmd = pmdp,
+			.pte = page_pte(mm, addr),
+			.ptl = ptl,
+		};
+
+		/* Of Linux's memory, there may be only some pages. */
+		if (test_bit(first, block->stale)) {
+			addr += PAGE_SIZE;
+			continue;
+		}
+		folio = page_folio(page);
+		folio_lock(folio);
+		spin_lock(ptl);
+		while (nr < most && pte_none(vmf.pte[nr]))
+			nr++;
+		if (nr)
+			compat_set_ptes(&vmf, folio, page, nr, addr);
+		spin_unlock(ptl);
+		folio_unlock(folio);
+		addr += max(nr, 1U) << PAGE_SHIFT;
 	}
 }
 
@@ -72,26 +118,51 @@ static bool page_is_mapped(struct mm_struct *mm, unsigned long addr)
  * @vma: accessible mapping of ours; mmap_lock held
  * @start: first address
  * @end: end, in the same slot
+ * @block: the slot's block; if it is of the pools, all pages of the range are
+ *	committed
  *
  * Without memory for page tables the rest is left to later faults.
  */
 void hpmmap_pgmap_fill(struct vm_area_struct *vma, unsigned long start,
-		       unsigned long end)
+		       unsigned long end, struct hpmmap_block *block)
 {
 	/* As if from outside: the caller's protection keys do not matter. */
 	unsigned int flags = FAULT_FLAG_REMOTE;
-	unsigned long addr = start;
+	unsigned long addr;
 
 	if (vma->vm_flags & VM_WRITE)
 		flags |= FAULT_FLAG_WRITE;
-	while (addr < end) {
-		if (hpmmap_pgmap_slot(vma->vm_mm, addr) == HPMMAP_ENTRY_2M)
+	if (!block->folio) {
+		unsigned int nr = (end - start) >> PAGE_SHIFT;
+		unsigned int first = page_in_slot(start);
+		unsigned int i;
+
+		i = find_next_zero_bit(block->stale, first + nr, first);
+		if (i >= first + nr)
 			return;
-		if (!page_is_mapped(vma->vm_mm, addr) &&
-		    handle_mm_fault(vma, addr, flags, NULL) & VM_FAULT_ERROR)
-			return;
-		addr += PAGE_SIZE;
+		start += (unsigned long)(i - first) << PAGE_SHIFT;
 	}
+	switch (hpmmap_pgmap_slot(vma->vm_mm, start)) {
+	case HPMMAP_ENTRY_2M:
+		return;
+	case HPMMAP_ENTRY_NONE:
+		if (!fault_in(vma, start, flags) ||
+		    hpmmap_pgmap_slot(vma->vm_mm, start) != HPMMAP_ENTRY_TABLE)
+			return;
+		break;
+	case HPMMAP_ENTRY_TABLE:
+		break;
+	}
+	if (!(vma->vm_flags & VM_LOCKED)) {
+		fill_table(vma, start, end, block, flags);
+		return;
+	}
+	/* The core's path knows what mlock wants. */
+	for (addr = start; addr < end; addr += PAGE_SIZE)
+		if (!test_bit(page_in_slot(addr), block->stale) &&
+		    pte_none(READ_ONCE(*page_pte(vma->vm_mm, addr))) &&
+		    !fault_in(vma, addr, flags))
+			return;
 }
 
 static unsigned long count_ptes(pmd_t *pmdp, unsigned long start,
@@ -126,7 +197,11 @@ void hpmmap_pgmap_count(struct mm_struct *mm, unsigned long *bytes_2m,
 		for (addr = vma->vm_start; addr < vma->vm_end; addr = next) {
 			pmd_t *pmdp = slot_pmd(mm, addr);
 
-			next = min(vma->vm_end, (addr & SLOT_MASK) + SLOT_SIZE);
+			/* Without a table of 2 MB entries there is nothing. */
+			next = min(vma->vm_end, pmdp ?
+				   (addr & SLOT_MASK) + SLOT_SIZE :
+				   (addr & PUD_MASK) + PUD_SIZE);
+			cond_resched();
 			switch (pmd_kind(pmdp)) {
 			case HPMMAP_ENTRY_2M:
 				*bytes_2m += next - addr;

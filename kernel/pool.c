@@ -6,6 +6,7 @@
  * A section is known to the guard before its state is looked at, so that it
  * cannot be set online between the look and the use.
  */
+#include <linux/ioport.h>
 #include <linux/log2.h>
 #include <linux/memory.h>
 #include <linux/memory_hotplug.h>
@@ -146,6 +147,49 @@ static int range_check(u64 start, u64 length)
 	return 0;
 }
 
+static int resource_is_driver_managed(struct resource *res, void *arg)
+{
+	return !!(res->flags & IORESOURCE_SYSRAM_DRIVER_MANAGED);
+}
+
+/* Memory of a driver (virtio-mem, dax) may be unplugged while it is offline. */
+static bool section_is_driver_managed(unsigned long nr)
+{
+	u64 start = PFN_PHYS(section_nr_to_pfn(nr));
+
+	return walk_iomem_res_desc(IORES_DESC_NONE,
+				   IORESOURCE_SYSTEM_RAM | IORESOURCE_BUSY,
+				   start, start + hpmmap_section_bytes() - 1,
+				   NULL, resource_is_driver_managed) > 0;
+}
+
+/*
+ * With memmap_on_memory a memory block holds its own struct pages, which must
+ * not be handed out. Struct pages that live elsewhere are in online memory.
+ */
+static bool section_holds_memmap(unsigned long nr)
+{
+	void *map = pfn_to_page(section_nr_to_pfn(nr));
+	void *end = map + PAGES_PER_SECTION * sizeof(struct page);
+
+	for (; map < end; map += PAGE_SIZE)
+		if (!pfn_to_online_page(PHYS_PFN(slow_virt_to_phys(map))))
+			return true;
+	return false;
+}
+
+/* Does a machine check say that a page of the page block is bad? */
+static bool pages_are_poisoned(unsigned long pfn, unsigned long nr)
+{
+	for (; nr; nr--, pfn++) {
+		struct page *page = pfn_to_page(pfn);
+
+		if (!PagePoisoned(page) && PageHWPoison(page))
+			return true;
+	}
+	return false;
+}
+
 /* The node of a section that is there and wholly offline, or an errno. */
 static int section_node(unsigned long nr)
 {
@@ -158,7 +202,12 @@ static int section_node(unsigned long nr)
 			return -ENXIO;
 		if (pfn_to_online_page(pfn))
 			return -EBUSY;
+		if (pages_are_poisoned(pfn, pageblock_nr_pages))
+			return -ENXIO;
+		cond_resched();
 	}
+	if (section_is_driver_managed(nr) || section_holds_memmap(nr))
+		return -ENXIO;
 	nid = memory_add_physaddr_to_nid(PFN_PHYS(section_nr_to_pfn(nr)));
 	return nid < 0 || nid >= MAX_NUMNODES ? -ENXIO : nid;
 }
@@ -177,12 +226,17 @@ static struct pool_node *pool_node_get(int nid)
 	hpmmap_buddy_init(&pn->buddy);
 	if (hpmmap_sysfs_node_add(&pn->kobj, nid)) {
 		kobject_put(&pn->kobj);
-		kfree(pn);
 		return NULL;
 	}
 	/* Pairs with the reads without the mutex. */
 	smp_store_release(&pool_nodes[nid], pn);
 	return pn;
+}
+
+/* The last reference to a node's kobject is gone. */
+void hpmmap_pool_node_free(struct kobject *kobj)
+{
+	kfree(container_of(kobj, struct pool_node, kobj));
 }
 
 static struct pool_node *pool_node_find(int nid)
@@ -219,7 +273,8 @@ static void chunk_put(struct pool_node *pn, struct pool_chunk *chunk)
 	kvfree(chunk);
 }
 
-static int section_activate(unsigned long nr)
+/* Everything of it that can fail, and the struct pages. */
+static int section_prepare(unsigned long nr)
 {
 	struct section *s = xa_load(&sections, nr);
 	unsigned long pfn = section_nr_to_pfn(nr);
@@ -242,17 +297,25 @@ static int section_activate(unsigned long nr)
 		bitmap_fill(block->stale, SLOT_PAGES);
 	}
 	chunk->nr_sections++;
-	s->state = SECTION_ACTIVE;
 	__module_get(THIS_MODULE);
-
-	spin_lock(&pn->lock);
-	hpmmap_buddy_add(&pn->buddy, unit, SECTION_BLOCKS);
-	spin_unlock(&pn->lock);
 	return 0;
 }
 
-/* Its blocks are out of the allocator already. */
-static void section_deactivate(unsigned long nr)
+/* Its blocks can be handed out from here on. */
+static void section_activate(unsigned long nr)
+{
+	struct section *s = xa_load(&sections, nr);
+	struct pool_node *pn = pool_nodes[s->nid];
+
+	s->state = SECTION_ACTIVE;
+	spin_lock(&pn->lock);
+	hpmmap_buddy_add(&pn->buddy, section_nr_to_pfn(nr) >> SLOT_ORDER,
+			 SECTION_BLOCKS);
+	spin_unlock(&pn->lock);
+}
+
+/* Undoes section_prepare(); its blocks are not in the allocator. */
+static void section_drop(unsigned long nr)
 {
 	struct section *s = xa_load(&sections, nr);
 	unsigned long unit = section_nr_to_pfn(nr) >> SLOT_ORDER;
@@ -296,7 +359,7 @@ static int sections_remove(unsigned long first, unsigned long end, u64 *busy,
 	}
 	if (!ret) {
 		for (nr = first; nr < end; nr++)
-			section_deactivate(nr);
+			section_drop(nr);
 		return 0;
 	}
 
@@ -346,7 +409,6 @@ int hpmmap_pool_add(u64 start, u64 length, int *node, u32 flags)
 	unsigned long end = pfn_to_section_nr(PHYS_PFN(start + length));
 	int want = *node;
 	unsigned long nr;
-	u64 busy, pinned;
 	int ret;
 
 	ret = range_check(start, length);
@@ -381,14 +443,16 @@ int hpmmap_pool_add(u64 start, u64 length, int *node, u32 flags)
 		}
 	}
 	for (nr = first; nr < end; nr++) {
-		ret = section_activate(nr);
+		ret = section_prepare(nr);
 		if (ret) {
 			sections_forget(nr, end);
-			if (nr > first)
-				sections_remove(first, nr, &busy, &pinned);
+			while (nr-- > first)
+				section_drop(nr);
 			goto out;
 		}
 	}
+	for (nr = first; nr < end; nr++)
+		section_activate(nr);
 	trace_hpmmap_pool_add(start, length, *node);
 	ret = 0;
 	goto out;
@@ -447,6 +511,7 @@ static u64 section_pinned_bytes(struct pool_node *pn, unsigned long unit)
  */
 int hpmmap_pool_list(struct hpmmap_pool_range __user *ranges, u32 *nr)
 {
+	struct hpmmap_pool_range *buf;
 	u32 room = *nr, n = 0;
 	unsigned long index;
 	struct section *s;
@@ -454,6 +519,15 @@ int hpmmap_pool_list(struct hpmmap_pool_range __user *ranges, u32 *nr)
 
 	hpmmap_reap();
 	mutex_lock(&hpmmap_pool_mutex);
+	xa_for_each(&sections, index, s)
+		n += s->state == SECTION_ACTIVE;
+	room = min(room, n);
+	buf = kvcalloc(room, sizeof(*buf), GFP_KERNEL);
+	if (!buf && room) {
+		mutex_unlock(&hpmmap_pool_mutex);
+		return -ENOMEM;
+	}
+	n = 0;
 	xa_for_each(&sections, index, s) {
 		struct hpmmap_pool_range range = {
 			.start = PFN_PHYS(section_nr_to_pfn(index)),
@@ -473,12 +547,13 @@ int hpmmap_pool_list(struct hpmmap_pool_range __user *ranges, u32 *nr)
 						     SECTION_BLOCKS);
 		spin_unlock(&pn->lock);
 		range.pinned_bytes = section_pinned_bytes(pn, unit);
-		if (copy_to_user(ranges + n - 1, &range, sizeof(range))) {
-			ret = -EFAULT;
-			break;
-		}
+		buf[n - 1] = range;
 	}
 	mutex_unlock(&hpmmap_pool_mutex);
+	/* Not under the mutex: user memory may take its time. */
+	if (room && copy_to_user(ranges, buf, room * sizeof(*buf)))
+		ret = -EFAULT;
+	kvfree(buf);
 	*nr = n;
 	return ret;
 }
@@ -565,6 +640,7 @@ static unsigned long node_alloc(int nid, struct hpmmap_user *user,
 			break;
 		take_run(pn, user, unit, 1UL << order, out);
 		got += 1UL << order;
+		cond_resched_lock(&pn->lock);
 	}
 	spin_unlock(&pn->lock);
 	return got;
@@ -828,6 +904,5 @@ void hpmmap_pool_exit(void)
 		if (!pool_nodes[nid])
 			continue;
 		kobject_put(&pool_nodes[nid]->kobj);
-		kfree(pool_nodes[nid]);
 	}
 }

@@ -8,6 +8,7 @@
  * pages have a meaning for that mapping, its stale bits say.
  */
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 
 #include "hpmmap.h"
@@ -51,14 +52,17 @@ unsigned long hpmmap_store_count(struct hpmmap_ctx *ctx, unsigned long start,
 	return n;
 }
 
+/* From @blocks, the pools or, if @or_linux, Linux. */
 static struct hpmmap_block *block_take(struct hpmmap_ctx *ctx,
-				       struct list_head *blocks)
+				       struct list_head *blocks, bool or_linux)
 {
 	struct hpmmap_block *block;
 	LIST_HEAD(one);
 
 	if (!blocks || list_empty(blocks)) {
 		if (hpmmap_pool_alloc(ctx->job, 1, &one)) {
+			if (!or_linux)
+				return NULL;
 			hpmmap_count_fallback(ctx, SLOT_SIZE);
 			return hpmmap_block_alloc_linux();
 		}
@@ -89,20 +93,17 @@ static int store_insert(struct hpmmap_ctx *ctx, unsigned long slot,
 	return 0;
 }
 
-/*
- * The block of a slot; a new one from @blocks, the pools or, where they are
- * exhausted, of Linux's memory if there is none. NULL without memory.
- */
+/* The block of a slot; a new one if there is none. NULL without memory. */
 static struct hpmmap_block *store_get(struct hpmmap_ctx *ctx,
 				      unsigned long slot,
-				      struct list_head *blocks)
+				      struct list_head *blocks, bool or_linux)
 {
 	struct hpmmap_block *block = xa_load(&ctx->store, slot);
 
 	lockdep_assert_held(&ctx->lock);
 	if (block)
 		return block;
-	block = block_take(ctx, blocks);
+	block = block_take(ctx, blocks, or_linux);
 	if (!block)
 		return NULL;
 	if (store_insert(ctx, slot, block)) {
@@ -114,46 +115,33 @@ static struct hpmmap_block *store_get(struct hpmmap_ctx *ctx,
 	return block;
 }
 
-static int commit_locked(struct hpmmap_ctx *ctx, unsigned long start,
-			 unsigned long end, struct list_head *blocks)
-{
-	unsigned long slot;
-
-	for (slot = slot_of(start); slot <= slot_of(end - 1); slot++) {
-		struct hpmmap_block *block = store_get(ctx, slot, blocks);
-		unsigned int first, nr;
-		int ret;
-
-		if (!block)
-			return -ENOMEM;
-		clip(slot, start, end, &first, &nr);
-		ret = hpmmap_block_fill(ctx, block, first, nr);
-		if (ret)
-			return ret;
-	}
-	return 0;
-}
-
 /**
- * hpmmap_store_commit() - make sure that a range has memory
- * @ctx: the context; mmap_lock held
+ * hpmmap_store_commit() - make sure that a range has memory of the pools
+ * @ctx: the context; mmap_lock held, or nobody else uses it yet
  * @start: first address, page aligned
- * @end: end, page aligned
+ * @end: end, page aligned, in the same slot
  * @blocks: blocks to use first, or NULL
  *
  * Pages without a meaning read as zero afterwards; the others are unchanged.
+ * A slot that has memory of Linux gets no more of it.
  *
- * Return: 0, or -ENOMEM if not even Linux has memory.
+ * Return: the slot's block, or NULL if it has none.
  */
-int hpmmap_store_commit(struct hpmmap_ctx *ctx, unsigned long start,
-			unsigned long end, struct list_head *blocks)
+struct hpmmap_block *hpmmap_store_commit(struct hpmmap_ctx *ctx,
+					 unsigned long start,
+					 unsigned long end,
+					 struct list_head *blocks)
 {
-	int ret;
+	struct hpmmap_block *block;
+	unsigned int first, nr;
 
+	clip(slot_of(start), start, end, &first, &nr);
 	mutex_lock(&ctx->lock);
-	ret = commit_locked(ctx, start, end, blocks);
+	block = store_get(ctx, slot_of(start), blocks, false);
+	if (block && block->folio)
+		hpmmap_block_fill(ctx, block, first, nr);
 	mutex_unlock(&ctx->lock);
-	return ret;
+	return block;
 }
 
 /**
@@ -164,8 +152,9 @@ int hpmmap_store_commit(struct hpmmap_ctx *ctx, unsigned long start,
  * @end: end of the mapping
  * @committed: out: false if memory had to be found first
  *
- * The whole part of the slot that the mapping covers is made ready: the
- * caller may map all of it with one entry.
+ * In a block of the pools the whole part of the slot that the mapping covers
+ * is made ready: the core may map all of it with one entry. Where the pools
+ * are exhausted it is a page of Linux.
  *
  * Return: the page with a reference, or NULL without memory.
  */
@@ -174,22 +163,21 @@ struct page *hpmmap_store_page(struct hpmmap_ctx *ctx, unsigned long addr,
 			       bool *committed)
 {
 	unsigned long slot = slot_of(addr);
+	unsigned int first = page_in_slot(addr), nr = 1;
 	struct hpmmap_block *block;
-	unsigned int first, nr;
 	struct page *page = NULL;
 
-	start = max(start, slot << SLOT_SHIFT);
-	end = min(end, (slot + 1) << SLOT_SHIFT);
-	clip(slot, start, end, &first, &nr);
-
 	mutex_lock(&ctx->lock);
-	block = xa_load(&ctx->store, slot);
-	*committed = block &&
-		     find_next_bit(block->stale, first + nr, first) >=
-		     first + nr;
-	if (!*committed && commit_locked(ctx, start, end, NULL))
+	*committed = xa_load(&ctx->store, slot);
+	block = store_get(ctx, slot, NULL, true);
+	if (!block)
 		goto out;
-	block = xa_load(&ctx->store, slot);
+	if (block->folio)
+		clip(slot, start, end, &first, &nr);
+	if (find_next_bit(block->stale, first + nr, first) < first + nr)
+		*committed = false;
+	if (hpmmap_block_fill(ctx, block, first, nr))
+		goto out;
 	page = hpmmap_block_page(block, page_in_slot(addr));
 	get_page(page);
 out:
@@ -219,30 +207,72 @@ bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start,
 		unsigned int first, nr;
 
 		clip(slots[i], start, end, &first, &nr);
-		if (block && nr < SLOT_PAGES)
+		/* What is stale nobody has seen since it was given out. */
+		if (block && nr < SLOT_PAGES &&
+		    find_next_zero_bit(block->stale, first + nr, first) <
+		    first + nr)
 			ret = !hpmmap_block_wait_unpinned(block);
 	}
 	mutex_unlock(&ctx->lock);
 	return ret;
 }
 
+/* Nothing of a range stays mapped by page tables of ours. */
+static void zap_ours(struct hpmmap_ctx *ctx, unsigned long start,
+		     unsigned long end)
+{
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+
+	mmap_assert_write_locked(ctx->mm);
+	for_each_vma_range(vmi, vma, end) {
+		unsigned long lo = max(start, vma->vm_start);
+
+		if (hpmmap_vma_is_ours(vma))
+			compat_zap(vma, lo, min(end, vma->vm_end) - lo);
+	}
+}
+
+/* Does a page of the range have contents? */
+static bool has_contents(struct hpmmap_ctx *ctx, unsigned long start,
+			 unsigned long end)
+{
+	struct hpmmap_block *block;
+	unsigned long slot;
+
+	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
+			  slot_of(end - 1)) {
+		unsigned int first, nr;
+
+		clip(slot, start, end, &first, &nr);
+		if (find_next_zero_bit(block->stale, first + nr, first) <
+		    first + nr)
+			return true;
+	}
+	return false;
+}
+
 /**
- * hpmmap_store_renew() - a new mapping was made: what was there means nothing
+ * hpmmap_store_renew() - a new mapping is made: what was there means nothing
  * @ctx: the context, ctx->ops held
  * @start: start of the new mapping
  * @end: its end
  *
- * A wholly covered slot whose old block somebody still refers to loses it.
- *
- * Return: number of slots that lost their block.
+ * A stale page is never mapped, so what faults have mapped since the mapping
+ * was made goes, too. A wholly covered slot whose old block somebody still
+ * refers to loses it.
  */
-int hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
-		       unsigned long end)
+void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
+			unsigned long end)
 {
 	struct hpmmap_block *block;
 	unsigned long slot;
-	int lost = 0;
 
+	/* A fault from here on finds no contents, but makes zeros. */
+	if (!has_contents(ctx, start, end))
+		return;
+	mmap_write_lock(ctx->mm);
+	zap_ours(ctx, start, end);
 	mutex_lock(&ctx->lock);
 	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
 			  slot_of(end - 1)) {
@@ -252,13 +282,36 @@ int hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 		if (nr == SLOT_PAGES && !hpmmap_block_idle(block)) {
 			xa_erase(&ctx->store, slot);
 			hpmmap_block_release(ctx, block);
-			lost++;
-			continue;
+		} else {
+			bitmap_set(block->stale, first, nr);
 		}
-		bitmap_set(block->stale, first, nr);
+		cond_resched();
 	}
 	mutex_unlock(&ctx->lock);
-	return lost;
+	mmap_write_unlock(ctx->mm);
+}
+
+static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
+			unsigned long start, unsigned long end,
+			bool accessible, bool *wait)
+{
+	struct hpmmap_block *block;
+	unsigned int first, nr;
+	int ret = 0;
+
+	clip(slot, start, end, &first, &nr);
+	mutex_lock(&ctx->lock);
+	block = xa_load(&ctx->store, slot);
+	/* Input and output under way sees the old contents, for a moment. */
+	if (block && *wait)
+		*wait = hpmmap_block_wait_unpinned(block);
+	if (block) {
+		bitmap_set(block->stale, first, nr);
+		if (accessible)
+			ret = hpmmap_block_fill(ctx, block, first, nr);
+	}
+	mutex_unlock(&ctx->lock);
+	return ret;
 }
 
 /**
@@ -266,34 +319,28 @@ int hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
  * @ctx: the context; mmap_lock held
  * @start: first address
  * @end: end
- * @accessible: the program can read it: it has to read as zero at once
+ * @accessible: the program can read it: it has to read as zero at once, and
+ *	stays mapped. Otherwise nothing of it is mapped.
  *
- * The memory stays with the program, and mapped as it is.
- *
- * Return: 0 or -ENOMEM.
+ * Return: 0, -ENOMEM, or -EINTR if the caller is being killed.
  */
 int hpmmap_store_discard(struct hpmmap_ctx *ctx, unsigned long start,
 			 unsigned long end, bool accessible)
 {
 	struct hpmmap_block *block;
+	bool wait = true;
 	unsigned long slot;
 	int ret = 0;
 
-	mutex_lock(&ctx->lock);
 	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
 			  slot_of(end - 1)) {
-		unsigned int first, nr;
-
-		clip(slot, start, end, &first, &nr);
-		/* Input and output under way sees the old contents. */
-		hpmmap_block_wait_unpinned(block);
-		bitmap_set(block->stale, first, nr);
-		if (accessible)
-			ret = hpmmap_block_fill(ctx, block, first, nr);
+		ret = discard_slot(ctx, slot, start, end, accessible, &wait);
 		if (ret)
 			break;
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		cond_resched();
 	}
-	mutex_unlock(&ctx->lock);
 	return ret;
 }
 
@@ -331,6 +378,7 @@ void hpmmap_store_reconcile(struct hpmmap_ctx *ctx, unsigned long start,
 	mutex_lock(&ctx->lock);
 	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
 			  slot_of(end - 1)) {
+		cond_resched();
 		if (slot_is_mapped(ctx, slot))
 			continue;
 		xa_erase(&ctx->store, slot);
@@ -348,6 +396,7 @@ static unsigned long move_piece(struct hpmmap_ctx *ctx, unsigned long from,
 	struct hpmmap_block *src = xa_load(&ctx->store, slot_of(from));
 	struct hpmmap_block *dst;
 
+	cond_resched();
 	len = min3(len, SLOT_SIZE - (from & ~SLOT_MASK),
 		   SLOT_SIZE - (to & ~SLOT_MASK));
 	if (!src)
@@ -363,7 +412,7 @@ static unsigned long move_piece(struct hpmmap_ctx *ctx, unsigned long from,
 			hpmmap_block_release(ctx, dst);
 		return len;
 	}
-	dst = store_get(ctx, slot_of(to), blocks);
+	dst = store_get(ctx, slot_of(to), blocks, true);
 	if (dst)
 		hpmmap_block_copy(ctx, dst, page_in_slot(to), src,
 				  page_in_slot(from), len >> PAGE_SHIFT);
@@ -374,14 +423,14 @@ static unsigned long move_piece(struct hpmmap_ctx *ctx, unsigned long from,
 
 /**
  * hpmmap_store_move() - contents of a range go to another
- * @ctx: the context, ctx->ops held; nothing of either range is mapped by
- *	page tables
+ * @ctx: the context, ctx->ops held
  * @from: old start
  * @to: new start; the range is new and stale
  * @len: length
  * @blocks: blocks to use first
  *
  * Whole slots move without a copy where both addresses are equal modulo 2 MB.
+ * Nothing of either range is mapped by page tables afterwards.
  *
  * Return: 0 or -ENOMEM.
  */
@@ -391,6 +440,9 @@ int hpmmap_store_move(struct hpmmap_ctx *ctx, unsigned long from,
 {
 	int ret = 0;
 
+	mmap_write_lock(ctx->mm);
+	zap_ours(ctx, from, from + len);
+	zap_ours(ctx, to, to + len);
 	mutex_lock(&ctx->lock);
 	while (len && !ret) {
 		unsigned long n = move_piece(ctx, from, to, len, blocks, &ret);
@@ -400,6 +452,7 @@ int hpmmap_store_move(struct hpmmap_ctx *ctx, unsigned long from,
 		len -= n;
 	}
 	mutex_unlock(&ctx->lock);
+	mmap_write_unlock(ctx->mm);
 	return ret;
 }
 
@@ -430,7 +483,7 @@ void hpmmap_store_snapshot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 		if (find_next_zero_bit(src->stale, first + nr, first) >=
 		    first + nr)
 			continue;
-		dst = store_get(child, slot, blocks);
+		dst = store_get(child, slot, blocks, true);
 		if (!dst) {
 			child->doomed = true;
 			break;

@@ -124,6 +124,30 @@ static int blocks_prepare(struct hpmmap_ctx *ctx, unsigned long addr,
 	return 0;
 }
 
+static bool range_is_taken(struct hpmmap_ctx *ctx, unsigned long start,
+			   unsigned long end)
+{
+	bool ret;
+
+	mmap_read_lock(ctx->mm);
+	ret = find_vma_intersection(ctx->mm, start, end);
+	mmap_read_unlock(ctx->mm);
+	return ret;
+}
+
+/* For a range that is not mapped yet. */
+static void store_commit_range(struct hpmmap_ctx *ctx, unsigned long start,
+			       unsigned long end, struct list_head *blocks)
+{
+	unsigned long next;
+
+	for (; start < end; start = next) {
+		next = min(end, (start & SLOT_MASK) + SLOT_SIZE);
+		hpmmap_store_commit(ctx, start, next, blocks);
+		cond_resched();
+	}
+}
+
 /**
  * hpmmap_map_fresh() - a new mapping of zeros, all of it mapped
  * @ctx: the caller's context, ctx->ops held
@@ -147,21 +171,37 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 		return -ENOMEM;
 	if (!reservation && blocks_prepare(ctx, addr, len, &blocks))
 		return -ENOMEM;
+	/*
+	 * Known to the store first where nothing can be lost: Linux maps
+	 * what is to be locked at once.
+	 */
+	if (!fixed) {
+		if (range_is_taken(ctx, addr, addr + len)) {
+			ret = -EEXIST;
+			goto out;
+		}
+		hpmmap_store_renew(ctx, addr, addr + len);
+		if (!reservation)
+			store_commit_range(ctx, addr, addr + len, &blocks);
+	}
 	ret = hpmmap_vma_map(ctx, addr, len, prot, (flags & PASSED_MAP_FLAGS) |
 			     (fixed ? MAP_FIXED : MAP_FIXED_NOREPLACE));
-	if (!IS_ERR_VALUE(ret)) {
-		hpmmap_store_renew(ctx, addr, addr + len);
-		if (reservation)
-			hpmmap_store_reconcile(ctx, addr, addr + len);
-		else
+	if (IS_ERR_VALUE(ret)) {
+		/* A mapping to be replaced may be gone nevertheless. */
+		hpmmap_store_reconcile(ctx, addr, addr + len);
+	} else {
+		if (fixed)
+			hpmmap_store_renew(ctx, addr, addr + len);
+		if (!reservation)
 			hpmmap_vma_commit(ctx, addr, addr + len, &blocks);
-		/* A mapping may have been cut at both ends. */
-		if (fixed) {
-			hpmmap_vma_repair(ctx, addr & SLOT_MASK, addr);
-			hpmmap_vma_repair(ctx, addr + len,
-					  ALIGN(addr + len, SLOT_SIZE));
-		}
 	}
+	/* A mapping may have been cut at both ends. */
+	if (fixed) {
+		hpmmap_vma_repair(ctx, addr & SLOT_MASK, addr);
+		hpmmap_vma_repair(ctx, addr + len,
+				  ALIGN(addr + len, SLOT_SIZE));
+	}
+out:
 	hpmmap_pool_free_list(&blocks);
 	return ret;
 }
@@ -216,12 +256,14 @@ static long mmap_growsdown(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 static long mmap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
 	long ret = hpmmap_call_orig(HPMMAP_CALL_MMAP, regs);
-	unsigned long len = PAGE_ALIGN(regs->si);
+	unsigned long addr = regs->di, len = PAGE_ALIGN(regs->si);
 
-	if (!IS_ERR_VALUE(ret) && regs->r10 & MAP_FIXED) {
-		hpmmap_store_reconcile(ctx, ret, ret + len);
-		hpmmap_vma_repair(ctx, ret & SLOT_MASK, ret);
-		hpmmap_vma_repair(ctx, ret + len, ALIGN(ret + len, SLOT_SIZE));
+	/* Even if it failed. */
+	if (regs->r10 & MAP_FIXED && !offset_in_page(addr) && addr + len > addr) {
+		hpmmap_store_reconcile(ctx, addr, addr + len);
+		hpmmap_vma_repair(ctx, addr & SLOT_MASK, addr);
+		hpmmap_vma_repair(ctx, addr + len,
+				  ALIGN(addr + len, SLOT_SIZE));
 	}
 	return ret;
 }
@@ -347,10 +389,10 @@ long hpmmap_sys_pkey_mprotect(const struct pt_regs *regs)
  * -ENOMEM if some is not mapped, else 0.
  */
 static long discard_ours(struct hpmmap_ctx *ctx, unsigned long start,
-			 unsigned long end)
+			 unsigned long end, bool locked_too)
 {
 	struct vm_area_struct *vma;
-	unsigned long addr = start;
+	unsigned long addr = start, lo, hi;
 	VMA_ITERATOR(vmi, ctx->mm, start);
 	bool others = false, hole = false;
 	long ret = 0;
@@ -363,12 +405,16 @@ static long discard_ours(struct hpmmap_ctx *ctx, unsigned long start,
 			others = true;
 			continue;
 		}
-		if (vma->vm_flags & VM_LOCKED) {
+		if (vma->vm_flags & VM_LOCKED && !locked_too) {
 			ret = -EINVAL;
 			break;
 		}
-		ret = hpmmap_store_discard(ctx, max(start, vma->vm_start),
-					   min(end, vma->vm_end),
+		lo = max(start, vma->vm_start);
+		hi = min(end, vma->vm_end);
+		/* A stale page is never mapped. */
+		if (!hpmmap_vma_is_accessible(vma))
+			compat_zap(vma, lo, hi - lo);
+		ret = hpmmap_store_discard(ctx, lo, hi,
 					   hpmmap_vma_is_accessible(vma));
 		if (ret)
 			break;
@@ -423,7 +469,9 @@ static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 
 	switch (advice) {
 	case MADV_DONTNEED:
-		ret = discard_ours(ctx, start, end);
+	case MADV_DONTNEED_LOCKED:
+		ret = discard_ours(ctx, start, end,
+				   advice == MADV_DONTNEED_LOCKED);
 		/* Linux does its part, which finds ours discarded already. */
 		if (ret > 0)
 			ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
@@ -562,7 +610,8 @@ static unsigned long heap_set(struct hpmmap_ctx *ctx, unsigned long brk)
 	unsigned long old = mm->brk, old_end = ctx->heap_end;
 	unsigned long end = ALIGN(brk, SLOT_SIZE);
 
-	if (brk < mm->start_brk || brk_exceeds_limit(mm, brk))
+	if (brk < mm->start_brk || brk > TASK_SIZE - SLOT_SIZE ||
+	    brk_exceeds_limit(mm, brk))
 		return old;
 	if (end > old_end &&
 	    hpmmap_data_exceeds_limit(ctx, 0, end - old_end, PROT_WRITE))

@@ -74,13 +74,8 @@ static struct attribute *node_attrs[] = {
 };
 ATTRIBUTE_GROUPS(node);
 
-/* It lies in the node's pool, which pool.c frees. */
-static void node_release(struct kobject *kobj)
-{
-}
-
 static const struct kobj_type node_ktype = {
-	.release = node_release,
+	.release = hpmmap_pool_node_free,
 	.sysfs_ops = &kobj_sysfs_ops,
 	.default_groups = node_groups,
 };
@@ -173,10 +168,11 @@ static const struct kobj_type ctx_ktype = {
 void hpmmap_sysfs_ctx_add(struct hpmmap_ctx *ctx)
 {
 	refcount_inc(&ctx->refs);
-	ctx->in_sysfs = true;
 	if (kobject_init_and_add(&ctx->kobj, (struct kobj_type *)&ctx_ktype,
 				 contexts_kobj, "%llu", ctx->id))
-		hpmmap_sysfs_ctx_del(ctx);
+		kobject_put(&ctx->kobj);
+	else
+		ctx->in_sysfs = true;
 }
 
 /* Undoes hpmmap_sysfs_ctx_add(), if it was called. */

@@ -18,6 +18,7 @@
 #include <linux/pagemap.h>
 #include <linux/pseudo_fs.h>
 #include <linux/sched/coredump.h>
+#include <linux/sched/signal.h>
 
 #include "hpmmap.h"
 #include "trace.h"
@@ -33,6 +34,7 @@
 #define LOWEST_HINT 65536UL
 
 static struct vfsmount *hpmmap_mnt;
+static int hpmmap_mnt_count;
 
 static void fault_count(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 			bool committed)
@@ -133,20 +135,40 @@ static const struct address_space_operations hpmmap_aops = {
 	.dirty_folio = noop_dirty_folio,
 };
 
+static int hpmmap_init_fs_context(struct fs_context *fc)
+{
+	return init_pseudo(fc, HPMMAP_FS_MAGIC) ? 0 : -ENOMEM;
+}
+
+static struct file_system_type hpmmap_fs_type = {
+	.name = "hpmmap",
+	.owner = THIS_MODULE,
+	.init_fs_context = hpmmap_init_fs_context,
+	.kill_sb = kill_anon_super,
+};
+
 /**
  * hpmmap_file_alloc() - the file of a new context
  *
  * The caller keeps the module loaded while this runs.
  *
- * Return: the file, or an ERR_PTR.
+ * Return: the file, to be given to hpmmap_file_put(), or an ERR_PTR.
  */
 struct file *hpmmap_file_alloc(void)
 {
-	struct inode *inode = new_inode(hpmmap_mnt->mnt_sb);
+	struct inode *inode;
 	struct file *file;
+	int ret;
 
-	if (!inode)
+	/* Mounted while there are files: so long it keeps the module. */
+	ret = simple_pin_fs(&hpmmap_fs_type, &hpmmap_mnt, &hpmmap_mnt_count);
+	if (ret)
+		return ERR_PTR(ret);
+	inode = new_inode(hpmmap_mnt->mnt_sb);
+	if (!inode) {
+		simple_release_fs(&hpmmap_mnt, &hpmmap_mnt_count);
 		return ERR_PTR(-ENOMEM);
+	}
 	inode->i_ino = get_next_ino();
 	inode->i_mode = S_IFREG | 0600;
 	inode->i_fop = &hpmmap_fops;
@@ -165,8 +187,16 @@ struct file *hpmmap_file_alloc(void)
 	if (IS_ERR(file)) {
 		module_put(THIS_MODULE);
 		iput(inode);
+		simple_release_fs(&hpmmap_mnt, &hpmmap_mnt_count);
 	}
 	return file;
+}
+
+/* Mappings may keep the file a while longer. */
+void hpmmap_file_put(struct file *file)
+{
+	fput(file);
+	simple_release_fs(&hpmmap_mnt, &hpmmap_mnt_count);
 }
 
 /**
@@ -296,10 +326,12 @@ static bool commit_slot(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	unsigned long slot_start = addr & SLOT_MASK;
 	unsigned long lo = max(vma->vm_start, slot_start);
 	unsigned long hi = min(vma->vm_end, slot_start + SLOT_SIZE);
+	struct hpmmap_block *block;
 
-	if (hpmmap_store_commit(ctx, lo, hi, blocks))
+	block = hpmmap_store_commit(ctx, lo, hi, blocks);
+	if (!block)
 		return false;
-	hpmmap_pgmap_fill(vma, lo, hi);
+	hpmmap_pgmap_fill(vma, lo, hi, block);
 	return wants_collapse(ctx, vma, slot_start);
 }
 
@@ -317,7 +349,7 @@ static void commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 
 		mmap_read_lock(ctx->mm);
 		vma = find_vma_intersection(ctx->mm, addr, end);
-		while (vma && !collapse) {
+		while (vma && !collapse && !fatal_signal_pending(current)) {
 			addr = max(addr, vma->vm_start);
 			if (!hpmmap_vma_is_ours(vma) ||
 			    !hpmmap_vma_is_accessible(vma)) {
@@ -333,6 +365,7 @@ static void commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 			}
 			if (collapse || next >= end)
 				break;
+			cond_resched();
 			addr = next;
 			if (addr >= vma->vm_end)
 				vma = find_vma_intersection(ctx->mm, addr, end);
@@ -360,7 +393,7 @@ static void commit_range(struct hpmmap_ctx *ctx, unsigned long start,
  * @blocks: blocks to use first, or NULL
  *
  * Everything is mapped when it returns, by one entry where a slot is covered
- * by one mapping. A slot is always committed as far as its mapping covers it,
+ * by one mapping; where the pools are exhausted it is left to faults. A slot is always committed as far as its mapping covers it,
  * even outside the range: the core may map all of it with one entry.
  */
 void hpmmap_vma_commit(struct hpmmap_ctx *ctx, unsigned long start,
@@ -382,27 +415,4 @@ void hpmmap_vma_repair(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long end)
 {
 	commit_range(ctx, start, end, NULL, true);
-}
-
-static int hpmmap_init_fs_context(struct fs_context *fc)
-{
-	return init_pseudo(fc, HPMMAP_FS_MAGIC) ? 0 : -ENOMEM;
-}
-
-/* No .owner: the mount would keep the module loaded for ever; files do. */
-static struct file_system_type hpmmap_fs_type = {
-	.name = "hpmmap",
-	.init_fs_context = hpmmap_init_fs_context,
-	.kill_sb = kill_anon_super,
-};
-
-int hpmmap_vma_init(void)
-{
-	hpmmap_mnt = kern_mount(&hpmmap_fs_type);
-	return PTR_ERR_OR_ZERO(hpmmap_mnt);
-}
-
-void hpmmap_vma_exit(void)
-{
-	kern_unmount(hpmmap_mnt);
 }

@@ -5,6 +5,35 @@
 
 void (*compat_prep_compound_page)(struct page *page, unsigned int order);
 
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 6, 0)
+#define SET_PTE_NAME "set_pte_range"
+static void (*core_set_pte)(struct vm_fault *vmf, struct folio *folio,
+		       struct page *page, unsigned int nr, unsigned long addr);
+
+void compat_set_ptes(struct vm_fault *vmf, struct folio *folio,
+		     struct page *page, unsigned int nr, unsigned long addr)
+{
+	folio_ref_add(folio, nr);
+	core_set_pte(vmf, folio, page, nr, addr);
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 11, 0)
+	percpu_counter_add(&vmf->vma->vm_mm->rss_stat[mm_counter_file(folio)],
+			   nr);
+#endif
+}
+#else
+#define SET_PTE_NAME "do_set_pte"
+static void (*core_set_pte)(struct vm_fault *vmf, struct page *page,
+		       unsigned long addr);
+
+void compat_set_ptes(struct vm_fault *vmf, struct folio *folio,
+		     struct page *page, unsigned int nr, unsigned long addr)
+{
+	folio_ref_add(folio, nr);
+	for (; nr; nr--, page++, addr += PAGE_SIZE, vmf->pte++)
+		core_set_pte(vmf, page, addr);
+}
+#endif
+
 static unsigned long (*lookup_name)(const char *name);
 
 /*
@@ -43,6 +72,11 @@ int compat_init(void)
 	compat_prep_compound_page = (void *)compat_symbol("prep_compound_page");
 	if (!compat_prep_compound_page) {
 		pr_err("this kernel has no prep_compound_page()\n");
+		return -ENOENT;
+	}
+	core_set_pte = (void *)compat_symbol(SET_PTE_NAME);
+	if (!core_set_pte) {
+		pr_err("this kernel has no %s()\n", SET_PTE_NAME);
 		return -ENOENT;
 	}
 	return 0;

@@ -11,6 +11,10 @@
 #include <linux/sched/mm.h>
 #include <linux/version.h>
 
+#ifdef CONFIG_PREEMPT_RT
+#error "the tracepoint probes take sleeping locks: PREEMPT_RT is not supported"
+#endif
+
 /* Where the traced function continues. */
 static __always_inline void compat_ftrace_set_ip(struct ftrace_regs *fregs,
 						 unsigned long ip)
@@ -84,6 +88,13 @@ static inline int compat_folio_mapcount(struct folio *folio)
  * compat_init(); never NULL afterwards.
  */
 extern void (*compat_prep_compound_page)(struct page *page, unsigned int order);
+
+/*
+ * Install entries for @nr none entries from vmf->pte on, with vmf->ptl held;
+ * @folio is locked. References and counters are taken care of.
+ */
+void compat_set_ptes(struct vm_fault *vmf, struct folio *folio,
+		     struct page *page, unsigned int nr, unsigned long addr);
 
 int compat_init(void);
 

@@ -1,0 +1,653 @@
+// SPDX-License-Identifier: GPL-2.0
+/* fork(2) and its relatives: private memory stays private, both ways. */
+#include "common.h"
+
+#include <spawn.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+#define USED	(MB(6) + 3 * PAGE)
+
+/* Set once per test: ends of pipes between parent and child. */
+struct link {
+	int to_child[2];
+	int to_parent[2];
+};
+
+static void open_link(struct link *link)
+{
+	CHECK_OK(pipe(link->to_child));
+	CHECK_OK(pipe(link->to_parent));
+}
+
+static void close_link(struct link *link)
+{
+	for (int i = 0; i < 2; i++) {
+		close(link->to_child[i]);
+		close(link->to_parent[i]);
+	}
+}
+
+static void private_both_ways(void)
+{
+	struct link link;
+	char *p = map_anon(USED);
+	pid_t pid;
+
+	fill(p, USED, 1);
+	open_link(&link);
+	pid = fork_child();
+	if (pid == 0) {
+		CHECK_TOUCH(p, USED);
+		verify(p, USED, 1, 0);
+		tell(link.to_parent[1]);
+		/* The parent has written since. */
+		await(link.to_child[0]);
+		verify(p, USED, 1, 0);
+		fill(p, USED, 3);
+		tell(link.to_parent[1]);
+		await(link.to_child[0]);
+		verify(p, USED, 3, 0);
+		_exit(0);
+	}
+	await(link.to_parent[0]);
+	watch_begin();
+	fill(p, USED, 2);
+	EXPECT_NO_FAULTS(p, USED);
+	tell(link.to_child[1]);
+	await(link.to_parent[0]);
+	verify(p, USED, 2, 0);
+	tell(link.to_child[1]);
+	expect_success(pid);
+	CHECK_TOUCH(p, USED);
+	verify(p, USED, 2, 0);
+	check_2m(p, USED);
+	close_link(&link);
+	unmap(p, USED);
+}
+
+static void child_is_registered_and_mapped(void *arg)
+{
+	char *p = arg;
+	char *q;
+
+	CHECK(registered());
+	CHECK_TOUCH(p, USED);
+	check_2m(p, USED);
+	CHECK_EQ(context_value("linux_bytes"), 0);
+	q = map_anon(MB(4));
+	CHECK_TOUCH(q, MB(4));
+	check_2m(q, MB(4));
+}
+
+static void children_inherit(void)
+{
+	char *p;
+
+	skip_unless_registered();
+	p = map_anon(USED);
+	fill(p, USED, 1);
+	in_child(child_is_registered_and_mapped, p);
+	unmap(p, USED);
+}
+
+/* ---- Snapshot while a thread of the parent writes -------------------- */
+
+#define SNAP_BYTES	MB(5)
+#define SNAP_ROUNDS	12
+#define PAGE_WORDS	(PAGE / sizeof(uint64_t))
+
+static atomic_bool writer_stop;
+static atomic_ulong writer_rounds;
+
+/* Generation after generation, each page upwards word by word. */
+static void *writer(void *arg)
+{
+	volatile uint64_t *p = arg;
+
+	for (uint64_t gen = 1; !atomic_load(&writer_stop); gen++) {
+		for (size_t n = 0; n < SNAP_BYTES / sizeof(*p); n++)
+			p[n] = gen;
+		atomic_fetch_add(&writer_rounds, 1);
+	}
+	return NULL;
+}
+
+/* As one moment has it: some words of a generation, then the one before. */
+static void check_pages(const uint64_t *p)
+{
+	for (size_t page = 0; page < SNAP_BYTES / PAGE; page++) {
+		const uint64_t *words = p + page * PAGE_WORDS;
+
+		for (size_t n = 1; n < PAGE_WORDS; n++)
+			if (words[n] > words[n - 1])
+				FAIL("page %zu: word %zu is of generation %llu, the one before it of %llu",
+				     page, n, (unsigned long long)words[n],
+				     (unsigned long long)words[n - 1]);
+		if (words[0] - words[PAGE_WORDS - 1] > 1)
+			FAIL("page %zu: generations %llu to %llu", page,
+			     (unsigned long long)words[PAGE_WORDS - 1],
+			     (unsigned long long)words[0]);
+	}
+}
+
+static uint64_t checksum(const uint64_t *p)
+{
+	uint64_t sum = 0;
+
+	for (size_t n = 0; n < SNAP_BYTES / sizeof(*p); n++)
+		sum = sum * 31 + p[n];
+	return sum;
+}
+
+static void snapshot_while_a_thread_writes(void)
+{
+	uint64_t *p = map_anon(SNAP_BYTES);
+	struct link link;
+	pthread_t thread;
+
+	atomic_store(&writer_stop, false);
+	thread = start_thread(writer, p);
+	open_link(&link);
+	for (int round = 0; round < SNAP_ROUNDS; round++) {
+		unsigned long seen;
+		pid_t pid = fork_child();
+
+		if (pid == 0) {
+			uint64_t sum = checksum(p);
+
+			check_pages(p);
+			tell(link.to_parent[1]);
+			await(link.to_child[0]);
+			CHECK_EQ(checksum(p), sum);
+			_exit(0);
+		}
+		await(link.to_parent[0]);
+		/* The writer has been everywhere before the child looks again. */
+		seen = atomic_load(&writer_rounds);
+		while (atomic_load(&writer_rounds) < seen + 2)
+			usleep(1000);
+		tell(link.to_child[1]);
+		expect_success(pid);
+	}
+	atomic_store(&writer_stop, true);
+	join_thread(thread);
+	CHECK_TOUCH(p, SNAP_BYTES);
+	close_link(&link);
+	unmap(p, SNAP_BYTES);
+}
+
+/* ---- Families --------------------------------------------------------- */
+
+static void grandchild(void *arg)
+{
+	char *p = arg;
+
+	verify(p, USED, 2, 0);
+	CHECK_TOUCH(p, USED);
+	fill(p, USED, 3);
+}
+
+static void child_with_child(void *arg)
+{
+	char *p = arg;
+
+	verify(p, USED, 1, 0);
+	fill(p, USED, 2);
+	in_child(grandchild, p);
+	verify(p, USED, 2, 0);
+	CHECK_TOUCH(p, USED);
+}
+
+static void grandchildren(void)
+{
+	char *p = map_anon(USED);
+
+	fill(p, USED, 1);
+	in_child(child_with_child, p);
+	verify(p, USED, 1, 0);
+	unmap(p, USED);
+}
+
+static void child_survives_its_parent(void)
+{
+	struct link link;
+	char *p = map_anon(USED);
+	char result = 0;
+	pid_t pid;
+
+	fill(p, USED, 1);
+	open_link(&link);
+	pid = fork_child();
+	if (pid == 0) {
+		pid_t heir = fork();
+
+		if (heir == 0) {
+			await(link.to_child[0]);
+			verify(p, USED, 1, 0);
+			fill(p, USED, 2);
+			verify(p, USED, 2, 0);
+			tell(link.to_parent[1]);
+			_exit(0);
+		}
+		_exit(heir > 0 ? 0 : CHILD_FAILED);
+	}
+	expect_success(pid);
+	unmap(p, USED);
+	/* A new mapping may get what the parents gave up, not what the heir has. */
+	p = map_anon(USED);
+	fill(p, USED, 9);
+	tell(link.to_child[1]);
+	close(link.to_parent[1]);
+	CHECK_EQ(read(link.to_parent[0], &result, 1), 1);
+	verify(p, USED, 9, 0);
+	close_link(&link);
+	unmap(p, USED);
+}
+
+static void *fork_in_thread(void *arg)
+{
+	char *p = arg;
+	char local[PAGE];
+	pid_t pid;
+
+	fill(local, sizeof(local), 8);
+	pid = fork_child();
+	if (pid == 0) {
+		verify(local, sizeof(local), 8, 0);
+		CHECK_TOUCH(p, USED);
+		verify(p, USED, 1, 0);
+		_exit(0);
+	}
+	expect_success(pid);
+	verify(local, sizeof(local), 8, 0);
+	return NULL;
+}
+
+static void fork_from_a_thread(void)
+{
+	char *p = map_anon(USED);
+
+	fill(p, USED, 1);
+	join_thread(start_thread(fork_in_thread, p));
+	unmap(p, USED);
+}
+
+static void verify_64m(void *arg)
+{
+	verify_stamp(arg, MB(64), 1);
+	CHECK_TOUCH(arg, MB(64));
+	stamp(arg, MB(64), 2);
+	verify_stamp(arg, MB(64), 2);
+}
+
+static void fork_with_64_mb(void)
+{
+	char *p = map_anon(MB(64));
+
+	stamp(p, MB(64), 1);
+	in_child(verify_64m, p);
+	verify_stamp(p, MB(64), 1);
+	CHECK_TOUCH(p, MB(64));
+	unmap(p, MB(64));
+}
+
+/* Every kind of private memory there is: heap, stack, mmap at odd places. */
+static void use_all_kinds(void *arg)
+{
+	char **kind = arg;
+
+	for (size_t i = 0; i < 4; i++) {
+		verify(kind[i], KB(200), i, 0);
+		CHECK_TOUCH(kind[i], KB(200) & ~(PAGE - 1));
+		fill(kind[i], KB(200), i + 10);
+		verify(kind[i], KB(200), i + 10, 0);
+	}
+}
+
+static void all_kinds_of_memory(void)
+{
+	char on_stack[KB(200)];
+	char *mapping = map_anon(MB(3));
+	char *kind[4] = { on_stack, malloc(KB(200)), mapping + MB(2) - 5 * PAGE,
+			  mapping };
+
+	CHECK(kind[1] != NULL);
+	CHECK_OK(mprotect(mapping + MB(1), PAGE, PROT_NONE));
+	for (size_t i = 0; i < 4; i++)
+		fill(kind[i], KB(200), i);
+	in_child(use_all_kinds, kind);
+	for (size_t i = 0; i < 4; i++)
+		verify(kind[i], KB(200), i, 0);
+	free(kind[1]);
+	unmap(mapping, MB(3));
+}
+
+static void protections_in_the_child(void *arg)
+{
+	char *p = arg;
+
+	CHECK_READ_SEGV(p + MB(1), SEGV_ACCERR);
+	CHECK_WRITE_SEGV(p + MB(3), SEGV_ACCERR);
+	CHECK_READ_SEGV(p + MB(5), SEGV_MAPERR);
+	verify(p, MB(1), 1, 0);
+	CHECK_OK(mprotect(p + MB(1), MB(4), RW));
+	CHECK_TOUCH(p, MB(5));
+	verify(p, MB(5), 1, 0);
+	unmap(p, MB(1));
+	CHECK_READ_SEGV(p, SEGV_MAPERR);
+}
+
+static void children_keep_protections_and_holes(void)
+{
+	char *p = map_anon(MB(8));
+
+	fill(p, MB(8), 1);
+	CHECK_OK(mprotect(p + MB(1), PAGE, PROT_NONE));
+	CHECK_OK(mprotect(p + MB(3), MB(1), PROT_READ));
+	unmap(p + MB(5), PAGE);
+	in_child(protections_in_the_child, p);
+	verify(p, MB(1), 1, 0);
+	CHECK_READ_SEGV(p + MB(1), SEGV_ACCERR);
+	CHECK_WRITE_SEGV(p + MB(3), SEGV_ACCERR);
+	verify(p + MB(5) + PAGE, MB(3) - PAGE, 1, MB(5) + PAGE);
+	unmap(p, MB(8));
+}
+
+static void unmap_it(void *arg)
+{
+	unmap(arg, USED);
+}
+
+static void a_childs_unmap_is_its_own(void)
+{
+	char *p = map_anon(USED);
+
+	fill(p, USED, 1);
+	in_child(unmap_it, p);
+	verify(p, USED, 1, 0);
+	CHECK_TOUCH(p, USED);
+	unmap(p, USED);
+}
+
+static void write_shared(void *arg)
+{
+	char **p = arg;
+
+	verify(p[0], MB(3), 1, 0);
+	fill(p[0], MB(3), 2);
+	fill(p[1], MB(3), 2);
+}
+
+static void shared_stays_shared(void)
+{
+	char *p[2] = {
+		map_flags(NULL, MB(3), RW, MAP_SHARED | MAP_ANONYMOUS),
+		map_anon(MB(3)),
+	};
+
+	fill(p[0], MB(3), 1);
+	fill(p[1], MB(3), 1);
+	in_child(write_shared, p);
+	verify(p[0], MB(3), 2, 0);
+	verify(p[1], MB(3), 1, 0);
+	unmap(p[0], MB(3));
+	unmap(p[1], MB(3));
+}
+
+/* ---- Programs --------------------------------------------------------- */
+
+static void vfork_and_exec(void)
+{
+	char *p = map_anon(USED);
+	pid_t pid;
+
+	fill(p, USED, 1);
+	for (int round = 0; round < 5; round++) {
+		pid = vfork();
+		if (pid == 0) {
+			execl("/bin/sh", "sh", "-c", "exit 7", (char *)NULL);
+			_exit(126);
+		}
+		CHECK_OK(pid);
+		expect_exit(pid, 7);
+		pid = vfork();
+		if (pid == 0)
+			_exit(11);
+		CHECK_OK(pid);
+		expect_exit(pid, 11);
+		CHECK_TOUCH(p, USED);
+	}
+	verify(p, USED, 1, 0);
+	unmap(p, USED);
+}
+
+static void spawn_and_system(void)
+{
+	char *const argv[] = { "sh", "-c", "exit 5", NULL };
+	char *p = map_anon(USED);
+	pid_t pid;
+
+	fill(p, USED, 1);
+	fflush(stdout);
+	CHECK_EQ(posix_spawn(&pid, "/bin/sh", NULL, NULL, argv, environ), 0);
+	expect_exit(pid, 5);
+	CHECK_EQ(WEXITSTATUS(system("exit 3")), 3);
+	CHECK_EQ(system("true"), 0);
+	CHECK_EQ(WEXITSTATUS(system("test \"$(echo a b | wc -w)\" = 2 && exit 9")), 9);
+	CHECK_TOUCH(p, USED);
+	verify(p, USED, 1, 0);
+	unmap(p, USED);
+}
+
+static void exec_failure_leaves_the_child_as_it_was(void)
+{
+	char *p = map_anon(USED);
+	pid_t pid;
+
+	fill(p, USED, 1);
+	pid = fork_child();
+	if (pid == 0) {
+		char *const argv[] = { "nothing", NULL };
+
+		CHECK_ERR(execv("/nonexistent/program", argv), ENOENT);
+		verify(p, USED, 1, 0);
+		CHECK_TOUCH(p, USED);
+		_exit(0);
+	}
+	expect_success(pid);
+	unmap(p, USED);
+}
+
+static void statuses(void)
+{
+	static const int signals[] = { SIGKILL, SIGTERM, SIGABRT, SIGSEGV };
+	pid_t pid;
+
+	for (size_t i = 0; i < ARRAY_SIZE(signals); i++) {
+		pid = fork_child();
+		if (pid == 0) {
+			raise(signals[i]);
+			_exit(0);
+		}
+		expect_signal(pid, signals[i]);
+	}
+	pid = fork_child();
+	if (pid == 0)
+		_exit(42);
+	expect_exit(pid, 42);
+	CHECK_ERR(waitpid(pid, NULL, 0), ECHILD);
+}
+
+/* Killed at any moment, a child leaves its parent's memory alone. */
+static void killed_children(void)
+{
+	char *p = map_anon(USED);
+
+	fill(p, USED, 1);
+	for (int round = 0; round < 10; round++) {
+		pid_t pid = fork_child();
+
+		if (pid == 0) {
+			for (;;)
+				fill(map_anon(MB(1)), MB(1), 2);
+		}
+		usleep((useconds_t)(round * 500));
+		CHECK_OK(kill(pid, SIGKILL));
+		expect_signal(pid, SIGKILL);
+	}
+	CHECK_TOUCH(p, USED);
+	verify(p, USED, 1, 0);
+	unmap(p, USED);
+}
+
+static void many_short_children(void)
+{
+	enum { BATCHES = 5, AT_ONCE = 10 };
+	char *p = map_anon(MB(2) + PAGE);
+
+	fill(p, MB(2) + PAGE, 1);
+	for (int batch = 0; batch < BATCHES; batch++) {
+		pid_t pid[AT_ONCE];
+
+		for (size_t i = 0; i < AT_ONCE; i++) {
+			pid[i] = fork_child();
+			if (pid[i] == 0) {
+				fill(p, PAGE, 100 + i);
+				verify(p, PAGE, 100 + i, 0);
+				verify(p + PAGE, MB(2), 1, PAGE);
+				_exit(0);
+			}
+		}
+		for (size_t i = 0; i < AT_ONCE; i++)
+			expect_success(pid[i]);
+	}
+	verify(p, MB(2) + PAGE, 1, 0);
+	unmap(p, MB(2) + PAGE);
+}
+
+static void *busy_thread(void *arg)
+{
+	volatile char *p = arg;
+
+	while (!atomic_load(&writer_stop)) {
+		char *q = map_anon(MB(2));
+
+		q[MB(1)] = *p;
+		unmap(q, MB(2));
+	}
+	return NULL;
+}
+
+static void forks_while_a_thread_maps(void)
+{
+	char *p = map_anon(USED);
+	pthread_t thread;
+
+	fill(p, USED, 1);
+	atomic_store(&writer_stop, false);
+	thread = start_thread(busy_thread, p);
+	for (int round = 0; round < 15; round++) {
+		pid_t pid = fork_child();
+
+		if (pid == 0) {
+			CHECK_TOUCH(p, USED);
+			verify(p, USED, 1, 0);
+			_exit(0);
+		}
+		expect_success(pid);
+	}
+	atomic_store(&writer_stop, true);
+	join_thread(thread);
+	unmap(p, USED);
+}
+
+static void pipes_carry_pool_memory(void)
+{
+	char *p = map_anon(MB(3));
+	int fd[2];
+	pid_t pid;
+
+	fill(p, MB(3), 1);
+	CHECK_OK(pipe(fd));
+	pid = fork_child();
+	if (pid == 0) {
+		for (size_t off = 0; off < MB(3);) {
+			ssize_t n = write(fd[1], p + off, MB(3) - off);
+
+			CHECK_OK(n);
+			off += (size_t)n;
+		}
+		_exit(0);
+	}
+	memset(p, 0, MB(3));
+	watch_begin();
+	for (size_t off = 0; off < MB(3);) {
+		ssize_t n = read(fd[0], p + off, MB(3) - off);
+
+		CHECK(n > 0);
+		off += (size_t)n;
+	}
+	EXPECT_NO_FAULTS(p, MB(3));
+	expect_success(pid);
+	verify(p, MB(3), 1, 0);
+	close(fd[0]);
+	close(fd[1]);
+	unmap(p, MB(3));
+}
+
+static void write_16m(void *arg)
+{
+	verify_stamp(arg, MB(16), 1);
+	stamp(arg, MB(16), 2);
+	stamp(map_anon(MB(8)), MB(8), 3);
+}
+
+/* All that children held is back in the pools when they are gone. */
+static void children_leave_nothing_behind(void)
+{
+	uint64_t before;
+	char *p;
+
+	skip_unless_registered();
+	p = map_anon(MB(16));
+	stamp(p, MB(16), 1);
+	before = pool_value("free_bytes");
+	for (int round = 0; round < 5; round++)
+		in_child(write_16m, p);
+	await_pool_free(before);
+	unmap(p, MB(16));
+}
+
+int main(void)
+{
+	static const struct test tests[] = {
+		T(private_both_ways),
+		T(children_inherit),
+		T(snapshot_while_a_thread_writes),
+		T(grandchildren),
+		T(child_survives_its_parent),
+		T(fork_from_a_thread),
+		T(fork_with_64_mb),
+		T(all_kinds_of_memory),
+		T(children_keep_protections_and_holes),
+		T(a_childs_unmap_is_its_own),
+		T(shared_stays_shared),
+		T(vfork_and_exec),
+		T(spawn_and_system),
+		T(exec_failure_leaves_the_child_as_it_was),
+		T(statuses),
+		T(killed_children),
+		T(many_short_children),
+		T(forks_while_a_thread_maps),
+		T(pipes_carry_pool_memory),
+		T(children_leave_nothing_behind),
+	};
+
+	return RUN_GROUP("sem_fork", tests);
+}

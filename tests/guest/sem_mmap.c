@@ -1,0 +1,550 @@
+// SPDX-License-Identifier: GPL-2.0
+/* mmap(2): content, placement, fixed mappings, reservations, errors. */
+#include "common.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static void zero_content(void)
+{
+	static const size_t sizes[] = {
+		KB(4), KB(12), KB(64), MB(2) - KB(4), MB(2), MB(2) + KB(4),
+		MB(6) + KB(8),
+	};
+
+	/* Twice: memory that was used before has to read zero as well. */
+	for (int round = 0; round < 2; round++) {
+		for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+			char *p = map_anon(sizes[i]);
+
+			watch_begin();
+			verify_zero(p, sizes[i]);
+			fill(p, sizes[i], i);
+			EXPECT_NO_FAULTS(p, sizes[i]);
+			verify(p, sizes[i], i, 0);
+			unmap(p, sizes[i]);
+		}
+	}
+}
+
+static void length_is_rounded_up(void)
+{
+	char *base = free_range(MB(2));
+	char *p = map_flags(base, PAGE + 1, RW, ANON | MAP_FIXED_NOREPLACE);
+
+	verify_zero(p, 2 * PAGE);
+	fill(p, 2 * PAGE, 1);
+	CHECK_READ_SEGV(p + 2 * PAGE, SEGV_MAPERR);
+	verify(p, 2 * PAGE, 1, 0);
+	unmap(p, PAGE + 1);
+	CHECK_READ_SEGV(p + PAGE, SEGV_MAPERR);
+}
+
+static void large_mappings_are_aligned(void)
+{
+	static const size_t sizes[] = { MB(2), MB(2) + KB(4), MB(5), MB(64) };
+
+	skip_unless_registered();
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		char *p = map_anon(sizes[i]);
+
+		CHECK_EQ((uintptr_t)p % SLOT, 0);
+		check_2m(p, sizes[i]);
+		unmap(p, sizes[i]);
+	}
+}
+
+static const struct piece {
+	size_t off;
+	size_t len;
+} pieces[] = {
+	{ 0, KB(4) },
+	{ KB(4), KB(4) },
+	{ MB(2) - KB(4), KB(4) },
+	{ MB(2) - KB(4), KB(8) },
+	{ MB(4), MB(2) },
+	{ MB(3), MB(2) },
+	{ MB(5) + KB(4), KB(64) },
+	{ 0, MB(2) },
+	{ MB(8) - KB(4), KB(4) },
+	{ MB(6), MB(2) },
+	{ MB(1), MB(6) },
+	{ 0, MB(8) },
+	{ MB(7), MB(4) },
+	{ KB(4), MB(8) },
+};
+
+#define ROOM	MB(12)
+#define USED	MB(8)
+
+/* What of [0, USED) was outside the piece still holds the fill. */
+static void verify_around(const char *base, const struct piece *piece)
+{
+	size_t end = piece->off + piece->len;
+
+	verify(base, piece->off < USED ? piece->off : USED, 5, 0);
+	if (end < USED)
+		verify(base + end, USED - end, 5, end);
+}
+
+static void fixed_anon_over_anon(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(pieces); i++) {
+		const struct piece *piece = &pieces[i];
+		char *base = free_range(ROOM);
+
+		map_flags(base, USED, RW, ANON | MAP_FIXED_NOREPLACE);
+		fill(base, USED, 5);
+		map_flags(base + piece->off, piece->len, RW, ANON | MAP_FIXED);
+		watch_begin();
+		verify_zero(base + piece->off, piece->len);
+		verify_around(base, piece);
+		stamp(base + piece->off, piece->len, 6);
+		verify_stamp(base + piece->off, piece->len, 6);
+		EXPECT_NO_FAULTS(base, ROOM);
+		verify_around(base, piece);
+		unmap(base, ROOM);
+	}
+}
+
+static void fixed_none_over_anon_and_back(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(pieces); i++) {
+		const struct piece *piece = &pieces[i];
+		char *base = free_range(ROOM);
+
+		map_flags(base, USED, RW, ANON | MAP_FIXED_NOREPLACE);
+		fill(base, USED, 5);
+		map_flags(base + piece->off, piece->len, PROT_NONE, ANON | MAP_FIXED);
+		CHECK_READ_SEGV(base + piece->off, SEGV_ACCERR);
+		CHECK_READ_SEGV(base + piece->off + piece->len - 1, SEGV_ACCERR);
+		verify_around(base, piece);
+		map_flags(base + piece->off, piece->len, RW, ANON | MAP_FIXED);
+		watch_begin();
+		verify_zero(base + piece->off, piece->len);
+		verify_around(base, piece);
+		EXPECT_NO_FAULTS(base, USED);
+		unmap(base, ROOM);
+	}
+}
+
+/* A file of ROOM bytes with the fill of seed 9. */
+static int pattern_file(void)
+{
+	int fd = memfd_create("pattern", MFD_CLOEXEC);
+	char *p;
+
+	CHECK_OK(fd);
+	CHECK_OK(ftruncate(fd, (off_t)ROOM));
+	p = mmap(NULL, ROOM, RW, MAP_SHARED, fd, 0);
+	CHECK_OK(p);
+	fill(p, ROOM, 9);
+	unmap(p, ROOM);
+	return fd;
+}
+
+static void fixed_file_over_anon(void)
+{
+	static const int kinds[] = { MAP_SHARED, MAP_PRIVATE };
+	int fd = pattern_file();
+
+	for (size_t i = 0; i < 2 * ARRAY_SIZE(pieces); i++) {
+		const struct piece *piece = &pieces[i / 2];
+		char *base = free_range(ROOM);
+		char *p;
+
+		map_flags(base, USED, RW, ANON | MAP_FIXED_NOREPLACE);
+		fill(base, USED, 5);
+		p = mmap(base + piece->off, piece->len, RW, kinds[i % 2] | MAP_FIXED,
+			 fd, (off_t)piece->off);
+		CHECK(p == base + piece->off);
+		verify(p, piece->len, 9, piece->off);
+		verify_around(base, piece);
+		CHECK_TOUCH(base, piece->off < USED ? piece->off : USED);
+		unmap(base, ROOM);
+	}
+	close(fd);
+}
+
+static void fixed_anon_over_file(void)
+{
+	static const int kinds[] = { MAP_SHARED, MAP_PRIVATE };
+	int fd = pattern_file();
+
+	for (size_t i = 0; i < 2 * ARRAY_SIZE(pieces); i++) {
+		const struct piece *piece = &pieces[i / 2];
+		size_t end = piece->off + piece->len;
+		char *base = mmap(NULL, ROOM, RW, kinds[i % 2], fd, 0);
+
+		CHECK_OK(base);
+		map_flags(base + piece->off, piece->len, RW, ANON | MAP_FIXED);
+		watch_begin();
+		verify_zero(base + piece->off, piece->len);
+		fill(base + piece->off, piece->len, 6);
+		EXPECT_NO_FAULTS(base + piece->off, piece->len);
+		verify(base, piece->off, 9, 0);
+		verify(base + end, ROOM - end, 9, end);
+		unmap(base, ROOM);
+	}
+	close(fd);
+}
+
+static void noreplace(void)
+{
+	char *base = free_range(MB(8));
+
+	map_flags(base, MB(4), RW, ANON | MAP_FIXED_NOREPLACE);
+	fill(base, MB(4), 1);
+	CHECK_ERR(mmap(base, MB(2), RW, ANON | MAP_FIXED_NOREPLACE, -1, 0), EEXIST);
+	CHECK_ERR(mmap(base + MB(1), PAGE, RW, ANON | MAP_FIXED_NOREPLACE, -1, 0),
+		  EEXIST);
+	CHECK_ERR(mmap(base + MB(4) - PAGE, 2 * PAGE, RW,
+		       ANON | MAP_FIXED_NOREPLACE, -1, 0), EEXIST);
+	CHECK_READ_SEGV(base + MB(4), SEGV_MAPERR);
+	map_flags(base + MB(4), PAGE, RW, ANON | MAP_FIXED_NOREPLACE);
+	CHECK_TOUCH(base, MB(4) + PAGE);
+	verify(base, MB(4), 1, 0);
+	unmap(base, MB(4) + PAGE);
+}
+
+static void hints(void)
+{
+	char *base = free_range(MB(16));
+	char *other;
+
+	/* A free place is taken as it is, rounded down to a page. */
+	CHECK(map_flags(base, MB(4), RW, ANON) == (void *)base);
+	CHECK(map_flags(base + MB(8) + PAGE, PAGE, RW, ANON) ==
+	      (void *)(base + MB(8) + PAGE));
+	CHECK(map_flags(base + MB(10) + 123, MB(2), RW, ANON) ==
+	      (void *)(base + MB(10)));
+	fill(base, MB(4), 1);
+	/* An occupied one is not. */
+	other = map_flags(base + MB(1), MB(2), RW, ANON);
+	CHECK(other >= base + MB(4) || other + MB(2) <= base);
+	verify_zero(other, MB(2));
+	fill(other, MB(2), 2);
+	verify(base, MB(4), 1, 0);
+	CHECK_TOUCH(base + MB(8) + PAGE, PAGE);
+	CHECK_TOUCH(base + MB(10), MB(2));
+	unmap(other, MB(2));
+	unmap(base, MB(16));
+}
+
+static void below_2g(void)
+{
+	char *p = map_flags(NULL, MB(4) + PAGE, RW, ANON | MAP_32BIT);
+
+	CHECK((uintptr_t)p + MB(4) + PAGE <= GB(2));
+	watch_begin();
+	verify_zero(p, MB(4) + PAGE);
+	fill(p, MB(4) + PAGE, 1);
+	EXPECT_NO_FAULTS(p, MB(4) + PAGE);
+	unmap(p, MB(4) + PAGE);
+}
+
+static uint64_t held_bytes(void)
+{
+	return registered() ? context_value("held_bytes") : 0;
+}
+
+/* A reservation costs nothing; pieces committed by call() do, up front. */
+static void check_reservation(int prot, int flags, bool by_mprotect)
+{
+	static const size_t offs[] = { 0, GB(1) + PAGE, GB(512) + MB(1), TB(1) - MB(8) };
+	size_t available = meminfo("MemAvailable");
+	uint64_t held = held_bytes();
+	char *base = mmap(NULL, TB(1), prot, flags, -1, 0);
+
+	if (base == MAP_FAILED)
+		FAIL("reserving 1 TB (%#x, %#x): %s", (unsigned int)prot,
+		     (unsigned int)flags, errno_name(errno));
+	CHECK_EQ(held_bytes(), held);
+	CHECK(meminfo("MemAvailable") + MB(256) > available);
+	for (size_t i = 0; i < ARRAY_SIZE(offs); i++) {
+		char *p = base + offs[i];
+
+		if (by_mprotect)
+			CHECK_OK(mprotect(p, MB(8), RW));
+		else
+			map_flags(p, MB(8), RW, ANON | MAP_FIXED);
+		watch_begin();
+		verify_zero(p, MB(8));
+		fill(p, MB(8), i);
+		EXPECT_NO_FAULTS(p, MB(8));
+		if (prot == PROT_NONE) {
+			CHECK_READ_SEGV(p + MB(8) - (i == 3 ? MB(9) : 0), SEGV_ACCERR);
+			check_2m(p, MB(8));
+		}
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(offs); i++)
+		verify(base + offs[i], MB(8), i, 0);
+	if (registered())
+		CHECK(held_bytes() - held <= ARRAY_SIZE(offs) * MB(12));
+	unmap(base, TB(1));
+	if (registered())
+		CHECK(held_bytes() <= held);
+}
+
+static void none_noreserve_committed_by_mprotect(void)
+{
+	check_reservation(PROT_NONE, ANON | MAP_NORESERVE, true);
+}
+
+static void none_noreserve_committed_by_mmap(void)
+{
+	check_reservation(PROT_NONE, ANON | MAP_NORESERVE, false);
+}
+
+static void none_committed_by_mprotect(void)
+{
+	check_reservation(PROT_NONE, ANON, true);
+}
+
+static void none_committed_by_mmap(void)
+{
+	check_reservation(PROT_NONE, ANON, false);
+}
+
+static void rw_noreserve_committed_by_mmap(void)
+{
+	check_reservation(RW, ANON | MAP_NORESERVE, false);
+}
+
+/* Linux lets a program use such memory without any further call. */
+static void rw_noreserve_without_commit(void)
+{
+	static const size_t offs[] = { 0, MB(2) + PAGE, GB(700) + 5 * PAGE, TB(1) - PAGE };
+	uint64_t held = held_bytes();
+	char *base = map_flags(NULL, TB(1), RW, ANON | MAP_NORESERVE);
+
+	for (size_t i = 0; i < ARRAY_SIZE(offs); i++) {
+		verify_zero(base + offs[i], PAGE);
+		fill(base + offs[i], PAGE, i);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(offs); i++)
+		verify(base + offs[i], PAGE, i, 0);
+	CHECK_OK(madvise(base, TB(1), MADV_DONTNEED));
+	for (size_t i = 0; i < ARRAY_SIZE(offs); i++)
+		verify_zero(base + offs[i], PAGE);
+	unmap(base, TB(1));
+	if (registered())
+		CHECK(held_bytes() <= held);
+}
+
+static void grows_down(void)
+{
+	char *base = free_range(MB(64));
+	char *top = base + MB(64);
+	char *p = map_flags(top - KB(64), KB(64), RW,
+			    ANON | MAP_GROWSDOWN | MAP_FIXED_NOREPLACE);
+	struct outcome got;
+
+	verify_zero(p, KB(64));
+	fill(p, KB(64), 1);
+	for (int page = 1; page <= 32; page++) {
+		got = probe_write(p - (size_t)page * PAGE);
+		if (got.sig)
+			FAIL("no growth at page %d below: signal %d code %d",
+			     page, got.sig, got.code);
+		verify_zero(p - (size_t)page * PAGE, PAGE);
+	}
+	fill(p - 32 * PAGE, 32 * PAGE, 2);
+	verify(p, KB(64), 1, 0);
+	verify(p - 32 * PAGE, 32 * PAGE, 2, 0);
+	unmap(base, MB(64));
+}
+
+static void populate(void)
+{
+	char *p = map_flags(NULL, MB(3), RW, ANON | MAP_POPULATE);
+
+	CHECK_TOUCH(p, MB(3));
+	verify_zero(p, MB(3));
+	unmap(p, MB(3));
+}
+
+static void locked(void)
+{
+	char *p = mmap(NULL, MB(3), RW, ANON | MAP_LOCKED, -1, 0);
+
+	if (p == MAP_FAILED && (errno == EAGAIN || errno == EPERM))
+		SKIP("RLIMIT_MEMLOCK is below 3 MB");
+	CHECK_OK(p);
+	CHECK_TOUCH(p, MB(3));
+	verify_zero(p, MB(3));
+	unmap(p, MB(3));
+}
+
+static void read_only_and_none(void)
+{
+	char *p = map_flags(NULL, MB(2), PROT_READ, ANON);
+	char *none = map_flags(NULL, MB(2), PROT_NONE, ANON);
+
+	verify_zero(p, MB(2));
+	CHECK_WRITE_SEGV(p, SEGV_ACCERR);
+	CHECK_WRITE_SEGV(p + MB(2) - 1, SEGV_ACCERR);
+	CHECK_READ_SEGV(none, SEGV_ACCERR);
+	CHECK_READ_SEGV(none + MB(2) - 1, SEGV_ACCERR);
+	unmap(p, MB(2));
+	unmap(none, MB(2));
+}
+
+static void write_seed_2(void *arg)
+{
+	fill(arg, MB(3), 2);
+}
+
+static void shared_anon_is_shared_with_children(void)
+{
+	char *p = map_flags(NULL, MB(3), RW, MAP_SHARED | MAP_ANONYMOUS);
+
+	verify_zero(p, MB(3));
+	fill(p, MB(3), 1);
+	in_child(write_seed_2, p);
+	verify(p, MB(3), 2, 0);
+	unmap(p, MB(3));
+}
+
+static void private_anon_ignores_fd_and_offset(void)
+{
+	int fd = pattern_file();
+	char *p = mmap(NULL, MB(2), RW, ANON, fd, (off_t)MB(2));
+
+	CHECK_OK(p);
+	verify_zero(p, MB(2));
+	unmap(p, MB(2));
+	close(fd);
+}
+
+static long raw_mmap(unsigned long addr, size_t len, int prot, int flags, int fd,
+		     unsigned long off)
+{
+	return syscall(SYS_mmap, addr, len, prot, flags, fd, off);
+}
+
+static void errors(void)
+{
+	const unsigned long beyond = 1UL << 56;
+	char *base = free_range(MB(4));
+	unsigned long at = (unsigned long)base;
+
+	CHECK_ERR(raw_mmap(0, 0, RW, ANON, -1, 0), EINVAL);
+	CHECK_ERR(raw_mmap(at, 0, RW, ANON | MAP_FIXED, -1, 0), EINVAL);
+	CHECK_ERR(raw_mmap(at + 1, PAGE, RW, ANON | MAP_FIXED, -1, 0), EINVAL);
+	CHECK_ERR(raw_mmap(at + 8, PAGE, RW, ANON | MAP_FIXED_NOREPLACE, -1, 0),
+		  EINVAL);
+	/* Neither shared nor private, and the validating kind without a file. */
+	CHECK_ERR(raw_mmap(0, PAGE, RW, MAP_ANONYMOUS, -1, 0), EINVAL);
+	CHECK_ERR(raw_mmap(0, PAGE, RW, MAP_ANONYMOUS | MAP_SHARED_VALIDATE, -1, 0),
+		  EINVAL);
+	/* An offset that is not a multiple of the page size. */
+	CHECK_ERR(raw_mmap(0, PAGE, RW, ANON, -1, 1), EINVAL);
+	CHECK_ERR(raw_mmap(0, PAGE, RW, MAP_PRIVATE, -1, 0), EBADF);
+	CHECK_ERR(raw_mmap(0, (size_t)-PAGE, RW, ANON, -1, 0), ENOMEM);
+	CHECK_ERR(raw_mmap(0, (size_t)-1, RW, ANON, -1, 0), ENOMEM);
+	CHECK_ERR(raw_mmap(0, 1UL << 47, RW, ANON | MAP_NORESERVE, -1, 0), ENOMEM);
+	CHECK_ERR(raw_mmap(beyond, PAGE, RW, ANON | MAP_FIXED, -1, 0), ENOMEM);
+	CHECK_ERR(raw_mmap(beyond - MB(2), MB(4), RW, ANON | MAP_FIXED, -1, 0), ENOMEM);
+	CHECK_READ_SEGV(base, SEGV_MAPERR);
+}
+
+static size_t small_size(size_t i)
+{
+	return PAGE * (1 + (i * 7 + i / 5) % 16);
+}
+
+static void small_mappings_are_packed(void)
+{
+	static char *p[512];
+	uint64_t held = held_bytes();
+	size_t total = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(p); i++) {
+		p[i] = map_anon(small_size(i));
+		watch_begin();
+		verify_zero(p[i], small_size(i));
+		fill(p[i], small_size(i), i);
+		EXPECT_NO_FAULTS(p[i], small_size(i));
+		total += small_size(i);
+	}
+	if (registered() && held_bytes() - held > 2 * total + 8 * SLOT)
+		FAIL("%zu KB of small mappings hold %llu KB", total >> 10,
+		     (unsigned long long)(held_bytes() - held) >> 10);
+	for (size_t i = 0; i < ARRAY_SIZE(p); i++)
+		verify(p[i], small_size(i), i, 0);
+	for (size_t i = 0; i < ARRAY_SIZE(p); i += 2)
+		unmap(p[i], small_size(i));
+	for (size_t i = 1; i < ARRAY_SIZE(p); i += 2) {
+		watch_begin();
+		verify(p[i], small_size(i), i, 0);
+		EXPECT_NO_FAULTS(p[i], small_size(i));
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(p); i += 2) {
+		p[i] = map_anon(small_size(i));
+		watch_begin();
+		verify_zero(p[i], small_size(i));
+		fill(p[i], small_size(i), i + 1000);
+		EXPECT_NO_FAULTS(p[i], small_size(i));
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(p); i++) {
+		verify(p[i], small_size(i), i % 2 ? i : i + 1000, 0);
+		unmap(p[i], small_size(i));
+	}
+}
+
+/* Memory given up comes back to the pool, whole or in parts. */
+static void unmapped_memory_is_not_held(void)
+{
+	uint64_t held;
+	char *p;
+
+	skip_unless_registered();
+	held = held_bytes();
+	for (int round = 0; round < 8; round++) {
+		p = map_anon(MB(32));
+		CHECK(held_bytes() >= held + MB(30));
+		stamp(p, MB(32), 1);
+		unmap(p + MB(8), MB(16));
+		CHECK(held_bytes() <= held + MB(18));
+		verify_stamp(p, MB(8), 1);
+		unmap(p, MB(32));
+		CHECK(held_bytes() <= held + MB(2));
+	}
+}
+
+int main(void)
+{
+	static const struct test tests[] = {
+		T(zero_content),
+		T(length_is_rounded_up),
+		T(large_mappings_are_aligned),
+		T(fixed_anon_over_anon),
+		T(fixed_none_over_anon_and_back),
+		T(fixed_file_over_anon),
+		T(fixed_anon_over_file),
+		T(noreplace),
+		T(hints),
+		T(below_2g),
+		T(none_noreserve_committed_by_mprotect),
+		T(none_noreserve_committed_by_mmap),
+		T(none_committed_by_mprotect),
+		T(none_committed_by_mmap),
+		T(rw_noreserve_committed_by_mmap),
+		T(rw_noreserve_without_commit),
+		T(grows_down),
+		T(populate),
+		T(locked),
+		T(read_only_and_none),
+		T(shared_anon_is_shared_with_children),
+		T(private_anon_ignores_fd_and_offset),
+		T(errors),
+		T(small_mappings_are_packed),
+		T(unmapped_memory_is_not_held),
+	};
+
+	return RUN_GROUP("sem_mmap", tests);
+}

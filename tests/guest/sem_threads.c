@@ -1,0 +1,585 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Threads: concurrent mapping calls, locks in pool memory, TLS, signals. */
+#include "common.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define NR_THREADS	8
+
+static void run_threads(void *(*fn)(void *arg), size_t nr)
+{
+	pthread_t thread[NR_THREADS];
+
+	for (size_t i = 0; i < nr; i++)
+		thread[i] = start_thread(fn, (void *)i);
+	for (size_t i = 0; i < nr; i++)
+		join_thread(thread[i]);
+}
+
+/* A generator of its own per thread: the sequence does not depend on others. */
+static uint32_t next(uint32_t *state)
+{
+	*state = *state * 1664525 + 1013904223;
+	return *state >> 8;
+}
+
+/* ---- Everything at once ------------------------------------------------ */
+
+struct held {
+	char *addr;
+	size_t len;
+	uint64_t seed;
+	bool by_malloc;
+};
+
+static void obtain(struct held *held, uint32_t *state, uint64_t seed)
+{
+	static const size_t lens[] = {
+		KB(4), KB(12), KB(64), KB(132), KB(512), MB(1), MB(2), MB(2) + KB(4),
+	};
+
+	held->len = lens[next(state) % ARRAY_SIZE(lens)];
+	held->seed = seed;
+	held->by_malloc = next(state) % 3 == 0;
+	if (held->by_malloc) {
+		held->addr = malloc(held->len);
+		CHECK(held->addr != NULL);
+	} else {
+		held->addr = map_anon(held->len);
+		CHECK_EQ(*(uint64_t *)(void *)held->addr, 0);
+		CHECK_EQ(*(uint64_t *)(void *)(held->addr + held->len - 8), 0);
+	}
+	stamp(held->addr, held->len, seed);
+}
+
+static void give_up(struct held *held)
+{
+	verify_stamp(held->addr, held->len, held->seed);
+	if (held->by_malloc)
+		free(held->addr);
+	else
+		unmap(held->addr, held->len);
+	held->addr = NULL;
+}
+
+static void disturb(struct held *held, uint32_t *state)
+{
+	size_t pages = held->len / PAGE;
+	char *page;
+
+	if (held->by_malloc || pages < 3)
+		return;
+	page = held->addr + (next(state) % pages) * PAGE;
+	switch (next(state) % 3) {
+	case 0:
+		CHECK_OK(mprotect(page, PAGE, PROT_NONE));
+		CHECK_OK(mprotect(page, PAGE, RW));
+		break;
+	case 1:
+		CHECK_OK(mprotect(page, PAGE, PROT_READ));
+		CHECK_OK(mprotect(held->addr, held->len, RW));
+		break;
+	default:
+		held->addr = mremap(held->addr, held->len, held->len + KB(260),
+				    MREMAP_MAYMOVE);
+		CHECK_OK(held->addr);
+		verify_stamp(held->addr, held->len, held->seed);
+		held->len += KB(260);
+		stamp(held->addr, held->len, held->seed);
+		break;
+	}
+}
+
+static void *all_calls(void *arg)
+{
+	struct held held[6] = { { .addr = NULL } };
+	uint32_t state = (uint32_t)(uintptr_t)arg * 7919 + 1;
+
+	for (uint64_t n = 0; n < 100; n++) {
+		struct held *one = &held[next(&state) % ARRAY_SIZE(held)];
+
+		if (!one->addr)
+			obtain(one, &state, n * NR_THREADS + (uintptr_t)arg);
+		else if (next(&state) % 2)
+			disturb(one, &state);
+		else
+			give_up(one);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(held); i++)
+		if (held[i].addr)
+			give_up(&held[i]);
+	return NULL;
+}
+
+static void eight_threads_use_all_calls(void)
+{
+	run_threads(all_calls, NR_THREADS);
+}
+
+/* ---- Neighbours in one slot -------------------------------------------- */
+
+#define NR_NEIGHBOURS	2
+
+static char *shared_slot;
+static atomic_bool neighbours_stop;
+
+static void *use_all_but_one_page(void *arg)
+{
+	uint64_t seed = (uintptr_t)arg + 1;
+	/* The threads take turns at the pages, but none has the first sixteen. */
+	size_t first = 16 + (size_t)arg;
+
+	for (uint64_t n = 0; !atomic_load(&neighbours_stop); n++) {
+		for (size_t page = first; page < SLOT / PAGE; page += NR_NEIGHBOURS)
+			*(volatile uint64_t *)(void *)(shared_slot + page * PAGE) =
+				seed * 1000003 + n;
+		for (size_t page = first; page < SLOT / PAGE; page += NR_NEIGHBOURS)
+			CHECK_EQ(*(volatile uint64_t *)(void *)(shared_slot + page * PAGE),
+				 seed * 1000003 + n);
+	}
+	return NULL;
+}
+
+/* What happens to a page is nothing to those who use its neighbours. */
+static void calls_beside_pages_in_use(void)
+{
+	pthread_t thread[NR_NEIGHBOURS];
+	char *base = free_range(3 * SLOT);
+	volatile uint64_t *word;
+
+	map_flags(base, 3 * SLOT, RW, ANON | MAP_FIXED_NOREPLACE);
+	shared_slot = base + SLOT;
+	atomic_store(&neighbours_stop, false);
+	for (size_t i = 0; i < ARRAY_SIZE(thread); i++)
+		thread[i] = start_thread(use_all_but_one_page, (void *)i);
+	for (size_t n = 0; n < 80; n++) {
+		char *page = shared_slot + (n % 16) * PAGE;
+
+		word = (volatile uint64_t *)(void *)page;
+		*word = n + 1;
+		CHECK_OK(mprotect(page, PAGE, PROT_NONE));
+		CHECK_OK(mprotect(page, PAGE, PROT_READ));
+		CHECK_EQ(*word, n + 1);
+		CHECK_OK(mprotect(page, PAGE, RW));
+		CHECK_EQ(*word, n + 1);
+		CHECK_OK(madvise(page, PAGE, MADV_DONTNEED));
+		CHECK_EQ(*word, 0);
+		*word = n + 1;
+		unmap(page, PAGE);
+		map_flags(page, PAGE, RW, ANON | MAP_FIXED_NOREPLACE);
+		CHECK_EQ(*word, 0);
+		map_flags(page, PAGE, RW, ANON | MAP_FIXED);
+	}
+	atomic_store(&neighbours_stop, true);
+	for (size_t i = 0; i < ARRAY_SIZE(thread); i++)
+		join_thread(thread[i]);
+	CHECK_TOUCH(base, 3 * SLOT);
+	check_2m(base, 3 * SLOT);
+	unmap(base, 3 * SLOT);
+}
+
+/* ---- Creation ----------------------------------------------------------- */
+
+static __thread uint64_t tls_word = 0x1234;
+static __thread char tls_block[KB(64)];
+static pthread_key_t key;
+static atomic_int destroyed;
+
+static void destroy(void *value)
+{
+	(void)value;
+	atomic_fetch_add(&destroyed, 1);
+}
+
+static void *use_tls(void *arg)
+{
+	CHECK_EQ(tls_word, 0x1234);
+	verify_zero(tls_block, sizeof(tls_block));
+	tls_word = (uintptr_t)arg;
+	fill(tls_block, sizeof(tls_block), (uintptr_t)arg);
+	CHECK_EQ(pthread_setspecific(key, tls_block), 0);
+	errno = (int)(uintptr_t)arg;
+	sched_yield();
+	CHECK_EQ(errno, (int)(uintptr_t)arg);
+	CHECK(pthread_getspecific(key) == tls_block);
+	CHECK_EQ(tls_word, (uintptr_t)arg);
+	verify(tls_block, sizeof(tls_block), (uintptr_t)arg, 0);
+	return NULL;
+}
+
+static void thread_local_storage(void)
+{
+	tls_word = 77;
+	atomic_store(&destroyed, 0);
+	CHECK_EQ(pthread_key_create(&key, destroy), 0);
+	for (int round = 0; round < 4; round++)
+		run_threads(use_tls, NR_THREADS);
+	CHECK_EQ(atomic_load(&destroyed), 4 * NR_THREADS);
+	CHECK_EQ(tls_word, 77);
+	CHECK_EQ(pthread_key_delete(key), 0);
+	tls_word = 0x1234;
+}
+
+static void *return_argument(void *arg)
+{
+	char local[KB(32)];
+
+	fill(local, sizeof(local), (uintptr_t)arg);
+	verify(local, sizeof(local), (uintptr_t)arg, 0);
+	return arg;
+}
+
+static void create_and_join_200(void)
+{
+	for (uintptr_t i = 0; i < 200; i++) {
+		pthread_t thread = start_thread(return_argument, (void *)i);
+		void *result;
+
+		CHECK_EQ(pthread_join(thread, &result), 0);
+		CHECK_EQ((uintptr_t)result, i);
+	}
+}
+
+/* Sizes that glibc has no finished thread's stack for. */
+static void create_with_many_stack_sizes(void)
+{
+	pthread_attr_t attr;
+
+	CHECK_EQ(pthread_attr_init(&attr), 0);
+	for (size_t i = 0; i < 24; i++) {
+		size_t size = KB(192) + i * i * KB(28);
+		pthread_t thread;
+		void *result;
+
+		CHECK_EQ(pthread_attr_setstacksize(&attr, size), 0);
+		CHECK_EQ(pthread_attr_setguardsize(&attr, (i % 4) * PAGE), 0);
+		CHECK_EQ(pthread_create(&thread, &attr, return_argument, (void *)i), 0);
+		CHECK_EQ(pthread_join(thread, &result), 0);
+		CHECK_EQ((uintptr_t)result, i);
+	}
+	pthread_attr_destroy(&attr);
+}
+
+/* ---- Locks --------------------------------------------------------------- */
+
+struct locks {
+	pthread_mutex_t mutex;
+	pthread_cond_t cond;
+	pthread_barrier_t barrier;
+	pthread_rwlock_t rwlock;
+	uint64_t counter;
+	uint64_t turn;
+	size_t nr;
+};
+
+static struct locks *locks;
+
+static void init_locks(struct locks *at, size_t nr, int shared)
+{
+	pthread_mutexattr_t mutex;
+	pthread_condattr_t cond;
+	pthread_barrierattr_t barrier;
+	pthread_rwlockattr_t rwlock;
+
+	at->counter = 0;
+	at->turn = 0;
+	at->nr = nr;
+	CHECK_EQ(pthread_mutexattr_init(&mutex), 0);
+	CHECK_EQ(pthread_condattr_init(&cond), 0);
+	CHECK_EQ(pthread_barrierattr_init(&barrier), 0);
+	CHECK_EQ(pthread_rwlockattr_init(&rwlock), 0);
+	CHECK_EQ(pthread_mutexattr_setpshared(&mutex, shared), 0);
+	CHECK_EQ(pthread_condattr_setpshared(&cond, shared), 0);
+	CHECK_EQ(pthread_barrierattr_setpshared(&barrier, shared), 0);
+	CHECK_EQ(pthread_rwlockattr_setpshared(&rwlock, shared), 0);
+	CHECK_EQ(pthread_mutex_init(&at->mutex, &mutex), 0);
+	CHECK_EQ(pthread_cond_init(&at->cond, &cond), 0);
+	CHECK_EQ(pthread_barrier_init(&at->barrier, &barrier, (unsigned int)nr), 0);
+	CHECK_EQ(pthread_rwlock_init(&at->rwlock, &rwlock), 0);
+}
+
+static void use_locks(struct locks *at, size_t me)
+{
+	pthread_barrier_wait(&at->barrier);
+	for (int i = 0; i < 300; i++) {
+		CHECK_EQ(pthread_mutex_lock(&at->mutex), 0);
+		at->counter++;
+		CHECK_EQ(pthread_mutex_unlock(&at->mutex), 0);
+	}
+	/* In turns, so that everybody sleeps and is woken. */
+	for (uint64_t i = 0; i < 20; i++) {
+		CHECK_EQ(pthread_mutex_lock(&at->mutex), 0);
+		while (at->turn != i * at->nr + me)
+			CHECK_EQ(pthread_cond_wait(&at->cond, &at->mutex), 0);
+		at->turn++;
+		CHECK_EQ(pthread_cond_broadcast(&at->cond), 0);
+		CHECK_EQ(pthread_mutex_unlock(&at->mutex), 0);
+	}
+	pthread_barrier_wait(&at->barrier);
+	CHECK_EQ(pthread_rwlock_rdlock(&at->rwlock), 0);
+	CHECK_EQ(at->counter, at->nr * 300);
+	CHECK_EQ(pthread_rwlock_unlock(&at->rwlock), 0);
+	CHECK_EQ(pthread_rwlock_wrlock(&at->rwlock), 0);
+	at->turn++;
+	CHECK_EQ(pthread_rwlock_unlock(&at->rwlock), 0);
+}
+
+static void *use_locks_in_thread(void *arg)
+{
+	use_locks(locks, (size_t)arg);
+	return NULL;
+}
+
+static void check_locks_of_threads(char *memory, size_t off, int shared)
+{
+	locks = (struct locks *)(void *)(memory + off);
+	init_locks(locks, 4, shared);
+	run_threads(use_locks_in_thread, 4);
+	CHECK_EQ(locks->counter, 4 * 300);
+	CHECK_EQ(locks->turn, 4 * 20 + 4);
+}
+
+static void locks_between_threads(void)
+{
+	char *p = map_anon(MB(4));
+
+	check_locks_of_threads(p, 0, PTHREAD_PROCESS_PRIVATE);
+	check_locks_of_threads(p, 0, PTHREAD_PROCESS_SHARED);
+	check_locks_of_threads(p, MB(2) + PAGE + 64, PTHREAD_PROCESS_SHARED);
+	/* In a slot that small entries map. */
+	CHECK_OK(mprotect(p + MB(1), PAGE, PROT_NONE));
+	check_locks_of_threads(p, MB(1) + PAGE, PTHREAD_PROCESS_SHARED);
+	check_locks_of_threads(p, MB(1) + PAGE, PTHREAD_PROCESS_PRIVATE);
+	unmap(p, MB(4));
+}
+
+static void locks_on_heap_and_stack(void)
+{
+	char on_stack[sizeof(struct locks) + 64];
+	char *on_heap = malloc(KB(64));
+
+	CHECK(on_heap != NULL);
+	check_locks_of_threads(on_heap, KB(8), PTHREAD_PROCESS_SHARED);
+	check_locks_of_threads((char *)(((uintptr_t)on_stack + 63) & ~63UL), 0,
+			       PTHREAD_PROCESS_SHARED);
+	free(on_heap);
+}
+
+static void locks_between_processes(void)
+{
+	char *p = map_flags(NULL, MB(2), RW, MAP_SHARED | MAP_ANONYMOUS);
+	pid_t pid[3];
+
+	locks = (struct locks *)(void *)(p + PAGE);
+	init_locks(locks, 4, PTHREAD_PROCESS_SHARED);
+	for (size_t i = 0; i < 3; i++) {
+		pid[i] = fork_child();
+		if (pid[i] == 0) {
+			use_locks(locks, i + 1);
+			_exit(0);
+		}
+	}
+	use_locks(locks, 0);
+	for (size_t i = 0; i < 3; i++)
+		expect_success(pid[i]);
+	CHECK_EQ(locks->turn, 4 * 20 + 4);
+	unmap(p, MB(2));
+}
+
+/* FUTEX_WAIT = 0 and FUTEX_WAKE = 1, both of the kind between processes. */
+static long futex(void *addr, int op, int value)
+{
+	return syscall(SYS_futex, addr, op, value, NULL, NULL, 0);
+}
+
+static void wake_in_child(void *arg)
+{
+	/* The word is the child's own copy: nobody waits on it. */
+	CHECK_EQ(futex(arg, 1, 1), 0);
+}
+
+static atomic_int *futex_word;
+
+static void *wait_on_word(void *arg)
+{
+	(void)arg;
+	while (atomic_load(futex_word) == 0)
+		if (futex(futex_word, 0, 0) != 0 && errno != EAGAIN && errno != EINTR)
+			FAIL("FUTEX_WAIT: %s", errno_name(errno));
+	return NULL;
+}
+
+/* Private memory: a child's futex is not its parent's. */
+static void futexes_are_private_after_fork(void)
+{
+	pthread_t thread;
+	char *p = map_anon(MB(2));
+
+	futex_word = (atomic_int *)(void *)(p + MB(1));
+	atomic_store(futex_word, 0);
+	thread = start_thread(wait_on_word, NULL);
+	/* The waiter sleeps sooner or later; a child's wake must find nobody. */
+	for (int i = 0; i < 5; i++)
+		in_child(wake_in_child, futex_word);
+	atomic_store(futex_word, 1);
+	CHECK_OK(futex(futex_word, 1, 1));
+	join_thread(thread);
+	CHECK_ERR(futex(futex_word, 0, 7), EAGAIN);
+	unmap(p, MB(2));
+}
+
+static pthread_mutex_t *robust;
+
+static void init_robust(void *at)
+{
+	pthread_mutexattr_t attr;
+
+	robust = at;
+	CHECK_EQ(pthread_mutexattr_init(&attr), 0);
+	CHECK_EQ(pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST), 0);
+	CHECK_EQ(pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED), 0);
+	CHECK_EQ(pthread_mutex_init(robust, &attr), 0);
+}
+
+static void expect_owner_died(void)
+{
+	CHECK_EQ(pthread_mutex_lock(robust), EOWNERDEAD);
+	CHECK_EQ(pthread_mutex_consistent(robust), 0);
+	CHECK_EQ(pthread_mutex_unlock(robust), 0);
+	CHECK_EQ(pthread_mutex_lock(robust), 0);
+	CHECK_EQ(pthread_mutex_unlock(robust), 0);
+}
+
+static void *lock_and_leave(void *arg)
+{
+	(void)arg;
+	CHECK_EQ(pthread_mutex_lock(robust), 0);
+	return NULL;
+}
+
+static void robust_mutexes(void)
+{
+	char *p = map_anon(MB(2));
+	char *shared = map_flags(NULL, PAGE, RW, MAP_SHARED | MAP_ANONYMOUS);
+	pid_t pid;
+
+	init_robust(p + PAGE + 64);
+	join_thread(start_thread(lock_and_leave, NULL));
+	expect_owner_died();
+
+	init_robust(shared);
+	pid = fork_child();
+	if (pid == 0) {
+		lock_and_leave(NULL);
+		raise(SIGKILL);
+	}
+	expect_signal(pid, SIGKILL);
+	expect_owner_died();
+	unmap(p, MB(2));
+	unmap(shared, PAGE);
+}
+
+/* ---- Signals -------------------------------------------------------------- */
+
+static __thread char *alternate;
+static __thread volatile sig_atomic_t handled;
+
+static void on_signal(int sig)
+{
+	char local[KB(8)];
+
+	if (local < alternate || local >= alternate + KB(128))
+		FAIL("the handler is not on its stack");
+	fill(local, sizeof(local), (uint64_t)sig);
+	verify(local, sizeof(local), (uint64_t)sig, 0);
+	handled++;
+}
+
+static void *signals_in_thread(void *arg)
+{
+	stack_t stack = { .ss_size = KB(128) };
+
+	(void)arg;
+	alternate = map_anon(KB(128));
+	stack.ss_sp = alternate;
+	CHECK_OK(sigaltstack(&stack, NULL));
+	handled = 0;
+	for (int i = 0; i < 50; i++)
+		CHECK_EQ(pthread_kill(pthread_self(), SIGUSR1), 0);
+	CHECK_EQ(handled, 50);
+	stack.ss_flags = SS_DISABLE;
+	CHECK_OK(sigaltstack(&stack, NULL));
+	unmap(alternate, KB(128));
+	return NULL;
+}
+
+static void signals_on_alternate_stacks(void)
+{
+	struct sigaction action = { .sa_flags = SA_ONSTACK };
+	struct sigaction old;
+
+	action.sa_handler = on_signal;
+	CHECK_OK(sigaction(SIGUSR1, &action, &old));
+	run_threads(signals_in_thread, NR_THREADS);
+	CHECK_OK(sigaction(SIGUSR1, &old, NULL));
+}
+
+/* ---- Arenas --------------------------------------------------------------- */
+
+static void *churn(void *arg)
+{
+	enum { NR = 200 };
+	char *block[NR] = { NULL };
+	size_t len[NR] = { 0 };
+	uint32_t state = (uint32_t)(uintptr_t)arg + 17;
+
+	for (uint64_t n = 0; n < 4000; n++) {
+		size_t i = next(&state) % NR;
+
+		if (block[i]) {
+			CHECK_EQ((unsigned char)block[i][0], i & 0xff);
+			CHECK_EQ((unsigned char)block[i][len[i] - 1], i & 0xff);
+			free(block[i]);
+			block[i] = NULL;
+			continue;
+		}
+		len[i] = 16 + next(&state) % (n % 16 ? 2000 : 200000);
+		block[i] = malloc(len[i]);
+		CHECK(block[i] != NULL);
+		block[i][0] = (char)i;
+		block[i][len[i] - 1] = (char)i;
+	}
+	for (size_t i = 0; i < NR; i++)
+		free(block[i]);
+	return NULL;
+}
+
+static void malloc_in_all_threads(void)
+{
+	run_threads(churn, NR_THREADS);
+}
+
+int main(void)
+{
+	static const struct test tests[] = {
+		T(eight_threads_use_all_calls),
+		T(calls_beside_pages_in_use),
+		T(thread_local_storage),
+		T(create_and_join_200),
+		T(create_with_many_stack_sizes),
+		T(locks_between_threads),
+		T(locks_on_heap_and_stack),
+		T(locks_between_processes),
+		T(futexes_are_private_after_fork),
+		T(robust_mutexes),
+		T(signals_on_alternate_stacks),
+		T(malloc_in_all_threads),
+	};
+
+	return RUN_GROUP("sem_threads", tests);
+}
