@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Locked memory: Linux populates it within mmap(2), before HPMMAP has put its
+ * blocks in place. Once a mapping then showed another block than the one that
+ * fork and mremap went by.
+ */
+#include "common.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define LEN	MB(8)
+
+static void lock_future(void)
+{
+	CHECK_OK(mlockall(MCL_CURRENT | MCL_FUTURE));
+}
+
+static void unlock_all(void)
+{
+	CHECK_OK(munlockall());
+}
+
+static void fork_sees_the_content(void)
+{
+	char *p;
+	pid_t pid;
+
+	lock_future();
+	p = map_anon(LEN);
+	fill(p, LEN, 11);
+	pid = fork_child();
+	if (pid == 0) {
+		verify(p, LEN, 11, 0);
+		_exit(0);
+	}
+	expect_success(pid);
+	unmap(p, LEN);
+	unlock_all();
+}
+
+static void mremap_moves_the_content(void)
+{
+	char *p, *q;
+
+	lock_future();
+	p = map_anon(LEN);
+	fill(p, LEN, 12);
+	q = mremap(p, LEN, 4 * LEN, MREMAP_MAYMOVE);
+	CHECK_OK(q);
+	verify(q, LEN, 12, 0);
+	verify_zero(q + LEN, 3 * LEN);
+	CHECK_TOUCH(q, 4 * LEN);
+	unmap(q, 4 * LEN);
+	unlock_all();
+}
+
+static void fixed_mapping_reads_zero(void)
+{
+	char *p;
+
+	lock_future();
+	p = map_anon(LEN);
+	fill(p, LEN, 13);
+	CHECK(map_flags(p + MB(1), MB(6), RW, ANON | MAP_FIXED) == p + MB(1));
+	verify_zero(p + MB(1), MB(6));
+	verify(p, MB(1), 13, 0);
+	verify(p + MB(7), MB(1), 13, MB(7));
+	unmap(p, LEN);
+	unlock_all();
+}
+
+static void map_locked(void)
+{
+	char *p = map_flags(NULL, LEN, RW, ANON | MAP_LOCKED), *q;
+
+	verify_zero(p, LEN);
+	fill(p, LEN, 14);
+	q = mremap(p, LEN, LEN + MB(2), MREMAP_MAYMOVE);
+	CHECK_OK(q);
+	verify(q, LEN, 14, 0);
+	unmap(q, LEN + MB(2));
+}
+
+/* Rounded up to a slot, it would be address 0. */
+static void brk_of_the_last_address(void)
+{
+	long before = syscall(SYS_brk, 0);
+
+	CHECK_EQ(syscall(SYS_brk, -1L), before);
+	CHECK_EQ(syscall(SYS_brk, -4096L), before);
+	CHECK_EQ(syscall(SYS_brk, 0), before);
+}
+
+int main(void)
+{
+	static const struct test tests[] = {
+		T(fork_sees_the_content),
+		T(mremap_moves_the_content),
+		T(fixed_mapping_reads_zero),
+		T(map_locked),
+		T(brk_of_the_last_address),
+	};
+
+	return RUN_GROUP("sem_locked", tests);
+}

@@ -1,0 +1,80 @@
+"""Boots the guests and hands their outcomes to the tests."""
+
+import os
+
+import pytest
+
+from hpmmap_guest import kernels, resolve_kernel
+
+from suite import GuestRun, Item, Outcome, leaving, problems, program_items, scenario_items
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("hpmmap")
+    group.addoption(
+        "--kernel", action="append", default=[], help="kernel version or series; may be repeated (default: both series)"
+    )
+
+
+def pytest_configure(config):
+    config.hpmmap_kernels = [resolve_kernel(name) for name in config.getoption("--kernel")] or kernels()
+    config.hpmmap_runs = {}
+
+
+def pytest_generate_tests(metafunc):
+    if "item" not in metafunc.fixturenames:
+        return
+    items = program_items() + scenario_items()
+    items += [leaving(machine) for machine in dict.fromkeys(item.machine for item in items)]
+    machines = list(dict.fromkeys(item.machine for item in items))
+    params, ids = [], []
+    for kver in metafunc.config.hpmmap_kernels:
+        series = ".".join(kver.split(".")[:2])
+        for machine in machines:
+            for item in sorted((i for i in items if i.machine == machine), key=lambda i: i.last):
+                params.append((kver, item))
+                ids.append(f"{series}-{item.name}")
+    metafunc.parametrize("kver,item", params, ids=ids)
+
+
+def pytest_collection_finish(session):
+    """Only what was selected is run; a guest always ends by giving everything back."""
+    wanted: dict[tuple[str, str], list[Item]] = {}
+    for node in session.items:
+        params = getattr(node, "callspec", None)
+        if params and "item" in params.params:
+            kver, item = params.params["kver"], params.params["item"]
+            wanted.setdefault((kver, item.machine), []).append(item)
+    factor = float(os.environ.get("HPMMAP_TIMEOUT_FACTOR", "1"))
+    for (kver, machine), items in wanted.items():
+        session.config.hpmmap_runs[kver, machine] = GuestRun(kver, machine, items, factor)
+
+
+@pytest.fixture
+def outcome(request, kver: str, item: Item) -> Outcome:
+    """What became of an item: waits until its guest has come to it."""
+    run = request.config.hpmmap_runs[kver, item.machine]
+    if not run.started:
+        run.start()
+    found = run.outcome(item.name)
+    for title, lines in (("output", found.output), ("kernel log", found.dmesg)):
+        text = "\n".join(lines).strip()
+        if text:
+            print(f"--- {title}\n{text}")
+    return found
+
+
+@pytest.fixture
+def failures(outcome: Outcome) -> list[str]:
+    return problems(outcome)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Where the time went, since waiting for a guest says nothing about it."""
+    for (kver, machine), run in config.hpmmap_runs.items():
+        slow = sorted(run.outcomes.items(), key=lambda pair: -pair[1].seconds)[:6]
+        total = sum(outcome.seconds for outcome in run.outcomes.values())
+        names = ", ".join(f"{name} {outcome.seconds:.0f} s" for name, outcome in slow)
+        terminalreporter.write_line(
+            f"guest {machine} on {kver}: {total:.0f} s in {len(run.outcomes)} items: {names} (log: {run.log})"
+        )

@@ -1,0 +1,21 @@
+#!/bin/bash
+# The last thing in a guest: give everything back and look whether it is all there.
+. "$(dirname "$0")/lib.sh"
+
+if [ "$(pool_bytes total_bytes)" != 0 ]; then
+	hpmmap pool remove --all
+fi
+[ "$(pool_bytes total_bytes)" = 0 ] || fail "there are still pools"
+[ "$(offline_blocks)" = "$HPMMAP_OFFLINE_BLOCKS" ] ||
+	fail "$(offline_blocks) memory blocks are offline, at the start it was $HPMMAP_OFFLINE_BLOCKS"
+[ "$(memtotal_kib)" = "$HPMMAP_MEMTOTAL_KIB" ] ||
+	fail "MemTotal is $(memtotal_kib) kB, at the start it was $HPMMAP_MEMTOTAL_KIB kB"
+unload_module
+[ ! -e /dev/hpmmap ] || fail "/dev/hpmmap is still there"
+[ ! -e "$SYSFS" ] || fail "$SYSFS is still there"
+# Use a good part of what came back: a bad page would show in the kernel log.
+mkdir -p /tmp/fill
+mount -t tmpfs -o size=100% tmpfs /tmp/fill
+head -c 512M /dev/zero >/tmp/fill/zeros
+umount /tmp/fill
+echo "MemTotal $(memtotal_kib) kB as at the start, module unloaded"

@@ -1,0 +1,130 @@
+# shellcheck shell=bash
+# What the scenarios share. Runs in the guest, as root.
+set -euo pipefail
+
+SYSFS=/sys/kernel/hpmmap
+BLOCK_BYTES=$((0x$(cat /sys/devices/system/memory/block_size_bytes)))
+MIB=$((1 << 20))
+
+fail() {
+	echo "FAIL: $*" >&2
+	exit 1
+}
+
+# skip REASON: the scenario cannot be run here. Not a pass: it is reported.
+skip() {
+	echo "SKIP: $*"
+	exit 77
+}
+
+# Sum of one file of all nodes' pools.
+pool_bytes() {
+	local file sum=0
+	for file in "$SYSFS"/nodes/node*/"$1"; do
+		[ ! -e "$file" ] || sum=$((sum + $(cat "$file")))
+	done
+	echo $sum
+}
+
+memtotal_kib() {
+	awk '/^MemTotal:/ { print $2 }' /proc/meminfo
+}
+
+contexts() {
+	find "$SYSFS/contexts" -mindepth 1 -maxdepth 1 | wc -l
+}
+
+# context_of PID FILE: a value of the context of a process; fails if it has none.
+context_of() {
+	local dir
+	for dir in "$SYSFS"/contexts/*/; do
+		if [ "$(cat "$dir/pid" 2>/dev/null)" = "$1" ]; then
+			cat "$dir/$2"
+			return
+		fi
+	done
+	return 1
+}
+
+is_registered() {
+	context_of "$1" job >/dev/null
+}
+
+# within SECONDS COMMAND...: wait until the command succeeds.
+within() {
+	local tries=$(($1 * 5))
+	shift
+	until "$@" >/dev/null 2>&1; do
+		[ $((tries -= 1)) -gt 0 ] || return 1
+		sleep 0.2
+	done
+}
+
+pool_is_free() {
+	[ "$(contexts)" = 0 ] && [ "$(pool_bytes free_bytes)" = "$(pool_bytes total_bytes)" ] &&
+		[ "$(pool_bytes pinned_bytes)" = 0 ]
+}
+
+# Contexts are freed after their process is gone: some of it in the background.
+expect_pool_free() {
+	within 10 pool_is_free ||
+		fail "after the jobs: $(contexts) contexts, $(pool_bytes free_bytes) of $(pool_bytes total_bytes) bytes free, $(pool_bytes pinned_bytes) pinned"
+}
+
+offline_blocks() {
+	grep -lx offline /sys/devices/system/memory/memory*/state | wc -l
+}
+
+# set_pool SIZE: the pools hold this much in total, on one node; 0 for nothing.
+set_pool() {
+	local want
+	want=$(numfmt --from=iec "$1")
+	[ "$(pool_bytes total_bytes)" != "$want" ] || return 0
+	if [ "$(pool_bytes total_bytes)" != 0 ]; then
+		hpmmap pool remove --all >/dev/null || return 1
+	fi
+	[ "$want" = 0 ] || hpmmap pool add --node 0 --size "$1" >/dev/null
+}
+
+# expect STATUS COMMAND...: the command must end with this status.
+expect() {
+	local want=$1 got=0
+	shift
+	"$@" || got=$?
+	[ $got = "$want" ] || fail "status $got instead of $want: $*"
+}
+
+# expect_error STATUS PATTERN COMMAND...: it must fail with one line of error
+# output that matches.
+expect_error() {
+	local want=$1 pattern=$2 got=0 output
+	shift 2
+	output=$("$@" 2>&1 >/dev/null) || got=$?
+	echo "$* -> $got: $output"
+	[ $got = "$want" ] || fail "status $got instead of $want: $*"
+	[ "$(wc -l <<<"$output")" = 1 ] || fail "not one line of error output: $*"
+	grep -qE "$pattern" <<<"$output" || fail "the error of '$*' does not match '$pattern'"
+}
+
+# Load the module as the harness does.
+load_module() {
+	insmod "$HPMMAP_ROOT/build/$HPMMAP_KVER/hpmmap.ko"
+	within 5 test -c /dev/hpmmap || fail "no /dev/hpmmap"
+	chown root:hpmmap /dev/hpmmap
+	chmod 0660 /dev/hpmmap
+}
+
+# The hooks are removed some time after the last job has ended.
+unload_module() {
+	within 20 rmmod hpmmap || rmmod hpmmap || fail "the module does not unload"
+}
+
+# An ordinary user; as_member is one in the group of the device.
+USER_ID=2001
+as_user() {
+	setpriv --reuid $USER_ID --regid $USER_ID --clear-groups "$@"
+}
+as_member() {
+	setpriv --reuid "${MEMBER_ID:-$USER_ID}" --regid "${MEMBER_ID:-$USER_ID}" \
+		--groups "$(getent group hpmmap | cut -d: -f3)" "$@"
+}

@@ -1,0 +1,55 @@
+#!/bin/bash
+# Runs in the guest: runner.sh LIST NONCE. Each line of LIST is an item:
+#
+#   NAME TIMEOUT POOL COMMAND
+#
+# Each runs in a session of its own with pools of the size POOL (- for "as they
+# are"), and must leave nothing behind: no process, no context, all pool memory
+# free. What becomes of it is told between lines with the nonce.
+set -uo pipefail
+. "$(dirname "$0")/lib.sh"
+set +e
+
+list=$1
+nonce=$2
+HPMMAP_MEMTOTAL_KIB=$(memtotal_kib)
+HPMMAP_OFFLINE_BLOCKS=$(offline_blocks)
+export HPMMAP_MEMTOTAL_KIB HPMMAP_OFFLINE_BLOCKS
+
+token() {
+	printf '\nHPMMAP-ITEM-%s:%s\n' "$1" "$nonce"
+}
+
+run_item() {
+	local timeout=$1 pool=$2 command=$3 status=0 pid
+	if [ "$pool" != - ]; then
+		set_pool "$pool" || { echo "FAIL: cannot make the pools $pool"; return 1; }
+	fi
+	setsid timeout --kill-after=10 "$timeout" bash -c "$command" </dev/null &
+	pid=$!
+	wait $pid
+	status=$?
+	[ $status != 124 ] && [ $status != 137 ] || echo "FAIL: not done after $timeout s"
+
+	if pkill -KILL --session $pid; then
+		sleep 1
+		[ $status != 0 ] || { echo "FAIL: processes were left behind"; status=1; }
+	fi
+	if [ -d "$SYSFS" ] && ! (expect_pool_free); then
+		[ $status != 0 ] || status=1
+	fi
+	return $status
+}
+
+failed=0
+while read -r name timeout pool command; do
+	token "BEGIN:$name"
+	lines=$(dmesg | wc -l)
+	run_item "$timeout" "$pool" "$command"
+	status=$?
+	[ $status = 0 ] || [ $status = 77 ] || failed=1
+	token "DMESG:$name"
+	dmesg | tail -n +$((lines + 1))
+	token "END:$name:$status"
+done 3<&0 <"$list"
+exit $failed

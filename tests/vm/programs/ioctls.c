@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Every rule that the header states for every ioctl, and every member that a
+ * command refuses: one check each. The argument says what the caller is:
+ * "root", or "member" for a user without CAP_SYS_ADMIN.
+ */
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "hpmmap.h"
+
+static int fd;
+static int failures;
+
+static void expect(const char *what, unsigned long request, void *arg, int want)
+{
+	int got = ioctl(fd, request, arg) == 0 ? 0 : errno;
+
+	if (got == want)
+		return;
+	printf("%s: %s, not %s\n", what, got ? strerrorname_np(got) : "success",
+	       want ? strerrorname_np(want) : "success");
+	failures++;
+}
+
+/* The rules for the struct itself, for a command that is otherwise right. */
+static void check_struct(const char *name, unsigned long request,
+			 const void *right, size_t size, size_t flags_at)
+{
+	unsigned char buffer[512] = { 0 };
+	uint32_t *buffer_size = (uint32_t *)buffer;
+	uint32_t flags = 1U << 31;
+	char what[128];
+
+	if (size + 16 > sizeof(buffer))
+		errx(1, "%s: the struct is larger than this test knows", name);
+
+	memcpy(buffer, right, size);
+	*buffer_size = 0;
+	snprintf(what, sizeof(what), "%s: size 0", name);
+	expect(what, request, buffer, EINVAL);
+	*buffer_size = 4;
+	snprintf(what, sizeof(what), "%s: size 4", name);
+	expect(what, request, buffer, EINVAL);
+	*buffer_size = size - 1;
+	snprintf(what, sizeof(what), "%s: one byte too small", name);
+	expect(what, request, buffer, EINVAL);
+
+	*buffer_size = size + 8;
+	buffer[size + 7] = 1;
+	snprintf(what, sizeof(what), "%s: a larger struct with unknown contents", name);
+	expect(what, request, buffer, E2BIG);
+	buffer[size + 7] = 0;
+
+	memcpy(buffer, right, size);
+	memcpy(buffer + flags_at, &flags, sizeof(flags));
+	snprintf(what, sizeof(what), "%s: unknown flag", name);
+	expect(what, request, buffer, EOPNOTSUPP);
+
+	snprintf(what, sizeof(what), "%s: wrong pointer", name);
+	expect(what, request, (void *)8, EFAULT);
+}
+
+static void check_info(void)
+{
+	struct hpmmap_info info = { .size = sizeof(info) };
+	struct {
+		struct hpmmap_info info;
+		uint64_t unknown;
+	} larger = { .info.size = sizeof(larger) };
+
+	check_struct("INFO", HPMMAP_IOC_INFO, &info, sizeof(info),
+		     offsetof(struct hpmmap_info, flags));
+	expect("INFO", HPMMAP_IOC_INFO, &info, 0);
+	if (info.abi_version != HPMMAP_ABI_VERSION || info.memory_block_bytes < HPMMAP_BLOCK_BYTES) {
+		printf("INFO: version %u, memory block of %llu bytes\n", info.abi_version,
+		       (unsigned long long)info.memory_block_bytes);
+		failures++;
+	}
+	expect("INFO: a larger struct with zeros", HPMMAP_IOC_INFO, &larger, 0);
+	info.__reserved = 1;
+	expect("INFO: __reserved", HPMMAP_IOC_INFO, &info, EOPNOTSUPP);
+	expect("unknown command", _IOWR(HPMMAP_IOC_MAGIC, 99, struct hpmmap_info), &info, ENOTTY);
+	expect("command of another device", _IOWR('T', 1, struct hpmmap_info), &info, ENOTTY);
+}
+
+static void check_pool_add(bool root, uint64_t block)
+{
+	struct hpmmap_pool_add right = {
+		.size = sizeof(right), .start = 0, .length = block, .node = -1,
+	};
+	struct hpmmap_pool_add add;
+
+	if (!root) {
+		expect("POOL_ADD without the capability", HPMMAP_IOC_POOL_ADD, &right, EPERM);
+		return;
+	}
+	check_struct("POOL_ADD", HPMMAP_IOC_POOL_ADD, &right, sizeof(right),
+		     offsetof(struct hpmmap_pool_add, flags));
+#define REFUSED(change, want) do {						\
+	add = right;								\
+	change;									\
+	expect("POOL_ADD: " #change, HPMMAP_IOC_POOL_ADD, &add, want);		\
+} while (0)
+	REFUSED(add.__reserved = 1, EOPNOTSUPP);
+	REFUSED(add.start = 4096, EINVAL);
+	REFUSED(add.length = 0, EINVAL);
+	REFUSED(add.length = HPMMAP_BLOCK_BYTES, EINVAL);
+	REFUSED(add.length = block + 1, EINVAL);
+	REFUSED(add.start = -block, EINVAL);
+	REFUSED(add.length = -block, EINVAL);
+	/* The first block holds the start of the machine's memory: never offline. */
+	REFUSED(add.start = 0, EBUSY);
+	/* Far beyond the end of memory. */
+	REFUSED(add.start = 1ULL << 45, ENXIO);
+#undef REFUSED
+}
+
+static void check_pool_remove(bool root, uint64_t block)
+{
+	struct hpmmap_pool_remove right = {
+		.size = sizeof(right), .start = 0, .length = block,
+	};
+	struct hpmmap_pool_remove remove;
+
+	if (!root) {
+		expect("POOL_REMOVE without the capability", HPMMAP_IOC_POOL_REMOVE, &right, EPERM);
+		return;
+	}
+	check_struct("POOL_REMOVE", HPMMAP_IOC_POOL_REMOVE, &right, sizeof(right),
+		     offsetof(struct hpmmap_pool_remove, flags));
+#define REFUSED(change, want) do {						\
+	remove = right;								\
+	change;									\
+	expect("POOL_REMOVE: " #change, HPMMAP_IOC_POOL_REMOVE, &remove, want);	\
+} while (0)
+	REFUSED(remove.start = 4096, EINVAL);
+	REFUSED(remove.length = 0, EINVAL);
+	REFUSED(remove.length = block + 4096, EINVAL);
+	REFUSED(remove.start = -block, EINVAL);
+	REFUSED(remove.start = 0, ENOENT);
+	REFUSED(remove.start = 1ULL << 45, ENOENT);
+#undef REFUSED
+}
+
+static void check_pool_list(void)
+{
+	struct hpmmap_pool_range ranges[64];
+	struct hpmmap_pool_list right = { .size = sizeof(right) };
+	struct hpmmap_pool_list list;
+
+	check_struct("POOL_LIST", HPMMAP_IOC_POOL_LIST, &right, sizeof(right),
+		     offsetof(struct hpmmap_pool_list, flags));
+	list = right;
+	list.__reserved = 1;
+	expect("POOL_LIST: __reserved", HPMMAP_IOC_POOL_LIST, &list, EOPNOTSUPP);
+	list = right;
+	expect("POOL_LIST: count", HPMMAP_IOC_POOL_LIST, &list, 0);
+	if (list.nr < 1 || list.nr > 64) {
+		printf("POOL_LIST: %u ranges\n", list.nr);
+		failures++;
+		return;
+	}
+	list.nr = 1;
+	list.ranges = 8;
+	expect("POOL_LIST: wrong pointer in it", HPMMAP_IOC_POOL_LIST, &list, EFAULT);
+
+	/* No more than the array holds is written. */
+	memset(ranges, 0x5a, sizeof(ranges));
+	list.nr = 1;
+	list.ranges = (uintptr_t)ranges;
+	expect("POOL_LIST: of one", HPMMAP_IOC_POOL_LIST, &list, 0);
+	if (ranges[1].start != 0x5a5a5a5a5a5a5a5aULL || ranges[0].length == 0 ||
+	    ranges[0].free_bytes > ranges[0].length) {
+		printf("POOL_LIST: wrong contents\n");
+		failures++;
+	}
+}
+
+static void check_launch(void)
+{
+	uint64_t words[16] = { 0 };
+	struct hpmmap_launch right = { .size = sizeof(right) };
+	struct hpmmap_launch launch;
+
+	check_struct("LAUNCH", HPMMAP_IOC_LAUNCH, &right, sizeof(right),
+		     offsetof(struct hpmmap_launch, flags));
+#define REFUSED(change, want) do {						\
+	launch = right;								\
+	change;									\
+	expect("LAUNCH: " #change, HPMMAP_IOC_LAUNCH, &launch, want);		\
+} while (0)
+	REFUSED(launch.__reserved = 1, EOPNOTSUPP);
+	REFUSED(launch.page_size = 4096, EINVAL);
+	REFUSED(launch.page_size = HPMMAP_BLOCK_BYTES + 1, EINVAL);
+	REFUSED((launch.nodemask = (uintptr_t)words, launch.nodemask_bits = 1025), EINVAL);
+	REFUSED((launch.nodemask = 8, launch.nodemask_bits = 64), EFAULT);
+	REFUSED((launch.nodemask = (uintptr_t)words, launch.nodemask_bits = 64), ENODEV);
+	words[15] = 1ULL << 63;
+	REFUSED((launch.nodemask = (uintptr_t)words, launch.nodemask_bits = 1024), ENODEV);
+#undef REFUSED
+}
+
+static void check_limit_set(bool root)
+{
+	struct hpmmap_limit_set right = {
+		.size = sizeof(right), .uid = 60001, .bytes = HPMMAP_LIMIT_NONE,
+	};
+	struct hpmmap_limit_set limit;
+
+	if (!root) {
+		expect("LIMIT_SET without the capability", HPMMAP_IOC_LIMIT_SET, &right, EPERM);
+		return;
+	}
+	check_struct("LIMIT_SET", HPMMAP_IOC_LIMIT_SET, &right, sizeof(right),
+		     offsetof(struct hpmmap_limit_set, flags));
+#define REFUSED(change, want) do {						\
+	limit = right;								\
+	change;									\
+	expect("LIMIT_SET: " #change, HPMMAP_IOC_LIMIT_SET, &limit, want);	\
+} while (0)
+	REFUSED(limit.__reserved = 1, EOPNOTSUPP);
+	REFUSED(limit.bytes = HPMMAP_BLOCK_BYTES + 1, EINVAL);
+	REFUSED(limit.flags = HPMMAP_LIMIT_F_DEFAULT, EINVAL);
+#undef REFUSED
+}
+
+int main(int argc, char **argv)
+{
+	struct hpmmap_info info = { .size = sizeof(info) };
+	bool root;
+
+	if (argc != 2 || (strcmp(argv[1], "root") && strcmp(argv[1], "member")))
+		errx(2, "usage: ioctls root|member");
+	root = !strcmp(argv[1], "root");
+	fd = open(HPMMAP_DEVICE_PATH, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		err(1, HPMMAP_DEVICE_PATH);
+	if (ioctl(fd, HPMMAP_IOC_INFO, &info))
+		err(1, "HPMMAP_IOC_INFO");
+
+	check_info();
+	check_pool_add(root, info.memory_block_bytes);
+	check_pool_remove(root, info.memory_block_bytes);
+	check_pool_list();
+	check_launch();
+	check_limit_set(root);
+	if (mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0) != MAP_FAILED) {
+		printf("the device can be mapped\n");
+		failures++;
+	}
+	printf("%s: %d failures\n", argv[1], failures);
+	return failures != 0;
+}

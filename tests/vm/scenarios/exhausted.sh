@@ -1,0 +1,52 @@
+#!/bin/bash
+# An exhausted pool: ENOMEM under --strict, memory of Linux otherwise, never a signal.
+# pool: 256M
+. "$(dirname "$0")/../guest/lib.sh"
+
+program='
+import errno, mmap, os, sys
+held = []
+try:
+    for _ in range(40):
+        memory = mmap.mmap(-1, 16 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        held.append(memory)
+        for offset in range(0, len(memory), 4096):
+            memory[offset] = 1
+except OSError as error:
+    assert error.errno == errno.ENOMEM, error
+pid = os.getpid()
+base = "/sys/kernel/hpmmap/contexts/"
+for id in os.listdir(base):
+    if int(open(base + id + "/pid").read()) == pid:
+        values = {name: int(open(base + id + "/" + name).read()) for name in ("fallbacks", "linux_bytes", "held_bytes")}
+print(len(held), values["fallbacks"], values["linux_bytes"], values["held_bytes"])
+'
+read -r pieces fallbacks linux held < <(hpmmap run --strict -- python3 -c "$program")
+echo "strict: $pieces pieces of 16 MB, $fallbacks fallbacks, $linux bytes of Linux, $held held"
+[ "$pieces" -ge 8 ] && [ "$pieces" -lt 16 ] || fail "$pieces pieces of 16 MB came from a pool of 256 MB"
+[ "$fallbacks" = 0 ] && [ "$linux" = 0 ] || fail "a strict job got memory of Linux"
+expect_pool_free
+
+read -r pieces fallbacks linux held < <(hpmmap run -- python3 -c "$program")
+echo "fallback: $pieces pieces of 16 MB, $fallbacks fallbacks, $linux bytes of Linux, $held held"
+[ "$pieces" = 40 ] || fail "only $pieces pieces of 40"
+[ "$fallbacks" -ge 24 ] || fail "$fallbacks fallbacks were counted for at least 24 calls"
+[ "$held" -le $((256 * MIB)) ] || fail "$held bytes from a pool of 256 MB"
+expect_pool_free
+
+# Used up by another job: a strict job cannot even start, and says so.
+hpmmap run -- python3 -c "
+import mmap, time
+held = [mmap.mmap(-1, 2 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) for _ in range(160)]
+open('/tmp/full', 'w').close()
+time.sleep(120)" &
+job=$!
+within 30 test -e /tmp/full || fail "the job that fills the pool does not get ready"
+rm /tmp/full
+[ "$(pool_bytes free_bytes)" = 0 ] || fail "$(pool_bytes free_bytes) bytes are still free"
+status=0
+hpmmap run --strict -- /bin/true || status=$?
+[ $status -ne 0 ] && [ $status -le 127 ] || fail "a strict job without memory ended with status $status"
+hpmmap run -- /bin/true || status=$?
+kill $job
+wait $job || true

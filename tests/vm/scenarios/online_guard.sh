@@ -1,0 +1,28 @@
+#!/bin/bash
+# A block in a pool cannot be put online behind the module's back.
+# pool: 256M
+. "$(dirname "$0")/../guest/lib.sh"
+
+blocks=$(hpmmap pool list --verbose --json | python3 -c '
+import json, sys
+print(*(block["memory_block"] for block in json.load(sys.stdin)["blocks"]))')
+[ -n "$blocks" ] || fail "there is no block"
+for block in $blocks; do
+	state=/sys/devices/system/memory/memory$block/state
+	for how in online online_movable online_kernel; do
+		if echo $how 2>/dev/null >"$state"; then
+			fail "memory$block in a pool was set $how"
+		fi
+		[ "$(cat "$state")" = offline ] || fail "memory$block is $(cat "$state")"
+	done
+done
+hpmmap run -- /bin/true
+
+# Others are not affected.
+hpmmap pool remove --all
+for block in $blocks; do
+	[ "$(cat /sys/devices/system/memory/memory$block/state)" = online ] || fail "memory$block is not online again"
+done
+block=${blocks%% *}
+echo offline >"/sys/devices/system/memory/memory$block/state"
+echo online_movable >"/sys/devices/system/memory/memory$block/state"

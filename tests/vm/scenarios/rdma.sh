@@ -1,0 +1,84 @@
+#!/bin/bash
+# RDMA over soft-RoCE: transfers from and to memory of jobs, and a region that is
+# unmapped while it is registered stays out of use until it is not.
+# pool: 512M
+# timeout: 240
+. "$(dirname "$0")/../guest/lib.sh"
+
+modprobe rdma_rxe || skip "this kernel has no soft-RoCE"
+modprobe dummy
+modprobe ib_uverbs
+modprobe rdma_ucm || true
+ip link add rdma-net type dummy
+ip addr add 10.99.0.1/24 dev rdma-net
+ip link set rdma-net up
+rdma link add rxe0 type rxe netdev rdma-net
+within 10 test -e /dev/infiniband/uverbs0 || fail "no verbs device"
+ibv_devinfo -d rxe0 | grep -q PORT_ACTIVE || { ibv_devinfo; fail "the port is not active"; }
+
+for test in ib_write_bw ib_read_bw ib_send_bw; do
+	hpmmap run --strict -- $test -d rxe0 -x 1 -s 1048576 -n 40 >/tmp/server 2>&1 &
+	server=$!
+	sleep 3
+	hpmmap run --strict -- $test -d rxe0 -x 1 -s 1048576 -n 40 10.99.0.1 >/tmp/client 2>&1 ||
+		{ cat /tmp/server /tmp/client; fail "$test: the client failed"; }
+	wait $server || { cat /tmp/server; fail "$test: the server failed"; }
+	grep -E '^ *1048576' /tmp/client || { cat /tmp/client; fail "$test reports no bandwidth"; }
+	expect_pool_free
+done
+
+# 64 MB registered with the device, then unmapped.
+mkfifo /tmp/orders /tmp/answers
+hpmmap run --strict -- "$HPMMAP_ROOT/build/tests-vm/rdma_pin" rxe0 $((64 * MIB)) </tmp/orders >/tmp/answers &
+job=$!
+exec 7>/tmp/orders 8</tmp/answers
+answer() {
+	local line
+	read -r -t 60 line <&8 || fail "rdma_pin does not answer"
+	[ "$line" = "$1" ] || fail "rdma_pin says '$line' instead of '$1'"
+}
+answer registered
+free_mapped=$(pool_bytes free_bytes)
+[ "$(pool_bytes pinned_bytes)" = 0 ] || fail "mapped memory counts as given up but pinned"
+
+echo unmap >&7
+answer unmapped
+pinned() { [ "$(pool_bytes pinned_bytes)" -ge $((64 * MIB)) ]; }
+within 10 pinned || fail "$(pool_bytes pinned_bytes) bytes are shown as pinned, not 64 MB"
+[ "$(pool_bytes free_bytes)" -le "$free_mapped" ] || fail "pinned memory counts as free"
+expect_error 1 'pinned|use|busy' hpmmap pool remove --all
+
+# Another job takes all there is: none of it may be what the device can still reach.
+hpmmap run --strict -- python3 -c '
+import mmap
+held = []
+try:
+    while True:
+        held.append(mmap.mmap(-1, 2 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+except OSError:
+    pass
+for memory in held:
+    for offset in range(0, len(memory), 4096):
+        memory[offset] = 0xff
+print(len(held), "blocks overwritten")'
+echo verify >&7
+answer intact
+
+echo deregister >&7
+answer deregistered
+nothing_pinned() { [ "$(pool_bytes pinned_bytes)" = 0 ]; }
+within 10 nothing_pinned || fail "$(pool_bytes pinned_bytes) bytes stay pinned"
+
+# Again, and the process dies in between.
+echo register >&7
+answer registered
+echo unmap >&7
+answer unmapped
+kill -KILL $job
+wait $job || true
+exec 7>&- 8<&-
+rm /tmp/orders /tmp/answers
+expect_pool_free
+
+rdma link delete rxe0
+ip link delete rdma-net

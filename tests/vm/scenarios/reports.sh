@@ -1,0 +1,57 @@
+#!/bin/bash
+# What --json prints can be read by a program, with and without a job.
+# pool: 512M
+. "$(dirname "$0")/../guest/lib.sh"
+
+hpmmap run --strict -- python3 -c '
+import mmap, time
+memory = mmap.mmap(-1, 64 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+memory[0] = 1
+time.sleep(120)
+' &
+job=$!
+held() { [ "$(context_of $job held_bytes)" -ge $((64 * MIB)) ]; }
+within 30 held || fail "the job does not hold 64 MB"
+
+for report in 'status' 'pool list' 'pool list --verbose' 'doctor'; do
+	# The doctor's status tells whether something is missing.
+	hpmmap $report --json >/tmp/report.json || [ "$report" = doctor ] || fail "hpmmap $report --json: status $?"
+	hpmmap $report >/tmp/report.txt || [ "$report" = doctor ] || fail "hpmmap $report: status $?"
+	[ -s /tmp/report.txt ] || fail "hpmmap $report prints nothing"
+	PID=$job python3 - "$report" <<'PYTHON'
+import json, os, sys
+
+report = json.load(open("/tmp/report.json"))
+verb = sys.argv[1]
+
+
+def check_nodes(nodes):
+    assert sum(node["total_bytes"] for node in nodes) == 512 << 20, nodes
+    for node in nodes:
+        for key in ("node", "total_bytes", "free_bytes", "largest_free_bytes", "pinned_bytes"):
+            assert type(node[key]) is int, (key, node)
+        assert node["free_bytes"] <= node["total_bytes"] - (64 << 20) or node["total_bytes"] == 0
+
+
+if verb.startswith("pool list"):
+    check_nodes(report["nodes"])
+    if "--verbose" in verb:
+        blocks = report["blocks"]
+        assert sum(block["length"] for block in blocks) == 512 << 20, blocks
+        assert sum(block["busy_bytes"] for block in blocks) >= 64 << 20, blocks
+elif verb == "status":
+    check_nodes(report["nodes"])
+    assert report["hooks_active"] is True
+    (job,) = [context for context in report["contexts"] if context["pid"] == int(os.environ["PID"])]
+    assert job["strict"] is True and job["user"] == "root" and job["command"].startswith("python3"), job
+    assert job["held_bytes"] >= 64 << 20, job
+    assert job["mapped_2m_bytes"] >= 64 << 20, job
+    assert job["fallbacks"] == 0 and job["linux_bytes"] == 0, job
+else:
+    assert report, "the doctor says nothing"
+print(verb, "ok")
+PYTHON
+done
+
+kill $job
+wait $job || true

@@ -1,0 +1,34 @@
+#!/bin/bash
+# The module stays while it is in use, and goes without a trace.
+# pool: 128M
+. "$(dirname "$0")/../guest/lib.sh"
+
+hpmmap run -- sleep 60 &
+job=$!
+within 10 is_registered $job || fail "the job does not register"
+expect 1 rmmod hpmmap
+is_registered $job || fail "the job is gone"
+kill $job
+wait $job || true
+expect_pool_free
+
+# Memory in a pool would be lost.
+expect 1 rmmod hpmmap
+[ "$(pool_bytes total_bytes)" = $((128 * MIB)) ] || fail "the pool is gone"
+hpmmap pool remove --all
+
+for round in 1 2 3 4 5; do
+	unload_module
+	[ ! -e /dev/hpmmap ] && [ ! -e "$SYSFS" ] || fail "something of the module is left"
+	load_module
+	hpmmap pool add --size 128M
+	hpmmap run -- /bin/true
+	expect_pool_free
+	hpmmap pool remove --all
+done
+
+unload_module
+expect_error 1 'not loaded' hpmmap status
+expect_error 125 'not loaded' hpmmap run -- true
+expect_error 1 'not loaded' hpmmap pool add --size 128M
+load_module

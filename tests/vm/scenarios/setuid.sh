@@ -1,0 +1,19 @@
+#!/bin/bash
+# A set-user-ID program is not registered, whoever starts it.
+# pool: 128M
+. "$(dirname "$0")/../guest/lib.sh"
+
+registered=$HPMMAP_ROOT/build/tests-vm/registered
+mkdir -p /run/setuid
+mount -t tmpfs -o suid,mode=755 tmpfs /run/setuid
+cp "$registered" /run/setuid/plain
+cp "$registered" /run/setuid/setuid
+chmod 4755 /run/setuid/setuid
+
+[ "$(as_member hpmmap run -- /run/setuid/plain)" = registered ] || fail "the plain program is not registered"
+[ "$(as_member hpmmap run -- /run/setuid/setuid)" = native ] || fail "the set-user-ID program is registered"
+[ "$(as_member hpmmap run -- sh -c '/run/setuid/setuid; :')" = native ] || fail "a set-user-ID child is registered"
+# It has ended for good: what such a program executes is not registered either.
+[ "$(as_member hpmmap run -- /run/setuid/setuid /run/setuid/plain)" = "$(printf 'native\nnative')" ] ||
+	fail "the registration comes back after a set-user-ID program"
+umount /run/setuid

@@ -1,0 +1,247 @@
+"""What runs in which guest, and following a guest while it runs the items."""
+
+import re
+import secrets
+import shlex
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO
+
+from hpmmap_guest import Guest, kernel_problems
+from hpmmap_guest.paths import BUILD, ROOT
+
+HERE = Path(__file__).parent
+SCENARIOS = HERE / "scenarios"
+RUNNER = HERE / "guest/runner.sh"
+PROGRAMS = BUILD / "tests"
+
+# The machines the items ask for by name.
+MACHINES = {
+    "main": {"memory": "4G", "cpus": 2},
+    "numa": {"numa": ["2G", "2G"], "cpus": 2},
+    "icount": {"memory": "2G", "icount": True, "movable": "768M"},
+}
+
+# A guest that dies takes one item with it; the others get a new guest, but not
+# without end.
+_MAX_BOOTS = 4
+_SKIPPED = 77
+
+
+@dataclass(frozen=True)
+class Item:
+    """Something to run in a guest."""
+
+    name: str
+    machine: str
+    timeout: int
+    pool: str
+    command: str
+    last: bool = False
+    """Whether it must come after all others of its guest."""
+
+
+@dataclass
+class Outcome:
+    """What became of an item."""
+
+    status: int | None
+    """Exit status; None if the guest never told."""
+    output: list[str] = field(default_factory=list)
+    dmesg: list[str] = field(default_factory=list)
+    trouble: str = ""
+    """Why there is no status."""
+    seconds: float = 0
+    """How long it took."""
+
+    @property
+    def skipped(self) -> str | None:
+        """The reason if the item says it cannot run here."""
+        if self.status != _SKIPPED:
+            return None
+        reasons = [line for line in self.output if line.startswith("SKIP: ")]
+        return reasons[-1].removeprefix("SKIP: ") if reasons else "no reason given"
+
+
+def program_items() -> list[Item]:
+    """Every test program, natively and under hpmmap run."""
+    items = []
+    sources = ROOT / "tests/guest"
+    for program in sorted(p for p in PROGRAMS.glob("*") if p.is_file() and p.stat().st_mode & 0o111):
+        variants = {"native": "env HPMMAP_TEST_EXPECT=native", "hpmmap": "env HPMMAP_TEST_EXPECT=registered hpmmap run --"}
+        args = sources / f"{program.name}.args"
+        if args.exists():
+            for line in args.read_text().splitlines():
+                if line.strip() and not line.startswith("#"):
+                    variants[line.strip().replace(" ", "")] = f"env HPMMAP_TEST_EXPECT=registered hpmmap run {line} --"
+        for variant, prefix in variants.items():
+            # The line that tells of success must be the program's own.
+            command = f"set -o pipefail; {prefix} {program} | tee /tmp/out; status=$?; "
+            command += f"[ $status = 0 ] || exit $status; grep -qx 'HPMMAP-TEST-PASS {program.name}' /tmp/out"
+            items.append(Item(f"{program.name}[{variant}]", "main", 300, "2G", command))
+    return items
+
+
+def scenario_items() -> list[Item]:
+    """The scripts; a comment "# key: value" at their head sets what is not the default."""
+    items = []
+    for script in sorted(SCENARIOS.glob("*.sh")):
+        text = script.read_text()
+        settings = {"machine": "main", "timeout": "120", "pool": "512M", "last": "no"}
+        for key, value in re.findall(r"^# (\w+): (\S+)$", text, re.MULTILINE):
+            if key not in settings:
+                raise ValueError(f"{script}: unknown setting '{key}'")
+            settings[key] = value
+        items.append(
+            Item(
+                script.stem,
+                settings["machine"],
+                int(settings["timeout"]),
+                settings["pool"],
+                f"exec bash {shlex.quote(str(script))}",
+                settings["last"] == "yes",
+            )
+        )
+    return items
+
+
+def leaving(machine: str) -> Item:
+    """The end of every guest: everything back as it was before."""
+    return Item(f"leave-{machine}", machine, 120, "-", f"exec bash {HERE}/guest/leave.sh", last=True)
+
+
+class GuestRun:
+    """The items of one machine on one kernel, run in the background."""
+
+    def __init__(self, kver: str, machine: str, items: list[Item], timeout_factor: float = 1.0):
+        self.kver = kver
+        self.machine = machine
+        self.items = sorted(items, key=lambda item: item.last)
+        self.timeout_factor = timeout_factor
+        self.outcomes: dict[str, Outcome] = {}
+        self._changed = threading.Condition()
+        self._done = False
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    @property
+    def log(self) -> Path:
+        """Where everything the guest says is written while it runs."""
+        return BUILD / "vm" / f"{self.kver}-{self.machine}.log"
+
+    @property
+    def started(self) -> bool:
+        return self._thread.ident is not None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def outcome(self, name: str) -> Outcome:
+        """Wait for an item to end."""
+        with self._changed:
+            self._changed.wait_for(lambda: name in self.outcomes or self._done)
+            return self.outcomes.get(name) or Outcome(None, trouble="it was never run")
+
+    def _run(self) -> None:
+        try:
+            self.log.unlink(missing_ok=True)
+            left = self.items
+            for _ in range(_MAX_BOOTS):
+                left = self._boot(left)
+                if not left:
+                    break
+            for item in left:
+                self._set(item.name, Outcome(None, trouble="too many guests died before it"))
+        except Exception as error:  # the thread's end must not be silent
+            for item in self.items:
+                if item.name not in self.outcomes:
+                    self._set(item.name, Outcome(None, trouble=f"{type(error).__name__}: {error}"))
+        finally:
+            with self._changed:
+                self._done = True
+                self._changed.notify_all()
+
+    def _set(self, name: str, outcome: Outcome) -> None:
+        with self._changed:
+            self.outcomes[name] = outcome
+            self._changed.notify_all()
+
+    def _boot(self, items: list[Item]) -> list[Item]:
+        """Run items in one guest; return those that it did not come to."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        listing = self.log.with_suffix(".items")
+        listing.write_text(
+            "".join(
+                f"{i.name} {int(i.timeout * self.timeout_factor)} {i.pool} {i.command}\n" for i in items
+            )
+        )
+        guest = Guest(self.kver, **MACHINES[self.machine])
+        with self.log.open("a") as log:
+            follower = _Follower(self._set, log)
+            result = guest.run(
+                f"exec bash {shlex.quote(str(RUNNER))} {shlex.quote(str(listing))} {follower.nonce}",
+                timeout=sum(i.timeout * self.timeout_factor + 60 for i in items),
+                boot_timeout=180 * self.timeout_factor,
+                on_line=follower.line,
+            )
+
+        left = [item for item in items if item.name not in self.outcomes]
+        if left and result.exit_status is None:
+            tail = result.console.splitlines()[-60:]
+            if follower.current:
+                dead = next(item for item in left if item.name == follower.current)
+            else:
+                dead = left[0]
+            self._set(dead.name, Outcome(None, follower.output, tail, f"the guest died: {result.reason}"))
+            left.remove(dead)
+        elif left:
+            for item in left:
+                self._set(item.name, Outcome(None, result.stdout.splitlines()[-20:], trouble=result.reason))
+            left = []
+        return left
+
+
+class _Follower:
+    """Takes the lines of a guest apart into items."""
+
+    def __init__(self, report, log: TextIO):
+        self.nonce = secrets.token_hex(8)
+        self.report = report
+        self.log = log
+        self.token = re.compile(rf"HPMMAP-ITEM-(BEGIN|DMESG|END):(.+?)(?::(\d+))?:{self.nonce}")
+        self.current: str | None = None
+        self.started = 0.0
+        self.output: list[str] = []
+        self.dmesg: list[str] | None = None
+
+    def line(self, stream: str, line: str) -> None:
+        print(line, file=self.log, flush=True)
+        if stream != "stdout":
+            return
+        match = self.token.fullmatch(line)
+        if not match:
+            if self.current:
+                (self.output if self.dmesg is None else self.dmesg).append(line)
+            return
+        what, name, status = match.groups()
+        if what == "BEGIN":
+            self.current, self.output, self.dmesg = name, [], None
+            self.started = time.monotonic()
+        elif what == "DMESG":
+            self.dmesg = []
+        else:
+            seconds = time.monotonic() - self.started
+            self.report(name, Outcome(int(status), self.output, self.dmesg or [], seconds=seconds))
+            self.current = None
+
+
+def problems(outcome: Outcome) -> list[str]:
+    """Everything that keeps an item from passing."""
+    found = []
+    if outcome.trouble:
+        found.append(outcome.trouble)
+    elif outcome.status not in (0, _SKIPPED):
+        found.append(f"it ended with status {outcome.status}")
+    found += [f"kernel: {line}" for line in kernel_problems("\n".join(outcome.dmesg))]
+    return found
