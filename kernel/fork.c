@@ -83,33 +83,28 @@ static void fork_finish(struct hpmmap_ctx *ctx)
 	hpmmap_pool_free_list(&ctx->fork.blocks);
 }
 
+static long handle_fork(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+			const struct pt_regs *regs)
+{
+	long ret = fork_prepare(ctx);
+
+	if (ret)
+		return ret;
+	ret = hpmmap_call_orig(call, regs);
+	fork_finish(ctx);
+	/* A child that came to nothing may have a context already. */
+	if (ret < 0)
+		hpmmap_reap_soon();
+	return ret;
+}
+
 static long do_fork(enum hpmmap_call call, const struct pt_regs *regs,
 		    u64 flags)
 {
-	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
-	long ret;
-
-	if (!ctx)
+	/* The same address space. */
+	if (flags & CLONE_VM)
 		return hpmmap_call_orig(call, regs);
-	if (flags & CLONE_VM) {
-		ret = hpmmap_call_orig(call, regs);
-		goto out;
-	}
-	ret = hpmmap_ops_lock(ctx);
-	if (ret)
-		goto out;
-	ret = fork_prepare(ctx);
-	if (!ret) {
-		ret = hpmmap_call_orig(call, regs);
-		fork_finish(ctx);
-		/* A child that came to nothing may have a context already. */
-		if (ret < 0)
-			hpmmap_reap_soon();
-	}
-	hpmmap_ops_unlock(ctx);
-out:
-	hpmmap_ctx_put(ctx);
-	return ret;
+	return hpmmap_handle(call, regs, handle_fork);
 }
 
 long hpmmap_sys_clone(const struct pt_regs *regs)

@@ -10,7 +10,7 @@
  *	ctx->lock		blocks of one address space; a parent's before
  *				its child's in fork
  *	reap_mutex		contexts being torn down (ctx.c)
- *	hpmmap_pool_mutex	which memory is in the pools (pool.c)
+ *	hpmmap_pool_mutex	which memory is in the pools (section.c)
  *	node->lock		spinlock, free blocks of a node (pool.c)
  *	spinlocks that nest in nothing else: the hash of contexts, the hash
  *				of members, the list of pinned blocks,
@@ -194,19 +194,30 @@ struct hpmmap_job *hpmmap_job_alloc(const struct hpmmap_launch *arg,
 struct hpmmap_job *hpmmap_job_get(struct hpmmap_job *job);
 void hpmmap_job_put(struct hpmmap_job *job);
 
-/* pool.c */
-int hpmmap_pool_init(void);
-void hpmmap_pool_exit(void);
+/* section.c */
+struct hpmmap_node_stat {
+	u64 total;
+	u64 free;
+	u64 largest;
+	u64 pinned;
+};
+int hpmmap_section_init(void);
+void hpmmap_section_exit(void);
 int hpmmap_pool_add(u64 start, u64 length, int *node, u32 flags);
 int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned);
 int hpmmap_pool_list(struct hpmmap_pool_range __user *ranges, u32 *nr);
+void hpmmap_pool_node_stat(int nid, struct hpmmap_node_stat *stat);
+u64 hpmmap_section_bytes(void);
+
+/* pool.c */
+void hpmmap_pool_exit(void);
+void hpmmap_pool_node_free(struct kobject *kobj);
 bool hpmmap_pool_has(const nodemask_t *nodes);
 bool hpmmap_pool_has_free(struct hpmmap_job *job);
 int hpmmap_pool_alloc(struct hpmmap_job *job, unsigned long nr,
 		      struct list_head *out);
 void hpmmap_pool_free(struct hpmmap_block *block);
 void hpmmap_pool_free_list(struct list_head *list);
-u64 hpmmap_section_bytes(void);
 
 /* block.c */
 int hpmmap_block_init(void);
@@ -289,6 +300,8 @@ void hpmmap_vma_commit(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long end, struct list_head *blocks);
 void hpmmap_vma_repair(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long end);
+void hpmmap_vma_range_changed(struct hpmmap_ctx *ctx, unsigned long start,
+			      unsigned long end);
 unsigned long hpmmap_vma_map(struct hpmmap_ctx *ctx, unsigned long addr,
 			     unsigned long len, unsigned long prot,
 			     unsigned long flags);
@@ -363,22 +376,12 @@ long hpmmap_sys_clone3(const struct pt_regs *regs);
 long hpmmap_sys_fork(const struct pt_regs *regs);
 long hpmmap_sys_vfork(const struct pt_regs *regs);
 
-/**
- * hpmmap_ops_lock() - enter a hooked call
- * @ctx: the caller's context
- *
- * Return: 0, or an errno that restarts the call after a signal.
- */
-static inline int hpmmap_ops_lock(struct hpmmap_ctx *ctx)
-{
-	/* A stop must get through: the holder may be stopped in its fork. */
-	return mutex_lock_interruptible(&ctx->ops) ? -ERESTARTNOINTR : 0;
-}
-
-static inline void hpmmap_ops_unlock(struct hpmmap_ctx *ctx)
-{
-	mutex_unlock(&ctx->ops);
-}
+/* A handler with the caller's context, under ctx->ops. */
+typedef long (*hpmmap_handler_t)(struct hpmmap_ctx *ctx,
+				 enum hpmmap_call call,
+				 const struct pt_regs *regs);
+long hpmmap_handle(enum hpmmap_call call, const struct pt_regs *regs,
+		   hpmmap_handler_t handler);
 
 bool hpmmap_data_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
 			       unsigned long len, unsigned long prot);
@@ -403,14 +406,6 @@ void hpmmap_sysfs_exit(void);
 int hpmmap_sysfs_node_add(struct kobject *kobj, int nid);
 void hpmmap_sysfs_ctx_add(struct hpmmap_ctx *ctx);
 void hpmmap_sysfs_ctx_del(struct hpmmap_ctx *ctx);
-struct hpmmap_node_stat {
-	u64 total;
-	u64 free;
-	u64 largest;
-	u64 pinned;
-};
-void hpmmap_pool_node_free(struct kobject *kobj);
-void hpmmap_pool_node_stat(int nid, struct hpmmap_node_stat *stat);
 
 /* chardev.c */
 int hpmmap_chardev_init(void);

@@ -16,16 +16,16 @@ static int __init hpmmap_init(void)
 	ret = hpmmap_sysfs_init();
 	if (ret)
 		goto err_hook;
-	ret = hpmmap_pool_init();
+	ret = hpmmap_section_init();
 	if (ret)
 		goto err_sysfs;
 	ret = hpmmap_chardev_init();
 	if (ret)
-		goto err_pool;
+		goto err_section;
 	return 0;
 
-err_pool:
-	hpmmap_pool_exit();
+err_section:
+	hpmmap_section_exit();
 err_sysfs:
 	hpmmap_sysfs_exit();
 err_hook:
@@ -38,6 +38,7 @@ static void __exit hpmmap_exit(void)
 	hpmmap_chardev_exit();
 	hpmmap_ctx_exit();
 	hpmmap_pinned_exit();
+	hpmmap_section_exit();
 	hpmmap_pool_exit();
 	hpmmap_sysfs_exit();
 	hpmmap_hook_exit();

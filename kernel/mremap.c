@@ -110,9 +110,7 @@ static long unmap_range(struct hpmmap_ctx *ctx, unsigned long start,
 
 	if (ret)
 		return ret;
-	hpmmap_store_reconcile(ctx, start, start + len);
-	hpmmap_vma_repair(ctx, start & SLOT_MASK, start);
-	hpmmap_vma_repair(ctx, start + len, ALIGN(start + len, SLOT_SIZE));
+	hpmmap_vma_range_changed(ctx, start, start + len);
 	return 0;
 }
 
@@ -327,11 +325,8 @@ static long remap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	long ret = hpmmap_call_orig(HPMMAP_CALL_MREMAP, regs);
 
 	if (regs->r10 & MREMAP_FIXED && !offset_in_page(to) && len &&
-	    to + len > to) {
-		hpmmap_store_reconcile(ctx, to, to + len);
-		hpmmap_vma_repair(ctx, to & SLOT_MASK, to);
-		hpmmap_vma_repair(ctx, to + len, ALIGN(to + len, SLOT_SIZE));
-	}
+	    to + len > to)
+		hpmmap_vma_range_changed(ctx, to, to + len);
 	return ret;
 }
 
@@ -347,9 +342,9 @@ static bool args_are_valid(const struct remap *r)
 	return !offset_in_page(r->addr) && r->new_len;
 }
 
-long hpmmap_sys_mremap(const struct pt_regs *regs)
+static long handle_mremap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+			  const struct pt_regs *regs)
 {
-	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
 	struct remap r = {
 		.addr = regs->di,
 		.old_len = PAGE_ALIGN(regs->si),
@@ -357,19 +352,13 @@ long hpmmap_sys_mremap(const struct pt_regs *regs)
 		.flags = regs->r10,
 		.new_addr = regs->r8,
 	};
-	long ret;
 
-	if (!ctx)
-		return hpmmap_call_orig(HPMMAP_CALL_MREMAP, regs);
-	ret = hpmmap_ops_lock(ctx);
-	if (ret)
-		goto out;
 	if (args_are_valid(&r) && remap_lookup(ctx, &r))
-		ret = remap_ours(ctx, &r);
-	else
-		ret = remap_linux(ctx, regs);
-	hpmmap_ops_unlock(ctx);
-out:
-	hpmmap_ctx_put(ctx);
-	return ret;
+		return remap_ours(ctx, &r);
+	return remap_linux(ctx, regs);
+}
+
+long hpmmap_sys_mremap(const struct pt_regs *regs)
+{
+	return hpmmap_handle(HPMMAP_CALL_MREMAP, regs, handle_mremap);
 }

@@ -1,45 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Pools: offline memory, per NUMA node, and the guard that keeps it offline.
+ * Pools: the blocks of each NUMA node, and handing them out.
  *
- * Memory comes and goes in sections, the smallest unit Linux can set online.
- * A section is known to the guard before its state is looked at, so that it
- * cannot be set online between the look and the use.
+ * Memory comes and goes by way of section.c.
  */
-#include <linux/ioport.h>
 #include <linux/log2.h>
-#include <linux/memory.h>
-#include <linux/memory_hotplug.h>
-#include <linux/module.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
-#include <linux/suspend.h>
 #include <linux/topology.h>
-#include <linux/uaccess.h>
 
 #include "buddy.h"
 #include "hpmmap.h"
+#include "pool.h"
 #include "trace.h"
-
-#define SECTION_BLOCKS (1UL << (SECTION_SIZE_BITS - SLOT_SHIFT))
-
-/**
- * enum section_state - a section the module knows
- * @SECTION_ADDING: being taken over; guarded, nothing of it handed out
- * @SECTION_ACTIVE: guarded, its blocks are in the pool
- * @SECTION_ONLINING: not ours: Linux is about to set it online
- */
-enum section_state {
-	SECTION_ADDING,
-	SECTION_ACTIVE,
-	SECTION_ONLINING,
-};
-
-struct section {
-	enum section_state state;
-	int nid;
-	u32 flags;
-};
 
 /**
  * struct pool_chunk - one GB of physical memory
@@ -65,18 +38,10 @@ struct pool_node {
 	struct kobject kobj;
 };
 
-/* Protects the sections, and chunks coming and going. */
-static DEFINE_MUTEX(hpmmap_pool_mutex);
-static DEFINE_XARRAY(sections);
 /* A node's pool exists from its first section until the module goes. */
 static struct pool_node *pool_nodes[MAX_NUMNODES];
 /* Where the next interleaved block comes from. */
 static atomic_t interleave_next = ATOMIC_INIT(0);
-
-u64 hpmmap_section_bytes(void)
-{
-	return 1ULL << SECTION_SIZE_BITS;
-}
 
 static void block_set_state(struct hpmmap_block *block,
 			    enum hpmmap_block_state state)
@@ -104,114 +69,6 @@ static unsigned long unit_of(const struct hpmmap_block *block)
 	return folio_pfn(block->folio) >> SLOT_ORDER;
 }
 
-/* Sections. */
-
-static int section_set(unsigned long nr, enum section_state state, int nid,
-		       u32 flags)
-{
-	struct section *s = kzalloc(sizeof(*s), GFP_KERNEL);
-	int ret;
-
-	lockdep_assert_held(&hpmmap_pool_mutex);
-	if (!s)
-		return -ENOMEM;
-	s->state = state;
-	s->nid = nid;
-	s->flags = flags;
-	ret = xa_insert(&sections, nr, s, GFP_KERNEL);
-	if (ret)
-		kfree(s);
-	return ret;
-}
-
-static void section_forget(unsigned long nr)
-{
-	lockdep_assert_held(&hpmmap_pool_mutex);
-	kfree(xa_erase(&sections, nr));
-}
-
-static void sections_forget(unsigned long nr, unsigned long end)
-{
-	for (; nr < end; nr++)
-		section_forget(nr);
-}
-
-static int range_check(u64 start, u64 length)
-{
-	u64 end;
-
-	if (!length || !IS_ALIGNED(start | length, hpmmap_section_bytes()) ||
-	    check_add_overflow(start, length, &end) ||
-	    end > 1ULL << MAX_PHYSMEM_BITS)
-		return -EINVAL;
-	return 0;
-}
-
-static int resource_is_driver_managed(struct resource *res, void *arg)
-{
-	return !!(res->flags & IORESOURCE_SYSRAM_DRIVER_MANAGED);
-}
-
-/* Memory of a driver (virtio-mem, dax) may be unplugged while it is offline. */
-static bool section_is_driver_managed(unsigned long nr)
-{
-	u64 start = PFN_PHYS(section_nr_to_pfn(nr));
-
-	return walk_iomem_res_desc(IORES_DESC_NONE,
-				   IORESOURCE_SYSTEM_RAM | IORESOURCE_BUSY,
-				   start, start + hpmmap_section_bytes() - 1,
-				   NULL, resource_is_driver_managed) > 0;
-}
-
-/*
- * With memmap_on_memory a memory block holds its own struct pages, which must
- * not be handed out. Struct pages that live elsewhere are in online memory.
- */
-static bool section_holds_memmap(unsigned long nr)
-{
-	void *map = pfn_to_page(section_nr_to_pfn(nr));
-	void *end = map + PAGES_PER_SECTION * sizeof(struct page);
-
-	for (; map < end; map += PAGE_SIZE)
-		if (!pfn_to_online_page(PHYS_PFN(slow_virt_to_phys(map))))
-			return true;
-	return false;
-}
-
-/* Does a machine check say that a page of the page block is bad? */
-static bool pages_are_poisoned(unsigned long pfn, unsigned long nr)
-{
-	for (; nr; nr--, pfn++) {
-		struct page *page = pfn_to_page(pfn);
-
-		if (!PagePoisoned(page) && PageHWPoison(page))
-			return true;
-	}
-	return false;
-}
-
-/* The node of a section that is there and wholly offline, or an errno. */
-static int section_node(unsigned long nr)
-{
-	unsigned long pfn = section_nr_to_pfn(nr);
-	unsigned long end = pfn + PAGES_PER_SECTION;
-	int nid;
-
-	for (; pfn < end; pfn += pageblock_nr_pages) {
-		if (!pfn_valid(pfn))
-			return -ENXIO;
-		if (pfn_to_online_page(pfn))
-			return -EBUSY;
-		if (pages_are_poisoned(pfn, pageblock_nr_pages))
-			return -ENXIO;
-		cond_resched();
-	}
-	if (section_is_driver_managed(nr) || section_holds_memmap(nr))
-		return -ENXIO;
-	nid = memory_add_physaddr_to_nid(PFN_PHYS(section_nr_to_pfn(nr)));
-	return nid < 0 || nid >= MAX_NUMNODES ? -ENXIO : nid;
-}
-
 static struct pool_node *pool_node_get(int nid)
 {
 	struct pool_node *pn = pool_nodes[nid];
@@ -228,7 +85,7 @@ static struct pool_node *pool_node_get(int nid)
 		kobject_put(&pn->kobj);
 		return NULL;
 	}
-	/* Pairs with the reads without the mutex. */
+	/* Pairs with pool_node_find(), which does without the mutex. */
 	smp_store_release(&pool_nodes[nid], pn);
 	return pn;
 }
@@ -273,289 +130,109 @@ static void chunk_put(struct pool_node *pn, struct pool_chunk *chunk)
 	kvfree(chunk);
 }
 
-/* Everything of it that can fail, and the struct pages. */
-static int section_prepare(unsigned long nr)
+/**
+ * hpmmap_pool_prepare() - everything of taking memory in that can fail
+ * @nid: its node
+ * @unit: its first block
+ *
+ * For one section; its blocks are not handed out yet.
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int hpmmap_pool_prepare(int nid, unsigned long unit)
 {
-	struct section *s = xa_load(&sections, nr);
-	unsigned long pfn = section_nr_to_pfn(nr);
-	unsigned long unit = pfn >> SLOT_ORDER;
-	struct pool_chunk *chunk;
-	struct pool_node *pn;
+	struct pool_node *pn = pool_node_get(nid);
+	struct pool_chunk *chunk = pn ? chunk_get(pn, unit) : NULL;
 	unsigned long i;
 
-	pn = pool_node_get(s->nid);
-	if (!pn)
-		return -ENOMEM;
-	chunk = chunk_get(pn, unit);
 	if (!chunk)
 		return -ENOMEM;
 	for (i = 0; i < SECTION_BLOCKS; i++) {
 		struct hpmmap_block *block;
 
 		block = &chunk->blocks[(unit + i) % HPMMAP_BUDDY_CHUNK_UNITS];
-		hpmmap_block_prepare(block, pfn + i * SLOT_PAGES, s->nid);
+		hpmmap_block_prepare(block, (unit + i) << SLOT_ORDER, nid);
 		bitmap_fill(block->stale, SLOT_PAGES);
 	}
 	chunk->nr_sections++;
-	__module_get(THIS_MODULE);
 	return 0;
 }
 
-/* Its blocks can be handed out from here on. */
-static void section_activate(unsigned long nr)
+/* Undoes hpmmap_pool_prepare(); the blocks are not in the allocator. */
+void hpmmap_pool_drop(int nid, unsigned long unit)
 {
-	struct section *s = xa_load(&sections, nr);
-	struct pool_node *pn = pool_nodes[s->nid];
-
-	s->state = SECTION_ACTIVE;
-	spin_lock(&pn->lock);
-	hpmmap_buddy_add(&pn->buddy, section_nr_to_pfn(nr) >> SLOT_ORDER,
-			 SECTION_BLOCKS);
-	spin_unlock(&pn->lock);
-}
-
-/* Undoes section_prepare(); its blocks are not in the allocator. */
-static void section_drop(unsigned long nr)
-{
-	struct section *s = xa_load(&sections, nr);
-	unsigned long unit = section_nr_to_pfn(nr) >> SLOT_ORDER;
-	struct pool_node *pn = pool_nodes[s->nid];
+	struct pool_node *pn = pool_nodes[nid];
 	struct pool_chunk *chunk = chunk_of(pn, unit);
 
 	memset(&chunk->blocks[unit % HPMMAP_BUDDY_CHUNK_UNITS], 0,
 	       SECTION_BLOCKS * sizeof(chunk->blocks[0]));
 	chunk->nr_sections--;
 	chunk_put(pn, chunk);
-	section_forget(nr);
-	module_put(THIS_MODULE);
 }
 
-/* All or nothing; @busy and @pinned in bytes where it is nothing. */
-static int sections_remove(unsigned long first, unsigned long end, u64 *busy,
-			   u64 *pinned)
+/* The blocks of a section can be handed out from here on. */
+void hpmmap_pool_activate(int nid, unsigned long unit)
 {
-	unsigned long nr, i;
-	int ret = 0;
+	struct pool_node *pn = pool_nodes[nid];
 
-	*busy = 0;
-	*pinned = 0;
-	for (nr = first; nr < end; nr++) {
-		struct section *s = xa_load(&sections, nr);
-
-		if (!s || s->state != SECTION_ACTIVE)
-			return -ENOENT;
-	}
-
-	for (nr = first; nr < end; nr++) {
-		struct section *s = xa_load(&sections, nr);
-		struct pool_node *pn = pool_nodes[s->nid];
-		unsigned long unit = section_nr_to_pfn(nr) >> SLOT_ORDER;
-
-		spin_lock(&pn->lock);
-		ret = hpmmap_buddy_remove(&pn->buddy, unit, SECTION_BLOCKS);
-		spin_unlock(&pn->lock);
-		if (ret)
-			break;
-	}
-	if (!ret) {
-		for (nr = first; nr < end; nr++)
-			section_drop(nr);
-		return 0;
-	}
-
-	while (nr-- > first) {
-		struct section *s = xa_load(&sections, nr);
-		struct pool_node *pn = pool_nodes[s->nid];
-
-		spin_lock(&pn->lock);
-		hpmmap_buddy_add(&pn->buddy,
-				 section_nr_to_pfn(nr) >> SLOT_ORDER,
-				 SECTION_BLOCKS);
-		spin_unlock(&pn->lock);
-	}
-	for (nr = first; nr < end; nr++) {
-		struct section *s = xa_load(&sections, nr);
-		unsigned long unit = section_nr_to_pfn(nr) >> SLOT_ORDER;
-
-		for (i = 0; i < SECTION_BLOCKS; i++) {
-			switch (READ_ONCE(block_of(pool_nodes[s->nid],
-						   unit + i)->state)) {
-			case HPMMAP_BLOCK_HELD:
-				*busy += SLOT_SIZE;
-				break;
-			case HPMMAP_BLOCK_PINNED:
-				*pinned += SLOT_SIZE;
-				break;
-			case HPMMAP_BLOCK_FREE:
-				break;
-			}
-		}
-	}
-	return ret;
+	spin_lock(&pn->lock);
+	hpmmap_buddy_add(&pn->buddy, unit, SECTION_BLOCKS);
+	spin_unlock(&pn->lock);
 }
 
-/**
- * hpmmap_pool_add() - take offline memory into the pools
- * @start: physical address
- * @length: in bytes
- * @node: in: expected node or NUMA_NO_NODE; out: the node
- * @flags: HPMMAP_POOL_F_*, kept for whoever gives it back
- *
- * Return: 0 or an errno of HPMMAP_IOC_POOL_ADD; all or nothing.
- */
-int hpmmap_pool_add(u64 start, u64 length, int *node, u32 flags)
+/* Undoes hpmmap_pool_activate(); -EBUSY if one is not free. */
+int hpmmap_pool_deactivate(int nid, unsigned long unit)
 {
-	unsigned long first = pfn_to_section_nr(PHYS_PFN(start));
-	unsigned long end = pfn_to_section_nr(PHYS_PFN(start + length));
-	int want = *node;
-	unsigned long nr;
+	struct pool_node *pn = pool_nodes[nid];
 	int ret;
 
-	ret = range_check(start, length);
-	if (ret)
-		return ret;
-
-	mutex_lock(&hpmmap_pool_mutex);
-	for (nr = first; nr < end; nr++) {
-		struct section *s = xa_load(&sections, nr);
-
-		ret = section_set(nr, SECTION_ADDING, NUMA_NO_NODE, flags);
-		if (ret == -EBUSY && s->state != SECTION_ONLINING)
-			ret = -EEXIST;
-		if (ret) {
-			sections_forget(first, nr);
-			goto out;
-		}
-	}
-	for (nr = first; nr < end; nr++) {
-		struct section *s = xa_load(&sections, nr);
-
-		ret = section_node(nr);
-		if (ret < 0)
-			goto err_forget;
-		s->nid = ret;
-		*node = ret;
-		if (want == NUMA_NO_NODE)
-			want = ret;
-		if (ret != want) {
-			ret = -EXDEV;
-			goto err_forget;
-		}
-	}
-	for (nr = first; nr < end; nr++) {
-		ret = section_prepare(nr);
-		if (ret) {
-			sections_forget(nr, end);
-			while (nr-- > first)
-				section_drop(nr);
-			goto out;
-		}
-	}
-	for (nr = first; nr < end; nr++)
-		section_activate(nr);
-	trace_hpmmap_pool_add(start, length, *node);
-	ret = 0;
-	goto out;
-
-err_forget:
-	sections_forget(first, end);
-out:
-	mutex_unlock(&hpmmap_pool_mutex);
+	spin_lock(&pn->lock);
+	ret = hpmmap_buddy_remove(&pn->buddy, unit, SECTION_BLOCKS);
+	spin_unlock(&pn->lock);
 	return ret;
 }
 
 /**
- * hpmmap_pool_remove() - let memory be set online again
- * @start: physical address
- * @length: in bytes
- * @busy: out: bytes in use
- * @pinned: out: bytes given up but pinned
- *
- * Return: 0 or an errno of HPMMAP_IOC_POOL_REMOVE; all or nothing.
+ * hpmmap_pool_use() - how the blocks of an active section are used
+ * @nid: its node
+ * @unit: its first block
+ * @use: bytes are added here
  */
-int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned)
+void hpmmap_pool_use(int nid, unsigned long unit, struct pool_use *use)
 {
-	int ret = range_check(start, length);
-
-	if (ret)
-		return ret;
-	/* What dead processes held counts as free. */
-	hpmmap_reap();
-
-	mutex_lock(&hpmmap_pool_mutex);
-	ret = sections_remove(pfn_to_section_nr(PHYS_PFN(start)),
-			      pfn_to_section_nr(PHYS_PFN(start + length)),
-			      busy, pinned);
-	mutex_unlock(&hpmmap_pool_mutex);
-	if (!ret)
-		trace_hpmmap_pool_remove(start, length);
-	return ret;
-}
-
-static u64 section_pinned_bytes(struct pool_node *pn, unsigned long unit)
-{
-	u64 bytes = 0;
 	unsigned long i;
 
-	for (i = 0; i < SECTION_BLOCKS; i++)
-		if (READ_ONCE(block_of(pn, unit + i)->state) ==
-		    HPMMAP_BLOCK_PINNED)
-			bytes += SLOT_SIZE;
-	return bytes;
+	for (i = 0; i < SECTION_BLOCKS; i++) {
+		switch (READ_ONCE(block_of(pool_nodes[nid], unit + i)->state)) {
+		case HPMMAP_BLOCK_FREE:
+			use->free += SLOT_SIZE;
+			break;
+		case HPMMAP_BLOCK_HELD:
+			use->busy += SLOT_SIZE;
+			break;
+		case HPMMAP_BLOCK_PINNED:
+			use->pinned += SLOT_SIZE;
+			break;
+		}
+	}
 }
 
 /**
- * hpmmap_pool_list() - copy the list of ranges to user space
- * @ranges: array of user space
- * @nr: in: its length; out: number of ranges there are
+ * hpmmap_pool_size() - size of a node's pool
+ * @nid: the node; it has a pool
+ * @stat: out; all but the pinned bytes
  */
-int hpmmap_pool_list(struct hpmmap_pool_range __user *ranges, u32 *nr)
+void hpmmap_pool_size(int nid, struct hpmmap_node_stat *stat)
 {
-	struct hpmmap_pool_range *buf;
-	u32 room = *nr, n = 0;
-	unsigned long index;
-	struct section *s;
-	int ret = 0;
+	struct pool_node *pn = pool_node_find(nid);
+	int largest;
 
-	hpmmap_reap();
-	mutex_lock(&hpmmap_pool_mutex);
-	xa_for_each(&sections, index, s)
-		n += s->state == SECTION_ACTIVE;
-	room = min(room, n);
-	buf = kvcalloc(room, sizeof(*buf), GFP_KERNEL);
-	if (!buf && room) {
-		mutex_unlock(&hpmmap_pool_mutex);
-		return -ENOMEM;
-	}
-	n = 0;
-	xa_for_each(&sections, index, s) {
-		struct hpmmap_pool_range range = {
-			.start = PFN_PHYS(section_nr_to_pfn(index)),
-			.length = hpmmap_section_bytes(),
-			.node = s->nid,
-			.flags = s->flags,
-		};
-		unsigned long unit = section_nr_to_pfn(index) >> SLOT_ORDER;
-		struct pool_node *pn;
-
-		if (s->state != SECTION_ACTIVE || n++ >= room)
-			continue;
-		pn = pool_nodes[s->nid];
-		spin_lock(&pn->lock);
-		range.free_bytes = SLOT_SIZE *
-			(u64)hpmmap_buddy_count_free(&pn->buddy, unit,
-						     SECTION_BLOCKS);
-		spin_unlock(&pn->lock);
-		range.pinned_bytes = section_pinned_bytes(pn, unit);
-		buf[n - 1] = range;
-	}
-	mutex_unlock(&hpmmap_pool_mutex);
-	/* Not under the mutex: user memory may take its time. */
-	if (room && copy_to_user(ranges, buf, room * sizeof(*buf)))
-		ret = -EFAULT;
-	kvfree(buf);
-	*nr = n;
-	return ret;
+	spin_lock(&pn->lock);
+	stat->total = (u64)pn->buddy.nr_total << SLOT_SHIFT;
+	stat->free = (u64)pn->buddy.nr_free << SLOT_SHIFT;
+	largest = hpmmap_buddy_largest(&pn->buddy);
+	spin_unlock(&pn->lock);
+	stat->largest = largest < 0 ? 0 : (u64)SLOT_SIZE << largest;
 }
 
 bool hpmmap_pool_has(const nodemask_t *nodes)
@@ -570,36 +247,6 @@ bool hpmmap_pool_has(const nodemask_t *nodes)
 	}
 	return false;
 }
-
-/**
- * hpmmap_pool_node_stat() - size and use of one node's pool
- * @nid: the node
- * @stat: out, in bytes
- */
-void hpmmap_pool_node_stat(int nid, struct hpmmap_node_stat *stat)
-{
-	struct pool_node *pn = pool_node_find(nid);
-	unsigned long index;
-	struct section *s;
-	int largest;
-
-	memset(stat, 0, sizeof(*stat));
-	mutex_lock(&hpmmap_pool_mutex);
-	spin_lock(&pn->lock);
-	stat->total = (u64)pn->buddy.nr_total << SLOT_SHIFT;
-	stat->free = (u64)pn->buddy.nr_free << SLOT_SHIFT;
-	largest = hpmmap_buddy_largest(&pn->buddy);
-	spin_unlock(&pn->lock);
-	if (largest >= 0)
-		stat->largest = (u64)SLOT_SIZE << largest;
-	xa_for_each(&sections, index, s)
-		if (s->state == SECTION_ACTIVE && s->nid == nid)
-			stat->pinned += section_pinned_bytes(pn,
-				section_nr_to_pfn(index) >> SLOT_ORDER);
-	mutex_unlock(&hpmmap_pool_mutex);
-}
-
-/* Allocation. */
 
 static void take_run(struct pool_node *pn, struct hpmmap_user *user,
 		     unsigned long unit, unsigned long nr,
@@ -800,109 +447,12 @@ void hpmmap_pool_free_list(struct list_head *list)
 	}
 }
 
-/* The guard. */
-
-static int memory_going_online(unsigned long first, unsigned long end)
-{
-	unsigned long nr;
-
-	for (nr = first; nr < end; nr++) {
-		int ret = section_set(nr, SECTION_ONLINING, NUMA_NO_NODE, 0);
-
-		if (ret) {
-			sections_forget(first, nr);
-			if (ret == -EBUSY)
-				pr_info("section %lu is in a pool and stays offline; see hpmmap-pool-remove(1)\n",
-					nr);
-			return ret;
-		}
-	}
-	return 0;
-}
-
-static void memory_online_done(unsigned long first, unsigned long end)
-{
-	unsigned long nr;
-
-	for (nr = first; nr < end; nr++) {
-		struct section *s = xa_load(&sections, nr);
-
-		if (s && s->state == SECTION_ONLINING)
-			section_forget(nr);
-	}
-}
-
-static int guard_notify(struct notifier_block *nb, unsigned long action,
-			 void *data)
-{
-	struct memory_notify *arg = data;
-	unsigned long first = pfn_to_section_nr(arg->start_pfn);
-	unsigned long end = pfn_to_section_nr(arg->start_pfn + arg->nr_pages +
-					      PAGES_PER_SECTION - 1);
-	int ret = 0;
-
-	mutex_lock(&hpmmap_pool_mutex);
-	switch (action) {
-	case MEM_GOING_ONLINE:
-		ret = memory_going_online(first, end);
-		break;
-	case MEM_ONLINE:
-	case MEM_CANCEL_ONLINE:
-		memory_online_done(first, end);
-		break;
-	}
-	mutex_unlock(&hpmmap_pool_mutex);
-	return notifier_from_errno(ret);
-}
-
-static struct notifier_block memory_nb = {
-	.notifier_call = guard_notify,
-};
-
-/* An image for hibernation leaves offline memory out. */
-static int pm_notify(struct notifier_block *nb, unsigned long action,
-		     void *data)
-{
-	nodemask_t all = NODE_MASK_ALL;
-
-	if (action == PM_HIBERNATION_PREPARE && hpmmap_pool_has(&all)) {
-		pr_warn("hibernation would lose the pools; remove them first\n");
-		return notifier_from_errno(-EBUSY);
-	}
-	return NOTIFY_DONE;
-}
-
-static struct notifier_block pm_nb = {
-	.notifier_call = pm_notify,
-};
-
-int hpmmap_pool_init(void)
-{
-	int ret = register_memory_notifier(&memory_nb);
-
-	if (ret)
-		return ret;
-	ret = register_pm_notifier(&pm_nb);
-	if (ret)
-		unregister_memory_notifier(&memory_nb);
-	return ret;
-}
-
-/* Memory in a pool keeps the module loaded, so the pools are empty here. */
+/* There is no memory in the pools any more. */
 void hpmmap_pool_exit(void)
 {
-	unsigned long index;
-	struct section *s;
 	int nid;
 
-	unregister_pm_notifier(&pm_nb);
-	unregister_memory_notifier(&memory_nb);
-	xa_for_each(&sections, index, s)
-		kfree(s);
-	xa_destroy(&sections);
-	for (nid = 0; nid < MAX_NUMNODES; nid++) {
-		if (!pool_nodes[nid])
-			continue;
-		kobject_put(&pool_nodes[nid]->kobj);
-	}
+	for (nid = 0; nid < MAX_NUMNODES; nid++)
+		if (pool_nodes[nid])
+			kobject_put(&pool_nodes[nid]->kobj);
 }

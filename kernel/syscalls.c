@@ -67,6 +67,34 @@ bool hpmmap_data_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
 	return bytes > limit;
 }
 
+/**
+ * hpmmap_handle() - run a handler for the caller
+ * @call: the system call
+ * @regs: its arguments
+ * @handler: runs under ctx->ops
+ *
+ * Return: what the handler returns; an errno that restarts the call where a
+ * signal came while another one was under way.
+ */
+long hpmmap_handle(enum hpmmap_call call, const struct pt_regs *regs,
+		   hpmmap_handler_t handler)
+{
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	long ret;
+
+	if (!ctx)
+		return hpmmap_call_orig(call, regs);
+	/* A stop must get through: the holder may be stopped in its fork. */
+	if (mutex_lock_interruptible(&ctx->ops)) {
+		ret = -ERESTARTNOINTR;
+	} else {
+		ret = handler(ctx, call, regs);
+		mutex_unlock(&ctx->ops);
+	}
+	hpmmap_ctx_put(ctx);
+	return ret;
+}
+
 /* mmap */
 
 /* Flags that a mapping of ours may have; others are Linux's business. */
@@ -259,105 +287,77 @@ static long mmap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	unsigned long addr = regs->di, len = PAGE_ALIGN(regs->si);
 
 	/* Even if it failed. */
-	if (regs->r10 & MAP_FIXED && !offset_in_page(addr) && addr + len > addr) {
-		hpmmap_store_reconcile(ctx, addr, addr + len);
-		hpmmap_vma_repair(ctx, addr & SLOT_MASK, addr);
-		hpmmap_vma_repair(ctx, addr + len,
-				  ALIGN(addr + len, SLOT_SIZE));
-	}
+	if (regs->r10 & MAP_FIXED && !offset_in_page(addr) && addr + len > addr)
+		hpmmap_vma_range_changed(ctx, addr, addr + len);
+	return ret;
+}
+
+static long handle_mmap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+			const struct pt_regs *regs)
+{
+	unsigned long addr = regs->di, len = PAGE_ALIGN(regs->si);
+	unsigned long prot = regs->dx, flags = regs->r10;
+	long ret;
+
+	if (!mmap_is_ours(addr, regs->si, flags & ~MAP_GROWSDOWN) ||
+	    offset_in_page(regs->r9))
+		return mmap_linux(ctx, regs);
+	if (flags & MAP_GROWSDOWN)
+		return mmap_growsdown(ctx, regs);
+	if (hpmmap_data_exceeds_limit(ctx, flags & MAP_FIXED ? addr : 0, len,
+				      prot))
+		return -ENOMEM;
+	ret = mmap_ours(ctx, addr, len, prot, flags);
+	if (ret != -ENOMEM || ctx->job->strict)
+		return ret;
+	ret = mmap_linux(ctx, regs);
+	if (!IS_ERR_VALUE(ret))
+		hpmmap_count_fallback(ctx, len);
 	return ret;
 }
 
 long hpmmap_sys_mmap(const struct pt_regs *regs)
 {
-	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
-	unsigned long addr = regs->di, len = regs->si;
-	unsigned long prot = regs->dx, flags = regs->r10;
-	long ret;
-
-	if (!ctx)
-		return hpmmap_call_orig(HPMMAP_CALL_MMAP, regs);
-	ret = hpmmap_ops_lock(ctx);
-	if (ret)
-		goto out;
-	if (mmap_is_ours(addr, len, flags & ~MAP_GROWSDOWN) &&
-	    !offset_in_page(regs->r9)) {
-		if (flags & MAP_GROWSDOWN) {
-			ret = mmap_growsdown(ctx, regs);
-			goto unlock;
-		}
-		if (hpmmap_data_exceeds_limit(ctx, flags & MAP_FIXED ? addr : 0,
-					      PAGE_ALIGN(len), prot)) {
-			ret = -ENOMEM;
-			goto unlock;
-		}
-		ret = mmap_ours(ctx, addr, PAGE_ALIGN(len), prot, flags);
-		if (ret != -ENOMEM || ctx->job->strict)
-			goto unlock;
-		ret = mmap_linux(ctx, regs);
-		if (!IS_ERR_VALUE(ret))
-			hpmmap_count_fallback(ctx, len);
-	} else {
-		ret = mmap_linux(ctx, regs);
-	}
-unlock:
-	hpmmap_ops_unlock(ctx);
-out:
-	hpmmap_ctx_put(ctx);
-	return ret;
+	return hpmmap_handle(HPMMAP_CALL_MMAP, regs, handle_mmap);
 }
 
 /* munmap */
 
+static long handle_munmap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+			  const struct pt_regs *regs)
+{
+	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
+	long ret = hpmmap_call_orig(call, regs);
+
+	if (!ret)
+		hpmmap_vma_range_changed(ctx, start, end);
+	return ret;
+}
+
 long hpmmap_sys_munmap(const struct pt_regs *regs)
 {
-	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
-	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
-	long ret;
-
-	if (!ctx)
-		return hpmmap_call_orig(HPMMAP_CALL_MUNMAP, regs);
-	ret = hpmmap_ops_lock(ctx);
-	if (ret)
-		goto out;
-	ret = hpmmap_call_orig(HPMMAP_CALL_MUNMAP, regs);
-	if (!ret) {
-		hpmmap_store_reconcile(ctx, start, end);
-		hpmmap_vma_repair(ctx, start & SLOT_MASK, start);
-		hpmmap_vma_repair(ctx, end, ALIGN(end, SLOT_SIZE));
-	}
-	hpmmap_ops_unlock(ctx);
-out:
-	hpmmap_ctx_put(ctx);
-	return ret;
+	return hpmmap_handle(HPMMAP_CALL_MUNMAP, regs, handle_munmap);
 }
 
 /* mprotect, pkey_mprotect */
 
-static long sys_mprotect(enum hpmmap_call call, const struct pt_regs *regs)
+static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+			    const struct pt_regs *regs)
 {
-	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
 	unsigned long start = regs->di, len = PAGE_ALIGN(regs->si);
 	unsigned long prot = regs->dx, end = start + len;
 	bool commit = prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
 	LIST_HEAD(blocks);
 	long ret;
 
-	if (!ctx)
-		return hpmmap_call_orig(call, regs);
-	ret = hpmmap_ops_lock(ctx);
-	if (ret)
-		goto out;
 	/* A range that cannot be right is Linux's to refuse. */
-	commit = commit && !offset_in_page(start) && len && end > start &&
-		 end <= TASK_SIZE;
+	if (offset_in_page(start) || !len || end <= start || end > TASK_SIZE)
+		return hpmmap_call_orig(call, regs);
 	if (commit &&
 	    hpmmap_pool_alloc(ctx->job,
 			      hpmmap_vma_count_missing(ctx, start, end),
-			      &blocks) && ctx->job->strict) {
-		ret = -ENOMEM;
-		goto unlock;
-	}
+			      &blocks) && ctx->job->strict)
+		return -ENOMEM;
 	ret = hpmmap_call_orig(call, regs);
 	/* An error may come after a part of the range was changed. */
 	if (commit)
@@ -365,21 +365,17 @@ static long sys_mprotect(enum hpmmap_call call, const struct pt_regs *regs)
 	hpmmap_vma_repair(ctx, start & SLOT_MASK, start);
 	hpmmap_vma_repair(ctx, end, ALIGN(end, SLOT_SIZE));
 	hpmmap_pool_free_list(&blocks);
-unlock:
-	hpmmap_ops_unlock(ctx);
-out:
-	hpmmap_ctx_put(ctx);
 	return ret;
 }
 
 long hpmmap_sys_mprotect(const struct pt_regs *regs)
 {
-	return sys_mprotect(HPMMAP_CALL_MPROTECT, regs);
+	return hpmmap_handle(HPMMAP_CALL_MPROTECT, regs, handle_mprotect);
 }
 
 long hpmmap_sys_pkey_mprotect(const struct pt_regs *regs)
 {
-	return sys_mprotect(HPMMAP_CALL_PKEY_MPROTECT, regs);
+	return hpmmap_handle(HPMMAP_CALL_PKEY_MPROTECT, regs, handle_mprotect);
 }
 
 /* madvise */
@@ -498,70 +494,54 @@ static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	}
 }
 
-long hpmmap_sys_madvise(const struct pt_regs *regs)
+static long handle_madvise(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+			   const struct pt_regs *regs)
 {
-	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
-	unsigned long start = regs->di, len = PAGE_ALIGN(regs->si);
-	unsigned long end = start + len;
-	long ret;
+	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
 
-	if (!ctx)
-		return hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
-	ret = hpmmap_ops_lock(ctx);
-	if (ret)
-		goto out;
 	if (offset_in_page(start) || end <= start ||
 	    !range_has_ours(ctx, start, end))
-		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
-	else
-		ret = madvise_ours(ctx, regs, start, end, regs->dx);
-	hpmmap_ops_unlock(ctx);
-out:
-	hpmmap_ctx_put(ctx);
-	return ret;
+		return hpmmap_call_orig(call, regs);
+	return madvise_ours(ctx, regs, start, end, regs->dx);
+}
+
+long hpmmap_sys_madvise(const struct pt_regs *regs)
+{
+	return hpmmap_handle(HPMMAP_CALL_MADVISE, regs, handle_madvise);
 }
 
 /* mlock, mlock2, munlock, mbind: they only cut mappings in pieces. */
 
-static long sys_range(enum hpmmap_call call, const struct pt_regs *regs)
+static long handle_range(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+			 const struct pt_regs *regs)
 {
-	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
 	unsigned long start = regs->di, end = start + regs->si;
-	long ret;
+	long ret = hpmmap_call_orig(call, regs);
 
-	if (!ctx)
-		return hpmmap_call_orig(call, regs);
-	ret = hpmmap_ops_lock(ctx);
-	if (ret)
-		goto out;
-	ret = hpmmap_call_orig(call, regs);
 	if (end > start && end < TASK_SIZE)
 		hpmmap_vma_repair(ctx, start & SLOT_MASK,
 				  ALIGN(end, SLOT_SIZE));
-	hpmmap_ops_unlock(ctx);
-out:
-	hpmmap_ctx_put(ctx);
 	return ret;
 }
 
 long hpmmap_sys_mlock(const struct pt_regs *regs)
 {
-	return sys_range(HPMMAP_CALL_MLOCK, regs);
+	return hpmmap_handle(HPMMAP_CALL_MLOCK, regs, handle_range);
 }
 
 long hpmmap_sys_mlock2(const struct pt_regs *regs)
 {
-	return sys_range(HPMMAP_CALL_MLOCK2, regs);
+	return hpmmap_handle(HPMMAP_CALL_MLOCK2, regs, handle_range);
 }
 
 long hpmmap_sys_munlock(const struct pt_regs *regs)
 {
-	return sys_range(HPMMAP_CALL_MUNLOCK, regs);
+	return hpmmap_handle(HPMMAP_CALL_MUNLOCK, regs, handle_range);
 }
 
 long hpmmap_sys_mbind(const struct pt_regs *regs)
 {
-	return sys_range(HPMMAP_CALL_MBIND, regs);
+	return hpmmap_handle(HPMMAP_CALL_MBIND, regs, handle_range);
 }
 
 /* brk */
@@ -644,22 +624,14 @@ static unsigned long heap_set(struct hpmmap_ctx *ctx, unsigned long brk)
 	return brk;
 }
 
+static long handle_brk(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+		       const struct pt_regs *regs)
+{
+	return ctx->heap_end ? heap_set(ctx, regs->di) :
+			       hpmmap_call_orig(call, regs);
+}
+
 long hpmmap_sys_brk(const struct pt_regs *regs)
 {
-	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
-	long ret;
-
-	if (!ctx)
-		return hpmmap_call_orig(HPMMAP_CALL_BRK, regs);
-	ret = hpmmap_ops_lock(ctx);
-	if (ret)
-		goto out;
-	if (ctx->heap_end)
-		ret = heap_set(ctx, regs->di);
-	else
-		ret = hpmmap_call_orig(HPMMAP_CALL_BRK, regs);
-	hpmmap_ops_unlock(ctx);
-out:
-	hpmmap_ctx_put(ctx);
-	return ret;
+	return hpmmap_handle(HPMMAP_CALL_BRK, regs, handle_brk);
 }

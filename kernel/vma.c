@@ -416,3 +416,19 @@ void hpmmap_vma_repair(struct hpmmap_ctx *ctx, unsigned long start,
 {
 	commit_range(ctx, start, end, NULL, true);
 }
+
+/**
+ * hpmmap_vma_range_changed() - the mappings of a range are gone or others
+ * @ctx: the context, ctx->ops held
+ * @start: first address, page aligned
+ * @end: end, page aligned
+ *
+ * Takes back blocks, and maps again what was cut at both ends.
+ */
+void hpmmap_vma_range_changed(struct hpmmap_ctx *ctx, unsigned long start,
+			      unsigned long end)
+{
+	hpmmap_store_reconcile(ctx, start, end);
+	hpmmap_vma_repair(ctx, start & SLOT_MASK, start);
+	hpmmap_vma_repair(ctx, end, ALIGN(end, SLOT_SIZE));
+}

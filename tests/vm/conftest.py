@@ -1,6 +1,10 @@
 """Boots the guests and hands their outcomes to the tests."""
 
 import os
+import signal
+import sys
+import threading
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +23,8 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     config.hpmmap_kernels = [resolve_kernel(name) for name in config.getoption("--kernel")] or kernels()
     config.hpmmap_runs = {}
+    # Ends through the handlers that end the guests.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
 def pytest_generate_tests(metafunc):
@@ -45,18 +51,30 @@ def pytest_collection_finish(session):
         if params and "item" in params.params:
             kver, item = params.params["kver"], params.params["item"]
             wanted.setdefault((kver, item.machine), []).append(item)
+    if session.config.option.collectonly:
+        return
     factor = float(os.environ.get("HPMMAP_TIMEOUT_FACTOR", "1"))
+    slots = threading.Semaphore(guests_at_once())
     for (kver, machine), items in wanted.items():
-        session.config.hpmmap_runs[kver, machine] = GuestRun(kver, machine, items, factor)
+        run = GuestRun(kver, machine, items, slots, factor)
+        session.config.hpmmap_runs[kver, machine] = run
+        run.start()
+
+
+def guests_at_once() -> int:
+    """As many as there are CPUs, and memory for, at most one for each kernel."""
+    available = next(
+        int(line.split()[1]) << 10
+        for line in Path("/proc/meminfo").read_text().splitlines()
+        if line.startswith("MemAvailable:")
+    )
+    return max(1, min(len(kernels()), os.cpu_count() or 1, available // (5 << 30)))
 
 
 @pytest.fixture
 def outcome(request, kver: str, item: Item) -> Outcome:
     """What became of an item: waits until its guest has come to it."""
-    run = request.config.hpmmap_runs[kver, item.machine]
-    if not run.started:
-        run.start()
-    found = run.outcome(item.name)
+    found = request.config.hpmmap_runs[kver, item.machine].outcome(item.name)
     for title, lines in (("output", found.output), ("kernel log", found.dmesg)):
         text = "\n".join(lines).strip()
         if text:

@@ -115,10 +115,18 @@ def leaving(machine: str) -> Item:
 class GuestRun:
     """The items of one machine on one kernel, run in the background."""
 
-    def __init__(self, kver: str, machine: str, items: list[Item], timeout_factor: float = 1.0):
+    def __init__(
+        self,
+        kver: str,
+        machine: str,
+        items: list[Item],
+        slots: threading.Semaphore,
+        timeout_factor: float = 1.0,
+    ):
         self.kver = kver
         self.machine = machine
         self.items = sorted(items, key=lambda item: item.last)
+        self.slots = slots
         self.timeout_factor = timeout_factor
         self.outcomes: dict[str, Outcome] = {}
         self._changed = threading.Condition()
@@ -130,11 +138,8 @@ class GuestRun:
         """Where everything the guest says is written while it runs."""
         return BUILD / "vm" / f"{self.kver}-{self.machine}.log"
 
-    @property
-    def started(self) -> bool:
-        return self._thread.ident is not None
-
     def start(self) -> None:
+        """Run as soon as there is a slot."""
         self._thread.start()
 
     def outcome(self, name: str) -> Outcome:
@@ -144,6 +149,10 @@ class GuestRun:
             return self.outcomes.get(name) or Outcome(None, trouble="it was never run")
 
     def _run(self) -> None:
+        with self.slots:
+            self._run_items()
+
+    def _run_items(self) -> None:
         try:
             self.log.unlink(missing_ok=True)
             left = self.items

@@ -1,6 +1,6 @@
 #!/bin/bash
 # What mmap, munmap and brk cost a process that is not registered, in instructions:
-# the same before the first registration and after the last, more or less so in between.
+# the same before the first registration and after the last, a little more in between.
 # machine: icount
 # pool: 128M
 # timeout: 300
@@ -40,6 +40,9 @@ for call in mmap munmap brk; do
 done
 for call in mmap munmap brk; do
 	before=${call}_before during=${call}_during after=${call}_after
-	[ ${!after} = ${!before} ] || fail "$call costs ${!after} instructions after the last registration, ${!before} before the first"
+	# Less than half of what one hook costs is the kernel's own variation.
+	difference=$((${!after} - ${!before}))
+	[ ${difference#-} -lt 40 ] || fail "$call costs ${!after} instructions after the last registration, ${!before} before the first"
+	[ $((${!during} - ${!before})) -gt 0 ] || fail "$call costs nothing more while somebody is registered: was it measured?"
 	[ $((${!during} - ${!before})) -lt 200 ] || fail "$call costs $((${!during} - ${!before})) instructions more while somebody is registered"
 done
