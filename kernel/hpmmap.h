@@ -10,14 +10,14 @@
  *	ctx->lock		blocks of one address space; a parent's before
  *				its child's in fork
  *	reap_mutex		contexts being torn down (ctx.c)
- *	hpmmap_pool_mutex	which memory is in the pools (section.c)
+ *	hpmmap_pool_mutex	which memory is in the pools (section.c);
+ *				Linux's hotplug lock is outside of it
  *	node->lock		spinlock, free blocks of a node (pool.c)
  *	spinlocks that nest in nothing else: the hash of contexts, the hash
  *				of members, the list of pinned blocks,
  *				the table of users
  *
- * The memory notifier takes hpmmap_pool_mutex under Linux's hotplug locks;
- * nothing that holds it may set memory online or offline.
+ * Nothing that holds hpmmap_pool_mutex may set memory online or offline.
  */
 #ifndef _HPMMAP_H
 #define _HPMMAP_H

@@ -7,10 +7,11 @@
  * A section is known to the guard before its state is looked at, so that it
  * cannot be set online between the look and the use.
  */
+#include <linux/ftrace.h>
 #include <linux/ioport.h>
-#include <linux/memory.h>
 #include <linux/memory_hotplug.h>
 #include <linux/module.h>
+#include <linux/rcupdate.h>
 #include <linux/slab.h>
 #include <linux/suspend.h>
 #include <linux/uaccess.h>
@@ -23,12 +24,10 @@
  * enum section_state - a section the module knows
  * @SECTION_ADDING: being taken over; guarded, nothing of it handed out
  * @SECTION_ACTIVE: guarded, its blocks are in the pool
- * @SECTION_ONLINING: not ours: Linux is about to set it online
  */
 enum section_state {
 	SECTION_ADDING,
 	SECTION_ACTIVE,
-	SECTION_ONLINING,
 };
 
 struct section {
@@ -50,8 +49,8 @@ static unsigned long first_unit(unsigned long nr)
 	return section_nr_to_pfn(nr) >> SLOT_ORDER;
 }
 
-static int section_set(unsigned long nr, enum section_state state, int nid,
-		       u32 flags)
+/* From here on it cannot be set online. -EEXIST if it is there already. */
+static int section_insert(unsigned long nr, u32 flags)
 {
 	struct section *s = kzalloc(sizeof(*s), GFP_KERNEL);
 	int ret;
@@ -59,13 +58,13 @@ static int section_set(unsigned long nr, enum section_state state, int nid,
 	lockdep_assert_held(&hpmmap_pool_mutex);
 	if (!s)
 		return -ENOMEM;
-	s->state = state;
-	s->nid = nid;
+	s->state = SECTION_ADDING;
+	s->nid = NUMA_NO_NODE;
 	s->flags = flags;
 	ret = xa_insert(&sections, nr, s, GFP_KERNEL);
 	if (ret)
 		kfree(s);
-	return ret;
+	return ret == -EBUSY ? -EEXIST : ret;
 }
 
 static void section_forget(unsigned long nr)
@@ -242,13 +241,11 @@ int hpmmap_pool_add(u64 start, u64 length, int *node, u32 flags)
 	if (ret)
 		return ret;
 
+	/* No memory is on its way online or offline. */
+	compat_get_online_mems();
 	mutex_lock(&hpmmap_pool_mutex);
 	for (nr = first; nr < end; nr++) {
-		struct section *s = xa_load(&sections, nr);
-
-		ret = section_set(nr, SECTION_ADDING, NUMA_NO_NODE, flags);
-		if (ret == -EBUSY && s->state != SECTION_ONLINING)
-			ret = -EEXIST;
+		ret = section_insert(nr, flags);
 		if (ret) {
 			sections_forget(first, nr);
 			goto out;
@@ -288,6 +285,7 @@ err_forget:
 	sections_forget(first, end);
 out:
 	mutex_unlock(&hpmmap_pool_mutex);
+	compat_put_online_mems();
 	return ret;
 }
 
@@ -392,64 +390,64 @@ void hpmmap_pool_node_stat(int nid, struct hpmmap_node_stat *stat)
 	stat->pinned = use.pinned;
 }
 
-/* The guard. */
+/*
+ * The guard. Linux initialises the struct pages of memory it sets online
+ * before it asks its notifiers, so a veto comes too late for blocks in use:
+ * online_pages() itself is not entered for a section of ours.
+ */
 
-static int memory_going_online(unsigned long first, unsigned long end)
+static noinline int online_refused(unsigned long pfn)
 {
-	unsigned long nr;
-
-	for (nr = first; nr < end; nr++) {
-		int ret = section_set(nr, SECTION_ONLINING, NUMA_NO_NODE, 0);
-
-		if (ret) {
-			sections_forget(first, nr);
-			if (ret == -EBUSY)
-				pr_info("section %lu is in a pool and stays offline; see hpmmap-pool-remove(1)\n",
-					nr);
-			return ret;
-		}
-	}
-	return 0;
+	pr_info("section %lu is in a pool and stays offline; see hpmmap-pool-remove(1)\n",
+		pfn_to_section_nr(pfn));
+	return -EBUSY;
 }
 
-static void memory_online_done(unsigned long first, unsigned long end)
+static void notrace guard_entry(unsigned long ip, unsigned long parent_ip,
+				struct ftrace_ops *op,
+				struct ftrace_regs *fregs)
 {
-	unsigned long nr;
-
-	for (nr = first; nr < end; nr++) {
-		struct section *s = xa_load(&sections, nr);
-
-		if (s && s->state == SECTION_ONLINING)
-			section_forget(nr);
-	}
-}
-
-static int guard_notify(struct notifier_block *nb, unsigned long action,
-			 void *data)
-{
-	struct memory_notify *arg = data;
-	unsigned long first = pfn_to_section_nr(arg->start_pfn);
-	unsigned long end = pfn_to_section_nr(arg->start_pfn + arg->nr_pages +
+	unsigned long pfn = compat_ftrace_arg(fregs, 0);
+	unsigned long nr = pfn_to_section_nr(pfn);
+	unsigned long end = pfn_to_section_nr(pfn + compat_ftrace_arg(fregs, 1) +
 					      PAGES_PER_SECTION - 1);
-	int ret = 0;
 
-	mutex_lock(&hpmmap_pool_mutex);
-	switch (action) {
-	case MEM_GOING_ONLINE:
-		ret = memory_going_online(first, end);
-		break;
-	case MEM_ONLINE:
-	case MEM_CANCEL_ONLINE:
-		memory_online_done(first, end);
-		break;
+	for (; nr < end; nr++) {
+		if (!xa_load(&sections, nr))
+			continue;
+		compat_ftrace_set_ip(fregs, (unsigned long)online_refused);
+		return;
 	}
-	mutex_unlock(&hpmmap_pool_mutex);
-	return notifier_from_errno(ret);
 }
 
-static struct notifier_block memory_nb = {
-	.notifier_call = guard_notify,
+static struct ftrace_ops guard_ops = {
+	.func = guard_entry,
+	.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT |
+		 FTRACE_OPS_FL_DYNAMIC,
 };
+
+static int guard_install(void)
+{
+	unsigned long addr = compat_symbol("online_pages");
+	int ret = -ENOENT;
+
+	if (addr)
+		ret = ftrace_set_filter_ip(&guard_ops, addr, 0, 0);
+	if (!ret)
+		ret = register_ftrace_function(&guard_ops);
+	if (ret) {
+		pr_err("online_pages() cannot be guarded: %d\n", ret);
+		ftrace_free_filter(&guard_ops);
+	}
+	return ret;
+}
+
+static void guard_remove(void)
+{
+	unregister_ftrace_function(&guard_ops);
+	ftrace_free_filter(&guard_ops);
+	synchronize_rcu_tasks();
+}
 
 /* An image for hibernation leaves offline memory out. */
 static int pm_notify(struct notifier_block *nb, unsigned long action,
@@ -470,25 +468,20 @@ static struct notifier_block pm_nb = {
 
 int hpmmap_section_init(void)
 {
-	int ret = register_memory_notifier(&memory_nb);
+	int ret = guard_install();
 
 	if (ret)
 		return ret;
 	ret = register_pm_notifier(&pm_nb);
 	if (ret)
-		unregister_memory_notifier(&memory_nb);
+		guard_remove();
 	return ret;
 }
 
 /* Memory in a pool keeps the module loaded, so the pools are empty here. */
 void hpmmap_section_exit(void)
 {
-	unsigned long index;
-	struct section *s;
-
 	unregister_pm_notifier(&pm_nb);
-	unregister_memory_notifier(&memory_nb);
-	xa_for_each(&sections, index, s)
-		kfree(s);
+	guard_remove();
 	xa_destroy(&sections);
 }

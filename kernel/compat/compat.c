@@ -4,6 +4,8 @@
 #include "hpmmap.h"
 
 void (*compat_prep_compound_page)(struct page *page, unsigned int order);
+void (*compat_get_online_mems)(void);
+void (*compat_put_online_mems)(void);
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 6, 0)
 #define SET_PTE_NAME "set_pte_range"
@@ -56,10 +58,20 @@ unsigned long compat_symbol(const char *name)
 	return lookup_name(name);
 }
 
+static const struct {
+	const char *name;
+	void **address;
+} functions[] = {
+	{ "prep_compound_page", (void **)&compat_prep_compound_page },
+	{ "get_online_mems", (void **)&compat_get_online_mems },
+	{ "put_online_mems", (void **)&compat_put_online_mems },
+	{ SET_PTE_NAME, (void **)&core_set_pte },
+};
+
 int compat_init(void)
 {
 	struct kprobe kp = { .symbol_name = "kallsyms_lookup_name" };
-	int ret;
+	int ret, i;
 
 	ret = register_kprobe(&kp);
 	if (ret) {
@@ -69,15 +81,12 @@ int compat_init(void)
 	lookup_name = (void *)function_start((unsigned long)kp.addr);
 	unregister_kprobe(&kp);
 
-	compat_prep_compound_page = (void *)compat_symbol("prep_compound_page");
-	if (!compat_prep_compound_page) {
-		pr_err("this kernel has no prep_compound_page()\n");
-		return -ENOENT;
-	}
-	core_set_pte = (void *)compat_symbol(SET_PTE_NAME);
-	if (!core_set_pte) {
-		pr_err("this kernel has no %s()\n", SET_PTE_NAME);
-		return -ENOENT;
+	for (i = 0; i < ARRAY_SIZE(functions); i++) {
+		*functions[i].address = (void *)compat_symbol(functions[i].name);
+		if (!*functions[i].address) {
+			pr_err("this kernel has no %s()\n", functions[i].name);
+			return -ENOENT;
+		}
 	}
 	return 0;
 }

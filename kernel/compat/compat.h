@@ -26,6 +26,17 @@ static __always_inline void compat_ftrace_set_ip(struct ftrace_regs *fregs,
 #endif
 }
 
+/* The traced function's argument @n, the first being 0; at most 1. */
+static __always_inline unsigned long compat_ftrace_arg(struct ftrace_regs *fregs,
+						       unsigned int n)
+{
+#ifdef ftrace_regs_get_argument
+	return ftrace_regs_get_argument(fregs, n);
+#else
+	return n ? fregs->regs.si : fregs->regs.di;
+#endif
+}
+
 /* Called with mmap_lock held. */
 static inline unsigned long compat_get_unmapped_area(unsigned long addr,
 						     unsigned long len,
@@ -88,6 +99,8 @@ static inline int compat_folio_mapcount(struct folio *folio)
  * compat_init(); never NULL afterwards.
  */
 extern void (*compat_prep_compound_page)(struct page *page, unsigned int order);
+extern void (*compat_get_online_mems)(void);
+extern void (*compat_put_online_mems)(void);
 
 /*
  * Install entries for @nr none entries from vmf->pte on, with vmf->ptl held;
