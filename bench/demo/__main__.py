@@ -25,7 +25,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from demo import plan, report, results
+from demo import hostload, plan, report, results
 
 ROOT = Path(__file__).resolve().parents[2]
 TAIL_LINES = 25
@@ -77,6 +77,7 @@ class Follower:
         self.failures: dict[str, str] = {}
         self.problems: list[str] = []
         self.finished = False
+        self._load = hostload.Meter()
 
     def line(self, stream: str, line: str) -> None:
         """A line from the guest; what is no event is shown as it is."""
@@ -94,11 +95,12 @@ class Follower:
             label = plan.manager(event["manager"]).label
             self._describe(f"{label}: the neighbour moves in")
         elif kind == "start":
+            self._load.start()
             self._describe(self._title(event["run"]))
         elif kind in ("end", "failed"):
             run = event.pop("run")
             if kind == "end":
-                self.facts[run] = event
+                self.facts[run] = event | {"host_wait_part": self._load.wait_part()}
                 if not self._console.is_terminal:
                     self._console.print(f"done: {self._title(run)}", soft_wrap=True)
             else:

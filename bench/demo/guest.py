@@ -30,6 +30,10 @@ NR_HUGEPAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
 WORK = Path("/run/hpmmap-demo")
 HERE = Path(__file__).parent
 
+# What the neighbour's stress-ng leaves free.
+ROOM_BYTES = 224 * plan.MIB
+REMOVE_SECONDS = 20
+
 PR_SET_THP_DISABLE = 41
 MADV_POPULATE_WRITE = 23
 
@@ -65,7 +69,11 @@ def warm_memory() -> None:
 
 
 class HugetlbPool:
-    """Pages reserved for hugetlbfs."""
+    """Pages reserved for hugetlbfs.
+
+    Also held where the job does not use them, so that Linux has the same amount
+    of memory to itself under all managers.
+    """
 
     def __enter__(self):
         want = plan.POOL_BYTES // (2 * plan.MIB)
@@ -92,15 +100,16 @@ class HpmmapPool:
         return self
 
     def __exit__(self, *_):
-        call([self._hpmmap, "pool", "remove", "--all"])
-
-
-class NoPool:
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
+        # The last pages of a job are given up a moment after its end.
+        deadline = time.monotonic() + REMOVE_SECONDS
+        while True:
+            try:
+                call([self._hpmmap, "pool", "remove", "--all"])
+                return
+            except RunError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(1)
 
 
 class Session:
@@ -116,7 +125,7 @@ class Session:
         # The neighbour wants what is left beside the pool, less room for the
         # compilers and for the kernel: the same under all managers.
         free = meminfo("MemAvailable") - plan.POOL_BYTES
-        self.neighbour_bytes = free - 320 * plan.MIB
+        self.neighbour_bytes = free - ROOM_BYTES
         if self.neighbour_bytes < 256 * plan.MIB:
             raise RunError(f"the guest has {free // plan.MIB} MB beside the pool: give it at least 2 GB")
 
@@ -135,11 +144,9 @@ class Session:
         tell("finish")
 
     def pool(self, manager: plan.Manager):
-        if manager.pool == "hugetlb":
-            return HugetlbPool()
         if manager.pool == "hpmmap":
             return HpmmapPool(self.hpmmap)
-        return NoPool()
+        return HugetlbPool()
 
     def block(self, manager: plan.Manager, runs: list[plan.Run]) -> None:
         """The runs of a manager within a round, alone and then with company."""

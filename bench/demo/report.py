@@ -6,20 +6,21 @@ from __future__ import annotations
 from pathlib import Path
 
 from matplotlib.figure import Figure
-from rich.box import ROUNDED
 from rich.console import Console
 from rich.table import Table
 
 from demo import plan
 
 MISSING = "n/a"
+# Part of a run that the guest may wait for a CPU before the table says so.
+BUSY = 0.05
 _FIGURES = (
     "Runtime",
     "Faults",
     "Worst\nfault",
     "Worst\ncall",
-    "MB in\n2 MB p.",
-    "MB in\n4 KB p.",
+    "MB in\n2M pages",
+    "MB in\n4K pages",
 )
 COLOURS = {"alone": "#4477aa", "neighbour": "#ee6677"}
 LABELS = {"alone": "alone", "neighbour": "next to a neighbour"}
@@ -61,11 +62,11 @@ def table(console: Console, record: dict) -> None:
     for app in _shown(record, plan.APPS):
         out = Table(
             title=f"{app.label}, Linux {record['guest'].get('kernel', MISSING)}",
-            padding=(0, 1),
-            box=ROUNDED,
+            box=None,
+            padding=(0, 2, 0, 0),
         )
-        out.add_column("Memory\nmanager", no_wrap=True)
-        out.add_column("Next to", no_wrap=True)
+        for name in ("Memory\nmanager", "Next to\nneighbour"):
+            out.add_column(name, no_wrap=True)
         for name in _FIGURES:
             out.add_column(name, justify="right", no_wrap=True)
         for manager in _shown(record, plan.MANAGERS):
@@ -73,17 +74,17 @@ def table(console: Console, record: dict) -> None:
                 cell = cells.get((manager.key, app.key, condition), {})
                 memory = cell.get("memory") or {}
                 out.add_row(
-                    manager.label if condition == plan.CONDITIONS[0] else "",
-                    {"alone": "nobody", "neighbour": "neighbour"}[condition],
+                    manager.label,
+                    {"alone": "no", "neighbour": "yes"}[condition],
                     duration(cell.get("run_seconds")),
                     _count(cell.get("memory_faults")),
                     duration(cell.get("worst_fault_seconds")),
                     duration(cell.get("worst_call_seconds")),
                     _mib(memory.get("memory_2m_bytes")),
                     _mib(memory.get("memory_4k_bytes")),
-                    end_section=condition == plan.CONDITIONS[-1],
                 )
         console.print(out)
+        console.print()
     console.print(
         "Runtime: from the end of start-up to exit, without recording. "
         "Faults: page faults after start-up on heap, stacks and anonymous memory; "
@@ -97,6 +98,15 @@ def table(console: Console, record: dict) -> None:
     for cell in record["summary"]:
         for error in cell["errors"]:
             console.print(f"{MISSING}: {error}", style="yellow", markup=False, highlight=False)
+    waits = [run["host_wait_part"] for run in record["runs"] if "host_wait_part" in run]
+    busy = [part for part in waits if part > BUSY]
+    if busy:
+        console.print(
+            f"This machine was busy: in {len(busy)} of {len(waits)} runs the guest waited for a CPU for "
+            f"more than {BUSY:.0%} of the time (at most {max(busy):.0%}). Runtimes and stalls include it.",
+            style="yellow",
+            highlight=False,
+        )
     same = [plan.app(key).label for key in record["results"]]
     if same and not any("error" in run for run in record["runs"]):
         console.print(

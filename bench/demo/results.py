@@ -69,6 +69,7 @@ def _one(run: plan.Run, directory: Path, facts: dict) -> tuple[dict, list[str]]:
         "run_seconds": trace.run_seconds,
         "total_seconds": trace.total_seconds,
         "vmstat": facts["vmstat"],
+        "host_wait_part": facts["host_wait_part"],
     }
     if run.traced:
         figures |= _traced(directory, trace)

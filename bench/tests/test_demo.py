@@ -153,7 +153,7 @@ def run_files(directory, thermo):
 def test_faults_in_images_are_counted_apart(tmp_path):
     run = plan.Run("4k", "lammps", "alone", True, 0)
     run_files(tmp_path / run.id, THERMO)
-    facts = {run.id: {"lost_events": 0, "vmstat": {}}}
+    facts = {run.id: {"lost_events": 0, "vmstat": {}, "host_wait_part": 0.0}}
     (cell,) = results.collect([run], tmp_path, {}, facts, {})["summary"]
     assert (cell["memory_faults"], cell["image_faults"]) == (1, 1)
     assert cell["run_seconds"] is None
@@ -165,7 +165,7 @@ def test_a_run_with_another_result_has_failed(tmp_path):
     wrong = plan.Run("thp", "lammps", "alone", True, 0)
     run_files(tmp_path / right.id, THERMO)
     run_files(tmp_path / wrong.id, THERMO.replace("1.1252742", "1.1252743"))
-    facts = {run.id: {"lost_events": 0, "vmstat": {}} for run in (right, wrong)}
+    facts = {run.id: {"lost_events": 0, "vmstat": {}, "host_wait_part": 0.0} for run in (right, wrong)}
     first, second = results.collect([right, wrong], tmp_path, {}, facts, {})["summary"]
     assert not first["errors"]
     assert "1.1252743" in second["errors"][0]
@@ -176,7 +176,7 @@ def test_a_run_with_another_result_has_failed(tmp_path):
 def test_a_run_that_bypassed_its_manager_has_failed(tmp_path, manager, reason):
     run = plan.Run(manager, "lammps", "alone", True, 0)
     run_files(tmp_path / run.id, THERMO)
-    facts = {run.id: {"lost_events": 0, "vmstat": {}}}
+    facts = {run.id: {"lost_events": 0, "vmstat": {}, "host_wait_part": 0.0}}
     (cell,) = results.collect([run], tmp_path, {}, facts, {})["summary"]
     assert reason in cell["errors"][0]
 
@@ -184,7 +184,7 @@ def test_a_run_that_bypassed_its_manager_has_failed(tmp_path, manager, reason):
 def test_lost_events_spoil_a_run(tmp_path):
     run = plan.Run("4k", "lammps", "alone", True, 0)
     run_files(tmp_path / run.id, THERMO)
-    facts = {run.id: {"lost_events": 2, "vmstat": {}}}
+    facts = {run.id: {"lost_events": 2, "vmstat": {}, "host_wait_part": 0.0}}
     (cell,) = results.collect([run], tmp_path, {}, facts, {})["summary"]
     assert "2 events" in cell["errors"][0]
 

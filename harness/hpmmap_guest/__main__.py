@@ -2,6 +2,7 @@
 
 import argparse
 import shlex
+import signal
 import sys
 
 from . import Guest, GuestError, kernels
@@ -32,6 +33,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def main() -> int:
     args = _parser().parse_args()
+    # Ends through the handlers that end the guest.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         guest = Guest(
             args.kernel or kernels()[-1],

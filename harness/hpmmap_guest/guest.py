@@ -1,5 +1,6 @@
 """One guest: a kernel, its machine, and a script that runs in it as root."""
 
+import atexit
 import functools
 import os
 import re
@@ -50,8 +51,17 @@ _KERNEL_OPTIONS = (
     "watchdog_thresh=60",
     "rcupdate.rcu_cpu_stall_timeout=120",
     "log_buf_len=8M",
+    # The self-tests of the ciphers take seconds, and time out under icount.
+    "cryptomgr.notests",
     # Drivers of devices nobody uses here cost seconds under emulation.
     "modprobe.blacklist=ahci,psmouse,i2c_i801,iTCO_wdt,lpc_ich,kvm_amd,kvm_intel,i6300esb,powernow_k8,pcspkr,serio_raw",
+)
+# The clock of a guest that counts instructions leaps ahead while it waits for
+# the host: what looks stuck to it is not.
+_ICOUNT_OPTIONS = (
+    "nowatchdog",
+    "rcupdate.rcu_cpu_stall_suppress=1",
+    "sysctl.kernel.hung_task_timeout_secs=0",
 )
 
 
@@ -227,6 +237,8 @@ class Guest:
             options += ["--qemu-opt=-icount", "--qemu-opt=shift=0,sleep=off"]
 
         kernel_options = list(_KERNEL_OPTIONS)
+        if self.icount:
+            kernel_options += _ICOUNT_OPTIONS
         if self.movable_bytes:
             kernel_options.append(f"movablecore={self.movable_bytes >> 20}M")
         kernel_options += self.append.split()
@@ -298,10 +310,12 @@ class _Session:
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
+        _running.add(process)
         try:
             timed_out = self._follow(process, timeout, boot_timeout)
         finally:
             _kill_group(process)
+            _running.discard(process)
         for stream in self.partial:
             self._feed(stream, b"\n" if self.partial[stream] else b"")
         return self._result(timed_out, timeout, boot_timeout)
@@ -393,12 +407,26 @@ class _Session:
         )
 
 
-def _kill_group(process: subprocess.Popen) -> None:
-    """End QEMU and its helpers, even where they hang in the kernel."""
+_running: set[subprocess.Popen] = set()
+
+
+@atexit.register
+def _kill_running() -> None:
+    """Guests that other threads still follow must not outlive this process."""
+    for process in list(_running):
+        _signal_group(process)
+
+
+def _signal_group(process: subprocess.Popen) -> None:
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
+
+
+def _kill_group(process: subprocess.Popen) -> None:
+    """End QEMU and its helpers, even where they hang in the kernel."""
+    _signal_group(process)
     process.stdout.close()
     process.stderr.close()
     try:

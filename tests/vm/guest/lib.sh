@@ -72,7 +72,7 @@ expect_pool_free() {
 }
 
 offline_blocks() {
-	grep -lx offline /sys/devices/system/memory/memory*/state | wc -l
+	cat /sys/devices/system/memory/memory*/state | awk '/^offline$/ { n++ } END { print n + 0 }'
 }
 
 # set_pool SIZE: the pools hold this much in total, on one node; 0 for nothing.

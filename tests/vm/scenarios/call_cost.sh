@@ -29,7 +29,7 @@ kill $job
 wait $job || true
 expect_pool_free
 # The list of the kernel itself tells when the last trace is gone.
-unhooked() { [ "$(cat "$SYSFS/hooks_active")" = 0 ] && [ -z "$(cat /sys/kernel/tracing/enabled_functions)" ]; }
+unhooked() { [ "$(cat "$SYSFS/hooks_active")" = 0 ] && ! grep _sys_ /sys/kernel/tracing/enabled_functions; }
 within 20 unhooked || { cat /sys/kernel/tracing/enabled_functions; fail "functions stay hooked"; }
 read -r mmap_after munmap_after brk_after <<<"$(cost)"
 

@@ -13,7 +13,7 @@ while :; do
 	wait
 done'
 
-for round in $(seq 25); do
+for round in $(seq 15); do
 	setsid hpmmap run -- bash -c "$work" &
 	job=$!
 	sleep "$((RANDOM % 3)).$((RANDOM % 10))$((RANDOM % 10))"
@@ -27,7 +27,7 @@ for round in $(seq 25); do
 done
 
 # Just started: within exec and registration.
-for round in $(seq 25); do
+for round in $(seq 15); do
 	hpmmap run -- /bin/true &
 	job=$!
 	sleep "0.0$((RANDOM % 10))$((RANDOM % 10))"
