@@ -48,6 +48,8 @@ unit:
 	@scripts/setup tools
 	@$(MAKE) --no-print-directory -C tests/unit check
 	cargo test --locked --quiet
+	@scripts/setup python
+	$(PYTHON) -m pytest --quiet bench/tests
 
 vm: tools guest-tests modules
 	@scripts/setup guest

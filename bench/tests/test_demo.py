@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """The demonstration's readers of traces, smaps and results."""
 
+from io import StringIO
 from pathlib import Path
 
 import pytest
-from demo import checks, plan, results, smaps, tracefile
+from demo import checks, plan, report, results, smaps, tracefile
+from rich.console import Console
 
 TRACE = (Path(__file__).parent / "lammps_trace.txt").read_text()
 
@@ -193,3 +195,21 @@ def test_each_round_holds_every_combination():
     runs = plan.runs([m.key for m in plan.MANAGERS], [a.key for a in plan.APPS], 2)
     assert len(runs) == len({run.id for run in runs}) == 4 * 2 * 2 * 3
     assert [run.traced for run in runs] == [True] * 16 + [False] * 32
+
+
+def test_a_failed_run_shows_as_missing_with_its_reason(tmp_path):
+    failed = plan.Run("4k", "lammps", "alone", True, 0)
+    right = plan.Run("thp", "lammps", "alone", True, 0)
+    run_files(tmp_path / right.id, THERMO)
+    facts = {right.id: {"lost_events": 0, "vmstat": {}, "host_wait_part": 0.5}}
+    record = results.collect(
+        [failed, right], tmp_path, {"kernel": "6.12"}, facts, {failed.id: "mpirun: exit status 7"}
+    )
+    console = Console(file=StringIO(), width=200)
+    report.table(console, record)
+    report.picture(tmp_path / "demo.png", record)
+    shown = console.file.getvalue()
+    assert f"n/a: {failed.id}: mpirun: exit status 7" in shown
+    assert "the same under all managers" not in shown
+    assert "waited for a CPU" in shown
+    assert (tmp_path / "demo.png").stat().st_size > 0
