@@ -34,7 +34,7 @@ static struct hpmmap_hook hooks[HPMMAP_NR_CALLS] = {
 };
 
 /* How long the hooks stay when nobody is registered: the next job may come. */
-#define LINGER_MS 1000
+#define LINGER_MS 3000
 
 /* The call of the tracer lies at the start, behind the ENDBR of IBT. */
 #define MAX_ENTRY_OFFSET 8

@@ -53,7 +53,7 @@ def pytest_collection_finish(session):
             wanted.setdefault((kver, item.machine), []).append(item)
     if session.config.option.collectonly:
         return
-    factor = float(os.environ.get("HPMMAP_TIMEOUT_FACTOR", "1"))
+    factor = float(os.environ.get("HPMMAP_TIMEOUT_FACTOR", "2"))
     slots = threading.Semaphore(guests_at_once())
     for (kver, machine), items in wanted.items():
         run = GuestRun(kver, machine, items, slots, factor)

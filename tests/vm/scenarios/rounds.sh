@@ -1,18 +1,48 @@
 #!/bin/bash
 # 200 rounds of pool add, job, pool remove: every block comes back.
 # pool: 0
-# timeout: 600
+# timeout: 1500
 . "$(dirname "$0")/../guest/lib.sh"
 
 before=$(memtotal_kib)
 offline=$(offline_blocks)
-for round in $(seq 200); do
-	size=$((128 * (1 + round % 2)))M
-	hpmmap pool add --node 0 --size $size >/dev/null || fail "round $round: pool add"
-	hpmmap run --strict -- /bin/true || fail "round $round: job"
-	within 10 pool_is_free || fail "round $round: $(pool_bytes free_bytes) of $(pool_bytes total_bytes) bytes are free"
-	hpmmap pool remove --all >/dev/null || fail "round $round: pool remove"
-	[ "$(memtotal_kib)" = "$before" ] || fail "round $round: MemTotal is $(memtotal_kib), it was $before kB"
-	[ $((round % 50)) != 0 ] || echo "round $round"
+
+# one_round NUMBER RESIDENT: RESIDENT contexts stay throughout.
+one_round() {
+	local size=$((128 * (1 + $1 % 2)))
+	local total with_resident
+	total=$(pool_bytes total_bytes)
+	with_resident=$(memtotal_kib)
+	ended() { [ "$(contexts)" = "$2" ]; }
+
+	hpmmap pool add --node 0 --size ${size}M >/dev/null || fail "round $1: pool add"
+	hpmmap run --strict -- /bin/true || fail "round $1: job"
+	within 10 ended "$@" || fail "round $1: $(contexts) contexts are left instead of $2"
+	[ "$2" != 0 ] || within 10 pool_is_free || fail "round $1: $(pool_bytes free_bytes) of $(pool_bytes total_bytes) bytes are free"
+	hpmmap pool remove --node 0 --size ${size}M >/dev/null || fail "round $1: pool remove"
+	[ "$(pool_bytes total_bytes)" = "$total" ] || fail "round $1: the pool has $(pool_bytes total_bytes) bytes, it had $total"
+	[ "$(memtotal_kib)" = "$with_resident" ] || fail "round $1: MemTotal is $(memtotal_kib) kB, it was $with_resident kB"
+	[ $(($1 % 50)) != 0 ] || echo "round $1"
+}
+
+# The pools come and go entirely, and the hooks with each job.
+for round in $(seq 20); do
+	one_round $round 0
 done
+
+# Beside a job that stays: the hooks do, which makes a round quicker.
+hpmmap pool add --node 0 --size 128M
+hpmmap run -- sleep 100000 &
+resident=$!
+within 10 is_registered $resident || fail "the job that stays does not register"
+for round in $(seq 21 200); do
+	one_round $round 1
+done
+is_registered $resident || fail "the job that stays is gone"
+kill $resident
+wait $resident || true
+expect_pool_free
+hpmmap pool remove --all
+
+[ "$(memtotal_kib)" = "$before" ] || fail "MemTotal is $(memtotal_kib) kB, it was $before kB"
 [ "$(offline_blocks)" = "$offline" ] || fail "$(offline_blocks) blocks are offline, $offline were before"
