@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import threading
 from pathlib import Path
 
@@ -23,8 +22,8 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     config.hpmmap_kernels = [resolve_kernel(name) for name in config.getoption("--kernel")] or kernels()
     config.hpmmap_runs = {}
-    # Ends through the handlers that end the guests.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    # Ends the session, and the guests with it.
+    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
 
 
 def pytest_generate_tests(metafunc):
