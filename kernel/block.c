@@ -65,6 +65,7 @@ void hpmmap_block_prepare(struct hpmmap_block *block, unsigned long pfn,
 	block->folio = page_folio(page);
 	__folio_mark_uptodate(block->folio);
 	block->nid = nid;
+	atomic_set(&block->users, 0);
 	INIT_LIST_HEAD(&block->link);
 }
 
@@ -86,6 +87,7 @@ struct hpmmap_block *hpmmap_block_alloc_linux(void)
 	}
 	block->nid = NUMA_NO_NODE;
 	block->state = HPMMAP_BLOCK_HELD;
+	atomic_set(&block->users, 1);
 	bitmap_fill(block->stale, SLOT_PAGES);
 	INIT_LIST_HEAD(&block->link);
 	return block;
@@ -266,10 +268,11 @@ int hpmmap_block_fill(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
  * @from_page: first page there
  * @nr: number of pages
  *
- * Stale pages are not copied. A page that cannot be had from Linux dooms the
- * context (see struct hpmmap_ctx).
+ * Stale pages are not copied.
+ *
+ * Return: 0, or -ENOMEM where Linux has no page to give.
  */
-void hpmmap_block_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
+int hpmmap_block_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
 		       unsigned int to_page, struct hpmmap_block *from,
 		       unsigned int from_page, unsigned int nr)
 {
@@ -284,13 +287,12 @@ void hpmmap_block_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
 			continue;
 		if (!dst)
 			dst = linux_page_alloc(ctx, to, to_page + i);
-		if (!dst) {
-			ctx->doomed = true;
-			return;
-		}
+		if (!dst)
+			return -ENOMEM;
 		copy_page(page_address(dst), page_address(src));
 		clear_bit(to_page + i, to->stale);
 	}
+	return 0;
 }
 
 static bool page_idle(struct page *page)
@@ -319,7 +321,11 @@ static bool folio_is_pinned(struct folio *folio)
 	return folio_ref_count(folio) > 1 + compat_folio_mapcount(folio);
 }
 
-static bool block_is_pinned(struct hpmmap_block *block)
+/**
+ * hpmmap_block_is_pinned() - does somebody but page tables refer to it?
+ * @block: the block
+ */
+bool hpmmap_block_is_pinned(struct hpmmap_block *block)
 {
 	unsigned int i;
 
@@ -346,11 +352,11 @@ bool hpmmap_block_wait_unpinned(struct hpmmap_block *block)
 	int i;
 
 	for (i = 0; i < PIN_WAIT_STEPS; i++) {
-		if (!block_is_pinned(block))
+		if (!hpmmap_block_is_pinned(block))
 			return true;
 		usleep_range(1000, 1100);
 	}
-	return !block_is_pinned(block);
+	return !hpmmap_block_is_pinned(block);
 }
 
 /* The block's contents stay as they are: the next user clears what it needs. */
@@ -370,10 +376,19 @@ static void block_free(struct hpmmap_block *block)
  * @ctx: the context it came from
  * @block: the block; not to be used afterwards
  *
- * It goes back to its pool at once, or when the last pin has gone.
+ * It goes back to its pool at once, or when the last pin has gone; a shared
+ * one stays with the others.
  */
 void hpmmap_block_release(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 {
+	int left = atomic_dec_return(&block->users);
+
+	if (left) {
+		atomic_long_dec(&ctx->nr_held);
+		if (left == 1)
+			hpmmap_share_alone(ctx);
+		return;
+	}
 	if (block->folio) {
 		atomic_long_dec(&ctx->nr_held);
 	} else {

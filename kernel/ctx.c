@@ -59,7 +59,6 @@ struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 	mutex_init(&ctx->ops);
 	mutex_init(&ctx->lock);
 	xa_init(&ctx->store);
-	INIT_LIST_HEAD(&ctx->fork.blocks);
 	return ctx;
 }
 
@@ -125,7 +124,7 @@ void hpmmap_ctx_put(struct hpmmap_ctx *ctx)
 {
 	if (!refcount_dec_and_test(&ctx->refs))
 		return;
-	hpmmap_pool_free_list(&ctx->fork.blocks);
+	hpmmap_share_leave(ctx);
 	xa_destroy(&ctx->store);
 	if (ctx->mm)
 		mmdrop(ctx->mm);
@@ -156,8 +155,10 @@ static bool reap_dead(void)
 	}
 	spin_unlock(&contexts_lock);
 
-	list_for_each_entry(ctx, &gone, dying)
+	list_for_each_entry(ctx, &gone, dying) {
 		hpmmap_store_release_all(ctx);
+		hpmmap_share_gone(ctx);
+	}
 	list_splice(&gone, &dead);
 	return left;
 }

@@ -35,6 +35,7 @@
  * @registers: programs it executes are registered
  * @work: gives the address space a context; runs in the process
  * @work_queued: @work is under way
+ * @exit_work: takes its memory back before its parent learns of its end
  * @execed: @work is due to execve, so heap and stack are new
  */
 struct member {
@@ -46,6 +47,7 @@ struct member {
 	struct callback_head work;
 	bool work_queued;
 	bool execed;
+	struct callback_head exit_work;
 };
 
 static DEFINE_HASHTABLE(members, 8);
@@ -99,8 +101,8 @@ static struct member *member_get(struct pid *tgid)
 	return m;
 }
 
-/* Returns whether the process was one. */
-static bool member_remove(struct pid *tgid)
+/* With the hash's reference for the caller; NULL if the process was none. */
+static struct member *member_remove(struct pid *tgid)
 {
 	struct member *m;
 
@@ -109,8 +111,6 @@ static bool member_remove(struct pid *tgid)
 	if (m)
 		hash_del(&m->node);
 	spin_unlock(&members_lock);
-	if (m)
-		member_put(m);
 	return m;
 }
 
@@ -257,6 +257,9 @@ static void member_work(struct callback_head *work)
 	struct hpmmap_ctx *ctx;
 
 	m->work_queued = false;
+	/* What the old address space shared. */
+	hpmmap_reap();
+	hpmmap_share_restore();
 	if (!mm || current->flags & PF_EXITING || hpmmap_ctx_exists(mm))
 		goto out;
 	ctx = hpmmap_ctx_alloc(m->job);
@@ -312,8 +315,10 @@ static void probe_exec(void *data, struct task_struct *task, pid_t old_pid,
 	/* The new address space has no context yet. */
 	hpmmap_ctx_mark_ended(task_tgid_nr(task));
 	if (!m->registers || bprm->secureexec || test_thread_flag(TIF_ADDR32)) {
-		member_remove(task_tgid(task));
 		member_put(m);
+		m = member_remove(task_tgid(task));
+		if (m)
+			member_put(m);
 		return;
 	}
 	member_queue_work(m, task, true);
@@ -358,11 +363,30 @@ static void probe_fork(void *data, struct task_struct *parent,
 	member_put(m);
 }
 
+/* Runs in a member without an address space, before its parent is told. */
+static void member_exit(struct callback_head *work)
+{
+	struct member *m = container_of(work, struct member, exit_work);
+
+	hpmmap_reap();
+	hpmmap_share_restore();
+	member_put(m);
+}
+
 static void probe_exit(void *data, struct task_struct *task)
 {
+	struct member *m;
+
+	if (atomic_read(&task->signal->live))
+		return;
 	/* Every process with a context is a member. */
-	if (!atomic_read(&task->signal->live) && member_remove(task_tgid(task)))
-		hpmmap_ctx_mark_ended(task_tgid_nr(task));
+	m = member_remove(task_tgid(task));
+	if (!m)
+		return;
+	hpmmap_ctx_mark_ended(task_tgid_nr(task));
+	init_task_work(&m->exit_work, member_exit);
+	if (task_work_add(task, &m->exit_work, TWA_NONE))
+		member_put(m);
 }
 
 static struct probe {

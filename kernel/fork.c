@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * fork: the child gets a copy of everything before it runs.
+ * fork: the child gets everything the parent has, before it runs.
  *
- * Linux would share the memory, for to it our mappings are shared ones. So
- * the blocks are copied while the address space is duplicated, in
- * vm_ops->open, which cannot fail: the clone hook finds the memory first and
- * keeps the parent's other threads from mapping more meanwhile.
+ * Linux would share the memory for good, for to it our mappings are shared
+ * ones. So the child gets a store of its own while the address space is
+ * duplicated, in vm_ops->open: with the same blocks, which from then on
+ * nobody writes to (share.c), or with copies where that cannot be.
  *
- * As on Linux, the snapshot is of one moment: if the parent has other
- * threads, their access to a mapping is taken away before it is copied, and
- * who needs it waits for mmap_lock until the fork is done.
+ * The clone hook keeps the parent's other threads from changing mappings
+ * meanwhile. As on Linux, the snapshot is of one moment: where a mapping is
+ * copied, the access of other threads to it is taken away first, and who
+ * needs it waits for mmap_lock until the fork is done.
  */
 #include <linux/sched/signal.h>
 #include <linux/uaccess.h>
@@ -17,41 +18,13 @@
 
 #include "hpmmap.h"
 
-/* Blocks of mappings that the child will have. */
-static unsigned long count_inherited(struct hpmmap_ctx *ctx)
-{
-	unsigned long n = 0, last = ULONG_MAX;
-	struct vm_area_struct *vma;
-	VMA_ITERATOR(vmi, ctx->mm, 0);
-
-	mmap_read_lock(ctx->mm);
-	for_each_vma(vmi, vma) {
-		unsigned long first = slot_of(vma->vm_start);
-
-		if (!hpmmap_vma_is_ours(vma) || vma->vm_flags & VM_DONTCOPY)
-			continue;
-		n += hpmmap_store_count(ctx, vma->vm_start, vma->vm_end);
-		if (first == last && hpmmap_store_load(ctx, first))
-			n--;
-		last = slot_of(vma->vm_end - 1);
-	}
-	mmap_read_unlock(ctx->mm);
-	return n;
-}
-
 static int fork_prepare(struct hpmmap_ctx *ctx)
 {
-	struct hpmmap_ctx *child = hpmmap_ctx_alloc(ctx->job);
-
-	if (!child)
+	ctx->fork.child = hpmmap_ctx_alloc(ctx->job);
+	if (!ctx->fork.child)
 		return -ENOMEM;
-	if (hpmmap_pool_alloc(ctx->job, count_inherited(ctx),
-			      &ctx->fork.blocks) && ctx->job->strict) {
-		hpmmap_ctx_put(child);
-		return -ENOMEM;
-	}
-	ctx->fork.child = child;
 	ctx->fork.failed = NULL;
+	ctx->fork.repair = false;
 	ctx->fork.task = current;
 	return 0;
 }
@@ -74,13 +47,12 @@ static bool has_other_threads(struct mm_struct *mm)
 
 static void fork_finish(struct hpmmap_ctx *ctx)
 {
-	if (has_other_threads(ctx->mm))
+	if (ctx->fork.repair)
 		populate(ctx);
 	if (ctx->fork.child)
 		hpmmap_ctx_put(ctx->fork.child);
 	ctx->fork.child = NULL;
 	ctx->fork.task = NULL;
-	hpmmap_pool_free_list(&ctx->fork.blocks);
 }
 
 static long handle_fork(struct hpmmap_ctx *ctx, enum hpmmap_call call,
@@ -156,10 +128,26 @@ static struct hpmmap_ctx *child_ctx_get(struct hpmmap_ctx *parent,
 	}
 	if (!child)
 		return NULL;
+	if (hpmmap_share_begin(parent, child)) {
+		hpmmap_ctx_put(child);
+		return NULL;
+	}
 	child->heap_end = parent->heap_end;
 	refcount_inc(&child->refs);
 	hpmmap_ctx_publish(child, mm);
 	return child;
+}
+
+/**
+ * hpmmap_fork_copies() - a block of a mapping is about to be copied
+ * @parent: the caller's context
+ * @vma: the parent's mapping; mmap_lock held for writing
+ */
+void hpmmap_fork_copies(struct hpmmap_ctx *parent, struct vm_area_struct *vma)
+{
+	parent->fork.repair = true;
+	if (has_other_threads(vma->vm_mm))
+		compat_zap(vma, vma->vm_start, vma->vm_end - vma->vm_start);
 }
 
 /**
@@ -170,38 +158,30 @@ void hpmmap_fork_open(struct vm_area_struct *vma)
 {
 	struct hpmmap_ctx *parent = hpmmap_ctx_get(current->mm);
 	struct hpmmap_ctx *child;
-	bool mine;
 
 	if (!parent)
 		return;
 	child = child_ctx_get(parent, vma->vm_mm);
 	if (!child) {
 		parent->fork.failed = vma->vm_mm;
-		goto out;
+	} else {
+		if (!(vma->vm_flags & VM_WIPEONFORK))
+			hpmmap_store_snapshot(parent, child,
+					      find_vma(current->mm,
+						       vma->vm_start));
+		hpmmap_ctx_put(child);
 	}
-	if (has_other_threads(current->mm)) {
-		struct vm_area_struct *own;
-
-		own = find_vma(current->mm, vma->vm_start);
-		compat_zap(own, own->vm_start, own->vm_end - own->vm_start);
-	}
-	mine = parent->fork.task == current;
-	hpmmap_store_snapshot(parent, child, vma->vm_start, vma->vm_end,
-			      mine ? &parent->fork.blocks : NULL);
-	hpmmap_ctx_put(child);
-out:
 	hpmmap_ctx_put(parent);
 }
 
 /* Runs in the child before its first instruction. */
-static void populate_child(struct callback_head *work)
+static void start_child(struct callback_head *work)
 {
 	struct hpmmap_ctx *ctx = container_of(work, struct hpmmap_ctx,
-					      populate_work);
+					      start_work);
 
 	if (current->mm == ctx->mm && !(current->flags & PF_EXITING)) {
 		mutex_lock(&ctx->ops);
-		populate(ctx);
 		hpmmap_sysfs_ctx_add(ctx);
 		mutex_unlock(&ctx->ops);
 	}
@@ -234,8 +214,8 @@ bool hpmmap_fork_child(struct task_struct *child)
 	if (!ctx)
 		return false;
 	ctx->pid = child->tgid;
-	init_task_work(&ctx->populate_work, populate_child);
-	if (task_work_add(child, &ctx->populate_work, TWA_RESUME))
+	init_task_work(&ctx->start_work, start_child);
+	if (task_work_add(child, &ctx->start_work, TWA_RESUME))
 		hpmmap_ctx_put(ctx);
 	return true;
 }

@@ -73,8 +73,9 @@ enum hpmmap_block_state {
 	HPMMAP_BLOCK_PINNED,
 };
 
-struct hpmmap_user;
 struct hpmmap_ctx;
+struct hpmmap_family;
+struct hpmmap_user;
 
 /**
  * struct hpmmap_block - the memory behind one 2 MB slot of an address space
@@ -87,6 +88,8 @@ struct hpmmap_ctx;
  * @ctx: the context it came from while PINNED (holds a reference)
  * @slot: its slot while in a store; protected by ctx->lock
  * @nid: node of a pool block. Immutable.
+ * @users: stores it is in. With more than one, nobody may change it, and no
+ *	entry of a page table lets anybody write to it (see share.c).
  * @state: changed only by block_set_state()
  * @stale: one bit a page: the content means nothing to the current mapping and
  *	has to be cleared before anybody sees it. Protected by ctx->lock.
@@ -99,9 +102,19 @@ struct hpmmap_block {
 	struct hpmmap_ctx *ctx;
 	unsigned long slot;
 	int nid;
+	atomic_t users;
 	enum hpmmap_block_state state;
 	DECLARE_BITMAP(stale, SLOT_PAGES);
 };
+
+static inline bool hpmmap_block_is_shared(const struct hpmmap_block *block)
+{
+	/* Who finds it alone sees what the others wrote before they left. */
+	return atomic_read_acquire(&block->users) > 1;
+}
+
+/* Mark of a slot in the store whose block is shared, or was until lately. */
+#define SLOT_SHARED XA_MARK_0
 
 /**
  * struct hpmmap_job - what one launch asked for; immutable
@@ -134,12 +147,16 @@ struct hpmmap_job {
  *	VMAs keep their parent's file; contents are found by vma->vm_mm.
  * @ops: serialises the hooked calls and fork
  * @lock: protects @store and the blocks in it
- * @store: slot number -> struct hpmmap_block
+ * @store: slot number -> struct hpmmap_block; marked with SLOT_SHARED
+ * @mprotecting: the core may be making read-only entries writable, so there
+ *	must not be new ones of shared blocks. Protected by @lock.
  * @heap_end: end of the mapped heap, a multiple of 2 MB; 0: the heap is
  *	Linux's. Protected by @ops.
- * @fork: the child's context and blocks, made ready by the clone hook and
- *	used by hpmmap_vm_open(). Protected by @ops.
- * @populate_work: makes a new child map its memory
+ * @fork: the child's context, made ready by the clone hook and used by
+ *	hpmmap_vm_open(). Protected by @ops.
+ * @family: those it shares blocks with, or NULL; set once
+ * @kin: in the list of the family
+ * @start_work: runs in a new child before its first instruction
  * @doomed: the snapshot of a fork is incomplete: the child must not run
  * @ended: its process is gone, and the address space soon will be
  */
@@ -156,14 +173,17 @@ struct hpmmap_ctx {
 	struct mutex ops;
 	struct mutex lock;
 	struct xarray store;
+	bool mprotecting;
 	unsigned long heap_end;
 	struct {
 		struct task_struct *task;
 		struct hpmmap_ctx *child;
 		struct mm_struct *failed;
-		struct list_head blocks;
+		bool repair;
 	} fork;
-	struct callback_head populate_work;
+	struct hpmmap_family *family;
+	struct list_head kin;
+	struct callback_head start_work;
 	bool doomed;
 	bool ended;
 
@@ -173,6 +193,7 @@ struct hpmmap_ctx {
 	atomic_long_t nr_faults;
 	atomic_long_t nr_faults_kernel;
 	atomic_long_t nr_pinned;
+	atomic_long_t nr_copied;
 
 	struct kobject kobj;
 	bool in_sysfs;
@@ -229,10 +250,11 @@ void hpmmap_block_attach(struct hpmmap_block *block,
 int hpmmap_block_fill(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 		      unsigned int first, unsigned int nr);
 void hpmmap_block_clear(struct hpmmap_block *block);
-void hpmmap_block_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
-		       unsigned int to_page, struct hpmmap_block *from,
-		       unsigned int from_page, unsigned int nr);
+int hpmmap_block_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
+		      unsigned int to_page, struct hpmmap_block *from,
+		      unsigned int from_page, unsigned int nr);
 struct page *hpmmap_block_page(struct hpmmap_block *block, unsigned int i);
+bool hpmmap_block_is_pinned(struct hpmmap_block *block);
 bool hpmmap_block_idle(struct hpmmap_block *block);
 bool hpmmap_block_wait_unpinned(struct hpmmap_block *block);
 void hpmmap_block_release(struct hpmmap_ctx *ctx, struct hpmmap_block *block);
@@ -257,6 +279,9 @@ unsigned long hpmmap_store_missing(struct hpmmap_ctx *ctx, unsigned long start,
 				   unsigned long end);
 unsigned long hpmmap_store_count(struct hpmmap_ctx *ctx, unsigned long start,
 				 unsigned long end);
+unsigned long hpmmap_store_count_shared(struct hpmmap_ctx *ctx,
+					unsigned long start,
+					unsigned long end);
 struct hpmmap_block *hpmmap_store_commit(struct hpmmap_ctx *ctx,
 					 unsigned long start,
 					 unsigned long end,
@@ -273,11 +298,17 @@ int hpmmap_store_move(struct hpmmap_ctx *ctx, unsigned long from,
 		      unsigned long to, unsigned long len,
 		      struct list_head *blocks);
 void hpmmap_store_snapshot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
-			   unsigned long start, unsigned long end,
-			   struct list_head *blocks);
-struct page *hpmmap_store_page(struct hpmmap_ctx *ctx, unsigned long addr,
-			       unsigned long start, unsigned long end,
-			       bool *committed);
+			   struct vm_area_struct *vma);
+vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
+			      bool *committed);
+int hpmmap_store_access(struct hpmmap_ctx *ctx, unsigned long addr, void *buf,
+			size_t len, bool write);
+int hpmmap_store_own_edges(struct hpmmap_ctx *ctx, unsigned long start,
+			   unsigned long end);
+void hpmmap_store_zap_shared(struct hpmmap_ctx *ctx, unsigned long start,
+			     unsigned long end);
+struct hpmmap_block *hpmmap_store_adopt(struct hpmmap_ctx *ctx,
+					unsigned long slot);
 void hpmmap_store_release_all(struct hpmmap_ctx *ctx);
 
 /* vma.c */
@@ -300,6 +331,10 @@ void hpmmap_vma_commit(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long end, struct list_head *blocks);
 void hpmmap_vma_repair(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long end);
+long hpmmap_vma_wipe_on_fork(struct hpmmap_ctx *ctx, unsigned long start,
+			     unsigned long end, bool wipe);
+bool hpmmap_vma_remap_slot(struct hpmmap_ctx *ctx, unsigned long slot,
+			   struct hpmmap_block *block);
 void hpmmap_vma_range_changed(struct hpmmap_ctx *ctx, unsigned long start,
 			      unsigned long end);
 unsigned long hpmmap_vma_map(struct hpmmap_ctx *ctx, unsigned long addr,
@@ -324,6 +359,13 @@ enum hpmmap_entry {
 enum hpmmap_entry hpmmap_pgmap_slot(struct mm_struct *mm, unsigned long addr);
 void hpmmap_pgmap_fill(struct vm_area_struct *vma, unsigned long start,
 		       unsigned long end, struct hpmmap_block *block);
+void hpmmap_pgmap_fault_in(struct vm_area_struct *vma, unsigned long addr,
+			   bool write);
+bool hpmmap_pgmap_insert_readonly(struct vm_fault *vmf, struct folio *folio);
+void hpmmap_pgmap_protect(struct vm_area_struct *vma, unsigned long start,
+			  unsigned long end);
+bool hpmmap_pgmap_unprotect(struct vm_area_struct *vma, unsigned long addr,
+			    struct folio *folio);
 void hpmmap_pgmap_count(struct mm_struct *mm, unsigned long *bytes_2m,
 			unsigned long *bytes_4k);
 
@@ -398,7 +440,16 @@ int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
 
 /* fork.c */
 void hpmmap_fork_open(struct vm_area_struct *vma);
+void hpmmap_fork_copies(struct hpmmap_ctx *parent, struct vm_area_struct *vma);
 bool hpmmap_fork_child(struct task_struct *child);
+
+/* share.c */
+int hpmmap_share_begin(struct hpmmap_ctx *parent, struct hpmmap_ctx *child);
+void hpmmap_share_leave(struct hpmmap_ctx *ctx);
+void hpmmap_share_alone(struct hpmmap_ctx *ctx);
+void hpmmap_share_gone(struct hpmmap_ctx *ctx);
+void hpmmap_share_restore(void);
+void hpmmap_share_exit(void);
 
 /* sysfs.c */
 int hpmmap_sysfs_init(void);

@@ -37,6 +37,7 @@ static void __exit hpmmap_exit(void)
 {
 	hpmmap_chardev_exit();
 	hpmmap_ctx_exit();
+	hpmmap_share_exit();
 	hpmmap_pinned_exit();
 	hpmmap_section_exit();
 	hpmmap_pool_exit();

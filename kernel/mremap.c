@@ -141,7 +141,8 @@ static unsigned long count_needed(struct hpmmap_ctx *ctx,
 				  const struct remap *r, unsigned long to)
 {
 	unsigned long len = min(r->old_len, r->new_len);
-	unsigned long nr = hpmmap_store_missing(ctx, to, to + r->new_len);
+	unsigned long nr = hpmmap_store_missing(ctx, to, to + r->new_len) +
+			   hpmmap_store_count_shared(ctx, to, to + r->new_len);
 	bool congruent = !((r->addr ^ to) & ~SLOT_MASK);
 	unsigned long start = ALIGN(r->addr, SLOT_SIZE);
 	unsigned long end = (r->addr + len) & SLOT_MASK;
@@ -182,7 +183,9 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 	LIST_HEAD(blocks);
 	long ret;
 
-	if (hpmmap_store_is_pinned(ctx, to, to + r->new_len))
+	if (hpmmap_store_own_edges(ctx, to, to + r->new_len) ||
+	    hpmmap_store_own_edges(ctx, r->addr, r->addr + r->old_len) ||
+	    hpmmap_store_is_pinned(ctx, to, to + r->new_len))
 		return -ENOMEM;
 	if (hpmmap_pool_alloc(ctx->job, count_needed(ctx, r, to), &blocks) &&
 	    ctx->job->strict)

@@ -3,9 +3,11 @@
  * Page tables: looking at them, and having the core fill them.
  *
  * Entries are installed by the core's own functions, which take care of the
- * reverse map; nothing here writes an entry.
+ * reverse map. Only what a fork shares is written here: the core would map it
+ * with the rights of its mapping.
  */
 #include <linux/mm.h>
+#include <linux/mmu_notifier.h>
 #include <linux/pagemap.h>
 #include <linux/pgtable.h>
 
@@ -64,6 +66,112 @@ static bool fault_in(struct vm_area_struct *vma, unsigned long addr,
 		     unsigned int flags)
 {
 	return !(handle_mm_fault(vma, addr, flags, NULL) & VM_FAULT_ERROR);
+}
+
+/**
+ * hpmmap_pgmap_fault_in() - what an access of the program would map
+ * @vma: accessible mapping of ours; mmap_lock held
+ * @addr: address
+ * @write: it would be a write
+ */
+void hpmmap_pgmap_fault_in(struct vm_area_struct *vma, unsigned long addr,
+			   bool write)
+{
+	fault_in(vma, addr, FAULT_FLAG_REMOTE | (write ? FAULT_FLAG_WRITE : 0));
+}
+
+/**
+ * hpmmap_pgmap_insert_readonly() - map a shared block by one entry
+ * @vmf: a fault in a mapping of ours that covers the whole slot
+ * @folio: the block's
+ *
+ * Return: whether the slot is mapped by one entry now.
+ */
+bool hpmmap_pgmap_insert_readonly(struct vm_fault *vmf, struct folio *folio)
+{
+	struct vm_area_struct *vma = vmf->vma;
+	struct mm_struct *mm = vma->vm_mm;
+	bool mapped = true;
+	spinlock_t *ptl;
+	pmd_t entry;
+
+	if (vma->vm_flags & VM_NOHUGEPAGE ||
+	    test_bit(MMF_DISABLE_THP, &mm->flags))
+		return false;
+	entry = pmd_mkhuge(pfn_pmd(folio_pfn(folio), vma->vm_page_prot));
+	ptl = pmd_lock(mm, vmf->pmd);
+	if (pmd_none(*vmf->pmd)) {
+		folio_get(folio);
+		compat_add_rmap_2m(folio, vma);
+		set_pmd_at(mm, vmf->address & SLOT_MASK, vmf->pmd,
+			   pmd_wrprotect(entry));
+	} else {
+		mapped = pmd_kind(vmf->pmd) == HPMMAP_ENTRY_2M;
+	}
+	spin_unlock(ptl);
+	return mapped;
+}
+
+/**
+ * hpmmap_pgmap_protect() - take away the right to write
+ * @vma: mapping of ours; mmap_lock held for writing
+ * @start: first address
+ * @end: end, in the same slot
+ *
+ * One entry of 2 MB stays, read-only; entries of 4 KB go. The caller flushes
+ * the TLB.
+ */
+void hpmmap_pgmap_protect(struct vm_area_struct *vma, unsigned long start,
+			  unsigned long end)
+{
+	struct mm_struct *mm = vma->vm_mm;
+	bool kept = false;
+	spinlock_t *ptl;
+	pmd_t *pmdp;
+
+	if (hpmmap_pgmap_slot(mm, start) == HPMMAP_ENTRY_NONE)
+		return;
+	/* Who has a copy of the page tables is told by the zap. */
+	if (!mm_has_notifiers(mm)) {
+		pmdp = slot_pmd(mm, start);
+		ptl = pmd_lock(mm, pmdp);
+		kept = pmd_kind(pmdp) == HPMMAP_ENTRY_2M;
+		if (kept)
+			pmdp_set_wrprotect(mm, start & SLOT_MASK, pmdp);
+		spin_unlock(ptl);
+	}
+	if (!kept)
+		compat_zap(vma, start, end - start);
+}
+
+/**
+ * hpmmap_pgmap_unprotect() - give the right to write back
+ * @vma: mapping of ours; mmap_lock held
+ * @addr: an address in the slot
+ * @folio: what the slot's entry has to refer to
+ *
+ * Return: whether an entry was changed. The TLB may know the old one: the
+ * program would take a fault for it.
+ */
+bool hpmmap_pgmap_unprotect(struct vm_area_struct *vma, unsigned long addr,
+			    struct folio *folio)
+{
+	struct mm_struct *mm = vma->vm_mm;
+	pmd_t *pmdp = slot_pmd(mm, addr);
+	bool changed = false;
+	spinlock_t *ptl;
+
+	if (!pmdp || !(vma->vm_flags & VM_WRITE))
+		return false;
+	ptl = pmd_lock(mm, pmdp);
+	if (pmd_kind(pmdp) == HPMMAP_ENTRY_2M && !pmd_write(*pmdp) &&
+	    pmd_pfn(*pmdp) == folio_pfn(folio)) {
+		set_pmd_at(mm, addr & SLOT_MASK, pmdp,
+			   pmd_mkdirty(compat_pmd_mkwrite(*pmdp)));
+		changed = true;
+	}
+	spin_unlock(ptl);
+	return changed;
 }
 
 /*

@@ -259,6 +259,7 @@ static void take_run(struct pool_node *pn, struct hpmmap_user *user,
 	for (i = 0; i < nr; i++) {
 		block_set_state(&blocks[i], HPMMAP_BLOCK_HELD);
 		blocks[i].user = user;
+		atomic_set(&blocks[i].users, 1);
 		list_add_tail(&blocks[i].link, out);
 	}
 }

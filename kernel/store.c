@@ -39,6 +39,20 @@ unsigned long hpmmap_store_missing(struct hpmmap_ctx *ctx, unsigned long start,
 	       hpmmap_store_count(ctx, start, end);
 }
 
+/* Slots of [start, end) whose block is shared, or was. */
+unsigned long hpmmap_store_count_shared(struct hpmmap_ctx *ctx,
+					unsigned long start, unsigned long end)
+{
+	struct hpmmap_block *block;
+	unsigned long slot = slot_of(start), n = 0;
+
+	for (block = xa_find(&ctx->store, &slot, slot_of(end - 1), SLOT_SHARED);
+	     block; block = xa_find_after(&ctx->store, &slot,
+					  slot_of(end - 1), SLOT_SHARED))
+		n++;
+	return n;
+}
+
 /* Slots of [start, end) with a block. */
 unsigned long hpmmap_store_count(struct hpmmap_ctx *ctx, unsigned long start,
 				 unsigned long end)
@@ -50,6 +64,18 @@ unsigned long hpmmap_store_count(struct hpmmap_ctx *ctx, unsigned long start,
 			  slot_of(end - 1))
 		n++;
 	return n;
+}
+
+static bool has_stale(struct hpmmap_block *block, unsigned int first,
+		      unsigned int nr)
+{
+	return find_next_bit(block->stale, first + nr, first) < first + nr;
+}
+
+static bool has_fresh(struct hpmmap_block *block, unsigned int first,
+		      unsigned int nr)
+{
+	return find_next_zero_bit(block->stale, first + nr, first) < first + nr;
 }
 
 /* From @blocks, the pools or, if @or_linux, Linux. */
@@ -89,11 +115,166 @@ static int store_insert(struct hpmmap_ctx *ctx, unsigned long slot,
 	ret = xa_err(xa_store(&ctx->store, slot, block, GFP_KERNEL));
 	if (ret)
 		return ret;
+	if (hpmmap_block_is_shared(block)) {
+		xa_set_mark(&ctx->store, slot, SLOT_SHARED);
+		return 0;
+	}
+	xa_clear_mark(&ctx->store, slot, SLOT_SHARED);
 	hpmmap_block_attach(block, ctx->file->f_mapping, slot);
 	return 0;
 }
 
-/* The block of a slot; a new one if there is none. NULL without memory. */
+/*
+ * Tries to make the block of a marked slot the context's own without a copy:
+ * the others have given it up. What they handed to somebody else without a
+ * pin (to a pipe, say) must not change.
+ */
+static bool store_adopt(struct hpmmap_ctx *ctx, unsigned long slot,
+			struct hpmmap_block *block)
+{
+	lockdep_assert_held(&ctx->lock);
+	if (hpmmap_block_is_shared(block) ||
+	    (hpmmap_block_is_pinned(block) &&
+	     !folio_maybe_dma_pinned(block->folio)))
+		return false;
+	xa_clear_mark(&ctx->store, slot, SLOT_SHARED);
+	hpmmap_block_attach(block, ctx->file->f_mapping, slot);
+	return true;
+}
+
+/* Nothing of a slot stays mapped by page tables. */
+static void zap_slot(struct hpmmap_ctx *ctx, unsigned long slot)
+{
+	unsigned long start = slot << SLOT_SHIFT, end = start + SLOT_SIZE;
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+
+	if (hpmmap_pgmap_slot(ctx->mm, start) == HPMMAP_ENTRY_NONE)
+		return;
+	for_each_vma_range(vmi, vma, end) {
+		unsigned long lo = max(start, vma->vm_start);
+
+		if (hpmmap_vma_is_ours(vma))
+			compat_zap(vma, lo, min(end, vma->vm_end) - lo);
+	}
+}
+
+/*
+ * The block of a slot, which may be changed afterwards: of a shared one, a
+ * copy without the @skip_nr pages from @skip on. NULL where there is none, or
+ * without memory.
+ */
+static struct hpmmap_block *store_own(struct hpmmap_ctx *ctx,
+				      unsigned long slot,
+				      struct list_head *blocks,
+				      unsigned int skip, unsigned int skip_nr)
+{
+	struct hpmmap_block *block = xa_load(&ctx->store, slot), *own;
+	unsigned int end = skip + skip_nr;
+
+	lockdep_assert_held(&ctx->lock);
+	if (!block || !xa_get_mark(&ctx->store, slot, SLOT_SHARED) ||
+	    store_adopt(ctx, slot, block))
+		return block;
+
+	own = block_take(ctx, blocks, true);
+	if (!own)
+		return NULL;
+	own->slot = slot;
+	/* Reads see the old block until here, the new one from there on. */
+	zap_slot(ctx, slot);
+	if (hpmmap_block_copy(ctx, own, 0, block, 0, skip) ||
+	    hpmmap_block_copy(ctx, own, end, block, end, SLOT_PAGES - end)) {
+		block_put_back(ctx, own);
+		return NULL;
+	}
+	/* Cannot fail: there is an entry. */
+	store_insert(ctx, slot, own);
+	if (own->folio)
+		atomic_long_inc(&ctx->nr_held);
+	atomic_long_inc(&ctx->nr_copied);
+	hpmmap_block_release(ctx, block);
+	return own;
+}
+
+/**
+ * hpmmap_store_own_edges() - get ready to change a range
+ * @ctx: the context, ctx->ops held
+ * @start: first address
+ * @end: end
+ *
+ * Slots that the range covers in part have blocks of the context's own
+ * afterwards; those covered wholly can lose theirs.
+ *
+ * Return: 0, or -ENOMEM and nothing changed for the program.
+ */
+int hpmmap_store_own_edges(struct hpmmap_ctx *ctx, unsigned long start,
+			   unsigned long end)
+{
+	unsigned long slots[] = { slot_of(start), slot_of(end - 1) };
+	int ret = 0, i;
+
+	if (!xa_marked(&ctx->store, SLOT_SHARED))
+		return 0;
+	mmap_read_lock(ctx->mm);
+	mutex_lock(&ctx->lock);
+	for (i = 0; i < ARRAY_SIZE(slots) && !ret; i++) {
+		unsigned int first, nr;
+
+		clip(slots[i], start, end, &first, &nr);
+		if (nr < SLOT_PAGES && xa_load(&ctx->store, slots[i]) &&
+		    !store_own(ctx, slots[i], NULL, 0, 0))
+			ret = -ENOMEM;
+	}
+	mutex_unlock(&ctx->lock);
+	mmap_read_unlock(ctx->mm);
+	return ret;
+}
+
+/**
+ * hpmmap_store_zap_shared() - unmap the slots of a range that are shared
+ * @ctx: the context; mmap_lock held
+ * @start: first address
+ * @end: end
+ */
+void hpmmap_store_zap_shared(struct hpmmap_ctx *ctx, unsigned long start,
+			     unsigned long end)
+{
+	unsigned long slot = slot_of(start), last = slot_of(end - 1);
+
+	if (!xa_find(&ctx->store, &slot, last, SLOT_SHARED))
+		return;
+	do {
+		zap_slot(ctx, slot);
+		cond_resched();
+	} while (xa_find_after(&ctx->store, &slot, last, SLOT_SHARED));
+}
+
+/**
+ * hpmmap_store_adopt() - a slot's block may be shared no more
+ * @ctx: the context; mmap_lock held
+ * @slot: a marked slot
+ *
+ * Return: the block if it is the context's own now, else NULL.
+ */
+struct hpmmap_block *hpmmap_store_adopt(struct hpmmap_ctx *ctx,
+					unsigned long slot)
+{
+	struct hpmmap_block *block;
+
+	mutex_lock(&ctx->lock);
+	block = xa_load(&ctx->store, slot);
+	if (block && (!xa_get_mark(&ctx->store, slot, SLOT_SHARED) ||
+		      !store_adopt(ctx, slot, block)))
+		block = NULL;
+	mutex_unlock(&ctx->lock);
+	return block;
+}
+
+/*
+ * The block of a slot, to be changed; a new one if there is none. NULL
+ * without memory.
+ */
 static struct hpmmap_block *store_get(struct hpmmap_ctx *ctx,
 				      unsigned long slot,
 				      struct list_head *blocks, bool or_linux)
@@ -102,7 +283,7 @@ static struct hpmmap_block *store_get(struct hpmmap_ctx *ctx,
 
 	lockdep_assert_held(&ctx->lock);
 	if (block)
-		return block;
+		return store_own(ctx, slot, blocks, 0, 0);
 	block = block_take(ctx, blocks, or_linux);
 	if (!block)
 		return NULL;
@@ -137,52 +318,116 @@ struct hpmmap_block *hpmmap_store_commit(struct hpmmap_ctx *ctx,
 
 	clip(slot_of(start), start, end, &first, &nr);
 	mutex_lock(&ctx->lock);
-	block = store_get(ctx, slot_of(start), blocks, false);
-	if (block && block->folio)
-		hpmmap_block_fill(ctx, block, first, nr);
+	block = xa_load(&ctx->store, slot_of(start));
+	/* A shared block that has all the contents may stay shared. */
+	if (!block || has_stale(block, first, nr)) {
+		block = store_get(ctx, slot_of(start), blocks, false);
+		if (block && block->folio)
+			hpmmap_block_fill(ctx, block, first, nr);
+	}
 	mutex_unlock(&ctx->lock);
 	return block;
 }
 
+/*
+ * A shared block is mapped read-only where one entry can map all of it. What
+ * is mapped by 4 KB entries is copied on the first access, whatever it is.
+ */
+static bool share_readable(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
+			   struct hpmmap_block *block)
+{
+	unsigned long start = vmf->address & SLOT_MASK;
+
+	return !(vmf->flags & FAULT_FLAG_WRITE) && !ctx->mprotecting &&
+	       hpmmap_block_is_shared(block) &&
+	       vmf->vma->vm_start <= start &&
+	       vmf->vma->vm_end - SLOT_SIZE >= start &&
+	       !has_stale(block, 0, SLOT_PAGES) &&
+	       hpmmap_pgmap_insert_readonly(vmf, block->folio);
+}
+
 /**
- * hpmmap_store_page() - the page for a fault
+ * hpmmap_store_fault() - the page for a fault
  * @ctx: the context; mmap_lock held
- * @addr: faulting address
- * @start: start of the mapping
- * @end: end of the mapping
+ * @vmf: the fault; vmf->page is set, with a reference
  * @committed: out: false if memory had to be found first
  *
  * In a block of the pools the whole part of the slot that the mapping covers
  * is made ready: the core may map all of it with one entry. Where the pools
  * are exhausted it is a page of Linux.
  *
- * Return: the page with a reference, or NULL without memory.
+ * Return: 0, VM_FAULT_NOPAGE (it is mapped) or VM_FAULT_OOM.
  */
-struct page *hpmmap_store_page(struct hpmmap_ctx *ctx, unsigned long addr,
-			       unsigned long start, unsigned long end,
-			       bool *committed)
+vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
+			      bool *committed)
 {
-	unsigned long slot = slot_of(addr);
-	unsigned int first = page_in_slot(addr), nr = 1;
+	unsigned long slot = slot_of(vmf->address);
+	unsigned int first = page_in_slot(vmf->address), nr = 1;
+	vm_fault_t ret = VM_FAULT_OOM;
 	struct hpmmap_block *block;
-	struct page *page = NULL;
 
 	mutex_lock(&ctx->lock);
-	*committed = xa_load(&ctx->store, slot);
+	block = xa_load(&ctx->store, slot);
+	*committed = block;
+	if (block && share_readable(ctx, vmf, block)) {
+		ret = VM_FAULT_NOPAGE;
+		goto out;
+	}
 	block = store_get(ctx, slot, NULL, true);
 	if (!block)
 		goto out;
 	if (block->folio)
-		clip(slot, start, end, &first, &nr);
-	if (find_next_bit(block->stale, first + nr, first) < first + nr)
+		clip(slot, vmf->vma->vm_start, vmf->vma->vm_end, &first, &nr);
+	if (has_stale(block, first, nr))
 		*committed = false;
 	if (hpmmap_block_fill(ctx, block, first, nr))
 		goto out;
-	page = hpmmap_block_page(block, page_in_slot(addr));
-	get_page(page);
+	vmf->page = hpmmap_block_page(block, page_in_slot(vmf->address));
+	get_page(vmf->page);
+	ret = 0;
 out:
 	mutex_unlock(&ctx->lock);
-	return page;
+	return ret;
+}
+
+/**
+ * hpmmap_store_access() - copy from or to a page, whatever its protection
+ * @ctx: the context; mmap_lock held
+ * @addr: address
+ * @buf: kernel memory
+ * @len: length; all of it lies in one page
+ * @write: to the page
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int hpmmap_store_access(struct hpmmap_ctx *ctx, unsigned long addr, void *buf,
+			size_t len, bool write)
+{
+	unsigned int i = page_in_slot(addr);
+	struct hpmmap_block *block;
+	int ret = -ENOMEM;
+	void *p;
+
+	mutex_lock(&ctx->lock);
+	block = xa_load(&ctx->store, slot_of(addr));
+	if (!write && (!block || test_bit(i, block->stale))) {
+		memset(buf, 0, len);
+		ret = 0;
+		goto out;
+	}
+	if (write)
+		block = store_get(ctx, slot_of(addr), NULL, true);
+	if (!block || hpmmap_block_fill(ctx, block, i, 1))
+		goto out;
+	p = page_address(hpmmap_block_page(block, i)) + offset_in_page(addr);
+	if (write)
+		memcpy(p, buf, len);
+	else
+		memcpy(buf, p, len);
+	ret = 0;
+out:
+	mutex_unlock(&ctx->lock);
+	return ret;
 }
 
 /**
@@ -208,9 +453,7 @@ bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start,
 
 		clip(slots[i], start, end, &first, &nr);
 		/* What is stale nobody has seen since it was given out. */
-		if (block && nr < SLOT_PAGES &&
-		    find_next_zero_bit(block->stale, first + nr, first) <
-		    first + nr)
+		if (block && nr < SLOT_PAGES && has_fresh(block, first, nr))
 			ret = !hpmmap_block_wait_unpinned(block);
 	}
 	mutex_unlock(&ctx->lock);
@@ -245,8 +488,7 @@ static bool has_contents(struct hpmmap_ctx *ctx, unsigned long start,
 		unsigned int first, nr;
 
 		clip(slot, start, end, &first, &nr);
-		if (find_next_zero_bit(block->stale, first + nr, first) <
-		    first + nr)
+		if (has_fresh(block, first, nr))
 			return true;
 	}
 	return false;
@@ -279,12 +521,18 @@ void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 		unsigned int first, nr;
 
 		clip(slot, start, end, &first, &nr);
-		if (nr == SLOT_PAGES && !hpmmap_block_idle(block)) {
+		if (nr == SLOT_PAGES && (hpmmap_block_is_shared(block) ||
+					 !hpmmap_block_idle(block))) {
 			xa_erase(&ctx->store, slot);
 			hpmmap_block_release(ctx, block);
-		} else {
-			bitmap_set(block->stale, first, nr);
+			continue;
 		}
+		/* Made its own before, see hpmmap_store_own_edges(). */
+		block = store_own(ctx, slot, NULL, first, nr);
+		if (block)
+			bitmap_set(block->stale, first, nr);
+		else
+			send_sig(SIGKILL, current, 1);
 		cond_resched();
 	}
 	mutex_unlock(&ctx->lock);
@@ -302,6 +550,10 @@ static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 	clip(slot, start, end, &first, &nr);
 	mutex_lock(&ctx->lock);
 	block = xa_load(&ctx->store, slot);
+	if (block) {
+		block = store_own(ctx, slot, NULL, first, nr);
+		ret = block ? 0 : -ENOMEM;
+	}
 	/* Input and output under way sees the old contents, for a moment. */
 	if (block && *wait)
 		*wait = hpmmap_block_wait_unpinned(block);
@@ -413,11 +665,9 @@ static unsigned long move_piece(struct hpmmap_ctx *ctx, unsigned long from,
 		return len;
 	}
 	dst = store_get(ctx, slot_of(to), blocks, true);
-	if (dst)
-		hpmmap_block_copy(ctx, dst, page_in_slot(to), src,
-				  page_in_slot(from), len >> PAGE_SHIFT);
-	else
-		*ret = -ENOMEM;
+	*ret = dst ? hpmmap_block_copy(ctx, dst, page_in_slot(to), src,
+				       page_in_slot(from), len >> PAGE_SHIFT) :
+		     -ENOMEM;
 	return len;
 }
 
@@ -456,39 +706,96 @@ int hpmmap_store_move(struct hpmmap_ctx *ctx, unsigned long from,
 	return ret;
 }
 
+/*
+ * Can the child have the same block, until one of them writes? Not what a
+ * device may write to, nor what only one of them sees a part of.
+ */
+static bool can_share(struct hpmmap_ctx *parent, struct vm_area_struct *vma,
+		      unsigned long slot, struct hpmmap_block *block)
+{
+	unsigned long start = slot << SLOT_SHIFT, end = start + SLOT_SIZE;
+	struct vm_area_struct *other;
+	VMA_ITERATOR(vmi, parent->mm, start);
+
+	if (!block->folio)
+		return false;
+	if (vma->vm_start > start || vma->vm_end < end)
+		for_each_vma_range(vmi, other, end)
+			if (hpmmap_vma_is_ours(other) &&
+			    other->vm_flags & (VM_DONTCOPY | VM_WIPEONFORK))
+				return false;
+	return true;
+}
+
+/*
+ * Takes the parent's right to write away and shares the block. A pin that
+ * comes at the same time finds the entry changed, or is found here.
+ */
+static bool share_slot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
+		       struct vm_area_struct *vma, unsigned long slot,
+		       struct hpmmap_block *block)
+{
+	unsigned long start = max(vma->vm_start, slot << SLOT_SHIFT);
+	unsigned long end = min(vma->vm_end, (slot + 1) << SLOT_SHIFT);
+
+	/* Of a second mapping in the slot. */
+	if (xa_load(&child->store, slot) == block) {
+		compat_zap(vma, start, end - start);
+		return true;
+	}
+	hpmmap_pgmap_protect(vma, start, end);
+	if (hpmmap_block_is_pinned(block)) {
+		hpmmap_pgmap_unprotect(vma, start, block->folio);
+		return false;
+	}
+	atomic_inc(&block->users);
+	if (store_insert(child, slot, block)) {
+		atomic_dec(&block->users);
+		child->doomed = true;
+		return true;
+	}
+	atomic_long_inc(&child->nr_held);
+	xa_set_mark(&parent->store, slot, SLOT_SHARED);
+	/* Nobody's offset. */
+	block->folio->mapping = NULL;
+	return true;
+}
+
 /**
- * hpmmap_store_snapshot() - copy a range for a child
- * @parent: whose contents; its mmap_lock is held
+ * hpmmap_store_snapshot() - give a child the contents of a mapping
+ * @parent: whose contents; its mmap_lock is held for writing
  * @child: who gets them; not running yet
- * @start: start of a mapping
- * @end: its end
- * @blocks: blocks to use first
+ * @vma: mapping of the parent
  *
- * Without memory the child is doomed.
+ * Blocks are shared where that is possible and copied otherwise. Without
+ * memory the child is doomed.
  */
 void hpmmap_store_snapshot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
-			   unsigned long start, unsigned long end,
-			   struct list_head *blocks)
+			   struct vm_area_struct *vma)
 {
 	struct hpmmap_block *src, *dst;
 	unsigned long slot;
 
 	mutex_lock(&parent->lock);
 	mutex_lock_nested(&child->lock, SINGLE_DEPTH_NESTING);
-	xa_for_each_range(&parent->store, slot, src, slot_of(start),
-			  slot_of(end - 1)) {
+	xa_for_each_range(&parent->store, slot, src, slot_of(vma->vm_start),
+			  slot_of(vma->vm_end - 1)) {
 		unsigned int first, nr;
 
-		clip(slot, start, end, &first, &nr);
-		if (find_next_zero_bit(src->stale, first + nr, first) >=
-		    first + nr)
+		clip(slot, vma->vm_start, vma->vm_end, &first, &nr);
+		if (!has_fresh(src, first, nr))
 			continue;
-		dst = store_get(child, slot, blocks, true);
-		if (!dst) {
+		dst = xa_load(&child->store, slot);
+		if ((!dst || dst == src) && can_share(parent, vma, slot, src) &&
+		    share_slot(parent, child, vma, slot, src))
+			continue;
+		hpmmap_fork_copies(parent, vma);
+		dst = store_get(child, slot, NULL, true);
+		if (!dst || hpmmap_block_copy(child, dst, first, src, first,
+					      nr)) {
 			child->doomed = true;
 			break;
 		}
-		hpmmap_block_copy(child, dst, first, src, first, nr);
 		cond_resched();
 	}
 	mutex_unlock(&child->lock);

@@ -136,13 +136,17 @@ static int blocks_prepare(struct hpmmap_ctx *ctx, unsigned long addr,
 	unsigned long nr = 0;
 	int ret;
 
+	/* The edges are the context's own; what else is shared, goes. */
 	ret = hpmmap_pool_alloc(ctx->job,
-				hpmmap_store_missing(ctx, addr, addr + len),
+				hpmmap_store_missing(ctx, addr, addr + len) +
+				hpmmap_store_count_shared(ctx, addr,
+							  addr + len),
 				blocks);
 	if (ret)
 		return ret;
 	if (whole_start < whole_end)
-		nr = hpmmap_store_missing(ctx, whole_start, whole_end);
+		nr = hpmmap_store_missing(ctx, whole_start, whole_end) +
+		     hpmmap_store_count_shared(ctx, whole_start, whole_end);
 	/* The partial slots may take these first: they are in any order. */
 	list_for_each_entry(block, blocks, link) {
 		if (!nr--)
@@ -195,7 +199,8 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	unsigned long ret;
 	LIST_HEAD(blocks);
 
-	if (hpmmap_store_is_pinned(ctx, addr, addr + len))
+	if (hpmmap_store_own_edges(ctx, addr, addr + len) ||
+	    hpmmap_store_is_pinned(ctx, addr, addr + len))
 		return -ENOMEM;
 	if (!reservation && blocks_prepare(ctx, addr, len, &blocks))
 		return -ENOMEM;
@@ -341,12 +346,38 @@ long hpmmap_sys_munmap(const struct pt_regs *regs)
 
 /* mprotect, pkey_mprotect */
 
+/*
+ * The core is about to make entries of a range writable: there may be none of
+ * shared blocks until mprotect_end().
+ */
+static bool mprotect_begin(struct hpmmap_ctx *ctx, unsigned long start,
+			   unsigned long end, unsigned long prot)
+{
+	if (!(prot & PROT_WRITE) || !xa_marked(&ctx->store, SLOT_SHARED))
+		return false;
+	mutex_lock(&ctx->lock);
+	ctx->mprotecting = true;
+	mutex_unlock(&ctx->lock);
+	mmap_read_lock(ctx->mm);
+	hpmmap_store_zap_shared(ctx, start, end);
+	mmap_read_unlock(ctx->mm);
+	return true;
+}
+
+static void mprotect_end(struct hpmmap_ctx *ctx)
+{
+	mutex_lock(&ctx->lock);
+	ctx->mprotecting = false;
+	mutex_unlock(&ctx->lock);
+}
+
 static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 			    const struct pt_regs *regs)
 {
 	unsigned long start = regs->di, len = PAGE_ALIGN(regs->si);
 	unsigned long prot = regs->dx, end = start + len;
 	bool commit = prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
+	bool held_back;
 	LIST_HEAD(blocks);
 	long ret;
 
@@ -358,7 +389,10 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 			      hpmmap_vma_count_missing(ctx, start, end),
 			      &blocks) && ctx->job->strict)
 		return -ENOMEM;
+	held_back = mprotect_begin(ctx, start, end, prot);
 	ret = hpmmap_call_orig(call, regs);
+	if (held_back)
+		mprotect_end(ctx);
 	/* An error may come after a part of the range was changed. */
 	if (commit)
 		hpmmap_vma_commit(ctx, start, end, &blocks);
@@ -480,8 +514,14 @@ static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	case MADV_COLLAPSE:
 		/* Hints: our memory is there, and it stays. */
 		return range_is_mapped(ctx, start, end) ? 0 : -ENOMEM;
-	case MADV_REMOVE:
 	case MADV_WIPEONFORK:
+	case MADV_KEEPONFORK:
+		ret = hpmmap_vma_wipe_on_fork(ctx, start, end,
+					      advice == MADV_WIPEONFORK);
+		hpmmap_vma_repair(ctx, start & SLOT_MASK,
+				  ALIGN(end, SLOT_SIZE));
+		return ret;
+	case MADV_REMOVE:
 	case MADV_MERGEABLE:
 	case MADV_UNMERGEABLE:
 		/* Not for shared memory of Linux; not offered for ours. */
@@ -617,9 +657,10 @@ static unsigned long heap_set(struct hpmmap_ctx *ctx, unsigned long brk)
 	}
 	ctx->heap_end = end;
 	/* What was above the break reads as zero when it comes back. */
-	if (PAGE_ALIGN(brk) < min(PAGE_ALIGN(old), end))
-		heap_discard(ctx, PAGE_ALIGN(brk),
-				    min(PAGE_ALIGN(old), end));
+	if (PAGE_ALIGN(brk) < min(PAGE_ALIGN(old), end)) {
+		heap_discard(ctx, PAGE_ALIGN(brk), min(PAGE_ALIGN(old), end));
+		hpmmap_vma_repair(ctx, PAGE_ALIGN(brk), end);
+	}
 	set_brk(mm, brk);
 	return brk;
 }

@@ -50,24 +50,39 @@ static void fault_count(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 
 static vm_fault_t hpmmap_vm_fault(struct vm_fault *vmf)
 {
-	struct vm_area_struct *vma = vmf->vma;
-	struct hpmmap_ctx *ctx = hpmmap_ctx_get(vma->vm_mm);
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(vmf->vma->vm_mm);
 	bool committed = false;
-	struct page *page;
+	vm_fault_t ret;
 
 	/* Only a child that is being killed: its snapshot failed. */
 	if (!ctx)
 		return VM_FAULT_OOM;
-	page = hpmmap_store_page(ctx, vmf->address, vma->vm_start,
-				 vma->vm_end, &committed);
-	if (page)
+	ret = hpmmap_store_fault(ctx, vmf, &committed);
+	if (!(ret & VM_FAULT_ERROR))
 		fault_count(ctx, vmf, committed);
 	hpmmap_ctx_put(ctx);
-	if (!page)
-		return VM_FAULT_OOM;
-	lock_page(page);
-	vmf->page = page;
+	if (ret)
+		return ret;
+	lock_page(vmf->page);
 	return VM_FAULT_LOCKED;
+}
+
+/*
+ * For debuggers: what the page table does not let them do. Linux would break
+ * the copy-on-write of a private page; ours is private already.
+ */
+static int hpmmap_vm_access(struct vm_area_struct *vma, unsigned long addr,
+			    void *buf, int len, int write)
+{
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(vma->vm_mm);
+	int ret;
+
+	if (!ctx)
+		return -EIO;
+	len = min_t(unsigned long, len, PAGE_SIZE - offset_in_page(addr));
+	ret = hpmmap_store_access(ctx, addr, buf, len, write);
+	hpmmap_ctx_put(ctx);
+	return ret ? ret : len;
 }
 
 static void hpmmap_vm_open(struct vm_area_struct *vma)
@@ -95,6 +110,7 @@ const struct vm_operations_struct hpmmap_vm_ops = {
 	.open = hpmmap_vm_open,
 	.mremap = hpmmap_vm_mremap,
 	.fault = hpmmap_vm_fault,
+	.access = hpmmap_vm_access,
 #ifdef CONFIG_NUMA
 	.get_policy = hpmmap_vm_get_policy,
 #endif
@@ -331,6 +347,11 @@ static bool commit_slot(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	block = hpmmap_store_commit(ctx, lo, hi, blocks);
 	if (!block)
 		return false;
+	if (hpmmap_block_is_shared(block)) {
+		if (hi - lo == SLOT_SIZE)
+			hpmmap_pgmap_fault_in(vma, lo, false);
+		return false;
+	}
 	hpmmap_pgmap_fill(vma, lo, hi, block);
 	return wants_collapse(ctx, vma, slot_start);
 }
@@ -383,6 +404,88 @@ static void commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 		mmap_read_unlock(ctx->mm);
 		addr = next;
 	}
+}
+
+/**
+ * hpmmap_vma_wipe_on_fork() - what madvise(2) cannot do to a shared mapping
+ * @ctx: the caller's context, ctx->ops held
+ * @start: first address, page aligned
+ * @end: end, page aligned
+ * @wipe: MADV_WIPEONFORK; otherwise MADV_KEEPONFORK
+ *
+ * Mappings are cut at both ends by an advice that they may have, which is
+ * then taken back.
+ *
+ * Return: 0 or an errno of madvise(2).
+ */
+long hpmmap_vma_wipe_on_fork(struct hpmmap_ctx *ctx, unsigned long start,
+			     unsigned long end, bool wipe)
+{
+	struct vm_area_struct *vma;
+	unsigned long addr = start;
+	long ret = 0;
+
+	while (addr < end) {
+		struct pt_regs regs = { .di = addr };
+		vm_flags_t old;
+
+		mmap_read_lock(ctx->mm);
+		vma = find_vma_intersection(ctx->mm, addr, end);
+		if (!vma || (!hpmmap_vma_is_ours(vma) && wipe)) {
+			mmap_read_unlock(ctx->mm);
+			return vma ? -EINVAL : -ENOMEM;
+		}
+		if (vma->vm_start > addr)
+			ret = -ENOMEM;
+		regs.di = max(addr, vma->vm_start);
+		addr = min(end, vma->vm_end);
+		old = vma->vm_flags;
+		mmap_read_unlock(ctx->mm);
+		if (!(old & VM_WIPEONFORK) == !wipe)
+			continue;
+
+		regs.si = addr - regs.di;
+		regs.dx = old & VM_DONTCOPY ? MADV_DOFORK : MADV_DONTFORK;
+		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
+		if (ret)
+			return ret;
+		mmap_write_lock(ctx->mm);
+		vma = vma_lookup(ctx->mm, regs.di);
+		if (vma && hpmmap_vma_is_ours(vma))
+			compat_vm_flags_mod(vma, (old & VM_DONTCOPY) |
+					    (wipe ? VM_WIPEONFORK : 0),
+					    VM_DONTCOPY | VM_WIPEONFORK);
+		mmap_write_unlock(ctx->mm);
+	}
+	return ret;
+}
+
+/**
+ * hpmmap_vma_remap_slot() - map a slot's block as its mappings now allow
+ * @ctx: a context, not only the caller's; mmap_lock held
+ * @slot: the slot
+ * @block: its block, which is not shared
+ *
+ * Return: whether stale entries may have to be flushed.
+ */
+bool hpmmap_vma_remap_slot(struct hpmmap_ctx *ctx, unsigned long slot,
+			   struct hpmmap_block *block)
+{
+	unsigned long start = slot << SLOT_SHIFT, end = start + SLOT_SIZE;
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+	bool flush = false;
+
+	for_each_vma_range(vmi, vma, end) {
+		if (!hpmmap_vma_is_ours(vma) || !hpmmap_vma_is_accessible(vma))
+			continue;
+		if (hpmmap_pgmap_slot(ctx->mm, start) == HPMMAP_ENTRY_2M)
+			flush |= hpmmap_pgmap_unprotect(vma, start,
+							block->folio);
+		else
+			commit_slot(ctx, vma, max(start, vma->vm_start), NULL);
+	}
+	return flush;
 }
 
 /**

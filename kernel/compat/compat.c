@@ -1,11 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 #include <linux/kprobes.h>
+#include <linux/percpu_counter.h>
+#include <asm/tlbflush.h>
 
 #include "hpmmap.h"
 
 void (*compat_prep_compound_page)(struct page *page, unsigned int order);
 void (*compat_get_online_mems)(void);
 void (*compat_put_online_mems)(void);
+
+/* What a file mapping of @mm maps; add_mm_counter() needs what is not exported. */
+static void add_file_rss(struct mm_struct *mm, struct folio *folio, long nr)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
+	percpu_counter_add(&mm->rss_stat[mm_counter_file(folio)], nr);
+#elif LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0)
+	percpu_counter_add(&mm->rss_stat[mm_counter_file(&folio->page)], nr);
+#else
+	atomic_long_add(nr, &mm->rss_stat.count[mm_counter_file(&folio->page)]);
+#endif
+}
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 6, 0)
 #define SET_PTE_NAME "set_pte_range"
@@ -18,8 +32,7 @@ void compat_set_ptes(struct vm_fault *vmf, struct folio *folio,
 	folio_ref_add(folio, nr);
 	core_set_pte(vmf, folio, page, nr, addr);
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 11, 0)
-	percpu_counter_add(&vmf->vma->vm_mm->rss_stat[mm_counter_file(folio)],
-			   nr);
+	add_file_rss(vmf->vma->vm_mm, folio, nr);
 #endif
 }
 #else
@@ -35,6 +48,35 @@ void compat_set_ptes(struct vm_fault *vmf, struct folio *folio,
 		core_set_pte(vmf, page, addr);
 }
 #endif
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
+#define RMAP_2M_NAME "folio_add_file_rmap_pmd"
+static void (*core_add_rmap_2m)(struct folio *folio, struct page *page,
+				struct vm_area_struct *vma);
+#else
+#define RMAP_2M_NAME "page_add_file_rmap"
+static void (*core_add_rmap_2m)(struct page *page, struct vm_area_struct *vma,
+				bool compound);
+#endif
+
+void compat_add_rmap_2m(struct folio *folio, struct vm_area_struct *vma)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
+	core_add_rmap_2m(folio, folio_page(folio, 0), vma);
+#else
+	core_add_rmap_2m(folio_page(folio, 0), vma, true);
+#endif
+	add_file_rss(vma->vm_mm, folio, HPAGE_PMD_NR);
+}
+
+static void (*core_flush_tlb)(struct mm_struct *mm, unsigned long start,
+			      unsigned long end, unsigned int stride_shift,
+			      bool freed_tables);
+
+void compat_flush_tlb_mm(struct mm_struct *mm)
+{
+	core_flush_tlb(mm, 0, TLB_FLUSH_ALL, 0, true);
+}
 
 static unsigned long (*lookup_name)(const char *name);
 
@@ -66,6 +108,8 @@ static const struct {
 	{ "get_online_mems", (void **)&compat_get_online_mems },
 	{ "put_online_mems", (void **)&compat_put_online_mems },
 	{ SET_PTE_NAME, (void **)&core_set_pte },
+	{ RMAP_2M_NAME, (void **)&core_add_rmap_2m },
+	{ "flush_tlb_mm_range", (void **)&core_flush_tlb },
 };
 
 int compat_init(void)

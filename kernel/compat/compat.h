@@ -60,6 +60,17 @@ static inline void compat_zap(struct vm_area_struct *vma, unsigned long start,
 #endif
 }
 
+/* Clears, then sets flags; mmap_lock held for writing. */
+static inline void compat_vm_flags_mod(struct vm_area_struct *vma,
+				       vm_flags_t set, vm_flags_t clear)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+	vm_flags_mod(vma, set, clear & ~set);
+#else
+	vma->vm_flags = (vma->vm_flags & ~clear) | set;
+#endif
+}
+
 /* No NUMA balancing: the policy of these mappings does not ask for it. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 7, 0)
 #define COMPAT_GET_POLICY_ARGS \
@@ -94,6 +105,16 @@ static inline int compat_folio_mapcount(struct folio *folio)
 #endif
 }
 
+/* The entry of a mapping that is no shadow stack. */
+static inline pmd_t compat_pmd_mkwrite(pmd_t pmd)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 6, 0)
+	return pmd_mkwrite_novma(pmd);
+#else
+	return pmd_mkwrite(pmd);
+#endif
+}
+
 /*
  * Functions of the kernel that are not exported. Resolved once by
  * compat_init(); never NULL afterwards.
@@ -108,6 +129,12 @@ extern void (*compat_put_online_mems)(void);
  */
 void compat_set_ptes(struct vm_fault *vmf, struct folio *folio,
 		     struct page *page, unsigned int nr, unsigned long addr);
+
+/* Count an entry of 2 MB that is about to be set, with its lock held. */
+void compat_add_rmap_2m(struct folio *folio, struct vm_area_struct *vma);
+
+/* All of it, on all CPUs. */
+void compat_flush_tlb_mm(struct mm_struct *mm);
 
 int compat_init(void);
 

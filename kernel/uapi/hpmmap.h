@@ -248,7 +248,8 @@ struct hpmmap_limit_set {
  *		pid job uid		who it is (pid in the initial namespace)
  *		strict			1: policy strict, 0: fallback
  *		page_size		requested page size in bytes
- *		held_bytes		pool memory held
+ *		held_bytes		pool memory held; what it shares with a
+ *					parent or child counts for each
  *		mapped_2m_bytes		mapped by 2 MB entries, now
  *		mapped_4k_bytes		mapped by 4 KB entries, now
  *		linux_bytes		Linux pages that stand in for pool memory
@@ -258,6 +259,9 @@ struct hpmmap_limit_set {
  *		faults_kernel		the same by the kernel, for a system
  *					call or another process
  *		pins_waiting		blocks given up but still pinned
+ *		fork_copied_bytes	copied on a write (or, of what is mapped
+ *					by 4 KB entries, any access) because a
+ *					fork had left it shared
  */
 
 #endif /* _UAPI_HPMMAP_H */

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Sharing: after fork, parent and child have the same blocks until one of
+ * them writes.
+ *
+ * A shared block is in several stores and never changes. No page table lets
+ * anybody write to it, so a write is a fault, which copies the block for who
+ * writes (store.c). Who is left alone with a block may write to it again: when
+ * a process is gone, its family's entries are made writable before its parent
+ * learns of its end, so that a parent that waits for its child takes no
+ * faults for it afterwards.
+ *
+ * A family is everybody who descends by fork from one execve.
+ */
+#include <linux/list.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/workqueue.h>
+
+#include "hpmmap.h"
+
+/**
+ * struct hpmmap_family - contexts that may share blocks
+ * @refs: its contexts
+ * @kin: contexts, by ctx->kin; protected by families_lock
+ * @nr: how many; protected by families_lock
+ * @alone: a block was left to one of them alone, and nobody has looked yet
+ * @pending: in the list of families to be looked at; protected by
+ *	families_lock; holds a reference
+ */
+struct hpmmap_family {
+	refcount_t refs;
+	struct list_head kin;
+	unsigned long nr;
+	bool alone;
+	struct list_head pending;
+};
+
+static DEFINE_SPINLOCK(families_lock);
+static LIST_HEAD(families_pending);
+
+static void restore_work_fn(struct work_struct *work);
+static DECLARE_WORK(restore_work, restore_work_fn);
+
+static void family_put(struct hpmmap_family *family)
+{
+	if (refcount_dec_and_test(&family->refs))
+		kfree(family);
+}
+
+static void family_join(struct hpmmap_family *family, struct hpmmap_ctx *ctx)
+{
+	refcount_inc(&family->refs);
+	spin_lock(&families_lock);
+	ctx->family = family;
+	list_add(&ctx->kin, &family->kin);
+	family->nr++;
+	spin_unlock(&families_lock);
+}
+
+/**
+ * hpmmap_share_begin() - a child may get blocks of its parent
+ * @parent: the parent; its mmap_lock is held for writing
+ * @child: not running yet
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int hpmmap_share_begin(struct hpmmap_ctx *parent, struct hpmmap_ctx *child)
+{
+	struct hpmmap_family *family;
+
+	if (!parent->family) {
+		family = kzalloc(sizeof(*family), GFP_KERNEL);
+		if (!family)
+			return -ENOMEM;
+		refcount_set(&family->refs, 1);
+		INIT_LIST_HEAD(&family->kin);
+		INIT_LIST_HEAD(&family->pending);
+		family_join(family, parent);
+		family_put(family);
+	}
+	family_join(parent->family, child);
+	return 0;
+}
+
+/**
+ * hpmmap_share_leave() - a context shares nothing any more
+ * @ctx: about to be freed
+ */
+void hpmmap_share_leave(struct hpmmap_ctx *ctx)
+{
+	struct hpmmap_family *family = ctx->family;
+
+	if (!family)
+		return;
+	spin_lock(&families_lock);
+	list_del(&ctx->kin);
+	family->nr--;
+	spin_unlock(&families_lock);
+	family_put(family);
+}
+
+/**
+ * hpmmap_share_alone() - a block that @ctx gave up is left to another alone
+ * @ctx: the context
+ */
+void hpmmap_share_alone(struct hpmmap_ctx *ctx)
+{
+	WRITE_ONCE(ctx->family->alone, true);
+}
+
+/**
+ * hpmmap_share_gone() - a context has given up everything
+ * @ctx: the context
+ *
+ * The others will be looked at by the next hpmmap_share_restore(), which a
+ * worker calls if nobody else does.
+ */
+void hpmmap_share_gone(struct hpmmap_ctx *ctx)
+{
+	struct hpmmap_family *family = ctx->family;
+
+	if (!family || !READ_ONCE(family->alone))
+		return;
+	spin_lock(&families_lock);
+	if (list_empty(&family->pending)) {
+		refcount_inc(&family->refs);
+		list_add(&family->pending, &families_pending);
+	}
+	spin_unlock(&families_lock);
+	schedule_work(&restore_work);
+}
+
+/* Lets a context write again to what it is alone with. */
+static void restore(struct hpmmap_ctx *ctx)
+{
+	struct hpmmap_block *block;
+	unsigned long slot;
+	bool flush = false;
+
+	if (!xa_marked(&ctx->store, SLOT_SHARED) || !mmget_not_zero(ctx->mm))
+		return;
+	mmap_read_lock(ctx->mm);
+	xa_for_each_marked(&ctx->store, slot, block, SLOT_SHARED) {
+		if (hpmmap_block_is_shared(block))
+			continue;
+		block = hpmmap_store_adopt(ctx, slot);
+		if (block)
+			flush |= hpmmap_vma_remap_slot(ctx, slot, block);
+		cond_resched();
+	}
+	if (flush)
+		compat_flush_tlb_mm(ctx->mm);
+	mmap_read_unlock(ctx->mm);
+	mmput(ctx->mm);
+}
+
+/* The next one to look at, with a reference; NULL if it is being freed. */
+static struct hpmmap_ctx *family_next(struct hpmmap_family *family)
+{
+	struct hpmmap_ctx *ctx;
+
+	spin_lock(&families_lock);
+	ctx = list_first_entry_or_null(&family->kin, struct hpmmap_ctx, kin);
+	if (ctx) {
+		list_move_tail(&ctx->kin, &family->kin);
+		if (!refcount_inc_not_zero(&ctx->refs))
+			ctx = NULL;
+	}
+	spin_unlock(&families_lock);
+	return ctx;
+}
+
+static void family_restore(struct hpmmap_family *family)
+{
+	unsigned long n = READ_ONCE(family->nr);
+
+	WRITE_ONCE(family->alone, false);
+	while (n--) {
+		struct hpmmap_ctx *ctx = family_next(family);
+
+		if (!ctx)
+			continue;
+		if (ctx->mm)
+			restore(ctx);
+		hpmmap_ctx_put(ctx);
+	}
+}
+
+/**
+ * hpmmap_share_restore() - look after the families of contexts that are gone
+ *
+ * Takes mmap_lock of other processes: to be called without any lock.
+ */
+void hpmmap_share_restore(void)
+{
+	struct hpmmap_family *family;
+
+	for (;;) {
+		spin_lock(&families_lock);
+		family = list_first_entry_or_null(&families_pending,
+						  struct hpmmap_family,
+						  pending);
+		if (family)
+			list_del_init(&family->pending);
+		spin_unlock(&families_lock);
+		if (!family)
+			break;
+		family_restore(family);
+		family_put(family);
+	}
+}
+
+static void restore_work_fn(struct work_struct *work)
+{
+	hpmmap_share_restore();
+}
+
+/* Contexts keep the module loaded, so there are no families left. */
+void hpmmap_share_exit(void)
+{
+	flush_work(&restore_work);
+}
