@@ -143,8 +143,8 @@ struct hpmmap_job {
  * @id: number shown to user space
  * @node: in the hash; protected by the hash's lock, read under RCU
  * @job: policy; immutable, holds a reference
- * @file: what own VMAs map, offset equal to the virtual address. A child's
- *	VMAs keep their parent's file; contents are found by vma->vm_mm.
+ * @file: what own VMAs map, offset equal to the virtual address. Until a new
+ *	child runs its VMAs have the parent's; contents are found by vma->vm_mm.
  * @ops: serialises the hooked calls and fork
  * @lock: protects @store and the blocks in it
  * @store: slot number -> struct hpmmap_block; marked with SLOT_SHARED
@@ -340,6 +340,7 @@ void hpmmap_vma_range_changed(struct hpmmap_ctx *ctx, unsigned long start,
 unsigned long hpmmap_vma_map(struct hpmmap_ctx *ctx, unsigned long addr,
 			     unsigned long len, unsigned long prot,
 			     unsigned long flags);
+void hpmmap_vma_own_file(struct hpmmap_ctx *ctx);
 unsigned long hpmmap_vma_find_hole(unsigned long hint, unsigned long len,
 				   unsigned long flags, unsigned long align,
 				   unsigned long phase);
@@ -387,6 +388,7 @@ enum hpmmap_call {
 	HPMMAP_CALL_MLOCK2,
 	HPMMAP_CALL_MUNLOCK,
 	HPMMAP_CALL_MBIND,
+	HPMMAP_CALL_REMAP_FILE_PAGES,
 	HPMMAP_CALL_CLONE,
 	HPMMAP_CALL_CLONE3,
 	HPMMAP_CALL_FORK,
@@ -413,6 +415,7 @@ long hpmmap_sys_mlock(const struct pt_regs *regs);
 long hpmmap_sys_mlock2(const struct pt_regs *regs);
 long hpmmap_sys_munlock(const struct pt_regs *regs);
 long hpmmap_sys_mbind(const struct pt_regs *regs);
+long hpmmap_sys_remap_file_pages(const struct pt_regs *regs);
 long hpmmap_sys_clone(const struct pt_regs *regs);
 long hpmmap_sys_clone3(const struct pt_regs *regs);
 long hpmmap_sys_fork(const struct pt_regs *regs);
@@ -430,6 +433,7 @@ bool hpmmap_data_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
 unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 			       unsigned long len, unsigned long prot,
 			       unsigned long flags, bool fixed);
+bool hpmmap_linux_may_help(struct hpmmap_ctx *ctx, unsigned long nr);
 void hpmmap_count_fallback(struct hpmmap_ctx *ctx, unsigned long bytes);
 
 /* exec.c */

@@ -22,6 +22,7 @@
  * @prot: PROT_* of the mapping
  * @map_flags: MAP_* that a new mapping needs to be like it
  * @pkey: its protection key
+ * @sealed: by mseal(2)
  * @vm_flags: its flags
  * @vm_end: its end
  */
@@ -34,6 +35,7 @@ struct remap {
 	unsigned long prot;
 	unsigned long map_flags;
 	int pkey;
+	bool sealed;
 	vm_flags_t vm_flags;
 	unsigned long vm_end;
 };
@@ -51,6 +53,7 @@ static bool remap_lookup(struct hpmmap_ctx *ctx, struct remap *r)
 		r->vm_flags = vma->vm_flags;
 		r->vm_end = vma->vm_end;
 		r->pkey = vma_pkey(vma);
+		r->sealed = compat_vma_is_sealed(vma);
 	}
 	mmap_read_unlock(ctx->mm);
 	if (!ours)
@@ -179,7 +182,7 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 {
 	unsigned long len = min(r->old_len, r->new_len);
 	bool fixed = r->flags & MREMAP_FIXED;
-	unsigned long mapped;
+	unsigned long mapped, needed;
 	LIST_HEAD(blocks);
 	long ret;
 
@@ -187,8 +190,9 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 	    hpmmap_store_own_edges(ctx, r->addr, r->addr + r->old_len) ||
 	    hpmmap_store_is_pinned(ctx, to, to + r->new_len))
 		return -ENOMEM;
-	if (hpmmap_pool_alloc(ctx->job, count_needed(ctx, r, to), &blocks) &&
-	    ctx->job->strict)
+	needed = count_needed(ctx, r, to);
+	if (hpmmap_pool_alloc(ctx->job, needed, &blocks) &&
+	    !hpmmap_linux_may_help(ctx, needed))
 		return -ENOMEM;
 	mapped = hpmmap_vma_map(ctx, to, r->new_len, r->prot, r->map_flags |
 				(fixed ? MAP_FIXED : MAP_FIXED_NOREPLACE));
@@ -357,7 +361,7 @@ static long handle_mremap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	};
 
 	if (args_are_valid(&r) && remap_lookup(ctx, &r))
-		return remap_ours(ctx, &r);
+		return r.sealed ? -EPERM : remap_ours(ctx, &r);
 	return remap_linux(ctx, regs);
 }
 

@@ -52,6 +52,9 @@ bool hpmmap_data_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
 
 	if (limit == RLIM_INFINITY || !(prot & PROT_WRITE))
 		return false;
+	/* As Linux does, for Valgrind. */
+	if (!limit)
+		limit = rlimit_max(RLIMIT_DATA);
 	mmap_read_lock(ctx->mm);
 	bytes = (ctx->mm->data_vm << PAGE_SHIFT) + len;
 	for_each_vma(vmi, vma) {
@@ -59,12 +62,25 @@ bool hpmmap_data_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
 			continue;
 		bytes += vma->vm_end - vma->vm_start;
 		/* What is replaced does not count twice. */
-		if (vma->vm_start < start + len && vma->vm_end > start)
+		if (start && vma->vm_start < start + len &&
+		    vma->vm_end > start)
 			bytes -= min(vma->vm_end, start + len) -
 				 max(vma->vm_start, start);
 	}
 	mmap_read_unlock(ctx->mm);
 	return bytes > limit;
+}
+
+/**
+ * hpmmap_linux_may_help() - may pages of Linux stand in for blocks?
+ * @ctx: the caller's context
+ * @nr: how many blocks there are not
+ *
+ * Not with policy strict, nor where Linux itself would not promise so much.
+ */
+bool hpmmap_linux_may_help(struct hpmmap_ctx *ctx, unsigned long nr)
+{
+	return !ctx->job->strict && compat_enough_memory(nr << SLOT_ORDER);
 }
 
 /**
@@ -347,6 +363,48 @@ long hpmmap_sys_munmap(const struct pt_regs *regs)
 /* mprotect, pkey_mprotect */
 
 /*
+ * PROT_GROWSDOWN means down to the start of a mapping that grows down. Of such
+ * a one only the lowest page is Linux's, see mmap_growsdown() and stack_setup().
+ * Returns the new start, or @start where there is none.
+ */
+static unsigned long growsdown_start(struct hpmmap_ctx *ctx,
+				     unsigned long start, unsigned long end)
+{
+	unsigned long addr = start;
+	struct vm_area_struct *vma;
+
+	mmap_read_lock(ctx->mm);
+	vma = find_vma_intersection(ctx->mm, start, end);
+	while (vma && hpmmap_vma_is_ours(vma)) {
+		addr = vma->vm_start;
+		vma = find_vma_intersection(ctx->mm, addr - PAGE_SIZE, addr);
+	}
+	if (vma && vma->vm_flags & VM_GROWSDOWN)
+		start = vma->vm_start;
+	mmap_read_unlock(ctx->mm);
+	return start;
+}
+
+/* Would what becomes writable exceed RLIMIT_DATA? */
+static bool mprotect_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
+				   unsigned long end, unsigned long prot)
+{
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+	unsigned long bytes = 0;
+
+	if (rlimit(RLIMIT_DATA) == RLIM_INFINITY || !(prot & PROT_WRITE))
+		return false;
+	mmap_read_lock(ctx->mm);
+	for_each_vma_range(vmi, vma, end)
+		if (hpmmap_vma_is_ours(vma) && !(vma->vm_flags & VM_WRITE))
+			bytes += min(end, vma->vm_end) -
+				 max(start, vma->vm_start);
+	mmap_read_unlock(ctx->mm);
+	return bytes && hpmmap_data_exceeds_limit(ctx, 0, bytes, prot);
+}
+
+/*
  * The core is about to make entries of a range writable: there may be none of
  * shared blocks until mprotect_end().
  */
@@ -377,6 +435,8 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	unsigned long start = regs->di, len = PAGE_ALIGN(regs->si);
 	unsigned long prot = regs->dx, end = start + len;
 	bool commit = prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
+	struct pt_regs args = *regs;
+	unsigned long missing = 0;
 	bool held_back;
 	LIST_HEAD(blocks);
 	long ret;
@@ -384,13 +444,23 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	/* A range that cannot be right is Linux's to refuse. */
 	if (offset_in_page(start) || !len || end <= start || end > TASK_SIZE)
 		return hpmmap_call_orig(call, regs);
-	if (commit &&
-	    hpmmap_pool_alloc(ctx->job,
-			      hpmmap_vma_count_missing(ctx, start, end),
-			      &blocks) && ctx->job->strict)
+	if ((prot & (PROT_GROWSDOWN | PROT_GROWSUP)) == PROT_GROWSDOWN) {
+		args.di = growsdown_start(ctx, start, end);
+		if (args.di != start) {
+			start = args.di;
+			args.si = end - start;
+			args.dx = prot & ~PROT_GROWSDOWN;
+		}
+	}
+	if (mprotect_exceeds_limit(ctx, start, end, prot))
+		return -ENOMEM;
+	if (commit)
+		missing = hpmmap_vma_count_missing(ctx, start, end);
+	if (hpmmap_pool_alloc(ctx->job, missing, &blocks) &&
+	    !hpmmap_linux_may_help(ctx, missing))
 		return -ENOMEM;
 	held_back = mprotect_begin(ctx, start, end, prot);
-	ret = hpmmap_call_orig(call, regs);
+	ret = hpmmap_call_orig(call, &args);
 	if (held_back)
 		mprotect_end(ctx);
 	/* An error may come after a part of the range was changed. */
@@ -439,6 +509,10 @@ static long discard_ours(struct hpmmap_ctx *ctx, unsigned long start,
 			ret = -EINVAL;
 			break;
 		}
+		if (compat_vma_is_sealed(vma) && !(vma->vm_flags & VM_WRITE)) {
+			ret = -EPERM;
+			break;
+		}
 		lo = max(start, vma->vm_start);
 		hi = min(end, vma->vm_end);
 		/* A stale page is never mapped. */
@@ -457,6 +531,29 @@ static long discard_ours(struct hpmmap_ctx *ctx, unsigned long start,
 	return hole || addr < end ? -ENOMEM : 0;
 }
 
+/* A hint about what is ours: 0, -EINVAL where it is locked, or -ENOMEM. */
+static long hint_ours(struct hpmmap_ctx *ctx, unsigned long start,
+		      unsigned long end, bool locked_too)
+{
+	struct vm_area_struct *vma;
+	unsigned long addr = start;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+	long ret = 0;
+
+	mmap_read_lock(ctx->mm);
+	for_each_vma_range(vmi, vma, end) {
+		if (vma->vm_flags & VM_LOCKED && !locked_too) {
+			ret = -EINVAL;
+			break;
+		}
+		if (vma->vm_start > addr)
+			ret = -ENOMEM;
+		addr = vma->vm_end;
+	}
+	mmap_read_unlock(ctx->mm);
+	return !ret && addr < end ? -ENOMEM : ret;
+}
+
 static bool range_has_ours(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end)
 {
@@ -472,24 +569,6 @@ static bool range_has_ours(struct hpmmap_ctx *ctx, unsigned long start,
 	}
 	mmap_read_unlock(ctx->mm);
 	return ret;
-}
-
-/* Whether every address of the range is mapped. */
-static bool range_is_mapped(struct hpmmap_ctx *ctx, unsigned long start,
-			    unsigned long end)
-{
-	struct vm_area_struct *vma;
-	unsigned long addr = start;
-	VMA_ITERATOR(vmi, ctx->mm, start);
-
-	mmap_read_lock(ctx->mm);
-	for_each_vma_range(vmi, vma, end) {
-		if (vma->vm_start > addr)
-			break;
-		addr = vma->vm_end;
-	}
-	mmap_read_unlock(ctx->mm);
-	return addr >= end;
 }
 
 static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
@@ -512,8 +591,8 @@ static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	case MADV_COLD:
 	case MADV_PAGEOUT:
 	case MADV_COLLAPSE:
-		/* Hints: our memory is there, and it stays. */
-		return range_is_mapped(ctx, start, end) ? 0 : -ENOMEM;
+		/* Our memory is there, and it stays. */
+		return hint_ours(ctx, start, end, advice == MADV_COLLAPSE);
 	case MADV_WIPEONFORK:
 	case MADV_KEEPONFORK:
 		ret = hpmmap_vma_wipe_on_fork(ctx, start, end,
@@ -584,6 +663,24 @@ long hpmmap_sys_mbind(const struct pt_regs *regs)
 	return hpmmap_handle(HPMMAP_CALL_MBIND, regs, handle_range);
 }
 
+/* As of all private memory. */
+static long handle_remap_file_pages(struct hpmmap_ctx *ctx,
+				    enum hpmmap_call call,
+				    const struct pt_regs *regs)
+{
+	unsigned long start = regs->di & PAGE_MASK;
+
+	if (range_has_ours(ctx, start, start + PAGE_SIZE))
+		return -EINVAL;
+	return hpmmap_call_orig(call, regs);
+}
+
+long hpmmap_sys_remap_file_pages(const struct pt_regs *regs)
+{
+	return hpmmap_handle(HPMMAP_CALL_REMAP_FILE_PAGES, regs,
+			     handle_remap_file_pages);
+}
+
 /* brk */
 
 static void set_brk(struct mm_struct *mm, unsigned long brk)
@@ -621,6 +718,27 @@ static void heap_discard(struct hpmmap_ctx *ctx, unsigned long start,
 }
 
 /*
+ * The part of the last block above the break may have been unmapped, protected
+ * or locked; what grows into it is new, as ever.
+ */
+static bool heap_tail_is_plain(struct hpmmap_ctx *ctx, unsigned long start,
+			       unsigned long end)
+{
+	const vm_flags_t mask = VM_READ | VM_WRITE | VM_LOCKED | VM_DONTCOPY |
+				VM_WIPEONFORK | VM_DONTDUMP;
+	struct vm_area_struct *vma;
+	bool ret;
+
+	mmap_read_lock(ctx->mm);
+	vma = vma_lookup(ctx->mm, start);
+	ret = vma && vma->vm_end >= end && (!hpmmap_vma_is_ours(vma) ||
+	      (vma->vm_flags & mask) ==
+	      (VM_READ | VM_WRITE | (ctx->mm->def_flags & VM_LOCKED)));
+	mmap_read_unlock(ctx->mm);
+	return ret;
+}
+
+/*
  * The heap is mapped in whole blocks: the last one beyond the break, too.
  * Returns the new break, or the old one where it cannot be.
  */
@@ -632,6 +750,12 @@ static unsigned long heap_set(struct hpmmap_ctx *ctx, unsigned long brk)
 
 	if (brk < mm->start_brk || brk > TASK_SIZE - SLOT_SIZE ||
 	    brk_exceeds_limit(mm, brk))
+		return old;
+	if (brk > old && PAGE_ALIGN(old) < old_end &&
+	    !heap_tail_is_plain(ctx, PAGE_ALIGN(old), old_end) &&
+	    IS_ERR_VALUE(hpmmap_map_fresh(ctx, PAGE_ALIGN(old),
+					  old_end - PAGE_ALIGN(old),
+					  PROT_READ | PROT_WRITE, 0, true)))
 		return old;
 	if (end > old_end &&
 	    hpmmap_data_exceeds_limit(ctx, 0, end - old_end, PROT_WRITE))

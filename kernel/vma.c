@@ -4,8 +4,8 @@
  *
  * The file has no contents of its own. Its offset equals the virtual address,
  * so mappings that touch merge, and the memory is found by address in the
- * store of the address space that faults, not of the file's owner: after fork
- * the child's mappings still name the parent's file.
+ * store of the address space that faults, not of the file's owner: right after
+ * fork the child's mappings still name the parent's file.
  *
  * There is no .close: kernels before 6.5 do not merge mappings that have one.
  */
@@ -231,6 +231,24 @@ unsigned long hpmmap_vma_map(struct hpmmap_ctx *ctx, unsigned long addr,
 			     unsigned long flags)
 {
 	return vm_mmap(ctx->file, addr, len, prot, MAP_SHARED | flags, addr);
+}
+
+/**
+ * hpmmap_vma_own_file() - make inherited mappings those of the own file
+ * @ctx: the context of a new child, ctx->ops held
+ *
+ * They merge with what the child maps only if the file is the same.
+ */
+void hpmmap_vma_own_file(struct hpmmap_ctx *ctx)
+{
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, 0);
+
+	mmap_write_lock(ctx->mm);
+	for_each_vma(vmi, vma)
+		if (hpmmap_vma_is_ours(vma) && vma->vm_file != ctx->file)
+			compat_vma_set_file(vma, ctx->file);
+	mmap_write_unlock(ctx->mm);
 }
 
 /**

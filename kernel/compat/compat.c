@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
+#include <linux/file.h>
+#include <linux/fs.h>
 #include <linux/kprobes.h>
+#include <linux/mman.h>
+#include <linux/swap.h>
 #include <linux/percpu_counter.h>
 #include <asm/tlbflush.h>
 
@@ -78,6 +82,50 @@ void compat_flush_tlb_mm(struct mm_struct *mm)
 	core_flush_tlb(mm, 0, TLB_FLUSH_ALL, 0, true);
 }
 
+static void (*core_tree_insert)(struct vm_area_struct *vma,
+				struct rb_root_cached *root);
+static void (*core_tree_remove)(struct vm_area_struct *vma,
+				struct rb_root_cached *root);
+
+void compat_vma_set_file(struct vm_area_struct *vma, struct file *file)
+{
+	struct file *old = vma->vm_file;
+	struct address_space *mapping = old->f_mapping;
+
+	mmap_assert_write_locked(vma->vm_mm);
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 4, 0)
+	vma_start_write(vma);
+#endif
+	i_mmap_lock_write(mapping);
+	core_tree_remove(vma, &mapping->i_mmap);
+	mapping_unmap_writable(mapping);
+	i_mmap_unlock_write(mapping);
+
+	vma->vm_file = get_file(file);
+	mapping = file->f_mapping;
+	i_mmap_lock_write(mapping);
+	mapping_allow_writable(mapping);
+	core_tree_insert(vma, &mapping->i_mmap);
+	i_mmap_unlock_write(mapping);
+	fput(old);
+}
+
+static int *core_overcommit;
+static unsigned long (*core_commit_limit)(void);
+static long *core_total_swap;
+
+bool compat_enough_memory(unsigned long pages)
+{
+	switch (READ_ONCE(*core_overcommit)) {
+	case OVERCOMMIT_ALWAYS:
+		return true;
+	case OVERCOMMIT_GUESS:
+		return pages <= totalram_pages() + READ_ONCE(*core_total_swap);
+	default:
+		return vm_memory_committed() + pages < core_commit_limit();
+	}
+}
+
 static unsigned long (*lookup_name)(const char *name);
 
 /*
@@ -103,13 +151,18 @@ unsigned long compat_symbol(const char *name)
 static const struct {
 	const char *name;
 	void **address;
-} functions[] = {
+} symbols[] = {
 	{ "prep_compound_page", (void **)&compat_prep_compound_page },
 	{ "get_online_mems", (void **)&compat_get_online_mems },
 	{ "put_online_mems", (void **)&compat_put_online_mems },
 	{ SET_PTE_NAME, (void **)&core_set_pte },
 	{ RMAP_2M_NAME, (void **)&core_add_rmap_2m },
 	{ "flush_tlb_mm_range", (void **)&core_flush_tlb },
+	{ "vma_interval_tree_insert", (void **)&core_tree_insert },
+	{ "vma_interval_tree_remove", (void **)&core_tree_remove },
+	{ "sysctl_overcommit_memory", (void **)&core_overcommit },
+	{ "total_swap_pages", (void **)&core_total_swap },
+	{ "vm_commit_limit", (void **)&core_commit_limit },
 };
 
 int compat_init(void)
@@ -125,10 +178,10 @@ int compat_init(void)
 	lookup_name = (void *)function_start((unsigned long)kp.addr);
 	unregister_kprobe(&kp);
 
-	for (i = 0; i < ARRAY_SIZE(functions); i++) {
-		*functions[i].address = (void *)compat_symbol(functions[i].name);
-		if (!*functions[i].address) {
-			pr_err("this kernel has no %s()\n", functions[i].name);
+	for (i = 0; i < ARRAY_SIZE(symbols); i++) {
+		*symbols[i].address = (void *)compat_symbol(symbols[i].name);
+		if (!*symbols[i].address) {
+			pr_err("this kernel has no %s\n", symbols[i].name);
 			return -ENOENT;
 		}
 	}

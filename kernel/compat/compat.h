@@ -71,6 +71,16 @@ static inline void compat_vm_flags_mod(struct vm_area_struct *vma,
 #endif
 }
 
+/* mseal(2), of Linux 6.10. */
+static inline bool compat_vma_is_sealed(const struct vm_area_struct *vma)
+{
+#ifdef VM_SEALED
+	return vma->vm_flags & VM_SEALED;
+#else
+	return false;
+#endif
+}
+
 /* No NUMA balancing: the policy of these mappings does not ask for it. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 7, 0)
 #define COMPAT_GET_POLICY_ARGS \
@@ -116,7 +126,7 @@ static inline pmd_t compat_pmd_mkwrite(pmd_t pmd)
 }
 
 /*
- * Functions of the kernel that are not exported. Resolved once by
+ * What the kernel does not export. Resolved once by
  * compat_init(); never NULL afterwards.
  */
 extern void (*compat_prep_compound_page)(struct page *page, unsigned int order);
@@ -135,6 +145,12 @@ void compat_add_rmap_2m(struct folio *folio, struct vm_area_struct *vma);
 
 /* All of it, on all CPUs. */
 void compat_flush_tlb_mm(struct mm_struct *mm);
+
+/* Tell which file a mapping is of; mmap_lock held for writing. */
+void compat_vma_set_file(struct vm_area_struct *vma, struct file *file);
+
+/* Would Linux's overcommit policy let a process have so much more? */
+bool compat_enough_memory(unsigned long pages);
 
 int compat_init(void);
 
