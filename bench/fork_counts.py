@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Counts the instructions of fork, execve and wait of a process with much memory.
+
+Boots a guest whose clock counts instructions, as alloc_counts.py does, runs
+build/bench/fork in it for each method, prints a table and writes JSON;
+bench/README.md describes both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from pathlib import Path
+
+from alloc_counts import KERNEL_OPTIONS, MIB, OURS, ROOT, BenchError, millions, samples_of
+from hpmmap_guest import Guest, GuestError, kernels
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+PEERS = ("4k", "thp")
+METHODS = (*PEERS, OURS)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench/run-fork", description=__doc__)
+    parser.add_argument("--kver", help="kernel version or series (default: the newest)")
+    parser.add_argument("--mib", type=int, default=1024, help="memory of the parent (default 1024)")
+    parser.add_argument("--repeat", type=int, default=3, help="forks, one after another (default 3)")
+    parser.add_argument(
+        "--json",
+        type=Path,
+        help="where the figures go (build/bench/fork-<kernel version>.json)",
+    )
+    args = parser.parse_args()
+    if args.repeat < 2:
+        parser.error(f"--repeat {args.repeat}: must be at least 2")
+    if not 2 <= args.mib <= 1024 or args.mib % 2:
+        parser.error(f"--mib {args.mib}: must be an even number from 2 to 1024")
+    return args
+
+
+def guest_script(mib: int, repeat: int) -> str:
+    hpmmap = shlex.quote(str(ROOT / "build/hpmmap"))
+    fork = shlex.quote(str(ROOT / "build/bench/fork"))
+    # The programs lie in memory: no time passes while one is read.
+    lines = [
+        "set -eu",
+        "echo madvise >/sys/kernel/mm/transparent_hugepage/enabled",
+        "sleep 10",
+        "mount -t tmpfs none /mnt",
+        f"cp /bin/busybox {fork} /mnt/",
+    ]
+    call = f"{mib * MIB} {repeat} /mnt/busybox true"
+    lines += [f"/mnt/fork {method} {call}" for method in PEERS]
+    lines += [
+        f"{hpmmap} pool add --size {mib + 256}M >/dev/null",
+        f"{hpmmap} run --strict -- /mnt/fork {OURS} {call}",
+        f"{hpmmap} pool remove --all >/dev/null",
+    ]
+    return "\n".join(lines)
+
+
+def show(console: Console, kver: str, mib: int, samples: list[dict]) -> None:
+    table = Table(
+        title=f"fork + execve + wait with {mib} MB; Linux {kver}; millions of instructions",
+        box=None,
+        padding=(0, 2, 0, 0),
+    )
+    table.add_column("Method", no_wrap=True)
+    for name in ("Fork no.", "Until the child is gone", "First write after", "Faults", "Ratio"):
+        table.add_column(name, justify="right")
+    for s in samples:
+        table.add_row(
+            s["method"],
+            str(s["repetition"] + 1),
+            millions(s["total"]),
+            millions(s["after"]),
+            f"{s['faults']:,}",
+            f"{s['ratio_to_best_peer']:.2f}",
+        )
+    console.print(table)
+    console.print(
+        "First write after: what writing to every page costs the parent afterwards, beyond the writing. "
+        "Ratio: of the sum of both to that of the best peer's same fork.",
+        style="dim",
+    )
+
+
+def main() -> int:
+    args = arguments()
+    console = Console()
+    if not (ROOT / "build/hpmmap").exists():
+        console.print("run-fork: build/hpmmap is missing: run 'make tools'", style="red")
+        return 1
+    try:
+        guest = Guest(
+            args.kver or kernels()[-1],
+            memory="4G",
+            cpus=1,
+            icount=True,
+            append=KERNEL_OPTIONS,
+            movable="1536M",
+        )
+        with console.status("running in the guest"):
+            outcome = guest.run(
+                guest_script(args.mib, args.repeat), timeout=1800, boot_timeout=600
+            )
+        if not outcome.ok:
+            for line in outcome.stdout.splitlines()[-20:]:
+                console.print(f"guest: {escape(line)}", highlight=False, soft_wrap=True)
+            raise BenchError(outcome.reason)
+        samples = samples_of(outcome.stdout)
+        if len(samples) != len(METHODS) * args.repeat:
+            raise BenchError(f"{len(samples)} results instead of {len(METHODS) * args.repeat}")
+        for s in samples:
+            best = min(
+                p["total"] + p["after"]
+                for p in samples
+                if p["method"] in PEERS and p["repetition"] == s["repetition"]
+            )
+            s["ratio_to_best_peer"] = (s["total"] + s["after"]) / best
+    except (GuestError, ValueError, BenchError) as error:
+        console.print(f"run-fork: {escape(str(error))}", style="red")
+        return 1
+
+    show(console, guest.kver, args.mib, samples)
+    path = args.json or ROOT / f"build/bench/fork-{guest.kver}.json"
+    record = {
+        "benchmark": "fork",
+        "kernel": guest.kver,
+        "unit": "instructions",
+        "results": samples,
+    }
+    path.write_text(json.dumps(record, indent=1) + "\n")
+    console.print(f"Figures: {path}", soft_wrap=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
