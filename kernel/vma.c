@@ -17,7 +17,6 @@
 #include <linux/mount.h>
 #include <linux/pagemap.h>
 #include <linux/pseudo_fs.h>
-#include <linux/sched/coredump.h>
 #include <linux/sched/signal.h>
 
 #include "hpmmap.h"
@@ -55,9 +54,9 @@ static vm_fault_t hpmmap_vm_fault(struct vm_fault *vmf)
 	bool committed = false;
 	struct page *page;
 
-	/* Only a child that is being killed: its snapshot failed. */
+	/* A child without a snapshot: this ends it. */
 	if (!ctx)
-		return VM_FAULT_OOM;
+		return VM_FAULT_SIGBUS;
 	page = hpmmap_store_page(ctx, vmf->address, vma->vm_start,
 				 vma->vm_end, &committed);
 	if (page)
@@ -292,7 +291,7 @@ static bool wants_collapse(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 
 	return vma->vm_start <= addr && vma->vm_end - SLOT_SIZE >= addr &&
 	       !(vma->vm_flags & ~PLAIN_FLAGS) &&
-	       !test_bit(MMF_DISABLE_THP, &ctx->mm->flags) &&
+	       compat_maps_2m(ctx->mm) &&
 	       block && block->folio &&
 	       hpmmap_pgmap_slot(ctx->mm, addr) == HPMMAP_ENTRY_TABLE;
 }

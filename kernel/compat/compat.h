@@ -8,12 +8,9 @@
 
 #include <linux/ftrace.h>
 #include <linux/mm.h>
+#include <linux/sched/coredump.h>
 #include <linux/sched/mm.h>
 #include <linux/version.h>
-
-#ifdef CONFIG_PREEMPT_RT
-#error "the tracepoint probes take sleeping locks: PREEMPT_RT is not supported"
-#endif
 
 /* Where the traced function continues. */
 static __always_inline void compat_ftrace_set_ip(struct ftrace_regs *fregs,
@@ -73,6 +70,19 @@ static inline void compat_zap(struct vm_area_struct *vma, unsigned long start,
 #ifndef pmd_leaf
 #define pmd_leaf pmd_large
 #endif
+
+/*
+ * Could the core map 2 MB of this address space with one entry? Never where it
+ * is built without transparent huge pages, as with PREEMPT_RT.
+ */
+static inline bool compat_maps_2m(struct mm_struct *mm)
+{
+#ifndef CONFIG_TRANSPARENT_HUGEPAGE
+	return false;
+#else
+	return !test_bit(MMF_DISABLE_THP, &mm->flags);
+#endif
+}
 
 /*
  * Entries of all page tables that refer to a folio of a file. Before 6.7 the
