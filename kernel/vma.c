@@ -136,7 +136,11 @@ static const struct address_space_operations hpmmap_aops = {
 
 static int hpmmap_init_fs_context(struct fs_context *fc)
 {
-	return init_pseudo(fc, HPMMAP_FS_MAGIC) ? 0 : -ENOMEM;
+	if (!init_pseudo(fc, HPMMAP_FS_MAGIC))
+		return -ENOMEM;
+	/* Set since 6.17; our files are mapped with PROT_EXEC, too. */
+	fc->s_iflags &= ~SB_I_NOEXEC;
+	return 0;
 }
 
 static struct file_system_type hpmmap_fs_type = {
