@@ -141,8 +141,8 @@ void hpmmap_block_attach(struct hpmmap_block *block,
 	for (i = 0; i < SLOT_PAGES; i++) {
 		if (!block->pages[i])
 			continue;
-		block->pages[i]->mapping = mapping;
-		block->pages[i]->index = index + i;
+		page_folio(block->pages[i])->mapping = mapping;
+		page_folio(block->pages[i])->index = index + i;
 	}
 }
 
@@ -166,8 +166,8 @@ static struct page *linux_page_alloc(struct hpmmap_ctx *ctx,
 	page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
 	if (!page)
 		return NULL;
-	page->mapping = ctx->file->f_mapping;
-	page->index = (block->slot << SLOT_ORDER) + i;
+	page_folio(page)->mapping = ctx->file->f_mapping;
+	page_folio(page)->index = (block->slot << SLOT_ORDER) + i;
 	SetPageUptodate(page);
 	block->pages[i] = page;
 	atomic_long_inc(&ctx->nr_linux_pages);

@@ -209,7 +209,7 @@ static void reap_work_fn(struct work_struct *work)
  */
 void hpmmap_reap_soon(void)
 {
-	mod_delayed_work(system_wq, &reap_work, 0);
+	mod_delayed_work(compat_wq, &reap_work, 0);
 }
 
 /**

@@ -26,10 +26,13 @@
 /* The part of the main stack that is mapped at once, RLIMIT_STACK allowing. */
 #define STACK_BYTES (8UL << 20)
 
+/* Forks between two runs of members_work at most: far more than can be. */
+#define NR_SPARES 256
+
 /**
  * struct member - a process that belongs to a job
  * @refs: the hash and a work under way
- * @node: in the hash
+ * @node: in the hash, among the spares or the former ones
  * @tgid: who; holds a reference
  * @job: which; holds a reference
  * @registers: programs it executes are registered
@@ -50,32 +53,102 @@ struct member {
 	struct callback_head exit_work;
 };
 
+static void members_work_fn(struct work_struct *work);
+static DECLARE_WORK(members_work, members_work_fn);
+
 static DEFINE_HASHTABLE(members, 8);
-static DEFINE_SPINLOCK(members_lock);
+/* Zeroed, for the probes, which cannot allocate. */
+static HLIST_HEAD(spares);
+static unsigned int nr_spares;
+/* Without references, to be freed. */
+static HLIST_HEAD(former);
+/* Protects all of these; raw, because the probes take it. */
+static DEFINE_RAW_SPINLOCK(members_lock);
 
-/* Takes over a reference of the hooks' if it succeeds. */
-static struct member *member_alloc(struct hpmmap_job *job, struct pid *tgid,
-				   bool registers, gfp_t gfp)
+/* Takes over a reference of the hooks'. */
+static void member_init(struct member *m, struct hpmmap_job *job,
+			struct pid *tgid, bool registers)
 {
-	struct member *m = kzalloc(sizeof(*m), gfp);
-
-	if (!m)
-		return NULL;
 	refcount_set(&m->refs, 1);
 	m->tgid = get_pid(tgid);
 	m->job = hpmmap_job_get(job);
 	m->registers = registers;
-	return m;
 }
 
+/* May be called from any context: the last one is left to a worker. */
 static void member_put(struct member *m)
 {
 	if (!refcount_dec_and_test(&m->refs))
 		return;
-	put_pid(m->tgid);
-	hpmmap_job_put(m->job);
-	kfree(m);
-	hpmmap_hook_put();
+	raw_spin_lock(&members_lock);
+	hlist_add_head(&m->node, &former);
+	raw_spin_unlock(&members_lock);
+	schedule_work(&members_work);
+}
+
+static struct member *spare_take(void)
+{
+	struct member *m = NULL;
+	bool low;
+
+	raw_spin_lock(&members_lock);
+	if (!hlist_empty(&spares)) {
+		m = hlist_entry(spares.first, struct member, node);
+		hlist_del_init(&m->node);
+		nr_spares--;
+	}
+	low = nr_spares < NR_SPARES / 2;
+	raw_spin_unlock(&members_lock);
+	if (low)
+		schedule_work(&members_work);
+	return m;
+}
+
+static int spares_fill(void)
+{
+	while (READ_ONCE(nr_spares) < NR_SPARES) {
+		struct member *m = kzalloc(sizeof(*m), GFP_KERNEL);
+
+		if (!m)
+			return -ENOMEM;
+		raw_spin_lock(&members_lock);
+		hlist_add_head(&m->node, &spares);
+		nr_spares++;
+		raw_spin_unlock(&members_lock);
+	}
+	return 0;
+}
+
+static void members_work_fn(struct work_struct *work)
+{
+	struct hlist_node *tmp;
+	HLIST_HEAD(gone);
+	struct member *m;
+
+	raw_spin_lock(&members_lock);
+	hlist_move_list(&former, &gone);
+	raw_spin_unlock(&members_lock);
+	hlist_for_each_entry_safe(m, tmp, &gone, node) {
+		put_pid(m->tgid);
+		hpmmap_job_put(m->job);
+		kfree(m);
+		hpmmap_hook_put();
+	}
+	/* Without memory the next fork tries again. */
+	spares_fill();
+}
+
+/* Nobody is a member. */
+static void spares_free(void)
+{
+	struct hlist_node *tmp;
+	struct member *m;
+
+	cancel_work_sync(&members_work);
+	hlist_for_each_entry_safe(m, tmp, &spares, node)
+		kfree(m);
+	INIT_HLIST_HEAD(&spares);
+	nr_spares = 0;
 }
 
 static struct member *member_find_locked(struct pid *tgid)
@@ -93,11 +166,11 @@ static struct member *member_get(struct pid *tgid)
 {
 	struct member *m;
 
-	spin_lock(&members_lock);
+	raw_spin_lock(&members_lock);
 	m = member_find_locked(tgid);
 	if (m)
 		refcount_inc(&m->refs);
-	spin_unlock(&members_lock);
+	raw_spin_unlock(&members_lock);
 	return m;
 }
 
@@ -106,11 +179,11 @@ static struct member *member_remove(struct pid *tgid)
 {
 	struct member *m;
 
-	spin_lock(&members_lock);
+	raw_spin_lock(&members_lock);
 	m = member_find_locked(tgid);
 	if (m)
 		hash_del(&m->node);
-	spin_unlock(&members_lock);
+	raw_spin_unlock(&members_lock);
 	return m;
 }
 
@@ -119,12 +192,12 @@ static void member_insert(struct member *m)
 {
 	struct member *old;
 
-	spin_lock(&members_lock);
+	raw_spin_lock(&members_lock);
 	old = member_find_locked(m->tgid);
 	if (old)
 		hash_del(&old->node);
 	hash_add(members, &m->node, (unsigned long)m->tgid);
-	spin_unlock(&members_lock);
+	raw_spin_unlock(&members_lock);
 	if (old)
 		member_put(old);
 }
@@ -303,7 +376,11 @@ static void member_queue_work(struct member *m, struct task_struct *task,
 	}
 }
 
-/* Tracepoints; they run with preemption disabled. */
+/*
+ * Tracepoints. They run with preemption disabled, on PREEMPT_RT too, where an
+ * ordinary spinlock sleeps: no other lock than members_lock, nothing allocated
+ * or freed, no signals.
+ */
 
 static void probe_exec(void *data, struct task_struct *task, pid_t old_pid,
 		       struct linux_binprm *bprm)
@@ -333,13 +410,14 @@ static void member_inherit(struct member *m, struct task_struct *child,
 
 	if (!hpmmap_hook_get_another())
 		return;
-	c = member_alloc(m->job, task_tgid(child), registers, GFP_ATOMIC);
+	c = spare_take();
 	if (!c) {
 		hpmmap_hook_put();
 		pr_warn_ratelimited("no memory to register process %d\n",
 				    child->pid);
 		return;
 	}
+	member_init(c, m->job, task_tgid(child), registers);
 	refcount_inc(&c->refs);
 	member_insert(c);
 	if (needs_ctx && registers)
@@ -424,6 +502,9 @@ int hpmmap_probes_register(void)
 {
 	int i, ret;
 
+	ret = spares_fill();
+	if (ret)
+		goto err_spares;
 	for_each_kernel_tracepoint(probe_match, NULL);
 	for (i = 0; i < ARRAY_SIZE(probes); i++) {
 		ret = probes[i].tp ?
@@ -432,15 +513,20 @@ int hpmmap_probes_register(void)
 		if (ret) {
 			pr_err("no tracepoint %s: %d\n", probes[i].name, ret);
 			probes_remove(i);
-			return ret;
+			goto err_spares;
 		}
 	}
 	return 0;
+
+err_spares:
+	spares_free();
+	return ret;
 }
 
 void hpmmap_probes_unregister(void)
 {
 	probes_remove(ARRAY_SIZE(probes));
+	spares_free();
 }
 
 /**
@@ -469,12 +555,13 @@ int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
 	ret = hpmmap_hook_get();
 	if (ret)
 		goto out;
-	m = member_alloc(job, task_tgid(current), true, GFP_KERNEL);
+	m = kzalloc(sizeof(*m), GFP_KERNEL);
 	if (!m) {
 		hpmmap_hook_put();
 		ret = -ENOMEM;
 		goto out;
 	}
+	member_init(m, job, task_tgid(current), true);
 	*job_id = job->id;
 	member_insert(m);
 out:

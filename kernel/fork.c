@@ -180,7 +180,9 @@ static void start_child(struct callback_head *work)
 	struct hpmmap_ctx *ctx = container_of(work, struct hpmmap_ctx,
 					      start_work);
 
-	if (current->mm == ctx->mm && !(current->flags & PF_EXITING)) {
+	if (ctx->doomed) {
+		send_sig(SIGKILL, current, 1);
+	} else if (current->mm == ctx->mm && !(current->flags & PF_EXITING)) {
 		mutex_lock(&ctx->ops);
 		hpmmap_vma_own_file(ctx);
 		hpmmap_sysfs_ctx_add(ctx);
@@ -193,11 +195,15 @@ static void start_child(struct callback_head *work)
  * hpmmap_fork_child() - a child is about to run
  * @child: it; called in its parent, with preemption disabled
  *
- * Return: whether it has a context of its own.
+ * Here the child cannot be killed. It kills itself in its first work, and one
+ * that did not even get a context cannot access what it inherited.
+ *
+ * Return: false if it may still be given a context.
  */
 bool hpmmap_fork_child(struct task_struct *child)
 {
 	struct hpmmap_ctx *parent, *ctx;
+	bool failed;
 
 	if (!child->mm || child->mm == current->mm)
 		return true;
@@ -205,15 +211,18 @@ bool hpmmap_fork_child(struct task_struct *child)
 	if (!parent)
 		return false;
 	ctx = hpmmap_ctx_get(child->mm);
-	if (parent->fork.failed == child->mm || (ctx && ctx->doomed)) {
+	failed = parent->fork.failed == child->mm;
+	if (failed) {
 		parent->fork.failed = NULL;
+		if (ctx)
+			ctx->doomed = true;
+	}
+	if (failed || (ctx && ctx->doomed))
 		pr_warn_ratelimited("no memory for child %d of %d, which is killed\n",
 				    child->pid, current->pid);
-		send_sig(SIGKILL, child, 1);
-	}
 	hpmmap_ctx_put(parent);
 	if (!ctx)
-		return false;
+		return failed;
 	ctx->pid = child->tgid;
 	init_task_work(&ctx->start_work, start_child);
 	if (task_work_add(child, &ctx->start_work, TWA_RESUME))

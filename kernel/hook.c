@@ -179,7 +179,7 @@ static void put_work_fn(struct work_struct *work)
 	while (n--)
 		last |= refcount_dec_and_test(&hook_refs);
 	if (last)
-		mod_delayed_work(system_wq, &remove_work,
+		mod_delayed_work(compat_wq, &remove_work,
 				 msecs_to_jiffies(LINGER_MS));
 	mutex_unlock(&hpmmap_hook_mutex);
 	if (last)

@@ -13,9 +13,9 @@
  *	hpmmap_pool_mutex	which memory is in the pools (section.c);
  *				Linux's hotplug lock is outside of it
  *	node->lock		spinlock, free blocks of a node (pool.c)
- *	spinlocks that nest in nothing else: the hash of contexts, the hash
- *				of members, the list of pinned blocks,
- *				the table of users
+ *	spinlocks that nest in nothing else: the hash of contexts, the list
+ *				of pinned blocks, the table of users
+ *	members_lock		raw spinlock, for the probes (exec.c)
  *
  * Nothing that holds hpmmap_pool_mutex may set memory online or offline.
  */

@@ -95,8 +95,7 @@ bool hpmmap_pgmap_insert_readonly(struct vm_fault *vmf, struct folio *folio)
 	spinlock_t *ptl;
 	pmd_t entry;
 
-	if (vma->vm_flags & VM_NOHUGEPAGE ||
-	    test_bit(MMF_DISABLE_THP, &mm->flags))
+	if (vma->vm_flags & VM_NOHUGEPAGE || !compat_maps_2m(mm))
 		return false;
 	entry = pmd_mkhuge(pfn_pmd(folio_pfn(folio), vma->vm_page_prot));
 	ptl = pmd_lock(mm, vmf->pmd);

@@ -607,6 +607,9 @@ static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 		return -EINVAL;
 	default:
 		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
+		/* Linux keeps the contents of files behind a guard. */
+		if (!ret && advice == MADV_GUARD_INSTALL)
+			discard_ours(ctx, start, end, true);
 		hpmmap_vma_repair(ctx, start & SLOT_MASK,
 				  ALIGN(end, SLOT_SIZE));
 		return ret;

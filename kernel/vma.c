@@ -17,7 +17,6 @@
 #include <linux/mount.h>
 #include <linux/pagemap.h>
 #include <linux/pseudo_fs.h>
-#include <linux/sched/coredump.h>
 #include <linux/sched/signal.h>
 
 #include "hpmmap.h"
@@ -54,9 +53,9 @@ static vm_fault_t hpmmap_vm_fault(struct vm_fault *vmf)
 	bool committed = false;
 	vm_fault_t ret;
 
-	/* Only a child that is being killed: its snapshot failed. */
+	/* A child without a snapshot: this ends it. */
 	if (!ctx)
-		return VM_FAULT_OOM;
+		return VM_FAULT_SIGBUS;
 	ret = hpmmap_store_fault(ctx, vmf, &committed);
 	if (!(ret & VM_FAULT_ERROR))
 		fault_count(ctx, vmf, committed);
@@ -153,7 +152,11 @@ static const struct address_space_operations hpmmap_aops = {
 
 static int hpmmap_init_fs_context(struct fs_context *fc)
 {
-	return init_pseudo(fc, HPMMAP_FS_MAGIC) ? 0 : -ENOMEM;
+	if (!init_pseudo(fc, HPMMAP_FS_MAGIC))
+		return -ENOMEM;
+	/* Set since 6.17; our files are mapped with PROT_EXEC, too. */
+	fc->s_iflags &= ~SB_I_NOEXEC;
+	return 0;
 }
 
 static struct file_system_type hpmmap_fs_type = {
@@ -326,7 +329,7 @@ static bool wants_collapse(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 
 	return vma->vm_start <= addr && vma->vm_end - SLOT_SIZE >= addr &&
 	       !(vma->vm_flags & ~PLAIN_FLAGS) &&
-	       !test_bit(MMF_DISABLE_THP, &ctx->mm->flags) &&
+	       compat_maps_2m(ctx->mm) &&
 	       block && block->folio &&
 	       hpmmap_pgmap_slot(ctx->mm, addr) == HPMMAP_ENTRY_TABLE;
 }

@@ -1,17 +1,49 @@
 // SPDX-License-Identifier: GPL-2.0
 #include <linux/file.h>
 #include <linux/fs.h>
+#include <linux/kallsyms.h>
 #include <linux/kprobes.h>
 #include <linux/mman.h>
-#include <linux/swap.h>
 #include <linux/percpu_counter.h>
+#include <linux/static_call.h>
+#include <linux/swap.h>
 #include <asm/tlbflush.h>
 
 #include "hpmmap.h"
 
-void (*compat_prep_compound_page)(struct page *page, unsigned int order);
-void (*compat_get_online_mems)(void);
-void (*compat_put_online_mems)(void);
+/*
+ * Functions of the kernel that are not exported. An indirect call would be
+ * fatal on a processor with IBT, where only functions whose address the kernel
+ * itself takes may be called so; static calls are direct ones.
+ */
+typedef unsigned long lookup_name_t(const char *name);
+typedef void prep_compound_page_t(struct page *page, unsigned int order);
+typedef void online_mems_t(void);
+
+DEFINE_STATIC_CALL_RET0(hpmmap_lookup_name, lookup_name_t);
+DEFINE_STATIC_CALL_NULL(hpmmap_prep_compound_page, prep_compound_page_t);
+DEFINE_STATIC_CALL_NULL(hpmmap_get_online_mems, online_mems_t);
+DEFINE_STATIC_CALL_NULL(hpmmap_put_online_mems, online_mems_t);
+
+void compat_prep_compound_page(struct page *page, unsigned int order)
+{
+	static_call(hpmmap_prep_compound_page)(page, order);
+}
+
+void compat_get_online_mems(void)
+{
+	static_call(hpmmap_get_online_mems)();
+}
+
+void compat_put_online_mems(void)
+{
+	static_call(hpmmap_put_online_mems)();
+}
+
+unsigned long compat_symbol(const char *name)
+{
+	return static_call(hpmmap_lookup_name)(name);
+}
 
 /* What a file mapping of @mm maps; add_mm_counter() needs what is not exported. */
 static void add_file_rss(struct mm_struct *mm, struct folio *folio, long nr)
@@ -25,67 +57,70 @@ static void add_file_rss(struct mm_struct *mm, struct folio *folio, long nr)
 #endif
 }
 
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 6, 0)
+#ifdef HAVE_SET_PTE_RANGE
 #define SET_PTE_NAME "set_pte_range"
-static void (*core_set_pte)(struct vm_fault *vmf, struct folio *folio,
+typedef void set_pte_t(struct vm_fault *vmf, struct folio *folio,
 		       struct page *page, unsigned int nr, unsigned long addr);
+DEFINE_STATIC_CALL_NULL(hpmmap_set_pte, set_pte_t);
 
 void compat_set_ptes(struct vm_fault *vmf, struct folio *folio,
 		     struct page *page, unsigned int nr, unsigned long addr)
 {
 	folio_ref_add(folio, nr);
-	core_set_pte(vmf, folio, page, nr, addr);
+	static_call(hpmmap_set_pte)(vmf, folio, page, nr, addr);
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 11, 0)
 	add_file_rss(vmf->vma->vm_mm, folio, nr);
 #endif
 }
 #else
 #define SET_PTE_NAME "do_set_pte"
-static void (*core_set_pte)(struct vm_fault *vmf, struct page *page,
+typedef void set_pte_t(struct vm_fault *vmf, struct page *page,
 		       unsigned long addr);
+DEFINE_STATIC_CALL_NULL(hpmmap_set_pte, set_pte_t);
 
 void compat_set_ptes(struct vm_fault *vmf, struct folio *folio,
 		     struct page *page, unsigned int nr, unsigned long addr)
 {
 	folio_ref_add(folio, nr);
 	for (; nr; nr--, page++, addr += PAGE_SIZE, vmf->pte++)
-		core_set_pte(vmf, page, addr);
+		static_call(hpmmap_set_pte)(vmf, page, addr);
 }
 #endif
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
 #define RMAP_2M_NAME "folio_add_file_rmap_pmd"
-static void (*core_add_rmap_2m)(struct folio *folio, struct page *page,
-				struct vm_area_struct *vma);
+typedef void add_rmap_2m_t(struct folio *folio, struct page *page,
+			   struct vm_area_struct *vma);
 #else
 #define RMAP_2M_NAME "page_add_file_rmap"
-static void (*core_add_rmap_2m)(struct page *page, struct vm_area_struct *vma,
-				bool compound);
+typedef void add_rmap_2m_t(struct page *page, struct vm_area_struct *vma,
+			   bool compound);
 #endif
+DEFINE_STATIC_CALL_NULL(hpmmap_add_rmap_2m, add_rmap_2m_t);
 
 void compat_add_rmap_2m(struct folio *folio, struct vm_area_struct *vma)
 {
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
-	core_add_rmap_2m(folio, folio_page(folio, 0), vma);
+	static_call(hpmmap_add_rmap_2m)(folio, folio_page(folio, 0), vma);
 #else
-	core_add_rmap_2m(folio_page(folio, 0), vma, true);
+	static_call(hpmmap_add_rmap_2m)(folio_page(folio, 0), vma, true);
 #endif
-	add_file_rss(vma->vm_mm, folio, HPAGE_PMD_NR);
+	add_file_rss(vma->vm_mm, folio, SLOT_PAGES);
 }
 
-static void (*core_flush_tlb)(struct mm_struct *mm, unsigned long start,
-			      unsigned long end, unsigned int stride_shift,
-			      bool freed_tables);
+typedef void flush_tlb_t(struct mm_struct *mm, unsigned long start,
+			 unsigned long end, unsigned int stride_shift,
+			 bool freed_tables);
+DEFINE_STATIC_CALL_NULL(hpmmap_flush_tlb, flush_tlb_t);
 
 void compat_flush_tlb_mm(struct mm_struct *mm)
 {
-	core_flush_tlb(mm, 0, TLB_FLUSH_ALL, 0, true);
+	static_call(hpmmap_flush_tlb)(mm, 0, TLB_FLUSH_ALL, 0, true);
 }
 
-static void (*core_tree_insert)(struct vm_area_struct *vma,
-				struct rb_root_cached *root);
-static void (*core_tree_remove)(struct vm_area_struct *vma,
-				struct rb_root_cached *root);
+typedef void vma_tree_t(struct vm_area_struct *vma, struct rb_root_cached *root);
+DEFINE_STATIC_CALL_NULL(hpmmap_tree_insert, vma_tree_t);
+DEFINE_STATIC_CALL_NULL(hpmmap_tree_remove, vma_tree_t);
 
 void compat_vma_set_file(struct vm_area_struct *vma, struct file *file)
 {
@@ -97,7 +132,7 @@ void compat_vma_set_file(struct vm_area_struct *vma, struct file *file)
 	vma_start_write(vma);
 #endif
 	i_mmap_lock_write(mapping);
-	core_tree_remove(vma, &mapping->i_mmap);
+	static_call(hpmmap_tree_remove)(vma, &mapping->i_mmap);
 	mapping_unmap_writable(mapping);
 	i_mmap_unlock_write(mapping);
 
@@ -105,14 +140,15 @@ void compat_vma_set_file(struct vm_area_struct *vma, struct file *file)
 	mapping = file->f_mapping;
 	i_mmap_lock_write(mapping);
 	mapping_allow_writable(mapping);
-	core_tree_insert(vma, &mapping->i_mmap);
+	static_call(hpmmap_tree_insert)(vma, &mapping->i_mmap);
 	i_mmap_unlock_write(mapping);
 	fput(old);
 }
 
 static int *core_overcommit;
-static unsigned long (*core_commit_limit)(void);
 static long *core_total_swap;
+typedef unsigned long commit_limit_t(void);
+DEFINE_STATIC_CALL_RET0(hpmmap_commit_limit, commit_limit_t);
 
 bool compat_enough_memory(unsigned long pages)
 {
@@ -122,66 +158,82 @@ bool compat_enough_memory(unsigned long pages)
 	case OVERCOMMIT_GUESS:
 		return pages <= totalram_pages() + READ_ONCE(*core_total_swap);
 	default:
-		return vm_memory_committed() + pages < core_commit_limit();
+		return vm_memory_committed() + pages <
+		       static_call(hpmmap_commit_limit)();
 	}
 }
 
-static unsigned long (*lookup_name)(const char *name);
+#define FUNCTION(_name, _call) \
+	{ _name, &STATIC_CALL_KEY(_call), STATIC_CALL_TRAMP_ADDR(_call) }
 
-/*
- * A kprobe tells the address of a function that is not exported. On kernels
- * with IBT it steps over the ENDBR at the start; an indirect call needs it.
- */
-static unsigned long function_start(unsigned long addr)
-{
-#ifdef CONFIG_X86_KERNEL_IBT
-	const u32 endbr64 = 0xfa1e0ff3;
-
-	if (*(u32 *)(addr - sizeof(endbr64)) == endbr64)
-		return addr - sizeof(endbr64);
-#endif
-	return addr;
-}
-
-unsigned long compat_symbol(const char *name)
-{
-	return lookup_name(name);
-}
+static const struct {
+	const char *name;
+	struct static_call_key *key;
+	void *trampoline;
+} functions[] = {
+	FUNCTION("prep_compound_page", hpmmap_prep_compound_page),
+	FUNCTION("get_online_mems", hpmmap_get_online_mems),
+	FUNCTION("put_online_mems", hpmmap_put_online_mems),
+	FUNCTION(SET_PTE_NAME, hpmmap_set_pte),
+	FUNCTION(RMAP_2M_NAME, hpmmap_add_rmap_2m),
+	FUNCTION("flush_tlb_mm_range", hpmmap_flush_tlb),
+	FUNCTION("vma_interval_tree_insert", hpmmap_tree_insert),
+	FUNCTION("vma_interval_tree_remove", hpmmap_tree_remove),
+	FUNCTION("vm_commit_limit", hpmmap_commit_limit),
+};
 
 static const struct {
 	const char *name;
 	void **address;
-} symbols[] = {
-	{ "prep_compound_page", (void **)&compat_prep_compound_page },
-	{ "get_online_mems", (void **)&compat_get_online_mems },
-	{ "put_online_mems", (void **)&compat_put_online_mems },
-	{ SET_PTE_NAME, (void **)&core_set_pte },
-	{ RMAP_2M_NAME, (void **)&core_add_rmap_2m },
-	{ "flush_tlb_mm_range", (void **)&core_flush_tlb },
-	{ "vma_interval_tree_insert", (void **)&core_tree_insert },
-	{ "vma_interval_tree_remove", (void **)&core_tree_remove },
+} variables[] = {
 	{ "sysctl_overcommit_memory", (void **)&core_overcommit },
 	{ "total_swap_pages", (void **)&core_total_swap },
-	{ "vm_commit_limit", (void **)&core_commit_limit },
 };
+
+/* The first instruction of the function that contains @addr. */
+static void *function_start(void *addr)
+{
+	char symbol[KSYM_SYMBOL_LEN];
+	unsigned long offset = 0;
+	const char *plus;
+
+	sprint_symbol(symbol, (unsigned long)addr);
+	plus = strchr(symbol, '+');
+	if (plus)
+		sscanf(plus, "+%lx", &offset);
+	return addr - offset;
+}
 
 int compat_init(void)
 {
 	struct kprobe kp = { .symbol_name = "kallsyms_lookup_name" };
 	int ret, i;
 
+	/* A kprobe tells an address, behind the ENDBR that IBT wants. */
 	ret = register_kprobe(&kp);
 	if (ret) {
 		pr_err("no kprobe on %s: %d\n", kp.symbol_name, ret);
 		return ret;
 	}
-	lookup_name = (void *)function_start((unsigned long)kp.addr);
+	static_call_update(hpmmap_lookup_name,
+			   (lookup_name_t *)function_start(kp.addr));
 	unregister_kprobe(&kp);
 
-	for (i = 0; i < ARRAY_SIZE(symbols); i++) {
-		*symbols[i].address = (void *)compat_symbol(symbols[i].name);
-		if (!*symbols[i].address) {
-			pr_err("this kernel has no %s\n", symbols[i].name);
+	for (i = 0; i < ARRAY_SIZE(functions); i++) {
+		void *func = (void *)compat_symbol(functions[i].name);
+
+		if (!func) {
+			pr_err("this kernel has no %s()\n", functions[i].name);
+			return -ENOENT;
+		}
+		__static_call_update(functions[i].key, functions[i].trampoline,
+				     func);
+	}
+	for (i = 0; i < ARRAY_SIZE(variables); i++) {
+		*variables[i].address =
+			(void *)compat_symbol(variables[i].name);
+		if (!*variables[i].address) {
+			pr_err("this kernel has no %s\n", variables[i].name);
 			return -ENOENT;
 		}
 	}

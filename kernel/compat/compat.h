@@ -8,11 +8,25 @@
 
 #include <linux/ftrace.h>
 #include <linux/mm.h>
+#include <linux/mman.h>
+#include <linux/sched/coredump.h>
 #include <linux/sched/mm.h>
 #include <linux/version.h>
 
-#ifdef CONFIG_PREEMPT_RT
-#error "the tracepoint probes take sleeping locks: PREEMPT_RT is not supported"
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 1, 0)
+#error "hpmmap needs Linux 6.1 or newer"
+#endif
+#ifndef CONFIG_X86_64
+#error "hpmmap needs x86-64"
+#endif
+#ifndef CONFIG_MEMORY_HOTREMOVE
+#error "hpmmap needs CONFIG_MEMORY_HOTREMOVE: the pools are memory set offline"
+#endif
+#ifndef CONFIG_DYNAMIC_FTRACE_WITH_ARGS
+#error "hpmmap needs CONFIG_DYNAMIC_FTRACE_WITH_ARGS to hook system calls"
+#endif
+#if !defined(CONFIG_KPROBES) || !defined(CONFIG_KALLSYMS)
+#error "hpmmap needs CONFIG_KPROBES and CONFIG_KALLSYMS to find functions"
 #endif
 
 /* Where the traced function continues. */
@@ -42,7 +56,9 @@ static inline unsigned long compat_get_unmapped_area(unsigned long addr,
 						     unsigned long len,
 						     unsigned long flags)
 {
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 10, 0)
+#if defined(HAVE_MM_GET_UNMAPPED_AREA_FILE)
+	return mm_get_unmapped_area(NULL, addr, len, 0, flags);
+#elif defined(HAVE_MM_GET_UNMAPPED_AREA_MM)
 	return mm_get_unmapped_area(current->mm, NULL, addr, len, 0, flags);
 #else
 	return current->mm->get_unmapped_area(NULL, addr, len, 0, flags);
@@ -53,10 +69,12 @@ static inline unsigned long compat_get_unmapped_area(unsigned long addr,
 static inline void compat_zap(struct vm_area_struct *vma, unsigned long start,
 			      unsigned long len)
 {
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
-	zap_page_range_single(vma, start, len, NULL);
-#else
+#if defined(HAVE_ZAP_VMA_RANGE)
+	zap_vma_range(vma, start, len);
+#elif defined(HAVE_ZAP_PAGE_RANGE)
 	zap_page_range(vma, start, len);
+#else
+	zap_page_range_single(vma, start, len, NULL);
 #endif
 }
 
@@ -90,10 +108,37 @@ static inline bool compat_vma_is_sealed(const struct vm_area_struct *vma)
 	struct vm_area_struct *vma, unsigned long addr
 #endif
 
+/* The work queue of schedule_work(), which was renamed. */
+#ifdef HAVE_SYSTEM_PERCPU_WQ
+#define compat_wq system_percpu_wq
+#else
+#define compat_wq system_wq
+#endif
+
+/* Since 6.13; for mappings of files, and so for ours, since 6.15. */
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#endif
+
 /* Page-table levels; leaf tests were renamed once. */
 #ifndef pmd_leaf
 #define pmd_leaf pmd_large
 #endif
+
+/*
+ * Could the core map 2 MB of this address space with one entry? Never where it
+ * is built without transparent huge pages, as with PREEMPT_RT.
+ */
+static inline bool compat_maps_2m(struct mm_struct *mm)
+{
+#ifndef CONFIG_TRANSPARENT_HUGEPAGE
+	return false;
+#elif defined(MMF_DISABLE_THP_COMPLETELY)
+	return !mm_flags_test(MMF_DISABLE_THP_COMPLETELY, mm);
+#else
+	return !test_bit(MMF_DISABLE_THP, &mm->flags);
+#endif
+}
 
 /*
  * Entries of all page tables that refer to a folio of a file. Before 6.7 the
@@ -125,13 +170,10 @@ static inline pmd_t compat_pmd_mkwrite(pmd_t pmd)
 #endif
 }
 
-/*
- * What the kernel does not export. Resolved once by
- * compat_init(); never NULL afterwards.
- */
-extern void (*compat_prep_compound_page)(struct page *page, unsigned int order);
-extern void (*compat_get_online_mems)(void);
-extern void (*compat_put_online_mems)(void);
+/* Functions of the kernel that are not exported; after compat_init(). */
+void compat_prep_compound_page(struct page *page, unsigned int order);
+void compat_get_online_mems(void);
+void compat_put_online_mems(void);
 
 /*
  * Install entries for @nr none entries from vmf->pte on, with vmf->ptl held;

@@ -180,6 +180,9 @@ uint64_t pool_value(const char *file);
 /* Waits until the pools' free bytes are at least want; fails after long. */
 void await_pool_free(uint64_t want);
 
+/* Has this kernel entries of 2 MB? With PREEMPT_RT it has not. */
+bool maps_2m(void);
+
 /*
  * Registered only: each VMA that overlaps the range is mapped in full, with
  * one 2 MB entry for every aligned 2 MB in it.

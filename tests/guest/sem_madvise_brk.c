@@ -13,6 +13,11 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#define MADV_GUARD_REMOVE 103
+#endif
+
 #define USED	MB(8)
 
 /* Starts on a slot; nothing is mapped in the slots around it. */
@@ -97,6 +102,33 @@ static void dontneed_locked_is_refused(void)
 	CHECK_OK(madvise(base, PAGE, MADV_DONTNEED));
 	verify_zero(base, PAGE);
 	unmap(base, USED);
+}
+
+/* Guards keep everybody out, and what was there is gone with them. */
+static void guards(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(pieces); i++) {
+		const struct piece *piece = &pieces[i];
+		char *base = map_filled();
+		char *last = base + piece->off + piece->len - 1;
+
+		if (madvise(base + piece->off, piece->len,
+			    MADV_GUARD_INSTALL) != 0)
+			SKIP("MADV_GUARD_INSTALL: %s", errno_name(errno));
+		CHECK_READ_SEGV(base + piece->off, SEGV_MAPERR);
+		CHECK_WRITE_SEGV(last, SEGV_MAPERR);
+		verify_around(base, piece);
+		/* Neither of these lets anybody in. */
+		CHECK_OK(madvise(base, USED, MADV_DONTNEED));
+		CHECK_OK(mprotect(base, USED, PROT_READ));
+		CHECK_OK(mprotect(base, USED, RW));
+		CHECK_READ_SEGV(base + piece->off, SEGV_MAPERR);
+		CHECK_OK(madvise(base, USED, MADV_GUARD_REMOVE));
+		verify_zero(base, USED);
+		fill(base, USED, 6);
+		verify(base, USED, 6, 0);
+		unmap(base, USED);
+	}
 }
 
 /* The old page or a zero one; what is written afterwards stays. */
@@ -197,8 +229,16 @@ static void harmless_advice_keeps_content(void)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(advices); i++) {
+		bool about_2m = advices[i].advice == MADV_HUGEPAGE ||
+				advices[i].advice == MADV_NOHUGEPAGE;
 		char *base = map_filled();
 
+		if (about_2m && !maps_2m()) {
+			CHECK_ERR(madvise(base, USED, advices[i].advice),
+				  EINVAL);
+			unmap(base, USED);
+			continue;
+		}
 		if (madvise(base + MB(1), MB(4) + PAGE, advices[i].advice) != 0)
 			FAIL("MADV_%s: %s", advices[i].name, errno_name(errno));
 		verify(base, USED, 5, 0);
@@ -466,6 +506,7 @@ int main(void)
 		T(dontneed_reads_back_zero),
 		T(dontneed_on_other_protections),
 		T(dontneed_locked_is_refused),
+		T(guards),
 		T(free_keeps_or_zeroes),
 		T(dontfork),
 		T(wipeonfork),

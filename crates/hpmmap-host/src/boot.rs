@@ -17,12 +17,17 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads `/boot/config-RELEASE`, else `/proc/config.gz`; `None` if neither
-    /// is there.
+    /// Reads `/boot/config-RELEASE`, else `/lib/modules/RELEASE/config`, where
+    /// distributions have it lately, else `/proc/config.gz`; `None` if none is
+    /// there.
     pub fn read(root: &Root, release: &str) -> Result<Option<Self>> {
-        let file = format!("boot/config-{release}");
-        if let Some(text) = optional(root.read(&file))? {
-            return Ok(Some(Self::parse(format!("/{file}"), &text)));
+        for file in [
+            format!("boot/config-{release}"),
+            format!("lib/modules/{release}/config"),
+        ] {
+            if let Some(text) = optional(root.read(&file))? {
+                return Ok(Some(Self::parse(format!("/{file}"), &text)));
+            }
         }
         let file = "proc/config.gz";
         let Some(packed) = optional(root.read_bytes(file))? else {
@@ -88,10 +93,15 @@ mod tests {
         assert!(config.is_enabled("CONFIG_KPROBES"));
         assert!(!config.is_enabled("CONFIG_XFS_FS"));
         assert!(!config.is_enabled("CONFIG_CMA"));
+
+        fixture.remove("boot/config-6.1.0");
+        fixture.write("lib/modules/6.1.0/config", "CONFIG_KPROBES=y\n");
+        let config = Config::read(&fixture.root(), "6.1.0").unwrap().unwrap();
+        assert_eq!(config.source, "/lib/modules/6.1.0/config");
     }
 
     #[test]
-    fn the_kernels_own_copy_is_the_second_choice() {
+    fn the_kernels_own_copy_is_the_last_choice() {
         let fixture = Fixture::new();
         assert_eq!(Config::read(&fixture.root(), "6.1.0").unwrap(), None);
         let mut packed = GzEncoder::new(Vec::new(), Compression::fast());

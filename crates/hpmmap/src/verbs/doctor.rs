@@ -29,7 +29,6 @@ const OPTIONS: &[(&[&str], &str)] = &[
         "memory blocks",
     ),
     (&["CONFIG_MEMORY_HOTREMOVE"], "taking memory offline"),
-    (&["CONFIG_TRANSPARENT_HUGEPAGE"], "2 MB entries"),
     (&["CONFIG_FUNCTION_TRACER"], "the hooks"),
     (
         &[
@@ -193,6 +192,7 @@ fn examine(root: &Root, facts: &Facts) -> Vec<Check> {
         architecture(&facts.machine),
         kernel(&release),
         config(root, &release),
+        entries(root),
         ftrace(root),
         livepatch(root),
         memory_blocks(root),
@@ -244,7 +244,7 @@ fn config(root: &Root, release: &str) -> Check {
         Ok(None) => {
             return Check::warn(
                 id,
-                format!("neither /boot/config-{release} nor /proc/config.gz is there"),
+                format!("there is no /boot/config-{release}, and no /proc/config.gz either"),
                 "install the file of the kernel's package, or run: modprobe configs",
             );
         }
@@ -262,6 +262,20 @@ fn config(root: &Root, release: &str) -> Check {
             id,
             format!("{} lacks {}", config.source, missing.join(", ")),
             "use a kernel that is built with these, such as Debian's",
+        )
+    }
+}
+
+/// PREEMPT_RT excludes transparent huge pages, and with them what maps 2 MB.
+fn entries(root: &Root) -> Check {
+    let id = "entries";
+    if root.join("sys/kernel/mm/transparent_hugepage").is_dir() {
+        Check::ok(id, "2 MB")
+    } else {
+        Check::warn(
+            id,
+            "memory will be mapped by entries of 4 KB: this kernel has no transparent huge pages",
+            "for entries of 2 MB use a kernel with CONFIG_TRANSPARENT_HUGEPAGE, which is one without PREEMPT_RT",
         )
     }
 }
@@ -557,6 +571,7 @@ mod tests {
         fixture.write("proc/sys/kernel/osrelease", &format!("{RELEASE}\n"));
         fixture.write("proc/sys/kernel/arch", "x86_64\n");
         fixture.write("proc/sys/kernel/ftrace_enabled", "1\n");
+        fixture.write("sys/kernel/mm/transparent_hugepage/enabled", "always\n");
         fixture.write("proc/cmdline", "quiet movablecore=4G\n");
         let options: String = OPTIONS
             .iter()
@@ -635,7 +650,7 @@ mod tests {
             .collect();
         assert!(bad.is_empty(), "{bad:?}");
         assert!(report.able);
-        assert_eq!(report.checks.len(), 12);
+        assert_eq!(report.checks.len(), 13);
     }
 
     #[test]
@@ -677,6 +692,13 @@ mod tests {
         }
         fixture.remove(&file);
         assert_check(&fixture, "config", Verdict::Warn, "/proc/config.gz");
+    }
+
+    #[test]
+    fn without_huge_pages_entries_are_small() {
+        let fixture = able();
+        fixture.remove("sys/kernel/mm/transparent_hugepage");
+        assert_check(&fixture, "entries", Verdict::Warn, "PREEMPT_RT");
     }
 
     #[test]
