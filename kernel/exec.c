@@ -274,6 +274,8 @@ static void member_work(struct callback_head *work)
 	if (execed) {
 		heap_setup(ctx);
 		stack_setup(ctx);
+		if (ctx->image)
+			hpmmap_image_setup(ctx);
 	}
 	hpmmap_sysfs_ctx_add(ctx);
 	trace_hpmmap_register(ctx->id, ctx->job->id, ctx->pid);

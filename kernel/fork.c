@@ -157,6 +157,8 @@ static struct hpmmap_ctx *child_ctx_get(struct hpmmap_ctx *parent,
 	if (!child)
 		return NULL;
 	child->heap_end = parent->heap_end;
+	child->image = parent->image;
+	child->image_bytes = parent->image_bytes;
 	refcount_inc(&child->refs);
 	hpmmap_ctx_publish(child, mm);
 	return child;

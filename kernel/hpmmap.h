@@ -26,6 +26,7 @@
 #include <linux/kobject.h>
 #include <linux/list.h>
 #include <linux/mm.h>
+#include <linux/mman.h>
 #include <linux/mutex.h>
 #include <linux/refcount.h>
 #include <linux/task_work.h>
@@ -119,6 +120,7 @@ struct hpmmap_job {
 	bool no_inherit;
 	bool interleave;
 	bool large;
+	bool image;
 	nodemask_t nodes;
 };
 
@@ -137,6 +139,10 @@ struct hpmmap_job {
  * @store: slot number -> struct hpmmap_block
  * @heap_end: end of the mapped heap, a multiple of 2 MB; 0: the heap is
  *	Linux's. Protected by @ops.
+ * @image: programs and shared objects are mapped in advance; set before the
+ *	program runs
+ * @image_bytes: how much of the program is in memory of ours. Protected by
+ *	@ops.
  * @fork: the child's context and blocks, made ready by the clone hook and
  *	used by hpmmap_vm_open(). Protected by @ops.
  * @populate_work: makes a new child map its memory
@@ -157,6 +163,8 @@ struct hpmmap_ctx {
 	struct mutex lock;
 	struct xarray store;
 	unsigned long heap_end;
+	bool image;
+	unsigned long image_bytes;
 	struct {
 		struct task_struct *task;
 		struct hpmmap_ctx *child;
@@ -294,6 +302,13 @@ static inline bool hpmmap_vma_is_accessible(const struct vm_area_struct *vma)
 	return vma->vm_flags & (VM_READ | VM_WRITE | VM_EXEC);
 }
 
+static inline unsigned long hpmmap_vma_prot(vm_flags_t vm_flags)
+{
+	return (vm_flags & VM_READ ? PROT_READ : 0) |
+	       (vm_flags & VM_WRITE ? PROT_WRITE : 0) |
+	       (vm_flags & VM_EXEC ? PROT_EXEC : 0);
+}
+
 unsigned long hpmmap_vma_count_missing(struct hpmmap_ctx *ctx,
 				       unsigned long start, unsigned long end);
 void hpmmap_vma_commit(struct hpmmap_ctx *ctx, unsigned long start,
@@ -395,6 +410,10 @@ int hpmmap_probes_register(void);
 void hpmmap_probes_unregister(void);
 int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
 		  u64 *job_id);
+
+/* image.c */
+void hpmmap_image_setup(struct hpmmap_ctx *ctx);
+bool hpmmap_image_wants_populated(struct hpmmap_ctx *ctx, unsigned long flags);
 
 /* fork.c */
 void hpmmap_fork_open(struct vm_area_struct *vma);

@@ -131,6 +131,7 @@ CTX_ATTR(fallbacks, atomic_long_read(&ctx->nr_fallbacks));
 CTX_ATTR(faults, atomic_long_read(&ctx->nr_faults));
 CTX_ATTR(faults_kernel, atomic_long_read(&ctx->nr_faults_kernel));
 CTX_ATTR(pins_waiting, atomic_long_read(&ctx->nr_pinned));
+CTX_ATTR(image_bytes, READ_ONCE(ctx->image_bytes));
 
 static struct attribute *ctx_attrs[] = {
 	&pid_attr.attr,
@@ -146,6 +147,7 @@ static struct attribute *ctx_attrs[] = {
 	&faults_attr.attr,
 	&faults_kernel_attr.attr,
 	&pins_waiting_attr.attr,
+	&image_bytes_attr.attr,
 	NULL,
 };
 ATTRIBUTE_GROUPS(ctx);

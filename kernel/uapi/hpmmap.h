@@ -204,6 +204,11 @@ struct hpmmap_launch {
 #define HPMMAP_LAUNCH_F_NO_INHERIT	(1U << 1)
 /* Spread the blocks over the nodes in turn. */
 #define HPMMAP_LAUNCH_F_INTERLEAVE	(1U << 2)
+/*
+ * Text, data and bss of the programs come from the pools, too, and shared
+ * libraries are mapped in advance.
+ */
+#define HPMMAP_LAUNCH_F_IMAGE		(1U << 3)
 
 /**
  * struct hpmmap_limit_set - HPMMAP_IOC_LIMIT_SET: what one user may hold
@@ -258,6 +263,8 @@ struct hpmmap_limit_set {
  *		faults_kernel		the same by the kernel, for a system
  *					call or another process
  *		pins_waiting		blocks given up but still pinned
+ *		image_bytes		text, data and bss of its program that
+ *					execve put into pool memory
  */
 
 #endif /* _UAPI_HPMMAP_H */

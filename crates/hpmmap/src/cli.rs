@@ -209,6 +209,14 @@ pub struct RunArgs {
     /// Leave out the programs that child processes execute
     #[arg(long)]
     pub no_inherit: bool,
+    /// Put the text, data and bss of the programs into the pools, too, and
+    /// map shared libraries in advance: a run has no file faults
+    ///
+    /// Segments are mapped with 2 MB pages where they cover them whole: link
+    /// with -Wl,-z,max-page-size=0x200000. Uprobes do not see such programs,
+    /// and perf does not find their symbols.
+    #[arg(long)]
+    pub image: bool,
     /// The program and its arguments
     #[arg(
         required = true,
