@@ -410,10 +410,15 @@ int hpmmap_probes_register(void);
 void hpmmap_probes_unregister(void);
 int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
 		  u64 *job_id);
+int hpmmap_launch_marked(const struct hpmmap_launch *arg);
 
 /* image.c */
 void hpmmap_image_setup(struct hpmmap_ctx *ctx);
 bool hpmmap_image_wants_populated(struct hpmmap_ctx *ctx, unsigned long flags);
+
+/* mark.c */
+void hpmmap_mark_init(void);
+void hpmmap_mark_exit(void);
 
 /* fork.c */
 void hpmmap_fork_open(struct vm_area_struct *vma);
@@ -429,5 +434,6 @@ void hpmmap_sysfs_ctx_del(struct hpmmap_ctx *ctx);
 /* chardev.c */
 int hpmmap_chardev_init(void);
 void hpmmap_chardev_exit(void);
+bool hpmmap_chardev_may_open(void);
 
 #endif /* _HPMMAP_H */

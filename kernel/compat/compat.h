@@ -94,6 +94,10 @@ static inline int compat_folio_mapcount(struct folio *folio)
 #endif
 }
 
+/* Exported by all kernels; some declare it in a private header. */
+int vfs_path_lookup(struct dentry *dentry, struct vfsmount *mnt,
+		    const char *name, unsigned int flags, struct path *path);
+
 /*
  * Functions of the kernel that are not exported. Resolved once by
  * compat_init(); never NULL afterwards.

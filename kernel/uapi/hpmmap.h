@@ -235,6 +235,27 @@ struct hpmmap_limit_set {
 #define HPMMAP_LIMIT_NONE	(~0ULL)
 
 /**
+ * DOC: Mark of a program
+ *
+ * A program file with a mark registers itself when it is executed, as if
+ * HPMMAP_IOC_LAUNCH had been called before, if its user may open the device.
+ * The mark is in the ELF header: in e_flags, the 32 bits from byte 48 on, in
+ * which x86-64 defines nothing and which are 0 otherwise. The upper half says
+ * that there is a mark, the lower half holds options. A mark with options
+ * that the module does not know is ignored.
+ */
+#define HPMMAP_MARK_MAGIC	0x484d0000
+#define HPMMAP_MARK_MAGIC_MASK	0xffff0000
+/* page_size 1 GB; otherwise 2 MB. */
+#define HPMMAP_MARK_F_1G	(1U << 15)
+/* The others are the flags of HPMMAP_IOC_LAUNCH. */
+#define HPMMAP_MARK_LAUNCH_FLAGS	(HPMMAP_LAUNCH_F_STRICT | \
+					 HPMMAP_LAUNCH_F_NO_INHERIT | \
+					 HPMMAP_LAUNCH_F_INTERLEAVE | \
+					 HPMMAP_LAUNCH_F_IMAGE)
+#define HPMMAP_MARK_OPTIONS	(HPMMAP_MARK_LAUNCH_FLAGS | HPMMAP_MARK_F_1G)
+
+/**
  * DOC: sysfs
  *
  * All values are decimal integers, one a file, in bytes where the name says
