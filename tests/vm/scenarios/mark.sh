@@ -48,7 +48,7 @@ says 'native registered' hpmmap run --no-inherit -- bash -c './plain; ./marked; 
 cp marked setuid
 chmod 4755 setuid
 says native as_member ./setuid
-says native ./marked ./setuid
+says 'registered native' as_member ./marked ./setuid
 
 # Options arrive.
 cp "$(command -v sleep)" sleeper
