@@ -134,15 +134,15 @@ struct hpmmap_job {
  * @job: policy; immutable, holds a reference
  * @file: what own VMAs map, offset equal to the virtual address. A child's
  *	VMAs keep their parent's file; contents are found by vma->vm_mm.
+ * @image: programs and shared objects are mapped in advance; set before the
+ *	program runs
+ * @image_bytes: how much of the program is in memory of ours. Protected by
+ *	@ops.
  * @ops: serialises the hooked calls and fork
  * @lock: protects @store and the blocks in it
  * @store: slot number -> struct hpmmap_block
  * @heap_end: end of the mapped heap, a multiple of 2 MB; 0: the heap is
  *	Linux's. Protected by @ops.
- * @image: programs and shared objects are mapped in advance; set before the
- *	program runs
- * @image_bytes: how much of the program is in memory of ours. Protected by
- *	@ops.
  * @fork: the child's context and blocks, made ready by the clone hook and
  *	used by hpmmap_vm_open(). Protected by @ops.
  * @populate_work: makes a new child map its memory
@@ -158,13 +158,13 @@ struct hpmmap_ctx {
 	struct hpmmap_job *job;
 	struct file *file;
 	pid_t pid;
+	bool image;
+	unsigned long image_bytes;
 
 	struct mutex ops;
 	struct mutex lock;
 	struct xarray store;
 	unsigned long heap_end;
-	bool image;
-	unsigned long image_bytes;
 	struct {
 		struct task_struct *task;
 		struct hpmmap_ctx *child;

@@ -124,6 +124,7 @@ CTX_ATTR(uid, from_kuid(&init_user_ns, hpmmap_user_uid(ctx->job->user)));
 CTX_ATTR(strict, ctx->job->strict);
 CTX_ATTR(page_size, ctx->job->large ? HPMMAP_LARGE_BYTES : HPMMAP_BLOCK_BYTES);
 CTX_ATTR(held_bytes, atomic_long_read(&ctx->nr_held) << SLOT_SHIFT);
+CTX_ATTR(image_bytes, READ_ONCE(ctx->image_bytes));
 CTX_ATTR(mapped_2m_bytes, mapped_bytes(ctx, true));
 CTX_ATTR(mapped_4k_bytes, mapped_bytes(ctx, false));
 CTX_ATTR(linux_bytes, atomic_long_read(&ctx->nr_linux_pages) << PAGE_SHIFT);
@@ -131,7 +132,6 @@ CTX_ATTR(fallbacks, atomic_long_read(&ctx->nr_fallbacks));
 CTX_ATTR(faults, atomic_long_read(&ctx->nr_faults));
 CTX_ATTR(faults_kernel, atomic_long_read(&ctx->nr_faults_kernel));
 CTX_ATTR(pins_waiting, atomic_long_read(&ctx->nr_pinned));
-CTX_ATTR(image_bytes, READ_ONCE(ctx->image_bytes));
 
 static struct attribute *ctx_attrs[] = {
 	&pid_attr.attr,
@@ -140,6 +140,7 @@ static struct attribute *ctx_attrs[] = {
 	&strict_attr.attr,
 	&page_size_attr.attr,
 	&held_bytes_attr.attr,
+	&image_bytes_attr.attr,
 	&mapped_2m_bytes_attr.attr,
 	&mapped_4k_bytes_attr.attr,
 	&linux_bytes_attr.attr,
@@ -147,7 +148,6 @@ static struct attribute *ctx_attrs[] = {
 	&faults_attr.attr,
 	&faults_kernel_attr.attr,
 	&pins_waiting_attr.attr,
-	&image_bytes_attr.attr,
 	NULL,
 };
 ATTRIBUTE_GROUPS(ctx);

@@ -15,6 +15,10 @@
 #error "the tracepoint probes take sleeping locks: PREEMPT_RT is not supported"
 #endif
 
+/* Exported by all kernels; some declare it in a private header. */
+int vfs_path_lookup(struct dentry *dentry, struct vfsmount *mnt,
+		    const char *name, unsigned int flags, struct path *path);
+
 /* Where the traced function continues. */
 static __always_inline void compat_ftrace_set_ip(struct ftrace_regs *fregs,
 						 unsigned long ip)
@@ -93,10 +97,6 @@ static inline int compat_folio_mapcount(struct folio *folio)
 	return ret - entire * nr + entire;
 #endif
 }
-
-/* Exported by all kernels; some declare it in a private header. */
-int vfs_path_lookup(struct dentry *dentry, struct vfsmount *mnt,
-		    const char *name, unsigned int flags, struct path *path);
 
 /*
  * Functions of the kernel that are not exported. Resolved once by

@@ -275,6 +275,8 @@ struct hpmmap_limit_set {
  *		strict			1: policy strict, 0: fallback
  *		page_size		requested page size in bytes
  *		held_bytes		pool memory held
+ *		image_bytes		text, data and bss of its program that
+ *					execve put into pool memory
  *		mapped_2m_bytes		mapped by 2 MB entries, now
  *		mapped_4k_bytes		mapped by 4 KB entries, now
  *		linux_bytes		Linux pages that stand in for pool memory
@@ -284,8 +286,6 @@ struct hpmmap_limit_set {
  *		faults_kernel		the same by the kernel, for a system
  *					call or another process
  *		pins_waiting		blocks given up but still pinned
- *		image_bytes		text, data and bss of its program that
- *					execve put into pool memory
  */
 
 #endif /* _UAPI_HPMMAP_H */
