@@ -275,11 +275,11 @@ struct hpmmap_limit_set {
  *		strict			1: policy strict, 0: fallback
  *		page_size		requested page size in bytes
  *		held_bytes		pool memory held
- *		image_bytes		text, data and bss of its program that
- *					execve put into pool memory
  *		mapped_2m_bytes		mapped by 2 MB entries, now
  *		mapped_4k_bytes		mapped by 4 KB entries, now
  *		linux_bytes		Linux pages that stand in for pool memory
+ *		image_bytes		text, data and bss of its program that
+ *					execve put into pool memory
  *		fallbacks		calls that got memory of Linux instead
  *		faults			page faults in its pool memory, in user
  *					mode, since it was registered
