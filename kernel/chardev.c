@@ -4,9 +4,13 @@
  */
 #include <linux/capability.h>
 #include <linux/fs.h>
+#include <linux/fs_struct.h>
+#include <linux/init_task.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
+#include <linux/namei.h>
 #include <linux/nodemask.h>
+#include <linux/sched/task.h>
 #include <linux/uaccess.h>
 
 #include "hpmmap.h"
@@ -98,7 +102,8 @@ static int ioc_launch(union command *cmd)
 
 	if (arg->flags & ~(HPMMAP_LAUNCH_F_STRICT |
 			   HPMMAP_LAUNCH_F_NO_INHERIT |
-			   HPMMAP_LAUNCH_F_INTERLEAVE) || arg->__reserved)
+			   HPMMAP_LAUNCH_F_INTERLEAVE |
+			   HPMMAP_LAUNCH_F_IMAGE) || arg->__reserved)
 		return -EOPNOTSUPP;
 	if (arg->page_size && arg->page_size != HPMMAP_BLOCK_BYTES &&
 	    arg->page_size != HPMMAP_LARGE_BYTES)
@@ -202,6 +207,33 @@ static struct miscdevice hpmmap_misc = {
 	.fops = &hpmmap_chardev_fops,
 	.mode = 0660,
 };
+
+/**
+ * hpmmap_chardev_may_open() - may the calling process open the device?
+ *
+ * As it is in init's file system, whatever the caller's looks like, and with
+ * all that open(2) would ask: owner, group, ACL, cgroup, security modules.
+ */
+bool hpmmap_chardev_may_open(void)
+{
+	struct path root, path;
+	struct inode *inode;
+	bool ret;
+
+	task_lock(&init_task);
+	get_fs_root(init_task.fs, &root);
+	task_unlock(&init_task);
+	ret = !vfs_path_lookup(root.dentry, root.mnt, "dev/hpmmap", 0, &path);
+	path_put(&root);
+	if (!ret)
+		return false;
+	inode = d_backing_inode(path.dentry);
+	ret = S_ISCHR(inode->i_mode) &&
+	      inode->i_rdev == MKDEV(MISC_MAJOR, hpmmap_misc.minor) &&
+	      !path_permission(&path, MAY_READ | MAY_WRITE);
+	path_put(&path);
+	return ret;
+}
 
 int hpmmap_chardev_init(void)
 {

@@ -56,6 +56,7 @@ struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 	refcount_set(&ctx->refs, 1);
 	ctx->id = atomic64_inc_return(&next_ctx_id);
 	ctx->job = hpmmap_job_get(job);
+	ctx->image = job->image;
 	mutex_init(&ctx->ops);
 	mutex_init(&ctx->lock);
 	xa_init(&ctx->store);

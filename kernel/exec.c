@@ -350,6 +350,8 @@ static void member_work(struct callback_head *work)
 	if (execed) {
 		heap_setup(ctx);
 		stack_setup(ctx);
+		if (ctx->image)
+			hpmmap_image_setup(ctx);
 	}
 	hpmmap_sysfs_ctx_add(ctx);
 	trace_hpmmap_register(ctx->id, ctx->job->id, ctx->pid);
@@ -567,4 +569,39 @@ int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
 out:
 	hpmmap_job_put(job);
 	return ret;
+}
+
+/**
+ * hpmmap_launch_marked() - register the calling process for its marked program
+ * @arg: what the mark asks for
+ *
+ * Called in a task work, before the program's first instruction. In a job the
+ * launcher's options count, and the mark adds that of the program image.
+ *
+ * Return: 0 or an errno of HPMMAP_IOC_LAUNCH.
+ */
+int hpmmap_launch_marked(const struct hpmmap_launch *arg)
+{
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	struct member *m;
+	u64 job_id;
+	int ret;
+
+	if (ctx) {
+		mutex_lock(&ctx->ops);
+		if (arg->flags & HPMMAP_LAUNCH_F_IMAGE && !ctx->image) {
+			ctx->image = true;
+			hpmmap_image_setup(ctx);
+		}
+		mutex_unlock(&ctx->ops);
+		hpmmap_ctx_put(ctx);
+		return 0;
+	}
+	ret = hpmmap_launch(arg, &node_states[N_POSSIBLE], &job_id);
+	if (ret)
+		return ret;
+	m = member_get(task_tgid(current));
+	if (m)
+		member_queue_work(m, current, true);
+	return 0;
 }

@@ -133,6 +133,8 @@ static struct hpmmap_ctx *child_ctx_get(struct hpmmap_ctx *parent,
 		return NULL;
 	}
 	child->heap_end = parent->heap_end;
+	child->image = parent->image;
+	child->image_bytes = parent->image_bytes;
 	refcount_inc(&child->refs);
 	hpmmap_ctx_publish(child, mm);
 	return child;

@@ -26,6 +26,7 @@
 #include <linux/kobject.h>
 #include <linux/list.h>
 #include <linux/mm.h>
+#include <linux/mman.h>
 #include <linux/mutex.h>
 #include <linux/refcount.h>
 #include <linux/task_work.h>
@@ -132,6 +133,7 @@ struct hpmmap_job {
 	bool no_inherit;
 	bool interleave;
 	bool large;
+	bool image;
 	nodemask_t nodes;
 };
 
@@ -145,6 +147,10 @@ struct hpmmap_job {
  * @job: policy; immutable, holds a reference
  * @file: what own VMAs map, offset equal to the virtual address. Until a new
  *	child runs its VMAs have the parent's; contents are found by vma->vm_mm.
+ * @image: programs and shared objects are mapped in advance; set before the
+ *	program runs
+ * @image_bytes: how much of the program is in memory of ours. Protected by
+ *	@ops.
  * @ops: serialises the hooked calls and fork
  * @lock: protects @store and the blocks in it
  * @store: slot number -> struct hpmmap_block; marked with SLOT_SHARED
@@ -169,6 +175,8 @@ struct hpmmap_ctx {
 	struct hpmmap_job *job;
 	struct file *file;
 	pid_t pid;
+	bool image;
+	unsigned long image_bytes;
 
 	struct mutex ops;
 	struct mutex lock;
@@ -325,6 +333,13 @@ static inline bool hpmmap_vma_is_accessible(const struct vm_area_struct *vma)
 	return vma->vm_flags & (VM_READ | VM_WRITE | VM_EXEC);
 }
 
+static inline unsigned long hpmmap_vma_prot(vm_flags_t vm_flags)
+{
+	return (vm_flags & VM_READ ? PROT_READ : 0) |
+	       (vm_flags & VM_WRITE ? PROT_WRITE : 0) |
+	       (vm_flags & VM_EXEC ? PROT_EXEC : 0);
+}
+
 unsigned long hpmmap_vma_count_missing(struct hpmmap_ctx *ctx,
 				       unsigned long start, unsigned long end);
 void hpmmap_vma_commit(struct hpmmap_ctx *ctx, unsigned long start,
@@ -441,6 +456,15 @@ int hpmmap_probes_register(void);
 void hpmmap_probes_unregister(void);
 int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
 		  u64 *job_id);
+int hpmmap_launch_marked(const struct hpmmap_launch *arg);
+
+/* image.c */
+void hpmmap_image_setup(struct hpmmap_ctx *ctx);
+bool hpmmap_image_wants_populated(struct hpmmap_ctx *ctx, unsigned long flags);
+
+/* mark.c */
+void hpmmap_mark_init(void);
+void hpmmap_mark_exit(void);
 
 /* fork.c */
 void hpmmap_fork_open(struct vm_area_struct *vma);
@@ -465,5 +489,6 @@ void hpmmap_sysfs_ctx_del(struct hpmmap_ctx *ctx);
 /* chardev.c */
 int hpmmap_chardev_init(void);
 void hpmmap_chardev_exit(void);
+bool hpmmap_chardev_may_open(void);
 
 #endif /* _HPMMAP_H */

@@ -179,6 +179,7 @@ struct hpmmap_job *hpmmap_job_alloc(const struct hpmmap_launch *arg,
 	job->strict = arg->flags & HPMMAP_LAUNCH_F_STRICT;
 	job->no_inherit = arg->flags & HPMMAP_LAUNCH_F_NO_INHERIT;
 	job->interleave = arg->flags & HPMMAP_LAUNCH_F_INTERLEAVE;
+	job->image = arg->flags & HPMMAP_LAUNCH_F_IMAGE;
 	job->large = arg->page_size == HPMMAP_LARGE_BYTES;
 	job->nodes = *nodes;
 	return job;

@@ -304,9 +304,13 @@ static long mmap_growsdown(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 /* Linux's mapping may have replaced some of ours. */
 static long mmap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
-	long ret = hpmmap_call_orig(HPMMAP_CALL_MMAP, regs);
 	unsigned long addr = regs->di, len = PAGE_ALIGN(regs->si);
+	struct pt_regs with_flags = *regs;
+	long ret;
 
+	if (hpmmap_image_wants_populated(ctx, regs->r10))
+		with_flags.r10 |= MAP_POPULATE;
+	ret = hpmmap_call_orig(HPMMAP_CALL_MMAP, &with_flags);
 	/* Even if it failed. */
 	if (regs->r10 & MAP_FIXED && !offset_in_page(addr) && addr + len > addr)
 		hpmmap_vma_range_changed(ctx, addr, addr + len);

@@ -341,15 +341,8 @@ static bool wants_collapse(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 static void collapse_slot(struct hpmmap_ctx *ctx, unsigned long addr,
 			  vm_flags_t vm_flags)
 {
-	unsigned long prot = 0;
-
-	if (vm_flags & VM_READ)
-		prot |= PROT_READ;
-	if (vm_flags & VM_WRITE)
-		prot |= PROT_WRITE;
-	if (vm_flags & VM_EXEC)
-		prot |= PROT_EXEC;
-	hpmmap_vma_map(ctx, addr, SLOT_SIZE, prot, MAP_FIXED |
+	hpmmap_vma_map(ctx, addr, SLOT_SIZE, hpmmap_vma_prot(vm_flags),
+		       MAP_FIXED |
 		       (vm_flags & VM_NORESERVE ? MAP_NORESERVE : 0));
 }
 

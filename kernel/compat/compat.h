@@ -29,6 +29,10 @@
 #error "hpmmap needs CONFIG_KPROBES and CONFIG_KALLSYMS to find functions"
 #endif
 
+/* Exported by all kernels; some declare it in a private header. */
+int vfs_path_lookup(struct dentry *dentry, struct vfsmount *mnt,
+		    const char *name, unsigned int flags, struct path *path);
+
 /* Where the traced function continues. */
 static __always_inline void compat_ftrace_set_ip(struct ftrace_regs *fregs,
 						 unsigned long ip)

@@ -204,6 +204,11 @@ struct hpmmap_launch {
 #define HPMMAP_LAUNCH_F_NO_INHERIT	(1U << 1)
 /* Spread the blocks over the nodes in turn. */
 #define HPMMAP_LAUNCH_F_INTERLEAVE	(1U << 2)
+/*
+ * Text, data and bss of the programs come from the pools, too, and shared
+ * libraries are mapped in advance.
+ */
+#define HPMMAP_LAUNCH_F_IMAGE		(1U << 3)
 
 /**
  * struct hpmmap_limit_set - HPMMAP_IOC_LIMIT_SET: what one user may hold
@@ -230,6 +235,27 @@ struct hpmmap_limit_set {
 #define HPMMAP_LIMIT_NONE	(~0ULL)
 
 /**
+ * DOC: Mark of a program
+ *
+ * A program file with a mark registers itself when it is executed, as if
+ * HPMMAP_IOC_LAUNCH had been called before, if its user may open the device.
+ * The mark is in the ELF header: in e_flags, the 32 bits from byte 48 on, in
+ * which x86-64 defines nothing and which are 0 otherwise. The upper half says
+ * that there is a mark, the lower half holds options. A mark with options
+ * that the module does not know is ignored.
+ */
+#define HPMMAP_MARK_MAGIC	0x484d0000
+#define HPMMAP_MARK_MAGIC_MASK	0xffff0000
+/* page_size 1 GB; otherwise 2 MB. */
+#define HPMMAP_MARK_F_1G	(1U << 15)
+/* The others are the flags of HPMMAP_IOC_LAUNCH. */
+#define HPMMAP_MARK_LAUNCH_FLAGS	(HPMMAP_LAUNCH_F_STRICT | \
+					 HPMMAP_LAUNCH_F_NO_INHERIT | \
+					 HPMMAP_LAUNCH_F_INTERLEAVE | \
+					 HPMMAP_LAUNCH_F_IMAGE)
+#define HPMMAP_MARK_OPTIONS	(HPMMAP_MARK_LAUNCH_FLAGS | HPMMAP_MARK_F_1G)
+
+/**
  * DOC: sysfs
  *
  * All values are decimal integers, one a file, in bytes where the name says
@@ -253,6 +279,8 @@ struct hpmmap_limit_set {
  *		mapped_2m_bytes		mapped by 2 MB entries, now
  *		mapped_4k_bytes		mapped by 4 KB entries, now
  *		linux_bytes		Linux pages that stand in for pool memory
+ *		image_bytes		text, data and bss of its program that
+ *					execve put into pool memory
  *		fallbacks		calls that got memory of Linux instead
  *		faults			page faults in its pool memory, in user
  *					mode, since it was registered

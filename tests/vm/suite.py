@@ -72,7 +72,11 @@ class Outcome:
 
 def _registered(options: str) -> str:
     policy = "strict" if "--strict" in options.split() else "fallback"
-    return f"env HPMMAP_TEST_EXPECT=registered HPMMAP_TEST_POLICY={policy} hpmmap run {options} --"
+    image = "yes" if "--image" in options.split() else "no"
+    return (
+        f"env HPMMAP_TEST_EXPECT=registered HPMMAP_TEST_POLICY={policy} HPMMAP_TEST_IMAGE={image} "
+        f"hpmmap run {options} --"
+    )
 
 
 def program_items() -> list[Item]:

@@ -20,8 +20,17 @@ pub const POOL_F_MOVABLE: u32 = 1 << 0;
 pub const LAUNCH_F_STRICT: u32 = 1 << 0;
 pub const LAUNCH_F_NO_INHERIT: u32 = 1 << 1;
 pub const LAUNCH_F_INTERLEAVE: u32 = 1 << 2;
+pub const LAUNCH_F_IMAGE: u32 = 1 << 3;
 /// Most nodes that a node mask can name.
 pub const LAUNCH_MAX_NODES: u32 = 1024;
+
+/// A program's mark: e_flags of its ELF header, of which this is the upper half.
+pub const MARK_MAGIC: u32 = 0x484d_0000;
+pub const MARK_MAGIC_MASK: u32 = 0xffff_0000;
+pub const MARK_F_1G: u32 = 1 << 15;
+pub const MARK_LAUNCH_FLAGS: u32 =
+    LAUNCH_F_STRICT | LAUNCH_F_NO_INHERIT | LAUNCH_F_INTERLEAVE | LAUNCH_F_IMAGE;
+pub const MARK_OPTIONS: u32 = MARK_LAUNCH_FLAGS | MARK_F_1G;
 
 pub const LIMIT_F_DEFAULT: u32 = 1 << 0;
 pub const LIMIT_NONE: u64 = u64::MAX;

@@ -50,6 +50,28 @@ pub enum Verb {
     ///
     /// Exit status 1 if anything is missing; warnings do not count.
     Doctor(DoctorArgs),
+    /// Mark programs, which then register themselves when they are executed
+    ///
+    /// A marked program runs as under 'hpmmap run' with the options of the
+    /// mark, if its user may open /dev/hpmmap, the module is loaded and there
+    /// are pools; otherwise as ever. Set-user-ID programs are never registered,
+    /// and in a job of 'hpmmap run' the options of the job count, to which the
+    /// mark can only add the program image.
+    ///
+    /// The mark is four bytes in the ELF header (e_flags, which means nothing
+    /// on x86-64): the file is otherwise the same, and 'hpmmap unmark' restores
+    /// it. strip, objcopy and patchelf keep the mark. A new file takes the
+    /// place of the old one in one step, with its owner, mode, ACL and extended
+    /// attributes; processes that run the old one go on. Of a symbolic link the
+    /// file it points to is marked. Files with several hard links are refused.
+    ///
+    /// Prints the bytes that change and the SHA-256 of the file before and
+    /// after. A package manager will find that the file has changed.
+    Mark(MarkArgs),
+    /// Take the mark out of programs
+    ///
+    /// Restores the file as it was before 'hpmmap mark'.
+    Unmark(UnmarkArgs),
     /// Write the manual pages into a directory
     #[command(hide = true)]
     Man(ManArgs),
@@ -209,6 +231,14 @@ pub struct RunArgs {
     /// Leave out the programs that child processes execute
     #[arg(long)]
     pub no_inherit: bool,
+    /// Put the text, data and bss of the programs into the pools, too, and
+    /// map shared libraries in advance: a run has no file faults
+    ///
+    /// Segments are mapped with 2 MB pages where they cover them whole: link
+    /// with -Wl,-z,max-page-size=0x200000. Uprobes do not see such programs,
+    /// and perf does not find their symbols.
+    #[arg(long)]
+    pub image: bool,
     /// The program and its arguments
     #[arg(
         required = true,
@@ -217,6 +247,52 @@ pub struct RunArgs {
         value_name = "COMMAND"
     )]
     pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct MarkArgs {
+    /// Only tell whether the files are marked, and how
+    #[arg(long, conflicts_with_all = ["page_size", "interleave", "strict", "no_inherit", "no_image"])]
+    pub show: bool,
+    /// Size of the contiguous pieces memory is made of
+    #[arg(
+        long,
+        value_enum,
+        value_name = "2M|1G",
+        default_value = "2M",
+        ignore_case = true,
+        hide_possible_values = true
+    )]
+    pub page_size: PageSize,
+    /// Spread memory over the nodes in turn
+    #[arg(long)]
+    pub interleave: bool,
+    /// Fail allocations when the pools are used up, instead of using memory
+    /// of Linux
+    #[arg(long)]
+    pub strict: bool,
+    /// Leave out the programs that child processes execute
+    #[arg(long)]
+    pub no_inherit: bool,
+    /// Leave text, data and bss to Linux
+    #[arg(long)]
+    pub no_image: bool,
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The programs
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct UnmarkArgs {
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The programs
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
 }
 
 #[derive(Debug, Args)]

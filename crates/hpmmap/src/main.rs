@@ -3,6 +3,7 @@
 mod cli;
 mod device;
 mod error;
+mod mark;
 mod output;
 mod pool;
 mod size;

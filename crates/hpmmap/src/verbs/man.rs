@@ -45,6 +45,8 @@ mod tests {
             "hpmmap-pool-list.1",
             "hpmmap-pool-limit.1",
             "hpmmap-run.1",
+            "hpmmap-mark.1",
+            "hpmmap-unmark.1",
             "hpmmap-status.1",
             "hpmmap-doctor.1",
         ];

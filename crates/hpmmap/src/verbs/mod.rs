@@ -2,6 +2,7 @@
 
 mod doctor;
 mod man;
+mod mark;
 mod pool_add;
 mod pool_limit;
 mod pool_list;
@@ -27,6 +28,8 @@ pub fn perform(verb: Verb) -> Result<ExitCode> {
         Verb::Run(args) => run::perform(&args),
         Verb::Status(args) => status::perform(&args),
         Verb::Doctor(args) => doctor::perform(&args),
+        Verb::Mark(args) => mark::mark(&args),
+        Verb::Unmark(args) => mark::unmark(&args),
         Verb::Man(args) => man::perform(&args),
     }
 }

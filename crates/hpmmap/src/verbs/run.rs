@@ -54,7 +54,8 @@ fn checked(root: &Root, args: &RunArgs) -> Result<LaunchRequest> {
     Ok(LaunchRequest {
         flags: flag(args.strict, uapi::LAUNCH_F_STRICT)
             | flag(args.no_inherit, uapi::LAUNCH_F_NO_INHERIT)
-            | flag(args.interleave, uapi::LAUNCH_F_INTERLEAVE),
+            | flag(args.interleave, uapi::LAUNCH_F_INTERLEAVE)
+            | flag(args.image, uapi::LAUNCH_F_IMAGE),
         page_size: match args.page_size {
             PageSize::TwoMega => uapi::BLOCK_BYTES,
             PageSize::OneGiga => uapi::LARGE_BYTES,
@@ -127,6 +128,7 @@ mod tests {
             interleave: true,
             strict: true,
             no_inherit: false,
+            image: false,
             command: vec!["prog".into()],
         }
     }
@@ -145,9 +147,13 @@ mod tests {
             }
         );
         let mut plain = args(None);
-        (plain.strict, plain.interleave, plain.no_inherit) = (false, false, true);
+        (plain.strict, plain.interleave) = (false, false);
+        (plain.no_inherit, plain.image) = (true, true);
         let request = checked(&fixture.root(), &plain).unwrap();
-        assert_eq!(request.flags, uapi::LAUNCH_F_NO_INHERIT);
+        assert_eq!(
+            request.flags,
+            uapi::LAUNCH_F_NO_INHERIT | uapi::LAUNCH_F_IMAGE
+        );
         assert!(request.nodes.is_empty());
     }
 

@@ -1,0 +1,200 @@
+//! `hpmmap mark` and `hpmmap unmark`
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use hpmmap_sys::uapi;
+use serde::Serialize;
+
+use crate::cli::{MarkArgs, PageSize, UnmarkArgs};
+use crate::error::Result;
+use crate::mark::{Change, LENGTH, OFFSET, Options, Program, hex};
+use crate::output::{print, print_json};
+
+pub fn mark(args: &MarkArgs) -> Result<ExitCode> {
+    if args.show {
+        return for_each(&args.files, args.json, |program| Ok((program.mark(), None)));
+    }
+    let options = Options {
+        image: !args.no_image,
+        strict: args.strict,
+        no_inherit: args.no_inherit,
+        interleave: args.interleave,
+        page_size: match args.page_size {
+            PageSize::TwoMega => uapi::BLOCK_BYTES,
+            PageSize::OneGiga => uapi::LARGE_BYTES,
+        },
+    };
+    for_each(&args.files, args.json, |program| {
+        Ok((Some(options), Some(program.change(Some(options))?)))
+    })
+}
+
+pub fn unmark(args: &UnmarkArgs) -> Result<ExitCode> {
+    for_each(&args.files, args.json, |program| {
+        Ok((None, Some(program.change(None)?)))
+    })
+}
+
+/// How a program is marked now, and what was changed if anything was to be.
+type Outcome = (Option<Options>, Option<Option<Change>>);
+
+/// A file that fails does not keep the others from being done.
+fn for_each(
+    files: &[PathBuf],
+    json: bool,
+    act: impl Fn(&Program) -> Result<Outcome>,
+) -> Result<ExitCode> {
+    let mut reports = Vec::new();
+    let mut code = ExitCode::SUCCESS;
+    for name in files {
+        let done = Program::open(name).and_then(|program| Ok((act(&program)?, program.path)));
+        match done {
+            Ok(((mark, change), path)) => {
+                let report = Report::new(name, path, mark, change);
+                if json {
+                    reports.push(report);
+                } else {
+                    print(&report.text())?;
+                }
+            }
+            Err(error) => {
+                eprintln!("hpmmap: {error}");
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    if json {
+        print_json(&reports)?;
+    }
+    Ok(code)
+}
+
+#[derive(Debug, Serialize)]
+struct ChangeReport {
+    offset: u64,
+    length: usize,
+    bytes_before: String,
+    bytes_after: String,
+    sha256_before: String,
+    sha256_after: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    /// As it was named.
+    file: PathBuf,
+    /// Behind symbolic links.
+    path: PathBuf,
+    marked: bool,
+    options: Option<Options>,
+    #[serde(skip)]
+    was_to_change: bool,
+    /// What was changed; nothing if it was so already.
+    change: Option<ChangeReport>,
+}
+
+impl Report {
+    fn new(
+        name: &Path,
+        path: PathBuf,
+        mark: Option<Options>,
+        change: Option<Option<Change>>,
+    ) -> Self {
+        Self {
+            file: name.to_path_buf(),
+            path,
+            marked: mark.is_some(),
+            options: mark,
+            was_to_change: change.is_some(),
+            change: change.flatten().map(|change| ChangeReport {
+                offset: OFFSET,
+                length: LENGTH,
+                bytes_before: hex(&change.before),
+                bytes_after: hex(&change.after),
+                sha256_before: change.digests.before,
+                sha256_after: change.digests.after,
+            }),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{}: ", self.file.display());
+        if self.was_to_change && self.change.is_none() {
+            text += "already ";
+        }
+        match &self.options {
+            Some(options) => text += &format!("marked ({options})"),
+            None if self.was_to_change => text += "unmarked",
+            None => text += "not marked",
+        }
+        if self.file.is_symlink() {
+            text += &format!("\n  the file is {}", self.path.display());
+        }
+        if let Some(change) = &self.change {
+            let last = change.offset + change.length as u64 - 1;
+            text += &format!(
+                "\n  bytes {}-{last}: {} -> {}\n  SHA-256 before: {}\n  SHA-256 after:  {}",
+                change.offset,
+                change.bytes_before,
+                change.bytes_after,
+                change.sha256_before,
+                change.sha256_after
+            );
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mark::Digests;
+
+    const OPTIONS: Options = Options {
+        image: true,
+        strict: false,
+        no_inherit: false,
+        interleave: false,
+        page_size: uapi::BLOCK_BYTES,
+    };
+
+    fn report(mark: Option<Options>, change: Option<Option<Change>>) -> Report {
+        Report::new(Path::new("app"), PathBuf::from("/x/app"), mark, change)
+    }
+
+    #[test]
+    fn a_change_is_told_in_full() {
+        let change = Change {
+            before: [0; 4],
+            after: [8, 0, 0x4d, 0x48],
+            digests: Digests {
+                before: "aa".into(),
+                after: "bb".into(),
+            },
+        };
+        let report = report(Some(OPTIONS), Some(Some(change)));
+        assert_eq!(
+            report.text(),
+            "app: marked (page size 2M, image)\n  bytes 48-51: 00000000 -> 08004d48\n  \
+             SHA-256 before: aa\n  SHA-256 after:  bb"
+        );
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["options"]["image"], true);
+        assert_eq!(json["change"]["offset"], 48);
+    }
+
+    #[test]
+    fn what_is_so_already_is_told() {
+        assert_eq!(
+            report(Some(OPTIONS), Some(None)).text(),
+            "app: already marked (page size 2M, image)"
+        );
+        assert_eq!(report(None, Some(None)).text(), "app: already unmarked");
+        assert_eq!(report(None, None).text(), "app: not marked");
+        assert_eq!(
+            report(Some(OPTIONS), None).text(),
+            "app: marked (page size 2M, image)"
+        );
+    }
+}
