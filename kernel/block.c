@@ -318,6 +318,10 @@ bool hpmmap_block_idle(struct hpmmap_block *block)
 
 static bool folio_is_pinned(struct folio *folio)
 {
+	/* Counting the entries of 4 KB takes its time on kernels before 6.7. */
+	if (folio_test_large(folio) &&
+	    folio_ref_count(folio) == 1 + folio_entire_mapcount(folio))
+		return false;
 	return folio_ref_count(folio) > 1 + compat_folio_mapcount(folio);
 }
 

@@ -306,7 +306,7 @@ static void stack_setup(struct hpmmap_ctx *ctx)
 		goto out;
 	for (addr = s.start; addr < s.top; addr = next) {
 		next = min(s.top, (addr & SLOT_MASK) + SLOT_SIZE);
-		hpmmap_store_commit(ctx, addr, next, &blocks);
+		hpmmap_store_commit(ctx, addr, next, &blocks, NULL);
 	}
 	if (stack_copy(ctx, &s))
 		goto out;

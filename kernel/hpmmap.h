@@ -4,6 +4,7 @@
  *
  * Lock order, outermost first:
  *
+ *	restore_mutex		what fork left shared (share.c)
  *	hpmmap_hook_mutex	installed hooks (hook.c)
  *	ctx->ops		hooked system calls of one address space
  *	mm->mmap_lock		Linux's
@@ -293,7 +294,8 @@ unsigned long hpmmap_store_count_shared(struct hpmmap_ctx *ctx,
 struct hpmmap_block *hpmmap_store_commit(struct hpmmap_ctx *ctx,
 					 unsigned long start,
 					 unsigned long end,
-					 struct list_head *blocks);
+					 struct list_head *blocks,
+					 bool *shared);
 void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 			unsigned long end);
 bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start,
@@ -378,8 +380,7 @@ void hpmmap_pgmap_fill(struct vm_area_struct *vma, unsigned long start,
 void hpmmap_pgmap_fault_in(struct vm_area_struct *vma, unsigned long addr,
 			   bool write);
 bool hpmmap_pgmap_insert_readonly(struct vm_fault *vmf, struct folio *folio);
-void hpmmap_pgmap_protect(struct vm_area_struct *vma, unsigned long start,
-			  unsigned long end);
+void hpmmap_pgmap_protect(struct vm_area_struct *vma, unsigned long start);
 bool hpmmap_pgmap_unprotect(struct vm_area_struct *vma, unsigned long addr,
 			    struct folio *folio);
 void hpmmap_pgmap_count(struct mm_struct *mm, unsigned long *bytes_2m,

@@ -130,7 +130,7 @@ static int segment_read(struct hpmmap_ctx *ctx, const struct segment *s,
 		void *to;
 
 		next = min(s->end, (addr & SLOT_MASK) + SLOT_SIZE);
-		block = hpmmap_store_commit(ctx, addr, next, blocks);
+		block = hpmmap_store_commit(ctx, addr, next, blocks, NULL);
 		if (!block)
 			return -ENOMEM;
 		cond_resched();

@@ -114,14 +114,12 @@ bool hpmmap_pgmap_insert_readonly(struct vm_fault *vmf, struct folio *folio)
 /**
  * hpmmap_pgmap_protect() - take away the right to write
  * @vma: mapping of ours; mmap_lock held for writing
- * @start: first address
- * @end: end, in the same slot
+ * @start: of a slot that it covers
  *
  * One entry of 2 MB stays, read-only; entries of 4 KB go. The caller flushes
  * the TLB.
  */
-void hpmmap_pgmap_protect(struct vm_area_struct *vma, unsigned long start,
-			  unsigned long end)
+void hpmmap_pgmap_protect(struct vm_area_struct *vma, unsigned long start)
 {
 	struct mm_struct *mm = vma->vm_mm;
 	bool kept = false;
@@ -136,11 +134,11 @@ void hpmmap_pgmap_protect(struct vm_area_struct *vma, unsigned long start,
 		ptl = pmd_lock(mm, pmdp);
 		kept = pmd_kind(pmdp) == HPMMAP_ENTRY_2M;
 		if (kept)
-			pmdp_set_wrprotect(mm, start & SLOT_MASK, pmdp);
+			pmdp_set_wrprotect(mm, start, pmdp);
 		spin_unlock(ptl);
 	}
 	if (!kept)
-		compat_zap(vma, start, end - start);
+		compat_zap(vma, start, SLOT_SIZE);
 }
 
 /**

@@ -13,6 +13,7 @@
  * A family is everybody who descends by fork from one execve.
  */
 #include <linux/list.h>
+#include <linux/mutex.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
@@ -38,6 +39,8 @@ struct hpmmap_family {
 };
 
 static DEFINE_SPINLOCK(families_lock);
+/* Who is told that a process ended finds its family looked after. */
+static DEFINE_MUTEX(restore_mutex);
 static LIST_HEAD(families_pending);
 
 static void restore_work_fn(struct work_struct *work);
@@ -197,6 +200,7 @@ void hpmmap_share_restore(void)
 {
 	struct hpmmap_family *family;
 
+	mutex_lock(&restore_mutex);
 	for (;;) {
 		spin_lock(&families_lock);
 		family = list_first_entry_or_null(&families_pending,
@@ -210,6 +214,7 @@ void hpmmap_share_restore(void)
 		family_restore(family);
 		family_put(family);
 	}
+	mutex_unlock(&restore_mutex);
 }
 
 static void restore_work_fn(struct work_struct *work)

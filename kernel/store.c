@@ -302,6 +302,8 @@ static struct hpmmap_block *store_get(struct hpmmap_ctx *ctx,
  * @start: first address, page aligned
  * @end: end, page aligned, in the same slot
  * @blocks: blocks to use first, or NULL
+ * @shared: out, or NULL: the block is shared and may be replaced at any time;
+ *	otherwise it stays while mmap_lock is held
  *
  * Pages without a meaning read as zero afterwards; the others are unchanged.
  * A slot that has memory of Linux gets no more of it.
@@ -311,21 +313,26 @@ static struct hpmmap_block *store_get(struct hpmmap_ctx *ctx,
 struct hpmmap_block *hpmmap_store_commit(struct hpmmap_ctx *ctx,
 					 unsigned long start,
 					 unsigned long end,
-					 struct list_head *blocks)
+					 struct list_head *blocks,
+					 bool *shared)
 {
 	struct hpmmap_block *block;
 	unsigned int first, nr;
+	bool keep;
 
 	clip(slot_of(start), start, end, &first, &nr);
 	mutex_lock(&ctx->lock);
 	block = xa_load(&ctx->store, slot_of(start));
-	/* A shared block that has all the contents may stay shared. */
-	if (!block || has_stale(block, first, nr)) {
+	keep = block && hpmmap_block_is_shared(block) &&
+	       !has_stale(block, first, nr);
+	if (!keep) {
 		block = store_get(ctx, slot_of(start), blocks, false);
 		if (block && block->folio)
 			hpmmap_block_fill(ctx, block, first, nr);
 	}
 	mutex_unlock(&ctx->lock);
+	if (shared)
+		*shared = keep;
 	return block;
 }
 
@@ -738,12 +745,13 @@ static bool share_slot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 	unsigned long start = max(vma->vm_start, slot << SLOT_SHIFT);
 	unsigned long end = min(vma->vm_end, (slot + 1) << SLOT_SHIFT);
 
-	/* Of a second mapping in the slot. */
-	if (xa_load(&child->store, slot) == block) {
-		compat_zap(vma, start, end - start);
+	/* There is a second mapping in the slot. */
+	if (xa_load(&child->store, slot) == block)
 		return true;
-	}
-	hpmmap_pgmap_protect(vma, start, end);
+	if (end - start == SLOT_SIZE)
+		hpmmap_pgmap_protect(vma, start);
+	else
+		zap_slot(parent, slot);
 	if (hpmmap_block_is_pinned(block)) {
 		hpmmap_pgmap_unprotect(vma, start, block->folio);
 		return false;

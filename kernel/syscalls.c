@@ -191,7 +191,7 @@ static void store_commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 
 	for (; start < end; start = next) {
 		next = min(end, (start & SLOT_MASK) + SLOT_SIZE);
-		hpmmap_store_commit(ctx, start, next, blocks);
+		hpmmap_store_commit(ctx, start, next, blocks, NULL);
 		cond_resched();
 	}
 }

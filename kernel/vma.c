@@ -357,11 +357,12 @@ static bool commit_slot(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	unsigned long lo = max(vma->vm_start, slot_start);
 	unsigned long hi = min(vma->vm_end, slot_start + SLOT_SIZE);
 	struct hpmmap_block *block;
+	bool shared;
 
-	block = hpmmap_store_commit(ctx, lo, hi, blocks);
+	block = hpmmap_store_commit(ctx, lo, hi, blocks, &shared);
 	if (!block)
 		return false;
-	if (hpmmap_block_is_shared(block)) {
+	if (shared) {
 		if (hi - lo == SLOT_SIZE)
 			hpmmap_pgmap_fault_in(vma, lo, false);
 		return false;
@@ -437,32 +438,40 @@ long hpmmap_vma_wipe_on_fork(struct hpmmap_ctx *ctx, unsigned long start,
 {
 	struct vm_area_struct *vma;
 	unsigned long addr = start;
-	long ret = 0;
+	bool hole = false;
+	long ret;
 
 	while (addr < end) {
-		struct pt_regs regs = { .di = addr };
+		struct pt_regs regs;
 		vm_flags_t old;
+		bool ours;
 
 		mmap_read_lock(ctx->mm);
 		vma = find_vma_intersection(ctx->mm, addr, end);
-		if (!vma || (!hpmmap_vma_is_ours(vma) && wipe)) {
+		if (!vma) {
 			mmap_read_unlock(ctx->mm);
-			return vma ? -EINVAL : -ENOMEM;
+			return -ENOMEM;
 		}
-		if (vma->vm_start > addr)
-			ret = -ENOMEM;
+		hole |= vma->vm_start > addr;
 		regs.di = max(addr, vma->vm_start);
 		addr = min(end, vma->vm_end);
-		old = vma->vm_flags;
-		mmap_read_unlock(ctx->mm);
-		if (!(old & VM_WIPEONFORK) == !wipe)
-			continue;
-
 		regs.si = addr - regs.di;
-		regs.dx = old & VM_DONTCOPY ? MADV_DOFORK : MADV_DONTFORK;
+		old = vma->vm_flags;
+		ours = hpmmap_vma_is_ours(vma);
+		mmap_read_unlock(ctx->mm);
+
+		if (ours && !(old & VM_WIPEONFORK) == !wipe)
+			continue;
+		if (!ours)
+			regs.dx = wipe ? MADV_WIPEONFORK : MADV_KEEPONFORK;
+		else
+			regs.dx = old & VM_DONTCOPY ? MADV_DOFORK :
+						      MADV_DONTFORK;
 		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
 		if (ret)
 			return ret;
+		if (!ours)
+			continue;
 		mmap_write_lock(ctx->mm);
 		vma = vma_lookup(ctx->mm, regs.di);
 		if (vma && hpmmap_vma_is_ours(vma))
@@ -471,7 +480,7 @@ long hpmmap_vma_wipe_on_fork(struct hpmmap_ctx *ctx, unsigned long start,
 					    VM_DONTCOPY | VM_WIPEONFORK);
 		mmap_write_unlock(ctx->mm);
 	}
-	return ret;
+	return hole ? -ENOMEM : 0;
 }
 
 /**
