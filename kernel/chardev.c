@@ -211,8 +211,8 @@ static struct miscdevice hpmmap_misc = {
 /**
  * hpmmap_chardev_may_open() - may the calling process open the device?
  *
- * As it is in init's file system, whatever the caller's looks like, and with
- * all that open(2) would ask: owner, group, ACL, cgroup, security modules.
+ * As it is in init's file system, whatever the caller's looks like, and as
+ * open(2) would decide: by owner, group, ACL and device cgroup.
  */
 bool hpmmap_chardev_may_open(void)
 {

@@ -587,6 +587,7 @@ int hpmmap_launch_marked(const struct hpmmap_launch *arg)
 	u64 job_id;
 	int ret;
 
+	/* A member's own work is queued later, so it has run already. */
 	if (ctx) {
 		mutex_lock(&ctx->ops);
 		if (arg->flags & HPMMAP_LAUNCH_F_IMAGE && !ctx->image) {
@@ -595,6 +596,11 @@ int hpmmap_launch_marked(const struct hpmmap_launch *arg)
 		}
 		mutex_unlock(&ctx->ops);
 		hpmmap_ctx_put(ctx);
+		return 0;
+	}
+	m = member_get(task_tgid(current));
+	if (m) {
+		member_put(m);
 		return 0;
 	}
 	ret = hpmmap_launch(arg, &node_states[N_POSSIBLE], &job_id);

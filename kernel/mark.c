@@ -82,8 +82,9 @@ static void marked_work(struct callback_head *work)
 }
 
 /* 0 where there is none. */
-static u32 find_mark(const struct elf64_hdr *ehdr)
+static u32 find_mark(const struct linux_binprm *bprm)
 {
+	const struct elf64_hdr *ehdr = (const void *)bprm->buf;
 	u32 mark = ehdr->e_flags;
 
 	if (memcmp(ehdr->e_ident, ELFMAG, SELFMAG) ||
@@ -92,8 +93,8 @@ static u32 find_mark(const struct elf64_hdr *ehdr)
 	    (mark & HPMMAP_MARK_MAGIC_MASK) != HPMMAP_MARK_MAGIC)
 		return 0;
 	if (mark & ~(HPMMAP_MARK_MAGIC_MASK | HPMMAP_MARK_OPTIONS)) {
-		pr_warn_ratelimited("program %s[%d] has a mark with unknown options\n",
-				    current->comm, current->pid);
+		pr_warn_ratelimited("%s has a mark with unknown options\n",
+				    bprm->filename);
 		return 0;
 	}
 	return mark;
@@ -101,7 +102,7 @@ static u32 find_mark(const struct elf64_hdr *ehdr)
 
 static int mark_load_binary(struct linux_binprm *bprm)
 {
-	u32 mark = find_mark((struct elf64_hdr *)bprm->buf);
+	u32 mark = find_mark(bprm);
 	struct marked *m;
 
 	if (!mark)

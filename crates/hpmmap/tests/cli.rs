@@ -45,6 +45,9 @@ fn wrong_usage_is_two_and_125_for_run() {
         (&["pool", "add", "--size", "much"], 2),
         (&["status", "--watch", "--interval", "-1"], 2),
         (&["doctor", "--root", "/nonexistent"], 2),
+        (&["mark"], 2),
+        (&["mark", "--show", "--strict", "x"], 2),
+        (&["unmark", "--strict", "x"], 2),
         (&["run"], 125),
         (&["run", "--page-size", "3M", "true"], 125),
         (&["run", "--node", "x", "true"], 125),
@@ -155,4 +158,31 @@ fn a_caller_that_ignores_sigpipe_gets_an_error_instead() {
         stderr(&output).starts_with("hpmmap: cannot write the output: "),
         "{output:?}"
     );
+}
+
+#[test]
+fn files_that_cannot_be_marked_do_not_keep_others_from_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("program");
+    fs::copy("/bin/true", &path).unwrap();
+    let program = path.to_str().unwrap();
+
+    let output = hpmmap(&["mark", "/nonexistent", program, "/"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(
+        stderr(&output),
+        "hpmmap: /nonexistent: No such file or directory\nhpmmap: /: is a directory\n"
+    );
+    assert!(stdout(&output).starts_with(&format!("{program}: marked (page size 2M, image)\n")));
+
+    let output = hpmmap(&["mark", "--show", "--json", program]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json[0]["marked"], true);
+    assert_eq!(json[0]["options"]["page_size"], 2 << 20);
+
+    let output = hpmmap(&["unmark", program]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(fs::read(&path).unwrap(), fs::read("/bin/true").unwrap());
+    let output = hpmmap(&["mark", "--show", program]);
+    assert_eq!(stdout(&output), format!("{program}: not marked\n"));
 }

@@ -33,6 +33,13 @@ hpmmap pool limit --user $USER_ID --size none
 work='for n in 1 2 3; do sort -r /usr/share/common-licenses/GPL-3 | sha256sum; done; perl -e "print 6 * 7"; ls /usr/bin | wc -l'
 [ "$(hpmmap run --image -- bash -c "$work")" = "$(bash -c "$work")" ] || fail "another output with --image"
 
+# A debugger sets breakpoints in text that is ours, from the start and later.
+gdb_output=$(hpmmap run --image -- timeout 100 gdb -nx -batch -ex 'break main' -ex run -ex 'info inferiors' \
+	-ex continue "$HPMMAP_ROOT/build/tests-vm/registered" 2>&1) || fail "gdb: $gdb_output"
+grep -q 'Breakpoint 1, main' <<<"$gdb_output" || fail "no breakpoint: $gdb_output"
+grep -qx registered <<<"$gdb_output" || fail "the program under gdb is not registered: $gdb_output"
+grep -q 'exited normally' <<<"$gdb_output" || fail "the program did not go on: $gdb_output"
+
 # A program with a uprobe in its text keeps Linux's text, and the probe works.
 mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
 cp "$HPMMAP_ROOT/build/tests-vm/registered" /run/probed

@@ -50,6 +50,20 @@ chmod 4755 setuid
 says native as_member ./setuid
 says 'registered native' as_member ./marked ./setuid
 
+# Who may mark, and what.
+mkdir --mode 1777 shared
+cp plain shared/app
+cp plain shared/mine
+chown $USER_ID:$USER_ID shared/mine plain
+chmod 755 shared/mine
+expect_error 1 'shared/app: belongs to root: only they or root can' as_user hpmmap mark shared/app
+expect_error 1 'plain: cannot make a file in /run/mark: permission' as_user hpmmap mark plain
+as_user hpmmap mark shared/mine
+[ "$(stat -c '%u:%g %a' shared/mine)" = "$USER_ID:$USER_ID 755" ] || fail "owner or mode is lost: $(stat shared/mine)"
+expect_error 1 'setuid: is set-user-ID' hpmmap mark --strict setuid
+expect_error 1 'libc.so.6: is a shared library' hpmmap mark --show /lib/x86_64-linux-gnu/libc.so.6
+[ -z "$(find . -name '.hpmmap*')" ] || fail "temporary files are left"
+
 # Options arrive.
 cp "$(command -v sleep)" sleeper
 hpmmap mark --strict --page-size 1G --no-image sleeper >/dev/null
@@ -119,7 +133,7 @@ says native ./marked
 hpmmap mark marked >/dev/null
 set_pool 0
 says native ./marked
-cp "$(command -v echo)" echo
+cp "$(type -P echo)" echo
 hpmmap mark echo >/dev/null
 unload_module
 [ "$(./echo as ever)" = 'as ever' ] || fail "a marked program does not run without the module"

@@ -176,7 +176,7 @@ fn failed(name: &Path, what: &str) -> Error {
 fn describe(error: &std::io::Error) -> String {
     match error.raw_os_error() {
         Some(number) => hpmmap_sys::Errno::from_raw(number).desc().to_string(),
-        None => error.to_string(),
+        None => error.kind().to_string(),
     }
 }
 
