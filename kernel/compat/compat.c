@@ -34,6 +34,27 @@ void compat_put_online_mems(void)
 	static_call(hpmmap_put_online_mems)();
 }
 
+#ifdef CONFIG_CMA
+#ifdef HAVE_INIT_PAGEBLOCK_MIGRATETYPE
+#define SET_PAGEBLOCK_NAME "init_pageblock_migratetype"
+typedef void set_pageblock_t(struct page *page, enum migratetype migratetype,
+			     bool isolate);
+#else
+#define SET_PAGEBLOCK_NAME "set_pageblock_migratetype"
+typedef void set_pageblock_t(struct page *page, int migratetype);
+#endif
+DEFINE_STATIC_CALL_NULL(hpmmap_set_pageblock, set_pageblock_t);
+#endif
+
+void compat_pageblock_init(struct page *page)
+{
+#if defined(CONFIG_CMA) && defined(HAVE_INIT_PAGEBLOCK_MIGRATETYPE)
+	static_call(hpmmap_set_pageblock)(page, MIGRATE_UNMOVABLE, false);
+#elif defined(CONFIG_CMA)
+	static_call(hpmmap_set_pageblock)(page, MIGRATE_UNMOVABLE);
+#endif
+}
+
 unsigned long compat_symbol(const char *name)
 {
 	return static_call(hpmmap_lookup_name)(name);
@@ -82,6 +103,9 @@ static const struct {
 	FUNCTION("get_online_mems", hpmmap_get_online_mems),
 	FUNCTION("put_online_mems", hpmmap_put_online_mems),
 	FUNCTION(SET_PTE_NAME, hpmmap_set_pte),
+#ifdef CONFIG_CMA
+	FUNCTION(SET_PAGEBLOCK_NAME, hpmmap_set_pageblock),
+#endif
 };
 
 /* The first instruction of the function that contains @addr. */
