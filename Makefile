@@ -8,6 +8,7 @@ export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
 help:
 	@echo 'make demo               run the demonstration in a guest (minutes)'
 	@echo 'make check              run all tests (under half an hour on two cores)'
+	@echo 'make matrix             the module on every kernel, -rt, -cloud and the newest of Debian too (hours)'
 	@echo 'make bench-alloc        instructions to map, touch and unmap memory, beside THP and hugetlb'
 	@echo 'make module KVER=...    build/<version>/hpmmap.ko, by default for the running kernel'
 	@echo 'make tools              build/hpmmap, the command, and its manual pages'
@@ -59,6 +60,9 @@ vm: tools guest-tests modules
 check:
 	@scripts/check
 
+matrix:
+	@scripts/matrix $(MATRIX_ARGS)
+
 demo:
 	@scripts/setup guest
 	@scripts/setup jobs
@@ -76,4 +80,4 @@ bench-alloc:
 clean:
 	rm -rf build
 
-.PHONY: help setup module modules tools guest-tests bench-tools lint unit vm check demo bench-alloc install clean
+.PHONY: help setup module modules tools guest-tests bench-tools lint unit vm check matrix demo bench-alloc install clean
