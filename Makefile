@@ -8,6 +8,7 @@ export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
 help:
 	@echo 'make demo               run the demonstration in a guest (minutes)'
 	@echo 'make check              run all tests (under half an hour on two cores)'
+	@echo 'make matrix             the module on every kernel, -rt, -cloud and the newest of Debian too (hours)'
 	@echo 'make bench-alloc        instructions to map, touch and unmap memory, beside THP and hugetlb'
 	@echo 'make bench-fork         instructions to fork, execute a program and wait, with 1 GB of memory'
 	@echo 'make module KVER=...    build/<version>/hpmmap.ko, by default for the running kernel'
@@ -60,6 +61,9 @@ vm: tools guest-tests modules
 check:
 	@scripts/check
 
+matrix:
+	@scripts/matrix $(MATRIX_ARGS)
+
 demo:
 	@scripts/setup guest
 	@scripts/setup jobs
@@ -82,4 +86,4 @@ bench-fork:
 clean:
 	rm -rf build
 
-.PHONY: help setup module modules tools guest-tests bench-tools lint unit vm check demo bench-alloc bench-fork install clean
+.PHONY: help setup module modules tools guest-tests bench-tools lint unit vm check matrix demo bench-alloc bench-fork install clean

@@ -60,6 +60,7 @@ void hpmmap_block_prepare(struct hpmmap_block *block, unsigned long pfn,
 
 	for (i = 0; i < SLOT_PAGES; i++)
 		page_init(page + i, pfn + i, nid);
+	compat_pageblock_init(page);
 	set_page_count(page, 1);
 	compat_prep_compound_page(page, SLOT_ORDER);
 	block->folio = page_folio(page);

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .accel import choose_accel
-from .kernels import resolve_kernel
+from .kernels import has_9p, kernel_image, resolve_kernel
 from .kmsg import kernel_problems
 from .paths import BUILD, GUEST_SCRIPT, ROOT
 
@@ -205,16 +205,16 @@ class Guest:
             "ROOT": str(ROOT),
             "KVER": self.kver,
             "LOAD_MODULE": "1" if self.load_module else "0",
+            "CACHED_USR": "1" if has_9p(self.kver) else "0",
         }
         (work / "settings").write_text("".join(f"{k}={shlex.quote(v)}\n" for k, v in settings.items()))
         (work / "script").write_text(script + "\n")
 
     def _machine(self, accel: str) -> list[str]:
         options = [
-            "--kimg", f"/boot/vmlinuz-{self.kver}",
+            "--kimg", str(kernel_image(self.kver)),
             "--mods", "auto",
             "--disable-microvm",
-            "--force-9p",
             "--name", "hpmmap",
             "--rwdir", str(ROOT),
             "--cpus", str(self.cpus),
@@ -231,8 +231,10 @@ class Guest:
             options.append("--disable-kvm")
             if not self.icount and (self.one_thread or _qemu_loses_patches()):
                 options += ["--qemu-opt=-accel", "--qemu-opt=tcg,thread=single"]
-        for option in _CACHED_USR:
-            options.append(f"--qemu-opt={option}")
+        if has_9p(self.kver):
+            options.append("--force-9p")
+            for option in _CACHED_USR:
+                options.append(f"--qemu-opt={option}")
         if self.icount:
             options += ["--qemu-opt=-icount", "--qemu-opt=shift=0,sleep=off"]
 
@@ -300,7 +302,9 @@ class _Session:
     def run(self, timeout: float, boot_timeout: float) -> Result:
         self.started = time.monotonic()
         # The guest's temporary files go where they are deleted afterwards.
-        env = {**os.environ, "TMPDIR": str(self.work)}
+        # Without 9p, virtme-run looks for virtiofsd; see scripts/archive-kernel.
+        path = f"{os.environ.get('PATH', os.defpath)}:{BUILD}/kernels/libs/bin"
+        env = {**os.environ, "TMPDIR": str(self.work), "PATH": path}
         process = subprocess.Popen(
             self.command,
             cwd=ROOT,

@@ -6,7 +6,7 @@
 set -uo pipefail
 
 work=$1
-# NONCE ROOT KVER LOAD_MODULE
+# NONCE ROOT KVER LOAD_MODULE CACHED_USR
 . "$work/settings"
 
 finish() {
@@ -27,7 +27,8 @@ export HOME=/root LANG=C.UTF-8 TERM=dumb USER=root
 export PATH=$ROOT/build:$ROOT/build/tests:$ROOT/build/bench:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export HPMMAP_ROOT=$ROOT HPMMAP_KVER=$KVER
 printf '\nHPMMAP-GUEST-BOOTED:%s\n' "$NONCE"
-mount -t 9p -o ro,trans=virtio,version=9p2000.L,cache=loose,msize=512000 cached-usr /usr || fail "cannot mount /usr"
+[ "$CACHED_USR" = 0 ] ||
+	mount -t 9p -o ro,trans=virtio,version=9p2000.L,cache=loose,msize=512000 cached-usr /usr || fail "cannot mount /usr"
 cd "$ROOT" || fail "cannot enter $ROOT"
 # Only what matters goes to the console; all of it is in the log at the end.
 dmesg --console-level warn

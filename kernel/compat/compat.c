@@ -40,6 +40,27 @@ void compat_put_online_mems(void)
 	static_call(hpmmap_put_online_mems)();
 }
 
+#ifdef CONFIG_CMA
+#ifdef HAVE_INIT_PAGEBLOCK_MIGRATETYPE
+#define SET_PAGEBLOCK_NAME "init_pageblock_migratetype"
+typedef void set_pageblock_t(struct page *page, enum migratetype migratetype,
+			     bool isolate);
+#else
+#define SET_PAGEBLOCK_NAME "set_pageblock_migratetype"
+typedef void set_pageblock_t(struct page *page, int migratetype);
+#endif
+DEFINE_STATIC_CALL_NULL(hpmmap_set_pageblock, set_pageblock_t);
+#endif
+
+void compat_pageblock_init(struct page *page)
+{
+#if defined(CONFIG_CMA) && defined(HAVE_INIT_PAGEBLOCK_MIGRATETYPE)
+	static_call(hpmmap_set_pageblock)(page, MIGRATE_UNMOVABLE, false);
+#elif defined(CONFIG_CMA)
+	static_call(hpmmap_set_pageblock)(page, MIGRATE_UNMOVABLE);
+#endif
+}
+
 unsigned long compat_symbol(const char *name)
 {
 	return static_call(hpmmap_lookup_name)(name);
@@ -180,6 +201,9 @@ static const struct {
 	FUNCTION("vma_interval_tree_insert", hpmmap_tree_insert),
 	FUNCTION("vma_interval_tree_remove", hpmmap_tree_remove),
 	FUNCTION("vm_commit_limit", hpmmap_commit_limit),
+#ifdef CONFIG_CMA
+	FUNCTION(SET_PAGEBLOCK_NAME, hpmmap_set_pageblock),
+#endif
 };
 
 static const struct {

@@ -180,6 +180,13 @@ void compat_get_online_mems(void);
 void compat_put_online_mems(void);
 
 /*
+ * Memory that went offline is isolated. With CONFIG_CMA that forbids long-term
+ * pins, and who wants one tries to migrate the page for ever. Setting it online
+ * makes it isolated again.
+ */
+void compat_pageblock_init(struct page *page);
+
+/*
  * Install entries for @nr none entries from vmf->pte on, with vmf->ptl held;
  * @folio is locked. References and counters are taken care of.
  */
