@@ -16,6 +16,7 @@ help:
 	@echo 'make bench-tools        the benchmark programs'
 	@echo 'make setup              install everything any of these needs'
 	@echo 'make lint unit vm       parts of check'
+	@echo 'make conformance-table  docs/conformance.md, from what the last runs of the guests observed'
 	@echo 'make install            module, command, service and group on this machine (root)'
 	@echo 'make clean              delete build/'
 
@@ -32,6 +33,7 @@ guest-tests:
 	@scripts/setup tests
 	@$(MAKE) --no-print-directory -C tests/guest
 	@$(MAKE) --no-print-directory -C tests/vm/programs
+	@$(MAKE) --no-print-directory -C tests/conformance
 
 bench-tools:
 	@scripts/setup tests
@@ -50,7 +52,7 @@ unit:
 	@$(MAKE) --no-print-directory -C tests/unit check
 	cargo test --locked --quiet
 	@scripts/setup python
-	$(PYTHON) -m pytest --quiet bench/tests
+	$(PYTHON) -m pytest --quiet bench/tests tests/conformance
 
 vm: tools guest-tests modules
 	@scripts/setup guest
@@ -79,7 +81,11 @@ bench-fork:
 	@$(MAKE) --no-print-directory tools bench-tools modules
 	@bench/run-fork $(BENCH_ARGS)
 
+# RECORDS: directories of records; by default all of build/conformance/records.
+conformance-table:
+	tests/conformance/records.py table docs/conformance.md $(RECORDS)
+
 clean:
 	rm -rf build
 
-.PHONY: help setup module modules tools guest-tests bench-tools lint unit vm check demo bench-alloc bench-fork install clean
+.PHONY: help setup module modules tools guest-tests bench-tools lint unit vm check demo bench-alloc bench-fork conformance-table install clean
