@@ -16,6 +16,7 @@ help:
 	@echo 'make bench-tools        the benchmark programs'
 	@echo 'make setup              install everything any of these needs'
 	@echo 'make lint unit vm       parts of check'
+	@echo 'make conformance        every conformance case in every way (an hour), then docs/conformance.md'
 	@echo 'make conformance-table  docs/conformance.md, from what the last runs of the guests observed'
 	@echo 'make install            module, command, service and group on this machine (root)'
 	@echo 'make clean              delete build/'
@@ -80,6 +81,16 @@ bench-fork:
 	@scripts/setup guest
 	@$(MAKE) --no-print-directory tools bench-tools modules
 	@bench/run-fork $(BENCH_ARGS)
+
+# check runs the same cases in part of the ways.
+conformance: tools guest-tests modules
+	@scripts/setup guest
+	@scripts/setup jobs
+	@set -e; for version in $$(scripts/kernels); do \
+		scripts/guest run --kernel $$version --timeout 7200 ". tests/vm/guest/lib.sh; set_pool 2G; \
+			HPMMAP_CONFORMANCE=all bash tests/vm/scenarios/conformance.sh"; \
+	done
+	@$(MAKE) --no-print-directory conformance-table
 
 # RECORDS: directories of records; by default all of build/conformance/records.
 conformance-table:
