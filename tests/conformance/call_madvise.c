@@ -3,6 +3,7 @@
 #include "conf.h"
 
 #include <linux/mman.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -283,6 +284,19 @@ CASE(prctl, no_thp, 3, ALONE)
 	ret("mprotect", mprotect(U(r, 1), r->unit, PROT_READ));
 	ret("madvise", madvise(U(r, 2), r->unit, MADV_DONTNEED));
 	content(r, r->base, r->unit * 4);
+}
+
+CASE(prctl, read_implies_exec, 4, 0)
+{
+	ret("personality", personality(READ_IMPLIES_EXEC) < 0 ? -1 : 0);
+	at(r, "mmap", map(U(r, 4), r->unit, RW, MAP_FIXED_NOREPLACE));
+	at(r, "over", map(U(r, 1), r->unit, PROT_READ, MAP_FIXED));
+	at(r, "write", map(U(r, 2), r->unit, PROT_WRITE, MAP_FIXED));
+	ret("mprotect", mprotect(U(r, 3), r->unit, PROT_READ));
+	maps(r, r->base, r->unit * 5);
+	ret("brk", sbrk((intptr_t)r->unit) == (void *)-1 ? -1 : 0);
+	maps(r, (char *)sbrk(0) - PAGE, PAGE);
+	content(r, r->base, r->unit * 5);
 }
 
 CASE(prctl, memory_merge, 3, ALONE)

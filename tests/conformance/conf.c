@@ -188,7 +188,7 @@ void maps(struct run *r, const char *addr, size_t len)
 	char *line;
 
 	open_lines(&lines, "/proc/self/maps");
-	append(" maps{");
+	say("maps{");
 	while ((line = next_line(&lines)) != NULL) {
 		if (sscanf(line, "%lx-%lx %7s", &vma.start, &vma.end,
 			   vma.perms) != 3)
@@ -245,7 +245,7 @@ void vm_flags(const char *addr, const char *wanted)
 	char *line;
 
 	open_lines(&lines, "/proc/self/smaps");
-	append(" flags{");
+	say("flags{");
 	while ((line = next_line(&lines)) != NULL) {
 		if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
 			inside = start <= (uintptr_t)addr &&
@@ -343,7 +343,7 @@ static void try_one(char *addr, char how)
 
 void try(const char *name, char *addr, const char *how)
 {
-	append(" %s{", name);
+	say("%s{", name);
 	for (const char *h = how; *h; h++) {
 		if (h > how)
 			append(",");
@@ -433,7 +433,7 @@ void content(struct run *r, const char *addr, size_t len)
 	long last = OTHER, delta = 0;
 	bool first = true;
 
-	append(" content{");
+	say("content{");
 	for (size_t off = 0; off < len; off = next_page(r, off)) {
 		long what = page_holds(r, addr + off, off);
 		long there = what >= 0 ? what - (long)(off / PAGE) : 0;
