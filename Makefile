@@ -99,4 +99,4 @@ conformance-table:
 clean:
 	rm -rf build
 
-.PHONY: help setup module modules tools guest-tests bench-tools lint unit vm check demo bench-alloc bench-fork conformance-table install clean
+.PHONY: help setup module modules tools guest-tests bench-tools lint unit vm check demo bench-alloc bench-fork conformance conformance-table install clean
