@@ -640,6 +640,92 @@ CASE(numa, mbind, 3, 0)
 	content(r, r->base, r->unit * 3);
 }
 
+/* ---- Calls of 32 bits in a 64-bit program ------------------------------------ */
+
+static long call32(long nr, void *a, size_t b, long c)
+{
+	long result;
+
+	__asm__ volatile("int $0x80"
+			 : "=a"(result)
+			 : "a"(nr), "b"(a), "c"(b), "d"(c)
+			 : "memory", "r8", "r9", "r10", "r11");
+	result = (int)result;
+	if (result >= 0)
+		return result;
+	errno = (int)-result;
+	return -1;
+}
+
+enum { MUNMAP_32 = 91, MPROTECT_32 = 125, MADVISE_32 = 219 };
+
+static char *low_arena(struct run *r)
+{
+	char *p = map(NULL, r->unit * 3, RW, MAP_32BIT);
+
+	if (p == MAP_FAILED)
+		say("mmap=%s", errno_name(errno));
+	else
+		fill_pages(r, p, r->unit * 3, 0);
+	return p;
+}
+
+CASE(int80, munmap, 3, BARE)
+{
+	char *p = low_arena(r);
+
+	ret("munmap", call32(MUNMAP_32, p + r->unit, r->unit, 0));
+	maps(r, p, r->unit * 3);
+	content(r, p, r->unit * 3);
+	ret("again", map(p + r->unit, r->unit, RW, MAP_FIXED_NOREPLACE) ==
+	    p + r->unit);
+	content(r, p, r->unit * 3);
+}
+
+CASE(int80, mprotect, 3, BARE)
+{
+	char *p = low_arena(r);
+
+	ret("mprotect", call32(MPROTECT_32, p + r->unit, r->unit, PROT_READ));
+	try("middle", p + r->unit, "rwx");
+	ret("mprotect", call32(MPROTECT_32, p + r->unit, r->unit, PROT_NONE));
+	try("middle", p + r->unit, "rwx");
+	ret("mprotect", call32(MPROTECT_32, p, r->unit * 3, RW));
+	maps(r, p, r->unit * 3);
+	content(r, p, r->unit * 3);
+}
+
+CASE(int80, mprotect_after_fork, 3, BARE)
+{
+	char *p = low_arena(r);
+	int to_child[2];
+	pid_t pid;
+
+	if (pipe(to_child) != 0)
+		NOT_RUN("pipe: %s", errno_name(errno));
+	ret("mprotect", mprotect(p, r->unit * 3, PROT_READ));
+	pid = sub_process();
+	if (pid == 0) {
+		await(to_child[0]);
+		content(r, p, r->unit * 3);
+		_exit(0);
+	}
+	ret("mprotect", call32(MPROTECT_32, p + r->unit, r->unit, RW));
+	fill_pages(r, p + r->unit, r->unit, 300);
+	tell(to_child[1]);
+	ended("sub", pid);
+	content(r, p, r->unit * 3);
+}
+
+CASE(int80, madvise, 3, BARE)
+{
+	char *p = low_arena(r);
+
+	ret("dontneed", call32(MADVISE_32, p + r->unit, r->unit,
+			       MADV_DONTNEED));
+	content(r, p, r->unit * 3);
+}
+
 /* ---- Signals ------------------------------------------------------------------------ */
 
 static void on_usr(int sig)

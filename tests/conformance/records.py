@@ -93,14 +93,14 @@ def read_record(path: Path) -> Record:
 
 
 @dataclass(frozen=True)
-class Difference:
-    """A documented difference: a piece of the native observation and what stands there under HPMMAP."""
+class Change:
+    """Where a documented difference shows: a piece of what is observed natively, and what stands there
+    under HPMMAP."""
 
-    number: int
+    difference: int
     cases: tuple[str, ...]
     native: str
     hpmmap: str
-    reason: str
     kernels: str = "*"
     aligns: tuple[str, ...] = ()
     processes: tuple[str, ...] = ()
@@ -119,30 +119,38 @@ class Difference:
         return re.sub(self.native, self.hpmmap, text)
 
 
-def read_differences(path: Path = DIFFERENCES) -> list[Difference]:
-    found = []
+@dataclass(frozen=True)
+class Differences:
+    """The documented differences: their reasons, numbered from 1, and where they show."""
+
+    reasons: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+
+
+def read_differences(path: Path = DIFFERENCES) -> Differences:
+    reasons, changes = [], []
     for number, entry in enumerate(tomllib.loads(path.read_text()).get("difference", []), 1):
         try:
-            for name in ("cases", "aligns", "processes"):
-                if name in entry:
-                    entry[name] = tuple(entry[name])
-            difference = Difference(number, **entry)
-            re.compile(difference.native)
-        except (TypeError, re.error) as error:
+            reasons.append(entry.pop("reason"))
+            found = entry.pop("change")
+            if entry:
+                raise RecordError(f"{path}: difference {number}: unknown: {', '.join(entry)}")
+            for change in found:
+                lists = {k: tuple(v) for k, v in change.items() if k in ("cases", "aligns", "processes")}
+                changes.append(Change(number, **{**change, **lists}))
+                re.compile(changes[-1].native)
+        except (KeyError, TypeError, AttributeError, re.error) as error:
             raise RecordError(f"{path}: difference {number}: {error}") from error
-        if not difference.cases or not difference.reason:
-            raise RecordError(f"{path}: difference {number}: it needs cases and a reason")
-        found.append(difference)
-    return found
+    return Differences(tuple(reasons), tuple(changes))
 
 
-def explain(native: str, observed: str, candidates: list[Difference]) -> list[Difference] | None:
-    """The fewest of the differences that make the one observation out of the other."""
+def explain(native: str, observed: str, candidates: list[Change]) -> list[Change] | None:
+    """The fewest of the changes that make the one observation out of the other."""
     for number in range(1, len(candidates) + 1):
         for chosen in itertools.combinations(candidates, number):
             text = native
-            for difference in chosen:
-                text = difference.apply(text)
+            for change in chosen:
+                text = change.apply(text)
             if text == observed:
                 return list(chosen)
     return None
@@ -172,11 +180,11 @@ def _compare_one(
     native: Record,
     other: Record,
     name: str,
-    differences: list[Difference],
-    used: set[tuple[int, str]],
-    ran: set[tuple[int, str]],
+    changes: tuple[Change, ...],
+    used: set[tuple[Change, str]],
+    ran: set[tuple[Change, str]],
 ) -> None:
-    """Adds to the result, to the patterns of differences that were used, and to those that could be."""
+    """Adds to the result, to the changes (by pattern) that were used, and to those that could be."""
     for run in sorted(native.observed.keys() | native.not_run.keys()):
         if run not in other.observed and run not in other.not_run:
             continue
@@ -189,11 +197,11 @@ def _compare_one(
             continue
         before, after = native.observed[run], other.observed[run]
         candidates = []
-        for difference in differences:
-            pattern = difference.concerns(run, native.kernel)
+        for change in changes:
+            pattern = change.concerns(run, native.kernel)
             if pattern:
-                candidates.append(difference)
-                ran.add((difference.number, pattern))
+                candidates.append(change)
+                ran.add((change, pattern))
         if before == after:
             result.identical[run.id] += 1
             continue
@@ -202,13 +210,13 @@ def _compare_one(
             result.unlisted[run.id].append(f"{run} {name}:\n    native: {before}\n    hpmmap: {after}")
             continue
         result.documented_runs += 1
-        for difference in chosen:
-            used.add((difference.number, difference.concerns(run, native.kernel)))
-            times = result.documented[run.id]
-            times[difference.number] = times.get(difference.number, 0) + 1
+        times = result.documented[run.id]
+        used |= {(change, change.concerns(run, native.kernel)) for change in chosen}
+        for number in {change.difference for change in chosen}:
+            times[number] = times.get(number, 0) + 1
 
 
-def compare(directory: Path, differences: list[Difference]) -> Comparison:
+def compare(directory: Path, differences: Differences) -> Comparison:
     native = read_record(directory / f"{NATIVE}.jsonl")
     others = {p.stem: read_record(p) for p in sorted(directory.glob("*.jsonl")) if p.stem != NATIVE}
     if not others:
@@ -216,8 +224,8 @@ def compare(directory: Path, differences: list[Difference]) -> Comparison:
     result = Comparison(native.kernel, sorted(others))
     if native.registered:
         result.wrong.append("the native run was registered")
-    used: set[tuple[int, str]] = set()
-    ran: set[tuple[int, str]] = set()
+    used: set[tuple[Change, str]] = set()
+    ran: set[tuple[Change, str]] = set()
     every = native.observed.keys() | native.not_run.keys()
     covered: set[Run] = set()
     for name, other in others.items():
@@ -228,10 +236,12 @@ def compare(directory: Path, differences: list[Difference]) -> Comparison:
         unknown = (other.observed.keys() | other.not_run.keys()) - every
         result.wrong += [f"{run} was run as {name} only" for run in sorted(unknown)]
         covered |= other.observed.keys() | other.not_run.keys()
-        _compare_one(result, native, other, name, differences, used, ran)
+        _compare_one(result, native, other, name, differences.changes, used, ran)
     result.wrong += [f"{run} was run natively only" for run in sorted(every - covered)]
-    for number, pattern in sorted(ran - used):
-        result.stale.append(f"difference {number} no longer occurs in {pattern}: take it out")
+    for change, pattern in sorted(ran - used, key=lambda pair: (pair[0].difference, pair[1])):
+        result.stale.append(
+            f"difference {change.difference} no longer occurs in {pattern} ('{change.native}'): take it out"
+        )
     return result
 
 
@@ -258,7 +268,7 @@ def _cell(comparison: Comparison, case: str) -> str:
     return ", ".join(parts) if parts else "not run"
 
 
-def table(directories: list[Path], differences: list[Difference]) -> str:
+def table(directories: list[Path], differences: Differences) -> str:
     columns = []
     for directory in directories:
         comparison = compare(directory, differences)
@@ -283,12 +293,8 @@ def table(directories: list[Path], differences: list[Difference]) -> str:
             f"| {identical} | {c.documented_runs} | {unlisted} |"
         )
     lines += ["", "## Documented differences", ""]
-    occurring = {n for _, c in columns for found in c.documented.values() for n in found}
-    for difference in differences:
-        if difference.number not in occurring:
-            continue
-        anchor = f'<a id="difference-{difference.number}"></a>'
-        lines += [f"{anchor}**{difference.number}.** {difference.reason}", ""]
+    for number, reason in enumerate(differences.reasons, 1):
+        lines += [f'<a id="difference-{number}"></a>**{number}.** {reason}', ""]
     lines += ["## The cases", ""]
     names = [name for name, _ in columns]
     for call in sorted(cases):
