@@ -14,7 +14,7 @@ static void locked(struct run *r)
 						       r->units, "Locked")));
 }
 
-CASE(mlock, all_and_part, 4, BIG)
+CASE(mlock, all_and_part, 4, 0)
 {
 	ret("part", mlock(U(r, 1), r->unit));
 	locked(r);

@@ -3,7 +3,7 @@
 # The command stands before every program that is run: none, or hpmmap run.
 set -euo pipefail
 
-output=$1
+target=$1
 shift
 options=()
 while [ "$1" != -- ]; do
@@ -14,7 +14,8 @@ shift
 prefix=("$@")
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-# A copy: in a guest the files of the host are slow to start from.
+# In a guest the files of the host are slow to start from, and to write to.
+output=$scratch/record
 built=$scratch
 cp "$(dirname "$0")"/../../build/conformance/{conformance,program32,crashes} "$built"
 
@@ -53,7 +54,10 @@ core_dump() {
 }
 
 "${prefix[@]}" "$built/conformance" "${options[@]}" >"$output"
-[[ " ${options[*]} " != *' --only-big '* ]] || exit 0
+if [[ " ${options[*]} " == *' --only-big '* ]]; then
+	cp "$output" "$target"
+	exit
+fi
 
 in_place in_user_namespace unshare --user --map-root-user --mount --pid --fork "${prefix[@]}"
 in_place unsharing "${prefix[@]}" unshare --user --map-root-user --mount --pid --fork --mount-proc
@@ -65,3 +69,4 @@ in_place unlimited_stack prlimit --stack=unlimited "${prefix[@]}"
 in_place small_stack prlimit --stack=262144 "${prefix[@]}"
 observe program_of_32_bits runs "${prefix[@]}" "$built/program32"
 observe core_dump gdb_reads_it core_dump
+cp "$output" "$target"
