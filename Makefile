@@ -17,6 +17,8 @@ help:
 	@echo 'make bench-tools        the benchmark programs'
 	@echo 'make setup              install everything any of these needs'
 	@echo 'make lint unit vm       parts of check'
+	@echo 'make conformance        every conformance case in every way (an hour), then docs/conformance.md'
+	@echo 'make conformance-table  docs/conformance.md, from what the last runs of the guests observed'
 	@echo 'make install            module, command, service and group on this machine (root)'
 	@echo 'make clean              delete build/'
 
@@ -33,6 +35,7 @@ guest-tests:
 	@scripts/setup tests
 	@$(MAKE) --no-print-directory -C tests/guest
 	@$(MAKE) --no-print-directory -C tests/vm/programs
+	@$(MAKE) --no-print-directory -C tests/conformance
 
 bench-tools:
 	@scripts/setup tests
@@ -51,7 +54,7 @@ unit:
 	@$(MAKE) --no-print-directory -C tests/unit check
 	cargo test --locked --quiet
 	@scripts/setup python
-	$(PYTHON) -m pytest --quiet bench/tests
+	$(PYTHON) -m pytest --quiet bench/tests tests/conformance
 
 vm: tools guest-tests modules
 	@scripts/setup guest
@@ -83,7 +86,21 @@ bench-fork:
 	@$(MAKE) --no-print-directory tools bench-tools modules
 	@bench/run-fork $(BENCH_ARGS)
 
+# check runs the same cases in part of the ways.
+conformance: tools guest-tests modules
+	@scripts/setup guest
+	@scripts/setup jobs
+	@set -e; for version in $$(scripts/kernels); do \
+		scripts/guest run --kernel $$version --timeout 7200 ". tests/vm/guest/lib.sh; set_pool 2G; \
+			HPMMAP_CONFORMANCE=all bash tests/vm/scenarios/conformance.sh"; \
+	done
+	@$(MAKE) --no-print-directory conformance-table
+
+# RECORDS: directories of records; by default all of build/conformance/records.
+conformance-table:
+	tests/conformance/records.py table docs/conformance.md $(RECORDS)
+
 clean:
 	rm -rf build
 
-.PHONY: help setup module modules tools guest-tests bench-tools lint unit vm check matrix demo bench-alloc bench-fork install clean
+.PHONY: help setup module modules tools guest-tests bench-tools lint unit vm check matrix demo bench-alloc bench-fork conformance conformance-table install clean

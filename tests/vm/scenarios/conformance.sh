@@ -1,0 +1,38 @@
+#!/bin/bash
+# What the conformance cases observe natively and under hpmmap run is the same, or documented.
+# timeout: 600
+# pool: 2G
+. "$(dirname "$0")/../guest/lib.sh"
+
+cases=$HPMMAP_ROOT/tests/conformance
+records=$HPMMAP_ROOT/build/conformance/records/${HPMMAP_CONFORMANCE_LABEL:-$HPMMAP_KVER}
+rm -rf "$records"
+mkdir -p "$records"
+
+# For the cases about MAP_HUGETLB; and many of the others end in a SIGSEGV, which is no news.
+sysctl -q vm.nr_hugepages=4 debug.exception-trace=0
+# Clearing huge pages takes most of the native run otherwise; it changes nothing that is observed.
+thp=/sys/kernel/mm/transparent_hugepage/enabled
+thp_was=$(sed 's/.*\[\(.*\)\].*/\1/' $thp)
+echo never >$thp
+restore() {
+	sysctl -q vm.nr_hugepages=0 debug.exception-trace=1
+	echo "$thp_was" >$thp
+}
+trap restore EXIT
+
+# All ways of running take much longer than the part that tells most.
+ways=()
+[ "${HPMMAP_CONFORMANCE:-}" != all ] || ways=(--all)
+
+# timed RECORD ARGUMENT OF RUN.SH...
+timed() {
+	local record=$1 started=$SECONDS
+	shift
+	"$cases/run.sh" "$records/$record.jsonl" "${ways[@]}" "$@"
+	echo "$record: $((SECONDS - started)) s"
+}
+timed native --big --
+timed hpmmap -- hpmmap run --
+timed hpmmap-1g --only-big -- hpmmap run --page-size 1G --
+"$cases/records.py" compare "$records"
