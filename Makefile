@@ -29,6 +29,8 @@ tools:
 
 guest-tests:
 	@scripts/setup tests
+	@scripts/setup tools
+	@scripts/setup programs
 	@$(MAKE) --no-print-directory -C tests/guest
 	@$(MAKE) --no-print-directory -C tests/vm/programs
 
