@@ -9,6 +9,7 @@ help:
 	@echo 'make demo               run the demonstration in a guest (minutes)'
 	@echo 'make check              run all tests (under half an hour on two cores)'
 	@echo 'make bench-alloc        instructions to map, touch and unmap memory, beside THP and hugetlb'
+	@echo 'make bench-children     instructions that the children of a shell cost, natively and registered'
 	@echo 'make module KVER=...    build/<version>/hpmmap.ko, by default for the running kernel'
 	@echo 'make tools              build/hpmmap, the command, and its manual pages'
 	@echo 'make guest-tests        the test programs that run in a guest'
@@ -75,7 +76,12 @@ bench-alloc:
 	@$(MAKE) --no-print-directory tools bench-tools modules
 	@bench/run-alloc $(BENCH_ARGS)
 
+bench-children:
+	@scripts/setup guest
+	@$(MAKE) --no-print-directory tools modules
+	@bench/run-children $(BENCH_ARGS)
+
 clean:
 	rm -rf build
 
-.PHONY: help setup module modules tools guest-tests bench-tools lint unit vm check demo bench-alloc install clean
+.PHONY: help setup module modules tools guest-tests bench-tools lint unit vm check demo bench-alloc bench-children install clean
