@@ -11,6 +11,7 @@ help:
 	@echo 'make matrix             the module on every kernel, -rt, -cloud and the newest of Debian too (hours)'
 	@echo 'make bench-alloc        instructions to map, touch and unmap memory, beside THP and hugetlb'
 	@echo 'make bench-fork         instructions to fork, execute a program and wait, with 1 GB of memory'
+	@echo 'make bench-children     instructions that the children of a shell cost, natively and registered'
 	@echo 'make module KVER=...    build/<version>/hpmmap.ko, by default for the running kernel'
 	@echo 'make tools              build/hpmmap, the command, and its manual pages'
 	@echo 'make guest-tests        the test programs that run in a guest'
@@ -33,6 +34,8 @@ tools:
 
 guest-tests:
 	@scripts/setup tests
+	@scripts/setup tools
+	@scripts/setup programs
 	@$(MAKE) --no-print-directory -C tests/guest
 	@$(MAKE) --no-print-directory -C tests/vm/programs
 	@$(MAKE) --no-print-directory -C tests/conformance
@@ -100,7 +103,12 @@ conformance: tools guest-tests modules
 conformance-table:
 	tests/conformance/records.py table docs/conformance.md $(RECORDS)
 
+bench-children:
+	@scripts/setup guest
+	@$(MAKE) --no-print-directory tools modules
+	@bench/run-children $(BENCH_ARGS)
+
 clean:
 	rm -rf build
 
-.PHONY: help setup module modules tools guest-tests bench-tools lint unit vm check matrix demo bench-alloc bench-fork conformance conformance-table install clean
+.PHONY: help setup module modules tools guest-tests bench-tools lint unit vm check matrix demo bench-alloc bench-fork bench-children conformance conformance-table install clean

@@ -72,8 +72,8 @@ static bool remap_lookup(struct hpmmap_ctx *ctx, struct remap *r)
 }
 
 /* What madvise(2) and pkey_mprotect(2) set holds for the new mapping, too. */
-static void copy_advice(const struct remap *r, unsigned long addr,
-			unsigned long len)
+static void copy_advice(struct hpmmap_ctx *ctx, const struct remap *r,
+			unsigned long addr, unsigned long len)
 {
 	static const struct {
 		vm_flags_t flag;
@@ -103,6 +103,8 @@ static void copy_advice(const struct remap *r, unsigned long addr,
 		regs.dx = table[i].advice;
 		hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
 	}
+	if (r->vm_flags & VM_WIPEONFORK)
+		hpmmap_vma_wipe_on_fork(ctx, addr, addr + len, true);
 }
 
 /* A range of ours goes; the mappings around it stay mapped. */
@@ -134,7 +136,7 @@ static long grow_in_place(struct hpmmap_ctx *ctx, const struct remap *r)
 	ret = hpmmap_map_fresh(ctx, end, len, r->prot, r->map_flags, false);
 	if (IS_ERR_VALUE(ret))
 		return ret;
-	copy_advice(r, end, len);
+	copy_advice(ctx, r, end, len);
 	hpmmap_vma_repair(ctx, end & SLOT_MASK, ALIGN(end, SLOT_SIZE));
 	return r->addr;
 }
@@ -171,9 +173,12 @@ static long detach_old(struct hpmmap_ctx *ctx, const struct remap *r)
 
 	if (!(r->flags & MREMAP_DONTUNMAP))
 		return vm_munmap(r->addr, r->old_len);
-	ret = hpmmap_vma_map(ctx, r->addr, r->old_len, r->prot,
-			     MAP_FIXED | r->map_flags);
-	return IS_ERR_VALUE(ret) ? ret : 0;
+	ret = hpmmap_vma_map(ctx, r->addr, r->old_len, r->prot, MAP_FIXED |
+			     (r->map_flags & ~MAP_LOCKED));
+	if (IS_ERR_VALUE(ret))
+		return ret;
+	copy_advice(ctx, r, r->addr, r->old_len);
+	return 0;
 }
 
 /* @to is free, or to be replaced where it was given. */
@@ -202,7 +207,7 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 	}
 	hpmmap_store_renew(ctx, to, to + r->new_len);
 	/* Before there is anything in it that a key protects. */
-	copy_advice(r, to, r->new_len);
+	copy_advice(ctx, r, to, r->new_len);
 	ret = detach_old(ctx, r);
 	if (ret) {
 		vm_munmap(to, r->new_len);

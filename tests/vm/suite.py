@@ -1,5 +1,6 @@
 """What runs in which guest, and following a guest while it runs the items."""
 
+import os
 import re
 import secrets
 import shlex
@@ -21,6 +22,7 @@ PROGRAMS = BUILD / "tests"
 MACHINES = {
     "main": {"memory": "4G", "cpus": 2},
     "numa": {"numa": ["2G", "2G"], "cpus": 2},
+    "apps": {"memory": "4G", "cpus": 2},
     "icount": {"memory": "2G", "icount": True, "movable": "768M"},
 }
 # The clock of a guest that counts instructions leaps ahead whenever it waits for
@@ -99,22 +101,25 @@ def program_items() -> list[Item]:
 
 
 def scenario_items() -> list[Item]:
-    """The scripts; a comment "# key: value" at their head sets what is not the default."""
+    """The scripts; a comment "# key: value" at their head sets what is not the default.
+    Those that scale do more with the environment variable HPMMAP_TEST_SCALE."""
     items = []
+    scale = int(os.environ.get("HPMMAP_TEST_SCALE", "1"))
     for script in sorted(SCENARIOS.glob("*.sh")):
         text = script.read_text()
-        settings = {"machine": "main", "timeout": "120", "pool": "512M", "last": "no"}
+        settings = {"machine": "main", "timeout": "120", "pool": "512M", "last": "no", "scales": "no"}
         for key, value in re.findall(r"^# (\w+): (\S+)$", text, re.MULTILINE):
             if key not in settings:
                 raise ValueError(f"{script}: unknown setting '{key}'")
             settings[key] = value
+        scaled = scale if settings["scales"] == "yes" else 1
         items.append(
             Item(
                 script.stem,
                 settings["machine"],
-                int(settings["timeout"]),
+                int(settings["timeout"]) * scaled,
                 settings["pool"],
-                f"exec bash {shlex.quote(str(script))}",
+                f"HPMMAP_TEST_SCALE={scaled} exec bash {shlex.quote(str(script))}",
                 settings["last"] == "yes",
             )
         )

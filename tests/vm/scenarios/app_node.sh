@@ -1,0 +1,12 @@
+#!/bin/bash
+# Node.js: the heap of V8, workers, buffers, WebAssembly, children.
+# machine: apps
+# pool: 1G
+# timeout: 120
+# scales: yes
+. "$(dirname "$0")/../guest/apps.sh"
+
+same node /usr/bin/node --expose-gc "$APPS/app.js" "$SCALE"
+took node 100
+/usr/bin/node --version
+cat "$WORK/node"

@@ -1,0 +1,14 @@
+#!/bin/bash
+# OpenMP: loops, tasks, large arrays on the stacks, teams of several sizes.
+# machine: apps
+# pool: 1G
+# timeout: 120
+# scales: yes
+. "$(dirname "$0")/../guest/apps.sh"
+
+export OMP_NUM_THREADS=4 OMP_WAIT_POLICY=passive
+same openmp "$BUILT/openmp" "$SCALE"
+took openmp 40
+OMP_STACKSIZE=3M same openmp-stacks "$BUILT/openmp" "$SCALE"
+took openmp 40
+cat "$WORK/openmp"

@@ -1,0 +1,12 @@
+#!/bin/bash
+# Python with NumPy: linear algebra, sorting, growing arrays, threads, forked workers.
+# machine: apps
+# pool: 1G
+# timeout: 120
+# scales: yes
+. "$(dirname "$0")/../guest/apps.sh"
+
+export OPENBLAS_NUM_THREADS=2 PYTHONDONTWRITEBYTECODE=1
+same python /usr/bin/python3 "$APPS/numeric.py" "$SCALE"
+took python3 200
+cat "$WORK/python"

@@ -1,0 +1,14 @@
+#!/bin/bash
+# valgrind runs a job's program and reports the same.
+# machine: apps
+# pool: 1G
+# timeout: 300
+. "$(dirname "$0")/../guest/apps.sh"
+
+filter() {
+	sed -E 's/==[0-9]+==/==N==/; s/0x[0-9A-F]+/ADDRESS/g'
+}
+same valgrind valgrind --leak-check=no "$BUILT/debuggee"
+took memcheck-amd64- 100
+cat "$WORK/valgrind"
+grep -qF 'ERROR SUMMARY: 0 errors' "$WORK/valgrind" || fail "valgrind did not get to its summary"
