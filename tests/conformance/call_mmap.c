@@ -253,7 +253,7 @@ CASE(mmap, fixed_errors, 2, ONCE)
 	at(r, "beyond", map((void *)((1UL << 47) - PAGE), 2 * PAGE, RW,
 			    MAP_FIXED));
 	at(r, "last", map((void *)((1UL << 47) - PAGE), PAGE, RW, MAP_FIXED));
-	at(r, "too_long", map(U(r, 1), 1UL << 47, RW, MAP_FIXED));
+	at(r, "too_long", map(U(r, 1), 1UL << 57, RW, MAP_FIXED));
 	at(r, "longest", map(U(r, 1), -PAGE, RW, MAP_FIXED));
 	at(r, "no_length", map(U(r, 1), 0, RW, MAP_FIXED));
 	content(r, r->base, r->unit * 2);
