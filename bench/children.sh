@@ -6,21 +6,21 @@ set -euo pipefail
 # Microseconds of the guest: thousands of instructions.
 cost_of() {
 	local from=${EPOCHREALTIME/./}
-	"$@" >/dev/null
+	"$@" </dev/null >/dev/null
 	echo $((${EPOCHREALTIME/./} - from))
 }
 
 # The least of some runs: what the kernel's caches and timers add varies.
 least() {
-	for _ in 1 2 3 4 5; do
+	for _ in 1 2 3; do
 		cost_of "$@"
 	done | sort -n | head -n 1
 }
 
 # per_child BODY COMMAND...: a shell that does so many times what BODY says,
 # more and fewer: the difference is free of start and end.
-few=10
-many=40
+few=5
+many=25
 per_child() {
 	local body=$1
 	shift

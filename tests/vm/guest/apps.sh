@@ -23,7 +23,7 @@ REGISTERED=(hpmmap run --strict --)
 FALLBACKS=no
 
 # The tracepoints tell what each process got, however short it lived.
-mkdir "$TRACE"
+mkdir -p "$TRACE"
 echo 4096 >"$TRACE/buffer_size_kb"
 echo 1 >"$TRACE/options/record-tgid"
 trace_end() {
