@@ -9,6 +9,7 @@ help:
 	@echo 'make demo               run the demonstration in a guest (minutes)'
 	@echo 'make check              run all tests (under half an hour on two cores)'
 	@echo 'make matrix             the module on every kernel, -rt, -cloud and the newest of Debian too (hours)'
+	@echo 'make check-debug        all guests, fault injection and fuzzers on a debug kernel (hours)'
 	@echo 'make bench-alloc        instructions to map, touch and unmap memory, beside THP and hugetlb'
 	@echo 'make bench-fork         instructions to fork, execute a program and wait, with 1 GB of memory'
 	@echo 'make bench-children     instructions that the children of a shell cost, natively and registered'
@@ -39,6 +40,7 @@ guest-tests:
 	@$(MAKE) --no-print-directory -C tests/guest
 	@$(MAKE) --no-print-directory -C tests/vm/programs
 	@$(MAKE) --no-print-directory -C tests/conformance
+	@$(MAKE) --no-print-directory -C tests/fuzz
 
 bench-tools:
 	@scripts/setup tests
@@ -66,6 +68,9 @@ vm: tools guest-tests modules
 
 check:
 	@scripts/check
+
+check-debug:
+	@scripts/check-debug
 
 matrix:
 	@scripts/matrix $(MATRIX_ARGS)
@@ -111,4 +116,4 @@ bench-children:
 clean:
 	rm -rf build
 
-.PHONY: help setup module modules tools guest-tests bench-tools lint unit vm check matrix demo bench-alloc bench-fork bench-children conformance conformance-table install clean
+.PHONY: help setup module modules tools guest-tests bench-tools lint unit vm check check-debug matrix demo bench-alloc bench-fork bench-children conformance conformance-table install clean

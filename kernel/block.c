@@ -63,6 +63,7 @@ void hpmmap_block_prepare(struct hpmmap_block *block, unsigned long pfn,
 	compat_pageblock_init(page);
 	set_page_count(page, 1);
 	compat_prep_compound_page(page, SLOT_ORDER);
+	compat_kasan_unpoison(page_address(page), SLOT_SIZE);
 	block->folio = page_folio(page);
 	__folio_mark_uptodate(block->folio);
 	block->nid = nid;

@@ -9,7 +9,7 @@ Used alike by the tests, the demo and the benchmarks:
 
 from .accel import choose_accel
 from .guest import Guest, GuestError, Result
-from .kernels import kernels, resolve_kernel
+from .kernels import is_debug_kernel, kernels, resolve_kernel
 from .kmsg import kernel_problems
 
-__all__ = ["Guest", "GuestError", "Result", "choose_accel", "kernel_problems", "kernels", "resolve_kernel"]
+__all__ = ["Guest", "GuestError", "Result", "choose_accel", "is_debug_kernel", "kernel_problems", "kernels", "resolve_kernel"]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .accel import choose_accel
-from .kernels import has_9p, kernel_image, resolve_kernel
+from .kernels import debug_memory, has_9p, kernel_image, resolve_kernel
 from .kmsg import kernel_problems
 from .paths import BUILD, GUEST_SCRIPT, ROOT
 
@@ -145,6 +145,7 @@ class Guest:
             max(0, self.memory_bytes - _KERNEL_SHARE) if movable is None else parse_size(movable)
         )
         self.load_module = load_module
+        self.extra_bytes = debug_memory(self.kver, self.memory_bytes)
         if self.numa and self.cpus < len(self.numa):
             raise ValueError(f"{len(self.numa)} nodes need {len(self.numa)} CPUs, there are {self.cpus}")
         if icount and accel == "kvm":
@@ -214,11 +215,13 @@ class Guest:
         options = [
             "--kimg", str(kernel_image(self.kver)),
             "--mods", "auto",
+            # Also where everything that mounts the root is built in.
+            "--force-initramfs",
             "--disable-microvm",
             "--name", "hpmmap",
             "--rwdir", str(ROOT),
             "--cpus", str(self.cpus),
-            "--memory", f"{self.memory_bytes >> 20}M",
+            "--memory", f"{self.memory_bytes + self.extra_bytes >> 20}M",
         ]  # fmt: skip
         for directory in _OVERLAYS:
             if Path(directory).is_dir():
@@ -226,7 +229,8 @@ class Guest:
         for node, size in enumerate(self.numa):
             first = node * self.cpus // len(self.numa)
             last = (node + 1) * self.cpus // len(self.numa) - 1
-            options += ["--numa", f"{size},cpus={first}-{last}"]
+            node_bytes = parse_size(size) + self.extra_bytes // len(self.numa)
+            options += ["--numa", f"{node_bytes >> 20}M,cpus={first}-{last}"]
         if accel == "tcg":
             options.append("--disable-kvm")
             if not self.icount and (self.one_thread or _qemu_loses_patches()):

@@ -30,6 +30,11 @@ printf '\nHPMMAP-GUEST-BOOTED:%s\n' "$NONCE"
 [ "$CACHED_USR" = 0 ] ||
 	mount -t 9p -o ro,trans=virtio,version=9p2000.L,cache=loose,msize=512000 cached-usr /usr || fail "cannot mount /usr"
 cd "$ROOT" || fail "cannot enter $ROOT"
+# A kernel that is not installed: nothing in /lib/modules is for it.
+if [ -d "build/kernels/$KVER" ]; then
+	mount -t tmpfs modules /usr/lib/modules && ln -s "$ROOT/build/kernels/$KVER/lib/modules/$KVER" /usr/lib/modules/ ||
+		fail "cannot set up /usr/lib/modules"
+fi
 # Only what matters goes to the console; all of it is in the log at the end.
 dmesg --console-level warn
 ip link set lo up

@@ -15,14 +15,30 @@ def kernels() -> list[str]:
 
 
 def kernel_image(version: str) -> Path:
-    """The kernel to boot: what scripts/archive-kernel fetched, or an installed one."""
+    """The kernel to boot: what scripts/archive-kernel fetched or scripts/build-debug-kernel built, or an installed one."""
     fetched = BUILD / "kernels" / version / "boot" / f"vmlinuz-{version}"
     return fetched if fetched.exists() else Path(f"/boot/vmlinuz-{version}")
 
 
 def has_9p(version: str) -> bool:
     """Whether the kernel can mount what QEMU exports by itself; cloud kernels cannot."""
-    return any((kernel_image(version).parents[1] / "lib/modules" / version).glob("kernel/fs/9p/9p.ko*"))
+    modules = kernel_image(version).parents[1] / "lib/modules" / version
+    if any(modules.glob("kernel/fs/9p/9p.ko*")):
+        return True
+    builtin = modules / "modules.builtin"
+    return builtin.exists() and "kernel/fs/9p/9p.ko\n" in builtin.read_text()
+
+
+def is_debug_kernel(version: str) -> bool:
+    """Whether it is one of scripts/build-debug-kernel."""
+    config = BUILD / "kernels" / version / "usr/src" / f"linux-headers-{version}" / ".config"
+    return config.exists() and "CONFIG_KASAN=y\n" in config.read_text()
+
+
+def debug_memory(version: str, memory: int) -> int:
+    """Bytes that a debug kernel needs beyond what another one does with this memory."""
+    # An eighth is KASAN's; objects are larger, and freed ones kept a while.
+    return memory // 4 + (512 << 20) if is_debug_kernel(version) else 0
 
 
 def resolve_kernel(name: str) -> str:

@@ -8,6 +8,9 @@ _PROBLEM = re.compile(
     |possible\ circular\ locking|inconsistent\ lock\ state|possible\ recursive\ locking|suspicious\ RCU
     |rcu.*(?:detected\ stall|detected\ expedited\ stall|kthread\ starved)|soft\ lockup|hard\ LOCKUP|hung\ task|blocked\ for\ more\ than
     |general\ protection|page\ allocation\ failure|Kernel\ panic|refcount_t:|list_(?:add|del)\ corruption
+    |INFO:\ (?:possible|trying\ to\ register)|ODEBUG:|new\ suspected\ memory\ leak|unreferenced\ object
+    # A check that has given up finds nothing any more.
+    |turning\ off\ the\ locking\ correctness\ validator|kmemleak:.*(?:disabled|pool\ empty|Cannot)
     |unable\ to\ handle|scheduling\ while\ atomic|sleeping\ function\ called|Bad\ rss-counter|non-zero\ pgtables_bytes
     """,
     re.VERBOSE,

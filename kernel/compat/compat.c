@@ -61,6 +61,16 @@ void compat_pageblock_init(struct page *page)
 #endif
 }
 
+#ifdef CONFIG_KASAN_GENERIC
+typedef void unpoison_t(const void *address, size_t size);
+DEFINE_STATIC_CALL_NULL(hpmmap_unpoison, unpoison_t);
+
+void compat_kasan_unpoison(const void *address, size_t size)
+{
+	static_call(hpmmap_unpoison)(address, size);
+}
+#endif
+
 unsigned long compat_symbol(const char *name)
 {
 	return static_call(hpmmap_lookup_name)(name);
@@ -195,6 +205,9 @@ static const struct {
 	FUNCTION("prep_compound_page", hpmmap_prep_compound_page),
 	FUNCTION("get_online_mems", hpmmap_get_online_mems),
 	FUNCTION("put_online_mems", hpmmap_put_online_mems),
+#ifdef CONFIG_KASAN_GENERIC
+	FUNCTION("__kasan_unpoison_range", hpmmap_unpoison),
+#endif
 	FUNCTION(SET_PTE_NAME, hpmmap_set_pte),
 	FUNCTION(RMAP_2M_NAME, hpmmap_add_rmap_2m),
 	FUNCTION("flush_tlb_mm_range", hpmmap_flush_tlb),

@@ -179,6 +179,15 @@ void compat_prep_compound_page(struct page *page, unsigned int order);
 void compat_get_online_mems(void);
 void compat_put_online_mems(void);
 
+/* To KASAN, memory that was free when it went offline may not be accessed. */
+#ifdef CONFIG_KASAN_GENERIC
+void compat_kasan_unpoison(const void *address, size_t size);
+#else
+static inline void compat_kasan_unpoison(const void *address, size_t size)
+{
+}
+#endif
+
 /*
  * Memory that went offline is isolated. With CONFIG_CMA that forbids long-term
  * pins, and who wants one tries to migrate the page for ever. Setting it online

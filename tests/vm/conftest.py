@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpmmap_guest import kernels, resolve_kernel
+from hpmmap_guest import is_debug_kernel, kernels, resolve_kernel
 
 from suite import GuestRun, Item, Outcome, leaving, problems, program_items, scenario_items
 
@@ -34,9 +34,11 @@ def pytest_generate_tests(metafunc):
     machines = list(dict.fromkeys(item.machine for item in items))
     params, ids = [], []
     for kver in metafunc.config.hpmmap_kernels:
-        series = ".".join(kver.split(".")[:2])
+        series = "debug" if is_debug_kernel(kver) else ".".join(kver.split(".")[:2])
         for machine in machines:
             for item in sorted((i for i in items if i.machine == machine), key=lambda i: i.last):
+                if item.debug and not is_debug_kernel(kver):
+                    continue
                 params.append((kver, item))
                 ids.append(f"{series}-{item.name}")
     metafunc.parametrize("kver,item", params, ids=ids)

@@ -15,6 +15,8 @@ from hpmmap_guest.paths import BUILD, ROOT
 
 HERE = Path(__file__).parent
 SCENARIOS = HERE / "scenarios"
+# On a kernel of scripts/build-debug-kernel only.
+DEBUG_SCENARIOS = HERE / "debug"
 RUNNER = HERE / "guest/runner.sh"
 PROGRAMS = BUILD / "tests"
 
@@ -48,6 +50,8 @@ class Item:
     command: str
     last: bool = False
     """Whether it must come after all others of its guest."""
+    debug: bool = False
+    """Whether it needs a kernel of scripts/build-debug-kernel."""
 
 
 @dataclass
@@ -105,7 +109,10 @@ def scenario_items() -> list[Item]:
     Those that scale do more with the environment variable HPMMAP_TEST_SCALE."""
     items = []
     scale = int(os.environ.get("HPMMAP_TEST_SCALE", "1"))
-    for script in sorted(SCENARIOS.glob("*.sh")):
+    # Of the fuzzers without end; they say which they use.
+    seed = int(os.environ.get("HPMMAP_SEED") or secrets.randbelow(1 << 30))
+    for script in sorted(SCENARIOS.glob("*.sh")) + sorted(DEBUG_SCENARIOS.glob("*.sh")):
+        debug = script.parent == DEBUG_SCENARIOS
         text = script.read_text()
         settings = {"machine": "main", "timeout": "120", "pool": "512M", "last": "no", "scales": "no"}
         for key, value in re.findall(r"^# (\w+): (\S+)$", text, re.MULTILINE):
@@ -119,8 +126,9 @@ def scenario_items() -> list[Item]:
                 settings["machine"],
                 int(settings["timeout"]) * scaled,
                 settings["pool"],
-                f"HPMMAP_TEST_SCALE={scaled} exec bash {shlex.quote(str(script))}",
+                f"HPMMAP_TEST_SCALE={scaled} HPMMAP_SEED={seed} exec bash {shlex.quote(str(script))}",
                 settings["last"] == "yes",
+                debug,
             )
         )
     return items

@@ -13,6 +13,13 @@ fi
 unload_module
 [ ! -e /dev/hpmmap ] || fail "/dev/hpmmap is still there"
 [ ! -e "$SYSFS" ] || fail "$SYSFS is still there"
+if is_debug_kernel; then
+	# What the module has lost; an object counts only some seconds after its last use.
+	sleep 6
+	echo scan >/sys/kernel/debug/kmemleak
+	leaks=$(cat /sys/kernel/debug/kmemleak)
+	[ -z "$leaks" ] || { head -n 60 <<<"$leaks"; fail "kmemleak: $(grep -c '^unreferenced object' <<<"$leaks") objects"; }
+fi
 # Use a good part of what came back: a bad page would show in the kernel log.
 mkdir -p /tmp/fill
 mount -t tmpfs -o size=100% tmpfs /tmp/fill

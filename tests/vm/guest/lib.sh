@@ -128,3 +128,24 @@ as_member() {
 	setpriv --reuid "${MEMBER_ID:-$USER_ID}" --regid "${MEMBER_ID:-$USER_ID}" \
 		--groups "$(getent group hpmmap | cut -d: -f3)" "$@"
 }
+
+# A kernel of scripts/build-debug-kernel: slow, and with other figures.
+is_debug_kernel() {
+	[ -e /sys/kernel/debug/kmemleak ]
+}
+
+# fuzz_twins ARGUMENT...: the same random calls natively and under HPMMAP must
+# give the same results.
+fuzz_twins() {
+	local dir=/tmp/fuzz-twins space=$HPMMAP_ROOT/build/tests-fuzz/space
+	rm -rf $dir
+	mkdir -p $dir/native $dir/hpmmap
+	"$space" "$@" --log $dir/native --expect native
+	hpmmap run -- "$space" "$@" --log $dir/hpmmap --expect registered
+	[ "$(cat $dir/native/* | wc -l)" -gt 50 ] || fail "the fuzzer wrote no log"
+	diff -r $dir/native $dir/hpmmap >$dir/difference || {
+		head -n 20 $dir/difference
+		fail "space $*: results differ between Linux (<) and HPMMAP (>)"
+	}
+	expect_pool_free
+}

@@ -6,6 +6,8 @@
 # timeout: 300
 . "$(dirname "$0")/../guest/lib.sh"
 
+! is_debug_kernel || skip "instructions of a debug kernel tell nothing"
+
 # The same addresses each time; the least of some processes, since the state of
 # the kernel's caches adds a few instructions now and then.
 cost() {

@@ -1,0 +1,10 @@
+#!/bin/bash
+# Random ioctls, malformed and right, beside jobs and pools that come and go.
+# pool: 512M
+# timeout: 180
+. "$(dirname "$0")/../guest/lib.sh"
+
+fuzzers=$HPMMAP_ROOT/build/tests-fuzz
+"$fuzzers/ioctls" --seed 1 --ops 600
+as_member "$fuzzers/ioctls" --seed 2 --ops 600
+expect_pool_free

@@ -1,0 +1,10 @@
+#!/bin/bash
+# Random address-space calls: as the model says, and the same natively and under
+# HPMMAP. The seeds are fixed; make check-debug goes on with others.
+# pool: 512M
+# timeout: 240
+. "$(dirname "$0")/../guest/lib.sh"
+
+fuzz_twins --seed 1 --ops 250
+fuzz_twins --seed 2 --ops 250
+fuzz_twins --seed 3 --ops 120 --threads 3
