@@ -282,6 +282,17 @@ void hpmmap_reap_soon(void);
 void hpmmap_ctx_mark_ended(pid_t pid);
 
 /* store.c */
+/**
+ * enum hpmmap_commit - what a slot's block is after a commit
+ * @HPMMAP_COMMIT_OWN: the context's own, as it was
+ * @HPMMAP_COMMIT_OWNED_NOW: the context's own, shared before
+ * @HPMMAP_COMMIT_SHARED: shared
+ */
+enum hpmmap_commit {
+	HPMMAP_COMMIT_OWN,
+	HPMMAP_COMMIT_OWNED_NOW,
+	HPMMAP_COMMIT_SHARED,
+};
 struct hpmmap_block *hpmmap_store_load(struct hpmmap_ctx *ctx,
 				       unsigned long slot);
 unsigned long hpmmap_store_missing(struct hpmmap_ctx *ctx, unsigned long start,
@@ -295,7 +306,7 @@ struct hpmmap_block *hpmmap_store_commit(struct hpmmap_ctx *ctx,
 					 unsigned long start,
 					 unsigned long end,
 					 struct list_head *blocks,
-					 bool *shared);
+					 enum hpmmap_commit *how);
 void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 			unsigned long end);
 bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start,
@@ -350,6 +361,8 @@ void hpmmap_vma_repair(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long end);
 long hpmmap_vma_wipe_on_fork(struct hpmmap_ctx *ctx, unsigned long start,
 			     unsigned long end, bool wipe);
+void hpmmap_vma_slot_owned(struct hpmmap_ctx *ctx, unsigned long slot,
+			   struct hpmmap_block *block);
 bool hpmmap_vma_remap_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 			   struct hpmmap_block *block);
 void hpmmap_vma_range_changed(struct hpmmap_ctx *ctx, unsigned long start,

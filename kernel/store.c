@@ -142,6 +142,11 @@ static bool store_adopt(struct hpmmap_ctx *ctx, unsigned long slot,
 	return true;
 }
 
+static bool is_marked(struct hpmmap_ctx *ctx, unsigned long slot)
+{
+	return xa_get_mark(&ctx->store, slot, SLOT_SHARED);
+}
+
 /* Nothing of a slot stays mapped by page tables. */
 static void zap_slot(struct hpmmap_ctx *ctx, unsigned long slot)
 {
@@ -162,7 +167,7 @@ static void zap_slot(struct hpmmap_ctx *ctx, unsigned long slot)
 /*
  * The block of a slot, which may be changed afterwards: of a shared one, a
  * copy without the @skip_nr pages from @skip on. NULL where there is none, or
- * without memory.
+ * without memory. If the slot was marked, hpmmap_vma_slot_owned() is due.
  */
 static struct hpmmap_block *store_own(struct hpmmap_ctx *ctx,
 				      unsigned long slot,
@@ -173,8 +178,7 @@ static struct hpmmap_block *store_own(struct hpmmap_ctx *ctx,
 	unsigned int end = skip + skip_nr;
 
 	lockdep_assert_held(&ctx->lock);
-	if (!block || !xa_get_mark(&ctx->store, slot, SLOT_SHARED) ||
-	    store_adopt(ctx, slot, block))
+	if (!block || !is_marked(ctx, slot) || store_adopt(ctx, slot, block))
 		return block;
 
 	own = block_take(ctx, blocks, true);
@@ -212,21 +216,26 @@ int hpmmap_store_own_edges(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end)
 {
 	unsigned long slots[] = { slot_of(start), slot_of(end - 1) };
+	struct hpmmap_block *block;
 	int ret = 0, i;
 
 	if (!xa_marked(&ctx->store, SLOT_SHARED))
 		return 0;
 	mmap_read_lock(ctx->mm);
-	mutex_lock(&ctx->lock);
 	for (i = 0; i < ARRAY_SIZE(slots) && !ret; i++) {
 		unsigned int first, nr;
 
 		clip(slots[i], start, end, &first, &nr);
-		if (nr < SLOT_PAGES && xa_load(&ctx->store, slots[i]) &&
-		    !store_own(ctx, slots[i], NULL, 0, 0))
+		if (nr == SLOT_PAGES || !is_marked(ctx, slots[i]))
+			continue;
+		mutex_lock(&ctx->lock);
+		block = store_own(ctx, slots[i], NULL, 0, 0);
+		mutex_unlock(&ctx->lock);
+		if (block)
+			hpmmap_vma_slot_owned(ctx, slots[i], block);
+		else
 			ret = -ENOMEM;
 	}
-	mutex_unlock(&ctx->lock);
 	mmap_read_unlock(ctx->mm);
 	return ret;
 }
@@ -264,8 +273,7 @@ struct hpmmap_block *hpmmap_store_adopt(struct hpmmap_ctx *ctx,
 
 	mutex_lock(&ctx->lock);
 	block = xa_load(&ctx->store, slot);
-	if (block && (!xa_get_mark(&ctx->store, slot, SLOT_SHARED) ||
-		      !store_adopt(ctx, slot, block)))
+	if (block && (!is_marked(ctx, slot) || !store_adopt(ctx, slot, block)))
 		block = NULL;
 	mutex_unlock(&ctx->lock);
 	return block;
@@ -302,8 +310,8 @@ static struct hpmmap_block *store_get(struct hpmmap_ctx *ctx,
  * @start: first address, page aligned
  * @end: end, page aligned, in the same slot
  * @blocks: blocks to use first, or NULL
- * @shared: out, or NULL: the block is shared and may be replaced at any time;
- *	otherwise it stays while mmap_lock is held
+ * @how: out, or NULL; where it is HPMMAP_COMMIT_SHARED the block may be
+ *	replaced at any time, otherwise it stays while mmap_lock is held
  *
  * Pages without a meaning read as zero afterwards; the others are unchanged.
  * A slot that has memory of Linux gets no more of it.
@@ -314,25 +322,28 @@ struct hpmmap_block *hpmmap_store_commit(struct hpmmap_ctx *ctx,
 					 unsigned long start,
 					 unsigned long end,
 					 struct list_head *blocks,
-					 bool *shared)
+					 enum hpmmap_commit *how)
 {
+	enum hpmmap_commit done = HPMMAP_COMMIT_OWN;
 	struct hpmmap_block *block;
 	unsigned int first, nr;
-	bool keep;
 
 	clip(slot_of(start), start, end, &first, &nr);
 	mutex_lock(&ctx->lock);
 	block = xa_load(&ctx->store, slot_of(start));
-	keep = block && hpmmap_block_is_shared(block) &&
-	       !has_stale(block, first, nr);
-	if (!keep) {
+	if (block && hpmmap_block_is_shared(block) &&
+	    !has_stale(block, first, nr)) {
+		done = HPMMAP_COMMIT_SHARED;
+	} else {
+		if (is_marked(ctx, slot_of(start)))
+			done = HPMMAP_COMMIT_OWNED_NOW;
 		block = store_get(ctx, slot_of(start), blocks, false);
 		if (block && block->folio)
 			hpmmap_block_fill(ctx, block, first, nr);
 	}
 	mutex_unlock(&ctx->lock);
-	if (shared)
-		*shared = keep;
+	if (how)
+		*how = done;
 	return block;
 }
 
@@ -363,6 +374,9 @@ static bool share_readable(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
  * is made ready: the core may map all of it with one entry. Where the pools
  * are exhausted it is a page of Linux.
  *
+ * A block that was shared until now is not mapped by the core alone: it maps
+ * one page where the slot has a table of 4 KB entries.
+ *
  * Return: 0, VM_FAULT_NOPAGE (it is mapped) or VM_FAULT_OOM.
  */
 vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
@@ -372,6 +386,7 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 	unsigned int first = page_in_slot(vmf->address), nr = 1;
 	vm_fault_t ret = VM_FAULT_OOM;
 	struct hpmmap_block *block;
+	bool owned = false;
 
 	mutex_lock(&ctx->lock);
 	block = xa_load(&ctx->store, slot);
@@ -380,6 +395,7 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 		ret = VM_FAULT_NOPAGE;
 		goto out;
 	}
+	owned = is_marked(ctx, slot);
 	block = store_get(ctx, slot, NULL, true);
 	if (!block)
 		goto out;
@@ -389,11 +405,17 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 		*committed = false;
 	if (hpmmap_block_fill(ctx, block, first, nr))
 		goto out;
+	if (owned) {
+		ret = VM_FAULT_NOPAGE;
+		goto out;
+	}
 	vmf->page = hpmmap_block_page(block, page_in_slot(vmf->address));
 	get_page(vmf->page);
 	ret = 0;
 out:
 	mutex_unlock(&ctx->lock);
+	if (owned && block)
+		hpmmap_vma_slot_owned(ctx, slot, block);
 	return ret;
 }
 
@@ -412,6 +434,7 @@ int hpmmap_store_access(struct hpmmap_ctx *ctx, unsigned long addr, void *buf,
 {
 	unsigned int i = page_in_slot(addr);
 	struct hpmmap_block *block;
+	bool owned = false;
 	int ret = -ENOMEM;
 	void *p;
 
@@ -422,8 +445,10 @@ int hpmmap_store_access(struct hpmmap_ctx *ctx, unsigned long addr, void *buf,
 		ret = 0;
 		goto out;
 	}
-	if (write)
+	if (write) {
+		owned = is_marked(ctx, slot_of(addr));
 		block = store_get(ctx, slot_of(addr), NULL, true);
+	}
 	if (!block || hpmmap_block_fill(ctx, block, i, 1))
 		goto out;
 	p = page_address(hpmmap_block_page(block, i)) + offset_in_page(addr);
@@ -434,6 +459,8 @@ int hpmmap_store_access(struct hpmmap_ctx *ctx, unsigned long addr, void *buf,
 	ret = 0;
 out:
 	mutex_unlock(&ctx->lock);
+	if (owned && block)
+		hpmmap_vma_slot_owned(ctx, slot_of(addr), block);
 	return ret;
 }
 
@@ -552,11 +579,13 @@ static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 {
 	struct hpmmap_block *block;
 	unsigned int first, nr;
+	bool owned;
 	int ret = 0;
 
 	clip(slot, start, end, &first, &nr);
 	mutex_lock(&ctx->lock);
 	block = xa_load(&ctx->store, slot);
+	owned = is_marked(ctx, slot);
 	if (block) {
 		block = store_own(ctx, slot, NULL, first, nr);
 		ret = block ? 0 : -ENOMEM;
@@ -570,6 +599,8 @@ static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 			ret = hpmmap_block_fill(ctx, block, first, nr);
 	}
 	mutex_unlock(&ctx->lock);
+	if (owned && block)
+		hpmmap_vma_slot_owned(ctx, slot, block);
 	return ret;
 }
 
@@ -753,7 +784,9 @@ static bool share_slot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 	else
 		zap_slot(parent, slot);
 	if (hpmmap_block_is_pinned(block)) {
-		hpmmap_pgmap_unprotect(vma, start, block->folio);
+		/* Others may have it since an earlier fork. */
+		if (!is_marked(parent, slot))
+			hpmmap_pgmap_unprotect(vma, start, block->folio);
 		return false;
 	}
 	atomic_inc(&block->users);

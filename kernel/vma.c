@@ -357,17 +357,23 @@ static bool commit_slot(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	unsigned long lo = max(vma->vm_start, slot_start);
 	unsigned long hi = min(vma->vm_end, slot_start + SLOT_SIZE);
 	struct hpmmap_block *block;
-	bool shared;
+	enum hpmmap_commit how;
 
-	block = hpmmap_store_commit(ctx, lo, hi, blocks, &shared);
+	block = hpmmap_store_commit(ctx, lo, hi, blocks, &how);
 	if (!block)
 		return false;
-	if (shared) {
+	switch (how) {
+	case HPMMAP_COMMIT_SHARED:
 		if (hi - lo == SLOT_SIZE)
 			hpmmap_pgmap_fault_in(vma, lo, false);
 		return false;
+	case HPMMAP_COMMIT_OWNED_NOW:
+		hpmmap_vma_slot_owned(ctx, slot_of(addr), block);
+		break;
+	case HPMMAP_COMMIT_OWN:
+		hpmmap_pgmap_fill(vma, lo, hi, block);
+		break;
 	}
-	hpmmap_pgmap_fill(vma, lo, hi, block);
 	return wants_collapse(ctx, vma, slot_start);
 }
 
@@ -509,6 +515,21 @@ bool hpmmap_vma_remap_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 			commit_slot(ctx, vma, max(start, vma->vm_start), NULL);
 	}
 	return flush;
+}
+
+/**
+ * hpmmap_vma_slot_owned() - a slot's block became the context's own
+ * @ctx: the context; mmap_lock held
+ * @slot: the slot
+ * @block: its block
+ *
+ * While it was shared the slot was mapped read-only, or not at all.
+ */
+void hpmmap_vma_slot_owned(struct hpmmap_ctx *ctx, unsigned long slot,
+			   struct hpmmap_block *block)
+{
+	if (hpmmap_vma_remap_slot(ctx, slot, block))
+		compat_flush_tlb_mm(ctx->mm);
 }
 
 /**
