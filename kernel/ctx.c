@@ -216,18 +216,27 @@ void hpmmap_reap_soon(void)
 /**
  * hpmmap_ctx_mark_ended() - a process has exited or executed another program
  * @pid: the process
+ *
+ * May be called from any context.
+ *
+ * Return: its family, with a reference for the caller, or NULL.
  */
-void hpmmap_ctx_mark_ended(pid_t pid)
+struct hpmmap_family *hpmmap_ctx_mark_ended(pid_t pid)
 {
+	struct hpmmap_family *family = NULL;
 	struct hpmmap_ctx *ctx;
 	int bkt;
 
 	rcu_read_lock();
 	hash_for_each_rcu(contexts, bkt, ctx, node)
-		if (ctx->pid == pid)
+		if (ctx->pid == pid && !ctx->ended) {
 			WRITE_ONCE(ctx->ended, true);
+			if (!family)
+				family = hpmmap_family_get(ctx);
+		}
 	rcu_read_unlock();
 	hpmmap_reap_soon();
+	return family;
 }
 
 /* Contexts keep the module loaded, so there are none left here. */

@@ -39,6 +39,8 @@
  * @work: gives the address space a context; runs in the process
  * @work_queued: @work is under way
  * @exit_work: takes its memory back before its parent learns of its end
+ * @family: of the address space that is gone, to be looked after by a work;
+ *	holds a reference
  * @execed: @work is due to execve, so heap and stack are new
  */
 struct member {
@@ -51,6 +53,7 @@ struct member {
 	bool work_queued;
 	bool execed;
 	struct callback_head exit_work;
+	struct hpmmap_family *family;
 };
 
 static void members_work_fn(struct work_struct *work);
@@ -131,6 +134,8 @@ static void members_work_fn(struct work_struct *work)
 	hlist_for_each_entry_safe(m, tmp, &gone, node) {
 		put_pid(m->tgid);
 		hpmmap_job_put(m->job);
+		if (m->family)
+			hpmmap_family_put(m->family);
 		kfree(m);
 		hpmmap_hook_put();
 	}
@@ -321,6 +326,19 @@ out:
 	hpmmap_pool_free_list(&blocks);
 }
 
+/* What an address space that is gone shared, its family can have back. */
+static void member_leave_family(struct member *m)
+{
+	struct hpmmap_family *family = m->family;
+
+	hpmmap_reap();
+	if (!family)
+		return;
+	m->family = NULL;
+	hpmmap_share_restore(family);
+	hpmmap_family_put(family);
+}
+
 /* Runs in the member before its first instruction of the new program. */
 static void member_work(struct callback_head *work)
 {
@@ -330,9 +348,7 @@ static void member_work(struct callback_head *work)
 	struct hpmmap_ctx *ctx;
 
 	m->work_queued = false;
-	/* What the old address space shared. */
-	hpmmap_reap();
-	hpmmap_share_restore();
+	member_leave_family(m);
 	if (!mm || current->flags & PF_EXITING || hpmmap_ctx_exists(mm))
 		goto out;
 	ctx = hpmmap_ctx_alloc(m->job);
@@ -388,11 +404,19 @@ static void probe_exec(void *data, struct task_struct *task, pid_t old_pid,
 		       struct linux_binprm *bprm)
 {
 	struct member *m = member_get(task_tgid(task));
+	struct hpmmap_family *family;
 
 	if (!m)
 		return;
 	/* The new address space has no context yet. */
-	hpmmap_ctx_mark_ended(task_tgid_nr(task));
+	family = hpmmap_ctx_mark_ended(task_tgid_nr(task));
+	if (m->family || m->work_queued) {
+		/* Left to the worker. */
+		if (family)
+			hpmmap_family_put(family);
+	} else {
+		m->family = family;
+	}
 	if (!m->registers || bprm->secureexec || test_thread_flag(TIF_ADDR32)) {
 		member_put(m);
 		m = member_remove(task_tgid(task));
@@ -448,13 +472,13 @@ static void member_exit(struct callback_head *work)
 {
 	struct member *m = container_of(work, struct member, exit_work);
 
-	hpmmap_reap();
-	hpmmap_share_restore();
+	member_leave_family(m);
 	member_put(m);
 }
 
 static void probe_exit(void *data, struct task_struct *task)
 {
+	struct hpmmap_family *family;
 	struct member *m;
 
 	if (atomic_read(&task->signal->live))
@@ -463,7 +487,13 @@ static void probe_exit(void *data, struct task_struct *task)
 	m = member_remove(task_tgid(task));
 	if (!m)
 		return;
-	hpmmap_ctx_mark_ended(task_tgid_nr(task));
+	family = hpmmap_ctx_mark_ended(task_tgid_nr(task));
+	if (m->family) {
+		if (family)
+			hpmmap_family_put(family);
+	} else {
+		m->family = family;
+	}
 	init_task_work(&m->exit_work, member_exit);
 	if (task_work_add(task, &m->exit_work, TWA_NONE))
 		member_put(m);

@@ -4,7 +4,7 @@
  *
  * Lock order, outermost first:
  *
- *	restore_mutex		what fork left shared (share.c)
+ *	family->lock		what fork left shared (share.c)
  *	hpmmap_hook_mutex	installed hooks (hook.c)
  *	ctx->ops		hooked system calls of one address space
  *	mm->mmap_lock		Linux's
@@ -155,8 +155,6 @@ struct hpmmap_job {
  * @ops: serialises the hooked calls and fork
  * @lock: protects @store and the blocks in it
  * @store: slot number -> struct hpmmap_block; marked with SLOT_SHARED
- * @mprotecting: the core may be making read-only entries writable, so there
- *	must not be new ones of shared blocks. Protected by @lock.
  * @heap_end: end of the mapped heap, a multiple of 2 MB; 0: the heap is
  *	Linux's. Protected by @ops.
  * @fork: the child's context, made ready by the clone hook and used by
@@ -182,7 +180,6 @@ struct hpmmap_ctx {
 	struct mutex ops;
 	struct mutex lock;
 	struct xarray store;
-	bool mprotecting;
 	unsigned long heap_end;
 	struct {
 		struct task_struct *task;
@@ -279,7 +276,7 @@ void hpmmap_ctx_put(struct hpmmap_ctx *ctx);
 bool hpmmap_ctx_exists(struct mm_struct *mm);
 void hpmmap_reap(void);
 void hpmmap_reap_soon(void);
-void hpmmap_ctx_mark_ended(pid_t pid);
+struct hpmmap_family *hpmmap_ctx_mark_ended(pid_t pid);
 
 /* store.c */
 /**
@@ -490,7 +487,9 @@ int hpmmap_share_begin(struct hpmmap_ctx *parent, struct hpmmap_ctx *child);
 void hpmmap_share_leave(struct hpmmap_ctx *ctx);
 void hpmmap_share_alone(struct hpmmap_ctx *ctx);
 void hpmmap_share_gone(struct hpmmap_ctx *ctx);
-void hpmmap_share_restore(void);
+void hpmmap_share_restore(struct hpmmap_family *family);
+struct hpmmap_family *hpmmap_family_get(struct hpmmap_ctx *ctx);
+void hpmmap_family_put(struct hpmmap_family *family);
 void hpmmap_share_exit(void);
 
 /* sysfs.c */

@@ -189,8 +189,8 @@ static void fill_table(struct vm_area_struct *vma, unsigned long start,
 		unsigned int first = page_in_slot(addr), nr = 0;
 		unsigned int most = block->folio ?
 				    (end - addr) >> PAGE_SHIFT : 1;
-		struct page *page = hpmmap_block_page(block, first);
 		struct folio *folio;
+		struct page *page;
 		struct vm_fault vmf = {
 			.vma = vma,
 			.address = addr,
@@ -200,11 +200,12 @@ static void fill_table(struct vm_area_struct *vma, unsigned long start,
 			.ptl = ptl,
 		};
 
-		/* Of Linux's memory, there may be only some pages. */
-		if (test_bit(first, block->stale)) {
+		/* Of Linux's memory, there may be only some pages, or soon. */
+		if (test_bit_acquire(first, block->stale)) {
 			addr += PAGE_SIZE;
 			continue;
 		}
+		page = hpmmap_block_page(block, first);
 		folio = page_folio(page);
 		folio_lock(folio);
 		spin_lock(ptl);

@@ -14,6 +14,8 @@
  */
 #include <linux/list.h>
 #include <linux/mutex.h>
+#include <linux/oom.h>
+#include <linux/rcupdate.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
@@ -23,33 +25,53 @@
 
 /**
  * struct hpmmap_family - contexts that may share blocks
- * @refs: its contexts
+ * @refs: its contexts, and who looks after it
+ * @lock: held while entries are made writable again
  * @kin: contexts, by ctx->kin; protected by families_lock
  * @nr: how many; protected by families_lock
  * @alone: a block was left to one of them alone, and nobody has looked yet
- * @pending: in the list of families to be looked at; protected by
+ * @pending: in the list of families for the worker; protected by
  *	families_lock; holds a reference
+ * @rcu: for hpmmap_family_get()
  */
 struct hpmmap_family {
 	refcount_t refs;
+	struct mutex lock;
 	struct list_head kin;
 	unsigned long nr;
 	bool alone;
 	struct list_head pending;
+	struct rcu_head rcu;
 };
 
 static DEFINE_SPINLOCK(families_lock);
-/* Who is told that a process ended finds its family looked after. */
-static DEFINE_MUTEX(restore_mutex);
 static LIST_HEAD(families_pending);
 
 static void restore_work_fn(struct work_struct *work);
 static DECLARE_WORK(restore_work, restore_work_fn);
 
-static void family_put(struct hpmmap_family *family)
+/**
+ * hpmmap_family_get() - the family of a context
+ * @ctx: the context
+ *
+ * May be called from any context, under RCU.
+ *
+ * Return: the family with a reference for the caller, or NULL.
+ */
+struct hpmmap_family *hpmmap_family_get(struct hpmmap_ctx *ctx)
+{
+	struct hpmmap_family *family = READ_ONCE(ctx->family);
+
+	if (family && !refcount_inc_not_zero(&family->refs))
+		family = NULL;
+	return family;
+}
+
+/* May be called from any context. */
+void hpmmap_family_put(struct hpmmap_family *family)
 {
 	if (refcount_dec_and_test(&family->refs))
-		kfree(family);
+		kfree_rcu(family, rcu);
 }
 
 static void family_join(struct hpmmap_family *family, struct hpmmap_ctx *ctx)
@@ -78,10 +100,11 @@ int hpmmap_share_begin(struct hpmmap_ctx *parent, struct hpmmap_ctx *child)
 		if (!family)
 			return -ENOMEM;
 		refcount_set(&family->refs, 1);
+		mutex_init(&family->lock);
 		INIT_LIST_HEAD(&family->kin);
 		INIT_LIST_HEAD(&family->pending);
 		family_join(family, parent);
-		family_put(family);
+		hpmmap_family_put(family);
 	}
 	family_join(parent->family, child);
 	return 0;
@@ -101,7 +124,7 @@ void hpmmap_share_leave(struct hpmmap_ctx *ctx)
 	list_del(&ctx->kin);
 	family->nr--;
 	spin_unlock(&families_lock);
-	family_put(family);
+	hpmmap_family_put(family);
 }
 
 /**
@@ -117,8 +140,7 @@ void hpmmap_share_alone(struct hpmmap_ctx *ctx)
  * hpmmap_share_gone() - a context has given up everything
  * @ctx: the context
  *
- * The others will be looked at by the next hpmmap_share_restore(), which a
- * worker calls if nobody else does.
+ * A worker looks after the others, if nobody does before.
  */
 void hpmmap_share_gone(struct hpmmap_ctx *ctx)
 {
@@ -145,6 +167,9 @@ static void restore(struct hpmmap_ctx *ctx)
 	if (!xa_marked(&ctx->store, SLOT_SHARED) || !mmget_not_zero(ctx->mm))
 		return;
 	mmap_read_lock(ctx->mm);
+	/* Of a fork that failed, the mappings are not to be looked at. */
+	if (check_stable_address_space(ctx->mm))
+		goto out;
 	xa_for_each_marked(&ctx->store, slot, block, SLOT_SHARED) {
 		if (hpmmap_block_is_shared(block))
 			continue;
@@ -155,8 +180,9 @@ static void restore(struct hpmmap_ctx *ctx)
 	}
 	if (flush)
 		compat_flush_tlb_mm(ctx->mm);
+out:
 	mmap_read_unlock(ctx->mm);
-	mmput(ctx->mm);
+	mmput_async(ctx->mm);
 }
 
 /* The next one to look at, with a reference; NULL if it is being freed. */
@@ -175,11 +201,19 @@ static struct hpmmap_ctx *family_next(struct hpmmap_family *family)
 	return ctx;
 }
 
-static void family_restore(struct hpmmap_family *family)
+/**
+ * hpmmap_share_restore() - let a family write to what nobody shares any more
+ * @family: the family
+ *
+ * When it returns, all that was given up before the call has been looked at.
+ * Takes mmap_lock of the family's processes: to be called without any lock.
+ */
+void hpmmap_share_restore(struct hpmmap_family *family)
 {
-	unsigned long n = READ_ONCE(family->nr);
+	unsigned long n;
 
-	WRITE_ONCE(family->alone, false);
+	mutex_lock(&family->lock);
+	n = xchg(&family->alone, false) ? READ_ONCE(family->nr) : 0;
 	while (n--) {
 		struct hpmmap_ctx *ctx = family_next(family);
 
@@ -189,18 +223,13 @@ static void family_restore(struct hpmmap_family *family)
 			restore(ctx);
 		hpmmap_ctx_put(ctx);
 	}
+	mutex_unlock(&family->lock);
 }
 
-/**
- * hpmmap_share_restore() - look after the families of contexts that are gone
- *
- * Takes mmap_lock of other processes: to be called without any lock.
- */
-void hpmmap_share_restore(void)
+static void restore_work_fn(struct work_struct *work)
 {
 	struct hpmmap_family *family;
 
-	mutex_lock(&restore_mutex);
 	for (;;) {
 		spin_lock(&families_lock);
 		family = list_first_entry_or_null(&families_pending,
@@ -211,15 +240,9 @@ void hpmmap_share_restore(void)
 		spin_unlock(&families_lock);
 		if (!family)
 			break;
-		family_restore(family);
-		family_put(family);
+		hpmmap_share_restore(family);
+		hpmmap_family_put(family);
 	}
-	mutex_unlock(&restore_mutex);
-}
-
-static void restore_work_fn(struct work_struct *work)
-{
-	hpmmap_share_restore();
 }
 
 /* Contexts keep the module loaded, so there are no families left. */

@@ -126,8 +126,9 @@ static int store_insert(struct hpmmap_ctx *ctx, unsigned long slot,
 
 /*
  * Tries to make the block of a marked slot the context's own without a copy:
- * the others have given it up. What they handed to somebody else without a
- * pin (to a pipe, say) must not change.
+ * the others have given it up. What they handed to somebody else (a pipe, a
+ * device that still reads it) must not change; only pins of the context's own
+ * follow it.
  */
 static bool store_adopt(struct hpmmap_ctx *ctx, unsigned long slot,
 			struct hpmmap_block *block)
@@ -135,7 +136,8 @@ static bool store_adopt(struct hpmmap_ctx *ctx, unsigned long slot,
 	lockdep_assert_held(&ctx->lock);
 	if (hpmmap_block_is_shared(block) ||
 	    (hpmmap_block_is_pinned(block) &&
-	     !folio_maybe_dma_pinned(block->folio)))
+	     !(folio_maybe_dma_pinned(block->folio) &&
+	       compat_mm_has_pinned(ctx->mm))))
 		return false;
 	xa_clear_mark(&ctx->store, slot, SLOT_SHARED);
 	hpmmap_block_attach(block, ctx->file->f_mapping, slot);
@@ -154,12 +156,12 @@ static void zap_slot(struct hpmmap_ctx *ctx, unsigned long slot)
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, ctx->mm, start);
 
-	if (hpmmap_pgmap_slot(ctx->mm, start) == HPMMAP_ENTRY_NONE)
-		return;
 	for_each_vma_range(vmi, vma, end) {
 		unsigned long lo = max(start, vma->vm_start);
 
-		if (hpmmap_vma_is_ours(vma))
+		/* Only below a mapping is it sure that the tables stay. */
+		if (hpmmap_vma_is_ours(vma) &&
+		    hpmmap_pgmap_slot(ctx->mm, start) != HPMMAP_ENTRY_NONE)
 			compat_zap(vma, lo, min(end, vma->vm_end) - lo);
 	}
 }
@@ -356,7 +358,7 @@ static bool share_readable(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 {
 	unsigned long start = vmf->address & SLOT_MASK;
 
-	return !(vmf->flags & FAULT_FLAG_WRITE) && !ctx->mprotecting &&
+	return !(vmf->flags & FAULT_FLAG_WRITE) &&
 	       hpmmap_block_is_shared(block) &&
 	       vmf->vma->vm_start <= start &&
 	       vmf->vma->vm_end - SLOT_SIZE >= start &&
@@ -697,6 +699,8 @@ static unsigned long move_piece(struct hpmmap_ctx *ctx, unsigned long from,
 		*ret = store_insert(ctx, slot_of(to), src);
 		if (*ret)
 			return len;
+		if (is_marked(ctx, slot_of(from)))
+			xa_set_mark(&ctx->store, slot_of(to), SLOT_SHARED);
 		xa_erase(&ctx->store, slot_of(from));
 		if (dst)
 			hpmmap_block_release(ctx, dst);

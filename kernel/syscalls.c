@@ -291,14 +291,21 @@ static long mmap_growsdown(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
 	unsigned long len = PAGE_ALIGN(regs->si);
 	long ret = hpmmap_call_orig(HPMMAP_CALL_MMAP, regs);
+	unsigned long fresh = 0;
 
-	if (IS_ERR_VALUE(ret))
+	if (IS_ERR_VALUE(ret)) {
+		/* What was to be replaced may be gone nevertheless. */
+		if (regs->r10 & MAP_FIXED)
+			hpmmap_vma_range_changed(ctx, regs->di, regs->di + len);
 		return ret;
-	hpmmap_store_reconcile(ctx, ret, ret + len);
+	}
+	hpmmap_vma_range_changed(ctx, ret, ret + len);
 	if (len > PAGE_SIZE)
-		hpmmap_map_fresh(ctx, ret + PAGE_SIZE, len - PAGE_SIZE, regs->dx,
-			  regs->r10 & OUR_MAP_FLAGS, true);
-	return ret;
+		fresh = hpmmap_map_fresh(ctx, ret + PAGE_SIZE, len - PAGE_SIZE,
+					 regs->dx, regs->r10 & OUR_MAP_FLAGS,
+					 true);
+	/* Without memory it stays Linux's. */
+	return IS_ERR_VALUE(fresh) && fresh != -ENOMEM ? fresh : ret;
 }
 
 /* Linux's mapping may have replaced some of ours. */
@@ -408,31 +415,6 @@ static bool mprotect_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
 	return bytes && hpmmap_data_exceeds_limit(ctx, 0, bytes, prot);
 }
 
-/*
- * The core is about to make entries of a range writable: there may be none of
- * shared blocks until mprotect_end().
- */
-static bool mprotect_begin(struct hpmmap_ctx *ctx, unsigned long start,
-			   unsigned long end, unsigned long prot)
-{
-	if (!(prot & PROT_WRITE) || !xa_marked(&ctx->store, SLOT_SHARED))
-		return false;
-	mutex_lock(&ctx->lock);
-	ctx->mprotecting = true;
-	mutex_unlock(&ctx->lock);
-	mmap_read_lock(ctx->mm);
-	hpmmap_store_zap_shared(ctx, start, end);
-	mmap_read_unlock(ctx->mm);
-	return true;
-}
-
-static void mprotect_end(struct hpmmap_ctx *ctx)
-{
-	mutex_lock(&ctx->lock);
-	ctx->mprotecting = false;
-	mutex_unlock(&ctx->lock);
-}
-
 static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 			    const struct pt_regs *regs)
 {
@@ -441,7 +423,6 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	bool commit = prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
 	struct pt_regs args = *regs;
 	unsigned long missing = 0;
-	bool held_back;
 	LIST_HEAD(blocks);
 	long ret;
 
@@ -463,10 +444,7 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	if (hpmmap_pool_alloc(ctx->job, missing, &blocks) &&
 	    !hpmmap_linux_may_help(ctx, missing))
 		return -ENOMEM;
-	held_back = mprotect_begin(ctx, start, end, prot);
 	ret = hpmmap_call_orig(call, &args);
-	if (held_back)
-		mprotect_end(ctx);
 	/* An error may come after a part of the range was changed. */
 	if (commit)
 		hpmmap_vma_commit(ctx, start, end, &blocks);
@@ -725,24 +703,35 @@ static void heap_discard(struct hpmmap_ctx *ctx, unsigned long start,
 }
 
 /*
- * The part of the last block above the break may have been unmapped, protected
- * or locked; what grows into it is new, as ever.
+ * Gets the part of the last block that a growing break reaches ready: it may
+ * have been unmapped, protected or locked, but what grows into it is new.
+ * False where something else is in the way.
  */
-static bool heap_tail_is_plain(struct hpmmap_ctx *ctx, unsigned long start,
-			       unsigned long end)
+static bool heap_tail_renew(struct hpmmap_ctx *ctx, unsigned long start,
+			    unsigned long end)
 {
 	const vm_flags_t mask = VM_READ | VM_WRITE | VM_LOCKED | VM_DONTCOPY |
 				VM_WIPEONFORK | VM_DONTDUMP;
+	vm_flags_t want = VM_READ | VM_WRITE |
+			  (ctx->mm->def_flags & VM_LOCKED);
 	struct vm_area_struct *vma;
-	bool ret;
+	unsigned long addr = start;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+	bool plain = true, foreign = false;
 
 	mmap_read_lock(ctx->mm);
-	vma = vma_lookup(ctx->mm, start);
-	ret = vma && vma->vm_end >= end && (!hpmmap_vma_is_ours(vma) ||
-	      (vma->vm_flags & mask) ==
-	      (VM_READ | VM_WRITE | (ctx->mm->def_flags & VM_LOCKED)));
+	for_each_vma_range(vmi, vma, end) {
+		plain &= vma->vm_start <= addr && (vma->vm_flags & mask) == want;
+		/* The heap may be Linux's, after a fallback. */
+		foreign |= !hpmmap_vma_is_ours(vma) && !vma_is_anonymous(vma);
+		addr = vma->vm_end;
+	}
 	mmap_read_unlock(ctx->mm);
-	return ret;
+	if (foreign)
+		return false;
+	return (plain && addr >= end) ||
+	       !IS_ERR_VALUE(hpmmap_map_fresh(ctx, start, end - start,
+					      PROT_READ | PROT_WRITE, 0, true));
 }
 
 /*
@@ -758,11 +747,13 @@ static unsigned long heap_set(struct hpmmap_ctx *ctx, unsigned long brk)
 	if (brk < mm->start_brk || brk > TASK_SIZE - SLOT_SIZE ||
 	    brk_exceeds_limit(mm, brk))
 		return old;
-	if (brk > old && PAGE_ALIGN(old) < old_end &&
-	    !heap_tail_is_plain(ctx, PAGE_ALIGN(old), old_end) &&
-	    IS_ERR_VALUE(hpmmap_map_fresh(ctx, PAGE_ALIGN(old),
-					  old_end - PAGE_ALIGN(old),
-					  PROT_READ | PROT_WRITE, 0, true)))
+	if (PAGE_ALIGN(old) < min(PAGE_ALIGN(brk), old_end) &&
+	    !heap_tail_renew(ctx, PAGE_ALIGN(old),
+			     min(PAGE_ALIGN(brk), old_end)))
+		return old;
+	/* Nothing may fail once the contents above the new break are gone. */
+	if (PAGE_ALIGN(brk) < PAGE_ALIGN(old) &&
+	    hpmmap_store_own_edges(ctx, PAGE_ALIGN(brk), PAGE_ALIGN(old)))
 		return old;
 	if (end > old_end &&
 	    hpmmap_data_exceeds_limit(ctx, 0, end - old_end, PROT_WRITE))

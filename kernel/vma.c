@@ -91,6 +91,25 @@ static void hpmmap_vm_open(struct vm_area_struct *vma)
 		hpmmap_fork_open(vma);
 }
 
+/*
+ * The core is about to make entries writable. What is shared has none then,
+ * and gets none before the core is done: mmap_lock is held for writing.
+ */
+static int hpmmap_vm_mprotect(struct vm_area_struct *vma, unsigned long start,
+			      unsigned long end, unsigned long newflags)
+{
+	struct hpmmap_ctx *ctx;
+
+	if (!(newflags & VM_WRITE))
+		return 0;
+	ctx = hpmmap_ctx_get(vma->vm_mm);
+	if (ctx) {
+		hpmmap_store_zap_shared(ctx, start, end);
+		hpmmap_ctx_put(ctx);
+	}
+	return 0;
+}
+
 /* A move that did not go through mremap.c would leave the contents behind. */
 static int hpmmap_vm_mremap(struct vm_area_struct *vma)
 {
@@ -107,6 +126,7 @@ static struct mempolicy *hpmmap_vm_get_policy(COMPAT_GET_POLICY_ARGS)
 
 const struct vm_operations_struct hpmmap_vm_ops = {
 	.open = hpmmap_vm_open,
+	.mprotect = hpmmap_vm_mprotect,
 	.mremap = hpmmap_vm_mremap,
 	.fault = hpmmap_vm_fault,
 	.access = hpmmap_vm_access,

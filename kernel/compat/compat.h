@@ -82,6 +82,16 @@ static inline void compat_zap(struct vm_area_struct *vma, unsigned long start,
 #endif
 }
 
+/* Has it ever pinned memory, for a device say? */
+static inline bool compat_mm_has_pinned(struct mm_struct *mm)
+{
+#ifdef MMF_DISABLE_THP_COMPLETELY
+	return mm_flags_test(MMF_HAS_PINNED, mm);
+#else
+	return test_bit(MMF_HAS_PINNED, &mm->flags);
+#endif
+}
+
 /* Clears, then sets flags; mmap_lock held for writing. */
 static inline void compat_vm_flags_mod(struct vm_area_struct *vma,
 				       vm_flags_t set, vm_flags_t clear)
