@@ -10,8 +10,8 @@
 
 static void locked(struct run *r)
 {
-	say("locked=%s", in_units(r, (long)smaps_field(r->base, r->unit *
-						       r->units, "Locked")));
+	say("locked=%s", in_units(r, (long)smaps_locked(r->base, r->unit *
+							r->units)));
 }
 
 CASE(mlock, all_and_part, 4, 0)

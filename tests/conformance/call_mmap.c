@@ -94,7 +94,7 @@ CASE(mmap, locked, 3, BARE)
 	if (p == MAP_FAILED)
 		return;
 	vm_flags(p, "lo lf");
-	say("locked=%s", in_units(r, (long)smaps_field(p, r->unit * 3, "Locked")));
+	say("locked=%s", in_units(r, (long)smaps_locked(p, r->unit * 3)));
 	content(r, p, r->unit * 3);
 }
 

@@ -194,8 +194,8 @@ CASE(mprotect, main_stack, 0, ONCE | ALONE)
 
 	*(volatile char *)low = 1;
 	ret("exec", mprotect(page, PAGE, RW | PROT_EXEC | PROT_GROWSDOWN));
-	say("here=%s", vma_at(page, &vma) ? vma.perms : "?");
-	say("below=%s", vma_at(low, &vma) ? vma.perms : "?");
+	say("here=%.3s", vma_at(page, &vma) ? vma.perms : "?");
+	say("below=%.3s", vma_at(low, &vma) ? vma.perms : "?");
 	*(unsigned char *)low = RET_INSTRUCTION;
 	try("low", low, "rwx");
 }

@@ -291,8 +291,8 @@ CASE(mremap, keeps_locks, 4, 0)
 	at(r, "mremap", mremap(U(r, 1), r->unit, r->unit * 2, FIXED,
 			       spot(r, 0)));
 	vm_flags(spot(r, 0), "lo");
-	say("locked=%s", in_units(r, (long)smaps_field(spot(r, 0), r->unit * 2,
-						       "Locked")));
+	say("locked=%s", in_units(r, (long)smaps_locked(spot(r, 0),
+							r->unit * 2)));
 	shows(r, spot(r, 0), 2);
 }
 

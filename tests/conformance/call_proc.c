@@ -56,7 +56,7 @@ static void sizes(struct run *r, const char *const *fields)
 CASE(proc_smaps, sizes_when_filled, 4, 0)
 {
 	static const char *const fields[] = {
-		"Size", "Rss", "Pss", "Swap", "Locked", NULL,
+		"Size", "Rss", "Pss", "Swap", NULL,
 	};
 
 	touch(r->base, r->unit * 4);

@@ -237,6 +237,28 @@ size_t smaps_field(const char *addr, size_t len, const char *field)
 	return sum;
 }
 
+size_t smaps_locked(const char *addr, size_t len)
+{
+	size_t sum = 0, rss = 0;
+	uintptr_t start, end;
+	struct lines lines;
+	bool inside = false;
+	char *line;
+
+	open_lines(&lines, "/proc/self/smaps");
+	while ((line = next_line(&lines)) != NULL) {
+		if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
+			inside = start >= (uintptr_t)addr &&
+				 end <= (uintptr_t)addr + len;
+		else if (strncmp(line, "Rss:", 4) == 0)
+			rss = strtoul(line + 4, NULL, 10) << 10;
+		else if (inside && strncmp(line, "VmFlags:", 8) == 0 &&
+			 strstr(line, " lo "))
+			sum += rss;
+	}
+	return sum;
+}
+
 void vm_flags(const char *addr, const char *wanted)
 {
 	uintptr_t start, end;

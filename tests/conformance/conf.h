@@ -72,6 +72,8 @@ void try(const char *name, char *addr, const char *how);
 void ended(const char *name, pid_t pid);
 /* A field of smaps, in bytes, summed over the mappings within the range. */
 size_t smaps_field(const char *addr, size_t len, const char *field);
+/* What is resident of locked mappings, likewise. */
+size_t smaps_locked(const char *addr, size_t len);
 /* Those of the flags (pairs of letters) that smaps shows at the address. */
 void vm_flags(const char *addr, const char *wanted);
 /* A field of /proc/self/status in bytes. */
