@@ -546,6 +546,7 @@ static bool is_plausible(int error)
 	case EAGAIN:
 	case EFAULT:	/* a copy from or to user space was made to fail */
 	case EINTR:
+	case ENOSPC:	/* Linux has no inode for shared memory */
 		return true;
 	default:
 		return false;
