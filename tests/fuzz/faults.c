@@ -546,6 +546,7 @@ static bool is_plausible(int error)
 	case EAGAIN:
 	case EFAULT:	/* a copy from or to user space was made to fail */
 	case EINTR:
+	case ENOSPC:	/* Linux has no inode for shared memory */
 		return true;
 	default:
 		return false;
@@ -870,13 +871,17 @@ static void sweep_exec(char *self)
 		}
 		if (waitpid(pid, &status, 0) != pid)
 			fail("waitpid: %s", strerror(errno));
-		/* Behind the point of no return Linux kills the process. */
-		if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGSEGV))
+		/*
+		 * Behind the point of no return Linux kills the process; later
+		 * the loader gives up, with status 127.
+		 */
+		if ((WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGSEGV)) ||
+		    status == 127 << 8)
 			died++;
 		else if (status && status != 3 << 8)
 			fail("the program ended with status %#x", (unsigned int)status);
 	}
-	printf("%-32s %4u failure points, %4u killed\n", case_name, point - 2, died);
+	printf("%-32s %4u failure points, %4u did not start\n", case_name, point - 2, died);
 	if (point < 3)
 		fail("nothing could be made to fail: is fault injection set up?");
 }
