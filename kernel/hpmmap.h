@@ -351,7 +351,8 @@ static inline unsigned long hpmmap_vma_prot(vm_flags_t vm_flags)
 }
 
 unsigned long hpmmap_vma_count_missing(struct hpmmap_ctx *ctx,
-				       unsigned long start, unsigned long end);
+				       unsigned long start, unsigned long end,
+				       unsigned long *unreserved);
 void hpmmap_vma_commit(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long end, struct list_head *blocks);
 void hpmmap_vma_repair(struct hpmmap_ctx *ctx, unsigned long start,

@@ -422,7 +422,7 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	unsigned long prot = regs->dx, end = start + len;
 	bool commit = prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
 	struct pt_regs args = *regs;
-	unsigned long missing = 0;
+	unsigned long missing = 0, unreserved = 0;
 	LIST_HEAD(blocks);
 	long ret;
 
@@ -440,9 +440,11 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	if (mprotect_exceeds_limit(ctx, start, end, prot))
 		return -ENOMEM;
 	if (commit)
-		missing = hpmmap_vma_count_missing(ctx, start, end);
+		missing = hpmmap_vma_count_missing(ctx, start, end,
+						   &unreserved);
+	/* Linux promises nothing for what is not reserved. */
 	if (hpmmap_pool_alloc(ctx->job, missing, &blocks) &&
-	    !hpmmap_linux_may_help(ctx, missing))
+	    !hpmmap_linux_may_help(ctx, missing - unreserved))
 		return -ENOMEM;
 	ret = hpmmap_call_orig(call, &args);
 	/* An error may come after a part of the range was changed. */

@@ -316,9 +316,11 @@ unsigned long hpmmap_vma_find_hole(unsigned long hint, unsigned long len,
  * @ctx: the caller's context, ctx->ops held
  * @start: first address
  * @end: end
+ * @unreserved: out: how many of them are for MAP_NORESERVE mappings
  */
 unsigned long hpmmap_vma_count_missing(struct hpmmap_ctx *ctx,
-				       unsigned long start, unsigned long end)
+				       unsigned long start, unsigned long end,
+				       unsigned long *unreserved)
 {
 	unsigned long n = 0, last = ULONG_MAX;
 	struct vm_area_struct *vma;
@@ -327,16 +329,19 @@ unsigned long hpmmap_vma_count_missing(struct hpmmap_ctx *ctx,
 	mmap_read_lock(ctx->mm);
 	for_each_vma_range(vmi, vma, end) {
 		unsigned long lo = max(start, vma->vm_start);
-		unsigned long hi = min(end, vma->vm_end);
+		unsigned long hi = min(end, vma->vm_end), nr;
 
 		if (!hpmmap_vma_is_ours(vma))
 			continue;
-		n += hpmmap_store_missing(ctx, lo, hi);
+		nr = hpmmap_store_missing(ctx, lo, hi);
 		/* Two mappings in one slot need one block. */
 		if (last == slot_of(lo) &&
 		    !hpmmap_store_load(ctx, slot_of(lo)))
-			n--;
+			nr--;
 		last = slot_of(hi - 1);
+		n += nr;
+		if (vma->vm_flags & VM_NORESERVE)
+			*unreserved += nr;
 	}
 	mmap_read_unlock(ctx->mm);
 	return n;

@@ -5,6 +5,6 @@
 # timeout: 240
 . "$(dirname "$0")/../guest/lib.sh"
 
-fuzz_twins --seed 1 --ops 250
-fuzz_twins --seed 2 --ops 250
-fuzz_twins --seed 3 --ops 120 --threads 3
+fuzz_twins --seed 1 --heap-protect --ops 250
+fuzz_twins --seed 2 --heap-protect --ops 250
+fuzz_twins --seed 3 --heap-protect --ops 120 --threads 3
