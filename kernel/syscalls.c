@@ -423,6 +423,7 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	bool commit = prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
 	struct pt_regs args = *regs;
 	unsigned long missing = 0, unreserved = 0;
+	bool exhausted;
 	LIST_HEAD(blocks);
 	long ret;
 
@@ -442,13 +443,15 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	if (commit)
 		missing = hpmmap_vma_count_missing(ctx, start, end,
 						   &unreserved);
+	exhausted = hpmmap_pool_alloc(ctx->job, missing, &blocks);
 	/* Linux promises nothing for what is not reserved. */
-	if (hpmmap_pool_alloc(ctx->job, missing, &blocks) &&
-	    !hpmmap_linux_may_help(ctx, missing - unreserved))
+	if (exhausted && !hpmmap_linux_may_help(ctx, missing - unreserved))
 		return -ENOMEM;
 	ret = hpmmap_call_orig(call, &args);
 	/* An error may come after a part of the range was changed. */
-	if (commit)
+	if (exhausted)
+		hpmmap_vma_repair(ctx, start, end);
+	else if (commit)
 		hpmmap_vma_commit(ctx, start, end, &blocks);
 	hpmmap_vma_repair(ctx, start & SLOT_MASK, start);
 	hpmmap_vma_repair(ctx, end, ALIGN(end, SLOT_SIZE));
