@@ -379,6 +379,8 @@ static void process_vm(void)
 		_exit(0);
 	}
 	await(peer.to_parent[0]);
+	/* The peer shares it until it is written to. */
+	memset(mine, 0, MB(4));
 	local = (struct iovec){ mine, MB(4) };
 	remote = (struct iovec){ p, MB(4) };
 	watch_begin();
