@@ -7,7 +7,7 @@ export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
 
 help:
 	@echo 'make demo               run the demonstration in a guest (minutes)'
-	@echo 'make check              run all tests (under half an hour on two cores)'
+	@echo 'make check              run all tests (about an hour on two cores)'
 	@echo 'make matrix             the module on every kernel, -rt, -cloud and the newest of Debian too (hours)'
 	@echo 'make check-debug        all guests, fault injection and fuzzers on a debug kernel (hours)'
 	@echo 'make bench-alloc        instructions to map, touch and unmap memory, beside THP and hugetlb'
