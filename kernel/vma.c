@@ -117,10 +117,14 @@ static int hpmmap_vm_mremap(struct vm_area_struct *vma)
 }
 
 #ifdef CONFIG_NUMA
-/* No policy that would let NUMA balancing unmap pages to see who uses them. */
+/*
+ * What mbind(2) set, for get_mempolicy(2) and numa_maps. Kernels before 6.8
+ * take having this function for "no NUMA balancing, unless that policy asks
+ * for it"; the others are kept away by the mapping's gfp mask.
+ */
 static struct mempolicy *hpmmap_vm_get_policy(COMPAT_GET_POLICY_ARGS)
 {
-	return NULL;
+	return vma->vm_policy;
 }
 #endif
 
@@ -215,8 +219,11 @@ struct file *hpmmap_file_alloc(void)
 	inode->i_size = MAX_LFS_FILESIZE;
 	inode->i_mapping->a_ops = &hpmmap_aops;
 	mapping_set_unevictable(inode->i_mapping);
-	/* Below the zones a policy cares for: NUMA balancing stays away. */
-	mapping_set_gfp_mask(inode->i_mapping, GFP_KERNEL | GFP_DMA32);
+	/*
+	 * Below the zones a policy cares for: NUMA balancing stays away. Where
+	 * all of ZONE_NORMAL is movable, ZONE_DMA32 is not.
+	 */
+	mapping_set_gfp_mask(inode->i_mapping, GFP_KERNEL | GFP_DMA);
 	/* Unlinked files are dumped as anonymous memory is. */
 	clear_nlink(inode);
 	/* Given back by the last fput(). */
@@ -389,7 +396,8 @@ static bool commit_slot(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 		return false;
 	switch (how) {
 	case HPMMAP_COMMIT_SHARED:
-		if (hi - lo == SLOT_SIZE)
+		/* Of what is locked, a copy: it has to be there. */
+		if (hi - lo == SLOT_SIZE || vma->vm_flags & VM_LOCKED)
 			hpmmap_pgmap_fault_in(vma, lo, false);
 		return false;
 	case HPMMAP_COMMIT_OWNED_NOW:
