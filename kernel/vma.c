@@ -219,11 +219,8 @@ struct file *hpmmap_file_alloc(void)
 	inode->i_size = MAX_LFS_FILESIZE;
 	inode->i_mapping->a_ops = &hpmmap_aops;
 	mapping_set_unevictable(inode->i_mapping);
-	/*
-	 * Below the zones a policy cares for: NUMA balancing stays away. Where
-	 * all of ZONE_NORMAL is movable, ZONE_DMA32 is not.
-	 */
-	mapping_set_gfp_mask(inode->i_mapping, GFP_KERNEL | GFP_DMA);
+	/* Below the zones a policy cares for: NUMA balancing stays away. */
+	mapping_set_gfp_mask(inode->i_mapping, GFP_KERNEL | GFP_DMA32);
 	/* Unlinked files are dumped as anonymous memory is. */
 	clear_nlink(inode);
 	/* Given back by the last fput(). */
