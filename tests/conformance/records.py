@@ -5,9 +5,7 @@
                                             anything but what differences.toml lists
     records.py table OUTPUT [DIRECTORY...]  write the table of all kernels (docs/conformance.md)
 
-A directory has native.jsonl and one file for each way of hpmmap run that was used. Its name
-is the name of the kernel in the table, unless the name is the kernel's version: then it is
-the version's series.
+A directory has native.jsonl and one file for each way of hpmmap run that was used.
 """
 
 import itertools
@@ -246,9 +244,14 @@ def compare(directory: Path, differences: Differences) -> Comparison:
 
 
 def label(directory: Path, kernel: str) -> str:
-    if directory.name == kernel and (match := re.match(r"\d+\.\d+", kernel)):
-        return match[0]
-    return directory.name
+    """The column of the records: 6.12, 6.12-rt, debug, or the directory if that is not the version."""
+    series = re.match(r"\d+\.\d+", kernel)
+    if directory.name != kernel or not series:
+        return directory.name
+    flavour = re.search(r"-(debug|rt|cloud)\b", kernel)
+    if not flavour:
+        return series[0]
+    return "debug" if flavour[1] == "debug" else f"{series[0]}-{flavour[1]}"
 
 
 def _cell(comparison: Comparison, case: str) -> str:

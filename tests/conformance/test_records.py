@@ -170,11 +170,22 @@ def test_lists_that_are_not(tmp_path, text):
         read_differences(path)
 
 
-def test_table(records, tmp_path):
+def test_table(records):
     directory = records([seen("a=0"), seen("x", OTHER)], [seen("a=EINVAL"), seen("y", OTHER)])
     text = table([directory], listed(change()))
     assert "| anywhere | [difference 1](#difference-1) (1) |" in text
     assert "| grow | **differs** (1) |" in text
     assert "so it is" in text
-    assert label(tmp_path / "6.12.1", "6.12.1") == "6.12"
-    assert label(tmp_path / "debug", "6.12.1") == "debug"
+
+
+@pytest.mark.parametrize(
+    ("directory", "kernel", "column"),
+    [
+        ("6.12.117+deb12-amd64", "6.12.117+deb12-amd64", "6.12"),
+        ("6.12.117+deb12-rt-amd64", "6.12.117+deb12-rt-amd64", "6.12-rt"),
+        ("6.12.117-hpmmap-debug", "6.12.117-hpmmap-debug", "debug"),
+        ("before", "6.12.117+deb12-amd64", "before"),
+    ],
+)
+def test_columns(tmp_path, directory, kernel, column):
+    assert label(tmp_path / directory, kernel) == column
