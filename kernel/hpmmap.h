@@ -388,8 +388,7 @@ enum hpmmap_entry {
 enum hpmmap_entry hpmmap_pgmap_slot(struct mm_struct *mm, unsigned long addr);
 void hpmmap_pgmap_fill(struct vm_area_struct *vma, unsigned long start,
 		       unsigned long end, struct hpmmap_block *block);
-void hpmmap_pgmap_fault_in(struct vm_area_struct *vma, unsigned long addr,
-			   bool write);
+void hpmmap_pgmap_fault_in(struct vm_area_struct *vma, unsigned long addr);
 bool hpmmap_pgmap_insert_readonly(struct vm_fault *vmf, struct folio *folio);
 void hpmmap_pgmap_protect(struct vm_area_struct *vma, unsigned long start);
 bool hpmmap_pgmap_unprotect(struct vm_area_struct *vma, unsigned long addr,

@@ -69,15 +69,13 @@ static bool fault_in(struct vm_area_struct *vma, unsigned long addr,
 }
 
 /**
- * hpmmap_pgmap_fault_in() - what an access of the program would map
+ * hpmmap_pgmap_fault_in() - what a read by the program would map
  * @vma: accessible mapping of ours; mmap_lock held
  * @addr: address
- * @write: it would be a write
  */
-void hpmmap_pgmap_fault_in(struct vm_area_struct *vma, unsigned long addr,
-			   bool write)
+void hpmmap_pgmap_fault_in(struct vm_area_struct *vma, unsigned long addr)
 {
-	fault_in(vma, addr, FAULT_FLAG_REMOTE | (write ? FAULT_FLAG_WRITE : 0));
+	fault_in(vma, addr, FAULT_FLAG_REMOTE);
 }
 
 /**

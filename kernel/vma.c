@@ -395,7 +395,7 @@ static bool commit_slot(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	case HPMMAP_COMMIT_SHARED:
 		/* Of what is locked, a copy: it has to be there. */
 		if (hi - lo == SLOT_SIZE || vma->vm_flags & VM_LOCKED)
-			hpmmap_pgmap_fault_in(vma, lo, false);
+			hpmmap_pgmap_fault_in(vma, lo);
 		return false;
 	case HPMMAP_COMMIT_OWNED_NOW:
 		hpmmap_vma_slot_owned(ctx, slot_of(addr), block);
