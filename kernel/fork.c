@@ -42,10 +42,12 @@ static unsigned long count_inherited(struct hpmmap_ctx *ctx)
 static int fork_prepare(struct hpmmap_ctx *ctx)
 {
 	struct hpmmap_ctx *child = hpmmap_ctx_alloc(ctx->job);
+	struct hpmmap_placement place;
 
 	if (!child)
 		return -ENOMEM;
-	if (hpmmap_pool_alloc(ctx->job, count_inherited(ctx),
+	hpmmap_placement_get(ctx->job, NULL, &place);
+	if (hpmmap_pool_alloc(ctx->job, &place, NO_SLOT, count_inherited(ctx),
 			      &ctx->fork.blocks) && ctx->job->strict) {
 		hpmmap_ctx_put(child);
 		return -ENOMEM;

@@ -21,6 +21,8 @@
  * @new_addr: new address, where it is given
  * @prot: PROT_* of the mapping
  * @map_flags: MAP_* that a new mapping needs to be like it
+ * @place: where memory for it comes from
+ * @policy: what mbind(2) set for it, with a reference; or NULL
  * @pkey: its protection key
  * @vm_flags: its flags
  * @vm_end: its end
@@ -33,6 +35,8 @@ struct remap {
 	unsigned long new_addr;
 	unsigned long prot;
 	unsigned long map_flags;
+	struct hpmmap_placement place;
+	struct mempolicy *policy;
 	int pkey;
 	vm_flags_t vm_flags;
 	unsigned long vm_end;
@@ -51,6 +55,8 @@ static bool remap_lookup(struct hpmmap_ctx *ctx, struct remap *r)
 		r->vm_flags = vma->vm_flags;
 		r->vm_end = vma->vm_end;
 		r->pkey = vma_pkey(vma);
+		hpmmap_placement_get(ctx->job, vma, &r->place);
+		r->policy = hpmmap_policy_hold(vma);
 	}
 	mmap_read_unlock(ctx->mm);
 	if (!ours)
@@ -68,9 +74,12 @@ static bool remap_lookup(struct hpmmap_ctx *ctx, struct remap *r)
 	return true;
 }
 
-/* What madvise(2) and pkey_mprotect(2) set holds for the new mapping, too. */
-static void copy_advice(const struct remap *r, unsigned long addr,
-			unsigned long len)
+/*
+ * What madvise(2), pkey_mprotect(2) and mbind(2) set holds for the new mapping,
+ * too.
+ */
+static void copy_advice(struct hpmmap_ctx *ctx, const struct remap *r,
+			unsigned long addr, unsigned long len)
 {
 	static const struct {
 		vm_flags_t flag;
@@ -91,6 +100,7 @@ static void copy_advice(const struct remap *r, unsigned long addr,
 	};
 	int i;
 
+	hpmmap_policy_set(ctx, addr, len, r->policy);
 	if (r->pkey)
 		hpmmap_call_orig(HPMMAP_CALL_PKEY_MPROTECT, &regs);
 
@@ -128,11 +138,15 @@ static long grow_in_place(struct hpmmap_ctx *ctx, const struct remap *r)
 
 	if (end != r->vm_end || end + len < end || end + len > TASK_SIZE)
 		return -EEXIST;
-	ret = hpmmap_map_fresh(ctx, end, len, r->prot, r->map_flags, false);
+	ret = hpmmap_map_fresh(ctx, end, len, r->prot, r->map_flags, false,
+			       NULL);
 	if (IS_ERR_VALUE(ret))
 		return ret;
-	copy_advice(r, end, len);
-	hpmmap_vma_repair(ctx, end & SLOT_MASK, ALIGN(end, SLOT_SIZE));
+	copy_advice(ctx, r, end, len);
+	if (r->policy)
+		hpmmap_policy_place(ctx, end, end + len);
+	hpmmap_vma_repair(ctx, end & SLOT_MASK,
+			  r->policy ? end + len : ALIGN(end, SLOT_SIZE));
 	return r->addr;
 }
 
@@ -169,7 +183,10 @@ static long detach_old(struct hpmmap_ctx *ctx, const struct remap *r)
 		return vm_munmap(r->addr, r->old_len);
 	ret = hpmmap_vma_map(ctx, r->addr, r->old_len, r->prot,
 			     MAP_FIXED | r->map_flags);
-	return IS_ERR_VALUE(ret) ? ret : 0;
+	if (IS_ERR_VALUE(ret))
+		return ret;
+	hpmmap_policy_set(ctx, r->addr, r->old_len, r->policy);
+	return 0;
 }
 
 /* @to is free, or to be replaced where it was given. */
@@ -184,7 +201,8 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 
 	if (hpmmap_store_is_pinned(ctx, to, to + r->new_len))
 		return -ENOMEM;
-	if (hpmmap_pool_alloc(ctx->job, count_needed(ctx, r, to), &blocks) &&
+	if (hpmmap_pool_alloc(ctx->job, &r->place, NO_SLOT,
+			      count_needed(ctx, r, to), &blocks) &&
 	    ctx->job->strict)
 		return -ENOMEM;
 	mapped = hpmmap_vma_map(ctx, to, r->new_len, r->prot, r->map_flags |
@@ -195,7 +213,7 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 	}
 	hpmmap_store_renew(ctx, to, to + r->new_len);
 	/* Before there is anything in it that a key protects. */
-	copy_advice(r, to, r->new_len);
+	copy_advice(ctx, r, to, r->new_len);
 	ret = detach_old(ctx, r);
 	if (ret) {
 		vm_munmap(to, r->new_len);
@@ -353,9 +371,13 @@ static long handle_mremap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 		.new_addr = regs->r8,
 	};
 
-	if (args_are_valid(&r) && remap_lookup(ctx, &r))
-		return remap_ours(ctx, &r);
-	return remap_linux(ctx, regs);
+	long ret;
+
+	if (!args_are_valid(&r) || !remap_lookup(ctx, &r))
+		return remap_linux(ctx, regs);
+	ret = remap_ours(ctx, &r);
+	hpmmap_policy_drop(r.policy);
+	return ret;
 }
 
 long hpmmap_sys_mremap(const struct pt_regs *regs)

@@ -7,6 +7,7 @@
  * as long as a mapping of ours covers any part of its slot; which of its
  * pages have a meaning for that mapping, its stale bits say.
  */
+#include <linux/pagemap.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
@@ -52,15 +53,44 @@ unsigned long hpmmap_store_count(struct hpmmap_ctx *ctx, unsigned long start,
 	return n;
 }
 
-/* From @blocks, the pools or, if @or_linux, Linux. */
+/* How many blocks of a list are looked at for the one that is meant. */
+#define TAKE_LOOKS 8
+
+/* The block of a list that was allocated for a slot, or another. */
+static struct hpmmap_block *list_take(struct list_head *blocks,
+				      unsigned long slot)
+{
+	struct hpmmap_block *block, *found = NULL;
+	int looks = TAKE_LOOKS;
+
+	list_for_each_entry(block, blocks, link) {
+		if (block->slot == slot)
+			found = block;
+		if (found || !--looks)
+			break;
+	}
+	if (!found)
+		found = list_first_entry(blocks, struct hpmmap_block, link);
+	list_del_init(&found->link);
+	return found;
+}
+
+/*
+ * From @blocks, the pools or, if @or_linux, Linux; for a mapping, or NULL if
+ * there is none yet.
+ */
 static struct hpmmap_block *block_take(struct hpmmap_ctx *ctx,
+				       struct vm_area_struct *vma,
+				       unsigned long slot,
 				       struct list_head *blocks, bool or_linux)
 {
-	struct hpmmap_block *block;
 	LIST_HEAD(one);
 
 	if (!blocks || list_empty(blocks)) {
-		if (hpmmap_pool_alloc(ctx->job, 1, &one)) {
+		struct hpmmap_placement place;
+
+		hpmmap_placement_get(ctx->job, vma, &place);
+		if (hpmmap_pool_alloc(ctx->job, &place, slot, 1, &one)) {
 			if (!or_linux)
 				return NULL;
 			hpmmap_count_fallback(ctx, SLOT_SIZE);
@@ -68,9 +98,7 @@ static struct hpmmap_block *block_take(struct hpmmap_ctx *ctx,
 		}
 		blocks = &one;
 	}
-	block = list_first_entry(blocks, struct hpmmap_block, link);
-	list_del_init(&block->link);
-	return block;
+	return list_take(blocks, slot);
 }
 
 static void block_put_back(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
@@ -95,6 +123,7 @@ static int store_insert(struct hpmmap_ctx *ctx, unsigned long slot,
 
 /* The block of a slot; a new one if there is none. NULL without memory. */
 static struct hpmmap_block *store_get(struct hpmmap_ctx *ctx,
+				      struct vm_area_struct *vma,
 				      unsigned long slot,
 				      struct list_head *blocks, bool or_linux)
 {
@@ -103,7 +132,7 @@ static struct hpmmap_block *store_get(struct hpmmap_ctx *ctx,
 	lockdep_assert_held(&ctx->lock);
 	if (block)
 		return block;
-	block = block_take(ctx, blocks, or_linux);
+	block = block_take(ctx, vma, slot, blocks, or_linux);
 	if (!block)
 		return NULL;
 	if (store_insert(ctx, slot, block)) {
@@ -118,6 +147,7 @@ static struct hpmmap_block *store_get(struct hpmmap_ctx *ctx,
 /**
  * hpmmap_store_commit() - make sure that a range has memory of the pools
  * @ctx: the context; mmap_lock held, or nobody else uses it yet
+ * @vma: the mapping, or NULL if there is none yet
  * @start: first address, page aligned
  * @end: end, page aligned, in the same slot
  * @blocks: blocks to use first, or NULL
@@ -128,6 +158,7 @@ static struct hpmmap_block *store_get(struct hpmmap_ctx *ctx,
  * Return: the slot's block, or NULL if it has none.
  */
 struct hpmmap_block *hpmmap_store_commit(struct hpmmap_ctx *ctx,
+					 struct vm_area_struct *vma,
 					 unsigned long start,
 					 unsigned long end,
 					 struct list_head *blocks)
@@ -137,7 +168,7 @@ struct hpmmap_block *hpmmap_store_commit(struct hpmmap_ctx *ctx,
 
 	clip(slot_of(start), start, end, &first, &nr);
 	mutex_lock(&ctx->lock);
-	block = store_get(ctx, slot_of(start), blocks, false);
+	block = store_get(ctx, vma, slot_of(start), blocks, false);
 	if (block && block->folio)
 		hpmmap_block_fill(ctx, block, first, nr);
 	mutex_unlock(&ctx->lock);
@@ -145,43 +176,88 @@ struct hpmmap_block *hpmmap_store_commit(struct hpmmap_ctx *ctx,
 }
 
 /**
+ * hpmmap_store_reserve() - make sure that a slot has a block
+ * @ctx: the context; mmap_lock held, or nobody else uses it yet
+ * @vma: the mapping, or NULL if there is none yet
+ * @slot: the slot
+ * @blocks: blocks to use first, or NULL
+ *
+ * Its contents are not made ready: that is left to the first touch.
+ */
+void hpmmap_store_reserve(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
+			  unsigned long slot, struct list_head *blocks)
+{
+	mutex_lock(&ctx->lock);
+	store_get(ctx, vma, slot, blocks, false);
+	mutex_unlock(&ctx->lock);
+}
+
+/**
+ * hpmmap_store_put() - another block for a slot that has one
+ * @ctx: the context, its lock held
+ * @slot: the slot
+ * @block: its new block; what becomes of the old one is the caller's business
+ */
+void hpmmap_store_put(struct hpmmap_ctx *ctx, unsigned long slot,
+		      struct hpmmap_block *block)
+{
+	/* Needs no memory, for there is an entry. */
+	store_insert(ctx, slot, block);
+}
+
+/**
  * hpmmap_store_page() - the page for a fault
- * @ctx: the context; mmap_lock held
+ * @ctx: the context
+ * @vma: the mapping; mmap_lock held
  * @addr: faulting address
- * @start: start of the mapping
- * @end: end of the mapping
  * @committed: out: false if memory had to be found first
  *
  * In a block of the pools the whole part of the slot that the mapping covers
  * is made ready: the core may map all of it with one entry. Where the pools
  * are exhausted it is a page of Linux.
  *
- * Return: the page with a reference, or NULL without memory.
+ * Return: the page with a reference, or NULL without memory. Its contents are
+ * there when its folio can be locked: whole blocks are cleared without
+ * ctx->lock, so that threads that touch memory first do not wait for each
+ * other.
  */
-struct page *hpmmap_store_page(struct hpmmap_ctx *ctx, unsigned long addr,
-			       unsigned long start, unsigned long end,
+struct page *hpmmap_store_page(struct hpmmap_ctx *ctx,
+			       struct vm_area_struct *vma, unsigned long addr,
 			       bool *committed)
 {
 	unsigned long slot = slot_of(addr);
 	unsigned int first = page_in_slot(addr), nr = 1;
 	struct hpmmap_block *block;
 	struct page *page = NULL;
+	bool clear = false;
 
 	mutex_lock(&ctx->lock);
 	*committed = xa_load(&ctx->store, slot);
-	block = store_get(ctx, slot, NULL, true);
+	block = store_get(ctx, vma, slot, NULL, true);
 	if (!block)
 		goto out;
 	if (block->folio)
-		clip(slot, start, end, &first, &nr);
+		clip(slot, vma->vm_start, vma->vm_end, &first, &nr);
 	if (find_next_bit(block->stale, first + nr, first) < first + nr)
 		*committed = false;
+	if (block->folio && nr == SLOT_PAGES &&
+	    bitmap_full(block->stale, SLOT_PAGES)) {
+		if (ctx->job->first_touch)
+			block = hpmmap_policy_touch(ctx, vma, block);
+		clear = folio_trylock(block->folio);
+		if (clear)
+			bitmap_zero(block->stale, SLOT_PAGES);
+	}
 	if (hpmmap_block_fill(ctx, block, first, nr))
 		goto out;
 	page = hpmmap_block_page(block, page_in_slot(addr));
 	get_page(page);
 out:
 	mutex_unlock(&ctx->lock);
+	if (clear) {
+		hpmmap_block_zero(block);
+		folio_unlock(block->folio);
+	}
 	return page;
 }
 
@@ -302,6 +378,10 @@ static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 	clip(slot, start, end, &first, &nr);
 	mutex_lock(&ctx->lock);
 	block = xa_load(&ctx->store, slot);
+	/* What nobody has touched yet has nothing to lose. */
+	if (hpmmap_policy_defers(ctx, block, slot << SLOT_SHIFT,
+				 (slot + 1) << SLOT_SHIFT))
+		block = NULL;
 	/* Input and output under way sees the old contents, for a moment. */
 	if (block && *wait)
 		*wait = hpmmap_block_wait_unpinned(block);
@@ -412,7 +492,7 @@ static unsigned long move_piece(struct hpmmap_ctx *ctx, unsigned long from,
 			hpmmap_block_release(ctx, dst);
 		return len;
 	}
-	dst = store_get(ctx, slot_of(to), blocks, true);
+	dst = store_get(ctx, NULL, slot_of(to), blocks, true);
 	if (dst)
 		hpmmap_block_copy(ctx, dst, page_in_slot(to), src,
 				  page_in_slot(from), len >> PAGE_SHIFT);
@@ -483,7 +563,7 @@ void hpmmap_store_snapshot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 		if (find_next_zero_bit(src->stale, first + nr, first) >=
 		    first + nr)
 			continue;
-		dst = store_get(child, slot, blocks, true);
+		dst = store_get(child, NULL, slot, blocks, true);
 		if (!dst) {
 			child->doomed = true;
 			break;
@@ -493,6 +573,44 @@ void hpmmap_store_snapshot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 	}
 	mutex_unlock(&child->lock);
 	mutex_unlock(&parent->lock);
+}
+
+/**
+ * hpmmap_store_replace() - another block for a slot, with the same contents
+ * @ctx: the context, ctx->ops held
+ * @slot: the slot
+ * @fresh: the block; all of it is stale
+ * @wait: wait a moment for pins to go; false when that was in vain
+ *
+ * Nothing of the slot is mapped afterwards.
+ *
+ * Return: whether it was done. A block that somebody else refers to stays.
+ */
+bool hpmmap_store_replace(struct hpmmap_ctx *ctx, unsigned long slot,
+			  struct hpmmap_block *fresh, bool *wait)
+{
+	struct hpmmap_block *old;
+	bool done = false;
+
+	mmap_write_lock(ctx->mm);
+	mutex_lock(&ctx->lock);
+	old = xa_load(&ctx->store, slot);
+	if (!old)
+		goto out;
+	if (*wait)
+		*wait = hpmmap_block_wait_unpinned(old);
+	zap_ours(ctx, slot << SLOT_SHIFT, (slot + 1) << SLOT_SHIFT);
+	if (!hpmmap_block_idle(old))
+		goto out;
+	hpmmap_block_copy(ctx, fresh, 0, old, 0, SLOT_PAGES);
+	hpmmap_store_put(ctx, slot, fresh);
+	atomic_long_inc(&ctx->nr_held);
+	hpmmap_block_release(ctx, old);
+	done = true;
+out:
+	mutex_unlock(&ctx->lock);
+	mmap_write_unlock(ctx->mm);
+	return done;
 }
 
 /**

@@ -58,8 +58,7 @@ static vm_fault_t hpmmap_vm_fault(struct vm_fault *vmf)
 	/* Only a child that is being killed: its snapshot failed. */
 	if (!ctx)
 		return VM_FAULT_OOM;
-	page = hpmmap_store_page(ctx, vmf->address, vma->vm_start,
-				 vma->vm_end, &committed);
+	page = hpmmap_store_page(ctx, vma, vmf->address, &committed);
 	if (page)
 		fault_count(ctx, vmf, committed);
 	hpmmap_ctx_put(ctx);
@@ -84,10 +83,14 @@ static int hpmmap_vm_mremap(struct vm_area_struct *vma)
 }
 
 #ifdef CONFIG_NUMA
-/* No policy that would let NUMA balancing unmap pages to see who uses them. */
+/*
+ * What mbind(2) set, for get_mempolicy(2) and numa_maps. Kernels before 6.8
+ * take having this function for "no NUMA balancing, unless that policy asks
+ * for it"; the others are kept away by the mapping's gfp mask.
+ */
 static struct mempolicy *hpmmap_vm_get_policy(COMPAT_GET_POLICY_ARGS)
 {
-	return NULL;
+	return vma->vm_policy;
 }
 #endif
 
@@ -97,6 +100,7 @@ const struct vm_operations_struct hpmmap_vm_ops = {
 	.fault = hpmmap_vm_fault,
 #ifdef CONFIG_NUMA
 	.get_policy = hpmmap_vm_get_policy,
+	.set_policy = hpmmap_vm_set_policy,
 #endif
 };
 
@@ -176,8 +180,11 @@ struct file *hpmmap_file_alloc(void)
 	inode->i_size = MAX_LFS_FILESIZE;
 	inode->i_mapping->a_ops = &hpmmap_aops;
 	mapping_set_unevictable(inode->i_mapping);
-	/* Below the zones a policy cares for: NUMA balancing stays away. */
-	mapping_set_gfp_mask(inode->i_mapping, GFP_KERNEL | GFP_DMA32);
+	/*
+	 * Below the zones a policy cares for: NUMA balancing stays away. Where
+	 * all of ZONE_NORMAL is movable, ZONE_DMA32 is not.
+	 */
+	mapping_set_gfp_mask(inode->i_mapping, GFP_KERNEL | GFP_DMA);
 	/* Unlinked files are dumped as anonymous memory is. */
 	clear_nlink(inode);
 	/* Given back by the last fput(). */
@@ -254,44 +261,13 @@ unsigned long hpmmap_vma_find_hole(unsigned long hint, unsigned long len,
 	return addr + pad - ((addr + pad - phase) & (align - 1));
 }
 
-/**
- * hpmmap_vma_count_missing() - blocks a commit of a range would need
- * @ctx: the caller's context, ctx->ops held
- * @start: first address
- * @end: end
- */
-unsigned long hpmmap_vma_count_missing(struct hpmmap_ctx *ctx,
-				       unsigned long start, unsigned long end)
-{
-	unsigned long n = 0, last = ULONG_MAX;
-	struct vm_area_struct *vma;
-	VMA_ITERATOR(vmi, ctx->mm, start);
-
-	mmap_read_lock(ctx->mm);
-	for_each_vma_range(vmi, vma, end) {
-		unsigned long lo = max(start, vma->vm_start);
-		unsigned long hi = min(end, vma->vm_end);
-
-		if (!hpmmap_vma_is_ours(vma))
-			continue;
-		n += hpmmap_store_missing(ctx, lo, hi);
-		/* Two mappings in one slot need one block. */
-		if (last == slot_of(lo) &&
-		    !hpmmap_store_load(ctx, slot_of(lo)))
-			n--;
-		last = slot_of(hi - 1);
-	}
-	mmap_read_unlock(ctx->mm);
-	return n;
-}
-
 static bool wants_collapse(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			   unsigned long addr)
 {
 	struct hpmmap_block *block = hpmmap_store_load(ctx, slot_of(addr));
 
 	return vma->vm_start <= addr && vma->vm_end - SLOT_SIZE >= addr &&
-	       !(vma->vm_flags & ~PLAIN_FLAGS) &&
+	       !(vma->vm_flags & ~PLAIN_FLAGS) && !vma_policy(vma) &&
 	       !test_bit(MMF_DISABLE_THP, &ctx->mm->flags) &&
 	       block && block->folio &&
 	       hpmmap_pgmap_slot(ctx->mm, addr) == HPMMAP_ENTRY_TABLE;
@@ -326,9 +302,13 @@ static bool commit_slot(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	unsigned long slot_start = addr & SLOT_MASK;
 	unsigned long lo = max(vma->vm_start, slot_start);
 	unsigned long hi = min(vma->vm_end, slot_start + SLOT_SIZE);
-	struct hpmmap_block *block;
+	struct hpmmap_block *block = hpmmap_store_load(ctx, slot_of(addr));
 
-	block = hpmmap_store_commit(ctx, lo, hi, blocks);
+	if (hpmmap_policy_defers(ctx, block, lo, hi)) {
+		hpmmap_store_reserve(ctx, vma, slot_of(addr), blocks);
+		return false;
+	}
+	block = hpmmap_store_commit(ctx, vma, lo, hi, blocks);
 	if (!block)
 		return false;
 	hpmmap_pgmap_fill(vma, lo, hi, block);

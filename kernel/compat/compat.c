@@ -3,6 +3,9 @@
 
 #include "hpmmap.h"
 
+#ifdef CONFIG_NUMA
+void (*compat_mpol_put)(struct mempolicy *pol);
+#endif
 void (*compat_prep_compound_page)(struct page *page, unsigned int order);
 void (*compat_get_online_mems)(void);
 void (*compat_put_online_mems)(void);
@@ -38,6 +41,31 @@ void compat_set_ptes(struct vm_fault *vmf, struct folio *folio,
 
 static unsigned long (*lookup_name)(const char *name);
 
+/* A table of weights by node, under RCU, from 6.9 on; behind a bool from 6.16. */
+static u8 __rcu **weights;
+static unsigned int weights_offset;
+
+static void weights_find(void)
+{
+	weights = (void *)lookup_name("iw_table");
+	if (weights)
+		return;
+	weights = (void *)lookup_name("wi_state");
+	weights_offset = sizeof(bool);
+}
+
+unsigned int compat_interleave_weight(int nid)
+{
+	u8 *table, weight = 0;
+
+	rcu_read_lock();
+	table = weights ? rcu_dereference(*weights) : NULL;
+	if (table)
+		weight = table[weights_offset + nid];
+	rcu_read_unlock();
+	return weight ? weight : 1;
+}
+
 /*
  * A kprobe tells the address of a function that is not exported. On kernels
  * with IBT it steps over the ENDBR at the start; an indirect call needs it.
@@ -62,6 +90,9 @@ static const struct {
 	const char *name;
 	void **address;
 } functions[] = {
+#ifdef CONFIG_NUMA
+	{ "__mpol_put", (void **)&compat_mpol_put },
+#endif
 	{ "prep_compound_page", (void **)&compat_prep_compound_page },
 	{ "get_online_mems", (void **)&compat_get_online_mems },
 	{ "put_online_mems", (void **)&compat_put_online_mems },
@@ -81,6 +112,7 @@ int compat_init(void)
 	lookup_name = (void *)function_start((unsigned long)kp.addr);
 	unregister_kprobe(&kp);
 
+	weights_find();
 	for (i = 0; i < ARRAY_SIZE(functions); i++) {
 		*functions[i].address = (void *)compat_symbol(functions[i].name);
 		if (!*functions[i].address) {

@@ -60,7 +60,12 @@ static inline void compat_zap(struct vm_area_struct *vma, unsigned long start,
 #endif
 }
 
-/* No NUMA balancing: the policy of these mappings does not ask for it. */
+/* MPOL_WEIGHTED_INTERLEAVE; kernels before 6.9 never have it. */
+#define COMPAT_MPOL_WEIGHTED_INTERLEAVE 6
+
+/* Blocks of a node in its turn. */
+unsigned int compat_interleave_weight(int nid);
+
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 7, 0)
 #define COMPAT_GET_POLICY_ARGS \
 	struct vm_area_struct *vma, unsigned long addr, pgoff_t *ilx
@@ -98,6 +103,10 @@ static inline int compat_folio_mapcount(struct folio *folio)
  * Functions of the kernel that are not exported. Resolved once by
  * compat_init(); never NULL afterwards.
  */
+#ifdef CONFIG_NUMA
+struct mempolicy;
+extern void (*compat_mpol_put)(struct mempolicy *pol);
+#endif
 extern void (*compat_prep_compound_page)(struct page *page, unsigned int order);
 extern void (*compat_get_online_mems)(void);
 extern void (*compat_put_online_mems)(void);

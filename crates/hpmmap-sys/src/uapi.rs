@@ -20,6 +20,7 @@ pub const POOL_F_MOVABLE: u32 = 1 << 0;
 pub const LAUNCH_F_STRICT: u32 = 1 << 0;
 pub const LAUNCH_F_NO_INHERIT: u32 = 1 << 1;
 pub const LAUNCH_F_INTERLEAVE: u32 = 1 << 2;
+pub const LAUNCH_F_FIRST_TOUCH: u32 = 1 << 3;
 /// Most nodes that a node mask can name.
 pub const LAUNCH_MAX_NODES: u32 = 1024;
 
