@@ -304,7 +304,9 @@ static bool commit_slot(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	unsigned long hi = min(vma->vm_end, slot_start + SLOT_SIZE);
 	struct hpmmap_block *block = hpmmap_store_load(ctx, slot_of(addr));
 
-	if (hpmmap_policy_defers(ctx, block, lo, hi)) {
+	/* What is locked is there. */
+	if (!(vma->vm_flags & VM_LOCKED) &&
+	    hpmmap_policy_defers(ctx, block, lo, hi)) {
 		hpmmap_store_reserve(ctx, vma, slot_of(addr), blocks);
 		return false;
 	}

@@ -70,7 +70,7 @@ expect_error 125 'contradicts' hpmmap run --node interleave --placement first-to
 expect_error 125 'page-size 1G' hpmmap run --page-size 1G --placement first-touch -- true
 
 placing registered env HPMMAP_TEST_POLICY=strict hpmmap run --strict --
-placing registered env HPMMAP_TEST_POLICY=fallback hpmmap run --
+env HPMMAP_TEST_ONLY='a_bound_*' HPMMAP_TEST_EXPECT=registered HPMMAP_TEST_POLICY=fallback hpmmap run -- "$PROGRAM"
 placing registered env HPMMAP_TEST_POLICY=strict HPMMAP_TEST_FIRST_TOUCH=1 hpmmap run --strict --placement first-touch --
 expect_pool_free
 
