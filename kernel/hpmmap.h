@@ -192,7 +192,7 @@ struct hpmmap_ctx {
 	} fork;
 	struct {
 		struct task_struct *task;
-		struct mempolicy *pol;
+		const struct mempolicy *pol;
 		unsigned long start;
 		unsigned long end;
 	} bind;
@@ -276,11 +276,10 @@ bool hpmmap_policy_defers(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 struct hpmmap_block *hpmmap_policy_touch(struct hpmmap_ctx *ctx,
 					 struct vm_area_struct *vma,
 					 struct hpmmap_block *block);
-struct mempolicy *hpmmap_policy_hold(struct vm_area_struct *vma);
-void hpmmap_policy_drop(struct mempolicy *pol);
+bool hpmmap_policy_copy(struct vm_area_struct *vma, struct mempolicy *pol);
 int hpmmap_vm_set_policy(struct vm_area_struct *vma, struct mempolicy *fresh);
 void hpmmap_policy_set(struct hpmmap_ctx *ctx, unsigned long start,
-		       unsigned long len, struct mempolicy *pol);
+		       unsigned long len, const struct mempolicy *pol);
 unsigned long hpmmap_policy_place(struct hpmmap_ctx *ctx, unsigned long start,
 				  unsigned long end);
 

@@ -6,6 +6,7 @@
  * one is made, the blocks change their slots (what does not fill a slot is
  * copied), and the old one is unmapped.
  */
+#include <linux/mempolicy.h>
 #include <linux/mman.h>
 #include <linux/pkeys.h>
 #include <linux/syscalls.h>
@@ -22,7 +23,8 @@
  * @prot: PROT_* of the mapping
  * @map_flags: MAP_* that a new mapping needs to be like it
  * @place: where memory for it comes from
- * @policy: what mbind(2) set for it, with a reference; or NULL
+ * @bound: mbind(2) set a policy for it
+ * @policy: which
  * @pkey: its protection key
  * @vm_flags: its flags
  * @vm_end: its end
@@ -36,7 +38,8 @@ struct remap {
 	unsigned long prot;
 	unsigned long map_flags;
 	struct hpmmap_placement place;
-	struct mempolicy *policy;
+	bool bound;
+	struct mempolicy policy;
 	int pkey;
 	vm_flags_t vm_flags;
 	unsigned long vm_end;
@@ -56,7 +59,7 @@ static bool remap_lookup(struct hpmmap_ctx *ctx, struct remap *r)
 		r->vm_end = vma->vm_end;
 		r->pkey = vma_pkey(vma);
 		hpmmap_placement_get(ctx->job, vma, &r->place);
-		r->policy = hpmmap_policy_hold(vma);
+		r->bound = hpmmap_policy_copy(vma, &r->policy);
 	}
 	mmap_read_unlock(ctx->mm);
 	if (!ours)
@@ -100,7 +103,8 @@ static void copy_advice(struct hpmmap_ctx *ctx, const struct remap *r,
 	};
 	int i;
 
-	hpmmap_policy_set(ctx, addr, len, r->policy);
+	if (r->bound)
+		hpmmap_policy_set(ctx, addr, len, &r->policy);
 	if (r->pkey)
 		hpmmap_call_orig(HPMMAP_CALL_PKEY_MPROTECT, &regs);
 
@@ -143,10 +147,10 @@ static long grow_in_place(struct hpmmap_ctx *ctx, const struct remap *r)
 	if (IS_ERR_VALUE(ret))
 		return ret;
 	copy_advice(ctx, r, end, len);
-	if (r->policy)
+	if (r->bound)
 		hpmmap_policy_place(ctx, end, end + len);
 	hpmmap_vma_repair(ctx, end & SLOT_MASK,
-			  r->policy ? end + len : ALIGN(end, SLOT_SIZE));
+			  r->bound ? end + len : ALIGN(end, SLOT_SIZE));
 	return r->addr;
 }
 
@@ -185,7 +189,8 @@ static long detach_old(struct hpmmap_ctx *ctx, const struct remap *r)
 			     MAP_FIXED | r->map_flags);
 	if (IS_ERR_VALUE(ret))
 		return ret;
-	hpmmap_policy_set(ctx, r->addr, r->old_len, r->policy);
+	if (r->bound)
+		hpmmap_policy_set(ctx, r->addr, r->old_len, &r->policy);
 	return 0;
 }
 
@@ -371,13 +376,9 @@ static long handle_mremap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 		.new_addr = regs->r8,
 	};
 
-	long ret;
-
-	if (!args_are_valid(&r) || !remap_lookup(ctx, &r))
-		return remap_linux(ctx, regs);
-	ret = remap_ours(ctx, &r);
-	hpmmap_policy_drop(r.policy);
-	return ret;
+	if (args_are_valid(&r) && remap_lookup(ctx, &r))
+		return remap_ours(ctx, &r);
+	return remap_linux(ctx, regs);
 }
 
 long hpmmap_sys_mremap(const struct pt_regs *regs)

@@ -418,28 +418,24 @@ struct hpmmap_block *hpmmap_policy_touch(struct hpmmap_ctx *ctx,
 
 #ifdef CONFIG_NUMA
 /**
- * hpmmap_policy_hold() - the policy of a mapping
+ * hpmmap_policy_copy() - the policy of a mapping
  * @vma: the mapping, mmap_lock held
+ * @pol: out; only good for hpmmap_policy_set()
  *
- * Return: the policy with a reference, or NULL if it has none of its own.
+ * Return: whether it has one of its own.
  */
-struct mempolicy *hpmmap_policy_hold(struct vm_area_struct *vma)
+bool hpmmap_policy_copy(struct vm_area_struct *vma, struct mempolicy *pol)
 {
-	mpol_get(vma->vm_policy);
+	if (vma->vm_policy)
+		*pol = *vma->vm_policy;
 	return vma->vm_policy;
-}
-
-void hpmmap_policy_drop(struct mempolicy *pol)
-{
-	if (pol)
-		compat_mpol_put(pol);
 }
 
 /* mbind(2) sets @fresh for a mapping of the caller. */
 int hpmmap_vm_set_policy(struct vm_area_struct *vma, struct mempolicy *fresh)
 {
 	struct hpmmap_ctx *ctx = hpmmap_ctx_get(vma->vm_mm);
-	struct mempolicy *pol;
+	const struct mempolicy *pol;
 
 	if (!ctx)
 		return 0;
@@ -462,13 +458,13 @@ int hpmmap_vm_set_policy(struct vm_area_struct *vma, struct mempolicy *fresh)
  * @ctx: the caller's context, ctx->ops held
  * @start: first address
  * @len: length
- * @pol: the policy, or NULL for none
+ * @pol: the policy
  *
  * A kernel address cannot be given to mbind(2): it is told another policy,
  * which hpmmap_vm_set_policy() replaces. Without memory there is none.
  */
 void hpmmap_policy_set(struct hpmmap_ctx *ctx, unsigned long start,
-		       unsigned long len, struct mempolicy *pol)
+		       unsigned long len, const struct mempolicy *pol)
 {
 	struct pt_regs regs = {
 		.di = start,
@@ -476,8 +472,6 @@ void hpmmap_policy_set(struct hpmmap_ctx *ctx, unsigned long start,
 		.dx = MPOL_LOCAL,
 	};
 
-	if (!pol)
-		return;
 	ctx->bind.start = start;
 	ctx->bind.end = start + len;
 	ctx->bind.task = current;
@@ -491,17 +485,13 @@ void hpmmap_policy_set(struct hpmmap_ctx *ctx, unsigned long start,
 	hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
 }
 #else
-struct mempolicy *hpmmap_policy_hold(struct vm_area_struct *vma)
+bool hpmmap_policy_copy(struct vm_area_struct *vma, struct mempolicy *pol)
 {
-	return NULL;
-}
-
-void hpmmap_policy_drop(struct mempolicy *pol)
-{
+	return false;
 }
 
 void hpmmap_policy_set(struct hpmmap_ctx *ctx, unsigned long start,
-		       unsigned long len, struct mempolicy *pol)
+		       unsigned long len, const struct mempolicy *pol)
 {
 }
 #endif

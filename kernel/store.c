@@ -216,10 +216,10 @@ void hpmmap_store_put(struct hpmmap_ctx *ctx, unsigned long slot,
  * is made ready: the core may map all of it with one entry. Where the pools
  * are exhausted it is a page of Linux.
  *
- * Return: the page with a reference, or NULL without memory. Its contents are
- * there when its folio can be locked: whole blocks are cleared without
- * ctx->lock, so that threads that touch memory first do not wait for each
- * other.
+ * Whole blocks are cleared without ctx->lock, so that threads that touch memory
+ * first do not wait for each other; the lock of the folio stands for it.
+ *
+ * Return: the page with a reference, or NULL without memory.
  */
 struct page *hpmmap_store_page(struct hpmmap_ctx *ctx,
 			       struct vm_area_struct *vma, unsigned long addr,
@@ -257,6 +257,8 @@ out:
 	if (clear) {
 		hpmmap_block_zero(block);
 		folio_unlock(block->folio);
+	} else if (page) {
+		folio_wait_locked(page_folio(page));
 	}
 	return page;
 }

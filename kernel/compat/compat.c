@@ -3,9 +3,6 @@
 
 #include "hpmmap.h"
 
-#ifdef CONFIG_NUMA
-void (*compat_mpol_put)(struct mempolicy *pol);
-#endif
 void (*compat_prep_compound_page)(struct page *page, unsigned int order);
 void (*compat_get_online_mems)(void);
 void (*compat_put_online_mems)(void);
@@ -90,9 +87,6 @@ static const struct {
 	const char *name;
 	void **address;
 } functions[] = {
-#ifdef CONFIG_NUMA
-	{ "__mpol_put", (void **)&compat_mpol_put },
-#endif
 	{ "prep_compound_page", (void **)&compat_prep_compound_page },
 	{ "get_online_mems", (void **)&compat_get_online_mems },
 	{ "put_online_mems", (void **)&compat_put_online_mems },

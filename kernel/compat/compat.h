@@ -103,10 +103,6 @@ static inline int compat_folio_mapcount(struct folio *folio)
  * Functions of the kernel that are not exported. Resolved once by
  * compat_init(); never NULL afterwards.
  */
-#ifdef CONFIG_NUMA
-struct mempolicy;
-extern void (*compat_mpol_put)(struct mempolicy *pol);
-#endif
 extern void (*compat_prep_compound_page)(struct page *page, unsigned int order);
 extern void (*compat_get_online_mems)(void);
 extern void (*compat_put_online_mems)(void);
