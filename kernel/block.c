@@ -211,10 +211,10 @@ static void clear_streaming(void *addr, size_t len)
 }
 
 /**
- * hpmmap_block_clear() - zero all of a pool block
- * @block: nobody else can see it
+ * hpmmap_block_zero() - write zeros to all of a pool block
+ * @block: nobody else can see it; its stale bits are the caller's business
  */
-void hpmmap_block_clear(struct hpmmap_block *block)
+void hpmmap_block_zero(struct hpmmap_block *block)
 {
 	void *addr = folio_address(block->folio);
 	size_t done;
@@ -222,8 +222,17 @@ void hpmmap_block_clear(struct hpmmap_block *block)
 	/* In pieces: the FPU cannot be preempted. */
 	for (done = 0; done < SLOT_SIZE; done += CLEAR_PIECE)
 		clear_streaming(addr + done, CLEAR_PIECE);
-	bitmap_zero(block->stale, SLOT_PAGES);
 	cond_resched();
+}
+
+/**
+ * hpmmap_block_clear() - zero all of a pool block
+ * @block: nobody else can see it
+ */
+void hpmmap_block_clear(struct hpmmap_block *block)
+{
+	hpmmap_block_zero(block);
+	bitmap_zero(block->stale, SLOT_PAGES);
 }
 
 /**

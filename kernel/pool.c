@@ -40,8 +40,6 @@ struct pool_node {
 
 /* A node's pool exists from its first section until the module goes. */
 static struct pool_node *pool_nodes[MAX_NUMNODES];
-/* Where the next interleaved block comes from. */
-static atomic_t interleave_next = ATOMIC_INIT(0);
 
 static void block_set_state(struct hpmmap_block *block,
 			    enum hpmmap_block_state state)
@@ -294,8 +292,15 @@ static unsigned long node_alloc(int nid, struct hpmmap_user *user,
 	return got;
 }
 
-/* The node of @nodes nearest to @nid that is not in @tried, or NUMA_NO_NODE. */
-static int next_nearest(int nid, const nodemask_t *nodes, nodemask_t *tried)
+/**
+ * hpmmap_pool_nearest() - the nearest node that has a pool
+ * @nid: nearest to this one
+ * @nodes: of these
+ * @tried: but not one of these; the node is added
+ *
+ * Return: the node, or NUMA_NO_NODE.
+ */
+int hpmmap_pool_nearest(int nid, const nodemask_t *nodes, nodemask_t *tried)
 {
 	int best = NUMA_NO_NODE, n;
 
@@ -311,29 +316,40 @@ static int next_nearest(int nid, const nodemask_t *nodes, nodemask_t *tried)
 	return best;
 }
 
-static unsigned long alloc_near(struct hpmmap_job *job, int nid,
+static unsigned long alloc_near(struct hpmmap_user *user, int nid,
+				const nodemask_t *nodes, nodemask_t *tried,
 				unsigned long nr, struct list_head *out)
 {
-	nodemask_t tried = NODE_MASK_NONE;
 	unsigned long got = 0;
 
 	while (got < nr) {
-		int n = next_nearest(nid, &job->nodes, &tried);
+		int n = hpmmap_pool_nearest(nid, nodes, tried);
 
 		if (n == NUMA_NO_NODE)
 			break;
-		got += node_alloc(n, job->user, nr - got, out);
+		got += node_alloc(n, user, nr - got, out);
 	}
 	return got;
 }
 
-/* Free blocks on the nodes of a job; a hint without the locks. */
-static unsigned long free_blocks(struct hpmmap_job *job)
+/* Nodes that have had a pool. */
+void hpmmap_pool_nodes(nodemask_t *nodes)
+{
+	int nid;
+
+	nodes_clear(*nodes);
+	for_each_online_node(nid)
+		if (pool_node_find(nid))
+			node_set(nid, *nodes);
+}
+
+/* Free blocks on some nodes; a hint without the locks. */
+static unsigned long free_blocks(const nodemask_t *nodes)
 {
 	unsigned long n = 0;
 	int nid;
 
-	for_each_node_mask(nid, job->nodes) {
+	for_each_node_mask(nid, *nodes) {
 		struct pool_node *pn = pool_node_find(nid);
 
 		if (pn)
@@ -346,30 +362,39 @@ static unsigned long free_blocks(struct hpmmap_job *job)
 bool hpmmap_pool_has_free(struct hpmmap_job *job)
 {
 	hpmmap_reap();
-	return free_blocks(job) && hpmmap_user_has_room(job->user);
+	return free_blocks(&job->nodes) && hpmmap_user_has_room(job->user);
 }
 
-static unsigned long alloc_interleaved(struct hpmmap_job *job,
-				       unsigned long nr, struct list_head *out)
+/* As many as there are of those that one kind of placement treats alike. */
+static unsigned long alloc_alike(struct hpmmap_job *job,
+				 const struct hpmmap_placement *place, int first,
+				 unsigned long nr, struct list_head *out)
 {
-	unsigned long step = job->large ? 1UL << LARGE_ORDER : 1;
+	nodemask_t tried = NODE_MASK_NONE;
+	unsigned long got;
+
+	got = alloc_near(job->user, first, &place->preferred, &tried, nr, out);
+	return got + alloc_near(job->user, first, &place->nodes, &tried,
+				nr - got, out);
+}
+
+static unsigned long alloc_in_turn(struct hpmmap_job *job,
+				   const struct hpmmap_placement *place,
+				   unsigned long slot, unsigned long nr,
+				   struct list_head *out)
+{
 	unsigned long got = 0;
 
 	while (got < nr) {
-		unsigned int turn = atomic_inc_return(&interleave_next);
-		unsigned long want = min(step, nr - got), n;
-		nodemask_t having = NODE_MASK_NONE;
+		unsigned long want, n;
+		nodemask_t tried = NODE_MASK_NONE;
 		int nid;
 
-		for_each_node_mask(nid, job->nodes)
-			if (pool_node_find(nid))
-				node_set(nid, having);
-		if (nodes_empty(having))
-			break;
-		nid = first_node(having);
-		for (turn %= nodes_weight(having); turn; turn--)
-			nid = next_node(nid, having);
-		n = alloc_near(job, nid, want, out);
+		nid = hpmmap_placement_turn(place, slot + got, nr - got, &want);
+		n = node_alloc(nid, job->user, want, out);
+		if (n < want)
+			n += alloc_near(job->user, nid, &place->nodes, &tried,
+					want - n, out);
 		got += n;
 		if (n < want)
 			break;
@@ -379,7 +404,10 @@ static unsigned long alloc_interleaved(struct hpmmap_job *job,
 
 /**
  * hpmmap_pool_alloc() - blocks for a job
- * @job: whose policy and user
+ * @job: whose user
+ * @place: where from
+ * @slot: the slot that the first one is for, the others being for those that
+ *	follow; or NO_SLOT
  * @nr: how many
  * @out: list they are added to, in runs that are contiguous where possible;
  *	all their pages are stale
@@ -388,9 +416,11 @@ static unsigned long alloc_interleaved(struct hpmmap_job *job,
  *
  * Return: 0, or -ENOMEM and nothing where there are not enough.
  */
-int hpmmap_pool_alloc(struct hpmmap_job *job, unsigned long nr,
-		      struct list_head *out)
+int hpmmap_pool_alloc(struct hpmmap_job *job,
+		      const struct hpmmap_placement *place, unsigned long slot,
+		      unsigned long nr, struct list_head *out)
 {
+	struct hpmmap_block *block;
 	bool reaped = false;
 	LIST_HEAD(got);
 
@@ -400,11 +430,12 @@ int hpmmap_pool_alloc(struct hpmmap_job *job, unsigned long nr,
 		unsigned long n = 0;
 
 		/* A request that cannot succeed takes nothing from others. */
-		if (free_blocks(job) >= nr &&
+		if (free_blocks(&place->nodes) >= nr &&
 		    !hpmmap_user_charge(job->user, nr)) {
-			n = job->interleave ?
-			    alloc_interleaved(job, nr, &got) :
-			    alloc_near(job, numa_node_id(), nr, &got);
+			n = place->in_turn ?
+			    alloc_in_turn(job, place, slot == NO_SLOT ? 0 : slot,
+					  nr, &got) :
+			    alloc_alike(job, place, place->near, nr, &got);
 			if (n == nr)
 				break;
 			hpmmap_user_uncharge(job->user, nr - n);
@@ -416,8 +447,34 @@ int hpmmap_pool_alloc(struct hpmmap_job *job, unsigned long nr,
 		reaped = true;
 	}
 	trace_hpmmap_alloc(job->id, nr);
+	list_for_each_entry(block, &got, link)
+		block->slot = slot == NO_SLOT ? NO_SLOT : slot++;
 	list_splice_tail(&got, out);
 	return 0;
+}
+
+/**
+ * hpmmap_pool_alloc_instead() - blocks that take the place of others
+ * @job: whose user; holds at least as many, and gives them up next, so that
+ *	no limit is in the way
+ * @nid: the node nearest to which they should be
+ * @nodes: where from, and from nowhere else
+ * @nr: how many, at most
+ * @out: list they are added to; all their pages are stale
+ *
+ * Return: how many there were.
+ */
+unsigned long hpmmap_pool_alloc_instead(struct hpmmap_job *job, int nid,
+					const nodemask_t *nodes,
+					unsigned long nr,
+					struct list_head *out)
+{
+	nodemask_t tried = NODE_MASK_NONE;
+	unsigned long n;
+
+	n = alloc_near(job->user, nid, nodes, &tried, nr, out);
+	hpmmap_user_charge_anyway(job->user, n);
+	return n;
 }
 
 /**
