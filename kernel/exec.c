@@ -324,17 +324,21 @@ out:
 	hpmmap_pool_free_list(&blocks);
 }
 
-/* What an address space that is gone shared, its family can have back. */
+/*
+ * What an address space that is gone shared, its family can have back; what it
+ * had for itself is zeroed.
+ */
 static void member_leave_family(struct member *m)
 {
 	struct hpmmap_family *family = m->family;
 
 	hpmmap_reap();
-	if (!family)
-		return;
-	m->family = NULL;
-	hpmmap_share_restore(family);
-	hpmmap_family_put(family);
+	if (family) {
+		m->family = NULL;
+		hpmmap_share_restore(family);
+		hpmmap_family_put(family);
+	}
+	hpmmap_pool_launder_soiled();
 }
 
 /* Runs in the member before its first instruction of the new program. */

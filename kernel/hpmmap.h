@@ -13,6 +13,7 @@
  *	reap_mutex		contexts being torn down (ctx.c)
  *	hpmmap_pool_mutex	which memory is in the pools (section.c);
  *				Linux's hotplug lock is outside of it
+ *	launder_sem		free blocks that are being zeroed (pool.c)
  *	node->lock		spinlock, free blocks of a node (pool.c)
  *	spinlocks that nest in nothing else: the hash of contexts, the list
  *				of pinned blocks, the table of users
@@ -92,6 +93,7 @@ struct hpmmap_user;
  * @slot: its slot while in a store, protected by ctx->lock; on a list from
  *	hpmmap_pool_alloc() the one it is meant for, or NO_SLOT
  * @nid: node of a pool block. Immutable.
+ * @zeroed: those of its pages that are stale are zero
  * @users: stores it is in. With more than one, nobody may change it, and no
  *	entry of a page table lets anybody write to it (see share.c).
  * @state: changed only by block_set_state()
@@ -106,6 +108,7 @@ struct hpmmap_block {
 	struct hpmmap_ctx *ctx;
 	unsigned long slot;
 	int nid;
+	bool zeroed;
 	atomic_t users;
 	enum hpmmap_block_state state;
 	DECLARE_BITMAP(stale, SLOT_PAGES);
@@ -233,6 +236,8 @@ struct hpmmap_ctx {
 	atomic_long_t nr_faults_kernel;
 	atomic_long_t nr_pinned;
 	atomic_long_t nr_copied;
+	atomic_long_t nr_cleared;
+	atomic_long_t nr_soiled;
 
 	struct kobject kobj;
 	bool in_sysfs;
@@ -260,6 +265,7 @@ void hpmmap_job_put(struct hpmmap_job *job);
 struct hpmmap_node_stat {
 	u64 total;
 	u64 free;
+	u64 clean;
 	u64 largest;
 	u64 pinned;
 };
@@ -287,6 +293,11 @@ unsigned long hpmmap_pool_alloc_instead(struct hpmmap_job *job, int nid,
 					struct list_head *out);
 void hpmmap_pool_free(struct hpmmap_block *block);
 void hpmmap_pool_free_list(struct list_head *list);
+void hpmmap_pool_launder(unsigned long nr);
+void hpmmap_pool_soiled(unsigned long nr);
+void hpmmap_pool_launder_soiled(void);
+void hpmmap_pool_launder_stop(void);
+void hpmmap_pool_launder_go(void);
 
 /* policy.c */
 void hpmmap_placement_get(struct hpmmap_job *job, struct vm_area_struct *vma,
@@ -320,7 +331,9 @@ void hpmmap_block_attach(struct hpmmap_block *block,
 int hpmmap_block_fill(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 		      unsigned int first, unsigned int nr);
 void hpmmap_block_zero(struct hpmmap_block *block);
-void hpmmap_block_clear(struct hpmmap_block *block);
+void hpmmap_block_clear(struct hpmmap_ctx *ctx, struct hpmmap_block *block);
+void hpmmap_block_set_stale(struct hpmmap_block *block, unsigned int first,
+			    unsigned int nr);
 int hpmmap_block_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
 		      unsigned int to_page, struct hpmmap_block *from,
 		      unsigned int from_page, unsigned int nr);

@@ -475,9 +475,11 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 	    bitmap_full(block->stale, SLOT_PAGES)) {
 		if (ctx->job->first_touch)
 			block = hpmmap_policy_touch(ctx, vmf->vma, block);
-		clear = folio_trylock(block->folio);
-		if (clear)
+		clear = !block->zeroed && folio_trylock(block->folio);
+		if (clear) {
 			bitmap_zero(block->stale, SLOT_PAGES);
+			atomic_long_add(SLOT_PAGES, &ctx->nr_cleared);
+		}
 	}
 	if (hpmmap_block_fill(ctx, block, first, nr))
 		goto out;
@@ -650,7 +652,7 @@ void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 		/* Made its own before, see hpmmap_store_own_edges(). */
 		block = store_own(ctx, NULL, slot, NULL, first, nr);
 		if (block)
-			bitmap_set(block->stale, first, nr);
+			hpmmap_block_set_stale(block, first, nr);
 		else
 			send_sig(SIGKILL, current, 1);
 		cond_resched();
@@ -684,7 +686,7 @@ static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 	if (block && *wait)
 		*wait = hpmmap_block_wait_unpinned(block);
 	if (block) {
-		bitmap_set(block->stale, first, nr);
+		hpmmap_block_set_stale(block, first, nr);
 		if (accessible)
 			ret = hpmmap_block_fill(ctx, block, first, nr);
 	}

@@ -159,7 +159,7 @@ static void blocks_clear(struct hpmmap_ctx *ctx, unsigned long start,
 		if (block->slot >= slot_of(start + SLOT_SIZE - 1) &&
 		    block->slot < slot_of(end) &&
 		    bitmap_full(block->stale, SLOT_PAGES))
-			hpmmap_block_clear(block);
+			hpmmap_block_clear(ctx, block);
 }
 
 /*
@@ -398,7 +398,7 @@ static void mmap_ahead(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	    hpmmap_pool_alloc(ctx->job, &place, NO_SLOT, nr, ahead))
 		return;
 	list_for_each_entry(block, ahead, link)
-		hpmmap_block_clear(block);
+		hpmmap_block_clear(ctx, block);
 }
 
 static long handle_mmap(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
