@@ -76,8 +76,8 @@ unsigned long compat_symbol(const char *name)
 	return static_call(hpmmap_lookup_name)(name);
 }
 
-/* What a file mapping of @mm maps; add_mm_counter() needs what is not exported. */
-static void add_file_rss(struct mm_struct *mm, struct folio *folio, long nr)
+/* add_mm_counter() needs what is not exported. */
+void compat_add_rss(struct mm_struct *mm, struct folio *folio, long nr)
 {
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
 	percpu_counter_add(&mm->rss_stat[mm_counter_file(folio)], nr);
@@ -100,7 +100,7 @@ void compat_set_ptes(struct vm_fault *vmf, struct folio *folio,
 	folio_ref_add(folio, nr);
 	static_call(hpmmap_set_pte)(vmf, folio, page, nr, addr);
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 11, 0)
-	add_file_rss(vmf->vma->vm_mm, folio, nr);
+	compat_add_rss(vmf->vma->vm_mm, folio, nr);
 #endif
 }
 #else
@@ -136,7 +136,6 @@ void compat_add_rmap_2m(struct folio *folio, struct vm_area_struct *vma)
 #else
 	static_call(hpmmap_add_rmap_2m)(folio_page(folio, 0), vma, true);
 #endif
-	add_file_rss(vma->vm_mm, folio, SLOT_PAGES);
 }
 
 typedef void flush_tlb_t(struct mm_struct *mm, unsigned long start,

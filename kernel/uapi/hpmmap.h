@@ -268,6 +268,37 @@ struct hpmmap_limit_set {
 #define HPMMAP_MARK_OPTIONS	(HPMMAP_MARK_LAUNCH_FLAGS | HPMMAP_MARK_F_1G)
 
 /**
+ * DOC: Reuse of a process's own memory
+ *
+ * Memory mapped by mmap(2) with MAP_UNINITIALIZED (0x4000000; Linux takes no
+ * notice of it where there is an MMU), private and anonymous, may have old
+ * contents of the calling process. On munmap(2) it is kept for the process, and
+ * comes back without zeroing to requests with the flag. Requests without it
+ * get zeros, always; so do pages that a mapping grows by (mremap(2)) and
+ * pages after MADV_DONTNEED. What never had the flag is not kept. Nothing that
+ * is kept reaches another process, nor a child, nor the program after
+ * execve(2).
+ *
+ * What a process has mapped with the flag and what is kept for it are, in
+ * blocks of 2 MB, together never more than it had mapped with the flag at
+ * its peak. What is kept counts as held by the user; it is taken back, from one
+ * process after the other, before a request of anybody is refused for want of
+ * memory.
+ *
+ * The flag means nothing for memory that is only reserved (PROT_NONE, or
+ * MAP_NORESERVE without MAP_POPULATE), for memory of Linux, nor for jobs with
+ * HPMMAP_LAUNCH_F_FIRST_TOUCH.
+ */
+
+/*
+ * madvise(2): as if the range had been mapped with MAP_UNINITIALIZED; its
+ * contents stay. What a child shares at the moment is left out.
+ * EINVAL: not page aligned, or part of the range is not memory of the module.
+ * ENOMEM: part of it is not mapped. Nothing is done then.
+ */
+#define HPMMAP_MADV_REUSE	0x48505201
+
+/**
  * DOC: sysfs
  *
  * All values are decimal integers, one a file, in bytes where the name says
