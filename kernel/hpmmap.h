@@ -211,6 +211,8 @@ struct hpmmap_reuse {
  *	by @lock
  * @heap_end: end of the mapped heap, a multiple of 2 MB; 0: the heap is
  *	Linux's. Protected by @ops.
+ * @hole: whole slots that were unmapped last, if nothing was mapped since; they
+ *	have no blocks. Protected by @ops.
  * @fork: the child's context, made ready by the clone hook and used by
  *	hpmmap_vm_open(). Protected by @ops.
  * @bind: what hpmmap_policy_set() is setting. Protected by @ops.
@@ -238,6 +240,10 @@ struct hpmmap_ctx {
 	struct xarray store;
 	unsigned long spare_slot;
 	unsigned long heap_end;
+	struct {
+		unsigned long start;
+		unsigned long end;
+	} hole;
 	struct {
 		struct task_struct *task;
 		struct hpmmap_ctx *child;

@@ -282,6 +282,7 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 			       struct list_head *ahead)
 {
 	bool locked = flags & MAP_LOCKED || ctx->mm->def_flags & VM_LOCKED;
+	bool empty = addr >= ctx->hole.start && addr + len <= ctx->hole.end;
 	bool reservation = is_reservation(prot, flags);
 	unsigned long ret;
 	LIST_HEAD(blocks);
@@ -311,7 +312,7 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 		/* A mapping to be replaced may be gone nevertheless. */
 		hpmmap_store_reconcile(ctx, addr, addr + len);
 	} else {
-		if (fixed || !locked)
+		if (!empty && (fixed || !locked))
 			renew(ctx, addr, addr + len, prot, flags);
 		if (!reservation)
 			hpmmap_vma_commit(ctx, addr, addr + len, &blocks);
@@ -335,6 +336,7 @@ static unsigned long mmap_ours(struct hpmmap_ctx *ctx, unsigned long addr,
 			       unsigned long len, unsigned long prot,
 			       unsigned long flags, struct list_head *ahead)
 {
+	unsigned long align = placement_align(ctx, len);
 	unsigned long ret = -ENOMEM;
 	int i;
 
@@ -346,8 +348,13 @@ static unsigned long mmap_ours(struct hpmmap_ctx *ctx, unsigned long addr,
 					NULL);
 
 	for (i = 0; i < HOLE_TRIES; i++) {
-		addr = hpmmap_vma_find_hole(addr & PAGE_MASK, len, flags,
-					    placement_align(ctx, len), 0);
+		/* What was unmapped last Linux would choose, too, mostly. */
+		if (!addr && len == ctx->hole.end - ctx->hole.start &&
+		    IS_ALIGNED(ctx->hole.start, align) && !(flags & MAP_32BIT))
+			addr = ctx->hole.start;
+		else
+			addr = hpmmap_vma_find_hole(addr & PAGE_MASK, len,
+						    flags, align, 0);
 		if (IS_ERR_VALUE(addr))
 			return addr;
 		ret = hpmmap_map_fresh(ctx, addr, len, prot, flags, false,
@@ -490,6 +497,10 @@ static long handle_munmap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	if (!ret) {
 		hpmmap_store_unmapped(ctx, start, end);
 		hpmmap_vma_repair_ends(ctx, start, end);
+		if (!((start | end) & ~SLOT_MASK)) {
+			ctx->hole.start = start;
+			ctx->hole.end = end;
+		}
 	}
 	return ret;
 }

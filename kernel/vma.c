@@ -261,6 +261,7 @@ unsigned long hpmmap_vma_map(struct hpmmap_ctx *ctx, unsigned long addr,
 			     unsigned long len, unsigned long prot,
 			     unsigned long flags)
 {
+	ctx->hole.end = 0;
 	return vm_mmap(ctx->file, addr, len, prot, MAP_SHARED | flags, addr);
 }
 
