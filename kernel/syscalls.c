@@ -33,6 +33,19 @@ void hpmmap_count_fallback(struct hpmmap_ctx *ctx, unsigned long bytes)
 	trace_hpmmap_fallback(ctx->id, bytes);
 }
 
+/* Where the main stack is, if it is ours; mmap_lock held. */
+static void find_stack(struct mm_struct *mm, unsigned long *start,
+		       unsigned long *end)
+{
+	struct vm_area_struct *vma = vma_lookup(mm, mm->start_stack);
+
+	*start = *end = mm->start_stack;
+	for (; vma && hpmmap_vma_is_ours(vma); vma = vma_lookup(mm, *end))
+		*end = vma->vm_end;
+	while ((vma = vma_lookup(mm, *start - 1)) && hpmmap_vma_is_ours(vma))
+		*start = vma->vm_start;
+}
+
 /**
  * hpmmap_data_exceeds_limit() - would a mapping exceed RLIMIT_DATA?
  * @ctx: the caller's context
@@ -40,13 +53,14 @@ void hpmmap_count_fallback(struct hpmmap_ctx *ctx, unsigned long bytes)
  * @len: its length
  * @prot: its PROT_*
  *
- * The limit is about private writable memory; ours is shared memory to Linux,
- * which does not count it.
+ * The limit is about private writable memory but the main stack; ours is
+ * shared memory to Linux, which does not count it.
  */
 bool hpmmap_data_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
 			       unsigned long len, unsigned long prot)
 {
 	unsigned long limit = rlimit(RLIMIT_DATA), bytes;
+	unsigned long stack_start, stack_end;
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, ctx->mm, 0);
 
@@ -56,9 +70,11 @@ bool hpmmap_data_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
 	if (!limit)
 		limit = rlimit_max(RLIMIT_DATA);
 	mmap_read_lock(ctx->mm);
+	find_stack(ctx->mm, &stack_start, &stack_end);
 	bytes = (ctx->mm->data_vm << PAGE_SHIFT) + len;
 	for_each_vma(vmi, vma) {
-		if (!hpmmap_vma_is_ours(vma) || !(vma->vm_flags & VM_WRITE))
+		if (!hpmmap_vma_is_ours(vma) || !(vma->vm_flags & VM_WRITE) ||
+		    (vma->vm_start >= stack_start && vma->vm_end <= stack_end))
 			continue;
 		bytes += vma->vm_end - vma->vm_start;
 		/* What is replaced does not count twice. */
@@ -782,6 +798,12 @@ static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 		hpmmap_vma_repair(ctx, start & SLOT_MASK,
 				  ALIGN(end, SLOT_SIZE));
 		return ret;
+	case MADV_HWPOISON:
+	case MADV_SOFT_OFFLINE:
+		/* So does Linux, but 6.1 keeps a reference to the block. */
+		if (IS_ENABLED(CONFIG_MEMORY_FAILURE) && capable(CAP_SYS_ADMIN))
+			return -ENXIO;
+		return hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
 	case MADV_REMOVE:
 	case MADV_MERGEABLE:
 	case MADV_UNMERGEABLE:

@@ -148,7 +148,19 @@ void compat_flush_tlb_mm(struct mm_struct *mm)
 	static_call(hpmmap_flush_tlb)(mm, 0, TLB_FLUSH_ALL, 0, true);
 }
 
+/* Which mappings there are of a file. */
+#ifdef HAVE_MAPPING_RMAP_TREE
+#define TREE_INSERT_NAME "mapping_rmap_tree_insert"
+#define TREE_REMOVE_NAME "mapping_rmap_tree_remove"
+#define TREE_OF(_mapping) (_mapping)
+typedef void vma_tree_t(struct vm_area_struct *vma,
+			struct address_space *mapping);
+#else
+#define TREE_INSERT_NAME "vma_interval_tree_insert"
+#define TREE_REMOVE_NAME "vma_interval_tree_remove"
+#define TREE_OF(_mapping) (&(_mapping)->i_mmap)
 typedef void vma_tree_t(struct vm_area_struct *vma, struct rb_root_cached *root);
+#endif
 DEFINE_STATIC_CALL_NULL(hpmmap_tree_insert, vma_tree_t);
 DEFINE_STATIC_CALL_NULL(hpmmap_tree_remove, vma_tree_t);
 
@@ -162,7 +174,7 @@ void compat_vma_set_file(struct vm_area_struct *vma, struct file *file)
 	vma_start_write(vma);
 #endif
 	i_mmap_lock_write(mapping);
-	static_call(hpmmap_tree_remove)(vma, &mapping->i_mmap);
+	static_call(hpmmap_tree_remove)(vma, TREE_OF(mapping));
 	mapping_unmap_writable(mapping);
 	i_mmap_unlock_write(mapping);
 
@@ -170,7 +182,7 @@ void compat_vma_set_file(struct vm_area_struct *vma, struct file *file)
 	mapping = file->f_mapping;
 	i_mmap_lock_write(mapping);
 	mapping_allow_writable(mapping);
-	static_call(hpmmap_tree_insert)(vma, &mapping->i_mmap);
+	static_call(hpmmap_tree_insert)(vma, TREE_OF(mapping));
 	i_mmap_unlock_write(mapping);
 	fput(old);
 }
@@ -235,8 +247,8 @@ static const struct {
 	FUNCTION(SET_PTE_NAME, hpmmap_set_pte),
 	FUNCTION(RMAP_2M_NAME, hpmmap_add_rmap_2m),
 	FUNCTION("flush_tlb_mm_range", hpmmap_flush_tlb),
-	FUNCTION("vma_interval_tree_insert", hpmmap_tree_insert),
-	FUNCTION("vma_interval_tree_remove", hpmmap_tree_remove),
+	FUNCTION(TREE_INSERT_NAME, hpmmap_tree_insert),
+	FUNCTION(TREE_REMOVE_NAME, hpmmap_tree_remove),
 	FUNCTION("vm_commit_limit", hpmmap_commit_limit),
 #ifdef CONFIG_CMA
 	FUNCTION(SET_PAGEBLOCK_NAME, hpmmap_set_pageblock),
