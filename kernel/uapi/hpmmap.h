@@ -256,6 +256,32 @@ struct hpmmap_limit_set {
 #define HPMMAP_MARK_OPTIONS	(HPMMAP_MARK_LAUNCH_FLAGS | HPMMAP_MARK_F_1G)
 
 /**
+ * DOC: Reuse without zeroing
+ *
+ * Private anonymous memory that a registered process maps with
+ * MAP_UNINITIALIZED (a flag of Linux, ignored there on machines with an MMU)
+ * may have old contents: of this very process, and of memory that carried the
+ * flag, too. On munmap(2), or when something else takes its place, such memory
+ * goes to a pool of the process, and from there without zeroing to requests
+ * with the flag. Requests without it get zeroed memory, and memory that never
+ * carried the flag never gets into the pool.
+ *
+ * madvise(addr, len, HPMMAP_MADV_REUSE) gives the flag to mapped memory. What
+ * is in it stays; only its way after munmap(2) changes. Errors: EINVAL (the
+ * memory is not HPMMAP's, or not aligned to pages; on plain Linux always),
+ * ENOMEM (part of the range is not mapped).
+ *
+ * mremap(2) keeps the flag; what a mapping grows by reads as zero. So does
+ * memory with the flag after MADV_DONTNEED.
+ *
+ * The pool holds at most what the process had mapped with the flag at its
+ * peak. A child starts with an empty pool, execve(2) empties it, and the
+ * module takes pools back, in turn from one process after the other, before
+ * it refuses memory to anybody.
+ */
+#define HPMMAP_MADV_REUSE	0x48505201
+
+/**
  * DOC: sysfs
  *
  * All values are decimal integers, one a file, in bytes where the name says
