@@ -1,0 +1,28 @@
+#!/bin/bash
+# Nobody sees what somebody else has written: 10,000 random calls, every byte of what
+# they give is read, while neighbours dirty the rest of the pool.
+# pool: 256M
+# timeout: 240
+# scales: yes
+. "$(dirname "$0")/../guest/lib.sh"
+
+stale=$HPMMAP_ROOT/build/tests-fuzz/stale
+neighbours=()
+for _ in 1 2; do
+	hpmmap run -- "$stale" --neighbour $((48 * MIB)) &
+	neighbours+=($!)
+done
+for pid in "${neighbours[@]}"; do
+	within 60 is_registered "$pid" || fail "a neighbour does not register"
+done
+
+for seed in $(seq "${HPMMAP_TEST_SCALE:-1}"); do
+	hpmmap run -- "$stale" --seed "$seed" --ops 10000 --expect registered
+done
+
+for pid in "${neighbours[@]}"; do
+	is_registered "$pid" || fail "a neighbour is gone"
+	kill "$pid"
+	wait "$pid" || true
+done
+expect_pool_free
