@@ -211,10 +211,10 @@ static void clear_streaming(void *addr, size_t len)
 }
 
 /**
- * hpmmap_block_clear() - zero all of a pool block
- * @block: nobody else can see it
+ * hpmmap_block_zero() - write zeros to all of a pool block
+ * @block: nobody else can see it; its stale bits are the caller's business
  */
-void hpmmap_block_clear(struct hpmmap_block *block)
+void hpmmap_block_zero(struct hpmmap_block *block)
 {
 	void *addr = folio_address(block->folio);
 	size_t done;
@@ -222,8 +222,36 @@ void hpmmap_block_clear(struct hpmmap_block *block)
 	/* In pieces: the FPU cannot be preempted. */
 	for (done = 0; done < SLOT_SIZE; done += CLEAR_PIECE)
 		clear_streaming(addr + done, CLEAR_PIECE);
-	bitmap_zero(block->stale, SLOT_PAGES);
 	cond_resched();
+}
+
+/**
+ * hpmmap_block_clear() - zero all of a pool block, if it is not
+ * @ctx: who needs it
+ * @block: nobody else can see it
+ */
+void hpmmap_block_clear(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
+{
+	if (!block->zeroed) {
+		hpmmap_block_zero(block);
+		atomic_long_add(SLOT_PAGES, &ctx->nr_cleared);
+	}
+	bitmap_zero(block->stale, SLOT_PAGES);
+}
+
+/**
+ * hpmmap_block_set_stale() - pages of a block mean nothing any more
+ * @block: the block
+ * @first: first page
+ * @nr: number of pages
+ */
+void hpmmap_block_set_stale(struct hpmmap_block *block, unsigned int first,
+			    unsigned int nr)
+{
+	if (find_next_zero_bit(block->stale, first + nr, first) >= first + nr)
+		return;
+	block->zeroed = false;
+	bitmap_set(block->stale, first, nr);
 }
 
 /**
@@ -246,16 +274,19 @@ int hpmmap_block_fill(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 	lockdep_assert_held(&ctx->lock);
 	if (block->folio && nr == SLOT_PAGES &&
 	    bitmap_full(block->stale, SLOT_PAGES)) {
-		hpmmap_block_clear(block);
+		hpmmap_block_clear(ctx, block);
 		return 0;
 	}
 	for_each_set_bit_from(i, block->stale, end) {
 		struct page *page = hpmmap_block_page(block, i);
 
-		if (page)
+		if (!page) {
+			if (!linux_page_alloc(ctx, block, i))
+				return -ENOMEM;
+		} else if (!block->zeroed) {
 			clear_page(page_address(page));
-		else if (!linux_page_alloc(ctx, block, i))
-			return -ENOMEM;
+			atomic_long_inc(&ctx->nr_cleared);
+		}
 		clear_bit(i, block->stale);
 	}
 	return 0;
@@ -365,15 +396,17 @@ bool hpmmap_block_wait_unpinned(struct hpmmap_block *block)
 	return !hpmmap_block_is_pinned(block);
 }
 
-/* The block's contents stay as they are: the next user clears what it needs. */
-static void block_free(struct hpmmap_block *block)
+/* The block's contents stay as they are. */
+static void block_free(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 {
 	if (!block->folio) {
 		block_free_linux(block);
 		return;
 	}
 	folio_detach(block->folio);
-	bitmap_fill(block->stale, SLOT_PAGES);
+	hpmmap_block_set_stale(block, 0, SLOT_PAGES);
+	if (!block->zeroed)
+		atomic_long_inc(&ctx->nr_soiled);
 	hpmmap_pool_free(block);
 }
 
@@ -406,7 +439,7 @@ void hpmmap_block_release(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 	}
 
 	if (hpmmap_block_idle(block)) {
-		block_free(block);
+		block_free(ctx, block);
 		return;
 	}
 	refcount_inc(&ctx->refs);
@@ -440,7 +473,7 @@ void hpmmap_pinned_poll(void)
 
 		list_del_init(&block->link);
 		block->ctx = NULL;
-		block_free(block);
+		block_free(ctx, block);
 		atomic_long_dec(&ctx->nr_pinned);
 		hpmmap_ctx_put(ctx);
 	}

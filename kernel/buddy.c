@@ -340,6 +340,53 @@ int hpmmap_buddy_alloc(struct hpmmap_buddy *b, unsigned int order,
 	return 0;
 }
 
+/* The chunk of a block all of whose units are present, or an errno in @err. */
+static struct hpmmap_buddy_chunk *block_chunk(struct hpmmap_buddy *b,
+					      unsigned long unit,
+					      unsigned int order, int *err)
+{
+	unsigned int first = unit % CHUNK_UNITS;
+	struct hpmmap_buddy_chunk *chunk;
+
+	*err = -EINVAL;
+	if (order > HPMMAP_BUDDY_MAX_ORDER || unit >= HPMMAP_BUDDY_NR_UNITS ||
+	    first & ((1U << order) - 1))
+		return NULL;
+	*err = -ENOENT;
+	chunk = hpmmap_buddy_chunk_find(b, unit);
+	if (!chunk || memchr(&chunk->present[first], 0, 1U << order))
+		return NULL;
+	return chunk;
+}
+
+/**
+ * hpmmap_buddy_take - allocate a block that is known
+ * @b: the allocator
+ * @unit: first unit, a multiple of 2^order
+ * @order: the block has 2^order units
+ *
+ * All or nothing.
+ *
+ * Return: 0, -EINVAL if @order is larger than HPMMAP_BUDDY_MAX_ORDER or @unit
+ * is not aligned to it or beyond the largest physical address, -ENOENT if a
+ * unit is not present, or -EBUSY if a unit is not free.
+ */
+int hpmmap_buddy_take(struct hpmmap_buddy *b, unsigned long unit,
+		      unsigned int order)
+{
+	unsigned int first = unit % CHUNK_UNITS;
+	struct hpmmap_buddy_chunk *chunk;
+	int err;
+
+	chunk = block_chunk(b, unit, order, &err);
+	if (!chunk)
+		return err;
+	if (memchr(&chunk->tree[CHUNK_UNITS + first], 0, 1U << order))
+		return -EBUSY;
+	chunk_set_free(b, chunk, first, 1U << order, false);
+	return 0;
+}
+
 /**
  * hpmmap_buddy_free - free a block
  * @b: the allocator
@@ -358,13 +405,11 @@ int hpmmap_buddy_free(struct hpmmap_buddy *b, unsigned long unit,
 {
 	unsigned int first = unit % CHUNK_UNITS;
 	struct hpmmap_buddy_chunk *chunk;
+	int err;
 
-	if (order > HPMMAP_BUDDY_MAX_ORDER || unit >= HPMMAP_BUDDY_NR_UNITS ||
-	    first & ((1U << order) - 1))
-		return -EINVAL;
-	chunk = hpmmap_buddy_chunk_find(b, unit);
-	if (!chunk || memchr(&chunk->present[first], 0, 1U << order))
-		return -ENOENT;
+	chunk = block_chunk(b, unit, order, &err);
+	if (!chunk)
+		return err;
 	/* The node of the block, which is 0 if no unit below it is free. */
 	if (chunk->tree[(CHUNK_UNITS + first) >> order])
 		return -EINVAL;

@@ -100,6 +100,8 @@ int hpmmap_buddy_remove(struct hpmmap_buddy *b, unsigned long unit,
 
 int hpmmap_buddy_alloc(struct hpmmap_buddy *b, unsigned int order,
 		       unsigned long *unit);
+int hpmmap_buddy_take(struct hpmmap_buddy *b, unsigned long unit,
+		      unsigned int order);
 int hpmmap_buddy_free(struct hpmmap_buddy *b, unsigned long unit,
 		      unsigned int order);
 

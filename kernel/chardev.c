@@ -103,10 +103,16 @@ static int ioc_launch(union command *cmd)
 	if (arg->flags & ~(HPMMAP_LAUNCH_F_STRICT |
 			   HPMMAP_LAUNCH_F_NO_INHERIT |
 			   HPMMAP_LAUNCH_F_INTERLEAVE |
-			   HPMMAP_LAUNCH_F_IMAGE) || arg->__reserved)
+			   HPMMAP_LAUNCH_F_IMAGE |
+			   HPMMAP_LAUNCH_F_FIRST_TOUCH) || arg->__reserved)
 		return -EOPNOTSUPP;
 	if (arg->page_size && arg->page_size != HPMMAP_BLOCK_BYTES &&
 	    arg->page_size != HPMMAP_LARGE_BYTES)
+		return -EINVAL;
+	/* One block cannot be placed in two ways. */
+	if (arg->flags & HPMMAP_LAUNCH_F_FIRST_TOUCH &&
+	    (arg->flags & HPMMAP_LAUNCH_F_INTERLEAVE ||
+	     arg->page_size == HPMMAP_LARGE_BYTES))
 		return -EINVAL;
 	ret = nodes_from_user(arg, &nodes);
 	if (ret)

@@ -158,6 +158,7 @@ static bool reap_dead(void)
 
 	list_for_each_entry(ctx, &gone, dying) {
 		hpmmap_store_release_all(ctx);
+		hpmmap_pool_soiled(atomic_long_xchg(&ctx->nr_soiled, 0));
 		hpmmap_share_gone(ctx);
 	}
 	list_splice(&gone, &dead);

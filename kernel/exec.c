@@ -301,9 +301,7 @@ static void stack_setup(struct hpmmap_ctx *ctx)
 
 	if (!stack_find(mm, &s))
 		return;
-	if (hpmmap_pool_alloc(ctx->job,
-			      hpmmap_store_missing(ctx, s.start, s.top),
-			      &blocks)) {
+	if (hpmmap_policy_alloc(ctx, s.start, s.top, &blocks)) {
 		hpmmap_count_fallback(ctx, s.top - s.start);
 		return;
 	}
@@ -311,7 +309,7 @@ static void stack_setup(struct hpmmap_ctx *ctx)
 		goto out;
 	for (addr = s.start; addr < s.top; addr = next) {
 		next = min(s.top, (addr & SLOT_MASK) + SLOT_SIZE);
-		hpmmap_store_commit(ctx, addr, next, &blocks, NULL);
+		hpmmap_store_commit(ctx, NULL, addr, next, &blocks, NULL);
 	}
 	if (stack_copy(ctx, &s))
 		goto out;
@@ -326,17 +324,21 @@ out:
 	hpmmap_pool_free_list(&blocks);
 }
 
-/* What an address space that is gone shared, its family can have back. */
+/*
+ * What an address space that is gone shared, its family can have back; what it
+ * had for itself is zeroed.
+ */
 static void member_leave_family(struct member *m)
 {
 	struct hpmmap_family *family = m->family;
 
 	hpmmap_reap();
-	if (!family)
-		return;
-	m->family = NULL;
-	hpmmap_share_restore(family);
-	hpmmap_family_put(family);
+	if (family) {
+		m->family = NULL;
+		hpmmap_share_restore(family);
+		hpmmap_family_put(family);
+	}
+	hpmmap_pool_launder_soiled();
 }
 
 /* Runs in the member before its first instruction of the new program. */

@@ -13,6 +13,7 @@
  *	reap_mutex		contexts being torn down (ctx.c)
  *	hpmmap_pool_mutex	which memory is in the pools (section.c);
  *				Linux's hotplug lock is outside of it
+ *	launder_sem		free blocks that are being zeroed (pool.c)
  *	node->lock		spinlock, free blocks of a node (pool.c)
  *	spinlocks that nest in nothing else: the hash of contexts, the list
  *				of pinned blocks, the table of users
@@ -48,6 +49,7 @@
 #define SLOT_ORDER	(SLOT_SHIFT - PAGE_SHIFT)
 #define SLOT_PAGES	(1U << SLOT_ORDER)
 #define LARGE_ORDER	9	/* 1 GB, in blocks */
+#define NO_SLOT		ULONG_MAX
 
 static_assert(SLOT_SIZE == HPMMAP_BLOCK_BYTES);
 static_assert(SLOT_SIZE == PMD_SIZE);
@@ -88,8 +90,10 @@ struct hpmmap_user;
  *	pages of Linux, NULL where none was needed yet. Protected by ctx->lock.
  * @user: who is charged for a pool block that is not free
  * @ctx: the context it came from while PINNED (holds a reference)
- * @slot: its slot while in a store; protected by ctx->lock
+ * @slot: its slot while in a store, protected by ctx->lock; on a list from
+ *	hpmmap_pool_alloc() the one it is meant for, or NO_SLOT
  * @nid: node of a pool block. Immutable.
+ * @zeroed: those of its pages that are stale are zero
  * @users: stores it is in. With more than one, nobody may change it, and no
  *	entry of a page table lets anybody write to it (see share.c).
  * @state: changed only by block_set_state()
@@ -104,6 +108,7 @@ struct hpmmap_block {
 	struct hpmmap_ctx *ctx;
 	unsigned long slot;
 	int nid;
+	bool zeroed;
 	atomic_t users;
 	enum hpmmap_block_state state;
 	DECLARE_BITMAP(stale, SLOT_PAGES);
@@ -124,7 +129,9 @@ static inline bool hpmmap_block_is_shared(const struct hpmmap_block *block)
  * @id: number shown to user space
  * @user: who launched it and is charged
  * @large: place memory in 1 GB runs
- * @nodes: nodes whose pools may be used
+ * @interleave: where no memory policy says otherwise, the nodes take turns
+ * @first_touch: who touches a block first decides on its node
+ * @nodes: nodes whose pools may be used, whatever a memory policy says
  */
 struct hpmmap_job {
 	refcount_t refs;
@@ -133,9 +140,28 @@ struct hpmmap_job {
 	bool strict;
 	bool no_inherit;
 	bool interleave;
+	bool first_touch;
 	bool large;
 	bool image;
 	nodemask_t nodes;
+};
+
+/**
+ * struct hpmmap_placement - where memory should come from
+ * @nodes: nodes that may be used
+ * @preferred: those of them to use first
+ * @near: of either, the nearest to this node first
+ * @in_turn: the @preferred nodes take turns, by the number of the slot
+ * @weighted: they have different shares
+ * @large: a turn is 1 GB where that fits
+ */
+struct hpmmap_placement {
+	nodemask_t nodes;
+	nodemask_t preferred;
+	int near;
+	bool in_turn;
+	bool weighted;
+	bool large;
 };
 
 /**
@@ -155,10 +181,13 @@ struct hpmmap_job {
  * @ops: serialises the hooked calls and fork
  * @lock: protects @store and the blocks in it
  * @store: slot number -> struct hpmmap_block; marked with SLOT_SHARED
+ * @spare_slot: where the search for a block to exchange goes on; protected
+ *	by @lock
  * @heap_end: end of the mapped heap, a multiple of 2 MB; 0: the heap is
  *	Linux's. Protected by @ops.
  * @fork: the child's context, made ready by the clone hook and used by
  *	hpmmap_vm_open(). Protected by @ops.
+ * @bind: what hpmmap_policy_set() is setting. Protected by @ops.
  * @family: those it shares blocks with, or NULL; set once
  * @kin: in the list of the family
  * @start_work: runs in a new child before its first instruction
@@ -180,6 +209,7 @@ struct hpmmap_ctx {
 	struct mutex ops;
 	struct mutex lock;
 	struct xarray store;
+	unsigned long spare_slot;
 	unsigned long heap_end;
 	struct {
 		struct task_struct *task;
@@ -187,6 +217,12 @@ struct hpmmap_ctx {
 		struct mm_struct *failed;
 		bool repair;
 	} fork;
+	struct {
+		struct task_struct *task;
+		const struct mempolicy *pol;
+		unsigned long start;
+		unsigned long end;
+	} bind;
 	struct hpmmap_family *family;
 	struct list_head kin;
 	struct callback_head start_work;
@@ -200,6 +236,8 @@ struct hpmmap_ctx {
 	atomic_long_t nr_faults_kernel;
 	atomic_long_t nr_pinned;
 	atomic_long_t nr_copied;
+	atomic_long_t nr_cleared;
+	atomic_long_t nr_soiled;
 
 	struct kobject kobj;
 	bool in_sysfs;
@@ -209,6 +247,8 @@ struct hpmmap_ctx {
 /* job.c */
 struct hpmmap_user *hpmmap_user_get(kuid_t uid);
 int hpmmap_user_charge(struct hpmmap_user *user, unsigned long nr_blocks);
+void hpmmap_user_charge_anyway(struct hpmmap_user *user,
+			       unsigned long nr_blocks);
 void hpmmap_user_uncharge(struct hpmmap_user *user, unsigned long nr_blocks);
 bool hpmmap_user_has_room(struct hpmmap_user *user);
 kuid_t hpmmap_user_uid(const struct hpmmap_user *user);
@@ -225,6 +265,7 @@ void hpmmap_job_put(struct hpmmap_job *job);
 struct hpmmap_node_stat {
 	u64 total;
 	u64 free;
+	u64 clean;
 	u64 largest;
 	u64 pinned;
 };
@@ -241,10 +282,44 @@ void hpmmap_pool_exit(void);
 void hpmmap_pool_node_free(struct kobject *kobj);
 bool hpmmap_pool_has(const nodemask_t *nodes);
 bool hpmmap_pool_has_free(struct hpmmap_job *job);
-int hpmmap_pool_alloc(struct hpmmap_job *job, unsigned long nr,
-		      struct list_head *out);
+void hpmmap_pool_nodes(nodemask_t *nodes);
+int hpmmap_pool_nearest(int nid, const nodemask_t *nodes, nodemask_t *tried);
+int hpmmap_pool_alloc(struct hpmmap_job *job,
+		      const struct hpmmap_placement *place, unsigned long slot,
+		      unsigned long nr, struct list_head *out);
+unsigned long hpmmap_pool_alloc_instead(struct hpmmap_job *job, int nid,
+					const nodemask_t *nodes,
+					unsigned long nr,
+					struct list_head *out);
 void hpmmap_pool_free(struct hpmmap_block *block);
 void hpmmap_pool_free_list(struct list_head *list);
+void hpmmap_pool_launder(unsigned long nr);
+void hpmmap_pool_soiled(unsigned long nr);
+void hpmmap_pool_launder_soiled(void);
+void hpmmap_pool_launder_stop(void);
+void hpmmap_pool_launder_go(void);
+
+/* policy.c */
+void hpmmap_placement_get(struct hpmmap_job *job, struct vm_area_struct *vma,
+			  struct hpmmap_placement *place);
+int hpmmap_placement_turn(const struct hpmmap_placement *place,
+			  unsigned long slot, unsigned long left,
+			  unsigned long *nr);
+int hpmmap_policy_alloc(struct hpmmap_ctx *ctx, unsigned long start,
+			unsigned long end, struct list_head *out);
+int hpmmap_policy_alloc_mapped(struct hpmmap_ctx *ctx, unsigned long start,
+			       unsigned long end, struct list_head *out);
+bool hpmmap_policy_defers(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
+			  unsigned long start, unsigned long end);
+struct hpmmap_block *hpmmap_policy_touch(struct hpmmap_ctx *ctx,
+					 struct vm_area_struct *vma,
+					 struct hpmmap_block *block);
+bool hpmmap_policy_copy(struct vm_area_struct *vma, struct mempolicy *pol);
+int hpmmap_vm_set_policy(struct vm_area_struct *vma, struct mempolicy *fresh);
+void hpmmap_policy_set(struct hpmmap_ctx *ctx, unsigned long start,
+		       unsigned long len, const struct mempolicy *pol);
+unsigned long hpmmap_policy_place(struct hpmmap_ctx *ctx, unsigned long start,
+				  unsigned long end);
 
 /* block.c */
 int hpmmap_block_init(void);
@@ -255,7 +330,10 @@ void hpmmap_block_attach(struct hpmmap_block *block,
 			 struct address_space *mapping, unsigned long slot);
 int hpmmap_block_fill(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 		      unsigned int first, unsigned int nr);
-void hpmmap_block_clear(struct hpmmap_block *block);
+void hpmmap_block_zero(struct hpmmap_block *block);
+void hpmmap_block_clear(struct hpmmap_ctx *ctx, struct hpmmap_block *block);
+void hpmmap_block_set_stale(struct hpmmap_block *block, unsigned int first,
+			    unsigned int nr);
 int hpmmap_block_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
 		      unsigned int to_page, struct hpmmap_block *from,
 		      unsigned int from_page, unsigned int nr);
@@ -300,6 +378,7 @@ unsigned long hpmmap_store_count_shared(struct hpmmap_ctx *ctx,
 					unsigned long start,
 					unsigned long end);
 struct hpmmap_block *hpmmap_store_commit(struct hpmmap_ctx *ctx,
+					 struct vm_area_struct *vma,
 					 unsigned long start,
 					 unsigned long end,
 					 struct list_head *blocks,
@@ -317,10 +396,16 @@ int hpmmap_store_move(struct hpmmap_ctx *ctx, unsigned long from,
 		      struct list_head *blocks);
 void hpmmap_store_snapshot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 			   struct vm_area_struct *vma);
+void hpmmap_store_put(struct hpmmap_ctx *ctx, unsigned long slot,
+		      struct hpmmap_block *block);
+void hpmmap_store_reserve(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
+			  unsigned long slot, struct list_head *blocks);
+bool hpmmap_store_replace(struct hpmmap_ctx *ctx, unsigned long slot,
+			  struct hpmmap_block *fresh, bool *wait);
 vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 			      bool *committed);
-int hpmmap_store_access(struct hpmmap_ctx *ctx, unsigned long addr, void *buf,
-			size_t len, bool write);
+int hpmmap_store_access(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
+			unsigned long addr, void *buf, size_t len, bool write);
 int hpmmap_store_own_edges(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end);
 void hpmmap_store_zap_shared(struct hpmmap_ctx *ctx, unsigned long start,
@@ -429,7 +514,7 @@ void hpmmap_hook_put(void);
 bool hpmmap_hook_active(void);
 long hpmmap_call_orig(enum hpmmap_call call, const struct pt_regs *regs);
 
-/* syscalls.c, mremap.c, fork.c: handlers, installed by hook.c */
+/* syscalls.c, mremap.c, policy.c, fork.c: handlers, installed by hook.c */
 long hpmmap_sys_mmap(const struct pt_regs *regs);
 long hpmmap_sys_munmap(const struct pt_regs *regs);
 long hpmmap_sys_mprotect(const struct pt_regs *regs);
@@ -454,11 +539,14 @@ typedef long (*hpmmap_handler_t)(struct hpmmap_ctx *ctx,
 long hpmmap_handle(enum hpmmap_call call, const struct pt_regs *regs,
 		   hpmmap_handler_t handler);
 
+bool hpmmap_range_has_ours(struct hpmmap_ctx *ctx, unsigned long start,
+			   unsigned long end);
 bool hpmmap_data_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
 			       unsigned long len, unsigned long prot);
 unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 			       unsigned long len, unsigned long prot,
-			       unsigned long flags, bool fixed);
+			       unsigned long flags, bool fixed,
+			       struct list_head *ahead);
 bool hpmmap_linux_may_help(struct hpmmap_ctx *ctx, unsigned long nr);
 void hpmmap_count_fallback(struct hpmmap_ctx *ctx, unsigned long bytes);
 

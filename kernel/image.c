@@ -130,7 +130,8 @@ static int segment_read(struct hpmmap_ctx *ctx, const struct segment *s,
 		void *to;
 
 		next = min(s->end, (addr & SLOT_MASK) + SLOT_SIZE);
-		block = hpmmap_store_commit(ctx, addr, next, blocks, NULL);
+		block = hpmmap_store_commit(ctx, NULL, addr, next, blocks,
+					    NULL);
 		if (!block)
 			return -ENOMEM;
 		cond_resched();
@@ -184,10 +185,13 @@ static int image_replace(struct hpmmap_ctx *ctx, const struct image *image)
 static int image_move(struct hpmmap_ctx *ctx, const struct image *image,
 		      struct list_head *blocks)
 {
+	struct hpmmap_placement place;
 	unsigned int i;
 	int ret;
 
-	ret = hpmmap_pool_alloc(ctx->job, image_missing(ctx, image), blocks);
+	hpmmap_placement_get(ctx->job, NULL, &place);
+	ret = hpmmap_pool_alloc(ctx->job, &place, NO_SLOT,
+				image_missing(ctx, image), blocks);
 	for (i = 0; i < image->nr && !ret; i++)
 		ret = segment_read(ctx, &image->segments[i], blocks);
 	if (!ret)

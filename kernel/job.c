@@ -99,6 +99,13 @@ int hpmmap_user_charge(struct hpmmap_user *user, unsigned long nr_blocks)
 	return 0;
 }
 
+/* Without asking for the limit: as many are given up next. */
+void hpmmap_user_charge_anyway(struct hpmmap_user *user,
+			       unsigned long nr_blocks)
+{
+	atomic_long_add(nr_blocks, &user->held);
+}
+
 void hpmmap_user_uncharge(struct hpmmap_user *user, unsigned long nr_blocks)
 {
 	atomic_long_sub(nr_blocks, &user->held);
@@ -180,6 +187,7 @@ struct hpmmap_job *hpmmap_job_alloc(const struct hpmmap_launch *arg,
 	job->no_inherit = arg->flags & HPMMAP_LAUNCH_F_NO_INHERIT;
 	job->interleave = arg->flags & HPMMAP_LAUNCH_F_INTERLEAVE;
 	job->image = arg->flags & HPMMAP_LAUNCH_F_IMAGE;
+	job->first_touch = arg->flags & HPMMAP_LAUNCH_F_FIRST_TOUCH;
 	job->large = arg->page_size == HPMMAP_LARGE_BYTES;
 	job->nodes = *nodes;
 	return job;

@@ -6,6 +6,7 @@
  * one is made, the blocks change their slots (what does not fill a slot is
  * copied), and the old one is unmapped.
  */
+#include <linux/mempolicy.h>
 #include <linux/mman.h>
 #include <linux/pkeys.h>
 #include <linux/syscalls.h>
@@ -21,6 +22,9 @@
  * @new_addr: new address, where it is given
  * @prot: PROT_* of the mapping
  * @map_flags: MAP_* that a new mapping needs to be like it
+ * @place: where memory for it comes from
+ * @bound: mbind(2) set a policy for it
+ * @policy: which
  * @pkey: its protection key
  * @sealed: by mseal(2)
  * @vm_flags: its flags
@@ -34,6 +38,9 @@ struct remap {
 	unsigned long new_addr;
 	unsigned long prot;
 	unsigned long map_flags;
+	struct hpmmap_placement place;
+	bool bound;
+	struct mempolicy policy;
 	int pkey;
 	bool sealed;
 	vm_flags_t vm_flags;
@@ -54,6 +61,8 @@ static bool remap_lookup(struct hpmmap_ctx *ctx, struct remap *r)
 		r->vm_end = vma->vm_end;
 		r->pkey = vma_pkey(vma);
 		r->sealed = compat_vma_is_sealed(vma);
+		hpmmap_placement_get(ctx->job, vma, &r->place);
+		r->bound = hpmmap_policy_copy(vma, &r->policy);
 	}
 	mmap_read_unlock(ctx->mm);
 	if (!ours)
@@ -71,7 +80,10 @@ static bool remap_lookup(struct hpmmap_ctx *ctx, struct remap *r)
 	return true;
 }
 
-/* What madvise(2) and pkey_mprotect(2) set holds for the new mapping, too. */
+/*
+ * What madvise(2), pkey_mprotect(2) and mbind(2) set holds for the new mapping,
+ * too.
+ */
 static void copy_advice(struct hpmmap_ctx *ctx, const struct remap *r,
 			unsigned long addr, unsigned long len)
 {
@@ -94,6 +106,8 @@ static void copy_advice(struct hpmmap_ctx *ctx, const struct remap *r,
 	};
 	int i;
 
+	if (r->bound)
+		hpmmap_policy_set(ctx, addr, len, &r->policy);
 	if (r->pkey)
 		hpmmap_call_orig(HPMMAP_CALL_PKEY_MPROTECT, &regs);
 
@@ -133,11 +147,15 @@ static long grow_in_place(struct hpmmap_ctx *ctx, const struct remap *r)
 
 	if (end != r->vm_end || end + len < end || end + len > TASK_SIZE)
 		return -EEXIST;
-	ret = hpmmap_map_fresh(ctx, end, len, r->prot, r->map_flags, false);
+	ret = hpmmap_map_fresh(ctx, end, len, r->prot, r->map_flags, false,
+			       NULL);
 	if (IS_ERR_VALUE(ret))
 		return ret;
 	copy_advice(ctx, r, end, len);
-	hpmmap_vma_repair(ctx, end & SLOT_MASK, ALIGN(end, SLOT_SIZE));
+	if (r->bound)
+		hpmmap_policy_place(ctx, end, end + len);
+	hpmmap_vma_repair(ctx, end & SLOT_MASK,
+			  r->bound ? end + len : ALIGN(end, SLOT_SIZE));
 	return r->addr;
 }
 
@@ -196,7 +214,7 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 	    hpmmap_store_is_pinned(ctx, to, to + r->new_len))
 		return -ENOMEM;
 	needed = count_needed(ctx, r, to);
-	if (hpmmap_pool_alloc(ctx->job, needed, &blocks) &&
+	if (hpmmap_pool_alloc(ctx->job, &r->place, NO_SLOT, needed, &blocks) &&
 	    !hpmmap_linux_may_help(ctx, needed))
 		return -ENOMEM;
 	mapped = hpmmap_vma_map(ctx, to, r->new_len, r->prot, r->map_flags |

@@ -3,8 +3,15 @@
  * Pools: the blocks of each NUMA node, and handing them out.
  *
  * Memory comes and goes by way of section.c.
+ *
+ * A free block is clean if all of it is zero. Clean ones are handed out first.
+ * Others are zeroed by who adds memory and by processes that end, never by a
+ * thread of the module's own; where only they are left, who gets one zeroes it.
  */
+#include <linux/list.h>
 #include <linux/log2.h>
+#include <linux/rwsem.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/topology.h>
@@ -17,31 +24,49 @@
 /**
  * struct pool_chunk - one GB of physical memory
  * @buddy: the allocator's part
+ * @clean: the clean blocks' part
+ * @link: in the list of the node
  * @nr_sections: sections of it that are in the pool
  * @blocks: its blocks; those of sections not in the pool are zero
  */
 struct pool_chunk {
 	struct hpmmap_buddy_chunk buddy;
+	struct hpmmap_buddy_chunk clean;
+	struct list_head link;
 	unsigned int nr_sections;
 	struct hpmmap_block blocks[HPMMAP_BUDDY_CHUNK_UNITS];
 };
 
 /**
  * struct pool_node - the pool of one NUMA node
- * @lock: protects @buddy and the state of its free blocks
+ * @lock: protects the members that follow, and the state of free blocks
  * @buddy: its blocks; chunks come and go under hpmmap_pool_mutex too
+ * @clean: which of the free blocks are clean
+ * @chunks: all of them
  * @kobj: in sysfs
  */
 struct pool_node {
 	spinlock_t lock;
 	struct hpmmap_buddy buddy;
+	struct hpmmap_buddy clean;
+	struct list_head chunks;
 	struct kobject kobj;
 };
 
 /* A node's pool exists from its first section until the module goes. */
 static struct pool_node *pool_nodes[MAX_NUMNODES];
-/* Where the next interleaved block comes from. */
-static atomic_t interleave_next = ATOMIC_INIT(0);
+
+/* Blocks that are zeroed at once. */
+#define LAUNDER_BATCH 16
+
+/*
+ * Held for reading while free blocks are out of the allocator to be zeroed. Who
+ * has it for writing sees all that are free.
+ */
+static DECLARE_RWSEM(launder_sem);
+
+/* Blocks given up by processes that are gone, and not zeroed for them yet. */
+static atomic_long_t nr_soiled;
 
 static void block_set_state(struct hpmmap_block *block,
 			    enum hpmmap_block_state state)
@@ -81,6 +106,8 @@ static struct pool_node *pool_node_get(int nid)
 		return NULL;
 	spin_lock_init(&pn->lock);
 	hpmmap_buddy_init(&pn->buddy);
+	hpmmap_buddy_init(&pn->clean);
+	INIT_LIST_HEAD(&pn->chunks);
 	if (hpmmap_sysfs_node_add(&pn->kobj, nid)) {
 		kobject_put(&pn->kobj);
 		return NULL;
@@ -115,6 +142,9 @@ static struct pool_chunk *chunk_get(struct pool_node *pn, unsigned long unit)
 	spin_lock(&pn->lock);
 	hpmmap_buddy_chunk_insert(&pn->buddy, &chunk->buddy,
 				  unit / HPMMAP_BUDDY_CHUNK_UNITS);
+	hpmmap_buddy_chunk_insert(&pn->clean, &chunk->clean,
+				  unit / HPMMAP_BUDDY_CHUNK_UNITS);
+	list_add(&chunk->link, &pn->chunks);
 	spin_unlock(&pn->lock);
 	return chunk;
 }
@@ -126,6 +156,8 @@ static void chunk_put(struct pool_node *pn, struct pool_chunk *chunk)
 		return;
 	spin_lock(&pn->lock);
 	hpmmap_buddy_chunk_remove(&pn->buddy, &chunk->buddy);
+	hpmmap_buddy_chunk_remove(&pn->clean, &chunk->clean);
+	list_del(&chunk->link);
 	spin_unlock(&pn->lock);
 	kvfree(chunk);
 }
@@ -174,22 +206,146 @@ void hpmmap_pool_drop(int nid, unsigned long unit)
 void hpmmap_pool_activate(int nid, unsigned long unit)
 {
 	struct pool_node *pn = pool_nodes[nid];
+	unsigned long i;
 
 	spin_lock(&pn->lock);
 	hpmmap_buddy_add(&pn->buddy, unit, SECTION_BLOCKS);
+	hpmmap_buddy_add(&pn->clean, unit, SECTION_BLOCKS);
+	for (i = 0; i < SECTION_BLOCKS; i++)
+		if (!block_of(pn, unit + i)->zeroed)
+			hpmmap_buddy_take(&pn->clean, unit + i, 0);
 	spin_unlock(&pn->lock);
 }
 
-/* Undoes hpmmap_pool_activate(); -EBUSY if one is not free. */
+/*
+ * Undoes hpmmap_pool_activate(); -EBUSY if one is not free. Between
+ * hpmmap_pool_launder_stop() and hpmmap_pool_launder_go().
+ */
 int hpmmap_pool_deactivate(int nid, unsigned long unit)
 {
 	struct pool_node *pn = pool_nodes[nid];
+	unsigned long i;
 	int ret;
 
 	spin_lock(&pn->lock);
 	ret = hpmmap_buddy_remove(&pn->buddy, unit, SECTION_BLOCKS);
+	if (!ret) {
+		for (i = 0; i < SECTION_BLOCKS; i++)
+			if (!hpmmap_buddy_is_free(&pn->clean, unit + i))
+				hpmmap_buddy_free(&pn->clean, unit + i, 0);
+		hpmmap_buddy_remove(&pn->clean, unit, SECTION_BLOCKS);
+	}
 	spin_unlock(&pn->lock);
 	return ret;
+}
+
+/* Up to @nr free blocks that are not clean, out of the allocator. */
+static unsigned int dirty_take(struct pool_node *pn, unsigned int nr,
+			       struct hpmmap_block **out)
+{
+	struct pool_chunk *chunk;
+	unsigned int got = 0;
+	unsigned long unit, end;
+
+	spin_lock(&pn->lock);
+	if (pn->buddy.nr_free == pn->clean.nr_free)
+		goto out;
+	list_for_each_entry(chunk, &pn->chunks, link) {
+		unit = chunk->buddy.nr * HPMMAP_BUDDY_CHUNK_UNITS;
+		end = unit + HPMMAP_BUDDY_CHUNK_UNITS;
+		for (; unit < end && got < nr; unit++) {
+			if (!hpmmap_buddy_is_free(&pn->buddy, unit) ||
+			    hpmmap_buddy_is_free(&pn->clean, unit))
+				continue;
+			hpmmap_buddy_take(&pn->buddy, unit, 0);
+			out[got++] = block_of(pn, unit);
+		}
+		if (got == nr)
+			break;
+	}
+	/* There may be more of them there. */
+	if (got)
+		list_move(&chunk->link, &pn->chunks);
+out:
+	spin_unlock(&pn->lock);
+	return got;
+}
+
+static unsigned int node_launder(struct pool_node *pn, unsigned long nr)
+{
+	struct hpmmap_block *blocks[LAUNDER_BATCH];
+	unsigned int n, i;
+
+	down_read(&launder_sem);
+	n = dirty_take(pn, min_t(unsigned long, nr, LAUNDER_BATCH), blocks);
+	for (i = 0; i < n; i++) {
+		hpmmap_block_zero(blocks[i]);
+		blocks[i]->zeroed = true;
+	}
+	spin_lock(&pn->lock);
+	for (i = 0; i < n; i++) {
+		hpmmap_buddy_free(&pn->buddy, unit_of(blocks[i]), 0);
+		hpmmap_buddy_free(&pn->clean, unit_of(blocks[i]), 0);
+	}
+	spin_unlock(&pn->lock);
+	up_read(&launder_sem);
+	return n;
+}
+
+/**
+ * hpmmap_pool_launder() - zero free blocks
+ * @nr: how many, at most
+ *
+ * Takes long; ends early if the caller is being killed and not exiting yet.
+ */
+void hpmmap_pool_launder(unsigned long nr)
+{
+	nodemask_t tried = NODE_MASK_NONE;
+
+	while (nr) {
+		int nid = hpmmap_pool_nearest(numa_node_id(), &node_online_map,
+					      &tried);
+		unsigned int n;
+
+		if (nid == NUMA_NO_NODE)
+			return;
+		while (nr) {
+			if (fatal_signal_pending(current) &&
+			    !(current->flags & PF_EXITING))
+				return;
+			n = node_launder(pool_nodes[nid], nr);
+			if (!n)
+				break;
+			nr -= n;
+		}
+	}
+}
+
+/**
+ * hpmmap_pool_soiled() - a process that is gone has given up blocks
+ * @nr: how many of them are not clean
+ */
+void hpmmap_pool_soiled(unsigned long nr)
+{
+	atomic_long_add(nr, &nr_soiled);
+}
+
+/* Zeroes as many free blocks as processes that are gone have given up. */
+void hpmmap_pool_launder_soiled(void)
+{
+	if (atomic_long_read(&nr_soiled))
+		hpmmap_pool_launder(atomic_long_xchg(&nr_soiled, 0));
+}
+
+/* All blocks that are free are in the allocator, until .._go(). */
+void hpmmap_pool_launder_stop(void)
+{
+	down_write(&launder_sem);
+}
+
+void hpmmap_pool_launder_go(void)
+{
+	up_write(&launder_sem);
 }
 
 /**
@@ -230,6 +386,7 @@ void hpmmap_pool_size(int nid, struct hpmmap_node_stat *stat)
 	spin_lock(&pn->lock);
 	stat->total = (u64)pn->buddy.nr_total << SLOT_SHIFT;
 	stat->free = (u64)pn->buddy.nr_free << SLOT_SHIFT;
+	stat->clean = (u64)pn->clean.nr_free << SLOT_SHIFT;
 	largest = hpmmap_buddy_largest(&pn->buddy);
 	spin_unlock(&pn->lock);
 	stat->largest = largest < 0 ? 0 : (u64)SLOT_SIZE << largest;
@@ -265,10 +422,39 @@ static void take_run(struct pool_node *pn, struct hpmmap_user *user,
 }
 
 /*
- * Up to @nr blocks of one node in as few runs as possible, for a @large job
- * whole gigabytes first; returns how many.
+ * The largest run of at most @nr free blocks: of clean ones, unless a @large
+ * job can have a gigabyte only of others. Returns its order, or -1.
  */
-static unsigned long node_alloc(int nid, struct hpmmap_user *user,
+static int run_alloc(struct pool_node *pn, bool large, unsigned long nr,
+		     unsigned long *unit)
+{
+	int any = hpmmap_buddy_largest(&pn->buddy);
+	int clean = hpmmap_buddy_largest(&pn->clean);
+	int most = min_t(int, ilog2(nr), LARGE_ORDER), order;
+	unsigned long i;
+
+	lockdep_assert_held(&pn->lock);
+	if (any < 0)
+		return -1;
+	if (clean >= 0 && !(large && most == LARGE_ORDER && any > clean)) {
+		order = min(clean, most);
+		hpmmap_buddy_alloc(&pn->clean, order, unit);
+		hpmmap_buddy_take(&pn->buddy, *unit, order);
+		return order;
+	}
+	order = min(any, most);
+	hpmmap_buddy_alloc(&pn->buddy, order, unit);
+	if (clean >= 0)
+		for (i = 0; i < 1UL << order; i++)
+			hpmmap_buddy_take(&pn->clean, *unit + i, 0);
+	return order;
+}
+
+/*
+ * Up to @nr blocks of one node in as few runs as possible, clean ones first;
+ * returns how many.
+ */
+static unsigned long node_alloc(int nid, struct hpmmap_job *job,
 				unsigned long nr, struct list_head *out)
 {
 	struct pool_node *pn = pool_node_find(nid);
@@ -279,14 +465,11 @@ static unsigned long node_alloc(int nid, struct hpmmap_user *user,
 		return 0;
 	spin_lock(&pn->lock);
 	while (got < nr) {
-		int order = hpmmap_buddy_largest(&pn->buddy);
+		int order = run_alloc(pn, job->large, nr - got, &unit);
 
 		if (order < 0)
 			break;
-		order = min_t(int, order, ilog2(nr - got));
-		if (hpmmap_buddy_alloc(&pn->buddy, order, &unit))
-			break;
-		take_run(pn, user, unit, 1UL << order, out);
+		take_run(pn, job->user, unit, 1UL << order, out);
 		got += 1UL << order;
 		cond_resched_lock(&pn->lock);
 	}
@@ -294,8 +477,15 @@ static unsigned long node_alloc(int nid, struct hpmmap_user *user,
 	return got;
 }
 
-/* The node of @nodes nearest to @nid that is not in @tried, or NUMA_NO_NODE. */
-static int next_nearest(int nid, const nodemask_t *nodes, nodemask_t *tried)
+/**
+ * hpmmap_pool_nearest() - the nearest node that has a pool
+ * @nid: nearest to this one
+ * @nodes: of these
+ * @tried: but not one of these; the node is added
+ *
+ * Return: the node, or NUMA_NO_NODE.
+ */
+int hpmmap_pool_nearest(int nid, const nodemask_t *nodes, nodemask_t *tried)
 {
 	int best = NUMA_NO_NODE, n;
 
@@ -312,28 +502,39 @@ static int next_nearest(int nid, const nodemask_t *nodes, nodemask_t *tried)
 }
 
 static unsigned long alloc_near(struct hpmmap_job *job, int nid,
+				const nodemask_t *nodes, nodemask_t *tried,
 				unsigned long nr, struct list_head *out)
 {
-	nodemask_t tried = NODE_MASK_NONE;
 	unsigned long got = 0;
 
 	while (got < nr) {
-		int n = next_nearest(nid, &job->nodes, &tried);
+		int n = hpmmap_pool_nearest(nid, nodes, tried);
 
 		if (n == NUMA_NO_NODE)
 			break;
-		got += node_alloc(n, job->user, nr - got, out);
+		got += node_alloc(n, job, nr - got, out);
 	}
 	return got;
 }
 
-/* Free blocks on the nodes of a job; a hint without the locks. */
-static unsigned long free_blocks(struct hpmmap_job *job)
+/* Nodes that have had a pool. */
+void hpmmap_pool_nodes(nodemask_t *nodes)
+{
+	int nid;
+
+	nodes_clear(*nodes);
+	for_each_online_node(nid)
+		if (pool_node_find(nid))
+			node_set(nid, *nodes);
+}
+
+/* Free blocks on some nodes; a hint without the locks. */
+static unsigned long free_blocks(const nodemask_t *nodes)
 {
 	unsigned long n = 0;
 	int nid;
 
-	for_each_node_mask(nid, job->nodes) {
+	for_each_node_mask(nid, *nodes) {
 		struct pool_node *pn = pool_node_find(nid);
 
 		if (pn)
@@ -346,30 +547,39 @@ static unsigned long free_blocks(struct hpmmap_job *job)
 bool hpmmap_pool_has_free(struct hpmmap_job *job)
 {
 	hpmmap_reap();
-	return free_blocks(job) && hpmmap_user_has_room(job->user);
+	return free_blocks(&job->nodes) && hpmmap_user_has_room(job->user);
 }
 
-static unsigned long alloc_interleaved(struct hpmmap_job *job,
-				       unsigned long nr, struct list_head *out)
+/* As many as there are of those that one kind of placement treats alike. */
+static unsigned long alloc_alike(struct hpmmap_job *job,
+				 const struct hpmmap_placement *place, int first,
+				 unsigned long nr, struct list_head *out)
 {
-	unsigned long step = job->large ? 1UL << LARGE_ORDER : 1;
+	nodemask_t tried = NODE_MASK_NONE;
+	unsigned long got;
+
+	got = alloc_near(job, first, &place->preferred, &tried, nr, out);
+	return got + alloc_near(job, first, &place->nodes, &tried, nr - got,
+				out);
+}
+
+static unsigned long alloc_in_turn(struct hpmmap_job *job,
+				   const struct hpmmap_placement *place,
+				   unsigned long slot, unsigned long nr,
+				   struct list_head *out)
+{
 	unsigned long got = 0;
 
 	while (got < nr) {
-		unsigned int turn = atomic_inc_return(&interleave_next);
-		unsigned long want = min(step, nr - got), n;
-		nodemask_t having = NODE_MASK_NONE;
+		unsigned long want, n;
+		nodemask_t tried = NODE_MASK_NONE;
 		int nid;
 
-		for_each_node_mask(nid, job->nodes)
-			if (pool_node_find(nid))
-				node_set(nid, having);
-		if (nodes_empty(having))
-			break;
-		nid = first_node(having);
-		for (turn %= nodes_weight(having); turn; turn--)
-			nid = next_node(nid, having);
-		n = alloc_near(job, nid, want, out);
+		nid = hpmmap_placement_turn(place, slot + got, nr - got, &want);
+		n = node_alloc(nid, job, want, out);
+		if (n < want)
+			n += alloc_near(job, nid, &place->nodes, &tried,
+					want - n, out);
 		got += n;
 		if (n < want)
 			break;
@@ -377,9 +587,33 @@ static unsigned long alloc_interleaved(struct hpmmap_job *job,
 	return got;
 }
 
+/* All of them, or none. */
+static bool try_alloc(struct hpmmap_job *job,
+		      const struct hpmmap_placement *place, unsigned long slot,
+		      unsigned long nr, struct list_head *out)
+{
+	unsigned long n;
+
+	/* A request that cannot succeed takes nothing from others. */
+	if (free_blocks(&place->nodes) < nr ||
+	    hpmmap_user_charge(job->user, nr))
+		return false;
+	n = place->in_turn ?
+	    alloc_in_turn(job, place, slot == NO_SLOT ? 0 : slot, nr, out) :
+	    alloc_alike(job, place, place->near, nr, out);
+	if (n == nr)
+		return true;
+	hpmmap_user_uncharge(job->user, nr - n);
+	hpmmap_pool_free_list(out);
+	return false;
+}
+
 /**
  * hpmmap_pool_alloc() - blocks for a job
- * @job: whose policy and user
+ * @job: whose user
+ * @place: where from
+ * @slot: the slot that the first one is for, the others being for those that
+ *	follow; or NO_SLOT
  * @nr: how many
  * @out: list they are added to, in runs that are contiguous where possible;
  *	all their pages are stale
@@ -388,36 +622,57 @@ static unsigned long alloc_interleaved(struct hpmmap_job *job,
  *
  * Return: 0, or -ENOMEM and nothing where there are not enough.
  */
-int hpmmap_pool_alloc(struct hpmmap_job *job, unsigned long nr,
-		      struct list_head *out)
+int hpmmap_pool_alloc(struct hpmmap_job *job,
+		      const struct hpmmap_placement *place, unsigned long slot,
+		      unsigned long nr, struct list_head *out)
 {
-	bool reaped = false;
+	struct hpmmap_block *block;
 	LIST_HEAD(got);
+	bool done;
 
 	if (!nr)
 		return 0;
-	for (;;) {
-		unsigned long n = 0;
-
-		/* A request that cannot succeed takes nothing from others. */
-		if (free_blocks(job) >= nr &&
-		    !hpmmap_user_charge(job->user, nr)) {
-			n = job->interleave ?
-			    alloc_interleaved(job, nr, &got) :
-			    alloc_near(job, numa_node_id(), nr, &got);
-			if (n == nr)
-				break;
-			hpmmap_user_uncharge(job->user, nr - n);
-			hpmmap_pool_free_list(&got);
-		}
-		if (reaped)
-			return -ENOMEM;
+	done = try_alloc(job, place, slot, nr, &got);
+	if (!done) {
 		hpmmap_reap();
-		reaped = true;
+		done = try_alloc(job, place, slot, nr, &got);
 	}
+	if (!done) {
+		hpmmap_pool_launder_stop();
+		done = try_alloc(job, place, slot, nr, &got);
+		hpmmap_pool_launder_go();
+	}
+	if (!done)
+		return -ENOMEM;
 	trace_hpmmap_alloc(job->id, nr);
+	list_for_each_entry(block, &got, link)
+		block->slot = slot == NO_SLOT ? NO_SLOT : slot++;
 	list_splice_tail(&got, out);
 	return 0;
+}
+
+/**
+ * hpmmap_pool_alloc_instead() - blocks that take the place of others
+ * @job: whose user; holds at least as many, and gives them up next, so that
+ *	no limit is in the way
+ * @nid: the node nearest to which they should be
+ * @nodes: where from, and from nowhere else
+ * @nr: how many, at most
+ * @out: list they are added to; all their pages are stale
+ *
+ * Return: how many there were.
+ */
+unsigned long hpmmap_pool_alloc_instead(struct hpmmap_job *job, int nid,
+					const nodemask_t *nodes,
+					unsigned long nr,
+					struct list_head *out)
+{
+	nodemask_t tried = NODE_MASK_NONE;
+	unsigned long n;
+
+	n = alloc_near(job, nid, nodes, &tried, nr, out);
+	hpmmap_user_charge_anyway(job->user, n);
+	return n;
 }
 
 /**
@@ -433,6 +688,8 @@ void hpmmap_pool_free(struct hpmmap_block *block)
 	block_set_state(block, HPMMAP_BLOCK_FREE);
 	spin_lock(&pn->lock);
 	hpmmap_buddy_free(&pn->buddy, unit_of(block), 0);
+	if (block->zeroed)
+		hpmmap_buddy_free(&pn->clean, unit_of(block), 0);
 	spin_unlock(&pn->lock);
 }
 
@@ -443,6 +700,9 @@ void hpmmap_pool_free_list(struct list_head *list)
 
 	list_for_each_entry_safe(block, tmp, list, link) {
 		list_del_init(&block->link);
+		/* All zero, if it was cleared in advance. */
+		if (!bitmap_full(block->stale, SLOT_PAGES))
+			block->zeroed = bitmap_empty(block->stale, SLOT_PAGES);
 		bitmap_fill(block->stale, SLOT_PAGES);
 		hpmmap_pool_free(block);
 	}

@@ -286,6 +286,8 @@ err_forget:
 out:
 	mutex_unlock(&hpmmap_pool_mutex);
 	compat_put_online_mems();
+	if (!ret)
+		hpmmap_pool_launder(length >> SLOT_SHIFT);
 	return ret;
 }
 
@@ -309,9 +311,11 @@ int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned)
 	hpmmap_reap();
 
 	mutex_lock(&hpmmap_pool_mutex);
+	hpmmap_pool_launder_stop();
 	ret = sections_remove(pfn_to_section_nr(PHYS_PFN(start)),
 			      pfn_to_section_nr(PHYS_PFN(start + length)),
 			      &use);
+	hpmmap_pool_launder_go();
 	mutex_unlock(&hpmmap_pool_mutex);
 	*busy = use.busy;
 	*pinned = use.pinned;

@@ -7,6 +7,7 @@
  * as long as a mapping of ours covers any part of its slot; which of its
  * pages have a meaning for that mapping, its stale bits say.
  */
+#include <linux/pagemap.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
@@ -78,15 +79,44 @@ static bool has_fresh(struct hpmmap_block *block, unsigned int first,
 	return find_next_zero_bit(block->stale, first + nr, first) < first + nr;
 }
 
-/* From @blocks, the pools or, if @or_linux, Linux. */
+/* How many blocks of a list are looked at for the one that is meant. */
+#define TAKE_LOOKS 8
+
+/* The block of a list that was allocated for a slot, or another. */
+static struct hpmmap_block *list_take(struct list_head *blocks,
+				      unsigned long slot)
+{
+	struct hpmmap_block *block, *found = NULL;
+	int looks = TAKE_LOOKS;
+
+	list_for_each_entry(block, blocks, link) {
+		if (block->slot == slot)
+			found = block;
+		if (found || !--looks)
+			break;
+	}
+	if (!found)
+		found = list_first_entry(blocks, struct hpmmap_block, link);
+	list_del_init(&found->link);
+	return found;
+}
+
+/*
+ * From @blocks, the pools or, if @or_linux, Linux; for a mapping, or NULL if
+ * there is none yet.
+ */
 static struct hpmmap_block *block_take(struct hpmmap_ctx *ctx,
+				       struct vm_area_struct *vma,
+				       unsigned long slot,
 				       struct list_head *blocks, bool or_linux)
 {
-	struct hpmmap_block *block;
 	LIST_HEAD(one);
 
 	if (!blocks || list_empty(blocks)) {
-		if (hpmmap_pool_alloc(ctx->job, 1, &one)) {
+		struct hpmmap_placement place;
+
+		hpmmap_placement_get(ctx->job, vma, &place);
+		if (hpmmap_pool_alloc(ctx->job, &place, slot, 1, &one)) {
 			if (!or_linux)
 				return NULL;
 			hpmmap_count_fallback(ctx, SLOT_SIZE);
@@ -94,9 +124,7 @@ static struct hpmmap_block *block_take(struct hpmmap_ctx *ctx,
 		}
 		blocks = &one;
 	}
-	block = list_first_entry(blocks, struct hpmmap_block, link);
-	list_del_init(&block->link);
-	return block;
+	return list_take(blocks, slot);
 }
 
 static void block_put_back(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
@@ -172,6 +200,7 @@ static void zap_slot(struct hpmmap_ctx *ctx, unsigned long slot)
  * without memory. If the slot was marked, hpmmap_vma_slot_owned() is due.
  */
 static struct hpmmap_block *store_own(struct hpmmap_ctx *ctx,
+				      struct vm_area_struct *vma,
 				      unsigned long slot,
 				      struct list_head *blocks,
 				      unsigned int skip, unsigned int skip_nr)
@@ -183,7 +212,7 @@ static struct hpmmap_block *store_own(struct hpmmap_ctx *ctx,
 	if (!block || !is_marked(ctx, slot) || store_adopt(ctx, slot, block))
 		return block;
 
-	own = block_take(ctx, blocks, true);
+	own = block_take(ctx, vma, slot, blocks, true);
 	if (!own)
 		return NULL;
 	own->slot = slot;
@@ -231,7 +260,7 @@ int hpmmap_store_own_edges(struct hpmmap_ctx *ctx, unsigned long start,
 		if (nr == SLOT_PAGES || !is_marked(ctx, slots[i]))
 			continue;
 		mutex_lock(&ctx->lock);
-		block = store_own(ctx, slots[i], NULL, 0, 0);
+		block = store_own(ctx, NULL, slots[i], NULL, 0, 0);
 		mutex_unlock(&ctx->lock);
 		if (block)
 			hpmmap_vma_slot_owned(ctx, slots[i], block);
@@ -286,6 +315,7 @@ struct hpmmap_block *hpmmap_store_adopt(struct hpmmap_ctx *ctx,
  * without memory.
  */
 static struct hpmmap_block *store_get(struct hpmmap_ctx *ctx,
+				      struct vm_area_struct *vma,
 				      unsigned long slot,
 				      struct list_head *blocks, bool or_linux)
 {
@@ -293,8 +323,8 @@ static struct hpmmap_block *store_get(struct hpmmap_ctx *ctx,
 
 	lockdep_assert_held(&ctx->lock);
 	if (block)
-		return store_own(ctx, slot, blocks, 0, 0);
-	block = block_take(ctx, blocks, or_linux);
+		return store_own(ctx, vma, slot, blocks, 0, 0);
+	block = block_take(ctx, vma, slot, blocks, or_linux);
 	if (!block)
 		return NULL;
 	if (store_insert(ctx, slot, block)) {
@@ -309,6 +339,7 @@ static struct hpmmap_block *store_get(struct hpmmap_ctx *ctx,
 /**
  * hpmmap_store_commit() - make sure that a range has memory of the pools
  * @ctx: the context; mmap_lock held, or nobody else uses it yet
+ * @vma: the mapping, or NULL if there is none yet
  * @start: first address, page aligned
  * @end: end, page aligned, in the same slot
  * @blocks: blocks to use first, or NULL
@@ -321,6 +352,7 @@ static struct hpmmap_block *store_get(struct hpmmap_ctx *ctx,
  * Return: the slot's block, or NULL if it has none.
  */
 struct hpmmap_block *hpmmap_store_commit(struct hpmmap_ctx *ctx,
+					 struct vm_area_struct *vma,
 					 unsigned long start,
 					 unsigned long end,
 					 struct list_head *blocks,
@@ -339,7 +371,8 @@ struct hpmmap_block *hpmmap_store_commit(struct hpmmap_ctx *ctx,
 	} else {
 		if (is_marked(ctx, slot_of(start)))
 			done = HPMMAP_COMMIT_OWNED_NOW;
-		block = store_get(ctx, slot_of(start), blocks, false);
+		block = store_get(ctx, vma, slot_of(start), blocks,
+				  false);
 		if (block && block->folio)
 			hpmmap_block_fill(ctx, block, first, nr);
 	}
@@ -367,6 +400,36 @@ static bool share_readable(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 }
 
 /**
+ * hpmmap_store_reserve() - make sure that a slot has a block
+ * @ctx: the context; mmap_lock held, or nobody else uses it yet
+ * @vma: the mapping, or NULL if there is none yet
+ * @slot: the slot
+ * @blocks: blocks to use first, or NULL
+ *
+ * Its contents are not made ready: that is left to the first touch.
+ */
+void hpmmap_store_reserve(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
+			  unsigned long slot, struct list_head *blocks)
+{
+	mutex_lock(&ctx->lock);
+	store_get(ctx, vma, slot, blocks, false);
+	mutex_unlock(&ctx->lock);
+}
+
+/**
+ * hpmmap_store_put() - another block for a slot that has one
+ * @ctx: the context, its lock held
+ * @slot: the slot
+ * @block: its new block; what becomes of the old one is the caller's business
+ */
+void hpmmap_store_put(struct hpmmap_ctx *ctx, unsigned long slot,
+		      struct hpmmap_block *block)
+{
+	/* Needs no memory, for there is an entry. */
+	store_insert(ctx, slot, block);
+}
+
+/**
  * hpmmap_store_fault() - the page for a fault
  * @ctx: the context; mmap_lock held
  * @vmf: the fault; vmf->page is set, with a reference
@@ -375,6 +438,9 @@ static bool share_readable(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
  * In a block of the pools the whole part of the slot that the mapping covers
  * is made ready: the core may map all of it with one entry. Where the pools
  * are exhausted it is a page of Linux.
+ *
+ * Whole blocks are cleared without ctx->lock, so that threads that touch memory
+ * first do not wait for each other; the lock of the folio stands for it.
  *
  * A block that was shared until now is not mapped by the core alone: it maps
  * one page where the slot has a table of 4 KB entries.
@@ -388,7 +454,7 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 	unsigned int first = page_in_slot(vmf->address), nr = 1;
 	vm_fault_t ret = VM_FAULT_OOM;
 	struct hpmmap_block *block;
-	bool owned = false;
+	bool owned = false, clear = false;
 
 	mutex_lock(&ctx->lock);
 	block = xa_load(&ctx->store, slot);
@@ -398,13 +464,23 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 		goto out;
 	}
 	owned = is_marked(ctx, slot);
-	block = store_get(ctx, slot, NULL, true);
+	block = store_get(ctx, vmf->vma, slot, NULL, true);
 	if (!block)
 		goto out;
 	if (block->folio)
 		clip(slot, vmf->vma->vm_start, vmf->vma->vm_end, &first, &nr);
 	if (has_stale(block, first, nr))
 		*committed = false;
+	if (!owned && block->folio && nr == SLOT_PAGES &&
+	    bitmap_full(block->stale, SLOT_PAGES)) {
+		if (ctx->job->first_touch)
+			block = hpmmap_policy_touch(ctx, vmf->vma, block);
+		clear = !block->zeroed && folio_trylock(block->folio);
+		if (clear) {
+			bitmap_zero(block->stale, SLOT_PAGES);
+			atomic_long_add(SLOT_PAGES, &ctx->nr_cleared);
+		}
+	}
 	if (hpmmap_block_fill(ctx, block, first, nr))
 		goto out;
 	if (owned) {
@@ -418,12 +494,19 @@ out:
 	mutex_unlock(&ctx->lock);
 	if (owned && block)
 		hpmmap_vma_slot_owned(ctx, slot, block);
+	if (clear) {
+		hpmmap_block_zero(block);
+		folio_unlock(block->folio);
+	} else if (!ret) {
+		folio_wait_locked(page_folio(vmf->page));
+	}
 	return ret;
 }
 
 /**
  * hpmmap_store_access() - copy from or to a page, whatever its protection
  * @ctx: the context; mmap_lock held
+ * @vma: the mapping
  * @addr: address
  * @buf: kernel memory
  * @len: length; all of it lies in one page
@@ -431,8 +514,8 @@ out:
  *
  * Return: 0 or -ENOMEM.
  */
-int hpmmap_store_access(struct hpmmap_ctx *ctx, unsigned long addr, void *buf,
-			size_t len, bool write)
+int hpmmap_store_access(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
+			unsigned long addr, void *buf, size_t len, bool write)
 {
 	unsigned int i = page_in_slot(addr);
 	struct hpmmap_block *block;
@@ -449,10 +532,13 @@ int hpmmap_store_access(struct hpmmap_ctx *ctx, unsigned long addr, void *buf,
 	}
 	if (write) {
 		owned = is_marked(ctx, slot_of(addr));
-		block = store_get(ctx, slot_of(addr), NULL, true);
+		block = store_get(ctx, vma, slot_of(addr), NULL, true);
 	}
 	if (!block || hpmmap_block_fill(ctx, block, i, 1))
 		goto out;
+	/* A fault may be clearing it. */
+	if (block->folio)
+		folio_wait_locked(block->folio);
 	p = page_address(hpmmap_block_page(block, i)) + offset_in_page(addr);
 	if (write)
 		memcpy(p, buf, len);
@@ -564,9 +650,9 @@ void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 			continue;
 		}
 		/* Made its own before, see hpmmap_store_own_edges(). */
-		block = store_own(ctx, slot, NULL, first, nr);
+		block = store_own(ctx, NULL, slot, NULL, first, nr);
 		if (block)
-			bitmap_set(block->stale, first, nr);
+			hpmmap_block_set_stale(block, first, nr);
 		else
 			send_sig(SIGKILL, current, 1);
 		cond_resched();
@@ -588,15 +674,19 @@ static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 	mutex_lock(&ctx->lock);
 	block = xa_load(&ctx->store, slot);
 	owned = is_marked(ctx, slot);
+	/* What nobody has touched yet has nothing to lose. */
+	if (hpmmap_policy_defers(ctx, block, slot << SLOT_SHIFT,
+				 (slot + 1) << SLOT_SHIFT))
+		block = NULL;
 	if (block) {
-		block = store_own(ctx, slot, NULL, first, nr);
+		block = store_own(ctx, NULL, slot, NULL, first, nr);
 		ret = block ? 0 : -ENOMEM;
 	}
 	/* Input and output under way sees the old contents, for a moment. */
 	if (block && *wait)
 		*wait = hpmmap_block_wait_unpinned(block);
 	if (block) {
-		bitmap_set(block->stale, first, nr);
+		hpmmap_block_set_stale(block, first, nr);
 		if (accessible)
 			ret = hpmmap_block_fill(ctx, block, first, nr);
 	}
@@ -706,7 +796,7 @@ static unsigned long move_piece(struct hpmmap_ctx *ctx, unsigned long from,
 			hpmmap_block_release(ctx, dst);
 		return len;
 	}
-	dst = store_get(ctx, slot_of(to), blocks, true);
+	dst = store_get(ctx, NULL, slot_of(to), blocks, true);
 	*ret = dst ? hpmmap_block_copy(ctx, dst, page_in_slot(to), src,
 				       page_in_slot(from), len >> PAGE_SHIFT) :
 		     -ENOMEM;
@@ -835,7 +925,7 @@ void hpmmap_store_snapshot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 		    share_slot(parent, child, vma, slot, src))
 			continue;
 		hpmmap_fork_copies(parent, vma);
-		dst = store_get(child, slot, NULL, true);
+		dst = store_get(child, NULL, slot, NULL, true);
 		if (!dst || hpmmap_block_copy(child, dst, first, src, first,
 					      nr)) {
 			child->doomed = true;
@@ -845,6 +935,44 @@ void hpmmap_store_snapshot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 	}
 	mutex_unlock(&child->lock);
 	mutex_unlock(&parent->lock);
+}
+
+/**
+ * hpmmap_store_replace() - another block for a slot, with the same contents
+ * @ctx: the context, ctx->ops held
+ * @slot: the slot
+ * @fresh: the block; all of it is stale
+ * @wait: wait a moment for pins to go; false when that was in vain
+ *
+ * Nothing of the slot is mapped afterwards.
+ *
+ * Return: whether it was done. A block that somebody else refers to stays.
+ */
+bool hpmmap_store_replace(struct hpmmap_ctx *ctx, unsigned long slot,
+			  struct hpmmap_block *fresh, bool *wait)
+{
+	struct hpmmap_block *old;
+	bool done = false;
+
+	mmap_write_lock(ctx->mm);
+	mutex_lock(&ctx->lock);
+	old = xa_load(&ctx->store, slot);
+	if (!old)
+		goto out;
+	if (*wait)
+		*wait = hpmmap_block_wait_unpinned(old);
+	zap_ours(ctx, slot << SLOT_SHIFT, (slot + 1) << SLOT_SHIFT);
+	if (is_marked(ctx, slot) || !hpmmap_block_idle(old) ||
+	    hpmmap_block_copy(ctx, fresh, 0, old, 0, SLOT_PAGES))
+		goto out;
+	hpmmap_store_put(ctx, slot, fresh);
+	atomic_long_inc(&ctx->nr_held);
+	hpmmap_block_release(ctx, old);
+	done = true;
+out:
+	mutex_unlock(&ctx->lock);
+	mmap_write_unlock(ctx->mm);
+	return done;
 }
 
 /**

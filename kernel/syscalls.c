@@ -71,6 +71,12 @@ bool hpmmap_data_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
 	return bytes > limit;
 }
 
+/* A stop must get through: the holder may be stopped in its fork. */
+static long ops_lock(struct hpmmap_ctx *ctx)
+{
+	return mutex_lock_interruptible(&ctx->ops) ? -ERESTARTNOINTR : 0;
+}
+
 /**
  * hpmmap_linux_may_help() - may pages of Linux stand in for blocks?
  * @ctx: the caller's context
@@ -100,10 +106,8 @@ long hpmmap_handle(enum hpmmap_call call, const struct pt_regs *regs,
 
 	if (!ctx)
 		return hpmmap_call_orig(call, regs);
-	/* A stop must get through: the holder may be stopped in its fork. */
-	if (mutex_lock_interruptible(&ctx->ops)) {
-		ret = -ERESTARTNOINTR;
-	} else {
+	ret = ops_lock(ctx);
+	if (!ret) {
 		ret = handler(ctx, call, regs);
 		mutex_unlock(&ctx->ops);
 	}
@@ -140,36 +144,56 @@ static bool is_reservation(unsigned long prot, unsigned long flags)
 }
 
 /*
- * Blocks for the slots of a new mapping that have none, those it covers
- * wholly already zero.
+ * Clears the blocks for the slots that a range covers wholly, before any lock
+ * that others wait for is taken.
  */
-static int blocks_prepare(struct hpmmap_ctx *ctx, unsigned long addr,
-			  unsigned long len, struct list_head *blocks)
+static void blocks_clear(struct hpmmap_ctx *ctx, unsigned long start,
+			 unsigned long end, struct list_head *blocks)
 {
-	unsigned long whole_start = ALIGN(addr, SLOT_SIZE);
-	unsigned long whole_end = (addr + len) & SLOT_MASK;
 	struct hpmmap_block *block;
-	unsigned long nr = 0;
+
+	/* Those will be cleared by who touches them. */
+	if (ctx->job->first_touch)
+		return;
+	list_for_each_entry(block, blocks, link)
+		if (block->slot >= slot_of(start + SLOT_SIZE - 1) &&
+		    block->slot < slot_of(end) &&
+		    bitmap_full(block->stale, SLOT_PAGES))
+			hpmmap_block_clear(ctx, block);
+}
+
+/*
+ * Blocks for the slots of a new mapping that have none. The whole slots of a
+ * place that was free take those of @ahead first.
+ */
+static int blocks_find(struct hpmmap_ctx *ctx, unsigned long start,
+		       unsigned long end, struct list_head *ahead,
+		       struct list_head *blocks)
+{
+	unsigned long slot = slot_of(start + SLOT_SIZE - 1);
+	struct hpmmap_block *block, *tmp;
 	int ret;
 
-	/* The edges are the context's own; what else is shared, goes. */
-	ret = hpmmap_pool_alloc(ctx->job,
-				hpmmap_store_missing(ctx, addr, addr + len) +
-				hpmmap_store_count_shared(ctx, addr,
-							  addr + len),
-				blocks);
-	if (ret)
-		return ret;
-	if (whole_start < whole_end)
-		nr = hpmmap_store_missing(ctx, whole_start, whole_end) +
-		     hpmmap_store_count_shared(ctx, whole_start, whole_end);
-	/* The partial slots may take these first: they are in any order. */
-	list_for_each_entry(block, blocks, link) {
-		if (!nr--)
-			break;
-		hpmmap_block_clear(block);
+	if (ahead) {
+		list_for_each_entry_safe(block, tmp, ahead, link) {
+			if (slot >= slot_of(end))
+				break;
+			block->slot = slot++;
+			list_move_tail(&block->link, blocks);
+		}
 	}
-	return 0;
+	if (list_empty(blocks)) {
+		ret = hpmmap_policy_alloc(ctx, start, end, blocks);
+	} else {
+		ret = hpmmap_policy_alloc(ctx, start, ALIGN(start, SLOT_SIZE),
+					  blocks);
+		if (!ret)
+			ret = hpmmap_policy_alloc(ctx, slot << SLOT_SHIFT, end,
+						  blocks);
+	}
+	if (ret)
+		hpmmap_pool_free_list(blocks);
+	return ret;
 }
 
 static bool range_is_taken(struct hpmmap_ctx *ctx, unsigned long start,
@@ -190,10 +214,31 @@ static void store_commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 	unsigned long next;
 
 	for (; start < end; start = next) {
+		struct hpmmap_block *block;
+
 		next = min(end, (start & SLOT_MASK) + SLOT_SIZE);
-		hpmmap_store_commit(ctx, start, next, blocks, NULL);
+		block = hpmmap_store_load(ctx, slot_of(start));
+		if (hpmmap_policy_defers(ctx, block, start, next))
+			hpmmap_store_reserve(ctx, NULL, slot_of(start), blocks);
+		else
+			hpmmap_store_commit(ctx, NULL, start, next, blocks,
+					    NULL);
 		cond_resched();
 	}
+}
+
+/* MAP_POPULATE is a touch by the caller. */
+static void touch_range(unsigned long addr, unsigned long len,
+			unsigned long prot)
+{
+	struct pt_regs regs = {
+		.di = addr,
+		.si = len,
+		.dx = prot & PROT_WRITE ? MADV_POPULATE_WRITE :
+					  MADV_POPULATE_READ,
+	};
+
+	hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
 }
 
 /**
@@ -204,12 +249,14 @@ static void store_commit_range(struct hpmmap_ctx *ctx, unsigned long start,
  * @prot: PROT_*
  * @flags: MAP_* as given to mmap(2)
  * @fixed: replace what is there; otherwise that is -EEXIST
+ * @ahead: cleared blocks to use first where the place was free, or NULL
  *
  * Return: @addr or an errno. -ENOMEM: nothing was changed.
  */
 unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 			       unsigned long len, unsigned long prot,
-			       unsigned long flags, bool fixed)
+			       unsigned long flags, bool fixed,
+			       struct list_head *ahead)
 {
 	bool reservation = is_reservation(prot, flags);
 	unsigned long ret;
@@ -218,8 +265,9 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	if (hpmmap_store_own_edges(ctx, addr, addr + len) ||
 	    hpmmap_store_is_pinned(ctx, addr, addr + len))
 		return -ENOMEM;
-	if (!reservation && blocks_prepare(ctx, addr, len, &blocks))
+	if (!reservation && blocks_find(ctx, addr, addr + len, ahead, &blocks))
 		return -ENOMEM;
+	blocks_clear(ctx, addr, addr + len, &blocks);
 	/*
 	 * Known to the store first where nothing can be lost: Linux maps
 	 * what is to be locked at once.
@@ -243,6 +291,8 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 			hpmmap_store_renew(ctx, addr, addr + len);
 		if (!reservation)
 			hpmmap_vma_commit(ctx, addr, addr + len, &blocks);
+		if (ctx->job->first_touch && flags & MAP_POPULATE)
+			touch_range(addr, len, prot);
 	}
 	/* A mapping may have been cut at both ends. */
 	if (fixed) {
@@ -260,22 +310,25 @@ out:
 
 static unsigned long mmap_ours(struct hpmmap_ctx *ctx, unsigned long addr,
 			       unsigned long len, unsigned long prot,
-			       unsigned long flags)
+			       unsigned long flags, struct list_head *ahead)
 {
 	unsigned long ret = -ENOMEM;
 	int i;
 
 	if (flags & MAP_FIXED_NOREPLACE)
-		return hpmmap_map_fresh(ctx, addr, len, prot, flags, false);
+		return hpmmap_map_fresh(ctx, addr, len, prot, flags, false,
+					NULL);
 	if (flags & MAP_FIXED)
-		return hpmmap_map_fresh(ctx, addr, len, prot, flags, true);
+		return hpmmap_map_fresh(ctx, addr, len, prot, flags, true,
+					NULL);
 
 	for (i = 0; i < HOLE_TRIES; i++) {
 		addr = hpmmap_vma_find_hole(addr & PAGE_MASK, len, flags,
 					    placement_align(ctx, len), 0);
 		if (IS_ERR_VALUE(addr))
 			return addr;
-		ret = hpmmap_map_fresh(ctx, addr, len, prot, flags, false);
+		ret = hpmmap_map_fresh(ctx, addr, len, prot, flags, false,
+				       ahead);
 		if (ret != -EEXIST)
 			return ret;
 		addr = 0;
@@ -303,7 +356,7 @@ static long mmap_growsdown(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	if (len > PAGE_SIZE)
 		fresh = hpmmap_map_fresh(ctx, ret + PAGE_SIZE, len - PAGE_SIZE,
 					 regs->dx, regs->r10 & OUR_MAP_FLAGS,
-					 true);
+					 true, NULL);
 	/* Without memory it stays Linux's. */
 	return IS_ERR_VALUE(fresh) && fresh != -ENOMEM ? fresh : ret;
 }
@@ -324,8 +377,32 @@ static long mmap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	return ret;
 }
 
-static long handle_mmap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
-			const struct pt_regs *regs)
+/*
+ * Clearing is nearly all of the work, and needs neither the address nor any
+ * lock: so many threads can map at once.
+ */
+static void mmap_ahead(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
+		       struct list_head *ahead)
+{
+	unsigned long nr = slot_of(PAGE_ALIGN(regs->si)), flags = regs->r10;
+	struct hpmmap_placement place;
+	struct hpmmap_block *block;
+
+	if (!nr || !mmap_is_ours(regs->di, regs->si, flags) ||
+	    offset_in_page(regs->r9) || is_reservation(regs->dx, flags) ||
+	    flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) || ctx->job->first_touch)
+		return;
+	hpmmap_placement_get(ctx->job, NULL, &place);
+	/* The address says whose turn it is. */
+	if (place.in_turn ||
+	    hpmmap_pool_alloc(ctx->job, &place, NO_SLOT, nr, ahead))
+		return;
+	list_for_each_entry(block, ahead, link)
+		hpmmap_block_clear(ctx, block);
+}
+
+static long handle_mmap(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
+			struct list_head *ahead)
 {
 	unsigned long addr = regs->di, len = PAGE_ALIGN(regs->si);
 	unsigned long prot = regs->dx, flags = regs->r10;
@@ -339,7 +416,7 @@ static long handle_mmap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	if (hpmmap_data_exceeds_limit(ctx, flags & MAP_FIXED ? addr : 0, len,
 				      prot))
 		return -ENOMEM;
-	ret = mmap_ours(ctx, addr, len, prot, flags);
+	ret = mmap_ours(ctx, addr, len, prot, flags, ahead);
 	if (ret != -ENOMEM || ctx->job->strict)
 		return ret;
 	ret = mmap_linux(ctx, regs);
@@ -350,7 +427,21 @@ static long handle_mmap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 
 long hpmmap_sys_mmap(const struct pt_regs *regs)
 {
-	return hpmmap_handle(HPMMAP_CALL_MMAP, regs, handle_mmap);
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	LIST_HEAD(ahead);
+	long ret;
+
+	if (!ctx)
+		return hpmmap_call_orig(HPMMAP_CALL_MMAP, regs);
+	mmap_ahead(ctx, regs, &ahead);
+	ret = ops_lock(ctx);
+	if (!ret) {
+		ret = handle_mmap(ctx, regs, &ahead);
+		mutex_unlock(&ctx->ops);
+	}
+	hpmmap_pool_free_list(&ahead);
+	hpmmap_ctx_put(ctx);
+	return ret;
 }
 
 /* munmap */
@@ -415,6 +506,16 @@ static bool mprotect_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
 	return bytes && hpmmap_data_exceeds_limit(ctx, 0, bytes, prot);
 }
 
+/* Linux promises nothing for what is not reserved. */
+static bool mprotect_linux_may_help(struct hpmmap_ctx *ctx, unsigned long start,
+				    unsigned long end)
+{
+	unsigned long missing, unreserved = 0;
+
+	missing = hpmmap_vma_count_missing(ctx, start, end, &unreserved);
+	return hpmmap_linux_may_help(ctx, missing - unreserved);
+}
+
 static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 			    const struct pt_regs *regs)
 {
@@ -422,7 +523,6 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	unsigned long prot = regs->dx, end = start + len;
 	bool commit = prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
 	struct pt_regs args = *regs;
-	unsigned long missing = 0, unreserved = 0;
 	bool exhausted;
 	LIST_HEAD(blocks);
 	long ret;
@@ -440,13 +540,11 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	}
 	if (mprotect_exceeds_limit(ctx, start, end, prot))
 		return -ENOMEM;
-	if (commit)
-		missing = hpmmap_vma_count_missing(ctx, start, end,
-						   &unreserved);
-	exhausted = hpmmap_pool_alloc(ctx->job, missing, &blocks);
-	/* Linux promises nothing for what is not reserved. */
-	if (exhausted && !hpmmap_linux_may_help(ctx, missing - unreserved))
+	exhausted = commit &&
+		    hpmmap_policy_alloc_mapped(ctx, start, end, &blocks);
+	if (exhausted && !mprotect_linux_may_help(ctx, start, end))
 		return -ENOMEM;
+	blocks_clear(ctx, start, end, &blocks);
 	ret = hpmmap_call_orig(call, &args);
 	/* An error may come after a part of the range was changed. */
 	if (exhausted)
@@ -541,7 +639,8 @@ static long hint_ours(struct hpmmap_ctx *ctx, unsigned long start,
 	return !ret && addr < end ? -ENOMEM : ret;
 }
 
-static bool range_has_ours(struct hpmmap_ctx *ctx, unsigned long start,
+/* Is a mapping of a range ours? */
+bool hpmmap_range_has_ours(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end)
 {
 	struct vm_area_struct *vma;
@@ -609,7 +708,7 @@ static long handle_madvise(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
 
 	if (offset_in_page(start) || end <= start ||
-	    !range_has_ours(ctx, start, end))
+	    !hpmmap_range_has_ours(ctx, start, end))
 		return hpmmap_call_orig(call, regs);
 	return madvise_ours(ctx, regs, start, end, regs->dx);
 }
@@ -619,7 +718,7 @@ long hpmmap_sys_madvise(const struct pt_regs *regs)
 	return hpmmap_handle(HPMMAP_CALL_MADVISE, regs, handle_madvise);
 }
 
-/* mlock, mlock2, munlock, mbind: they only cut mappings in pieces. */
+/* mlock, mlock2, munlock: they only cut mappings in pieces. */
 
 static long handle_range(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 			 const struct pt_regs *regs)
@@ -648,11 +747,6 @@ long hpmmap_sys_munlock(const struct pt_regs *regs)
 	return hpmmap_handle(HPMMAP_CALL_MUNLOCK, regs, handle_range);
 }
 
-long hpmmap_sys_mbind(const struct pt_regs *regs)
-{
-	return hpmmap_handle(HPMMAP_CALL_MBIND, regs, handle_range);
-}
-
 /* As of all private memory. */
 static long handle_remap_file_pages(struct hpmmap_ctx *ctx,
 				    enum hpmmap_call call,
@@ -660,7 +754,7 @@ static long handle_remap_file_pages(struct hpmmap_ctx *ctx,
 {
 	unsigned long start = regs->di & PAGE_MASK;
 
-	if (range_has_ours(ctx, start, start + PAGE_SIZE))
+	if (hpmmap_range_has_ours(ctx, start, start + PAGE_SIZE))
 		return -EINVAL;
 	return hpmmap_call_orig(call, regs);
 }
@@ -736,7 +830,8 @@ static bool heap_tail_renew(struct hpmmap_ctx *ctx, unsigned long start,
 		return false;
 	return (plain && addr >= end) ||
 	       !IS_ERR_VALUE(hpmmap_map_fresh(ctx, start, end - start,
-					      PROT_READ | PROT_WRITE, 0, true));
+					      PROT_READ | PROT_WRITE, 0, true,
+					      NULL));
 }
 
 /*
@@ -767,7 +862,7 @@ static unsigned long heap_set(struct hpmmap_ctx *ctx, unsigned long brk)
 		unsigned long ret;
 
 		ret = hpmmap_map_fresh(ctx, old_end, end - old_end,
-				PROT_READ | PROT_WRITE, 0, false);
+				PROT_READ | PROT_WRITE, 0, false, NULL);
 		if (ret == -ENOMEM && !ctx->job->strict) {
 			ret = vm_mmap(NULL, old_end, end - old_end,
 				      PROT_READ | PROT_WRITE, MAP_PRIVATE |

@@ -62,12 +62,14 @@ static const struct attribute *root_attrs[] = {
 
 NODE_ATTR(total_bytes, total);
 NODE_ATTR(free_bytes, free);
+NODE_ATTR(clean_bytes, clean);
 NODE_ATTR(largest_free_bytes, largest);
 NODE_ATTR(pinned_bytes, pinned);
 
 static struct attribute *node_attrs[] = {
 	&total_bytes_attr.attr,
 	&free_bytes_attr.attr,
+	&clean_bytes_attr.attr,
 	&largest_free_bytes_attr.attr,
 	&pinned_bytes_attr.attr,
 	NULL,
@@ -132,6 +134,7 @@ CTX_ATTR(fallbacks, atomic_long_read(&ctx->nr_fallbacks));
 CTX_ATTR(faults, atomic_long_read(&ctx->nr_faults));
 CTX_ATTR(faults_kernel, atomic_long_read(&ctx->nr_faults_kernel));
 CTX_ATTR(pins_waiting, atomic_long_read(&ctx->nr_pinned));
+CTX_ATTR(cleared_bytes, atomic_long_read(&ctx->nr_cleared) << PAGE_SHIFT);
 CTX_ATTR(fork_copied_bytes, atomic_long_read(&ctx->nr_copied) << SLOT_SHIFT);
 
 static struct attribute *ctx_attrs[] = {
@@ -149,6 +152,7 @@ static struct attribute *ctx_attrs[] = {
 	&faults_attr.attr,
 	&faults_kernel_attr.attr,
 	&pins_waiting_attr.attr,
+	&cleared_bytes_attr.attr,
 	&fork_copied_bytes_attr.attr,
 	NULL,
 };

@@ -79,7 +79,7 @@ static int hpmmap_vm_access(struct vm_area_struct *vma, unsigned long addr,
 	if (!ctx)
 		return -EIO;
 	len = min_t(unsigned long, len, PAGE_SIZE - offset_in_page(addr));
-	ret = hpmmap_store_access(ctx, addr, buf, len, write);
+	ret = hpmmap_store_access(ctx, vma, addr, buf, len, write);
 	hpmmap_ctx_put(ctx);
 	return ret ? ret : len;
 }
@@ -136,6 +136,7 @@ const struct vm_operations_struct hpmmap_vm_ops = {
 	.access = hpmmap_vm_access,
 #ifdef CONFIG_NUMA
 	.get_policy = hpmmap_vm_get_policy,
+	.set_policy = hpmmap_vm_set_policy,
 #endif
 };
 
@@ -219,8 +220,11 @@ struct file *hpmmap_file_alloc(void)
 	inode->i_size = MAX_LFS_FILESIZE;
 	inode->i_mapping->a_ops = &hpmmap_aops;
 	mapping_set_unevictable(inode->i_mapping);
-	/* Below the zones a policy cares for: NUMA balancing stays away. */
-	mapping_set_gfp_mask(inode->i_mapping, GFP_KERNEL | GFP_DMA32);
+	/*
+	 * Below the zones a policy cares for: NUMA balancing stays away. Where
+	 * all of ZONE_NORMAL is movable, ZONE_DMA32 is not.
+	 */
+	mapping_set_gfp_mask(inode->i_mapping, GFP_KERNEL | GFP_DMA);
 	/* Unlinked files are dumped as anonymous memory is. */
 	clear_nlink(inode);
 	/* Given back by the last fput(). */
@@ -357,7 +361,7 @@ static bool wants_collapse(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	struct hpmmap_block *block = hpmmap_store_load(ctx, slot_of(addr));
 
 	return vma->vm_start <= addr && vma->vm_end - SLOT_SIZE >= addr &&
-	       !(vma->vm_flags & ~PLAIN_FLAGS) &&
+	       !(vma->vm_flags & ~PLAIN_FLAGS) && !vma_policy(vma) &&
 	       compat_maps_2m(ctx->mm) &&
 	       block && block->folio &&
 	       hpmmap_pgmap_slot(ctx->mm, addr) == HPMMAP_ENTRY_TABLE;
@@ -385,10 +389,16 @@ static bool commit_slot(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	unsigned long slot_start = addr & SLOT_MASK;
 	unsigned long lo = max(vma->vm_start, slot_start);
 	unsigned long hi = min(vma->vm_end, slot_start + SLOT_SIZE);
-	struct hpmmap_block *block;
+	struct hpmmap_block *block = hpmmap_store_load(ctx, slot_of(addr));
 	enum hpmmap_commit how;
 
-	block = hpmmap_store_commit(ctx, lo, hi, blocks, &how);
+	/* What is locked is there. */
+	if (!(vma->vm_flags & VM_LOCKED) &&
+	    hpmmap_policy_defers(ctx, block, lo, hi)) {
+		hpmmap_store_reserve(ctx, vma, slot_of(addr), blocks);
+		return false;
+	}
+	block = hpmmap_store_commit(ctx, vma, lo, hi, blocks, &how);
 	if (!block)
 		return false;
 	switch (how) {

@@ -194,6 +194,31 @@ bool compat_enough_memory(unsigned long pages)
 	}
 }
 
+/* A table of weights by node, under RCU, from 6.9 on; behind a bool from 6.16. */
+static u8 __rcu **weights;
+static unsigned int weights_offset;
+
+static void weights_find(void)
+{
+	weights = (void *)compat_symbol("iw_table");
+	if (weights)
+		return;
+	weights = (void *)compat_symbol("wi_state");
+	weights_offset = sizeof(bool);
+}
+
+unsigned int compat_interleave_weight(int nid)
+{
+	u8 *table, weight = 0;
+
+	rcu_read_lock();
+	table = weights ? rcu_dereference(*weights) : NULL;
+	if (table)
+		weight = table[weights_offset + nid];
+	rcu_read_unlock();
+	return weight ? weight : 1;
+}
+
 #define FUNCTION(_name, _call) \
 	{ _name, &STATIC_CALL_KEY(_call), STATIC_CALL_TRAMP_ADDR(_call) }
 
@@ -256,6 +281,7 @@ int compat_init(void)
 			   (lookup_name_t *)function_start(kp.addr));
 	unregister_kprobe(&kp);
 
+	weights_find();
 	for (i = 0; i < ARRAY_SIZE(functions); i++) {
 		void *func = (void *)compat_symbol(functions[i].name);
 

@@ -113,7 +113,12 @@ static inline bool compat_vma_is_sealed(const struct vm_area_struct *vma)
 #endif
 }
 
-/* No NUMA balancing: the policy of these mappings does not ask for it. */
+/* MPOL_WEIGHTED_INTERLEAVE; kernels before 6.9 never have it. */
+#define COMPAT_MPOL_WEIGHTED_INTERLEAVE 6
+
+/* Blocks of a node in its turn. */
+unsigned int compat_interleave_weight(int nid);
+
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 7, 0)
 #define COMPAT_GET_POLICY_ARGS \
 	struct vm_area_struct *vma, unsigned long addr, pgoff_t *ilx

@@ -180,7 +180,12 @@ struct hpmmap_pool_list {
  * is inherited over fork(2), unless HPMMAP_LAUNCH_F_NO_INHERIT is set. A
  * set-user-ID or 32-bit program ends it.
  *
- * The default placement is the node of the calling CPU first, then the nearest.
+ * Memory comes from the nodes of @nodemask. Among these the memory policy of
+ * the mapping (mbind(2)) decides, or else that of the thread
+ * (set_mempolicy(2)); a cpuset's nodes restrict it further. Where there is no
+ * policy it is the node of the calling CPU first, then the nearest, or as
+ * HPMMAP_LAUNCH_F_INTERLEAVE or HPMMAP_LAUNCH_F_FIRST_TOUCH say. A policy that
+ * leaves none of the nodes finds no memory, as if they were used up.
  *
  * Errors: ENODEV (@nodemask names no node that has a pool), ENOMEM (with
  * HPMMAP_LAUNCH_F_STRICT: the pools of these nodes, or what the user may hold
@@ -209,6 +214,13 @@ struct hpmmap_launch {
  * libraries are mapped in advance.
  */
 #define HPMMAP_LAUNCH_F_IMAGE		(1U << 3)
+/*
+ * A mapping has its blocks from the beginning, but each 2 MB block that it
+ * covers wholly is mapped only when it is touched, with one page fault, and
+ * then comes from the node of the CPU that touches it if there is a free one.
+ * Neither with HPMMAP_LAUNCH_F_INTERLEAVE nor with a page_size of 1 GB (EINVAL).
+ */
+#define HPMMAP_LAUNCH_F_FIRST_TOUCH	(1U << 4)
 
 /**
  * struct hpmmap_limit_set - HPMMAP_IOC_LIMIT_SET: what one user may hold

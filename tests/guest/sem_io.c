@@ -577,13 +577,8 @@ static void msync_has_nothing_to_do(void)
 
 static void policy_call(const char *what, long result)
 {
-	if (result == 0)
-		return;
-	if (registered() && (errno == EINVAL || errno == EOPNOTSUPP || errno == ENOSYS)) {
-		note("%s: %s on pool memory", what, errno_name(errno));
-		return;
-	}
-	FAIL("%s: %s", what, errno_name(errno));
+	if (result != 0)
+		FAIL("%s: %s", what, errno_name(errno));
 }
 
 static void memory_policy(void)

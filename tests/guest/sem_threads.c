@@ -153,6 +153,7 @@ static void calls_beside_pages_in_use(void)
 	volatile uint64_t *word;
 
 	map_flags(base, 3 * SLOT, RW, ANON | MAP_FIXED_NOREPLACE);
+	stamp(base, 3 * SLOT, 1);
 	shared_slot = base + SLOT;
 	atomic_store(&neighbours_stop, false);
 	for (size_t i = 0; i < ARRAY_SIZE(thread); i++)
@@ -181,6 +182,85 @@ static void calls_beside_pages_in_use(void)
 	CHECK_TOUCH(base, 3 * SLOT);
 	check_2m(base, 3 * SLOT);
 	unmap(base, 3 * SLOT);
+}
+
+/* ---- The first touch --------------------------------------------------- */
+
+#define TOUCHED_LEN	(8 * SLOT)
+
+static _Atomic uint64_t *touched;
+static atomic_int at_the_line;
+
+/* Each thread has one word of each page, and all begin with the same blocks. */
+static void *touch_everything(void *arg)
+{
+	size_t nth = (size_t)arg;
+	size_t per_page = PAGE / sizeof(*touched);
+
+	atomic_fetch_add(&at_the_line, 1);
+	while (atomic_load(&at_the_line) < NR_THREADS)
+		sched_yield();
+	for (size_t page = 0; page < TOUCHED_LEN / PAGE; page++) {
+		_Atomic uint64_t *word = &touched[page * per_page + nth];
+
+		CHECK_EQ(atomic_load(word), 0);
+		atomic_store(word, page * NR_THREADS + nth + 1);
+	}
+	return NULL;
+}
+
+static void touch_at_once(int flags)
+{
+	size_t per_page = PAGE / sizeof(*touched);
+	char *base = free_range(TOUCHED_LEN);
+
+	map_flags(base, TOUCHED_LEN, RW, ANON | MAP_FIXED_NOREPLACE | flags);
+	touched = (void *)base;
+	atomic_store(&at_the_line, 0);
+	run_threads(touch_everything, NR_THREADS);
+	/* Nothing was cleared after it was written. */
+	for (size_t page = 0; page < TOUCHED_LEN / PAGE; page++)
+		for (size_t nth = 0; nth < per_page; nth++)
+			CHECK_EQ(atomic_load(&touched[page * per_page + nth]),
+				 nth < NR_THREADS ? page * NR_THREADS + nth + 1 : 0);
+	unmap(base, TOUCHED_LEN);
+}
+
+static void eight_threads_touch_the_same_blocks(void)
+{
+	for (int round = 0; round < 4; round++) {
+		touch_at_once(0);
+		touch_at_once(MAP_NORESERVE);
+	}
+}
+
+/* ---- Whole blocks ------------------------------------------------------ */
+
+/* Fresh memory is zero whoever had it before, and is nobody else's. */
+static void *map_whole_blocks(void *arg)
+{
+	uint64_t seed = (uintptr_t)arg + 1;
+
+	for (uint64_t n = 0; n < 12; n++) {
+		size_t len = SLOT * (1 + n % 3) + (n % 2) * PAGE;
+		char *p = map_anon(len);
+
+		for (size_t off = 0; off < len; off += PAGE) {
+			CHECK_EQ(*(uint64_t *)(void *)(p + off), 0);
+			CHECK_EQ(*(uint64_t *)(void *)(p + off + PAGE - 8), 0);
+		}
+		stamp(p, len, seed * 100 + n);
+		CHECK_OK(mprotect(p, len / 2 & ~(PAGE - 1), PROT_READ));
+		sched_yield();
+		verify_stamp(p, len, seed * 100 + n);
+		unmap(p, len);
+	}
+	return NULL;
+}
+
+static void eight_threads_map_whole_blocks(void)
+{
+	run_threads(map_whole_blocks, NR_THREADS);
 }
 
 /* ---- Creation ----------------------------------------------------------- */
@@ -569,6 +649,8 @@ int main(void)
 	static const struct test tests[] = {
 		T(eight_threads_use_all_calls),
 		T(calls_beside_pages_in_use),
+		T(eight_threads_touch_the_same_blocks),
+		T(eight_threads_map_whole_blocks),
 		T(thread_local_storage),
 		T(create_and_join_200),
 		T(create_with_many_stack_sizes),

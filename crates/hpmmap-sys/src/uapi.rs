@@ -21,6 +21,7 @@ pub const LAUNCH_F_STRICT: u32 = 1 << 0;
 pub const LAUNCH_F_NO_INHERIT: u32 = 1 << 1;
 pub const LAUNCH_F_INTERLEAVE: u32 = 1 << 2;
 pub const LAUNCH_F_IMAGE: u32 = 1 << 3;
+pub const LAUNCH_F_FIRST_TOUCH: u32 = 1 << 4;
 /// Most nodes that a node mask can name.
 pub const LAUNCH_MAX_NODES: u32 = 1024;
 

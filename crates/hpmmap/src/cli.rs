@@ -211,6 +211,17 @@ pub enum Malloc {
     Jemalloc,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Placement {
+    /// On the node of the CPU that maps it, or the nearest
+    Local,
+    /// On the nodes in turn, 2 MB by 2 MB
+    Interleave,
+    /// On the node of the CPU that touches it first, 2 MB by 2 MB, with one
+    /// page fault each; for threads that initialise their own part
+    FirstTouch,
+}
+
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// Size of the contiguous pieces memory is made of
@@ -223,11 +234,17 @@ pub struct RunArgs {
         hide_possible_values = true
     )]
     pub page_size: PageSize,
-    /// Take memory only from these NUMA nodes, such as 0,2-3
-    #[arg(long, value_name = "LIST")]
+    /// Take memory only from these NUMA nodes, such as 0,2-3, whatever the
+    /// memory policies of the program say; 'interleave' is all nodes with
+    /// --placement interleave
+    #[arg(long, value_name = "LIST|interleave")]
     pub node: Option<String>,
-    /// Spread memory over the nodes in turn
-    #[arg(long)]
+    /// Where memory lies for which the program has no memory policy of its
+    /// own (set_mempolicy, mbind, numactl)
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub placement: Option<Placement>,
+    /// The same as --placement interleave
+    #[arg(long, conflicts_with = "placement")]
     pub interleave: bool,
     /// Fail allocations when the pools are used up, instead of using memory
     /// of Linux

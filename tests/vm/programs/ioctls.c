@@ -202,6 +202,9 @@ static void check_launch(void)
 	REFUSED(launch.__reserved = 1, EOPNOTSUPP);
 	REFUSED(launch.page_size = 4096, EINVAL);
 	REFUSED(launch.page_size = HPMMAP_BLOCK_BYTES + 1, EINVAL);
+	REFUSED(launch.flags = HPMMAP_LAUNCH_F_FIRST_TOUCH | HPMMAP_LAUNCH_F_INTERLEAVE, EINVAL);
+	REFUSED((launch.flags = HPMMAP_LAUNCH_F_FIRST_TOUCH, launch.page_size = HPMMAP_LARGE_BYTES),
+		EINVAL);
 	REFUSED((launch.nodemask = (uintptr_t)words, launch.nodemask_bits = 1025), EINVAL);
 	REFUSED((launch.nodemask = 8, launch.nodemask_bits = 64), EFAULT);
 	REFUSED((launch.nodemask = (uintptr_t)words, launch.nodemask_bits = 64), ENODEV);

@@ -1,7 +1,9 @@
 #!/bin/bash
-# Memory comes from the nodes that were asked for, in order of distance or in turn.
+# Memory comes from the nodes that were asked for: by options, memory policies, a
+# cpuset, or the first touch. The lines "placed:" are the table of docs/design.md.
 # machine: numa
 # pool: 0
+# timeout: 400
 . "$(dirname "$0")/../guest/lib.sh"
 
 used() {
@@ -10,9 +12,24 @@ used() {
 	echo $(($(cat "$dir/total_bytes") - $(cat "$dir/free_bytes")))
 }
 
-# Holds 64 MB with these options of hpmmap run, on CPU 0; prints what each node gave.
+PROGRAM=$HPMMAP_ROOT/build/tests-vm/numa_place
+
+# placing EXPECTED COMMAND...: the tests of the program; fails unless all pass or are skipped.
+placing() {
+	local expected=$1 status=0
+	shift
+	echo "== $*"
+	HPMMAP_TEST_EXPECT=$expected "$@" "$PROGRAM" >/tmp/placing 2>&1 || status=$?
+	grep -E 'placed:|SKIP|FAIL|numa_place' /tmp/placing
+	[ $status = 0 ] && grep -qx 'HPMMAP-TEST-PASS numa_place' /tmp/placing ||
+		fail "status $status, $expected: $*"
+}
+
+# Holds 64 MB with these options of hpmmap run, on one CPU; prints what each node gave.
+# What is in UNDER runs between hpmmap and the program, such as numactl.
+UNDER=()
 holding() {
-	taskset -c 0 hpmmap run "$@" -- python3 -c '
+	taskset -c "${CPU:-0}" hpmmap run "$@" -- "${UNDER[@]}" python3 -c '
 import mmap, os, time
 memory = mmap.mmap(-1, 64 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 open("/tmp/ready", "w").close()
@@ -26,6 +43,10 @@ time.sleep(120)' >&2 &
 	expect_pool_free
 }
 
+# Linux would move pages to where the test looks at them from.
+echo 0 >/proc/sys/kernel/numa_balancing
+placing native env
+echo 1 >/proc/sys/kernel/numa_balancing
 expect_error 2 'node' hpmmap pool add --size 128M
 hpmmap pool add --node 1 --size 256M
 [ "$(cat "$SYSFS/nodes/node1/total_bytes")" = $((256 * MIB)) ] || fail "node 1 has $(cat "$SYSFS/nodes/node1/total_bytes") bytes"
@@ -43,6 +64,69 @@ read -r zero one <<<"$(holding --node 1)"
 read -r zero one <<<"$(holding --interleave)"
 difference=$((zero > one ? zero - one : one - zero))
 [ "$zero" -ge 32 ] && [ "$one" -ge 32 ] && [ $difference -le 8 ] || fail "with --interleave: $zero MB and $one MB"
+
+read -r zero one <<<"$(holding --node interleave)"
+[ "$zero" -ge 32 ] && [ "$one" -ge 32 ] || fail "with --node interleave: $zero MB and $one MB"
+read -r zero one <<<"$(holding --node 0,1 --placement interleave)"
+[ "$zero" -ge 32 ] && [ "$one" -ge 32 ] || fail "with --placement interleave: $zero MB and $one MB"
+expect_error 125 'contradicts' hpmmap run --node interleave --placement first-touch -- true
+expect_error 125 'page-size 1G' hpmmap run --page-size 1G --placement first-touch -- true
+
+placing registered env HPMMAP_TEST_POLICY=strict hpmmap run --strict --
+env HPMMAP_TEST_ONLY='a_bound_*' HPMMAP_TEST_EXPECT=registered HPMMAP_TEST_POLICY=fallback hpmmap run -- "$PROGRAM"
+placing registered env HPMMAP_TEST_POLICY=strict HPMMAP_TEST_FIRST_TOUCH=1 hpmmap run --strict --placement first-touch --
+expect_pool_free
+
+# What numactl sets for the program; --node is a restriction beyond it.
+UNDER=(numactl --membind=1)
+read -r zero one <<<"$(holding --strict)"
+[ "$one" -ge 64 ] || fail "numactl --membind=1: $zero MB and $one MB"
+UNDER=(numactl --preferred=1)
+read -r zero one <<<"$(holding --strict)"
+[ "$one" -ge 64 ] || fail "numactl --preferred=1: $zero MB and $one MB"
+UNDER=(numactl --interleave=all)
+read -r zero one <<<"$(holding)"
+[ "$zero" -ge 32 ] && [ "$one" -ge 32 ] || fail "numactl --interleave=all: $zero MB and $one MB"
+UNDER=(numactl --localalloc)
+read -r zero one <<<"$(holding --interleave)"
+[ "$zero" -ge 64 ] || fail "numactl --localalloc with --interleave: $zero MB and $one MB"
+UNDER=(numactl --preferred=0)
+read -r zero one <<<"$(holding --node 1)"
+[ "$zero" = 0 ] && [ "$one" -ge 64 ] || fail "numactl --preferred=0 with --node 1: $zero MB and $one MB"
+# Nothing in common: memory of Linux if that is allowed, and it follows the policy.
+UNDER=(numactl --membind=0)
+read -r zero one <<<"$(holding --node 1)"
+[ "$zero" = 0 ] && [ "$one" -lt 64 ] || fail "numactl --membind=0 with --node 1: $zero MB and $one MB"
+UNDER=()
+hpmmap run --strict --node 1 -- python3 -c '
+import ctypes, errno, mmap
+libc = ctypes.CDLL(None, use_errno=True)
+node0 = ctypes.c_ulong(1)
+if libc.syscall(238, 2, ctypes.byref(node0), 64):
+    raise SystemExit("set_mempolicy: " + errno.errorcode[ctypes.get_errno()])
+try:
+    mmap.mmap(-1, 4 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+except OSError as error:
+    raise SystemExit(0 if error.errno == errno.ENOMEM else 1)
+raise SystemExit("bound to node 0 with --node 1, and there was memory")'
+expect_pool_free
+
+# A cpuset leaves the nodes it names. (Node 1 has only movable memory here, on
+# which alone Linux cannot run anything.)
+mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup
+cgroup=/sys/fs/cgroup
+echo +cpuset >$cgroup/cgroup.subtree_control
+mkdir $cgroup/zero
+echo 0 >$cgroup/zero/cpuset.mems
+in_cpuset() {
+	echo "$BASHPID" >$cgroup/zero/cgroup.procs
+	CPU=1 holding --strict
+}
+read -r zero one <<<"$(CPU=1 holding --strict)"
+[ "$zero" = 0 ] && [ "$one" -ge 64 ] || fail "on CPU 1: $zero MB and $one MB"
+read -r zero one <<<"$(in_cpuset)"
+[ "$zero" -ge 64 ] && [ "$one" = 0 ] || fail "on CPU 1 in a cpuset of node 0: $zero MB and $one MB"
+rmdir $cgroup/zero
 
 # A node's pool runs out: strict jobs bound to it get no more, though the other has some.
 hpmmap run --strict --node 1 -- python3 -c '

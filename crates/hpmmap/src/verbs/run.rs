@@ -10,7 +10,7 @@ use nix::unistd::execvpe;
 
 use super::require_nodes;
 use crate::allocator;
-use crate::cli::{PageSize, RunArgs};
+use crate::cli::{PageSize, Placement, RunArgs};
 use crate::device;
 use crate::error::{Error, Result};
 use crate::size::{Size, short};
@@ -42,21 +42,33 @@ fn exec_status(errno: Errno) -> u8 {
     }
 }
 
+/// What `--node` says for all nodes in turn.
+const INTERLEAVE: &str = "interleave";
+
 fn checked(root: &Root, args: &RunArgs) -> Result<LaunchRequest> {
     let nodes = match args.node.as_deref() {
-        None => Vec::new(),
+        None | Some(INTERLEAVE) => Vec::new(),
         Some(text) => {
-            let nodes =
-                list::parse(text).map_err(|error| Error::Usage(format!("--node: {error}")))?;
+            let nodes = list::parse(text).map_err(|error| {
+                Error::Usage(format!("--node: {error}, and not '{INTERLEAVE}'"))
+            })?;
             require_nodes(&node::with_memory(root)?, &nodes)?;
             nodes
         }
     };
+    let placement = placement(args)?;
     let flag = |set: bool, bit: u32| if set { bit } else { 0 };
     Ok(LaunchRequest {
         flags: flag(args.strict, uapi::LAUNCH_F_STRICT)
             | flag(args.no_inherit, uapi::LAUNCH_F_NO_INHERIT)
-            | flag(args.interleave, uapi::LAUNCH_F_INTERLEAVE)
+            | flag(
+                placement == Placement::Interleave,
+                uapi::LAUNCH_F_INTERLEAVE,
+            )
+            | flag(
+                placement == Placement::FirstTouch,
+                uapi::LAUNCH_F_FIRST_TOUCH,
+            )
             | flag(args.image, uapi::LAUNCH_F_IMAGE),
         page_size: match args.page_size {
             PageSize::TwoMega => uapi::BLOCK_BYTES,
@@ -64,6 +76,24 @@ fn checked(root: &Root, args: &RunArgs) -> Result<LaunchRequest> {
         },
         nodes,
     })
+}
+
+/// One placement from the options that ask for one.
+fn placement(args: &RunArgs) -> Result<Placement> {
+    let spread = args.interleave || args.node.as_deref() == Some(INTERLEAVE);
+    match args.placement {
+        Some(other) if spread && other != Placement::Interleave => Err(Error::Usage(
+            "--node interleave contradicts --placement: name one of them, or nodes".into(),
+        )),
+        Some(Placement::FirstTouch) if args.page_size == PageSize::OneGiga => {
+            Err(Error::Usage(
+                "--placement first-touch places 2M at a time: leave out --page-size 1G".into(),
+            ))
+        }
+        Some(placement) => Ok(placement),
+        None if spread => Ok(Placement::Interleave),
+        None => Ok(Placement::Local),
+    }
 }
 
 fn program(command: &[OsString]) -> Result<Vec<CString>> {
@@ -127,6 +157,7 @@ mod tests {
         RunArgs {
             page_size: PageSize::OneGiga,
             node: node.map(str::to_string),
+            placement: None,
             interleave: true,
             strict: true,
             no_inherit: false,
@@ -175,8 +206,54 @@ mod tests {
         );
         assert_eq!(
             message("zero"),
-            "--node: 'zero' is not a list of numbers such as 0,2-3"
+            "--node: 'zero' is not a list of numbers such as 0,2-3, and not 'interleave'"
         );
+    }
+
+    #[test]
+    fn every_way_to_ask_for_a_placement() {
+        let fixture = Fixture::new();
+        fixture.nodes("0-1");
+        let flags = |node, how, interleave| {
+            let args = RunArgs {
+                page_size: PageSize::TwoMega,
+                placement: how,
+                interleave,
+                strict: false,
+                ..args(node)
+            };
+            checked(&fixture.root(), &args).map(|request| (request.flags, request.nodes))
+        };
+        let spread = (uapi::LAUNCH_F_INTERLEAVE, vec![]);
+        assert_eq!(flags(None, None, false).unwrap(), (0, vec![]));
+        assert_eq!(
+            flags(Some("1"), Some(Placement::Local), false).unwrap(),
+            (0, vec![1])
+        );
+        assert_eq!(flags(None, None, true).unwrap(), spread);
+        assert_eq!(flags(Some("interleave"), None, false).unwrap(), spread);
+        assert_eq!(
+            flags(Some("interleave"), Some(Placement::Interleave), false).unwrap(),
+            spread
+        );
+        assert_eq!(
+            flags(Some("0,1"), Some(Placement::FirstTouch), false).unwrap(),
+            (uapi::LAUNCH_F_FIRST_TOUCH, vec![0, 1])
+        );
+        let error = flags(Some("interleave"), Some(Placement::FirstTouch), false).unwrap_err();
+        assert!(error.to_string().contains("contradicts"));
+    }
+
+    #[test]
+    fn first_touch_is_for_2m() {
+        let fixture = Fixture::new();
+        let args = RunArgs {
+            placement: Some(Placement::FirstTouch),
+            interleave: false,
+            ..args(None)
+        };
+        let error = checked(&fixture.root(), &args).unwrap_err();
+        assert!(error.to_string().contains("--page-size 1G"), "{error}");
     }
 
     #[test]
