@@ -460,6 +460,60 @@ static void flagged_beside_plain_in_a_slot(void)
 	}
 }
 
+/* Memory without the flag takes the place of memory with it, in several ways. */
+static void plain_where_flagged_was(void)
+{
+	const size_t piece = KB(64);
+
+	for (int way = 0; way < 4; way++) {
+		char *room = room_of(SLOT);
+		char *middle = room + piece;
+		char *p;
+
+		map_at(room, piece, ANON);
+		map_at(middle, piece, FLAGGED);
+		map_at(middle + piece, piece, ANON);
+		dirty_plain(room, piece);
+		dirty_flagged(middle, piece);
+		dirty_plain(middle + piece, piece);
+		unmap(middle, piece);
+		switch (way) {
+		case 0:
+			CHECK(mremap(room, piece, 2 * piece, 0) == room);
+			verify_zero(middle, piece);
+			break;
+		case 1:
+			p = map_anon(piece);
+			dirty_plain(p, piece);
+			CHECK(mremap(p, piece, piece, MREMAP_MAYMOVE | MREMAP_FIXED,
+				     middle) == middle);
+			break;
+		case 2:
+			map_flags(middle, piece, PROT_NONE, ANON | MAP_FIXED);
+			CHECK_OK(mprotect(middle, piece, RW));
+			verify_zero(middle, piece);
+			break;
+		case 3:
+			map_at(middle, piece, ANON);
+			verify_zero(middle, piece);
+			break;
+		}
+		dirty_plain(middle, piece);
+		verify_dirty(room, piece, MARK_PLAIN, 0);
+		verify_dirty(middle + piece, piece, MARK_PLAIN, 0);
+		unmap(middle, piece);
+		map_at(middle, piece, FLAGGED);
+		verify_own(middle, piece);
+		dirty_flagged(middle, piece);
+		unmap(room, piece);
+		unmap(middle + piece, piece);
+		unmap(middle, piece);
+		p = map_flagged(SLOT);
+		verify_own(p, SLOT);
+		unmap(p, SLOT);
+	}
+}
+
 static void fixed_over_parts(void)
 {
 	static const struct {
@@ -1271,6 +1325,7 @@ int main(int argc, char **argv)
 		T(partial_munmap),
 		T(tails),
 		T(flagged_beside_plain_in_a_slot),
+		T(plain_where_flagged_was),
 		T(fixed_over_parts),
 		T(advice_errors),
 		T(advice_on_a_program_file),
