@@ -99,9 +99,12 @@ struct hpmmap_block *hpmmap_block_alloc_linux(void)
 static void folio_detach(struct folio *folio)
 {
 	folio->mapping = NULL;
-	folio_clear_dirty(folio);
-	folio_clear_referenced(folio);
-	folio_clear_active(folio);
+	if (folio_test_dirty(folio))
+		folio_clear_dirty(folio);
+	if (folio_test_referenced(folio))
+		folio_clear_referenced(folio);
+	if (folio_test_active(folio))
+		folio_clear_active(folio);
 }
 
 static void block_free_linux(struct hpmmap_block *block)
@@ -256,7 +259,7 @@ void hpmmap_block_set_stale(struct hpmmap_block *block, unsigned int first,
 
 /**
  * hpmmap_block_fill() - make pages of a block readable as zero
- * @ctx: whose store it is in; ctx->lock held
+ * @ctx: whose store it is in, ctx->lock held; or who alone knows it
  * @block: the block
  * @first: first page
  * @nr: number of pages
@@ -271,7 +274,6 @@ int hpmmap_block_fill(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 	unsigned int end = first + nr;
 	unsigned int i = first;
 
-	lockdep_assert_held(&ctx->lock);
 	if (block->folio && nr == SLOT_PAGES &&
 	    bitmap_full(block->stale, SLOT_PAGES)) {
 		hpmmap_block_clear(ctx, block);
@@ -396,8 +398,12 @@ bool hpmmap_block_wait_unpinned(struct hpmmap_block *block)
 	return !hpmmap_block_is_pinned(block);
 }
 
-/* The block's contents stay as they are. */
-static void block_free(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
+/*
+ * Its contents stay as they are. A block of the pools is added to @freed, for
+ * hpmmap_pool_free().
+ */
+static void block_free(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
+		       struct list_head *freed)
 {
 	if (!block->folio) {
 		block_free_linux(block);
@@ -405,9 +411,11 @@ static void block_free(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 	}
 	folio_detach(block->folio);
 	hpmmap_block_set_stale(block, 0, SLOT_PAGES);
+	bitmap_zero(block->reuse, SLOT_PAGES);
+	block->reuse_id = 0;
 	if (!block->zeroed)
 		atomic_long_inc(&ctx->nr_soiled);
-	hpmmap_pool_free(block);
+	list_add_tail(&block->link, freed);
 }
 
 /**
@@ -419,6 +427,21 @@ static void block_free(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
  * one stays with the others.
  */
 void hpmmap_block_release(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
+{
+	LIST_HEAD(freed);
+
+	hpmmap_block_release_to(ctx, block, &freed);
+	hpmmap_pool_free(&freed);
+}
+
+/**
+ * hpmmap_block_release_to() - give up one of many blocks
+ * @ctx: the context it came from
+ * @block: the block, as for hpmmap_block_release()
+ * @freed: it is added here if hpmmap_pool_free() can have it
+ */
+void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
+			     struct list_head *freed)
 {
 	int left = atomic_dec_return(&block->users);
 
@@ -439,7 +462,7 @@ void hpmmap_block_release(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 	}
 
 	if (hpmmap_block_idle(block)) {
-		block_free(ctx, block);
+		block_free(ctx, block, freed);
 		return;
 	}
 	refcount_inc(&ctx->refs);
@@ -460,6 +483,7 @@ void hpmmap_block_release(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 void hpmmap_pinned_poll(void)
 {
 	struct hpmmap_block *block, *tmp;
+	LIST_HEAD(freed);
 	LIST_HEAD(idle);
 
 	spin_lock(&pinned_lock);
@@ -473,10 +497,11 @@ void hpmmap_pinned_poll(void)
 
 		list_del_init(&block->link);
 		block->ctx = NULL;
-		block_free(ctx, block);
+		block_free(ctx, block, &freed);
 		atomic_long_dec(&ctx->nr_pinned);
 		hpmmap_ctx_put(ctx);
 	}
+	hpmmap_pool_free(&freed);
 }
 
 static void pinned_work_fn(struct work_struct *work)

@@ -418,6 +418,47 @@ int hpmmap_buddy_free(struct hpmmap_buddy *b, unsigned long unit,
 }
 
 /**
+ * hpmmap_buddy_free_range - free units that follow each other
+ * @b: the allocator
+ * @unit: first unit
+ * @nr: number of units, not 0; may span chunks
+ *
+ * All or nothing.
+ *
+ * Return: 0, -EINVAL if the range is empty or reaches beyond the largest
+ * physical address, -ENOENT if part of it is not present, else -EINVAL if part
+ * of it is free already.
+ */
+int hpmmap_buddy_free_range(struct hpmmap_buddy *b, unsigned long unit,
+			    unsigned long nr)
+{
+	struct hpmmap_buddy_chunk *chunk;
+	unsigned long end = unit + nr;
+	bool free = false;
+	unsigned long u;
+	unsigned int n;
+
+	if (!range_valid(unit, nr))
+		return -EINVAL;
+	for (u = unit; u < end; u += n) {
+		n = span_units(u, end);
+		chunk = hpmmap_buddy_chunk_find(b, u);
+		if (!chunk || memchr(&chunk->present[u % CHUNK_UNITS], 0, n))
+			return -ENOENT;
+		if (memchr(&chunk->tree[CHUNK_UNITS + u % CHUNK_UNITS], 1, n))
+			free = true;
+	}
+	if (free)
+		return -EINVAL;
+	for (u = unit; u < end; u += n) {
+		n = span_units(u, end);
+		chunk = hpmmap_buddy_chunk_find(b, u);
+		chunk_set_free(b, chunk, u % CHUNK_UNITS, n, true);
+	}
+	return 0;
+}
+
+/**
  * hpmmap_buddy_largest - order of the largest free block
  * @b: the allocator
  *

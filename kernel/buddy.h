@@ -105,6 +105,9 @@ int hpmmap_buddy_take(struct hpmmap_buddy *b, unsigned long unit,
 int hpmmap_buddy_free(struct hpmmap_buddy *b, unsigned long unit,
 		      unsigned int order);
 
+int hpmmap_buddy_free_range(struct hpmmap_buddy *b, unsigned long unit,
+			    unsigned long nr);
+
 int hpmmap_buddy_largest(const struct hpmmap_buddy *b);
 bool hpmmap_buddy_is_free(const struct hpmmap_buddy *b, unsigned long unit);
 unsigned long hpmmap_buddy_count_free(const struct hpmmap_buddy *b,

@@ -60,6 +60,7 @@ struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 	mutex_init(&ctx->ops);
 	mutex_init(&ctx->lock);
 	xa_init(&ctx->store);
+	hpmmap_reuse_init(ctx);
 	return ctx;
 }
 

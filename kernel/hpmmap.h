@@ -14,6 +14,7 @@
  *	hpmmap_pool_mutex	which memory is in the pools (section.c);
  *				Linux's hotplug lock is outside of it
  *	launder_sem		free blocks that are being zeroed (pool.c)
+ *	reuse_lock, reuse.lock	spinlocks, memory kept for reuse (reuse.c)
  *	node->lock		spinlock, free blocks of a node (pool.c)
  *	spinlocks that nest in nothing else: the hash of contexts, the list
  *				of pinned blocks, the table of users
@@ -99,6 +100,10 @@ struct hpmmap_user;
  * @state: changed only by block_set_state()
  * @stale: one bit a page: the content means nothing to the current mapping and
  *	has to be cleared before anybody sees it. Protected by ctx->lock.
+ * @reuse: one bit a page: the content is of the process that has the block, and
+ *	it may see it again. Means something only to the context @reuse_id.
+ *	Protected as @stale.
+ * @reuse_id: id of the context that keeps it for reuse, or 0
  */
 struct hpmmap_block {
 	struct list_head link;
@@ -112,6 +117,8 @@ struct hpmmap_block {
 	atomic_t users;
 	enum hpmmap_block_state state;
 	DECLARE_BITMAP(stale, SLOT_PAGES);
+	DECLARE_BITMAP(reuse, SLOT_PAGES);
+	u64 reuse_id;
 };
 
 static inline bool hpmmap_block_is_shared(const struct hpmmap_block *block)
@@ -165,6 +172,25 @@ struct hpmmap_placement {
 };
 
 /**
+ * struct hpmmap_reuse - memory of a process that it gave up and may get again
+ * @lock: protects @blocks and @nr
+ * @blocks: lists by node; NULL until something is to be kept
+ * @nr: how many blocks they have
+ * @nr_mapped: blocks in the store that are to be kept; this and @peak are protected by
+ *	ctx->lock
+ * @peak: the largest @nr_mapped ever
+ * @link: in the list of contexts that keep something (reuse.c)
+ */
+struct hpmmap_reuse {
+	spinlock_t lock;
+	struct list_head *blocks;
+	unsigned long nr;
+	unsigned long nr_mapped;
+	unsigned long peak;
+	struct list_head link;
+};
+
+/**
  * struct hpmmap_ctx - HPMMAP's half of one address space
  * @refs: the hash, sysfs, pinned blocks and lookups
  * @mm: the address space; mmgrab()bed until the teardown. Its address is the
@@ -185,12 +211,15 @@ struct hpmmap_placement {
  *	by @lock
  * @heap_end: end of the mapped heap, a multiple of 2 MB; 0: the heap is
  *	Linux's. Protected by @ops.
+ * @hole: whole slots that were unmapped last, if nothing was mapped since; they
+ *	have no blocks. Protected by @ops.
  * @fork: the child's context, made ready by the clone hook and used by
  *	hpmmap_vm_open(). Protected by @ops.
  * @bind: what hpmmap_policy_set() is setting. Protected by @ops.
  * @family: those it shares blocks with, or NULL; set once
  * @kin: in the list of the family
  * @start_work: runs in a new child before its first instruction
+ * @reuse: memory it gave up and may get again
  * @doomed: the snapshot of a fork is incomplete: the child must not run
  * @ended: its process is gone, and the address space soon will be
  */
@@ -212,6 +241,10 @@ struct hpmmap_ctx {
 	unsigned long spare_slot;
 	unsigned long heap_end;
 	struct {
+		unsigned long start;
+		unsigned long end;
+	} hole;
+	struct {
 		struct task_struct *task;
 		struct hpmmap_ctx *child;
 		struct mm_struct *failed;
@@ -226,6 +259,7 @@ struct hpmmap_ctx {
 	struct hpmmap_family *family;
 	struct list_head kin;
 	struct callback_head start_work;
+	struct hpmmap_reuse reuse;
 	bool doomed;
 	bool ended;
 
@@ -291,7 +325,8 @@ unsigned long hpmmap_pool_alloc_instead(struct hpmmap_job *job, int nid,
 					const nodemask_t *nodes,
 					unsigned long nr,
 					struct list_head *out);
-void hpmmap_pool_free(struct hpmmap_block *block);
+struct hpmmap_block *hpmmap_pool_alloc_clean(struct hpmmap_job *job, int nid);
+void hpmmap_pool_free(struct list_head *list);
 void hpmmap_pool_free_list(struct list_head *list);
 void hpmmap_pool_launder(unsigned long nr);
 void hpmmap_pool_soiled(unsigned long nr);
@@ -342,8 +377,28 @@ bool hpmmap_block_is_pinned(struct hpmmap_block *block);
 bool hpmmap_block_idle(struct hpmmap_block *block);
 bool hpmmap_block_wait_unpinned(struct hpmmap_block *block);
 void hpmmap_block_release(struct hpmmap_ctx *ctx, struct hpmmap_block *block);
+void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
+			     struct list_head *freed);
 void hpmmap_pinned_poll(void);
 void hpmmap_pinned_exit(void);
+
+/* reuse.c */
+void hpmmap_reuse_init(struct hpmmap_ctx *ctx);
+void hpmmap_reuse_exit(struct hpmmap_ctx *ctx);
+void hpmmap_reuse_mark(struct hpmmap_ctx *ctx, struct hpmmap_block *block);
+bool hpmmap_reuse_keep(struct hpmmap_ctx *ctx, struct hpmmap_block *block);
+void hpmmap_reuse_take(struct hpmmap_ctx *ctx,
+		       const struct hpmmap_placement *place, unsigned long nr,
+		       struct list_head *out);
+void hpmmap_reuse_return(struct hpmmap_ctx *ctx, struct list_head *blocks);
+unsigned long hpmmap_reuse_reclaim(const nodemask_t *nodes,
+				   struct hpmmap_user *user, unsigned long nr);
+void hpmmap_reuse_see(struct hpmmap_ctx *ctx, unsigned long start,
+		      unsigned long end);
+void hpmmap_reuse_set(struct hpmmap_ctx *ctx, unsigned long start,
+		      unsigned long end);
+void hpmmap_reuse_clear(struct hpmmap_ctx *ctx, unsigned long start,
+			unsigned long end);
 
 /* ctx.c */
 void hpmmap_ctx_exit(void);
@@ -383,12 +438,18 @@ struct hpmmap_block *hpmmap_store_commit(struct hpmmap_ctx *ctx,
 					 unsigned long end,
 					 struct list_head *blocks,
 					 enum hpmmap_commit *how);
+unsigned long hpmmap_store_map_run(struct hpmmap_ctx *ctx,
+				   struct vm_area_struct *vma,
+				   unsigned long start, unsigned long end,
+				   struct list_head *blocks);
 void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 			unsigned long end);
 bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start,
 			    unsigned long end);
 int hpmmap_store_discard(struct hpmmap_ctx *ctx, unsigned long start,
 			 unsigned long end, bool accessible);
+void hpmmap_store_unmapped(struct hpmmap_ctx *ctx, unsigned long start,
+			   unsigned long end);
 void hpmmap_store_reconcile(struct hpmmap_ctx *ctx, unsigned long start,
 			    unsigned long end);
 int hpmmap_store_move(struct hpmmap_ctx *ctx, unsigned long from,
@@ -448,6 +509,8 @@ void hpmmap_vma_slot_owned(struct hpmmap_ctx *ctx, unsigned long slot,
 			   struct hpmmap_block *block);
 bool hpmmap_vma_remap_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 			   struct hpmmap_block *block);
+void hpmmap_vma_repair_ends(struct hpmmap_ctx *ctx, unsigned long start,
+			    unsigned long end);
 void hpmmap_vma_range_changed(struct hpmmap_ctx *ctx, unsigned long start,
 			      unsigned long end);
 unsigned long hpmmap_vma_map(struct hpmmap_ctx *ctx, unsigned long addr,
@@ -474,6 +537,9 @@ enum hpmmap_entry hpmmap_pgmap_slot(struct mm_struct *mm, unsigned long addr);
 void hpmmap_pgmap_fill(struct vm_area_struct *vma, unsigned long start,
 		       unsigned long end, struct hpmmap_block *block);
 void hpmmap_pgmap_fault_in(struct vm_area_struct *vma, unsigned long addr);
+pmd_t *hpmmap_pgmap_pmd(struct mm_struct *mm, unsigned long addr);
+bool hpmmap_pgmap_insert_2m(struct vm_area_struct *vma, unsigned long addr,
+			    pmd_t *pmdp, struct folio *folio);
 bool hpmmap_pgmap_insert_readonly(struct vm_fault *vmf, struct folio *folio);
 void hpmmap_pgmap_protect(struct vm_area_struct *vma, unsigned long start);
 bool hpmmap_pgmap_unprotect(struct vm_area_struct *vma, unsigned long addr,

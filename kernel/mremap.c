@@ -224,6 +224,7 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 		goto out;
 	}
 	hpmmap_store_renew(ctx, to, to + r->new_len);
+	hpmmap_reuse_clear(ctx, to, to + r->new_len);
 	/* Before there is anything in it that a key protects. */
 	copy_advice(ctx, r, to, r->new_len);
 	ret = detach_old(ctx, r);
@@ -235,6 +236,7 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 	ret = hpmmap_store_move(ctx, r->addr, to, len, &blocks);
 	if (r->flags & MREMAP_DONTUNMAP) {
 		hpmmap_store_renew(ctx, r->addr, r->addr + r->old_len);
+		hpmmap_reuse_clear(ctx, r->addr, r->addr + r->old_len);
 		if (!lazy(r))
 			hpmmap_vma_commit(ctx, r->addr, r->addr + r->old_len,
 					  &blocks);
@@ -245,9 +247,7 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 		hpmmap_vma_repair(ctx, to, to + r->new_len);
 	else
 		hpmmap_vma_commit(ctx, to, to + r->new_len, &blocks);
-	hpmmap_vma_repair(ctx, to & SLOT_MASK, to);
-	hpmmap_vma_repair(ctx, to + r->new_len,
-			  ALIGN(to + r->new_len, SLOT_SIZE));
+	hpmmap_vma_repair_ends(ctx, to, to + r->new_len);
 	if (!ret)
 		ret = to;
 repair:

@@ -13,8 +13,16 @@
 
 #include "hpmmap.h"
 
-/* The entry that covers a slot, or NULL where there is not even a table. */
-static pmd_t *slot_pmd(struct mm_struct *mm, unsigned long addr)
+/**
+ * hpmmap_pgmap_pmd() - the entry that covers a slot
+ * @mm: address space, its mmap_lock held
+ * @addr: an address in the slot
+ *
+ * The entries of the slots of one gigabyte follow each other.
+ *
+ * Return: the entry, or NULL where there is not even a table for it.
+ */
+pmd_t *hpmmap_pgmap_pmd(struct mm_struct *mm, unsigned long addr)
 {
 	pgd_t *pgd;
 	p4d_t *p4d;
@@ -52,13 +60,13 @@ static enum hpmmap_entry pmd_kind(pmd_t *pmdp)
  */
 enum hpmmap_entry hpmmap_pgmap_slot(struct mm_struct *mm, unsigned long addr)
 {
-	return pmd_kind(slot_pmd(mm, addr));
+	return pmd_kind(hpmmap_pgmap_pmd(mm, addr));
 }
 
 /* The entry of a page; its table exists. */
 static pte_t *page_pte(struct mm_struct *mm, unsigned long addr)
 {
-	return pte_offset_kernel(slot_pmd(mm, addr), addr);
+	return pte_offset_kernel(hpmmap_pgmap_pmd(mm, addr), addr);
 }
 
 /* Through the core's fault path. False without memory. */
@@ -76,6 +84,39 @@ static bool fault_in(struct vm_area_struct *vma, unsigned long addr,
 void hpmmap_pgmap_fault_in(struct vm_area_struct *vma, unsigned long addr)
 {
 	fault_in(vma, addr, FAULT_FLAG_REMOTE);
+}
+
+/**
+ * hpmmap_pgmap_insert_2m() - map a block by one entry
+ * @vma: accessible mapping of ours that covers the whole slot and is not
+ *	locked; mmap_lock held
+ * @addr: start of the slot
+ * @pmdp: its entry
+ * @folio: the block's, which nobody else may take from the slot now
+ *
+ * compat_add_rss() is due.
+ *
+ * Return: false where there is something already.
+ */
+bool hpmmap_pgmap_insert_2m(struct vm_area_struct *vma, unsigned long addr,
+			    pmd_t *pmdp, struct folio *folio)
+{
+	pmd_t entry = pmd_mkhuge(pfn_pmd(folio_pfn(folio), vma->vm_page_prot));
+	spinlock_t *ptl;
+	bool none;
+
+	/* As the core does it: written to sooner or later. */
+	if (vma->vm_flags & VM_WRITE)
+		entry = compat_pmd_mkwrite(pmd_mkdirty(entry));
+	ptl = pmd_lock(vma->vm_mm, pmdp);
+	none = pmd_none(*pmdp);
+	if (none) {
+		folio_get(folio);
+		compat_add_rmap_2m(folio, vma);
+		set_pmd_at(vma->vm_mm, addr, pmdp, entry);
+	}
+	spin_unlock(ptl);
+	return none;
 }
 
 /**
@@ -100,6 +141,7 @@ bool hpmmap_pgmap_insert_readonly(struct vm_fault *vmf, struct folio *folio)
 	if (pmd_none(*vmf->pmd)) {
 		folio_get(folio);
 		compat_add_rmap_2m(folio, vma);
+		compat_add_rss(mm, folio, SLOT_PAGES);
 		set_pmd_at(mm, vmf->address & SLOT_MASK, vmf->pmd,
 			   pmd_wrprotect(entry));
 	} else {
@@ -128,7 +170,7 @@ void hpmmap_pgmap_protect(struct vm_area_struct *vma, unsigned long start)
 		return;
 	/* Who has a copy of the page tables is told by the zap. */
 	if (!mm_has_notifiers(mm)) {
-		pmdp = slot_pmd(mm, start);
+		pmdp = hpmmap_pgmap_pmd(mm, start);
 		ptl = pmd_lock(mm, pmdp);
 		kept = pmd_kind(pmdp) == HPMMAP_ENTRY_2M;
 		if (kept)
@@ -152,7 +194,7 @@ bool hpmmap_pgmap_unprotect(struct vm_area_struct *vma, unsigned long addr,
 			    struct folio *folio)
 {
 	struct mm_struct *mm = vma->vm_mm;
-	pmd_t *pmdp = slot_pmd(mm, addr);
+	pmd_t *pmdp = hpmmap_pgmap_pmd(mm, addr);
 	bool changed = false;
 	spinlock_t *ptl;
 
@@ -170,50 +212,65 @@ bool hpmmap_pgmap_unprotect(struct vm_area_struct *vma, unsigned long addr,
 }
 
 /*
- * Fills the none entries of an existing table, as many at once as belong to
- * one folio. Tables stay where they are while mmap_lock is held: nothing
- * collapses mappings of this kind but the module itself.
+ * Fills none entries of an existing table, from that of @addr on, as many at
+ * once as belong to one folio. Returns how many.
+ */
+static unsigned int fill_entries(struct vm_area_struct *vma, pmd_t *pmdp,
+				 pte_t *ptep, unsigned long addr,
+				 unsigned long end, struct hpmmap_block *block,
+				 unsigned int flags)
+{
+	unsigned int most = block->folio ? (end - addr) >> PAGE_SHIFT : 1;
+	struct page *page = hpmmap_block_page(block, page_in_slot(addr));
+	spinlock_t *ptl = pte_lockptr(vma->vm_mm, pmdp);
+	struct folio *folio = page_folio(page);
+	unsigned int nr = 0;
+	struct vm_fault vmf = {
+		.vma = vma,
+		.address = addr,
+		.flags = flags,
+		.pmd = pmdp,
+		.pte = ptep,
+		.ptl = ptl,
+	};
+
+	folio_lock(folio);
+	spin_lock(ptl);
+	while (nr < most && pte_none(ptep[nr]))
+		nr++;
+	if (nr)
+		compat_set_ptes(&vmf, folio, page, nr, addr);
+	spin_unlock(ptl);
+	folio_unlock(folio);
+	return nr;
+}
+
+/*
+ * Tables stay where they are while mmap_lock is held: nothing collapses
+ * mappings of this kind but the module itself.
  */
 static void fill_table(struct vm_area_struct *vma, unsigned long start,
 		       unsigned long end, struct hpmmap_block *block,
 		       unsigned int flags)
 {
-	struct mm_struct *mm = vma->vm_mm;
-	pmd_t *pmdp = slot_pmd(mm, start);
-	spinlock_t *ptl = pte_lockptr(mm, pmdp);
+	pmd_t *pmdp = hpmmap_pgmap_pmd(vma->vm_mm, start);
+	pte_t *ptep = page_pte(vma->vm_mm, start);
 	unsigned long addr = start;
 
 	while (addr < end) {
-		unsigned int first = page_in_slot(addr), nr = 0;
-		unsigned int most = block->folio ?
-				    (end - addr) >> PAGE_SHIFT : 1;
-		struct folio *folio;
-		struct page *page;
-		struct vm_fault vmf = {
-			.vma = vma,
-			.address = addr,
-			.flags = flags,
-			.pmd = pmdp,
-			.pte = page_pte(mm, addr),
-			.ptl = ptl,
-		};
+		unsigned int nr = 0;
 
-		/* Of Linux's memory, there may be only some pages, or soon. */
-		if (test_bit_acquire(first, block->stale)) {
-			addr += PAGE_SIZE;
-			continue;
-		}
-		page = hpmmap_block_page(block, first);
-		folio = page_folio(page);
-		folio_lock(folio);
-		spin_lock(ptl);
-		while (nr < most && pte_none(vmf.pte[nr]))
-			nr++;
-		if (nr)
-			compat_set_ptes(&vmf, folio, page, nr, addr);
-		spin_unlock(ptl);
-		folio_unlock(folio);
-		addr += max(nr, 1U) << PAGE_SHIFT;
+		/*
+		 * Where a mapping grows most is there already. Of Linux's
+		 * memory, there may be only some pages, or soon.
+		 */
+		if (pte_none(READ_ONCE(*ptep)) &&
+		    !test_bit_acquire(page_in_slot(addr), block->stale))
+			nr = fill_entries(vma, pmdp, ptep, addr, end, block,
+					  flags);
+		nr = max(nr, 1U);
+		addr += nr << PAGE_SHIFT;
+		ptep += nr;
 	}
 }
 
@@ -299,7 +356,7 @@ void hpmmap_pgmap_count(struct mm_struct *mm, unsigned long *bytes_2m,
 		if (!hpmmap_vma_is_ours(vma))
 			continue;
 		for (addr = vma->vm_start; addr < vma->vm_end; addr = next) {
-			pmd_t *pmdp = slot_pmd(mm, addr);
+			pmd_t *pmdp = hpmmap_pgmap_pmd(mm, addr);
 
 			/* Without a table of 2 MB entries there is nothing. */
 			next = min(vma->vm_end, pmdp ?

@@ -260,12 +260,12 @@ static unsigned int dirty_take(struct pool_node *pn, unsigned int nr,
 			hpmmap_buddy_take(&pn->buddy, unit, 0);
 			out[got++] = block_of(pn, unit);
 		}
-		if (got == nr)
+		if (got == nr) {
+			/* There may be more of them there. */
+			list_move(&chunk->link, &pn->chunks);
 			break;
+		}
 	}
-	/* There may be more of them there. */
-	if (got)
-		list_move(&chunk->link, &pn->chunks);
 out:
 	spin_unlock(&pn->lock);
 	return got;
@@ -608,6 +608,18 @@ static bool try_alloc(struct hpmmap_job *job,
 	return false;
 }
 
+/* Takes back what processes keep for reuse; returns whether there was some. */
+static bool reclaim(struct hpmmap_job *job,
+		    const struct hpmmap_placement *place, unsigned long nr)
+{
+	unsigned long free = free_blocks(&place->nodes);
+
+	/* It is the user's limit that is in the way. */
+	if (free >= nr)
+		return hpmmap_reuse_reclaim(&place->nodes, job->user, nr);
+	return hpmmap_reuse_reclaim(&place->nodes, NULL, nr - free);
+}
+
 /**
  * hpmmap_pool_alloc() - blocks for a job
  * @job: whose user
@@ -637,6 +649,8 @@ int hpmmap_pool_alloc(struct hpmmap_job *job,
 		hpmmap_reap();
 		done = try_alloc(job, place, slot, nr, &got);
 	}
+	while (!done && reclaim(job, place, nr))
+		done = try_alloc(job, place, slot, nr, &got);
 	if (!done) {
 		hpmmap_pool_launder_stop();
 		done = try_alloc(job, place, slot, nr, &got);
@@ -676,36 +690,94 @@ unsigned long hpmmap_pool_alloc_instead(struct hpmmap_job *job, int nid,
 }
 
 /**
- * hpmmap_pool_free() - take a block back
- * @block: a pool block to which only the module refers
+ * hpmmap_pool_alloc_clean() - a clean block that takes the place of another
+ * @job: whose user; gives up a block next, so that no limit is in the way
+ * @nid: the node it has to lie on
+ *
+ * Return: the block, all of it stale, or NULL where there is none.
  */
-void hpmmap_pool_free(struct hpmmap_block *block)
+struct hpmmap_block *hpmmap_pool_alloc_clean(struct hpmmap_job *job, int nid)
 {
-	struct pool_node *pn = pool_node_find(block->nid);
+	struct pool_node *pn = pool_node_find(nid);
+	struct hpmmap_block *block;
+	unsigned long unit;
+	LIST_HEAD(one);
 
-	hpmmap_user_uncharge(block->user, 1);
-	block->user = NULL;
-	block_set_state(block, HPMMAP_BLOCK_FREE);
 	spin_lock(&pn->lock);
-	hpmmap_buddy_free(&pn->buddy, unit_of(block), 0);
-	if (block->zeroed)
-		hpmmap_buddy_free(&pn->clean, unit_of(block), 0);
+	if (pn->clean.nr_free && !run_alloc(pn, false, 1, &unit))
+		take_run(pn, job->user, unit, 1, &one);
 	spin_unlock(&pn->lock);
+	block = list_first_entry_or_null(&one, struct hpmmap_block, link);
+	if (!block)
+		return NULL;
+	list_del_init(&block->link);
+	hpmmap_user_charge_anyway(job->user, 1);
+	return block;
+}
+
+/* Blocks that follow each other, all of one user, and all clean or not. */
+static void run_free(struct hpmmap_block *first, unsigned long nr)
+{
+	struct pool_node *pn = pool_node_find(first->nid);
+	struct hpmmap_user *user = first->user;
+	unsigned long i;
+
+	for (i = 0; i < nr; i++) {
+		first[i].user = NULL;
+		block_set_state(&first[i], HPMMAP_BLOCK_FREE);
+	}
+	hpmmap_user_uncharge(user, nr);
+	spin_lock(&pn->lock);
+	hpmmap_buddy_free_range(&pn->buddy, unit_of(first), nr);
+	if (first->zeroed)
+		hpmmap_buddy_free_range(&pn->clean, unit_of(first), nr);
+	spin_unlock(&pn->lock);
+}
+
+/**
+ * hpmmap_pool_free() - take blocks back
+ * @list: pool blocks to which only the module refers, all of them stale;
+ *	cheaper where blocks that follow each other in memory do so here
+ */
+void hpmmap_pool_free(struct list_head *list)
+{
+	struct hpmmap_block *block, *tmp, *first = NULL;
+	unsigned long nr = 0;
+
+	list_for_each_entry_safe(block, tmp, list, link) {
+		list_del_init(&block->link);
+		/* They are elements of one array within a chunk. */
+		if (first && block == first + nr &&
+		    unit_of(block) == unit_of(first) + nr &&
+		    block->user == first->user &&
+		    block->zeroed == first->zeroed) {
+			nr++;
+			continue;
+		}
+		if (first)
+			run_free(first, nr);
+		first = block;
+		nr = 1;
+	}
+	if (first)
+		run_free(first, nr);
 }
 
 /* Blocks that were allocated and never shown to anybody. */
 void hpmmap_pool_free_list(struct list_head *list)
 {
-	struct hpmmap_block *block, *tmp;
+	struct hpmmap_block *block;
 
-	list_for_each_entry_safe(block, tmp, list, link) {
-		list_del_init(&block->link);
+	list_for_each_entry(block, list, link) {
 		/* All zero, if it was cleared in advance. */
 		if (!bitmap_full(block->stale, SLOT_PAGES))
-			block->zeroed = bitmap_empty(block->stale, SLOT_PAGES);
+			block->zeroed = bitmap_empty(block->stale, SLOT_PAGES) &&
+					bitmap_empty(block->reuse, SLOT_PAGES);
 		bitmap_fill(block->stale, SLOT_PAGES);
-		hpmmap_pool_free(block);
+		bitmap_zero(block->reuse, SLOT_PAGES);
+		block->reuse_id = 0;
 	}
+	hpmmap_pool_free(list);
 }
 
 /* There is no memory in the pools any more. */

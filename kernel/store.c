@@ -152,6 +152,16 @@ static int store_insert(struct hpmmap_ctx *ctx, unsigned long slot,
 	return 0;
 }
 
+/* A block leaves the store; returns whether it is to be kept for reuse. */
+static bool forget_reuse(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
+{
+	if (block->reuse_id != ctx->id)
+		return false;
+	block->reuse_id = 0;
+	ctx->reuse.nr_mapped--;
+	return true;
+}
+
 /*
  * Tries to make the block of a marked slot the context's own without a copy:
  * the others have given it up. What they handed to somebody else (a pipe, a
@@ -228,6 +238,7 @@ static struct hpmmap_block *store_own(struct hpmmap_ctx *ctx,
 	if (own->folio)
 		atomic_long_inc(&ctx->nr_held);
 	atomic_long_inc(&ctx->nr_copied);
+	forget_reuse(ctx, block);
 	hpmmap_block_release(ctx, block);
 	return own;
 }
@@ -568,6 +579,8 @@ bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start,
 	bool ret = false;
 	int i;
 
+	if (!((start | end) & ~SLOT_MASK))
+		return false;
 	mutex_lock(&ctx->lock);
 	for (i = 0; i < ARRAY_SIZE(slots) && !ret; i++) {
 		struct hpmmap_block *block = xa_load(&ctx->store, slots[i]);
@@ -646,6 +659,7 @@ void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 		if (nr == SLOT_PAGES && (hpmmap_block_is_shared(block) ||
 					 !hpmmap_block_idle(block))) {
 			xa_erase(&ctx->store, slot);
+			forget_reuse(ctx, block);
 			hpmmap_block_release(ctx, block);
 			continue;
 		}
@@ -659,6 +673,30 @@ void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 	}
 	mutex_unlock(&ctx->lock);
 	mmap_write_unlock(ctx->mm);
+}
+
+/*
+ * A clean block for a slot whose contents are not wanted any more: cheaper than
+ * to zero its own. False where there is none, or the own one is to be kept.
+ */
+static bool replace_by_clean(struct hpmmap_ctx *ctx, unsigned long slot,
+			     struct hpmmap_block *block)
+{
+	struct hpmmap_block *clean;
+
+	lockdep_assert_held(&ctx->lock);
+	if (!block->folio || block->reuse_id == ctx->id ||
+	    bitmap_full(block->stale, SLOT_PAGES))
+		return false;
+	clean = hpmmap_pool_alloc_clean(ctx->job, block->nid);
+	if (!clean)
+		return false;
+	zap_slot(ctx, slot);
+	hpmmap_block_clear(ctx, clean);
+	hpmmap_store_put(ctx, slot, clean);
+	atomic_long_inc(&ctx->nr_held);
+	hpmmap_block_release(ctx, block);
+	return true;
 }
 
 static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
@@ -682,6 +720,10 @@ static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 		block = store_own(ctx, NULL, slot, NULL, first, nr);
 		ret = block ? 0 : -ENOMEM;
 	}
+	/* Who has pinned the old one keeps it. */
+	if (block && accessible && nr == SLOT_PAGES && !owned &&
+	    replace_by_clean(ctx, slot, block))
+		block = NULL;
 	/* Input and output under way sees the old contents, for a moment. */
 	if (block && *wait)
 		*wait = hpmmap_block_wait_unpinned(block);
@@ -726,22 +768,83 @@ int hpmmap_store_discard(struct hpmmap_ctx *ctx, unsigned long start,
 	return ret;
 }
 
-static bool slot_is_mapped(struct hpmmap_ctx *ctx, unsigned long slot)
+/* Blocks whose slots are looked at without a pause. */
+#define RECONCILE_BATCH 512
+
+/*
+ * Whether a mapping of ours covers a part of a slot. @next is the first mapping
+ * that ends after the slot's start, or NULL, if it ends after the start of a
+ * slot before; it is kept up to date for slots that follow each other.
+ */
+static bool slot_is_mapped(struct hpmmap_ctx *ctx, unsigned long slot,
+			   struct vm_area_struct **next, bool *known)
 {
-	unsigned long addr = slot << SLOT_SHIFT;
-	unsigned long end = addr + SLOT_SIZE;
-	struct vm_area_struct *vma;
+	unsigned long start = slot << SLOT_SHIFT, end = start + SLOT_SIZE;
+	struct vm_area_struct *vma = *next;
 
 	mmap_assert_locked(ctx->mm);
-	while (addr < end) {
-		vma = find_vma_intersection(ctx->mm, addr, end);
-		if (!vma)
-			return false;
+	if (!*known || (vma && vma->vm_end <= start)) {
+		vma = find_vma(ctx->mm, start);
+		*next = vma;
+		*known = true;
+	}
+	for (; vma && vma->vm_start < end; vma = find_vma(ctx->mm, vma->vm_end))
 		if (hpmmap_vma_is_ours(vma))
 			return true;
-		addr = vma->vm_end;
-	}
 	return false;
+}
+
+/* @unmapped: nothing of ours is mapped in the range. */
+static void take_back(struct hpmmap_ctx *ctx, unsigned long start,
+		      unsigned long end, bool unmapped)
+{
+	struct hpmmap_block *block, *tmp;
+	struct vm_area_struct *next = NULL;
+	XA_STATE(xas, &ctx->store, slot_of(start));
+	unsigned int batch = 0;
+	bool known = false;
+	LIST_HEAD(reuse);
+	LIST_HEAD(freed);
+	LIST_HEAD(gone);
+
+	mmap_read_lock(ctx->mm);
+	mutex_lock(&ctx->lock);
+	xas_lock(&xas);
+	xas_for_each(&xas, block, slot_of(end - 1)) {
+		unsigned long slot = xas.xa_index;
+		bool kept;
+
+		if (++batch % RECONCILE_BATCH == 0) {
+			xas_pause(&xas);
+			xas_unlock(&xas);
+			cond_resched();
+			xas_lock(&xas);
+		}
+		if (!(unmapped && slot << SLOT_SHIFT >= start &&
+		      (slot + 1) << SLOT_SHIFT <= end) &&
+		    slot_is_mapped(ctx, slot, &next, &known))
+			continue;
+		kept = forget_reuse(ctx, block);
+		xas_store(&xas, NULL);
+		/* Its link is not this context's alone. */
+		if (hpmmap_block_is_shared(block))
+			hpmmap_block_release_to(ctx, block, &freed);
+		else
+			list_add_tail(&block->link, kept ? &reuse : &gone);
+	}
+	xas_unlock(&xas);
+	list_for_each_entry_safe(block, tmp, &reuse, link) {
+		list_del(&block->link);
+		if (!hpmmap_reuse_keep(ctx, block))
+			list_add_tail(&block->link, &gone);
+	}
+	list_for_each_entry_safe(block, tmp, &gone, link) {
+		list_del(&block->link);
+		hpmmap_block_release_to(ctx, block, &freed);
+	}
+	mutex_unlock(&ctx->lock);
+	mmap_read_unlock(ctx->mm);
+	hpmmap_pool_free(&freed);
 }
 
 /**
@@ -753,21 +856,122 @@ static bool slot_is_mapped(struct hpmmap_ctx *ctx, unsigned long slot)
 void hpmmap_store_reconcile(struct hpmmap_ctx *ctx, unsigned long start,
 			    unsigned long end)
 {
-	struct hpmmap_block *block;
-	unsigned long slot;
+	take_back(ctx, start, end, false);
+}
 
-	mmap_read_lock(ctx->mm);
-	mutex_lock(&ctx->lock);
-	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
-			  slot_of(end - 1)) {
-		cond_resched();
-		if (slot_is_mapped(ctx, slot))
-			continue;
-		xa_erase(&ctx->store, slot);
-		hpmmap_block_release(ctx, block);
+/**
+ * hpmmap_store_unmapped() - take back the blocks of a range
+ * @ctx: the context, ctx->ops held
+ * @start: start of a range in which nothing of ours is mapped since
+ * @end: its end
+ */
+void hpmmap_store_unmapped(struct hpmmap_ctx *ctx, unsigned long start,
+			   unsigned long end)
+{
+	take_back(ctx, start, end, true);
+}
+
+/* The block of a slot of a run, a new one of @blocks if there is none. */
+static struct hpmmap_block *run_block(struct hpmmap_ctx *ctx,
+				      struct xa_state *xas, bool shared,
+				      struct list_head *blocks)
+{
+	struct hpmmap_block *block;
+
+	lockdep_assert_held(&ctx->lock);
+	rcu_read_lock();
+	block = xas_load(xas);
+	if (block && shared && xas_get_mark(xas, SLOT_SHARED))
+		block = ERR_PTR(-EBUSY);
+	rcu_read_unlock();
+	if (block)
+		return IS_ERR(block) || !block->folio ? NULL : block;
+	if (!blocks || list_empty(blocks))
+		return NULL;
+	block = list_take(blocks, xas->xa_index);
+	do {
+		xas_lock(xas);
+		xas_store(xas, block);
+		xas_unlock(xas);
+	} while (xas_nomem(xas, GFP_KERNEL));
+	if (xas_error(xas)) {
+		list_add(&block->link, blocks);
+		return NULL;
 	}
+	hpmmap_block_attach(block, ctx->file->f_mapping, xas->xa_index);
+	atomic_long_inc(&ctx->nr_held);
+	return block;
+}
+
+/**
+ * hpmmap_store_map_run() - commit whole slots and map them by one entry each
+ * @ctx: the context, ctx->ops held; mmap_lock held
+ * @vma: mapping that can be mapped so
+ * @start: of a slot
+ * @end: of a slot, within the mapping
+ * @blocks: blocks for slots that have none
+ *
+ * The way of most memory, without the core's fault path. It ends where
+ * anything is out of the ordinary.
+ *
+ * Return: the end of what is committed and mapped.
+ */
+unsigned long hpmmap_store_map_run(struct hpmmap_ctx *ctx,
+				   struct vm_area_struct *vma,
+				   unsigned long start, unsigned long end,
+				   struct list_head *blocks)
+{
+	XA_STATE(xas, &ctx->store, slot_of(start));
+	struct folio *folio = NULL;
+	unsigned long addr, nr = 0;
+	pmd_t *pmdp = NULL;
+	bool shared;
+
+	mutex_lock(&ctx->lock);
+	shared = xa_marked(&ctx->store, SLOT_SHARED);
+	for (addr = start; addr < end; addr += SLOT_SIZE) {
+		struct hpmmap_block *block;
+
+		if (!pmdp || !(addr & ~PUD_MASK))
+			pmdp = hpmmap_pgmap_pmd(ctx->mm, addr);
+		else
+			pmdp++;
+		if (!pmdp || !pmd_none(READ_ONCE(*pmdp)))
+			break;
+		xas_set(&xas, slot_of(addr));
+		block = run_block(ctx, &xas, shared, blocks);
+		if (!block)
+			break;
+		if (!bitmap_empty(block->stale, SLOT_PAGES))
+			hpmmap_block_fill(ctx, block, 0, SLOT_PAGES);
+		/* A fault may be clearing it. */
+		folio_wait_locked(block->folio);
+		if (!hpmmap_pgmap_insert_2m(vma, addr, pmdp, block->folio))
+			break;
+		folio = block->folio;
+		nr += SLOT_PAGES;
+		cond_resched();
+	}
+	if (folio)
+		compat_add_rss(ctx->mm, folio, nr);
 	mutex_unlock(&ctx->lock);
-	mmap_read_unlock(ctx->mm);
+	return addr;
+}
+
+/* Pages that were copied are kept when they are unmapped as they were before. */
+static void move_reuse(struct hpmmap_ctx *ctx, unsigned long from,
+		       unsigned long to, unsigned long len,
+		       struct hpmmap_block *src, struct hpmmap_block *dst)
+{
+	unsigned int i, nr = len >> PAGE_SHIFT;
+
+	if (src->reuse_id != ctx->id || !dst->folio)
+		return;
+	hpmmap_reuse_mark(ctx, dst);
+	for (i = 0; i < nr; i++)
+		if (test_bit(page_in_slot(from) + i, src->reuse) &&
+		    !test_bit(page_in_slot(to) + i, dst->stale))
+			set_bit(page_in_slot(to) + i, dst->reuse);
 }
 
 /* Copies what lies in one slot both before and after; returns its length. */
@@ -792,14 +996,18 @@ static unsigned long move_piece(struct hpmmap_ctx *ctx, unsigned long from,
 		if (is_marked(ctx, slot_of(from)))
 			xa_set_mark(&ctx->store, slot_of(to), SLOT_SHARED);
 		xa_erase(&ctx->store, slot_of(from));
-		if (dst)
+		if (dst) {
+			forget_reuse(ctx, dst);
 			hpmmap_block_release(ctx, dst);
+		}
 		return len;
 	}
 	dst = store_get(ctx, NULL, slot_of(to), blocks, true);
 	*ret = dst ? hpmmap_block_copy(ctx, dst, page_in_slot(to), src,
 				       page_in_slot(from), len >> PAGE_SHIFT) :
 		     -ENOMEM;
+	if (!*ret)
+		move_reuse(ctx, from, to, len, src, dst);
 	return len;
 }
 
@@ -967,6 +1175,7 @@ bool hpmmap_store_replace(struct hpmmap_ctx *ctx, unsigned long slot,
 		goto out;
 	hpmmap_store_put(ctx, slot, fresh);
 	atomic_long_inc(&ctx->nr_held);
+	forget_reuse(ctx, old);
 	hpmmap_block_release(ctx, old);
 	done = true;
 out:
@@ -982,10 +1191,14 @@ out:
 void hpmmap_store_release_all(struct hpmmap_ctx *ctx)
 {
 	struct hpmmap_block *block;
+	LIST_HEAD(freed);
 	unsigned long slot;
 
 	xa_for_each(&ctx->store, slot, block) {
 		xa_erase(&ctx->store, slot);
-		hpmmap_block_release(ctx, block);
+		hpmmap_block_release_to(ctx, block, &freed);
+		cond_resched();
 	}
+	hpmmap_pool_free(&freed);
+	hpmmap_reuse_exit(ctx);
 }

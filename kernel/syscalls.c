@@ -33,6 +33,19 @@ void hpmmap_count_fallback(struct hpmmap_ctx *ctx, unsigned long bytes)
 	trace_hpmmap_fallback(ctx->id, bytes);
 }
 
+/* Where the main stack is, if it is ours; mmap_lock held. */
+static void find_stack(struct mm_struct *mm, unsigned long *start,
+		       unsigned long *end)
+{
+	struct vm_area_struct *vma = vma_lookup(mm, mm->start_stack);
+
+	*start = *end = mm->start_stack;
+	for (; vma && hpmmap_vma_is_ours(vma); vma = vma_lookup(mm, *end))
+		*end = vma->vm_end;
+	while ((vma = vma_lookup(mm, *start - 1)) && hpmmap_vma_is_ours(vma))
+		*start = vma->vm_start;
+}
+
 /**
  * hpmmap_data_exceeds_limit() - would a mapping exceed RLIMIT_DATA?
  * @ctx: the caller's context
@@ -40,13 +53,14 @@ void hpmmap_count_fallback(struct hpmmap_ctx *ctx, unsigned long bytes)
  * @len: its length
  * @prot: its PROT_*
  *
- * The limit is about private writable memory; ours is shared memory to Linux,
- * which does not count it.
+ * The limit is about private writable memory but the main stack; ours is
+ * shared memory to Linux, which does not count it.
  */
 bool hpmmap_data_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
 			       unsigned long len, unsigned long prot)
 {
 	unsigned long limit = rlimit(RLIMIT_DATA), bytes;
+	unsigned long stack_start, stack_end;
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, ctx->mm, 0);
 
@@ -56,9 +70,11 @@ bool hpmmap_data_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
 	if (!limit)
 		limit = rlimit_max(RLIMIT_DATA);
 	mmap_read_lock(ctx->mm);
+	find_stack(ctx->mm, &stack_start, &stack_end);
 	bytes = (ctx->mm->data_vm << PAGE_SHIFT) + len;
 	for_each_vma(vmi, vma) {
-		if (!hpmmap_vma_is_ours(vma) || !(vma->vm_flags & VM_WRITE))
+		if (!hpmmap_vma_is_ours(vma) || !(vma->vm_flags & VM_WRITE) ||
+		    (vma->vm_start >= stack_start && vma->vm_end <= stack_end))
 			continue;
 		bytes += vma->vm_end - vma->vm_start;
 		/* What is replaced does not count twice. */
@@ -176,8 +192,15 @@ static int blocks_find(struct hpmmap_ctx *ctx, unsigned long start,
 
 	if (ahead) {
 		list_for_each_entry_safe(block, tmp, ahead, link) {
-			if (slot >= slot_of(end))
+			if (slot > slot_of(end - 1))
 				break;
+			if (slot == slot_of(end)) {
+				if (hpmmap_store_load(ctx, slot))
+					break;
+				/* Beyond the end nothing has a meaning. */
+				hpmmap_block_set_stale(block, page_in_slot(end),
+					SLOT_PAGES - page_in_slot(end));
+			}
 			block->slot = slot++;
 			list_move_tail(&block->link, blocks);
 		}
@@ -227,6 +250,22 @@ static void store_commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 	}
 }
 
+/* May it have old contents of the process, and is it kept afterwards? */
+static bool wants_reuse(unsigned long prot, unsigned long flags)
+{
+	return flags & MAP_UNINITIALIZED && !is_reservation(prot, flags);
+}
+
+static void renew(struct hpmmap_ctx *ctx, unsigned long start,
+		  unsigned long end, unsigned long prot, unsigned long flags)
+{
+	hpmmap_store_renew(ctx, start, end);
+	if (wants_reuse(prot, flags))
+		hpmmap_reuse_see(ctx, start, end);
+	else
+		hpmmap_reuse_clear(ctx, start, end);
+}
+
 /* MAP_POPULATE is a touch by the caller. */
 static void touch_range(unsigned long addr, unsigned long len,
 			unsigned long prot)
@@ -258,6 +297,8 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 			       unsigned long flags, bool fixed,
 			       struct list_head *ahead)
 {
+	bool locked = flags & MAP_LOCKED || ctx->mm->def_flags & VM_LOCKED;
+	bool empty = addr >= ctx->hole.start && addr + len <= ctx->hole.end;
 	bool reservation = is_reservation(prot, flags);
 	unsigned long ret;
 	LIST_HEAD(blocks);
@@ -272,12 +313,12 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	 * Known to the store first where nothing can be lost: Linux maps
 	 * what is to be locked at once.
 	 */
-	if (!fixed) {
+	if (!fixed && locked) {
 		if (range_is_taken(ctx, addr, addr + len)) {
 			ret = -EEXIST;
 			goto out;
 		}
-		hpmmap_store_renew(ctx, addr, addr + len);
+		renew(ctx, addr, addr + len, prot, flags);
 		if (!reservation)
 			store_commit_range(ctx, addr, addr + len, &blocks);
 	}
@@ -287,19 +328,18 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 		/* A mapping to be replaced may be gone nevertheless. */
 		hpmmap_store_reconcile(ctx, addr, addr + len);
 	} else {
-		if (fixed)
-			hpmmap_store_renew(ctx, addr, addr + len);
+		if (!empty && (fixed || !locked))
+			renew(ctx, addr, addr + len, prot, flags);
 		if (!reservation)
 			hpmmap_vma_commit(ctx, addr, addr + len, &blocks);
+		if (wants_reuse(prot, flags))
+			hpmmap_reuse_set(ctx, addr, addr + len);
 		if (ctx->job->first_touch && flags & MAP_POPULATE)
 			touch_range(addr, len, prot);
 	}
 	/* A mapping may have been cut at both ends. */
-	if (fixed) {
-		hpmmap_vma_repair(ctx, addr & SLOT_MASK, addr);
-		hpmmap_vma_repair(ctx, addr + len,
-				  ALIGN(addr + len, SLOT_SIZE));
-	}
+	if (fixed)
+		hpmmap_vma_repair_ends(ctx, addr, addr + len);
 out:
 	hpmmap_pool_free_list(&blocks);
 	return ret;
@@ -312,6 +352,7 @@ static unsigned long mmap_ours(struct hpmmap_ctx *ctx, unsigned long addr,
 			       unsigned long len, unsigned long prot,
 			       unsigned long flags, struct list_head *ahead)
 {
+	unsigned long align = placement_align(ctx, len);
 	unsigned long ret = -ENOMEM;
 	int i;
 
@@ -323,8 +364,13 @@ static unsigned long mmap_ours(struct hpmmap_ctx *ctx, unsigned long addr,
 					NULL);
 
 	for (i = 0; i < HOLE_TRIES; i++) {
-		addr = hpmmap_vma_find_hole(addr & PAGE_MASK, len, flags,
-					    placement_align(ctx, len), 0);
+		/* What was unmapped last Linux would choose, too, mostly. */
+		if (!addr && len == ctx->hole.end - ctx->hole.start &&
+		    IS_ALIGNED(ctx->hole.start, align) && !(flags & MAP_32BIT))
+			addr = ctx->hole.start;
+		else
+			addr = hpmmap_vma_find_hole(addr & PAGE_MASK, len,
+						    flags, align, 0);
 		if (IS_ERR_VALUE(addr))
 			return addr;
 		ret = hpmmap_map_fresh(ctx, addr, len, prot, flags, false,
@@ -387,18 +433,29 @@ static void mmap_ahead(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	unsigned long nr = slot_of(PAGE_ALIGN(regs->si)), flags = regs->r10;
 	struct hpmmap_placement place;
 	struct hpmmap_block *block;
+	LIST_HEAD(clean);
 
 	if (!nr || !mmap_is_ours(regs->di, regs->si, flags) ||
 	    offset_in_page(regs->r9) || is_reservation(regs->dx, flags) ||
 	    flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) || ctx->job->first_touch)
 		return;
 	hpmmap_placement_get(ctx->job, NULL, &place);
+	if (wants_reuse(regs->dx, flags)) {
+		/* For a slot covered in part, too. */
+		hpmmap_reuse_take(ctx, &place,
+				  slot_of(PAGE_ALIGN(regs->si) + SLOT_SIZE - 1),
+				  ahead);
+		list_for_each_entry(block, ahead, link)
+			if (nr)
+				nr--;
+	}
 	/* The address says whose turn it is. */
 	if (place.in_turn ||
-	    hpmmap_pool_alloc(ctx->job, &place, NO_SLOT, nr, ahead))
+	    hpmmap_pool_alloc(ctx->job, &place, NO_SLOT, nr, &clean))
 		return;
-	list_for_each_entry(block, ahead, link)
+	list_for_each_entry(block, &clean, link)
 		hpmmap_block_clear(ctx, block);
+	list_splice_tail(&clean, ahead);
 }
 
 static long handle_mmap(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
@@ -439,6 +496,7 @@ long hpmmap_sys_mmap(const struct pt_regs *regs)
 		ret = handle_mmap(ctx, regs, &ahead);
 		mutex_unlock(&ctx->ops);
 	}
+	hpmmap_reuse_return(ctx, &ahead);
 	hpmmap_pool_free_list(&ahead);
 	hpmmap_ctx_put(ctx);
 	return ret;
@@ -452,8 +510,14 @@ static long handle_munmap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
 	long ret = hpmmap_call_orig(call, regs);
 
-	if (!ret)
-		hpmmap_vma_range_changed(ctx, start, end);
+	if (!ret) {
+		hpmmap_store_unmapped(ctx, start, end);
+		hpmmap_vma_repair_ends(ctx, start, end);
+		if (!((start | end) & ~SLOT_MASK)) {
+			ctx->hole.start = start;
+			ctx->hole.end = end;
+		}
+	}
 	return ret;
 }
 
@@ -516,6 +580,22 @@ static bool mprotect_linux_may_help(struct hpmmap_ctx *ctx, unsigned long start,
 	return hpmmap_linux_may_help(ctx, missing - unreserved);
 }
 
+/* What a commit of a range has done: its slots as far as its mappings go. */
+static void mappings_extend(struct hpmmap_ctx *ctx, unsigned long *start,
+			    unsigned long *end)
+{
+	struct vm_area_struct *vma;
+
+	mmap_read_lock(ctx->mm);
+	vma = vma_lookup(ctx->mm, *start);
+	if (vma)
+		*start = max(vma->vm_start, *start & SLOT_MASK);
+	vma = vma_lookup(ctx->mm, *end - 1);
+	if (vma)
+		*end = min(vma->vm_end, ALIGN(*end, SLOT_SIZE));
+	mmap_read_unlock(ctx->mm);
+}
+
 static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 			    const struct pt_regs *regs)
 {
@@ -551,8 +631,9 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 		hpmmap_vma_repair(ctx, start, end);
 	else if (commit)
 		hpmmap_vma_commit(ctx, start, end, &blocks);
-	hpmmap_vma_repair(ctx, start & SLOT_MASK, start);
-	hpmmap_vma_repair(ctx, end, ALIGN(end, SLOT_SIZE));
+	if (commit)
+		mappings_extend(ctx, &start, &end);
+	hpmmap_vma_repair_ends(ctx, start, end);
 	hpmmap_pool_free_list(&blocks);
 	return ret;
 }
@@ -639,6 +720,35 @@ static long hint_ours(struct hpmmap_ctx *ctx, unsigned long start,
 	return !ret && addr < end ? -ENOMEM : ret;
 }
 
+/* Flags what is mapped: 0, -EINVAL where it is not ours, or -ENOMEM. */
+static long reuse_ours(struct hpmmap_ctx *ctx, unsigned long start,
+		       unsigned long end)
+{
+	struct vm_area_struct *vma;
+	unsigned long addr = start;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+	long ret = 0;
+
+	mmap_read_lock(ctx->mm);
+	for_each_vma_range(vmi, vma, end) {
+		if (vma->vm_start > addr) {
+			ret = -ENOMEM;
+			break;
+		}
+		if (!hpmmap_vma_is_ours(vma)) {
+			ret = -EINVAL;
+			break;
+		}
+		addr = vma->vm_end;
+	}
+	mmap_read_unlock(ctx->mm);
+	if (!ret && addr < end)
+		ret = -ENOMEM;
+	if (!ret)
+		hpmmap_reuse_set(ctx, start, end);
+	return ret;
+}
+
 /* Is a mapping of a range ours? */
 bool hpmmap_range_has_ours(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end)
@@ -679,6 +789,8 @@ static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	case MADV_COLLAPSE:
 		/* Our memory is there, and it stays. */
 		return hint_ours(ctx, start, end, advice == MADV_COLLAPSE);
+	case HPMMAP_MADV_REUSE:
+		return reuse_ours(ctx, start, end);
 	case MADV_WIPEONFORK:
 	case MADV_KEEPONFORK:
 		ret = hpmmap_vma_wipe_on_fork(ctx, start, end,
@@ -686,6 +798,12 @@ static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 		hpmmap_vma_repair(ctx, start & SLOT_MASK,
 				  ALIGN(end, SLOT_SIZE));
 		return ret;
+	case MADV_HWPOISON:
+	case MADV_SOFT_OFFLINE:
+		/* So does Linux, but 6.1 keeps a reference to the block. */
+		if (IS_ENABLED(CONFIG_MEMORY_FAILURE) && capable(CAP_SYS_ADMIN))
+			return -ENXIO;
+		return hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
 	case MADV_REMOVE:
 	case MADV_MERGEABLE:
 	case MADV_UNMERGEABLE:

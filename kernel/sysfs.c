@@ -126,6 +126,7 @@ CTX_ATTR(uid, from_kuid(&init_user_ns, hpmmap_user_uid(ctx->job->user)));
 CTX_ATTR(strict, ctx->job->strict);
 CTX_ATTR(page_size, ctx->job->large ? HPMMAP_LARGE_BYTES : HPMMAP_BLOCK_BYTES);
 CTX_ATTR(held_bytes, atomic_long_read(&ctx->nr_held) << SLOT_SHIFT);
+CTX_ATTR(reuse_bytes, READ_ONCE(ctx->reuse.nr) << SLOT_SHIFT);
 CTX_ATTR(image_bytes, READ_ONCE(ctx->image_bytes));
 CTX_ATTR(mapped_2m_bytes, mapped_bytes(ctx, true));
 CTX_ATTR(mapped_4k_bytes, mapped_bytes(ctx, false));
@@ -144,6 +145,7 @@ static struct attribute *ctx_attrs[] = {
 	&strict_attr.attr,
 	&page_size_attr.attr,
 	&held_bytes_attr.attr,
+	&reuse_bytes_attr.attr,
 	&image_bytes_attr.attr,
 	&mapped_2m_bytes_attr.attr,
 	&mapped_4k_bytes_attr.attr,

@@ -261,6 +261,7 @@ unsigned long hpmmap_vma_map(struct hpmmap_ctx *ctx, unsigned long addr,
 			     unsigned long len, unsigned long prot,
 			     unsigned long flags)
 {
+	ctx->hole.end = 0;
 	return vm_mmap(ctx->file, addr, len, prot, MAP_SHARED | flags, addr);
 }
 
@@ -417,6 +418,19 @@ static bool commit_slot(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	return wants_collapse(ctx, vma, slot_start);
 }
 
+/* As far as whole slots can be mapped by one entry each; returns the end. */
+static unsigned long commit_run(struct hpmmap_ctx *ctx,
+				struct vm_area_struct *vma, unsigned long addr,
+				unsigned long end, struct list_head *blocks)
+{
+	end = min(ALIGN(end, SLOT_SIZE), vma->vm_end & SLOT_MASK);
+	if (addr & ~SLOT_MASK || addr >= end || ctx->job->first_touch ||
+	    vma->vm_flags & (VM_LOCKED | VM_NOHUGEPAGE) ||
+	    !compat_maps_2m(ctx->mm))
+		return addr;
+	return hpmmap_store_map_run(ctx, vma, addr, end, blocks);
+}
+
 static void commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 			 unsigned long end, struct list_head *blocks,
 			 bool only_present)
@@ -437,6 +451,9 @@ static void commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 			    !hpmmap_vma_is_accessible(vma)) {
 				next = addr = vma->vm_end;
 			} else {
+				next = commit_run(ctx, vma, addr, end, blocks);
+				if (next > addr)
+					goto done;
 				next = min(vma->vm_end,
 					   (addr & SLOT_MASK) + SLOT_SIZE);
 				if (!only_present ||
@@ -445,6 +462,7 @@ static void commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 							       blocks);
 				collapse_flags = vma->vm_flags;
 			}
+done:
 			if (collapse || next >= end)
 				break;
 			cond_resched();
@@ -616,6 +634,20 @@ void hpmmap_vma_range_changed(struct hpmmap_ctx *ctx, unsigned long start,
 			      unsigned long end)
 {
 	hpmmap_store_reconcile(ctx, start, end);
+	hpmmap_vma_repair_ends(ctx, start, end);
+}
+
+/**
+ * hpmmap_vma_repair_ends() - map again what lies next to a range
+ * @ctx: the context, ctx->ops held
+ * @start: first address, page aligned
+ * @end: end, page aligned
+ *
+ * In the slots of both ends the core may have dropped an entry of 2 MB.
+ */
+void hpmmap_vma_repair_ends(struct hpmmap_ctx *ctx, unsigned long start,
+			    unsigned long end)
+{
 	hpmmap_vma_repair(ctx, start & SLOT_MASK, start);
 	hpmmap_vma_repair(ctx, end, ALIGN(end, SLOT_SIZE));
 }

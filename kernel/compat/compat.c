@@ -76,8 +76,8 @@ unsigned long compat_symbol(const char *name)
 	return static_call(hpmmap_lookup_name)(name);
 }
 
-/* What a file mapping of @mm maps; add_mm_counter() needs what is not exported. */
-static void add_file_rss(struct mm_struct *mm, struct folio *folio, long nr)
+/* add_mm_counter() needs what is not exported. */
+void compat_add_rss(struct mm_struct *mm, struct folio *folio, long nr)
 {
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
 	percpu_counter_add(&mm->rss_stat[mm_counter_file(folio)], nr);
@@ -100,7 +100,7 @@ void compat_set_ptes(struct vm_fault *vmf, struct folio *folio,
 	folio_ref_add(folio, nr);
 	static_call(hpmmap_set_pte)(vmf, folio, page, nr, addr);
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 11, 0)
-	add_file_rss(vmf->vma->vm_mm, folio, nr);
+	compat_add_rss(vmf->vma->vm_mm, folio, nr);
 #endif
 }
 #else
@@ -136,7 +136,6 @@ void compat_add_rmap_2m(struct folio *folio, struct vm_area_struct *vma)
 #else
 	static_call(hpmmap_add_rmap_2m)(folio_page(folio, 0), vma, true);
 #endif
-	add_file_rss(vma->vm_mm, folio, SLOT_PAGES);
 }
 
 typedef void flush_tlb_t(struct mm_struct *mm, unsigned long start,
@@ -149,7 +148,19 @@ void compat_flush_tlb_mm(struct mm_struct *mm)
 	static_call(hpmmap_flush_tlb)(mm, 0, TLB_FLUSH_ALL, 0, true);
 }
 
+/* Which mappings there are of a file. */
+#ifdef HAVE_MAPPING_RMAP_TREE
+#define TREE_INSERT_NAME "mapping_rmap_tree_insert"
+#define TREE_REMOVE_NAME "mapping_rmap_tree_remove"
+#define TREE_OF(_mapping) (_mapping)
+typedef void vma_tree_t(struct vm_area_struct *vma,
+			struct address_space *mapping);
+#else
+#define TREE_INSERT_NAME "vma_interval_tree_insert"
+#define TREE_REMOVE_NAME "vma_interval_tree_remove"
+#define TREE_OF(_mapping) (&(_mapping)->i_mmap)
 typedef void vma_tree_t(struct vm_area_struct *vma, struct rb_root_cached *root);
+#endif
 DEFINE_STATIC_CALL_NULL(hpmmap_tree_insert, vma_tree_t);
 DEFINE_STATIC_CALL_NULL(hpmmap_tree_remove, vma_tree_t);
 
@@ -163,7 +174,7 @@ void compat_vma_set_file(struct vm_area_struct *vma, struct file *file)
 	vma_start_write(vma);
 #endif
 	i_mmap_lock_write(mapping);
-	static_call(hpmmap_tree_remove)(vma, &mapping->i_mmap);
+	static_call(hpmmap_tree_remove)(vma, TREE_OF(mapping));
 	mapping_unmap_writable(mapping);
 	i_mmap_unlock_write(mapping);
 
@@ -171,7 +182,7 @@ void compat_vma_set_file(struct vm_area_struct *vma, struct file *file)
 	mapping = file->f_mapping;
 	i_mmap_lock_write(mapping);
 	mapping_allow_writable(mapping);
-	static_call(hpmmap_tree_insert)(vma, &mapping->i_mmap);
+	static_call(hpmmap_tree_insert)(vma, TREE_OF(mapping));
 	i_mmap_unlock_write(mapping);
 	fput(old);
 }
@@ -236,8 +247,8 @@ static const struct {
 	FUNCTION(SET_PTE_NAME, hpmmap_set_pte),
 	FUNCTION(RMAP_2M_NAME, hpmmap_add_rmap_2m),
 	FUNCTION("flush_tlb_mm_range", hpmmap_flush_tlb),
-	FUNCTION("vma_interval_tree_insert", hpmmap_tree_insert),
-	FUNCTION("vma_interval_tree_remove", hpmmap_tree_remove),
+	FUNCTION(TREE_INSERT_NAME, hpmmap_tree_insert),
+	FUNCTION(TREE_REMOVE_NAME, hpmmap_tree_remove),
 	FUNCTION("vm_commit_limit", hpmmap_commit_limit),
 #ifdef CONFIG_CMA
 	FUNCTION(SET_PAGEBLOCK_NAME, hpmmap_set_pageblock),

@@ -217,8 +217,14 @@ void compat_pageblock_init(struct page *page);
 void compat_set_ptes(struct vm_fault *vmf, struct folio *folio,
 		     struct page *page, unsigned int nr, unsigned long addr);
 
-/* Count an entry of 2 MB that is about to be set, with its lock held. */
+/*
+ * An entry of 2 MB is about to be set, with its lock held; compat_add_rss() is
+ * due.
+ */
 void compat_add_rmap_2m(struct folio *folio, struct vm_area_struct *vma);
+
+/* Count memory of files like @folio that an address space has mapped. */
+void compat_add_rss(struct mm_struct *mm, struct folio *folio, long nr_pages);
 
 /* All of it, on all CPUs. */
 void compat_flush_tlb_mm(struct mm_struct *mm);

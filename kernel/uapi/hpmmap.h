@@ -268,28 +268,33 @@ struct hpmmap_limit_set {
 #define HPMMAP_MARK_OPTIONS	(HPMMAP_MARK_LAUNCH_FLAGS | HPMMAP_MARK_F_1G)
 
 /**
- * DOC: Reuse without zeroing
+ * DOC: Reuse of a process's own memory
  *
- * Private anonymous memory that a registered process maps with
- * MAP_UNINITIALIZED (a flag of Linux, ignored there on machines with an MMU)
- * may have old contents: of this very process, and of memory that carried the
- * flag, too. On munmap(2), or when something else takes its place, such memory
- * goes to a pool of the process, and from there without zeroing to requests
- * with the flag. Requests without it get zeroed memory, and memory that never
- * carried the flag never gets into the pool.
+ * Memory mapped by mmap(2) with MAP_UNINITIALIZED (0x4000000; Linux takes no
+ * notice of it where there is an MMU), private and anonymous, may have old
+ * contents of the calling process. On munmap(2) it is kept for the process, and
+ * comes back without zeroing to requests with the flag. Requests without it
+ * get zeros, always; so do pages that a mapping grows by (mremap(2)) and
+ * pages after MADV_DONTNEED. What never had the flag is not kept. Nothing that
+ * is kept reaches another process, nor a child, nor the program after
+ * execve(2).
  *
- * madvise(addr, len, HPMMAP_MADV_REUSE) gives the flag to mapped memory. What
- * is in it stays; only its way after munmap(2) changes. Errors: EINVAL (the
- * memory is not HPMMAP's, or not aligned to pages; on plain Linux always),
- * ENOMEM (part of the range is not mapped).
+ * What a process has mapped with the flag and what is kept for it are, in
+ * blocks of 2 MB, together never more than it had mapped with the flag at
+ * its peak. What is kept counts as held by the user; it is taken back, from one
+ * process after the other, before a request of anybody is refused for want of
+ * memory.
  *
- * mremap(2) keeps the flag; what a mapping grows by reads as zero. So does
- * memory with the flag after MADV_DONTNEED.
- *
- * The pool holds at most what the process had mapped with the flag at its
- * peak. A child starts with an empty pool, execve(2) empties it, and the
- * module takes pools back, in turn from one process after the other, before
- * it refuses memory to anybody.
+ * The flag means nothing for memory that is only reserved (PROT_NONE, or
+ * MAP_NORESERVE without MAP_POPULATE), for memory of Linux, nor for jobs with
+ * HPMMAP_LAUNCH_F_FIRST_TOUCH.
+ */
+
+/*
+ * madvise(2): as if the range had been mapped with MAP_UNINITIALIZED; its
+ * contents stay. What a child shares at the moment is left out.
+ * EINVAL: not page aligned, or part of the range is not memory of the module.
+ * ENOMEM: part of it is not mapped. Nothing is done then.
  */
 #define HPMMAP_MADV_REUSE	0x48505201
 

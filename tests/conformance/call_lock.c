@@ -311,6 +311,8 @@ CASE(rlimit_data, within, 4, ALONE)
 	} while (map(spot(r, 9), PAGE, RW, MAP_FIXED_NOREPLACE) == MAP_FAILED &&
 		 room < GB(1));
 	munmap(spot(r, 9), PAGE);
+	/* The program's own data are 17 MB; the stack of 8 MB is none. */
+	say("stack=%s", room - r->unit * 4 < MB(23) ? "no_data" : "data");
 	limit(RLIMIT_DATA, room - PAGE + r->unit * 5 / 2);
 	at(r, "three", map(spot(r, 0), r->unit * 3, RW, MAP_FIXED));
 	at(r, "two", map(spot(r, 0), r->unit * 2, RW, MAP_FIXED));

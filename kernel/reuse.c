@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Reuse: memory that a process gives up and gets again without zeroing.
+ *
+ * Only what a process has mapped with MAP_UNINITIALIZED, or given
+ * HPMMAP_MADV_REUSE, is kept for it, and only requests with that flag see it
+ * again. Whole blocks go to the context's pool when their slot is unmapped;
+ * pages of a slot that stays mapped in part wait in their block. A context
+ * never has more blocks, mapped and kept, than it had mapped with the flag at
+ * its peak. A child begins with nothing, and what execve leaves is given up.
+ *
+ * After S. Valat, M. Perache and W. Jalby, "Introducing Kernel-Level Page Reuse
+ * for High Performance Computing", MSPC 2013.
+ */
+#include <linux/list.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/topology.h>
+
+#include "hpmmap.h"
+
+/* Contexts that have kept something, in the order in which they give. */
+static LIST_HEAD(keepers);
+static DEFINE_SPINLOCK(reuse_lock);
+
+void hpmmap_reuse_init(struct hpmmap_ctx *ctx)
+{
+	spin_lock_init(&ctx->reuse.lock);
+	INIT_LIST_HEAD(&ctx->reuse.link);
+}
+
+/* Gets a context ready to keep blocks. False without memory. */
+static bool keeper_init(struct hpmmap_ctx *ctx)
+{
+	struct list_head *blocks;
+	int nid;
+
+	if (ctx->reuse.blocks)
+		return true;
+	blocks = kvmalloc_array(nr_node_ids, sizeof(*blocks), GFP_KERNEL);
+	if (!blocks)
+		return false;
+	for (nid = 0; nid < nr_node_ids; nid++)
+		INIT_LIST_HEAD(&blocks[nid]);
+	ctx->reuse.blocks = blocks;
+	spin_lock(&reuse_lock);
+	list_add_tail(&ctx->reuse.link, &keepers);
+	spin_unlock(&reuse_lock);
+	return true;
+}
+
+/* Moves up to @nr blocks of a node to a list. */
+static unsigned long give_node(struct hpmmap_ctx *ctx, int nid,
+			       unsigned long nr, struct list_head *out)
+{
+	struct list_head *blocks = &ctx->reuse.blocks[nid];
+	unsigned long n = 0;
+
+	spin_lock(&ctx->reuse.lock);
+	for (; n < nr && !list_empty(blocks); n++)
+		list_move_tail(blocks->next, out);
+	ctx->reuse.nr -= n;
+	spin_unlock(&ctx->reuse.lock);
+	atomic_long_sub(n, &ctx->nr_held);
+	return n;
+}
+
+static unsigned long give(struct hpmmap_ctx *ctx, const nodemask_t *nodes,
+			  unsigned long nr, struct list_head *out)
+{
+	unsigned long n = 0;
+	int nid;
+
+	for_each_node_mask(nid, *nodes)
+		n += give_node(ctx, nid, nr - n, out);
+	return n;
+}
+
+/* The pools get them. */
+static void give_up(struct hpmmap_ctx *ctx, struct list_head *blocks)
+{
+	struct hpmmap_block *block;
+	unsigned long n = 0;
+
+	list_for_each_entry(block, blocks, link)
+		n++;
+	atomic_long_add(n, &ctx->nr_soiled);
+	hpmmap_pool_free_list(blocks);
+}
+
+/**
+ * hpmmap_reuse_exit() - a context keeps nothing any more
+ * @ctx: nobody can find it
+ */
+void hpmmap_reuse_exit(struct hpmmap_ctx *ctx)
+{
+	LIST_HEAD(blocks);
+
+	if (!ctx->reuse.blocks)
+		return;
+	spin_lock(&reuse_lock);
+	list_del_init(&ctx->reuse.link);
+	spin_unlock(&reuse_lock);
+	give(ctx, &node_states[N_POSSIBLE], ULONG_MAX, &blocks);
+	give_up(ctx, &blocks);
+	kvfree(ctx->reuse.blocks);
+	ctx->reuse.blocks = NULL;
+}
+
+static void keep(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
+{
+	hpmmap_block_set_stale(block, 0, SLOT_PAGES);
+	block->reuse_id = 0;
+	block->slot = NO_SLOT;
+	spin_lock(&ctx->reuse.lock);
+	/* The last one first: it may be in a cache. */
+	list_add(&block->link, &ctx->reuse.blocks[block->nid]);
+	ctx->reuse.nr++;
+	spin_unlock(&ctx->reuse.lock);
+}
+
+/**
+ * hpmmap_reuse_keep() - keep a block whose slot is not mapped any more
+ * @ctx: the context, its lock held
+ * @block: was in the store, with the context's id
+ *
+ * Return: whether it was kept; otherwise it is to be released.
+ */
+bool hpmmap_reuse_keep(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
+{
+	unsigned int i;
+
+	lockdep_assert_held(&ctx->lock);
+	if (!block->folio || ctx->job->first_touch ||
+	    ctx->reuse.nr + ctx->reuse.nr_mapped >= ctx->reuse.peak ||
+	    hpmmap_block_is_shared(block) || !hpmmap_block_idle(block))
+		return false;
+	/* All that has contents has the flag. */
+	for (i = 0; i < ARRAY_SIZE(block->stale); i++)
+		if (~(block->stale[i] | block->reuse[i]))
+			return false;
+	keep(ctx, block);
+	return true;
+}
+
+/**
+ * hpmmap_reuse_return() - keep again what hpmmap_reuse_take() gave
+ * @ctx: the caller's context
+ * @blocks: blocks that were not needed; only those that were kept go
+ */
+void hpmmap_reuse_return(struct hpmmap_ctx *ctx, struct list_head *blocks)
+{
+	struct hpmmap_block *block, *tmp;
+
+	list_for_each_entry_safe(block, tmp, blocks, link) {
+		if (bitmap_empty(block->reuse, SLOT_PAGES))
+			continue;
+		/* What is not the process's own was zeroed for it. */
+		bitmap_fill(block->reuse, SLOT_PAGES);
+		list_del(&block->link);
+		keep(ctx, block);
+		atomic_long_inc(&ctx->nr_held);
+	}
+}
+
+/**
+ * hpmmap_reuse_take() - blocks that were kept, for a mapping with the flag
+ * @ctx: the caller's context
+ * @place: where they should lie; in turn is as good as it is
+ * @nr: how many, at most
+ * @out: list they are added to, with their old contents and otherwise zero
+ */
+void hpmmap_reuse_take(struct hpmmap_ctx *ctx,
+		       const struct hpmmap_placement *place, unsigned long nr,
+		       struct list_head *out)
+{
+	nodemask_t tried = NODE_MASK_NONE;
+	struct hpmmap_block *block;
+	LIST_HEAD(got);
+
+	if (!READ_ONCE(ctx->reuse.nr))
+		return;
+
+	if (node_isset(place->near, place->preferred))
+		nr -= give_node(ctx, place->near, nr, &got);
+	while (nr && READ_ONCE(ctx->reuse.nr)) {
+		int nid = hpmmap_pool_nearest(place->near, &place->preferred,
+					      &tried);
+
+		if (nid == NUMA_NO_NODE)
+			break;
+		nr -= give_node(ctx, nid, nr, &got);
+	}
+	list_for_each_entry(block, &got, link) {
+		bitmap_andnot(block->stale, block->stale, block->reuse,
+			      SLOT_PAGES);
+		if (!bitmap_empty(block->stale, SLOT_PAGES))
+			hpmmap_block_fill(ctx, block, 0, SLOT_PAGES);
+	}
+	list_splice_tail(&got, out);
+}
+
+/**
+ * hpmmap_reuse_reclaim() - take back what processes keep, in turn
+ * @nodes: of these nodes
+ * @user: of this user's processes, or NULL for all
+ * @nr: how many blocks, at most
+ *
+ * Return: how many there were.
+ */
+unsigned long hpmmap_reuse_reclaim(const nodemask_t *nodes,
+				   struct hpmmap_user *user, unsigned long nr)
+{
+	struct hpmmap_ctx *ctx;
+	unsigned long n = 0;
+	LIST_HEAD(blocks);
+	bool found;
+
+	do {
+		found = false;
+		spin_lock(&reuse_lock);
+		list_for_each_entry(ctx, &keepers, reuse.link) {
+			if (!READ_ONCE(ctx->reuse.nr) ||
+			    (user && ctx->job->user != user))
+				continue;
+			found = give(ctx, nodes, 1, &blocks);
+			if (!found)
+				continue;
+			/* It stays in the list while it is taken from. */
+			give_up(ctx, &blocks);
+			list_move_tail(&ctx->reuse.link, &keepers);
+			n++;
+			break;
+		}
+		spin_unlock(&reuse_lock);
+	} while (found && n < nr);
+	return n;
+}
+
+/* Blocks that are to be kept for a context, in a range of it. */
+#define for_each_marked(ctx, slot, block, start, end) \
+	xa_for_each_range(&(ctx)->store, slot, block, slot_of(start), \
+			  slot_of((end) - 1)) \
+		if ((block)->reuse_id == (ctx)->id && \
+		    !hpmmap_block_is_shared(block))
+
+/* The pages of a slot that lie in a range. */
+static void span(unsigned long slot, unsigned long start, unsigned long end,
+		 unsigned int *first, unsigned int *nr)
+{
+	unsigned long lo = max(start, slot << SLOT_SHIFT);
+	unsigned long hi = min(end, (slot + 1) << SLOT_SHIFT);
+
+	*first = page_in_slot(lo);
+	*nr = (hi - lo) >> PAGE_SHIFT;
+}
+
+/**
+ * hpmmap_reuse_see() - let a new mapping have the pages that are there
+ * @ctx: the caller's context, ctx->ops held
+ * @start: start of the mapping, which has the flag
+ * @end: its end
+ *
+ * Those that the process had mapped there with the flag need no zeroing.
+ */
+void hpmmap_reuse_see(struct hpmmap_ctx *ctx, unsigned long start,
+		      unsigned long end)
+{
+	struct hpmmap_block *block;
+	unsigned long slot;
+
+	if (!ctx->reuse.nr_mapped)
+		return;
+	mutex_lock(&ctx->lock);
+	for_each_marked(ctx, slot, block, start, end) {
+		unsigned int first, nr, i;
+
+		span(slot, start, end, &first, &nr);
+		for (i = first; i < first + nr; i++)
+			if (test_bit(i, block->reuse))
+				clear_bit(i, block->stale);
+	}
+	mutex_unlock(&ctx->lock);
+}
+
+/**
+ * hpmmap_reuse_mark() - a block of the store is to be kept
+ * @ctx: the context, its lock held
+ * @block: a block of the pools, of the context's own
+ */
+void hpmmap_reuse_mark(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
+{
+	if (block->reuse_id == ctx->id)
+		return;
+	block->reuse_id = ctx->id;
+	bitmap_zero(block->reuse, SLOT_PAGES);
+	ctx->reuse.nr_mapped++;
+}
+
+/* What is stale may have been anybody's. */
+static void set_reuse(struct hpmmap_block *block, unsigned int first,
+		      unsigned int nr)
+{
+	unsigned int i = first;
+
+	if (bitmap_empty(block->stale, SLOT_PAGES)) {
+		bitmap_set(block->reuse, first, nr);
+		return;
+	}
+	for_each_clear_bit_from(i, block->stale, first + nr)
+		__set_bit(i, block->reuse);
+}
+
+/**
+ * hpmmap_reuse_set() - memory is to be kept when it is unmapped
+ * @ctx: the caller's context, ctx->ops held
+ * @start: first address
+ * @end: end; memory of Linux, and what is shared with a child, is left out
+ */
+void hpmmap_reuse_set(struct hpmmap_ctx *ctx, unsigned long start,
+		      unsigned long end)
+{
+	struct hpmmap_block *block;
+	unsigned int first, nr;
+	unsigned long slot;
+
+	if (ctx->job->first_touch || !keeper_init(ctx))
+		return;
+	mutex_lock(&ctx->lock);
+	for (slot = slot_of(start); slot <= slot_of(end - 1); slot++) {
+		block = xa_load(&ctx->store, slot);
+		if (!block || !block->folio || hpmmap_block_is_shared(block))
+			continue;
+		hpmmap_reuse_mark(ctx, block);
+		span(slot, start, end, &first, &nr);
+		set_reuse(block, first, nr);
+	}
+	ctx->reuse.peak = max(ctx->reuse.peak, ctx->reuse.nr_mapped);
+	mutex_unlock(&ctx->lock);
+}
+
+/**
+ * hpmmap_reuse_clear() - a new mapping without the flag is made
+ * @ctx: the caller's context, ctx->ops held
+ * @start: its start
+ * @end: its end
+ */
+void hpmmap_reuse_clear(struct hpmmap_ctx *ctx, unsigned long start,
+			unsigned long end)
+{
+	struct hpmmap_block *block;
+	unsigned long slot;
+
+	if (!ctx->reuse.nr_mapped)
+		return;
+	mutex_lock(&ctx->lock);
+	for_each_marked(ctx, slot, block, start, end) {
+		unsigned int first, nr;
+
+		span(slot, start, end, &first, &nr);
+		bitmap_clear(block->reuse, first, nr);
+	}
+	mutex_unlock(&ctx->lock);
+}
