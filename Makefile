@@ -41,6 +41,8 @@ guest-tests:
 	@$(MAKE) --no-print-directory -C tests/vm/programs
 	@$(MAKE) --no-print-directory -C tests/conformance
 	@$(MAKE) --no-print-directory -C tests/fuzz
+	@$(MAKE) --no-print-directory -C tests/unit
+	@$(MAKE) --no-print-directory -C bench
 
 bench-tools:
 	@scripts/setup tests

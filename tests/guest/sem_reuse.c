@@ -146,10 +146,15 @@ static void comes_back_without_zeroing(void)
 			verify_dirty(p, len, MARK_FLAGGED, 0);
 			unmap(p, len);
 		}
-		/* From the second round on, nothing is new. */
-		if (registered() && reused < 3 * len / PAGE)
+		/*
+		 * From the second round on, no whole slot is new; parts of
+		 * slots are kept as far as their place allows.
+		 */
+		if (registered() && reused < 3 * (len / SLOT) * (SLOT / PAGE))
 			FAIL("%zu KB, 3 times again: %zu pages were reused, not %zu",
-			     len >> 10, reused, 3 * len / PAGE);
+			     len >> 10, reused, 3 * (len / SLOT) * (SLOT / PAGE));
+		if (registered() && reused == 0)
+			FAIL("%zu KB, 3 times again: nothing was reused", len >> 10);
 		if (!registered())
 			CHECK_EQ(reused, 0);
 	}
@@ -455,6 +460,60 @@ static void flagged_beside_plain_in_a_slot(void)
 	}
 }
 
+/* Memory without the flag takes the place of memory with it, in several ways. */
+static void plain_where_flagged_was(void)
+{
+	const size_t piece = KB(64);
+
+	for (int way = 0; way < 4; way++) {
+		char *room = room_of(SLOT);
+		char *middle = room + piece;
+		char *p;
+
+		map_at(room, piece, ANON);
+		map_at(middle, piece, FLAGGED);
+		map_at(middle + piece, piece, ANON);
+		dirty_plain(room, piece);
+		dirty_flagged(middle, piece);
+		dirty_plain(middle + piece, piece);
+		unmap(middle, piece);
+		switch (way) {
+		case 0:
+			CHECK(mremap(room, piece, 2 * piece, 0) == room);
+			verify_zero(middle, piece);
+			break;
+		case 1:
+			p = map_anon(piece);
+			dirty_plain(p, piece);
+			CHECK(mremap(p, piece, piece, MREMAP_MAYMOVE | MREMAP_FIXED,
+				     middle) == middle);
+			break;
+		case 2:
+			map_flags(middle, piece, PROT_NONE, ANON | MAP_FIXED);
+			CHECK_OK(mprotect(middle, piece, RW));
+			verify_zero(middle, piece);
+			break;
+		case 3:
+			map_at(middle, piece, ANON);
+			verify_zero(middle, piece);
+			break;
+		}
+		dirty_plain(middle, piece);
+		verify_dirty(room, piece, MARK_PLAIN, 0);
+		verify_dirty(middle + piece, piece, MARK_PLAIN, 0);
+		unmap(middle, piece);
+		map_at(middle, piece, FLAGGED);
+		verify_own(middle, piece);
+		dirty_flagged(middle, piece);
+		unmap(room, piece);
+		unmap(middle + piece, piece);
+		unmap(middle, piece);
+		p = map_flagged(SLOT);
+		verify_own(p, SLOT);
+		unmap(p, SLOT);
+	}
+}
+
 static void fixed_over_parts(void)
 {
 	static const struct {
@@ -526,7 +585,6 @@ static void advice_errors(void)
 	verify_dirty(base, MB(4), MARK_PLAIN, 0);
 	unmap(base + MB(1), PAGE);
 	CHECK_ERR(madvise(base, MB(4), HPMMAP_MADV_REUSE), ENOMEM);
-	CHECK_ERR(madvise(base + MB(1), PAGE, HPMMAP_MADV_REUSE), ENOMEM);
 	verify_dirty(base, MB(1), MARK_PLAIN, 0);
 	verify_dirty(base + MB(1) + PAGE, MB(3) - PAGE, MARK_PLAIN, MB(1) + PAGE);
 	unmap(base, MB(4));
@@ -541,41 +599,53 @@ static void advice_on_a_program_file(void)
 	CHECK_ERR(madvise((void *)vma.start, PAGE, HPMMAP_MADV_REUSE), EINVAL);
 }
 
+struct part {
+	size_t off;
+	size_t len;
+};
+
+/* In a process with an empty pool. */
+static void advise_part(void *arg)
+{
+	const struct part *part = arg;
+	size_t off = part->off, len = part->len, end = off + len;
+	char *base = map_at(room_of(MB(6)), MB(6), ANON);
+	size_t reused;
+	char *p;
+
+	dirty_plain(base, MB(6));
+	CHECK_OK(madvise(base + off, len, HPMMAP_MADV_REUSE));
+	watch_begin();
+	verify_dirty(base, MB(6), MARK_PLAIN, 0);
+	EXPECT_NO_FAULTS(base, MB(6));
+	check_2m(base, MB(6));
+	/* What is captured is only what has the flag. */
+	dirty_flagged(base + off, len);
+	verify_dirty(base, off, MARK_PLAIN, 0);
+	verify_dirty(base + end, MB(6) - end, MARK_PLAIN, end);
+	unmap(base, MB(6));
+	p = map_flagged(MB(6));
+	reused = verify_own(p, MB(6));
+	CHECK(reused <= len / PAGE);
+	if (off % SLOT == 0 && len % SLOT == 0)
+		CHECK_EQ(reused, len / PAGE);
+	dirty_flagged(p, MB(6));
+	unmap(p, MB(6));
+	p = map_anon(MB(6));
+	verify_zero(p, MB(6));
+	unmap(p, MB(6));
+}
+
 static void advice_changes_only_the_way_back(void)
 {
-	static const struct {
-		size_t off;
-		size_t len;
-	} parts[] = {
+	static struct part parts[] = {
 		{ 0, MB(6) }, { MB(2), MB(2) }, { KB(8), KB(4) },
 		{ MB(2) - KB(4), MB(2) + KB(8) },
 	};
 
 	skip_unless_registered();
-	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
-		size_t off = parts[i].off, len = parts[i].len, end = off + len;
-		char *base = map_at(room_of(MB(6)), MB(6), ANON);
-		char *p;
-
-		dirty_plain(base, MB(6));
-		CHECK_OK(madvise(base + off, len, HPMMAP_MADV_REUSE));
-		watch_begin();
-		verify_dirty(base, MB(6), MARK_PLAIN, 0);
-		EXPECT_NO_FAULTS(base, MB(6));
-		check_2m(base, MB(6));
-		/* What is captured is only what has the flag. */
-		dirty_flagged(base + off, len);
-		verify_dirty(base, off, MARK_PLAIN, 0);
-		verify_dirty(base + end, MB(6) - end, MARK_PLAIN, end);
-		unmap(base, MB(6));
-		p = map_at(base, MB(6), FLAGGED);
-		CHECK_EQ(verify_own(p, MB(6)), len / PAGE);
-		dirty_flagged(p, MB(6));
-		unmap(p, MB(6));
-		p = map_anon(MB(6));
-		verify_zero(p, MB(6));
-		unmap(p, MB(6));
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+		in_child(advise_part, &parts[i]);
 }
 
 static void discarded_memory_reads_as_zero(void)
@@ -824,7 +894,9 @@ static void snapshot_survives_reuse_by_the_parent(void)
 	unmap(family.base, MB(8));
 	p = map_flagged(MB(8));
 	verify_own(p, MB(8));
-	dirty_plain(p, MB(8));
+	/* Other words than the child has. */
+	dirty_flagged(p, PAGE);
+	dirty_flagged(p + PAGE, MB(8) - PAGE);
 	tell(family.to_child[1]);
 	expect_success(pid);
 	close_pipes(&family);
@@ -937,9 +1009,7 @@ static void *churn(void *arg)
 			verify_own(p, len);
 		else
 			verify_zero(p, len);
-		watch_begin();
 		dirty(p, len, flag ? MARK_FLAGGED : MARK_PLAIN);
-		EXPECT_NO_FAULTS(p, len);
 		if (x >> 44 & 1) {
 			size_t half = len / 2 & ~(PAGE - 1);
 
@@ -985,7 +1055,7 @@ static void threads_share_the_pool(void)
 		join_thread(start_thread(give_up, p));
 	}
 	if (registered())
-		CHECK_EQ(reused, 3 * MB(4) / PAGE);
+		CHECK(reused >= 3 * MB(4) / PAGE);
 }
 
 static atomic_bool stop;
@@ -1006,7 +1076,7 @@ static void *keep_forking(void *arg)
 	return NULL;
 }
 
-static void *churn_without_watch(void *arg)
+static void *churn_beside_forks(void *arg)
 {
 	(void)arg;
 	for (size_t i = 0; i < 40; i++) {
@@ -1032,7 +1102,7 @@ static void threads_beside_forks(void)
 	atomic_store(&stop, false);
 	forking = start_thread(keep_forking, NULL);
 	for (size_t i = 0; i < ARRAY_SIZE(thread); i++)
-		thread[i] = start_thread(churn_without_watch, NULL);
+		thread[i] = start_thread(churn_beside_forks, NULL);
 	for (size_t i = 0; i < ARRAY_SIZE(thread); i++)
 		join_thread(thread[i]);
 	atomic_store(&stop, true);
@@ -1255,6 +1325,7 @@ int main(int argc, char **argv)
 		T(partial_munmap),
 		T(tails),
 		T(flagged_beside_plain_in_a_slot),
+		T(plain_where_flagged_was),
 		T(fixed_over_parts),
 		T(advice_errors),
 		T(advice_on_a_program_file),

@@ -73,7 +73,12 @@ fn use_jemalloc(variables: &mut Variables, own: &[PathBuf], system: &[PathBuf]) 
     })?;
     for path in [&library, &jemalloc] {
         // What separates the names in LD_PRELOAD cannot be part of one.
-        if path.as_os_str().as_bytes().iter().any(|b| b" :".contains(b)) {
+        if path
+            .as_os_str()
+            .as_bytes()
+            .iter()
+            .any(|b| b" :".contains(b))
+        {
             return Err(Error::Failed(format!(
                 "{}: LD_PRELOAD takes no path with spaces or colons",
                 path.display()
@@ -107,4 +112,119 @@ fn put_first(variables: &mut Variables, name: &str, value: &OsStr, separator: &s
         new.push(&*list);
     }
     *list = new;
+}
+
+/// The break and the heaps of threads grow by a block at least and are not
+/// trimmed below a size, and buffers up to 32 MB, the most that glibc accepts,
+/// come from there.
+const GLIBC_OPTIONS: [(&str, &str); 3] = [
+    ("glibc.malloc.trim_threshold", "268435456"),
+    ("glibc.malloc.mmap_threshold", "33554432"),
+    ("glibc.malloc.top_pad", "2097152"),
+];
+
+fn tune(variables: &mut Variables) {
+    let tunables = variables.entry("GLIBC_TUNABLES".into()).or_default();
+    for (name, value) in GLIBC_OPTIONS {
+        if !has_tunable(tunables, name) {
+            if !tunables.is_empty() {
+                tunables.push(":");
+            }
+            tunables.push(format!("{name}={value}"));
+        }
+    }
+}
+
+fn has_tunable(tunables: &OsStr, name: &str) -> bool {
+    tunables.as_bytes().split(|&b| b == b':').any(|one| {
+        one.strip_prefix(name.as_bytes())
+            .is_some_and(|rest| rest.starts_with(b"="))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variables(pairs: &[(&str, &str)]) -> Variables {
+        pairs
+            .iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect()
+    }
+
+    fn get<'a>(variables: &'a Variables, name: &str) -> &'a str {
+        variables[OsStr::new(name)].to_str().unwrap()
+    }
+
+    #[test]
+    fn jemalloc_comes_in_front_and_the_users_options_last() {
+        let dir = tempfile::tempdir().unwrap();
+        let dirs = [dir.path().join("no"), dir.path().to_path_buf()];
+        for name in [LIBRARY, JEMALLOC] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        let path = dir.path().canonicalize().unwrap();
+        let both = format!("{0}/{LIBRARY}:{0}/{JEMALLOC}", path.display());
+
+        let mut plain = Variables::new();
+        use_jemalloc(&mut plain, &dirs, &dirs).unwrap();
+        assert_eq!(get(&plain, "LD_PRELOAD"), both);
+        assert_eq!(get(&plain, "MALLOC_CONF"), JEMALLOC_OPTIONS);
+
+        let mut set = variables(&[("LD_PRELOAD", "a.so b.so"), ("MALLOC_CONF", "retain:true")]);
+        use_jemalloc(&mut set, &dirs, &dirs).unwrap();
+        assert_eq!(get(&set, "LD_PRELOAD"), format!("{both}:a.so b.so"));
+        assert_eq!(
+            get(&set, "MALLOC_CONF"),
+            format!("{JEMALLOC_OPTIONS},retain:true")
+        );
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let with = [dir.path().to_path_buf()];
+        let without = [dir.path().join("no")];
+        std::fs::write(dir.path().join(JEMALLOC), "").unwrap();
+        let message = |own: &[PathBuf], system: &[PathBuf]| {
+            use_jemalloc(&mut Variables::new(), own, system)
+                .unwrap_err()
+                .to_string()
+        };
+        assert_eq!(
+            message(&with, &without),
+            "there is no libjemalloc.so.2 (install it with: apt install libjemalloc2)"
+        );
+        assert!(message(&without, &with).starts_with("there is no libhpmmap_jemalloc.so in "));
+
+        let spaced = dir.path().join("a b");
+        std::fs::create_dir(&spaced).unwrap();
+        std::fs::write(spaced.join(LIBRARY), "").unwrap();
+        assert!(
+            message(&[spaced], &with).ends_with("LD_PRELOAD takes no path with spaces or colons")
+        );
+    }
+
+    #[test]
+    fn tuning_leaves_what_the_user_has_set() {
+        let mut plain = Variables::new();
+        tune(&mut plain);
+        assert_eq!(
+            get(&plain, "GLIBC_TUNABLES"),
+            "glibc.malloc.trim_threshold=268435456:glibc.malloc.mmap_threshold=33554432:\
+             glibc.malloc.top_pad=2097152"
+        );
+
+        let mut set = variables(&[(
+            "GLIBC_TUNABLES",
+            "glibc.malloc.trim_threshold=1:glibc.malloc.mmap_thresholdx=2:glibc.malloc.top_pad=3",
+        )]);
+        tune(&mut set);
+        assert_eq!(
+            get(&set, "GLIBC_TUNABLES"),
+            "glibc.malloc.trim_threshold=1:glibc.malloc.mmap_thresholdx=2:\
+             glibc.malloc.top_pad=3:glibc.malloc.mmap_threshold=33554432"
+        );
+    }
 }

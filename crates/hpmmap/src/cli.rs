@@ -207,6 +207,11 @@ pub enum PageSize {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Malloc {
+    Jemalloc,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Placement {
     /// On the node of the CPU that maps it, or the nearest
     Local,
@@ -256,6 +261,21 @@ pub struct RunArgs {
     /// and perf does not find their symbols.
     #[arg(long)]
     pub image: bool,
+    /// Use another malloc: jemalloc, which takes large allocations from the
+    /// pools without zeroing what the same process has had before
+    ///
+    /// Puts Debian's libjemalloc2, which has to be installed, and a library of
+    /// hooks for it into LD_PRELOAD, and options for it in front of those in
+    /// MALLOC_CONF. Programs linked statically keep their malloc.
+    #[arg(long, value_enum, value_name = "jemalloc", hide_possible_values = true)]
+    pub malloc: Option<Malloc>,
+    /// Have glibc's malloc keep memory instead of giving it back and taking
+    /// it again
+    ///
+    /// Adds glibc.malloc.trim_threshold, mmap_threshold and top_pad to
+    /// GLIBC_TUNABLES, where they are not set already.
+    #[arg(long)]
+    pub malloc_tune: bool,
     /// The program and its arguments
     #[arg(
         required = true,

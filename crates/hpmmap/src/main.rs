@@ -1,5 +1,6 @@
 //! The command `hpmmap`.
 
+mod allocator;
 mod cli;
 mod device;
 mod error;

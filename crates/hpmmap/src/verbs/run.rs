@@ -6,9 +6,10 @@ use std::process::ExitCode;
 
 use hpmmap_host::{Root, list, node, pool};
 use hpmmap_sys::{Errno, LaunchRequest, uapi};
-use nix::unistd::execvp;
+use nix::unistd::execvpe;
 
 use super::require_nodes;
+use crate::allocator;
 use crate::cli::{PageSize, Placement, RunArgs};
 use crate::device;
 use crate::error::{Error, Result};
@@ -19,12 +20,13 @@ pub fn perform(args: &RunArgs) -> Result<ExitCode> {
     let root = Root::default();
     let request = checked(&root, args)?;
     let command = program(&args.command)?;
+    let environment = allocator::environment(args)?;
     let device = device::open()?;
     device
         .launch(&request)
         .map_err(|errno| explain(&root, &request, errno))?;
     drop(device);
-    let Err(errno) = execvp(&command[0], &command);
+    let Err(errno) = execvpe(&command[0], &command, &environment);
     let error = Error::Exec {
         program: args.command[0].to_string_lossy().into_owned(),
         errno,
@@ -160,6 +162,8 @@ mod tests {
             strict: true,
             no_inherit: false,
             image: false,
+            malloc: None,
+            malloc_tune: false,
             command: vec!["prog".into()],
         }
     }
