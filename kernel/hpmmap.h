@@ -538,6 +538,7 @@ void hpmmap_pgmap_fill(struct vm_area_struct *vma, unsigned long start,
 		       unsigned long end, struct hpmmap_block *block);
 void hpmmap_pgmap_fault_in(struct vm_area_struct *vma, unsigned long addr);
 pmd_t *hpmmap_pgmap_pmd(struct mm_struct *mm, unsigned long addr);
+bool hpmmap_pgmap_is_done(struct vm_area_struct *vma, pmd_t *pmdp);
 bool hpmmap_pgmap_insert_2m(struct vm_area_struct *vma, unsigned long addr,
 			    pmd_t *pmdp, struct folio *folio);
 bool hpmmap_pgmap_insert_readonly(struct vm_fault *vmf, struct folio *folio);

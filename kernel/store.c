@@ -769,7 +769,7 @@ int hpmmap_store_discard(struct hpmmap_ctx *ctx, unsigned long start,
 }
 
 /* Blocks whose slots are looked at without a pause. */
-#define RECONCILE_BATCH 512
+#define RECONCILE_BATCH 64
 
 /*
  * Whether a mapping of ours covers a part of a slot. @next is the first mapping
@@ -814,16 +814,10 @@ static void take_back(struct hpmmap_ctx *ctx, unsigned long start,
 		unsigned long slot = xas.xa_index;
 		bool kept;
 
-		if (++batch % RECONCILE_BATCH == 0) {
-			xas_pause(&xas);
-			xas_unlock(&xas);
-			cond_resched();
-			xas_lock(&xas);
-		}
 		if (!(unmapped && slot << SLOT_SHIFT >= start &&
 		      (slot + 1) << SLOT_SHIFT <= end) &&
 		    slot_is_mapped(ctx, slot, &next, &known))
-			continue;
+			goto pause;
 		kept = forget_reuse(ctx, block);
 		xas_store(&xas, NULL);
 		/* Its link is not this context's alone. */
@@ -831,6 +825,13 @@ static void take_back(struct hpmmap_ctx *ctx, unsigned long start,
 			hpmmap_block_release_to(ctx, block, &freed);
 		else
 			list_add_tail(&block->link, kept ? &reuse : &gone);
+pause:
+		if (++batch % RECONCILE_BATCH)
+			continue;
+		xas_pause(&xas);
+		xas_unlock(&xas);
+		cond_resched();
+		xas_lock(&xas);
 	}
 	xas_unlock(&xas);
 	list_for_each_entry_safe(block, tmp, &reuse, link) {
@@ -936,7 +937,11 @@ unsigned long hpmmap_store_map_run(struct hpmmap_ctx *ctx,
 			pmdp = hpmmap_pgmap_pmd(ctx->mm, addr);
 		else
 			pmdp++;
-		if (!pmdp || !pmd_none(READ_ONCE(*pmdp)))
+		if (!pmdp)
+			break;
+		if (hpmmap_pgmap_is_done(vma, pmdp))
+			continue;
+		if (!pmd_none(READ_ONCE(*pmdp)))
 			break;
 		xas_set(&xas, slot_of(addr));
 		block = run_block(ctx, &xas, shared, blocks);
