@@ -29,6 +29,8 @@
 #include <unistd.h>
 #include <x86intrin.h>
 
+#include "marker.h"
+
 #define SMALL_PAGE	(4UL << 10)
 #define LARGE_PAGE	(2UL << 20)
 
@@ -153,6 +155,7 @@ static void measure(const struct method *m, size_t size, int faults_fd,
 
 	faults = read_fault_counter(faults_fd);
 	t0 = ticks();
+	MARKER(1);
 	p = mmap(place, size, PROT_READ | PROT_WRITE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | m->mmap_flags |
 		 (place ? MAP_FIXED_NOREPLACE : 0), -1, 0);
@@ -162,10 +165,13 @@ static void measure(const struct method *m, size_t size, int faults_fd,
 		die("madvise for the page size");
 	if (m->populate && madvise(p, size, MADV_POPULATE_WRITE))
 		die("madvise(MADV_POPULATE_WRITE)");
+	MARKER(0);
 	t1 = ticks();
 	s->map = t1 - t0;
 
+	MARKER(2);
 	s->touch = touch(p, size, &s->worst_touch);
+	MARKER(0);
 	s->faults = read_fault_counter(faults_fd) - faults;
 	s->loop = touch(p, size, &warm_worst);
 	s->touch = minus(s->touch, s->loop);
@@ -173,8 +179,10 @@ static void measure(const struct method *m, size_t size, int faults_fd,
 	s->worst_touch = minus(s->worst_touch, s->loop / (size / SMALL_PAGE));
 
 	t1 = ticks();
+	MARKER(3);
 	if (munmap(p, size))
 		die("munmap");
+	MARKER(0);
 	t2 = ticks();
 	s->unmap = t2 - t1;
 }
