@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from hpmmap_guest import Guest, kernels
@@ -44,15 +45,18 @@ def counting_guest(
 
 
 def run_script(
-    guest: Guest, script: str, timeout: float, console: Console, on_line: Callable[[str], None] | None = None
+    guest: Guest, script: str, timeout: float, console: Console, progress: re.Pattern | None = None
 ) -> str:
-    """What the script printed; a BenchError, and its last lines on the console, if it failed."""
+    """What the script printed; a BenchError, and its last lines on the console, if it failed.
 
-    def follow(stream: str, line: str) -> None:
-        if on_line and stream == "stdout":
-            on_line(line)
+    progress: lines of the script whose first group says how far it is
+    """
+    with console.status("booting the guest") as status:
 
-    with console.status("running in the guest"):
+        def follow(stream: str, line: str) -> None:
+            if progress and stream == "stdout" and (match := progress.fullmatch(line)):
+                status.update(match[1])
+
         outcome = guest.run(script, timeout=timeout, boot_timeout=600, on_line=follow)
     if not outcome.ok:
         for line in outcome.stdout.splitlines()[-20:]:

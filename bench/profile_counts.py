@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Tells on which functions the instructions of map, touch and unmap are spent.
 
-Boots a guest whose clock counts instructions, runs build/bench/alloc in it
+Boots a guest whose clock counts instructions, runs build/bench/bench-alloc in it
 under a QEMU plugin that writes down each block of instructions executed, and
 counts them by the symbols of the guest's kernel; bench/README.md says more.
 """
@@ -98,11 +98,10 @@ def segments(words: array) -> Iterable[tuple[int, list[tuple[int, int]]]]:
         if size != MARKER:
             if phase:
                 blocks.append((address, size * times))
-        elif address:
+        else:
+            if phase:
+                yield phase, blocks
             phase, blocks = address, []
-        elif phase:
-            yield phase, blocks
-            phase = 0
 
 
 def profile_of(blocks: Iterable[tuple[int, int]], symbols: Symbols) -> Profile:
@@ -194,7 +193,7 @@ def arguments() -> argparse.Namespace:
 
 
 def guest_script(method: str, mib: int, out: Path) -> str:
-    alloc = shlex.quote(str(ROOT / "build/bench/alloc"))
+    alloc = shlex.quote(str(ROOT / "build/bench/bench-alloc"))
     hpmmap = shlex.quote(str(ROOT / "build/hpmmap"))
     pages = mib // 2 + 8
     lines = [

@@ -1,5 +1,6 @@
 //! The command `hpmmap`.
 
+mod bench;
 mod cli;
 mod device;
 mod error;

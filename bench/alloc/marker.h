@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * A marker is a long no-operation with a number in it. It costs one
- * instruction and means something only to profile_plugin.c: from a number
+ * instruction and means something only to profile/plugin.c: from a number
  * other than 0 on it writes down what is executed, until number 0.
  */
 #ifndef MARKER_H

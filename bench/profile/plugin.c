@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * profile_plugin: writes down what a QEMU guest executes between two markers.
+ * plugin: writes down what a QEMU guest executes between two markers.
  *
  * A TCG plugin. A marker is a no-operation that a program in the guest
- * executes (bench/marker.h); its number goes into the file, and from a marker
+ * executes (bench/alloc/marker.h); its number goes into the file, and from a marker
  * other than 0 until marker 0 so does every block of instructions executed, in
  * kernel and user mode. Nothing in the guest runs differently for it.
  *
