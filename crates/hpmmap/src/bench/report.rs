@@ -1,5 +1,7 @@
 //! Results for people: one table for each pattern.
 
+use std::collections::BTreeMap;
+
 use super::plan::{Case, Pattern};
 use super::result::{Figures, Measured, Outcome, Record, ThreadFigures};
 use crate::output::{Column, table};
@@ -176,11 +178,7 @@ fn notes(record: &Record) -> Vec<String> {
         ));
     }
     if !record.left_out.is_empty() {
-        let mut lines = vec!["Left out:".to_string()];
-        for one in &record.left_out {
-            lines.push(format!("  {}: {}", one.case.title(), one.reason));
-        }
-        notes.push(lines.join("\n"));
+        notes.push(left_out(record));
     }
     let loose = record.results.iter().filter(|one| !one.agree).count();
     notes.push(match (loose, record.parameters.repetitions) {
@@ -192,6 +190,29 @@ fn notes(record: &Record) -> Vec<String> {
         ),
     });
     notes
+}
+
+/// What was left out: a line for each reason, with all sizes.
+fn left_out(record: &Record) -> String {
+    let mut sizes: BTreeMap<(Pattern, String, &str), Vec<String>> = BTreeMap::new();
+    for one in &record.left_out {
+        let case = &one.case;
+        let size = match case.pattern {
+            Pattern::Threads => format!("{} x {}", case.threads, Size(case.size_bytes)),
+            _ => Size(case.size_bytes).to_string(),
+        };
+        let key = (case.pattern, who(case), one.reason.as_str());
+        sizes.entry(key).or_default().push(size);
+    }
+    let mut lines = vec!["Left out:".to_string()];
+    for ((pattern, who, reason), sizes) in sizes {
+        lines.push(format!(
+            "  {} {who} {}: {reason}",
+            pattern.name(),
+            sizes.join(" ")
+        ));
+    }
+    lines.join("\n")
 }
 
 /// Results of ours that took page faults: their memory was not filled.
@@ -232,10 +253,12 @@ mod tests {
         ];
         set_ratios(&mut results, 1.0);
         let mut record = record(results);
-        record.left_out.push(LeftOut {
-            case: outcome(Method::Thp, 4096, &[1]).case,
-            reason: "off".into(),
-        });
+        for size_bytes in [4096, 8192] {
+            record.left_out.push(LeftOut {
+                case: outcome(Method::Thp, size_bytes, &[1]).case,
+                reason: "off".into(),
+            });
+        }
         let text = text(&record);
         assert!(
             text.starts_with("map: map, touch, unmap; Linux 6.12, module none; instructions\n")
@@ -248,7 +271,7 @@ mod tests {
             line.contains(" 0.31 ") && line.ends_with("20.00%!"),
             "{line}"
         );
-        assert!(text.contains("Left out:\n  map thp 4K: off"), "{text}");
+        assert!(text.contains("Left out:\n  map thp 4K 8K: off"), "{text}");
         assert!(text.ends_with("1 of 2 results differ by more than 1 % between repetitions (!)."));
     }
 
