@@ -216,6 +216,12 @@ static uint64_t own_bytes(const char *file)
 	return sum;
 }
 
+/* Memory of the pools that this process has, mapped or kept for reuse. */
+static uint64_t held_now(void)
+{
+	return own_bytes("held_bytes");
+}
+
 /* Sum over the nodes' pools of a file in sysfs; -1 where there is none. */
 int64_t pool_bytes(const char *file)
 {
@@ -253,7 +259,7 @@ int64_t tasks_ns(void)
 /* Called where a pattern holds the most. */
 void figures_peak(void)
 {
-	uint64_t resident, highest, page_tables, held = own_bytes("held_bytes");
+	uint64_t resident, highest, page_tables, held = held_now();
 
 	read_status(&resident, &highest, &page_tables);
 	if (minus(page_tables, page_tables_before) > figures.page_table_bytes)
@@ -280,7 +286,7 @@ void figures_begin(void)
 		die("/proc/self/clear_refs");
 	close(fd);
 	read_status(&resident_before, &highest, &page_tables_before);
-	held_before = own_bytes("held_bytes");
+	held_before = held_now();
 	cleared_before = own_bytes("cleared_bytes");
 	figures = (struct figures){
 		.base_bytes = held_before > resident_before ? held_before : resident_before,

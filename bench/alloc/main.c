@@ -10,6 +10,7 @@
  * instructions. bench/README.md describes what is printed.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -50,7 +51,7 @@ static const struct pattern *pattern_find(const char *name)
 __attribute__((noreturn)) static void usage(void)
 {
 	fputs("usage: bench-alloc --method NAME [--pattern NAME] [--size BYTES] [--rounds N] [--threads N]\n"
-	      "                   [--preload LIBRARY]\n"
+	      "                   [--preload LIBRARY[:LIBRARY]]\n"
 	      "methods:", stderr);
 	method_list();
 	fputs("\npatterns:", stderr);
@@ -74,11 +75,22 @@ static uint64_t number(const char *option, const char *text)
 	return n;
 }
 
+/* The dynamic linker goes on without a library that it cannot load. */
+static void require_loaded(char *libraries)
+{
+	for (char *name = strtok(libraries, ":"); name; name = strtok(NULL, ":")) {
+		if (!dlopen(name, RTLD_LAZY | RTLD_NOLOAD)) {
+			fprintf(stderr, "bench-alloc: %s was not loaded\n", name);
+			exit(1);
+		}
+	}
+}
+
 /*
  * Starts over, if need be, with the same addresses in every process and with
  * another allocator, which must be there from the start.
  */
-static void settle(const char *library, char **argv)
+static void settle(char *libraries, char **argv)
 {
 	const char *now = getenv("LD_PRELOAD");
 	int persona = personality(0xffffffff);
@@ -91,17 +103,17 @@ static void settle(const char *library, char **argv)
 			die("personality");
 		again = true;
 	}
-	if (library && (!now || strcmp(now, library))) {
-		if (access(library, R_OK))
-			die(library);
-		if (setenv("LD_PRELOAD", library, 1))
+	if (libraries && (!now || strcmp(now, libraries))) {
+		if (setenv("LD_PRELOAD", libraries, 1))
 			die("setenv");
 		again = true;
 	}
-	if (!again)
-		return;
-	execv("/proc/self/exe", argv);
-	die("execv");
+	if (again) {
+		execv("/proc/self/exe", argv);
+		die("execv");
+	}
+	if (libraries)
+		require_loaded(strdup(libraries));
 }
 
 /*
@@ -170,7 +182,7 @@ int main(int argc, char **argv)
 	};
 	const struct pattern *pattern = &patterns[0];
 	struct task task = { .size = 128UL << 20, .rounds = 8, .threads = 1 };
-	const char *library = NULL;
+	char *libraries = NULL;
 	int64_t clean;
 	int c;
 
@@ -196,7 +208,7 @@ int main(int argc, char **argv)
 			task.threads = number("--threads", optarg);
 			break;
 		case 'l':
-			library = optarg;
+			libraries = optarg;
 			break;
 		default:
 			usage();
@@ -210,7 +222,7 @@ int main(int argc, char **argv)
 	}
 	if (pattern->allocator && task.method->no_thp && prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0))
 		die("prctl(PR_SET_THP_DISABLE)");
-	settle(library, argv);
+	settle(libraries, argv);
 	if (task.method->reuse && !reuse_is_offered()) {
 		puts("{\"left_out\": \"this module does not offer reuse\"}");
 		return 0;

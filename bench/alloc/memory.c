@@ -77,6 +77,13 @@ void region_ready(const struct method *m, void *p, size_t size)
 		die("madvise(MADV_POPULATE_WRITE)");
 }
 
+/* The flag means nothing for memory that is only reserved. */
+void region_reuse(const struct method *m, void *p, size_t size)
+{
+	if (m->reuse && madvise(p, size, HPMMAP_MADV_REUSE))
+		die("madvise(HPMMAP_MADV_REUSE)");
+}
+
 void *region_map(const struct method *m, size_t size, void *place)
 {
 	void *p = mmap(place, size, PROT_READ | PROT_WRITE,

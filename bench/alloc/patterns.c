@@ -120,6 +120,7 @@ static char *make_stack(const struct task *task)
 		die("mmap of a stack");
 	if (mprotect(p + SMALL_PAGE, STACK_BYTES - SMALL_PAGE, PROT_READ | PROT_WRITE))
 		die("mprotect of a stack");
+	region_reuse(task->method, p + SMALL_PAGE, STACK_BYTES - SMALL_PAGE);
 	region_ready(task->method, p + SMALL_PAGE, STACK_BYTES - SMALL_PAGE);
 	return p;
 }

@@ -98,6 +98,7 @@ const struct method *method_find(const char *name);
 void method_list(void);
 void *region_map(const struct method *m, size_t size, void *place);
 void region_ready(const struct method *m, void *p, size_t size);
+void region_reuse(const struct method *m, void *p, size_t size);
 void *region_place(const struct method *m, size_t size);
 bool reuse_is_offered(void);
 void make_pool_dirty(void);

@@ -22,7 +22,13 @@ const MEMORY_BLOCK: &str = "sys/devices/system/memory/block_size_bytes";
 const RESERVE_BYTES: u64 = 512 << 20;
 
 /// Where the libraries of the allocators are looked for.
-const LIBRARIES: [&str; 3] = ["usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/lib"];
+const LIBRARIES: [&str; 5] = [
+    "usr/lib/x86_64-linux-gnu",
+    "usr/lib64",
+    "usr/lib",
+    "usr/lib/x86_64-linux-gnu/hpmmap",
+    "usr/lib/hpmmap",
+];
 
 /// The setting of transparent huge pages: the word in brackets.
 fn thp(root: &Root) -> Option<String> {
@@ -80,30 +86,33 @@ pub fn obstacle(root: &Root, case: &Case) -> Option<String> {
     }
 }
 
-/// The library to load for an allocator: none for the C library's.
-pub fn library(
+/// The libraries to load for an allocator, none for the C library's. That of
+/// HPMMAP works on jemalloc, and may be named.
+pub fn libraries(
     root: &Root,
     allocator: Allocator,
     hpmmap_jemalloc: Option<&Path>,
-) -> std::result::Result<Option<PathBuf>, String> {
-    let names: &[&str] = match allocator {
-        Allocator::Glibc => return Ok(None),
-        Allocator::Jemalloc => &["libjemalloc.so.2"],
-        Allocator::Mimalloc => &["libmimalloc.so.2", "libmimalloc.so.2.0"],
-        Allocator::HpmmapJemalloc => match hpmmap_jemalloc {
-            Some(path) if path.exists() => return Ok(Some(path.to_path_buf())),
-            Some(path) => return Err(format!("there is no {}", path.display())),
-            None => &["libhpmmap_jemalloc.so"],
-        },
+) -> std::result::Result<Vec<PathBuf>, String> {
+    let installed = |names: &[&str]| {
+        LIBRARIES
+            .iter()
+            .flat_map(|dir| names.iter().map(move |name| root.join(dir).join(name)))
+            .find(|path| path.exists())
+            .ok_or_else(|| format!("{} is not installed", names[0]))
     };
-    let found = LIBRARIES
-        .iter()
-        .flat_map(|dir| names.iter().map(move |name| root.join(dir).join(name)))
-        .find(|path| path.exists());
-    match found {
-        Some(path) => Ok(Some(path)),
-        None => Err(format!("{} is not installed", names[0])),
-    }
+    let jemalloc = || installed(&["libjemalloc.so.2"]);
+    Ok(match (allocator, hpmmap_jemalloc) {
+        (Allocator::Glibc, _) => Vec::new(),
+        (Allocator::Jemalloc, _) => vec![jemalloc()?],
+        (Allocator::Mimalloc, _) => vec![installed(&["libmimalloc.so.2", "libmimalloc.so.2.0"])?],
+        (Allocator::HpmmapJemalloc, Some(path)) if !path.exists() => {
+            return Err(format!("there is no {}", path.display()));
+        }
+        (Allocator::HpmmapJemalloc, Some(path)) => vec![path.to_path_buf(), jemalloc()?],
+        (Allocator::HpmmapJemalloc, None) => {
+            vec![installed(&["libhpmmap_jemalloc.so"])?, jemalloc()?]
+        }
+    })
 }
 
 /// Versions of what takes part.
@@ -377,21 +386,28 @@ mod tests {
     #[test]
     fn libraries_are_found_or_named() {
         let fixture = Fixture::new();
-        let find = |allocator, path| library(&fixture.root(), allocator, path);
-        assert_eq!(find(Allocator::Glibc, None), Ok(None));
+        let find = |allocator, path| libraries(&fixture.root(), allocator, path);
+        assert_eq!(find(Allocator::Glibc, None), Ok(Vec::new()));
         assert_eq!(
             find(Allocator::Jemalloc, None).unwrap_err(),
             "libjemalloc.so.2 is not installed"
         );
         fixture.write("usr/lib64/libmimalloc.so.2.0", "");
+        let mimalloc = fixture.path().join("usr/lib64/libmimalloc.so.2.0");
+        assert_eq!(find(Allocator::Mimalloc, None), Ok(vec![mimalloc]));
+
+        let ours = Path::new("/nonexistent/lib.so");
         assert_eq!(
-            find(Allocator::Mimalloc, None).unwrap().unwrap(),
-            fixture.path().join("usr/lib64/libmimalloc.so.2.0")
-        );
-        let missing = Path::new("/nonexistent/lib.so");
-        assert_eq!(
-            find(Allocator::HpmmapJemalloc, Some(missing)).unwrap_err(),
+            find(Allocator::HpmmapJemalloc, Some(ours)).unwrap_err(),
             "there is no /nonexistent/lib.so"
+        );
+        fixture.write("usr/lib/libjemalloc.so.2", "");
+        fixture.write("own.so", "");
+        let ours = fixture.path().join("own.so");
+        let jemalloc = fixture.path().join("usr/lib/libjemalloc.so.2");
+        assert_eq!(
+            find(Allocator::HpmmapJemalloc, Some(&ours)),
+            Ok(vec![ours.clone(), jemalloc])
         );
     }
 

@@ -1,8 +1,9 @@
 //! Workers: one process for each repetition, so that nothing is carried over.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Seek};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use nix::sys::time::TimeVal;
 use serde::Deserialize;
 
 use super::machine::tasks_ns;
-use super::plan::{Case, Method, Provider};
+use super::plan::{Allocator, Case, Method, Provider};
 use super::result::{Figures, ThreadFigures};
 use crate::error::{Error, Result};
 
@@ -22,8 +23,11 @@ use crate::error::{Error, Result};
 /// for.
 const AFTER: Duration = Duration::from_millis(100);
 
-/// Reads these as the allocator's setting for huge pages.
+/// Makes glibc's malloc use reserved huge pages.
 const HUGETLB_MALLOC: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=2");
+
+/// Makes jemalloc ask for what it needs, and give it back.
+const HPMMAP_JEMALLOC: (&str, &str) = ("MALLOC_CONF", "retain:false,oversize_threshold:2097152");
 
 /// The program, and how it is started.
 pub struct Worker {
@@ -182,7 +186,7 @@ fn children_ns() -> Result<u64> {
 }
 
 impl Worker {
-    fn command(&self, case: &Case, library: Option<&Path>) -> Command {
+    fn command(&self, case: &Case, libraries: &[PathBuf]) -> Command {
         let mut command = if case.method.provider() == Provider::Pools {
             let mut run = Command::new("/proc/self/exe");
             run.args(["run", "--strict", "--"]).arg(&self.program);
@@ -196,8 +200,14 @@ impl Worker {
             .args(["--size", &case.size_bytes.to_string()])
             .args(["--rounds", &self.rounds.to_string()])
             .args(["--threads", &case.threads.to_string()]);
-        if let Some(library) = library {
-            command.arg("--preload").arg(library);
+        if !libraries.is_empty() {
+            let libraries: Vec<&OsStr> = libraries.iter().map(|path| path.as_os_str()).collect();
+            command
+                .arg("--preload")
+                .arg(libraries.join(OsStr::new(":")));
+        }
+        if case.allocator == Some(Allocator::HpmmapJemalloc) {
+            command.env(HPMMAP_JEMALLOC.0, HPMMAP_JEMALLOC.1);
         }
         if case.pattern.uses_allocator() && case.method == Method::Hugetlb {
             command.env(HUGETLB_MALLOC.0, HUGETLB_MALLOC.1);
@@ -206,13 +216,13 @@ impl Worker {
     }
 
     /// Runs one process to its end.
-    pub fn run(&self, root: &Root, case: &Case, library: Option<&Path>) -> Result<Sample> {
+    pub fn run(&self, root: &Root, case: &Case, libraries: &[PathBuf]) -> Result<Sample> {
         let failed =
             |why: String| Error::Failed(format!("the worker of '{}' failed: {why}", case.title()));
         let (output, errors) = (memory_file("output")?, memory_file("errors")?);
         let before = children_ns()?;
         let mut child = self
-            .command(case, library)
+            .command(case, libraries)
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(errors.try_clone()?)
@@ -237,7 +247,7 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::plan::{Allocator, Pattern};
+    use crate::bench::plan::Pattern;
 
     fn case(method: Method) -> Case {
         Case {
@@ -249,12 +259,12 @@ mod tests {
         }
     }
 
-    fn words(case: &Case, library: Option<&Path>) -> Vec<String> {
+    fn words(case: &Case, libraries: &[PathBuf]) -> Vec<String> {
         let worker = Worker {
             program: "/w".into(),
             rounds: 3,
         };
-        let command = worker.command(case, library);
+        let command = worker.command(case, libraries);
         std::iter::once(command.get_program())
             .chain(command.get_args())
             .map(|word| word.to_string_lossy().into_owned())
@@ -263,14 +273,14 @@ mod tests {
 
     #[test]
     fn only_our_methods_are_launched() {
-        let words_native = words(&case(Method::Small), None);
+        let words_native = words(&case(Method::Small), &[]);
         assert_eq!(words_native[0], "/w");
-        let words = words(&case(Method::Hpmmap), Some(Path::new("/l.so")));
+        let words = words(&case(Method::Hpmmap), &["/l.so".into(), "/m.so".into()]);
         assert_eq!(
             words[..5],
             ["/proc/self/exe", "run", "--strict", "--", "/w"]
         );
-        assert_eq!(words[words.len() - 2..], ["--preload", "/l.so"]);
+        assert_eq!(words[words.len() - 2..], ["--preload", "/l.so:/m.so"]);
     }
 
     #[test]
@@ -312,7 +322,7 @@ mod tests {
             rounds: 1,
         };
         let error = worker
-            .run(&Root::default(), &case(Method::Small), None)
+            .run(&Root::default(), &case(Method::Small), &[])
             .unwrap_err()
             .to_string();
         assert!(

@@ -40,6 +40,8 @@ const SIZES: [u64; 7] = [
 ];
 /// Where the worker is, relative to the command: in the build tree, installed.
 const WORKERS: [&str; 2] = ["bench/bench-alloc", "../lib/hpmmap/bench-alloc"];
+/// Where the allocator's library is, likewise.
+const LIBRARIES: [&str; 1] = ["lib/libhpmmap_jemalloc.so"];
 
 pub fn perform(args: &BenchAllocArgs) -> Result<ExitCode> {
     if let [first, second] = &args.compare[..] {
@@ -124,16 +126,21 @@ fn worker_program(asked: Option<&Path>) -> Result<PathBuf> {
     if let Some(path) = asked {
         return Ok(path.to_path_buf());
     }
-    let own = std::env::current_exe()?;
-    let beside = own.parent().unwrap_or(Path::new("/"));
-    let mut places = WORKERS.iter().map(|path| beside.join(path));
-    places.find(|path| path.exists()).ok_or_else(|| {
+    beside(&WORKERS).ok_or_else(|| {
         Error::Failed(format!(
-            "the worker is missing: there is no {} in {} (make bench-tools builds it, --worker names another)",
-            WORKERS.join(" or "),
-            beside.display()
+            "the worker is missing: there is no {} beside this command \
+             (make bench-tools builds it, --worker names another)",
+            WORKERS.join(" or ")
         ))
     })
+}
+
+/// The first of these paths, relative to the command, that is there.
+fn beside(paths: &[&str]) -> Option<PathBuf> {
+    let own = std::env::current_exe().ok()?;
+    let dir = own.parent()?;
+    let mut paths = paths.iter().map(|path| dir.join(path));
+    paths.find(|path| path.exists())
 }
 
 /// Cycles of the time stamp counter in a second.
@@ -202,7 +209,7 @@ struct Run<'a> {
     args: &'a BenchAllocArgs,
     parameters: Parameters,
     worker: Worker,
-    libraries: BTreeMap<Allocator, std::result::Result<Option<PathBuf>, String>>,
+    libraries: BTreeMap<Allocator, std::result::Result<Vec<PathBuf>, String>>,
     stop: Arc<AtomicBool>,
     pool_add: Option<PoolAdd>,
     left_out: Vec<LeftOut>,
@@ -221,11 +228,12 @@ impl<'a> Run<'a> {
         for signal in [SIGINT, SIGTERM] {
             signal_hook::flag::register(signal, Arc::clone(&stop))?;
         }
+        let hpmmap_jemalloc = args.hpmmap_jemalloc.clone().or_else(|| beside(&LIBRARIES));
         let libraries = parameters
             .allocators
             .iter()
             .map(|&allocator| {
-                let found = machine::library(root, allocator, args.hpmmap_jemalloc.as_deref());
+                let found = machine::libraries(root, allocator, hpmmap_jemalloc.as_deref());
                 (allocator, found)
             })
             .collect();
@@ -247,7 +255,9 @@ impl<'a> Run<'a> {
         let libraries: Vec<PathBuf> = self
             .libraries
             .values()
-            .filter_map(|found| found.clone().ok().flatten())
+            .flatten()
+            .flatten()
+            .cloned()
             .collect();
         let versions = machine::versions(self.root, &libraries);
         let machine = machine::machine(self.root);
@@ -301,9 +311,9 @@ impl<'a> Run<'a> {
             self.leave_out(case, reason);
             return Ok(());
         }
-        let library = match case.allocator.map(|allocator| &self.libraries[&allocator]) {
-            None => None,
-            Some(Ok(path)) => path.clone(),
+        let libraries = match case.allocator.map(|allocator| &self.libraries[&allocator]) {
+            None => Vec::new(),
+            Some(Ok(paths)) => paths.clone(),
             Some(Err(reason)) => {
                 let reason = reason.clone();
                 self.leave_out(case, reason);
@@ -317,7 +327,7 @@ impl<'a> Run<'a> {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Error::Failed("interrupted".into()));
             }
-            match self.worker.run(self.root, case, library.as_deref())? {
+            match self.worker.run(self.root, case, &libraries)? {
                 Sample::LeftOut(reason) => {
                     self.leave_out(case, reason);
                     return Ok(());
