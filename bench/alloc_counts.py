@@ -12,7 +12,9 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 from counting import ROOT, BenchError, counting_guest, run_script
@@ -70,9 +72,11 @@ def main() -> int:
             guest = counting_guest(args.kernel, memory=f"{args.memory}G", movable=movable)
             options = ["--icount", *rest]
         name = f"threads-{guest.kver}" if args.threads else f"alloc-{guest.kver}"
-        out = (args.out or ROOT / "build/bench" / name).resolve()
-        out.mkdir(parents=True, exist_ok=True)
-        stdout = run_script(guest, guest_script(out, options), args.timeout, console, PROGRESS)
+        out = args.out or ROOT / "build/bench" / name
+        # The guest's changes to other directories stay there.
+        with tempfile.TemporaryDirectory(dir=ROOT / "build/bench") as there:
+            stdout = run_script(guest, guest_script(Path(there), options), args.timeout, console, PROGRESS)
+            shutil.copytree(there, out, dirs_exist_ok=True)
     except (GuestError, ValueError, BenchError) as error:
         console.print(f"run-alloc: {escape(str(error))}", style="red")
         return 1

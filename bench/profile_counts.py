@@ -13,6 +13,7 @@ import bisect
 import json
 import shlex
 import sys
+import tempfile
 from array import array
 from collections import Counter
 from collections.abc import Iterable
@@ -192,14 +193,14 @@ def arguments() -> argparse.Namespace:
     return args
 
 
-def guest_script(method: str, mib: int, out: Path) -> str:
+def guest_script(method: str, mib: int, kallsyms: Path) -> str:
     alloc = shlex.quote(str(ROOT / "build/bench/bench-alloc"))
     hpmmap = shlex.quote(str(ROOT / "build/hpmmap"))
     pages = mib // 2 + 8
     lines = [
         "set -eu",
         "echo madvise >/sys/kernel/mm/transparent_hugepage/enabled",
-        f"cat /proc/kallsyms >{shlex.quote(str(out))}/kallsyms",
+        f"cat /proc/kallsyms >{shlex.quote(str(kallsyms))}",
         "sleep 10",
     ]
     prefix = ""
@@ -235,18 +236,19 @@ def main() -> int:
     console = Console()
     # Names of functions are long; the table goes to a file as it is.
     console.width = max(console.width, 110)
-    kver = None
     try:
         guest = counting_guest(args.kver)
         kver = guest.kver
         out = args.out or ROOT / f"build/bench/profile-{kver}-{args.method}"
         out.mkdir(parents=True, exist_ok=True)
-        trace = out / "trace"
-        guest.qemu = ["-plugin", f"file={PLUGIN},out={trace}"]
-        run_script(guest, guest_script(args.method, args.mib, out.resolve()), 1800, console)
-        with (out / "kallsyms").open() as lines:
-            symbols = Symbols(lines)
-        profiles = last_cycle(trace, symbols)
+        # The guest's changes to other directories stay there.
+        with tempfile.TemporaryDirectory(dir=ROOT / "build/bench") as there:
+            trace, kallsyms = Path(there) / "trace", Path(there) / "kallsyms"
+            guest.qemu = ["-plugin", f"file={PLUGIN},out={trace}"]
+            run_script(guest, guest_script(args.method, args.mib, kallsyms), 1800, console)
+            with kallsyms.open() as lines:
+                symbols = Symbols(lines)
+            profiles = last_cycle(trace, symbols)
     except (GuestError, ValueError, BenchError) as error:
         console.print(f"run-profile: {escape(str(error))}", style="red")
         return 1
@@ -283,7 +285,6 @@ def main() -> int:
         },
     }
     (out / "profile.json").write_text(json.dumps(record, indent=1) + "\n")
-    trace.unlink()
     console.print(f"Figures and stacks for flame graphs: {out}", soft_wrap=True)
     return 0
 
