@@ -311,6 +311,7 @@ struct hpmmap_limit_set {
  *	nodes/nodeN/
  *		total_bytes		size of the pool
  *		free_bytes		what nobody holds
+ *		clean_bytes		free, and zero already
  *		largest_free_bytes	largest block, at most 1 GB
  *		pinned_bytes		given up but still pinned
  *	contexts/ID/			one directory an address space
@@ -319,6 +320,8 @@ struct hpmmap_limit_set {
  *		page_size		requested page size in bytes
  *		held_bytes		pool memory held; what it shares with a
  *					parent or child counts for each
+ *		reuse_bytes		the part of it that is kept for reuse
+ *		cleared_bytes		what was zeroed while the process waited
  *		mapped_2m_bytes		mapped by 2 MB entries, now
  *		mapped_4k_bytes		mapped by 4 KB entries, now
  *		linux_bytes		Linux pages that stand in for pool memory

@@ -472,6 +472,57 @@ static bool step_free_any(struct model *m)
 	return free_block(m, MODEL_FREE_ANY, unit, order);
 }
 
+/* Units of a state become units of the other, or what is expected instead. */
+static int change(struct model *m, unsigned long unit, unsigned long nr,
+		  unsigned char from, int wrong)
+{
+	unsigned char to = from == FREE ? USED : FREE;
+
+	for (unsigned long u = unit; u < unit + nr; u++)
+		if (!state_of(m, u) || *state_of(m, u) == ABSENT)
+			return -ENOENT;
+	for (unsigned long u = unit; u < unit + nr; u++)
+		if (*state_of(m, u) != from)
+			return wrong;
+	for (unsigned long u = unit; u < unit + nr; u++)
+		*state_of(m, u) = to;
+	return 0;
+}
+
+static bool step_take(struct model *m)
+{
+	unsigned int order = pick(m, HPMMAP_BUDDY_MAX_ORDER + 2);
+	unsigned long unit = chunk_nr[pick(m, MODEL_CHUNKS)] * UNITS +
+			     pick(m, UNITS);
+	int expected, err;
+
+	if (pick(m, 2))
+		order = pick(m, 2);
+	if (pick(m, 8))
+		unit -= unit % (1UL << order);
+	if (pick(m, 16) == 0)
+		unit += HPMMAP_BUDDY_NR_UNITS;
+	if (order > HPMMAP_BUDDY_MAX_ORDER || !in_space(unit, 1) ||
+	    unit % (1UL << order))
+		expected = -EINVAL;
+	else
+		expected = change(m, unit, 1UL << order, FREE, -EBUSY);
+	err = hpmmap_buddy_take(&m->buddy, unit, order);
+	return compare_result(m, MODEL_TAKE, err, expected, unit, order);
+}
+
+static bool step_free_range(struct model *m)
+{
+	unsigned long unit, nr;
+	int expected, err;
+
+	pick_range(m, USED, &unit, &nr);
+	expected = nr && in_space(unit, nr) ?
+		   change(m, unit, nr, USED, -EINVAL) : -EINVAL;
+	err = hpmmap_buddy_free_range(&m->buddy, unit, nr);
+	return compare_result(m, MODEL_FREE_RANGE, err, expected, unit, nr);
+}
+
 static bool step_count(struct model *m)
 {
 	unsigned long expected = 0;
@@ -498,7 +549,8 @@ bool model_step(struct model *m, enum model_op op)
 {
 	static bool (* const step[MODEL_NR_OPS])(struct model *m) = {
 		step_chunk_insert, step_chunk_remove, step_add, step_remove,
-		step_alloc, step_free, step_free_any, step_count
+		step_alloc, step_free, step_free_any, step_take,
+		step_free_range, step_count
 	};
 
 	return step[op](m) && compare_counters(m);

@@ -20,6 +20,8 @@ enum model_op {
 	MODEL_ALLOC,
 	MODEL_FREE,		/* units that are allocated */
 	MODEL_FREE_ANY,		/* any block, in any state */
+	MODEL_TAKE,
+	MODEL_FREE_RANGE,
 	MODEL_COUNT,
 	MODEL_NR_OPS
 };

@@ -522,6 +522,41 @@ static void free_refuses_free_units(void **state)
 	assert_refused(f, -EINVAL, hpmmap_buddy_free(&f->b, 6, 1));
 }
 
+static void take_gives_the_block_that_was_named(void **state)
+{
+	struct fixture *f = *state;
+
+	add(f, 0, UNITS);
+	assert_int_equal(hpmmap_buddy_take(&f->b, 6, 1), 0);
+	assert_false(hpmmap_buddy_is_free(&f->b, 6));
+	assert_false(hpmmap_buddy_is_free(&f->b, 7));
+	assert_int_equal(f->b.nr_free, UNITS - 2);
+	assert_refused(f, -EBUSY, hpmmap_buddy_take(&f->b, 7, 0));
+	assert_refused(f, -EBUSY, hpmmap_buddy_take(&f->b, 4, 2));
+	assert_refused(f, -EINVAL, hpmmap_buddy_take(&f->b, 1, 1));
+	assert_refused(f, -EINVAL, hpmmap_buddy_take(&f->b, 0, MAX_ORDER + 1));
+	assert_refused(f, -EINVAL, hpmmap_buddy_take(&f->b, END, 0));
+	assert_refused(f, -ENOENT, hpmmap_buddy_take(&f->b, 3 * UNITS, 0));
+	give_back(f, 6, 1);
+	assert_int_equal(hpmmap_buddy_largest(&f->b), MAX_ORDER);
+}
+
+static void free_range_spans_chunks_and_is_all_or_nothing(void **state)
+{
+	struct fixture *f = *state;
+
+	use_up(f);
+	assert_int_equal(hpmmap_buddy_free_range(&f->b, UNITS - 3, 5), 0);
+	assert_int_equal(f->b.nr_free, 5);
+	assert_refused(f, -EINVAL, hpmmap_buddy_free_range(&f->b, 0, UNITS));
+	assert_refused(f, -EINVAL, hpmmap_buddy_free_range(&f->b, 0, 0));
+	assert_refused(f, -EINVAL, hpmmap_buddy_free_range(&f->b, END - 1, 2));
+	assert_refused(f, -ENOENT,
+		       hpmmap_buddy_free_range(&f->b, UNITS + 2, 2 * UNITS));
+	assert_int_equal(hpmmap_buddy_free_range(&f->b, 0, UNITS - 3), 0);
+	assert_int_equal(hpmmap_buddy_largest(&f->b), MAX_ORDER);
+}
+
 static void largest_follows_every_order(void **state)
 {
 	struct fixture *f = *state;
@@ -662,12 +697,15 @@ static unsigned long random_seed(void)
  * nearly empty, taken apart, and all free.
  */
 static const unsigned char weight[][MODEL_NR_OPS] = {
-	/* insert, remove chunk, add, remove, alloc, free, free any, count */
-	{  2,  1,  8,  4, 10, 10, 4, 4 },
-	{  4,  0, 16,  0, 30,  4, 2, 2 },
-	{  0,  2,  0,  8,  4, 30, 2, 2 },
-	{  1, 10,  0, 40,  2, 20, 2, 2 },
-	{  4,  0, 30,  0,  1, 30, 0, 2 },
+	/*
+	 * insert, remove chunk, add, remove, alloc, free, free any, take,
+	 * free range, count
+	 */
+	{  2,  1,  8,  4, 10, 10, 4, 10, 4, 4 },
+	{  4,  0, 16,  0, 30,  4, 2, 20, 1, 2 },
+	{  0,  2,  0,  8,  4, 30, 2,  2, 8, 2 },
+	{  1, 10,  0, 40,  2, 20, 2,  1, 8, 2 },
+	{  4,  0, 30,  0,  1, 30, 0,  1, 8, 2 },
 };
 
 static enum model_op random_op(unsigned short *rng, unsigned int phase)
@@ -790,6 +828,8 @@ int main(void)
 		TEST(free_refuses_bad_blocks),
 		TEST(free_refuses_absent_units),
 		TEST(free_refuses_free_units),
+		TEST(take_gives_the_block_that_was_named),
+		TEST(free_range_spans_chunks_and_is_all_or_nothing),
 		TEST(largest_follows_every_order),
 		TEST(is_free_answers_for_any_unit),
 		TEST(count_free_adds_up_over_holes),

@@ -100,12 +100,13 @@ impl Fixture {
         }
     }
 
-    /// The pool of a node.
+    /// The pool of a node; only the largest free block is zero.
     pub fn node_pool(&self, node: u32, total: u64, free: u64, largest: u64, pinned: u64) {
         let dir = format!("sys/kernel/hpmmap/nodes/node{node}");
         for (name, value) in [
             ("total_bytes", total),
             ("free_bytes", free),
+            ("clean_bytes", largest),
             ("largest_free_bytes", largest),
             ("pinned_bytes", pinned),
         ] {
@@ -123,6 +124,8 @@ impl Fixture {
             ("strict", 1),
             ("page_size", 2 << 20),
             ("held_bytes", 8 << 20),
+            ("reuse_bytes", 0),
+            ("cleared_bytes", 2 << 20),
             ("mapped_2m_bytes", 6 << 20),
             ("mapped_4k_bytes", 4096),
             ("linux_bytes", 0),

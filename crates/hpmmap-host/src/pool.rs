@@ -16,6 +16,8 @@ pub struct NodePool {
     pub total_bytes: u64,
     /// What nobody holds.
     pub free_bytes: u64,
+    /// Free and zero already.
+    pub clean_bytes: u64,
     /// Largest free block, at most 1 GB.
     pub largest_free_bytes: u64,
     /// Given up but still pinned by a device or another process.
@@ -48,6 +50,10 @@ pub struct Context {
     pub page_size: u64,
     /// Pool memory held.
     pub held_bytes: u64,
+    /// Part of it that is kept for the process to use again without zeroing.
+    pub reuse_bytes: u64,
+    /// Zeroed while the process waited, in total.
+    pub cleared_bytes: u64,
     /// Mapped by 2 MB entries, now.
     pub mapped_2m_bytes: u64,
     /// Mapped by 4 KB entries, now.
@@ -112,6 +118,7 @@ fn read_node(root: &Root, node: u32) -> Result<NodePool> {
         node,
         total_bytes: value("total_bytes")?,
         free_bytes: value("free_bytes")?,
+        clean_bytes: value("clean_bytes")?,
         largest_free_bytes: value("largest_free_bytes")?,
         pinned_bytes: value("pinned_bytes")?,
     })
@@ -128,6 +135,8 @@ fn read_context(root: &Root, id: u64) -> Result<Context> {
         strict: value("strict")? != 0,
         page_size: value("page_size")?,
         held_bytes: value("held_bytes")?,
+        reuse_bytes: value("reuse_bytes")?,
+        cleared_bytes: value("cleared_bytes")?,
         mapped_2m_bytes: value("mapped_2m_bytes")?,
         mapped_4k_bytes: value("mapped_4k_bytes")?,
         linux_bytes: value("linux_bytes")?,

@@ -87,6 +87,7 @@ pub fn nodes_table(nodes: &[NodePool]) -> String {
             Number("TOTAL"),
             Number("USED"),
             Number("FREE"),
+            Number("CLEAN"),
             Number("LARGEST"),
             Number("PINNED"),
         ],
@@ -96,6 +97,7 @@ pub fn nodes_table(nodes: &[NodePool]) -> String {
                 short(node.total_bytes),
                 short(node.used_bytes()),
                 short(node.free_bytes),
+                short(node.clean_bytes),
                 short(node.largest_free_bytes),
                 short(node.pinned_bytes),
             ]
@@ -157,8 +159,8 @@ mod tests {
     fn nodes_as_a_table() {
         assert_eq!(
             nodes_table(&nodes()),
-            "NODE  TOTAL   USED  FREE  LARGEST  PINNED\n   \
-             0     4G  1022M    3G       1G      2M"
+            "NODE  TOTAL   USED  FREE  CLEAN  LARGEST  PINNED\n   \
+             0     4G  1022M    3G     1G       1G      2M"
         );
         assert!(nodes_table(&[]).contains("hpmmap pool add"));
     }
