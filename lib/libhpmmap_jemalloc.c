@@ -8,16 +8,16 @@
  * whole slots back, which are then reused without zeroing. In a process that
  * is not registered it does nothing.
  *
- * Extents that are whole slots get a mapping of their own. The others are cut
- * from a run: a reservation of which one slot after the other is committed. What
- * is left of a slot when an extent is given back is a piece, which serves later
- * extents, or completes a slot together with its neighbours. All of it is one
- * kind of memory, so extents may be split and merged anywhere; and all that is
- * in an extent is committed, so there is no hook for committing and purging:
- * jemalloc then gives memory back where it would purge it.
+ * Extents are seldom whole slots: jemalloc 5.3 adds a page to each large one.
+ * So they lie side by side, and what is left of a slot when an extent is given back
+ * is a piece, which serves later extents, alone or with new slots behind it, or
+ * completes a slot together with its neighbours. All of it is one kind of
+ * memory, so extents may be split and merged anywhere; and all that is in an
+ * extent is committed, so there is no hook for committing and purging: jemalloc
+ * then gives memory back where it would purge it.
  *
- * jemalloc's options retain:false and cache_oblivious:false let it ask for
- * what it needs and not more; without them this is correct, but holds more.
+ * With jemalloc's option retain:false it asks for what it needs and not more;
+ * without, this is correct, but holds more.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -47,30 +47,28 @@
 #define RW	(PROT_READ | PROT_WRITE)
 #define ANON	(MAP_PRIVATE | MAP_ANONYMOUS)
 
-/* Address space that is reserved for a run, if one extent does not need more. */
+/* Address space that is looked for at once, if one extent does not need more. */
 #define RUN_BYTES	((size_t)256 << 20)
-#define MAX_PIECES	128
+#define MAX_PIECES	192
 /* Arenas that are as many apart share a source. */
 #define NR_SOURCES	64
 /* jemalloc's own limit (MALLOCX_ARENA_LIMIT). */
 #define MAX_ARENAS	4096
 
-/* Committed memory that is in no extent; never a whole slot. */
+/*
+ * Mapped memory [start, end) that is in no extent, never a whole slot, and
+ * behind it, if hole is beyond end, whole slots of address space that were free
+ * when they were last seen. Others may have mapped something there since.
+ */
 struct piece {
 	uintptr_t start;
 	uintptr_t end;
+	uintptr_t hole;
 };
 
-/*
- * Where extents come from that are not whole slots. Of the run, what lies
- * below top was handed out, what lies below committed is mapped, and up to
- * limit it is reserved.
- */
+/* Where extents come from that are not whole slots. */
 struct source {
 	pthread_mutex_t lock;
-	uintptr_t top;
-	uintptr_t committed;
-	uintptr_t limit;
 	unsigned int nr_pieces;
 	struct piece pieces[MAX_PIECES];
 };
@@ -90,18 +88,23 @@ static uintptr_t slot_down(uintptr_t value)
 /* ---- Mapping ---------------------------------------------------------- */
 
 /*
- * Maps whole slots; at the given address, if it is not 0, in place of what is
- * there (MAP_FIXED) or only if it is free (MAP_FIXED_NOREPLACE). Memory that
- * must be zero is mapped without the flag and gets it afterwards, so that it
- * can be reused one day. Returns 0 on failure.
+ * Maps whole slots; at the given address, if it is free. Memory that must be
+ * zero is mapped without the flag and gets it afterwards, so that it can be
+ * reused one day. MAP_FIXED is for address space that is reserved. Returns 0 on
+ * failure.
  */
-static uintptr_t map(uintptr_t at, size_t size, int how, bool zero)
+static uintptr_t map(uintptr_t at, size_t size, int fixed, bool zero)
 {
 	void *p = mmap((void *)at, size, RW,
-		       ANON | how | (zero ? 0 : MAP_UNINITIALIZED), -1, 0);
+		       ANON | fixed | (zero ? 0 : MAP_UNINITIALIZED), -1, 0);
 
 	if (p == MAP_FAILED)
 		return 0;
+	/* Somewhere else is of no use. */
+	if (at && (uintptr_t)p != at) {
+		munmap(p, size);
+		return 0;
+	}
 	if (zero)
 		madvise(p, size, HPMMAP_MADV_REUSE);
 	return (uintptr_t)p;
@@ -156,17 +159,21 @@ static void remove_piece(struct source *source, unsigned int i)
 }
 
 /* Empty ones are none; where there is no room for one, it is unmapped. */
-static void add_piece(struct source *source, uintptr_t start, uintptr_t end)
+static void add_piece(struct source *source, uintptr_t start, uintptr_t end,
+		      uintptr_t hole)
 {
-	if (start == end)
+	if (start == hole)
 		return;
-	if (source->nr_pieces == MAX_PIECES)
+	if (source->nr_pieces < MAX_PIECES)
+		source->pieces[source->nr_pieces++] = (struct piece){ start, end, hole };
+	else if (start != end)
 		munmap((void *)start, end - start);
-	else
-		source->pieces[source->nr_pieces++] = (struct piece){ start, end };
 }
 
-/* Takes [start, start + size) out of the piece that holds it. */
+/*
+ * Takes [start, start + size) out of a piece, whose end new slots may have
+ * moved before.
+ */
 static void cut_piece(struct source *source, unsigned int i, uintptr_t start,
 		      size_t size)
 {
@@ -174,86 +181,93 @@ static void cut_piece(struct source *source, unsigned int i, uintptr_t start,
 
 	/* In this order: one of the two always finds room. */
 	remove_piece(source, i);
-	add_piece(source, piece.start, start);
-	add_piece(source, start + size, piece.end);
+	add_piece(source, start + size, piece.end, piece.hole);
+	add_piece(source, piece.start, start, start);
 }
 
-/* From the smallest piece that is large enough. Returns 0 if there is none. */
-static uintptr_t take_from_pieces(struct source *source, size_t size,
-				  size_t alignment)
+/*
+ * Makes a piece long enough by slots behind it; where somebody else has them
+ * the piece has no hole any more. All of what is then taken is zero, if wanted.
+ */
+static bool extend_piece(struct piece *piece, uintptr_t start, size_t size,
+			 bool zero)
 {
-	unsigned int best = MAX_PIECES;
-	uintptr_t start;
+	uintptr_t old_end = piece->end, end = up(start + size, SLOT);
 
-	for (unsigned int i = 0; i < source->nr_pieces; i++) {
-		const struct piece *piece = &source->pieces[i];
-
-		start = up(piece->start, alignment);
-		if (start > piece->end || piece->end - start < size)
-			continue;
-		if (best == MAX_PIECES ||
-		    piece->end - piece->start <
-		    source->pieces[best].end - source->pieces[best].start)
-			best = i;
-	}
-	if (best == MAX_PIECES)
-		return 0;
-	start = up(source->pieces[best].start, alignment);
-	cut_piece(source, best, start, size);
-	return start;
-}
-
-/* ---- The run -------------------------------------------------------------- */
-
-static bool new_run(struct source *source, size_t size, size_t alignment)
-{
-	size_t bytes = up(size, SLOT);
-	uintptr_t start;
-
-	if (alignment < SLOT)
-		alignment = SLOT;
-	if (bytes < RUN_BYTES)
-		bytes = RUN_BYTES;
-	start = reserve(bytes, alignment);
-	if (!start)
-		return false;
-	if (source->committed != source->limit)
-		munmap((void *)source->committed, source->limit - source->committed);
-	add_piece(source, source->top, source->committed);
-	source->top = source->committed = start;
-	source->limit = start + bytes;
-	return true;
-}
-
-static uintptr_t take_from_run(struct source *source, size_t size,
-			       size_t alignment, bool zero)
-{
-	uintptr_t start = up(source->top, alignment);
-	uintptr_t end, old_end = source->committed;
-
-	if (start > source->limit || source->limit - start < size) {
-		if (!new_run(source, size, alignment))
-			return 0;
-		start = old_end = source->top;
-	}
-	end = up(start + size, SLOT);
-	if (end > old_end) {
-		if (!map(old_end, end - old_end, MAP_FIXED, zero)) {
-			/*
-			 * There may be a hole now that others map something
-			 * into: the rest of the run is nobody's any more.
-			 */
-			source->limit = old_end;
-			return 0;
+	if (start + size > old_end) {
+		if (!map(old_end, end - old_end, 0, zero)) {
+			piece->hole = old_end;
+			return false;
 		}
-		source->committed = end;
+		piece->end = end;
 	}
-	/* What an alignment skips. */
-	add_piece(source, source->top, start);
-	source->top = start + size;
 	if (zero && start < old_end)
 		memset((void *)start, 0,
 		       (old_end < start + size ? old_end : start + size) - start);
+	return true;
+}
+
+/*
+ * The piece that fits best: the smallest without its hole or, if none is large
+ * enough, with it. MAX_PIECES if there is none.
+ */
+static unsigned int find_piece(const struct source *source, size_t size,
+			       size_t alignment)
+{
+	unsigned int best = MAX_PIECES, best_with_hole = MAX_PIECES;
+	size_t least = SIZE_MAX, least_with_hole = SIZE_MAX;
+
+	for (unsigned int i = 0; i < source->nr_pieces; i++) {
+		const struct piece *piece = &source->pieces[i];
+		uintptr_t start = up(piece->start, alignment);
+
+		/* What an alignment skips has to be there. */
+		if (start > piece->end || piece->hole - start < size)
+			continue;
+		if (piece->end - start >= size && piece->end - piece->start < least) {
+			least = piece->end - piece->start;
+			best = i;
+		}
+		if (piece->hole - piece->start < least_with_hole) {
+			least_with_hole = piece->hole - piece->start;
+			best_with_hole = i;
+		}
+	}
+	return best < MAX_PIECES ? best : best_with_hole;
+}
+
+/* Returns 0 without memory. */
+static uintptr_t take(struct source *source, size_t size, size_t alignment,
+		      bool zero)
+{
+	size_t bytes = up(size, SLOT);
+	size_t room = bytes < RUN_BYTES ? RUN_BYTES : bytes;
+	uintptr_t start;
+	unsigned int i;
+
+	/* Each turn that fails takes a hole away. */
+	while ((i = find_piece(source, size, alignment)) < MAX_PIECES) {
+		start = up(source->pieces[i].start, alignment);
+		if (extend_piece(&source->pieces[i], start, size, zero)) {
+			cut_piece(source, i, start, size);
+			return start;
+		}
+		if (source->pieces[i].start == source->pieces[i].hole)
+			remove_piece(source, i);
+	}
+	/* Where there is room shows in where a reservation goes. */
+	start = reserve(room, alignment < SLOT ? SLOT : alignment);
+	if (start) {
+		munmap((void *)start, room);
+		start = map(start, bytes, 0, zero);
+	}
+	/* It is gone already, or there is not that much. */
+	if (!start) {
+		start = map_slots(bytes, alignment, zero);
+		room = bytes;
+	}
+	if (start)
+		add_piece(source, start + size, start + bytes, start + room);
 	return start;
 }
 
@@ -266,20 +280,17 @@ static uintptr_t take_at(struct source *source, uintptr_t at, size_t size,
 	size_t bytes = up(size, SLOT);
 
 	for (unsigned int i = 0; i < source->nr_pieces; i++) {
-		const struct piece *piece = &source->pieces[i];
-
-		if (piece->start != at || piece->end - at < size)
+		if (source->pieces[i].start != at)
 			continue;
+		if (source->pieces[i].hole - at < size ||
+		    !extend_piece(&source->pieces[i], at, size, zero))
+			return 0;
 		cut_piece(source, i, at, size);
-		if (zero)
-			memset((void *)at, 0, size);
 		return at;
 	}
-	if (at == source->top && source->limit - at >= size)
-		return take_from_run(source, size, PAGE, zero);
-	if (at % SLOT != 0 || map(at, bytes, MAP_FIXED_NOREPLACE, zero) != at)
+	if (at % SLOT != 0 || !map(at, bytes, 0, zero))
 		return 0;
-	add_piece(source, at + size, at + bytes);
+	add_piece(source, at + size, at + bytes, at + bytes);
 	return at;
 }
 
@@ -295,15 +306,10 @@ static void *extent_alloc(extent_hooks_t *hooks, void *new_addr, size_t size,
 		p = map_slots(size, alignment, *zero);
 	} else {
 		pthread_mutex_lock(&source->lock);
-		if (new_addr) {
+		if (new_addr)
 			p = take_at(source, (uintptr_t)new_addr, size, *zero);
-		} else {
-			p = take_from_pieces(source, size, alignment);
-			if (p && *zero)
-				memset((void *)p, 0, size);
-			if (!p)
-				p = take_from_run(source, size, alignment, *zero);
-		}
+		else
+			p = take(source, size, alignment, *zero);
 		pthread_mutex_unlock(&source->lock);
 	}
 	if (p)
@@ -318,18 +324,22 @@ static void *extent_alloc(extent_hooks_t *hooks, void *new_addr, size_t size,
  */
 static bool give_back(struct source *source, uintptr_t start, uintptr_t end)
 {
-	uintptr_t from = start, to = end, first, last;
+	uintptr_t from = start, to = end, hole = end, first, last;
+	struct piece *before = NULL;
 	unsigned int joined = 0;
 
 	/* There is at most one at either end. */
 	for (unsigned int i = 0; i < source->nr_pieces; i++) {
-		if (source->pieces[i].end == start)
-			from = source->pieces[i].start;
-		else if (source->pieces[i].start == end)
-			to = source->pieces[i].end;
-		else
-			continue;
-		joined++;
+		struct piece *piece = &source->pieces[i];
+
+		if (piece->end == start && piece->start != start) {
+			from = piece->start;
+			joined++;
+		} else if (piece->start == end) {
+			to = piece->end;
+			hole = piece->hole;
+			joined++;
+		}
 	}
 	first = up(from, SLOT);
 	last = slot_down(to);
@@ -340,13 +350,27 @@ static bool give_back(struct source *source, uintptr_t start, uintptr_t end)
 	if (first < last && munmap((void *)first, last - first) != 0)
 		return false;
 	for (unsigned int i = 0; i < source->nr_pieces;) {
-		if (source->pieces[i].end == start || source->pieces[i].start == end)
+		struct piece *piece = &source->pieces[i];
+
+		if (piece->end == start || piece->start == end)
 			remove_piece(source, i);
 		else
 			i++;
 	}
-	add_piece(source, from, first);
-	add_piece(source, last, to);
+	if (first == last) {
+		add_piece(source, from, to, hole);
+		return true;
+	}
+	/* Where a hole ended that belongs to a piece it goes on. */
+	for (unsigned int i = 0; from == first && i < source->nr_pieces; i++)
+		if (source->pieces[i].hole == first)
+			before = &source->pieces[i];
+	if (before)
+		before->hole = last == to ? hole : last;
+	if (last < to)
+		add_piece(source, last, to, hole);
+	if (!before)
+		add_piece(source, from, first, last == to ? hole : last);
 	return true;
 }
 
