@@ -27,7 +27,7 @@ METHODS = (*PEERS, OURS)
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench/run-fork", description=__doc__)
-    parser.add_argument("--kver", help="kernel version or series (default: the newest)")
+    parser.add_argument("--kernel", help="kernel version or series (default: the newest)")
     parser.add_argument("--mib", type=int, default=1024, help="memory of the parent (default 1024)")
     parser.add_argument("--repeat", type=int, default=3, help="forks, one after another (default 3)")
     parser.add_argument(
@@ -97,7 +97,7 @@ def main() -> int:
         console.print("run-fork: build/hpmmap is missing: run 'make tools'", style="red")
         return 1
     try:
-        guest = counting_guest(args.kver)
+        guest = counting_guest(args.kernel)
         samples = samples_of(run_script(guest, guest_script(args.mib, args.repeat), 1800, console))
         if len(samples) != len(METHODS) * args.repeat:
             raise BenchError(f"{len(samples)} results instead of {len(METHODS) * args.repeat}")

@@ -179,14 +179,14 @@ def tree_lines(node: Node, blocks: int, least: float, depth: int = 0) -> Iterabl
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench/run-profile", description=__doc__)
-    parser.add_argument("--kver", help="kernel version or series (default: the newest)")
+    parser.add_argument("--kernel", help="kernel version or series (default: the newest)")
     parser.add_argument("--method", choices=METHODS, default="hpmmap", help="default: hpmmap")
     parser.add_argument("--mib", type=int, default=128, help="size of the region (default 128)")
-    parser.add_argument("--rows", type=int, default=40, help="functions to show of each phase (default 40)")
+    parser.add_argument("--rows", type=int, default=40, help="functions to show (default 40)")
     parser.add_argument(
-        "--least", type=float, default=25, help="instructions for 2 MB from which a call is shown (default 25)"
+        "--least", type=float, default=25, help="instructions for 2 MB that a call shown has (default 25)"
     )
-    parser.add_argument("--out", type=Path, help="directory for the results (build/bench/profile-KERNEL-METHOD)")
+    parser.add_argument("--out", type=Path, help="for the results (build/bench/profile-KERNEL-METHOD)")
     args = parser.parse_args()
     if not 2 <= args.mib <= 1024 or args.mib % 2:
         parser.error(f"--mib {args.mib}: must be an even number from 2 to 1024")
@@ -216,7 +216,8 @@ def guest_script(method: str, mib: int, kallsyms: Path) -> str:
 
 
 def show(console: Console, title: str, profile: Profile, blocks: int, rows: int) -> None:
-    table = Table(title=title, box=None, padding=(0, 2, 0, 0), title_justify="left")
+    console.print(title, highlight=False, soft_wrap=True)
+    table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("Function", no_wrap=True)
     for name in ("Instructions", "per 2 MB", "With callees", "Calls"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -237,7 +238,7 @@ def main() -> int:
     # Names of functions are long; the table goes to a file as it is.
     console.width = max(console.width, 110)
     try:
-        guest = counting_guest(args.kver)
+        guest = counting_guest(args.kernel)
         kver = guest.kver
         out = args.out or ROOT / f"build/bench/profile-{kver}-{args.method}"
         out.mkdir(parents=True, exist_ok=True)
@@ -256,8 +257,8 @@ def main() -> int:
     blocks = args.mib // 2
     for phase, profile in profiles.items():
         title = (
-            f"{args.method}, {phase} {args.mib} MB; Linux {kver}: {millions(profile.total)} million instructions, "
-            f"{millions(profile.total - profile.zeroing)} without zeroing"
+            f"{args.method}, {phase} {args.mib} MB; Linux {kver}: {millions(profile.total)} million "
+            f"instructions, {millions(profile.total - profile.zeroing)} without zeroing"
         )
         show(console, title, profile, blocks, args.rows)
         console.print(f"\nCalls, {phase}; instructions for 2 MB, with callees and own")

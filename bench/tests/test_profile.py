@@ -46,7 +46,8 @@ def test_addresses_are_named_by_the_first_symbol_at_or_below():
 
 
 def test_segments_end_at_the_next_marker():
-    words = [*block(1, 9), *marker(1), *block(ENTRY, 3, 2), *marker(2), *block(HANDLE, 4), *marker(0), *block(1, 9)]
+    inside = [*marker(1), *block(ENTRY, 3, 2), *marker(2), *block(HANDLE, 4), *marker(0)]
+    words = [*block(1, 9), *inside, *block(1, 9)]
     assert list(segments(array("Q", words))) == [
         (1, [(ENTRY & ADDRESS_MASK, 6)]),
         (2, [(HANDLE & ADDRESS_MASK, 4)]),
@@ -75,8 +76,8 @@ def test_callees_count_for_their_callers():
 
 
 def test_what_zeroes_counts_whole_but_page_tables_do_not():
-    blocks = kernel_blocks((ENTRY, 1), (CLEAR, 100), (HANDLE, 7), (CLEAR + 8, 3), (ENTRY + 8, 1), (CLEAR_PAGE, 50))
-    blocks += kernel_blocks((ENTRY + 8, 1), (PTE_ALLOC, 2), (CLEAR_PAGE, 60))
+    blocks = kernel_blocks((ENTRY, 1), (CLEAR, 100), (HANDLE, 7), (CLEAR + 8, 3), (ENTRY + 8, 1))
+    blocks += kernel_blocks((CLEAR_PAGE, 50), (ENTRY + 8, 1), (PTE_ALLOC, 2), (CLEAR_PAGE, 60))
     profile = profile_of(blocks, symbols())
     assert profile.own["hpmmap_block_clear"] == 110
     assert profile.own["clear_page_rep"] == 110
