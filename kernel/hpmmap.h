@@ -446,6 +446,8 @@ void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 			unsigned long end);
 bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start,
 			    unsigned long end);
+void hpmmap_store_refresh(struct hpmmap_ctx *ctx, unsigned long start,
+			  unsigned long end);
 int hpmmap_store_discard(struct hpmmap_ctx *ctx, unsigned long start,
 			 unsigned long end, bool accessible);
 void hpmmap_store_unmapped(struct hpmmap_ctx *ctx, unsigned long start,
