@@ -152,6 +152,15 @@ void hpmmap_block_attach(struct hpmmap_block *block,
 }
 
 /**
+ * hpmmap_block_detach() - a pool block stands for no file offset any more
+ * @block: the block; nobody but the module refers to it
+ */
+void hpmmap_block_detach(struct hpmmap_block *block)
+{
+	folio_detach(block->folio);
+}
+
+/**
  * hpmmap_block_page() - one page of a block
  * @block: the block
  * @i: which, below SLOT_PAGES

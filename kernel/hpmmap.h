@@ -372,6 +372,7 @@ void hpmmap_block_set_stale(struct hpmmap_block *block, unsigned int first,
 int hpmmap_block_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
 		      unsigned int to_page, struct hpmmap_block *from,
 		      unsigned int from_page, unsigned int nr);
+void hpmmap_block_detach(struct hpmmap_block *block);
 struct page *hpmmap_block_page(struct hpmmap_block *block, unsigned int i);
 bool hpmmap_block_is_pinned(struct hpmmap_block *block);
 bool hpmmap_block_idle(struct hpmmap_block *block);
@@ -391,6 +392,7 @@ void hpmmap_reuse_take(struct hpmmap_ctx *ctx,
 		       const struct hpmmap_placement *place, unsigned long nr,
 		       struct list_head *out);
 void hpmmap_reuse_return(struct hpmmap_ctx *ctx, struct list_head *blocks);
+unsigned long hpmmap_reuse_kept(void);
 unsigned long hpmmap_reuse_reclaim(const nodemask_t *nodes,
 				   struct hpmmap_user *user, unsigned long nr);
 void hpmmap_reuse_see(struct hpmmap_ctx *ctx, unsigned long start,
@@ -450,7 +452,7 @@ void hpmmap_store_refresh(struct hpmmap_ctx *ctx, unsigned long start,
 			  unsigned long end);
 int hpmmap_store_discard(struct hpmmap_ctx *ctx, unsigned long start,
 			 unsigned long end, bool accessible);
-void hpmmap_store_unmapped(struct hpmmap_ctx *ctx, unsigned long start,
+bool hpmmap_store_unmapped(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end);
 void hpmmap_store_reconcile(struct hpmmap_ctx *ctx, unsigned long start,
 			    unsigned long end);

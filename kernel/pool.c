@@ -253,6 +253,9 @@ static unsigned int dirty_take(struct pool_node *pn, unsigned int nr,
 	list_for_each_entry(chunk, &pn->chunks, link) {
 		unit = chunk->buddy.nr * HPMMAP_BUDDY_CHUNK_UNITS;
 		end = unit + HPMMAP_BUDDY_CHUNK_UNITS;
+		if (hpmmap_buddy_count_free(&pn->buddy, unit, end - unit) ==
+		    hpmmap_buddy_count_free(&pn->clean, unit, end - unit))
+			continue;
 		for (; unit < end && got < nr; unit++) {
 			if (!hpmmap_buddy_is_free(&pn->buddy, unit) ||
 			    hpmmap_buddy_is_free(&pn->clean, unit))
@@ -330,11 +333,28 @@ void hpmmap_pool_soiled(unsigned long nr)
 	atomic_long_add(nr, &nr_soiled);
 }
 
-/* Zeroes as many free blocks as processes that are gone have given up. */
+/*
+ * Zeroes as many free blocks as processes that are gone have given up, but not
+ * what others give up meanwhile.
+ */
 void hpmmap_pool_launder_soiled(void)
 {
-	if (atomic_long_read(&nr_soiled))
-		hpmmap_pool_launder(atomic_long_xchg(&nr_soiled, 0));
+	unsigned long dirty = 0;
+	int nid;
+
+	if (!atomic_long_read(&nr_soiled))
+		return;
+	for_each_online_node(nid) {
+		struct pool_node *pn = pool_node_find(nid);
+
+		if (!pn)
+			continue;
+		spin_lock(&pn->lock);
+		dirty += pn->buddy.nr_free - pn->clean.nr_free;
+		spin_unlock(&pn->lock);
+	}
+	hpmmap_pool_launder(min_t(unsigned long, dirty,
+				  atomic_long_xchg(&nr_soiled, 0)));
 }
 
 /* All blocks that are free are in the allocator, until .._go(). */
@@ -547,6 +567,8 @@ static unsigned long free_blocks(const nodemask_t *nodes)
 bool hpmmap_pool_has_free(struct hpmmap_job *job)
 {
 	hpmmap_reap();
+	if (!free_blocks(&job->nodes))
+		hpmmap_reuse_reclaim(&job->nodes, NULL, 1);
 	return free_blocks(&job->nodes) && hpmmap_user_has_room(job->user);
 }
 
@@ -608,7 +630,13 @@ static bool try_alloc(struct hpmmap_job *job,
 	return false;
 }
 
-/* Takes back what processes keep for reuse; returns whether there was some. */
+/* Others may get what was taken back. */
+#define RECLAIM_TRIES 8
+
+/*
+ * Takes back what processes keep for reuse, if that can be of help; returns
+ * whether there was some.
+ */
 static bool reclaim(struct hpmmap_job *job,
 		    const struct hpmmap_placement *place, unsigned long nr)
 {
@@ -616,7 +644,10 @@ static bool reclaim(struct hpmmap_job *job,
 
 	/* It is the user's limit that is in the way. */
 	if (free >= nr)
-		return hpmmap_reuse_reclaim(&place->nodes, job->user, nr);
+		return hpmmap_reuse_reclaim(&node_states[N_POSSIBLE], job->user,
+					    nr);
+	if (free + hpmmap_reuse_kept() < nr)
+		return false;
 	return hpmmap_reuse_reclaim(&place->nodes, NULL, nr - free);
 }
 
@@ -641,6 +672,7 @@ int hpmmap_pool_alloc(struct hpmmap_job *job,
 	struct hpmmap_block *block;
 	LIST_HEAD(got);
 	bool done;
+	int i;
 
 	if (!nr)
 		return 0;
@@ -649,8 +681,11 @@ int hpmmap_pool_alloc(struct hpmmap_job *job,
 		hpmmap_reap();
 		done = try_alloc(job, place, slot, nr, &got);
 	}
-	while (!done && reclaim(job, place, nr))
+	for (i = 0; i < RECLAIM_TRIES && !done; i++) {
+		if (!reclaim(job, place, nr) || fatal_signal_pending(current))
+			break;
 		done = try_alloc(job, place, slot, nr, &got);
+	}
 	if (!done) {
 		hpmmap_pool_launder_stop();
 		done = try_alloc(job, place, slot, nr, &got);

@@ -110,6 +110,7 @@ void hpmmap_reuse_exit(struct hpmmap_ctx *ctx)
 static void keep(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 {
 	hpmmap_block_set_stale(block, 0, SLOT_PAGES);
+	hpmmap_block_detach(block);
 	block->reuse_id = 0;
 	block->slot = NO_SLOT;
 	spin_lock(&ctx->reuse.lock);
@@ -146,14 +147,18 @@ bool hpmmap_reuse_keep(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 /**
  * hpmmap_reuse_return() - keep again what hpmmap_reuse_take() gave
  * @ctx: the caller's context
- * @blocks: blocks that were not needed; only those that were kept go
+ * @blocks: blocks that were not needed; those that were kept go, up to the peak
  */
 void hpmmap_reuse_return(struct hpmmap_ctx *ctx, struct list_head *blocks)
 {
 	struct hpmmap_block *block, *tmp;
 
+	if (list_empty(blocks))
+		return;
+	mutex_lock(&ctx->lock);
 	list_for_each_entry_safe(block, tmp, blocks, link) {
-		if (bitmap_empty(block->reuse, SLOT_PAGES))
+		if (bitmap_empty(block->reuse, SLOT_PAGES) ||
+		    ctx->reuse.nr + ctx->reuse.nr_mapped >= ctx->reuse.peak)
 			continue;
 		/* What is not the process's own was zeroed for it. */
 		bitmap_fill(block->reuse, SLOT_PAGES);
@@ -161,6 +166,7 @@ void hpmmap_reuse_return(struct hpmmap_ctx *ctx, struct list_head *blocks)
 		keep(ctx, block);
 		atomic_long_inc(&ctx->nr_held);
 	}
+	mutex_unlock(&ctx->lock);
 }
 
 /**
@@ -200,6 +206,19 @@ void hpmmap_reuse_take(struct hpmmap_ctx *ctx,
 	list_splice_tail(&got, out);
 }
 
+/* Blocks that processes keep, on whatever node. */
+unsigned long hpmmap_reuse_kept(void)
+{
+	struct hpmmap_ctx *ctx;
+	unsigned long n = 0;
+
+	spin_lock(&reuse_lock);
+	list_for_each_entry(ctx, &keepers, reuse.link)
+		n += READ_ONCE(ctx->reuse.nr);
+	spin_unlock(&reuse_lock);
+	return n;
+}
+
 /**
  * hpmmap_reuse_reclaim() - take back what processes keep, in turn
  * @nodes: of these nodes
@@ -233,6 +252,7 @@ unsigned long hpmmap_reuse_reclaim(const nodemask_t *nodes,
 			break;
 		}
 		spin_unlock(&reuse_lock);
+		cond_resched();
 	} while (found && n < nr);
 	return n;
 }

@@ -611,7 +611,7 @@ static void zap_ours(struct hpmmap_ctx *ctx, unsigned long start,
 	}
 }
 
-/* Does a page of the range have contents? */
+/* Does a page of the range have contents, or a slot of it somebody's pins? */
 static bool has_contents(struct hpmmap_ctx *ctx, unsigned long start,
 			 unsigned long end)
 {
@@ -623,7 +623,8 @@ static bool has_contents(struct hpmmap_ctx *ctx, unsigned long start,
 		unsigned int first, nr;
 
 		clip(slot, start, end, &first, &nr);
-		if (has_fresh(block, first, nr))
+		if (has_fresh(block, first, nr) ||
+		    (nr == SLOT_PAGES && !hpmmap_block_idle(block)))
 			return true;
 	}
 	return false;
@@ -829,14 +830,14 @@ static bool slot_is_mapped(struct hpmmap_ctx *ctx, unsigned long slot,
 	return false;
 }
 
-/* @unmapped: nothing of ours is mapped in the range. */
-static void take_back(struct hpmmap_ctx *ctx, unsigned long start,
-		      unsigned long end, bool unmapped)
+/* @unmapped: nothing of ours is mapped in the range. Returns how many went. */
+static unsigned long take_back(struct hpmmap_ctx *ctx, unsigned long start,
+			       unsigned long end, bool unmapped)
 {
 	struct hpmmap_block *block, *tmp;
 	struct vm_area_struct *next = NULL;
 	XA_STATE(xas, &ctx->store, slot_of(start));
-	unsigned int batch = 0;
+	unsigned long batch = 0, nr = 0;
 	bool known = false;
 	LIST_HEAD(reuse);
 	LIST_HEAD(freed);
@@ -855,6 +856,7 @@ static void take_back(struct hpmmap_ctx *ctx, unsigned long start,
 			goto pause;
 		kept = forget_reuse(ctx, block);
 		xas_store(&xas, NULL);
+		nr++;
 		/* Its link is not this context's alone. */
 		if (hpmmap_block_is_shared(block))
 			hpmmap_block_release_to(ctx, block, &freed);
@@ -881,6 +883,7 @@ pause:
 	mutex_unlock(&ctx->lock);
 	mmap_read_unlock(ctx->mm);
 	hpmmap_pool_free(&freed);
+	return nr;
 }
 
 /**
@@ -900,12 +903,17 @@ void hpmmap_store_reconcile(struct hpmmap_ctx *ctx, unsigned long start,
  * @ctx: the context, ctx->ops held
  * @start: start of a range in which nothing of ours is mapped since
  * @end: its end
+ *
+ * Return: whether there were some.
  */
-void hpmmap_store_unmapped(struct hpmmap_ctx *ctx, unsigned long start,
+bool hpmmap_store_unmapped(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end)
 {
-	take_back(ctx, start, end, true);
+	return take_back(ctx, start, end, true);
 }
+
+/* Mapped at once at most. */
+#define RUN_SLOTS 512UL
 
 /* The block of a slot of a run, a new one of @blocks if there is none. */
 static struct hpmmap_block *run_block(struct hpmmap_ctx *ctx,
@@ -961,13 +969,17 @@ unsigned long hpmmap_store_map_run(struct hpmmap_ctx *ctx,
 	struct folio *folio = NULL;
 	unsigned long addr, nr = 0;
 	pmd_t *pmdp = NULL;
-	bool shared;
+	bool shared, inserted;
 
+	/* Others want the lock, too. */
+	end = min(end, start + RUN_SLOTS * SLOT_SIZE);
 	mutex_lock(&ctx->lock);
 	shared = xa_marked(&ctx->store, SLOT_SHARED);
 	for (addr = start; addr < end; addr += SLOT_SIZE) {
 		struct hpmmap_block *block;
 
+		if (fatal_signal_pending(current))
+			break;
 		if (!pmdp || !(addr & ~PUD_MASK))
 			pmdp = hpmmap_pgmap_pmd(ctx->mm, addr);
 		else
@@ -985,8 +997,11 @@ unsigned long hpmmap_store_map_run(struct hpmmap_ctx *ctx,
 		if (!bitmap_empty(block->stale, SLOT_PAGES))
 			hpmmap_block_fill(ctx, block, 0, SLOT_PAGES);
 		/* A fault may be clearing it. */
-		folio_wait_locked(block->folio);
-		if (!hpmmap_pgmap_insert_2m(vma, addr, pmdp, block->folio))
+		folio_lock(block->folio);
+		inserted = hpmmap_pgmap_insert_2m(vma, addr, pmdp,
+						  block->folio);
+		folio_unlock(block->folio);
+		if (!inserted)
 			break;
 		folio = block->folio;
 		nr += SLOT_PAGES;

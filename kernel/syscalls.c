@@ -315,6 +315,7 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	 */
 	if (!fixed && locked) {
 		if (range_is_taken(ctx, addr, addr + len)) {
+			ctx->hole.end = 0;
 			ret = -EEXIST;
 			goto out;
 		}
@@ -511,9 +512,10 @@ static long handle_munmap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	long ret = hpmmap_call_orig(call, regs);
 
 	if (!ret) {
-		hpmmap_store_unmapped(ctx, start, end);
+		bool ours = hpmmap_store_unmapped(ctx, start, end);
+
 		hpmmap_vma_repair_ends(ctx, start, end);
-		if (!((start | end) & ~SLOT_MASK)) {
+		if (ours && start && !((start | end) & ~SLOT_MASK)) {
 			ctx->hole.start = start;
 			ctx->hole.end = end;
 		}
