@@ -634,7 +634,9 @@ static void memory_is_shared_until_written(void)
 	open_link(&link);
 	pid = fork_child();
 	if (pid == 0) {
-		verify_stamp(p, BIG, 1);
+		/* Without entries of 2 MB a read copies, too. */
+		if (maps_2m())
+			verify_stamp(p, BIG, 1);
 		tell(link.to_parent[1]);
 		await(link.to_child[0]);
 		fill(p + MB(6), PAGE, 2);
