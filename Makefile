@@ -10,7 +10,8 @@ help:
 	@echo 'make check              run all tests (about an hour on two cores)'
 	@echo 'make matrix             the module on every kernel, -rt, -cloud and the newest of Debian too (hours)'
 	@echo 'make check-debug        all guests, fault injection and fuzzers on a debug kernel (hours)'
-	@echo 'make bench-alloc        instructions to map, touch and unmap memory, beside THP and hugetlb'
+	@echo 'make bench              instructions that memory costs, beside 4 KB pages, THP and hugetlb (minutes)'
+	@echo 'make bench-profile      on which functions of the kernel they are spent'
 	@echo 'make bench-fork         instructions to fork, execute a program and wait, with 1 GB of memory'
 	@echo 'make bench-children     instructions that the children of a shell cost, natively and registered'
 	@echo 'make module KVER=...    build/<version>/hpmmap.ko, by default for the running kernel'
@@ -63,7 +64,7 @@ unit:
 	@scripts/setup python
 	$(PYTHON) -m pytest --quiet bench/tests tests/conformance
 
-vm: tools guest-tests modules
+vm: tools guest-tests bench-tools modules
 	@scripts/setup guest
 	@scripts/setup jobs
 	$(PYTHON) -m pytest $(PYTEST_ARGS) tests/vm
@@ -83,13 +84,19 @@ demo:
 	@$(MAKE) --no-print-directory tools bench-tools modules
 	@bench/demo/run $(DEMO_ARGS)
 
-install: module tools
+install: module tools bench-tools
 	@scripts/install $(KVER)
 
-bench-alloc:
+bench:
 	@scripts/setup guest
+	@scripts/setup allocators
 	@$(MAKE) --no-print-directory tools bench-tools modules
 	@bench/run-alloc $(BENCH_ARGS)
+
+bench-profile:
+	@scripts/setup guest
+	@$(MAKE) --no-print-directory tools bench-tools modules
+	@bench/run-profile $(BENCH_ARGS)
 
 bench-fork:
 	@scripts/setup guest
@@ -118,4 +125,4 @@ bench-children:
 clean:
 	rm -rf build
 
-.PHONY: help setup module modules tools guest-tests bench-tools lint unit vm check check-debug matrix demo bench-alloc bench-fork bench-children conformance conformance-table install clean
+.PHONY: help setup module modules tools guest-tests bench-tools lint unit vm check check-debug matrix demo bench bench-profile bench-fork bench-children conformance conformance-table install clean

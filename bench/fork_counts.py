@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Counts the instructions of fork, execve and wait of a process with much memory.
 
-Boots a guest whose clock counts instructions, as alloc_counts.py does, runs
+Boots a guest whose clock counts instructions, runs
 build/bench/fork in it for each method, prints a table and writes JSON;
 bench/README.md describes both.
 """
@@ -14,19 +14,20 @@ import shlex
 import sys
 from pathlib import Path
 
-from alloc_counts import KERNEL_OPTIONS, MIB, OURS, ROOT, BenchError, millions, samples_of
-from hpmmap_guest import Guest, GuestError, kernels
+from counting import MIB, ROOT, BenchError, counting_guest, millions, run_script, samples_of
+from hpmmap_guest import GuestError
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 PEERS = ("4k", "thp")
+OURS = "hpmmap"
 METHODS = (*PEERS, OURS)
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench/run-fork", description=__doc__)
-    parser.add_argument("--kver", help="kernel version or series (default: the newest)")
+    parser.add_argument("--kernel", help="kernel version or series (default: the newest)")
     parser.add_argument("--mib", type=int, default=1024, help="memory of the parent (default 1024)")
     parser.add_argument("--repeat", type=int, default=3, help="forks, one after another (default 3)")
     parser.add_argument(
@@ -96,23 +97,8 @@ def main() -> int:
         console.print("run-fork: build/hpmmap is missing: run 'make tools'", style="red")
         return 1
     try:
-        guest = Guest(
-            args.kver or kernels()[-1],
-            memory="4G",
-            cpus=1,
-            icount=True,
-            append=KERNEL_OPTIONS,
-            movable="1536M",
-        )
-        with console.status("running in the guest"):
-            outcome = guest.run(
-                guest_script(args.mib, args.repeat), timeout=1800, boot_timeout=600
-            )
-        if not outcome.ok:
-            for line in outcome.stdout.splitlines()[-20:]:
-                console.print(f"guest: {escape(line)}", highlight=False, soft_wrap=True)
-            raise BenchError(outcome.reason)
-        samples = samples_of(outcome.stdout)
+        guest = counting_guest(args.kernel)
+        samples = samples_of(run_script(guest, guest_script(args.mib, args.repeat), 1800, console))
         if len(samples) != len(METHODS) * args.repeat:
             raise BenchError(f"{len(samples)} results instead of {len(METHODS) * args.repeat}")
         for s in samples:

@@ -446,6 +446,8 @@ void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 			unsigned long end);
 bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start,
 			    unsigned long end);
+void hpmmap_store_refresh(struct hpmmap_ctx *ctx, unsigned long start,
+			  unsigned long end);
 int hpmmap_store_discard(struct hpmmap_ctx *ctx, unsigned long start,
 			 unsigned long end, bool accessible);
 void hpmmap_store_unmapped(struct hpmmap_ctx *ctx, unsigned long start,
@@ -538,6 +540,7 @@ void hpmmap_pgmap_fill(struct vm_area_struct *vma, unsigned long start,
 		       unsigned long end, struct hpmmap_block *block);
 void hpmmap_pgmap_fault_in(struct vm_area_struct *vma, unsigned long addr);
 pmd_t *hpmmap_pgmap_pmd(struct mm_struct *mm, unsigned long addr);
+bool hpmmap_pgmap_is_done(struct vm_area_struct *vma, pmd_t *pmdp);
 bool hpmmap_pgmap_insert_2m(struct vm_area_struct *vma, unsigned long addr,
 			    pmd_t *pmdp, struct folio *folio);
 bool hpmmap_pgmap_insert_readonly(struct vm_fault *vmf, struct folio *folio);

@@ -292,23 +292,15 @@ static long move_anywhere(struct hpmmap_ctx *ctx, const struct remap *r,
 	return ret == -EEXIST ? -ENOMEM : ret;
 }
 
-static long move_fixed(struct hpmmap_ctx *ctx, struct remap *r)
+static long move_fixed(struct hpmmap_ctx *ctx, const struct remap *r)
 {
-	long ret;
-
 	if (offset_in_page(r->new_addr) || r->new_len > TASK_SIZE ||
-	    r->new_addr > TASK_SIZE - r->new_len)
+	    r->new_addr > TASK_SIZE - r->new_len ||
+	    r->old_len > TASK_SIZE - r->addr)
 		return -EINVAL;
 	if (r->addr + r->old_len > r->new_addr &&
 	    r->new_addr + r->new_len > r->addr)
 		return -EINVAL;
-	if (r->old_len > r->new_len) {
-		ret = unmap_range(ctx, r->addr + r->new_len,
-				  r->old_len - r->new_len);
-		if (ret)
-			return ret;
-		r->old_len = r->new_len;
-	}
 	return move_to(ctx, r, r->new_addr);
 }
 
@@ -327,8 +319,8 @@ static long remap_ours(struct hpmmap_ctx *ctx, struct remap *r)
 	/* As for private memory: a copy of it cannot be had this way. */
 	if (!r->old_len)
 		return -EINVAL;
-	if (r->old_len > r->vm_end - r->addr &&
-	    (!(r->flags & MREMAP_FIXED) || r->old_len <= r->new_len))
+	/* What does not move may be anything. */
+	if (min(r->old_len, r->new_len) > r->vm_end - r->addr)
 		return -EFAULT;
 	if (r->new_len > r->old_len &&
 	    hpmmap_data_exceeds_limit(ctx, 0, r->new_len - r->old_len,

@@ -87,6 +87,19 @@ void hpmmap_pgmap_fault_in(struct vm_area_struct *vma, unsigned long addr)
 }
 
 /**
+ * hpmmap_pgmap_is_done() - is a slot mapped by one entry, as its mapping allows?
+ * @vma: the mapping; mmap_lock held
+ * @pmdp: the slot's entry
+ */
+bool hpmmap_pgmap_is_done(struct vm_area_struct *vma, pmd_t *pmdp)
+{
+	pmd_t pmd = READ_ONCE(*pmdp);
+
+	return !pmd_none(pmd) && pmd_leaf(pmd) &&
+	       (pmd_write(pmd) || !(vma->vm_flags & VM_WRITE));
+}
+
+/**
  * hpmmap_pgmap_insert_2m() - map a block by one entry
  * @vma: accessible mapping of ours that covers the whole slot and is not
  *	locked; mmap_lock held

@@ -307,8 +307,9 @@ int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned)
 
 	if (ret)
 		return ret;
-	/* What dead processes held counts as free. */
+	/* What dead processes held, or live ones keep, counts as free. */
 	hpmmap_reap();
+	hpmmap_reuse_reclaim(&node_states[N_POSSIBLE], NULL, ULONG_MAX);
 
 	mutex_lock(&hpmmap_pool_mutex);
 	hpmmap_pool_launder_stop();

@@ -675,28 +675,67 @@ void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 	mmap_write_unlock(ctx->mm);
 }
 
-/*
- * A clean block for a slot whose contents are not wanted any more: cheaper than
- * to zero its own. False where there is none, or the own one is to be kept.
- */
-static bool replace_by_clean(struct hpmmap_ctx *ctx, unsigned long slot,
-			     struct hpmmap_block *block)
+/* Whole slots of one mapping; false where there is no clean block left. */
+static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
+			  unsigned long end)
 {
-	struct hpmmap_block *clean;
+	struct hpmmap_block *block, *clean;
+	unsigned long slot;
 
 	lockdep_assert_held(&ctx->lock);
-	if (!block->folio || block->reuse_id == ctx->id ||
-	    bitmap_full(block->stale, SLOT_PAGES))
-		return false;
-	clean = hpmmap_pool_alloc_clean(ctx->job, block->nid);
-	if (!clean)
-		return false;
-	zap_slot(ctx, slot);
-	hpmmap_block_clear(ctx, clean);
-	hpmmap_store_put(ctx, slot, clean);
-	atomic_long_inc(&ctx->nr_held);
-	hpmmap_block_release(ctx, block);
+	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
+			  slot_of(end - 1)) {
+		if (!block->folio || is_marked(ctx, slot) ||
+		    block->reuse_id == ctx->id ||
+		    bitmap_full(block->stale, SLOT_PAGES))
+			continue;
+		zap_slot(ctx, slot);
+		if (!hpmmap_block_idle(block))
+			continue;
+		clean = hpmmap_pool_alloc_clean(ctx->job, block->nid);
+		if (!clean)
+			return false;
+		hpmmap_store_put(ctx, slot, clean);
+		atomic_long_inc(&ctx->nr_held);
+		hpmmap_block_release(ctx, block);
+		cond_resched();
+	}
 	return true;
+}
+
+/**
+ * hpmmap_store_refresh() - clean blocks for slots whose contents will go
+ * @ctx: the context, ctx->ops held
+ * @start: first address of a range that is about to be discarded
+ * @end: its end
+ *
+ * That is cheaper than to zero them. Only as far as whole slots are mapped,
+ * accessible and not locked, and there are clean blocks on their nodes; not
+ * for what somebody else refers to, nor for what is to be kept for reuse.
+ * hpmmap_vma_repair() is due.
+ */
+void hpmmap_store_refresh(struct hpmmap_ctx *ctx, unsigned long start,
+			  unsigned long end)
+{
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+
+	if (ALIGN(start, SLOT_SIZE) + SLOT_SIZE > end)
+		return;
+	mmap_write_lock(ctx->mm);
+	mutex_lock(&ctx->lock);
+	for_each_vma_range(vmi, vma, end) {
+		unsigned long lo = ALIGN(max(start, vma->vm_start), SLOT_SIZE);
+		unsigned long hi = min(end, vma->vm_end) & SLOT_MASK;
+
+		if (!hpmmap_vma_is_ours(vma) || vma->vm_flags & VM_LOCKED ||
+		    !hpmmap_vma_is_accessible(vma) || compat_vma_is_sealed(vma))
+			break;
+		if (lo < hi && !refresh_slots(ctx, lo, hi))
+			break;
+	}
+	mutex_unlock(&ctx->lock);
+	mmap_write_unlock(ctx->mm);
 }
 
 static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
@@ -720,10 +759,6 @@ static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 		block = store_own(ctx, NULL, slot, NULL, first, nr);
 		ret = block ? 0 : -ENOMEM;
 	}
-	/* Who has pinned the old one keeps it. */
-	if (block && accessible && nr == SLOT_PAGES && !owned &&
-	    replace_by_clean(ctx, slot, block))
-		block = NULL;
 	/* Input and output under way sees the old contents, for a moment. */
 	if (block && *wait)
 		*wait = hpmmap_block_wait_unpinned(block);
@@ -769,7 +804,7 @@ int hpmmap_store_discard(struct hpmmap_ctx *ctx, unsigned long start,
 }
 
 /* Blocks whose slots are looked at without a pause. */
-#define RECONCILE_BATCH 512
+#define RECONCILE_BATCH 64
 
 /*
  * Whether a mapping of ours covers a part of a slot. @next is the first mapping
@@ -814,16 +849,10 @@ static void take_back(struct hpmmap_ctx *ctx, unsigned long start,
 		unsigned long slot = xas.xa_index;
 		bool kept;
 
-		if (++batch % RECONCILE_BATCH == 0) {
-			xas_pause(&xas);
-			xas_unlock(&xas);
-			cond_resched();
-			xas_lock(&xas);
-		}
 		if (!(unmapped && slot << SLOT_SHIFT >= start &&
 		      (slot + 1) << SLOT_SHIFT <= end) &&
 		    slot_is_mapped(ctx, slot, &next, &known))
-			continue;
+			goto pause;
 		kept = forget_reuse(ctx, block);
 		xas_store(&xas, NULL);
 		/* Its link is not this context's alone. */
@@ -831,6 +860,13 @@ static void take_back(struct hpmmap_ctx *ctx, unsigned long start,
 			hpmmap_block_release_to(ctx, block, &freed);
 		else
 			list_add_tail(&block->link, kept ? &reuse : &gone);
+pause:
+		if (++batch % RECONCILE_BATCH)
+			continue;
+		xas_pause(&xas);
+		xas_unlock(&xas);
+		cond_resched();
+		xas_lock(&xas);
 	}
 	xas_unlock(&xas);
 	list_for_each_entry_safe(block, tmp, &reuse, link) {
@@ -936,7 +972,11 @@ unsigned long hpmmap_store_map_run(struct hpmmap_ctx *ctx,
 			pmdp = hpmmap_pgmap_pmd(ctx->mm, addr);
 		else
 			pmdp++;
-		if (!pmdp || !pmd_none(READ_ONCE(*pmdp)))
+		if (!pmdp)
+			break;
+		if (hpmmap_pgmap_is_done(vma, pmdp))
+			continue;
+		if (!pmd_none(READ_ONCE(*pmdp)))
 			break;
 		xas_set(&xas, slot_of(addr));
 		block = run_block(ctx, &xas, shared, blocks);

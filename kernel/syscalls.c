@@ -775,13 +775,13 @@ static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	switch (advice) {
 	case MADV_DONTNEED:
 	case MADV_DONTNEED_LOCKED:
+		hpmmap_store_refresh(ctx, start, end);
 		ret = discard_ours(ctx, start, end,
 				   advice == MADV_DONTNEED_LOCKED);
 		/* Linux does its part, which finds ours discarded already. */
 		if (ret > 0)
 			ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
-		if (!ret)
-			hpmmap_vma_repair(ctx, start, end);
+		hpmmap_vma_repair(ctx, start, end);
 		return ret;
 	case MADV_FREE:
 	case MADV_COLD:

@@ -120,6 +120,7 @@ class Guest:
     accel:       "kvm", "tcg", or "auto" for what works
     one_thread:  emulate all CPUs in one thread of the host: slower only where
                  the host has cores to spare
+    qemu:        further options of QEMU
     """
 
     def __init__(
@@ -134,6 +135,7 @@ class Guest:
         load_module: bool = True,
         accel: str = "auto",
         one_thread: bool = (os.cpu_count() or 1) <= 2,
+        qemu: Sequence[str] = (),
     ):
         self.kver = resolve_kernel(kver)
         self.numa = list(numa or [])
@@ -152,6 +154,7 @@ class Guest:
             raise ValueError("KVM cannot count instructions: use icount with tcg")
         self.accel = "tcg" if icount else accel
         self.one_thread = one_thread
+        self.qemu = list(qemu)
 
     def run(
         self,
@@ -241,6 +244,7 @@ class Guest:
                 options.append(f"--qemu-opt={option}")
         if self.icount:
             options += ["--qemu-opt=-icount", "--qemu-opt=shift=0,sleep=off"]
+        options += [f"--qemu-opt={option}" for option in self.qemu]
 
         kernel_options = list(_KERNEL_OPTIONS)
         if self.icount:

@@ -135,6 +135,22 @@ CASE(mremap, fixed_and_shrinking, 4, 0)
 	shows(r, spot(r, 0), 3);
 }
 
+/* What is cut off may be other mappings, what moves may not. */
+CASE(mremap, fixed_and_shrinking_across, 4, 0)
+{
+	ret("mprotect", mprotect(U(r, 2), r->unit, PROT_READ));
+	at(r, "shrink", mremap(U(r, 1), r->unit * 3, r->unit, FIXED,
+			       spot(r, 0)));
+	shows(r, spot(r, 0), 3);
+}
+
+CASE(mremap, fixed_and_shrinking_too_little, 4, 0)
+{
+	ret("mprotect", mprotect(U(r, 1), r->unit, PROT_READ));
+	at(r, "shrink", mremap(U(r, 0), r->unit * 3, r->unit * 2, FIXED,
+			       spot(r, 0)));
+}
+
 CASE(mremap, fixed_over_its_neighbour, 4, BIG)
 {
 	at(r, "over", mremap(U(r, 0), r->unit, r->unit, FIXED, U(r, 2)));

@@ -164,6 +164,12 @@ static void other_calls_fail_with_enomem(void)
 	verify_stamp(grow, MB(2), 3);
 	CHECK_TOUCH(grow, MB(2));
 
+	/* Nor is what would not have moved gone. */
+	CHECK_ERR(mremap(guard, MB(4), MB(1), MREMAP_MAYMOVE | MREMAP_FIXED,
+			 reserved + MB(32)), ENOMEM);
+	verify_stamp(guard, MB(4), 4);
+	CHECK_TOUCH(guard, MB(4));
+
 	/* Needs no memory, so it works. */
 	CHECK_OK(mprotect(guard + MB(1), PAGE, PROT_NONE));
 	CHECK_READ_SEGV(guard + MB(1), SEGV_ACCERR);

@@ -22,8 +22,8 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     config.hpmmap_kernels = [resolve_kernel(name) for name in config.getoption("--kernel")] or kernels()
     config.hpmmap_runs = {}
-    # Ends the session, and the guests with it.
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+    # Ends the session, and the guests with it. A shell's background jobs ignore Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def pytest_generate_tests(metafunc):

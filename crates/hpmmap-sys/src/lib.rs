@@ -1,8 +1,9 @@
 //! The contract with the kernel module: `kernel/uapi/hpmmap.h` in Rust.
 //!
-//! All unsafe code of the command is in this crate: the ioctls and the
-//! handling of SIGPIPE. What it exports is safe.
+//! All unsafe code of the command is in this crate: the ioctls, the handling
+//! of SIGPIPE and the time stamp counter. What it exports is safe.
 
+pub mod clock;
 mod device;
 pub mod sigpipe;
 pub mod uapi;

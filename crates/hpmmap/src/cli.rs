@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use hpmmap_host::Root;
 
+use crate::bench::plan::{Allocator, Method, Pattern};
 use crate::size::Size;
 
 /// The version of the product; the file VERSION is the only place.
@@ -72,6 +73,9 @@ pub enum Verb {
     ///
     /// Restores the file as it was before 'hpmmap mark'.
     Unmark(UnmarkArgs),
+    /// Measure what memory costs, beside what Linux has
+    #[command(subcommand)]
+    Bench(BenchVerb),
     /// Write the manual pages into a directory
     #[command(hide = true)]
     Man(ManArgs),
@@ -110,6 +114,108 @@ pub enum PoolVerb {
     /// A user that holds more than a new limit keeps it but gets no more.
     /// Limits last until the module is unloaded.
     Limit(PoolLimitArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum BenchVerb {
+    /// What it costs to get memory, touch it and give it back
+    ///
+    /// Runs each method, pattern and size in a process of its own, several
+    /// times, and prints tables, each result with its ratio to the best peer
+    /// (the cheapest method of Linux at the same pattern and size).
+    ///
+    /// Methods: '4k', 'thp', 'hugetlb', each also filled before the first
+    /// touch ('-populate'); 'hpmmap', a plain call under 'hpmmap run --strict';
+    /// 'hpmmap-dirty', the same after every block of the pools has been used;
+    /// 'hpmmap-reuse', with the flag for memory that need not be zero.
+    ///
+    /// Patterns: 'map': map, touch each 4 KB page, unmap; 'cycle': the same
+    /// several times in one process; 'brk', 'mremap': a heap and an array that
+    /// grow; 'stacks': stacks of 8 MB with a guard page, of which 64 KB are
+    /// used; 'amr': blocks of varied sizes, as a mesh that is refined and
+    /// coarsened has them; 'amr-malloc', 'malloc': these and small objects from
+    /// an allocator; 'threads' (with --threads).
+    ///
+    /// Columns: MAP, UNMAP the calls that get memory and give it back, TOUCH
+    /// the first touches less what a touch costs that finds its page, TOTAL the
+    /// three, FAULTS page faults, WORST TOUCH, WORST CALL the costliest one,
+    /// TABLES memory for page tables, MEMORY what was resident or held at the
+    /// peak, EXIT the CPU time of the process after the pattern (zeroing that was
+    /// put off until its end is there), OTHERS that of all other tasks until
+    /// 100 ms after its end, RATIO+EXIT the ratio of TOTAL and EXIT together, SPREAD the
+    /// largest distance of a TOTAL from the median of the repetitions, with '!'
+    /// above 1 %.
+    ///
+    /// Costs are cycles of the time stamp counter. In a guest with one CPU
+    /// under QEMU's '-icount shift=0' those are instructions; say so with
+    /// --icount.
+    #[command(
+        after_help = "Exit status: 1 if HPMMAP took page faults, or if --compare finds \
+        a difference of more than 1 %.\n\n\
+        The JSON has the members benchmark, schema, unit, tsc_hz, versions, machine, \
+        parameters, pool_add, left_out[] and results[]; each result has pattern, method, \
+        allocator, size_bytes, threads, measured (kind, median, repetitions[]), spread, agree, \
+        ratio_to_best_peer, ratio_with_exit. bench/README.md of the source describes them all."
+    )]
+    Alloc(BenchAllocArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct BenchAllocArgs {
+    /// Only these methods
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub method: Vec<Method>,
+    /// Only these patterns
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub pattern: Vec<Pattern>,
+    /// Only these allocators, for the patterns that use one
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub allocator: Vec<Allocator>,
+    /// These sizes instead of 4K to 4G: multiples of 4K; those the machine has
+    /// no memory for are left out
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub size: Vec<Size>,
+    /// Largest size of patterns other than 'map'
+    #[arg(long, value_name = "SIZE", default_value = "128M")]
+    pub limit: Size,
+    /// Processes for each result, after one that does not count
+    #[arg(long, value_name = "N", default_value_t = 3,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+    /// Rounds in one process of the patterns 'cycle' and 'threads'
+    #[arg(long, value_name = "N", default_value_t = 8,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub rounds: u32,
+    /// Measure throughput with 1 to N threads instead
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+    /// The clock of this machine counts instructions
+    #[arg(long)]
+    pub icount: bool,
+    /// Reserve huge pages, add pools and set transparent huge pages as the
+    /// methods need it, and set everything back afterwards (root)
+    ///
+    /// Otherwise only what is there is used.
+    #[arg(long)]
+    pub prepare: bool,
+    /// Write alloc.json, alloc.png and alloc.svg into this directory
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Say what is measured, if standard error is no terminal
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// The library of the allocator 'hpmmap-jemalloc'
+    #[arg(long, value_name = "FILE")]
+    pub hpmmap_jemalloc: Option<PathBuf>,
+    /// The program that does the work, if it is not in its place
+    #[arg(long, value_name = "FILE")]
+    pub worker: Option<PathBuf>,
+    /// Only compare two results
+    #[arg(long, num_args = 2, value_names = ["FIRST.json", "SECOND.json"], exclusive = true)]
+    pub compare: Vec<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,7 @@
 //! The command `hpmmap`.
 
 mod allocator;
+mod bench;
 mod cli;
 mod device;
 mod error;

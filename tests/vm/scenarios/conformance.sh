@@ -22,8 +22,12 @@ restore() {
 trap restore EXIT
 
 # All ways of running take much longer than the part that tells most.
-ways=()
-[ "${HPMMAP_CONFORMANCE:-}" != all ] || ways=(--all)
+case "${HPMMAP_CONFORMANCE:-}" in
+all) ways=(--all) large=1 ;;
+few) ways=(--few) large= ;;
+'') ways=() large=1 ;;
+*) fail "HPMMAP_CONFORMANCE is '$HPMMAP_CONFORMANCE': all, few, or nothing" ;;
+esac
 
 # timed RECORD ARGUMENT OF RUN.SH...
 timed() {
@@ -32,7 +36,7 @@ timed() {
 	"$cases/run.sh" "$records/$record.jsonl" "${ways[@]}" "$@"
 	echo "$record: $((SECONDS - started)) s"
 }
-timed native --big --
+timed native ${large:+--big} --
 timed hpmmap -- hpmmap run --
-timed hpmmap-1g --only-big -- hpmmap run --page-size 1G --
+[ -z "$large" ] || timed hpmmap-1g --only-big -- hpmmap run --page-size 1G --
 "$cases/records.py" compare "$records"

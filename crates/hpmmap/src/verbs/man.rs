@@ -44,6 +44,8 @@ mod tests {
             "hpmmap-pool-remove.1",
             "hpmmap-pool-list.1",
             "hpmmap-pool-limit.1",
+            "hpmmap-bench.1",
+            "hpmmap-bench-alloc.1",
             "hpmmap-run.1",
             "hpmmap-mark.1",
             "hpmmap-unmark.1",

@@ -1,5 +1,6 @@
 //! One file per verb.
 
+mod bench_alloc;
 mod doctor;
 mod man;
 mod mark;
@@ -15,7 +16,7 @@ use std::process::ExitCode;
 
 use hpmmap_host::{Root, list, node};
 
-use crate::cli::{PoolVerb, Verb};
+use crate::cli::{BenchVerb, PoolVerb, Verb};
 use crate::error::{Error, Result};
 
 /// Does what the verb says.
@@ -25,6 +26,7 @@ pub fn perform(verb: Verb) -> Result<ExitCode> {
         Verb::Pool(PoolVerb::Remove(args)) => pool_remove::perform(&args),
         Verb::Pool(PoolVerb::List(args)) => pool_list::perform(&args),
         Verb::Pool(PoolVerb::Limit(args)) => pool_limit::perform(&args),
+        Verb::Bench(BenchVerb::Alloc(args)) => bench_alloc::perform(&args),
         Verb::Run(args) => run::perform(&args),
         Verb::Status(args) => status::perform(&args),
         Verb::Doctor(args) => doctor::perform(&args),

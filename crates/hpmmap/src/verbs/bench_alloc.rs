@@ -1,0 +1,461 @@
+//! `hpmmap bench alloc`
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use hpmmap_host::Root;
+use hpmmap_sys::clock::ticks;
+use indicatif::{ProgressBar, ProgressStyle};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::bench::machine::{self, Prepared};
+use crate::bench::plan::{Allocator, Case, Parameters, Pattern};
+use crate::bench::result::{
+    AGREE, LeftOut, Measured, Outcome, PoolAdd, Record, SCHEMA, set_ratios,
+};
+use crate::bench::worker::{Sample, Worker};
+use crate::bench::{compare, plot, report};
+use crate::cli::BenchAllocArgs;
+use crate::error::{Error, Result};
+use crate::output::{print, print_json};
+use crate::size::Size;
+
+const PAGE: u64 = 4096;
+const SIZES: [u64; 7] = [
+    4 << 10,
+    64 << 10,
+    2 << 20,
+    16 << 20,
+    128 << 20,
+    1 << 30,
+    4 << 30,
+];
+/// Where the worker is, relative to the command: in the build tree, installed.
+const WORKERS: [&str; 2] = ["bench/bench-alloc", "../lib/hpmmap/bench-alloc"];
+/// Where the allocator's library is, likewise.
+const LIBRARIES: [&str; 1] = ["lib/libhpmmap_jemalloc.so"];
+
+pub fn perform(args: &BenchAllocArgs) -> Result<ExitCode> {
+    if let [first, second] = &args.compare[..] {
+        return compared(first, second);
+    }
+    let root = Root::default();
+    let parameters = checked(args)?;
+    let worker = Worker {
+        program: worker_program(args.worker.as_deref())?,
+        rounds: parameters.rounds,
+    };
+    let record = Run::new(&root, args, parameters, worker)?.finish()?;
+    conclude(args, &record)
+}
+
+fn compared(first: &Path, second: &Path) -> Result<ExitCode> {
+    let comparison = compare::compare(&Record::read(first)?, &Record::read(second)?)?;
+    print(&comparison.text())?;
+    Ok(if comparison.is_same() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn or_all<T: ValueEnum + Copy>(asked: &[T]) -> Vec<T> {
+    match asked {
+        [] => T::value_variants().to_vec(),
+        asked => asked.to_vec(),
+    }
+}
+
+fn checked(args: &BenchAllocArgs) -> Result<Parameters> {
+    let mut sizes: Vec<u64> = match &args.size[..] {
+        [] if args.threads.is_some() => vec![64 << 20],
+        [] => SIZES.to_vec(),
+        asked => asked.iter().map(|size| size.0).collect(),
+    };
+    sizes.sort_unstable();
+    sizes.dedup();
+    if let Some(&wrong) = sizes.iter().find(|&&size| size == 0 || size % PAGE != 0) {
+        return Err(Error::Usage(format!(
+            "--size {} is not a multiple of 4K",
+            Size(wrong)
+        )));
+    }
+    let patterns = match (args.threads, &args.pattern[..]) {
+        (Some(_), [] | [Pattern::Threads]) => vec![Pattern::Threads],
+        (Some(_), _) => {
+            return Err(Error::Usage(
+                "--threads is for the pattern 'threads' alone".into(),
+            ));
+        }
+        (None, asked) if asked.contains(&Pattern::Threads) => {
+            return Err(Error::Usage(
+                "the pattern 'threads' needs --threads N".into(),
+            ));
+        }
+        (None, asked) => or_all(asked)
+            .into_iter()
+            .filter(|&pattern| pattern != Pattern::Threads)
+            .collect(),
+    };
+    if args.threads.is_some() && args.icount {
+        return Err(Error::Usage(
+            "--threads measures time: it cannot be used with --icount".into(),
+        ));
+    }
+    Ok(Parameters {
+        methods: or_all(&args.method),
+        patterns,
+        allocators: or_all(&args.allocator),
+        sizes_bytes: sizes,
+        limit_bytes: args.limit.0,
+        repetitions: args.repeat,
+        rounds: args.rounds,
+        threads: (1..=args.threads.unwrap_or(0)).collect(),
+    })
+}
+
+fn worker_program(asked: Option<&Path>) -> Result<PathBuf> {
+    if let Some(path) = asked {
+        return Ok(path.to_path_buf());
+    }
+    beside(&WORKERS).ok_or_else(|| {
+        Error::Failed(format!(
+            "the worker is missing: there is no {} beside this command \
+             (make bench-tools builds it, --worker names another)",
+            WORKERS.join(" or ")
+        ))
+    })
+}
+
+/// The first of these paths, relative to the command, that is there.
+fn beside(paths: &[&str]) -> Option<PathBuf> {
+    let own = std::env::current_exe().ok()?;
+    let dir = own.parent()?;
+    let mut paths = paths.iter().map(|path| dir.join(path));
+    paths.find(|path| path.exists())
+}
+
+/// Cycles of the time stamp counter in a second.
+fn tsc_hz() -> u64 {
+    let (start, from) = (Instant::now(), ticks());
+    thread::sleep(Duration::from_millis(100));
+    let cycles = u128::from(ticks() - from);
+    (cycles * 1_000_000_000 / start.elapsed().as_nanos().max(1)) as u64
+}
+
+/// A bar on a terminal, otherwise a line for each case if asked for.
+struct Progress {
+    bar: Option<ProgressBar>,
+    verbose: bool,
+    done: usize,
+    all: usize,
+}
+
+impl Progress {
+    fn new(all: usize, verbose: bool) -> Self {
+        let style = ProgressStyle::with_template("[{bar:32}] {pos}/{len} {msg} {eta} left")
+            .expect("the template is sound")
+            .progress_chars("=> ");
+        let bar = io::stderr()
+            .is_terminal()
+            .then(|| ProgressBar::new(all as u64).with_style(style));
+        Self {
+            bar,
+            verbose,
+            done: 0,
+            all,
+        }
+    }
+
+    fn next(&mut self, case: &Case) {
+        match &self.bar {
+            Some(bar) => {
+                bar.set_position(self.done as u64);
+                bar.set_message(case.title());
+            }
+            None if self.verbose => {
+                eprintln!(
+                    "hpmmap: {} of {}: {}",
+                    self.done + 1,
+                    self.all,
+                    case.title()
+                );
+            }
+            None => (),
+        }
+        self.done += 1;
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// A run and what it has found so far.
+struct Run<'a> {
+    root: &'a Root,
+    args: &'a BenchAllocArgs,
+    parameters: Parameters,
+    worker: Worker,
+    libraries: BTreeMap<Allocator, std::result::Result<Vec<PathBuf>, String>>,
+    stop: Arc<AtomicBool>,
+    pool_add: Option<PoolAdd>,
+    left_out: Vec<LeftOut>,
+    results: Vec<Outcome>,
+}
+
+impl<'a> Run<'a> {
+    fn new(
+        root: &'a Root,
+        args: &'a BenchAllocArgs,
+        parameters: Parameters,
+        worker: Worker,
+    ) -> Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        // What was changed is set back when the run is interrupted.
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&stop))?;
+        }
+        let hpmmap_jemalloc = args.hpmmap_jemalloc.clone().or_else(|| beside(&LIBRARIES));
+        let libraries = parameters
+            .allocators
+            .iter()
+            .map(|&allocator| {
+                let found = machine::libraries(root, allocator, hpmmap_jemalloc.as_deref());
+                (allocator, found)
+            })
+            .collect();
+        Ok(Self {
+            root,
+            args,
+            parameters,
+            worker,
+            libraries,
+            stop,
+            pool_add: None,
+            left_out: Vec::new(),
+            results: Vec::new(),
+        })
+    }
+
+    fn finish(mut self) -> Result<Record> {
+        let tsc_hz = (!self.args.icount).then(tsc_hz);
+        let libraries: Vec<PathBuf> = self
+            .libraries
+            .values()
+            .flatten()
+            .flatten()
+            .cloned()
+            .collect();
+        let versions = machine::versions(self.root, &libraries);
+        let machine = machine::machine(self.root);
+        let cases = self.parameters.cases();
+        let mut progress = Progress::new(cases.len(), self.args.verbose);
+        let mut prepared = Prepared::new(self.root);
+        for group in cases.chunk_by(|a, b| a.method.provider() == b.method.provider()) {
+            if self.args.prepare {
+                let added = prepared.provide(group[0].method.provider(), group)?;
+                self.pool_add = self.pool_add.take().or(added);
+            }
+            for case in group {
+                progress.next(case);
+                if self.args.prepare {
+                    prepared.set_for(case)?;
+                }
+                self.measure(case)?;
+            }
+        }
+        drop(prepared);
+        // In a guest that counts instructions each takes a nanosecond.
+        let ticks_per_ns = tsc_hz.map_or(1.0, |hz| hz as f64 / 1e9);
+        set_ratios(&mut self.results, ticks_per_ns);
+        Ok(Record {
+            benchmark: "alloc".into(),
+            schema: SCHEMA,
+            unit: if self.args.icount {
+                "instructions".into()
+            } else {
+                "tsc cycles".into()
+            },
+            tsc_hz,
+            versions,
+            machine,
+            parameters: self.parameters,
+            pool_add: self.pool_add,
+            left_out: self.left_out,
+            results: self.results,
+        })
+    }
+
+    fn leave_out(&mut self, case: &Case, reason: String) {
+        self.left_out.push(LeftOut {
+            case: *case,
+            reason,
+        });
+    }
+
+    fn measure(&mut self, case: &Case) -> Result<()> {
+        if let Some(reason) = machine::obstacle(self.root, case) {
+            self.leave_out(case, reason);
+            return Ok(());
+        }
+        let libraries = match case.allocator.map(|allocator| &self.libraries[&allocator]) {
+            None => Vec::new(),
+            Some(Ok(paths)) => paths.clone(),
+            Some(Err(reason)) => {
+                let reason = reason.clone();
+                self.leave_out(case, reason);
+                return Ok(());
+            }
+        };
+        let (mut singles, mut threads) = (Vec::new(), Vec::new());
+        let (mut counter, mut clean) = (None, None);
+        // The first leaves the allocators of the kernel as the others find them.
+        for repetition in 0..=self.parameters.repetitions {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Error::Failed("interrupted".into()));
+            }
+            match self.worker.run(self.root, case, &libraries)? {
+                Sample::LeftOut(reason) => {
+                    self.leave_out(case, reason);
+                    return Ok(());
+                }
+                _ if repetition == 0 => (),
+                Sample::Threads(figures) => threads.push(figures),
+                Sample::Single {
+                    figures,
+                    fault_counter,
+                    clean_bytes,
+                } => {
+                    singles.push(figures);
+                    counter.get_or_insert(fault_counter);
+                    clean = clean.or(clean_bytes);
+                }
+            }
+        }
+        let (measured, spread) = if threads.is_empty() {
+            Measured::of_single(singles)
+        } else {
+            Measured::of_threads(threads)
+        };
+        self.results.push(Outcome {
+            case: *case,
+            fault_counter: counter,
+            clean_bytes: clean,
+            measured,
+            spread,
+            agree: spread <= AGREE,
+            ratio_to_best_peer: None,
+            ratio_with_exit: None,
+        });
+        Ok(())
+    }
+}
+
+fn conclude(args: &BenchAllocArgs, record: &Record) -> Result<ExitCode> {
+    if args.json {
+        print_json(record)?;
+    } else {
+        print(&report::text(record))?;
+    }
+    if let Some(dir) = &args.out {
+        let failed =
+            |error: io::Error| Error::Failed(format!("cannot write to {}: {error}", dir.display()));
+        fs::create_dir_all(dir).map_err(failed)?;
+        let mut json = serde_json::to_vec_pretty(record).map_err(io::Error::from)?;
+        json.push(b'\n');
+        fs::write(dir.join("alloc.json"), json).map_err(failed)?;
+        plot::write(record, &dir.join("alloc"))?;
+    }
+    let faulted = report::faulted(record);
+    if !faulted.is_empty() {
+        return Err(Error::Failed(format!(
+            "HPMMAP took page faults, its memory was not filled: {}",
+            faulted.join(", ")
+        )));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::bench::plan::Method;
+    use crate::cli::{BenchVerb, Cli, Verb};
+
+    fn args(words: &[&str]) -> BenchAllocArgs {
+        let all = ["hpmmap", "bench", "alloc"].iter().chain(words);
+        match Cli::try_parse_from(all).unwrap().verb {
+            Verb::Bench(BenchVerb::Alloc(args)) => args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn everything_but_threads_is_measured_by_default() {
+        let parameters = checked(&args(&[])).unwrap();
+        assert_eq!(parameters.methods.len(), Method::value_variants().len());
+        assert!(!parameters.patterns.contains(&Pattern::Threads));
+        assert_eq!(parameters.sizes_bytes, SIZES);
+        let parameters = checked(&args(&["--threads", "3"])).unwrap();
+        assert_eq!(parameters.patterns, [Pattern::Threads]);
+        assert_eq!(parameters.threads, [1, 2, 3]);
+    }
+
+    #[test]
+    fn lists_are_taken_as_they_are() {
+        let parameters = checked(&args(&[
+            "--size",
+            "2M,4K,2M",
+            "--method",
+            "thp,hpmmap",
+            "--pattern",
+            "map",
+        ]))
+        .unwrap();
+        assert_eq!(parameters.sizes_bytes, [4096, 2 << 20]);
+        assert_eq!(parameters.methods, [Method::Thp, Method::Hpmmap]);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let message = |words: &[&str]| {
+            let error = checked(&args(words)).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            error.to_string()
+        };
+        assert_eq!(
+            message(&["--size", "5000"]),
+            "--size 5000 is not a multiple of 4K"
+        );
+        assert_eq!(
+            message(&["--pattern", "threads"]),
+            "the pattern 'threads' needs --threads N"
+        );
+        assert_eq!(
+            message(&["--threads", "2", "--pattern", "map"]),
+            "--threads is for the pattern 'threads' alone"
+        );
+        assert!(message(&["--threads", "2", "--icount"]).contains("measures time"));
+    }
+
+    #[test]
+    fn the_clock_runs_at_a_known_rate() {
+        let hz = tsc_hz();
+        assert!((10_000_000..100_000_000_000).contains(&hz), "{hz}");
+    }
+}
