@@ -85,11 +85,9 @@ fn placement(args: &RunArgs) -> Result<Placement> {
         Some(other) if spread && other != Placement::Interleave => Err(Error::Usage(
             "--node interleave contradicts --placement: name one of them, or nodes".into(),
         )),
-        Some(Placement::FirstTouch) if args.page_size == PageSize::OneGiga => {
-            Err(Error::Usage(
-                "--placement first-touch places 2M at a time: leave out --page-size 1G".into(),
-            ))
-        }
+        Some(Placement::FirstTouch) if args.page_size == PageSize::OneGiga => Err(Error::Usage(
+            "--placement first-touch places 2M at a time: leave out --page-size 1G".into(),
+        )),
         Some(placement) => Ok(placement),
         None if spread => Ok(Placement::Interleave),
         None => Ok(Placement::Local),
