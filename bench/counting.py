@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -51,6 +53,8 @@ def run_script(
 
     progress: lines of the script whose first group says how far it is
     """
+    # Ends through the handlers that end the guest.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     with console.status("booting the guest") as status:
 
         def follow(stream: str, line: str) -> None:
