@@ -178,32 +178,37 @@ static void blocks_clear(struct hpmmap_ctx *ctx, unsigned long start,
 			hpmmap_block_clear(ctx, block);
 }
 
+/* Will a new mapping find a block in a slot, and keep it? */
+static bool slot_is_kept(struct hpmmap_ctx *ctx, unsigned long slot)
+{
+	return hpmmap_store_load(ctx, slot) &&
+	       !xa_get_mark(&ctx->store, slot, SLOT_SHARED);
+}
+
 /*
- * Blocks for the slots of a new mapping that have none. The whole slots of a
- * place that was free take those of @ahead first.
+ * Blocks for the slots of a new mapping that have none. The first whole slots
+ * take those of @ahead; where the place is not @fixed it was free.
  */
 static int blocks_find(struct hpmmap_ctx *ctx, unsigned long start,
-		       unsigned long end, struct list_head *ahead,
+		       unsigned long end, bool fixed, struct list_head *ahead,
 		       struct list_head *blocks)
 {
 	unsigned long slot = slot_of(start + SLOT_SIZE - 1);
-	struct hpmmap_block *block, *tmp;
+	struct hpmmap_block *block;
 	int ret;
 
-	if (ahead) {
-		list_for_each_entry_safe(block, tmp, ahead, link) {
-			if (slot > slot_of(end - 1))
-				break;
-			if (slot == slot_of(end)) {
-				if (hpmmap_store_load(ctx, slot))
-					break;
-				/* Beyond the end nothing has a meaning. */
-				hpmmap_block_set_stale(block, page_in_slot(end),
-					SLOT_PAGES - page_in_slot(end));
-			}
-			block->slot = slot++;
-			list_move_tail(&block->link, blocks);
-		}
+	for (; ahead && !list_empty(ahead) && slot <= slot_of(end - 1); slot++) {
+		bool part = slot == slot_of(end);
+
+		if ((fixed || part) && slot_is_kept(ctx, slot))
+			continue;
+		block = list_first_entry(ahead, struct hpmmap_block, link);
+		/* Beyond the mapping's end nothing has a meaning. */
+		if (part)
+			hpmmap_block_set_stale(block, page_in_slot(end),
+					       SLOT_PAGES - page_in_slot(end));
+		block->slot = slot;
+		list_move_tail(&block->link, blocks);
 	}
 	if (list_empty(blocks)) {
 		ret = hpmmap_policy_alloc(ctx, start, end, blocks);
@@ -288,7 +293,7 @@ static void touch_range(unsigned long addr, unsigned long len,
  * @prot: PROT_*
  * @flags: MAP_* as given to mmap(2)
  * @fixed: replace what is there; otherwise that is -EEXIST
- * @ahead: cleared blocks to use first where the place was free, or NULL
+ * @ahead: blocks that need no clearing, to use first, or NULL
  *
  * Return: @addr or an errno. -ENOMEM: nothing was changed.
  */
@@ -306,7 +311,8 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	if (hpmmap_store_own_edges(ctx, addr, addr + len) ||
 	    hpmmap_store_is_pinned(ctx, addr, addr + len))
 		return -ENOMEM;
-	if (!reservation && blocks_find(ctx, addr, addr + len, ahead, &blocks))
+	if (!reservation &&
+	    blocks_find(ctx, addr, addr + len, fixed, ahead, &blocks))
 		return -ENOMEM;
 	blocks_clear(ctx, addr, addr + len, &blocks);
 	/*
@@ -359,10 +365,10 @@ static unsigned long mmap_ours(struct hpmmap_ctx *ctx, unsigned long addr,
 
 	if (flags & MAP_FIXED_NOREPLACE)
 		return hpmmap_map_fresh(ctx, addr, len, prot, flags, false,
-					NULL);
+					ahead);
 	if (flags & MAP_FIXED)
 		return hpmmap_map_fresh(ctx, addr, len, prot, flags, true,
-					NULL);
+					ahead);
 
 	for (i = 0; i < HOLE_TRIES; i++) {
 		/* What was unmapped last Linux would choose, too, mostly. */
@@ -438,7 +444,7 @@ static void mmap_ahead(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 
 	if (!nr || !mmap_is_ours(regs->di, regs->si, flags) ||
 	    offset_in_page(regs->r9) || is_reservation(regs->dx, flags) ||
-	    flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) || ctx->job->first_touch)
+	    ctx->job->first_touch)
 		return;
 	hpmmap_placement_get(ctx->job, NULL, &place);
 	if (wants_reuse(regs->dx, flags)) {
@@ -450,8 +456,8 @@ static void mmap_ahead(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 			if (nr)
 				nr--;
 	}
-	/* The address says whose turn it is. */
-	if (place.in_turn ||
+	/* The address says whose turn it is, or what is there already. */
+	if (place.in_turn || flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) ||
 	    hpmmap_pool_alloc(ctx->job, &place, NO_SLOT, nr, &clean))
 		return;
 	list_for_each_entry(block, &clean, link)
