@@ -543,6 +543,11 @@ long hpmmap_vma_wipe_on_fork(struct hpmmap_ctx *ctx, unsigned long start,
 					    (wipe ? VM_WIPEONFORK : 0),
 					    VM_DONTCOPY | VM_WIPEONFORK);
 		mmap_write_unlock(ctx->mm);
+		/* Linux merges it with its neighbours when a flag changes. */
+		regs.dx = old & VM_DONTDUMP ? MADV_DODUMP : MADV_DONTDUMP;
+		hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
+		regs.dx = old & VM_DONTDUMP ? MADV_DONTDUMP : MADV_DODUMP;
+		hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
 	}
 	return hole ? -ENOMEM : 0;
 }

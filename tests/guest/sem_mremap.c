@@ -363,6 +363,18 @@ static void realloc_patterns(void)
 	}
 }
 
+/* mremap takes one mapping, so what is the same again has to be one. */
+static void advice_taken_back_leaves_one_mapping(void)
+{
+	char *p = map_filled(MB(8), MB(16));
+
+	CHECK_OK(madvise(p + MB(3), MB(2), MADV_WIPEONFORK));
+	CHECK_OK(madvise(p + MB(3), MB(2), MADV_KEEPONFORK));
+	CHECK(mremap(p, MB(8), MB(12), 0) == p);
+	check_grown(p, MB(8), MB(12));
+	unmap(p, MB(12));
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
@@ -380,6 +392,7 @@ int main(void)
 		T(errors),
 		T(old_length_zero),
 		T(realloc_patterns),
+		T(advice_taken_back_leaves_one_mapping),
 	};
 
 	return RUN_GROUP("sem_mremap", tests);
