@@ -186,39 +186,43 @@ static bool slot_is_kept(struct hpmmap_ctx *ctx, unsigned long slot)
 }
 
 /*
- * Blocks for the slots of a new mapping that have none. The first whole slots
- * take those of @ahead; where the place is not @fixed it was free.
+ * Blocks for the slots of a new mapping that have none. They take those of
+ * @ahead first, slots covered in part only what was kept for reuse. Where the
+ * place is not @fixed, no whole slot has a block.
  */
 static int blocks_find(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long end, bool fixed, struct list_head *ahead,
 		       struct list_head *blocks)
 {
-	unsigned long slot = slot_of(start + SLOT_SIZE - 1);
+	unsigned long addr = start, next;
 	struct hpmmap_block *block;
-	int ret;
+	int ret = 0;
 
-	for (; ahead && !list_empty(ahead) && slot <= slot_of(end - 1); slot++) {
-		bool part = slot == slot_of(end);
+	for (; !ret && addr < end && ahead && !list_empty(ahead); addr = next) {
+		unsigned int first = page_in_slot(addr), nr;
 
-		if ((fixed || part) && slot_is_kept(ctx, slot))
+		next = min(end, (addr & SLOT_MASK) + SLOT_SIZE);
+		nr = (next - addr) >> PAGE_SHIFT;
+		if ((fixed || nr < SLOT_PAGES) &&
+		    slot_is_kept(ctx, slot_of(addr)))
 			continue;
 		block = list_first_entry(ahead, struct hpmmap_block, link);
-		/* Beyond the mapping's end nothing has a meaning. */
-		if (part)
-			hpmmap_block_set_stale(block, page_in_slot(end),
-					       SLOT_PAGES - page_in_slot(end));
-		block->slot = slot;
+		if (nr < SLOT_PAGES) {
+			if (bitmap_empty(block->reuse, SLOT_PAGES)) {
+				ret = hpmmap_policy_alloc(ctx, addr, next,
+							  blocks);
+				continue;
+			}
+			/* Around the mapping nothing has a meaning. */
+			hpmmap_block_set_stale(block, 0, first);
+			hpmmap_block_set_stale(block, first + nr,
+					       SLOT_PAGES - first - nr);
+		}
+		block->slot = slot_of(addr);
 		list_move_tail(&block->link, blocks);
 	}
-	if (list_empty(blocks)) {
-		ret = hpmmap_policy_alloc(ctx, start, end, blocks);
-	} else {
-		ret = hpmmap_policy_alloc(ctx, start, ALIGN(start, SLOT_SIZE),
-					  blocks);
-		if (!ret)
-			ret = hpmmap_policy_alloc(ctx, slot << SLOT_SHIFT, end,
-						  blocks);
-	}
+	if (!ret)
+		ret = hpmmap_policy_alloc(ctx, addr, end, blocks);
 	if (ret)
 		hpmmap_pool_free_list(blocks);
 	return ret;
@@ -442,9 +446,9 @@ static void mmap_ahead(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	struct hpmmap_block *block;
 	LIST_HEAD(clean);
 
-	if (!nr || !mmap_is_ours(regs->di, regs->si, flags) ||
+	if (!mmap_is_ours(regs->di, regs->si, flags) ||
 	    offset_in_page(regs->r9) || is_reservation(regs->dx, flags) ||
-	    ctx->job->first_touch)
+	    ctx->job->first_touch || !(nr || wants_reuse(regs->dx, flags)))
 		return;
 	hpmmap_placement_get(ctx->job, NULL, &place);
 	if (wants_reuse(regs->dx, flags)) {
