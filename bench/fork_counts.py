@@ -57,7 +57,7 @@ def guest_script(mib: int, repeat: int) -> str:
     call = f"{mib * MIB} {repeat} /mnt/busybox true"
     lines += [f"/mnt/fork {method} {call}" for method in PEERS]
     lines += [
-        f"{hpmmap} pool add --size {mib + 256}M >/dev/null",
+        f"{hpmmap} pool add --size {(mib + 256 + 127) // 128 * 128}M >/dev/null",
         f"{hpmmap} run --strict -- /mnt/fork {OURS} {call}",
         f"{hpmmap} pool remove --all >/dev/null",
     ]
