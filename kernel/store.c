@@ -865,7 +865,8 @@ static unsigned long take_back(struct hpmmap_ctx *ctx, unsigned long start,
 pause:
 		if (++batch % RECONCILE_BATCH)
 			continue;
-		xas_pause(&xas);
+		/* Not xas_pause(): a node may have gone with its last entry. */
+		xas_set(&xas, slot + 1);
 		xas_unlock(&xas);
 		cond_resched();
 		xas_lock(&xas);
