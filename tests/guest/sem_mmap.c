@@ -516,6 +516,23 @@ static void unmapped_memory_is_not_held(void)
 	}
 }
 
+/* More of them than are given back in one go, in any part of the tables that know them. */
+static void many_slots_come_back_as_zeros(void)
+{
+	size_t len = MB(300);
+
+	for (int round = 0; round < 3; round++) {
+		char *p = map_anon(len);
+
+		for (size_t off = 0; off < len; off += MB(2)) {
+			CHECK_EQ(p[off], 0);
+			CHECK_EQ(p[off + MB(1)], 0);
+			p[off] = p[off + MB(1)] = 1;
+		}
+		unmap(p, len);
+	}
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
@@ -544,6 +561,7 @@ int main(void)
 		T(errors),
 		T(small_mappings_are_packed),
 		T(unmapped_memory_is_not_held),
+		T(many_slots_come_back_as_zeros),
 	};
 
 	return RUN_GROUP("sem_mmap", tests);
