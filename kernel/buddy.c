@@ -340,23 +340,11 @@ int hpmmap_buddy_alloc(struct hpmmap_buddy *b, unsigned int order,
 	return 0;
 }
 
-/* The chunk of a block all of whose units are present, or an errno in @err. */
-static struct hpmmap_buddy_chunk *block_chunk(struct hpmmap_buddy *b,
-					      unsigned long unit,
-					      unsigned int order, int *err)
+/* A block is a range within a chunk. */
+static bool block_valid(unsigned long unit, unsigned int order)
 {
-	unsigned int first = unit % CHUNK_UNITS;
-	struct hpmmap_buddy_chunk *chunk;
-
-	*err = -EINVAL;
-	if (order > HPMMAP_BUDDY_MAX_ORDER || unit >= HPMMAP_BUDDY_NR_UNITS ||
-	    first & ((1U << order) - 1))
-		return NULL;
-	*err = -ENOENT;
-	chunk = hpmmap_buddy_chunk_find(b, unit);
-	if (!chunk || memchr(&chunk->present[first], 0, 1U << order))
-		return NULL;
-	return chunk;
+	return order <= HPMMAP_BUDDY_MAX_ORDER &&
+	       unit < HPMMAP_BUDDY_NR_UNITS && !(unit & ((1UL << order) - 1));
 }
 
 /**
@@ -376,11 +364,12 @@ int hpmmap_buddy_take(struct hpmmap_buddy *b, unsigned long unit,
 {
 	unsigned int first = unit % CHUNK_UNITS;
 	struct hpmmap_buddy_chunk *chunk;
-	int err;
 
-	chunk = block_chunk(b, unit, order, &err);
-	if (!chunk)
-		return err;
+	if (!block_valid(unit, order))
+		return -EINVAL;
+	chunk = hpmmap_buddy_chunk_find(b, unit);
+	if (!chunk || memchr(&chunk->present[first], 0, 1U << order))
+		return -ENOENT;
 	if (memchr(&chunk->tree[CHUNK_UNITS + first], 0, 1U << order))
 		return -EBUSY;
 	chunk_set_free(b, chunk, first, 1U << order, false);
@@ -403,18 +392,9 @@ int hpmmap_buddy_take(struct hpmmap_buddy *b, unsigned long unit,
 int hpmmap_buddy_free(struct hpmmap_buddy *b, unsigned long unit,
 		      unsigned int order)
 {
-	unsigned int first = unit % CHUNK_UNITS;
-	struct hpmmap_buddy_chunk *chunk;
-	int err;
-
-	chunk = block_chunk(b, unit, order, &err);
-	if (!chunk)
-		return err;
-	/* The node of the block, which is 0 if no unit below it is free. */
-	if (chunk->tree[(CHUNK_UNITS + first) >> order])
+	if (!block_valid(unit, order))
 		return -EINVAL;
-	chunk_set_free(b, chunk, first, 1U << order, true);
-	return 0;
+	return hpmmap_buddy_free_range(b, unit, 1UL << order);
 }
 
 /**
