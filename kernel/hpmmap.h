@@ -65,6 +65,18 @@ static inline unsigned int page_in_slot(unsigned long addr)
 	return (addr >> PAGE_SHIFT) & (SLOT_PAGES - 1);
 }
 
+/* The part of [start, end) that lies in a slot, as pages of the slot. */
+static inline void slot_clip(unsigned long slot, unsigned long start,
+			     unsigned long end, unsigned int *first,
+			     unsigned int *nr)
+{
+	unsigned long lo = max(start, slot << SLOT_SHIFT);
+	unsigned long hi = min(end, (slot + 1) << SLOT_SHIFT);
+
+	*first = page_in_slot(lo);
+	*nr = (hi - lo) >> PAGE_SHIFT;
+}
+
 /**
  * enum hpmmap_block_state - where a block of a pool is
  * @HPMMAP_BLOCK_FREE: in the buddy allocator; nobody else refers to it

@@ -264,17 +264,6 @@ unsigned long hpmmap_reuse_reclaim(const nodemask_t *nodes,
 		if ((block)->reuse_id == (ctx)->id && \
 		    !hpmmap_block_is_shared(block))
 
-/* The pages of a slot that lie in a range. */
-static void span(unsigned long slot, unsigned long start, unsigned long end,
-		 unsigned int *first, unsigned int *nr)
-{
-	unsigned long lo = max(start, slot << SLOT_SHIFT);
-	unsigned long hi = min(end, (slot + 1) << SLOT_SHIFT);
-
-	*first = page_in_slot(lo);
-	*nr = (hi - lo) >> PAGE_SHIFT;
-}
-
 /**
  * hpmmap_reuse_see() - let a new mapping have the pages that are there
  * @ctx: the caller's context, ctx->ops held
@@ -295,7 +284,7 @@ void hpmmap_reuse_see(struct hpmmap_ctx *ctx, unsigned long start,
 	for_each_marked(ctx, slot, block, start, end) {
 		unsigned int first, nr, i;
 
-		span(slot, start, end, &first, &nr);
+		slot_clip(slot, start, end, &first, &nr);
 		for (i = first; i < first + nr; i++)
 			if (test_bit(i, block->reuse))
 				clear_bit(i, block->stale);
@@ -352,7 +341,7 @@ void hpmmap_reuse_set(struct hpmmap_ctx *ctx, unsigned long start,
 		if (!block || !block->folio || hpmmap_block_is_shared(block))
 			continue;
 		hpmmap_reuse_mark(ctx, block);
-		span(slot, start, end, &first, &nr);
+		slot_clip(slot, start, end, &first, &nr);
 		set_reuse(block, first, nr);
 	}
 	ctx->reuse.peak = max(ctx->reuse.peak, ctx->reuse.nr_mapped);
@@ -377,7 +366,7 @@ void hpmmap_reuse_clear(struct hpmmap_ctx *ctx, unsigned long start,
 	for_each_marked(ctx, slot, block, start, end) {
 		unsigned int first, nr;
 
-		span(slot, start, end, &first, &nr);
+		slot_clip(slot, start, end, &first, &nr);
 		bitmap_clear(block->reuse, first, nr);
 	}
 	mutex_unlock(&ctx->lock);

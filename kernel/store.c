@@ -14,17 +14,6 @@
 
 #include "hpmmap.h"
 
-/* The part of [start, end) that lies in a slot, as pages of the slot. */
-static void clip(unsigned long slot, unsigned long start, unsigned long end,
-		 unsigned int *first, unsigned int *nr)
-{
-	unsigned long lo = max(start, slot << SLOT_SHIFT);
-	unsigned long hi = min(end, (slot + 1) << SLOT_SHIFT);
-
-	*first = page_in_slot(lo);
-	*nr = (hi - lo) >> PAGE_SHIFT;
-}
-
 /* Block behind a slot, or NULL. */
 struct hpmmap_block *hpmmap_store_load(struct hpmmap_ctx *ctx,
 				       unsigned long slot)
@@ -267,7 +256,7 @@ int hpmmap_store_own_edges(struct hpmmap_ctx *ctx, unsigned long start,
 	for (i = 0; i < ARRAY_SIZE(slots) && !ret; i++) {
 		unsigned int first, nr;
 
-		clip(slots[i], start, end, &first, &nr);
+		slot_clip(slots[i], start, end, &first, &nr);
 		if (nr == SLOT_PAGES || !is_marked(ctx, slots[i]))
 			continue;
 		mutex_lock(&ctx->lock);
@@ -373,7 +362,7 @@ struct hpmmap_block *hpmmap_store_commit(struct hpmmap_ctx *ctx,
 	struct hpmmap_block *block;
 	unsigned int first, nr;
 
-	clip(slot_of(start), start, end, &first, &nr);
+	slot_clip(slot_of(start), start, end, &first, &nr);
 	mutex_lock(&ctx->lock);
 	block = xa_load(&ctx->store, slot_of(start));
 	if (block && hpmmap_block_is_shared(block) &&
@@ -479,7 +468,7 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 	if (!block)
 		goto out;
 	if (block->folio)
-		clip(slot, vmf->vma->vm_start, vmf->vma->vm_end, &first, &nr);
+		slot_clip(slot, vmf->vma->vm_start, vmf->vma->vm_end, &first, &nr);
 	if (has_stale(block, first, nr))
 		*committed = false;
 	if (!owned && block->folio && nr == SLOT_PAGES &&
@@ -586,7 +575,7 @@ bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start,
 		struct hpmmap_block *block = xa_load(&ctx->store, slots[i]);
 		unsigned int first, nr;
 
-		clip(slots[i], start, end, &first, &nr);
+		slot_clip(slots[i], start, end, &first, &nr);
 		/* What is stale nobody has seen since it was given out. */
 		if (block && nr < SLOT_PAGES && has_fresh(block, first, nr))
 			ret = !hpmmap_block_wait_unpinned(block);
@@ -622,7 +611,7 @@ static bool has_contents(struct hpmmap_ctx *ctx, unsigned long start,
 			  slot_of(end - 1)) {
 		unsigned int first, nr;
 
-		clip(slot, start, end, &first, &nr);
+		slot_clip(slot, start, end, &first, &nr);
 		if (has_fresh(block, first, nr) ||
 		    (nr == SLOT_PAGES && !hpmmap_block_idle(block)))
 			return true;
@@ -656,7 +645,7 @@ void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 			  slot_of(end - 1)) {
 		unsigned int first, nr;
 
-		clip(slot, start, end, &first, &nr);
+		slot_clip(slot, start, end, &first, &nr);
 		if (nr == SLOT_PAGES && (hpmmap_block_is_shared(block) ||
 					 !hpmmap_block_idle(block))) {
 			xa_erase(&ctx->store, slot);
@@ -748,7 +737,7 @@ static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 	bool owned;
 	int ret = 0;
 
-	clip(slot, start, end, &first, &nr);
+	slot_clip(slot, start, end, &first, &nr);
 	mutex_lock(&ctx->lock);
 	block = xa_load(&ctx->store, slot);
 	owned = is_marked(ctx, slot);
@@ -1181,7 +1170,7 @@ void hpmmap_store_snapshot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 			  slot_of(vma->vm_end - 1)) {
 		unsigned int first, nr;
 
-		clip(slot, vma->vm_start, vma->vm_end, &first, &nr);
+		slot_clip(slot, vma->vm_start, vma->vm_end, &first, &nr);
 		if (!has_fresh(src, first, nr))
 			continue;
 		dst = xa_load(&child->store, slot);
