@@ -107,15 +107,24 @@ void hpmmap_reuse_exit(struct hpmmap_ctx *ctx)
 	ctx->reuse.blocks = NULL;
 }
 
-static void keep(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
+/* @whole: all of it has contents that the process may see again. */
+static void keep(struct hpmmap_ctx *ctx, struct hpmmap_block *block, bool whole)
 {
+	struct list_head *blocks = &ctx->reuse.blocks[block->nid];
+
 	hpmmap_block_set_stale(block, 0, SLOT_PAGES);
 	hpmmap_block_detach(block);
 	block->reuse_id = 0;
 	block->slot = NO_SLOT;
 	spin_lock(&ctx->reuse.lock);
-	/* The last one first: it may be in a cache. */
-	list_add(&block->link, &ctx->reuse.blocks[block->nid]);
+	/*
+	 * The last one first: it may be in a cache. Those with less are for
+	 * slots covered in part.
+	 */
+	if (whole)
+		list_add(&block->link, blocks);
+	else
+		list_add_tail(&block->link, blocks);
 	ctx->reuse.nr++;
 	spin_unlock(&ctx->reuse.lock);
 }
@@ -129,6 +138,7 @@ static void keep(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
  */
 bool hpmmap_reuse_keep(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 {
+	unsigned long stale = 0;
 	unsigned int i;
 
 	lockdep_assert_held(&ctx->lock);
@@ -137,10 +147,12 @@ bool hpmmap_reuse_keep(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 	    hpmmap_block_is_shared(block) || !hpmmap_block_idle(block))
 		return false;
 	/* All that has contents has the flag. */
-	for (i = 0; i < ARRAY_SIZE(block->stale); i++)
+	for (i = 0; i < ARRAY_SIZE(block->stale); i++) {
 		if (~(block->stale[i] | block->reuse[i]))
 			return false;
-	keep(ctx, block);
+		stale |= block->stale[i];
+	}
+	keep(ctx, block, !stale);
 	return true;
 }
 
@@ -152,6 +164,7 @@ bool hpmmap_reuse_keep(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 void hpmmap_reuse_return(struct hpmmap_ctx *ctx, struct list_head *blocks)
 {
 	struct hpmmap_block *block, *tmp;
+	bool whole;
 
 	if (list_empty(blocks))
 		return;
@@ -160,10 +173,11 @@ void hpmmap_reuse_return(struct hpmmap_ctx *ctx, struct list_head *blocks)
 		if (bitmap_empty(block->reuse, SLOT_PAGES) ||
 		    ctx->reuse.nr + ctx->reuse.nr_mapped >= ctx->reuse.peak)
 			continue;
+		whole = bitmap_full(block->reuse, SLOT_PAGES);
 		/* What is not the process's own was zeroed for it. */
 		bitmap_fill(block->reuse, SLOT_PAGES);
 		list_del(&block->link);
-		keep(ctx, block);
+		keep(ctx, block, whole);
 		atomic_long_inc(&ctx->nr_held);
 	}
 	mutex_unlock(&ctx->lock);
@@ -174,7 +188,8 @@ void hpmmap_reuse_return(struct hpmmap_ctx *ctx, struct list_head *blocks)
  * @ctx: the caller's context
  * @place: where they should lie; in turn is as good as it is
  * @nr: how many, at most
- * @out: list they are added to, with their old contents and otherwise zero
+ * @out: list they are added to, with their old contents and otherwise zero;
+ *       those of a node with the least are its last
  */
 void hpmmap_reuse_take(struct hpmmap_ctx *ctx,
 		       const struct hpmmap_placement *place, unsigned long nr,

@@ -187,8 +187,8 @@ static bool slot_is_kept(struct hpmmap_ctx *ctx, unsigned long slot)
 
 /*
  * Blocks for the slots of a new mapping that have none. They take those of
- * @ahead first, slots covered in part only what was kept for reuse. Where the
- * place is not @fixed, no whole slot has a block.
+ * @ahead first, slots covered in part only what was kept for reuse, from the
+ * end. Where the place is not @fixed, no whole slot has a block.
  */
 static int blocks_find(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long end, bool fixed, struct list_head *ahead,
@@ -208,6 +208,8 @@ static int blocks_find(struct hpmmap_ctx *ctx, unsigned long start,
 			continue;
 		block = list_first_entry(ahead, struct hpmmap_block, link);
 		if (nr < SLOT_PAGES) {
+			block = list_last_entry(ahead, struct hpmmap_block,
+						link);
 			if (bitmap_empty(block->reuse, SLOT_PAGES)) {
 				ret = hpmmap_policy_alloc(ctx, addr, next,
 							  blocks);

@@ -160,6 +160,26 @@ static void comes_back_without_zeroing(void)
 	}
 }
 
+/* The block of the tail does not take the place of that of the whole slot. */
+static void whole_slots_come_back_whole(void)
+{
+	size_t len = SLOT + PAGE;
+	char *room = room_of(len), *p;
+
+	give_up_flagged(len);
+	for (int round = 0; round < 4; round++) {
+		size_t reused;
+
+		p = map_at(room, len, FLAGGED);
+		reused = verify_own(p, len);
+		if (registered() && round && reused < SLOT / PAGE)
+			FAIL("round %d: %zu pages were reused, not %zu", round,
+			     reused, SLOT / PAGE);
+		dirty_flagged(p, len);
+		unmap(p, len);
+	}
+}
+
 /* A large mapping takes what small ones left, and the other way round. */
 static void sizes_mix(void)
 {
@@ -1315,6 +1335,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		T(comes_back_without_zeroing),
+		T(whole_slots_come_back_whole),
 		T(sizes_mix),
 		T(without_the_flag_it_is_zero),
 		T(without_the_flag_in_the_same_place),
