@@ -402,23 +402,30 @@ static void member_queue_work(struct member *m, struct task_struct *task,
  * or freed, no signals.
  */
 
+/*
+ * The address space of a member has ended. Its family waits in the member for
+ * what puts it, unless the member is @busy with an earlier one.
+ */
+static void member_leaves_family(struct member *m, struct task_struct *task,
+				 bool busy)
+{
+	struct hpmmap_family *family = hpmmap_ctx_mark_ended(task_tgid_nr(task));
+
+	if (!m->family && !busy)
+		m->family = family;
+	else if (family)
+		hpmmap_family_put(family);
+}
+
 static void probe_exec(void *data, struct task_struct *task, pid_t old_pid,
 		       struct linux_binprm *bprm)
 {
 	struct member *m = member_get(task_tgid(task));
-	struct hpmmap_family *family;
 
 	if (!m)
 		return;
 	/* The new address space has no context yet. */
-	family = hpmmap_ctx_mark_ended(task_tgid_nr(task));
-	if (m->family || m->work_queued) {
-		/* Left to the worker. */
-		if (family)
-			hpmmap_family_put(family);
-	} else {
-		m->family = family;
-	}
+	member_leaves_family(m, task, m->work_queued);
 	if (!m->registers || bprm->secureexec || test_thread_flag(TIF_ADDR32)) {
 		member_put(m);
 		m = member_remove(task_tgid(task));
@@ -480,7 +487,6 @@ static void member_exit(struct callback_head *work)
 
 static void probe_exit(void *data, struct task_struct *task)
 {
-	struct hpmmap_family *family;
 	struct member *m;
 
 	if (atomic_read(&task->signal->live))
@@ -489,13 +495,7 @@ static void probe_exit(void *data, struct task_struct *task)
 	m = member_remove(task_tgid(task));
 	if (!m)
 		return;
-	family = hpmmap_ctx_mark_ended(task_tgid_nr(task));
-	if (m->family) {
-		if (family)
-			hpmmap_family_put(family);
-	} else {
-		m->family = family;
-	}
+	member_leaves_family(m, task, false);
 	init_task_work(&m->exit_work, member_exit);
 	if (task_work_add(task, &m->exit_work, TWA_NONE))
 		member_put(m);

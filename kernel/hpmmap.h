@@ -369,7 +369,6 @@ unsigned long hpmmap_policy_place(struct hpmmap_ctx *ctx, unsigned long start,
 				  unsigned long end);
 
 /* block.c */
-int hpmmap_block_init(void);
 void hpmmap_block_prepare(struct hpmmap_block *block, unsigned long pfn,
 			  int nid);
 struct hpmmap_block *hpmmap_block_alloc_linux(void);
