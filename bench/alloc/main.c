@@ -28,16 +28,19 @@ static const struct pattern {
 	const char *name;
 	void (*run)(const struct task *task);
 	bool allocator;
+	/* Before it is measured. */
+	void (*prepare)(void);
 } patterns[] = {
-	{ "map", pattern_map, false },
-	{ "cycle", pattern_cycle, false },
-	{ "brk", pattern_brk, false },
-	{ "mremap", pattern_mremap, false },
-	{ "stacks", pattern_stacks, false },
-	{ "amr", pattern_amr, false },
-	{ "amr-malloc", pattern_amr_malloc, true },
-	{ "malloc", pattern_malloc, true },
-	{ "threads", NULL, false },
+	{ "map", pattern_map, false, NULL },
+	{ "crowded", pattern_map, false, crowd_prepare },
+	{ "cycle", pattern_cycle, false, NULL },
+	{ "brk", pattern_brk, false, NULL },
+	{ "mremap", pattern_mremap, false, NULL },
+	{ "stacks", pattern_stacks, false, NULL },
+	{ "amr", pattern_amr, false, traces_prepare },
+	{ "amr-malloc", pattern_amr_malloc, true, traces_prepare },
+	{ "malloc", pattern_malloc, true, traces_prepare },
+	{ "threads", NULL, false, NULL },
 };
 
 static const struct pattern *pattern_find(const char *name)
@@ -235,8 +238,9 @@ int main(int argc, char **argv)
 	warm_up(pattern, &task);
 	if (task.method->dirty)
 		make_pool_dirty();
+	if (pattern->prepare)
+		pattern->prepare();
 	clean = pool_bytes("clean_bytes");
-	traces_prepare();
 	figures_begin();
 	wait_for_tick();
 	pattern->run(&task);

@@ -13,6 +13,21 @@
 #define STACK_USED	(64UL << 10)
 /* A growing heap takes this many steps. */
 #define HEAP_STEPS	64
+/* Mappings that a large program has beside those that are measured. */
+#define CROWD		10000
+
+/* With a hole behind each one, so that no two become one. They stay. */
+void crowd_prepare(void)
+{
+	for (unsigned int i = 0; i < CROWD; i++) {
+		char *p = mmap(NULL, 2 * SMALL_PAGE, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		if (p == MAP_FAILED || munmap(p + SMALL_PAGE, SMALL_PAGE))
+			die("mapping one of many");
+		*p = 1;
+	}
+}
 
 static void map_once(const struct task *task)
 {

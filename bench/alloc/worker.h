@@ -105,6 +105,7 @@ void make_pool_dirty(void);
 
 /* patterns.c */
 
+void crowd_prepare(void);
 void pattern_map(const struct task *task);
 void pattern_cycle(const struct task *task);
 void pattern_brk(const struct task *task);

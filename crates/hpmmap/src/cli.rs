@@ -129,7 +129,8 @@ pub enum BenchVerb {
     /// 'hpmmap-dirty', the same after every block of the pools has been used;
     /// 'hpmmap-reuse', with the flag for memory that need not be zero.
     ///
-    /// Patterns: 'map': map, touch each 4 KB page, unmap; 'cycle': the same
+    /// Patterns: 'map': map, touch each 4 KB page, unmap; 'crowded': the same
+    /// in a process that has 10,000 mappings; 'cycle': map, touch, unmap
     /// several times in one process; 'brk', 'mremap': a heap and an array that
     /// grow; 'stacks': stacks of 8 MB with a guard page, of which 64 KB are
     /// used; 'amr': blocks of varied sizes, as a mesh that is refined and

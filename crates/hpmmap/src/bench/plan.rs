@@ -103,7 +103,9 @@ impl Method {
 pub enum Pattern {
     /// Map, touch, unmap
     Map,
-    /// The same several times in one process
+    /// The same in a process that has 10,000 mappings
+    Crowded,
+    /// Map, touch, unmap several times in one process
     Cycle,
     /// A heap that grows by brk
     Brk,
@@ -126,6 +128,7 @@ impl Pattern {
     pub fn name(self) -> &'static str {
         match self {
             Self::Map => "map",
+            Self::Crowded => "crowded",
             Self::Cycle => "cycle",
             Self::Brk => "brk",
             Self::Mremap => "mremap",
@@ -145,7 +148,7 @@ impl Pattern {
     /// The least size that means something.
     fn least(self) -> u64 {
         match self {
-            Self::Map | Self::Cycle | Self::Threads => 4 * KIB,
+            Self::Map | Self::Crowded | Self::Cycle | Self::Threads => 4 * KIB,
             Self::Brk => 256 * KIB,
             Self::Mremap => 128 * KIB,
             Self::Stacks => 8 * MIB,
@@ -165,7 +168,7 @@ impl Pattern {
                 _ => false,
             },
             (
-                Self::Map | Self::Cycle | Self::Threads,
+                Self::Map | Self::Crowded | Self::Cycle | Self::Threads,
                 Method::Hugetlb | Method::HugetlbPopulate,
             ) => true,
             (_, Method::Hugetlb | Method::HugetlbPopulate) => false,
@@ -229,6 +232,8 @@ impl Case {
             Pattern::Amr | Pattern::AmrMalloc | Pattern::Malloc => self.size_bytes * 2,
             // The array is copied where it cannot grow.
             Pattern::Mremap => self.size_bytes * 3 / 2,
+            // What is there already.
+            Pattern::Crowded => self.size_bytes.next_multiple_of(LARGE_PAGE) + 80 * MIB,
             _ => self.size_bytes.next_multiple_of(LARGE_PAGE),
         };
         // The program, its stacks and the allocator's lists.

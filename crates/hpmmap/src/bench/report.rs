@@ -114,6 +114,7 @@ const THREADS: [Column; 11] = [
 fn what(pattern: Pattern) -> &'static str {
     match pattern {
         Pattern::Map => "map, touch, unmap",
+        Pattern::Crowded => "map, touch, unmap beside 10,000 mappings",
         Pattern::Cycle => "cycles of map, touch, unmap in one process",
         Pattern::Brk => "a heap that grows by brk",
         Pattern::Mremap => "an array that grows by mremap",
