@@ -524,8 +524,13 @@ void hpmmap_vma_slot_owned(struct hpmmap_ctx *ctx, unsigned long slot,
 			   struct hpmmap_block *block);
 bool hpmmap_vma_remap_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 			   struct hpmmap_block *block);
+/* The slots that a range begins and ends in. */
+#define HPMMAP_END_FIRST	BIT(0)
+#define HPMMAP_END_LAST		BIT(1)
+unsigned int hpmmap_vma_intact_ends(struct hpmmap_ctx *ctx, unsigned long start,
+				    unsigned long end);
 void hpmmap_vma_repair_ends(struct hpmmap_ctx *ctx, unsigned long start,
-			    unsigned long end);
+			    unsigned long end, unsigned int intact);
 void hpmmap_vma_range_changed(struct hpmmap_ctx *ctx, unsigned long start,
 			      unsigned long end);
 unsigned long hpmmap_vma_map(struct hpmmap_ctx *ctx, unsigned long addr,

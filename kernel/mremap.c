@@ -247,7 +247,7 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 		hpmmap_vma_repair(ctx, to, to + r->new_len);
 	else
 		hpmmap_vma_commit(ctx, to, to + r->new_len, &blocks);
-	hpmmap_vma_repair_ends(ctx, to, to + r->new_len);
+	hpmmap_vma_repair_ends(ctx, to, to + r->new_len, 0);
 	if (!ret)
 		ret = to;
 repair:

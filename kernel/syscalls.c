@@ -352,7 +352,7 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	}
 	/* A mapping may have been cut at both ends. */
 	if (fixed)
-		hpmmap_vma_repair_ends(ctx, addr, addr + len);
+		hpmmap_vma_repair_ends(ctx, addr, addr + len, 0);
 out:
 	hpmmap_pool_free_list(&blocks);
 	return ret;
@@ -521,12 +521,13 @@ static long handle_munmap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 			  const struct pt_regs *regs)
 {
 	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
+	unsigned int intact = hpmmap_vma_intact_ends(ctx, start, end);
 	long ret = hpmmap_call_orig(call, regs);
 
 	if (!ret) {
 		bool ours = hpmmap_store_unmapped(ctx, start, end);
 
-		hpmmap_vma_repair_ends(ctx, start, end);
+		hpmmap_vma_repair_ends(ctx, start, end, intact);
 		if (ours && start && !((start | end) & ~SLOT_MASK)) {
 			ctx->hole.start = start;
 			ctx->hole.end = end;
@@ -617,6 +618,7 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	unsigned long prot = regs->dx, end = start + len;
 	bool commit = prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
 	struct pt_regs args = *regs;
+	unsigned int intact;
 	bool exhausted;
 	LIST_HEAD(blocks);
 	long ret;
@@ -639,6 +641,7 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	if (exhausted && !mprotect_linux_may_help(ctx, start, end))
 		return -ENOMEM;
 	blocks_clear(ctx, start, end, &blocks);
+	intact = hpmmap_vma_intact_ends(ctx, start, end);
 	ret = hpmmap_call_orig(call, &args);
 	/* An error may come after a part of the range was changed. */
 	if (exhausted)
@@ -647,7 +650,7 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 		hpmmap_vma_commit(ctx, start, end, &blocks);
 	if (commit)
 		mappings_extend(ctx, &start, &end);
-	hpmmap_vma_repair_ends(ctx, start, end);
+	hpmmap_vma_repair_ends(ctx, start, end, intact);
 	hpmmap_pool_free_list(&blocks);
 	return ret;
 }

@@ -639,7 +639,42 @@ void hpmmap_vma_range_changed(struct hpmmap_ctx *ctx, unsigned long start,
 			      unsigned long end)
 {
 	hpmmap_store_reconcile(ctx, start, end);
-	hpmmap_vma_repair_ends(ctx, start, end);
+	hpmmap_vma_repair_ends(ctx, start, end, 0);
+}
+
+/* Below a mapping it is sure that the tables stay. */
+static bool has_pages(struct hpmmap_ctx *ctx, unsigned long addr)
+{
+	struct vm_area_struct *vma = vma_lookup(ctx->mm, addr);
+
+	return vma && hpmmap_vma_is_ours(vma) &&
+	       hpmmap_pgmap_slot(ctx->mm, addr) == HPMMAP_ENTRY_TABLE;
+}
+
+/**
+ * hpmmap_vma_intact_ends() - which ends of a range will need no repair
+ * @ctx: the context, ctx->ops held
+ * @start: first address of a range that is to be changed
+ * @end: end
+ *
+ * Where a slot is mapped page by page the core changes nothing beyond the range.
+ *
+ * Return: HPMMAP_END_* for hpmmap_vma_repair_ends().
+ */
+unsigned int hpmmap_vma_intact_ends(struct hpmmap_ctx *ctx, unsigned long start,
+				    unsigned long end)
+{
+	unsigned int intact = 0;
+
+	if (!((start | end) & ~SLOT_MASK) || start >= end)
+		return 0;
+	mmap_read_lock(ctx->mm);
+	if (start & ~SLOT_MASK && has_pages(ctx, start))
+		intact |= HPMMAP_END_FIRST;
+	if (end & ~SLOT_MASK && has_pages(ctx, end - 1))
+		intact |= HPMMAP_END_LAST;
+	mmap_read_unlock(ctx->mm);
+	return intact;
 }
 
 /**
@@ -647,12 +682,15 @@ void hpmmap_vma_range_changed(struct hpmmap_ctx *ctx, unsigned long start,
  * @ctx: the context, ctx->ops held
  * @start: first address, page aligned
  * @end: end, page aligned
+ * @intact: what hpmmap_vma_intact_ends() said before, or 0
  *
  * In the slots of both ends the core may have dropped an entry of 2 MB.
  */
 void hpmmap_vma_repair_ends(struct hpmmap_ctx *ctx, unsigned long start,
-			    unsigned long end)
+			    unsigned long end, unsigned int intact)
 {
-	hpmmap_vma_repair(ctx, start & SLOT_MASK, start);
-	hpmmap_vma_repair(ctx, end, ALIGN(end, SLOT_SIZE));
+	if (!(intact & HPMMAP_END_FIRST))
+		hpmmap_vma_repair(ctx, start & SLOT_MASK, start);
+	if (!(intact & HPMMAP_END_LAST))
+		hpmmap_vma_repair(ctx, end, ALIGN(end, SLOT_SIZE));
 }
