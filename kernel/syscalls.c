@@ -195,7 +195,7 @@ static int blocks_find(struct hpmmap_ctx *ctx, unsigned long start,
 		       struct list_head *blocks)
 {
 	unsigned long addr = start, next;
-	struct hpmmap_block *block;
+	struct hpmmap_block *block, *last;
 	int ret = 0;
 
 	for (; !ret && addr < end && ahead && !list_empty(ahead); addr = next) {
@@ -208,8 +208,10 @@ static int blocks_find(struct hpmmap_ctx *ctx, unsigned long start,
 			continue;
 		block = list_first_entry(ahead, struct hpmmap_block, link);
 		if (nr < SLOT_PAGES) {
-			block = list_last_entry(ahead, struct hpmmap_block,
-						link);
+			last = list_last_entry(ahead, struct hpmmap_block,
+					       link);
+			if (!bitmap_empty(last->reuse, SLOT_PAGES))
+				block = last;
 			if (bitmap_empty(block->reuse, SLOT_PAGES)) {
 				ret = hpmmap_policy_alloc(ctx, addr, next,
 							  blocks);
@@ -532,6 +534,9 @@ static long handle_munmap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 			ctx->hole.start = start;
 			ctx->hole.end = end;
 		}
+	} else if (ret == -ENOMEM) {
+		/* A mapping was cut at one end and not at the other. */
+		hpmmap_vma_repair_ends(ctx, start, end, intact);
 	}
 	return ret;
 }
