@@ -5,7 +5,7 @@
  * Maps MMAPS pieces of MIB megabytes and writes to each page. Each of FORKS
  * children then writes to BLOCKS blocks of the first piece. MREMAPS times a
  * mapping grows by 2 MB and moves, BRKS times the heap grows by 2 MB. Prints how
- * many of the mmaps failed with ENOMEM.
+ * many of the mmaps failed with ENOMEM, and the address of the first piece.
  */
 #include <err.h>
 #include <errno.h>
@@ -92,6 +92,6 @@ int main(int argc, char **argv)
 	for (; brks > 0; brks--)
 		if (sbrk(BLOCK) == (void *)-1)
 			err(1, "brk");
-	printf("%ld\n", failed);
+	printf("%ld %lu\n", failed, (unsigned long)first);
 	return 0;
 }
