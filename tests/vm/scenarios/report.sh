@@ -32,8 +32,8 @@ expect 127 report nothing -- /nonexistent/program
 [ ! -e $dir/nothing.json ] || fail "a report on a program that did not run"
 expect 125 report nowhere/x -- true
 # A job that has ended is not shown any more.
-no_jobs() { [ "$(find $SYSFS/jobs -mindepth 1 | wc -l)" = 0 ]; }
-within 10 no_jobs || fail "jobs are left: $(ls $SYSFS/jobs)"
+no_jobs() { [ "$(find "$SYSFS/jobs" -mindepth 1 | wc -l)" = 0 ]; }
+within 10 no_jobs || fail "jobs are left: $(ls "$SYSFS/jobs")"
 
 # A signal for hpmmap is one for the program, once.
 rm -f $dir/got
