@@ -58,21 +58,31 @@ fn checked_interval(args: &StatusArgs) -> Result<Option<Duration>> {
     }
 }
 
-/// For Prometheus. A job that ends while it is read is left out.
+/// A job with its times; `None` if it ends while it is read.
+fn job_state(root: &Root, job: job::Job) -> Result<Option<JobState>> {
+    let mut latency = Vec::new();
+    for call in TIMED_CALLS {
+        match job::latency(root, job.id, call) {
+            Ok(times) => latency.push(times),
+            Err(error) if error.is_absent() => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(Some(JobState { job, latency }))
+}
+
+/// For Prometheus.
 fn metrics(root: &Root) -> Result<String> {
     let status = Status::read(root)?;
-    let contexts: Vec<Context> = status.contexts.into_iter().map(|job| job.context).collect();
-    let jobs: Option<Vec<JobState>> = status.jobs.map(|jobs| {
-        jobs.into_iter()
-            .filter_map(|job| {
-                let latency = TIMED_CALLS
-                    .iter()
-                    .map(|call| job::latency(root, job.id, call).ok())
-                    .collect::<Option<_>>()?;
-                Some(JobState { job, latency })
-            })
-            .collect()
-    });
+    let contexts: Vec<Context> = status.contexts.into_iter().map(|one| one.context).collect();
+    let jobs: Option<Vec<JobState>> = status
+        .jobs
+        .map(|jobs| {
+            jobs.into_iter()
+                .filter_map(|job| job_state(root, job).transpose())
+                .collect::<Result<_>>()
+        })
+        .transpose()?;
     Ok(prometheus::text(&prometheus::State {
         module_version: &status.module_version,
         hooks_active: status.hooks_active,
@@ -326,6 +336,11 @@ mod tests {
         fixture.job(3, 0);
         let text = metrics(&fixture.root()).unwrap();
         assert!(text.contains("\nhpmmap_job_refusals_total{job=\"3\",user=\"root\"} 3\n"));
+        fixture.remove("sys/kernel/hpmmap/jobs/3/latency_brk");
+        let text = metrics(&fixture.root()).unwrap();
+        assert!(text.contains("\nhpmmap_jobs 0\n"), "{text}");
+        fixture.write("sys/kernel/hpmmap/jobs/3/latency_brk", "many\n");
+        assert!(metrics(&fixture.root()).is_err());
     }
 
     #[test]
