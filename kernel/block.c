@@ -412,6 +412,7 @@ bool hpmmap_block_is_pinned(struct hpmmap_block *block)
 
 /**
  * hpmmap_block_wait_unpinned() - wait a moment for pins to go
+ * @ctx: who waits
  * @block: a block that may be mapped
  *
  * References that are neither the module's nor a page table's are pins, or
@@ -419,16 +420,21 @@ bool hpmmap_block_is_pinned(struct hpmmap_block *block)
  *
  * Return: whether there is none left.
  */
-bool hpmmap_block_wait_unpinned(struct hpmmap_block *block)
+bool hpmmap_block_wait_unpinned(struct hpmmap_ctx *ctx,
+				struct hpmmap_block *block)
 {
+	u64 since = get_cycles();
 	int i;
 
+	if (!hpmmap_block_is_pinned(block))
+		return true;
 	for (i = 0; i < PIN_WAIT_STEPS; i++) {
-		if (!hpmmap_block_is_pinned(block))
-			return true;
 		usleep_range(1000, 1100);
+		if (!hpmmap_block_is_pinned(block))
+			break;
 	}
-	return !hpmmap_block_is_pinned(block);
+	hpmmap_count_stall(ctx->job, HPMMAP_STALL_PINS, since);
+	return i < PIN_WAIT_STEPS;
 }
 
 /*

@@ -24,7 +24,7 @@ union command {
 	struct hpmmap_limit_set limit_set;
 };
 
-static int ioc_info(union command *cmd)
+static int ioc_info(struct file *file, union command *cmd)
 {
 	struct hpmmap_info *arg = &cmd->info;
 
@@ -32,11 +32,11 @@ static int ioc_info(union command *cmd)
 		return -EOPNOTSUPP;
 	arg->abi_version = HPMMAP_ABI_VERSION;
 	arg->memory_block_bytes = hpmmap_section_bytes();
-	arg->features = 0;
+	arg->features = HPMMAP_FEATURE_JOBS;
 	return 0;
 }
 
-static int ioc_pool_add(union command *cmd)
+static int ioc_pool_add(struct file *file, union command *cmd)
 {
 	struct hpmmap_pool_add *arg = &cmd->pool_add;
 	int node = arg->node, ret;
@@ -50,7 +50,7 @@ static int ioc_pool_add(union command *cmd)
 	return ret;
 }
 
-static int ioc_pool_remove(union command *cmd)
+static int ioc_pool_remove(struct file *file, union command *cmd)
 {
 	struct hpmmap_pool_remove *arg = &cmd->pool_remove;
 
@@ -62,13 +62,23 @@ static int ioc_pool_remove(union command *cmd)
 				  &arg->pinned_bytes);
 }
 
-static int ioc_pool_list(union command *cmd)
+static int ioc_pool_list(struct file *file, union command *cmd)
 {
 	struct hpmmap_pool_list *arg = &cmd->pool_list;
 
 	if (arg->flags || arg->__reserved)
 		return -EOPNOTSUPP;
 	return hpmmap_pool_list(u64_to_user_ptr(arg->ranges), &arg->nr);
+}
+
+/* Takes over the caller's reference, in place of that to an earlier job. */
+static void file_keep_job(struct file *file, struct hpmmap_job *job)
+{
+	struct hpmmap_job *old = xchg((struct hpmmap_job **)&file->private_data,
+				      job);
+
+	if (old)
+		hpmmap_job_put(old);
 }
 
 static int nodes_from_user(const struct hpmmap_launch *arg, nodemask_t *nodes)
@@ -94,9 +104,10 @@ static int nodes_from_user(const struct hpmmap_launch *arg, nodemask_t *nodes)
 	return nodes_empty(*nodes) ? -ENODEV : 0;
 }
 
-static int ioc_launch(union command *cmd)
+static int ioc_launch(struct file *file, union command *cmd)
 {
 	struct hpmmap_launch *arg = &cmd->launch;
+	struct hpmmap_job *job;
 	nodemask_t nodes;
 	int ret;
 
@@ -117,10 +128,15 @@ static int ioc_launch(union command *cmd)
 	ret = nodes_from_user(arg, &nodes);
 	if (ret)
 		return ret;
-	return hpmmap_launch(arg, &nodes, &arg->job_id);
+	ret = hpmmap_launch(arg, &nodes, &job);
+	if (ret)
+		return ret;
+	arg->job_id = job->id;
+	file_keep_job(file, job);
+	return 0;
 }
 
-static int ioc_limit_set(union command *cmd)
+static int ioc_limit_set(struct file *file, union command *cmd)
 {
 	struct hpmmap_limit_set *arg = &cmd->limit_set;
 	bool dflt = arg->flags & HPMMAP_LIMIT_F_DEFAULT;
@@ -149,7 +165,7 @@ struct command_row {
 	size_t min_size;
 	size_t size;
 	bool admin;
-	int (*handler)(union command *cmd);
+	int (*handler)(struct file *file, union command *cmd);
 };
 
 static const struct command_row rows[] = {
@@ -193,15 +209,30 @@ static long hpmmap_ioctl(struct file *file, unsigned int cmd,
 	ret = copy_struct_from_user(&buf, row->size, user, size);
 	if (ret)
 		return ret;
-	ret = row->handler(&buf);
+	ret = row->handler(file, &buf);
 	*(u32 *)&buf = size;
 	if (copy_to_user(user, &buf, min_t(size_t, size, row->size)))
 		return -EFAULT;
 	return ret;
 }
 
+static int hpmmap_open(struct inode *inode, struct file *file)
+{
+	/* The misc device, so far. */
+	file->private_data = NULL;
+	return 0;
+}
+
+static int hpmmap_release(struct inode *inode, struct file *file)
+{
+	file_keep_job(file, NULL);
+	return 0;
+}
+
 static const struct file_operations hpmmap_chardev_fops = {
 	.owner = THIS_MODULE,
+	.open = hpmmap_open,
+	.release = hpmmap_release,
 	.unlocked_ioctl = hpmmap_ioctl,
 	.llseek = noop_llseek,
 };

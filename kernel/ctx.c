@@ -39,8 +39,9 @@ static DECLARE_DELAYED_WORK(reap_work, reap_work_fn);
  */
 struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 {
-	struct hpmmap_ctx *ctx = kzalloc(sizeof(*ctx), GFP_KERNEL);
+	struct hpmmap_ctx *ctx;
 
+	ctx = kzalloc(struct_size(ctx, placed, nr_node_ids), GFP_KERNEL);
 	if (!ctx)
 		return NULL;
 	ctx->file = hpmmap_file_alloc();
@@ -61,6 +62,7 @@ struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 	mutex_init(&ctx->lock);
 	xa_init(&ctx->store);
 	hpmmap_reuse_init(ctx);
+	hpmmap_stats_init(&ctx->stats);
 	return ctx;
 }
 
@@ -136,6 +138,33 @@ void hpmmap_ctx_put(struct hpmmap_ctx *ctx)
 	hpmmap_hook_put();
 }
 
+/**
+ * hpmmap_ctx_for_job() - what a job has counted, and its contexts
+ * @job: the job
+ * @fn: called for each of its contexts; may not sleep
+ * @sum: copy of the job's totals, handed to @fn
+ *
+ * Nothing is counted twice, or not at all.
+ */
+void hpmmap_ctx_for_job(struct hpmmap_job *job,
+			void (*fn)(struct hpmmap_ctx *ctx, void *data),
+			struct hpmmap_totals *sum)
+{
+	struct hpmmap_ctx *ctx;
+	int bkt;
+
+	mutex_lock(&reap_mutex);
+	spin_lock(&job->lock);
+	memcpy(sum, job->totals, struct_size(sum, placed, nr_node_ids));
+	spin_unlock(&job->lock);
+	rcu_read_lock();
+	hash_for_each_rcu(contexts, bkt, ctx, node)
+		if (ctx->job == job)
+			fn(ctx, sum);
+	rcu_read_unlock();
+	mutex_unlock(&reap_mutex);
+}
+
 /* Returns whether a process ended whose address space somebody still uses. */
 static bool reap_dead(void)
 {
@@ -160,6 +189,7 @@ static bool reap_dead(void)
 	list_for_each_entry(ctx, &gone, dying) {
 		hpmmap_store_release_all(ctx);
 		hpmmap_pool_soiled(atomic_long_xchg(&ctx->nr_soiled, 0));
+		hpmmap_stats_fold(ctx);
 		hpmmap_share_gone(ctx);
 	}
 	list_splice(&gone, &dead);

@@ -76,6 +76,8 @@ static void member_init(struct member *m, struct hpmmap_job *job,
 	m->tgid = get_pid(tgid);
 	m->job = hpmmap_job_get(job);
 	m->registers = registers;
+	atomic_long_inc(&job->nr_members);
+	atomic_long_inc(&job->nr_members_total);
 }
 
 /* May be called from any context: the last one is left to a worker. */
@@ -186,8 +188,10 @@ static struct member *member_remove(struct pid *tgid)
 
 	raw_spin_lock(&members_lock);
 	m = member_find_locked(tgid);
-	if (m)
+	if (m) {
 		hash_del(&m->node);
+		atomic_long_dec(&m->job->nr_members);
+	}
 	raw_spin_unlock(&members_lock);
 	return m;
 }
@@ -199,8 +203,10 @@ static void member_insert(struct member *m)
 
 	raw_spin_lock(&members_lock);
 	old = member_find_locked(m->tgid);
-	if (old)
+	if (old) {
 		hash_del(&old->node);
+		atomic_long_dec(&old->job->nr_members);
+	}
 	hash_add(members, &m->node, (unsigned long)m->tgid);
 	raw_spin_unlock(&members_lock);
 	if (old)
@@ -302,7 +308,8 @@ static void stack_setup(struct hpmmap_ctx *ctx)
 	if (!stack_find(mm, &s))
 		return;
 	if (hpmmap_policy_alloc(ctx, s.start, s.top, &blocks)) {
-		hpmmap_count_fallback(ctx, s.top - s.start);
+		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_EXEC,
+				      s.top - s.start);
 		return;
 	}
 	if (clear_user((void __user *)(s.start - PAGE_SIZE), 1))
@@ -318,7 +325,8 @@ static void stack_setup(struct hpmmap_ctx *ctx)
 		hpmmap_vma_commit(ctx, s.start, s.top, NULL);
 out:
 	if (IS_ERR_VALUE(ret)) {
-		hpmmap_count_fallback(ctx, s.top - s.start);
+		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_EXEC,
+				      s.top - s.start);
 		hpmmap_store_reconcile(ctx, s.start, s.top);
 	}
 	hpmmap_pool_free_list(&blocks);
@@ -371,6 +379,7 @@ static void member_work(struct callback_head *work)
 		if (ctx->image)
 			hpmmap_image_setup(ctx);
 	}
+	hpmmap_count_held(ctx);
 	hpmmap_sysfs_ctx_add(ctx);
 	trace_hpmmap_register(ctx->id, ctx->job->id, ctx->pid);
 	mutex_unlock(&ctx->ops);
@@ -567,12 +576,12 @@ void hpmmap_probes_unregister(void)
  * hpmmap_launch() - make the calling process the first of a new job
  * @arg: what it asked for; checked
  * @nodes: nodes it may use
- * @job_id: out
+ * @jobp: out: the job, with a reference for the caller
  *
  * Return: 0 or an errno of HPMMAP_IOC_LAUNCH.
  */
 int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
-		  u64 *job_id)
+		  struct hpmmap_job **jobp)
 {
 	struct hpmmap_job *job;
 	struct member *m;
@@ -596,8 +605,10 @@ int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
 		goto out;
 	}
 	member_init(m, job, task_tgid(current), true);
-	*job_id = job->id;
 	member_insert(m);
+	*jobp = job;
+	return 0;
+
 out:
 	hpmmap_job_put(job);
 	return ret;
@@ -615,8 +626,8 @@ out:
 int hpmmap_launch_marked(const struct hpmmap_launch *arg)
 {
 	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	struct hpmmap_job *job;
 	struct member *m;
-	u64 job_id;
 	int ret;
 
 	/* A member's own work is queued later, so it has run already. */
@@ -635,9 +646,10 @@ int hpmmap_launch_marked(const struct hpmmap_launch *arg)
 		member_put(m);
 		return 0;
 	}
-	ret = hpmmap_launch(arg, &node_states[N_POSSIBLE], &job_id);
+	ret = hpmmap_launch(arg, &node_states[N_POSSIBLE], &job);
 	if (ret)
 		return ret;
+	hpmmap_job_put(job);
 	m = member_get(task_tgid(current));
 	if (m)
 		member_queue_work(m, current, true);

@@ -187,6 +187,7 @@ static void start_child(struct callback_head *work)
 	} else if (current->mm == ctx->mm && !(current->flags & PF_EXITING)) {
 		mutex_lock(&ctx->ops);
 		hpmmap_vma_own_file(ctx);
+		hpmmap_count_held(ctx);
 		hpmmap_sysfs_ctx_add(ctx);
 		mutex_unlock(&ctx->ops);
 	}

@@ -65,7 +65,7 @@ static void notrace hook_entry(unsigned long ip, unsigned long parent_ip,
 	int i;
 
 	if (!hpmmap_ctx_exists(current->mm) ||
-	    within_module(parent_ip, THIS_MODULE))
+	    compat_is_own_text(parent_ip))
 		return;
 	for (i = 0; i < HPMMAP_NR_CALLS; i++) {
 		if (ip - hooks[i].orig > MAX_ENTRY_OFFSET)

@@ -17,7 +17,8 @@
  *	reuse_lock, reuse.lock	spinlocks, memory kept for reuse (reuse.c)
  *	node->lock		spinlock, free blocks of a node (pool.c)
  *	spinlocks that nest in nothing else: the hash of contexts, the list
- *				of pinned blocks, the table of users
+ *				of pinned blocks, the table of users, the
+ *				counters of a context, then those of a job
  *	members_lock		raw spinlock, for the probes (exec.c)
  *
  * Nothing that holds hpmmap_pool_mutex may set memory online or offline.
@@ -28,11 +29,14 @@
 #include <linux/bitmap.h>
 #include <linux/kobject.h>
 #include <linux/list.h>
+#include <linux/llist.h>
 #include <linux/mm.h>
 #include <linux/mman.h>
 #include <linux/mutex.h>
 #include <linux/refcount.h>
+#include <linux/spinlock.h>
 #include <linux/task_work.h>
+#include <linux/timex.h>
 #include <linux/types.h>
 #include <linux/uidgid.h>
 #include <linux/workqueue.h>
@@ -143,14 +147,210 @@ static inline bool hpmmap_block_is_shared(const struct hpmmap_block *block)
 #define SLOT_SHARED XA_MARK_0
 
 /**
- * struct hpmmap_job - what one launch asked for; immutable
- * @refs: members and contexts
+ * enum hpmmap_timed - hooked calls whose time is taken
+ */
+enum hpmmap_timed {
+	HPMMAP_TIMED_MMAP,
+	HPMMAP_TIMED_MUNMAP,
+	HPMMAP_TIMED_MREMAP,
+	HPMMAP_TIMED_BRK,
+	HPMMAP_NR_TIMED
+};
+
+/**
+ * enum hpmmap_fault - why there is a fault in memory of ours
+ * @HPMMAP_FAULT_FORK: shared since a fork, or was
+ * @HPMMAP_FAULT_RESERVED: of a mapping without memory of its own until now
+ * @HPMMAP_FAULT_FIRST_TOUCH: the job asked for it
+ * @HPMMAP_FAULT_LINUX: a page of Linux stands in
+ * @HPMMAP_FAULT_UNMAPPED: it was taken out of the page table, by another call
+ *	at the moment, say
+ */
+enum hpmmap_fault {
+	HPMMAP_FAULT_FORK,
+	HPMMAP_FAULT_RESERVED,
+	HPMMAP_FAULT_FIRST_TOUCH,
+	HPMMAP_FAULT_LINUX,
+	HPMMAP_FAULT_UNMAPPED,
+	HPMMAP_NR_FAULTS
+};
+
+/**
+ * enum hpmmap_fallback - for what memory of Linux is used instead
+ * @HPMMAP_FALLBACK_MMAP: a mapping
+ * @HPMMAP_FALLBACK_BRK: a piece of the heap
+ * @HPMMAP_FALLBACK_EXEC: the stack or the image of a program
+ * @HPMMAP_FALLBACK_BLOCK: one block, at a touch or for a copy
+ */
+enum hpmmap_fallback {
+	HPMMAP_FALLBACK_MMAP,
+	HPMMAP_FALLBACK_BRK,
+	HPMMAP_FALLBACK_EXEC,
+	HPMMAP_FALLBACK_BLOCK,
+	HPMMAP_NR_FALLBACKS
+};
+
+/**
+ * enum hpmmap_reason - why memory of Linux is used instead
+ * @HPMMAP_REASON_EXHAUSTED: the pools of the job's nodes have too little
+ * @HPMMAP_REASON_LIMIT: the user may not hold so much
+ * @HPMMAP_REASON_OTHER: a memory policy, a pinned block in the way, no memory
+ *	of the kernel
+ */
+enum hpmmap_reason {
+	HPMMAP_REASON_EXHAUSTED,
+	HPMMAP_REASON_LIMIT,
+	HPMMAP_REASON_OTHER,
+	HPMMAP_NR_REASONS
+};
+
+/**
+ * enum hpmmap_stall - what a process waits for
+ * @HPMMAP_STALL_CALLS: another hooked call of the same address space
+ * @HPMMAP_STALL_ZEROING: blocks that somebody is zeroing, for want of others
+ * @HPMMAP_STALL_RECLAIM: what processes keep for reuse, to be taken back
+ * @HPMMAP_STALL_PINS: somebody else's references to a block
+ */
+enum hpmmap_stall {
+	HPMMAP_STALL_CALLS,
+	HPMMAP_STALL_ZEROING,
+	HPMMAP_STALL_RECLAIM,
+	HPMMAP_STALL_PINS,
+	HPMMAP_NR_STALLS
+};
+
+/*
+ * Times are in ticks of the time stamp counter. A bucket for what is below 2^FIRST,
+ * four for each power of two, and one for what is 2^LAST or more.
+ */
+#define HPMMAP_LATENCY_FIRST 9
+#define HPMMAP_LATENCY_LAST 31
+#define HPMMAP_LATENCY_BUCKETS \
+	((HPMMAP_LATENCY_LAST - HPMMAP_LATENCY_FIRST) * 4 + 2)
+
+/**
+ * struct hpmmap_latency - the times of one call
+ * @ticks: their sum
+ * @worst: the longest
+ * @nr: how many, by bucket
+ */
+struct hpmmap_latency {
+	u64 ticks;
+	u64 worst;
+	unsigned long nr[HPMMAP_LATENCY_BUCKETS];
+};
+
+/**
+ * struct hpmmap_fault_range - faults that lie near each other
+ */
+struct hpmmap_fault_range {
+	unsigned long start;
+	unsigned long end;
+	unsigned long nr;
+	enum hpmmap_fault why;
+	pid_t pid;
+};
+
+/**
+ * struct hpmmap_stats - what a context counts for its job
+ * @calls: of the hooked calls; protected by ctx->ops
+ * @peak: most blocks it has held, protected by the job's lock
+ * @remote: blocks placed on another node than that of the CPU; protected by
+ *	ctx->lock, as is ctx->placed
+ * @entries_2m: entries made in the page table
+ * @lock: protects the members that follow
+ * @faults: by reason
+ * @fallbacks: by what for
+ * @reasons: the same by reason
+ * @refusals: calls that failed for want of memory of the pools
+ * @nr_ranges: how many of @ranges there are
+ * @nr_unlisted: faults in none of them
+ * @ranges: where there were faults
+ */
+struct hpmmap_stats {
+	struct hpmmap_latency calls[HPMMAP_NR_TIMED];
+	long peak;
+	unsigned long remote;
+	atomic_long_t entries_2m;
+	atomic_long_t entries_4k;
+	spinlock_t lock;
+	unsigned long faults[HPMMAP_NR_FAULTS];
+	unsigned long fallbacks[HPMMAP_NR_FALLBACKS];
+	unsigned long reasons[HPMMAP_NR_REASONS];
+	u64 fallback_bytes;
+	unsigned long refusals;
+	unsigned int nr_ranges;
+	unsigned long nr_unlisted;
+	struct hpmmap_fault_range ranges[6];
+};
+
+/**
+ * struct hpmmap_stall_total - how often and how long processes waited
+ */
+struct hpmmap_stall_total {
+	u64 nr;
+	u64 ticks;
+	u64 worst;
+};
+
+/**
+ * struct hpmmap_totals - what the contexts of a job have counted
+ *
+ * Those of a job hold what contexts that are gone have left, protected by the
+ * lock under which these are torn down, and from @stalls to @lowest_free what is
+ * counted for the job itself, protected by its lock.
+ *
+ * @stalls: by what for
+ * @peak: blocks, see hpmmap_stats_peak()
+ * @peak_one: most blocks that one context held
+ * @lowest_free: least free blocks that were left, ULONG_MAX if none were taken
+ * @held: and up to @pinned: what live contexts have now; not of a job itself
+ * @placed: blocks by node, as struct hpmmap_ctx has them
+ */
+struct hpmmap_totals {
+	struct hpmmap_stall_total stalls[HPMMAP_NR_STALLS];
+	long peak;
+	long peak_one;
+	unsigned long lowest_free;
+	long held;
+	long linux_pages;
+	unsigned long kept;
+	long pinned;
+	struct hpmmap_latency calls[HPMMAP_NR_TIMED];
+	u64 remote;
+	u64 entries_2m;
+	u64 entries_4k;
+	u64 faults_user;
+	u64 faults_kernel;
+	u64 copied;
+	u64 cleared;
+	u64 address_spaces;
+	u64 faults[HPMMAP_NR_FAULTS];
+	u64 fallbacks[HPMMAP_NR_FALLBACKS];
+	u64 reasons[HPMMAP_NR_REASONS];
+	u64 fallback_bytes;
+	u64 refusals;
+	unsigned int nr_ranges;
+	unsigned long nr_unlisted;
+	struct hpmmap_fault_range ranges[32];
+	u64 placed[];
+};
+
+/**
+ * struct hpmmap_job - what one launch asked for; immutable but for its counters
+ * @refs: members, contexts, and the file it was launched by
  * @id: number shown to user space
  * @user: who launched it and is charged
  * @large: place memory in 1 GB runs
  * @interleave: where no memory policy says otherwise, the nodes take turns
  * @first_touch: who touches a block first decides on its node
  * @nodes: nodes whose pools may be used, whatever a memory policy says
+ * @nr_members: processes that belong to it
+ * @nr_members_total: the same, and those that are gone
+ * @lock: protects @peaks and part of @totals
+ * @peaks: blocks that its contexts have held at most, added up
+ * @totals: what is known of its memory
+ * @gone: in the list of jobs to be freed
  */
 struct hpmmap_job {
 	refcount_t refs;
@@ -163,6 +363,14 @@ struct hpmmap_job {
 	bool large;
 	bool image;
 	nodemask_t nodes;
+	struct hpmmap_totals *totals;
+
+	atomic_long_t nr_members;
+	atomic_long_t nr_members_total;
+	spinlock_t lock;
+	long peaks;
+	struct kobject kobj;
+	struct llist_node gone;
 };
 
 /**
@@ -232,6 +440,8 @@ struct hpmmap_reuse {
  * @kin: in the list of the family
  * @start_work: runs in a new child before its first instruction
  * @reuse: memory it gave up and may get again
+ * @stats: what it counts for its job
+ * @placed: blocks that slots were given, by node; protected by @lock
  * @doomed: the snapshot of a fork is incomplete: the child must not run
  * @ended: its process is gone, and the address space soon will be
  */
@@ -288,6 +498,9 @@ struct hpmmap_ctx {
 	struct kobject kobj;
 	bool in_sysfs;
 	struct rcu_head rcu;
+
+	struct hpmmap_stats stats;
+	unsigned long placed[];
 };
 
 /* job.c */
@@ -296,7 +509,7 @@ int hpmmap_user_charge(struct hpmmap_user *user, unsigned long nr_blocks);
 void hpmmap_user_charge_anyway(struct hpmmap_user *user,
 			       unsigned long nr_blocks);
 void hpmmap_user_uncharge(struct hpmmap_user *user, unsigned long nr_blocks);
-bool hpmmap_user_has_room(struct hpmmap_user *user);
+bool hpmmap_user_has_room(struct hpmmap_user *user, unsigned long nr_blocks);
 kuid_t hpmmap_user_uid(const struct hpmmap_user *user);
 int hpmmap_user_limit_set(kuid_t uid, bool dflt, u64 bytes);
 u64 hpmmap_user_default_limit(void);
@@ -306,6 +519,8 @@ struct hpmmap_job *hpmmap_job_alloc(const struct hpmmap_launch *arg,
 				    const nodemask_t *nodes);
 struct hpmmap_job *hpmmap_job_get(struct hpmmap_job *job);
 void hpmmap_job_put(struct hpmmap_job *job);
+void hpmmap_job_free(struct kobject *kobj);
+void hpmmap_jobs_exit(void);
 
 /* section.c */
 struct hpmmap_node_stat {
@@ -328,6 +543,7 @@ void hpmmap_pool_exit(void);
 void hpmmap_pool_node_free(struct kobject *kobj);
 bool hpmmap_pool_has(const nodemask_t *nodes);
 bool hpmmap_pool_has_free(struct hpmmap_job *job);
+unsigned long hpmmap_pool_count_free(const nodemask_t *nodes);
 void hpmmap_pool_nodes(nodemask_t *nodes);
 int hpmmap_pool_nearest(int nid, const nodemask_t *nodes, nodemask_t *tried);
 int hpmmap_pool_alloc(struct hpmmap_job *job,
@@ -387,7 +603,8 @@ void hpmmap_block_detach(struct hpmmap_block *block);
 struct page *hpmmap_block_page(struct hpmmap_block *block, unsigned int i);
 bool hpmmap_block_is_pinned(struct hpmmap_block *block);
 bool hpmmap_block_idle(struct hpmmap_block *block);
-bool hpmmap_block_wait_unpinned(struct hpmmap_block *block);
+bool hpmmap_block_wait_unpinned(struct hpmmap_ctx *ctx,
+				struct hpmmap_block *block);
 void hpmmap_block_release(struct hpmmap_ctx *ctx, struct hpmmap_block *block);
 void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 			     struct list_head *freed);
@@ -420,6 +637,9 @@ void hpmmap_ctx_publish(struct hpmmap_ctx *ctx, struct mm_struct *mm);
 struct hpmmap_ctx *hpmmap_ctx_get(struct mm_struct *mm);
 void hpmmap_ctx_put(struct hpmmap_ctx *ctx);
 bool hpmmap_ctx_exists(struct mm_struct *mm);
+void hpmmap_ctx_for_job(struct hpmmap_job *job,
+			void (*fn)(struct hpmmap_ctx *ctx, void *data),
+			struct hpmmap_totals *sum);
 void hpmmap_reap(void);
 void hpmmap_reap_soon(void);
 struct hpmmap_family *hpmmap_ctx_mark_ended(pid_t pid);
@@ -479,7 +699,7 @@ void hpmmap_store_reserve(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 bool hpmmap_store_replace(struct hpmmap_ctx *ctx, unsigned long slot,
 			  struct hpmmap_block *fresh, bool *wait);
 vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
-			      bool *committed);
+			      bool *committed, enum hpmmap_fault *why);
 int hpmmap_store_access(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			unsigned long addr, void *buf, size_t len, bool write);
 int hpmmap_store_own_edges(struct hpmmap_ctx *ctx, unsigned long start,
@@ -554,8 +774,9 @@ enum hpmmap_entry {
 	HPMMAP_ENTRY_2M,
 };
 enum hpmmap_entry hpmmap_pgmap_slot(struct mm_struct *mm, unsigned long addr);
-void hpmmap_pgmap_fill(struct vm_area_struct *vma, unsigned long start,
-		       unsigned long end, struct hpmmap_block *block);
+unsigned long hpmmap_pgmap_fill(struct vm_area_struct *vma,
+				unsigned long start, unsigned long end,
+				struct hpmmap_block *block);
 void hpmmap_pgmap_fault_in(struct vm_area_struct *vma, unsigned long addr);
 pmd_t *hpmmap_pgmap_pmd(struct mm_struct *mm, unsigned long addr);
 bool hpmmap_pgmap_is_done(struct vm_area_struct *vma, pmd_t *pmdp);
@@ -635,13 +856,12 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 			       unsigned long flags, bool fixed,
 			       struct list_head *ahead);
 bool hpmmap_linux_may_help(struct hpmmap_ctx *ctx, unsigned long nr);
-void hpmmap_count_fallback(struct hpmmap_ctx *ctx, unsigned long bytes);
 
 /* exec.c */
 int hpmmap_probes_register(void);
 void hpmmap_probes_unregister(void);
 int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
-		  u64 *job_id);
+		  struct hpmmap_job **jobp);
 int hpmmap_launch_marked(const struct hpmmap_launch *arg);
 
 /* image.c */
@@ -667,7 +887,68 @@ struct hpmmap_family *hpmmap_family_get(struct hpmmap_ctx *ctx);
 void hpmmap_family_put(struct hpmmap_family *family);
 void hpmmap_share_exit(void);
 
+/* stats.c */
+void hpmmap_stats_init(struct hpmmap_stats *stats);
+struct hpmmap_totals *hpmmap_stats_alloc(void);
+void hpmmap_stats_peak(struct hpmmap_ctx *ctx, long nr);
+void hpmmap_stats_fold(struct hpmmap_ctx *ctx);
+int hpmmap_stats_job_add(struct hpmmap_job *job);
+void hpmmap_count_fault(struct hpmmap_ctx *ctx, unsigned long addr,
+			enum hpmmap_fault why);
+void hpmmap_count_fallback(struct hpmmap_ctx *ctx, enum hpmmap_fallback what,
+			   unsigned long bytes);
+void hpmmap_count_refusal(struct hpmmap_ctx *ctx);
+void hpmmap_count_stall(struct hpmmap_job *job, enum hpmmap_stall what,
+			u64 since);
+void hpmmap_count_free(struct hpmmap_job *job, unsigned long nr);
+
+/* A block has got a slot; ctx->lock held. */
+static inline void hpmmap_count_placed(struct hpmmap_ctx *ctx, int nid)
+{
+	ctx->placed[nid]++;
+	if (nid != numa_node_id())
+		ctx->stats.remote++;
+}
+
+/* A context may hold more than before; ctx->ops or mmap_lock held. */
+static inline void hpmmap_count_held(struct hpmmap_ctx *ctx)
+{
+	long nr = atomic_long_read(&ctx->nr_held);
+
+	if (unlikely(nr > READ_ONCE(ctx->stats.peak)))
+		hpmmap_stats_peak(ctx, nr);
+}
+
+/* A call that began at @since is done; ctx->ops held. */
+static inline void hpmmap_count_call(struct hpmmap_ctx *ctx,
+				     enum hpmmap_timed call, u64 since)
+{
+	struct hpmmap_latency *latency = &ctx->stats.calls[call];
+	u64 ticks = get_cycles() - since;
+	unsigned int i;
+
+	/* The counters of two CPUs may differ. */
+	if (unlikely((s64)ticks < 0))
+		ticks = 0;
+	if (unlikely(ticks < 1ULL << HPMMAP_LATENCY_FIRST)) {
+		i = 0;
+	} else if (unlikely(ticks >> HPMMAP_LATENCY_LAST)) {
+		i = HPMMAP_LATENCY_BUCKETS - 1;
+	} else {
+		unsigned int high = __fls(ticks);
+
+		/* The two bits below the highest. */
+		i = 1 + (high - HPMMAP_LATENCY_FIRST) * 4 +
+		    ((ticks >> (high - 2)) & 3);
+	}
+	latency->nr[i]++;
+	latency->ticks += ticks;
+	if (ticks > latency->worst)
+		latency->worst = ticks;
+}
+
 /* sysfs.c */
+struct kobject *hpmmap_sysfs_jobs(void);
 int hpmmap_sysfs_init(void);
 void hpmmap_sysfs_exit(void);
 int hpmmap_sysfs_node_add(struct kobject *kobj, int nid);

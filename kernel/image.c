@@ -265,7 +265,8 @@ void hpmmap_image_setup(struct hpmmap_ctx *ctx)
 
 	if (image_find(ctx->mm, &image) ||
 	    image_move(ctx, &image, &blocks))
-		hpmmap_count_fallback(ctx, image_bytes(&image));
+		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_EXEC,
+				      image_bytes(&image));
 	hpmmap_pool_free_list(&blocks);
 	kvfree(image.segments);
 	map_rest(ctx->mm);

@@ -111,9 +111,13 @@ void hpmmap_user_uncharge(struct hpmmap_user *user, unsigned long nr_blocks)
 	atomic_long_sub(nr_blocks, &user->held);
 }
 
-bool hpmmap_user_has_room(struct hpmmap_user *user)
+/* Could so many blocks be charged? */
+bool hpmmap_user_has_room(struct hpmmap_user *user, unsigned long nr_blocks)
 {
-	return atomic_long_read(&user->held) < user_limit(user);
+	unsigned long limit = user_limit(user);
+	unsigned long held = atomic_long_read(&user->held);
+
+	return held <= limit && nr_blocks <= limit - held;
 }
 
 kuid_t hpmmap_user_uid(const struct hpmmap_user *user)
@@ -177,11 +181,14 @@ struct hpmmap_job *hpmmap_job_alloc(const struct hpmmap_launch *arg,
 	if (!job)
 		return NULL;
 	job->user = hpmmap_user_get(current_uid());
-	if (!job->user) {
+	job->totals = hpmmap_stats_alloc();
+	if (!job->user || !job->totals) {
+		kfree(job->totals);
 		kfree(job);
 		return NULL;
 	}
 	refcount_set(&job->refs, 1);
+	spin_lock_init(&job->lock);
 	job->id = atomic64_inc_return(&next_job_id);
 	job->strict = arg->flags & HPMMAP_LAUNCH_F_STRICT;
 	job->no_inherit = arg->flags & HPMMAP_LAUNCH_F_NO_INHERIT;
@@ -190,8 +197,35 @@ struct hpmmap_job *hpmmap_job_alloc(const struct hpmmap_launch *arg,
 	job->first_touch = arg->flags & HPMMAP_LAUNCH_F_FIRST_TOUCH;
 	job->large = arg->page_size == HPMMAP_LARGE_BYTES;
 	job->nodes = *nodes;
+	if (hpmmap_stats_job_add(job)) {
+		kobject_put(&job->kobj);
+		return NULL;
+	}
 	return job;
 }
+
+/* The last reference to a job's kobject is gone. */
+void hpmmap_job_free(struct kobject *kobj)
+{
+	struct hpmmap_job *job = container_of(kobj, struct hpmmap_job, kobj);
+
+	kfree(job->totals);
+	kfree(job);
+}
+
+static LLIST_HEAD(gone);
+
+/* Waits for who reads a job's files, and takes locks in it. */
+static void gone_work_fn(struct work_struct *work)
+{
+	struct hpmmap_job *job, *tmp;
+
+	llist_for_each_entry_safe(job, tmp, llist_del_all(&gone), gone) {
+		kobject_del(&job->kobj);
+		kobject_put(&job->kobj);
+	}
+}
+static DECLARE_WORK(gone_work, gone_work_fn);
 
 struct hpmmap_job *hpmmap_job_get(struct hpmmap_job *job)
 {
@@ -199,8 +233,17 @@ struct hpmmap_job *hpmmap_job_get(struct hpmmap_job *job)
 	return job;
 }
 
+/* With any lock held: the last one is left to a worker. */
 void hpmmap_job_put(struct hpmmap_job *job)
 {
-	if (refcount_dec_and_test(&job->refs))
-		kfree(job);
+	if (!refcount_dec_and_test(&job->refs))
+		return;
+	llist_add(&job->gone, &gone);
+	schedule_work(&gone_work);
+}
+
+/* Members, contexts and files keep the module loaded, so no job is in use. */
+void hpmmap_jobs_exit(void)
+{
+	flush_work(&gone_work);
 }

@@ -43,6 +43,7 @@ static void __exit hpmmap_exit(void)
 	hpmmap_pinned_exit();
 	hpmmap_section_exit();
 	hpmmap_pool_exit();
+	hpmmap_jobs_exit();
 	hpmmap_sysfs_exit();
 	hpmmap_hook_exit();
 	hpmmap_users_exit();

@@ -215,8 +215,10 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 		return -ENOMEM;
 	needed = count_needed(ctx, r, to);
 	if (hpmmap_pool_alloc(ctx->job, &r->place, NO_SLOT, needed, &blocks) &&
-	    !hpmmap_linux_may_help(ctx, needed))
+	    !hpmmap_linux_may_help(ctx, needed)) {
+		hpmmap_count_refusal(ctx);
 		return -ENOMEM;
+	}
 	mapped = hpmmap_vma_map(ctx, to, r->new_len, r->prot, r->map_flags |
 				(fixed ? MAP_FIXED : MAP_FIXED_NOREPLACE));
 	if (IS_ERR_VALUE(mapped)) {
@@ -332,6 +334,8 @@ static long remap_ours(struct hpmmap_ctx *ctx, struct remap *r)
 		return move_anywhere(ctx, r, r->new_addr & PAGE_MASK);
 
 	ret = grow_in_place(ctx, r);
+	if (ret == -ENOMEM && ctx->job->strict)
+		hpmmap_count_refusal(ctx);
 	/* Elsewhere, pages of Linux may help out. */
 	if (ret != -EEXIST && (ret != -ENOMEM || ctx->job->strict))
 		return ret;

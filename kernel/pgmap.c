@@ -260,15 +260,15 @@ static unsigned int fill_entries(struct vm_area_struct *vma, pmd_t *pmdp,
 
 /*
  * Tables stay where they are while mmap_lock is held: nothing collapses
- * mappings of this kind but the module itself.
+ * mappings of this kind but the module itself. Returns how many entries it made.
  */
-static void fill_table(struct vm_area_struct *vma, unsigned long start,
-		       unsigned long end, struct hpmmap_block *block,
-		       unsigned int flags)
+static unsigned long fill_table(struct vm_area_struct *vma,
+				unsigned long start, unsigned long end,
+				struct hpmmap_block *block, unsigned int flags)
 {
 	pmd_t *pmdp = hpmmap_pgmap_pmd(vma->vm_mm, start);
 	pte_t *ptep = page_pte(vma->vm_mm, start);
-	unsigned long addr = start;
+	unsigned long addr = start, made = 0;
 
 	while (addr < end) {
 		unsigned int nr = 0;
@@ -281,10 +281,12 @@ static void fill_table(struct vm_area_struct *vma, unsigned long start,
 		    !test_bit_acquire(page_in_slot(addr), block->stale))
 			nr = fill_entries(vma, pmdp, ptep, addr, end, block,
 					  flags);
+		made += nr;
 		nr = max(nr, 1U);
 		addr += nr << PAGE_SHIFT;
 		ptep += nr;
 	}
+	return made;
 }
 
 /**
@@ -296,9 +298,12 @@ static void fill_table(struct vm_area_struct *vma, unsigned long start,
  *	committed
  *
  * Without memory for page tables the rest is left to later faults.
+ *
+ * Return: how many entries of 4 KB were made without the core's fault path.
  */
-void hpmmap_pgmap_fill(struct vm_area_struct *vma, unsigned long start,
-		       unsigned long end, struct hpmmap_block *block)
+unsigned long hpmmap_pgmap_fill(struct vm_area_struct *vma,
+				unsigned long start, unsigned long end,
+				struct hpmmap_block *block)
 {
 	/* As if from outside: the caller's protection keys do not matter. */
 	unsigned int flags = FAULT_FLAG_REMOTE;
@@ -313,30 +318,29 @@ void hpmmap_pgmap_fill(struct vm_area_struct *vma, unsigned long start,
 
 		i = find_next_zero_bit(block->stale, first + nr, first);
 		if (i >= first + nr)
-			return;
+			return 0;
 		start += (unsigned long)(i - first) << PAGE_SHIFT;
 	}
 	switch (hpmmap_pgmap_slot(vma->vm_mm, start)) {
 	case HPMMAP_ENTRY_2M:
-		return;
+		return 0;
 	case HPMMAP_ENTRY_NONE:
 		if (!fault_in(vma, start, flags) ||
 		    hpmmap_pgmap_slot(vma->vm_mm, start) != HPMMAP_ENTRY_TABLE)
-			return;
+			return 0;
 		break;
 	case HPMMAP_ENTRY_TABLE:
 		break;
 	}
-	if (!(vma->vm_flags & VM_LOCKED)) {
-		fill_table(vma, start, end, block, flags);
-		return;
-	}
+	if (!(vma->vm_flags & VM_LOCKED))
+		return fill_table(vma, start, end, block, flags);
 	/* The core's path knows what mlock wants. */
 	for (addr = start; addr < end; addr += PAGE_SIZE)
 		if (!test_bit(page_in_slot(addr), block->stale) &&
 		    pte_none(READ_ONCE(*page_pte(vma->vm_mm, addr))) &&
 		    !fault_in(vma, addr, flags))
-			return;
+			break;
+	return 0;
 }
 
 static unsigned long count_ptes(pmd_t *pmdp, unsigned long start,

@@ -549,7 +549,7 @@ void hpmmap_pool_nodes(nodemask_t *nodes)
 }
 
 /* Free blocks on some nodes; a hint without the locks. */
-static unsigned long free_blocks(const nodemask_t *nodes)
+unsigned long hpmmap_pool_count_free(const nodemask_t *nodes)
 {
 	unsigned long n = 0;
 	int nid;
@@ -567,9 +567,9 @@ static unsigned long free_blocks(const nodemask_t *nodes)
 bool hpmmap_pool_has_free(struct hpmmap_job *job)
 {
 	hpmmap_reap();
-	if (!free_blocks(&job->nodes))
+	if (!hpmmap_pool_count_free(&job->nodes))
 		hpmmap_reuse_reclaim(&job->nodes, NULL, 1);
-	return free_blocks(&job->nodes) && hpmmap_user_has_room(job->user);
+	return hpmmap_pool_count_free(&job->nodes) && hpmmap_user_has_room(job->user, 1);
 }
 
 /* As many as there are of those that one kind of placement treats alike. */
@@ -614,17 +614,18 @@ static bool try_alloc(struct hpmmap_job *job,
 		      const struct hpmmap_placement *place, unsigned long slot,
 		      unsigned long nr, struct list_head *out)
 {
-	unsigned long n;
+	unsigned long free = hpmmap_pool_count_free(&place->nodes), n;
 
 	/* A request that cannot succeed takes nothing from others. */
-	if (free_blocks(&place->nodes) < nr ||
-	    hpmmap_user_charge(job->user, nr))
+	if (free < nr || hpmmap_user_charge(job->user, nr))
 		return false;
 	n = place->in_turn ?
 	    alloc_in_turn(job, place, slot == NO_SLOT ? 0 : slot, nr, out) :
 	    alloc_alike(job, place, place->near, nr, out);
-	if (n == nr)
+	if (n == nr) {
+		hpmmap_count_free(job, free - nr);
 		return true;
+	}
 	hpmmap_user_uncharge(job->user, nr - n);
 	hpmmap_pool_free_list(out);
 	return false;
@@ -640,7 +641,7 @@ static bool try_alloc(struct hpmmap_job *job,
 static bool reclaim(struct hpmmap_job *job,
 		    const struct hpmmap_placement *place, unsigned long nr)
 {
-	unsigned long free = free_blocks(&place->nodes);
+	unsigned long free = hpmmap_pool_count_free(&place->nodes);
 
 	/* It is the user's limit that is in the way. */
 	if (free >= nr)
@@ -672,6 +673,7 @@ int hpmmap_pool_alloc(struct hpmmap_job *job,
 	struct hpmmap_block *block;
 	LIST_HEAD(got);
 	bool done;
+	u64 since;
 	int i;
 
 	if (!nr)
@@ -681,13 +683,21 @@ int hpmmap_pool_alloc(struct hpmmap_job *job,
 		hpmmap_reap();
 		done = try_alloc(job, place, slot, nr, &got);
 	}
+	since = get_cycles();
 	for (i = 0; i < RECLAIM_TRIES && !done; i++) {
 		if (!reclaim(job, place, nr) || fatal_signal_pending(current))
 			break;
 		done = try_alloc(job, place, slot, nr, &got);
 	}
+	if (i)
+		hpmmap_count_stall(job, HPMMAP_STALL_RECLAIM, since);
 	if (!done) {
+		bool waits = rwsem_is_locked(&launder_sem);
+
+		since = get_cycles();
 		hpmmap_pool_launder_stop();
+		if (waits)
+			hpmmap_count_stall(job, HPMMAP_STALL_ZEROING, since);
 		done = try_alloc(job, place, slot, nr, &got);
 		hpmmap_pool_launder_go();
 	}

@@ -108,7 +108,8 @@ static struct hpmmap_block *block_take(struct hpmmap_ctx *ctx,
 		if (hpmmap_pool_alloc(ctx->job, &place, slot, 1, &one)) {
 			if (!or_linux)
 				return NULL;
-			hpmmap_count_fallback(ctx, SLOT_SIZE);
+			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_BLOCK,
+					      SLOT_SIZE);
 			return hpmmap_block_alloc_linux();
 		}
 		blocks = &one;
@@ -121,6 +122,13 @@ static void block_put_back(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 	if (block->folio)
 		atomic_long_inc(&ctx->nr_held);
 	hpmmap_block_release(ctx, block);
+}
+
+/* A block of the pools has got a slot. */
+static void count_gained(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
+{
+	atomic_long_inc(&ctx->nr_held);
+	hpmmap_count_placed(ctx, block->nid);
 }
 
 static int store_insert(struct hpmmap_ctx *ctx, unsigned long slot,
@@ -225,7 +233,7 @@ static struct hpmmap_block *store_own(struct hpmmap_ctx *ctx,
 	/* Cannot fail: there is an entry. */
 	store_insert(ctx, slot, own);
 	if (own->folio)
-		atomic_long_inc(&ctx->nr_held);
+		count_gained(ctx, own);
 	atomic_long_inc(&ctx->nr_copied);
 	forget_reuse(ctx, block);
 	hpmmap_block_release(ctx, block);
@@ -332,7 +340,7 @@ static struct hpmmap_block *store_get(struct hpmmap_ctx *ctx,
 		return NULL;
 	}
 	if (block->folio)
-		atomic_long_inc(&ctx->nr_held);
+		count_gained(ctx, block);
 	return block;
 }
 
@@ -434,6 +442,7 @@ void hpmmap_store_put(struct hpmmap_ctx *ctx, unsigned long slot,
  * @ctx: the context; mmap_lock held
  * @vmf: the fault; vmf->page is set, with a reference
  * @committed: out: false if memory had to be found first
+ * @why: out: why it was not mapped
  *
  * In a block of the pools the whole part of the slot that the mapping covers
  * is made ready: the core may map all of it with one entry. Where the pools
@@ -448,7 +457,7 @@ void hpmmap_store_put(struct hpmmap_ctx *ctx, unsigned long slot,
  * Return: 0, VM_FAULT_NOPAGE (it is mapped) or VM_FAULT_OOM.
  */
 vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
-			      bool *committed)
+			      bool *committed, enum hpmmap_fault *why)
 {
 	unsigned long slot = slot_of(vmf->address);
 	unsigned int first = page_in_slot(vmf->address), nr = 1;
@@ -459,7 +468,11 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 	mutex_lock(&ctx->lock);
 	block = xa_load(&ctx->store, slot);
 	*committed = block;
+	*why = block ? HPMMAP_FAULT_UNMAPPED : HPMMAP_FAULT_RESERVED;
+	if (is_marked(ctx, slot))
+		*why = HPMMAP_FAULT_FORK;
 	if (block && share_readable(ctx, vmf, block)) {
+		atomic_long_inc(&ctx->stats.entries_2m);
 		ret = VM_FAULT_NOPAGE;
 		goto out;
 	}
@@ -469,8 +482,14 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 		goto out;
 	if (block->folio)
 		slot_clip(slot, vmf->vma->vm_start, vmf->vma->vm_end, &first, &nr);
-	if (has_stale(block, first, nr))
+	if (has_stale(block, first, nr)) {
 		*committed = false;
+		if (!owned)
+			*why = ctx->job->first_touch ?
+			       HPMMAP_FAULT_FIRST_TOUCH : HPMMAP_FAULT_RESERVED;
+	}
+	if (!owned && !block->folio)
+		*why = HPMMAP_FAULT_LINUX;
 	if (!owned && block->folio && nr == SLOT_PAGES &&
 	    bitmap_full(block->stale, SLOT_PAGES)) {
 		if (ctx->job->first_touch)
@@ -578,7 +597,7 @@ bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start,
 		slot_clip(slots[i], start, end, &first, &nr);
 		/* What is stale nobody has seen since it was given out. */
 		if (block && nr < SLOT_PAGES && has_fresh(block, first, nr))
-			ret = !hpmmap_block_wait_unpinned(block);
+			ret = !hpmmap_block_wait_unpinned(ctx, block);
 	}
 	mutex_unlock(&ctx->lock);
 	return ret;
@@ -686,7 +705,7 @@ static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
 		if (!clean)
 			return false;
 		hpmmap_store_put(ctx, slot, clean);
-		atomic_long_inc(&ctx->nr_held);
+		count_gained(ctx, clean);
 		hpmmap_block_release(ctx, block);
 		cond_resched();
 	}
@@ -751,7 +770,7 @@ static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 	}
 	/* Input and output under way sees the old contents, for a moment. */
 	if (block && *wait)
-		*wait = hpmmap_block_wait_unpinned(block);
+		*wait = hpmmap_block_wait_unpinned(ctx, block);
 	if (block) {
 		hpmmap_block_set_stale(block, first, nr);
 		if (accessible)
@@ -933,7 +952,7 @@ static struct hpmmap_block *run_block(struct hpmmap_ctx *ctx,
 		return NULL;
 	}
 	hpmmap_block_attach(block, ctx->file->f_mapping, xas->xa_index);
-	atomic_long_inc(&ctx->nr_held);
+	count_gained(ctx, block);
 	return block;
 }
 
@@ -997,8 +1016,10 @@ unsigned long hpmmap_store_map_run(struct hpmmap_ctx *ctx,
 		nr += SLOT_PAGES;
 		cond_resched();
 	}
-	if (folio)
+	if (folio) {
 		compat_add_rss(ctx->mm, folio, nr);
+		atomic_long_add(nr / SLOT_PAGES, &ctx->stats.entries_2m);
+	}
 	mutex_unlock(&ctx->lock);
 	return addr;
 }
@@ -1213,13 +1234,13 @@ bool hpmmap_store_replace(struct hpmmap_ctx *ctx, unsigned long slot,
 	if (!old)
 		goto out;
 	if (*wait)
-		*wait = hpmmap_block_wait_unpinned(old);
+		*wait = hpmmap_block_wait_unpinned(ctx, old);
 	zap_ours(ctx, slot << SLOT_SHIFT, (slot + 1) << SLOT_SHIFT);
 	if (is_marked(ctx, slot) || !hpmmap_block_idle(old) ||
 	    hpmmap_block_copy(ctx, fresh, 0, old, 0, SLOT_PAGES))
 		goto out;
 	hpmmap_store_put(ctx, slot, fresh);
-	atomic_long_inc(&ctx->nr_held);
+	count_gained(ctx, fresh);
 	forget_reuse(ctx, old);
 	hpmmap_block_release(ctx, old);
 	done = true;

@@ -12,7 +12,6 @@
 #include <linux/syscalls.h>
 
 #include "hpmmap.h"
-#include "trace.h"
 
 /* Alignment of a mapping that holds at least one whole unit of it. */
 static unsigned long placement_align(struct hpmmap_ctx *ctx, unsigned long len)
@@ -20,17 +19,6 @@ static unsigned long placement_align(struct hpmmap_ctx *ctx, unsigned long len)
 	if (ctx->job->large && len >= HPMMAP_LARGE_BYTES)
 		return HPMMAP_LARGE_BYTES;
 	return len >= SLOT_SIZE ? SLOT_SIZE : PAGE_SIZE;
-}
-
-/**
- * hpmmap_count_fallback() - memory of Linux is used instead of the pools'
- * @ctx: the context
- * @bytes: how much
- */
-void hpmmap_count_fallback(struct hpmmap_ctx *ctx, unsigned long bytes)
-{
-	atomic_long_inc(&ctx->nr_fallbacks);
-	trace_hpmmap_fallback(ctx->id, bytes);
 }
 
 /* Where the main stack is, if it is ours; mmap_lock held. */
@@ -90,8 +78,30 @@ bool hpmmap_data_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
 /* A stop must get through: the holder may be stopped in its fork. */
 static long ops_lock(struct hpmmap_ctx *ctx)
 {
-	return mutex_lock_interruptible(&ctx->ops) ? -ERESTARTNOINTR : 0;
+	u64 since;
+	int ret;
+
+	if (likely(!mutex_is_locked(&ctx->ops)))
+		return mutex_lock_interruptible(&ctx->ops) ?
+		       -ERESTARTNOINTR : 0;
+	since = get_cycles();
+	ret = mutex_lock_interruptible(&ctx->ops);
+	hpmmap_count_stall(ctx->job, HPMMAP_STALL_CALLS, since);
+	return ret ? -ERESTARTNOINTR : 0;
 }
+
+static void ops_unlock(struct hpmmap_ctx *ctx)
+{
+	hpmmap_count_held(ctx);
+	mutex_unlock(&ctx->ops);
+}
+
+/* One more than enum hpmmap_timed; 0 for calls whose time is not taken. */
+static const u8 timed[HPMMAP_NR_CALLS] = {
+	[HPMMAP_CALL_MUNMAP] = HPMMAP_TIMED_MUNMAP + 1,
+	[HPMMAP_CALL_MREMAP] = HPMMAP_TIMED_MREMAP + 1,
+	[HPMMAP_CALL_BRK] = HPMMAP_TIMED_BRK + 1,
+};
 
 /**
  * hpmmap_linux_may_help() - may pages of Linux stand in for blocks?
@@ -118,6 +128,7 @@ long hpmmap_handle(enum hpmmap_call call, const struct pt_regs *regs,
 		   hpmmap_handler_t handler)
 {
 	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	u64 since = get_cycles();
 	long ret;
 
 	if (!ctx)
@@ -125,7 +136,9 @@ long hpmmap_handle(enum hpmmap_call call, const struct pt_regs *regs,
 	ret = ops_lock(ctx);
 	if (!ret) {
 		ret = handler(ctx, call, regs);
-		mutex_unlock(&ctx->ops);
+		if (timed[call])
+			hpmmap_count_call(ctx, timed[call] - 1, since);
+		ops_unlock(ctx);
 	}
 	hpmmap_ctx_put(ctx);
 	return ret;
@@ -489,17 +502,22 @@ static long handle_mmap(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 				      prot))
 		return -ENOMEM;
 	ret = mmap_ours(ctx, addr, len, prot, flags, ahead);
-	if (ret != -ENOMEM || ctx->job->strict)
+	if (ret != -ENOMEM)
 		return ret;
+	if (ctx->job->strict) {
+		hpmmap_count_refusal(ctx);
+		return ret;
+	}
 	ret = mmap_linux(ctx, regs);
 	if (!IS_ERR_VALUE(ret))
-		hpmmap_count_fallback(ctx, len);
+		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP, len);
 	return ret;
 }
 
 long hpmmap_sys_mmap(const struct pt_regs *regs)
 {
 	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	u64 since = get_cycles();
 	LIST_HEAD(ahead);
 	long ret;
 
@@ -509,7 +527,8 @@ long hpmmap_sys_mmap(const struct pt_regs *regs)
 	ret = ops_lock(ctx);
 	if (!ret) {
 		ret = handle_mmap(ctx, regs, &ahead);
-		mutex_unlock(&ctx->ops);
+		hpmmap_count_call(ctx, HPMMAP_TIMED_MMAP, since);
+		ops_unlock(ctx);
 	}
 	hpmmap_reuse_return(ctx, &ahead);
 	hpmmap_pool_free_list(&ahead);
@@ -643,8 +662,10 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 		return -ENOMEM;
 	exhausted = commit &&
 		    hpmmap_policy_alloc_mapped(ctx, start, end, &blocks);
-	if (exhausted && !mprotect_linux_may_help(ctx, start, end))
+	if (exhausted && !mprotect_linux_may_help(ctx, start, end)) {
+		hpmmap_count_refusal(ctx);
 		return -ENOMEM;
+	}
 	blocks_clear(ctx, start, end, &blocks);
 	intact = hpmmap_vma_intact_ends(ctx, start, end);
 	ret = hpmmap_call_orig(call, &args);
@@ -1008,7 +1029,10 @@ static unsigned long heap_set(struct hpmmap_ctx *ctx, unsigned long brk)
 				      PROT_READ | PROT_WRITE, MAP_PRIVATE |
 				      MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, 0);
 			if (!IS_ERR_VALUE(ret))
-				hpmmap_count_fallback(ctx, end - old_end);
+				hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_BRK,
+						      end - old_end);
+		} else if (ret == -ENOMEM) {
+			hpmmap_count_refusal(ctx);
 		}
 		if (IS_ERR_VALUE(ret))
 			return old;

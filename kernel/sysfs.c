@@ -12,6 +12,7 @@
 static struct kobject *hpmmap_kobj;
 static struct kobject *nodes_kobj;
 static struct kobject *contexts_kobj;
+static struct kobject *jobs_kobj;
 
 #define ATTR_RO(_name) \
 	static struct kobj_attribute _name##_attr = __ATTR_RO(_name)
@@ -195,6 +196,12 @@ void hpmmap_sysfs_ctx_del(struct hpmmap_ctx *ctx)
 	kobject_put(&ctx->kobj);
 }
 
+/* The directory of jobs; see stats.c. */
+struct kobject *hpmmap_sysfs_jobs(void)
+{
+	return jobs_kobj;
+}
+
 int hpmmap_sysfs_init(void)
 {
 	hpmmap_kobj = kobject_create_and_add("hpmmap", kernel_kobj);
@@ -202,7 +209,8 @@ int hpmmap_sysfs_init(void)
 		return -ENOMEM;
 	nodes_kobj = kobject_create_and_add("nodes", hpmmap_kobj);
 	contexts_kobj = kobject_create_and_add("contexts", hpmmap_kobj);
-	if (nodes_kobj && contexts_kobj &&
+	jobs_kobj = kobject_create_and_add("jobs", hpmmap_kobj);
+	if (nodes_kobj && contexts_kobj && jobs_kobj &&
 	    !sysfs_create_files(hpmmap_kobj, root_attrs))
 		return 0;
 	hpmmap_sysfs_exit();
@@ -211,6 +219,7 @@ int hpmmap_sysfs_init(void)
 
 void hpmmap_sysfs_exit(void)
 {
+	kobject_put(jobs_kobj);
 	kobject_put(contexts_kobj);
 	kobject_put(nodes_kobj);
 	kobject_put(hpmmap_kobj);

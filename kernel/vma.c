@@ -36,7 +36,7 @@ static struct vfsmount *hpmmap_mnt;
 static int hpmmap_mnt_count;
 
 static void fault_count(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
-			bool committed)
+			bool committed, enum hpmmap_fault why)
 {
 	if (vmf->flags & FAULT_FLAG_USER)
 		atomic_long_inc(&ctx->nr_faults);
@@ -44,21 +44,39 @@ static void fault_count(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 		atomic_long_inc(&ctx->nr_faults_kernel);
 	else
 		return;		/* hpmmap_pgmap_fill() */
+	hpmmap_count_fault(ctx, vmf->address, why);
+	hpmmap_count_held(ctx);
 	trace_hpmmap_fault(ctx->id, vmf->address, vmf->flags, committed);
+}
+
+/* An entry is about to be made by the core: of 2 MB, if that fits. */
+static void entry_count(struct hpmmap_ctx *ctx, struct vm_fault *vmf)
+{
+	unsigned long start = vmf->address & SLOT_MASK;
+
+	if (PageCompound(vmf->page) && pmd_none(READ_ONCE(*vmf->pmd)) &&
+	    vmf->vma->vm_start <= start &&
+	    vmf->vma->vm_end - SLOT_SIZE >= start && compat_maps_2m(ctx->mm))
+		atomic_long_inc(&ctx->stats.entries_2m);
+	else
+		atomic_long_inc(&ctx->stats.entries_4k);
 }
 
 static vm_fault_t hpmmap_vm_fault(struct vm_fault *vmf)
 {
 	struct hpmmap_ctx *ctx = hpmmap_ctx_get(vmf->vma->vm_mm);
+	enum hpmmap_fault why = HPMMAP_FAULT_UNMAPPED;
 	bool committed = false;
 	vm_fault_t ret;
 
 	/* A child without a snapshot: this ends it. */
 	if (!ctx)
 		return VM_FAULT_SIGBUS;
-	ret = hpmmap_store_fault(ctx, vmf, &committed);
+	ret = hpmmap_store_fault(ctx, vmf, &committed, &why);
 	if (!(ret & VM_FAULT_ERROR))
-		fault_count(ctx, vmf, committed);
+		fault_count(ctx, vmf, committed, why);
+	if (!ret)
+		entry_count(ctx, vmf);
 	hpmmap_ctx_put(ctx);
 	if (ret)
 		return ret;
@@ -412,7 +430,8 @@ static bool commit_slot(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 		hpmmap_vma_slot_owned(ctx, slot_of(addr), block);
 		break;
 	case HPMMAP_COMMIT_OWN:
-		hpmmap_pgmap_fill(vma, lo, hi, block);
+		atomic_long_add(hpmmap_pgmap_fill(vma, lo, hi, block),
+				&ctx->stats.entries_4k);
 		break;
 	}
 	return wants_collapse(ctx, vma, slot_start);

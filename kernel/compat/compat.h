@@ -9,6 +9,7 @@
 #include <linux/ftrace.h>
 #include <linux/mm.h>
 #include <linux/mman.h>
+#include <linux/module.h>
 #include <linux/sched/coredump.h>
 #include <linux/sched/mm.h>
 #include <linux/version.h>
@@ -231,6 +232,23 @@ void compat_flush_tlb_mm(struct mm_struct *mm);
 
 /* Tell which file a mapping is of; mmap_lock held for writing. */
 void compat_vma_set_file(struct vm_area_struct *vma, struct file *file);
+
+/*
+ * Is this an address of the module's code? within_module() looks at everything
+ * else that a module has, too.
+ */
+static __always_inline bool compat_is_own_text(unsigned long addr)
+{
+#ifdef HAVE_MOD_MEM_TYPE
+	const struct module_memory *text = &THIS_MODULE->mem[MOD_TEXT];
+	unsigned long base = (unsigned long)text->base, size = text->size;
+#else
+	const struct module_layout *core = &THIS_MODULE->core_layout;
+	unsigned long base = (unsigned long)core->base, size = core->text_size;
+#endif
+
+	return addr - base < size;
+}
 
 /* Would Linux's overcommit policy let a process have so much more? */
 bool compat_enough_memory(unsigned long pages);

@@ -69,6 +69,8 @@ struct hpmmap_info {
 
 /* 1 GB entries in the page table; otherwise 1 GB runs use 2 MB entries. */
 #define HPMMAP_FEATURE_PUD	(1ULL << 0)
+/* Jobs are in sysfs, and stay as long as the file they were launched by. */
+#define HPMMAP_FEATURE_JOBS	(1ULL << 1)
 
 /**
  * struct hpmmap_pool_add - HPMMAP_IOC_POOL_ADD: hand over offline memory
@@ -179,6 +181,10 @@ struct hpmmap_pool_list {
  * comes from the pools. The registration survives further execve(2) calls and
  * is inherited over fork(2), unless HPMMAP_LAUNCH_F_NO_INHERIT is set. A
  * set-user-ID or 32-bit program ends it.
+ *
+ * The open file keeps the last job that was launched by it: what the job has
+ * counted can be read in sysfs until both its last process has gone and the
+ * file is closed, in whatever process it is open.
  *
  * Memory comes from the nodes of @nodemask. Among these the memory policy of
  * the mapping (mbind(2)) decides, or else that of the thread
@@ -336,6 +342,77 @@ struct hpmmap_limit_set {
  *		fork_copied_bytes	copied on a write (or, of what is mapped
  *					by 4 KB entries, any access) because a
  *					fork had left it shared
+ *	jobs/ID/			one directory a job, see below
+ *
+ * The files of a job hold several values each, so that they are of one
+ * moment. They count from the launch on, for all processes that the job has
+ * had. Names may be added; a reader skips those it does not know.
+ *
+ * stat: lines "NAME VALUE", decimal
+ *
+ *	uid strict page_size	as of its contexts
+ *	tick_khz		ticks of what is in ticks below in a
+ *				millisecond: of the time stamp counter; 0 if
+ *				the kernel does not know
+ *	processes		that belong to it now
+ *	processes_total		that ever have
+ *	address_spaces_total	a new one with each program that is executed,
+ *				and each fork
+ *	held_bytes		pool memory held now; what processes share
+ *				counts for each
+ *	peak_bytes		the most that was held, each process taken at
+ *				its own peak as long as it lives: with one
+ *				process exact, otherwise rather too much. Seen
+ *				at the end of calls and at faults.
+ *	peak_one_bytes		the most that one of its processes held
+ *	reuse_bytes linux_bytes pins_waiting	sums of its contexts, now
+ *	lowest_free_bytes	the least that was left in the pools it could
+ *				take from, right after it took some; no line
+ *				if it never did
+ *	refusals		calls that failed because the pools had too
+ *				little (mmap, brk, mprotect, mremap)
+ *	entries_2m entries_4k	page table entries that were made, of each
+ *				size; again if they were lost
+ *	faults faults_kernel	page faults in its pool memory, in user mode
+ *				and by the kernel; every one since execve. The
+ *				sum of both is the sum of:
+ *	faults_fork		memory shared by a fork
+ *	faults_reserved		MAP_NORESERVE
+ *	faults_first_touch	HPMMAP_LAUNCH_F_FIRST_TOUCH
+ *	faults_linux		pages of Linux that stand in
+ *	faults_unmapped		others: what another call or Linux had just
+ *				taken out of the page table
+ *	fallback_bytes		asked for by calls that got memory of Linux
+ *	fallbacks_mmap fallbacks_brk	such calls
+ *	fallbacks_exec		stacks, and images of programs
+ *	fallbacks_block		blocks of 2 MB: at a touch, or for a copy
+ *	fallbacks_exhausted fallbacks_limit fallbacks_other	the same by
+ *				reason: the pools, the user's limit, and what
+ *				is neither (a memory policy, pins)
+ *	stalls_WHAT		how often a process waited, for
+ *				WHAT = calls: hooked calls of other threads,
+ *				zeroing: blocks that others are zeroing,
+ *				reclaim: what is kept for reuse, taken back,
+ *				pins: references of devices and pipes
+ *	stalls_WHAT_ticks stalls_WHAT_worst_ticks	how long in all, and the
+ *				longest
+ *	fork_copied_bytes cleared_bytes		sums, as of its contexts
+ *	placed_bytes_nodeN	blocks that it was given, by node; a block that
+ *				comes back counts again
+ *	placed_remote_bytes	the part of them on another node than that of
+ *				the CPU which asked
+ *
+ * latency_mmap latency_munmap latency_mremap latency_brk: the times of these
+ * calls, from their beginning until other calls of the process may go on:
+ * "ticks SUM", "worst_ticks LONGEST", then a line "END COUNT" for each bucket
+ * that is not empty: so many took less than END ticks, and not less than the
+ * END of the bucket before. Buckets end at 512, and from there on at 1.25,
+ * 1.5, 1.75 and 2 times each power of two up to 2^31; the last one ends at
+ * "inf". Mmaps of files count, too.
+ *
+ * fault_ranges: where there were faults, "PID START END REASON COUNT": first
+ * and end address in hexadecimal; REASON as in stat. At most 6 ranges of an
+ * address space and 32 of a job; "unlisted COUNT" tells of the others.
  */
 
 #endif /* _UAPI_HPMMAP_H */

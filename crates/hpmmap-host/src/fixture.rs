@@ -95,7 +95,7 @@ impl Fixture {
         self.write(&format!("{dir}/version"), "1.2.3\n");
         self.write(&format!("{dir}/user_limit_bytes"), "0\n");
         self.write(&format!("{dir}/hooks_active"), "0\n");
-        for sub in ["nodes", "contexts"] {
+        for sub in ["nodes", "contexts", "jobs"] {
             fs::create_dir_all(self.dir.path().join(dir).join(sub)).unwrap();
         }
     }
@@ -112,6 +112,78 @@ impl Fixture {
         ] {
             self.write(&format!("{dir}/{name}"), &format!("{value}\n"));
         }
+    }
+
+    /// A job that holds 8 MB, and has had more.
+    pub fn job(&self, id: u64, uid: u32) {
+        let dir = format!("sys/kernel/hpmmap/jobs/{id}");
+        let stat: String = [
+            ("uid", u64::from(uid)),
+            ("strict", 1),
+            ("page_size", 2 << 20),
+            ("tick_khz", 2_500_000),
+            ("processes", 2),
+            ("processes_total", 5),
+            ("address_spaces_total", 6),
+            ("held_bytes", 8 << 20),
+            ("peak_bytes", 40 << 20),
+            ("peak_one_bytes", 32 << 20),
+            ("reuse_bytes", 0),
+            ("linux_bytes", 4096),
+            ("pins_waiting", 1),
+            ("lowest_free_bytes", 512 << 20),
+            ("refusals", 3),
+            ("entries_2m", 20),
+            ("entries_4k", 100),
+            ("faults", 11),
+            ("faults_kernel", 1),
+            ("faults_fork", 10),
+            ("faults_reserved", 0),
+            ("faults_first_touch", 0),
+            ("faults_linux", 1),
+            ("faults_unmapped", 1),
+            ("fallback_bytes", 20 << 20),
+            ("fallbacks_mmap", 2),
+            ("fallbacks_brk", 1),
+            ("fallbacks_exec", 0),
+            ("fallbacks_block", 1),
+            ("fallbacks_exhausted", 4),
+            ("fallbacks_limit", 0),
+            ("fallbacks_other", 0),
+            ("stalls_calls", 7),
+            ("stalls_calls_ticks", 25_000),
+            ("stalls_calls_worst_ticks", 10_000),
+            ("stalls_zeroing", 1),
+            ("stalls_zeroing_ticks", 1_500_000),
+            ("stalls_zeroing_worst_ticks", 1_500_000),
+            ("stalls_reclaim", 0),
+            ("stalls_reclaim_ticks", 0),
+            ("stalls_reclaim_worst_ticks", 0),
+            ("stalls_pins", 0),
+            ("stalls_pins_ticks", 0),
+            ("stalls_pins_worst_ticks", 0),
+            ("fork_copied_bytes", 4 << 20),
+            ("cleared_bytes", 2 << 20),
+            ("placed_remote_bytes", 8 << 20),
+            ("placed_bytes_node0", 32 << 20),
+            ("placed_bytes_node1", 8 << 20),
+            ("something_newer", 1),
+        ]
+        .iter()
+        .map(|(name, value)| format!("{name} {value}\n"))
+        .collect();
+        self.write(&format!("{dir}/stat"), &stat);
+        self.write(
+            &format!("{dir}/latency_mmap"),
+            "ticks 5004000000\nworst_ticks 5000000000\n1280 990\n4096 9\ninf 1\n",
+        );
+        for call in ["munmap", "mremap", "brk"] {
+            self.write(&format!("{dir}/latency_{call}"), "ticks 0\nworst_ticks 0\n");
+        }
+        self.write(
+            &format!("{dir}/fault_ranges"),
+            "1234 0x7f0000200000 0x7f0000400000 fork 10\nunlisted 2\n",
+        );
     }
 
     /// A registered process that holds 8 MB.

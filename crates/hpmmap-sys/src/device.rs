@@ -115,7 +115,8 @@ impl Device {
     }
 
     /// Registers the calling process as the first of a new job and returns
-    /// the job's number.
+    /// the job's number. The job stays in sysfs as long as the device is open,
+    /// in this process or one that has inherited it.
     pub fn launch(&self, request: &LaunchRequest) -> Result<u64, Errno> {
         let mask = nodemask(&request.nodes)?;
         let mut arg = uapi::Launch {

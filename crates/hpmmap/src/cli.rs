@@ -15,7 +15,7 @@ use crate::size::Size;
 pub const VERSION: &str = include_str!("../../../VERSION").trim_ascii();
 
 /// Status of `run` when hpmmap itself fails, as env(1) has it.
-const RUN_FAILED: u8 = 125;
+pub const RUN_FAILED: u8 = 125;
 
 /// Give HPC jobs their own memory: pools of memory taken offline from Linux,
 /// mapped eagerly with large pages.
@@ -36,8 +36,8 @@ pub enum Verb {
     /// Run a program whose memory comes from the pools
     ///
     /// Registers itself as a new job and becomes the program: process number,
-    /// signals and exit status are the program's own. Exit status 125: hpmmap
-    /// failed; 126: the program cannot be executed; 127: it was not found.
+    /// signals and exit status are the program's own. With --report or
+    /// --verbose it is a child of hpmmap. Exit status 125: hpmmap failed; 126: the program cannot be executed; 127: it was not found.
     Run(RunArgs),
     /// Show the pools and the jobs that use them
     ///
@@ -383,6 +383,17 @@ pub struct RunArgs {
     /// GLIBC_TUNABLES, where they are not set already.
     #[arg(long)]
     pub malloc_tune: bool,
+    /// At the end, write to FILE (JSON) whether the job ran undisturbed: page
+    /// faults, fallbacks, latency of calls, waits, peak, places
+    ///
+    /// For all processes the job has had. hpmmap stays, as the parent of the
+    /// program: signals that are sent to it are passed on, and it ends as the
+    /// program does. FILE is replaced in one step. Format: docs/report.md.
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// The same on standard error, in a few lines
+    #[arg(short, long)]
+    pub verbose: bool,
     /// The program and its arguments
     #[arg(
         required = true,
@@ -441,20 +452,30 @@ pub struct UnmarkArgs {
 
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// Repeat until interrupted; 'q' ends it
-    #[arg(long)]
-    pub watch: bool,
-    /// Seconds between two reports of --watch
+    /// Repeat every so many seconds, by default 2; 'q' or Ctrl-C ends it
+    ///
+    /// On a terminal it is a screen: the pools as bars, and one line for each
+    /// job, in colour unless NO_COLOR is set, in red where memory of Linux had to
+    /// help out. Columns that do not fit are left out. Elsewhere the plain report
+    /// is repeated.
     #[arg(
         long,
         value_name = "SECONDS",
-        default_value_t = 2.0,
-        requires = "watch"
+        num_args = 0..=1,
+        default_missing_value = "2",
+        allow_negative_numbers = true
     )]
-    pub interval: f64,
+    pub watch: Option<f64>,
     /// Report as JSON; with --watch one line each time
     #[arg(long)]
     pub json: bool,
+    /// Report for Prometheus, in its text format, such as for the textfile
+    /// collector of node_exporter
+    #[arg(long, conflicts_with_all = ["watch", "json"])]
+    pub prometheus: bool,
+    /// Replace this file by the report for Prometheus, in one step
+    #[arg(long, value_name = "FILE", requires = "prometheus")]
+    pub output: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

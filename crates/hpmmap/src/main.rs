@@ -8,6 +8,9 @@ mod error;
 mod mark;
 mod output;
 mod pool;
+mod prometheus;
+mod replace;
+mod report;
 mod size;
 mod verbs;
 

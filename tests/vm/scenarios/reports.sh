@@ -48,6 +48,8 @@ elif verb == "status":
     entries = "2m" if os.path.exists("/sys/kernel/mm/transparent_hugepage") else "4k"
     assert job[f"mapped_{entries}_bytes"] >= 64 << 20, job
     assert job["fallbacks"] == 0 and job["linux_bytes"] == 0, job
+    (whole,) = [one for one in report["jobs"] if one["id"] == job["job"]]
+    assert whole["peak_bytes"] >= whole["held_bytes"] >= 64 << 20 and whole["processes"] == 1, whole
 else:
     assert report, "the doctor says nothing"
 print(verb, "ok")

@@ -10,7 +10,9 @@ mod pool_list;
 mod pool_remove;
 mod progress;
 mod run;
+mod run_report;
 mod status;
+mod status_watch;
 
 use std::process::ExitCode;
 

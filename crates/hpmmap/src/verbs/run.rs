@@ -8,7 +8,7 @@ use hpmmap_host::{Root, list, node, pool};
 use hpmmap_sys::{Errno, LaunchRequest, uapi};
 use nix::unistd::execvpe;
 
-use super::require_nodes;
+use super::{require_nodes, run_report};
 use crate::allocator;
 use crate::cli::{PageSize, Placement, RunArgs};
 use crate::device;
@@ -22,17 +22,25 @@ pub fn perform(args: &RunArgs) -> Result<ExitCode> {
     let command = program(&args.command)?;
     let environment = allocator::environment(args)?;
     let device = device::open()?;
-    device
-        .launch(&request)
-        .map_err(|errno| explain(&root, &request, errno))?;
-    drop(device);
-    let Err(errno) = execvpe(&command[0], &command, &environment);
-    let error = Error::Exec {
-        program: args.command[0].to_string_lossy().into_owned(),
-        errno,
+    let launch = || -> Result<u64> {
+        device
+            .launch(&request)
+            .map_err(|errno| explain(&root, &request, errno))
     };
-    eprintln!("hpmmap: {error}");
-    Ok(ExitCode::from(exec_status(errno)))
+    let execute = || -> u8 {
+        let Err(errno) = execvpe(&command[0], &command, &environment);
+        let error = Error::Exec {
+            program: args.command[0].to_string_lossy().into_owned(),
+            errno,
+        };
+        eprintln!("hpmmap: {error}");
+        exec_status(errno)
+    };
+    if args.report.is_some() || args.verbose {
+        return run_report::perform(&root, args, &device, launch, execute);
+    }
+    launch()?;
+    Ok(ExitCode::from(execute()))
 }
 
 fn exec_status(errno: Errno) -> u8 {
@@ -162,6 +170,8 @@ mod tests {
             image: false,
             malloc: None,
             malloc_tune: false,
+            report: None,
+            verbose: false,
             command: vec!["prog".into()],
         }
     }

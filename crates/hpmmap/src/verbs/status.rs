@@ -1,36 +1,43 @@
 //! `hpmmap status`
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossterm::event::{self, Event, KeyCode, KeyModifiers};
-use crossterm::style::Print;
-use crossterm::terminal::{self, ClearType};
-use crossterm::{cursor, execute, queue};
+use hpmmap_host::job::{self, TIMED_CALLS};
 use hpmmap_host::pool::{self, Context, NodePool};
 use hpmmap_host::{Root, process};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::pool_list::nodes_table;
+use super::status_watch;
 use crate::cli::StatusArgs;
 use crate::device::{require_module, user_name};
 use crate::error::{Error, Result};
 use crate::output::Column::{Number, Text};
 use crate::output::{print, print_json, print_json_line, table};
+use crate::prometheus::{self, JobState};
+use crate::replace;
 use crate::size::{Size, short};
 
 /// How long a signal may go unnoticed.
-const SLICE: Duration = Duration::from_millis(200);
+pub const SLICE: Duration = Duration::from_millis(200);
 
 pub fn perform(args: &StatusArgs) -> Result<ExitCode> {
     let interval = checked_interval(args)?;
     let root = Root::default();
     match interval {
+        None if args.prometheus => {
+            let text = metrics(&root)?;
+            match &args.output {
+                Some(path) => replace::write(path, &text)?,
+                None => print(text.trim_end())?,
+            }
+        }
         None if args.json => print_json(&Status::read(&root)?)?,
         None => print(&Status::read(&root)?.text())?,
         Some(interval) => watch(&root, args.json, interval)?,
@@ -40,57 +47,106 @@ pub fn perform(args: &StatusArgs) -> Result<ExitCode> {
 
 /// The time between two reports; `None` for a single one.
 fn checked_interval(args: &StatusArgs) -> Result<Option<Duration>> {
-    if !args.watch {
+    let Some(seconds) = args.watch else {
         return Ok(None);
-    }
-    match Duration::try_from_secs_f64(args.interval) {
+    };
+    match Duration::try_from_secs_f64(seconds) {
         Ok(interval) if (0.1..=86400.0).contains(&interval.as_secs_f64()) => Ok(Some(interval)),
         _ => Err(Error::Usage(format!(
-            "--interval {} is not between 0.1 and 86400 seconds",
-            args.interval
+            "--watch {seconds} is not between 0.1 and 86400 seconds"
         ))),
     }
 }
 
+/// A job with its times; `None` if it ends while it is read.
+fn job_state(root: &Root, job: job::Job) -> Result<Option<JobState>> {
+    let mut latency = Vec::new();
+    for call in TIMED_CALLS {
+        match job::latency(root, job.id, call) {
+            Ok(times) => latency.push(times),
+            Err(error) if error.is_absent() => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(Some(JobState { job, latency }))
+}
+
+/// For Prometheus.
+fn metrics(root: &Root) -> Result<String> {
+    let status = Status::read(root)?;
+    let contexts: Vec<Context> = status.contexts.into_iter().map(|one| one.context).collect();
+    let jobs: Option<Vec<JobState>> = status
+        .jobs
+        .map(|jobs| {
+            jobs.into_iter()
+                .filter_map(|job| job_state(root, job).transpose())
+                .collect::<Result<_>>()
+        })
+        .transpose()?;
+    Ok(prometheus::text(&prometheus::State {
+        module_version: &status.module_version,
+        hooks_active: status.hooks_active,
+        user_limit_bytes: status.user_limit_bytes,
+        nodes: &status.nodes,
+        contexts: &contexts,
+        jobs: jobs.as_deref(),
+    }))
+}
+
 /// One registered process.
 #[derive(Debug, Serialize)]
-struct Job {
+pub struct Process {
     #[serde(flatten)]
-    context: Context,
+    pub context: Context,
     /// `None` once the process has ended.
     command: Option<String>,
-    user: String,
+    pub user: String,
+}
+
+impl Process {
+    /// A process may give itself any name; none may drive the terminal.
+    pub fn printable_command(&self) -> String {
+        self.command
+            .as_deref()
+            .unwrap_or("-")
+            .chars()
+            .map(|c| if c.is_control() { '?' } else { c })
+            .collect()
+    }
 }
 
 /// Everything there is to see.
 #[derive(Debug, Serialize)]
-struct Status {
-    module_version: String,
+pub struct Status {
+    pub module_version: String,
     hooks_active: bool,
     user_limit_bytes: Option<u64>,
-    nodes: Vec<NodePool>,
-    contexts: Vec<Job>,
+    pub nodes: Vec<NodePool>,
+    pub contexts: Vec<Process>,
+    /// `None` from a module that does not show jobs.
+    pub jobs: Option<Vec<job::Job>>,
 }
 
 impl Status {
-    fn read(root: &Root) -> Result<Self> {
+    pub fn read(root: &Root) -> Result<Self> {
         require_module(root)?;
         let contexts = pool::contexts(root)?
             .into_iter()
             .map(|context| {
-                Ok(Job {
+                Ok(Process {
                     command: process::command(root, context.pid)?,
                     user: user_name(context.uid),
                     context,
                 })
             })
-            .collect::<Result<Vec<Job>>>()?;
+            .collect::<Result<Vec<Process>>>()?;
         Ok(Self {
             module_version: pool::version(root)?,
             hooks_active: pool::hooks_active(root)?,
             user_limit_bytes: pool::user_limit_bytes(root)?,
             nodes: pool::nodes(root)?,
             contexts,
+            jobs: job::all(root)?,
         })
     }
 
@@ -98,13 +154,13 @@ impl Status {
         let jobs = if self.contexts.is_empty() {
             "No jobs.".to_string()
         } else {
-            jobs_table(&self.contexts)
+            processes_table(&self.contexts)
         };
         format!("{}\n\n{jobs}", nodes_table(&self.nodes))
     }
 }
 
-fn jobs_table(jobs: &[Job]) -> String {
+fn processes_table(processes: &[Process]) -> String {
     table(
         &[
             Number("JOB"),
@@ -121,13 +177,13 @@ fn jobs_table(jobs: &[Job]) -> String {
             Number("FAULTS"),
             Number("PINS"),
         ],
-        jobs.iter().map(|job| {
-            let context = &job.context;
+        processes.iter().map(|process| {
+            let context = &process.context;
             vec![
                 context.job.to_string(),
                 context.pid.to_string(),
-                job.user.clone(),
-                printable(job.command.as_deref().unwrap_or("-")),
+                process.user.clone(),
+                process.printable_command(),
                 if context.strict { "strict" } else { "fallback" }.to_string(),
                 Size(context.page_size).to_string(),
                 short(context.held_bytes),
@@ -140,13 +196,6 @@ fn jobs_table(jobs: &[Job]) -> String {
             ]
         }),
     )
-}
-
-/// A process may give itself any name; none may drive the terminal.
-fn printable(name: &str) -> String {
-    name.chars()
-        .map(|c| if c.is_control() { '?' } else { c })
-        .collect()
 }
 
 fn watch(root: &Root, json: bool, interval: Duration) -> Result<()> {
@@ -162,7 +211,7 @@ fn watch(root: &Root, json: bool, interval: Duration) -> Result<()> {
             print(&format!("{}\n", Status::read(root)?.text()))
         });
     }
-    watch_screen(root, interval, &stop)
+    status_watch::watch(root, interval, &stop)
 }
 
 fn every(
@@ -182,97 +231,6 @@ fn every(
         }
     }
     Ok(())
-}
-
-/// The terminal as a screen; as it was before when dropped.
-struct Screen;
-
-impl Screen {
-    fn new() -> io::Result<Self> {
-        terminal::enable_raw_mode()?;
-        let screen = Self;
-        execute!(
-            io::stdout(),
-            terminal::EnterAlternateScreen,
-            terminal::DisableLineWrap,
-            cursor::Hide
-        )?;
-        Ok(screen)
-    }
-
-    fn draw(&self, text: &str) -> io::Result<()> {
-        let (_, rows) = terminal::size()?;
-        let mut out = io::stdout().lock();
-        queue!(out, cursor::MoveTo(0, 0))?;
-        for line in fit(text, usize::from(rows)) {
-            queue!(
-                out,
-                Print(line),
-                terminal::Clear(ClearType::UntilNewLine),
-                cursor::MoveToNextLine(1)
-            )?;
-        }
-        queue!(out, terminal::Clear(ClearType::FromCursorDown))?;
-        out.flush()
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        // The terminal may be gone; then there is nothing to restore.
-        let _ = execute!(
-            io::stdout(),
-            cursor::Show,
-            terminal::EnableLineWrap,
-            terminal::LeaveAlternateScreen
-        );
-        let _ = terminal::disable_raw_mode();
-    }
-}
-
-/// The lines of `text` that fit above the last row of the terminal.
-fn fit(text: &str, rows: usize) -> Vec<String> {
-    let lines: Vec<&str> = text.lines().collect();
-    let room = rows.saturating_sub(1).max(1);
-    if lines.len() <= room {
-        return lines.into_iter().map(str::to_string).collect();
-    }
-    let shown = room - 1;
-    let mut fitting: Vec<String> = lines[..shown].iter().map(|l| l.to_string()).collect();
-    fitting.push(format!("({} more lines)", lines.len() - shown));
-    fitting
-}
-
-fn watch_screen(root: &Root, interval: Duration, stop: &AtomicBool) -> Result<()> {
-    let screen = Screen::new()?;
-    while !stop.load(Ordering::Relaxed) {
-        let head = format!("Every {} s; 'q' ends.\n\n", interval.as_secs_f64());
-        screen.draw(&(head + &Status::read(root)?.text()))?;
-        let until = Instant::now() + interval;
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() || stop.load(Ordering::Relaxed) {
-                break;
-            }
-            if !event::poll(left.min(SLICE))? {
-                continue;
-            }
-            match event::read()? {
-                Event::Key(key) if is_end(key.code, key.modifiers) => return Ok(()),
-                Event::Resize(..) => break,
-                _ => (),
-            }
-        }
-    }
-    Ok(())
-}
-
-fn is_end(code: KeyCode, modifiers: KeyModifiers) -> bool {
-    match code {
-        KeyCode::Char('c') => modifiers.contains(KeyModifiers::CONTROL),
-        KeyCode::Char('q' | 'Q') | KeyCode::Esc => true,
-        _ => false,
-    }
 }
 
 #[cfg(test)]
@@ -354,36 +312,35 @@ mod tests {
 
     #[test]
     fn intervals_are_checked() {
-        let interval = |watch, interval| {
+        let interval = |watch| {
             checked_interval(&StatusArgs {
                 watch,
-                interval,
                 json: false,
+                prometheus: false,
+                output: None,
             })
         };
-        assert_eq!(interval(false, 2.0).unwrap(), None);
+        assert_eq!(interval(None).unwrap(), None);
         assert_eq!(
-            interval(true, 0.5).unwrap(),
+            interval(Some(0.5)).unwrap(),
             Some(Duration::from_millis(500))
         );
         for wrong in [0.0, -1.0, 1e9, f64::NAN, f64::INFINITY] {
-            assert_eq!(interval(true, wrong).unwrap_err().exit_code(), 2);
+            assert_eq!(interval(Some(wrong)).unwrap_err().exit_code(), 2);
         }
     }
 
     #[test]
-    fn what_does_not_fit_is_counted() {
-        assert_eq!(fit("a\nb\nc", 4), ["a", "b", "c"]);
-        assert_eq!(fit("a\nb\nc", 3), ["a", "(2 more lines)"]);
-        assert_eq!(fit("a\nb\nc", 0), ["(3 more lines)"]);
-    }
-
-    #[test]
-    fn q_and_control_c_end_the_screen() {
-        assert!(is_end(KeyCode::Char('q'), KeyModifiers::NONE));
-        assert!(is_end(KeyCode::Char('c'), KeyModifiers::CONTROL));
-        assert!(!is_end(KeyCode::Char('c'), KeyModifiers::NONE));
-        assert!(!is_end(KeyCode::Enter, KeyModifiers::NONE));
+    fn metrics_are_those_of_the_machine() {
+        let fixture = fixture();
+        fixture.job(3, 0);
+        let text = metrics(&fixture.root()).unwrap();
+        assert!(text.contains("\nhpmmap_job_refusals_total{job=\"3\",user=\"root\"} 3\n"));
+        fixture.remove("sys/kernel/hpmmap/jobs/3/latency_brk");
+        let text = metrics(&fixture.root()).unwrap();
+        assert!(text.contains("\nhpmmap_jobs 0\n"), "{text}");
+        fixture.write("sys/kernel/hpmmap/jobs/3/latency_brk", "many\n");
+        assert!(metrics(&fixture.root()).is_err());
     }
 
     #[test]

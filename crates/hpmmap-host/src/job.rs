@@ -1,0 +1,422 @@
+//! What the module has counted for each job: `/sys/kernel/hpmmap/jobs`.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::root::optional;
+use crate::{Error, Result, Root};
+
+const DIR: &str = "sys/kernel/hpmmap/jobs";
+
+/// One job, with all processes it has had.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Job {
+    /// Its number.
+    pub id: u64,
+    /// Who launched it.
+    pub uid: u32,
+    /// Policy on exhaustion: true for ENOMEM, false for memory of Linux.
+    pub strict: bool,
+    /// Requested page size in bytes.
+    pub page_size: u64,
+    /// Ticks of the time stamp counter in a millisecond; 0 if not known.
+    pub tick_khz: u64,
+    /// Processes that belong to it now.
+    pub processes: u64,
+    /// Processes that ever have.
+    pub processes_total: u64,
+    /// Programs executed and forks.
+    pub address_spaces_total: u64,
+    /// Pool memory held now.
+    pub held_bytes: u64,
+    /// The most that was held.
+    pub peak_bytes: u64,
+    /// The most that one process held.
+    pub peak_one_bytes: u64,
+    /// Part of what is held that is kept for reuse.
+    pub reuse_bytes: u64,
+    /// Linux pages that stand in for pool memory now.
+    pub linux_bytes: u64,
+    /// Blocks given up but still pinned.
+    pub pins_waiting: u64,
+    /// The least that was left in its pools; `None` if it never took any.
+    pub lowest_free_bytes: Option<u64>,
+    /// Calls that failed because the pools had too little.
+    pub refusals: u64,
+    /// 2 MB entries made in page tables.
+    pub entries_2m: u64,
+    /// 4 KB entries made in page tables.
+    pub entries_4k: u64,
+    /// Page faults in its pool memory in user mode.
+    pub faults: u64,
+    /// The same by the kernel.
+    pub faults_kernel: u64,
+    /// All of them by reason.
+    pub faults_by_reason: FaultReasons,
+    /// Asked for by calls that got memory of Linux.
+    pub fallback_bytes: u64,
+    /// Such calls, by call.
+    pub fallbacks: Fallbacks,
+    /// The same by reason.
+    pub fallback_reasons: FallbackReasons,
+    /// How often and how long its processes waited.
+    pub stalls: Stalls,
+    /// Copied because a fork had left it shared.
+    pub fork_copied_bytes: u64,
+    /// Zeroed while a process waited.
+    pub cleared_bytes: u64,
+    /// Given to mappings on another node than that of the CPU that asked.
+    pub placed_remote_bytes: u64,
+    /// Given to mappings, by node.
+    pub placed_bytes: BTreeMap<u32, u64>,
+}
+
+/// Numbers of a job with a name each.
+macro_rules! named {
+    ($(#[$doc:meta])* $name:ident: $value:ty { $($field:ident),* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+        #[allow(missing_docs)]
+        pub struct $name {
+            $(pub $field: $value,)*
+        }
+
+        impl $name {
+            /// With their names.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, $value)> {
+                [$((stringify!($field), self.$field)),*].into_iter()
+            }
+        }
+    };
+}
+
+named! {
+    /// Why there were faults; see the UAPI header.
+    FaultReasons: u64 { fork, reserved, first_touch, linux, unmapped }
+}
+named! {
+    /// What got memory of Linux.
+    Fallbacks: u64 { mmap, brk, exec, block }
+}
+named! {
+    /// Why something got memory of Linux.
+    FallbackReasons: u64 { exhausted, limit, other }
+}
+named! {
+    /// What processes waited for.
+    Stalls: Stall { calls, zeroing, reclaim, pins }
+}
+
+impl Fallbacks {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.iter().map(|(_, count)| count).sum()
+    }
+}
+
+/// How often and how long processes waited for one thing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Stall {
+    /// How often.
+    pub count: u64,
+    /// How long in all, in ticks.
+    pub ticks: u64,
+    /// The longest, in ticks.
+    pub worst_ticks: u64,
+}
+
+/// The calls whose times are taken.
+pub const TIMED_CALLS: [&str; 4] = ["mmap", "munmap", "mremap", "brk"];
+
+/// The times of one call, in ticks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Latency {
+    /// Their sum.
+    pub ticks: u64,
+    /// The longest.
+    pub worst_ticks: u64,
+    /// End (`None`: none) and number of each bucket that is not empty.
+    pub buckets: Vec<(Option<u64>, u64)>,
+}
+
+impl Latency {
+    /// How many calls there were.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().map(|(_, count)| count).sum()
+    }
+
+    /// What at least this part of the calls did not exceed: the end of a
+    /// bucket, or the longest if that is less. `None` without calls.
+    pub fn quantile(&self, part: f64) -> Option<u64> {
+        let wanted = (part * self.count() as f64).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        for (end, count) in &self.buckets {
+            seen += count;
+            if seen >= wanted {
+                return Some(end.map_or(self.worst_ticks, |end| end.min(self.worst_ticks)));
+            }
+        }
+        None
+    }
+}
+
+/// Where a job took faults.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Faults {
+    /// The ranges that were noted.
+    pub ranges: Vec<FaultRange>,
+    /// Faults outside of them.
+    pub unlisted: u64,
+}
+
+/// Faults near each other, for one reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FaultRange {
+    /// The process.
+    pub pid: i32,
+    /// First address.
+    pub start: u64,
+    /// End.
+    pub end: u64,
+    /// A name of [`FaultReasons`].
+    pub reason: String,
+    /// How many.
+    pub count: u64,
+}
+
+/// All jobs, by number. One that ends while it is read is left out. `None`
+/// from a module that does not show jobs.
+pub fn all(root: &Root) -> Result<Option<Vec<Job>>> {
+    let Some(ids) = optional(root.numbered(DIR, ""))? else {
+        return Ok(None);
+    };
+    let mut jobs = Vec::new();
+    for id in ids {
+        jobs.extend(optional(read(root, id))?);
+    }
+    Ok(Some(jobs))
+}
+
+/// One job.
+pub fn read(root: &Root, id: u64) -> Result<Job> {
+    let path = format!("{DIR}/{id}/stat");
+    let values = root.parse(&path, "lines of a name and a number", |text| {
+        text.lines()
+            .map(|line| {
+                let (name, value) = line.split_once(' ')?;
+                Some((name.to_string(), value.parse().ok()?))
+            })
+            .collect::<Option<BTreeMap<String, u64>>>()
+    })?;
+    let value = |name: &str| -> Result<u64> {
+        values.get(name).copied().ok_or_else(|| Error::Format {
+            path: root.join(&path),
+            found: format!("no {name}"),
+            expected: "one",
+        })
+    };
+    let stall = |what: &str| -> Result<Stall> {
+        Ok(Stall {
+            count: value(&format!("stalls_{what}"))?,
+            ticks: value(&format!("stalls_{what}_ticks"))?,
+            worst_ticks: value(&format!("stalls_{what}_worst_ticks"))?,
+        })
+    };
+    Ok(Job {
+        id,
+        uid: value("uid")? as u32,
+        strict: value("strict")? != 0,
+        page_size: value("page_size")?,
+        tick_khz: value("tick_khz")?,
+        processes: value("processes")?,
+        processes_total: value("processes_total")?,
+        address_spaces_total: value("address_spaces_total")?,
+        held_bytes: value("held_bytes")?,
+        peak_bytes: value("peak_bytes")?,
+        peak_one_bytes: value("peak_one_bytes")?,
+        reuse_bytes: value("reuse_bytes")?,
+        linux_bytes: value("linux_bytes")?,
+        pins_waiting: value("pins_waiting")?,
+        lowest_free_bytes: values.get("lowest_free_bytes").copied(),
+        refusals: value("refusals")?,
+        entries_2m: value("entries_2m")?,
+        entries_4k: value("entries_4k")?,
+        faults: value("faults")?,
+        faults_kernel: value("faults_kernel")?,
+        faults_by_reason: FaultReasons {
+            fork: value("faults_fork")?,
+            reserved: value("faults_reserved")?,
+            first_touch: value("faults_first_touch")?,
+            linux: value("faults_linux")?,
+            unmapped: value("faults_unmapped")?,
+        },
+        fallback_bytes: value("fallback_bytes")?,
+        fallbacks: Fallbacks {
+            mmap: value("fallbacks_mmap")?,
+            brk: value("fallbacks_brk")?,
+            exec: value("fallbacks_exec")?,
+            block: value("fallbacks_block")?,
+        },
+        fallback_reasons: FallbackReasons {
+            exhausted: value("fallbacks_exhausted")?,
+            limit: value("fallbacks_limit")?,
+            other: value("fallbacks_other")?,
+        },
+        stalls: Stalls {
+            calls: stall("calls")?,
+            zeroing: stall("zeroing")?,
+            reclaim: stall("reclaim")?,
+            pins: stall("pins")?,
+        },
+        fork_copied_bytes: value("fork_copied_bytes")?,
+        cleared_bytes: value("cleared_bytes")?,
+        placed_remote_bytes: value("placed_remote_bytes")?,
+        placed_bytes: values
+            .iter()
+            .filter_map(|(name, &bytes)| {
+                let node = name.strip_prefix("placed_bytes_node")?;
+                Some((node.parse().ok()?, bytes))
+            })
+            .collect(),
+    })
+}
+
+/// The times of one of [`TIMED_CALLS`].
+pub fn latency(root: &Root, id: u64, call: &str) -> Result<Latency> {
+    root.parse(
+        format!("{DIR}/{id}/latency_{call}"),
+        "sum, longest and buckets",
+        |text| {
+            let mut latency = Latency::default();
+            for line in text.lines() {
+                let (name, value) = line.split_once(' ')?;
+                let value = value.parse().ok()?;
+                match name {
+                    "ticks" => latency.ticks = value,
+                    "worst_ticks" => latency.worst_ticks = value,
+                    "inf" => latency.buckets.push((None, value)),
+                    end => latency.buckets.push((Some(end.parse().ok()?), value)),
+                }
+            }
+            Some(latency)
+        },
+    )
+}
+
+/// Where a job took faults.
+pub fn faults(root: &Root, id: u64) -> Result<Faults> {
+    root.parse(
+        format!("{DIR}/{id}/fault_ranges"),
+        "ranges with a reason and a number",
+        |text| {
+            let mut faults = Faults::default();
+            for line in text.lines() {
+                let words: Vec<&str> = line.split(' ').collect();
+                let address = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
+                match words[..] {
+                    ["unlisted", count] => faults.unlisted = count.parse().ok()?,
+                    [pid, start, end, reason, count] => faults.ranges.push(FaultRange {
+                        pid: pid.parse().ok()?,
+                        start: address(start)?,
+                        end: address(end)?,
+                        reason: reason.to_string(),
+                        count: count.parse().ok()?,
+                    }),
+                    _ => return None,
+                }
+            }
+            Some(faults)
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Fixture;
+
+    #[test]
+    fn an_older_module_shows_no_jobs() {
+        let fixture = Fixture::new();
+        fixture.module();
+        assert_eq!(all(&fixture.root()).unwrap(), Some(vec![]));
+        fixture.remove("sys/kernel/hpmmap/jobs");
+        assert_eq!(all(&fixture.root()).unwrap(), None);
+    }
+
+    #[test]
+    fn every_line_of_a_job_is_read_and_unknown_ones_are_skipped() {
+        let fixture = Fixture::new();
+        fixture.module();
+        fixture.job(3, 1000);
+        let job = read(&fixture.root(), 3).unwrap();
+        assert_eq!((job.id, job.uid, job.strict), (3, 1000, true));
+        assert_eq!((job.processes, job.processes_total), (2, 5));
+        assert_eq!(job.lowest_free_bytes, Some(512 << 20));
+        assert_eq!(
+            job.placed_bytes,
+            BTreeMap::from([(0, 32 << 20), (1, 8 << 20)])
+        );
+        assert_eq!(job.fallbacks.total(), 4);
+        assert_eq!(job.fallback_reasons.exhausted, 4);
+        assert_eq!(job.stalls.zeroing.worst_ticks, 1_500_000);
+        assert_eq!(job.faults_by_reason.iter().map(|(_, n)| n).sum::<u64>(), 12);
+    }
+
+    #[test]
+    fn a_job_without_a_line_that_must_be_there_is_an_error() {
+        let fixture = Fixture::new();
+        fixture.module();
+        fixture.write("sys/kernel/hpmmap/jobs/3/stat", "uid 0\n");
+        let error = read(&fixture.root(), 3).unwrap_err().to_string();
+        assert!(
+            error.contains("jobs/3/stat") && error.contains("no strict"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn quantiles_are_ends_of_buckets_and_never_above_the_longest() {
+        let fixture = Fixture::new();
+        fixture.module();
+        fixture.job(3, 0);
+        let latency = latency(&fixture.root(), 3, "mmap").unwrap();
+        assert_eq!(latency.count(), 1000);
+        assert_eq!(latency.quantile(0.5), Some(1280));
+        assert_eq!(latency.quantile(0.99), Some(1280));
+        assert_eq!(latency.quantile(0.995), Some(4096));
+        assert_eq!(latency.quantile(1.0), Some(5_000_000_000));
+        assert_eq!(
+            super::latency(&fixture.root(), 3, "brk")
+                .unwrap()
+                .quantile(0.99),
+            None
+        );
+        let one = Latency {
+            ticks: 600,
+            worst_ticks: 600,
+            buckets: vec![(Some(640), 1)],
+        };
+        assert_eq!(one.quantile(0.99), Some(600));
+    }
+
+    #[test]
+    fn fault_ranges_have_addresses() {
+        let fixture = Fixture::new();
+        fixture.module();
+        fixture.job(3, 0);
+        let faults = faults(&fixture.root(), 3).unwrap();
+        assert_eq!(faults.unlisted, 2);
+        assert_eq!(
+            faults.ranges,
+            [FaultRange {
+                pid: 1234,
+                start: 0x7f00_0020_0000,
+                end: 0x7f00_0040_0000,
+                reason: "fork".into(),
+                count: 10,
+            }]
+        );
+    }
+}

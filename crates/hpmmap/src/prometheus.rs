@@ -1,0 +1,496 @@
+//! The state of the pools and jobs for Prometheus, in its text format (0.0.4).
+
+use std::fmt::{Display, Write};
+
+use hpmmap_host::job::{Job, Latency, TIMED_CALLS};
+use hpmmap_host::pool::{Context, NodePool};
+use hpmmap_sys::uapi::BLOCK_BYTES;
+
+use crate::device::user_name;
+
+/// What is reported.
+pub struct State<'a> {
+    pub module_version: &'a str,
+    pub hooks_active: bool,
+    pub user_limit_bytes: Option<u64>,
+    pub nodes: &'a [NodePool],
+    pub contexts: &'a [Context],
+    /// `None` from a module that does not show jobs.
+    pub jobs: Option<&'a [JobState]>,
+}
+
+/// A job and the times of its calls, as [`TIMED_CALLS`] has them.
+pub struct JobState {
+    pub job: Job,
+    pub latency: Vec<Latency>,
+}
+
+/// Ends of buckets, in ticks: each is that of one of the module's.
+fn bucket_ends() -> impl Iterator<Item = u64> {
+    (9..=31).step_by(2).map(|power| 1 << power)
+}
+
+type Labels = Vec<(&'static str, String)>;
+
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, String)], value: impl Display) {
+        self.0 += name;
+        for (i, (label, text)) in labels.iter().enumerate() {
+            let before = if i == 0 { '{' } else { ',' };
+            let _ = write!(self.0, "{before}{label}=\"{}\"", escaped(text));
+        }
+        if !labels.is_empty() {
+            self.0.push('}');
+        }
+        let _ = writeln!(self.0, " {value}");
+    }
+
+    /// A family of samples; nothing at all without any.
+    fn family<T: Display>(
+        &mut self,
+        name: &str,
+        kind: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (Labels, T)>,
+    ) {
+        let mut samples = samples.into_iter().peekable();
+        if samples.peek().is_some() {
+            self.head(name, kind, help);
+        }
+        for (labels, value) in samples {
+            self.sample(name, &labels, value);
+        }
+    }
+}
+
+/// The value of a label: any text.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+fn of_job(job: &Job) -> Labels {
+    vec![("job", job.id.to_string()), ("user", user_name(job.uid))]
+}
+
+fn with(mut labels: Labels, name: &'static str, value: impl Display) -> Labels {
+    labels.push((name, value.to_string()));
+    labels
+}
+
+/// Everything, in the text format.
+pub fn text(state: &State) -> String {
+    let mut out = Text::default();
+    out.family(
+        "hpmmap_info",
+        "gauge",
+        "Version of the loaded module.",
+        [(vec![("version", state.module_version.to_string())], 1)],
+    );
+    out.family(
+        "hpmmap_hooks_active",
+        "gauge",
+        "1 while system calls are hooked.",
+        [(vec![], u32::from(state.hooks_active))],
+    );
+    out.family(
+        "hpmmap_user_limit_bytes",
+        "gauge",
+        "Default limit of what one user may hold.",
+        state.user_limit_bytes.map(|bytes| (vec![], bytes)),
+    );
+    pools(&mut out, state.nodes);
+    if let Some(jobs) = state.jobs {
+        out.family(
+            "hpmmap_jobs",
+            "gauge",
+            "Jobs with processes, or kept by who launched them.",
+            [(vec![], jobs.len())],
+        );
+        gauges(&mut out, jobs, state.contexts);
+        counters(&mut out, jobs);
+        histograms(&mut out, jobs);
+    }
+    out.0
+}
+
+fn pools(out: &mut Text, nodes: &[NodePool]) {
+    type Value = fn(&NodePool) -> u64;
+    let families: [(&str, &str, Value); 5] = [
+        ("size", "Size of the pool of a node.", |n| n.total_bytes),
+        ("free", "Pool memory that nobody holds.", |n| n.free_bytes),
+        ("clean", "Pool memory that is free and zero already.", |n| {
+            n.clean_bytes
+        }),
+        ("largest_free", "Largest free block, at most 1 GiB.", |n| {
+            n.largest_free_bytes
+        }),
+        ("pinned", "Pool memory given up but still pinned.", |n| {
+            n.pinned_bytes
+        }),
+    ];
+    for (what, help, value) in families {
+        out.family(
+            &format!("hpmmap_pool_{what}_bytes"),
+            "gauge",
+            help,
+            nodes
+                .iter()
+                .map(|node| (vec![("node", node.node.to_string())], value(node))),
+        );
+    }
+}
+
+fn gauges(out: &mut Text, jobs: &[JobState], contexts: &[Context]) {
+    type Value = fn(&Job) -> u64;
+    let families: [(&str, &str, Value); 7] = [
+        ("processes", "Processes of a job.", |j| j.processes),
+        ("held_bytes", "Pool memory that a job holds.", |j| {
+            j.held_bytes
+        }),
+        ("peak_bytes", "Most pool memory that a job has held.", |j| {
+            j.peak_bytes
+        }),
+        ("reuse_bytes", "Held pool memory kept for reuse.", |j| {
+            j.reuse_bytes
+        }),
+        (
+            "linux_bytes",
+            "Pages of Linux that stand in for pool memory.",
+            |j| j.linux_bytes,
+        ),
+        (
+            "pinned_bytes",
+            "Pool memory of a job given up but still pinned.",
+            |j| j.pins_waiting * BLOCK_BYTES,
+        ),
+        ("strict", "1 for policy strict, 0 for fallback.", |j| {
+            u64::from(j.strict)
+        }),
+    ];
+    for (what, help, value) in families {
+        out.family(
+            &format!("hpmmap_job_{what}"),
+            "gauge",
+            help,
+            jobs.iter().map(|one| (of_job(&one.job), value(&one.job))),
+        );
+    }
+    out.family(
+        "hpmmap_job_lowest_free_bytes",
+        "gauge",
+        "Least that was left in the pools of a job right after it took some.",
+        jobs.iter().filter_map(|one| {
+            let bytes = one.job.lowest_free_bytes?;
+            Some((of_job(&one.job), bytes))
+        }),
+    );
+    out.family(
+        "hpmmap_job_mapped_bytes",
+        "gauge",
+        "Pool memory of a job that is mapped, by size of the page table entries.",
+        jobs.iter().flat_map(|one| {
+            let sum = |value: fn(&Context) -> u64| -> u64 {
+                contexts
+                    .iter()
+                    .filter(|context| context.job == one.job.id)
+                    .map(value)
+                    .sum()
+            };
+            [
+                ("2M", sum(|context| context.mapped_2m_bytes)),
+                ("4K", sum(|context| context.mapped_4k_bytes)),
+            ]
+            .map(|(size, bytes)| (with(of_job(&one.job), "page_size", size), bytes))
+        }),
+    );
+}
+
+fn counters(out: &mut Text, jobs: &[JobState]) {
+    type Value = fn(&Job) -> u64;
+    let families: [(&str, &str, Value); 6] = [
+        ("processes_started", "Processes that a job has had.", |j| {
+            j.processes_total
+        }),
+        (
+            "fallback_bytes",
+            "Asked for by calls that got memory of Linux.",
+            |j| j.fallback_bytes,
+        ),
+        (
+            "refusals",
+            "Calls that failed for want of pool memory.",
+            |j| j.refusals,
+        ),
+        (
+            "placed_remote_bytes",
+            "Pool memory given to mappings on another node than the CPU's.",
+            |j| j.placed_remote_bytes,
+        ),
+        (
+            "fork_copied_bytes",
+            "Copied because a fork had left it shared.",
+            |j| j.fork_copied_bytes,
+        ),
+        ("cleared_bytes", "Zeroed while a process waited.", |j| {
+            j.cleared_bytes
+        }),
+    ];
+    for (what, help, value) in families {
+        out.family(
+            &format!("hpmmap_job_{what}_total"),
+            "counter",
+            help,
+            jobs.iter().map(|one| (of_job(&one.job), value(&one.job))),
+        );
+    }
+    out.family(
+        "hpmmap_job_placed_bytes_total",
+        "counter",
+        "Pool memory given to mappings, by node.",
+        jobs.iter().flat_map(|one| {
+            let placed = one.job.placed_bytes.iter();
+            placed.map(|(node, &bytes)| (with(of_job(&one.job), "node", node), bytes))
+        }),
+    );
+    out.family(
+        "hpmmap_job_page_table_entries_total",
+        "counter",
+        "Page table entries made for pool memory.",
+        jobs.iter().flat_map(|one| {
+            [("2M", one.job.entries_2m), ("4K", one.job.entries_4k)]
+                .map(|(size, count)| (with(of_job(&one.job), "page_size", size), count))
+        }),
+    );
+    out.family(
+        "hpmmap_job_faults_total",
+        "counter",
+        "Page faults in pool memory.",
+        jobs.iter().flat_map(|one| {
+            let faults = one.job.faults_by_reason.iter();
+            faults.map(|(reason, count)| (with(of_job(&one.job), "reason", reason), count))
+        }),
+    );
+    out.family(
+        "hpmmap_job_fallbacks_total",
+        "counter",
+        "Calls that got memory of Linux instead of the pools'.",
+        jobs.iter().flat_map(|one| {
+            let fallbacks = one.job.fallbacks.iter();
+            fallbacks.map(|(call, count)| (with(of_job(&one.job), "call", call), count))
+        }),
+    );
+    out.family(
+        "hpmmap_job_waits_total",
+        "counter",
+        "How often processes waited.",
+        jobs.iter().flat_map(|one| {
+            let stalls = one.job.stalls.iter();
+            stalls.map(|(cause, stall)| (with(of_job(&one.job), "cause", cause), stall.count))
+        }),
+    );
+    out.family(
+        "hpmmap_job_wait_seconds_total",
+        "counter",
+        "How long processes waited.",
+        jobs.iter().flat_map(|one| {
+            let khz = one.job.tick_khz;
+            let stalls = one.job.stalls.iter().filter(move |_| khz != 0);
+            stalls.map(move |(cause, stall)| {
+                let labels = with(of_job(&one.job), "cause", cause);
+                (labels, seconds(stall.ticks, khz))
+            })
+        }),
+    );
+}
+
+fn seconds(ticks: u64, khz: u64) -> f64 {
+    ticks as f64 / (khz as f64 * 1e3)
+}
+
+fn histograms(out: &mut Text, jobs: &[JobState]) {
+    let name = "hpmmap_job_call_seconds";
+    let known = || jobs.iter().filter(|one| one.job.tick_khz != 0);
+    if known().next().is_none() {
+        return;
+    }
+    out.head(name, "histogram", "Time of hooked system calls.");
+    for one in known() {
+        for (call, latency) in TIMED_CALLS.iter().zip(&one.latency) {
+            let labels = with(of_job(&one.job), "call", call);
+            let khz = one.job.tick_khz;
+            for end in bucket_ends() {
+                let below: u64 = latency
+                    .buckets
+                    .iter()
+                    .filter(|(bucket, _)| bucket.is_some_and(|bucket| bucket <= end))
+                    .map(|(_, count)| count)
+                    .sum();
+                let labels = with(labels.clone(), "le", seconds(end, khz));
+                out.sample(&format!("{name}_bucket"), &labels, below);
+            }
+            let all = latency.count();
+            let inf = with(labels.clone(), "le", "+Inf");
+            out.sample(&format!("{name}_bucket"), &inf, all);
+            out.sample(&format!("{name}_sum"), &labels, seconds(latency.ticks, khz));
+            out.sample(&format!("{name}_count"), &labels, all);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use hpmmap_host::fixture::Fixture;
+    use hpmmap_host::{job, pool};
+
+    use super::*;
+
+    fn of(fixture: &Fixture) -> String {
+        let root = fixture.root();
+        let jobs: Option<Vec<JobState>> = job::all(&root).unwrap().map(|jobs| {
+            jobs.into_iter()
+                .map(|job| JobState {
+                    latency: TIMED_CALLS
+                        .iter()
+                        .map(|call| job::latency(&root, job.id, call).unwrap())
+                        .collect(),
+                    job,
+                })
+                .collect()
+        });
+        text(&State {
+            module_version: &pool::version(&root).unwrap(),
+            hooks_active: pool::hooks_active(&root).unwrap(),
+            user_limit_bytes: pool::user_limit_bytes(&root).unwrap(),
+            nodes: &pool::nodes(&root).unwrap(),
+            contexts: &pool::contexts(&root).unwrap(),
+            jobs: jobs.as_deref(),
+        })
+    }
+
+    fn machine() -> Fixture {
+        let fixture = Fixture::new();
+        fixture.module();
+        fixture.node_pool(0, 4 << 30, 3 << 30, 1 << 30, 0);
+        fixture.node_pool(1, 4 << 30, 4 << 30, 1 << 30, 0);
+        fixture.context(7, 1234, 0);
+        fixture.job(3, 0);
+        fixture.job(4, 4_000_000_123);
+        fixture
+    }
+
+    /// Each line is one of the format, each family is described once, before
+    /// its samples, and no sample comes twice.
+    fn samples(text: &str) -> BTreeMap<String, f64> {
+        let mut found = BTreeMap::new();
+        let mut kinds = BTreeMap::new();
+        let mut helped = BTreeSet::new();
+        for line in text.lines() {
+            if let Some(help) = line.strip_prefix("# HELP ") {
+                let (name, help) = help.split_once(' ').unwrap();
+                assert!(helped.insert(name) && !help.is_empty(), "{line}");
+            } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = kind.split_once(' ').unwrap();
+                assert!(helped.contains(name), "{line}");
+                assert!(kinds.insert(name, kind).is_none(), "{line}");
+                assert_eq!(name.ends_with("_total"), kind == "counter", "{line}");
+            } else {
+                let (series, value) = line.rsplit_once(' ').unwrap();
+                let name = series.split('{').next().unwrap();
+                let family = ["_bucket", "_sum", "_count"]
+                    .iter()
+                    .find_map(|end| name.strip_suffix(end))
+                    .filter(|family| kinds.get(family) == Some(&"histogram"))
+                    .unwrap_or(name);
+                assert_eq!(kinds.keys().filter(|k| **k == family).count(), 1, "{line}");
+                assert!(name.starts_with("hpmmap_"), "{line}");
+                let value = value.parse().unwrap();
+                assert!(found.insert(series.to_string(), value).is_none(), "{line}");
+            }
+        }
+        assert!(text.ends_with('\n'));
+        found
+    }
+
+    #[test]
+    fn every_kind_of_value_is_there() {
+        let text = of(&machine());
+        let found = samples(&text);
+        for (series, value) in [
+            ("hpmmap_info{version=\"1.2.3\"}", 1.0),
+            ("hpmmap_pool_free_bytes{node=\"0\"}", (3u64 << 30) as f64),
+            ("hpmmap_jobs", 2.0),
+            ("hpmmap_job_processes{job=\"3\",user=\"root\"}", 2.0),
+            (
+                "hpmmap_job_mapped_bytes{job=\"3\",user=\"root\",page_size=\"2M\"}",
+                (6 << 20) as f64,
+            ),
+            (
+                "hpmmap_job_faults_total{job=\"4\",user=\"4000000123\",reason=\"fork\"}",
+                10.0,
+            ),
+            (
+                "hpmmap_job_wait_seconds_total{job=\"3\",user=\"root\",cause=\"zeroing\"}",
+                0.0006,
+            ),
+        ] {
+            assert_eq!(found.get(series), Some(&value), "{series} in\n{text}");
+        }
+        assert!(!text.contains("hpmmap_user_limit_bytes"));
+    }
+
+    #[test]
+    fn histograms_are_cumulative() {
+        let found = samples(&of(&machine()));
+        let bucket = |end: &str| {
+            let labels = "job=\"3\",user=\"root\",call=\"mmap\"";
+            found[&format!("hpmmap_job_call_seconds_bucket{{{labels},le=\"{end}\"}}")]
+        };
+        // 2048 and 8192 ticks of 0.4 ns.
+        assert_eq!(bucket("0.0000002048"), 0.0);
+        assert_eq!(bucket("0.0000008192"), 990.0);
+        assert_eq!(bucket("0.0000032768"), 999.0);
+        assert_eq!(bucket("+Inf"), 1000.0);
+        let labels = "job=\"3\",user=\"root\",call=\"mmap\"";
+        assert_eq!(
+            found[&format!("hpmmap_job_call_seconds_sum{{{labels}}}")],
+            2.0016
+        );
+    }
+
+    #[test]
+    fn an_older_module_has_pools_only() {
+        let fixture = machine();
+        fixture.remove("sys/kernel/hpmmap/jobs");
+        let text = of(&fixture);
+        assert!(samples(&text).contains_key("hpmmap_pool_size_bytes{node=\"1\"}"));
+        assert!(!text.contains("hpmmap_job"), "{text}");
+    }
+
+    #[test]
+    fn without_a_clock_there_are_no_seconds() {
+        let fixture = machine();
+        fixture.remove("sys/kernel/hpmmap/jobs/4");
+        let path = "sys/kernel/hpmmap/jobs/3/stat";
+        let stat = fixture.root().read(path).unwrap();
+        fixture.write(path, &stat.replace("tick_khz 2500000", "tick_khz 0"));
+        let text = of(&fixture);
+        assert!(!text.contains("seconds"), "{text}");
+        samples(&text);
+    }
+
+    #[test]
+    fn labels_are_escaped() {
+        assert_eq!(escaped("a\\b\"c\nd"), "a\\\\b\\\"c\\nd");
+    }
+}
