@@ -9,6 +9,7 @@ mod mark;
 mod output;
 mod pool;
 mod size;
+mod trace;
 mod verbs;
 
 use std::process::ExitCode;

@@ -11,6 +11,7 @@ mod pool_remove;
 mod progress;
 mod run;
 mod status;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -32,6 +33,7 @@ pub fn perform(verb: Verb) -> Result<ExitCode> {
         Verb::Doctor(args) => doctor::perform(&args),
         Verb::Mark(args) => mark::mark(&args),
         Verb::Unmark(args) => mark::unmark(&args),
+        Verb::Trace(verb) => trace::perform(&verb),
         Verb::Man(args) => man::perform(&args),
     }
 }

@@ -35,7 +35,8 @@ pub fn perform(args: &RunArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(exec_status(errno)))
 }
 
-fn exec_status(errno: Errno) -> u8 {
+/// As env(1) has it.
+pub fn exec_status(errno: Errno) -> u8 {
     match errno {
         Errno::ENOENT => 127,
         _ => 126,
