@@ -190,36 +190,39 @@ static __always_inline struct thread *find_thread(void)
 	return bpf_map_lookup_elem(&threads, &tid);
 }
 
+static __always_inline void look_at_counters(struct thread *thread)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	thread->minor = task->min_flt;
+	thread->major = task->maj_flt;
+}
+
+/* What the kernel's own counters of the running thread grew by since last time. */
+static __always_inline void take_counters(struct thread *thread)
+{
+	__u64 minor = thread->minor, major = thread->major;
+
+	look_at_counters(thread);
+	count(COUNTER_KERNEL_MINOR, thread->minor - minor);
+	count(COUNTER_KERNEL_MAJOR, thread->major - major);
+}
+
 /* As above; threads that were there before the recorder are met here first. */
 static struct thread *this_thread(void)
 {
 	__u32 tid = this_tid(), pid = this_pid();
 	struct thread *thread = bpf_map_lookup_elem(&threads, &tid);
-	struct task_struct *task;
 	struct thread fresh = {};
 
 	if (thread)
 		return thread;
 	if (!bpf_map_lookup_elem(&processes, &pid))
 		return NULL;
-	task = bpf_get_current_task_btf();
-	fresh.minor = task->min_flt;
-	fresh.major = task->maj_flt;
+	look_at_counters(&fresh);
 	if (bpf_map_update_elem(&threads, &tid, &fresh, BPF_ANY))
 		count(COUNTER_UNTRACKED, 1);
 	return bpf_map_lookup_elem(&threads, &tid);
-}
-
-/* The kernel's own counters of the running thread since last time. */
-static __always_inline void take_counters(struct thread *thread)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	__u64 minor = task->min_flt, major = task->maj_flt;
-
-	count(COUNTER_KERNEL_MINOR, minor - thread->minor);
-	count(COUNTER_KERNEL_MAJOR, major - thread->major);
-	thread->minor = minor;
-	thread->major = major;
 }
 
 /*
@@ -391,7 +394,8 @@ static __always_inline __u32 what_it_did(const struct thread *thread, __u64 afte
 		return KIND_NUMA;
 	if (before)
 		return ENTRY_SWAP_TYPE(before) < SWAP_TYPES_MIN ? KIND_SWAP : KIND_OTHER;
-	if (after_level && !(after & ENTRY_PRESENT))
+	/* Nothing is there, or the page tables cannot be read. */
+	if (!(after & ENTRY_PRESENT))
 		return KIND_OTHER;
 	if (after_level > 1)
 		return KIND_2M;
@@ -427,9 +431,12 @@ int BPF_PROG(fault_exit, struct vm_area_struct *vma, unsigned long address, unsi
 
 	if (!thread)
 		return 0;
-	take_counters(thread);
-	if (!thread->entered_ns)
+	if (!thread->entered_ns) {
+		/* It had begun before the thread was traced. */
+		look_at_counters(thread);
 		return 0;
+	}
+	take_counters(thread);
 	if (ret & bpf_core_enum_value(enum vm_fault_reason, VM_FAULT_RETRY)) {
 		thread->retries++;
 		count(COUNTER_RETRIES, 1);

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
+use std::thread;
 use std::time::Duration;
 
 use hpmmap_sys::bpf;
 use libbpf_rs::btf::{Btf, types};
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{
-    ErrorKind, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, Program, RingBuffer,
-    RingBufferBuilder, set_print,
+    ErrorKind, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, Program,
+    RingBuffer, RingBufferBuilder, set_print,
 };
 
 use crate::event::{Event, totals};
@@ -142,42 +143,68 @@ fn target_exists(kernel: &Btf, section: &str) -> bool {
     }
 }
 
+/// What a program hooks into: `handle_mm_fault` for `fentry/handle_mm_fault`.
+fn target(section: &str) -> String {
+    section.rsplit('/').next().unwrap_or_default().to_string()
+}
+
+fn open() -> Result<OpenObject> {
+    ObjectBuilder::default()
+        .open_memory(PROGRAMS)
+        .map_err(refused("cannot open the BPF programs"))
+}
+
+/// What the running kernel does not have; an error if it is needed.
+fn missing_targets() -> Result<Vec<String>> {
+    let kernel = Btf::from_vmlinux().map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Error::NoBtf,
+        _ => refused("cannot read the kernel's BTF")(error),
+    })?;
+    let mut missing = Vec::new();
+    for program in open()?.progs() {
+        let section = program.section().to_string_lossy().into_owned();
+        if target_exists(&kernel, &section) {
+            continue;
+        }
+        if NEEDED.iter().any(|name| program.name() == *name) {
+            return Err(Error::Missing(target(&section)));
+        }
+        missing.push(target(&section));
+    }
+    Ok(missing)
+}
+
+/// Loads the programs but those that hook into what is missing.
+fn load(buffer_bytes: u32, missing: &[String]) -> Result<Object> {
+    let mut open = open()?;
+    for mut program in open.progs_mut() {
+        if missing.contains(&target(&program.section().to_string_lossy())) {
+            program.set_autoload(false);
+        }
+    }
+    for mut map in open.maps_mut() {
+        if map.name() == "events" {
+            map.set_max_entries(buffer_bytes)
+                .map_err(refused("cannot set the size of the buffer"))?;
+        }
+    }
+    open.load().map_err(refused("cannot load the BPF programs"))
+}
+
 impl Probes {
     /// Loads and attaches them; they trace nothing yet but the first child of
     /// the process `recorder`, if there is one. Events wait in a buffer of
     /// `buffer_bytes`, a power of two.
     pub fn attach(buffer_bytes: u32, recorder: Option<u32>) -> Result<Self> {
         set_print(None);
-        let kernel = Btf::from_vmlinux().map_err(|error| match error.kind() {
-            ErrorKind::NotFound => Error::NoBtf,
-            _ => refused("cannot read the kernel's BTF")(error),
-        })?;
-        let mut open = ObjectBuilder::default()
-            .open_memory(PROGRAMS)
-            .map_err(refused("cannot open the BPF programs"))?;
-        let mut missing = Vec::new();
-        for mut program in open.progs_mut() {
-            let section = program.section().to_string_lossy().into_owned();
-            if target_exists(&kernel, &section) {
-                continue;
+        let (object, missing) = match load(buffer_bytes, &[]) {
+            Err(Error::Refused(..)) => {
+                // Perhaps the kernel lacks something that can be done without.
+                let missing = missing_targets()?;
+                (load(buffer_bytes, &missing)?, missing)
             }
-            let target = section.rsplit('/').next().unwrap_or_default().to_string();
-            if NEEDED.iter().any(|name| program.name() == *name) {
-                return Err(Error::Missing(target));
-            }
-            program.set_autoload(false);
-            missing.push(target);
-        }
-        drop(kernel);
-        for mut map in open.maps_mut() {
-            if map.name() == "events" {
-                map.set_max_entries(buffer_bytes)
-                    .map_err(refused("cannot set the size of the buffer"))?;
-            }
-        }
-        let object = open
-            .load()
-            .map_err(refused("cannot load the BPF programs"))?;
+            loaded => (loaded?, Vec::new()),
+        };
         let mut probes = Self {
             links: Vec::new(),
             object,
@@ -198,7 +225,11 @@ impl Probes {
             .progs_mut()
             .filter(|program| program.autoload())
             .collect();
-        programs.sort_by_key(|program| !program.section().to_string_lossy().contains("fexit"));
+        programs.sort_by_key(|program| match program.name() {
+            name if name == "task_exit" => 2,
+            _ if program.section().to_string_lossy().contains("fexit") => 0,
+            _ => 1,
+        });
         let mut links = Vec::new();
         for program in programs {
             links.push(
@@ -209,6 +240,16 @@ impl Probes {
         }
         probes.links = links;
         Ok(probes)
+    }
+
+    /// Ends recording; what was counted stays. First the program that ends a
+    /// thread's count, which must not see faults that the others have missed.
+    pub fn detach(&mut self) {
+        while let Some(link) = self.links.pop() {
+            drop(link);
+        }
+        // One may still be running on another CPU.
+        thread::sleep(Duration::from_millis(20));
     }
 
     /// What the kernel lacks, so that nothing is known about it.

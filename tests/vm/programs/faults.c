@@ -170,7 +170,6 @@ static void after_fork(void)
 
 static void populate(void)
 {
-	/* Read, so that nothing is there before the flag takes effect. */
 	char *p = map_small(10);
 
 	if (madvise(p, 10 * PAGE, MADV_POPULATE_WRITE))
@@ -224,12 +223,16 @@ static void swap(void)
 	expect("4k,swap", "user", getpid(), p, 256 * PAGE, -1);
 }
 
-/* Blocks until it is killed, for tests of what is left then. */
+/* Until it is killed, for tests of what is left then. */
 static void forever(void)
 {
-	if (second)
-		for (;;)
-			small();
+	while (second) {
+		char *p = map_small(16);
+
+		write_pages(p, 16 * PAGE, PAGE);
+		munmap(p, 16 * PAGE);
+		usleep(1000);
+	}
 }
 
 static const struct part {
@@ -283,7 +286,7 @@ int main(int argc, char **argv)
 		if (n == NR_PARTS)
 			errx(2, "unknown part '%s'", argv[i]);
 	}
-	/* What prints is there, too. */
+	/* What prints has to be there, too. */
 	dprintf(STDOUT_FILENO, "FAULTS %.6f %s %p %zu %d\n", now(), "first", (void *)argv, PAGE, argc);
 	run_parts(argv + 1);
 	second = true;

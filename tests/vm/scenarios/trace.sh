@@ -135,6 +135,7 @@ hpmmap trace record --method tracefs -q -o again -- true
 
 echo "== errors"
 expect_error 127 "cannot run 'nonexistent'" hpmmap trace record -o x -- nonexistent
+[ ! -e x ] || fail "an empty file is left"
 expect_error 125 'there is no process 4194305' hpmmap trace record -o x -p 4194305
 expect_error 125 'not a power of two' hpmmap trace record -o x --buffer 3M -- true
 expect_error 125 'cannot write /nonexistent/x' hpmmap trace record -o /nonexistent/x -- true

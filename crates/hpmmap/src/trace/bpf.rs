@@ -31,7 +31,7 @@ fn failed(error: hpmmap_bpf::Error) -> Error {
 
 /// Records until the command or process has ended.
 pub fn record(
-    probes: &Probes,
+    mut probes: Probes,
     target: &Target,
     writer: Writer,
     header: &Header,
@@ -47,7 +47,13 @@ pub fn record(
     let mut job = match target {
         Target::Command(command) => Job::start(command)?,
         Target::Process(pid) => {
-            follow(&root, probes, *pid, &mut sink.borrow_mut(), header.start_ns)?;
+            follow(
+                &root,
+                &probes,
+                *pid,
+                &mut sink.borrow_mut(),
+                header.start_ns,
+            )?;
             Job::Process(*pid)
         }
     };
@@ -59,6 +65,7 @@ pub fn record(
         }
     };
     let end_ns = job::now_ns();
+    probes.detach();
     ring.take(Duration::ZERO).map_err(failed)?;
     drop(ring);
     let mut sink = Rc::into_inner(sink)
@@ -79,8 +86,8 @@ pub fn record(
     let summary = Summary {
         end_ns,
         exit_status: status.map(job::shell_status),
-        totals: totals(probes)?,
-        stolen: stolen(probes)?,
+        totals: totals(&probes)?,
+        stolen: stolen(&probes)?,
         recorded: Counts {
             minor: counters.minor,
             major: counters.major,

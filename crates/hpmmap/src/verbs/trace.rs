@@ -1,5 +1,6 @@
 //! `hpmmap trace`
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -107,9 +108,7 @@ fn record(args: &TraceRecordArgs) -> Result<ExitCode> {
         ..header(&root, &target, "bpf")?
     };
     let writer = Writer::create(&args.output, &header)?;
-    let recorded = bpf::record(&probes, &target, writer, &header);
-    drop(probes);
-    conclude(args, recorded)
+    conclude(args, bpf::record(probes, &target, writer, &header))
 }
 
 fn with_tracefs(
@@ -134,6 +133,10 @@ fn conclude(args: &TraceRecordArgs, recorded: Recorded) -> Result<ExitCode> {
     let (mut writer, summary) = match recorded {
         Err(error @ Error::Exec { errno, .. }) => {
             eprintln!("hpmmap: {error}");
+            // There is nothing in it.
+            if args.output.is_file() {
+                fs::remove_file(&args.output)?;
+            }
             return Ok(ExitCode::from(exec_status(errno)));
         }
         other => other?,
@@ -142,7 +145,7 @@ fn conclude(args: &TraceRecordArgs, recorded: Recorded) -> Result<ExitCode> {
     drop(writer);
     if !args.quiet {
         let whole = Report::new(&Trace::read(&args.output)?, 0);
-        for line in report::agreement_line(&whole).lines() {
+        for line in report::agreement_lines(&whole) {
             eprintln!("hpmmap: {line}");
         }
         if summary.dropped > 0 {
