@@ -40,10 +40,6 @@ pub fn record(
     let signals = Signals::catch()?;
     let before_ns = job::own_cpu_ns()?;
     let sink = Rc::new(RefCell::new(Sink::new(root.clone(), writer)));
-    let theirs = Rc::clone(&sink);
-    let ring = probes
-        .ring(move |event| theirs.borrow_mut().take(event))
-        .map_err(failed)?;
     let mut job = match target {
         Target::Command(command) => Job::start(command)?,
         Target::Process(pid) => {
@@ -57,6 +53,10 @@ pub fn record(
             Job::Process(*pid)
         }
     };
+    let theirs = Rc::clone(&sink);
+    let ring = probes
+        .ring(move |event| theirs.borrow_mut().take(event))
+        .map_err(failed)?;
     let status = loop {
         ring.take(INTERVAL).map_err(failed)?;
         sink.borrow_mut().flush()?;
