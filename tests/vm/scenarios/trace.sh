@@ -26,6 +26,19 @@ echo "== known numbers"
 hpmmap trace record -o known -- "$faults" small zero thp hugetlb shared private fork populate kernel threads >known.out
 check known known.out known
 
+echo "== swap"
+if modprobe zram num_devices=1; then
+	echo 64M >/sys/block/zram0/disksize
+	mkswap /dev/zram0 >/dev/null
+	swapon /dev/zram0
+	hpmmap trace record -o swap -- "$faults" swap >swap.out
+	check swap swap.out known
+	swapoff /dev/zram0
+	rmmod zram
+else
+	echo "this kernel has no zram: no test of swap"
+fi
+
 echo "== the status is the command's, and so are its streams"
 expect 7 hpmmap trace record -q -o status -- sh -c 'exit 7'
 expect 137 hpmmap trace record -q -o status -- sh -c 'kill -9 $$'
@@ -48,7 +61,6 @@ assert len({row["pid"] for row in report["ranks"]}) == 1 + 4 * 3, report["ranks"
 assert len(report["threads"]) >= 1 + 4 * (3 + 4), report["threads"]'
 
 echo "== a buffer that is too small drops events, never counts"
-hpmmap trace record --buffer 64K -o small -- sh -c "exec $faults small small thp fork private shared threads; :" >/dev/null
 hpmmap trace record --buffer 64K -o small -- python3 -c '
 import mmap
 for i in range(20):
@@ -124,6 +136,7 @@ hpmmap trace record --method tracefs -o fallback -- "$faults" small zero thp hug
 check fallback fallback.out counted
 no_probes() { ! grep -q hpmmap_trace /sys/kernel/tracing/kprobe_events; }
 no_probes || fail "probes are left"
+rm cut
 hpmmap trace record --method tracefs -q -o cut -- "$faults" forever >/dev/null &
 recorder=$!
 within 30 cut_has_faults || fail "nothing is recorded by tracefs"
