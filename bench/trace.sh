@@ -4,21 +4,21 @@
 set -euo pipefail
 
 dir=$1
-bench=$HPMMAP_ROOT/build/bench
-job=("$bench/rebuild" 60 96)
+job=(build/bench/rebuild 60 96)
 
-cd /sys/kernel/mm/transparent_hugepage
-echo always >enabled
-echo always >defrag
+cd "$HPMMAP_ROOT"
+thp=/sys/kernel/mm/transparent_hugepage
+echo always >$thp/enabled
+echo always >$thp/defrag
 # khugepaged looks all the time: on a real node it has hours for what a guest shows in seconds.
-echo 20 >khugepaged/scan_sleep_millisecs
-echo 20 >khugepaged/alloc_sleep_millisecs
-echo 4096 >khugepaged/pages_to_scan
+echo 20 >$thp/khugepaged/scan_sleep_millisecs
+echo 20 >$thp/khugepaged/alloc_sleep_millisecs
+echo 4096 >$thp/khugepaged/pages_to_scan
 
 hpmmap pool add --node 0 --size 384M
 
-neighbour_mib=$(($(awk '/^MemAvailable:/ { print $2 }' /proc/meminfo) / 1024 - 220))
-"$bench/fragment" $neighbour_mib >/tmp/neighbour &
+neighbour_mib=$(($(awk '/^MemAvailable:/ { print $2 }' /proc/meminfo) / 1024 - 165))
+build/bench/fragment $neighbour_mib >/tmp/neighbour &
 neighbour=$!
 trap 'kill $neighbour' EXIT
 until grep -q ready /tmp/neighbour; do sleep 0.5; done

@@ -642,11 +642,11 @@ fn overhead_lines(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     if overhead.runs > 0 {
         lines.push(format!(
-            "Recording: {} in {} runs of BPF programs ({} of the run, {:.2} us a fault),",
+            "Recording: {} in {} runs of BPF programs ({} of the run, {:.2} us each),",
             milliseconds(overhead.run_ns),
             overhead.runs,
             share(overhead.run_ns),
-            overhead.run_ns as f64 / 1e3 / report.faults.recorded.max(1) as f64,
+            overhead.run_ns as f64 / 1e3 / overhead.runs as f64,
         ));
         lines.push(format!(
             "{} CPU time of the recorder ({} of the run).",
