@@ -39,6 +39,27 @@ else
 	echo "this kernel has no zram: no test of swap"
 fi
 
+echo "== stolen time"
+hpmmap trace record -o stolen -- python3 -c '
+import mmap
+MADV_COLLAPSE = 25
+m = mmap.mmap(-1, 6 << 20)
+m.madvise(mmap.MADV_NOHUGEPAGE)
+for at in range(0, 6 << 20, 4096): m[at] = 1
+m.madvise(mmap.MADV_HUGEPAGE)
+m.madvise(MADV_COLLAPSE)
+open("/proc/sys/vm/compact_memory", "w").write("1")'
+hpmmap trace report stolen
+hpmmap trace report stolen --json | python3 -c '
+import json, sys
+report = json.load(sys.stdin)
+assert report["faults"]["agree"], report["faults"]
+stolen = {row["cause"]: row for row in report["stolen"]}
+# Two whole large pages at least; each node and zone.
+assert stolen["merge"]["count"] >= 2, stolen
+assert stolen["compaction"]["count"] >= 1, stolen
+assert all(row["sum_ns"] >= row["max_ns"] > 0 for row in stolen.values() if row["count"]), stolen'
+
 echo "== the status is the command's, and so are its streams"
 expect 7 hpmmap trace record -q -o status -- sh -c 'exit 7'
 expect 137 hpmmap trace record -q -o status -- sh -c 'kill -9 $$'
