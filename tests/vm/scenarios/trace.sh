@@ -43,7 +43,7 @@ echo "== stolen time"
 hpmmap trace record -o stolen -- python3 -c '
 import mmap
 MADV_COLLAPSE = 25
-m = mmap.mmap(-1, 6 << 20)
+m = mmap.mmap(-1, 6 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 m.madvise(mmap.MADV_NOHUGEPAGE)
 for at in range(0, 6 << 20, 4096): m[at] = 1
 m.madvise(mmap.MADV_HUGEPAGE)
