@@ -1,5 +1,8 @@
 //! The time stamp counter.
 
+use std::thread;
+use std::time::{Duration, Instant};
+
 /// Its value now. In a guest that counts instructions it grows by one with
 /// each.
 pub fn ticks() -> u64 {
@@ -9,9 +12,23 @@ pub fn ticks() -> u64 {
     unsafe { core::arch::x86_64::__rdtscp(&mut processor) }
 }
 
+/// How much it grows in a second, which takes a tenth of one to find out.
+pub fn hertz() -> u64 {
+    let (start, from) = (Instant::now(), ticks());
+    thread::sleep(Duration::from_millis(100));
+    let cycles = u128::from(ticks() - from);
+    (cycles * 1_000_000_000 / start.elapsed().as_nanos().max(1)) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_rate_is_that_of_a_processor() {
+        let hz = hertz();
+        assert!((10_000_000..100_000_000_000).contains(&hz), "{hz}");
+    }
 
     #[test]
     fn it_grows() {

@@ -1,8 +1,10 @@
 //! The contract with the kernel module: `kernel/uapi/hpmmap.h` in Rust.
 //!
 //! All unsafe code of the command is in this crate: the ioctls, the handling
-//! of SIGPIPE, fork and the time stamp counter. What it exports is safe.
+//! of SIGPIPE, fork, the time stamp counter and one call of bpf(2). What it
+//! exports is safe.
 
+pub mod bpf;
 pub mod child;
 pub mod clock;
 mod device;

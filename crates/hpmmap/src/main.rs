@@ -12,6 +12,7 @@ mod prometheus;
 mod replace;
 mod report;
 mod size;
+mod trace;
 mod verbs;
 
 use std::process::ExitCode;

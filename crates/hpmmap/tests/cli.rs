@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use hpmmap_host::fixture::Fixture;
@@ -50,6 +50,14 @@ fn wrong_usage_is_two_and_125_for_run() {
         (&["mark"], 2),
         (&["mark", "--show", "--strict", "x"], 2),
         (&["unmark", "--strict", "x"], 2),
+        (&["trace"], 2),
+        (&["trace", "report"], 2),
+        (&["trace", "report", "x", "--json", "--csv"], 2),
+        (&["trace", "report", "x", "--by", "weather"], 2),
+        (&["trace", "plot", "x", "-o", "x.jpg"], 2),
+        (&["trace", "record"], 125),
+        (&["trace", "record", "-p", "1", "true"], 125),
+        (&["trace", "record", "--buffer", "3M", "true"], 125),
         (&["run"], 125),
         (&["run", "--page-size", "3M", "true"], 125),
         (&["run", "--node", "x", "true"], 125),
@@ -187,4 +195,41 @@ fn files_that_cannot_be_marked_do_not_keep_others_from_it() {
     assert_eq!(fs::read(&path).unwrap(), fs::read("/bin/true").unwrap());
     let output = hpmmap(&["mark", "--show", program]);
     assert_eq!(stdout(&output), format!("{program}: not marked\n"));
+}
+
+/// A file of the first version of the format: all later commands read it.
+fn first_trace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/trace-v1.bin")
+}
+
+#[test]
+fn the_first_version_of_recorded_files_is_read() {
+    let file = first_trace();
+    let file = file.to_str().unwrap();
+    let output = hpmmap(&["trace", "report", file, "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["header"]["method"], "bpf");
+    assert_eq!(report["complete"], true);
+    assert_eq!(report["faults"]["agree"], true);
+    let recorded = report["faults"]["recorded"].as_u64().unwrap();
+    let csv = stdout(&hpmmap(&["trace", "report", file, "--csv"]));
+    assert_eq!(csv.lines().count() as u64, recorded + 1);
+
+    let dir = tempfile::tempdir().unwrap();
+    let picture = dir.path().join("x.svg");
+    let output = hpmmap(&["trace", "plot", file, "-o", picture.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(fs::read_to_string(&picture).unwrap().contains("faults"));
+
+    let mut later = fs::read(first_trace()).unwrap();
+    later[8] = 77;
+    let path = dir.path().join("later");
+    fs::write(&path, later).unwrap();
+    let output = hpmmap(&["trace", "report", path.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("version 77 of the format"),
+        "{output:?}"
+    );
 }

@@ -7,12 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use hpmmap_host::Root;
-use hpmmap_sys::clock::ticks;
+use hpmmap_sys::clock;
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -143,14 +141,6 @@ fn beside(paths: &[&str]) -> Option<PathBuf> {
     paths.find(|path| path.exists())
 }
 
-/// Cycles of the time stamp counter in a second.
-fn tsc_hz() -> u64 {
-    let (start, from) = (Instant::now(), ticks());
-    thread::sleep(Duration::from_millis(100));
-    let cycles = u128::from(ticks() - from);
-    (cycles * 1_000_000_000 / start.elapsed().as_nanos().max(1)) as u64
-}
-
 /// A bar on a terminal, otherwise a line for each case if asked for.
 struct Progress {
     bar: Option<ProgressBar>,
@@ -251,7 +241,7 @@ impl<'a> Run<'a> {
     }
 
     fn finish(mut self) -> Result<Record> {
-        let tsc_hz = (!self.args.icount).then(tsc_hz);
+        let tsc_hz = (!self.args.icount).then(clock::hertz);
         let libraries: Vec<PathBuf> = self
             .libraries
             .values()
@@ -451,11 +441,5 @@ mod tests {
             "--threads is for the pattern 'threads' alone"
         );
         assert!(message(&["--threads", "2", "--icount"]).contains("measures time"));
-    }
-
-    #[test]
-    fn the_clock_runs_at_a_known_rate() {
-        let hz = tsc_hz();
-        assert!((10_000_000..100_000_000_000).contains(&hz), "{hz}");
     }
 }

@@ -51,6 +51,10 @@ mod tests {
             "hpmmap-unmark.1",
             "hpmmap-status.1",
             "hpmmap-doctor.1",
+            "hpmmap-trace.1",
+            "hpmmap-trace-record.1",
+            "hpmmap-trace-report.1",
+            "hpmmap-trace-plot.1",
         ];
         assert_eq!(names, expected.map(str::to_string).into());
         let page = fs::read_to_string(dir.path().join("hpmmap-pool-add.1")).unwrap();

@@ -13,6 +13,7 @@ mod run;
 mod run_report;
 mod status;
 mod status_watch;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -34,6 +35,7 @@ pub fn perform(verb: Verb) -> Result<ExitCode> {
         Verb::Doctor(args) => doctor::perform(&args),
         Verb::Mark(args) => mark::mark(&args),
         Verb::Unmark(args) => mark::unmark(&args),
+        Verb::Trace(verb) => trace::perform(&verb),
         Verb::Man(args) => man::perform(&args),
     }
 }

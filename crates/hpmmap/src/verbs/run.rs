@@ -43,7 +43,8 @@ pub fn perform(args: &RunArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(execute()))
 }
 
-fn exec_status(errno: Errno) -> u8 {
+/// As env(1) has it.
+pub fn exec_status(errno: Errno) -> u8 {
     match errno {
         Errno::ENOENT => 127,
         _ => 126,

@@ -1,0 +1,8 @@
+//! Page faults of a tree of processes, seen by eBPF programs
+//! (`bpf/trace.bpf.c`): loading them, what they tell, and their counts.
+
+mod event;
+mod probes;
+
+pub use event::{Cause, Class, Event, Fault, Kind, Origin, Stall, TaskEvent, Time};
+pub use probes::{Counters, Error, Figures, Probes, Result, Ring, Runs, StolenTotal, Total};

@@ -1,0 +1,452 @@
+//! Loading the programs, and what they count.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::thread;
+use std::time::Duration;
+
+use hpmmap_sys::bpf;
+use libbpf_rs::btf::{Btf, types};
+use libbpf_rs::query::ProgInfoIter;
+use libbpf_rs::{
+    ErrorKind, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, Program,
+    RingBuffer, RingBufferBuilder, set_print,
+};
+
+use crate::event::{Event, totals};
+use crate::{Cause, Kind, Origin, Stall};
+
+static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trace.bpf.o"));
+
+/// Without these there is nothing to record.
+const NEEDED: [&str; 6] = [
+    "fault_enter",
+    "fault_exit",
+    "page_fault_user",
+    "page_fault_kernel",
+    "task_fork",
+    "task_exit",
+];
+
+/// Why the programs do not run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The caller may not load them.
+    #[error("no permission to load BPF programs")]
+    NotPermitted,
+    /// The kernel does not describe its types.
+    #[error("this kernel has no BTF (/sys/kernel/btf/vmlinux)")]
+    NoBtf,
+    /// The kernel lacks what they hook into.
+    #[error("this kernel has no {0}")]
+    Missing(String),
+    /// The kernel refused.
+    #[error("{0}: {1}")]
+    Refused(&'static str, String),
+}
+
+/// Result of everything here.
+pub type Result<T> = std::result::Result<T, Error>;
+
+fn refused(what: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
+    move |error| match error.kind() {
+        ErrorKind::PermissionDenied => Error::NotPermitted,
+        _ => Error::Refused(what, format!("{error:#}")),
+    }
+}
+
+/// How many events of a kind there were, and how long they took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// How many.
+    pub count: u64,
+    /// All together.
+    pub sum_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+/// The faults of a kind; exact even if events were dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Total {
+    /// What they did.
+    pub kind: Kind,
+    /// What they waited for.
+    pub stall: Stall,
+    /// Who took them.
+    pub origin: Origin,
+    /// How many, and how long.
+    pub figures: Figures,
+}
+
+/// The time stolen by one cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StolenTotal {
+    /// By what.
+    pub cause: Cause,
+    /// How often, and how long.
+    pub figures: Figures,
+}
+
+/// What the programs count besides.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Events for which the buffer had no room.
+    pub dropped: u64,
+    /// Processes and threads for which there was no room.
+    pub untracked: u64,
+    /// What the kernel added to the minor faults of the threads.
+    pub kernel_minor: u64,
+    /// And to their major faults.
+    pub kernel_major: u64,
+    /// Minor faults, as the programs saw them.
+    pub minor: u64,
+    /// Major faults.
+    pub major: u64,
+    /// Attempts after which the kernel began anew.
+    pub retries: u64,
+    /// Exceptions on addresses of user space.
+    pub exceptions: u64,
+}
+
+/// How often a program ran.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Runs {
+    /// Its name.
+    pub program: String,
+    /// How often.
+    pub count: u64,
+    /// How long, all together.
+    pub ns: u64,
+    /// How often it did not, because it was running on that CPU already.
+    pub missed: u64,
+}
+
+/// The programs, attached. They are gone when this is dropped, or the process
+/// that has it is killed.
+pub struct Probes {
+    links: Vec<Link>,
+    object: Object,
+    missing: Vec<String>,
+    // Run times are counted as long as it is open.
+    _statistics: Option<OwnedFd>,
+}
+
+/// The kernel's name of what a program hooks into, if it exists.
+fn target_exists(kernel: &Btf, section: &str) -> bool {
+    match section.split_once('/') {
+        Some(("tp_btf", name)) => kernel
+            .type_by_name::<types::Typedef>(&format!("btf_trace_{name}"))
+            .is_some(),
+        Some((_, name)) => kernel.type_by_name::<types::Func>(name).is_some(),
+        None => false,
+    }
+}
+
+/// What a program hooks into: `handle_mm_fault` for `fentry/handle_mm_fault`.
+fn target(section: &str) -> String {
+    section.rsplit('/').next().unwrap_or_default().to_string()
+}
+
+fn open() -> Result<OpenObject> {
+    ObjectBuilder::default()
+        .open_memory(PROGRAMS)
+        .map_err(refused("cannot open the BPF programs"))
+}
+
+/// What the running kernel does not have; an error if it is needed.
+fn missing_targets() -> Result<Vec<String>> {
+    let kernel = Btf::from_vmlinux().map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Error::NoBtf,
+        _ => refused("cannot read the kernel's BTF")(error),
+    })?;
+    let mut missing = Vec::new();
+    for program in open()?.progs() {
+        let section = program.section().to_string_lossy().into_owned();
+        if target_exists(&kernel, &section) {
+            continue;
+        }
+        if NEEDED.iter().any(|name| program.name() == *name) {
+            return Err(Error::Missing(target(&section)));
+        }
+        missing.push(target(&section));
+    }
+    Ok(missing)
+}
+
+/// Loads the programs but those that hook into what is missing.
+fn load(buffer_bytes: u32, missing: &[String]) -> Result<Object> {
+    let mut open = open()?;
+    for mut program in open.progs_mut() {
+        if missing.contains(&target(&program.section().to_string_lossy())) {
+            program.set_autoload(false);
+        }
+    }
+    for mut map in open.maps_mut() {
+        if map.name() == "events" {
+            map.set_max_entries(buffer_bytes)
+                .map_err(refused("cannot set the size of the buffer"))?;
+        }
+    }
+    open.load().map_err(refused("cannot load the BPF programs"))
+}
+
+impl Probes {
+    /// Loads and attaches them; they trace nothing yet but the first child of
+    /// the process `recorder`, if there is one. Events wait in a buffer of
+    /// `buffer_bytes`, a power of two.
+    pub fn attach(buffer_bytes: u32, recorder: Option<u32>) -> Result<Self> {
+        set_print(None);
+        let (object, missing) = match load(buffer_bytes, &[]) {
+            Err(Error::Refused(..)) => {
+                // Perhaps the kernel lacks something that can be done without.
+                let missing = missing_targets()?;
+                (load(buffer_bytes, &missing)?, missing)
+            }
+            loaded => (loaded?, Vec::new()),
+        };
+        let mut probes = Self {
+            links: Vec::new(),
+            object,
+            missing,
+            _statistics: bpf::count_run_times().ok(),
+        };
+        if let Some(recorder) = recorder {
+            let mut value = recorder.to_le_bytes().to_vec();
+            value.extend([0; 4]);
+            probes
+                .map("control")?
+                .update(&[0; 4], &value, MapFlags::ANY)
+                .map_err(refused("cannot tell the programs what to trace"))?;
+        }
+        // The ends first: what begins before its program is there has no end.
+        let mut programs: Vec<_> = probes
+            .object
+            .progs_mut()
+            .filter(|program| program.autoload())
+            .collect();
+        programs.sort_by_key(|program| match program.name() {
+            name if name == "task_exit" => 2,
+            _ if program.section().to_string_lossy().contains("fexit") => 0,
+            _ => 1,
+        });
+        let mut links = Vec::new();
+        for program in programs {
+            links.push(
+                program
+                    .attach()
+                    .map_err(refused("cannot attach the BPF programs"))?,
+            );
+        }
+        probes.links = links;
+        Ok(probes)
+    }
+
+    /// Ends recording; what was counted stays. First the program that ends a
+    /// thread's count, which must not see faults that the others have missed.
+    pub fn detach(&mut self) {
+        while let Some(link) = self.links.pop() {
+            drop(link);
+        }
+        // One may still be running on another CPU.
+        thread::sleep(Duration::from_millis(20));
+    }
+
+    /// What the kernel lacks, so that nothing is known about it.
+    pub fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
+    fn map(&self, name: &str) -> Result<MapHandle> {
+        let map = self
+            .object
+            .maps()
+            .find(|map| map.name() == name)
+            .ok_or_else(|| Error::Missing(format!("map {name}")))?;
+        MapHandle::try_from(&map).map_err(refused("cannot use a BPF map"))
+    }
+
+    /// Traces a process from now on, and what it starts.
+    pub fn trace(&self, pid: u32) -> Result<()> {
+        self.map("processes")?
+            .update(&pid.to_le_bytes(), &[1], MapFlags::ANY)
+            .map_err(refused("cannot trace the process"))
+    }
+
+    /// How many processes are traced now.
+    pub fn running(&self) -> Result<u32> {
+        Ok(self.map("processes")?.keys().count() as u32)
+    }
+
+    /// The buffer of events. `None` is one that cannot be decoded.
+    pub fn ring<'a>(&self, mut take: impl FnMut(Option<Event>) + 'a) -> Result<Ring<'a>> {
+        let map = self.map("events")?;
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&map, move |bytes| {
+                take(Event::decode(bytes));
+                0
+            })
+            .map_err(refused("cannot read the buffer"))?;
+        builder
+            .build()
+            .map(Ring)
+            .map_err(refused("cannot read the buffer"))
+    }
+
+    fn figures(map: &MapHandle, index: u32) -> Result<Figures> {
+        let values = map
+            .lookup_percpu(&index.to_le_bytes(), MapFlags::ANY)
+            .map_err(refused("cannot read the totals"))?
+            .unwrap_or_default();
+        let mut figures = Figures::default();
+        for value in values {
+            figures.count += number(&value, 0);
+            figures.sum_ns += number(&value, 1);
+            figures.max_ns = figures.max_ns.max(number(&value, 2));
+        }
+        Ok(figures)
+    }
+
+    /// The totals of the faults that there were.
+    pub fn totals(&self) -> Result<Vec<Total>> {
+        let map = self.map("totals")?;
+        let mut all = Vec::new();
+        for (index, kind, stall, origin) in totals() {
+            let figures = Self::figures(&map, index)?;
+            if figures.count > 0 {
+                all.push(Total {
+                    kind,
+                    stall,
+                    origin,
+                    figures,
+                });
+            }
+        }
+        Ok(all)
+    }
+
+    /// The time stolen, by cause.
+    pub fn stolen(&self) -> Result<Vec<StolenTotal>> {
+        let map = self.map("stolen")?;
+        let mut all = Vec::new();
+        for cause in Cause::ALL {
+            all.push(StolenTotal {
+                cause: *cause,
+                figures: Self::figures(&map, *cause as u32)?,
+            });
+        }
+        Ok(all)
+    }
+
+    /// The other counters.
+    pub fn counters(&self) -> Result<Counters> {
+        let map = self.map("counters")?;
+        let read = |index: u32| -> Result<u64> {
+            let values = map
+                .lookup_percpu(&index.to_le_bytes(), MapFlags::ANY)
+                .map_err(refused("cannot read the counters"))?;
+            Ok(values.iter().flatten().map(|value| number(value, 0)).sum())
+        };
+        Ok(Counters {
+            dropped: read(0)?,
+            untracked: read(1)?,
+            kernel_minor: read(2)?,
+            kernel_major: read(3)?,
+            minor: read(4)?,
+            major: read(5)?,
+            retries: read(6)?,
+            exceptions: read(7)?,
+        })
+    }
+
+    /// How often each program ran, and how long; no times if the kernel would
+    /// not count them.
+    pub fn runs(&self) -> Vec<Runs> {
+        let mut ours: BTreeMap<u32, String> = BTreeMap::new();
+        for program in self.object.progs() {
+            if let Ok(id) = Program::id_from_fd(program.as_fd()) {
+                ours.insert(id, program.name().to_string_lossy().into_owned());
+            }
+        }
+        ProgInfoIter::default()
+            .filter_map(|info| {
+                Some(Runs {
+                    program: ours.remove(&info.id)?,
+                    count: info.run_cnt,
+                    ns: info.run_time_ns,
+                    missed: info.recursion_misses,
+                })
+            })
+            .collect()
+    }
+}
+
+/// The n-th number of a map's value.
+fn number(value: &[u8], n: usize) -> u64 {
+    value
+        .get(n * 8..n * 8 + 8)
+        .and_then(|bytes| bytes.try_into().ok())
+        .map_or(0, u64::from_le_bytes)
+}
+
+/// The events that wait.
+pub struct Ring<'a>(RingBuffer<'a>);
+
+impl Ring<'_> {
+    /// Waits until the buffer is half full, a signal comes or the time is up,
+    /// and takes all events.
+    pub fn take(&self, timeout: Duration) -> Result<()> {
+        let waited = self.0.poll(timeout);
+        match waited {
+            Err(error) if error.kind() != ErrorKind::Interrupted => {
+                Err(refused("cannot read the buffer")(error))
+            }
+            _ => match self.0.consume() {
+                Err(error) if error.kind() != ErrorKind::Interrupted => {
+                    Err(refused("cannot read the buffer")(error))
+                }
+                _ => Ok(()),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_a_value() {
+        let mut value = 7u64.to_le_bytes().to_vec();
+        value.extend(9u64.to_le_bytes());
+        assert_eq!((number(&value, 0), number(&value, 1)), (7, 9));
+        assert_eq!(number(&value, 2), 0);
+    }
+
+    #[test]
+    fn the_programs_are_an_object_that_has_all_that_is_needed() {
+        let open = ObjectBuilder::default().open_memory(PROGRAMS).unwrap();
+        let names: Vec<String> = open
+            .progs()
+            .map(|program| program.name().to_string_lossy().into_owned())
+            .collect();
+        for needed in NEEDED {
+            assert!(names.iter().any(|name| name == needed), "{needed}");
+        }
+        let maps: Vec<String> = open
+            .maps()
+            .map(|map| map.name().to_string_lossy().into_owned())
+            .collect();
+        for map in [
+            "events",
+            "totals",
+            "stolen",
+            "counters",
+            "control",
+            "processes",
+        ] {
+            assert!(maps.iter().any(|name| name == map), "{map}: {maps:?}");
+        }
+    }
+}

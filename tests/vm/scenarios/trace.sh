@@ -1,0 +1,184 @@
+#!/bin/bash
+# hpmmap trace: every page fault is there, of the kind it is, and the counts are the kernel's.
+# pool: 512M
+# timeout: 240
+. "$(dirname "$0")/../guest/lib.sh"
+
+faults=$HPMMAP_ROOT/build/tests-vm/faults
+check() { python3 "$HPMMAP_ROOT/tests/vm/guest/check_trace.py" "$@"; }
+dir=/tmp/trace
+rm -rf $dir
+mkdir $dir
+cd $dir
+
+thp=/sys/kernel/mm/transparent_hugepage/enabled
+was=$(sed 's/.*\[\(.*\)\].*/\1/' $thp 2>/dev/null) || skip "this kernel has no transparent huge pages"
+trap 'echo "$was" >$thp; echo 0 >/proc/sys/vm/nr_hugepages' EXIT
+echo madvise >$thp
+echo 2 >/proc/sys/vm/nr_hugepages
+
+mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
+hooked() { grep -q '^handle_mm_fault ' /sys/kernel/tracing/enabled_functions; }
+is_free() { ! hooked; }
+hooked && fail "the fault handler is traced already"
+
+echo "== known numbers"
+hpmmap trace record -o known -- "$faults" small zero thp hugetlb shared private fork populate kernel threads >known.out
+check known known.out known
+
+echo "== swap"
+if modprobe zram num_devices=1; then
+	echo 64M >/sys/block/zram0/disksize
+	mkswap /dev/zram0 >/dev/null
+	swapon /dev/zram0
+	hpmmap trace record -o swap -- "$faults" swap >swap.out
+	check swap swap.out known
+	swapoff /dev/zram0
+	rmmod zram
+else
+	echo "this kernel has no zram: no test of swap"
+fi
+
+echo "== stolen time"
+hpmmap trace record -o stolen -- python3 -c '
+import mmap
+MADV_COLLAPSE = 25
+m = mmap.mmap(-1, 6 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+m.madvise(mmap.MADV_NOHUGEPAGE)
+for at in range(0, 6 << 20, 4096): m[at] = 1
+m.madvise(mmap.MADV_HUGEPAGE)
+m.madvise(MADV_COLLAPSE)
+open("/proc/sys/vm/compact_memory", "w").write("1")'
+hpmmap trace report stolen
+hpmmap trace report stolen --json | python3 -c '
+import json, sys
+report = json.load(sys.stdin)
+assert report["faults"]["agree"], report["faults"]
+stolen = {row["cause"]: row for row in report["stolen"]}
+# Two whole large pages at least; each node and zone.
+assert stolen["merge"]["count"] >= 2, stolen
+assert stolen["compaction"]["count"] >= 1, stolen
+assert all(row["sum_ns"] >= row["max_ns"] > 0 for row in stolen.values() if row["count"]), stolen'
+
+echo "== the status is the command's, and so are its streams"
+expect 7 hpmmap trace record -q -o status -- sh -c 'exit 7'
+expect 137 hpmmap trace record -q -o status -- sh -c 'kill -9 $$'
+[ "$(echo text | hpmmap trace record -q -o status -- cat)" = text ] || fail "the command has other streams"
+
+echo "== under hpmmap run: no page fault after the start"
+# Without --image the program's own text, which is Linux's, would fault.
+hpmmap trace record -o ours -- hpmmap run --strict --image -- "$faults" small thp >ours.out
+check ours ours.out none
+expect_pool_free
+
+echo "== many processes and threads"
+hpmmap trace record -o many -- sh -c "for i in 1 2 3 4; do $faults small fork threads >/dev/null & done; wait"
+hpmmap trace report many --json | python3 -c '
+import json, sys
+report = json.load(sys.stdin)
+assert report["faults"]["agree"] and report["running"] == 0, report["faults"]
+# A shell, and four times a program, its two children and its four threads.
+assert len({row["pid"] for row in report["ranks"]}) == 1 + 4 * 3, report["ranks"]
+assert len(report["threads"]) >= 1 + 4 * (3 + 4), report["threads"]'
+
+echo "== a buffer that is too small drops events, never counts"
+hpmmap trace record --buffer 64K -o small -- python3 -c '
+import mmap
+for i in range(20):
+    m = mmap.mmap(-1, 4 << 20)
+    m.madvise(mmap.MADV_NOHUGEPAGE)
+    for at in range(0, 4 << 20, 4096): m[at] = 1'
+hpmmap trace report small --json | python3 -c '
+import json, sys
+report = json.load(sys.stdin)
+assert report["faults"]["agree"], report["faults"]
+assert report["faults"]["recorded"] == report["faults"]["in_file"] + report["dropped"], report
+assert sum(row["count"] for row in report["kinds"]) == report["faults"]["recorded"], report["kinds"]
+print("dropped", report["dropped"])'
+
+echo "== what is there already"
+sleep 1000 &
+sleeper=$!
+"$faults" forever >/dev/null &
+victim=$!
+hpmmap trace record -q -o attached -p $victim &
+recorder=$!
+has_faults() { [ "$(hpmmap trace report attached --csv 2>/dev/null | wc -l)" -gt 100 ]; }
+within 20 has_faults || fail "nothing is recorded of a process that was there"
+kill -INT $recorder
+wait $recorder || fail "the recorder ended with $?"
+kill -0 $victim || fail "the process was killed"
+hpmmap trace report attached --json | python3 -c '
+import json, sys
+report = json.load(sys.stdin)
+assert report["complete"] and report["faults"]["agree"], report["faults"]
+assert report["faults"]["getrusage"] is None and report["running"] == 1, report
+assert [row["process"] for row in report["ranks"]] == ["faults"], report["ranks"]'
+kill -9 $victim $sleeper
+wait $victim $sleeper || true
+
+echo "== killed"
+hpmmap trace record -q -o killed -- "$faults" forever >/dev/null &
+recorder=$!
+running() { pgrep -f "^$faults forever"; }
+within 20 running || fail "the command does not start"
+child=$(pgrep -f "^$faults forever")
+kill -9 "$child"
+status=0
+wait $recorder || status=$?
+[ $status = 137 ] || fail "the recorder of a killed command ends with $status"
+hpmmap trace report killed --json | python3 -c '
+import json, sys
+report = json.load(sys.stdin)
+assert report["complete"] and report["exit_status"] == 137 and report["faults"]["agree"], report["faults"]'
+hpmmap trace record -q -o cut -- "$faults" forever >/dev/null &
+recorder=$!
+cut_has_faults() { [ "$(hpmmap trace report cut --csv 2>/dev/null | wc -l)" -gt 100 ]; }
+within 20 cut_has_faults || fail "nothing is recorded"
+hooked || fail "the fault handler is not traced while it is recorded"
+kill -9 $recorder
+wait $recorder || true
+within 10 is_free || fail "the BPF programs of a killed recorder are left"
+hpmmap trace report cut | grep -q 'The recorder was killed' || fail "the report does not say that the recorder was killed"
+pkill -9 -f "^$faults forever"
+
+echo "== pictures and tables"
+hpmmap trace plot known -o known.png -o known.svg
+[ "$(head -c 4 known.png | tail -c 3)" = PNG ] || fail "known.png is no picture"
+grep -q 'stalled\|4 KB' known.svg || fail "known.svg does not say what its colours mean"
+for by in kind mapping thread rank; do
+	hpmmap trace report known --by $by --unit cycles >$by.txt
+	grep -q 'they agree' $by.txt || fail "the report by $by does not say that the counts agree"
+done
+cat kind.txt
+
+echo "== tracefs"
+hpmmap trace record --method tracefs -o fallback -- "$faults" small zero thp hugetlb shared private fork populate kernel threads >fallback.out
+check fallback fallback.out counted
+no_probes() { ! grep -q hpmmap_trace /sys/kernel/tracing/kprobe_events; }
+no_probes || fail "probes are left"
+rm cut
+hpmmap trace record --method tracefs -q -o cut -- "$faults" forever >/dev/null &
+recorder=$!
+within 30 cut_has_faults || fail "nothing is recorded by tracefs"
+kill -9 $recorder
+wait $recorder || true
+pkill -9 -f "^$faults forever"
+hpmmap trace report cut | grep -q 'The recorder was killed' || fail "the report does not say that the recorder was killed"
+hpmmap trace record --method tracefs -q -o again -- true
+no_probes || fail "what a killed recorder left is not removed"
+[ -z "$(ls /sys/kernel/tracing/instances)" ] || fail "an instance is left"
+
+echo "== errors"
+expect_error 127 "cannot run 'nonexistent'" hpmmap trace record -o x -- nonexistent
+[ ! -e x ] || fail "an empty file is left"
+expect_error 125 'there is no process 4194305' hpmmap trace record -o x -p 4194305
+expect_error 125 'not a power of two' hpmmap trace record -o x --buffer 3M -- true
+expect_error 125 'cannot write /nonexistent/x' hpmmap trace record -o /nonexistent/x -- true
+expect_error 125 'no permission to load BPF programs' as_user "$(command -v hpmmap)" trace record -o /tmp/x -- true
+expect_error 1 'cannot read none' hpmmap trace report none
+expect_error 1 "not a file of 'hpmmap trace record'" hpmmap trace report known.out
+expect_error 2 'has to end in .png or .svg' hpmmap trace plot known -o known.jpg
+expect_error 2 'expected seconds' hpmmap trace report known --after soon
+cd /
+rm -rf $dir
