@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <link.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,6 +42,15 @@ void *app_alloc(size_t count, size_t size)
 
 	if (!__builtin_mul_overflow(count, size, &bytes))
 		memory = malloc(bytes ? bytes : 1);
+	if (!memory)
+		app_die("no memory for %zu times %zu bytes", count, size);
+	return memory;
+}
+
+void *app_zeroed(size_t count, size_t size)
+{
+	void *memory = calloc(count ? count : 1, size);
+
 	if (!memory)
 		app_die("no memory for %zu times %zu bytes", count, size);
 	return memory;
@@ -208,7 +219,7 @@ static void report(const struct app *app, const struct options *options, const s
 		app_die("standard output: %s", strerror(errno));
 }
 
-static void help(const struct app *app)
+static void help(const struct app *app, const struct options *options)
 {
 	printf("usage: %s [OPTION]...\n%s\nRun it alone or by mpirun.\n\n"
 	       "  --size N        %s, of each rank (default %d, at least %d)\n"
@@ -220,7 +231,7 @@ static void help(const struct app *app)
 	       "  --help          this\n\n"
 	       "Exit status: 0 if the result was verified, 1 if not, 2 for wrong options.\n",
 	       app->name, app->about, app->size_unit, app->default_size, app->least_size, app->iterations_unit,
-	       app->default_iterations);
+	       app->default_iterations(options));
 }
 
 struct parsed {
@@ -240,7 +251,7 @@ static uint64_t number(struct parsed *parsed, const char *option, const char *te
 	errno = 0;
 	n = strtoull(text, &end, 10);
 	letter = units && *end ? strchr(letters, *end & ~0x20) : NULL;
-	if (letter) {
+	if (letter && *letter) {
 		int shift = 10 * (letter - letters + 1);
 
 		if (n > ULLONG_MAX >> shift)
@@ -286,6 +297,7 @@ static void parse(const struct app *app, int argc, char **argv, struct parsed *p
 		{ 0 },
 	};
 	struct options *options = &parsed->options;
+	uint64_t bytes;
 	int c;
 
 	opterr = 0;
@@ -296,7 +308,9 @@ static void parse(const struct app *app, int argc, char **argv, struct parsed *p
 					       false);
 			break;
 		case 'm':
-			options->size = size_for(app, number(parsed, "--memory", optarg, 1, 1ULL << 60, true), parsed);
+			bytes = number(parsed, "--memory", optarg, 1, 1ULL << 60, true);
+			if (!*parsed->wrong)
+				options->size = size_for(app, bytes, parsed);
 			break;
 		case 'S':
 			options->strong = true;
@@ -322,10 +336,30 @@ static void parse(const struct app *app, int argc, char **argv, struct parsed *p
 		snprintf(parsed->wrong, sizeof(parsed->wrong), "%.60s: no argument is expected; see --help", argv[optind]);
 }
 
+static int keep_loaded(struct dl_phdr_info *info, size_t size, void *data)
+{
+	(void)size;
+	(void)data;
+	if (*info->dlpi_name)
+		dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+	return 0;
+}
+
+/*
+ * Open MPI unloads its components while a thread of PMIx may still run code of
+ * theirs: one process in a hundred dies of that after all work is done
+ * (open-mpi/ompi issue 10117). They stay.
+ */
+static void finalize(void)
+{
+	dl_iterate_phdr(keep_loaded, NULL);
+	MPI_Finalize();
+}
+
 int app_main(const struct app *app, int argc, char **argv)
 {
 	struct parsed parsed = {
-		.options = { .size = app->default_size, .iterations = app->default_iterations, .seed = 1 },
+		.options = { .size = app->default_size, .seed = 1 },
 	};
 	struct result result;
 	int most;
@@ -336,16 +370,18 @@ int app_main(const struct app *app, int argc, char **argv)
 		return 1;
 	MPI_Comm_rank(MPI_COMM_WORLD, &app_rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &app_ranks);
+	if (!parsed.options.iterations)
+		parsed.options.iterations = app->default_iterations(&parsed.options);
 	most = app->most_ranks(&parsed.options);
 	if (!*parsed.wrong && !parsed.help && app_ranks > most)
 		snprintf(parsed.wrong, sizeof(parsed.wrong), "--size %d is for at most %d ranks, there are %d",
 			 parsed.options.size, most, app_ranks);
 	if (parsed.help || *parsed.wrong) {
 		if (!app_rank && parsed.help)
-			help(app);
+			help(app, &parsed.options);
 		else if (!app_rank)
 			fprintf(stderr, "%s: %s\n", app->name, parsed.wrong);
-		MPI_Finalize();
+		finalize();
 		return parsed.help ? 0 : 2;
 	}
 
@@ -354,6 +390,6 @@ int app_main(const struct app *app, int argc, char **argv)
 	if (!app_rank)
 		report(app, &parsed.options, &result, parsed.json);
 	MPI_Bcast(&result.verified, sizeof(result.verified), MPI_BYTE, 0, MPI_COMM_WORLD);
-	MPI_Finalize();
+	finalize();
 	return result.verified ? 0 : 1;
 }

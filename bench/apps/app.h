@@ -30,7 +30,7 @@ struct app {
 	const char *size_unit;
 	int default_size, least_size, most_size;
 	const char *iterations_unit;
-	int default_iterations;
+	int (*default_iterations)(const struct options *options);
 	/* Memory of a rank, about; README.md has the formula. */
 	double (*bytes)(double size);
 	/* How far the ranks must be able to share the problem out: at most so many. */
@@ -46,6 +46,7 @@ int app_main(const struct app *app, int argc, char **argv);
 void app_loop_ends(void);
 
 void *app_alloc(size_t count, size_t size);
+void *app_zeroed(size_t count, size_t size);
 __attribute__((noreturn, format(printf, 1, 2))) void app_die(const char *format, ...);
 
 /*

@@ -8,32 +8,16 @@
  */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "app.h"
+#include "cg.h"
 
-/* A solve has ended when the residual has fallen to this part of the first. */
-#define TOLERANCE	1e-12
 /* Of the true residual, to the right-hand side, and of the largest error. */
 #define MOST_RESIDUAL	1e-11
 #define MOST_ERROR	1e-8
 
-struct matrix {
-	size_t rows;
-	size_t *start;		/* rows + 1: where each begins */
-	int *column;		/* into a vector with a halo */
-	double *value;
-};
-
 struct problem {
-	struct planes planes;
-	size_t plane;		/* points of one */
-	size_t points;		/* of this rank */
 	struct matrix a;
-	double *b;		/* right-hand side */
-	double *x, *p;		/* with a plane at both ends that belongs to the neighbours */
-	double *r, *ap;
-	double *sums;		/* of each plane */
+	uint64_t seed;
 };
 
 static int clip(int i, int n)
@@ -41,165 +25,73 @@ static int clip(int i, int n)
 	return i < 0 ? 0 : i >= n ? n - 1 : i;
 }
 
-static void matrix_build(struct problem *q, int n)
+/* The matrix, and the right-hand side that belongs to a solution of 1. */
+static void build(struct problem *problem, struct cg *cg, int n)
 {
-	struct matrix *a = &q->a;
+	struct matrix *a = &problem->a;
 	size_t entry = 0, row = 0;
 
-	a->rows = q->points;
-	a->start = app_alloc(a->rows + 1, sizeof(*a->start));
-	a->column = app_alloc(a->rows * 27, sizeof(*a->column));
-	a->value = app_alloc(a->rows * 27, sizeof(*a->value));
-	for (int z = 0; z < q->planes.count; z++) {
-		int global = q->planes.first + z;
-		int from = clip(global - 1, q->planes.total) - global, to = clip(global + 1, q->planes.total) - global;
+	matrix_make(a, cg->points, cg->points * 27);
+	for (int z = 0; z < cg->planes.count; z++) {
+		int global = cg->planes.first + z;
+		int below = z - (global > 0), above = z + (global < cg->planes.total - 1);
 
 		for (int y = 0; y < n; y++) {
 			for (int x = 0; x < n; x++, row++) {
 				a->start[row] = entry;
-				for (int k = z + from; k <= z + to; k++)
+				for (int k = below; k <= above; k++)
 					for (int j = clip(y - 1, n); j <= clip(y + 1, n); j++)
 						for (int i = clip(x - 1, n); i <= clip(x + 1, n); i++) {
 							a->column[entry] = ((k + 1) * n + j) * n + i;
 							a->value[entry++] = i == x && j == y && k == z ? 27 : -1;
 						}
-				q->b[row] = 27 - (double)(entry - a->start[row] - 1);
+				cg->b[row] = 27 - (double)(entry - a->start[row] - 1);
 			}
 		}
 	}
 	a->start[row] = entry;
 }
 
-/* @y = A @x, after the halo of @x has been filled. */
-static void multiply(struct problem *q, double *x, double *y)
+static void multiply(const struct cg *cg, const double *x, double *y)
 {
-	const struct matrix *a = &q->a;
+	const struct problem *problem = cg->problem;
 
-	planes_halo(&q->planes, x, q->plane);
-	for (size_t row = 0; row < a->rows; row++) {
-		double sum = 0;
-
-		for (size_t i = a->start[row]; i < a->start[row + 1]; i++)
-			sum += a->value[i] * x[a->column[i]];
-		y[row] = sum;
-	}
+	matrix_multiply(&problem->a, x, y);
 }
 
-static double dot(struct problem *q, const double *u, const double *v)
+/* The same numbers each time, and for any number of ranks. */
+static void start(struct cg *cg)
 {
-	for (int z = 0; z < q->planes.count; z++) {
-		size_t at = z * q->plane;
-		double sum = 0;
+	const struct problem *problem = cg->problem;
+	size_t offset = cg->planes.first * cg->plane;
 
-		for (size_t i = at; i < at + q->plane; i++)
-			sum += u[i] * v[i];
-		q->sums[z] = sum;
-	}
-	return planes_sum(&q->planes, q->sums);
-}
-
-/* From the same numbers each time; returns the square of the residual's norm. */
-static double solve_begins(struct problem *q, uint64_t seed)
-{
-	size_t offset = q->planes.first * q->plane;
-
-	for (size_t i = 0; i < q->points; i++)
-		q->x[q->plane + i] = uniform(seed, offset + i);
-	multiply(q, q->x, q->ap);
-	for (size_t i = 0; i < q->points; i++)
-		q->r[i] = q->b[i] - q->ap[i];
-	memcpy(q->p + q->plane, q->r, q->points * sizeof(*q->r));
-	return dot(q, q->r, q->r);
-}
-
-/* Returns the square of the residual's norm. */
-static double step(struct problem *q, double rr)
-{
-	double *x = q->x + q->plane, *p = q->p + q->plane, alpha, beta, next;
-
-	multiply(q, q->p, q->ap);
-	alpha = rr / dot(q, p, q->ap);
-	for (size_t i = 0; i < q->points; i++) {
-		x[i] += alpha * p[i];
-		q->r[i] -= alpha * q->ap[i];
-	}
-	next = dot(q, q->r, q->r);
-	beta = next / rr;
-	for (size_t i = 0; i < q->points; i++)
-		p[i] = q->r[i] + beta * p[i];
-	return next;
-}
-
-static struct result verify(struct problem *q, const double *x)
-{
-	struct result result;
-	uint64_t *hashes = app_alloc(q->planes.count, sizeof(*hashes));
-	double error = 0, largest;
-
-	memcpy(q->x + q->plane, x, q->points * sizeof(*x));
-	multiply(q, q->x, q->ap);
-	for (size_t i = 0; i < q->points; i++) {
-		q->r[i] = q->b[i] - q->ap[i];
-		error = fmax(error, fabs(x[i] - 1));
-	}
-	for (int z = 0; z < q->planes.count; z++)
-		hashes[z] = hash(HASH_START, x + z * q->plane, q->plane * sizeof(*x));
-	result.residual = sqrt(dot(q, q->r, q->r) / dot(q, q->b, q->b));
-	result.checksum = planes_hash(&q->planes, hashes);
-	MPI_Allreduce(&error, &largest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-	result.verified = result.residual <= MOST_RESIDUAL && largest <= MOST_ERROR;
-	free(hashes);
-	return result;
+	for (size_t i = 0; i < cg->points; i++)
+		cg->x[cg->plane + i] = uniform(problem->seed, offset + i);
 }
 
 static struct result run(const struct options *options)
 {
 	int n = options->size;
-	struct problem q = {
-		.planes = planes_make(options->strong ? n : n * app_ranks, false),
-		.plane = (size_t)n * n,
-	};
+	struct problem problem = { .seed = options->seed };
+	struct cg cg = { .multiply = multiply, .start = start, .problem = &problem };
 	struct result result;
-	double rr, first, *solved;
-	bool whole = false;
+	double error = 0, largest;
 
-	q.points = q.planes.count * q.plane;
-	q.b = app_alloc(q.points, sizeof(*q.b));
-	q.r = app_alloc(q.points, sizeof(*q.r));
-	q.ap = app_alloc(q.points, sizeof(*q.ap));
-	q.x = calloc(q.points + 2 * q.plane, sizeof(*q.x));
-	q.p = calloc(q.points + 2 * q.plane, sizeof(*q.p));
-	if (!q.x || !q.p)
-		app_die("no memory for the vectors");
-	solved = app_alloc(q.points, sizeof(*solved));
-	q.sums = app_alloc(q.planes.count, sizeof(*q.sums));
-	matrix_build(&q, n);
-
-	rr = first = solve_begins(&q, options->seed);
-	for (int i = 0; i < options->iterations; i++) {
-		rr = step(&q, rr);
-		if (sqrt(rr) > TOLERANCE * sqrt(first))
-			continue;
-		memcpy(solved, q.x + q.plane, q.points * sizeof(*solved));
-		whole = true;
-		rr = first = solve_begins(&q, options->seed);
-	}
+	cg_make(&cg, options->strong ? n : n * app_ranks, (size_t)n * n);
+	cg.b = app_alloc(cg.points, sizeof(*cg.b));
+	build(&problem, &cg, n);
+	cg_begin(&cg);
+	cg_iterate(&cg, options->iterations);
 	app_loop_ends();
-	if (!whole)
-		memcpy(solved, q.x + q.plane, q.points * sizeof(*solved));
-	result = verify(&q, solved);
 
-	free(q.a.start);
-	free(q.a.column);
-	free(q.a.value);
-	free(q.b);
-	free(q.r);
-	free(q.ap);
-	free(q.x);
-	free(q.p);
-	free(solved);
-	free(q.sums);
-	planes_free(&q.planes);
+	for (size_t i = 0; i < cg.points; i++)
+		error = fmax(error, fabs(cg.solved[i] - 1));
+	MPI_Allreduce(&error, &largest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+	result.residual = cg_residual(&cg, &result.checksum);
+	result.verified = cg.ended && result.residual <= MOST_RESIDUAL && largest <= MOST_ERROR;
+	matrix_free(&problem.a);
+	free(cg.b);
+	cg_free(&cg);
 	return result;
 }
 
@@ -214,6 +106,12 @@ static int most_ranks(const struct options *options)
 	return options->strong ? options->size : 1 << 16;
 }
 
+static int default_iterations(const struct options *options)
+{
+	(void)options;
+	return 150;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct app app = {
@@ -224,7 +122,7 @@ int main(int argc, char **argv)
 		.least_size = 4,
 		.most_size = 1024,
 		.iterations_unit = "iterations of conjugate gradients; a solve that has ended starts anew",
-		.default_iterations = 150,
+		.default_iterations = default_iterations,
 		.bytes = bytes,
 		.most_ranks = most_ranks,
 		.run = run,
