@@ -20,8 +20,8 @@ assert report["verified"] and report["ranks"] == 2, report
 print(*(report[name] for name in ("app", "size", "iterations", "residual", "checksum")))'
 }
 
-minor_faults() {
-	python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["minflt"])' "$WORK/$1.raw"
+member() {
+	python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$WORK/$1.raw" "$2"
 }
 
 mini() {
@@ -32,10 +32,11 @@ mini() {
 	cat "$WORK/$name"
 	took "$name" "$mib" 2
 	! grep -E "$name-.* hpmmap_fault:" "$TRACE/trace" || fail "$name: page faults in pool memory"
-	echo "$name: minor faults natively $(minor_faults "$name.native"), registered $(minor_faults "$name")"
+	echo "$name: natively $(member "$name.native" minflt) minor faults, registered $(member "$name" minflt);" \
+		"$(member "$name.native" seconds) s, $(member "$name" seconds) s"
 }
 
-mini minicg 32 --size 30 --iterations 60
-mini minife 32 --size 20
-mini minimd 16 --size 10 --iterations 40
-mini miniamr 32 --size 8 --iterations 20
+mini minicg 8 --size 16 --iterations 70
+mini minife 8 --size 8 --iterations 140
+mini minimd 8 --size 8 --iterations 21
+mini miniamr 16 --size 4 --iterations 6

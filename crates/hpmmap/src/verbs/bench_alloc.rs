@@ -50,7 +50,7 @@ pub fn perform(args: &BenchAllocArgs) -> Result<ExitCode> {
     let root = Root::default();
     let parameters = checked(args)?;
     let worker = Worker {
-        program: worker_program(args.worker.as_deref())?,
+        program: worker_program(args.worker.as_deref(), &WORKERS)?,
         rounds: parameters.rounds,
     };
     let record = Run::new(&root, args, parameters, worker)?.finish()?;
@@ -122,15 +122,15 @@ fn checked(args: &BenchAllocArgs) -> Result<Parameters> {
     })
 }
 
-fn worker_program(asked: Option<&Path>) -> Result<PathBuf> {
+pub(super) fn worker_program(asked: Option<&Path>, places: &[&str]) -> Result<PathBuf> {
     if let Some(path) = asked {
         return Ok(path.to_path_buf());
     }
-    beside(&WORKERS).ok_or_else(|| {
+    beside(places).ok_or_else(|| {
         Error::Failed(format!(
             "the worker is missing: there is no {} beside this command \
              (make bench-tools builds it, --worker names another)",
-            WORKERS.join(" or ")
+            places.join(" or ")
         ))
     })
 }
@@ -144,7 +144,7 @@ fn beside(paths: &[&str]) -> Option<PathBuf> {
 }
 
 /// Cycles of the time stamp counter in a second.
-fn tsc_hz() -> u64 {
+pub(super) fn tsc_hz() -> u64 {
     let (start, from) = (Instant::now(), ticks());
     thread::sleep(Duration::from_millis(100));
     let cycles = u128::from(ticks() - from);
@@ -152,7 +152,7 @@ fn tsc_hz() -> u64 {
 }
 
 /// A bar on a terminal, otherwise a line for each case if asked for.
-struct Progress {
+pub(super) struct Progress {
     bar: Option<ProgressBar>,
     verbose: bool,
     done: usize,
@@ -160,7 +160,7 @@ struct Progress {
 }
 
 impl Progress {
-    fn new(all: usize, verbose: bool) -> Self {
+    pub(super) fn new(all: usize, verbose: bool) -> Self {
         let style = ProgressStyle::with_template("[{bar:32}] {pos}/{len} {msg} {eta} left")
             .expect("the template is sound")
             .progress_chars("=> ");
@@ -175,19 +175,14 @@ impl Progress {
         }
     }
 
-    fn next(&mut self, case: &Case) {
+    pub(super) fn next(&mut self, title: &str) {
         match &self.bar {
             Some(bar) => {
                 bar.set_position(self.done as u64);
-                bar.set_message(case.title());
+                bar.set_message(title.to_string());
             }
             None if self.verbose => {
-                eprintln!(
-                    "hpmmap: {} of {}: {}",
-                    self.done + 1,
-                    self.all,
-                    case.title()
-                );
+                eprintln!("hpmmap: {} of {}: {title}", self.done + 1, self.all);
             }
             None => (),
         }
@@ -266,11 +261,12 @@ impl<'a> Run<'a> {
         let mut prepared = Prepared::new(self.root);
         for group in cases.chunk_by(|a, b| a.method.provider() == b.method.provider()) {
             if self.args.prepare {
-                let added = prepared.provide(group[0].method.provider(), group)?;
+                let need = group.iter().map(Case::need_bytes).max().unwrap_or(0);
+                let added = prepared.provide(group[0].method.provider(), need)?;
                 self.pool_add = self.pool_add.take().or(added);
             }
             for case in group {
-                progress.next(case);
+                progress.next(&case.title());
                 if self.args.prepare {
                     prepared.set_for(case)?;
                 }
@@ -400,7 +396,10 @@ mod tests {
     fn args(words: &[&str]) -> BenchAllocArgs {
         let all = ["hpmmap", "bench", "alloc"].iter().chain(words);
         match Cli::try_parse_from(all).unwrap().verb {
-            Verb::Bench(BenchVerb::Alloc(args)) => args,
+            Verb::Bench(verb) => match *verb {
+                BenchVerb::Alloc(args) => args,
+                other => panic!("{other:?}"),
+            },
             other => panic!("{other:?}"),
         }
     }
