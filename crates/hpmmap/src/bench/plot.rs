@@ -40,8 +40,8 @@ pub struct Dots {
     pub end: f64,
     /// From the least to the most of all charts beside it.
     pub range: (f64, f64),
-    /// The dots.
-    pub dots: BTreeMap<Method, Vec<(f64, f64)>>,
+    /// The dots, and which colour they have.
+    pub dots: BTreeMap<Method, (usize, Vec<(f64, f64)>)>,
 }
 
 /// A part of a picture.
@@ -174,8 +174,8 @@ fn draw_dots<B: DrawingBackend>(
         .y_desc(&chart.y)
         .y_label_formatter(&|y| format!("{y}"))
         .draw()?;
-    for (i, (method, dots)) in chart.dots.iter().enumerate() {
-        let style = Palette99::pick(i).filled();
+    for (i, (method, (colour, dots))) in chart.dots.iter().enumerate() {
+        let style = Palette99::pick(*colour).filled();
         context.draw_series(dots.iter().map(|&dot| Circle::new(dot, 2, style)))?;
         let y = 40 + 20 * i as i32;
         legend.draw(&Circle::new((8, y), 3, style))?;

@@ -219,9 +219,6 @@ impl<'a> Run<'a> {
             }
             for case in group {
                 progress.next(&case.title());
-                if self.stop.load(Ordering::Relaxed) {
-                    return Err(Error::Failed("interrupted".into()));
-                }
                 self.measure(case)?;
             }
         }
@@ -266,10 +263,10 @@ impl<'a> Run<'a> {
                 .map(|accesses| self.accesses.push(accesses)),
         };
         // Workers get the signal of a terminal, too, and end by it.
-        match found {
-            Err(_) if self.stop.load(Ordering::Relaxed) => Err(Error::Failed("interrupted".into())),
-            found => found,
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Error::Failed("interrupted".into()));
         }
+        found
     }
 
     /// What the built-in neighbour uses: most of what the workers leave.

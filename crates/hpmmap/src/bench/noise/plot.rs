@@ -1,10 +1,11 @@
 //! Results as a picture: detours over the time, costs of accesses by size.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::plan::{Condition, Mode, Variant};
 use super::result::{Cpu, Record};
+use crate::bench::plan::Method;
 use crate::bench::plot::{Chart, Dots, Part, write_parts};
 use crate::error::Result;
 
@@ -18,7 +19,16 @@ fn dots_of(cpu: &Cpu) -> impl Iterator<Item = (f64, f64)> {
         .map(move |(i, &longest)| ((i as f64 + 0.5) * each, longest as f64 / 1e3))
 }
 
+/// Those with a result, in the order of their colours.
+fn methods(record: &Record) -> BTreeSet<Method> {
+    let detours = record.detours.iter().map(|one| one.method);
+    detours
+        .chain(record.accesses.iter().map(|one| one.method))
+        .collect()
+}
+
 fn dots(record: &Record, variant: Variant, condition: Condition) -> Option<Dots> {
+    let methods = methods(record);
     let mut dots = BTreeMap::new();
     let mut end: f64 = 0.0;
     for one in record
@@ -26,7 +36,10 @@ fn dots(record: &Record, variant: Variant, condition: Condition) -> Option<Dots>
         .iter()
         .filter(|one| (one.variant, one.condition) == (variant, condition))
     {
-        let of_method: &mut Vec<_> = dots.entry(one.method).or_default();
+        let colour = methods.iter().position(|method| *method == one.method);
+        let (_, of_method) = dots
+            .entry(one.method)
+            .or_insert_with(|| (colour.unwrap_or(0), Vec::new()));
         for cpu in &one.cpus {
             of_method.extend(dots_of(cpu));
             end = end.max(cpu.elapsed_ns as f64 / 1e9);
@@ -121,6 +134,15 @@ mod tests {
         ] {
             assert!(svg.contains(text), "{text}");
         }
+    }
+
+    #[test]
+    fn a_method_has_one_colour() {
+        let mut record = record();
+        record.accesses[0].method = Method::Thp;
+        // Thp and hpmmap have results.
+        let dots = dots(&record, Variant::Touch, Condition::Neighbour).unwrap();
+        assert_eq!(dots.dots[&Method::Hpmmap].0, 1);
     }
 
     #[test]
