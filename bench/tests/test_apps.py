@@ -95,6 +95,29 @@ def test_a_solve_that_has_not_ended_is_not_verified(app, ranks):
     assert not found["verified"] and found["residual"] > 1e-10
 
 
+@pytest.mark.parametrize(
+    "app, right, wrong",
+    [
+        ("minicg", "k == z ? 27 : -1", "k == z ? 27.1 : -1"),
+        ("minife", "a->value[e] * exact(problem, x, y, z)", "a->value[e] * 1.01 * exact(problem, x, y, z)"),
+        ("minimd", "#define TIME_STEP	0.005", "#define TIME_STEP	0.02"),
+        ("miniamr", "sum * part / (ratio * ratio)", "sum * part / ratio"),
+    ],
+)
+def test_a_wrong_computation_is_not_verified(app, right, wrong, tmp_path):
+    source = (BENCH / "apps" / f"{app}.c").read_text()
+    assert source.count(right) == 1
+    (tmp_path / f"{app}.c").write_text(source.replace(right, wrong))
+    parts = ["app.c", "cg.c"] if app in ("minicg", "minife") else ["app.c"]
+    sources = [tmp_path / f"{app}.c", *(BENCH / "apps" / part for part in parts)]
+    program = tmp_path / app
+    compiler = ["mpicc.openmpi", "-O2", "-std=gnu11", f"-I{BENCH / 'apps'}"]
+    subprocess.run([*compiler, "-o", program, *sources, "-lm"], check=True)
+    options, _ = KNOWN[app]
+    done = run(str(program), "--json", *options)
+    assert done.returncode == 1 and json.loads(done.stdout)["verified"] is False, done
+
+
 @pytest.mark.parametrize("app", KNOWN)
 def test_memory_is_about_what_was_asked_for(app):
     status = 1 if app in ("minicg", "minife") else 0

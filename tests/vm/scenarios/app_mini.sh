@@ -5,6 +5,8 @@
 # timeout: 240
 . "$(dirname "$0")/../guest/apps.sh"
 
+[[ $HPMMAP_KVER != 6.1.* ]] || skip "once is enough: app_mpi runs MPI on every kernel"
+
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl=self,vader,tcp OMPI_MCA_pml=ob1
 export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1 TMPDIR=/tmp
@@ -38,5 +40,5 @@ mini() {
 
 mini minicg 8 --size 16 --iterations 70
 mini minife 8 --size 8 --iterations 140
-mini minimd 8 --size 8 --iterations 21
+mini minimd 8 --size 6 --iterations 21
 mini miniamr 16 --size 4 --iterations 6
