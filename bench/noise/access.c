@@ -75,7 +75,8 @@ static int compare(const void *a, const void *b)
 void access_run(const struct access_job *accesses)
 {
 	const struct job *job = &accesses->job;
-	uint64_t lines = job->size / LINE, at = 0, before, set_up, start, *rounds;
+	uint64_t lines = job->size / LINE, at = 0, before, set_up, start, faults, *rounds;
+	struct rusage usage;
 	uint64_t *array;
 
 	/* Updates need a mask. */
@@ -95,6 +96,8 @@ void access_run(const struct access_job *accesses)
 	set_up = ticks() - start;
 	before = digest(array, lines);
 	figures_begin();
+	if (getrusage(RUSAGE_SELF, &usage))
+		die("getrusage");
 	for (unsigned int round = 0; round < accesses->rounds; round++) {
 		start = ticks();
 		if (accesses->dependent)
@@ -104,6 +107,7 @@ void access_run(const struct access_job *accesses)
 		rounds[round] = ticks() - start;
 	}
 	figures_end();
+	faults = faults_since(&usage);
 	/* The same updates a second time undo them; an odd number of rounds needs one more. */
 	if (!accesses->dependent && accesses->rounds % 2)
 		update(array, lines - 1, accesses->accesses);
@@ -117,6 +121,6 @@ void access_run(const struct access_job *accesses)
 	       ", \"fault_counter\": \"%s\", \"last\": %" PRIu64 "}\n",
 	       accesses->accesses, nanoseconds(job, set_up), nanoseconds(job, rounds[0]),
 	       nanoseconds(job, rounds[accesses->rounds / 2]), nanoseconds(job, rounds[accesses->rounds - 1]),
-	       figures.faults, fault_counter_name(), at);
+	       faults, fault_counter_name(), at);
 	free(rounds);
 }

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "noise.h"
@@ -162,7 +161,7 @@ static void report(const struct detour_job *detours, uint64_t end, const struct 
 	       detours->cpu, nanoseconds(job, end - found.begin), found.rounds,
 	       nanoseconds(job, found.usual * 1000), nanoseconds(job, found.threshold), found.detours,
 	       nanoseconds(job, found.lost), nanoseconds(job, found.longest), found.calls,
-	       nanoseconds(job, found.in_calls), nanoseconds(job, found.longest_call), figures.faults,
+	       nanoseconds(job, found.in_calls), nanoseconds(job, found.longest_call), faults_since(before),
 	       fault_counter_name(), after.ru_nivcsw - before->ru_nivcsw);
 	print_list("histogram", found.buckets, BUCKETS);
 	print_list("slices", found.slices, SLICES);

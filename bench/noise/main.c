@@ -50,6 +50,17 @@ static unsigned int one_of(const char *text, const char *const *words)
 	usage();
 }
 
+uint64_t faults_since(const struct rusage *before)
+{
+	struct rusage after;
+
+	if (!strcmp(fault_counter_name(), "perf"))
+		return figures.faults;
+	if (getrusage(RUSAGE_SELF, &after))
+		die("getrusage");
+	return after.ru_minflt + after.ru_majflt - before->ru_minflt - before->ru_majflt;
+}
+
 int main(int argc, char **argv)
 {
 	static const char *const verbs[] = { "detour", "access", "neighbour", NULL };

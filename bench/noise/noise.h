@@ -6,6 +6,8 @@
 #ifndef NOISE_H
 #define NOISE_H
 
+#include <sys/resource.h>
+
 #include "../alloc/worker.h"
 
 struct job {
@@ -29,6 +31,11 @@ static inline uint64_t next_random(uint64_t *state)
 	x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
 	return x ^ (x >> 31);
 }
+
+/* main.c */
+
+/* Page faults since figures_begin(), or without perf since @before. */
+uint64_t faults_since(const struct rusage *before);
 
 /* detour.c */
 

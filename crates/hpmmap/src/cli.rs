@@ -182,9 +182,10 @@ pub enum BenchVerb {
     /// much memory runs on half of the CPUs.
     ///
     /// Columns: NOISE the part of the time that detours took, mean of the CPUs,
-    /// WORST that of the CPU with the most, which is CPU, RATE/S detours a second,
-    /// LONGEST the longest one, FAULTS/S page faults, CALLS the part of the time
-    /// in mmap and munmap, and LONGEST the longest of these.
+    /// WORST that of the CPU with the most, DETOURS how many a second, LONGEST the
+    /// longest one, CALLS the part of the time in mmap and munmap, SLOWEST the
+    /// longest of these, FAULTS page faults a second, ROUNDS rounds of the loop a
+    /// second, with memory that is pages.
     #[command(
         after_help = "An emulated guest has no TLB model: random accesses differ there \
         only by instructions and page faults, and detours have in them what the emulator and \

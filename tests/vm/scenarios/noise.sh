@@ -7,7 +7,7 @@
 [[ $HPMMAP_KVER != 6.1.* ]] || skip "once is enough: nothing of it depends on the kernel"
 
 out=/tmp/noise
-hpmmap bench noise --quick --neighbour --per-cpu --out $out >/tmp/noise.txt
+hpmmap bench noise --quick --neighbour --size 64K,4M --per-cpu --out $out >/tmp/noise.txt
 cat /tmp/noise.txt
 python3 - <<'PYTHON'
 import json

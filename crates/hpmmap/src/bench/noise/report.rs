@@ -54,12 +54,12 @@ const DETOURS: [Column; 10] = [
     Column::Text("METHOD"),
     Column::Number("NOISE"),
     Column::Number("WORST"),
-    Column::Number("CPU"),
-    Column::Number("RATE/S"),
+    Column::Number("DETOURS"),
     Column::Number("LONGEST"),
-    Column::Number("FAULTS/S"),
     Column::Number("CALLS"),
-    Column::Number("LONGEST"),
+    Column::Number("SLOWEST"),
+    Column::Number("FAULTS"),
+    Column::Number("ROUNDS"),
 ];
 
 fn row(one: &Detours, is_time: bool) -> Vec<String> {
@@ -69,12 +69,12 @@ fn row(one: &Detours, is_time: bool) -> Vec<String> {
         one.method.name().into(),
         percent(sum.noise),
         percent(sum.worst_noise),
-        sum.worst_cpu.to_string(),
         count(sum.detours_per_second),
         duration(sum.longest_ns, is_time),
-        count(sum.faults_per_second),
         percent(sum.calls),
         duration(sum.longest_call_ns, is_time),
+        count(sum.faults_per_second),
+        count(sum.rounds_per_second),
     ]
 }
 
@@ -84,7 +84,7 @@ const CPUS: [Column; 9] = [
     Column::Number("CPU"),
     Column::Text("SHARED"),
     Column::Number("NOISE"),
-    Column::Number("RATE/S"),
+    Column::Number("DETOURS"),
     Column::Number("LONGEST"),
     Column::Number("CALLS"),
     Column::Number("PREEMPTED"),
@@ -263,7 +263,7 @@ pub mod tests {
         assert_eq!(
             lines[4].split_whitespace().collect::<Vec<_>>(),
             [
-                "touch", "hpmmap", "3.50%", "6.00%", "1", "1500", "40.0us", "5000", "0%", "0ns"
+                "touch", "hpmmap", "3.50%", "6.00%", "1500", "40.0us", "0%", "0ns", "5000", "1000k"
             ]
         );
         assert!(text.contains("CPU by CPU, beside a neighbour\n"));

@@ -41,7 +41,7 @@ pub struct Cpu {
     pub longest_call_ns: u64,
     /// Page faults.
     pub faults: u64,
-    /// `"perf"`, or `"getrusage"`, which does not see those of the loop.
+    /// `"perf"`, or `"getrusage"`, which also counts pages that a call fills.
     pub fault_counter: String,
     /// How often the loop had to leave the CPU.
     pub preempted: u64,
@@ -98,6 +98,8 @@ pub struct Summary {
     pub longest_ns: u64,
     /// Page faults a second, mean of the CPUs.
     pub faults_per_second: f64,
+    /// Rounds of the loop a second, mean of the CPUs: pages written to.
+    pub rounds_per_second: f64,
     /// Part of the time in mmap and munmap, mean of the CPUs.
     pub calls: f64,
     /// Of all CPUs.
@@ -118,6 +120,7 @@ impl Summary {
             detours_per_second: mean(&|cpu| cpu.rate(cpu.detours)),
             longest_ns: cpus.iter().map(|cpu| cpu.longest_ns).max().unwrap_or(0),
             faults_per_second: mean(&|cpu| cpu.rate(cpu.faults)),
+            rounds_per_second: mean(&|cpu| cpu.rate(cpu.rounds)),
             calls: mean(&|cpu| cpu.call_ns as f64 / cpu.elapsed_ns.max(1) as f64),
             longest_call_ns: cpus
                 .iter()
@@ -282,6 +285,7 @@ pub mod tests {
         assert_eq!((summary.worst_cpu, summary.longest_ns), (7, 20_000));
         assert_eq!(summary.detours_per_second, 1500.0);
         assert_eq!(summary.faults_per_second, 5000.0);
+        assert_eq!(summary.rounds_per_second, 1e6);
     }
 
     #[test]
