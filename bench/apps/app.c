@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <link.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -336,26 +334,6 @@ static void parse(const struct app *app, int argc, char **argv, struct parsed *p
 		snprintf(parsed->wrong, sizeof(parsed->wrong), "%.60s: no argument is expected; see --help", argv[optind]);
 }
 
-static int keep_loaded(struct dl_phdr_info *info, size_t size, void *data)
-{
-	(void)size;
-	(void)data;
-	if (*info->dlpi_name)
-		dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-	return 0;
-}
-
-/*
- * Open MPI unloads its components while a thread of PMIx may still run code of
- * theirs: one process in a hundred dies of that after all work is done
- * (open-mpi/ompi issue 10117). They stay.
- */
-static void finalize(void)
-{
-	dl_iterate_phdr(keep_loaded, NULL);
-	MPI_Finalize();
-}
-
 int app_main(const struct app *app, int argc, char **argv)
 {
 	struct parsed parsed = {
@@ -365,6 +343,8 @@ int app_main(const struct app *app, int argc, char **argv)
 	int most;
 
 	parse(app, argc, argv, &parsed);
+	/* Without mpirun no daemon of Open MPI is needed; under it this means nothing. */
+	setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
 	/* Also to complain: once, not by every rank. */
 	if (MPI_Init(&argc, &argv) != MPI_SUCCESS)
 		return 1;
@@ -381,7 +361,7 @@ int app_main(const struct app *app, int argc, char **argv)
 			help(app, &parsed.options);
 		else if (!app_rank)
 			fprintf(stderr, "%s: %s\n", app->name, parsed.wrong);
-		finalize();
+		MPI_Finalize();
 		return parsed.help ? 0 : 2;
 	}
 
@@ -390,6 +370,6 @@ int app_main(const struct app *app, int argc, char **argv)
 	if (!app_rank)
 		report(app, &parsed.options, &result, parsed.json);
 	MPI_Bcast(&result.verified, sizeof(result.verified), MPI_BYTE, 0, MPI_COMM_WORLD);
-	finalize();
+	MPI_Finalize();
 	return result.verified ? 0 : 1;
 }
