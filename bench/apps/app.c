@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 
 #include "app.h"
 
@@ -334,6 +335,19 @@ static void parse(const struct app *app, int argc, char **argv, struct parsed *p
 		snprintf(parsed->wrong, sizeof(parsed->wrong), "%.60s: no argument is expected; see --help", argv[optind]);
 }
 
+/*
+ * MPI_Finalize of Open MPI 4.1 unloads code that a thread of PMIx may have been
+ * asked to run (open-mpi/ompi issue 10117). It has run what it was asked for, if
+ * it gets a moment.
+ */
+static void finalize(void)
+{
+	const struct timespec moment = { .tv_nsec = 50000000 };
+
+	nanosleep(&moment, NULL);
+	MPI_Finalize();
+}
+
 int app_main(const struct app *app, int argc, char **argv)
 {
 	struct parsed parsed = {
@@ -361,7 +375,7 @@ int app_main(const struct app *app, int argc, char **argv)
 			help(app, &parsed.options);
 		else if (!app_rank)
 			fprintf(stderr, "%s: %s\n", app->name, parsed.wrong);
-		MPI_Finalize();
+		finalize();
 		return parsed.help ? 0 : 2;
 	}
 
@@ -370,6 +384,6 @@ int app_main(const struct app *app, int argc, char **argv)
 	if (!app_rank)
 		report(app, &parsed.options, &result, parsed.json);
 	MPI_Bcast(&result.verified, sizeof(result.verified), MPI_BYTE, 0, MPI_COMM_WORLD);
-	MPI_Finalize();
+	finalize();
 	return result.verified ? 0 : 1;
 }

@@ -112,9 +112,10 @@ static void renew(const struct job *job, uint64_t end)
 	size_t part = job->size < PART ? job->size : PART;
 
 	for (size_t done = 0; done < job->size; done += part) {
+		void *place = region_place(job->method, part), *p;
 		uint64_t start = ticks();
-		void *p = region_map(job->method, part, NULL);
 
+		p = region_map(job->method, part, place);
 		timed(start);
 		spin(job, p, part, end);
 		start = ticks();

@@ -57,7 +57,7 @@ def run(app: str, *options: str, ranks: int = 1) -> subprocess.CompletedProcess:
         with tempfile.TemporaryDirectory() as directory:
             environment = ENVIRONMENT | {"TMPDIR": directory}
             done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
-        # Under mpirun some die within MPI_Finalize: see bench/apps/README.md.
+        # Within MPI_Finalize, after the report: see bench/apps/README.md.
         if not launcher or "Segmentation fault" not in done.stderr:
             break
     return done
