@@ -327,12 +327,13 @@ static void parse(const struct app *app, int argc, char **argv, struct parsed *p
 			parsed->help = true;
 			return;
 		default:
-			snprintf(parsed->wrong, sizeof(parsed->wrong), "%.60s: no such option, or it needs a value; see --help",
-				 argv[optind - 1]);
+			snprintf(parsed->wrong, sizeof(parsed->wrong),
+				 "%.60s: no such option, or it needs a value; see --help", argv[optind - 1]);
 		}
 	}
 	if (!*parsed->wrong && optind < argc)
-		snprintf(parsed->wrong, sizeof(parsed->wrong), "%.60s: no argument is expected; see --help", argv[optind]);
+		snprintf(parsed->wrong, sizeof(parsed->wrong), "%.60s: no argument is expected; see --help",
+			 argv[optind]);
 }
 
 /*

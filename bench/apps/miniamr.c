@@ -228,7 +228,8 @@ static void exchange(struct mesh *mesh)
 		struct block *block = &mesh->blocks[b];
 
 		for (int side = LOW; is_mine(mesh, b) && side <= HIGH; side++) {
-			int other = neighbour(mesh, b, side), size = mesh->blocks[other].cells * mesh->blocks[other].cells;
+			int other = neighbour(mesh, b, side);
+			int size = mesh->blocks[other].cells * mesh->blocks[other].cells;
 
 			block->beyond[side] = app_alloc(size, sizeof(double));
 			if (is_mine(mesh, other)) {

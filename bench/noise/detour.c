@@ -158,7 +158,8 @@ static void report(const struct detour_job *detours, uint64_t end, const struct 
 	printf("{\"cpu\": %u, \"elapsed_ns\": %" PRIu64 ", \"rounds\": %" PRIu64 ", \"round_ps\": %" PRIu64
 	       ", \"threshold_ns\": %" PRIu64 ", \"detours\": %" PRIu64 ", \"detour_ns\": %" PRIu64
 	       ", \"longest_ns\": %" PRIu64 ", \"calls\": %" PRIu64 ", \"call_ns\": %" PRIu64
-	       ", \"longest_call_ns\": %" PRIu64 ", \"faults\": %" PRIu64 ", \"fault_counter\": \"%s\", \"preempted\": %ld",
+	       ", \"longest_call_ns\": %" PRIu64 ", \"faults\": %" PRIu64 ", \"fault_counter\": \"%s\""
+	       ", \"preempted\": %ld",
 	       detours->cpu, nanoseconds(job, end - found.begin), found.rounds,
 	       nanoseconds(job, found.usual * 1000), nanoseconds(job, found.threshold), found.detours,
 	       nanoseconds(job, found.lost), nanoseconds(job, found.longest), found.calls,
