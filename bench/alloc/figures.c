@@ -25,7 +25,7 @@ static uint64_t held_before, cleared_before;
 
 void die(const char *what)
 {
-	fprintf(stderr, "bench-alloc: %s: %s\n", what, strerror(errno));
+	fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name, what, strerror(errno));
 	exit(1);
 }
 

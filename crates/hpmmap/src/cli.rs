@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use hpmmap_host::Root;
 
+use crate::bench::noise::plan::{Mode, Variant};
 use crate::bench::plan::{Allocator, Method, Pattern};
 use crate::size::Size;
 
@@ -75,7 +76,7 @@ pub enum Verb {
     Unmark(UnmarkArgs),
     /// Measure what memory costs, beside what Linux has
     #[command(subcommand)]
-    Bench(BenchVerb),
+    Bench(Box<BenchVerb>),
     /// See the page faults of a program and everything it starts
     #[command(subcommand)]
     Trace(TraceVerb),
@@ -162,6 +163,136 @@ pub enum BenchVerb {
         ratio_to_best_peer, ratio_with_exit. bench/README.md of the source describes them all."
     )]
     Alloc(BenchAllocArgs),
+    /// How much of the CPUs' time is taken away, and what random accesses cost
+    ///
+    /// Detours (the benchmark 'selfish'): on every CPU at once a loop reads the
+    /// clock; a round that takes much longer than usual is a detour, its time
+    /// was taken by something else. Loops: 'plain' does nothing else, and shows
+    /// interrupts and other tasks, but no memory management; 'touch' also writes
+    /// to pages that are there, one after the other, and shows what is done to
+    /// resident memory (khugepaged, migration, reclaim); 'fresh' writes to pages
+    /// it has just mapped, 2 MB at a time, and shows page faults; what mmap and
+    /// munmap take is in no detour but apart, in CALLS.
+    ///
+    /// Random accesses: to arrays of growing size, on the first CPU. 'dependent':
+    /// each number is the index of the next, so a read has to wait for the one
+    /// before; 'independent': updates at random places, as GUPS does them.
+    ///
+    /// Methods: '4k', 'thp', 'hugetlb', and 'hpmmap', a plain call under 'hpmmap
+    /// run --strict'. The plain loop has no memory; it runs once natively and
+    /// once under HPMMAP.
+    ///
+    /// With --neighbour detours are looked for again while something that uses
+    /// much memory runs on half of the CPUs.
+    ///
+    /// Columns: NOISE the part of the time that detours took, mean of the CPUs,
+    /// WORST that of the CPU with the most, DETOURS how many a second, LONGEST the
+    /// longest one, CALLS the part of the time in mmap and munmap, SLOWEST the
+    /// longest of these, FAULTS page faults a second, ROUNDS rounds of the loop a
+    /// second, with memory that is pages.
+    #[command(
+        after_help = "An emulated guest has no TLB model: random accesses differ there \
+        only by instructions and page faults, and detours have in them what the emulator and \
+        the machine below it take.\n\n\
+        The JSON has the members benchmark, schema, unit, tsc_hz, versions, machine, parameters, \
+        pool_add, left_out[], detours[] (variant, method, condition, neighbour_bytes, summary, \
+        cpus[]) and accesses[] (mode, method, size_bytes, median, least, most, faults, set_up_ns, \
+        last). bench/README.md of the source describes them all."
+    )]
+    Noise(BenchNoiseArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct BenchNoiseArgs {
+    /// Only these methods: 4k, thp, hugetlb, hpmmap
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        hide_possible_values = true
+    )]
+    pub method: Vec<Method>,
+    /// Only these loops
+    #[arg(
+        long = "loop",
+        value_name = "LIST",
+        value_delimiter = ',',
+        conflicts_with = "no_detours"
+    )]
+    pub variant: Vec<Variant>,
+    /// Only these random accesses
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        conflicts_with = "no_accesses"
+    )]
+    pub mode: Vec<Mode>,
+    /// Random accesses only
+    #[arg(long, conflicts_with = "no_accesses")]
+    pub no_detours: bool,
+    /// Detours only
+    #[arg(long)]
+    pub no_accesses: bool,
+    /// Only these CPUs, such as 0,2-3
+    #[arg(long, value_name = "LIST")]
+    pub cpu: Option<String>,
+    /// Look for detours beside a neighbour, too: a COMMAND for the shell that is
+    /// repeated, or processes that fill memory and write files as a build does
+    #[arg(long, value_name = "COMMAND", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub neighbour: Option<String>,
+    /// Where it runs, instead of on the upper half of the CPUs
+    #[arg(long, value_name = "LIST", requires = "neighbour")]
+    pub neighbour_cpu: Option<String>,
+    /// How long each search for detours takes [default: 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=86400))]
+    pub seconds: Option<u32>,
+    /// A detour takes so many times as long as a usual round
+    #[arg(long, value_name = "N", default_value_t = 9,
+          value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
+    pub factor: u32,
+    /// What the loops write to, on each CPU: a multiple of 2M [default: 64M, or
+    /// an eighth of what is available to each CPU]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<Size>,
+    /// These sizes of arrays: powers of two [default: 64K to 1G, four times each,
+    /// as far as a quarter of the available memory]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub size: Vec<Size>,
+    /// Random accesses in a round [default: 4194304]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    pub accesses: Option<u64>,
+    /// Rounds; the median counts
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Where nothing else is said: 1 second, 8M, sizes up to 16M, 65536 accesses
+    #[arg(long)]
+    pub quick: bool,
+    /// The clock of this machine counts instructions
+    #[arg(long)]
+    pub icount: bool,
+    /// Reserve huge pages, add pools and allow transparent huge pages as the
+    /// methods need it, and set everything back afterwards (root)
+    ///
+    /// Otherwise only what is there is used.
+    #[arg(long)]
+    pub prepare: bool,
+    /// Write noise.json, noise.png and noise.svg into this directory
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// A table of every CPU, too
+    #[arg(long)]
+    pub per_cpu: bool,
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Say what is measured, if standard error is no terminal
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// The program that does the work, if it is not in its place
+    #[arg(long, value_name = "FILE")]
+    pub worker: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

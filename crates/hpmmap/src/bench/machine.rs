@@ -51,7 +51,16 @@ fn pools_free(root: &Root) -> u64 {
 
 /// Why a case cannot be measured on the machine as it is now.
 pub fn obstacle(root: &Root, case: &Case) -> Option<String> {
-    let need = case.need_bytes();
+    lacking(
+        root,
+        case.method,
+        case.need_bytes(),
+        case.pattern.uses_allocator(),
+    )
+}
+
+/// What the machine lacks for so much memory by a method.
+pub fn lacking(root: &Root, method: Method, need: u64, by_allocator: bool) -> Option<String> {
     let short_of = |what: &str, there: u64| {
         (need > there).then(|| {
             format!(
@@ -61,13 +70,13 @@ pub fn obstacle(root: &Root, case: &Case) -> Option<String> {
             )
         })
     };
-    if case.method.is_thp() {
+    if method.is_thp() {
         match thp(root).as_deref() {
             None | Some("never") => {
                 return Some(format!("transparent huge pages are off in /{THP}"));
             }
             Some("always") => (),
-            Some(_) if case.pattern.uses_allocator() => {
+            Some(_) if by_allocator => {
                 return Some(format!(
                     "allocators get huge pages only with 'always' in /{THP}"
                 ));
@@ -75,7 +84,7 @@ pub fn obstacle(root: &Root, case: &Case) -> Option<String> {
             Some(_) => (),
         }
     }
-    match case.method.provider() {
+    match method.provider() {
         Provider::Linux => short_of(
             "available memory",
             process::available_bytes(root).unwrap_or(0),
@@ -222,10 +231,9 @@ impl Prepared {
         Ok(())
     }
 
-    /// What these cases need of one provider, as far as it can be had.
-    pub fn provide(&mut self, provider: Provider, cases: &[Case]) -> Result<Option<PoolAdd>> {
+    /// Memory of one provider, as far as it can be had.
+    pub fn provide(&mut self, provider: Provider, need: u64) -> Result<Option<PoolAdd>> {
         self.restore();
-        let need = cases.iter().map(Case::need_bytes).max().unwrap_or(0);
         let available = process::available_bytes(&self.root)?.saturating_sub(RESERVE_BYTES);
         let bytes = need.min(available);
         match provider {
@@ -242,10 +250,14 @@ impl Prepared {
 
     /// What a case needs beside memory.
     pub fn set_for(&mut self, case: &Case) -> Result<()> {
-        let want = match (case.method, case.pattern.uses_allocator()) {
+        self.set_thp(match (case.method, case.pattern.uses_allocator()) {
             (Method::Thp, true) => "always",
             _ => "madvise",
-        };
+        })
+    }
+
+    /// The setting of transparent huge pages, where there are any.
+    pub fn set_thp(&mut self, want: &str) -> Result<()> {
         if thp(&self.root).is_some_and(|now| now != want) {
             self.write(THP, want)?;
         }
@@ -376,7 +388,10 @@ mod tests {
         {
             let mut prepared = Prepared::new(&fixture.root());
             prepared
-                .provide(Provider::Hugetlb, &[case(Pattern::Map, Method::Hugetlb)])
+                .provide(
+                    Provider::Hugetlb,
+                    case(Pattern::Map, Method::Hugetlb).need_bytes(),
+                )
                 .unwrap();
             assert_eq!(read(), "96");
         }

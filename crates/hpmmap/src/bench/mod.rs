@@ -3,6 +3,7 @@
 
 pub mod compare;
 pub mod machine;
+pub mod noise;
 pub mod plan;
 pub mod plot;
 pub mod report;

@@ -1,4 +1,4 @@
-//! Results as a picture: one chart for each pattern, PNG and SVG.
+//! Results as a picture: charts side by side, PNG and SVG.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,12 +18,38 @@ const HEIGHT: u32 = 460;
 const LEGEND: u32 = 190;
 const FONT: &str = "sans-serif";
 
-/// One chart: lines by name, points in order.
-struct Chart {
-    title: String,
-    x: &'static str,
-    y: String,
-    lines: BTreeMap<(Method, String), Vec<(u64, f64)>>,
+/// One chart: lines by name, points in order; both axes are logarithmic.
+pub struct Chart {
+    /// Above it.
+    pub title: String,
+    /// What is to the right: `"size"` is one in bytes.
+    pub x: &'static str,
+    /// What is upwards.
+    pub y: String,
+    /// The lines.
+    pub lines: BTreeMap<(Method, String), Vec<(u64, f64)>>,
+}
+
+/// One chart of single dots over the time, their height logarithmic.
+pub struct Dots {
+    /// Above it.
+    pub title: String,
+    /// What is upwards.
+    pub y: String,
+    /// The end of the time, in seconds.
+    pub end: f64,
+    /// From the least to the most of all charts beside it.
+    pub range: (f64, f64),
+    /// The dots, and which colour they have.
+    pub dots: BTreeMap<Method, (usize, Vec<(f64, f64)>)>,
+}
+
+/// A part of a picture.
+pub enum Part {
+    /// Lines.
+    Chart(Chart),
+    /// Dots.
+    Dots(Dots),
 }
 
 fn name(case: &Case) -> String {
@@ -127,41 +153,81 @@ fn draw<B: DrawingBackend>(
     Ok(())
 }
 
+fn draw_dots<B: DrawingBackend>(
+    area: &DrawingArea<B, Shift>,
+    chart: &Dots,
+) -> std::result::Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+    let (area, legend) = area.split_horizontally(WIDTH - LEGEND);
+    let mut context = ChartBuilder::on(&area)
+        .caption(&chart.title, (FONT, 20))
+        .margin(10)
+        .x_label_area_size(44)
+        .y_label_area_size(80)
+        .build_cartesian_2d(
+            0.0..chart.end,
+            (chart.range.0 * 0.7..chart.range.1 * 1.4).log_scale(),
+        )?;
+    context
+        .configure_mesh()
+        .light_line_style(TRANSPARENT)
+        .x_desc("seconds")
+        .y_desc(&chart.y)
+        .y_label_formatter(&|y| format!("{y}"))
+        .draw()?;
+    for (i, (method, (colour, dots))) in chart.dots.iter().enumerate() {
+        let style = Palette99::pick(*colour).filled();
+        context.draw_series(dots.iter().map(|&dot| Circle::new(dot, 2, style)))?;
+        let y = 40 + 20 * i as i32;
+        legend.draw(&Circle::new((8, y), 3, style))?;
+        legend.draw(&Text::new(method.name(), (22, y - 7), (FONT, 14)))?;
+    }
+    Ok(())
+}
+
 fn draw_all<B: DrawingBackend>(
     area: &DrawingArea<B, Shift>,
-    charts: &[Chart],
+    parts: &[Part],
 ) -> std::result::Result<(), DrawingAreaErrorKind<B::ErrorType>> {
     area.fill(&WHITE)?;
-    for (part, chart) in area.split_evenly((rows(charts), 2)).iter().zip(charts) {
-        draw(part, chart)?;
+    for (area, part) in area.split_evenly((rows(parts), 2)).iter().zip(parts) {
+        match part {
+            Part::Chart(chart) => draw(area, chart)?,
+            Part::Dots(dots) => draw_dots(area, dots)?,
+        }
     }
     area.present()
 }
 
-fn rows(charts: &[Chart]) -> usize {
-    charts.len().div_ceil(2)
+fn rows(parts: &[Part]) -> usize {
+    parts.len().div_ceil(2)
 }
 
 /// Writes `stem`.png and `stem`.svg; none without a result.
 pub fn write(record: &Record, stem: &Path) -> Result<Vec<PathBuf>> {
-    let charts: Vec<Chart> = record
+    let charts: Vec<Part> = record
         .parameters
         .patterns
         .iter()
         .filter_map(|&pattern| chart(record, pattern))
+        .map(Part::Chart)
         .collect();
+    write_parts(&charts, stem)
+}
+
+/// Writes `stem`.png and `stem`.svg; none without a part.
+pub fn write_parts(charts: &[Part], stem: &Path) -> Result<Vec<PathBuf>> {
     if charts.is_empty() {
         return Ok(Vec::new());
     }
     register_font(FONT, FontStyle::Normal, dejavu::sans::regular())
         .map_err(|_| Error::Failed("the font is broken".into()))?;
-    let size = (2 * WIDTH, rows(&charts) as u32 * HEIGHT);
+    let size = (2 * WIDTH, rows(charts) as u32 * HEIGHT);
     let (png, svg) = (stem.with_extension("png"), stem.with_extension("svg"));
     let failed =
         |path: &Path, why: String| Error::Failed(format!("cannot write {}: {why}", path.display()));
-    draw_all(&BitMapBackend::new(&png, size).into_drawing_area(), &charts)
+    draw_all(&BitMapBackend::new(&png, size).into_drawing_area(), charts)
         .map_err(|error| failed(&png, error.to_string()))?;
-    draw_all(&SVGBackend::new(&svg, size).into_drawing_area(), &charts)
+    draw_all(&SVGBackend::new(&svg, size).into_drawing_area(), charts)
         .map_err(|error| failed(&svg, error.to_string()))?;
     Ok(vec![png, svg])
 }

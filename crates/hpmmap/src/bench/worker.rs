@@ -164,13 +164,14 @@ fn parse(text: &str, ended: &Ended) -> std::result::Result<Sample, String> {
 }
 
 /// A file in memory: writing to it wakes nobody.
-fn memory_file(name: &str) -> Result<File> {
+pub fn memory_file(name: &str) -> Result<File> {
     memfd_create(name, MFdFlags::MFD_CLOEXEC)
         .map(File::from)
         .map_err(|errno| Error::Failed(format!("memfd_create: {}", errno.desc())))
 }
 
-fn content(mut file: File) -> Result<String> {
+/// All that was written to a file.
+pub fn content(mut file: File) -> Result<String> {
     let mut bytes = Vec::new();
     file.rewind()?;
     file.read_to_end(&mut bytes)?;

@@ -48,7 +48,7 @@ pub fn perform(args: &BenchAllocArgs) -> Result<ExitCode> {
     let root = Root::default();
     let parameters = checked(args)?;
     let worker = Worker {
-        program: worker_program(args.worker.as_deref())?,
+        program: worker_program(args.worker.as_deref(), &WORKERS)?,
         rounds: parameters.rounds,
     };
     let record = Run::new(&root, args, parameters, worker)?.finish()?;
@@ -120,15 +120,15 @@ fn checked(args: &BenchAllocArgs) -> Result<Parameters> {
     })
 }
 
-fn worker_program(asked: Option<&Path>) -> Result<PathBuf> {
+pub(super) fn worker_program(asked: Option<&Path>, places: &[&str]) -> Result<PathBuf> {
     if let Some(path) = asked {
         return Ok(path.to_path_buf());
     }
-    beside(&WORKERS).ok_or_else(|| {
+    beside(places).ok_or_else(|| {
         Error::Failed(format!(
             "the worker is missing: there is no {} beside this command \
              (make bench-tools builds it, --worker names another)",
-            WORKERS.join(" or ")
+            places.join(" or ")
         ))
     })
 }
@@ -142,7 +142,7 @@ fn beside(paths: &[&str]) -> Option<PathBuf> {
 }
 
 /// A bar on a terminal, otherwise a line for each case if asked for.
-struct Progress {
+pub(super) struct Progress {
     bar: Option<ProgressBar>,
     verbose: bool,
     done: usize,
@@ -150,7 +150,7 @@ struct Progress {
 }
 
 impl Progress {
-    fn new(all: usize, verbose: bool) -> Self {
+    pub(super) fn new(all: usize, verbose: bool) -> Self {
         let style = ProgressStyle::with_template("[{bar:32}] {pos}/{len} {msg} {eta} left")
             .expect("the template is sound")
             .progress_chars("=> ");
@@ -165,19 +165,14 @@ impl Progress {
         }
     }
 
-    fn next(&mut self, case: &Case) {
+    pub(super) fn next(&mut self, title: &str) {
         match &self.bar {
             Some(bar) => {
                 bar.set_position(self.done as u64);
-                bar.set_message(case.title());
+                bar.set_message(title.to_string());
             }
             None if self.verbose => {
-                eprintln!(
-                    "hpmmap: {} of {}: {}",
-                    self.done + 1,
-                    self.all,
-                    case.title()
-                );
+                eprintln!("hpmmap: {} of {}: {title}", self.done + 1, self.all);
             }
             None => (),
         }
@@ -256,11 +251,12 @@ impl<'a> Run<'a> {
         let mut prepared = Prepared::new(self.root);
         for group in cases.chunk_by(|a, b| a.method.provider() == b.method.provider()) {
             if self.args.prepare {
-                let added = prepared.provide(group[0].method.provider(), group)?;
+                let need = group.iter().map(Case::need_bytes).max().unwrap_or(0);
+                let added = prepared.provide(group[0].method.provider(), need)?;
                 self.pool_add = self.pool_add.take().or(added);
             }
             for case in group {
-                progress.next(case);
+                progress.next(&case.title());
                 if self.args.prepare {
                     prepared.set_for(case)?;
                 }
@@ -390,7 +386,10 @@ mod tests {
     fn args(words: &[&str]) -> BenchAllocArgs {
         let all = ["hpmmap", "bench", "alloc"].iter().chain(words);
         match Cli::try_parse_from(all).unwrap().verb {
-            Verb::Bench(BenchVerb::Alloc(args)) => args,
+            Verb::Bench(verb) => match *verb {
+                BenchVerb::Alloc(args) => args,
+                other => panic!("{other:?}"),
+            },
             other => panic!("{other:?}"),
         }
     }

@@ -1,6 +1,7 @@
 //! One file per verb.
 
 mod bench_alloc;
+mod bench_noise;
 mod doctor;
 mod man;
 mod mark;
@@ -29,7 +30,10 @@ pub fn perform(verb: Verb) -> Result<ExitCode> {
         Verb::Pool(PoolVerb::Remove(args)) => pool_remove::perform(&args),
         Verb::Pool(PoolVerb::List(args)) => pool_list::perform(&args),
         Verb::Pool(PoolVerb::Limit(args)) => pool_limit::perform(&args),
-        Verb::Bench(BenchVerb::Alloc(args)) => bench_alloc::perform(&args),
+        Verb::Bench(verb) => match *verb {
+            BenchVerb::Alloc(args) => bench_alloc::perform(&args),
+            BenchVerb::Noise(args) => bench_noise::perform(&args),
+        },
         Verb::Run(args) => run::perform(&args),
         Verb::Status(args) => status::perform(&args),
         Verb::Doctor(args) => doctor::perform(&args),
