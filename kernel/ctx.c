@@ -145,15 +145,18 @@ void hpmmap_ctx_put(struct hpmmap_ctx *ctx)
  * @sum: copy of the job's totals, handed to @fn
  *
  * Nothing is counted twice, or not at all.
+ *
+ * Return: 0, or -EINTR for a process that is being killed.
  */
-void hpmmap_ctx_for_job(struct hpmmap_job *job,
-			void (*fn)(struct hpmmap_ctx *ctx, void *data),
-			struct hpmmap_totals *sum)
+int hpmmap_ctx_for_job(struct hpmmap_job *job,
+		       void (*fn)(struct hpmmap_ctx *ctx, void *data),
+		       struct hpmmap_totals *sum)
 {
 	struct hpmmap_ctx *ctx;
 	int bkt;
 
-	mutex_lock(&reap_mutex);
+	if (mutex_lock_killable(&reap_mutex))
+		return -EINTR;
 	spin_lock(&job->lock);
 	memcpy(sum, job->totals, struct_size(sum, placed, nr_node_ids));
 	spin_unlock(&job->lock);
@@ -163,6 +166,7 @@ void hpmmap_ctx_for_job(struct hpmmap_job *job,
 			fn(ctx, sum);
 	rcu_read_unlock();
 	mutex_unlock(&reap_mutex);
+	return 0;
 }
 
 /* Returns whether a process ended whose address space somebody still uses. */

@@ -590,8 +590,8 @@ int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
 	if (!hpmmap_pool_has(nodes))
 		return -ENODEV;
 	job = hpmmap_job_alloc(arg, nodes);
-	if (!job)
-		return -ENOMEM;
+	if (IS_ERR(job))
+		return PTR_ERR(job);
 	ret = -ENOMEM;
 	if (job->strict && !hpmmap_pool_has_free(job))
 		goto out;

@@ -637,9 +637,9 @@ void hpmmap_ctx_publish(struct hpmmap_ctx *ctx, struct mm_struct *mm);
 struct hpmmap_ctx *hpmmap_ctx_get(struct mm_struct *mm);
 void hpmmap_ctx_put(struct hpmmap_ctx *ctx);
 bool hpmmap_ctx_exists(struct mm_struct *mm);
-void hpmmap_ctx_for_job(struct hpmmap_job *job,
-			void (*fn)(struct hpmmap_ctx *ctx, void *data),
-			struct hpmmap_totals *sum);
+int hpmmap_ctx_for_job(struct hpmmap_job *job,
+		       void (*fn)(struct hpmmap_ctx *ctx, void *data),
+		       struct hpmmap_totals *sum);
 void hpmmap_reap(void);
 void hpmmap_reap_soon(void);
 struct hpmmap_family *hpmmap_ctx_mark_ended(pid_t pid);

@@ -20,13 +20,18 @@
  * @uid: immutable
  * @held: blocks charged
  * @limit: in blocks, or LIMIT_*
+ * @nr_jobs: jobs, those included that only a file keeps
  */
 struct hpmmap_user {
 	struct list_head link;
 	kuid_t uid;
 	atomic_long_t held;
 	unsigned long limit;
+	atomic_t nr_jobs;
 };
+
+/* As many as there can be processes, unless an administrator allows more. */
+#define MOST_JOBS 32768
 
 static LIST_HEAD(users);
 static DEFINE_SPINLOCK(users_lock);
@@ -171,22 +176,28 @@ void hpmmap_users_exit(void)
  * @arg: what was asked for; checked
  * @nodes: nodes it may use; not empty
  *
- * Return: the job with one reference, or NULL without memory.
+ * Return: the job with one reference, or -ENOMEM or -EAGAIN.
  */
 struct hpmmap_job *hpmmap_job_alloc(const struct hpmmap_launch *arg,
 				    const nodemask_t *nodes)
 {
-	struct hpmmap_job *job = kzalloc(sizeof(*job), GFP_KERNEL);
+	struct hpmmap_user *user = hpmmap_user_get(current_uid());
+	struct hpmmap_job *job;
+	int ret = -ENOMEM;
 
-	if (!job)
-		return NULL;
-	job->user = hpmmap_user_get(current_uid());
-	job->totals = hpmmap_stats_alloc();
-	if (!job->user || !job->totals) {
-		kfree(job->totals);
-		kfree(job);
-		return NULL;
+	if (!user)
+		return ERR_PTR(-ENOMEM);
+	if (atomic_inc_return(&user->nr_jobs) > MOST_JOBS) {
+		ret = -EAGAIN;
+		goto err_count;
 	}
+	job = kzalloc(sizeof(*job), GFP_KERNEL_ACCOUNT);
+	if (!job)
+		goto err_count;
+	job->user = user;
+	job->totals = hpmmap_stats_alloc();
+	if (!job->totals)
+		goto err_free;
 	refcount_set(&job->refs, 1);
 	spin_lock_init(&job->lock);
 	job->id = atomic64_inc_return(&next_job_id);
@@ -197,11 +208,18 @@ struct hpmmap_job *hpmmap_job_alloc(const struct hpmmap_launch *arg,
 	job->first_touch = arg->flags & HPMMAP_LAUNCH_F_FIRST_TOUCH;
 	job->large = arg->page_size == HPMMAP_LARGE_BYTES;
 	job->nodes = *nodes;
-	if (hpmmap_stats_job_add(job)) {
+	ret = hpmmap_stats_job_add(job);
+	if (ret) {
 		kobject_put(&job->kobj);
-		return NULL;
+		return ERR_PTR(ret);
 	}
 	return job;
+
+err_free:
+	kfree(job);
+err_count:
+	atomic_dec(&user->nr_jobs);
+	return ERR_PTR(ret);
 }
 
 /* The last reference to a job's kobject is gone. */
@@ -209,6 +227,7 @@ void hpmmap_job_free(struct kobject *kobj)
 {
 	struct hpmmap_job *job = container_of(kobj, struct hpmmap_job, kobj);
 
+	atomic_dec(&job->user->nr_jobs);
 	kfree(job->totals);
 	kfree(job);
 }

@@ -334,8 +334,6 @@ static long remap_ours(struct hpmmap_ctx *ctx, struct remap *r)
 		return move_anywhere(ctx, r, r->new_addr & PAGE_MASK);
 
 	ret = grow_in_place(ctx, r);
-	if (ret == -ENOMEM && ctx->job->strict)
-		hpmmap_count_refusal(ctx);
 	/* Elsewhere, pages of Linux may help out. */
 	if (ret != -EEXIST && (ret != -ENOMEM || ctx->job->strict))
 		return ret;

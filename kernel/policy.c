@@ -377,7 +377,6 @@ static struct hpmmap_block *exchange(struct hpmmap_ctx *ctx,
 		hpmmap_store_put(ctx, slot, other);
 		hpmmap_block_release(ctx, block);
 		atomic_long_inc(&ctx->nr_held);
-		hpmmap_count_placed(ctx, other->nid);
 		return other;
 	}
 	other = find_spare(ctx, nid, ctx->spare_slot, ULONG_MAX, &looks);

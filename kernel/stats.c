@@ -68,7 +68,8 @@ struct hpmmap_totals *hpmmap_stats_alloc(void)
 {
 	struct hpmmap_totals *totals;
 
-	totals = kzalloc(struct_size(totals, placed, nr_node_ids), GFP_KERNEL);
+	totals = kzalloc(struct_size(totals, placed, nr_node_ids),
+			 GFP_KERNEL_ACCOUNT);
 	if (totals)
 		totals->lowest_free = ULONG_MAX;
 	return totals;
@@ -125,7 +126,8 @@ static enum hpmmap_reason fallback_reason(struct hpmmap_job *job,
 
 	if (!hpmmap_user_has_room(job->user, nr))
 		return HPMMAP_REASON_LIMIT;
-	if (hpmmap_pool_count_free(&job->nodes) < nr)
+	/* A range that begins within a slot needs one more. */
+	if (hpmmap_pool_count_free(&job->nodes) <= nr)
 		return HPMMAP_REASON_EXHAUSTED;
 	return HPMMAP_REASON_OTHER;
 }
@@ -301,10 +303,15 @@ static void sum_ctx(struct hpmmap_ctx *ctx, void *data)
 static struct hpmmap_totals *job_sum(struct hpmmap_job *job)
 {
 	struct hpmmap_totals *sum = hpmmap_stats_alloc();
+	int ret;
 
 	if (!sum)
-		return NULL;
-	hpmmap_ctx_for_job(job, sum_ctx, sum);
+		return ERR_PTR(-ENOMEM);
+	ret = hpmmap_ctx_for_job(job, sum_ctx, sum);
+	if (ret) {
+		kfree(sum);
+		return ERR_PTR(ret);
+	}
 	return sum;
 }
 
@@ -354,7 +361,8 @@ static ssize_t show_stat(struct hpmmap_job *job,
 	LINE("fork_copied_bytes", (u64)sum->copied << SLOT_SHIFT);
 	LINE("cleared_bytes", (u64)sum->cleared << PAGE_SHIFT);
 	LINE("placed_remote_bytes", (u64)sum->remote << SLOT_SHIFT);
-	for (i = 0; i < nr_node_ids; i++)
+	/* Whole lines, as many as there is room for: some seventy nodes. */
+	for (i = 0; i < nr_node_ids && at < PAGE_SIZE - 64; i++)
 		if (sum->placed[i])
 			at += sysfs_emit_at(buf, at, "placed_bytes_node%d %llu\n",
 					    i, (u64)sum->placed[i] << SLOT_SHIFT);
@@ -395,7 +403,7 @@ static ssize_t show_latency(const struct hpmmap_latency *latency, char *buf)
 	return at;
 }
 
-#define JOB_ATTR(_file, _emit) \
+#define JOB_ATTR(_file, _mode, _emit) \
 	static ssize_t _file##_show(struct kobject *kobj, \
 				    struct kobj_attribute *attr, char *buf) \
 	{ \
@@ -404,20 +412,26 @@ static ssize_t show_latency(const struct hpmmap_latency *latency, char *buf)
 		struct hpmmap_totals *sum = job_sum(job); \
 		ssize_t ret; \
 		\
-		if (!sum) \
-			return -ENOMEM; \
+		if (IS_ERR(sum)) \
+			return PTR_ERR(sum); \
 		ret = _emit; \
 		kfree(sum); \
 		return ret; \
 	} \
-	static struct kobj_attribute _file##_attr = __ATTR_RO(_file)
+	static struct kobj_attribute _file##_attr = \
+		__ATTR_RO_MODE(_file, _mode)
 
-JOB_ATTR(stat, show_stat(job, sum, buf));
-JOB_ATTR(fault_ranges, show_fault_ranges(sum, buf));
-JOB_ATTR(latency_mmap, show_latency(&sum->calls[HPMMAP_TIMED_MMAP], buf));
-JOB_ATTR(latency_munmap, show_latency(&sum->calls[HPMMAP_TIMED_MUNMAP], buf));
-JOB_ATTR(latency_mremap, show_latency(&sum->calls[HPMMAP_TIMED_MREMAP], buf));
-JOB_ATTR(latency_brk, show_latency(&sum->calls[HPMMAP_TIMED_BRK], buf));
+JOB_ATTR(stat, 0444, show_stat(job, sum, buf));
+/* Addresses: for who may see /proc/PID/maps. */
+JOB_ATTR(fault_ranges, 0400, show_fault_ranges(sum, buf));
+JOB_ATTR(latency_mmap, 0444,
+	 show_latency(&sum->calls[HPMMAP_TIMED_MMAP], buf));
+JOB_ATTR(latency_munmap, 0444,
+	 show_latency(&sum->calls[HPMMAP_TIMED_MUNMAP], buf));
+JOB_ATTR(latency_mremap, 0444,
+	 show_latency(&sum->calls[HPMMAP_TIMED_MREMAP], buf));
+JOB_ATTR(latency_brk, 0444,
+	 show_latency(&sum->calls[HPMMAP_TIMED_BRK], buf));
 
 static struct attribute *job_attrs[] = {
 	&stat_attr.attr,
@@ -430,8 +444,17 @@ static struct attribute *job_attrs[] = {
 };
 ATTRIBUTE_GROUPS(job);
 
+/* The directory and its files belong to who launched the job. */
+static void job_ownership(compat_ownership_kobject *kobj, kuid_t *uid,
+			  kgid_t *gid)
+{
+	*uid = hpmmap_user_uid(container_of(kobj, struct hpmmap_job,
+					    kobj)->user);
+}
+
 static const struct kobj_type job_ktype = {
 	.release = hpmmap_job_free,
+	.get_ownership = job_ownership,
 	.sysfs_ops = &kobj_sysfs_ops,
 	.default_groups = job_groups,
 };

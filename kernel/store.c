@@ -124,11 +124,28 @@ static void block_put_back(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 	hpmmap_block_release(ctx, block);
 }
 
+/* Whether the first touch will decide where the block of a slot lies. */
+static bool awaits_touch(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
+{
+	return ctx->job->first_touch && block->folio &&
+	       bitmap_full(block->stale, SLOT_PAGES);
+}
+
 /* A block of the pools has got a slot. */
 static void count_gained(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 {
 	atomic_long_inc(&ctx->nr_held);
-	hpmmap_count_placed(ctx, block->nid);
+	if (!awaits_touch(ctx, block))
+		hpmmap_count_placed(ctx, block->nid);
+}
+
+/* A block is about to get contents. */
+static int fill(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
+		unsigned int first, unsigned int nr)
+{
+	if (awaits_touch(ctx, block))
+		hpmmap_count_placed(ctx, block->nid);
+	return hpmmap_block_fill(ctx, block, first, nr);
 }
 
 static int store_insert(struct hpmmap_ctx *ctx, unsigned long slot,
@@ -382,7 +399,7 @@ struct hpmmap_block *hpmmap_store_commit(struct hpmmap_ctx *ctx,
 		block = store_get(ctx, vma, slot_of(start), blocks,
 				  false);
 		if (block && block->folio)
-			hpmmap_block_fill(ctx, block, first, nr);
+			fill(ctx, block, first, nr);
 	}
 	mutex_unlock(&ctx->lock);
 	if (how)
@@ -496,11 +513,13 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 			block = hpmmap_policy_touch(ctx, vmf->vma, block);
 		clear = !block->zeroed && folio_trylock(block->folio);
 		if (clear) {
+			if (ctx->job->first_touch)
+				hpmmap_count_placed(ctx, block->nid);
 			bitmap_zero(block->stale, SLOT_PAGES);
 			atomic_long_add(SLOT_PAGES, &ctx->nr_cleared);
 		}
 	}
-	if (hpmmap_block_fill(ctx, block, first, nr))
+	if (fill(ctx, block, first, nr))
 		goto out;
 	if (owned) {
 		ret = VM_FAULT_NOPAGE;
@@ -553,7 +572,7 @@ int hpmmap_store_access(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 		owned = is_marked(ctx, slot_of(addr));
 		block = store_get(ctx, vma, slot_of(addr), NULL, true);
 	}
-	if (!block || hpmmap_block_fill(ctx, block, i, 1))
+	if (!block || fill(ctx, block, i, 1))
 		goto out;
 	/* A fault may be clearing it. */
 	if (block->folio)

@@ -333,8 +333,11 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	    hpmmap_store_is_pinned(ctx, addr, addr + len))
 		return -ENOMEM;
 	if (!reservation &&
-	    blocks_find(ctx, addr, addr + len, fixed, ahead, &blocks))
+	    blocks_find(ctx, addr, addr + len, fixed, ahead, &blocks)) {
+		if (ctx->job->strict)
+			hpmmap_count_refusal(ctx);
 		return -ENOMEM;
+	}
 	blocks_clear(ctx, addr, addr + len, &blocks);
 	/*
 	 * Known to the store first where nothing can be lost: Linux maps
@@ -502,12 +505,8 @@ static long handle_mmap(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 				      prot))
 		return -ENOMEM;
 	ret = mmap_ours(ctx, addr, len, prot, flags, ahead);
-	if (ret != -ENOMEM)
+	if (ret != -ENOMEM || ctx->job->strict)
 		return ret;
-	if (ctx->job->strict) {
-		hpmmap_count_refusal(ctx);
-		return ret;
-	}
 	ret = mmap_linux(ctx, regs);
 	if (!IS_ERR_VALUE(ret))
 		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP, len);
@@ -1031,8 +1030,6 @@ static unsigned long heap_set(struct hpmmap_ctx *ctx, unsigned long brk)
 			if (!IS_ERR_VALUE(ret))
 				hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_BRK,
 						      end - old_end);
-		} else if (ret == -ENOMEM) {
-			hpmmap_count_refusal(ctx);
 		}
 		if (IS_ERR_VALUE(ret))
 			return old;

@@ -56,7 +56,7 @@ static void entry_count(struct hpmmap_ctx *ctx, struct vm_fault *vmf)
 
 	if (PageCompound(vmf->page) && pmd_none(READ_ONCE(*vmf->pmd)) &&
 	    vmf->vma->vm_start <= start &&
-	    vmf->vma->vm_end - SLOT_SIZE >= start && compat_maps_2m(ctx->mm))
+	    vmf->vma->vm_end - SLOT_SIZE >= start && compat_vma_maps_2m(vmf->vma))
 		atomic_long_inc(&ctx->stats.entries_2m);
 	else
 		atomic_long_inc(&ctx->stats.entries_4k);

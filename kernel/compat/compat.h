@@ -160,6 +160,23 @@ static inline bool compat_maps_2m(struct mm_struct *mm)
 #endif
 }
 
+/* Would the core map a whole block of a mapping by one entry? */
+static inline bool compat_vma_maps_2m(const struct vm_area_struct *vma)
+{
+#ifdef HAVE_VMA_THP_DISABLED
+	if (vma->vm_flags & VM_NOHUGEPAGE)
+		return false;
+#endif
+	return compat_maps_2m(vma->vm_mm);
+}
+
+/* What struct kobj_type's get_ownership() is given. */
+#ifdef HAVE_CONST_OWNERSHIP
+typedef const struct kobject compat_ownership_kobject;
+#else
+typedef struct kobject compat_ownership_kobject;
+#endif
+
 /*
  * Entries of all page tables that refer to a folio of a file. Before 6.7 the
  * function is not exported, and an entry of 2 MB counts at each page, too.

@@ -195,8 +195,8 @@ struct hpmmap_pool_list {
  *
  * Errors: ENODEV (@nodemask names no node that has a pool), ENOMEM (with
  * HPMMAP_LAUNCH_F_STRICT: the pools of these nodes, or what the user may hold
- * of them, are used up), EBUSY (a live patch holds a system call that has to
- * be hooked; see the kernel log).
+ * of them, are used up), EAGAIN (the user has 32768 jobs), EBUSY (a live patch
+ * holds a system call that has to be hooked; see the kernel log).
  */
 struct hpmmap_launch {
 	__u32 size;
@@ -308,7 +308,7 @@ struct hpmmap_limit_set {
  * DOC: sysfs
  *
  * All values are decimal integers, one a file, in bytes where the name says
- * so. Reading needs no privilege.
+ * so. Reading needs no privilege, unless it is said.
  *
  * /sys/kernel/hpmmap/
  *	version				version of the module (text)
@@ -412,7 +412,8 @@ struct hpmmap_limit_set {
  *
  * fault_ranges: where there were faults, "PID START END REASON COUNT": first
  * and end address in hexadecimal; REASON as in stat. At most 6 ranges of an
- * address space and 32 of a job; "unlisted COUNT" tells of the others.
+ * address space and 32 of a job; "unlisted COUNT" tells of the others. Only
+ * root and the user who launched the job may read it.
  */
 
 #endif /* _UAPI_HPMMAP_H */
