@@ -544,12 +544,9 @@ fn rows_table(report: &Report, by: TraceBy, unit: TraceUnit) -> String {
 /// The whole report for people.
 pub fn text(report: &Report, by: TraceBy, unit: TraceUnit) -> String {
     let header = &report.header;
-    let what = match header.pid {
-        Some(pid) => format!("process {pid}"),
-        None => header.command.join(" "),
-    };
     let mut parts = vec![format!(
-        "{what}\nLinux {}, {} CPUs, {:.3} s, recorded by {}{}",
+        "{}\nLinux {}, {} CPUs, {:.3} s, recorded by {}{}",
+        header.what(),
         header.kernel,
         header.cpus,
         (report.run_ns + report.after_ns) as f64 / 1e9,
