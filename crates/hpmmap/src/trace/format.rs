@@ -57,6 +57,17 @@ pub struct Header {
     pub missing: Vec<String>,
 }
 
+impl Header {
+    /// What was recorded, in one line.
+    pub fn what(&self) -> String {
+        let text = match self.pid {
+            Some(pid) => format!("process {pid}"),
+            None => self.command.join(" "),
+        };
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+}
+
 /// A page fault, or a page filled by a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
@@ -637,6 +648,15 @@ pub mod tests {
             times: vec![time],
             summary: Some(summary),
         }
+    }
+
+    #[test]
+    fn what_was_recorded_is_one_line() {
+        let mut header = header();
+        header.command = vec!["sh".into(), "-c".into(), "\n a\n\tb".into()];
+        assert_eq!(header.what(), "sh -c a b");
+        header.pid = Some(7);
+        assert_eq!(header.what(), "process 7");
     }
 
     #[test]

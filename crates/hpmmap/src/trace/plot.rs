@@ -173,12 +173,8 @@ fn picture(trace: &Trace, after_ns: u64) -> Picture {
         costs().fold(f64::INFINITY, f64::min),
         costs().fold(0.0, f64::max),
     );
-    let what = match trace.header.pid {
-        Some(pid) => format!("process {pid}"),
-        None => trace.header.command.join(" "),
-    };
     Picture {
-        title: shortened(&what),
+        title: shortened(&trace.header.what()),
         seconds: (
             after_ns as f64 / 1e9,
             seconds(trace.end_ns()).max(after_ns as f64 / 1e9 + 1e-3),

@@ -544,12 +544,9 @@ fn rows_table(report: &Report, by: TraceBy, unit: TraceUnit) -> String {
 /// The whole report for people.
 pub fn text(report: &Report, by: TraceBy, unit: TraceUnit) -> String {
     let header = &report.header;
-    let what = match header.pid {
-        Some(pid) => format!("process {pid}"),
-        None => header.command.join(" "),
-    };
     let mut parts = vec![format!(
-        "{what}\nLinux {}, {} CPUs, {:.3} s, recorded by {}{}",
+        "{}\nLinux {}, {} CPUs, {:.3} s, recorded by {}{}",
+        header.what(),
         header.kernel,
         header.cpus,
         (report.run_ns + report.after_ns) as f64 / 1e9,
@@ -642,25 +639,20 @@ fn overhead_lines(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     if overhead.runs > 0 {
         lines.push(format!(
-            "Recording: {} in {} runs of BPF programs ({} of the run, {:.2} us each),",
-            milliseconds(overhead.run_ns),
+            "BPF programs: {} runs, {} ({} of the run, {:.2} us each).",
             overhead.runs,
+            milliseconds(overhead.run_ns),
             share(overhead.run_ns),
             overhead.run_ns as f64 / 1e3 / overhead.runs as f64,
         ));
-        lines.push(format!(
-            "{} CPU time of the recorder ({} of the run).",
-            milliseconds(overhead.recorder_ns),
-            share(overhead.recorder_ns)
-        ));
     } else {
-        lines.push(format!(
-            "Recording: {} CPU time of the recorder ({} of the run);",
-            milliseconds(overhead.recorder_ns),
-            share(overhead.recorder_ns)
-        ));
-        lines.push("the kernel's part is not known.".into());
+        lines.push("What recording cost in the kernel is not known.".into());
     }
+    lines.push(format!(
+        "Recorder: {} of CPU time ({} of the run).",
+        milliseconds(overhead.recorder_ns),
+        share(overhead.recorder_ns)
+    ));
     lines
 }
 
