@@ -205,7 +205,7 @@ kill $job
 wait $job || true
 
 # On a terminal: a job comes and goes, a change of size is drawn, keys end it, all is as before.
-COUNTED=$counted python3 - <<'PYTHON'
+python3 - <<'PYTHON'
 import fcntl, os, pty, re, select, signal, struct, subprocess, termios, time
 
 
