@@ -22,6 +22,8 @@ pub fn watch(root: &Root, interval: Duration, stop: &AtomicBool) -> Result<()> {
     // See https://no-color.org.
     let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let screen = Screen::new(colour)?;
+    // From here on a change of size is noticed, even before anything is shown.
+    event::poll(Duration::ZERO)?;
     while !stop.load(Ordering::Relaxed) {
         let status = Status::read(root)?;
         screen.draw(&status, interval)?;
