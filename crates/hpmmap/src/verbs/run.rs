@@ -145,6 +145,9 @@ fn explain(root: &Root, request: &LaunchRequest, errno: Errno) -> Error {
              (see: hpmmap doctor, and dmesg)"
                 .into(),
         ),
+        Errno::EAGAIN => Error::Failed(
+            "this user has 32768 jobs, the most there can be: let some of them end".into(),
+        ),
         Errno::EINVAL | Errno::EOPNOTSUPP => Error::Failed(format!(
             "the module refuses this request (page size {}): {}",
             Size(request.page_size),
