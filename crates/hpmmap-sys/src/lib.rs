@@ -1,8 +1,10 @@
 //! The contract with the kernel module: `kernel/uapi/hpmmap.h` in Rust.
 //!
 //! All unsafe code of the command is in this crate: the ioctls, the handling
-//! of SIGPIPE and the time stamp counter. What it exports is safe.
+//! of SIGPIPE, what is set in a child before exec, and the time stamp counter.
+//! What it exports is safe.
 
+pub mod child;
 pub mod clock;
 mod device;
 pub mod sigpipe;

@@ -1,6 +1,7 @@
 //! One file per verb.
 
 mod bench_alloc;
+mod bench_colocation;
 mod doctor;
 mod man;
 mod mark;
@@ -16,6 +17,7 @@ use std::process::ExitCode;
 
 use hpmmap_host::{Root, list, node};
 
+use crate::bench::colocation::rank;
 use crate::cli::{BenchVerb, PoolVerb, Verb};
 use crate::error::{Error, Result};
 
@@ -27,6 +29,8 @@ pub fn perform(verb: Verb) -> Result<ExitCode> {
         Verb::Pool(PoolVerb::List(args)) => pool_list::perform(&args),
         Verb::Pool(PoolVerb::Limit(args)) => pool_limit::perform(&args),
         Verb::Bench(BenchVerb::Alloc(args)) => bench_alloc::perform(&args),
+        Verb::Bench(BenchVerb::Colocation(args)) => bench_colocation::perform(&args),
+        Verb::Bench(BenchVerb::ColocationRank(args)) => rank::perform(&args),
         Verb::Run(args) => run::perform(&args),
         Verb::Status(args) => status::perform(&args),
         Verb::Doctor(args) => doctor::perform(&args),
