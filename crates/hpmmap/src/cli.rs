@@ -177,12 +177,13 @@ pub enum BenchVerb {
     /// the source's bench/apps. Their results must be right, and the same in
     /// all runs.
     ///
-    /// Columns: SECONDS mean of the runtimes, with the half width of its 95 %
-    /// confidence interval, STDDEV, SLOWDOWN by the neighbour, of which MEMORY is
-    /// at most due to the kernel's memory management (what the ranks spent in
-    /// the kernel or blocked, more than alone), WAIT due to waiting for a CPU,
-    /// FAULTS page faults of a run, LATE those after the start-up, MAJOR those
-    /// that waited for a disk. docs/colocation.md of the source has the formulas.
+    /// Columns: SECONDS mean of the runtimes, +- half of its 95 % confidence
+    /// interval; SLOWDOWN by the neighbour, and its parts: KERNEL and BLOCKED,
+    /// together MEMORY, the most that is due to memory management, WAIT for a CPU,
+    /// USER mode; FAULTS page faults of a run, LATE after the start-up, POOL in
+    /// memory of the pools, MAJOR with a disk; of the whole machine STALLS for
+    /// memory, HUGE pages had, MERGED by khugepaged. docs/colocation.md of the
+    /// source has the formulas.
     #[command(after_help = "Exit status: 1 if a run failed or gave a wrong result, \
         or the study was interrupted.")]
     Colocation(Box<BenchColocationArgs>),

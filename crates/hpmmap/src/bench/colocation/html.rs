@@ -109,13 +109,9 @@ fn draw<B: DrawingBackend>(area: &DrawingArea<B, Shift>, panel: &Panel) -> Drawn
             }
         }
         let (x, _) = context.backend_coord(&(n as f64 + 0.5, low));
-        let (base_x, base_y) = area.get_base_pixel();
+        let (base_x, _) = area.get_base_pixel();
         let y = area.dim_in_pixel().1 as i32 - 34;
-        area.draw(&Text::new(
-            name.as_str(),
-            (x - base_x, y - base_y.min(0)),
-            centred.clone(),
-        ))?;
+        area.draw(&Text::new(name.as_str(), (x - base_x, y), centred.clone()))?;
     }
     let ends = |y| [(0.0, y), (panel.groups.len() as f64, y)];
     context.draw_series([PathElement::new(ends(0.0), BLACK.stroke_width(1))])?;
@@ -316,6 +312,7 @@ fn workload_part(html: &mut String, summary: &Summary, workload: Workload) -> Re
             "Beside",
             "Faults",
             "After start-up",
+            "In the pools",
             "Major",
             "Fallbacks",
             "Builds",
@@ -331,6 +328,7 @@ fn workload_part(html: &mut String, summary: &Summary, workload: Workload) -> Re
                 one.cell.neighbour.title().into(),
                 format!("{:.0}", one.faults),
                 or_empty(one.late_faults, 0),
+                or_empty(one.pool_faults, 0),
                 format!("{:.0}", one.major_faults),
                 or_empty(one.fallbacks, 0),
                 format!("{:.1}", one.builds),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use hpmmap_host::{Root, pool, process};
 use hpmmap_sys::child::{Setup, Signal};
 use nix::sys::signal::{kill, killpg};
-use nix::sys::wait::waitpid;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, Uid};
 
 use super::neighbour::Neighbours;
@@ -127,10 +127,17 @@ struct Nothing;
 impl Drop for Nothing {
     fn drop(&mut self) {
         let own = std::process::id() as i32;
-        for pid in descendants(&Root::default(), own) {
-            let _ = kill(pid, Signal::SIGKILL);
+        let deadline = Instant::now() + END;
+        while Instant::now() < deadline {
+            for pid in descendants(&Root::default(), own) {
+                let _ = kill(pid, Signal::SIGKILL);
+            }
+            match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
+                Err(_) => break,
+                Ok(WaitStatus::StillAlive) => thread::sleep(Duration::from_millis(20)),
+                Ok(_) => (),
+            }
         }
-        while waitpid(Pid::from_raw(-1), None).is_ok() {}
     }
 }
 
@@ -262,6 +269,7 @@ impl Runner<'_> {
                 .unwrap_or(0),
             reserved_peak_bytes: free.saturating_sub(seen.least_free),
             fallbacks: seen.fallbacks,
+            pool_faults: seen.pool_faults,
             fill_bytes,
             builds,
             vmstat: after
@@ -307,6 +315,7 @@ impl Runner<'_> {
         let mut seen = Seen {
             least_free: u64::MAX,
             fallbacks: None,
+            pool_faults: None,
         };
         loop {
             seen.least_free = seen.least_free.min(self.reserved_free(cell.manager));
@@ -314,6 +323,8 @@ impl Runner<'_> {
                 let contexts = pool::contexts(self.root).unwrap_or_default();
                 let now = contexts.iter().map(|context| context.fallbacks).sum();
                 seen.fallbacks = seen.fallbacks.max(Some(now));
+                let faults = contexts.iter().map(|one| one.faults + one.faults_kernel);
+                seen.pool_faults = seen.pool_faults.max(Some(faults.sum()));
             }
             let status = job.child.try_wait().map_err(|error| error.to_string())?;
             if let Some(status) = status {
@@ -349,6 +360,7 @@ impl Runner<'_> {
 struct Seen {
     least_free: u64,
     fallbacks: Option<u64>,
+    pool_faults: Option<u64>,
 }
 
 /// The last line of a program's own words.

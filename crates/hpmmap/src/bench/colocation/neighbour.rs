@@ -297,6 +297,11 @@ mod tests {
         all.settle(&Root::default(), None, || false).unwrap();
         assert!(living(group) > 1);
         drop(all);
+        // They have been killed, but may still be on their way out.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while living(group) > 0 && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(20));
+        }
         assert_eq!(living(group), 0);
     }
 

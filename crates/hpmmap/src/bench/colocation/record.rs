@@ -53,6 +53,8 @@ pub struct Figures {
     pub reserved_peak_bytes: u64,
     /// Calls that got memory of Linux instead, under HPMMAP.
     pub fallbacks: Option<u64>,
+    /// Page faults in memory of the pools, as last seen, under HPMMAP.
+    pub pool_faults: Option<u64>,
     /// What the program that fills memory was told to fill.
     pub fill_bytes: Option<u64>,
     /// Builds that the neighbours completed.
@@ -293,6 +295,7 @@ pub mod tests {
                 rss_peak_bytes: 1 << 20,
                 reserved_peak_bytes: 0,
                 fallbacks: None,
+                pool_faults: None,
                 fill_bytes: None,
                 builds: 2,
                 vmstat: BTreeMap::from([("compact_stall".into(), 4)]),

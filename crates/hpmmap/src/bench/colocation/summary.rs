@@ -71,6 +71,8 @@ pub struct CellSummary {
     pub major_faults: f64,
     /// Calls that got memory of Linux under HPMMAP.
     pub fallbacks: Option<f64>,
+    /// Page faults in memory of the pools under HPMMAP.
+    pub pool_faults: Option<f64>,
     /// Builds that the neighbours completed in a run.
     pub builds: f64,
     /// Mean growth of counters of the whole machine in a run.
@@ -196,10 +198,10 @@ fn cell_summary(
         .iter()
         .map(|one| Some(one.late_faults.or(said(one))? as f64))
         .collect();
-    let fallbacks: Option<Vec<f64>> = figures
-        .iter()
-        .map(|one| Some(one.fallbacks? as f64))
-        .collect();
+    let of_hpmmap = |of: fn(&Figures) -> Option<u64>| {
+        let all: Option<Vec<f64>> = figures.iter().map(|one| Some(of(one)? as f64)).collect();
+        Some(Sample::of(&all?)?.mean)
+    };
     let names = figures.iter().flat_map(|one| one.vmstat.keys().cloned());
     Some(CellSummary {
         cell,
@@ -210,7 +212,8 @@ fn cell_summary(
         faults: mean(figures, |one| one.faults as f64),
         late_faults: late.and_then(|late| Some(Sample::of(&late)?.mean)),
         major_faults: mean(figures, |one| one.major_faults as f64),
-        fallbacks: fallbacks.and_then(|all| Some(Sample::of(&all)?.mean)),
+        fallbacks: of_hpmmap(|one| one.fallbacks),
+        pool_faults: of_hpmmap(|one| one.pool_faults),
         builds: mean(figures, |one| f64::from(one.builds)),
         vmstat: names
             .map(|name| {

@@ -60,15 +60,39 @@ fn times(one: &CellSummary) -> Vec<String> {
     ]
 }
 
-const PARTS: [Column; 8] = [
+const PARTS: [Column; 7] = [
     Text("MANAGER"),
     Text("BESIDE"),
     Number("MEMORY %"),
-    Number("WAIT %"),
+    Number("KERNEL"),
+    Number("BLOCKED"),
+    Number("WAIT"),
+    Number("USER"),
+];
+
+fn parts(one: &CellSummary) -> Option<Vec<String>> {
+    let parts = one.parts?;
+    Some(vec![
+        one.cell.manager.name().into(),
+        one.cell.neighbour.name().into(),
+        percent_of(Some(parts.memory)),
+        percent(parts.kernel.value),
+        percent(parts.blocked.value),
+        percent(parts.wait.value),
+        parts.user.map_or("same".into(), |user| percent(user.value)),
+    ])
+}
+
+const COUNTS: [Column; 9] = [
+    Text("MANAGER"),
+    Text("BESIDE"),
     Number("FAULTS"),
     Number("LATE"),
+    Number("POOL"),
     Number("MAJOR"),
     Number("STALLS"),
+    Number("HUGE"),
+    Number("MERGED"),
 ];
 
 /// Times that somebody on the machine had to reclaim or compact memory.
@@ -81,18 +105,17 @@ pub fn stalls(one: &CellSummary) -> f64 {
         .sum()
 }
 
-fn parts(one: &CellSummary) -> Vec<String> {
+fn counts(one: &CellSummary) -> Vec<String> {
     vec![
         one.cell.manager.name().into(),
         one.cell.neighbour.name().into(),
-        percent_of(one.parts.map(|parts| parts.memory)),
-        one.parts
-            .map(|parts| percent(parts.wait.value))
-            .unwrap_or_default(),
         format!("{:.0}", one.faults),
         or_empty(one.late_faults, 0),
+        or_empty(one.pool_faults, 0),
         format!("{:.0}", one.major_faults),
         format!("{:.0}", stalls(one)),
+        or_empty(one.vmstat.get("thp_fault_alloc").copied(), 0),
+        or_empty(one.vmstat.get("thp_collapse_alloc").copied(), 0),
     ]
 }
 
@@ -157,10 +180,18 @@ pub fn text(summary: &Summary) -> String {
             workload.name(),
             table(&TIMES, cells().map(times))
         ));
+        let parts: Vec<Vec<String>> = cells().filter_map(parts).collect();
+        if !parts.is_empty() {
+            all.push(format!(
+                "{}: its parts, % of the runtime alone (MEMORY is KERNEL and BLOCKED)\n{}",
+                workload.name(),
+                table(&PARTS, parts)
+            ));
+        }
         all.push(format!(
-            "{}: of it by memory management (at most), by waiting for a CPU; in a run\n{}",
+            "{}: in a run\n{}",
             workload.name(),
-            table(&PARTS, cells().map(parts))
+            table(&COUNTS, cells().map(counts))
         ));
     }
     if !summary.comparisons.is_empty() {
@@ -231,6 +262,7 @@ mod tests {
         for part in [
             "lammps: runtimes",
             "thp      a          3   15.000  0.000   0.000  +50.00 [+50.00, +50.00]",
+            "hpmmap   a          +1.00 [+1.00, +1.00]   +1.00    +0.00  +0.00  +19.00",
             "a       thp   mean of all                   +20.00   +15.00",
             "+15.00",
             "In brackets",
