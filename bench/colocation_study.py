@@ -31,6 +31,9 @@ def arguments() -> tuple[argparse.Namespace, list[str]]:
     )
     parser.add_argument("--kernel", help="kernel version or series (default: 6.12)", default="6.12")
     parser.add_argument("--memory-of-guest", default="4G", metavar="SIZE", help="(default 4G)")
+    parser.add_argument(
+        "--movable", default="1536M", metavar="SIZE", help="of it, what can be taken offline (default 1536M)"
+    )
     parser.add_argument("--cpus", type=int, default=2, help="CPUs of the guest (default 2)")
     parser.add_argument("--icount", action="store_true", help="one CPU, whose clock counts instructions")
     parser.add_argument("--resume", action="store_true", help="go on with the study in the directory")
@@ -64,10 +67,12 @@ def main() -> int:
     console = Console()
     try:
         if args.icount:
-            guest = counting_guest(args.kernel, memory=args.memory_of_guest)
+            guest = counting_guest(args.kernel, memory=args.memory_of_guest, movable=args.movable)
             rest.append("--icount")
         else:
-            guest = Guest(args.kernel, memory=args.memory_of_guest, cpus=args.cpus, movable="1536M")
+            guest = Guest(
+                args.kernel, memory=args.memory_of_guest, cpus=args.cpus, movable=args.movable
+            )
         name = f"colocation-{guest.kver}{'-icount' if args.icount else ''}"
         out = (args.out or ROOT / "build/bench" / name).resolve()
         if not out.is_relative_to(ROOT):
@@ -75,7 +80,7 @@ def main() -> int:
         if not args.resume:
             rest.append("--prepare")
             if (out / "study.json").exists():
-                raise BenchError(f"{out} holds a study: go on with it (--resume), delete it, or name another --out")
+                raise BenchError(f"{out} holds a study: go on with --resume, or name another --out")
         stdout = run_script(
             guest, guest_script(out, args.resume, rest), args.timeout, console, PROGRESS
         )

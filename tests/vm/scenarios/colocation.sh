@@ -35,8 +35,8 @@ thp_before=$(sed 's/.*\[\(.*\)\].*/\1/' $thp)
 trap 'echo "$thp_before" >$thp' EXIT
 echo madvise >$thp
 settings >/tmp/settings.before
-study --quick --prepare --workload minicg --neighbour a --manager thp,hpmmap --repeat 1 --memory 64M \
-	--out $study >/tmp/study.out 2>&1 &
+hpmmap bench colocation --verbose --apps $apps --quick --prepare --workload minicg --neighbour a \
+	--manager thp,hpmmap --repeat 1 --memory 64M --out $study >/tmp/study.out 2>&1 &
 pid=$!
 within 90 ended 2 || { cat /tmp/study.out; fail "no two runs have ended"; }
 kill -INT $pid

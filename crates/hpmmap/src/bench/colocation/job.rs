@@ -228,9 +228,14 @@ impl Runner<'_> {
         let _nothing = Nothing;
         let fill_bytes = self.fill_bytes(cell);
         let beside = dir.join("neighbour");
-        let mut neighbours =
-            Neighbours::start(cell.neighbour, self.parameters, fill_bytes, &beside)?;
-        neighbours.settle(self.root, fill_bytes, self.stop)?;
+        let mut neighbours = Neighbours::start(
+            self.root,
+            cell.neighbour,
+            self.parameters,
+            fill_bytes,
+            &beside,
+        )?;
+        neighbours.settle(self.root, self.stop)?;
 
         let before = vmstat(self.root);
         let free = self.reserved_free(cell.manager);

@@ -19,8 +19,8 @@ const FILES: u32 = 24;
 const FUNCTIONS: u32 = 60;
 /// How long neighbours run before the job starts, and at most until the memory
 /// is filled.
-const SETTLE: Duration = Duration::from_secs(2);
-const FILL: Duration = Duration::from_secs(20);
+const SETTLE: Duration = Duration::from_secs(1);
+const FILL: Duration = Duration::from_secs(10);
 /// How long one may take to end when it is told to.
 const END: Duration = Duration::from_secs(3);
 
@@ -172,11 +172,16 @@ impl Build {
 pub struct Neighbours {
     builds: Vec<Build>,
     filler: Option<Group>,
+    fill_bytes: Option<u64>,
+    /// What was available before they began.
+    available_bytes: u64,
+    begun: Instant,
 }
 
 impl Neighbours {
     /// Starts them, with their files in `dir`; a program fills `fill_bytes`.
     pub fn start(
+        root: &Root,
         profile: Profile,
         parameters: &Parameters,
         fill_bytes: Option<u64>,
@@ -185,6 +190,9 @@ impl Neighbours {
         let mut all = Self {
             builds: Vec::new(),
             filler: None,
+            fill_bytes,
+            available_bytes: process::available_bytes(root).unwrap_or(0),
+            begun: Instant::now(),
         };
         if profile == Profile::None {
             return Ok(all);
@@ -214,29 +222,20 @@ impl Neighbours {
     }
 
     /// Waits until they are at work.
-    pub fn settle(
-        &mut self,
-        root: &Root,
-        fill_bytes: Option<u64>,
-        stop: impl Fn() -> bool,
-    ) -> Result<(), String> {
-        if self.builds.is_empty() {
-            return Ok(());
-        }
-        let before = process::available_bytes(root).unwrap_or(0);
-        let start = Instant::now();
-        let enough = |now: u64| {
-            start.elapsed() >= SETTLE
-                && fill_bytes.is_none_or(|fill| before.saturating_sub(now) > fill / 4 * 3)
-        };
-        while start.elapsed() < FILL && !stop() {
-            if enough(process::available_bytes(root).unwrap_or(0)) {
-                break;
-            }
+    pub fn settle(&mut self, root: &Root, stop: impl Fn() -> bool) -> Result<(), String> {
+        while !self.builds.is_empty() && !self.is_settled(root) && !stop() {
             self.tend()?;
             thread::sleep(Duration::from_millis(100));
         }
         Ok(())
+    }
+
+    fn is_settled(&self, root: &Root) -> bool {
+        let now = process::available_bytes(root).unwrap_or(0);
+        let filled = self.available_bytes.saturating_sub(now);
+        let is_full = self.fill_bytes.is_none_or(|fill| filled > fill / 2);
+        let since = self.begun.elapsed();
+        since >= FILL || (since >= SETTLE && is_full)
     }
 
     /// Begins builds anew that have ended; an error if a neighbour failed.
@@ -292,9 +291,16 @@ mod tests {
     #[test]
     fn a_build_runs_and_ends_with_all_it_started() {
         let dir = tempfile::tempdir().unwrap();
-        let mut all = Neighbours::start(Profile::A, &parameters(), None, dir.path()).unwrap();
+        let mut all = Neighbours::start(
+            &Root::default(),
+            Profile::A,
+            &parameters(),
+            None,
+            dir.path(),
+        )
+        .unwrap();
         let group = all.builds[0].group.child.id() as i32;
-        all.settle(&Root::default(), None, || false).unwrap();
+        all.settle(&Root::default(), || false).unwrap();
         assert!(living(group) > 1);
         drop(all);
         // They have been killed, but may still be on their way out.
