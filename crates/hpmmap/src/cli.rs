@@ -247,6 +247,9 @@ pub struct BenchColocationArgs {
     /// The options are those it was begun with; the machine must be the same.
     #[arg(long, value_name = "DIR")]
     pub resume: Option<PathBuf>,
+    /// With --resume: run nothing, report what there is, on any machine
+    #[arg(long, requires = "resume")]
+    pub report: bool,
     /// Directory for the files of a run while it goes on, those of the
     /// neighbours' builds too [default: in the study's]
     #[arg(long, value_name = "DIR")]

@@ -23,8 +23,9 @@ ended() {
 	[ "$(wc -l <$study/runs.jsonl)" -ge "$1" ]
 }
 settings() {
-	cat $thp /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages
-	hpmmap pool list --json
+	cat $thp /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages /proc/sys/kernel/sched_schedstats
+	pool_bytes total_bytes
+	offline_blocks
 	memtotal_kib
 }
 nothing_runs() {
@@ -47,6 +48,7 @@ grep -q 'interrupted after [23] of 4 runs; go on with: hpmmap bench colocation -
 within 10 nothing_runs || fail "left running: $(pgrep -xl 'make|cc1|mpirun|minicg')"
 settings | diff /tmp/settings.before - || fail "the interrupted study left the machine changed"
 
+study --resume $study --report | grep -q '^[23] of 4 runs have ended\.' || fail "no report of what there is so far"
 expect_error 2 "was begun with --repeat=1, not with --repeat=2" hpmmap bench colocation --apps $apps --resume $study --repeat 2
 expect_error 2 "is not empty: name another directory" hpmmap bench colocation --apps $apps --workload minicg \
 	--quick --prepare --out $study
@@ -67,7 +69,7 @@ assert [(run["manager"], run["neighbour"]) for run in plan["runs"]] == list(cell
 for (manager, neighbour), figures in cells.items():
     assert figures["digest"] == "3000", figures
     assert figures["fault_counter"] == "perf" and len(figures["ranks"]) == 1, figures
-    parts = ("run_seconds", "wait_seconds", "blocked_seconds")
+    parts = ("run_seconds", "wait_seconds", "blocked_seconds", "asleep_seconds")
     assert abs(sum(figures[part] for part in parts) - figures["rank_seconds"]) < 0.01, figures
     # The memory came from where it should.
     assert (figures["reserved_peak_bytes"] >= 48 << 20) == (manager == "hpmmap"), figures

@@ -45,6 +45,9 @@ pub fn perform(args: &BenchColocationArgs) -> Result<ExitCode> {
         Some(dir) => resumed(&root, args, &machine, dir)?,
         None => begun(&root, args, &machine)?,
     };
+    if args.report || runs.len() == plan.runs.len() {
+        return conclude(args, store.dir(), &plan, &runs);
+    }
     let programs = programs(&plan.parameters, args.apps.as_deref())?;
     let mut study = Study {
         root: &root,
@@ -56,7 +59,7 @@ pub fn perform(args: &BenchColocationArgs) -> Result<ExitCode> {
         stop: &|| stop.load(Ordering::Relaxed),
     };
     study.run_all()?;
-    study.conclude()
+    conclude(args, study.store.dir(), &study.plan, &study.runs)
 }
 
 /// What the plan is made of.
@@ -305,6 +308,9 @@ fn resumed(
             dir.display()
         )))
     };
+    if args.report {
+        return Ok((store, then, runs));
+    }
     let parameters = decided(args, machine, Some(&then.parameters))?;
     if let Some(why) = changed(&then.parameters, &parameters) {
         return refuse(why);
@@ -429,9 +435,6 @@ impl Study<'_> {
             .filter(|planned| !done.contains(&planned.run))
             .copied()
             .collect();
-        if left.is_empty() {
-            return Ok(());
-        }
         self.announce(&left);
         let (count, before) = (left.len(), self.runs.len());
         let progress = Progress::new(before, before + count, self.args.verbose);
@@ -569,32 +572,32 @@ impl Study<'_> {
             self.store.dir().display()
         ))
     }
+}
 
-    fn conclude(&self) -> Result<ExitCode> {
-        let summary = Summary::new(&self.plan, &self.runs);
-        let dir = self.store.dir();
-        let mut json = serde_json::to_vec_pretty(&summary).map_err(io::Error::from)?;
-        json.push(b'\n');
-        write_whole(&dir.join("summary.json"), &json)?;
-        for workload in summary.workloads() {
-            let svg = html::chart(&summary, workload)?;
-            let name = format!("{}.svg", workload.name());
-            write_whole(&dir.join(name), svg.as_bytes())?;
-        }
-        let report = html::report(&summary, &self.runs)?;
-        write_whole(&dir.join("report.html"), report.as_bytes())?;
-        if self.args.json {
-            print_json(&summary)?;
-        } else {
-            print(&text::text(&summary))?;
-            print(&format!("\nReport: {}", dir.join("report.html").display()))?;
-        }
-        Ok(if summary.failures.is_empty() {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        })
+/// Writes the report, and prints it.
+fn conclude(args: &BenchColocationArgs, dir: &Path, plan: &Plan, runs: &[Run]) -> Result<ExitCode> {
+    let summary = Summary::new(plan, runs);
+    let mut json = serde_json::to_vec_pretty(&summary).map_err(io::Error::from)?;
+    json.push(b'\n');
+    write_whole(&dir.join("summary.json"), &json)?;
+    for workload in summary.workloads() {
+        let svg = html::chart(&summary, workload)?;
+        let name = format!("{}.svg", workload.name());
+        write_whole(&dir.join(name), svg.as_bytes())?;
     }
+    let report = html::report(&summary, runs)?;
+    write_whole(&dir.join("report.html"), report.as_bytes())?;
+    if args.json {
+        print_json(&summary)?;
+    } else {
+        print(&text::text(&summary))?;
+        print(&format!("\nReport: {}", dir.join("report.html").display()))?;
+    }
+    Ok(if summary.failures.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 #[cfg(test)]

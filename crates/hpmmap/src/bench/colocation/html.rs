@@ -286,6 +286,7 @@ fn workload_part(html: &mut String, summary: &Summary, workload: Workload) -> Re
             "Memory management",
             "Kernel",
             "Blocked",
+            "Asleep",
             "Waiting for a CPU",
             "User mode",
         ],
@@ -296,6 +297,10 @@ fn workload_part(html: &mut String, summary: &Summary, workload: Workload) -> Re
                 percent_of(Some(parts.memory)),
                 percent(parts.kernel.value),
                 percent(parts.blocked.value),
+                parts
+                    .asleep
+                    .map(|asleep| percent(asleep.value))
+                    .unwrap_or_default(),
                 percent(parts.wait.value),
                 parts
                     .user

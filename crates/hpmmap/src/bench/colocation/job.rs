@@ -250,6 +250,7 @@ impl Runner<'_> {
         let ranks = self.ranks(dir)?;
         let mean =
             |of: fn(&RankRecord) -> f64| ranks.iter().map(of).sum::<f64>() / ranks.len() as f64;
+        let is_counted = ranks.iter().all(|rank| rank.blocked_seconds.is_some());
         let late = ranks.iter().map(|rank| rank.late_faults);
         Ok(Figures {
             seconds: ranks.iter().map(|rank| rank.seconds).fold(0.0, f64::max),
@@ -259,9 +260,9 @@ impl Runner<'_> {
             system_seconds: mean(|rank| rank.system_seconds),
             run_seconds: mean(|rank| rank.run_seconds),
             wait_seconds: mean(|rank| rank.wait_seconds),
-            blocked_seconds: mean(|rank| {
-                (rank.seconds - rank.run_seconds - rank.wait_seconds).max(0.0)
-            }),
+            blocked_seconds: mean(|rank| rank.blocked_seconds.unwrap_or_else(|| rest(rank))),
+            asleep_seconds: is_counted
+                .then(|| mean(|rank| rest(rank) - rank.blocked_seconds.unwrap_or(0.0)).max(0.0)),
             faults: ranks.iter().map(|r| r.faults.minor + r.faults.major).sum(),
             major_faults: ranks.iter().map(|rank| rank.faults.major).sum(),
             late_faults: late.map(|late| Some(late?.minor + late?.major)).sum(),
@@ -366,6 +367,11 @@ struct Seen {
     least_free: u64,
     fallbacks: Option<u64>,
     pool_faults: Option<u64>,
+}
+
+/// Neither running nor ready.
+fn rest(rank: &RankRecord) -> f64 {
+    (rank.seconds - rank.run_seconds - rank.wait_seconds).max(0.0)
 }
 
 /// The last line of a program's own words.

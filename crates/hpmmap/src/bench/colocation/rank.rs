@@ -55,6 +55,9 @@ pub struct RankRecord {
     pub run_seconds: f64,
     /// Time in which it was ready but had no CPU.
     pub wait_seconds: f64,
+    /// Time in which it was blocked and no signal could wake it, where the
+    /// scheduler counts that (kernel.sched_schedstats).
+    pub blocked_seconds: Option<f64>,
     /// Page faults.
     pub faults: Faults,
     /// Those after the start-up, where its end was seen.
@@ -113,6 +116,16 @@ fn schedstat(root: &Root, pid: u32) -> Option<(f64, f64)> {
         .split_whitespace()
         .map(|word| word.parse::<u64>().ok().map(|ns| ns as f64 / 1e9));
     Some((words.next()??, words.next()??))
+}
+
+/// Time that the main thread was blocked, if the scheduler counts it.
+fn blocked(root: &Root, pid: u32) -> Option<f64> {
+    let text = root.read(format!("proc/{pid}/sched")).ok()?;
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("sum_block_runtime"))?;
+    let milliseconds: f64 = line.rsplit_once(':')?.1.trim().parse().ok()?;
+    Some(milliseconds / 1e3)
 }
 
 /// Faults so far as the process table has them: what the kernel fills of its own
@@ -186,6 +199,7 @@ pub fn perform(args: &ColocationRankArgs) -> Result<ExitCode> {
     let all = faults(&mut perf).ok_or_else(|| failed("page faults", "cannot be read"))?;
     let (run_seconds, wait_seconds) = schedstat(&Root::default(), pid)
         .ok_or_else(|| failed("/proc/PID/schedstat", "cannot be read"))?;
+    let blocked_seconds = blocked(&Root::default(), pid);
     let status = child.wait()?;
     let usage =
         getrusage(UsageWho::RUSAGE_CHILDREN).map_err(|errno| failed("getrusage", errno.desc()))?;
@@ -196,6 +210,7 @@ pub fn perform(args: &ColocationRankArgs) -> Result<ExitCode> {
         system_seconds: seconds(usage.system_time()),
         run_seconds,
         wait_seconds,
+        blocked_seconds,
         faults: all,
         late_faults: started.map(|(_, before)| Faults {
             minor: all.minor - before.minor,
@@ -226,6 +241,13 @@ mod tests {
         let fixture = Fixture::new();
         fixture.write("proc/7/schedstat", "1500000000 250000000 12\n");
         assert_eq!(schedstat(&fixture.root(), 7), Some((1.5, 0.25)));
+        fixture.write("proc/7/sched", "a (7, #threads: 1)\nnr_switches : 12\n");
+        assert_eq!(blocked(&fixture.root(), 7), None);
+        fixture.write(
+            "proc/7/sched",
+            "sum_sleep_runtime   :   9.5\nsum_block_runtime   :   1250.000000\n",
+        );
+        assert_eq!(blocked(&fixture.root(), 7), Some(1.25));
         fixture.write(
             "proc/7/stat",
             "7 (a) b) S 1 7 7 0 -1 4194560 123 4 56 0 10 20 0 0 20 0 1\n",

@@ -35,8 +35,11 @@ pub struct Figures {
     pub run_seconds: f64,
     /// Ready, without a CPU.
     pub wait_seconds: f64,
-    /// The rest: blocked.
+    /// Blocked, so that no signal could wake it; where the scheduler does not
+    /// count that, all of the rest.
     pub blocked_seconds: f64,
+    /// The rest: asleep of its own accord; `None` where that is not known.
+    pub asleep_seconds: Option<f64>,
     /// Page faults of all ranks.
     pub faults: u64,
     /// Those that waited for a disk.
@@ -287,6 +290,7 @@ pub mod tests {
                 run_seconds: seconds,
                 wait_seconds: 0.0,
                 blocked_seconds: 0.0,
+                asleep_seconds: Some(0.0),
                 faults: 10,
                 major_faults: 1,
                 late_faults: Some(3),

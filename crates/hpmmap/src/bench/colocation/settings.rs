@@ -8,6 +8,9 @@ use crate::bench::plan::LARGE_PAGE;
 use crate::error::{Error, Result};
 use crate::size::short;
 
+/// Whether the scheduler counts for how long tasks are blocked.
+const SCHEDSTATS: &str = "proc/sys/kernel/sched_schedstats";
+
 /// What is set for a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Setting {
@@ -85,6 +88,9 @@ impl Settings {
         // setting.
         if thp(&self.root).is_some_and(|now| now != "always") {
             self.base.write(THP, "always")?;
+        }
+        if self.root.read(SCHEDSTATS).is_ok_and(|now| now == "0") {
+            self.base.write(SCHEDSTATS, "1")?;
         }
         let want = Setting::of(cell, parameters);
         if self.now == Some(want) {
@@ -183,6 +189,7 @@ mod tests {
         let pages = format!("{HUGETLB}/nr_hugepages");
         fixture.write(THP, "always [madvise] never\n");
         fixture.write(&pages, "3\n");
+        fixture.write(SCHEDSTATS, "0\n");
         fixture.write(&format!("{HUGETLB}/free_hugepages"), "131\n");
         let read = |path: &str| fixture.root().read(path).unwrap();
         let mut parameters = parameters();
@@ -200,7 +207,9 @@ mod tests {
                 .set(&cell(Manager::Thp, Workload::Minicg), &parameters)
                 .unwrap();
             assert_eq!(read(&pages), "3");
+            assert_eq!(read(SCHEDSTATS), "1");
         }
+        assert_eq!(read(SCHEDSTATS), "0");
         assert_eq!(read(&pages), "3");
         assert_eq!(read(THP), "madvise");
     }

@@ -40,8 +40,11 @@ pub struct Parts {
     pub memory: Estimate,
     /// CPU time in the kernel.
     pub kernel: Estimate,
-    /// Neither running nor ready.
+    /// Blocked.
     pub blocked: Estimate,
+    /// Asleep of its own accord, as when it waits for mpirun; `None` where blocked has
+    /// this, too.
+    pub asleep: Option<Estimate>,
     /// Ready, without a CPU.
     pub wait: Estimate,
     /// CPU time in user mode; `None` where the clock counts instructions, which
@@ -158,10 +161,15 @@ fn parts(beside: &[&Figures], alone: &[&Figures], icount: bool) -> Option<Parts>
     let part = |of: &dyn Fn(&Figures) -> f64| {
         Some(difference(&sample(beside, of)?, &sample(alone, of)?, unit))
     };
+    let mut all = beside.iter().chain(alone);
+    let is_counted = all.all(|one| one.asleep_seconds.is_some());
     Some(Parts {
         memory: part(&|one| kernel(one) + one.blocked_seconds)?,
         kernel: part(&kernel)?,
         blocked: part(&|one| one.blocked_seconds)?,
+        asleep: is_counted
+            .then(|| part(&|one| one.asleep_seconds.unwrap_or(0.0)))
+            .flatten(),
         wait: part(&|one| one.wait_seconds)?,
         user: match icount {
             true => None,

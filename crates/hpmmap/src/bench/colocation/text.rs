@@ -60,12 +60,13 @@ fn times(one: &CellSummary) -> Vec<String> {
     ]
 }
 
-const PARTS: [Column; 7] = [
+const PARTS: [Column; 8] = [
     Text("MANAGER"),
     Text("BESIDE"),
     Number("MEMORY %"),
     Number("KERNEL"),
     Number("BLOCKED"),
+    Number("ASLEEP"),
     Number("WAIT"),
     Number("USER"),
 ];
@@ -78,6 +79,10 @@ fn parts(one: &CellSummary) -> Option<Vec<String>> {
         percent_of(Some(parts.memory)),
         percent(parts.kernel.value),
         percent(parts.blocked.value),
+        parts
+            .asleep
+            .map(|asleep| percent(asleep.value))
+            .unwrap_or_default(),
         percent(parts.wait.value),
         parts.user.map_or("same".into(), |user| percent(user.value)),
     ])
@@ -262,7 +267,7 @@ mod tests {
         for part in [
             "lammps: runtimes",
             "thp      a          3   15.000  0.000   0.000  +50.00 [+50.00, +50.00]",
-            "hpmmap   a          +1.00 [+1.00, +1.00]   +1.00    +0.00  +0.00  +19.00",
+            "hpmmap   a          +1.00 [+1.00, +1.00]   +1.00    +0.00   +0.00  +0.00  +19.00",
             "a       thp   mean of all                   +20.00   +15.00",
             "+15.00",
             "In brackets",
