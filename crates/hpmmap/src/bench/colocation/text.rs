@@ -1,5 +1,7 @@
 //! A study for a terminal of 80 columns.
 
+use std::collections::BTreeMap;
+
 use super::plan::{Profile, Workload};
 use super::statistics::Estimate;
 use super::summary::{CellSummary, Comparison, EMULATED_NOTE, PAPER_NOTE, Summary};
@@ -224,8 +226,16 @@ pub fn text(summary: &Summary) -> String {
     {
         all.push("In brackets: 95 % confidence intervals.".into());
     }
+    let mut left_out: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for one in &summary.left_out {
-        all.push(format!("Left out: {}: {}", one.cell, one.reason));
+        let cells = left_out.entry(&one.reason).or_default();
+        cells.push(one.cell.to_string());
+    }
+    for (reason, cells) in left_out {
+        all.push(wrapped(&format!(
+            "Left out: {}: {reason}",
+            cells.join(", ")
+        )));
     }
     for one in &summary.failures {
         all.push(format!(
@@ -245,6 +255,8 @@ pub fn text(summary: &Summary) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::colocation::record::LeftOut;
+    use crate::bench::colocation::record::tests::plan;
     use crate::bench::colocation::summary::tests::summary;
 
     #[test]
@@ -281,9 +293,16 @@ mod tests {
     fn what_is_missing_is_said() {
         let mut summary = summary();
         summary.ended -= 1;
+        for run in &plan().runs[..2] {
+            summary.left_out.push(LeftOut {
+                cell: run.cell,
+                reason: "no".into(),
+            });
+        }
         summary.emulated = true;
         let text = text(&summary);
         assert!(text.contains("23 of 24 runs have ended."), "{text}");
         assert!(text.contains("no TLB"), "{text}");
+        assert_eq!(text.matches("Left out: ").count(), 1, "{text}");
     }
 }
