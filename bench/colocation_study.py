@@ -45,20 +45,19 @@ def arguments() -> tuple[argparse.Namespace, list[str]]:
     return args, rest
 
 
-def guest_script(out: Path, resume: bool, options: list[str]) -> str:
+def guest_script(out: Path, resume: bool, counts: bool, options: list[str]) -> str:
     """Files that runs make lie in memory; the records do not."""
     which = "--resume" if resume else "--out"
     command = ["hpmmap", "bench", "colocation", "--verbose", which, str(out), "--work", "/mnt", *options]
-    lines = [
-        "set -eu",
-        "mount -t tmpfs none /mnt",
+    lines = ["set -eu", "mount -t tmpfs -o size=90% none /mnt"]
+    if not counts:
         # The first use of a page costs the machine that runs the guest one of its
         # own; nobody is to be charged for that.
-        "head -c $(awk '/^MemFree/ { print int($2 * 0.8) * 1024 }' /proc/meminfo) /dev/zero >/mnt/first",
-        "rm /mnt/first",
-        f"echo {REPORT}",
-        f"{shlex.join(command)} 2>&1",
-    ]
+        lines += [
+            "head -c $(awk '/^MemFree/ { print int($2 * 0.8) * 1024 }' /proc/meminfo) /dev/zero >/mnt/first",
+            "rm /mnt/first",
+        ]
+    lines += [f"echo {REPORT}", f"{shlex.join(command)} 2>&1"]
     return "\n".join(lines)
 
 
@@ -81,9 +80,8 @@ def main() -> int:
             rest.append("--prepare")
             if (out / "study.json").exists():
                 raise BenchError(f"{out} holds a study: go on with --resume, or name another --out")
-        stdout = run_script(
-            guest, guest_script(out, args.resume, rest), args.timeout, console, PROGRESS
-        )
+        script = guest_script(out, args.resume, args.icount, rest)
+        stdout = run_script(guest, script, args.timeout, console, PROGRESS)
     except (GuestError, ValueError, BenchError) as error:
         console.print(f"run-colocation: {escape(str(error))}", style="red")
         return 1

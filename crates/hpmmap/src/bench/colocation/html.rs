@@ -10,7 +10,7 @@ use plotters::style::{FontStyle, register_font};
 use super::plan::{Manager, Profile, Workload};
 use super::record::Run;
 use super::statistics::Estimate;
-use super::summary::{CellSummary, EMULATED_NOTE, PAPER_NOTE, Summary};
+use super::summary::{COUNTED_NOTE, CellSummary, EMULATED_NOTE, PAPER_NOTE, Summary};
 use super::text::{or_empty, percent, percent_of, reduction, stalls};
 use crate::error::{Error, Result};
 use crate::size::short;
@@ -296,7 +296,10 @@ fn workload_part(html: &mut String, summary: &Summary, workload: Workload) -> Re
                 one.cell.neighbour.title().into(),
                 percent_of(Some(parts.memory)),
                 percent(parts.kernel.value),
-                percent(parts.blocked.value),
+                parts
+                    .blocked
+                    .map(|blocked| percent(blocked.value))
+                    .unwrap_or_default(),
                 parts
                     .asleep
                     .map(|asleep| percent(asleep.value))
@@ -374,6 +377,9 @@ pub fn report(summary: &Summary, runs: &[Run]) -> Result<String> {
     );
     if summary.emulated {
         html += &note("note", EMULATED_NOTE);
+    }
+    if parameters.icount {
+        html += &note("note", COUNTED_NOTE);
     }
     for one in &summary.failures {
         let text = format!("Run {} ({}) failed: {}", one.run, one.cell, one.error);

@@ -31,8 +31,14 @@ pub const EMULATED_NOTE: &str = "This machine is emulated. Its processor has no 
     Runtimes here cannot be compared with the paper's; page faults, stalls and what the kernel does \
     on behalf of the job can.";
 
+/// What the clock does where it counts instructions.
+pub const COUNTED_NOTE: &str = "The clock counts instructions, and leaps to the next timer while \
+    nothing runs: runtimes alone hold such leaps, and slowdowns say little. Parts are of the \
+    instructions that the job takes alone.";
+
 /// How the slowdown of a combination against the same alone is made up, each as
-/// a part of the runtime alone. All ranks' mean.
+/// a part of the runtime alone; where the clock counts instructions of those that
+/// the job takes alone. All ranks' mean.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Parts {
     /// Kernel and blocked together: the most that memory management can have
@@ -40,8 +46,8 @@ pub struct Parts {
     pub memory: Estimate,
     /// CPU time in the kernel.
     pub kernel: Estimate,
-    /// Blocked.
-    pub blocked: Estimate,
+    /// Blocked; `None` where the clock leaps meanwhile.
+    pub blocked: Option<Estimate>,
     /// Asleep of its own accord, as when it waits for mpirun; `None` where blocked has
     /// this, too.
     pub asleep: Option<Estimate>,
@@ -157,17 +163,26 @@ fn parts(beside: &[&Figures], alone: &[&Figures], icount: bool) -> Option<Parts>
         true => one.run_seconds,
         false => one.system_seconds,
     };
-    let unit = sample(alone, |one| one.rank_seconds)?.mean;
+    // There the clock leaps while nothing runs: times without a CPU mean nothing.
+    let whole = |one: &Figures| match icount {
+        true => one.run_seconds,
+        false => one.rank_seconds,
+    };
+    let blocked = |one: &Figures| match icount {
+        true => 0.0,
+        false => one.blocked_seconds,
+    };
+    let unit = sample(alone, whole)?.mean;
     let part = |of: &dyn Fn(&Figures) -> f64| {
         Some(difference(&sample(beside, of)?, &sample(alone, of)?, unit))
     };
     let mut all = beside.iter().chain(alone);
     let is_counted = all.all(|one| one.asleep_seconds.is_some());
     Some(Parts {
-        memory: part(&|one| kernel(one) + one.blocked_seconds)?,
+        memory: part(&|one| kernel(one) + blocked(one))?,
         kernel: part(&kernel)?,
-        blocked: part(&|one| one.blocked_seconds)?,
-        asleep: is_counted
+        blocked: (!icount).then(|| part(&blocked)).flatten(),
+        asleep: (is_counted && !icount)
             .then(|| part(&|one| one.asleep_seconds.unwrap_or(0.0)))
             .flatten(),
         wait: part(&|one| one.wait_seconds)?,
@@ -407,8 +422,8 @@ pub mod tests {
         let summary = Summary::new(&plan, &runs);
         let parts = summary.cells.iter().find_map(|one| one.parts).unwrap();
         assert!((parts.kernel.value - 0.02).abs() < 1e-9, "{parts:?}");
-        assert!((parts.memory.value - 0.03).abs() < 1e-9, "{parts:?}");
-        assert_eq!(parts.user, None);
+        assert!((parts.memory.value - 0.02).abs() < 1e-9, "{parts:?}");
+        assert_eq!((parts.blocked, parts.user), (None, None));
         assert!(summary.emulated);
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::plan::{Profile, Workload};
 use super::statistics::Estimate;
-use super::summary::{CellSummary, Comparison, EMULATED_NOTE, PAPER_NOTE, Summary};
+use super::summary::{COUNTED_NOTE, CellSummary, Comparison, EMULATED_NOTE, PAPER_NOTE, Summary};
 use crate::output::Column::{self, Number, Text};
 use crate::output::table;
 
@@ -80,7 +80,10 @@ fn parts(one: &CellSummary) -> Option<Vec<String>> {
         one.cell.neighbour.name().into(),
         percent_of(Some(parts.memory)),
         percent(parts.kernel.value),
-        percent(parts.blocked.value),
+        parts
+            .blocked
+            .map(|blocked| percent(blocked.value))
+            .unwrap_or_default(),
         parts
             .asleep
             .map(|asleep| percent(asleep.value))
@@ -216,6 +219,9 @@ pub fn text(summary: &Summary) -> String {
     }
     if summary.emulated {
         all.push(wrapped(EMULATED_NOTE));
+    }
+    if summary.parameters.icount {
+        all.push(wrapped(COUNTED_NOTE));
     }
     if summary.parameters.repetitions == 1 {
         all.push("One round: there are no intervals.".into());
