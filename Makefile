@@ -14,6 +14,7 @@ help:
 	@echo 'make bench-profile      on which functions of the kernel they are spent'
 	@echo 'make bench-fork         instructions to fork, execute a program and wait, with 1 GB of memory'
 	@echo 'make bench-children     instructions that the children of a shell cost, natively and registered'
+	@echo 'make bench-colocation   what neighbours do to jobs under each memory manager (an hour and more)'
 	@echo 'make module KVER=...    build/<version>/hpmmap.ko, by default for the running kernel'
 	@echo 'make tools              build/hpmmap, the command, and its manual pages'
 	@echo 'make guest-tests        the test programs that run in a guest'
@@ -122,7 +123,13 @@ bench-children:
 	@$(MAKE) --no-print-directory tools modules
 	@bench/run-children $(BENCH_ARGS)
 
+bench-colocation:
+	@scripts/setup guest
+	@scripts/setup jobs
+	@$(MAKE) --no-print-directory tools bench-tools modules
+	@bench/run-colocation $(BENCH_ARGS)
+
 clean:
 	rm -rf build
 
-.PHONY: help setup module modules tools guest-tests bench-tools lint unit vm check check-debug matrix demo bench bench-profile bench-fork bench-children conformance conformance-table install clean
+.PHONY: help setup module modules tools guest-tests bench-tools lint unit vm check check-debug matrix demo bench bench-profile bench-fork bench-children bench-colocation conformance conformance-table install clean

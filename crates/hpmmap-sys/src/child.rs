@@ -1,10 +1,71 @@
-//! A child process that runs code of the parent's.
+//! Child processes: what they are to be like before they become their program,
+//! and one that runs code of the parent's.
 
 use std::fs;
 use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
-use nix::sys::signal::{SigHandler, Signal, signal};
-use nix::unistd::{ForkResult, Pid, fork};
+use nix::errno::Errno;
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::prctl;
+use nix::sys::signal::{SigHandler, signal};
+use nix::unistd::{ForkResult, Pid, fork, getppid, setpgid};
+
+pub use nix::sys::signal::Signal;
+
+/// What is set between fork and exec. The default changes nothing.
+#[derive(Debug, Clone, Default)]
+pub struct Setup {
+    /// It runs on these CPUs only; on all it may if there is none.
+    pub cpus: Vec<u32>,
+    /// It gets no transparent huge pages, nor do its children.
+    pub no_thp: bool,
+    /// It leads a process group of its own.
+    pub own_group: bool,
+    /// It gets this signal when the thread that starts it ends.
+    pub dies_with_parent: Option<Signal>,
+}
+
+impl Setup {
+    /// Has `command` start that way.
+    pub fn apply(self, command: &mut Command) -> io::Result<()> {
+        let mut set = CpuSet::new();
+        for &cpu in &self.cpus {
+            set.set(cpu as usize)?;
+        }
+        let parent = Pid::this();
+        let before_exec = move || {
+            if self.own_group {
+                setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
+            }
+            if let Some(signal) = self.dies_with_parent {
+                prctl::set_pdeathsig(signal)?;
+                if getppid() != parent {
+                    return Err(Errno::ESRCH.into());
+                }
+            }
+            if !self.cpus.is_empty() {
+                sched_setaffinity(Pid::from_raw(0), &set)?;
+            }
+            if self.no_thp {
+                prctl::set_thp_disable(true)?;
+            }
+            Ok(())
+        };
+        // SAFETY: the closure only makes system calls; an error of the kernel
+        // is a number, nothing is allocated for it.
+        unsafe {
+            command.pre_exec(before_exec);
+        }
+        Ok(())
+    }
+}
+
+/// Makes this process the parent of what its children leave behind.
+pub fn adopt_orphans() -> io::Result<()> {
+    Ok(prctl::set_child_subreaper(true)?)
+}
 
 /// Forks. The child runs `child` and ends with the status it returns; the
 /// parent gets its number, and can wait for it even if it was told to ignore
@@ -32,5 +93,44 @@ pub fn spawn(child: impl FnOnce() -> i32) -> io::Result<Pid> {
             // registered to run at its own end.
             unsafe { nix::libc::_exit(status) }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status_line(setup: Setup, name: &str) -> String {
+        let mut command = Command::new("grep");
+        command.args([name, "/proc/self/status"]);
+        setup.apply(&mut command).unwrap();
+        let output = command.output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_string()
+    }
+
+    #[test]
+    fn a_child_is_as_it_was_asked_to_be() {
+        let own = std::fs::read_to_string("/proc/self/status").unwrap();
+        let list = own
+            .lines()
+            .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
+            .unwrap();
+        let digits = |c: char| !c.is_ascii_digit();
+        let first: u32 = list.trim().split(digits).next().unwrap().parse().unwrap();
+        let setup = Setup {
+            cpus: vec![first],
+            no_thp: true,
+            own_group: true,
+            dies_with_parent: Some(Signal::SIGTERM),
+        };
+        assert_eq!(
+            status_line(setup.clone(), "Cpus_allowed_list"),
+            format!("Cpus_allowed_list:\t{first}")
+        );
+        assert_eq!(status_line(setup, "THP_enabled"), "THP_enabled:\t0");
+        assert_eq!(
+            status_line(Setup::default(), "THP_enabled"),
+            "THP_enabled:\t1"
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! The contract with the kernel module: `kernel/uapi/hpmmap.h` in Rust.
 //!
 //! All unsafe code of the command is in this crate: the ioctls, the handling
-//! of SIGPIPE, fork, the time stamp counter and one call of bpf(2). What it
-//! exports is safe.
+//! of SIGPIPE, child processes, the time stamp counter and one call of bpf(2).
+//! What it exports is safe.
 
 pub mod bpf;
 pub mod child;

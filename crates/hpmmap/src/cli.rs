@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use hpmmap_host::Root;
 
+use crate::bench::colocation::plan::{Manager, Profile, Workload};
 use crate::bench::noise::plan::{Mode, Variant};
 use crate::bench::plan::{Allocator, Method, Pattern};
 use crate::size::Size;
@@ -163,6 +164,37 @@ pub enum BenchVerb {
         ratio_to_best_peer, ratio_with_exit. bench/README.md of the source describes them all."
     )]
     Alloc(BenchAllocArgs),
+    /// What neighbours do to a job, under HPMMAP and what Linux has
+    ///
+    /// Runs MPI programs alone and beside compile jobs, with 4 KB pages,
+    /// transparent huge pages, reserved huge pages (malloc's) and HPMMAP, in
+    /// rounds: each round runs every combination once, in an order of its own.
+    /// Prints tables and writes everything into one directory: the plan, a
+    /// record and the output of each run, a report in HTML. It can be stopped
+    /// at any time (Ctrl-C) and goes on with --resume.
+    ///
+    /// Neighbours: 'none', always measured; 'a': one parallel compile on any CPU,
+    /// with as many jobs as there are CPUs without a rank; 'b': two of these;
+    /// 'c': two, each on a half of the CPUs without a rank. They go on until the
+    /// job ends. Ranks are bound to a CPU each.
+    ///
+    /// Workloads: 'lammps' and 'hpcc' (Debian's packages), and the programs of
+    /// the source's bench/apps. Their results must be right, and the same in
+    /// all runs.
+    ///
+    /// Columns: SECONDS mean of the runtimes, +- half of its 95 % confidence
+    /// interval; SLOWDOWN by the neighbour, and its parts: KERNEL and BLOCKED,
+    /// together MEMORY, the most that is due to memory management, WAIT for a CPU,
+    /// USER mode; FAULTS page faults of a run, LATE after the start-up, POOL in
+    /// memory of the pools, MAJOR with a disk; of the whole machine STALLS for
+    /// memory, HUGE pages had, MERGED by khugepaged. docs/colocation.md of the
+    /// source has the formulas.
+    #[command(after_help = "Exit status: 1 if a run failed or gave a wrong result, \
+        or the study was interrupted.")]
+    Colocation(Box<BenchColocationArgs>),
+    /// Run one rank of a study and record what it took
+    #[command(hide = true)]
+    ColocationRank(ColocationRankArgs),
     /// How much of the CPUs' time is taken away, and what random accesses cost
     ///
     /// Detours (the benchmark 'selfish'): on every CPU at once a loop reads the
@@ -200,6 +232,98 @@ pub enum BenchVerb {
         last). bench/README.md of the source describes them all."
     )]
     Noise(BenchNoiseArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct BenchColocationArgs {
+    /// Only these workloads; by default all that are installed
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub workload: Vec<Workload>,
+    /// Only these memory managers
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub manager: Vec<Manager>,
+    /// Only these neighbours
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub neighbour: Vec<Profile>,
+    /// How often each combination is run [default: 10, 2 with --quick]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: Option<u32>,
+    /// Ranks of a job [default: the largest power of two of at most two thirds
+    /// of the CPUs]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub ranks: Option<u32>,
+    /// Memory of a job in all, which is reserved for it under hugetlb and
+    /// HPMMAP [default: three quarters of the machine's, 256M with --quick]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<Size>,
+    /// Beside each build have a program fill and free Linux's memory over and
+    /// over, all but this much
+    #[arg(long, value_name = "SIZE")]
+    pub room: Option<Size>,
+    /// Time steps of lammps, iterations of the programs of bench/apps
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub iterations: Option<u32>,
+    /// Seed of the order of the runs [default: 1]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Small problems that an emulated machine can solve
+    #[arg(long)]
+    pub quick: bool,
+    /// The clock of this machine counts instructions (one CPU, one rank)
+    #[arg(long)]
+    pub icount: bool,
+    /// Set transparent huge pages, reserve huge pages and add pools as each run
+    /// needs it, and set everything back afterwards (root)
+    ///
+    /// Otherwise only what is there is used.
+    #[arg(long)]
+    pub prepare: bool,
+    /// A run that takes longer has failed [default: 3600]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub timeout: Option<u32>,
+    /// Directory for the study, new or empty [default: colocation-DATE]
+    #[arg(long, value_name = "DIR", conflicts_with = "resume")]
+    pub out: Option<PathBuf>,
+    /// Go on with the study in this directory, or report it again
+    ///
+    /// The options are those it was begun with; the machine must be the same.
+    #[arg(long, value_name = "DIR")]
+    pub resume: Option<PathBuf>,
+    /// With --resume: run nothing, report what there is, on any machine
+    #[arg(long, requires = "resume")]
+    pub report: bool,
+    /// Directory for the files of a run while it goes on, those of the
+    /// neighbours' builds too [default: in the study's]
+    #[arg(long, value_name = "DIR")]
+    pub work: Option<PathBuf>,
+    /// Where the programs of bench/apps are, if they are not in their place
+    #[arg(long, value_name = "DIR")]
+    pub apps: Option<PathBuf>,
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Say what is run, if standard error is no terminal
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ColocationRankArgs {
+    /// Directory for the record
+    #[arg(long)]
+    pub record: PathBuf,
+    /// CPUs of the ranks, in order
+    #[arg(long, value_delimiter = ',')]
+    pub cpus: Vec<u32>,
+    /// No transparent huge pages
+    #[arg(long)]
+    pub no_thp: bool,
+    /// A file that the program makes when its start-up ends
+    #[arg(long)]
+    pub started: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use hpmmap_host::{Root, pool, process};
+use hpmmap_host::{Root, node, pool, process};
 use hpmmap_sys::clock::ticks;
 
 use super::plan::{Allocator, Case, LARGE_PAGE, Method, Provider};
@@ -14,12 +16,17 @@ use crate::cli::VERSION;
 use crate::error::{Error, Result};
 use crate::size::{Size, short};
 
-const THP: &str = "sys/kernel/mm/transparent_hugepage/enabled";
-const HUGETLB: &str = "sys/kernel/mm/hugepages/hugepages-2048kB";
+/// The setting of transparent huge pages.
+pub const THP: &str = "sys/kernel/mm/transparent_hugepage/enabled";
+/// Reserved huge pages.
+pub const HUGETLB: &str = "sys/kernel/mm/hugepages/hugepages-2048kB";
 const MEMORY_BLOCK: &str = "sys/devices/system/memory/block_size_bytes";
 
 /// What Linux keeps when pools or reserved pages are made.
 const RESERVE_BYTES: u64 = 512 << 20;
+
+/// How long the last pages of a job that has ended may take to become free.
+const REMOVE: Duration = Duration::from_secs(20);
 
 /// Where the libraries of the allocators are looked for.
 const LIBRARIES: [&str; 5] = [
@@ -31,20 +38,22 @@ const LIBRARIES: [&str; 5] = [
 ];
 
 /// The setting of transparent huge pages: the word in brackets.
-fn thp(root: &Root) -> Option<String> {
+pub fn thp(root: &Root) -> Option<String> {
     let text = root.read(THP).ok()?;
     let (_, rest) = text.split_once('[')?;
     Some(rest.split_once(']')?.0.to_string())
 }
 
-fn hugetlb_free(root: &Root) -> u64 {
+/// Reserved huge pages that nobody has, in bytes.
+pub fn hugetlb_free(root: &Root) -> u64 {
     let pages: u64 = root
         .read_number(format!("{HUGETLB}/free_hugepages"))
         .unwrap_or(0);
     pages * LARGE_PAGE
 }
 
-fn pools_free(root: &Root) -> u64 {
+/// What nobody has of all pools.
+pub fn pools_free(root: &Root) -> u64 {
     let pools = pool::nodes(root).unwrap_or_default();
     pools.iter().map(|pool| pool.free_bytes).sum()
 }
@@ -159,7 +168,8 @@ fn first_line(command: &mut Command) -> Option<String> {
     (output.status.success() && !line.is_empty()).then(|| line.to_string())
 }
 
-fn package_version(file: &Path) -> Option<String> {
+/// Debian's package of a file, and its version.
+pub fn package_version(file: &Path) -> Option<String> {
     let owner = first_line(Command::new("dpkg-query").arg("--search").arg(file))?;
     let package = owner.split(": ").next()?;
     first_line(Command::new("dpkg-query").args([
@@ -205,7 +215,7 @@ pub struct Prepared {
 
 enum Undo {
     Write(String, String),
-    PoolRemove(u64),
+    PoolRemove { node: u32, bytes: u64 },
 }
 
 impl Prepared {
@@ -217,7 +227,8 @@ impl Prepared {
         }
     }
 
-    fn write(&mut self, path: &str, text: &str) -> Result<()> {
+    /// Writes a setting, and remembers the old one.
+    pub fn write(&mut self, path: &str, text: &str) -> Result<()> {
         let old = match path {
             THP => thp(&self.root),
             _ => self.root.read(path).ok(),
@@ -264,18 +275,37 @@ impl Prepared {
         Ok(())
     }
 
-    fn add_pool(&mut self, bytes: u64) -> Result<Option<PoolAdd>> {
+    /// Adds pools of so much in all, in equal parts on all nodes, as far as it
+    /// can be had.
+    pub fn add_pool(&mut self, bytes: u64) -> Result<Option<PoolAdd>> {
         let text = self.root.read(MEMORY_BLOCK)?;
         let block = u64::from_str_radix(text.trim_start_matches("0x"), 16)
             .map_err(|_| Error::Failed(format!("/{MEMORY_BLOCK}: '{text}' is no size")))?;
-        let size = Size(bytes.next_multiple_of(block));
-        let before = pools_free(&self.root);
-        let start = ticks();
-        self.pool(&["add", "--partial", "--size", &size.to_string()])?;
-        let cost = ticks() - start;
-        let bytes = pools_free(&self.root).saturating_sub(before);
-        self.undo.push(Undo::PoolRemove(bytes));
-        Ok(Some(PoolAdd { bytes, cost }))
+        let nodes = node::with_memory(&self.root)?;
+        let size = Size((bytes / nodes.len().max(1) as u64).next_multiple_of(block)).to_string();
+        let mut added = PoolAdd { bytes: 0, cost: 0 };
+        for node in nodes {
+            let before = pools_free(&self.root);
+            let start = ticks();
+            let name = node.to_string();
+            self.pool(&["add", "--partial", "--node", &name, "--size", &size])?;
+            added.cost += ticks() - start;
+            let bytes = pools_free(&self.root).saturating_sub(before);
+            added.bytes += bytes;
+            self.undo.push(Undo::PoolRemove { node, bytes });
+        }
+        Ok(Some(added))
+    }
+
+    fn remove_pool(&self, node: u32, bytes: u64) -> Result<()> {
+        let (node, size) = (node.to_string(), Size(bytes).to_string());
+        let deadline = Instant::now() + REMOVE;
+        loop {
+            match self.pool(&["remove", "--node", &node, "--size", &size]) {
+                Err(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(500)),
+                result => return result,
+            }
+        }
     }
 
     fn pool(&self, args: &[&str]) -> Result<()> {
@@ -296,13 +326,14 @@ impl Prepared {
     }
 
     /// Gives back and sets back what was changed, the last first.
-    fn restore(&mut self) {
+    pub fn restore(&mut self) {
         while let Some(undo) = self.undo.pop() {
             let result = match &undo {
                 Undo::Write(path, text) => fs::write(self.root.join(path), text)
                     .map_err(|error| format!("cannot write to /{path}: {error}")),
-                Undo::PoolRemove(bytes) => self
-                    .pool(&["remove", "--size", &Size(*bytes).to_string()])
+                Undo::PoolRemove { bytes: 0, .. } => Ok(()),
+                Undo::PoolRemove { node, bytes } => self
+                    .remove_pool(*node, *bytes)
                     .map_err(|error| error.to_string()),
             };
             if let Err(why) = result {

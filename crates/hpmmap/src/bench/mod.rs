@@ -1,6 +1,7 @@
 //! The benchmarks' parts: what to measure, workers, results and what is made
 //! of them. `bench/README.md` describes the figures.
 
+pub mod colocation;
 pub mod compare;
 pub mod machine;
 pub mod noise;

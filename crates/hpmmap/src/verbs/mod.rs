@@ -1,6 +1,7 @@
 //! One file per verb.
 
 mod bench_alloc;
+mod bench_colocation;
 mod bench_noise;
 mod doctor;
 mod man;
@@ -20,6 +21,7 @@ use std::process::ExitCode;
 
 use hpmmap_host::{Root, list, node};
 
+use crate::bench::colocation::rank;
 use crate::cli::{BenchVerb, PoolVerb, Verb};
 use crate::error::{Error, Result};
 
@@ -32,6 +34,8 @@ pub fn perform(verb: Verb) -> Result<ExitCode> {
         Verb::Pool(PoolVerb::Limit(args)) => pool_limit::perform(&args),
         Verb::Bench(verb) => match *verb {
             BenchVerb::Alloc(args) => bench_alloc::perform(&args),
+            BenchVerb::Colocation(args) => bench_colocation::perform(&args),
+            BenchVerb::ColocationRank(args) => rank::perform(&args),
             BenchVerb::Noise(args) => bench_noise::perform(&args),
         },
         Verb::Run(args) => run::perform(&args),
