@@ -609,10 +609,13 @@ mod tests {
 
     fn args(words: &[&str]) -> BenchColocationArgs {
         let all = ["hpmmap", "bench", "colocation"].iter().chain(words);
-        match Cli::try_parse_from(all).unwrap().verb {
-            Verb::Bench(BenchVerb::Colocation(args)) => *args,
-            other => panic!("{other:?}"),
-        }
+        let Verb::Bench(verb) = Cli::try_parse_from(all).unwrap().verb else {
+            panic!("not a benchmark");
+        };
+        let BenchVerb::Colocation(args) = *verb else {
+            panic!("another benchmark");
+        };
+        *args
     }
 
     fn machine() -> Machine {

@@ -46,6 +46,7 @@ mod tests {
             "hpmmap-pool-limit.1",
             "hpmmap-bench.1",
             "hpmmap-bench-alloc.1",
+            "hpmmap-bench-colocation.1",
             "hpmmap-bench-noise.1",
             "hpmmap-run.1",
             "hpmmap-mark.1",
