@@ -24,6 +24,8 @@ const SMALL_BYTES: u64 = 64 << 20;
 /// Of the memory of a job, what its data may take; the rest is for the C
 /// library, MPI and what does not fill whole pages.
 const DATA_PART: f64 = 0.75;
+/// What the programs of bench/apps make when their start-up ends.
+const APP_STARTED: &str = "started";
 /// hpcc calls its matrix product right below this residual.
 const DGEMM_LIMIT: f64 = 16.0;
 
@@ -138,7 +140,16 @@ impl Workload {
             }
             _ => {
                 let each = data / u64::from(parameters.ranks);
-                start.arguments = vec!["--json".into(), "--memory".into(), each.to_string()];
+                start.arguments = [
+                    "--json",
+                    "--started",
+                    APP_STARTED,
+                    "--memory",
+                    &each.to_string(),
+                ]
+                .map(String::from)
+                .into();
+                start.marker = Some(APP_STARTED);
                 if let Some(n) = parameters.iterations {
                     start
                         .arguments
@@ -392,7 +403,7 @@ mod tests {
         );
         assert_eq!(
             arguments(Workload::Minicg, &parameters),
-            "--json --memory 1207959552 --iterations 5"
+            "--json --started started --memory 1207959552 --iterations 5"
         );
         let files = Workload::Hpcc.start(Path::new("/p"), &parameters).files;
         for line in ["20000          Ns", "2            Ps", "4            Qs"] {
