@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -36,7 +37,7 @@ static const struct pattern {
 	{ "cycle", pattern_cycle, false, NULL },
 	{ "brk", pattern_brk, false, NULL },
 	{ "mremap", pattern_mremap, false, NULL },
-	{ "stacks", pattern_stacks, false, NULL },
+	{ "stacks", pattern_stacks, false, stacks_prepare },
 	{ "amr", pattern_amr, false, traces_prepare },
 	{ "amr-malloc", pattern_amr_malloc, true, traces_prepare },
 	{ "malloc", pattern_malloc, true, traces_prepare },
@@ -119,14 +120,29 @@ static void settle(char *libraries, char **argv)
 		require_loaded(strdup(libraries));
 }
 
-/*
- * The first call sets up lists and page tables that then stay, and reads
- * the pages of this program and of its libraries.
- */
+/* Code that nobody has run yet takes page faults that are not the pattern's. */
+static void read_program(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	unsigned long start, end;
+	char line[512], perms[5];
+
+	if (!maps)
+		die("/proc/self/maps");
+	while (fgets(line, sizeof(line), maps))
+		if (sscanf(line, "%lx-%lx %4s", &start, &end, perms) == 3 && perms[0] == 'r' &&
+		    perms[1] == '-' && perms[3] == 'p' && strchr(line, '/'))
+			/* What cannot be had so (before Linux 5.14) comes by itself. */
+			madvise((void *)start, end - start, MADV_POPULATE_READ);
+	fclose(maps);
+}
+
+/* The first call sets up lists and page tables that then stay. */
 static void warm_up(const struct pattern *pattern, const struct task *task)
 {
 	struct task small = *task;
 
+	read_program();
 	small.rounds = 1;
 	if (small.size > LARGE_PAGE)
 		small.size = LARGE_PAGE;

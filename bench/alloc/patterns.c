@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Patterns of calls to the kernel. */
 #define _GNU_SOURCE
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -140,10 +141,17 @@ static char *make_stack(const struct task *task)
 	return p;
 }
 
+static char *stacks[4096];
+
+/* The list is no memory of the pattern: it is there before. */
+void stacks_prepare(void)
+{
+	memset(stacks, 0xff, sizeof(stacks));
+}
+
 /* Threads come, use a little of their stacks, and go; as many as fit into the size. */
 void pattern_stacks(const struct task *task)
 {
-	static char *stacks[4096];
 	size_t count = task->size / STACK_BYTES;
 
 	if (count > sizeof(stacks) / sizeof(stacks[0]))

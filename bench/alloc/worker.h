@@ -110,6 +110,7 @@ void pattern_map(const struct task *task);
 void pattern_cycle(const struct task *task);
 void pattern_brk(const struct task *task);
 void pattern_mremap(const struct task *task);
+void stacks_prepare(void);
 void pattern_stacks(const struct task *task);
 
 /* traces.c */

@@ -32,7 +32,7 @@ for result in record["results"]:
     assert key not in found, key
     found[key] = result
 patterns = {pattern for pattern, _, _ in found}
-assert patterns == {"map", "cycle", "brk", "mremap", "stacks", "amr", "amr-malloc", "malloc"}, patterns
+assert patterns == {"map", "crowded", "cycle", "brk", "mremap", "stacks", "amr", "amr-malloc", "malloc"}, patterns
 
 native, ours = (found["map", method, 8 << 20]["measured"]["median"] for method in ("4k", "hpmmap"))
 assert native["touched_pages"] == ours["touched_pages"] == 2048
