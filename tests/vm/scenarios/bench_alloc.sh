@@ -38,7 +38,9 @@ native, ours = (found["map", method, 8 << 20]["measured"]["median"] for method i
 assert native["touched_pages"] == ours["touched_pages"] == 2048
 # A mapping of 4 KB pages takes a fault for each; ours takes none.
 assert native["faults"] == 2048 and ours["faults"] == 0, (native, ours)
-assert native["resident_bytes"] >= 8 << 20 and ours["held_bytes"] >= 8 << 20, (native, ours)
+# Before 6.2 a thread keeps up to 64 pages back from the resident memory of its process.
+assert native["resident_bytes"] >= (8 << 20) - 64 * 4096, native
+assert ours["held_bytes"] >= 8 << 20, ours
 assert found["map", "4k", 8 << 20]["ratio_to_best_peer"] >= 1
 
 # Reuse is there or it is said that it is not.
