@@ -92,7 +92,7 @@ hpmmap trace report small --json | python3 -c '
 import json, sys
 report = json.load(sys.stdin)
 assert report["faults"]["agree"], report["faults"]
-# Dropped are events of all sorts: mappings that have not been seen before, too.
+# Dropped are events of all sorts: the names of files, each time they are tried, too.
 missing = report["faults"]["recorded"] - report["faults"]["in_file"]
 assert 0 <= missing <= report["dropped"], report
 assert sum(row["count"] for row in report["kinds"]) == report["faults"]["recorded"], report["kinds"]
