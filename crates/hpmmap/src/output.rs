@@ -1,11 +1,13 @@
-//! Tables and JSON on standard output.
+//! Tables and JSON on standard output, and JSON in files.
 
+use std::fs;
 use std::io::{self, Write};
+use std::path::Path;
 
 use comfy_table::{Cell, CellAlignment, Row, Table, presets};
 use serde::Serialize;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// How a column is aligned.
 #[derive(Clone, Copy)]
@@ -40,6 +42,17 @@ pub fn table(columns: &[Column], rows: impl IntoIterator<Item = Vec<String>>) ->
         column.set_padding((0, 2));
     }
     table.trim_fmt()
+}
+
+/// Writes `value` as indented JSON into a file of a directory, which is made if
+/// there is none.
+pub fn save_json(dir: &Path, file: &str, value: &impl Serialize) -> Result<()> {
+    let failed =
+        |error: io::Error| Error::Failed(format!("cannot write to {}: {error}", dir.display()));
+    fs::create_dir_all(dir).map_err(failed)?;
+    let mut json = serde_json::to_vec_pretty(value).map_err(io::Error::from)?;
+    json.push(b'\n');
+    fs::write(dir.join(file), json).map_err(failed)
 }
 
 /// Prints `value` as indented JSON.

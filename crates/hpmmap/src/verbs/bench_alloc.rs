@@ -1,7 +1,6 @@
 //! `hpmmap bench alloc`
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -23,7 +22,7 @@ use crate::bench::worker::{Sample, Worker};
 use crate::bench::{compare, plot, report};
 use crate::cli::BenchAllocArgs;
 use crate::error::{Error, Result};
-use crate::output::{print, print_json};
+use crate::output::{print, print_json, save_json};
 use crate::size::Size;
 
 const PAGE: u64 = 4096;
@@ -357,12 +356,7 @@ fn conclude(args: &BenchAllocArgs, record: &Record) -> Result<ExitCode> {
         print(&report::text(record))?;
     }
     if let Some(dir) = &args.out {
-        let failed =
-            |error: io::Error| Error::Failed(format!("cannot write to {}: {error}", dir.display()));
-        fs::create_dir_all(dir).map_err(failed)?;
-        let mut json = serde_json::to_vec_pretty(record).map_err(io::Error::from)?;
-        json.push(b'\n');
-        fs::write(dir.join("alloc.json"), json).map_err(failed)?;
+        save_json(dir, "alloc.json", record)?;
         plot::write(record, &dir.join("alloc"))?;
     }
     let faulted = report::faulted(record);

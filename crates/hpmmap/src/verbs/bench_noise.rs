@@ -1,7 +1,5 @@
 //! `hpmmap bench noise`
 
-use std::fs;
-use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +22,7 @@ use crate::bench::plan::{LARGE_PAGE, Method, Provider};
 use crate::bench::result::PoolAdd;
 use crate::cli::BenchNoiseArgs;
 use crate::error::{Error, Result};
-use crate::output::{print, print_json};
+use crate::output::{print, print_json, save_json};
 use crate::size::Size;
 
 const MIB: u64 = 1 << 20;
@@ -313,12 +311,7 @@ fn conclude(args: &BenchNoiseArgs, record: &Record) -> Result<ExitCode> {
         print(&report::text(record, args.per_cpu))?;
     }
     if let Some(dir) = &args.out {
-        let failed =
-            |error: io::Error| Error::Failed(format!("cannot write to {}: {error}", dir.display()));
-        fs::create_dir_all(dir).map_err(failed)?;
-        let mut json = serde_json::to_vec_pretty(record).map_err(io::Error::from)?;
-        json.push(b'\n');
-        fs::write(dir.join("noise.json"), json).map_err(failed)?;
+        save_json(dir, "noise.json", record)?;
         plot::write(record, &dir.join("noise"))?;
     }
     Ok(ExitCode::SUCCESS)
