@@ -11,7 +11,7 @@ use super::plan::{Manager, Profile, Workload};
 use super::record::Run;
 use super::statistics::Estimate;
 use super::summary::{COUNTED_NOTE, CellSummary, EMULATED_NOTE, PAPER_NOTE, Summary};
-use super::text::{or_empty, percent, percent_of, reduction, stalls};
+use super::text::{or_empty, part_cells, percent, percent_of, reduction, stalls};
 use crate::error::{Error, Result};
 use crate::size::short;
 
@@ -291,24 +291,12 @@ fn workload_part(html: &mut String, summary: &Summary, workload: Workload) -> Re
             "User mode",
         ],
         beside.map(|(one, parts)| {
-            vec![
+            let names = [
                 one.cell.manager.title().into(),
                 one.cell.neighbour.title().into(),
-                percent_of(Some(parts.memory)),
-                percent(parts.kernel.value),
-                parts
-                    .blocked
-                    .map(|blocked| percent(blocked.value))
-                    .unwrap_or_default(),
-                parts
-                    .asleep
-                    .map(|asleep| percent(asleep.value))
-                    .unwrap_or_default(),
-                percent(parts.wait.value),
-                parts
-                    .user
-                    .map_or("the same".into(), |user| percent(user.value)),
-            ]
+            ];
+            let cells = part_cells(&parts, "the same");
+            names.into_iter().chain(cells).collect()
         }),
     );
     *html += "<p>Means of a run. Faults are the job's; stalls, huge pages and reclaim are the whole \

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use super::plan::{Profile, Workload};
 use super::statistics::Estimate;
-use super::summary::{COUNTED_NOTE, CellSummary, Comparison, EMULATED_NOTE, PAPER_NOTE, Summary};
+use super::summary::{
+    COUNTED_NOTE, CellSummary, Comparison, EMULATED_NOTE, PAPER_NOTE, Parts, Summary,
+};
 use crate::output::Column::{self, Number, Text};
 use crate::output::table;
 
@@ -73,24 +75,27 @@ const PARTS: [Column; 8] = [
     Number("USER"),
 ];
 
-fn parts(one: &CellSummary) -> Option<Vec<String>> {
-    let parts = one.parts?;
-    Some(vec![
-        one.cell.manager.name().into(),
-        one.cell.neighbour.name().into(),
+/// The parts of a slowdown, as the tables have them; `same` stands for user mode
+/// where it cannot differ.
+pub fn part_cells(parts: &Parts, same: &str) -> [String; 6] {
+    let or_none = |part: Option<Estimate>| part.map(|part| percent(part.value));
+    [
         percent_of(Some(parts.memory)),
         percent(parts.kernel.value),
-        parts
-            .blocked
-            .map(|blocked| percent(blocked.value))
-            .unwrap_or_default(),
-        parts
-            .asleep
-            .map(|asleep| percent(asleep.value))
-            .unwrap_or_default(),
+        or_none(parts.blocked).unwrap_or_default(),
+        or_none(parts.asleep).unwrap_or_default(),
         percent(parts.wait.value),
-        parts.user.map_or("same".into(), |user| percent(user.value)),
-    ])
+        or_none(parts.user).unwrap_or_else(|| same.into()),
+    ]
+}
+
+fn parts(one: &CellSummary) -> Option<Vec<String>> {
+    let names = [
+        one.cell.manager.name().into(),
+        one.cell.neighbour.name().into(),
+    ];
+    let cells = part_cells(one.parts.as_ref()?, "same");
+    Some(names.into_iter().chain(cells).collect())
 }
 
 const COUNTS: [Column; 9] = [
