@@ -63,13 +63,13 @@ def pytest_collection_finish(session):
 
 
 def guests_at_once() -> int:
-    """As many as there are CPUs, and memory for, at most one for each kernel."""
+    """As many as this process may use CPUs (see taskset(1)), and memory for, at most one for each kernel."""
     available = next(
         int(line.split()[1]) << 10
         for line in Path("/proc/meminfo").read_text().splitlines()
         if line.startswith("MemAvailable:")
     )
-    return max(1, min(len(kernels()), os.cpu_count() or 1, available // (5 << 30)))
+    return max(1, min(len(kernels()), len(os.sched_getaffinity(0)), available // (5 << 30)))
 
 
 @pytest.fixture
