@@ -260,7 +260,7 @@ pub struct BenchColocationArgs {
     /// over, all but this much
     #[arg(long, value_name = "SIZE")]
     pub room: Option<Size>,
-    /// Time steps of lammps, iterations of the programs of bench/apps
+    /// Time steps of lammps, minimd and miniamr; the others solve to the end
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub iterations: Option<u32>,
     /// Seed of the order of the runs [default: 1]

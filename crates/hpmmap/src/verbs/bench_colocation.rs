@@ -525,7 +525,8 @@ impl Study<'_> {
             neighbour: Profile::None,
             ..planned.cell
         };
-        let dir = self.store.dir().join("runs/warm-up");
+        let name = format!("runs/warm-up-{}", cell.workload.name());
+        let dir = self.store.dir().join(name);
         match self.run_cell(settings, &cell, &dir) {
             _ if (self.stop)() => Err(self.interrupted()),
             Ok(_) => Ok(()),

@@ -150,7 +150,9 @@ impl Workload {
                 .map(String::from)
                 .into();
                 start.marker = Some(APP_STARTED);
-                if let Some(n) = parameters.iterations {
+                // The others solve until their result can be verified.
+                let is_in_steps = matches!(self, Self::Minimd | Self::Miniamr);
+                if let Some(n) = parameters.iterations.filter(|_| is_in_steps) {
                     start
                         .arguments
                         .extend(["--iterations".into(), n.to_string()]);
@@ -402,8 +404,12 @@ mod tests {
             "-in in.melt -var edge 151 -var steps 5"
         );
         assert_eq!(
-            arguments(Workload::Minicg, &parameters),
+            arguments(Workload::Minimd, &parameters),
             "--json --started started --memory 1207959552 --iterations 5"
+        );
+        assert_eq!(
+            arguments(Workload::Minicg, &parameters),
+            "--json --started started --memory 1207959552"
         );
         let files = Workload::Hpcc.start(Path::new("/p"), &parameters).files;
         for line in ["20000          Ns", "2            Ps", "4            Qs"] {
