@@ -120,11 +120,6 @@ static int ioc_launch(struct file *file, union command *cmd)
 	if (arg->page_size && arg->page_size != HPMMAP_BLOCK_BYTES &&
 	    arg->page_size != HPMMAP_LARGE_BYTES)
 		return -EINVAL;
-	/* One block cannot be placed in two ways. */
-	if (arg->flags & HPMMAP_LAUNCH_F_FIRST_TOUCH &&
-	    (arg->flags & HPMMAP_LAUNCH_F_INTERLEAVE ||
-	     arg->page_size == HPMMAP_LARGE_BYTES))
-		return -EINVAL;
 	ret = nodes_from_user(arg, &nodes);
 	if (ret)
 		return ret;

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use hpmmap_sys::uapi;
 use serde::Serialize;
 
+use crate::cli::Placement;
 use crate::error::{Error, Result};
 pub use replace::{Digests, hex};
 
@@ -17,6 +18,16 @@ pub use replace::{Digests, hex};
 pub const OFFSET: u64 = 48;
 /// How many they are.
 pub const LENGTH: usize = 4;
+
+const PLACEMENTS: u32 = uapi::LAUNCH_F_INTERLEAVE | uapi::LAUNCH_F_FIRST_TOUCH;
+
+/// Whether the module takes these options: known ones, and no block placed in
+/// two ways.
+fn are_options(flags: u32) -> bool {
+    let is_first_touch = flags & uapi::LAUNCH_F_FIRST_TOUCH != 0;
+    let is_other = flags & (uapi::LAUNCH_F_INTERLEAVE | uapi::MARK_F_1G) != 0;
+    flags & !uapi::MARK_OPTIONS == 0 && !(is_first_touch && is_other)
+}
 
 /// What a mark asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -27,8 +38,8 @@ pub struct Options {
     pub strict: bool,
     /// Children's programs are left out.
     pub no_inherit: bool,
-    /// Over the nodes in turn.
-    pub interleave: bool,
+    /// Where memory lies.
+    pub placement: Placement,
     /// In bytes.
     pub page_size: u64,
 }
@@ -41,7 +52,7 @@ impl Options {
             | flag(self.image, uapi::LAUNCH_F_IMAGE)
             | flag(self.strict, uapi::LAUNCH_F_STRICT)
             | flag(self.no_inherit, uapi::LAUNCH_F_NO_INHERIT)
-            | flag(self.interleave, uapi::LAUNCH_F_INTERLEAVE)
+            | self.placement.launch_flag()
             | flag(self.page_size == uapi::LARGE_BYTES, uapi::MARK_F_1G)
     }
 
@@ -50,7 +61,11 @@ impl Options {
             image: flags & uapi::LAUNCH_F_IMAGE != 0,
             strict: flags & uapi::LAUNCH_F_STRICT != 0,
             no_inherit: flags & uapi::LAUNCH_F_NO_INHERIT != 0,
-            interleave: flags & uapi::LAUNCH_F_INTERLEAVE != 0,
+            placement: match flags & PLACEMENTS {
+                0 => Placement::Local,
+                uapi::LAUNCH_F_INTERLEAVE => Placement::Interleave,
+                _ => Placement::FirstTouch,
+            },
             page_size: if flags & uapi::MARK_F_1G != 0 {
                 uapi::LARGE_BYTES
             } else {
@@ -72,7 +87,8 @@ impl fmt::Display for Options {
             (self.image, "image"),
             (self.strict, "strict"),
             (self.no_inherit, "no-inherit"),
-            (self.interleave, "interleave"),
+            (self.placement == Placement::Interleave, "interleave"),
+            (self.placement == Placement::FirstTouch, "first-touch"),
         ] {
             if set {
                 write!(f, ", {name}")?;
@@ -114,7 +130,7 @@ impl Program {
                 &format!("has flags of its own in the ELF header ({flags:#x})"),
             ));
         }
-        if flags & !(uapi::MARK_MAGIC_MASK | uapi::MARK_OPTIONS) != 0 {
+        if !are_options(flags & !uapi::MARK_MAGIC_MASK) {
             return Err(failed(
                 name,
                 &format!("has a mark with options this version does not know ({flags:#x})"),
@@ -192,14 +208,14 @@ mod tests {
         image: true,
         strict: true,
         no_inherit: true,
-        interleave: true,
+        placement: Placement::Interleave,
         page_size: uapi::LARGE_BYTES,
     };
     const IMAGE: Options = Options {
         image: true,
         strict: false,
         no_inherit: false,
-        interleave: false,
+        placement: Placement::Local,
         page_size: uapi::BLOCK_BYTES,
     };
 
@@ -216,7 +232,11 @@ mod tests {
 
     #[test]
     fn options_survive_the_file() {
-        for options in [IMAGE, ALL] {
+        let first_touch = Options {
+            placement: Placement::FirstTouch,
+            ..IMAGE
+        };
+        for options in [IMAGE, ALL, first_touch] {
             let flags = options.to_flags();
             assert_eq!(flags & uapi::MARK_MAGIC_MASK, uapi::MARK_MAGIC);
             assert_eq!(flags & !(uapi::MARK_MAGIC_MASK | uapi::MARK_OPTIONS), 0);
@@ -227,6 +247,7 @@ mod tests {
             ALL.to_string(),
             "page size 1G, image, strict, no-inherit, interleave"
         );
+        assert_eq!(first_touch.to_string(), "page size 2M, image, first-touch");
     }
 
     #[test]
@@ -395,6 +416,11 @@ mod tests {
                 "newer",
                 &changed(48, &[0, 0x40, 0x4d, 0x48]),
                 "has a mark with options this version does not know (0x484d4000)",
+            ),
+            (
+                "both",
+                &changed(48, &[0x14, 0, 0x4d, 0x48]),
+                "has a mark with options this version does not know (0x484d0014)",
             ),
         ] {
             assert_eq!(case(name, bytes), want, "{name}");

@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use hpmmap_sys::uapi;
 use serde::Serialize;
 
-use crate::cli::{MarkArgs, PageSize, UnmarkArgs};
+use crate::cli::{MarkArgs, UnmarkArgs};
 use crate::error::Result;
 use crate::mark::{Change, LENGTH, OFFSET, Options, Program, hex};
 use crate::output::{print, print_json};
@@ -17,13 +16,10 @@ pub fn mark(args: &MarkArgs) -> Result<ExitCode> {
     }
     let options = Options {
         image: !args.no_image,
-        strict: args.strict,
-        no_inherit: args.no_inherit,
-        interleave: args.interleave,
-        page_size: match args.page_size {
-            PageSize::TwoMega => uapi::BLOCK_BYTES,
-            PageSize::OneGiga => uapi::LARGE_BYTES,
-        },
+        strict: args.launch.strict,
+        no_inherit: args.launch.no_inherit,
+        placement: args.launch.placement(false)?,
+        page_size: args.launch.page_size.bytes(),
     };
     for_each(&args.files, args.json, |program| {
         Ok((Some(options), Some(program.change(Some(options))?)))
@@ -148,14 +144,17 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
+    use hpmmap_sys::uapi;
+
     use super::*;
+    use crate::cli::Placement;
     use crate::mark::Digests;
 
     const OPTIONS: Options = Options {
         image: true,
         strict: false,
         no_inherit: false,
-        interleave: false,
+        placement: Placement::Local,
         page_size: uapi::BLOCK_BYTES,
     };
 

@@ -10,7 +10,7 @@ use nix::unistd::execvpe;
 
 use super::{require_nodes, run_report};
 use crate::allocator;
-use crate::cli::{PageSize, Placement, RunArgs};
+use crate::cli::RunArgs;
 use crate::device;
 use crate::error::{Error, Result};
 use crate::size::{Size, short};
@@ -65,42 +65,17 @@ fn checked(root: &Root, args: &RunArgs) -> Result<LaunchRequest> {
             nodes
         }
     };
-    let placement = placement(args)?;
+    let launch = &args.launch;
+    let placement = launch.placement(args.node.as_deref() == Some(INTERLEAVE))?;
     let flag = |set: bool, bit: u32| if set { bit } else { 0 };
     Ok(LaunchRequest {
-        flags: flag(args.strict, uapi::LAUNCH_F_STRICT)
-            | flag(args.no_inherit, uapi::LAUNCH_F_NO_INHERIT)
-            | flag(
-                placement == Placement::Interleave,
-                uapi::LAUNCH_F_INTERLEAVE,
-            )
-            | flag(
-                placement == Placement::FirstTouch,
-                uapi::LAUNCH_F_FIRST_TOUCH,
-            )
+        flags: flag(launch.strict, uapi::LAUNCH_F_STRICT)
+            | flag(launch.no_inherit, uapi::LAUNCH_F_NO_INHERIT)
+            | placement.launch_flag()
             | flag(args.image, uapi::LAUNCH_F_IMAGE),
-        page_size: match args.page_size {
-            PageSize::TwoMega => uapi::BLOCK_BYTES,
-            PageSize::OneGiga => uapi::LARGE_BYTES,
-        },
+        page_size: launch.page_size.bytes(),
         nodes,
     })
-}
-
-/// One placement from the options that ask for one.
-fn placement(args: &RunArgs) -> Result<Placement> {
-    let spread = args.interleave || args.node.as_deref() == Some(INTERLEAVE);
-    match args.placement {
-        Some(other) if spread && other != Placement::Interleave => Err(Error::Usage(
-            "--node interleave contradicts --placement: name one of them, or nodes".into(),
-        )),
-        Some(Placement::FirstTouch) if args.page_size == PageSize::OneGiga => Err(Error::Usage(
-            "--placement first-touch places 2M at a time: leave out --page-size 1G".into(),
-        )),
-        Some(placement) => Ok(placement),
-        None if spread => Ok(Placement::Interleave),
-        None => Ok(Placement::Local),
-    }
 }
 
 fn program(command: &[OsString]) -> Result<Vec<CString>> {
@@ -162,15 +137,18 @@ mod tests {
     use hpmmap_host::fixture::Fixture;
 
     use super::*;
+    use crate::cli::{LaunchArgs, PageSize, Placement};
 
     fn args(node: Option<&str>) -> RunArgs {
         RunArgs {
-            page_size: PageSize::OneGiga,
+            launch: LaunchArgs {
+                page_size: PageSize::OneGiga,
+                placement: None,
+                interleave: true,
+                strict: true,
+                no_inherit: false,
+            },
             node: node.map(str::to_string),
-            placement: None,
-            interleave: true,
-            strict: true,
-            no_inherit: false,
             image: false,
             malloc: None,
             malloc_tune: false,
@@ -194,8 +172,8 @@ mod tests {
             }
         );
         let mut plain = args(None);
-        (plain.strict, plain.interleave) = (false, false);
-        (plain.no_inherit, plain.image) = (true, true);
+        (plain.launch.strict, plain.launch.interleave) = (false, false);
+        (plain.launch.no_inherit, plain.image) = (true, true);
         let request = checked(&fixture.root(), &plain).unwrap();
         assert_eq!(
             request.flags,
@@ -227,12 +205,13 @@ mod tests {
         let fixture = Fixture::new();
         fixture.nodes("0-1");
         let flags = |node, how, interleave| {
-            let args = RunArgs {
+            let mut args = args(node);
+            args.launch = LaunchArgs {
                 page_size: PageSize::TwoMega,
                 placement: how,
                 interleave,
                 strict: false,
-                ..args(node)
+                no_inherit: false,
             };
             checked(&fixture.root(), &args).map(|request| (request.flags, request.nodes))
         };
@@ -259,11 +238,9 @@ mod tests {
     #[test]
     fn first_touch_is_for_2m() {
         let fixture = Fixture::new();
-        let args = RunArgs {
-            placement: Some(Placement::FirstTouch),
-            interleave: false,
-            ..args(None)
-        };
+        let mut args = args(None);
+        args.launch.placement = Some(Placement::FirstTouch);
+        args.launch.interleave = false;
         let error = checked(&fixture.root(), &args).unwrap_err();
         assert!(error.to_string().contains("--page-size 1G"), "{error}");
     }

@@ -1,0 +1,185 @@
+//! The options of `hpmmap run`, `mark` and `unmark`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use hpmmap_sys::uapi;
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PageSize {
+    #[value(name = "2M")]
+    TwoMega,
+    #[value(name = "1G")]
+    OneGiga,
+}
+
+impl PageSize {
+    /// How many bytes it has.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Self::TwoMega => uapi::BLOCK_BYTES,
+            Self::OneGiga => uapi::LARGE_BYTES,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Malloc {
+    Jemalloc,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// On the node of the CPU that maps it, or the nearest
+    Local,
+    /// On the nodes in turn, 2 MB by 2 MB
+    Interleave,
+    /// On the node of the CPU that touches it first, 2 MB by 2 MB, with one
+    /// page fault each; for threads that initialise their own part
+    FirstTouch,
+}
+
+impl Placement {
+    /// The flag of HPMMAP_IOC_LAUNCH.
+    pub fn launch_flag(self) -> u32 {
+        match self {
+            Self::Local => 0,
+            Self::Interleave => uapi::LAUNCH_F_INTERLEAVE,
+            Self::FirstTouch => uapi::LAUNCH_F_FIRST_TOUCH,
+        }
+    }
+}
+
+/// What the launcher asks for, and a mark can.
+#[derive(Debug, Args)]
+pub struct LaunchArgs {
+    /// Size of the contiguous pieces memory is made of
+    #[arg(
+        long,
+        value_enum,
+        value_name = "2M|1G",
+        default_value = "2M",
+        ignore_case = true,
+        hide_possible_values = true
+    )]
+    pub page_size: PageSize,
+    /// Where memory lies for which the program has no memory policy of its
+    /// own (set_mempolicy, mbind, numactl)
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub placement: Option<Placement>,
+    /// The same as --placement interleave
+    #[arg(long, conflicts_with = "placement")]
+    pub interleave: bool,
+    /// Fail allocations when the pools are used up, instead of using memory
+    /// of Linux
+    #[arg(long)]
+    pub strict: bool,
+    /// Leave out the programs that child processes execute
+    #[arg(long)]
+    pub no_inherit: bool,
+}
+
+impl LaunchArgs {
+    /// The one placement that is asked for, also by `--node interleave`.
+    pub fn placement(&self, by_node: bool) -> Result<Placement> {
+        match self.placement {
+            Some(other) if by_node && other != Placement::Interleave => Err(Error::Usage(
+                "--node interleave contradicts --placement: name one of them, or nodes".into(),
+            )),
+            Some(Placement::FirstTouch) if self.page_size == PageSize::OneGiga => {
+                Err(Error::Usage(
+                    "--placement first-touch places 2M at a time: leave out --page-size 1G".into(),
+                ))
+            }
+            Some(placement) => Ok(placement),
+            None if by_node || self.interleave => Ok(Placement::Interleave),
+            None => Ok(Placement::Local),
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub launch: LaunchArgs,
+    /// Take memory only from these NUMA nodes, such as 0,2-3, whatever the
+    /// memory policies of the program say; 'interleave' is all nodes with
+    /// --placement interleave
+    #[arg(long, value_name = "LIST|interleave")]
+    pub node: Option<String>,
+    /// Put the text, data and bss of the programs into the pools, too, and
+    /// map shared libraries in advance: a run has no file faults
+    ///
+    /// Segments are mapped with 2 MB pages where they cover them whole: link
+    /// with -Wl,-z,max-page-size=0x200000. Uprobes do not see such programs,
+    /// and perf does not find their symbols.
+    #[arg(long)]
+    pub image: bool,
+    /// Use another malloc: jemalloc, which takes large allocations from the
+    /// pools without zeroing what the same process has had before
+    ///
+    /// Puts Debian's libjemalloc2, which has to be installed, and a library of
+    /// hooks for it into LD_PRELOAD, and options for it in front of those in
+    /// MALLOC_CONF. Programs linked statically keep their malloc.
+    #[arg(long, value_enum, value_name = "jemalloc", hide_possible_values = true)]
+    pub malloc: Option<Malloc>,
+    /// Have glibc's malloc keep memory instead of giving it back and taking
+    /// it again
+    ///
+    /// Adds glibc.malloc.trim_threshold, mmap_threshold and top_pad to
+    /// GLIBC_TUNABLES, where they are not set already.
+    #[arg(long)]
+    pub malloc_tune: bool,
+    /// At the end, write to FILE (JSON) whether the job ran undisturbed: page
+    /// faults, fallbacks, latency of calls, waits, peak, places
+    ///
+    /// For all processes the job has had. hpmmap stays, as the parent of the
+    /// program: signals that are sent to it are passed on, and it ends as the
+    /// program does. FILE is replaced in one step. Format: docs/report.md.
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// The same on standard error, in a few lines
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// The program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct MarkArgs {
+    /// Only tell whether the files are marked, and how
+    #[arg(long, conflicts_with_all = ["page_size", "placement", "interleave", "strict", "no_inherit", "no_image"])]
+    pub show: bool,
+    #[command(flatten)]
+    pub launch: LaunchArgs,
+    /// Leave text, data and bss to Linux
+    #[arg(long)]
+    pub no_image: bool,
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The programs
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct UnmarkArgs {
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The programs
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+}

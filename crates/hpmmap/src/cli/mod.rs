@@ -1,0 +1,270 @@
+//! Arguments as they are parsed. Each verb turns them into its own checked
+//! type before it does anything.
+
+mod bench;
+mod job;
+mod pool;
+mod trace;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use hpmmap_host::Root;
+
+pub use bench::*;
+pub use job::*;
+pub use pool::*;
+pub use trace::*;
+
+/// The version of the product; the file VERSION is the only place.
+pub const VERSION: &str = include_str!("../../../../VERSION").trim_ascii();
+
+/// Status of `run` when hpmmap itself fails, as env(1) has it.
+pub const RUN_FAILED: u8 = 125;
+
+/// Give HPC jobs their own memory: pools of memory taken offline from Linux,
+/// mapped eagerly with large pages.
+#[derive(Debug, Parser)]
+#[command(name = "hpmmap", version = VERSION, arg_required_else_help = true)]
+#[command(after_help = "Exit status: 0 success, 1 failure, 2 wrong usage; \
+    'run' passes on the status of the program.")]
+pub struct Cli {
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Move memory between Linux and the pools
+    #[command(subcommand)]
+    Pool(PoolVerb),
+    /// Run a program whose memory comes from the pools
+    ///
+    /// Registers itself as a new job and becomes the program: process number,
+    /// signals and exit status are the program's own. With --report or
+    /// --verbose it is a child of hpmmap. Exit status 125: hpmmap failed; 126: the program cannot be executed; 127: it was not found.
+    Run(RunArgs),
+    /// Show the pools and the jobs that use them
+    ///
+    /// Columns: PAGE is the page size asked for, HELD the pool memory of the
+    /// process, 2M and 4K how much of it is mapped by entries of that size,
+    /// LINUX memory of Linux that stands in for pool memory, FALLBACKS how
+    /// often that was needed, FAULTS the page faults taken in user mode, PINS
+    /// the blocks given up but still pinned by a device.
+    Status(StatusArgs),
+    /// Check whether this machine can run hpmmap and say what is missing
+    ///
+    /// Exit status 1 if anything is missing; warnings do not count.
+    Doctor(DoctorArgs),
+    /// Mark programs, which then register themselves when they are executed
+    ///
+    /// A marked program runs as under 'hpmmap run' with the options of the
+    /// mark, if its user may open /dev/hpmmap, the module is loaded and there
+    /// are pools; otherwise as ever. Set-user-ID programs are never registered,
+    /// and in a job of 'hpmmap run' the options of the job count, to which the
+    /// mark can only add the program image.
+    ///
+    /// The mark is four bytes in the ELF header (e_flags, which means nothing
+    /// on x86-64): the file is otherwise the same, and 'hpmmap unmark' restores
+    /// it. strip, objcopy and patchelf keep the mark. A new file takes the
+    /// place of the old one in one step, with its owner, mode, ACL and extended
+    /// attributes; processes that run the old one go on. Of a symbolic link the
+    /// file it points to is marked. Files with several hard links are refused.
+    ///
+    /// Prints the bytes that change and the SHA-256 of the file before and
+    /// after. A package manager will find that the file has changed.
+    Mark(MarkArgs),
+    /// Take the mark out of programs
+    ///
+    /// Restores the file as it was before 'hpmmap mark'.
+    Unmark(UnmarkArgs),
+    /// Measure what memory costs, beside what Linux has
+    #[command(subcommand)]
+    Bench(Box<BenchVerb>),
+    /// See the page faults of a program and everything it starts
+    #[command(subcommand)]
+    Trace(TraceVerb),
+    /// Write the manual pages into a directory
+    #[command(hide = true)]
+    Man(ManArgs),
+}
+
+impl Verb {
+    /// Exit status for failures of hpmmap itself, where it is fixed.
+    pub fn own_failure(&self) -> Option<u8> {
+        match self {
+            Self::Run(_) | Self::Trace(TraceVerb::Record(_)) => Some(RUN_FAILED),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Repeat every so many seconds, by default 2; 'q' or Ctrl-C ends it
+    ///
+    /// On a terminal it is a screen: the pools as bars, and one line for each
+    /// job, in colour unless NO_COLOR is set, in red where memory of Linux had to
+    /// help out. Columns that do not fit are left out. Elsewhere the plain report
+    /// is repeated.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        default_missing_value = "2",
+        allow_negative_numbers = true
+    )]
+    pub watch: Option<f64>,
+    /// Report as JSON; with --watch one line each time
+    #[arg(long)]
+    pub json: bool,
+    /// Report for Prometheus, in its text format, such as for the textfile
+    /// collector of node_exporter
+    #[arg(long, conflicts_with_all = ["watch", "json"])]
+    pub prometheus: bool,
+    /// Replace this file by the report for Prometheus, in one step
+    #[arg(long, value_name = "FILE", requires = "prometheus")]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Read /sys, /proc, /boot and /lib/modules below this directory, such as
+    /// a copy from another machine
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub root: PathBuf,
+}
+
+impl DoctorArgs {
+    /// The machine to look at.
+    pub fn root(&self) -> Root {
+        Root::new(&self.root)
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// The directory; it must exist
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+}
+
+/// Prints what clap has to say (an error, or the help asked for) and gives
+/// the exit status.
+pub fn report(error: &clap::Error) -> ExitCode {
+    // Nothing can be done if there is nobody to print to.
+    let _ = error.print();
+    let words: Vec<OsString> = std::env::args_os().skip(1).take(2).collect();
+    let word = |n: usize, text: &str| words.get(n).is_some_and(|word| word == text);
+    let runs = word(0, "run") || (word(0, "trace") && word(1, "record"));
+    if error.use_stderr() && runs {
+        ExitCode::from(RUN_FAILED)
+    } else {
+        ExitCode::from(error.exit_code() as u8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+    use clap::error::ErrorKind;
+
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<Verb, ErrorKind> {
+        Cli::try_parse_from([&["hpmmap"], args].concat())
+            .map(|cli| cli.verb)
+            .map_err(|error| error.kind())
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_version_is_the_one_of_the_file() {
+        assert!(!VERSION.is_empty());
+        assert!(
+            VERSION.split('.').all(|n| n.parse::<u32>().is_ok()),
+            "{VERSION}"
+        );
+    }
+
+    #[test]
+    fn options_behind_the_program_are_the_programs() {
+        for args in [
+            &["run", "--strict", "--", "prog", "--json", "-x"][..],
+            &["run", "--strict", "prog", "--json", "-x"],
+        ] {
+            let Ok(Verb::Run(run)) = parse(args) else {
+                panic!("{args:?}");
+            };
+            assert!(run.launch.strict && !run.launch.interleave);
+            assert_eq!(run.command, ["prog", "--json", "-x"]);
+        }
+        assert_eq!(
+            parse(&["run"]).unwrap_err(),
+            ErrorKind::MissingRequiredArgument
+        );
+    }
+
+    #[test]
+    fn page_sizes_are_two() {
+        let Ok(Verb::Run(run)) = parse(&["run", "--page-size", "1g", "x"]) else {
+            panic!();
+        };
+        assert_eq!(run.launch.page_size, PageSize::OneGiga);
+        assert_eq!(
+            parse(&["run", "--page-size", "4K", "x"]).unwrap_err(),
+            ErrorKind::InvalidValue
+        );
+    }
+
+    #[test]
+    fn remove_wants_either_a_size_or_everything() {
+        assert!(parse(&["pool", "remove", "--all"]).is_ok());
+        assert!(parse(&["pool", "remove", "--size", "1G"]).is_ok());
+        assert_eq!(
+            parse(&["pool", "remove"]).unwrap_err(),
+            ErrorKind::MissingRequiredArgument
+        );
+        assert_eq!(
+            parse(&["pool", "remove", "--all", "--size", "1G"]).unwrap_err(),
+            ErrorKind::ArgumentConflict
+        );
+    }
+
+    #[test]
+    fn a_limit_is_for_a_user_or_for_all() {
+        let Ok(Verb::Pool(PoolVerb::Limit(limit))) =
+            parse(&["pool", "limit", "--default", "--size", "none"])
+        else {
+            panic!();
+        };
+        assert_eq!(limit.size, Limit::None);
+        assert_eq!(
+            parse(&["pool", "limit", "--size", "1G"]).unwrap_err(),
+            ErrorKind::MissingRequiredArgument
+        );
+        assert_eq!(
+            parse(&["pool", "limit", "--default", "--user", "a", "--size", "1G"]).unwrap_err(),
+            ErrorKind::ArgumentConflict
+        );
+        assert_eq!(
+            parse(&["pool", "limit", "--default", "--size", "much"]).unwrap_err(),
+            ErrorKind::ValueValidation
+        );
+    }
+
+    #[test]
+    fn failures_of_run_have_their_own_status() {
+        assert_eq!(parse(&["run", "x"]).unwrap().own_failure(), Some(125));
+        assert_eq!(parse(&["status"]).unwrap().own_failure(), None);
+    }
+}
