@@ -86,6 +86,26 @@ kill -KILL $job
 wait $job || true
 expect_pool_free
 
+# dd has a buffer of 16 MB; whoever reads the pipe lets it wait.
+cp "$(command -v dd)" copier
+hpmmap mark --placement first-touch copier >/dev/null
+expect_error 2 'first-touch places 2M at a time' hpmmap mark --placement first-touch --page-size 1G copier
+mkfifo pipe
+sleep 60 <pipe &
+reader=$!
+./copier if=/dev/zero of=pipe bs=16M count=1 status=none &
+job=$!
+touched() { [ "$(cat "$SYSFS"/jobs/*/stat 2>/dev/null | awk '$1 == "faults_first_touch" { print $2 }')" -ge 7 ]; }
+within 10 touched || fail "not placed at the first touch: $(cat "$SYSFS"/jobs/*/stat)"
+kill -KILL $job $reader
+wait $job $reader || true
+expect_pool_free
+# In two ways at once: no tool of ours writes that.
+cp marked both
+printf '\x14\x00' | dd of=both bs=1 seek=48 conv=notrunc status=none
+says native ./both
+expect_error 1 'has a mark with options this version does not know' hpmmap mark both
+
 # All of a program with threads, libraries and children, without a launcher, and in a job without --image.
 mkdir lib
 cp "$programs/lib/image_lib.so" lib
