@@ -240,9 +240,12 @@ struct file *hpmmap_file_alloc(void)
 	mapping_set_unevictable(inode->i_mapping);
 	/*
 	 * Below the zones a policy cares for: NUMA balancing stays away. Where
-	 * all of ZONE_NORMAL is movable, ZONE_DMA32 is not.
+	 * all of ZONE_NORMAL is movable, ZONE_DMA32 is one of those, so better
+	 * ZONE_DMA, if there is one: GFP_DMA means ZONE_NORMAL otherwise.
 	 */
-	mapping_set_gfp_mask(inode->i_mapping, GFP_KERNEL | GFP_DMA);
+	mapping_set_gfp_mask(inode->i_mapping, GFP_KERNEL |
+			     (IS_ENABLED(CONFIG_ZONE_DMA) ? GFP_DMA :
+							    GFP_DMA32));
 	/* Unlinked files are dumped as anonymous memory is. */
 	clear_nlink(inode);
 	/* Given back by the last fput(). */
