@@ -54,7 +54,7 @@ def guest_script(out: Path, resume: bool, counts: bool, options: list[str]) -> s
         # The first use of a page costs the machine that runs the guest one of its
         # own; nobody is to be charged for that.
         lines += [
-            "head -c $(awk '/^MemFree/ { print int($2 * 0.8) * 1024 }' /proc/meminfo) /dev/zero >/mnt/first",
+            "head -c $(awk '/^MemFree/ { print int($2 * 0.8) }' /proc/meminfo)K /dev/zero >/mnt/first",
             "rm /mnt/first",
         ]
     lines += [f"echo {REPORT}", f"{shlex.join(command)} 2>&1"]
