@@ -26,18 +26,23 @@ echo "== known numbers"
 hpmmap trace record -o known -- "$faults" small zero thp hugetlb shared private fork populate kernel threads >known.out
 check known known.out known
 
+# with_zram SIZE COMMAND: with the disk /dev/zram0, if the kernel has one.
+with_zram() {
+	modprobe zram num_devices=1 || { echo "this kernel has no zram: no test of $2"; return; }
+	echo "$1" >/sys/block/zram0/disksize
+	"$2"
+	rmmod zram
+}
+
 echo "== swap"
-if modprobe zram num_devices=1; then
-	echo 64M >/sys/block/zram0/disksize
+swapped() {
 	mkswap /dev/zram0 >/dev/null
 	swapon /dev/zram0
 	hpmmap trace record -o swap -- "$faults" swap >swap.out
 	check swap swap.out known
 	swapoff /dev/zram0
-	rmmod zram
-else
-	echo "this kernel has no zram: no test of swap"
-fi
+}
+with_zram 64M swapped
 
 echo "== stolen time"
 hpmmap trace record -o stolen -- python3 -c '
@@ -170,6 +175,63 @@ hpmmap trace report cut | grep -q 'The recorder was killed' || fail "the report 
 hpmmap trace record --method tracefs -q -o again -- true
 no_probes || fail "what a killed recorder left is not removed"
 [ -z "$(ls /sys/kernel/tracing/instances)" ] || fail "an instance is left"
+
+echo "== without the right to load BPF programs it is used by itself"
+setpriv --bounding-set=-bpf,-perfmon,-sys_admin hpmmap trace record -o automatic -- "$faults" small >automatic.out 2>automatic.err
+cat automatic.err
+grep -q 'recording with tracefs, which knows less' automatic.err || fail "nothing is said of tracefs"
+check automatic automatic.out counted
+no_probes || fail "probes are left"
+
+echo "== capabilities are enough"
+mkdir --mode 1777 user
+capabilities=+bpf,+perfmon,+sys_ptrace
+setpriv --reuid $USER_ID --regid $USER_ID --clear-groups --inh-caps=$capabilities --ambient-caps=$capabilities \
+	hpmmap trace record -o user/capable -- "$faults" small >capable.out
+check user/capable capable.out capable
+
+echo "== reclaim of the program's own, by the limit of its cgroup"
+limited() {
+	mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup
+	echo +memory >/sys/fs/cgroup/cgroup.subtree_control
+	mkdir /sys/fs/cgroup/small
+	echo 24M >/sys/fs/cgroup/small/memory.max
+	mkdir disk
+	mkfs.ext4 -q /dev/zram0
+	mount /dev/zram0 disk
+	head -c 40M /dev/zero >disk/file
+	sync
+	echo 3 >/proc/sys/vm/drop_caches
+	hpmmap trace record -q -o reclaim -- sh -c 'echo $$ >/sys/fs/cgroup/small/cgroup.procs && exec "$@"' sh python3 -c '
+import mmap
+m = mmap.mmap(open("disk/file").fileno(), 0, prot=mmap.PROT_READ)
+for at in range(0, len(m), 4096): m[at]'
+	umount disk
+	rmdir /sys/fs/cgroup/small
+	hpmmap trace report reclaim
+	hpmmap trace report reclaim --json | python3 -c '
+import json, sys
+report = json.load(sys.stdin)
+assert report["faults"]["agree"], report["faults"]
+stolen = {row["cause"]: row for row in report["stolen"]}
+assert stolen["reclaim"]["count"] >= 1 and stolen["reclaim"]["sum_ns"] > 0, stolen
+waited = [row for row in report["kinds"] if row.get("stall") == "reclaim"]
+assert waited and sum(row["count"] for row in waited) >= 1, report["kinds"]'
+}
+with_zram 64M limited
+
+echo "== ranks are those of mpirun"
+mpirun -n 2 --allow-run-as-root --oversubscribe true || fail "mpirun does not work here"
+hpmmap trace record -q -o ranks -- mpirun -n 2 --allow-run-as-root --oversubscribe sh -c "$faults small >/dev/null; sleep 0.3"
+hpmmap trace report ranks --by rank
+hpmmap trace report ranks --json | python3 -c '
+import json, sys
+report = json.load(sys.stdin)
+assert report["faults"]["agree"], report["faults"]
+ranks = {row["rank"] for row in report["ranks"] if row["process"] == "sh"}
+assert ranks == {0, 1}, report["ranks"]'
+hpmmap trace plot ranks -o ranks.svg
+grep -q 'rank 1' ranks.svg || fail "no panel for each rank"
 
 echo "== errors"
 expect_error 127 "cannot run 'nonexistent'" hpmmap trace record -o x -- nonexistent
