@@ -6,7 +6,7 @@ PYTHON := $(CURDIR)/build/venv/bin/python
 export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
 
 help:
-	@echo 'make demo               run the demonstration in a guest (minutes)'
+	@echo 'make demo               LAMMPS and hpcc alone and beside a neighbour, in a guest (half an hour)'
 	@echo 'make check              run all tests (about an hour on two cores)'
 	@echo 'make matrix             the module on every kernel, -rt, -cloud and the newest of Debian too (hours)'
 	@echo 'make check-debug        all guests, fault injection and fuzzers on a debug kernel (hours)'
@@ -83,7 +83,7 @@ demo:
 	@scripts/setup guest
 	@scripts/setup jobs
 	@$(MAKE) --no-print-directory tools bench-tools modules
-	@bench/demo/run $(DEMO_ARGS)
+	@bench/run-colocation --replace --out build/bench/demo --quick --workload lammps,hpcc --neighbour a --room 224M $(DEMO_ARGS)
 
 install: module tools bench-tools
 	@scripts/install $(KVER)

@@ -59,7 +59,10 @@ def run_script(
 
         def follow(stream: str, line: str) -> None:
             if progress and stream == "stdout" and (match := progress.fullmatch(line)):
-                status.update(match[1])
+                if console.is_terminal:
+                    status.update(match[1])
+                else:
+                    console.print(match[1], highlight=False, markup=False, soft_wrap=True)
 
         outcome = guest.run(script, timeout=timeout, boot_timeout=600, on_line=follow)
     if not outcome.ok:

@@ -204,7 +204,8 @@ limited() {
 	echo 3 >/proc/sys/vm/drop_caches
 	hpmmap trace record -q -o reclaim -- sh -c 'echo $$ >/sys/fs/cgroup/small/cgroup.procs && exec "$@"' sh python3 -c '
 import mmap
-m = mmap.mmap(open("disk/file").fileno(), 0, prot=mmap.PROT_READ)
+file = open("disk/file")
+m = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
 for at in range(0, len(m), 4096): m[at]'
 	umount disk
 	rmdir /sys/fs/cgroup/small

@@ -10,8 +10,8 @@ use sha2::{Digest, Sha256};
 use super::plan::{Parameters, Workload};
 use crate::bench::machine::package_version;
 
-const LAMMPS_INPUT: &str = include_str!("../../../../../bench/demo/lammps.in");
-const HPCC_INPUT: &str = include_str!("../../../../../bench/demo/hpccinf.txt");
+const LAMMPS_INPUT: &str = include_str!("lammps.in");
+const HPCC_INPUT: &str = include_str!("hpccinf.txt");
 
 /// Where the programs of bench/apps are, relative to the command: in the build
 /// tree, installed.
@@ -206,7 +206,7 @@ fn digest<'a>(lines: impl IntoIterator<Item = &'a str>) -> String {
     hex(&hash.finalize())
 }
 
-/// The input of the demonstration with other sizes.
+/// The input with other sizes.
 fn hpcc_input(order: u64, rows: u32, columns: u32) -> String {
     let line = |line: &str| match line.split_whitespace().nth(1) {
         Some("Ns") => format!("{order}          Ns"),
