@@ -215,6 +215,33 @@ pub struct ColocationRankArgs {
     pub command: Vec<OsString>,
 }
 
+/// How benchmarks run that have a worker, and what comes of them.
+#[derive(Debug, Args)]
+pub struct SessionArgs {
+    /// The clock of this machine counts instructions
+    #[arg(long)]
+    pub icount: bool,
+    /// Reserve huge pages, add pools and set transparent huge pages as the
+    /// methods need it, and set everything back afterwards (root)
+    ///
+    /// Otherwise only what is there is used.
+    #[arg(long)]
+    pub prepare: bool,
+    /// Write the results as JSON, and charts of them as PNG and SVG, into this
+    /// directory
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Say what is measured, if standard error is no terminal
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// The program that does the work, if it is not in its place
+    #[arg(long, value_name = "FILE")]
+    pub worker: Option<PathBuf>,
+}
+
 #[derive(Debug, Args)]
 pub struct BenchNoiseArgs {
     /// Only these methods: 4k, thp, hugetlb, hpmmap
@@ -282,30 +309,11 @@ pub struct BenchNoiseArgs {
     /// Where nothing else is said: 1 second, 8M, sizes up to 16M, 65536 accesses
     #[arg(long)]
     pub quick: bool,
-    /// The clock of this machine counts instructions
-    #[arg(long)]
-    pub icount: bool,
-    /// Reserve huge pages, add pools and allow transparent huge pages as the
-    /// methods need it, and set everything back afterwards (root)
-    ///
-    /// Otherwise only what is there is used.
-    #[arg(long)]
-    pub prepare: bool,
-    /// Write noise.json, noise.png and noise.svg into this directory
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
     /// A table of every CPU, too
     #[arg(long)]
     pub per_cpu: bool,
-    /// Report as JSON
-    #[arg(long)]
-    pub json: bool,
-    /// Say what is measured, if standard error is no terminal
-    #[arg(short, long)]
-    pub verbose: bool,
-    /// The program that does the work, if it is not in its place
-    #[arg(long, value_name = "FILE")]
-    pub worker: Option<PathBuf>,
+    #[command(flatten)]
+    pub session: SessionArgs,
 }
 
 #[derive(Debug, Args)]
@@ -337,31 +345,12 @@ pub struct BenchAllocArgs {
     /// Measure throughput with 1 to N threads instead
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
-    /// The clock of this machine counts instructions
-    #[arg(long)]
-    pub icount: bool,
-    /// Reserve huge pages, add pools and set transparent huge pages as the
-    /// methods need it, and set everything back afterwards (root)
-    ///
-    /// Otherwise only what is there is used.
-    #[arg(long)]
-    pub prepare: bool,
-    /// Write alloc.json, alloc.png and alloc.svg into this directory
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    /// Report as JSON
-    #[arg(long)]
-    pub json: bool,
-    /// Say what is measured, if standard error is no terminal
-    #[arg(short, long)]
-    pub verbose: bool,
     /// The library of the allocator 'hpmmap-jemalloc'
     #[arg(long, value_name = "FILE")]
     pub hpmmap_jemalloc: Option<PathBuf>,
-    /// The program that does the work, if it is not in its place
-    #[arg(long, value_name = "FILE")]
-    pub worker: Option<PathBuf>,
     /// Only compare two results
     #[arg(long, num_args = 2, value_names = ["FIRST.json", "SECOND.json"], exclusive = true)]
     pub compare: Vec<PathBuf>,
+    #[command(flatten)]
+    pub session: SessionArgs,
 }

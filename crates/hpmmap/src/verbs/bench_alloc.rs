@@ -47,7 +47,7 @@ pub fn perform(args: &BenchAllocArgs) -> Result<ExitCode> {
     let root = Root::default();
     let parameters = checked(args)?;
     let worker = Worker {
-        program: worker_program(args.worker.as_deref(), &WORKERS)?,
+        program: worker_program(args.session.worker.as_deref(), &WORKERS)?,
         rounds: parameters.rounds,
     };
     let record = Run::new(&root, args, parameters, worker)?.finish()?;
@@ -102,7 +102,7 @@ fn checked(args: &BenchAllocArgs) -> Result<Parameters> {
             .filter(|&pattern| pattern != Pattern::Threads)
             .collect(),
     };
-    if args.threads.is_some() && args.icount {
+    if args.threads.is_some() && args.session.icount {
         return Err(Error::Usage(
             "--threads measures time: it cannot be used with --icount".into(),
         ));
@@ -235,7 +235,7 @@ impl<'a> Run<'a> {
     }
 
     fn finish(mut self) -> Result<Record> {
-        let tsc_hz = (!self.args.icount).then(clock::hertz);
+        let tsc_hz = (!self.args.session.icount).then(clock::hertz);
         let libraries: Vec<PathBuf> = self
             .libraries
             .values()
@@ -246,17 +246,17 @@ impl<'a> Run<'a> {
         let versions = machine::versions(self.root, &libraries);
         let machine = machine::machine(self.root);
         let cases = self.parameters.cases();
-        let mut progress = Progress::new(cases.len(), self.args.verbose);
+        let mut progress = Progress::new(cases.len(), self.args.session.verbose);
         let mut prepared = Prepared::new(self.root);
         for group in cases.chunk_by(|a, b| a.method.provider() == b.method.provider()) {
-            if self.args.prepare {
+            if self.args.session.prepare {
                 let need = group.iter().map(Case::need_bytes).max().unwrap_or(0);
                 let added = prepared.provide(group[0].method.provider(), need)?;
                 self.pool_add = self.pool_add.take().or(added);
             }
             for case in group {
                 progress.next(&case.title());
-                if self.args.prepare {
+                if self.args.session.prepare {
                     prepared.set_for(case)?;
                 }
                 self.measure(case)?;
@@ -269,7 +269,7 @@ impl<'a> Run<'a> {
         Ok(Record {
             benchmark: "alloc".into(),
             schema: SCHEMA,
-            unit: if self.args.icount {
+            unit: if self.args.session.icount {
                 "instructions".into()
             } else {
                 "tsc cycles".into()
@@ -350,12 +350,12 @@ impl<'a> Run<'a> {
 }
 
 fn conclude(args: &BenchAllocArgs, record: &Record) -> Result<ExitCode> {
-    if args.json {
+    if args.session.json {
         print_json(record)?;
     } else {
         print(&report::text(record))?;
     }
-    if let Some(dir) = &args.out {
+    if let Some(dir) = &args.session.out {
         save_json(dir, "alloc.json", record)?;
         plot::write(record, &dir.join("alloc"))?;
     }

@@ -40,9 +40,9 @@ pub fn perform(args: &BenchNoiseArgs) -> Result<ExitCode> {
     let online = list::parse(&root.read(ONLINE)?)
         .map_err(|error| Error::Failed(format!("/{ONLINE}: {error}")))?;
     let parameters = checked(args, &online, process::available_bytes(&root)?)?;
-    let tsc_hz = (!args.icount).then(clock::hertz);
+    let tsc_hz = (!args.session.icount).then(clock::hertz);
     let worker = Worker {
-        program: worker_program(args.worker.as_deref(), &WORKERS)?,
+        program: worker_program(args.session.worker.as_deref(), &WORKERS)?,
         hz: tsc_hz.unwrap_or(INSTRUCTIONS_HZ),
     };
     let record = Run::new(&root, args, parameters, worker)?.finish(tsc_hz)?;
@@ -206,10 +206,10 @@ impl<'a> Run<'a> {
         let versions = machine::versions(self.root, &[]);
         let machine = machine::machine(self.root);
         let cases = self.parameters.cases();
-        let mut progress = Progress::new(cases.len(), self.args.verbose);
+        let mut progress = Progress::new(cases.len(), self.args.session.verbose);
         let mut prepared = Prepared::new(self.root);
         for group in cases.chunk_by(|a, b| a.method.provider() == b.method.provider()) {
-            if self.args.prepare {
+            if self.args.session.prepare {
                 let needs = group.iter().map(|case| self.parameters.need_bytes(case));
                 let need = needs.max().unwrap_or(0);
                 let added = prepared.provide(group[0].method.provider(), need)?;
@@ -305,12 +305,12 @@ impl<'a> Run<'a> {
 }
 
 fn conclude(args: &BenchNoiseArgs, record: &Record) -> Result<ExitCode> {
-    if args.json {
+    if args.session.json {
         print_json(record)?;
     } else {
         print(&report::text(record, args.per_cpu))?;
     }
-    if let Some(dir) = &args.out {
+    if let Some(dir) = &args.session.out {
         save_json(dir, "noise.json", record)?;
         plot::write(record, &dir.join("noise"))?;
     }
