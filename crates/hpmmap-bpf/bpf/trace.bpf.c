@@ -528,61 +528,30 @@ static __always_inline void end_stealing(__u32 cause)
 	bpf_ringbuf_submit(event, wake_up());
 }
 
-SEC("tp_btf/mm_vmscan_direct_reclaim_begin")
-int BPF_PROG(reclaim_begin)
-{
-	begin_stealing(CAUSE_RECLAIM);
-	return 0;
+/* Programs at two hooks between which a thread's time is stolen. */
+#define STOLEN_BETWEEN(name, first, last, begin, cause)	\
+SEC(first)						\
+int BPF_PROG(name##_begin)				\
+{							\
+	begin;						\
+	return 0;					\
+}							\
+							\
+SEC(last)						\
+int BPF_PROG(name##_end)				\
+{							\
+	end_stealing(cause);				\
+	return 0;					\
 }
 
-SEC("tp_btf/mm_vmscan_direct_reclaim_end")
-int BPF_PROG(reclaim_end)
-{
-	end_stealing(CAUSE_RECLAIM);
-	return 0;
-}
-
-SEC("tp_btf/mm_vmscan_memcg_reclaim_begin")
-int BPF_PROG(memcg_reclaim_begin)
-{
-	begin_stealing(CAUSE_RECLAIM);
-	return 0;
-}
-
-SEC("tp_btf/mm_vmscan_memcg_reclaim_end")
-int BPF_PROG(memcg_reclaim_end)
-{
-	end_stealing(CAUSE_RECLAIM);
-	return 0;
-}
-
-SEC("tp_btf/mm_compaction_begin")
-int BPF_PROG(compaction_begin)
-{
-	begin_stealing(CAUSE_COMPACTION);
-	return 0;
-}
-
-SEC("tp_btf/mm_compaction_end")
-int BPF_PROG(compaction_end)
-{
-	end_stealing(CAUSE_COMPACTION);
-	return 0;
-}
-
-SEC("tp_btf/mm_migrate_pages_start")
-int BPF_PROG(migrate_begin)
-{
-	begin_stealing(CAUSE_MIGRATION);
-	return 0;
-}
-
-SEC("tp_btf/mm_migrate_pages")
-int BPF_PROG(migrate_end)
-{
-	end_stealing(CAUSE_MIGRATION);
-	return 0;
-}
+STOLEN_BETWEEN(reclaim, "tp_btf/mm_vmscan_direct_reclaim_begin", "tp_btf/mm_vmscan_direct_reclaim_end",
+	       begin_stealing(CAUSE_RECLAIM), CAUSE_RECLAIM)
+STOLEN_BETWEEN(memcg_reclaim, "tp_btf/mm_vmscan_memcg_reclaim_begin", "tp_btf/mm_vmscan_memcg_reclaim_end",
+	       begin_stealing(CAUSE_RECLAIM), CAUSE_RECLAIM)
+STOLEN_BETWEEN(compaction, "tp_btf/mm_compaction_begin", "tp_btf/mm_compaction_end",
+	       begin_stealing(CAUSE_COMPACTION), CAUSE_COMPACTION)
+STOLEN_BETWEEN(migrate, "tp_btf/mm_migrate_pages_start", "tp_btf/mm_migrate_pages",
+	       begin_stealing(CAUSE_MIGRATION), CAUSE_MIGRATION)
 
 static __always_inline void begin_waiting(void)
 {
@@ -595,33 +564,9 @@ static __always_inline void begin_waiting(void)
 }
 
 /* A fault on a page that is being moved sleeps here. */
-SEC("fentry/migration_entry_wait")
-int BPF_PROG(wait_begin)
-{
-	begin_waiting();
-	return 0;
-}
-
-SEC("fexit/migration_entry_wait")
-int BPF_PROG(wait_end)
-{
-	end_stealing(CAUSE_MIGRATION);
-	return 0;
-}
-
-SEC("fentry/pmd_migration_entry_wait")
-int BPF_PROG(pmd_wait_begin)
-{
-	begin_waiting();
-	return 0;
-}
-
-SEC("fexit/pmd_migration_entry_wait")
-int BPF_PROG(pmd_wait_end)
-{
-	end_stealing(CAUSE_MIGRATION);
-	return 0;
-}
+STOLEN_BETWEEN(wait, "fentry/migration_entry_wait", "fexit/migration_entry_wait", begin_waiting(), CAUSE_MIGRATION)
+STOLEN_BETWEEN(pmd_wait, "fentry/pmd_migration_entry_wait", "fexit/pmd_migration_entry_wait", begin_waiting(),
+	       CAUSE_MIGRATION)
 
 /* Called with the address space locked, by khugepaged or for MADV_COLLAPSE. */
 SEC("tp_btf/mm_collapse_huge_page_isolate")
