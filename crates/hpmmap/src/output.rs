@@ -11,11 +11,11 @@ use crate::error::{Error, Result};
 
 /// How a column is aligned.
 #[derive(Clone, Copy)]
-pub enum Column {
+pub enum Column<'a> {
     /// Text, to the left.
-    Text(&'static str),
+    Text(&'a str),
     /// Numbers, to the right.
-    Number(&'static str),
+    Number(&'a str),
 }
 
 /// A plain table: a head and rows, columns two spaces apart.

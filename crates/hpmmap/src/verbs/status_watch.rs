@@ -300,7 +300,7 @@ fn unless_unknown(value: Option<String>) -> String {
 }
 
 /// A column, and how soon it goes where there is no room: 0 stays.
-type Shown = (Column, u32, fn(&Row) -> String);
+type Shown = (Column<'static>, u32, fn(&Row) -> String);
 
 const COLUMNS: [Shown; 15] = [
     (Number("JOB"), 0, |row| row.id.to_string()),

@@ -41,7 +41,7 @@ struct Bar {
 
 /// Bars in groups with a name each.
 struct Panel {
-    title: &'static str,
+    title: String,
     groups: Vec<(String, Vec<Bar>)>,
     goal: Option<f64>,
 }
@@ -66,7 +66,7 @@ fn range(panel: &Panel) -> (f64, f64) {
 fn draw<B: DrawingBackend>(area: &DrawingArea<B, Shift>, panel: &Panel) -> Drawn<B> {
     let (low, high) = range(panel);
     let mut context = ChartBuilder::on(area)
-        .caption(panel.title, (FONT, 17))
+        .caption(panel.title.as_str(), (FONT, 17))
         .margin(12)
         .x_label_area_size(28)
         .y_label_area_size(58)
@@ -134,7 +134,7 @@ fn legend<B: DrawingBackend>(area: &DrawingArea<B, Shift>, managers: &[Manager])
 fn panel(
     summary: &Summary,
     workload: Workload,
-    title: &'static str,
+    title: &str,
     goal: Option<f64>,
     bar: impl Fn(&CellSummary) -> Option<Bar>,
 ) -> Panel {
@@ -151,7 +151,7 @@ fn panel(
         (!bars.is_empty()).then_some((name, bars))
     };
     Panel {
-        title,
+        title: title.to_string(),
         groups: summary
             .parameters
             .neighbours
@@ -164,7 +164,7 @@ fn panel(
 
 /// The chart of a workload, as SVG.
 pub fn chart(summary: &Summary, workload: Workload) -> Result<String> {
-    let runtimes = panel(summary, workload, "Runtime, seconds", None, |one| {
+    let runtimes = panel(summary, workload, summary.words().cost_axis, None, |one| {
         Some(Bar {
             manager: one.cell.manager,
             value: one.seconds.mean,
@@ -178,7 +178,10 @@ pub fn chart(summary: &Summary, workload: Workload) -> Result<String> {
     let memory = panel(
         summary,
         workload,
-        "Slowdown by memory management at most, % of the runtime alone",
+        &format!(
+            "By memory management at most, % of the {} alone",
+            summary.words().alone
+        ),
         Some(GOAL),
         |one| {
             let memory: Estimate = one.parts?.memory;
@@ -250,7 +253,8 @@ fn workload_part(html: &mut String, summary: &Summary, workload: Workload) -> Re
         .iter()
         .filter(|one| one.cell.workload == workload)
         .collect();
-    *html += &format!("<h2>{}</h2>\n", workload.name());
+    let words = summary.words();
+    *html += &format!("<h2>{}: {}</h2>\n", workload.name(), words.costs);
     *html += &chart(summary, workload)?;
     *html += "<p>Bars: means; whiskers: their 95 % confidence intervals; dots: single runs; red \
         line: 2 %.</p>\n";
@@ -259,10 +263,10 @@ fn workload_part(html: &mut String, summary: &Summary, workload: Workload) -> Re
             "Manager",
             "Beside",
             "Runs",
-            "Seconds",
+            words.cost_column,
             "± (95 %)",
             "Stddev",
-            "Slowdown %",
+            words.growth_column,
         ],
         cells.iter().map(|one| {
             vec![
@@ -277,8 +281,11 @@ fn workload_part(html: &mut String, summary: &Summary, workload: Workload) -> Re
         }),
     );
     let beside = cells.iter().filter_map(|one| Some((one, one.parts?)));
-    *html += "<p>What the slowdown is made of, in % of the runtime alone; memory management: the \
-        kernel and blocked parts together, the most that it can have caused through the kernel.</p>\n";
+    *html += &format!(
+        "<p>What the {} is made of, in % of the {} alone; memory management: the kernel and blocked \
+        parts together, the most that it can have caused through the kernel.</p>\n",
+        words.growth, words.alone
+    );
     *html += &table(
         &[
             "Manager",
@@ -380,15 +387,10 @@ pub fn report(summary: &Summary, runs: &[Run]) -> Result<String> {
         workload_part(&mut html, summary, workload)?;
     }
     if !summary.comparisons.is_empty() {
-        html += "<h2>HPMMAP beside the others</h2>\n";
+        let words = summary.words();
+        html += &format!("<h2>HPMMAP beside the others: {}</h2>\n", words.less);
         html += &table(
-            &[
-                "Beside",
-                "With",
-                "Workload",
-                "Runtime less by, %",
-                "Paper, %",
-            ],
+            &["Beside", "With", "Workload", words.less_column, "Paper, %"],
             summary.comparisons.iter().map(|one| {
                 vec![
                     one.neighbour.title().into(),
@@ -457,7 +459,7 @@ mod tests {
         let html = report(&summary, &runs).unwrap();
         assert_eq!(html.matches("<svg").count(), 2);
         for part in [
-            "<h2>minicg</h2>",
+            "<h2>minicg: runtimes</h2>",
             "HPMMAP",
             "beside A",
             "+20.00",
@@ -490,7 +492,7 @@ mod tests {
             points: vec![3.0],
         };
         let mut panel = Panel {
-            title: "x",
+            title: "x".into(),
             groups: vec![("a".into(), vec![bar(1.0, Some((-1.0, 2.0)))])],
             goal: None,
         };

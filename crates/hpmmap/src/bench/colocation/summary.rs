@@ -31,10 +31,53 @@ pub const EMULATED_NOTE: &str = "This machine is emulated. Its processor has no 
     Runtimes here cannot be compared with the paper's; page faults, stalls and what the kernel does \
     on behalf of the job can.";
 
-/// What the clock does where it counts instructions.
+/// What is compared where the clock counts instructions.
 pub const COUNTED_NOTE: &str = "The clock counts instructions, and leaps to the next timer while \
-    nothing runs: runtimes alone hold such leaps, and slowdowns say little. Parts are of the \
-    instructions that the job takes alone.";
+    nothing runs. So it is not runtimes that are compared but the instructions that a rank executes, \
+    in user mode and in the kernel; what a neighbour takes by running instead is not in them. Parts are \
+    of the instructions that the job takes alone.";
+
+/// How figures are called.
+pub struct Words {
+    /// What a run costs.
+    pub costs: &'static str,
+    /// Above bars of it.
+    pub cost_axis: &'static str,
+    /// Above a column of it.
+    pub cost_column: &'static str,
+    /// What grows beside neighbours.
+    pub growth: &'static str,
+    /// The same above a column.
+    pub growth_column: &'static str,
+    /// What parts are parts of.
+    pub alone: &'static str,
+    /// How HPMMAP differs.
+    pub less: &'static str,
+    /// The same above a column.
+    pub less_column: &'static str,
+}
+
+const TIMED: Words = Words {
+    costs: "runtimes",
+    cost_axis: "Runtime, seconds",
+    cost_column: "Seconds",
+    growth: "slowdown",
+    growth_column: "Slowdown %",
+    alone: "runtime",
+    less: "the runtime is less by",
+    less_column: "Less time %",
+};
+
+const COUNTED: Words = Words {
+    costs: "instructions of a rank (thousand million)",
+    cost_axis: "Instructions of a rank, thousand million",
+    cost_column: "Instr.",
+    growth: "growth",
+    growth_column: "Growth %",
+    alone: "instructions",
+    less: "instructions are fewer by",
+    less_column: "Fewer %",
+};
 
 /// How the slowdown of a combination against the same alone is made up, each as
 /// a part of the runtime alone; where the clock counts instructions of those that
@@ -64,11 +107,12 @@ pub struct CellSummary {
     /// Which.
     #[serde(flatten)]
     pub cell: Cell,
-    /// Runtimes.
+    /// Runtimes; where the clock counts instructions the CPU time of a rank, a
+    /// second of which is a thousand million of them.
     pub seconds: Sample,
     /// Each, in the order of the rounds.
     pub values: Vec<f64>,
-    /// Runtime over that alone, less one.
+    /// This over the same alone, less one.
     pub slowdown: Option<Estimate>,
     /// What it is made of.
     pub parts: Option<Parts>,
@@ -206,10 +250,14 @@ fn cell_summary(
     alone: &[&Figures],
     icount: bool,
 ) -> Option<CellSummary> {
-    let seconds = sample(figures, |one| one.seconds)?;
+    let cost = |one: &Figures| match icount {
+        true => one.run_seconds,
+        false => one.seconds,
+    };
+    let seconds = sample(figures, cost)?;
     let base = match cell.neighbour {
         Profile::None => None,
-        _ => sample(alone, |one| one.seconds),
+        _ => sample(alone, cost),
     };
     // What the kernel fills within a call of HPMMAP is a fault for the process table,
     // by which programs count.
@@ -228,7 +276,7 @@ fn cell_summary(
     let names = figures.iter().flat_map(|one| one.vmstat.keys().cloned());
     Some(CellSummary {
         cell,
-        values: figures.iter().map(|one| one.seconds).collect(),
+        values: figures.iter().map(|&one| cost(one)).collect(),
         slowdown: base.map(|base| less_one(ratio(&seconds, &base))),
         parts: base.and_then(|_| parts(figures, alone, icount)),
         seconds,
@@ -267,6 +315,11 @@ fn comparisons(cells: &[CellSummary], parameters: &Parameters) -> Vec<Comparison
     };
     for &neighbour in &parameters.neighbours {
         for &peer in &parameters.managers {
+            // The paper has runtimes.
+            let paper_reduction = match parameters.icount {
+                true => None,
+                false => paper(neighbour, peer),
+            };
             let mut found: Vec<Comparison> = Vec::new();
             for &workload in &parameters.workloads {
                 let ours = find(workload, Manager::Hpmmap, neighbour);
@@ -277,7 +330,7 @@ fn comparisons(cells: &[CellSummary], parameters: &Parameters) -> Vec<Comparison
                         neighbour,
                         peer,
                         ratio: ratio(&ours.seconds, &theirs.seconds),
-                        paper_reduction: paper(neighbour, peer),
+                        paper_reduction,
                     });
                 }
             }
@@ -291,7 +344,7 @@ fn comparisons(cells: &[CellSummary], parameters: &Parameters) -> Vec<Comparison
                         value: sum / found.len() as f64,
                         interval: None,
                     },
-                    paper_reduction: paper(neighbour, peer),
+                    paper_reduction,
                 });
             }
             all.extend(found);
@@ -343,6 +396,14 @@ impl Summary {
             failures: failures.collect(),
             left_out: plan.left_out.clone(),
             emulated: parameters.icount || cpu.contains("QEMU"),
+        }
+    }
+
+    /// How its figures are called.
+    pub fn words(&self) -> &'static Words {
+        match self.parameters.icount {
+            true => &COUNTED,
+            false => &TIMED,
         }
     }
 
@@ -425,6 +486,12 @@ pub mod tests {
         assert!((parts.memory.value - 0.02).abs() < 1e-9, "{parts:?}");
         assert_eq!((parts.blocked, parts.user), (None, None));
         assert!(summary.emulated);
+        let beside = summary.cells.iter().find(|one| one.parts.is_some());
+        let beside = beside.unwrap();
+        assert_eq!(beside.seconds.mean, 10.2);
+        assert!((beside.slowdown.unwrap().value - 0.02).abs() < 1e-9);
+        let papers = summary.comparisons.iter().map(|one| one.paper_reduction);
+        assert_eq!(papers.flatten().count(), 0);
     }
 
     #[test]

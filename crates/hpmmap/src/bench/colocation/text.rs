@@ -42,16 +42,6 @@ pub fn or_empty(value: Option<f64>, digits: usize) -> String {
         .unwrap_or_default()
 }
 
-const TIMES: [Column; 7] = [
-    Text("MANAGER"),
-    Text("BESIDE"),
-    Number("RUNS"),
-    Number("SECONDS"),
-    Number("+-"),
-    Number("STDDEV"),
-    Number("SLOWDOWN %"),
-];
-
 fn times(one: &CellSummary) -> Vec<String> {
     vec![
         one.cell.manager.name().into(),
@@ -134,14 +124,6 @@ fn counts(one: &CellSummary) -> Vec<String> {
     ]
 }
 
-const COMPARED: [Column; 5] = [
-    Text("BESIDE"),
-    Text("WITH"),
-    Text("WORKLOAD"),
-    Number("LESS TIME %"),
-    Number("PAPER %"),
-];
-
 /// By how much HPMMAP is faster.
 pub fn reduction(one: &Comparison) -> Estimate {
     Estimate {
@@ -182,6 +164,19 @@ fn wrapped(text: &str) -> String {
 
 /// Everything that is to be said on the terminal.
 pub fn text(summary: &Summary) -> String {
+    let words = summary.words();
+    let cost_column = words.cost_column.to_uppercase();
+    let growth_column = words.growth_column.to_uppercase();
+    let less_column = words.less_column.to_uppercase();
+    let times_columns = [
+        Text("MANAGER"),
+        Text("BESIDE"),
+        Number("RUNS"),
+        Number(&cost_column),
+        Number("+-"),
+        Number("STDDEV"),
+        Number(&growth_column),
+    ];
     let mut all = Vec::new();
     for workload in summary.workloads() {
         let cells = || {
@@ -191,15 +186,18 @@ pub fn text(summary: &Summary) -> String {
                 .filter(|one| one.cell.workload == workload)
         };
         all.push(format!(
-            "{}: runtimes, and the slowdown by neighbours\n{}",
+            "{}: {}, and the {} beside neighbours\n{}",
             workload.name(),
-            table(&TIMES, cells().map(times))
+            words.costs,
+            words.growth,
+            table(&times_columns, cells().map(times))
         ));
         let parts: Vec<Vec<String>> = cells().filter_map(parts).collect();
         if !parts.is_empty() {
             all.push(format!(
-                "{}: its parts, % of the runtime alone (MEMORY is KERNEL and BLOCKED)\n{}",
+                "{}: its parts, % of the {} alone (MEMORY is KERNEL and BLOCKED)\n{}",
                 workload.name(),
+                words.alone,
                 table(&PARTS, parts)
             ));
         }
@@ -210,15 +208,21 @@ pub fn text(summary: &Summary) -> String {
         ));
     }
     if !summary.comparisons.is_empty() {
+        let is_papers = |one: &Comparison| one.paper_reduction.is_some();
+        let has_paper = summary.comparisons.iter().any(is_papers);
+        let columns = [
+            Text("BESIDE"),
+            Text("WITH"),
+            Text("WORKLOAD"),
+            Number(&less_column),
+            Number("PAPER %"),
+        ];
         all.push(format!(
-            "HPMMAP beside the others: the runtime is less by\n{}",
-            table(&COMPARED, summary.comparisons.iter().map(compared))
+            "HPMMAP beside the others: {}\n{}",
+            words.less,
+            table(&columns, summary.comparisons.iter().map(compared))
         ));
-        if summary
-            .comparisons
-            .iter()
-            .any(|one| one.paper_reduction.is_some())
-        {
+        if has_paper {
             all.push(wrapped(PAPER_NOTE));
         }
     }
