@@ -44,13 +44,33 @@ def pytest_generate_tests(metafunc):
     metafunc.parametrize("kver,item", params, ids=ids)
 
 
+def _kver_and_item(node) -> tuple[str, Item] | None:
+    params = getattr(getattr(node, "callspec", None), "params", {})
+    return (params["kver"], params["item"]) if "item" in params else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items):
+    """Whatever -k selects, each of its guests gives everything back in the end."""
+    nodes = list(items)
+    result = yield
+    guests = {(kver, item.machine) for kver, item in filter(None, map(_kver_and_item, items))}
+    for node in nodes:
+        found = _kver_and_item(node)
+        if found and node not in items:
+            kver, item = found
+            if item == leaving(item.machine) and (kver, item.machine) in guests:
+                items.append(node)
+    return result
+
+
 def pytest_collection_finish(session):
     """Only what was selected is run; a guest always ends by giving everything back."""
     wanted: dict[tuple[str, str], list[Item]] = {}
     for node in session.items:
-        params = getattr(node, "callspec", None)
-        if params and "item" in params.params:
-            kver, item = params.params["kver"], params.params["item"]
+        found = _kver_and_item(node)
+        if found:
+            kver, item = found
             wanted.setdefault((kver, item.machine), []).append(item)
     if session.config.option.collectonly:
         return
