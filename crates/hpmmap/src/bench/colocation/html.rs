@@ -63,6 +63,15 @@ fn range(panel: &Panel) -> (f64, f64) {
     (if low < 0.0 { low - margin } else { 0.0 }, high + margin)
 }
 
+/// A label of an axis.
+fn tick(value: f64) -> String {
+    let text = format!("{value:.1}");
+    match text.as_str() {
+        "-0.0" => "0.0".into(),
+        _ => text,
+    }
+}
+
 fn draw<B: DrawingBackend>(area: &DrawingArea<B, Shift>, panel: &Panel) -> Drawn<B> {
     let (low, high) = range(panel);
     let mut context = ChartBuilder::on(area)
@@ -78,8 +87,8 @@ fn draw<B: DrawingBackend>(area: &DrawingArea<B, Shift>, panel: &Panel) -> Drawn
         .light_line_style(TRANSPARENT)
         .label_style((FONT, 13))
         .y_label_formatter(&|y| match panel.goal {
-            Some(_) => format!("{:.1}", y * 100.0),
-            None => format!("{y:.1}"),
+            Some(_) => tick(y * 100.0),
+            None => tick(*y),
         })
         .draw()?;
     let centred = (FONT, 14)
@@ -451,6 +460,12 @@ mod tests {
     use super::*;
     use crate::bench::colocation::record::tests::{plan, run};
     use crate::bench::colocation::summary::tests::summary;
+
+    #[test]
+    fn zero_has_no_sign() {
+        assert_eq!(tick(-1e-12), "0.0");
+        assert_eq!(tick(-0.06), "-0.1");
+    }
 
     #[test]
     fn the_report_needs_nothing_but_itself() {
