@@ -179,7 +179,8 @@ class Guest:
             for attempt in range(_BOOT_ATTEMPTS):
                 session = _Session(command, work, nonce, on_line)
                 result = session.run(timeout, boot_timeout)
-                if session.booted or attempt == _BOOT_ATTEMPTS - 1 or accel != "tcg":
+                booted = session.booted or (work / "booted").exists()
+                if booted or attempt == _BOOT_ATTEMPTS - 1 or accel != "tcg":
                     break
             return result
         finally:
@@ -391,7 +392,9 @@ class _Session:
         if self.exit_status is None:
             problems += kernel_problems(console)
 
-        if timed_out and self.boot_seconds is None:
+        if timed_out and self.boot_seconds is None and (self.work / "booted").exists():
+            reason = f"the guest is up, but nothing it says has arrived within {boot_timeout:.0f} s"
+        elif timed_out and self.boot_seconds is None:
             reason = f"the guest did not boot within {boot_timeout:.0f} s"
         elif timed_out:
             reason = f"the script did not end within {timeout:.0f} s"

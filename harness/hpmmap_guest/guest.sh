@@ -27,6 +27,8 @@ export HOME=/root LANG=C.UTF-8 TERM=dumb USER=root
 export PATH=$ROOT/build:$ROOT/build/tests:$ROOT/build/bench:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export HPMMAP_ROOT=$ROOT HPMMAP_KVER=$KVER
 printf '\nHPMMAP-GUEST-BOOTED:%s\n' "$NONCE"
+# Should that get lost: the script is not to run a second time.
+: >"$work/booted"
 [ "$CACHED_USR" = 0 ] ||
 	mount -t 9p -o ro,trans=virtio,version=9p2000.L,cache=loose,msize=512000 cached-usr /usr || fail "cannot mount /usr"
 cd "$ROOT" || fail "cannot enter $ROOT"
