@@ -79,11 +79,13 @@ check-debug:
 matrix:
 	@scripts/matrix $(MATRIX_ARGS)
 
+# Other arguments take the place of these; --resume goes on with one that was interrupted.
+demo: DEMO_ARGS ?= --replace --quick --workload lammps,hpcc --neighbour a --room 224M
 demo:
 	@scripts/setup guest
 	@scripts/setup jobs
 	@$(MAKE) --no-print-directory tools bench-tools modules
-	@bench/run-colocation --replace --out build/bench/demo --quick --workload lammps,hpcc --neighbour a --room 224M $(DEMO_ARGS)
+	@bench/run-colocation --out build/bench/demo $(DEMO_ARGS)
 
 install: module tools bench-tools
 	@scripts/install $(KVER)

@@ -38,12 +38,12 @@ def arguments() -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--cpus", type=int, default=2, help="CPUs of the guest (default 2)")
     parser.add_argument("--icount", action="store_true", help="one CPU, whose clock counts instructions")
     parser.add_argument("--resume", action="store_true", help="go on with the study in the directory")
-    parser.add_argument("--replace", action="store_true", help="delete the study in the directory first")
+    parser.add_argument("--replace", action="store_true", help="put the study in the directory aside, as DIRECTORY-before")
     parser.add_argument("--timeout", type=int, default=7200, help="seconds to give up after (default 7200)")
     parser.add_argument("--out", type=Path, help="directory for the study (build/bench/colocation-KERNEL)")
     args, rest = parser.parse_known_args()
     if args.resume and args.replace:
-        parser.error("--resume goes on with the study that --replace deletes: give one of them")
+        parser.error("--resume goes on with the study that --replace puts aside: give one of them")
     if args.cpus < 1:
         parser.error(f"--cpus {args.cpus}: must be at least 1")
     return args, rest
@@ -82,13 +82,18 @@ def main() -> int:
             raise BenchError(f"--out {out}: the guest can write only below {ROOT}")
         if not args.resume:
             rest.append("--prepare")
+            if args.replace and (out / "study.json").exists():
+                before = out.with_name(f"{out.name}-before")
+                if before.exists():
+                    shutil.rmtree(before)
+                out.rename(before)
             if (out / "study.json").exists():
-                if not args.replace:
-                    raise BenchError(f"{out} holds a study: go on with --resume, or name another --out")
-                shutil.rmtree(out)
+                raise BenchError(f"{out} holds a study: go on with --resume, or name another --out")
+            if out.exists() and any(out.iterdir()):
+                raise BenchError(f"{out} is not empty: name another --out")
         script = guest_script(out, args.resume, args.icount, rest)
         stdout = run_script(guest, script, args.timeout, console, PROGRESS)
-    except (GuestError, ValueError, BenchError) as error:
+    except (GuestError, ValueError, OSError, BenchError) as error:
         console.print(f"run-colocation: {escape(str(error))}", style="red")
         return 1
     for line in stdout.split(f"{REPORT}\n", 1)[-1].splitlines():

@@ -120,6 +120,8 @@ static int ioc_launch(struct file *file, union command *cmd)
 	if (arg->page_size && arg->page_size != HPMMAP_BLOCK_BYTES &&
 	    arg->page_size != HPMMAP_LARGE_BYTES)
 		return -EINVAL;
+	if (hpmmap_places_twice(arg->flags, arg->page_size))
+		return -EINVAL;
 	ret = nodes_from_user(arg, &nodes);
 	if (ret)
 		return ret;

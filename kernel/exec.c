@@ -574,7 +574,7 @@ void hpmmap_probes_unregister(void)
 
 /**
  * hpmmap_launch() - make the calling process the first of a new job
- * @arg: what it asked for: known flags, and a page size there is
+ * @arg: what it asked for; checked
  * @nodes: nodes it may use
  * @jobp: out: the job, with a reference for the caller
  *
@@ -587,11 +587,6 @@ int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
 	struct member *m;
 	int ret;
 
-	/* One block cannot be placed in two ways. */
-	if (arg->flags & HPMMAP_LAUNCH_F_FIRST_TOUCH &&
-	    (arg->flags & HPMMAP_LAUNCH_F_INTERLEAVE ||
-	     arg->page_size == HPMMAP_LARGE_BYTES))
-		return -EINVAL;
 	if (!hpmmap_pool_has(nodes))
 		return -ENODEV;
 	job = hpmmap_job_alloc(arg, nodes);

@@ -864,6 +864,14 @@ int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
 		  struct hpmmap_job **jobp);
 int hpmmap_launch_marked(const struct hpmmap_launch *arg);
 
+/* Whether flags of a launch or a mark want one block placed in two ways. */
+static inline bool hpmmap_places_twice(u32 flags, u64 page_size)
+{
+	return flags & HPMMAP_LAUNCH_F_FIRST_TOUCH &&
+	       (flags & HPMMAP_LAUNCH_F_INTERLEAVE ||
+		page_size == HPMMAP_LARGE_BYTES);
+}
+
 /* image.c */
 void hpmmap_image_setup(struct hpmmap_ctx *ctx);
 bool hpmmap_image_wants_populated(struct hpmmap_ctx *ctx, unsigned long flags);

@@ -52,12 +52,16 @@ static bool is_secure(const struct mm_struct *mm)
 	return true;
 }
 
+static u64 marked_page_size(u32 mark)
+{
+	return mark & HPMMAP_MARK_F_1G ? HPMMAP_LARGE_BYTES : HPMMAP_BLOCK_BYTES;
+}
+
 static void launch(u32 mark)
 {
 	struct hpmmap_launch arg = {
 		.flags = mark & HPMMAP_MARK_LAUNCH_FLAGS,
-		.page_size = mark & HPMMAP_MARK_F_1G ? HPMMAP_LARGE_BYTES :
-						       HPMMAP_BLOCK_BYTES,
+		.page_size = marked_page_size(mark),
 	};
 	int ret = hpmmap_launch_marked(&arg);
 
@@ -94,6 +98,11 @@ static u32 find_mark(const struct linux_binprm *bprm)
 		return 0;
 	if (mark & ~(HPMMAP_MARK_MAGIC_MASK | HPMMAP_MARK_OPTIONS)) {
 		pr_warn_ratelimited("%s has a mark with unknown options\n",
+				    bprm->filename);
+		return 0;
+	}
+	if (hpmmap_places_twice(mark, marked_page_size(mark))) {
+		pr_warn_ratelimited("%s has a mark that places memory in two ways\n",
 				    bprm->filename);
 		return 0;
 	}

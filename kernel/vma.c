@@ -241,7 +241,9 @@ struct file *hpmmap_file_alloc(void)
 	/*
 	 * Below the zones a policy cares for: NUMA balancing stays away. Where
 	 * all of ZONE_NORMAL is movable, ZONE_DMA32 is one of those, so better
-	 * ZONE_DMA, if there is one: GFP_DMA means ZONE_NORMAL otherwise.
+	 * ZONE_DMA, if there is one: GFP_DMA means ZONE_NORMAL otherwise. With
+	 * no ZONE_DMA and nothing but movable memory above ZONE_DMA32, NUMA
+	 * balancing does not stay away.
 	 */
 	mapping_set_gfp_mask(inode->i_mapping, GFP_KERNEL |
 			     (IS_ENABLED(CONFIG_ZONE_DMA) ? GFP_DMA :

@@ -339,6 +339,8 @@ class _Session:
             selector.register(process.stdout, selectors.EVENT_READ, "stdout")
             selector.register(process.stderr, selectors.EVENT_READ, "console")
             while selector.get_map() and self.exit_status is None:
+                if self.boot_seconds is None and (self.work / "started").exists():
+                    self.boot_seconds = time.monotonic() - self.started
                 if self.boot_seconds is None:
                     deadline = self.started + boot_timeout
                 else:
@@ -392,10 +394,9 @@ class _Session:
         if self.exit_status is None:
             problems += kernel_problems(console)
 
-        if timed_out and self.boot_seconds is None and (self.work / "booted").exists():
-            reason = f"the guest is up, but nothing it says has arrived within {boot_timeout:.0f} s"
-        elif timed_out and self.boot_seconds is None:
-            reason = f"the guest did not boot within {boot_timeout:.0f} s"
+        if timed_out and self.boot_seconds is None:
+            what = "was not ready" if (self.work / "booted").exists() else "did not boot"
+            reason = f"the guest {what} within {boot_timeout:.0f} s"
         elif timed_out:
             reason = f"the script did not end within {timeout:.0f} s"
         elif self.exit_status is None:

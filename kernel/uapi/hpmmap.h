@@ -260,7 +260,8 @@ struct hpmmap_limit_set {
  * The mark is in the ELF header: in e_flags, the 32 bits from byte 48 on, in
  * which x86-64 defines nothing and which are 0 otherwise. The upper half says
  * that there is a mark, the lower half holds options. A mark with options
- * that the module does not know is ignored.
+ * that the module does not know, or that contradict each other as they must
+ * not for HPMMAP_IOC_LAUNCH, is ignored.
  */
 #define HPMMAP_MARK_MAGIC	0x484d0000
 #define HPMMAP_MARK_MAGIC_MASK	0xffff0000

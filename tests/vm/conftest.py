@@ -51,7 +51,7 @@ def _kver_and_item(node) -> tuple[str, Item] | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items):
-    """Whatever -k selects, each of its guests gives everything back in the end."""
+    """Whatever -k and -m select, each of its guests gives everything back in the end."""
     nodes = list(items)
     result = yield
     guests = {(kver, item.machine) for kver, item in filter(None, map(_kver_and_item, items))}
@@ -65,7 +65,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish(session):
-    """Only what was selected is run; a guest always ends by giving everything back."""
+    """Only what was selected is run."""
     wanted: dict[tuple[str, str], list[Item]] = {}
     for node in session.items:
         found = _kver_and_item(node)

@@ -104,7 +104,9 @@ expect_pool_free
 cp marked both
 printf '\x14\x00' | dd of=both bs=1 seek=48 conv=notrunc status=none
 says native ./both
-expect_error 1 'has a mark with options this version does not know' hpmmap mark both
+expect_error 1 'places memory in two ways' hpmmap mark --show both
+hpmmap unmark both >/dev/null
+cmp plain both || fail "unmark does not restore a mark that contradicts itself"
 
 # All of a program with threads, libraries and children, without a launcher, and in a job without --image.
 mkdir lib

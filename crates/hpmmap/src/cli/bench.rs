@@ -76,8 +76,10 @@ pub enum BenchVerb {
     /// together MEMORY, the most that is due to memory management, WAIT for a CPU,
     /// USER mode; FAULTS page faults of a run, LATE after the start-up, POOL in
     /// memory of the pools, MAJOR with a disk; of the whole machine STALLS for
-    /// memory, HUGE pages had, MERGED by khugepaged. docs/colocation.md of the
-    /// source has the formulas.
+    /// memory, HUGE pages had, MERGED by khugepaged. With --icount: INSTR.
+    /// instructions of a rank in thousand millions, their GROWTH by the
+    /// neighbour; HPMMAP takes so many FEWER. docs/colocation.md of the source has
+    /// the formulas.
     #[command(after_help = "Exit status: 1 if a run failed or gave a wrong result, \
         or the study was interrupted.")]
     Colocation(Box<BenchColocationArgs>),

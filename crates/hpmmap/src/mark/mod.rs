@@ -21,12 +21,11 @@ pub const LENGTH: usize = 4;
 
 const PLACEMENTS: u32 = uapi::LAUNCH_F_INTERLEAVE | uapi::LAUNCH_F_FIRST_TOUCH;
 
-/// Whether the module takes these options: known ones, and no block placed in
-/// two ways.
-fn are_options(flags: u32) -> bool {
+/// Whether these options place a block in two ways.
+fn places_twice(flags: u32) -> bool {
     let is_first_touch = flags & uapi::LAUNCH_F_FIRST_TOUCH != 0;
     let is_other = flags & (uapi::LAUNCH_F_INTERLEAVE | uapi::MARK_F_1G) != 0;
-    flags & !uapi::MARK_OPTIONS == 0 && !(is_first_touch && is_other)
+    is_first_touch && is_other
 }
 
 /// What a mark asks for.
@@ -130,7 +129,7 @@ impl Program {
                 &format!("has flags of its own in the ELF header ({flags:#x})"),
             ));
         }
-        if !are_options(flags & !uapi::MARK_MAGIC_MASK) {
+        if flags & !(uapi::MARK_MAGIC_MASK | uapi::MARK_OPTIONS) != 0 {
             return Err(failed(
                 name,
                 &format!("has a mark with options this version does not know ({flags:#x})"),
@@ -145,16 +144,20 @@ impl Program {
     }
 
     /// How it is marked, if it is.
-    pub fn mark(&self) -> Option<Options> {
-        (self.flags != 0).then(|| Options::from_flags(self.flags))
+    pub fn mark(&self) -> Result<Option<Options>> {
+        if places_twice(self.flags) {
+            let what = "has a mark that places memory in two ways, so it is ignored: mark or unmark it anew";
+            return Err(failed(&self.name, &format!("{what} ({:#x})", self.flags)));
+        }
+        Ok((self.flags != 0).then(|| Options::from_flags(self.flags)))
     }
 
     /// Marks it, or takes the mark away. `None` if it is so already.
     pub fn change(&self, to: Option<Options>) -> Result<Option<Change>> {
-        if to == self.mark() {
+        let flags = to.map_or(0, Options::to_flags);
+        if flags == self.flags {
             return Ok(None);
         }
-        let flags = to.map_or(0, Options::to_flags);
         let place = replace::Place {
             path: &self.path,
             file: &self.file,
@@ -266,18 +269,18 @@ mod tests {
         assert!(Command::new(&path).status().unwrap().success());
 
         let program = Program::open(&path).unwrap();
-        assert_eq!(program.mark(), Some(ALL));
+        assert_eq!(program.mark().unwrap(), Some(ALL));
         assert!(program.change(Some(ALL)).unwrap().is_none());
         let again = program.change(Some(IMAGE)).unwrap().unwrap();
         assert_eq!(again.digests.before, change.digests.after);
 
         let program = Program::open(&path).unwrap();
-        assert_eq!(program.mark(), Some(IMAGE));
+        assert_eq!(program.mark().unwrap(), Some(IMAGE));
         let back = program.change(None).unwrap().unwrap();
         assert_eq!(back.digests.after, change.digests.before);
         assert_eq!(fs::read(&path).unwrap(), original);
         let program = Program::open(&path).unwrap();
-        assert_eq!(program.mark(), None);
+        assert_eq!(program.mark().unwrap(), None);
         assert!(program.change(None).unwrap().is_none());
         assert_eq!(dir.path().read_dir().unwrap().count(), 1);
     }
@@ -335,7 +338,7 @@ mod tests {
         symlink("program", &link).unwrap();
         Program::open(&link).unwrap().change(Some(IMAGE)).unwrap();
         assert!(link.is_symlink());
-        assert_eq!(Program::open(&path).unwrap().mark(), Some(IMAGE));
+        assert_eq!(Program::open(&path).unwrap().mark().unwrap(), Some(IMAGE));
     }
 
     #[test]
@@ -346,7 +349,7 @@ mod tests {
         let error = Program::open(&path).unwrap().change(Some(IMAGE));
         let text = error.unwrap_err().to_string();
         assert!(text.contains("has 2 hard links"), "{text}");
-        assert_eq!(Program::open(&path).unwrap().mark(), None);
+        assert_eq!(Program::open(&path).unwrap().mark().unwrap(), None);
     }
 
     #[test]
@@ -417,11 +420,6 @@ mod tests {
                 &changed(48, &[0, 0x40, 0x4d, 0x48]),
                 "has a mark with options this version does not know (0x484d4000)",
             ),
-            (
-                "both",
-                &changed(48, &[0x14, 0, 0x4d, 0x48]),
-                "has a mark with options this version does not know (0x484d0014)",
-            ),
         ] {
             assert_eq!(case(name, bytes), want, "{name}");
         }
@@ -434,6 +432,21 @@ mod tests {
     }
 
     #[test]
+    fn a_mark_that_contradicts_itself_is_told_and_can_be_taken_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = program(dir.path());
+        let original = fs::read(&path).unwrap();
+        let mut both = original.clone();
+        both[48..52].copy_from_slice(&[0x14, 0, 0x4d, 0x48]);
+        fs::write(&path, both).unwrap();
+        let program = Program::open(&path).unwrap();
+        let text = program.mark().unwrap_err().to_string();
+        assert!(text.contains("places memory in two ways"), "{text}");
+        assert!(program.change(None).unwrap().is_some());
+        assert_eq!(fs::read(&path).unwrap(), original);
+    }
+
+    #[test]
     fn shared_libraries_are_told_from_programs() {
         let maps = fs::read_to_string("/proc/self/maps").unwrap();
         let libc = maps
@@ -443,7 +456,7 @@ mod tests {
         assert!(message(Path::new(libc)).ends_with(": is a shared library, not a program"));
         // Position-independent and linked dynamically.
         let me = std::env::current_exe().unwrap();
-        assert_eq!(Program::open(&me).unwrap().mark(), None);
+        assert_eq!(Program::open(&me).unwrap().mark().unwrap(), None);
     }
 
     #[test]

@@ -145,6 +145,12 @@ fn decided(
             Size(least)
         ));
     }
+    let workloads = listed(&args.workload, before.map(|before| &before.workloads));
+    if args.iterations.is_some() && !workloads.iter().any(|one| one.goes_in_steps()) {
+        return usage(
+            "--iterations is for lammps, minimd and miniamr: the others solve to the end".into(),
+        );
+    }
     let mut neighbours = match (&args.neighbour[..], before) {
         ([], Some(before)) => before.neighbours.clone(),
         (asked, _) => or_all(asked),
@@ -162,7 +168,7 @@ fn decided(
         all
     }
     Ok(Parameters {
-        workloads: listed(&args.workload, before.map(|before| &before.workloads)),
+        workloads,
         managers: listed(&args.manager, before.map(|before| &before.managers)),
         neighbours,
         repetitions: args
@@ -353,10 +359,11 @@ fn now() -> u64 {
 struct Progress {
     bar: Option<ProgressBar>,
     verbose: bool,
+    icount: bool,
 }
 
 impl Progress {
-    fn new(done: usize, all: usize, verbose: bool) -> Self {
+    fn new(done: usize, all: usize, verbose: bool, icount: bool) -> Self {
         let style = ProgressStyle::with_template("[{bar:24}] {pos}/{len} {msg}, {eta} left")
             .expect("the template is sound")
             .progress_chars("=> ");
@@ -367,7 +374,11 @@ impl Progress {
             bar.enable_steady_tick(Duration::from_secs(1));
             bar
         });
-        Self { bar, verbose }
+        Self {
+            bar,
+            verbose,
+            icount,
+        }
     }
 
     fn say(&self, what: &str) {
@@ -395,6 +406,9 @@ impl Progress {
             return;
         }
         let result = match (&run.figures, &run.error) {
+            (Some(figures), _) if self.icount => {
+                format!("{:.3} thousand million instructions", figures.cost(true))
+            }
             (Some(figures), _) => format!("{:.2} s", figures.seconds),
             (None, Some(error)) => format!("failed: {error}"),
             (None, None) => String::new(),
@@ -437,7 +451,12 @@ impl Study<'_> {
             .collect();
         self.announce(&left);
         let (count, before) = (left.len(), self.runs.len());
-        let progress = Progress::new(before, before + count, self.args.verbose);
+        let progress = Progress::new(
+            before,
+            before + count,
+            self.args.verbose,
+            self.plan.parameters.icount,
+        );
         let mut settings = Settings::new(self.root);
         for &workload in &self.plan.parameters.workloads {
             let same = |one: &&Planned| one.cell.workload == workload;

@@ -12,7 +12,9 @@ use crate::output::{print, print_json};
 
 pub fn mark(args: &MarkArgs) -> Result<ExitCode> {
     if args.show {
-        return for_each(&args.files, args.json, |program| Ok((program.mark(), None)));
+        return for_each(&args.files, args.json, |program| {
+            Ok((program.mark()?, None))
+        });
     }
     let options = Options {
         image: !args.no_image,

@@ -187,10 +187,7 @@ pub fn chart(summary: &Summary, workload: Workload) -> Result<String> {
     let memory = panel(
         summary,
         workload,
-        &format!(
-            "By memory management at most, % of the {} alone",
-            summary.words().alone
-        ),
+        "By memory management at most, % of the job alone",
         Some(GOAL),
         |one| {
             let memory: Estimate = one.parts?.memory;
@@ -256,6 +253,32 @@ const STYLE: &str = "body{font:15px/1.45 sans-serif;max-width:1100px;margin:2em 
     padding:.7em 1em;border-left:4px solid #e69f00}.bad{background:#fbeaea;border-left-color:#c00}\
     code{background:#f3f3f3;padding:.1em .3em;overflow-wrap:anywhere}";
 
+fn parts_table(html: &mut String, cells: &[&CellSummary]) {
+    let beside = cells.iter().filter_map(|one| Some((one, one.parts?)));
+    *html += "<p>What the slowdown is made of, in % of the runtime alone; memory management: the \
+        kernel and blocked parts together, the most that it can have caused through the kernel.</p>\n";
+    *html += &table(
+        &[
+            "Manager",
+            "Beside",
+            "Memory management",
+            "Kernel",
+            "Blocked",
+            "Asleep",
+            "Waiting for a CPU",
+            "User mode",
+        ],
+        beside.map(|(one, parts)| {
+            let names = [
+                one.cell.manager.title().into(),
+                one.cell.neighbour.title().into(),
+            ];
+            let cells = part_cells(&parts, "the same");
+            names.into_iter().chain(cells).collect()
+        }),
+    );
+}
+
 fn workload_part(html: &mut String, summary: &Summary, workload: Workload) -> Result<()> {
     let cells: Vec<&CellSummary> = summary
         .cells
@@ -289,32 +312,9 @@ fn workload_part(html: &mut String, summary: &Summary, workload: Workload) -> Re
             ]
         }),
     );
-    let beside = cells.iter().filter_map(|one| Some((one, one.parts?)));
-    *html += &format!(
-        "<p>What the {} is made of, in % of the {} alone; memory management: the kernel and blocked \
-        parts together, the most that it can have caused through the kernel.</p>\n",
-        words.growth, words.alone
-    );
-    *html += &table(
-        &[
-            "Manager",
-            "Beside",
-            "Memory management",
-            "Kernel",
-            "Blocked",
-            "Asleep",
-            "Waiting for a CPU",
-            "User mode",
-        ],
-        beside.map(|(one, parts)| {
-            let names = [
-                one.cell.manager.title().into(),
-                one.cell.neighbour.title().into(),
-            ];
-            let cells = part_cells(&parts, "the same");
-            names.into_iter().chain(cells).collect()
-        }),
-    );
+    if !summary.parameters.icount {
+        parts_table(html, &cells);
+    }
     *html += "<p>Means of a run. Faults are the job's; stalls, huge pages and reclaim are the whole \
         machine's.</p>\n";
     let counter = |one: &CellSummary, name: &str| or_empty(one.vmstat.get(name).copied(), 0);
@@ -397,20 +397,26 @@ pub fn report(summary: &Summary, runs: &[Run]) -> Result<String> {
     }
     if !summary.comparisons.is_empty() {
         let words = summary.words();
+        let has_paper = summary.has_paper();
+        let mut head = vec!["Beside", "With", "Workload", words.less_column];
+        head.extend(has_paper.then_some("Paper, %"));
         html += &format!("<h2>HPMMAP beside the others: {}</h2>\n", words.less);
         html += &table(
-            &["Beside", "With", "Workload", words.less_column, "Paper, %"],
+            &head,
             summary.comparisons.iter().map(|one| {
-                vec![
+                let row = [
                     one.neighbour.title().into(),
                     one.peer.title().into(),
                     one.workload.map_or("mean of all", Workload::name).into(),
                     percent_of(Some(reduction(one))),
                     one.paper_reduction.map(percent).unwrap_or_default(),
-                ]
+                ];
+                row.into_iter().take(head.len()).collect()
             }),
         );
-        html += &format!("<p>{}</p>\n", escaped(PAPER_NOTE));
+        if has_paper {
+            html += &format!("<p>{}</p>\n", escaped(PAPER_NOTE));
+        }
     }
     html += "<h2>How to do it again</h2>\n";
     html += &format!("<p><code>{}</code></p>\n", escaped(&summary.redo));
@@ -422,9 +428,18 @@ pub fn report(summary: &Summary, runs: &[Run]) -> Result<String> {
     html += "<h2>All runs, in order</h2>\n";
     html += &table(
         &[
-            "Run", "Round", "Workload", "Manager", "Beside", "Seconds", "Loop", "User", "Kernel",
-            "Waiting", "Blocked",
-        ],
+            "Run",
+            "Round",
+            "Workload",
+            "Manager",
+            "Beside",
+            summary.words().cost_column,
+            "Loop",
+            "User",
+            "Kernel",
+            "Waiting",
+            "Blocked",
+        ][..if parameters.icount { 6 } else { 11 }],
         runs.iter().map(|run| {
             let cell = run.planned.cell;
             let mut row = vec![
@@ -437,7 +452,7 @@ pub fn report(summary: &Summary, runs: &[Run]) -> Result<String> {
             match &run.figures {
                 None => row.push("failed".into()),
                 Some(one) => {
-                    row.push(format!("{:.3}", one.seconds));
+                    row.push(format!("{:.3}", one.cost(parameters.icount)));
                     row.push(or_empty(one.loop_seconds, 3));
                     let times = [
                         one.user_seconds,
@@ -446,6 +461,7 @@ pub fn report(summary: &Summary, runs: &[Run]) -> Result<String> {
                         one.blocked_seconds,
                     ];
                     row.extend(times.map(|time| format!("{time:.3}")));
+                    row.truncate(if parameters.icount { 6 } else { 11 });
                 }
             }
             row

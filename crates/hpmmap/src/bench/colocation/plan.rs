@@ -149,7 +149,7 @@ pub struct Parameters {
     pub memory_bytes: u64,
     /// What a program that fills memory leaves free; `None` without one.
     pub room_bytes: Option<u64>,
-    /// Steps or iterations; `None` for what the workload has by default.
+    /// Time steps; `None` for what the workload has by default.
     pub iterations: Option<u32>,
     /// Of the order.
     pub seed: u64,

@@ -115,6 +115,17 @@ pub struct Plan {
     pub runs: Vec<Planned>,
 }
 
+impl Figures {
+    /// What is compared: the runtime; where the clock counts instructions the CPU
+    /// time of a rank, a second of which is a thousand million of them.
+    pub fn cost(&self, icount: bool) -> f64 {
+        match icount {
+            true => self.run_seconds,
+            false => self.seconds,
+        }
+    }
+}
+
 impl Plan {
     /// What must be the same for a study to go on: the first difference.
     pub fn difference(&self, now: &Self) -> Option<String> {

@@ -34,8 +34,9 @@ pub const EMULATED_NOTE: &str = "This machine is emulated. Its processor has no 
 /// What is compared where the clock counts instructions.
 pub const COUNTED_NOTE: &str = "The clock counts instructions, and leaps to the next timer while \
     nothing runs. So it is not runtimes that are compared but the instructions that a rank executes, \
-    in user mode and in the kernel; what a neighbour takes by running instead is not in them. Parts are \
-    of the instructions that the job takes alone.";
+    in user mode and in the kernel; what a neighbour takes by running instead is not in them. Those of \
+    the program are the same in all runs, so growth is the kernel's: the most that memory management can \
+    have caused.";
 
 /// How figures are called.
 pub struct Words {
@@ -49,8 +50,6 @@ pub struct Words {
     pub growth: &'static str,
     /// The same above a column.
     pub growth_column: &'static str,
-    /// What parts are parts of.
-    pub alone: &'static str,
     /// How HPMMAP differs.
     pub less: &'static str,
     /// The same above a column.
@@ -61,20 +60,18 @@ const TIMED: Words = Words {
     costs: "runtimes",
     cost_axis: "Runtime, seconds",
     cost_column: "Seconds",
-    growth: "slowdown",
+    growth: "slowdown beside neighbours",
     growth_column: "Slowdown %",
-    alone: "runtime",
     less: "the runtime is less by",
     less_column: "Less time %",
 };
 
 const COUNTED: Words = Words {
-    costs: "instructions of a rank (thousand million)",
+    costs: "thousand million instructions of a rank",
     cost_axis: "Instructions of a rank, thousand million",
     cost_column: "Instr.",
-    growth: "growth",
+    growth: "growth beside others",
     growth_column: "Growth %",
-    alone: "instructions",
     less: "instructions are fewer by",
     less_column: "Fewer %",
 };
@@ -112,7 +109,8 @@ pub struct CellSummary {
     pub seconds: Sample,
     /// Each, in the order of the rounds.
     pub values: Vec<f64>,
-    /// This over the same alone, less one.
+    /// This over the same alone, less one; where instructions are counted that is
+    /// `parts.memory`.
     pub slowdown: Option<Estimate>,
     /// What it is made of.
     pub parts: Option<Parts>,
@@ -141,7 +139,7 @@ pub struct Comparison {
     pub neighbour: Profile,
     /// The other manager.
     pub peer: Manager,
-    /// Runtime with HPMMAP over that with the other.
+    /// Runtime, or instructions, with HPMMAP over that with the other.
     pub ratio: Estimate,
     /// What the paper has for one less this, where it has something.
     pub paper_reduction: Option<f64>,
@@ -250,14 +248,17 @@ fn cell_summary(
     alone: &[&Figures],
     icount: bool,
 ) -> Option<CellSummary> {
-    let cost = |one: &Figures| match icount {
-        true => one.run_seconds,
-        false => one.seconds,
-    };
+    let cost = |one: &Figures| one.cost(icount);
     let seconds = sample(figures, cost)?;
     let base = match cell.neighbour {
         Profile::None => None,
         _ => sample(alone, cost),
+    };
+    let parts = base.and_then(|_| parts(figures, alone, icount));
+    // Where instructions are counted all growth is the kernel's.
+    let slowdown = match icount {
+        true => parts.map(|parts| parts.memory),
+        false => base.map(|base| less_one(ratio(&seconds, &base))),
     };
     // What the kernel fills within a call of HPMMAP is a fault for the process table,
     // by which programs count.
@@ -277,8 +278,8 @@ fn cell_summary(
     Some(CellSummary {
         cell,
         values: figures.iter().map(|&one| cost(one)).collect(),
-        slowdown: base.map(|base| less_one(ratio(&seconds, &base))),
-        parts: base.and_then(|_| parts(figures, alone, icount)),
+        slowdown,
+        parts,
         seconds,
         faults: mean(figures, |one| one.faults as f64),
         late_faults: late.and_then(|late| Some(Sample::of(&late)?.mean)),
@@ -405,6 +406,12 @@ impl Summary {
             true => &COUNTED,
             false => &TIMED,
         }
+    }
+
+    /// Whether the paper has figures for any of the comparisons.
+    pub fn has_paper(&self) -> bool {
+        let mut all = self.comparisons.iter();
+        all.any(|one| one.paper_reduction.is_some())
     }
 
     /// Workloads that have figures, in order.

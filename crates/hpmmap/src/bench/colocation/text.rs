@@ -124,7 +124,7 @@ fn counts(one: &CellSummary) -> Vec<String> {
     ]
 }
 
-/// By how much HPMMAP is faster.
+/// By how much HPMMAP takes less.
 pub fn reduction(one: &Comparison) -> Estimate {
     Estimate {
         value: 1.0 - one.ratio.value,
@@ -186,18 +186,17 @@ pub fn text(summary: &Summary) -> String {
                 .filter(|one| one.cell.workload == workload)
         };
         all.push(format!(
-            "{}: {}, and the {} beside neighbours\n{}",
+            "{}: {}, and the {}\n{}",
             workload.name(),
             words.costs,
             words.growth,
             table(&times_columns, cells().map(times))
         ));
         let parts: Vec<Vec<String>> = cells().filter_map(parts).collect();
-        if !parts.is_empty() {
+        if !parts.is_empty() && !summary.parameters.icount {
             all.push(format!(
-                "{}: its parts, % of the {} alone (MEMORY is KERNEL and BLOCKED)\n{}",
+                "{}: its parts, % of the runtime alone (MEMORY is KERNEL and BLOCKED)\n{}",
                 workload.name(),
-                words.alone,
                 table(&PARTS, parts)
             ));
         }
@@ -208,19 +207,22 @@ pub fn text(summary: &Summary) -> String {
         ));
     }
     if !summary.comparisons.is_empty() {
-        let is_papers = |one: &Comparison| one.paper_reduction.is_some();
-        let has_paper = summary.comparisons.iter().any(is_papers);
-        let columns = [
+        let has_paper = summary.has_paper();
+        let mut columns = vec![
             Text("BESIDE"),
             Text("WITH"),
             Text("WORKLOAD"),
             Number(&less_column),
-            Number("PAPER %"),
         ];
+        columns.extend(has_paper.then_some(Number("PAPER %")));
+        let rows = summary.comparisons.iter().map(compared).map(|mut row| {
+            row.truncate(columns.len());
+            row
+        });
         all.push(format!(
             "HPMMAP beside the others: {}\n{}",
             words.less,
-            table(&columns, summary.comparisons.iter().map(compared))
+            table(&columns, rows)
         ));
         if has_paper {
             all.push(wrapped(PAPER_NOTE));
@@ -302,6 +304,22 @@ mod tests {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
         assert!(!text.contains("emulated"), "{text}");
+    }
+
+    #[test]
+    fn counted_instructions_have_no_parts_and_no_paper() {
+        let mut summary = summary();
+        summary.parameters.icount = true;
+        for one in &mut summary.comparisons {
+            one.paper_reduction = None;
+        }
+        let text = text(&summary);
+        let widest = text.lines().max_by_key(|line| line.len()).unwrap();
+        assert!(widest.len() <= 80, "{widest}");
+        assert!(text.contains("GROWTH %") && text.contains("FEWER %"));
+        for part in ["KERNEL", "PAPER", "SECONDS"] {
+            assert!(!text.contains(part), "{part} is in\n{text}");
+        }
     }
 
     #[test]

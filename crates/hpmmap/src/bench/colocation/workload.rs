@@ -99,6 +99,12 @@ impl Workload {
         }
     }
 
+    /// Whether it makes as many steps as it is told; the others solve until their
+    /// result can be verified.
+    pub fn goes_in_steps(self) -> bool {
+        matches!(self, Self::Lammps | Self::Minimd | Self::Miniamr)
+    }
+
     /// How it is started.
     pub fn start(self, program: &Path, parameters: &Parameters) -> Start {
         let data = (parameters.memory_bytes as f64 * DATA_PART) as u64;
@@ -150,9 +156,7 @@ impl Workload {
                 .map(String::from)
                 .into();
                 start.marker = Some(APP_STARTED);
-                // The others solve until their result can be verified.
-                let is_in_steps = matches!(self, Self::Minimd | Self::Miniamr);
-                if let Some(n) = parameters.iterations.filter(|_| is_in_steps) {
+                if let Some(n) = parameters.iterations.filter(|_| self.goes_in_steps()) {
                     start
                         .arguments
                         .extend(["--iterations".into(), n.to_string()]);
