@@ -11,7 +11,7 @@ use super::plan::{Manager, Profile, Workload};
 use super::record::Run;
 use super::statistics::Estimate;
 use super::summary::{COUNTED_NOTE, CellSummary, EMULATED_NOTE, PAPER_NOTE, Summary};
-use super::text::{or_empty, part_cells, percent, percent_of, reduction, stalls};
+use super::text::{or_empty, paper_cell, part_cells, percent_of, reduction, stalls};
 use crate::error::{Error, Result};
 use crate::size::short;
 
@@ -41,7 +41,7 @@ struct Bar {
 
 /// Bars in groups with a name each.
 struct Panel {
-    title: String,
+    title: &'static str,
     groups: Vec<(String, Vec<Bar>)>,
     goal: Option<f64>,
 }
@@ -75,7 +75,7 @@ fn tick(value: f64) -> String {
 fn draw<B: DrawingBackend>(area: &DrawingArea<B, Shift>, panel: &Panel) -> Drawn<B> {
     let (low, high) = range(panel);
     let mut context = ChartBuilder::on(area)
-        .caption(panel.title.as_str(), (FONT, 17))
+        .caption(panel.title, (FONT, 17))
         .margin(12)
         .x_label_area_size(28)
         .y_label_area_size(58)
@@ -143,7 +143,7 @@ fn legend<B: DrawingBackend>(area: &DrawingArea<B, Shift>, managers: &[Manager])
 fn panel(
     summary: &Summary,
     workload: Workload,
-    title: &str,
+    title: &'static str,
     goal: Option<f64>,
     bar: impl Fn(&CellSummary) -> Option<Bar>,
 ) -> Panel {
@@ -160,7 +160,7 @@ fn panel(
         (!bars.is_empty()).then_some((name, bars))
     };
     Panel {
-        title: title.to_string(),
+        title,
         groups: summary
             .parameters
             .neighbours
@@ -273,7 +273,7 @@ fn parts_table(html: &mut String, cells: &[&CellSummary]) {
                 one.cell.manager.title().into(),
                 one.cell.neighbour.title().into(),
             ];
-            let cells = part_cells(&parts, "the same");
+            let cells = part_cells(&parts);
             names.into_iter().chain(cells).collect()
         }),
     );
@@ -404,14 +404,14 @@ pub fn report(summary: &Summary, runs: &[Run]) -> Result<String> {
         html += &table(
             &head,
             summary.comparisons.iter().map(|one| {
-                let row = [
+                let mut row = vec![
                     one.neighbour.title().into(),
                     one.peer.title().into(),
                     one.workload.map_or("mean of all", Workload::name).into(),
                     percent_of(Some(reduction(one))),
-                    one.paper_reduction.map(percent).unwrap_or_default(),
                 ];
-                row.into_iter().take(head.len()).collect()
+                row.extend(has_paper.then(|| paper_cell(one)));
+                row
             }),
         );
         if has_paper {
@@ -426,20 +426,14 @@ pub fn report(summary: &Summary, runs: &[Run]) -> Result<String> {
         facts.map(|(name, value)| vec![name.clone(), value.clone()]),
     );
     html += "<h2>All runs, in order</h2>\n";
+    let mut head = vec!["Run", "Round", "Workload", "Manager", "Beside"];
+    head.push(summary.words().cost_column);
+    // Where the clock counts instructions the others are times of one that leaps.
+    if !parameters.icount {
+        head.extend(["Loop", "User", "Kernel", "Waiting", "Blocked"]);
+    }
     html += &table(
-        &[
-            "Run",
-            "Round",
-            "Workload",
-            "Manager",
-            "Beside",
-            summary.words().cost_column,
-            "Loop",
-            "User",
-            "Kernel",
-            "Waiting",
-            "Blocked",
-        ][..if parameters.icount { 6 } else { 11 }],
+        &head,
         runs.iter().map(|run| {
             let cell = run.planned.cell;
             let mut row = vec![
@@ -453,15 +447,16 @@ pub fn report(summary: &Summary, runs: &[Run]) -> Result<String> {
                 None => row.push("failed".into()),
                 Some(one) => {
                     row.push(format!("{:.3}", one.cost(parameters.icount)));
-                    row.push(or_empty(one.loop_seconds, 3));
-                    let times = [
-                        one.user_seconds,
-                        one.system_seconds,
-                        one.wait_seconds,
-                        one.blocked_seconds,
-                    ];
-                    row.extend(times.map(|time| format!("{time:.3}")));
-                    row.truncate(if parameters.icount { 6 } else { 11 });
+                    if !parameters.icount {
+                        row.push(or_empty(one.loop_seconds, 3));
+                        let times = [
+                            one.user_seconds,
+                            one.system_seconds,
+                            one.wait_seconds,
+                            one.blocked_seconds,
+                        ];
+                        row.extend(times.map(|time| format!("{time:.3}")));
+                    }
                 }
             }
             row
@@ -523,7 +518,7 @@ mod tests {
             points: vec![3.0],
         };
         let mut panel = Panel {
-            title: "x".into(),
+            title: "x",
             groups: vec![("a".into(), vec![bar(1.0, Some((-1.0, 2.0)))])],
             goal: None,
         };

@@ -65,9 +65,8 @@ const PARTS: [Column; 8] = [
     Number("USER"),
 ];
 
-/// The parts of a slowdown, as the tables have them; `same` stands for user mode
-/// where it cannot differ.
-pub fn part_cells(parts: &Parts, same: &str) -> [String; 6] {
+/// The parts of a slowdown, as the tables have them.
+pub fn part_cells(parts: &Parts) -> [String; 6] {
     let or_none = |part: Option<Estimate>| part.map(|part| percent(part.value));
     [
         percent_of(Some(parts.memory)),
@@ -75,7 +74,7 @@ pub fn part_cells(parts: &Parts, same: &str) -> [String; 6] {
         or_none(parts.blocked).unwrap_or_default(),
         or_none(parts.asleep).unwrap_or_default(),
         percent(parts.wait.value),
-        or_none(parts.user).unwrap_or_else(|| same.into()),
+        or_none(parts.user).unwrap_or_default(),
     ]
 }
 
@@ -84,7 +83,7 @@ fn parts(one: &CellSummary) -> Option<Vec<String>> {
         one.cell.manager.name().into(),
         one.cell.neighbour.name().into(),
     ];
-    let cells = part_cells(one.parts.as_ref()?, "same");
+    let cells = part_cells(one.parts.as_ref()?);
     Some(names.into_iter().chain(cells).collect())
 }
 
@@ -135,14 +134,20 @@ pub fn reduction(one: &Comparison) -> Estimate {
     }
 }
 
-fn compared(one: &Comparison) -> Vec<String> {
-    vec![
+/// What the paper has for it, if anything.
+pub fn paper_cell(one: &Comparison) -> String {
+    one.paper_reduction.map(percent).unwrap_or_default()
+}
+
+fn compared(one: &Comparison, has_paper: bool) -> Vec<String> {
+    let mut row = vec![
         one.neighbour.name().into(),
         one.peer.name().into(),
         one.workload.map_or("mean of all", Workload::name).into(),
         percent_of(Some(reduction(one))),
-        one.paper_reduction.map(percent).unwrap_or_default(),
-    ]
+    ];
+    row.extend(has_paper.then(|| paper_cell(one)));
+    row
 }
 
 /// Lines of at most 79 characters.
@@ -215,10 +220,8 @@ pub fn text(summary: &Summary) -> String {
             Number(&less_column),
         ];
         columns.extend(has_paper.then_some(Number("PAPER %")));
-        let rows = summary.comparisons.iter().map(compared).map(|mut row| {
-            row.truncate(columns.len());
-            row
-        });
+        let rows = summary.comparisons.iter();
+        let rows = rows.map(|one| compared(one, has_paper));
         all.push(format!(
             "HPMMAP beside the others: {}\n{}",
             words.less,
