@@ -5,6 +5,7 @@ mod bench;
 mod cli;
 mod device;
 mod error;
+mod launch;
 mod mark;
 mod output;
 mod pool;

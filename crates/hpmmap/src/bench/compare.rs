@@ -67,8 +67,9 @@ pub fn compare(a: &Record, b: &Record) -> Result<Comparison> {
             "the results cannot be compared: {what} is {a} in the first and {b} in the second"
         ))
     };
-    if a.unit != b.unit {
-        return Err(differ("the unit", &a.unit, &b.unit));
+    let units = [&a.provenance.unit, &b.provenance.unit];
+    if units[0] != units[1] {
+        return Err(differ("the unit", units[0], units[1]));
     }
     let (rounds_a, rounds_b) = (a.parameters.rounds, b.parameters.rounds);
     if rounds_a != rounds_b {
@@ -156,7 +157,7 @@ mod tests {
     fn different_units_and_rounds_are_refused() {
         let a = record(Vec::new());
         let mut b = a.clone();
-        b.unit = "tsc cycles".into();
+        b.provenance.unit = "tsc cycles".into();
         let message = compare(&a, &b).unwrap_err().to_string();
         assert!(
             message.ends_with("the unit is instructions in the first and tsc cycles in the second")

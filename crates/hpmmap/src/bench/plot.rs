@@ -64,7 +64,7 @@ fn chart(record: &Record, pattern: Pattern) -> Option<Chart> {
     let mut chart = Chart {
         title: pattern.name().to_string(),
         x: "size",
-        y: format!("{} for a 4 KB page", record.unit),
+        y: format!("{} for a 4 KB page", record.provenance.unit),
         lines: BTreeMap::new(),
     };
     if pattern == Pattern::Threads {

@@ -129,7 +129,13 @@ fn what(pattern: Pattern) -> &'static str {
 /// All tables, what was left out, and whether the repetitions agree.
 pub fn text(record: &Record) -> String {
     let mut parts = Vec::new();
-    let version = |name: &str| record.versions.get(name).map_or("none", String::as_str);
+    let version = |name: &str| {
+        record
+            .provenance
+            .versions
+            .get(name)
+            .map_or("none", String::as_str)
+    };
     for &pattern in &record.parameters.patterns {
         let mut rows: Vec<&Outcome> = record
             .results
@@ -145,7 +151,7 @@ pub fn text(record: &Record) -> String {
         });
         let unit = match pattern {
             Pattern::Threads => "time",
-            _ => record.unit.as_str(),
+            _ => record.provenance.unit.as_str(),
         };
         let rows = rows.iter().map(|one| match &one.measured {
             Measured::Single { median, .. } => single_row(one, median),
@@ -175,7 +181,7 @@ fn notes(record: &Record) -> Vec<String> {
             "pool add of {} before: {} {}",
             short(add.bytes),
             brief(add.cost),
-            record.unit
+            record.provenance.unit
         ));
     }
     if !record.left_out.is_empty() {

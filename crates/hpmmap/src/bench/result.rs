@@ -161,21 +161,30 @@ pub struct PoolAdd {
     pub cost: u64,
 }
 
-/// All of one run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Record {
-    /// `"alloc"`.
+/// Of which run a record is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Provenance {
+    /// Name of the benchmark: `"alloc"` or `"noise"`.
     pub benchmark: String,
-    /// `SCHEMA`.
+    /// Grows when a member of the record changes its meaning.
     pub schema: u32,
-    /// `"instructions"` or `"tsc cycles"`.
+    /// `"instructions"` where those are counted, otherwise `"tsc cycles"`
+    /// (alloc) or `"nanoseconds"` (noise).
     pub unit: String,
-    /// Cycles a second, if the unit is those.
+    /// Ticks of the time stamp counter a second, if it tells time.
     pub tsc_hz: Option<u64>,
     /// Kernel, module, command, C library, allocators.
     pub versions: BTreeMap<String, String>,
     /// What the machine is like.
     pub machine: BTreeMap<String, String>,
+}
+
+/// All of one run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Which.
+    #[serde(flatten)]
+    pub provenance: Provenance,
     /// What was asked for.
     pub parameters: Parameters,
     /// If the command made the pools itself.
@@ -193,10 +202,10 @@ impl Record {
         let bytes = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
         let record: Self = serde_json::from_slice(&bytes)
             .map_err(|error| failed(format!("no result of 'hpmmap bench alloc': {error}")))?;
-        if record.schema != SCHEMA {
+        if record.provenance.schema != SCHEMA {
             return Err(failed(format!(
                 "it has schema {}, this command reads {SCHEMA}",
-                record.schema
+                record.provenance.schema
             )));
         }
         Ok(record)
@@ -325,14 +334,22 @@ pub mod tests {
         }
     }
 
-    pub fn record(results: Vec<Outcome>) -> Record {
-        Record {
-            benchmark: "alloc".into(),
-            schema: SCHEMA,
-            unit: "instructions".into(),
-            tsc_hz: None,
+    /// In instructions, or in time that is counted in so many ticks a second.
+    pub fn provenance(benchmark: &str, tsc_hz: Option<u64>) -> Provenance {
+        let unit = tsc_hz.map_or("instructions", |_| "nanoseconds");
+        Provenance {
+            benchmark: benchmark.into(),
+            schema: 1,
+            unit: unit.into(),
+            tsc_hz,
             versions: BTreeMap::from([("kernel".into(), "6.12".into())]),
             machine: BTreeMap::new(),
+        }
+    }
+
+    pub fn record(results: Vec<Outcome>) -> Record {
+        Record {
+            provenance: provenance("alloc", None),
             parameters: parameters(),
             pool_add: None,
             left_out: Vec::new(),
@@ -371,7 +388,7 @@ pub mod tests {
         std::fs::write(&path, serde_json::to_vec(&record).unwrap()).unwrap();
         assert_eq!(Record::read(&path).unwrap(), record);
 
-        record.schema += 1;
+        record.provenance.schema += 1;
         std::fs::write(&path, serde_json::to_vec(&record).unwrap()).unwrap();
         let message = Record::read(&path).unwrap_err().to_string();
         assert!(

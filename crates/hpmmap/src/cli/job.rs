@@ -8,6 +8,7 @@ use hpmmap_sys::uapi;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
+use crate::launch::Options;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PageSize {
@@ -19,7 +20,7 @@ pub enum PageSize {
 
 impl PageSize {
     /// How many bytes it has.
-    pub fn bytes(self) -> u64 {
+    fn bytes(self) -> u64 {
         match self {
             Self::TwoMega => uapi::BLOCK_BYTES,
             Self::OneGiga => uapi::LARGE_BYTES,
@@ -85,8 +86,20 @@ pub struct LaunchArgs {
 }
 
 impl LaunchArgs {
-    /// The one placement that is asked for, also by `--node interleave`.
-    pub fn placement(&self, by_node: bool) -> Result<Placement> {
+    /// All of them, with what `run` and `mark` each have an option of their own
+    /// for: the image, and `--node interleave`.
+    pub fn options(&self, image: bool, by_node: bool) -> Result<Options> {
+        Ok(Options {
+            image,
+            strict: self.strict,
+            no_inherit: self.no_inherit,
+            placement: self.placement(by_node)?,
+            page_size: self.page_size.bytes(),
+        })
+    }
+
+    /// The one placement that is asked for.
+    fn placement(&self, by_node: bool) -> Result<Placement> {
         match self.placement {
             Some(other) if by_node && other != Placement::Interleave => Err(Error::Usage(
                 "--node interleave contradicts --placement: name one of them, or nodes".into(),

@@ -3,15 +3,14 @@
 mod elf;
 mod replace;
 
-use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use hpmmap_sys::uapi;
-use serde::Serialize;
 
 use crate::cli::Placement;
 use crate::error::{Error, Result};
+use crate::launch::Options;
 pub use replace::{Digests, hex};
 
 /// The bytes of the file that hold the mark: e_flags.
@@ -28,72 +27,27 @@ fn places_twice(flags: u32) -> bool {
     is_first_touch && is_other
 }
 
-/// What a mark asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Options {
-    /// Text, data and bss come from the pools.
-    pub image: bool,
-    /// No memory of Linux instead.
-    pub strict: bool,
-    /// Children's programs are left out.
-    pub no_inherit: bool,
-    /// Where memory lies.
-    pub placement: Placement,
-    /// In bytes.
-    pub page_size: u64,
+/// e_flags of a program so marked.
+fn to_flags(options: Options) -> u32 {
+    let large = options.page_size == uapi::LARGE_BYTES;
+    uapi::MARK_MAGIC | options.flags() | if large { uapi::MARK_F_1G } else { 0 }
 }
 
-impl Options {
-    /// e_flags of a program so marked.
-    pub fn to_flags(self) -> u32 {
-        let flag = |set: bool, bit: u32| if set { bit } else { 0 };
-        uapi::MARK_MAGIC
-            | flag(self.image, uapi::LAUNCH_F_IMAGE)
-            | flag(self.strict, uapi::LAUNCH_F_STRICT)
-            | flag(self.no_inherit, uapi::LAUNCH_F_NO_INHERIT)
-            | self.placement.launch_flag()
-            | flag(self.page_size == uapi::LARGE_BYTES, uapi::MARK_F_1G)
-    }
-
-    fn from_flags(flags: u32) -> Self {
-        Self {
-            image: flags & uapi::LAUNCH_F_IMAGE != 0,
-            strict: flags & uapi::LAUNCH_F_STRICT != 0,
-            no_inherit: flags & uapi::LAUNCH_F_NO_INHERIT != 0,
-            placement: match flags & PLACEMENTS {
-                0 => Placement::Local,
-                uapi::LAUNCH_F_INTERLEAVE => Placement::Interleave,
-                _ => Placement::FirstTouch,
-            },
-            page_size: if flags & uapi::MARK_F_1G != 0 {
-                uapi::LARGE_BYTES
-            } else {
-                uapi::BLOCK_BYTES
-            },
-        }
-    }
-}
-
-impl fmt::Display for Options {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pages = if self.page_size == uapi::LARGE_BYTES {
-            "1G"
+fn from_flags(flags: u32) -> Options {
+    Options {
+        image: flags & uapi::LAUNCH_F_IMAGE != 0,
+        strict: flags & uapi::LAUNCH_F_STRICT != 0,
+        no_inherit: flags & uapi::LAUNCH_F_NO_INHERIT != 0,
+        placement: match flags & PLACEMENTS {
+            0 => Placement::Local,
+            uapi::LAUNCH_F_INTERLEAVE => Placement::Interleave,
+            _ => Placement::FirstTouch,
+        },
+        page_size: if flags & uapi::MARK_F_1G != 0 {
+            uapi::LARGE_BYTES
         } else {
-            "2M"
-        };
-        write!(f, "page size {pages}")?;
-        for (set, name) in [
-            (self.image, "image"),
-            (self.strict, "strict"),
-            (self.no_inherit, "no-inherit"),
-            (self.placement == Placement::Interleave, "interleave"),
-            (self.placement == Placement::FirstTouch, "first-touch"),
-        ] {
-            if set {
-                write!(f, ", {name}")?;
-            }
-        }
-        Ok(())
+            uapi::BLOCK_BYTES
+        },
     }
 }
 
@@ -149,12 +103,12 @@ impl Program {
             let what = "has a mark that places memory in two ways, so it is ignored: mark or unmark it anew";
             return Err(failed(&self.name, &format!("{what} ({:#x})", self.flags)));
         }
-        Ok((self.flags != 0).then(|| Options::from_flags(self.flags)))
+        Ok((self.flags != 0).then(|| from_flags(self.flags)))
     }
 
     /// Marks it, or takes the mark away. `None` if it is so already.
     pub fn change(&self, to: Option<Options>) -> Result<Option<Change>> {
-        let flags = to.map_or(0, Options::to_flags);
+        let flags = to.map_or(0, to_flags);
         if flags == self.flags {
             return Ok(None);
         }
@@ -240,10 +194,10 @@ mod tests {
             ..IMAGE
         };
         for options in [IMAGE, ALL, first_touch] {
-            let flags = options.to_flags();
+            let flags = to_flags(options);
             assert_eq!(flags & uapi::MARK_MAGIC_MASK, uapi::MARK_MAGIC);
             assert_eq!(flags & !(uapi::MARK_MAGIC_MASK | uapi::MARK_OPTIONS), 0);
-            assert_eq!(Options::from_flags(flags), options);
+            assert_eq!(from_flags(flags), options);
         }
         assert_eq!(IMAGE.to_string(), "page size 2M, image");
         assert_eq!(

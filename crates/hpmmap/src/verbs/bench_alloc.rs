@@ -1,18 +1,13 @@
 //! `hpmmap bench alloc`
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ValueEnum;
 use hpmmap_host::Root;
-use hpmmap_sys::clock;
-use indicatif::{ProgressBar, ProgressStyle};
-use signal_hook::consts::{SIGINT, SIGTERM};
 
+use super::bench_session::{Progress, Session, beside, worker_program};
 use crate::bench::machine::{self, Prepared};
 use crate::bench::plan::{Allocator, Case, Parameters, Pattern};
 use crate::bench::result::{
@@ -50,7 +45,9 @@ pub fn perform(args: &BenchAllocArgs) -> Result<ExitCode> {
         program: worker_program(args.session.worker.as_deref(), &WORKERS)?,
         rounds: parameters.rounds,
     };
-    let record = Run::new(&root, args, parameters, worker)?.finish()?;
+    let session = Session::new(&root, &args.session)?;
+    let hpmmap_jemalloc = args.hpmmap_jemalloc.clone().or_else(|| beside(&LIBRARIES));
+    let record = Run::new(session, parameters, worker, hpmmap_jemalloc.as_deref()).finish()?;
     conclude(args, &record)
 }
 
@@ -119,82 +116,12 @@ fn checked(args: &BenchAllocArgs) -> Result<Parameters> {
     })
 }
 
-pub(super) fn worker_program(asked: Option<&Path>, places: &[&str]) -> Result<PathBuf> {
-    if let Some(path) = asked {
-        return Ok(path.to_path_buf());
-    }
-    beside(places).ok_or_else(|| {
-        Error::Failed(format!(
-            "the worker is missing: there is no {} beside this command \
-             (make bench-tools builds it, --worker names another)",
-            places.join(" or ")
-        ))
-    })
-}
-
-/// The first of these paths, relative to the command, that is there.
-fn beside(paths: &[&str]) -> Option<PathBuf> {
-    let own = std::env::current_exe().ok()?;
-    let dir = own.parent()?;
-    let mut paths = paths.iter().map(|path| dir.join(path));
-    paths.find(|path| path.exists())
-}
-
-/// A bar on a terminal, otherwise a line for each case if asked for.
-pub(super) struct Progress {
-    bar: Option<ProgressBar>,
-    verbose: bool,
-    done: usize,
-    all: usize,
-}
-
-impl Progress {
-    pub(super) fn new(all: usize, verbose: bool) -> Self {
-        let style = ProgressStyle::with_template("[{bar:32}] {pos}/{len} {msg} {eta} left")
-            .expect("the template is sound")
-            .progress_chars("=> ");
-        let bar = io::stderr()
-            .is_terminal()
-            .then(|| ProgressBar::new(all as u64).with_style(style));
-        Self {
-            bar,
-            verbose,
-            done: 0,
-            all,
-        }
-    }
-
-    pub(super) fn next(&mut self, title: &str) {
-        match &self.bar {
-            Some(bar) => {
-                bar.set_position(self.done as u64);
-                bar.set_message(title.to_string());
-            }
-            None if self.verbose => {
-                eprintln!("hpmmap: {} of {}: {title}", self.done + 1, self.all);
-            }
-            None => (),
-        }
-        self.done += 1;
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
-}
-
 /// A run and what it has found so far.
 struct Run<'a> {
-    root: &'a Root,
-    args: &'a BenchAllocArgs,
+    session: Session<'a>,
     parameters: Parameters,
     worker: Worker,
     libraries: BTreeMap<Allocator, std::result::Result<Vec<PathBuf>, String>>,
-    stop: Arc<AtomicBool>,
     pool_add: Option<PoolAdd>,
     left_out: Vec<LeftOut>,
     results: Vec<Outcome>,
@@ -202,40 +129,31 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(
-        root: &'a Root,
-        args: &'a BenchAllocArgs,
+        session: Session<'a>,
         parameters: Parameters,
         worker: Worker,
-    ) -> Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        // What was changed is set back when the run is interrupted.
-        for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register(signal, Arc::clone(&stop))?;
-        }
-        let hpmmap_jemalloc = args.hpmmap_jemalloc.clone().or_else(|| beside(&LIBRARIES));
+        hpmmap_jemalloc: Option<&Path>,
+    ) -> Self {
         let libraries = parameters
             .allocators
             .iter()
             .map(|&allocator| {
-                let found = machine::libraries(root, allocator, hpmmap_jemalloc.as_deref());
+                let found = machine::libraries(session.root, allocator, hpmmap_jemalloc);
                 (allocator, found)
             })
             .collect();
-        Ok(Self {
-            root,
-            args,
+        Self {
+            session,
             parameters,
             worker,
             libraries,
-            stop,
             pool_add: None,
             left_out: Vec::new(),
             results: Vec::new(),
-        })
+        }
     }
 
     fn finish(mut self) -> Result<Record> {
-        let tsc_hz = (!self.args.session.icount).then(clock::hertz);
         let libraries: Vec<PathBuf> = self
             .libraries
             .values()
@@ -243,20 +161,21 @@ impl<'a> Run<'a> {
             .flatten()
             .cloned()
             .collect();
-        let versions = machine::versions(self.root, &libraries);
-        let machine = machine::machine(self.root);
+        let provenance = self
+            .session
+            .provenance("alloc", SCHEMA, "tsc cycles", &libraries);
         let cases = self.parameters.cases();
-        let mut progress = Progress::new(cases.len(), self.args.session.verbose);
-        let mut prepared = Prepared::new(self.root);
+        let mut progress = Progress::new(cases.len(), self.session.args.verbose);
+        let mut prepared = Prepared::new(self.session.root);
         for group in cases.chunk_by(|a, b| a.method.provider() == b.method.provider()) {
-            if self.args.session.prepare {
+            if self.session.args.prepare {
                 let need = group.iter().map(Case::need_bytes).max().unwrap_or(0);
                 let added = prepared.provide(group[0].method.provider(), need)?;
                 self.pool_add = self.pool_add.take().or(added);
             }
             for case in group {
                 progress.next(&case.title());
-                if self.args.session.prepare {
+                if self.session.args.prepare {
                     prepared.set_for(case)?;
                 }
                 self.measure(case)?;
@@ -264,19 +183,10 @@ impl<'a> Run<'a> {
         }
         drop(prepared);
         // In a guest that counts instructions each takes a nanosecond.
-        let ticks_per_ns = tsc_hz.map_or(1.0, |hz| hz as f64 / 1e9);
+        let ticks_per_ns = provenance.tsc_hz.map_or(1.0, |hz| hz as f64 / 1e9);
         set_ratios(&mut self.results, ticks_per_ns);
         Ok(Record {
-            benchmark: "alloc".into(),
-            schema: SCHEMA,
-            unit: if self.args.session.icount {
-                "instructions".into()
-            } else {
-                "tsc cycles".into()
-            },
-            tsc_hz,
-            versions,
-            machine,
+            provenance,
             parameters: self.parameters,
             pool_add: self.pool_add,
             left_out: self.left_out,
@@ -292,7 +202,7 @@ impl<'a> Run<'a> {
     }
 
     fn measure(&mut self, case: &Case) -> Result<()> {
-        if let Some(reason) = machine::obstacle(self.root, case) {
+        if let Some(reason) = machine::obstacle(self.session.root, case) {
             self.leave_out(case, reason);
             return Ok(());
         }
@@ -309,10 +219,8 @@ impl<'a> Run<'a> {
         let (mut counter, mut clean) = (None, None);
         // The first leaves the allocators of the kernel as the others find them.
         for repetition in 0..=self.parameters.repetitions {
-            if self.stop.load(Ordering::Relaxed) {
-                return Err(Error::Failed("interrupted".into()));
-            }
-            match self.worker.run(self.root, case, &libraries)? {
+            self.session.go_on()?;
+            match self.worker.run(self.session.root, case, &libraries)? {
                 Sample::LeftOut(reason) => {
                     self.leave_out(case, reason);
                     return Ok(());

@@ -1,15 +1,11 @@
 //! `hpmmap bench noise`
 
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ValueEnum;
 use hpmmap_host::{Root, list, process};
-use hpmmap_sys::clock;
-use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::bench_alloc::{Progress, worker_program};
+use super::bench_session::{Progress, Session, worker_program};
 use crate::bench::machine::{self, Prepared};
 use crate::bench::noise::neighbour::Neighbour;
 use crate::bench::noise::plan::{self, Case, Condition, METHODS, Parameters, What};
@@ -40,12 +36,12 @@ pub fn perform(args: &BenchNoiseArgs) -> Result<ExitCode> {
     let online = list::parse(&root.read(ONLINE)?)
         .map_err(|error| Error::Failed(format!("/{ONLINE}: {error}")))?;
     let parameters = checked(args, &online, process::available_bytes(&root)?)?;
-    let tsc_hz = (!args.session.icount).then(clock::hertz);
+    let session = Session::new(&root, &args.session)?;
     let worker = Worker {
         program: worker_program(args.session.worker.as_deref(), &WORKERS)?,
-        hz: tsc_hz.unwrap_or(INSTRUCTIONS_HZ),
+        hz: session.tsc_hz.unwrap_or(INSTRUCTIONS_HZ),
     };
-    let record = Run::new(&root, args, parameters, worker)?.finish(tsc_hz)?;
+    let record = Run::new(session, parameters, worker).finish()?;
     conclude(args, &record)
 }
 
@@ -166,11 +162,9 @@ fn checked(args: &BenchNoiseArgs, online: &[u32], available: u64) -> Result<Para
 
 /// A run and what it has found so far.
 struct Run<'a> {
-    root: &'a Root,
-    args: &'a BenchNoiseArgs,
+    session: Session<'a>,
     parameters: Parameters,
     worker: Worker,
-    stop: Arc<AtomicBool>,
     pool_add: Option<PoolAdd>,
     left_out: Vec<LeftOut>,
     detours: Vec<Detours>,
@@ -178,38 +172,25 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(
-        root: &'a Root,
-        args: &'a BenchNoiseArgs,
-        parameters: Parameters,
-        worker: Worker,
-    ) -> Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        // What was changed is set back when the run is interrupted.
-        for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register(signal, Arc::clone(&stop))?;
-        }
-        Ok(Self {
-            root,
-            args,
+    fn new(session: Session<'a>, parameters: Parameters, worker: Worker) -> Self {
+        Self {
+            session,
             parameters,
             worker,
-            stop,
             pool_add: None,
             left_out: Vec::new(),
             detours: Vec::new(),
             accesses: Vec::new(),
-        })
+        }
     }
 
-    fn finish(mut self, tsc_hz: Option<u64>) -> Result<Record> {
-        let versions = machine::versions(self.root, &[]);
-        let machine = machine::machine(self.root);
+    fn finish(mut self) -> Result<Record> {
+        let provenance = self.session.provenance("noise", SCHEMA, "nanoseconds", &[]);
         let cases = self.parameters.cases();
-        let mut progress = Progress::new(cases.len(), self.args.session.verbose);
-        let mut prepared = Prepared::new(self.root);
+        let mut progress = Progress::new(cases.len(), self.session.args.verbose);
+        let mut prepared = Prepared::new(self.session.root);
         for group in cases.chunk_by(|a, b| a.method.provider() == b.method.provider()) {
-            if self.args.session.prepare {
+            if self.session.args.prepare {
                 let needs = group.iter().map(|case| self.parameters.need_bytes(case));
                 let need = needs.max().unwrap_or(0);
                 let added = prepared.provide(group[0].method.provider(), need)?;
@@ -226,15 +207,7 @@ impl<'a> Run<'a> {
             return Err(Error::Failed(why));
         }
         Ok(Record {
-            benchmark: "noise".into(),
-            schema: SCHEMA,
-            unit: match tsc_hz {
-                Some(_) => "nanoseconds".into(),
-                None => "instructions".into(),
-            },
-            tsc_hz,
-            versions,
-            machine,
+            provenance,
             parameters: self.parameters,
             pool_add: self.pool_add,
             left_out: self.left_out,
@@ -245,7 +218,7 @@ impl<'a> Run<'a> {
 
     fn measure(&mut self, case: &Case) -> Result<()> {
         let need = self.parameters.need_bytes(case);
-        if let Some(reason) = machine::lacking(self.root, case.method, need, false) {
+        if let Some(reason) = machine::lacking(self.session.root, case.method, need, false) {
             self.left_out.push(LeftOut {
                 case: *case,
                 reason,
@@ -262,9 +235,7 @@ impl<'a> Run<'a> {
                 .map(|accesses| self.accesses.push(accesses)),
         };
         // Workers get the signal of a terminal, too, and end by it.
-        if self.stop.load(Ordering::Relaxed) {
-            return Err(Error::Failed("interrupted".into()));
-        }
+        self.session.go_on()?;
         found
     }
 
@@ -274,7 +245,7 @@ impl<'a> Run<'a> {
             Provider::Linux => self.parameters.need_bytes(case),
             Provider::Hugetlb | Provider::Pools => 0,
         };
-        let left = process::available_bytes(self.root)?.saturating_sub(own);
+        let left = process::available_bytes(self.session.root)?.saturating_sub(own);
         Ok((left / 4 * 3).max(MIB))
     }
 

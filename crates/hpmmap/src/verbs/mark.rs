@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use crate::cli::{MarkArgs, UnmarkArgs};
 use crate::error::Result;
-use crate::mark::{Change, LENGTH, OFFSET, Options, Program, hex};
+use crate::launch::Options;
+use crate::mark::{Change, LENGTH, OFFSET, Program, hex};
 use crate::output::{print, print_json};
 
 pub fn mark(args: &MarkArgs) -> Result<ExitCode> {
@@ -16,13 +17,7 @@ pub fn mark(args: &MarkArgs) -> Result<ExitCode> {
             Ok((program.mark()?, None))
         });
     }
-    let options = Options {
-        image: !args.no_image,
-        strict: args.launch.strict,
-        no_inherit: args.launch.no_inherit,
-        placement: args.launch.placement(false)?,
-        page_size: args.launch.page_size.bytes(),
-    };
+    let options = args.launch.options(!args.no_image, false)?;
     for_each(&args.files, args.json, |program| {
         Ok((Some(options), Some(program.change(Some(options))?)))
     })

@@ -3,6 +3,7 @@
 mod bench_alloc;
 mod bench_colocation;
 mod bench_noise;
+mod bench_session;
 mod doctor;
 mod man;
 mod mark;

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use hpmmap_host::{Root, list, node, pool};
-use hpmmap_sys::{Errno, LaunchRequest, uapi};
+use hpmmap_sys::{Errno, LaunchRequest};
 use nix::unistd::execvpe;
 
 use super::{require_nodes, run_report};
@@ -65,15 +65,11 @@ fn checked(root: &Root, args: &RunArgs) -> Result<LaunchRequest> {
             nodes
         }
     };
-    let launch = &args.launch;
-    let placement = launch.placement(args.node.as_deref() == Some(INTERLEAVE))?;
-    let flag = |set: bool, bit: u32| if set { bit } else { 0 };
+    let by_node = args.node.as_deref() == Some(INTERLEAVE);
+    let options = args.launch.options(args.image, by_node)?;
     Ok(LaunchRequest {
-        flags: flag(launch.strict, uapi::LAUNCH_F_STRICT)
-            | flag(launch.no_inherit, uapi::LAUNCH_F_NO_INHERIT)
-            | placement.launch_flag()
-            | flag(args.image, uapi::LAUNCH_F_IMAGE),
-        page_size: launch.page_size.bytes(),
+        flags: options.flags(),
+        page_size: options.page_size,
         nodes,
     })
 }
@@ -135,6 +131,7 @@ fn explain(root: &Root, request: &LaunchRequest, errno: Errno) -> Error {
 #[cfg(test)]
 mod tests {
     use hpmmap_host::fixture::Fixture;
+    use hpmmap_sys::uapi;
 
     use super::*;
     use crate::cli::{LaunchArgs, PageSize, Placement};

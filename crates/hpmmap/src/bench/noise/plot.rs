@@ -51,7 +51,7 @@ fn dots(record: &Record, variant: Variant, condition: Condition) -> Option<Dots>
     };
     (!dots.is_empty()).then(|| Dots {
         title: format!("detours, loop '{}', {beside}", variant.name()),
-        y: if record.tsc_hz.is_some() {
+        y: if record.provenance.tsc_hz.is_some() {
             "microseconds".into()
         } else {
             "thousand instructions".into()
@@ -80,7 +80,7 @@ fn chart(record: &Record, mode: Mode) -> Option<Chart> {
     let mut chart = Chart {
         title: format!("{} random accesses", mode.name()),
         x: "size",
-        y: format!("{} for an access", record.unit),
+        y: format!("{} for an access", record.provenance.unit),
         lines: BTreeMap::new(),
     };
     for one in record.accesses.iter().filter(|one| one.mode == mode) {

@@ -130,7 +130,7 @@ fn access_table(record: &Record, mode: Mode) -> Option<String> {
     Some(format!(
         "{} random accesses: {} each\n{}",
         mode.name(),
-        record.unit,
+        record.provenance.unit,
         table(&columns, rows)
     ))
 }
@@ -156,13 +156,19 @@ fn left_out(record: &Record) -> Option<String> {
 
 /// All tables, with one of every CPU if wanted.
 pub fn text(record: &Record, per_cpu: bool) -> String {
-    let is_time = record.tsc_hz.is_some();
-    let version = |name: &str| record.versions.get(name).map_or("none", String::as_str);
+    let is_time = record.provenance.tsc_hz.is_some();
+    let version = |name: &str| {
+        record
+            .provenance
+            .versions
+            .get(name)
+            .map_or("none", String::as_str)
+    };
     let mut parts = vec![format!(
         "Linux {}, module {}; {}",
         version("kernel"),
         version("module"),
-        record.unit
+        record.provenance.unit
     )];
     for condition in [Condition::Alone, Condition::Neighbour] {
         let of_it: Vec<&Detours> = record
@@ -197,17 +203,13 @@ pub mod tests {
     use super::*;
     use crate::bench::noise::plan::{Variant, What, tests::parameters};
     use crate::bench::noise::result::tests::{accesses, cpu};
-    use crate::bench::noise::result::{LeftOut, SCHEMA, Summary};
+    use crate::bench::noise::result::{LeftOut, Summary};
+    use crate::bench::result::tests::provenance;
 
     pub fn record() -> Record {
         let cpus = vec![cpu(0, &[10_000]), cpu(1, &[20_000, 40_000])];
         Record {
-            benchmark: "noise".into(),
-            schema: SCHEMA,
-            unit: "nanoseconds".into(),
-            tsc_hz: Some(1_000_000_000),
-            versions: BTreeMap::from([("kernel".into(), "6.12".into())]),
-            machine: BTreeMap::new(),
+            provenance: provenance("noise", Some(1_000_000_000)),
             parameters: parameters(),
             pool_add: None,
             left_out: vec![LeftOut {

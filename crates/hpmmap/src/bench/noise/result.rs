@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::plan::{Case, Condition, Mode, Parameters, Variant};
 use crate::bench::plan::Method;
-use crate::bench::result::PoolAdd;
+use crate::bench::result::{PoolAdd, Provenance};
 
 /// Grows when a member changes its meaning.
 pub const SCHEMA: u32 = 1;
@@ -184,18 +184,9 @@ pub struct LeftOut {
 /// All of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// `"noise"`.
-    pub benchmark: String,
-    /// `SCHEMA`.
-    pub schema: u32,
-    /// `"nanoseconds"`, or `"instructions"` where those are counted.
-    pub unit: String,
-    /// Ticks of the time stamp counter a second, if it tells time.
-    pub tsc_hz: Option<u64>,
-    /// Kernel, module, command, C library.
-    pub versions: BTreeMap<String, String>,
-    /// What the machine is like.
-    pub machine: BTreeMap<String, String>,
+    /// Which.
+    #[serde(flatten)]
+    pub provenance: Provenance,
     /// What was asked for.
     pub parameters: Parameters,
     /// If the command made the pools itself; the cost is in ticks.

@@ -1,0 +1,57 @@
+//! What a launch or a mark asks for.
+
+use std::fmt;
+
+use hpmmap_sys::uapi;
+use serde::Serialize;
+
+use crate::cli::Placement;
+
+/// Options of a launched program, apart from the nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Options {
+    /// Text, data and bss come from the pools.
+    pub image: bool,
+    /// No memory of Linux instead.
+    pub strict: bool,
+    /// Children's programs are left out.
+    pub no_inherit: bool,
+    /// Where memory lies.
+    pub placement: Placement,
+    /// In bytes.
+    pub page_size: u64,
+}
+
+impl Options {
+    /// Flags of HPMMAP_IOC_LAUNCH, which marks have, too.
+    pub fn flags(self) -> u32 {
+        let flag = |set: bool, bit: u32| if set { bit } else { 0 };
+        flag(self.image, uapi::LAUNCH_F_IMAGE)
+            | flag(self.strict, uapi::LAUNCH_F_STRICT)
+            | flag(self.no_inherit, uapi::LAUNCH_F_NO_INHERIT)
+            | self.placement.launch_flag()
+    }
+}
+
+impl fmt::Display for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pages = if self.page_size == uapi::LARGE_BYTES {
+            "1G"
+        } else {
+            "2M"
+        };
+        write!(f, "page size {pages}")?;
+        for (set, name) in [
+            (self.image, "image"),
+            (self.strict, "strict"),
+            (self.no_inherit, "no-inherit"),
+            (self.placement == Placement::Interleave, "interleave"),
+            (self.placement == Placement::FirstTouch, "first-touch"),
+        ] {
+            if set {
+                write!(f, ", {name}")?;
+            }
+        }
+        Ok(())
+    }
+}
