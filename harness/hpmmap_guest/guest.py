@@ -179,8 +179,7 @@ class Guest:
             for attempt in range(_BOOT_ATTEMPTS):
                 session = _Session(command, work, nonce, on_line)
                 result = session.run(timeout, boot_timeout)
-                booted = session.booted or (work / "booted").exists()
-                if booted or attempt == _BOOT_ATTEMPTS - 1 or accel != "tcg":
+                if session.has("booted") or attempt == _BOOT_ATTEMPTS - 1 or accel != "tcg":
                     break
             return result
         finally:
@@ -294,8 +293,6 @@ class _Session:
         self.command = command
         self.work = work
         self.on_line = on_line
-        self.boot_token = f"HPMMAP-GUEST-BOOTED:{nonce}"
-        self.start_token = f"HPMMAP-GUEST-START:{nonce}"
         self.dmesg_begin = f"HPMMAP-GUEST-DMESG-BEGIN:{nonce}"
         self.dmesg_end = f"HPMMAP-GUEST-DMESG-END:{nonce}"
         self.exit_token = re.compile(rf"HPMMAP-GUEST-EXIT:(\d+):{nonce}")
@@ -305,7 +302,6 @@ class _Session:
         self.dmesg: list[str] = []
         self.in_dmesg = False
         self.exit_status: int | None = None
-        self.booted = False
         self.boot_seconds: float | None = None
 
     def run(self, timeout: float, boot_timeout: float) -> Result:
@@ -339,8 +335,7 @@ class _Session:
             selector.register(process.stdout, selectors.EVENT_READ, "stdout")
             selector.register(process.stderr, selectors.EVENT_READ, "console")
             while selector.get_map() and self.exit_status is None:
-                if self.boot_seconds is None and (self.work / "started").exists():
-                    self.boot_seconds = time.monotonic() - self.started
+                self._look_whether_up()
                 if self.boot_seconds is None:
                     deadline = self.started + boot_timeout
                 else:
@@ -354,7 +349,16 @@ class _Session:
                         self._feed(key.data, data)
                     else:
                         selector.unregister(key.fileobj)
+        self._look_whether_up()
         return False
+
+    def has(self, file: str) -> bool:
+        """Whether the guest has come so far: it makes files, since its output can get lost."""
+        return (self.work / file).exists()
+
+    def _look_whether_up(self) -> None:
+        if self.boot_seconds is None and self.has("started"):
+            self.boot_seconds = time.monotonic() - self.started
 
     def _feed(self, stream: str, data: bytes) -> None:
         *lines, self.partial[stream] = (self.partial[stream] + data).split(b"\n")
@@ -370,11 +374,7 @@ class _Session:
 
     def _take(self, line: str) -> bool:
         """Sort a line of the guest's output; true if it is the script's."""
-        if line == self.boot_token:
-            self.booted = True
-        elif line == self.start_token:
-            self.boot_seconds = time.monotonic() - self.started
-        elif line == self.dmesg_begin:
+        if line == self.dmesg_begin:
             self.in_dmesg = True
         elif line == self.dmesg_end:
             self.in_dmesg = False
@@ -395,7 +395,7 @@ class _Session:
             problems += kernel_problems(console)
 
         if timed_out and self.boot_seconds is None:
-            what = "was not ready" if (self.work / "booted").exists() else "did not boot"
+            what = "was not ready" if self.has("booted") else "did not boot"
             reason = f"the guest {what} within {boot_timeout:.0f} s"
         elif timed_out:
             reason = f"the script did not end within {timeout:.0f} s"

@@ -26,8 +26,7 @@ exec </dev/null 2>&1
 export HOME=/root LANG=C.UTF-8 TERM=dumb USER=root
 export PATH=$ROOT/build:$ROOT/build/tests:$ROOT/build/bench:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export HPMMAP_ROOT=$ROOT HPMMAP_KVER=$KVER
-printf '\nHPMMAP-GUEST-BOOTED:%s\n' "$NONCE"
-# Should the lines get lost: nothing is to begin a second time, or to end early.
+# How far it is, files tell, for lines can get lost, and nothing is to begin a second time.
 : >"$work/booted"
 [ "$CACHED_USR" = 0 ] ||
 	mount -t 9p -o ro,trans=virtio,version=9p2000.L,cache=loose,msize=512000 cached-usr /usr || fail "cannot mount /usr"
@@ -56,7 +55,6 @@ if [ "$LOAD_MODULE" = 1 ]; then
 	chown root:hpmmap /dev/hpmmap && chmod 0660 /dev/hpmmap || fail "cannot set the rights of /dev/hpmmap"
 fi
 
-printf '\nHPMMAP-GUEST-START:%s\n' "$NONCE"
 : >"$work/started"
 bash "$work/script"
 finish $?
