@@ -23,6 +23,8 @@ PROGRAMS = BUILD / "tests"
 # The machines the items ask for by name.
 MACHINES = {
     "main": {"memory": "4G", "cpus": 2},
+    # The test programs: apart, so that they can run at the same time as the scenarios.
+    "programs": {"memory": "4G", "cpus": 2},
     "numa": {"numa": ["2G", "2G"], "cpus": 2},
     "apps": {"memory": "4G", "cpus": 2},
     "icount": {"memory": "2G", "icount": True, "movable": "768M"},
@@ -100,7 +102,7 @@ def program_items() -> list[Item]:
             # The line that tells of success must be the program's own.
             command = f"set -o pipefail; {prefix} {program} | tee /tmp/out; status=$?; "
             command += f"[ $status = 0 ] || exit $status; grep -qx 'HPMMAP-TEST-PASS {program.name}' /tmp/out"
-            items.append(Item(f"{program.name}[{variant}]", "main", 300, "2G", command))
+            items.append(Item(f"{program.name}[{variant}]", "programs", 300, "2G", command))
     return items
 
 
