@@ -8,14 +8,15 @@ export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
 help:
 	@echo 'make demo               LAMMPS and hpcc alone and beside a neighbour, in a guest (half an hour)'
 	@echo 'make check              run all tests (about an hour on two cores)'
-	@echo 'make matrix             the module on every kernel, -rt, -cloud and the newest of Debian too (hours)'
+	@echo 'make matrix             the module on every kernel, -rt, -cloud and the newest of Debian too; MATRIX_ARGS (hours)'
 	@echo 'make check-debug        all guests, fault injection and fuzzers on a debug kernel (hours)'
 	@echo 'make bench              instructions that memory costs, beside 4 KB pages, THP and hugetlb (minutes)'
 	@echo 'make bench-profile      on which functions of the kernel they are spent'
 	@echo 'make bench-fork         instructions to fork, execute a program and wait, with 1 GB of memory'
 	@echo 'make bench-children     instructions that the children of a shell cost, natively and registered'
-	@echo 'make bench-colocation   what neighbours do to jobs under each memory manager (an hour and more)'
+	@echo 'make bench-colocation   what neighbours do to lammps under each memory manager; BENCH_ARGS: more (an hour)'
 	@echo 'make module KVER=...    build/<version>/hpmmap.ko, by default for the running kernel'
+	@echo 'make modules            the same for the kernels that are tested'
 	@echo 'make tools              build/hpmmap, the command, and its manual pages'
 	@echo 'make guest-tests        the test programs that run in a guest'
 	@echo 'make bench-tools        the benchmark programs'
@@ -125,6 +126,7 @@ bench-children:
 	@$(MAKE) --no-print-directory tools modules
 	@bench/run-children $(BENCH_ARGS)
 
+bench-colocation: BENCH_ARGS ?= --quick --workload lammps
 bench-colocation:
 	@scripts/setup guest
 	@scripts/setup jobs

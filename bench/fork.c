@@ -6,7 +6,7 @@
  * lets the child execute a program and waits for it; afterwards every page is
  * written to once more. A second pass over the pages finds everything in
  * place and is taken off. Time is the time stamp counter, which counts
- * instructions in a guest as in alloc.c.
+ * instructions in a guest as bench/README.md says.
  *
  * Prints one JSON object for each repetition; bench/README.md describes the
  * members. The first fork differs: afterwards Linux has split what was mapped

@@ -5,7 +5,7 @@
  * Each trace is a sequence of malloc, calloc, realloc and free that follows
  * from its name alone. It writes to every page it gets, checks on free that
  * the contents are its own and after calloc that they are zero. The time stamp
- * counter is read around it; see alloc.c for what that counts in a guest.
+ * counter is read around it; see bench/README.md for what that counts in a guest.
  *
  * Prints one JSON object for each trace; with --check only what is the same
  * in every run.

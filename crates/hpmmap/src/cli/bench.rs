@@ -147,7 +147,7 @@ pub struct BenchColocationArgs {
     /// HPMMAP [default: three quarters of the machine's, 256M with --quick]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<Size>,
-    /// Beside each build have a program fill and free Linux's memory over and
+    /// Beside the builds have one program fill and free Linux's memory over and
     /// over, all but this much
     #[arg(long, value_name = "SIZE")]
     pub room: Option<Size>,
@@ -172,7 +172,7 @@ pub struct BenchColocationArgs {
     /// A run that takes longer has failed [default: 3600]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     pub timeout: Option<u32>,
-    /// Directory for the study, new or empty [default: colocation-DATE]
+    /// Directory for the study, new or empty [default: colocation-SECONDS]
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     pub out: Option<PathBuf>,
     /// Go on with the study in this directory, or report it again

@@ -103,12 +103,12 @@ impl Verb {
 
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// Repeat every so many seconds, by default 2; 'q' or Ctrl-C ends it
+    /// Repeat every so many seconds, by default 2; 'q', Esc or Ctrl-C ends it
     ///
     /// On a terminal it is a screen: the pools as bars, and one line for each
     /// job, in colour unless NO_COLOR is set, in red where memory of Linux had to
-    /// help out. Columns that do not fit are left out. Elsewhere the plain report
-    /// is repeated.
+    /// help out or a call was refused. Columns that do not fit are left out.
+    /// Elsewhere the plain report is repeated.
     #[arg(
         long,
         value_name = "SECONDS",

@@ -17,7 +17,7 @@ pub enum TraceVerb {
     /// to the end of the handler. Also the time that direct reclaim, direct
     /// compaction, migration and merges of small pages into large ones took.
     /// Pages that calls fill without an exception (mmap with MAP_POPULATE, and
-    /// every call under 'hpmmap run') are recorded as calls.
+    /// some of what HPMMAP does in mmap) are recorded as calls.
     ///
     /// Ends with the command, and has its exit status; 125: hpmmap failed; 126:
     /// the command cannot be executed; 127: it was not found. With --pid it ends
@@ -46,7 +46,8 @@ pub enum TraceVerb {
         after_help = "The JSON has the members schema, header, complete, run_ns, after_ns, kinds[], \
         mappings[], threads[], ranks[], stolen[], faults (counts, and whether they agree with the \
         kernel's), dropped, untracked, retries, running, exit_status, overhead. The CSV has all \
-        faults, one a line. docs/trace.md of the source describes both, and the file."
+        faults, one a line, and names its columns in the first. docs/trace.md of the source \
+        describes the recorded file."
     )]
     Report(TraceReportArgs),
     /// Draw the faults of a recorded file: cost over time

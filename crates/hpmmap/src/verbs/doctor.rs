@@ -442,7 +442,7 @@ fn module(root: &Root, release: &str) -> Check {
             Ok(false) => Check::fail(
                 id,
                 format!("neither loaded nor installed for {release}"),
-                "install it (with dkms or make), or load it: insmod hpmmap.ko",
+                "install it: make install; or load it: insmod hpmmap.ko",
             ),
             Err(error) => Check::unknown(id, &error),
         };
