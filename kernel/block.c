@@ -439,22 +439,20 @@ bool hpmmap_block_wait_unpinned(struct hpmmap_ctx *ctx,
 
 /*
  * Its contents stay as they are. A block of the pools is added to @freed, for
- * hpmmap_pool_free().
+ * hpmmap_pool_free(). Returns whether there is something in it.
  */
-static void block_free(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
-		       struct list_head *freed)
+static bool block_free(struct hpmmap_block *block, struct list_head *freed)
 {
 	if (!block->folio) {
 		block_free_linux(block);
-		return;
+		return false;
 	}
 	folio_detach(block->folio);
 	hpmmap_block_set_stale(block, 0, SLOT_PAGES);
 	bitmap_zero(block->reuse, SLOT_PAGES);
 	block->reuse_id = 0;
-	if (!block->zeroed)
-		atomic_long_inc(&ctx->nr_soiled);
 	list_add_tail(&block->link, freed);
+	return !block->zeroed;
 }
 
 /**
@@ -501,7 +499,8 @@ void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 	}
 
 	if (hpmmap_block_idle(block)) {
-		block_free(ctx, block, freed);
+		if (block_free(block, freed))
+			atomic_long_inc(&ctx->nr_soiled);
 		return;
 	}
 	refcount_inc(&ctx->refs);
@@ -522,6 +521,7 @@ void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 void hpmmap_pinned_poll(void)
 {
 	struct hpmmap_block *block, *tmp;
+	unsigned long nr_soiled = 0;
 	LIST_HEAD(freed);
 	LIST_HEAD(idle);
 
@@ -536,11 +536,13 @@ void hpmmap_pinned_poll(void)
 
 		list_del_init(&block->link);
 		block->ctx = NULL;
-		block_free(ctx, block, &freed);
+		nr_soiled += block_free(block, &freed);
 		atomic_long_dec(&ctx->nr_pinned);
 		hpmmap_ctx_put(ctx);
 	}
 	hpmmap_pool_free(&freed);
+	/* The context may have been asked already. */
+	hpmmap_pool_soiled(nr_soiled);
 }
 
 static void pinned_work_fn(struct work_struct *work)

@@ -3,6 +3,7 @@
  * /dev/hpmmap: one table of commands.
  */
 #include <linux/capability.h>
+#include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/fs_struct.h>
 #include <linux/init_task.h>
@@ -206,6 +207,10 @@ static long hpmmap_ioctl(struct file *file, unsigned int cmd,
 	ret = copy_struct_from_user(&buf, row->size, user, size);
 	if (ret)
 		return ret;
+	/* Before anything is done: the answer will find room. */
+	*(u32 *)&buf = size;
+	if (copy_to_user(user, &buf, min_t(size_t, size, row->size)))
+		return -EFAULT;
 	ret = row->handler(file, &buf);
 	*(u32 *)&buf = size;
 	if (copy_to_user(user, &buf, min_t(size_t, size, row->size)))
@@ -246,12 +251,14 @@ static struct miscdevice hpmmap_misc = {
  * hpmmap_chardev_may_open() - may the calling process open the device?
  *
  * As it is in init's file system, whatever the caller's looks like, and as
- * open(2) would decide: by owner, group, ACL and device cgroup.
+ * open(2) would decide: by owner, group, ACL, device cgroup, and the security
+ * modules, some of which only look at files that are opened.
  */
 bool hpmmap_chardev_may_open(void)
 {
 	struct path root, path;
 	struct inode *inode;
+	struct file *file;
 	bool ret;
 
 	task_lock(&init_task);
@@ -265,6 +272,12 @@ bool hpmmap_chardev_may_open(void)
 	ret = S_ISCHR(inode->i_mode) &&
 	      inode->i_rdev == MKDEV(MISC_MAJOR, hpmmap_misc.minor) &&
 	      !path_permission(&path, MAY_READ | MAY_WRITE);
+	if (ret) {
+		file = dentry_open(&path, O_RDWR, current_cred());
+		ret = !IS_ERR(file);
+		if (ret)
+			fput(file);
+	}
 	path_put(&path);
 	return ret;
 }

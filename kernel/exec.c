@@ -6,6 +6,7 @@
  * is one of its address spaces. Membership begins with the launch ioctl, is
  * inherited over fork, survives execve and ends with the process.
  */
+#include <linux/delay.h>
 #include <linux/binfmts.h>
 #include <linux/cred.h>
 #include <linux/hashtable.h>
@@ -28,6 +29,9 @@
 
 /* Forks between two runs of members_work at most: far more than can be. */
 #define NR_SPARES 256
+
+/* How long the end of a process waits for its other threads. */
+#define THREADS_WAIT_MS 1000
 
 /**
  * struct member - a process that belongs to a job
@@ -485,11 +489,31 @@ static void probe_fork(void *data, struct task_struct *parent,
 	member_put(m);
 }
 
-/* Runs in a member without an address space, before its parent is told. */
+/* Threads that have left the address space, or are about to, but not ended. */
+static bool others_are_leaving(void)
+{
+	struct task_struct *other;
+	bool ret = false;
+
+	rcu_read_lock();
+	for_each_thread(current, other)
+		if (other != current && !READ_ONCE(other->exit_state))
+			ret = true;
+	rcu_read_unlock();
+	return ret;
+}
+
+/*
+ * Runs in a member without an address space, before its parent is told. All of
+ * its threads are ending, and one of the others may be the one that unmaps.
+ */
 static void member_exit(struct callback_head *work)
 {
 	struct member *m = container_of(work, struct member, exit_work);
+	int i;
 
+	for (i = 0; i < THREADS_WAIT_MS && others_are_leaving(); i++)
+		usleep_range(1000, 1100);
 	member_leave_family(m);
 	member_put(m);
 }

@@ -8,6 +8,7 @@
 #include <linux/cred.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
+#include <linux/user_namespace.h>
 
 #include "hpmmap.h"
 
@@ -171,6 +172,22 @@ void hpmmap_users_exit(void)
 		kfree(user);
 }
 
+/*
+ * Who is charged. In a user namespace that somebody has made for himself, with
+ * user IDs of /etc/subuid say, that is who made it: otherwise a limit would be
+ * as many as he has IDs. Where root has made it, it is the ID there.
+ */
+static kuid_t charged_uid(void)
+{
+	struct user_namespace *ns = current_user_ns();
+
+	if (ns == &init_user_ns)
+		return current_uid();
+	while (ns->parent != &init_user_ns)
+		ns = ns->parent;
+	return uid_eq(ns->owner, GLOBAL_ROOT_UID) ? current_uid() : ns->owner;
+}
+
 /**
  * hpmmap_job_alloc() - a job of the calling user
  * @arg: what was asked for; checked
@@ -181,7 +198,7 @@ void hpmmap_users_exit(void)
 struct hpmmap_job *hpmmap_job_alloc(const struct hpmmap_launch *arg,
 				    const nodemask_t *nodes)
 {
-	struct hpmmap_user *user = hpmmap_user_get(current_uid());
+	struct hpmmap_user *user = hpmmap_user_get(charged_uid());
 	struct hpmmap_job *job;
 	int ret = -ENOMEM;
 

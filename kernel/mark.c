@@ -67,8 +67,9 @@ static void launch(u32 mark)
 
 	/* Without pools it runs as it would without the module. */
 	if (ret && ret != -ENODEV)
-		pr_warn_ratelimited("marked program %s[%d] runs unregistered: %d%s\n",
-				    current->comm, current->pid, ret,
+		pr_warn_ratelimited("marked program %*pE[%d] runs unregistered: %d%s\n",
+				    (int)strlen(current->comm), current->comm,
+				    current->pid, ret,
 				    ret == -ENOMEM ? ", no memory" : "");
 }
 
@@ -97,12 +98,14 @@ static u32 find_mark(const struct linux_binprm *bprm)
 	    (mark & HPMMAP_MARK_MAGIC_MASK) != HPMMAP_MARK_MAGIC)
 		return 0;
 	if (mark & ~(HPMMAP_MARK_MAGIC_MASK | HPMMAP_MARK_OPTIONS)) {
-		pr_warn_ratelimited("%s has a mark with unknown options\n",
+		pr_warn_ratelimited("%*pE has a mark with unknown options\n",
+				    (int)strlen(bprm->filename),
 				    bprm->filename);
 		return 0;
 	}
 	if (hpmmap_places_twice(mark, marked_page_size(mark))) {
-		pr_warn_ratelimited("%s has a mark that places memory in two ways\n",
+		pr_warn_ratelimited("%*pE has a mark that places memory in two ways\n",
+				    (int)strlen(bprm->filename),
 				    bprm->filename);
 		return 0;
 	}
@@ -146,7 +149,7 @@ void hpmmap_mark_init(void)
 void hpmmap_mark_exit(void)
 {
 	unregister_binfmt(&mark_format);
-	flush_work(&put_work);
-	/* A work may still be about to return. */
+	/* A work may still be about to return, and before to queue this one. */
 	synchronize_rcu_tasks();
+	flush_work(&put_work);
 }

@@ -13,6 +13,9 @@
 
 #include "hpmmap.h"
 
+/* Entries that are looked at without letting go of mmap_lock. */
+#define COUNT_AT_ONCE 512
+
 /**
  * hpmmap_pgmap_pmd() - the entry that covers a slot
  * @mm: address space, its mmap_lock held
@@ -354,32 +357,31 @@ static unsigned long count_ptes(pmd_t *pmdp, unsigned long start,
 	return n << PAGE_SHIFT;
 }
 
-/**
- * hpmmap_pgmap_count() - how much is mapped by which entries
- * @mm: address space, its mmap_lock held
- * @bytes_2m: out
- * @bytes_4k: out
- */
-void hpmmap_pgmap_count(struct mm_struct *mm, unsigned long *bytes_2m,
-			unsigned long *bytes_4k)
+/* Counts some of what lies from @start on; returns how far, 0 at the end. */
+static unsigned long count_some(struct mm_struct *mm, unsigned long start,
+				unsigned long *bytes_2m,
+				unsigned long *bytes_4k)
 {
 	struct vm_area_struct *vma;
 	unsigned long addr, next;
-	VMA_ITERATOR(vmi, mm, 0);
+	VMA_ITERATOR(vmi, mm, start);
+	int left = COUNT_AT_ONCE;
 
-	*bytes_2m = 0;
-	*bytes_4k = 0;
 	for_each_vma(vmi, vma) {
+		if (!left--)
+			return max(start, vma->vm_start);
 		if (!hpmmap_vma_is_ours(vma))
 			continue;
-		for (addr = vma->vm_start; addr < vma->vm_end; addr = next) {
+		for (addr = max(start, vma->vm_start); addr < vma->vm_end;
+		     addr = next) {
 			pmd_t *pmdp = hpmmap_pgmap_pmd(mm, addr);
 
+			if (!left--)
+				return addr;
 			/* Without a table of 2 MB entries there is nothing. */
 			next = min(vma->vm_end, pmdp ?
 				   (addr & SLOT_MASK) + SLOT_SIZE :
 				   (addr & PUD_MASK) + PUD_SIZE);
-			cond_resched();
 			switch (pmd_kind(pmdp)) {
 			case HPMMAP_ENTRY_2M:
 				*bytes_2m += next - addr;
@@ -392,4 +394,28 @@ void hpmmap_pgmap_count(struct mm_struct *mm, unsigned long *bytes_2m,
 			}
 		}
 	}
+	return 0;
+}
+
+/**
+ * hpmmap_pgmap_count() - how much is mapped by which entries
+ * @mm: address space; its mmap_lock is taken again and again, so that nobody
+ *	who looks is in the way of who maps
+ * @bytes_2m: out
+ * @bytes_4k: out
+ */
+void hpmmap_pgmap_count(struct mm_struct *mm, unsigned long *bytes_2m,
+			unsigned long *bytes_4k)
+{
+	unsigned long addr = 0;
+
+	*bytes_2m = 0;
+	*bytes_4k = 0;
+	do {
+		if (mmap_read_lock_killable(mm))
+			return;
+		addr = count_some(mm, addr, bytes_2m, bytes_4k);
+		mmap_read_unlock(mm);
+		cond_resched();
+	} while (addr);
 }

@@ -527,10 +527,11 @@ static bool block_is_right(const struct hpmmap_placement *place,
 
 /*
  * Whether the block of a slot lies where the mapping of ours in [start, end)
- * wants it; if not, @place is how.
+ * wants it; if not, @place is how, and @charged whether it is of the pools.
  */
 static bool slot_is_right(struct hpmmap_ctx *ctx, unsigned long start,
-			  unsigned long end, struct hpmmap_placement *place)
+			  unsigned long end, struct hpmmap_placement *place,
+			  bool *charged)
 {
 	struct hpmmap_block *block;
 	struct vm_area_struct *vma;
@@ -548,6 +549,7 @@ static bool slot_is_right(struct hpmmap_ctx *ctx, unsigned long start,
 			continue;
 		hpmmap_placement_get(ctx->job, vma, place);
 		right = block_is_right(place, block);
+		*charged = block->folio;
 		break;
 	}
 	mutex_unlock(&ctx->lock);
@@ -555,18 +557,34 @@ static bool slot_is_right(struct hpmmap_ctx *ctx, unsigned long start,
 	return right;
 }
 
+/* Memory of Linux counts for no limit, so what takes its place has to ask. */
+static void block_instead(struct hpmmap_ctx *ctx, unsigned long slot,
+			  const struct hpmmap_placement *place, bool charged,
+			  struct list_head *out)
+{
+	struct hpmmap_placement only = *place;
+
+	only.nodes = place->preferred;
+	if (charged)
+		hpmmap_pool_alloc_instead(ctx->job, only.near, &only.nodes, 1,
+					  out);
+	else
+		hpmmap_pool_alloc(ctx->job, &only, slot, 1, out);
+}
+
 static bool slot_correct(struct hpmmap_ctx *ctx, unsigned long slot,
-			 struct hpmmap_placement *place, bool *wait)
+			 struct hpmmap_placement *place, bool charged,
+			 bool *wait)
 {
 	struct hpmmap_block *block;
 	LIST_HEAD(one);
 
 	if (place->in_turn)
 		prefer_only(place, hpmmap_placement_turn(place, slot, 1, NULL));
-	if (!hpmmap_pool_alloc_instead(ctx->job, place->near, &place->preferred,
-				       1, &one))
+	block_instead(ctx, slot, place, charged, &one);
+	block = list_first_entry_or_null(&one, struct hpmmap_block, link);
+	if (!block)
 		return false;
-	block = list_first_entry(&one, struct hpmmap_block, link);
 	list_del_init(&block->link);
 	if (hpmmap_store_replace(ctx, slot, block, wait))
 		return true;
@@ -590,12 +608,12 @@ unsigned long hpmmap_policy_place(struct hpmmap_ctx *ctx, unsigned long start,
 {
 	unsigned long nr_left = 0, next;
 	struct hpmmap_placement place;
-	bool wait = true;
+	bool charged = false, wait = true;
 
 	for (; start < end && !fatal_signal_pending(current); start = next) {
 		next = min(end, (start & SLOT_MASK) + SLOT_SIZE);
-		if (!slot_is_right(ctx, start, next, &place) &&
-		    !slot_correct(ctx, slot_of(start), &place, &wait))
+		if (!slot_is_right(ctx, start, next, &place, &charged) &&
+		    !slot_correct(ctx, slot_of(start), &place, charged, &wait))
 			nr_left++;
 		cond_resched();
 	}

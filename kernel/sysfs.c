@@ -112,10 +112,7 @@ static unsigned long mapped_bytes(struct hpmmap_ctx *ctx, bool large)
 
 	if (!mmget_not_zero(ctx->mm))
 		return 0;
-	if (!mmap_read_lock_killable(ctx->mm)) {
-		hpmmap_pgmap_count(ctx->mm, &bytes_2m, &bytes_4k);
-		mmap_read_unlock(ctx->mm);
-	}
+	hpmmap_pgmap_count(ctx->mm, &bytes_2m, &bytes_4k);
 	/* The last user may be the reader. */
 	mmput_async(ctx->mm);
 	return large ? bytes_2m : bytes_4k;

@@ -22,6 +22,8 @@ typedef void online_mems_t(void);
 
 DEFINE_STATIC_CALL_RET0(hpmmap_lookup_name, lookup_name_t);
 DEFINE_STATIC_CALL_NULL(hpmmap_prep_compound_page, prep_compound_page_t);
+DEFINE_STATIC_CALL_NULL(hpmmap_lock_device_hotplug, online_mems_t);
+DEFINE_STATIC_CALL_NULL(hpmmap_unlock_device_hotplug, online_mems_t);
 DEFINE_STATIC_CALL_NULL(hpmmap_get_online_mems, online_mems_t);
 DEFINE_STATIC_CALL_NULL(hpmmap_put_online_mems, online_mems_t);
 
@@ -32,12 +34,15 @@ void compat_prep_compound_page(struct page *page, unsigned int order)
 
 void compat_get_online_mems(void)
 {
+	/* Before 6.7 online_pages() takes the second only when it has begun. */
+	static_call(hpmmap_lock_device_hotplug)();
 	static_call(hpmmap_get_online_mems)();
 }
 
 void compat_put_online_mems(void)
 {
 	static_call(hpmmap_put_online_mems)();
+	static_call(hpmmap_unlock_device_hotplug)();
 }
 
 #ifdef CONFIG_CMA
@@ -239,6 +244,8 @@ static const struct {
 	void *trampoline;
 } functions[] = {
 	FUNCTION("prep_compound_page", hpmmap_prep_compound_page),
+	FUNCTION("lock_device_hotplug", hpmmap_lock_device_hotplug),
+	FUNCTION("unlock_device_hotplug", hpmmap_unlock_device_hotplug),
 	FUNCTION("get_online_mems", hpmmap_get_online_mems),
 	FUNCTION("put_online_mems", hpmmap_put_online_mems),
 #ifdef CONFIG_KASAN_GENERIC

@@ -27,6 +27,24 @@ echo "with a limit of 128M: $got pieces of 8 MB"
 [ "$(MEMBER_ID=2003 pieces other)" = 20 ] || fail "the limit of one user holds for another"
 [ "$(pieces command)" = 20 ] || fail "the limit of one user holds for root"
 
+# With other user IDs in a user namespace of one's own, as containers have them, it holds too.
+in_namespace() {
+	rm -f /tmp/unshared /tmp/mapped
+	as_member unshare --user --keep-caps bash -c '
+		echo $$ >/tmp/unshared
+		until [ -e /tmp/mapped ]; do sleep 0.1; done
+		exec setpriv --reuid 1 --keep-groups "$@"' bash "$@" &
+	within 20 test -s /tmp/unshared || fail "there is no namespace"
+	# What newuidmap does, by /etc/subuid.
+	echo '0 200000 10' >"/proc/$(cat /tmp/unshared)/uid_map"
+	touch /tmp/mapped
+	wait $!
+}
+[ "$(in_namespace id -u)" = 1 ] || fail "the user in the namespace is $(in_namespace id -u)"
+got=$(pieces in_namespace)
+echo "in a user namespace: $got pieces of 8 MB"
+[ "$got" -ge 4 ] && [ "$got" -lt 16 ] || fail "in a user namespace the user got $got pieces of 8 MB"
+
 # The default is for those without their own.
 hpmmap pool limit --default --size 96M
 [ "$(cat "$SYSFS/user_limit_bytes")" = $((96 * MIB)) ] || fail "the default limit is $(cat "$SYSFS/user_limit_bytes")"

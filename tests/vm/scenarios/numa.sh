@@ -56,6 +56,29 @@ read -r zero one <<<"$(holding --strict)"
 [ "$zero" = 0 ] && [ "$one" -ge 64 ] || fail "with a pool on node 1 only: $zero MB and $one MB"
 expect_error 125 'node 0|empty' hpmmap run --node 0 -- true
 
+# Beyond a limit memory is Linux's, and mbind is no way to change that.
+hpmmap pool limit --user 0 --size 64M
+taskset -c 0 hpmmap run -- python3 -c '
+import ctypes, errno, mmap
+libc = ctypes.CDLL(None, use_errno=True)
+pool = "/sys/kernel/hpmmap/nodes/node1/"
+def used():
+    return int(open(pool + "total_bytes").read()) - int(open(pool + "free_bytes").read())
+size, slot, limit = 128 << 20, 2 << 20, 64 << 20
+memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)  # MAP_NORESERVE
+for at in range(0, size, slot):
+    memory[at] = 1 + at // slot
+assert limit - 4 * slot <= used() <= limit, used()
+address = ctypes.c_ulong(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
+node1 = ctypes.c_ulong(2)
+if libc.syscall(237, address, ctypes.c_ulong(size), 2, ctypes.byref(node1), ctypes.c_ulong(64), 2):  # mbind
+    raise SystemExit("mbind: " + errno.errorcode[ctypes.get_errno()])
+assert used() <= limit, used()
+assert all(memory[at] == 1 + at // slot for at in range(0, size, slot))
+print("with a limit of 64 MB, after mbind:", used() >> 20, "MB")'
+hpmmap pool limit --user 0 --size none
+expect_pool_free
+
 hpmmap pool add --node 0 --size 256M
 read -r zero one <<<"$(holding)"
 [ "$zero" -ge 64 ] && [ "$one" = 0 ] || fail "on CPU 0, by default: $zero MB and $one MB"
