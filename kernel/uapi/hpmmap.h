@@ -27,7 +27,7 @@
  *    state of the machine (alignment, an empty range, a wrong page size).
  *  - EOPNOTSUPP: an unknown flag is set or a reserved member is not zero.
  *  - EPERM: the command needs CAP_SYS_ADMIN in the initial user namespace.
- *  - EFAULT: a pointer is wrong.
+ *  - EFAULT: a pointer is wrong, or what it points to cannot be written to.
  *  - ENOMEM: no memory: of the kernel, or of the pools for HPMMAP_IOC_LAUNCH.
  *
  * Further ones are listed with the command that gives them.
@@ -237,7 +237,8 @@ struct hpmmap_launch {
  * @bytes: limit, a multiple of HPMMAP_BLOCK_BYTES; HPMMAP_LIMIT_NONE: none
  *
  * Needs CAP_SYS_ADMIN. A user that holds more than a new limit keeps it but
- * gets no more.
+ * gets no more. Who makes a user namespace is charged for all users in it; in
+ * one that root has made, each is.
  */
 struct hpmmap_limit_set {
 	__u32 size;

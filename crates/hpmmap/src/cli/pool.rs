@@ -25,7 +25,8 @@ pub enum PoolVerb {
     /// Limit how much of the pools one user may hold
     ///
     /// A user that holds more than a new limit keeps it but gets no more.
-    /// Limits last until the module is unloaded.
+    /// Limits last until the module is unloaded. Who makes a user namespace is
+    /// charged for all users in it; in one that root has made, each is.
     Limit(PoolLimitArgs),
 }
 
