@@ -439,20 +439,22 @@ bool hpmmap_block_wait_unpinned(struct hpmmap_ctx *ctx,
 
 /*
  * Its contents stay as they are. A block of the pools is added to @freed, for
- * hpmmap_pool_free(). Returns whether there is something in it.
+ * hpmmap_pool_free().
  */
-static bool block_free(struct hpmmap_block *block, struct list_head *freed)
+static void block_free(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
+		       struct list_head *freed)
 {
 	if (!block->folio) {
 		block_free_linux(block);
-		return false;
+		return;
 	}
 	folio_detach(block->folio);
 	hpmmap_block_set_stale(block, 0, SLOT_PAGES);
 	bitmap_zero(block->reuse, SLOT_PAGES);
 	block->reuse_id = 0;
+	if (!block->zeroed)
+		atomic_long_inc(&ctx->nr_soiled);
 	list_add_tail(&block->link, freed);
-	return !block->zeroed;
 }
 
 /**
@@ -499,8 +501,7 @@ void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 	}
 
 	if (hpmmap_block_idle(block)) {
-		if (block_free(block, freed))
-			atomic_long_inc(&ctx->nr_soiled);
+		block_free(ctx, block, freed);
 		return;
 	}
 	refcount_inc(&ctx->refs);
@@ -521,7 +522,6 @@ void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 void hpmmap_pinned_poll(void)
 {
 	struct hpmmap_block *block, *tmp;
-	unsigned long nr_soiled = 0;
 	LIST_HEAD(freed);
 	LIST_HEAD(idle);
 
@@ -536,13 +536,14 @@ void hpmmap_pinned_poll(void)
 
 		list_del_init(&block->link);
 		block->ctx = NULL;
-		nr_soiled += block_free(block, &freed);
+		block_free(ctx, block, &freed);
+		/* It has been asked for them already, when it was reaped. */
+		if (!hpmmap_ctx_is_published(ctx))
+			hpmmap_pool_soiled(atomic_long_xchg(&ctx->nr_soiled, 0));
 		atomic_long_dec(&ctx->nr_pinned);
 		hpmmap_ctx_put(ctx);
 	}
 	hpmmap_pool_free(&freed);
-	/* The context may have been asked already. */
-	hpmmap_pool_soiled(nr_soiled);
 }
 
 static void pinned_work_fn(struct work_struct *work)

@@ -80,6 +80,12 @@ void hpmmap_ctx_publish(struct hpmmap_ctx *ctx, struct mm_struct *mm)
 	spin_unlock(&contexts_lock);
 }
 
+/* Whether the address space of a context may still have users. */
+bool hpmmap_ctx_is_published(const struct hpmmap_ctx *ctx)
+{
+	return !hlist_unhashed_lockless(&ctx->node);
+}
+
 static struct hpmmap_ctx *ctx_find(struct mm_struct *mm)
 {
 	struct hpmmap_ctx *ctx;

@@ -6,9 +6,9 @@
  * is one of its address spaces. Membership begins with the launch ioctl, is
  * inherited over fork, survives execve and ends with the process.
  */
-#include <linux/delay.h>
 #include <linux/binfmts.h>
 #include <linux/cred.h>
+#include <linux/delay.h>
 #include <linux/hashtable.h>
 #include <linux/mman.h>
 #include <linux/pid.h>
@@ -489,7 +489,10 @@ static void probe_fork(void *data, struct task_struct *parent,
 	member_put(m);
 }
 
-/* Threads that have left the address space, or are about to, but not ended. */
+/*
+ * Whether another thread may still be about to leave the address space: a task
+ * that ends gives up its files right after that.
+ */
 static bool others_are_leaving(void)
 {
 	struct task_struct *other;
@@ -497,8 +500,11 @@ static bool others_are_leaving(void)
 
 	rcu_read_lock();
 	for_each_thread(current, other)
-		if (other != current && !READ_ONCE(other->exit_state))
+		if (other != current && !READ_ONCE(other->exit_state) &&
+		    READ_ONCE(other->files)) {
 			ret = true;
+			break;
+		}
 	rcu_read_unlock();
 	return ret;
 }

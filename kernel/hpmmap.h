@@ -12,7 +12,8 @@
  *				its child's in fork
  *	reap_mutex		contexts being torn down (ctx.c)
  *	hpmmap_pool_mutex	which memory is in the pools (section.c);
- *				Linux's hotplug lock is outside of it
+ *				device_hotplug_lock, then mem_hotplug_lock, are
+ *				outside of it
  *	launder_sem		free blocks that are being zeroed (pool.c)
  *	reuse_lock, reuse.lock	spinlocks, memory kept for reuse (reuse.c)
  *	node->lock		spinlock, free blocks of a node (pool.c)
@@ -634,6 +635,7 @@ void hpmmap_reuse_clear(struct hpmmap_ctx *ctx, unsigned long start,
 void hpmmap_ctx_exit(void);
 struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job);
 void hpmmap_ctx_publish(struct hpmmap_ctx *ctx, struct mm_struct *mm);
+bool hpmmap_ctx_is_published(const struct hpmmap_ctx *ctx);
 struct hpmmap_ctx *hpmmap_ctx_get(struct mm_struct *mm);
 void hpmmap_ctx_put(struct hpmmap_ctx *ctx);
 bool hpmmap_ctx_exists(struct mm_struct *mm);

@@ -558,18 +558,15 @@ static bool slot_is_right(struct hpmmap_ctx *ctx, unsigned long start,
 }
 
 /* Memory of Linux counts for no limit, so what takes its place has to ask. */
-static void block_instead(struct hpmmap_ctx *ctx, unsigned long slot,
+static void block_instead(struct hpmmap_job *job,
 			  const struct hpmmap_placement *place, bool charged,
 			  struct list_head *out)
 {
-	struct hpmmap_placement only = *place;
-
-	only.nodes = place->preferred;
-	if (charged)
-		hpmmap_pool_alloc_instead(ctx->job, only.near, &only.nodes, 1,
-					  out);
-	else
-		hpmmap_pool_alloc(ctx->job, &only, slot, 1, out);
+	if (!charged && hpmmap_user_charge(job->user, 1))
+		return;
+	hpmmap_pool_alloc_instead(job, place->near, &place->preferred, 1, out);
+	if (!charged)
+		hpmmap_user_uncharge(job->user, 1);
 }
 
 static bool slot_correct(struct hpmmap_ctx *ctx, unsigned long slot,
@@ -581,7 +578,7 @@ static bool slot_correct(struct hpmmap_ctx *ctx, unsigned long slot,
 
 	if (place->in_turn)
 		prefer_only(place, hpmmap_placement_turn(place, slot, 1, NULL));
-	block_instead(ctx, slot, place, charged, &one);
+	block_instead(ctx->job, place, charged, &one);
 	block = list_first_entry_or_null(&one, struct hpmmap_block, link);
 	if (!block)
 		return false;

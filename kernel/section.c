@@ -242,7 +242,7 @@ int hpmmap_pool_add(u64 start, u64 length, int *node, u32 flags)
 		return ret;
 
 	/* No memory is on its way online or offline. */
-	compat_get_online_mems();
+	compat_hotplug_lock();
 	mutex_lock(&hpmmap_pool_mutex);
 	for (nr = first; nr < end; nr++) {
 		ret = section_insert(nr, flags);
@@ -285,7 +285,7 @@ err_forget:
 	sections_forget(first, end);
 out:
 	mutex_unlock(&hpmmap_pool_mutex);
-	compat_put_online_mems();
+	compat_hotplug_unlock();
 	if (!ret)
 		hpmmap_pool_launder(length >> SLOT_SHIFT);
 	return ret;

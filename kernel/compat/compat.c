@@ -18,28 +18,28 @@
  */
 typedef unsigned long lookup_name_t(const char *name);
 typedef void prep_compound_page_t(struct page *page, unsigned int order);
-typedef void online_mems_t(void);
+typedef void hotplug_lock_t(void);
 
 DEFINE_STATIC_CALL_RET0(hpmmap_lookup_name, lookup_name_t);
 DEFINE_STATIC_CALL_NULL(hpmmap_prep_compound_page, prep_compound_page_t);
-DEFINE_STATIC_CALL_NULL(hpmmap_lock_device_hotplug, online_mems_t);
-DEFINE_STATIC_CALL_NULL(hpmmap_unlock_device_hotplug, online_mems_t);
-DEFINE_STATIC_CALL_NULL(hpmmap_get_online_mems, online_mems_t);
-DEFINE_STATIC_CALL_NULL(hpmmap_put_online_mems, online_mems_t);
+DEFINE_STATIC_CALL_NULL(hpmmap_lock_device_hotplug, hotplug_lock_t);
+DEFINE_STATIC_CALL_NULL(hpmmap_unlock_device_hotplug, hotplug_lock_t);
+DEFINE_STATIC_CALL_NULL(hpmmap_get_online_mems, hotplug_lock_t);
+DEFINE_STATIC_CALL_NULL(hpmmap_put_online_mems, hotplug_lock_t);
 
 void compat_prep_compound_page(struct page *page, unsigned int order)
 {
 	static_call(hpmmap_prep_compound_page)(page, order);
 }
 
-void compat_get_online_mems(void)
+void compat_hotplug_lock(void)
 {
 	/* Before 6.7 online_pages() takes the second only when it has begun. */
 	static_call(hpmmap_lock_device_hotplug)();
 	static_call(hpmmap_get_online_mems)();
 }
 
-void compat_put_online_mems(void)
+void compat_hotplug_unlock(void)
 {
 	static_call(hpmmap_put_online_mems)();
 	static_call(hpmmap_unlock_device_hotplug)();

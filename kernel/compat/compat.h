@@ -209,8 +209,8 @@ static inline pmd_t compat_pmd_mkwrite(pmd_t pmd)
 
 /* Functions of the kernel that are not exported; after compat_init(). */
 void compat_prep_compound_page(struct page *page, unsigned int order);
-void compat_get_online_mems(void);
-void compat_put_online_mems(void);
+void compat_hotplug_lock(void);
+void compat_hotplug_unlock(void);
 
 /* To KASAN, memory that was free when it went offline may not be accessed. */
 #ifdef CONFIG_KASAN_GENERIC

@@ -1,0 +1,47 @@
+#!/bin/bash
+# What a process has given up is zero again when its parent learns of its end.
+# pool: 512M
+# timeout: 240
+. "$(dirname "$0")/../guest/lib.sh"
+
+expect_clean() {
+	local free clean
+	free=$(pool_bytes free_bytes)
+	clean=$(pool_bytes clean_bytes)
+	[ "$free" = "$clean" ] || fail "$1: of $((free / MIB)) MB free only $((clean / MIB)) MB are zero"
+}
+expect_clean 'after hpmmap pool add'
+
+hpmmap run --strict -- python3 -c 'x = b"x" * (64 << 20)'
+expect_clean 'after a process'
+
+hpmmap run --strict -- sh -c 'for _ in 1 2 3 4; do python3 -c "x = b\"x\" * (32 << 20)" & done; wait'
+expect_clean 'after some processes at once'
+
+# All leave the address space together, and any of them may be the last.
+threaded='
+import os, sys, threading
+x = b"x" * (32 << 20)
+for _ in range(8):
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+print("ready", flush=True)
+if sys.argv[1] == "end":
+    os._exit(0)
+threading.Event().wait()'
+for round in $(seq 20); do
+	hpmmap run --strict -- python3 -c "$threaded" end >/dev/null
+	expect_clean "after a process with threads, round $round"
+done
+
+for round in $(seq 5); do
+	hpmmap run --strict -- python3 -c "$threaded" stay >/tmp/ready &
+	within 30 grep -q ready /tmp/ready || fail "the process does not get ready"
+	kill -KILL $!
+	wait $! || true
+	expect_clean "after a process with threads that was killed, round $round"
+	rm /tmp/ready
+done
+
+# In a PID namespace its threads have to be gone before it ends.
+hpmmap run --strict -- unshare --pid --fork python3 -c "$threaded" end >/dev/null
+expect_clean 'after the first process of a PID namespace'
