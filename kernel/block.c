@@ -78,11 +78,12 @@ void hpmmap_block_prepare(struct hpmmap_block *block, unsigned long pfn,
  */
 struct hpmmap_block *hpmmap_block_alloc_linux(void)
 {
-	struct hpmmap_block *block = kzalloc(sizeof(*block), GFP_KERNEL);
+	struct hpmmap_block *block = kzalloc(sizeof(*block), GFP_KERNEL_ACCOUNT);
 
 	if (!block)
 		return NULL;
-	block->pages = kvcalloc(SLOT_PAGES, sizeof(*block->pages), GFP_KERNEL);
+	block->pages = kvcalloc(SLOT_PAGES, sizeof(*block->pages),
+				GFP_KERNEL_ACCOUNT);
 	if (!block->pages) {
 		kfree(block);
 		return NULL;

@@ -680,7 +680,7 @@ unsigned long hpmmap_store_map_run(struct hpmmap_ctx *ctx,
 void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 			unsigned long end);
 bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start,
-			    unsigned long end);
+			    unsigned long end, bool wait);
 void hpmmap_store_refresh(struct hpmmap_ctx *ctx, unsigned long start,
 			  unsigned long end);
 int hpmmap_store_discard(struct hpmmap_ctx *ctx, unsigned long start,
@@ -857,6 +857,9 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 			       unsigned long len, unsigned long prot,
 			       unsigned long flags, bool fixed,
 			       struct list_head *ahead);
+unsigned long hpmmap_find_place(struct hpmmap_ctx *ctx, unsigned long hint,
+				unsigned long len, unsigned long flags,
+				unsigned long align, unsigned long phase);
 bool hpmmap_linux_may_help(struct hpmmap_ctx *ctx, unsigned long nr);
 
 /* exec.c */

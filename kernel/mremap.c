@@ -84,7 +84,7 @@ static bool remap_lookup(struct hpmmap_ctx *ctx, struct remap *r)
  * What madvise(2), pkey_mprotect(2) and mbind(2) set holds for the new mapping,
  * too.
  */
-static void copy_advice(struct hpmmap_ctx *ctx, const struct remap *r,
+static long copy_advice(struct hpmmap_ctx *ctx, const struct remap *r,
 			unsigned long addr, unsigned long len)
 {
 	static const struct {
@@ -104,21 +104,23 @@ static void copy_advice(struct hpmmap_ctx *ctx, const struct remap *r,
 		.dx = r->prot,
 		.r10 = r->pkey,
 	};
+	long ret = 0;
 	int i;
 
 	if (r->bound)
 		hpmmap_policy_set(ctx, addr, len, &r->policy);
 	if (r->pkey)
-		hpmmap_call_orig(HPMMAP_CALL_PKEY_MPROTECT, &regs);
+		ret = hpmmap_call_orig(HPMMAP_CALL_PKEY_MPROTECT, &regs);
 
-	for (i = 0; i < ARRAY_SIZE(table); i++) {
+	for (i = 0; i < ARRAY_SIZE(table) && !ret; i++) {
 		if (!(r->vm_flags & table[i].flag))
 			continue;
 		regs.dx = table[i].advice;
-		hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
+		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
 	}
-	if (r->vm_flags & VM_WIPEONFORK)
-		hpmmap_vma_wipe_on_fork(ctx, addr, addr + len, true);
+	if (r->vm_flags & VM_WIPEONFORK && !ret)
+		ret = hpmmap_vma_wipe_on_fork(ctx, addr, addr + len, true);
+	return ret;
 }
 
 /* A range of ours goes; the mappings around it stay mapped. */
@@ -143,15 +145,21 @@ static long grow_in_place(struct hpmmap_ctx *ctx, const struct remap *r)
 {
 	unsigned long end = r->addr + r->old_len;
 	unsigned long len = r->new_len - r->old_len;
-	unsigned long ret;
+	unsigned long mapped;
+	long ret;
 
-	if (end != r->vm_end || end + len < end || end + len > TASK_SIZE)
+	if (end != r->vm_end || end + len < end || end + len > TASK_SIZE ||
+	    hpmmap_store_is_pinned(ctx, end, end + len, true))
 		return -EEXIST;
-	ret = hpmmap_map_fresh(ctx, end, len, r->prot, r->map_flags, false,
-			       NULL);
-	if (IS_ERR_VALUE(ret))
+	mapped = hpmmap_map_fresh(ctx, end, len, r->prot, r->map_flags, false,
+				  NULL);
+	if (IS_ERR_VALUE(mapped))
+		return mapped;
+	ret = copy_advice(ctx, r, end, len);
+	if (ret) {
+		unmap_range(ctx, end, len);
 		return ret;
-	copy_advice(ctx, r, end, len);
+	}
 	if (r->bound)
 		hpmmap_policy_place(ctx, end, end + len);
 	hpmmap_vma_repair(ctx, end & SLOT_MASK,
@@ -211,7 +219,7 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 
 	if (hpmmap_store_own_edges(ctx, to, to + r->new_len) ||
 	    hpmmap_store_own_edges(ctx, r->addr, r->addr + r->old_len) ||
-	    hpmmap_store_is_pinned(ctx, to, to + r->new_len))
+	    hpmmap_store_is_pinned(ctx, to, to + r->new_len, true))
 		return -ENOMEM;
 	needed = count_needed(ctx, r, to);
 	if (hpmmap_pool_alloc(ctx->job, &r->place, NO_SLOT, needed, &blocks) &&
@@ -228,8 +236,9 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 	hpmmap_store_renew(ctx, to, to + r->new_len);
 	hpmmap_reuse_clear(ctx, to, to + r->new_len);
 	/* Before there is anything in it that a key protects. */
-	copy_advice(ctx, r, to, r->new_len);
-	ret = detach_old(ctx, r);
+	ret = copy_advice(ctx, r, to, r->new_len);
+	if (!ret)
+		ret = detach_old(ctx, r);
 	if (ret) {
 		vm_munmap(to, r->new_len);
 		hpmmap_store_reconcile(ctx, to, to + r->new_len);
@@ -283,9 +292,9 @@ static long move_anywhere(struct hpmmap_ctx *ctx, const struct remap *r,
 	while (ret == -EEXIST && tries--) {
 		unsigned long to;
 
-		to = hpmmap_vma_find_hole(hint, r->new_len, MAP_PRIVATE |
-					  MAP_ANONYMOUS, align,
-					  best_phase(r, align));
+		to = hpmmap_find_place(ctx, hint, r->new_len, MAP_PRIVATE |
+				       MAP_ANONYMOUS, align,
+				       best_phase(r, align));
 		if (IS_ERR_VALUE(to))
 			return to;
 		ret = move_to(ctx, r, to);
@@ -294,16 +303,15 @@ static long move_anywhere(struct hpmmap_ctx *ctx, const struct remap *r,
 	return ret == -EEXIST ? -ENOMEM : ret;
 }
 
-static long move_fixed(struct hpmmap_ctx *ctx, const struct remap *r)
+/* Also where it is no more than a hint. */
+static bool target_is_valid(const struct remap *r)
 {
 	if (offset_in_page(r->new_addr) || r->new_len > TASK_SIZE ||
 	    r->new_addr > TASK_SIZE - r->new_len ||
 	    r->old_len > TASK_SIZE - r->addr)
-		return -EINVAL;
-	if (r->addr + r->old_len > r->new_addr &&
-	    r->new_addr + r->new_len > r->addr)
-		return -EINVAL;
-	return move_to(ctx, r, r->new_addr);
+		return false;
+	return r->addr + r->old_len <= r->new_addr ||
+	       r->new_addr + r->new_len <= r->addr;
 }
 
 static long remap_ours(struct hpmmap_ctx *ctx, struct remap *r)
@@ -328,10 +336,12 @@ static long remap_ours(struct hpmmap_ctx *ctx, struct remap *r)
 	    hpmmap_data_exceeds_limit(ctx, 0, r->new_len - r->old_len,
 				      r->prot))
 		return -ENOMEM;
+	if (placed && !target_is_valid(r))
+		return -EINVAL;
 	if (r->flags & MREMAP_FIXED)
-		return move_fixed(ctx, r);
+		return move_to(ctx, r, r->new_addr);
 	if (r->flags & MREMAP_DONTUNMAP)
-		return move_anywhere(ctx, r, r->new_addr & PAGE_MASK);
+		return move_anywhere(ctx, r, r->new_addr);
 
 	ret = grow_in_place(ctx, r);
 	/* Elsewhere, pages of Linux may help out. */
@@ -346,7 +356,12 @@ static long remap_ours(struct hpmmap_ctx *ctx, struct remap *r)
 static long remap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
 	unsigned long to = regs->r8, len = PAGE_ALIGN(regs->dx);
+	unsigned long from = regs->di, old_len = PAGE_ALIGN(regs->si);
 	long ret = hpmmap_call_orig(HPMMAP_CALL_MREMAP, regs);
+
+	/* What it shrinks by may be more than one mapping. */
+	if (!offset_in_page(from) && len < old_len && from + old_len > from)
+		hpmmap_vma_range_changed(ctx, from + len, from + old_len);
 
 	if (regs->r10 & MREMAP_FIXED && !offset_in_page(to) && len &&
 	    to + len > to)

@@ -595,12 +595,13 @@ out:
  * @ctx: the context
  * @start: start of a range about to be mapped anew
  * @end: its end
+ * @wait: wait a moment for pins to go
  *
  * A slot that the range covers wholly gets another block if need be; one that
  * it covers in part cannot.
  */
 bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start,
-			    unsigned long end)
+			    unsigned long end, bool wait)
 {
 	unsigned long slots[] = { slot_of(start), slot_of(end - 1) };
 	bool ret = false;
@@ -616,7 +617,8 @@ bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start,
 		slot_clip(slots[i], start, end, &first, &nr);
 		/* What is stale nobody has seen since it was given out. */
 		if (block && nr < SLOT_PAGES && has_fresh(block, first, nr))
-			ret = !hpmmap_block_wait_unpinned(ctx, block);
+			ret = wait ? !hpmmap_block_wait_unpinned(ctx, block) :
+				     hpmmap_block_is_pinned(block);
 	}
 	mutex_unlock(&ctx->lock);
 	return ret;
@@ -1088,6 +1090,8 @@ static unsigned long move_piece(struct hpmmap_ctx *ctx, unsigned long from,
 		return len;
 	}
 	dst = store_get(ctx, NULL, slot_of(to), blocks, true);
+	/* If both are in one slot, it may have another block now. */
+	src = xa_load(&ctx->store, slot_of(from));
 	*ret = dst ? hpmmap_block_copy(ctx, dst, page_in_slot(to), src,
 				       page_in_slot(from), len >> PAGE_SHIFT) :
 		     -ENOMEM;

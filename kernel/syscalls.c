@@ -266,12 +266,15 @@ static void store_commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 		struct hpmmap_block *block;
 
 		next = min(end, (start & SLOT_MASK) + SLOT_SIZE);
+		/* The slot may be shared since a fork by a call without a hook. */
+		mmap_read_lock(ctx->mm);
 		block = hpmmap_store_load(ctx, slot_of(start));
 		if (hpmmap_policy_defers(ctx, block, start, next))
 			hpmmap_store_reserve(ctx, NULL, slot_of(start), blocks);
 		else
 			hpmmap_store_commit(ctx, NULL, start, next, blocks,
 					    NULL);
+		mmap_read_unlock(ctx->mm);
 		cond_resched();
 	}
 }
@@ -330,7 +333,7 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	LIST_HEAD(blocks);
 
 	if (hpmmap_store_own_edges(ctx, addr, addr + len) ||
-	    hpmmap_store_is_pinned(ctx, addr, addr + len))
+	    hpmmap_store_is_pinned(ctx, addr, addr + len, true))
 		return -ENOMEM;
 	if (!reservation &&
 	    blocks_find(ctx, addr, addr + len, fixed, ahead, &blocks)) {
@@ -376,6 +379,41 @@ out:
 	return ret;
 }
 
+/* Whether the last munmap was where Linux looks for a place, too. */
+static bool hole_is_usual(struct hpmmap_ctx *ctx)
+{
+	return ctx->hole.start >= READ_ONCE(ctx->mm->brk) &&
+	       ctx->hole.end <= ctx->mm->mmap_base;
+}
+
+/**
+ * hpmmap_find_place() - where a mapping may go
+ * @ctx: the caller's context, ctx->ops held
+ * @hint: where it should be, or 0
+ * @len: its length
+ * @flags: of mmap
+ * @align: a power of two
+ * @phase: distance to a multiple of @align
+ *
+ * Not in a slot whose old contents a device still uses, if there is room.
+ *
+ * Return: an address, or an errno.
+ */
+unsigned long hpmmap_find_place(struct hpmmap_ctx *ctx, unsigned long hint,
+				unsigned long len, unsigned long flags,
+				unsigned long align, unsigned long phase)
+{
+	unsigned long addr, whole;
+
+	addr = hpmmap_vma_find_hole(hint, len, flags, align, phase);
+	if (IS_ERR_VALUE(addr) ||
+	    !hpmmap_store_is_pinned(ctx, addr, addr + len, false))
+		return addr;
+	whole = hpmmap_vma_find_hole(0, ALIGN(len, SLOT_SIZE), flags,
+				     max(align, SLOT_SIZE), 0);
+	return IS_ERR_VALUE(whole) ? addr : whole;
+}
+
 /* A hole found may be gone when it is used: others map files meanwhile. */
 #define HOLE_TRIES 16
 
@@ -397,11 +435,12 @@ static unsigned long mmap_ours(struct hpmmap_ctx *ctx, unsigned long addr,
 	for (i = 0; i < HOLE_TRIES; i++) {
 		/* What was unmapped last Linux would choose, too, mostly. */
 		if (!addr && len == ctx->hole.end - ctx->hole.start &&
-		    IS_ALIGNED(ctx->hole.start, align) && !(flags & MAP_32BIT))
+		    IS_ALIGNED(ctx->hole.start, align) &&
+		    hole_is_usual(ctx) && !(flags & MAP_32BIT))
 			addr = ctx->hole.start;
 		else
-			addr = hpmmap_vma_find_hole(addr & PAGE_MASK, len,
-						    flags, align, 0);
+			addr = hpmmap_find_place(ctx, addr & PAGE_MASK, len,
+						 flags, align, 0);
 		if (IS_ERR_VALUE(addr))
 			return addr;
 		ret = hpmmap_map_fresh(ctx, addr, len, prot, flags, false,

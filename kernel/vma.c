@@ -386,6 +386,7 @@ static bool wants_collapse(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 
 	return vma->vm_start <= addr && vma->vm_end - SLOT_SIZE >= addr &&
 	       !(vma->vm_flags & ~PLAIN_FLAGS) && !vma_policy(vma) &&
+	       !(ctx->mm->def_flags & VM_LOCKED) &&
 	       compat_maps_2m(ctx->mm) &&
 	       block && block->folio &&
 	       hpmmap_pgmap_slot(ctx->mm, addr) == HPMMAP_ENTRY_TABLE;
@@ -509,6 +510,56 @@ done:
 	}
 }
 
+/*
+ * Advice that makes a mapping of its own of a piece, unless it is just this
+ * that tells the piece from a neighbour. It has two of them.
+ */
+static const struct {
+	vm_flags_t flag;
+	int set;
+	int clear;
+} toggles[] = {
+	{ VM_DONTDUMP, MADV_DONTDUMP, MADV_DODUMP },
+	{ VM_DONTCOPY, MADV_DONTFORK, MADV_DOFORK },
+	{ VM_SEQ_READ | VM_RAND_READ, MADV_SEQUENTIAL, MADV_NORMAL },
+};
+
+/* A piece of one mapping of ours, whose flags are @old. */
+static long wipe_piece(struct hpmmap_ctx *ctx, unsigned long start,
+		       unsigned long len, vm_flags_t old, bool wipe)
+{
+	struct pt_regs regs = { .di = start, .si = len };
+	struct vm_area_struct *vma;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(toggles); i++) {
+		vm_flags_t flag = toggles[i].flag;
+		bool alone;
+		long ret;
+
+		regs.dx = old & flag ? toggles[i].clear : toggles[i].set;
+		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
+		if (ret)
+			return ret;
+		mmap_write_lock(ctx->mm);
+		vma = vma_lookup(ctx->mm, start);
+		alone = vma && hpmmap_vma_is_ours(vma) &&
+			vma->vm_start == start && vma->vm_end == start + len;
+		if (alone)
+			compat_vm_flags_mod(vma, (old & flag) |
+					    (wipe ? VM_WIPEONFORK : 0),
+					    flag | VM_WIPEONFORK);
+		mmap_write_unlock(ctx->mm);
+		if (alone)
+			return 0;
+		regs.dx = old & flag ? toggles[i].set : toggles[i].clear;
+		if (old & VM_RAND_READ & flag)
+			regs.dx = MADV_RANDOM;
+		hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
+	}
+	return -EAGAIN;
+}
+
 /**
  * hpmmap_vma_wipe_on_fork() - what madvise(2) cannot do to a shared mapping
  * @ctx: the caller's context, ctx->ops held
@@ -550,23 +601,16 @@ long hpmmap_vma_wipe_on_fork(struct hpmmap_ctx *ctx, unsigned long start,
 
 		if (ours && !(old & VM_WIPEONFORK) == !wipe)
 			continue;
-		if (!ours)
+		if (ours) {
+			ret = wipe_piece(ctx, regs.di, regs.si, old, wipe);
+		} else {
 			regs.dx = wipe ? MADV_WIPEONFORK : MADV_KEEPONFORK;
-		else
-			regs.dx = old & VM_DONTCOPY ? MADV_DOFORK :
-						      MADV_DONTFORK;
-		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
+			ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
+		}
 		if (ret)
 			return ret;
 		if (!ours)
 			continue;
-		mmap_write_lock(ctx->mm);
-		vma = vma_lookup(ctx->mm, regs.di);
-		if (vma && hpmmap_vma_is_ours(vma))
-			compat_vm_flags_mod(vma, (old & VM_DONTCOPY) |
-					    (wipe ? VM_WIPEONFORK : 0),
-					    VM_DONTCOPY | VM_WIPEONFORK);
-		mmap_write_unlock(ctx->mm);
 		/* Linux merges it with its neighbours when a flag changes. */
 		regs.dx = old & VM_DONTDUMP ? MADV_DODUMP : MADV_DONTDUMP;
 		hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);

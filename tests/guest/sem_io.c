@@ -183,6 +183,39 @@ static void direct_io(void)
 		     (unsigned int)status);
 }
 
+/* Memory that somebody holds on to is not in the way of new mappings beside it. */
+static void beside_pinned_pages(void)
+{
+	char *pinned = map_anon(KB(64));
+	char *beside = map_anon(KB(64));
+	char *to = map_anon(KB(16));
+	int fd[2];
+
+	fill(pinned, KB(64), 1);
+	fill(beside, KB(64), 2);
+	CHECK_OK(pipe(fd));
+	CHECK_EQ(vmsplice(fd[1], &(struct iovec){ pinned, KB(16) }, 1, 0), KB(16));
+	unmap(beside, KB(64));
+	for (unsigned int i = 0; i < 4; i++) {
+		char *p = map_anon(KB(64));
+
+		verify_zero(p, KB(64));
+		fill(p, KB(64), 3 + i);
+		p = mremap(p, KB(64), KB(256), MREMAP_MAYMOVE);
+		CHECK(p != MAP_FAILED);
+		verify(p, KB(64), 3 + i, 0);
+		verify_zero(p + KB(64), KB(192));
+		unmap(p, KB(256));
+	}
+	CHECK_EQ(read(fd[0], to, KB(16)), KB(16));
+	verify(to, KB(16), 1, 0);
+	verify(pinned, KB(64), 1, 0);
+	close(fd[0]);
+	close(fd[1]);
+	unmap(pinned, KB(64));
+	unmap(to, KB(16));
+}
+
 static void pipes_and_vmsplice(void)
 {
 	char *from = map_anon(MB(2));
@@ -836,6 +869,7 @@ int main(void)
 		T(buffered_files),
 		T(direct_io),
 		T(pipes_and_vmsplice),
+		T(beside_pinned_pages),
 		T(io_uring_buffers),
 		T(process_vm),
 		T(ptrace_peek_and_poke),

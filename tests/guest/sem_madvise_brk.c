@@ -211,6 +211,53 @@ static void wipeonfork(void)
 	unmap(base, USED);
 }
 
+static void expect_middle_not_inherited(void *arg)
+{
+	char *base = arg;
+
+	verify(base, MB(2), 5, 0);
+	CHECK_READ_SEGV(base + MB(2), SEGV_MAPERR);
+	verify(base + MB(4), USED - MB(4), 5, MB(4));
+}
+
+static void expect_second_wiped(void *arg)
+{
+	char *base = arg;
+
+	CHECK_READ_SEGV(base, SEGV_MAPERR);
+	verify_zero(base + MB(2), MB(2));
+	verify(base + MB(4), USED - MB(4), 5, MB(4));
+}
+
+static void expect_first_not_inherited(void *arg)
+{
+	char *base = arg;
+
+	CHECK_READ_SEGV(base, SEGV_MAPERR);
+	verify(base + MB(2), USED - MB(2), 5, MB(2));
+}
+
+/* Advice about a piece is none about its neighbours, whatever theirs are. */
+static void wipeonfork_beside_other_advice(void)
+{
+	char *base = map_filled();
+
+	CHECK_OK(madvise(base + MB(2), MB(2), MADV_DONTFORK));
+	CHECK_OK(madvise(base + MB(2), MB(2), MADV_WIPEONFORK));
+	in_child(expect_middle_not_inherited, base);
+	unmap(base, USED);
+
+	base = map_filled();
+	CHECK_OK(madvise(base, MB(2), MADV_DONTFORK));
+	CHECK_OK(madvise(base + MB(4), MB(2), MADV_DONTDUMP));
+	CHECK_OK(madvise(base + MB(2), MB(2), MADV_WIPEONFORK));
+	in_child(expect_second_wiped, base);
+	CHECK_OK(madvise(base + MB(2), MB(2), MADV_KEEPONFORK));
+	in_child(expect_first_not_inherited, base);
+	verify(base, USED, 5, 0);
+	unmap(base, USED);
+}
+
 static void harmless_advice_keeps_content(void)
 {
 	static const struct {
@@ -540,6 +587,7 @@ int main(void)
 		T(free_keeps_or_zeroes),
 		T(dontfork),
 		T(wipeonfork),
+		T(wipeonfork_beside_other_advice),
 		T(harmless_advice_keeps_content),
 		T(pageout_takes_no_faults),
 		T(madvise_errors),

@@ -292,6 +292,10 @@ static void errors(void)
 	CHECK_ERR(mremap(p, MB(4), MB(4), fixed, p), EINVAL);
 	CHECK_ERR(mremap(p + MB(2), MB(2), MB(4), fixed, p), EINVAL);
 	CHECK_ERR(mremap(p, MB(4), MB(4), fixed, (void *)(1UL << 56)), EINVAL);
+	CHECK_ERR(mremap(p, MB(4), MB(4), MREMAP_MAYMOVE | MREMAP_DONTUNMAP, p + MB(1)),
+		  EINVAL);
+	CHECK_ERR(mremap(p, MB(4), MB(4), MREMAP_MAYMOVE | MREMAP_DONTUNMAP, p + MB(8) + 1),
+		  EINVAL);
 	CHECK_ERR(mremap(p, MB(4), MB(4), MREMAP_DONTUNMAP, NULL), EINVAL);
 	CHECK_ERR(mremap(p, MB(4), MB(5), MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL),
 		  EINVAL);
