@@ -523,6 +523,7 @@ void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 void hpmmap_pinned_poll(void)
 {
 	struct hpmmap_block *block, *tmp;
+	unsigned long nr_soiled = 0;
 	LIST_HEAD(freed);
 	LIST_HEAD(idle);
 
@@ -540,11 +541,12 @@ void hpmmap_pinned_poll(void)
 		block_free(ctx, block, &freed);
 		/* It has been asked for them already, when it was reaped. */
 		if (!hpmmap_ctx_is_published(ctx))
-			hpmmap_pool_soiled(atomic_long_xchg(&ctx->nr_soiled, 0));
+			nr_soiled += atomic_long_xchg(&ctx->nr_soiled, 0);
 		atomic_long_dec(&ctx->nr_pinned);
 		hpmmap_ctx_put(ctx);
 	}
 	hpmmap_pool_free(&freed);
+	hpmmap_pool_soiled(nr_soiled);
 }
 
 static void pinned_work_fn(struct work_struct *work)

@@ -111,6 +111,9 @@ static long copy_advice(struct hpmmap_ctx *ctx, const struct remap *r,
 		hpmmap_policy_set(ctx, addr, len, &r->policy);
 	if (r->pkey)
 		ret = hpmmap_call_orig(HPMMAP_CALL_PKEY_MPROTECT, &regs);
+	/* A key that has been freed, or Linux's for what may only be executed. */
+	if (ret == -EINVAL)
+		ret = 0;
 
 	for (i = 0; i < ARRAY_SIZE(table) && !ret; i++) {
 		if (!(r->vm_flags & table[i].flag))
@@ -120,7 +123,8 @@ static long copy_advice(struct hpmmap_ctx *ctx, const struct remap *r,
 	}
 	if (r->vm_flags & VM_WIPEONFORK && !ret)
 		ret = hpmmap_vma_wipe_on_fork(ctx, addr, addr + len, true);
-	return ret;
+	/* madvise(2) says so where a mapping cannot be split. */
+	return ret == -EAGAIN ? -ENOMEM : ret;
 }
 
 /* A range of ours goes; the mappings around it stay mapped. */
@@ -326,6 +330,8 @@ static long remap_ours(struct hpmmap_ctx *ctx, struct remap *r)
 				  r->old_len - r->new_len);
 		return ret ? ret : r->addr;
 	}
+	if (placed && !target_is_valid(r))
+		return -EINVAL;
 	/* As for private memory: a copy of it cannot be had this way. */
 	if (!r->old_len)
 		return -EINVAL;
@@ -336,8 +342,6 @@ static long remap_ours(struct hpmmap_ctx *ctx, struct remap *r)
 	    hpmmap_data_exceeds_limit(ctx, 0, r->new_len - r->old_len,
 				      r->prot))
 		return -ENOMEM;
-	if (placed && !target_is_valid(r))
-		return -EINVAL;
 	if (r->flags & MREMAP_FIXED)
 		return move_to(ctx, r, r->new_addr);
 	if (r->flags & MREMAP_DONTUNMAP)
