@@ -129,13 +129,7 @@ fn what(pattern: Pattern) -> &'static str {
 /// All tables, what was left out, and whether the repetitions agree.
 pub fn text(record: &Record) -> String {
     let mut parts = Vec::new();
-    let version = |name: &str| {
-        record
-            .provenance
-            .versions
-            .get(name)
-            .map_or("none", String::as_str)
-    };
+    let version = |name| record.provenance.version(name);
     for &pattern in &record.parameters.patterns {
         let mut rows: Vec<&Outcome> = record
             .results

@@ -179,6 +179,13 @@ pub struct Provenance {
     pub machine: BTreeMap<String, String>,
 }
 
+impl Provenance {
+    /// Of one that takes part, or `"none"`.
+    pub fn version(&self, name: &str) -> &str {
+        self.versions.get(name).map_or("none", String::as_str)
+    }
+}
+
 /// All of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {

@@ -157,13 +157,7 @@ fn left_out(record: &Record) -> Option<String> {
 /// All tables, with one of every CPU if wanted.
 pub fn text(record: &Record, per_cpu: bool) -> String {
     let is_time = record.provenance.tsc_hz.is_some();
-    let version = |name: &str| {
-        record
-            .provenance
-            .versions
-            .get(name)
-            .map_or("none", String::as_str)
-    };
+    let version = |name| record.provenance.version(name);
     let mut parts = vec![format!(
         "Linux {}, module {}; {}",
         version("kernel"),
