@@ -182,6 +182,16 @@ static const struct command_row rows[] = {
 	    ioc_limit_set),
 };
 
+/* The size is the caller's, and what he has no room for stays unsaid. */
+static int command_answer(void __user *user, union command *buf,
+			  const struct command_row *row, u32 size)
+{
+	*(u32 *)buf = size;
+	if (copy_to_user(user, buf, min_t(size_t, size, row->size)))
+		return -EFAULT;
+	return 0;
+}
+
 static long hpmmap_ioctl(struct file *file, unsigned int cmd,
 			 unsigned long uptr)
 {
@@ -208,14 +218,10 @@ static long hpmmap_ioctl(struct file *file, unsigned int cmd,
 	if (ret)
 		return ret;
 	/* Before anything is done: the answer will find room. */
-	*(u32 *)&buf = size;
-	if (copy_to_user(user, &buf, min_t(size_t, size, row->size)))
+	if (command_answer(user, &buf, row, size))
 		return -EFAULT;
 	ret = row->handler(file, &buf);
-	*(u32 *)&buf = size;
-	if (copy_to_user(user, &buf, min_t(size_t, size, row->size)))
-		return -EFAULT;
-	return ret;
+	return command_answer(user, &buf, row, size) ?: ret;
 }
 
 static int hpmmap_open(struct inode *inode, struct file *file)
