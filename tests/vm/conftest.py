@@ -9,7 +9,7 @@ import pytest
 
 from hpmmap_guest import is_debug_kernel, kernels, resolve_kernel
 
-from suite import GuestRun, Item, Outcome, leaving, problems, program_items, scenario_items
+from suite import MACHINES, GuestRun, Item, Outcome, leaving, problems, program_items, scenario_items
 
 
 def pytest_addoption(parser):
@@ -30,12 +30,11 @@ def pytest_generate_tests(metafunc):
     if "item" not in metafunc.fixturenames:
         return
     items = program_items() + scenario_items()
-    items += [leaving(machine) for machine in dict.fromkeys(item.machine for item in items)]
-    machines = list(dict.fromkeys(item.machine for item in items))
+    items += [leaving(machine) for machine in MACHINES]
     params, ids = [], []
     for kver in metafunc.config.hpmmap_kernels:
         series = "debug" if is_debug_kernel(kver) else ".".join(kver.split(".")[:2])
-        for machine in machines:
+        for machine in MACHINES:
             for item in sorted((i for i in items if i.machine == machine), key=lambda i: i.last):
                 if item.debug and not is_debug_kernel(kver):
                     continue
@@ -76,7 +75,8 @@ def pytest_collection_finish(session):
         return
     factor = float(os.environ.get("HPMMAP_TIMEOUT_FACTOR", "2"))
     slots = threading.Semaphore(guests_at_once())
-    for (kver, machine), items in wanted.items():
+    for kver, machine in sorted(wanted, key=lambda guest: list(MACHINES).index(guest[1])):
+        items = wanted[kver, machine]
         run = GuestRun(kver, machine, items, slots, factor)
         session.config.hpmmap_runs[kver, machine] = run
         run.start()

@@ -20,13 +20,14 @@ DEBUG_SCENARIOS = HERE / "debug"
 RUNNER = HERE / "guest/runner.sh"
 PROGRAMS = BUILD / "tests"
 
-# The machines the items ask for by name.
+# The machines the items ask for by name, those with most to do first: they are started
+# in this order, and then the last guests end at about the same time.
 MACHINES = {
     "main": {"memory": "4G", "cpus": 2},
-    # The test programs: apart, so that they can run at the same time as the scenarios.
+    "apps": {"memory": "4G", "cpus": 2},
+    # The test programs and the conformance cases, at the same time as the scenarios.
     "programs": {"memory": "4G", "cpus": 2},
     "numa": {"numa": ["2G", "2G"], "cpus": 2},
-    "apps": {"memory": "4G", "cpus": 2},
     "icount": {"memory": "2G", "icount": True, "movable": "768M"},
 }
 # The clock of a guest that counts instructions leaps ahead whenever it waits for
@@ -121,6 +122,8 @@ def scenario_items() -> list[Item]:
             if key not in settings:
                 raise ValueError(f"{script}: unknown setting '{key}'")
             settings[key] = value
+        if settings["machine"] not in MACHINES:
+            raise ValueError(f"{script}: unknown machine '{settings['machine']}'; there are: {', '.join(MACHINES)}")
         scaled = scale if settings["scales"] == "yes" else 1
         items.append(
             Item(

@@ -1,5 +1,6 @@
 #!/bin/bash
 # What the conformance cases observe natively and under hpmmap run is the same, or documented.
+# machine: programs
 # timeout: 600
 # pool: 2G
 . "$(dirname "$0")/../guest/lib.sh"
