@@ -17,10 +17,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from counting import ROOT, BenchError, counting_guest, run_script
-from hpmmap_guest import Guest, GuestError
 from rich.console import Console
 from rich.markup import escape
+
+from counting import ROOT, BenchError, counting_guest, run_script
+from hpmmap_guest import Guest, GuestError
 
 # Lines of `hpmmap bench alloc --verbose`.
 PROGRESS = re.compile(r"hpmmap: (\d+ of \d+: .*)")

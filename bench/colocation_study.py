@@ -16,10 +16,11 @@ import shutil
 import sys
 from pathlib import Path
 
-from counting import ROOT, BenchError, counting_guest, run_script
-from hpmmap_guest import Guest, GuestError
 from rich.console import Console
 from rich.markup import escape
+
+from counting import ROOT, BenchError, counting_guest, run_script
+from hpmmap_guest import Guest, GuestError
 
 # Lines of `hpmmap bench colocation --verbose`.
 PROGRESS = re.compile(r"hpmmap: (.*)")
@@ -27,9 +28,7 @@ REPORT = "study-report"
 
 
 def arguments() -> tuple[argparse.Namespace, list[str]]:
-    parser = argparse.ArgumentParser(
-        prog="bench/run-colocation", description=__doc__, allow_abbrev=False
-    )
+    parser = argparse.ArgumentParser(prog="bench/run-colocation", description=__doc__, allow_abbrev=False)
     parser.add_argument("--kernel", help="kernel version or series (default: 6.12)", default="6.12")
     parser.add_argument("--memory-of-guest", default="4G", metavar="SIZE", help="(default 4G)")
     parser.add_argument(
@@ -38,7 +37,9 @@ def arguments() -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--cpus", type=int, default=2, help="CPUs of the guest (default 2)")
     parser.add_argument("--icount", action="store_true", help="one CPU, whose clock counts instructions")
     parser.add_argument("--resume", action="store_true", help="go on with the study in the directory")
-    parser.add_argument("--replace", action="store_true", help="put the study in the directory aside, as DIRECTORY-before")
+    parser.add_argument(
+        "--replace", action="store_true", help="put the study in the directory aside, as DIRECTORY-before"
+    )
     parser.add_argument("--timeout", type=int, default=7200, help="seconds to give up after (default 7200)")
     parser.add_argument("--out", type=Path, help="directory for the study (build/bench/colocation-KERNEL)")
     args, rest = parser.parse_known_args()
@@ -73,9 +74,7 @@ def main() -> int:
             guest = counting_guest(args.kernel, memory=args.memory_of_guest, movable=args.movable)
             rest.append("--icount")
         else:
-            guest = Guest(
-                args.kernel, memory=args.memory_of_guest, cpus=args.cpus, movable=args.movable
-            )
+            guest = Guest(args.kernel, memory=args.memory_of_guest, cpus=args.cpus, movable=args.movable)
         name = f"colocation-{guest.kver}{'-icount' if args.icount else ''}"
         out = (args.out or ROOT / "build/bench" / name).resolve()
         if not out.is_relative_to(ROOT):

@@ -10,9 +10,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hpmmap_guest import Guest, kernels
 from rich.console import Console
 from rich.markup import escape
+
+from hpmmap_guest import Guest, kernels
 
 ROOT = Path(__file__).resolve().parents[1]
 MIB = 1 << 20
@@ -46,9 +47,7 @@ def counting_guest(
     )
 
 
-def run_script(
-    guest: Guest, script: str, timeout: float, console: Console, progress: re.Pattern | None = None
-) -> str:
+def run_script(guest: Guest, script: str, timeout: float, console: Console, progress: re.Pattern | None = None) -> str:
     """What the script printed; a BenchError, and its last lines on the console, if it failed.
 
     progress: lines of the script whose first group says how far it is

@@ -14,11 +14,12 @@ import shlex
 import sys
 from pathlib import Path
 
-from counting import MIB, ROOT, BenchError, counting_guest, millions, run_script, samples_of
-from hpmmap_guest import GuestError
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from counting import MIB, ROOT, BenchError, counting_guest, millions, run_script, samples_of
+from hpmmap_guest import GuestError
 
 PEERS = ("4k", "thp")
 OURS = "hpmmap"
@@ -103,9 +104,7 @@ def main() -> int:
             raise BenchError(f"{len(samples)} results instead of {len(METHODS) * args.repeat}")
         for s in samples:
             best = min(
-                p["total"] + p["after"]
-                for p in samples
-                if p["method"] in PEERS and p["repetition"] == s["repetition"]
+                p["total"] + p["after"] for p in samples if p["method"] in PEERS and p["repetition"] == s["repetition"]
             )
             s["ratio_to_best_peer"] = (s["total"] + s["after"]) / best
     except (GuestError, ValueError, BenchError) as error:

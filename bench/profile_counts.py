@@ -20,11 +20,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from counting import MIB, ROOT, BenchError, counting_guest, millions, run_script
-from hpmmap_guest import GuestError
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from counting import MIB, ROOT, BenchError, counting_guest, millions, run_script
+from hpmmap_guest import GuestError
 
 PLUGIN = ROOT / "build/bench/profile_plugin.so"
 METHODS = (
@@ -88,7 +89,6 @@ class Profile:
     @property
     def total(self) -> int:
         return sum(self.own.values())
-
 
 
 def segments(words: array) -> Iterable[tuple[int, list[tuple[int, int]]]]:

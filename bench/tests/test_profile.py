@@ -5,6 +5,7 @@ from array import array
 from collections import Counter
 
 import pytest
+
 from counting import BenchError
 from profile_counts import ADDRESS_MASK, Symbols, last_cycle, profile_of, segments, tree_lines, tree_of
 

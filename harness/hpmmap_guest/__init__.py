@@ -12,4 +12,13 @@ from .guest import Guest, GuestError, Result
 from .kernels import is_debug_kernel, kernels, resolve_kernel
 from .kmsg import kernel_problems
 
-__all__ = ["Guest", "GuestError", "Result", "choose_accel", "is_debug_kernel", "kernel_problems", "kernels", "resolve_kernel"]
+__all__ = [
+    "Guest",
+    "GuestError",
+    "Result",
+    "choose_accel",
+    "is_debug_kernel",
+    "kernel_problems",
+    "kernels",
+    "resolve_kernel",
+]

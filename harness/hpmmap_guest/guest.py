@@ -1,6 +1,7 @@
 """One guest: a kernel, its machine, and a script that runs in it as root."""
 
 import atexit
+import contextlib
 import functools
 import os
 import re
@@ -143,9 +144,7 @@ class Guest:
         self.cpus = 1 if icount else cpus
         self.icount = icount
         self.append = append
-        self.movable_bytes = (
-            max(0, self.memory_bytes - _KERNEL_SHARE) if movable is None else parse_size(movable)
-        )
+        self.movable_bytes = max(0, self.memory_bytes - _KERNEL_SHARE) if movable is None else parse_size(movable)
         self.load_module = load_module
         self.extra_bytes = debug_memory(self.kver, self.memory_bytes)
         if self.numa and self.cpus < len(self.numa):
@@ -434,10 +433,8 @@ def _kill_running() -> None:
 
 
 def _signal_group(process: subprocess.Popen) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 def _kill_group(process: subprocess.Popen) -> None:
@@ -445,8 +442,6 @@ def _kill_group(process: subprocess.Popen) -> None:
     _signal_group(process)
     process.stdout.close()
     process.stderr.close()
-    try:
+    # If it is stuck in a broken /dev/kvm, the kernel reaps it when it can.
+    with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(timeout=5)
-    except subprocess.TimeoutExpired:
-        # Stuck in a broken /dev/kvm: the kernel reaps it when it can.
-        pass

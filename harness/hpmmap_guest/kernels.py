@@ -15,7 +15,7 @@ def kernels() -> list[str]:
 
 
 def kernel_image(version: str) -> Path:
-    """The kernel to boot: what scripts/archive-kernel fetched or scripts/build-debug-kernel built, or an installed one."""
+    """The kernel to boot: one of scripts/archive-kernel or scripts/build-debug-kernel, or an installed one."""
     fetched = BUILD / "kernels" / version / "boot" / f"vmlinuz-{version}"
     return fetched if fetched.exists() else Path(f"/boot/vmlinuz-{version}")
 

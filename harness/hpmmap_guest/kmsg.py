@@ -6,7 +6,8 @@ _PROBLEM = re.compile(
     r"""
     \bBUG:|\bWARNING:|\bOops\b|Call\ Trace|[Bb]ad\ page|KASAN|UBSAN|kernel\ BUG\ at
     |possible\ circular\ locking|inconsistent\ lock\ state|possible\ recursive\ locking|suspicious\ RCU
-    |rcu.*(?:detected\ stall|detected\ expedited\ stall|kthread\ starved)|soft\ lockup|hard\ LOCKUP|hung\ task|blocked\ for\ more\ than
+    |rcu.*(?:detected\ stall|detected\ expedited\ stall|kthread\ starved)|soft\ lockup|hard\ LOCKUP
+    |hung\ task|blocked\ for\ more\ than
     |general\ protection|page\ allocation\ failure|Kernel\ panic|refcount_t:|list_(?:add|del)\ corruption
     |INFO:\ (?:possible|trying\ to\ register)|ODEBUG:|new\ suspected\ memory\ leak|unreferenced\ object
     # A check that has given up finds nothing any more.

@@ -107,9 +107,7 @@ class Change:
         """The pattern of a case that names the run, if any."""
         if not fnmatchcase(kernel, self.kernels):
             return None
-        if (self.aligns and run.align not in self.aligns) or (
-            self.processes and run.process not in self.processes
-        ):
+        if (self.aligns and run.align not in self.aligns) or (self.processes and run.process not in self.processes):
             return None
         return next((pattern for pattern in self.cases if fnmatchcase(run.id, pattern)), None)
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from records import Change, Differences, RecordError, compare, label, read_differences, read_record, table
 
 RUN = {"call": "mmap", "case": "anywhere", "process": "main", "align": "4k"}

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from hpmmap_guest import is_debug_kernel, kernels, resolve_kernel
-
 from suite import MACHINES, GuestRun, Item, Outcome, leaving, problems, program_items, scenario_items
 
 

@@ -214,9 +214,7 @@ class GuestRun:
         listing = self.log.with_name(f"{secrets.token_hex(8)}.items")
         clock = _CLOCK_FACTOR.get(self.machine, 1)
         listing.write_text(
-            "".join(
-                f"{i.name} {int(i.timeout * self.timeout_factor * clock)} {i.pool} {i.command}\n" for i in items
-            )
+            "".join(f"{i.name} {int(i.timeout * self.timeout_factor * clock)} {i.pool} {i.command}\n" for i in items)
         )
         guest = Guest(self.kver, **MACHINES[self.machine])
         with self.log.open("a") as log:
@@ -231,10 +229,7 @@ class GuestRun:
         left = [item for item in items if item.name not in self.outcomes]
         if left and result.exit_status is None:
             tail = result.console.splitlines()[-60:]
-            if follower.current:
-                dead = next(item for item in left if item.name == follower.current)
-            else:
-                dead = left[0]
+            dead = next((item for item in left if item.name == follower.current), left[0])
             self._set(dead.name, Outcome(None, follower.output, tail, f"the guest died: {result.reason}"))
             left.remove(dead)
         elif left:

@@ -1,15 +1,16 @@
 """Compares a trace with what the program tests/vm/programs/faults says.
 
-    check_trace.py TRACE OUTPUT known     every range has the faults it should have
-    check_trace.py TRACE OUTPUT capable   the same; BPF's statistics need another capability
-    check_trace.py TRACE OUTPUT counted   the same where only their number is known
-    check_trace.py TRACE OUTPUT none      no exception after START
+check_trace.py TRACE OUTPUT known     every range has the faults it should have
+check_trace.py TRACE OUTPUT capable   the same; BPF's statistics need another capability
+check_trace.py TRACE OUTPUT counted   the same where only their number is known
+check_trace.py TRACE OUTPUT none      no exception after START
 """
 
 import csv
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 trace, output, how = sys.argv[1:]
 
@@ -40,7 +41,7 @@ for row in report["kinds"]:
         totals[row["call"]] += row["count"]
 assert totals == {True: faults["calls"], False: faults["exceptions"]}, totals
 
-lines = [line.split() for line in open(output)]
+lines = [line.split() for line in Path(output).read_text().splitlines()]
 (start,) = [float(words[1]) for words in lines if words and words[0] == "START"]
 start_ns = int(start * 1e9) - report["header"]["start_ns"]
 rows = list(csv.DictReader(hpmmap("report", trace, "--csv", "--after", f"@{start:.9f}").splitlines()))
