@@ -20,6 +20,11 @@ token() {
 	printf '\nHPMMAP-ITEM-%s:%s\n' "$1" "$nonce"
 }
 
+# Whether nothing of a session is left.
+is_over() {
+	! pgrep --session "$1"
+}
+
 run_item() {
 	local timeout=$1 pool=$2 command=$3 status=0 pid
 	if [ "$pool" != - ]; then
@@ -31,10 +36,13 @@ run_item() {
 	status=$?
 	[ $status != 124 ] && [ $status != 137 ] || echo "FAIL: not done after $timeout s"
 
-	if pkill -KILL --session $pid; then
-		sleep 1
-		[ $status != 0 ] || { echo "FAIL: processes were left behind"; status=1; }
+	# Children that were killed with their parents may still be ending.
+	if [ $status = 0 ] && ! within 5 is_over $pid; then
+		echo "FAIL: processes were left behind:"
+		ps --sid $pid --format pid,stat,wchan:24,args
+		status=1
 	fi
+	! pkill -KILL --session $pid || sleep 1
 	if [ -d "$SYSFS" ] && ! (expect_pool_free); then
 		[ $status != 0 ] || status=1
 	fi
