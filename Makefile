@@ -64,7 +64,7 @@ unit:
 	@$(MAKE) --no-print-directory -C tests/unit check
 	cargo test --locked --quiet
 	@scripts/setup python
-	$(PYTHON) -m pytest --quiet bench/tests tests/conformance
+	$(PYTHON) -m pytest --quiet bench/tests tests/conformance tests/unit
 
 vm: tools guest-tests bench-tools modules
 	@scripts/setup guest

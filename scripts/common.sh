@@ -25,7 +25,8 @@ kernels_installed() {
 	for dir in /lib/modules/"$1".*/build; do
 		dir=${dir%/build}
 		dir=${dir##*/}
-		[ -e "/lib/modules/$dir/build/Makefile" ] &&
-			[ -r "/boot/vmlinuz-$dir" ] && echo "$dir"
+		if [ -e "/lib/modules/$dir/build/Makefile" ] && [ -r "/boot/vmlinuz-$dir" ]; then
+			echo "$dir"
+		fi
 	done | sort -rV
 }
