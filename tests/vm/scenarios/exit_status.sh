@@ -17,10 +17,11 @@ expect 125 hpmmap run --page-size 3M -- true
 expect_error 125 'node 9|--node' hpmmap run --node 9 -- true
 
 # The process number is the program's own, so signals reach it.
-hpmmap run -- bash -c 'trap "exit 7" USR1; while :; do sleep 0.1; done' &
+rm -f /tmp/trapped
+hpmmap run -- bash -c 'trap "exit 7" USR1; : >/tmp/trapped; while :; do sleep 0.1; done' &
 job=$!
 within 10 is_registered $job || fail "the job does not register"
-sleep 1
+within 30 test -e /tmp/trapped || fail "the job sets no trap"
 kill -USR1 $job
 expect 7 wait $job
 

@@ -19,7 +19,7 @@ got=$(hpmmap run --no-inherit -- bash -c "exec $registered")
 [ "$got" = registered ] || fail "after its own exec the job is $got"
 
 # All are of one job.
-hpmmap run -- bash -c 'sleep 60 & sleep 60 & wait' &
+hpmmap run -- bash -c 'sleep 1000 & sleep 1000 & wait' &
 job=$!
 three() { [ "$(contexts)" = 3 ]; }
 within 10 three || fail "there are $(contexts) contexts, not 3"

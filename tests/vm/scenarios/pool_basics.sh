@@ -36,7 +36,7 @@ expect_error 125 'empty' hpmmap run -- true
 
 # In use: refused, and the job goes on.
 hpmmap pool add --size 128M
-hpmmap run -- sleep 60 &
+hpmmap run -- sleep 1000 &
 job=$!
 within 10 is_registered $job || fail "the job does not register"
 expect_error 1 'use|busy|held' hpmmap pool remove --all

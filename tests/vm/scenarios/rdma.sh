@@ -16,10 +16,11 @@ rdma link add rxe0 type rxe netdev rdma-net
 within 10 test -e /dev/infiniband/uverbs0 || fail "no verbs device"
 ibv_devinfo -d rxe0 | grep -q PORT_ACTIVE || { ibv_devinfo; fail "the port is not active"; }
 
+listens() { [ -n "$(ss --no-header --listening --tcp 'sport = :18515')" ]; }
 for test in ib_write_bw ib_read_bw ib_send_bw; do
 	hpmmap run --strict -- $test -d rxe0 -x 1 -s 1048576 -n 40 >/tmp/server 2>&1 &
 	server=$!
-	sleep 3
+	within 60 listens || { cat /tmp/server; fail "$test: the server does not listen"; }
 	hpmmap run --strict -- $test -d rxe0 -x 1 -s 1048576 -n 40 10.99.0.1 >/tmp/client 2>&1 ||
 		{ cat /tmp/server /tmp/client; fail "$test: the client failed"; }
 	wait $server || { cat /tmp/server; fail "$test: the server failed"; }

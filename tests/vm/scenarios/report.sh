@@ -29,7 +29,7 @@ report three -- sh -c "$counted 10 2; $counted 5 2 & $counted 7 2; wait"
 # However it ends, the report is there and hpmmap ends as the program did.
 expect 7 report status -- sh -c 'exit 7'
 expect 137 report killed -- sh -c 'kill -9 $$'
-expect 137 report all_killed -- setsid sh -c "$counted 2 4; sleep 60 & sleep 60 & kill -9 0"
+expect 137 report all_killed -- setsid sh -c "$counted 2 4; sleep 1000 & sleep 1000 & kill -9 0"
 expect 127 report nothing -- /nonexistent/program
 [ ! -e $dir/nothing.json ] || fail "a report on a program that did not run"
 expect 125 report nowhere/x -- true
@@ -168,7 +168,7 @@ PYTHON
 grep -q '^  verdict      undisturbed$' $dir/maps.txt || fail "the text has no verdict"
 
 # The metrics are what a strict parser takes, and those of a job that runs.
-hpmmap run -- sh -c "$counted 4 4; exec sleep 60" &
+hpmmap run -- sh -c "$counted 4 4; exec sleep 1000" &
 job=$!
 calls() { grep -q 'hpmmap_job_call_seconds_count{.*call="mmap"} [1-9]' <(hpmmap status --prometheus); }
 within 30 calls || fail "no calls of the job in the metrics"

@@ -16,7 +16,7 @@ expect_error 1 'permission|root|CAP_SYS_ADMIN' as_member hpmmap pool limit --def
 as_user hpmmap status --json | python3 -m json.tool >/dev/null
 as_user hpmmap pool list --json | python3 -m json.tool >/dev/null
 
-as_member hpmmap run -- sleep 60 &
+as_member hpmmap run -- sleep 1000 &
 shell=$!
 one() { [ "$(contexts)" = 1 ]; }
 within 10 one || fail "the job of a member does not register"

@@ -3,7 +3,7 @@
 # pool: 128M
 . "$(dirname "$0")/../guest/lib.sh"
 
-hpmmap run -- sleep 60 &
+hpmmap run -- sleep 1000 &
 job=$!
 within 10 is_registered $job || fail "the job does not register"
 expect 1 rmmod hpmmap
