@@ -1,12 +1,12 @@
 #!/bin/bash
 # 200 rounds of pool add, job, pool remove: every block comes back. On a debug
-# kernel, where a round takes ten times as long, 40.
+# kernel, where a round takes ten times as long, 15.
 # pool: 0
 # timeout: 1500
 . "$(dirname "$0")/../guest/lib.sh"
 
 rounds=200
-is_debug_kernel && rounds=40
+is_debug_kernel && rounds=15
 alone=$((rounds / 10))
 before=$(memtotal_kib)
 offline=$(offline_blocks)
