@@ -294,6 +294,9 @@ class _Session:
         self.on_line = on_line
         self.dmesg_begin = f"HPMMAP-GUEST-DMESG-BEGIN:{nonce}"
         self.dmesg_end = f"HPMMAP-GUEST-DMESG-END:{nonce}"
+        self.output_token = f"HPMMAP-GUEST-OUTPUT:{nonce}"
+        # Where udev is too slow for virtme-ng's init to find its ports, the script writes to the console.
+        self.on_console = False
         self.exit_token = re.compile(rf"HPMMAP-GUEST-EXIT:(\d+):{nonce}")
         self.partial = {"stdout": b"", "console": b""}
         self.stdout: list[str] = []
@@ -365,14 +368,16 @@ class _Session:
             line = raw.decode(errors="replace").rstrip("\r")
             if stream == "console":
                 self.console.append(line)
-                shown = True
-            else:
-                shown = self._take(line)
+                self.on_console = self.on_console or line == self.output_token
+            source = "stdout" if self.on_console else stream
+            shown = source == "console" or self._take(line)
             if shown and self.on_line:
-                self.on_line(stream, line)
+                self.on_line(source, line)
 
     def _take(self, line: str) -> bool:
         """Sort a line of the guest's output; true if it is the script's."""
+        if line == self.output_token:
+            return False
         if line == self.dmesg_begin:
             self.in_dmesg = True
         elif line == self.dmesg_end:

@@ -23,6 +23,7 @@ fail() {
 }
 
 exec </dev/null 2>&1
+echo "HPMMAP-GUEST-OUTPUT:$NONCE"
 export HOME=/root LANG=C.UTF-8 TERM=dumb USER=root
 export PATH=$ROOT/build:$ROOT/build/tests:$ROOT/build/bench:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export HPMMAP_ROOT=$ROOT HPMMAP_KVER=$KVER
