@@ -295,7 +295,7 @@ class _Session:
         self.dmesg_begin = f"HPMMAP-GUEST-DMESG-BEGIN:{nonce}"
         self.dmesg_end = f"HPMMAP-GUEST-DMESG-END:{nonce}"
         self.output_token = f"HPMMAP-GUEST-OUTPUT:{nonce}"
-        # Where udev is too slow for virtme-ng's init to find its ports, the script writes to the console.
+        # virtme-ng's init runs the script on the console where it finds no ports in time.
         self.on_console = False
         self.exit_token = re.compile(rf"HPMMAP-GUEST-EXIT:(\d+):{nonce}")
         self.partial = {"stdout": b"", "console": b""}
@@ -376,8 +376,6 @@ class _Session:
 
     def _take(self, line: str) -> bool:
         """Sort a line of the guest's output; true if it is the script's."""
-        if line == self.output_token:
-            return False
         if line == self.dmesg_begin:
             self.in_dmesg = True
         elif line == self.dmesg_end:
@@ -386,7 +384,7 @@ class _Session:
             self.exit_status = int(match[1])
         elif self.in_dmesg:
             self.dmesg.append(line)
-        else:
+        elif line != self.output_token:
             self.stdout.append(line)
             return True
         return False

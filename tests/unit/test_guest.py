@@ -26,7 +26,7 @@ def test_the_script_writes_to_its_port():
 
 
 def test_the_script_writes_to_the_console():
-    # As on a slow guest, where virtme-ng's init does not wait for the port.
+    # What virtme-ng's init falls back to on a slow guest.
     session, seen = follow([("console", SAID)])
     assert seen == [("console", "[    1.0] a driver"), ("stdout", "a result")]
     assert (session.stdout, session.dmesg, session.exit_status) == (["a result"], ["in the log"], 3)

@@ -42,10 +42,7 @@ run_item() {
 		ps --sid $pid --format pid,stat,wchan:24,args
 		status=1
 	fi
-	if ! is_over $pid; then
-		pkill -KILL --session $pid
-		sleep 1
-	fi
+	! pkill -KILL --session $pid || sleep 1
 	if [ -d "$SYSFS" ] && ! (expect_pool_free); then
 		[ $status != 0 ] || status=1
 	fi
