@@ -20,7 +20,7 @@ from pathlib import Path
 from .accel import choose_accel
 from .kernels import debug_memory, has_9p, kernel_image, resolve_kernel
 from .kmsg import kernel_problems
-from .paths import BUILD, GUEST_SCRIPT, ROOT
+from .paths import BUILD, GUEST_SCRIPT, INIT_TOOLS, ROOT
 
 # Called with "stdout" or "console" and a line without its end.
 OnLine = Callable[[str, str], None]
@@ -35,15 +35,10 @@ _BOOT_ATTEMPTS = 2
 # Directories a script may change; the changes stay in the guest. All others are
 # read-only, the repository apart.
 _OVERLAYS = ("/etc", "/home", "/opt", "/root", "/srv", "/var", "/tmp")
-# Programs come from a second export of /usr that the guest may cache, which
-# makes starting them several times faster; guest.sh mounts it.
-_CACHED_USR = (
-    "-nodefaults",
-    "-fsdev",
-    "local,id=cached-usr,path=/usr,security_model=none,multidevs=remap,readonly=on",
-    "-device",
-    "virtio-9p-pci,fsdev=cached-usr,mount_tag=cached-usr",
-)
+# Exports beside the root that the guest may cache, which makes starting programs
+# several times faster: where they come from and what is built, which a test wants
+# to find writable. guest.sh mounts them.
+_CACHED = {"cached-usr": (Path("/usr"), "on"), "cached-build": (BUILD, "off")}
 # Emulated CPUs are slow and the host may be busy: late is not stuck.
 _KERNEL_OPTIONS = (
     "loglevel=5",
@@ -208,7 +203,7 @@ class Guest:
             "ROOT": str(ROOT),
             "KVER": self.kver,
             "LOAD_MODULE": "1" if self.load_module else "0",
-            "CACHED_USR": "1" if has_9p(self.kver) else "0",
+            "CACHED": "1" if has_9p(self.kver) else "0",
         }
         (work / "settings").write_text("".join(f"{k}={shlex.quote(v)}\n" for k, v in settings.items()))
         (work / "script").write_text(script + "\n")
@@ -239,13 +234,17 @@ class Guest:
                 options += ["--qemu-opt=-accel", "--qemu-opt=tcg,thread=single"]
         if has_9p(self.kver):
             options.append("--force-9p")
-            for option in _CACHED_USR:
-                options.append(f"--qemu-opt={option}")
+            options.append("--qemu-opt=-nodefaults")
+            for tag, (directory, readonly) in _CACHED.items():
+                export = f"local,id={tag},path={directory},security_model=none,multidevs=remap,readonly={readonly}"
+                device = f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"
+                options += [f"--qemu-opt={option}" for option in ("-fsdev", export, "-device", device)]
         if self.icount:
             options += ["--qemu-opt=-icount", "--qemu-opt=shift=0,sleep=off"]
         options += [f"--qemu-opt={option}" for option in self.qemu]
 
-        kernel_options = list(_KERNEL_OPTIONS)
+        # The kernel puts what it does not know into the environment of init.
+        kernel_options = [*_KERNEL_OPTIONS, f"PATH={INIT_TOOLS}:/usr/sbin:/usr/bin:/sbin:/bin"]
         if self.icount:
             kernel_options += _ICOUNT_OPTIONS
         if self.movable_bytes:

@@ -2,11 +2,11 @@
 # Runs in the guest as root: guest.sh WORKDIR. Prepares the machine, runs
 # WORKDIR/script and reports on its standard output with lines that hold the
 # nonce of this run, so that nothing a program prints can be taken for them.
-# The settings come from WORKDIR/settings.
+# The settings come from WORKDIR/settings. virtme-ng needs busybox, which starts quicker than others.
 set -uo pipefail
 
 work=$1
-# NONCE ROOT KVER LOAD_MODULE CACHED_USR
+# NONCE ROOT KVER LOAD_MODULE CACHED
 . "$work/settings"
 
 finish() {
@@ -29,9 +29,17 @@ export PATH=$ROOT/build:$ROOT/build/tests:$ROOT/build/bench:/usr/local/sbin:/usr
 export HPMMAP_ROOT=$ROOT HPMMAP_KVER=$KVER
 # How far it is, files tell, for lines can get lost, and nothing is to begin a second time.
 : >"$work/booted"
-[ "$CACHED_USR" = 0 ] ||
-	mount -t 9p -o ro,trans=virtio,version=9p2000.L,cache=loose,msize=512000 cached-usr /usr || fail "cannot mount /usr"
 cd "$ROOT" || fail "cannot enter $ROOT"
+if [ "$CACHED" = 1 ]; then
+	options=trans=virtio,version=9p2000.L,cache=loose,msize=512000
+	busybox mount -t 9p -o ro,$options cached-usr /usr || fail "cannot mount /usr"
+	mkdir /run/cached-build
+	busybox mount -t 9p -o $options cached-build /run/cached-build || fail "cannot mount build"
+	# What a guest only reads; it writes results beside some of the programs.
+	for built in hpmmap lib tests tests-fuzz tests-vm unit conformance/conformance bench/apps bench/bench-alloc bench/bench-noise; do
+		[ ! -e "build/$built" ] || busybox mount -o bind "/run/cached-build/$built" "build/$built" || fail "cannot mount build/$built"
+	done
+fi
 # A kernel that is not installed: nothing in /lib/modules is for it.
 if [ -d "build/kernels/$KVER" ]; then
 	mount -t tmpfs modules /usr/lib/modules && ln -s "$ROOT/build/kernels/$KVER/lib/modules/$KVER" /usr/lib/modules/ ||
@@ -39,15 +47,16 @@ if [ -d "build/kernels/$KVER" ]; then
 fi
 # Only what matters goes to the console; all of it is in the log at the end.
 dmesg --console-level warn
-ip link set lo up
+busybox ip link set lo up
 ulimit -c 0
-sysctl -q kernel.perf_event_paranoid=-1 kernel.yama.ptrace_scope=0 2>/dev/null
-mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
+echo -1 >/proc/sys/kernel/perf_event_paranoid
+[ ! -e /proc/sys/kernel/yama ] || echo 0 >/proc/sys/kernel/yama/ptrace_scope
+[ -d /sys/kernel/tracing/events ] || mount -t tracefs tracefs /sys/kernel/tracing
 
 if [ "$LOAD_MODULE" = 1 ]; then
-	getent group hpmmap >/dev/null || groupadd --system hpmmap || fail "cannot create the group hpmmap"
+	grep -q '^hpmmap:' /etc/group || echo hpmmap:x:64999: >>/etc/group
 	insmod "build/$KVER/hpmmap.ko" || fail "the module does not load"
-	for _ in $(seq 50); do
+	for _ in {1..50}; do
 		[ -c /dev/hpmmap ] && break
 		sleep 0.1
 	done
