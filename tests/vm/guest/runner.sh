@@ -22,7 +22,7 @@ token() {
 
 # Whether nothing of a session is left. Orphans that have ended stay zombies: virtme-ng's init reaps none.
 is_over() {
-	! ps --sid "$1" --no-headers --format stat | grep -v '^Z' >/dev/null
+	[[ ! $'\n'$(ps --sid "$1" --no-headers --format stat) =~ $'\n'[^Z] ]]
 }
 
 run_item() {
@@ -37,12 +37,14 @@ run_item() {
 	[ $status != 124 ] && [ $status != 137 ] || echo "FAIL: not done after $timeout s"
 
 	# Children that were killed with their parents may still be ending.
-	if [ $status = 0 ] && ! within 5 is_over $pid; then
-		echo "FAIL: processes were left behind:"
-		ps --sid $pid --format pid,stat,wchan:24,args
-		status=1
+	if ! within 5 is_over $pid; then
+		if [ $status = 0 ]; then
+			echo "FAIL: processes were left behind:"
+			ps --sid $pid --format pid,stat,wchan:24,args
+			status=1
+		fi
+		! pkill -KILL --session $pid || sleep 1
 	fi
-	! pkill -KILL --session $pid || sleep 1
 	if [ -d "$SYSFS" ] && ! (expect_pool_free); then
 		[ $status != 0 ] || status=1
 	fi
