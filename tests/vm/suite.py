@@ -117,7 +117,7 @@ def scenario_items() -> list[Item]:
     for script in sorted(SCENARIOS.glob("*.sh")) + sorted(DEBUG_SCENARIOS.glob("*.sh")):
         debug = script.parent == DEBUG_SCENARIOS
         text = script.read_text()
-        settings = {"machine": "main", "timeout": "120", "pool": "512M", "last": "no", "scales": "no"}
+        settings = {"machine": "main", "timeout": "120", "pool": "512M", "last": "no", "scales": "no", "aslr": "on"}
         for key, value in re.findall(r"^# (\w+): (\S+)$", text, re.MULTILINE):
             if key not in settings:
                 raise ValueError(f"{script}: unknown setting '{key}'")
@@ -125,13 +125,14 @@ def scenario_items() -> list[Item]:
         if settings["machine"] not in MACHINES:
             raise ValueError(f"{script}: unknown machine '{settings['machine']}'; there are: {', '.join(MACHINES)}")
         scaled = scale if settings["scales"] == "yes" else 1
+        shell = "setarch --addr-no-randomize bash" if settings["aslr"] == "off" else "bash"
         items.append(
             Item(
                 script.stem,
                 settings["machine"],
                 int(settings["timeout"]) * scaled,
                 settings["pool"],
-                f"HPMMAP_TEST_SCALE={scaled} HPMMAP_SEED={seed} exec bash {shlex.quote(str(script))}",
+                f"HPMMAP_TEST_SCALE={scaled} HPMMAP_SEED={seed} exec {shell} {shlex.quote(str(script))}",
                 settings["last"] == "yes",
                 debug,
             )
