@@ -2,6 +2,7 @@
 # A study of co-location is interrupted, goes on, and leaves the machine as it was; no time is judged.
 # timeout: 240
 # pool: 0
+# aslr: off
 . "$(dirname "$0")/../guest/lib.sh"
 
 apps=/tmp/colocation-apps study=/tmp/colocation thp=/sys/kernel/mm/transparent_hugepage/enabled
