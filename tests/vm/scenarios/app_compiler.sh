@@ -4,7 +4,6 @@
 # pool: 1G
 # timeout: 240
 # scales: yes
-# aslr: off
 . "$(dirname "$0")/../guest/apps.sh"
 
 cat >"$WORK/build" <<'BUILD'

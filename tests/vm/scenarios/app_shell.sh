@@ -4,7 +4,6 @@
 # pool: 1G
 # timeout: 600
 # scales: yes
-# aslr: off
 . "$(dirname "$0")/../guest/apps.sh"
 
 # About two children a round.

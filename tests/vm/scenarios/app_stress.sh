@@ -5,7 +5,6 @@
 # pool: 2304M
 # timeout: 600
 # scales: yes
-# aslr: off
 . "$(dirname "$0")/../guest/apps.sh"
 
 AS=(setpriv --reuid "$USER_ID" --regid "$USER_ID" --groups "$(getent group hpmmap | cut -d: -f3)")

@@ -1,7 +1,6 @@
 #!/bin/bash
 # The benchmark runs natively and in the pools, and its JSON is as documented; no figure is judged.
 # timeout: 300
-# aslr: off
 . "$(dirname "$0")/../guest/lib.sh"
 
 out=/tmp/bench

@@ -2,7 +2,6 @@
 # Detours and random accesses: every CPU is there and the figures fit together; none is judged.
 # pool: 512M
 # timeout: 180
-# aslr: off
 . "$(dirname "$0")/../guest/lib.sh"
 
 [[ $HPMMAP_KVER != 6.1.* ]] || skip "once is enough: nothing of it depends on the kernel"

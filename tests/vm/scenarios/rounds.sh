@@ -3,7 +3,6 @@
 # kernel, where a round takes ten times as long, 15.
 # pool: 0
 # timeout: 1500
-# aslr: off
 . "$(dirname "$0")/../guest/lib.sh"
 
 rounds=200
