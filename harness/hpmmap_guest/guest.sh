@@ -2,7 +2,8 @@
 # Runs in the guest as root: guest.sh WORKDIR. Prepares the machine, runs
 # WORKDIR/script and reports on its standard output with lines that hold the
 # nonce of this run, so that nothing a program prints can be taken for them.
-# The settings come from WORKDIR/settings. virtme-ng needs busybox, which starts quicker than others.
+# The settings come from WORKDIR/settings. busybox, which virtme-ng needs anyway,
+# starts quicker than what it is called instead of.
 set -uo pipefail
 
 work=$1

@@ -21,13 +21,10 @@ RUNNER = HERE / "guest/runner.sh"
 PROGRAMS = BUILD / "tests"
 
 # The machines the items ask for by name, those with most to do first: they are started
-# in this order, and then the last guests end at about the same time. The scenarios start
-# thousands of processes, and those at the same addresses start twice as fast under
-# emulation: they run at random ones on the debug kernel, the test programs everywhere.
-_SAME_ADDRESSES = "norandmaps"
+# in this order, and then the last guests end at about the same time.
 MACHINES = {
-    "main": {"memory": "4G", "cpus": 2, "append": _SAME_ADDRESSES},
-    "apps": {"memory": "4G", "cpus": 2, "append": _SAME_ADDRESSES},
+    "main": {"memory": "4G", "cpus": 2},
+    "apps": {"memory": "4G", "cpus": 2},
     # The test programs and the conformance cases, at the same time as the scenarios.
     "programs": {"memory": "4G", "cpus": 2},
     "numa": {"numa": ["2G", "2G"], "cpus": 2},
@@ -36,6 +33,9 @@ MACHINES = {
 # The clock of a guest that counts instructions leaps ahead whenever it waits for
 # the host, so its timeouts say little.
 _CLOCK_FACTOR = {"icount": 30}
+# The scenarios start thousands of processes, and those at the same addresses start twice
+# as fast under emulation. On the debug kernel they have random ones, like all others.
+_SAME_ADDRESSES = {"main", "apps"}
 
 # A guest that dies takes one item with it; the others get a new guest, but not
 # without end.
@@ -147,13 +147,6 @@ def leaving(machine: str) -> Item:
     return Item(f"leave-{machine}", machine, 120, "-", f"exec bash {HERE}/guest/leave.sh", last=True)
 
 
-def _machine(kver: str, name: str) -> dict:
-    options = dict(MACHINES[name])
-    if is_debug_kernel(kver) and options.get("append") == _SAME_ADDRESSES:
-        del options["append"]
-    return options
-
-
 class GuestRun:
     """The items of one machine on one kernel, run in the background."""
 
@@ -226,7 +219,8 @@ class GuestRun:
         listing.write_text(
             "".join(f"{i.name} {int(i.timeout * self.timeout_factor * clock)} {i.pool} {i.command}\n" for i in items)
         )
-        guest = Guest(self.kver, **_machine(self.kver, self.machine))
+        same_addresses = self.machine in _SAME_ADDRESSES and not is_debug_kernel(self.kver)
+        guest = Guest(self.kver, append="norandmaps" if same_addresses else "", **MACHINES[self.machine])
         with self.log.open("a") as log:
             follower = _Follower(self._set, log)
             result = guest.run(

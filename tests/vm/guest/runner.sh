@@ -16,14 +16,6 @@ HPMMAP_MEMTOTAL_KIB=$(memtotal_kib)
 HPMMAP_OFFLINE_BLOCKS=$(offline_blocks)
 export HPMMAP_MEMTOTAL_KIB HPMMAP_OFFLINE_BLOCKS
 
-# What runs at the same addresses each time starts twice as fast in an emulated guest:
-# so it is for what is no test.
-randomize() {
-	echo "$1" >/proc/sys/kernel/randomize_va_space
-}
-random=$(cat /proc/sys/kernel/randomize_va_space)
-randomize 0
-
 token() {
 	printf '\nHPMMAP-ITEM-%s:%s\n' "$1" "$nonce"
 }
@@ -38,12 +30,10 @@ run_item() {
 	if [ "$pool" != - ]; then
 		set_pool "$pool" || { echo "FAIL: cannot make the pools $pool"; return 1; }
 	fi
-	randomize $random
 	setsid timeout --kill-after=10 "$timeout" bash -c "$command" </dev/null &
 	pid=$!
 	wait $pid
 	status=$?
-	randomize 0
 	[ $status != 124 ] && [ $status != 137 ] || echo "FAIL: not done after $timeout s"
 
 	# Children that were killed with their parents may still be ending.

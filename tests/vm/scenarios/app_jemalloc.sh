@@ -6,7 +6,7 @@
 # timeout: 300
 . "$(dirname "$0")/../guest/apps.sh"
 
-[[ $HPMMAP_KVER != 6.1.* ]] || skip "once is enough: the calls it makes, the test programs and the conformance cases cover on every kernel"
+once "the calls it makes, the test programs and the conformance cases cover on every kernel"
 
 traces=$HPMMAP_ROOT/build/bench/traces
 run_once traces.native "$traces" --check

@@ -3,8 +3,6 @@
 # timeout: 300
 . "$(dirname "$0")/../guest/lib.sh"
 
-[[ $HPMMAP_KVER != 6.1.* ]] || skip "once is enough: what it measures, the test programs and the conformance cases cover on every kernel"
-
 out=/tmp/bench
 patterns=map,crowded,cycle,brk,mremap,stacks,amr,amr-malloc,malloc
 # 10,000 mappings in each of ten processes are an hour there.
