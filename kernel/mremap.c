@@ -144,6 +144,34 @@ static bool lazy(const struct remap *r)
 	return !r->prot || r->map_flags & MAP_NORESERVE;
 }
 
+/*
+ * Grows although the pools have too little: pages of Linux stand in for the
+ * blocks at the first touch. Not what is to be locked: Linux fills that before
+ * the store knows of it.
+ */
+static unsigned long grow_short(struct hpmmap_ctx *ctx, const struct remap *r,
+				unsigned long addr, unsigned long len)
+{
+	unsigned long mapped;
+
+	if (lazy(r) || (r->vm_flags | ctx->mm->def_flags) & VM_LOCKED ||
+	    hpmmap_store_own_edges(ctx, addr, addr + len) ||
+	    !hpmmap_linux_may_help(ctx, hpmmap_store_missing(ctx, addr,
+							     addr + len)))
+		return -ENOMEM;
+	mapped = hpmmap_vma_map(ctx, addr, len, r->prot, r->map_flags |
+				MAP_FIXED_NOREPLACE);
+	if (IS_ERR_VALUE(mapped))
+		return mapped;
+	hpmmap_store_renew(ctx, addr, addr + len);
+	hpmmap_reuse_clear(ctx, addr, addr + len);
+	/* Before there are blocks: later they may be on the wrong node. */
+	if (r->bound)
+		hpmmap_policy_set(ctx, addr, len, &r->policy);
+	hpmmap_vma_commit(ctx, addr, addr + len, NULL);
+	return mapped;
+}
+
 /* Grows at the end of the mapping; -EEXIST if that is not possible. */
 static long grow_in_place(struct hpmmap_ctx *ctx, const struct remap *r)
 {
@@ -157,6 +185,8 @@ static long grow_in_place(struct hpmmap_ctx *ctx, const struct remap *r)
 		return -EEXIST;
 	mapped = hpmmap_map_fresh(ctx, end, len, r->prot, r->map_flags, false,
 				  NULL);
+	if (mapped == -ENOMEM)
+		mapped = grow_short(ctx, r, end, len);
 	if (IS_ERR_VALUE(mapped))
 		return mapped;
 	ret = copy_advice(ctx, r, end, len);
@@ -348,7 +378,7 @@ static long remap_ours(struct hpmmap_ctx *ctx, struct remap *r)
 		return move_anywhere(ctx, r, r->new_addr);
 
 	ret = grow_in_place(ctx, r);
-	/* Elsewhere, pages of Linux may help out. */
+	/* What is locked may find pages of Linux elsewhere. */
 	if (ret != -EEXIST && (ret != -ENOMEM || ctx->job->strict))
 		return ret;
 	if (!(r->flags & MREMAP_MAYMOVE))

@@ -671,8 +671,9 @@ void hpmmap_vma_slot_owned(struct hpmmap_ctx *ctx, unsigned long slot,
  * @blocks: blocks to use first, or NULL
  *
  * Everything is mapped when it returns, by one entry where a slot is covered
- * by one mapping; where the pools are exhausted it is left to faults. A slot is always committed as far as its mapping covers it,
- * even outside the range: the core may map all of it with one entry.
+ * by one mapping; where the pools are exhausted it is left to faults. A slot is
+ * always committed as far as its mapping covers it, even outside the range: the
+ * core may map all of it with one entry.
  */
 void hpmmap_vma_commit(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long end, struct list_head *blocks)

@@ -371,6 +371,45 @@ static void heap_and_children_take_over(void)
 	await_pool_free(before);
 }
 
+static void mappings_grow_in_place(void)
+{
+	uint64_t before;
+	char *p;
+	pid_t pid;
+
+	need_policy(false);
+	if (meminfo("MemAvailable") < MB(512))
+		SKIP("less than 512 MB of Linux memory are available");
+	before = pool_value("free_bytes");
+	p = free_range(MB(66));
+	/* Its end is in the middle of a slot, and the room behind it is kept free. */
+	map_flags(p, MB(1), RW, ANON | MAP_FIXED_NOREPLACE);
+	stamp(p, MB(1), 3);
+	map_flags(p + MB(1), MB(65), PROT_NONE, ANON | MAP_NORESERVE | MAP_FIXED_NOREPLACE);
+	map_beyond_the_pools(MB(64));
+	unmap(p + MB(1), MB(65));
+	CHECK(mremap(p, MB(1), MB(66), 0) == p);
+	verify_stamp(p, MB(1), 3);
+	verify_zero(p + MB(1), MB(65));
+	stamp(p, MB(66), 4);
+	CHECK(context_value("linux_bytes") > 0);
+	pid = fork_child();
+	if (pid == 0) {
+		verify_stamp(p, MB(66), 4);
+		stamp(p + MB(60), MB(6), 5);
+		_exit(0);
+	}
+	expect_success(pid);
+	/* It is one mapping. */
+	CHECK(mremap(p, MB(66), MB(34), 0) == p);
+	CHECK_READ_SEGV(p + MB(34), SEGV_MAPERR);
+	verify_stamp(p, MB(34), 4);
+	unmap(p, MB(34));
+	verify_all();
+	give_back(0);
+	await_pool_free(before);
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
@@ -380,6 +419,7 @@ int main(void)
 		T(fork_takes_no_memory),
 		T(linux_memory_takes_over),
 		T(heap_and_children_take_over),
+		T(mappings_grow_in_place),
 	};
 
 	return RUN_GROUP("exhaust", tests);
