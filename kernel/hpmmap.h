@@ -660,6 +660,8 @@ enum hpmmap_commit {
 };
 struct hpmmap_block *hpmmap_store_load(struct hpmmap_ctx *ctx,
 				       unsigned long slot);
+unsigned long hpmmap_store_next(struct hpmmap_ctx *ctx, unsigned long start,
+				unsigned long end);
 unsigned long hpmmap_store_missing(struct hpmmap_ctx *ctx, unsigned long start,
 				   unsigned long end);
 unsigned long hpmmap_store_count(struct hpmmap_ctx *ctx, unsigned long start,

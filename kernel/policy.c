@@ -608,6 +608,9 @@ unsigned long hpmmap_policy_place(struct hpmmap_ctx *ctx, unsigned long start,
 	bool charged = false, wait = true;
 
 	for (; start < end && !fatal_signal_pending(current); start = next) {
+		start = hpmmap_store_next(ctx, start, end);
+		if (start == end)
+			break;
 		next = min(end, (start & SLOT_MASK) + SLOT_SIZE);
 		if (!slot_is_right(ctx, start, next, &place, &charged) &&
 		    !slot_correct(ctx, slot_of(start), &place, charged, &wait))

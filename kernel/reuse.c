@@ -351,9 +351,9 @@ void hpmmap_reuse_set(struct hpmmap_ctx *ctx, unsigned long start,
 	if (ctx->job->first_touch || !keeper_init(ctx))
 		return;
 	mutex_lock(&ctx->lock);
-	for (slot = slot_of(start); slot <= slot_of(end - 1); slot++) {
-		block = xa_load(&ctx->store, slot);
-		if (!block || !block->folio || hpmmap_block_is_shared(block))
+	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
+			  slot_of(end - 1)) {
+		if (!block->folio || hpmmap_block_is_shared(block))
 			continue;
 		hpmmap_reuse_mark(ctx, block);
 		slot_clip(slot, start, end, &first, &nr);

@@ -21,6 +21,17 @@ struct hpmmap_block *hpmmap_store_load(struct hpmmap_ctx *ctx,
 	return xa_load(&ctx->store, slot);
 }
 
+/* First address of [start, end) whose slot has a block, or @end. */
+unsigned long hpmmap_store_next(struct hpmmap_ctx *ctx, unsigned long start,
+				unsigned long end)
+{
+	unsigned long slot = slot_of(start);
+
+	if (!xa_find(&ctx->store, &slot, slot_of(end - 1), XA_PRESENT))
+		return end;
+	return max(start, slot << SLOT_SHIFT);
+}
+
 /* Slots of [start, end) without a block. */
 unsigned long hpmmap_store_missing(struct hpmmap_ctx *ctx, unsigned long start,
 				   unsigned long end)
@@ -1061,19 +1072,23 @@ static void move_reuse(struct hpmmap_ctx *ctx, unsigned long from,
 			set_bit(page_in_slot(to) + i, dst->reuse);
 }
 
-/* Copies what lies in one slot both before and after; returns its length. */
+/*
+ * Copies what lies in one slot both before and after, or leaves out slots
+ * without a block; returns the length.
+ */
 static unsigned long move_piece(struct hpmmap_ctx *ctx, unsigned long from,
 				unsigned long to, unsigned long len,
 				struct list_head *blocks, int *ret)
 {
-	struct hpmmap_block *src = xa_load(&ctx->store, slot_of(from));
-	struct hpmmap_block *dst;
+	unsigned long skip = hpmmap_store_next(ctx, from, from + len) - from;
+	struct hpmmap_block *src, *dst;
 
+	if (skip)
+		return skip;
 	cond_resched();
 	len = min3(len, SLOT_SIZE - (from & ~SLOT_MASK),
 		   SLOT_SIZE - (to & ~SLOT_MASK));
-	if (!src)
-		return len;
+	src = xa_load(&ctx->store, slot_of(from));
 	if (len == SLOT_SIZE) {
 		/* The block itself moves, and its pins with it. */
 		dst = xa_load(&ctx->store, slot_of(to));

@@ -456,47 +456,64 @@ static unsigned long commit_run(struct hpmmap_ctx *ctx,
 	return hpmmap_store_map_run(ctx, vma, addr, end, blocks);
 }
 
+/*
+ * Where there is something to commit from *addr on: the mapping, or NULL. @vma
+ * is the one before, or NULL. A reservation may have terabytes of slots without
+ * a block: with @only_present they are left out.
+ */
+static struct vm_area_struct *commit_next(struct hpmmap_ctx *ctx,
+					  struct vm_area_struct *vma,
+					  unsigned long *addr,
+					  unsigned long end, bool only_present)
+{
+	while (*addr < end && !fatal_signal_pending(current)) {
+		unsigned long stop;
+
+		if (!vma || vma->vm_end <= *addr)
+			vma = find_vma_intersection(ctx->mm, *addr, end);
+		if (!vma)
+			break;
+		*addr = max(*addr, vma->vm_start);
+		stop = min(end, vma->vm_end);
+		if (!hpmmap_vma_is_ours(vma) || !hpmmap_vma_is_accessible(vma))
+			*addr = stop;
+		else if (only_present)
+			*addr = hpmmap_store_next(ctx, *addr, stop);
+		if (*addr < stop)
+			return vma;
+		cond_resched();
+	}
+	return NULL;
+}
+
 static void commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 			 unsigned long end, struct list_head *blocks,
 			 bool only_present)
 {
-	struct vm_area_struct *vma;
-	unsigned long addr = start;
+	unsigned long addr = start, next = end;
 
 	while (addr < end) {
+		struct vm_area_struct *vma = NULL;
 		vm_flags_t collapse_flags = 0;
-		unsigned long next = end;
 		bool collapse = false;
 
 		mmap_read_lock(ctx->mm);
-		vma = find_vma_intersection(ctx->mm, addr, end);
-		while (vma && !collapse && !fatal_signal_pending(current)) {
-			addr = max(addr, vma->vm_start);
-			if (!hpmmap_vma_is_ours(vma) ||
-			    !hpmmap_vma_is_accessible(vma)) {
-				next = addr = vma->vm_end;
-			} else {
-				next = commit_run(ctx, vma, addr, end, blocks);
-				if (next > addr)
-					goto done;
+		while ((vma = commit_next(ctx, vma, &addr, end,
+					  only_present))) {
+			next = commit_run(ctx, vma, addr, end, blocks);
+			if (next == addr) {
 				next = min(vma->vm_end,
 					   (addr & SLOT_MASK) + SLOT_SIZE);
-				if (!only_present ||
-				    hpmmap_store_load(ctx, slot_of(addr)))
-					collapse = commit_slot(ctx, vma, addr,
-							       blocks);
+				collapse = commit_slot(ctx, vma, addr, blocks);
 				collapse_flags = vma->vm_flags;
 			}
-done:
-			if (collapse || next >= end)
+			if (collapse)
 				break;
 			cond_resched();
 			addr = next;
-			if (addr >= vma->vm_end)
-				vma = find_vma_intersection(ctx->mm, addr, end);
 		}
 		mmap_read_unlock(ctx->mm);
-		if (!vma || !collapse)
+		if (!collapse)
 			return;
 
 		collapse_slot(ctx, addr & SLOT_MASK, collapse_flags);
