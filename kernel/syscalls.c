@@ -144,6 +144,46 @@ long hpmmap_handle(enum hpmmap_call call, const struct pt_regs *regs,
 	return ret;
 }
 
+/* Is a mapping of a range ours? */
+bool hpmmap_range_has_ours(struct hpmmap_ctx *ctx, unsigned long start,
+			   unsigned long end)
+{
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+	bool ret = false;
+
+	mmap_read_lock(ctx->mm);
+	for_each_vma_range(vmi, vma, end) {
+		ret = hpmmap_vma_is_ours(vma);
+		if (ret)
+			break;
+	}
+	mmap_read_unlock(ctx->mm);
+	return ret;
+}
+
+/*
+ * As hpmmap_handle(), for a call about a range of the first two arguments. If
+ * nothing of it is ours, the call waits for nobody and keeps nobody waiting: it
+ * may take long (a file is read), or need calls of another thread (userfaultfd,
+ * FUSE).
+ */
+static long handle_if_ours(enum hpmmap_call call, const struct pt_regs *regs,
+			   hpmmap_handler_t handler)
+{
+	unsigned long start = regs->di & PAGE_MASK;
+	unsigned long end = PAGE_ALIGN(regs->di + regs->si);
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	bool ours;
+
+	if (!ctx)
+		return hpmmap_call_orig(call, regs);
+	ours = end > start && hpmmap_range_has_ours(ctx, start, end);
+	hpmmap_ctx_put(ctx);
+	return ours ? hpmmap_handle(call, regs, handler) :
+		      hpmmap_call_orig(call, regs);
+}
+
 /* mmap */
 
 /* Flags that a mapping of ours may have; others are Linux's business. */
@@ -830,24 +870,6 @@ static long reuse_ours(struct hpmmap_ctx *ctx, unsigned long start,
 	return ret;
 }
 
-/* Is a mapping of a range ours? */
-bool hpmmap_range_has_ours(struct hpmmap_ctx *ctx, unsigned long start,
-			   unsigned long end)
-{
-	struct vm_area_struct *vma;
-	VMA_ITERATOR(vmi, ctx->mm, start);
-	bool ret = false;
-
-	mmap_read_lock(ctx->mm);
-	for_each_vma_range(vmi, vma, end) {
-		ret = hpmmap_vma_is_ours(vma);
-		if (ret)
-			break;
-	}
-	mmap_read_unlock(ctx->mm);
-	return ret;
-}
-
 static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 		       unsigned long start, unsigned long end, int advice)
 {
@@ -914,7 +936,7 @@ static long handle_madvise(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 
 long hpmmap_sys_madvise(const struct pt_regs *regs)
 {
-	return hpmmap_handle(HPMMAP_CALL_MADVISE, regs, handle_madvise);
+	return handle_if_ours(HPMMAP_CALL_MADVISE, regs, handle_madvise);
 }
 
 /* mlock, mlock2, munlock: they only cut mappings in pieces. */
@@ -933,17 +955,17 @@ static long handle_range(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 
 long hpmmap_sys_mlock(const struct pt_regs *regs)
 {
-	return hpmmap_handle(HPMMAP_CALL_MLOCK, regs, handle_range);
+	return handle_if_ours(HPMMAP_CALL_MLOCK, regs, handle_range);
 }
 
 long hpmmap_sys_mlock2(const struct pt_regs *regs)
 {
-	return hpmmap_handle(HPMMAP_CALL_MLOCK2, regs, handle_range);
+	return handle_if_ours(HPMMAP_CALL_MLOCK2, regs, handle_range);
 }
 
 long hpmmap_sys_munlock(const struct pt_regs *regs)
 {
-	return hpmmap_handle(HPMMAP_CALL_MUNLOCK, regs, handle_range);
+	return handle_if_ours(HPMMAP_CALL_MUNLOCK, regs, handle_range);
 }
 
 /* As of all private memory. */

@@ -2,10 +2,13 @@
 /* Threads: concurrent mapping calls, locks in pool memory, TLS, signals. */
 #include "common.h"
 
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -644,6 +647,55 @@ static void malloc_in_all_threads(void)
 	run_threads(churn, NR_THREADS);
 }
 
+/* ---- A thread that others wait for ---------------------------------------- */
+
+/* Each page that is missed it gives, and maps memory for its work. */
+static void *serve_pages(void *arg)
+{
+	int fd = *(int *)arg;
+
+	for (uint64_t i = 0; i < 3; i++) {
+		struct uffdio_zeropage zero = { .range.len = PAGE };
+		struct uffd_msg msg;
+		char *p;
+
+		CHECK_EQ(read(fd, &msg, sizeof(msg)), sizeof(msg));
+		p = map_anon(MB(4));
+		stamp(p, MB(4), i);
+		unmap(p, MB(4));
+		zero.range.start = msg.arg.pagefault.address & ~(uint64_t)(PAGE - 1);
+		CHECK_OK(ioctl(fd, UFFDIO_ZEROPAGE, &zero));
+	}
+	return NULL;
+}
+
+static void calls_wait_for_a_thread_that_maps(void)
+{
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	pthread_t server;
+	char *p;
+
+	if (fd < 0)
+		SKIP("no userfaultfd");
+	CHECK_OK(ioctl(fd, UFFDIO_API, &api));
+	/* Shared memory stays Linux's, whoever maps it. */
+	p = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE,
+		 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(p != MAP_FAILED);
+	reg.range.start = (uintptr_t)p;
+	reg.range.len = 3 * PAGE;
+	CHECK_OK(ioctl(fd, UFFDIO_REGISTER, &reg));
+	server = start_thread(serve_pages, &fd);
+	CHECK_OK(madvise(p, PAGE, MADV_POPULATE_READ));
+	CHECK_OK(mlock(p + PAGE, PAGE));
+	CHECK_EQ(p[2 * PAGE], 0);
+	join_thread(server);
+	CHECK_OK(munmap(p, 3 * PAGE));
+	close(fd);
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
@@ -661,6 +713,7 @@ int main(void)
 		T(robust_mutexes),
 		T(signals_on_alternate_stacks),
 		T(malloc_in_all_threads),
+		T(calls_wait_for_a_thread_that_maps),
 	};
 
 	return RUN_GROUP("sem_threads", tests);
