@@ -157,15 +157,18 @@ void hpmmap_share_gone(struct hpmmap_ctx *ctx)
 	schedule_work(&restore_work);
 }
 
-/* Lets a context write again to what it is alone with. */
-static void restore(struct hpmmap_ctx *ctx)
+/*
+ * Lets a context write again to what it is alone with. Returns whether there is
+ * more of that, which somebody else still refers to.
+ */
+static bool restore(struct hpmmap_ctx *ctx)
 {
+	bool flush = false, left = false;
 	struct hpmmap_block *block;
 	unsigned long slot;
-	bool flush = false;
 
 	if (!xa_marked(&ctx->store, SLOT_SHARED) || !mmget_not_zero(ctx->mm))
-		return;
+		return false;
 	mmap_read_lock(ctx->mm);
 	/* Of a fork that failed, the mappings are not to be looked at. */
 	if (check_stable_address_space(ctx->mm))
@@ -176,6 +179,8 @@ static void restore(struct hpmmap_ctx *ctx)
 		block = hpmmap_store_adopt(ctx, slot);
 		if (block)
 			flush |= hpmmap_vma_remap_slot(ctx, slot, block);
+		else
+			left = true;
 		cond_resched();
 	}
 	if (flush)
@@ -183,6 +188,7 @@ static void restore(struct hpmmap_ctx *ctx)
 out:
 	mmap_read_unlock(ctx->mm);
 	mmput_async(ctx->mm);
+	return left;
 }
 
 /* The next one to look at, with a reference; NULL if it is being freed. */
@@ -210,6 +216,7 @@ static struct hpmmap_ctx *family_next(struct hpmmap_family *family)
  */
 void hpmmap_share_restore(struct hpmmap_family *family)
 {
+	bool left = false;
 	unsigned long n;
 
 	mutex_lock(&family->lock);
@@ -220,9 +227,15 @@ void hpmmap_share_restore(struct hpmmap_family *family)
 		if (!ctx)
 			continue;
 		if (ctx->mm)
-			restore(ctx);
+			left |= restore(ctx);
 		hpmmap_ctx_put(ctx);
 	}
+	/*
+	 * An address space without users may still be taken apart, with its
+	 * references to the blocks: who ends looks again when it is done.
+	 */
+	if (left)
+		WRITE_ONCE(family->alone, true);
 	mutex_unlock(&family->lock);
 }
 

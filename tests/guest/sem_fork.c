@@ -818,6 +818,27 @@ static void write_16m(void *arg)
 	stamp(map_anon(MB(8)), MB(8), 3);
 }
 
+static void look_at_8m(void *arg)
+{
+	verify_stamp(arg, MB(8), 5);
+}
+
+/*
+ * Whoever takes back what the child had, and whenever: its address space may
+ * not be taken apart yet.
+ */
+static void parent_is_as_it_was_every_time(void)
+{
+	char *p = map_anon(MB(8));
+
+	stamp(p, MB(8), 5);
+	for (int round = 0; round < 60; round++) {
+		in_child(look_at_8m, p);
+		CHECK_TOUCH(p, MB(8));
+	}
+	unmap(p, MB(8));
+}
+
 /* All that children held is back in the pools when they are gone. */
 static void children_leave_nothing_behind(void)
 {
@@ -859,6 +880,7 @@ int main(void)
 		T(children_leave_nothing_behind),
 		T(memory_is_shared_until_written),
 		T(parent_is_as_it_was_after_exec),
+		T(parent_is_as_it_was_every_time),
 		T(changes_of_shared_memory),
 		T(parent_changes_what_is_shared),
 		T(kernel_writes_are_copied),
