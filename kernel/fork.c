@@ -135,6 +135,10 @@ static struct hpmmap_ctx *child_ctx_get(struct hpmmap_ctx *parent,
 	child->heap_end = parent->heap_end;
 	child->image = parent->image;
 	child->image_bytes = parent->image_bytes;
+	/* Not by way of the hooks: an mremap may be under way. */
+	if (parent->fork.task != current)
+		WRITE_ONCE(mm->total_vm,
+			   mm->total_vm + parent->discount.total);
 	refcount_inc(&child->refs);
 	hpmmap_ctx_publish(child, mm);
 	return child;

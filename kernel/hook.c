@@ -26,6 +26,7 @@ static struct hpmmap_hook hooks[HPMMAP_NR_CALLS] = {
 	HOOK(HPMMAP_CALL_MLOCK, "mlock", hpmmap_sys_mlock),
 	HOOK(HPMMAP_CALL_MLOCK2, "mlock2", hpmmap_sys_mlock2),
 	HOOK(HPMMAP_CALL_MUNLOCK, "munlock", hpmmap_sys_munlock),
+	HOOK(HPMMAP_CALL_MUNLOCKALL, "munlockall", hpmmap_sys_munlockall),
 	HOOK(HPMMAP_CALL_MBIND, "mbind", hpmmap_sys_mbind),
 	HOOK(HPMMAP_CALL_REMAP_FILE_PAGES, "remap_file_pages",
 	     hpmmap_sys_remap_file_pages),

@@ -434,6 +434,8 @@ struct hpmmap_reuse {
  *	Linux's. Protected by @ops.
  * @hole: whole slots that were unmapped last, if nothing was mapped since; they
  *	have no blocks. Protected by @ops.
+ * @discount: pages of the mapping that mremap(2) moves, taken out of the counts of
+ *	the address space (total_vm, locked_vm). Protected by @ops and mmap_lock.
  * @fork: the child's context, made ready by the clone hook and used by
  *	hpmmap_vm_open(). Protected by @ops.
  * @bind: what hpmmap_policy_set() is setting. Protected by @ops.
@@ -467,6 +469,10 @@ struct hpmmap_ctx {
 		unsigned long start;
 		unsigned long end;
 	} hole;
+	struct {
+		unsigned long total;
+		unsigned long locked;
+	} discount;
 	struct {
 		struct task_struct *task;
 		struct hpmmap_ctx *child;
@@ -810,6 +816,7 @@ enum hpmmap_call {
 	HPMMAP_CALL_MLOCK,
 	HPMMAP_CALL_MLOCK2,
 	HPMMAP_CALL_MUNLOCK,
+	HPMMAP_CALL_MUNLOCKALL,
 	HPMMAP_CALL_MBIND,
 	HPMMAP_CALL_REMAP_FILE_PAGES,
 	HPMMAP_CALL_CLONE,
@@ -837,6 +844,7 @@ long hpmmap_sys_brk(const struct pt_regs *regs);
 long hpmmap_sys_mlock(const struct pt_regs *regs);
 long hpmmap_sys_mlock2(const struct pt_regs *regs);
 long hpmmap_sys_munlock(const struct pt_regs *regs);
+long hpmmap_sys_munlockall(const struct pt_regs *regs);
 long hpmmap_sys_mbind(const struct pt_regs *regs);
 long hpmmap_sys_remap_file_pages(const struct pt_regs *regs);
 long hpmmap_sys_clone(const struct pt_regs *regs);

@@ -241,6 +241,43 @@ static long detach_old(struct hpmmap_ctx *ctx, const struct remap *r)
 	return 0;
 }
 
+/*
+ * For Linux a mapping that moves is never there twice: until the old one is
+ * gone it does not count against RLIMIT_AS and RLIMIT_MEMLOCK.
+ */
+static void discount_old(struct hpmmap_ctx *ctx, const struct remap *r)
+{
+	unsigned long len = min(r->old_len, r->new_len);
+	unsigned long nr = len >> PAGE_SHIFT;
+	struct mm_struct *mm = ctx->mm;
+	struct vm_area_struct *vma;
+
+	mmap_write_lock(mm);
+	/* A call without a hook may have changed it. */
+	vma = vma_lookup(mm, r->addr);
+	if (vma && vma->vm_end - r->addr >= len) {
+		if (!(r->flags & MREMAP_DONTUNMAP))
+			ctx->discount.total = nr;
+		if (vma->vm_flags & VM_LOCKED)
+			ctx->discount.locked = nr;
+		WRITE_ONCE(mm->total_vm, mm->total_vm - ctx->discount.total);
+		mm->locked_vm -= ctx->discount.locked;
+	}
+	mmap_write_unlock(mm);
+}
+
+static void discount_end(struct hpmmap_ctx *ctx)
+{
+	struct mm_struct *mm = ctx->mm;
+
+	mmap_write_lock(mm);
+	WRITE_ONCE(mm->total_vm, mm->total_vm + ctx->discount.total);
+	mm->locked_vm += ctx->discount.locked;
+	ctx->discount.total = 0;
+	ctx->discount.locked = 0;
+	mmap_write_unlock(mm);
+}
+
 /* @to is free, or to be replaced where it was given. */
 static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 		    unsigned long to)
@@ -261,9 +298,11 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 		hpmmap_count_refusal(ctx);
 		return -ENOMEM;
 	}
+	discount_old(ctx, r);
 	mapped = hpmmap_vma_map(ctx, to, r->new_len, r->prot, r->map_flags |
 				(fixed ? MAP_FIXED : MAP_FIXED_NOREPLACE));
 	if (IS_ERR_VALUE(mapped)) {
+		discount_end(ctx);
 		ret = mapped;
 		goto out;
 	}
@@ -273,6 +312,7 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 	ret = copy_advice(ctx, r, to, r->new_len);
 	if (!ret)
 		ret = detach_old(ctx, r);
+	discount_end(ctx);
 	if (ret) {
 		vm_munmap(to, r->new_len);
 		hpmmap_store_reconcile(ctx, to, to + r->new_len);

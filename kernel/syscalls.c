@@ -968,6 +968,18 @@ long hpmmap_sys_munlock(const struct pt_regs *regs)
 	return handle_if_ours(HPMMAP_CALL_MUNLOCK, regs, handle_range);
 }
 
+/* An mremap under way relies on what is locked. */
+static long handle_munlockall(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+			      const struct pt_regs *regs)
+{
+	return hpmmap_call_orig(call, regs);
+}
+
+long hpmmap_sys_munlockall(const struct pt_regs *regs)
+{
+	return hpmmap_handle(HPMMAP_CALL_MUNLOCKALL, regs, handle_munlockall);
+}
+
 /* As of all private memory. */
 static long handle_remap_file_pages(struct hpmmap_ctx *ctx,
 				    enum hpmmap_call call,

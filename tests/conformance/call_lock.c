@@ -254,6 +254,31 @@ CASE(rlimit_as, within, 4, 0)
 	within(r);
 }
 
+/* What moves counts once, and what is left where it was counts, too. */
+static void moves(struct run *r)
+{
+	at(r, "move", mremap(U(r, 0), r->unit * 2, r->unit * 2,
+			     MREMAP_MAYMOVE | MREMAP_FIXED, spot(r, 0)));
+	at(r, "grow", mremap(spot(r, 0), r->unit * 2, r->unit * 3,
+			     MREMAP_MAYMOVE | MREMAP_FIXED, spot(r, 4)));
+	at(r, "too_far", mremap(spot(r, 4), r->unit * 3, r->unit * 4,
+				MREMAP_MAYMOVE | MREMAP_FIXED, spot(r, 0)));
+	at(r, "stays", mremap(U(r, 2), r->unit, r->unit, MREMAP_MAYMOVE |
+			      MREMAP_DONTUNMAP, spot(r, 0)));
+	at(r, "shrink", mremap(spot(r, 4), r->unit * 3, r->unit,
+			       MREMAP_MAYMOVE | MREMAP_FIXED, spot(r, 0)));
+	at(r, "mmap", map(spot(r, 8), r->unit * 2, RW, MAP_FIXED));
+	maps(r, spot(r, 0), r->unit);
+	content(r, spot(r, 0), r->unit);
+	content(r, U(r, 2), r->unit * 2);
+}
+
+CASE(rlimit_as, moves, 4, 0)
+{
+	limit(RLIMIT_AS, status_field("VmSize") + r->unit * 3 / 2);
+	moves(r);
+}
+
 CASE(rlimit_as, nothing_more, 4, 0)
 {
 	limit(RLIMIT_AS, PAGE);
@@ -355,6 +380,15 @@ CASE(rlimit_memlock, within, 4, 0)
 	ret("munlock", munlock(U(r, 0), r->unit));
 	at(r, "mmap", map(spot(r, 0), r->unit, RW, MAP_LOCKED | MAP_FIXED));
 	content(r, r->base, r->unit * 4);
+}
+
+CASE(rlimit_memlock, moves, 4, 0)
+{
+	if (!drop_lock_capability())
+		NOT_RUN("CAP_IPC_LOCK cannot be dropped");
+	ret("mlock", mlock(U(r, 0), r->unit * 2));
+	limit(RLIMIT_MEMLOCK, r->unit * 7 / 2);
+	moves(r);
 }
 
 CASE(rlimit_memlock, all, 4, 0)

@@ -335,6 +335,11 @@ static long do_munlock(void)
 	return munlock(TARGET + 5 * PAGE, SLOT);
 }
 
+static long do_munlockall(void)
+{
+	return munlockall();
+}
+
 static long do_mbind(void)
 {
 	unsigned long nodes = 1;
@@ -526,6 +531,7 @@ static const struct call calls[] = {
 	{ "mlock", NULL, do_mlock, NULL, 0, true },
 	{ "mlock2", NULL, do_mlock2, NULL, 0, true },
 	{ "munlock", lock_target, do_munlock, NULL, 0, true },
+	{ "munlockall", lock_target, do_munlockall, NULL, 0, true },
 	{ "mbind", NULL, do_mbind, NULL, 0, true },
 	{ "brk, growing", heap_small, do_brk_grow, heap_back, 0, true },
 	{ "brk, shrinking", heap_large, do_brk_shrink, heap_back, 0, true },
