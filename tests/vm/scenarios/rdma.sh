@@ -17,13 +17,23 @@ within 10 test -e /dev/infiniband/uverbs0 || fail "no verbs device"
 ibv_devinfo -d rxe0 | grep -q PORT_ACTIVE || { ibv_devinfo; fail "the port is not active"; }
 
 listens() { [ -n "$(ss --no-header --listening --tcp 'sport = :18515')" ]; }
-for test in ib_write_bw ib_read_bw ib_send_bw; do
-	hpmmap run --strict -- $test -d rxe0 -x 1 -s 1048576 -n 40 >/tmp/server 2>&1 &
+# transfer TEST: 1 where it was done, but perftest finds no rate for the clock; on a
+# busy machine a guest's clock leaps.
+transfer() {
+	local server status=0
+	hpmmap run --strict -- "$1" -d rxe0 -x 1 -s 1048576 -n 40 >/tmp/server 2>&1 &
 	server=$!
-	within 60 listens || { cat /tmp/server; fail "$test: the server does not listen"; }
-	hpmmap run --strict -- $test -d rxe0 -x 1 -s 1048576 -n 40 10.99.0.1 >/tmp/client 2>&1 ||
-		{ cat /tmp/server /tmp/client; fail "$test: the client failed"; }
-	wait $server || { cat /tmp/server; fail "$test: the server failed"; }
+	within 60 listens || { cat /tmp/server; fail "$1: the server does not listen"; }
+	hpmmap run --strict -- "$1" -d rxe0 -x 1 -s 1048576 -n 40 10.99.0.1 >/tmp/client 2>&1 || status=1
+	wait $server || status=1
+	[ $status = 0 ] || grep -q "Can't produce a report" /tmp/server /tmp/client || {
+		cat /tmp/server /tmp/client
+		fail "$1 failed"
+	}
+	return $status
+}
+for test in ib_write_bw ib_read_bw ib_send_bw; do
+	transfer $test || transfer $test || transfer $test || { cat /tmp/client; fail "$test: no clock"; }
 	grep -E '^ *1048576' /tmp/client || { cat /tmp/client; fail "$test reports no bandwidth"; }
 	expect_pool_free
 done
