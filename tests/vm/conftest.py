@@ -1,6 +1,7 @@
 """Boots the guests and hands their outcomes to the tests."""
 
 import os
+import re
 import signal
 import threading
 from pathlib import Path
@@ -8,7 +9,18 @@ from pathlib import Path
 import pytest
 
 from hpmmap_guest import is_debug_kernel, kernels, resolve_kernel
-from suite import MACHINES, GuestRun, Item, Outcome, leaving, problems, program_items, scenario_items
+from suite import (
+    MACHINES,
+    GuestRun,
+    Item,
+    Outcome,
+    leaving,
+    problems,
+    program_items,
+    runs_in,
+    scenario_items,
+    selected_tier,
+)
 
 
 def pytest_addoption(parser):
@@ -25,18 +37,23 @@ def pytest_configure(config):
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
+def _version_key(kver: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", kver)]
+
+
 def pytest_generate_tests(metafunc):
     if "item" not in metafunc.fixturenames:
         return
     items = program_items() + scenario_items()
-    items += [leaving(machine) for machine in MACHINES]
+    tier = selected_tier()
     params, ids = [], []
+    newest = max(metafunc.config.hpmmap_kernels, key=_version_key)
     for kver in metafunc.config.hpmmap_kernels:
         series = "debug" if is_debug_kernel(kver) else ".".join(kver.split(".")[:2])
         for machine in MACHINES:
-            for item in sorted((i for i in items if i.machine == machine), key=lambda i: i.last):
-                if item.debug and not is_debug_kernel(kver):
-                    continue
+            here = [i for i in items if i.machine == machine and runs_in(i, tier, kver == newest)]
+            here = [i for i in here if not i.debug or is_debug_kernel(kver)]
+            for item in sorted(here, key=lambda i: i.last) + [leaving(machine)] * bool(here):
                 params.append((kver, item))
                 ids.append(f"{series}-{item.name}")
     metafunc.parametrize("kver,item", params, ids=ids)

@@ -37,6 +37,12 @@ _CLOCK_FACTOR = {"icount": 30}
 # as fast under emulation. On the debug kernel they have random ones, like all others.
 _SAME_ADDRESSES = {"main", "apps"}
 
+# The tiers of the items, which comments at their heads name, and which of them a run
+# takes on the newest of its kernels and on the others; HPMMAP_TIER says which run it is.
+TIERS = {
+    "check": ({"check", "newest"}, {"check"}),
+    "all": ({"check", "newest", "all"}, {"check", "newest", "all"}),
+}
 # A guest that dies takes one item with it; the others get a new guest, but not
 # without end.
 _MAX_BOOTS = 4
@@ -58,6 +64,8 @@ class Item:
     """Whether it must come after all others of its guest."""
     debug: bool = False
     """Whether it needs a kernel of scripts/build-debug-kernel."""
+    tier: str = "check"
+    """check: runs on every kernel; newest: in check only on the newest; all: not in check."""
 
 
 @dataclass
@@ -91,22 +99,53 @@ def _registered(options: str) -> str:
     )
 
 
+def selected_tier() -> str:
+    """The run that HPMMAP_TIER names."""
+    tier = os.environ.get("HPMMAP_TIER") or "check"
+    if tier not in TIERS:
+        raise ValueError(f"HPMMAP_TIER is '{tier}'; there are: {', '.join(TIERS)}")
+    return tier
+
+
+def runs_in(item: Item, tier: str, newest: bool) -> bool:
+    """Whether a run takes an item, on the newest of its kernels or on another one."""
+    on_newest, on_others = TIERS[tier]
+    return item.tier in (on_newest if newest else on_others)
+
+
+def _item_tier(source: Path, text: str, key: str = "tier", default: str = "check") -> str:
+    """What a line "# KEY: TIER  REASON" says; without a reason nobody knows when to drop it."""
+    found = re.search(rf"^# {key}:(.*)$", text, re.MULTILINE)
+    if not found:
+        return default
+    tier, _, reason = found[1].strip().partition(" ")
+    known = set().union(*(newest for newest, _ in TIERS.values()))
+    if tier not in known or not reason:
+        raise ValueError(f"{source}: '# {key}:{found[1]}': it must be one of {', '.join(sorted(known))}, and a reason")
+    return tier
+
+
 def program_items() -> list[Item]:
-    """Every test program, natively and under hpmmap run: with no options, and with
-    those on each line of tests/guest/<name>.args, if there is that file."""
+    """Every test program, natively and under hpmmap run: with no options, and with those on
+    each line of tests/guest/<name>.args, if there is that file. Natively they tell
+    only whether they are right themselves, for which one kernel will do."""
     items = []
     sources = ROOT / "tests/guest"
     for program in sorted(p for p in PROGRAMS.glob("*") if p.is_file() and p.stat().st_mode & 0o111):
-        variants = {"native": "env HPMMAP_TEST_EXPECT=native", "hpmmap": _registered("")}
         args = sources / f"{program.name}.args"
-        if args.exists():
-            for line in filter(None, map(str.strip, args.read_text().splitlines())):
-                variants[f"hpmmap {line}".replace(" ", "_")] = _registered(line)
-        for variant, prefix in variants.items():
+        text = args.read_text() if args.exists() else ""
+        variants = {
+            "native": ("env HPMMAP_TEST_EXPECT=native", "newest"),
+            "hpmmap": (_registered(""), _item_tier(args, text, "without options")),
+        }
+        for line in filter(None, map(str.strip, text.splitlines())):
+            if not line.startswith("#"):
+                variants[f"hpmmap {line}".replace(" ", "_")] = (_registered(line), "check")
+        for variant, (prefix, tier) in variants.items():
             # The line that tells of success must be the program's own.
             command = f"set -o pipefail; {prefix} {program} | tee /tmp/out; status=$?; "
             command += f"[ $status = 0 ] || exit $status; grep -qx 'HPMMAP-TEST-PASS {program.name}' /tmp/out"
-            items.append(Item(f"{program.name}[{variant}]", "programs", 300, "2G", command))
+            items.append(Item(f"{program.name}[{variant}]", "programs", 300, "2G", command, tier=tier))
     return items
 
 
@@ -114,6 +153,7 @@ def scenario_items() -> list[Item]:
     """The scripts; a comment "# key: value" at their head sets what is not the default.
     Those that scale do more with the environment variable HPMMAP_TEST_SCALE."""
     items = []
+    run = selected_tier()
     scale = int(os.environ.get("HPMMAP_TEST_SCALE", "1"))
     # Of the fuzzers without end; they say which they use.
     seed = int(os.environ.get("HPMMAP_SEED") or secrets.randbelow(1 << 30))
@@ -134,9 +174,10 @@ def scenario_items() -> list[Item]:
                 settings["machine"],
                 int(settings["timeout"]) * scaled,
                 settings["pool"],
-                f"HPMMAP_TEST_SCALE={scaled} HPMMAP_SEED={seed} exec bash {shlex.quote(str(script))}",
+                f"HPMMAP_TIER={run} HPMMAP_TEST_SCALE={scaled} HPMMAP_SEED={seed} exec bash {shlex.quote(str(script))}",
                 settings["last"] == "yes",
                 debug,
+                _item_tier(script, text),
             )
         )
     return items

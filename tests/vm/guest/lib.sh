@@ -17,11 +17,6 @@ skip() {
 	exit 77
 }
 
-# once WHY: of the stock kernels, the scenario runs on one only.
-once() {
-	[[ $HPMMAP_KVER != 6.1.* ]] || skip "once is enough: $1"
-}
-
 # What is asked often asks no other program: starting one takes a tenth of a second here.
 
 # Sum of one file of all nodes' pools.

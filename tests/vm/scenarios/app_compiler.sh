@@ -4,6 +4,7 @@
 # pool: 1G
 # timeout: 240
 # scales: yes
+# tier: all  app_shell starts more processes, and app_stress forks
 . "$(dirname "$0")/../guest/apps.sh"
 
 cat >"$WORK/build" <<'BUILD'

@@ -4,9 +4,8 @@
 # machine: apps
 # pool: 1G
 # timeout: 300
+# tier: newest  the calls it makes, the test programs and the conformance cases cover on every kernel
 . "$(dirname "$0")/../guest/apps.sh"
-
-once "the calls it makes, the test programs and the conformance cases cover on every kernel"
 
 traces=$HPMMAP_ROOT/build/bench/traces
 run_once traces.native "$traces" --check

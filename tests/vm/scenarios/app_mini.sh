@@ -3,9 +3,8 @@
 # machine: apps
 # pool: 1G
 # timeout: 240
+# tier: newest  app_mpi runs MPI, too, and the test programs run on every kernel
 . "$(dirname "$0")/../guest/apps.sh"
-
-once "app_mpi runs MPI on every kernel"
 
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl=self,vader,tcp OMPI_MCA_pml=ob1

@@ -4,6 +4,7 @@
 # pool: 1G
 # timeout: 240
 # scales: yes
+# tier: newest  what programs see of a kernel, the test programs ask on every one
 . "$(dirname "$0")/../guest/apps.sh"
 
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

@@ -4,6 +4,7 @@
 # pool: 1G
 # timeout: 120
 # scales: yes
+# tier: all  app_java is a runtime with a collector and threads, too
 . "$(dirname "$0")/../guest/apps.sh"
 
 same node /usr/bin/node --expose-gc "$APPS/app.js" "$SCALE"

@@ -4,6 +4,7 @@
 # pool: 1G
 # timeout: 120
 # scales: yes
+# tier: newest  what programs see of a kernel, the test programs ask on every one
 . "$(dirname "$0")/../guest/apps.sh"
 
 export OPENBLAS_NUM_THREADS=2 PYTHONDONTWRITEBYTECODE=1

@@ -4,6 +4,7 @@
 # pool: 1G
 # timeout: 120
 # scales: yes
+# tier: all  app_openmp and app_python allocate in threads, too
 . "$(dirname "$0")/../guest/apps.sh"
 
 same rust "$BUILT/rust" "$SCALE"

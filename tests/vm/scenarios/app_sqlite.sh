@@ -4,6 +4,7 @@
 # pool: 1G
 # timeout: 120
 # scales: yes
+# tier: all  app_python maps files and grows memory, too
 . "$(dirname "$0")/../guest/apps.sh"
 
 cat >"$WORK/tables" <<'TABLES'

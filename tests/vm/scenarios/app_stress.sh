@@ -5,6 +5,7 @@
 # pool: 2304M
 # timeout: 600
 # scales: yes
+# tier: newest  what programs see of a kernel, the test programs ask on every one
 . "$(dirname "$0")/../guest/apps.sh"
 
 AS=(setpriv --reuid "$USER_ID" --regid "$USER_ID" --groups "$(getent group hpmmap | cut -d: -f3)")

@@ -3,6 +3,7 @@
 # machine: apps
 # pool: 1G
 # timeout: 300
+# tier: newest  what programs see of a kernel, the test programs ask on every one
 . "$(dirname "$0")/../guest/apps.sh"
 
 filter() {

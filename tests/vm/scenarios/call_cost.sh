@@ -4,6 +4,7 @@
 # machine: icount
 # pool: 128M
 # timeout: 300
+# tier: newest  the hooks are set and removed in the same way on every kernel
 . "$(dirname "$0")/../guest/lib.sh"
 
 ! is_debug_kernel || skip "instructions of a debug kernel tell nothing"

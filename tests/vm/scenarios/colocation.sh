@@ -2,9 +2,8 @@
 # A study of co-location is interrupted, goes on, and leaves the machine as it was; no time is judged.
 # timeout: 240
 # pool: 0
+# tier: newest  nothing of it depends on the kernel
 . "$(dirname "$0")/../guest/lib.sh"
-
-once "nothing of it depends on the kernel"
 
 apps=/tmp/colocation-apps study=/tmp/colocation thp=/sys/kernel/mm/transparent_hugepage/enabled
 mkdir $apps

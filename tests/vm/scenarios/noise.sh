@@ -2,9 +2,8 @@
 # Detours and random accesses: every CPU is there and the figures fit together; none is judged.
 # pool: 512M
 # timeout: 180
+# tier: newest  nothing of it depends on the kernel
 . "$(dirname "$0")/../guest/lib.sh"
-
-once "nothing of it depends on the kernel"
 
 out=/tmp/noise
 hpmmap bench noise --quick --neighbour --size 64K,4M --per-cpu --out $out >/tmp/noise.txt

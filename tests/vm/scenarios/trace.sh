@@ -2,6 +2,7 @@
 # hpmmap trace: every page fault is there, of the kind it is, and the counts are the kernel's.
 # pool: 512M
 # timeout: 240
+# tier: newest  trace_tracefs runs on every kernel
 . "$(dirname "$0")/../guest/trace.sh"
 
 [ -e /sys/kernel/btf/vmlinux ] || skip "this kernel has no BTF, which BPF programs need; trace_tracefs does without"
