@@ -7,25 +7,36 @@
  * duplicated, in vm_ops->open: with the same blocks, which from then on
  * nobody writes to (share.c), or with copies where that cannot be.
  *
- * The clone hook keeps the parent's other threads from changing mappings
+ * Every fork comes by kernel_clone(), whatever the system call; the hook there
+ * says whose fork it is, for vm_ops->open is also called for what others split.
+ * It keeps the parent's other threads from changing mappings
  * meanwhile. As on Linux, the snapshot is of one moment: where a mapping is
  * copied, the access of other threads to it is taken away first, and who
  * needs it waits for mmap_lock until the fork is done.
  */
 #include <linux/sched/signal.h>
-#include <linux/uaccess.h>
+#include <linux/sched/task.h>
 #include <uapi/linux/sched.h>
 
 #include "hpmmap.h"
 
+/* All that may fail but for copies: what has begun has a context for a child. */
 static int fork_prepare(struct hpmmap_ctx *ctx)
 {
-	ctx->fork.child = hpmmap_ctx_alloc(ctx->job);
-	if (!ctx->fork.child)
+	struct hpmmap_ctx *child = hpmmap_ctx_alloc(ctx->job);
+
+	if (!child)
 		return -ENOMEM;
-	ctx->fork.failed = NULL;
+	if (hpmmap_share_begin(ctx, child)) {
+		hpmmap_ctx_put(child);
+		return -ENOMEM;
+	}
+	child->heap_end = ctx->heap_end;
+	child->image = ctx->image;
+	child->image_bytes = ctx->image_bytes;
+	ctx->fork.child = child;
 	ctx->fork.repair = false;
-	ctx->fork.task = current;
+	WRITE_ONCE(ctx->fork.task, current);
 	return 0;
 }
 
@@ -47,22 +58,20 @@ static bool has_other_threads(struct mm_struct *mm)
 
 static void fork_finish(struct hpmmap_ctx *ctx)
 {
+	WRITE_ONCE(ctx->fork.task, NULL);
 	if (ctx->fork.repair)
 		populate(ctx);
-	if (ctx->fork.child)
-		hpmmap_ctx_put(ctx->fork.child);
+	hpmmap_ctx_put(ctx->fork.child);
 	ctx->fork.child = NULL;
-	ctx->fork.task = NULL;
 }
 
-static long handle_fork(struct hpmmap_ctx *ctx, enum hpmmap_call call,
-			const struct pt_regs *regs)
+static pid_t handle_fork(struct hpmmap_ctx *ctx, struct kernel_clone_args *args)
 {
-	long ret = fork_prepare(ctx);
+	pid_t ret = fork_prepare(ctx);
 
 	if (ret)
 		return ret;
-	ret = hpmmap_call_orig(call, regs);
+	ret = hpmmap_call_clone(args);
 	fork_finish(ctx);
 	/* A child that came to nothing may have a context already. */
 	if (ret < 0)
@@ -70,78 +79,30 @@ static long handle_fork(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	return ret;
 }
 
-static long do_fork(enum hpmmap_call call, const struct pt_regs *regs,
-		    u64 flags)
-{
-	/* The same address space. */
-	if (flags & CLONE_VM)
-		return hpmmap_call_orig(call, regs);
-	return hpmmap_handle(call, regs, handle_fork);
-}
-
-long hpmmap_sys_clone(const struct pt_regs *regs)
-{
-	return do_fork(HPMMAP_CALL_CLONE, regs, regs->di);
-}
-
-long hpmmap_sys_clone3(const struct pt_regs *regs)
-{
-	const struct clone_args __user *args = (void __user *)regs->di;
-	u64 flags;
-
-	/*
-	 * Linux reads it again, and says what is wrong with it. If it changes
-	 * meanwhile, memory is found in hpmmap_fork_open() or not at all.
-	 */
-	if (get_user(flags, &args->flags))
-		flags = CLONE_VM;
-	return do_fork(HPMMAP_CALL_CLONE3, regs, flags);
-}
-
-long hpmmap_sys_fork(const struct pt_regs *regs)
-{
-	return do_fork(HPMMAP_CALL_FORK, regs, 0);
-}
-
-long hpmmap_sys_vfork(const struct pt_regs *regs)
-{
-	return do_fork(HPMMAP_CALL_VFORK, regs, CLONE_VM | CLONE_VFORK);
-}
-
-/*
- * The child's context, published for @mm; NULL without memory. With a
- * reference for the caller.
+/**
+ * hpmmap_kernel_clone() - stands in for kernel_clone()
+ * @args: its argument, in the memory of the kernel
+ *
+ * Return: what kernel_clone() returns, or an errno as it does.
  */
-static struct hpmmap_ctx *child_ctx_get(struct hpmmap_ctx *parent,
-					struct mm_struct *mm)
+pid_t hpmmap_kernel_clone(struct kernel_clone_args *args)
 {
-	struct hpmmap_ctx *child = hpmmap_ctx_get(mm);
+	struct hpmmap_ctx *ctx;
+	pid_t ret;
 
-	if (child)
-		return child;
-	if (parent->fork.task == current) {
-		child = parent->fork.child;
-		parent->fork.child = NULL;
-	} else {
-		/* A 32-bit call, say: not by way of the hooks. */
-		child = hpmmap_ctx_alloc(parent->job);
+	/* The same address space. */
+	if (args->flags & CLONE_VM)
+		return hpmmap_call_clone(args);
+	ctx = hpmmap_ctx_get(current->mm);
+	if (!ctx)
+		return hpmmap_call_clone(args);
+	ret = hpmmap_ops_lock(ctx);
+	if (!ret) {
+		ret = handle_fork(ctx, args);
+		hpmmap_ops_unlock(ctx);
 	}
-	if (!child)
-		return NULL;
-	if (hpmmap_share_begin(parent, child)) {
-		hpmmap_ctx_put(child);
-		return NULL;
-	}
-	child->heap_end = parent->heap_end;
-	child->image = parent->image;
-	child->image_bytes = parent->image_bytes;
-	/* Not by way of the hooks: an mremap may be under way. */
-	if (parent->fork.task != current)
-		WRITE_ONCE(mm->total_vm,
-			   mm->total_vm + parent->discount.total);
-	refcount_inc(&child->refs);
-	hpmmap_ctx_publish(child, mm);
-	return child;
+	hpmmap_ctx_put(ctx);
+	return ret;
 }
 
 /**
@@ -156,26 +117,39 @@ void hpmmap_fork_copies(struct hpmmap_ctx *parent, struct vm_area_struct *vma)
 		compat_zap(vma, vma->vm_start, vma->vm_end - vma->vm_start);
 }
 
+/* Gives a new address space its context, once. */
+static void child_publish(struct hpmmap_ctx *child, struct mm_struct *mm)
+{
+	if (child->mm)
+		return;
+	refcount_inc(&child->refs);
+	hpmmap_ctx_publish(child, mm);
+}
+
 /**
- * hpmmap_fork_open() - a mapping of the caller was duplicated for its child
- * @vma: the child's; both mmap_locks are held for writing
+ * hpmmap_fork_open() - a mapping was duplicated
+ * @vma: the duplicate; mmap_lock of its address space is held for writing
+ *
+ * Of many who split mappings of their own, or others' (userfaultfd), only the
+ * caller's own fork matters: it holds both mmap_locks.
  */
 void hpmmap_fork_open(struct vm_area_struct *vma)
 {
-	struct hpmmap_ctx *parent = hpmmap_ctx_get(current->mm);
-	struct hpmmap_ctx *child;
+	struct hpmmap_ctx *parent, *child;
+	struct vm_area_struct *old;
 
+	if (vma->vm_mm == current->mm)
+		return;
+	parent = hpmmap_ctx_get(current->mm);
 	if (!parent)
 		return;
-	child = child_ctx_get(parent, vma->vm_mm);
-	if (!child) {
-		parent->fork.failed = vma->vm_mm;
-	} else {
-		if (!(vma->vm_flags & VM_WIPEONFORK))
-			hpmmap_store_snapshot(parent, child,
-					      find_vma(current->mm,
-						       vma->vm_start));
-		hpmmap_ctx_put(child);
+	if (READ_ONCE(parent->fork.task) == current) {
+		child = parent->fork.child;
+		child_publish(child, vma->vm_mm);
+		old = vma_lookup(parent->mm, vma->vm_start);
+		if (child->mm == vma->vm_mm && old &&
+		    !(vma->vm_flags & VM_WIPEONFORK))
+			hpmmap_store_snapshot(parent, child, old);
 	}
 	hpmmap_ctx_put(parent);
 }
@@ -202,34 +176,22 @@ static void start_child(struct callback_head *work)
  * hpmmap_fork_child() - a child is about to run
  * @child: it; called in its parent, with preemption disabled
  *
- * Here the child cannot be killed. It kills itself in its first work, and one
- * that did not even get a context cannot access what it inherited.
+ * Here the child cannot be killed: it kills itself in its first work.
  *
  * Return: false if it may still be given a context.
  */
 bool hpmmap_fork_child(struct task_struct *child)
 {
-	struct hpmmap_ctx *parent, *ctx;
-	bool failed;
+	struct hpmmap_ctx *ctx;
 
 	if (!child->mm || child->mm == current->mm)
 		return true;
-	parent = hpmmap_ctx_get(current->mm);
-	if (!parent)
-		return false;
 	ctx = hpmmap_ctx_get(child->mm);
-	failed = parent->fork.failed == child->mm;
-	if (failed) {
-		parent->fork.failed = NULL;
-		if (ctx)
-			ctx->doomed = true;
-	}
-	if (failed || (ctx && ctx->doomed))
+	if (!ctx)
+		return false;
+	if (ctx->doomed)
 		pr_warn_ratelimited("no memory for child %d of %d, which is killed\n",
 				    child->pid, current->pid);
-	hpmmap_ctx_put(parent);
-	if (!ctx)
-		return failed;
 	ctx->pid = child->tgid;
 	init_task_work(&ctx->start_work, start_child);
 	if (task_work_add(child, &ctx->start_work, TWA_RESUME))

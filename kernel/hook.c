@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Hooks: a table of system calls and who stands in for them. No policy here.
+ * Hooks: a table of functions, mostly system calls, and who stands in for
+ * them. No policy here.
  *
  * ftrace redirects the call of a registered process to its handler. The hooks
  * are there while somebody is registered, all of them or none.
  */
+#include <linux/fs.h>
 #include <linux/ftrace.h>
 #include <linux/module.h>
 #include <linux/rcupdate.h>
+#include <linux/sched/task.h>
 
 #include "hpmmap.h"
 
 #define HOOK(call, sym, fn) \
 	[call] = { .symbol = "__x64_sys_" sym, .handler = fn }
+
+/* Not a system call, but where several of them come by. */
+#define HOOK_INNER(call, sym, fn, may_lack) \
+	[call] = { .symbol = sym, .handler = fn, .optional = may_lack }
 
 static struct hpmmap_hook hooks[HPMMAP_NR_CALLS] = {
 	HOOK(HPMMAP_CALL_MMAP, "mmap", hpmmap_sys_mmap),
@@ -30,10 +37,9 @@ static struct hpmmap_hook hooks[HPMMAP_NR_CALLS] = {
 	HOOK(HPMMAP_CALL_MBIND, "mbind", hpmmap_sys_mbind),
 	HOOK(HPMMAP_CALL_REMAP_FILE_PAGES, "remap_file_pages",
 	     hpmmap_sys_remap_file_pages),
-	HOOK(HPMMAP_CALL_CLONE, "clone", hpmmap_sys_clone),
-	HOOK(HPMMAP_CALL_CLONE3, "clone3", hpmmap_sys_clone3),
-	HOOK(HPMMAP_CALL_FORK, "fork", hpmmap_sys_fork),
-	HOOK(HPMMAP_CALL_VFORK, "vfork", hpmmap_sys_vfork),
+	/* clone, clone3, fork, vfork, by way of int 0x80, too. */
+	HOOK_INNER(HPMMAP_CALL_CLONE, "kernel_clone", hpmmap_kernel_clone,
+		   false),
 };
 
 /* How long the hooks stay when nobody is registered: the next job may come. */
@@ -69,6 +75,7 @@ static void notrace hook_entry(unsigned long ip, unsigned long parent_ip,
 	    compat_is_own_text(parent_ip))
 		return;
 	for (i = 0; i < HPMMAP_NR_CALLS; i++) {
+		/* This kernel may lack it: then it is 0. */
 		if (ip - hooks[i].orig > MAX_ENTRY_OFFSET)
 			continue;
 		compat_ftrace_set_ip(fregs, (unsigned long)hooks[i].handler);
@@ -93,6 +100,20 @@ noinline long hpmmap_call_orig(enum hpmmap_call call,
 {
 	long (*orig)(const struct pt_regs *regs) = (void *)hooks[call].orig;
 	long ret = orig(regs);
+
+	barrier();
+	return ret;
+}
+
+/**
+ * hpmmap_call_clone() - kernel_clone() as Linux has it
+ * @args: its argument
+ */
+noinline pid_t hpmmap_call_clone(struct kernel_clone_args *args)
+{
+	pid_t (*orig)(struct kernel_clone_args *args) =
+		(void *)hooks[HPMMAP_CALL_CLONE].orig;
+	pid_t ret = orig(args);
 
 	barrier();
 	return ret;
@@ -220,6 +241,8 @@ int hpmmap_hook_init(void)
 
 	for (i = 0; i < HPMMAP_NR_CALLS; i++) {
 		hooks[i].orig = compat_symbol(hooks[i].symbol);
+		if (!hooks[i].orig && hooks[i].optional)
+			continue;
 		if (!hooks[i].orig) {
 			pr_err("this kernel has no %s\n", hooks[i].symbol);
 			ret = -ENOENT;

@@ -98,6 +98,7 @@ enum hpmmap_block_state {
 struct hpmmap_ctx;
 struct hpmmap_family;
 struct hpmmap_user;
+struct kernel_clone_args;
 
 /**
  * struct hpmmap_block - the memory behind one 2 MB slot of an address space
@@ -436,8 +437,8 @@ struct hpmmap_reuse {
  *	have no blocks. Protected by @ops.
  * @discount: pages of the mapping that mremap(2) moves, taken out of the counts of
  *	the address space (total_vm, locked_vm). Protected by @ops and mmap_lock.
- * @fork: the child's context, made ready by the clone hook and used by
- *	hpmmap_vm_open(). Protected by @ops.
+ * @fork: who is forking, and the context of its child; @task is read without a
+ *	lock, for only the task itself sets it to itself. Protected by @ops.
  * @bind: what hpmmap_policy_set() is setting. Protected by @ops.
  * @family: those it shares blocks with, or NULL; set once
  * @kin: in the list of the family
@@ -476,7 +477,6 @@ struct hpmmap_ctx {
 	struct {
 		struct task_struct *task;
 		struct hpmmap_ctx *child;
-		struct mm_struct *failed;
 		bool repair;
 	} fork;
 	struct {
@@ -800,10 +800,18 @@ void hpmmap_pgmap_count(struct mm_struct *mm, unsigned long *bytes_2m,
 			unsigned long *bytes_4k);
 
 /* hook.c */
+/**
+ * struct hpmmap_hook - a function of the kernel that is hooked
+ * @symbol: its name
+ * @handler: what stands in for it
+ * @orig: its address, 0 where the kernel lacks it
+ * @optional: the kernel may lack it
+ */
 struct hpmmap_hook {
 	const char *symbol;
 	void *handler;
 	unsigned long orig;
+	bool optional;
 };
 enum hpmmap_call {
 	HPMMAP_CALL_MMAP,
@@ -820,9 +828,6 @@ enum hpmmap_call {
 	HPMMAP_CALL_MBIND,
 	HPMMAP_CALL_REMAP_FILE_PAGES,
 	HPMMAP_CALL_CLONE,
-	HPMMAP_CALL_CLONE3,
-	HPMMAP_CALL_FORK,
-	HPMMAP_CALL_VFORK,
 	HPMMAP_NR_CALLS
 };
 int hpmmap_hook_init(void);
@@ -832,6 +837,7 @@ bool hpmmap_hook_get_another(void);
 void hpmmap_hook_put(void);
 bool hpmmap_hook_active(void);
 long hpmmap_call_orig(enum hpmmap_call call, const struct pt_regs *regs);
+pid_t hpmmap_call_clone(struct kernel_clone_args *args);
 
 /* syscalls.c, mremap.c, policy.c, fork.c: handlers, installed by hook.c */
 long hpmmap_sys_mmap(const struct pt_regs *regs);
@@ -847,10 +853,7 @@ long hpmmap_sys_munlock(const struct pt_regs *regs);
 long hpmmap_sys_munlockall(const struct pt_regs *regs);
 long hpmmap_sys_mbind(const struct pt_regs *regs);
 long hpmmap_sys_remap_file_pages(const struct pt_regs *regs);
-long hpmmap_sys_clone(const struct pt_regs *regs);
-long hpmmap_sys_clone3(const struct pt_regs *regs);
-long hpmmap_sys_fork(const struct pt_regs *regs);
-long hpmmap_sys_vfork(const struct pt_regs *regs);
+pid_t hpmmap_kernel_clone(struct kernel_clone_args *args);
 
 /* A handler with the caller's context, under ctx->ops. */
 typedef long (*hpmmap_handler_t)(struct hpmmap_ctx *ctx,
@@ -858,6 +861,8 @@ typedef long (*hpmmap_handler_t)(struct hpmmap_ctx *ctx,
 				 const struct pt_regs *regs);
 long hpmmap_handle(enum hpmmap_call call, const struct pt_regs *regs,
 		   hpmmap_handler_t handler);
+long hpmmap_ops_lock(struct hpmmap_ctx *ctx);
+void hpmmap_ops_unlock(struct hpmmap_ctx *ctx);
 
 bool hpmmap_range_has_ours(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end);

@@ -75,8 +75,13 @@ bool hpmmap_data_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
 	return bytes > limit;
 }
 
-/* A stop must get through: the holder may be stopped in its fork. */
-static long ops_lock(struct hpmmap_ctx *ctx)
+/**
+ * hpmmap_ops_lock() - wait until no other call of the address space is under way
+ * @ctx: the caller's context
+ *
+ * Return: 0, or an errno that restarts the call, where there is a signal.
+ */
+long hpmmap_ops_lock(struct hpmmap_ctx *ctx)
 {
 	u64 since;
 	int ret;
@@ -90,7 +95,7 @@ static long ops_lock(struct hpmmap_ctx *ctx)
 	return ret ? -ERESTARTNOINTR : 0;
 }
 
-static void ops_unlock(struct hpmmap_ctx *ctx)
+void hpmmap_ops_unlock(struct hpmmap_ctx *ctx)
 {
 	hpmmap_count_held(ctx);
 	mutex_unlock(&ctx->ops);
@@ -133,12 +138,12 @@ long hpmmap_handle(enum hpmmap_call call, const struct pt_regs *regs,
 
 	if (!ctx)
 		return hpmmap_call_orig(call, regs);
-	ret = ops_lock(ctx);
+	ret = hpmmap_ops_lock(ctx);
 	if (!ret) {
 		ret = handler(ctx, call, regs);
 		if (timed[call])
 			hpmmap_count_call(ctx, timed[call] - 1, since);
-		ops_unlock(ctx);
+		hpmmap_ops_unlock(ctx);
 	}
 	hpmmap_ctx_put(ctx);
 	return ret;
@@ -602,11 +607,11 @@ long hpmmap_sys_mmap(const struct pt_regs *regs)
 	if (!ctx)
 		return hpmmap_call_orig(HPMMAP_CALL_MMAP, regs);
 	mmap_ahead(ctx, regs, &ahead);
-	ret = ops_lock(ctx);
+	ret = hpmmap_ops_lock(ctx);
 	if (!ret) {
 		ret = handle_mmap(ctx, regs, &ahead);
 		hpmmap_count_call(ctx, HPMMAP_TIMED_MMAP, since);
-		ops_unlock(ctx);
+		hpmmap_ops_unlock(ctx);
 	}
 	hpmmap_reuse_return(ctx, &ahead);
 	hpmmap_pool_free_list(&ahead);

@@ -102,11 +102,13 @@ static int hpmmap_vm_access(struct vm_area_struct *vma, unsigned long addr,
 	return ret ? ret : len;
 }
 
-static void hpmmap_vm_open(struct vm_area_struct *vma)
+/*
+ * Only calls of the address space itself split its mappings: they map again
+ * what the core drops for it. Others could by a userfaultfd, for one.
+ */
+static int hpmmap_vm_may_split(struct vm_area_struct *vma, unsigned long addr)
 {
-	/* Otherwise a mapping of the caller was split. */
-	if (vma->vm_mm != current->mm)
-		hpmmap_fork_open(vma);
+	return vma->vm_mm == current->mm ? 0 : -EINVAL;
 }
 
 /*
@@ -147,7 +149,8 @@ static struct mempolicy *hpmmap_vm_get_policy(COMPAT_GET_POLICY_ARGS)
 #endif
 
 const struct vm_operations_struct hpmmap_vm_ops = {
-	.open = hpmmap_vm_open,
+	.open = hpmmap_fork_open,
+	.may_split = hpmmap_vm_may_split,
 	.mprotect = hpmmap_vm_mprotect,
 	.mremap = hpmmap_vm_mremap,
 	.fault = hpmmap_vm_fault,
