@@ -572,6 +572,9 @@ void hpmmap_pool_launder_go(void);
 /* policy.c */
 void hpmmap_placement_get(struct hpmmap_job *job, struct vm_area_struct *vma,
 			  struct hpmmap_placement *place);
+void hpmmap_placement_copy(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
+			   unsigned long slot, const struct hpmmap_block *from,
+			   struct hpmmap_placement *place);
 int hpmmap_placement_turn(const struct hpmmap_placement *place,
 			  unsigned long slot, unsigned long left,
 			  unsigned long *nr);

@@ -185,6 +185,57 @@ static bool is_right(const struct hpmmap_placement *place, unsigned long slot,
 	       node_isset(nid, place->preferred);
 }
 
+/* On a node if the policy leaves it, the nearest to it otherwise. */
+static void stay_on(struct hpmmap_placement *place, int nid)
+{
+	place->in_turn = false;
+	place->near = nid;
+	prefer_only(place, nid);
+}
+
+/**
+ * hpmmap_placement_copy() - where the copy of a slot's block should come from
+ * @ctx: who gets it
+ * @vma: the mapping it is for, or NULL; during a fork that of the parent. The
+ *	mmap_lock of its address space is held, or that of @ctx.
+ * @slot: the slot
+ * @from: its block
+ * @place: out
+ *
+ * Where several mappings share the slot, a write to one of them moves none of
+ * them: the copy lies where the block did, unless mbind(2) said otherwise for
+ * one of them since.
+ */
+void hpmmap_placement_copy(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
+			   unsigned long slot, const struct hpmmap_block *from,
+			   struct hpmmap_placement *place)
+{
+	unsigned long start = slot << SLOT_SHIFT, end = start + SLOT_SIZE;
+	struct vm_area_struct *other, *bound = NULL;
+	VMA_ITERATOR(vmi, vma ? vma->vm_mm : ctx->mm, start);
+
+	for_each_vma_range(vmi, other, end) {
+		if (!hpmmap_vma_is_ours(other))
+			continue;
+		if (!from->folio || (other->vm_start <= start &&
+				     other->vm_end >= end)) {
+			hpmmap_placement_get(ctx->job, vma ? vma : other,
+					     place);
+			return;
+		}
+		if (!vma_policy(other))
+			continue;
+		bound = other;
+		hpmmap_placement_get(ctx->job, bound, place);
+		if (is_right(place, slot, from->nid))
+			break;
+	}
+	if (!bound)
+		hpmmap_placement_get(ctx->job, vma, place);
+	if (!bound || is_right(place, slot, from->nid))
+		stay_on(place, from->nid);
+}
+
 /* The first slot of [slot, end) whose block a mapping can keep. */
 static unsigned long next_kept(struct hpmmap_ctx *ctx, unsigned long slot,
 			       unsigned long end, bool renew)

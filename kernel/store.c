@@ -103,11 +103,12 @@ static struct hpmmap_block *list_take(struct list_head *blocks,
 
 /*
  * From @blocks, the pools or, if @or_linux, Linux; for a mapping, or NULL if
- * there is none yet.
+ * there is none yet. @from: what will be copied to it, or NULL.
  */
 static struct hpmmap_block *block_take(struct hpmmap_ctx *ctx,
 				       struct vm_area_struct *vma,
 				       unsigned long slot,
+				       const struct hpmmap_block *from,
 				       struct list_head *blocks, bool or_linux)
 {
 	LIST_HEAD(one);
@@ -115,7 +116,10 @@ static struct hpmmap_block *block_take(struct hpmmap_ctx *ctx,
 	if (!blocks || list_empty(blocks)) {
 		struct hpmmap_placement place;
 
-		hpmmap_placement_get(ctx->job, vma, &place);
+		if (from)
+			hpmmap_placement_copy(ctx, vma, slot, from, &place);
+		else
+			hpmmap_placement_get(ctx->job, vma, &place);
 		if (hpmmap_pool_alloc(ctx->job, &place, slot, 1, &one)) {
 			if (!or_linux)
 				return NULL;
@@ -247,7 +251,7 @@ static struct hpmmap_block *store_own(struct hpmmap_ctx *ctx,
 	if (!block || !is_marked(ctx, slot) || store_adopt(ctx, slot, block))
 		return block;
 
-	own = block_take(ctx, vma, slot, blocks, true);
+	own = block_take(ctx, vma, slot, block, blocks, true);
 	if (!own)
 		return NULL;
 	own->slot = slot;
@@ -347,12 +351,13 @@ struct hpmmap_block *hpmmap_store_adopt(struct hpmmap_ctx *ctx,
 }
 
 /*
- * The block of a slot, to be changed; a new one if there is none. NULL
- * without memory.
+ * The block of a slot, to be changed; a new one, for what @from has or for
+ * zeros, if there is none. NULL without memory.
  */
 static struct hpmmap_block *store_get(struct hpmmap_ctx *ctx,
 				      struct vm_area_struct *vma,
 				      unsigned long slot,
+				      const struct hpmmap_block *from,
 				      struct list_head *blocks, bool or_linux)
 {
 	struct hpmmap_block *block = xa_load(&ctx->store, slot);
@@ -360,7 +365,7 @@ static struct hpmmap_block *store_get(struct hpmmap_ctx *ctx,
 	lockdep_assert_held(&ctx->lock);
 	if (block)
 		return store_own(ctx, vma, slot, blocks, 0, 0);
-	block = block_take(ctx, vma, slot, blocks, or_linux);
+	block = block_take(ctx, vma, slot, from, blocks, or_linux);
 	if (!block)
 		return NULL;
 	if (store_insert(ctx, slot, block)) {
@@ -407,7 +412,7 @@ struct hpmmap_block *hpmmap_store_commit(struct hpmmap_ctx *ctx,
 	} else {
 		if (is_marked(ctx, slot_of(start)))
 			done = HPMMAP_COMMIT_OWNED_NOW;
-		block = store_get(ctx, vma, slot_of(start), blocks,
+		block = store_get(ctx, vma, slot_of(start), NULL, blocks,
 				  false);
 		if (block && block->folio)
 			fill(ctx, block, first, nr);
@@ -448,7 +453,7 @@ void hpmmap_store_reserve(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			  unsigned long slot, struct list_head *blocks)
 {
 	mutex_lock(&ctx->lock);
-	store_get(ctx, vma, slot, blocks, false);
+	store_get(ctx, vma, slot, NULL, blocks, false);
 	mutex_unlock(&ctx->lock);
 }
 
@@ -505,7 +510,7 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 		goto out;
 	}
 	owned = is_marked(ctx, slot);
-	block = store_get(ctx, vmf->vma, slot, NULL, true);
+	block = store_get(ctx, vmf->vma, slot, NULL, NULL, true);
 	if (!block)
 		goto out;
 	if (block->folio)
@@ -581,7 +586,7 @@ int hpmmap_store_access(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	}
 	if (write) {
 		owned = is_marked(ctx, slot_of(addr));
-		block = store_get(ctx, vma, slot_of(addr), NULL, true);
+		block = store_get(ctx, vma, slot_of(addr), NULL, NULL, true);
 	}
 	if (!block || fill(ctx, block, i, 1))
 		goto out;
@@ -1104,7 +1109,7 @@ static unsigned long move_piece(struct hpmmap_ctx *ctx, unsigned long from,
 		}
 		return len;
 	}
-	dst = store_get(ctx, NULL, slot_of(to), blocks, true);
+	dst = store_get(ctx, NULL, slot_of(to), NULL, blocks, true);
 	/* If both are in one slot, it may have another block now. */
 	src = xa_load(&ctx->store, slot_of(from));
 	*ret = dst ? hpmmap_block_copy(ctx, dst, page_in_slot(to), src,
@@ -1237,7 +1242,7 @@ void hpmmap_store_snapshot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 		    share_slot(parent, child, vma, slot, src))
 			continue;
 		hpmmap_fork_copies(parent, vma);
-		dst = store_get(child, NULL, slot, NULL, true);
+		dst = store_get(child, vma, slot, src, NULL, true);
 		if (!dst || hpmmap_block_copy(child, dst, first, src, first,
 					      nr)) {
 			child->doomed = true;

@@ -502,6 +502,74 @@ static void policy_over_fork(void)
 	unmap(p, LEN);
 }
 
+struct writes {
+	char *at;
+	char *stays;
+	int on;
+};
+
+static void child_writes(void *arg)
+{
+	struct writes *w = arg;
+
+	*w->at = 2;
+	CHECK_EQ(node_of(w->stays), w->on);
+}
+
+/*
+ * A write to one of two mappings in a slot, by the child and by the parent while
+ * there is a child, leaves the other where it is.
+ */
+static void expect_stays(char *at, char *stays, int on)
+{
+	struct writes w = { at, stays, on };
+	int fds[2];
+	pid_t pid;
+	char c;
+
+	in_child(child_writes, &w);
+	CHECK_EQ(node_of(stays), on);
+	CHECK_OK(pipe(fds));
+	pid = fork();
+	CHECK_OK(pid);
+	if (pid == 0) {
+		close(fds[1]);
+		_exit(read(fds[0], &c, 1) != 0);
+	}
+	*at = 3;
+	CHECK_EQ(node_of(stays), on);
+	close(fds[1]);
+	CHECK_EQ(wait_child(pid), 0);
+	close(fds[0]);
+}
+
+static void copies_stay_with_what_is_bound(void)
+{
+	const size_t half = 64 << 10;
+	char *p;
+
+	start();
+	p = map_flags(free_range(SLOT), 2 * half, RW, ANON | MAP_FIXED_NOREPLACE);
+	CHECK_OK(bind_range(p, half, MPOL_BIND, NODE(1), 0));
+	fill(p, half, 14);
+	CHECK_EQ(node_of(p), 1);
+	expect_stays(p + half, p, 1);
+	verify(p, half, 14, 0);
+	expect_bound(p, half);
+	unmap(p, 2 * half);
+
+	/* By a policy of the thread that has changed since. */
+	CHECK_OK(set_policy(MPOL_BIND, NODE(1)));
+	p = map_flags(free_range(SLOT), half, RW, ANON | MAP_FIXED_NOREPLACE);
+	fill(p, half, 15);
+	CHECK_OK(set_policy(MPOL_DEFAULT, 0));
+	map_flags(p + 2 * half, half, RW, ANON | MAP_FIXED_NOREPLACE);
+	expect_stays(p + 2 * half, p, 1);
+	verify(p, half, 15, 0);
+	unmap(p, half);
+	unmap(p + 2 * half, half);
+}
+
 static void *bind_to_one(void *arg)
 {
 	char **p = arg;
@@ -725,6 +793,7 @@ int main(void)
 		T(what_the_kernel_answers),
 		T(moving_by_page),
 		T(policy_over_fork),
+		T(copies_stay_with_what_is_bound),
 		T(policy_is_of_one_thread),
 		T(parallel_initialisation),
 		T(one_fault_a_block),
