@@ -12,7 +12,8 @@
  * So they lie side by side, and what is left of a slot when an extent is given back
  * is a piece, which serves later extents, alone or with new slots behind it, or
  * completes a slot together with its neighbours. All of it is one kind of
- * memory, so extents may be split and merged anywhere; and all that is in an
+ * memory, so extents may be split and merged anywhere (but with what jemalloc
+ * took from the break before there were hooks); and all that is in an
  * extent is committed, so there is no hook for committing and purging: jemalloc
  * then gives memory back where it would purge it.
  *
@@ -30,6 +31,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <threads.h>
 #include <unistd.h>
 
 #include <jemalloc/jemalloc.h>
@@ -149,6 +151,47 @@ static uintptr_t map_slots(size_t size, size_t alignment, bool zero)
 		return 0;
 	}
 	return p;
+}
+
+/* ---- The break -------------------------------------------------------- */
+
+typedef void *sbrk_fn(intptr_t increment);
+
+/* The C library's, behind the one here. */
+static _Atomic(sbrk_fn *) next_sbrk;
+
+/* Where the break was before anybody moved it up; nobody has. */
+static atomic_uintptr_t break_start = UINTPTR_MAX;
+
+/*
+ * jemalloc may take extents from the break before there are hooks, or in an
+ * arena without them. Where the break begins nothing else tells: mappings lie
+ * above it, or below (with an unlimited stack), or on both sides.
+ */
+PUBLIC void *sbrk(intptr_t increment)
+{
+	sbrk_fn *next = atomic_load(&next_sbrk);
+	uintptr_t known;
+	void *old;
+
+	if (!next) {
+		next = (sbrk_fn *)dlsym(RTLD_NEXT, "sbrk");
+		atomic_store(&next_sbrk, next);
+	}
+	old = next(increment);
+	if (old == (void *)-1 || increment <= 0)
+		return old;
+	known = atomic_load(&break_start);
+	while ((uintptr_t)old < known)
+		if (atomic_compare_exchange_weak(&break_start, &known, (uintptr_t)old))
+			break;
+	return old;
+}
+
+static bool is_from_break(const void *addr)
+{
+	return (uintptr_t)addr >= atomic_load(&break_start) &&
+	       (uintptr_t)addr < (uintptr_t)sbrk(0);
 }
 
 /* ---- Pieces ------------------------------------------------------------- */
@@ -384,8 +427,7 @@ static bool extent_dalloc(extent_hooks_t *hooks, void *addr, size_t size,
 
 	(void)hooks;
 	(void)committed;
-	/* jemalloc may have taken it from the break before there were hooks. */
-	if ((char *)addr < (char *)sbrk(0))
+	if (is_from_break(addr))
 		return true;
 	if (start % SLOT == 0 && size % SLOT == 0)
 		return munmap(addr, size) != 0;
@@ -399,8 +441,7 @@ static bool extent_dalloc(extent_hooks_t *hooks, void *addr, size_t size,
 static void extent_destroy(extent_hooks_t *hooks, void *addr, size_t size,
 			   bool committed, unsigned int arena)
 {
-	if (extent_dalloc(hooks, addr, size, committed, arena) &&
-	    (char *)addr >= (char *)sbrk(0))
+	if (extent_dalloc(hooks, addr, size, committed, arena) && !is_from_break(addr))
 		munmap(addr, size);
 }
 
@@ -417,9 +458,9 @@ static bool extent_merge(extent_hooks_t *hooks, void *addr_a, size_t size_a,
 			 void *addr_b, size_t size_b, bool committed,
 			 unsigned int arena)
 {
-	(void)hooks, (void)addr_a, (void)size_a, (void)addr_b, (void)size_b;
-	(void)committed, (void)arena;
-	return false;
+	(void)hooks, (void)size_a, (void)size_b, (void)committed, (void)arena;
+	/* What is from the break is never given back, the rest is. */
+	return is_from_break(addr_a) != is_from_break(addr_b);
 }
 
 static extent_hooks_t extent_hooks = {
@@ -454,11 +495,13 @@ typedef int mallctlbymib_fn(const size_t *mib, size_t miblen, void *oldp,
 			    size_t *oldlenp, void *newp, size_t newlen);
 typedef int pthread_create_fn(pthread_t *thread, const pthread_attr_t *attr,
 			      void *(*start)(void *), void *arg);
+typedef int thrd_create_fn(thrd_t *thread, thrd_start_t start, void *arg);
 
 /* jemalloc's and the C library's, behind those here. */
 static mallctl_fn *next_mallctl;
 static mallctlbymib_fn *next_mallctlbymib;
 static pthread_create_fn *next_pthread_create;
+static thrd_create_fn *next_thrd_create;
 
 static bool active;
 static atomic_bool hooked[MAX_ARENAS];
@@ -556,6 +599,38 @@ PUBLIC int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
 	*start = (struct start){ fn, arg };
 	err = next_pthread_create(thread, attr, start_hooked, start);
 	if (err)
+		free(start);
+	return err;
+}
+
+struct thrd_start {
+	thrd_start_t fn;
+	void *arg;
+};
+
+static int thrd_start_hooked(void *arg)
+{
+	struct thrd_start start = *(struct thrd_start *)arg;
+
+	free(arg);
+	hook_own_arena();
+	return start.fn(start.arg);
+}
+
+/* The C library's makes its thread without pthread_create. */
+PUBLIC int thrd_create(thrd_t *thread, thrd_start_t fn, void *arg)
+{
+	struct thrd_start *start;
+	int err;
+
+	if (!next_thrd_create)
+		next_thrd_create = (thrd_create_fn *)dlsym(RTLD_NEXT, "thrd_create");
+	start = active ? malloc(sizeof(*start)) : NULL;
+	if (!start)
+		return next_thrd_create(thread, fn, arg);
+	*start = (struct thrd_start){ fn, arg };
+	err = next_thrd_create(thread, thrd_start_hooked, start);
+	if (err != thrd_success)
 		free(start);
 	return err;
 }

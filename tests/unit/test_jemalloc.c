@@ -2,7 +2,8 @@
 /*
  * libhpmmap_jemalloc, preloaded with jemalloc and fake_reuse: everything that
  * jemalloc and its hooks give is checked, on memory full of junk. With the
- * argument "inactive", without fake_reuse: jemalloc is left alone.
+ * argument "inactive", without fake_reuse: jemalloc is left alone. With
+ * "layout" what depends on where mappings and the break lie.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -18,7 +19,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
+#include <threads.h>
 #include <unistd.h>
 
 #define PAGE	((size_t)4096)
@@ -96,6 +99,12 @@ static void *arena_of_thread(void *arg)
 	return NULL;
 }
 
+static int arena_of_c11_thread(void *arg)
+{
+	arena_of_thread(arg);
+	return 7;
+}
+
 static void all_arenas_are_hooked(void **state)
 {
 	unsigned int nr = read_unsigned("arenas.narenas"), made, again;
@@ -111,6 +120,16 @@ static void all_arenas_are_hooked(void **state)
 
 		assert_int_equal(pthread_create(&thread, NULL, arena_of_thread, &hooked), 0);
 		assert_int_equal(pthread_join(thread, NULL), 0);
+		assert_true(hooked);
+	}
+	for (int i = 0; i < 8; i++) {
+		bool hooked = false;
+		thrd_t thread;
+		int result;
+
+		assert_int_equal(thrd_create(&thread, arena_of_c11_thread, &hooked), thrd_success);
+		assert_int_equal(thrd_join(thread, &result), thrd_success);
+		assert_int_equal(result, 7);
 		assert_true(hooked);
 	}
 	made = read_unsigned("arenas.create");
@@ -231,6 +250,32 @@ static void extents_keep_the_contract(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(extents); i++)
 		if (extents[i].p)
 			hooks->destroy(hooks, extents[i].p, extents[i].len, true, ARENA);
+}
+
+/* What is from the break stays; what is mapped, below it or above, does not. */
+static void the_break_is_told_from_mappings(void **state)
+{
+	const size_t len = 4 * SLOT;
+	extent_hooks_t *hooks = hooks_of(0);
+	uintptr_t old = (uintptr_t)sbrk(0);
+	bool zero = false, commit = true;
+	unsigned char *heap, *mapped;
+
+	(void)state;
+	assert_ptr_not_equal(sbrk((intptr_t)(SLOT - old % SLOT)), (void *)-1);
+	heap = sbrk((intptr_t)len);
+	assert_ptr_not_equal(heap, (void *)-1);
+	memset(heap, 1, len);
+	mapped = hooks->alloc(hooks, NULL, len, PAGE, &zero, &commit, ARENA);
+	assert_non_null(mapped);
+	assert_true(hooks->merge(hooks, heap, len, mapped, len, true, ARENA));
+	assert_false(hooks->merge(hooks, heap, SLOT, heap + SLOT, SLOT, true, ARENA));
+	assert_true(hooks->dalloc(hooks, heap, len, true, ARENA));
+	hooks->destroy(hooks, heap, len, true, ARENA);
+	assert_int_equal(heap[len - 1], 1);
+	assert_false(hooks->dalloc(hooks, mapped, len, true, ARENA));
+	assert_int_equal(msync(mapped, len, MS_ASYNC), -1);
+	assert_ptr_not_equal(sbrk((intptr_t)old - (intptr_t)(uintptr_t)sbrk(0)), (void *)-1);
 }
 
 /* ---- malloc ------------------------------------------------------------------ */
@@ -389,8 +434,14 @@ int main(int argc, char **argv)
 	const struct CMUnitTest inactive[] = {
 		cmocka_unit_test(jemalloc_is_left_alone),
 	};
+	const struct CMUnitTest layout[] = {
+		cmocka_unit_test(all_arenas_are_hooked),
+		cmocka_unit_test(the_break_is_told_from_mappings),
+		cmocka_unit_test(what_is_free_is_given_back),
+	};
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_arenas_are_hooked),
+		cmocka_unit_test(the_break_is_told_from_mappings),
 		cmocka_unit_test(extents_keep_the_contract),
 		cmocka_unit_test(calloc_is_zero_on_junk),
 		cmocka_unit_test(threads_and_forks),
@@ -404,5 +455,7 @@ int main(int argc, char **argv)
 	}
 	if (argc > 1 && strcmp(argv[1], "inactive") == 0)
 		return cmocka_run_group_tests(inactive, NULL, NULL);
+	if (argc > 1 && strcmp(argv[1], "layout") == 0)
+		return cmocka_run_group_tests(layout, NULL, NULL);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,6 +19,10 @@ preload=$HPMMAP_ROOT/build/lib/libhpmmap_jemalloc.so:libjemalloc.so.2
 run_once hooks.native env LD_PRELOAD="$preload" "$HPMMAP_ROOT/build/unit/test_jemalloc" inactive
 run_once hooks "${REGISTERED[@]}" "$HPMMAP_ROOT/build/unit/test_jemalloc"
 grep -F '[       OK ] all_arenas_are_hooked' "$WORK/hooks"
+# With an unlimited stack mappings may lie below the break.
+run_once layout bash -c 'ulimit -s unlimited; exec "$@"' bash \
+	"${REGISTERED[@]}" "$HPMMAP_ROOT/build/unit/test_jemalloc" layout
+grep -F '[       OK ] what_is_free_is_given_back' "$WORK/layout"
 
 # Real programs, threads and children.
 same_as_with_malloc() {
