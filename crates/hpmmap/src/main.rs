@@ -5,9 +5,13 @@ mod bench;
 mod cli;
 mod device;
 mod error;
+mod escape;
+#[cfg(test)]
+mod fuzz;
 mod launch;
 mod mark;
 mod output;
+mod picture;
 mod pool;
 mod prometheus;
 mod replace;
@@ -32,7 +36,7 @@ fn main() -> ExitCode {
     match verbs::perform(cli.verb) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("hpmmap: {error}");
+            output::complain(&error);
             ExitCode::from(own_failure.unwrap_or_else(|| Error::exit_code(&error)))
         }
     }

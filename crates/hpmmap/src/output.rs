@@ -8,6 +8,7 @@ use comfy_table::{Cell, CellAlignment, Row, Table, presets};
 use serde::Serialize;
 
 use crate::error::{Error, Result};
+use crate::{escape, replace};
 
 /// How a column is aligned.
 #[derive(Clone, Copy)]
@@ -23,8 +24,8 @@ pub fn table(columns: &[Column], rows: impl IntoIterator<Item = Vec<String>>) ->
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     let cell = |column: Column, text: String| match column {
-        Column::Text(_) => Cell::new(text),
-        Column::Number(_) => Cell::new(text).set_alignment(CellAlignment::Right),
+        Column::Text(_) => Cell::new(escape::line(&text)),
+        Column::Number(_) => Cell::new(escape::line(&text)).set_alignment(CellAlignment::Right),
     };
     table.set_header(columns.iter().map(|&column| {
         let (Column::Text(title) | Column::Number(title)) = column;
@@ -47,40 +48,55 @@ pub fn table(columns: &[Column], rows: impl IntoIterator<Item = Vec<String>>) ->
 /// Writes `value` as indented JSON into a file of a directory, which is made if
 /// there is none.
 pub fn save_json(dir: &Path, file: &str, value: &impl Serialize) -> Result<()> {
-    let failed =
-        |error: io::Error| Error::Failed(format!("cannot write to {}: {error}", dir.display()));
-    fs::create_dir_all(dir).map_err(failed)?;
+    fs::create_dir_all(dir)
+        .map_err(|error| Error::Failed(format!("cannot write to {}: {error}", dir.display())))?;
     let mut json = serde_json::to_vec_pretty(value).map_err(io::Error::from)?;
     json.push(b'\n');
-    fs::write(dir.join(file), json).map_err(failed)
+    replace::write(&dir.join(file), json)
 }
 
 /// Prints `value` as indented JSON.
 pub fn print_json(value: &impl Serialize) -> Result<()> {
     let mut out = io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, value).map_err(io::Error::from)?;
-    writeln!(out)?;
+    let json = serde_json::to_string_pretty(value).map_err(io::Error::from)?;
+    writeln!(out, "{}", escape::json(&json))?;
     Ok(())
 }
 
 /// Prints `value` as one line of JSON and flushes it.
 pub fn print_json_line(value: &impl Serialize) -> Result<()> {
     let mut out = io::stdout().lock();
-    serde_json::to_writer(&mut out, value).map_err(io::Error::from)?;
-    writeln!(out)?;
+    let json = serde_json::to_string(value).map_err(io::Error::from)?;
+    writeln!(out, "{}", escape::json(&json))?;
     out.flush()?;
     Ok(())
 }
 
-/// Prints `text` and a line end.
+/// Prints `text` and a line end. What would act on a terminal is made visible.
 pub fn print(text: &str) -> Result<()> {
-    writeln!(io::stdout().lock(), "{text}")?;
+    writeln!(io::stdout().lock(), "{}", escape::lines(text))?;
     Ok(())
+}
+
+/// Text on standard error, as it is but for what would act on a terminal.
+/// Nobody can be told if it does not get there, and nothing else fails by that.
+pub fn tell(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{}", escape::lines(text));
+}
+
+/// A line of this command's on standard error.
+pub fn say(text: &str) {
+    tell(&format!("hpmmap: {text}"));
+}
+
+/// An error on standard error.
+pub fn complain(error: &Error) {
+    say(&error.to_string());
 }
 
 /// A line on standard error that does not end the command.
 pub fn warn(text: &str) {
-    eprintln!("hpmmap: warning: {text}");
+    say(&format!("warning: {text}"));
 }
 
 #[cfg(test)]

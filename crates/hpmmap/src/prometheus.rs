@@ -7,6 +7,7 @@ use hpmmap_host::pool::{Context, NodePool};
 use hpmmap_sys::uapi::BLOCK_BYTES;
 
 use crate::device::user_name;
+use crate::escape;
 
 /// What is reported.
 pub struct State<'a> {
@@ -44,7 +45,7 @@ impl Text {
         self.0 += name;
         for (i, (label, text)) in labels.iter().enumerate() {
             let before = if i == 0 { '{' } else { ',' };
-            let _ = write!(self.0, "{before}{label}=\"{}\"", escaped(text));
+            let _ = write!(self.0, "{before}{label}=\"{}\"", escape::label(text));
         }
         if !labels.is_empty() {
             self.0.push('}');
@@ -68,13 +69,6 @@ impl Text {
             self.sample(name, &labels, value);
         }
     }
-}
-
-/// The value of a label: any text.
-fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
 }
 
 fn of_job(job: &Job) -> Labels {
@@ -487,10 +481,5 @@ mod tests {
         let text = of(&fixture);
         assert!(!text.contains("seconds"), "{text}");
         samples(&text);
-    }
-
-    #[test]
-    fn labels_are_escaped() {
-        assert_eq!(escaped("a\\b\"c\nd"), "a\\\\b\\\"c\\nd");
     }
 }

@@ -11,6 +11,7 @@ use super::plan::{Case, Method, Pattern};
 use super::result::{Measured, Record};
 use crate::error::{Error, Result};
 use crate::size::short;
+use crate::{picture, replace};
 
 const WIDTH: u32 = 760;
 const HEIGHT: u32 = 460;
@@ -223,12 +224,8 @@ pub fn write_parts(charts: &[Part], stem: &Path) -> Result<Vec<PathBuf>> {
         .map_err(|_| Error::Failed("the font is broken".into()))?;
     let size = (2 * WIDTH, rows(charts) as u32 * HEIGHT);
     let (png, svg) = (stem.with_extension("png"), stem.with_extension("svg"));
-    let failed =
-        |path: &Path, why: String| Error::Failed(format!("cannot write {}: {why}", path.display()));
-    draw_all(&BitMapBackend::new(&png, size).into_drawing_area(), charts)
-        .map_err(|error| failed(&png, error.to_string()))?;
-    draw_all(&SVGBackend::new(&svg, size).into_drawing_area(), charts)
-        .map_err(|error| failed(&svg, error.to_string()))?;
+    replace::write(&png, picture::png(size, |area| draw_all(area, charts))?)?;
+    replace::write(&svg, picture::svg(size, |area| draw_all(area, charts))?)?;
     Ok(vec![png, svg])
 }
 

@@ -178,6 +178,8 @@ pub struct BenchColocationArgs {
     /// Go on with the study in this directory, or report it again
     ///
     /// The options are those it was begun with; the machine must be the same.
+    /// To go on, the directory and what is in it must belong to the caller or
+    /// root, and nobody else may be able to write to it.
     #[arg(long, value_name = "DIR")]
     pub resume: Option<PathBuf>,
     /// With --resume: run nothing, report what there is, on any machine

@@ -71,7 +71,8 @@ pub enum Verb {
     /// it. strip, objcopy and patchelf keep the mark. A new file takes the
     /// place of the old one in one step, with its owner, mode, ACL and extended
     /// attributes; processes that run the old one go on. Of a symbolic link the
-    /// file it points to is marked. Files with several hard links are refused.
+    /// file it points to is marked, unless the link is somebody else's (neither
+    /// the caller's nor root's). Files with several hard links are refused.
     ///
     /// Prints the bytes that change and the SHA-256 of the file before and
     /// after. A package manager will find that the file has changed.
@@ -125,6 +126,9 @@ pub struct StatusArgs {
     #[arg(long, conflicts_with_all = ["watch", "json"])]
     pub prometheus: bool,
     /// Replace this file by the report for Prometheus, in one step
+    ///
+    /// It keeps its owner, mode and attributes. A symbolic link is followed if
+    /// it is the caller's or root's.
     #[arg(long, value_name = "FILE", requires = "prometheus")]
     pub output: Option<PathBuf>,
 }

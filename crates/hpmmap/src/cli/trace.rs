@@ -90,7 +90,7 @@ pub enum TraceUnit {
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").required(true).args(["pid", "command"]))]
 pub struct TraceRecordArgs {
-    /// The file to write
+    /// The file to write; only its owner can read it
     #[arg(short, long, value_name = "FILE", default_value = "hpmmap.trace")]
     pub output: PathBuf,
     /// Record this process and its descendants from now on

@@ -3,14 +3,17 @@
 mod elf;
 mod replace;
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use hpmmap_sys::uapi;
+use hpmmap_sys::{Errno, uapi};
 
 use crate::cli::Placement;
 use crate::error::{Error, Result};
+use crate::escape;
 use crate::launch::Options;
+use crate::replace::{Dir, Links, Place, describe, find};
 pub use replace::{Digests, hex};
 
 /// The bytes of the file that hold the mark: e_flags.
@@ -58,24 +61,29 @@ pub struct Program {
     name: PathBuf,
     /// Where the file itself is, symbolic links followed.
     pub path: PathBuf,
+    dir: Dir,
+    file_name: OsString,
     file: File,
     flags: u32,
 }
 
 impl Program {
     /// Opens `name` and checks that it is a program that can be marked or
-    /// unmarked.
-    pub fn open(name: &Path) -> Result<Self> {
+    /// unmarked. One that is to be changed stays where it was found, whatever
+    /// becomes of its path.
+    pub fn open(name: &Path, links: Links) -> Result<Self> {
         let io = |error| failed(name, &describe(&error));
-        let path = name.canonicalize().map_err(io)?;
-        let kind = path.metadata().map_err(io)?.file_type();
-        if kind.is_dir() {
-            return Err(failed(name, "is a directory"));
-        }
-        if !kind.is_file() {
-            return Err(failed(name, "is not a regular file"));
-        }
-        let file = File::open(&path).map_err(io)?;
+        let (dir, file_name, file) = match find(name, links) {
+            Ok(Place::Name(dir, file_name, Some(file))) => (dir, file_name, file),
+            Ok(Place::Name(_, _, None)) => return Err(io(Errno::ENOENT.into())),
+            Ok(Place::Stream(..)) => return Err(failed(name, "is not a regular file")),
+            Err(error) if error.raw_os_error() == Some(Errno::EISDIR as i32) => {
+                return Err(failed(name, "is a directory"));
+            }
+            Err(error) => return Err(io(error)),
+        };
+        let path = dir.path().join(&file_name);
+        let path = path.canonicalize().unwrap_or(path);
         let flags = elf::program_flags(&file).map_err(|what| failed(name, &what))?;
         if flags != 0 && flags & uapi::MARK_MAGIC_MASK != uapi::MARK_MAGIC {
             return Err(failed(
@@ -92,6 +100,8 @@ impl Program {
         Ok(Self {
             name: name.to_path_buf(),
             path,
+            dir,
+            file_name,
             file,
             flags,
         })
@@ -113,7 +123,8 @@ impl Program {
             return Ok(None);
         }
         let place = replace::Place {
-            path: &self.path,
+            dir: &self.dir,
+            name: &self.file_name,
             file: &self.file,
         };
         place
@@ -142,15 +153,8 @@ pub struct Change {
 }
 
 fn failed(name: &Path, what: &str) -> Error {
-    Error::Failed(format!("{}: {what}", name.display()))
-}
-
-/// Without the number of the error that Rust appends.
-fn describe(error: &std::io::Error) -> String {
-    match error.raw_os_error() {
-        Some(number) => hpmmap_sys::Errno::from_raw(number).desc().to_string(),
-        None => error.kind().to_string(),
-    }
+    let name = name.to_string_lossy();
+    Error::Failed(format!("{}: {what}", escape::line(&name)))
 }
 
 #[cfg(test)]
@@ -183,8 +187,12 @@ mod tests {
         path
     }
 
+    fn open(name: &Path) -> Result<Program> {
+        Program::open(name, Links::Trusted)
+    }
+
     fn message(name: &Path) -> String {
-        Program::open(name).unwrap_err().to_string()
+        open(name).unwrap_err().to_string()
     }
 
     #[test]
@@ -213,7 +221,7 @@ mod tests {
         let path = program(dir.path());
         let original = fs::read(&path).unwrap();
 
-        let change = Program::open(&path).unwrap().change(Some(ALL)).unwrap();
+        let change = open(&path).unwrap().change(Some(ALL)).unwrap();
         let change = change.unwrap();
         let marked = fs::read(&path).unwrap();
         assert_eq!(change.before, [0; 4]);
@@ -222,18 +230,18 @@ mod tests {
         assert_eq!(marked[52..], original[52..]);
         assert!(Command::new(&path).status().unwrap().success());
 
-        let program = Program::open(&path).unwrap();
+        let program = open(&path).unwrap();
         assert_eq!(program.mark().unwrap(), Some(ALL));
         assert!(program.change(Some(ALL)).unwrap().is_none());
         let again = program.change(Some(IMAGE)).unwrap().unwrap();
         assert_eq!(again.digests.before, change.digests.after);
 
-        let program = Program::open(&path).unwrap();
+        let program = open(&path).unwrap();
         assert_eq!(program.mark().unwrap(), Some(IMAGE));
         let back = program.change(None).unwrap().unwrap();
         assert_eq!(back.digests.after, change.digests.before);
         assert_eq!(fs::read(&path).unwrap(), original);
-        let program = Program::open(&path).unwrap();
+        let program = open(&path).unwrap();
         assert_eq!(program.mark().unwrap(), None);
         assert!(program.change(None).unwrap().is_none());
         assert_eq!(dir.path().read_dir().unwrap().count(), 1);
@@ -248,7 +256,7 @@ mod tests {
             String::from_utf8(output.stdout).unwrap()[..64].to_string()
         };
         let before = sum();
-        let change = Program::open(&path).unwrap().change(Some(IMAGE)).unwrap();
+        let change = open(&path).unwrap().change(Some(IMAGE)).unwrap();
         let digests = change.unwrap().digests;
         assert_eq!(digests.before, before);
         assert_eq!(digests.after, sum());
@@ -261,7 +269,7 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o751)).unwrap();
         let attributes = xattr::set(&path, "user.hpmmap-test", b"kept").is_ok();
         let before = path.metadata().unwrap();
-        Program::open(&path).unwrap().change(Some(IMAGE)).unwrap();
+        open(&path).unwrap().change(Some(IMAGE)).unwrap();
         let after = path.metadata().unwrap();
         assert_ne!(after.ino(), before.ino());
         assert_eq!(after.mode(), before.mode());
@@ -278,7 +286,7 @@ mod tests {
         let path = dir.path().join("sleeper");
         fs::copy("/bin/sleep", &path).unwrap();
         let mut child = Command::new(&path).arg("60").spawn().unwrap();
-        let change = Program::open(&path).unwrap().change(Some(IMAGE)).unwrap();
+        let change = open(&path).unwrap().change(Some(IMAGE)).unwrap();
         assert!(change.is_some());
         child.kill().unwrap();
         child.wait().unwrap();
@@ -290,9 +298,9 @@ mod tests {
         let path = program(dir.path());
         let link = dir.path().join("link");
         symlink("program", &link).unwrap();
-        Program::open(&link).unwrap().change(Some(IMAGE)).unwrap();
+        open(&link).unwrap().change(Some(IMAGE)).unwrap();
         assert!(link.is_symlink());
-        assert_eq!(Program::open(&path).unwrap().mark().unwrap(), Some(IMAGE));
+        assert_eq!(open(&path).unwrap().mark().unwrap(), Some(IMAGE));
     }
 
     #[test]
@@ -300,19 +308,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = program(dir.path());
         fs::hard_link(&path, dir.path().join("other")).unwrap();
-        let error = Program::open(&path).unwrap().change(Some(IMAGE));
+        let error = open(&path).unwrap().change(Some(IMAGE));
         let text = error.unwrap_err().to_string();
         assert!(text.contains("has 2 hard links"), "{text}");
-        assert_eq!(Program::open(&path).unwrap().mark().unwrap(), None);
+        assert_eq!(open(&path).unwrap().mark().unwrap(), None);
     }
 
     #[test]
     fn set_user_id_programs_are_refused_but_can_be_unmarked() {
         let dir = tempfile::tempdir().unwrap();
         let path = program(dir.path());
-        Program::open(&path).unwrap().change(Some(IMAGE)).unwrap();
+        open(&path).unwrap().change(Some(IMAGE)).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o4755)).unwrap();
-        let program = Program::open(&path).unwrap();
+        let program = open(&path).unwrap();
         let text = program.change(Some(ALL)).unwrap_err().to_string();
         assert!(text.contains("set-user-ID"), "{text}");
         assert!(program.change(None).unwrap().is_some());
@@ -393,7 +401,7 @@ mod tests {
         let mut both = original.clone();
         both[48..52].copy_from_slice(&[0x14, 0, 0x4d, 0x48]);
         fs::write(&path, both).unwrap();
-        let program = Program::open(&path).unwrap();
+        let program = open(&path).unwrap();
         let text = program.mark().unwrap_err().to_string();
         assert!(text.contains("places memory in two ways"), "{text}");
         assert!(program.change(None).unwrap().is_some());
@@ -410,14 +418,14 @@ mod tests {
         assert!(message(Path::new(libc)).ends_with(": is a shared library, not a program"));
         // Position-independent and linked dynamically.
         let me = std::env::current_exe().unwrap();
-        assert_eq!(Program::open(&me).unwrap().mark().unwrap(), None);
+        assert_eq!(open(&me).unwrap().mark().unwrap(), None);
     }
 
     #[test]
     fn a_file_that_changes_meanwhile_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let path = program(dir.path());
-        let program = Program::open(&path).unwrap();
+        let program = open(&path).unwrap();
         let other = dir.path().join("other");
         fs::copy("/bin/false", &other).unwrap();
         fs::rename(&other, &path).unwrap();
@@ -432,5 +440,39 @@ mod tests {
             .read_exact_at(&mut flags, OFFSET)
             .unwrap();
         assert_eq!(flags, [0; 4]);
+    }
+
+    #[test]
+    fn what_was_looked_at_is_changed_whatever_its_path_becomes() {
+        let parent = tempfile::tempdir().unwrap();
+        let (dir, moved) = (parent.path().join("dir"), parent.path().join("moved"));
+        let others = parent.path().join("others");
+        for dir in [&dir, &others] {
+            fs::create_dir(dir).unwrap();
+            program(dir);
+        }
+        let found = open(&dir.join("program")).unwrap();
+        fs::rename(&dir, &moved).unwrap();
+        symlink(&others, &dir).unwrap();
+        found.change(Some(IMAGE)).unwrap();
+        let mark = |dir: &Path| open(&dir.join("program")).unwrap().mark().unwrap();
+        assert_eq!(mark(&others), None);
+        assert_eq!(mark(&moved), Some(IMAGE));
+    }
+
+    #[test]
+    fn a_link_of_somebody_else_is_followed_only_to_show() {
+        if !nix::unistd::Uid::effective().is_root() {
+            eprintln!("left out: only root can give files away");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("link");
+        symlink(program(dir.path()), &link).unwrap();
+        std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
+        let error = message(&link);
+        assert!(error.contains("is a symbolic link of"), "{error}");
+        let shown = Program::open(&link, Links::All).unwrap();
+        assert_eq!(shown.mark().unwrap(), None);
     }
 }

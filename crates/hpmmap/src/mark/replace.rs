@@ -1,20 +1,19 @@
 //! Replacing a file by one that differs in a few bytes and in nothing else.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::fs::{self, File, Metadata};
+use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown};
-use std::path::Path;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 use nix::unistd::Uid;
 use sha2::{Digest, Sha256};
-use tempfile::NamedTempFile;
 use xattr::FileExt as _;
 
-use super::{LENGTH, describe};
+use super::LENGTH;
 use crate::device::user_name;
+use crate::replace::{Dir, Inode, copy_attributes, describe, is_unsupported};
 
-const ACCESS_ACL: &str = "system.posix_acl_access";
 const CAPABILITIES: &str = "security.capability";
 const SIGNATURE: &str = "security.ima";
 
@@ -29,8 +28,10 @@ pub struct Digests {
 
 /// A file that is to be replaced where it is.
 pub struct Place<'a> {
-    /// Its path, without symbolic links.
-    pub path: &'a Path,
+    /// Its directory.
+    pub dir: &'a Dir,
+    /// Its name there.
+    pub name: &'a OsStr,
     /// Open for reading.
     pub file: &'a File,
 }
@@ -81,95 +82,37 @@ impl Place<'_> {
     /// Puts a copy with other bytes at `offset` in the file's place, at once
     /// and for good.
     pub fn replace(&self, offset: u64, bytes: [u8; LENGTH]) -> Result<Digests, String> {
-        let dir = self.path.parent().unwrap_or(Path::new("/"));
+        let dir = self.dir.path().display();
         let step = |what: String| move |error: io::Error| format!("{what}: {}", describe(&error));
         let meta = self.file.metadata().map_err(|error| describe(&error))?;
-        let mut new = tempfile::Builder::new()
-            .prefix(".hpmmap-mark-")
-            .tempfile_in(dir)
-            .map_err(step(format!("cannot make a file in {}", dir.display())))?;
+        let mut new = self
+            .dir
+            .create(0o600)
+            .map_err(step(format!("cannot make a file in {dir}")))?;
         let digests =
-            copy(self.file, &mut new, offset, bytes).map_err(step("cannot copy it".into()))?;
-        self.copy_attributes(&meta, new.as_file())?;
-        new.as_file()
+            copy(self.file, &mut new.file, offset, bytes).map_err(step("cannot copy it".into()))?;
+        copy_attributes(self.file, &new.file, 0o7777, &[])?;
+        new.file
             .sync_all()
             .map_err(step("cannot write the new file".into()))?;
-        if !self.is_still(&meta) {
+        let now = self
+            .dir
+            .inode(self.name)
+            .map_err(|error| describe(&error))?;
+        if now != Some(Inode::from(&meta)) {
             return Err("was changed by somebody else meanwhile".into());
         }
-        new.persist(self.path)
-            .map_err(|error| step("cannot replace it".into())(error.error))?;
-        File::open(dir)
-            .and_then(|dir| dir.sync_all())
-            .map_err(step(format!("cannot sync {}", dir.display())))?;
+        new.commit(self.name)
+            .map_err(step("cannot replace it".into()))?;
+        self.dir
+            .sync()
+            .map_err(step(format!("cannot sync {dir}")))?;
         Ok(digests)
     }
-
-    /// Owner first, for that takes capabilities and mode bits away; mode last.
-    fn copy_attributes(&self, meta: &Metadata, new: &File) -> Result<(), String> {
-        fchown(new, Some(meta.uid()), Some(meta.gid()))
-            .map_err(|error| format!("cannot keep its owner and group: {}", describe(&error)))?;
-        let names: Vec<_> = match self.file.list_xattr() {
-            Ok(names) => names.collect(),
-            Err(error) if is_unsupported(&error) => Vec::new(),
-            Err(error) => return Err(format!("cannot list its attributes: {}", describe(&error))),
-        };
-        for name in &names {
-            let copied = self.file.get_xattr(name).and_then(|value| match value {
-                // The new file often has it already, from the directory.
-                Some(value) if new.get_xattr(name)?.as_ref() == Some(&value) => Ok(()),
-                Some(value) => new.set_xattr(name, &value),
-                None => Ok(()),
-            });
-            copied.map_err(|error| {
-                let name = name.to_string_lossy();
-                format!("cannot keep its attribute {name}: {}", describe(&error))
-            })?;
-        }
-        // One that the directory gives to new files, but the old has not.
-        if !names.iter().any(|name| name == ACCESS_ACL) {
-            match new.remove_xattr(ACCESS_ACL) {
-                Err(error) if !is_unsupported(&error) && !is_missing(&error) => {
-                    return Err(format!("cannot keep its ACL: {}", describe(&error)));
-                }
-                _ => {}
-            }
-        }
-        new.set_permissions(fs::Permissions::from_mode(meta.mode() & 0o7777))
-            .map_err(|error| format!("cannot keep its mode: {}", describe(&error)))
-    }
-
-    fn is_still(&self, meta: &Metadata) -> bool {
-        let identity = |meta: &Metadata| {
-            (
-                meta.dev(),
-                meta.ino(),
-                meta.size(),
-                (meta.mtime(), meta.mtime_nsec()),
-                (meta.ctime(), meta.ctime_nsec()),
-            )
-        };
-        self.path
-            .symlink_metadata()
-            .is_ok_and(|now| identity(&now) == identity(meta))
-    }
-}
-
-fn is_unsupported(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::Unsupported
-}
-
-fn is_missing(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(hpmmap_sys::Errno::ENODATA as i32)
 }
 
 /// Copies all of `old`, with `bytes` at `offset`.
-fn copy(
-    mut old: &File,
-    new: &mut NamedTempFile,
-    offset: u64,
-    bytes: [u8; LENGTH],
-) -> io::Result<Digests> {
+fn copy(mut old: &File, new: &mut File, offset: u64, bytes: [u8; LENGTH]) -> io::Result<Digests> {
     let mut hashes = (Sha256::new(), Sha256::new());
     let mut head = vec![0; offset as usize + LENGTH];
     old.read_exact_at(&mut head, 0)?;

@@ -5,17 +5,26 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use hpmmap_bpf::{Kind, Origin, Stall};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::replace::{Created, create_private};
 
 const MAGIC: [u8; 8] = *b"HPMMAPT\n";
 /// Of the format that is written.
 pub const VERSION: u32 = 1;
 /// No header or record is larger, however long the command line is.
 const MAX_BYTES: u32 = 16 << 20;
+
+/// No time is later or longer: 36 years.
+const MAX_NS: u64 = 1 << 60;
+/// No counter is faster.
+const MAX_HZ: u64 = 1_000_000_000_000;
+/// No count is larger.
+const MAX_COUNT: u64 = 1 << 48;
 
 const FAULT: u16 = 1;
 const MAPPING: u16 = 2;
@@ -284,19 +293,35 @@ pub struct Summary {
     pub overhead: Overhead,
 }
 
+impl Summary {
+    /// All numbers that others are added to.
+    fn counts(&self) -> Vec<u64> {
+        let both = |counts: &Counts| [counts.minor, counts.major];
+        let given = [Some(self.recorded), self.kernel, self.getrusage];
+        let mut all: Vec<u64> = given.iter().flatten().flat_map(both).collect();
+        all.extend(self.totals.iter().map(|one| one.count));
+        all.extend(self.stolen.iter().map(|one| one.count));
+        all.extend([self.dropped, self.untracked, self.retries]);
+        all.extend([self.overhead.runs, self.overhead.missed]);
+        all
+    }
+}
+
 /// Appends to a file. What was flushed can be read whatever happens later.
+/// Others cannot read it: it tells where programs have what.
 pub struct Writer {
     out: BufWriter<File>,
+    created: Rc<Created>,
     path: PathBuf,
 }
 
 impl Writer {
-    /// Creates the file, or empties it.
+    /// Creates the file, in place of what is there.
     pub fn create(path: &Path, header: &Header) -> Result<Self> {
-        let out = File::create(path)
-            .map_err(|error| Error::Failed(format!("cannot write {}: {error}", path.display())))?;
+        let created = create_private(path)?;
         let mut writer = Self {
-            out: BufWriter::with_capacity(1 << 18, out),
+            out: BufWriter::with_capacity(1 << 18, created.file.try_clone()?),
+            created: Rc::new(created),
             path: path.to_path_buf(),
         };
         let json = serde_json::to_vec(header).map_err(io::Error::from)?;
@@ -327,6 +352,11 @@ impl Writer {
     fn json(&mut self, kind: u16, value: &impl Serialize) -> Result<()> {
         let json = serde_json::to_vec(value).map_err(io::Error::from)?;
         self.record(kind, &json)
+    }
+
+    /// What takes the file away again.
+    pub fn created(&self) -> Rc<Created> {
+        Rc::clone(&self.created)
     }
 
     /// Appends a fault.
@@ -465,7 +495,66 @@ impl Trace {
                 .take(kind, &payload)
                 .map_err(|what| failed(format!("a record is broken: {what}")))?;
         }
+        trace.check().map_err(failed)?;
         Ok(trace)
+    }
+
+    /// Error if times cannot be such, or are so long that sums of them would
+    /// be no numbers any more.
+    fn check(&self) -> std::result::Result<(), String> {
+        let header = [
+            ("time of the start", self.header.start_ns, MAX_NS),
+            ("rate of the counter", self.header.tsc_hz, MAX_HZ),
+        ];
+        let summary = self.summary.iter().flat_map(|summary| {
+            let totals = summary.totals.iter().map(|one| one.sum_ns);
+            let stolen = summary.stolen.iter().map(|one| one.sum_ns);
+            let all = totals.chain(stolen).chain([summary.end_ns]);
+            all.map(|ns| ("time in the summary", ns, MAX_NS))
+        });
+        let faults = self.faults.iter().flat_map(|fault| {
+            [
+                ("time of a fault", fault.start_ns, MAX_NS),
+                ("cost of a fault", fault.cost_ns, MAX_NS),
+            ]
+        });
+        let tasks = self.tasks.iter();
+        let tasks = tasks.map(|task| ("time of a task", task.time_ns, MAX_NS));
+        let times = self.times.iter().flat_map(|time| {
+            [
+                ("time of a stall", time.start_ns, MAX_NS),
+                ("length of a stall", time.ns, MAX_NS),
+            ]
+        });
+        let counts = self.summary.iter().flat_map(Summary::counts);
+        let counts = counts.map(|count| ("count", count, MAX_COUNT));
+        let all = header.into_iter().chain(summary).chain(faults);
+        let wrong = all
+            .chain(tasks)
+            .chain(times)
+            .chain(counts)
+            .find(|(_, value, most)| value > most);
+        if let Some((what, value, _)) = wrong {
+            return Err(format!("the file is broken: {value} is no {what}"));
+        }
+        let costs = |of: fn(&Fault) -> u64| self.faults.iter().map(|f| u128::from(of(f))).sum();
+        let longest: u128 = [
+            costs(|fault| fault.cost_ns),
+            costs(|fault| fault.wait_ns),
+            costs(|fault| fault.reclaim_ns),
+            costs(|fault| fault.compaction_ns),
+            costs(|fault| fault.migration_ns),
+            self.times.iter().map(|time| u128::from(time.ns)).sum(),
+        ]
+        .into_iter()
+        .max()
+        .unwrap_or(0);
+        if longest > u128::from(MAX_NS) {
+            return Err(format!(
+                "the file is broken: what it tells of took {longest} ns"
+            ));
+        }
+        Ok(())
     }
 
     /// Records of a kind that this version does not know are left out.
@@ -598,7 +687,7 @@ pub mod tests {
         }
     }
 
-    fn written(path: &Path) -> Trace {
+    pub fn written(path: &Path) -> Trace {
         let mut writer = Writer::create(path, &header()).unwrap();
         let mapping = Mapping {
             id: 1,

@@ -12,6 +12,7 @@ use plotters::style::{FontStyle, register_font};
 use super::format::{Fault, Trace};
 use super::report::{Process, processes};
 use crate::error::{Error, Result};
+use crate::{escape, picture, replace};
 
 const WIDTH: u32 = 820;
 const HEIGHT: u32 = 340;
@@ -127,7 +128,7 @@ fn chosen(trace: &Trace, all: &BTreeMap<u32, Process>) -> (Vec<u32>, usize) {
     (pids, left_out)
 }
 
-fn picture(trace: &Trace, after_ns: u64) -> Picture {
+fn picture_of(trace: &Trace, after_ns: u64) -> Picture {
     let all = processes(trace);
     let start = trace.header.start_ns;
     let (pids, left_out) = chosen(trace, &all);
@@ -154,10 +155,11 @@ fn picture(trace: &Trace, after_ns: u64) -> Picture {
             .filter(|time| time.start_ns >= start + after_ns)
             .map(|time| seconds(time.start_ns))
             .collect();
+        let comm = escape::line(&process.comm);
         panels.push(Panel {
             title: match process.rank {
-                Some(rank) => format!("rank {rank}: {} {pid}", process.comm),
-                None => format!("{} {pid}", process.comm),
+                Some(rank) => format!("rank {rank}: {comm} {pid}"),
+                None => format!("{comm} {pid}"),
             },
             points,
             merges,
@@ -174,7 +176,7 @@ fn picture(trace: &Trace, after_ns: u64) -> Picture {
         costs().fold(0.0, f64::max),
     );
     Picture {
-        title: shortened(&trace.header.what()),
+        title: shortened(&escape::line(&trace.header.what())),
         seconds: (
             after_ns as f64 / 1e9,
             seconds(trace.end_ns()).max(after_ns as f64 / 1e9 + 1e-3),
@@ -336,21 +338,16 @@ pub fn write(trace: &Trace, after_ns: u64, path: &Path) -> Result<()> {
     let format = format(path)?;
     register_font(FONT, FontStyle::Normal, dejavu::sans::regular())
         .map_err(|_| Error::Failed("the font is broken".into()))?;
-    let picture = picture(trace, after_ns);
+    let picture = picture_of(trace, after_ns);
     let size = (
         WIDTH + LEGEND,
         TITLE + picture.panels.len().max(1) as u32 * HEIGHT,
     );
     let drawn = match format {
-        Format::Png => draw(
-            &BitMapBackend::new(path, size).into_drawing_area(),
-            &picture,
-        )
-        .map_err(|error| error.to_string()),
-        Format::Svg => draw(&SVGBackend::new(path, size).into_drawing_area(), &picture)
-            .map_err(|error| error.to_string()),
+        Format::Png => picture::png(size, |area| draw(area, &picture)),
+        Format::Svg => picture::svg(size, |area| draw(area, &picture)),
     };
-    drawn.map_err(|why| Error::Failed(format!("cannot write {}: {why}", path.display())))
+    replace::write(path, drawn?)
 }
 
 #[cfg(test)]
@@ -384,7 +381,7 @@ mod tests {
         for task in &mut trace.tasks {
             task.rank = None;
         }
-        let picture = picture(&trace, 0);
+        let picture = picture_of(&trace, 0);
         let titles: Vec<&str> = picture.panels.iter().map(|p| p.title.as_str()).collect();
         assert_eq!(titles, ["prog 10", "sh 20"]);
         let colours: Vec<Colour> = picture.panels[0].points.keys().copied().collect();
@@ -406,7 +403,7 @@ mod tests {
 
     #[test]
     fn points_at_one_place_are_drawn_once() {
-        let picture = picture(&trace(), 0);
+        let picture = picture_of(&trace(), 0);
         let points = [(0.5, 1000.0), (0.500_001, 1000.1), (0.9, 1000.0)];
         assert_eq!(thinned(&points, &picture).len(), 2);
     }

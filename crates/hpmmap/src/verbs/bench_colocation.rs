@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{self, IsTerminal};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -20,14 +21,14 @@ use crate::bench::colocation::job::{Runner, Trouble};
 use crate::bench::colocation::plan::{
     Cell, Parameters, Planned, Profile, Workload, default_ranks, divide_cpus,
 };
-use crate::bench::colocation::record::{Figures, LeftOut, Plan, Run, SCHEMA, Store, write_whole};
+use crate::bench::colocation::record::{Figures, LeftOut, Plan, Purpose, Run, SCHEMA, Store};
 use crate::bench::colocation::settings::{self, Settings};
 use crate::bench::colocation::summary::Summary;
 use crate::bench::colocation::{html, text, workload};
 use crate::bench::machine;
 use crate::cli::BenchColocationArgs;
 use crate::error::{Error, Result};
-use crate::output::{print, print_json};
+use crate::output::{print, print_json, say, tell};
 use crate::size::{Size, short};
 
 const MEBIBYTE: u64 = 1 << 20;
@@ -46,7 +47,7 @@ pub fn perform(args: &BenchColocationArgs) -> Result<ExitCode> {
         None => begun(&root, args, &machine)?,
     };
     if args.report || runs.len() == plan.runs.len() {
-        return conclude(args, store.dir(), &plan, &runs);
+        return conclude(args, &store, &plan, &runs);
     }
     let programs = programs(&plan.parameters, args.apps.as_deref())?;
     let mut study = Study {
@@ -59,7 +60,7 @@ pub fn perform(args: &BenchColocationArgs) -> Result<ExitCode> {
         stop: &|| stop.load(Ordering::Relaxed),
     };
     study.run_all()?;
-    conclude(args, study.store.dir(), &study.plan, &study.runs)
+    conclude(args, &study.store, &study.plan, &study.runs)
 }
 
 /// What the plan is made of.
@@ -236,7 +237,7 @@ fn plan(
         for one in all {
             match one.find(apps) {
                 Ok(_) => parameters.workloads.push(one),
-                Err(why) => eprintln!("hpmmap: {} is left out: {why}", one.name()),
+                Err(why) => say(&format!("{} is left out: {why}", one.name())),
             }
         }
     }
@@ -307,7 +308,13 @@ fn resumed(
     machine: &Machine,
     dir: &Path,
 ) -> Result<Opened> {
-    let (store, then, runs) = Store::resume(&std::path::absolute(dir)?)?;
+    let (store, then, runs) = Store::resume(
+        &std::path::absolute(dir)?,
+        match args.report {
+            true => Purpose::Report,
+            false => Purpose::GoOn,
+        },
+    )?;
     let refuse = |why: String| {
         Err(Error::Usage(format!(
             "{} cannot go on: {why}",
@@ -384,7 +391,7 @@ impl Progress {
     fn say(&self, what: &str) {
         match &self.bar {
             Some(bar) => bar.set_message(what.to_string()),
-            None if self.verbose => eprintln!("hpmmap: {what}"),
+            None if self.verbose => say(what),
             None => (),
         }
     }
@@ -416,7 +423,7 @@ impl Progress {
         let left = left.map_or(String::new(), |left| {
             format!(", about {} left", HumanDuration(left))
         });
-        eprintln!("hpmmap:   {result}{left}");
+        say(&format!("  {result}{left}"));
     }
 }
 
@@ -492,17 +499,21 @@ impl Study<'_> {
     /// Says what is about to be done.
     fn announce(&self, left: &[Planned]) {
         let parameters = &self.plan.parameters;
-        eprintln!(
-            "hpmmap: {} runs, {} ranks on CPU {}, {} for the job; again with:\n  {}",
+        say(&format!(
+            "{} runs, {} ranks on CPU {}, {} for the job; again with:\n  {}",
             left.len(),
             parameters.ranks,
             list::format(&parameters.rank_cpus),
             short(parameters.memory_bytes),
             self.plan.redo
-        );
+        ));
         for round in left.chunk_by(|a, b| a.repetition == b.repetition) {
             let cells: Vec<String> = round.iter().map(|one| one.cell.to_string()).collect();
-            eprintln!("  round {}: {}", round[0].repetition + 1, cells.join(", "));
+            tell(&format!(
+                "  round {}: {}",
+                round[0].repetition + 1,
+                cells.join(", ")
+            ));
         }
     }
 
@@ -531,7 +542,10 @@ impl Study<'_> {
         };
         let failed = |error: io::Error| Trouble::Failed(format!("{}: {error}", work.display()));
         fs::create_dir_all(work).map_err(failed)?;
-        let scratch = tempfile::tempdir_in(work).map_err(failed)?;
+        let scratch = tempfile::Builder::new()
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir_in(work)
+            .map_err(failed)?;
         let there = scratch.path().join("run");
         let result = runner.run(cell, &start, &there);
         copy_files(&there, dir).map_err(failed)?;
@@ -595,23 +609,28 @@ impl Study<'_> {
 }
 
 /// Writes the report, and prints it.
-fn conclude(args: &BenchColocationArgs, dir: &Path, plan: &Plan, runs: &[Run]) -> Result<ExitCode> {
+fn conclude(
+    args: &BenchColocationArgs,
+    store: &Store,
+    plan: &Plan,
+    runs: &[Run],
+) -> Result<ExitCode> {
     let summary = Summary::new(plan, runs);
     let mut json = serde_json::to_vec_pretty(&summary).map_err(io::Error::from)?;
     json.push(b'\n');
-    write_whole(&dir.join("summary.json"), &json)?;
+    store.write("summary.json", &json)?;
     for workload in summary.workloads() {
         let svg = html::chart(&summary, workload)?;
-        let name = format!("{}.svg", workload.name());
-        write_whole(&dir.join(name), svg.as_bytes())?;
+        store.write(&format!("{}.svg", workload.name()), svg.as_bytes())?;
     }
     let report = html::report(&summary, runs)?;
-    write_whole(&dir.join("report.html"), report.as_bytes())?;
+    store.write("report.html", report.as_bytes())?;
     if args.json {
         print_json(&summary)?;
     } else {
         print(&text::text(&summary))?;
-        print(&format!("\nReport: {}", dir.join("report.html").display()))?;
+        let path = store.dir().join("report.html");
+        print(&format!("\nReport: {}", path.display()))?;
     }
     Ok(if summary.failures.is_empty() {
         ExitCode::SUCCESS

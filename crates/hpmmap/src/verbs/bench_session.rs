@@ -15,6 +15,7 @@ use crate::bench::machine;
 use crate::bench::result::Provenance;
 use crate::cli::SessionArgs;
 use crate::error::{Error, Result};
+use crate::output::say;
 
 /// One call of a benchmark.
 pub struct Session<'a> {
@@ -125,7 +126,7 @@ impl Progress {
                 bar.set_message(title.to_string());
             }
             None if self.verbose => {
-                eprintln!("hpmmap: {} of {}: {title}", self.done + 1, self.all);
+                say(&format!("{} of {}: {title}", self.done + 1, self.all));
             }
             None => (),
         }

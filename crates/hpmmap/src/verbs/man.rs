@@ -1,11 +1,14 @@
 //! `hpmmap man`: the manual pages come from the definition of the arguments.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
 
 use crate::cli::{Cli, ManArgs};
 use crate::error::{Error, Result};
+use crate::replace;
 
 pub fn perform(args: &ManArgs) -> Result<ExitCode> {
     if !args.dir.is_dir() {
@@ -15,14 +18,21 @@ pub fn perform(args: &ManArgs) -> Result<ExitCode> {
         )));
     }
     let command = Cli::command().disable_help_subcommand(true);
-    clap_mangen::generate_to(command, &args.dir)?;
+    // Made elsewhere first: what is there may be links of others.
+    let made = tempfile::Builder::new()
+        .permissions(Permissions::from_mode(0o700))
+        .tempdir()?;
+    clap_mangen::generate_to(command, made.path())?;
+    for entry in fs::read_dir(made.path())? {
+        let entry = entry?;
+        replace::write(&args.dir.join(entry.file_name()), fs::read(entry.path())?)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
-    use std::fs;
 
     use super::*;
 

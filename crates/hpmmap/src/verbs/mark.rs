@@ -7,24 +7,26 @@ use serde::Serialize;
 
 use crate::cli::{MarkArgs, UnmarkArgs};
 use crate::error::Result;
+use crate::escape;
 use crate::launch::Options;
 use crate::mark::{Change, LENGTH, OFFSET, Program, hex};
-use crate::output::{print, print_json};
+use crate::output::{complain, print, print_json};
+use crate::replace::Links;
 
 pub fn mark(args: &MarkArgs) -> Result<ExitCode> {
     if args.show {
-        return for_each(&args.files, args.json, |program| {
+        return for_each(&args.files, Links::All, args.json, |program| {
             Ok((program.mark()?, None))
         });
     }
     let options = args.launch.options(!args.no_image, false)?;
-    for_each(&args.files, args.json, |program| {
+    for_each(&args.files, Links::Trusted, args.json, |program| {
         Ok((Some(options), Some(program.change(Some(options))?)))
     })
 }
 
 pub fn unmark(args: &UnmarkArgs) -> Result<ExitCode> {
-    for_each(&args.files, args.json, |program| {
+    for_each(&args.files, Links::Trusted, args.json, |program| {
         Ok((None, Some(program.change(None)?)))
     })
 }
@@ -35,13 +37,15 @@ type Outcome = (Option<Options>, Option<Option<Change>>);
 /// A file that fails does not keep the others from being done.
 fn for_each(
     files: &[PathBuf],
+    links: Links,
     json: bool,
     act: impl Fn(&Program) -> Result<Outcome>,
 ) -> Result<ExitCode> {
     let mut reports = Vec::new();
     let mut code = ExitCode::SUCCESS;
     for name in files {
-        let done = Program::open(name).and_then(|program| Ok((act(&program)?, program.path)));
+        let done =
+            Program::open(name, links).and_then(|program| Ok((act(&program)?, program.path)));
         match done {
             Ok(((mark, change), path)) => {
                 let report = Report::new(name, path, mark, change);
@@ -52,7 +56,7 @@ fn for_each(
                 }
             }
             Err(error) => {
-                eprintln!("hpmmap: {error}");
+                complain(&error);
                 code = ExitCode::FAILURE;
             }
         }
@@ -112,7 +116,8 @@ impl Report {
     }
 
     fn text(&self) -> String {
-        let mut text = format!("{}: ", self.file.display());
+        let name = self.file.to_string_lossy();
+        let mut text = format!("{}: ", escape::line(&name));
         if self.was_to_change && self.change.is_none() {
             text += "already ";
         }
@@ -122,7 +127,10 @@ impl Report {
             None => text += "not marked",
         }
         if self.file.is_symlink() {
-            text += &format!("\n  the file is {}", self.path.display());
+            text += &format!(
+                "\n  the file is {}",
+                escape::line(&self.path.to_string_lossy())
+            );
         }
         if let Some(change) = &self.change {
             let last = change.offset + change.length as u64 - 1;

@@ -13,6 +13,7 @@ use crate::allocator;
 use crate::cli::RunArgs;
 use crate::device;
 use crate::error::{Error, Result};
+use crate::output::complain;
 use crate::size::{Size, short};
 
 /// Registers this process and becomes the program; returns only on failure.
@@ -33,7 +34,7 @@ pub fn perform(args: &RunArgs) -> Result<ExitCode> {
             program: args.command[0].to_string_lossy().into_owned(),
             errno,
         };
-        eprintln!("hpmmap: {error}");
+        complain(&error);
         exec_status(errno)
     };
     if args.report.is_some() || args.verbose {

@@ -19,7 +19,7 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::cli::{RUN_FAILED, RunArgs};
 use crate::error::{Error, Result};
-use crate::output::warn;
+use crate::output::{complain, tell, warn};
 use crate::replace;
 use crate::report::{Exit, Report, Run};
 
@@ -118,7 +118,7 @@ fn become_program(
     });
     match launched {
         Err(error) => {
-            eprintln!("hpmmap: {error}");
+            complain(&error);
             RUN_FAILED
         }
         Ok(mut pipe) => {
@@ -170,10 +170,10 @@ fn write_report(root: &Root, args: &RunArgs, job: u64, run: Run) -> Result<()> {
     let report = Report::read(root, job, run)?;
     if let Some(path) = &args.report {
         let json = serde_json::to_string_pretty(&report).map_err(io::Error::from)?;
-        replace::write(path, &(json + "\n"))?;
+        replace::write(path, json + "\n")?;
     }
     if args.verbose {
-        eprintln!("{}", report.text());
+        tell(&report.text());
     }
     Ok(())
 }

@@ -1,6 +1,5 @@
 //! `hpmmap trace`
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,7 +11,8 @@ use crate::cli::{
     TraceMethod, TracePlotArgs, TraceRecordArgs, TraceReportArgs, TraceVerb, VERSION,
 };
 use crate::error::{Error, Result};
-use crate::output::{print, print_json, warn};
+use crate::output::{complain, print, print_json, say, warn};
+use crate::replace::Created;
 use crate::trace::format::{Header, Trace, Writer};
 use crate::trace::report::{self, Report};
 use crate::trace::{Target, bpf, job, plot, tracefs};
@@ -108,7 +108,12 @@ fn record(args: &TraceRecordArgs) -> Result<ExitCode> {
         ..header(&root, &target, "bpf")?
     };
     let writer = Writer::create(&args.output, &header)?;
-    conclude(args, bpf::record(probes, &target, writer, &header))
+    let created = writer.created();
+    conclude(
+        args,
+        &created,
+        bpf::record(probes, &target, writer, &header),
+    )
 }
 
 fn with_tracefs(
@@ -123,20 +128,19 @@ fn with_tracefs(
         ..header(root, target, "tracefs")?
     };
     let writer = Writer::create(&args.output, &header)?;
-    conclude(args, session.record(target, writer, &header))
+    let created = writer.created();
+    conclude(args, &created, session.record(target, writer, &header))
 }
 
 type Recorded = Result<(Writer, crate::trace::format::Summary)>;
 
 /// Ends the file, and tells what is in it. The status is the command's own.
-fn conclude(args: &TraceRecordArgs, recorded: Recorded) -> Result<ExitCode> {
+fn conclude(args: &TraceRecordArgs, created: &Created, recorded: Recorded) -> Result<ExitCode> {
     let (mut writer, summary) = match recorded {
         Err(error @ Error::Exec { errno, .. }) => {
-            eprintln!("hpmmap: {error}");
+            complain(&error);
             // There is nothing in it.
-            if args.output.is_file() {
-                fs::remove_file(&args.output)?;
-            }
+            created.remove()?;
             return Ok(ExitCode::from(exec_status(errno)));
         }
         other => other?,
@@ -146,7 +150,7 @@ fn conclude(args: &TraceRecordArgs, recorded: Recorded) -> Result<ExitCode> {
     if !args.quiet {
         let whole = Report::new(&Trace::read(&args.output)?, 0);
         for line in report::agreement_lines(&whole) {
-            eprintln!("hpmmap: {line}");
+            say(&line);
         }
         if summary.dropped > 0 {
             warn(&format!(
@@ -154,7 +158,7 @@ fn conclude(args: &TraceRecordArgs, recorded: Recorded) -> Result<ExitCode> {
                 summary.dropped
             ));
         }
-        eprintln!("hpmmap: recorded to {}", args.output.display());
+        say(&format!("recorded to {}", args.output.display()));
     }
     Ok(ExitCode::from(summary.exit_status.unwrap_or(0) as u8))
 }

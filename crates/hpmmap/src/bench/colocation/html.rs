@@ -13,6 +13,7 @@ use super::statistics::Estimate;
 use super::summary::{COUNTED_NOTE, CellSummary, EMULATED_NOTE, PAPER_NOTE, Summary};
 use super::text::{or_empty, paper_cell, part_cells, percent_of, reduction, stalls};
 use crate::error::{Error, Result};
+use crate::escape;
 use crate::size::short;
 
 const WIDTH: u32 = 1080;
@@ -20,6 +21,9 @@ const HEIGHT: u32 = 380;
 const FONT: &str = "sans-serif";
 /// What an added slowdown of memory-management origin is to stay below.
 const GOAL: f64 = 0.02;
+/// No bar is higher: an axis has few marks, however long it is, but of numbers
+/// that can be told apart.
+const MOST: f64 = 1e10;
 
 /// Colours that people who do not see all of them can tell apart.
 fn colour(manager: Manager) -> RGBColor {
@@ -47,6 +51,17 @@ struct Panel {
 }
 
 type Drawn<B> = std::result::Result<(), DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>>;
+
+impl Bar {
+    /// Only what can be drawn: quotients of tiny times may be of any size, or
+    /// no numbers.
+    fn bounded(mut self) -> Option<Self> {
+        let fits = |value: &f64| (-MOST..=MOST).contains(value);
+        self.interval = self.interval.filter(|(low, high)| fits(low) && fits(high));
+        self.points.retain(fits);
+        fits(&self.value).then_some(self)
+    }
+}
 
 /// Ends of an axis that holds everything, zero too.
 fn range(panel: &Panel) -> (f64, f64) {
@@ -152,6 +167,7 @@ fn panel(
         let bars: Vec<Bar> = cells
             .filter(|one| (one.cell.workload, one.cell.neighbour) == (workload, neighbour))
             .filter_map(&bar)
+            .filter_map(Bar::bounded)
             .collect();
         let name = match neighbour {
             Profile::None => "alone".to_string(),
@@ -220,18 +236,11 @@ pub fn chart(summary: &Summary, workload: Workload) -> Result<String> {
     Ok(svg)
 }
 
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
-}
-
 /// A table; cells that look like numbers stand right.
 fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut text = String::from("<table><thead><tr>");
     for title in head {
-        text += &format!("<th>{}</th>", escaped(title));
+        text += &format!("<th>{}</th>", escape::xml(title));
     }
     text += "</tr></thead><tbody>\n";
     for row in rows {
@@ -239,7 +248,7 @@ fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
         for cell in row {
             let number = cell.starts_with(|c: char| c.is_ascii_digit() || c == '+' || c == '-');
             let class = if number { " class=n" } else { "" };
-            text += &format!("<td{class}>{}</td>", escaped(&cell));
+            text += &format!("<td{class}>{}</td>", escape::xml(&cell));
         }
         text += "</tr>\n";
     }
@@ -356,7 +365,7 @@ fn workload_part(html: &mut String, summary: &Summary, workload: Workload) -> Re
 }
 
 fn note(class: &str, text: &str) -> String {
-    format!("<p class=\"{class}\">{}</p>\n", escaped(text))
+    format!("<p class=\"{class}\">{}</p>\n", escape::xml(text))
 }
 
 /// The whole report.
@@ -369,8 +378,8 @@ pub fn report(summary: &Summary, runs: &[Run]) -> Result<String> {
     html += &format!(
         "<p>Linux {}, HPMMAP {}; {} ranks on the CPUs {:?}, other CPUs {:?}; {} of memory for the \
          job; {} of {} runs in {} rounds.</p>\n",
-        escaped(version("kernel")),
-        escaped(version("module")),
+        escape::xml(version("kernel")),
+        escape::xml(version("module")),
         parameters.ranks,
         parameters.rank_cpus,
         parameters.other_cpus,
@@ -415,11 +424,11 @@ pub fn report(summary: &Summary, runs: &[Run]) -> Result<String> {
             }),
         );
         if has_paper {
-            html += &format!("<p>{}</p>\n", escaped(PAPER_NOTE));
+            html += &format!("<p>{}</p>\n", escape::xml(PAPER_NOTE));
         }
     }
     html += "<h2>How to do it again</h2>\n";
-    html += &format!("<p><code>{}</code></p>\n", escaped(&summary.redo));
+    html += &format!("<p><code>{}</code></p>\n", escape::xml(&summary.redo));
     let facts = summary.versions.iter().chain(&summary.machine);
     html += &table(
         &["What", "Value"],
@@ -526,5 +535,10 @@ mod tests {
         assert!(low < -1.0 && high > 3.0, "{low} {high}");
         panel.groups[0].1 = vec![bar(1.0, None)];
         assert_eq!(range(&panel).0, 0.0);
+        for value in [f64::NAN, f64::INFINITY, 1e300, -1e11] {
+            assert!(bar(value, None).bounded().is_none());
+            let bounded = bar(1.0, Some((0.0, value))).bounded().unwrap();
+            assert!(bounded.interval.is_none());
+        }
     }
 }

@@ -7,6 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::size::Size;
 
+/// Far beyond what anybody would wait for.
+const MAX_REPETITIONS: u32 = 100_000;
+/// More than addresses can be told apart.
+const MAX_MEMORY: u64 = 1 << 57;
+
 /// An MPI program.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
@@ -161,6 +166,29 @@ pub struct Parameters {
     pub prepare: bool,
     /// A run that takes longer has failed.
     pub timeout_seconds: u32,
+}
+
+impl Parameters {
+    /// Error if no command line leads to these.
+    pub fn check(&self) -> Result<(), String> {
+        let ranks = self.ranks as usize;
+        if ranks == 0 || self.rank_cpus.len() != ranks {
+            return Err(format!(
+                "{} CPUs are given for {ranks} ranks",
+                self.rank_cpus.len()
+            ));
+        }
+        if self.repetitions > MAX_REPETITIONS {
+            return Err(format!(
+                "{} repetitions are more than {MAX_REPETITIONS}",
+                self.repetitions
+            ));
+        }
+        match self.memory_bytes.max(self.room_bytes.unwrap_or(0)) {
+            most if most > MAX_MEMORY => Err(format!("{most} bytes are no size of memory")),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A combination that is compared with others.

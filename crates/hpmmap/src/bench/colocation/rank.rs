@@ -2,7 +2,6 @@
 //! records what it took.
 
 use std::env;
-use std::fs;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -23,6 +22,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::ColocationRankArgs;
 use crate::error::{Error, Result};
+use crate::replace;
+
+use super::record::check_seconds;
 
 /// How soon the end of the start-up is noticed.
 const LOOK: Duration = Duration::from_millis(20);
@@ -70,6 +72,26 @@ pub struct RankRecord {
     pub rss_peak_bytes: u64,
     /// Context switches it did not ask for.
     pub preemptions: u64,
+}
+
+impl RankRecord {
+    /// Error if this cannot have been measured.
+    pub fn check(&self) -> std::result::Result<(), String> {
+        let times = [
+            ("seconds", Some(self.seconds)),
+            ("user_seconds", Some(self.user_seconds)),
+            ("system_seconds", Some(self.system_seconds)),
+            ("run_seconds", Some(self.run_seconds)),
+            ("wait_seconds", Some(self.wait_seconds)),
+            ("blocked_seconds", self.blocked_seconds),
+            ("started_seconds", self.started_seconds),
+        ];
+        for (what, seconds) in times {
+            let what = format!("{what} of rank {}", self.rank);
+            seconds.map_or(Ok(()), |seconds| check_seconds(&what, seconds))?;
+        }
+        Ok(())
+    }
 }
 
 /// Where the record of a rank is.
@@ -223,7 +245,7 @@ pub fn perform(args: &ColocationRankArgs) -> Result<ExitCode> {
     };
     let json = serde_json::to_vec(&record).map_err(io::Error::from)?;
     let path = path(&args.record, rank);
-    fs::write(&path, json).map_err(|error| failed(&path.display().to_string(), error))?;
+    replace::write(&path, json)?;
     let code = status
         .code()
         .unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
@@ -232,6 +254,8 @@ pub fn perform(args: &ColocationRankArgs) -> Result<ExitCode> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use hpmmap_host::fixture::Fixture;
 
     use super::*;

@@ -1,8 +1,9 @@
 //! A study on disk: the plan, and a line for each run that has ended.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -10,12 +11,21 @@ use serde::{Deserialize, Serialize};
 use super::plan::{Cell, Parameters, Planned};
 use super::rank::RankRecord;
 use crate::error::{Error, Result};
+use crate::replace::{Dir, describe};
 
 /// Of the files.
 pub const SCHEMA: u32 = 1;
 
 const PLAN: &str = "study.json";
 const RUNS: &str = "runs.jsonl";
+const RUN_DIRS: &str = "runs";
+/// No file of a study that is read is larger.
+const MAX_BYTES: u64 = 1 << 30;
+/// No time is longer, in seconds: a hundred years.
+pub const MAX_SECONDS: f64 = 100.0 * 366.0 * 86400.0;
+
+/// No count is larger, so that sums of them are numbers, too.
+const MAX_COUNT: u64 = 1 << 48;
 
 /// What was found of a run that succeeded. Times are means of the ranks, but
 /// for `seconds`, which is the longest.
@@ -116,6 +126,45 @@ pub struct Plan {
 }
 
 impl Figures {
+    /// Error if these cannot have been measured.
+    fn check(&self) -> std::result::Result<(), String> {
+        let times = [
+            ("seconds", Some(self.seconds)),
+            ("loop_seconds", self.loop_seconds),
+            ("rank_seconds", Some(self.rank_seconds)),
+            ("user_seconds", Some(self.user_seconds)),
+            ("system_seconds", Some(self.system_seconds)),
+            ("run_seconds", Some(self.run_seconds)),
+            ("wait_seconds", Some(self.wait_seconds)),
+            ("blocked_seconds", Some(self.blocked_seconds)),
+            ("asleep_seconds", self.asleep_seconds),
+        ];
+        for (what, seconds) in times {
+            seconds.map_or(Ok(()), |seconds| check_seconds(what, seconds))?;
+        }
+        for rank in &self.ranks {
+            rank.check()?;
+        }
+        let numbers = [
+            self.faults,
+            self.major_faults,
+            self.rss_peak_bytes,
+            self.reserved_peak_bytes,
+        ];
+        let more = [
+            self.late_faults,
+            self.late_faults_said,
+            self.fallbacks,
+            self.pool_faults,
+            self.fill_bytes,
+        ];
+        let all = numbers.into_iter().chain(more.into_iter().flatten());
+        match all.chain(self.vmstat.values().copied()).max() {
+            Some(most) if most > MAX_COUNT => Err(format!("{most} is too large a number")),
+            _ => Ok(()),
+        }
+    }
+
     /// What is compared: the runtime; where the clock counts instructions the CPU
     /// time of a rank, a second of which is a thousand million of them.
     pub fn cost(&self, icount: bool) -> f64 {
@@ -126,7 +175,50 @@ impl Figures {
     }
 }
 
+/// A time that was measured.
+pub fn check_seconds(what: &str, seconds: f64) -> std::result::Result<(), String> {
+    match (0.0..=MAX_SECONDS).contains(&seconds) {
+        true => Ok(()),
+        false => Err(format!(
+            "{what} is {seconds:e}, which is no time in seconds"
+        )),
+    }
+}
+
+/// Runs that have ended, a line each, and the length of the lines that were
+/// written to their end.
+fn parse_runs(text: &[u8]) -> std::result::Result<(Vec<Run>, usize), String> {
+    let last = text.iter().rposition(|&byte| byte == b'\n');
+    let whole = last.map_or(0, |at| at + 1);
+    let lines = text[..whole].split(|&byte| byte == b'\n');
+    let mut runs = Vec::new();
+    for (n, line) in lines.enumerate().filter(|(_, line)| !line.is_empty()) {
+        let run: Run =
+            serde_json::from_slice(line).map_err(|error| format!("line {}: {error}", n + 1))?;
+        if let Some(figures) = &run.figures {
+            figures
+                .check()
+                .map_err(|why| format!("line {}: {why}", n + 1))?;
+        }
+        runs.push(run);
+    }
+    Ok((runs, whole))
+}
+
 impl Plan {
+    /// What the file says, if that can be a plan.
+    fn parse(text: &[u8]) -> std::result::Result<Self, String> {
+        let plan: Self = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        if plan.benchmark != "colocation" || plan.schema != SCHEMA {
+            return Err(format!(
+                "expected a study of schema {SCHEMA}, found {}",
+                plan.schema
+            ));
+        }
+        plan.parameters.check()?;
+        Ok(plan)
+    }
+
     /// What must be the same for a study to go on: the first difference.
     pub fn difference(&self, now: &Self) -> Option<String> {
         let map = |plan: &Self| {
@@ -160,30 +252,33 @@ impl Plan {
 
 /// The directory of a study.
 pub struct Store {
-    dir: PathBuf,
-    runs: File,
+    dir: Dir,
+    runs: Option<File>,
+}
+
+/// What a study is to be opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To read it, and to write reports of it beside it.
+    Report,
+    /// To go on with it: what is in it decides what is done to the machine.
+    GoOn,
 }
 
 fn failed(path: &Path, why: impl std::fmt::Display) -> Error {
     Error::Failed(format!("{}: {why}", path.display()))
 }
 
-/// Writes a file whole or not at all.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    let new = path.with_extension("new");
-    let write = || -> io::Result<()> {
-        let mut file = File::create(&new)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&new, path)
-    };
-    write().map_err(|error| failed(path, error))
-}
-
 impl Store {
     /// A new study in a directory that is empty or not there.
     pub fn create(dir: &Path, plan: &Plan) -> Result<Self> {
-        fs::create_dir_all(dir).map_err(|error| failed(dir, error))?;
+        // Nobody else may put anything into it.
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(dir)
+            .map_err(|error| failed(dir, error))?;
+        let opened = Dir::open(dir).map_err(|error| failed(dir, error))?;
         let mut entries = fs::read_dir(dir).map_err(|error| failed(dir, error))?;
         if entries.next().is_some() {
             return Err(Error::Usage(format!(
@@ -192,77 +287,113 @@ impl Store {
                 dir.display()
             )));
         }
+        opened.check_trusted().map_err(|error| {
+            Error::Usage(format!(
+                "{} {}: name another directory with --out",
+                dir.display(),
+                describe(&error)
+            ))
+        })?;
         let mut json = serde_json::to_vec_pretty(plan).map_err(io::Error::from)?;
         json.push(b'\n');
-        write_whole(&dir.join(PLAN), &json)?;
-        Self::open(dir)
+        let mut store = Self {
+            dir: opened,
+            runs: None,
+        };
+        store.write(PLAN, &json)?;
+        store.open()?;
+        Ok(store)
     }
 
-    fn open(dir: &Path) -> Result<Self> {
-        let path = dir.join(RUNS);
-        let runs = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&path)
-            .map_err(|error| failed(&path, error))?;
-        Ok(Self {
-            dir: dir.to_path_buf(),
-            runs,
-        })
+    /// Makes it ready for more runs.
+    fn open(&mut self) -> Result<()> {
+        let runs = self.dir.append(RUNS).and_then(|file| {
+            self.dir.make_dir(RUN_DIRS)?;
+            Ok(file)
+        });
+        self.runs = Some(runs.map_err(|error| failed(&self.dir().join(RUNS), describe(&error)))?);
+        Ok(())
     }
 
     /// The study in a directory, and the runs that have ended. A last line that
-    /// was not written to its end is taken off.
-    pub fn resume(dir: &Path) -> Result<(Self, Plan, Vec<Run>)> {
-        let path = dir.join(PLAN);
-        let text = fs::read(&path).map_err(|error| {
-            Error::Failed(format!("there is no study in {}: {error}", dir.display()))
-        })?;
-        let plan: Plan = serde_json::from_slice(&text).map_err(|error| failed(&path, error))?;
-        if plan.benchmark != "colocation" || plan.schema != SCHEMA {
-            return Err(failed(
-                &path,
-                format!("expected a study of schema {SCHEMA}, found {}", plan.schema),
-            ));
+    /// was not written to its end is left out, and taken off to go on.
+    pub fn resume(dir: &Path, purpose: Purpose) -> Result<(Self, Plan, Vec<Run>)> {
+        let missing = |error: io::Error| {
+            let why = describe(&error);
+            Error::Failed(format!("there is no study in {}: {why}", dir.display()))
+        };
+        let mut store = Self {
+            dir: Dir::open(dir).map_err(missing)?,
+            runs: None,
+        };
+        let goes_on = purpose == Purpose::GoOn;
+        let foreign = |path: &Path, error: io::Error| {
+            Error::Failed(format!(
+                "{} {}: what is in it would decide what is done to this machine; --report \
+                 only shows it",
+                path.display(),
+                describe(&error)
+            ))
+        };
+        if goes_on {
+            let checked = store.dir.check_trusted();
+            checked.map_err(|error| foreign(dir, error))?;
         }
-        let path = dir.join(RUNS);
-        let text = fs::read(&path).unwrap_or_default();
-        let whole = text
-            .iter()
-            .rposition(|&byte| byte == b'\n')
-            .map_or(0, |at| at + 1);
-        let mut runs = Vec::new();
-        for line in text[..whole].split(|&byte| byte == b'\n') {
-            if !line.is_empty() {
-                runs.push(serde_json::from_slice(line).map_err(|error| failed(&path, error))?);
+        let read = |name: &str| -> Result<Option<Vec<u8>>> {
+            match store.dir.read(name, MAX_BYTES, goes_on) {
+                Ok(bytes) => Ok(Some(bytes)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(error) if goes_on && error.kind() == io::ErrorKind::PermissionDenied => {
+                    Err(foreign(&dir.join(name), error))
+                }
+                Err(error) => Err(failed(&dir.join(name), describe(&error))),
             }
+        };
+        let text = read(PLAN)?.ok_or_else(|| missing(io::ErrorKind::NotFound.into()))?;
+        let plan = Plan::parse(&text).map_err(|why| failed(&dir.join(PLAN), why))?;
+        let text = read(RUNS)?.unwrap_or_default();
+        let (runs, whole) = parse_runs(&text).map_err(|why| failed(&dir.join(RUNS), why))?;
+        if goes_on {
+            store.open()?;
+            let path = store.dir().join(RUNS);
+            let cut = store.runs.as_ref().map(|runs| runs.set_len(whole as u64));
+            cut.transpose().map_err(|error| failed(&path, error))?;
         }
-        let store = Self::open(dir)?;
-        let cut = || store.runs.set_len(whole as u64);
-        cut().map_err(|error| failed(&path, error))?;
         Ok((store, plan, runs))
+    }
+
+    /// Writes a file of the study whole or not at all.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        self.dir
+            .write(name, bytes)
+            .map_err(|error| failed(&self.dir().join(name), describe(&error)))
     }
 
     /// Where it is.
     pub fn dir(&self) -> &Path {
-        &self.dir
+        self.dir.path()
     }
 
     /// The directory of a run.
     pub fn run_dir(&self, planned: &Planned) -> PathBuf {
         let name = planned.cell.to_string().replace(' ', "-");
-        self.dir.join(format!("runs/{:04}-{name}", planned.run))
+        let name = format!("{RUN_DIRS}/{:04}-{name}", planned.run);
+        self.dir().join(name)
     }
 
     /// Keeps a run, for good.
     pub fn append(&mut self, run: &Run) -> Result<()> {
         let mut line = serde_json::to_vec(run).map_err(io::Error::from)?;
         line.push(b'\n');
-        let mut write = || -> io::Result<()> {
-            self.runs.write_all(&line)?;
-            self.runs.sync_all()
+        let write = |runs: &mut File| -> io::Result<()> {
+            runs.write_all(&line)?;
+            runs.sync_all()
         };
-        write().map_err(|error| failed(&self.dir.join(RUNS), error))
+        let written = match &mut self.runs {
+            Some(runs) => write(runs),
+            None => Err(io::ErrorKind::ReadOnlyFilesystem.into()),
+        };
+        written.map_err(|error| failed(&self.dir().join(RUNS), error))
     }
 }
 
@@ -336,11 +467,11 @@ pub mod tests {
         let mut torn = whole.clone();
         torn.extend(b"{\"run\":1,");
         fs::write(&file, torn).unwrap();
-        let (mut store, found, runs) = Store::resume(&dir).unwrap();
+        let (mut store, found, runs) = Store::resume(&dir, Purpose::GoOn).unwrap();
         assert_eq!((found, runs), (plan.clone(), vec![first.clone()]));
         let second = run(plan.runs[1], 2.0, 0.1);
         store.append(&second).unwrap();
-        let (_, _, runs) = Store::resume(&dir).unwrap();
+        let (_, _, runs) = Store::resume(&dir, Purpose::GoOn).unwrap();
         assert_eq!(runs, vec![first, second]);
     }
 
@@ -350,7 +481,7 @@ pub mod tests {
         fs::write(dir.path().join("x"), "").unwrap();
         let error = Store::create(dir.path(), &plan()).err().unwrap();
         assert!(error.to_string().contains("is not empty"), "{error}");
-        let error = Store::resume(dir.path()).err().unwrap();
+        let error = Store::resume(dir.path(), Purpose::GoOn).err().unwrap();
         assert!(
             error.to_string().contains("there is no study in"),
             "{error}"

@@ -8,6 +8,10 @@ const CONFIDENCE: f64 = 0.95;
 
 /// The quantile of Student's t that bounds a two-sided interval.
 fn t(freedom: f64) -> f64 {
+    // Rounding may make of tiny variances what is no number of values.
+    if !(0.5..=1e12).contains(&freedom) {
+        return f64::INFINITY;
+    }
     StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |distribution| {
         distribution.inverse_cdf(0.5 + CONFIDENCE / 2.0)
     })

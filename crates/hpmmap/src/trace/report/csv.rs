@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use super::super::format::Trace;
 use super::processes;
 use crate::error::Result;
+use crate::escape;
 
 /// All faults, one a line.
 pub fn csv(trace: &Trace, after_ns: u64, out: &mut impl Write) -> Result<()> {
@@ -33,7 +34,7 @@ pub fn csv(trace: &Trace, after_ns: u64, out: &mut impl Write) -> Result<()> {
                 f.cpu,
                 f.pid,
                 f.tid,
-                quoted(process.map_or("", |process| &process.comm)),
+                escape::csv(process.map_or("", |process| &process.comm)),
                 process
                     .and_then(|process| process.rank)
                     .map_or(String::new(), |rank| rank.to_string()),
@@ -51,8 +52,8 @@ pub fn csv(trace: &Trace, after_ns: u64, out: &mut impl Write) -> Result<()> {
                 Some(m) => writeln!(
                     out,
                     "{},{},{:#x},{:#x}",
-                    m.class,
-                    quoted(&m.name),
+                    escape::csv(&m.class),
+                    escape::csv(&m.name),
                     m.start,
                     m.end
                 )?,
@@ -63,13 +64,4 @@ pub fn csv(trace: &Trace, after_ns: u64, out: &mut impl Write) -> Result<()> {
     };
     write(out)?;
     Ok(())
-}
-
-/// Text as a field of CSV.
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_string()
-    }
 }

@@ -351,8 +351,8 @@ fn take_totals(kinds: &mut Vec<Row>, trace: &Trace, run_ns: u64) {
         };
         let sum = sums.entry(what).or_default();
         *sum = (
-            sum.0 + total.count,
-            sum.1 + total.sum_ns,
+            sum.0.saturating_add(total.count),
+            sum.1.saturating_add(total.sum_ns),
             sum.2.max(total.max_ns),
         );
     }
