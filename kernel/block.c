@@ -507,9 +507,10 @@ void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 	}
 	refcount_inc(&ctx->refs);
 	atomic_long_inc(&ctx->nr_pinned);
+	if (block->folio)
+		hpmmap_pool_set_pinned(block);
 	spin_lock(&pinned_lock);
 	block->ctx = ctx;
-	block->state = HPMMAP_BLOCK_PINNED;
 	list_add_tail(&block->link, &pinned);
 	spin_unlock(&pinned_lock);
 	schedule_delayed_work(&pinned_work, msecs_to_jiffies(PIN_POLL_MS));

@@ -214,6 +214,9 @@ static long hpmmap_ioctl(struct file *file, unsigned int cmd,
 		return -EFAULT;
 	if (size < row->min_size)
 		return -EINVAL;
+	/* The rest is looked at, byte by byte. */
+	if (size > PAGE_SIZE)
+		return -E2BIG;
 	ret = copy_struct_from_user(&buf, row->size, user, size);
 	if (ret)
 		return ret;

@@ -78,6 +78,7 @@ void hpmmap_ctx_publish(struct hpmmap_ctx *ctx, struct mm_struct *mm)
 	spin_lock(&contexts_lock);
 	hash_add_rcu(contexts, &ctx->node, (unsigned long)mm);
 	spin_unlock(&contexts_lock);
+	hpmmap_stats_begin(ctx);
 }
 
 /* Whether the address space of a context may still have users. */
@@ -142,37 +143,6 @@ void hpmmap_ctx_put(struct hpmmap_ctx *ctx)
 	hpmmap_job_put(ctx->job);
 	kfree_rcu(ctx, rcu);
 	hpmmap_hook_put();
-}
-
-/**
- * hpmmap_ctx_for_job() - what a job has counted, and its contexts
- * @job: the job
- * @fn: called for each of its contexts; may not sleep
- * @sum: copy of the job's totals, handed to @fn
- *
- * Nothing is counted twice, or not at all.
- *
- * Return: 0, or -EINTR for a process that is being killed.
- */
-int hpmmap_ctx_for_job(struct hpmmap_job *job,
-		       void (*fn)(struct hpmmap_ctx *ctx, void *data),
-		       struct hpmmap_totals *sum)
-{
-	struct hpmmap_ctx *ctx;
-	int bkt;
-
-	if (mutex_lock_killable(&reap_mutex))
-		return -EINTR;
-	spin_lock(&job->lock);
-	memcpy(sum, job->totals, struct_size(sum, placed, nr_node_ids));
-	spin_unlock(&job->lock);
-	rcu_read_lock();
-	hash_for_each_rcu(contexts, bkt, ctx, node)
-		if (ctx->job == job)
-			fn(ctx, sum);
-	rcu_read_unlock();
-	mutex_unlock(&reap_mutex);
-	return 0;
 }
 
 /* Returns whether a process ended whose address space somebody still uses. */

@@ -19,7 +19,7 @@
  *	node->lock		spinlock, free blocks of a node (pool.c)
  *	spinlocks that nest in nothing else: the hash of contexts, the list
  *				of pinned blocks, the table of users, the
- *				counters of a context, then those of a job
+ *				counters of a job, then those of a context
  *	members_lock		raw spinlock, for the probes (exec.c)
  *
  * Nothing that holds hpmmap_pool_mutex may set memory online or offline.
@@ -298,9 +298,8 @@ struct hpmmap_stall_total {
 /**
  * struct hpmmap_totals - what the contexts of a job have counted
  *
- * Those of a job hold what contexts that are gone have left, protected by the
- * lock under which these are torn down, and from @stalls to @lowest_free what is
- * counted for the job itself, protected by its lock.
+ * Those of a job, protected by its lock, hold what contexts that are gone have
+ * left, and from @stalls to @lowest_free what is counted for the job itself.
  *
  * @stalls: by what for
  * @peak: blocks, see hpmmap_stats_peak()
@@ -349,8 +348,12 @@ struct hpmmap_totals {
  * @nodes: nodes whose pools may be used, whatever a memory policy says
  * @nr_members: processes that belong to it
  * @nr_members_total: the same, and those that are gone
- * @lock: protects @peaks and part of @totals
+ * @lock: protects the members that follow, and @totals
  * @peaks: blocks that its contexts have held at most, added up
+ * @contexts: those that are in use
+ * @sum: what somebody who reads is adding up, or NULL; and for the how manieth
+ *	time it is (stats.c)
+ * @read_lock: one reads at a time
  * @totals: what is known of its memory
  * @gone: in the list of jobs to be freed
  */
@@ -371,6 +374,10 @@ struct hpmmap_job {
 	atomic_long_t nr_members_total;
 	spinlock_t lock;
 	long peaks;
+	struct list_head contexts;
+	struct hpmmap_totals *sum;
+	unsigned long nr_sums;
+	struct mutex read_lock;
 	struct kobject kobj;
 	struct llist_node gone;
 };
@@ -420,6 +427,9 @@ struct hpmmap_reuse {
  * @id: number shown to user space
  * @node: in the hash; protected by the hash's lock, read under RCU
  * @job: policy; immutable, holds a reference
+ * @job_link: in the job's list
+ * @in_sum: which sum of the job it has been added to last; protected by the
+ *	job's lock
  * @file: what own VMAs map, offset equal to the virtual address. Until a new
  *	child runs its VMAs have the parent's; contents are found by vma->vm_mm.
  * @image: programs and shared objects are mapped in advance; set before the
@@ -456,6 +466,8 @@ struct hpmmap_ctx {
 	struct hlist_node node;
 	struct list_head dying;
 	struct hpmmap_job *job;
+	struct list_head job_link;
+	unsigned long in_sum;
 	struct file *file;
 	pid_t pid;
 	bool image;
@@ -530,6 +542,14 @@ void hpmmap_job_free(struct kobject *kobj);
 void hpmmap_jobs_exit(void);
 
 /* section.c */
+int hpmmap_section_init(void);
+void hpmmap_section_exit(void);
+int hpmmap_pool_add(u64 start, u64 length, int *node, u32 flags);
+int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned);
+int hpmmap_pool_list(struct hpmmap_pool_range __user *ranges, u32 *nr);
+u64 hpmmap_section_bytes(void);
+
+/* pool.c */
 struct hpmmap_node_stat {
 	u64 total;
 	u64 free;
@@ -537,17 +557,9 @@ struct hpmmap_node_stat {
 	u64 largest;
 	u64 pinned;
 };
-int hpmmap_section_init(void);
-void hpmmap_section_exit(void);
-int hpmmap_pool_add(u64 start, u64 length, int *node, u32 flags);
-int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned);
-int hpmmap_pool_list(struct hpmmap_pool_range __user *ranges, u32 *nr);
-void hpmmap_pool_node_stat(int nid, struct hpmmap_node_stat *stat);
-u64 hpmmap_section_bytes(void);
-
-/* pool.c */
 void hpmmap_pool_exit(void);
 void hpmmap_pool_node_free(struct kobject *kobj);
+void hpmmap_pool_node_stat(int nid, struct hpmmap_node_stat *stat);
 bool hpmmap_pool_has(const nodemask_t *nodes);
 bool hpmmap_pool_has_free(struct hpmmap_job *job);
 unsigned long hpmmap_pool_count_free(const nodemask_t *nodes);
@@ -561,6 +573,7 @@ unsigned long hpmmap_pool_alloc_instead(struct hpmmap_job *job, int nid,
 					unsigned long nr,
 					struct list_head *out);
 struct hpmmap_block *hpmmap_pool_alloc_clean(struct hpmmap_job *job, int nid);
+void hpmmap_pool_set_pinned(struct hpmmap_block *block);
 void hpmmap_pool_free(struct list_head *list);
 void hpmmap_pool_free_list(struct list_head *list);
 void hpmmap_pool_launder(unsigned long nr);
@@ -648,9 +661,6 @@ bool hpmmap_ctx_is_published(const struct hpmmap_ctx *ctx);
 struct hpmmap_ctx *hpmmap_ctx_get(struct mm_struct *mm);
 void hpmmap_ctx_put(struct hpmmap_ctx *ctx);
 bool hpmmap_ctx_exists(struct mm_struct *mm);
-int hpmmap_ctx_for_job(struct hpmmap_job *job,
-		       void (*fn)(struct hpmmap_ctx *ctx, void *data),
-		       struct hpmmap_totals *sum);
 void hpmmap_reap(void);
 void hpmmap_reap_soon(void);
 struct hpmmap_family *hpmmap_ctx_mark_ended(pid_t pid);
@@ -799,8 +809,8 @@ bool hpmmap_pgmap_insert_readonly(struct vm_fault *vmf, struct folio *folio);
 void hpmmap_pgmap_protect(struct vm_area_struct *vma, unsigned long start);
 bool hpmmap_pgmap_unprotect(struct vm_area_struct *vma, unsigned long addr,
 			    struct folio *folio);
-void hpmmap_pgmap_count(struct mm_struct *mm, unsigned long *bytes_2m,
-			unsigned long *bytes_4k);
+int hpmmap_pgmap_count(struct mm_struct *mm, unsigned long *bytes_2m,
+		       unsigned long *bytes_4k);
 
 /* hook.c */
 /**
@@ -922,6 +932,7 @@ void hpmmap_share_exit(void);
 void hpmmap_stats_init(struct hpmmap_stats *stats);
 struct hpmmap_totals *hpmmap_stats_alloc(void);
 void hpmmap_stats_peak(struct hpmmap_ctx *ctx, long nr);
+void hpmmap_stats_begin(struct hpmmap_ctx *ctx);
 void hpmmap_stats_fold(struct hpmmap_ctx *ctx);
 int hpmmap_stats_job_add(struct hpmmap_job *job);
 void hpmmap_count_fault(struct hpmmap_ctx *ctx, unsigned long addr,

@@ -6,10 +6,12 @@
  * reverse map. Only what a fork shares is written here: the core would map it
  * with the rights of its mapping.
  */
+#include <linux/delay.h>
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
 #include <linux/pagemap.h>
 #include <linux/pgtable.h>
+#include <linux/sched/signal.h>
 
 #include "hpmmap.h"
 
@@ -397,25 +399,51 @@ static unsigned long count_some(struct mm_struct *mm, unsigned long start,
 	return 0;
 }
 
+/* How long somebody who looks tries to get mmap_lock, in steps of 1 ms. */
+#define COUNT_WAIT_STEPS 100
+
+/* Never sleeps in the lock: who holds it may do so for as long as a server is away. */
+static int count_lock(struct mm_struct *mm)
+{
+	int i;
+
+	for (i = 0; !mmap_read_trylock(mm); i++) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		if (i == COUNT_WAIT_STEPS)
+			return -EAGAIN;
+		usleep_range(1000, 1100);
+	}
+	return 0;
+}
+
 /**
  * hpmmap_pgmap_count() - how much is mapped by which entries
  * @mm: address space; its mmap_lock is taken again and again, so that nobody
  *	who looks is in the way of who maps
  * @bytes_2m: out
  * @bytes_4k: out
+ *
+ * Return: 0, -EAGAIN where somebody has held mmap_lock too long, or -EINTR for
+ * a process that is being killed.
  */
-void hpmmap_pgmap_count(struct mm_struct *mm, unsigned long *bytes_2m,
-			unsigned long *bytes_4k)
+int hpmmap_pgmap_count(struct mm_struct *mm, unsigned long *bytes_2m,
+		       unsigned long *bytes_4k)
 {
 	unsigned long addr = 0;
+	int ret;
 
 	*bytes_2m = 0;
 	*bytes_4k = 0;
 	do {
-		if (mmap_read_lock_killable(mm))
-			return;
+		ret = count_lock(mm);
+		if (ret)
+			return ret;
 		addr = count_some(mm, addr, bytes_2m, bytes_4k);
 		mmap_read_unlock(mm);
+		if (fatal_signal_pending(current))
+			return -EINTR;
 		cond_resched();
 	} while (addr);
+	return 0;
 }

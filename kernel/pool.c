@@ -21,12 +21,15 @@
 #include "pool.h"
 #include "trace.h"
 
+#define CHUNK_SECTIONS (HPMMAP_BUDDY_CHUNK_UNITS / SECTION_BLOCKS)
+
 /**
  * struct pool_chunk - one GB of physical memory
  * @buddy: the allocator's part
  * @clean: the clean blocks' part
  * @link: in the list of the node
  * @nr_sections: sections of it that are in the pool
+ * @pinned: blocks of each section that are pinned
  * @blocks: its blocks; those of sections not in the pool are zero
  */
 struct pool_chunk {
@@ -34,15 +37,18 @@ struct pool_chunk {
 	struct hpmmap_buddy_chunk clean;
 	struct list_head link;
 	unsigned int nr_sections;
+	unsigned int pinned[CHUNK_SECTIONS];
 	struct hpmmap_block blocks[HPMMAP_BUDDY_CHUNK_UNITS];
 };
 
 /**
  * struct pool_node - the pool of one NUMA node
- * @lock: protects the members that follow, and the state of free blocks
+ * @lock: protects the members that follow, the state of free blocks, and how
+ *	many are pinned in each section
  * @buddy: its blocks; chunks come and go under hpmmap_pool_mutex too
  * @clean: which of the free blocks are clean
  * @chunks: all of them
+ * @nr_pinned: blocks that are pinned
  * @kobj: in sysfs
  */
 struct pool_node {
@@ -50,6 +56,7 @@ struct pool_node {
 	struct hpmmap_buddy buddy;
 	struct hpmmap_buddy clean;
 	struct list_head chunks;
+	unsigned long nr_pinned;
 	struct kobject kobj;
 };
 
@@ -92,6 +99,14 @@ static struct hpmmap_block *block_of(struct pool_node *pn, unsigned long unit)
 static unsigned long unit_of(const struct hpmmap_block *block)
 {
 	return folio_pfn(block->folio) >> SLOT_ORDER;
+}
+
+/* How many blocks of a section are pinned. */
+static unsigned int *pinned_of(struct pool_node *pn, unsigned long unit)
+{
+	struct pool_chunk *chunk = chunk_of(pn, unit);
+
+	return &chunk->pinned[unit % HPMMAP_BUDDY_CHUNK_UNITS / SECTION_BLOCKS];
 }
 
 static struct pool_node *pool_node_get(int nid)
@@ -376,29 +391,24 @@ void hpmmap_pool_launder_go(void)
  */
 void hpmmap_pool_use(int nid, unsigned long unit, struct pool_use *use)
 {
-	unsigned long i;
+	struct pool_node *pn = pool_nodes[nid];
+	unsigned long free, pinned;
 
-	for (i = 0; i < SECTION_BLOCKS; i++) {
-		switch (READ_ONCE(block_of(pool_nodes[nid], unit + i)->state)) {
-		case HPMMAP_BLOCK_FREE:
-			use->free += SLOT_SIZE;
-			break;
-		case HPMMAP_BLOCK_HELD:
-			use->busy += SLOT_SIZE;
-			break;
-		case HPMMAP_BLOCK_PINNED:
-			use->pinned += SLOT_SIZE;
-			break;
-		}
-	}
+	spin_lock(&pn->lock);
+	free = hpmmap_buddy_count_free(&pn->buddy, unit, SECTION_BLOCKS);
+	pinned = *pinned_of(pn, unit);
+	spin_unlock(&pn->lock);
+	use->free += free << SLOT_SHIFT;
+	use->pinned += pinned << SLOT_SHIFT;
+	use->busy += (SECTION_BLOCKS - free - pinned) << SLOT_SHIFT;
 }
 
 /**
- * hpmmap_pool_size() - size of a node's pool
+ * hpmmap_pool_node_stat() - size and use of one node's pool
  * @nid: the node; it has a pool
- * @stat: out; all but the pinned bytes
+ * @stat: out, in bytes
  */
-void hpmmap_pool_size(int nid, struct hpmmap_node_stat *stat)
+void hpmmap_pool_node_stat(int nid, struct hpmmap_node_stat *stat)
 {
 	struct pool_node *pn = pool_node_find(nid);
 	int largest;
@@ -407,6 +417,7 @@ void hpmmap_pool_size(int nid, struct hpmmap_node_stat *stat)
 	stat->total = (u64)pn->buddy.nr_total << SLOT_SHIFT;
 	stat->free = (u64)pn->buddy.nr_free << SLOT_SHIFT;
 	stat->clean = (u64)pn->clean.nr_free << SLOT_SHIFT;
+	stat->pinned = (u64)pn->nr_pinned << SLOT_SHIFT;
 	largest = hpmmap_buddy_largest(&pn->buddy);
 	spin_unlock(&pn->lock);
 	stat->largest = largest < 0 ? 0 : (u64)SLOT_SIZE << largest;
@@ -767,15 +778,34 @@ static void run_free(struct hpmmap_block *first, unsigned long nr)
 	struct hpmmap_user *user = first->user;
 	unsigned long i;
 
+	hpmmap_user_uncharge(user, nr);
+	spin_lock(&pn->lock);
 	for (i = 0; i < nr; i++) {
+		if (first[i].state == HPMMAP_BLOCK_PINNED) {
+			pn->nr_pinned--;
+			--*pinned_of(pn, unit_of(&first[i]));
+		}
 		first[i].user = NULL;
 		block_set_state(&first[i], HPMMAP_BLOCK_FREE);
 	}
-	hpmmap_user_uncharge(user, nr);
-	spin_lock(&pn->lock);
 	hpmmap_buddy_free_range(&pn->buddy, unit_of(first), nr);
 	if (first->zeroed)
 		hpmmap_buddy_free_range(&pn->clean, unit_of(first), nr);
+	spin_unlock(&pn->lock);
+}
+
+/**
+ * hpmmap_pool_set_pinned() - a block was given up, but is pinned
+ * @block: a block of the pools; it counts as pinned until hpmmap_pool_free()
+ */
+void hpmmap_pool_set_pinned(struct hpmmap_block *block)
+{
+	struct pool_node *pn = pool_node_find(block->nid);
+
+	spin_lock(&pn->lock);
+	block_set_state(block, HPMMAP_BLOCK_PINNED);
+	pn->nr_pinned++;
+	++*pinned_of(pn, unit_of(block));
 	spin_unlock(&pn->lock);
 }
 

@@ -25,6 +25,5 @@ void hpmmap_pool_drop(int nid, unsigned long unit);
 void hpmmap_pool_activate(int nid, unsigned long unit);
 int hpmmap_pool_deactivate(int nid, unsigned long unit);
 void hpmmap_pool_use(int nid, unsigned long unit, struct pool_use *use);
-void hpmmap_pool_size(int nid, struct hpmmap_node_stat *stat);
 
 #endif /* _HPMMAP_POOL_H */

@@ -330,7 +330,7 @@ int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned)
  * @ranges: array of user space
  * @nr: in: its length; out: number of ranges there are
  *
- * Return: 0, -ENOMEM or -EFAULT.
+ * Return: 0, -ENOMEM, -EFAULT, or -EINTR for a process that is being killed.
  */
 int hpmmap_pool_list(struct hpmmap_pool_range __user *ranges, u32 *nr)
 {
@@ -340,8 +340,8 @@ int hpmmap_pool_list(struct hpmmap_pool_range __user *ranges, u32 *nr)
 	struct section *s;
 	int ret = 0;
 
-	hpmmap_reap();
-	mutex_lock(&hpmmap_pool_mutex);
+	if (mutex_lock_killable(&hpmmap_pool_mutex))
+		return -EINTR;
 	xa_for_each(&sections, index, s)
 		n += s->state == SECTION_ACTIVE;
 	room = min(room, n);
@@ -373,26 +373,6 @@ int hpmmap_pool_list(struct hpmmap_pool_range __user *ranges, u32 *nr)
 	kvfree(buf);
 	*nr = n;
 	return ret;
-}
-
-/**
- * hpmmap_pool_node_stat() - size and use of one node's pool
- * @nid: the node; it has a pool
- * @stat: out, in bytes
- */
-void hpmmap_pool_node_stat(int nid, struct hpmmap_node_stat *stat)
-{
-	struct pool_use use = {};
-	unsigned long index;
-	struct section *s;
-
-	mutex_lock(&hpmmap_pool_mutex);
-	hpmmap_pool_size(nid, stat);
-	xa_for_each(&sections, index, s)
-		if (s->state == SECTION_ACTIVE && s->nid == nid)
-			hpmmap_pool_use(nid, first_unit(index), &use);
-	mutex_unlock(&hpmmap_pool_mutex);
-	stat->pinned = use.pinned;
 }
 
 /*

@@ -5,7 +5,8 @@
  * On the way of most calls a context counts for itself, under locks it holds
  * anyway. What is rare (a fault, a fallback, having to wait) takes a lock of its
  * own. When an address space is torn down its counters are added to the job's; until
- * then they are added up when somebody reads them.
+ * then they are added up when somebody reads them, one after the other: nobody waits
+ * for who reads.
  */
 #include <linux/slab.h>
 #include <linux/sysfs.h>
@@ -235,7 +236,7 @@ static void add_ranges(struct hpmmap_totals *to, const struct hpmmap_stats *from
 	}
 }
 
-static void add(struct hpmmap_totals *to, struct hpmmap_ctx *ctx)
+static void add_counters(struct hpmmap_totals *to, struct hpmmap_ctx *ctx)
 {
 	struct hpmmap_stats *from = &ctx->stats;
 	unsigned int i, call;
@@ -274,44 +275,86 @@ static void add(struct hpmmap_totals *to, struct hpmmap_ctx *ctx)
 }
 
 /**
+ * hpmmap_stats_begin() - a context counts for its job from here on
+ * @ctx: published just now
+ */
+void hpmmap_stats_begin(struct hpmmap_ctx *ctx)
+{
+	struct hpmmap_job *job = ctx->job;
+
+	spin_lock(&job->lock);
+	list_add_tail(&ctx->job_link, &job->contexts);
+	spin_unlock(&job->lock);
+}
+
+/**
  * hpmmap_stats_fold() - leave a context's counters to its job
- * @ctx: a context that counts nothing any more, and is found by nobody;
- *	the caller lets nobody add up what the job has
+ * @ctx: a context that counts nothing any more, and is found by nobody
  */
 void hpmmap_stats_fold(struct hpmmap_ctx *ctx)
 {
 	struct hpmmap_job *job = ctx->job;
 
-	add(job->totals, ctx);
 	spin_lock(&job->lock);
+	add_counters(job->totals, ctx);
+	/* Who reads began with totals that had nothing of it. */
+	if (job->sum && ctx->in_sum != job->nr_sums)
+		add_counters(job->sum, ctx);
 	job->peaks -= ctx->stats.peak;
+	list_del(&ctx->job_link);
 	spin_unlock(&job->lock);
 }
 
 /* What a live context adds to those that are gone, and holds now. */
-static void sum_ctx(struct hpmmap_ctx *ctx, void *data)
+static void sum_ctx(struct hpmmap_totals *sum, struct hpmmap_ctx *ctx)
 {
-	struct hpmmap_totals *sum = data;
-
-	add(sum, ctx);
+	add_counters(sum, ctx);
 	sum->held += atomic_long_read(&ctx->nr_held);
 	sum->linux_pages += atomic_long_read(&ctx->nr_linux_pages);
 	sum->kept += READ_ONCE(ctx->reuse.nr);
 	sum->pinned += atomic_long_read(&ctx->nr_pinned);
 }
 
+/*
+ * What a job has counted, and its contexts: nothing twice, or not at all. The
+ * lock, which contexts need that begin and end, is given up after each of them.
+ */
+static void sum_contexts(struct hpmmap_job *job, struct hpmmap_totals *sum)
+{
+	LIST_HEAD(done);
+
+	spin_lock(&job->lock);
+	memcpy(sum, job->totals, struct_size(sum, placed, nr_node_ids));
+	job->sum = sum;
+	job->nr_sums++;
+	list_add(&done, &job->contexts);
+	while (!list_is_last(&done, &job->contexts)) {
+		struct hpmmap_ctx *ctx = list_entry(done.next,
+						   struct hpmmap_ctx,
+						   job_link);
+
+		ctx->in_sum = job->nr_sums;
+		sum_ctx(sum, ctx);
+		list_move(&done, &ctx->job_link);
+		cond_resched_lock(&job->lock);
+	}
+	list_del(&done);
+	job->sum = NULL;
+	spin_unlock(&job->lock);
+}
+
 static struct hpmmap_totals *job_sum(struct hpmmap_job *job)
 {
 	struct hpmmap_totals *sum = hpmmap_stats_alloc();
-	int ret;
 
 	if (!sum)
 		return ERR_PTR(-ENOMEM);
-	ret = hpmmap_ctx_for_job(job, sum_ctx, sum);
-	if (ret) {
+	if (mutex_lock_killable(&job->read_lock)) {
 		kfree(sum);
-		return ERR_PTR(ret);
+		return ERR_PTR(-EINTR);
 	}
+	sum_contexts(job, sum);
+	mutex_unlock(&job->read_lock);
 	return sum;
 }
 
@@ -403,7 +446,8 @@ static ssize_t show_latency(const struct hpmmap_latency *latency, char *buf)
 	return at;
 }
 
-#define JOB_ATTR(_file, _mode, _emit) \
+/* Owner and root only: they tell of memory as /proc/PID/smaps does. */
+#define JOB_ATTR(_file, _emit) \
 	static ssize_t _file##_show(struct kobject *kobj, \
 				    struct kobj_attribute *attr, char *buf) \
 	{ \
@@ -419,18 +463,17 @@ static ssize_t show_latency(const struct hpmmap_latency *latency, char *buf)
 		return ret; \
 	} \
 	static struct kobj_attribute _file##_attr = \
-		__ATTR_RO_MODE(_file, _mode)
+		__ATTR_RO_MODE(_file, 0400)
 
-JOB_ATTR(stat, 0444, show_stat(job, sum, buf));
-/* Addresses: for who may see /proc/PID/maps. */
-JOB_ATTR(fault_ranges, 0400, show_fault_ranges(sum, buf));
-JOB_ATTR(latency_mmap, 0444,
+JOB_ATTR(stat, show_stat(job, sum, buf));
+JOB_ATTR(fault_ranges, show_fault_ranges(sum, buf));
+JOB_ATTR(latency_mmap,
 	 show_latency(&sum->calls[HPMMAP_TIMED_MMAP], buf));
-JOB_ATTR(latency_munmap, 0444,
+JOB_ATTR(latency_munmap,
 	 show_latency(&sum->calls[HPMMAP_TIMED_MUNMAP], buf));
-JOB_ATTR(latency_mremap, 0444,
+JOB_ATTR(latency_mremap,
 	 show_latency(&sum->calls[HPMMAP_TIMED_MREMAP], buf));
-JOB_ATTR(latency_brk, 0444,
+JOB_ATTR(latency_brk,
 	 show_latency(&sum->calls[HPMMAP_TIMED_BRK], buf));
 
 static struct attribute *job_attrs[] = {

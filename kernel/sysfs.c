@@ -4,7 +4,10 @@
  */
 #include <linux/cred.h>
 #include <linux/kobject.h>
+#include <linux/pid_namespace.h>
+#include <linux/ptrace.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/task.h>
 #include <linux/sysfs.h>
 
 #include "hpmmap.h"
@@ -96,6 +99,11 @@ static struct hpmmap_ctx *ctx_of(struct kobject *kobj)
 	return container_of(kobj, struct hpmmap_ctx, kobj);
 }
 
+/* Owner and root only. */
+#define CTX_ATTR_OF(_file) \
+	static struct kobj_attribute _file##_attr = \
+		__ATTR_RO_MODE(_file, 0400)
+
 #define CTX_ATTR(_file, _value) \
 	static ssize_t _file##_show(struct kobject *kobj, \
 				    struct kobj_attribute *attr, char *buf) \
@@ -104,19 +112,51 @@ static struct hpmmap_ctx *ctx_of(struct kobject *kobj)
 		\
 		return sysfs_emit(buf, "%llu\n", (u64)(_value)); \
 	} \
-	ATTR_RO(_file)
+	CTX_ATTR_OF(_file)
 
-static unsigned long mapped_bytes(struct hpmmap_ctx *ctx, bool large)
+/*
+ * As for /proc/PID/smaps, which tells the same. A process whose first thread has
+ * ended has none either.
+ */
+static bool may_see_mapped(struct hpmmap_ctx *ctx)
+{
+	struct task_struct *task;
+	bool ret = false;
+
+	rcu_read_lock();
+	task = pid_task(find_pid_ns(ctx->pid, &init_pid_ns), PIDTYPE_TGID);
+	if (task)
+		get_task_struct(task);
+	rcu_read_unlock();
+	if (!task)
+		return false;
+	if (READ_ONCE(task->mm) == ctx->mm)
+		ret = compat_ptrace_may_access(task, PTRACE_MODE_READ_FSCREDS);
+	put_task_struct(task);
+	return ret;
+}
+
+static ssize_t mapped_bytes(struct hpmmap_ctx *ctx, bool large, char *buf)
 {
 	unsigned long bytes_2m = 0, bytes_4k = 0;
+	int ret;
 
 	if (!mmget_not_zero(ctx->mm))
-		return 0;
-	hpmmap_pgmap_count(ctx->mm, &bytes_2m, &bytes_4k);
+		return sysfs_emit(buf, "0\n");
+	ret = may_see_mapped(ctx) ?
+	      hpmmap_pgmap_count(ctx->mm, &bytes_2m, &bytes_4k) : -EACCES;
 	/* The last user may be the reader. */
 	mmput_async(ctx->mm);
-	return large ? bytes_2m : bytes_4k;
+	return ret ?: sysfs_emit(buf, "%lu\n", large ? bytes_2m : bytes_4k);
 }
+
+#define CTX_MAPPED_ATTR(_file, _large) \
+	static ssize_t _file##_show(struct kobject *kobj, \
+				    struct kobj_attribute *attr, char *buf) \
+	{ \
+		return mapped_bytes(ctx_of(kobj), _large, buf); \
+	} \
+	CTX_ATTR_OF(_file)
 
 CTX_ATTR(pid, ctx->pid);
 CTX_ATTR(job, ctx->job->id);
@@ -126,8 +166,8 @@ CTX_ATTR(page_size, ctx->job->large ? HPMMAP_LARGE_BYTES : HPMMAP_BLOCK_BYTES);
 CTX_ATTR(held_bytes, atomic_long_read(&ctx->nr_held) << SLOT_SHIFT);
 CTX_ATTR(reuse_bytes, READ_ONCE(ctx->reuse.nr) << SLOT_SHIFT);
 CTX_ATTR(image_bytes, READ_ONCE(ctx->image_bytes));
-CTX_ATTR(mapped_2m_bytes, mapped_bytes(ctx, true));
-CTX_ATTR(mapped_4k_bytes, mapped_bytes(ctx, false));
+CTX_MAPPED_ATTR(mapped_2m_bytes, true);
+CTX_MAPPED_ATTR(mapped_4k_bytes, false);
 CTX_ATTR(linux_bytes, atomic_long_read(&ctx->nr_linux_pages) << PAGE_SHIFT);
 CTX_ATTR(fallbacks, atomic_long_read(&ctx->nr_fallbacks));
 CTX_ATTR(faults, atomic_long_read(&ctx->nr_faults));
@@ -163,8 +203,17 @@ static void ctx_kobj_release(struct kobject *kobj)
 	hpmmap_ctx_put(ctx_of(kobj));
 }
 
+/* The directory and its files belong to who is charged. */
+static void ctx_ownership(compat_ownership_kobject *kobj, kuid_t *uid,
+			  kgid_t *gid)
+{
+	*uid = hpmmap_user_uid(container_of(kobj, struct hpmmap_ctx,
+					    kobj)->job->user);
+}
+
 static const struct kobj_type ctx_ktype = {
 	.release = ctx_kobj_release,
+	.get_ownership = ctx_ownership,
 	.sysfs_ops = &kobj_sysfs_ops,
 	.default_groups = ctx_groups,
 };

@@ -192,6 +192,14 @@ void compat_vma_set_file(struct vm_area_struct *vma, struct file *file)
 	fput(old);
 }
 
+typedef bool may_access_t(struct task_struct *task, unsigned int mode);
+DEFINE_STATIC_CALL_RET0(hpmmap_may_access, may_access_t);
+
+bool compat_ptrace_may_access(struct task_struct *task, unsigned int mode)
+{
+	return static_call(hpmmap_may_access)(task, mode);
+}
+
 static int *core_overcommit;
 static long *core_total_swap;
 typedef unsigned long commit_limit_t(void);
@@ -257,6 +265,7 @@ static const struct {
 	FUNCTION(TREE_INSERT_NAME, hpmmap_tree_insert),
 	FUNCTION(TREE_REMOVE_NAME, hpmmap_tree_remove),
 	FUNCTION("vm_commit_limit", hpmmap_commit_limit),
+	FUNCTION("ptrace_may_access", hpmmap_may_access),
 #ifdef CONFIG_CMA
 	FUNCTION(SET_PAGEBLOCK_NAME, hpmmap_set_pageblock),
 #endif

@@ -270,6 +270,9 @@ static __always_inline bool compat_is_own_text(unsigned long addr)
 /* Would Linux's overcommit policy let a process have so much more? */
 bool compat_enough_memory(unsigned long pages);
 
+/* What /proc asks before it tells of another process: PTRACE_MODE_*. */
+bool compat_ptrace_may_access(struct task_struct *task, unsigned int mode);
+
 int compat_init(void);
 
 /* Address of a kernel symbol's first instruction, or 0. After compat_init(). */

@@ -22,7 +22,8 @@
  * The errnos mean the same for every ioctl:
  *
  *  - ENOTTY: the command number is not known.
- *  - E2BIG: the struct is larger than the kernel's and the rest is not zero.
+ *  - E2BIG: the struct is larger than the kernel's and the rest is not zero, or
+ *    size is more than 4096.
  *  - EINVAL: size is too small, or a value cannot be right whatever the
  *    state of the machine (alignment, an empty range, a wrong page size).
  *  - EOPNOTSUPP: an unknown flag is set or a reserved member is not zero.
@@ -132,7 +133,7 @@ struct hpmmap_pool_remove {
  * struct hpmmap_pool_range - one element of HPMMAP_IOC_POOL_LIST
  * @start: physical start address
  * @length: length; always one memory section (memory_block_bytes)
- * @free_bytes: bytes that nobody holds
+ * @free_bytes: bytes that nobody holds; without those being zeroed right now
  * @pinned_bytes: bytes no job holds but that are still pinned
  * @node: NUMA node
  * @flags: HPMMAP_POOL_F_* given when it was added
@@ -311,7 +312,8 @@ struct hpmmap_limit_set {
  * DOC: sysfs
  *
  * All values are decimal integers, one a file, in bytes where the name says
- * so. Reading needs no privilege, unless it is said.
+ * so. The files of contexts and jobs belong to the user who is charged, and
+ * only they and root may read them; the others may be read by everybody.
  *
  * /sys/kernel/hpmmap/
  *	version				version of the module (text)
@@ -331,8 +333,10 @@ struct hpmmap_limit_set {
  *					parent or child counts for each
  *		reuse_bytes		the part of it that is kept for reuse
  *		cleared_bytes		what was zeroed while the process waited
- *		mapped_2m_bytes		mapped by 2 MB entries, now
- *		mapped_4k_bytes		mapped by 4 KB entries, now
+ *		mapped_2m_bytes		mapped by 2 MB entries, now; EACCES for who
+ *					may not read /proc/PID/smaps, EAGAIN where
+ *					mappings have been changing for long
+ *		mapped_4k_bytes		mapped by 4 KB entries, likewise
  *		linux_bytes		Linux pages that stand in for pool memory
  *		image_bytes		text, data and bss of its program that
  *					execve put into pool memory
@@ -415,8 +419,7 @@ struct hpmmap_limit_set {
  *
  * fault_ranges: where there were faults, "PID START END REASON COUNT": first
  * and end address in hexadecimal; REASON as in stat. At most 6 ranges of an
- * address space and 32 of a job; "unlisted COUNT" tells of the others. Only
- * root and the user who launched the job may read it.
+ * address space and 32 of a job; "unlisted COUNT" tells of the others.
  */
 
 #endif /* _UAPI_HPMMAP_H */

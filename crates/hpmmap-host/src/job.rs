@@ -185,15 +185,18 @@ pub struct FaultRange {
     pub count: u64,
 }
 
-/// All jobs, by number. One that ends while it is read is left out. `None`
-/// from a module that does not show jobs.
+/// All jobs that this user may see, by number. One that ends while it is read is
+/// left out. `None` from a module that does not show jobs.
 pub fn all(root: &Root) -> Result<Option<Vec<Job>>> {
     let Some(ids) = optional(root.numbered(DIR, ""))? else {
         return Ok(None);
     };
     let mut jobs = Vec::new();
     for id in ids {
-        jobs.extend(optional(read(root, id))?);
+        match read(root, id) {
+            Err(error) if error.is_denied() => (),
+            read => jobs.extend(optional(read)?),
+        }
     }
     Ok(Some(jobs))
 }

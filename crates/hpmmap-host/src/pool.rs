@@ -54,10 +54,11 @@ pub struct Context {
     pub reuse_bytes: u64,
     /// Zeroed while the process waited, in total.
     pub cleared_bytes: u64,
-    /// Mapped by 2 MB entries, now.
-    pub mapped_2m_bytes: u64,
+    /// Mapped by 2 MB entries, now. `None` where the module does not tell: the
+    /// process may not be looked into, or has been changing its mappings for long.
+    pub mapped_2m_bytes: Option<u64>,
     /// Mapped by 4 KB entries, now.
-    pub mapped_4k_bytes: u64,
+    pub mapped_4k_bytes: Option<u64>,
     /// Linux pages that stand in for pool memory.
     pub linux_bytes: u64,
     /// Calls that got memory of Linux instead.
@@ -101,13 +102,24 @@ pub fn nodes(root: &Root) -> Result<Vec<NodePool>> {
     Ok(pools)
 }
 
-/// All registered address spaces, by number. One that ends while it is read
-/// is left out.
-pub fn contexts(root: &Root) -> Result<Vec<Context>> {
+/// The registered address spaces.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Contexts {
+    /// Those that this user may see, by number.
+    pub visible: Vec<Context>,
+    /// How many there are of other users.
+    pub hidden: usize,
+}
+
+/// All registered address spaces. One that ends while it is read is left out.
+pub fn contexts(root: &Root) -> Result<Contexts> {
     let ids = optional(root.numbered(format!("{DIR}/contexts"), ""))?.unwrap_or_default();
-    let mut contexts = Vec::new();
+    let mut contexts = Contexts::default();
     for id in ids {
-        contexts.extend(optional(read_context(root, id))?);
+        match read_context(root, id) {
+            Err(error) if error.is_denied() => contexts.hidden += 1,
+            read => contexts.visible.extend(optional(read)?),
+        }
     }
     Ok(contexts)
 }
@@ -127,6 +139,10 @@ fn read_node(root: &Root, node: u32) -> Result<NodePool> {
 fn read_context(root: &Root, id: u64) -> Result<Context> {
     let path = |name: &str| format!("{DIR}/contexts/{id}/{name}");
     let value = |name: &str| root.read_number::<u64>(path(name));
+    let mapped = |name: &str| match value(name) {
+        Err(error) if error.is_denied() || error.is_busy() => Ok(None),
+        read => read.map(Some),
+    };
     Ok(Context {
         id,
         pid: root.read_number(path("pid"))?,
@@ -137,8 +153,8 @@ fn read_context(root: &Root, id: u64) -> Result<Context> {
         held_bytes: value("held_bytes")?,
         reuse_bytes: value("reuse_bytes")?,
         cleared_bytes: value("cleared_bytes")?,
-        mapped_2m_bytes: value("mapped_2m_bytes")?,
-        mapped_4k_bytes: value("mapped_4k_bytes")?,
+        mapped_2m_bytes: mapped("mapped_2m_bytes")?,
+        mapped_4k_bytes: mapped("mapped_4k_bytes")?,
         linux_bytes: value("linux_bytes")?,
         fallbacks: value("fallbacks")?,
         faults: value("faults")?,
@@ -159,7 +175,7 @@ mod tests {
         fixture.module();
         assert!(is_loaded(&fixture.root()));
         assert_eq!(nodes(&fixture.root()).unwrap(), []);
-        assert_eq!(contexts(&fixture.root()).unwrap(), []);
+        assert_eq!(contexts(&fixture.root()).unwrap(), Contexts::default());
         assert_eq!(user_limit_bytes(&fixture.root()).unwrap(), None);
     }
 
@@ -182,7 +198,7 @@ mod tests {
         fixture.context(7, 1234, 1000);
         fixture.context(8, 1235, 1000);
         fixture.remove("sys/kernel/hpmmap/contexts/8/faults");
-        let contexts = contexts(&fixture.root()).unwrap();
+        let contexts = contexts(&fixture.root()).unwrap().visible;
         assert_eq!(contexts.len(), 1);
         assert_eq!((contexts[0].id, contexts[0].pid), (7, 1234));
     }

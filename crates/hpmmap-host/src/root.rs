@@ -42,6 +42,16 @@ impl Error {
             Self::Format { .. } => false,
         }
     }
+
+    /// It can be read at another time.
+    pub fn is_busy(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// The file is not for this user.
+    pub fn is_denied(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
+    }
 }
 
 /// `Ok(None)` for what is not there.

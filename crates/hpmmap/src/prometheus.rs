@@ -192,7 +192,7 @@ fn gauges(out: &mut Text, jobs: &[JobState], contexts: &[Context]) {
         "gauge",
         "Pool memory of a job that is mapped, by size of the page table entries.",
         jobs.iter().flat_map(|one| {
-            let sum = |value: fn(&Context) -> u64| -> u64 {
+            let sum = |value: fn(&Context) -> Option<u64>| -> Option<u64> {
                 contexts
                     .iter()
                     .filter(|context| context.job == one.job.id)
@@ -203,7 +203,8 @@ fn gauges(out: &mut Text, jobs: &[JobState], contexts: &[Context]) {
                 ("2M", sum(|context| context.mapped_2m_bytes)),
                 ("4K", sum(|context| context.mapped_4k_bytes)),
             ]
-            .map(|(size, bytes)| (with(of_job(&one.job), "page_size", size), bytes))
+            .into_iter()
+            .filter_map(|(size, bytes)| Some((with(of_job(&one.job), "page_size", size), bytes?)))
         }),
     );
 }
@@ -367,7 +368,7 @@ mod tests {
             hooks_active: pool::hooks_active(&root).unwrap(),
             user_limit_bytes: pool::user_limit_bytes(&root).unwrap(),
             nodes: &pool::nodes(&root).unwrap(),
-            contexts: &pool::contexts(&root).unwrap(),
+            contexts: &pool::contexts(&root).unwrap().visible,
             jobs: jobs.as_deref(),
         })
     }

@@ -60,6 +60,10 @@ static void check_struct(const char *name, unsigned long request,
 	snprintf(what, sizeof(what), "%s: a larger struct with unknown contents", name);
 	expect(what, request, buffer, E2BIG);
 	buffer[size + 7] = 0;
+	/* Whatever lies there. */
+	*buffer_size = 4097;
+	snprintf(what, sizeof(what), "%s: more than 4096 bytes", name);
+	expect(what, request, buffer, E2BIG);
 
 	memcpy(buffer, right, size);
 	memcpy(buffer + flags_at, &flags, sizeof(flags));
@@ -77,6 +81,10 @@ static void check_info(void)
 		struct hpmmap_info info;
 		uint64_t unknown;
 	} larger = { .info.size = sizeof(larger) };
+	static union {
+		struct hpmmap_info info;
+		char bytes[8192];
+	} largest;
 
 	check_struct("INFO", HPMMAP_IOC_INFO, &info, sizeof(info),
 		     offsetof(struct hpmmap_info, flags));
@@ -87,6 +95,12 @@ static void check_info(void)
 		failures++;
 	}
 	expect("INFO: a larger struct with zeros", HPMMAP_IOC_INFO, &larger, 0);
+	largest.info.size = 4096;
+	expect("INFO: 4096 bytes, zeros", HPMMAP_IOC_INFO, &largest, 0);
+	largest.info.size = 4097;
+	expect("INFO: 4097 bytes, zeros", HPMMAP_IOC_INFO, &largest, E2BIG);
+	largest.info.size = sizeof(largest);
+	expect("INFO: 8192 bytes, zeros", HPMMAP_IOC_INFO, &largest, E2BIG);
 	info.__reserved = 1;
 	expect("INFO: __reserved", HPMMAP_IOC_INFO, &info, EOPNOTSUPP);
 	expect("unknown command", _IOWR(HPMMAP_IOC_MAGIC, 99, struct hpmmap_info), &info, ENOTTY);

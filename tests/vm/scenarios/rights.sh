@@ -1,5 +1,6 @@
 #!/bin/bash
 # Who is not in the group may not use the device; who is may not change the pools.
+# Jobs are for the eyes of their user and root.
 # pool: 256M
 . "$(dirname "$0")/../guest/lib.sh"
 
@@ -22,6 +23,55 @@ one() { [ "$(contexts)" = 1 ]; }
 within 10 one || fail "the job of a member does not register"
 job=$(cat "$SYSFS"/contexts/*/pid)
 [ "$(context_of $job uid)" = $USER_ID ] || fail "the job is said to be of user $(context_of $job uid)"
+
+# Others do not see more than that it is there.
+jobs=("$SYSFS/contexts/"* "$SYSFS/jobs/"*)
+files=$(find "${jobs[@]}" -type f | wc -l)
+[ "$files" -ge 20 ] || fail "there are only $files files of the job"
+readable() { "$@" find "${jobs[@]}" -type f -exec sh -c 'cat "$1" >/dev/null 2>&1 && echo "$1"' sh {} \;; }
+[ "$(readable as_member | wc -l)" = "$files" ] || fail "of $files files, their user cannot read all"
+[ "$(readable command | wc -l)" = "$files" ] || fail "of $files files, root cannot read all"
+MEMBER_ID=2003
+seen=$(readable as_member)
+[ -z "$seen" ] || fail "another user reads $seen"
+[ "$(find "${jobs[@]}" -type f ! -perm 400 | wc -l)" = 0 ] || fail "$(find "${jobs[@]}" -type f ! -perm 400)"
+as_member hpmmap status | tee /tmp/status
+grep -q '^No jobs of this user' /tmp/status && grep -q '^(1 processes of other users' /tmp/status || fail "status as another user"
+as_member hpmmap status --json | python3 -c '
+import json, sys
+status = json.load(sys.stdin)
+assert not status["contexts"] and not status["jobs"] and status["hidden_contexts"] == 1, status'
+as_member hpmmap status --prometheus >/tmp/status
+! grep '^hpmmap_job_' /tmp/status || fail "metrics of another user"
+grep -q '^hpmmap_pool_free_bytes' /tmp/status || fail "no metrics of the pools"
+MEMBER_ID=$USER_ID
+as_member hpmmap status | grep -w sleep || fail "a user does not see his own job"
+as_member hpmmap status --prometheus | grep -q '^hpmmap_job_held_bytes' || fail "no metrics of one's own job"
+hpmmap status | grep -w sleep || fail "root does not see the job"
+kill $job
+wait $shell || true
+rm -f /tmp/rights.json
+as_member hpmmap run --verbose --report /tmp/rights.json -- true 2>/tmp/rights.txt
+grep -q undisturbed /tmp/rights.json && [ -s /tmp/rights.txt ] || fail "no report for an ordinary user"
+rm -f /tmp/rights.json
+
+# What /proc does not tell of a process, sysfs does not either.
+as_member hpmmap run -- python3 -c '
+import ctypes, time
+ctypes.CDLL(None).prctl(4, 0)  # PR_SET_DUMPABLE
+open("/tmp/undumpable", "w").close()
+time.sleep(1000)' &
+shell=$!
+within 20 test -e /tmp/undumpable || fail "the job does not get ready"
+rm -f /tmp/undumpable
+job=$(cat "$SYSFS"/contexts/*/pid)
+! as_member cat /proc/$job/smaps 2>/dev/null || fail "smaps of a process that is not dumpable can be read"
+! as_member cat "$SYSFS"/contexts/*/mapped_2m_bytes 2>/dev/null || fail "what is mapped can be read"
+as_member hpmmap status | grep -w python3
+hpmmap status --json | python3 -c '
+import json, sys
+(one,) = json.load(sys.stdin)["contexts"]
+assert one["mapped_2m_bytes"] + one["mapped_4k_bytes"] > 0, one'
 kill $job
 wait $shell || true
 

@@ -123,6 +123,8 @@ pub struct Status {
     user_limit_bytes: Option<u64>,
     pub nodes: Vec<NodePool>,
     pub contexts: Vec<Process>,
+    /// Processes of other users, of which only root sees more.
+    pub hidden_contexts: usize,
     /// `None` from a module that does not show jobs.
     pub jobs: Option<Vec<job::Job>>,
 }
@@ -130,7 +132,9 @@ pub struct Status {
 impl Status {
     pub fn read(root: &Root) -> Result<Self> {
         require_module(root)?;
-        let contexts = pool::contexts(root)?
+        let found = pool::contexts(root)?;
+        let contexts = found
+            .visible
             .into_iter()
             .map(|context| {
                 Ok(Process {
@@ -146,18 +150,42 @@ impl Status {
             user_limit_bytes: pool::user_limit_bytes(root)?,
             nodes: pool::nodes(root)?,
             contexts,
+            hidden_contexts: found.hidden,
             jobs: job::all(root)?,
         })
     }
 
     fn text(&self) -> String {
         let jobs = if self.contexts.is_empty() {
-            "No jobs.".to_string()
+            self.none().to_string()
         } else {
             processes_table(&self.contexts)
         };
-        format!("{}\n\n{jobs}", nodes_table(&self.nodes))
+        let mut text = format!("{}\n\n{jobs}", nodes_table(&self.nodes));
+        if let Some(hidden) = self.hidden() {
+            text += &format!("\n{hidden}");
+        }
+        text
     }
+
+    /// What is said where there is nothing to show.
+    pub fn none(&self) -> &'static str {
+        match self.hidden_contexts {
+            0 => "No jobs.",
+            _ => "No jobs of this user.",
+        }
+    }
+
+    /// That there is more than is shown.
+    pub fn hidden(&self) -> Option<String> {
+        let count = self.hidden_contexts;
+        (count != 0).then(|| format!("({count} processes of other users: only root sees them)"))
+    }
+}
+
+/// Of what the module may not tell.
+pub fn or_unknown(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "-".to_string(), short)
 }
 
 fn processes_table(processes: &[Process]) -> String {
@@ -187,8 +215,8 @@ fn processes_table(processes: &[Process]) -> String {
                 if context.strict { "strict" } else { "fallback" }.to_string(),
                 Size(context.page_size).to_string(),
                 short(context.held_bytes),
-                short(context.mapped_2m_bytes),
-                short(context.mapped_4k_bytes),
+                or_unknown(context.mapped_2m_bytes),
+                or_unknown(context.mapped_4k_bytes),
                 short(context.linux_bytes),
                 context.fallbacks.to_string(),
                 context.faults.to_string(),
@@ -308,6 +336,21 @@ mod tests {
         fixture.module();
         let text = Status::read(&fixture.root()).unwrap().text();
         assert!(text.ends_with("No jobs."), "{text}");
+    }
+
+    #[test]
+    fn processes_of_others_are_counted() {
+        let mut status = Status::read(&fixture().root()).unwrap();
+        assert_eq!(status.hidden(), None);
+        status.hidden_contexts = 3;
+        let text = status.text();
+        assert!(
+            text.ends_with("\n(3 processes of other users: only root sees them)"),
+            "{text}"
+        );
+        status.contexts.clear();
+        let text = status.text();
+        assert!(text.contains("\n\nNo jobs of this user.\n("), "{text}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crossterm::{cursor, execute, queue};
 use hpmmap_host::Root;
 use hpmmap_host::pool::NodePool;
 
-use super::status::{SLICE, Status};
+use super::status::{SLICE, Status, or_unknown};
 use crate::error::Result;
 use crate::output::Column::{self, Number, Text};
 use crate::output::table;
@@ -175,7 +175,8 @@ fn view(status: &Status, interval: Duration, columns: usize) -> Vec<Line> {
     lines.push(vec![]);
     let rows = jobs(status);
     if rows.is_empty() {
-        lines.push(vec![span("No jobs.", None)]);
+        lines.push(vec![span(status.none(), None)]);
+        lines.extend(status.hidden().map(|text| vec![span(text, None)]));
         return lines;
     }
     let mut table = jobs_table(&rows, columns).into_iter();
@@ -184,6 +185,7 @@ fn view(status: &Status, interval: Duration, columns: usize) -> Vec<Line> {
         let colour = row.is_disturbed().then_some(DISTURBED);
         vec![span(text, colour)]
     }));
+    lines.extend(status.hidden().map(|text| vec![span(text, None)]));
     lines
 }
 
@@ -235,8 +237,8 @@ struct Row {
     page_size: u64,
     held: u64,
     peak: Option<u64>,
-    mapped_2m: u64,
-    mapped_4k: u64,
+    mapped_2m: Option<u64>,
+    mapped_4k: Option<u64>,
     linux: u64,
     fallbacks: u64,
     faults: u64,
@@ -268,6 +270,10 @@ fn row(status: &Status, id: u64) -> Row {
     let sum = |value: fn(&hpmmap_host::pool::Context) -> u64| -> u64 {
         processes.iter().map(|one| value(&one.context)).sum()
     };
+    // Of one that is not known the sum is not either.
+    let known = |value: fn(&hpmmap_host::pool::Context) -> Option<u64>| -> Option<u64> {
+        processes.iter().map(|one| value(&one.context)).sum()
+    };
     // What processes that are gone have counted, only the job knows.
     let job = status
         .jobs
@@ -282,8 +288,8 @@ fn row(status: &Status, id: u64) -> Row {
         page_size: first.context.page_size,
         held: sum(|context| context.held_bytes),
         peak: job.map(|job| job.peak_bytes),
-        mapped_2m: sum(|context| context.mapped_2m_bytes),
-        mapped_4k: sum(|context| context.mapped_4k_bytes),
+        mapped_2m: known(|context| context.mapped_2m_bytes),
+        mapped_4k: known(|context| context.mapped_4k_bytes),
         linux: sum(|context| context.linux_bytes),
         fallbacks: job.map_or_else(|| sum(|one| one.fallbacks), |job| job.fallbacks.total()),
         faults: job.map_or_else(
@@ -313,8 +319,8 @@ const COLUMNS: [Shown; 15] = [
     (Number("PAGE"), 5, |row| Size(row.page_size).to_string()),
     (Number("HELD"), 0, |row| short(row.held)),
     (Number("PEAK"), 4, |row| unless_unknown(row.peak.map(short))),
-    (Number("2M"), 0, |row| short(row.mapped_2m)),
-    (Number("4K"), 0, |row| short(row.mapped_4k)),
+    (Number("2M"), 0, |row| or_unknown(row.mapped_2m)),
+    (Number("4K"), 0, |row| or_unknown(row.mapped_4k)),
     (Number("LINUX"), 1, |row| short(row.linux)),
     (Number("FALLBACKS"), 0, |row| row.fallbacks.to_string()),
     (Number("REFUSED"), 3, |row| {
