@@ -56,6 +56,7 @@ static bool has_other_threads(struct mm_struct *mm)
 	return atomic_read(&mm->mm_users) > 1;
 }
 
+/* The address space has been copied, or never will be. */
 static void fork_finish(struct hpmmap_ctx *ctx)
 {
 	WRITE_ONCE(ctx->fork.task, NULL);
@@ -63,16 +64,49 @@ static void fork_finish(struct hpmmap_ctx *ctx)
 		populate(ctx);
 	hpmmap_ctx_put(ctx->fork.child);
 	ctx->fork.child = NULL;
+	hpmmap_ops_unlock(ctx);
+}
+
+static bool is_forking(struct hpmmap_ctx *ctx)
+{
+	return READ_ONCE(ctx->fork.task) == current;
+}
+
+/**
+ * hpmmap_fork_copied() - stands in for dup_userfaultfd_complete()
+ * @events: its argument
+ *
+ * That is called when a fork has copied the address space. From there on it may
+ * wait: for who reads these events, for a debugger, with CLONE_VFORK for the
+ * child. The other threads can go on.
+ */
+void hpmmap_fork_copied(struct list_head *events)
+{
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+
+	if (ctx) {
+		if (is_forking(ctx))
+			fork_finish(ctx);
+		hpmmap_ctx_put(ctx);
+	}
+	hpmmap_call_fork_copied(events);
 }
 
 static pid_t handle_fork(struct hpmmap_ctx *ctx, struct kernel_clone_args *args)
 {
-	pid_t ret = fork_prepare(ctx);
+	pid_t ret = hpmmap_ops_lock(ctx);
 
 	if (ret)
 		return ret;
+	ret = fork_prepare(ctx);
+	if (ret) {
+		hpmmap_ops_unlock(ctx);
+		return ret;
+	}
 	ret = hpmmap_call_clone(args);
-	fork_finish(ctx);
+	/* It may not have come so far, or the kernel has no userfaultfd. */
+	if (is_forking(ctx))
+		fork_finish(ctx);
 	/* A child that came to nothing may have a context already. */
 	if (ret < 0)
 		hpmmap_reap_soon();
@@ -96,11 +130,7 @@ pid_t hpmmap_kernel_clone(struct kernel_clone_args *args)
 	ctx = hpmmap_ctx_get(current->mm);
 	if (!ctx)
 		return hpmmap_call_clone(args);
-	ret = hpmmap_ops_lock(ctx);
-	if (!ret) {
-		ret = handle_fork(ctx, args);
-		hpmmap_ops_unlock(ctx);
-	}
+	ret = handle_fork(ctx, args);
 	hpmmap_ctx_put(ctx);
 	return ret;
 }
@@ -143,7 +173,7 @@ void hpmmap_fork_open(struct vm_area_struct *vma)
 	parent = hpmmap_ctx_get(current->mm);
 	if (!parent)
 		return;
-	if (READ_ONCE(parent->fork.task) == current) {
+	if (is_forking(parent)) {
 		child = parent->fork.child;
 		child_publish(child, vma->vm_mm);
 		old = vma_lookup(parent->mm, vma->vm_start);

@@ -40,6 +40,8 @@ static struct hpmmap_hook hooks[HPMMAP_NR_CALLS] = {
 	/* clone, clone3, fork, vfork, by way of int 0x80, too. */
 	HOOK_INNER(HPMMAP_CALL_CLONE, "kernel_clone", hpmmap_kernel_clone,
 		   false),
+	HOOK_INNER(HPMMAP_CALL_FORK_COPIED, "dup_userfaultfd_complete",
+		   hpmmap_fork_copied, true),
 };
 
 /* How long the hooks stay when nobody is registered: the next job may come. */
@@ -117,6 +119,19 @@ noinline pid_t hpmmap_call_clone(struct kernel_clone_args *args)
 
 	barrier();
 	return ret;
+}
+
+/**
+ * hpmmap_call_fork_copied() - dup_userfaultfd_complete() as Linux has it
+ * @events: its argument
+ */
+noinline void hpmmap_call_fork_copied(struct list_head *events)
+{
+	void (*orig)(struct list_head *events) =
+		(void *)hooks[HPMMAP_CALL_FORK_COPIED].orig;
+
+	orig(events);
+	barrier();
 }
 
 static void hooks_remove(void)

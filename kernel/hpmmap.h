@@ -708,6 +708,8 @@ int hpmmap_store_discard(struct hpmmap_ctx *ctx, unsigned long start,
 			 unsigned long end, bool accessible);
 bool hpmmap_store_unmapped(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end);
+bool hpmmap_store_has_orphans(struct hpmmap_ctx *ctx, unsigned long start,
+			      unsigned long end);
 void hpmmap_store_reconcile(struct hpmmap_ctx *ctx, unsigned long start,
 			    unsigned long end);
 int hpmmap_store_move(struct hpmmap_ctx *ctx, unsigned long from,
@@ -841,6 +843,7 @@ enum hpmmap_call {
 	HPMMAP_CALL_MBIND,
 	HPMMAP_CALL_REMAP_FILE_PAGES,
 	HPMMAP_CALL_CLONE,
+	HPMMAP_CALL_FORK_COPIED,
 	HPMMAP_NR_CALLS
 };
 int hpmmap_hook_init(void);
@@ -851,6 +854,7 @@ void hpmmap_hook_put(void);
 bool hpmmap_hook_active(void);
 long hpmmap_call_orig(enum hpmmap_call call, const struct pt_regs *regs);
 pid_t hpmmap_call_clone(struct kernel_clone_args *args);
+void hpmmap_call_fork_copied(struct list_head *events);
 
 /* syscalls.c, mremap.c, policy.c, fork.c: handlers, installed by hook.c */
 long hpmmap_sys_mmap(const struct pt_regs *regs);
@@ -867,6 +871,10 @@ long hpmmap_sys_munlockall(const struct pt_regs *regs);
 long hpmmap_sys_mbind(const struct pt_regs *regs);
 long hpmmap_sys_remap_file_pages(const struct pt_regs *regs);
 pid_t hpmmap_kernel_clone(struct kernel_clone_args *args);
+void hpmmap_fork_copied(struct list_head *events);
+
+/* Of a handler: hpmmap_range_unwatch(), then once more. No call returns it. */
+#define HPMMAP_REDO (-EPROBE_DEFER)
 
 /* A handler with the caller's context, under ctx->ops. */
 typedef long (*hpmmap_handler_t)(struct hpmmap_ctx *ctx,
@@ -874,11 +882,17 @@ typedef long (*hpmmap_handler_t)(struct hpmmap_ctx *ctx,
 				 const struct pt_regs *regs);
 long hpmmap_handle(enum hpmmap_call call, const struct pt_regs *regs,
 		   hpmmap_handler_t handler);
+long hpmmap_handle_if_ours(enum hpmmap_call call, const struct pt_regs *regs,
+			   hpmmap_handler_t handler);
 long hpmmap_ops_lock(struct hpmmap_ctx *ctx);
 void hpmmap_ops_unlock(struct hpmmap_ctx *ctx);
 
 bool hpmmap_range_has_ours(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end);
+bool hpmmap_range_is_watched(unsigned long start, unsigned long end);
+void hpmmap_range_unwatch(unsigned long start, unsigned long end);
+void hpmmap_range_changed_after(struct hpmmap_ctx *ctx, unsigned long start,
+				unsigned long end, bool ours);
 bool hpmmap_data_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
 			       unsigned long len, unsigned long prot);
 unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,

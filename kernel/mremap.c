@@ -9,6 +9,7 @@
 #include <linux/mempolicy.h>
 #include <linux/mman.h>
 #include <linux/pkeys.h>
+#include <linux/sched/signal.h>
 #include <linux/syscalls.h>
 
 #include "hpmmap.h"
@@ -388,6 +389,27 @@ static bool target_is_valid(const struct remap *r)
 	       r->new_addr + r->new_len <= r->addr;
 }
 
+/*
+ * What is about to be unmapped may be Linux's, and watched by somebody who is
+ * told: in the old place beyond the first mapping, or in the new place.
+ */
+static bool is_watched(const struct remap *r)
+{
+	return hpmmap_range_is_watched(r->addr, r->addr + r->old_len) ||
+	       (r->flags & MREMAP_FIXED &&
+		hpmmap_range_is_watched(r->new_addr, r->new_addr + r->new_len));
+}
+
+static void unwatch(const struct remap *r)
+{
+	unsigned long keep = r->flags & MREMAP_FIXED ? 0 : r->new_len;
+
+	if (keep < r->old_len)
+		hpmmap_range_unwatch(r->addr + keep, r->addr + r->old_len);
+	if (r->flags & MREMAP_FIXED)
+		hpmmap_range_unwatch(r->new_addr, r->new_addr + r->new_len);
+}
+
 static long remap_ours(struct hpmmap_ctx *ctx, struct remap *r)
 {
 	bool placed = r->flags & (MREMAP_FIXED | MREMAP_DONTUNMAP);
@@ -396,6 +418,8 @@ static long remap_ours(struct hpmmap_ctx *ctx, struct remap *r)
 	if (!placed && r->old_len >= r->new_len) {
 		if (r->old_len == r->new_len)
 			return r->addr;
+		if (is_watched(r))
+			return HPMMAP_REDO;
 		ret = unmap_range(ctx, r->addr + r->new_len,
 				  r->old_len - r->new_len);
 		return ret ? ret : r->addr;
@@ -412,6 +436,8 @@ static long remap_ours(struct hpmmap_ctx *ctx, struct remap *r)
 	    hpmmap_data_exceeds_limit(ctx, 0, r->new_len - r->old_len,
 				      r->prot))
 		return -ENOMEM;
+	if (is_watched(r))
+		return HPMMAP_REDO;
 	if (r->flags & MREMAP_FIXED)
 		return move_to(ctx, r, r->new_addr);
 	if (r->flags & MREMAP_DONTUNMAP)
@@ -426,20 +452,29 @@ static long remap_ours(struct hpmmap_ctx *ctx, struct remap *r)
 	return move_anywhere(ctx, r, 0);
 }
 
-/* Linux answers what is wrong with the arguments, and moves its own. */
+/*
+ * Linux answers what is wrong with the arguments, and moves its own, perhaps
+ * over some of ours. Without ctx->ops.
+ */
 static long remap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
 	unsigned long to = regs->r8, len = PAGE_ALIGN(regs->dx);
 	unsigned long from = regs->di, old_len = PAGE_ALIGN(regs->si);
+	/* What it shrinks by may be more than one mapping. */
+	bool shrinks = !offset_in_page(from) && len < old_len &&
+		       from + old_len > from;
+	bool fixed = regs->r10 & MREMAP_FIXED && !offset_in_page(to) && len &&
+		     to + len > to;
+	bool ours_from = shrinks && hpmmap_range_has_ours(ctx, from + len,
+							  from + old_len);
+	bool ours_to = fixed && hpmmap_range_has_ours(ctx, to, to + len);
 	long ret = hpmmap_call_orig(HPMMAP_CALL_MREMAP, regs);
 
-	/* What it shrinks by may be more than one mapping. */
-	if (!offset_in_page(from) && len < old_len && from + old_len > from)
-		hpmmap_vma_range_changed(ctx, from + len, from + old_len);
-
-	if (regs->r10 & MREMAP_FIXED && !offset_in_page(to) && len &&
-	    to + len > to)
-		hpmmap_vma_range_changed(ctx, to, to + len);
+	if (shrinks)
+		hpmmap_range_changed_after(ctx, from + len, from + old_len,
+					   ours_from);
+	if (fixed)
+		hpmmap_range_changed_after(ctx, to, to + len, ours_to);
 	return ret;
 }
 
@@ -455,23 +490,48 @@ static bool args_are_valid(const struct remap *r)
 	return !offset_in_page(r->addr) && r->new_len;
 }
 
-static long handle_mremap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
-			  const struct pt_regs *regs)
+static struct remap remap_of(const struct pt_regs *regs)
 {
-	struct remap r = {
+	return (struct remap){
 		.addr = regs->di,
 		.old_len = PAGE_ALIGN(regs->si),
 		.new_len = PAGE_ALIGN(regs->dx),
 		.flags = regs->r10,
 		.new_addr = regs->r8,
 	};
+}
 
-	if (args_are_valid(&r) && remap_lookup(ctx, &r))
-		return r.sealed ? -EPERM : remap_ours(ctx, &r);
-	return remap_linux(ctx, regs);
+static long handle_mremap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+			  const struct pt_regs *regs)
+{
+	struct remap r = remap_of(regs);
+
+	/* It may have been unmapped since. */
+	if (!remap_lookup(ctx, &r))
+		return HPMMAP_REDO;
+	return r.sealed ? -EPERM : remap_ours(ctx, &r);
 }
 
 long hpmmap_sys_mremap(const struct pt_regs *regs)
 {
-	return hpmmap_handle(HPMMAP_CALL_MREMAP, regs, handle_mremap);
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	struct remap r = remap_of(regs);
+	long ret = HPMMAP_REDO;
+
+	if (!ctx)
+		return hpmmap_call_orig(HPMMAP_CALL_MREMAP, regs);
+	while (ret == HPMMAP_REDO) {
+		if (!args_are_valid(&r) ||
+		    !hpmmap_range_has_ours(ctx, r.addr, r.addr + 1)) {
+			ret = remap_linux(ctx, regs);
+			break;
+		}
+		ret = hpmmap_handle(HPMMAP_CALL_MREMAP, regs, handle_mremap);
+		if (ret == HPMMAP_REDO)
+			unwatch(&r);
+		if (ret == HPMMAP_REDO && signal_pending(current))
+			ret = -ERESTARTNOINTR;
+	}
+	hpmmap_ctx_put(ctx);
+	return ret;
 }

@@ -735,5 +735,5 @@ static long handle_mbind(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 
 long hpmmap_sys_mbind(const struct pt_regs *regs)
 {
-	return hpmmap_handle(HPMMAP_CALL_MBIND, regs, handle_mbind);
+	return hpmmap_handle_if_ours(HPMMAP_CALL_MBIND, regs, handle_mbind);
 }

@@ -875,6 +875,36 @@ static bool slot_is_mapped(struct hpmmap_ctx *ctx, unsigned long slot,
 	return false;
 }
 
+/**
+ * hpmmap_store_has_orphans() - are there blocks that nothing maps?
+ * @ctx: the context
+ * @start: first address
+ * @end: end
+ *
+ * Return: whether hpmmap_store_reconcile() would find some.
+ */
+bool hpmmap_store_has_orphans(struct hpmmap_ctx *ctx, unsigned long start,
+			      unsigned long end)
+{
+	struct vm_area_struct *next = NULL;
+	struct hpmmap_block *block;
+	bool known = false, ret = false;
+	unsigned long slot;
+
+	if (hpmmap_store_next(ctx, start, end) == end)
+		return false;
+	mmap_read_lock(ctx->mm);
+	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
+			  slot_of(end - 1)) {
+		ret = !slot_is_mapped(ctx, slot, &next, &known);
+		if (ret || fatal_signal_pending(current))
+			break;
+		cond_resched();
+	}
+	mmap_read_unlock(ctx->mm);
+	return ret;
+}
+
 /* @unmapped: nothing of ours is mapped in the range. Returns how many went. */
 static unsigned long take_back(struct hpmmap_ctx *ctx, unsigned long start,
 			       unsigned long end, bool unmapped)

@@ -5,11 +5,16 @@
  * Each handler stands in for a system call. It runs under ctx->ops, so that
  * no other hooked call of the address space sees it half done. Memory is
  * found before anything is changed: a call that fails has changed nothing.
+ *
+ * What Linux does with memory of its own may have to wait for another thread
+ * (a userfaultfd's monitor, FUSE) that maps memory first: that happens without
+ * ctx->ops. Blocks that are left over then are taken back afterwards.
  */
 #include <linux/mman.h>
 #include <linux/resource.h>
 #include <linux/sched/signal.h>
 #include <linux/syscalls.h>
+#include <linux/userfaultfd_k.h>
 
 #include "hpmmap.h"
 
@@ -167,13 +172,18 @@ bool hpmmap_range_has_ours(struct hpmmap_ctx *ctx, unsigned long start,
 	return ret;
 }
 
-/*
- * As hpmmap_handle(), for a call about a range of the first two arguments. If
- * nothing of it is ours, the call waits for nobody and keeps nobody waiting: it
- * may take long (a file is read), or need calls of another thread (userfaultfd,
- * FUSE).
+/**
+ * hpmmap_handle_if_ours() - hpmmap_handle(), where a range is ours
+ * @call: a system call about the range of its first two arguments
+ * @regs: its arguments
+ * @handler: runs under ctx->ops
+ *
+ * If nothing of the range is ours, the call waits for nobody and keeps nobody
+ * waiting: it may take long (a file is read), or need calls of another thread.
+ *
+ * Return: what the handler or the call returns.
  */
-static long handle_if_ours(enum hpmmap_call call, const struct pt_regs *regs,
+long hpmmap_handle_if_ours(enum hpmmap_call call, const struct pt_regs *regs,
 			   hpmmap_handler_t handler)
 {
 	unsigned long start = regs->di & PAGE_MASK;
@@ -187,6 +197,88 @@ static long handle_if_ours(enum hpmmap_call call, const struct pt_regs *regs,
 	hpmmap_ctx_put(ctx);
 	return ours ? hpmmap_handle(call, regs, handler) :
 		      hpmmap_call_orig(call, regs);
+}
+
+/* What Linux has done is to be completed: only who is being killed need not. */
+static bool ops_lock_after(struct hpmmap_ctx *ctx)
+{
+	return !mutex_lock_killable(&ctx->ops);
+}
+
+static void repair_after(struct hpmmap_ctx *ctx, unsigned long start,
+			 unsigned long end)
+{
+	if (!ops_lock_after(ctx))
+		return;
+	hpmmap_vma_repair(ctx, start & SLOT_MASK, ALIGN(end, SLOT_SIZE));
+	hpmmap_ops_unlock(ctx);
+}
+
+/**
+ * hpmmap_range_changed_after() - Linux has changed mappings without ctx->ops
+ * @ctx: the caller's context, ctx->ops not held
+ * @start: start of what it has changed, page aligned
+ * @end: its end
+ * @ours: some of it was ours before; otherwise another thread may have mapped
+ *	memory of ours there meanwhile, which is gone
+ */
+void hpmmap_range_changed_after(struct hpmmap_ctx *ctx, unsigned long start,
+				unsigned long end, bool ours)
+{
+	if (!ours && !hpmmap_store_has_orphans(ctx, start, end))
+		return;
+	if (!ops_lock_after(ctx))
+		return;
+	hpmmap_vma_range_changed(ctx, start, end);
+	hpmmap_ops_unlock(ctx);
+}
+
+/* The next mapping of Linux's that a userfaultfd watches; false if there is none. */
+static bool find_watched(unsigned long *start, unsigned long *end)
+{
+	struct mm_struct *mm = current->mm;
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, mm, *start);
+	bool found = false;
+
+	mmap_read_lock(mm);
+	for_each_vma_range(vmi, vma, *end) {
+		if (hpmmap_vma_is_ours(vma) || !userfaultfd_armed(vma))
+			continue;
+		*start = max(*start, vma->vm_start);
+		*end = min(*end, vma->vm_end);
+		found = true;
+		break;
+	}
+	mmap_read_unlock(mm);
+	return found;
+}
+
+/* Does a userfaultfd watch any of the caller's range? */
+bool hpmmap_range_is_watched(unsigned long start, unsigned long end)
+{
+	return find_watched(&start, &end);
+}
+
+/**
+ * hpmmap_range_unwatch() - unmap what a userfaultfd watches
+ * @start: start of a range of the caller that is about to be unmapped
+ * @end: its end
+ *
+ * Its monitor is told, and may have to map memory before it listens: so
+ * ctx->ops is not held. The place stays taken, by a mapping without access.
+ */
+void hpmmap_range_unwatch(unsigned long start, unsigned long end)
+{
+	unsigned long lo = start, hi = end;
+
+	while (find_watched(&lo, &hi) && !fatal_signal_pending(current)) {
+		/* If it fails, who unmaps it next fails, too, or waits. */
+		vm_mmap(NULL, lo, hi - lo, PROT_NONE, MAP_PRIVATE |
+			MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, 0);
+		lo = hi;
+		hi = end;
+	}
 }
 
 /* mmap */
@@ -522,10 +614,13 @@ static long mmap_growsdown(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	return IS_ERR_VALUE(fresh) && fresh != -ENOMEM ? fresh : ret;
 }
 
-/* Linux's mapping may have replaced some of ours. */
+/* Linux's mapping may replace some of ours. Without ctx->ops. */
 static long mmap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
-	unsigned long addr = regs->di, len = PAGE_ALIGN(regs->si);
+	unsigned long addr = regs->di, end = addr + PAGE_ALIGN(regs->si);
+	bool fixed = regs->r10 & MAP_FIXED && !offset_in_page(addr) &&
+		     end > addr;
+	bool ours = fixed && hpmmap_range_has_ours(ctx, addr, end);
 	struct pt_regs with_flags = *regs;
 	long ret;
 
@@ -533,8 +628,8 @@ static long mmap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 		with_flags.r10 |= MAP_POPULATE;
 	ret = hpmmap_call_orig(HPMMAP_CALL_MMAP, &with_flags);
 	/* Even if it failed. */
-	if (regs->r10 & MAP_FIXED && !offset_in_page(addr) && addr + len > addr)
-		hpmmap_vma_range_changed(ctx, addr, addr + len);
+	if (fixed)
+		hpmmap_range_changed_after(ctx, addr, end, ours);
 	return ret;
 }
 
@@ -573,48 +668,73 @@ static void mmap_ahead(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	list_splice_tail(&clean, ahead);
 }
 
+/* @without: out: the pools have too little for it. */
 static long handle_mmap(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
-			struct list_head *ahead)
+			struct list_head *ahead, bool *without)
 {
 	unsigned long addr = regs->di, len = PAGE_ALIGN(regs->si);
 	unsigned long prot = regs->dx, flags = regs->r10;
 	long ret;
 
-	if (!mmap_is_ours(addr, regs->si, flags & ~MAP_GROWSDOWN) ||
-	    offset_in_page(regs->r9))
-		return mmap_linux(ctx, regs);
-	if (flags & MAP_GROWSDOWN)
-		return mmap_growsdown(ctx, regs);
-	if (hpmmap_data_exceeds_limit(ctx, flags & MAP_FIXED ? addr : 0, len,
+	if (!(flags & MAP_GROWSDOWN) &&
+	    hpmmap_data_exceeds_limit(ctx, flags & MAP_FIXED ? addr : 0, len,
 				      prot))
 		return -ENOMEM;
+	if (flags & MAP_FIXED && hpmmap_range_is_watched(addr, addr + len))
+		return HPMMAP_REDO;
+	if (flags & MAP_GROWSDOWN)
+		return mmap_growsdown(ctx, regs);
 	ret = mmap_ours(ctx, addr, len, prot, flags, ahead);
-	if (ret != -ENOMEM || ctx->job->strict)
-		return ret;
-	ret = mmap_linux(ctx, regs);
-	if (!IS_ERR_VALUE(ret))
-		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP, len);
+	*without = ret == -ENOMEM;
 	return ret;
+}
+
+static long mmap_locked(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
+			struct list_head *ahead, bool *without)
+{
+	u64 since = get_cycles();
+	long ret;
+
+	for (;;) {
+		ret = hpmmap_ops_lock(ctx);
+		if (ret)
+			return ret;
+		ret = handle_mmap(ctx, regs, ahead, without);
+		hpmmap_count_call(ctx, HPMMAP_TIMED_MMAP, since);
+		hpmmap_ops_unlock(ctx);
+		if (ret != HPMMAP_REDO)
+			return ret;
+		if (signal_pending(current))
+			return -ERESTARTNOINTR;
+		hpmmap_range_unwatch(regs->di, regs->di + PAGE_ALIGN(regs->si));
+	}
 }
 
 long hpmmap_sys_mmap(const struct pt_regs *regs)
 {
 	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
-	u64 since = get_cycles();
+	bool without = false;
 	LIST_HEAD(ahead);
 	long ret;
 
 	if (!ctx)
 		return hpmmap_call_orig(HPMMAP_CALL_MMAP, regs);
-	mmap_ahead(ctx, regs, &ahead);
-	ret = hpmmap_ops_lock(ctx);
-	if (!ret) {
-		ret = handle_mmap(ctx, regs, &ahead);
-		hpmmap_count_call(ctx, HPMMAP_TIMED_MMAP, since);
-		hpmmap_ops_unlock(ctx);
+	if (!mmap_is_ours(regs->di, regs->si, regs->r10 & ~MAP_GROWSDOWN) ||
+	    offset_in_page(regs->r9)) {
+		ret = mmap_linux(ctx, regs);
+		hpmmap_ctx_put(ctx);
+		return ret;
 	}
+	mmap_ahead(ctx, regs, &ahead);
+	ret = mmap_locked(ctx, regs, &ahead, &without);
 	hpmmap_reuse_return(ctx, &ahead);
 	hpmmap_pool_free_list(&ahead);
+	if (without && !ctx->job->strict) {
+		ret = mmap_linux(ctx, regs);
+		if (!IS_ERR_VALUE(ret))
+			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP,
+					      PAGE_ALIGN(regs->si));
+	}
 	hpmmap_ctx_put(ctx);
 	return ret;
 }
@@ -643,9 +763,37 @@ static long handle_munmap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	return ret;
 }
 
+/* Nothing of it is ours, but another thread may map there at this moment. */
+static long munmap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
+{
+	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
+	long ret = hpmmap_call_orig(HPMMAP_CALL_MUNMAP, regs);
+
+	if (!ret)
+		hpmmap_range_changed_after(ctx, start, end, false);
+	return ret;
+}
+
 long hpmmap_sys_munmap(const struct pt_regs *regs)
 {
-	return hpmmap_handle(HPMMAP_CALL_MUNMAP, regs, handle_munmap);
+	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
+	struct hpmmap_ctx *ctx;
+	long ret;
+
+	/* What cannot be right is Linux's to refuse. */
+	if (offset_in_page(start) || end <= start || end > TASK_SIZE)
+		return hpmmap_call_orig(HPMMAP_CALL_MUNMAP, regs);
+	ctx = hpmmap_ctx_get(current->mm);
+	if (!ctx)
+		return hpmmap_call_orig(HPMMAP_CALL_MUNMAP, regs);
+	if (hpmmap_range_has_ours(ctx, start, end)) {
+		hpmmap_range_unwatch(start, end);
+		ret = hpmmap_handle(HPMMAP_CALL_MUNMAP, regs, handle_munmap);
+	} else {
+		ret = munmap_linux(ctx, regs);
+	}
+	hpmmap_ctx_put(ctx);
+	return ret;
 }
 
 /* mprotect, pkey_mprotect */
@@ -766,12 +914,14 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 
 long hpmmap_sys_mprotect(const struct pt_regs *regs)
 {
-	return hpmmap_handle(HPMMAP_CALL_MPROTECT, regs, handle_mprotect);
+	return hpmmap_handle_if_ours(HPMMAP_CALL_MPROTECT, regs,
+				     handle_mprotect);
 }
 
 long hpmmap_sys_pkey_mprotect(const struct pt_regs *regs)
 {
-	return hpmmap_handle(HPMMAP_CALL_PKEY_MPROTECT, regs, handle_mprotect);
+	return hpmmap_handle_if_ours(HPMMAP_CALL_PKEY_MPROTECT, regs,
+				     handle_mprotect);
 }
 
 /* madvise */
@@ -881,16 +1031,6 @@ static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	long ret;
 
 	switch (advice) {
-	case MADV_DONTNEED:
-	case MADV_DONTNEED_LOCKED:
-		hpmmap_store_refresh(ctx, start, end);
-		ret = discard_ours(ctx, start, end,
-				   advice == MADV_DONTNEED_LOCKED);
-		/* Linux does its part, which finds ours discarded already. */
-		if (ret > 0)
-			ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
-		hpmmap_vma_repair(ctx, start, end);
-		return ret;
 	case MADV_FREE:
 	case MADV_COLD:
 	case MADV_PAGEOUT:
@@ -933,21 +1073,101 @@ static long handle_madvise(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 {
 	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
 
-	if (offset_in_page(start) || end <= start ||
-	    !hpmmap_range_has_ours(ctx, start, end))
+	if (!hpmmap_range_has_ours(ctx, start, end))
 		return hpmmap_call_orig(call, regs);
 	return madvise_ours(ctx, regs, start, end, regs->dx);
 }
 
+static long madvise_discard(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
+{
+	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
+	long ret = hpmmap_ops_lock(ctx);
+
+	if (ret)
+		return ret;
+	hpmmap_store_refresh(ctx, start, end);
+	ret = discard_ours(ctx, start, end, regs->dx == MADV_DONTNEED_LOCKED);
+	hpmmap_vma_repair(ctx, start, end);
+	hpmmap_ops_unlock(ctx);
+	if (ret <= 0)
+		return ret;
+	/* Linux does its part, which finds ours discarded already. */
+	ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
+	repair_after(ctx, start, end);
+	return ret;
+}
+
+static long madvise_with_ours(struct hpmmap_ctx *ctx,
+			      const struct pt_regs *regs)
+{
+	long ret;
+
+	switch ((int)regs->dx) {
+	case MADV_DONTNEED:
+	case MADV_DONTNEED_LOCKED:
+		return madvise_discard(ctx, regs);
+	case MADV_WILLNEED:
+	case MADV_POPULATE_READ:
+	case MADV_POPULATE_WRITE:
+		/* Others' memory may have to be found by other threads. */
+		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
+		repair_after(ctx, regs->di, regs->di + PAGE_ALIGN(regs->si));
+		return ret;
+	default:
+		return hpmmap_handle(HPMMAP_CALL_MADVISE, regs, handle_madvise);
+	}
+}
+
 long hpmmap_sys_madvise(const struct pt_regs *regs)
 {
-	return handle_if_ours(HPMMAP_CALL_MADVISE, regs, handle_madvise);
+	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	long ret;
+
+	if (!ctx)
+		return hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
+	if (!offset_in_page(start) && end > start &&
+	    hpmmap_range_has_ours(ctx, start, end))
+		ret = madvise_with_ours(ctx, regs);
+	else
+		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
+	hpmmap_ctx_put(ctx);
+	return ret;
 }
 
 /* mlock, mlock2, munlock: they only cut mappings in pieces. */
 
-static long handle_range(struct hpmmap_ctx *ctx, enum hpmmap_call call,
-			 const struct pt_regs *regs)
+/* Populates what is not there yet, others' memory, too. */
+static long lock_range(enum hpmmap_call call, const struct pt_regs *regs)
+{
+	unsigned long start = regs->di & PAGE_MASK;
+	unsigned long end = PAGE_ALIGN(regs->di + regs->si);
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	long ret = hpmmap_call_orig(call, regs);
+
+	if (!ctx)
+		return ret;
+	if (end > start && end < TASK_SIZE &&
+	    hpmmap_range_has_ours(ctx, start, end))
+		repair_after(ctx, start, end);
+	hpmmap_ctx_put(ctx);
+	return ret;
+}
+
+long hpmmap_sys_mlock(const struct pt_regs *regs)
+{
+	return lock_range(HPMMAP_CALL_MLOCK, regs);
+}
+
+long hpmmap_sys_mlock2(const struct pt_regs *regs)
+{
+	return lock_range(HPMMAP_CALL_MLOCK2, regs);
+}
+
+/* An mremap under way relies on what is locked: it is not unlocked then. */
+
+static long handle_munlock(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+			   const struct pt_regs *regs)
 {
 	unsigned long start = regs->di, end = start + regs->si;
 	long ret = hpmmap_call_orig(call, regs);
@@ -958,22 +1178,11 @@ static long handle_range(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	return ret;
 }
 
-long hpmmap_sys_mlock(const struct pt_regs *regs)
-{
-	return handle_if_ours(HPMMAP_CALL_MLOCK, regs, handle_range);
-}
-
-long hpmmap_sys_mlock2(const struct pt_regs *regs)
-{
-	return handle_if_ours(HPMMAP_CALL_MLOCK2, regs, handle_range);
-}
-
 long hpmmap_sys_munlock(const struct pt_regs *regs)
 {
-	return handle_if_ours(HPMMAP_CALL_MUNLOCK, regs, handle_range);
+	return hpmmap_handle_if_ours(HPMMAP_CALL_MUNLOCK, regs, handle_munlock);
 }
 
-/* An mremap under way relies on what is locked. */
 static long handle_munlockall(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 			      const struct pt_regs *regs)
 {
@@ -985,22 +1194,17 @@ long hpmmap_sys_munlockall(const struct pt_regs *regs)
 	return hpmmap_handle(HPMMAP_CALL_MUNLOCKALL, regs, handle_munlockall);
 }
 
-/* As of all private memory. */
-static long handle_remap_file_pages(struct hpmmap_ctx *ctx,
-				    enum hpmmap_call call,
-				    const struct pt_regs *regs)
-{
-	unsigned long start = regs->di & PAGE_MASK;
-
-	if (hpmmap_range_has_ours(ctx, start, start + PAGE_SIZE))
-		return -EINVAL;
-	return hpmmap_call_orig(call, regs);
-}
-
+/* As of all private memory: not for ours. */
 long hpmmap_sys_remap_file_pages(const struct pt_regs *regs)
 {
-	return hpmmap_handle(HPMMAP_CALL_REMAP_FILE_PAGES, regs,
-			     handle_remap_file_pages);
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	unsigned long start = regs->di & PAGE_MASK;
+	bool ours = ctx && hpmmap_range_has_ours(ctx, start, start + PAGE_SIZE);
+
+	if (ctx)
+		hpmmap_ctx_put(ctx);
+	return ours ? -EINVAL :
+		      hpmmap_call_orig(HPMMAP_CALL_REMAP_FILE_PAGES, regs);
 }
 
 /* brk */
@@ -1133,7 +1337,18 @@ static long handle_brk(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 			       hpmmap_call_orig(call, regs);
 }
 
+/* Memory of Linux may be part of the heap. */
+static void heap_unwatch(unsigned long brk)
+{
+	struct mm_struct *mm = current->mm;
+	unsigned long old = READ_ONCE(mm->brk);
+
+	if (brk >= READ_ONCE(mm->start_brk) && brk < old)
+		hpmmap_range_unwatch(PAGE_ALIGN(brk), ALIGN(old, SLOT_SIZE));
+}
+
 long hpmmap_sys_brk(const struct pt_regs *regs)
 {
+	heap_unwatch(regs->di);
 	return hpmmap_handle(HPMMAP_CALL_BRK, regs, handle_brk);
 }

@@ -7,10 +7,14 @@
  */
 #include "common.h"
 
+#include <linux/sched.h>
 #include <spawn.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -855,6 +859,137 @@ static void children_leave_nothing_behind(void)
 	unmap(p, MB(16));
 }
 
+/* ---- Threads beside a clone that waits ------------------------------------------ */
+
+#define GIVE_UP_S 30
+
+static void *clone_vfork(void *arg)
+{
+	struct link *link = arg;
+	/* A copy of the address space, and the clone waits until the child is gone. */
+	long pid = syscall(SYS_clone, CLONE_VFORK | SIGCHLD, 0, 0, 0, 0);
+
+	if (!pid) {
+		char c;
+
+		_exit(read(link->to_child[0], &c, 1) == 1 ? 0 : 1);
+	}
+	CHECK_OK(pid);
+	expect_success((pid_t)pid);
+	return NULL;
+}
+
+static void other_threads_call_during_vfork(void *arg)
+{
+	struct link link;
+	pthread_t thread;
+	char *p = map_anon(MB(4));
+
+	(void)arg;
+	alarm(GIVE_UP_S);
+	stamp(p, MB(4), 1);
+	open_link(&link);
+	thread = start_thread(clone_vfork, &link);
+	/* While it waits, and before and after: mostly then. */
+	for (int i = 0; i < 50; i++) {
+		char *q = map_anon(MB(2));
+
+		usleep(2000);
+		stamp(q, MB(2), 2);
+		verify_stamp(q, MB(2), 2);
+		unmap(q, MB(2));
+	}
+	verify_stamp(p, MB(4), 1);
+	tell(link.to_child[1]);
+	join_thread(thread);
+	close_link(&link);
+	unmap(p, MB(4));
+}
+
+struct traced {
+	struct link link;
+	int tid;
+};
+
+static void *fork_traced(void *arg)
+{
+	struct traced *t = arg;
+	pid_t pid;
+
+	t->tid = gettid();
+	tell(t->link.to_parent[1]);
+	await(t->link.to_child[0]);
+	pid = fork_child();
+	if (!pid)
+		_exit(0);
+	expect_success(pid);
+	return NULL;
+}
+
+/* A debugger of one thread: it sees the thread fork, and takes its time. */
+static void trace_a_fork(pid_t tid, int begin, int end)
+{
+	int status;
+	pid_t pid;
+
+	CHECK_OK(ptrace(PTRACE_SEIZE, tid, NULL, PTRACE_O_TRACEFORK));
+	tell(begin);
+	for (;;) {
+		pid = waitpid(tid, &status, __WALL);
+		CHECK_EQ(pid, tid);
+		CHECK(WIFSTOPPED(status));
+		if (status >> 8 == (SIGTRAP | PTRACE_EVENT_FORK << 8))
+			break;
+		CHECK_OK(ptrace(PTRACE_CONT, tid, NULL, 0));
+	}
+	tell(begin);
+	await(end);
+}
+
+static void other_threads_call_during_a_stop(void *arg)
+{
+	char *p = map_anon(MB(4)), *q;
+	struct traced t;
+	pthread_t thread;
+	pid_t debugger;
+
+	(void)arg;
+	alarm(GIVE_UP_S);
+	stamp(p, MB(4), 1);
+	open_link(&t.link);
+	thread = start_thread(fork_traced, &t);
+	await(t.link.to_parent[0]);
+	CHECK_OK(prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY));
+	debugger = fork_child();
+	if (!debugger) {
+		alarm(GIVE_UP_S);
+		trace_a_fork(t.tid, t.link.to_parent[1], t.link.to_child[0]);
+		/* Its end lets the thread and the child go on. */
+		_exit(0);
+	}
+	await(t.link.to_parent[0]);
+	tell(t.link.to_child[1]);
+	/* It is stopped in its fork. */
+	await(t.link.to_parent[0]);
+	q = map_anon(MB(4));
+	stamp(q, MB(4), 2);
+	verify_stamp(p, MB(4), 1);
+	stamp(p, MB(4), 3);
+	unmap(q, MB(4));
+	verify_stamp(p, MB(4), 3);
+	tell(t.link.to_child[1]);
+	expect_success(debugger);
+	join_thread(thread);
+	close_link(&t.link);
+	unmap(p, MB(4));
+}
+
+static void calls_beside_a_clone_that_waits(void)
+{
+	in_child(other_threads_call_during_vfork, NULL);
+	in_child(other_threads_call_during_a_stop, NULL);
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
@@ -885,6 +1020,7 @@ int main(void)
 		T(parent_changes_what_is_shared),
 		T(kernel_writes_are_copied),
 		T(wipe_on_fork),
+		T(calls_beside_a_clone_that_waits),
 	};
 
 	return RUN_GROUP("sem_fork", tests);

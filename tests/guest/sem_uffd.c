@@ -35,7 +35,8 @@ static void become_nobody(void)
 static int uffd_open(uint64_t features)
 {
 	struct uffdio_api api = { .api = UFFD_API, .features = features };
-	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+	int flags = O_CLOEXEC | (geteuid() ? UFFD_USER_MODE_ONLY : 0);
+	int fd = (int)syscall(SYS_userfaultfd, flags);
 
 	if (fd < 0)
 		SKIP("userfaultfd: %s", errno_name(errno));
@@ -198,10 +199,219 @@ static void registrations_in_another_process(void)
 	in_child(others_as_nobody, NULL);
 }
 
+/* ---- A monitor that needs calls of its own ---------------------------------------- */
+
+#define GIVE_UP_S 30
+
+/* Watched memory that is never ours: shared. */
+struct watched {
+	int fd;
+	uint64_t event;
+	char *p;
+	size_t len;
+	struct uffd_msg msg;
+};
+
+static void map_and_unmap(void)
+{
+	char *p = map_anon(MB(4));
+
+	stamp(p, MB(4), 5);
+	verify_stamp(p, MB(4), 5);
+	CHECK_OK(mprotect(p + PAGE, PAGE, PROT_READ));
+	CHECK_OK(mprotect(p + PAGE, PAGE, RW));
+	p = mremap(p, MB(4), MB(6), MREMAP_MAYMOVE);
+	CHECK(p != MAP_FAILED);
+	unmap(p, MB(6));
+}
+
+static void *monitor(void *arg)
+{
+	struct watched *w = arg;
+	struct pollfd pfd = { .fd = w->fd, .events = POLLIN };
+	struct uffdio_zeropage zero = { .range = { (uintptr_t)w->p, w->len } };
+
+	CHECK_EQ(poll(&pfd, 1, -1), 1);
+	map_and_unmap();
+	CHECK_EQ(read(w->fd, &w->msg, sizeof(w->msg)), sizeof(w->msg));
+	CHECK_EQ(w->msg.event, w->event);
+	if (w->event == UFFD_EVENT_PAGEFAULT)
+		CHECK_OK(ioctl(w->fd, UFFDIO_ZEROPAGE, &zero));
+	return NULL;
+}
+
+static pthread_t watch(struct watched *w, uint64_t feature, uint64_t event,
+		       size_t len, char *at)
+{
+	w->fd = uffd_open(feature);
+	CHECK_OK(w->fd);
+	w->event = event;
+	w->len = len;
+	w->p = mmap(at, len, RW, MAP_SHARED | MAP_ANONYMOUS |
+		    (at ? MAP_FIXED : 0), -1, 0);
+	CHECK(w->p != MAP_FAILED);
+	memset(w->p, 7, len);
+	CHECK_OK(uffd_register(w->fd, w->p, len, UFFDIO_REGISTER_MODE_MISSING));
+	return start_thread(monitor, w);
+}
+
+static void watch_end_with(struct watched *w, pthread_t thread)
+{
+	join_thread(thread);
+	close(w->fd);
+}
+
+static void events_as_nobody(void *arg)
+{
+	char *ours = map_anon(MB(8)), *target;
+	struct watched w;
+	pthread_t thread;
+
+	(void)arg;
+	become_nobody();
+	alarm(GIVE_UP_S);
+	stamp(ours, MB(8), 1);
+
+	thread = watch(&w, UFFD_FEATURE_EVENT_UNMAP, UFFD_EVENT_UNMAP, MB(2), NULL);
+	CHECK_OK(munmap(w.p, MB(2)));
+	watch_end_with(&w, thread);
+
+	/* Together with memory of ours. */
+	thread = watch(&w, UFFD_FEATURE_EVENT_UNMAP, UFFD_EVENT_UNMAP, MB(2), ours);
+	CHECK_OK(munmap(ours, MB(4)));
+	watch_end_with(&w, thread);
+	CHECK_EQ(vma_count(ours, MB(4)), 0);
+
+	/* Mapped over: by files, by memory of ours, and by what moves there. */
+	thread = watch(&w, UFFD_FEATURE_EVENT_UNMAP, UFFD_EVENT_UNMAP, MB(2), NULL);
+	CHECK(mmap(w.p, MB(2), RW, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == w.p);
+	watch_end_with(&w, thread);
+	unmap(w.p, MB(2));
+
+	thread = watch(&w, UFFD_FEATURE_EVENT_UNMAP, UFFD_EVENT_UNMAP, MB(2), NULL);
+	CHECK(mmap(w.p, MB(2), RW, ANON | MAP_FIXED, -1, 0) == w.p);
+	watch_end_with(&w, thread);
+	verify_zero(w.p, MB(2));
+	unmap(w.p, MB(2));
+
+	target = map_anon(MB(2));
+	stamp(target, MB(2), 8);
+	thread = watch(&w, UFFD_FEATURE_EVENT_UNMAP, UFFD_EVENT_UNMAP, MB(2), NULL);
+	CHECK(mremap(target, MB(2), MB(2), MREMAP_MAYMOVE | MREMAP_FIXED, w.p) == w.p);
+	watch_end_with(&w, thread);
+	verify_stamp(w.p, MB(2), 8);
+	unmap(w.p, MB(2));
+
+	/* Moved over memory of ours. */
+	target = map_anon(MB(4));
+	stamp(target, MB(4), 9);
+	thread = watch(&w, UFFD_FEATURE_EVENT_REMAP, UFFD_EVENT_REMAP, MB(2), NULL);
+	CHECK(mremap(w.p, MB(2), MB(2), MREMAP_MAYMOVE | MREMAP_FIXED, target) == target);
+	watch_end_with(&w, thread);
+	CHECK_EQ(w.msg.arg.remap.to, (uintptr_t)target);
+	for (size_t i = 0; i < MB(2); i += PAGE)
+		CHECK_EQ(target[i], 7);
+	unmap(target, MB(2));
+	CHECK_OK(madvise(target + MB(2), MB(2), MADV_DONTNEED));
+	verify_zero(target + MB(2), MB(2));
+	unmap(target + MB(2), MB(2));
+
+	thread = watch(&w, UFFD_FEATURE_EVENT_REMOVE, UFFD_EVENT_REMOVE, MB(2), NULL);
+	CHECK_OK(madvise(w.p, MB(2), MADV_DONTNEED));
+	watch_end_with(&w, thread);
+	unmap(w.p, MB(2));
+
+	/* Together with memory of ours. */
+	stamp(ours + MB(4), MB(4), 1);
+	thread = watch(&w, UFFD_FEATURE_EVENT_REMOVE, UFFD_EVENT_REMOVE, MB(2), ours + MB(2));
+	CHECK_OK(madvise(w.p, MB(4), MADV_DONTNEED));
+	watch_end_with(&w, thread);
+	verify_zero(ours + MB(4), MB(2));
+	unmap(ours + MB(2), MB(6));
+}
+
+static void changes_watched_by_a_thread_that_maps(void)
+{
+	in_child(events_as_nobody, NULL);
+}
+
+/* Faults that are served by a thread that maps. */
+static pthread_t watch_faults(struct watched *w, char *at)
+{
+	w->fd = uffd_open(0);
+	CHECK_OK(w->fd);
+	w->event = UFFD_EVENT_PAGEFAULT;
+	w->len = PAGE;
+	w->p = mmap(at, PAGE, RW, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	CHECK(w->p == at);
+	CHECK_OK(uffd_register(w->fd, w->p, PAGE, UFFDIO_REGISTER_MODE_MISSING));
+	return start_thread(monitor, w);
+}
+
+static void mixed_populate(void *arg)
+{
+	char *ours = map_anon(MB(4));
+	struct watched w;
+	pthread_t thread;
+
+	(void)arg;
+	alarm(GIVE_UP_S);
+	stamp(ours, MB(4), 1);
+	thread = watch_faults(&w, ours + MB(1));
+	CHECK_OK(madvise(ours, MB(4), MADV_POPULATE_WRITE));
+	watch_end_with(&w, thread);
+	thread = watch_faults(&w, ours + MB(2));
+	CHECK_OK(mlock(ours, MB(4)));
+	watch_end_with(&w, thread);
+	verify_stamp(ours, MB(1), 1);
+	CHECK_OK(munlock(ours, MB(4)));
+	unmap(ours, MB(4));
+}
+
+static void fork_with_a_monitor(void *arg)
+{
+	char *ours = map_anon(MB(4));
+	struct watched w;
+	pthread_t thread;
+	pid_t child;
+
+	(void)arg;
+	alarm(GIVE_UP_S);
+	stamp(ours, MB(4), 1);
+	thread = watch(&w, UFFD_FEATURE_EVENT_FORK, UFFD_EVENT_FORK, MB(2), NULL);
+	child = fork_child();
+	if (!child) {
+		verify_stamp(ours, MB(4), 1);
+		_exit(0);
+	}
+	stamp(ours, MB(4), 2);
+	expect_success(child);
+	join_thread(thread);
+	close((int)w.msg.arg.fork.ufd);
+	close(w.fd);
+	verify_stamp(ours, MB(4), 2);
+	unmap(w.p, MB(2));
+	unmap(ours, MB(4));
+}
+
+/* Faults of the kernel, and events of a fork, are for root. */
+static void faults_served_by_a_thread_that_maps(void)
+{
+	in_child(mixed_populate, NULL);
+}
+
+static void forks_watched_by_a_thread_that_maps(void)
+{
+	in_child(fork_with_a_monitor, NULL);
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
 		T(registrations_in_another_process),
+		T(changes_watched_by_a_thread_that_maps),
+		T(faults_served_by_a_thread_that_maps),
+		T(forks_watched_by_a_thread_that_maps),
 	};
 
 	return RUN_GROUP("sem_uffd", tests);
