@@ -45,3 +45,26 @@ kill $job
 wait $job || true
 expect_pool_free
 hpmmap pool remove --all
+
+# The service: what the file says, however often, in what its unit leaves it.
+service() {
+	HPMMAP_POOLS_CONF=$conf unshare --mount --net sh -c '
+		mount --bind /sys/devices/system/memory /sys/devices/system/memory
+		mount -o remount,bind,ro /sys
+		mount -o remount,bind,ro / 2>/dev/null || true
+		exec setpriv --bounding-set=-all,+sys_admin --inh-caps=-all --no-new-privs "$@"' sh \
+		"$HPMMAP_ROOT/packaging/pools" "$@"
+}
+conf=$(mktemp)
+printf '# pools\n0 256M' >"$conf"
+service add
+[ "$(pool_bytes total_bytes)" = $((256 * MIB)) ] || fail "a last line without an end: $(pool_bytes total_bytes) bytes"
+service add
+[ "$(pool_bytes total_bytes)" = $((256 * MIB)) ] || fail "added twice: $(pool_bytes total_bytes) bytes"
+printf '7 1G\n0 384M\n' >"$conf"
+expect_error 1 ':1: the pool of node 7 has not become 1G' service add
+[ "$(pool_bytes total_bytes)" = $((384 * MIB)) ] || fail "after a line that fails: $(pool_bytes total_bytes) bytes"
+service remove
+[ "$(pool_bytes total_bytes)" = 0 ] || fail "the pool has $(pool_bytes total_bytes) bytes"
+[ "$(memtotal_kib)" = "$before" ] || fail "MemTotal went from $before to $(memtotal_kib) kB"
+rm "$conf"

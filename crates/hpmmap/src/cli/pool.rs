@@ -39,6 +39,10 @@ pub struct PoolAddArgs {
     /// memory block size
     #[arg(long)]
     pub size: Size,
+    /// Let --size be what the pool of the node is to have in all: add what is
+    /// missing, nothing if it has as much
+    #[arg(long)]
+    pub up_to: bool,
     /// Keep what was possible if the whole size cannot be had
     #[arg(long)]
     pub partial: bool,

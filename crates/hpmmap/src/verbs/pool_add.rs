@@ -29,6 +29,17 @@ pub fn perform(args: &PoolAddArgs) -> Result<ExitCode> {
     let ranges = device
         .pool_list()
         .map_err(|errno| Error::Failed(format!("cannot list the pools: {}", errno.desc())))?;
+    let has = ranges
+        .iter()
+        .filter(|range| i64::from(range.node) == i64::from(node));
+    let missing = missing(args, block_bytes, has.map(|range| range.length).sum());
+    if missing.0 == 0 {
+        return nothing_missing(args, node);
+    }
+    let args = &PoolAddArgs {
+        size: missing,
+        ..*args
+    };
     let pooled = join_ranges(&ranges, block_bytes)
         .iter()
         .map(|block| block.index)
@@ -49,6 +60,36 @@ pub fn perform(args: &PoolAddArgs) -> Result<ExitCode> {
         )
     };
     conclude(args, &plan.request, &outcome)
+}
+
+/// What is to be added to a pool that has so much.
+fn missing(args: &PoolAddArgs, block_bytes: u64, has: u64) -> Size {
+    match args.up_to {
+        true => Size(
+            args.size
+                .0
+                .saturating_sub(has)
+                .next_multiple_of(block_bytes),
+        ),
+        false => args.size,
+    }
+}
+
+fn nothing_missing(args: &PoolAddArgs, node: u32) -> Result<ExitCode> {
+    if args.json {
+        print_json(&Report {
+            node,
+            requested_bytes: 0,
+            added_bytes: 0,
+            blocks: Vec::new(),
+            failed: Vec::new(),
+            not_given_back: Vec::new(),
+        })?;
+    } else {
+        let size = args.size;
+        print(&format!("the pool of node {node} has {size} already"))?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// What of the arguments can be checked without the module.
@@ -263,6 +304,7 @@ mod tests {
         PoolAddArgs {
             node: None,
             size: size.parse().unwrap(),
+            up_to: false,
             partial: false,
             offline_blocks: false,
             timeout: 60,
@@ -291,6 +333,18 @@ mod tests {
         let error = plan(&machine(32..40), &args("200M"), 1 << 40).unwrap_err();
         assert_eq!(error.exit_code(), 2);
         assert!(error.to_string().ends_with("use 128M or 256M"), "{error}");
+    }
+
+    #[test]
+    fn only_what_is_missing_is_added() {
+        let mut wish = args("512M");
+        assert_eq!(missing(&wish, BLOCK, 1 << 30).0, 512 << 20);
+        wish.up_to = true;
+        assert_eq!(missing(&wish, BLOCK, 0).0, 512 << 20);
+        assert_eq!(missing(&wish, BLOCK, 3 * BLOCK).0, BLOCK);
+        assert_eq!(missing(&wish, BLOCK, 3 * BLOCK - 1).0, 2 * BLOCK);
+        assert_eq!(missing(&wish, BLOCK, 4 * BLOCK).0, 0);
+        assert_eq!(missing(&wish, BLOCK, 5 * BLOCK).0, 0);
     }
 
     #[test]
