@@ -53,13 +53,15 @@ static void compile(size_t most, uint64_t seed)
 
 static pid_t start(size_t bytes, uint64_t number, const char *command)
 {
-	pid_t pid = fork();
+	pid_t parent = getpid(), pid = fork();
 
 	if (pid < 0)
 		die("fork");
 	if (pid)
 		return pid;
 	signal(SIGTERM, SIG_DFL);
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
+		_exit(1);
 	if (!command)
 		compile(bytes, number);
 	execl("/bin/sh", "sh", "-c", command, NULL);

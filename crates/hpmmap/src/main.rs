@@ -16,6 +16,7 @@ mod pool;
 mod prometheus;
 mod replace;
 mod report;
+mod signals;
 mod size;
 mod trace;
 mod verbs;

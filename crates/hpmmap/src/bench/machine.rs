@@ -8,18 +8,24 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hpmmap_host::{Root, node, pool, process};
+use hpmmap_sys::child::Setup;
 use hpmmap_sys::clock::ticks;
+use serde::Deserialize;
 
 use super::plan::{Allocator, Case, LARGE_PAGE, Method, Provider};
 use super::result::PoolAdd;
+use super::worker::{content, memory_file};
 use crate::cli::VERSION;
 use crate::error::{Error, Result};
+use crate::signals::{Means, Watched};
 use crate::size::{Size, short};
 
 /// The setting of transparent huge pages.
 pub const THP: &str = "sys/kernel/mm/transparent_hugepage/enabled";
 /// Reserved huge pages.
 pub const HUGETLB: &str = "sys/kernel/mm/hugepages/hugepages-2048kB";
+/// Those of a node, below its directory.
+const NODE_HUGETLB: &str = "hugepages/hugepages-2048kB";
 const MEMORY_BLOCK: &str = "sys/devices/system/memory/block_size_bytes";
 
 /// What Linux keeps when pools or reserved pages are made.
@@ -242,6 +248,24 @@ impl Prepared {
         Ok(())
     }
 
+    /// Reserves so many huge pages in all. Those of each node come back, however
+    /// Linux divides the new ones.
+    pub fn reserve_hugepages(&mut self, pages: u64) -> Result<()> {
+        let nodes = node::with_memory(&self.root).unwrap_or_default();
+        let of_nodes: Vec<(String, String)> = nodes
+            .iter()
+            .map(|node| format!("sys/devices/system/node/node{node}/{NODE_HUGETLB}/nr_hugepages"))
+            .filter_map(|path| self.root.read(&path).ok().map(|old| (path, old)))
+            .collect();
+        self.write(&format!("{HUGETLB}/nr_hugepages"), &pages.to_string())?;
+        // Taken back first to last: the total, then where they were.
+        let undo = of_nodes.into_iter();
+        let at = self.undo.len() - 1;
+        self.undo
+            .splice(at..at, undo.map(|(path, old)| Undo::Write(path, old)));
+        Ok(())
+    }
+
     /// Memory of one provider, as far as it can be had.
     pub fn provide(&mut self, provider: Provider, need: u64) -> Result<Option<PoolAdd>> {
         self.restore();
@@ -250,8 +274,7 @@ impl Prepared {
         match provider {
             Provider::Linux => Ok(None),
             Provider::Hugetlb => {
-                let pages = bytes.div_ceil(LARGE_PAGE).to_string();
-                self.write(&format!("{HUGETLB}/nr_hugepages"), &pages)?;
+                self.reserve_hugepages(bytes.div_ceil(LARGE_PAGE))?;
                 Ok(None)
             }
             Provider::Pools if !pool::is_loaded(&self.root) => Ok(None),
@@ -285,12 +308,19 @@ impl Prepared {
         let size = Size((bytes / nodes.len().max(1) as u64).next_multiple_of(block)).to_string();
         let mut added = PoolAdd { bytes: 0, cost: 0 };
         for node in nodes {
-            let before = pools_free(&self.root);
             let start = ticks();
             let name = node.to_string();
-            self.pool(&["add", "--partial", "--node", &name, "--size", &size])?;
+            let args = [
+                "add",
+                "--json",
+                "--partial",
+                "--node",
+                &name,
+                "--size",
+                &size,
+            ];
+            let bytes = added_bytes(&self.pool(&args, false)?)?;
             added.cost += ticks() - start;
-            let bytes = pools_free(&self.root).saturating_sub(before);
             added.bytes += bytes;
             self.undo.push(Undo::PoolRemove { node, bytes });
         }
@@ -301,23 +331,35 @@ impl Prepared {
         let (node, size) = (node.to_string(), Size(bytes).to_string());
         let deadline = Instant::now() + REMOVE;
         loop {
-            match self.pool(&["remove", "--node", &node, "--size", &size]) {
+            match self.pool(&["remove", "--node", &node, "--size", &size], true) {
                 Err(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(500)),
-                result => return result,
+                result => return result.map(|_| ()),
             }
         }
     }
 
-    fn pool(&self, args: &[&str]) -> Result<()> {
-        let output = Command::new("/proc/self/exe")
-            .arg("pool")
-            .args(args)
-            .stdin(Stdio::null())
-            .output()?;
-        if output.status.success() {
-            return Ok(());
+    /// What it prints. It is asked to end by the signals that end this; keys of
+    /// the terminal are not for it once it `restores`.
+    fn pool(&self, args: &[&str], restores: bool) -> Result<String> {
+        let (output, errors) = (memory_file("output")?, memory_file("errors")?);
+        let mut command = Command::new("/proc/self/exe");
+        command.arg("pool").args(args).stdin(Stdio::null());
+        Setup {
+            own_group: restores,
+            ..Setup::default()
         }
-        let said = String::from_utf8_lossy(&output.stderr);
+        .apply(&mut command)?;
+        let mut child = command
+            .stdout(output.try_clone()?)
+            .stderr(errors.try_clone()?)
+            .spawn()?;
+        if !restores {
+            Watched::new(child.id(), Means::Ask).wait();
+        }
+        if child.wait()?.success() {
+            return content(output);
+        }
+        let said = content(errors)?;
         Err(Error::Failed(format!(
             "'hpmmap pool {}' failed: {}",
             args.join(" "),
@@ -347,6 +389,17 @@ impl Drop for Prepared {
     fn drop(&mut self) {
         self.restore();
     }
+}
+
+/// What `pool add --json` says that it has added.
+fn added_bytes(json: &str) -> Result<u64> {
+    #[derive(Deserialize)]
+    struct Added {
+        added_bytes: u64,
+    }
+    let added: Added = serde_json::from_str(json)
+        .map_err(|error| Error::Failed(format!("'hpmmap pool add' printed: {error}")))?;
+    Ok(added.added_bytes)
 }
 
 /// CPU time of all tasks so far, in nanoseconds.
@@ -427,6 +480,37 @@ mod tests {
             assert_eq!(read(), "96");
         }
         assert_eq!(read(), "3");
+    }
+
+    #[test]
+    fn each_node_gets_its_huge_pages_back() {
+        let fixture = fixture();
+        fixture.nodes("0-1");
+        fixture.write("sys/devices/system/node/has_memory", "0-1\n");
+        let of_node =
+            |node: u32| format!("sys/devices/system/node/node{node}/{NODE_HUGETLB}/nr_hugepages");
+        let all = format!("{HUGETLB}/nr_hugepages");
+        fixture.write(&all, "5\n");
+        fixture.write(&of_node(0), "5\n");
+        fixture.write(&of_node(1), "0\n");
+        let read = |path: &str| fixture.root().read(path).unwrap();
+        {
+            let mut prepared = Prepared::new(&fixture.root());
+            prepared.reserve_hugepages(64).unwrap();
+            // As Linux divides them.
+            fixture.write(&of_node(0), "32\n");
+            fixture.write(&of_node(1), "32\n");
+            assert_eq!(read(&all), "64");
+        }
+        let now = [read(&all), read(&of_node(0)), read(&of_node(1))];
+        assert_eq!(now, ["5", "5", "0"]);
+    }
+
+    #[test]
+    fn what_was_added_is_what_was_said() {
+        let json = r#"{"node": 0, "requested_bytes": 7, "added_bytes": 5, "blocks": []}"#;
+        assert_eq!(added_bytes(json).unwrap(), 5);
+        assert!(added_bytes("added 5").is_err());
     }
 
     #[test]

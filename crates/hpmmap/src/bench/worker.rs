@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use hpmmap_host::Root;
+use hpmmap_sys::child::{Setup, Signal};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
@@ -18,6 +19,7 @@ use super::machine::tasks_ns;
 use super::plan::{Allocator, Case, Method, Provider};
 use super::result::{Figures, ThreadFigures};
 use crate::error::{Error, Result};
+use crate::signals::{Means, Watched};
 
 /// How long work that is put off until after the end of a process is waited
 /// for.
@@ -170,6 +172,14 @@ pub fn memory_file(name: &str) -> Result<File> {
         .map_err(|errno| Error::Failed(format!("memfd_create: {}", errno.desc())))
 }
 
+/// Nothing that was started is left, however this process ends.
+pub fn ends_with_this() -> Setup {
+    Setup {
+        dies_with_parent: Some(Signal::SIGKILL),
+        ..Setup::default()
+    }
+}
+
 /// All that was written to a file.
 pub fn content(mut file: File) -> Result<String> {
     let mut bytes = Vec::new();
@@ -222,13 +232,15 @@ impl Worker {
             |why: String| Error::Failed(format!("the worker of '{}' failed: {why}", case.title()));
         let (output, errors) = (memory_file("output")?, memory_file("errors")?);
         let before = children_ns()?;
-        let mut child = self
-            .command(case, libraries)
+        let mut command = self.command(case, libraries);
+        ends_with_this().apply(&mut command)?;
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(errors.try_clone()?)
             .spawn()
             .map_err(|error| failed(format!("{}: {error}", self.program.display())))?;
+        Watched::new(child.id(), Means::Kill).wait();
         let status = child.wait()?;
         let cpu_ns = children_ns()? - before;
         thread::sleep(AFTER);

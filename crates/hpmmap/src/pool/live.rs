@@ -9,12 +9,14 @@ use hpmmap_host::memory::{self, Change};
 use hpmmap_host::{Error as HostError, Root};
 use hpmmap_sys::{Device, Errno, RemoveError};
 use nix::unistd::alarm;
-use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::SIGALRM;
 use signal_hook::flag;
 
 use super::Machine;
 
-/// See the module. While it exists, SIGINT, SIGTERM and SIGHUP end the
+use crate::signals;
+
+/// See the module. While it exists, signals that end a process end the
 /// current step instead of the process, so that nothing stays half done.
 pub struct LiveMachine<'a> {
     device: &'a Device,
@@ -26,12 +28,13 @@ pub struct LiveMachine<'a> {
 
 impl<'a> LiveMachine<'a> {
     /// Setting a block offline may take `timeout_seconds`, or for ever.
-    pub fn new(device: &'a Device, timeout_seconds: Option<NonZeroU32>) -> io::Result<Self> {
+    pub fn new(
+        device: &'a Device,
+        timeout_seconds: Option<NonZeroU32>,
+    ) -> crate::error::Result<Self> {
         let interrupted = Arc::new(AtomicBool::new(false));
         let timed_out = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            flag::register(signal, interrupted.clone())?;
-        }
+        signals::catch(&interrupted)?;
         flag::register(SIGALRM, timed_out.clone())?;
         Ok(Self {
             device,

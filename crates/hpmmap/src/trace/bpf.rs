@@ -35,9 +35,9 @@ pub fn record(
     target: &Target,
     writer: Writer,
     header: &Header,
+    signals: &Signals,
 ) -> Result<(Writer, Summary)> {
     let root = Root::default();
-    let signals = Signals::catch()?;
     let before_ns = job::own_cpu_ns()?;
     let sink = Rc::new(RefCell::new(Sink::new(root.clone(), writer)));
     let mut job = match target {
@@ -60,7 +60,7 @@ pub fn record(
     let status = loop {
         ring.take(INTERVAL).map_err(failed)?;
         sink.borrow_mut().flush()?;
-        if let State::Ended(status) = job.state(&signals)? {
+        if let State::Ended(status) = job.state(signals)? {
             break status;
         }
     };

@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hpmmap_host::Root;
 use hpmmap_sys::Errno;
+use hpmmap_sys::disposition::is_ignored;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
 
 use super::format::Counts;
 use crate::error::{Error, Result};
@@ -49,10 +50,15 @@ impl Signals {
         };
         for (signal, flag) in [
             (SIGINT, &signals.interrupt),
+            (SIGQUIT, &signals.interrupt),
             (SIGTERM, &signals.end),
             (SIGHUP, &signals.end),
+            // Nobody reads what it says of itself; the file is written on.
+            (SIGPIPE, &Arc::default()),
         ] {
-            signal_hook::flag::register(signal, Arc::clone(flag))?;
+            if !is_ignored(signal)? {
+                signal_hook::flag::register(signal, Arc::clone(flag))?;
+            }
         }
         Ok(signals)
     }

@@ -160,9 +160,9 @@ impl Session {
         target: &Target,
         writer: Writer,
         header: &Header,
+        signals: &Signals,
     ) -> Result<(Writer, Summary)> {
         let root = Root::default();
-        let signals = Signals::catch()?;
         let before_ns = job::own_cpu_ns()?;
         let mut sink = Sink::new(root.clone(), writer);
         let mut lines = Lines::new(root.clone());
@@ -181,7 +181,7 @@ impl Session {
             thread::sleep(INTERVAL);
             self.drain(&mut lines, &mut sink)?;
             sink.flush()?;
-            if let State::Ended(status) = job.state(&signals)? {
+            if let State::Ended(status) = job.state(signals)? {
                 break status;
             }
         };

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 use hpmmap_host::Root;
+use hpmmap_sys::sigpipe;
 
 use super::bench_session::{Progress, Session, beside, worker_program};
 use crate::bench::machine::{self, Prepared};
@@ -48,6 +49,8 @@ pub fn perform(args: &BenchAllocArgs) -> Result<ExitCode> {
     let session = Session::new(&root, &args.session)?;
     let hpmmap_jemalloc = args.hpmmap_jemalloc.clone().or_else(|| beside(&LIBRARIES));
     let record = Run::new(session, parameters, worker, hpmmap_jemalloc.as_deref()).finish()?;
+    // Nothing is left to be set back.
+    sigpipe::restore();
     conclude(args, &record)
 }
 

@@ -8,14 +8,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::ValueEnum;
 use hpmmap_host::{Root, list, node};
 use hpmmap_sys::child::adopt_orphans;
+use hpmmap_sys::sigpipe;
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::bench::colocation::job::{Runner, Trouble};
 use crate::bench::colocation::plan::{
@@ -29,18 +29,13 @@ use crate::bench::machine;
 use crate::cli::BenchColocationArgs;
 use crate::error::{Error, Result};
 use crate::output::{print, print_json, say, tell};
+use crate::signals;
 use crate::size::{Size, short};
 
 const MEBIBYTE: u64 = 1 << 20;
 
 pub fn perform(args: &BenchColocationArgs) -> Result<ExitCode> {
     let root = Root::default();
-    let stop = Arc::new(AtomicBool::new(false));
-    // What was changed is set back when the study is interrupted.
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
-    adopt_orphans()?;
     let machine = Machine::look(&root)?;
     let (store, plan, runs) = match &args.resume {
         Some(dir) => resumed(&root, args, &machine, dir)?,
@@ -50,6 +45,10 @@ pub fn perform(args: &BenchColocationArgs) -> Result<ExitCode> {
         return conclude(args, &store, &plan, &runs);
     }
     let programs = programs(&plan.parameters, args.apps.as_deref())?;
+    let stop = Arc::new(AtomicBool::new(false));
+    // What was changed is set back when the study is interrupted.
+    signals::catch(&stop)?;
+    adopt_orphans()?;
     let mut study = Study {
         root: &root,
         args,
@@ -57,10 +56,15 @@ pub fn perform(args: &BenchColocationArgs) -> Result<ExitCode> {
         store,
         plan,
         runs,
-        stop: &|| stop.load(Ordering::Relaxed),
+        stop: &|| signals::has_come(&stop),
     };
     study.run_all()?;
-    conclude(args, &study.store, &study.plan, &study.runs)
+    let Study {
+        store, plan, runs, ..
+    } = study;
+    // Nothing is left to be set back.
+    sigpipe::restore();
+    conclude(args, &store, &plan, &runs)
 }
 
 /// What the plan is made of.

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 use hpmmap_host::{Root, list, process};
+use hpmmap_sys::sigpipe;
 
 use super::bench_session::{Progress, Session, worker_program};
 use crate::bench::machine::{self, Prepared};
@@ -42,6 +43,8 @@ pub fn perform(args: &BenchNoiseArgs) -> Result<ExitCode> {
         hz: session.tsc_hz.unwrap_or(INSTRUCTIONS_HZ),
     };
     let record = Run::new(session, parameters, worker).finish()?;
+    // Nothing is left to be set back.
+    sigpipe::restore();
     conclude(args, &record)
 }
 

@@ -4,18 +4,18 @@
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use hpmmap_host::Root;
 use hpmmap_sys::clock;
 use indicatif::{ProgressBar, ProgressStyle};
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::bench::machine;
 use crate::bench::result::Provenance;
 use crate::cli::SessionArgs;
 use crate::error::{Error, Result};
 use crate::output::say;
+use crate::signals;
 
 /// One call of a benchmark.
 pub struct Session<'a> {
@@ -30,9 +30,7 @@ impl<'a> Session<'a> {
     pub fn new(root: &'a Root, args: &'a SessionArgs) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         // What was changed is set back when the run is interrupted.
-        for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register(signal, Arc::clone(&stop))?;
-        }
+        signals::catch_and_watch(&stop)?;
         Ok(Self {
             root,
             args,
@@ -43,7 +41,7 @@ impl<'a> Session<'a> {
 
     /// Fails once a signal has come.
     pub fn go_on(&self) -> Result<()> {
-        if self.stop.load(Ordering::Relaxed) {
+        if signals::has_come(&self.stop) {
             return Err(Error::Failed("interrupted".into()));
         }
         Ok(())

@@ -11,7 +11,6 @@ use hpmmap_host::job::{self, TIMED_CALLS};
 use hpmmap_host::pool::{self, Context, NodePool};
 use hpmmap_host::{Root, process};
 use serde::Serialize;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::pool_list::nodes_table;
 use super::status_watch;
@@ -21,8 +20,8 @@ use crate::error::{Error, Result};
 use crate::output::Column::{Number, Text};
 use crate::output::{print, print_json, print_json_line, table};
 use crate::prometheus::{self, JobState};
-use crate::replace;
 use crate::size::{Size, short};
+use crate::{replace, signals};
 
 /// How long a signal may go unnoticed.
 pub const SLICE: Duration = Duration::from_millis(200);
@@ -228,9 +227,7 @@ fn processes_table(processes: &[Process]) -> String {
 
 fn watch(root: &Root, json: bool, interval: Duration) -> Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, stop.clone())?;
-    }
+    signals::catch(&stop)?;
     if json {
         return every(interval, &stop, || print_json_line(&Status::read(root)?));
     }

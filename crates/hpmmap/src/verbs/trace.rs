@@ -81,6 +81,8 @@ fn record(args: &TraceRecordArgs) -> Result<ExitCode> {
     let root = Root::default();
     let buffer = buffer_bytes(args)?;
     let target = target(args)?;
+    // Before there is anything that would stay behind.
+    let signals = job::Signals::catch()?;
     let probes = match args.method {
         Some(TraceMethod::Tracefs) => None,
         method => match bpf::prepare(&target, buffer) {
@@ -89,7 +91,7 @@ fn record(args: &TraceRecordArgs) -> Result<ExitCode> {
                 warn(&format!(
                     "{error}: recording with tracefs, which knows less"
                 ));
-                return with_tracefs(&root, args, &target, Some(error.to_string()));
+                return with_tracefs(&root, args, &target, Some(error.to_string()), &signals);
             }
             Err(hpmmap_bpf::Error::NotPermitted) => {
                 return Err(Error::NoPermission {
@@ -101,7 +103,7 @@ fn record(args: &TraceRecordArgs) -> Result<ExitCode> {
         },
     };
     let Some(probes) = probes else {
-        return with_tracefs(&root, args, &target, None);
+        return with_tracefs(&root, args, &target, None, &signals);
     };
     let header = Header {
         missing: probes.missing().to_vec(),
@@ -112,7 +114,7 @@ fn record(args: &TraceRecordArgs) -> Result<ExitCode> {
     conclude(
         args,
         &created,
-        bpf::record(probes, &target, writer, &header),
+        bpf::record(probes, &target, writer, &header, &signals),
     )
 }
 
@@ -121,6 +123,7 @@ fn with_tracefs(
     args: &TraceRecordArgs,
     target: &Target,
     reason: Option<String>,
+    signals: &job::Signals,
 ) -> Result<ExitCode> {
     let session = tracefs::Session::prepare(target, args.buffer.0)?;
     let header = Header {
@@ -129,7 +132,11 @@ fn with_tracefs(
     };
     let writer = Writer::create(&args.output, &header)?;
     let created = writer.created();
-    conclude(args, &created, session.record(target, writer, &header))
+    conclude(
+        args,
+        &created,
+        session.record(target, writer, &header, signals),
+    )
 }
 
 type Recorded = Result<(Writer, crate::trace::format::Summary)>;

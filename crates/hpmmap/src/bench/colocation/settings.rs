@@ -102,7 +102,7 @@ impl Settings {
             let file = format!("{HUGETLB}/nr_hugepages");
             let there: u64 = self.root.read_number(&file)?;
             let pages = want.reserved_bytes / LARGE_PAGE;
-            self.memory.write(&file, &(there + pages).to_string())?;
+            self.memory.reserve_hugepages(there + pages)?;
             enough(
                 "reserved huge pages",
                 want.reserved_bytes,

@@ -1,13 +1,13 @@
 //! What runs beside: a process group of its own, that ends with this.
 
 use std::fs::File;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, killpg};
+use hpmmap_sys::child::{Setup, Signal};
+use nix::sys::signal::killpg;
 use nix::unistd::Pid;
 
 use super::plan;
@@ -39,8 +39,13 @@ impl Neighbour {
         for cpu in &neighbour.cpus {
             command.args(["--cpu", &cpu.to_string()]);
         }
+        Setup {
+            own_group: true,
+            dies_with_parent: Some(Signal::SIGTERM),
+            ..Setup::default()
+        }
+        .apply(&mut command)?;
         let child = command
-            .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(errors.try_clone()?)

@@ -10,8 +10,9 @@ use serde::Deserialize;
 use super::plan::{Case, Mode, Parameters, Variant};
 use super::result::{Accesses, Cpu};
 use crate::bench::plan::{Method, Provider};
-use crate::bench::worker::{content, memory_file};
+use crate::bench::worker::{content, ends_with_this, memory_file};
 use crate::error::{Error, Result};
+use crate::signals::{Means, Watched};
 
 /// The program, and how it measures.
 pub struct Worker {
@@ -105,6 +106,7 @@ fn parse_accesses(
 /// A process that is killed if nobody waits for it.
 struct Running {
     child: Child,
+    watched: Option<Watched>,
     output: BufReader<ChildStdout>,
     errors: File,
 }
@@ -112,6 +114,7 @@ struct Running {
 impl Running {
     fn start(mut command: Command) -> Result<Self> {
         let errors = memory_file("errors")?;
+        ends_with_this().apply(&mut command)?;
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -119,6 +122,7 @@ impl Running {
             .spawn()?;
         let output = child.stdout.take().expect("it is piped");
         Ok(Self {
+            watched: Some(Watched::new(child.id(), Means::Kill)),
             child,
             output: BufReader::new(output),
             errors,
@@ -153,6 +157,9 @@ impl Running {
 
     /// Waits for its end.
     fn ended(&mut self) -> std::result::Result<(), String> {
+        if let Some(watched) = self.watched.take() {
+            watched.wait();
+        }
         let status = self.child.wait().map_err(|error| error.to_string())?;
         if status.success() {
             return Ok(());
@@ -171,6 +178,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         // It has ended already unless something else failed.
+        self.watched = None;
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
