@@ -8,7 +8,8 @@ export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
 help:
 	@echo 'make demo               LAMMPS and hpcc alone and beside a neighbour, in a guest (half an hour)'
 	@echo 'make check              run the tests of every change (about 45 minutes on two cores)'
-	@echo 'make check-all          the same with all items on all kernels, and -rt and -cloud built (hours)'
+	@echo 'make check-all          all items on all kernels, -rt and -cloud built, CPUs that run at once (hours)'
+	@echo 'make check-parallel     fuzzers, stress and storms in guests whose CPUs run at once (half an hour); KERNEL=debug, kcsan'
 	@echo 'make matrix             the module on every kernel, -rt, -cloud and the newest of Debian too; MATRIX_ARGS (hours)'
 	@echo 'make check-debug        all guests, fault injection and fuzzers on a debug kernel (hours)'
 	@echo 'make bench              instructions that memory costs, beside 4 KB pages, THP and hugetlb (minutes)'
@@ -78,6 +79,9 @@ check:
 check-all:
 	@scripts/check all
 
+check-parallel:
+	@scripts/check-parallel $(KERNEL) $(PYTEST_ARGS)
+
 check-debug:
 	@scripts/check-debug
 
@@ -140,4 +144,4 @@ bench-colocation:
 clean:
 	rm -rf build
 
-.PHONY: help setup module modules tools guest-tests bench-tools lint unit vm check check-all check-debug matrix demo bench bench-profile bench-fork bench-children bench-colocation conformance conformance-table install clean
+.PHONY: help setup module modules tools guest-tests bench-tools lint unit vm check check-all check-parallel check-debug matrix demo bench bench-profile bench-fork bench-children bench-colocation conformance conformance-table install clean

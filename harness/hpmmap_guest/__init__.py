@@ -9,7 +9,7 @@ Used alike by the tests and the benchmarks:
 
 from .accel import choose_accel
 from .guest import Guest, GuestError, Result
-from .kernels import is_debug_kernel, kernels, resolve_kernel
+from .kernels import is_debug_kernel, kernel_label, kernels, resolve_kernel
 from .kmsg import kernel_problems
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Result",
     "choose_accel",
     "is_debug_kernel",
+    "kernel_label",
     "kernel_problems",
     "kernels",
     "resolve_kernel",

@@ -17,6 +17,7 @@ def _parser() -> argparse.ArgumentParser:
     machine.add_argument("--numa", action="append", metavar="SIZE", help="add a NUMA node of this size")
     machine.add_argument("--append", default="", metavar="OPTIONS", help="further kernel options")
     machine.add_argument("--icount", action="store_true", help="one CPU that counts instructions as nanoseconds")
+    machine.add_argument("--parallel", action="store_true", help="CPUs that run at once: see docs/testing.md")
     machine.add_argument("--no-module", action="store_true", help="do not load the module")
     machine.add_argument("--accel", default="auto", choices=["auto", "kvm", "tcg"], help="accelerator (default: auto)")
 
@@ -41,6 +42,7 @@ def main() -> int:
             memory=args.memory,
             cpus=args.cpus,
             icount=args.icount,
+            parallel=args.parallel,
             append=args.append,
             numa=args.numa,
             movable=args.movable,

@@ -39,6 +39,12 @@ _OVERLAYS = ("/etc", "/home", "/opt", "/root", "/srv", "/var", "/tmp")
 # several times faster: where they come from and what is built, which a test wants
 # to find writable. guest.sh mounts them.
 _CACHED = {"cached-usr": (Path("/usr"), "on"), "cached-build": (BUILD, "off")}
+_QEMU = "qemu-system-x86_64"
+# Before it, QEMU may run stale code when a kernel patches its own text while another
+# CPU runs it: seen as "Oops: int3". One thread cannot.
+_QEMU_KEEPS_PATCHES = (8, 1)
+# The oldest that the parallel guests have been run with.
+_QEMU_PARALLEL = (10, 0)
 # Emulated CPUs are slow and the host may be busy: late is not stuck.
 _KERNEL_OPTIONS = (
     "loglevel=5",
@@ -116,6 +122,7 @@ class Guest:
     accel:       "kvm", "tcg", or "auto" for what works
     one_thread:  emulate all CPUs in one thread of the host: slower only where
                  the host has cores to spare
+    parallel:    the CPUs really run at once, whatever it costs
     qemu:        further options of QEMU
     """
 
@@ -131,6 +138,7 @@ class Guest:
         load_module: bool = True,
         accel: str = "auto",
         one_thread: bool = (os.cpu_count() or 1) <= 2,
+        parallel: bool = False,
         qemu: Sequence[str] = (),
     ):
         self.kver = resolve_kernel(kver)
@@ -144,10 +152,13 @@ class Guest:
         self.extra_bytes = debug_memory(self.kver, self.memory_bytes)
         if self.numa and self.cpus < len(self.numa):
             raise ValueError(f"{len(self.numa)} nodes need {len(self.numa)} CPUs, there are {self.cpus}")
+        if parallel and self.cpus < 2:
+            raise ValueError("one CPU does nothing at once: a parallel guest needs two")
         if icount and accel == "kvm":
             raise ValueError("KVM cannot count instructions: use icount with tcg")
         self.accel = "tcg" if icount else accel
         self.one_thread = one_thread
+        self.parallel = parallel
         self.qemu = list(qemu)
 
     def run(
@@ -230,7 +241,10 @@ class Guest:
             options += ["--numa", f"{node_bytes >> 20}M,cpus={first}-{last}"]
         if accel == "tcg":
             options.append("--disable-kvm")
-            if not self.icount and (self.one_thread or _qemu_loses_patches()):
+            if self.parallel:
+                options += ["--qemu-bin", _parallel_qemu()]
+                options += ["--qemu-opt=-accel", "--qemu-opt=tcg,thread=multi"]
+            elif not self.icount and (self.one_thread or _qemu_version() < _QEMU_KEEPS_PATCHES):
                 options += ["--qemu-opt=-accel", "--qemu-opt=tcg,thread=single"]
         if has_9p(self.kver):
             options.append("--force-9p")
@@ -265,14 +279,22 @@ class Guest:
 
 
 @functools.cache
-def _qemu_loses_patches() -> bool:
-    """Whether QEMU, before 8.1, may run stale code when a kernel patches its own
-    text while another CPU runs it: seen as "Oops: int3". One thread cannot."""
-    done = subprocess.run(["qemu-system-x86_64", "--version"], capture_output=True, text=True, check=False)
+def _qemu_version() -> tuple[int, int]:
+    done = subprocess.run([_QEMU, "--version"], capture_output=True, text=True, check=False)
     match = re.search(r"version (\d+)\.(\d+)", done.stdout)
     if not match:
-        raise GuestError("qemu-system-x86_64 does not run: run scripts/setup guest")
-    return (int(match[1]), int(match[2])) < (8, 1)
+        raise GuestError(f"{_QEMU} does not run: run scripts/setup guest")
+    return int(match[1]), int(match[2])
+
+
+def _parallel_qemu() -> str:
+    """The QEMU whose emulated CPUs may run at once: the installed one, or scripts/archive-qemu's."""
+    if _qemu_version() >= _QEMU_PARALLEL:
+        return _QEMU
+    fetched = BUILD / "qemu/bin" / _QEMU
+    if not fetched.exists():
+        raise GuestError("parallel guests need QEMU 10 or newer: run scripts/setup parallel")
+    return str(fetched)
 
 
 def _tool(name: str) -> str:

@@ -29,10 +29,21 @@ def has_9p(version: str) -> bool:
     return builtin.exists() and "kernel/fs/9p/9p.ko\n" in builtin.read_text()
 
 
-def is_debug_kernel(version: str) -> bool:
-    """Whether it is one of scripts/build-debug-kernel."""
+def _has_option(version: str, option: str) -> bool:
     config = BUILD / "kernels" / version / "usr/src" / f"linux-headers-{version}" / ".config"
-    return config.exists() and "CONFIG_KASAN=y\n" in config.read_text()
+    return config.exists() and f"{option}=y\n" in config.read_text()
+
+
+def is_debug_kernel(version: str) -> bool:
+    """Whether it is one of scripts/build-debug-kernel that looks for wrong accesses."""
+    return _has_option(version, "CONFIG_KASAN")
+
+
+def kernel_label(version: str) -> str:
+    """What tests on it are called by: its series, or what it looks for."""
+    if is_debug_kernel(version):
+        return "debug"
+    return "kcsan" if _has_option(version, "CONFIG_KCSAN") else ".".join(version.split(".")[:2])
 
 
 def debug_memory(version: str, memory: int) -> int:

@@ -33,6 +33,39 @@ _HARMLESS = re.compile(
 )
 
 
+# The kernel's own code has data races in plenty, some of them on purpose.
+_RACE = re.compile(r"BUG: KCSAN: ")
+_RACE_ACCESS = re.compile(r"\bto 0x[0-9a-f]+ of \d+ bytes by ")
+_RACE_END = "=" * 66
+# How many frames of an access tell whose it is: the function itself, and who called
+# it where that only copies or links. Every call that is hooked has the module further up.
+_RACE_FRAMES = 2
+
+
 def kernel_problems(log: str) -> list[str]:
     """Lines of a kernel log that tell of a problem."""
-    return [line for line in log.splitlines() if _PROBLEM.search(line) and not _HARMLESS.search(line)]
+    lines = log.splitlines()
+    return [
+        line
+        for number, line in enumerate(lines)
+        if _PROBLEM.search(line)
+        and not _HARMLESS.search(line)
+        and (not _RACE.search(line) or _is_race_of_module(lines[number:]))
+    ]
+
+
+def _is_race_of_module(report: list[str]) -> bool:
+    """Whether one of the accesses of a data race is the module's."""
+    if "[hpmmap]" in report[0]:
+        return True
+    frames_left = 0
+    for line in report[1:]:
+        if _RACE_END in line:
+            return False
+        if _RACE_ACCESS.search(line):
+            frames_left = _RACE_FRAMES
+        elif frames_left:
+            if "[hpmmap]" in line:
+                return True
+            frames_left -= 1
+    return False

@@ -27,5 +27,5 @@ def test_the_run_is_one_there_is(monkeypatch):
     monkeypatch.delenv("HPMMAP_TIER", raising=False)
     assert suite.selected_tier() == "check"
     monkeypatch.setenv("HPMMAP_TIER", "nightly")
-    with pytest.raises(ValueError, match="there are: check, all"):
+    with pytest.raises(ValueError, match="there are: check, all, parallel"):
         suite.selected_tier()

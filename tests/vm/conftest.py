@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hpmmap_guest import is_debug_kernel, kernels, resolve_kernel
+from hpmmap_guest import is_debug_kernel, kernel_label, kernels, resolve_kernel
 from suite import (
     MACHINES,
     GuestRun,
@@ -49,13 +49,12 @@ def pytest_generate_tests(metafunc):
     params, ids = [], []
     newest = max(metafunc.config.hpmmap_kernels, key=_version_key)
     for kver in metafunc.config.hpmmap_kernels:
-        series = "debug" if is_debug_kernel(kver) else ".".join(kver.split(".")[:2])
         for machine in MACHINES:
             here = [i for i in items if i.machine == machine and runs_in(i, tier, kver == newest)]
             here = [i for i in here if not i.debug or is_debug_kernel(kver)]
             for item in sorted(here, key=lambda i: i.last) + [leaving(machine)] * bool(here):
                 params.append((kver, item))
-                ids.append(f"{series}-{item.name}")
+                ids.append(f"{kernel_label(kver)}-{item.name}")
     metafunc.parametrize("kver,item", params, ids=ids)
 
 

@@ -17,6 +17,9 @@ HERE = Path(__file__).parent
 SCENARIOS = HERE / "scenarios"
 # On a kernel of scripts/build-debug-kernel only.
 DEBUG_SCENARIOS = HERE / "debug"
+# In guests whose CPUs run at once.
+PARALLEL_SCENARIOS = HERE / "parallel"
+_SCRIPTS = (SCENARIOS, DEBUG_SCENARIOS, PARALLEL_SCENARIOS)
 RUNNER = HERE / "guest/runner.sh"
 PROGRAMS = BUILD / "tests"
 
@@ -29,6 +32,8 @@ MACHINES = {
     "programs": {"memory": "4G", "cpus": 2},
     "numa": {"numa": ["2G", "2G"], "cpus": 2},
     "icount": {"memory": "2G", "icount": True, "movable": "768M"},
+    # More CPUs than many hosts have: one that loses its core does so anywhere.
+    "parallel": {"memory": "4G", "cpus": 3, "parallel": True},
 }
 # The clock of a guest that counts instructions leaps ahead whenever it waits for
 # the host, so its timeouts say little.
@@ -42,6 +47,7 @@ _SAME_ADDRESSES = {"main", "apps"}
 TIERS = {
     "check": ({"check", "newest"}, {"check"}),
     "all": ({"check", "newest", "all"}, {"check", "newest", "all"}),
+    "parallel": ({"parallel"}, {"parallel"}),
 }
 # A guest that dies takes one item with it; the others get a new guest, but not
 # without end.
@@ -65,7 +71,7 @@ class Item:
     debug: bool = False
     """Whether it needs a kernel of scripts/build-debug-kernel."""
     tier: str = "check"
-    """check: runs on every kernel; newest: in check only on the newest; all: not in check."""
+    """check: runs on every kernel; newest: in check only on the newest; all: not in check; parallel: alone."""
 
 
 @dataclass
@@ -157,7 +163,7 @@ def scenario_items() -> list[Item]:
     scale = int(os.environ.get("HPMMAP_TEST_SCALE", "1"))
     # Of the fuzzers without end; they say which they use.
     seed = int(os.environ.get("HPMMAP_SEED") or secrets.randbelow(1 << 30))
-    for script in sorted(SCENARIOS.glob("*.sh")) + sorted(DEBUG_SCENARIOS.glob("*.sh")):
+    for script in [path for where in _SCRIPTS for path in sorted(where.glob("*.sh"))]:
         debug = script.parent == DEBUG_SCENARIOS
         text = script.read_text()
         settings = {"machine": "main", "timeout": "120", "pool": "512M", "last": "no", "scales": "no"}

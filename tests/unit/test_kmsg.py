@@ -1,0 +1,38 @@
+"""What of a kernel log counts as a problem."""
+
+from hpmmap_guest import kernel_problems
+
+LINE = "=" * 66
+
+
+def race(title, *accesses):
+    said = [LINE, f"BUG: KCSAN: data-race in {title}", ""]
+    for frames in accesses:
+        said += ["write to 0xffff888003bd9a40 of 8 bytes by task 211 on cpu 1:", *(f" {frame}" for frame in frames), ""]
+    said += ["Reported by Kernel Concurrency Sanitizer on:", "CPU: 1 PID: 211 Comm: stress-ng", LINE]
+    return [f"[   61.3{n:05}] {line}" for n, line in enumerate(said)]
+
+
+def problems(*lines):
+    return kernel_problems("\n".join(lines))
+
+
+def test_data_races_of_the_module_count():
+    ours = race("pool_take [hpmmap] / pool_give [hpmmap]", ["pool_take+0x1/0x2 [hpmmap]"])
+    assert problems(*ours) == [ours[1]]
+    # A function of the kernel that the module has called.
+    called = race("list_del / strscpy", ["list_del+0x1/0x2", "pool_give+0x1/0x2 [hpmmap]"], ["strscpy+0x1/0x2"])
+    assert problems(*called) == [called[1]]
+
+
+def test_those_of_the_kernel_do_not():
+    # Every call that is hooked has the module further up.
+    frames = ["do_mmap+0x1/0x2", "vm_mmap_pgoff+0x1/0x2", "hpmmap_call_orig+0x1/0x2 [hpmmap]"]
+    theirs = race("do_mmap / exit_mmap", frames, ["exit_mmap+0x1/0x2"])
+    assert problems(*theirs) == []
+    # What follows is another report.
+    ours = race("pool_take [hpmmap] / pool_give [hpmmap]", ["pool_take+0x1/0x2 [hpmmap]"])
+    assert problems(*theirs, *ours) == [ours[1]]
+    assert problems(*theirs, "[   99.0] WARNING: CPU: 0 PID: 1 at mm/memory.c:1") == [
+        "[   99.0] WARNING: CPU: 0 PID: 1 at mm/memory.c:1"
+    ]

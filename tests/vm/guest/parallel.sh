@@ -1,0 +1,11 @@
+# shellcheck shell=bash disable=SC2034 # the scenarios use what is set here
+# What the scenarios of the parallel guests share: each goes on for two and a half
+# minutes, HPMMAP_TEST_SCALE times as long, with a seed that it prints.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+seed=${HPMMAP_SEED:-1}
+DEADLINE=$((SECONDS + 150 * ${HPMMAP_TEST_SCALE:-1}))
+
+is_over() {
+	[ $SECONDS -ge $DEADLINE ]
+}
