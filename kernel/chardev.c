@@ -23,6 +23,7 @@ union command {
 	struct hpmmap_pool_list pool_list;
 	struct hpmmap_launch launch;
 	struct hpmmap_limit_set limit_set;
+	struct hpmmap_limit_list limit_list;
 };
 
 static int ioc_info(struct file *file, union command *cmd)
@@ -33,7 +34,7 @@ static int ioc_info(struct file *file, union command *cmd)
 		return -EOPNOTSUPP;
 	arg->abi_version = HPMMAP_ABI_VERSION;
 	arg->memory_block_bytes = hpmmap_section_bytes();
-	arg->features = HPMMAP_FEATURE_JOBS;
+	arg->features = HPMMAP_FEATURE_JOBS | HPMMAP_FEATURE_LIMITS;
 	return 0;
 }
 
@@ -134,20 +135,48 @@ static int ioc_launch(struct file *file, union command *cmd)
 	return 0;
 }
 
+/* One user, one cgroup, or the default. */
+static bool limit_is_of_one(const struct hpmmap_limit_set *arg)
+{
+	bool dflt = arg->flags & HPMMAP_LIMIT_F_DEFAULT;
+	bool cgroup = arg->flags & HPMMAP_LIMIT_F_CGROUP;
+
+	if (dflt || cgroup ? arg->uid != 0 :
+			     !uid_valid(make_kuid(&init_user_ns, arg->uid)))
+		return false;
+	return !(dflt && cgroup) && (cgroup || !arg->cgroup_fd);
+}
+
+static bool limit_is_possible(const struct hpmmap_limit_set *arg)
+{
+	if (arg->flags & HPMMAP_LIMIT_F_PERCENT)
+		return arg->bytes >= 1 && arg->bytes <= 100;
+	if (arg->bytes == HPMMAP_LIMIT_INHERIT)
+		return !(arg->flags & HPMMAP_LIMIT_F_DEFAULT);
+	return arg->bytes == HPMMAP_LIMIT_NONE ||
+	       IS_ALIGNED(arg->bytes, HPMMAP_BLOCK_BYTES);
+}
+
 static int ioc_limit_set(struct file *file, union command *cmd)
 {
 	struct hpmmap_limit_set *arg = &cmd->limit_set;
-	bool dflt = arg->flags & HPMMAP_LIMIT_F_DEFAULT;
-	kuid_t uid;
 
-	if (arg->flags & ~HPMMAP_LIMIT_F_DEFAULT || arg->__reserved)
+	if (arg->flags & ~(HPMMAP_LIMIT_F_DEFAULT | HPMMAP_LIMIT_F_CGROUP |
+			   HPMMAP_LIMIT_F_PERCENT))
 		return -EOPNOTSUPP;
-	uid = make_kuid(&init_user_ns, arg->uid);
-	if ((dflt && arg->uid) || !uid_valid(uid) ||
-	    (arg->bytes != HPMMAP_LIMIT_NONE &&
-	     !IS_ALIGNED(arg->bytes, HPMMAP_BLOCK_BYTES)))
+	if (!limit_is_of_one(arg) || !limit_is_possible(arg))
 		return -EINVAL;
-	return hpmmap_user_limit_set(uid, dflt, arg->bytes);
+	return hpmmap_limit_set(arg);
+}
+
+static int ioc_limit_list(struct file *file, union command *cmd)
+{
+	struct hpmmap_limit_list *arg = &cmd->limit_list;
+	bool all = ns_capable_noaudit(&init_user_ns, CAP_SYS_ADMIN);
+
+	if (arg->flags || arg->__reserved)
+		return -EOPNOTSUPP;
+	return hpmmap_limit_list(u64_to_user_ptr(arg->entries), &arg->nr, all);
 }
 
 /**
@@ -180,6 +209,8 @@ static const struct command_row rows[] = {
 	    ioc_launch),
 	ROW(HPMMAP_IOC_LIMIT_SET, struct hpmmap_limit_set, bytes, true,
 	    ioc_limit_set),
+	ROW(HPMMAP_IOC_LIMIT_LIST, struct hpmmap_limit_list, __reserved, false,
+	    ioc_limit_list),
 };
 
 /* The size is the caller's, and what he has no room for stays unsaid. */

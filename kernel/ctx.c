@@ -32,8 +32,8 @@ static DECLARE_DELAYED_WORK(reap_work, reap_work_fn);
  * hpmmap_ctx_alloc() - a context that is not of any address space yet
  * @job: its policy
  *
- * The hooks must be active and stay so until hpmmap_ctx_publish() or
- * hpmmap_ctx_put().
+ * What it gets is charged to who calls. The hooks must be active and stay so
+ * until hpmmap_ctx_publish() or hpmmap_ctx_put().
  *
  * Return: the context with one reference, or NULL.
  */
@@ -49,11 +49,11 @@ struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 		kfree(ctx);
 		return NULL;
 	}
-	if (hpmmap_hook_get()) {
-		hpmmap_file_put(ctx->file);
-		kfree(ctx);
-		return NULL;
-	}
+	ctx->account = hpmmap_account_get_current();
+	if (!ctx->account)
+		goto err_file;
+	if (hpmmap_hook_get())
+		goto err_account;
 	refcount_set(&ctx->refs, 1);
 	ctx->id = atomic64_inc_return(&next_ctx_id);
 	ctx->job = hpmmap_job_get(job);
@@ -64,6 +64,13 @@ struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 	hpmmap_reuse_init(ctx);
 	hpmmap_stats_init(&ctx->stats);
 	return ctx;
+
+err_account:
+	hpmmap_account_put(ctx->account);
+err_file:
+	hpmmap_file_put(ctx->file);
+	kfree(ctx);
+	return NULL;
 }
 
 /**
@@ -140,6 +147,7 @@ void hpmmap_ctx_put(struct hpmmap_ctx *ctx)
 	if (ctx->mm)
 		mmdrop(ctx->mm);
 	hpmmap_file_put(ctx->file);
+	hpmmap_account_put(ctx->account);
 	hpmmap_job_put(ctx->job);
 	kfree_rcu(ctx, rcu);
 	hpmmap_hook_put();

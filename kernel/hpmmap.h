@@ -18,7 +18,7 @@
  *	reuse_lock, reuse.lock	spinlocks, memory kept for reuse (reuse.c)
  *	node->lock		spinlock, free blocks of a node (pool.c)
  *	spinlocks that nest in nothing else: the hash of contexts, the list
- *				of pinned blocks, the table of users, the
+ *				of pinned blocks, the tables of accounts, the
  *				counters of a job, then those of a context
  *	members_lock		raw spinlock, for the probes (exec.c)
  *
@@ -85,7 +85,7 @@ static inline void slot_clip(unsigned long slot, unsigned long start,
 /**
  * enum hpmmap_block_state - where a block of a pool is
  * @HPMMAP_BLOCK_FREE: in the buddy allocator; nobody else refers to it
- * @HPMMAP_BLOCK_HELD: charged to a user; on a caller's list or in a store
+ * @HPMMAP_BLOCK_HELD: charged to an account; on a caller's list or in a store
  * @HPMMAP_BLOCK_PINNED: given up by its holder, still charged, and waiting on
  *	the pinned list for somebody else's references to go
  */
@@ -95,9 +95,10 @@ enum hpmmap_block_state {
 	HPMMAP_BLOCK_PINNED,
 };
 
+struct hpmmap_account;
 struct hpmmap_ctx;
 struct hpmmap_family;
-struct hpmmap_user;
+struct hpmmap_payer;
 struct kernel_clone_args;
 
 /**
@@ -107,7 +108,7 @@ struct kernel_clone_args;
  *	Immutable.
  * @pages: NULL for a pool block; otherwise SLOT_PAGES pointers to order-0
  *	pages of Linux, NULL where none was needed yet. Protected by ctx->lock.
- * @user: who is charged for a pool block that is not free
+ * @account: who is charged for a pool block that is not free
  * @ctx: the context it came from while PINNED (holds a reference)
  * @slot: its slot while in a store, protected by ctx->lock; on a list from
  *	hpmmap_pool_alloc() the one it is meant for, or NO_SLOT
@@ -127,7 +128,7 @@ struct hpmmap_block {
 	struct list_head link;
 	struct folio *folio;
 	struct page **pages;
-	struct hpmmap_user *user;
+	struct hpmmap_account *account;
 	struct hpmmap_ctx *ctx;
 	unsigned long slot;
 	int nid;
@@ -195,7 +196,7 @@ enum hpmmap_fallback {
 /**
  * enum hpmmap_reason - why memory of Linux is used instead
  * @HPMMAP_REASON_EXHAUSTED: the pools of the job's nodes have too little
- * @HPMMAP_REASON_LIMIT: the user may not hold so much
+ * @HPMMAP_REASON_LIMIT: the user or the cgroup may not hold so much
  * @HPMMAP_REASON_OTHER: a memory policy, a pinned block in the way, no memory
  *	of the kernel
  */
@@ -204,6 +205,19 @@ enum hpmmap_reason {
 	HPMMAP_REASON_LIMIT,
 	HPMMAP_REASON_OTHER,
 	HPMMAP_NR_REASONS
+};
+
+/**
+ * enum hpmmap_limited - whose limit
+ * @HPMMAP_LIMITED_USER: of the user
+ * @HPMMAP_LIMITED_DEFAULT: of users without one of their own
+ * @HPMMAP_LIMITED_CGROUP: of the cgroup, or one above
+ */
+enum hpmmap_limited {
+	HPMMAP_LIMITED_USER,
+	HPMMAP_LIMITED_DEFAULT,
+	HPMMAP_LIMITED_CGROUP,
+	HPMMAP_NR_LIMITED
 };
 
 /**
@@ -299,12 +313,14 @@ struct hpmmap_stall_total {
  * struct hpmmap_totals - what the contexts of a job have counted
  *
  * Those of a job, protected by its lock, hold what contexts that are gone have
- * left, and from @stalls to @lowest_free what is counted for the job itself.
+ * left, and from @stalls to @limited_cgroup what is counted for the job itself.
  *
  * @stalls: by what for
  * @peak: blocks, see hpmmap_stats_peak()
  * @peak_one: most blocks that one context held
  * @lowest_free: least free blocks that were left, ULONG_MAX if none were taken
+ * @limited: requests that a limit has refused, by whose it is
+ * @limited_cgroup: the last one of a cgroup was that of this one
  * @held: and up to @pinned: what live contexts have now; not of a job itself
  * @placed: blocks by node, as struct hpmmap_ctx has them
  */
@@ -313,6 +329,8 @@ struct hpmmap_totals {
 	long peak;
 	long peak_one;
 	unsigned long lowest_free;
+	u64 limited[HPMMAP_NR_LIMITED];
+	u64 limited_cgroup;
 	long held;
 	long linux_pages;
 	unsigned long kept;
@@ -341,7 +359,7 @@ struct hpmmap_totals {
  * struct hpmmap_job - what one launch asked for; immutable but for its counters
  * @refs: members, contexts, and the file it was launched by
  * @id: number shown to user space
- * @user: who launched it and is charged
+ * @account: who launched it
  * @large: place memory in 1 GB runs
  * @interleave: where no memory policy says otherwise, the nodes take turns
  * @first_touch: who touches a block first decides on its node
@@ -360,7 +378,7 @@ struct hpmmap_totals {
 struct hpmmap_job {
 	refcount_t refs;
 	u64 id;
-	struct hpmmap_user *user;
+	struct hpmmap_account *account;
 	bool strict;
 	bool no_inherit;
 	bool interleave;
@@ -427,6 +445,7 @@ struct hpmmap_reuse {
  * @id: number shown to user space
  * @node: in the hash; protected by the hash's lock, read under RCU
  * @job: policy; immutable, holds a reference
+ * @account: who is charged for what it gets; immutable, holds a reference
  * @job_link: in the job's list
  * @in_sum: which sum of the job it has been added to last; protected by the
  *	job's lock
@@ -466,6 +485,7 @@ struct hpmmap_ctx {
 	struct hlist_node node;
 	struct list_head dying;
 	struct hpmmap_job *job;
+	struct hpmmap_account *account;
 	struct list_head job_link;
 	unsigned long in_sum;
 	struct file *file;
@@ -522,18 +542,29 @@ struct hpmmap_ctx {
 	unsigned long placed[];
 };
 
-/* job.c */
-struct hpmmap_user *hpmmap_user_get(kuid_t uid);
-int hpmmap_user_charge(struct hpmmap_user *user, unsigned long nr_blocks);
-void hpmmap_user_charge_anyway(struct hpmmap_user *user,
-			       unsigned long nr_blocks);
-void hpmmap_user_uncharge(struct hpmmap_user *user, unsigned long nr_blocks);
-bool hpmmap_user_has_room(struct hpmmap_user *user, unsigned long nr_blocks);
-kuid_t hpmmap_user_uid(const struct hpmmap_user *user);
-int hpmmap_user_limit_set(kuid_t uid, bool dflt, u64 bytes);
-u64 hpmmap_user_default_limit(void);
-void hpmmap_users_exit(void);
+/* account.c */
+struct hpmmap_account *hpmmap_account_get_current(void);
+void hpmmap_account_put(struct hpmmap_account *account);
+int hpmmap_account_charge(struct hpmmap_account *account, unsigned long nr);
+void hpmmap_account_charge_anyway(struct hpmmap_account *account,
+				  unsigned long nr);
+void hpmmap_account_uncharge(struct hpmmap_account *account, unsigned long nr);
+struct hpmmap_payer *hpmmap_account_full(struct hpmmap_account *account,
+					 unsigned long nr);
+bool hpmmap_account_counts_for(struct hpmmap_account *account,
+			       struct hpmmap_payer *payer);
+kuid_t hpmmap_account_uid(const struct hpmmap_account *account);
+atomic_t *hpmmap_account_jobs(struct hpmmap_account *account);
+enum hpmmap_limited hpmmap_payer_kind(struct hpmmap_payer *payer,
+				      u64 *id);
+int hpmmap_limit_set(const struct hpmmap_limit_set *arg);
+int hpmmap_limit_list(struct hpmmap_limit_entry __user *entries, u32 *nr,
+		      bool all);
+void hpmmap_limits_update(void);
+u64 hpmmap_limit_default(void);
+void hpmmap_accounts_exit(void);
 
+/* job.c */
 struct hpmmap_job *hpmmap_job_alloc(const struct hpmmap_launch *arg,
 				    const nodemask_t *nodes);
 struct hpmmap_job *hpmmap_job_get(struct hpmmap_job *job);
@@ -563,16 +594,17 @@ void hpmmap_pool_node_stat(int nid, struct hpmmap_node_stat *stat);
 bool hpmmap_pool_has(const nodemask_t *nodes);
 bool hpmmap_pool_has_free(struct hpmmap_job *job);
 unsigned long hpmmap_pool_count_free(const nodemask_t *nodes);
+unsigned long hpmmap_pool_count_all(void);
 void hpmmap_pool_nodes(nodemask_t *nodes);
 int hpmmap_pool_nearest(int nid, const nodemask_t *nodes, nodemask_t *tried);
-int hpmmap_pool_alloc(struct hpmmap_job *job,
+int hpmmap_pool_alloc(struct hpmmap_ctx *ctx,
 		      const struct hpmmap_placement *place, unsigned long slot,
 		      unsigned long nr, struct list_head *out);
-unsigned long hpmmap_pool_alloc_instead(struct hpmmap_job *job, int nid,
+unsigned long hpmmap_pool_alloc_instead(struct hpmmap_ctx *ctx, int nid,
 					const nodemask_t *nodes,
 					unsigned long nr,
 					struct list_head *out);
-struct hpmmap_block *hpmmap_pool_alloc_clean(struct hpmmap_job *job, int nid);
+struct hpmmap_block *hpmmap_pool_alloc_clean(struct hpmmap_ctx *ctx, int nid);
 void hpmmap_pool_set_pinned(struct hpmmap_block *block);
 void hpmmap_pool_free(struct list_head *list);
 void hpmmap_pool_free_list(struct list_head *list);
@@ -645,7 +677,7 @@ void hpmmap_reuse_take(struct hpmmap_ctx *ctx,
 void hpmmap_reuse_return(struct hpmmap_ctx *ctx, struct list_head *blocks);
 unsigned long hpmmap_reuse_kept(void);
 unsigned long hpmmap_reuse_reclaim(const nodemask_t *nodes,
-				   struct hpmmap_user *user, unsigned long nr);
+				   struct hpmmap_payer *payer, unsigned long nr);
 void hpmmap_reuse_see(struct hpmmap_ctx *ctx, unsigned long start,
 		      unsigned long end);
 void hpmmap_reuse_set(struct hpmmap_ctx *ctx, unsigned long start,
@@ -957,6 +989,7 @@ void hpmmap_count_refusal(struct hpmmap_ctx *ctx);
 void hpmmap_count_stall(struct hpmmap_job *job, enum hpmmap_stall what,
 			u64 since);
 void hpmmap_count_free(struct hpmmap_job *job, unsigned long nr);
+void hpmmap_count_limited(struct hpmmap_job *job, struct hpmmap_payer *payer);
 
 /* A block has got a slot; ctx->lock held. */
 static inline void hpmmap_count_placed(struct hpmmap_ctx *ctx, int nid)

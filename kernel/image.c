@@ -190,7 +190,7 @@ static int image_move(struct hpmmap_ctx *ctx, const struct image *image,
 	int ret;
 
 	hpmmap_placement_get(ctx->job, NULL, &place);
-	ret = hpmmap_pool_alloc(ctx->job, &place, NO_SLOT,
+	ret = hpmmap_pool_alloc(ctx, &place, NO_SLOT,
 				image_missing(ctx, image), blocks);
 	for (i = 0; i < image->nr && !ret; i++)
 		ret = segment_read(ctx, &image->segments[i], blocks);

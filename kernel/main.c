@@ -46,7 +46,7 @@ static void __exit hpmmap_exit(void)
 	hpmmap_jobs_exit();
 	hpmmap_sysfs_exit();
 	hpmmap_hook_exit();
-	hpmmap_users_exit();
+	hpmmap_accounts_exit();
 }
 
 module_init(hpmmap_init);

@@ -294,7 +294,7 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 	    hpmmap_store_is_pinned(ctx, to, to + r->new_len, true))
 		return -ENOMEM;
 	needed = count_needed(ctx, r, to);
-	if (hpmmap_pool_alloc(ctx->job, &r->place, NO_SLOT, needed, &blocks) &&
+	if (hpmmap_pool_alloc(ctx, &r->place, NO_SLOT, needed, &blocks) &&
 	    !hpmmap_linux_may_help(ctx, needed)) {
 		hpmmap_count_refusal(ctx);
 		return -ENOMEM;

@@ -257,7 +257,7 @@ static int alloc_missing(struct hpmmap_ctx *ctx,
 		unsigned long next = next_kept(ctx, slot, end, renew);
 		int ret;
 
-		ret = hpmmap_pool_alloc(ctx->job, place, slot, next - slot,
+		ret = hpmmap_pool_alloc(ctx, place, slot, next - slot,
 					out);
 		if (ret)
 			return ret;
@@ -422,7 +422,7 @@ static struct hpmmap_block *exchange(struct hpmmap_ctx *ctx,
 	LIST_HEAD(one);
 
 	init_nodemask_of_node(&nodes, nid);
-	if (hpmmap_pool_alloc_instead(ctx->job, nid, &nodes, 1, &one)) {
+	if (hpmmap_pool_alloc_instead(ctx, nid, &nodes, 1, &one)) {
 		other = list_first_entry(&one, struct hpmmap_block, link);
 		list_del_init(&other->link);
 		hpmmap_store_put(ctx, slot, other);
@@ -609,15 +609,15 @@ static bool slot_is_right(struct hpmmap_ctx *ctx, unsigned long start,
 }
 
 /* Memory of Linux counts for no limit, so what takes its place has to ask. */
-static void block_instead(struct hpmmap_job *job,
+static void block_instead(struct hpmmap_ctx *ctx,
 			  const struct hpmmap_placement *place, bool charged,
 			  struct list_head *out)
 {
-	if (!charged && hpmmap_user_charge(job->user, 1))
+	if (!charged && hpmmap_account_charge(ctx->account, 1))
 		return;
-	hpmmap_pool_alloc_instead(job, place->near, &place->preferred, 1, out);
+	hpmmap_pool_alloc_instead(ctx, place->near, &place->preferred, 1, out);
 	if (!charged)
-		hpmmap_user_uncharge(job->user, 1);
+		hpmmap_account_uncharge(ctx->account, 1);
 }
 
 static bool slot_correct(struct hpmmap_ctx *ctx, unsigned long slot,
@@ -629,7 +629,7 @@ static bool slot_correct(struct hpmmap_ctx *ctx, unsigned long slot,
 
 	if (place->in_turn)
 		prefer_only(place, hpmmap_placement_turn(place, slot, 1, NULL));
-	block_instead(ctx->job, place, charged, &one);
+	block_instead(ctx, place, charged, &one);
 	block = list_first_entry_or_null(&one, struct hpmmap_block, link);
 	if (!block)
 		return false;

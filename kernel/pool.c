@@ -436,7 +436,7 @@ bool hpmmap_pool_has(const nodemask_t *nodes)
 	return false;
 }
 
-static void take_run(struct pool_node *pn, struct hpmmap_user *user,
+static void take_run(struct pool_node *pn, struct hpmmap_account *account,
 		     unsigned long unit, unsigned long nr,
 		     struct list_head *out)
 {
@@ -446,7 +446,7 @@ static void take_run(struct pool_node *pn, struct hpmmap_user *user,
 	lockdep_assert_held(&pn->lock);
 	for (i = 0; i < nr; i++) {
 		block_set_state(&blocks[i], HPMMAP_BLOCK_HELD);
-		blocks[i].user = user;
+		blocks[i].account = account;
 		atomic_set(&blocks[i].users, 1);
 		list_add_tail(&blocks[i].link, out);
 	}
@@ -485,7 +485,7 @@ static int run_alloc(struct pool_node *pn, bool large, unsigned long nr,
  * Up to @nr blocks of one node in as few runs as possible, clean ones first;
  * returns how many.
  */
-static unsigned long node_alloc(int nid, struct hpmmap_job *job,
+static unsigned long node_alloc(int nid, struct hpmmap_ctx *ctx,
 				unsigned long nr, struct list_head *out)
 {
 	struct pool_node *pn = pool_node_find(nid);
@@ -496,11 +496,11 @@ static unsigned long node_alloc(int nid, struct hpmmap_job *job,
 		return 0;
 	spin_lock(&pn->lock);
 	while (got < nr) {
-		int order = run_alloc(pn, job->large, nr - got, &unit);
+		int order = run_alloc(pn, ctx->job->large, nr - got, &unit);
 
 		if (order < 0)
 			break;
-		take_run(pn, job->user, unit, 1UL << order, out);
+		take_run(pn, ctx->account, unit, 1UL << order, out);
 		got += 1UL << order;
 		cond_resched_lock(&pn->lock);
 	}
@@ -532,7 +532,7 @@ int hpmmap_pool_nearest(int nid, const nodemask_t *nodes, nodemask_t *tried)
 	return best;
 }
 
-static unsigned long alloc_near(struct hpmmap_job *job, int nid,
+static unsigned long alloc_near(struct hpmmap_ctx *ctx, int nid,
 				const nodemask_t *nodes, nodemask_t *tried,
 				unsigned long nr, struct list_head *out)
 {
@@ -543,7 +543,7 @@ static unsigned long alloc_near(struct hpmmap_job *job, int nid,
 
 		if (n == NUMA_NO_NODE)
 			break;
-		got += node_alloc(n, job, nr - got, out);
+		got += node_alloc(n, ctx, nr - got, out);
 	}
 	return got;
 }
@@ -574,29 +574,45 @@ unsigned long hpmmap_pool_count_free(const nodemask_t *nodes)
 	return n;
 }
 
-/* Could a job get at least one block now? */
+/* All blocks there are; as above. */
+unsigned long hpmmap_pool_count_all(void)
+{
+	unsigned long n = 0;
+	int nid;
+
+	for_each_online_node(nid) {
+		struct pool_node *pn = pool_node_find(nid);
+
+		if (pn)
+			n += READ_ONCE(pn->buddy.nr_total);
+	}
+	return n;
+}
+
+/* Could a new job get at least one block now? */
 bool hpmmap_pool_has_free(struct hpmmap_job *job)
 {
 	hpmmap_reap();
 	if (!hpmmap_pool_count_free(&job->nodes))
 		hpmmap_reuse_reclaim(&job->nodes, NULL, 1);
-	return hpmmap_pool_count_free(&job->nodes) && hpmmap_user_has_room(job->user, 1);
+	return hpmmap_pool_count_free(&job->nodes) &&
+	       !hpmmap_account_full(job->account, 1);
 }
 
 /* As many as there are of those that one kind of placement treats alike. */
-static unsigned long alloc_alike(struct hpmmap_job *job,
+static unsigned long alloc_alike(struct hpmmap_ctx *ctx,
 				 const struct hpmmap_placement *place, int first,
 				 unsigned long nr, struct list_head *out)
 {
 	nodemask_t tried = NODE_MASK_NONE;
 	unsigned long got;
 
-	got = alloc_near(job, first, &place->preferred, &tried, nr, out);
-	return got + alloc_near(job, first, &place->nodes, &tried, nr - got,
+	got = alloc_near(ctx, first, &place->preferred, &tried, nr, out);
+	return got + alloc_near(ctx, first, &place->nodes, &tried, nr - got,
 				out);
 }
 
-static unsigned long alloc_in_turn(struct hpmmap_job *job,
+static unsigned long alloc_in_turn(struct hpmmap_ctx *ctx,
 				   const struct hpmmap_placement *place,
 				   unsigned long slot, unsigned long nr,
 				   struct list_head *out)
@@ -609,9 +625,9 @@ static unsigned long alloc_in_turn(struct hpmmap_job *job,
 		int nid;
 
 		nid = hpmmap_placement_turn(place, slot + got, nr - got, &want);
-		n = node_alloc(nid, job, want, out);
+		n = node_alloc(nid, ctx, want, out);
 		if (n < want)
-			n += alloc_near(job, nid, &place->nodes, &tried,
+			n += alloc_near(ctx, nid, &place->nodes, &tried,
 					want - n, out);
 		got += n;
 		if (n < want)
@@ -621,23 +637,23 @@ static unsigned long alloc_in_turn(struct hpmmap_job *job,
 }
 
 /* All of them, or none. */
-static bool try_alloc(struct hpmmap_job *job,
+static bool try_alloc(struct hpmmap_ctx *ctx,
 		      const struct hpmmap_placement *place, unsigned long slot,
 		      unsigned long nr, struct list_head *out)
 {
 	unsigned long free = hpmmap_pool_count_free(&place->nodes), n;
 
 	/* A request that cannot succeed takes nothing from others. */
-	if (free < nr || hpmmap_user_charge(job->user, nr))
+	if (free < nr || hpmmap_account_charge(ctx->account, nr))
 		return false;
 	n = place->in_turn ?
-	    alloc_in_turn(job, place, slot == NO_SLOT ? 0 : slot, nr, out) :
-	    alloc_alike(job, place, place->near, nr, out);
+	    alloc_in_turn(ctx, place, slot == NO_SLOT ? 0 : slot, nr, out) :
+	    alloc_alike(ctx, place, place->near, nr, out);
 	if (n == nr) {
-		hpmmap_count_free(job, free - nr);
+		hpmmap_count_free(ctx->job, free - nr);
 		return true;
 	}
-	hpmmap_user_uncharge(job->user, nr - n);
+	hpmmap_account_uncharge(ctx->account, nr - n);
 	hpmmap_pool_free_list(out);
 	return false;
 }
@@ -649,23 +665,26 @@ static bool try_alloc(struct hpmmap_job *job,
  * Takes back what processes keep for reuse, if that can be of help; returns
  * whether there was some.
  */
-static bool reclaim(struct hpmmap_job *job,
+static bool reclaim(struct hpmmap_ctx *ctx,
 		    const struct hpmmap_placement *place, unsigned long nr)
 {
 	unsigned long free = hpmmap_pool_count_free(&place->nodes);
 
-	/* It is the user's limit that is in the way. */
-	if (free >= nr)
-		return hpmmap_reuse_reclaim(&node_states[N_POSSIBLE], job->user,
-					    nr);
+	if (free >= nr) {
+		struct hpmmap_payer *full;
+
+		/* It is a limit that is in the way, or was. */
+		full = hpmmap_account_full(ctx->account, nr);
+		return hpmmap_reuse_reclaim(&node_states[N_POSSIBLE], full, nr);
+	}
 	if (free + hpmmap_reuse_kept() < nr)
 		return false;
 	return hpmmap_reuse_reclaim(&place->nodes, NULL, nr - free);
 }
 
 /**
- * hpmmap_pool_alloc() - blocks for a job
- * @job: whose user
+ * hpmmap_pool_alloc() - blocks for an address space
+ * @ctx: its context, whose account is charged
  * @place: where from
  * @slot: the slot that the first one is for, the others being for those that
  *	follow; or NO_SLOT
@@ -677,10 +696,11 @@ static bool reclaim(struct hpmmap_job *job,
  *
  * Return: 0, or -ENOMEM and nothing where there are not enough.
  */
-int hpmmap_pool_alloc(struct hpmmap_job *job,
+int hpmmap_pool_alloc(struct hpmmap_ctx *ctx,
 		      const struct hpmmap_placement *place, unsigned long slot,
 		      unsigned long nr, struct list_head *out)
 {
+	struct hpmmap_job *job = ctx->job;
 	struct hpmmap_block *block;
 	LIST_HEAD(got);
 	bool done;
@@ -689,16 +709,16 @@ int hpmmap_pool_alloc(struct hpmmap_job *job,
 
 	if (!nr)
 		return 0;
-	done = try_alloc(job, place, slot, nr, &got);
+	done = try_alloc(ctx, place, slot, nr, &got);
 	if (!done) {
 		hpmmap_reap();
-		done = try_alloc(job, place, slot, nr, &got);
+		done = try_alloc(ctx, place, slot, nr, &got);
 	}
 	since = get_cycles();
 	for (i = 0; i < RECLAIM_TRIES && !done; i++) {
-		if (!reclaim(job, place, nr) || fatal_signal_pending(current))
+		if (!reclaim(ctx, place, nr) || fatal_signal_pending(current))
 			break;
-		done = try_alloc(job, place, slot, nr, &got);
+		done = try_alloc(ctx, place, slot, nr, &got);
 	}
 	if (i)
 		hpmmap_count_stall(job, HPMMAP_STALL_RECLAIM, since);
@@ -709,11 +729,16 @@ int hpmmap_pool_alloc(struct hpmmap_job *job,
 		hpmmap_pool_launder_stop();
 		if (waits)
 			hpmmap_count_stall(job, HPMMAP_STALL_ZEROING, since);
-		done = try_alloc(job, place, slot, nr, &got);
+		done = try_alloc(ctx, place, slot, nr, &got);
 		hpmmap_pool_launder_go();
 	}
-	if (!done)
+	if (!done) {
+		struct hpmmap_payer *full = hpmmap_account_full(ctx->account, nr);
+
+		if (full)
+			hpmmap_count_limited(job, full);
 		return -ENOMEM;
+	}
 	trace_hpmmap_alloc(job->id, nr);
 	list_for_each_entry(block, &got, link)
 		block->slot = slot == NO_SLOT ? NO_SLOT : slot++;
@@ -723,7 +748,7 @@ int hpmmap_pool_alloc(struct hpmmap_job *job,
 
 /**
  * hpmmap_pool_alloc_instead() - blocks that take the place of others
- * @job: whose user; holds at least as many, and gives them up next, so that
+ * @ctx: whose account is charged; holds at least as many, and gives them up next, so that
  *	no limit is in the way
  * @nid: the node nearest to which they should be
  * @nodes: where from, and from nowhere else
@@ -732,7 +757,7 @@ int hpmmap_pool_alloc(struct hpmmap_job *job,
  *
  * Return: how many there were.
  */
-unsigned long hpmmap_pool_alloc_instead(struct hpmmap_job *job, int nid,
+unsigned long hpmmap_pool_alloc_instead(struct hpmmap_ctx *ctx, int nid,
 					const nodemask_t *nodes,
 					unsigned long nr,
 					struct list_head *out)
@@ -740,19 +765,20 @@ unsigned long hpmmap_pool_alloc_instead(struct hpmmap_job *job, int nid,
 	nodemask_t tried = NODE_MASK_NONE;
 	unsigned long n;
 
-	n = alloc_near(job, nid, nodes, &tried, nr, out);
-	hpmmap_user_charge_anyway(job->user, n);
+	n = alloc_near(ctx, nid, nodes, &tried, nr, out);
+	hpmmap_account_charge_anyway(ctx->account, n);
 	return n;
 }
 
 /**
  * hpmmap_pool_alloc_clean() - a clean block that takes the place of another
- * @job: whose user; gives up a block next, so that no limit is in the way
+ * @ctx: whose account is charged; gives up a block next, so that no limit is in
+ *	the way
  * @nid: the node it has to lie on
  *
  * Return: the block, all of it stale, or NULL where there is none.
  */
-struct hpmmap_block *hpmmap_pool_alloc_clean(struct hpmmap_job *job, int nid)
+struct hpmmap_block *hpmmap_pool_alloc_clean(struct hpmmap_ctx *ctx, int nid)
 {
 	struct pool_node *pn = pool_node_find(nid);
 	struct hpmmap_block *block;
@@ -761,31 +787,31 @@ struct hpmmap_block *hpmmap_pool_alloc_clean(struct hpmmap_job *job, int nid)
 
 	spin_lock(&pn->lock);
 	if (pn->clean.nr_free && !run_alloc(pn, false, 1, &unit))
-		take_run(pn, job->user, unit, 1, &one);
+		take_run(pn, ctx->account, unit, 1, &one);
 	spin_unlock(&pn->lock);
 	block = list_first_entry_or_null(&one, struct hpmmap_block, link);
 	if (!block)
 		return NULL;
 	list_del_init(&block->link);
-	hpmmap_user_charge_anyway(job->user, 1);
+	hpmmap_account_charge_anyway(ctx->account, 1);
 	return block;
 }
 
-/* Blocks that follow each other, all of one user, and all clean or not. */
+/* Blocks that follow each other, all of one account, and all clean or not. */
 static void run_free(struct hpmmap_block *first, unsigned long nr)
 {
 	struct pool_node *pn = pool_node_find(first->nid);
-	struct hpmmap_user *user = first->user;
+	struct hpmmap_account *account = first->account;
 	unsigned long i;
 
-	hpmmap_user_uncharge(user, nr);
+	hpmmap_account_uncharge(account, nr);
 	spin_lock(&pn->lock);
 	for (i = 0; i < nr; i++) {
 		if (first[i].state == HPMMAP_BLOCK_PINNED) {
 			pn->nr_pinned--;
 			--*pinned_of(pn, unit_of(&first[i]));
 		}
-		first[i].user = NULL;
+		first[i].account = NULL;
 		block_set_state(&first[i], HPMMAP_BLOCK_FREE);
 	}
 	hpmmap_buddy_free_range(&pn->buddy, unit_of(first), nr);
@@ -824,7 +850,7 @@ void hpmmap_pool_free(struct list_head *list)
 		/* They are elements of one array within a chunk. */
 		if (first && block == first + nr &&
 		    unit_of(block) == unit_of(first) + nr &&
-		    block->user == first->user &&
+		    block->account == first->account &&
 		    block->zeroed == first->zeroed) {
 			nr++;
 			continue;

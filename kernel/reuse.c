@@ -237,13 +237,13 @@ unsigned long hpmmap_reuse_kept(void)
 /**
  * hpmmap_reuse_reclaim() - take back what processes keep, in turn
  * @nodes: of these nodes
- * @user: of this user's processes, or NULL for all
+ * @payer: of those whose memory counts for this one, or NULL for all
  * @nr: how many blocks, at most
  *
  * Return: how many there were.
  */
 unsigned long hpmmap_reuse_reclaim(const nodemask_t *nodes,
-				   struct hpmmap_user *user, unsigned long nr)
+				   struct hpmmap_payer *payer, unsigned long nr)
 {
 	struct hpmmap_ctx *ctx;
 	unsigned long n = 0;
@@ -255,7 +255,8 @@ unsigned long hpmmap_reuse_reclaim(const nodemask_t *nodes,
 		spin_lock(&reuse_lock);
 		list_for_each_entry(ctx, &keepers, reuse.link) {
 			if (!READ_ONCE(ctx->reuse.nr) ||
-			    (user && ctx->job->user != user))
+			    (payer &&
+			     !hpmmap_account_counts_for(ctx->account, payer)))
 				continue;
 			found = give(ctx, nodes, 1, &blocks);
 			if (!found)

@@ -284,6 +284,7 @@ int hpmmap_pool_add(u64 start, u64 length, int *node, u32 flags)
 err_forget:
 	sections_forget(first, end);
 out:
+	hpmmap_limits_update();
 	mutex_unlock(&hpmmap_pool_mutex);
 	compat_hotplug_unlock();
 	if (!ret)
@@ -317,6 +318,7 @@ int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned)
 			      pfn_to_section_nr(PHYS_PFN(start + length)),
 			      &use);
 	hpmmap_pool_launder_go();
+	hpmmap_limits_update();
 	mutex_unlock(&hpmmap_pool_mutex);
 	*busy = use.busy;
 	*pinned = use.pinned;

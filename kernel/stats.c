@@ -35,6 +35,12 @@ static const char *const reason_names[HPMMAP_NR_REASONS] = {
 	[HPMMAP_REASON_OTHER] = "other",
 };
 
+static const char *const limited_names[HPMMAP_NR_LIMITED] = {
+	[HPMMAP_LIMITED_USER] = "user",
+	[HPMMAP_LIMITED_DEFAULT] = "default",
+	[HPMMAP_LIMITED_CGROUP] = "cgroup",
+};
+
 static const char *const stall_names[HPMMAP_NR_STALLS] = {
 	[HPMMAP_STALL_CALLS] = "calls",
 	[HPMMAP_STALL_ZEROING] = "zeroing",
@@ -120,15 +126,15 @@ out:
 }
 
 /* As things are now, which may be a moment later. */
-static enum hpmmap_reason fallback_reason(struct hpmmap_job *job,
+static enum hpmmap_reason fallback_reason(struct hpmmap_ctx *ctx,
 					  unsigned long bytes)
 {
 	unsigned long nr = DIV_ROUND_UP(bytes, SLOT_SIZE);
 
-	if (!hpmmap_user_has_room(job->user, nr))
+	if (hpmmap_account_full(ctx->account, nr))
 		return HPMMAP_REASON_LIMIT;
 	/* A range that begins within a slot needs one more. */
-	if (hpmmap_pool_count_free(&job->nodes) <= nr)
+	if (hpmmap_pool_count_free(&ctx->job->nodes) <= nr)
 		return HPMMAP_REASON_EXHAUSTED;
 	return HPMMAP_REASON_OTHER;
 }
@@ -142,7 +148,7 @@ static enum hpmmap_reason fallback_reason(struct hpmmap_job *job,
 void hpmmap_count_fallback(struct hpmmap_ctx *ctx, enum hpmmap_fallback what,
 			   unsigned long bytes)
 {
-	enum hpmmap_reason reason = fallback_reason(ctx->job, bytes);
+	enum hpmmap_reason reason = fallback_reason(ctx, bytes);
 	struct hpmmap_stats *stats = &ctx->stats;
 
 	atomic_long_inc(&ctx->nr_fallbacks);
@@ -220,6 +226,20 @@ void hpmmap_count_free(struct hpmmap_job *job, unsigned long nr)
 		return;
 	spin_lock(&job->lock);
 	totals->lowest_free = min(totals->lowest_free, nr);
+	spin_unlock(&job->lock);
+}
+
+/**
+ * hpmmap_count_limited() - a limit has refused a request
+ * @job: whose process asked
+ * @payer: whose limit
+ */
+void hpmmap_count_limited(struct hpmmap_job *job, struct hpmmap_payer *payer)
+{
+	struct hpmmap_totals *totals = job->totals;
+
+	spin_lock(&job->lock);
+	totals->limited[hpmmap_payer_kind(payer, &totals->limited_cgroup)]++;
 	spin_unlock(&job->lock);
 }
 
@@ -372,7 +392,7 @@ static ssize_t show_stat(struct hpmmap_job *job,
 		at += sysfs_emit_at(buf, at, prefix "_%s %llu\n", names[i], \
 				    (u64)(values)[i])
 
-	LINE("uid", from_kuid(&init_user_ns, hpmmap_user_uid(job->user)));
+	LINE("uid", from_kuid(&init_user_ns, hpmmap_account_uid(job->account)));
 	LINE("strict", job->strict);
 	LINE("page_size", job->large ? HPMMAP_LARGE_BYTES : HPMMAP_BLOCK_BYTES);
 	LINE("tick_khz", tsc_khz);
@@ -387,6 +407,9 @@ static ssize_t show_stat(struct hpmmap_job *job,
 	LINE("pins_waiting", sum->pinned);
 	if (sum->lowest_free != ULONG_MAX)
 		LINE("lowest_free_bytes", (u64)sum->lowest_free << SLOT_SHIFT);
+	LINES("limited", limited_names, sum->limited);
+	if (sum->limited_cgroup)
+		LINE("limited_cgroup_id", sum->limited_cgroup);
 	LINE("refusals", sum->refusals);
 	LINE("entries_2m", sum->entries_2m);
 	LINE("entries_4k", sum->entries_4k);
@@ -491,8 +514,8 @@ ATTRIBUTE_GROUPS(job);
 static void job_ownership(compat_ownership_kobject *kobj, kuid_t *uid,
 			  kgid_t *gid)
 {
-	*uid = hpmmap_user_uid(container_of(kobj, struct hpmmap_job,
-					    kobj)->user);
+	*uid = hpmmap_account_uid(container_of(kobj, struct hpmmap_job,
+					       kobj)->account);
 }
 
 static const struct kobj_type job_ktype = {

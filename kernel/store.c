@@ -120,7 +120,7 @@ static struct hpmmap_block *block_take(struct hpmmap_ctx *ctx,
 			hpmmap_placement_copy(ctx, vma, slot, from, &place);
 		else
 			hpmmap_placement_get(ctx->job, vma, &place);
-		if (hpmmap_pool_alloc(ctx->job, &place, slot, 1, &one)) {
+		if (hpmmap_pool_alloc(ctx, &place, slot, 1, &one)) {
 			if (!or_linux)
 				return NULL;
 			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_BLOCK,
@@ -738,7 +738,7 @@ static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
 		zap_slot(ctx, slot);
 		if (!hpmmap_block_idle(block))
 			continue;
-		clean = hpmmap_pool_alloc_clean(ctx->job, block->nid);
+		clean = hpmmap_pool_alloc_clean(ctx, block->nid);
 		if (!clean)
 			return false;
 		hpmmap_store_put(ctx, slot, clean);

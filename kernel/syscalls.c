@@ -661,7 +661,7 @@ static void mmap_ahead(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	}
 	/* The address says whose turn it is, or what is there already. */
 	if (place.in_turn || flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) ||
-	    hpmmap_pool_alloc(ctx->job, &place, NO_SLOT, nr, &clean))
+	    hpmmap_pool_alloc(ctx, &place, NO_SLOT, nr, &clean))
 		return;
 	list_for_each_entry(block, &clean, link)
 		hpmmap_block_clear(ctx, block);

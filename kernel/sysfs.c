@@ -30,7 +30,7 @@ ATTR_RO(version);
 static ssize_t user_limit_bytes_show(struct kobject *kobj,
 				     struct kobj_attribute *attr, char *buf)
 {
-	return sysfs_emit(buf, "%llu\n", hpmmap_user_default_limit());
+	return sysfs_emit(buf, "%llu\n", hpmmap_limit_default());
 }
 ATTR_RO(user_limit_bytes);
 
@@ -160,7 +160,7 @@ static ssize_t mapped_bytes(struct hpmmap_ctx *ctx, bool large, char *buf)
 
 CTX_ATTR(pid, ctx->pid);
 CTX_ATTR(job, ctx->job->id);
-CTX_ATTR(uid, from_kuid(&init_user_ns, hpmmap_user_uid(ctx->job->user)));
+CTX_ATTR(uid, from_kuid(&init_user_ns, hpmmap_account_uid(ctx->account)));
 CTX_ATTR(strict, ctx->job->strict);
 CTX_ATTR(page_size, ctx->job->large ? HPMMAP_LARGE_BYTES : HPMMAP_BLOCK_BYTES);
 CTX_ATTR(held_bytes, atomic_long_read(&ctx->nr_held) << SLOT_SHIFT);
@@ -207,8 +207,7 @@ static void ctx_kobj_release(struct kobject *kobj)
 static void ctx_ownership(compat_ownership_kobject *kobj, kuid_t *uid,
 			  kgid_t *gid)
 {
-	*uid = hpmmap_user_uid(container_of(kobj, struct hpmmap_ctx,
-					    kobj)->job->user);
+	*uid = hpmmap_account_uid(ctx_of((struct kobject *)kobj)->account);
 }
 
 static const struct kobj_type ctx_ktype = {

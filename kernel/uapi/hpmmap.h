@@ -38,7 +38,7 @@
 #define HPMMAP_SYSFS_PATH	"/sys/kernel/hpmmap"
 
 /* Grows by one when a member or command is added; never shrinks. */
-#define HPMMAP_ABI_VERSION	1
+#define HPMMAP_ABI_VERSION	2
 
 /* The unit of allocation: one 2 MB block. */
 #define HPMMAP_BLOCK_BYTES	(1ULL << 21)
@@ -72,6 +72,8 @@ struct hpmmap_info {
 #define HPMMAP_FEATURE_PUD	(1ULL << 0)
 /* Jobs are in sysfs, and stay as long as the file they were launched by. */
 #define HPMMAP_FEATURE_JOBS	(1ULL << 1)
+/* Limits of cgroups and in percent, and HPMMAP_IOC_LIMIT_LIST. */
+#define HPMMAP_FEATURE_LIMITS	(1ULL << 2)
 
 /**
  * struct hpmmap_pool_add - HPMMAP_IOC_POOL_ADD: hand over offline memory
@@ -195,8 +197,8 @@ struct hpmmap_pool_list {
  * leaves none of the nodes finds no memory, as if they were used up.
  *
  * Errors: ENODEV (@nodemask names no node that has a pool), ENOMEM (with
- * HPMMAP_LAUNCH_F_STRICT: the pools of these nodes, or what the user may hold
- * of them, are used up), EAGAIN (the user has 32768 jobs), EBUSY (a live patch
+ * HPMMAP_LAUNCH_F_STRICT: the pools of these nodes, or what the user or the
+ * cgroup may hold of them, are used up), EAGAIN (the user has 32768 jobs), EBUSY (a live patch
  * holds a system call that has to be hooked; see the kernel log).
  */
 struct hpmmap_launch {
@@ -230,29 +232,97 @@ struct hpmmap_launch {
 #define HPMMAP_LAUNCH_F_FIRST_TOUCH	(1U << 4)
 
 /**
- * struct hpmmap_limit_set - HPMMAP_IOC_LIMIT_SET: what one user may hold
+ * DOC: Limits
+ *
+ * Blocks are charged to a user and to a cgroup of the unified hierarchy (v2), and
+ * with it to all cgroups above but the root. Which they are is decided by user ID
+ * and cgroup of a process when it gets an address space of its own: execve(2),
+ * fork(2), or the launch of a marked program. A setuid(2) or a move to another
+ * cgroup counts from then on. What a fork leaves shared stays charged to who had
+ * it, until nobody has it any more. Who makes a user namespace is charged for
+ * all users in it; in one that root has made, each is.
+ *
+ * A user without a limit of their own has the default one, which is half of all
+ * pool memory unless something else is set; root has none. Cgroups have none
+ * unless one is set, and it goes with the cgroup. A limit in percent is one of all
+ * pool memory, and follows its size. Who holds more than a new limit keeps it but
+ * gets no more.
+ */
+
+/**
+ * struct hpmmap_limit_set - HPMMAP_IOC_LIMIT_SET: what somebody may hold
  * @size: sizeof(struct hpmmap_limit_set)
  * @flags: HPMMAP_LIMIT_F_*
- * @uid: user ID in the initial user namespace; 0 with HPMMAP_LIMIT_F_DEFAULT
- * @__reserved: must be 0
- * @bytes: limit, a multiple of HPMMAP_BLOCK_BYTES; HPMMAP_LIMIT_NONE: none
+ * @uid: user ID in the initial user namespace; 0 with HPMMAP_LIMIT_F_DEFAULT or
+ *	HPMMAP_LIMIT_F_CGROUP
+ * @cgroup_fd: with HPMMAP_LIMIT_F_CGROUP the cgroup's directory, opened;
+ *	otherwise 0
+ * @bytes: limit, a multiple of HPMMAP_BLOCK_BYTES; HPMMAP_LIMIT_NONE;
+ *	HPMMAP_LIMIT_INHERIT, but not for the default; with
+ *	HPMMAP_LIMIT_F_PERCENT 1 to 100
  *
- * Needs CAP_SYS_ADMIN. A user that holds more than a new limit keeps it but
- * gets no more. Who makes a user namespace is charged for all users in it; in
- * one that root has made, each is.
+ * Needs CAP_SYS_ADMIN.
+ *
+ * Errors: EBADF (@cgroup_fd is not that of a directory of the unified hierarchy),
+ * ENOENT (the cgroup was removed), EINVAL also for the root of the hierarchy.
  */
 struct hpmmap_limit_set {
 	__u32 size;
 	__u32 flags;
 	__u32 uid;
-	__u32 __reserved;
+	__s32 cgroup_fd;
 	__aligned_u64 bytes;
 };
 #define HPMMAP_IOC_LIMIT_SET	_IOWR(HPMMAP_IOC_MAGIC, 5, struct hpmmap_limit_set)
 
 /* For every user without a limit of their own. */
 #define HPMMAP_LIMIT_F_DEFAULT	(1U << 0)
+/* For a cgroup, with all below it. */
+#define HPMMAP_LIMIT_F_CGROUP	(1U << 1)
+/* A share of all pool memory. */
+#define HPMMAP_LIMIT_F_PERCENT	(1U << 2)
 #define HPMMAP_LIMIT_NONE	(~0ULL)
+/* As if none had been set: the default for a user, none for a cgroup. */
+#define HPMMAP_LIMIT_INHERIT	(~0ULL - 1)
+
+/**
+ * struct hpmmap_limit_entry - one element of HPMMAP_IOC_LIMIT_LIST
+ * @flags: HPMMAP_LIMIT_F_*
+ * @uid: of a user
+ * @cgroup_id: of a cgroup: the inode number of its directory
+ * @rule: @bytes of HPMMAP_IOC_LIMIT_SET; HPMMAP_LIMIT_INHERIT if none was set
+ * @limit_bytes: what follows from it now, or HPMMAP_LIMIT_NONE
+ * @held_bytes: what is charged; 0 for the default
+ */
+struct hpmmap_limit_entry {
+	__u32 flags;
+	__u32 uid;
+	__aligned_u64 cgroup_id;
+	__aligned_u64 rule;
+	__aligned_u64 limit_bytes;
+	__aligned_u64 held_bytes;
+};
+
+/**
+ * struct hpmmap_limit_list - HPMMAP_IOC_LIMIT_LIST
+ * @size: sizeof(struct hpmmap_limit_list)
+ * @flags: must be 0
+ * @entries: pointer to an array of struct hpmmap_limit_entry
+ * @nr: in: length of the array (0: only count); out: number of entries there
+ *	are, of which the array holds as many as it can
+ * @__reserved: must be 0
+ *
+ * The default first, then whoever has a limit, holds something or has jobs: all of
+ * them with CAP_SYS_ADMIN, otherwise the caller and the cgroups it is in.
+ */
+struct hpmmap_limit_list {
+	__u32 size;
+	__u32 flags;
+	__aligned_u64 entries;
+	__u32 nr;
+	__u32 __reserved;
+};
+#define HPMMAP_IOC_LIMIT_LIST	_IOWR(HPMMAP_IOC_MAGIC, 6, struct hpmmap_limit_list)
 
 /**
  * DOC: Mark of a program
@@ -317,7 +387,8 @@ struct hpmmap_limit_set {
  *
  * /sys/kernel/hpmmap/
  *	version				version of the module (text)
- *	user_limit_bytes		default limit per user (0: none)
+ *	user_limit_bytes		default limit per user, now (0: none, or
+ *					there are no pools)
  *	hooks_active			1 while system calls are hooked
  *	nodes/nodeN/
  *		total_bytes		size of the pool
@@ -394,8 +465,11 @@ struct hpmmap_limit_set {
  *	fallbacks_exec		stacks, and images of programs
  *	fallbacks_block		blocks of 2 MB: at a touch, or for a copy
  *	fallbacks_exhausted fallbacks_limit fallbacks_other	the same by
- *				reason: the pools, the user's limit, and what
- *				is neither (a memory policy, pins)
+ *				reason: the pools, a limit, and what is
+ *				neither (a memory policy, pins)
+ *	limited_user limited_default limited_cgroup
+ *				requests that a limit has refused, by whose
+ *	limited_cgroup_id	which cgroup's it was last; no line if never
  *	stalls_WHAT		how often a process waited, for
  *				WHAT = calls: hooked calls of other threads,
  *				zeroing: blocks that others are zeroing,

@@ -87,7 +87,9 @@ static const struct command commands[] = {
 	  { ENOENT, EBUSY, -1 } },
 	{ "POOL_LIST", HPMMAP_IOC_POOL_LIST, sizeof(struct hpmmap_pool_list), false, { -1 } },
 	{ "LAUNCH", HPMMAP_IOC_LAUNCH, sizeof(struct hpmmap_launch), false, { ENODEV, EBUSY, -1 } },
-	{ "LIMIT_SET", HPMMAP_IOC_LIMIT_SET, sizeof(struct hpmmap_limit_set), true, { -1 } },
+	{ "LIMIT_SET", HPMMAP_IOC_LIMIT_SET, sizeof(struct hpmmap_limit_set), true,
+	  { EBADF, ENOENT, -1 } },
+	{ "LIMIT_LIST", HPMMAP_IOC_LIMIT_LIST, sizeof(struct hpmmap_limit_list), false, { -1 } },
 };
 #define NR_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
@@ -99,6 +101,7 @@ union argument {
 	struct hpmmap_pool_list list;
 	struct hpmmap_launch launch;
 	struct hpmmap_limit_set limit;
+	struct hpmmap_limit_list limits;
 	uint64_t words[32];
 	unsigned char bytes[256];
 };
@@ -120,6 +123,7 @@ static void fill_right(const struct command *c, union argument *arg)
 {
 	const struct hpmmap_pool_range *section = &sections[rnd(nr_sections)];
 	static struct hpmmap_pool_range ranges[8];
+	static struct hpmmap_limit_entry entries[8];
 	static uint64_t nodes[16] = { 1 };
 
 	memset(arg, 0, sizeof(*arg));
@@ -150,6 +154,14 @@ static void fill_right(const struct command *c, union argument *arg)
 	case HPMMAP_IOC_LIMIT_SET:
 		arg->limit.uid = FIRST_UID + rnd(16);
 		arg->limit.bytes = one_in(2) ? HPMMAP_LIMIT_NONE : rnd(64) * HPMMAP_BLOCK_BYTES;
+		if (one_in(4)) {
+			arg->limit.flags = HPMMAP_LIMIT_F_PERCENT;
+			arg->limit.bytes = rnd(102);
+		}
+		break;
+	case HPMMAP_IOC_LIMIT_LIST:
+		arg->limits.nr = rnd(9);
+		arg->limits.entries = (uintptr_t)entries;
 		break;
 	}
 }
@@ -426,7 +438,7 @@ static void restore(void)
 	}
 	for (unsigned int uid = FIRST_UID; uid < FIRST_UID + 16; uid++) {
 		struct hpmmap_limit_set arg = {
-			.size = sizeof(arg), .uid = uid, .bytes = HPMMAP_LIMIT_NONE,
+			.size = sizeof(arg), .uid = uid, .bytes = HPMMAP_LIMIT_INHERIT,
 		};
 
 		if (ioctl(device, HPMMAP_IOC_LIMIT_SET, &arg))

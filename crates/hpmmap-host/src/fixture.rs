@@ -132,6 +132,7 @@ impl Fixture {
             ("linux_bytes", 4096),
             ("pins_waiting", 1),
             ("lowest_free_bytes", 512 << 20),
+            ("limited_default", 2),
             ("refusals", 3),
             ("entries_2m", 20),
             ("entries_4k", 100),

@@ -42,6 +42,10 @@ pub struct Job {
     pub pins_waiting: u64,
     /// The least that was left in its pools; `None` if it never took any.
     pub lowest_free_bytes: Option<u64>,
+    /// Requests that a limit has refused, by whose; 0 from a module that does not tell.
+    pub limited: Limited,
+    /// The last cgroup whose limit has refused one.
+    pub limited_cgroup_id: Option<u64>,
     /// Calls that failed because the pools had too little.
     pub refusals: u64,
     /// 2 MB entries made in page tables.
@@ -102,6 +106,10 @@ named! {
 named! {
     /// Why something got memory of Linux.
     FallbackReasons: u64 { exhausted, limit, other }
+}
+named! {
+    /// Whose limit has refused a request.
+    Limited: u64 { user, default, cgroup }
 }
 named! {
     /// What processes waited for.
@@ -242,6 +250,12 @@ pub fn read(root: &Root, id: u64) -> Result<Job> {
         linux_bytes: value("linux_bytes")?,
         pins_waiting: value("pins_waiting")?,
         lowest_free_bytes: values.get("lowest_free_bytes").copied(),
+        limited: Limited {
+            user: values.get("limited_user").copied().unwrap_or(0),
+            default: values.get("limited_default").copied().unwrap_or(0),
+            cgroup: values.get("limited_cgroup").copied().unwrap_or(0),
+        },
+        limited_cgroup_id: values.get("limited_cgroup_id").copied(),
         refusals: value("refusals")?,
         entries_2m: value("entries_2m")?,
         entries_4k: value("entries_4k")?,

@@ -4,6 +4,7 @@
 //! fixture trees of the tests.
 
 pub mod boot;
+pub mod cgroup;
 pub mod job;
 pub mod list;
 pub mod memory;

@@ -24,6 +24,30 @@ pub struct RemoveError {
     pub pinned_bytes: u64,
 }
 
+/// Whose limit it is.
+#[derive(Debug)]
+pub enum LimitOf {
+    /// Of every user without one of their own.
+    Default,
+    /// Of the user with this number.
+    User(u32),
+    /// Of the cgroup with this directory, and all below it.
+    Cgroup(File),
+}
+
+/// A limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitRule {
+    /// No limit.
+    None,
+    /// None of its own.
+    Inherit,
+    /// A multiple of `uapi::BLOCK_BYTES`.
+    Bytes(u64),
+    /// Of all pool memory, 1 to 100.
+    Percent(u8),
+}
+
 /// What a new job asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LaunchRequest {
@@ -137,23 +161,57 @@ impl Device {
         Ok(arg.job_id)
     }
 
-    /// Sets what the user `uid` (`None`: every user without a limit of their
-    /// own) may hold; `bytes` of `None` lifts the limit.
-    pub fn limit_set(&self, uid: Option<u32>, bytes: Option<u64>) -> Result<(), Errno> {
+    /// Sets what somebody may hold.
+    pub fn limit_set(&self, who: &LimitOf, rule: LimitRule) -> Result<(), Errno> {
+        let (who_flags, uid, cgroup_fd) = match who {
+            LimitOf::Default => (uapi::LIMIT_F_DEFAULT, 0, 0),
+            LimitOf::User(uid) => (0, *uid, 0),
+            LimitOf::Cgroup(directory) => (uapi::LIMIT_F_CGROUP, 0, directory.as_raw_fd()),
+        };
+        let (rule_flags, bytes) = match rule {
+            LimitRule::None => (0, uapi::LIMIT_NONE),
+            LimitRule::Inherit => (0, uapi::LIMIT_INHERIT),
+            LimitRule::Bytes(bytes) => (0, bytes),
+            LimitRule::Percent(percent) => (uapi::LIMIT_F_PERCENT, percent.into()),
+        };
         let mut arg = uapi::LimitSet {
             size: size_of_u32::<uapi::LimitSet>(),
-            flags: if uid.is_none() {
-                uapi::LIMIT_F_DEFAULT
-            } else {
-                0
-            },
-            uid: uid.unwrap_or(0),
-            bytes: bytes.unwrap_or(uapi::LIMIT_NONE),
-            ..Default::default()
+            flags: who_flags | rule_flags,
+            uid,
+            cgroup_fd,
+            bytes,
         };
         // SAFETY: the fd is open and the struct is the one of this command.
         unsafe { raw::limit_set(self.file.as_raw_fd(), &mut arg) }?;
         Ok(())
+    }
+
+    /// The limits that this process may see, the default one first.
+    pub fn limit_list(&self) -> Result<Vec<uapi::LimitEntry>, Errno> {
+        let mut entries: Vec<uapi::LimitEntry> = Vec::new();
+        loop {
+            let capacity = u32::try_from(entries.len()).map_err(|_| Errno::ENOMEM)?;
+            let mut arg = uapi::LimitList {
+                size: size_of_u32::<uapi::LimitList>(),
+                entries: if entries.is_empty() {
+                    0
+                } else {
+                    entries.as_mut_ptr() as u64
+                },
+                nr: capacity,
+                ..Default::default()
+            };
+            // SAFETY: the fd is open, the struct is the one of this command,
+            // and `entries` is valid for `nr` elements of plain integers,
+            // borrowed by nobody else during the call.
+            unsafe { raw::limit_list(self.file.as_raw_fd(), &mut arg) }?;
+            if arg.nr <= capacity {
+                entries.truncate(arg.nr as usize);
+                return Ok(entries);
+            }
+            // Some more may come at any time.
+            entries.resize(arg.nr as usize + 16, Default::default());
+        }
     }
 }
 
@@ -204,6 +262,10 @@ mod tests {
         );
         assert_eq!(device.pool_list().unwrap_err(), Errno::ENOTTY);
         assert_eq!(device.launch(&LaunchRequest::default()), Err(Errno::ENOTTY));
-        assert_eq!(device.limit_set(None, None), Err(Errno::ENOTTY));
+        assert_eq!(
+            device.limit_set(&LimitOf::Default, LimitRule::None),
+            Err(Errno::ENOTTY)
+        );
+        assert_eq!(device.limit_list(), Err(Errno::ENOTTY));
     }
 }

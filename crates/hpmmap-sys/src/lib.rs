@@ -12,5 +12,5 @@ pub mod disposition;
 pub mod sigpipe;
 pub mod uapi;
 
-pub use device::{Device, LaunchRequest, RemoveError};
+pub use device::{Device, LaunchRequest, LimitOf, LimitRule, RemoveError};
 pub use nix::errno::Errno;

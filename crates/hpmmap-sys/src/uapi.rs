@@ -5,7 +5,7 @@
 /// Path of the device.
 pub const DEVICE_PATH: &str = "/dev/hpmmap";
 /// The interface these structs describe.
-pub const ABI_VERSION: u32 = 1;
+pub const ABI_VERSION: u32 = 2;
 /// Unit of allocation.
 pub const BLOCK_BYTES: u64 = 1 << 21;
 /// Largest contiguous run that is handed out.
@@ -15,6 +15,7 @@ pub const IOC_MAGIC: u8 = 0xB6;
 
 pub const FEATURE_PUD: u64 = 1 << 0;
 pub const FEATURE_JOBS: u64 = 1 << 1;
+pub const FEATURE_LIMITS: u64 = 1 << 2;
 
 pub const POOL_F_MOVABLE: u32 = 1 << 0;
 
@@ -38,7 +39,10 @@ pub const MARK_LAUNCH_FLAGS: u32 = LAUNCH_F_STRICT
 pub const MARK_OPTIONS: u32 = MARK_LAUNCH_FLAGS | MARK_F_1G;
 
 pub const LIMIT_F_DEFAULT: u32 = 1 << 0;
+pub const LIMIT_F_CGROUP: u32 = 1 << 1;
+pub const LIMIT_F_PERCENT: u32 = 1 << 2;
 pub const LIMIT_NONE: u64 = u64::MAX;
+pub const LIMIT_INHERIT: u64 = u64::MAX - 1;
 
 #[repr(C)]
 #[derive(Debug, Default, Clone, Copy)]
@@ -112,8 +116,29 @@ pub struct LimitSet {
     pub size: u32,
     pub flags: u32,
     pub uid: u32,
-    pub __reserved: u32,
+    pub cgroup_fd: i32,
     pub bytes: u64,
+}
+
+#[repr(C)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct LimitEntry {
+    pub flags: u32,
+    pub uid: u32,
+    pub cgroup_id: u64,
+    pub rule: u64,
+    pub limit_bytes: u64,
+    pub held_bytes: u64,
+}
+
+#[repr(C)]
+#[derive(Debug, Default, Clone, Copy)]
+pub struct LimitList {
+    pub size: u32,
+    pub flags: u32,
+    pub entries: u64,
+    pub nr: u32,
+    pub __reserved: u32,
 }
 
 /// `sizeof(T)` for the member `size`.
@@ -128,6 +153,7 @@ pub const IOC_POOL_REMOVE: u64 =
 pub const IOC_POOL_LIST: u64 = nix::request_code_readwrite!(IOC_MAGIC, 3, size_of::<PoolList>());
 pub const IOC_LAUNCH: u64 = nix::request_code_readwrite!(IOC_MAGIC, 4, size_of::<Launch>());
 pub const IOC_LIMIT_SET: u64 = nix::request_code_readwrite!(IOC_MAGIC, 5, size_of::<LimitSet>());
+pub const IOC_LIMIT_LIST: u64 = nix::request_code_readwrite!(IOC_MAGIC, 6, size_of::<LimitList>());
 
 pub(crate) mod raw {
     use super::*;
@@ -137,4 +163,5 @@ pub(crate) mod raw {
     nix::ioctl_readwrite!(pool_list, IOC_MAGIC, 3, PoolList);
     nix::ioctl_readwrite!(launch, IOC_MAGIC, 4, Launch);
     nix::ioctl_readwrite!(limit_set, IOC_MAGIC, 5, LimitSet);
+    nix::ioctl_readwrite!(limit_list, IOC_MAGIC, 6, LimitList);
 }

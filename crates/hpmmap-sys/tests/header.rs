@@ -41,6 +41,7 @@ contract! {
         "HPMMAP_LARGE_BYTES" => LARGE_BYTES,
         "HPMMAP_FEATURE_PUD" => FEATURE_PUD,
         "HPMMAP_FEATURE_JOBS" => FEATURE_JOBS,
+        "HPMMAP_FEATURE_LIMITS" => FEATURE_LIMITS,
         "HPMMAP_POOL_F_MOVABLE" => POOL_F_MOVABLE,
         "HPMMAP_LAUNCH_F_STRICT" => LAUNCH_F_STRICT,
         "HPMMAP_LAUNCH_F_NO_INHERIT" => LAUNCH_F_NO_INHERIT,
@@ -53,13 +54,17 @@ contract! {
         "HPMMAP_MARK_OPTIONS" => MARK_OPTIONS,
         "HPMMAP_LAUNCH_F_FIRST_TOUCH" => LAUNCH_F_FIRST_TOUCH,
         "HPMMAP_LIMIT_F_DEFAULT" => LIMIT_F_DEFAULT,
+        "HPMMAP_LIMIT_F_CGROUP" => LIMIT_F_CGROUP,
+        "HPMMAP_LIMIT_F_PERCENT" => LIMIT_F_PERCENT,
         "HPMMAP_LIMIT_NONE" => LIMIT_NONE,
+        "HPMMAP_LIMIT_INHERIT" => LIMIT_INHERIT,
         "HPMMAP_IOC_INFO" => IOC_INFO,
         "HPMMAP_IOC_POOL_ADD" => IOC_POOL_ADD,
         "HPMMAP_IOC_POOL_REMOVE" => IOC_POOL_REMOVE,
         "HPMMAP_IOC_POOL_LIST" => IOC_POOL_LIST,
         "HPMMAP_IOC_LAUNCH" => IOC_LAUNCH,
         "HPMMAP_IOC_LIMIT_SET" => IOC_LIMIT_SET,
+        "HPMMAP_IOC_LIMIT_LIST" => IOC_LIMIT_LIST,
     }
     structs {
         "hpmmap_info" => Info {
@@ -76,7 +81,11 @@ contract! {
         "hpmmap_launch" => Launch {
             size, flags, page_size, nodemask, nodemask_bits, __reserved, job_id
         },
-        "hpmmap_limit_set" => LimitSet { size, flags, uid, __reserved, bytes },
+        "hpmmap_limit_set" => LimitSet { size, flags, uid, cgroup_fd, bytes },
+        "hpmmap_limit_entry" => LimitEntry {
+            flags, uid, cgroup_id, rule, limit_bytes, held_bytes
+        },
+        "hpmmap_limit_list" => LimitList { size, flags, entries, nr, __reserved },
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use hpmmap_host::job::{self, FaultReasons, Faults, Job, Latency, Stall};
+use hpmmap_host::job::{self, FaultReasons, Faults, Job, Latency, Limited, Stall};
 use hpmmap_host::{Root, pool, process};
 use serde::Serialize;
 
@@ -11,6 +11,7 @@ use crate::cli::VERSION;
 use crate::device::user_name;
 use crate::error::Result;
 use crate::size::{Size, short};
+use crate::verbs::cgroup_path;
 
 /// Grows when a member changes its meaning or goes; new ones may come.
 const SCHEMA: u32 = 1;
@@ -155,6 +156,10 @@ struct FallbackReport {
 struct Pools {
     lowest_free_bytes: Option<u64>,
     refusals: u64,
+    /// Requests that a limit has refused, by whose.
+    limited: Limited,
+    /// Path of the last such cgroup.
+    limited_cgroup: Option<String>,
 }
 
 /// In nanoseconds; `None` without calls, or where the clock is not known.
@@ -228,8 +233,24 @@ fn counted(numbers: impl Iterator<Item = (&'static str, u64)>) -> String {
         .join(", ")
 }
 
+/// The limits that have refused something.
+fn limits(job: &Job, cgroup: Option<&str>) -> Option<String> {
+    let names: Vec<String> = job
+        .limited
+        .iter()
+        .filter(|(_, count)| *count != 0)
+        .map(|(whose, _)| match (whose, cgroup) {
+            ("user", _) => format!("user {}", user_name(job.uid)),
+            ("default", _) => "every user (the default)".to_string(),
+            (_, Some(path)) => format!("cgroup {path}"),
+            (_, None) => "a cgroup that is gone".to_string(),
+        })
+        .collect();
+    (!names.is_empty()).then(|| format!("the limit of {} was reached", names.join(" and of ")))
+}
+
 /// What was not as it should be; nothing if the job ran undisturbed.
-fn findings(job: &Job) -> Vec<String> {
+fn findings(job: &Job, cgroup: Option<&str>) -> Vec<String> {
     let mut findings = Vec::new();
     // What was asked for disturbs nobody.
     let faults = FaultReasons {
@@ -254,6 +275,9 @@ fn findings(job: &Job) -> Vec<String> {
             plural(job.refusals, "call")
         ));
     }
+    if job.refusals != 0 || job.fallback_reasons.limit != 0 {
+        findings.extend(limits(job, cgroup));
+    }
     findings
 }
 
@@ -266,7 +290,10 @@ impl Report {
         for call in job::TIMED_CALLS {
             latency.insert(call, times(&job::latency(root, id, call)?, job.tick_khz));
         }
-        let findings = findings(&job);
+        let cgroup = job
+            .limited_cgroup_id
+            .and_then(|id| cgroup_path(root, id));
+        let findings = findings(&job, cgroup.as_deref());
         let placed_bytes = job.placed_bytes.values().sum();
         Ok(Self {
             report: "hpmmap run",
@@ -338,6 +365,8 @@ impl Report {
             pools: Pools {
                 lowest_free_bytes: job.lowest_free_bytes,
                 refusals: job.refusals,
+                limited: job.limited,
+                limited_cgroup: cgroup,
             },
             latency,
             stalls: job
@@ -602,6 +631,7 @@ mod tests {
             ("/fallbacks/by_reason/exhausted", json!(4)),
             ("/pools/lowest_free_bytes", json!(512 << 20)),
             ("/pools/refusals", json!(3)),
+            ("/pools/limited/default", json!(2)),
             ("/latency/mmap/calls", json!(1000)),
             ("/latency/mmap/p99_ns", json!(512)),
             ("/latency/mmap/worst_ns", json!(2_000_000_000u64)),
@@ -632,7 +662,7 @@ hpmmap: job 3 (strict, 2M): killed by signal 9 after 12.3 s, 5 processes (2 stil
   pools        512M free at the least; 3 calls refused
   mmap         1000 calls, p50 512 ns, p99 512 ns, worst 2.00 s
   waits        calls: 7 times, 10.0 us, worst 4.00 us; zeroing: 1 times, 600 us, worst 600 us
-  verdict      disturbed: 12 page faults in pool memory; 4 fallbacks to memory of Linux; 3 calls refused for want of pool memory"
+  verdict      disturbed: 12 page faults in pool memory; 4 fallbacks to memory of Linux; 3 calls refused for want of pool memory; the limit of every user (the default) was reached"
         );
     }
 

@@ -233,6 +233,7 @@ static void check_limit_set(bool root)
 		.size = sizeof(right), .uid = 60001, .bytes = HPMMAP_LIMIT_NONE,
 	};
 	struct hpmmap_limit_set limit;
+	int cgroup;
 
 	if (!root) {
 		expect("LIMIT_SET without the capability", HPMMAP_IOC_LIMIT_SET, &right, EPERM);
@@ -240,15 +241,68 @@ static void check_limit_set(bool root)
 	}
 	check_struct("LIMIT_SET", HPMMAP_IOC_LIMIT_SET, &right, sizeof(right),
 		     offsetof(struct hpmmap_limit_set, flags));
+	cgroup = open("/sys/fs/cgroup", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (cgroup < 0)
+		err(1, "/sys/fs/cgroup");
 #define REFUSED(change, want) do {						\
 	limit = right;								\
 	change;									\
 	expect("LIMIT_SET: " #change, HPMMAP_IOC_LIMIT_SET, &limit, want);	\
 } while (0)
-	REFUSED(limit.__reserved = 1, EOPNOTSUPP);
+	REFUSED(limit.cgroup_fd = 1, EINVAL);
+	REFUSED(limit.uid = ~0U, EINVAL);
 	REFUSED(limit.bytes = HPMMAP_BLOCK_BYTES + 1, EINVAL);
 	REFUSED(limit.flags = HPMMAP_LIMIT_F_DEFAULT, EINVAL);
+	REFUSED((limit.flags = HPMMAP_LIMIT_F_DEFAULT, limit.uid = 0, limit.cgroup_fd = 1), EINVAL);
+	REFUSED((limit.flags = HPMMAP_LIMIT_F_DEFAULT, limit.uid = 0,
+		 limit.bytes = HPMMAP_LIMIT_INHERIT), EINVAL);
+	REFUSED(limit.flags = HPMMAP_LIMIT_F_PERCENT, EINVAL);
+	REFUSED((limit.flags = HPMMAP_LIMIT_F_PERCENT, limit.bytes = 0), EINVAL);
+	REFUSED((limit.flags = HPMMAP_LIMIT_F_PERCENT, limit.bytes = 101), EINVAL);
+	/* Of cgroups: a user as well, and files that are none. */
+	REFUSED((limit.flags = HPMMAP_LIMIT_F_CGROUP, limit.cgroup_fd = cgroup), EINVAL);
+	right.flags = HPMMAP_LIMIT_F_CGROUP;
+	right.uid = 0;
+	REFUSED((limit.flags |= HPMMAP_LIMIT_F_DEFAULT, limit.cgroup_fd = cgroup), EINVAL);
+	REFUSED(limit.cgroup_fd = -1, EBADF);
+	REFUSED(limit.cgroup_fd = 9999, EBADF);
+	REFUSED(limit.cgroup_fd = fd, EBADF);
+	/* The root can have none. */
+	REFUSED(limit.cgroup_fd = cgroup, EINVAL);
 #undef REFUSED
+}
+
+static void check_limit_list(bool root)
+{
+	struct hpmmap_limit_entry entries[2];
+	struct hpmmap_limit_list right = { .size = sizeof(right) };
+	struct hpmmap_limit_list list;
+
+	check_struct("LIMIT_LIST", HPMMAP_IOC_LIMIT_LIST, &right, sizeof(right),
+		     offsetof(struct hpmmap_limit_list, flags));
+	list = right;
+	list.__reserved = 1;
+	expect("LIMIT_LIST: __reserved", HPMMAP_IOC_LIMIT_LIST, &list, EOPNOTSUPP);
+	list = right;
+	expect("LIMIT_LIST: count", HPMMAP_IOC_LIMIT_LIST, &list, 0);
+	/* An ordinary user is told of the default and at most of himself. */
+	if (list.nr < 1 || (!root && list.nr > 2)) {
+		printf("LIMIT_LIST: %u entries\n", list.nr);
+		failures++;
+	}
+	list.nr = 1;
+	list.entries = 8;
+	expect("LIMIT_LIST: wrong pointer in it", HPMMAP_IOC_LIMIT_LIST, &list, EFAULT);
+	memset(entries, 0x5a, sizeof(entries));
+	list.nr = 1;
+	list.entries = (uintptr_t)entries;
+	expect("LIMIT_LIST: of one", HPMMAP_IOC_LIMIT_LIST, &list, 0);
+	if (entries[1].rule != 0x5a5a5a5a5a5a5a5aULL ||
+	    entries[0].flags != (HPMMAP_LIMIT_F_DEFAULT | HPMMAP_LIMIT_F_PERCENT) ||
+	    entries[0].rule != 50) {
+		printf("LIMIT_LIST: wrong contents\n");
+		failures++;
+	}
 }
 
 int main(int argc, char **argv)
@@ -271,6 +325,7 @@ int main(int argc, char **argv)
 	check_pool_list();
 	check_launch();
 	check_limit_set(root);
+	check_limit_list(root);
 	if (mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0) != MAP_FAILED) {
 		printf("the device can be mapped\n");
 		failures++;

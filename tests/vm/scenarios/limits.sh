@@ -1,5 +1,6 @@
 #!/bin/bash
-# A limit holds for one user, over all of the user's jobs, and can be lifted.
+# A limit holds for one user, over all of the user's jobs, or for a cgroup with all below
+# it, and can be lifted; who is charged follows the process.
 # pool: 512M
 . "$(dirname "$0")/../guest/lib.sh"
 
@@ -17,6 +18,23 @@ print(len(held))'
 }
 MEMBER_ID=2002
 other() { as_member "$@"; }
+
+# Without a word of the administrator, half of it.
+[ "$(cat "$SYSFS/user_limit_bytes")" = $((256 * MIB)) ] || fail "the default limit is $(cat "$SYSFS/user_limit_bytes")"
+whole='
+import mmap, sys
+try:
+    held = mmap.mmap(-1, int(sys.argv[1]) << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+except OSError:
+    sys.exit(3)'
+expect 3 as_member hpmmap run --strict -- python3 -c "$whole" 250
+expect 0 as_member hpmmap run --strict -- python3 -c "$whole" 200
+expect 0 hpmmap run --strict -- python3 -c "$whole" 300
+hpmmap pool add --size 128M
+[ "$(cat "$SYSFS/user_limit_bytes")" = $((320 * MIB)) ] || fail "of 640M the default limit is $(cat "$SYSFS/user_limit_bytes")"
+hpmmap pool remove --size 128M
+hpmmap pool limit --default --size 100%
+expect 0 as_member hpmmap run --strict -- python3 -c "$whole" 300
 
 [ "$(pieces as_member)" = 20 ] || fail "without a limit not all was had"
 
@@ -52,8 +70,86 @@ got=$(MEMBER_ID=2003 pieces other)
 [ "$got" -ge 2 ] && [ "$got" -lt 12 ] || fail "with a default limit of 96M a user got $got pieces of 8 MB"
 
 hpmmap pool limit --default --size none
-hpmmap pool limit --user $MEMBER_ID --size none
+hpmmap pool limit --user $MEMBER_ID --size default
 [ "$(pieces as_member)" = 20 ] || fail "the limit was not lifted"
 [ "$(cat "$SYSFS/user_limit_bytes")" = 0 ] || fail "the default limit was not lifted"
+
+# A cgroup, and what lies below it; in Slurm's way, each job has one.
+top=/sys/fs/cgroup/limits
+mkdir -p $top/one $top/two
+within_cgroup() { bash -c 'echo $$ >"$1/cgroup.procs"; shift; exec "$@"' bash "$@"; }
+one() { within_cgroup $top/one "$@"; }
+hpmmap pool limit --cgroup /limits --size 128M
+got=$(pieces one)
+echo "in a cgroup below one with a limit of 128M: $got pieces of 8 MB"
+[ "$got" -ge 4 ] && [ "$got" -lt 16 ] || fail "in a cgroup with a limit of 128M root got $got pieces of 8 MB"
+[ "$(pieces command)" = 20 ] || fail "the limit of a cgroup holds outside of it"
+within_cgroup $top/two hpmmap run -- python3 -c '
+import mmap, time
+held = mmap.mmap(-1, 64 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+open("/tmp/held", "w").close()
+time.sleep(1000)' &
+job=$!
+within 30 test -e /tmp/held || fail "the job does not get ready"
+rm /tmp/held
+got=$(pieces one)
+[ "$got" -lt 8 ] || fail "beside 64M in a sister cgroup, $got pieces of 8 MB"
+hpmmap pool limit --list
+hpmmap pool limit --list --json | python3 -c '
+import json, sys
+limits = {one["name"] or one["kind"]: one for one in json.load(sys.stdin)}
+assert limits["/limits"]["limit_bytes"] == 128 << 20 and limits["/limits"]["rule"] == "128M", limits
+assert limits["/limits"]["held_bytes"] >= 64 << 20, limits
+assert limits["/limits/two"]["held_bytes"] == limits["/limits"]["held_bytes"], limits
+assert limits["/limits/two"]["limit_bytes"] is None and limits["/limits/two"]["rule"] is None, limits
+assert limits["root"]["held_bytes"] >= 64 << 20 and limits["root"]["limit_bytes"] is None, limits
+assert limits["default"]["rule"] == "none", limits'
+# An ordinary user learns of nobody else.
+[ "$(MEMBER_ID=2003 other hpmmap pool limit --list --json | python3 -c 'import json, sys
+print(*{one["kind"] for one in json.load(sys.stdin)})')" = default ] || fail "another user sees $(MEMBER_ID=2003 other hpmmap pool limit --list)"
+hpmmap pool limit --cgroup $top/one --size 2M
+expect_error 125 'limit of cgroup /limits/one .2M. is reached' one hpmmap run --strict -- true
+hpmmap pool limit --cgroup $top/one --size 16M
+one hpmmap run --report /tmp/limits.json -- python3 -c "$whole" 100
+grep -q 'the limit of cgroup /limits/one was reached' /tmp/limits.json || fail "the report does not name the limit: $(cat /tmp/limits.json)"
+kill $job
+wait $job || true
+expect_error 1 'no cgroup' hpmmap pool limit --cgroup /nowhere --size 2M
+expect_error 1 'root of all' hpmmap pool limit --cgroup / --size 2M
+
+# The charge follows the process: a child that becomes somebody else is charged to them.
+hpmmap pool limit --user 2005 --size 32M
+hpmmap run --strict -- setpriv --reuid 2005 --clear-groups python3 -c "$whole" 100 && fail "what drops to user 2005 is not charged to them"
+hpmmap run --strict -- python3 -c '
+import mmap, os, sys
+os.setuid(2005)
+if os.fork() == 0:
+    try:
+        mmap.mmap(-1, 100 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError:
+        os._exit(3)
+    os._exit(0)
+sys.exit(os.waitstatus_to_exitcode(os.wait()[1]) != 3)' || fail "a child after setuid is not charged to user 2005"
+
+# A file with one line that is wrong: the others hold.
+printf 'user 2006 4M\ncgroup /nowhere 8G # not there yet\n\ndefault 50%%\n' >/tmp/limits
+expect_error 1 'limits, line 2: no cgroup' hpmmap pool limit --load /tmp/limits
+hpmmap pool limit --list | grep -q 'user *2006 *4M' || fail "the file's limits are not there"
+hpmmap pool limit --user 2005 --size default
+hpmmap pool limit --user 2006 --size default
+
+# Cgroups come and go, with limits and jobs, and leave nothing.
+for i in {1..60}; do
+	mkdir $top/one/$i
+	hpmmap pool limit --cgroup $top/one/$i --size 32M >/dev/null
+	within_cgroup $top/one/$i hpmmap run -- true
+	rmdir $top/one/$i
+done
+hpmmap pool limit --list >/dev/null
+none_left() { grep -qx 'nr_dying_descendants 0' $top/cgroup.stat; }
+within 20 none_left || fail "of cgroups that are gone: $(cat $top/cgroup.stat)"
+rmdir $top/one $top/two $top
+gone() { ! hpmmap pool limit --list | grep -qE 'cgroup|user  *200'; }
+within 20 gone || fail "there is left: $(hpmmap pool limit --list)"
 
 expect_error 2 '2M|multiple' hpmmap pool limit --user $MEMBER_ID --size 3000000

@@ -251,7 +251,7 @@ mod tests {
         else {
             panic!();
         };
-        assert_eq!(limit.size, Limit::None);
+        assert_eq!(limit.size, Some(Limit::None));
         assert_eq!(
             parse(&["pool", "limit", "--size", "1G"]).unwrap_err(),
             ErrorKind::MissingRequiredArgument
@@ -259,6 +259,26 @@ mod tests {
         assert_eq!(
             parse(&["pool", "limit", "--default", "--user", "a", "--size", "1G"]).unwrap_err(),
             ErrorKind::ArgumentConflict
+        );
+        for wrong in [
+            ["--list", "--size", "1G"].as_slice(),
+            &["--load", "--size", "1G"],
+            &["--user", "a", "--cgroup", "/a", "--size", "1G"],
+        ] {
+            assert_eq!(
+                parse(&[&["pool", "limit"], wrong].concat()).unwrap_err(),
+                ErrorKind::ArgumentConflict
+            );
+        }
+        assert_eq!(
+            parse(&["pool", "limit", "--default"]).unwrap_err(),
+            ErrorKind::MissingRequiredArgument
+        );
+        assert!(parse(&["pool", "limit", "--list", "--json"]).is_ok());
+        assert!(parse(&["pool", "limit", "--load"]).is_ok());
+        assert_eq!(
+            parse(&["pool", "limit", "--default", "--size", "101%"]).unwrap_err(),
+            ErrorKind::ValueValidation
         );
         assert_eq!(
             parse(&["pool", "limit", "--default", "--size", "much"]).unwrap_err(),

@@ -1,5 +1,7 @@
 //! The options of `hpmmap pool`.
 
+use std::path::PathBuf;
+
 use clap::{ArgGroup, Args, Subcommand};
 
 use crate::size::Size;
@@ -22,11 +24,21 @@ pub enum PoolVerb {
     Remove(PoolRemoveArgs),
     /// Show the pools
     List(PoolListArgs),
-    /// Limit how much of the pools one user may hold
+    /// Limit how much of the pools a user or a cgroup may hold
     ///
-    /// A user that holds more than a new limit keeps it but gets no more.
-    /// Limits last until the module is unloaded. Who makes a user namespace is
-    /// charged for all users in it; in one that root has made, each is.
+    /// Memory counts for the user and for the cgroup (version 2) of the process that
+    /// gets it, and for all cgroups above; which these are is decided at execve and
+    /// fork. A user without a limit of their own has the default one, half of all
+    /// pool memory unless something else is set; root has none. Cgroups have none
+    /// unless one is set, and it goes with the cgroup. A limit in percent follows the
+    /// size of the pools. Who holds more than a new limit keeps it but gets no more.
+    /// Who makes a user namespace is charged for all users in it; in one that root
+    /// has made, each is.
+    ///
+    /// Limits last until the module is unloaded. The service hpmmap-pools sets those
+    /// of /etc/hpmmap/limits at every boot with --load: a line each, 'user NAME SIZE',
+    /// 'cgroup PATH SIZE' or 'default SIZE'. For a cgroup that is not there yet at that
+    /// time, run it once more when it is.
     Limit(PoolLimitArgs),
 }
 
@@ -87,8 +99,9 @@ pub struct PoolListArgs {
     pub json: bool,
 }
 
-#[derive(Debug, Args)]
-#[command(group = ArgGroup::new("whom").required(true).args(["user", "default"]))]
+#[derive(Debug, Default, Args)]
+#[command(group = ArgGroup::new("whom").required(true)
+          .args(["user", "cgroup", "default", "list", "load"]))]
 pub struct PoolLimitArgs {
     /// Name or number of the user
     #[arg(long, value_name = "NAME|UID")]
@@ -96,9 +109,25 @@ pub struct PoolLimitArgs {
     /// Every user without a limit of their own
     #[arg(long)]
     pub default: bool,
-    /// The limit, a multiple of 2M, or 'none'
-    #[arg(long, value_name = "SIZE|none", value_parser = parse_limit)]
-    pub size: Limit,
+    /// A cgroup with all below it: path of its directory, or what /proc/PID/cgroup
+    /// says
+    #[arg(long, value_name = "PATH")]
+    pub cgroup: Option<String>,
+    /// The limit: a multiple of 2M, a part of all pool memory as '50%', 'none', or
+    /// 'default' for none of its own
+    #[arg(long, value_name = "SIZE|N%|none|default", value_parser = parse_limit,
+          required_unless_present_any = ["list", "load"], conflicts_with_all = ["list", "load"])]
+    pub size: Option<Limit>,
+    /// Show what everybody may hold, and does; to an ordinary user, what concerns them
+    #[arg(long)]
+    pub list: bool,
+    /// Report as JSON
+    #[arg(long, requires = "list")]
+    pub json: bool,
+    /// Set the limits of a file
+    #[arg(long, value_name = "FILE", num_args = 0..=1,
+          default_missing_value = "/etc/hpmmap/limits")]
+    pub load: Option<PathBuf>,
 }
 
 /// A limit as it is written.
@@ -106,16 +135,27 @@ pub struct PoolLimitArgs {
 pub enum Limit {
     /// No limit.
     None,
+    /// None of its own.
+    Default,
     /// At most this much.
     Size(Size),
+    /// At most this part of all pool memory.
+    Percent(u8),
 }
 
-fn parse_limit(text: &str) -> Result<Limit, String> {
+pub fn parse_limit(text: &str) -> Result<Limit, String> {
     match text {
-        "none" => Ok(Limit::None),
-        _ => text
-            .parse()
-            .map(Limit::Size)
-            .map_err(|error| format!("{error}, or 'none'")),
+        "none" => return Ok(Limit::None),
+        "default" => return Ok(Limit::Default),
+        _ => (),
     }
+    if let Some(percent) = text.strip_suffix('%') {
+        return match percent.parse() {
+            Ok(percent @ 1..=100) => Ok(Limit::Percent(percent)),
+            _ => Err(format!("'{text}' is not between 1% and 100%")),
+        };
+    }
+    text.parse()
+        .map(Limit::Size)
+        .map_err(|error| format!("{error}, '50%', 'none' or 'default'"))
 }

@@ -21,6 +21,7 @@ mod trace;
 use std::process::ExitCode;
 
 use hpmmap_host::{Root, list, node};
+pub use pool_limit::cgroup_path;
 
 use crate::bench::colocation::rank;
 use crate::cli::{BenchVerb, PoolVerb, Verb};

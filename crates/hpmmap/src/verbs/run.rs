@@ -5,10 +5,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use hpmmap_host::{Root, list, node, pool};
-use hpmmap_sys::{Errno, LaunchRequest};
+use hpmmap_sys::{Device, Errno, LaunchRequest};
 use nix::unistd::execvpe;
 
-use super::{require_nodes, run_report};
+use super::{pool_limit, require_nodes, run_report};
 use crate::allocator;
 use crate::cli::RunArgs;
 use crate::device;
@@ -26,7 +26,7 @@ pub fn perform(args: &RunArgs) -> Result<ExitCode> {
     let launch = || -> Result<u64> {
         device
             .launch(&request)
-            .map_err(|errno| explain(&root, &request, errno))
+            .map_err(|errno| explain(&root, &request, errno, full(&root, &device)))
     };
     let execute = || -> u8 {
         let Err(errno) = execvpe(&command[0], &command, &environment);
@@ -85,8 +85,15 @@ fn program(command: &[OsString]) -> Result<Vec<CString>> {
         .collect()
 }
 
+/// The limit that leaves nothing to this user, if there is one.
+fn full(root: &Root, device: &Device) -> Option<String> {
+    let limits = pool_limit::list(root, device).ok()?;
+    let full = limits.iter().find(|limit| limit.is_full())?;
+    Some(full.to_string())
+}
+
 /// Why the module refused, with the pools as they are now.
-fn explain(root: &Root, request: &LaunchRequest, errno: Errno) -> Error {
+fn explain(root: &Root, request: &LaunchRequest, errno: Errno, full: Option<String>) -> Error {
     let pools = pool::nodes(root).unwrap_or_default();
     let eligible: Vec<_> = pools
         .iter()
@@ -107,11 +114,17 @@ fn explain(root: &Root, request: &LaunchRequest, errno: Errno) -> Error {
         Errno::ENOMEM if free == 0 => {
             Error::PoolEmpty(format!("{whose} ({}) are used up", short(total)))
         }
-        Errno::ENOMEM => Error::Failed(format!(
-            "no memory for the job: {} are free in {whose}; the rest may be beyond \
-             this user's limit (see: hpmmap pool limit --help)",
-            short(free)
-        )),
+        Errno::ENOMEM => Error::Failed(match full {
+            Some(limit) => format!(
+                "no memory for the job: {limit} is reached (see: hpmmap pool limit --list); {} \
+                 are free in {whose}",
+                short(free)
+            ),
+            None => format!(
+                "no memory for the job: {} are free in {whose} now",
+                short(free)
+            ),
+        }),
         Errno::EBUSY => Error::Failed(
             "the hooks into the system calls are in use, such as by a live patch \
              (see: hpmmap doctor, and dmesg)"
@@ -256,7 +269,7 @@ mod tests {
         fixture.module();
         let mut request = LaunchRequest::default();
         let message =
-            |request: &LaunchRequest, errno| explain(&fixture.root(), request, errno).to_string();
+            |request: &LaunchRequest, errno| explain(&fixture.root(), request, errno, None).to_string();
         assert_eq!(
             message(&request, Errno::ENODEV),
             "the pools are empty (add memory with: hpmmap pool add --size SIZE)"
@@ -267,6 +280,12 @@ mod tests {
         assert!(message(&request, Errno::ENODEV).starts_with("the pools of node 1-2 are empty"));
         request.nodes.clear();
         fixture.node_pool(0, 4 << 30, 1 << 30, 0, 0);
-        assert!(message(&request, Errno::ENOMEM).contains("user's limit"));
+        assert!(message(&request, Errno::ENOMEM).contains("1G are free in the pools now"));
+        let limit = Some("the limit of cgroup /slurm (8M)".to_string());
+        let error = explain(&fixture.root(), &request, Errno::ENOMEM, limit).to_string();
+        assert!(
+            error.contains("the limit of cgroup /slurm (8M) is reached"),
+            "{error}"
+        );
     }
 }
