@@ -104,6 +104,12 @@ static struct hpmmap_ctx *ctx_find(struct mm_struct *mm)
 	return NULL;
 }
 
+/* Context of an address space, in an RCU section of the caller's. */
+struct hpmmap_ctx *hpmmap_ctx_find_rcu(struct mm_struct *mm)
+{
+	return ctx_find(mm);
+}
+
 /**
  * hpmmap_ctx_exists() - is this address space registered?
  * @mm: the caller's, or NULL for a kernel thread

@@ -690,6 +690,7 @@ void hpmmap_ctx_exit(void);
 struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job);
 void hpmmap_ctx_publish(struct hpmmap_ctx *ctx, struct mm_struct *mm);
 bool hpmmap_ctx_is_published(const struct hpmmap_ctx *ctx);
+struct hpmmap_ctx *hpmmap_ctx_find_rcu(struct mm_struct *mm);
 struct hpmmap_ctx *hpmmap_ctx_get(struct mm_struct *mm);
 void hpmmap_ctx_put(struct hpmmap_ctx *ctx);
 bool hpmmap_ctx_exists(struct mm_struct *mm);
@@ -963,6 +964,10 @@ void hpmmap_mark_exit(void);
 void hpmmap_fork_open(struct vm_area_struct *vma);
 void hpmmap_fork_copies(struct hpmmap_ctx *parent, struct vm_area_struct *vma);
 bool hpmmap_fork_child(struct task_struct *child);
+
+/* oom.c */
+void hpmmap_oom_init(void);
+void hpmmap_oom_exit(void);
 
 /* share.c */
 int hpmmap_share_begin(struct hpmmap_ctx *parent, struct hpmmap_ctx *child);

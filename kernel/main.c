@@ -22,6 +22,7 @@ static int __init hpmmap_init(void)
 	ret = hpmmap_chardev_init();
 	if (ret)
 		goto err_section;
+	hpmmap_oom_init();
 	hpmmap_mark_init();
 	return 0;
 
@@ -37,6 +38,7 @@ err_hook:
 static void __exit hpmmap_exit(void)
 {
 	hpmmap_mark_exit();
+	hpmmap_oom_exit();
 	hpmmap_chardev_exit();
 	hpmmap_ctx_exit();
 	hpmmap_share_exit();

@@ -200,6 +200,18 @@ bool compat_ptrace_may_access(struct task_struct *task, unsigned int mode)
 	return static_call(hpmmap_may_access)(task, mode);
 }
 
+typedef long oom_badness_t(struct task_struct *task, unsigned long total);
+DEFINE_STATIC_CALL_RET0(hpmmap_oom_badness, oom_badness_t);
+
+noinline long compat_oom_badness(struct task_struct *task, unsigned long total)
+{
+	long ret = static_call(hpmmap_oom_badness)(task, total);
+
+	/* The caller is known by the return address: no jump in place of a call. */
+	barrier();
+	return ret;
+}
+
 static int *core_overcommit;
 static long *core_total_swap;
 typedef unsigned long commit_limit_t(void);
@@ -266,6 +278,7 @@ static const struct {
 	FUNCTION(TREE_REMOVE_NAME, hpmmap_tree_remove),
 	FUNCTION("vm_commit_limit", hpmmap_commit_limit),
 	FUNCTION("ptrace_may_access", hpmmap_may_access),
+	FUNCTION("oom_badness", hpmmap_oom_badness),
 #ifdef CONFIG_CMA
 	FUNCTION(SET_PAGEBLOCK_NAME, hpmmap_set_pageblock),
 #endif

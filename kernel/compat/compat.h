@@ -273,6 +273,9 @@ bool compat_enough_memory(unsigned long pages);
 /* What /proc asks before it tells of another process: PTRACE_MODE_*. */
 bool compat_ptrace_may_access(struct task_struct *task, unsigned int mode);
 
+/* The kernel's own, whoever hooks it. */
+long compat_oom_badness(struct task_struct *task, unsigned long total);
+
 int compat_init(void);
 
 /* Address of a kernel symbol's first instruction, or 0. After compat_init(). */

@@ -1,0 +1,65 @@
+#!/bin/bash
+# The OOM killer, of a cgroup and of the machine, takes who frees memory of Linux, not a job
+# with memory of the pools.
+# pool: 512M
+. "$(dirname "$0")/../guest/lib.sh"
+
+hold='
+import mmap, sys, time
+held = mmap.mmap(-1, int(sys.argv[1]) << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+for offset in range(0, len(held), 4096):
+    held[offset] = 1
+open(f"/tmp/{sys.argv[2]}", "w").close()
+time.sleep(1000)'
+rm -f /tmp/oom-*
+cgroup=/sys/fs/cgroup/oom
+echo +memory >/sys/fs/cgroup/cgroup.subtree_control
+mkdir $cgroup
+echo 40M >$cgroup/memory.max
+[ ! -e $cgroup/memory.swap.max ] || echo 0 >$cgroup/memory.swap.max
+inside() { bash -c 'echo $$ >"$1/cgroup.procs"; shift; exec "$@"' bash $cgroup "$@"; }
+
+inside hpmmap run --strict -- python3 -c "$hold" 300 oom-job &
+job=$!
+within 30 test -e /tmp/oom-job || fail "the job does not get ready"
+[ "$(context_of $job held_bytes)" -ge $((300 * MIB)) ] || fail "the job holds $(context_of $job held_bytes) bytes"
+python3 -c "$hold" 1 oom-like &
+like=$!
+within 30 test -e /tmp/oom-like || fail "a process like the job does not get ready"
+job_score=$(cat /proc/$job/oom_score) like_score=$(cat /proc/$like/oom_score)
+echo "oom_score: job with 300 MB $job_score, a process like it without $like_score"
+[ $((job_score - like_score)) -le 5 ] || fail "memory of the pools counts: oom_score is $job_score"
+kill $like
+
+status=0
+inside python3 -c "$hold" 80 oom-neighbour || status=$?
+[ $status = 137 ] || fail "in its cgroup the neighbour ended with status $status"
+grep -qx 'oom_kill 1' $cgroup/memory.events || fail "$(cat $cgroup/memory.events)"
+is_registered $job || fail "the OOM killer of the cgroup took the job"
+
+python3 -c "$hold" 120 oom-big &
+big=$!
+within 60 test -e /tmp/oom-big || fail "the large process does not get ready"
+echo f >/proc/sysrq-trigger
+status=0
+wait $big || status=$?
+[ $status = 137 ] || fail "of the machine's OOM killer, the large process ended with status $status"
+is_registered $job || fail "the OOM killer of the machine took the job"
+
+# Unlike its memory of Linux: what stands in for the pools' counts.
+hpmmap run --strict -- python3 -c "$hold" 140 oom-rest &
+rest=$!
+within 30 test -e /tmp/oom-rest || fail "the second job does not get ready"
+hpmmap run -- python3 -c "$hold" 200 oom-linux &
+linux=$!
+within 60 test -e /tmp/oom-linux || fail "the job without pool memory does not get ready"
+status=0
+echo f >/proc/sysrq-trigger
+wait $linux || status=$?
+[ $status = 137 ] || fail "of a job with memory of Linux, the OOM killer made status $status"
+is_registered $job && is_registered $rest || fail "the OOM killer took a job with memory of the pools"
+kill $job $rest
+wait $job $rest || true
+empty() { [ -z "$(cat $cgroup/cgroup.procs)" ]; }
+within 10 empty || fail "left in the cgroup: $(cat $cgroup/cgroup.procs)"
+rmdir $cgroup
