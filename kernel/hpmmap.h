@@ -605,6 +605,7 @@ unsigned long hpmmap_pool_alloc_instead(struct hpmmap_ctx *ctx, int nid,
 					unsigned long nr,
 					struct list_head *out);
 struct hpmmap_block *hpmmap_pool_alloc_clean(struct hpmmap_ctx *ctx, int nid);
+void hpmmap_pool_count_mapped(int nid, long nr);
 void hpmmap_pool_set_pinned(struct hpmmap_block *block);
 void hpmmap_pool_free(struct list_head *list);
 void hpmmap_pool_free_list(struct list_head *list);

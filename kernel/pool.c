@@ -436,6 +436,22 @@ bool hpmmap_pool_has(const nodemask_t *nodes)
 	return false;
 }
 
+/**
+ * hpmmap_pool_count_mapped() - blocks have been handed out to be mapped, or not
+ * @nid: their node
+ * @nr: how many more
+ *
+ * Linux counts what is mapped of them as mapped page cache, of which they are
+ * none: with vm.zone_reclaim_mode it would take all page cache for mapped, and
+ * reclaim nothing. So they are taken off, as long as somebody has them.
+ */
+void hpmmap_pool_count_mapped(int nid, long nr)
+{
+	if (nr)
+		mod_node_page_state(NODE_DATA(nid), NR_FILE_MAPPED,
+				    -(nr << SLOT_ORDER));
+}
+
 static void take_run(struct pool_node *pn, struct hpmmap_account *account,
 		     unsigned long unit, unsigned long nr,
 		     struct list_head *out)
@@ -505,6 +521,7 @@ static unsigned long node_alloc(int nid, struct hpmmap_ctx *ctx,
 		cond_resched_lock(&pn->lock);
 	}
 	spin_unlock(&pn->lock);
+	hpmmap_pool_count_mapped(nid, got);
 	return got;
 }
 
@@ -793,6 +810,7 @@ struct hpmmap_block *hpmmap_pool_alloc_clean(struct hpmmap_ctx *ctx, int nid)
 	if (!block)
 		return NULL;
 	list_del_init(&block->link);
+	hpmmap_pool_count_mapped(nid, 1);
 	hpmmap_account_charge_anyway(ctx->account, 1);
 	return block;
 }
@@ -805,6 +823,7 @@ static void run_free(struct hpmmap_block *first, unsigned long nr)
 	unsigned long i;
 
 	hpmmap_account_uncharge(account, nr);
+	hpmmap_pool_count_mapped(first->nid, -(long)nr);
 	spin_lock(&pn->lock);
 	for (i = 0; i < nr; i++) {
 		if (first[i].state == HPMMAP_BLOCK_PINNED) {

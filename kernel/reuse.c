@@ -61,6 +61,7 @@ static unsigned long give_node(struct hpmmap_ctx *ctx, int nid,
 		list_move_tail(blocks->next, out);
 	ctx->reuse.nr -= n;
 	spin_unlock(&ctx->reuse.lock);
+	hpmmap_pool_count_mapped(nid, n);
 	atomic_long_sub(n, &ctx->nr_held);
 	return n;
 }
@@ -127,6 +128,7 @@ static void keep(struct hpmmap_ctx *ctx, struct hpmmap_block *block, bool whole)
 		list_add_tail(&block->link, blocks);
 	ctx->reuse.nr++;
 	spin_unlock(&ctx->reuse.lock);
+	hpmmap_pool_count_mapped(block->nid, -1);
 }
 
 /**
