@@ -9,6 +9,7 @@
  */
 #include <linux/ftrace.h>
 #include <linux/ioport.h>
+#include <linux/memory.h>
 #include <linux/memory_hotplug.h>
 #include <linux/module.h>
 #include <linux/rcupdate.h>
@@ -185,6 +186,29 @@ static void section_drop(unsigned long nr)
 	module_put(THIS_MODULE);
 }
 
+/*
+ * Firmware may want memory back (ACPI eject), and Linux asks no more than
+ * whether it is offline. Memory blocks that are in a pool, if only in part,
+ * cannot be set offline, not even once more: that is where an eject begins.
+ * With device_hotplug_lock held, as everybody has who changes these bits.
+ */
+static void devices_update(unsigned long nr, unsigned long end)
+{
+	unsigned long per_block = memory_block_size_bytes() >> SECTION_SIZE_BITS;
+
+	for (nr = rounddown(nr, per_block); nr < end; nr += per_block) {
+		struct memory_block *mem = compat_find_memory_block(nr);
+		unsigned long index = nr;
+
+		if (!mem)
+			continue;
+		mem->dev.offline_disabled =
+			xa_find(&sections, &index, nr + per_block - 1,
+				XA_PRESENT);
+		put_device(&mem->dev);
+	}
+}
+
 /* All or nothing; @use is told where it is nothing. */
 static int sections_remove(unsigned long first, unsigned long end,
 			   struct pool_use *use)
@@ -277,6 +301,7 @@ int hpmmap_pool_add(u64 start, u64 length, int *node, u32 flags)
 	}
 	for (nr = first; nr < end; nr++)
 		section_activate(nr);
+	devices_update(first, end);
 	trace_hpmmap_pool_add(start, length, *node);
 	ret = 0;
 	goto out;
@@ -303,6 +328,8 @@ out:
  */
 int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned)
 {
+	unsigned long first = pfn_to_section_nr(PHYS_PFN(start));
+	unsigned long end = pfn_to_section_nr(PHYS_PFN(start + length));
 	struct pool_use use = {};
 	int ret = range_check(start, length);
 
@@ -312,14 +339,16 @@ int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned)
 	hpmmap_reap();
 	hpmmap_reuse_reclaim(&node_states[N_POSSIBLE], NULL, ULONG_MAX);
 
+	compat_hotplug_lock();
 	mutex_lock(&hpmmap_pool_mutex);
 	hpmmap_pool_launder_stop();
-	ret = sections_remove(pfn_to_section_nr(PHYS_PFN(start)),
-			      pfn_to_section_nr(PHYS_PFN(start + length)),
-			      &use);
+	ret = sections_remove(first, end, &use);
 	hpmmap_pool_launder_go();
+	if (!ret)
+		devices_update(first, end);
 	hpmmap_limits_update();
 	mutex_unlock(&hpmmap_pool_mutex);
+	compat_hotplug_unlock();
 	*busy = use.busy;
 	*pinned = use.pinned;
 	if (!ret)

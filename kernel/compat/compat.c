@@ -200,6 +200,14 @@ bool compat_ptrace_may_access(struct task_struct *task, unsigned int mode)
 	return static_call(hpmmap_may_access)(task, mode);
 }
 
+typedef struct memory_block *find_block_t(unsigned long section_nr);
+DEFINE_STATIC_CALL_RET0(hpmmap_find_block, find_block_t);
+
+struct memory_block *compat_find_memory_block(unsigned long section_nr)
+{
+	return static_call(hpmmap_find_block)(section_nr);
+}
+
 typedef long oom_badness_t(struct task_struct *task, unsigned long total);
 DEFINE_STATIC_CALL_RET0(hpmmap_oom_badness, oom_badness_t);
 
@@ -279,6 +287,7 @@ static const struct {
 	FUNCTION("vm_commit_limit", hpmmap_commit_limit),
 	FUNCTION("ptrace_may_access", hpmmap_may_access),
 	FUNCTION("oom_badness", hpmmap_oom_badness),
+	FUNCTION("find_memory_block", hpmmap_find_block),
 #ifdef CONFIG_CMA
 	FUNCTION(SET_PAGEBLOCK_NAME, hpmmap_set_pageblock),
 #endif

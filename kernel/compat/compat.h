@@ -273,6 +273,9 @@ bool compat_enough_memory(unsigned long pages);
 /* What /proc asks before it tells of another process: PTRACE_MODE_*. */
 bool compat_ptrace_may_access(struct task_struct *task, unsigned int mode);
 
+/* The memory block of a section, with a reference, or NULL. */
+struct memory_block *compat_find_memory_block(unsigned long section_nr);
+
 /* The kernel's own, whoever hooks it. */
 long compat_oom_badness(struct task_struct *task, unsigned long total);
 

@@ -15,6 +15,11 @@ for block in $blocks; do
 		fi
 		[ "$(cat "$state")" = offline ] || fail "memory$block is $(cat "$state")"
 	done
+	# An ACPI eject begins by setting it offline, which is no use where it is already.
+	if echo 0 2>/tmp/error >/sys/devices/system/memory/memory$block/online; then
+		fail "memory$block in a pool could be ejected"
+	fi
+	grep -q 'not permitted' /tmp/error || fail "$(cat /tmp/error)"
 done
 hpmmap run -- /bin/true
 
@@ -25,4 +30,5 @@ for block in $blocks; do
 done
 block=${blocks%% *}
 echo offline >"/sys/devices/system/memory/memory$block/state"
+echo 0 >"/sys/devices/system/memory/memory$block/online"
 echo online_movable >"/sys/devices/system/memory/memory$block/state"
