@@ -512,7 +512,7 @@ mod tests {
     /// A directory of somebody else's. Only root can make one.
     pub fn strangers_dir() -> Option<tempfile::TempDir> {
         if !Uid::effective().is_root() {
-            eprintln!("left out: only root can give files away");
+            crate::output::say("left out: only root can give files away");
             return None;
         }
         let dir = tempfile::tempdir().unwrap();
