@@ -10,6 +10,7 @@
 #include <linux/delay.h>
 #include <linux/highmem.h>
 #include <linux/page-flags.h>
+#include <linux/pagemap.h>
 #include <linux/slab.h>
 #include <asm/fpu/api.h>
 
@@ -112,6 +113,7 @@ static void block_free_linux(struct hpmmap_block *block)
 {
 	unsigned int i;
 
+	bitmap_free(block->lost);
 	for (i = 0; i < SLOT_PAGES; i++) {
 		struct page *page = block->pages[i];
 
@@ -171,6 +173,55 @@ void hpmmap_block_detach(struct hpmmap_block *block)
 struct page *hpmmap_block_page(struct hpmmap_block *block, unsigned int i)
 {
 	return block->folio ? folio_page(block->folio, i) : block->pages[i];
+}
+
+/**
+ * hpmmap_block_is_lost() - have the contents of a page been lost?
+ * @block: the block
+ * @i: which page; it may have a memory error of its own, or be a copy of one
+ *
+ * Nobody may touch it, the kernel in no case.
+ */
+bool hpmmap_block_is_lost(struct hpmmap_block *block, unsigned int i)
+{
+	struct page *page = hpmmap_block_page(block, i);
+
+	return (page && PageHWPoison(page)) ||
+	       (block->lost && test_bit(i, block->lost));
+}
+
+/* The copy of what cannot be read. */
+static int page_lose(struct hpmmap_block *block, unsigned int i)
+{
+	if (!block->lost)
+		block->lost = bitmap_zalloc(SLOT_PAGES, GFP_KERNEL);
+	if (!block->lost)
+		return -ENOMEM;
+	set_bit(i, block->lost);
+	if (block->folio)
+		folio_set_has_hwpoisoned(block->folio);
+	return 0;
+}
+
+/**
+ * hpmmap_block_mend() - nothing of a block is lost any more
+ * @block: the block; if it is of the pools, its memory may still be bad
+ */
+void hpmmap_block_mend(struct hpmmap_block *block)
+{
+	unsigned int i;
+
+	bitmap_free(block->lost);
+	block->lost = NULL;
+	if (!block->folio)
+		return;
+	folio_lock(block->folio);
+	for (i = 0; i < SLOT_PAGES; i++)
+		if (PageHWPoison(folio_page(block->folio, i)))
+			break;
+	if (i == SLOT_PAGES)
+		folio_clear_has_hwpoisoned(block->folio);
+	folio_unlock(block->folio);
 }
 
 static struct page *linux_page_alloc(struct hpmmap_ctx *ctx,
@@ -246,7 +297,7 @@ static bool has_avx(void)
 }
 
 /**
- * hpmmap_block_zero() - write zeros to all of a pool block
+ * hpmmap_block_zero() - write zeros to all of a pool block that is good
  * @block: nobody else can see it; its stale bits are the caller's business
  */
 void hpmmap_block_zero(struct hpmmap_block *block)
@@ -254,11 +305,19 @@ void hpmmap_block_zero(struct hpmmap_block *block)
 	void (*clear)(void *addr, size_t len) = has_avx() ? clear_streaming_avx :
 							    clear_streaming;
 	void *addr = folio_address(block->folio);
+	int cookie = hpmmap_poison_touch();
 	size_t done;
 
 	/* In pieces: the FPU cannot be preempted. */
-	for (done = 0; done < SLOT_SIZE; done += CLEAR_PIECE)
-		clear(addr + done, CLEAR_PIECE);
+	if (likely(!hpmmap_block_is_hurt(block)))
+		for (done = 0; done < SLOT_SIZE; done += CLEAR_PIECE)
+			clear(addr + done, CLEAR_PIECE);
+	else
+		for (done = 0; done < SLOT_SIZE; done += PAGE_SIZE)
+			if (!PageHWPoison(folio_page(block->folio,
+						     done >> PAGE_SHIFT)))
+				clear_page(addr + done);
+	hpmmap_poison_untouch(cookie);
 	cond_resched();
 }
 
@@ -298,34 +357,57 @@ void hpmmap_block_set_stale(struct hpmmap_block *block, unsigned int first,
  * @first: first page
  * @nr: number of pages
  *
- * Pages that are not stale are left alone.
+ * Pages that are not stale are left alone, and so are those with a memory error,
+ * which stay stale.
  *
  * Return: 0, or -ENOMEM where Linux has no page to give.
  */
 int hpmmap_block_fill(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 		      unsigned int first, unsigned int nr)
 {
+	bool hurt = unlikely(hpmmap_block_is_hurt(block));
 	unsigned int end = first + nr;
 	unsigned int i = first;
+	int cookie, ret = 0;
 
-	if (block->folio && nr == SLOT_PAGES &&
+	if (block->folio && nr == SLOT_PAGES && !hurt &&
 	    bitmap_full(block->stale, SLOT_PAGES)) {
 		hpmmap_block_clear(ctx, block);
 		return 0;
 	}
+	cookie = hpmmap_poison_touch();
 	for_each_set_bit_from(i, block->stale, end) {
 		struct page *page = hpmmap_block_page(block, i);
 
 		if (!page) {
-			if (!linux_page_alloc(ctx, block, i))
-				return -ENOMEM;
+			if (!linux_page_alloc(ctx, block, i)) {
+				ret = -ENOMEM;
+				break;
+			}
+		} else if (hurt && PageHWPoison(page)) {
+			continue;
 		} else if (!block->zeroed) {
 			clear_page(page_address(page));
 			atomic_long_inc(&ctx->nr_cleared);
 		}
+		if (block->lost)
+			clear_bit(i, block->lost);
 		clear_bit(i, block->stale);
 	}
-	return 0;
+	hpmmap_poison_untouch(cookie);
+	return ret;
+}
+
+/* False if there is a memory error in what was to be read. */
+static bool page_copy(struct page *to, struct page *from)
+{
+	if (PageHWPoison(from))
+		return false;
+	if (!copy_mc_to_kernel(page_address(to), page_address(from), PAGE_SIZE))
+		return true;
+	/* Not at once: who copies holds locks. */
+	memory_failure_queue(page_to_pfn(from), 0);
+	return false;
 }
 
 /**
@@ -337,7 +419,8 @@ int hpmmap_block_fill(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
  * @from_page: first page there
  * @nr: number of pages
  *
- * Stale pages are not copied.
+ * Stale pages are not copied. What a memory error has destroyed is destroyed in
+ * the copy, too: who touches it there gets SIGBUS.
  *
  * Return: 0, or -ENOMEM where Linux has no page to give.
  */
@@ -345,6 +428,7 @@ int hpmmap_block_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
 		       unsigned int to_page, struct hpmmap_block *from,
 		       unsigned int from_page, unsigned int nr)
 {
+	int cookie = hpmmap_poison_touch(), ret = 0;
 	unsigned int i;
 
 	lockdep_assert_held(&ctx->lock);
@@ -356,12 +440,23 @@ int hpmmap_block_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
 			continue;
 		if (!dst)
 			dst = linux_page_alloc(ctx, to, to_page + i);
-		if (!dst)
-			return -ENOMEM;
-		copy_page(page_address(dst), page_address(src));
+		if (!dst) {
+			ret = -ENOMEM;
+			break;
+		}
+		if (!hpmmap_block_is_lost(from, from_page + i) &&
+		    !PageHWPoison(dst) && page_copy(dst, src)) {
+			if (to->lost)
+				clear_bit(to_page + i, to->lost);
+		} else {
+			ret = page_lose(to, to_page + i);
+			if (ret)
+				break;
+		}
 		clear_bit(to_page + i, to->stale);
 	}
-	return 0;
+	hpmmap_poison_untouch(cookie);
+	return ret;
 }
 
 static bool page_idle(struct page *page)
@@ -450,6 +545,8 @@ static void block_free(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 		return;
 	}
 	folio_detach(block->folio);
+	if (unlikely(block->lost))
+		hpmmap_block_mend(block);
 	hpmmap_block_set_stale(block, 0, SLOT_PAGES);
 	bitmap_zero(block->reuse, SLOT_PAGES);
 	block->reuse_id = 0;

@@ -60,17 +60,22 @@ static int ioc_pool_remove(struct file *file, union command *cmd)
 		return -EOPNOTSUPP;
 	arg->busy_bytes = 0;
 	arg->pinned_bytes = 0;
+	arg->bad_bytes = 0;
 	return hpmmap_pool_remove(arg->start, arg->length, &arg->busy_bytes,
-				  &arg->pinned_bytes);
+				  &arg->pinned_bytes, &arg->bad_bytes);
 }
 
 static int ioc_pool_list(struct file *file, union command *cmd)
 {
 	struct hpmmap_pool_list *arg = &cmd->pool_list;
 
-	if (arg->flags || arg->__reserved)
+	u32 size = arg->range_size ?: HPMMAP_POOL_RANGE_MIN_SIZE;
+
+	if (arg->flags)
 		return -EOPNOTSUPP;
-	return hpmmap_pool_list(u64_to_user_ptr(arg->ranges), &arg->nr);
+	if (size < HPMMAP_POOL_RANGE_MIN_SIZE || size > PAGE_SIZE || size % 8)
+		return -EINVAL;
+	return hpmmap_pool_list(u64_to_user_ptr(arg->ranges), size, &arg->nr);
 }
 
 /* Takes over the caller's reference, in place of that to an earlier job. */
@@ -203,7 +208,7 @@ static const struct command_row rows[] = {
 	    ioc_pool_add),
 	ROW(HPMMAP_IOC_POOL_REMOVE, struct hpmmap_pool_remove, pinned_bytes,
 	    true, ioc_pool_remove),
-	ROW(HPMMAP_IOC_POOL_LIST, struct hpmmap_pool_list, __reserved, false,
+	ROW(HPMMAP_IOC_POOL_LIST, struct hpmmap_pool_list, range_size, false,
 	    ioc_pool_list),
 	ROW(HPMMAP_IOC_LAUNCH, struct hpmmap_launch, job_id, false,
 	    ioc_launch),

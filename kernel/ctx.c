@@ -159,6 +159,41 @@ void hpmmap_ctx_put(struct hpmmap_ctx *ctx)
 	hpmmap_hook_put();
 }
 
+/**
+ * hpmmap_ctx_list() - all contexts there are
+ * @nr: out: how many
+ *
+ * Return: an array for kvfree(), with a reference to each; NULL without memory.
+ */
+struct hpmmap_ctx **hpmmap_ctx_list(unsigned long *nr)
+{
+	struct hpmmap_ctx **list, *ctx;
+	unsigned long room = 64;
+	int bkt;
+
+	for (;;) {
+		list = kvmalloc_array(room, sizeof(*list), GFP_KERNEL);
+		if (!list)
+			return NULL;
+		*nr = 0;
+		rcu_read_lock();
+		hash_for_each_rcu(contexts, bkt, ctx, node) {
+			if (*nr == room)
+				break;
+			if (refcount_inc_not_zero(&ctx->refs))
+				list[(*nr)++] = ctx;
+		}
+		rcu_read_unlock();
+		if (*nr < room)
+			return list;
+		/* There may be more than fit. */
+		while (*nr)
+			hpmmap_ctx_put(list[--*nr]);
+		kvfree(list);
+		room *= 4;
+	}
+}
+
 /* Returns whether a process ended whose address space somebody still uses. */
 static bool reap_dead(void)
 {

@@ -5,6 +5,7 @@
  * Lock order, outermost first:
  *
  *	family->lock		what fork left shared (share.c)
+ *	poison_mutex		memory errors, one after the other (poison.c)
  *	hpmmap_hook_mutex	installed hooks (hook.c)
  *	ctx->ops		hooked system calls of one address space
  *	mm->mmap_lock		Linux's
@@ -29,6 +30,7 @@
 
 #include <linux/bitmap.h>
 #include <linux/kobject.h>
+#include <linux/jump_label.h>
 #include <linux/list.h>
 #include <linux/llist.h>
 #include <linux/mm.h>
@@ -88,11 +90,13 @@ static inline void slot_clip(unsigned long slot, unsigned long start,
  * @HPMMAP_BLOCK_HELD: charged to an account; on a caller's list or in a store
  * @HPMMAP_BLOCK_PINNED: given up by its holder, still charged, and waiting on
  *	the pinned list for somebody else's references to go
+ * @HPMMAP_BLOCK_BAD: a memory error is in it; nobody's, and never handed out
  */
 enum hpmmap_block_state {
 	HPMMAP_BLOCK_FREE,
 	HPMMAP_BLOCK_HELD,
 	HPMMAP_BLOCK_PINNED,
+	HPMMAP_BLOCK_BAD,
 };
 
 struct hpmmap_account;
@@ -114,6 +118,7 @@ struct kernel_clone_args;
  *	hpmmap_pool_alloc() the one it is meant for, or NO_SLOT
  * @nid: node of a pool block. Immutable.
  * @zeroed: those of its pages that are stale are zero
+ * @bad: it is not to be handed out any more; protected by node->lock
  * @users: stores it is in. With more than one, nobody may change it, and no
  *	entry of a page table lets anybody write to it (see share.c).
  * @state: changed only by block_set_state()
@@ -123,6 +128,8 @@ struct kernel_clone_args;
  *	it may see it again. Means something only to the context @reuse_id.
  *	Protected as @stale.
  * @reuse_id: id of the context that keeps it for reuse, or 0
+ * @lost: NULL, or one bit a page: it is a copy of a page that a memory error was
+ *	in, and who touches it gets SIGBUS. Protected as @stale.
  */
 struct hpmmap_block {
 	struct list_head link;
@@ -133,12 +140,24 @@ struct hpmmap_block {
 	unsigned long slot;
 	int nid;
 	bool zeroed;
+	bool bad;
 	atomic_t users;
 	enum hpmmap_block_state state;
 	DECLARE_BITMAP(stale, SLOT_PAGES);
 	DECLARE_BITMAP(reuse, SLOT_PAGES);
 	u64 reuse_id;
+	unsigned long *lost;
 };
+
+/*
+ * Is there a page in it that nobody may touch? The core maps no such folio by
+ * one entry either.
+ */
+static inline bool hpmmap_block_is_hurt(const struct hpmmap_block *block)
+{
+	return block->folio ? folio_test_has_hwpoisoned(block->folio) :
+			      !!block->lost;
+}
 
 static inline bool hpmmap_block_is_shared(const struct hpmmap_block *block)
 {
@@ -576,9 +595,40 @@ void hpmmap_jobs_exit(void);
 int hpmmap_section_init(void);
 void hpmmap_section_exit(void);
 int hpmmap_pool_add(u64 start, u64 length, int *node, u32 flags);
-int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned);
-int hpmmap_pool_list(struct hpmmap_pool_range __user *ranges, u32 *nr);
+int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned, u64 *bad);
+int hpmmap_pool_list(void __user *ranges, u32 size, u32 *nr);
 u64 hpmmap_section_bytes(void);
+/**
+ * enum hpmmap_whose - whose a page frame is
+ * @HPMMAP_WHOSE_LINUX: not the module's
+ * @HPMMAP_WHOSE_NOBODYS: of a section that stays offline for a memory error
+ * @HPMMAP_WHOSE_POOL: of a pool
+ */
+enum hpmmap_whose {
+	HPMMAP_WHOSE_LINUX,
+	HPMMAP_WHOSE_NOBODYS,
+	HPMMAP_WHOSE_POOL,
+};
+bool hpmmap_section_is_known(unsigned long pfn);
+enum hpmmap_whose hpmmap_section_block(unsigned long pfn,
+				       struct hpmmap_block **block);
+void hpmmap_section_mended(unsigned long pfn);
+
+/* poison.c */
+DECLARE_STATIC_KEY_FALSE(hpmmap_poison_key);
+
+/* Has there been a memory error in a pool? */
+static inline bool hpmmap_poison_seen(void)
+{
+	return static_branch_unlikely(&hpmmap_poison_key);
+}
+
+void hpmmap_poison_init(void);
+void hpmmap_poison_exit(void);
+void hpmmap_poison_lock(void);
+void hpmmap_poison_unlock(void);
+int hpmmap_poison_touch(void);
+void hpmmap_poison_untouch(int cookie);
 
 /* pool.c */
 struct hpmmap_node_stat {
@@ -587,6 +637,7 @@ struct hpmmap_node_stat {
 	u64 clean;
 	u64 largest;
 	u64 pinned;
+	u64 bad;
 };
 void hpmmap_pool_exit(void);
 void hpmmap_pool_node_free(struct kobject *kobj);
@@ -609,6 +660,9 @@ void hpmmap_pool_count_mapped(int nid, long nr);
 void hpmmap_pool_set_pinned(struct hpmmap_block *block);
 void hpmmap_pool_free(struct list_head *list);
 void hpmmap_pool_free_list(struct list_head *list);
+void hpmmap_pool_retire(struct hpmmap_block *block);
+void hpmmap_pool_unretire(struct hpmmap_block *block);
+enum hpmmap_block_state hpmmap_pool_state(struct hpmmap_block *block);
 void hpmmap_pool_launder(unsigned long nr);
 void hpmmap_pool_soiled(unsigned long nr);
 void hpmmap_pool_launder_soiled(void);
@@ -655,6 +709,8 @@ void hpmmap_block_set_stale(struct hpmmap_block *block, unsigned int first,
 int hpmmap_block_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
 		      unsigned int to_page, struct hpmmap_block *from,
 		      unsigned int from_page, unsigned int nr);
+bool hpmmap_block_is_lost(struct hpmmap_block *block, unsigned int i);
+void hpmmap_block_mend(struct hpmmap_block *block);
 void hpmmap_block_detach(struct hpmmap_block *block);
 struct page *hpmmap_block_page(struct hpmmap_block *block, unsigned int i);
 bool hpmmap_block_is_pinned(struct hpmmap_block *block);
@@ -695,6 +751,7 @@ struct hpmmap_ctx *hpmmap_ctx_find_rcu(struct mm_struct *mm);
 struct hpmmap_ctx *hpmmap_ctx_get(struct mm_struct *mm);
 void hpmmap_ctx_put(struct hpmmap_ctx *ctx);
 bool hpmmap_ctx_exists(struct mm_struct *mm);
+struct hpmmap_ctx **hpmmap_ctx_list(unsigned long *nr);
 void hpmmap_reap(void);
 void hpmmap_reap_soon(void);
 struct hpmmap_family *hpmmap_ctx_mark_ended(pid_t pid);
@@ -757,6 +814,10 @@ void hpmmap_store_reserve(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			  unsigned long slot, struct list_head *blocks);
 bool hpmmap_store_replace(struct hpmmap_ctx *ctx, unsigned long slot,
 			  struct hpmmap_block *fresh, bool *wait);
+int hpmmap_store_exchange(struct hpmmap_ctx *ctx, unsigned long slot,
+			  struct hpmmap_block *old);
+void hpmmap_store_heal(struct hpmmap_ctx *ctx, unsigned long start,
+		       unsigned long end);
 vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 			      bool *committed, enum hpmmap_fault *why);
 int hpmmap_store_access(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,

@@ -19,6 +19,7 @@ static int __init hpmmap_init(void)
 	ret = hpmmap_section_init();
 	if (ret)
 		goto err_sysfs;
+	hpmmap_poison_init();
 	ret = hpmmap_chardev_init();
 	if (ret)
 		goto err_section;
@@ -27,6 +28,7 @@ static int __init hpmmap_init(void)
 	return 0;
 
 err_section:
+	hpmmap_poison_exit();
 	hpmmap_section_exit();
 err_sysfs:
 	hpmmap_sysfs_exit();
@@ -43,6 +45,7 @@ static void __exit hpmmap_exit(void)
 	hpmmap_ctx_exit();
 	hpmmap_share_exit();
 	hpmmap_pinned_exit();
+	hpmmap_poison_exit();
 	hpmmap_section_exit();
 	hpmmap_pool_exit();
 	hpmmap_jobs_exit();

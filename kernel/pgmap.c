@@ -239,10 +239,12 @@ static unsigned int fill_entries(struct vm_area_struct *vma, pmd_t *pmdp,
 				 unsigned int flags)
 {
 	unsigned int most = block->folio ? (end - addr) >> PAGE_SHIFT : 1;
-	struct page *page = hpmmap_block_page(block, page_in_slot(addr));
+	unsigned int first = page_in_slot(addr);
+	struct page *page = hpmmap_block_page(block, first);
 	spinlock_t *ptl = pte_lockptr(vma->vm_mm, pmdp);
 	struct folio *folio = page_folio(page);
 	unsigned int nr = 0;
+	bool hurt;
 	struct vm_fault vmf = {
 		.vma = vma,
 		.address = addr,
@@ -253,8 +255,10 @@ static unsigned int fill_entries(struct vm_area_struct *vma, pmd_t *pmdp,
 	};
 
 	folio_lock(folio);
+	hurt = hpmmap_block_is_hurt(block);
 	spin_lock(ptl);
-	while (nr < most && pte_none(ptep[nr]))
+	while (nr < most && pte_none(ptep[nr]) &&
+	       !(hurt && hpmmap_block_is_lost(block, first + nr)))
 		nr++;
 	if (nr)
 		compat_set_ptes(&vmf, folio, page, nr, addr);
@@ -325,6 +329,11 @@ unsigned long hpmmap_pgmap_fill(struct vm_area_struct *vma,
 		if (i >= first + nr)
 			return 0;
 		start += (unsigned long)(i - first) << PAGE_SHIFT;
+	}
+	while (hpmmap_block_is_lost(block, page_in_slot(start))) {
+		start += PAGE_SIZE;
+		if (start == end)
+			return 0;
 	}
 	switch (hpmmap_pgmap_slot(vma->vm_mm, start)) {
 	case HPMMAP_ENTRY_2M:

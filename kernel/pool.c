@@ -47,6 +47,8 @@ struct pool_chunk {
  *	many are pinned in each section
  * @buddy: its blocks; chunks come and go under hpmmap_pool_mutex too
  * @clean: which of the free blocks are clean
+ * @nr_doomed: blocks that will be bad once nobody has them any more
+ * @nr_bad: bad blocks
  * @chunks: all of them
  * @nr_pinned: blocks that are pinned
  * @kobj: in sysfs
@@ -55,6 +57,8 @@ struct pool_node {
 	spinlock_t lock;
 	struct hpmmap_buddy buddy;
 	struct hpmmap_buddy clean;
+	unsigned long nr_doomed;
+	unsigned long nr_bad;
 	struct list_head chunks;
 	unsigned long nr_pinned;
 	struct kobject kobj;
@@ -130,6 +134,12 @@ static struct pool_node *pool_node_get(int nid)
 	/* Pairs with pool_node_find(), which does without the mutex. */
 	smp_store_release(&pool_nodes[nid], pn);
 	return pn;
+}
+
+/* The block that a page frame of an active section belongs to. */
+struct hpmmap_block *hpmmap_pool_block(int nid, unsigned long pfn)
+{
+	return block_of(pool_nodes[nid], pfn >> SLOT_ORDER);
 }
 
 /* The last reference to a node's kobject is gone. */
@@ -217,6 +227,36 @@ void hpmmap_pool_drop(int nid, unsigned long unit)
 	chunk_put(pn, chunk);
 }
 
+/* Bad blocks of a section are not in the allocator. */
+static void bad_take(struct pool_node *pn, unsigned long unit)
+{
+	unsigned long i;
+
+	lockdep_assert_held(&pn->lock);
+	for (i = 0; i < SECTION_BLOCKS; i++) {
+		if (block_of(pn, unit + i)->state != HPMMAP_BLOCK_BAD)
+			continue;
+		hpmmap_buddy_take(&pn->buddy, unit + i, 0);
+		if (hpmmap_buddy_is_free(&pn->clean, unit + i))
+			hpmmap_buddy_take(&pn->clean, unit + i, 0);
+		pn->nr_bad++;
+	}
+}
+
+/* Undoes bad_take(). */
+static void bad_give(struct pool_node *pn, unsigned long unit)
+{
+	unsigned long i;
+
+	lockdep_assert_held(&pn->lock);
+	for (i = 0; i < SECTION_BLOCKS; i++) {
+		if (block_of(pn, unit + i)->state != HPMMAP_BLOCK_BAD)
+			continue;
+		hpmmap_buddy_free(&pn->buddy, unit + i, 0);
+		pn->nr_bad--;
+	}
+}
+
 /* The blocks of a section can be handed out from here on. */
 void hpmmap_pool_activate(int nid, unsigned long unit)
 {
@@ -229,11 +269,12 @@ void hpmmap_pool_activate(int nid, unsigned long unit)
 	for (i = 0; i < SECTION_BLOCKS; i++)
 		if (!block_of(pn, unit + i)->zeroed)
 			hpmmap_buddy_take(&pn->clean, unit + i, 0);
+	bad_take(pn, unit);
 	spin_unlock(&pn->lock);
 }
 
 /*
- * Undoes hpmmap_pool_activate(); -EBUSY if one is not free. Between
+ * Undoes hpmmap_pool_activate(); -EBUSY if one is neither free nor bad. Between
  * hpmmap_pool_launder_stop() and hpmmap_pool_launder_go().
  */
 int hpmmap_pool_deactivate(int nid, unsigned long unit)
@@ -243,8 +284,11 @@ int hpmmap_pool_deactivate(int nid, unsigned long unit)
 	int ret;
 
 	spin_lock(&pn->lock);
+	bad_give(pn, unit);
 	ret = hpmmap_buddy_remove(&pn->buddy, unit, SECTION_BLOCKS);
-	if (!ret) {
+	if (ret) {
+		bad_take(pn, unit);
+	} else {
 		for (i = 0; i < SECTION_BLOCKS; i++)
 			if (!hpmmap_buddy_is_free(&pn->clean, unit + i))
 				hpmmap_buddy_free(&pn->clean, unit + i, 0);
@@ -383,6 +427,19 @@ void hpmmap_pool_launder_go(void)
 	up_write(&launder_sem);
 }
 
+/* Bad blocks of a section. */
+static unsigned long section_bad(struct pool_node *pn, unsigned long unit)
+{
+	unsigned long i, n = 0;
+
+	lockdep_assert_held(&pn->lock);
+	if (!hpmmap_poison_seen())
+		return 0;
+	for (i = 0; i < SECTION_BLOCKS; i++)
+		n += block_of(pn, unit + i)->state == HPMMAP_BLOCK_BAD;
+	return n;
+}
+
 /**
  * hpmmap_pool_use() - how the blocks of an active section are used
  * @nid: its node
@@ -392,15 +449,17 @@ void hpmmap_pool_launder_go(void)
 void hpmmap_pool_use(int nid, unsigned long unit, struct pool_use *use)
 {
 	struct pool_node *pn = pool_nodes[nid];
-	unsigned long free, pinned;
+	unsigned long free, pinned, bad;
 
 	spin_lock(&pn->lock);
 	free = hpmmap_buddy_count_free(&pn->buddy, unit, SECTION_BLOCKS);
 	pinned = *pinned_of(pn, unit);
+	bad = section_bad(pn, unit);
 	spin_unlock(&pn->lock);
 	use->free += free << SLOT_SHIFT;
 	use->pinned += pinned << SLOT_SHIFT;
-	use->busy += (SECTION_BLOCKS - free - pinned) << SLOT_SHIFT;
+	use->bad += bad << SLOT_SHIFT;
+	use->busy += (SECTION_BLOCKS - free - pinned - bad) << SLOT_SHIFT;
 }
 
 /**
@@ -418,6 +477,7 @@ void hpmmap_pool_node_stat(int nid, struct hpmmap_node_stat *stat)
 	stat->free = (u64)pn->buddy.nr_free << SLOT_SHIFT;
 	stat->clean = (u64)pn->clean.nr_free << SLOT_SHIFT;
 	stat->pinned = (u64)pn->nr_pinned << SLOT_SHIFT;
+	stat->bad = (u64)pn->nr_bad << SLOT_SHIFT;
 	largest = hpmmap_buddy_largest(&pn->buddy);
 	spin_unlock(&pn->lock);
 	stat->largest = largest < 0 ? 0 : (u64)SLOT_SIZE << largest;
@@ -815,6 +875,91 @@ struct hpmmap_block *hpmmap_pool_alloc_clean(struct hpmmap_ctx *ctx, int nid)
 	return block;
 }
 
+/* A block that nobody has any more, and nobody will. */
+static void block_retire(struct pool_node *pn, struct hpmmap_block *block)
+{
+	lockdep_assert_held(&pn->lock);
+	block_set_state(block, HPMMAP_BLOCK_BAD);
+	block->zeroed = false;
+	pn->nr_doomed--;
+	pn->nr_bad++;
+}
+
+/**
+ * hpmmap_pool_retire() - a block is not to be handed out any more
+ * @block: the block; between hpmmap_pool_launder_stop() and
+ *	hpmmap_pool_launder_go()
+ *
+ * At once if it is free, otherwise when it would be.
+ */
+void hpmmap_pool_retire(struct hpmmap_block *block)
+{
+	struct pool_node *pn = pool_node_find(block->nid);
+	unsigned long unit = unit_of(block);
+
+	spin_lock(&pn->lock);
+	if (!block->bad) {
+		block->bad = true;
+		pn->nr_doomed++;
+		if (hpmmap_buddy_is_free(&pn->buddy, unit)) {
+			hpmmap_buddy_take(&pn->buddy, unit, 0);
+			if (hpmmap_buddy_is_free(&pn->clean, unit))
+				hpmmap_buddy_take(&pn->clean, unit, 0);
+			block_retire(pn, block);
+		}
+	}
+	spin_unlock(&pn->lock);
+}
+
+/**
+ * hpmmap_pool_unretire() - undo hpmmap_pool_retire()
+ * @block: the block
+ */
+void hpmmap_pool_unretire(struct hpmmap_block *block)
+{
+	struct pool_node *pn = pool_node_find(block->nid);
+
+	spin_lock(&pn->lock);
+	if (block->bad && block->state == HPMMAP_BLOCK_BAD) {
+		block_set_state(block, HPMMAP_BLOCK_FREE);
+		hpmmap_buddy_free(&pn->buddy, unit_of(block), 0);
+		pn->nr_bad--;
+	} else if (block->bad) {
+		pn->nr_doomed--;
+	}
+	block->bad = false;
+	spin_unlock(&pn->lock);
+}
+
+/* What a block is; it may change at any time. */
+enum hpmmap_block_state hpmmap_pool_state(struct hpmmap_block *block)
+{
+	return READ_ONCE(block->state);
+}
+
+/* Those of a run that will be bad; true if there were some. */
+static bool run_free_slowly(struct pool_node *pn, struct hpmmap_block *first,
+			    unsigned long nr)
+{
+	unsigned long i;
+
+	lockdep_assert_held(&pn->lock);
+	for (i = 0; i < nr && !first[i].bad; i++)
+		;
+	if (i == nr)
+		return false;
+	for (i = 0; i < nr; i++) {
+		if (first[i].bad) {
+			block_retire(pn, &first[i]);
+			continue;
+		}
+		hpmmap_buddy_free(&pn->buddy, unit_of(&first[i]), 0);
+		if (first[i].zeroed)
+			hpmmap_buddy_free(&pn->clean, unit_of(&first[i]), 0);
+	}
+	return true;
+}
+
 /* Blocks that follow each other, all of one account, and all clean or not. */
 static void run_free(struct hpmmap_block *first, unsigned long nr)
 {
@@ -832,6 +977,10 @@ static void run_free(struct hpmmap_block *first, unsigned long nr)
 		}
 		first[i].account = NULL;
 		block_set_state(&first[i], HPMMAP_BLOCK_FREE);
+	}
+	if (unlikely(pn->nr_doomed) && run_free_slowly(pn, first, nr)) {
+		spin_unlock(&pn->lock);
+		return;
 	}
 	hpmmap_buddy_free_range(&pn->buddy, unit_of(first), nr);
 	if (first->zeroed)
@@ -893,6 +1042,8 @@ void hpmmap_pool_free_list(struct list_head *list)
 		if (!bitmap_full(block->stale, SLOT_PAGES))
 			block->zeroed = bitmap_empty(block->stale, SLOT_PAGES) &&
 					bitmap_empty(block->reuse, SLOT_PAGES);
+		if (unlikely(block->lost))
+			hpmmap_block_mend(block);
 		bitmap_fill(block->stale, SLOT_PAGES);
 		bitmap_zero(block->reuse, SLOT_PAGES);
 		block->reuse_id = 0;

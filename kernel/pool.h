@@ -18,12 +18,14 @@ struct pool_use {
 	u64 free;
 	u64 busy;
 	u64 pinned;
+	u64 bad;
 };
 
 int hpmmap_pool_prepare(int nid, unsigned long unit);
 void hpmmap_pool_drop(int nid, unsigned long unit);
 void hpmmap_pool_activate(int nid, unsigned long unit);
 int hpmmap_pool_deactivate(int nid, unsigned long unit);
+struct hpmmap_block *hpmmap_pool_block(int nid, unsigned long pfn);
 void hpmmap_pool_use(int nid, unsigned long unit, struct pool_use *use);
 
 #endif /* _HPMMAP_POOL_H */

@@ -144,7 +144,8 @@ bool hpmmap_reuse_keep(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 	unsigned int i;
 
 	lockdep_assert_held(&ctx->lock);
-	if (!block->folio || ctx->job->first_touch ||
+	if (!block->folio || hpmmap_block_is_hurt(block) ||
+	    ctx->job->first_touch ||
 	    ctx->reuse.nr + ctx->reuse.nr_mapped >= ctx->reuse.peak ||
 	    hpmmap_block_is_shared(block) || !hpmmap_block_idle(block))
 		return false;
@@ -198,8 +199,9 @@ void hpmmap_reuse_take(struct hpmmap_ctx *ctx,
 		       struct list_head *out)
 {
 	nodemask_t tried = NODE_MASK_NONE;
-	struct hpmmap_block *block;
+	struct hpmmap_block *block, *tmp;
 	LIST_HEAD(got);
+	LIST_HEAD(bad);
 
 	if (!READ_ONCE(ctx->reuse.nr))
 		return;
@@ -214,13 +216,19 @@ void hpmmap_reuse_take(struct hpmmap_ctx *ctx,
 			break;
 		nr -= give_node(ctx, nid, nr, &got);
 	}
-	list_for_each_entry(block, &got, link) {
+	list_for_each_entry_safe(block, tmp, &got, link) {
+		if (hpmmap_block_is_hurt(block)) {
+			list_move(&block->link, &bad);
+			continue;
+		}
 		bitmap_andnot(block->stale, block->stale, block->reuse,
 			      SLOT_PAGES);
 		if (!bitmap_empty(block->stale, SLOT_PAGES))
 			hpmmap_block_fill(ctx, block, 0, SLOT_PAGES);
 	}
 	list_splice_tail(&got, out);
+	if (!list_empty(&bad))
+		give_up(ctx, &bad);
 }
 
 /* Blocks that processes keep, on whatever node. */

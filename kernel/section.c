@@ -25,16 +25,19 @@
  * enum section_state - a section the module knows
  * @SECTION_ADDING: being taken over; guarded, nothing of it handed out
  * @SECTION_ACTIVE: guarded, its blocks are in the pool
+ * @SECTION_BAD: given back, but guarded: there is a memory error in it
  */
 enum section_state {
 	SECTION_ADDING,
 	SECTION_ACTIVE,
+	SECTION_BAD,
 };
 
 struct section {
 	enum section_state state;
 	int nid;
 	u32 flags;
+	struct rcu_head rcu;
 };
 
 DEFINE_MUTEX(hpmmap_pool_mutex);
@@ -50,13 +53,19 @@ static unsigned long first_unit(unsigned long nr)
 	return section_nr_to_pfn(nr) >> SLOT_ORDER;
 }
 
-/* From here on it cannot be set online. -EEXIST if it is there already. */
+/*
+ * From here on it cannot be set online. -EEXIST if it is there already, -ENXIO if
+ * it is bad.
+ */
 static int section_insert(unsigned long nr, u32 flags)
 {
-	struct section *s = kzalloc(sizeof(*s), GFP_KERNEL);
+	struct section *s = xa_load(&sections, nr);
 	int ret;
 
 	lockdep_assert_held(&hpmmap_pool_mutex);
+	if (s)
+		return s->state == SECTION_BAD ? -ENXIO : -EEXIST;
+	s = kzalloc(sizeof(*s), GFP_KERNEL);
 	if (!s)
 		return -ENOMEM;
 	s->state = SECTION_ADDING;
@@ -65,13 +74,16 @@ static int section_insert(unsigned long nr, u32 flags)
 	ret = xa_insert(&sections, nr, s, GFP_KERNEL);
 	if (ret)
 		kfree(s);
-	return ret == -EBUSY ? -EEXIST : ret;
+	return ret;
 }
 
 static void section_forget(unsigned long nr)
 {
+	struct section *s = xa_erase(&sections, nr);
+
 	lockdep_assert_held(&hpmmap_pool_mutex);
-	kfree(xa_erase(&sections, nr));
+	/* The guard may be looking at it. */
+	kfree_rcu(s, rcu);
 }
 
 static void sections_forget(unsigned long nr, unsigned long end)
@@ -186,6 +198,17 @@ static void section_drop(unsigned long nr)
 	module_put(THIS_MODULE);
 }
 
+static bool is_in_pool(unsigned long nr, unsigned long end)
+{
+	struct section *s;
+
+	/* What is bad has left the pool, and somebody may replace it. */
+	xa_for_each_range(&sections, nr, s, nr, end - 1)
+		if (s->state != SECTION_BAD)
+			return true;
+	return false;
+}
+
 /*
  * Firmware may want memory back (ACPI eject), and Linux asks no more than
  * whether it is offline. Memory blocks that are in a pool, if only in part,
@@ -198,18 +221,41 @@ static void devices_update(unsigned long nr, unsigned long end)
 
 	for (nr = rounddown(nr, per_block); nr < end; nr += per_block) {
 		struct memory_block *mem = compat_find_memory_block(nr);
-		unsigned long index = nr;
 
 		if (!mem)
 			continue;
-		mem->dev.offline_disabled =
-			xa_find(&sections, &index, nr + per_block - 1,
-				XA_PRESENT);
+		mem->dev.offline_disabled = is_in_pool(nr, nr + per_block);
 		put_device(&mem->dev);
 	}
 }
 
-/* All or nothing; @use is told where it is nothing. */
+/* The same for one with a bad block, which stays offline. */
+static void section_keep(unsigned long nr)
+{
+	struct section *s = xa_load(&sections, nr);
+
+	hpmmap_pool_drop(s->nid, first_unit(nr));
+	WRITE_ONCE(s->state, SECTION_BAD);
+	pr_warn("section %lu of node %d leaves the pool and stays offline: memory errors\n",
+		nr, s->nid);
+	module_put(THIS_MODULE);
+}
+
+/* Gives a section back whose blocks are all free or bad; returns the bad bytes. */
+static u64 section_give_back(unsigned long nr)
+{
+	struct section *s = xa_load(&sections, nr);
+	struct pool_use use = {};
+
+	hpmmap_pool_use(s->nid, first_unit(nr), &use);
+	if (use.bad)
+		section_keep(nr);
+	else
+		section_drop(nr);
+	return use.bad;
+}
+
+/* All or nothing; @use is told where it is nothing, and what is bad. */
 static int sections_remove(unsigned long first, unsigned long end,
 			   struct pool_use *use)
 {
@@ -228,7 +274,7 @@ static int sections_remove(unsigned long first, unsigned long end,
 	}
 	if (!ret) {
 		for (nr = first; nr < end; nr++)
-			section_drop(nr);
+			use->bad += section_give_back(nr);
 		return 0;
 	}
 
@@ -323,10 +369,11 @@ out:
  * @length: in bytes
  * @busy: out: bytes in use
  * @pinned: out: bytes given up but pinned
+ * @bad: out: bytes of bad blocks, whose sections stay offline
  *
  * Return: 0 or an errno of HPMMAP_IOC_POOL_REMOVE; all or nothing.
  */
-int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned)
+int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned, u64 *bad)
 {
 	unsigned long first = pfn_to_section_nr(PHYS_PFN(start));
 	unsigned long end = pfn_to_section_nr(PHYS_PFN(start + length));
@@ -340,6 +387,8 @@ int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned)
 	hpmmap_reuse_reclaim(&node_states[N_POSSIBLE], NULL, ULONG_MAX);
 
 	compat_hotplug_lock();
+	/* Nobody is looking at a page of it for a memory error. */
+	hpmmap_poison_lock();
 	mutex_lock(&hpmmap_pool_mutex);
 	hpmmap_pool_launder_stop();
 	ret = sections_remove(first, end, &use);
@@ -348,28 +397,44 @@ int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned)
 		devices_update(first, end);
 	hpmmap_limits_update();
 	mutex_unlock(&hpmmap_pool_mutex);
+	hpmmap_poison_unlock();
 	compat_hotplug_unlock();
 	*busy = use.busy;
 	*pinned = use.pinned;
+	*bad = use.bad;
 	if (!ret)
 		trace_hpmmap_pool_remove(start, length);
 	return ret;
 }
 
+/* Each of them has @size bytes there. */
+static int ranges_to_user(void __user *to, u32 size,
+			  const struct hpmmap_pool_range *buf, u32 nr)
+{
+	u32 known = min_t(u32, size, sizeof(*buf));
+
+	for (; nr; nr--, buf++, to += size)
+		if (copy_to_user(to, buf, known) ||
+		    clear_user(to + known, size - known))
+			return -EFAULT;
+	return 0;
+}
+
 /**
  * hpmmap_pool_list() - copy the list of ranges to user space
  * @ranges: array of user space
+ * @size: size of its elements
  * @nr: in: its length; out: number of ranges there are
  *
  * Return: 0, -ENOMEM, -EFAULT, or -EINTR for a process that is being killed.
  */
-int hpmmap_pool_list(struct hpmmap_pool_range __user *ranges, u32 *nr)
+int hpmmap_pool_list(void __user *ranges, u32 size, u32 *nr)
 {
 	struct hpmmap_pool_range *buf;
 	u32 room = *nr, n = 0;
 	unsigned long index;
 	struct section *s;
-	int ret = 0;
+	int ret;
 
 	if (mutex_lock_killable(&hpmmap_pool_mutex))
 		return -EINTR;
@@ -393,17 +458,62 @@ int hpmmap_pool_list(struct hpmmap_pool_range __user *ranges, u32 *nr)
 			.length = hpmmap_section_bytes(),
 			.free_bytes = use.free,
 			.pinned_bytes = use.pinned,
+			.bad_bytes = use.bad,
 			.node = s->nid,
 			.flags = s->flags,
 		};
 	}
 	mutex_unlock(&hpmmap_pool_mutex);
 	/* Not under the mutex: user memory may take its time. */
-	if (room && copy_to_user(ranges, buf, room * sizeof(*buf)))
-		ret = -EFAULT;
+	ret = ranges_to_user(ranges, size, buf, room);
 	kvfree(buf);
 	*nr = n;
 	return ret;
+}
+
+/* Is a page frame in a section that the module knows? For any context. */
+bool hpmmap_section_is_known(unsigned long pfn)
+{
+	return xa_load(&sections, pfn_to_section_nr(pfn));
+}
+
+/**
+ * hpmmap_section_block() - whose a page frame is
+ * @pfn: the page frame; hpmmap_poison_lock() was called, so that it stays so
+ * @block: out: of HPMMAP_WHOSE_POOL, its block
+ */
+enum hpmmap_whose hpmmap_section_block(unsigned long pfn,
+				       struct hpmmap_block **block)
+{
+	enum hpmmap_whose whose = HPMMAP_WHOSE_LINUX;
+	struct section *s;
+
+	mutex_lock(&hpmmap_pool_mutex);
+	s = xa_load(&sections, pfn_to_section_nr(pfn));
+	if (s && s->state == SECTION_ACTIVE) {
+		*block = hpmmap_pool_block(s->nid, pfn);
+		whose = HPMMAP_WHOSE_POOL;
+	} else if (s) {
+		whose = HPMMAP_WHOSE_NOBODYS;
+	}
+	mutex_unlock(&hpmmap_pool_mutex);
+	return whose;
+}
+
+/**
+ * hpmmap_section_mended() - a page of a bad section is good
+ * @pfn: the page, of HPMMAP_WHOSE_NOBODYS
+ *
+ * If it was the last, the section can be set online.
+ */
+void hpmmap_section_mended(unsigned long pfn)
+{
+	unsigned long nr = pfn_to_section_nr(pfn);
+
+	mutex_lock(&hpmmap_pool_mutex);
+	if (!pages_are_poisoned(section_nr_to_pfn(nr), PAGES_PER_SECTION))
+		section_forget(nr);
+	mutex_unlock(&hpmmap_pool_mutex);
 }
 
 /*
@@ -411,6 +521,13 @@ int hpmmap_pool_list(struct hpmmap_pool_range __user *ranges, u32 *nr)
  * before it asks its notifiers, so a veto comes too late for blocks in use:
  * online_pages() itself is not entered for a section of ours.
  */
+
+static noinline int bad_refused(unsigned long pfn)
+{
+	pr_info("section %lu stays offline: memory errors\n",
+		pfn_to_section_nr(pfn));
+	return -EHWPOISON;
+}
 
 static noinline int online_refused(unsigned long pfn)
 {
@@ -429,9 +546,13 @@ static void notrace guard_entry(unsigned long ip, unsigned long parent_ip,
 					      PAGES_PER_SECTION - 1);
 
 	for (; nr < end; nr++) {
-		if (!xa_load(&sections, nr))
+		struct section *s = xa_load(&sections, nr);
+
+		if (!s)
 			continue;
-		compat_ftrace_set_ip(fregs, (unsigned long)online_refused);
+		compat_ftrace_set_ip(fregs, READ_ONCE(s->state) == SECTION_BAD ?
+				     (unsigned long)bad_refused :
+				     (unsigned long)online_refused);
 		return;
 	}
 }
@@ -494,10 +615,18 @@ int hpmmap_section_init(void)
 	return ret;
 }
 
-/* Memory in a pool keeps the module loaded, so the pools are empty here. */
+/*
+ * Memory in a pool keeps the module loaded, so the pools are empty here. What has
+ * memory errors is Linux's business from here on.
+ */
 void hpmmap_section_exit(void)
 {
+	struct section *s;
+	unsigned long nr;
+
 	unregister_pm_notifier(&pm_nb);
 	guard_remove();
+	xa_for_each(&sections, nr, s)
+		kfree(s);
 	xa_destroy(&sections);
 }

@@ -433,7 +433,7 @@ static bool share_readable(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 	unsigned long start = vmf->address & SLOT_MASK;
 
 	return !(vmf->flags & FAULT_FLAG_WRITE) &&
-	       hpmmap_block_is_shared(block) &&
+	       hpmmap_block_is_shared(block) && !hpmmap_block_is_hurt(block) &&
 	       vmf->vma->vm_start <= start &&
 	       vmf->vma->vm_end - SLOT_SIZE >= start &&
 	       !has_stale(block, 0, SLOT_PAGES) &&
@@ -487,7 +487,8 @@ void hpmmap_store_put(struct hpmmap_ctx *ctx, unsigned long slot,
  * A block that was shared until now is not mapped by the core alone: it maps
  * one page where the slot has a table of 4 KB entries.
  *
- * Return: 0, VM_FAULT_NOPAGE (it is mapped) or VM_FAULT_OOM.
+ * Return: 0, VM_FAULT_NOPAGE (it is mapped), VM_FAULT_OOM, or VM_FAULT_HWPOISON
+ * where the contents are lost.
  */
 vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 			      bool *committed, enum hpmmap_fault *why)
@@ -537,6 +538,10 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 	}
 	if (fill(ctx, block, first, nr))
 		goto out;
+	if (hpmmap_block_is_lost(block, page_in_slot(vmf->address))) {
+		ret = VM_FAULT_HWPOISON;
+		goto out;
+	}
 	if (owned) {
 		ret = VM_FAULT_NOPAGE;
 		goto out;
@@ -566,15 +571,15 @@ out:
  * @len: length; all of it lies in one page
  * @write: to the page
  *
- * Return: 0 or -ENOMEM.
+ * Return: 0, -ENOMEM, or -EHWPOISON where the contents are lost.
  */
 int hpmmap_store_access(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			unsigned long addr, void *buf, size_t len, bool write)
 {
 	unsigned int i = page_in_slot(addr);
 	struct hpmmap_block *block;
+	int ret = -ENOMEM, cookie;
 	bool owned = false;
-	int ret = -ENOMEM;
 	void *p;
 
 	mutex_lock(&ctx->lock);
@@ -593,12 +598,21 @@ int hpmmap_store_access(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	/* A fault may be clearing it. */
 	if (block->folio)
 		folio_wait_locked(block->folio);
+	cookie = hpmmap_poison_touch();
 	p = page_address(hpmmap_block_page(block, i)) + offset_in_page(addr);
-	if (write)
+	ret = -EHWPOISON;
+	if (hpmmap_block_is_lost(block, i)) {
+		;
+	} else if (write) {
 		memcpy(p, buf, len);
-	else
-		memcpy(buf, p, len);
-	ret = 0;
+		ret = 0;
+	} else if (!copy_mc_to_kernel(buf, p, len)) {
+		ret = 0;
+	} else {
+		memory_failure_queue(page_to_pfn(hpmmap_block_page(block, i)),
+				     0);
+	}
+	hpmmap_poison_untouch(cookie);
 out:
 	mutex_unlock(&ctx->lock);
 	if (owned && block)
@@ -1005,7 +1019,8 @@ static struct hpmmap_block *run_block(struct hpmmap_ctx *ctx,
 		block = ERR_PTR(-EBUSY);
 	rcu_read_unlock();
 	if (block)
-		return IS_ERR(block) || !block->folio ? NULL : block;
+		return IS_ERR(block) || !block->folio ||
+		       hpmmap_block_is_hurt(block) ? NULL : block;
 	if (!blocks || list_empty(blocks))
 		return NULL;
 	block = list_take(blocks, xas->xa_index);
@@ -1074,7 +1089,8 @@ unsigned long hpmmap_store_map_run(struct hpmmap_ctx *ctx,
 			hpmmap_block_fill(ctx, block, 0, SLOT_PAGES);
 		/* A fault may be clearing it. */
 		folio_lock(block->folio);
-		inserted = hpmmap_pgmap_insert_2m(vma, addr, pmdp,
+		inserted = !hpmmap_block_is_hurt(block) &&
+			   hpmmap_pgmap_insert_2m(vma, addr, pmdp,
 						  block->folio);
 		folio_unlock(block->folio);
 		if (!inserted)
@@ -1321,6 +1337,112 @@ out:
 	mutex_unlock(&ctx->lock);
 	mmap_write_unlock(ctx->mm);
 	return done;
+}
+
+/* Of the pools if there is one, otherwise of Linux. */
+static struct hpmmap_block *take_instead(struct hpmmap_ctx *ctx,
+					 struct hpmmap_block *old)
+{
+	LIST_HEAD(one);
+
+	if (hpmmap_pool_alloc_instead(ctx, old->nid, &ctx->job->nodes, 1,
+				      &one))
+		return list_take(&one, NO_SLOT);
+	hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_BLOCK, SLOT_SIZE);
+	return hpmmap_block_alloc_linux();
+}
+
+/**
+ * hpmmap_store_exchange() - another block for a slot, that of a bad one
+ * @ctx: the context, ctx->ops held
+ * @slot: the slot
+ * @old: its block
+ *
+ * The contents stay; what is shared with others stays shared with none.
+ *
+ * Return: 0, -EBUSY (somebody but page tables refers to it), -ENOMEM, -EINTR, or
+ * -EAGAIN if the slot has another block by now.
+ */
+int hpmmap_store_exchange(struct hpmmap_ctx *ctx, unsigned long slot,
+			  struct hpmmap_block *old)
+{
+	struct hpmmap_block *fresh = NULL;
+	int ret = -EAGAIN;
+
+	/* Another process may hold it for long. */
+	if (ctx->mm != current->mm && rwsem_is_locked(&ctx->mm->mmap_lock))
+		return -EBUSY;
+	if (mmap_write_lock_killable(ctx->mm))
+		return -EINTR;
+	mutex_lock(&ctx->lock);
+	if (xa_load(&ctx->store, slot) != old)
+		goto out;
+	ret = -ENOMEM;
+	fresh = take_instead(ctx, old);
+	if (!fresh)
+		goto out;
+	fresh->slot = slot;
+	ret = -EBUSY;
+	if (!hpmmap_block_wait_unpinned(ctx, old))
+		goto out;
+	zap_ours(ctx, slot << SLOT_SHIFT, (slot + 1) << SLOT_SHIFT);
+	/* A pin that came at the same time found the entry gone, or is found. */
+	if (hpmmap_block_is_pinned(old))
+		goto out;
+	ret = hpmmap_block_copy(ctx, fresh, 0, old, 0, SLOT_PAGES);
+	if (ret)
+		goto out;
+	store_insert(ctx, slot, fresh);
+	if (fresh->folio)
+		count_gained(ctx, fresh);
+	forget_reuse(ctx, old);
+	hpmmap_block_release(ctx, old);
+	fresh = NULL;
+out:
+	if (fresh)
+		block_put_back(ctx, fresh);
+	mutex_unlock(&ctx->lock);
+	mmap_write_unlock(ctx->mm);
+	return ret;
+}
+
+/* A bad page of a range that is about to be given a meaning again? */
+static bool wants_heal(struct hpmmap_block *block, unsigned long slot,
+		       unsigned long start, unsigned long end)
+{
+	unsigned int first, nr, i;
+
+	if (!block->folio || !hpmmap_block_is_hurt(block))
+		return false;
+	slot_clip(slot, start, end, &first, &nr);
+	i = first;
+	for_each_set_bit_from(i, block->stale, first + nr)
+		if (PageHWPoison(hpmmap_block_page(block, i)))
+			return true;
+	return false;
+}
+
+/**
+ * hpmmap_store_heal() - get ready to give a range memory
+ * @ctx: the context, ctx->ops held
+ * @start: first address
+ * @end: end
+ *
+ * Where the contents of a page with a memory error mean nothing any more, its
+ * block is exchanged for a good one. Not if somebody has pinned it.
+ */
+void hpmmap_store_heal(struct hpmmap_ctx *ctx, unsigned long start,
+		       unsigned long end)
+{
+	struct hpmmap_block *block;
+	unsigned long slot;
+
+	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
+			  slot_of(end - 1)) {
+		if (wants_heal(block, slot, start, end))
+			hpmmap_store_exchange(ctx, slot, block);
+		cond_resched();
+	}
 }
 
 /**

@@ -1046,12 +1046,6 @@ static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 		hpmmap_vma_repair(ctx, start & SLOT_MASK,
 				  ALIGN(end, SLOT_SIZE));
 		return ret;
-	case MADV_HWPOISON:
-	case MADV_SOFT_OFFLINE:
-		/* So does Linux, but 6.1 keeps a reference to the block. */
-		if (IS_ENABLED(CONFIG_MEMORY_FAILURE) && capable(CAP_SYS_ADMIN))
-			return -ENXIO;
-		return hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
 	case MADV_REMOVE:
 	case MADV_MERGEABLE:
 	case MADV_UNMERGEABLE:
@@ -1106,6 +1100,10 @@ static long madvise_with_ours(struct hpmmap_ctx *ctx,
 	case MADV_DONTNEED:
 	case MADV_DONTNEED_LOCKED:
 		return madvise_discard(ctx, regs);
+	case MADV_HWPOISON:
+	case MADV_SOFT_OFFLINE:
+		/* Not under ctx->ops: see poison.c, where Linux's answer ends. */
+		return hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
 	case MADV_WILLNEED:
 	case MADV_POPULATE_READ:
 	case MADV_POPULATE_WRITE:

@@ -69,6 +69,7 @@ NODE_ATTR(free_bytes, free);
 NODE_ATTR(clean_bytes, clean);
 NODE_ATTR(largest_free_bytes, largest);
 NODE_ATTR(pinned_bytes, pinned);
+NODE_ATTR(bad_bytes, bad);
 
 static struct attribute *node_attrs[] = {
 	&total_bytes_attr.attr,
@@ -76,6 +77,7 @@ static struct attribute *node_attrs[] = {
 	&clean_bytes_attr.attr,
 	&largest_free_bytes_attr.attr,
 	&pinned_bytes_attr.attr,
+	&bad_bytes_attr.attr,
 	NULL,
 };
 ATTRIBUTE_GROUPS(node);

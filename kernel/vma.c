@@ -54,7 +54,9 @@ static void entry_count(struct hpmmap_ctx *ctx, struct vm_fault *vmf)
 {
 	unsigned long start = vmf->address & SLOT_MASK;
 
-	if (PageCompound(vmf->page) && pmd_none(READ_ONCE(*vmf->pmd)) &&
+	if (PageCompound(vmf->page) &&
+	    !folio_test_has_hwpoisoned(page_folio(vmf->page)) &&
+	    pmd_none(READ_ONCE(*vmf->pmd)) &&
 	    vmf->vma->vm_start <= start &&
 	    vmf->vma->vm_end - SLOT_SIZE >= start && compat_vma_maps_2m(vmf->vma))
 		atomic_long_inc(&ctx->stats.entries_2m);
@@ -81,6 +83,13 @@ static vm_fault_t hpmmap_vm_fault(struct vm_fault *vmf)
 	if (ret)
 		return ret;
 	lock_page(vmf->page);
+	if (unlikely(PageHWPoison(vmf->page))) {
+		/* Just now. */
+		unlock_page(vmf->page);
+		put_page(vmf->page);
+		vmf->page = NULL;
+		return VM_FAULT_HWPOISON;
+	}
 	return VM_FAULT_LOCKED;
 }
 
@@ -391,7 +400,7 @@ static bool wants_collapse(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	       !(vma->vm_flags & ~PLAIN_FLAGS) && !vma_policy(vma) &&
 	       !(ctx->mm->def_flags & VM_LOCKED) &&
 	       compat_maps_2m(ctx->mm) &&
-	       block && block->folio &&
+	       block && block->folio && !hpmmap_block_is_hurt(block) &&
 	       hpmmap_pgmap_slot(ctx->mm, addr) == HPMMAP_ENTRY_TABLE;
 }
 
@@ -495,6 +504,8 @@ static void commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 {
 	unsigned long addr = start, next = end;
 
+	if (hpmmap_poison_seen() && start < end)
+		hpmmap_store_heal(ctx, start, end);
 	while (addr < end) {
 		struct vm_area_struct *vma = NULL;
 		vm_flags_t collapse_flags = 0;

@@ -263,6 +263,80 @@ unsigned int compat_interleave_weight(int nid)
 	return weight ? weight : 1;
 }
 
+static int *core_early_kill, *core_recovery, *core_soft_offline;
+
+bool compat_early_kill(void)
+{
+	return core_early_kill && READ_ONCE(*core_early_kill);
+}
+
+bool compat_recovers_memory(void)
+{
+	return !core_recovery || READ_ONCE(*core_recovery);
+}
+
+bool compat_soft_offlines(void)
+{
+	return !core_soft_offline || READ_ONCE(*core_soft_offline);
+}
+
+typedef int force_sig_mceerr_t(int code, void __user *addr, short lsb);
+DEFINE_STATIC_CALL_NULL(hpmmap_force_sig_mceerr, force_sig_mceerr_t);
+
+void compat_force_sig_mceerr(void __user *addr, short lsb)
+{
+	static_call(hpmmap_force_sig_mceerr)(BUS_MCEERR_AR, addr, lsb);
+}
+
+/* Before 6.2 memory blocks do not know their bad pages. */
+#ifdef HAVE_POISON_BY_PFN
+typedef void poison_inc_t(unsigned long pfn);
+typedef void poison_sub_t(unsigned long pfn, long nr);
+DEFINE_STATIC_CALL_NULL(hpmmap_poison_inc, poison_inc_t);
+DEFINE_STATIC_CALL_NULL(hpmmap_poison_sub, poison_sub_t);
+
+void compat_count_poison(unsigned long pfn, long nr)
+{
+	if (nr < 0)
+		static_call(hpmmap_poison_sub)(pfn, -nr);
+	for (; nr > 0; nr--)
+		static_call(hpmmap_poison_inc)(pfn);
+}
+#else
+static atomic_long_t *core_nr_poisoned;
+
+void compat_count_poison(unsigned long pfn, long nr)
+{
+	atomic_long_add(nr, core_nr_poisoned);
+}
+#endif
+
+int compat_poison_init(void)
+{
+	void *force = (void *)compat_symbol("force_sig_mceerr");
+#ifdef HAVE_POISON_BY_PFN
+	void *inc = (void *)compat_symbol("num_poisoned_pages_inc");
+	void *sub = (void *)compat_symbol("num_poisoned_pages_sub");
+
+	if (!inc || !sub)
+		return -ENOENT;
+	static_call_update(hpmmap_poison_inc, (poison_inc_t *)inc);
+	static_call_update(hpmmap_poison_sub, (poison_sub_t *)sub);
+#else
+	core_nr_poisoned = (void *)compat_symbol("num_poisoned_pages");
+	if (!core_nr_poisoned)
+		return -ENOENT;
+#endif
+	if (!force)
+		return -ENOENT;
+	static_call_update(hpmmap_force_sig_mceerr,
+			   (force_sig_mceerr_t *)force);
+	core_early_kill = (void *)compat_symbol("sysctl_memory_failure_early_kill");
+	core_recovery = (void *)compat_symbol("sysctl_memory_failure_recovery");
+	core_soft_offline = (void *)compat_symbol("sysctl_enable_soft_offline");
+	return 0;
+}
+
 #define FUNCTION(_name, _call) \
 	{ _name, &STATIC_CALL_KEY(_call), STATIC_CALL_TRAMP_ADDR(_call) }
 

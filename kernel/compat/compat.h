@@ -279,6 +279,20 @@ struct memory_block *compat_find_memory_block(unsigned long section_nr);
 /* The kernel's own, whoever hooks it. */
 long compat_oom_badness(struct task_struct *task, unsigned long total);
 
+/* Before the functions for memory errors that follow: 0 or -ENOENT. */
+int compat_poison_init(void);
+
+/* Count pages with memory errors, in all and in their memory block. */
+void compat_count_poison(unsigned long pfn, long nr);
+
+/* SIGBUS for the current task, which cannot go on: BUS_MCEERR_AR. */
+void compat_force_sig_mceerr(void __user *addr, short lsb);
+
+/* vm.memory_failure_early_kill, memory_failure_recovery, enable_soft_offline */
+bool compat_early_kill(void);
+bool compat_recovers_memory(void);
+bool compat_soft_offlines(void);
+
 int compat_init(void);
 
 /* Address of a kernel symbol's first instruction, or 0. After compat_init(). */

@@ -115,9 +115,11 @@ struct hpmmap_pool_add {
  * @busy_bytes: out: bytes of the range that jobs hold (EBUSY)
  * @pinned_bytes: out: bytes no job holds but a device or another process
  *	has still pinned (EBUSY)
+ * @bad_bytes: out: bytes of blocks with memory errors; since ABI 2
  *
  * Needs CAP_SYS_ADMIN. All or nothing. After success the range can be set
- * online again.
+ * online again, but for the sections in which there is a block with a memory
+ * error: these cannot, and cannot be added again either (ENXIO).
  *
  * Errors: ENOENT (part of the range is in no pool), EBUSY (in use).
  */
@@ -128,6 +130,7 @@ struct hpmmap_pool_remove {
 	__aligned_u64 length;
 	__aligned_u64 busy_bytes;
 	__aligned_u64 pinned_bytes;
+	__aligned_u64 bad_bytes;
 };
 #define HPMMAP_IOC_POOL_REMOVE	_IOWR(HPMMAP_IOC_MAGIC, 2, struct hpmmap_pool_remove)
 
@@ -139,6 +142,8 @@ struct hpmmap_pool_remove {
  * @pinned_bytes: bytes no job holds but that are still pinned
  * @node: NUMA node
  * @flags: HPMMAP_POOL_F_* given when it was added
+ * @bad_bytes: bytes of blocks with memory errors, which nobody will get; since
+ *	ABI 2
  */
 struct hpmmap_pool_range {
 	__aligned_u64 start;
@@ -147,7 +152,9 @@ struct hpmmap_pool_range {
 	__aligned_u64 pinned_bytes;
 	__s32 node;
 	__u32 flags;
+	__aligned_u64 bad_bytes;
 };
+#define HPMMAP_POOL_RANGE_MIN_SIZE	40
 
 /**
  * struct hpmmap_pool_list - HPMMAP_IOC_POOL_LIST
@@ -157,14 +164,18 @@ struct hpmmap_pool_range {
  * @nr: in: length of the array (0: only count); out: number of ranges there
  *	are. Where that is more than the array holds, the array holds the
  *	first ones, in order of address.
- * @__reserved: must be 0
+ * @range_size: sizeof(struct hpmmap_pool_range) as the caller knows it, a
+ *	multiple of 8, at most 4096; 0: HPMMAP_POOL_RANGE_MIN_SIZE. What the
+ *	kernel does not know reads as zero. Reserved before ABI 2.
+ *
+ * Errors: EINVAL (@range_size).
  */
 struct hpmmap_pool_list {
 	__u32 size;
 	__u32 flags;
 	__aligned_u64 ranges;
 	__u32 nr;
-	__u32 __reserved;
+	__u32 range_size;
 };
 #define HPMMAP_IOC_POOL_LIST	_IOWR(HPMMAP_IOC_MAGIC, 3, struct hpmmap_pool_list)
 
@@ -396,6 +407,8 @@ struct hpmmap_limit_list {
  *		clean_bytes		free, and zero already
  *		largest_free_bytes	largest block, at most 1 GB
  *		pinned_bytes		given up but still pinned
+ *		bad_bytes		blocks with memory errors, which nobody
+ *					holds or will get
  *	contexts/ID/			one directory an address space
  *		pid job uid		who it is (pid in the initial namespace)
  *		strict			1: policy strict, 0: fallback

@@ -408,6 +408,7 @@ static unsigned int list(struct hpmmap_pool_range *ranges)
 {
 	struct hpmmap_pool_list arg = {
 		.size = sizeof(arg), .ranges = (uintptr_t)ranges, .nr = MAX_SECTIONS,
+		.range_size = sizeof(*ranges),
 	};
 
 	if (ioctl(device, HPMMAP_IOC_POOL_LIST, &arg))

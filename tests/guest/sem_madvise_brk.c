@@ -18,10 +18,6 @@
 #define MADV_GUARD_REMOVE 103
 #endif
 
-#ifndef MADV_SOFT_OFFLINE
-#define MADV_SOFT_OFFLINE 101
-#endif
-
 #define USED	MB(8)
 
 /* Starts on a slot; nothing is mapped in the slots around it. */
@@ -349,32 +345,6 @@ static void madvise_errors(void)
 	unmap(base, USED);
 }
 
-/*
- * Poisoning a page for a test. Natively it works, and the machine is a page
- * short afterwards; memory of the pools is neither changed nor kept.
- */
-static void poisoning_is_refused(void)
-{
-	static const int advice[] = { MADV_HWPOISON, MADV_SOFT_OFFLINE };
-	uint64_t before;
-	char *base;
-
-	skip_unless_registered();
-	before = pool_value("free_bytes");
-	base = map_filled();
-	for (size_t i = 0; i < ARRAY_SIZE(advice); i++) {
-		if (madvise(base + MB(1), PAGE, advice[i]) == -1 &&
-		    errno == EINVAL)
-			SKIP("this kernel has no advice %d", advice[i]);
-		CHECK_ERR(madvise(base + MB(1), PAGE, advice[i]), ENXIO);
-		CHECK_ERR(madvise(base + MB(2), MB(4), advice[i]), ENXIO);
-	}
-	verify(base, USED, 5, 0);
-	CHECK_TOUCH(base, USED);
-	unmap(base, USED);
-	await_pool_free(before);
-}
-
 static char *page_up(char *p)
 {
 	return (char *)(((uintptr_t)p + PAGE - 1) & ~(PAGE - 1));
@@ -591,7 +561,6 @@ int main(void)
 		T(harmless_advice_keeps_content),
 		T(pageout_takes_no_faults),
 		T(madvise_errors),
-		T(poisoning_is_refused),
 		T(brk_grows_and_shrinks),
 		T(brk_in_small_steps),
 		T(brk_refusals),

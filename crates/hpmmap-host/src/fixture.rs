@@ -109,6 +109,7 @@ impl Fixture {
             ("clean_bytes", largest),
             ("largest_free_bytes", largest),
             ("pinned_bytes", pinned),
+            ("bad_bytes", 0),
         ] {
             self.write(&format!("{dir}/{name}"), &format!("{value}\n"));
         }

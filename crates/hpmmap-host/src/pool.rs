@@ -22,6 +22,8 @@ pub struct NodePool {
     pub largest_free_bytes: u64,
     /// Given up but still pinned by a device or another process.
     pub pinned_bytes: u64,
+    /// Blocks with memory errors, which nobody has or gets.
+    pub bad_bytes: u64,
 }
 
 impl NodePool {
@@ -30,6 +32,7 @@ impl NodePool {
         self.total_bytes
             .saturating_sub(self.free_bytes)
             .saturating_sub(self.pinned_bytes)
+            .saturating_sub(self.bad_bytes)
     }
 }
 
@@ -133,6 +136,7 @@ fn read_node(root: &Root, node: u32) -> Result<NodePool> {
         clean_bytes: value("clean_bytes")?,
         largest_free_bytes: value("largest_free_bytes")?,
         pinned_bytes: value("pinned_bytes")?,
+        bad_bytes: value("bad_bytes")?,
     })
 }
 

@@ -124,6 +124,7 @@ impl Device {
                     ranges.as_mut_ptr() as u64
                 },
                 nr: capacity,
+                range_size: size_of_u32::<uapi::PoolRange>(),
                 ..Default::default()
             };
             // SAFETY: the fd is open, the struct is the one of this command,

@@ -8,6 +8,8 @@ pub const DEVICE_PATH: &str = "/dev/hpmmap";
 pub const ABI_VERSION: u32 = 2;
 /// Unit of allocation.
 pub const BLOCK_BYTES: u64 = 1 << 21;
+/// Smallest size of an element of the list of ranges.
+pub const POOL_RANGE_MIN_SIZE: u32 = 40;
 /// Largest contiguous run that is handed out.
 pub const LARGE_BYTES: u64 = 1 << 30;
 
@@ -75,6 +77,7 @@ pub struct PoolRemove {
     pub length: u64,
     pub busy_bytes: u64,
     pub pinned_bytes: u64,
+    pub bad_bytes: u64,
 }
 
 #[repr(C)]
@@ -86,6 +89,7 @@ pub struct PoolRange {
     pub pinned_bytes: u64,
     pub node: i32,
     pub flags: u32,
+    pub bad_bytes: u64,
 }
 
 #[repr(C)]
@@ -95,7 +99,7 @@ pub struct PoolList {
     pub flags: u32,
     pub ranges: u64,
     pub nr: u32,
-    pub __reserved: u32,
+    pub range_size: u32,
 }
 
 #[repr(C)]

@@ -39,6 +39,7 @@ contract! {
         "HPMMAP_ABI_VERSION" => ABI_VERSION,
         "HPMMAP_BLOCK_BYTES" => BLOCK_BYTES,
         "HPMMAP_LARGE_BYTES" => LARGE_BYTES,
+        "HPMMAP_POOL_RANGE_MIN_SIZE" => POOL_RANGE_MIN_SIZE,
         "HPMMAP_FEATURE_PUD" => FEATURE_PUD,
         "HPMMAP_FEATURE_JOBS" => FEATURE_JOBS,
         "HPMMAP_FEATURE_LIMITS" => FEATURE_LIMITS,
@@ -72,12 +73,12 @@ contract! {
         },
         "hpmmap_pool_add" => PoolAdd { size, flags, start, length, node, __reserved },
         "hpmmap_pool_remove" => PoolRemove {
-            size, flags, start, length, busy_bytes, pinned_bytes
+            size, flags, start, length, busy_bytes, pinned_bytes, bad_bytes
         },
         "hpmmap_pool_range" => PoolRange {
-            start, length, free_bytes, pinned_bytes, node, flags
+            start, length, free_bytes, pinned_bytes, node, flags, bad_bytes
         },
-        "hpmmap_pool_list" => PoolList { size, flags, ranges, nr, __reserved },
+        "hpmmap_pool_list" => PoolList { size, flags, ranges, nr, range_size },
         "hpmmap_launch" => Launch {
             size, flags, page_size, nodemask, nodemask_bits, __reserved, job_id
         },

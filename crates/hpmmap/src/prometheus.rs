@@ -118,7 +118,7 @@ pub fn text(state: &State) -> String {
 
 fn pools(out: &mut Text, nodes: &[NodePool]) {
     type Value = fn(&NodePool) -> u64;
-    let families: [(&str, &str, Value); 5] = [
+    let families: [(&str, &str, Value); 6] = [
         ("size", "Size of the pool of a node.", |n| n.total_bytes),
         ("free", "Pool memory that nobody holds.", |n| n.free_bytes),
         ("clean", "Pool memory that is free and zero already.", |n| {
@@ -130,6 +130,7 @@ fn pools(out: &mut Text, nodes: &[NodePool]) {
         ("pinned", "Pool memory given up but still pinned.", |n| {
             n.pinned_bytes
         }),
+        ("bad", "Blocks with memory errors.", |n| n.bad_bytes),
     ];
     for (what, help, value) in families {
         out.family(

@@ -175,8 +175,12 @@ static void check_pool_list(void)
 	check_struct("POOL_LIST", HPMMAP_IOC_POOL_LIST, &right, sizeof(right),
 		     offsetof(struct hpmmap_pool_list, flags));
 	list = right;
-	list.__reserved = 1;
-	expect("POOL_LIST: __reserved", HPMMAP_IOC_POOL_LIST, &list, EOPNOTSUPP);
+	list.range_size = HPMMAP_POOL_RANGE_MIN_SIZE - 8;
+	expect("POOL_LIST: too small an element", HPMMAP_IOC_POOL_LIST, &list, EINVAL);
+	list.range_size = sizeof(struct hpmmap_pool_range) + 4;
+	expect("POOL_LIST: a crooked element", HPMMAP_IOC_POOL_LIST, &list, EINVAL);
+	list.range_size = 4096 + 8;
+	expect("POOL_LIST: too large an element", HPMMAP_IOC_POOL_LIST, &list, EINVAL);
 	list = right;
 	expect("POOL_LIST: count", HPMMAP_IOC_POOL_LIST, &list, 0);
 	if (list.nr < 1 || list.nr > 64) {
@@ -188,10 +192,31 @@ static void check_pool_list(void)
 	list.ranges = 8;
 	expect("POOL_LIST: wrong pointer in it", HPMMAP_IOC_POOL_LIST, &list, EFAULT);
 
-	/* No more than the array holds is written. */
+	/* Of larger elements, what the module does not know is zero. */
 	memset(ranges, 0x5a, sizeof(ranges));
 	list.nr = 1;
 	list.ranges = (uintptr_t)ranges;
+	list.range_size = 2 * sizeof(ranges[0]);
+	expect("POOL_LIST: of large elements", HPMMAP_IOC_POOL_LIST, &list, 0);
+	if (ranges[1].start || ranges[1].bad_bytes || ranges[2].start != 0x5a5a5a5a5a5a5a5aULL) {
+		printf("POOL_LIST: wrong contents of a large element\n");
+		failures++;
+	}
+
+	/* The smallest ones are those of the first version. */
+	memset(ranges, 0x5a, sizeof(ranges));
+	list.nr = 1;
+	list.range_size = 0;
+	expect("POOL_LIST: of small elements", HPMMAP_IOC_POOL_LIST, &list, 0);
+	if (ranges[0].bad_bytes != 0x5a5a5a5a5a5a5a5aULL || !ranges[0].length) {
+		printf("POOL_LIST: wrong contents of a small element\n");
+		failures++;
+	}
+
+	/* No more than the array holds is written. */
+	memset(ranges, 0x5a, sizeof(ranges));
+	list.nr = 1;
+	list.range_size = sizeof(ranges[0]);
 	expect("POOL_LIST: of one", HPMMAP_IOC_POOL_LIST, &list, 0);
 	if (ranges[1].start != 0x5a5a5a5a5a5a5a5aULL || ranges[0].length == 0 ||
 	    ranges[0].free_bytes > ranges[0].length) {

@@ -28,7 +28,7 @@ verb = sys.argv[1]
 def check_nodes(nodes):
     assert sum(node["total_bytes"] for node in nodes) == 512 << 20, nodes
     for node in nodes:
-        for key in ("node", "total_bytes", "free_bytes", "largest_free_bytes", "pinned_bytes"):
+        for key in ("node", "total_bytes", "free_bytes", "largest_free_bytes", "pinned_bytes", "bad_bytes"):
             assert type(node[key]) is int, (key, node)
         assert node["free_bytes"] <= node["total_bytes"] - (64 << 20) or node["total_bytes"] == 0
 

@@ -20,7 +20,8 @@ pub enum PoolVerb {
     ///
     /// Takes memory blocks that are entirely free out of the pool and sets
     /// them online again, in the zone they came from. Blocks in use are left
-    /// alone and named.
+    /// alone and named. Those in which there is a memory error leave the pool,
+    /// too, but stay offline and are named; the exit status is 1 then.
     Remove(PoolRemoveArgs),
     /// Show the pools
     List(PoolListArgs),

@@ -98,7 +98,7 @@ impl Failure {
             (Step::Offline, Errno::EEXIST) => "somebody else set it offline",
             (Step::PoolAdd, Errno::EBUSY) => "part of it is still online",
             (Step::PoolAdd, Errno::EEXIST) => "part of it is in a pool already",
-            (Step::PoolAdd, Errno::ENXIO) => "has no memory for a part of its range",
+            (Step::PoolAdd, Errno::ENXIO) => "has memory errors, or no memory for a part of its range",
             (Step::PoolAdd, Errno::EXDEV) => "is on another node",
             (Step::PoolRemove, Errno::EBUSY) => {
                 return format!(
@@ -107,6 +107,8 @@ impl Failure {
                     short(self.pinned_bytes)
                 );
             }
+            (Step::Online | Step::Offline, Errno::EHWPOISON) => "stays offline: memory errors",
+            (Step::PoolAdd, Errno::EHWPOISON) => "has memory errors",
             (Step::PoolRemove, Errno::ENOENT) => "is not in a pool any more",
             (_, other) => other.desc(),
         };

@@ -44,6 +44,8 @@ pub struct PooledBlock {
     pub free_bytes: u64,
     /// Bytes no job holds but that are still pinned.
     pub pinned_bytes: u64,
+    /// Bytes of blocks with memory errors, which nobody has or gets.
+    pub bad_bytes: u64,
     /// NUMA node.
     pub node: i32,
     /// Came from the zone for movable memory.
@@ -56,11 +58,12 @@ impl PooledBlock {
         self.pooled_bytes
             .saturating_sub(self.free_bytes)
             .saturating_sub(self.pinned_bytes)
+            .saturating_sub(self.bad_bytes)
     }
 
     /// All of the memory block is in the pool and nobody uses any of it.
     pub fn is_free(&self, block_bytes: u64) -> bool {
-        self.pooled_bytes == block_bytes && self.free_bytes == block_bytes
+        self.pooled_bytes == block_bytes && self.free_bytes + self.bad_bytes == block_bytes
     }
 }
 
@@ -76,12 +79,14 @@ pub fn join_ranges(ranges: &[PoolRange], block_bytes: u64) -> Vec<PooledBlock> {
             pooled_bytes: 0,
             free_bytes: 0,
             pinned_bytes: 0,
+            bad_bytes: 0,
             node: range.node,
             movable: range.flags & uapi::POOL_F_MOVABLE != 0,
         });
         block.pooled_bytes += range.length;
         block.free_bytes += range.free_bytes;
         block.pinned_bytes += range.pinned_bytes;
+        block.bad_bytes += range.bad_bytes;
     }
     blocks.into_values().collect()
 }
@@ -100,6 +105,7 @@ mod tests {
             pinned_bytes: pinned,
             node: 1,
             flags: uapi::POOL_F_MOVABLE,
+            bad_bytes: 0,
         };
         let ranges = [
             range(8, section, 0),
@@ -127,5 +133,21 @@ mod tests {
             ..Default::default()
         }];
         assert!(!join_ranges(&ranges, 2 * section)[0].is_free(2 * section));
+    }
+
+    #[test]
+    fn a_block_with_a_memory_error_can_leave_the_pool() {
+        let section = 128 << 20;
+        let ranges = [PoolRange {
+            start: 8 * section,
+            length: section,
+            free_bytes: section - uapi::BLOCK_BYTES,
+            bad_bytes: uapi::BLOCK_BYTES,
+            ..Default::default()
+        }];
+        let block = join_ranges(&ranges, section)[0];
+        assert!(block.is_free(section));
+        assert_eq!(block.busy_bytes(), 0);
+        assert_eq!(block.bad_bytes, uapi::BLOCK_BYTES);
     }
 }

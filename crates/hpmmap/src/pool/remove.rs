@@ -20,7 +20,7 @@ pub struct Outcome {
 
 /// The blocks that nobody uses, in the order in which to give them back:
 /// gigabytes of which the pool has only parts come first, low addresses come
-/// first.
+/// first; those with memory errors, which Linux will not have, come last.
 pub fn free_blocks(blocks: &[PooledBlock], block_bytes: u64) -> Vec<PooledBlock> {
     let run = |block: &PooledBlock| block.start / uapi::LARGE_BYTES;
     let mut run_bytes: HashMap<u64, u64> = HashMap::new();
@@ -31,7 +31,7 @@ pub fn free_blocks(blocks: &[PooledBlock], block_bytes: u64) -> Vec<PooledBlock>
     }
     free.sort_by_key(|block| {
         let whole = run_bytes[&run(block)] >= uapi::LARGE_BYTES;
-        (whole, block.start)
+        (block.bad_bytes > 0, whole, block.start)
     });
     free
 }
@@ -136,6 +136,15 @@ mod tests {
         let machine = filled(32..42, "Normal");
         let free = free_blocks(&machine.pooled_blocks(), BLOCK);
         assert_eq!(indices(&free)[..3], [40, 41, 32]);
+    }
+
+    #[test]
+    fn blocks_with_memory_errors_come_last() {
+        let machine = filled(32..36, "Normal");
+        let mut blocks = machine.pooled_blocks();
+        blocks[1].bad_bytes = 2 << 20;
+        blocks[1].free_bytes -= 2 << 20;
+        assert_eq!(indices(&free_blocks(&blocks, BLOCK)), [32, 34, 35, 33]);
     }
 
     #[test]

@@ -173,6 +173,7 @@ impl Machine for Simulated {
             length,
             free_bytes: length,
             pinned_bytes: 0,
+            bad_bytes: 0,
             node: node as i32,
             flags: if movable { uapi::POOL_F_MOVABLE } else { 0 },
         };

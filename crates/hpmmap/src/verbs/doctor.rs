@@ -796,7 +796,8 @@ mod tests {
             info: Some(Ok(info(0))),
             ..facts()
         };
-        assert_check_with(&fixture, &old, "interface", Verdict::Fail, "needs 1");
+        let needs = format!("needs {}", uapi::ABI_VERSION);
+        assert_check_with(&fixture, &old, "interface", Verdict::Fail, &needs);
         let mute = Facts {
             info: Some(Err(Errno::ENOTTY)),
             ..facts()

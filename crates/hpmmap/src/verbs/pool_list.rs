@@ -46,6 +46,7 @@ struct BlockReport {
     free_bytes: u64,
     busy_bytes: u64,
     pinned_bytes: u64,
+    bad_bytes: u64,
     movable: bool,
 }
 
@@ -67,6 +68,7 @@ impl Report {
             free_bytes: block.free_bytes,
             busy_bytes: block.busy_bytes(),
             pinned_bytes: block.pinned_bytes,
+            bad_bytes: block.bad_bytes,
             movable: block.movable,
         };
         Self {
@@ -90,6 +92,7 @@ pub fn nodes_table(nodes: &[NodePool]) -> String {
             Number("CLEAN"),
             Number("LARGEST"),
             Number("PINNED"),
+            Number("BAD"),
         ],
         nodes.iter().map(|node| {
             vec![
@@ -100,6 +103,7 @@ pub fn nodes_table(nodes: &[NodePool]) -> String {
                 short(node.clean_bytes),
                 short(node.largest_free_bytes),
                 short(node.pinned_bytes),
+                short(node.bad_bytes),
             ]
         }),
     )
@@ -115,6 +119,7 @@ fn blocks_table(blocks: &[PooledBlock]) -> String {
             Number("USED"),
             Number("FREE"),
             Number("PINNED"),
+            Number("BAD"),
             Text("MOVABLE"),
         ],
         blocks.iter().map(|block| {
@@ -126,6 +131,7 @@ fn blocks_table(blocks: &[PooledBlock]) -> String {
                 short(block.busy_bytes()),
                 short(block.free_bytes),
                 short(block.pinned_bytes),
+                short(block.bad_bytes),
                 if block.movable { "yes" } else { "no" }.to_string(),
             ]
         }),
@@ -144,6 +150,7 @@ mod tests {
         pooled_bytes: 128 << 20,
         free_bytes: 120 << 20,
         pinned_bytes: 2 << 20,
+        bad_bytes: 4 << 20,
         node: 1,
         movable: true,
     };
@@ -159,8 +166,8 @@ mod tests {
     fn nodes_as_a_table() {
         assert_eq!(
             nodes_table(&nodes()),
-            "NODE  TOTAL   USED  FREE  CLEAN  LARGEST  PINNED\n   \
-             0     4G  1022M    3G     1G       1G      2M"
+            "NODE  TOTAL   USED  FREE  CLEAN  LARGEST  PINNED  BAD\n   \
+             0     4G  1022M    3G     1G       1G      2M    0"
         );
         assert!(nodes_table(&[]).contains("hpmmap pool add"));
     }
@@ -176,9 +183,10 @@ mod tests {
                 "1",
                 "0x140000000",
                 "128M",
-                "6M",
+                "2M",
                 "120M",
                 "2M",
+                "4M",
                 "yes"
             ]
         );
@@ -193,7 +201,8 @@ mod tests {
 
         let json = serde_json::to_value(Report::new(nodes(), Some(&[BLOCK]))).unwrap();
         assert_eq!(json["blocks"][0]["start"], 40 * (128u64 << 20));
-        assert_eq!(json["blocks"][0]["busy_bytes"], 6 << 20);
+        assert_eq!(json["blocks"][0]["busy_bytes"], 2 << 20);
+        assert_eq!(json["blocks"][0]["bad_bytes"], 4 << 20);
         assert_eq!(json["blocks"][0]["movable"], true);
     }
 }

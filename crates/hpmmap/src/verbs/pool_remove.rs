@@ -249,6 +249,7 @@ mod tests {
             pooled_bytes: BLOCK,
             free_bytes: BLOCK - busy - pinned,
             pinned_bytes: pinned,
+            bad_bytes: 0,
             node: 0,
             movable: false,
         }

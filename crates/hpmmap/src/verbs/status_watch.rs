@@ -198,6 +198,9 @@ fn pool(node: &NodePool, columns: usize) -> Line {
         short(node.total_bytes),
         short(node.clean_bytes)
     );
+    if node.bad_bytes != 0 {
+        tail += &format!(", {} bad", short(node.bad_bytes));
+    }
     if node.pinned_bytes != 0 {
         tail += &format!(", {} pinned", short(node.pinned_bytes));
     }
@@ -483,6 +486,7 @@ mod tests {
             clean_bytes: clean,
             largest_free_bytes: 0,
             pinned_bytes: 0,
+            bad_bytes: 0,
         };
         assert_eq!(shares(&pool(1000, 1000), 10), (0, 0, 10));
         assert_eq!(shares(&pool(999, 999), 10), (1, 0, 9));
