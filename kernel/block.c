@@ -109,6 +109,11 @@ static void folio_detach(struct folio *folio)
 		folio_clear_active(folio);
 }
 
+static bool page_idle(struct page *page)
+{
+	return page_ref_count(page) == 1;
+}
+
 static void block_free_linux(struct hpmmap_block *block)
 {
 	unsigned int i;
@@ -411,6 +416,58 @@ static bool page_copy(struct page *to, struct page *from)
 }
 
 /**
+ * hpmmap_block_clear_linux() - pages of a block of Linux's memory read as zero
+ * @ctx: whose store it is in, ctx->lock held
+ * @block: the block
+ * @first: first page
+ * @nr: number of pages, all of them stale
+ *
+ * Where it has no page it gets none: the first touch brings one.
+ */
+void hpmmap_block_clear_linux(struct hpmmap_ctx *ctx,
+			      struct hpmmap_block *block, unsigned int first,
+			      unsigned int nr)
+{
+	unsigned int i;
+
+	lockdep_assert_held(&ctx->lock);
+	for (i = first; i < first + nr; i++) {
+		if (!block->pages[i])
+			continue;
+		clear_page(page_address(block->pages[i]));
+		atomic_long_inc(&ctx->nr_cleared);
+		clear_bit(i, block->stale);
+	}
+}
+
+/**
+ * hpmmap_block_drop_linux() - give pages back to Linux
+ * @ctx: whose store it is in, ctx->lock held
+ * @block: a block of Linux's memory
+ * @first: first page
+ * @nr: number of pages, all of them stale and in no page table
+ *
+ * What somebody still refers to stays.
+ */
+void hpmmap_block_drop_linux(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
+			     unsigned int first, unsigned int nr)
+{
+	unsigned int i;
+
+	lockdep_assert_held(&ctx->lock);
+	for (i = first; i < first + nr; i++) {
+		struct page *page = block->pages[i];
+
+		if (!page || !page_idle(page))
+			continue;
+		block->pages[i] = NULL;
+		folio_detach(page_folio(page));
+		put_page(page);
+		atomic_long_dec(&ctx->nr_linux_pages);
+	}
+}
+
+/**
  * hpmmap_block_copy() - copy pages from one block to another
  * @ctx: owner of @to, its lock held, as is the owner's of @from
  * @to: where to
@@ -457,11 +514,6 @@ int hpmmap_block_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
 	}
 	hpmmap_poison_untouch(cookie);
 	return ret;
-}
-
-static bool page_idle(struct page *page)
-{
-	return page_ref_count(page) == 1;
 }
 
 /**

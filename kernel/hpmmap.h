@@ -702,6 +702,11 @@ void hpmmap_block_attach(struct hpmmap_block *block,
 			 struct address_space *mapping, unsigned long slot);
 int hpmmap_block_fill(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 		      unsigned int first, unsigned int nr);
+void hpmmap_block_clear_linux(struct hpmmap_ctx *ctx,
+			      struct hpmmap_block *block, unsigned int first,
+			      unsigned int nr);
+void hpmmap_block_drop_linux(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
+			     unsigned int first, unsigned int nr);
 void hpmmap_block_zero(struct hpmmap_block *block);
 void hpmmap_block_clear(struct hpmmap_ctx *ctx, struct hpmmap_block *block);
 void hpmmap_block_set_stale(struct hpmmap_block *block, unsigned int first,
@@ -795,6 +800,8 @@ bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start,
 			    unsigned long end, bool wait);
 void hpmmap_store_refresh(struct hpmmap_ctx *ctx, unsigned long start,
 			  unsigned long end);
+void hpmmap_store_drop_linux(struct hpmmap_ctx *ctx, unsigned long start,
+			     unsigned long end);
 int hpmmap_store_discard(struct hpmmap_ctx *ctx, unsigned long start,
 			 unsigned long end, bool accessible);
 bool hpmmap_store_unmapped(struct hpmmap_ctx *ctx, unsigned long start,

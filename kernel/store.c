@@ -798,6 +798,61 @@ void hpmmap_store_refresh(struct hpmmap_ctx *ctx, unsigned long start,
 	mmap_write_unlock(ctx->mm);
 }
 
+static void drop_linux_range(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
+			     unsigned long start, unsigned long end)
+{
+	struct hpmmap_block *block;
+	unsigned long slot;
+
+	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
+			  slot_of(end - 1)) {
+		unsigned int first, nr;
+
+		if (block->folio)
+			continue;
+		slot_clip(slot, start, end, &first, &nr);
+		compat_zap(vma, max(start, slot << SLOT_SHIFT),
+			   (unsigned long)nr << PAGE_SHIFT);
+		hpmmap_block_set_stale(block, first, nr);
+		hpmmap_block_drop_linux(ctx, block, first, nr);
+		if (fatal_signal_pending(current))
+			return;
+		cond_resched();
+	}
+}
+
+/**
+ * hpmmap_store_drop_linux() - give back pages of Linux whose contents will go
+ * @ctx: the context, ctx->ops held
+ * @start: first address of a range that is about to be discarded
+ * @end: its end
+ *
+ * Who discards gives memory back, where it is Linux's as well. What is locked
+ * stays.
+ */
+void hpmmap_store_drop_linux(struct hpmmap_ctx *ctx, unsigned long start,
+			     unsigned long end)
+{
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+
+	if (!atomic_long_read(&ctx->nr_linux_pages) ||
+	    mmap_write_lock_killable(ctx->mm))
+		return;
+	mutex_lock(&ctx->lock);
+	for_each_vma_range(vmi, vma, end) {
+		/* hpmmap_store_discard() answers for these. */
+		if (hpmmap_vma_is_ours(vma) &&
+		    (vma->vm_flags & VM_LOCKED || compat_vma_is_sealed(vma)))
+			break;
+		if (hpmmap_vma_is_ours(vma))
+			drop_linux_range(ctx, vma, max(start, vma->vm_start),
+					 min(end, vma->vm_end));
+	}
+	mutex_unlock(&ctx->lock);
+	mmap_write_unlock(ctx->mm);
+}
+
 static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 			unsigned long start, unsigned long end,
 			bool accessible, bool *wait)
@@ -824,8 +879,10 @@ static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 		*wait = hpmmap_block_wait_unpinned(ctx, block);
 	if (block) {
 		hpmmap_block_set_stale(block, first, nr);
-		if (accessible)
+		if (accessible && block->folio)
 			ret = hpmmap_block_fill(ctx, block, first, nr);
+		else if (accessible)
+			hpmmap_block_clear_linux(ctx, block, first, nr);
 	}
 	mutex_unlock(&ctx->lock);
 	if (owned && block)

@@ -274,8 +274,10 @@ void hpmmap_range_unwatch(unsigned long start, unsigned long end)
 
 	while (find_watched(&lo, &hi) && !fatal_signal_pending(current)) {
 		/* If it fails, who unmaps it next fails, too, or waits. */
-		vm_mmap(NULL, lo, hi - lo, PROT_NONE, MAP_PRIVATE |
-			MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, 0);
+		if (IS_ERR_VALUE(vm_mmap(NULL, lo, hi - lo, PROT_NONE,
+					 MAP_PRIVATE | MAP_ANONYMOUS |
+					 MAP_NORESERVE | MAP_FIXED, 0)))
+			break;
 		lo = hi;
 		hi = end;
 	}
@@ -1080,6 +1082,7 @@ static long madvise_discard(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	if (ret)
 		return ret;
 	hpmmap_store_refresh(ctx, start, end);
+	hpmmap_store_drop_linux(ctx, start, end);
 	ret = discard_ours(ctx, start, end, regs->dx == MADV_DONTNEED_LOCKED);
 	hpmmap_vma_repair(ctx, start, end);
 	hpmmap_ops_unlock(ctx);

@@ -373,7 +373,7 @@ static void heap_and_children_take_over(void)
 
 static void mappings_grow_in_place(void)
 {
-	uint64_t before;
+	uint64_t before, linux_bytes;
 	char *p;
 	pid_t pid;
 
@@ -400,6 +400,14 @@ static void mappings_grow_in_place(void)
 		_exit(0);
 	}
 	expect_success(pid);
+	/* Linux gets its pages back from who discards them. */
+	linux_bytes = context_value("linux_bytes");
+	CHECK_OK(madvise(p + MB(34), MB(32), MADV_DONTNEED));
+	CHECK(context_value("linux_bytes") < linux_bytes);
+	linux_bytes = context_value("linux_bytes");
+	CHECK_OK(madvise(p + MB(34), MB(32), MADV_DONTNEED));
+	CHECK_EQ(context_value("linux_bytes"), linux_bytes);
+	verify_zero(p + MB(34), MB(32));
 	/* It is one mapping. */
 	CHECK(mremap(p, MB(66), MB(34), 0) == p);
 	CHECK_READ_SEGV(p + MB(34), SEGV_MAPERR);
