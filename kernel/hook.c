@@ -173,7 +173,8 @@ static int hooks_install(void)
  *
  * Sleeps, and takes hpmmap_hook_mutex, only if they are not installed.
  *
- * Return: 0, or an errno if they cannot be.
+ * Return: 0, -EINTR for a process that is being killed, or an errno if they
+ * cannot be installed.
  */
 int hpmmap_hook_get(void)
 {
@@ -181,7 +182,9 @@ int hpmmap_hook_get(void)
 
 	if (refcount_inc_not_zero(&hook_refs))
 		return 0;
-	mutex_lock(&hpmmap_hook_mutex);
+	/* Who installs or removes them waits for all tasks. */
+	if (mutex_lock_killable(&hpmmap_hook_mutex))
+		return -EINTR;
 	if (!refcount_inc_not_zero(&hook_refs)) {
 		if (!try_module_get(THIS_MODULE)) {
 			ret = -ENODEV;

@@ -129,6 +129,8 @@ static int segment_read(struct hpmmap_ctx *ctx, const struct segment *s,
 		struct hpmmap_block *block;
 		void *to;
 
+		if (fatal_signal_pending(current))
+			return -EINTR;
 		next = min(s->end, (addr & SLOT_MASK) + SLOT_SIZE);
 		block = hpmmap_store_commit(ctx, NULL, addr, next, blocks,
 					    NULL);

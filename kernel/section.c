@@ -438,6 +438,7 @@ int hpmmap_pool_list(void __user *ranges, u32 size, u32 *nr)
 
 	if (mutex_lock_killable(&hpmmap_pool_mutex))
 		return -EINTR;
+	/* Who adds memory may take long. */
 	xa_for_each(&sections, index, s)
 		n += s->state == SECTION_ACTIVE;
 	room = min(room, n);

@@ -571,7 +571,8 @@ out:
  * @len: length; all of it lies in one page
  * @write: to the page
  *
- * Return: 0, -ENOMEM, or -EHWPOISON where the contents are lost.
+ * Return: 0, -ENOMEM, -EHWPOISON where the contents are lost, or -EINTR if the
+ * caller is being killed.
  */
 int hpmmap_store_access(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			unsigned long addr, void *buf, size_t len, bool write)
@@ -582,7 +583,8 @@ int hpmmap_store_access(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	bool owned = false;
 	void *p;
 
-	mutex_lock(&ctx->lock);
+	if (mutex_lock_killable(&ctx->lock))
+		return -EINTR;
 	block = xa_load(&ctx->store, slot_of(addr));
 	if (!write && (!block || test_bit(i, block->stale))) {
 		memset(buf, 0, len);
@@ -1234,7 +1236,8 @@ static unsigned long move_piece(struct hpmmap_ctx *ctx, unsigned long from,
  * Whole slots move without a copy where both addresses are equal modulo 2 MB.
  * Nothing of either range is mapped by page tables afterwards.
  *
- * Return: 0 or -ENOMEM.
+ * Return: 0, -ENOMEM, or -EINTR if the only process that has the address space is
+ * being killed.
  */
 int hpmmap_store_move(struct hpmmap_ctx *ctx, unsigned long from,
 		      unsigned long to, unsigned long len,
@@ -1247,7 +1250,15 @@ int hpmmap_store_move(struct hpmmap_ctx *ctx, unsigned long from,
 	zap_ours(ctx, to, to + len);
 	mutex_lock(&ctx->lock);
 	while (len && !ret) {
-		unsigned long n = move_piece(ctx, from, to, len, blocks, &ret);
+		unsigned long n;
+
+		/* The contents are nobody else's. */
+		if (fatal_signal_pending(current) &&
+		    atomic_read(&ctx->mm->mm_users) <= get_nr_threads(current)) {
+			ret = -EINTR;
+			break;
+		}
+		n = move_piece(ctx, from, to, len, blocks, &ret);
 
 		from += n;
 		to += n;
@@ -1344,6 +1355,10 @@ void hpmmap_store_snapshot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 		if ((!dst || dst == src) && can_share(parent, vma, slot, src) &&
 		    share_slot(parent, child, vma, slot, src))
 			continue;
+		if (fatal_signal_pending(current)) {
+			child->doomed = true;
+			break;
+		}
 		hpmmap_fork_copies(parent, vma);
 		dst = store_get(child, vma, slot, src, NULL, true);
 		if (!dst || hpmmap_block_copy(child, dst, first, src, first,

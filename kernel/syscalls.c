@@ -91,6 +91,9 @@ long hpmmap_ops_lock(struct hpmmap_ctx *ctx)
 	u64 since;
 	int ret;
 
+	/* A lock that is free is had without a look at signals. */
+	if (unlikely(fatal_signal_pending(current)))
+		return -ERESTARTNOINTR;
 	if (likely(!mutex_is_locked(&ctx->ops)))
 		return mutex_lock_interruptible(&ctx->ops) ?
 		       -ERESTARTNOINTR : 0;
@@ -313,21 +316,26 @@ static bool is_reservation(unsigned long prot, unsigned long flags)
 
 /*
  * Clears the blocks for the slots that a range covers wholly, before any lock
- * that others wait for is taken.
+ * that others wait for is taken. Returns 0 or -EINTR if the caller is being
+ * killed, and the call has to end with nothing changed.
  */
-static void blocks_clear(struct hpmmap_ctx *ctx, unsigned long start,
+static int blocks_clear(struct hpmmap_ctx *ctx, unsigned long start,
 			 unsigned long end, struct list_head *blocks)
 {
 	struct hpmmap_block *block;
 
 	/* Those will be cleared by who touches them. */
 	if (ctx->job->first_touch)
-		return;
-	list_for_each_entry(block, blocks, link)
+		return 0;
+	list_for_each_entry(block, blocks, link) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
 		if (block->slot >= slot_of(start + SLOT_SIZE - 1) &&
 		    block->slot < slot_of(end) &&
 		    bitmap_full(block->stale, SLOT_PAGES))
 			hpmmap_block_clear(ctx, block);
+	}
+	return 0;
 }
 
 /* Will a new mapping find a block in a slot, and keep it? */
@@ -401,7 +409,7 @@ static void store_commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 {
 	unsigned long next;
 
-	for (; start < end; start = next) {
+	for (; start < end && !fatal_signal_pending(current); start = next) {
 		struct hpmmap_block *block;
 
 		next = min(end, (start & SLOT_MASK) + SLOT_SIZE);
@@ -480,7 +488,9 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 			hpmmap_count_refusal(ctx);
 		return -ENOMEM;
 	}
-	blocks_clear(ctx, addr, addr + len, &blocks);
+	ret = blocks_clear(ctx, addr, addr + len, &blocks);
+	if (ret)
+		goto out;
 	/*
 	 * Known to the store first where nothing can be lost: Linux maps
 	 * what is to be locked at once.
@@ -665,8 +675,12 @@ static void mmap_ahead(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	if (place.in_turn || flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) ||
 	    hpmmap_pool_alloc(ctx, &place, NO_SLOT, nr, &clean))
 		return;
-	list_for_each_entry(block, &clean, link)
+	list_for_each_entry(block, &clean, link) {
+		if (fatal_signal_pending(current))
+			break;
 		hpmmap_block_clear(ctx, block);
+	}
+	/* What is not cleared nobody takes: the call ends. */
 	list_splice_tail(&clean, ahead);
 }
 
@@ -899,7 +913,11 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 		hpmmap_count_refusal(ctx);
 		return -ENOMEM;
 	}
-	blocks_clear(ctx, start, end, &blocks);
+	ret = blocks_clear(ctx, start, end, &blocks);
+	if (ret) {
+		hpmmap_pool_free_list(&blocks);
+		return ret;
+	}
 	intact = hpmmap_vma_intact_ends(ctx, start, end);
 	ret = hpmmap_call_orig(call, &args);
 	/* An error may come after a part of the range was changed. */
