@@ -10,6 +10,7 @@
 
 AS=(setpriv --reuid "$USER_ID" --regid "$USER_ID" --groups "$(getent group hpmmap | cut -d: -f3)")
 # Some take all there is.
+hpmmap pool limit --user "$USER_ID" --size 100% >/dev/null
 REGISTERED=(hpmmap run --)
 FALLBACKS=yes
 filter() {
