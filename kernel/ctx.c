@@ -60,6 +60,7 @@ struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 	ctx->image = job->image;
 	mutex_init(&ctx->ops);
 	mutex_init(&ctx->lock);
+	init_waitqueue_head(&ctx->handback.wait);
 	xa_init(&ctx->store);
 	hpmmap_reuse_init(ctx);
 	hpmmap_stats_init(&ctx->stats);

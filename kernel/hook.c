@@ -42,6 +42,8 @@ static struct hpmmap_hook hooks[HPMMAP_NR_CALLS] = {
 		   false),
 	HOOK_INNER(HPMMAP_CALL_FORK_COPIED, "dup_userfaultfd_complete",
 		   hpmmap_fork_copied, true),
+	HOOK_INNER(HPMMAP_CALL_USERFAULTFD, "userfaultfd_ioctl",
+		   hpmmap_userfaultfd_ioctl, true),
 };
 
 /* How long the hooks stay when nobody is registered: the next job may come. */
@@ -132,6 +134,23 @@ noinline void hpmmap_call_fork_copied(struct list_head *events)
 
 	orig(events);
 	barrier();
+}
+
+/**
+ * hpmmap_call_userfaultfd() - userfaultfd_ioctl() as Linux has it
+ * @file: its arguments
+ * @cmd: likewise
+ * @arg: likewise
+ */
+noinline long hpmmap_call_userfaultfd(struct file *file, unsigned int cmd,
+				      unsigned long arg)
+{
+	long (*orig)(struct file *file, unsigned int cmd, unsigned long arg) =
+		(void *)hooks[HPMMAP_CALL_USERFAULTFD].orig;
+	long ret = orig(file, cmd, arg);
+
+	barrier();
+	return ret;
 }
 
 static void hooks_remove(void)

@@ -42,6 +42,7 @@
 #include <linux/timex.h>
 #include <linux/types.h>
 #include <linux/uidgid.h>
+#include <linux/wait.h>
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
 
@@ -203,12 +204,14 @@ enum hpmmap_fault {
  * @HPMMAP_FALLBACK_BRK: a piece of the heap
  * @HPMMAP_FALLBACK_EXEC: the stack or the image of a program
  * @HPMMAP_FALLBACK_BLOCK: one block, at a touch or for a copy
+ * @HPMMAP_FALLBACK_ASKED: what a call needs Linux's own memory for
  */
 enum hpmmap_fallback {
 	HPMMAP_FALLBACK_MMAP,
 	HPMMAP_FALLBACK_BRK,
 	HPMMAP_FALLBACK_EXEC,
 	HPMMAP_FALLBACK_BLOCK,
+	HPMMAP_FALLBACK_ASKED,
 	HPMMAP_NR_FALLBACKS
 };
 
@@ -487,6 +490,9 @@ struct hpmmap_reuse {
  *	the address space (total_vm, locked_vm). Protected by @ops and mmap_lock.
  * @fork: who is forking, and the context of its child; @task is read without a
  *	lock, for only the task itself sets it to itself. Protected by @ops.
+ * @handback: what is being handed back to Linux, nothing if @end is 0, and who
+ *	waits for that. Changed under @ops; set under mmap_lock held for writing,
+ *	so who holds it sees whether anything may be mapped.
  * @bind: what hpmmap_policy_set() is setting. Protected by @ops.
  * @family: those it shares blocks with, or NULL; set once
  * @kin: in the list of the family
@@ -530,6 +536,11 @@ struct hpmmap_ctx {
 		struct hpmmap_ctx *child;
 		bool repair;
 	} fork;
+	struct {
+		unsigned long start;
+		unsigned long end;
+		wait_queue_head_t wait;
+	} handback;
 	struct {
 		struct task_struct *task;
 		const struct mempolicy *pol;
@@ -946,6 +957,7 @@ enum hpmmap_call {
 	HPMMAP_CALL_REMAP_FILE_PAGES,
 	HPMMAP_CALL_CLONE,
 	HPMMAP_CALL_FORK_COPIED,
+	HPMMAP_CALL_USERFAULTFD,
 	HPMMAP_NR_CALLS
 };
 int hpmmap_hook_init(void);
@@ -957,6 +969,8 @@ bool hpmmap_hook_active(void);
 long hpmmap_call_orig(enum hpmmap_call call, const struct pt_regs *regs);
 pid_t hpmmap_call_clone(struct kernel_clone_args *args);
 void hpmmap_call_fork_copied(struct list_head *events);
+long hpmmap_call_userfaultfd(struct file *file, unsigned int cmd,
+			     unsigned long arg);
 
 /* syscalls.c, mremap.c, policy.c, fork.c: handlers, installed by hook.c */
 long hpmmap_sys_mmap(const struct pt_regs *regs);
@@ -974,6 +988,8 @@ long hpmmap_sys_mbind(const struct pt_regs *regs);
 long hpmmap_sys_remap_file_pages(const struct pt_regs *regs);
 pid_t hpmmap_kernel_clone(struct kernel_clone_args *args);
 void hpmmap_fork_copied(struct list_head *events);
+long hpmmap_userfaultfd_ioctl(struct file *file, unsigned int cmd,
+			      unsigned long arg);
 
 /* Of a handler: hpmmap_range_unwatch(), then once more. No call returns it. */
 #define HPMMAP_REDO (-EPROBE_DEFER)
@@ -1033,6 +1049,12 @@ void hpmmap_mark_exit(void);
 void hpmmap_fork_open(struct vm_area_struct *vma);
 void hpmmap_fork_copies(struct hpmmap_ctx *parent, struct vm_area_struct *vma);
 bool hpmmap_fork_child(struct task_struct *child);
+
+/* handback.c */
+long hpmmap_handback(struct hpmmap_ctx *ctx, unsigned long start,
+		     unsigned long end);
+bool hpmmap_handback_covers(struct hpmmap_ctx *ctx, struct vm_area_struct *vma);
+vm_fault_t hpmmap_handback_wait(struct hpmmap_ctx *ctx, struct vm_fault *vmf);
 
 /* oom.c */
 void hpmmap_oom_init(void);

@@ -27,6 +27,7 @@ static const char *const fallback_names[HPMMAP_NR_FALLBACKS] = {
 	[HPMMAP_FALLBACK_BRK] = "brk",
 	[HPMMAP_FALLBACK_EXEC] = "exec",
 	[HPMMAP_FALLBACK_BLOCK] = "block",
+	[HPMMAP_FALLBACK_ASKED] = "asked",
 };
 
 static const char *const reason_names[HPMMAP_NR_REASONS] = {
@@ -148,7 +149,9 @@ static enum hpmmap_reason fallback_reason(struct hpmmap_ctx *ctx,
 void hpmmap_count_fallback(struct hpmmap_ctx *ctx, enum hpmmap_fallback what,
 			   unsigned long bytes)
 {
-	enum hpmmap_reason reason = fallback_reason(ctx, bytes);
+	enum hpmmap_reason reason = what == HPMMAP_FALLBACK_ASKED ?
+				    HPMMAP_REASON_OTHER :
+				    fallback_reason(ctx, bytes);
 	struct hpmmap_stats *stats = &ctx->stats;
 
 	atomic_long_inc(&ctx->nr_fallbacks);

@@ -276,7 +276,7 @@ void hpmmap_range_unwatch(unsigned long start, unsigned long end)
 	unsigned long lo = start, hi = end;
 
 	while (find_watched(&lo, &hi) && !fatal_signal_pending(current)) {
-		/* If it fails, who unmaps it next fails, too, or waits. */
+		/* If it fails, who unmaps it next fails, too. */
 		if (IS_ERR_VALUE(vm_mmap(NULL, lo, hi - lo, PROT_NONE,
 					 MAP_PRIVATE | MAP_ANONYMOUS |
 					 MAP_NORESERVE | MAP_FIXED, 0)))
@@ -1067,9 +1067,7 @@ static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 				  ALIGN(end, SLOT_SIZE));
 		return ret;
 	case MADV_REMOVE:
-	case MADV_MERGEABLE:
-	case MADV_UNMERGEABLE:
-		/* Not for shared memory of Linux; not offered for ours. */
+		/* Not for private memory. */
 		return -EINVAL;
 	default:
 		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
@@ -1132,6 +1130,11 @@ static long madvise_with_ours(struct hpmmap_ctx *ctx,
 		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
 		repair_after(ctx, regs->di, regs->di + PAGE_ALIGN(regs->si));
 		return ret;
+	case MADV_MERGEABLE:
+		ret = IS_ENABLED(CONFIG_KSM) ?
+		      hpmmap_handback(ctx, regs->di, regs->di +
+				      PAGE_ALIGN(regs->si)) : 0;
+		return ret ? ret : hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
 	default:
 		return hpmmap_handle(HPMMAP_CALL_MADVISE, regs, handle_madvise);
 	}
@@ -1363,7 +1366,7 @@ static void heap_unwatch(unsigned long brk)
 	unsigned long old = READ_ONCE(mm->brk);
 
 	if (brk >= READ_ONCE(mm->start_brk) && brk < old)
-		hpmmap_range_unwatch(PAGE_ALIGN(brk), ALIGN(old, SLOT_SIZE));
+		hpmmap_range_unwatch(PAGE_ALIGN(brk), PAGE_ALIGN(old));
 }
 
 long hpmmap_sys_brk(const struct pt_regs *regs)

@@ -74,6 +74,11 @@ static vm_fault_t hpmmap_vm_fault(struct vm_fault *vmf)
 	/* A child without a snapshot: this ends it. */
 	if (!ctx)
 		return VM_FAULT_SIGBUS;
+	if (unlikely(hpmmap_handback_covers(ctx, vmf->vma))) {
+		ret = hpmmap_handback_wait(ctx, vmf);
+		hpmmap_ctx_put(ctx);
+		return ret;
+	}
 	ret = hpmmap_store_fault(ctx, vmf, &committed, &why);
 	if (!(ret & VM_FAULT_ERROR))
 		fault_count(ctx, vmf, committed, why);
@@ -106,7 +111,10 @@ static int hpmmap_vm_access(struct vm_area_struct *vma, unsigned long addr,
 	if (!ctx)
 		return -EIO;
 	len = min_t(unsigned long, len, PAGE_SIZE - offset_in_page(addr));
-	ret = hpmmap_store_access(ctx, vma, addr, buf, len, write);
+	if (write && hpmmap_handback_covers(ctx, vma))
+		ret = -EAGAIN;
+	else
+		ret = hpmmap_store_access(ctx, vma, addr, buf, len, write);
 	hpmmap_ctx_put(ctx);
 	return ret ? ret : len;
 }
@@ -668,7 +676,9 @@ bool hpmmap_vma_remap_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 	bool flush = false;
 
 	for_each_vma_range(vmi, vma, end) {
-		if (!hpmmap_vma_is_ours(vma) || !hpmmap_vma_is_accessible(vma))
+		if (!hpmmap_vma_is_ours(vma) ||
+		    !hpmmap_vma_is_accessible(vma) ||
+		    hpmmap_handback_covers(ctx, vma))
 			continue;
 		if (hpmmap_pgmap_slot(ctx->mm, start) == HPMMAP_ENTRY_2M)
 			flush |= hpmmap_pgmap_unprotect(vma, start,

@@ -7,6 +7,7 @@
 #include <linux/percpu_counter.h>
 #include <linux/static_call.h>
 #include <linux/swap.h>
+#include <linux/userfaultfd_k.h>
 #include <asm/tlbflush.h>
 
 #include "hpmmap.h"
@@ -218,6 +219,34 @@ noinline long compat_oom_badness(struct task_struct *task, unsigned long total)
 	/* The caller is known by the return address: no jump in place of a call. */
 	barrier();
 	return ret;
+}
+
+#if defined(CONFIG_USERFAULTFD) && !defined(HAVE_UFFD_CTX)
+/* Private to fs/userfaultfd.c before 6.9. */
+struct userfaultfd_ctx {
+	wait_queue_head_t fault_pending_wqh;
+	wait_queue_head_t fault_wqh;
+	wait_queue_head_t fd_wqh;
+	wait_queue_head_t event_wqh;
+	seqcount_spinlock_t refile_seq;
+	refcount_t refcount;
+	unsigned int flags;
+	unsigned int features;
+	bool released;
+	atomic_t mmap_changing;
+	struct mm_struct *mm;
+};
+#endif
+
+struct mm_struct *compat_userfaultfd_mm(struct file *file)
+{
+#ifdef CONFIG_USERFAULTFD
+	struct userfaultfd_ctx *ctx = file->private_data;
+
+	return ctx->mm;
+#else
+	return NULL;
+#endif
 }
 
 static int *core_overcommit;

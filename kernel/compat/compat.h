@@ -83,6 +83,21 @@ static inline void compat_zap(struct vm_area_struct *vma, unsigned long start,
 #endif
 }
 
+/* The address space that a userfaultfd was opened by; NULL without those. */
+struct mm_struct *compat_userfaultfd_mm(struct file *file);
+
+/* A fault gives up what it holds, to be tried again. */
+static inline void compat_fault_unlock(struct vm_fault *vmf)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 4, 0)
+	if (vmf->flags & FAULT_FLAG_VMA_LOCK) {
+		vma_end_read(vmf->vma);
+		return;
+	}
+#endif
+	mmap_read_unlock(vmf->vma->vm_mm);
+}
+
 /* Has it ever pinned memory, for a device say? */
 static inline bool compat_mm_has_pinned(struct mm_struct *mm)
 {

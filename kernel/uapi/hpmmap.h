@@ -477,6 +477,8 @@ struct hpmmap_limit_list {
  *	fallbacks_mmap fallbacks_brk	such calls
  *	fallbacks_exec		stacks, and images of programs
  *	fallbacks_block		blocks of 2 MB: at a touch, or for a copy
+ *	fallbacks_asked		memory handed back to Linux for a call that needs
+ *				Linux's own (userfaultfd, MADV_MERGEABLE)
  *	fallbacks_exhausted fallbacks_limit fallbacks_other	the same by
  *				reason: the pools, a limit, and what is
  *				neither (a memory policy, pins)

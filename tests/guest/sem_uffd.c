@@ -11,6 +11,7 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -405,6 +406,279 @@ static void forks_watched_by_a_thread_that_maps(void)
 	in_child(fork_with_a_monitor, NULL);
 }
 
+/* ---- Memory of one's own --------------------------------------------------------- */
+
+static struct uffd_msg read_fault(int fd)
+{
+	struct uffd_msg msg;
+
+	CHECK_EQ(read(fd, &msg, sizeof(msg)), sizeof(msg));
+	CHECK_EQ(msg.event, UFFD_EVENT_PAGEFAULT);
+	return msg;
+}
+
+/* Fills each page that is missing with its number among those. */
+static void *serve_missing(void *arg)
+{
+	struct watched *w = arg;
+	char page[PAGE];
+
+	for (uint64_t i = 1; i <= w->len; i++) {
+		struct uffd_msg msg = read_fault(w->fd);
+		struct uffdio_copy copy = {
+			.dst = msg.arg.pagefault.address & ~(uint64_t)(PAGE - 1),
+			.src = (uintptr_t)page,
+			.len = PAGE,
+		};
+
+		memset(page, (int)i, PAGE);
+		CHECK_OK(ioctl(w->fd, UFFDIO_COPY, &copy));
+	}
+	return NULL;
+}
+
+static void expect_bytes(const char *p, size_t len, int want)
+{
+	for (size_t i = 0; i < len; i += 64)
+		CHECK_EQ(p[i], want);
+}
+
+static void missing_pages(void *arg)
+{
+	char *p = map_anon(MB(8)) + MB(1) + PAGE, *base = p - MB(1) - PAGE;
+	/* Whose the counters are is not for nobody's eyes. */
+	bool ours = registered();
+	struct watched w = { .len = 2 };
+	pthread_t thread;
+
+	(void)arg;
+	become_nobody();
+	alarm(GIVE_UP_S);
+	w.fd = uffd_open(0);
+	stamp(base, MB(8), 1);
+	/* On Linux a page that was written is not missing, whatever it has. */
+	memset(base + MB(2), 0, PAGE);
+	memset(base + MB(4), 0, PAGE);
+	CHECK_OK(uffd_register(w.fd, p, MB(2), UFFDIO_REGISTER_MODE_MISSING));
+	CHECK_OK(uffd_register(w.fd, p + MB(2), MB(2), UFFDIO_REGISTER_MODE_MISSING));
+	verify_stamp(base, MB(2), 1);
+	if (ours) {
+		thread = start_thread(serve_missing, &w);
+		expect_bytes(base + MB(2), PAGE, 1);
+		expect_bytes(base + MB(4), PAGE, 2);
+		join_thread(thread);
+	}
+	/* What is fresh is missing on both. */
+	CHECK_OK(madvise(p + PAGE, 2 * PAGE, MADV_DONTNEED));
+	thread = start_thread(serve_missing, &w);
+	expect_bytes(p + PAGE, PAGE, 1);
+	expect_bytes(p + 2 * PAGE, PAGE, 2);
+	join_thread(thread);
+	stamp(base, MB(8), 2);
+	verify_stamp(base, MB(8), 2);
+	CHECK_OK(uffd_unregister(w.fd, p, MB(4)));
+	close(w.fd);
+	unmap(base, MB(8));
+}
+
+static void kept(char *p, size_t len, uint64_t mode, uint64_t features)
+{
+	int fd = uffd_open(features);
+
+	if (fd < 0)
+		return;
+	if (uffd_register(fd, p, len, mode) != 0) {
+		/* Write protection may be beyond this kernel. */
+		CHECK_EQ(errno, EINVAL);
+		CHECK(mode != UFFDIO_REGISTER_MODE_MISSING);
+	}
+	close(fd);
+}
+
+static void contents_and_flags(void *arg)
+{
+	char *p = map_anon(MB(12)), *q;
+	struct vma vma;
+	pid_t child;
+
+	(void)arg;
+	become_nobody();
+	alarm(GIVE_UP_S);
+	stamp(p, MB(12), 1);
+	/* Several mappings of several kinds at once. */
+	CHECK_OK(mprotect(p + MB(3), MB(1), PROT_READ));
+	CHECK_OK(mprotect(p + MB(5), PAGE, PROT_NONE));
+	CHECK_OK(madvise(p + MB(7), PAGE, MADV_WIPEONFORK));
+	CHECK_OK(madvise(p + MB(7) + PAGE, PAGE, MADV_DONTFORK));
+	kept(p + MB(2) + PAGE, MB(6), UFFDIO_REGISTER_MODE_MISSING, 0);
+	verify_stamp(p, MB(5), 1);
+	CHECK_READ_SEGV(p + MB(5), SEGV_ACCERR);
+	CHECK_WRITE_SEGV(p + MB(3), SEGV_ACCERR);
+	CHECK(vma_at(p + MB(3), &vma));
+	CHECK_EQ(vma.start, (uintptr_t)p + MB(3));
+	CHECK_OK(mprotect(p + MB(5), PAGE, RW));
+	CHECK_OK(mprotect(p + MB(3), MB(1), RW));
+	verify_stamp(p, MB(12), 1);
+	child = fork_child();
+	if (!child) {
+		verify_stamp(p, MB(7), 1);
+		verify_zero(p + MB(7), PAGE);
+		CHECK_READ_SEGV(p + MB(7) + PAGE, SEGV_MAPERR);
+		_exit(0);
+	}
+	expect_success(child);
+
+	/* While it is shared, by both of them. */
+	q = map_anon(MB(6));
+	stamp(q, MB(6), 3);
+	child = fork_child();
+	if (!child) {
+		kept(q + MB(1), MB(3), UFFDIO_REGISTER_MODE_MISSING, 0);
+		verify_stamp(q, MB(6), 3);
+		stamp(q, MB(6), 4);
+		verify_stamp(q, MB(6), 4);
+		_exit(0);
+	}
+	kept(q + MB(3), PAGE, UFFDIO_REGISTER_MODE_MISSING, 0);
+	verify_stamp(q, MB(6), 3);
+	expect_success(child);
+	stamp(q, MB(6), 5);
+	verify_stamp(q, MB(6), 5);
+	/* It can be mapped, cut, moved and given back as ever. */
+	CHECK(mmap(q + MB(2), MB(2), RW, ANON | MAP_FIXED, -1, 0) == q + MB(2));
+	verify_zero(q + MB(2), MB(2));
+	q = mremap(q, MB(2), MB(3), MREMAP_MAYMOVE | MREMAP_FIXED, p + MB(8));
+	CHECK(q == p + MB(8));
+	unmap(p, MB(12));
+}
+
+static void write_protection(void *arg)
+{
+	char *p = map_anon(MB(4));
+
+	(void)arg;
+	become_nobody();
+	alarm(GIVE_UP_S);
+	stamp(p, MB(4), 1);
+	kept(p + MB(1), MB(2), UFFDIO_REGISTER_MODE_WP, 0);
+	kept(p, MB(2), UFFDIO_REGISTER_MODE_WP, UFFD_FEATURE_WP_ASYNC);
+	verify_stamp(p, MB(4), 1);
+	stamp(p, MB(4), 2);
+	verify_stamp(p, MB(4), 2);
+	CHECK_OK(mlock(p + MB(3), PAGE));
+	kept(p + MB(3), PAGE, UFFDIO_REGISTER_MODE_MISSING, 0);
+	verify_stamp(p, MB(4), 2);
+	CHECK_OK(munlock(p + MB(3), PAGE));
+	unmap(p, MB(4));
+}
+
+static void registrations_of_ones_own(void)
+{
+	in_child(missing_pages, NULL);
+	in_child(contents_and_flags, NULL);
+	in_child(write_protection, NULL);
+}
+
+/* Counters that other threads go on with while memory changes hands. */
+struct counting {
+	volatile uint64_t *word;
+	volatile bool stop;
+	uint64_t n;
+};
+
+static void *count_up(void *arg)
+{
+	struct counting *c = arg;
+
+	while (!c->stop) {
+		uint64_t old = *c->word;
+
+		if (old != c->n)
+			FAIL("%llu became %llu", (unsigned long long)c->n,
+			     (unsigned long long)old);
+		*c->word = ++c->n;
+	}
+	return NULL;
+}
+
+static void handed_back_beside_writers(void)
+{
+	struct counting counting[2] = { 0 };
+	pthread_t threads[2];
+
+	for (int round = 0; round < 4; round++) {
+		char *p = map_anon(MB(6));
+		int fd = uffd_open(0);
+
+		stamp(p, MB(6), 1);
+		for (int i = 0; i < 2; i++) {
+			counting[i].word = (uint64_t *)(p + MB(3) - PAGE * i);
+			*counting[i].word = counting[i].n = 1;
+			counting[i].stop = false;
+			threads[i] = start_thread(count_up, &counting[i]);
+		}
+		usleep(2000);
+		if (round % 2)
+			CHECK_OK(uffd_register(fd, p + MB(1), MB(3),
+					       UFFDIO_REGISTER_MODE_MISSING));
+		else if (madvise(p + MB(1), MB(3), MADV_MERGEABLE) != 0)
+			CHECK_EQ(errno, EINVAL);
+		usleep(2000);
+		for (int i = 0; i < 2; i++)
+			counting[i].stop = true;
+		for (int i = 0; i < 2; i++)
+			join_thread(threads[i]);
+		verify_stamp(p, MB(2), 1);
+		close(fd);
+		unmap(p, MB(6));
+	}
+}
+
+static void mergeable(void)
+{
+	uint64_t before = registered() ? context_value("fallbacks") : 0;
+	char *p = map_anon(MB(4));
+
+	stamp(p, MB(4), 1);
+	if (madvise(p + MB(1), MB(1), MADV_MERGEABLE) != 0) {
+		CHECK_EQ(errno, EINVAL);
+		SKIP("this kernel merges nothing");
+	}
+	verify_stamp(p, MB(4), 1);
+	CHECK_OK(madvise(p, MB(4), MADV_UNMERGEABLE));
+	verify_stamp(p, MB(4), 1);
+	if (registered())
+		CHECK_EQ(context_value("fallbacks"), before + 1);
+	unmap(p, MB(4));
+}
+
+/* A pipe that refers to a page would show the old one. */
+static void referred_to_by_a_pipe(void)
+{
+	char *p = map_anon(MB(2)), page[PAGE];
+	struct iovec iov = { p + MB(1), PAGE };
+	int fd = uffd_open(0), ends[2], ret;
+
+	stamp(p, MB(2), 1);
+	CHECK_OK(pipe(ends));
+	CHECK_EQ(vmsplice(ends[1], &iov, 1, 0), PAGE);
+	ret = uffd_register(fd, p, MB(2), UFFDIO_REGISTER_MODE_MISSING);
+	if (ret) {
+		CHECK(registered());
+		CHECK_EQ(errno, EBUSY);
+	}
+	verify_stamp(p, MB(2), 1);
+	CHECK_EQ(read(ends[0], page, PAGE), PAGE);
+	CHECK_EQ(memcmp(page, p + MB(1), PAGE), 0);
+	if (ret)
+		CHECK_OK(uffd_register(fd, p, MB(2), UFFDIO_REGISTER_MODE_MISSING));
+	verify_stamp(p, MB(2), 1);
+	close(fd);
+	close(ends[0]);
+	close(ends[1]);
+	unmap(p, MB(2));
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
@@ -412,6 +686,10 @@ int main(void)
 		T(changes_watched_by_a_thread_that_maps),
 		T(faults_served_by_a_thread_that_maps),
 		T(forks_watched_by_a_thread_that_maps),
+		T(registrations_of_ones_own),
+		T(handed_back_beside_writers),
+		T(mergeable),
+		T(referred_to_by_a_pipe),
 	};
 
 	return RUN_GROUP("sem_uffd", tests);

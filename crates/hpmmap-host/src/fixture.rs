@@ -149,6 +149,7 @@ impl Fixture {
             ("fallbacks_brk", 1),
             ("fallbacks_exec", 0),
             ("fallbacks_block", 1),
+            ("fallbacks_asked", 0),
             ("fallbacks_exhausted", 4),
             ("fallbacks_limit", 0),
             ("fallbacks_other", 0),

@@ -101,7 +101,7 @@ named! {
 }
 named! {
     /// What got memory of Linux.
-    Fallbacks: u64 { mmap, brk, exec, block }
+    Fallbacks: u64 { mmap, brk, exec, block, asked }
 }
 named! {
     /// Why something got memory of Linux.
@@ -274,6 +274,7 @@ pub fn read(root: &Root, id: u64) -> Result<Job> {
             brk: value("fallbacks_brk")?,
             exec: value("fallbacks_exec")?,
             block: value("fallbacks_block")?,
+            asked: value("fallbacks_asked")?,
         },
         fallback_reasons: FallbackReasons {
             exhausted: value("fallbacks_exhausted")?,
