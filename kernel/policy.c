@@ -19,13 +19,15 @@
 /* How many blocks are looked at for one to change places with. */
 #define SPARE_LOOKS 1024
 
-/* Nodes that the job, and the caller's cpuset, leave. */
-static void nodes_usable(struct hpmmap_job *job, nodemask_t *nodes)
+/* Nodes that the job leaves, and the caller's cpuset, if it is @own memory. */
+static void nodes_usable(struct hpmmap_job *job, bool own, nodemask_t *nodes)
 {
 	int nid;
 
 	lockdep_assert_held(&current->alloc_lock);
 	*nodes = job->nodes;
+	if (!own)
+		return;
 	/*
 	 * A cpuset cannot name a node all of whose memory is in the pools, so
 	 * it does not forbid it either.
@@ -95,19 +97,19 @@ static void follow(struct hpmmap_placement *place, struct mempolicy *pol)
 		place->near = pol->home_node;
 }
 
-static struct mempolicy *policy_of(struct vm_area_struct *vma)
+static struct mempolicy *policy_of(struct vm_area_struct *vma, bool own)
 {
 	lockdep_assert_held(&current->alloc_lock);
 	if (vma && vma->vm_policy)
 		return vma->vm_policy;
-	return current->mempolicy;
+	return own ? current->mempolicy : NULL;
 }
 #else
 static void follow(struct hpmmap_placement *place, struct mempolicy *pol)
 {
 }
 
-static struct mempolicy *policy_of(struct vm_area_struct *vma)
+static struct mempolicy *policy_of(struct vm_area_struct *vma, bool own)
 {
 	return NULL;
 }
@@ -118,10 +120,14 @@ static struct mempolicy *policy_of(struct vm_area_struct *vma)
  * @job: the job that pays
  * @vma: the mapping it is for, mmap_lock held; NULL for a new one
  * @place: out
+ *
+ * A debugger, say, may be the first to touch memory of another process: its own
+ * policy and cpuset say nothing about that.
  */
 void hpmmap_placement_get(struct hpmmap_job *job, struct vm_area_struct *vma,
 			  struct hpmmap_placement *place)
 {
+	bool own = !vma || vma->vm_mm == current->mm;
 	struct mempolicy *pol;
 
 	place->near = numa_node_id();
@@ -130,9 +136,9 @@ void hpmmap_placement_get(struct hpmmap_job *job, struct vm_area_struct *vma,
 	place->large = false;
 	/* Protects the thread's policy and its cpuset's nodes. */
 	task_lock(current);
-	nodes_usable(job, &place->nodes);
+	nodes_usable(job, own, &place->nodes);
 	place->preferred = place->nodes;
-	pol = policy_of(vma);
+	pol = policy_of(vma, own);
 	if (pol) {
 		follow(place, pol);
 	} else if (job->interleave) {

@@ -570,6 +570,35 @@ static void copies_stay_with_what_is_bound(void)
 	unmap(p + 2 * half, half);
 }
 
+/* The policy of who writes to it first from outside, a debugger say, counts on Linux only. */
+static void others_do_not_place(void)
+{
+	char *p = map_flags(free_range(SLOT), SLOT, RW, ANON | MAP_NORESERVE | MAP_FIXED_NOREPLACE);
+	char from = 5, c = 0;
+	struct iovec local = { &from, 1 }, remote = { p, 1 };
+	int want, fds[2];
+	pid_t pid;
+
+	start();
+	want = registered() ? 0 : 1;
+	CHECK_OK(pipe(fds));
+	pid = fork_child();
+	if (pid == 0) {
+		CHECK_EQ(read(fds[0], &c, 1), 1);
+		CHECK_EQ(*p, 5);
+		CHECK_EQ(node_of(p), want);
+		_exit(0);
+	}
+	CHECK_OK(set_policy(MPOL_BIND, NODE(1)));
+	CHECK_EQ(process_vm_writev(pid, &local, 1, &remote, 1, 0), 1);
+	CHECK_OK(set_policy(MPOL_DEFAULT, 0));
+	CHECK_EQ(write(fds[1], &c, 1), 1);
+	expect_success(pid);
+	close(fds[0]);
+	close(fds[1]);
+	unmap(p, SLOT);
+}
+
 static void *bind_to_one(void *arg)
 {
 	char **p = arg;
@@ -794,6 +823,7 @@ int main(void)
 		T(moving_by_page),
 		T(policy_over_fork),
 		T(copies_stay_with_what_is_bound),
+		T(others_do_not_place),
 		T(policy_is_of_one_thread),
 		T(parallel_initialisation),
 		T(one_fault_a_block),
