@@ -362,7 +362,7 @@ static bool other_has_ours(struct mm_struct *mm, unsigned long start,
 	if (!hpmmap_ctx_exists(mm) || !mmget_not_zero(mm))
 		return false;
 	if (mmap_read_lock_killable(mm)) {
-		mmput(mm);
+		mmput_async(mm);
 		return true;
 	}
 	for_each_vma_range(vmi, vma, end) {
@@ -371,7 +371,8 @@ static bool other_has_ours(struct mm_struct *mm, unsigned long start,
 			break;
 	}
 	mmap_read_unlock(mm);
-	mmput(mm);
+	/* The last user may be the caller. */
+	mmput_async(mm);
 	return ret;
 }
 
