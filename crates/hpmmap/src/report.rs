@@ -642,7 +642,7 @@ mod tests {
         ] {
             assert_eq!(at(path), value, "{path}");
         }
-        assert_eq!(json["findings"].as_array().unwrap().len(), 3);
+        assert_eq!(json["findings"].as_array().unwrap().len(), 4);
     }
 
     #[test]

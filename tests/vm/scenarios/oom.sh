@@ -20,8 +20,9 @@ echo 40M >$cgroup/memory.max
 inside() { bash -c 'echo $$ >"$1/cgroup.procs"; shift; exec "$@"' bash $cgroup "$@"; }
 
 inside hpmmap run --strict -- python3 -c "$hold" 300 oom-job &
-job=$!
+shell=$!
 within 30 test -e /tmp/oom-job || fail "the job does not get ready"
+job=$(cat $cgroup/cgroup.procs)
 [ "$(context_of $job held_bytes)" -ge $((300 * MIB)) ] || fail "the job holds $(context_of $job held_bytes) bytes"
 python3 -c "$hold" 1 oom-like &
 like=$!
@@ -59,7 +60,7 @@ wait $linux || status=$?
 [ $status = 137 ] || fail "of a job with memory of Linux, the OOM killer made status $status"
 is_registered $job && is_registered $rest || fail "the OOM killer took a job with memory of the pools"
 kill $job $rest
-wait $job $rest || true
+wait $shell $rest || true
 empty() { [ -z "$(cat $cgroup/cgroup.procs)" ]; }
 within 10 empty || fail "left in the cgroup: $(cat $cgroup/cgroup.procs)"
 rmdir $cgroup
