@@ -24,15 +24,16 @@ held.append(mmap.mmap(-1, 50 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 held[1].madvise(mmap.MADV_DONTNEED)
 held[2].resize(60 << 20)
 '
+rm -f /tmp/mapped-ready
 # Once unmeasured: the libraries are there then.
 python3 -c "$program"
 before=$(mapped_kib)
 hpmmap run --strict -- python3 -c "$program"'
-open("/tmp/mapped", "w").close()
+open("/tmp/mapped-ready", "w").close()
 time.sleep(1000)' &
 job=$!
-within 30 test -e /tmp/mapped || fail "the job does not get ready"
-rm /tmp/mapped
+within 30 test -e /tmp/mapped-ready || fail "the job does not get ready"
+rm /tmp/mapped-ready
 during=$(mapped_kib)
 [ "$(context_of $job held_bytes)" -ge $((200 * MIB)) ] || fail "the job holds $(context_of $job held_bytes) bytes"
 kill $job
