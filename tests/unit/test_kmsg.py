@@ -36,3 +36,11 @@ def test_those_of_the_kernel_do_not():
     assert problems(*theirs, "[   99.0] WARNING: CPU: 0 PID: 1 at mm/memory.c:1") == [
         "[   99.0] WARNING: CPU: 0 PID: 1 at mm/memory.c:1"
     ]
+
+
+def test_only_a_wanted_oom_kill_is_no_problem():
+    report = "[1.0] python3 invoked oom-killer: order=0\n[1.0] Call Trace:\n[1.0]  dump_stack\n[1.1] Killed process 5"
+    assert kernel_problems(report) == ["[1.0] Call Trace:"]
+    wanted = f"[0.9] hpmmap-test: the OOM killer is wanted\n{report}"
+    assert kernel_problems(wanted) == []
+    assert kernel_problems(f"{wanted}\n[2.0] BUG: x\n[2.0] Call Trace:") == ["[2.0] BUG: x", "[2.0] Call Trace:"]
