@@ -195,9 +195,13 @@ bool hpmmap_block_is_lost(struct hpmmap_block *block, unsigned int i)
 	       (block->lost && test_bit(i, block->lost));
 }
 
-/* The copy of what cannot be read. */
+/* The copy of what cannot be read: it has nothing of who had the page before. */
 static int page_lose(struct hpmmap_block *block, unsigned int i)
 {
+	struct page *page = hpmmap_block_page(block, i);
+
+	if (!PageHWPoison(page))
+		clear_page(page_address(page));
 	if (!block->lost)
 		block->lost = bitmap_zalloc(SLOT_PAGES, GFP_KERNEL);
 	if (!block->lost)
@@ -432,9 +436,11 @@ void hpmmap_block_clear_linux(struct hpmmap_ctx *ctx,
 
 	lockdep_assert_held(&ctx->lock);
 	for (i = first; i < first + nr; i++) {
-		if (!block->pages[i])
+		if (!block->pages[i] || PageHWPoison(block->pages[i]))
 			continue;
 		clear_page(page_address(block->pages[i]));
+		if (block->lost)
+			clear_bit(i, block->lost);
 		atomic_long_inc(&ctx->nr_cleared);
 		clear_bit(i, block->stale);
 	}

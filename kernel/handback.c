@@ -155,15 +155,19 @@ static int page_read(struct hpmmap_ctx *ctx, unsigned long addr, void *buf)
 	unsigned int i = page_in_slot(addr);
 	struct hpmmap_block *block;
 	struct page *page = NULL;
-	int ret = 0;
+	int ret = 0, cookie;
 
 	mutex_lock(&ctx->lock);
 	block = hpmmap_store_load(ctx, slot_of(addr));
 	if (block && !test_bit(i, block->stale))
 		page = hpmmap_block_page(block, i);
-	if (page)
+	cookie = hpmmap_poison_touch();
+	if (page && hpmmap_block_is_lost(block, i))
+		ret = -EFAULT;
+	else if (page)
 		ret = copy_mc_to_kernel(buf, page_address(page), PAGE_SIZE) ?
 		      -EFAULT : 1;
+	hpmmap_poison_untouch(cookie);
 	mutex_unlock(&ctx->lock);
 	return ret > 0 ? !!memchr_inv(buf, 0, PAGE_SIZE) : ret;
 }

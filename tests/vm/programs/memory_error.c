@@ -456,8 +456,21 @@ static void pool_others(void)
 	munmap(p, LARGE);
 }
 
+/* What is lost is not given back to Linux as if it were there. */
+static void pool_handback(void)
+{
+	char *p = fresh();
+
+	destroy(p + BAD * PAGE);
+	expect(madvise(p, LARGE, MADV_MERGEABLE) && errno == EFAULT, "handed back: EFAULT");
+	expect(!strncmp(touch(p, BAD * PAGE, false), "Bus error AR", 12), "handed back: SIGBUS");
+	expect_others(p, "handed back: contents");
+	munmap(p, LARGE);
+}
+
 static int run_pool(void)
 {
+	pool_handback();
 	pool_pipe();
 	pool_soft_shared();
 	pool_reuse();
