@@ -68,10 +68,41 @@ enum hpmmap_entry hpmmap_pgmap_slot(struct mm_struct *mm, unsigned long addr)
 	return pmd_kind(hpmmap_pgmap_pmd(mm, addr));
 }
 
-/* The entry of a page; its table exists. */
-static pte_t *page_pte(struct mm_struct *mm, unsigned long addr)
+/*
+ * Tables of 4 KB entries.
+ *
+ * Those of 2 MB entries, and all above, stay below a mapping while mmap_lock is
+ * held. Not so these: where CONFIG_PT_RECLAIM is set, MADV_DONTNEED frees one
+ * that is empty, under mmap_lock for reading, if it does not go through our
+ * hook. Who frees a table holds its lock, and waits for RCU.
+ */
+
+/* A table's first entry of interest, under rcu_read_lock(); NULL without one. */
+static pte_t *table_peek(pmd_t *pmdp, unsigned long addr, pmd_t *pmd)
 {
-	return pte_offset_kernel(hpmmap_pgmap_pmd(mm, addr), addr);
+	*pmd = READ_ONCE(*pmdp);
+	if (!pmd_present(*pmd) || pmd_leaf(*pmd) || pmd_bad(*pmd))
+		return NULL;
+	return pte_offset_kernel(pmd, addr);
+}
+
+/* The same with the lock of the table held, which keeps it where it is. */
+static pte_t *table_lock(struct mm_struct *mm, pmd_t *pmdp, unsigned long addr,
+			 spinlock_t **ptlp)
+{
+	pmd_t pmd;
+	pte_t *ptep;
+
+	rcu_read_lock();
+	while ((ptep = table_peek(pmdp, addr, &pmd))) {
+		*ptlp = pte_lockptr(mm, &pmd);
+		spin_lock(*ptlp);
+		if (likely(pmd_same(pmd, READ_ONCE(*pmdp))))
+			break;
+		spin_unlock(*ptlp);
+	}
+	rcu_read_unlock();
+	return ptep;
 }
 
 /* Through the core's fault path. False without memory. */
@@ -230,21 +261,27 @@ bool hpmmap_pgmap_unprotect(struct vm_area_struct *vma, unsigned long addr,
 }
 
 /*
- * Fills none entries of an existing table, from that of @addr on, as many at
- * once as belong to one folio. Returns how many.
+ * None entries from @ptep on, at most @most, for pages of a block from @first on
+ * that are not lost.
  */
-static unsigned int fill_entries(struct vm_area_struct *vma, pmd_t *pmdp,
-				 pte_t *ptep, unsigned long addr,
-				 unsigned long end, struct hpmmap_block *block,
-				 unsigned int flags)
+static unsigned int count_none(struct hpmmap_block *block, bool hurt,
+			       unsigned int first, pte_t *ptep,
+			       unsigned int most)
 {
-	unsigned int most = block->folio ? (end - addr) >> PAGE_SHIFT : 1;
-	unsigned int first = page_in_slot(addr);
-	struct page *page = hpmmap_block_page(block, first);
-	spinlock_t *ptl = pte_lockptr(vma->vm_mm, pmdp);
-	struct folio *folio = page_folio(page);
 	unsigned int nr = 0;
-	bool hurt;
+
+	while (nr < most && pte_none(ptep_get(ptep + nr)) &&
+	       !(hurt && hpmmap_block_is_lost(block, first + nr)))
+		nr++;
+	return nr;
+}
+
+/* Entries of a locked table; @folio, which @page is of, is locked, too. */
+static void set_entries(struct vm_area_struct *vma, pmd_t *pmdp, pte_t *ptep,
+			spinlock_t *ptl, unsigned long addr, unsigned int nr,
+			struct folio *folio, struct page *page,
+			unsigned int flags)
+{
 	struct vm_fault vmf = {
 		.vma = vma,
 		.address = addr,
@@ -254,48 +291,70 @@ static unsigned int fill_entries(struct vm_area_struct *vma, pmd_t *pmdp,
 		.ptl = ptl,
 	};
 
-	folio_lock(folio);
-	hurt = hpmmap_block_is_hurt(block);
-	spin_lock(ptl);
-	while (nr < most && pte_none(ptep[nr]) &&
-	       !(hurt && hpmmap_block_is_lost(block, first + nr)))
-		nr++;
-	if (nr)
-		compat_set_ptes(&vmf, folio, page, nr, addr);
-	spin_unlock(ptl);
-	folio_unlock(folio);
-	return nr;
+	compat_set_ptes(&vmf, folio, page, nr, addr);
 }
 
 /*
- * Tables stay where they are while mmap_lock is held: nothing collapses
- * mappings of this kind but the module itself. Returns how many entries it made.
+ * Fills the none entries of a table for @nr pages of one folio of a block, from
+ * that of @addr on: where a mapping grows most is there already. Returns how
+ * many.
  */
-static unsigned long fill_table(struct vm_area_struct *vma,
+static unsigned long fill_entries(struct vm_area_struct *vma, pmd_t *pmdp,
+				  unsigned long addr, unsigned int nr,
+				  struct hpmmap_block *block,
+				  unsigned int flags)
+{
+	unsigned int first = page_in_slot(addr), i = 0, run;
+	struct page *page = hpmmap_block_page(block, first);
+	struct folio *folio = page_folio(page);
+	unsigned long made = 0;
+	spinlock_t *ptl;
+	pte_t *ptep;
+	bool hurt;
+
+	folio_lock(folio);
+	hurt = hpmmap_block_is_hurt(block);
+	ptep = table_lock(vma->vm_mm, pmdp, addr, &ptl);
+	while (ptep && i < nr) {
+		run = count_none(block, hurt, first + i, ptep + i, nr - i);
+		if (run)
+			set_entries(vma, pmdp, ptep + i, ptl,
+				    addr + i * PAGE_SIZE, run, folio, page + i,
+				    flags);
+		made += run;
+		i += max(run, 1U);
+	}
+	if (ptep)
+		spin_unlock(ptl);
+	folio_unlock(folio);
+	return made;
+}
+
+/* Of Linux's memory, there may be only some pages, or soon. */
+static unsigned long fill_linux(struct vm_area_struct *vma, pmd_t *pmdp,
 				unsigned long start, unsigned long end,
 				struct hpmmap_block *block, unsigned int flags)
 {
-	pmd_t *pmdp = hpmmap_pgmap_pmd(vma->vm_mm, start);
-	pte_t *ptep = page_pte(vma->vm_mm, start);
-	unsigned long addr = start, made = 0;
+	unsigned long addr, made = 0;
 
-	while (addr < end) {
-		unsigned int nr = 0;
-
-		/*
-		 * Where a mapping grows most is there already. Of Linux's
-		 * memory, there may be only some pages, or soon.
-		 */
-		if (pte_none(READ_ONCE(*ptep)) &&
-		    !test_bit_acquire(page_in_slot(addr), block->stale))
-			nr = fill_entries(vma, pmdp, ptep, addr, end, block,
-					  flags);
-		made += nr;
-		nr = max(nr, 1U);
-		addr += nr << PAGE_SHIFT;
-		ptep += nr;
-	}
+	for (addr = start; addr < end; addr += PAGE_SIZE)
+		if (!test_bit_acquire(page_in_slot(addr), block->stale))
+			made += fill_entries(vma, pmdp, addr, 1, block, flags);
 	return made;
+}
+
+/* Would an access take a fault? */
+static bool is_missing(struct mm_struct *mm, unsigned long addr)
+{
+	pmd_t *pmdp = hpmmap_pgmap_pmd(mm, addr), pmd;
+	pte_t *ptep;
+	bool ret;
+
+	rcu_read_lock();
+	ptep = table_peek(pmdp, addr, &pmd);
+	ret = !ptep || pte_none(ptep_get(ptep));
+	rcu_read_unlock();
+	return ret;
 }
 
 /**
@@ -306,7 +365,8 @@ static unsigned long fill_table(struct vm_area_struct *vma,
  * @block: the slot's block; if it is of the pools, all pages of the range are
  *	committed
  *
- * Without memory for page tables the rest is left to later faults.
+ * Without memory for page tables, and where a table is freed at the same
+ * time, the rest is left to later faults.
  *
  * Return: how many entries of 4 KB were made without the core's fault path.
  */
@@ -317,6 +377,7 @@ unsigned long hpmmap_pgmap_fill(struct vm_area_struct *vma,
 	/* As if from outside: the caller's protection keys do not matter. */
 	unsigned int flags = FAULT_FLAG_REMOTE;
 	unsigned long addr;
+	pmd_t *pmdp;
 
 	if (vma->vm_flags & VM_WRITE)
 		flags |= FAULT_FLAG_WRITE;
@@ -346,25 +407,35 @@ unsigned long hpmmap_pgmap_fill(struct vm_area_struct *vma,
 	case HPMMAP_ENTRY_TABLE:
 		break;
 	}
-	if (!(vma->vm_flags & VM_LOCKED))
-		return fill_table(vma, start, end, block, flags);
 	/* The core's path knows what mlock wants. */
-	for (addr = start; addr < end; addr += PAGE_SIZE)
-		if (!test_bit(page_in_slot(addr), block->stale) &&
-		    pte_none(READ_ONCE(*page_pte(vma->vm_mm, addr))) &&
-		    !fault_in(vma, addr, flags))
-			break;
-	return 0;
+	if (vma->vm_flags & VM_LOCKED) {
+		for (addr = start; addr < end; addr += PAGE_SIZE)
+			if (!test_bit(page_in_slot(addr), block->stale) &&
+			    is_missing(vma->vm_mm, addr) &&
+			    !fault_in(vma, addr, flags))
+				break;
+		return 0;
+	}
+	pmdp = hpmmap_pgmap_pmd(vma->vm_mm, start);
+	if (!block->folio)
+		return fill_linux(vma, pmdp, start, end, block, flags);
+	return fill_entries(vma, pmdp, start, (end - start) >> PAGE_SHIFT,
+			    block, flags);
 }
 
 static unsigned long count_ptes(pmd_t *pmdp, unsigned long start,
 				unsigned long end)
 {
 	unsigned long addr, n = 0;
+	pte_t *ptep;
+	pmd_t pmd;
 
-	for (addr = start; addr < end; addr += PAGE_SIZE)
-		if (pte_present(READ_ONCE(*pte_offset_kernel(pmdp, addr))))
+	rcu_read_lock();
+	ptep = table_peek(pmdp, start, &pmd);
+	for (addr = start; ptep && addr < end; addr += PAGE_SIZE, ptep++)
+		if (pte_present(ptep_get(ptep)))
 			n++;
+	rcu_read_unlock();
 	return n << PAGE_SHIFT;
 }
 

@@ -3,6 +3,7 @@
 #include "common.h"
 
 #include <fcntl.h>
+#include <linux/io_uring.h>
 #include <linux/userfaultfd.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -696,6 +697,99 @@ static void calls_wait_for_a_thread_that_maps(void)
 	close(fd);
 }
 
+/* ---- Tables that go --------------------------------------------------------- */
+
+/*
+ * From 6.14 on MADV_DONTNEED frees the tables that it empties, and by way of
+ * io_uring it is the kernel's alone. Others may fill the same tables now.
+ */
+#define EMPTIED_SLOTS	2UL
+#define EMPTIED_LEN	(EMPTIED_SLOTS * SLOT)
+
+static struct {
+	char *addr;
+	int ring;
+	struct io_uring_params params;
+	char *sq;
+	char *cq;
+	struct io_uring_sqe *sqes;
+	atomic_bool stop;
+} emptied;
+
+static uint32_t *emptied_word(char *base, uint32_t off)
+{
+	return (uint32_t *)(void *)(base + off);
+}
+
+static void *empty_tables(void *arg)
+{
+	struct io_uring_params *params = &emptied.params;
+	uint32_t *tail = emptied_word(emptied.sq, params->sq_off.tail);
+
+	(void)arg;
+	for (size_t n = 0; !atomic_load(&emptied.stop); n++) {
+		uint32_t slot = *tail & (params->sq_entries - 1);
+
+		emptied.sqes[slot] = (struct io_uring_sqe){
+			.opcode = IORING_OP_MADVISE,
+			.addr = (uintptr_t)emptied.addr + n % EMPTIED_SLOTS * SLOT,
+			.len = SLOT,
+			.fadvise_advice = MADV_DONTNEED,
+		};
+		emptied_word(emptied.sq, params->sq_off.array)[slot] = slot;
+		__atomic_store_n(tail, *tail + 1, __ATOMIC_RELEASE);
+		CHECK_EQ(syscall(SYS_io_uring_enter, emptied.ring, 1, 1,
+				 IORING_ENTER_GETEVENTS, NULL, 0), 1);
+		__atomic_store_n(emptied_word(emptied.cq, params->cq_off.head), (uint32_t)n + 1,
+				 __ATOMIC_RELEASE);
+	}
+	return NULL;
+}
+
+/* A call that changes nothing, but what is not mapped is mapped after it. */
+static void *fill_tables(void *arg)
+{
+	struct sched_param param = { 0 };
+
+	(void)arg;
+	/* So that who empties a table runs in the middle of who fills it. */
+	CHECK_OK(sched_setscheduler(0, SCHED_IDLE, &param));
+	for (int n = 0; n < 150; n++)
+		CHECK_OK(madvise(emptied.addr, EMPTIED_LEN, MADV_DODUMP));
+	return NULL;
+}
+
+static void tables_are_emptied_by_another_thread(void)
+{
+	pthread_t thread;
+
+	memset(&emptied, 0, sizeof(emptied));
+	emptied.ring = (int)syscall(SYS_io_uring_setup, 4, &emptied.params);
+	if (emptied.ring < 0)
+		SKIP("io_uring_setup: %s", errno_name(errno));
+	emptied.sq = mmap(NULL, emptied.params.sq_off.array + 4 * sizeof(uint32_t), RW, MAP_SHARED,
+			  emptied.ring, IORING_OFF_SQ_RING);
+	CHECK_OK(emptied.sq);
+	emptied.cq = mmap(NULL, emptied.params.cq_off.cqes +
+			  emptied.params.cq_entries * sizeof(struct io_uring_cqe), RW, MAP_SHARED,
+			  emptied.ring, IORING_OFF_CQ_RING);
+	CHECK_OK(emptied.cq);
+	emptied.sqes = mmap(NULL, 4 * sizeof(*emptied.sqes), RW, MAP_SHARED, emptied.ring,
+			    IORING_OFF_SQES);
+	CHECK_OK(emptied.sqes);
+	emptied.addr = map_flags(free_range(EMPTIED_LEN), EMPTIED_LEN, RW,
+				 ANON | MAP_FIXED_NOREPLACE);
+	/* Tables of 4 KB entries, for good. */
+	CHECK_OK(madvise(emptied.addr, EMPTIED_LEN, MADV_NOHUGEPAGE));
+	thread = start_thread(empty_tables, NULL);
+	run_threads(fill_tables, 4);
+	atomic_store(&emptied.stop, true);
+	join_thread(thread);
+	close(emptied.ring);
+	/* The kernel's own checks look at the tables now. */
+	unmap(emptied.addr, EMPTIED_LEN);
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
@@ -714,6 +808,7 @@ int main(void)
 		T(signals_on_alternate_stacks),
 		T(malloc_in_all_threads),
 		T(calls_wait_for_a_thread_that_maps),
+		T(tables_are_emptied_by_another_thread),
 	};
 
 	return RUN_GROUP("sem_threads", tests);
