@@ -69,7 +69,7 @@ struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 err_account:
 	hpmmap_account_put(ctx->account);
 err_file:
-	hpmmap_file_put(ctx->file);
+	hpmmap_file_put(ctx);
 	kfree(ctx);
 	return NULL;
 }
@@ -153,7 +153,7 @@ void hpmmap_ctx_put(struct hpmmap_ctx *ctx)
 	xa_destroy(&ctx->store);
 	if (ctx->mm)
 		mmdrop(ctx->mm);
-	hpmmap_file_put(ctx->file);
+	hpmmap_file_put(ctx);
 	hpmmap_account_put(ctx->account);
 	hpmmap_job_put(ctx->job);
 	kfree_rcu(ctx, rcu);

@@ -460,6 +460,19 @@ struct hpmmap_reuse {
 };
 
 /**
+ * enum hpmmap_name - what a mapping is called in /proc/PID/maps
+ * @HPMMAP_NAME_NONE: nothing
+ * @HPMMAP_NAME_HEAP: up to the break
+ * @HPMMAP_NAME_STACK: the main stack
+ */
+enum hpmmap_name {
+	HPMMAP_NAME_NONE,
+	HPMMAP_NAME_HEAP,
+	HPMMAP_NAME_STACK,
+	HPMMAP_NR_NAMES
+};
+
+/**
  * struct hpmmap_ctx - HPMMAP's half of one address space
  * @refs: the hash, sysfs, pinned blocks and lookups
  * @mm: the address space; mmgrab()bed until the teardown. Its address is the
@@ -473,6 +486,8 @@ struct hpmmap_reuse {
  *	job's lock
  * @file: what own VMAs map, offset equal to the virtual address. Until a new
  *	child runs its VMAs have the parent's; contents are found by vma->vm_mm.
+ * @named: further files of the same inode, by name, made when they are needed.
+ *	Protected by @ops.
  * @image: programs and shared objects are mapped in advance; set before the
  *	program runs
  * @image_bytes: how much of the program is in memory of ours. Protected by
@@ -482,8 +497,8 @@ struct hpmmap_reuse {
  * @store: slot number -> struct hpmmap_block; marked with SLOT_SHARED
  * @spare_slot: where the search for a block to exchange goes on; protected
  *	by @lock
- * @heap_end: end of the mapped heap, a multiple of 2 MB; 0: the heap is
- *	Linux's. Protected by @ops.
+ * @heap_end: end of the mapped heap, a multiple of the page size; 0: the heap
+ *	is Linux's. Protected by @ops.
  * @hole: whole slots that were unmapped last, if nothing was mapped since; they
  *	have no blocks. Protected by @ops.
  * @discount: pages of the mapping that mremap(2) moves, taken out of the counts of
@@ -514,6 +529,7 @@ struct hpmmap_ctx {
 	struct list_head job_link;
 	unsigned long in_sum;
 	struct file *file;
+	struct file *named[HPMMAP_NR_NAMES];
 	pid_t pid;
 	bool image;
 	unsigned long image_bytes;
@@ -851,7 +867,7 @@ void hpmmap_store_release_all(struct hpmmap_ctx *ctx);
 /* vma.c */
 extern const struct vm_operations_struct hpmmap_vm_ops;
 struct file *hpmmap_file_alloc(void);
-void hpmmap_file_put(struct file *file);
+void hpmmap_file_put(struct hpmmap_ctx *ctx);
 static inline bool hpmmap_vma_is_ours(const struct vm_area_struct *vma)
 {
 	return vma->vm_ops == &hpmmap_vm_ops;

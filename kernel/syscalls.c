@@ -1244,109 +1244,61 @@ static bool brk_exceeds_limit(struct mm_struct *mm, unsigned long brk)
 				 mm->end_data, mm->start_data);
 }
 
-/* Part of the heap may be Linux's, after a fallback. */
-static void heap_discard(struct hpmmap_ctx *ctx, unsigned long start,
-			 unsigned long end)
+/* False where it cannot be: nothing was changed then. */
+static bool heap_grow(struct hpmmap_ctx *ctx, unsigned long start,
+		      unsigned long end)
 {
-	struct vm_area_struct *vma;
-	VMA_ITERATOR(vmi, ctx->mm, start);
-	bool others = false;
+	unsigned long ret;
 
-	mmap_read_lock(ctx->mm);
-	for_each_vma_range(vmi, vma, end) {
-		if (hpmmap_vma_is_ours(vma))
-			hpmmap_store_discard(ctx, max(start, vma->vm_start),
-					     min(end, vma->vm_end), true);
-		else
-			others = true;
-	}
-	mmap_read_unlock(ctx->mm);
-	if (others && clear_user((void __user *)start, end - start))
-		pr_debug("heap of %d is not writable\n", current->pid);
-}
-
-/*
- * Gets the part of the last block that a growing break reaches ready: it may
- * have been unmapped, protected or locked, but what grows into it is new.
- * False where something else is in the way.
- */
-static bool heap_tail_renew(struct hpmmap_ctx *ctx, unsigned long start,
-			    unsigned long end)
-{
-	const vm_flags_t mask = VM_READ | VM_WRITE | VM_LOCKED | VM_DONTCOPY |
-				VM_WIPEONFORK | VM_DONTDUMP;
-	vm_flags_t want = VM_READ | VM_WRITE |
-			  (ctx->mm->def_flags & VM_LOCKED);
-	struct vm_area_struct *vma;
-	unsigned long addr = start;
-	VMA_ITERATOR(vmi, ctx->mm, start);
-	bool plain = true, foreign = false;
-
-	mmap_read_lock(ctx->mm);
-	for_each_vma_range(vmi, vma, end) {
-		plain &= vma->vm_start <= addr && (vma->vm_flags & mask) == want;
-		/* The heap may be Linux's, after a fallback. */
-		foreign |= !hpmmap_vma_is_ours(vma) && !vma_is_anonymous(vma);
-		addr = vma->vm_end;
-	}
-	mmap_read_unlock(ctx->mm);
-	if (foreign)
+	/* As on Linux, a page stays free above the break. */
+	if (hpmmap_data_exceeds_limit(ctx, 0, end - start, PROT_WRITE) ||
+	    range_is_taken(ctx, start, end + PAGE_SIZE))
 		return false;
-	return (plain && addr >= end) ||
-	       !IS_ERR_VALUE(hpmmap_map_fresh(ctx, start, end - start,
-					      PROT_READ | PROT_WRITE, 0, true,
-					      NULL));
+	ret = hpmmap_map_fresh(ctx, start, end - start, PROT_READ | PROT_WRITE,
+			       0, false, NULL);
+	if (ret == -ENOMEM && !ctx->job->strict) {
+		ret = vm_mmap(NULL, start, end - start, PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
+			      0);
+		if (!IS_ERR_VALUE(ret))
+			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_BRK,
+					      end - start);
+	}
+	return !IS_ERR_VALUE(ret);
+}
+
+static bool heap_shrink(struct hpmmap_ctx *ctx, unsigned long start,
+			unsigned long end)
+{
+	const struct pt_regs regs = { .di = start, .si = end - start };
+
+	return !handle_munmap(ctx, HPMMAP_CALL_MUNMAP, &regs);
 }
 
 /*
- * The heap is mapped in whole blocks: the last one beyond the break, too.
- * Returns the new break, or the old one where it cannot be.
+ * The heap is mapped up to the page of the break, and its last slot by entries of
+ * 4 KB until the break leaves it. Returns the new break, or the old one where
+ * it cannot be.
  */
 static unsigned long heap_set(struct hpmmap_ctx *ctx, unsigned long brk)
 {
 	struct mm_struct *mm = ctx->mm;
 	unsigned long old = mm->brk, old_end = ctx->heap_end;
-	unsigned long end = ALIGN(brk, SLOT_SIZE);
+	unsigned long end = PAGE_ALIGN(brk);
+	bool done = true;
 
 	if (brk < mm->start_brk || brk > TASK_SIZE - SLOT_SIZE ||
 	    brk_exceeds_limit(mm, brk))
 		return old;
-	if (PAGE_ALIGN(old) < min(PAGE_ALIGN(brk), old_end) &&
-	    !heap_tail_renew(ctx, PAGE_ALIGN(old),
-			     min(PAGE_ALIGN(brk), old_end)))
-		return old;
-	/* Nothing may fail once the contents above the new break are gone. */
-	if (PAGE_ALIGN(brk) < PAGE_ALIGN(old) &&
-	    hpmmap_store_own_edges(ctx, PAGE_ALIGN(brk), PAGE_ALIGN(old)))
-		return old;
-	if (end > old_end &&
-	    hpmmap_data_exceeds_limit(ctx, 0, end - old_end, PROT_WRITE))
-		return old;
-	if (end > old_end) {
-		unsigned long ret;
-
-		ret = hpmmap_map_fresh(ctx, old_end, end - old_end,
-				PROT_READ | PROT_WRITE, 0, false, NULL);
-		if (ret == -ENOMEM && !ctx->job->strict) {
-			ret = vm_mmap(NULL, old_end, end - old_end,
-				      PROT_READ | PROT_WRITE, MAP_PRIVATE |
-				      MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, 0);
-			if (!IS_ERR_VALUE(ret))
-				hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_BRK,
-						      end - old_end);
-		}
-		if (IS_ERR_VALUE(ret))
-			return old;
-	} else if (end < old_end) {
-		if (vm_munmap(end, old_end - end))
-			return old;
-		hpmmap_store_reconcile(ctx, end, old_end);
-	}
+	/* What is mapped below it is called heap. */
 	ctx->heap_end = end;
-	/* What was above the break reads as zero when it comes back. */
-	if (PAGE_ALIGN(brk) < min(PAGE_ALIGN(old), end)) {
-		heap_discard(ctx, PAGE_ALIGN(brk), min(PAGE_ALIGN(old), end));
-		hpmmap_vma_repair(ctx, PAGE_ALIGN(brk), end);
+	if (end > old_end)
+		done = heap_grow(ctx, old_end, end);
+	else if (end < old_end)
+		done = heap_shrink(ctx, end, old_end);
+	if (!done) {
+		ctx->heap_end = old_end;
+		return old;
 	}
 	set_brk(mm, brk);
 	return brk;

@@ -8,7 +8,11 @@
  * fork the child's mappings still name the parent's file.
  *
  * There is no .close: kernels before 6.5 do not merge mappings that have one.
+ *
+ * What /proc/PID/maps shows is the name of a file, so heap and stack have files of
+ * their own, of the same inode.
  */
+#include <linux/dcache.h>
 #include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/mempolicy.h>
@@ -186,7 +190,7 @@ static int hpmmap_file_mmap(struct file *file, struct vm_area_struct *vma)
 	ctx = hpmmap_ctx_get(vma->vm_mm);
 	if (!ctx)
 		return -EPERM;
-	ours = ctx->file == file &&
+	ours = file_inode(ctx->file) == file_inode(file) &&
 	       vma->vm_pgoff == vma->vm_start >> PAGE_SHIFT &&
 	       vma->vm_flags & VM_SHARED;
 	hpmmap_ctx_put(ctx);
@@ -213,10 +217,32 @@ static const struct address_space_operations hpmmap_aops = {
 	.dirty_folio = noop_dirty_folio,
 };
 
+/*
+ * As Linux calls private memory. A core dump's list of files leaves out what has
+ * no path; the contents are dumped nevertheless.
+ */
+static char *hpmmap_dname(struct dentry *dentry, char *buffer, int len)
+{
+	int size = dentry->d_name.len + 1;
+
+	if (current->flags & PF_DUMPCORE)
+		return ERR_PTR(-ENOENT);
+	if (size > len)
+		return ERR_PTR(-ENAMETOOLONG);
+	return memcpy(buffer + len - size, dentry->d_name.name, size);
+}
+
+static const struct dentry_operations hpmmap_dops = {
+	.d_dname = hpmmap_dname,
+};
+
 static int hpmmap_init_fs_context(struct fs_context *fc)
 {
-	if (!init_pseudo(fc, HPMMAP_FS_MAGIC))
+	struct pseudo_fs_context *ctx = init_pseudo(fc, HPMMAP_FS_MAGIC);
+
+	if (!ctx)
 		return -ENOMEM;
+	ctx->dops = &hpmmap_dops;
 	/* Set since 6.17; our files are mapped with PROT_EXEC, too. */
 	fc->s_iflags &= ~SB_I_NOEXEC;
 	return 0;
@@ -229,12 +255,36 @@ static struct file_system_type hpmmap_fs_type = {
 	.kill_sb = kill_anon_super,
 };
 
+static const char * const names[HPMMAP_NR_NAMES] = {
+	[HPMMAP_NAME_NONE] = "",
+	[HPMMAP_NAME_HEAP] = "[heap]",
+	[HPMMAP_NAME_STACK] = "[stack]",
+};
+
+/* A file of an inode, one reference to which is given up. */
+static struct file *file_of(struct inode *inode, enum hpmmap_name name)
+{
+	struct file *file;
+
+	/* Given back by the last fput(). */
+	__module_get(THIS_MODULE);
+	file = alloc_file_pseudo(inode, hpmmap_mnt, names[name],
+				 O_RDWR | O_LARGEFILE, &hpmmap_fops);
+	if (IS_ERR(file)) {
+		module_put(THIS_MODULE);
+		iput(inode);
+		return file;
+	}
+	file->private_data = (void *)(unsigned long)name;
+	return file;
+}
+
 /**
  * hpmmap_file_alloc() - the file of a new context
  *
  * The caller keeps the module loaded while this runs.
  *
- * Return: the file, to be given to hpmmap_file_put(), or an ERR_PTR.
+ * Return: the file, given back by hpmmap_file_put(), or an ERR_PTR.
  */
 struct file *hpmmap_file_alloc(void)
 {
@@ -270,23 +320,62 @@ struct file *hpmmap_file_alloc(void)
 							    GFP_DMA32));
 	/* Unlinked files are dumped as anonymous memory is. */
 	clear_nlink(inode);
-	/* Given back by the last fput(). */
-	__module_get(THIS_MODULE);
-	file = alloc_file_pseudo(inode, hpmmap_mnt, "hpmmap",
-				 O_RDWR | O_LARGEFILE, &hpmmap_fops);
-	if (IS_ERR(file)) {
-		module_put(THIS_MODULE);
-		iput(inode);
+	file = file_of(inode, HPMMAP_NAME_NONE);
+	if (IS_ERR(file))
 		simple_release_fs(&hpmmap_mnt, &hpmmap_mnt_count);
-	}
 	return file;
 }
 
-/* Mappings may keep the file a while longer. */
-void hpmmap_file_put(struct file *file)
+/* Mappings may keep the files a while longer. */
+void hpmmap_file_put(struct hpmmap_ctx *ctx)
 {
-	fput(file);
+	int i;
+
+	for (i = 0; i < HPMMAP_NR_NAMES; i++)
+		if (ctx->named[i])
+			fput(ctx->named[i]);
+	fput(ctx->file);
 	simple_release_fs(&hpmmap_mnt, &hpmmap_mnt_count);
+}
+
+/* The context's file of a name; without memory for it that without a name. */
+static struct file *file_named(struct hpmmap_ctx *ctx, enum hpmmap_name name)
+{
+	struct inode *inode = file_inode(ctx->file);
+	struct file *file;
+
+	if (name == HPMMAP_NAME_NONE)
+		return ctx->file;
+	if (!ctx->named[name]) {
+		ihold(inode);
+		file = file_of(inode, name);
+		if (IS_ERR(file))
+			return ctx->file;
+		ctx->named[name] = file;
+	}
+	return ctx->named[name];
+}
+
+/* Linux names the heap up to the break, and the mapping where the stack began. */
+static enum hpmmap_name name_of(struct hpmmap_ctx *ctx, unsigned long start,
+				unsigned long end)
+{
+	struct mm_struct *mm = ctx->mm;
+
+	if (start >= mm->start_brk && end <= ctx->heap_end)
+		return HPMMAP_NAME_HEAP;
+	if (start <= mm->start_stack && end > mm->start_stack)
+		return HPMMAP_NAME_STACK;
+	return HPMMAP_NAME_NONE;
+}
+
+static unsigned long map_named(struct hpmmap_ctx *ctx, enum hpmmap_name name,
+			       unsigned long addr, unsigned long len,
+			       unsigned long prot, unsigned long flags)
+{
+	ctx->hole.end = 0;
+	return vm_mmap(file_named(ctx, name), addr, len, prot,
+		       MAP_SHARED | flags, addr);
 }
 
 /**
@@ -304,8 +393,13 @@ unsigned long hpmmap_vma_map(struct hpmmap_ctx *ctx, unsigned long addr,
 			     unsigned long len, unsigned long prot,
 			     unsigned long flags)
 {
-	ctx->hole.end = 0;
-	return vm_mmap(ctx->file, addr, len, prot, MAP_SHARED | flags, addr);
+	return map_named(ctx, name_of(ctx, addr, addr + len), addr, len, prot,
+			 flags);
+}
+
+static enum hpmmap_name file_name(const struct file *file)
+{
+	return (enum hpmmap_name)(unsigned long)file->private_data;
 }
 
 /**
@@ -321,8 +415,10 @@ void hpmmap_vma_own_file(struct hpmmap_ctx *ctx)
 
 	mmap_write_lock(ctx->mm);
 	for_each_vma(vmi, vma)
-		if (hpmmap_vma_is_ours(vma) && vma->vm_file != ctx->file)
-			compat_vma_set_file(vma, ctx->file);
+		if (hpmmap_vma_is_ours(vma) &&
+		    file_inode(vma->vm_file) != file_inode(ctx->file))
+			compat_vma_set_file(vma, file_named(ctx,
+						file_name(vma->vm_file)));
 	mmap_write_unlock(ctx->mm);
 }
 
@@ -417,11 +513,10 @@ static bool wants_collapse(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
  * installs one of 2 MB. Who accesses the slot in between takes a fault.
  */
 static void collapse_slot(struct hpmmap_ctx *ctx, unsigned long addr,
-			  vm_flags_t vm_flags)
+			  vm_flags_t vm_flags, enum hpmmap_name name)
 {
-	hpmmap_vma_map(ctx, addr, SLOT_SIZE, hpmmap_vma_prot(vm_flags),
-		       MAP_FIXED |
-		       (vm_flags & VM_NORESERVE ? MAP_NORESERVE : 0));
+	map_named(ctx, name, addr, SLOT_SIZE, hpmmap_vma_prot(vm_flags),
+		  MAP_FIXED | (vm_flags & VM_NORESERVE ? MAP_NORESERVE : 0));
 }
 
 /*
@@ -456,6 +551,9 @@ static bool commit_slot(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 		hpmmap_vma_slot_owned(ctx, slot_of(addr), block);
 		break;
 	case HPMMAP_COMMIT_OWN:
+		/* What would go again is not made. */
+		if (wants_collapse(ctx, vma, slot_start))
+			return true;
 		atomic_long_add(hpmmap_pgmap_fill(vma, lo, hi, block),
 				&ctx->stats.entries_4k);
 		break;
@@ -516,6 +614,7 @@ static void commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 		hpmmap_store_heal(ctx, start, end);
 	while (addr < end) {
 		struct vm_area_struct *vma = NULL;
+		enum hpmmap_name name = HPMMAP_NAME_NONE;
 		vm_flags_t collapse_flags = 0;
 		bool collapse = false;
 
@@ -528,6 +627,7 @@ static void commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 					   (addr & SLOT_MASK) + SLOT_SIZE);
 				collapse = commit_slot(ctx, vma, addr, blocks);
 				collapse_flags = vma->vm_flags;
+				name = file_name(vma->vm_file);
 			}
 			if (collapse)
 				break;
@@ -538,7 +638,7 @@ static void commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 		if (!collapse)
 			return;
 
-		collapse_slot(ctx, addr & SLOT_MASK, collapse_flags);
+		collapse_slot(ctx, addr & SLOT_MASK, collapse_flags, name);
 		mmap_read_lock(ctx->mm);
 		vma = find_vma_intersection(ctx->mm, addr, addr + 1);
 		if (vma && hpmmap_vma_is_ours(vma) &&

@@ -179,7 +179,7 @@ static bool in_relro(const char *addr)
 
 static bool is_pool(const struct vma *vma)
 {
-	return strstr(vma->name, "hpmmap (deleted)");
+	return vma->perms[3] == 's' && !vma->name[0];
 }
 
 static void expect_page(const char *addr, unsigned int flags)

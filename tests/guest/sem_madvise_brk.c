@@ -5,6 +5,7 @@
 #include <malloc.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/shm.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -382,8 +383,9 @@ static void brk_grows_and_shrinks(void)
 	verify(p, (size_t)(kept_end - p), 1, 0);
 	EXPECT_NO_FAULTS(p, (size_t)(kept_end - p));
 
-	/* Beyond the break nothing is mapped; pool memory ends with a slot. */
-	CHECK_READ_SEGV(registered() ? slot_up(kept_end) : kept_end, SEGV_MAPERR);
+	/* Beyond the break nothing is mapped. */
+	CHECK_READ_SEGV(kept_end, SEGV_MAPERR);
+	CHECK_READ_SEGV(slot_up(kept_end), SEGV_MAPERR);
 
 	/* What comes back is new. */
 	CHECK_OK(sbrk(MB(4)));
@@ -445,6 +447,47 @@ static void brk_refusals(void)
 	CHECK_OK(brk(start));
 	verify(wall, PAGE, 3, 0);
 	unmap(wall, PAGE);
+}
+
+/* Above the break, in its slot and behind, nothing is anybody's. */
+static void room_above_the_break(void)
+{
+	char *start = sbrk(0), *end, *p;
+	int id;
+
+	CHECK_OK(sbrk(MB(3) + KB(100)));
+	end = page_up(sbrk(0));
+	fill(page_up(start), MB(3), 8);
+	CHECK_ERR(msync(end, PAGE, MS_SYNC), ENOMEM);
+	CHECK_ERR(mprotect(end, PAGE, PROT_READ), ENOMEM);
+	CHECK_READ_SEGV(end, SEGV_MAPERR);
+
+	/* For others to take. */
+	p = map_flags(end + 4 * PAGE, PAGE, RW, ANON | MAP_FIXED_NOREPLACE);
+	fill(p, PAGE, 9);
+	CHECK(mmap(end + 8 * PAGE, PAGE, RW, ANON, -1, 0) == end + 8 * PAGE);
+	id = shmget(IPC_PRIVATE, PAGE, 0600);
+	CHECK_OK(id);
+	CHECK(shmat(id, end + 12 * PAGE, 0) == end + 12 * PAGE);
+	CHECK_OK(shmctl(id, IPC_RMID, NULL));
+
+	/* The break stops a page short of it. */
+	CHECK_ERR(brk(p), ENOMEM);
+	CHECK_OK(brk(p - PAGE));
+	fill(end, 3 * PAGE, 10);
+	CHECK_OK(brk(end));
+	CHECK_READ_SEGV(end, SEGV_MAPERR);
+	verify(p, PAGE, 9, 0);
+	unmap(p, PAGE);
+	unmap(end + 8 * PAGE, PAGE);
+	CHECK_OK(shmdt(end + 12 * PAGE));
+
+	/* What comes back is new, and makes a slot whole. */
+	CHECK_OK(sbrk(MB(3)));
+	verify_zero(end, MB(2));
+	verify(page_up(start), MB(3), 8, 0);
+	check_2m(slot_up(start), MB(4));
+	CHECK_OK(brk(start));
 }
 
 static void limit_data(void *arg)
@@ -564,6 +607,7 @@ int main(void)
 		T(brk_grows_and_shrinks),
 		T(brk_in_small_steps),
 		T(brk_refusals),
+		T(room_above_the_break),
 		T(rlimit_data),
 		T(rlimit_as),
 		T(brk_after_fork),
