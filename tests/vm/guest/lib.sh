@@ -157,3 +157,21 @@ fuzz_twins() {
 	}
 	expect_pool_free
 }
+
+# guided SECONDS: the fuzzer of tests/fuzz/guided.c. What it ran last is in build/vm/guided,
+# also if the guest has not survived it.
+guided() {
+	local dir=$HPMMAP_ROOT/build/vm/guided/$HPMMAP_KVER
+	mkdir -p "$dir"
+	mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug
+	# Of a guest of its own, to anybody.
+	sysctl -q vm.unprivileged_userfaultfd=1 debug.exception-trace=0
+	# Stacks that many processes leave when they are killed are of no use.
+	ulimit -c 0
+	"$HPMMAP_ROOT/build/tests-fuzz/guided" --seed "${HPMMAP_SEED:-1}" --seconds "$1" --log "$dir" || {
+		echo w >/proc/sysrq-trigger
+		fail "the programs are in build/vm/guided/$HPMMAP_KVER: guided --print FILE"
+	}
+	sysctl -q vm.unprivileged_userfaultfd=0 debug.exception-trace=1
+	expect_pool_free
+}

@@ -1,0 +1,8 @@
+#!/bin/bash
+# Five minutes of random sequences of calls, guided by what of the kernel they reach.
+# pool: 1G
+# timeout: 600
+# scales: yes
+. "$(dirname "$0")/../guest/lib.sh"
+
+guided $((300 * ${HPMMAP_TEST_SCALE:-1}))

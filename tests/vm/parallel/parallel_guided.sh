@@ -1,0 +1,11 @@
+#!/bin/bash
+# Random sequences of calls from jobs of two users, with threads, children, and calls on the memory
+# of others; on a kernel with KCOV guided by what they reach. tests/fuzz/guided.c.
+# machine: parallel
+# pool: 1G
+# timeout: 400
+# scales: yes
+# tier: parallel  only CPUs that run at once tell anything new
+. "$(dirname "$0")/../guest/parallel.sh"
+
+guided $((DEADLINE - SECONDS))
