@@ -22,11 +22,19 @@
 /* Cleared at once, in bytes: some 10 us. */
 #define CLEAR_PIECE (128UL << 10)
 
-/* How often pinned blocks are looked at. */
+/* How often pinned blocks are looked at: first, and last if none came free. */
 #define PIN_POLL_MS 50
+#define PIN_POLL_LAST_MS 1000
+
+/* Pinned blocks that are looked at without a pause. */
+#define PIN_POLL_BATCH 64
 
 static LIST_HEAD(pinned);
+static unsigned long nr_pinned;
 static DEFINE_SPINLOCK(pinned_lock);
+static unsigned int pinned_ms = PIN_POLL_MS;
+/* When an allocation has looked at last. */
+static unsigned long pinned_looked;
 
 static void pinned_work_fn(struct work_struct *work);
 static DECLARE_DELAYED_WORK(pinned_work, pinned_work_fn);
@@ -591,12 +599,17 @@ bool hpmmap_block_wait_unpinned(struct hpmmap_ctx *ctx,
 	return i < PIN_WAIT_STEPS;
 }
 
+/* Of a pool block: is it clean once all of it is stale? */
+static bool all_zero(const struct hpmmap_block *block)
+{
+	return block->zeroed && bitmap_full(block->stale, SLOT_PAGES);
+}
+
 /*
  * Its contents stay as they are. A block of the pools is added to @freed, for
  * hpmmap_pool_free().
  */
-static void block_free(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
-		       struct list_head *freed)
+static void block_free(struct hpmmap_block *block, struct list_head *freed)
 {
 	if (!block->folio) {
 		block_free_linux(block);
@@ -608,8 +621,6 @@ static void block_free(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 	hpmmap_block_set_stale(block, 0, SLOT_PAGES);
 	bitmap_zero(block->reuse, SLOT_PAGES);
 	block->reuse_id = 0;
-	if (!block->zeroed)
-		atomic_long_inc(&ctx->nr_soiled);
 	list_add_tail(&block->link, freed);
 }
 
@@ -657,7 +668,9 @@ void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 	}
 
 	if (hpmmap_block_idle(block)) {
-		block_free(ctx, block, freed);
+		if (block->folio && !all_zero(block))
+			hpmmap_ctx_soil(ctx, block->nid, 1);
+		block_free(block, freed);
 		return;
 	}
 	refcount_inc(&ctx->refs);
@@ -667,8 +680,51 @@ void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 	spin_lock(&pinned_lock);
 	block->ctx = ctx;
 	list_add_tail(&block->link, &pinned);
+	nr_pinned++;
 	spin_unlock(&pinned_lock);
 	schedule_delayed_work(&pinned_work, msecs_to_jiffies(PIN_POLL_MS));
+}
+
+/*
+ * Moves those of the next @nr pinned blocks that are not so any more to @idle,
+ * and the others behind all the rest.
+ */
+static void pinned_look(unsigned int nr, struct list_head *idle)
+{
+	struct hpmmap_block *block;
+
+	lockdep_assert_held(&pinned_lock);
+	while (nr-- && !list_empty(&pinned)) {
+		block = list_first_entry(&pinned, struct hpmmap_block, link);
+		if (hpmmap_block_idle(block)) {
+			list_move(&block->link, idle);
+			nr_pinned--;
+		} else {
+			list_move_tail(&block->link, &pinned);
+		}
+	}
+}
+
+static void pinned_take_back(struct list_head *idle)
+{
+	struct hpmmap_block *block, *tmp;
+
+	list_for_each_entry_safe(block, tmp, idle, link) {
+		bool soiled = block->folio && !all_zero(block);
+		struct hpmmap_ctx *ctx = block->ctx;
+		int nid = block->nid;
+		LIST_HEAD(freed);
+
+		list_del_init(&block->link);
+		block->ctx = NULL;
+		block_free(block, &freed);
+		hpmmap_pool_free(&freed);
+		/* It is free before somebody may be asked to zero it. */
+		if (soiled)
+			hpmmap_ctx_soil(ctx, nid, 1);
+		atomic_long_dec(&ctx->nr_pinned);
+		hpmmap_ctx_put(ctx);
+	}
 }
 
 /**
@@ -678,44 +734,55 @@ void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
  */
 void hpmmap_pinned_poll(void)
 {
-	struct hpmmap_block *block, *tmp;
-	unsigned long nr_soiled = 0;
-	LIST_HEAD(freed);
+	unsigned long left = READ_ONCE(nr_pinned);
+
+	while (left) {
+		unsigned int nr = min_t(unsigned long, left, PIN_POLL_BATCH);
+		LIST_HEAD(idle);
+
+		spin_lock(&pinned_lock);
+		pinned_look(nr, &idle);
+		spin_unlock(&pinned_lock);
+		if (!list_empty(&idle)) {
+			WRITE_ONCE(pinned_ms, PIN_POLL_MS);
+			pinned_take_back(&idle);
+		}
+		left -= nr;
+		cond_resched();
+	}
+}
+
+/**
+ * hpmmap_pinned_poll_some() - the same with some of them, for an allocation
+ *
+ * Where there are many, once every few milliseconds; and never while somebody
+ * else is at it.
+ */
+void hpmmap_pinned_poll_some(void)
+{
 	LIST_HEAD(idle);
 
-	spin_lock(&pinned_lock);
-	list_for_each_entry_safe(block, tmp, &pinned, link)
-		if (hpmmap_block_idle(block))
-			list_move(&block->link, &idle);
+	if (!READ_ONCE(nr_pinned) ||
+	    (READ_ONCE(nr_pinned) > PIN_POLL_BATCH &&
+	     READ_ONCE(pinned_looked) == jiffies) ||
+	    !spin_trylock(&pinned_lock))
+		return;
+	WRITE_ONCE(pinned_looked, jiffies);
+	pinned_look(min_t(unsigned long, nr_pinned, PIN_POLL_BATCH), &idle);
 	spin_unlock(&pinned_lock);
-
-	list_for_each_entry_safe(block, tmp, &idle, link) {
-		struct hpmmap_ctx *ctx = block->ctx;
-
-		list_del_init(&block->link);
-		block->ctx = NULL;
-		block_free(ctx, block, &freed);
-		/* It has been asked for them already, when it was reaped. */
-		if (!hpmmap_ctx_is_published(ctx))
-			nr_soiled += atomic_long_xchg(&ctx->nr_soiled, 0);
-		atomic_long_dec(&ctx->nr_pinned);
-		hpmmap_ctx_put(ctx);
-	}
-	hpmmap_pool_free(&freed);
-	hpmmap_pool_soiled(nr_soiled);
+	pinned_take_back(&idle);
 }
 
 static void pinned_work_fn(struct work_struct *work)
 {
-	bool again;
+	unsigned int ms;
 
 	hpmmap_pinned_poll();
-	spin_lock(&pinned_lock);
-	again = !list_empty(&pinned);
-	spin_unlock(&pinned_lock);
-	if (again)
-		schedule_delayed_work(&pinned_work,
-				      msecs_to_jiffies(PIN_POLL_MS));
+	if (!READ_ONCE(nr_pinned))
+		return;
+	ms = READ_ONCE(pinned_ms);
+	WRITE_ONCE(pinned_ms, min(2 * ms, (unsigned int)PIN_POLL_LAST_MS));
+	schedule_delayed_work(&pinned_work, msecs_to_jiffies(ms));
 }
 
 /* Pinned blocks keep the module loaded, so there are none left here. */

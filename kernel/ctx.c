@@ -6,27 +6,49 @@
  * (mm_users is zero), however the process ended. Linux tears the mappings
  * down on its own; the blocks are taken back when only the module still
  * refers to them.
+ *
+ * The last process that leaves an address space takes the blocks back itself,
+ * before its parent learns of its end. It waits for nobody: if somebody else
+ * still uses the address space, the context becomes an orphan, which a worker
+ * looks at from time to time, and who finds the pools empty, too.
  */
+#include <linux/delay.h>
 #include <linux/hashtable.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
+#include <linux/workqueue.h>
 
 #include "hpmmap.h"
 #include "trace.h"
 
-/* How soon to look again at an address space that somebody still uses. */
-#define REAP_MS 20
+/* How soon to look again at orphans that somebody still uses: first, and last. */
+#define REAP_FIRST_MS 1
+#define REAP_LAST_MS 1000
+
+/* What somebody who only looks at an address space is given to be done. */
+#define LOOK_WAIT_MS 8
+
+/* Orphans that are looked at without a pause, and by an allocation at most. */
+#define REAP_BATCH 64
+#define REAP_LOOKS 16
 
 static DEFINE_HASHTABLE(contexts, 10);
 static DEFINE_SPINLOCK(contexts_lock);
-static DEFINE_MUTEX(reap_mutex);
-/* Torn down, and to be taken out of sysfs; protected by reap_mutex. */
-static LIST_HEAD(dead);
+/* Without a process that is a member. Raw, because the probes take the lock. */
+static LIST_HEAD(orphans);
+static unsigned long nr_orphans;
+static DEFINE_RAW_SPINLOCK(orphans_lock);
 static atomic64_t next_ctx_id = ATOMIC64_INIT(0);
 static void reap_work_fn(struct work_struct *work);
 static DECLARE_DELAYED_WORK(reap_work, reap_work_fn);
+static unsigned int reap_ms = REAP_FIRST_MS;
+
+/* For work that may take long, or waits for readers. */
+struct workqueue_struct *hpmmap_wq;
+
+static void bury_work_fn(struct work_struct *work);
 
 /**
  * hpmmap_ctx_alloc() - a context that is not of any address space yet
@@ -41,9 +63,12 @@ struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 {
 	struct hpmmap_ctx *ctx;
 
-	ctx = kzalloc(struct_size(ctx, placed, nr_node_ids), GFP_KERNEL);
+	ctx = kzalloc(struct_size(ctx, placed, nr_node_ids) +
+		      array_size(nr_node_ids, sizeof(*ctx->soiled)),
+		      GFP_KERNEL);
 	if (!ctx)
 		return NULL;
+	ctx->soiled = (atomic_long_t *)&ctx->placed[nr_node_ids];
 	ctx->file = hpmmap_file_alloc();
 	if (IS_ERR(ctx->file)) {
 		kfree(ctx);
@@ -62,6 +87,8 @@ struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 	mutex_init(&ctx->lock);
 	init_waitqueue_head(&ctx->handback.wait);
 	xa_init(&ctx->store);
+	INIT_LIST_HEAD(&ctx->orphan);
+	INIT_WORK(&ctx->bury, bury_work_fn);
 	hpmmap_reuse_init(ctx);
 	hpmmap_stats_init(&ctx->stats);
 	return ctx;
@@ -78,6 +105,8 @@ err_file:
  * hpmmap_ctx_publish() - make a context that of an address space
  * @ctx: from hpmmap_ctx_alloc(); the hash takes over the caller's reference
  * @mm: an address space that has none; nobody else can give it one now
+ *
+ * It is an orphan until somebody joins it.
  */
 void hpmmap_ctx_publish(struct hpmmap_ctx *ctx, struct mm_struct *mm)
 {
@@ -87,12 +116,26 @@ void hpmmap_ctx_publish(struct hpmmap_ctx *ctx, struct mm_struct *mm)
 	hash_add_rcu(contexts, &ctx->node, (unsigned long)mm);
 	spin_unlock(&contexts_lock);
 	hpmmap_stats_begin(ctx);
+	raw_spin_lock(&orphans_lock);
+	list_add_tail(&ctx->orphan, &orphans);
+	nr_orphans++;
+	raw_spin_unlock(&orphans_lock);
 }
 
-/* Whether the address space of a context may still have users. */
-bool hpmmap_ctx_is_published(const struct hpmmap_ctx *ctx)
+/**
+ * hpmmap_ctx_join() - a process that is a member uses an address space
+ * @ctx: published, and the process keeps the address space in use
+ *
+ * May be called from any context. hpmmap_ctx_leave() is due.
+ */
+void hpmmap_ctx_join(struct hpmmap_ctx *ctx)
 {
-	return !hlist_unhashed_lockless(&ctx->node);
+	raw_spin_lock(&orphans_lock);
+	if (!ctx->nr_procs++) {
+		list_del_init(&ctx->orphan);
+		nr_orphans--;
+	}
+	raw_spin_unlock(&orphans_lock);
 }
 
 static struct hpmmap_ctx *ctx_find(struct mm_struct *mm)
@@ -195,114 +238,213 @@ struct hpmmap_ctx **hpmmap_ctx_list(unsigned long *nr)
 	}
 }
 
-/* Returns whether a process ended whose address space somebody still uses. */
-static bool reap_dead(void)
+/* The workers of the pools zero what a context that is gone gave up. */
+static void hand_over_soiled(struct hpmmap_ctx *ctx)
 {
-	struct hpmmap_ctx *ctx;
-	struct hlist_node *tmp;
-	bool left = false;
-	LIST_HEAD(gone);
-	int bkt;
+	int nid;
 
-	lockdep_assert_held(&reap_mutex);
-	spin_lock(&contexts_lock);
-	hash_for_each_safe(contexts, bkt, tmp, ctx, node) {
-		if (atomic_read(&ctx->mm->mm_users)) {
-			left |= READ_ONCE(ctx->ended);
-			continue;
-		}
-		hash_del_rcu(&ctx->node);
-		list_add(&ctx->dying, &gone);
-	}
-	spin_unlock(&contexts_lock);
+	for_each_online_node(nid) {
+		long nr = atomic_long_xchg(&ctx->soiled[nid], 0);
 
-	list_for_each_entry(ctx, &gone, dying) {
-		hpmmap_store_release_all(ctx);
-		hpmmap_pool_soiled(atomic_long_xchg(&ctx->nr_soiled, 0));
-		hpmmap_stats_fold(ctx);
-		hpmmap_share_gone(ctx);
+		if (nr > 0)
+			hpmmap_pool_soiled(nid, nr);
 	}
-	list_splice(&gone, &dead);
-	return left;
 }
 
 /**
- * hpmmap_reap() - take back what dead address spaces held
+ * hpmmap_ctx_soil() - a context has given up blocks that are not zero
+ * @ctx: the context
+ * @nid: their node
+ * @nr: how many; or less than 0: they were zeroed since
  *
- * May sleep. When it returns, every block that nobody can reach any more is
- * in its pool.
+ * Nobody zeroes them as long as it lives: it may get them again.
+ */
+void hpmmap_ctx_soil(struct hpmmap_ctx *ctx, int nid, long nr)
+{
+	atomic_long_add(nr, &ctx->soiled[nid]);
+	/* Pairs with that of tear_down(): one of both hands them over. */
+	smp_mb__after_atomic();
+	if (READ_ONCE(ctx->torn))
+		hand_over_soiled(ctx);
+}
+
+/* Waits for readers of sysfs, which nobody else has to. */
+static void bury_work_fn(struct work_struct *work)
+{
+	struct hpmmap_ctx *ctx = container_of(work, struct hpmmap_ctx, bury);
+
+	hpmmap_sysfs_ctx_del(ctx);
+	hpmmap_ctx_put(ctx);
+}
+
+/*
+ * Takes back what an address space without users held. The caller has made sure
+ * that nobody else does. @own: it was the caller's own until now. In either case
+ * no lock is held that others need.
+ */
+static void tear_down(struct hpmmap_ctx *ctx, bool own)
+{
+	spin_lock(&contexts_lock);
+	hash_del_rcu(&ctx->node);
+	spin_unlock(&contexts_lock);
+	hpmmap_store_release_all(ctx, own ? HPMMAP_EXIT_ZEROES : 0);
+	WRITE_ONCE(ctx->torn, true);
+	smp_mb();
+	hand_over_soiled(ctx);
+	hpmmap_stats_fold(ctx);
+	hpmmap_share_gone(ctx, own);
+	/* With the reference of the hash. */
+	queue_work(hpmmap_wq, &ctx->bury);
+}
+
+/**
+ * hpmmap_ctx_leave() - a process does not use an address space any more
+ * @ctx: joined by hpmmap_ctx_join(); the reference becomes the callee's
+ *
+ * In the process, or in a worker if it could not be there. If it was the last
+ * one, all that it held is in the pools afterwards, unless somebody still looks
+ * at the address space and is not done within some milliseconds.
+ */
+void hpmmap_ctx_leave(struct hpmmap_ctx *ctx)
+{
+	bool last, dead;
+	int i;
+
+	/* A relative that ends at the same time, say; see share.c. */
+	for (i = 0; i < LOOK_WAIT_MS && READ_ONCE(ctx->nr_procs) == 1 &&
+	     atomic_read(&ctx->mm->mm_users); i++)
+		usleep_range(1000, 1100);
+	raw_spin_lock(&orphans_lock);
+	last = !--ctx->nr_procs;
+	dead = last && !atomic_read(&ctx->mm->mm_users);
+	if (last && !dead) {
+		list_add_tail(&ctx->orphan, &orphans);
+		nr_orphans++;
+	}
+	raw_spin_unlock(&orphans_lock);
+	if (dead)
+		tear_down(ctx, true);
+	else if (last)
+		hpmmap_reap_soon();
+	hpmmap_ctx_put(ctx);
+}
+
+/*
+ * Takes one out of at most @looks orphans that nobody uses any more, or NULL.
+ * How many were looked at is taken off @looks.
+ */
+static struct hpmmap_ctx *orphan_take(unsigned long *looks)
+{
+	struct hpmmap_ctx *ctx, *found = NULL;
+
+	lockdep_assert_held(&orphans_lock);
+	while (*looks && !list_empty(&orphans)) {
+		ctx = list_first_entry(&orphans, struct hpmmap_ctx, orphan);
+		--*looks;
+		if (!atomic_read(&ctx->mm->mm_users)) {
+			list_del_init(&ctx->orphan);
+			nr_orphans--;
+			found = ctx;
+			break;
+		}
+		list_move_tail(&ctx->orphan, &orphans);
+	}
+	return found;
+}
+
+/* All of them; returns whether there are some that somebody still uses. */
+static bool reap_orphans(void)
+{
+	unsigned long left = READ_ONCE(nr_orphans);
+
+	while (left) {
+		unsigned long looks = min(left, (unsigned long)REAP_BATCH);
+		struct hpmmap_ctx *ctx;
+
+		left -= looks;
+		raw_spin_lock(&orphans_lock);
+		ctx = orphan_take(&looks);
+		raw_spin_unlock(&orphans_lock);
+		left += looks;
+		if (ctx)
+			tear_down(ctx, false);
+		else if (looks)
+			break;
+		cond_resched();
+	}
+	return READ_ONCE(nr_orphans);
+}
+
+/**
+ * hpmmap_reap() - take back what nobody refers to any more
+ *
+ * Of address spaces without users, and of blocks whose pins have gone. May sleep,
+ * but waits for nobody.
  */
 void hpmmap_reap(void)
 {
-	bool more;
-
-	mutex_lock(&reap_mutex);
-	reap_dead();
+	reap_orphans();
 	hpmmap_pinned_poll();
-	more = !list_empty(&dead);
-	mutex_unlock(&reap_mutex);
-	if (more)
-		hpmmap_reap_soon();
+}
+
+/**
+ * hpmmap_reap_one() - take back a part of that, for an allocation that found none
+ *
+ * Looks at a bounded number of orphans and blocks only, and not at all while
+ * others do.
+ *
+ * Return: whether the memory of an address space came back.
+ */
+bool hpmmap_reap_one(void)
+{
+	unsigned long looks = REAP_LOOKS;
+	struct hpmmap_ctx *ctx;
+
+	hpmmap_pinned_poll_some();
+	if (!READ_ONCE(nr_orphans) || !raw_spin_trylock(&orphans_lock))
+		return false;
+	ctx = orphan_take(&looks);
+	raw_spin_unlock(&orphans_lock);
+	if (!ctx)
+		return false;
+	tear_down(ctx, false);
+	return true;
 }
 
 static void reap_work_fn(struct work_struct *work)
 {
-	struct hpmmap_ctx *ctx, *tmp;
-	LIST_HEAD(buried);
-	bool left;
+	unsigned int ms = READ_ONCE(reap_ms);
 
-	mutex_lock(&reap_mutex);
-	left = reap_dead();
-	list_replace_init(&dead, &buried);
-	mutex_unlock(&reap_mutex);
-	/* Waits for readers, who take mmap_lock: only here, with no lock held. */
-	list_for_each_entry_safe(ctx, tmp, &buried, dying) {
-		hpmmap_sysfs_ctx_del(ctx);
-		hpmmap_ctx_put(ctx);
-	}
 	/* Somebody reads its /proc files, say. */
-	if (left)
-		schedule_delayed_work(&reap_work, msecs_to_jiffies(REAP_MS));
+	if (!reap_orphans())
+		return;
+	WRITE_ONCE(reap_ms, min(2 * ms, (unsigned int)REAP_LAST_MS));
+	queue_delayed_work(hpmmap_wq, &reap_work, msecs_to_jiffies(ms));
 }
 
 /**
- * hpmmap_reap_soon() - an address space may have lost its last user
+ * hpmmap_reap_soon() - an orphan may have lost its last user
  *
  * May be called from any context.
  */
 void hpmmap_reap_soon(void)
 {
-	mod_delayed_work(compat_wq, &reap_work, 0);
+	WRITE_ONCE(reap_ms, REAP_FIRST_MS);
+	mod_delayed_work(hpmmap_wq, &reap_work, 0);
 }
 
-/**
- * hpmmap_ctx_mark_ended() - a process has exited or executed another program
- * @pid: the process
- *
- * May be called from any context.
- *
- * Return: its family, with a reference for the caller, or NULL.
- */
-struct hpmmap_family *hpmmap_ctx_mark_ended(pid_t pid)
+int hpmmap_ctx_init(void)
 {
-	struct hpmmap_family *family = NULL;
-	struct hpmmap_ctx *ctx;
-	int bkt;
-
-	rcu_read_lock();
-	hash_for_each_rcu(contexts, bkt, ctx, node)
-		if (ctx->pid == pid && !ctx->ended) {
-			WRITE_ONCE(ctx->ended, true);
-			if (!family)
-				family = hpmmap_family_get(ctx);
-		}
-	rcu_read_unlock();
-	hpmmap_reap_soon();
-	return family;
+	hpmmap_wq = alloc_workqueue("hpmmap", WQ_UNBOUND, 0);
+	return hpmmap_wq ? 0 : -ENOMEM;
 }
 
-/* Contexts keep the module loaded, so there are none left here. */
+/*
+ * Contexts keep the module loaded, so there are none left here, and nobody
+ * queues anything any more; works may be about to return.
+ */
 void hpmmap_ctx_exit(void)
 {
 	cancel_delayed_work_sync(&reap_work);
+	destroy_workqueue(hpmmap_wq);
 }

@@ -43,8 +43,8 @@
  * @work: gives the address space a context; runs in the process
  * @work_queued: @work is under way
  * @exit_work: takes its memory back before its parent learns of its end
- * @family: of the address space that is gone, to be looked after by a work;
- *	holds a reference
+ * @ctx: of the address space it uses or, while a work is under way, has left;
+ *	joined, see hpmmap_ctx_join()
  * @execed: @work is due to execve, so heap and stack are new
  */
 struct member {
@@ -57,7 +57,7 @@ struct member {
 	bool work_queued;
 	bool execed;
 	struct callback_head exit_work;
-	struct hpmmap_family *family;
+	struct hpmmap_ctx *ctx;
 };
 
 static void members_work_fn(struct work_struct *work);
@@ -91,8 +91,9 @@ static void member_put(struct member *m)
 		return;
 	raw_spin_lock(&members_lock);
 	hlist_add_head(&m->node, &former);
-	raw_spin_unlock(&members_lock);
+	/* Under the lock: once it is freed, the module may go. */
 	schedule_work(&members_work);
+	raw_spin_unlock(&members_lock);
 }
 
 static struct member *spare_take(void)
@@ -138,10 +139,11 @@ static void members_work_fn(struct work_struct *work)
 	hlist_move_list(&former, &gone);
 	raw_spin_unlock(&members_lock);
 	hlist_for_each_entry_safe(m, tmp, &gone, node) {
+		/* It could not do so itself. */
+		if (m->ctx)
+			hpmmap_ctx_leave(m->ctx);
 		put_pid(m->tgid);
 		hpmmap_job_put(m->job);
-		if (m->family)
-			hpmmap_family_put(m->family);
 		kfree(m);
 		hpmmap_hook_put();
 	}
@@ -210,6 +212,9 @@ static void member_insert(struct member *m)
 	if (old) {
 		hash_del(&old->node);
 		atomic_long_dec(&old->job->nr_members);
+		/* The address space stays what it is. */
+		m->ctx = old->ctx;
+		old->ctx = NULL;
 	}
 	hash_add(members, &m->node, (unsigned long)m->tgid);
 	raw_spin_unlock(&members_lock);
@@ -337,20 +342,27 @@ out:
 }
 
 /*
- * What an address space that is gone shared, its family can have back; what it
- * had for itself is zeroed.
+ * Gives up what the address space held that the process has left. It may be
+ * that of another process, still.
  */
-static void member_leave_family(struct member *m)
+static void member_leave(struct member *m)
 {
-	struct hpmmap_family *family = m->family;
+	struct hpmmap_ctx *ctx;
 
-	hpmmap_reap();
-	if (family) {
-		m->family = NULL;
-		hpmmap_share_restore(family);
-		hpmmap_family_put(family);
-	}
-	hpmmap_pool_launder_soiled();
+	raw_spin_lock(&members_lock);
+	ctx = m->ctx;
+	m->ctx = NULL;
+	raw_spin_unlock(&members_lock);
+	if (ctx)
+		hpmmap_ctx_leave(ctx);
+}
+
+/* The address space that the process uses from now on. */
+static void member_join(struct member *m, struct hpmmap_ctx *ctx)
+{
+	refcount_inc(&ctx->refs);
+	hpmmap_ctx_join(ctx);
+	m->ctx = ctx;
 }
 
 /* Runs in the member before its first instruction of the new program. */
@@ -362,7 +374,7 @@ static void member_work(struct callback_head *work)
 	struct hpmmap_ctx *ctx;
 
 	m->work_queued = false;
-	member_leave_family(m);
+	member_leave(m);
 	if (!mm || current->flags & PF_EXITING || hpmmap_ctx_exists(mm))
 		goto out;
 	ctx = hpmmap_ctx_alloc(m->job);
@@ -377,6 +389,7 @@ static void member_work(struct callback_head *work)
 	mutex_lock(&ctx->ops);
 	refcount_inc(&ctx->refs);
 	hpmmap_ctx_publish(ctx, mm);
+	member_join(m, ctx);
 	if (execed) {
 		heap_setup(ctx);
 		stack_setup(ctx);
@@ -415,21 +428,6 @@ static void member_queue_work(struct member *m, struct task_struct *task,
  * or freed, no signals.
  */
 
-/*
- * The address space of a member has ended. Its family waits in the member for
- * what puts it, unless the member is @busy with an earlier one.
- */
-static void member_leaves_family(struct member *m, struct task_struct *task,
-				 bool busy)
-{
-	struct hpmmap_family *family = hpmmap_ctx_mark_ended(task_tgid_nr(task));
-
-	if (!m->family && !busy)
-		m->family = family;
-	else if (family)
-		hpmmap_family_put(family);
-}
-
 static void probe_exec(void *data, struct task_struct *task, pid_t old_pid,
 		       struct linux_binprm *bprm)
 {
@@ -437,8 +435,6 @@ static void probe_exec(void *data, struct task_struct *task, pid_t old_pid,
 
 	if (!m)
 		return;
-	/* The new address space has no context yet. */
-	member_leaves_family(m, task, m->work_queued);
 	if (!m->registers || bprm->secureexec || test_thread_flag(TIF_ADDR32)) {
 		member_put(m);
 		m = member_remove(task_tgid(task));
@@ -454,6 +450,7 @@ static void member_inherit(struct member *m, struct task_struct *child,
 			   bool needs_ctx)
 {
 	bool registers = m->registers && !m->job->no_inherit;
+	struct hpmmap_ctx *ctx;
 	struct member *c;
 
 	if (!hpmmap_hook_get_another())
@@ -461,11 +458,19 @@ static void member_inherit(struct member *m, struct task_struct *child,
 	c = spare_take();
 	if (!c) {
 		hpmmap_hook_put();
+		/* It may have a context, which nobody joins. */
+		hpmmap_reap_soon();
 		pr_warn_ratelimited("no memory to register process %d\n",
 				    child->pid);
 		return;
 	}
 	member_init(c, m->job, task_tgid(child), registers);
+	/* Its own, or that of its parent. Not the last reference. */
+	ctx = hpmmap_ctx_get(child->mm);
+	if (ctx) {
+		member_join(c, ctx);
+		hpmmap_ctx_put(ctx);
+	}
 	refcount_inc(&c->refs);
 	member_insert(c);
 	if (needs_ctx && registers)
@@ -520,7 +525,7 @@ static void member_exit(struct callback_head *work)
 
 	for (i = 0; i < THREADS_WAIT_MS && others_are_leaving(); i++)
 		usleep_range(1000, 1100);
-	member_leave_family(m);
+	member_leave(m);
 	member_put(m);
 }
 
@@ -534,7 +539,6 @@ static void probe_exit(void *data, struct task_struct *task)
 	m = member_remove(task_tgid(task));
 	if (!m)
 		return;
-	member_leaves_family(m, task, false);
 	init_task_work(&m->exit_work, member_exit);
 	if (task_work_add(task, &m->exit_work, TWA_NONE))
 		member_put(m);

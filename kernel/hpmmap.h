@@ -4,26 +4,28 @@
  *
  * Lock order, outermost first:
  *
- *	family->lock		what fork left shared (share.c)
+ *	family->lock		what fork left shared (share.c); only ever tried, as
+ *				are mmap_lock and ctx->lock under it
  *	poison_mutex		memory errors, one after the other (poison.c)
  *	hpmmap_hook_mutex	installed hooks (hook.c)
  *	ctx->ops		hooked system calls of one address space
  *	mm->mmap_lock		Linux's
  *	ctx->lock		blocks of one address space; a parent's before
  *				its child's in fork
- *	reap_mutex		contexts being torn down (ctx.c)
  *	hpmmap_pool_mutex	which memory is in the pools (section.c);
  *				device_hotplug_lock, then mem_hotplug_lock, are
  *				outside of it
- *	launder_sem		free blocks that are being zeroed (pool.c)
  *	reuse_lock, reuse.lock	spinlocks, memory kept for reuse (reuse.c)
  *	node->lock		spinlock, free blocks of a node (pool.c)
  *	spinlocks that nest in nothing else: the hash of contexts, the list
  *				of pinned blocks, the tables of accounts, the
  *				counters of a job, then those of a context
- *	members_lock		raw spinlock, for the probes (exec.c)
+ *	members_lock, orphans_lock	raw spinlocks, for the probes (exec.c, ctx.c)
  *
  * Nothing that holds hpmmap_pool_mutex may set memory online or offline.
+ *
+ * Who exits or executes a program waits for nobody: it takes spinlocks that are
+ * held for a bounded time, and tries all others.
  */
 #ifndef _HPMMAP_H
 #define _HPMMAP_H
@@ -159,6 +161,12 @@ static inline bool hpmmap_block_is_hurt(const struct hpmmap_block *block)
 	return block->folio ? folio_test_has_hwpoisoned(block->folio) :
 			      !!block->lost;
 }
+
+/*
+ * Blocks that who exits or executes a program zeroes itself, of those that it
+ * gives up: what small programs have, and some ten milliseconds at most.
+ */
+#define HPMMAP_EXIT_ZEROES 16
 
 static inline bool hpmmap_block_is_shared(const struct hpmmap_block *block)
 {
@@ -515,15 +523,24 @@ enum hpmmap_name {
  * @reuse: memory it gave up and may get again
  * @stats: what it counts for its job
  * @placed: blocks that slots were given, by node; protected by @lock
+ * @nr_procs: processes that use the address space, as far as they are members;
+ *	protected by orphans_lock (ctx.c)
+ * @orphan: in the list of contexts without such a process; protected by the same
+ * @bury: does what is left to do when it was torn down
+ * @torn: it was torn down, so nobody hands over @soiled but who adds to it
+ * @soiled: by node, blocks it gave up and that were not zeroed for it
  * @doomed: the snapshot of a fork is incomplete: the child must not run
- * @ended: its process is gone, and the address space soon will be
  */
 struct hpmmap_ctx {
 	refcount_t refs;
 	struct mm_struct *mm;
 	u64 id;
 	struct hlist_node node;
-	struct list_head dying;
+	unsigned int nr_procs;
+	struct list_head orphan;
+	struct work_struct bury;
+	bool torn;
+	atomic_long_t *soiled;
 	struct hpmmap_job *job;
 	struct hpmmap_account *account;
 	struct list_head job_link;
@@ -568,7 +585,6 @@ struct hpmmap_ctx {
 	struct callback_head start_work;
 	struct hpmmap_reuse reuse;
 	bool doomed;
-	bool ended;
 
 	atomic_long_t nr_held;
 	atomic_long_t nr_linux_pages;
@@ -578,7 +594,6 @@ struct hpmmap_ctx {
 	atomic_long_t nr_pinned;
 	atomic_long_t nr_copied;
 	atomic_long_t nr_cleared;
-	atomic_long_t nr_soiled;
 
 	struct kobject kobj;
 	bool in_sysfs;
@@ -690,10 +705,9 @@ void hpmmap_pool_free_list(struct list_head *list);
 void hpmmap_pool_retire(struct hpmmap_block *block);
 void hpmmap_pool_unretire(struct hpmmap_block *block);
 enum hpmmap_block_state hpmmap_pool_state(struct hpmmap_block *block);
-void hpmmap_pool_launder(unsigned long nr);
-void hpmmap_pool_soiled(unsigned long nr);
-void hpmmap_pool_launder_soiled(void);
-void hpmmap_pool_launder_stop(void);
+void hpmmap_pool_launder(int nid, unsigned long nr);
+void hpmmap_pool_soiled(int nid, unsigned long nr);
+int hpmmap_pool_launder_stop(bool killable);
 void hpmmap_pool_launder_go(void);
 
 /* policy.c */
@@ -753,6 +767,7 @@ void hpmmap_block_release(struct hpmmap_ctx *ctx, struct hpmmap_block *block);
 void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 			     struct list_head *freed);
 void hpmmap_pinned_poll(void);
+void hpmmap_pinned_poll_some(void);
 void hpmmap_pinned_exit(void);
 
 /* reuse.c */
@@ -778,15 +793,19 @@ void hpmmap_reuse_clear(struct hpmmap_ctx *ctx, unsigned long start,
 void hpmmap_ctx_exit(void);
 struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job);
 void hpmmap_ctx_publish(struct hpmmap_ctx *ctx, struct mm_struct *mm);
-bool hpmmap_ctx_is_published(const struct hpmmap_ctx *ctx);
+void hpmmap_ctx_join(struct hpmmap_ctx *ctx);
+void hpmmap_ctx_leave(struct hpmmap_ctx *ctx);
+void hpmmap_ctx_soil(struct hpmmap_ctx *ctx, int nid, long nr);
 struct hpmmap_ctx *hpmmap_ctx_find_rcu(struct mm_struct *mm);
 struct hpmmap_ctx *hpmmap_ctx_get(struct mm_struct *mm);
 void hpmmap_ctx_put(struct hpmmap_ctx *ctx);
 bool hpmmap_ctx_exists(struct mm_struct *mm);
 struct hpmmap_ctx **hpmmap_ctx_list(unsigned long *nr);
 void hpmmap_reap(void);
+bool hpmmap_reap_one(void);
 void hpmmap_reap_soon(void);
-struct hpmmap_family *hpmmap_ctx_mark_ended(pid_t pid);
+extern struct workqueue_struct *hpmmap_wq;
+int hpmmap_ctx_init(void);
 
 /* store.c */
 /**
@@ -862,7 +881,7 @@ void hpmmap_store_zap_shared(struct hpmmap_ctx *ctx, unsigned long start,
 			     unsigned long end);
 struct hpmmap_block *hpmmap_store_adopt(struct hpmmap_ctx *ctx,
 					unsigned long slot);
-void hpmmap_store_release_all(struct hpmmap_ctx *ctx);
+void hpmmap_store_release_all(struct hpmmap_ctx *ctx, unsigned int nr_zero);
 
 /* vma.c */
 extern const struct vm_operations_struct hpmmap_vm_ops;
@@ -898,6 +917,8 @@ void hpmmap_vma_slot_owned(struct hpmmap_ctx *ctx, unsigned long slot,
 			   struct hpmmap_block *block);
 bool hpmmap_vma_remap_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 			   struct hpmmap_block *block);
+bool hpmmap_vma_restore_slot(struct hpmmap_ctx *ctx, unsigned long slot,
+			     struct hpmmap_block *block);
 /* The slots that a range begins and ends in. */
 #define HPMMAP_END_FIRST	BIT(0)
 #define HPMMAP_END_LAST		BIT(1)
@@ -930,7 +951,7 @@ enum hpmmap_entry {
 enum hpmmap_entry hpmmap_pgmap_slot(struct mm_struct *mm, unsigned long addr);
 unsigned long hpmmap_pgmap_fill(struct vm_area_struct *vma,
 				unsigned long start, unsigned long end,
-				struct hpmmap_block *block);
+				struct hpmmap_block *block, bool nowait);
 void hpmmap_pgmap_fault_in(struct vm_area_struct *vma, unsigned long addr);
 pmd_t *hpmmap_pgmap_pmd(struct mm_struct *mm, unsigned long addr);
 bool hpmmap_pgmap_is_done(struct vm_area_struct *vma, pmd_t *pmdp);
@@ -1080,10 +1101,7 @@ void hpmmap_oom_exit(void);
 int hpmmap_share_begin(struct hpmmap_ctx *parent, struct hpmmap_ctx *child);
 void hpmmap_share_leave(struct hpmmap_ctx *ctx);
 void hpmmap_share_alone(struct hpmmap_ctx *ctx);
-void hpmmap_share_gone(struct hpmmap_ctx *ctx);
-void hpmmap_share_restore(struct hpmmap_family *family);
-struct hpmmap_family *hpmmap_family_get(struct hpmmap_ctx *ctx);
-void hpmmap_family_put(struct hpmmap_family *family);
+void hpmmap_share_gone(struct hpmmap_ctx *ctx, bool here);
 void hpmmap_share_exit(void);
 
 /* stats.c */

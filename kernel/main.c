@@ -10,9 +10,12 @@ static int __init hpmmap_init(void)
 	ret = compat_init();
 	if (ret)
 		return ret;
-	ret = hpmmap_hook_init();
+	ret = hpmmap_ctx_init();
 	if (ret)
 		return ret;
+	ret = hpmmap_hook_init();
+	if (ret)
+		goto err_ctx;
 	ret = hpmmap_sysfs_init();
 	if (ret)
 		goto err_hook;
@@ -34,6 +37,8 @@ err_sysfs:
 	hpmmap_sysfs_exit();
 err_hook:
 	hpmmap_hook_exit();
+err_ctx:
+	hpmmap_ctx_exit();
 	return ret;
 }
 
@@ -42,8 +47,6 @@ static void __exit hpmmap_exit(void)
 	hpmmap_mark_exit();
 	hpmmap_oom_exit();
 	hpmmap_chardev_exit();
-	hpmmap_ctx_exit();
-	hpmmap_share_exit();
 	hpmmap_pinned_exit();
 	hpmmap_poison_exit();
 	hpmmap_section_exit();
@@ -51,6 +54,7 @@ static void __exit hpmmap_exit(void)
 	hpmmap_jobs_exit();
 	hpmmap_sysfs_exit();
 	hpmmap_hook_exit();
+	hpmmap_ctx_exit();
 	hpmmap_accounts_exit();
 }
 

@@ -364,6 +364,7 @@ static bool is_missing(struct mm_struct *mm, unsigned long addr)
  * @end: end, in the same slot
  * @block: the slot's block; if it is of the pools, all pages of the range are
  *	committed
+ * @nowait: wait for nobody
  *
  * Without memory for page tables, and where a table is freed at the same
  * time, the rest is left to later faults.
@@ -372,7 +373,7 @@ static bool is_missing(struct mm_struct *mm, unsigned long addr)
  */
 unsigned long hpmmap_pgmap_fill(struct vm_area_struct *vma,
 				unsigned long start, unsigned long end,
-				struct hpmmap_block *block)
+				struct hpmmap_block *block, bool nowait)
 {
 	/* As if from outside: the caller's protection keys do not matter. */
 	unsigned int flags = FAULT_FLAG_REMOTE;
@@ -381,6 +382,8 @@ unsigned long hpmmap_pgmap_fill(struct vm_area_struct *vma,
 
 	if (vma->vm_flags & VM_WRITE)
 		flags |= FAULT_FLAG_WRITE;
+	if (nowait)
+		flags |= FAULT_FLAG_ALLOW_RETRY | FAULT_FLAG_RETRY_NOWAIT;
 	if (!block->folio) {
 		unsigned int nr = (end - start) >> PAGE_SHIFT;
 		unsigned int first = page_in_slot(start);

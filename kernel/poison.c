@@ -241,7 +241,7 @@ static void page_mark(struct page *page, unsigned long pfn)
 static void block_retire(struct hpmmap_block *block)
 {
 	/* Then all that are free are in the allocator. */
-	hpmmap_pool_launder_stop();
+	hpmmap_pool_launder_stop(false);
 	hpmmap_pool_retire(block);
 	hpmmap_pool_launder_go();
 }

@@ -5,16 +5,19 @@
  * Memory comes and goes by way of section.c.
  *
  * A free block is clean if all of it is zero. Clean ones are handed out first.
- * Others are zeroed by who adds memory and by processes that end, never by a
- * thread of the module's own; where only they are left, who gets one zeroes it.
+ * Others are zeroed by who adds memory, or by a thread of the node, of the lowest
+ * priority: those that processes left which are gone, and did not zero themselves.
+ * Where only such are left, who gets one zeroes it.
  */
+#include <linux/kthread.h>
 #include <linux/list.h>
 #include <linux/log2.h>
-#include <linux/rwsem.h>
+#include <linux/sched/isolation.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/topology.h>
+#include <linux/wait.h>
 
 #include "buddy.h"
 #include "hpmmap.h"
@@ -30,6 +33,8 @@
  * @link: in the list of the node
  * @nr_sections: sections of it that are in the pool
  * @pinned: blocks of each section that are pinned
+ * @out: those that are free, and out of the allocator
+ * @scan: where the search for a block that is not clean goes on
  * @blocks: its blocks; those of sections not in the pool are zero
  */
 struct pool_chunk {
@@ -38,6 +43,8 @@ struct pool_chunk {
 	struct list_head link;
 	unsigned int nr_sections;
 	unsigned int pinned[CHUNK_SECTIONS];
+	unsigned int out[CHUNK_SECTIONS];
+	unsigned int scan;
 	struct hpmmap_block blocks[HPMMAP_BUDDY_CHUNK_UNITS];
 };
 
@@ -49,8 +56,13 @@ struct pool_chunk {
  * @clean: which of the free blocks are clean
  * @nr_doomed: blocks that will be bad once nobody has them any more
  * @nr_bad: bad blocks
- * @chunks: all of them
+ * @chunks: all of them, those first that have free blocks which are not clean
  * @nr_pinned: blocks that are pinned
+ * @nr_out: free blocks that are out of the allocator, being zeroed
+ * @nr_soiled: free blocks that are not clean and that @zeroer should zero
+ * @zeroer: thread of the node; there while there is memory. Protected by
+ *	hpmmap_pool_mutex.
+ * @work: it waits here
  * @kobj: in sysfs
  */
 struct pool_node {
@@ -61,23 +73,23 @@ struct pool_node {
 	unsigned long nr_bad;
 	struct list_head chunks;
 	unsigned long nr_pinned;
+	unsigned long nr_out;
+	unsigned long nr_soiled;
+	struct task_struct *zeroer;
+	wait_queue_head_t work;
 	struct kobject kobj;
 };
 
 /* A node's pool exists from its first section until the module goes. */
 static struct pool_node *pool_nodes[MAX_NUMNODES];
 
-/* Blocks that are zeroed at once. */
+/* Blocks that are out of the allocator to be zeroed, for one caller. */
 #define LAUNDER_BATCH 16
 
-/*
- * Held for reading while free blocks are out of the allocator to be zeroed. Who
- * has it for writing sees all that are free.
- */
-static DECLARE_RWSEM(launder_sem);
-
-/* Blocks given up by processes that are gone, and not zeroed for them yet. */
-static atomic_long_t nr_soiled;
+/* While this is not 0, no free block leaves the allocator to be zeroed. */
+static atomic_t launder_stops;
+/* For who waits until those that have left are back. */
+static DECLARE_WAIT_QUEUE_HEAD(launder_wait);
 
 static void block_set_state(struct hpmmap_block *block,
 			    enum hpmmap_block_state state)
@@ -113,6 +125,14 @@ static unsigned int *pinned_of(struct pool_node *pn, unsigned long unit)
 	return &chunk->pinned[unit % HPMMAP_BUDDY_CHUNK_UNITS / SECTION_BLOCKS];
 }
 
+/* Its free blocks that are being zeroed. */
+static unsigned int *out_of(struct pool_node *pn, unsigned long unit)
+{
+	struct pool_chunk *chunk = chunk_of(pn, unit);
+
+	return &chunk->out[unit % HPMMAP_BUDDY_CHUNK_UNITS / SECTION_BLOCKS];
+}
+
 static struct pool_node *pool_node_get(int nid)
 {
 	struct pool_node *pn = pool_nodes[nid];
@@ -127,6 +147,7 @@ static struct pool_node *pool_node_get(int nid)
 	hpmmap_buddy_init(&pn->buddy);
 	hpmmap_buddy_init(&pn->clean);
 	INIT_LIST_HEAD(&pn->chunks);
+	init_waitqueue_head(&pn->work);
 	if (hpmmap_sysfs_node_add(&pn->kobj, nid)) {
 		kobject_put(&pn->kobj);
 		return NULL;
@@ -151,6 +172,69 @@ void hpmmap_pool_node_free(struct kobject *kobj)
 static struct pool_node *pool_node_find(int nid)
 {
 	return smp_load_acquire(&pool_nodes[nid]);
+}
+
+static unsigned int launder(struct pool_node *pn, unsigned int nr,
+			    bool soiled_only);
+
+static bool zeroer_has_work(struct pool_node *pn)
+{
+	return READ_ONCE(pn->nr_soiled) && !atomic_read(&launder_stops);
+}
+
+/* Block by block, so that an allocation finds all the others. */
+static int zeroer_fn(void *data)
+{
+	struct pool_node *pn = data;
+
+	set_user_nice(current, MAX_NICE);
+	while (!kthread_should_stop()) {
+		wait_event_idle(pn->work, zeroer_has_work(pn) ||
+					  kthread_should_stop());
+		launder(pn, 1, true);
+		cond_resched();
+	}
+	return 0;
+}
+
+/* CPUs of the node, but none that is kept free of threads of the kernel. */
+static void zeroer_place(struct task_struct *task, int nid)
+{
+	cpumask_var_t cpus;
+
+	if (!zalloc_cpumask_var(&cpus, GFP_KERNEL))
+		return;
+	if (cpumask_and(cpus, cpumask_of_node(nid),
+			housekeeping_cpumask(HK_TYPE_KTHREAD)))
+		set_cpus_allowed_ptr(task, cpus);
+	free_cpumask_var(cpus);
+}
+
+static int zeroer_start(struct pool_node *pn, int nid)
+{
+	struct task_struct *task;
+
+	lockdep_assert_held(&hpmmap_pool_mutex);
+	if (pn->zeroer)
+		return 0;
+	task = kthread_create_on_node(zeroer_fn, pn, nid, "hpmmap_zero/%d",
+				      nid);
+	if (IS_ERR(task))
+		return PTR_ERR(task);
+	zeroer_place(task, nid);
+	pn->zeroer = task;
+	wake_up_process(task);
+	return 0;
+}
+
+/* If there is no memory left. */
+static void zeroer_stop(struct pool_node *pn)
+{
+	lockdep_assert_held(&hpmmap_pool_mutex);
+	if (!pn->zeroer || !list_empty(&pn->chunks))
+		return;
+	kthread_stop(pn->zeroer);
+	pn->zeroer = NULL;
 }
 
 /* The chunk of a section, made if there is none. */
@@ -194,16 +278,25 @@ static void chunk_put(struct pool_node *pn, struct pool_chunk *chunk)
  *
  * For one section; its blocks are not handed out yet.
  *
- * Return: 0 or -ENOMEM.
+ * Return: 0, -ENOMEM, or -EINTR if the caller is being killed.
  */
 int hpmmap_pool_prepare(int nid, unsigned long unit)
 {
 	struct pool_node *pn = pool_node_get(nid);
-	struct pool_chunk *chunk = pn ? chunk_get(pn, unit) : NULL;
+	struct pool_chunk *chunk;
 	unsigned long i;
+	int ret;
 
-	if (!chunk)
+	if (!pn)
 		return -ENOMEM;
+	ret = zeroer_start(pn, nid);
+	if (ret)
+		return ret;
+	chunk = chunk_get(pn, unit);
+	if (!chunk) {
+		zeroer_stop(pn);
+		return -ENOMEM;
+	}
 	for (i = 0; i < SECTION_BLOCKS; i++) {
 		struct hpmmap_block *block;
 
@@ -225,6 +318,7 @@ void hpmmap_pool_drop(int nid, unsigned long unit)
 	       SECTION_BLOCKS * sizeof(chunk->blocks[0]));
 	chunk->nr_sections--;
 	chunk_put(pn, chunk);
+	zeroer_stop(pn);
 }
 
 /* Bad blocks of a section are not in the allocator. */
@@ -298,133 +392,211 @@ int hpmmap_pool_deactivate(int nid, unsigned long unit)
 	return ret;
 }
 
-/* Up to @nr free blocks that are not clean, out of the allocator. */
+static bool chunk_is_dirty(struct pool_node *pn, struct pool_chunk *chunk)
+{
+	unsigned long unit = chunk->buddy.nr * HPMMAP_BUDDY_CHUNK_UNITS;
+
+	return hpmmap_buddy_count_free(&pn->buddy, unit,
+				       HPMMAP_BUDDY_CHUNK_UNITS) !=
+	       hpmmap_buddy_count_free(&pn->clean, unit,
+				       HPMMAP_BUDDY_CHUNK_UNITS);
+}
+
+/* Up to @nr free blocks of one chunk that are not clean, out of the allocator. */
+static unsigned int chunk_take_dirty(struct pool_node *pn,
+				     struct pool_chunk *chunk, unsigned int nr,
+				     struct hpmmap_block **out)
+{
+	unsigned long first = chunk->buddy.nr * HPMMAP_BUDDY_CHUNK_UNITS;
+	unsigned int got = 0, looks;
+
+	lockdep_assert_held(&pn->lock);
+	for (looks = HPMMAP_BUDDY_CHUNK_UNITS; looks && got < nr; looks--) {
+		unsigned int i = chunk->scan++ % HPMMAP_BUDDY_CHUNK_UNITS;
+
+		if (!hpmmap_buddy_is_free(&pn->buddy, first + i) ||
+		    hpmmap_buddy_is_free(&pn->clean, first + i))
+			continue;
+		hpmmap_buddy_take(&pn->buddy, first + i, 0);
+		++*out_of(pn, first + i);
+		out[got++] = &chunk->blocks[i];
+	}
+	return got;
+}
+
+/*
+ * Up to @nr free blocks that are not clean, out of the allocator; with
+ * @soiled_only no more than processes left that are gone.
+ */
 static unsigned int dirty_take(struct pool_node *pn, unsigned int nr,
-			       struct hpmmap_block **out)
+			       bool soiled_only, struct hpmmap_block **out)
 {
 	struct pool_chunk *chunk;
 	unsigned int got = 0;
-	unsigned long unit, end;
 
 	spin_lock(&pn->lock);
-	if (pn->buddy.nr_free == pn->clean.nr_free)
-		goto out;
-	list_for_each_entry(chunk, &pn->chunks, link) {
-		unit = chunk->buddy.nr * HPMMAP_BUDDY_CHUNK_UNITS;
-		end = unit + HPMMAP_BUDDY_CHUNK_UNITS;
-		if (hpmmap_buddy_count_free(&pn->buddy, unit, end - unit) ==
-		    hpmmap_buddy_count_free(&pn->clean, unit, end - unit))
-			continue;
-		for (; unit < end && got < nr; unit++) {
-			if (!hpmmap_buddy_is_free(&pn->buddy, unit) ||
-			    hpmmap_buddy_is_free(&pn->clean, unit))
-				continue;
-			hpmmap_buddy_take(&pn->buddy, unit, 0);
-			out[got++] = block_of(pn, unit);
-		}
-		if (got == nr) {
-			/* There may be more of them there. */
-			list_move(&chunk->link, &pn->chunks);
+	while (!atomic_read(&launder_stops)) {
+		unsigned long dirty = pn->buddy.nr_free - pn->clean.nr_free;
+
+		/* Some may have been handed out meanwhile. */
+		pn->nr_soiled = min(pn->nr_soiled, dirty);
+		if (soiled_only)
+			nr = min_t(unsigned long, nr, pn->nr_soiled);
+		if (!nr || !dirty)
+			break;
+		chunk = list_first_entry(&pn->chunks, struct pool_chunk, link);
+		if (chunk_is_dirty(pn, chunk)) {
+			got = chunk_take_dirty(pn, chunk, nr, out);
+			pn->nr_soiled -= min_t(unsigned long, got,
+					       pn->nr_soiled);
+			pn->nr_out += got;
 			break;
 		}
+		list_move_tail(&chunk->link, &pn->chunks);
+		cond_resched_lock(&pn->lock);
 	}
-out:
 	spin_unlock(&pn->lock);
 	return got;
 }
 
-static unsigned int node_launder(struct pool_node *pn, unsigned long nr)
+static unsigned int launder(struct pool_node *pn, unsigned int nr,
+			    bool soiled_only)
 {
 	struct hpmmap_block *blocks[LAUNDER_BATCH];
 	unsigned int n, i;
 
-	down_read(&launder_sem);
-	n = dirty_take(pn, min_t(unsigned long, nr, LAUNDER_BATCH), blocks);
+	n = dirty_take(pn, min_t(unsigned int, nr, LAUNDER_BATCH), soiled_only,
+		       blocks);
+	if (!n)
+		return 0;
 	for (i = 0; i < n; i++) {
 		hpmmap_block_zero(blocks[i]);
 		blocks[i]->zeroed = true;
 	}
+	trace_hpmmap_zero(blocks[0]->nid, n);
 	spin_lock(&pn->lock);
 	for (i = 0; i < n; i++) {
 		hpmmap_buddy_free(&pn->buddy, unit_of(blocks[i]), 0);
 		hpmmap_buddy_free(&pn->clean, unit_of(blocks[i]), 0);
+		--*out_of(pn, unit_of(blocks[i]));
 	}
+	/* Pairs with alloc_after_zeroing(): free before it is not out. */
+	smp_wmb();
+	WRITE_ONCE(pn->nr_out, pn->nr_out - n);
 	spin_unlock(&pn->lock);
-	up_read(&launder_sem);
+	wake_up_all(&launder_wait);
 	return n;
 }
 
 /**
  * hpmmap_pool_launder() - zero free blocks
+ * @nid: of this node, which has a pool
  * @nr: how many, at most
  *
- * Takes long; ends early if the caller is being killed and not exiting yet.
+ * Takes long. The thread of the node does what is left when the caller is being
+ * killed, or somebody needs all free blocks at this moment.
  */
-void hpmmap_pool_launder(unsigned long nr)
+void hpmmap_pool_launder(int nid, unsigned long nr)
 {
-	nodemask_t tried = NODE_MASK_NONE;
+	struct pool_node *pn = pool_node_find(nid);
 
-	while (nr) {
-		int nid = hpmmap_pool_nearest(numa_node_id(), &node_online_map,
-					      &tried);
-		unsigned int n;
+	while (nr && !fatal_signal_pending(current)) {
+		unsigned int n = launder(pn, min(nr, (unsigned long)UINT_MAX),
+					 false);
 
-		if (nid == NUMA_NO_NODE)
-			return;
-		while (nr) {
-			if (fatal_signal_pending(current) &&
-			    !(current->flags & PF_EXITING))
-				return;
-			n = node_launder(pool_nodes[nid], nr);
-			if (!n)
-				break;
-			nr -= n;
-		}
+		if (!n)
+			break;
+		nr -= n;
 	}
+	if (nr)
+		hpmmap_pool_soiled(nid, nr);
 }
 
 /**
- * hpmmap_pool_soiled() - a process that is gone has given up blocks
- * @nr: how many of them are not clean
+ * hpmmap_pool_soiled() - free blocks are to be zeroed by the thread of their node
+ * @nid: the node
+ * @nr: how many
  */
-void hpmmap_pool_soiled(unsigned long nr)
+void hpmmap_pool_soiled(int nid, unsigned long nr)
 {
-	atomic_long_add(nr, &nr_soiled);
+	struct pool_node *pn = pool_node_find(nid);
+
+	spin_lock(&pn->lock);
+	pn->nr_soiled += nr;
+	spin_unlock(&pn->lock);
+	wake_up(&pn->work);
 }
 
-/*
- * Zeroes as many free blocks as processes that are gone have given up, but not
- * what others give up meanwhile.
- */
-void hpmmap_pool_launder_soiled(void)
+/* Free blocks that are being zeroed; a hint without the locks. */
+static unsigned long count_out(const nodemask_t *nodes)
 {
-	unsigned long dirty = 0;
+	unsigned long n = 0;
 	int nid;
 
-	if (!atomic_long_read(&nr_soiled))
-		return;
+	for_each_node_mask(nid, *nodes) {
+		struct pool_node *pn = pool_node_find(nid);
+
+		if (pn)
+			n += READ_ONCE(pn->nr_out);
+	}
+	return n;
+}
+
+/* Who has taken some to zero them is seen here, or has seen the stop. */
+static bool all_are_back(void)
+{
+	bool ret = true;
+	int nid;
+
 	for_each_online_node(nid) {
 		struct pool_node *pn = pool_node_find(nid);
 
 		if (!pn)
 			continue;
 		spin_lock(&pn->lock);
-		dirty += pn->buddy.nr_free - pn->clean.nr_free;
+		ret = !pn->nr_out;
 		spin_unlock(&pn->lock);
+		if (!ret)
+			break;
 	}
-	hpmmap_pool_launder(min_t(unsigned long, dirty,
-				  atomic_long_xchg(&nr_soiled, 0)));
+	return ret;
 }
 
-/* All blocks that are free are in the allocator, until .._go(). */
-void hpmmap_pool_launder_stop(void)
+/**
+ * hpmmap_pool_launder_stop() - have all free blocks in the allocator
+ * @killable: a fatal signal ends the wait
+ *
+ * Waits for those that are being zeroed; several callers do not wait for each
+ * other.
+ *
+ * Return: 0, and hpmmap_pool_launder_go() is due, or -EINTR for a process that is
+ * being killed.
+ */
+int hpmmap_pool_launder_stop(bool killable)
 {
-	down_write(&launder_sem);
+	atomic_inc(&launder_stops);
+	if (!killable) {
+		wait_event(launder_wait, all_are_back());
+		return 0;
+	}
+	if (!wait_event_killable(launder_wait, all_are_back()))
+		return 0;
+	hpmmap_pool_launder_go();
+	return -EINTR;
 }
 
 void hpmmap_pool_launder_go(void)
 {
-	up_write(&launder_sem);
+	int nid;
+
+	if (!atomic_dec_and_test(&launder_stops))
+		return;
+	for_each_online_node(nid) {
+		struct pool_node *pn = pool_node_find(nid);
+
+		if (pn)
+			wake_up(&pn->work);
+	}
 }
 
 /* Bad blocks of a section. */
@@ -452,7 +624,8 @@ void hpmmap_pool_use(int nid, unsigned long unit, struct pool_use *use)
 	unsigned long free, pinned, bad;
 
 	spin_lock(&pn->lock);
-	free = hpmmap_buddy_count_free(&pn->buddy, unit, SECTION_BLOCKS);
+	free = hpmmap_buddy_count_free(&pn->buddy, unit, SECTION_BLOCKS) +
+	       *out_of(pn, unit);
 	pinned = *pinned_of(pn, unit);
 	bad = section_bad(pn, unit);
 	spin_unlock(&pn->lock);
@@ -474,7 +647,7 @@ void hpmmap_pool_node_stat(int nid, struct hpmmap_node_stat *stat)
 
 	spin_lock(&pn->lock);
 	stat->total = (u64)pn->buddy.nr_total << SLOT_SHIFT;
-	stat->free = (u64)pn->buddy.nr_free << SLOT_SHIFT;
+	stat->free = (u64)(pn->buddy.nr_free + pn->nr_out) << SLOT_SHIFT;
 	stat->clean = (u64)pn->clean.nr_free << SLOT_SHIFT;
 	stat->pinned = (u64)pn->nr_pinned << SLOT_SHIFT;
 	stat->bad = (u64)pn->nr_bad << SLOT_SHIFT;
@@ -669,7 +842,8 @@ unsigned long hpmmap_pool_count_all(void)
 /* Could a new job get at least one block now? */
 bool hpmmap_pool_has_free(struct hpmmap_job *job)
 {
-	hpmmap_reap();
+	if (!hpmmap_pool_count_free(&job->nodes))
+		hpmmap_reap();
 	if (!hpmmap_pool_count_free(&job->nodes))
 		hpmmap_reuse_reclaim(&job->nodes, NULL, 1);
 	return hpmmap_pool_count_free(&job->nodes) &&
@@ -759,6 +933,31 @@ static bool reclaim(struct hpmmap_ctx *ctx,
 	return hpmmap_reuse_reclaim(&place->nodes, NULL, nr - free);
 }
 
+/* Only what is being zeroed at this moment was missing: waits for it. */
+static bool alloc_after_zeroing(struct hpmmap_ctx *ctx,
+				const struct hpmmap_placement *place,
+				unsigned long slot, unsigned long nr,
+				struct list_head *out)
+{
+	unsigned long nr_out = count_out(&place->nodes);
+	u64 since = get_cycles();
+	bool done;
+
+	/* What came back after the first look is counted by the second. */
+	smp_rmb();
+	if (hpmmap_pool_count_free(&place->nodes) + nr_out < nr ||
+	    hpmmap_account_full(ctx->account, nr))
+		return false;
+	done = !hpmmap_pool_launder_stop(true);
+	if (nr_out)
+		hpmmap_count_stall(ctx->job, HPMMAP_STALL_ZEROING, since);
+	if (!done)
+		return false;
+	done = try_alloc(ctx, place, slot, nr, out);
+	hpmmap_pool_launder_go();
+	return done;
+}
+
 /**
  * hpmmap_pool_alloc() - blocks for an address space
  * @ctx: its context, whose account is charged
@@ -780,15 +979,15 @@ int hpmmap_pool_alloc(struct hpmmap_ctx *ctx,
 	struct hpmmap_job *job = ctx->job;
 	struct hpmmap_block *block;
 	LIST_HEAD(got);
-	bool done;
+	bool done, more;
 	u64 since;
 	int i;
 
 	if (!nr)
 		return 0;
 	done = try_alloc(ctx, place, slot, nr, &got);
-	if (!done) {
-		hpmmap_reap();
+	for (i = 0, more = true; i < RECLAIM_TRIES && more && !done; i++) {
+		more = hpmmap_reap_one();
 		done = try_alloc(ctx, place, slot, nr, &got);
 	}
 	since = get_cycles();
@@ -799,16 +998,8 @@ int hpmmap_pool_alloc(struct hpmmap_ctx *ctx,
 	}
 	if (i)
 		hpmmap_count_stall(job, HPMMAP_STALL_RECLAIM, since);
-	if (!done) {
-		bool waits = rwsem_is_locked(&launder_sem);
-
-		since = get_cycles();
-		hpmmap_pool_launder_stop();
-		if (waits)
-			hpmmap_count_stall(job, HPMMAP_STALL_ZEROING, since);
-		done = try_alloc(ctx, place, slot, nr, &got);
-		hpmmap_pool_launder_go();
-	}
+	if (!done)
+		done = alloc_after_zeroing(ctx, place, slot, nr, &got);
 	if (!done) {
 		struct hpmmap_payer *full = hpmmap_account_full(ctx->account, nr);
 
@@ -985,6 +1176,8 @@ static void run_free(struct hpmmap_block *first, unsigned long nr)
 	hpmmap_buddy_free_range(&pn->buddy, unit_of(first), nr);
 	if (first->zeroed)
 		hpmmap_buddy_free_range(&pn->clean, unit_of(first), nr);
+	else
+		list_move(&chunk_of(pn, unit_of(first))->link, &pn->chunks);
 	spin_unlock(&pn->lock);
 }
 

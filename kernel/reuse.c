@@ -13,15 +13,27 @@
  * for High Performance Computing", MSPC 2013.
  */
 #include <linux/list.h>
+#include <linux/percpu.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/topology.h>
 
 #include "hpmmap.h"
 
-/* Contexts that have kept something, in the order in which they give. */
+/*
+ * Contexts that may keep something, in the order in which they give. One that is
+ * found with nothing leaves the list until it keeps something again.
+ */
 static LIST_HEAD(keepers);
+static unsigned long nr_keepers;
 static DEFINE_SPINLOCK(reuse_lock);
+
+/* Blocks that are kept; no CPU's share means anything by itself. */
+static DEFINE_PER_CPU(long, nr_kept);
+
+/* Contexts that are looked at without a pause. */
+#define RECLAIM_LOOKS 64
 
 void hpmmap_reuse_init(struct hpmmap_ctx *ctx)
 {
@@ -43,10 +55,29 @@ static bool keeper_init(struct hpmmap_ctx *ctx)
 	for (nid = 0; nid < nr_node_ids; nid++)
 		INIT_LIST_HEAD(&blocks[nid]);
 	ctx->reuse.blocks = blocks;
-	spin_lock(&reuse_lock);
-	list_add_tail(&ctx->reuse.link, &keepers);
-	spin_unlock(&reuse_lock);
 	return true;
+}
+
+/* It is going to keep something. */
+static void keeper_list(struct hpmmap_ctx *ctx)
+{
+	if (likely(!list_empty_careful(&ctx->reuse.link)))
+		return;
+	spin_lock(&reuse_lock);
+	if (list_empty(&ctx->reuse.link)) {
+		list_add_tail(&ctx->reuse.link, &keepers);
+		nr_keepers++;
+	}
+	spin_unlock(&reuse_lock);
+}
+
+static void keeper_unlist_locked(struct hpmmap_ctx *ctx)
+{
+	lockdep_assert_held(&reuse_lock);
+	if (list_empty(&ctx->reuse.link))
+		return;
+	list_del_init(&ctx->reuse.link);
+	nr_keepers--;
 }
 
 /* Moves up to @nr blocks of a node to a list. */
@@ -61,6 +92,7 @@ static unsigned long give_node(struct hpmmap_ctx *ctx, int nid,
 		list_move_tail(blocks->next, out);
 	ctx->reuse.nr -= n;
 	spin_unlock(&ctx->reuse.lock);
+	this_cpu_sub(nr_kept, n);
 	hpmmap_pool_count_mapped(nid, n);
 	atomic_long_sub(n, &ctx->nr_held);
 	return n;
@@ -77,17 +109,6 @@ static unsigned long give(struct hpmmap_ctx *ctx, const nodemask_t *nodes,
 	return n;
 }
 
-/* The pools get them. */
-static void give_up(struct hpmmap_ctx *ctx, struct list_head *blocks)
-{
-	struct hpmmap_block *block;
-	unsigned long n = 0;
-
-	list_for_each_entry(block, blocks, link)
-		n++;
-	atomic_long_add(n, &ctx->nr_soiled);
-	hpmmap_pool_free_list(blocks);
-}
 
 /**
  * hpmmap_reuse_exit() - a context keeps nothing any more
@@ -95,15 +116,18 @@ static void give_up(struct hpmmap_ctx *ctx, struct list_head *blocks)
  */
 void hpmmap_reuse_exit(struct hpmmap_ctx *ctx)
 {
+	struct hpmmap_block *block;
 	LIST_HEAD(blocks);
 
 	if (!ctx->reuse.blocks)
 		return;
 	spin_lock(&reuse_lock);
-	list_del_init(&ctx->reuse.link);
+	keeper_unlist_locked(ctx);
 	spin_unlock(&reuse_lock);
 	give(ctx, &node_states[N_POSSIBLE], ULONG_MAX, &blocks);
-	give_up(ctx, &blocks);
+	list_for_each_entry(block, &blocks, link)
+		hpmmap_ctx_soil(ctx, block->nid, 1);
+	hpmmap_pool_free_list(&blocks);
 	kvfree(ctx->reuse.blocks);
 	ctx->reuse.blocks = NULL;
 }
@@ -128,7 +152,11 @@ static void keep(struct hpmmap_ctx *ctx, struct hpmmap_block *block, bool whole)
 		list_add_tail(&block->link, blocks);
 	ctx->reuse.nr++;
 	spin_unlock(&ctx->reuse.lock);
+	this_cpu_inc(nr_kept);
 	hpmmap_pool_count_mapped(block->nid, -1);
+	/* Pairs with that of keeper_idle(): one of both sees it. */
+	smp_mb();
+	keeper_list(ctx);
 }
 
 /**
@@ -217,6 +245,8 @@ void hpmmap_reuse_take(struct hpmmap_ctx *ctx,
 		nr -= give_node(ctx, nid, nr, &got);
 	}
 	list_for_each_entry_safe(block, tmp, &got, link) {
+		if (fatal_signal_pending(current))
+			break;
 		if (hpmmap_block_is_hurt(block)) {
 			list_move(&block->link, &bad);
 			continue;
@@ -225,23 +255,70 @@ void hpmmap_reuse_take(struct hpmmap_ctx *ctx,
 			      SLOT_PAGES);
 		if (!bitmap_empty(block->stale, SLOT_PAGES))
 			hpmmap_block_fill(ctx, block, 0, SLOT_PAGES);
+		list_move_tail(&block->link, out);
 	}
-	list_splice_tail(&got, out);
-	if (!list_empty(&bad))
-		give_up(ctx, &bad);
+	/* Only if the caller is being killed. */
+	list_splice_tail(&got, &bad);
+	hpmmap_pool_free_list(&bad);
 }
 
 /* Blocks that processes keep, on whatever node. */
 unsigned long hpmmap_reuse_kept(void)
 {
+	long n = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		n += per_cpu(nr_kept, cpu);
+	return max(n, 0L);
+}
+
+/* Whether a context keeps nothing; it is in no list then. */
+static bool keeper_idle(struct hpmmap_ctx *ctx)
+{
+	lockdep_assert_held(&reuse_lock);
+	if (READ_ONCE(ctx->reuse.nr))
+		return false;
+	keeper_unlist_locked(ctx);
+	smp_mb();
+	if (!READ_ONCE(ctx->reuse.nr))
+		return true;
+	list_add_tail(&ctx->reuse.link, &keepers);
+	nr_keepers++;
+	return false;
+}
+
+/*
+ * A block of one of the next @looks contexts; returns whether there was one. Who
+ * was looked at goes behind all others.
+ */
+static bool reclaim_one(const nodemask_t *nodes, struct hpmmap_payer *payer,
+			unsigned int looks)
+{
+	struct hpmmap_block *block;
 	struct hpmmap_ctx *ctx;
-	unsigned long n = 0;
+	LIST_HEAD(blocks);
+	bool found = false;
 
 	spin_lock(&reuse_lock);
-	list_for_each_entry(ctx, &keepers, reuse.link)
-		n += READ_ONCE(ctx->reuse.nr);
+	while (!found && looks-- && !list_empty(&keepers)) {
+		ctx = list_first_entry(&keepers, struct hpmmap_ctx, reuse.link);
+		if (keeper_idle(ctx))
+			continue;
+		list_move_tail(&ctx->reuse.link, &keepers);
+		found = (!payer ||
+			 hpmmap_account_counts_for(ctx->account, payer)) &&
+			give(ctx, nodes, 1, &blocks);
+	}
 	spin_unlock(&reuse_lock);
-	return n;
+	block = list_first_entry_or_null(&blocks, struct hpmmap_block, link);
+	if (block) {
+		int nid = block->nid;
+
+		hpmmap_pool_free_list(&blocks);
+		hpmmap_pool_soiled(nid, 1);
+	}
+	return found;
 }
 
 /**
@@ -250,36 +327,25 @@ unsigned long hpmmap_reuse_kept(void)
  * @payer: of those whose memory counts for this one, or NULL for all
  * @nr: how many blocks, at most
  *
+ * Ends early for a process that is being killed.
+ *
  * Return: how many there were.
  */
 unsigned long hpmmap_reuse_reclaim(const nodemask_t *nodes,
 				   struct hpmmap_payer *payer, unsigned long nr)
 {
-	struct hpmmap_ctx *ctx;
-	unsigned long n = 0;
-	LIST_HEAD(blocks);
-	bool found;
+	unsigned long n = 0, misses = 0;
 
-	do {
-		found = false;
-		spin_lock(&reuse_lock);
-		list_for_each_entry(ctx, &keepers, reuse.link) {
-			if (!READ_ONCE(ctx->reuse.nr) ||
-			    (payer &&
-			     !hpmmap_account_counts_for(ctx->account, payer)))
-				continue;
-			found = give(ctx, nodes, 1, &blocks);
-			if (!found)
-				continue;
-			/* It stays in the list while it is taken from. */
-			give_up(ctx, &blocks);
-			list_move_tail(&ctx->reuse.link, &keepers);
+	while (n < nr && misses < READ_ONCE(nr_keepers) &&
+	       !fatal_signal_pending(current)) {
+		if (reclaim_one(nodes, payer, RECLAIM_LOOKS)) {
+			misses = 0;
 			n++;
-			break;
+		} else {
+			misses += RECLAIM_LOOKS;
 		}
-		spin_unlock(&reuse_lock);
 		cond_resched();
-	} while (found && n < nr);
+	}
 	return n;
 }
 

@@ -359,7 +359,7 @@ out:
 	mutex_unlock(&hpmmap_pool_mutex);
 	compat_hotplug_unlock();
 	if (!ret)
-		hpmmap_pool_launder(length >> SLOT_SHIFT);
+		hpmmap_pool_launder(*node, length >> SLOT_SHIFT);
 	return ret;
 }
 
@@ -386,19 +386,21 @@ int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned, u64 *bad)
 	hpmmap_reap();
 	hpmmap_reuse_reclaim(&node_states[N_POSSIBLE], NULL, ULONG_MAX);
 
+	ret = hpmmap_pool_launder_stop(true);
+	if (ret)
+		return ret;
 	compat_hotplug_lock();
 	/* Nobody is looking at a page of it for a memory error. */
 	hpmmap_poison_lock();
 	mutex_lock(&hpmmap_pool_mutex);
-	hpmmap_pool_launder_stop();
 	ret = sections_remove(first, end, &use);
-	hpmmap_pool_launder_go();
 	if (!ret)
 		devices_update(first, end);
 	hpmmap_limits_update();
 	mutex_unlock(&hpmmap_pool_mutex);
 	hpmmap_poison_unlock();
 	compat_hotplug_unlock();
+	hpmmap_pool_launder_go();
 	*busy = use.busy;
 	*pinned = use.pinned;
 	*bad = use.bad;
@@ -436,9 +438,9 @@ int hpmmap_pool_list(void __user *ranges, u32 size, u32 *nr)
 	struct section *s;
 	int ret;
 
+	/* Who adds memory may take long. */
 	if (mutex_lock_killable(&hpmmap_pool_mutex))
 		return -EINTR;
-	/* Who adds memory may take long. */
 	xa_for_each(&sections, index, s)
 		n += s->state == SECTION_ACTIVE;
 	room = min(room, n);

@@ -10,8 +10,14 @@
  * learns of its end, so that a parent that waits for its child takes no
  * faults for it afterwards.
  *
+ * Who is gone waits for nobody: what a relative keeps locked at that moment is
+ * left to a work of the family, which does not wait either, but comes back. Only
+ * a copy that a relative makes of a block is given a moment: who has forked
+ * copies its stack at once, and then waits for a child that may be quicker.
+ *
  * A family is everybody who descends by fork from one execve.
  */
+#include <linux/delay.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
 #include <linux/oom.h>
@@ -23,16 +29,30 @@
 
 #include "hpmmap.h"
 
+/* Relatives that a process looks after when it is gone; a worker does the others. */
+#define RELATIVES 64
+
+/* Slots of a relative that are looked at without letting go of its mmap_lock. */
+#define RESTORE_BATCH 64
+
+/* How long a process waits for copies when it is gone, in steps of 1 ms. */
+#define COPY_WAIT_STEPS 8
+
+/* How soon the worker comes back: first, and last. */
+#define AGAIN_FIRST_MS 1
+#define AGAIN_LAST_MS 200
+
 /**
  * struct hpmmap_family - contexts that may share blocks
- * @refs: its contexts, and who looks after it
- * @lock: held while entries are made writable again
+ * @refs: its contexts, and the work if it is queued
+ * @lock: held while entries are made writable again; only ever tried
  * @kin: contexts, by ctx->kin; protected by families_lock
  * @nr: how many; protected by families_lock
  * @alone: a block was left to one of them alone, and nobody has looked yet
- * @pending: in the list of families for the worker; protected by
- *	families_lock; holds a reference
- * @rcu: for hpmmap_family_get()
+ * @pinned: such a block is pinned; the next one who is gone looks again
+ * @work: looks after those that were busy
+ * @again_ms: how long it waits
+ * @rcu: frees it
  */
 struct hpmmap_family {
 	refcount_t refs;
@@ -40,35 +60,17 @@ struct hpmmap_family {
 	struct list_head kin;
 	unsigned long nr;
 	bool alone;
-	struct list_head pending;
+	bool pinned;
+	struct delayed_work work;
+	unsigned int again_ms;
 	struct rcu_head rcu;
 };
 
 static DEFINE_SPINLOCK(families_lock);
-static LIST_HEAD(families_pending);
 
-static void restore_work_fn(struct work_struct *work);
-static DECLARE_WORK(restore_work, restore_work_fn);
+static void family_work_fn(struct work_struct *work);
 
-/**
- * hpmmap_family_get() - the family of a context
- * @ctx: the context
- *
- * May be called from any context, under RCU.
- *
- * Return: the family with a reference for the caller, or NULL.
- */
-struct hpmmap_family *hpmmap_family_get(struct hpmmap_ctx *ctx)
-{
-	struct hpmmap_family *family = READ_ONCE(ctx->family);
-
-	if (family && !refcount_inc_not_zero(&family->refs))
-		family = NULL;
-	return family;
-}
-
-/* May be called from any context. */
-void hpmmap_family_put(struct hpmmap_family *family)
+static void family_put(struct hpmmap_family *family)
 {
 	if (refcount_dec_and_test(&family->refs))
 		kfree_rcu(family, rcu);
@@ -102,9 +104,10 @@ int hpmmap_share_begin(struct hpmmap_ctx *parent, struct hpmmap_ctx *child)
 		refcount_set(&family->refs, 1);
 		mutex_init(&family->lock);
 		INIT_LIST_HEAD(&family->kin);
-		INIT_LIST_HEAD(&family->pending);
+		INIT_DELAYED_WORK(&family->work, family_work_fn);
+		family->again_ms = AGAIN_FIRST_MS;
 		family_join(family, parent);
-		hpmmap_family_put(family);
+		family_put(family);
 	}
 	family_join(parent->family, child);
 	return 0;
@@ -117,14 +120,17 @@ int hpmmap_share_begin(struct hpmmap_ctx *parent, struct hpmmap_ctx *child)
 void hpmmap_share_leave(struct hpmmap_ctx *ctx)
 {
 	struct hpmmap_family *family = ctx->family;
+	bool queued;
 
 	if (!family)
 		return;
 	spin_lock(&families_lock);
 	list_del(&ctx->kin);
-	family->nr--;
+	queued = !--family->nr && cancel_delayed_work(&family->work);
 	spin_unlock(&families_lock);
-	hpmmap_family_put(family);
+	if (queued)
+		family_put(family);
+	family_put(family);
 }
 
 /**
@@ -136,59 +142,87 @@ void hpmmap_share_alone(struct hpmmap_ctx *ctx)
 	WRITE_ONCE(ctx->family->alone, true);
 }
 
-/**
- * hpmmap_share_gone() - a context has given up everything
- * @ctx: the context
- *
- * A worker looks after the others, if nobody does before.
- */
-void hpmmap_share_gone(struct hpmmap_ctx *ctx)
+/* Not for a family without contexts: nothing else keeps the module loaded. */
+static void family_queue(struct hpmmap_family *family, unsigned int ms)
 {
-	struct hpmmap_family *family = ctx->family;
+	bool queued = false;
 
-	if (!family || !READ_ONCE(family->alone))
-		return;
+	refcount_inc(&family->refs);
 	spin_lock(&families_lock);
-	if (list_empty(&family->pending)) {
-		refcount_inc(&family->refs);
-		list_add(&family->pending, &families_pending);
-	}
+	if (family->nr)
+		queued = queue_delayed_work(hpmmap_wq, &family->work,
+					    msecs_to_jiffies(ms));
 	spin_unlock(&families_lock);
-	schedule_work(&restore_work);
+	if (!queued)
+		family_put(family);
 }
 
 /*
- * Lets a context write again to what it is alone with. Returns whether there is
- * more of that, which somebody else still refers to.
+ * Lets a context write again to what it is alone with, in slots from *slot on,
+ * for a while. Returns -EBUSY where its mappings are locked, -EAGAIN where its
+ * blocks are, 0 at the end, otherwise 1.
  */
-static bool restore(struct hpmmap_ctx *ctx)
+static int restore_some(struct hpmmap_family *family, struct hpmmap_ctx *ctx,
+			unsigned long *slot)
 {
-	bool flush = false, left = false;
 	struct hpmmap_block *block;
-	unsigned long slot;
+	unsigned int nr = 0;
+	bool flush = false;
+	int ret = 0;
 
-	if (!xa_marked(&ctx->store, SLOT_SHARED) || !mmget_not_zero(ctx->mm))
-		return false;
-	mmap_read_lock(ctx->mm);
+	if (!mmap_read_trylock(ctx->mm))
+		return -EBUSY;
 	/* Of a fork that failed, the mappings are not to be looked at. */
 	if (check_stable_address_space(ctx->mm))
 		goto out;
-	xa_for_each_marked(&ctx->store, slot, block, SLOT_SHARED) {
-		if (hpmmap_block_is_shared(block))
-			continue;
-		block = hpmmap_store_adopt(ctx, slot);
-		if (block)
-			flush |= hpmmap_vma_remap_slot(ctx, slot, block);
-		else
-			left = true;
-		cond_resched();
+	block = xa_find(&ctx->store, slot, ULONG_MAX, SLOT_SHARED);
+	for (; block; block = xa_find_after(&ctx->store, slot, ULONG_MAX,
+					    SLOT_SHARED)) {
+		if (nr++ == RESTORE_BATCH) {
+			ret = 1;
+			break;
+		}
+		block = hpmmap_store_adopt(ctx, *slot);
+		if (block == ERR_PTR(-EAGAIN)) {
+			ret = -EAGAIN;
+			break;
+		}
+		if (IS_ERR(block))
+			WRITE_ONCE(family->pinned, true);
+		else if (block)
+			flush |= hpmmap_vma_restore_slot(ctx, *slot, block);
 	}
 	if (flush)
 		compat_flush_tlb_mm(ctx->mm);
 out:
 	mmap_read_unlock(ctx->mm);
+	return ret;
+}
+
+/* Returns whether the context was busy. *waits: steps that may be waited. */
+static bool restore(struct hpmmap_family *family, struct hpmmap_ctx *ctx,
+		    unsigned int *waits)
+{
+	unsigned long slot = 0;
+	int ret;
+
+	/*
+	 * An address space without users may still be taken apart, with its
+	 * references to the blocks: who ends looks again when it is done.
+	 */
+	if (!xa_marked(&ctx->store, SLOT_SHARED) || !mmget_not_zero(ctx->mm))
+		return false;
+	do {
+		ret = restore_some(family, ctx, &slot);
+		cond_resched();
+		if (ret == -EAGAIN && *waits) {
+			--*waits;
+			usleep_range(1000, 1100);
+			ret = 1;
+		}
+	} while (ret > 0);
 	mmput_async(ctx->mm);
-	return left;
+	return ret;
 }
 
 /* The next one to look at, with a reference; NULL if it is being freed. */
@@ -207,59 +241,86 @@ static struct hpmmap_ctx *family_next(struct hpmmap_family *family)
 	return ctx;
 }
 
-/**
- * hpmmap_share_restore() - let a family write to what nobody shares any more
- * @family: the family
- *
- * When it returns, all that was given up before the call has been looked at.
- * Takes mmap_lock of the family's processes: to be called without any lock.
- */
-void hpmmap_share_restore(struct hpmmap_family *family)
+/* Returns whether one of the next @nr relatives was busy. */
+static bool restore_relatives(struct hpmmap_family *family, unsigned long nr,
+			      unsigned int *waits)
 {
-	bool left = false;
-	unsigned long n;
+	bool busy = false;
 
-	mutex_lock(&family->lock);
-	n = xchg(&family->alone, false) ? READ_ONCE(family->nr) : 0;
-	while (n--) {
+	while (nr--) {
 		struct hpmmap_ctx *ctx = family_next(family);
 
 		if (!ctx)
 			continue;
 		if (ctx->mm)
-			left |= restore(ctx);
+			busy |= restore(family, ctx, waits);
 		hpmmap_ctx_put(ctx);
 	}
-	/*
-	 * An address space without users may still be taken apart, with its
-	 * references to the blocks: who ends looks again when it is done.
-	 */
-	if (left)
-		WRITE_ONCE(family->alone, true);
-	mutex_unlock(&family->lock);
+	return busy;
 }
 
-static void restore_work_fn(struct work_struct *work)
+/*
+ * Lets a family write to what nobody shares any more, at most @most of them. Who
+ * finds somebody else at it leaves it to him. Returns whether there is something
+ * left for the worker.
+ */
+static bool family_restore(struct hpmmap_family *family, unsigned long most,
+			   unsigned int waits)
 {
-	struct hpmmap_family *family;
+	bool left = false;
 
-	for (;;) {
-		spin_lock(&families_lock);
-		family = list_first_entry_or_null(&families_pending,
-						  struct hpmmap_family,
-						  pending);
-		if (family)
-			list_del_init(&family->pending);
-		spin_unlock(&families_lock);
-		if (!family)
-			break;
-		hpmmap_share_restore(family);
-		hpmmap_family_put(family);
+	do {
+		if (!mutex_trylock(&family->lock))
+			return left;
+		if (xchg(&family->alone, false)) {
+			unsigned long nr = READ_ONCE(family->nr);
+
+			left |= nr > most;
+			left |= restore_relatives(family, min(nr, most),
+						  &waits);
+		}
+		mutex_unlock(&family->lock);
+		/* Pairs with that of hpmmap_share_gone(): one of both sees it. */
+		smp_mb();
+	} while (READ_ONCE(family->alone));
+	return left;
+}
+
+static void family_work_fn(struct work_struct *work)
+{
+	struct hpmmap_family *family = container_of(to_delayed_work(work),
+						    struct hpmmap_family, work);
+
+	WRITE_ONCE(family->alone, true);
+	smp_mb();
+	if (family_restore(family, ULONG_MAX, 0)) {
+		family->again_ms = min(2 * family->again_ms,
+				       (unsigned int)AGAIN_LAST_MS);
+		family_queue(family, family->again_ms);
+	} else {
+		family->again_ms = AGAIN_FIRST_MS;
 	}
+	family_put(family);
 }
 
-/* Contexts keep the module loaded, so there are no families left. */
-void hpmmap_share_exit(void)
+/**
+ * hpmmap_share_gone() - a context has given up everything
+ * @ctx: the context
+ * @here: the caller holds no lock, and looks after the others at once
+ *
+ * When it returns, and no relative had anything locked, all that was given up
+ * before has been looked at. Waits for nobody; a worker does the rest.
+ */
+void hpmmap_share_gone(struct hpmmap_ctx *ctx, bool here)
 {
-	flush_work(&restore_work);
+	struct hpmmap_family *family = ctx->family;
+
+	if (!family)
+		return;
+	if (xchg(&family->pinned, false))
+		WRITE_ONCE(family->alone, true);
+	smp_mb();
+	if (READ_ONCE(family->alone) &&
+	    (!here || family_restore(family, RELATIVES, COPY_WAIT_STEPS)))
+		family_queue(family, AGAIN_FIRST_MS);
 }

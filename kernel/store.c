@@ -13,6 +13,7 @@
 #include <linux/slab.h>
 
 #include "hpmmap.h"
+#include "trace.h"
 
 /* Block behind a slot, or NULL. */
 struct hpmmap_block *hpmmap_store_load(struct hpmmap_ctx *ctx,
@@ -332,20 +333,27 @@ void hpmmap_store_zap_shared(struct hpmmap_ctx *ctx, unsigned long start,
 
 /**
  * hpmmap_store_adopt() - a slot's block may be shared no more
- * @ctx: the context; mmap_lock held
+ * @ctx: a context, not only the caller's; mmap_lock held
  * @slot: a marked slot
  *
- * Return: the block if it is the context's own now, else NULL.
+ * Waits for nobody.
+ *
+ * Return: the block if it is the context's own now, NULL if it is shared still;
+ * ERR_PTR(-EBUSY) if it is pinned, ERR_PTR(-EAGAIN) if somebody has the context's
+ * lock.
  */
 struct hpmmap_block *hpmmap_store_adopt(struct hpmmap_ctx *ctx,
 					unsigned long slot)
 {
 	struct hpmmap_block *block;
 
-	mutex_lock(&ctx->lock);
+	if (!mutex_trylock(&ctx->lock))
+		return ERR_PTR(-EAGAIN);
 	block = xa_load(&ctx->store, slot);
-	if (block && (!is_marked(ctx, slot) || !store_adopt(ctx, slot, block)))
+	if (block && (!is_marked(ctx, slot) || hpmmap_block_is_shared(block)))
 		block = NULL;
+	if (block && !store_adopt(ctx, slot, block))
+		block = ERR_PTR(-EBUSY);
 	mutex_unlock(&ctx->lock);
 	return block;
 }
@@ -487,8 +495,8 @@ void hpmmap_store_put(struct hpmmap_ctx *ctx, unsigned long slot,
  * A block that was shared until now is not mapped by the core alone: it maps
  * one page where the slot has a table of 4 KB entries.
  *
- * Return: 0, VM_FAULT_NOPAGE (it is mapped), VM_FAULT_OOM, or VM_FAULT_HWPOISON
- * where the contents are lost.
+ * Return: 0, VM_FAULT_NOPAGE (it is mapped), VM_FAULT_OOM, VM_FAULT_HWPOISON
+ * where the contents are lost, or VM_FAULT_RETRY for a fault that must not wait.
  */
 vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 			      bool *committed, enum hpmmap_fault *why)
@@ -499,7 +507,10 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 	struct hpmmap_block *block;
 	bool owned = false, clear = false;
 
-	mutex_lock(&ctx->lock);
+	if (!(vmf->flags & FAULT_FLAG_RETRY_NOWAIT))
+		mutex_lock(&ctx->lock);
+	else if (!mutex_trylock(&ctx->lock))
+		return VM_FAULT_RETRY;
 	block = xa_load(&ctx->store, slot);
 	*committed = block;
 	*why = block ? HPMMAP_FAULT_UNMAPPED : HPMMAP_FAULT_RESERVED;
@@ -1517,21 +1528,58 @@ void hpmmap_store_heal(struct hpmmap_ctx *ctx, unsigned long start,
 	}
 }
 
+/* Blocks of a store that is gone are given back so many at once. */
+#define RELEASE_BATCH 512
+
+/* The first @nr of a list that are not zero go to another. */
+static unsigned int dirty_split(struct list_head *blocks, unsigned int nr,
+				struct list_head *dirty)
+{
+	struct hpmmap_block *block, *tmp;
+	unsigned int n = 0;
+
+	list_for_each_entry_safe(block, tmp, blocks, link) {
+		if (n == nr)
+			break;
+		if (block->zeroed)
+			continue;
+		list_move_tail(&block->link, dirty);
+		n++;
+	}
+	return n;
+}
+
 /**
  * hpmmap_store_release_all() - the address space is gone
- * @ctx: nobody can find it any more, so no lock is needed
+ * @ctx: nobody uses it any more, so no lock is needed
+ * @nr_zero: how many blocks to zero before they are given back
+ *
+ * It may have hundreds of thousands of blocks.
  */
-void hpmmap_store_release_all(struct hpmmap_ctx *ctx)
+void hpmmap_store_release_all(struct hpmmap_ctx *ctx, unsigned int nr_zero)
 {
 	struct hpmmap_block *block;
+	unsigned long slot, n = 0;
+	LIST_HEAD(dirty);
 	LIST_HEAD(freed);
-	unsigned long slot;
 
 	xa_for_each(&ctx->store, slot, block) {
 		xa_erase(&ctx->store, slot);
 		hpmmap_block_release_to(ctx, block, &freed);
+		if (++n % RELEASE_BATCH)
+			continue;
+		nr_zero -= dirty_split(&freed, nr_zero, &dirty);
+		hpmmap_pool_free(&freed);
 		cond_resched();
 	}
+	dirty_split(&freed, nr_zero, &dirty);
 	hpmmap_pool_free(&freed);
 	hpmmap_reuse_exit(ctx);
+	list_for_each_entry(block, &dirty, link) {
+		hpmmap_block_zero(block);
+		block->zeroed = true;
+		hpmmap_ctx_soil(ctx, block->nid, -1);
+		trace_hpmmap_zero(block->nid, 1);
+	}
+	hpmmap_pool_free(&dirty);
 }

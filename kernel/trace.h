@@ -39,6 +39,21 @@ TRACE_EVENT(hpmmap_pool_remove,
 		  __entry->length)
 );
 
+/* Free blocks of 2 MB that were zeroed, by whom the event is of. */
+TRACE_EVENT(hpmmap_zero,
+	TP_PROTO(int node, unsigned int blocks),
+	TP_ARGS(node, blocks),
+	TP_STRUCT__entry(
+		__field(int, node)
+		__field(unsigned int, blocks)
+	),
+	TP_fast_assign(
+		__entry->node = node;
+		__entry->blocks = blocks;
+	),
+	TP_printk("node=%d blocks=%u", __entry->node, __entry->blocks)
+);
+
 /* Blocks of 2 MB handed to a job. */
 TRACE_EVENT(hpmmap_alloc,
 	TP_PROTO(u64 job, unsigned long blocks),

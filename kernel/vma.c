@@ -44,7 +44,8 @@ static void fault_count(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 {
 	if (vmf->flags & FAULT_FLAG_USER)
 		atomic_long_inc(&ctx->nr_faults);
-	else if (vmf->flags & FAULT_FLAG_ALLOW_RETRY)
+	else if (vmf->flags & FAULT_FLAG_ALLOW_RETRY &&
+		 !(vmf->flags & FAULT_FLAG_RETRY_NOWAIT))
 		atomic_long_inc(&ctx->nr_faults_kernel);
 	else
 		return;		/* hpmmap_pgmap_fill() */
@@ -84,7 +85,7 @@ static vm_fault_t hpmmap_vm_fault(struct vm_fault *vmf)
 		return ret;
 	}
 	ret = hpmmap_store_fault(ctx, vmf, &committed, &why);
-	if (!(ret & VM_FAULT_ERROR))
+	if (!(ret & (VM_FAULT_ERROR | VM_FAULT_RETRY)))
 		fault_count(ctx, vmf, committed, why);
 	if (!ret)
 		entry_count(ctx, vmf);
@@ -554,7 +555,7 @@ static bool commit_slot(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 		/* What would go again is not made. */
 		if (wants_collapse(ctx, vma, slot_start))
 			return true;
-		atomic_long_add(hpmmap_pgmap_fill(vma, lo, hi, block),
+		atomic_long_add(hpmmap_pgmap_fill(vma, lo, hi, block, false),
 				&ctx->stats.entries_4k);
 		break;
 	}
@@ -759,16 +760,25 @@ long hpmmap_vma_wipe_on_fork(struct hpmmap_ctx *ctx, unsigned long start,
 	return hole ? -ENOMEM : 0;
 }
 
-/**
- * hpmmap_vma_remap_slot() - map a slot's block as its mappings now allow
- * @ctx: a context, not only the caller's; mmap_lock held
- * @slot: the slot
- * @block: its block, which is not shared
- *
- * Return: whether stale entries may have to be flushed.
- */
-bool hpmmap_vma_remap_slot(struct hpmmap_ctx *ctx, unsigned long slot,
-			   struct hpmmap_block *block)
+/* As commit_slot(), for a block without stale pages there. Waits for nobody. */
+static void restore_part(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
+			 unsigned long slot_start, struct hpmmap_block *block)
+{
+	unsigned long lo = max(vma->vm_start, slot_start);
+	unsigned long hi = min(vma->vm_end, slot_start + SLOT_SIZE);
+	unsigned int first, nr;
+
+	slot_clip(slot_of(lo), lo, hi, &first, &nr);
+	/* Those are left to a fault. */
+	if (find_next_bit(block->stale, first + nr, first) < first + nr)
+		return;
+	atomic_long_add(hpmmap_pgmap_fill(vma, lo, hi, block, true),
+			&ctx->stats.entries_4k);
+}
+
+/* Maps a slot's block as its mappings now allow. */
+static bool remap_slot(struct hpmmap_ctx *ctx, unsigned long slot,
+		       struct hpmmap_block *block, bool nowait)
 {
 	unsigned long start = slot << SLOT_SHIFT, end = start + SLOT_SIZE;
 	struct vm_area_struct *vma;
@@ -783,10 +793,43 @@ bool hpmmap_vma_remap_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 		if (hpmmap_pgmap_slot(ctx->mm, start) == HPMMAP_ENTRY_2M)
 			flush |= hpmmap_pgmap_unprotect(vma, start,
 							block->folio);
+		else if (nowait)
+			restore_part(ctx, vma, start, block);
 		else
 			commit_slot(ctx, vma, max(start, vma->vm_start), NULL);
 	}
 	return flush;
+}
+
+/**
+ * hpmmap_vma_remap_slot() - map a slot's block as its mappings now allow
+ * @ctx: a context, not only the caller's; mmap_lock held
+ * @slot: the slot
+ * @block: its block, which is not shared
+ *
+ * Return: whether stale entries may have to be flushed.
+ */
+bool hpmmap_vma_remap_slot(struct hpmmap_ctx *ctx, unsigned long slot,
+			   struct hpmmap_block *block)
+{
+	return remap_slot(ctx, slot, block, false);
+}
+
+/**
+ * hpmmap_vma_restore_slot() - map a slot again that nobody shares any more
+ * @ctx: a context, not the caller's; mmap_lock held
+ * @slot: the slot
+ * @block: its block, of the context's own
+ *
+ * As far as that is possible without waiting for anybody; the rest is left to
+ * faults.
+ *
+ * Return: whether stale entries may have to be flushed.
+ */
+bool hpmmap_vma_restore_slot(struct hpmmap_ctx *ctx, unsigned long slot,
+			     struct hpmmap_block *block)
+{
+	return remap_slot(ctx, slot, block, true);
 }
 
 /**

@@ -233,6 +233,18 @@ int64_t pool_bytes(const char *file)
 }
 
 /*
+ * What an earlier process left is zeroed by a thread, which is not to run beside
+ * what is measured, and has nothing to do then.
+ */
+void wait_for_clean_pools(void)
+{
+	const struct timespec moment = { .tv_nsec = 10000000 };
+
+	for (int i = 0; i < 3000 && pool_bytes("clean_bytes") != pool_bytes("free_bytes"); i++)
+		nanosleep(&moment, NULL);
+}
+
+/*
  * CPU time of all tasks so far; -1 where the kernel does not tell. That of a
  * task counts when it leaves its CPU, so this one does.
  */

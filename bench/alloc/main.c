@@ -246,6 +246,7 @@ int main(int argc, char **argv)
 		puts("{\"left_out\": \"this module does not offer reuse\"}");
 		return 0;
 	}
+	wait_for_clean_pools();
 	if (!pattern->run) {
 		threads_run(&task);
 		return 0;

@@ -90,6 +90,7 @@ void figures_peak(void);
 void figures_end(void);
 const char *fault_counter_name(void);
 int64_t pool_bytes(const char *file);
+void wait_for_clean_pools(void);
 __attribute__((noreturn)) void die(const char *what);
 
 /* memory.c */

@@ -1,0 +1,92 @@
+#!/bin/bash
+# Who ends waits for nobody, and zeroes little; threads of the module zero the rest.
+# pool: 512M
+# timeout: 240
+. "$(dirname "$0")/../guest/lib.sh"
+
+exits=$HPMMAP_ROOT/build/tests-vm/exits
+tracing=/sys/kernel/tracing
+# What a process that ends zeroes itself, at most.
+most=16
+
+is_clean() { [ "$(pool_bytes free_bytes)" = "$(pool_bytes clean_bytes)" ]; }
+
+trace_start() {
+	echo >$tracing/trace
+	echo 1 >$tracing/events/hpmmap/hpmmap_zero/enable
+}
+
+trace_stop() {
+	echo 0 >$tracing/events/hpmmap/hpmmap_zero/enable
+}
+
+# zeroed COMM: blocks that processes of this name have zeroed since trace_start.
+zeroed() {
+	awk -v comm="$1" '$0 !~ /^#/ && index($0, " " comm "-") && sub(/.* blocks=/, "") { n += $0 } END { print n + 0 }' $tracing/trace
+}
+
+within 20 is_clean || fail "the pool does not become clean"
+
+echo "== a process that is killed"
+trace_start
+hpmmap run --strict -- "$exits" fill 200 >/tmp/ready &
+job=$!
+within 30 grep -q ready /tmp/ready || fail "the process does not get ready"
+kill -KILL $job
+wait $job || true
+# Its parent knows, and it has given everything back.
+[ "$(pool_bytes free_bytes)" = "$(pool_bytes total_bytes)" ] || fail "$(pool_bytes free_bytes) bytes are free after a process was killed"
+within 60 is_clean || fail "what a process left is not zeroed"
+trace_stop
+own=$(zeroed exits)
+others=$(zeroed hpmmap_zero/0)
+echo "of 100 blocks the process zeroed $own, the thread $others"
+[ "$own" -le $most ] || fail "a process that was killed zeroed $own blocks"
+[ $((own + others)) -ge 100 ] || fail "only $((own + others)) blocks were zeroed"
+
+echo "== pins that go after the end"
+rm -f /tmp/fifo
+mkfifo /tmp/fifo
+exec 7<>/tmp/fifo
+hpmmap run --strict -- "$exits" pin /tmp/fifo 128
+[ "$(pool_bytes pinned_bytes)" = $((256 * MIB)) ] || fail "$(pool_bytes pinned_bytes) bytes are pinned"
+trace_start
+exec 7>&-
+no_pins() { [ "$(pool_bytes pinned_bytes)" = 0 ]; }
+within 10 no_pins || fail "$(pool_bytes pinned_bytes) bytes are still pinned"
+for _ in 1 2 3; do
+	as_member hpmmap run -- /bin/true
+done
+within 60 is_clean || fail "what was pinned is not zeroed"
+trace_stop
+own=$(($(zeroed true) + $(zeroed hpmmap)))
+others=$(zeroed hpmmap_zero/0)
+echo "of 128 blocks processes of another user zeroed $own, the thread $others"
+[ "$own" -le $((3 * most)) ] || fail "processes of another user zeroed $own blocks"
+[ "$others" -ge 128 ] || fail "the thread zeroed only $others blocks"
+expect_pool_free
+
+echo "== a parent whose address space is locked"
+rounds=8
+meanwhile=$(hpmmap run --strict -- "$exits" relatives $rounds)
+echo "$meanwhile of $rounds children ended while their parent forked"
+[ "$meanwhile" -ge $((rounds / 2)) ] || fail "only $meanwhile of $rounds children ended while their parent forked"
+expect_pool_free
+
+echo "== an address space that outlives its first process"
+other=$(hpmmap run --strict -- "$exits" outlive)
+[ "$(contexts)" = 1 ] || fail "there are $(contexts) contexts, and not 1"
+kill -KILL "$other"
+expect_pool_free
+
+echo "== a process whose address space somebody looks at"
+hpmmap run --strict -- "$exits" fill 40 >/tmp/ready &
+job=$!
+within 30 grep -q ready /tmp/ready || fail "the process does not get ready"
+# Who has this open keeps the address space.
+exec 7</proc/$job/maps
+read -r _ <&7
+kill -KILL $job
+wait $job || true
+exec 7<&-
+expect_pool_free
