@@ -546,6 +546,13 @@ bool hpmmap_block_idle(struct hpmmap_block *block)
 	return true;
 }
 
+/* Are there references that are neither page tables' nor pins of devices? */
+static bool folio_is_pinned_otherwise(struct folio *folio)
+{
+	return folio_ref_count(folio) > 1 + compat_folio_mapcount(folio) +
+					compat_folio_pincount(folio);
+}
+
 static bool folio_is_pinned(struct folio *folio)
 {
 	/* Counting the entries of 4 KB takes its time on kernels before 6.7. */
@@ -621,6 +628,7 @@ static void block_free(struct hpmmap_block *block, struct list_head *freed)
 	hpmmap_block_set_stale(block, 0, SLOT_PAGES);
 	bitmap_zero(block->reuse, SLOT_PAGES);
 	block->reuse_id = 0;
+	block->foreign_pin = false;
 	list_add_tail(&block->link, freed);
 }
 
@@ -640,6 +648,20 @@ void hpmmap_block_release(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 	hpmmap_pool_free(&freed);
 }
 
+/*
+ * Whether a process that shared a block, and is not in its way any more, may have
+ * left pins there: a transfer under way that a file keeps, a pipe. While it was
+ * shared they could only read; whoever has it alone then must not write to it.
+ */
+static bool may_have_pinned(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
+{
+	if (!block->folio || !folio_is_pinned(block->folio))
+		return false;
+	/* References that are no device's are nobody's by name. */
+	return compat_mm_has_pinned(ctx->mm) ||
+	       folio_is_pinned_otherwise(block->folio);
+}
+
 /**
  * hpmmap_block_release_to() - give up one of many blocks
  * @ctx: the context it came from
@@ -649,8 +671,12 @@ void hpmmap_block_release(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 			     struct list_head *freed)
 {
-	int left = atomic_dec_return(&block->users);
+	int left;
 
+	/* Before the others can see that they have it alone. */
+	if (atomic_read(&block->users) > 1 && may_have_pinned(ctx, block))
+		WRITE_ONCE(block->foreign_pin, true);
+	left = atomic_dec_return(&block->users);
 	if (left) {
 		atomic_long_dec(&ctx->nr_held);
 		if (left == 1)

@@ -122,6 +122,8 @@ struct kernel_clone_args;
  * @nid: node of a pool block. Immutable.
  * @zeroed: those of its pages that are stale are zero
  * @bad: it is not to be handed out any more; protected by node->lock
+ * @foreign_pin: a store that shared it gave it up while it was pinned, maybe for
+ *	the process of that store
  * @users: stores it is in. With more than one, nobody may change it, and no
  *	entry of a page table lets anybody write to it (see share.c).
  * @state: changed only by block_set_state()
@@ -144,6 +146,7 @@ struct hpmmap_block {
 	int nid;
 	bool zeroed;
 	bool bad;
+	bool foreign_pin;
 	atomic_t users;
 	enum hpmmap_block_state state;
 	DECLARE_BITMAP(stale, SLOT_PAGES);

@@ -195,8 +195,8 @@ static bool forget_reuse(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 /*
  * Tries to make the block of a marked slot the context's own without a copy:
  * the others have given it up. What they handed to somebody else (a pipe, a
- * device that still reads it) must not change; only pins of the context's own
- * follow it.
+ * device that still reads it) must not change; only pins that can be nobody's
+ * but the context's own follow it.
  */
 static bool store_adopt(struct hpmmap_ctx *ctx, unsigned long slot,
 			struct hpmmap_block *block)
@@ -204,9 +204,11 @@ static bool store_adopt(struct hpmmap_ctx *ctx, unsigned long slot,
 	lockdep_assert_held(&ctx->lock);
 	if (hpmmap_block_is_shared(block) ||
 	    (hpmmap_block_is_pinned(block) &&
-	     !(folio_maybe_dma_pinned(block->folio) &&
-	       compat_mm_has_pinned(ctx->mm))))
+	     (READ_ONCE(block->foreign_pin) ||
+	      !folio_maybe_dma_pinned(block->folio) ||
+	      !compat_mm_has_pinned(ctx->mm))))
 		return false;
+	block->foreign_pin = false;
 	xa_clear_mark(&ctx->store, slot, SLOT_SHARED);
 	hpmmap_block_attach(block, ctx->file->f_mapping, slot);
 	return true;

@@ -212,6 +212,16 @@ static inline int compat_folio_mapcount(struct folio *folio)
 #endif
 }
 
+/* Pins of devices of a large folio; each is a reference, too. */
+static inline int compat_folio_pincount(struct folio *folio)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+	return atomic_read(&folio->_pincount);
+#else
+	return atomic_read(folio_pincount_ptr(folio));
+#endif
+}
+
 /* The entry of a mapping that is no shadow stack. */
 static inline pmd_t compat_pmd_mkwrite(pmd_t pmd)
 {

@@ -7,6 +7,9 @@
  *   unmap       unmap it; it stays registered
  *   verify      have the device read it: the content is what was written
  *   deregister  end the registration
+ *   heir        a child registers memory that it shares with this process, for
+ *               reading only, and ends; the device keeps it. Write to it, and
+ *               have the device read it: the content is the child's
  */
 #include <err.h>
 #include <infiniband/verbs.h>
@@ -15,6 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static struct ibv_context *context;
 static struct ibv_pd *pd;
@@ -93,6 +98,51 @@ static void do_verify(void)
 	say("intact");
 }
 
+static void do_heir(void)
+{
+	uint32_t *lkey = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	const size_t bytes = 2 << 20;
+	char *shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct ibv_sge sge = { .addr = (uintptr_t)shared, .length = piece };
+	struct ibv_send_wr wr = {
+		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = { .remote_addr = (uintptr_t)landing, .rkey = landing_region->rkey },
+	};
+	struct ibv_send_wr *bad;
+	struct ibv_wc wc;
+	int nr, status;
+	pid_t pid;
+
+	if (lkey == MAP_FAILED || shared == MAP_FAILED)
+		err(1, "mmap");
+	memset(shared, 'a', bytes);
+	pid = fork();
+	if (!pid) {
+		/* The file, which both have, keeps it. */
+		struct ibv_mr *mr = ibv_reg_mr(pd, shared, bytes, 0);
+
+		if (!mr)
+			err(1, "ibv_reg_mr of a child");
+		*lkey = mr->lkey;
+		_exit(0);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid || status)
+		errx(1, "the child that registers memory fails");
+	memset(shared, 'b', bytes);
+	sge.lkey = *lkey;
+	if (ibv_post_send(qp, &wr, &bad))
+		err(1, "ibv_post_send");
+	while ((nr = ibv_poll_cq(cq, 1, &wc)) == 0)
+		;
+	if (nr < 0 || wc.status != IBV_WC_SUCCESS)
+		errx(1, "RDMA write: %s", nr < 0 ? "ibv_poll_cq" : ibv_wc_status_str(wc.status));
+	for (size_t i = 0; i < piece; i++)
+		if (landing[i] != 'a')
+			errx(1, "the child's memory is changed at %zu: %#x", i, landing[i]);
+	say("kept");
+}
+
 /* A queue pair that is connected to itself. */
 static void connect_to_self(void)
 {
@@ -147,7 +197,7 @@ static void open_device(const char *name)
 	landing = mmap(NULL, piece, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (landing == MAP_FAILED)
 		err(1, "mmap");
-	landing_region = ibv_reg_mr(pd, landing, piece, IBV_ACCESS_LOCAL_WRITE);
+	landing_region = ibv_reg_mr(pd, landing, piece, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	if (!landing_region)
 		err(1, "ibv_reg_mr");
 	connect_to_self();
@@ -177,6 +227,8 @@ int main(int argc, char **argv)
 			if (ibv_dereg_mr(region))
 				err(1, "ibv_dereg_mr");
 			say("deregistered");
+		} else if (!strcmp(order, "heir")) {
+			do_heir();
 		} else {
 			errx(2, "unknown order %s", order);
 		}

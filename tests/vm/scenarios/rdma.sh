@@ -81,6 +81,10 @@ answer deregistered
 nothing_pinned() { [ "$(pool_bytes pinned_bytes)" = 0 ]; }
 within 10 nothing_pinned || fail "$(pool_bytes pinned_bytes) bytes stay pinned"
 
+# Nor may a process write to what its child has given to the device.
+echo heir >&7
+answer kept
+
 # Again, and the process dies in between.
 echo register >&7
 answer registered
