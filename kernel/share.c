@@ -11,9 +11,9 @@
  * faults for it afterwards.
  *
  * Who is gone waits for nobody: what a relative keeps locked at that moment is
- * left to a work of the family, which does not wait either, but comes back. Only
- * a copy that a relative makes of a block is given a moment: who has forked
- * copies its stack at once, and then waits for a child that may be quicker.
+ * left to a work of the family, which does not wait either, but comes back. All
+ * of them together are given a moment: who has forked copies its stack at once,
+ * and then waits for a child that may be quicker, and the work is soon done.
  *
  * A family is everybody who descends by fork from one execve.
  */
@@ -35,8 +35,18 @@
 /* Slots of a relative that are looked at without letting go of its mmap_lock. */
 #define RESTORE_BATCH 64
 
-/* How long a process waits for copies when it is gone, in steps of 1 ms. */
-#define COPY_WAIT_STEPS 8
+/*
+ * How long a process waits for all others together when it is gone, in steps of
+ * 1 ms: while they copy blocks, which emulated CPUs take their time for, and while
+ * their mappings are locked or somebody else looks after the family.
+ */
+#define COPY_WAIT_STEPS 100
+#define LOCK_WAIT_STEPS 8
+
+struct patience {
+	unsigned int copies;
+	unsigned int locks;
+};
 
 /* How soon the worker comes back: first, and last. */
 #define AGAIN_FIRST_MS 1
@@ -157,6 +167,16 @@ static void family_queue(struct hpmmap_family *family, unsigned int ms)
 		family_put(family);
 }
 
+/* Whether there is something of *steps left, and 1 ms has passed. */
+static bool wait_a_moment(unsigned int *steps)
+{
+	if (!*steps)
+		return false;
+	--*steps;
+	usleep_range(1000, 1100);
+	return true;
+}
+
 /*
  * Lets a context write again to what it is alone with, in slots from *slot on,
  * for a while. Returns -EBUSY where its mappings are locked, -EAGAIN where its
@@ -199,9 +219,9 @@ out:
 	return ret;
 }
 
-/* Returns whether the context was busy. *waits: steps that may be waited. */
+/* Returns whether the context was busy. */
 static bool restore(struct hpmmap_family *family, struct hpmmap_ctx *ctx,
-		    unsigned int *waits)
+		    struct patience *patience)
 {
 	unsigned long slot = 0;
 	int ret;
@@ -215,11 +235,9 @@ static bool restore(struct hpmmap_family *family, struct hpmmap_ctx *ctx,
 	do {
 		ret = restore_some(family, ctx, &slot);
 		cond_resched();
-		if (ret == -EAGAIN && *waits) {
-			--*waits;
-			usleep_range(1000, 1100);
+		if ((ret == -EAGAIN && wait_a_moment(&patience->copies)) ||
+		    (ret == -EBUSY && wait_a_moment(&patience->locks)))
 			ret = 1;
-		}
 	} while (ret > 0);
 	mmput_async(ctx->mm);
 	return ret;
@@ -243,7 +261,7 @@ static struct hpmmap_ctx *family_next(struct hpmmap_family *family)
 
 /* Returns whether one of the next @nr relatives was busy. */
 static bool restore_relatives(struct hpmmap_family *family, unsigned long nr,
-			      unsigned int *waits)
+			      struct patience *patience)
 {
 	bool busy = false;
 
@@ -253,7 +271,7 @@ static bool restore_relatives(struct hpmmap_family *family, unsigned long nr,
 		if (!ctx)
 			continue;
 		if (ctx->mm)
-			busy |= restore(family, ctx, waits);
+			busy |= restore(family, ctx, patience);
 		hpmmap_ctx_put(ctx);
 	}
 	return busy;
@@ -261,23 +279,25 @@ static bool restore_relatives(struct hpmmap_family *family, unsigned long nr,
 
 /*
  * Lets a family write to what nobody shares any more, at most @most of them. Who
- * finds somebody else at it leaves it to him. Returns whether there is something
- * left for the worker.
+ * finds somebody else at it leaves it to him, but waits if he may: it is to be done
+ * when a parent learns of the end. Returns whether there is something left for
+ * the worker.
  */
 static bool family_restore(struct hpmmap_family *family, unsigned long most,
-			   unsigned int waits)
+			   struct patience patience)
 {
 	bool left = false;
 
 	do {
-		if (!mutex_trylock(&family->lock))
-			return left;
+		while (!mutex_trylock(&family->lock))
+			if (!wait_a_moment(&patience.locks))
+				return left;
 		if (xchg(&family->alone, false)) {
 			unsigned long nr = READ_ONCE(family->nr);
 
 			left |= nr > most;
 			left |= restore_relatives(family, min(nr, most),
-						  &waits);
+						  &patience);
 		}
 		mutex_unlock(&family->lock);
 		/* Pairs with that of hpmmap_share_gone(): one of both sees it. */
@@ -293,7 +313,7 @@ static void family_work_fn(struct work_struct *work)
 
 	WRITE_ONCE(family->alone, true);
 	smp_mb();
-	if (family_restore(family, ULONG_MAX, 0)) {
+	if (family_restore(family, ULONG_MAX, (struct patience) {})) {
 		family->again_ms = min(2 * family->again_ms,
 				       (unsigned int)AGAIN_LAST_MS);
 		family_queue(family, family->again_ms);
@@ -313,6 +333,10 @@ static void family_work_fn(struct work_struct *work)
  */
 void hpmmap_share_gone(struct hpmmap_ctx *ctx, bool here)
 {
+	const struct patience patience = {
+		.copies = COPY_WAIT_STEPS,
+		.locks = LOCK_WAIT_STEPS,
+	};
 	struct hpmmap_family *family = ctx->family;
 
 	if (!family)
@@ -321,6 +345,6 @@ void hpmmap_share_gone(struct hpmmap_ctx *ctx, bool here)
 		WRITE_ONCE(family->alone, true);
 	smp_mb();
 	if (READ_ONCE(family->alone) &&
-	    (!here || family_restore(family, RELATIVES, COPY_WAIT_STEPS)))
+	    (!here || family_restore(family, RELATIVES, patience)))
 		family_queue(family, AGAIN_FIRST_MS);
 }

@@ -78,15 +78,3 @@ other=$(hpmmap run --strict -- "$exits" outlive)
 [ "$(contexts)" = 1 ] || fail "there are $(contexts) contexts, and not 1"
 kill -KILL "$other"
 expect_pool_free
-
-echo "== a process whose address space somebody looks at"
-hpmmap run --strict -- "$exits" fill 40 >/tmp/ready &
-job=$!
-within 30 grep -q ready /tmp/ready || fail "the process does not get ready"
-# Who has this open keeps the address space.
-exec 7</proc/$job/maps
-read -r _ <&7
-kill -KILL $job
-wait $job || true
-exec 7<&-
-expect_pool_free
