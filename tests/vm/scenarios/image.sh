@@ -26,7 +26,7 @@ read -r bytes fallbacks < <(hpmmap run -- python3 -c "$mine")
 # The stack takes what this user may have.
 hpmmap pool limit --user $USER_ID --size 10M
 read -r bytes fallbacks < <(as_member hpmmap run --image -- python3 -c "$mine")
-hpmmap pool limit --user $USER_ID --size none
+hpmmap pool limit --user $USER_ID --size default
 [ "$bytes" = 0 ] && [ "$fallbacks" -gt 0 ] || fail "python3 with 10 MB: $bytes bytes of image, $fallbacks fallbacks"
 
 # What it says is what it says without.
