@@ -57,7 +57,7 @@ cp plain shared/mine
 chown $USER_ID:$USER_ID shared/mine plain
 chmod 755 shared/mine
 expect_error 1 'shared/app: belongs to root: only they or root can' as_user hpmmap mark shared/app
-expect_error 1 'plain: cannot make a file in /run/mark: permission' as_user hpmmap mark plain
+expect_error 1 'plain: cannot make a file in /run/mark: Permission denied' as_user hpmmap mark plain
 as_user hpmmap mark shared/mine
 [ "$(stat -c '%u:%g %a' shared/mine)" = "$USER_ID:$USER_ID 755" ] || fail "owner or mode is lost: $(stat shared/mine)"
 expect_error 1 'setuid: is set-user-ID' hpmmap mark --strict setuid

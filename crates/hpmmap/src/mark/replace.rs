@@ -82,7 +82,10 @@ impl Place<'_> {
     /// Puts a copy with other bytes at `offset` in the file's place, at once
     /// and for good.
     pub fn replace(&self, offset: u64, bytes: [u8; LENGTH]) -> Result<Digests, String> {
-        let dir = self.dir.path().display();
+        let dir = self.dir.path();
+        // As a user would name it from elsewhere, too.
+        let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf());
+        let dir = dir.display();
         let step = |what: String| move |error: io::Error| format!("{what}: {}", describe(&error));
         let meta = self.file.metadata().map_err(|error| describe(&error))?;
         let mut new = self
