@@ -23,11 +23,18 @@ const ENDING: [i32; 5] = [SIGINT, SIGQUIT, SIGHUP, SIGTERM, SIGPIPE];
 /// How long a process that was started may take to end by itself.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Those of these signals that are not ignored.
+/// Whether a signal is to be left as it is: nohup ignores those that are not for
+/// what goes on. Scripts start everything in the background with SIGINT
+/// ignored, though, and then send it.
+pub fn is_left(signal: i32) -> Result<bool> {
+    Ok(signal != SIGINT && is_ignored(signal)?)
+}
+
+/// Those of these signals that are not left as they are.
 fn wanted() -> Result<Vec<i32>> {
     let mut wanted = Vec::new();
     for signal in ENDING {
-        if !is_ignored(signal)? {
+        if !is_left(signal)? {
             wanted.push(signal);
         }
     }

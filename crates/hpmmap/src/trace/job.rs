@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hpmmap_host::Root;
 use hpmmap_sys::Errno;
-use hpmmap_sys::disposition::is_ignored;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
 use nix::time::{ClockId, clock_gettime};
@@ -19,6 +18,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
 
 use super::format::Counts;
 use crate::error::{Error, Result};
+use crate::signals::is_left;
 
 /// Now, by the clock that the kernel's events have.
 pub fn now_ns() -> u64 {
@@ -56,7 +56,7 @@ impl Signals {
             // Nobody reads what it says of itself; the file is written on.
             (SIGPIPE, &Arc::default()),
         ] {
-            if !is_ignored(signal)? {
+            if !is_left(signal)? {
                 signal_hook::flag::register(signal, Arc::clone(flag))?;
             }
         }
