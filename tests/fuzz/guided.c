@@ -70,6 +70,8 @@
 #define COVER_WORDS	(64UL << 10)
 #define RING		64
 #define NR_FDS		8
+/* The range is in the memory that no call changes. */
+#define NAMES_CANARY	128
 /* A program that waits, for a userfaultfd that nobody serves, is ended. */
 #define PROGRAM_MS	600
 /* On a busy machine with a slow kernel a process may take so long to end. */
@@ -101,6 +103,9 @@ enum kind {
 	REMAPF,
 	ADVICE,
 	FD,	/* slot in the table of descriptors */
+	UFFD,	/* the same, most often where a userfaultfd is */
+	URING,	/* the same, an io_uring */
+	MODE,	/* of UFFDIO_REGISTER */
 	WHO,	/* another process */
 	BITS,	/* some bits */
 	ANY,
@@ -159,17 +164,17 @@ static const struct {
 	[OP_PROC_READ] = { "proc-read", 3, { WHO, BITS } },
 	[OP_CLEAR_REFS] = { "clear_refs", 1, { WHO, BITS } },
 	[OP_GETFD] = { "pidfd_getfd", 3, { WHO, FD, FD } },
-	[OP_UFFD] = { "userfaultfd", 5, { FD, BITS } },
-	[OP_UFFD_REGISTER] = { "uffd-register", 8, { FD, ADDR, LEN, BITS } },
-	[OP_UFFD_UNREGISTER] = { "uffd-unregister", 4, { FD, ADDR, LEN, BITS } },
-	[OP_UFFD_PROTECT] = { "uffd-writeprotect", 4, { FD, ADDR, LEN, BITS } },
-	[OP_UFFD_COPY] = { "uffd-copy", 4, { FD, ADDR, ADDR, LEN, BITS } },
-	[OP_UFFD_ZERO] = { "uffd-zeropage", 2, { FD, ADDR, LEN, BITS } },
-	[OP_UFFD_READ] = { "uffd-read", 1, { FD } },
-	[OP_URING] = { "io_uring", 3, { FD, BITS } },
-	[OP_URING_MADVISE] = { "uring-madvise", 5, { FD, ADDR, LEN, ADVICE, BITS } },
-	[OP_URING_RW] = { "uring-rw", 4, { FD, ADDR, LEN, FD, BITS } },
-	[OP_URING_BUFFERS] = { "uring-buffers", 4, { FD, ADDR, LEN, BITS } },
+	[OP_UFFD] = { "userfaultfd", 5, { UFFD, BITS } },
+	[OP_UFFD_REGISTER] = { "uffd-register", 8, { UFFD, ADDR, LEN, MODE } },
+	[OP_UFFD_UNREGISTER] = { "uffd-unregister", 4, { UFFD, ADDR, LEN, BITS } },
+	[OP_UFFD_PROTECT] = { "uffd-writeprotect", 4, { UFFD, ADDR, LEN, BITS } },
+	[OP_UFFD_COPY] = { "uffd-copy", 4, { UFFD, ADDR, ADDR, LEN, BITS } },
+	[OP_UFFD_ZERO] = { "uffd-zeropage", 2, { UFFD, ADDR, LEN, BITS } },
+	[OP_UFFD_READ] = { "uffd-read", 1, { UFFD } },
+	[OP_URING] = { "io_uring", 3, { URING, BITS } },
+	[OP_URING_MADVISE] = { "uring-madvise", 5, { URING, ADDR, LEN, ADVICE, BITS } },
+	[OP_URING_RW] = { "uring-rw", 4, { URING, ADDR, LEN, FD, BITS } },
+	[OP_URING_BUFFERS] = { "uring-buffers", 4, { URING, ADDR, LEN, BITS } },
 	[OP_LAUNCH] = { "ioctl-launch", 3, { BITS, BITS, BITS } },
 	[OP_INFO] = { "ioctl-info", 1, { BITS } },
 	[OP_POOL] = { "ioctl-pool", 1, { BITS, ANY, LEN } },
@@ -317,6 +322,10 @@ static uint64_t make_up(enum kind kind)
 	case REMAPF: return rnd(8);
 	case ADVICE: return one_in(40) ? rnd(30) : PICK(advices);
 	case FD: return rnd(NR_FDS);
+	case UFFD: return one_in(3) ? rnd(NR_FDS) : 0;
+	case URING: return one_in(3) ? rnd(NR_FDS) : 1;
+	/* Write-protection alone is what memory of the module can be registered for. */
+	case MODE: return (one_in(2) ? UFFDIO_REGISTER_MODE_WP : 1 + rnd(7)) | (one_in(4) ? NAMES_CANARY : 0);
 	case WHO: return rnd(16);
 	case BITS: return rnd(256);
 	case ANY: return next() >> rnd(64);
@@ -703,11 +712,11 @@ static struct uffdio_range uffd_range(uint64_t offset, uint64_t length)
 static void do_uffd_register(const struct call *c)
 {
 	struct uffdio_register arg = {
-		.range = uffd_range(c->a[1], c->a[2]), .mode = 1 + c->a[3] % 7,
+		.range = uffd_range(c->a[1], c->a[2]), .mode = c->a[3] & 7,
 	};
 
 	/* What is not changed by it may be named, too. */
-	if (c->a[3] & 128)
+	if (c->a[3] & NAMES_CANARY)
 		arg.range = (struct uffdio_range){ CANARY + (c->a[1] & (BLOCK - PAGE)), PAGE };
 	ioctl(fd_of(c->a[0]), UFFDIO_REGISTER, &arg);
 }
@@ -716,7 +725,7 @@ static void do_uffd_unregister(const struct call *c)
 {
 	struct uffdio_range arg = uffd_range(c->a[1], c->a[2]);
 
-	if (c->a[3] & 128)
+	if (c->a[3] & NAMES_CANARY)
 		arg = (struct uffdio_range){ CANARY + (c->a[1] & (BLOCK - PAGE)), PAGE };
 	ioctl(fd_of(c->a[0]), UFFDIO_UNREGISTER, &arg);
 }
