@@ -382,17 +382,16 @@ void hpmmap_block_set_stale(struct hpmmap_block *block, unsigned int first,
 int hpmmap_block_fill(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 		      unsigned int first, unsigned int nr)
 {
+	int cookie = hpmmap_poison_touch(), ret = 0;
 	bool hurt = unlikely(hpmmap_block_is_hurt(block));
 	unsigned int end = first + nr;
 	unsigned int i = first;
-	int cookie, ret = 0;
 
 	if (block->folio && nr == SLOT_PAGES && !hurt &&
 	    bitmap_full(block->stale, SLOT_PAGES)) {
 		hpmmap_block_clear(ctx, block);
-		return 0;
+		goto out;
 	}
-	cookie = hpmmap_poison_touch();
 	for_each_set_bit_from(i, block->stale, end) {
 		struct page *page = hpmmap_block_page(block, i);
 
@@ -411,6 +410,7 @@ int hpmmap_block_fill(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 			clear_bit(i, block->lost);
 		clear_bit(i, block->stale);
 	}
+out:
 	hpmmap_poison_untouch(cookie);
 	return ret;
 }

@@ -36,6 +36,7 @@ static int fork_prepare(struct hpmmap_ctx *ctx)
 	child->image_bytes = ctx->image_bytes;
 	ctx->fork.child = child;
 	ctx->fork.repair = false;
+	ctx->fork.zapped = NULL;
 	WRITE_ONCE(ctx->fork.task, current);
 	return 0;
 }
@@ -143,6 +144,10 @@ pid_t hpmmap_kernel_clone(struct kernel_clone_args *args)
 void hpmmap_fork_copies(struct hpmmap_ctx *parent, struct vm_area_struct *vma)
 {
 	parent->fork.repair = true;
+	/* Nothing comes back while mmap_lock is held. */
+	if (parent->fork.zapped == vma)
+		return;
+	parent->fork.zapped = vma;
 	if (has_other_threads(vma->vm_mm))
 		compat_zap(vma, vma->vm_start, vma->vm_end - vma->vm_start);
 }

@@ -115,9 +115,7 @@ noinline long hpmmap_call_orig(enum hpmmap_call call,
  */
 noinline pid_t hpmmap_call_clone(struct kernel_clone_args *args)
 {
-	pid_t (*orig)(struct kernel_clone_args *args) =
-		(void *)hooks[HPMMAP_CALL_CLONE].orig;
-	pid_t ret = orig(args);
+	pid_t ret = compat_kernel_clone(args);
 
 	barrier();
 	return ret;
@@ -129,10 +127,7 @@ noinline pid_t hpmmap_call_clone(struct kernel_clone_args *args)
  */
 noinline void hpmmap_call_fork_copied(struct list_head *events)
 {
-	void (*orig)(struct list_head *events) =
-		(void *)hooks[HPMMAP_CALL_FORK_COPIED].orig;
-
-	orig(events);
+	compat_fork_copied(events);
 	barrier();
 }
 

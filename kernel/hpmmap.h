@@ -519,6 +519,8 @@ enum hpmmap_name {
  * @handback: what is being handed back to Linux, nothing if @end is 0, and who
  *	waits for that. Changed under @ops; set under mmap_lock held for writing,
  *	so who holds it sees whether anything may be mapped.
+ * @nr_replacing: calls of Linux that are replacing memory of ours; rises under
+ *	@ops only
  * @bind: what hpmmap_policy_set() is setting. Protected by @ops.
  * @family: those it shares blocks with, or NULL; set once
  * @kin: in the list of the family
@@ -571,7 +573,9 @@ struct hpmmap_ctx {
 		struct task_struct *task;
 		struct hpmmap_ctx *child;
 		bool repair;
+		struct vm_area_struct *zapped;
 	} fork;
+	atomic_t nr_replacing;
 	struct {
 		unsigned long start;
 		unsigned long end;
@@ -1048,7 +1052,9 @@ void hpmmap_ops_unlock(struct hpmmap_ctx *ctx);
 bool hpmmap_range_has_ours(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end);
 bool hpmmap_range_is_watched(unsigned long start, unsigned long end);
-void hpmmap_range_unwatch(unsigned long start, unsigned long end);
+long hpmmap_range_unwatch(unsigned long start, unsigned long end);
+long hpmmap_replacing_begin(struct hpmmap_ctx *ctx);
+void hpmmap_replacing_end(struct hpmmap_ctx *ctx);
 void hpmmap_range_changed_after(struct hpmmap_ctx *ctx, unsigned long start,
 				unsigned long end, bool ours);
 bool hpmmap_data_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,

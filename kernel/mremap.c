@@ -395,19 +395,23 @@ static bool target_is_valid(const struct remap *r)
  */
 static bool is_watched(const struct remap *r)
 {
-	return hpmmap_range_is_watched(r->addr, r->addr + r->old_len) ||
+	return hpmmap_range_is_watched(r->addr + min(r->old_len, r->new_len),
+				       r->addr + r->old_len) ||
 	       (r->flags & MREMAP_FIXED &&
 		hpmmap_range_is_watched(r->new_addr, r->new_addr + r->new_len));
 }
 
-static void unwatch(const struct remap *r)
+/* The same range, never what is to be moved. */
+static long unwatch(const struct remap *r)
 {
-	unsigned long keep = r->flags & MREMAP_FIXED ? 0 : r->new_len;
+	long ret;
 
-	if (keep < r->old_len)
-		hpmmap_range_unwatch(r->addr + keep, r->addr + r->old_len);
-	if (r->flags & MREMAP_FIXED)
-		hpmmap_range_unwatch(r->new_addr, r->new_addr + r->new_len);
+	ret = hpmmap_range_unwatch(r->addr + min(r->old_len, r->new_len),
+				   r->addr + r->old_len);
+	if (!ret && r->flags & MREMAP_FIXED)
+		ret = hpmmap_range_unwatch(r->new_addr,
+					   r->new_addr + r->new_len);
+	return ret;
 }
 
 static long remap_ours(struct hpmmap_ctx *ctx, struct remap *r)
@@ -468,8 +472,14 @@ static long remap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	bool ours_from = shrinks && hpmmap_range_has_ours(ctx, from + len,
 							  from + old_len);
 	bool ours_to = fixed && hpmmap_range_has_ours(ctx, to, to + len);
-	long ret = hpmmap_call_orig(HPMMAP_CALL_MREMAP, regs);
+	bool replaces = ours_from || ours_to;
+	long ret = replaces ? hpmmap_replacing_begin(ctx) : 0;
 
+	if (ret)
+		return ret;
+	ret = hpmmap_call_orig(HPMMAP_CALL_MREMAP, regs);
+	if (replaces)
+		hpmmap_replacing_end(ctx);
 	if (shrinks)
 		hpmmap_range_changed_after(ctx, from + len, from + old_len,
 					   ours_from);
@@ -487,7 +497,8 @@ static bool args_are_valid(const struct remap *r)
 		return false;
 	if (r->flags & MREMAP_DONTUNMAP && r->old_len != r->new_len)
 		return false;
-	return !offset_in_page(r->addr) && r->new_len;
+	return !offset_in_page(r->addr) && r->new_len &&
+	       r->addr < TASK_SIZE && r->old_len <= TASK_SIZE - r->addr;
 }
 
 static struct remap remap_of(const struct pt_regs *regs)
@@ -501,14 +512,17 @@ static struct remap remap_of(const struct pt_regs *regs)
 	};
 }
 
+/* Of handle_mremap(): it is not ours any more. No call returns it. */
+#define GONE (-ENOLINK)
+
 static long handle_mremap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 			  const struct pt_regs *regs)
 {
 	struct remap r = remap_of(regs);
 
-	/* It may have been unmapped since. */
+	/* It may have been unmapped since, or handed back. */
 	if (!remap_lookup(ctx, &r))
-		return HPMMAP_REDO;
+		return GONE;
 	return r.sealed ? -EPERM : remap_ours(ctx, &r);
 }
 
@@ -516,11 +530,11 @@ long hpmmap_sys_mremap(const struct pt_regs *regs)
 {
 	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
 	struct remap r = remap_of(regs);
-	long ret = HPMMAP_REDO;
+	long ret = GONE;
 
 	if (!ctx)
 		return hpmmap_call_orig(HPMMAP_CALL_MREMAP, regs);
-	while (ret == HPMMAP_REDO) {
+	while (ret == GONE) {
 		if (!args_are_valid(&r) ||
 		    !hpmmap_range_has_ours(ctx, r.addr, r.addr + 1)) {
 			ret = remap_linux(ctx, regs);
@@ -528,9 +542,10 @@ long hpmmap_sys_mremap(const struct pt_regs *regs)
 		}
 		ret = hpmmap_handle(HPMMAP_CALL_MREMAP, regs, handle_mremap);
 		if (ret == HPMMAP_REDO)
-			unwatch(&r);
-		if (ret == HPMMAP_REDO && signal_pending(current))
+			ret = unwatch(&r) ?: GONE;
+		if (ret == GONE && signal_pending(current))
 			ret = -ERESTARTNOINTR;
+		cond_resched();
 	}
 	hpmmap_ctx_put(ctx);
 	return ret;

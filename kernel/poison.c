@@ -15,6 +15,7 @@
 #include <linux/ftrace.h>
 #include <linux/memory_hotplug.h>
 #include <linux/module.h>
+#include <linux/oom.h>
 #include <linux/pagemap.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
@@ -159,12 +160,16 @@ static void use_unmap(const struct use *use, struct hpmmap_block *block,
 	unmap_mapping_range(ctx->file->f_mapping, addr, PAGE_SIZE, 0);
 	if (!mmget_not_zero(ctx->mm))
 		return;
+	/* Of a fork that failed, the mappings are not to be looked at. */
 	if (mmap_read_trylock(ctx->mm)) {
+		if (check_stable_address_space(ctx->mm))
+			goto out;
 		/* A new child has mappings of its parent's file. */
 		vma = vma_lookup(ctx->mm, addr);
 		if (vma && hpmmap_vma_is_ours(vma) && vma->vm_file != ctx->file)
 			compat_zap(vma, addr, PAGE_SIZE);
 		use_remap(use, block);
+out:
 		mmap_read_unlock(ctx->mm);
 	}
 	mmput_async(ctx->mm);
@@ -228,7 +233,6 @@ static void page_mark(struct page *page, unsigned long pfn)
 {
 	struct folio *folio = page_folio(page);
 
-	static_branch_enable(&hpmmap_poison_key);
 	/* Who maps a page looks at the marks under this lock. */
 	folio_lock(folio);
 	SetPageHWPoison(page);
@@ -246,14 +250,13 @@ static void block_retire(struct hpmmap_block *block)
 	hpmmap_pool_launder_go();
 }
 
-static int block_fail(struct hpmmap_block *block, unsigned long pfn, int flags)
+/* Nobody has a page mapped afterwards that was marked, and who has to know does. */
+static int block_tell(struct hpmmap_block *block, unsigned long pfn, int flags)
 {
 	unsigned int i = pfn & (SLOT_PAGES - 1);
 	unsigned long nr, n;
 	struct use *uses;
 
-	page_mark(pfn_to_page(pfn), pfn);
-	block_retire(block);
 	uses = uses_get(block, &nr);
 	if (!uses)
 		return -ENOMEM;
@@ -269,6 +272,13 @@ static int block_fail(struct hpmmap_block *block, unsigned long pfn, int flags)
 	return 0;
 }
 
+static int block_fail(struct hpmmap_block *block, unsigned long pfn, int flags)
+{
+	page_mark(pfn_to_page(pfn), pfn);
+	block_retire(block);
+	return block_tell(block, pfn, flags);
+}
+
 enum entry {
 	ENTRY_MEMORY_FAILURE,
 	ENTRY_SOFT_OFFLINE,
@@ -277,15 +287,6 @@ enum entry {
 };
 
 static unsigned long linux_functions[NR_ENTRIES];
-
-/* It is not stood in for, for the section is not known any more. */
-static int linux_answer(enum entry entry, unsigned long pfn, int flags)
-{
-	int (*function)(unsigned long pfn, int flags) =
-		(void *)linux_functions[entry];
-
-	return function(pfn, flags);
-}
 
 /**
  * hpmmap_memory_failure() - memory_failure() for memory that is known to section.c
@@ -300,20 +301,29 @@ static noinline int hpmmap_memory_failure(unsigned long pfn, int flags)
 	struct hpmmap_block *block;
 	int ret = 0;
 
+	/* Takes locks of CPU hotplug, outside of which is that of memory. */
+	static_branch_enable(&hpmmap_poison_key);
 	mutex_lock(&poison_mutex);
 	switch (hpmmap_section_block(pfn, &block)) {
 	case HPMMAP_WHOSE_LINUX:
 		/* It was given back at this moment. */
 		mutex_unlock(&poison_mutex);
-		ret = linux_answer(ENTRY_MEMORY_FAILURE, pfn, flags);
+		ret = compat_memory_failure(pfn, flags);
 		goto out;
 	case HPMMAP_WHOSE_NOBODYS:
-		if (!PageHWPoison(page))
+		/* It may have been replaced. */
+		if (!pfn_valid(pfn))
+			ret = -ENXIO;
+		else if (!PageHWPoison(page))
 			page_mark(page, pfn);
 		break;
 	case HPMMAP_WHOSE_POOL:
-		ret = PageHWPoison(page) ? -EHWPOISON :
-					   block_fail(block, pfn, flags);
+		if (!PageHWPoison(page))
+			ret = block_fail(block, pfn, flags);
+		else if (flags & MF_ACTION_REQUIRED)
+			ret = block_tell(block, pfn, flags) ?: -EHWPOISON;
+		else
+			ret = -EHWPOISON;
 		break;
 	}
 	if (!(flags & MF_SW_SIMULATED))
@@ -414,11 +424,12 @@ static noinline int hpmmap_soft_offline(unsigned long pfn, int flags)
 	struct hpmmap_block *block;
 	int ret = 0;
 
+	static_branch_enable(&hpmmap_poison_key);
 	mutex_lock(&poison_mutex);
 	switch (hpmmap_section_block(pfn, &block)) {
 	case HPMMAP_WHOSE_LINUX:
 		mutex_unlock(&poison_mutex);
-		ret = linux_answer(ENTRY_SOFT_OFFLINE, pfn, flags);
+		ret = compat_soft_offline(pfn, flags);
 		goto out;
 	case HPMMAP_WHOSE_NOBODYS:
 		break;
@@ -469,7 +480,7 @@ static noinline int hpmmap_unpoison(unsigned long pfn)
 	whose = hpmmap_section_block(pfn, &block);
 	if (seen_real)
 		ret = -EOPNOTSUPP;
-	else if (!PageHWPoison(page))
+	else if (!pfn_valid(pfn) || !PageHWPoison(page))
 		ret = -EBUSY;
 	else if (whose == HPMMAP_WHOSE_POOL)
 		ret = block_unpoison(block, page);

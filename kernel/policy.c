@@ -606,7 +606,7 @@ static bool slot_is_right(struct hpmmap_ctx *ctx, unsigned long start,
 			continue;
 		hpmmap_placement_get(ctx->job, vma, place);
 		right = block_is_right(place, block);
-		*charged = block->folio;
+		*charged = block->folio && block->account == ctx->account;
 		break;
 	}
 	mutex_unlock(&ctx->lock);

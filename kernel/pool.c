@@ -645,6 +645,10 @@ void hpmmap_pool_node_stat(int nid, struct hpmmap_node_stat *stat)
 	struct pool_node *pn = pool_node_find(nid);
 	int largest;
 
+	*stat = (struct hpmmap_node_stat) {};
+	/* Its files are there a moment earlier. */
+	if (!pn)
+		return;
 	spin_lock(&pn->lock);
 	stat->total = (u64)pn->buddy.nr_total << SLOT_SHIFT;
 	stat->free = (u64)(pn->buddy.nr_free + pn->nr_out) << SLOT_SHIFT;

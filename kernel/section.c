@@ -548,6 +548,7 @@ static void notrace guard_entry(unsigned long ip, unsigned long parent_ip,
 	unsigned long end = pfn_to_section_nr(pfn + compat_ftrace_arg(fregs, 1) +
 					      PAGES_PER_SECTION - 1);
 
+	rcu_read_lock();
 	for (; nr < end; nr++) {
 		struct section *s = xa_load(&sections, nr);
 
@@ -556,8 +557,9 @@ static void notrace guard_entry(unsigned long ip, unsigned long parent_ip,
 		compat_ftrace_set_ip(fregs, READ_ONCE(s->state) == SECTION_BAD ?
 				     (unsigned long)bad_refused :
 				     (unsigned long)online_refused);
-		return;
+		break;
 	}
+	rcu_read_unlock();
 }
 
 static struct ftrace_ops guard_ops = {

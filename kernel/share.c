@@ -48,6 +48,9 @@ struct patience {
 	unsigned int locks;
 };
 
+/* How often all of them are looked at, while they go on. */
+#define RESTORE_ROUNDS 2
+
 /* How soon the worker comes back: first, and last. */
 #define AGAIN_FIRST_MS 1
 #define AGAIN_LAST_MS 200
@@ -98,7 +101,7 @@ static void family_join(struct hpmmap_family *family, struct hpmmap_ctx *ctx)
 
 /**
  * hpmmap_share_begin() - a child may get blocks of its parent
- * @parent: the parent; its mmap_lock is held for writing
+ * @parent: the parent; its ctx->ops is held
  * @child: not running yet
  *
  * Return: 0 or -ENOMEM.
@@ -286,6 +289,7 @@ static bool restore_relatives(struct hpmmap_family *family, unsigned long nr,
 static bool family_restore(struct hpmmap_family *family, unsigned long most,
 			   struct patience patience)
 {
+	unsigned int rounds = RESTORE_ROUNDS;
 	bool left = false;
 
 	do {
@@ -302,8 +306,9 @@ static bool family_restore(struct hpmmap_family *family, unsigned long most,
 		mutex_unlock(&family->lock);
 		/* Pairs with that of hpmmap_share_gone(): one of both sees it. */
 		smp_mb();
-	} while (READ_ONCE(family->alone));
-	return left;
+	} while (READ_ONCE(family->alone) && --rounds);
+	/* Relatives that copy leave blocks alone, one after the other. */
+	return left || READ_ONCE(family->alone);
 }
 
 static void family_work_fn(struct work_struct *work)

@@ -7,6 +7,7 @@
  * as long as a mapping of ours covers any part of its slot; which of its
  * pages have a meaning for that mapping, its stale bits say.
  */
+#include <linux/oom.h>
 #include <linux/pagemap.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
@@ -760,7 +761,9 @@ static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
 	lockdep_assert_held(&ctx->lock);
 	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
 			  slot_of(end - 1)) {
+		/* What takes its place is charged for it, without being asked. */
 		if (!block->folio || is_marked(ctx, slot) ||
+		    block->account != ctx->account ||
 		    block->reuse_id == ctx->id ||
 		    bitmap_full(block->stale, SLOT_PAGES))
 			continue;
@@ -1460,7 +1463,9 @@ int hpmmap_store_exchange(struct hpmmap_ctx *ctx, unsigned long slot,
 	if (mmap_write_lock_killable(ctx->mm))
 		return -EINTR;
 	mutex_lock(&ctx->lock);
-	if (xa_load(&ctx->store, slot) != old)
+	/* Of a fork that failed, the mappings are not to be looked at. */
+	if (xa_load(&ctx->store, slot) != old ||
+	    check_stable_address_space(ctx->mm))
 		goto out;
 	ret = -ENOMEM;
 	fresh = take_instead(ctx, old);

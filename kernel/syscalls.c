@@ -270,20 +270,49 @@ bool hpmmap_range_is_watched(unsigned long start, unsigned long end)
  *
  * Its monitor is told, and may have to map memory before it listens: so
  * ctx->ops is not held. The place stays taken, by a mapping without access.
+ *
+ * Return: 0, or an errno of mmap(2): who unmaps it next would fail, too.
  */
-void hpmmap_range_unwatch(unsigned long start, unsigned long end)
+long hpmmap_range_unwatch(unsigned long start, unsigned long end)
 {
-	unsigned long lo = start, hi = end;
+	unsigned long lo = start, hi = end, ret;
 
-	while (find_watched(&lo, &hi) && !fatal_signal_pending(current)) {
-		/* If it fails, who unmaps it next fails, too. */
-		if (IS_ERR_VALUE(vm_mmap(NULL, lo, hi - lo, PROT_NONE,
-					 MAP_PRIVATE | MAP_ANONYMOUS |
-					 MAP_NORESERVE | MAP_FIXED, 0)))
-			break;
+	while (lo < end && find_watched(&lo, &hi)) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		ret = vm_mmap(NULL, lo, hi - lo, PROT_NONE, MAP_PRIVATE |
+			      MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, 0);
+		if (IS_ERR_VALUE(ret))
+			return ret;
 		lo = hi;
 		hi = end;
 	}
+	return 0;
+}
+
+/**
+ * hpmmap_replacing_begin() - Linux is about to replace memory of ours
+ * @ctx: the caller's context, ctx->ops not held, nor during Linux's call
+ *
+ * Meanwhile nobody maps a slot anew who has found it to be ours.
+ *
+ * Return: 0, and hpmmap_replacing_end() is due; or an errno that restarts the
+ * call.
+ */
+long hpmmap_replacing_begin(struct hpmmap_ctx *ctx)
+{
+	long ret = hpmmap_ops_lock(ctx);
+
+	if (ret)
+		return ret;
+	atomic_inc(&ctx->nr_replacing);
+	hpmmap_ops_unlock(ctx);
+	return 0;
+}
+
+void hpmmap_replacing_end(struct hpmmap_ctx *ctx)
+{
+	atomic_dec(&ctx->nr_replacing);
 }
 
 /* mmap */
@@ -304,7 +333,7 @@ static bool mmap_is_ours(unsigned long addr, unsigned long len,
 	       !(flags & ~OUR_MAP_FLAGS) && PAGE_ALIGN(len) &&
 	       PAGE_ALIGN(len) < TASK_SIZE &&
 	       !(flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) &&
-		 (offset_in_page(addr) || addr + PAGE_ALIGN(len) < addr));
+		 (offset_in_page(addr) || addr > TASK_SIZE - PAGE_ALIGN(len)));
 }
 
 /* No memory until it is committed by mprotect(2) or mapped over. */
@@ -413,7 +442,7 @@ static void store_commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 		struct hpmmap_block *block;
 
 		next = min(end, (start & SLOT_MASK) + SLOT_SIZE);
-		/* The slot may be shared since a fork by a call without a hook. */
+		/* hpmmap_store_commit() wants it, or that nobody else is there. */
 		mmap_read_lock(ctx->mm);
 		block = hpmmap_store_load(ctx, slot_of(start));
 		if (hpmmap_policy_defers(ctx, block, start, next))
@@ -634,11 +663,15 @@ static long mmap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 		     end > addr;
 	bool ours = fixed && hpmmap_range_has_ours(ctx, addr, end);
 	struct pt_regs with_flags = *regs;
-	long ret;
+	long ret = ours ? hpmmap_replacing_begin(ctx) : 0;
 
+	if (ret)
+		return ret;
 	if (hpmmap_image_wants_populated(ctx, regs->r10))
 		with_flags.r10 |= MAP_POPULATE;
 	ret = hpmmap_call_orig(HPMMAP_CALL_MMAP, &with_flags);
+	if (ours)
+		hpmmap_replacing_end(ctx);
 	/* Even if it failed. */
 	if (fixed)
 		hpmmap_range_changed_after(ctx, addr, end, ours);
@@ -722,7 +755,11 @@ static long mmap_locked(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 			return ret;
 		if (signal_pending(current))
 			return -ERESTARTNOINTR;
-		hpmmap_range_unwatch(regs->di, regs->di + PAGE_ALIGN(regs->si));
+		ret = hpmmap_range_unwatch(regs->di, regs->di +
+					   PAGE_ALIGN(regs->si));
+		if (ret)
+			return ret;
+		cond_resched();
 	}
 }
 

@@ -501,6 +501,9 @@ static bool wants_collapse(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 {
 	struct hpmmap_block *block = hpmmap_store_load(ctx, slot_of(addr));
 
+	/* Mapped anew it would take the place of what is coming there. */
+	if (atomic_read(&ctx->nr_replacing))
+		return false;
 	return vma->vm_start <= addr && vma->vm_end - SLOT_SIZE >= addr &&
 	       !(vma->vm_flags & ~PLAIN_FLAGS) && !vma_policy(vma) &&
 	       !(ctx->mm->def_flags & VM_LOCKED) &&

@@ -212,11 +212,34 @@ struct memory_block *compat_find_memory_block(unsigned long section_nr)
 typedef long oom_badness_t(struct task_struct *task, unsigned long total);
 DEFINE_STATIC_CALL_RET0(hpmmap_oom_badness, oom_badness_t);
 
+/*
+ * Who hooks these knows the caller by the return address: no jump in place of a
+ * call.
+ */
+typedef pid_t kernel_clone_t(struct kernel_clone_args *args);
+DEFINE_STATIC_CALL_RET0(hpmmap_kernel_clone_fn, kernel_clone_t);
+
+noinline pid_t compat_kernel_clone(struct kernel_clone_args *args)
+{
+	pid_t ret = static_call(hpmmap_kernel_clone_fn)(args);
+
+	barrier();
+	return ret;
+}
+
+typedef void fork_copied_t(struct list_head *events);
+DEFINE_STATIC_CALL_NULL(hpmmap_fork_copied_fn, fork_copied_t);
+
+noinline void compat_fork_copied(struct list_head *events)
+{
+	static_call_cond(hpmmap_fork_copied_fn)(events);
+	barrier();
+}
+
 noinline long compat_oom_badness(struct task_struct *task, unsigned long total)
 {
 	long ret = static_call(hpmmap_oom_badness)(task, total);
 
-	/* The caller is known by the return address: no jump in place of a call. */
 	barrier();
 	return ret;
 }
@@ -340,8 +363,24 @@ void compat_count_poison(unsigned long pfn, long nr)
 }
 #endif
 
+typedef int memory_error_t(unsigned long pfn, int flags);
+DEFINE_STATIC_CALL_RET0(hpmmap_memory_failure_fn, memory_error_t);
+DEFINE_STATIC_CALL_RET0(hpmmap_soft_offline_fn, memory_error_t);
+
+int compat_memory_failure(unsigned long pfn, int flags)
+{
+	return static_call(hpmmap_memory_failure_fn)(pfn, flags);
+}
+
+int compat_soft_offline(unsigned long pfn, int flags)
+{
+	return static_call(hpmmap_soft_offline_fn)(pfn, flags);
+}
+
 int compat_poison_init(void)
 {
+	void *failure = (void *)compat_symbol("memory_failure");
+	void *offline = (void *)compat_symbol("soft_offline_page");
 	void *force = (void *)compat_symbol("force_sig_mceerr");
 #ifdef HAVE_POISON_BY_PFN
 	void *inc = (void *)compat_symbol("num_poisoned_pages_inc");
@@ -356,8 +395,10 @@ int compat_poison_init(void)
 	if (!core_nr_poisoned)
 		return -ENOENT;
 #endif
-	if (!force)
+	if (!force || !failure || !offline)
 		return -ENOENT;
+	static_call_update(hpmmap_memory_failure_fn, (memory_error_t *)failure);
+	static_call_update(hpmmap_soft_offline_fn, (memory_error_t *)offline);
 	static_call_update(hpmmap_force_sig_mceerr,
 			   (force_sig_mceerr_t *)force);
 	core_early_kill = (void *)compat_symbol("sysctl_memory_failure_early_kill");
@@ -390,6 +431,7 @@ static const struct {
 	FUNCTION("vm_commit_limit", hpmmap_commit_limit),
 	FUNCTION("ptrace_may_access", hpmmap_may_access),
 	FUNCTION("oom_badness", hpmmap_oom_badness),
+	FUNCTION("kernel_clone", hpmmap_kernel_clone_fn),
 	FUNCTION("find_memory_block", hpmmap_find_block),
 #ifdef CONFIG_CMA
 	FUNCTION(SET_PAGEBLOCK_NAME, hpmmap_set_pageblock),
@@ -444,6 +486,9 @@ int compat_init(void)
 		__static_call_update(functions[i].key, functions[i].trampoline,
 				     func);
 	}
+	/* Without CONFIG_USERFAULTFD there is none. */
+	static_call_update(hpmmap_fork_copied_fn, (fork_copied_t *)
+			   compat_symbol("dup_userfaultfd_complete"));
 	for (i = 0; i < ARRAY_SIZE(variables); i++) {
 		*variables[i].address =
 			(void *)compat_symbol(variables[i].name);

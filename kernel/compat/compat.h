@@ -12,6 +12,7 @@
 #include <linux/module.h>
 #include <linux/sched/coredump.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/task.h>
 #include <linux/version.h>
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 1, 0)
@@ -303,6 +304,15 @@ struct memory_block *compat_find_memory_block(unsigned long section_nr);
 
 /* The kernel's own, whoever hooks it. */
 long compat_oom_badness(struct task_struct *task, unsigned long total);
+
+/*
+ * The kernel's own, whoever hooks them. Not by their addresses: of functions that
+ * Linux never calls so, it removes what a processor with IBT wants to find there.
+ */
+pid_t compat_kernel_clone(struct kernel_clone_args *args);
+void compat_fork_copied(struct list_head *events);
+int compat_memory_failure(unsigned long pfn, int flags);
+int compat_soft_offline(unsigned long pfn, int flags);
 
 /* Before the functions for memory errors that follow: 0 or -ENOENT. */
 int compat_poison_init(void);

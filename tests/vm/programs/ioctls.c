@@ -32,9 +32,13 @@ static void expect(const char *what, unsigned long request, void *arg, int want)
 	failures++;
 }
 
-/* The rules for the struct itself, for a command that is otherwise right. */
-static void check_struct(const char *name, unsigned long request,
-			 const void *right, size_t size, size_t flags_at)
+/*
+ * The rules for the struct itself, for a command that is otherwise right. As it
+ * was first published it had @least bytes.
+ */
+static void check_struct_from(const char *name, unsigned long request,
+			      const void *right, size_t least, size_t size,
+			      size_t flags_at)
 {
 	unsigned char buffer[512] = { 0 };
 	uint32_t *buffer_size = (uint32_t *)buffer;
@@ -51,7 +55,7 @@ static void check_struct(const char *name, unsigned long request,
 	*buffer_size = 4;
 	snprintf(what, sizeof(what), "%s: size 4", name);
 	expect(what, request, buffer, EINVAL);
-	*buffer_size = size - 1;
+	*buffer_size = least - 1;
 	snprintf(what, sizeof(what), "%s: one byte too small", name);
 	expect(what, request, buffer, EINVAL);
 
@@ -72,6 +76,12 @@ static void check_struct(const char *name, unsigned long request,
 
 	snprintf(what, sizeof(what), "%s: wrong pointer", name);
 	expect(what, request, (void *)8, EFAULT);
+}
+
+static void check_struct(const char *name, unsigned long request,
+			 const void *right, size_t size, size_t flags_at)
+{
+	check_struct_from(name, request, right, size, size, flags_at);
 }
 
 static void check_info(void)
@@ -150,8 +160,9 @@ static void check_pool_remove(bool root, uint64_t block)
 		expect("POOL_REMOVE without the capability", HPMMAP_IOC_POOL_REMOVE, &right, EPERM);
 		return;
 	}
-	check_struct("POOL_REMOVE", HPMMAP_IOC_POOL_REMOVE, &right, sizeof(right),
-		     offsetof(struct hpmmap_pool_remove, flags));
+	check_struct_from("POOL_REMOVE", HPMMAP_IOC_POOL_REMOVE, &right,
+			  offsetof(struct hpmmap_pool_remove, bad_bytes), sizeof(right),
+			  offsetof(struct hpmmap_pool_remove, flags));
 #define REFUSED(change, want) do {						\
 	remove = right;								\
 	change;									\
