@@ -290,9 +290,7 @@ impl Report {
         for call in job::TIMED_CALLS {
             latency.insert(call, times(&job::latency(root, id, call)?, job.tick_khz));
         }
-        let cgroup = job
-            .limited_cgroup_id
-            .and_then(|id| cgroup_path(root, id));
+        let cgroup = job.limited_cgroup_id.and_then(|id| cgroup_path(root, id));
         let findings = findings(&job, cgroup.as_deref());
         let placed_bytes = job.placed_bytes.values().sum();
         Ok(Self {

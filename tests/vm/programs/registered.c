@@ -8,25 +8,46 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "hpmmap.h"
 
-static bool is_me(const char *id)
+#define SOME_BYTES (4UL << 20)
+
+/* Of a context; 0 where it has gone, for others come and go. */
+static long value_of(const char *id, const char *name)
 {
 	char path[512];
-	long pid = 0;
+	long value = 0;
 	FILE *file;
 
-	snprintf(path, sizeof(path), HPMMAP_SYSFS_PATH "/contexts/%s/pid", id);
+	snprintf(path, sizeof(path), HPMMAP_SYSFS_PATH "/contexts/%s/%s", id, name);
 	file = fopen(path, "r");
-	/* Others come and go. */
 	if (!file)
-		return false;
-	if (fscanf(file, "%ld", &pid) != 1)
-		pid = 0;
+		return 0;
+	if (fscanf(file, "%ld", &value) != 1)
+		value = 0;
 	fclose(file);
-	return pid == getpid();
+	return value;
+}
+
+/* The context of what the process executed before may still be there. */
+static bool is_me(const char *id)
+{
+	long before;
+	void *some;
+	bool grows;
+
+	if (value_of(id, "pid") != getpid())
+		return false;
+	before = value_of(id, "held_bytes");
+	some = mmap(NULL, SOME_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (some == MAP_FAILED)
+		err(1, "mmap");
+	grows = value_of(id, "held_bytes") >= before + (long)SOME_BYTES;
+	munmap(some, SOME_BYTES);
+	return grows;
 }
 
 int main(int argc, char **argv)

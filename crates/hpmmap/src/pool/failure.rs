@@ -98,7 +98,9 @@ impl Failure {
             (Step::Offline, Errno::EEXIST) => "somebody else set it offline",
             (Step::PoolAdd, Errno::EBUSY) => "part of it is still online",
             (Step::PoolAdd, Errno::EEXIST) => "part of it is in a pool already",
-            (Step::PoolAdd, Errno::ENXIO) => "has memory errors, or no memory for a part of its range",
+            (Step::PoolAdd, Errno::ENXIO) => {
+                "has memory errors, or no memory for a part of its range"
+            }
             (Step::PoolAdd, Errno::EXDEV) => "is on another node",
             (Step::PoolRemove, Errno::EBUSY) => {
                 return format!(

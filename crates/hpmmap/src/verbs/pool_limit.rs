@@ -251,7 +251,11 @@ pub fn list(root: &Root, device: &Device) -> Result<Vec<Reported>> {
         .iter()
         .map(|entry| Reported::new(root, entry))
         .collect();
-    let rank = |one: &Reported| ["default", "user", "cgroup"].iter().position(|k| *k == one.kind);
+    let rank = |one: &Reported| {
+        ["default", "user", "cgroup"]
+            .iter()
+            .position(|k| *k == one.kind)
+    };
     limits.sort_by(|a, b| {
         (rank(a), a.uid, &a.name, a.cgroup_id).cmp(&(rank(b), b.uid, &b.name, b.cgroup_id))
     });
@@ -260,7 +264,13 @@ pub fn list(root: &Root, device: &Device) -> Result<Vec<Reported>> {
 
 fn text(limits: &[Reported]) -> String {
     table(
-        &[Text("WHO"), Text("NAME"), Text("SET"), Number("LIMIT"), Number("HELD")],
+        &[
+            Text("WHO"),
+            Text("NAME"),
+            Text("SET"),
+            Number("LIMIT"),
+            Number("HELD"),
+        ],
         limits.iter().map(|one| {
             vec![
                 one.kind.to_string(),
@@ -343,9 +353,18 @@ mod tests {
         }
         for (line, says) in [
             ("user root 8G", "limit of user root: 8G"),
-            (" cgroup\t/slurm 16G # all jobs", "limit of cgroup /slurm: 16G"),
-            ("default 50%", "default limit of every user: 50% of all pool memory"),
-            ("user 12345678 default", "limit of user 12345678: none of its own"),
+            (
+                " cgroup\t/slurm 16G # all jobs",
+                "limit of cgroup /slurm: 16G",
+            ),
+            (
+                "default 50%",
+                "default limit of every user: 50% of all pool memory",
+            ),
+            (
+                "user 12345678 default",
+                "limit of user 12345678: none of its own",
+            ),
         ] {
             assert_eq!(parse(line).unwrap().as_deref(), Some(says));
         }

@@ -268,8 +268,9 @@ mod tests {
         let fixture = Fixture::new();
         fixture.module();
         let mut request = LaunchRequest::default();
-        let message =
-            |request: &LaunchRequest, errno| explain(&fixture.root(), request, errno, None).to_string();
+        let message = |request: &LaunchRequest, errno| {
+            explain(&fixture.root(), request, errno, None).to_string()
+        };
         assert_eq!(
             message(&request, Errno::ENODEV),
             "the pools are empty (add memory with: hpmmap pool add --size SIZE)"

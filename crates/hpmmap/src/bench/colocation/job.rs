@@ -327,9 +327,16 @@ impl Runner<'_> {
             seen.least_free = seen.least_free.min(self.reserved_free(cell.manager));
             if cell.manager == Manager::Hpmmap {
                 let contexts = pool::contexts(self.root).unwrap_or_default();
-                let now = contexts.visible.iter().map(|context| context.fallbacks).sum();
+                let now = contexts
+                    .visible
+                    .iter()
+                    .map(|context| context.fallbacks)
+                    .sum();
                 seen.fallbacks = seen.fallbacks.max(Some(now));
-                let faults = contexts.visible.iter().map(|one| one.faults + one.faults_kernel);
+                let faults = contexts
+                    .visible
+                    .iter()
+                    .map(|one| one.faults + one.faults_kernel);
                 seen.pool_faults = seen.pool_faults.max(Some(faults.sum()));
             }
             let status = job.child.try_wait().map_err(|error| error.to_string())?;
