@@ -1232,13 +1232,17 @@ void hpmmap_pool_free(struct list_head *list)
 /* Blocks that were allocated and never shown to anybody. */
 void hpmmap_pool_free_list(struct list_head *list)
 {
-	struct hpmmap_block *block;
+	struct hpmmap_block *block, *tmp;
+	LIST_HEAD(soiled);
 
-	list_for_each_entry(block, list, link) {
+	list_for_each_entry_safe(block, tmp, list, link) {
 		/* All zero, if it was cleared in advance. */
 		if (!bitmap_full(block->stale, SLOT_PAGES))
 			block->zeroed = bitmap_empty(block->stale, SLOT_PAGES) &&
 					bitmap_empty(block->reuse, SLOT_PAGES);
+		/* What was kept for reuse, and then not needed. */
+		if (!bitmap_empty(block->reuse, SLOT_PAGES))
+			list_move_tail(&block->link, &soiled);
 		if (unlikely(block->lost))
 			hpmmap_block_mend(block);
 		bitmap_fill(block->stale, SLOT_PAGES);
@@ -1246,6 +1250,15 @@ void hpmmap_pool_free_list(struct list_head *list)
 		block->reuse_id = 0;
 	}
 	hpmmap_pool_free(list);
+	list_for_each_entry_safe(block, tmp, &soiled, link) {
+		int nid = block->nid;
+		LIST_HEAD(one);
+
+		list_move(&block->link, &one);
+		hpmmap_pool_free(&one);
+		/* It is free before somebody may be asked to zero it. */
+		hpmmap_pool_soiled(nid, 1);
+	}
 }
 
 /* There is no memory in the pools any more. */
