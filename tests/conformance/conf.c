@@ -557,7 +557,9 @@ static bool is_ours(const char *addr)
 {
 	struct vma vma;
 
-	return vma_at(addr, &vma) && strstr(vma.name, "/hpmmap");
+	/* Shared, and without the name of a file. */
+	return vma_at(addr, &vma) && vma.perms[3] == 's' &&
+	       (!vma.name[0] || vma.name[0] == '[');
 }
 
 /* Whether this process gets its memory from the pools. */
