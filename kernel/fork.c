@@ -90,7 +90,7 @@ void hpmmap_fork_copied(struct list_head *events)
 			fork_finish(ctx);
 		hpmmap_ctx_put(ctx);
 	}
-	hpmmap_call_fork_copied(events);
+	compat_fork_copied(events);
 }
 
 static pid_t handle_fork(struct hpmmap_ctx *ctx, struct kernel_clone_args *args)
@@ -104,7 +104,7 @@ static pid_t handle_fork(struct hpmmap_ctx *ctx, struct kernel_clone_args *args)
 		hpmmap_ops_unlock(ctx);
 		return ret;
 	}
-	ret = hpmmap_call_clone(args);
+	ret = compat_kernel_clone(args);
 	/* It may not have come so far, or the kernel has no userfaultfd. */
 	if (is_forking(ctx))
 		fork_finish(ctx);
@@ -127,10 +127,10 @@ pid_t hpmmap_kernel_clone(struct kernel_clone_args *args)
 
 	/* The same address space. */
 	if (args->flags & CLONE_VM)
-		return hpmmap_call_clone(args);
+		return compat_kernel_clone(args);
 	ctx = hpmmap_ctx_get(current->mm);
 	if (!ctx)
-		return hpmmap_call_clone(args);
+		return compat_kernel_clone(args);
 	ret = handle_fork(ctx, args);
 	hpmmap_ctx_put(ctx);
 	return ret;

@@ -110,28 +110,6 @@ noinline long hpmmap_call_orig(enum hpmmap_call call,
 }
 
 /**
- * hpmmap_call_clone() - kernel_clone() as Linux has it
- * @args: its argument
- */
-noinline pid_t hpmmap_call_clone(struct kernel_clone_args *args)
-{
-	pid_t ret = compat_kernel_clone(args);
-
-	barrier();
-	return ret;
-}
-
-/**
- * hpmmap_call_fork_copied() - dup_userfaultfd_complete() as Linux has it
- * @events: its argument
- */
-noinline void hpmmap_call_fork_copied(struct list_head *events)
-{
-	compat_fork_copied(events);
-	barrier();
-}
-
-/**
  * hpmmap_call_userfaultfd() - userfaultfd_ioctl() as Linux has it
  * @file: its arguments
  * @cmd: likewise

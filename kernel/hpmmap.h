@@ -1011,8 +1011,6 @@ bool hpmmap_hook_get_another(void);
 void hpmmap_hook_put(void);
 bool hpmmap_hook_active(void);
 long hpmmap_call_orig(enum hpmmap_call call, const struct pt_regs *regs);
-pid_t hpmmap_call_clone(struct kernel_clone_args *args);
-void hpmmap_call_fork_copied(struct list_head *events);
 long hpmmap_call_userfaultfd(struct file *file, unsigned int cmd,
 			     unsigned long arg);
 
