@@ -32,6 +32,7 @@
 
 #define PAGE		4096UL
 #define MAX_SECTIONS	64
+#define MAX_ENTRIES	4096
 #define CANARY		0x5a
 #define FIRST_UID	61000
 
@@ -122,8 +123,9 @@ static uint64_t interesting(void)
 static void fill_right(const struct command *c, union argument *arg)
 {
 	const struct hpmmap_pool_range *section = &sections[rnd(nr_sections)];
-	static struct hpmmap_pool_range ranges[8];
-	static struct hpmmap_limit_entry entries[8];
+	/* Room for all there can be, however large spoil() says that one is. */
+	static char ranges[MAX_SECTIONS * PAGE] __attribute__((aligned(8)));
+	static struct hpmmap_limit_entry entries[MAX_ENTRIES];
 	static uint64_t nodes[16] = { 1 };
 
 	memset(arg, 0, sizeof(*arg));
