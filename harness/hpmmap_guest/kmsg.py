@@ -44,11 +44,13 @@ _RACE_FRAMES = 2
 
 # A test writes this to /dev/kmsg that wants somebody killed for want of memory.
 _OOM_WANTED = "hpmmap-test: the OOM killer is wanted"
+# What a program did, which Linux tells once an hour, with a call trace.
+_TRACED_NOTICE = "GUP no longer grows the stack in "
 
 
 def kernel_problems(log: str) -> list[str]:
     """Lines of a kernel log that tell of a problem."""
-    lines = _without_wanted_kills(log.splitlines())
+    lines = _without_harmless_traces(log.splitlines())
     return [
         line
         for number, line in enumerate(lines)
@@ -58,15 +60,15 @@ def kernel_problems(log: str) -> list[str]:
     ]
 
 
-def _without_wanted_kills(lines: list[str]) -> list[str]:
-    """Without the call trace of who asked for memory, where a test wants a kill."""
+def _without_harmless_traces(lines: list[str]) -> list[str]:
+    """Without the call trace of who asked for memory, where a test wants a kill, and of a notice."""
     left = []
-    wanted = killing = False
+    wanted = traced = False
     for line in lines:
         wanted = wanted or _OOM_WANTED in line
-        killing = killing or (wanted and "invoked oom-killer" in line)
-        if killing and "Call Trace" in line:
-            killing = False
+        traced = traced or _TRACED_NOTICE in line or (wanted and "invoked oom-killer" in line)
+        if traced and "Call Trace" in line:
+            traced = False
         else:
             left.append(line)
     return left

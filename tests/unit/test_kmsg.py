@@ -44,3 +44,9 @@ def test_only_a_wanted_oom_kill_is_no_problem():
     wanted = f"[0.9] hpmmap-test: the OOM killer is wanted\n{report}"
     assert kernel_problems(wanted) == []
     assert kernel_problems(f"{wanted}\n[2.0] BUG: x\n[2.0] Call Trace:") == ["[2.0] BUG: x", "[2.0] Call Trace:"]
+
+
+def test_the_trace_of_a_notice_is_no_problem():
+    notice = "[1.0] GUP no longer grows the stack in x (1): 10-20 (f)\n[1.0] Call Trace:\n[1.0]  f\n"
+    assert kernel_problems(notice) == []
+    assert kernel_problems(f"{notice}[2.0] Call Trace:") == ["[2.0] Call Trace:"]
