@@ -10,6 +10,7 @@ help:
 	@echo 'make check              run the tests of every change (about 45 minutes on two cores)'
 	@echo 'make check-all          all items on all kernels, -rt and -cloud built, CPUs that run at once (hours)'
 	@echo 'make check-parallel     fuzzers, stress and storms in guests whose CPUs run at once (half an hour); KERNEL=debug, kcsan'
+	@echo 'make kdump              guests crash; what of the pools is in the dumps (minutes)'
 	@echo 'make matrix             the module on every kernel, -rt, -cloud and the newest of Debian too; MATRIX_ARGS (hours)'
 	@echo 'make check-debug        all guests, fault injection and fuzzers on a debug kernel (hours)'
 	@echo 'make bench              instructions that memory costs, beside 4 KB pages, THP and hugetlb (minutes)'
@@ -82,6 +83,10 @@ check-all:
 check-parallel:
 	@scripts/check-parallel $(KERNEL) $(PYTEST_ARGS)
 
+kdump: tools modules
+	@scripts/setup kdump
+	$(PYTHON) tests/kdump/run
+
 check-debug:
 	@scripts/check-debug
 
@@ -144,4 +149,4 @@ bench-colocation:
 clean:
 	rm -rf build
 
-.PHONY: help setup module modules tools guest-tests bench-tools lint unit vm check check-all check-parallel check-debug matrix demo bench bench-profile bench-fork bench-children bench-colocation conformance conformance-table install clean
+.PHONY: help setup module modules tools guest-tests bench-tools lint unit vm check check-all check-parallel kdump check-debug matrix demo bench bench-profile bench-fork bench-children bench-colocation conformance conformance-table install clean

@@ -25,6 +25,13 @@ pub enum PoolVerb {
     Remove(PoolRemoveArgs),
     /// Show the pools
     List(PoolListArgs),
+    /// Print /proc/iomem without the memory of the pools
+    ///
+    /// kexec makes the list of what a crash kernel dumps from /proc/iomem when it is
+    /// loaded. Shown this list in its place, it leaves the pools out of dumps:
+    /// /usr/lib/hpmmap/kdump-load loads a crash kernel so. Again when memory was added
+    /// to the pools or removed. Only root is told addresses.
+    Iomem,
     /// Limit how much of the pools a user or a cgroup may hold
     ///
     /// Memory counts for the user and for the cgroup (version 2) of the process that

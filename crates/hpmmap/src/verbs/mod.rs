@@ -8,6 +8,7 @@ mod doctor;
 mod man;
 mod mark;
 mod pool_add;
+mod pool_iomem;
 mod pool_limit;
 mod pool_list;
 mod pool_remove;
@@ -33,6 +34,7 @@ pub fn perform(verb: Verb) -> Result<ExitCode> {
         Verb::Pool(PoolVerb::Add(args)) => pool_add::perform(&args),
         Verb::Pool(PoolVerb::Remove(args)) => pool_remove::perform(&args),
         Verb::Pool(PoolVerb::List(args)) => pool_list::perform(&args),
+        Verb::Pool(PoolVerb::Iomem) => pool_iomem::perform(),
         Verb::Pool(PoolVerb::Limit(args)) => pool_limit::perform(&args),
         Verb::Bench(verb) => match *verb {
             BenchVerb::Alloc(args) => bench_alloc::perform(&args),
