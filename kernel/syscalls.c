@@ -11,6 +11,7 @@
  * ctx->ops. Blocks that are left over then are taken back afterwards.
  */
 #include <linux/mman.h>
+#include <linux/mmu_context.h>
 #include <linux/resource.h>
 #include <linux/sched/signal.h>
 #include <linux/syscalls.h>
@@ -983,6 +984,38 @@ long hpmmap_sys_pkey_mprotect(const struct pt_regs *regs)
 
 /* madvise */
 
+/* mseal(2): what the caller may not write to it may not discard either. */
+static bool keeps_contents(struct vm_area_struct *vma)
+{
+	return compat_vma_is_sealed(vma) &&
+	       (!(vma->vm_flags & VM_WRITE) ||
+		!arch_vma_access_permitted(vma, true, false, false));
+}
+
+/* Linux asks private memory alone, which ours is not to it. */
+static bool range_keeps_contents(struct hpmmap_ctx *ctx, unsigned long start,
+				 unsigned long end)
+{
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+	bool ret = false;
+
+	mmap_read_lock(ctx->mm);
+	for_each_vma_range(vmi, vma, end) {
+		ret = hpmmap_vma_is_ours(vma) && keeps_contents(vma);
+		if (ret)
+			break;
+	}
+	mmap_read_unlock(ctx->mm);
+	return ret;
+}
+
+static bool advice_discards(int advice)
+{
+	return advice == MADV_FREE || advice == MADV_REMOVE ||
+	       advice == MADV_DONTFORK || advice == MADV_WIPEONFORK;
+}
+
 /*
  * Discards what is ours of a range. Returns 1 if some of the range is not,
  * -ENOMEM if some is not mapped, else 0.
@@ -1008,7 +1041,7 @@ static long discard_ours(struct hpmmap_ctx *ctx, unsigned long start,
 			ret = -EINVAL;
 			break;
 		}
-		if (compat_vma_is_sealed(vma) && !(vma->vm_flags & VM_WRITE)) {
+		if (keeps_contents(vma)) {
 			ret = -EPERM;
 			break;
 		}
@@ -1087,6 +1120,8 @@ static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 {
 	long ret;
 
+	if (advice_discards(advice) && range_keeps_contents(ctx, start, end))
+		return -EPERM;
 	switch (advice) {
 	case MADV_FREE:
 	case MADV_COLD:

@@ -394,10 +394,26 @@ CASE(mseal, keeps_the_mapping, 3, 0)
 
 CASE(mseal, discarding_read_only_memory, 3, 0)
 {
+	int key;
+
 	ret("mprotect", mprotect(U(r, 1), r->unit, PROT_READ));
 	if (ret("mseal", syscall(SYS_mseal, U(r, 1), r->unit, 0)) != 0)
 		return;
 	ret("madvise", madvise(U(r, 1), r->unit, MADV_DONTNEED));
+	ret("free", madvise(U(r, 1), r->unit, MADV_FREE));
+	ret("dontfork", madvise(U(r, 1), r->unit, MADV_DONTFORK));
+	ret("wipeonfork", madvise(U(r, 1), r->unit, MADV_WIPEONFORK));
+	content(r, r->base, r->unit * 3);
+	key = new_key(0);
+	if (key < 0)
+		return;
+	ret("pkey_mprotect", pkey_mprotect(U(r, 2), r->unit, RW, key));
+	ret("mseal", syscall(SYS_mseal, U(r, 2), r->unit, 0));
+	pkey_set(key, PKEY_DISABLE_WRITE);
+	ret("kept", madvise(U(r, 2), r->unit, MADV_DONTNEED));
+	content(r, r->base, r->unit * 3);
+	pkey_set(key, 0);
+	ret("discarded", madvise(U(r, 2), r->unit, MADV_DONTNEED));
 	content(r, r->base, r->unit * 3);
 }
 
