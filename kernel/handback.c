@@ -380,22 +380,15 @@ static bool other_has_ours(struct mm_struct *mm, unsigned long start,
 	return ret;
 }
 
-/* Linux reads the argument again, and refuses what is wrong with it. */
-static long before_register(struct file *file, void __user *arg)
+/* A range of the address space that a userfaultfd is of. */
+static long before_use(struct file *file, unsigned long start,
+		       unsigned long end)
 {
 	struct mm_struct *mm = compat_userfaultfd_mm(file);
-	struct uffdio_register reg;
 	struct hpmmap_ctx *ctx;
-	unsigned long start, end;
 	long ret;
 
-	if (copy_from_user(&reg, arg, offsetof(struct uffdio_register, ioctls)))
-		return 0;
-	start = reg.range.start;
-	end = start + reg.range.len;
-	if (offset_in_page(start | end) || end <= start || end > TASK_SIZE ||
-	    !reg.mode || reg.mode & ~(UFFDIO_REGISTER_MODE_MISSING |
-				      UFFDIO_REGISTER_MODE_WP))
+	if (offset_in_page(start | end) || end <= start || end > TASK_SIZE)
 		return 0;
 	/* As any mapping of a file that is shared. */
 	if (mm != current->mm)
@@ -409,6 +402,20 @@ static long before_register(struct file *file, void __user *arg)
 	return ret;
 }
 
+/* Linux reads the argument again, and refuses what is wrong with it. */
+static long before_register(struct file *file, void __user *arg)
+{
+	struct uffdio_register reg;
+
+	if (copy_from_user(&reg, arg, offsetof(struct uffdio_register, ioctls)))
+		return 0;
+	if (!reg.mode || reg.mode & ~(UFFDIO_REGISTER_MODE_MISSING |
+				      UFFDIO_REGISTER_MODE_WP))
+		return 0;
+	return before_use(file, reg.range.start,
+			  reg.range.start + reg.range.len);
+}
+
 /**
  * hpmmap_userfaultfd_ioctl() - stands in for userfaultfd_ioctl()
  * @file: of a userfaultfd, not only of the caller's own address space
@@ -420,8 +427,12 @@ static long before_register(struct file *file, void __user *arg)
 long hpmmap_userfaultfd_ioctl(struct file *file, unsigned int cmd,
 			      unsigned long arg)
 {
-	long ret = cmd == UFFDIO_REGISTER ?
-		   before_register(file, (void __user *)arg) : 0;
+	unsigned long start, end;
+	long ret = 0;
 
+	if (cmd == UFFDIO_REGISTER)
+		ret = before_register(file, (void __user *)arg);
+	else if (compat_uffd_move_source(cmd, (void __user *)arg, &start, &end))
+		ret = before_use(file, start, end);
 	return ret ? ret : hpmmap_call_userfaultfd(file, cmd, arg);
 }

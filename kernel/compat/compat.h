@@ -13,6 +13,8 @@
 #include <linux/sched/coredump.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/task.h>
+#include <linux/uaccess.h>
+#include <linux/userfaultfd_k.h>
 #include <linux/version.h>
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 1, 0)
@@ -117,6 +119,26 @@ static inline void compat_vm_flags_mod(struct vm_area_struct *vma,
 	vm_flags_mod(vma, set, clear & ~set);
 #else
 	vma->vm_flags = (vma->vm_flags & ~clear) | set;
+#endif
+}
+
+/* UFFDIO_MOVE, of Linux 6.8: what it moves, if that can be read. */
+static inline bool compat_uffd_move_source(unsigned int cmd,
+					   const void __user *arg,
+					   unsigned long *start,
+					   unsigned long *end)
+{
+#ifdef UFFDIO_MOVE
+	struct uffdio_move move;
+
+	if (cmd != UFFDIO_MOVE ||
+	    copy_from_user(&move, arg, offsetof(struct uffdio_move, move)))
+		return false;
+	*start = move.src;
+	*end = move.src + move.len;
+	return true;
+#else
+	return false;
 #endif
 }
 

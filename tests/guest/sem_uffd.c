@@ -24,6 +24,19 @@
 #define UFFD_FEATURE_WP_ASYNC (1 << 15)
 #endif
 
+#ifndef UFFDIO_MOVE
+#define UFFD_FEATURE_MOVE (1 << 16)
+struct uffdio_move {
+	__u64 dst;
+	__u64 src;
+	__u64 len;
+	__u64 mode;
+	__s64 move;
+};
+
+#define UFFDIO_MOVE _IOWR(UFFDIO, 0x05, struct uffdio_move)
+#endif
+
 #define NOBODY 65534
 
 static void become_nobody(void)
@@ -679,6 +692,38 @@ static void referred_to_by_a_pipe(void)
 	unmap(p, MB(2));
 }
 
+/* The pages of one range become those of another one. */
+static void moved_by_a_userfaultfd(void)
+{
+	char *from = map_anon(MB(4)), *to = map_anon(MB(4));
+	int fd = uffd_open(UFFD_FEATURE_MOVE);
+	struct uffdio_move move = {
+		.src = (uintptr_t)from + MB(1),
+		.dst = (uintptr_t)to + MB(1),
+		.len = MB(1),
+	};
+
+	/* Before Linux 6.8. */
+	if (fd < 0)
+		return;
+	stamp(from, MB(4), 3);
+	stamp(from + MB(1), MB(1), 4);
+	CHECK_OK(uffd_register(fd, to, MB(4), UFFDIO_REGISTER_MODE_MISSING));
+	/* What is wrong with it, Linux says. */
+	move.len++;
+	CHECK_EQ(ioctl(fd, UFFDIO_MOVE, &move), -1);
+	CHECK_EQ(errno, EINVAL);
+	move.len--;
+	CHECK_OK(ioctl(fd, UFFDIO_MOVE, &move));
+	CHECK_EQ(move.move, MB(1));
+	CHECK_OK(uffd_unregister(fd, to, MB(4)));
+	verify_stamp(to + MB(1), MB(1), 4);
+	verify_stamp(from, MB(1), 3);
+	close(fd);
+	unmap(from, MB(4));
+	unmap(to, MB(4));
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
@@ -690,6 +735,7 @@ int main(void)
 		T(handed_back_beside_writers),
 		T(mergeable),
 		T(referred_to_by_a_pipe),
+		T(moved_by_a_userfaultfd),
 	};
 
 	return RUN_GROUP("sem_uffd", tests);
