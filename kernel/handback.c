@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Memory that Linux gets back, for calls that need anonymous memory of its own:
- * a registration with a userfaultfd, MADV_MERGEABLE.
+ * a registration with a userfaultfd, MADV_MERGEABLE; and for mbind(2), see mbind.c.
  *
  * The contents are copied to a new private mapping elsewhere, which then takes
  * the place of ours in one step. Meanwhile nothing of the range is mapped, and
@@ -9,6 +9,7 @@
  * are not copied, so they are missing afterwards as they are in fresh memory.
  */
 #include <linux/highmem.h>
+#include <linux/mempolicy.h>
 #include <linux/mman.h>
 #include <linux/pkeys.h>
 #include <linux/sched/mm.h>
@@ -149,8 +150,16 @@ static bool is_pinned(struct hpmmap_ctx *ctx, const struct piece *p)
 	return pinned;
 }
 
-/* Returns 1 if a page has contents, now in @buf, 0 if it is zero, or an errno. */
-static int page_read(struct hpmmap_ctx *ctx, unsigned long addr, void *buf)
+/**
+ * hpmmap_handback_read() - what a page has
+ * @ctx: the context
+ * @addr: the page, which nothing else need know to be there
+ * @buf: a page
+ *
+ * Return: 1 if it has contents, now in @buf, 0 if it is zero, or -EFAULT after a
+ * memory error.
+ */
+int hpmmap_handback_read(struct hpmmap_ctx *ctx, unsigned long addr, void *buf)
 {
 	unsigned int i = page_in_slot(addr);
 	struct hpmmap_block *block;
@@ -186,7 +195,7 @@ static int contents_copy(struct hpmmap_ctx *ctx, const struct piece *p,
 			addr = hpmmap_store_next(ctx, addr, p->end);
 		if (addr >= p->end)
 			break;
-		ret = page_read(ctx, addr, buf);
+		ret = hpmmap_handback_read(ctx, addr, buf);
 		if (ret > 0)
 			ret = copy_to_user((void __user *)(to + addr - p->start),
 					   buf, PAGE_SIZE) ? -ENOMEM : 0;
@@ -288,7 +297,25 @@ static long place_move(struct hpmmap_ctx *ctx, const struct piece *p,
 	return ret;
 }
 
-static long piece_hand_back(struct hpmmap_ctx *ctx, const struct piece *p)
+/* mbind(2) for a place before it has contents. */
+static long place_bind(const struct piece *p, unsigned long to,
+		       const struct pt_regs *mbind)
+{
+	struct pt_regs regs;
+
+	if (!mbind)
+		return 0;
+	regs = *mbind;
+	regs.di = to;
+	regs.si = piece_len(p);
+	/* mlockall(2): it has its pages already. */
+	if (current->mm->def_flags & VM_LOCKED)
+		regs.r9 |= MPOL_MF_MOVE;
+	return hpmmap_call_orig(HPMMAP_CALL_MBIND, &regs);
+}
+
+static long piece_hand_back(struct hpmmap_ctx *ctx, const struct piece *p,
+			    const struct pt_regs *mbind)
 {
 	struct pt_regs regs = {
 		.di = p->start,
@@ -303,7 +330,9 @@ static long piece_hand_back(struct hpmmap_ctx *ctx, const struct piece *p)
 	to = place_make(ctx, p);
 	if (IS_ERR_VALUE(to))
 		return to;
-	ret = freeze(ctx, p);
+	ret = place_bind(p, to, mbind);
+	if (!ret)
+		ret = freeze(ctx, p);
 	if (!ret) {
 		ret = is_pinned(ctx, p) ? -EBUSY : contents_copy(ctx, p, to);
 		if (!ret)
@@ -326,6 +355,29 @@ static long piece_hand_back(struct hpmmap_ctx *ctx, const struct piece *p)
 }
 
 /**
+ * hpmmap_handback_bound() - hpmmap_handback(), with a policy
+ * @ctx: the caller's context, ctx->ops held
+ * @start: first address, page aligned
+ * @end: end
+ * @mbind: what mbind(2) is told, but the range; or NULL for none
+ *
+ * Return: as hpmmap_handback().
+ */
+long hpmmap_handback_bound(struct hpmmap_ctx *ctx, unsigned long start,
+			   unsigned long end, const struct pt_regs *mbind)
+{
+	struct piece p;
+	long ret = 0;
+
+	lockdep_assert_held(&ctx->ops);
+	while (!ret && start < end && piece_find(ctx, start, end, &p)) {
+		ret = piece_hand_back(ctx, &p, mbind);
+		start = p.end;
+	}
+	return ret;
+}
+
+/**
  * hpmmap_handback() - memory of ours becomes anonymous memory of Linux
  * @ctx: the caller's context, ctx->ops not held
  * @start: first address, page aligned
@@ -340,15 +392,11 @@ static long piece_hand_back(struct hpmmap_ctx *ctx, const struct piece *p)
 long hpmmap_handback(struct hpmmap_ctx *ctx, unsigned long start,
 		     unsigned long end)
 {
-	struct piece p;
 	long ret = hpmmap_ops_lock(ctx);
 
 	if (ret)
 		return ret;
-	while (!ret && start < end && piece_find(ctx, start, end, &p)) {
-		ret = piece_hand_back(ctx, &p);
-		start = p.end;
-	}
+	ret = hpmmap_handback_bound(ctx, start, end, NULL);
 	hpmmap_ops_unlock(ctx);
 	return ret;
 }

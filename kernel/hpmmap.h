@@ -514,6 +514,9 @@ enum hpmmap_name {
  *	have no blocks. Protected by @ops.
  * @discount: pages of the mapping that mremap(2) moves, taken out of the counts of
  *	the address space (total_vm, locked_vm). Protected by @ops and mmap_lock.
+ * @apart: slots begun for small mappings that would not be on their node @nid
+ *	(NUMA_NO_NODE: interleaved) where others are: the first address that was
+ *	not used yet, if it is in such a slot. Protected by @ops.
  * @fork: who is forking, and the context of its child; @task is read without a
  *	lock, for only the task itself sets it to itself. Protected by @ops.
  * @handback: what is being handed back to Linux, nothing if @end is 0, and who
@@ -569,6 +572,13 @@ struct hpmmap_ctx {
 		unsigned long total;
 		unsigned long locked;
 	} discount;
+	struct {
+		struct {
+			unsigned long next;
+			int nid;
+		} slots[8];
+		unsigned int turn;
+	} apart;
 	struct {
 		struct task_struct *task;
 		struct hpmmap_ctx *child;
@@ -730,6 +740,17 @@ int hpmmap_policy_alloc(struct hpmmap_ctx *ctx, unsigned long start,
 			unsigned long end, struct list_head *out);
 int hpmmap_policy_alloc_mapped(struct hpmmap_ctx *ctx, unsigned long start,
 			       unsigned long end, struct list_head *out);
+bool hpmmap_placement_is_right(const struct hpmmap_placement *place,
+			       unsigned long slot, int nid);
+bool hpmmap_policy_fits(struct hpmmap_ctx *ctx,
+			const struct hpmmap_placement *place,
+			unsigned long start, unsigned long end, bool strictly);
+unsigned long hpmmap_policy_apart(struct hpmmap_ctx *ctx,
+				  const struct hpmmap_placement *place,
+				  unsigned long len);
+void hpmmap_policy_begin_apart(struct hpmmap_ctx *ctx,
+			       const struct hpmmap_placement *place,
+			       unsigned long end);
 bool hpmmap_policy_defers(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 			  unsigned long start, unsigned long end);
 struct hpmmap_block *hpmmap_policy_touch(struct hpmmap_ctx *ctx,
@@ -739,8 +760,14 @@ bool hpmmap_policy_copy(struct vm_area_struct *vma, struct mempolicy *pol);
 int hpmmap_vm_set_policy(struct vm_area_struct *vma, struct mempolicy *fresh);
 void hpmmap_policy_set(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long len, const struct mempolicy *pol);
-unsigned long hpmmap_policy_place(struct hpmmap_ctx *ctx, unsigned long start,
-				  unsigned long end);
+
+/* mbind.c */
+bool hpmmap_policy_place(struct hpmmap_ctx *ctx, unsigned long start,
+			 unsigned long end);
+
+int hpmmap_page_node(struct hpmmap_ctx *ctx, unsigned long addr, bool *shared);
+bool hpmmap_nodes_read(unsigned long max, unsigned long from,
+		       nodemask_t *nodes);
 
 /* block.c */
 void hpmmap_block_prepare(struct hpmmap_block *block, unsigned long pfn,
@@ -1014,7 +1041,7 @@ long hpmmap_call_orig(enum hpmmap_call call, const struct pt_regs *regs);
 long hpmmap_call_userfaultfd(struct file *file, unsigned int cmd,
 			     unsigned long arg);
 
-/* syscalls.c, mremap.c, policy.c, fork.c: handlers, installed by hook.c */
+/* syscalls.c, mremap.c, mbind.c, fork.c: handlers, installed by hook.c */
 long hpmmap_sys_mmap(const struct pt_regs *regs);
 long hpmmap_sys_munmap(const struct pt_regs *regs);
 long hpmmap_sys_mprotect(const struct pt_regs *regs);
@@ -1061,9 +1088,11 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 			       unsigned long len, unsigned long prot,
 			       unsigned long flags, bool fixed,
 			       struct list_head *ahead);
-unsigned long hpmmap_find_place(struct hpmmap_ctx *ctx, unsigned long hint,
-				unsigned long len, unsigned long flags,
-				unsigned long align, unsigned long phase);
+unsigned long hpmmap_find_place(struct hpmmap_ctx *ctx,
+				const struct hpmmap_placement *place,
+				unsigned long hint, unsigned long len,
+				unsigned long flags, unsigned long align,
+				unsigned long phase);
 bool hpmmap_linux_may_help(struct hpmmap_ctx *ctx, unsigned long nr);
 
 /* exec.c */
@@ -1097,6 +1126,9 @@ bool hpmmap_fork_child(struct task_struct *child);
 /* handback.c */
 long hpmmap_handback(struct hpmmap_ctx *ctx, unsigned long start,
 		     unsigned long end);
+long hpmmap_handback_bound(struct hpmmap_ctx *ctx, unsigned long start,
+			   unsigned long end, const struct pt_regs *mbind);
+int hpmmap_handback_read(struct hpmmap_ctx *ctx, unsigned long addr, void *buf);
 bool hpmmap_handback_covers(struct hpmmap_ctx *ctx, struct vm_area_struct *vma);
 vm_fault_t hpmmap_handback_wait(struct hpmmap_ctx *ctx, struct vm_fault *vmf);
 

@@ -182,7 +182,8 @@ static long grow_in_place(struct hpmmap_ctx *ctx, const struct remap *r)
 	long ret;
 
 	if (end != r->vm_end || end + len < end || end + len > TASK_SIZE ||
-	    hpmmap_store_is_pinned(ctx, end, end + len, true))
+	    hpmmap_store_is_pinned(ctx, end, end + len, true) ||
+	    !hpmmap_policy_fits(ctx, &r->place, end, end + len, true))
 		return -EEXIST;
 	mapped = hpmmap_map_fresh(ctx, end, len, r->prot, r->map_flags, false,
 				  NULL);
@@ -195,8 +196,10 @@ static long grow_in_place(struct hpmmap_ctx *ctx, const struct remap *r)
 		unmap_range(ctx, end, len);
 		return ret;
 	}
-	if (r->bound)
-		hpmmap_policy_place(ctx, end, end + len);
+	if (r->bound && !hpmmap_policy_place(ctx, end, end + len)) {
+		unmap_range(ctx, end, len);
+		return -ENOMEM;
+	}
 	hpmmap_vma_repair(ctx, end & SLOT_MASK,
 			  r->bound ? end + len : ALIGN(end, SLOT_SIZE));
 	return r->addr;
@@ -291,7 +294,8 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 
 	if (hpmmap_store_own_edges(ctx, to, to + r->new_len) ||
 	    hpmmap_store_own_edges(ctx, r->addr, r->addr + r->old_len) ||
-	    hpmmap_store_is_pinned(ctx, to, to + r->new_len, true))
+	    hpmmap_store_is_pinned(ctx, to, to + r->new_len, true) ||
+	    !hpmmap_policy_fits(ctx, &r->place, to, to + r->new_len, true))
 		return -ENOMEM;
 	needed = count_needed(ctx, r, to);
 	if (hpmmap_pool_alloc(ctx, &r->place, NO_SLOT, needed, &blocks) &&
@@ -367,8 +371,8 @@ static long move_anywhere(struct hpmmap_ctx *ctx, const struct remap *r,
 	while (ret == -EEXIST && tries--) {
 		unsigned long to;
 
-		to = hpmmap_find_place(ctx, hint, r->new_len, MAP_PRIVATE |
-				       MAP_ANONYMOUS, align,
+		to = hpmmap_find_place(ctx, &r->place, hint, r->new_len,
+				       MAP_PRIVATE | MAP_ANONYMOUS, align,
 				       best_phase(r, align));
 		if (IS_ERR_VALUE(to))
 			return to;

@@ -183,12 +183,126 @@ int hpmmap_placement_turn(const struct hpmmap_placement *place,
 }
 
 /* May a slot's memory stay on a node? */
-static bool is_right(const struct hpmmap_placement *place, unsigned long slot,
-		     int nid)
+bool hpmmap_placement_is_right(const struct hpmmap_placement *place,
+			       unsigned long slot, int nid)
 {
 	return place->in_turn ?
 	       nid == hpmmap_placement_turn(place, slot, 1, NULL) :
 	       node_isset(nid, place->preferred);
+}
+
+/* Would a new mapping in a slot be placed as @place says? */
+static bool slot_fits(struct hpmmap_ctx *ctx,
+		      const struct hpmmap_placement *place, unsigned long slot,
+		      bool strictly)
+{
+	unsigned long start = slot << SLOT_SHIFT;
+	struct hpmmap_block *block = hpmmap_store_load(ctx, slot);
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+
+	lockdep_assert_held(&ctx->lock);
+	if (block && !block->folio)
+		return true;
+	if (block && strictly)
+		return node_isset(block->nid, place->nodes);
+	if (block)
+		return place->in_turn ?
+		       hpmmap_placement_is_right(place, slot, block->nid) :
+		       block->nid == nearest(place);
+	if (strictly)
+		return true;
+	/* It will get the block of what mbind(2) has bound there. */
+	for_each_vma_range(vmi, vma, start + SLOT_SIZE)
+		if (hpmmap_vma_is_ours(vma) && vma_policy(vma))
+			return false;
+	return true;
+}
+
+/**
+ * hpmmap_policy_fits() - may a new mapping share slots with what is there?
+ * @ctx: the caller's context, ctx->ops held
+ * @place: where its memory should come from
+ * @start: start of the mapping
+ * @end: its end
+ * @strictly: anywhere but on a node that is not allowed (MPOL_BIND)
+ *
+ * What others have in a slot stays where it is, and so decides for all of it.
+ */
+bool hpmmap_policy_fits(struct hpmmap_ctx *ctx,
+			const struct hpmmap_placement *place,
+			unsigned long start, unsigned long end, bool strictly)
+{
+	unsigned long slots[] = { slot_of(start), slot_of(end - 1) };
+	bool ret = true;
+	int i;
+
+	lockdep_assert_held(&ctx->ops);
+	if (nr_node_ids == 1 || !((start | end) & ~SLOT_MASK))
+		return true;
+	mmap_read_lock(ctx->mm);
+	mutex_lock(&ctx->lock);
+	for (i = 0; i < ARRAY_SIZE(slots) && ret; i++) {
+		unsigned int first, nr;
+
+		slot_clip(slots[i], start, end, &first, &nr);
+		ret = nr == SLOT_PAGES ||
+		      slot_fits(ctx, place, slots[i], strictly);
+	}
+	mutex_unlock(&ctx->lock);
+	mmap_read_unlock(ctx->mm);
+	return ret;
+}
+
+/**
+ * hpmmap_policy_apart() - a place beside others that were put apart
+ * @ctx: the caller's context, ctx->ops held
+ * @place: where its memory should come from
+ * @len: length of a new mapping
+ *
+ * Return: where there may be room for it in a slot that was begun for the same
+ * node by hpmmap_policy_begin_apart(), or 0.
+ */
+unsigned long hpmmap_policy_apart(struct hpmmap_ctx *ctx,
+				  const struct hpmmap_placement *place,
+				  unsigned long len)
+{
+	int nid = place->in_turn ? NUMA_NO_NODE : nearest(place), i;
+
+	lockdep_assert_held(&ctx->ops);
+	for (i = 0; i < ARRAY_SIZE(ctx->apart.slots); i++) {
+		unsigned long next = ctx->apart.slots[i].next;
+
+		if (!(next & ~SLOT_MASK) || ctx->apart.slots[i].nid != nid ||
+		    len > SLOT_SIZE - (next & ~SLOT_MASK) ||
+		    !hpmmap_policy_fits(ctx, place, next, next + len, true))
+			continue;
+		ctx->apart.slots[i].next += len;
+		return next;
+	}
+	return 0;
+}
+
+/**
+ * hpmmap_policy_begin_apart() - a slot of its own for a small mapping
+ * @ctx: the caller's context, ctx->ops held
+ * @place: where its memory should come from
+ * @end: end of the mapping, behind which others may follow
+ */
+void hpmmap_policy_begin_apart(struct hpmmap_ctx *ctx,
+			       const struct hpmmap_placement *place,
+			       unsigned long end)
+{
+	int nid = place->in_turn ? NUMA_NO_NODE : nearest(place), i;
+
+	lockdep_assert_held(&ctx->ops);
+	for (i = 0; i < ARRAY_SIZE(ctx->apart.slots); i++)
+		if (ctx->apart.slots[i].next && ctx->apart.slots[i].nid == nid)
+			break;
+	if (i == ARRAY_SIZE(ctx->apart.slots))
+		i = ctx->apart.turn++ % ARRAY_SIZE(ctx->apart.slots);
+	ctx->apart.slots[i].nid = nid;
+	ctx->apart.slots[i].next = end;
 }
 
 /* On a node if the policy leaves it, the nearest to it otherwise. */
@@ -233,12 +347,12 @@ void hpmmap_placement_copy(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			continue;
 		bound = other;
 		hpmmap_placement_get(ctx->job, bound, place);
-		if (is_right(place, slot, from->nid))
+		if (hpmmap_placement_is_right(place, slot, from->nid))
 			break;
 	}
 	if (!bound)
 		hpmmap_placement_get(ctx->job, vma, place);
-	if (!bound || is_right(place, slot, from->nid))
+	if (!bound || hpmmap_placement_is_right(place, slot, from->nid))
 		stay_on(place, from->nid);
 }
 
@@ -565,181 +679,3 @@ void hpmmap_policy_set(struct hpmmap_ctx *ctx, unsigned long start,
 {
 }
 #endif
-
-/* mbind */
-
-static bool block_is_right(const struct hpmmap_placement *place,
-			   struct hpmmap_block *block)
-{
-	unsigned int i;
-
-	if (block->folio)
-		return is_right(place, block->slot, block->nid);
-	for (i = 0; i < SLOT_PAGES; i++)
-		if (block->pages[i] &&
-		    !is_right(place, block->slot, page_to_nid(block->pages[i])))
-			return false;
-	return true;
-}
-
-/*
- * Whether the block of a slot lies where the mapping of ours in [start, end)
- * wants it; if not, @place is how, and @charged whether it is of the pools.
- */
-static bool slot_is_right(struct hpmmap_ctx *ctx, unsigned long start,
-			  unsigned long end, struct hpmmap_placement *place,
-			  bool *charged)
-{
-	struct hpmmap_block *block;
-	struct vm_area_struct *vma;
-	VMA_ITERATOR(vmi, ctx->mm, start);
-	bool right = true;
-
-	mmap_read_lock(ctx->mm);
-	mutex_lock(&ctx->lock);
-	block = hpmmap_store_load(ctx, slot_of(start));
-	for_each_vma_range(vmi, vma, end) {
-		if (!block)
-			break;
-		/* No policy of its own is content with what there is. */
-		if (!hpmmap_vma_is_ours(vma) || !vma_policy(vma))
-			continue;
-		hpmmap_placement_get(ctx->job, vma, place);
-		right = block_is_right(place, block);
-		*charged = block->folio && block->account == ctx->account;
-		break;
-	}
-	mutex_unlock(&ctx->lock);
-	mmap_read_unlock(ctx->mm);
-	return right;
-}
-
-/* Memory of Linux counts for no limit, so what takes its place has to ask. */
-static void block_instead(struct hpmmap_ctx *ctx,
-			  const struct hpmmap_placement *place, bool charged,
-			  struct list_head *out)
-{
-	if (!charged && hpmmap_account_charge(ctx->account, 1))
-		return;
-	hpmmap_pool_alloc_instead(ctx, place->near, &place->preferred, 1, out);
-	if (!charged)
-		hpmmap_account_uncharge(ctx->account, 1);
-}
-
-static bool slot_correct(struct hpmmap_ctx *ctx, unsigned long slot,
-			 struct hpmmap_placement *place, bool charged,
-			 bool *wait)
-{
-	struct hpmmap_block *block;
-	LIST_HEAD(one);
-
-	if (place->in_turn)
-		prefer_only(place, hpmmap_placement_turn(place, slot, 1, NULL));
-	block_instead(ctx, place, charged, &one);
-	block = list_first_entry_or_null(&one, struct hpmmap_block, link);
-	if (!block)
-		return false;
-	list_del_init(&block->link);
-	if (hpmmap_store_replace(ctx, slot, block, wait))
-		return true;
-	list_add(&block->link, &one);
-	hpmmap_pool_free_list(&one);
-	return false;
-}
-
-/**
- * hpmmap_policy_place() - move what lies where its mapping does not want it
- * @ctx: the caller's context, ctx->ops held
- * @start: first address
- * @end: end
- *
- * What was moved is not mapped afterwards.
- *
- * Return: the number of blocks that stay where they should not.
- */
-unsigned long hpmmap_policy_place(struct hpmmap_ctx *ctx, unsigned long start,
-				  unsigned long end)
-{
-	unsigned long nr_left = 0, next;
-	struct hpmmap_placement place;
-	bool charged = false, wait = true;
-
-	for (; start < end && !fatal_signal_pending(current); start = next) {
-		start = hpmmap_store_next(ctx, start, end);
-		if (start == end)
-			break;
-		next = min(end, (start & SLOT_MASK) + SLOT_SIZE);
-		if (!slot_is_right(ctx, start, next, &place, &charged) &&
-		    !slot_correct(ctx, slot_of(start), &place, charged, &wait))
-			nr_left++;
-		cond_resched();
-	}
-	return nr_left;
-}
-
-/* The call as it is, for what is not ours of the range. */
-static long bind_others(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
-			unsigned long start, unsigned long end)
-{
-	struct pt_regs part = *regs;
-	long ret = 0;
-
-	while (!ret && start < end) {
-		struct vm_area_struct *vma;
-		unsigned long lo = end, hi = end;
-		VMA_ITERATOR(vmi, ctx->mm, start);
-
-		mmap_read_lock(ctx->mm);
-		for_each_vma_range(vmi, vma, end) {
-			if (hpmmap_vma_is_ours(vma))
-				continue;
-			lo = max(start, vma->vm_start);
-			hi = min(end, vma->vm_end);
-			break;
-		}
-		mmap_read_unlock(ctx->mm);
-		part.di = lo;
-		part.si = hi - lo;
-		if (lo < hi)
-			ret = hpmmap_call_orig(HPMMAP_CALL_MBIND, &part);
-		start = hi;
-	}
-	return ret;
-}
-
-/*
- * Linux keeps the policy. Whether memory of ours follows it is decided here:
- * it is there before the call, so it has to be moved even where the flags do
- * not ask for it.
- */
-static long handle_mbind(struct hpmmap_ctx *ctx, enum hpmmap_call call,
-			 const struct pt_regs *regs)
-{
-	const unsigned long about_pages = MPOL_MF_STRICT | MPOL_MF_MOVE |
-					  MPOL_MF_MOVE_ALL;
-	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
-	unsigned long flags = regs->r9, nr_left;
-	struct pt_regs plain = *regs;
-	long ret;
-
-	/* What cannot be right is Linux's to refuse. */
-	if (offset_in_page(start) || end <= start || end > TASK_SIZE ||
-	    flags & ~(unsigned long)MPOL_MF_VALID ||
-	    (flags & MPOL_MF_MOVE_ALL && !capable(CAP_SYS_NICE)) ||
-	    !hpmmap_range_has_ours(ctx, start, end))
-		return hpmmap_call_orig(call, regs);
-	plain.r9 &= ~about_pages;
-	ret = hpmmap_call_orig(call, &plain);
-	nr_left = ret ? 0 : hpmmap_policy_place(ctx, start, end);
-	hpmmap_vma_repair(ctx, start & SLOT_MASK, ALIGN(end, SLOT_SIZE));
-	if (!ret && flags & about_pages)
-		ret = bind_others(ctx, regs, start, end);
-	if (!ret && nr_left && flags & MPOL_MF_STRICT)
-		ret = -EIO;
-	return ret;
-}
-
-long hpmmap_sys_mbind(const struct pt_regs *regs)
-{
-	return hpmmap_handle_if_ours(HPMMAP_CALL_MBIND, regs, handle_mbind);
-}

@@ -1413,7 +1413,8 @@ bool hpmmap_store_replace(struct hpmmap_ctx *ctx, unsigned long slot,
 	if (*wait)
 		*wait = hpmmap_block_wait_unpinned(ctx, old);
 	zap_ours(ctx, slot << SLOT_SHIFT, (slot + 1) << SLOT_SHIFT);
-	if (is_marked(ctx, slot) || !hpmmap_block_idle(old) ||
+	if ((is_marked(ctx, slot) && !store_adopt(ctx, slot, old)) ||
+	    !hpmmap_block_idle(old) ||
 	    hpmmap_block_copy(ctx, fresh, 0, old, 0, SLOT_PAGES))
 		goto out;
 	hpmmap_store_put(ctx, slot, fresh);

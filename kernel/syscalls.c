@@ -568,29 +568,57 @@ static bool hole_is_usual(struct hpmmap_ctx *ctx)
 /**
  * hpmmap_find_place() - where a mapping may go
  * @ctx: the caller's context, ctx->ops held
+ * @place: where its memory should come from
  * @hint: where it should be, or 0
  * @len: its length
  * @flags: of mmap
  * @align: a power of two
  * @phase: distance to a multiple of @align
  *
- * Not in a slot whose old contents a device still uses, if there is room.
+ * Not in a slot whose old contents a device still uses, nor in one of another
+ * node than its policy wants, if there is room.
  *
  * Return: an address, or an errno.
  */
-unsigned long hpmmap_find_place(struct hpmmap_ctx *ctx, unsigned long hint,
-				unsigned long len, unsigned long flags,
-				unsigned long align, unsigned long phase)
+unsigned long hpmmap_find_place(struct hpmmap_ctx *ctx,
+				const struct hpmmap_placement *place,
+				unsigned long hint, unsigned long len,
+				unsigned long flags, unsigned long align,
+				unsigned long phase)
 {
 	unsigned long addr, whole;
 
 	addr = hpmmap_vma_find_hole(hint, len, flags, align, phase);
 	if (IS_ERR_VALUE(addr) ||
-	    !hpmmap_store_is_pinned(ctx, addr, addr + len, false))
+	    (!hpmmap_store_is_pinned(ctx, addr, addr + len, false) &&
+	     /* A hint is kept where a policy is no more than advice. */
+	     hpmmap_policy_fits(ctx, place, addr, addr + len,
+				hint && addr == hint)))
 		return addr;
+	hint = len < SLOT_SIZE && !(flags & MAP_32BIT) ?
+	       hpmmap_policy_apart(ctx, place, len) : 0;
+	if (hint && hpmmap_vma_find_hole(hint, len, flags, align, 0) == hint &&
+	    !hpmmap_store_is_pinned(ctx, hint, hint + len, false))
+		return hint;
 	whole = hpmmap_vma_find_hole(0, ALIGN(len, SLOT_SIZE), flags,
 				     max(align, SLOT_SIZE), 0);
-	return IS_ERR_VALUE(whole) ? addr : whole;
+	if (IS_ERR_VALUE(whole))
+		return addr;
+	if (len < SLOT_SIZE)
+		hpmmap_policy_begin_apart(ctx, place, whole + len);
+	return whole;
+}
+
+/* hpmmap_map_fresh(), but -ENOMEM where a policy forbids the node of a slot. */
+static unsigned long map_where_fit(struct hpmmap_ctx *ctx,
+				   const struct hpmmap_placement *place,
+				   unsigned long addr, unsigned long len,
+				   unsigned long prot, unsigned long flags,
+				   bool fixed, struct list_head *ahead)
+{
+	if (!hpmmap_policy_fits(ctx, place, addr, addr + len, true))
+		return -ENOMEM;
+	return hpmmap_map_fresh(ctx, addr, len, prot, flags, fixed, ahead);
 }
 
 /* A hole found may be gone when it is used: others map files meanwhile. */
@@ -601,15 +629,14 @@ static unsigned long mmap_ours(struct hpmmap_ctx *ctx, unsigned long addr,
 			       unsigned long flags, struct list_head *ahead)
 {
 	unsigned long align = placement_align(ctx, len);
+	struct hpmmap_placement place;
 	unsigned long ret = -ENOMEM;
 	int i;
 
-	if (flags & MAP_FIXED_NOREPLACE)
-		return hpmmap_map_fresh(ctx, addr, len, prot, flags, false,
-					ahead);
-	if (flags & MAP_FIXED)
-		return hpmmap_map_fresh(ctx, addr, len, prot, flags, true,
-					ahead);
+	hpmmap_placement_get(ctx->job, NULL, &place);
+	if (flags & (MAP_FIXED | MAP_FIXED_NOREPLACE))
+		return map_where_fit(ctx, &place, addr, len, prot, flags,
+				     !(flags & MAP_FIXED_NOREPLACE), ahead);
 
 	for (i = 0; i < HOLE_TRIES; i++) {
 		/* What was unmapped last Linux would choose, too, mostly. */
@@ -618,12 +645,12 @@ static unsigned long mmap_ours(struct hpmmap_ctx *ctx, unsigned long addr,
 		    hole_is_usual(ctx) && !(flags & MAP_32BIT))
 			addr = ctx->hole.start;
 		else
-			addr = hpmmap_find_place(ctx, addr & PAGE_MASK, len,
-						 flags, align, 0);
+			addr = hpmmap_find_place(ctx, &place, addr & PAGE_MASK,
+						 len, flags, align, 0);
 		if (IS_ERR_VALUE(addr))
 			return addr;
-		ret = hpmmap_map_fresh(ctx, addr, len, prot, flags, false,
-				       ahead);
+		ret = map_where_fit(ctx, &place, addr, len, prot, flags, false,
+				    ahead);
 		if (ret != -EEXIST)
 			return ret;
 		addr = 0;
@@ -1320,14 +1347,16 @@ static bool brk_exceeds_limit(struct mm_struct *mm, unsigned long brk)
 static bool heap_grow(struct hpmmap_ctx *ctx, unsigned long start,
 		      unsigned long end)
 {
+	struct hpmmap_placement place;
 	unsigned long ret;
 
 	/* As on Linux, a page stays free above the break. */
 	if (hpmmap_data_exceeds_limit(ctx, 0, end - start, PROT_WRITE) ||
 	    range_is_taken(ctx, start, end + PAGE_SIZE))
 		return false;
-	ret = hpmmap_map_fresh(ctx, start, end - start, PROT_READ | PROT_WRITE,
-			       0, false, NULL);
+	hpmmap_placement_get(ctx->job, NULL, &place);
+	ret = map_where_fit(ctx, &place, start, end - start,
+			    PROT_READ | PROT_WRITE, 0, false, NULL);
 	if (ret == -ENOMEM && !ctx->job->strict) {
 		ret = vm_mmap(NULL, start, end - start, PROT_READ | PROT_WRITE,
 			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,

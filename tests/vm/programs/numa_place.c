@@ -255,6 +255,179 @@ static void mbind_moves_contents(void)
 	unmap(p, LEN);
 }
 
+static void expect_bound(char *addr, size_t len)
+{
+	for (size_t off = 0; off < len; off += MB(4)) {
+		unsigned long nodes[MAX_NODES / 64] = { 0 };
+		int mode = -1;
+
+		CHECK_OK(syscall(SYS_get_mempolicy, &mode, nodes, MAX_NODES, addr + off,
+				 MPOL_F_ADDR));
+		CHECK_EQ(mode, MPOL_BIND);
+		CHECK_EQ(nodes[0], NODE(1));
+	}
+}
+
+static size_t pool_free_mb(int node);
+
+/* What a thread's policy of the moment wants, whoever else is in the slot. */
+static void small_mappings_of_other_policies(void)
+{
+	static const struct {
+		int mode;
+		unsigned long nodes;
+		int on;
+	} cases[] = {
+		{ MPOL_BIND, NODE(0), 0 },	{ MPOL_BIND, NODE(1), 1 },
+		{ MPOL_DEFAULT, 0, 0 },		{ MPOL_PREFERRED, NODE(1), 1 },
+		{ MPOL_BIND, BOTH, 0 },		{ MPOL_LOCAL, 0, 0 },
+		{ MPOL_INTERLEAVE, NODE(1), 1 },
+	};
+	enum { NR = sizeof(cases) / sizeof(cases[0]), ROUNDS = 12 };
+	static char *p[ROUNDS][NR];
+	const size_t len = 16 << 10;
+	size_t before = 0;
+
+	start();
+	if (registered())
+		before = pool_free_mb(0) + pool_free_mb(1);
+	for (int i = 0; i < ROUNDS; i++)
+		for (int k = 0; k < NR; k++) {
+			CHECK_OK(set_policy(cases[k].mode, cases[k].nodes));
+			p[i][k] = map_anon(len);
+			fill(p[i][k], len, (uint64_t)(i * NR + k));
+			CHECK_EQ(node_of(p[i][k]), cases[k].on);
+		}
+	CHECK_OK(set_policy(MPOL_DEFAULT, 0));
+	/* Not a block each. */
+	if (registered())
+		CHECK(before - pool_free_mb(0) - pool_free_mb(1) <= 16);
+	for (int i = 0; i < ROUNDS; i++)
+		for (int k = 0; k < NR; k++) {
+			CHECK_EQ(node_of(p[i][k]), cases[k].on);
+			verify(p[i][k], len, (uint64_t)(i * NR + k), 0);
+			unmap(p[i][k], len);
+		}
+}
+
+/* Of one slot: each part is where it is bound to, and stays there. */
+static void parts_bound_to_other_nodes(void)
+{
+	const size_t half = 512 << 10;
+	char *base = free_range(2 * SLOT), *p = base, *q;
+
+	start();
+	map_flags(p, 2 * half, RW, ANON | MAP_FIXED_NOREPLACE);
+	fill(p, 2 * half, 16);
+	CHECK_OK(bind_range(p, half, MPOL_BIND, NODE(0), MPOL_MF_MOVE | MPOL_MF_STRICT));
+	CHECK_OK(bind_range(p + half, half, MPOL_BIND, NODE(1), MPOL_MF_MOVE | MPOL_MF_STRICT));
+	CHECK_EQ(node_of(p), 0);
+	CHECK_EQ(node_of(p + half), 1);
+	expect_bound(p + half, half);
+	verify(p, 2 * half, 16, 0);
+	CHECK_OK(bind_range(p, half, MPOL_BIND, NODE(1), MPOL_MF_MOVE | MPOL_MF_STRICT));
+	CHECK_OK(bind_range(p + half, half, MPOL_BIND, NODE(0), MPOL_MF_MOVE | MPOL_MF_STRICT));
+	CHECK_EQ(node_of(p), 1);
+	CHECK_EQ(node_of(p + half), 0);
+	verify(p, 2 * half, 16, 0);
+	unmap(p, 2 * half);
+
+	/* Before the touch, without flags; then a neighbour is mapped. */
+	map_flags(p, half, RW, ANON | MAP_FIXED_NOREPLACE);
+	map_flags(p + half, half, RW, ANON | MAP_FIXED_NOREPLACE);
+	CHECK_OK(bind_range(p + half, half, MPOL_BIND, NODE(1), 0));
+	fill(p, 2 * half, 17);
+	CHECK_EQ(node_of(p), 0);
+	CHECK_EQ(node_of(p + half), 1);
+	verify(p, 2 * half, 17, 0);
+	unmap(p, 2 * half);
+
+	/* One that grows beside others, or moves to them. */
+	map_flags(p, half, RW, ANON | MAP_FIXED_NOREPLACE);
+	touch(p, half);
+	q = map_flags(base + SLOT, half, RW, ANON | MAP_FIXED_NOREPLACE);
+	CHECK_OK(bind_range(q, half, MPOL_BIND, NODE(1), 0));
+	fill(q, half, 18);
+	map_flags(q + half, PAGE, RW, ANON | MAP_FIXED_NOREPLACE);
+	q = mremap(q, half, 2 * half, MREMAP_MAYMOVE);
+	CHECK_OK(q);
+	touch(q + half, half);
+	CHECK_EQ(node_of(p), 0);
+	CHECK_EQ(node_of(q), 1);
+	CHECK_EQ(node_of(q + half), 1);
+	verify(q, half, 18, 0);
+	unmap(q, 2 * half);
+	unmap(base + SLOT + half, PAGE);
+	unmap(p, half);
+}
+
+static void expect_default(char *addr)
+{
+	unsigned long nodes[MAX_NODES / 64] = { 0 };
+	int mode = -1;
+
+	CHECK_OK(syscall(SYS_get_mempolicy, &mode, nodes, MAX_NODES, addr, MPOL_F_ADDR));
+	CHECK_EQ(mode, MPOL_DEFAULT);
+}
+
+/* MPOL_MF_STRICT, with and without being told to move. */
+static void what_strict_answers(void)
+{
+	int fds[2];
+	pid_t pid;
+	char *p, c;
+
+	start();
+	p = map_aligned(LEN);
+	CHECK_OK(bind_range(p, LEN, MPOL_BIND, NODE(1), MPOL_MF_STRICT));
+	CHECK_OK(bind_range(p, LEN, MPOL_DEFAULT, 0, 0));
+	unmap(p, LEN);
+
+	p = map_aligned(LEN);
+	/* The last part was touched, and that on node 0. */
+	fill(p + LEN - PAGE, PAGE, 19);
+	CHECK_ERR(bind_range(p, LEN, MPOL_BIND, NODE(1), MPOL_MF_STRICT), EIO);
+	CHECK_ERR(bind_range(p, LEN, MPOL_INTERLEAVE, NODE(1), MPOL_MF_STRICT), EIO);
+	CHECK_ERR(bind_range(p, LEN, MPOL_PREFERRED, NODE(1), MPOL_MF_STRICT), EIO);
+	CHECK_ERR(bind_range(p, LEN, MPOL_LOCAL, 0, MPOL_MF_STRICT), EIO);
+	CHECK_ERR(bind_range(p, LEN, MPOL_BIND, 0, MPOL_MF_STRICT), EINVAL);
+	CHECK_ERR(bind_range(p, LEN, MPOL_BIND, NODE(5), MPOL_MF_STRICT), EINVAL);
+	CHECK_ERR(bind_range(p, LEN, 77, NODE(1), MPOL_MF_STRICT), EINVAL);
+	expect_default(p);
+	CHECK_EQ(node_of(p + LEN - PAGE), 0);
+	CHECK_OK(bind_range(p, LEN - SLOT, MPOL_BIND, NODE(1), MPOL_MF_STRICT));
+	CHECK_OK(bind_range(p, LEN, MPOL_DEFAULT, 0, MPOL_MF_STRICT));
+	CHECK_OK(bind_range(p + LEN - SLOT, SLOT, MPOL_BIND, NODE(0), MPOL_MF_STRICT));
+	CHECK_OK(bind_range(p + LEN - SLOT, SLOT, MPOL_INTERLEAVE, BOTH, MPOL_MF_STRICT));
+	CHECK_OK(bind_range(p + LEN - SLOT, SLOT, MPOL_INTERLEAVE, BOTH,
+			    MPOL_MF_STRICT | MPOL_MF_MOVE));
+	CHECK_OK(bind_range(p, LEN, MPOL_BIND, NODE(0), MPOL_MF_MOVE | MPOL_MF_STRICT));
+	verify(p + LEN - PAGE, PAGE, 19, 0);
+	unmap(p, LEN);
+
+	/* Shared with a child: only MPOL_MF_MOVE_ALL moves it, and that is no failure. */
+	p = map_aligned(LEN);
+	fill(p, LEN, 20);
+	CHECK_OK(pipe(fds));
+	pid = fork_child();
+	if (pid == 0) {
+		close(fds[1]);
+		CHECK_EQ(read(fds[0], &c, 1), 0);
+		verify(p, LEN, 20, 0);
+		_exit(0);
+	}
+	CHECK_ERR(bind_range(p, LEN, MPOL_BIND, NODE(1), MPOL_MF_STRICT), EIO);
+	CHECK_OK(bind_range(p, LEN, MPOL_BIND, NODE(1), MPOL_MF_MOVE | MPOL_MF_STRICT));
+	CHECK_OK(bind_range(p, LEN, MPOL_BIND, NODE(1), MPOL_MF_MOVE_ALL | MPOL_MF_STRICT));
+	verify(p, LEN, 20, 0);
+	expect_mb("shared with a child, mbind bind 1 move-all", p, LEN, 0, 32);
+	close(fds[0]);
+	close(fds[1]);
+	expect_success(pid);
+	verify(p, LEN, 20, 0);
+	unmap(p, LEN);
+}
+
 /* Memory of HPMMAP is there before it is bound: mbind places it whatever its flags. */
 static void mbind_of_what_was_touched(void)
 {
@@ -263,14 +436,10 @@ static void mbind_of_what_was_touched(void)
 	start();
 	p = map_aligned(LEN);
 	fill(p, LEN, 4);
-	if (registered()) {
-		CHECK_OK(bind_range(p, LEN, MPOL_BIND, NODE(1), MPOL_MF_STRICT));
-		expect_mb("mbind bind 1 after touch", p, LEN, 0, 32);
-	} else {
-		CHECK_ERR(bind_range(p, LEN, MPOL_BIND, NODE(1), MPOL_MF_STRICT), EIO);
-		CHECK_OK(bind_range(p, LEN, MPOL_BIND, NODE(1), 0));
-		expect_mb("mbind bind 1 after touch", p, LEN, 32, 0);
-	}
+	CHECK_ERR(bind_range(p, LEN, MPOL_BIND, NODE(1), MPOL_MF_STRICT), EIO);
+	CHECK_OK(bind_range(p, LEN, MPOL_BIND, NODE(1), 0));
+	expect_mb("mbind bind 1 after touch", p, LEN, registered() ? 0 : 32,
+		  registered() ? 32 : 0);
 	verify(p, LEN, 4, 0);
 	unmap(p, LEN);
 }
@@ -372,19 +541,6 @@ static void pinned_memory_stays(void)
 	close(fds[0]);
 	close(fds[1]);
 	unmap(p, MB(4));
-}
-
-static void expect_bound(char *addr, size_t len)
-{
-	for (size_t off = 0; off < len; off += MB(4)) {
-		unsigned long nodes[MAX_NODES / 64] = { 0 };
-		int mode = -1;
-
-		CHECK_OK(syscall(SYS_get_mempolicy, &mode, nodes, MAX_NODES, addr + off,
-				 MPOL_F_ADDR));
-		CHECK_EQ(mode, MPOL_BIND);
-		CHECK_EQ(nodes[0], NODE(1));
-	}
 }
 
 static void policy_over_mremap(void)
@@ -722,6 +878,7 @@ static size_t pool_free_mb(int node)
 static void a_bound_node_is_used_up(void)
 {
 	const char *policy = getenv("HPMMAP_TEST_POLICY");
+	bool strict = policy && strcmp(policy, "strict") == 0;
 	size_t free_one;
 	char *p, *q;
 
@@ -729,7 +886,7 @@ static void a_bound_node_is_used_up(void)
 	start();
 	free_one = pool_free_mb(1);
 	CHECK_OK(set_policy(MPOL_BIND, NODE(1)));
-	if (policy && strcmp(policy, "strict") == 0) {
+	if (strict) {
 		CHECK_ERR(mmap(NULL, MB(free_one + 2), RW, ANON, -1, 0), ENOMEM);
 		p = map_anon(MB(free_one));
 		CHECK_EQ(pool_free_mb(1), 0);
@@ -750,11 +907,27 @@ static void a_bound_node_is_used_up(void)
 	/* Nowhere to move to. */
 	q = map_aligned(MB(4));
 	fill(q, MB(4), 12);
-	CHECK_ERR(bind_range(q, MB(4), MPOL_BIND, NODE(1), MPOL_MF_MOVE | MPOL_MF_STRICT), EIO);
-	CHECK_OK(bind_range(q, MB(4), MPOL_BIND, NODE(1), 0));
+	if (strict) {
+		CHECK_ERR(bind_range(q, MB(4), MPOL_BIND, NODE(1), MPOL_MF_MOVE | MPOL_MF_STRICT),
+			  EIO);
+		CHECK_OK(bind_range(q, MB(4), MPOL_BIND, NODE(1), 0));
+	} else {
+		CHECK_OK(bind_range(q, MB(4), MPOL_BIND, NODE(1), MPOL_MF_MOVE | MPOL_MF_STRICT));
+	}
 	verify(q, MB(4), 12, 0);
-	CHECK_TOUCH(q, MB(4));
-	expect_mb("mbind bind 1, its pool used up", q, MB(4), 4, 0);
+	expect_mb("mbind bind 1, its pool used up", q, MB(4), strict ? 4 : 0, strict ? 0 : 4);
+	unmap(q, MB(4));
+	/* Not touched yet: then it must not be elsewhere. */
+	q = map_aligned(MB(4));
+	if (first_touch) {
+		CHECK_OK(bind_range(q, MB(4), MPOL_BIND, NODE(1), 0));
+	} else if (strict) {
+		CHECK_ERR(bind_range(q, MB(4), MPOL_BIND, NODE(1), 0), ENOMEM);
+	} else {
+		CHECK_OK(bind_range(q, MB(4), MPOL_BIND, NODE(1), 0));
+		touch(q, MB(4));
+		expect_mb("mbind bind 1 before touch, used up", q, MB(4), 0, 4);
+	}
 	unmap(q, MB(4));
 	unmap(p, MB(free_one));
 }
@@ -813,6 +986,9 @@ int main(void)
 		T(weighted_interleaving),
 		T(mbind_before_touch),
 		T(mbind_moves_contents),
+		T(small_mappings_of_other_policies),
+		T(parts_bound_to_other_nodes),
+		T(what_strict_answers),
 		T(mbind_of_what_was_touched),
 		T(committed_later),
 		T(parts_of_a_slot),
