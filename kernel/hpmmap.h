@@ -765,6 +765,9 @@ void hpmmap_policy_set(struct hpmmap_ctx *ctx, unsigned long start,
 bool hpmmap_policy_place(struct hpmmap_ctx *ctx, unsigned long start,
 			 unsigned long end);
 
+bool hpmmap_policy_move(struct hpmmap_ctx *ctx, unsigned long addr, int nid,
+			bool all);
+int hpmmap_slot_node(struct hpmmap_ctx *ctx, unsigned long slot, bool *shared);
 int hpmmap_page_node(struct hpmmap_ctx *ctx, unsigned long addr, bool *shared);
 bool hpmmap_nodes_read(unsigned long max, unsigned long from,
 		       nodemask_t *nodes);
@@ -1025,6 +1028,8 @@ enum hpmmap_call {
 	HPMMAP_CALL_MUNLOCK,
 	HPMMAP_CALL_MUNLOCKALL,
 	HPMMAP_CALL_MBIND,
+	HPMMAP_CALL_MOVE_PAGES,
+	HPMMAP_CALL_MIGRATE_PAGES,
 	HPMMAP_CALL_REMAP_FILE_PAGES,
 	HPMMAP_CALL_CLONE,
 	HPMMAP_CALL_FORK_COPIED,
@@ -1041,7 +1046,7 @@ long hpmmap_call_orig(enum hpmmap_call call, const struct pt_regs *regs);
 long hpmmap_call_userfaultfd(struct file *file, unsigned int cmd,
 			     unsigned long arg);
 
-/* syscalls.c, mremap.c, mbind.c, fork.c: handlers, installed by hook.c */
+/* syscalls.c, mremap.c, mbind.c, migrate.c, fork.c: handlers, installed by hook.c */
 long hpmmap_sys_mmap(const struct pt_regs *regs);
 long hpmmap_sys_munmap(const struct pt_regs *regs);
 long hpmmap_sys_mprotect(const struct pt_regs *regs);
@@ -1054,6 +1059,8 @@ long hpmmap_sys_mlock2(const struct pt_regs *regs);
 long hpmmap_sys_munlock(const struct pt_regs *regs);
 long hpmmap_sys_munlockall(const struct pt_regs *regs);
 long hpmmap_sys_mbind(const struct pt_regs *regs);
+long hpmmap_sys_move_pages(const struct pt_regs *regs);
+long hpmmap_sys_migrate_pages(const struct pt_regs *regs);
 long hpmmap_sys_remap_file_pages(const struct pt_regs *regs);
 pid_t hpmmap_kernel_clone(struct kernel_clone_args *args);
 void hpmmap_fork_copied(struct list_head *events);

@@ -161,6 +161,70 @@ static bool slot_correct(struct hpmmap_ctx *ctx, unsigned long slot,
 	return false;
 }
 
+/**
+ * hpmmap_policy_move() - move the block of a slot to a node
+ * @ctx: the caller's context, ctx->ops not held
+ * @addr: an address of the slot
+ * @nid: the node
+ * @all: whatever mbind(2) said about others in the slot
+ *
+ * Return: whether it is there now.
+ */
+bool hpmmap_policy_move(struct hpmmap_ctx *ctx, unsigned long addr, int nid,
+			bool all)
+{
+	unsigned long start = addr & SLOT_MASK, end = start + SLOT_SIZE;
+	struct hpmmap_placement place = { .near = nid };
+	bool charged, may, done = false, wait = true;
+	struct hpmmap_block *block;
+	struct vm_area_struct *vma;
+
+	init_nodemask_of_node(&place.nodes, nid);
+	place.preferred = place.nodes;
+	if (!node_isset(nid, ctx->job->nodes) || hpmmap_ops_lock(ctx))
+		return false;
+	mmap_read_lock(ctx->mm);
+	mutex_lock(&ctx->lock);
+	block = hpmmap_store_load(ctx, slot_of(addr));
+	vma = vma_lookup(ctx->mm, addr);
+	may = block && (all || (vma && hpmmap_vma_is_ours(vma) &&
+				!others_object(ctx, max(start, vma->vm_start),
+					       min(end, vma->vm_end), &place,
+					       false)));
+	charged = block && block->folio && block->account == ctx->account;
+	mutex_unlock(&ctx->lock);
+	mmap_read_unlock(ctx->mm);
+	if (may) {
+		done = slot_correct(ctx, slot_of(addr), &place, charged, &wait);
+		hpmmap_vma_repair(ctx, start, end);
+	}
+	hpmmap_ops_unlock(ctx);
+	return done;
+}
+
+/**
+ * hpmmap_slot_node() - where the block of a slot lies
+ * @ctx: the context
+ * @slot: the slot
+ * @shared: out: whether it is shared since a fork
+ *
+ * Return: its node, NUMA_NO_NODE where there is none, or nobody has seen it.
+ */
+int hpmmap_slot_node(struct hpmmap_ctx *ctx, unsigned long slot, bool *shared)
+{
+	struct hpmmap_block *block;
+	int nid = NUMA_NO_NODE;
+
+	mutex_lock(&ctx->lock);
+	block = hpmmap_store_load(ctx, slot);
+	if (block && block->folio && !bitmap_full(block->stale, SLOT_PAGES)) {
+		nid = block->nid;
+		*shared = hpmmap_block_is_shared(block);
+	}
+	mutex_unlock(&ctx->lock);
+	return nid;
+}
+
 /* Is the block of a slot on one of these nodes? */
 static bool slot_is_on(struct hpmmap_ctx *ctx, unsigned long slot,
 		       const nodemask_t *nodes)

@@ -605,34 +605,81 @@ static void what_the_kernel_answers(void)
 	unmap(p, MB(4));
 }
 
-/* Pool memory is not moved by move_pages and migrate_pages; Linux's is. */
+/* Registered, a page moves with its block of 2 MB. */
 static void moving_by_page(void)
 {
-	unsigned long from = NODE(0), to = NODE(1);
-	int node = 1, status = 12345;
-	void *page;
-	char *p;
-	long ret;
+	enum { NR = MB(4) / PAGE };
+	static int node[NR], status[NR];
+	static void *page[NR];
+	unsigned long zero = NODE(0), one = NODE(1);
+	const size_t small = 64 << 10;
+	int fds[2];
+	pid_t pid;
+	char *p, c;
 
 	start();
 	p = map_aligned(MB(4));
 	fill(p, MB(4), 8);
-	page = p;
-	ret = syscall(SYS_move_pages, 0, 1UL, &page, &node, &status, MPOL_MF_MOVE);
-	if (registered()) {
-		note("move_pages: returned %ld, status %s", ret, errno_name(-status));
-		CHECK_EQ(ret, 0);
-		CHECK_EQ(status, -EFAULT);
-		ret = syscall(SYS_migrate_pages, 0, 64UL, &from, &to);
-		note("migrate_pages: returned %ld", ret);
-		CHECK(ret >= 0);
-		expect_mb("after move_pages and migrate_pages", p, MB(4), 4, 0);
-	} else {
-		CHECK_EQ(ret, 0);
-		CHECK_EQ(status, 1);
+	for (size_t i = 0; i < NR; i++) {
+		page[i] = p + i * PAGE;
+		node[i] = 1;
+		status[i] = 12345;
 	}
+	CHECK_OK(syscall(SYS_move_pages, 0, (unsigned long)NR, page, node, status, MPOL_MF_MOVE));
+	for (size_t i = 0; i < NR; i++)
+		CHECK_EQ(status[i], 1);
 	verify(p, MB(4), 8, 0);
-	unmap(p, MB(4));
+	expect_mb("after move_pages to 1", p, MB(4), 0, 4);
+	/* Where it is already; to a node that there is not. */
+	CHECK_OK(syscall(SYS_move_pages, getpid(), 1UL, page, node, status, 0));
+	CHECK_EQ(status[0], 1);
+	node[0] = 5;
+	CHECK_ERR(syscall(SYS_move_pages, 0, 1UL, page, node, status, MPOL_MF_MOVE), ENODEV);
+	CHECK_ERR(syscall(SYS_move_pages, 0, 1UL, page, node, status, 1U << 20), EINVAL);
+
+	CHECK_OK(syscall(SYS_migrate_pages, 0, 64UL, &one, &zero));
+	verify(p, MB(4), 8, 0);
+	expect_mb("after migrate_pages from 1 to 0", p, MB(4), 4, 0);
+	CHECK_OK(syscall(SYS_migrate_pages, 0, 64UL, &one, &zero));
+	expect_mb("after migrate_pages once more", p, MB(4), 4, 0);
+
+	/* Not mapped, not touched; shared with a child. */
+	unmap(p + MB(2), MB(2));
+	page[1] = p + MB(2);
+	node[0] = node[1] = 1;
+	CHECK_OK(syscall(SYS_move_pages, 0, 2UL, page, node, status, MPOL_MF_MOVE));
+	CHECK_EQ(status[0], 1);
+	CHECK_EQ(status[1], -EFAULT);
+	CHECK_OK(pipe(fds));
+	pid = fork_child();
+	if (pid == 0) {
+		close(fds[1]);
+		/* Before it touches anything. */
+		CHECK_EQ(node_of(p), 1);
+		CHECK_EQ(read(fds[0], &c, 1), 0);
+		_exit(0);
+	}
+	node[0] = 0;
+	CHECK_OK(syscall(SYS_move_pages, 0, 1UL, page, node, status, MPOL_MF_MOVE));
+	CHECK_EQ(status[0], -EACCES);
+	close(fds[0]);
+	close(fds[1]);
+	expect_success(pid);
+	verify(p, MB(2), 8, 0);
+	unmap(p, MB(2));
+
+	/* A part of a slot, and the rest with it, unless that is bound. */
+	p = map_flags(free_range(SLOT), 2 * small, RW, ANON | MAP_FIXED_NOREPLACE);
+	fill(p, 2 * small, 21);
+	CHECK_OK(bind_range(p + small, small, MPOL_BIND, NODE(0), 0));
+	page[0] = p;
+	node[0] = 1;
+	CHECK_OK(syscall(SYS_move_pages, 0, 1UL, page, node, status, MPOL_MF_MOVE));
+	CHECK_EQ(status[0], registered() ? -EBUSY : 1);
+	CHECK_EQ(node_of(p), registered() ? 0 : 1);
+	CHECK_EQ(node_of(p + small), 0);
+	verify(p, 2 * small, 21, 0);
+	unmap(p, 2 * small);
 }
 
 /* ---- Processes and threads ------------------------------------------------ */
