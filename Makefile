@@ -25,6 +25,7 @@ help:
 	@echo 'make bench-tools        the benchmark programs'
 	@echo 'make setup              install everything any of these needs'
 	@echo 'make lint unit vm       parts of check'
+	@echo 'make outside            the tests of the kernel itself of memory, natively and registered (ten minutes)'
 	@echo 'make conformance        every conformance case in every way (an hour), then docs/conformance.md'
 	@echo 'make conformance-table  docs/conformance.md, from what the last runs of the guests observed'
 	@echo 'make install            module, command, service and group on this machine (root)'
@@ -67,12 +68,16 @@ unit:
 	@$(MAKE) --no-print-directory -C tests/unit check
 	cargo test --locked --quiet
 	@scripts/setup python
-	$(PYTHON) -m pytest --quiet bench/tests tests/conformance tests/unit
+	$(PYTHON) -m pytest --quiet bench/tests tests/conformance tests/outside tests/unit
 
 vm: tools guest-tests bench-tools modules
 	@scripts/setup guest
 	@scripts/setup jobs
+	@[ "$$HPMMAP_TIER" != all ] || tests/outside/build.sh
 	$(PYTHON) -m pytest $(PYTEST_ARGS) tests/vm
+
+outside:
+	@HPMMAP_TIER=all $(MAKE) --no-print-directory vm PYTEST_ARGS="-k 'outside or leave-apps' -rA $(PYTEST_ARGS)"
 
 check:
 	@scripts/check
@@ -149,4 +154,4 @@ bench-colocation:
 clean:
 	rm -rf build
 
-.PHONY: help setup module modules tools guest-tests bench-tools lint unit vm check check-all check-parallel kdump check-debug matrix demo bench bench-profile bench-fork bench-children bench-colocation conformance conformance-table install clean
+.PHONY: help setup module modules tools guest-tests bench-tools lint unit vm outside check check-all check-parallel kdump check-debug matrix demo bench bench-profile bench-fork bench-children bench-colocation conformance conformance-table install clean
