@@ -40,7 +40,7 @@ until is_over; do
 	done <<-'LIST'
 		--fork 2 --mmap 1 --mmap-bytes 8M --vm 1 --vm-bytes 16M --verify
 		--mremap 2 --mremap-bytes 8M --brk 2 --mmapfork 1
-		--vfork 1 --clone 1 --pthread 2 --pthread-max 100 --malloc 1 --malloc-bytes 16M --verify
+		--vfork 1 --clone 1 --pthread 2 --malloc 1 --malloc-bytes 16M --verify
 		--madvise 1 --mlock 1 --munmap 1 --mprotect 1 --vm-rw 1 --vm-rw-bytes 4M
 		--userfaultfd 1 --userfaultfd-bytes 4M --vm-splice 1 --vm-splice-bytes 4M --fork 1 --vm 1 --vm-bytes 16M
 		--stack 1 --bigheap 1 --bigheap-growth 64K --fork 2 --brk 1
