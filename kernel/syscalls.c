@@ -1405,11 +1405,23 @@ static unsigned long heap_set(struct hpmmap_ctx *ctx, unsigned long brk)
 	return brk;
 }
 
+/* The break is where others have put it (prctl(2), int 0x80): Linux's from then on. */
+static long brk_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
+{
+	unsigned long old = PAGE_ALIGN(ctx->mm->brk);
+	unsigned long brk = hpmmap_call_orig(HPMMAP_CALL_BRK, regs);
+
+	ctx->heap_end = 0;
+	if (PAGE_ALIGN(brk) < old)
+		hpmmap_vma_range_changed(ctx, PAGE_ALIGN(brk), old);
+	return brk;
+}
+
 static long handle_brk(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 		       const struct pt_regs *regs)
 {
-	return ctx->heap_end ? heap_set(ctx, regs->di) :
-			       hpmmap_call_orig(call, regs);
+	return ctx->heap_end && ctx->heap_end == PAGE_ALIGN(ctx->mm->brk) ?
+	       heap_set(ctx, regs->di) : brk_linux(ctx, regs);
 }
 
 /* Memory of Linux may be part of the heap. */

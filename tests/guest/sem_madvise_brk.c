@@ -4,6 +4,7 @@
 
 #include <malloc.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/shm.h>
 #include <sys/syscall.h>
@@ -559,6 +560,50 @@ static void brk_after_fork(void)
 	CHECK_OK(brk(start));
 }
 
+/* As who restores a process does: the heap may be anywhere, from one call to the next. */
+static void moved_break(void *arg)
+{
+	char *heap = sbrk(MB(3)), *p = map_anon(MB(8)), *end = p + MB(6);
+	struct prctl_mm_map map = {
+		.start_code = (uintptr_t)moved_break & ~(PAGE - 1),
+		.start_brk = (uintptr_t)p,
+		.brk = (uintptr_t)end,
+		.arg_start = (uintptr_t)p,
+		.arg_end = (uintptr_t)p,
+		.env_start = (uintptr_t)p,
+		.env_end = (uintptr_t)p,
+		.exe_fd = (uint32_t)-1,
+	};
+
+	(void)arg;
+	CHECK_OK(heap);
+	heap = page_up(heap);
+	fill(heap, MB(2), 3);
+	fill(p, MB(8), 4);
+	map.start_data = map.start_code;
+	map.end_code = map.end_data = map.start_code + PAGE;
+	map.start_stack = (uintptr_t)&map & ~(PAGE - 1);
+	CHECK_OK(prctl(PR_SET_MM, PR_SET_MM_MAP, &map, sizeof(map), 0));
+	CHECK_EQ(syscall(SYS_brk, p + MB(3) + PAGE), (uintptr_t)p + MB(3) + PAGE);
+	CHECK_READ_SEGV(p + MB(3) + PAGE, SEGV_MAPERR);
+	CHECK_READ_SEGV(end - 1, SEGV_MAPERR);
+	verify(p, MB(3) + PAGE, 4, 0);
+	verify(end, MB(2), 4, MB(6));
+	verify(heap, MB(2), 3, 0);
+	CHECK_EQ(syscall(SYS_brk, end - PAGE), (uintptr_t)end - PAGE);
+	verify_zero(p + MB(3) + PAGE, MB(3) - 2 * PAGE);
+	fill(p, MB(6) - PAGE, 5);
+	CHECK_EQ(syscall(SYS_brk, p), (uintptr_t)p);
+	CHECK_READ_SEGV(p, SEGV_MAPERR);
+	verify(end, MB(2), 4, MB(6));
+	verify(heap, MB(2), 3, 0);
+}
+
+static void break_moved_by_others(void)
+{
+	in_child(moved_break, NULL);
+}
+
 static void trim(void)
 {
 	enum { NR = 64 };
@@ -611,6 +656,7 @@ int main(void)
 		T(rlimit_data),
 		T(rlimit_as),
 		T(brk_after_fork),
+		T(break_moved_by_others),
 		T(trim),
 	};
 
