@@ -25,8 +25,13 @@ pub fn directory(mount: &Path, text: &str) -> PathBuf {
     mount.join(text.trim_start_matches('/'))
 }
 
-/// The path below the mount of the cgroup with this number, if there is one.
-pub fn path_of(mount: &Path, id: u64) -> Option<String> {
+/// The path of the cgroup with this number below where the hierarchy is
+/// mounted; `None` if it is not mounted, or the cgroup is gone.
+pub fn path(root: &Root, id: u64) -> Option<String> {
+    path_of(&mount(root)?, id)
+}
+
+fn path_of(mount: &Path, id: u64) -> Option<String> {
     // The number of a cgroup is the inode number of its directory.
     let mut left = vec![mount.to_path_buf()];
     while let Some(directory) = left.pop() {

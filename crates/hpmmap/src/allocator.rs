@@ -6,8 +6,14 @@ use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::cli::{Malloc, RunArgs};
-use crate::error::{Error, Result};
+use clap::ValueEnum;
+use hpmmap_base::error::{Error, Result};
+
+/// What programs get in place of their malloc.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Malloc {
+    Jemalloc,
+}
 
 const LIBRARY: &str = "libhpmmap_jemalloc.so";
 const JEMALLOC: &str = "libjemalloc.so.2";
@@ -36,10 +42,11 @@ const JEMALLOC_OPTIONS: &str =
 /// Variables of an environment.
 type Variables = BTreeMap<OsString, OsString>;
 
-/// The environment of the command, as execve(2) takes it.
-pub fn environment(args: &RunArgs) -> Result<Vec<CString>> {
+/// The environment of the command, as execve(2) takes it: with what `malloc`
+/// needs, and if `tune` is set what has glibc's keep memory.
+pub fn environment(malloc: Option<Malloc>, tune: bool) -> Result<Vec<CString>> {
     let mut variables: Variables = env::vars_os().collect();
-    if args.malloc == Some(Malloc::Jemalloc) {
+    if malloc == Some(Malloc::Jemalloc) {
         let exe = env::current_exe()?;
         let own: Vec<_> = OWN_DIRS
             .iter()
@@ -48,8 +55,8 @@ pub fn environment(args: &RunArgs) -> Result<Vec<CString>> {
         let system: Vec<_> = SYSTEM_DIRS.iter().map(PathBuf::from).collect();
         use_jemalloc(&mut variables, &own, &system)?;
     }
-    if args.malloc_tune {
-        tune(&mut variables);
+    if tune {
+        tune_glibc(&mut variables);
     }
     variables
         .into_iter()
@@ -125,7 +132,7 @@ const GLIBC_OPTIONS: [(&str, &str); 3] = [
     ("glibc.malloc.top_pad", "2097152"),
 ];
 
-fn tune(variables: &mut Variables) {
+fn tune_glibc(variables: &mut Variables) {
     let tunables = variables.entry("GLIBC_TUNABLES".into()).or_default();
     for (name, value) in GLIBC_OPTIONS {
         if !has_tunable(tunables, name) {
@@ -211,7 +218,7 @@ mod tests {
     #[test]
     fn tuning_leaves_what_the_user_has_set() {
         let mut plain = Variables::new();
-        tune(&mut plain);
+        tune_glibc(&mut plain);
         assert_eq!(
             get(&plain, "GLIBC_TUNABLES"),
             "glibc.malloc.trim_threshold=268435456:glibc.malloc.mmap_threshold=33554432:\
@@ -222,7 +229,7 @@ mod tests {
             "GLIBC_TUNABLES",
             "glibc.malloc.trim_threshold=1:glibc.malloc.mmap_thresholdx=2:glibc.malloc.top_pad=3",
         )]);
-        tune(&mut set);
+        tune_glibc(&mut set);
         assert_eq!(
             get(&set, "GLIBC_TUNABLES"),
             "glibc.malloc.trim_threshold=1:glibc.malloc.mmap_thresholdx=2:\

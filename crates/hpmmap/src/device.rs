@@ -4,11 +4,11 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use hpmmap_base::error::{Error, Result};
+use hpmmap_base::user_name;
 use hpmmap_host::{Root, pool};
 use hpmmap_sys::{Device, Errno, uapi};
-use nix::unistd::{Gid, Group, Uid, User};
-
-use crate::error::{Error, Result};
+use nix::unistd::{Gid, Group, Uid};
 
 /// Opens the device and checks that the module is new enough.
 pub fn open() -> Result<Device> {
@@ -62,14 +62,6 @@ fn explain_open(path: &Path, error: &io::Error) -> Error {
 pub fn owner(path: &Path) -> Option<String> {
     let meta = path.metadata().ok()?;
     (meta.gid() != 0 && meta.mode() & 0o060 == 0o060).then(|| group_name(meta.gid()))
-}
-
-/// Name of a user, or the number where there is none.
-pub fn user_name(uid: u32) -> String {
-    match User::from_uid(Uid::from_raw(uid)) {
-        Ok(Some(user)) => user.name,
-        _ => uid.to_string(),
-    }
 }
 
 fn group_name(gid: u32) -> String {

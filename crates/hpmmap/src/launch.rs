@@ -2,10 +2,33 @@
 
 use std::fmt;
 
+use clap::ValueEnum;
 use hpmmap_sys::uapi;
 use serde::Serialize;
 
-use crate::cli::Placement;
+/// Where memory lies for which the program has no policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// On the node of the CPU that maps it, or the nearest
+    Local,
+    /// On the nodes in turn, 2 MB by 2 MB
+    Interleave,
+    /// On the node of the CPU that touches it first, 2 MB by 2 MB, with one
+    /// page fault each; for threads that initialise their own part
+    FirstTouch,
+}
+
+impl Placement {
+    /// The flag of HPMMAP_IOC_LAUNCH.
+    pub fn launch_flag(self) -> u32 {
+        match self {
+            Self::Local => 0,
+            Self::Interleave => uapi::LAUNCH_F_INTERLEAVE,
+            Self::FirstTouch => uapi::LAUNCH_F_FIRST_TOUCH,
+        }
+    }
+}
 
 /// Options of a launched program, apart from the nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

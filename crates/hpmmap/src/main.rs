@@ -1,31 +1,20 @@
 //! The command `hpmmap`.
 
 mod allocator;
-mod bench;
 mod cli;
 mod device;
-mod error;
-mod escape;
-#[cfg(test)]
-mod fuzz;
 mod launch;
 mod mark;
-mod output;
-mod picture;
 mod pool;
 mod prometheus;
-mod replace;
 mod report;
-mod signals;
-mod size;
-mod trace;
 mod verbs;
 
 use std::process::ExitCode;
 
 use clap::Parser;
-
-use crate::error::Error;
+use hpmmap_base::error::Error;
+use hpmmap_base::output;
 
 fn main() -> ExitCode {
     hpmmap_sys::sigpipe::restore();

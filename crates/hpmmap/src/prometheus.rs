@@ -2,12 +2,11 @@
 
 use std::fmt::{Display, Write};
 
+use hpmmap_base::escape;
+use hpmmap_base::user_name;
 use hpmmap_host::job::{Job, Latency, TIMED_CALLS};
 use hpmmap_host::pool::{Context, NodePool};
 use hpmmap_sys::uapi::BLOCK_BYTES;
-
-use crate::device::user_name;
-use crate::escape;
 
 /// What is reported.
 pub struct State<'a> {

@@ -3,15 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use hpmmap_base::VERSION;
+use hpmmap_base::error::Result;
+use hpmmap_base::size::{Size, short};
+use hpmmap_base::user_name;
 use hpmmap_host::job::{self, FaultReasons, Faults, Job, Latency, Limited, Stall};
-use hpmmap_host::{Root, pool, process};
+use hpmmap_host::{Root, cgroup, pool, process};
 use serde::Serialize;
-
-use crate::cli::VERSION;
-use crate::device::user_name;
-use crate::error::Result;
-use crate::size::{Size, short};
-use crate::verbs::cgroup_path;
 
 /// Grows when a member changes its meaning or goes; new ones may come.
 const SCHEMA: u32 = 1;
@@ -290,7 +288,7 @@ impl Report {
         for call in job::TIMED_CALLS {
             latency.insert(call, times(&job::latency(root, id, call)?, job.tick_khz));
         }
-        let cgroup = job.limited_cgroup_id.and_then(|id| cgroup_path(root, id));
+        let cgroup = job.limited_cgroup_id.and_then(|id| cgroup::path(root, id));
         let findings = findings(&job, cgroup.as_deref());
         let placed_bytes = job.placed_bytes.values().sum();
         Ok(Self {

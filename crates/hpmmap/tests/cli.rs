@@ -199,7 +199,7 @@ fn files_that_cannot_be_marked_do_not_keep_others_from_it() {
 
 /// A file of the first version of the format: all later commands read it.
 fn first_trace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/trace-v1.bin")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../hpmmap-trace/tests/fixtures/trace-v1.bin")
 }
 
 #[test]

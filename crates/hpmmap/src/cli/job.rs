@@ -4,11 +4,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use hpmmap_base::error::{Error, Result};
 use hpmmap_sys::uapi;
-use serde::Serialize;
 
-use crate::error::{Error, Result};
-use crate::launch::Options;
+use crate::allocator::Malloc;
+use crate::launch::{Options, Placement};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PageSize {
@@ -24,34 +24,6 @@ impl PageSize {
         match self {
             Self::TwoMega => uapi::BLOCK_BYTES,
             Self::OneGiga => uapi::LARGE_BYTES,
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Malloc {
-    Jemalloc,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Placement {
-    /// On the node of the CPU that maps it, or the nearest
-    Local,
-    /// On the nodes in turn, 2 MB by 2 MB
-    Interleave,
-    /// On the node of the CPU that touches it first, 2 MB by 2 MB, with one
-    /// page fault each; for threads that initialise their own part
-    FirstTouch,
-}
-
-impl Placement {
-    /// The flag of HPMMAP_IOC_LAUNCH.
-    pub fn launch_flag(self) -> u32 {
-        match self {
-            Self::Local => 0,
-            Self::Interleave => uapi::LAUNCH_F_INTERLEAVE,
-            Self::FirstTouch => uapi::LAUNCH_F_FIRST_TOUCH,
         }
     }
 }

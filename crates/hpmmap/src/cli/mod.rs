@@ -1,25 +1,21 @@
 //! Arguments as they are parsed. Each verb turns them into its own checked
 //! type before it does anything.
 
-mod bench;
 mod job;
 mod pool;
-mod trace;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use hpmmap_base::VERSION;
+use hpmmap_bench::cli::BenchVerb;
 use hpmmap_host::Root;
+use hpmmap_trace::cli::TraceVerb;
 
-pub use bench::*;
 pub use job::*;
 pub use pool::*;
-pub use trace::*;
-
-/// The version of the product; the file VERSION is the only place.
-pub const VERSION: &str = include_str!("../../../../VERSION").trim_ascii();
 
 /// Status of `run` when hpmmap itself fails, as env(1) has it.
 pub const RUN_FAILED: u8 = 125;

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand};
-
-use crate::size::Size;
+use hpmmap_base::size::Size;
 
 #[derive(Debug, Subcommand)]
 pub enum PoolVerb {

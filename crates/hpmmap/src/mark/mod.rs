@@ -7,13 +7,12 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use hpmmap_base::error::{Error, Result};
+use hpmmap_base::escape;
+use hpmmap_base::replace::{Dir, Links, Place, describe, find};
 use hpmmap_sys::{Errno, uapi};
 
-use crate::cli::Placement;
-use crate::error::{Error, Result};
-use crate::escape;
-use crate::launch::Options;
-use crate::replace::{Dir, Links, Place, describe, find};
+use crate::launch::{Options, Placement};
 pub use replace::{Digests, hex};
 
 /// The bytes of the file that hold the mark: e_flags.
@@ -463,7 +462,7 @@ mod tests {
     #[test]
     fn a_link_of_somebody_else_is_followed_only_to_show() {
         if !nix::unistd::Uid::effective().is_root() {
-            crate::output::say("left out: only root can give files away");
+            hpmmap_base::output::say("left out: only root can give files away");
             return;
         }
         let dir = tempfile::tempdir().unwrap();

@@ -6,13 +6,13 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
+use hpmmap_base::replace::{Dir, Inode, copy_attributes, describe, is_unsupported};
+use hpmmap_base::user_name;
 use nix::unistd::Uid;
 use sha2::{Digest, Sha256};
 use xattr::FileExt as _;
 
 use super::LENGTH;
-use crate::device::user_name;
-use crate::replace::{Dir, Inode, copy_attributes, describe, is_unsupported};
 
 const CAPABILITIES: &str = "security.capability";
 const SIGNATURE: &str = "security.ima";

@@ -1,10 +1,9 @@
 //! What could not be done with a memory block, and why.
 
+use hpmmap_base::size::short;
 use hpmmap_host::list;
 use hpmmap_sys::{Errno, RemoveError};
 use serde::Serialize;
-
-use crate::size::short;
 
 /// Which step failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]

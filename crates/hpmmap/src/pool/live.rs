@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use hpmmap_base::signals;
 use hpmmap_host::memory::{self, Change};
 use hpmmap_host::{Error as HostError, Root};
 use hpmmap_sys::{Device, Errno, RemoveError};
@@ -13,8 +14,6 @@ use signal_hook::consts::SIGALRM;
 use signal_hook::flag;
 
 use super::Machine;
-
-use crate::signals;
 
 /// See the module. While it exists, signals that end a process end the
 /// current step instead of the process, so that nothing stays half done.
@@ -31,7 +30,7 @@ impl<'a> LiveMachine<'a> {
     pub fn new(
         device: &'a Device,
         timeout_seconds: Option<NonZeroU32>,
-    ) -> crate::error::Result<Self> {
+    ) -> hpmmap_base::error::Result<Self> {
         let interrupted = Arc::new(AtomicBool::new(false));
         let timed_out = Arc::new(AtomicBool::new(false));
         signals::catch(&interrupted)?;

@@ -4,6 +4,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
 
+use hpmmap_base::VERSION;
+use hpmmap_base::error::{Error, Result};
+use hpmmap_base::output::{print, print_json};
+use hpmmap_base::size::short;
+use hpmmap_base::user_name;
 use hpmmap_host::boot::{self, Config};
 use hpmmap_host::memory::{self, Zone};
 use hpmmap_host::security::{self, Lockdown};
@@ -13,11 +18,8 @@ use nix::sys::utsname::uname;
 use nix::unistd::{AccessFlags, Uid, access};
 use serde::Serialize;
 
-use crate::cli::{DoctorArgs, VERSION};
+use crate::cli::DoctorArgs;
 use crate::device;
-use crate::error::{Error, Result};
-use crate::output::{print, print_json};
-use crate::size::short;
 
 /// The oldest kernel that is supported.
 const OLDEST_KERNEL: (u32, u32) = (6, 1);
@@ -501,7 +503,7 @@ fn device_node(root: &Root) -> Check {
             "see that udev or devtmpfs runs, then load the module again",
         );
     };
-    let user = device::user_name(Uid::current().as_raw());
+    let user = user_name(Uid::current().as_raw());
     let group = device::owner(&path);
     let detail = match &group {
         Some(group) => format!("{} is for the group '{group}'", uapi::DEVICE_PATH),

@@ -5,10 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
+use hpmmap_base::error::{Error, Result};
+use hpmmap_base::replace;
 
 use crate::cli::{Cli, ManArgs};
-use crate::error::{Error, Result};
-use crate::replace;
 
 pub fn perform(args: &ManArgs) -> Result<ExitCode> {
     if !args.dir.is_dir() {

@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use hpmmap_base::error::Result;
+use hpmmap_base::escape;
+use hpmmap_base::output::{complain, print, print_json};
+use hpmmap_base::replace::Links;
 use serde::Serialize;
 
 use crate::cli::{MarkArgs, UnmarkArgs};
-use crate::error::Result;
-use crate::escape;
 use crate::launch::Options;
 use crate::mark::{Change, LENGTH, OFFSET, Program, hex};
-use crate::output::{complain, print, print_json};
-use crate::replace::Links;
 
 pub fn mark(args: &MarkArgs) -> Result<ExitCode> {
     if args.show {
@@ -152,7 +152,7 @@ mod tests {
     use hpmmap_sys::uapi;
 
     use super::*;
-    use crate::cli::Placement;
+    use crate::launch::Placement;
     use crate::mark::Digests;
 
     const OPTIONS: Options = Options {

@@ -1,9 +1,5 @@
 //! One file per verb.
 
-mod bench_alloc;
-mod bench_colocation;
-mod bench_noise;
-mod bench_session;
 mod doctor;
 mod man;
 mod mark;
@@ -17,16 +13,13 @@ mod run;
 mod run_report;
 mod status;
 mod status_watch;
-mod trace;
 
 use std::process::ExitCode;
 
+use hpmmap_base::error::{Error, Result};
 use hpmmap_host::{Root, list, node};
-pub use pool_limit::cgroup_path;
 
-use crate::bench::colocation::rank;
-use crate::cli::{BenchVerb, PoolVerb, Verb};
-use crate::error::{Error, Result};
+use crate::cli::{PoolVerb, Verb};
 
 /// Does what the verb says.
 pub fn perform(verb: Verb) -> Result<ExitCode> {
@@ -36,18 +29,13 @@ pub fn perform(verb: Verb) -> Result<ExitCode> {
         Verb::Pool(PoolVerb::List(args)) => pool_list::perform(&args),
         Verb::Pool(PoolVerb::Iomem) => pool_iomem::perform(),
         Verb::Pool(PoolVerb::Limit(args)) => pool_limit::perform(&args),
-        Verb::Bench(verb) => match *verb {
-            BenchVerb::Alloc(args) => bench_alloc::perform(&args),
-            BenchVerb::Colocation(args) => bench_colocation::perform(&args),
-            BenchVerb::ColocationRank(args) => rank::perform(&args),
-            BenchVerb::Noise(args) => bench_noise::perform(&args),
-        },
+        Verb::Bench(verb) => hpmmap_bench::verbs::perform(&verb),
         Verb::Run(args) => run::perform(&args),
         Verb::Status(args) => status::perform(&args),
         Verb::Doctor(args) => doctor::perform(&args),
         Verb::Mark(args) => mark::mark(&args),
         Verb::Unmark(args) => mark::unmark(&args),
-        Verb::Trace(verb) => trace::perform(&verb),
+        Verb::Trace(verb) => hpmmap_trace::verbs::perform(&verb),
         Verb::Man(args) => man::perform(&args),
     }
 }

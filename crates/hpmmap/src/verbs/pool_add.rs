@@ -4,6 +4,9 @@ use std::collections::HashSet;
 use std::num::NonZeroU32;
 use std::process::ExitCode;
 
+use hpmmap_base::error::{Error, Result};
+use hpmmap_base::output::{print, print_json, warn};
+use hpmmap_base::size::{Size, memory_blocks, multiple_of};
 use hpmmap_host::memory::{self, Block, Zone};
 use hpmmap_host::{Root, process};
 use serde::Serialize;
@@ -12,12 +15,9 @@ use super::progress::Progress;
 use super::require_node;
 use crate::cli::PoolAddArgs;
 use crate::device;
-use crate::error::{Error, Result};
-use crate::output::{print, print_json, warn};
 use crate::pool::add::{End, Outcome, Request, add};
 use crate::pool::choose::{Candidate, Queue};
 use crate::pool::{FailureReport, LiveMachine, join_ranges, summary};
-use crate::size::{Size, memory_blocks, multiple_of};
 
 /// What Linux must keep, or it would have to kill processes.
 const RESERVE_BYTES: u64 = 256 << 20;

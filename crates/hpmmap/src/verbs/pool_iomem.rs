@@ -3,11 +3,11 @@
 use std::ops::RangeInclusive;
 use std::process::ExitCode;
 
+use hpmmap_base::error::{Error, Result};
+use hpmmap_base::output::print;
 use hpmmap_host::Root;
 
 use crate::device;
-use crate::error::{Error, Result};
-use crate::output::print;
 
 pub fn perform() -> Result<ExitCode> {
     let ranges = device::open()?

@@ -5,6 +5,11 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::ExitCode;
 
+use hpmmap_base::error::{Error, Result};
+use hpmmap_base::output::Column::{Number, Text};
+use hpmmap_base::output::{print, print_json, table, warn};
+use hpmmap_base::size::{Size, multiple_of, short};
+use hpmmap_base::user_name;
 use hpmmap_host::{Root, cgroup};
 use hpmmap_sys::uapi::{self, LimitEntry};
 use hpmmap_sys::{Device, Errno, LimitOf, LimitRule};
@@ -13,10 +18,6 @@ use serde::Serialize;
 
 use crate::cli::{Limit, PoolLimitArgs, parse_limit};
 use crate::device;
-use crate::error::{Error, Result};
-use crate::output::Column::{Number, Text};
-use crate::output::{print, print_json, table, warn};
-use crate::size::{Size, multiple_of, short};
 
 pub fn perform(args: &PoolLimitArgs) -> Result<ExitCode> {
     let root = Root::default();
@@ -129,7 +130,7 @@ impl Request {
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.who {
-            Who::User(uid) => write!(f, "limit of user {}: ", device::user_name(*uid))?,
+            Who::User(uid) => write!(f, "limit of user {}: ", user_name(*uid))?,
             Who::Cgroup(path) => write!(f, "limit of cgroup {path}: ")?,
             Who::Default => write!(f, "default limit of every user: ")?,
         }
@@ -203,8 +204,8 @@ impl Reported {
             kind,
             uid,
             name: uid
-                .map(device::user_name)
-                .or_else(|| cgroup_id.and_then(|id| cgroup_path(root, id))),
+                .map(user_name)
+                .or_else(|| cgroup_id.and_then(|id| cgroup::path(root, id))),
             cgroup_id,
             rule: match entry.rule {
                 uapi::LIMIT_INHERIT => None,
@@ -236,11 +237,6 @@ impl fmt::Display for Reported {
             _ => write!(f, "the default limit of every user ({limit})"),
         }
     }
-}
-
-/// Path of a cgroup, unless it is gone.
-pub fn cgroup_path(root: &Root, id: u64) -> Option<String> {
-    cgroup::path_of(&cgroup::mount(root)?, id)
 }
 
 /// The limits that concern this user; to root, all of them.

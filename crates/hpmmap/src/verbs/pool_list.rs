@@ -2,17 +2,17 @@
 
 use std::process::ExitCode;
 
+use hpmmap_base::error::{Error, Result};
+use hpmmap_base::output::Column::{Number, Text};
+use hpmmap_base::output::{print, print_json, table};
+use hpmmap_base::size::short;
 use hpmmap_host::pool::{self, NodePool};
 use hpmmap_host::{Root, memory};
 use serde::Serialize;
 
 use crate::cli::PoolListArgs;
 use crate::device;
-use crate::error::{Error, Result};
-use crate::output::Column::{Number, Text};
-use crate::output::{print, print_json, table};
 use crate::pool::{PooledBlock, join_ranges};
-use crate::size::short;
 
 pub fn perform(args: &PoolListArgs) -> Result<ExitCode> {
     let root = Root::default();

@@ -2,6 +2,9 @@
 
 use std::process::ExitCode;
 
+use hpmmap_base::error::{Error, Result};
+use hpmmap_base::output::{print, print_json, warn};
+use hpmmap_base::size::{Size, memory_blocks, multiple_of, short};
 use hpmmap_host::{Root, memory};
 use serde::Serialize;
 
@@ -9,11 +12,8 @@ use super::progress::Progress;
 use super::{chosen_node, require_node};
 use crate::cli::PoolRemoveArgs;
 use crate::device;
-use crate::error::{Error, Result};
-use crate::output::{print, print_json, warn};
 use crate::pool::remove::{Outcome, free_blocks, remove};
 use crate::pool::{FailureReport, LiveMachine, PooledBlock, Step, join_ranges, summary};
-use crate::size::{Size, memory_blocks, multiple_of, short};
 
 pub fn perform(args: &PoolRemoveArgs) -> Result<ExitCode> {
     let root = Root::default();

@@ -1,8 +1,7 @@
 //! A bar on standard error, if that is a terminal.
 
+use hpmmap_base::size::short;
 use indicatif::{ProgressBar, ProgressStyle};
-
-use crate::size::short;
 
 /// Memory blocks done and failed.
 pub struct Progress {

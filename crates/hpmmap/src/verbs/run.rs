@@ -4,6 +4,9 @@ use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
+use hpmmap_base::error::{Error, Result, exec_status};
+use hpmmap_base::output::complain;
+use hpmmap_base::size::{Size, short};
 use hpmmap_host::{Root, list, node, pool};
 use hpmmap_sys::{Device, Errno, LaunchRequest};
 use nix::unistd::execvpe;
@@ -12,16 +15,13 @@ use super::{pool_limit, require_nodes, run_report};
 use crate::allocator;
 use crate::cli::RunArgs;
 use crate::device;
-use crate::error::{Error, Result};
-use crate::output::complain;
-use crate::size::{Size, short};
 
 /// Registers this process and becomes the program; returns only on failure.
 pub fn perform(args: &RunArgs) -> Result<ExitCode> {
     let root = Root::default();
     let request = checked(&root, args)?;
     let command = program(&args.command)?;
-    let environment = allocator::environment(args)?;
+    let environment = allocator::environment(args.malloc, args.malloc_tune)?;
     let device = device::open()?;
     let launch = || -> Result<u64> {
         device
@@ -42,14 +42,6 @@ pub fn perform(args: &RunArgs) -> Result<ExitCode> {
     }
     launch()?;
     Ok(ExitCode::from(execute()))
-}
-
-/// As env(1) has it.
-pub fn exec_status(errno: Errno) -> u8 {
-    match errno {
-        Errno::ENOENT => 127,
-        _ => 126,
-    }
 }
 
 /// What `--node` says for all nodes in turn.
@@ -148,7 +140,8 @@ mod tests {
     use hpmmap_sys::uapi;
 
     use super::*;
-    use crate::cli::{LaunchArgs, PageSize, Placement};
+    use crate::cli::{LaunchArgs, PageSize};
+    use crate::launch::Placement;
 
     fn args(node: Option<&str>) -> RunArgs {
         RunArgs {
@@ -254,13 +247,6 @@ mod tests {
         args.launch.interleave = false;
         let error = checked(&fixture.root(), &args).unwrap_err();
         assert!(error.to_string().contains("--page-size 1G"), "{error}");
-    }
-
-    #[test]
-    fn the_status_is_the_one_of_env() {
-        assert_eq!(exec_status(Errno::ENOENT), 127);
-        assert_eq!(exec_status(Errno::EACCES), 126);
-        assert_eq!(exec_status(Errno::ENOEXEC), 126);
     }
 
     #[test]

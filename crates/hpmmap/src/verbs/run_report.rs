@@ -6,6 +6,9 @@ use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use hpmmap_base::error::{Error, Result};
+use hpmmap_base::output::{complain, tell, warn};
+use hpmmap_base::replace;
 use hpmmap_host::{Root, pool};
 use hpmmap_sys::{Device, Errno, child, uapi};
 use nix::fcntl::OFlag;
@@ -18,9 +21,6 @@ use nix::unistd::{Pid, gethostname, pipe2};
 use signal_hook::low_level::emulate_default_handler;
 
 use crate::cli::{RUN_FAILED, RunArgs};
-use crate::error::{Error, Result};
-use crate::output::{complain, tell, warn};
-use crate::replace;
 use crate::report::{Exit, Report, Run};
 
 /// What whoever sends it to hpmmap means for the program.

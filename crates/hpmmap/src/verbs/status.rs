@@ -7,6 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use hpmmap_base::error::{Error, Result};
+use hpmmap_base::output::Column::{Number, Text};
+use hpmmap_base::output::{print, print_json, print_json_line, table};
+use hpmmap_base::size::{Size, short};
+use hpmmap_base::user_name;
+use hpmmap_base::{replace, signals};
 use hpmmap_host::job::{self, TIMED_CALLS};
 use hpmmap_host::pool::{self, Context, NodePool};
 use hpmmap_host::{Root, process};
@@ -15,13 +21,8 @@ use serde::Serialize;
 use super::pool_list::nodes_table;
 use super::status_watch;
 use crate::cli::StatusArgs;
-use crate::device::{require_module, user_name};
-use crate::error::{Error, Result};
-use crate::output::Column::{Number, Text};
-use crate::output::{print, print_json, print_json_line, table};
+use crate::device::require_module;
 use crate::prometheus::{self, JobState};
-use crate::size::{Size, short};
-use crate::{replace, signals};
 
 /// How long a signal may go unnoticed.
 pub const SLICE: Duration = Duration::from_millis(200);

@@ -8,14 +8,14 @@ use crossterm::event::{self, Event, KeyCode, KeyModifiers};
 use crossterm::style::{Color, Print, ResetColor, SetForegroundColor};
 use crossterm::terminal::{self, ClearType};
 use crossterm::{cursor, execute, queue};
+use hpmmap_base::error::Result;
+use hpmmap_base::output::Column::{self, Number, Text};
+use hpmmap_base::output::table;
+use hpmmap_base::size::{Size, short};
 use hpmmap_host::Root;
 use hpmmap_host::pool::NodePool;
 
 use super::status::{SLICE, Status, or_unknown};
-use crate::error::Result;
-use crate::output::Column::{self, Number, Text};
-use crate::output::table;
-use crate::size::{Size, short};
 
 /// Shows the state again and again until a key or a signal ends it.
 pub fn watch(root: &Root, interval: Duration, stop: &AtomicBool) -> Result<()> {

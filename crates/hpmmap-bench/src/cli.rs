@@ -1,0 +1,386 @@
+//! The options of `hpmmap bench`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use hpmmap_base::size::Size;
+
+use crate::colocation::plan::{Manager, Profile, Workload};
+use crate::noise::plan::{Mode, Variant};
+use crate::plan::{Allocator, Method, Pattern};
+
+/// The verbs of `hpmmap bench`.
+#[derive(Debug, Subcommand)]
+pub enum BenchVerb {
+    /// What it costs to get memory, touch it and give it back
+    ///
+    /// Runs each method, pattern and size in a process of its own, several
+    /// times, and prints tables, each result with its ratio to the best peer
+    /// (the cheapest method of Linux at the same pattern and size).
+    ///
+    /// Methods: '4k', 'thp', 'hugetlb', each also filled before the first
+    /// touch ('-populate'); 'hpmmap', a plain call under 'hpmmap run --strict';
+    /// 'hpmmap-dirty', the same after every block of the pools has been used;
+    /// 'hpmmap-reuse', with the flag for memory that need not be zero.
+    ///
+    /// Patterns: 'map': map, touch each 4 KB page, unmap; 'crowded': the same
+    /// in a process that has 10,000 mappings; 'cycle': map, touch, unmap
+    /// several times in one process; 'brk', 'mremap': a heap and an array that
+    /// grow; 'stacks': stacks of 8 MB with a guard page, of which 64 KB are
+    /// used; 'amr': blocks of varied sizes, as a mesh that is refined and
+    /// coarsened has them; 'amr-malloc', 'malloc': these and small objects from
+    /// an allocator; 'threads' (with --threads).
+    ///
+    /// Columns: MAP, UNMAP the calls that get memory and give it back, TOUCH
+    /// the first touches less what a touch costs that finds its page, TOTAL the
+    /// three, FAULTS page faults, WORST TOUCH, WORST CALL the costliest one,
+    /// TABLES memory for page tables, MEMORY what was resident or held at the
+    /// peak, EXIT the CPU time of the process after the pattern (zeroing that was
+    /// put off until its end is there), OTHERS that of all other tasks until
+    /// 100 ms after its end, RATIO+EXIT the ratio of TOTAL and EXIT together, SPREAD the
+    /// largest distance of a TOTAL from the median of the repetitions, with '!'
+    /// above 1 %.
+    ///
+    /// Costs are cycles of the time stamp counter. In a guest with one CPU
+    /// under QEMU's '-icount shift=0' those are instructions; say so with
+    /// --icount.
+    #[command(
+        after_help = "Exit status: 1 if HPMMAP took page faults, or if --compare finds \
+        a difference of more than 1 %.\n\n\
+        The JSON has the members benchmark, schema, unit, tsc_hz, versions, machine, \
+        parameters, pool_add, left_out[] and results[]; each result has pattern, method, \
+        allocator, size_bytes, threads, measured (kind, median, repetitions[]), spread, agree, \
+        ratio_to_best_peer, ratio_with_exit. bench/README.md of the source describes them all."
+    )]
+    Alloc(BenchAllocArgs),
+    /// What neighbours do to a job, under HPMMAP and what Linux has
+    ///
+    /// Runs MPI programs alone and beside compile jobs, with 4 KB pages,
+    /// transparent huge pages, reserved huge pages (malloc's) and HPMMAP, in
+    /// rounds: each round runs every combination once, in an order of its own.
+    /// Prints tables and writes everything into one directory: the plan, a
+    /// record and the output of each run, a report in HTML. It can be stopped
+    /// at any time (Ctrl-C) and goes on with --resume.
+    ///
+    /// Neighbours: 'none', always measured; 'a': one parallel compile on any CPU,
+    /// with as many jobs as there are CPUs without a rank; 'b': two of these;
+    /// 'c': two, each on a half of the CPUs without a rank. They go on until the
+    /// job ends. Ranks are bound to a CPU each.
+    ///
+    /// Workloads: 'lammps' and 'hpcc' (Debian's packages), and the programs of
+    /// the source's bench/apps. Their results must be right, and the same in
+    /// all runs.
+    ///
+    /// Columns: SECONDS mean of the runtimes, +- half of its 95 % confidence
+    /// interval; SLOWDOWN by the neighbour, and its parts: KERNEL and BLOCKED,
+    /// together MEMORY, the most that is due to memory management, WAIT for a CPU,
+    /// USER mode; FAULTS page faults of a run, LATE after the start-up, POOL in
+    /// memory of the pools, MAJOR with a disk; of the whole machine STALLS for
+    /// memory, HUGE pages had, MERGED by khugepaged. With --icount: INSTR.
+    /// instructions of a rank in thousand millions, their GROWTH by the
+    /// neighbour; HPMMAP takes so many FEWER. docs/colocation.md of the source has
+    /// the formulas.
+    #[command(after_help = "Exit status: 1 if a run failed or gave a wrong result, \
+        or the study was interrupted.")]
+    Colocation(Box<BenchColocationArgs>),
+    /// Run one rank of a study and record what it took
+    #[command(hide = true)]
+    ColocationRank(ColocationRankArgs),
+    /// How much of the CPUs' time is taken away, and what random accesses cost
+    ///
+    /// Detours (the benchmark 'selfish'): on every CPU at once a loop reads the
+    /// clock; a round that takes much longer than usual is a detour, its time
+    /// was taken by something else. Loops: 'plain' does nothing else, and shows
+    /// interrupts and other tasks, but no memory management; 'touch' also writes
+    /// to pages that are there, one after the other, and shows what is done to
+    /// resident memory (khugepaged, migration, reclaim); 'fresh' writes to pages
+    /// it has just mapped, 2 MB at a time, and shows page faults; what mmap and
+    /// munmap take is in no detour but apart, in CALLS.
+    ///
+    /// Random accesses: to arrays of growing size, on the first CPU. 'dependent':
+    /// each number is the index of the next, so a read has to wait for the one
+    /// before; 'independent': updates at random places, as GUPS does them.
+    ///
+    /// Methods: '4k', 'thp', 'hugetlb', and 'hpmmap', a plain call under 'hpmmap
+    /// run --strict'. The plain loop has no memory; it runs once natively and
+    /// once under HPMMAP.
+    ///
+    /// With --neighbour detours are looked for again while something that uses
+    /// much memory runs on half of the CPUs.
+    ///
+    /// Columns: NOISE the part of the time that detours took, mean of the CPUs,
+    /// WORST that of the CPU with the most, DETOURS how many a second, LONGEST the
+    /// longest one, CALLS the part of the time in mmap and munmap, SLOWEST the
+    /// longest of these, FAULTS page faults a second, ROUNDS rounds of the loop a
+    /// second, with memory that is pages.
+    #[command(
+        after_help = "An emulated guest has no TLB model: random accesses differ there \
+        only by instructions and page faults, and detours have in them what the emulator and \
+        the machine below it take.\n\n\
+        The JSON has the members benchmark, schema, unit, tsc_hz, versions, machine, parameters, \
+        pool_add, left_out[], detours[] (variant, method, condition, neighbour_bytes, summary, \
+        cpus[]) and accesses[] (mode, method, size_bytes, median, least, most, faults, set_up_ns, \
+        last). bench/README.md of the source describes them all."
+    )]
+    Noise(BenchNoiseArgs),
+}
+
+/// What a study is made of.
+#[derive(Debug, Args)]
+pub struct BenchColocationArgs {
+    /// Only these workloads; by default all that are installed
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub workload: Vec<Workload>,
+    /// Only these memory managers
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub manager: Vec<Manager>,
+    /// Only these neighbours
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub neighbour: Vec<Profile>,
+    /// How often each combination is run [default: 10, 2 with --quick]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: Option<u32>,
+    /// Ranks of a job [default: the largest power of two of at most two thirds
+    /// of the CPUs]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub ranks: Option<u32>,
+    /// Memory of a job in all, which is reserved for it under hugetlb and
+    /// HPMMAP [default: three quarters of the machine's, 256M with --quick]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<Size>,
+    /// Beside the builds have one program fill and free Linux's memory over and
+    /// over, all but this much
+    #[arg(long, value_name = "SIZE")]
+    pub room: Option<Size>,
+    /// Time steps of lammps, minimd and miniamr; the others solve to the end
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub iterations: Option<u32>,
+    /// Seed of the order of the runs [default: 1]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Small problems that an emulated machine can solve
+    #[arg(long)]
+    pub quick: bool,
+    /// The clock of this machine counts instructions (one CPU, one rank)
+    #[arg(long)]
+    pub icount: bool,
+    /// Set transparent huge pages, reserve huge pages and add pools as each run
+    /// needs it, and set everything back afterwards (root)
+    ///
+    /// Otherwise only what is there is used.
+    #[arg(long)]
+    pub prepare: bool,
+    /// A run that takes longer has failed [default: 3600]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub timeout: Option<u32>,
+    /// Directory for the study, new or empty [default: colocation-SECONDS]
+    #[arg(long, value_name = "DIR", conflicts_with = "resume")]
+    pub out: Option<PathBuf>,
+    /// Go on with the study in this directory, or report it again
+    ///
+    /// The options are those it was begun with; the machine must be the same.
+    /// To go on, the directory and what is in it must belong to the caller or
+    /// root, and nobody else may be able to write to it.
+    #[arg(long, value_name = "DIR")]
+    pub resume: Option<PathBuf>,
+    /// With --resume: run nothing, report what there is, on any machine
+    #[arg(long, requires = "resume")]
+    pub report: bool,
+    /// Directory for the files of a run while it goes on, those of the
+    /// neighbours' builds too [default: in the study's]
+    #[arg(long, value_name = "DIR")]
+    pub work: Option<PathBuf>,
+    /// Where the programs of bench/apps are, if they are not in their place
+    #[arg(long, value_name = "DIR")]
+    pub apps: Option<PathBuf>,
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Say what is run, if standard error is no terminal
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+/// What a rank runs.
+#[derive(Debug, Args)]
+pub struct ColocationRankArgs {
+    /// Directory for the record
+    #[arg(long)]
+    pub record: PathBuf,
+    /// CPUs of the ranks, in order
+    #[arg(long, value_delimiter = ',')]
+    pub cpus: Vec<u32>,
+    /// No transparent huge pages
+    #[arg(long)]
+    pub no_thp: bool,
+    /// A file that the program makes when its start-up ends
+    #[arg(long)]
+    pub started: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub command: Vec<OsString>,
+}
+
+/// How benchmarks run that have a worker, and what comes of them.
+#[derive(Debug, Args)]
+pub struct SessionArgs {
+    /// The clock of this machine counts instructions
+    #[arg(long)]
+    pub icount: bool,
+    /// Reserve huge pages, add pools and set transparent huge pages as the
+    /// methods need it, and set everything back afterwards (root)
+    ///
+    /// Otherwise only what is there is used.
+    #[arg(long)]
+    pub prepare: bool,
+    /// Write the results as JSON, and charts of them as PNG and SVG, into this
+    /// directory
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Say what is measured, if standard error is no terminal
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// The program that does the work, if it is not in its place
+    #[arg(long, value_name = "FILE")]
+    pub worker: Option<PathBuf>,
+}
+
+/// What noise is looked for in.
+#[derive(Debug, Args)]
+pub struct BenchNoiseArgs {
+    /// Only these methods: 4k, thp, hugetlb, hpmmap
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        hide_possible_values = true
+    )]
+    pub method: Vec<Method>,
+    /// Only these loops
+    #[arg(
+        long = "loop",
+        value_name = "LIST",
+        value_delimiter = ',',
+        conflicts_with = "no_detours"
+    )]
+    pub variant: Vec<Variant>,
+    /// Only these random accesses
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        conflicts_with = "no_accesses"
+    )]
+    pub mode: Vec<Mode>,
+    /// Random accesses only
+    #[arg(long, conflicts_with = "no_accesses")]
+    pub no_detours: bool,
+    /// Detours only
+    #[arg(long)]
+    pub no_accesses: bool,
+    /// Only these CPUs, such as 0,2-3
+    #[arg(long, value_name = "LIST")]
+    pub cpu: Option<String>,
+    /// Look for detours beside a neighbour, too: a COMMAND for the shell that is
+    /// repeated, or processes that fill memory and write files as a build does
+    #[arg(long, value_name = "COMMAND", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub neighbour: Option<String>,
+    /// Where it runs, instead of on the upper half of the CPUs
+    #[arg(long, value_name = "LIST", requires = "neighbour")]
+    pub neighbour_cpu: Option<String>,
+    /// How long each search for detours takes [default: 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=86400))]
+    pub seconds: Option<u32>,
+    /// A detour takes so many times as long as a usual round
+    #[arg(long, value_name = "N", default_value_t = 9,
+          value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
+    pub factor: u32,
+    /// What the loops write to, on each CPU: a multiple of 2M [default: 64M, or
+    /// an eighth of what is available to each CPU]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<Size>,
+    /// These sizes of arrays: powers of two [default: 64K to 1G, four times each,
+    /// as far as a quarter of the available memory]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub size: Vec<Size>,
+    /// Random accesses in a round [default: 4194304]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    pub accesses: Option<u64>,
+    /// Rounds; the median counts
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Where nothing else is said: 1 second, 8M, sizes up to 16M, 65536 accesses
+    #[arg(long)]
+    pub quick: bool,
+    /// A table of every CPU, too
+    #[arg(long)]
+    pub per_cpu: bool,
+    /// What is the same for all that have a worker.
+    #[command(flatten)]
+    pub session: SessionArgs,
+}
+
+/// What is measured of allocation.
+#[derive(Debug, Args)]
+pub struct BenchAllocArgs {
+    /// Only these methods
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub method: Vec<Method>,
+    /// Only these patterns
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub pattern: Vec<Pattern>,
+    /// Only these allocators, for the patterns that use one
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub allocator: Vec<Allocator>,
+    /// These sizes instead of 4K to 4G: multiples of 4K; those the machine has
+    /// no memory for are left out
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub size: Vec<Size>,
+    /// Largest size of patterns other than 'map'
+    #[arg(long, value_name = "SIZE", default_value = "128M")]
+    pub limit: Size,
+    /// Processes for each result, after one that does not count
+    #[arg(long, value_name = "N", default_value_t = 3,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+    /// Rounds in one process of the patterns 'cycle' and 'threads'
+    #[arg(long, value_name = "N", default_value_t = 8,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub rounds: u32,
+    /// Measure throughput with 1 to N threads instead
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+    /// The library of the allocator 'hpmmap-jemalloc'
+    #[arg(long, value_name = "FILE")]
+    pub hpmmap_jemalloc: Option<PathBuf>,
+    /// Only compare two results
+    #[arg(long, num_args = 2, value_names = ["FIRST.json", "SECOND.json"], exclusive = true)]
+    pub compare: Vec<PathBuf>,
+    /// What is the same for all that have a worker.
+    #[command(flatten)]
+    pub session: SessionArgs,
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use clap::Parser;
+
+    use super::BenchVerb;
+
+    #[derive(Parser)]
+    struct Bench {
+        #[command(subcommand)]
+        verb: BenchVerb,
+    }
+
+    /// What these words after `hpmmap bench` are.
+    pub fn parse(words: &[&str]) -> BenchVerb {
+        let all = ["bench"].iter().chain(words);
+        Bench::try_parse_from(all).unwrap().verb
+    }
+}

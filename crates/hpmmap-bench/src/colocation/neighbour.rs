@@ -1,0 +1,333 @@
+//! The neighbours: builds that begin anew until they are told to end, and a
+//! program that fills memory.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hpmmap_host::{Root, process};
+use hpmmap_sys::child::{Setup, Signal};
+use nix::sys::signal::killpg;
+use nix::unistd::Pid;
+
+use super::plan::{Parameters, Profile};
+
+/// Files of the tree that is compiled, and functions of each.
+const FILES: u32 = 24;
+const FUNCTIONS: u32 = 60;
+/// How long neighbours run before the job starts, and at most until the memory
+/// is filled.
+const SETTLE: Duration = Duration::from_secs(1);
+const FILL: Duration = Duration::from_secs(10);
+/// How long one may take to end when it is told to.
+const END: Duration = Duration::from_secs(3);
+
+/// A C file that keeps an optimising compiler busy; always the same.
+fn source(file: u32) -> String {
+    let mut text = String::from("#include <stddef.h>\n#include <string.h>\n");
+    for n in 0..FUNCTIONS {
+        let k = file * FUNCTIONS + n;
+        text += &format!(
+            "\ndouble work_{k}(double *a, const double *b, size_t n)\n{{\n\tdouble sum = {k}.0;\n\
+             \tfor (size_t i = 1; i + 1 < n; i++) {{\n\
+             \t\ta[i] = b[i - 1] * {}.5 + b[i + 1] / {}.25;\n\
+             \t\tif (a[i] > {k}.0)\n\t\t\tsum += a[i] * b[i * {} % n];\n\
+             \t\telse\n\t\t\tmemmove(a, b, i * sizeof(*a));\n\t}}\n\treturn sum;\n}}\n",
+            k + 1,
+            k + 2,
+            n % 7 + 1,
+        );
+    }
+    text
+}
+
+fn makefile() -> String {
+    let objects: Vec<String> = (0..FILES).map(|n| format!("work{n}.o")).collect();
+    format!(
+        "CFLAGS := -O2\nlibwork.a: {0}\n\t$(AR) rcs $@ $^\n",
+        objects.join(" ")
+    )
+}
+
+fn failed(what: &str, error: impl std::fmt::Display) -> String {
+    format!("{what}: {error}")
+}
+
+/// A process and everything it starts.
+struct Group {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Group {
+    /// Its output goes to `log`.
+    fn start(mut command: Command, cpus: &[u32], dir: &Path, log: PathBuf) -> Result<Self, String> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let output = File::create(&log).map_err(|error| failed("log", error))?;
+        let errors = output.try_clone().map_err(|error| failed("log", error))?;
+        command
+            .current_dir(dir)
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(errors);
+        // SIGTERM, which both pass on to what they have started.
+        Setup {
+            cpus: cpus.to_vec(),
+            own_group: true,
+            dies_with_parent: Some(Signal::SIGTERM),
+            ..Setup::default()
+        }
+        .apply(&mut command)
+        .map_err(|error| failed(&name, error))?;
+        let child = command.spawn().map_err(|error| failed(&name, error))?;
+        Ok(Self { child, log })
+    }
+
+    /// `None` while it runs, else its output if it failed.
+    fn ended(&mut self) -> Result<Option<Result<(), String>>, String> {
+        let status = self
+            .child
+            .try_wait()
+            .map_err(|error| failed("wait", error))?;
+        Ok(status.map(|status| {
+            if status.success() {
+                return Ok(());
+            }
+            let said = fs::read_to_string(&self.log).unwrap_or_default();
+            let last = said.lines().last().unwrap_or("it said nothing");
+            Err(format!("{status}: {last}"))
+        }))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let group = Pid::from_raw(self.child.id() as i32);
+        let deadline = Instant::now() + END;
+        // An error means that nothing of it is left.
+        let _ = killpg(group, Signal::SIGTERM);
+        while Instant::now() < deadline && matches!(self.child.try_wait(), Ok(None)) {
+            thread::sleep(Duration::from_millis(50));
+        }
+        let _ = killpg(group, Signal::SIGKILL);
+        let _ = self.child.wait();
+    }
+}
+
+/// A build that is begun anew as often as it ends.
+struct Build {
+    dir: PathBuf,
+    jobs: u32,
+    cpus: Vec<u32>,
+    ended: u32,
+    group: Group,
+}
+
+impl Build {
+    fn start(dir: PathBuf, jobs: u32, cpus: &[u32]) -> Result<Self, String> {
+        fs::create_dir_all(&dir).map_err(|error| failed("sources", error))?;
+        let write = |name: &str, text: String| {
+            fs::write(dir.join(name), text).map_err(|error| failed("sources", error))
+        };
+        for n in 0..FILES {
+            write(&format!("work{n}.c"), source(n))?;
+        }
+        write("Makefile", makefile())?;
+        let group = Self::make(&dir, jobs, cpus)?;
+        Ok(Self {
+            dir,
+            jobs,
+            cpus: cpus.to_vec(),
+            ended: 0,
+            group,
+        })
+    }
+
+    /// Everything is built, also what is there already.
+    fn make(dir: &Path, jobs: u32, cpus: &[u32]) -> Result<Group, String> {
+        let mut make = Command::new("make");
+        // Those of a make above are not for this one.
+        make.env_remove("MAKEFLAGS").env_remove("MFLAGS");
+        make.args(["--silent", "--always-make"])
+            .arg(format!("--jobs={jobs}"));
+        Group::start(make, cpus, dir, dir.join("make.log"))
+    }
+
+    fn tend(&mut self) -> Result<(), String> {
+        match self.group.ended()? {
+            None => Ok(()),
+            Some(Err(why)) => Err(format!("the build failed: {why}")),
+            Some(Ok(())) => {
+                self.ended += 1;
+                self.group = Self::make(&self.dir, self.jobs, &self.cpus)?;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Everything that runs beside a job; it ends when this is dropped.
+pub struct Neighbours {
+    builds: Vec<Build>,
+    filler: Option<Group>,
+    fill_bytes: Option<u64>,
+    /// What was available before they began.
+    available_bytes: u64,
+    begun: Instant,
+}
+
+impl Neighbours {
+    /// Starts them, with their files in `dir`; a program fills `fill_bytes`.
+    pub fn start(
+        root: &Root,
+        profile: Profile,
+        parameters: &Parameters,
+        fill_bytes: Option<u64>,
+        dir: &Path,
+    ) -> Result<Self, String> {
+        let mut all = Self {
+            builds: Vec::new(),
+            filler: None,
+            fill_bytes,
+            available_bytes: process::available_bytes(root).unwrap_or(0),
+            begun: Instant::now(),
+        };
+        if profile == Profile::None {
+            return Ok(all);
+        }
+        if let Some(bytes) = fill_bytes {
+            let cpus = match profile {
+                Profile::C => &parameters.other_cpus[..],
+                _ => &[],
+            };
+            fs::create_dir_all(dir).map_err(|error| failed("neighbour", error))?;
+            let mut command = Command::new("stress-ng");
+            // Without --vm-keep it maps, fills and unmaps its memory over and over.
+            command
+                .args(["--vm", "1", "--vm-bytes", &bytes.to_string()])
+                .args(["--vm-method", "write64", "--temp-path"])
+                .arg(dir);
+            all.filler = Some(Group::start(command, cpus, dir, dir.join("fill.log"))?);
+        }
+        for n in 0..profile.builds() {
+            all.builds.push(Build::start(
+                dir.join(format!("build{n}")),
+                parameters.build_jobs(profile),
+                parameters.build_cpus(profile, n),
+            )?);
+        }
+        Ok(all)
+    }
+
+    /// Waits until they are at work.
+    pub fn settle(&mut self, root: &Root, stop: impl Fn() -> bool) -> Result<(), String> {
+        while !self.builds.is_empty() && !self.is_settled(root) && !stop() {
+            self.tend()?;
+            thread::sleep(Duration::from_millis(100));
+        }
+        Ok(())
+    }
+
+    fn is_settled(&self, root: &Root) -> bool {
+        let now = process::available_bytes(root).unwrap_or(0);
+        let filled = self.available_bytes.saturating_sub(now);
+        let is_full = self.fill_bytes.is_none_or(|fill| filled > fill / 2);
+        let since = self.begun.elapsed();
+        since >= FILL || (since >= SETTLE && is_full)
+    }
+
+    /// Begins builds anew that have ended; an error if a neighbour failed.
+    pub fn tend(&mut self) -> Result<(), String> {
+        for build in &mut self.builds {
+            build.tend()?;
+        }
+        match self
+            .filler
+            .as_mut()
+            .map(Group::ended)
+            .transpose()?
+            .flatten()
+        {
+            None => Ok(()),
+            Some(Ok(())) => Err("stress-ng ended early".into()),
+            Some(Err(why)) => Err(format!("stress-ng failed: {why}")),
+        }
+    }
+
+    /// Builds that were completed.
+    pub fn builds_ended(&self) -> u32 {
+        self.builds.iter().map(|build| build.ended).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::colocation::plan::tests::parameters;
+
+    #[test]
+    fn sources_are_always_the_same() {
+        assert_eq!(source(3), source(3));
+        assert_ne!(source(3), source(4));
+        assert_eq!(source(0).matches("\ndouble ").count(), FUNCTIONS as usize);
+        assert!(makefile().contains("work23.o\n"));
+    }
+
+    /// Processes of a group that are not at their end.
+    fn living(group: i32) -> usize {
+        let root = Root::default();
+        let lives = |pid: &String| {
+            let text = root.read(format!("proc/{pid}/stat")).unwrap_or_default();
+            let rest = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+            let words: Vec<&str> = rest.split_whitespace().collect();
+            words.get(2) == Some(&group.to_string().as_str()) && words[0] != "Z"
+        };
+        let entries = root.entries("proc").unwrap();
+        entries.iter().filter(|pid| lives(pid)).count()
+    }
+
+    #[test]
+    fn a_build_runs_and_ends_with_all_it_started() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut all = Neighbours::start(
+            &Root::default(),
+            Profile::A,
+            &parameters(),
+            None,
+            dir.path(),
+        )
+        .unwrap();
+        let group = all.builds[0].group.child.id() as i32;
+        all.settle(&Root::default(), || false).unwrap();
+        assert!(living(group) > 1);
+        drop(all);
+        // They have been killed, but may still be on their way out.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while living(group) > 0 && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(living(group), 0);
+    }
+
+    #[test]
+    fn a_build_that_fails_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut build = Build::start(dir.path().to_path_buf(), 1, &[]).unwrap();
+        fs::write(dir.path().join("Makefile"), "all:\n\t@echo no; false\n").unwrap();
+        build.group = Build::make(dir.path(), 1, &[]).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let error = loop {
+            match build.tend() {
+                Err(why) => break why,
+                Ok(()) if Instant::now() > deadline => panic!("it goes on"),
+                Ok(()) => thread::sleep(Duration::from_millis(20)),
+            }
+        };
+        assert!(
+            error.starts_with("the build failed: exit status: 2"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,457 @@
+//! What a study runs, and in which order.
+
+use std::fmt;
+
+use clap::ValueEnum;
+use hpmmap_base::size::Size;
+use serde::{Deserialize, Serialize};
+
+/// Far beyond what anybody would wait for.
+const MAX_REPETITIONS: u32 = 100_000;
+/// More than addresses can be told apart.
+const MAX_MEMORY: u64 = 1 << 57;
+
+/// An MPI program.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Workload {
+    /// Lennard-Jones melt of LAMMPS
+    Lammps,
+    /// HPC Challenge, all tests
+    Hpcc,
+    /// Conjugate gradients on a sparse matrix
+    Minicg,
+    /// Implicit finite elements
+    Minife,
+    /// Molecular dynamics with neighbour lists
+    Minimd,
+    /// Adaptive mesh refinement: blocks come and go
+    Miniamr,
+}
+
+/// Who manages the memory of the job.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Manager {
+    /// Linux, pages of 4 KB
+    #[value(name = "4k")]
+    #[serde(rename = "4k")]
+    Small,
+    /// Linux, transparent huge pages
+    Thp,
+    /// Linux, reserved huge pages for the heap
+    Hugetlb,
+    /// HPMMAP
+    Hpmmap,
+}
+
+/// What runs beside the job.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Profile {
+    /// Nothing
+    None,
+    /// One parallel compile
+    A,
+    /// Two
+    B,
+    /// Two, on CPUs of their own
+    C,
+}
+
+impl Workload {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lammps => "lammps",
+            Self::Hpcc => "hpcc",
+            Self::Minicg => "minicg",
+            Self::Minife => "minife",
+            Self::Minimd => "minimd",
+            Self::Miniamr => "miniamr",
+        }
+    }
+}
+
+impl Manager {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Small => "4k",
+            Self::Thp => "thp",
+            Self::Hugetlb => "hugetlb",
+            Self::Hpmmap => "hpmmap",
+        }
+    }
+
+    /// For headings.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Small => "4 KB pages",
+            Self::Thp => "THP",
+            Self::Hugetlb => "hugetlbfs",
+            Self::Hpmmap => "HPMMAP",
+        }
+    }
+}
+
+impl Profile {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::A => "a",
+            Self::B => "b",
+            Self::C => "c",
+        }
+    }
+
+    /// For headings.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::None => "alone",
+            Self::A => "A",
+            Self::B => "B",
+            Self::C => "C",
+        }
+    }
+
+    /// How many builds go on at a time.
+    pub fn builds(self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::A => 1,
+            Self::B | Self::C => 2,
+        }
+    }
+}
+
+/// Everything that decides what is run. A study goes on only with the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parameters {
+    /// Programs.
+    pub workloads: Vec<Workload>,
+    /// Memory managers.
+    pub managers: Vec<Manager>,
+    /// Neighbours, `None` among them.
+    pub neighbours: Vec<Profile>,
+    /// Rounds.
+    pub repetitions: u32,
+    /// Ranks of a job.
+    pub ranks: u32,
+    /// The CPU of each.
+    pub rank_cpus: Vec<u32>,
+    /// The other CPUs.
+    pub other_cpus: Vec<u32>,
+    /// Memory of a job in all.
+    pub memory_bytes: u64,
+    /// What a program that fills memory leaves free; `None` without one.
+    pub room_bytes: Option<u64>,
+    /// Time steps; `None` for what the workload has by default.
+    pub iterations: Option<u32>,
+    /// Of the order.
+    pub seed: u64,
+    /// Small problems.
+    pub quick: bool,
+    /// The clock counts instructions.
+    pub icount: bool,
+    /// Settings of the machine are made for each run.
+    pub prepare: bool,
+    /// A run that takes longer has failed.
+    pub timeout_seconds: u32,
+}
+
+impl Parameters {
+    /// Error if no command line leads to these.
+    pub fn check(&self) -> Result<(), String> {
+        let ranks = self.ranks as usize;
+        if ranks == 0 || self.rank_cpus.len() != ranks {
+            return Err(format!(
+                "{} CPUs are given for {ranks} ranks",
+                self.rank_cpus.len()
+            ));
+        }
+        if self.repetitions > MAX_REPETITIONS {
+            return Err(format!(
+                "{} repetitions are more than {MAX_REPETITIONS}",
+                self.repetitions
+            ));
+        }
+        match self.memory_bytes.max(self.room_bytes.unwrap_or(0)) {
+            most if most > MAX_MEMORY => Err(format!("{most} bytes are no size of memory")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A combination that is compared with others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Cell {
+    /// The program.
+    pub workload: Workload,
+    /// Who manages its memory.
+    pub manager: Manager,
+    /// What runs beside it.
+    pub neighbour: Profile,
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = [
+            self.workload.name(),
+            self.manager.name(),
+            self.neighbour.name(),
+        ];
+        f.write_str(&names.join(" "))
+    }
+}
+
+/// One run of the plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Planned {
+    /// Its place in the order, from 0.
+    pub run: u32,
+    /// Its round, from 0.
+    pub repetition: u32,
+    /// What is run.
+    #[serde(flatten)]
+    pub cell: Cell,
+}
+
+/// Ranks by default: as in the paper, where 8 of 12 CPUs had one.
+pub fn default_ranks(cpus: u32) -> u32 {
+    let most = (cpus * 2 / 3).max(1);
+    1 << most.ilog2()
+}
+
+/// CPUs for ranks, in equal parts from each node, and the others. `None` if
+/// there are not so many.
+pub fn divide_cpus(nodes: &[Vec<u32>], ranks: u32) -> Option<(Vec<u32>, Vec<u32>)> {
+    let mut left: Vec<Vec<u32>> = nodes.to_vec();
+    let mut chosen = Vec::new();
+    while chosen.len() < ranks as usize {
+        let before = chosen.len();
+        for cpus in &mut left {
+            if chosen.len() < ranks as usize && !cpus.is_empty() {
+                chosen.push(cpus.remove(0));
+            }
+        }
+        if chosen.len() == before {
+            return None;
+        }
+    }
+    let mut others: Vec<u32> = left.into_iter().flatten().collect();
+    others.sort_unstable();
+    Some((chosen, others))
+}
+
+impl Parameters {
+    /// Jobs of one build.
+    pub fn build_jobs(&self, profile: Profile) -> u32 {
+        let others = self.other_cpus.len() as u32;
+        match profile {
+            Profile::C => (others / 2).max(1),
+            _ => others.max(1),
+        }
+    }
+
+    /// CPUs of build `n`; none means any.
+    pub fn build_cpus(&self, profile: Profile, n: u32) -> &[u32] {
+        let half = self.other_cpus.len() / 2;
+        match (profile, n) {
+            (Profile::C, _) if half == 0 => &self.other_cpus,
+            (Profile::C, 0) => &self.other_cpus[..half],
+            (Profile::C, _) => &self.other_cpus[half..],
+            _ => &[],
+        }
+    }
+
+    /// Why a neighbour cannot be run here.
+    pub fn obstacle(&self, profile: Profile) -> Option<String> {
+        (profile == Profile::C && self.other_cpus.is_empty()).then(|| {
+            format!(
+                "needs a CPU without a rank: there are {} ranks and no other CPU",
+                self.ranks
+            )
+        })
+    }
+
+    /// All runs in order: in each round every combination once, shuffled.
+    pub fn order(&self, left_out: impl Fn(&Cell) -> bool) -> Vec<Planned> {
+        let mut random = fastrand::Rng::with_seed(self.seed);
+        let mut cells = Vec::new();
+        for &workload in &self.workloads {
+            for &manager in &self.managers {
+                for &neighbour in &self.neighbours {
+                    cells.push(Cell {
+                        workload,
+                        manager,
+                        neighbour,
+                    });
+                }
+            }
+        }
+        cells.retain(|cell| !left_out(cell));
+        let mut runs = Vec::new();
+        for repetition in 0..self.repetitions {
+            random.shuffle(&mut cells);
+            for &cell in &cells {
+                let run = runs.len() as u32;
+                runs.push(Planned {
+                    run,
+                    repetition,
+                    cell,
+                });
+            }
+        }
+        runs
+    }
+
+    /// The options that plan this study anew.
+    pub fn options(&self) -> Vec<String> {
+        fn joined<T: Copy>(all: &[T], name: fn(T) -> &'static str) -> String {
+            all.iter()
+                .map(|&one| name(one))
+                .collect::<Vec<_>>()
+                .join(",")
+        }
+        let neighbours: Vec<Profile> = self
+            .neighbours
+            .iter()
+            .copied()
+            .filter(|&one| one != Profile::None || self.neighbours.len() == 1)
+            .collect();
+        let mut words = vec![
+            format!("--workload={}", joined(&self.workloads, Workload::name)),
+            format!("--manager={}", joined(&self.managers, Manager::name)),
+            format!("--neighbour={}", joined(&neighbours, Profile::name)),
+            format!("--repeat={}", self.repetitions),
+            format!("--ranks={}", self.ranks),
+            format!("--memory={}", Size(self.memory_bytes)),
+            format!("--seed={}", self.seed),
+            format!("--timeout={}", self.timeout_seconds),
+        ];
+        words.extend(self.room_bytes.map(|room| format!("--room={}", Size(room))));
+        words.extend(self.iterations.map(|n| format!("--iterations={n}")));
+        for (on, option) in [
+            (self.quick, "--quick"),
+            (self.icount, "--icount"),
+            (self.prepare, "--prepare"),
+        ] {
+            words.extend(on.then(|| option.to_string()));
+        }
+        words
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// A small study on a machine with two CPUs.
+    pub fn parameters() -> Parameters {
+        Parameters {
+            workloads: vec![Workload::Lammps, Workload::Minicg],
+            managers: vec![Manager::Thp, Manager::Hpmmap],
+            neighbours: vec![Profile::None, Profile::A],
+            repetitions: 3,
+            ranks: 1,
+            rank_cpus: vec![0],
+            other_cpus: vec![1],
+            memory_bytes: 256 << 20,
+            room_bytes: None,
+            iterations: None,
+            seed: 1,
+            quick: true,
+            icount: false,
+            prepare: false,
+            timeout_seconds: 600,
+        }
+    }
+
+    #[test]
+    fn each_round_has_every_combination_once_in_an_order_of_its_own() {
+        let parameters = parameters();
+        let runs = parameters.order(|_| false);
+        assert_eq!(runs.len(), 3 * 8);
+        assert!(runs.iter().enumerate().all(|(n, run)| run.run == n as u32));
+        let mut orders = Vec::new();
+        for round in runs.chunks(8) {
+            assert!(
+                round
+                    .iter()
+                    .all(|run| run.repetition == round[0].repetition)
+            );
+            let order: Vec<Cell> = round.iter().map(|run| run.cell).collect();
+            let mut cells = order.clone();
+            cells.sort();
+            cells.dedup();
+            assert_eq!(cells.len(), 8);
+            orders.push(order);
+        }
+        assert!(orders[0] != orders[1] || orders[1] != orders[2]);
+    }
+
+    #[test]
+    fn the_seed_decides_the_order() {
+        let first = parameters();
+        let mut other = first.clone();
+        assert_eq!(first.order(|_| false), other.order(|_| false));
+        other.seed = 2;
+        assert_ne!(first.order(|_| false), other.order(|_| false));
+    }
+
+    #[test]
+    fn what_is_left_out_is_not_planned() {
+        let runs = parameters().order(|cell| cell.manager == Manager::Thp);
+        assert_eq!(runs.len(), 12);
+        assert!(runs.iter().all(|run| run.cell.manager == Manager::Hpmmap));
+    }
+
+    #[test]
+    fn ranks_leave_cpus_to_the_neighbours() {
+        for (cpus, ranks) in [(1, 1), (2, 1), (4, 2), (12, 8), (24, 16), (48, 32)] {
+            assert_eq!(default_ranks(cpus), ranks, "{cpus}");
+        }
+        let nodes = [vec![0, 2, 4], vec![1, 3, 5]];
+        assert_eq!(divide_cpus(&nodes, 4), Some((vec![0, 1, 2, 3], vec![4, 5])));
+        assert_eq!(divide_cpus(&nodes, 7), None);
+    }
+
+    #[test]
+    fn builds_have_as_many_jobs_as_there_are_other_cpus() {
+        let mut parameters = parameters();
+        parameters.other_cpus = vec![8, 9, 10, 11];
+        assert_eq!(parameters.build_jobs(Profile::A), 4);
+        assert_eq!(parameters.build_jobs(Profile::B), 4);
+        assert_eq!(parameters.build_jobs(Profile::C), 2);
+        assert_eq!(parameters.build_cpus(Profile::B, 1), [0u32; 0]);
+        assert_eq!(parameters.build_cpus(Profile::C, 0), [8, 9]);
+        assert_eq!(parameters.build_cpus(Profile::C, 1), [10, 11]);
+        parameters.other_cpus = vec![1];
+        assert_eq!(parameters.build_cpus(Profile::C, 0), [1]);
+        assert_eq!(parameters.obstacle(Profile::C), None);
+        parameters.other_cpus.clear();
+        assert_eq!(parameters.build_jobs(Profile::A), 1);
+        assert!(parameters.obstacle(Profile::C).is_some());
+        assert_eq!(parameters.obstacle(Profile::B), None);
+    }
+
+    #[test]
+    fn options_say_everything_that_was_decided() {
+        let mut parameters = parameters();
+        parameters.room_bytes = Some(1 << 20);
+        let options = parameters.options().join(" ");
+        assert_eq!(
+            options,
+            "--workload=lammps,minicg --manager=thp,hpmmap --neighbour=a --repeat=3 --ranks=1 \
+             --memory=256M --seed=1 --timeout=600 --room=1M --quick"
+        );
+    }
+}

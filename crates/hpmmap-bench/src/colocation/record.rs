@@ -1,0 +1,505 @@
+//! A study on disk: the plan, and a line for each run that has ended.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use hpmmap_base::error::{Error, Result};
+use hpmmap_base::replace::{Dir, describe};
+use serde::{Deserialize, Serialize};
+
+use super::plan::{Cell, Parameters, Planned};
+use super::rank::RankRecord;
+
+/// Of the files.
+pub const SCHEMA: u32 = 1;
+
+const PLAN: &str = "study.json";
+const RUNS: &str = "runs.jsonl";
+const RUN_DIRS: &str = "runs";
+/// No file of a study that is read is larger.
+const MAX_BYTES: u64 = 1 << 30;
+/// No time is longer, in seconds: a hundred years.
+pub const MAX_SECONDS: f64 = 100.0 * 366.0 * 86400.0;
+
+/// No count is larger, so that sums of them are numbers, too.
+const MAX_COUNT: u64 = 1 << 48;
+
+/// What was found of a run that succeeded. Times are means of the ranks, but
+/// for `seconds`, which is the longest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Runtime of the program, from exec to exit.
+    pub seconds: f64,
+    /// Its main loop in its own words.
+    pub loop_seconds: Option<f64>,
+    /// Mean of the ranks' runtimes.
+    pub rank_seconds: f64,
+    /// CPU time in user mode.
+    pub user_seconds: f64,
+    /// CPU time in the kernel.
+    pub system_seconds: f64,
+    /// CPU time as the scheduler counts it.
+    pub run_seconds: f64,
+    /// Ready, without a CPU.
+    pub wait_seconds: f64,
+    /// Blocked, so that no signal could wake it; where the scheduler does not
+    /// count that, all of the rest.
+    pub blocked_seconds: f64,
+    /// The rest: asleep of its own accord; `None` where that is not known.
+    pub asleep_seconds: Option<f64>,
+    /// Page faults of all ranks.
+    pub faults: u64,
+    /// Those that waited for a disk.
+    pub major_faults: u64,
+    /// Those after the start-up, where that is known.
+    pub late_faults: Option<u64>,
+    /// How they were counted.
+    pub fault_counter: String,
+    /// What the program says of its own faults after its start-up.
+    pub late_faults_said: Option<u64>,
+    /// Largest resident size of a rank.
+    pub rss_peak_bytes: u64,
+    /// Largest part of pools or reserved pages that was in use.
+    pub reserved_peak_bytes: u64,
+    /// Calls that got memory of Linux instead, under HPMMAP.
+    pub fallbacks: Option<u64>,
+    /// Page faults in memory of the pools, as last seen, under HPMMAP.
+    pub pool_faults: Option<u64>,
+    /// What the program that fills memory was told to fill.
+    pub fill_bytes: Option<u64>,
+    /// Builds that the neighbours completed.
+    pub builds: u32,
+    /// Growth of counters of the whole machine.
+    pub vmstat: BTreeMap<String, u64>,
+    /// Hash of the result.
+    pub digest: String,
+    /// Each rank.
+    pub ranks: Vec<RankRecord>,
+}
+
+/// A run that has ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Which.
+    #[serde(flatten)]
+    pub planned: Planned,
+    /// When it began, in seconds since 1970.
+    pub begun: u64,
+    /// What was found.
+    pub figures: Option<Figures>,
+    /// Why nothing was.
+    pub error: Option<String>,
+}
+
+/// A combination that cannot be run here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Which.
+    #[serde(flatten)]
+    pub cell: Cell,
+    /// Why.
+    pub reason: String,
+}
+
+/// What is decided once, and kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// `"colocation"`.
+    pub benchmark: String,
+    /// `SCHEMA`.
+    pub schema: u32,
+    /// Command that plans the same study anew.
+    pub redo: String,
+    /// Kernel, module, command, programs.
+    pub versions: BTreeMap<String, String>,
+    /// CPU, memory, command line of the kernel.
+    pub machine: BTreeMap<String, String>,
+    /// The options.
+    pub parameters: Parameters,
+    /// What cannot be run here.
+    pub left_out: Vec<LeftOut>,
+    /// All runs, in order.
+    pub runs: Vec<Planned>,
+}
+
+impl Figures {
+    /// Error if these cannot have been measured.
+    fn check(&self) -> std::result::Result<(), String> {
+        let times = [
+            ("seconds", Some(self.seconds)),
+            ("loop_seconds", self.loop_seconds),
+            ("rank_seconds", Some(self.rank_seconds)),
+            ("user_seconds", Some(self.user_seconds)),
+            ("system_seconds", Some(self.system_seconds)),
+            ("run_seconds", Some(self.run_seconds)),
+            ("wait_seconds", Some(self.wait_seconds)),
+            ("blocked_seconds", Some(self.blocked_seconds)),
+            ("asleep_seconds", self.asleep_seconds),
+        ];
+        for (what, seconds) in times {
+            seconds.map_or(Ok(()), |seconds| check_seconds(what, seconds))?;
+        }
+        for rank in &self.ranks {
+            rank.check()?;
+        }
+        let numbers = [
+            self.faults,
+            self.major_faults,
+            self.rss_peak_bytes,
+            self.reserved_peak_bytes,
+        ];
+        let more = [
+            self.late_faults,
+            self.late_faults_said,
+            self.fallbacks,
+            self.pool_faults,
+            self.fill_bytes,
+        ];
+        let all = numbers.into_iter().chain(more.into_iter().flatten());
+        match all.chain(self.vmstat.values().copied()).max() {
+            Some(most) if most > MAX_COUNT => Err(format!("{most} is too large a number")),
+            _ => Ok(()),
+        }
+    }
+
+    /// What is compared: the runtime; where the clock counts instructions the CPU
+    /// time of a rank, a second of which is a thousand million of them.
+    pub fn cost(&self, icount: bool) -> f64 {
+        match icount {
+            true => self.run_seconds,
+            false => self.seconds,
+        }
+    }
+}
+
+/// A time that was measured.
+pub fn check_seconds(what: &str, seconds: f64) -> std::result::Result<(), String> {
+    match (0.0..=MAX_SECONDS).contains(&seconds) {
+        true => Ok(()),
+        false => Err(format!(
+            "{what} is {seconds:e}, which is no time in seconds"
+        )),
+    }
+}
+
+/// Runs that have ended, a line each, and the length of the lines that were
+/// written to their end.
+fn parse_runs(text: &[u8]) -> std::result::Result<(Vec<Run>, usize), String> {
+    let last = text.iter().rposition(|&byte| byte == b'\n');
+    let whole = last.map_or(0, |at| at + 1);
+    let lines = text[..whole].split(|&byte| byte == b'\n');
+    let mut runs = Vec::new();
+    for (n, line) in lines.enumerate().filter(|(_, line)| !line.is_empty()) {
+        let run: Run =
+            serde_json::from_slice(line).map_err(|error| format!("line {}: {error}", n + 1))?;
+        if let Some(figures) = &run.figures {
+            figures
+                .check()
+                .map_err(|why| format!("line {}: {why}", n + 1))?;
+        }
+        runs.push(run);
+    }
+    Ok((runs, whole))
+}
+
+impl Plan {
+    /// What the file says, if that can be a plan.
+    fn parse(text: &[u8]) -> std::result::Result<Self, String> {
+        let plan: Self = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        if plan.benchmark != "colocation" || plan.schema != SCHEMA {
+            return Err(format!(
+                "expected a study of schema {SCHEMA}, found {}",
+                plan.schema
+            ));
+        }
+        plan.parameters.check()?;
+        Ok(plan)
+    }
+
+    /// What must be the same for a study to go on: the first difference.
+    pub fn difference(&self, now: &Self) -> Option<String> {
+        let map = |plan: &Self| {
+            let mut all = plan.versions.clone();
+            for name in ["cpu", "cpus"] {
+                all.extend(
+                    plan.machine
+                        .get(name)
+                        .map(|value| (name.into(), value.clone())),
+                );
+            }
+            all
+        };
+        let (then, now) = (map(self), map(now));
+        let names = then.keys().chain(now.keys());
+        for name in names {
+            let value = |of: &BTreeMap<String, String>| {
+                of.get(name).cloned().unwrap_or_else(|| "none".into())
+            };
+            if value(&then) != value(&now) {
+                return Some(format!(
+                    "it was begun with {name} '{}', this is '{}'",
+                    value(&then),
+                    value(&now)
+                ));
+            }
+        }
+        None
+    }
+}
+
+/// The directory of a study.
+pub struct Store {
+    dir: Dir,
+    runs: Option<File>,
+}
+
+/// What a study is to be opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To read it, and to write reports of it beside it.
+    Report,
+    /// To go on with it: what is in it decides what is done to the machine.
+    GoOn,
+}
+
+fn failed(path: &Path, why: impl std::fmt::Display) -> Error {
+    Error::Failed(format!("{}: {why}", path.display()))
+}
+
+impl Store {
+    /// A new study in a directory that is empty or not there.
+    pub fn create(dir: &Path, plan: &Plan) -> Result<Self> {
+        // Nobody else may put anything into it.
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(dir)
+            .map_err(|error| failed(dir, error))?;
+        let opened = Dir::open(dir).map_err(|error| failed(dir, error))?;
+        let mut entries = fs::read_dir(dir).map_err(|error| failed(dir, error))?;
+        if entries.next().is_some() {
+            return Err(Error::Usage(format!(
+                "{} is not empty: name another directory with --out, or go on with the study \
+                 in it with --resume",
+                dir.display()
+            )));
+        }
+        opened.check_trusted().map_err(|error| {
+            Error::Usage(format!(
+                "{} {}: name another directory with --out",
+                dir.display(),
+                describe(&error)
+            ))
+        })?;
+        let mut json = serde_json::to_vec_pretty(plan).map_err(io::Error::from)?;
+        json.push(b'\n');
+        let mut store = Self {
+            dir: opened,
+            runs: None,
+        };
+        store.write(PLAN, &json)?;
+        store.open()?;
+        Ok(store)
+    }
+
+    /// Makes it ready for more runs.
+    fn open(&mut self) -> Result<()> {
+        let runs = self.dir.append(RUNS).and_then(|file| {
+            self.dir.make_dir(RUN_DIRS)?;
+            Ok(file)
+        });
+        self.runs = Some(runs.map_err(|error| failed(&self.dir().join(RUNS), describe(&error)))?);
+        Ok(())
+    }
+
+    /// The study in a directory, and the runs that have ended. A last line that
+    /// was not written to its end is left out, and taken off to go on.
+    pub fn resume(dir: &Path, purpose: Purpose) -> Result<(Self, Plan, Vec<Run>)> {
+        let missing = |error: io::Error| {
+            let why = describe(&error);
+            Error::Failed(format!("there is no study in {}: {why}", dir.display()))
+        };
+        let mut store = Self {
+            dir: Dir::open(dir).map_err(missing)?,
+            runs: None,
+        };
+        let goes_on = purpose == Purpose::GoOn;
+        let foreign = |path: &Path, error: io::Error| {
+            Error::Failed(format!(
+                "{} {}: what is in it would decide what is done to this machine; --report \
+                 only shows it",
+                path.display(),
+                describe(&error)
+            ))
+        };
+        if goes_on {
+            let checked = store.dir.check_trusted();
+            checked.map_err(|error| foreign(dir, error))?;
+        }
+        let read = |name: &str| -> Result<Option<Vec<u8>>> {
+            match store.dir.read(name, MAX_BYTES, goes_on) {
+                Ok(bytes) => Ok(Some(bytes)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(error) if goes_on && error.kind() == io::ErrorKind::PermissionDenied => {
+                    Err(foreign(&dir.join(name), error))
+                }
+                Err(error) => Err(failed(&dir.join(name), describe(&error))),
+            }
+        };
+        let text = read(PLAN)?.ok_or_else(|| missing(io::ErrorKind::NotFound.into()))?;
+        let plan = Plan::parse(&text).map_err(|why| failed(&dir.join(PLAN), why))?;
+        let text = read(RUNS)?.unwrap_or_default();
+        let (runs, whole) = parse_runs(&text).map_err(|why| failed(&dir.join(RUNS), why))?;
+        if goes_on {
+            store.open()?;
+            let path = store.dir().join(RUNS);
+            let cut = store.runs.as_ref().map(|runs| runs.set_len(whole as u64));
+            cut.transpose().map_err(|error| failed(&path, error))?;
+        }
+        Ok((store, plan, runs))
+    }
+
+    /// Writes a file of the study whole or not at all.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        self.dir
+            .write(name, bytes)
+            .map_err(|error| failed(&self.dir().join(name), describe(&error)))
+    }
+
+    /// Where it is.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The directory of a run.
+    pub fn run_dir(&self, planned: &Planned) -> PathBuf {
+        let name = planned.cell.to_string().replace(' ', "-");
+        let name = format!("{RUN_DIRS}/{:04}-{name}", planned.run);
+        self.dir().join(name)
+    }
+
+    /// Keeps a run, for good.
+    pub fn append(&mut self, run: &Run) -> Result<()> {
+        let mut line = serde_json::to_vec(run).map_err(io::Error::from)?;
+        line.push(b'\n');
+        let write = |runs: &mut File| -> io::Result<()> {
+            runs.write_all(&line)?;
+            runs.sync_all()
+        };
+        let written = match &mut self.runs {
+            Some(runs) => write(runs),
+            None => Err(io::ErrorKind::ReadOnlyFilesystem.into()),
+        };
+        written.map_err(|error| failed(&self.dir().join(RUNS), error))
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::colocation::plan::tests::parameters;
+
+    /// The plan of a small study.
+    pub fn plan() -> Plan {
+        let parameters = parameters();
+        Plan {
+            benchmark: "colocation".into(),
+            schema: SCHEMA,
+            redo: "hpmmap bench colocation".into(),
+            versions: BTreeMap::from([("kernel".into(), "6.12".into())]),
+            machine: BTreeMap::from([("cpu".into(), "x".into())]),
+            runs: parameters.order(|_| false),
+            parameters,
+            left_out: Vec::new(),
+        }
+    }
+
+    /// A run that took so long, so much of it in the kernel.
+    pub fn run(planned: Planned, seconds: f64, system_seconds: f64) -> Run {
+        Run {
+            planned,
+            begun: 1,
+            error: None,
+            figures: Some(Figures {
+                seconds,
+                loop_seconds: None,
+                rank_seconds: seconds,
+                user_seconds: seconds - system_seconds,
+                system_seconds,
+                run_seconds: seconds,
+                wait_seconds: 0.0,
+                blocked_seconds: 0.0,
+                asleep_seconds: Some(0.0),
+                faults: 10,
+                major_faults: 1,
+                late_faults: Some(3),
+                fault_counter: "perf".into(),
+                late_faults_said: None,
+                rss_peak_bytes: 1 << 20,
+                reserved_peak_bytes: 0,
+                fallbacks: None,
+                pool_faults: None,
+                fill_bytes: None,
+                builds: 2,
+                vmstat: BTreeMap::from([("compact_stall".into(), 4)]),
+                digest: "ab".into(),
+                ranks: Vec::new(),
+            }),
+        }
+    }
+
+    #[test]
+    fn a_study_is_kept_and_found_again() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("study");
+        let plan = plan();
+        let first = run(plan.runs[0], 1.0, 0.1);
+        {
+            let mut store = Store::create(&dir, &plan).unwrap();
+            store.append(&first).unwrap();
+        }
+        let file = dir.join(RUNS);
+        let whole = fs::read(&file).unwrap();
+        // As after a loss of power.
+        let mut torn = whole.clone();
+        torn.extend(b"{\"run\":1,");
+        fs::write(&file, torn).unwrap();
+        let (mut store, found, runs) = Store::resume(&dir, Purpose::GoOn).unwrap();
+        assert_eq!((found, runs), (plan.clone(), vec![first.clone()]));
+        let second = run(plan.runs[1], 2.0, 0.1);
+        store.append(&second).unwrap();
+        let (_, _, runs) = Store::resume(&dir, Purpose::GoOn).unwrap();
+        assert_eq!(runs, vec![first, second]);
+    }
+
+    #[test]
+    fn a_study_does_not_overwrite_anything() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("x"), "").unwrap();
+        let error = Store::create(dir.path(), &plan()).err().unwrap();
+        assert!(error.to_string().contains("is not empty"), "{error}");
+        let error = Store::resume(dir.path(), Purpose::GoOn).err().unwrap();
+        assert!(
+            error.to_string().contains("there is no study in"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn what_has_changed_is_named() {
+        let then = plan();
+        let mut now = then.clone();
+        assert_eq!(then.difference(&now), None);
+        now.versions.insert("kernel".into(), "6.1".into());
+        assert_eq!(
+            then.difference(&now).unwrap(),
+            "it was begun with kernel '6.12', this is '6.1'"
+        );
+        now = then.clone();
+        now.versions.insert("module".into(), "1".into());
+        assert!(then.difference(&now).unwrap().contains("module 'none'"));
+    }
+}

@@ -1,0 +1,233 @@
+//! The machine as a memory manager needs it.
+
+use hpmmap_base::error::{Error, Result};
+use hpmmap_base::size::short;
+use hpmmap_host::{Root, pool};
+
+use super::plan::{Cell, Manager, Parameters};
+use crate::machine::{HUGETLB, Prepared, THP, hugetlb_free, pools_free, thp};
+use crate::plan::LARGE_PAGE;
+
+/// Whether the scheduler counts for how long tasks are blocked.
+const SCHEDSTATS: &str = "proc/sys/kernel/sched_schedstats";
+
+/// What is set for a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Setting {
+    /// Huge pages that are reserved: for the job, or so that Linux has as much
+    /// left as with a pool.
+    reserved_bytes: u64,
+    pool_bytes: u64,
+}
+
+impl Setting {
+    fn of(cell: &Cell, parameters: &Parameters) -> Self {
+        let all = parameters.memory_bytes;
+        let (reserved_bytes, pool_bytes) = match cell.manager {
+            Manager::Hpmmap => (0, all),
+            Manager::Hugetlb => (all, 0),
+            Manager::Small | Manager::Thp => {
+                let spare = all - cell.workload.memory_bytes(parameters);
+                (spare.next_multiple_of(LARGE_PAGE), 0)
+            }
+        };
+        Self {
+            reserved_bytes,
+            pool_bytes,
+        }
+    }
+}
+
+/// Why a manager cannot be measured on the machine as it is; `None` if it can,
+/// or if that is prepared.
+pub fn obstacle(root: &Root, manager: Manager, parameters: &Parameters) -> Option<String> {
+    let need = parameters.memory_bytes;
+    let short_of = |what: &str, there: u64| {
+        (need > there).then(|| {
+            let (need, there) = (short(need), short(there));
+            format!("needs {need} of {what}, there is {there}: use --prepare, or another --memory")
+        })
+    };
+    match manager {
+        Manager::Hpmmap if !pool::is_loaded(root) => Some("the module is not loaded".into()),
+        Manager::Thp if thp(root).is_none() => Some(format!("there is no /{THP}")),
+        _ if parameters.prepare => None,
+        Manager::Small => None,
+        Manager::Thp => (thp(root).as_deref() != Some("always"))
+            .then(|| format!("/{THP} is not 'always': use --prepare")),
+        Manager::Hugetlb => short_of("reserved huge pages", hugetlb_free(root)),
+        Manager::Hpmmap => short_of("free pool memory", pools_free(root)),
+    }
+}
+
+/// Sets what each run needs, and everything back at the end.
+pub struct Settings {
+    root: Root,
+    base: Prepared,
+    memory: Prepared,
+    now: Option<Setting>,
+}
+
+impl Settings {
+    /// Nothing is changed yet.
+    pub fn new(root: &Root) -> Self {
+        Self {
+            root: root.clone(),
+            base: Prepared::new(root),
+            memory: Prepared::new(root),
+            now: None,
+        }
+    }
+
+    /// For a run of `cell`.
+    pub fn set(&mut self, cell: &Cell, parameters: &Parameters) -> Result<()> {
+        if !parameters.prepare {
+            return Ok(());
+        }
+        // The same for the neighbours of all managers; 4 KB pages are the job's own
+        // setting.
+        if thp(&self.root).is_some_and(|now| now != "always") {
+            self.base.write(THP, "always")?;
+        }
+        if self.root.read(SCHEDSTATS).is_ok_and(|now| now == "0") {
+            self.base.write(SCHEDSTATS, "1")?;
+        }
+        let want = Setting::of(cell, parameters);
+        if self.now == Some(want) {
+            return Ok(());
+        }
+        self.now = None;
+        self.memory.restore();
+        if want.reserved_bytes > 0 {
+            let file = format!("{HUGETLB}/nr_hugepages");
+            let there: u64 = self.root.read_number(&file)?;
+            let pages = want.reserved_bytes / LARGE_PAGE;
+            self.memory.reserve_hugepages(there + pages)?;
+            enough(
+                "reserved huge pages",
+                want.reserved_bytes,
+                hugetlb_free(&self.root),
+            )?;
+        }
+        if want.pool_bytes > 0 {
+            self.memory.add_pool(want.pool_bytes)?;
+            enough("pool memory", want.pool_bytes, pools_free(&self.root))?;
+        }
+        self.now = Some(want);
+        Ok(())
+    }
+}
+
+fn enough(what: &str, want: u64, there: u64) -> Result<()> {
+    if there >= want {
+        return Ok(());
+    }
+    Err(Error::Failed(format!(
+        "{} of {what} are needed, {} could be had",
+        short(want),
+        short(there)
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use hpmmap_host::fixture::Fixture;
+
+    use super::*;
+    use crate::colocation::plan::tests::parameters;
+    use crate::colocation::plan::{Profile, Workload};
+
+    fn cell(manager: Manager, workload: Workload) -> Cell {
+        Cell {
+            workload,
+            manager,
+            neighbour: Profile::None,
+        }
+    }
+
+    #[test]
+    fn linux_has_the_same_left_under_all_managers() {
+        let parameters = parameters();
+        let setting = |manager, workload| Setting::of(&cell(manager, workload), &parameters);
+        let thp = setting(Manager::Thp, Workload::Lammps);
+        assert_eq!((thp.reserved_bytes, thp.pool_bytes), (192 << 20, 0));
+        assert_eq!(setting(Manager::Thp, Workload::Minicg).reserved_bytes, 0);
+        assert_eq!(
+            setting(Manager::Hugetlb, Workload::Lammps).reserved_bytes,
+            256 << 20
+        );
+        assert_eq!(
+            setting(Manager::Hpmmap, Workload::Lammps).pool_bytes,
+            256 << 20
+        );
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let fixture = Fixture::new();
+        fixture.write(THP, "always [madvise] never\n");
+        fixture.write(&format!("{HUGETLB}/free_hugepages"), "8\n");
+        let mut parameters = parameters();
+        let why = |manager, parameters: &Parameters| {
+            obstacle(&fixture.root(), manager, parameters).unwrap_or_default()
+        };
+        assert_eq!(why(Manager::Small, &parameters), "");
+        assert!(why(Manager::Thp, &parameters).contains("is not 'always'"));
+        assert!(why(Manager::Hugetlb, &parameters).contains("needs 256M of reserved huge pages"));
+        parameters.prepare = true;
+        assert_eq!(why(Manager::Thp, &parameters), "");
+        assert_eq!(why(Manager::Hugetlb, &parameters), "");
+        assert_eq!(
+            why(Manager::Hpmmap, &parameters),
+            "the module is not loaded"
+        );
+    }
+
+    #[test]
+    fn settings_are_made_and_set_back() {
+        let fixture = Fixture::new();
+        let pages = format!("{HUGETLB}/nr_hugepages");
+        fixture.write(THP, "always [madvise] never\n");
+        fixture.write(&pages, "3\n");
+        fixture.write(SCHEDSTATS, "0\n");
+        fixture.write(&format!("{HUGETLB}/free_hugepages"), "131\n");
+        let read = |path: &str| fixture.root().read(path).unwrap();
+        let mut parameters = parameters();
+        parameters.prepare = true;
+        {
+            let mut settings = Settings::new(&fixture.root());
+            settings
+                .set(&cell(Manager::Hugetlb, Workload::Lammps), &parameters)
+                .unwrap();
+            assert_eq!(
+                (read(THP).as_str(), read(&pages).as_str()),
+                ("always", "131")
+            );
+            settings
+                .set(&cell(Manager::Thp, Workload::Minicg), &parameters)
+                .unwrap();
+            assert_eq!(read(&pages), "3");
+            assert_eq!(read(SCHEDSTATS), "1");
+        }
+        assert_eq!(read(SCHEDSTATS), "0");
+        assert_eq!(read(&pages), "3");
+        assert_eq!(read(THP), "madvise");
+    }
+
+    #[test]
+    fn too_little_is_an_error() {
+        let fixture = Fixture::new();
+        fixture.write(THP, "[always] madvise never\n");
+        fixture.write(&format!("{HUGETLB}/nr_hugepages"), "0\n");
+        fixture.write(&format!("{HUGETLB}/free_hugepages"), "5\n");
+        let mut parameters = parameters();
+        parameters.prepare = true;
+        let error = Settings::new(&fixture.root())
+            .set(&cell(Manager::Hugetlb, Workload::Lammps), &parameters)
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "256M of reserved huge pages are needed, 10M could be had"
+        );
+    }
+}

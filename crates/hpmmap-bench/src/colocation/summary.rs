@@ -1,0 +1,534 @@
+//! What a study has found, each figure with how certain it is.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::plan::{Cell, Manager, Parameters, Profile, Workload};
+use super::record::{Figures, LeftOut, Plan, Run};
+use super::statistics::{Estimate, Sample, difference, ratio};
+
+/// What the paper found: HPMMAP's runtime was less by so much, beside this
+/// neighbour, than with this manager.
+pub const PAPER: [(Profile, Manager, f64); 4] = [
+    (Profile::A, Manager::Thp, 0.15),
+    (Profile::A, Manager::Hugetlb, 0.09),
+    (Profile::B, Manager::Thp, 0.16),
+    (Profile::B, Manager::Hugetlb, 0.36),
+];
+
+/// What exactly these figures are.
+pub const PAPER_NOTE: &str = "The paper (Kocoloski and Lange, IPDPS 2014, section 4.2) has means over \
+    four programs (HPCCG, CoMD, miniMD, miniFE) on 1, 2, 4 and 8 cores of a machine with 12 Opteron \
+    cores in two nodes and 16 GB, of which 12 GB were the job's; Linux 3.3, 10 runs each; the \
+    neighbours were parallel builds of the kernel.";
+
+/// What an emulated machine cannot show.
+pub const EMULATED_NOTE: &str = "This machine is emulated. Its processor has no TLB that costs \
+    anything to miss and no caches: that large pages need fewer TLB misses and shorter page walks, \
+    and that neighbours take cache and memory bandwidth, cannot show in any figure here. Two CPUs \
+    take turns in one thread of the host, so a neighbour lengthens the runtime under every manager. \
+    Runtimes here cannot be compared with the paper's; page faults, stalls and what the kernel does \
+    on behalf of the job can.";
+
+/// What is compared where the clock counts instructions.
+pub const COUNTED_NOTE: &str = "The clock counts instructions, and leaps to the next timer while \
+    nothing runs. So it is not runtimes that are compared but the instructions that a rank executes, \
+    in user mode and in the kernel; what a neighbour takes by running instead is not in them. Those of \
+    the program are the same in all runs, so growth is the kernel's: the most that memory management can \
+    have caused.";
+
+/// How figures are called.
+pub struct Words {
+    /// What a run costs.
+    pub costs: &'static str,
+    /// Above bars of it.
+    pub cost_axis: &'static str,
+    /// Above a column of it.
+    pub cost_column: &'static str,
+    /// What grows beside neighbours.
+    pub growth: &'static str,
+    /// The same above a column.
+    pub growth_column: &'static str,
+    /// How HPMMAP differs.
+    pub less: &'static str,
+    /// The same above a column.
+    pub less_column: &'static str,
+}
+
+const TIMED: Words = Words {
+    costs: "runtimes",
+    cost_axis: "Runtime, seconds",
+    cost_column: "Seconds",
+    growth: "slowdown beside neighbours",
+    growth_column: "Slowdown %",
+    less: "the runtime is less by",
+    less_column: "Less time %",
+};
+
+const COUNTED: Words = Words {
+    costs: "thousand million instructions of a rank",
+    cost_axis: "Instructions of a rank, thousand million",
+    cost_column: "Instr.",
+    growth: "growth beside others",
+    growth_column: "Growth %",
+    less: "instructions are fewer by",
+    less_column: "Fewer %",
+};
+
+/// How the slowdown of a combination against the same alone is made up, each as
+/// a part of the runtime alone; where the clock counts instructions of those that
+/// the job takes alone. All ranks' mean.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Parts {
+    /// Kernel and blocked together: the most that memory management can have
+    /// caused through the kernel.
+    pub memory: Estimate,
+    /// CPU time in the kernel.
+    pub kernel: Estimate,
+    /// Blocked; `None` where the clock leaps meanwhile.
+    pub blocked: Option<Estimate>,
+    /// Asleep of its own accord, as when it waits for mpirun; `None` where blocked has
+    /// this, too.
+    pub asleep: Option<Estimate>,
+    /// Ready, without a CPU.
+    pub wait: Estimate,
+    /// CPU time in user mode; `None` where the clock counts instructions, which
+    /// are the same there.
+    pub user: Option<Estimate>,
+}
+
+/// All runs of a combination.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CellSummary {
+    /// Which.
+    #[serde(flatten)]
+    pub cell: Cell,
+    /// Runtimes; where the clock counts instructions the CPU time of a rank, a
+    /// second of which is a thousand million of them.
+    pub seconds: Sample,
+    /// Each, in the order of the rounds.
+    pub values: Vec<f64>,
+    /// This over the same alone, less one; where instructions are counted that is
+    /// `parts.memory`.
+    pub slowdown: Option<Estimate>,
+    /// What it is made of.
+    pub parts: Option<Parts>,
+    /// Mean page faults of a run.
+    pub faults: f64,
+    /// Those after the start-up.
+    pub late_faults: Option<f64>,
+    /// Those that waited for a disk.
+    pub major_faults: f64,
+    /// Calls that got memory of Linux under HPMMAP.
+    pub fallbacks: Option<f64>,
+    /// Page faults in memory of the pools under HPMMAP.
+    pub pool_faults: Option<f64>,
+    /// Builds that the neighbours completed in a run.
+    pub builds: f64,
+    /// Mean growth of counters of the whole machine in a run.
+    pub vmstat: BTreeMap<String, f64>,
+}
+
+/// HPMMAP beside another manager, with the same program and neighbour.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The program; `None` for the mean of all.
+    pub workload: Option<Workload>,
+    /// What ran beside it.
+    pub neighbour: Profile,
+    /// The other manager.
+    pub peer: Manager,
+    /// Runtime, or instructions, with HPMMAP over that with the other.
+    pub ratio: Estimate,
+    /// What the paper has for one less this, where it has something.
+    pub paper_reduction: Option<f64>,
+}
+
+/// A run that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Failure {
+    /// Its number.
+    pub run: u32,
+    /// What was run.
+    #[serde(flatten)]
+    pub cell: Cell,
+    /// Why.
+    pub error: String,
+}
+
+/// All of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Summary {
+    /// `"colocation"`.
+    pub benchmark: String,
+    /// Of the record.
+    pub schema: u32,
+    /// Command that plans the same study anew.
+    pub redo: String,
+    /// Kernel, module, command, programs.
+    pub versions: BTreeMap<String, String>,
+    /// CPU, memory, command line of the kernel.
+    pub machine: BTreeMap<String, String>,
+    /// The options.
+    pub parameters: Parameters,
+    /// Runs that have ended, of so many.
+    pub ended: usize,
+    /// All planned.
+    pub planned: usize,
+    /// By workload, neighbour and manager.
+    pub cells: Vec<CellSummary>,
+    /// Of HPMMAP with the others.
+    pub comparisons: Vec<Comparison>,
+    /// Runs without figures.
+    pub failures: Vec<Failure>,
+    /// What could not be run here.
+    pub left_out: Vec<LeftOut>,
+    /// True in an emulated machine.
+    pub emulated: bool,
+}
+
+fn sample(figures: &[&Figures], of: impl Fn(&Figures) -> f64) -> Option<Sample> {
+    let values: Vec<f64> = figures.iter().map(|&one| of(one)).collect();
+    Sample::of(&values)
+}
+
+fn mean(figures: &[&Figures], of: impl Fn(&Figures) -> f64) -> f64 {
+    sample(figures, of).map_or(0.0, |sample| sample.mean)
+}
+
+/// The parts of a slowdown.
+fn parts(beside: &[&Figures], alone: &[&Figures], icount: bool) -> Option<Parts> {
+    // Where the clock counts instructions those of the program itself are the same in
+    // all runs, so what it runs longer it runs in the kernel, counted and not sampled.
+    let kernel = |one: &Figures| match icount {
+        true => one.run_seconds,
+        false => one.system_seconds,
+    };
+    // There the clock leaps while nothing runs: times without a CPU mean nothing.
+    let whole = |one: &Figures| match icount {
+        true => one.run_seconds,
+        false => one.rank_seconds,
+    };
+    let blocked = |one: &Figures| match icount {
+        true => 0.0,
+        false => one.blocked_seconds,
+    };
+    let unit = sample(alone, whole)?.mean;
+    let part = |of: &dyn Fn(&Figures) -> f64| {
+        Some(difference(&sample(beside, of)?, &sample(alone, of)?, unit))
+    };
+    let mut all = beside.iter().chain(alone);
+    let is_counted = all.all(|one| one.asleep_seconds.is_some());
+    Some(Parts {
+        memory: part(&|one| kernel(one) + blocked(one))?,
+        kernel: part(&kernel)?,
+        blocked: (!icount).then(|| part(&blocked)).flatten(),
+        asleep: (is_counted && !icount)
+            .then(|| part(&|one| one.asleep_seconds.unwrap_or(0.0)))
+            .flatten(),
+        wait: part(&|one| one.wait_seconds)?,
+        user: match icount {
+            true => None,
+            false => part(&|one| one.user_seconds),
+        },
+    })
+}
+
+fn less_one(ratio: Estimate) -> Estimate {
+    Estimate {
+        value: ratio.value - 1.0,
+        interval: ratio.interval.map(|(low, high)| (low - 1.0, high - 1.0)),
+    }
+}
+
+fn cell_summary(
+    cell: Cell,
+    figures: &[&Figures],
+    alone: &[&Figures],
+    icount: bool,
+) -> Option<CellSummary> {
+    let cost = |one: &Figures| one.cost(icount);
+    let seconds = sample(figures, cost)?;
+    let base = match cell.neighbour {
+        Profile::None => None,
+        _ => sample(alone, cost),
+    };
+    let parts = base.and_then(|_| parts(figures, alone, icount));
+    // Where instructions are counted all growth is the kernel's.
+    let slowdown = match icount {
+        true => parts.map(|parts| parts.memory),
+        false => base.map(|base| less_one(ratio(&seconds, &base))),
+    };
+    // What the kernel fills within a call of HPMMAP is a fault for the process table,
+    // by which programs count.
+    let said = |one: &Figures| match cell.manager {
+        Manager::Hpmmap => None,
+        _ => one.late_faults_said,
+    };
+    let late: Option<Vec<f64>> = figures
+        .iter()
+        .map(|one| Some(one.late_faults.or(said(one))? as f64))
+        .collect();
+    let of_hpmmap = |of: fn(&Figures) -> Option<u64>| {
+        let all: Option<Vec<f64>> = figures.iter().map(|one| Some(of(one)? as f64)).collect();
+        Some(Sample::of(&all?)?.mean)
+    };
+    let names = figures.iter().flat_map(|one| one.vmstat.keys().cloned());
+    Some(CellSummary {
+        cell,
+        values: figures.iter().map(|&one| cost(one)).collect(),
+        slowdown,
+        parts,
+        seconds,
+        faults: mean(figures, |one| one.faults as f64),
+        late_faults: late.and_then(|late| Some(Sample::of(&late)?.mean)),
+        major_faults: mean(figures, |one| one.major_faults as f64),
+        fallbacks: of_hpmmap(|one| one.fallbacks),
+        pool_faults: of_hpmmap(|one| one.pool_faults),
+        builds: mean(figures, |one| f64::from(one.builds)),
+        vmstat: names
+            .map(|name| {
+                let of = |one: &Figures| one.vmstat.get(&name).copied().unwrap_or(0) as f64;
+                let value = mean(figures, of);
+                (name, value)
+            })
+            .collect(),
+    })
+}
+
+fn paper(neighbour: Profile, peer: Manager) -> Option<f64> {
+    PAPER
+        .iter()
+        .find(|(profile, manager, _)| (*profile, *manager) == (neighbour, peer))
+        .map(|&(_, _, reduction)| reduction)
+}
+
+fn comparisons(cells: &[CellSummary], parameters: &Parameters) -> Vec<Comparison> {
+    let mut all = Vec::new();
+    let find = |workload, manager, neighbour| {
+        let cell = Cell {
+            workload,
+            manager,
+            neighbour,
+        };
+        cells.iter().find(|one| one.cell == cell)
+    };
+    for &neighbour in &parameters.neighbours {
+        for &peer in &parameters.managers {
+            // The paper has runtimes.
+            let paper_reduction = match parameters.icount {
+                true => None,
+                false => paper(neighbour, peer),
+            };
+            let mut found: Vec<Comparison> = Vec::new();
+            for &workload in &parameters.workloads {
+                let ours = find(workload, Manager::Hpmmap, neighbour);
+                let theirs = find(workload, peer, neighbour);
+                if let (Some(ours), Some(theirs), true) = (ours, theirs, peer != Manager::Hpmmap) {
+                    found.push(Comparison {
+                        workload: Some(workload),
+                        neighbour,
+                        peer,
+                        ratio: ratio(&ours.seconds, &theirs.seconds),
+                        paper_reduction,
+                    });
+                }
+            }
+            if found.len() > 1 {
+                let sum: f64 = found.iter().map(|one| one.ratio.value).sum();
+                found.push(Comparison {
+                    workload: None,
+                    neighbour,
+                    peer,
+                    ratio: Estimate {
+                        value: sum / found.len() as f64,
+                        interval: None,
+                    },
+                    paper_reduction,
+                });
+            }
+            all.extend(found);
+        }
+    }
+    all
+}
+
+impl Summary {
+    /// Of the runs that have ended.
+    pub fn new(plan: &Plan, runs: &[Run]) -> Self {
+        let parameters = &plan.parameters;
+        let mut found: BTreeMap<Cell, Vec<&Figures>> = BTreeMap::new();
+        for run in runs {
+            let cell = found.entry(run.planned.cell).or_default();
+            cell.extend(run.figures.as_ref());
+        }
+        let mut cells: Vec<CellSummary> = found
+            .iter()
+            .filter_map(|(&cell, figures)| {
+                let alone = Cell {
+                    neighbour: Profile::None,
+                    ..cell
+                };
+                let alone = found.get(&alone).map_or(&[][..], Vec::as_slice);
+                cell_summary(cell, figures, alone, parameters.icount)
+            })
+            .collect();
+        cells.sort_by_key(|one| (one.cell.workload, one.cell.neighbour, one.cell.manager));
+        let failures = runs.iter().filter_map(|run| {
+            Some(Failure {
+                run: run.planned.run,
+                cell: run.planned.cell,
+                error: run.error.clone()?,
+            })
+        });
+        let cpu = plan.machine.get("cpu").map_or("", String::as_str);
+        Self {
+            benchmark: plan.benchmark.clone(),
+            schema: plan.schema,
+            redo: plan.redo.clone(),
+            versions: plan.versions.clone(),
+            machine: plan.machine.clone(),
+            parameters: parameters.clone(),
+            ended: runs.len(),
+            planned: plan.runs.len(),
+            comparisons: comparisons(&cells, parameters),
+            cells,
+            failures: failures.collect(),
+            left_out: plan.left_out.clone(),
+            emulated: parameters.icount || cpu.contains("QEMU"),
+        }
+    }
+
+    /// How its figures are called.
+    pub fn words(&self) -> &'static Words {
+        match self.parameters.icount {
+            true => &COUNTED,
+            false => &TIMED,
+        }
+    }
+
+    /// Whether the paper has figures for any of the comparisons.
+    pub fn has_paper(&self) -> bool {
+        let mut all = self.comparisons.iter();
+        all.any(|one| one.paper_reduction.is_some())
+    }
+
+    /// Workloads that have figures, in order.
+    pub fn workloads(&self) -> Vec<Workload> {
+        let mut all: Vec<Workload> = self.cells.iter().map(|one| one.cell.workload).collect();
+        all.dedup();
+        all
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::colocation::record::tests::{plan, run};
+
+    /// A study whose neighbour costs THP 10 % in the kernel and HPMMAP 1 %.
+    pub fn summary() -> Summary {
+        let plan = plan();
+        let runs: Vec<Run> = plan
+            .runs
+            .iter()
+            .map(|&planned| {
+                let (seconds, system) = match (planned.cell.manager, planned.cell.neighbour) {
+                    (Manager::Thp, Profile::A) => (15.0, 2.0),
+                    (Manager::Hpmmap, Profile::A) => (12.0, 1.1),
+                    _ => (10.0, 1.0),
+                };
+                run(planned, seconds, system)
+            })
+            .collect();
+        Summary::new(&plan, &runs)
+    }
+
+    fn cell(manager: Manager, neighbour: Profile) -> CellSummary {
+        let mut cells = summary().cells.into_iter();
+        let want = (Workload::Lammps, manager, neighbour);
+        cells
+            .find(|one| (one.cell.workload, one.cell.manager, one.cell.neighbour) == want)
+            .unwrap()
+    }
+
+    #[test]
+    fn a_slowdown_has_its_parts() {
+        let thp = cell(Manager::Thp, Profile::A);
+        assert_eq!(thp.seconds.mean, 15.0);
+        let slowdown = thp.slowdown.unwrap();
+        assert!((slowdown.value - 0.5).abs() < 1e-9);
+        let parts = thp.parts.unwrap();
+        assert!((parts.kernel.value - 0.1).abs() < 1e-9, "{parts:?}");
+        assert!((parts.memory.value - 0.1).abs() < 1e-9, "{parts:?}");
+        assert!((parts.user.unwrap().value - 0.4).abs() < 1e-9, "{parts:?}");
+        assert_eq!(parts.wait.value, 0.0);
+        assert_eq!(thp.late_faults, Some(3.0));
+        assert_eq!(thp.vmstat["compact_stall"], 4.0);
+
+        let alone = cell(Manager::Thp, Profile::None);
+        assert_eq!((alone.slowdown, alone.parts), (None, None));
+    }
+
+    #[test]
+    fn counted_instructions_need_no_division_by_mode() {
+        let mut plan = plan();
+        plan.parameters.icount = true;
+        let runs: Vec<Run> = plan
+            .runs
+            .iter()
+            .map(|&planned| {
+                let mut run = run(planned, 10.0, 1.0);
+                let figures = run.figures.as_mut().unwrap();
+                if planned.cell.neighbour == Profile::A {
+                    (figures.run_seconds, figures.blocked_seconds) = (10.2, 0.1);
+                }
+                run
+            })
+            .collect();
+        let summary = Summary::new(&plan, &runs);
+        let parts = summary.cells.iter().find_map(|one| one.parts).unwrap();
+        assert!((parts.kernel.value - 0.02).abs() < 1e-9, "{parts:?}");
+        assert!((parts.memory.value - 0.02).abs() < 1e-9, "{parts:?}");
+        assert_eq!((parts.blocked, parts.user), (None, None));
+        assert!(summary.emulated);
+        let beside = summary.cells.iter().find(|one| one.parts.is_some());
+        let beside = beside.unwrap();
+        assert_eq!(beside.seconds.mean, 10.2);
+        assert!((beside.slowdown.unwrap().value - 0.02).abs() < 1e-9);
+        let papers = summary.comparisons.iter().map(|one| one.paper_reduction);
+        assert_eq!(papers.flatten().count(), 0);
+    }
+
+    #[test]
+    fn hpmmap_is_compared_with_each_beside_each() {
+        let summary = summary();
+        let find = |workload, neighbour| {
+            summary
+                .comparisons
+                .iter()
+                .find(|one| (one.workload, one.neighbour) == (workload, neighbour))
+                .unwrap()
+        };
+        let one = find(Some(Workload::Minicg), Profile::A);
+        assert!((one.ratio.value - 0.8).abs() < 1e-9);
+        assert_eq!((one.peer, one.paper_reduction), (Manager::Thp, Some(0.15)));
+        assert!((find(None, Profile::A).ratio.value - 0.8).abs() < 1e-9);
+        assert_eq!(find(None, Profile::None).paper_reduction, None);
+        assert_eq!(summary.comparisons.len(), 2 * 3);
+    }
+
+    #[test]
+    fn failed_runs_are_told_and_not_counted() {
+        let plan = plan();
+        let mut runs: Vec<Run> = plan.runs.iter().map(|&p| run(p, 10.0, 1.0)).collect();
+        runs[3].figures = None;
+        runs[3].error = Some("killed".into());
+        let summary = Summary::new(&plan, &runs);
+        assert_eq!(summary.failures.len(), 1);
+        assert_eq!(summary.failures[0].error, "killed");
+        let counted: usize = summary.cells.iter().map(|one| one.seconds.n).sum();
+        assert_eq!(counted, runs.len() - 1);
+    }
+}

@@ -1,0 +1,345 @@
+//! A study for a terminal of 80 columns.
+
+use std::collections::BTreeMap;
+
+use hpmmap_base::output::Column::{self, Number, Text};
+use hpmmap_base::output::table;
+
+use super::plan::{Profile, Workload};
+use super::statistics::Estimate;
+use super::summary::{
+    COUNTED_NOTE, CellSummary, Comparison, EMULATED_NOTE, PAPER_NOTE, Parts, Summary,
+};
+
+/// A part as per cent: `+1.25`.
+pub fn percent(value: f64) -> String {
+    let text = format!("{:+.2}", value * 100.0);
+    match text.as_str() {
+        "-0.00" => "+0.00".into(),
+        _ => text,
+    }
+}
+
+/// The same with its interval.
+pub fn percent_of(estimate: Option<Estimate>) -> String {
+    let Some(estimate) = estimate else {
+        return String::new();
+    };
+    match estimate.interval {
+        None => percent(estimate.value),
+        Some((low, high)) => format!(
+            "{} [{}, {}]",
+            percent(estimate.value),
+            percent(low),
+            percent(high)
+        ),
+    }
+}
+
+/// A number that is not always there.
+pub fn or_empty(value: Option<f64>, digits: usize) -> String {
+    value
+        .map(|value| format!("{value:.digits$}"))
+        .unwrap_or_default()
+}
+
+fn times(one: &CellSummary) -> Vec<String> {
+    vec![
+        one.cell.manager.name().into(),
+        one.cell.neighbour.name().into(),
+        one.seconds.n.to_string(),
+        format!("{:.3}", one.seconds.mean),
+        or_empty(one.seconds.half_width, 3),
+        or_empty(one.seconds.stddev, 3),
+        percent_of(one.slowdown),
+    ]
+}
+
+const PARTS: [Column; 8] = [
+    Text("MANAGER"),
+    Text("BESIDE"),
+    Number("MEMORY %"),
+    Number("KERNEL"),
+    Number("BLOCKED"),
+    Number("ASLEEP"),
+    Number("WAIT"),
+    Number("USER"),
+];
+
+/// The parts of a slowdown, as the tables have them.
+pub fn part_cells(parts: &Parts) -> [String; 6] {
+    let or_none = |part: Option<Estimate>| part.map(|part| percent(part.value));
+    [
+        percent_of(Some(parts.memory)),
+        percent(parts.kernel.value),
+        or_none(parts.blocked).unwrap_or_default(),
+        or_none(parts.asleep).unwrap_or_default(),
+        percent(parts.wait.value),
+        or_none(parts.user).unwrap_or_default(),
+    ]
+}
+
+fn parts(one: &CellSummary) -> Option<Vec<String>> {
+    let names = [
+        one.cell.manager.name().into(),
+        one.cell.neighbour.name().into(),
+    ];
+    let cells = part_cells(one.parts.as_ref()?);
+    Some(names.into_iter().chain(cells).collect())
+}
+
+const COUNTS: [Column; 9] = [
+    Text("MANAGER"),
+    Text("BESIDE"),
+    Number("FAULTS"),
+    Number("LATE"),
+    Number("POOL"),
+    Number("MAJOR"),
+    Number("STALLS"),
+    Number("HUGE"),
+    Number("MERGED"),
+];
+
+/// Times that somebody on the machine had to reclaim or compact memory.
+pub fn stalls(one: &CellSummary) -> f64 {
+    let is_stall = |name: &str| name.starts_with("allocstall") || name == "compact_stall";
+    let counters = one.vmstat.iter();
+    counters
+        .filter(|(name, _)| is_stall(name))
+        .map(|(_, value)| value)
+        .sum()
+}
+
+fn counts(one: &CellSummary) -> Vec<String> {
+    vec![
+        one.cell.manager.name().into(),
+        one.cell.neighbour.name().into(),
+        format!("{:.0}", one.faults),
+        or_empty(one.late_faults, 0),
+        or_empty(one.pool_faults, 0),
+        format!("{:.0}", one.major_faults),
+        format!("{:.0}", stalls(one)),
+        or_empty(one.vmstat.get("thp_fault_alloc").copied(), 0),
+        or_empty(one.vmstat.get("thp_collapse_alloc").copied(), 0),
+    ]
+}
+
+/// By how much HPMMAP takes less.
+pub fn reduction(one: &Comparison) -> Estimate {
+    Estimate {
+        value: 1.0 - one.ratio.value,
+        interval: one
+            .ratio
+            .interval
+            .map(|(low, high)| (1.0 - high, 1.0 - low)),
+    }
+}
+
+/// What the paper has for it, if anything.
+pub fn paper_cell(one: &Comparison) -> String {
+    one.paper_reduction.map(percent).unwrap_or_default()
+}
+
+fn compared(one: &Comparison, has_paper: bool) -> Vec<String> {
+    let mut row = vec![
+        one.neighbour.name().into(),
+        one.peer.name().into(),
+        one.workload.map_or("mean of all", Workload::name).into(),
+        percent_of(Some(reduction(one))),
+    ];
+    row.extend(has_paper.then(|| paper_cell(one)));
+    row
+}
+
+/// Lines of at most 79 characters.
+fn wrapped(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is always a line");
+        if !line.is_empty() && line.len() + 1 + word.len() > 79 {
+            lines.push(word.to_string());
+        } else {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines.join("\n")
+}
+
+/// Everything that is to be said on the terminal.
+pub fn text(summary: &Summary) -> String {
+    let words = summary.words();
+    let cost_column = words.cost_column.to_uppercase();
+    let growth_column = words.growth_column.to_uppercase();
+    let less_column = words.less_column.to_uppercase();
+    let times_columns = [
+        Text("MANAGER"),
+        Text("BESIDE"),
+        Number("RUNS"),
+        Number(&cost_column),
+        Number("+-"),
+        Number("STDDEV"),
+        Number(&growth_column),
+    ];
+    let mut all = Vec::new();
+    for workload in summary.workloads() {
+        let cells = || {
+            summary
+                .cells
+                .iter()
+                .filter(|one| one.cell.workload == workload)
+        };
+        all.push(format!(
+            "{}: {}, and the {}\n{}",
+            workload.name(),
+            words.costs,
+            words.growth,
+            table(&times_columns, cells().map(times))
+        ));
+        let parts: Vec<Vec<String>> = cells().filter_map(parts).collect();
+        if !parts.is_empty() && !summary.parameters.icount {
+            all.push(format!(
+                "{}: its parts, % of the runtime alone (MEMORY is KERNEL and BLOCKED)\n{}",
+                workload.name(),
+                table(&PARTS, parts)
+            ));
+        }
+        all.push(format!(
+            "{}: in a run\n{}",
+            workload.name(),
+            table(&COUNTS, cells().map(counts))
+        ));
+    }
+    if !summary.comparisons.is_empty() {
+        let has_paper = summary.has_paper();
+        let mut columns = vec![
+            Text("BESIDE"),
+            Text("WITH"),
+            Text("WORKLOAD"),
+            Number(&less_column),
+        ];
+        columns.extend(has_paper.then_some(Number("PAPER %")));
+        let rows = summary.comparisons.iter();
+        let rows = rows.map(|one| compared(one, has_paper));
+        all.push(format!(
+            "HPMMAP beside the others: {}\n{}",
+            words.less,
+            table(&columns, rows)
+        ));
+        if has_paper {
+            all.push(wrapped(PAPER_NOTE));
+        }
+    }
+    if summary.emulated {
+        all.push(wrapped(EMULATED_NOTE));
+    }
+    if summary.parameters.icount {
+        all.push(wrapped(COUNTED_NOTE));
+    }
+    if summary.parameters.repetitions == 1 {
+        all.push("One round: there are no intervals.".into());
+    } else if summary
+        .cells
+        .iter()
+        .any(|one| one.cell.neighbour != Profile::None)
+    {
+        all.push("In brackets: 95 % confidence intervals.".into());
+    }
+    let mut left_out: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for one in &summary.left_out {
+        let cells = left_out.entry(&one.reason).or_default();
+        cells.push(one.cell.to_string());
+    }
+    for (reason, cells) in left_out {
+        all.push(wrapped(&format!(
+            "Left out: {}: {reason}",
+            cells.join(", ")
+        )));
+    }
+    for one in &summary.failures {
+        all.push(format!(
+            "FAILED: run {} ({}): {}",
+            one.run, one.cell, one.error
+        ));
+    }
+    if summary.ended < summary.planned {
+        all.push(format!(
+            "{} of {} runs have ended.",
+            summary.ended, summary.planned
+        ));
+    }
+    all.join("\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::colocation::record::LeftOut;
+    use crate::colocation::record::tests::plan;
+    use crate::colocation::summary::tests::summary;
+
+    #[test]
+    fn parts_are_per_cent_with_a_sign() {
+        assert_eq!(percent(0.0125), "+1.25");
+        assert_eq!(percent(-0.000_001), "+0.00");
+        let estimate = Estimate {
+            value: 0.1,
+            interval: Some((0.05, 0.15)),
+        };
+        assert_eq!(percent_of(Some(estimate)), "+10.00 [+5.00, +15.00]");
+        assert_eq!(percent_of(None), "");
+    }
+
+    #[test]
+    fn a_study_fits_on_a_terminal() {
+        let text = text(&summary());
+        let widest = text.lines().max_by_key(|line| line.len()).unwrap();
+        assert!(widest.len() <= 80, "{widest}");
+        for part in [
+            "lammps: runtimes",
+            "thp      a          3   15.000  0.000   0.000  +50.00 [+50.00, +50.00]",
+            "hpmmap   a          +1.00 [+1.00, +1.00]   +1.00    +0.00   +0.00  +0.00  +19.00",
+            "a       thp   mean of all                   +20.00   +15.00",
+            "+15.00",
+            "In brackets",
+        ] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+        assert!(!text.contains("emulated"), "{text}");
+    }
+
+    #[test]
+    fn counted_instructions_have_no_parts_and_no_paper() {
+        let mut summary = summary();
+        summary.parameters.icount = true;
+        for one in &mut summary.comparisons {
+            one.paper_reduction = None;
+        }
+        let text = text(&summary);
+        let widest = text.lines().max_by_key(|line| line.len()).unwrap();
+        assert!(widest.len() <= 80, "{widest}");
+        assert!(text.contains("GROWTH %") && text.contains("FEWER %"));
+        for part in ["KERNEL", "PAPER", "SECONDS"] {
+            assert!(!text.contains(part), "{part} is in\n{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let mut summary = summary();
+        summary.ended -= 1;
+        for run in &plan().runs[..2] {
+            summary.left_out.push(LeftOut {
+                cell: run.cell,
+                reason: "no".into(),
+            });
+        }
+        summary.emulated = true;
+        let text = text(&summary);
+        assert!(text.contains("23 of 24 runs have ended."), "{text}");
+        assert!(text.contains("no TLB"), "{text}");
+        assert_eq!(text.matches("Left out: ").count(), 1, "{text}");
+    }
+}

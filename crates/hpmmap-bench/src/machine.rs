@@ -1,0 +1,554 @@
+//! The machine: what it is like, and what the methods need of it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hpmmap_base::VERSION;
+use hpmmap_base::error::{Error, Result};
+use hpmmap_base::signals::{Means, Watched};
+use hpmmap_base::size::{Size, short};
+use hpmmap_host::{Root, node, pool, process};
+use hpmmap_sys::child::Setup;
+use hpmmap_sys::clock::ticks;
+use serde::Deserialize;
+
+use super::plan::{Allocator, Case, LARGE_PAGE, Method, Provider};
+use super::result::PoolAdd;
+use super::worker::{content, memory_file};
+
+/// The setting of transparent huge pages.
+pub const THP: &str = "sys/kernel/mm/transparent_hugepage/enabled";
+/// Reserved huge pages.
+pub const HUGETLB: &str = "sys/kernel/mm/hugepages/hugepages-2048kB";
+/// Those of a node, below its directory.
+const NODE_HUGETLB: &str = "hugepages/hugepages-2048kB";
+const MEMORY_BLOCK: &str = "sys/devices/system/memory/block_size_bytes";
+
+/// What Linux keeps when pools or reserved pages are made.
+const RESERVE_BYTES: u64 = 512 << 20;
+
+/// How long the last pages of a job that has ended may take to become free.
+const REMOVE: Duration = Duration::from_secs(20);
+
+/// Where the libraries of the allocators are looked for.
+const LIBRARIES: [&str; 5] = [
+    "usr/lib/x86_64-linux-gnu",
+    "usr/lib64",
+    "usr/lib",
+    "usr/lib/x86_64-linux-gnu/hpmmap",
+    "usr/lib/hpmmap",
+];
+
+/// The setting of transparent huge pages: the word in brackets.
+pub fn thp(root: &Root) -> Option<String> {
+    let text = root.read(THP).ok()?;
+    let (_, rest) = text.split_once('[')?;
+    Some(rest.split_once(']')?.0.to_string())
+}
+
+/// Reserved huge pages that nobody has, in bytes.
+pub fn hugetlb_free(root: &Root) -> u64 {
+    let pages: u64 = root
+        .read_number(format!("{HUGETLB}/free_hugepages"))
+        .unwrap_or(0);
+    pages * LARGE_PAGE
+}
+
+/// What nobody has of all pools.
+pub fn pools_free(root: &Root) -> u64 {
+    let pools = pool::nodes(root).unwrap_or_default();
+    pools.iter().map(|pool| pool.free_bytes).sum()
+}
+
+/// Why a case cannot be measured on the machine as it is now.
+pub fn obstacle(root: &Root, case: &Case) -> Option<String> {
+    lacking(
+        root,
+        case.method,
+        case.need_bytes(),
+        case.pattern.uses_allocator(),
+    )
+}
+
+/// What the machine lacks for so much memory by a method.
+pub fn lacking(root: &Root, method: Method, need: u64, by_allocator: bool) -> Option<String> {
+    let short_of = |what: &str, there: u64| {
+        (need > there).then(|| {
+            format!(
+                "needs up to {} of {what}, there is {}",
+                short(need),
+                short(there)
+            )
+        })
+    };
+    if method.is_thp() {
+        match thp(root).as_deref() {
+            None | Some("never") => {
+                return Some(format!("transparent huge pages are off in /{THP}"));
+            }
+            Some("always") => (),
+            Some(_) if by_allocator => {
+                return Some(format!(
+                    "allocators get huge pages only with 'always' in /{THP}"
+                ));
+            }
+            Some(_) => (),
+        }
+    }
+    match method.provider() {
+        Provider::Linux => short_of(
+            "available memory",
+            process::available_bytes(root).unwrap_or(0),
+        ),
+        Provider::Hugetlb => short_of("reserved huge pages", hugetlb_free(root)),
+        Provider::Pools if !pool::is_loaded(root) => Some("the module is not loaded".into()),
+        Provider::Pools => short_of("free pool memory", pools_free(root)),
+    }
+}
+
+/// The libraries to load for an allocator, none for the C library's. That of
+/// HPMMAP works on jemalloc, and may be named.
+pub fn libraries(
+    root: &Root,
+    allocator: Allocator,
+    hpmmap_jemalloc: Option<&Path>,
+) -> std::result::Result<Vec<PathBuf>, String> {
+    let installed = |names: &[&str]| {
+        LIBRARIES
+            .iter()
+            .flat_map(|dir| names.iter().map(move |name| root.join(dir).join(name)))
+            .find(|path| path.exists())
+            .ok_or_else(|| format!("{} is not installed", names[0]))
+    };
+    let jemalloc = || installed(&["libjemalloc.so.2"]);
+    Ok(match (allocator, hpmmap_jemalloc) {
+        (Allocator::Glibc, _) => Vec::new(),
+        (Allocator::Jemalloc, _) => vec![jemalloc()?],
+        (Allocator::Mimalloc, _) => vec![installed(&["libmimalloc.so.2", "libmimalloc.so.2.0"])?],
+        (Allocator::HpmmapJemalloc, Some(path)) if !path.exists() => {
+            return Err(format!("there is no {}", path.display()));
+        }
+        (Allocator::HpmmapJemalloc, Some(path)) => vec![path.to_path_buf(), jemalloc()?],
+        (Allocator::HpmmapJemalloc, None) => {
+            vec![installed(&["libhpmmap_jemalloc.so"])?, jemalloc()?]
+        }
+    })
+}
+
+/// Versions of what takes part.
+pub fn versions(root: &Root, libraries: &[PathBuf]) -> BTreeMap<String, String> {
+    let mut versions = BTreeMap::from([("hpmmap".to_string(), VERSION.to_string())]);
+    let mut put = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            versions.insert(name.to_string(), value);
+        }
+    };
+    put("kernel", process::kernel_release(root).ok());
+    put("module", pool::version(root).ok());
+    put(
+        "glibc",
+        first_line(Command::new("getconf").arg("GNU_LIBC_VERSION")),
+    );
+    for library in libraries {
+        let name = library.file_name().unwrap_or_default().to_string_lossy();
+        // A library of Debian's is named with its package's version.
+        let file = fs::canonicalize(library).unwrap_or_else(|_| library.clone());
+        let version = package_version(&file).unwrap_or_else(|| file.display().to_string());
+        put(&name, Some(version));
+    }
+    versions
+}
+
+fn first_line(command: &mut Command) -> Option<String> {
+    let output = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let line = text.lines().next()?.trim();
+    (output.status.success() && !line.is_empty()).then(|| line.to_string())
+}
+
+/// Debian's package of a file, and its version.
+pub fn package_version(file: &Path) -> Option<String> {
+    let owner = first_line(Command::new("dpkg-query").arg("--search").arg(file))?;
+    let package = owner.split(": ").next()?;
+    first_line(Command::new("dpkg-query").args([
+        "--show",
+        "--showformat",
+        "${Package} ${Version}",
+        package,
+    ]))
+}
+
+/// What the machine is like.
+pub fn machine(root: &Root) -> BTreeMap<String, String> {
+    let line = |file: &str, name: &str| -> Option<String> {
+        let text = root.read(file).ok()?;
+        let line = text.lines().find(|line| line.starts_with(name))?;
+        Some(line.split_once(':')?.1.trim().to_string())
+    };
+    let cpus = root
+        .read("sys/devices/system/cpu/online")
+        .ok()
+        .and_then(|text| hpmmap_host::list::parse(&text).ok())
+        .map(|list| list.len().to_string());
+    [
+        ("cpu", line("proc/cpuinfo", "model name")),
+        ("cpus", cpus),
+        ("memory", line("proc/meminfo", "MemTotal")),
+        ("transparent_hugepage", thp(root)),
+        (
+            "kernel_command_line",
+            process::kernel_command_line(root).ok(),
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(name, value)| Some((name.to_string(), value?)))
+    .collect()
+}
+
+/// Settings of the machine that were changed, and are set back at the end.
+pub struct Prepared {
+    root: Root,
+    undo: Vec<Undo>,
+}
+
+enum Undo {
+    Write(String, String),
+    PoolRemove { node: u32, bytes: u64 },
+}
+
+impl Prepared {
+    /// Nothing yet.
+    pub fn new(root: &Root) -> Self {
+        Self {
+            root: root.clone(),
+            undo: Vec::new(),
+        }
+    }
+
+    /// Writes a setting, and remembers the old one.
+    pub fn write(&mut self, path: &str, text: &str) -> Result<()> {
+        let old = match path {
+            THP => thp(&self.root),
+            _ => self.root.read(path).ok(),
+        };
+        let path_there = self.root.join(path);
+        fs::write(&path_there, text).map_err(|error| {
+            Error::Failed(format!("cannot write to {}: {error}", path_there.display()))
+        })?;
+        self.undo
+            .extend(old.map(|old| Undo::Write(path.to_string(), old)));
+        Ok(())
+    }
+
+    /// Reserves so many huge pages in all. Those of each node come back, however
+    /// Linux divides the new ones.
+    pub fn reserve_hugepages(&mut self, pages: u64) -> Result<()> {
+        let nodes = node::with_memory(&self.root).unwrap_or_default();
+        let of_nodes: Vec<(String, String)> = nodes
+            .iter()
+            .map(|node| format!("sys/devices/system/node/node{node}/{NODE_HUGETLB}/nr_hugepages"))
+            .filter_map(|path| self.root.read(&path).ok().map(|old| (path, old)))
+            .collect();
+        self.write(&format!("{HUGETLB}/nr_hugepages"), &pages.to_string())?;
+        // Taken back first to last: the total, then where they were.
+        let undo = of_nodes.into_iter();
+        let at = self.undo.len() - 1;
+        self.undo
+            .splice(at..at, undo.map(|(path, old)| Undo::Write(path, old)));
+        Ok(())
+    }
+
+    /// Memory of one provider, as far as it can be had.
+    pub fn provide(&mut self, provider: Provider, need: u64) -> Result<Option<PoolAdd>> {
+        self.restore();
+        let available = process::available_bytes(&self.root)?.saturating_sub(RESERVE_BYTES);
+        let bytes = need.min(available);
+        match provider {
+            Provider::Linux => Ok(None),
+            Provider::Hugetlb => {
+                self.reserve_hugepages(bytes.div_ceil(LARGE_PAGE))?;
+                Ok(None)
+            }
+            Provider::Pools if !pool::is_loaded(&self.root) => Ok(None),
+            Provider::Pools => self.add_pool(bytes),
+        }
+    }
+
+    /// What a case needs beside memory.
+    pub fn set_for(&mut self, case: &Case) -> Result<()> {
+        self.set_thp(match (case.method, case.pattern.uses_allocator()) {
+            (Method::Thp, true) => "always",
+            _ => "madvise",
+        })
+    }
+
+    /// The setting of transparent huge pages, where there are any.
+    pub fn set_thp(&mut self, want: &str) -> Result<()> {
+        if thp(&self.root).is_some_and(|now| now != want) {
+            self.write(THP, want)?;
+        }
+        Ok(())
+    }
+
+    /// Adds pools of so much in all, in equal parts on all nodes, as far as it
+    /// can be had.
+    pub fn add_pool(&mut self, bytes: u64) -> Result<Option<PoolAdd>> {
+        let text = self.root.read(MEMORY_BLOCK)?;
+        let block = u64::from_str_radix(text.trim_start_matches("0x"), 16)
+            .map_err(|_| Error::Failed(format!("/{MEMORY_BLOCK}: '{text}' is no size")))?;
+        let nodes = node::with_memory(&self.root)?;
+        let size = Size((bytes / nodes.len().max(1) as u64).next_multiple_of(block)).to_string();
+        let mut added = PoolAdd { bytes: 0, cost: 0 };
+        for node in nodes {
+            let start = ticks();
+            let name = node.to_string();
+            let args = [
+                "add",
+                "--json",
+                "--partial",
+                "--node",
+                &name,
+                "--size",
+                &size,
+            ];
+            let bytes = added_bytes(&self.pool(&args, false)?)?;
+            added.cost += ticks() - start;
+            added.bytes += bytes;
+            self.undo.push(Undo::PoolRemove { node, bytes });
+        }
+        Ok(Some(added))
+    }
+
+    fn remove_pool(&self, node: u32, bytes: u64) -> Result<()> {
+        let (node, size) = (node.to_string(), Size(bytes).to_string());
+        let deadline = Instant::now() + REMOVE;
+        loop {
+            match self.pool(&["remove", "--node", &node, "--size", &size], true) {
+                Err(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(500)),
+                result => return result.map(|_| ()),
+            }
+        }
+    }
+
+    /// What it prints. It is asked to end by the signals that end this; keys of
+    /// the terminal are not for it once it `restores`.
+    fn pool(&self, args: &[&str], restores: bool) -> Result<String> {
+        let (output, errors) = (memory_file("output")?, memory_file("errors")?);
+        let mut command = Command::new("/proc/self/exe");
+        command.arg("pool").args(args).stdin(Stdio::null());
+        Setup {
+            own_group: restores,
+            ..Setup::default()
+        }
+        .apply(&mut command)?;
+        let mut child = command
+            .stdout(output.try_clone()?)
+            .stderr(errors.try_clone()?)
+            .spawn()?;
+        if !restores {
+            Watched::new(child.id(), Means::Ask).wait();
+        }
+        if child.wait()?.success() {
+            return content(output);
+        }
+        let said = content(errors)?;
+        Err(Error::Failed(format!(
+            "'hpmmap pool {}' failed: {}",
+            args.join(" "),
+            said.trim()
+        )))
+    }
+
+    /// Gives back and sets back what was changed, the last first.
+    pub fn restore(&mut self) {
+        while let Some(undo) = self.undo.pop() {
+            let result = match &undo {
+                Undo::Write(path, text) => fs::write(self.root.join(path), text)
+                    .map_err(|error| format!("cannot write to /{path}: {error}")),
+                Undo::PoolRemove { bytes: 0, .. } => Ok(()),
+                Undo::PoolRemove { node, bytes } => self
+                    .remove_pool(*node, *bytes)
+                    .map_err(|error| error.to_string()),
+            };
+            if let Err(why) = result {
+                hpmmap_base::output::warn(&format!("not set back: {why}"));
+            }
+        }
+    }
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        self.restore();
+    }
+}
+
+/// What `pool add --json` says that it has added.
+fn added_bytes(json: &str) -> Result<u64> {
+    #[derive(Deserialize)]
+    struct Added {
+        added_bytes: u64,
+    }
+    let added: Added = serde_json::from_str(json)
+        .map_err(|error| Error::Failed(format!("'hpmmap pool add' printed: {error}")))?;
+    Ok(added.added_bytes)
+}
+
+/// CPU time of all tasks so far, in nanoseconds.
+pub fn tasks_ns(root: &Root) -> Option<u64> {
+    let text = root.read("proc/schedstat").ok()?;
+    let times = text
+        .lines()
+        .filter(|line| line.starts_with("cpu"))
+        .map(|line| line.split_whitespace().nth(7)?.parse::<u64>().ok());
+    times.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use hpmmap_host::fixture::Fixture;
+
+    use super::*;
+    use crate::plan::Pattern;
+
+    fn case(pattern: Pattern, method: Method) -> Case {
+        Case {
+            pattern,
+            method,
+            allocator: pattern.uses_allocator().then_some(Allocator::Glibc),
+            size_bytes: 128 << 20,
+            threads: 1,
+        }
+    }
+
+    fn fixture() -> Fixture {
+        let fixture = Fixture::new();
+        fixture.write("proc/meminfo", "MemAvailable: 1048576 kB\nSwapFree: 0 kB\n");
+        fixture.write(THP, "always [madvise] never\n");
+        fixture.write(&format!("{HUGETLB}/free_hugepages"), "8\n");
+        fixture
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let fixture = fixture();
+        let why = |pattern, method| obstacle(&fixture.root(), &case(pattern, method));
+        assert_eq!(why(Pattern::Map, Method::Small), None);
+        assert_eq!(why(Pattern::Map, Method::Thp), None);
+        assert_eq!(
+            why(Pattern::Map, Method::Hugetlb).unwrap(),
+            "needs up to 192M of reserved huge pages, there is 16M"
+        );
+        assert_eq!(
+            why(Pattern::Map, Method::Hpmmap).unwrap(),
+            "the module is not loaded"
+        );
+        assert!(
+            why(Pattern::Malloc, Method::Thp)
+                .unwrap()
+                .contains("'always'")
+        );
+        fixture.write(THP, "always madvise [never]\n");
+        assert!(why(Pattern::Map, Method::Thp).unwrap().contains("are off"));
+        fixture.module();
+        fixture.node_pool(0, 1 << 30, 1 << 30, 0, 0);
+        assert_eq!(why(Pattern::Map, Method::Hpmmap), None);
+    }
+
+    #[test]
+    fn settings_come_back() {
+        let fixture = fixture();
+        let pages = format!("{HUGETLB}/nr_hugepages");
+        fixture.write(&pages, "3\n");
+        let read = || fixture.root().read(&pages).unwrap();
+        {
+            let mut prepared = Prepared::new(&fixture.root());
+            prepared
+                .provide(
+                    Provider::Hugetlb,
+                    case(Pattern::Map, Method::Hugetlb).need_bytes(),
+                )
+                .unwrap();
+            assert_eq!(read(), "96");
+        }
+        assert_eq!(read(), "3");
+    }
+
+    #[test]
+    fn each_node_gets_its_huge_pages_back() {
+        let fixture = fixture();
+        fixture.nodes("0-1");
+        fixture.write("sys/devices/system/node/has_memory", "0-1\n");
+        let of_node =
+            |node: u32| format!("sys/devices/system/node/node{node}/{NODE_HUGETLB}/nr_hugepages");
+        let all = format!("{HUGETLB}/nr_hugepages");
+        fixture.write(&all, "5\n");
+        fixture.write(&of_node(0), "5\n");
+        fixture.write(&of_node(1), "0\n");
+        let read = |path: &str| fixture.root().read(path).unwrap();
+        {
+            let mut prepared = Prepared::new(&fixture.root());
+            prepared.reserve_hugepages(64).unwrap();
+            // As Linux divides them.
+            fixture.write(&of_node(0), "32\n");
+            fixture.write(&of_node(1), "32\n");
+            assert_eq!(read(&all), "64");
+        }
+        let now = [read(&all), read(&of_node(0)), read(&of_node(1))];
+        assert_eq!(now, ["5", "5", "0"]);
+    }
+
+    #[test]
+    fn what_was_added_is_what_was_said() {
+        let json = r#"{"node": 0, "requested_bytes": 7, "added_bytes": 5, "blocks": []}"#;
+        assert_eq!(added_bytes(json).unwrap(), 5);
+        assert!(added_bytes("added 5").is_err());
+    }
+
+    #[test]
+    fn libraries_are_found_or_named() {
+        let fixture = Fixture::new();
+        let find = |allocator, path| libraries(&fixture.root(), allocator, path);
+        assert_eq!(find(Allocator::Glibc, None), Ok(Vec::new()));
+        assert_eq!(
+            find(Allocator::Jemalloc, None).unwrap_err(),
+            "libjemalloc.so.2 is not installed"
+        );
+        fixture.write("usr/lib64/libmimalloc.so.2.0", "");
+        let mimalloc = fixture.path().join("usr/lib64/libmimalloc.so.2.0");
+        assert_eq!(find(Allocator::Mimalloc, None), Ok(vec![mimalloc]));
+
+        let ours = Path::new("/nonexistent/lib.so");
+        assert_eq!(
+            find(Allocator::HpmmapJemalloc, Some(ours)).unwrap_err(),
+            "there is no /nonexistent/lib.so"
+        );
+        fixture.write("usr/lib/libjemalloc.so.2", "");
+        fixture.write("own.so", "");
+        let ours = fixture.path().join("own.so");
+        let jemalloc = fixture.path().join("usr/lib/libjemalloc.so.2");
+        assert_eq!(
+            find(Allocator::HpmmapJemalloc, Some(&ours)),
+            Ok(vec![ours.clone(), jemalloc])
+        );
+    }
+
+    #[test]
+    fn the_time_of_all_cpus_is_added() {
+        let fixture = Fixture::new();
+        assert_eq!(tasks_ns(&fixture.root()), None);
+        fixture.write(
+            "proc/schedstat",
+            "version 15\ntimestamp 1\ncpu0 0 0 5 1 2 1 300 9 4\ndomain0 3 1\ncpu1 0 0 5 1 2 1 40 9 4\n",
+        );
+        assert_eq!(tasks_ns(&fixture.root()), Some(340));
+    }
+}

@@ -1,0 +1,339 @@
+//! Workers: a process for each CPU, or one for each array.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use hpmmap_base::error::{Error, Result};
+use hpmmap_base::signals::{Means, Watched};
+use serde::Deserialize;
+
+use super::plan::{Case, Mode, Parameters, Variant};
+use super::result::{Accesses, Cpu};
+use crate::plan::{Method, Provider};
+use crate::worker::{content, ends_with_this, memory_file};
+
+/// The program, and how it measures.
+pub struct Worker {
+    /// Where it is.
+    pub program: PathBuf,
+    /// Ticks of the time stamp counter a second.
+    pub hz: u64,
+}
+
+/// A line of the worker. Names are those it prints.
+#[derive(Deserialize)]
+struct DetourLine {
+    elapsed_ns: u64,
+    rounds: u64,
+    round_ps: u64,
+    threshold_ns: u64,
+    detours: u64,
+    detour_ns: u64,
+    longest_ns: u64,
+    calls: u64,
+    call_ns: u64,
+    longest_call_ns: u64,
+    faults: u64,
+    fault_counter: String,
+    preempted: u64,
+    histogram: Vec<u64>,
+    slices: Vec<u64>,
+}
+
+#[derive(Deserialize)]
+struct AccessLine {
+    accesses: u64,
+    set_up_ns: u64,
+    least_ns: u64,
+    median_ns: u64,
+    most_ns: u64,
+    faults: u64,
+    last: u64,
+}
+
+fn parse_cpu(text: &str, cpu: u32, shared: bool) -> std::result::Result<Cpu, String> {
+    let line: DetourLine =
+        serde_json::from_str(text).map_err(|_| format!("it printed '{}'", text.trim()))?;
+    let found = Cpu {
+        cpu,
+        shared,
+        elapsed_ns: line.elapsed_ns,
+        rounds: line.rounds,
+        round_ps: line.round_ps,
+        threshold_ns: line.threshold_ns,
+        detours: line.detours,
+        detour_ns: line.detour_ns,
+        longest_ns: line.longest_ns,
+        calls: line.calls,
+        call_ns: line.call_ns,
+        longest_call_ns: line.longest_call_ns,
+        faults: line.faults,
+        fault_counter: line.fault_counter,
+        preempted: line.preempted,
+        histogram: line.histogram,
+        slices: line.slices,
+    };
+    match found.contradiction() {
+        None => Ok(found),
+        Some(why) => Err(format!("its figures cannot be: {why}")),
+    }
+}
+
+fn parse_accesses(
+    text: &str,
+    mode: Mode,
+    method: Method,
+    size_bytes: u64,
+) -> std::result::Result<Accesses, String> {
+    let line: AccessLine =
+        serde_json::from_str(text).map_err(|_| format!("it printed '{}'", text.trim()))?;
+    let each = |ns: u64| ns as f64 / line.accesses.max(1) as f64;
+    Ok(Accesses {
+        mode,
+        method,
+        size_bytes,
+        median: each(line.median_ns),
+        least: each(line.least_ns),
+        most: each(line.most_ns),
+        faults: line.faults,
+        set_up_ns: line.set_up_ns,
+        last: line.last,
+    })
+}
+
+/// A process that is killed if nobody waits for it.
+struct Running {
+    child: Child,
+    watched: Option<Watched>,
+    output: BufReader<ChildStdout>,
+    errors: File,
+}
+
+impl Running {
+    fn start(mut command: Command) -> Result<Self> {
+        let errors = memory_file("errors")?;
+        ends_with_this().apply(&mut command)?;
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(errors.try_clone()?)
+            .spawn()?;
+        let output = child.stdout.take().expect("it is piped");
+        Ok(Self {
+            watched: Some(Watched::new(child.id(), Means::Kill)),
+            child,
+            output: BufReader::new(output),
+            errors,
+        })
+    }
+
+    /// Waits until it only waits for the start.
+    fn ready(&mut self) -> std::result::Result<(), String> {
+        let mut line = String::new();
+        match self.output.read_line(&mut line) {
+            Ok(_) if line == "ready\n" => Ok(()),
+            _ => {
+                self.ended()?;
+                Err(format!("it printed '{}'", line.trim()))
+            }
+        }
+    }
+
+    fn go(&mut self) {
+        drop(self.child.stdin.take());
+    }
+
+    /// What it prints until its end.
+    fn rest(&mut self) -> std::result::Result<String, String> {
+        let mut text = String::new();
+        self.output
+            .read_to_string(&mut text)
+            .map_err(|error| error.to_string())?;
+        self.ended()?;
+        Ok(text)
+    }
+
+    /// Waits for its end.
+    fn ended(&mut self) -> std::result::Result<(), String> {
+        if let Some(watched) = self.watched.take() {
+            watched.wait();
+        }
+        let status = self.child.wait().map_err(|error| error.to_string())?;
+        if status.success() {
+            return Ok(());
+        }
+        let said = self
+            .errors
+            .try_clone()
+            .map_err(Error::from)
+            .and_then(content);
+        let said = said.map_err(|error| error.to_string())?;
+        let last = said.lines().last().unwrap_or("it said nothing");
+        Err(format!("{status}: {last}"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has ended already unless something else failed.
+        self.watched = None;
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Worker {
+    fn command(&self, verb: &str, method: Method, cpu: u32, size: u64) -> Command {
+        let mut command = if method.provider() == Provider::Pools {
+            let mut run = Command::new("/proc/self/exe");
+            run.args(["run", "--strict", "--"]).arg(&self.program);
+            run
+        } else {
+            Command::new(&self.program)
+        };
+        command
+            .arg(verb)
+            .args(["--method", method.name()])
+            .args(["--cpu", &cpu.to_string()])
+            .args(["--size", &size.to_string()])
+            .args(["--hz", &self.hz.to_string()]);
+        command
+    }
+
+    /// Looks for detours on all CPUs at once.
+    pub fn detours(
+        &self,
+        parameters: &Parameters,
+        case: &Case,
+        variant: Variant,
+        shared: &[u32],
+    ) -> Result<Vec<Cpu>> {
+        let failed = |cpu: u32| {
+            move |why: String| {
+                Error::Failed(format!(
+                    "the worker of '{}' on CPU {cpu} failed: {why}",
+                    case.title()
+                ))
+            }
+        };
+        let mut running = Vec::new();
+        for &cpu in &parameters.cpus {
+            let mut command = self.command("detour", case.method, cpu, parameters.memory_bytes);
+            command
+                .args(["--variant", variant.name()])
+                .args(["--milliseconds", &parameters.milliseconds.to_string()])
+                .args(["--factor", &parameters.factor.to_string()]);
+            let mut one =
+                Running::start(command).map_err(|error| failed(cpu)(error.to_string()))?;
+            one.ready().map_err(failed(cpu))?;
+            running.push((cpu, one));
+        }
+        for (_, one) in &mut running {
+            one.go();
+        }
+        let mut found = Vec::new();
+        for (cpu, one) in &mut running {
+            let text = one.rest().map_err(failed(*cpu))?;
+            found.push(parse_cpu(&text, *cpu, shared.contains(cpu)).map_err(failed(*cpu))?);
+        }
+        Ok(found)
+    }
+
+    /// Accesses an array on the first CPU.
+    pub fn accesses(
+        &self,
+        parameters: &Parameters,
+        case: &Case,
+        mode: Mode,
+        size_bytes: u64,
+    ) -> Result<Accesses> {
+        let failed =
+            |why: String| Error::Failed(format!("the worker of '{}' failed: {why}", case.title()));
+        let mut command = self.command("access", case.method, parameters.cpus[0], size_bytes);
+        command
+            .args(["--mode", mode.name()])
+            .args(["--accesses", &parameters.accesses.to_string()])
+            .args(["--rounds", &parameters.rounds.to_string()]);
+        let mut one = Running::start(command).map_err(|error| failed(error.to_string()))?;
+        let text = one.rest().map_err(failed)?;
+        parse_accesses(&text, mode, case.method, size_bytes).map_err(failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::noise::plan::tests::parameters;
+
+    const DETOURS: &str = r#"{"cpu": 3, "elapsed_ns": 1000, "rounds": 50, "round_ps": 20000, "threshold_ns": 180,
+        "detours": 2, "detour_ns": 300, "longest_ns": 200, "calls": 4, "call_ns": 100, "longest_call_ns": 60,
+        "faults": 1, "fault_counter": "perf", "preempted": 1, "histogram": [0, 0, 2], "slices": [200, 0]}"#;
+
+    #[test]
+    fn lines_are_understood() {
+        let cpu = parse_cpu(DETOURS, 3, true).unwrap();
+        assert_eq!((cpu.cpu, cpu.shared, cpu.detours), (3, true, 2));
+        assert_eq!((cpu.noise(), cpu.longest_call_ns), (0.3, 60));
+        assert_eq!(
+            parse_cpu(&DETOURS.replace("300", "950"), 3, false).unwrap_err(),
+            "its figures cannot be: detours and calls took 1050 of 1000 ns"
+        );
+        assert_eq!(
+            parse_cpu("oops\n", 0, false).unwrap_err(),
+            "it printed 'oops'"
+        );
+
+        let text = r#"{"accesses": 100, "set_up_ns": 7, "least_ns": 900, "median_ns": 1250, "most_ns": 2000,
+            "faults": 0, "fault_counter": "perf", "last": 12}"#;
+        let accesses = parse_accesses(text, Mode::Dependent, Method::Thp, 4096).unwrap();
+        assert_eq!(
+            (accesses.least, accesses.median, accesses.most),
+            (9.0, 12.5, 20.0)
+        );
+        assert_eq!(accesses.last, 12);
+        assert!(parse_accesses("{}", Mode::Dependent, Method::Thp, 4096).is_err());
+    }
+
+    #[test]
+    fn only_our_method_is_launched() {
+        let worker = Worker {
+            program: "/w".into(),
+            hz: 1000,
+        };
+        let words = |method| -> Vec<String> {
+            let command = worker.command("access", method, 1, 4096);
+            std::iter::once(command.get_program())
+                .chain(command.get_args())
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect()
+        };
+        assert_eq!(
+            words(Method::Thp).join(" "),
+            "/w access --method thp --cpu 1 --size 4096 --hz 1000"
+        );
+        assert!(
+            words(Method::Hpmmap)
+                .join(" ")
+                .starts_with("/proc/self/exe run --strict -- /w access --method hpmmap ")
+        );
+    }
+
+    #[test]
+    fn a_worker_that_fails_is_an_error_with_its_cpu() {
+        let worker = Worker {
+            program: "/bin/false".into(),
+            hz: 1,
+        };
+        let parameters = parameters();
+        let case = parameters.cases()[0];
+        let error = worker
+            .detours(&parameters, &case, Variant::Plain, &[])
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the worker of 'detours plain 4k alone' on CPU 0 failed: exit status: 1: it said nothing"
+        );
+    }
+}

@@ -1,0 +1,439 @@
+//! What is to be measured: methods, patterns, allocators, sizes.
+
+use clap::ValueEnum;
+use hpmmap_base::size::Size;
+use serde::{Deserialize, Serialize};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// A large page, and a block of the pools.
+pub const LARGE_PAGE: u64 = 2 * MIB;
+
+/// How memory is asked for.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// Pages of 4 KB
+    #[value(name = "4k")]
+    #[serde(rename = "4k")]
+    Small,
+    /// The same, filled before the first touch
+    #[value(name = "4k-populate")]
+    #[serde(rename = "4k-populate")]
+    SmallPopulate,
+    /// Transparent huge pages
+    Thp,
+    /// The same, filled before the first touch
+    ThpPopulate,
+    /// Reserved huge pages
+    Hugetlb,
+    /// The same, filled before the first touch
+    HugetlbPopulate,
+    /// A plain call under 'hpmmap run'
+    Hpmmap,
+    /// The same where every block of the pools has been used
+    HpmmapDirty,
+    /// With the flag for memory that need not be zero
+    HpmmapReuse,
+}
+
+/// Who sees to it that a method can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Provider {
+    /// Linux, always.
+    Linux,
+    /// Reserved huge pages.
+    Hugetlb,
+    /// The pools.
+    Pools,
+}
+
+impl Method {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Small => "4k",
+            Self::SmallPopulate => "4k-populate",
+            Self::Thp => "thp",
+            Self::ThpPopulate => "thp-populate",
+            Self::Hugetlb => "hugetlb",
+            Self::HugetlbPopulate => "hugetlb-populate",
+            Self::Hpmmap => "hpmmap",
+            Self::HpmmapDirty => "hpmmap-dirty",
+            Self::HpmmapReuse => "hpmmap-reuse",
+        }
+    }
+
+    /// Whose memory it is.
+    pub fn provider(self) -> Provider {
+        match self {
+            Self::Small | Self::SmallPopulate | Self::Thp | Self::ThpPopulate => Provider::Linux,
+            Self::Hugetlb | Self::HugetlbPopulate => Provider::Hugetlb,
+            Self::Hpmmap | Self::HpmmapDirty | Self::HpmmapReuse => Provider::Pools,
+        }
+    }
+
+    /// True for what HPMMAP is compared with.
+    pub fn is_peer(self) -> bool {
+        self.provider() != Provider::Pools
+    }
+
+    fn populates(self) -> bool {
+        matches!(
+            self,
+            Self::SmallPopulate | Self::ThpPopulate | Self::HugetlbPopulate
+        )
+    }
+
+    /// True for those that need transparent huge pages.
+    pub fn is_thp(self) -> bool {
+        matches!(self, Self::Thp | Self::ThpPopulate)
+    }
+}
+
+/// What is done with the memory.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    /// Map, touch, unmap
+    Map,
+    /// The same in a process that has 10,000 mappings
+    Crowded,
+    /// Map, touch, unmap several times in one process
+    Cycle,
+    /// A heap that grows by brk
+    Brk,
+    /// An array that grows by mremap
+    Mremap,
+    /// Stacks of threads
+    Stacks,
+    /// Blocks of varied sizes, as a mesh that is refined has them
+    Amr,
+    /// The same from an allocator
+    AmrMalloc,
+    /// Small objects from an allocator
+    Malloc,
+    /// Several threads that map, touch and unmap
+    Threads,
+}
+
+impl Pattern {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Map => "map",
+            Self::Crowded => "crowded",
+            Self::Cycle => "cycle",
+            Self::Brk => "brk",
+            Self::Mremap => "mremap",
+            Self::Stacks => "stacks",
+            Self::Amr => "amr",
+            Self::AmrMalloc => "amr-malloc",
+            Self::Malloc => "malloc",
+            Self::Threads => "threads",
+        }
+    }
+
+    /// True where memory comes from an allocator.
+    pub fn uses_allocator(self) -> bool {
+        matches!(self, Self::AmrMalloc | Self::Malloc)
+    }
+
+    /// The least size that means something.
+    fn least(self) -> u64 {
+        match self {
+            Self::Map | Self::Crowded | Self::Cycle | Self::Threads => 4 * KIB,
+            Self::Brk => 256 * KIB,
+            Self::Mremap => 128 * KIB,
+            Self::Stacks => 8 * MIB,
+            Self::Amr | Self::AmrMalloc | Self::Malloc => MIB,
+        }
+    }
+
+    /// Whether a method can do this; which allocator matters to some.
+    fn allows(self, method: Method, allocator: Option<Allocator>) -> bool {
+        // Only this allocator asks for memory that need not be zero.
+        let reuses = allocator == Some(Allocator::HpmmapJemalloc);
+        match (self, method) {
+            (Self::AmrMalloc | Self::Malloc, method) => match method {
+                Method::HpmmapReuse => reuses,
+                Method::Hugetlb => allocator == Some(Allocator::Glibc),
+                Method::Small | Method::Thp | Method::Hpmmap => !reuses,
+                _ => false,
+            },
+            (
+                Self::Map | Self::Crowded | Self::Cycle | Self::Threads,
+                Method::Hugetlb | Method::HugetlbPopulate,
+            ) => true,
+            (_, Method::Hugetlb | Method::HugetlbPopulate) => false,
+            (Self::Map, Method::HpmmapDirty) => true,
+            (_, Method::HpmmapDirty) => false,
+            (Self::Brk, Method::HpmmapReuse) => false,
+            (Self::Amr | Self::Brk | Self::Mremap | Self::Stacks, method) => !method.populates(),
+            _ => true,
+        }
+    }
+}
+
+/// Where malloc comes from.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Allocator {
+    /// The C library's
+    Glibc,
+    /// libjemalloc.so.2
+    Jemalloc,
+    /// libmimalloc.so.2
+    Mimalloc,
+    /// libhpmmap_jemalloc.so: jemalloc on memory that need not be zero
+    HpmmapJemalloc,
+}
+
+impl Allocator {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Glibc => "glibc",
+            Self::Jemalloc => "jemalloc",
+            Self::Mimalloc => "mimalloc",
+            Self::HpmmapJemalloc => "hpmmap-jemalloc",
+        }
+    }
+}
+
+/// One thing to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Case {
+    /// What is done.
+    pub pattern: Pattern,
+    /// By which means.
+    pub method: Method,
+    /// With which allocator, if any.
+    pub allocator: Option<Allocator>,
+    /// How much, for each thread.
+    pub size_bytes: u64,
+    /// How many threads.
+    pub threads: u32,
+}
+
+impl Case {
+    /// Memory that it may need at most.
+    pub fn need_bytes(&self) -> u64 {
+        // Allocators and blocks of 2 MB do not use all they hold.
+        let held = match self.pattern {
+            Pattern::Amr | Pattern::AmrMalloc | Pattern::Malloc => self.size_bytes * 2,
+            // The array is copied where it cannot grow.
+            Pattern::Mremap => self.size_bytes * 3 / 2,
+            // What is there already.
+            Pattern::Crowded => self.size_bytes.next_multiple_of(LARGE_PAGE) + 80 * MIB,
+            _ => self.size_bytes.next_multiple_of(LARGE_PAGE),
+        };
+        // The program, its stacks and the allocator's lists.
+        held * u64::from(self.threads) + 64 * MIB + u64::from(self.threads - 1) * 8 * MIB
+    }
+
+    /// For messages.
+    pub fn title(&self) -> String {
+        let mut title = format!(
+            "{} {} {}",
+            self.pattern.name(),
+            self.method.name(),
+            Size(self.size_bytes)
+        );
+        if let Some(allocator) = self.allocator {
+            title += &format!(" {}", allocator.name());
+        }
+        if self.pattern == Pattern::Threads {
+            title += &format!(" {} threads", self.threads);
+        }
+        title
+    }
+}
+
+/// What was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parameters {
+    /// Methods, in the order of the tables.
+    pub methods: Vec<Method>,
+    /// Patterns.
+    pub patterns: Vec<Pattern>,
+    /// Allocators, for the patterns that use one.
+    pub allocators: Vec<Allocator>,
+    /// Sizes, ascending.
+    pub sizes_bytes: Vec<u64>,
+    /// Largest size of patterns other than `map`.
+    pub limit_bytes: u64,
+    /// Processes for each case.
+    pub repetitions: u32,
+    /// Rounds in one process of `cycle` and `threads`.
+    pub rounds: u32,
+    /// Numbers of threads, for `threads`.
+    pub threads: Vec<u32>,
+}
+
+impl Parameters {
+    /// Everything to measure: what belongs to one provider together, because
+    /// providing takes memory from the others.
+    pub fn cases(&self) -> Vec<Case> {
+        let mut cases = Vec::new();
+        for &pattern in &self.patterns {
+            let one = [1];
+            let threads: &[u32] = match pattern {
+                Pattern::Threads => &self.threads,
+                _ => &one,
+            };
+            let allocators: Vec<Option<Allocator>> = if pattern.uses_allocator() {
+                self.allocators.iter().copied().map(Some).collect()
+            } else {
+                vec![None]
+            };
+            for &size_bytes in &self.sizes_bytes {
+                if size_bytes < pattern.least()
+                    || (pattern != Pattern::Map && size_bytes > self.limit_bytes)
+                {
+                    continue;
+                }
+                for &threads in threads {
+                    for &allocator in &allocators {
+                        for &method in &self.methods {
+                            // A huge page cannot be had in part.
+                            let whole = method.provider() != Provider::Hugetlb
+                                || size_bytes % LARGE_PAGE == 0;
+                            if whole && pattern.allows(method, allocator) {
+                                cases.push(Case {
+                                    pattern,
+                                    method,
+                                    allocator,
+                                    size_bytes,
+                                    threads,
+                                });
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        cases.sort_by_key(|case| case.method.provider());
+        cases
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    pub fn parameters() -> Parameters {
+        Parameters {
+            methods: Method::value_variants().to_vec(),
+            patterns: Pattern::value_variants().to_vec(),
+            allocators: Allocator::value_variants().to_vec(),
+            sizes_bytes: vec![4 * KIB, 2 * MIB, 64 * MIB],
+            limit_bytes: 16 * MIB,
+            repetitions: 2,
+            rounds: 4,
+            threads: vec![1, 2],
+        }
+    }
+
+    fn has(cases: &[Case], pattern: Pattern, method: Method, size_bytes: u64) -> bool {
+        cases.iter().any(|case| {
+            case.pattern == pattern && case.method == method && case.size_bytes == size_bytes
+        })
+    }
+
+    #[test]
+    fn names_are_those_of_the_command_line_and_of_json() {
+        for method in Method::value_variants() {
+            let json = serde_json::to_string(method).unwrap();
+            assert_eq!(json, format!("\"{}\"", method.name()));
+            assert_eq!(
+                method.to_possible_value().unwrap().get_name(),
+                method.name()
+            );
+        }
+        for pattern in Pattern::value_variants() {
+            let json = serde_json::to_string(pattern).unwrap();
+            assert_eq!(json, format!("\"{}\"", pattern.name()));
+        }
+        for allocator in Allocator::value_variants() {
+            let json = serde_json::to_string(allocator).unwrap();
+            assert_eq!(json, format!("\"{}\"", allocator.name()));
+        }
+    }
+
+    #[test]
+    fn only_what_means_something_is_measured() {
+        let cases = parameters().cases();
+        assert!(has(&cases, Pattern::Map, Method::Small, 4 * KIB));
+        assert!(has(&cases, Pattern::Map, Method::HpmmapDirty, 64 * MIB));
+        assert!(!has(&cases, Pattern::Cycle, Method::HpmmapDirty, 2 * MIB));
+        assert!(
+            !has(&cases, Pattern::Cycle, Method::Small, 64 * MIB),
+            "beyond the limit"
+        );
+        assert!(
+            !has(&cases, Pattern::Map, Method::Hugetlb, 4 * KIB),
+            "no whole page"
+        );
+        assert!(!has(&cases, Pattern::Brk, Method::Hugetlb, 2 * MIB));
+        assert!(
+            !has(&cases, Pattern::Stacks, Method::Small, 2 * MIB),
+            "no whole stack"
+        );
+    }
+
+    #[test]
+    fn allocators_have_their_methods() {
+        let cases = parameters().cases();
+        let of = |allocator| -> Vec<Method> {
+            let mut methods: Vec<Method> = cases
+                .iter()
+                .filter(|case| case.allocator == Some(allocator) && case.pattern == Pattern::Malloc)
+                .map(|case| case.method)
+                .collect();
+            methods.sort();
+            methods
+        };
+        assert_eq!(
+            of(Allocator::Glibc),
+            [Method::Small, Method::Thp, Method::Hugetlb, Method::Hpmmap]
+        );
+        assert_eq!(
+            of(Allocator::Jemalloc),
+            [Method::Small, Method::Thp, Method::Hpmmap]
+        );
+        assert_eq!(of(Allocator::HpmmapJemalloc), [Method::HpmmapReuse]);
+    }
+
+    #[test]
+    fn providers_come_one_after_the_other() {
+        let providers: Vec<Provider> = parameters()
+            .cases()
+            .iter()
+            .map(|case| case.method.provider())
+            .collect();
+        assert!(providers.is_sorted());
+    }
+
+    #[test]
+    fn threads_multiply_what_is_needed() {
+        let mut case = Case {
+            pattern: Pattern::Threads,
+            method: Method::Hpmmap,
+            allocator: None,
+            size_bytes: 3 * MIB,
+            threads: 1,
+        };
+        assert_eq!(case.need_bytes(), 68 * MIB);
+        case.threads = 4;
+        assert_eq!(case.need_bytes(), (16 + 64 + 24) * MIB);
+        assert_eq!(case.title(), "threads hpmmap 3M 4 threads");
+    }
+}

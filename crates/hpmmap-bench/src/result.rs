@@ -1,0 +1,408 @@
+//! Results, as they are written to JSON and read back.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use hpmmap_base::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+use super::plan::{Case, Parameters, Pattern};
+
+/// Grows when a member changes its meaning.
+pub const SCHEMA: u32 = 1;
+
+/// Results whose totals lie within this part of each other agree.
+pub const AGREE: f64 = 0.01;
+
+/// Defines a struct of numbers, and how to combine several of them member by
+/// member.
+macro_rules! figures {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $member:ident,)* }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+        pub struct $name {
+            $($(#[$doc])* pub $member: u64,)*
+        }
+
+        impl $name {
+            /// What `combine` makes of each member.
+            pub fn combined(all: &[Self], combine: impl Fn(Vec<u64>) -> u64) -> Self {
+                Self {
+                    $($member: combine(all.iter().map(|one| one.$member).collect()),)*
+                }
+            }
+        }
+    };
+}
+
+figures! {
+    /// What one process found, or a median. Times are in the unit of the results.
+    Figures {
+        /// Calls that get memory.
+        map,
+        /// First touches, without what a touch costs that finds its page.
+        touch,
+        /// Calls that give memory back.
+        unmap,
+        /// The three of them.
+        total,
+        /// What was taken off `touch`.
+        loop_cost,
+        /// The costliest touch.
+        worst_touch,
+        /// The costliest call.
+        worst_call,
+        /// Number of calls.
+        calls,
+        /// Number of 4 KB pages touched.
+        touched_pages,
+        /// Page faults.
+        faults,
+        /// Page tables at the peak.
+        page_table_bytes,
+        /// Resident memory at the peak.
+        resident_bytes,
+        /// Memory of the pools at the peak, mapped or not.
+        held_bytes,
+        /// What the process had before.
+        base_bytes,
+        /// Zeroed by the module within the calls, where it tells.
+        cleared_bytes,
+        /// CPU time of the process after the pattern, in nanoseconds.
+        exit_ns,
+        /// CPU time of all other tasks from then until 100 ms after its end.
+        others_ns,
+    }
+}
+
+figures! {
+    /// What threads found. Times are in nanoseconds, sums over the threads
+    /// apart from the first.
+    ThreadFigures {
+        /// From the first thread's start to the last one's end.
+        wall_ns,
+        /// On a CPU.
+        cpu_ns,
+        /// Ready to run but without a CPU.
+        run_delay_ns,
+        /// Asleep: for the most part on locks of the kernel.
+        blocked_ns,
+        /// How often a thread went to sleep.
+        voluntary_switches,
+        /// How often a thread had to leave its CPU.
+        involuntary_switches,
+        /// Number of 4 KB pages touched.
+        pages,
+        /// Pages a second, all threads together.
+        pages_per_second,
+    }
+}
+
+/// What was measured of one case.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Measured {
+    /// One thread.
+    Single {
+        /// Of each figure.
+        median: Figures,
+        /// Each process.
+        repetitions: Vec<Figures>,
+    },
+    /// Several threads, or one for comparison.
+    Threads {
+        /// Of each figure.
+        median: ThreadFigures,
+        /// Each process.
+        repetitions: Vec<ThreadFigures>,
+    },
+}
+
+/// The result of one case.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// What was measured.
+    #[serde(flatten)]
+    pub case: Case,
+    /// How faults were counted; absent for threads.
+    pub fault_counter: Option<String>,
+    /// Clean bytes of the pools before the first repetition, where the module
+    /// tells.
+    pub clean_bytes: Option<u64>,
+    /// The figures.
+    pub measured: Measured,
+    /// Largest distance of a total from the median, as a part of it.
+    pub spread: f64,
+    /// Whether that is at most 1 %.
+    pub agree: bool,
+    /// Median over that of the best peer at the same pattern, size and number
+    /// of threads.
+    pub ratio_to_best_peer: Option<f64>,
+    /// The same with what the end of the process costs.
+    pub ratio_with_exit: Option<f64>,
+}
+
+/// What was not measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// What it was.
+    #[serde(flatten)]
+    pub case: Case,
+    /// Why.
+    pub reason: String,
+}
+
+/// What the pools cost before the first process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolAdd {
+    /// Memory that was taken from Linux.
+    pub bytes: u64,
+    /// What that took.
+    pub cost: u64,
+}
+
+/// Of which run a record is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Provenance {
+    /// Name of the benchmark: `"alloc"` or `"noise"`.
+    pub benchmark: String,
+    /// Grows when a member of the record changes its meaning.
+    pub schema: u32,
+    /// `"instructions"` where those are counted, otherwise `"tsc cycles"`
+    /// (alloc) or `"nanoseconds"` (noise).
+    pub unit: String,
+    /// Ticks of the time stamp counter a second, if it tells time.
+    pub tsc_hz: Option<u64>,
+    /// Kernel, module, command, C library, allocators.
+    pub versions: BTreeMap<String, String>,
+    /// What the machine is like.
+    pub machine: BTreeMap<String, String>,
+}
+
+impl Provenance {
+    /// Of one that takes part, or `"none"`.
+    pub fn version(&self, name: &str) -> &str {
+        self.versions.get(name).map_or("none", String::as_str)
+    }
+}
+
+/// All of one run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Which.
+    #[serde(flatten)]
+    pub provenance: Provenance,
+    /// What was asked for.
+    pub parameters: Parameters,
+    /// If the command made the pools itself.
+    pub pool_add: Option<PoolAdd>,
+    /// What was not measured, and why.
+    pub left_out: Vec<LeftOut>,
+    /// The results.
+    pub results: Vec<Outcome>,
+}
+
+impl Record {
+    /// From a file.
+    pub fn read(path: &Path) -> Result<Self> {
+        let failed = |why: String| Error::Failed(format!("{}: {why}", path.display()));
+        let bytes = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
+        let record: Self = serde_json::from_slice(&bytes)
+            .map_err(|error| failed(format!("no result of 'hpmmap bench alloc': {error}")))?;
+        if record.provenance.schema != SCHEMA {
+            return Err(failed(format!(
+                "it has schema {}, this command reads {SCHEMA}",
+                record.provenance.schema
+            )));
+        }
+        Ok(record)
+    }
+}
+
+fn median(mut values: Vec<u64>) -> u64 {
+    values.sort_unstable();
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 {
+        values[middle]
+    } else {
+        values[middle - 1].midpoint(values[middle])
+    }
+}
+
+fn spread(values: &[u64], middle: u64) -> f64 {
+    let largest = values.iter().map(|v| v.abs_diff(middle)).max().unwrap_or(0);
+    largest as f64 / middle.max(1) as f64
+}
+
+impl Measured {
+    /// Medians of what the processes found, and how far apart they are.
+    pub fn of_single(repetitions: Vec<Figures>) -> (Self, f64) {
+        let median = Figures::combined(&repetitions, median);
+        let totals: Vec<u64> = repetitions.iter().map(|one| one.total).collect();
+        let spread = spread(&totals, median.total);
+        (
+            Self::Single {
+                median,
+                repetitions,
+            },
+            spread,
+        )
+    }
+
+    /// As `of_single`.
+    pub fn of_threads(repetitions: Vec<ThreadFigures>) -> (Self, f64) {
+        let median = ThreadFigures::combined(&repetitions, median);
+        let walls: Vec<u64> = repetitions.iter().map(|one| one.wall_ns).collect();
+        let spread = spread(&walls, median.wall_ns);
+        (
+            Self::Threads {
+                median,
+                repetitions,
+            },
+            spread,
+        )
+    }
+
+    /// What results are compared by: less is better.
+    pub fn cost(&self) -> u64 {
+        match self {
+            Self::Single { median, .. } => median.total,
+            Self::Threads { median, .. } => median.wall_ns,
+        }
+    }
+
+    fn cost_with_exit(&self, ticks_per_ns: f64) -> Option<u64> {
+        match self {
+            Self::Single { median, .. } => {
+                Some(median.total + (median.exit_ns as f64 * ticks_per_ns) as u64)
+            }
+            Self::Threads { .. } => None,
+        }
+    }
+}
+
+/// Sets each result's ratios to the best peer. The clock that costs are
+/// measured by has so many ticks in a nanosecond.
+pub fn set_ratios(results: &mut [Outcome], ticks_per_ns: f64) {
+    type Key = (Pattern, u64, u32);
+    let key = |case: &Case| -> Key { (case.pattern, case.size_bytes, case.threads) };
+    let mut best: BTreeMap<Key, (u64, Option<u64>)> = BTreeMap::new();
+    for one in results.iter().filter(|one| one.case.method.is_peer()) {
+        let costs = (
+            one.measured.cost(),
+            one.measured.cost_with_exit(ticks_per_ns),
+        );
+        let entry = best.entry(key(&one.case)).or_insert(costs);
+        entry.0 = entry.0.min(costs.0);
+        entry.1 = entry.1.min(costs.1);
+    }
+    let ratio = |mine: u64, best: u64| mine as f64 / best.max(1) as f64;
+    for one in results {
+        let best = best.get(&key(&one.case));
+        one.ratio_to_best_peer = best.map(|best| ratio(one.measured.cost(), best.0));
+        one.ratio_with_exit = best
+            .and_then(|best| best.1)
+            .zip(one.measured.cost_with_exit(ticks_per_ns))
+            .map(|(best, mine)| ratio(mine, best));
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::plan::{Method, tests::parameters};
+
+    pub fn outcome(method: Method, size_bytes: u64, totals: &[u64]) -> Outcome {
+        let repetitions = totals
+            .iter()
+            .map(|&total| Figures {
+                total,
+                exit_ns: 100,
+                touched_pages: size_bytes / 4096,
+                ..Figures::default()
+            })
+            .collect();
+        let (measured, spread) = Measured::of_single(repetitions);
+        Outcome {
+            case: Case {
+                pattern: Pattern::Map,
+                method,
+                allocator: None,
+                size_bytes,
+                threads: 1,
+            },
+            fault_counter: Some("perf".into()),
+            clean_bytes: None,
+            measured,
+            spread,
+            agree: spread <= AGREE,
+            ratio_to_best_peer: None,
+            ratio_with_exit: None,
+        }
+    }
+
+    /// In instructions, or in time that is counted in so many ticks a second.
+    pub fn provenance(benchmark: &str, tsc_hz: Option<u64>) -> Provenance {
+        let unit = tsc_hz.map_or("instructions", |_| "nanoseconds");
+        Provenance {
+            benchmark: benchmark.into(),
+            schema: 1,
+            unit: unit.into(),
+            tsc_hz,
+            versions: BTreeMap::from([("kernel".into(), "6.12".into())]),
+            machine: BTreeMap::new(),
+        }
+    }
+
+    pub fn record(results: Vec<Outcome>) -> Record {
+        Record {
+            provenance: provenance("alloc", None),
+            parameters: parameters(),
+            pool_add: None,
+            left_out: Vec::new(),
+            results,
+        }
+    }
+
+    #[test]
+    fn medians_and_spreads() {
+        assert_eq!(median(vec![3, 1, 2]), 2);
+        assert_eq!(median(vec![4, 1, 2, 3]), 2);
+        assert_eq!(spread(&[100, 103, 98], 100), 0.03);
+        assert!(!outcome(Method::Small, 4096, &[100, 103, 98]).agree);
+        assert!(outcome(Method::Small, 4096, &[1000, 1009, 991]).agree);
+    }
+
+    #[test]
+    fn ratios_are_to_the_best_peer_of_the_same_size() {
+        let mut results = vec![
+            outcome(Method::Small, 4096, &[300]),
+            outcome(Method::Thp, 4096, &[200]),
+            outcome(Method::Hpmmap, 4096, &[50]),
+            outcome(Method::Hpmmap, 8192, &[50]),
+        ];
+        set_ratios(&mut results, 1.0);
+        let ratios: Vec<_> = results.iter().map(|one| one.ratio_to_best_peer).collect();
+        assert_eq!(ratios, [Some(1.5), Some(1.0), Some(0.25), None]);
+        assert_eq!(results[2].ratio_with_exit, Some(0.5));
+    }
+
+    #[test]
+    fn records_are_read_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.json");
+        let mut record = record(vec![outcome(Method::Hpmmap, 4096, &[1, 2, 3])]);
+        std::fs::write(&path, serde_json::to_vec(&record).unwrap()).unwrap();
+        assert_eq!(Record::read(&path).unwrap(), record);
+
+        record.provenance.schema += 1;
+        std::fs::write(&path, serde_json::to_vec(&record).unwrap()).unwrap();
+        let message = Record::read(&path).unwrap_err().to_string();
+        assert!(
+            message.ends_with("it has schema 2, this command reads 1"),
+            "{message}"
+        );
+        std::fs::write(&path, "{}").unwrap();
+        assert!(Record::read(&path).is_err());
+    }
+}

@@ -1,0 +1,40 @@
+//! One file per benchmark.
+
+mod alloc;
+mod colocation;
+mod noise;
+mod session;
+
+use std::process::ExitCode;
+
+use hpmmap_base::error::Result;
+
+use crate::cli::{BenchVerb, ColocationRankArgs};
+use crate::colocation::rank::{self, Rank};
+
+/// Does what the verb says. What it changed on the machine is set back at the
+/// end, and when a signal ends it.
+///
+/// # Errors
+///
+/// If the arguments cannot be, or something that is needed is missing or fails.
+pub fn perform(verb: &BenchVerb) -> Result<ExitCode> {
+    match verb {
+        BenchVerb::Alloc(args) => alloc::perform(args),
+        BenchVerb::Colocation(args) => colocation::perform(args),
+        BenchVerb::ColocationRank(args) => rank::run(&rank_of(args)),
+        BenchVerb::Noise(args) => noise::perform(args),
+    }
+}
+
+fn rank_of(args: &ColocationRankArgs) -> Rank {
+    let (program, arguments) = args.command.split_first().expect("clap wants a command");
+    Rank {
+        record: args.record.clone(),
+        cpus: args.cpus.clone(),
+        no_thp: args.no_thp,
+        started: args.started.clone(),
+        program: program.clone(),
+        arguments: arguments.to_vec(),
+    }
+}

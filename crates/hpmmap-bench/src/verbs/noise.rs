@@ -1,0 +1,404 @@
+//! `hpmmap bench noise`
+
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use hpmmap_base::error::{Error, Result};
+use hpmmap_base::output::{print, print_json, save_json};
+use hpmmap_base::size::Size;
+use hpmmap_host::{Root, list, process};
+use hpmmap_sys::sigpipe;
+
+use super::session::{Progress, Session, worker_program};
+use crate::cli::BenchNoiseArgs;
+use crate::machine::{self, Prepared};
+use crate::noise::neighbour::Neighbour;
+use crate::noise::plan::{self, Case, Condition, METHODS, Parameters, What};
+use crate::noise::result::{Accesses, Detours, LeftOut, Record, SCHEMA, Summary, disagreement};
+use crate::noise::worker::Worker;
+use crate::noise::{plot, report};
+use crate::plan::{LARGE_PAGE, Method, Provider};
+use crate::result::PoolAdd;
+
+const MIB: u64 = 1 << 20;
+const ONLINE: &str = "sys/devices/system/cpu/online";
+/// Where the worker is, relative to the command: in the build tree, installed.
+const WORKERS: [&str; 2] = ["bench/bench-noise", "../lib/hpmmap/bench-noise"];
+/// In a guest that counts instructions each takes a nanosecond.
+const INSTRUCTIONS_HZ: u64 = 1_000_000_000;
+const ACCESSES: u64 = 4 << 20;
+/// Cache lines, the least there are accesses to.
+const LEAST_SIZE: u64 = 4096;
+
+pub fn perform(args: &BenchNoiseArgs) -> Result<ExitCode> {
+    let root = Root::default();
+    let online = list::parse(&root.read(ONLINE)?)
+        .map_err(|error| Error::Failed(format!("/{ONLINE}: {error}")))?;
+    let parameters = checked(args, &online, process::available_bytes(&root)?)?;
+    let session = Session::new(&root, &args.session)?;
+    let worker = Worker {
+        program: worker_program(args.session.worker.as_deref(), &WORKERS)?,
+        hz: session.tsc_hz.unwrap_or(INSTRUCTIONS_HZ),
+    };
+    let record = Run::new(session, parameters, worker).finish()?;
+    // Nothing is left to be set back.
+    sigpipe::restore();
+    conclude(args, &record)
+}
+
+/// What was asked for of a set, or all of it.
+fn cpus(option: &str, asked: Option<&str>, online: &[u32]) -> Result<Option<Vec<u32>>> {
+    let Some(text) = asked else {
+        return Ok(None);
+    };
+    let cpus = list::parse(text).map_err(|error| Error::Usage(format!("{option}: {error}")))?;
+    match cpus.iter().find(|cpu| !online.contains(cpu)) {
+        None => Ok(Some(cpus)),
+        Some(cpu) => Err(Error::Usage(format!(
+            "{option}: there is no CPU {cpu}: this machine has {}",
+            list::format(online)
+        ))),
+    }
+}
+
+fn methods(args: &BenchNoiseArgs) -> Result<Vec<Method>> {
+    if let Some(wrong) = args.method.iter().find(|method| !METHODS.contains(method)) {
+        return Err(Error::Usage(format!(
+            "--method {} is not for this benchmark: use {}",
+            wrong.name(),
+            METHODS.map(Method::name).join(", ")
+        )));
+    }
+    Ok(METHODS
+        .into_iter()
+        .filter(|method| args.method.is_empty() || args.method.contains(method))
+        .collect())
+}
+
+fn or_all<T: ValueEnum + Copy + Ord>(asked: &[T], none: bool) -> Vec<T> {
+    let mut wanted = match asked {
+        _ if none => Vec::new(),
+        [] => T::value_variants().to_vec(),
+        asked => asked.to_vec(),
+    };
+    wanted.sort_unstable();
+    wanted.dedup();
+    wanted
+}
+
+fn sizes(args: &BenchNoiseArgs, available: u64) -> Result<Vec<u64>> {
+    let mut sizes: Vec<u64> = args.size.iter().map(|size| size.0).collect();
+    if let Some(&wrong) = sizes
+        .iter()
+        .find(|&&size| !size.is_power_of_two() || size < LEAST_SIZE)
+    {
+        return Err(Error::Usage(format!(
+            "--size {}: must be a power of two of at least {}",
+            Size(wrong),
+            Size(LEAST_SIZE)
+        )));
+    }
+    if sizes.is_empty() {
+        let most = if args.quick { 16 * MIB } else { 1 << 30 };
+        let within = |&size: &u64| size <= most.min(available / 4);
+        sizes = (16..=30)
+            .step_by(2)
+            .map(|shift| 1 << shift)
+            .filter(within)
+            .collect();
+    }
+    sizes.sort_unstable();
+    sizes.dedup();
+    Ok(sizes)
+}
+
+fn memory(args: &BenchNoiseArgs, available: u64, cpus: usize) -> Result<u64> {
+    match args.memory {
+        Some(size) if size.0 == 0 || size.0 % LARGE_PAGE != 0 => Err(Error::Usage(format!(
+            "--memory {size} is not a multiple of {}",
+            Size(LARGE_PAGE)
+        ))),
+        Some(size) => Ok(size.0),
+        None => {
+            let wanted = if args.quick { 8 * MIB } else { 64 * MIB };
+            let share = available / 8 / cpus as u64;
+            Ok(wanted.min(share - share % LARGE_PAGE).max(LARGE_PAGE))
+        }
+    }
+}
+
+fn checked(args: &BenchNoiseArgs, online: &[u32], available: u64) -> Result<Parameters> {
+    let cpus_measured =
+        cpus("--cpu", args.cpu.as_deref(), online)?.unwrap_or_else(|| online.to_vec());
+    let neighbour = match &args.neighbour {
+        None => None,
+        Some(command) => Some(plan::Neighbour {
+            command: (!command.is_empty()).then(|| command.clone()),
+            cpus: cpus("--neighbour-cpu", args.neighbour_cpu.as_deref(), online)?
+                .unwrap_or_else(|| online[online.len() / 2..].to_vec()),
+        }),
+    };
+    if args.neighbour.is_some() && args.no_detours {
+        return Err(Error::Usage(
+            "--neighbour is for detours: it cannot be used with --no-detours".into(),
+        ));
+    }
+    let seconds = args.seconds.unwrap_or(if args.quick { 1 } else { 10 });
+    Ok(Parameters {
+        methods: methods(args)?,
+        variants: or_all(&args.variant, args.no_detours),
+        modes: or_all(&args.mode, args.no_accesses),
+        memory_bytes: memory(args, available, cpus_measured.len())?,
+        cpus: cpus_measured,
+        neighbour,
+        milliseconds: u64::from(seconds) * 1000,
+        factor: args.factor,
+        sizes_bytes: sizes(args, available)?,
+        accesses: args
+            .accesses
+            .unwrap_or(if args.quick { 65536 } else { ACCESSES }),
+        rounds: args.rounds,
+    })
+}
+
+/// A run and what it has found so far.
+struct Run<'a> {
+    session: Session<'a>,
+    parameters: Parameters,
+    worker: Worker,
+    pool_add: Option<PoolAdd>,
+    left_out: Vec<LeftOut>,
+    detours: Vec<Detours>,
+    accesses: Vec<Accesses>,
+}
+
+impl<'a> Run<'a> {
+    fn new(session: Session<'a>, parameters: Parameters, worker: Worker) -> Self {
+        Self {
+            session,
+            parameters,
+            worker,
+            pool_add: None,
+            left_out: Vec::new(),
+            detours: Vec::new(),
+            accesses: Vec::new(),
+        }
+    }
+
+    fn finish(mut self) -> Result<Record> {
+        let provenance = self.session.provenance("noise", SCHEMA, "nanoseconds", &[]);
+        let cases = self.parameters.cases();
+        let mut progress = Progress::new(cases.len(), self.session.args.verbose);
+        let mut prepared = Prepared::new(self.session.root);
+        for group in cases.chunk_by(|a, b| a.method.provider() == b.method.provider()) {
+            if self.session.args.prepare {
+                let needs = group.iter().map(|case| self.parameters.need_bytes(case));
+                let need = needs.max().unwrap_or(0);
+                let added = prepared.provide(group[0].method.provider(), need)?;
+                self.pool_add = self.pool_add.take().or(added);
+                prepared.set_thp("madvise")?;
+            }
+            for case in group {
+                progress.next(&case.title());
+                self.measure(case)?;
+            }
+        }
+        drop(prepared);
+        if let Some(why) = disagreement(&self.accesses) {
+            return Err(Error::Failed(why));
+        }
+        Ok(Record {
+            provenance,
+            parameters: self.parameters,
+            pool_add: self.pool_add,
+            left_out: self.left_out,
+            detours: self.detours,
+            accesses: self.accesses,
+        })
+    }
+
+    fn measure(&mut self, case: &Case) -> Result<()> {
+        let need = self.parameters.need_bytes(case);
+        if let Some(reason) = machine::lacking(self.session.root, case.method, need, false) {
+            self.left_out.push(LeftOut {
+                case: *case,
+                reason,
+            });
+            return Ok(());
+        }
+        let found = match case.what {
+            What::Detours { variant, condition } => self
+                .look(case, variant, condition)
+                .map(|detours| self.detours.push(detours)),
+            What::Accesses { mode, size_bytes } => self
+                .worker
+                .accesses(&self.parameters, case, mode, size_bytes)
+                .map(|accesses| self.accesses.push(accesses)),
+        };
+        // Workers get the signal of a terminal, too, and end by it.
+        self.session.go_on()?;
+        found
+    }
+
+    /// What the built-in neighbour uses: most of what the workers leave.
+    fn neighbour_bytes(&self, case: &Case) -> Result<u64> {
+        let own = match case.method.provider() {
+            Provider::Linux => self.parameters.need_bytes(case),
+            Provider::Hugetlb | Provider::Pools => 0,
+        };
+        let left = process::available_bytes(self.session.root)?.saturating_sub(own);
+        Ok((left / 4 * 3).max(MIB))
+    }
+
+    fn look(&self, case: &Case, variant: plan::Variant, condition: Condition) -> Result<Detours> {
+        let mut neighbour = None;
+        let (mut bytes, mut shared) = (None, &[][..]);
+        if let (Condition::Neighbour, Some(plan)) = (condition, &self.parameters.neighbour) {
+            let most = self.neighbour_bytes(case)?;
+            neighbour = Some(Neighbour::start(&self.worker.program, plan, most)?);
+            bytes = plan.command.is_none().then_some(most);
+            shared = &plan.cpus;
+        }
+        let cpus = self
+            .worker
+            .detours(&self.parameters, case, variant, shared)?;
+        if let Some(neighbour) = &mut neighbour {
+            neighbour.check()?;
+        }
+        Ok(Detours {
+            variant,
+            method: case.method,
+            condition,
+            neighbour_bytes: bytes,
+            summary: Summary::of(&cpus),
+            cpus,
+        })
+    }
+}
+
+fn conclude(args: &BenchNoiseArgs, record: &Record) -> Result<ExitCode> {
+    if args.session.json {
+        print_json(record)?;
+    } else {
+        print(&report::text(record, args.per_cpu))?;
+    }
+    if let Some(dir) = &args.session.out {
+        save_json(dir, "noise.json", record)?;
+        plot::write(record, &dir.join("noise"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{BenchVerb, tests::parse};
+    use crate::noise::plan::{Mode, Variant};
+
+    fn args(words: &[&str]) -> BenchNoiseArgs {
+        match parse(&[&["noise"], words].concat()) {
+            BenchVerb::Noise(args) => args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    const GIB: u64 = 1 << 30;
+
+    fn parameters(words: &[&str]) -> Parameters {
+        checked(&args(words), &[0, 1, 2, 3], 8 * GIB).unwrap()
+    }
+
+    #[test]
+    fn everything_is_measured_by_default() {
+        let all = parameters(&[]);
+        assert_eq!(all.methods, METHODS);
+        assert_eq!((all.variants.len(), all.modes.len()), (3, 2));
+        assert_eq!((&all.cpus[..], all.neighbour), (&[0, 1, 2, 3][..], None));
+        assert_eq!((all.milliseconds, all.memory_bytes), (10_000, 64 * MIB));
+        let sizes = [
+            64 << 10,
+            256 << 10,
+            MIB,
+            4 * MIB,
+            16 * MIB,
+            64 * MIB,
+            256 * MIB,
+            GIB,
+        ];
+        assert_eq!(all.sizes_bytes, sizes);
+    }
+
+    #[test]
+    fn sizes_follow_the_machine() {
+        let small = checked(&args(&[]), &[0, 1], 300 * MIB).unwrap();
+        assert_eq!(small.sizes_bytes.last(), Some(&(64 * MIB)));
+        assert_eq!(small.memory_bytes, 18 * MIB);
+        let tiny = checked(&args(&[]), &[0, 1], 8 * MIB).unwrap();
+        assert_eq!(tiny.memory_bytes, LARGE_PAGE);
+    }
+
+    #[test]
+    fn quick_is_less_but_not_of_what_was_said() {
+        let quick = parameters(&["--quick", "--seconds", "3"]);
+        assert_eq!((quick.milliseconds, quick.memory_bytes), (3000, 8 * MIB));
+        assert_eq!(quick.sizes_bytes.last(), Some(&(16 * MIB)));
+    }
+
+    #[test]
+    fn a_neighbour_has_half_of_the_cpus() {
+        let neighbour = |words: &[&str]| parameters(words).neighbour.unwrap();
+        let built_in = neighbour(&["--neighbour"]);
+        assert_eq!((built_in.command, built_in.cpus), (None, vec![2, 3]));
+        let own = neighbour(&["--neighbour=make -j", "--neighbour-cpu", "0-1"]);
+        assert_eq!(own.command.as_deref(), Some("make -j"));
+        assert_eq!(own.cpus, [0, 1]);
+    }
+
+    #[test]
+    fn a_choice_keeps_its_order() {
+        let some = parameters(&[
+            "--method",
+            "hpmmap,4k",
+            "--loop",
+            "fresh,plain",
+            "--no-accesses",
+            "--cpu",
+            "3,1",
+        ]);
+        assert_eq!(some.methods, [Method::Small, Method::Hpmmap]);
+        assert_eq!(some.variants, [Variant::Plain, Variant::Fresh]);
+        assert_eq!((some.modes, some.cpus), (Vec::<Mode>::new(), vec![1, 3]));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let message = |words: &[&str]| {
+            let error = checked(&args(words), &[0, 1], GIB).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            error.to_string()
+        };
+        assert_eq!(
+            message(&["--method", "hpmmap-dirty"]),
+            "--method hpmmap-dirty is not for this benchmark: use 4k, thp, hugetlb, hpmmap"
+        );
+        assert_eq!(
+            message(&["--cpu", "0,5"]),
+            "--cpu: there is no CPU 5: this machine has 0-1"
+        );
+        assert_eq!(
+            message(&["--neighbour", "--neighbour-cpu", "x"]),
+            "--neighbour-cpu: 'x' is not a list of numbers such as 0,2-3"
+        );
+        assert_eq!(
+            message(&["--size", "3M"]),
+            "--size 3M: must be a power of two of at least 4K"
+        );
+        assert_eq!(
+            message(&["--memory", "3M"]),
+            "--memory 3M is not a multiple of 2M"
+        );
+        assert!(
+            message(&["--neighbour", "--no-detours"]).starts_with("--neighbour is for detours")
+        );
+    }
+}

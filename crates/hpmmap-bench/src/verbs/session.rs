@@ -1,0 +1,141 @@
+//! What the benchmarks of costs and of noise share: where their programs are,
+//! how far they have come, and an end by a signal that sets everything back.
+
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use hpmmap_base::error::{Error, Result};
+use hpmmap_base::output::say;
+use hpmmap_base::signals;
+use hpmmap_host::Root;
+use hpmmap_sys::clock;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::cli::SessionArgs;
+use crate::machine;
+use crate::result::Provenance;
+
+/// One call of a benchmark.
+pub struct Session<'a> {
+    pub root: &'a Root,
+    pub args: &'a SessionArgs,
+    /// Ticks of the time stamp counter a second, if they tell time.
+    pub tsc_hz: Option<u64>,
+    stop: Arc<AtomicBool>,
+}
+
+impl<'a> Session<'a> {
+    pub fn new(root: &'a Root, args: &'a SessionArgs) -> Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        // What was changed is set back when the run is interrupted.
+        signals::catch_and_watch(&stop)?;
+        Ok(Self {
+            root,
+            args,
+            tsc_hz: (!args.icount).then(clock::hertz),
+            stop,
+        })
+    }
+
+    /// Fails once a signal has come.
+    pub fn go_on(&self) -> Result<()> {
+        if signals::has_come(&self.stop) {
+            return Err(Error::Failed("interrupted".into()));
+        }
+        Ok(())
+    }
+
+    /// What a record says of the run. Costs are in instructions where those
+    /// are counted, otherwise in `unit`.
+    pub fn provenance(
+        &self,
+        benchmark: &str,
+        schema: u32,
+        unit: &str,
+        libraries: &[PathBuf],
+    ) -> Provenance {
+        Provenance {
+            benchmark: benchmark.into(),
+            schema,
+            unit: match self.tsc_hz {
+                Some(_) => unit.into(),
+                None => "instructions".into(),
+            },
+            tsc_hz: self.tsc_hz,
+            versions: machine::versions(self.root, libraries),
+            machine: machine::machine(self.root),
+        }
+    }
+}
+
+/// The program that does the work: what was asked for, or the first of these,
+/// relative to the command, that is there.
+pub fn worker_program(asked: Option<&Path>, places: &[&str]) -> Result<PathBuf> {
+    if let Some(path) = asked {
+        return Ok(path.to_path_buf());
+    }
+    beside(places).ok_or_else(|| {
+        Error::Failed(format!(
+            "the worker is missing: there is no {} beside this command \
+             (make bench-tools builds it, --worker names another)",
+            places.join(" or ")
+        ))
+    })
+}
+
+/// The first of these paths, relative to the command, that is there.
+pub fn beside(paths: &[&str]) -> Option<PathBuf> {
+    let own = std::env::current_exe().ok()?;
+    let dir = own.parent()?;
+    let mut paths = paths.iter().map(|path| dir.join(path));
+    paths.find(|path| path.exists())
+}
+
+/// A bar on a terminal, otherwise a line for each case if asked for.
+pub struct Progress {
+    bar: Option<ProgressBar>,
+    verbose: bool,
+    done: usize,
+    all: usize,
+}
+
+impl Progress {
+    pub fn new(all: usize, verbose: bool) -> Self {
+        let style = ProgressStyle::with_template("[{bar:32}] {pos}/{len} {msg} {eta} left")
+            .expect("the template is sound")
+            .progress_chars("=> ");
+        let bar = io::stderr()
+            .is_terminal()
+            .then(|| ProgressBar::new(all as u64).with_style(style));
+        Self {
+            bar,
+            verbose,
+            done: 0,
+            all,
+        }
+    }
+
+    pub fn next(&mut self, title: &str) {
+        match &self.bar {
+            Some(bar) => {
+                bar.set_position(self.done as u64);
+                bar.set_message(title.to_string());
+            }
+            None if self.verbose => {
+                say(&format!("{} of {}: {title}", self.done + 1, self.all));
+            }
+            None => (),
+        }
+        self.done += 1;
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
