@@ -84,15 +84,12 @@ read -r zero one <<<"$(holding)"
 [ "$zero" -ge 64 ] && [ "$one" = 0 ] || fail "on CPU 0, by default: $zero MB and $one MB"
 read -r zero one <<<"$(holding --node 1)"
 [ "$zero" = 0 ] && [ "$one" -ge 64 ] || fail "with --node 1: $zero MB and $one MB"
-read -r zero one <<<"$(holding --interleave)"
+read -r zero one <<<"$(holding --placement interleave)"
 difference=$((zero > one ? zero - one : one - zero))
-[ "$zero" -ge 32 ] && [ "$one" -ge 32 ] && [ $difference -le 8 ] || fail "with --interleave: $zero MB and $one MB"
-
-read -r zero one <<<"$(holding --node interleave)"
-[ "$zero" -ge 32 ] && [ "$one" -ge 32 ] || fail "with --node interleave: $zero MB and $one MB"
+[ "$zero" -ge 32 ] && [ "$one" -ge 32 ] && [ $difference -le 8 ] || fail "with --placement interleave: $zero MB and $one MB"
 read -r zero one <<<"$(holding --node 0,1 --placement interleave)"
 [ "$zero" -ge 32 ] && [ "$one" -ge 32 ] || fail "with --placement interleave: $zero MB and $one MB"
-expect_error 125 'contradicts' hpmmap run --node interleave --placement first-touch -- true
+expect_error 125 'interleave.*such as 0,2-3' hpmmap run --node interleave -- true
 expect_error 125 'page-size 1G' hpmmap run --page-size 1G --placement first-touch -- true
 
 placing registered env HPMMAP_TEST_POLICY=strict hpmmap run --strict --
@@ -111,8 +108,8 @@ UNDER=(numactl --interleave=all)
 read -r zero one <<<"$(holding)"
 [ "$zero" -ge 32 ] && [ "$one" -ge 32 ] || fail "numactl --interleave=all: $zero MB and $one MB"
 UNDER=(numactl --localalloc)
-read -r zero one <<<"$(holding --interleave)"
-[ "$zero" -ge 64 ] || fail "numactl --localalloc with --interleave: $zero MB and $one MB"
+read -r zero one <<<"$(holding --placement interleave)"
+[ "$zero" -ge 64 ] || fail "numactl --localalloc with --placement interleave: $zero MB and $one MB"
 UNDER=(numactl --preferred=0)
 read -r zero one <<<"$(holding --node 1)"
 [ "$zero" = 0 ] && [ "$one" -ge 64 ] || fail "numactl --preferred=0 with --node 1: $zero MB and $one MB"

@@ -43,11 +43,8 @@ pub struct LaunchArgs {
     pub page_size: PageSize,
     /// Where memory lies for which the program has no memory policy of its
     /// own (set_mempolicy, mbind, numactl)
-    #[arg(long, value_enum, value_name = "HOW")]
-    pub placement: Option<Placement>,
-    /// The same as --placement interleave
-    #[arg(long, conflicts_with = "placement")]
-    pub interleave: bool,
+    #[arg(long, value_enum, value_name = "HOW", default_value = "local")]
+    pub placement: Placement,
     /// Fail allocations when the pools are used up, instead of using memory
     /// of Linux
     #[arg(long)]
@@ -59,32 +56,20 @@ pub struct LaunchArgs {
 
 impl LaunchArgs {
     /// All of them, with what `run` and `mark` each have an option of their own
-    /// for: the image, and `--node interleave`.
-    pub fn options(&self, image: bool, by_node: bool) -> Result<Options> {
+    /// for: the image.
+    pub fn options(&self, image: bool) -> Result<Options> {
+        if self.placement == Placement::FirstTouch && self.page_size == PageSize::OneGiga {
+            return Err(Error::Usage(
+                "--placement first-touch places 2M at a time: leave out --page-size 1G".into(),
+            ));
+        }
         Ok(Options {
             image,
             strict: self.strict,
             no_inherit: self.no_inherit,
-            placement: self.placement(by_node)?,
+            placement: self.placement,
             page_size: self.page_size.bytes(),
         })
-    }
-
-    /// The one placement that is asked for.
-    fn placement(&self, by_node: bool) -> Result<Placement> {
-        match self.placement {
-            Some(other) if by_node && other != Placement::Interleave => Err(Error::Usage(
-                "--node interleave contradicts --placement: name one of them, or nodes".into(),
-            )),
-            Some(Placement::FirstTouch) if self.page_size == PageSize::OneGiga => {
-                Err(Error::Usage(
-                    "--placement first-touch places 2M at a time: leave out --page-size 1G".into(),
-                ))
-            }
-            Some(placement) => Ok(placement),
-            None if by_node || self.interleave => Ok(Placement::Interleave),
-            None => Ok(Placement::Local),
-        }
     }
 }
 
@@ -93,9 +78,8 @@ pub struct RunArgs {
     #[command(flatten)]
     pub launch: LaunchArgs,
     /// Take memory only from these NUMA nodes, such as 0,2-3, whatever the
-    /// memory policies of the program say; 'interleave' is all nodes with
-    /// --placement interleave
-    #[arg(long, value_name = "LIST|interleave")]
+    /// memory policies of the program say
+    #[arg(long, value_name = "LIST")]
     pub node: Option<String>,
     /// Put the text, data and bss of the programs into the pools, too, and
     /// map shared libraries in advance: a run has no file faults
@@ -144,7 +128,7 @@ pub struct RunArgs {
 #[derive(Debug, Args)]
 pub struct MarkArgs {
     /// Only tell whether the files are marked, and how
-    #[arg(long, conflicts_with_all = ["page_size", "placement", "interleave", "strict", "no_inherit", "no_image"])]
+    #[arg(long, conflicts_with_all = ["page_size", "placement", "strict", "no_inherit", "no_image"])]
     pub show: bool,
     #[command(flatten)]
     pub launch: LaunchArgs,

@@ -175,6 +175,7 @@ mod tests {
     use clap::error::ErrorKind;
 
     use super::*;
+    use crate::launch::Placement;
 
     fn parse(args: &[&str]) -> Result<Verb, ErrorKind> {
         Cli::try_parse_from([&["hpmmap"], args].concat())
@@ -205,7 +206,7 @@ mod tests {
             let Ok(Verb::Run(run)) = parse(args) else {
                 panic!("{args:?}");
             };
-            assert!(run.launch.strict && !run.launch.interleave);
+            assert!(run.launch.strict && run.launch.placement == Placement::Local);
             assert_eq!(run.command, ["prog", "--json", "-x"]);
         }
         assert_eq!(

@@ -19,7 +19,7 @@ pub fn mark(args: &MarkArgs) -> Result<ExitCode> {
             Ok((program.mark()?, None))
         });
     }
-    let options = args.launch.options(!args.no_image, false)?;
+    let options = args.launch.options(!args.no_image)?;
     for_each(&args.files, Links::Trusted, args.json, |program| {
         Ok((Some(options), Some(program.change(Some(options))?)))
     })

@@ -44,22 +44,17 @@ pub fn perform(args: &RunArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(execute()))
 }
 
-/// What `--node` says for all nodes in turn.
-const INTERLEAVE: &str = "interleave";
-
 fn checked(root: &Root, args: &RunArgs) -> Result<LaunchRequest> {
     let nodes = match args.node.as_deref() {
-        None | Some(INTERLEAVE) => Vec::new(),
+        None => Vec::new(),
         Some(text) => {
-            let nodes = list::parse(text).map_err(|error| {
-                Error::Usage(format!("--node: {error}, and not '{INTERLEAVE}'"))
-            })?;
+            let nodes =
+                list::parse(text).map_err(|error| Error::Usage(format!("--node: {error}")))?;
             require_nodes(&node::with_memory(root)?, &nodes)?;
             nodes
         }
     };
-    let by_node = args.node.as_deref() == Some(INTERLEAVE);
-    let options = args.launch.options(args.image, by_node)?;
+    let options = args.launch.options(args.image)?;
     Ok(LaunchRequest {
         flags: options.flags(),
         page_size: options.page_size,
@@ -147,8 +142,7 @@ mod tests {
         RunArgs {
             launch: LaunchArgs {
                 page_size: PageSize::OneGiga,
-                placement: None,
-                interleave: true,
+                placement: Placement::Interleave,
                 strict: true,
                 no_inherit: false,
             },
@@ -176,7 +170,7 @@ mod tests {
             }
         );
         let mut plain = args(None);
-        (plain.launch.strict, plain.launch.interleave) = (false, false);
+        (plain.launch.strict, plain.launch.placement) = (false, Placement::Local);
         (plain.launch.no_inherit, plain.image) = (true, true);
         let request = checked(&fixture.root(), &plain).unwrap();
         assert_eq!(
@@ -200,51 +194,42 @@ mod tests {
         );
         assert_eq!(
             message("zero"),
-            "--node: 'zero' is not a list of numbers such as 0,2-3, and not 'interleave'"
+            "--node: 'zero' is not a list of numbers such as 0,2-3"
         );
     }
 
     #[test]
-    fn every_way_to_ask_for_a_placement() {
+    fn placements_are_flags_and_nodes_a_list() {
         let fixture = Fixture::new();
         fixture.nodes("0-1");
-        let flags = |node, how, interleave| {
+        let flags = |node, placement| {
             let mut args = args(node);
             args.launch = LaunchArgs {
                 page_size: PageSize::TwoMega,
-                placement: how,
-                interleave,
+                placement,
                 strict: false,
                 no_inherit: false,
             };
-            checked(&fixture.root(), &args).map(|request| (request.flags, request.nodes))
+            let request = checked(&fixture.root(), &args).unwrap();
+            (request.flags, request.nodes)
         };
-        let spread = (uapi::LAUNCH_F_INTERLEAVE, vec![]);
-        assert_eq!(flags(None, None, false).unwrap(), (0, vec![]));
+        assert_eq!(flags(None, Placement::Local), (0, vec![]));
+        assert_eq!(flags(Some("1"), Placement::Local), (0, vec![1]));
         assert_eq!(
-            flags(Some("1"), Some(Placement::Local), false).unwrap(),
-            (0, vec![1])
-        );
-        assert_eq!(flags(None, None, true).unwrap(), spread);
-        assert_eq!(flags(Some("interleave"), None, false).unwrap(), spread);
-        assert_eq!(
-            flags(Some("interleave"), Some(Placement::Interleave), false).unwrap(),
-            spread
+            flags(None, Placement::Interleave),
+            (uapi::LAUNCH_F_INTERLEAVE, vec![])
         );
         assert_eq!(
-            flags(Some("0,1"), Some(Placement::FirstTouch), false).unwrap(),
+            flags(Some("0,1"), Placement::FirstTouch),
             (uapi::LAUNCH_F_FIRST_TOUCH, vec![0, 1])
         );
-        let error = flags(Some("interleave"), Some(Placement::FirstTouch), false).unwrap_err();
-        assert!(error.to_string().contains("contradicts"));
     }
 
     #[test]
     fn first_touch_is_for_2m() {
         let fixture = Fixture::new();
         let mut args = args(None);
-        args.launch.placement = Some(Placement::FirstTouch);
-        args.launch.interleave = false;
+        args.launch.placement = Placement::FirstTouch;
         let error = checked(&fixture.root(), &args).unwrap_err();
         assert!(error.to_string().contains("--page-size 1G"), "{error}");
     }
