@@ -68,8 +68,7 @@ struct hpmmap_info {
 };
 #define HPMMAP_IOC_INFO		_IOWR(HPMMAP_IOC_MAGIC, 0, struct hpmmap_info)
 
-/* 1 GB entries in the page table; otherwise 1 GB runs use 2 MB entries. */
-#define HPMMAP_FEATURE_PUD	(1ULL << 0)
+/* Bit 0 is free: no module has set it. */
 /* Jobs are in sysfs, and stay as long as the file they were launched by. */
 #define HPMMAP_FEATURE_JOBS	(1ULL << 1)
 /* Limits of cgroups and in percent, and HPMMAP_IOC_LIMIT_LIST. */

@@ -15,7 +15,6 @@ pub const LARGE_BYTES: u64 = 1 << 30;
 
 pub const IOC_MAGIC: u8 = 0xB6;
 
-pub const FEATURE_PUD: u64 = 1 << 0;
 pub const FEATURE_JOBS: u64 = 1 << 1;
 pub const FEATURE_LIMITS: u64 = 1 << 2;
 

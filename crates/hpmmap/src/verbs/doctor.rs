@@ -464,12 +464,8 @@ fn interface(facts: &Facts) -> Check {
     let id = "interface";
     match &facts.info {
         Some(Ok(info)) if info.abi_version >= uapi::ABI_VERSION => {
-            let entries = if info.features & uapi::FEATURE_PUD != 0 {
-                "with 1 GB entries"
-            } else {
-                "1 GB runs use 2 MB entries"
-            };
-            Check::ok(id, format!("version {}, {entries}", info.abi_version))
+            let version = info.abi_version;
+            Check::ok(id, format!("version {version}, 1 GB runs use 2 MB entries"))
         }
         Some(Ok(info)) => Check::fail(
             id,
