@@ -3,6 +3,7 @@
 mod allocator;
 mod cli;
 mod device;
+mod doctor;
 mod launch;
 mod mark;
 mod pool;

@@ -1,0 +1,121 @@
+//! Memory: what can be taken offline, and what the pools have.
+
+use hpmmap_base::size::short;
+use hpmmap_host::memory::{self, Zone};
+use hpmmap_host::{Root, node, pool, process};
+
+use super::Check;
+
+/// Blocks of a node that could be taken.
+struct Removable {
+    node: u32,
+    movable: usize,
+    other: usize,
+}
+
+fn removable(root: &Root) -> hpmmap_host::Result<Vec<Removable>> {
+    node::with_memory(root)?
+        .into_iter()
+        .map(|node| {
+            let blocks = memory::blocks_of_node(root, node)?;
+            let able = blocks.iter().filter(|block| block.can_go_offline());
+            let (movable, other): (Vec<_>, Vec<_>) =
+                able.partition(|block| block.zone == Zone::Movable);
+            Ok(Removable {
+                node,
+                movable: movable.len(),
+                other: other.len(),
+            })
+        })
+        .collect()
+}
+
+pub fn memory_blocks(root: &Root) -> Check {
+    let id = "memory-blocks";
+    if !memory::is_supported(root) {
+        return Check::fail(
+            id,
+            "/sys/devices/system/memory is missing",
+            "use a kernel with CONFIG_MEMORY_HOTPLUG and CONFIG_MEMORY_HOTREMOVE",
+        );
+    }
+    let found = memory::block_bytes(root).and_then(|bytes| Ok((bytes, removable(root)?)));
+    let (block_bytes, nodes) = match found {
+        Ok(found) => found,
+        Err(error) => return Check::unknown(id, &error),
+    };
+    let per_node: Vec<String> = nodes
+        .iter()
+        .map(|n| {
+            let total = n.movable + n.other;
+            format!(
+                "node {}: {total} that may be taken ({}), {} of them movable",
+                n.node,
+                short(total as u64 * block_bytes),
+                n.movable
+            )
+        })
+        .collect();
+    let detail = format!("{} each; {}", short(block_bytes), per_node.join("; "));
+    let total: usize = nodes.iter().map(|n| n.movable + n.other).sum();
+    // Where a pool has taken them all, none being left is as it should be.
+    if total > 0 || has_pools(root) {
+        Check::ok(id, detail)
+    } else {
+        Check::fail(
+            id,
+            detail,
+            "boot with movablecore=SIZE, so that Linux leaves memory blocks free to take",
+        )
+    }
+}
+
+fn has_pools(root: &Root) -> bool {
+    pool::nodes(root).is_ok_and(|nodes| nodes.iter().any(|node| node.total_bytes > 0))
+}
+
+/// Whether taking blocks will succeed; nothing to say without blocks.
+pub fn movable(root: &Root) -> Option<Check> {
+    let id = "movablecore";
+    let nodes = removable(root).ok()?;
+    let movable: usize = nodes.iter().map(|n| n.movable).sum();
+    let command_line = process::kernel_command_line(root).unwrap_or_default();
+    let option = command_line
+        .split_whitespace()
+        .find(|word| word.starts_with("movablecore=") || word.starts_with("kernelcore="));
+    Some(match option {
+        Some(option) => Check::ok(id, format!("booted with {option}")),
+        None if movable > 0 => Check::ok(id, format!("{movable} movable memory blocks")),
+        None => Check::warn(
+            id,
+            "no memory is reserved for movable content",
+            "for big pools boot with movablecore=SIZE; without it taking blocks may \
+             fail once the kernel has put its own memory into them",
+        ),
+    })
+}
+
+pub fn pools(root: &Root) -> Check {
+    let id = "pools";
+    let nodes = match pool::nodes(root) {
+        Ok(nodes) => nodes,
+        Err(error) => return Check::unknown(id, &error),
+    };
+    let filled: Vec<String> = nodes
+        .iter()
+        .filter(|node| node.total_bytes > 0)
+        .map(|node| {
+            format!(
+                "node {}: {} of {} free",
+                node.node,
+                short(node.free_bytes),
+                short(node.total_bytes)
+            )
+        })
+        .collect();
+    if filled.is_empty() {
+        Check::warn(id, "empty", "add memory: hpmmap pool add --size SIZE")
+    } else {
+        Check::ok(id, filled.join("; "))
+    }
+}
