@@ -104,7 +104,7 @@ demo:
 	@scripts/setup guest
 	@scripts/setup jobs
 	@$(MAKE) --no-print-directory tools bench-tools modules
-	@bench/run-colocation --out build/bench/demo $(DEMO_ARGS)
+	@bench/run colocation --out build/bench/demo $(DEMO_ARGS)
 
 install: module tools bench-tools
 	@scripts/install $(KVER)
@@ -113,17 +113,17 @@ bench:
 	@scripts/setup guest
 	@scripts/setup allocators
 	@$(MAKE) --no-print-directory tools bench-tools modules
-	@bench/run-alloc $(BENCH_ARGS)
+	@bench/run alloc $(BENCH_ARGS)
 
 bench-profile:
 	@scripts/setup guest
 	@$(MAKE) --no-print-directory tools bench-tools modules
-	@bench/run-profile $(BENCH_ARGS)
+	@bench/run profile $(BENCH_ARGS)
 
 bench-fork:
 	@scripts/setup guest
 	@$(MAKE) --no-print-directory tools bench-tools modules
-	@bench/run-fork $(BENCH_ARGS)
+	@bench/run fork $(BENCH_ARGS)
 
 # check runs the same cases in part of the ways.
 conformance: tools guest-tests modules
@@ -142,14 +142,14 @@ conformance-table:
 bench-children:
 	@scripts/setup guest
 	@$(MAKE) --no-print-directory tools modules
-	@bench/run-children $(BENCH_ARGS)
+	@bench/run children $(BENCH_ARGS)
 
 bench-colocation: BENCH_ARGS ?= --quick --workload lammps
 bench-colocation:
 	@scripts/setup guest
 	@scripts/setup jobs
 	@$(MAKE) --no-print-directory tools bench-tools modules
-	@bench/run-colocation $(BENCH_ARGS)
+	@bench/run colocation $(BENCH_ARGS)
 
 clean:
 	rm -rf build

@@ -31,7 +31,7 @@ KERNEL_SHARE_MIB = 1280
 
 
 def arguments() -> tuple[argparse.Namespace, list[str]]:
-    parser = argparse.ArgumentParser(prog="bench/run-alloc", description=__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog="bench/run alloc", description=__doc__, allow_abbrev=False)
     parser.add_argument("--kernel", help="kernel version or series (default: 6.12)", default="6.12")
     parser.add_argument("--memory", type=int, default=4, metavar="GB", help="memory of the guest (default 4)")
     parser.add_argument("--threads", type=int, help="measure throughput with 1 to so many threads and CPUs")
@@ -79,7 +79,7 @@ def main() -> int:
             stdout = run_script(guest, guest_script(Path(there), options), args.timeout, console, PROGRESS)
             shutil.copytree(there, out, dirs_exist_ok=True)
     except (GuestError, ValueError, BenchError) as error:
-        console.print(f"run-alloc: {escape(str(error))}", style="red")
+        console.print(f"bench/run alloc: {escape(str(error))}", style="red")
         return 1
     report = stdout.split(f"{REPORT}\n", 1)[-1]
     for line in report.splitlines():

@@ -28,7 +28,7 @@ REPORT = "study-report"
 
 
 def arguments() -> tuple[argparse.Namespace, list[str]]:
-    parser = argparse.ArgumentParser(prog="bench/run-colocation", description=__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog="bench/run colocation", description=__doc__, allow_abbrev=False)
     parser.add_argument("--kernel", help="kernel version or series (default: 6.12)", default="6.12")
     parser.add_argument("--memory-of-guest", default="4G", metavar="SIZE", help="(default 4G)")
     parser.add_argument(
@@ -93,7 +93,7 @@ def main() -> int:
         script = guest_script(out, args.resume, args.icount, rest)
         stdout = run_script(guest, script, args.timeout, console, PROGRESS)
     except (GuestError, ValueError, OSError, BenchError) as error:
-        console.print(f"run-colocation: {escape(str(error))}", style="red")
+        console.print(f"bench/run colocation: {escape(str(error))}", style="red")
         return 1
     for line in stdout.split(f"{REPORT}\n", 1)[-1].splitlines():
         if not PROGRESS.fullmatch(line):

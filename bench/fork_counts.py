@@ -27,7 +27,7 @@ METHODS = (*PEERS, OURS)
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench/run-fork", description=__doc__)
+    parser = argparse.ArgumentParser(prog="bench/run fork", description=__doc__)
     parser.add_argument("--kernel", help="kernel version or series (default: the newest)")
     parser.add_argument("--mib", type=int, default=1024, help="memory of the parent (default 1024)")
     parser.add_argument("--repeat", type=int, default=3, help="forks, one after another (default 3)")
@@ -95,7 +95,7 @@ def main() -> int:
     args = arguments()
     console = Console()
     if not (ROOT / "build/hpmmap").exists():
-        console.print("run-fork: build/hpmmap is missing: run 'make tools'", style="red")
+        console.print("bench/run fork: build/hpmmap is missing: run 'make tools'", style="red")
         return 1
     try:
         guest = counting_guest(args.kernel)
@@ -108,7 +108,7 @@ def main() -> int:
             )
             s["ratio_to_best_peer"] = (s["total"] + s["after"]) / best
     except (GuestError, ValueError, BenchError) as error:
-        console.print(f"run-fork: {escape(str(error))}", style="red")
+        console.print(f"bench/run fork: {escape(str(error))}", style="red")
         return 1
 
     show(console, guest.kver, args.mib, samples)

@@ -178,7 +178,7 @@ def tree_lines(node: Node, blocks: int, least: float, depth: int = 0) -> Iterabl
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench/run-profile", description=__doc__)
+    parser = argparse.ArgumentParser(prog="bench/run profile", description=__doc__)
     parser.add_argument("--kernel", help="kernel version or series (default: the newest)")
     parser.add_argument("--method", choices=METHODS, default="hpmmap", help="default: hpmmap")
     parser.add_argument("--mib", type=int, default=128, help="size of the region (default 128)")
@@ -251,7 +251,7 @@ def main() -> int:
                 symbols = Symbols(lines)
             profiles = last_cycle(trace, symbols)
     except (GuestError, ValueError, BenchError) as error:
-        console.print(f"run-profile: {escape(str(error))}", style="red")
+        console.print(f"bench/run profile: {escape(str(error))}", style="red")
         return 1
 
     blocks = args.mib // 2
