@@ -242,9 +242,16 @@ fn hanging_benchmark(dir: &std::path::Path) -> std::process::Child {
     let script = "#!/bin/sh\ntrap '' TERM HUP QUIT INT PIPE\necho $$ >\"$0.pid\"\nwhile :; do sleep 1; done\n";
     fs::write(&worker, script).unwrap();
     fs::set_permissions(&worker, fs::Permissions::from_mode(0o755)).unwrap();
-    // As shells start what is to run in the background.
-    let child = Command::new("sh")
-        .args(["-c", "trap '' INT; exec \"$@\"", "sh"])
+    // As shells start what is to run in the background, but for what the tests
+    // themselves were started with: SIGQUIT may be ignored.
+    let child = Command::new("env")
+        .args([
+            "--default-signal",
+            "sh",
+            "-c",
+            "trap '' INT; exec \"$@\"",
+            "sh",
+        ])
         .arg(env!("CARGO_BIN_EXE_hpmmap"))
         .args(["bench", "alloc", "--method=4k", "--pattern=map"])
         .args(["--size=4K", "--verbose", "--worker"])
