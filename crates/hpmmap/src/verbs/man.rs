@@ -54,6 +54,7 @@ mod tests {
             "hpmmap-pool-remove.1",
             "hpmmap-pool-list.1",
             "hpmmap-pool-limit.1",
+            "hpmmap-pool-iomem.1",
             "hpmmap-bench.1",
             "hpmmap-bench-alloc.1",
             "hpmmap-bench-colocation.1",
