@@ -23,19 +23,23 @@
 #define ADVICE_FLAGS (VM_DONTCOPY | VM_DONTDUMP | VM_SEQ_READ | VM_RAND_READ | \
 		      VM_WIPEONFORK | VM_HUGEPAGE | VM_NOHUGEPAGE)
 
+#ifdef CONFIG_ARCH_HAS_PKEYS
+#define PKEY_FLAGS ARCH_VM_PKEY_FLAGS
+#else
+#define PKEY_FLAGS VM_NONE
+#endif
+
 /**
  * struct piece - what one mapping of ours has of the range
  * @start: first address
  * @end: end
  * @vm_flags: of the mapping
- * @pkey: its protection key
  * @sealed: by mseal(2)
  */
 struct piece {
 	unsigned long start;
 	unsigned long end;
 	vm_flags_t vm_flags;
-	int pkey;
 	bool sealed;
 };
 
@@ -55,7 +59,6 @@ static bool piece_find(struct hpmmap_ctx *ctx, unsigned long start,
 		p->start = max(start, vma->vm_start);
 		p->end = min(end, vma->vm_end);
 		p->vm_flags = vma->vm_flags;
-		p->pkey = vma_pkey(vma);
 		p->sealed = compat_vma_is_sealed(vma);
 		break;
 	}
@@ -251,23 +254,36 @@ static unsigned long place_make(struct hpmmap_ctx *ctx, const struct piece *p)
 	return -ENOMEM;
 }
 
-/* Protection and advice, as the piece has them. */
+static long place_protect(const struct piece *p, unsigned long to,
+			  unsigned long prot)
+{
+	struct pt_regs regs = { .di = to, .si = piece_len(p), .dx = prot };
+
+	return hpmmap_call_orig(HPMMAP_CALL_MPROTECT, &regs);
+}
+
+/*
+ * Protection, key and advice, as the piece has them. pkey_mprotect(2) refuses a
+ * key that is free by now, or Linux's own for what may only be executed;
+ * mprotect(2) keeps the one that the mapping has, when it changes something.
+ */
 static long place_finish(struct hpmmap_ctx *ctx, const struct piece *p,
 			 unsigned long to)
 {
-	struct pt_regs regs = {
-		.di = to,
-		.si = piece_len(p),
-		.dx = hpmmap_vma_prot(p->vm_flags),
-		.r10 = p->pkey,
-	};
-	long ret;
+	size_t len = piece_len(p);
+	long ret = 0;
 
-	ret = hpmmap_call_orig(p->pkey ? HPMMAP_CALL_PKEY_MPROTECT :
-					 HPMMAP_CALL_MPROTECT, &regs);
+	if (p->vm_flags & PKEY_FLAGS) {
+		ret = place_protect(p, to, PROT_NONE);
+		if (!ret && !flags_mod(ctx, to, len, p->vm_flags & PKEY_FLAGS,
+				       PKEY_FLAGS))
+			ret = -ENOMEM;
+	}
+	if (!ret)
+		ret = place_protect(p, to, hpmmap_vma_prot(p->vm_flags));
 	if (ret)
 		return ret;
-	return flags_mod(ctx, to, regs.si, p->vm_flags & ADVICE_FLAGS,
+	return flags_mod(ctx, to, len, p->vm_flags & ADVICE_FLAGS,
 			 ADVICE_FLAGS) ? 0 : -ENOMEM;
 }
 

@@ -585,6 +585,35 @@ static void write_protection(void *arg)
 	unmap(p, MB(4));
 }
 
+/* A mapping keeps its key, also if that is free by now, or is Linux's own. */
+static void keys(void *arg)
+{
+	char *p = map_anon(MB(4));
+	int key = pkey_alloc(0, 0);
+
+	(void)arg;
+	become_nobody();
+	if (key < 0)
+		SKIP("no protection keys");
+	stamp(p, MB(4), 1);
+	CHECK_OK(pkey_mprotect(p + MB(1), MB(1), RW, key));
+	CHECK_OK(pkey_free(key));
+	kept(p, MB(2), UFFDIO_REGISTER_MODE_MISSING, 0);
+	verify_stamp(p, MB(4), 1);
+	/* Linux's own is the next one that is free: the same. */
+	CHECK_OK(pkey_mprotect(p + MB(1), MB(1), RW, 0));
+	CHECK_OK(mprotect(p + MB(2), MB(1), PROT_EXEC));
+	kept(p + MB(2), MB(2), UFFDIO_REGISTER_MODE_MISSING, 0);
+	CHECK_OK(mprotect(p + MB(2), MB(1), RW));
+	verify_stamp(p, MB(4), 1);
+	unmap(p, MB(4));
+}
+
+static void protection_keys(void)
+{
+	in_child(keys, NULL);
+}
+
 static void registrations_of_ones_own(void)
 {
 	in_child(missing_pages, NULL);
@@ -732,6 +761,7 @@ int main(void)
 		T(faults_served_by_a_thread_that_maps),
 		T(forks_watched_by_a_thread_that_maps),
 		T(registrations_of_ones_own),
+		T(protection_keys),
 		T(handed_back_beside_writers),
 		T(mergeable),
 		T(referred_to_by_a_pipe),
