@@ -415,6 +415,27 @@ out:
 	return ret;
 }
 
+/**
+ * hpmmap_block_write() - give a fresh page of a block contents
+ * @block: the block; nobody else uses the page yet
+ * @i: which page
+ * @from: a page of the kernel's memory
+ *
+ * Return: 0, or -EIO where a memory error is in the page.
+ */
+int hpmmap_block_write(struct hpmmap_block *block, unsigned int i,
+		       const void *from)
+{
+	int cookie = hpmmap_poison_touch();
+	bool lost = hpmmap_block_is_lost(block, i);
+
+	if (!lost)
+		memcpy(page_address(hpmmap_block_page(block, i)), from,
+		       PAGE_SIZE);
+	hpmmap_poison_untouch(cookie);
+	return lost ? -EIO : 0;
+}
+
 /* False if there is a memory error in what was to be read. */
 static bool page_copy(struct page *to, struct page *from)
 {

@@ -286,21 +286,25 @@ static bool stack_find(struct mm_struct *mm, struct stack *s)
 
 static int stack_copy(struct hpmmap_ctx *ctx, const struct stack *s)
 {
+	void *buf = (void *)__get_free_page(GFP_KERNEL);
+	struct hpmmap_block *block;
 	unsigned long addr;
+	int ret = 0;
 
-	for (addr = s->sp; addr < s->top; addr += PAGE_SIZE) {
-		struct hpmmap_block *block;
-		struct page *page;
-
+	if (!buf)
+		return -ENOMEM;
+	for (addr = s->sp; !ret && addr < s->top; addr += PAGE_SIZE) {
 		block = hpmmap_store_load(ctx, slot_of(addr));
 		if (!block)
-			return -ENOMEM;
-		page = hpmmap_block_page(block, page_in_slot(addr));
-		if (copy_from_user(page_address(page), (void __user *)addr,
-				   PAGE_SIZE))
-			return -EFAULT;
+			ret = -ENOMEM;
+		else if (copy_from_user(buf, (void __user *)addr, PAGE_SIZE))
+			ret = -EFAULT;
+		else
+			ret = hpmmap_block_write(block, page_in_slot(addr),
+						 buf);
 	}
-	return 0;
+	free_page((unsigned long)buf);
+	return ret;
 }
 
 /*

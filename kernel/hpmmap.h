@@ -778,6 +778,8 @@ void hpmmap_block_prepare(struct hpmmap_block *block, unsigned long pfn,
 struct hpmmap_block *hpmmap_block_alloc_linux(void);
 void hpmmap_block_attach(struct hpmmap_block *block,
 			 struct address_space *mapping, unsigned long slot);
+int hpmmap_block_write(struct hpmmap_block *block, unsigned int i,
+		       const void *from);
 int hpmmap_block_fill(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 		      unsigned int first, unsigned int nr);
 void hpmmap_block_clear_linux(struct hpmmap_ctx *ctx,

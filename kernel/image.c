@@ -119,30 +119,48 @@ static unsigned long image_missing(struct hpmmap_ctx *ctx,
 	return nr;
 }
 
+/* Read at once, in bytes. */
+#define READ_PIECE (64UL << 10)
+
 /* As a debugger reads: whatever the permissions are. */
-static int segment_read(struct hpmmap_ctx *ctx, const struct segment *s,
-			struct list_head *blocks)
+static int piece_read(struct hpmmap_block *block, unsigned long addr,
+		      size_t len, void *buf)
 {
-	unsigned long addr, next;
+	unsigned int first = page_in_slot(addr), i;
+	int ret = 0;
+
+	if (access_process_vm(current, addr, buf, len, FOLL_FORCE) != len)
+		return -EIO;
+	for (i = 0; !ret && i < len >> PAGE_SHIFT; i++)
+		ret = hpmmap_block_write(block, first + i, buf + i * PAGE_SIZE);
+	return ret;
+}
+
+/* By way of @buf: reading may take long, and then a memory error has to wait. */
+static int segment_read(struct hpmmap_ctx *ctx, const struct segment *s,
+			struct list_head *blocks, void *buf)
+{
+	unsigned long addr, next, end;
+	int ret;
 
 	for (addr = s->start; addr < s->end; addr = next) {
 		struct hpmmap_block *block;
-		void *to;
 
-		if (fatal_signal_pending(current))
-			return -EINTR;
 		next = min(s->end, (addr & SLOT_MASK) + SLOT_SIZE);
 		block = hpmmap_store_commit(ctx, NULL, addr, next, blocks,
 					    NULL);
 		if (!block)
 			return -ENOMEM;
-		cond_resched();
-		if (s->empty)
-			continue;
-		to = page_address(hpmmap_block_page(block, page_in_slot(addr)));
-		if (access_process_vm(current, addr, to, next - addr,
-				      FOLL_FORCE) != next - addr)
-			return -EIO;
+		for (; addr < next; addr = end) {
+			if (fatal_signal_pending(current))
+				return -EINTR;
+			cond_resched();
+			end = s->empty ? next : min(next, addr + READ_PIECE);
+			ret = s->empty ? 0 :
+			      piece_read(block, addr, end - addr, buf);
+			if (ret)
+				return ret;
+		}
 	}
 	return 0;
 }
@@ -187,15 +205,19 @@ static int image_replace(struct hpmmap_ctx *ctx, const struct image *image)
 static int image_move(struct hpmmap_ctx *ctx, const struct image *image,
 		      struct list_head *blocks)
 {
+	void *buf = kvmalloc(READ_PIECE, GFP_KERNEL);
 	struct hpmmap_placement place;
 	unsigned int i;
 	int ret;
 
+	if (!buf)
+		return -ENOMEM;
 	hpmmap_placement_get(ctx->job, NULL, &place);
 	ret = hpmmap_pool_alloc(ctx, &place, NO_SLOT,
 				image_missing(ctx, image), blocks);
 	for (i = 0; i < image->nr && !ret; i++)
-		ret = segment_read(ctx, &image->segments[i], blocks);
+		ret = segment_read(ctx, &image->segments[i], blocks,
+				   buf);
 	if (!ret)
 		ret = image_replace(ctx, image);
 	for (i = 0; i < image->nr; i++) {
@@ -205,6 +227,7 @@ static int image_move(struct hpmmap_ctx *ctx, const struct image *image,
 			hpmmap_store_reconcile(ctx, s->start, s->end);
 		hpmmap_vma_commit(ctx, s->start, s->end, NULL);
 	}
+	kvfree(buf);
 	return ret;
 }
 
