@@ -9,8 +9,10 @@
  */
 #include <linux/delay.h>
 #include <linux/highmem.h>
+#include <linux/memcontrol.h>
 #include <linux/page-flags.h>
 #include <linux/pagemap.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <asm/fpu/api.h>
 
@@ -241,12 +243,31 @@ void hpmmap_block_mend(struct hpmmap_block *block)
 	folio_unlock(block->folio);
 }
 
+/*
+ * As on Linux it is charged to the memory cgroup of whose memory it is, not of who
+ * touches it (a debugger). A child that is being made has none yet: its parent's.
+ */
+static struct page *charged_alloc(struct hpmmap_ctx *ctx)
+{
+	bool remote = current->mm && current->mm != ctx->mm && ctx->pid;
+	struct mem_cgroup *memcg, *old;
+	struct page *page;
+
+	if (likely(!remote))
+		return alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	memcg = get_mem_cgroup_from_mm(ctx->mm);
+	old = set_active_memcg(memcg);
+	page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	set_active_memcg(old);
+	mem_cgroup_put(memcg);
+	return page;
+}
+
 static struct page *linux_page_alloc(struct hpmmap_ctx *ctx,
 				     struct hpmmap_block *block, unsigned int i)
 {
-	struct page *page;
+	struct page *page = charged_alloc(ctx);
 
-	page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
 	if (!page)
 		return NULL;
 	page_folio(page)->mapping = ctx->file->f_mapping;

@@ -61,8 +61,28 @@ echo f >/proc/sysrq-trigger
 wait $linux || status=$?
 [ $status = 137 ] || fail "of a job with memory of Linux, the OOM killer made status $status"
 is_registered $job && is_registered $rest || fail "the OOM killer took a job with memory of the pools"
-kill $job $rest
-wait $shell $rest || true
+
+# Whose memory it is pays for it, not who writes to it: here somebody with less than that left.
+reserve='
+import ctypes, mmap, time
+held = mmap.mmap(-1, 160 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)  # MAP_NORESERVE
+with open("/tmp/oom-address", "w") as file:
+    file.write(str(ctypes.addressof(ctypes.c_char.from_buffer(held))))
+open("/tmp/oom-reserved", "w").close()
+time.sleep(1000)'
+write='
+import sys
+with open(f"/proc/{sys.argv[1]}/mem", "wb", buffering=0) as memory:
+    memory.seek(int(sys.argv[2]))
+    for _ in range(160):
+        assert memory.write(b"x" * (1 << 20)) == 1 << 20'
+hpmmap run -- python3 -c "$reserve" &
+owner=$!
+within 30 test -e /tmp/oom-reserved || fail "the job to be written to does not get ready"
+inside python3 -c "$write" $owner "$(cat /tmp/oom-address)" || fail "who wrote to another process was charged for its memory"
+[ "$(context_of $owner linux_bytes)" -ge $((80 * MIB)) ] || fail "only $(context_of $owner linux_bytes) bytes of Linux stand in"
+kill $job $rest $owner
+wait $shell $rest $owner || true
 empty() { [ -z "$(cat $cgroup/cgroup.procs)" ]; }
 within 10 empty || fail "left in the cgroup: $(cat $cgroup/cgroup.procs)"
 rmdir $cgroup
