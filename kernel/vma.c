@@ -319,6 +319,8 @@ struct file *hpmmap_file_alloc(void)
 	mapping_set_gfp_mask(inode->i_mapping, GFP_KERNEL |
 			     (IS_ENABLED(CONFIG_ZONE_DMA) ? GFP_DMA :
 							    GFP_DMA32));
+	/* Never one that is only read, which khugepaged has pages of its own for. */
+	atomic_set(&inode->i_writecount, 1);
 	/* Unlinked files are dumped as anonymous memory is. */
 	clear_nlink(inode);
 	file = file_of(inode, HPMMAP_NAME_NONE);
