@@ -432,6 +432,15 @@ static void member_queue_work(struct member *m, struct task_struct *task,
  * or freed, no signals.
  */
 
+/* What had its memory is gone. */
+static void member_quit(struct callback_head *work)
+{
+	struct member *m = container_of(work, struct member, exit_work);
+
+	member_leave(m);
+	member_put(m);
+}
+
 static void probe_exec(void *data, struct task_struct *task, pid_t old_pid,
 		       struct linux_binprm *bprm)
 {
@@ -442,7 +451,11 @@ static void probe_exec(void *data, struct task_struct *task, pid_t old_pid,
 	if (!m->registers || bprm->secureexec || test_thread_flag(TIF_ADDR32)) {
 		member_put(m);
 		m = member_remove(task_tgid(task));
-		if (m)
+		if (!m)
+			return;
+		/* Before the first instruction, as where it goes on as a member. */
+		init_task_work(&m->exit_work, member_quit);
+		if (task_work_add(task, &m->exit_work, TWA_RESUME))
 			member_put(m);
 		return;
 	}
