@@ -16,6 +16,7 @@
  */
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
+#include <linux/userfaultfd_k.h>
 #include <uapi/linux/sched.h>
 
 #include "hpmmap.h"
@@ -148,7 +149,8 @@ void hpmmap_fork_copies(struct hpmmap_ctx *parent, struct vm_area_struct *vma)
 	if (parent->fork.zapped == vma)
 		return;
 	parent->fork.zapped = vma;
-	if (has_other_threads(vma->vm_mm))
+	/* With a userfaultfd Linux copies the entries that it finds to the child. */
+	if (has_other_threads(vma->vm_mm) || userfaultfd_armed(vma))
 		compat_zap(vma, vma->vm_start, vma->vm_end - vma->vm_start);
 }
 

@@ -206,7 +206,8 @@ bool hpmmap_pgmap_insert_readonly(struct vm_fault *vmf, struct folio *folio)
  * @start: of a slot that it covers
  *
  * One entry of 2 MB stays, read-only; entries of 4 KB go. The caller flushes
- * the TLB.
+ * the TLB. It is clean, too: one that is dirty the core would make writable again
+ * when a userfaultfd ends its own protection.
  */
 void hpmmap_pgmap_protect(struct vm_area_struct *vma, unsigned long start)
 {
@@ -223,7 +224,8 @@ void hpmmap_pgmap_protect(struct vm_area_struct *vma, unsigned long start)
 		ptl = pmd_lock(mm, pmdp);
 		kept = pmd_kind(pmdp) == HPMMAP_ENTRY_2M;
 		if (kept)
-			pmdp_set_wrprotect(mm, start, pmdp);
+			set_pmd_at(mm, start, pmdp,
+				   pmd_mkclean(pmd_wrprotect(*pmdp)));
 		spin_unlock(ptl);
 	}
 	if (!kept)
