@@ -26,12 +26,15 @@ run_one() {
 	[ "$how" = native ] || prefix=(hpmmap run --)
 	: >"$records/$how/$name"
 	# What outlives it may still write.
-	(cd /tmp && exec timeout --kill-after=10 "$timeout" "${prefix[@]}" "$built/$@") \
-		>>"$records/$how/$name" 2>&1 </dev/null || status=$?
+	setsid timeout --kill-after=10 "$timeout" "${prefix[@]}" "$built/$@" >>"$records/$how/$name" 2>&1 </dev/null &
+	wait $! || status=$?
+	# Some that fail leave a child, which would keep its context.
+	! pkill -KILL --session $! || sleep 0.2
 	printf '\nexit status %d\n' $status >>"$records/$how/$name"
 }
 
 names=()
+cd /tmp
 while read -r name timeout command; do
 	[[ -n $name && $name != \#* ]] || continue
 	[ $# = 0 ] || [[ " $* " == *" $name "* ]] || continue
