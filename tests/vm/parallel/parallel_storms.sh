@@ -21,7 +21,7 @@ start() {
 	local option=${options[$((RANDOM % ${#options[@]}))]} status=0 pid command
 	case $((RANDOM % 4)) in
 	0) command=("$fuzzers/space" --scarce --seed "$2" --ops $((20 + RANDOM % 60)) --threads $((1 + RANDOM % 3))) ;;
-	1) command=("$fuzzers/stale" --seed "$2" --ops 300) ;;
+	1) command=("$fuzzers/stale" --scarce --seed "$2" --ops 300) ;;
 	2) command=(sh -c "$work") ;;
 	3) command=("$HPMMAP_ROOT/build/tests-vm/registered") ;;
 	esac
