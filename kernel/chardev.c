@@ -15,6 +15,11 @@
 #include <linux/uaccess.h>
 
 #include "hpmmap.h"
+#include "mem/account.h"
+#include "mem/section.h"
+#include "as/job.h"
+#include "task/exec.h"
+#include "chardev.h"
 
 union command {
 	struct hpmmap_info info;

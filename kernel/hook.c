@@ -12,7 +12,11 @@
 #include <linux/rcupdate.h>
 #include <linux/sched/task.h>
 
+#include "hook.h"
 #include "hpmmap.h"
+#include "as/ctx.h"
+#include "call/handle.h"
+#include "task/exec.h"
 
 #define HOOK(call, sym, fn) \
 	[call] = { .symbol = "__x64_sys_" sym, .handler = fn }

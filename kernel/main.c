@@ -1,7 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 #include <linux/module.h>
 
+#include "hook.h"
 #include "hpmmap.h"
+#include "sysfs.h"
+#include "mem/account.h"
+#include "mem/block.h"
+#include "mem/pool.h"
+#include "mem/section.h"
+#include "as/ctx.h"
+#include "as/job.h"
+#include "as/poison.h"
+#include "task/mark.h"
+#include "task/oom.h"
+#include "chardev.h"
 
 static int __init hpmmap_init(void)
 {

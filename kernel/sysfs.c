@@ -10,7 +10,13 @@
 #include <linux/sched/task.h>
 #include <linux/sysfs.h>
 
+#include "hook.h"
 #include "hpmmap.h"
+#include "sysfs.h"
+#include "mem/account.h"
+#include "mem/pool.h"
+#include "as/ctx.h"
+#include "as/pgmap.h"
 
 static struct kobject *hpmmap_kobj;
 static struct kobject *nodes_kobj;

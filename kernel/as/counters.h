@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What is counted of contexts and jobs. */
+#ifndef _HPMMAP_AS_COUNTERS_H
+#define _HPMMAP_AS_COUNTERS_H
+
+#include <linux/atomic.h>
+#include <linux/spinlock.h>
+#include <linux/types.h>
+
+#include "mem/account.h"
+
+/**
+ * enum hpmmap_timed - hooked calls whose time is taken
+ */
+enum hpmmap_timed {
+	HPMMAP_TIMED_MMAP,
+	HPMMAP_TIMED_MUNMAP,
+	HPMMAP_TIMED_MREMAP,
+	HPMMAP_TIMED_BRK,
+	HPMMAP_NR_TIMED
+};
+
+/**
+ * enum hpmmap_fault - why there is a fault in memory of ours
+ * @HPMMAP_FAULT_FORK: shared since a fork, or was
+ * @HPMMAP_FAULT_RESERVED: of a mapping without memory of its own until now
+ * @HPMMAP_FAULT_FIRST_TOUCH: the job asked for it
+ * @HPMMAP_FAULT_LINUX: a page of Linux stands in
+ * @HPMMAP_FAULT_UNMAPPED: it was taken out of the page table, by another call
+ *	at the moment, say
+ */
+enum hpmmap_fault {
+	HPMMAP_FAULT_FORK,
+	HPMMAP_FAULT_RESERVED,
+	HPMMAP_FAULT_FIRST_TOUCH,
+	HPMMAP_FAULT_LINUX,
+	HPMMAP_FAULT_UNMAPPED,
+	HPMMAP_NR_FAULTS
+};
+
+/**
+ * enum hpmmap_fallback - for what memory of Linux is used instead
+ * @HPMMAP_FALLBACK_MMAP: a mapping
+ * @HPMMAP_FALLBACK_BRK: a piece of the heap
+ * @HPMMAP_FALLBACK_EXEC: the stack or the image of a program
+ * @HPMMAP_FALLBACK_BLOCK: one block, at a touch or for a copy
+ * @HPMMAP_FALLBACK_ASKED: what a call needs Linux's own memory for
+ */
+enum hpmmap_fallback {
+	HPMMAP_FALLBACK_MMAP,
+	HPMMAP_FALLBACK_BRK,
+	HPMMAP_FALLBACK_EXEC,
+	HPMMAP_FALLBACK_BLOCK,
+	HPMMAP_FALLBACK_ASKED,
+	HPMMAP_NR_FALLBACKS
+};
+
+/**
+ * enum hpmmap_reason - why memory of Linux is used instead
+ * @HPMMAP_REASON_EXHAUSTED: the pools of the job's nodes have too little
+ * @HPMMAP_REASON_LIMIT: the user or the cgroup may not hold so much
+ * @HPMMAP_REASON_OTHER: a memory policy, a pinned block in the way, no memory
+ *	of the kernel
+ */
+enum hpmmap_reason {
+	HPMMAP_REASON_EXHAUSTED,
+	HPMMAP_REASON_LIMIT,
+	HPMMAP_REASON_OTHER,
+	HPMMAP_NR_REASONS
+};
+
+/**
+ * enum hpmmap_stall - what a process waits for
+ * @HPMMAP_STALL_CALLS: another hooked call of the same address space
+ * @HPMMAP_STALL_ZEROING: blocks that somebody is zeroing, for want of others
+ * @HPMMAP_STALL_RECLAIM: what processes keep for reuse, to be taken back
+ * @HPMMAP_STALL_PINS: somebody else's references to a block
+ */
+enum hpmmap_stall {
+	HPMMAP_STALL_CALLS,
+	HPMMAP_STALL_ZEROING,
+	HPMMAP_STALL_RECLAIM,
+	HPMMAP_STALL_PINS,
+	HPMMAP_NR_STALLS
+};
+
+/*
+ * Times are in ticks of the time stamp counter. A bucket for what is below 2^FIRST,
+ * four for each power of two, and one for what is 2^LAST or more.
+ */
+#define HPMMAP_LATENCY_FIRST 9
+#define HPMMAP_LATENCY_LAST 31
+#define HPMMAP_LATENCY_BUCKETS \
+	((HPMMAP_LATENCY_LAST - HPMMAP_LATENCY_FIRST) * 4 + 2)
+
+/**
+ * struct hpmmap_latency - the times of one call
+ * @ticks: their sum
+ * @worst: the longest
+ * @nr: how many, by bucket
+ */
+struct hpmmap_latency {
+	u64 ticks;
+	u64 worst;
+	unsigned long nr[HPMMAP_LATENCY_BUCKETS];
+};
+
+/**
+ * struct hpmmap_fault_range - faults that lie near each other
+ */
+struct hpmmap_fault_range {
+	unsigned long start;
+	unsigned long end;
+	unsigned long nr;
+	enum hpmmap_fault why;
+	pid_t pid;
+};
+
+/**
+ * struct hpmmap_stats - what a context counts for its job
+ * @calls: of the hooked calls; protected by ctx->ops
+ * @peak: most blocks it has held, protected by the job's lock
+ * @remote: blocks placed on another node than that of the CPU; protected by
+ *	ctx->lock, as is ctx->placed
+ * @entries_2m: entries made in the page table
+ * @lock: protects the members that follow
+ * @faults: by reason
+ * @fallbacks: by what for
+ * @reasons: the same by reason
+ * @refusals: calls that failed for want of memory of the pools
+ * @nr_ranges: how many of @ranges there are
+ * @nr_unlisted: faults in none of them
+ * @ranges: where there were faults
+ */
+struct hpmmap_stats {
+	struct hpmmap_latency calls[HPMMAP_NR_TIMED];
+	long peak;
+	unsigned long remote;
+	atomic_long_t entries_2m;
+	atomic_long_t entries_4k;
+	spinlock_t lock;
+	unsigned long faults[HPMMAP_NR_FAULTS];
+	unsigned long fallbacks[HPMMAP_NR_FALLBACKS];
+	unsigned long reasons[HPMMAP_NR_REASONS];
+	u64 fallback_bytes;
+	unsigned long refusals;
+	unsigned int nr_ranges;
+	unsigned long nr_unlisted;
+	struct hpmmap_fault_range ranges[6];
+};
+
+/**
+ * struct hpmmap_stall_total - how often and how long processes waited
+ */
+struct hpmmap_stall_total {
+	u64 nr;
+	u64 ticks;
+	u64 worst;
+};
+
+/**
+ * struct hpmmap_totals - what the contexts of a job have counted
+ *
+ * Those of a job, protected by its lock, hold what contexts that are gone have
+ * left, and from @stalls to @limited_cgroup what is counted for the job itself.
+ *
+ * @stalls: by what for
+ * @peak: blocks, see hpmmap_stats_peak()
+ * @peak_one: most blocks that one context held
+ * @lowest_free: least free blocks that were left, ULONG_MAX if none were taken
+ * @limited: requests that a limit has refused, by whose it is
+ * @limited_cgroup: the last one of a cgroup was that of this one
+ * @held: and up to @pinned: what live contexts have now; not of a job itself
+ * @placed: blocks by node, as struct hpmmap_ctx has them
+ */
+struct hpmmap_totals {
+	struct hpmmap_stall_total stalls[HPMMAP_NR_STALLS];
+	long peak;
+	long peak_one;
+	unsigned long lowest_free;
+	u64 limited[HPMMAP_NR_LIMITED];
+	u64 limited_cgroup;
+	long held;
+	long linux_pages;
+	unsigned long kept;
+	long pinned;
+	struct hpmmap_latency calls[HPMMAP_NR_TIMED];
+	u64 remote;
+	u64 entries_2m;
+	u64 entries_4k;
+	u64 faults_user;
+	u64 faults_kernel;
+	u64 copied;
+	u64 cleared;
+	u64 address_spaces;
+	u64 faults[HPMMAP_NR_FAULTS];
+	u64 fallbacks[HPMMAP_NR_FALLBACKS];
+	u64 reasons[HPMMAP_NR_REASONS];
+	u64 fallback_bytes;
+	u64 refusals;
+	unsigned int nr_ranges;
+	unsigned long nr_unlisted;
+	struct hpmmap_fault_range ranges[32];
+	u64 placed[];
+};
+
+#endif /* _HPMMAP_AS_COUNTERS_H */

@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Contexts: HPMMAP's half of an address space, found by its mm.
+ *
+ * A context lives from its publication until nobody uses the address space
+ * (mm_users is zero), however the process ended. Linux tears the mappings
+ * down on its own; the blocks are taken back when only the module still
+ * refers to them.
+ *
+ * The last process that leaves an address space takes the blocks back itself,
+ * before its parent learns of its end. It waits for nobody: if somebody else
+ * still uses the address space, the context becomes an orphan, which a worker
+ * looks at from time to time, and who finds the pools empty, too.
+ */
+#include <linux/delay.h>
+#include <linux/hashtable.h>
+#include <linux/rcupdate.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/workqueue.h>
+
+#include "hook.h"
+#include "hpmmap.h"
+#include "sysfs.h"
+#include "mem/account.h"
+#include "mem/block.h"
+#include "mem/pool.h"
+#include "as/ctx.h"
+#include "as/job.h"
+#include "as/reuse.h"
+#include "as/share.h"
+#include "as/stats.h"
+#include "as/store.h"
+#include "as/vma.h"
+
+/* How soon to look again at orphans that somebody still uses: first, and last. */
+#define REAP_FIRST_MS 1
+#define REAP_LAST_MS 1000
+
+/* What somebody who only looks at an address space is given to be done. */
+#define LOOK_WAIT_MS 8
+
+/* Orphans that are looked at without a pause, and by an allocation at most. */
+#define REAP_BATCH 64
+#define REAP_LOOKS 16
+
+static DEFINE_HASHTABLE(contexts, 10);
+static DEFINE_SPINLOCK(contexts_lock);
+/* Without a process that is a member. Raw, because the probes take the lock. */
+static LIST_HEAD(orphans);
+static unsigned long nr_orphans;
+static DEFINE_RAW_SPINLOCK(orphans_lock);
+static atomic64_t next_ctx_id = ATOMIC64_INIT(0);
+static void reap_work_fn(struct work_struct *work);
+static DECLARE_DELAYED_WORK(reap_work, reap_work_fn);
+static unsigned int reap_ms = REAP_FIRST_MS;
+
+/* For work that may take long, or waits for readers. */
+struct workqueue_struct *hpmmap_wq;
+
+static void bury_work_fn(struct work_struct *work);
+
+/**
+ * hpmmap_ctx_alloc() - a context that is not of any address space yet
+ * @job: its policy
+ *
+ * What it gets is charged to who calls. The hooks must be active and stay so
+ * until hpmmap_ctx_publish() or hpmmap_ctx_put().
+ *
+ * Return: the context with one reference, or NULL.
+ */
+struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
+{
+	struct hpmmap_ctx *ctx;
+
+	ctx = kzalloc(struct_size(ctx, placed, nr_node_ids) +
+		      array_size(nr_node_ids, sizeof(*ctx->soiled)),
+		      GFP_KERNEL);
+	if (!ctx)
+		return NULL;
+	ctx->soiled = (atomic_long_t *)&ctx->placed[nr_node_ids];
+	ctx->file = hpmmap_file_alloc();
+	if (IS_ERR(ctx->file)) {
+		kfree(ctx);
+		return NULL;
+	}
+	ctx->account = hpmmap_account_get_current();
+	if (!ctx->account)
+		goto err_file;
+	if (hpmmap_hook_get())
+		goto err_account;
+	refcount_set(&ctx->refs, 1);
+	ctx->id = atomic64_inc_return(&next_ctx_id);
+	ctx->job = hpmmap_job_get(job);
+	ctx->image = job->image;
+	mutex_init(&ctx->ops);
+	mutex_init(&ctx->lock);
+	init_waitqueue_head(&ctx->handback.wait);
+	xa_init(&ctx->store);
+	INIT_LIST_HEAD(&ctx->orphan);
+	INIT_WORK(&ctx->bury, bury_work_fn);
+	hpmmap_reuse_init(ctx);
+	hpmmap_stats_init(&ctx->stats);
+	return ctx;
+
+err_account:
+	hpmmap_account_put(ctx->account);
+err_file:
+	hpmmap_file_put(ctx);
+	kfree(ctx);
+	return NULL;
+}
+
+/**
+ * hpmmap_ctx_publish() - make a context that of an address space
+ * @ctx: from hpmmap_ctx_alloc(); the hash takes over the caller's reference
+ * @mm: an address space that has none; nobody else can give it one now
+ *
+ * It is an orphan until somebody joins it.
+ */
+void hpmmap_ctx_publish(struct hpmmap_ctx *ctx, struct mm_struct *mm)
+{
+	mmgrab(mm);
+	ctx->mm = mm;
+	spin_lock(&contexts_lock);
+	hash_add_rcu(contexts, &ctx->node, (unsigned long)mm);
+	spin_unlock(&contexts_lock);
+	hpmmap_stats_begin(ctx);
+	raw_spin_lock(&orphans_lock);
+	list_add_tail(&ctx->orphan, &orphans);
+	nr_orphans++;
+	raw_spin_unlock(&orphans_lock);
+}
+
+/**
+ * hpmmap_ctx_join() - a process that is a member uses an address space
+ * @ctx: published, and the process keeps the address space in use
+ *
+ * May be called from any context. hpmmap_ctx_leave() is due.
+ */
+void hpmmap_ctx_join(struct hpmmap_ctx *ctx)
+{
+	raw_spin_lock(&orphans_lock);
+	if (!ctx->nr_procs++) {
+		list_del_init(&ctx->orphan);
+		nr_orphans--;
+	}
+	raw_spin_unlock(&orphans_lock);
+}
+
+static struct hpmmap_ctx *ctx_find(struct mm_struct *mm)
+{
+	struct hpmmap_ctx *ctx;
+
+	hash_for_each_possible_rcu(contexts, ctx, node, (unsigned long)mm)
+		if (ctx->mm == mm)
+			return ctx;
+	return NULL;
+}
+
+/* Context of an address space, in an RCU section of the caller's. */
+struct hpmmap_ctx *hpmmap_ctx_find_rcu(struct mm_struct *mm)
+{
+	return ctx_find(mm);
+}
+
+/**
+ * hpmmap_ctx_exists() - is this address space registered?
+ * @mm: the caller's, or NULL for a kernel thread
+ *
+ * Cheap enough for every hooked system call of every process.
+ */
+notrace bool hpmmap_ctx_exists(struct mm_struct *mm)
+{
+	bool ret;
+
+	rcu_read_lock();
+	ret = mm && ctx_find(mm);
+	rcu_read_unlock();
+	return ret;
+}
+
+/**
+ * hpmmap_ctx_get() - context of an address space
+ * @mm: whose
+ *
+ * Return: the context with a reference for the caller, or NULL.
+ */
+struct hpmmap_ctx *hpmmap_ctx_get(struct mm_struct *mm)
+{
+	struct hpmmap_ctx *ctx;
+
+	rcu_read_lock();
+	ctx = ctx_find(mm);
+	if (ctx && !refcount_inc_not_zero(&ctx->refs))
+		ctx = NULL;
+	rcu_read_unlock();
+	return ctx;
+}
+
+void hpmmap_ctx_put(struct hpmmap_ctx *ctx)
+{
+	if (!refcount_dec_and_test(&ctx->refs))
+		return;
+	hpmmap_share_leave(ctx);
+	xa_destroy(&ctx->store);
+	if (ctx->mm)
+		mmdrop(ctx->mm);
+	hpmmap_file_put(ctx);
+	hpmmap_account_put(ctx->account);
+	hpmmap_job_put(ctx->job);
+	kfree_rcu(ctx, rcu);
+	hpmmap_hook_put();
+}
+
+/**
+ * hpmmap_ctx_list() - all contexts there are
+ * @nr: out: how many
+ *
+ * Return: an array for kvfree(), with a reference to each; NULL without memory.
+ */
+struct hpmmap_ctx **hpmmap_ctx_list(unsigned long *nr)
+{
+	struct hpmmap_ctx **list, *ctx;
+	unsigned long room = 64;
+	int bkt;
+
+	for (;;) {
+		list = kvmalloc_array(room, sizeof(*list), GFP_KERNEL);
+		if (!list)
+			return NULL;
+		*nr = 0;
+		rcu_read_lock();
+		hash_for_each_rcu(contexts, bkt, ctx, node) {
+			if (*nr == room)
+				break;
+			if (refcount_inc_not_zero(&ctx->refs))
+				list[(*nr)++] = ctx;
+		}
+		rcu_read_unlock();
+		if (*nr < room)
+			return list;
+		/* There may be more than fit. */
+		while (*nr)
+			hpmmap_ctx_put(list[--*nr]);
+		kvfree(list);
+		room *= 4;
+	}
+}
+
+/* The workers of the pools zero what a context that is gone gave up. */
+static void hand_over_soiled(struct hpmmap_ctx *ctx)
+{
+	int nid;
+
+	for_each_online_node(nid) {
+		long nr = atomic_long_xchg(&ctx->soiled[nid], 0);
+
+		if (nr > 0)
+			hpmmap_pool_soiled(nid, nr);
+	}
+}
+
+/**
+ * hpmmap_ctx_soil() - a context has given up blocks that are not zero
+ * @ctx: the context
+ * @nid: their node
+ * @nr: how many; or less than 0: they were zeroed since
+ *
+ * Nobody zeroes them as long as it lives: it may get them again.
+ */
+void hpmmap_ctx_soil(struct hpmmap_ctx *ctx, int nid, long nr)
+{
+	atomic_long_add(nr, &ctx->soiled[nid]);
+	/* Pairs with that of tear_down(): one of both hands them over. */
+	smp_mb__after_atomic();
+	if (READ_ONCE(ctx->torn))
+		hand_over_soiled(ctx);
+}
+
+/* Waits for readers of sysfs, which nobody else has to. */
+static void bury_work_fn(struct work_struct *work)
+{
+	struct hpmmap_ctx *ctx = container_of(work, struct hpmmap_ctx, bury);
+
+	hpmmap_sysfs_ctx_del(ctx);
+	hpmmap_ctx_put(ctx);
+}
+
+/*
+ * Takes back what an address space without users held. The caller has made sure
+ * that nobody else does. @own: it was the caller's own until now. In either case
+ * no lock is held that others need.
+ */
+static void tear_down(struct hpmmap_ctx *ctx, bool own)
+{
+	spin_lock(&contexts_lock);
+	hash_del_rcu(&ctx->node);
+	spin_unlock(&contexts_lock);
+	hpmmap_store_release_all(ctx, own ? HPMMAP_EXIT_ZEROES : 0);
+	WRITE_ONCE(ctx->torn, true);
+	smp_mb();
+	hand_over_soiled(ctx);
+	hpmmap_stats_fold(ctx);
+	hpmmap_share_gone(ctx, own);
+	/* With the reference of the hash. */
+	queue_work(hpmmap_wq, &ctx->bury);
+}
+
+/**
+ * hpmmap_ctx_leave() - a process does not use an address space any more
+ * @ctx: joined by hpmmap_ctx_join(); the reference becomes the callee's
+ *
+ * In the process, or in a worker if it could not be there. If it was the last
+ * one, all that it held is in the pools afterwards, unless somebody still looks
+ * at the address space and is not done within some milliseconds.
+ */
+void hpmmap_ctx_leave(struct hpmmap_ctx *ctx)
+{
+	bool last, dead;
+	int i;
+
+	/* A relative that ends at the same time, say; see share.c. */
+	for (i = 0; i < LOOK_WAIT_MS && READ_ONCE(ctx->nr_procs) == 1 &&
+	     atomic_read(&ctx->mm->mm_users); i++)
+		usleep_range(1000, 1100);
+	raw_spin_lock(&orphans_lock);
+	last = !--ctx->nr_procs;
+	dead = last && !atomic_read(&ctx->mm->mm_users);
+	if (last && !dead) {
+		list_add_tail(&ctx->orphan, &orphans);
+		nr_orphans++;
+	}
+	raw_spin_unlock(&orphans_lock);
+	if (dead)
+		tear_down(ctx, true);
+	else if (last)
+		hpmmap_reap_soon();
+	hpmmap_ctx_put(ctx);
+}
+
+/*
+ * Takes one out of at most @looks orphans that nobody uses any more, or NULL.
+ * How many were looked at is taken off @looks.
+ */
+static struct hpmmap_ctx *orphan_take(unsigned long *looks)
+{
+	struct hpmmap_ctx *ctx, *found = NULL;
+
+	lockdep_assert_held(&orphans_lock);
+	while (*looks && !list_empty(&orphans)) {
+		ctx = list_first_entry(&orphans, struct hpmmap_ctx, orphan);
+		--*looks;
+		if (!atomic_read(&ctx->mm->mm_users)) {
+			list_del_init(&ctx->orphan);
+			nr_orphans--;
+			found = ctx;
+			break;
+		}
+		list_move_tail(&ctx->orphan, &orphans);
+	}
+	return found;
+}
+
+/* All of them; returns whether there are some that somebody still uses. */
+static bool reap_orphans(void)
+{
+	unsigned long left = READ_ONCE(nr_orphans);
+
+	while (left) {
+		unsigned long looks = min(left, (unsigned long)REAP_BATCH);
+		struct hpmmap_ctx *ctx;
+
+		left -= looks;
+		raw_spin_lock(&orphans_lock);
+		ctx = orphan_take(&looks);
+		raw_spin_unlock(&orphans_lock);
+		left += looks;
+		if (ctx)
+			tear_down(ctx, false);
+		else if (looks)
+			break;
+		cond_resched();
+	}
+	return READ_ONCE(nr_orphans);
+}
+
+/**
+ * hpmmap_reap() - take back what nobody refers to any more
+ *
+ * Of address spaces without users, and of blocks whose pins have gone. May sleep,
+ * but waits for nobody.
+ */
+void hpmmap_reap(void)
+{
+	reap_orphans();
+	hpmmap_pinned_poll();
+}
+
+/**
+ * hpmmap_reap_one() - take back a part of that, for an allocation that found none
+ *
+ * Looks at a bounded number of orphans and blocks only, and not at all while
+ * others do.
+ *
+ * Return: whether the memory of an address space came back.
+ */
+bool hpmmap_reap_one(void)
+{
+	unsigned long looks = REAP_LOOKS;
+	struct hpmmap_ctx *ctx;
+
+	hpmmap_pinned_poll_some();
+	if (!READ_ONCE(nr_orphans) || !raw_spin_trylock(&orphans_lock))
+		return false;
+	ctx = orphan_take(&looks);
+	raw_spin_unlock(&orphans_lock);
+	if (!ctx)
+		return false;
+	tear_down(ctx, false);
+	return true;
+}
+
+static void reap_work_fn(struct work_struct *work)
+{
+	unsigned int ms = READ_ONCE(reap_ms);
+
+	/* Somebody reads its /proc files, say. */
+	if (!reap_orphans())
+		return;
+	WRITE_ONCE(reap_ms, min(2 * ms, (unsigned int)REAP_LAST_MS));
+	queue_delayed_work(hpmmap_wq, &reap_work, msecs_to_jiffies(ms));
+}
+
+/**
+ * hpmmap_reap_soon() - an orphan may have lost its last user
+ *
+ * May be called from any context.
+ */
+void hpmmap_reap_soon(void)
+{
+	WRITE_ONCE(reap_ms, REAP_FIRST_MS);
+	mod_delayed_work(hpmmap_wq, &reap_work, 0);
+}
+
+int hpmmap_ctx_init(void)
+{
+	hpmmap_wq = alloc_workqueue("hpmmap", WQ_UNBOUND, 0);
+	return hpmmap_wq ? 0 : -ENOMEM;
+}
+
+/*
+ * Contexts keep the module loaded, so there are none left here, and nobody
+ * queues anything any more; works may be about to return.
+ */
+void hpmmap_ctx_exit(void)
+{
+	cancel_delayed_work_sync(&reap_work);
+	destroy_workqueue(hpmmap_wq);
+}

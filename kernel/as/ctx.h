@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Contexts: HPMMAP's half of an address space. */
+#ifndef _HPMMAP_AS_CTX_H
+#define _HPMMAP_AS_CTX_H
+
+#include <linux/kobject.h>
+#include <linux/mutex.h>
+#include <linux/refcount.h>
+#include <linux/task_work.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+
+#include "hpmmap.h"
+#include "mem/account.h"
+#include "as/counters.h"
+#include "as/job.h"
+#include "as/reuse.h"
+
+struct hpmmap_family;
+
+/**
+ * enum hpmmap_name - what a mapping is called in /proc/PID/maps
+ * @HPMMAP_NAME_NONE: nothing
+ * @HPMMAP_NAME_HEAP: up to the break
+ * @HPMMAP_NAME_STACK: the main stack
+ */
+enum hpmmap_name {
+	HPMMAP_NAME_NONE,
+	HPMMAP_NAME_HEAP,
+	HPMMAP_NAME_STACK,
+	HPMMAP_NR_NAMES
+};
+
+/**
+ * struct hpmmap_ctx - HPMMAP's half of one address space
+ * @refs: the hash, sysfs, pinned blocks and lookups
+ * @mm: the address space; mmgrab()bed until the teardown. Its address is the
+ *	identity of the context.
+ * @id: number shown to user space
+ * @node: in the hash; protected by the hash's lock, read under RCU
+ * @job: policy; immutable, holds a reference
+ * @account: who is charged for what it gets; immutable, holds a reference
+ * @job_link: in the job's list
+ * @in_sum: which sum of the job it has been added to last; protected by the
+ *	job's lock
+ * @file: what own VMAs map, offset equal to the virtual address. Until a new
+ *	child runs its VMAs have the parent's; contents are found by vma->vm_mm.
+ * @named: further files of the same inode, by name, made when they are needed.
+ *	Protected by @ops.
+ * @image: programs and shared objects are mapped in advance; set before the
+ *	program runs
+ * @image_bytes: how much of the program is in memory of ours. Protected by
+ *	@ops.
+ * @ops: serialises the hooked calls and fork
+ * @lock: protects @store and the blocks in it
+ * @store: slot number -> struct hpmmap_block; marked with SLOT_SHARED
+ * @spare_slot: where the search for a block to exchange goes on; protected
+ *	by @lock
+ * @heap_end: end of the mapped heap, a multiple of the page size; 0: the heap
+ *	is Linux's. Protected by @ops.
+ * @hole: whole slots that were unmapped last, if nothing was mapped since; they
+ *	have no blocks. Protected by @ops.
+ * @discount: pages of the mapping that mremap(2) moves, taken out of the counts of
+ *	the address space (total_vm, locked_vm). Protected by @ops and mmap_lock.
+ * @apart: slots begun for small mappings that would not be on their node @nid
+ *	(NUMA_NO_NODE: interleaved) where others are: the first address that was
+ *	not used yet, if it is in such a slot. Protected by @ops.
+ * @fork: who is forking, and the context of its child; @task is read without a
+ *	lock, for only the task itself sets it to itself. Protected by @ops.
+ * @handback: what is being handed back to Linux, nothing if @end is 0, and who
+ *	waits for that. Changed under @ops; set under mmap_lock held for writing,
+ *	so who holds it sees whether anything may be mapped.
+ * @nr_replacing: calls of Linux that are replacing memory of ours; rises under
+ *	@ops only
+ * @bind: what hpmmap_policy_set() is setting. Protected by @ops.
+ * @family: those it shares blocks with, or NULL; set once
+ * @kin: in the list of the family
+ * @start_work: runs in a new child before its first instruction
+ * @reuse: memory it gave up and may get again
+ * @stats: what it counts for its job
+ * @placed: blocks that slots were given, by node; protected by @lock
+ * @nr_procs: processes that use the address space, as far as they are members;
+ *	protected by orphans_lock (ctx.c)
+ * @orphan: in the list of contexts without such a process; protected by the same
+ * @bury: does what is left to do when it was torn down
+ * @torn: it was torn down, so nobody hands over @soiled but who adds to it
+ * @soiled: by node, blocks it gave up and that were not zeroed for it
+ * @doomed: the snapshot of a fork is incomplete: the child must not run
+ */
+struct hpmmap_ctx {
+	refcount_t refs;
+	struct mm_struct *mm;
+	u64 id;
+	struct hlist_node node;
+	unsigned int nr_procs;
+	struct list_head orphan;
+	struct work_struct bury;
+	bool torn;
+	atomic_long_t *soiled;
+	struct hpmmap_job *job;
+	struct hpmmap_account *account;
+	struct list_head job_link;
+	unsigned long in_sum;
+	struct file *file;
+	struct file *named[HPMMAP_NR_NAMES];
+	pid_t pid;
+	bool image;
+	unsigned long image_bytes;
+
+	struct mutex ops;
+	struct mutex lock;
+	struct xarray store;
+	unsigned long spare_slot;
+	unsigned long heap_end;
+	struct {
+		unsigned long start;
+		unsigned long end;
+	} hole;
+	struct {
+		unsigned long total;
+		unsigned long locked;
+	} discount;
+	struct {
+		struct {
+			unsigned long next;
+			int nid;
+		} slots[8];
+		unsigned int turn;
+	} apart;
+	struct {
+		struct task_struct *task;
+		struct hpmmap_ctx *child;
+		bool repair;
+		struct vm_area_struct *zapped;
+	} fork;
+	atomic_t nr_replacing;
+	struct {
+		unsigned long start;
+		unsigned long end;
+		wait_queue_head_t wait;
+	} handback;
+	struct {
+		struct task_struct *task;
+		const struct mempolicy *pol;
+		unsigned long start;
+		unsigned long end;
+	} bind;
+	struct hpmmap_family *family;
+	struct list_head kin;
+	struct callback_head start_work;
+	struct hpmmap_reuse reuse;
+	bool doomed;
+
+	atomic_long_t nr_held;
+	atomic_long_t nr_linux_pages;
+	atomic_long_t nr_fallbacks;
+	atomic_long_t nr_faults;
+	atomic_long_t nr_faults_kernel;
+	atomic_long_t nr_pinned;
+	atomic_long_t nr_copied;
+	atomic_long_t nr_cleared;
+
+	struct kobject kobj;
+	bool in_sysfs;
+	struct rcu_head rcu;
+
+	struct hpmmap_stats stats;
+	unsigned long placed[];
+};
+
+/*
+ * Blocks that who exits or executes a program zeroes itself, of those that it
+ * gives up: what small programs have, and some ten milliseconds at most.
+ */
+#define HPMMAP_EXIT_ZEROES 16
+
+void hpmmap_ctx_exit(void);
+struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job);
+void hpmmap_ctx_publish(struct hpmmap_ctx *ctx, struct mm_struct *mm);
+void hpmmap_ctx_join(struct hpmmap_ctx *ctx);
+void hpmmap_ctx_leave(struct hpmmap_ctx *ctx);
+void hpmmap_ctx_soil(struct hpmmap_ctx *ctx, int nid, long nr);
+struct hpmmap_ctx *hpmmap_ctx_find_rcu(struct mm_struct *mm);
+struct hpmmap_ctx *hpmmap_ctx_get(struct mm_struct *mm);
+void hpmmap_ctx_put(struct hpmmap_ctx *ctx);
+bool hpmmap_ctx_exists(struct mm_struct *mm);
+struct hpmmap_ctx **hpmmap_ctx_list(unsigned long *nr);
+void hpmmap_reap(void);
+bool hpmmap_reap_one(void);
+void hpmmap_reap_soon(void);
+extern struct workqueue_struct *hpmmap_wq;
+int hpmmap_ctx_init(void);
+
+#endif /* _HPMMAP_AS_CTX_H */

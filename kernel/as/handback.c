@@ -1,0 +1,512 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Memory that Linux gets back, for calls that need anonymous memory of its own:
+ * a registration with a userfaultfd, MADV_MERGEABLE; and for mbind(2), see mbind.c.
+ *
+ * The contents are copied to a new private mapping elsewhere, which then takes
+ * the place of ours in one step. Meanwhile nothing of the range is mapped, and
+ * who touches it waits: what was copied does not change any more. Pages of zeros
+ * are not copied, so they are missing afterwards as they are in fresh memory.
+ */
+#include <linux/highmem.h>
+#include <linux/mempolicy.h>
+#include <linux/mman.h>
+#include <linux/pkeys.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/uaccess.h>
+#include <linux/userfaultfd_k.h>
+
+#include "hook.h"
+#include "hpmmap.h"
+#include "mem/block.h"
+#include "as/counters.h"
+#include "as/ctx.h"
+#include "as/handback.h"
+#include "as/poison.h"
+#include "as/stats.h"
+#include "as/store.h"
+#include "as/vma.h"
+#include "call/handle.h"
+
+/* What madvise(2) sets of a mapping, and can be set of a private one. */
+#define ADVICE_FLAGS (VM_DONTCOPY | VM_DONTDUMP | VM_SEQ_READ | VM_RAND_READ | \
+		      VM_WIPEONFORK | VM_HUGEPAGE | VM_NOHUGEPAGE)
+
+#ifdef CONFIG_ARCH_HAS_PKEYS
+#define PKEY_FLAGS ARCH_VM_PKEY_FLAGS
+#else
+#define PKEY_FLAGS VM_NONE
+#endif
+
+/**
+ * struct piece - what one mapping of ours has of the range
+ * @start: first address
+ * @end: end
+ * @vm_flags: of the mapping
+ * @sealed: by mseal(2)
+ */
+struct piece {
+	unsigned long start;
+	unsigned long end;
+	vm_flags_t vm_flags;
+	bool sealed;
+};
+
+/* The first piece of [start, end); false if there is none. */
+static bool piece_find(struct hpmmap_ctx *ctx, unsigned long start,
+		       unsigned long end, struct piece *p)
+{
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+	bool found = false;
+
+	mmap_read_lock(ctx->mm);
+	for_each_vma_range(vmi, vma, end) {
+		found = hpmmap_vma_is_ours(vma);
+		if (!found)
+			continue;
+		p->start = max(start, vma->vm_start);
+		p->end = min(end, vma->vm_end);
+		p->vm_flags = vma->vm_flags;
+		p->sealed = compat_vma_is_sealed(vma);
+		break;
+	}
+	mmap_read_unlock(ctx->mm);
+	return found;
+}
+
+static size_t piece_len(const struct piece *p)
+{
+	return p->end - p->start;
+}
+
+/* From here on nobody reaches the contents, but by vm_operations. */
+static int freeze(struct hpmmap_ctx *ctx, const struct piece *p)
+{
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, p->start);
+
+	if (mmap_write_lock_killable(ctx->mm))
+		return -EINTR;
+	ctx->handback.start = p->start;
+	WRITE_ONCE(ctx->handback.end, p->end);
+	for_each_vma_range(vmi, vma, p->end) {
+		unsigned long lo = max(p->start, vma->vm_start);
+
+		if (hpmmap_vma_is_ours(vma))
+			compat_zap(vma, lo, min(p->end, vma->vm_end) - lo);
+	}
+	mmap_write_unlock(ctx->mm);
+	return 0;
+}
+
+static void thaw(struct hpmmap_ctx *ctx)
+{
+	WRITE_ONCE(ctx->handback.end, 0);
+	wake_up_all(&ctx->handback.wait);
+}
+
+/**
+ * hpmmap_handback_covers() - is some of a mapping being handed back?
+ * @ctx: the mapping's context
+ * @vma: the mapping; mmap_lock held
+ *
+ * If so nothing of it may be mapped by page tables.
+ */
+bool hpmmap_handback_covers(struct hpmmap_ctx *ctx, struct vm_area_struct *vma)
+{
+	unsigned long end = READ_ONCE(ctx->handback.end);
+
+	return end && vma->vm_start < end &&
+	       vma->vm_end > ctx->handback.start;
+}
+
+/**
+ * hpmmap_handback_wait() - a fault in what is being handed back
+ * @ctx: its context
+ * @vmf: the fault
+ *
+ * Return: VM_FAULT_RETRY, mostly when it is Linux's; VM_FAULT_SIGBUS for who
+ * keeps mmap_lock, such as a debugger, who then comes by vm_operations->access.
+ */
+vm_fault_t hpmmap_handback_wait(struct hpmmap_ctx *ctx, struct vm_fault *vmf)
+{
+	if (!(vmf->flags & FAULT_FLAG_ALLOW_RETRY))
+		return VM_FAULT_SIGBUS;
+	if (vmf->flags & FAULT_FLAG_RETRY_NOWAIT)
+		return VM_FAULT_RETRY;
+	compat_fault_unlock(vmf);
+	wait_event_killable(ctx->handback.wait,
+			    !READ_ONCE(ctx->handback.end));
+	return VM_FAULT_RETRY;
+}
+
+/* A device, a pipe or another process would keep the old pages. */
+static bool is_pinned(struct hpmmap_ctx *ctx, const struct piece *p)
+{
+	struct hpmmap_block *block;
+	unsigned long slot;
+	bool pinned = false;
+
+	mutex_lock(&ctx->lock);
+	xa_for_each_range(&ctx->store, slot, block, slot_of(p->start),
+			  slot_of(p->end - 1)) {
+		/* Nobody writes to what is shared. */
+		pinned = !hpmmap_block_is_shared(block) &&
+			 !hpmmap_block_wait_unpinned(ctx, block);
+		if (pinned)
+			break;
+		cond_resched();
+	}
+	mutex_unlock(&ctx->lock);
+	return pinned;
+}
+
+/**
+ * hpmmap_handback_read() - what a page has
+ * @ctx: the context
+ * @addr: the page, which nothing else need know to be there
+ * @buf: a page
+ *
+ * Return: 1 if it has contents, now in @buf, 0 if it is zero, or -EFAULT after a
+ * memory error.
+ */
+int hpmmap_handback_read(struct hpmmap_ctx *ctx, unsigned long addr, void *buf)
+{
+	unsigned int i = page_in_slot(addr);
+	struct hpmmap_block *block;
+	struct page *page = NULL;
+	int ret = 0, cookie;
+
+	mutex_lock(&ctx->lock);
+	block = hpmmap_store_load(ctx, slot_of(addr));
+	if (block && !test_bit(i, block->stale))
+		page = hpmmap_block_page(block, i);
+	cookie = hpmmap_poison_touch();
+	if (page && hpmmap_block_is_lost(block, i))
+		ret = -EFAULT;
+	else if (page)
+		ret = copy_mc_to_kernel(buf, page_address(page), PAGE_SIZE) ?
+		      -EFAULT : 1;
+	hpmmap_poison_untouch(cookie);
+	mutex_unlock(&ctx->lock);
+	return ret > 0 ? !!memchr_inv(buf, 0, PAGE_SIZE) : ret;
+}
+
+static int contents_copy(struct hpmmap_ctx *ctx, const struct piece *p,
+			 unsigned long to)
+{
+	unsigned long addr = p->start;
+	void *buf = (void *)__get_free_page(GFP_KERNEL);
+	int ret = 0;
+
+	if (!buf)
+		return -ENOMEM;
+	for (; !ret; addr += PAGE_SIZE) {
+		if (addr < p->end)
+			addr = hpmmap_store_next(ctx, addr, p->end);
+		if (addr >= p->end)
+			break;
+		ret = hpmmap_handback_read(ctx, addr, buf);
+		if (ret > 0)
+			ret = copy_to_user((void __user *)(to + addr - p->start),
+					   buf, PAGE_SIZE) ? -ENOMEM : 0;
+		if (fatal_signal_pending(current))
+			ret = -EINTR;
+		cond_resched();
+	}
+	free_page((unsigned long)buf);
+	return ret;
+}
+
+/* Sets flags of a mapping that is [to, to + len) and nothing else. */
+static bool flags_mod(struct hpmmap_ctx *ctx, unsigned long to, size_t len,
+		      vm_flags_t set, vm_flags_t clear)
+{
+	struct vm_area_struct *vma;
+	bool alone;
+
+	mmap_write_lock(ctx->mm);
+	vma = vma_lookup(ctx->mm, to);
+	alone = vma && vma_is_anonymous(vma) && vma->vm_start == to &&
+		vma->vm_end == to + len;
+	if (alone)
+		compat_vm_flags_mod(vma, set, clear);
+	mmap_write_unlock(ctx->mm);
+	return alone;
+}
+
+/* A private mapping of zeros, of which each page is on its own. */
+static unsigned long place_make(struct hpmmap_ctx *ctx, const struct piece *p)
+{
+	static const int advice[] = {
+		MADV_NOHUGEPAGE, MADV_DONTDUMP, MADV_SEQUENTIAL,
+	};
+	size_t len = piece_len(p);
+	unsigned long flags = MAP_PRIVATE | MAP_ANONYMOUS, to;
+	int i;
+
+	if (p->vm_flags & VM_NORESERVE)
+		flags |= MAP_NORESERVE;
+	to = vm_mmap(NULL, 0, len, PROT_READ | PROT_WRITE, flags, 0);
+	if (IS_ERR_VALUE(to))
+		return to;
+	/* An advice keeps it from its neighbours: one that they do not have. */
+	for (i = 0; i < ARRAY_SIZE(advice); i++) {
+		struct pt_regs regs = { .di = to, .si = len, .dx = advice[i] };
+
+		hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
+		if (flags_mod(ctx, to, len, VM_NOHUGEPAGE, 0))
+			return to;
+	}
+	vm_munmap(to, len);
+	return -ENOMEM;
+}
+
+static long place_protect(const struct piece *p, unsigned long to,
+			  unsigned long prot)
+{
+	struct pt_regs regs = { .di = to, .si = piece_len(p), .dx = prot };
+
+	return hpmmap_call_orig(HPMMAP_CALL_MPROTECT, &regs);
+}
+
+/*
+ * Protection, key and advice, as the piece has them. pkey_mprotect(2) refuses a
+ * key that is free by now, or Linux's own for what may only be executed;
+ * mprotect(2) keeps the one that the mapping has, when it changes something.
+ */
+static long place_finish(struct hpmmap_ctx *ctx, const struct piece *p,
+			 unsigned long to)
+{
+	size_t len = piece_len(p);
+	long ret = 0;
+
+	if (p->vm_flags & PKEY_FLAGS) {
+		ret = place_protect(p, to, PROT_NONE);
+		if (!ret && !flags_mod(ctx, to, len, p->vm_flags & PKEY_FLAGS,
+				       PKEY_FLAGS))
+			ret = -ENOMEM;
+	}
+	if (!ret)
+		ret = place_protect(p, to, hpmmap_vma_prot(p->vm_flags));
+	if (ret)
+		return ret;
+	return flags_mod(ctx, to, len, p->vm_flags & ADVICE_FLAGS,
+			 ADVICE_FLAGS) ? 0 : -ENOMEM;
+}
+
+/* In one step for everybody else. */
+static long place_move(struct hpmmap_ctx *ctx, const struct piece *p,
+		       unsigned long to)
+{
+	struct pt_regs regs = {
+		.di = to,
+		.si = piece_len(p),
+		.dx = piece_len(p),
+		.r10 = MREMAP_MAYMOVE | MREMAP_FIXED,
+		.r8 = p->start,
+	};
+	long ret = hpmmap_call_orig(HPMMAP_CALL_MREMAP, &regs);
+	struct piece rest;
+
+	if (!IS_ERR_VALUE(ret))
+		return 0;
+	/* Linux unmaps the target first, and then may have no memory. */
+	if (!piece_find(ctx, p->start, p->end, &rest) ||
+	    rest.start != p->start || rest.end != p->end) {
+		pr_warn_ratelimited("no memory for process %d, which is killed\n",
+				    current->pid);
+		send_sig(SIGKILL, current, 1);
+	}
+	return ret;
+}
+
+/* mbind(2) for a place before it has contents. */
+static long place_bind(const struct piece *p, unsigned long to,
+		       const struct pt_regs *mbind)
+{
+	struct pt_regs regs;
+
+	if (!mbind)
+		return 0;
+	regs = *mbind;
+	regs.di = to;
+	regs.si = piece_len(p);
+	/* mlockall(2): it has its pages already. */
+	if (current->mm->def_flags & VM_LOCKED)
+		regs.r9 |= MPOL_MF_MOVE;
+	return hpmmap_call_orig(HPMMAP_CALL_MBIND, &regs);
+}
+
+static long piece_hand_back(struct hpmmap_ctx *ctx, const struct piece *p,
+			    const struct pt_regs *mbind)
+{
+	struct pt_regs regs = {
+		.di = p->start,
+		.si = piece_len(p),
+		.dx = p->vm_flags & VM_LOCKONFAULT ? MLOCK_ONFAULT : 0,
+	};
+	unsigned long to;
+	long ret;
+
+	if (p->sealed)
+		return -EPERM;
+	to = place_make(ctx, p);
+	if (IS_ERR_VALUE(to))
+		return to;
+	ret = place_bind(p, to, mbind);
+	if (!ret)
+		ret = freeze(ctx, p);
+	if (!ret) {
+		ret = is_pinned(ctx, p) ? -EBUSY : contents_copy(ctx, p, to);
+		if (!ret)
+			ret = place_finish(ctx, p, to);
+		if (!ret)
+			ret = place_move(ctx, p, to);
+		thaw(ctx);
+	}
+	if (ret) {
+		vm_munmap(to, piece_len(p));
+		hpmmap_vma_repair(ctx, p->start & SLOT_MASK,
+				  ALIGN(p->end, SLOT_SIZE));
+		return ret;
+	}
+	hpmmap_vma_range_changed(ctx, p->start, p->end);
+	hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_ASKED, piece_len(p));
+	if (p->vm_flags & VM_LOCKED)
+		ret = hpmmap_call_orig(HPMMAP_CALL_MLOCK2, &regs);
+	return ret;
+}
+
+/**
+ * hpmmap_handback_bound() - hpmmap_handback(), with a policy
+ * @ctx: the caller's context, ctx->ops held
+ * @start: first address, page aligned
+ * @end: end
+ * @mbind: what mbind(2) is told, but the range; or NULL for none
+ *
+ * Return: as hpmmap_handback().
+ */
+long hpmmap_handback_bound(struct hpmmap_ctx *ctx, unsigned long start,
+			   unsigned long end, const struct pt_regs *mbind)
+{
+	struct piece p;
+	long ret = 0;
+
+	lockdep_assert_held(&ctx->ops);
+	while (!ret && start < end && piece_find(ctx, start, end, &p)) {
+		ret = piece_hand_back(ctx, &p, mbind);
+		start = p.end;
+	}
+	return ret;
+}
+
+/**
+ * hpmmap_handback() - memory of ours becomes anonymous memory of Linux
+ * @ctx: the caller's context, ctx->ops not held
+ * @start: first address, page aligned
+ * @end: end
+ *
+ * Contents, protection and advice stay; a policy of mbind(2) does not.
+ *
+ * Return: 0; -EBUSY where somebody (a device) refers to a block, -EPERM for
+ * what is sealed, -ENOMEM, or an errno that restarts the call. A part may have
+ * been handed back then.
+ */
+long hpmmap_handback(struct hpmmap_ctx *ctx, unsigned long start,
+		     unsigned long end)
+{
+	long ret = hpmmap_ops_lock(ctx);
+
+	if (ret)
+		return ret;
+	ret = hpmmap_handback_bound(ctx, start, end, NULL);
+	hpmmap_ops_unlock(ctx);
+	return ret;
+}
+
+/* userfaultfd */
+
+/* Is there memory of ours in a range of another address space? */
+static bool other_has_ours(struct mm_struct *mm, unsigned long start,
+			   unsigned long end)
+{
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, mm, start);
+	bool ret = false;
+
+	if (!hpmmap_ctx_exists(mm) || !mmget_not_zero(mm))
+		return false;
+	if (mmap_read_lock_killable(mm)) {
+		mmput_async(mm);
+		return true;
+	}
+	for_each_vma_range(vmi, vma, end) {
+		ret = hpmmap_vma_is_ours(vma);
+		if (ret)
+			break;
+	}
+	mmap_read_unlock(mm);
+	/* The last user may be the caller. */
+	mmput_async(mm);
+	return ret;
+}
+
+/* A range of the address space that a userfaultfd is of. */
+static long before_use(struct file *file, unsigned long start,
+		       unsigned long end)
+{
+	struct mm_struct *mm = compat_userfaultfd_mm(file);
+	struct hpmmap_ctx *ctx;
+	long ret;
+
+	if (offset_in_page(start | end) || end <= start || end > TASK_SIZE)
+		return 0;
+	/* As any mapping of a file that is shared. */
+	if (mm != current->mm)
+		return mm && other_has_ours(mm, start, end) ? -EINVAL : 0;
+	ctx = hpmmap_ctx_get(mm);
+	if (!ctx)
+		return 0;
+	ret = hpmmap_range_has_ours(ctx, start, end) ?
+	      hpmmap_handback(ctx, start, end) : 0;
+	hpmmap_ctx_put(ctx);
+	return ret;
+}
+
+/* Linux reads the argument again, and refuses what is wrong with it. */
+static long before_register(struct file *file, void __user *arg)
+{
+	struct uffdio_register reg;
+
+	if (copy_from_user(&reg, arg, offsetof(struct uffdio_register, ioctls)))
+		return 0;
+	if (!reg.mode || reg.mode & ~(UFFDIO_REGISTER_MODE_MISSING |
+				      UFFDIO_REGISTER_MODE_WP))
+		return 0;
+	return before_use(file, reg.range.start,
+			  reg.range.start + reg.range.len);
+}
+
+/**
+ * hpmmap_userfaultfd_ioctl() - stands in for userfaultfd_ioctl()
+ * @file: of a userfaultfd, not only of the caller's own address space
+ * @cmd: what
+ * @arg: its argument
+ *
+ * Return: what it returns.
+ */
+long hpmmap_userfaultfd_ioctl(struct file *file, unsigned int cmd,
+			      unsigned long arg)
+{
+	unsigned long start, end;
+	long ret = 0;
+
+	if (cmd == UFFDIO_REGISTER)
+		ret = before_register(file, (void __user *)arg);
+	else if (compat_uffd_move_source(cmd, (void __user *)arg, &start, &end))
+		ret = before_use(file, start, end);
+	return ret ? ret : hpmmap_call_userfaultfd(file, cmd, arg);
+}

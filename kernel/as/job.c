@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Jobs: what one launch asked for.
+ */
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+
+#include "hpmmap.h"
+#include "mem/account.h"
+#include "as/job.h"
+#include "as/stats.h"
+
+/* As many as there can be processes, unless an administrator allows more. */
+#define MOST_JOBS 32768
+
+static atomic64_t next_job_id = ATOMIC64_INIT(0);
+
+/**
+ * hpmmap_job_alloc() - a job of the calling user
+ * @arg: what was asked for; checked
+ * @nodes: nodes it may use; not empty
+ *
+ * Return: the job with one reference, or -ENOMEM or -EAGAIN.
+ */
+struct hpmmap_job *hpmmap_job_alloc(const struct hpmmap_launch *arg,
+				    const nodemask_t *nodes)
+{
+	struct hpmmap_account *account = hpmmap_account_get_current();
+	struct hpmmap_job *job;
+	int ret = -ENOMEM;
+
+	if (!account)
+		return ERR_PTR(-ENOMEM);
+	if (atomic_inc_return(hpmmap_account_jobs(account)) > MOST_JOBS) {
+		ret = -EAGAIN;
+		goto err_count;
+	}
+	job = kzalloc(sizeof(*job), GFP_KERNEL_ACCOUNT);
+	if (!job)
+		goto err_count;
+	job->account = account;
+	job->totals = hpmmap_stats_alloc();
+	if (!job->totals)
+		goto err_free;
+	refcount_set(&job->refs, 1);
+	spin_lock_init(&job->lock);
+	mutex_init(&job->read_lock);
+	INIT_LIST_HEAD(&job->contexts);
+	job->id = atomic64_inc_return(&next_job_id);
+	job->strict = arg->flags & HPMMAP_LAUNCH_F_STRICT;
+	job->no_inherit = arg->flags & HPMMAP_LAUNCH_F_NO_INHERIT;
+	job->interleave = arg->flags & HPMMAP_LAUNCH_F_INTERLEAVE;
+	job->image = arg->flags & HPMMAP_LAUNCH_F_IMAGE;
+	job->first_touch = arg->flags & HPMMAP_LAUNCH_F_FIRST_TOUCH;
+	job->large = arg->page_size == HPMMAP_LARGE_BYTES;
+	job->nodes = *nodes;
+	ret = hpmmap_stats_job_add(job);
+	if (ret) {
+		kobject_put(&job->kobj);
+		return ERR_PTR(ret);
+	}
+	return job;
+
+err_free:
+	kfree(job);
+err_count:
+	atomic_dec(hpmmap_account_jobs(account));
+	hpmmap_account_put(account);
+	return ERR_PTR(ret);
+}
+
+/* The last reference to a job's kobject is gone. */
+void hpmmap_job_free(struct kobject *kobj)
+{
+	struct hpmmap_job *job = container_of(kobj, struct hpmmap_job, kobj);
+
+	atomic_dec(hpmmap_account_jobs(job->account));
+	hpmmap_account_put(job->account);
+	kfree(job->totals);
+	kfree(job);
+}
+
+static LLIST_HEAD(gone);
+
+/* Waits for who reads a job's files, and takes locks in it. */
+static void gone_work_fn(struct work_struct *work)
+{
+	struct hpmmap_job *job, *tmp;
+
+	llist_for_each_entry_safe(job, tmp, llist_del_all(&gone), gone) {
+		kobject_del(&job->kobj);
+		kobject_put(&job->kobj);
+	}
+}
+static DECLARE_WORK(gone_work, gone_work_fn);
+
+struct hpmmap_job *hpmmap_job_get(struct hpmmap_job *job)
+{
+	refcount_inc(&job->refs);
+	return job;
+}
+
+/* With any lock held: the last one is left to a worker. */
+void hpmmap_job_put(struct hpmmap_job *job)
+{
+	if (!refcount_dec_and_test(&job->refs))
+		return;
+	llist_add(&job->gone, &gone);
+	schedule_work(&gone_work);
+}
+
+/* Members, contexts and files keep the module loaded, so no job is in use. */
+void hpmmap_jobs_exit(void)
+{
+	flush_work(&gone_work);
+}

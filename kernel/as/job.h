@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Jobs: what one launch asked for. */
+#ifndef _HPMMAP_AS_JOB_H
+#define _HPMMAP_AS_JOB_H
+
+#include <linux/kobject.h>
+#include <linux/llist.h>
+#include <linux/mutex.h>
+#include <linux/nodemask.h>
+#include <linux/refcount.h>
+#include <linux/spinlock.h>
+
+#include "uapi/hpmmap.h"
+#include "as/counters.h"
+
+struct hpmmap_account;
+
+/**
+ * struct hpmmap_job - what one launch asked for; immutable but for its counters
+ * @refs: members, contexts, and the file it was launched by
+ * @id: number shown to user space
+ * @account: who launched it
+ * @large: place memory in 1 GB runs
+ * @interleave: where no memory policy says otherwise, the nodes take turns
+ * @first_touch: who touches a block first decides on its node
+ * @nodes: nodes whose pools may be used, whatever a memory policy says
+ * @nr_members: processes that belong to it
+ * @nr_members_total: the same, and those that are gone
+ * @lock: protects the members that follow, and @totals
+ * @peaks: blocks that its contexts have held at most, added up
+ * @contexts: those that are in use
+ * @sum: what somebody who reads is adding up, or NULL; and for the how manieth
+ *	time it is (stats.c)
+ * @read_lock: one reads at a time
+ * @totals: what is known of its memory
+ * @gone: in the list of jobs to be freed
+ */
+struct hpmmap_job {
+	refcount_t refs;
+	u64 id;
+	struct hpmmap_account *account;
+	bool strict;
+	bool no_inherit;
+	bool interleave;
+	bool first_touch;
+	bool large;
+	bool image;
+	nodemask_t nodes;
+	struct hpmmap_totals *totals;
+
+	atomic_long_t nr_members;
+	atomic_long_t nr_members_total;
+	spinlock_t lock;
+	long peaks;
+	struct list_head contexts;
+	struct hpmmap_totals *sum;
+	unsigned long nr_sums;
+	struct mutex read_lock;
+	struct kobject kobj;
+	struct llist_node gone;
+};
+
+struct hpmmap_job *hpmmap_job_alloc(const struct hpmmap_launch *arg,
+				    const nodemask_t *nodes);
+struct hpmmap_job *hpmmap_job_get(struct hpmmap_job *job);
+void hpmmap_job_put(struct hpmmap_job *job);
+void hpmmap_job_free(struct kobject *kobj);
+void hpmmap_jobs_exit(void);
+
+#endif /* _HPMMAP_AS_JOB_H */

@@ -1,0 +1,537 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Page tables: looking at them, and having the core fill them.
+ *
+ * Entries are installed by the core's own functions, which take care of the
+ * reverse map. Only what a fork shares is written here: the core would map it
+ * with the rights of its mapping.
+ */
+#include <linux/delay.h>
+#include <linux/mm.h>
+#include <linux/mmu_notifier.h>
+#include <linux/pagemap.h>
+#include <linux/pgtable.h>
+#include <linux/sched/signal.h>
+
+#include "hpmmap.h"
+#include "mem/block.h"
+#include "as/pgmap.h"
+#include "as/vma.h"
+
+/* Entries that are looked at without letting go of mmap_lock. */
+#define COUNT_AT_ONCE 512
+
+/**
+ * hpmmap_pgmap_pmd() - the entry that covers a slot
+ * @mm: address space, its mmap_lock held
+ * @addr: an address in the slot
+ *
+ * The entries of the slots of one gigabyte follow each other.
+ *
+ * Return: the entry, or NULL where there is not even a table for it.
+ */
+pmd_t *hpmmap_pgmap_pmd(struct mm_struct *mm, unsigned long addr)
+{
+	pgd_t *pgd;
+	p4d_t *p4d;
+	pud_t *pud;
+
+	mmap_assert_locked(mm);
+	pgd = pgd_offset(mm, addr);
+	if (pgd_none(*pgd) || pgd_bad(*pgd))
+		return NULL;
+	p4d = p4d_offset(pgd, addr);
+	if (p4d_none(*p4d) || p4d_bad(*p4d))
+		return NULL;
+	pud = pud_offset(p4d, addr);
+	if (pud_none(*pud) || pud_bad(*pud))
+		return NULL;
+	return pmd_offset(pud, addr);
+}
+
+static enum hpmmap_entry pmd_kind(pmd_t *pmdp)
+{
+	pmd_t pmd;
+
+	if (!pmdp)
+		return HPMMAP_ENTRY_NONE;
+	pmd = READ_ONCE(*pmdp);
+	if (pmd_none(pmd))
+		return HPMMAP_ENTRY_NONE;
+	return pmd_leaf(pmd) ? HPMMAP_ENTRY_2M : HPMMAP_ENTRY_TABLE;
+}
+
+/**
+ * hpmmap_pgmap_slot() - how a slot is mapped
+ * @mm: address space, its mmap_lock held
+ * @addr: an address in the slot
+ */
+enum hpmmap_entry hpmmap_pgmap_slot(struct mm_struct *mm, unsigned long addr)
+{
+	return pmd_kind(hpmmap_pgmap_pmd(mm, addr));
+}
+
+/*
+ * Tables of 4 KB entries.
+ *
+ * Those of 2 MB entries, and all above, stay below a mapping while mmap_lock is
+ * held. Not so these: where CONFIG_PT_RECLAIM is set, MADV_DONTNEED frees one
+ * that is empty, under mmap_lock for reading, if it does not go through our
+ * hook. Who frees a table holds its lock, and waits for RCU.
+ */
+
+/* A table's first entry of interest, under rcu_read_lock(); NULL without one. */
+static pte_t *table_peek(pmd_t *pmdp, unsigned long addr, pmd_t *pmd)
+{
+	*pmd = READ_ONCE(*pmdp);
+	if (!pmd_present(*pmd) || pmd_leaf(*pmd) || pmd_bad(*pmd))
+		return NULL;
+	return pte_offset_kernel(pmd, addr);
+}
+
+/* The same with the lock of the table held, which keeps it where it is. */
+static pte_t *table_lock(struct mm_struct *mm, pmd_t *pmdp, unsigned long addr,
+			 spinlock_t **ptlp)
+{
+	pmd_t pmd;
+	pte_t *ptep;
+
+	rcu_read_lock();
+	while ((ptep = table_peek(pmdp, addr, &pmd))) {
+		*ptlp = pte_lockptr(mm, &pmd);
+		spin_lock(*ptlp);
+		if (likely(pmd_same(pmd, READ_ONCE(*pmdp))))
+			break;
+		spin_unlock(*ptlp);
+	}
+	rcu_read_unlock();
+	return ptep;
+}
+
+/* Through the core's fault path. False without memory. */
+static bool fault_in(struct vm_area_struct *vma, unsigned long addr,
+		     unsigned int flags)
+{
+	return !(handle_mm_fault(vma, addr, flags, NULL) & VM_FAULT_ERROR);
+}
+
+/**
+ * hpmmap_pgmap_fault_in() - what a read by the program would map
+ * @vma: accessible mapping of ours; mmap_lock held
+ * @addr: address
+ */
+void hpmmap_pgmap_fault_in(struct vm_area_struct *vma, unsigned long addr)
+{
+	fault_in(vma, addr, FAULT_FLAG_REMOTE);
+}
+
+/**
+ * hpmmap_pgmap_is_done() - is a slot mapped by one entry, as its mapping allows?
+ * @vma: the mapping; mmap_lock held
+ * @pmdp: the slot's entry
+ */
+bool hpmmap_pgmap_is_done(struct vm_area_struct *vma, pmd_t *pmdp)
+{
+	pmd_t pmd = READ_ONCE(*pmdp);
+
+	return !pmd_none(pmd) && pmd_leaf(pmd) &&
+	       (pmd_write(pmd) || !(vma->vm_flags & VM_WRITE));
+}
+
+/**
+ * hpmmap_pgmap_insert_2m() - map a block by one entry
+ * @vma: accessible mapping of ours that covers the whole slot and is not
+ *	locked; mmap_lock held
+ * @addr: start of the slot
+ * @pmdp: its entry
+ * @folio: the block's, which nobody else may take from the slot now
+ *
+ * compat_add_rss() is due.
+ *
+ * Return: false where there is something already.
+ */
+bool hpmmap_pgmap_insert_2m(struct vm_area_struct *vma, unsigned long addr,
+			    pmd_t *pmdp, struct folio *folio)
+{
+	pmd_t entry = pmd_mkhuge(pfn_pmd(folio_pfn(folio), vma->vm_page_prot));
+	spinlock_t *ptl;
+	bool none;
+
+	/* As the core does it: written to sooner or later. */
+	if (vma->vm_flags & VM_WRITE)
+		entry = compat_pmd_mkwrite(pmd_mkdirty(entry));
+	ptl = pmd_lock(vma->vm_mm, pmdp);
+	none = pmd_none(*pmdp);
+	if (none) {
+		folio_get(folio);
+		compat_add_rmap_2m(folio, vma);
+		set_pmd_at(vma->vm_mm, addr, pmdp, entry);
+	}
+	spin_unlock(ptl);
+	return none;
+}
+
+/**
+ * hpmmap_pgmap_insert_readonly() - map a shared block by one entry
+ * @vmf: a fault in a mapping of ours that covers the whole slot
+ * @folio: the block's
+ *
+ * Return: whether the slot is mapped by one entry now.
+ */
+bool hpmmap_pgmap_insert_readonly(struct vm_fault *vmf, struct folio *folio)
+{
+	struct vm_area_struct *vma = vmf->vma;
+	struct mm_struct *mm = vma->vm_mm;
+	bool mapped = true;
+	spinlock_t *ptl;
+	pmd_t entry;
+
+	if (vma->vm_flags & VM_NOHUGEPAGE || !compat_maps_2m(mm))
+		return false;
+	entry = pmd_mkhuge(pfn_pmd(folio_pfn(folio), vma->vm_page_prot));
+	ptl = pmd_lock(mm, vmf->pmd);
+	if (pmd_none(*vmf->pmd)) {
+		folio_get(folio);
+		compat_add_rmap_2m(folio, vma);
+		compat_add_rss(mm, folio, SLOT_PAGES);
+		set_pmd_at(mm, vmf->address & SLOT_MASK, vmf->pmd,
+			   pmd_wrprotect(entry));
+	} else {
+		mapped = pmd_kind(vmf->pmd) == HPMMAP_ENTRY_2M;
+	}
+	spin_unlock(ptl);
+	return mapped;
+}
+
+/**
+ * hpmmap_pgmap_protect() - take away the right to write
+ * @vma: mapping of ours; mmap_lock held for writing
+ * @start: of a slot that it covers
+ *
+ * One entry of 2 MB stays, read-only; entries of 4 KB go. The caller flushes
+ * the TLB. It is clean, too: one that is dirty the core would make writable again
+ * when a userfaultfd ends its own protection.
+ */
+void hpmmap_pgmap_protect(struct vm_area_struct *vma, unsigned long start)
+{
+	struct mm_struct *mm = vma->vm_mm;
+	bool kept = false;
+	spinlock_t *ptl;
+	pmd_t *pmdp;
+
+	if (hpmmap_pgmap_slot(mm, start) == HPMMAP_ENTRY_NONE)
+		return;
+	/* Who has a copy of the page tables is told by the zap. */
+	if (!mm_has_notifiers(mm)) {
+		pmdp = hpmmap_pgmap_pmd(mm, start);
+		ptl = pmd_lock(mm, pmdp);
+		kept = pmd_kind(pmdp) == HPMMAP_ENTRY_2M;
+		if (kept)
+			set_pmd_at(mm, start, pmdp,
+				   pmd_mkclean(pmd_wrprotect(*pmdp)));
+		spin_unlock(ptl);
+	}
+	if (!kept)
+		compat_zap(vma, start, SLOT_SIZE);
+}
+
+/**
+ * hpmmap_pgmap_unprotect() - give the right to write back
+ * @vma: mapping of ours; mmap_lock held
+ * @addr: an address in the slot
+ * @folio: what the slot's entry has to refer to
+ *
+ * Return: whether an entry was changed. The TLB may know the old one: the
+ * program would take a fault for it.
+ */
+bool hpmmap_pgmap_unprotect(struct vm_area_struct *vma, unsigned long addr,
+			    struct folio *folio)
+{
+	struct mm_struct *mm = vma->vm_mm;
+	pmd_t *pmdp = hpmmap_pgmap_pmd(mm, addr);
+	bool changed = false;
+	spinlock_t *ptl;
+
+	if (!pmdp || !(vma->vm_flags & VM_WRITE))
+		return false;
+	ptl = pmd_lock(mm, pmdp);
+	if (pmd_kind(pmdp) == HPMMAP_ENTRY_2M && !pmd_write(*pmdp) &&
+	    pmd_pfn(*pmdp) == folio_pfn(folio)) {
+		set_pmd_at(mm, addr & SLOT_MASK, pmdp,
+			   pmd_mkdirty(compat_pmd_mkwrite(*pmdp)));
+		changed = true;
+	}
+	spin_unlock(ptl);
+	return changed;
+}
+
+/*
+ * None entries from @ptep on, at most @most, for pages of a block from @first on
+ * that are not lost.
+ */
+static unsigned int count_none(struct hpmmap_block *block, bool hurt,
+			       unsigned int first, pte_t *ptep,
+			       unsigned int most)
+{
+	unsigned int nr = 0;
+
+	while (nr < most && pte_none(ptep_get(ptep + nr)) &&
+	       !(hurt && hpmmap_block_is_lost(block, first + nr)))
+		nr++;
+	return nr;
+}
+
+/* Entries of a locked table; @folio, which @page is of, is locked, too. */
+static void set_entries(struct vm_area_struct *vma, pmd_t *pmdp, pte_t *ptep,
+			spinlock_t *ptl, unsigned long addr, unsigned int nr,
+			struct folio *folio, struct page *page,
+			unsigned int flags)
+{
+	struct vm_fault vmf = {
+		.vma = vma,
+		.address = addr,
+		.flags = flags,
+		.pmd = pmdp,
+		.pte = ptep,
+		.ptl = ptl,
+	};
+
+	compat_set_ptes(&vmf, folio, page, nr, addr);
+}
+
+/*
+ * Fills the none entries of a table for @nr pages of one folio of a block, from
+ * that of @addr on: where a mapping grows most is there already. Returns how
+ * many.
+ */
+static unsigned long fill_entries(struct vm_area_struct *vma, pmd_t *pmdp,
+				  unsigned long addr, unsigned int nr,
+				  struct hpmmap_block *block,
+				  unsigned int flags)
+{
+	unsigned int first = page_in_slot(addr), i = 0, run;
+	struct page *page = hpmmap_block_page(block, first);
+	struct folio *folio = page_folio(page);
+	unsigned long made = 0;
+	spinlock_t *ptl;
+	pte_t *ptep;
+	bool hurt;
+
+	folio_lock(folio);
+	hurt = hpmmap_block_is_hurt(block);
+	ptep = table_lock(vma->vm_mm, pmdp, addr, &ptl);
+	while (ptep && i < nr) {
+		run = count_none(block, hurt, first + i, ptep + i, nr - i);
+		if (run)
+			set_entries(vma, pmdp, ptep + i, ptl,
+				    addr + i * PAGE_SIZE, run, folio, page + i,
+				    flags);
+		made += run;
+		i += max(run, 1U);
+	}
+	if (ptep)
+		spin_unlock(ptl);
+	folio_unlock(folio);
+	return made;
+}
+
+/* Of Linux's memory, there may be only some pages, or soon. */
+static unsigned long fill_linux(struct vm_area_struct *vma, pmd_t *pmdp,
+				unsigned long start, unsigned long end,
+				struct hpmmap_block *block, unsigned int flags)
+{
+	unsigned long addr, made = 0;
+
+	for (addr = start; addr < end; addr += PAGE_SIZE)
+		if (!test_bit_acquire(page_in_slot(addr), block->stale))
+			made += fill_entries(vma, pmdp, addr, 1, block, flags);
+	return made;
+}
+
+/* Would an access take a fault? */
+static bool is_missing(struct mm_struct *mm, unsigned long addr)
+{
+	pmd_t *pmdp = hpmmap_pgmap_pmd(mm, addr), pmd;
+	pte_t *ptep;
+	bool ret;
+
+	rcu_read_lock();
+	ptep = table_peek(pmdp, addr, &pmd);
+	ret = !ptep || pte_none(ptep_get(ptep));
+	rcu_read_unlock();
+	return ret;
+}
+
+/**
+ * hpmmap_pgmap_fill() - map what the store has for a part of one slot
+ * @vma: accessible mapping of ours; mmap_lock held
+ * @start: first address
+ * @end: end, in the same slot
+ * @block: the slot's block; if it is of the pools, all pages of the range are
+ *	committed
+ * @nowait: wait for nobody
+ *
+ * Without memory for page tables, and where a table is freed at the same
+ * time, the rest is left to later faults.
+ *
+ * Return: how many entries of 4 KB were made without the core's fault path.
+ */
+unsigned long hpmmap_pgmap_fill(struct vm_area_struct *vma,
+				unsigned long start, unsigned long end,
+				struct hpmmap_block *block, bool nowait)
+{
+	/* As if from outside: the caller's protection keys do not matter. */
+	unsigned int flags = FAULT_FLAG_REMOTE;
+	unsigned long addr;
+	pmd_t *pmdp;
+
+	if (vma->vm_flags & VM_WRITE)
+		flags |= FAULT_FLAG_WRITE;
+	if (nowait)
+		flags |= FAULT_FLAG_ALLOW_RETRY | FAULT_FLAG_RETRY_NOWAIT;
+	if (!block->folio) {
+		unsigned int nr = (end - start) >> PAGE_SHIFT;
+		unsigned int first = page_in_slot(start);
+		unsigned int i;
+
+		i = find_next_zero_bit(block->stale, first + nr, first);
+		if (i >= first + nr)
+			return 0;
+		start += (unsigned long)(i - first) << PAGE_SHIFT;
+	}
+	while (hpmmap_block_is_lost(block, page_in_slot(start))) {
+		start += PAGE_SIZE;
+		if (start == end)
+			return 0;
+	}
+	switch (hpmmap_pgmap_slot(vma->vm_mm, start)) {
+	case HPMMAP_ENTRY_2M:
+		return 0;
+	case HPMMAP_ENTRY_NONE:
+		if (!fault_in(vma, start, flags) ||
+		    hpmmap_pgmap_slot(vma->vm_mm, start) != HPMMAP_ENTRY_TABLE)
+			return 0;
+		break;
+	case HPMMAP_ENTRY_TABLE:
+		break;
+	}
+	/* The core's path knows what mlock wants. */
+	if (vma->vm_flags & VM_LOCKED) {
+		for (addr = start; addr < end; addr += PAGE_SIZE)
+			if (!test_bit(page_in_slot(addr), block->stale) &&
+			    is_missing(vma->vm_mm, addr) &&
+			    !fault_in(vma, addr, flags))
+				break;
+		return 0;
+	}
+	pmdp = hpmmap_pgmap_pmd(vma->vm_mm, start);
+	if (!block->folio)
+		return fill_linux(vma, pmdp, start, end, block, flags);
+	return fill_entries(vma, pmdp, start, (end - start) >> PAGE_SHIFT,
+			    block, flags);
+}
+
+static unsigned long count_ptes(pmd_t *pmdp, unsigned long start,
+				unsigned long end)
+{
+	unsigned long addr, n = 0;
+	pte_t *ptep;
+	pmd_t pmd;
+
+	rcu_read_lock();
+	ptep = table_peek(pmdp, start, &pmd);
+	for (addr = start; ptep && addr < end; addr += PAGE_SIZE, ptep++)
+		if (pte_present(ptep_get(ptep)))
+			n++;
+	rcu_read_unlock();
+	return n << PAGE_SHIFT;
+}
+
+/* Counts some of what lies from @start on; returns how far, 0 at the end. */
+static unsigned long count_some(struct mm_struct *mm, unsigned long start,
+				unsigned long *bytes_2m,
+				unsigned long *bytes_4k)
+{
+	struct vm_area_struct *vma;
+	unsigned long addr, next;
+	VMA_ITERATOR(vmi, mm, start);
+	int left = COUNT_AT_ONCE;
+
+	for_each_vma(vmi, vma) {
+		if (!left--)
+			return max(start, vma->vm_start);
+		if (!hpmmap_vma_is_ours(vma))
+			continue;
+		for (addr = max(start, vma->vm_start); addr < vma->vm_end;
+		     addr = next) {
+			pmd_t *pmdp = hpmmap_pgmap_pmd(mm, addr);
+
+			if (!left--)
+				return addr;
+			/* Without a table of 2 MB entries there is nothing. */
+			next = min(vma->vm_end, pmdp ?
+				   (addr & SLOT_MASK) + SLOT_SIZE :
+				   (addr & PUD_MASK) + PUD_SIZE);
+			switch (pmd_kind(pmdp)) {
+			case HPMMAP_ENTRY_2M:
+				*bytes_2m += next - addr;
+				break;
+			case HPMMAP_ENTRY_TABLE:
+				*bytes_4k += count_ptes(pmdp, addr, next);
+				break;
+			case HPMMAP_ENTRY_NONE:
+				break;
+			}
+		}
+	}
+	return 0;
+}
+
+/* How long somebody who looks tries to get mmap_lock, in steps of 1 ms. */
+#define COUNT_WAIT_STEPS 100
+
+/* Never sleeps in the lock: who holds it may do so for as long as a server is away. */
+static int count_lock(struct mm_struct *mm)
+{
+	int i;
+
+	for (i = 0; !mmap_read_trylock(mm); i++) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		if (i == COUNT_WAIT_STEPS)
+			return -EAGAIN;
+		usleep_range(1000, 1100);
+	}
+	return 0;
+}
+
+/**
+ * hpmmap_pgmap_count() - how much is mapped by which entries
+ * @mm: address space; its mmap_lock is taken again and again, so that nobody
+ *	who looks is in the way of who maps
+ * @bytes_2m: out
+ * @bytes_4k: out
+ *
+ * Return: 0, -EAGAIN where somebody has held mmap_lock too long, or -EINTR for
+ * a process that is being killed.
+ */
+int hpmmap_pgmap_count(struct mm_struct *mm, unsigned long *bytes_2m,
+		       unsigned long *bytes_4k)
+{
+	unsigned long addr = 0;
+	int ret;
+
+	*bytes_2m = 0;
+	*bytes_4k = 0;
+	do {
+		ret = count_lock(mm);
+		if (ret)
+			return ret;
+		addr = count_some(mm, addr, bytes_2m, bytes_4k);
+		mmap_read_unlock(mm);
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		cond_resched();
+	} while (addr);
+	return 0;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Page tables of our mappings. */
+#ifndef _HPMMAP_AS_PGMAP_H
+#define _HPMMAP_AS_PGMAP_H
+
+#include <linux/mm.h>
+
+struct hpmmap_block;
+
+/**
+ * enum hpmmap_entry - how a slot is mapped
+ * @HPMMAP_ENTRY_NONE: nothing, not even a table of 4 KB entries
+ * @HPMMAP_ENTRY_TABLE: a table of 4 KB entries
+ * @HPMMAP_ENTRY_2M: one 2 MB entry
+ */
+enum hpmmap_entry {
+	HPMMAP_ENTRY_NONE,
+	HPMMAP_ENTRY_TABLE,
+	HPMMAP_ENTRY_2M,
+};
+enum hpmmap_entry hpmmap_pgmap_slot(struct mm_struct *mm, unsigned long addr);
+unsigned long hpmmap_pgmap_fill(struct vm_area_struct *vma,
+				unsigned long start, unsigned long end,
+				struct hpmmap_block *block, bool nowait);
+void hpmmap_pgmap_fault_in(struct vm_area_struct *vma, unsigned long addr);
+pmd_t *hpmmap_pgmap_pmd(struct mm_struct *mm, unsigned long addr);
+bool hpmmap_pgmap_is_done(struct vm_area_struct *vma, pmd_t *pmdp);
+bool hpmmap_pgmap_insert_2m(struct vm_area_struct *vma, unsigned long addr,
+			    pmd_t *pmdp, struct folio *folio);
+bool hpmmap_pgmap_insert_readonly(struct vm_fault *vmf, struct folio *folio);
+void hpmmap_pgmap_protect(struct vm_area_struct *vma, unsigned long start);
+bool hpmmap_pgmap_unprotect(struct vm_area_struct *vma, unsigned long addr,
+			    struct folio *folio);
+int hpmmap_pgmap_count(struct mm_struct *mm, unsigned long *bytes_2m,
+		       unsigned long *bytes_4k);
+
+#endif /* _HPMMAP_AS_PGMAP_H */

@@ -1,0 +1,588 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Memory errors in the pools.
+ *
+ * Whoever learns of one, a machine check, the firmware, an administrator or
+ * madvise(2), tells memory_failure(), and soft_offline_page() of memory that may
+ * fail soon. For memory that is offline these only say that it is not theirs, so
+ * they are not entered for pages of ours: the functions here stand in for them.
+ *
+ * A bad page is marked as Linux marks its own and taken out of all page tables.
+ * Who touches it gets SIGBUS from then on; the other pages of its block stay in
+ * use, by entries of 4 KB, until their users give them up. Then the block is bad.
+ */
+#include <linux/delay.h>
+#include <linux/ftrace.h>
+#include <linux/memory_hotplug.h>
+#include <linux/module.h>
+#include <linux/oom.h>
+#include <linux/pagemap.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/task.h>
+#include <linux/srcu.h>
+
+#include "hpmmap.h"
+#include "mem/account.h"
+#include "mem/block.h"
+#include "mem/pool.h"
+#include "mem/section.h"
+#include "as/ctx.h"
+#include "as/poison.h"
+#include "as/reuse.h"
+#include "as/store.h"
+#include "as/vma.h"
+
+/* How long to wait for a process that is in the way, in steps of 10 ms. */
+#define BUSY_STEPS 50
+
+/* The call of the tracer lies at the start, behind the ENDBR of IBT. */
+#define MAX_ENTRY_OFFSET 8
+
+DEFINE_STATIC_KEY_FALSE(hpmmap_poison_key);
+
+/* One memory error after the other, while no memory leaves the pools. */
+static DEFINE_MUTEX(poison_mutex);
+
+/* Who reads or writes memory of blocks that may turn out to be bad. */
+DEFINE_STATIC_SRCU(touch_srcu);
+
+/* An error was real: nothing is good again. Protected by poison_mutex. */
+static bool seen_real;
+
+static bool guarded;
+
+/**
+ * struct use - where a block is
+ * @ctx: the context, with a reference
+ * @slot: the slot
+ */
+struct use {
+	struct hpmmap_ctx *ctx;
+	unsigned long slot;
+};
+
+void hpmmap_poison_lock(void)
+{
+	mutex_lock(&poison_mutex);
+}
+
+void hpmmap_poison_unlock(void)
+{
+	mutex_unlock(&poison_mutex);
+}
+
+/**
+ * hpmmap_poison_touch() - the caller is about to read or write blocks
+ *
+ * It looks which pages are bad after the call. The kernel may lose its mapping of
+ * a bad page, but not before all who began earlier are done.
+ *
+ * Return: for hpmmap_poison_untouch().
+ */
+int hpmmap_poison_touch(void)
+{
+	return srcu_read_lock(&touch_srcu);
+}
+
+void hpmmap_poison_untouch(int cookie)
+{
+	srcu_read_unlock(&touch_srcu, cookie);
+}
+
+/* The slot of a context's store that has a block: the likely one, or any. */
+static unsigned long slot_with(struct hpmmap_ctx *ctx,
+			       struct hpmmap_block *block, bool any)
+{
+	unsigned long slot = READ_ONCE(block->slot);
+	struct hpmmap_block *other;
+
+	if (slot != NO_SLOT && hpmmap_store_load(ctx, slot) == block)
+		return slot;
+	if (!any)
+		return NO_SLOT;
+	xa_for_each(&ctx->store, slot, other) {
+		if (other == block)
+			return slot;
+		cond_resched();
+	}
+	return NO_SLOT;
+}
+
+/* All stores that a block is in; for uses_put(). NULL without memory. */
+static struct use *uses_get(struct hpmmap_block *block, unsigned long *nr)
+{
+	unsigned long nr_ctxs, i, slot;
+	struct hpmmap_ctx **ctxs = hpmmap_ctx_list(&nr_ctxs);
+	struct use *uses;
+	int any;
+
+	*nr = 0;
+	if (!ctxs)
+		return NULL;
+	uses = kvcalloc(nr_ctxs + 1, sizeof(*uses), GFP_KERNEL);
+	/* A store is searched only if some are missing. */
+	for (any = 0; any < 2 && uses; any++) {
+		for (i = 0; i < nr_ctxs; i++) {
+			if (!ctxs[i] || *nr >= atomic_read(&block->users))
+				continue;
+			slot = slot_with(ctxs[i], block, any);
+			if (slot == NO_SLOT)
+				continue;
+			uses[(*nr)++] = (struct use) { ctxs[i], slot };
+			ctxs[i] = NULL;
+		}
+	}
+	for (i = 0; i < nr_ctxs; i++)
+		if (ctxs[i])
+			hpmmap_ctx_put(ctxs[i]);
+	kvfree(ctxs);
+	return uses;
+}
+
+static void uses_put(struct use *uses, unsigned long nr)
+{
+	while (nr)
+		hpmmap_ctx_put(uses[--nr].ctx);
+	kvfree(uses);
+}
+
+/* Maps what is left of a slot, so that nobody takes a fault for each page. */
+static void use_remap(const struct use *use, struct hpmmap_block *block)
+{
+	if (!hpmmap_block_is_shared(block) &&
+	    hpmmap_vma_remap_slot(use->ctx, use->slot, block))
+		compat_flush_tlb_mm(use->ctx->mm);
+}
+
+/* Nobody has the page mapped afterwards, and nobody will have. */
+static void use_unmap(const struct use *use, struct hpmmap_block *block,
+		      unsigned long addr)
+{
+	struct hpmmap_ctx *ctx = use->ctx;
+	struct vm_area_struct *vma;
+
+	/* Who found the block good has mapped it by then. */
+	mutex_lock(&ctx->lock);
+	mutex_unlock(&ctx->lock);
+	/* Without mmap_lock, which may be held for long. */
+	unmap_mapping_range(ctx->file->f_mapping, addr, PAGE_SIZE, 0);
+	if (!mmget_not_zero(ctx->mm))
+		return;
+	/* Of a fork that failed, the mappings are not to be looked at. */
+	if (mmap_read_trylock(ctx->mm)) {
+		if (check_stable_address_space(ctx->mm))
+			goto out;
+		/* A new child has mappings of its parent's file. */
+		vma = vma_lookup(ctx->mm, addr);
+		if (vma && hpmmap_vma_is_ours(vma) && vma->vm_file != ctx->file)
+			compat_zap(vma, addr, PAGE_SIZE);
+		use_remap(use, block);
+out:
+		mmap_read_unlock(ctx->mm);
+	}
+	mmput_async(ctx->mm);
+}
+
+/* Whom of a process to tell at once, as Linux has it; under RCU. */
+static struct task_struct *early_thread(struct task_struct *process)
+{
+	struct task_struct *t;
+
+	for_each_thread(process, t)
+		if (t->flags & PF_MCE_PROCESS ? t->flags & PF_MCE_EARLY :
+						compat_early_kill())
+			return t;
+	return NULL;
+}
+
+/* Tells those who use a page that has contents for them. */
+static void use_signal(const struct use *use, unsigned long addr, int flags)
+{
+	struct mm_struct *mm = use->ctx->mm;
+	struct task_struct *process, *t;
+
+	if (flags & MF_ACTION_REQUIRED && current->mm == mm) {
+		pr_err("sending SIGBUS to %s:%d for a memory error\n",
+		       current->comm, task_pid_nr(current));
+		compat_force_sig_mceerr((void __user *)addr, PAGE_SHIFT);
+		return;
+	}
+	rcu_read_lock();
+	for_each_process(process) {
+		if (READ_ONCE(process->mm) != mm)
+			continue;
+		t = early_thread(process);
+		if (!t)
+			continue;
+		pr_err("sending SIGBUS to %s:%d for a memory error\n", t->comm,
+		       task_pid_nr(t));
+		send_sig_mceerr(BUS_MCEERR_AO, (void __user *)addr, PAGE_SHIFT,
+				t);
+	}
+	rcu_read_unlock();
+}
+
+static void report(struct hpmmap_block *block, unsigned long pfn,
+		   const char *what, const struct use *uses, unsigned long nr)
+{
+	u64 address = PFN_PHYS(pfn);
+
+	pr_err("%s at %#llx, node %d, section %lu; processes that use its block of 2 MB, which is given up: %lu\n",
+	       what, address, block->nid, pfn_to_section_nr(pfn), nr);
+	for (; nr; nr--, uses++)
+		pr_err("  job %llu, process %d, user %u\n",
+		       uses->ctx->job->id, uses->ctx->pid,
+		       from_kuid(&init_user_ns,
+				 hpmmap_account_uid(uses->ctx->account)));
+}
+
+/* From here on nobody begins to touch a page. */
+static void page_mark(struct page *page, unsigned long pfn)
+{
+	struct folio *folio = page_folio(page);
+
+	/* Who maps a page looks at the marks under this lock. */
+	folio_lock(folio);
+	SetPageHWPoison(page);
+	folio_set_has_hwpoisoned(folio);
+	folio_unlock(folio);
+	compat_count_poison(pfn, 1);
+	synchronize_srcu(&touch_srcu);
+}
+
+static void block_retire(struct hpmmap_block *block)
+{
+	/* Then all that are free are in the allocator. */
+	hpmmap_pool_launder_stop(false);
+	hpmmap_pool_retire(block);
+	hpmmap_pool_launder_go();
+}
+
+/* Nobody has a page mapped afterwards that was marked, and who has to know does. */
+static int block_tell(struct hpmmap_block *block, unsigned long pfn, int flags)
+{
+	unsigned int i = pfn & (SLOT_PAGES - 1);
+	unsigned long nr, n;
+	struct use *uses;
+
+	uses = uses_get(block, &nr);
+	if (!uses)
+		return -ENOMEM;
+	for (n = 0; n < nr; n++)
+		use_unmap(&uses[n], block,
+			  (uses[n].slot << SLOT_SHIFT) + (i << PAGE_SHIFT));
+	report(block, pfn, "memory error", uses, nr);
+	for (n = 0; n < nr && !test_bit(i, block->stale); n++)
+		use_signal(&uses[n],
+			   (uses[n].slot << SLOT_SHIFT) + (i << PAGE_SHIFT),
+			   flags);
+	uses_put(uses, nr);
+	return 0;
+}
+
+static int block_fail(struct hpmmap_block *block, unsigned long pfn, int flags)
+{
+	page_mark(pfn_to_page(pfn), pfn);
+	block_retire(block);
+	return block_tell(block, pfn, flags);
+}
+
+enum entry {
+	ENTRY_MEMORY_FAILURE,
+	ENTRY_SOFT_OFFLINE,
+	ENTRY_UNPOISON,
+	NR_ENTRIES
+};
+
+static unsigned long linux_functions[NR_ENTRIES];
+
+/**
+ * hpmmap_memory_failure() - memory_failure() for memory that is known to section.c
+ * @pfn: page frame
+ * @flags: MF_*
+ *
+ * Return: 0 (contained), -EHWPOISON (known already), or an errno.
+ */
+static noinline int hpmmap_memory_failure(unsigned long pfn, int flags)
+{
+	struct page *page = pfn_to_page(pfn);
+	struct hpmmap_block *block;
+	int ret = 0;
+
+	/* Takes locks of CPU hotplug, outside of which is that of memory. */
+	static_branch_enable(&hpmmap_poison_key);
+	mutex_lock(&poison_mutex);
+	switch (hpmmap_section_block(pfn, &block)) {
+	case HPMMAP_WHOSE_LINUX:
+		/* It was given back at this moment. */
+		mutex_unlock(&poison_mutex);
+		ret = compat_memory_failure(pfn, flags);
+		goto out;
+	case HPMMAP_WHOSE_NOBODYS:
+		/* It may have been replaced. */
+		if (!pfn_valid(pfn))
+			ret = -ENXIO;
+		else if (!PageHWPoison(page))
+			page_mark(page, pfn);
+		break;
+	case HPMMAP_WHOSE_POOL:
+		if (!PageHWPoison(page))
+			ret = block_fail(block, pfn, flags);
+		else if (flags & MF_ACTION_REQUIRED)
+			ret = block_tell(block, pfn, flags) ?: -EHWPOISON;
+		else
+			ret = -EHWPOISON;
+		break;
+	}
+	if (!(flags & MF_SW_SIMULATED))
+		seen_real = true;
+	if (flags & MF_COUNT_INCREASED)
+		put_page(page);
+	mutex_unlock(&poison_mutex);
+out:
+	module_put(THIS_MODULE);
+	return ret;
+}
+
+/* Moves what a context has in a block to another one. */
+static int use_exchange(const struct use *use, struct hpmmap_block *block)
+{
+	struct hpmmap_ctx *ctx = use->ctx;
+	int ret = -EBUSY, i;
+
+	if (!mmget_not_zero(ctx->mm))
+		return -EBUSY;
+	for (i = 0; i < BUSY_STEPS && ret == -EBUSY; i++) {
+		if (fatal_signal_pending(current))
+			break;
+		if (i)
+			msleep(10);
+		if (!mutex_trylock(&ctx->ops))
+			continue;
+		ret = hpmmap_store_exchange(ctx, use->slot, block);
+		mutex_unlock(&ctx->ops);
+	}
+	if (!ret && mmap_read_trylock(ctx->mm)) {
+		block = hpmmap_store_load(ctx, use->slot);
+		if (block)
+			use_remap(use, block);
+		mmap_read_unlock(ctx->mm);
+	}
+	mmput_async(ctx->mm);
+	return ret;
+}
+
+static bool block_is_gone(struct hpmmap_block *block)
+{
+	int i;
+
+	for (i = 0; i < BUSY_STEPS; i++) {
+		hpmmap_pinned_poll();
+		if (hpmmap_pool_state(block) == HPMMAP_BLOCK_BAD)
+			return true;
+		if (fatal_signal_pending(current))
+			break;
+		/* A reference may be somebody's who only looks. */
+		usleep_range(1000, 1100);
+	}
+	return false;
+}
+
+/* The same for a page that is still good: nobody may notice. */
+static int block_evacuate(struct hpmmap_block *block, unsigned long pfn)
+{
+	nodemask_t node = nodemask_of_node(block->nid);
+	bool was_bad = block->bad;
+	unsigned long nr, n;
+	struct use *uses;
+
+	hpmmap_reap();
+	hpmmap_reuse_reclaim(&node, NULL, ULONG_MAX);
+	block_retire(block);
+	uses = uses_get(block, &nr);
+	if (!uses) {
+		if (!was_bad)
+			hpmmap_pool_unretire(block);
+		return -ENOMEM;
+	}
+	for (n = 0; n < nr; n++)
+		use_exchange(&uses[n], block);
+	if (!block_is_gone(block)) {
+		uses_put(uses, nr);
+		if (!was_bad)
+			hpmmap_pool_unretire(block);
+		return -EBUSY;
+	}
+	page_mark(pfn_to_page(pfn), pfn);
+	report(block, pfn, "memory taken out of use", uses, nr);
+	uses_put(uses, nr);
+	return 0;
+}
+
+/**
+ * hpmmap_soft_offline() - soft_offline_page() for the same memory
+ * @pfn: page frame
+ * @flags: MF_*
+ *
+ * Return: 0, -EBUSY (somebody but page tables refers to it), or an errno.
+ */
+static noinline int hpmmap_soft_offline(unsigned long pfn, int flags)
+{
+	struct page *page = pfn_to_page(pfn);
+	struct hpmmap_block *block;
+	int ret = 0;
+
+	static_branch_enable(&hpmmap_poison_key);
+	mutex_lock(&poison_mutex);
+	switch (hpmmap_section_block(pfn, &block)) {
+	case HPMMAP_WHOSE_LINUX:
+		mutex_unlock(&poison_mutex);
+		ret = compat_soft_offline(pfn, flags);
+		goto out;
+	case HPMMAP_WHOSE_NOBODYS:
+		break;
+	case HPMMAP_WHOSE_POOL:
+		/* It would look like a pin; the block stays ours. */
+		if (flags & MF_COUNT_INCREASED)
+			put_page(page);
+		if (!compat_soft_offlines())
+			ret = -EOPNOTSUPP;
+		else if (!PageHWPoison(page))
+			ret = block_evacuate(block, pfn);
+		break;
+	}
+	mutex_unlock(&poison_mutex);
+out:
+	module_put(THIS_MODULE);
+	return ret;
+}
+
+/* Of a block that nobody has. */
+static int block_unpoison(struct hpmmap_block *block, struct page *page)
+{
+	if (hpmmap_pool_state(block) != HPMMAP_BLOCK_BAD)
+		return -EBUSY;
+	ClearPageHWPoison(page);
+	hpmmap_block_mend(block);
+	if (!hpmmap_block_is_hurt(block))
+		hpmmap_pool_unretire(block);
+	return 0;
+}
+
+/**
+ * hpmmap_unpoison() - unpoison_memory() for the same memory
+ * @pfn: page frame
+ *
+ * As on Linux: only before an error was real, and while nobody uses the page.
+ *
+ * Return: 0, -EBUSY, or -EOPNOTSUPP.
+ */
+static noinline int hpmmap_unpoison(unsigned long pfn)
+{
+	struct page *page = pfn_to_page(pfn);
+	struct hpmmap_block *block;
+	enum hpmmap_whose whose;
+	int ret = -EBUSY;
+
+	mutex_lock(&poison_mutex);
+	whose = hpmmap_section_block(pfn, &block);
+	if (seen_real)
+		ret = -EOPNOTSUPP;
+	else if (!pfn_valid(pfn) || !PageHWPoison(page))
+		ret = -EBUSY;
+	else if (whose == HPMMAP_WHOSE_POOL)
+		ret = block_unpoison(block, page);
+	else if (whose == HPMMAP_WHOSE_NOBODYS)
+		ret = 0;
+	if (!ret)
+		compat_count_poison(pfn, -1);
+	if (!ret && whose == HPMMAP_WHOSE_NOBODYS) {
+		ClearPageHWPoison(page);
+		hpmmap_section_mended(pfn);
+	}
+	mutex_unlock(&poison_mutex);
+	module_put(THIS_MODULE);
+	return ret;
+}
+
+static const struct {
+	const char *name;
+	void *handler;
+} entries[NR_ENTRIES] = {
+	[ENTRY_MEMORY_FAILURE] = { "memory_failure", hpmmap_memory_failure },
+	[ENTRY_SOFT_OFFLINE] = { "soft_offline_page", hpmmap_soft_offline },
+	[ENTRY_UNPOISON] = { "unpoison_memory", hpmmap_unpoison },
+};
+
+static void notrace poison_entry(unsigned long ip, unsigned long parent_ip,
+				 struct ftrace_ops *op,
+				 struct ftrace_regs *fregs)
+{
+	int i;
+
+	/* Where Linux is to stop at a memory error, it does. */
+	if (!hpmmap_section_is_known(compat_ftrace_arg(fregs, 0)) ||
+	    !compat_recovers_memory())
+		return;
+	for (i = 0; i < NR_ENTRIES; i++) {
+		if (ip - linux_functions[i] > MAX_ENTRY_OFFSET)
+			continue;
+		/* The handler's, which may sleep. */
+		if (try_module_get(THIS_MODULE))
+			compat_ftrace_set_ip(fregs,
+					     (unsigned long)entries[i].handler);
+		return;
+	}
+}
+
+static struct ftrace_ops poison_ops = {
+	.func = poison_entry,
+	.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT |
+		 FTRACE_OPS_FL_DYNAMIC,
+};
+
+static int entries_find(void)
+{
+	int ret = compat_poison_init(), i;
+
+	for (i = 0; i < NR_ENTRIES && !ret; i++) {
+		linux_functions[i] = compat_symbol(entries[i].name);
+		if (!linux_functions[i])
+			return -ENOENT;
+		ret = ftrace_set_filter_ip(&poison_ops, linux_functions[i], 0,
+					   0);
+	}
+	return ret;
+}
+
+/**
+ * hpmmap_poison_init() - stand in for Linux's handling of memory errors
+ *
+ * Without it errors in the pools are as those in other offline memory.
+ */
+void hpmmap_poison_init(void)
+{
+	int ret;
+
+	if (!IS_ENABLED(CONFIG_MEMORY_FAILURE))
+		return;
+	ret = entries_find();
+	if (!ret)
+		ret = register_ftrace_function(&poison_ops);
+	guarded = !ret;
+	if (guarded)
+		return;
+	ftrace_free_filter(&poison_ops);
+	pr_warn("memory errors in the pools will not be contained: %d\n", ret);
+}
+
+void hpmmap_poison_exit(void)
+{
+	if (!guarded)
+		return;
+	unregister_ftrace_function(&poison_ops);
+	ftrace_free_filter(&poison_ops);
+	synchronize_rcu_tasks();
+	guarded = false;
+}

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Sharing: after fork, parent and child have the same blocks until one of
+ * them writes.
+ *
+ * A shared block is in several stores and never changes. No page table lets
+ * anybody write to it, so a write is a fault, which copies the block for who
+ * writes (store.c). Who is left alone with a block may write to it again: when
+ * a process is gone, its family's entries are made writable before its parent
+ * learns of its end, so that a parent that waits for its child takes no
+ * faults for it afterwards.
+ *
+ * Who is gone waits for nobody: what a relative keeps locked at that moment is
+ * left to a work of the family, which does not wait either, but comes back. All
+ * of them together are given a moment: who has forked copies its stack at once,
+ * and then waits for a child that may be quicker, and the work is soon done.
+ *
+ * A family is everybody who descends by fork from one execve.
+ */
+#include <linux/delay.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/oom.h>
+#include <linux/rcupdate.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/workqueue.h>
+
+#include "hpmmap.h"
+#include "mem/block.h"
+#include "as/ctx.h"
+#include "as/share.h"
+#include "as/store.h"
+#include "as/vma.h"
+
+/* Relatives that a process looks after when it is gone; a worker does the others. */
+#define RELATIVES 64
+
+/* Slots of a relative that are looked at without letting go of its mmap_lock. */
+#define RESTORE_BATCH 64
+
+/*
+ * How long a process waits for all others together when it is gone, in steps of
+ * 1 ms: while they copy blocks, which emulated CPUs take their time for, and while
+ * their mappings are locked or somebody else looks after the family.
+ */
+#define COPY_WAIT_STEPS 100
+#define LOCK_WAIT_STEPS 8
+
+struct patience {
+	unsigned int copies;
+	unsigned int locks;
+};
+
+/* How often all of them are looked at, while they go on. */
+#define RESTORE_ROUNDS 2
+
+/* How soon the worker comes back: first, and last. */
+#define AGAIN_FIRST_MS 1
+#define AGAIN_LAST_MS 200
+
+/**
+ * struct hpmmap_family - contexts that may share blocks
+ * @refs: its contexts, and the work if it is queued
+ * @lock: held while entries are made writable again; only ever tried
+ * @kin: contexts, by ctx->kin; protected by families_lock
+ * @nr: how many; protected by families_lock
+ * @alone: a block was left to one of them alone, and nobody has looked yet
+ * @pinned: such a block is pinned; the next one who is gone looks again
+ * @work: looks after those that were busy
+ * @again_ms: how long it waits
+ * @rcu: frees it
+ */
+struct hpmmap_family {
+	refcount_t refs;
+	struct mutex lock;
+	struct list_head kin;
+	unsigned long nr;
+	bool alone;
+	bool pinned;
+	struct delayed_work work;
+	unsigned int again_ms;
+	struct rcu_head rcu;
+};
+
+static DEFINE_SPINLOCK(families_lock);
+
+static void family_work_fn(struct work_struct *work);
+
+static void family_put(struct hpmmap_family *family)
+{
+	if (refcount_dec_and_test(&family->refs))
+		kfree_rcu(family, rcu);
+}
+
+static void family_join(struct hpmmap_family *family, struct hpmmap_ctx *ctx)
+{
+	refcount_inc(&family->refs);
+	spin_lock(&families_lock);
+	ctx->family = family;
+	list_add(&ctx->kin, &family->kin);
+	family->nr++;
+	spin_unlock(&families_lock);
+}
+
+/**
+ * hpmmap_share_begin() - a child may get blocks of its parent
+ * @parent: the parent; its ctx->ops is held
+ * @child: not running yet
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int hpmmap_share_begin(struct hpmmap_ctx *parent, struct hpmmap_ctx *child)
+{
+	struct hpmmap_family *family;
+
+	if (!parent->family) {
+		family = kzalloc(sizeof(*family), GFP_KERNEL);
+		if (!family)
+			return -ENOMEM;
+		refcount_set(&family->refs, 1);
+		mutex_init(&family->lock);
+		INIT_LIST_HEAD(&family->kin);
+		INIT_DELAYED_WORK(&family->work, family_work_fn);
+		family->again_ms = AGAIN_FIRST_MS;
+		family_join(family, parent);
+		family_put(family);
+	}
+	family_join(parent->family, child);
+	return 0;
+}
+
+/**
+ * hpmmap_share_leave() - a context shares nothing any more
+ * @ctx: about to be freed
+ */
+void hpmmap_share_leave(struct hpmmap_ctx *ctx)
+{
+	struct hpmmap_family *family = ctx->family;
+	bool queued;
+
+	if (!family)
+		return;
+	spin_lock(&families_lock);
+	list_del(&ctx->kin);
+	queued = !--family->nr && cancel_delayed_work(&family->work);
+	spin_unlock(&families_lock);
+	if (queued)
+		family_put(family);
+	family_put(family);
+}
+
+/**
+ * hpmmap_share_alone() - a block that @ctx gave up is left to another alone
+ * @ctx: the context
+ */
+void hpmmap_share_alone(struct hpmmap_ctx *ctx)
+{
+	WRITE_ONCE(ctx->family->alone, true);
+}
+
+/* Not for a family without contexts: nothing else keeps the module loaded. */
+static void family_queue(struct hpmmap_family *family, unsigned int ms)
+{
+	bool queued = false;
+
+	refcount_inc(&family->refs);
+	spin_lock(&families_lock);
+	if (family->nr)
+		queued = queue_delayed_work(hpmmap_wq, &family->work,
+					    msecs_to_jiffies(ms));
+	spin_unlock(&families_lock);
+	if (!queued)
+		family_put(family);
+}
+
+/* Whether there is something of *steps left, and 1 ms has passed. */
+static bool wait_a_moment(unsigned int *steps)
+{
+	if (!*steps)
+		return false;
+	--*steps;
+	usleep_range(1000, 1100);
+	return true;
+}
+
+/*
+ * Lets a context write again to what it is alone with, in slots from *slot on,
+ * for a while. Returns -EBUSY where its mappings are locked, -EAGAIN where its
+ * blocks are, 0 at the end, otherwise 1.
+ */
+static int restore_some(struct hpmmap_family *family, struct hpmmap_ctx *ctx,
+			unsigned long *slot)
+{
+	struct hpmmap_block *block;
+	unsigned int nr = 0;
+	bool flush = false;
+	int ret = 0;
+
+	if (!mmap_read_trylock(ctx->mm))
+		return -EBUSY;
+	/* Of a fork that failed, the mappings are not to be looked at. */
+	if (check_stable_address_space(ctx->mm))
+		goto out;
+	block = xa_find(&ctx->store, slot, ULONG_MAX, SLOT_SHARED);
+	for (; block; block = xa_find_after(&ctx->store, slot, ULONG_MAX,
+					    SLOT_SHARED)) {
+		if (nr++ == RESTORE_BATCH) {
+			ret = 1;
+			break;
+		}
+		block = hpmmap_store_adopt(ctx, *slot);
+		if (block == ERR_PTR(-EAGAIN)) {
+			ret = -EAGAIN;
+			break;
+		}
+		if (IS_ERR(block))
+			WRITE_ONCE(family->pinned, true);
+		else if (block)
+			flush |= hpmmap_vma_restore_slot(ctx, *slot, block);
+	}
+	if (flush)
+		compat_flush_tlb_mm(ctx->mm);
+out:
+	mmap_read_unlock(ctx->mm);
+	return ret;
+}
+
+/* Returns whether the context was busy. */
+static bool restore(struct hpmmap_family *family, struct hpmmap_ctx *ctx,
+		    struct patience *patience)
+{
+	unsigned long slot = 0;
+	int ret;
+
+	/*
+	 * An address space without users may still be taken apart, with its
+	 * references to the blocks: who ends looks again when it is done.
+	 */
+	if (!xa_marked(&ctx->store, SLOT_SHARED) || !mmget_not_zero(ctx->mm))
+		return false;
+	do {
+		ret = restore_some(family, ctx, &slot);
+		cond_resched();
+		if ((ret == -EAGAIN && wait_a_moment(&patience->copies)) ||
+		    (ret == -EBUSY && wait_a_moment(&patience->locks)))
+			ret = 1;
+	} while (ret > 0);
+	mmput_async(ctx->mm);
+	return ret;
+}
+
+/* The next one to look at, with a reference; NULL if it is being freed. */
+static struct hpmmap_ctx *family_next(struct hpmmap_family *family)
+{
+	struct hpmmap_ctx *ctx;
+
+	spin_lock(&families_lock);
+	ctx = list_first_entry_or_null(&family->kin, struct hpmmap_ctx, kin);
+	if (ctx) {
+		list_move_tail(&ctx->kin, &family->kin);
+		if (!refcount_inc_not_zero(&ctx->refs))
+			ctx = NULL;
+	}
+	spin_unlock(&families_lock);
+	return ctx;
+}
+
+/* Returns whether one of the next @nr relatives was busy. */
+static bool restore_relatives(struct hpmmap_family *family, unsigned long nr,
+			      struct patience *patience)
+{
+	bool busy = false;
+
+	while (nr--) {
+		struct hpmmap_ctx *ctx = family_next(family);
+
+		if (!ctx)
+			continue;
+		if (ctx->mm)
+			busy |= restore(family, ctx, patience);
+		hpmmap_ctx_put(ctx);
+	}
+	return busy;
+}
+
+/*
+ * Lets a family write to what nobody shares any more, at most @most of them. Who
+ * finds somebody else at it leaves it to him, but waits if he may: it is to be done
+ * when a parent learns of the end. Returns whether there is something left for
+ * the worker.
+ */
+static bool family_restore(struct hpmmap_family *family, unsigned long most,
+			   struct patience patience)
+{
+	unsigned int rounds = RESTORE_ROUNDS;
+	bool left = false;
+
+	do {
+		while (!mutex_trylock(&family->lock))
+			if (!wait_a_moment(&patience.locks))
+				return left;
+		if (xchg(&family->alone, false)) {
+			unsigned long nr = READ_ONCE(family->nr);
+
+			left |= nr > most;
+			left |= restore_relatives(family, min(nr, most),
+						  &patience);
+		}
+		mutex_unlock(&family->lock);
+		/* Pairs with that of hpmmap_share_gone(): one of both sees it. */
+		smp_mb();
+	} while (READ_ONCE(family->alone) && --rounds);
+	/* Relatives that copy leave blocks alone, one after the other. */
+	return left || READ_ONCE(family->alone);
+}
+
+static void family_work_fn(struct work_struct *work)
+{
+	struct hpmmap_family *family = container_of(to_delayed_work(work),
+						    struct hpmmap_family, work);
+
+	WRITE_ONCE(family->alone, true);
+	smp_mb();
+	if (family_restore(family, ULONG_MAX, (struct patience) {})) {
+		family->again_ms = min(2 * family->again_ms,
+				       (unsigned int)AGAIN_LAST_MS);
+		family_queue(family, family->again_ms);
+	} else {
+		family->again_ms = AGAIN_FIRST_MS;
+	}
+	family_put(family);
+}
+
+/**
+ * hpmmap_share_gone() - a context has given up everything
+ * @ctx: the context
+ * @here: the caller holds no lock, and looks after the others at once
+ *
+ * When it returns, and no relative had anything locked, all that was given up
+ * before has been looked at. Waits for nobody; a worker does the rest.
+ */
+void hpmmap_share_gone(struct hpmmap_ctx *ctx, bool here)
+{
+	const struct patience patience = {
+		.copies = COPY_WAIT_STEPS,
+		.locks = LOCK_WAIT_STEPS,
+	};
+	struct hpmmap_family *family = ctx->family;
+
+	if (!family)
+		return;
+	if (xchg(&family->pinned, false))
+		WRITE_ONCE(family->alone, true);
+	smp_mb();
+	if (READ_ONCE(family->alone) &&
+	    (!here || family_restore(family, RELATIVES, patience)))
+		family_queue(family, AGAIN_FIRST_MS);
+}

@@ -1,0 +1,548 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What happened to a job: counters of each context, which its job inherits.
+ *
+ * On the way of most calls a context counts for itself, under locks it holds
+ * anyway. What is rare (a fault, a fallback, having to wait) takes a lock of its
+ * own. When an address space is torn down its counters are added to the job's; until
+ * then they are added up when somebody reads them, one after the other: nobody waits
+ * for who reads.
+ */
+#include <linux/slab.h>
+#include <linux/sysfs.h>
+
+#include "hpmmap.h"
+#include "sysfs.h"
+#include "mem/account.h"
+#include "mem/pool.h"
+#include "as/counters.h"
+#include "as/ctx.h"
+#include "as/job.h"
+#include "as/stats.h"
+#include "trace.h"
+
+static const char *const fault_names[HPMMAP_NR_FAULTS] = {
+	[HPMMAP_FAULT_FORK] = "fork",
+	[HPMMAP_FAULT_RESERVED] = "reserved",
+	[HPMMAP_FAULT_FIRST_TOUCH] = "first_touch",
+	[HPMMAP_FAULT_LINUX] = "linux",
+	[HPMMAP_FAULT_UNMAPPED] = "unmapped",
+};
+
+static const char *const fallback_names[HPMMAP_NR_FALLBACKS] = {
+	[HPMMAP_FALLBACK_MMAP] = "mmap",
+	[HPMMAP_FALLBACK_BRK] = "brk",
+	[HPMMAP_FALLBACK_EXEC] = "exec",
+	[HPMMAP_FALLBACK_BLOCK] = "block",
+	[HPMMAP_FALLBACK_ASKED] = "asked",
+};
+
+static const char *const reason_names[HPMMAP_NR_REASONS] = {
+	[HPMMAP_REASON_EXHAUSTED] = "exhausted",
+	[HPMMAP_REASON_LIMIT] = "limit",
+	[HPMMAP_REASON_OTHER] = "other",
+};
+
+static const char *const limited_names[HPMMAP_NR_LIMITED] = {
+	[HPMMAP_LIMITED_USER] = "user",
+	[HPMMAP_LIMITED_DEFAULT] = "default",
+	[HPMMAP_LIMITED_CGROUP] = "cgroup",
+};
+
+static const char *const stall_names[HPMMAP_NR_STALLS] = {
+	[HPMMAP_STALL_CALLS] = "calls",
+	[HPMMAP_STALL_ZEROING] = "zeroing",
+	[HPMMAP_STALL_RECLAIM] = "reclaim",
+	[HPMMAP_STALL_PINS] = "pins",
+};
+
+/* The first value above those of a bucket of struct hpmmap_latency. */
+static u64 bucket_end(unsigned int i)
+{
+	if (!i)
+		return 1ULL << HPMMAP_LATENCY_FIRST;
+	i--;
+	return (u64)(5 + i % 4) << (HPMMAP_LATENCY_FIRST + i / 4 - 2);
+}
+
+/**
+ * hpmmap_stats_init() - for a new context
+ * @stats: zeroed
+ */
+void hpmmap_stats_init(struct hpmmap_stats *stats)
+{
+	spin_lock_init(&stats->lock);
+}
+
+/**
+ * hpmmap_stats_alloc() - the counters of a job
+ *
+ * Return: zeroed ones, or NULL.
+ */
+struct hpmmap_totals *hpmmap_stats_alloc(void)
+{
+	struct hpmmap_totals *totals;
+
+	totals = kzalloc(struct_size(totals, placed, nr_node_ids),
+			 GFP_KERNEL_ACCOUNT);
+	if (totals)
+		totals->lowest_free = ULONG_MAX;
+	return totals;
+}
+
+/**
+ * hpmmap_count_fault() - a process has taken a fault in memory of ours
+ * @ctx: its context
+ * @addr: where
+ * @why: why the page was not mapped
+ */
+void hpmmap_count_fault(struct hpmmap_ctx *ctx, unsigned long addr,
+			enum hpmmap_fault why)
+{
+	struct hpmmap_stats *stats = &ctx->stats;
+	unsigned long start = addr & PAGE_MASK, end = start + PAGE_SIZE;
+	unsigned int i;
+
+	spin_lock(&stats->lock);
+	stats->faults[why]++;
+	for (i = 0; i < stats->nr_ranges; i++) {
+		struct hpmmap_fault_range *range = &stats->ranges[i];
+
+		/* Neighbours within a block's size are one. */
+		if (range->why != why || start > range->end + SLOT_SIZE ||
+		    end + SLOT_SIZE < range->start)
+			continue;
+		range->start = min(range->start, start);
+		range->end = max(range->end, end);
+		range->nr++;
+		goto out;
+	}
+	if (i < ARRAY_SIZE(stats->ranges)) {
+		stats->ranges[i] = (struct hpmmap_fault_range) {
+			.start = start,
+			.end = end,
+			.nr = 1,
+			.why = why,
+			.pid = ctx->pid,
+		};
+		stats->nr_ranges++;
+	} else {
+		stats->nr_unlisted++;
+	}
+out:
+	spin_unlock(&stats->lock);
+}
+
+/* As things are now, which may be a moment later. */
+static enum hpmmap_reason fallback_reason(struct hpmmap_ctx *ctx,
+					  unsigned long bytes)
+{
+	unsigned long nr = DIV_ROUND_UP(bytes, SLOT_SIZE);
+
+	if (hpmmap_account_full(ctx->account, nr))
+		return HPMMAP_REASON_LIMIT;
+	/* A range that begins within a slot needs one more. */
+	if (hpmmap_pool_count_free(&ctx->job->nodes) <= nr)
+		return HPMMAP_REASON_EXHAUSTED;
+	return HPMMAP_REASON_OTHER;
+}
+
+/**
+ * hpmmap_count_fallback() - memory of Linux is used instead of the pools'
+ * @ctx: the context
+ * @what: for what
+ * @bytes: how much
+ */
+void hpmmap_count_fallback(struct hpmmap_ctx *ctx, enum hpmmap_fallback what,
+			   unsigned long bytes)
+{
+	enum hpmmap_reason reason = what == HPMMAP_FALLBACK_ASKED ?
+				    HPMMAP_REASON_OTHER :
+				    fallback_reason(ctx, bytes);
+	struct hpmmap_stats *stats = &ctx->stats;
+
+	atomic_long_inc(&ctx->nr_fallbacks);
+	spin_lock(&stats->lock);
+	stats->fallbacks[what]++;
+	stats->reasons[reason]++;
+	stats->fallback_bytes += bytes;
+	spin_unlock(&stats->lock);
+	trace_hpmmap_fallback(ctx->id, bytes);
+}
+
+/**
+ * hpmmap_count_refusal() - a call has failed because the pools have too little
+ * @ctx: the caller's context
+ */
+void hpmmap_count_refusal(struct hpmmap_ctx *ctx)
+{
+	spin_lock(&ctx->stats.lock);
+	ctx->stats.refusals++;
+	spin_unlock(&ctx->stats.lock);
+}
+
+/**
+ * hpmmap_count_stall() - a process of a job has waited
+ * @job: the job
+ * @what: what for
+ * @since: get_cycles() at the beginning
+ */
+void hpmmap_count_stall(struct hpmmap_job *job, enum hpmmap_stall what,
+			u64 since)
+{
+	struct hpmmap_stall_total *stall = &job->totals->stalls[what];
+	s64 ticks = max_t(s64, get_cycles() - since, 0);
+
+	spin_lock(&job->lock);
+	stall->nr++;
+	stall->ticks += ticks;
+	stall->worst = max_t(u64, stall->worst, ticks);
+	spin_unlock(&job->lock);
+}
+
+/**
+ * hpmmap_stats_peak() - a context holds more than ever before
+ * @ctx: the context, ctx->ops or its mmap_lock held
+ * @nr: how many blocks
+ *
+ * Of a job it is the sum of what its processes have held at their peaks that
+ * is known, as long as they live: to add up what they hold at each moment they
+ * would have to share a counter.
+ */
+void hpmmap_stats_peak(struct hpmmap_ctx *ctx, long nr)
+{
+	struct hpmmap_job *job = ctx->job;
+
+	spin_lock(&job->lock);
+	if (nr > ctx->stats.peak) {
+		job->peaks += nr - ctx->stats.peak;
+		WRITE_ONCE(ctx->stats.peak, nr);
+		job->totals->peak = max(job->totals->peak, job->peaks);
+		job->totals->peak_one = max(job->totals->peak_one, nr);
+	}
+	spin_unlock(&job->lock);
+}
+
+/**
+ * hpmmap_count_free() - note what was left of the pools
+ * @job: who has taken memory
+ * @nr: blocks that are free on the nodes it could be taken from
+ */
+void hpmmap_count_free(struct hpmmap_job *job, unsigned long nr)
+{
+	struct hpmmap_totals *totals = job->totals;
+
+	if (nr >= READ_ONCE(totals->lowest_free))
+		return;
+	spin_lock(&job->lock);
+	totals->lowest_free = min(totals->lowest_free, nr);
+	spin_unlock(&job->lock);
+}
+
+/**
+ * hpmmap_count_limited() - a limit has refused a request
+ * @job: whose process asked
+ * @payer: whose limit
+ */
+void hpmmap_count_limited(struct hpmmap_job *job, struct hpmmap_payer *payer)
+{
+	struct hpmmap_totals *totals = job->totals;
+
+	spin_lock(&job->lock);
+	totals->limited[hpmmap_payer_kind(payer, &totals->limited_cgroup)]++;
+	spin_unlock(&job->lock);
+}
+
+static void add_ranges(struct hpmmap_totals *to, const struct hpmmap_stats *from)
+{
+	unsigned int i;
+
+	to->nr_unlisted += from->nr_unlisted;
+	for (i = 0; i < from->nr_ranges; i++) {
+		if (to->nr_ranges < ARRAY_SIZE(to->ranges))
+			to->ranges[to->nr_ranges++] = from->ranges[i];
+		else
+			to->nr_unlisted += from->ranges[i].nr;
+	}
+}
+
+static void add_counters(struct hpmmap_totals *to, struct hpmmap_ctx *ctx)
+{
+	struct hpmmap_stats *from = &ctx->stats;
+	unsigned int i, call;
+
+	for (call = 0; call < HPMMAP_NR_TIMED; call++) {
+		struct hpmmap_latency *sum = &to->calls[call];
+		const struct hpmmap_latency *one = &from->calls[call];
+
+		sum->ticks += READ_ONCE(one->ticks);
+		sum->worst = max(sum->worst, READ_ONCE(one->worst));
+		for (i = 0; i < HPMMAP_LATENCY_BUCKETS; i++)
+			sum->nr[i] += READ_ONCE(one->nr[i]);
+	}
+	for (i = 0; i < nr_node_ids; i++)
+		to->placed[i] += READ_ONCE(ctx->placed[i]);
+	to->remote += READ_ONCE(from->remote);
+	to->entries_2m += atomic_long_read(&from->entries_2m);
+	to->entries_4k += atomic_long_read(&from->entries_4k);
+	to->faults_user += atomic_long_read(&ctx->nr_faults);
+	to->faults_kernel += atomic_long_read(&ctx->nr_faults_kernel);
+	to->copied += atomic_long_read(&ctx->nr_copied);
+	to->cleared += atomic_long_read(&ctx->nr_cleared);
+	to->address_spaces++;
+
+	spin_lock(&from->lock);
+	for (i = 0; i < HPMMAP_NR_FAULTS; i++)
+		to->faults[i] += from->faults[i];
+	for (i = 0; i < HPMMAP_NR_FALLBACKS; i++)
+		to->fallbacks[i] += from->fallbacks[i];
+	for (i = 0; i < HPMMAP_NR_REASONS; i++)
+		to->reasons[i] += from->reasons[i];
+	to->fallback_bytes += from->fallback_bytes;
+	to->refusals += from->refusals;
+	add_ranges(to, from);
+	spin_unlock(&from->lock);
+}
+
+/**
+ * hpmmap_stats_begin() - a context counts for its job from here on
+ * @ctx: published just now
+ */
+void hpmmap_stats_begin(struct hpmmap_ctx *ctx)
+{
+	struct hpmmap_job *job = ctx->job;
+
+	spin_lock(&job->lock);
+	list_add_tail(&ctx->job_link, &job->contexts);
+	spin_unlock(&job->lock);
+}
+
+/**
+ * hpmmap_stats_fold() - leave a context's counters to its job
+ * @ctx: a context that counts nothing any more, and is found by nobody
+ */
+void hpmmap_stats_fold(struct hpmmap_ctx *ctx)
+{
+	struct hpmmap_job *job = ctx->job;
+
+	spin_lock(&job->lock);
+	add_counters(job->totals, ctx);
+	/* Who reads began with totals that had nothing of it. */
+	if (job->sum && ctx->in_sum != job->nr_sums)
+		add_counters(job->sum, ctx);
+	job->peaks -= ctx->stats.peak;
+	list_del(&ctx->job_link);
+	spin_unlock(&job->lock);
+}
+
+/* What a live context adds to those that are gone, and holds now. */
+static void sum_ctx(struct hpmmap_totals *sum, struct hpmmap_ctx *ctx)
+{
+	add_counters(sum, ctx);
+	sum->held += atomic_long_read(&ctx->nr_held);
+	sum->linux_pages += atomic_long_read(&ctx->nr_linux_pages);
+	sum->kept += READ_ONCE(ctx->reuse.nr);
+	sum->pinned += atomic_long_read(&ctx->nr_pinned);
+}
+
+/*
+ * What a job has counted, and its contexts: nothing twice, or not at all. The
+ * lock, which contexts need that begin and end, is given up after each of them.
+ */
+static void sum_contexts(struct hpmmap_job *job, struct hpmmap_totals *sum)
+{
+	LIST_HEAD(done);
+
+	spin_lock(&job->lock);
+	memcpy(sum, job->totals, struct_size(sum, placed, nr_node_ids));
+	job->sum = sum;
+	job->nr_sums++;
+	list_add(&done, &job->contexts);
+	while (!list_is_last(&done, &job->contexts)) {
+		struct hpmmap_ctx *ctx = list_entry(done.next,
+						   struct hpmmap_ctx,
+						   job_link);
+
+		ctx->in_sum = job->nr_sums;
+		sum_ctx(sum, ctx);
+		list_move(&done, &ctx->job_link);
+		cond_resched_lock(&job->lock);
+	}
+	list_del(&done);
+	job->sum = NULL;
+	spin_unlock(&job->lock);
+}
+
+static struct hpmmap_totals *job_sum(struct hpmmap_job *job)
+{
+	struct hpmmap_totals *sum = hpmmap_stats_alloc();
+
+	if (!sum)
+		return ERR_PTR(-ENOMEM);
+	if (mutex_lock_killable(&job->read_lock)) {
+		kfree(sum);
+		return ERR_PTR(-EINTR);
+	}
+	sum_contexts(job, sum);
+	mutex_unlock(&job->read_lock);
+	return sum;
+}
+
+/* Files of a job in sysfs. */
+
+static ssize_t show_stat(struct hpmmap_job *job,
+			 const struct hpmmap_totals *sum, char *buf)
+{
+	int at = 0, i;
+
+#define LINE(name, value) \
+	(at += sysfs_emit_at(buf, at, name " %llu\n", (u64)(value)))
+#define LINES(prefix, names, values) \
+	for (i = 0; i < ARRAY_SIZE(names); i++) \
+		at += sysfs_emit_at(buf, at, prefix "_%s %llu\n", names[i], \
+				    (u64)(values)[i])
+
+	LINE("uid", from_kuid(&init_user_ns, hpmmap_account_uid(job->account)));
+	LINE("strict", job->strict);
+	LINE("page_size", job->large ? HPMMAP_LARGE_BYTES : HPMMAP_BLOCK_BYTES);
+	LINE("tick_khz", tsc_khz);
+	LINE("processes", atomic_long_read(&job->nr_members));
+	LINE("processes_total", atomic_long_read(&job->nr_members_total));
+	LINE("address_spaces_total", sum->address_spaces);
+	LINE("held_bytes", (u64)sum->held << SLOT_SHIFT);
+	LINE("peak_bytes", (u64)sum->peak << SLOT_SHIFT);
+	LINE("peak_one_bytes", (u64)sum->peak_one << SLOT_SHIFT);
+	LINE("reuse_bytes", (u64)sum->kept << SLOT_SHIFT);
+	LINE("linux_bytes", (u64)sum->linux_pages << PAGE_SHIFT);
+	LINE("pins_waiting", sum->pinned);
+	if (sum->lowest_free != ULONG_MAX)
+		LINE("lowest_free_bytes", (u64)sum->lowest_free << SLOT_SHIFT);
+	LINES("limited", limited_names, sum->limited);
+	if (sum->limited_cgroup)
+		LINE("limited_cgroup_id", sum->limited_cgroup);
+	LINE("refusals", sum->refusals);
+	LINE("entries_2m", sum->entries_2m);
+	LINE("entries_4k", sum->entries_4k);
+	LINE("faults", sum->faults_user);
+	LINE("faults_kernel", sum->faults_kernel);
+	LINES("faults", fault_names, sum->faults);
+	LINE("fallback_bytes", sum->fallback_bytes);
+	LINES("fallbacks", fallback_names, sum->fallbacks);
+	LINES("fallbacks", reason_names, sum->reasons);
+	for (i = 0; i < HPMMAP_NR_STALLS; i++)
+		at += sysfs_emit_at(buf, at, "stalls_%s %llu\nstalls_%s_ticks %llu\nstalls_%s_worst_ticks %llu\n",
+				    stall_names[i], sum->stalls[i].nr,
+				    stall_names[i], sum->stalls[i].ticks,
+				    stall_names[i], sum->stalls[i].worst);
+	LINE("fork_copied_bytes", (u64)sum->copied << SLOT_SHIFT);
+	LINE("cleared_bytes", (u64)sum->cleared << PAGE_SHIFT);
+	LINE("placed_remote_bytes", (u64)sum->remote << SLOT_SHIFT);
+	/* Whole lines, as many as there is room for: some seventy nodes. */
+	for (i = 0; i < nr_node_ids && at < PAGE_SIZE - 64; i++)
+		if (sum->placed[i])
+			at += sysfs_emit_at(buf, at, "placed_bytes_node%d %llu\n",
+					    i, (u64)sum->placed[i] << SLOT_SHIFT);
+	return at;
+#undef LINE
+#undef LINES
+}
+
+static ssize_t show_fault_ranges(const struct hpmmap_totals *sum, char *buf)
+{
+	int at = 0, i;
+
+	for (i = 0; i < sum->nr_ranges; i++) {
+		const struct hpmmap_fault_range *range = &sum->ranges[i];
+
+		at += sysfs_emit_at(buf, at, "%d %#lx %#lx %s %lu\n",
+				    range->pid, range->start, range->end,
+				    fault_names[range->why], range->nr);
+	}
+	if (sum->nr_unlisted)
+		at += sysfs_emit_at(buf, at, "unlisted %lu\n",
+				    sum->nr_unlisted);
+	return at;
+}
+
+static ssize_t show_latency(const struct hpmmap_latency *latency, char *buf)
+{
+	int at, i;
+
+	at = sysfs_emit(buf, "ticks %llu\nworst_ticks %llu\n", latency->ticks,
+			latency->worst);
+	for (i = 0; i < HPMMAP_LATENCY_BUCKETS - 1; i++)
+		if (latency->nr[i])
+			at += sysfs_emit_at(buf, at, "%llu %lu\n",
+					    bucket_end(i), latency->nr[i]);
+	if (latency->nr[i])
+		at += sysfs_emit_at(buf, at, "inf %lu\n", latency->nr[i]);
+	return at;
+}
+
+/* Owner and root only: they tell of memory as /proc/PID/smaps does. */
+#define JOB_ATTR(_file, _emit) \
+	static ssize_t _file##_show(struct kobject *kobj, \
+				    struct kobj_attribute *attr, char *buf) \
+	{ \
+		struct hpmmap_job *job = \
+			container_of(kobj, struct hpmmap_job, kobj); \
+		struct hpmmap_totals *sum = job_sum(job); \
+		ssize_t ret; \
+		\
+		if (IS_ERR(sum)) \
+			return PTR_ERR(sum); \
+		ret = _emit; \
+		kfree(sum); \
+		return ret; \
+	} \
+	static struct kobj_attribute _file##_attr = \
+		__ATTR_RO_MODE(_file, 0400)
+
+JOB_ATTR(stat, show_stat(job, sum, buf));
+JOB_ATTR(fault_ranges, show_fault_ranges(sum, buf));
+JOB_ATTR(latency_mmap,
+	 show_latency(&sum->calls[HPMMAP_TIMED_MMAP], buf));
+JOB_ATTR(latency_munmap,
+	 show_latency(&sum->calls[HPMMAP_TIMED_MUNMAP], buf));
+JOB_ATTR(latency_mremap,
+	 show_latency(&sum->calls[HPMMAP_TIMED_MREMAP], buf));
+JOB_ATTR(latency_brk,
+	 show_latency(&sum->calls[HPMMAP_TIMED_BRK], buf));
+
+static struct attribute *job_attrs[] = {
+	&stat_attr.attr,
+	&fault_ranges_attr.attr,
+	&latency_mmap_attr.attr,
+	&latency_munmap_attr.attr,
+	&latency_mremap_attr.attr,
+	&latency_brk_attr.attr,
+	NULL,
+};
+ATTRIBUTE_GROUPS(job);
+
+/* The directory and its files belong to who launched the job. */
+static void job_ownership(compat_ownership_kobject *kobj, kuid_t *uid,
+			  kgid_t *gid)
+{
+	*uid = hpmmap_account_uid(container_of(kobj, struct hpmmap_job,
+					       kobj)->account);
+}
+
+static const struct kobj_type job_ktype = {
+	.release = hpmmap_job_free,
+	.get_ownership = job_ownership,
+	.sysfs_ops = &kobj_sysfs_ops,
+	.default_groups = job_groups,
+};
+
+/**
+ * hpmmap_stats_job_add() - show a job
+ * @job: zeroed but for what is to be shown
+ *
+ * Return: 0 or an errno; kobject_put() is due in either case.
+ */
+int hpmmap_stats_job_add(struct hpmmap_job *job)
+{
+	return kobject_init_and_add(&job->kobj, (struct kobj_type *)&job_ktype,
+				    hpmmap_sysfs_jobs(), "%llu", job->id);
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Counting. */
+#ifndef _HPMMAP_AS_STATS_H
+#define _HPMMAP_AS_STATS_H
+
+#include <linux/topology.h>
+#include <linux/timex.h>
+
+#include "as/counters.h"
+#include "as/ctx.h"
+
+struct hpmmap_job;
+
+void hpmmap_stats_init(struct hpmmap_stats *stats);
+struct hpmmap_totals *hpmmap_stats_alloc(void);
+void hpmmap_stats_peak(struct hpmmap_ctx *ctx, long nr);
+void hpmmap_stats_begin(struct hpmmap_ctx *ctx);
+void hpmmap_stats_fold(struct hpmmap_ctx *ctx);
+int hpmmap_stats_job_add(struct hpmmap_job *job);
+void hpmmap_count_fault(struct hpmmap_ctx *ctx, unsigned long addr,
+			enum hpmmap_fault why);
+void hpmmap_count_fallback(struct hpmmap_ctx *ctx, enum hpmmap_fallback what,
+			   unsigned long bytes);
+void hpmmap_count_refusal(struct hpmmap_ctx *ctx);
+void hpmmap_count_stall(struct hpmmap_job *job, enum hpmmap_stall what,
+			u64 since);
+void hpmmap_count_free(struct hpmmap_job *job, unsigned long nr);
+void hpmmap_count_limited(struct hpmmap_job *job, struct hpmmap_payer *payer);
+
+/* A block has got a slot; ctx->lock held. */
+static inline void hpmmap_count_placed(struct hpmmap_ctx *ctx, int nid)
+{
+	ctx->placed[nid]++;
+	if (nid != numa_node_id())
+		ctx->stats.remote++;
+}
+
+/* A context may hold more than before; ctx->ops or mmap_lock held. */
+static inline void hpmmap_count_held(struct hpmmap_ctx *ctx)
+{
+	long nr = atomic_long_read(&ctx->nr_held);
+
+	if (unlikely(nr > READ_ONCE(ctx->stats.peak)))
+		hpmmap_stats_peak(ctx, nr);
+}
+
+/* A call that began at @since is done; ctx->ops held. */
+static inline void hpmmap_count_call(struct hpmmap_ctx *ctx,
+				     enum hpmmap_timed call, u64 since)
+{
+	struct hpmmap_latency *latency = &ctx->stats.calls[call];
+	u64 ticks = get_cycles() - since;
+	unsigned int i;
+
+	/* The counters of two CPUs may differ. */
+	if (unlikely((s64)ticks < 0))
+		ticks = 0;
+	if (unlikely(ticks < 1ULL << HPMMAP_LATENCY_FIRST)) {
+		i = 0;
+	} else if (unlikely(ticks >> HPMMAP_LATENCY_LAST)) {
+		i = HPMMAP_LATENCY_BUCKETS - 1;
+	} else {
+		unsigned int high = __fls(ticks);
+
+		/* The two bits below the highest. */
+		i = 1 + (high - HPMMAP_LATENCY_FIRST) * 4 +
+		    ((ticks >> (high - 2)) & 3);
+	}
+	latency->nr[i]++;
+	latency->ticks += ticks;
+	if (ticks > latency->worst)
+		latency->worst = ticks;
+}
+
+#endif /* _HPMMAP_AS_STATS_H */

@@ -1,0 +1,567 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * mremap for a registered process.
+ *
+ * Contents are found by address, so a mapping is not moved by Linux: a new
+ * one is made, the blocks change their slots (what does not fill a slot is
+ * copied), and the old one is unmapped.
+ */
+#include <linux/mempolicy.h>
+#include <linux/mman.h>
+#include <linux/pkeys.h>
+#include <linux/sched/signal.h>
+#include <linux/syscalls.h>
+
+#include "hook.h"
+#include "hpmmap.h"
+#include "mem/placement.h"
+#include "mem/pool.h"
+#include "as/ctx.h"
+#include "as/policy.h"
+#include "as/reuse.h"
+#include "as/stats.h"
+#include "as/store.h"
+#include "as/vma.h"
+#include "call/handle.h"
+#include "call/mbind.h"
+
+/**
+ * struct remap - one call
+ * @addr: old address
+ * @old_len: old length, page aligned
+ * @new_len: new length, page aligned
+ * @flags: MREMAP_*
+ * @new_addr: new address, where it is given
+ * @prot: PROT_* of the mapping
+ * @map_flags: MAP_* that a new mapping needs to be like it
+ * @place: where memory for it comes from
+ * @bound: mbind(2) set a policy for it
+ * @policy: which
+ * @pkey: its protection key
+ * @sealed: by mseal(2)
+ * @vm_flags: its flags
+ * @vm_end: its end
+ */
+struct remap {
+	unsigned long addr;
+	unsigned long old_len;
+	unsigned long new_len;
+	unsigned long flags;
+	unsigned long new_addr;
+	unsigned long prot;
+	unsigned long map_flags;
+	struct hpmmap_placement place;
+	bool bound;
+	struct mempolicy policy;
+	int pkey;
+	bool sealed;
+	vm_flags_t vm_flags;
+	unsigned long vm_end;
+};
+
+/* Fills in what the mapping at r->addr is; false if it is not ours. */
+static bool remap_lookup(struct hpmmap_ctx *ctx, struct remap *r)
+{
+	struct vm_area_struct *vma;
+	bool ours;
+
+	mmap_read_lock(ctx->mm);
+	vma = vma_lookup(ctx->mm, r->addr);
+	ours = vma && hpmmap_vma_is_ours(vma);
+	if (ours) {
+		r->vm_flags = vma->vm_flags;
+		r->vm_end = vma->vm_end;
+		r->pkey = vma_pkey(vma);
+		r->sealed = compat_vma_is_sealed(vma);
+		hpmmap_placement_get(ctx->job, vma, &r->place);
+		r->bound = hpmmap_policy_copy(vma, &r->policy);
+	}
+	mmap_read_unlock(ctx->mm);
+	if (!ours)
+		return false;
+	if (r->vm_flags & VM_READ)
+		r->prot |= PROT_READ;
+	if (r->vm_flags & VM_WRITE)
+		r->prot |= PROT_WRITE;
+	if (r->vm_flags & VM_EXEC)
+		r->prot |= PROT_EXEC;
+	if (r->vm_flags & VM_LOCKED)
+		r->map_flags |= MAP_LOCKED;
+	if (r->vm_flags & VM_NORESERVE)
+		r->map_flags |= MAP_NORESERVE;
+	return true;
+}
+
+/*
+ * What madvise(2), pkey_mprotect(2) and mbind(2) set holds for the new mapping,
+ * too.
+ */
+static long copy_advice(struct hpmmap_ctx *ctx, const struct remap *r,
+			unsigned long addr, unsigned long len)
+{
+	static const struct {
+		vm_flags_t flag;
+		int advice;
+	} table[] = {
+		{ VM_DONTCOPY, MADV_DONTFORK },
+		{ VM_DONTDUMP, MADV_DONTDUMP },
+		{ VM_HUGEPAGE, MADV_HUGEPAGE },
+		{ VM_NOHUGEPAGE, MADV_NOHUGEPAGE },
+		{ VM_SEQ_READ, MADV_SEQUENTIAL },
+		{ VM_RAND_READ, MADV_RANDOM },
+	};
+	struct pt_regs regs = {
+		.di = addr,
+		.si = len,
+		.dx = r->prot,
+		.r10 = r->pkey,
+	};
+	long ret = 0;
+	int i;
+
+	if (r->bound)
+		hpmmap_policy_set(ctx, addr, len, &r->policy);
+	if (r->pkey)
+		ret = hpmmap_call_orig(HPMMAP_CALL_PKEY_MPROTECT, &regs);
+	/* A key that has been freed, or Linux's for what may only be executed. */
+	if (ret == -EINVAL)
+		ret = 0;
+
+	for (i = 0; i < ARRAY_SIZE(table) && !ret; i++) {
+		if (!(r->vm_flags & table[i].flag))
+			continue;
+		regs.dx = table[i].advice;
+		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
+	}
+	if (r->vm_flags & VM_WIPEONFORK && !ret)
+		ret = hpmmap_vma_wipe_on_fork(ctx, addr, addr + len, true);
+	/* madvise(2) says so where a mapping cannot be split. */
+	return ret == -EAGAIN ? -ENOMEM : ret;
+}
+
+/* A range of ours goes; the mappings around it stay mapped. */
+static long unmap_range(struct hpmmap_ctx *ctx, unsigned long start,
+			unsigned long len)
+{
+	long ret = vm_munmap(start, len);
+
+	if (ret)
+		return ret;
+	hpmmap_vma_range_changed(ctx, start, start + len);
+	return 0;
+}
+
+static bool lazy(const struct remap *r)
+{
+	return !r->prot || r->map_flags & MAP_NORESERVE;
+}
+
+/*
+ * Grows although the pools have too little: pages of Linux stand in for the
+ * blocks at the first touch. Not what is to be locked: Linux fills that before
+ * the store knows of it.
+ */
+static unsigned long grow_short(struct hpmmap_ctx *ctx, const struct remap *r,
+				unsigned long addr, unsigned long len)
+{
+	unsigned long mapped;
+
+	if (lazy(r) || (r->vm_flags | ctx->mm->def_flags) & VM_LOCKED ||
+	    hpmmap_store_own_edges(ctx, addr, addr + len) ||
+	    !hpmmap_linux_may_help(ctx, hpmmap_store_missing(ctx, addr,
+							     addr + len)))
+		return -ENOMEM;
+	mapped = hpmmap_vma_map(ctx, addr, len, r->prot, r->map_flags |
+				MAP_FIXED_NOREPLACE);
+	if (IS_ERR_VALUE(mapped))
+		return mapped;
+	hpmmap_store_renew(ctx, addr, addr + len);
+	hpmmap_reuse_clear(ctx, addr, addr + len);
+	/* Before there are blocks: later they may be on the wrong node. */
+	if (r->bound)
+		hpmmap_policy_set(ctx, addr, len, &r->policy);
+	hpmmap_vma_commit(ctx, addr, addr + len, NULL);
+	return mapped;
+}
+
+/* Grows at the end of the mapping; -EEXIST if that is not possible. */
+static long grow_in_place(struct hpmmap_ctx *ctx, const struct remap *r)
+{
+	unsigned long end = r->addr + r->old_len;
+	unsigned long len = r->new_len - r->old_len;
+	unsigned long mapped;
+	long ret;
+
+	if (end != r->vm_end || end + len < end || end + len > TASK_SIZE ||
+	    hpmmap_store_is_pinned(ctx, end, end + len, true) ||
+	    !hpmmap_policy_fits(ctx, &r->place, end, end + len, true))
+		return -EEXIST;
+	mapped = hpmmap_map_fresh(ctx, end, len, r->prot, r->map_flags, false,
+				  NULL);
+	if (mapped == -ENOMEM)
+		mapped = grow_short(ctx, r, end, len);
+	if (IS_ERR_VALUE(mapped))
+		return mapped;
+	ret = copy_advice(ctx, r, end, len);
+	if (ret) {
+		unmap_range(ctx, end, len);
+		return ret;
+	}
+	if (r->bound && !hpmmap_policy_place(ctx, end, end + len)) {
+		unmap_range(ctx, end, len);
+		return -ENOMEM;
+	}
+	hpmmap_vma_repair(ctx, end & SLOT_MASK,
+			  r->bound ? end + len : ALIGN(end, SLOT_SIZE));
+	return r->addr;
+}
+
+/* Blocks that the new place needs beyond those that move there. */
+static unsigned long count_needed(struct hpmmap_ctx *ctx,
+				  const struct remap *r, unsigned long to)
+{
+	unsigned long len = min(r->old_len, r->new_len);
+	unsigned long nr = hpmmap_store_missing(ctx, to, to + r->new_len) +
+			   hpmmap_store_count_shared(ctx, to, to + r->new_len);
+	bool congruent = !((r->addr ^ to) & ~SLOT_MASK);
+	unsigned long start = ALIGN(r->addr, SLOT_SIZE);
+	unsigned long end = (r->addr + len) & SLOT_MASK;
+	unsigned long moved = 0;
+
+	if (congruent && start < end && start >= r->addr)
+		moved = hpmmap_store_count(ctx, start, end);
+	if (lazy(r))
+		/* At most as many as there are contents, cut differently. */
+		nr = min(nr, 1 + hpmmap_store_count(ctx, r->addr,
+						    r->addr + len));
+	nr -= min(nr, moved);
+	/* The old place is given new zeros for what moved away. */
+	if (r->flags & MREMAP_DONTUNMAP && !lazy(r))
+		nr += moved;
+	return nr;
+}
+
+/* Takes the old mapping's entries out of the page tables. */
+static long detach_old(struct hpmmap_ctx *ctx, const struct remap *r)
+{
+	unsigned long ret;
+
+	if (!(r->flags & MREMAP_DONTUNMAP))
+		return vm_munmap(r->addr, r->old_len);
+	ret = hpmmap_vma_map(ctx, r->addr, r->old_len, r->prot, MAP_FIXED |
+			     (r->map_flags & ~MAP_LOCKED));
+	if (IS_ERR_VALUE(ret))
+		return ret;
+	copy_advice(ctx, r, r->addr, r->old_len);
+	return 0;
+}
+
+/*
+ * For Linux a mapping that moves is never there twice: until the old one is
+ * gone it does not count against RLIMIT_AS and RLIMIT_MEMLOCK.
+ */
+static void discount_old(struct hpmmap_ctx *ctx, const struct remap *r)
+{
+	unsigned long len = min(r->old_len, r->new_len);
+	unsigned long nr = len >> PAGE_SHIFT;
+	struct mm_struct *mm = ctx->mm;
+	struct vm_area_struct *vma;
+
+	mmap_write_lock(mm);
+	/* A call without a hook may have changed it. */
+	vma = vma_lookup(mm, r->addr);
+	if (vma && vma->vm_end - r->addr >= len) {
+		if (!(r->flags & MREMAP_DONTUNMAP))
+			ctx->discount.total = nr;
+		if (vma->vm_flags & VM_LOCKED)
+			ctx->discount.locked = nr;
+		WRITE_ONCE(mm->total_vm, mm->total_vm - ctx->discount.total);
+		mm->locked_vm -= ctx->discount.locked;
+	}
+	mmap_write_unlock(mm);
+}
+
+static void discount_end(struct hpmmap_ctx *ctx)
+{
+	struct mm_struct *mm = ctx->mm;
+
+	mmap_write_lock(mm);
+	WRITE_ONCE(mm->total_vm, mm->total_vm + ctx->discount.total);
+	mm->locked_vm += ctx->discount.locked;
+	ctx->discount.total = 0;
+	ctx->discount.locked = 0;
+	mmap_write_unlock(mm);
+}
+
+/* @to is free, or to be replaced where it was given. */
+static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
+		    unsigned long to)
+{
+	unsigned long len = min(r->old_len, r->new_len);
+	bool fixed = r->flags & MREMAP_FIXED;
+	unsigned long mapped, needed;
+	LIST_HEAD(blocks);
+	long ret;
+
+	if (hpmmap_store_own_edges(ctx, to, to + r->new_len) ||
+	    hpmmap_store_own_edges(ctx, r->addr, r->addr + r->old_len) ||
+	    hpmmap_store_is_pinned(ctx, to, to + r->new_len, true) ||
+	    !hpmmap_policy_fits(ctx, &r->place, to, to + r->new_len, true))
+		return -ENOMEM;
+	needed = count_needed(ctx, r, to);
+	if (hpmmap_pool_alloc(ctx, &r->place, NO_SLOT, needed, &blocks) &&
+	    !hpmmap_linux_may_help(ctx, needed)) {
+		hpmmap_count_refusal(ctx);
+		return -ENOMEM;
+	}
+	discount_old(ctx, r);
+	mapped = hpmmap_vma_map(ctx, to, r->new_len, r->prot, r->map_flags |
+				(fixed ? MAP_FIXED : MAP_FIXED_NOREPLACE));
+	if (IS_ERR_VALUE(mapped)) {
+		discount_end(ctx);
+		ret = mapped;
+		goto out;
+	}
+	hpmmap_store_renew(ctx, to, to + r->new_len);
+	hpmmap_reuse_clear(ctx, to, to + r->new_len);
+	/* Before there is anything in it that a key protects. */
+	ret = copy_advice(ctx, r, to, r->new_len);
+	if (!ret)
+		ret = detach_old(ctx, r);
+	discount_end(ctx);
+	if (ret) {
+		vm_munmap(to, r->new_len);
+		hpmmap_store_reconcile(ctx, to, to + r->new_len);
+		goto repair;
+	}
+	ret = hpmmap_store_move(ctx, r->addr, to, len, &blocks);
+	if (r->flags & MREMAP_DONTUNMAP) {
+		hpmmap_store_renew(ctx, r->addr, r->addr + r->old_len);
+		hpmmap_reuse_clear(ctx, r->addr, r->addr + r->old_len);
+		if (!lazy(r))
+			hpmmap_vma_commit(ctx, r->addr, r->addr + r->old_len,
+					  &blocks);
+	} else {
+		hpmmap_store_reconcile(ctx, r->addr, r->addr + r->old_len);
+	}
+	if (lazy(r))
+		hpmmap_vma_repair(ctx, to, to + r->new_len);
+	else
+		hpmmap_vma_commit(ctx, to, to + r->new_len, &blocks);
+	hpmmap_vma_repair_ends(ctx, to, to + r->new_len, 0);
+	if (!ret)
+		ret = to;
+repair:
+	hpmmap_vma_repair(ctx, r->addr & SLOT_MASK,
+			  ALIGN(r->addr + r->old_len, SLOT_SIZE));
+out:
+	hpmmap_pool_free_list(&blocks);
+	return ret;
+}
+
+/*
+ * Where in its slot the new mapping should start: where the old one does, if
+ * whole slots then move without a copy; otherwise at its beginning.
+ */
+static unsigned long best_phase(const struct remap *r, unsigned long align)
+{
+	unsigned long end = r->addr + min(r->old_len, r->new_len);
+
+	if (ALIGN(r->addr, SLOT_SIZE) + SLOT_SIZE > end)
+		return 0;
+	return r->addr & (align - 1);
+}
+
+static long move_anywhere(struct hpmmap_ctx *ctx, const struct remap *r,
+			  unsigned long hint)
+{
+	unsigned long align = r->new_len >= SLOT_SIZE ? SLOT_SIZE : PAGE_SIZE;
+	long ret = -EEXIST;
+	int tries = 16;
+
+	while (ret == -EEXIST && tries--) {
+		unsigned long to;
+
+		to = hpmmap_find_place(ctx, &r->place, hint, r->new_len,
+				       MAP_PRIVATE | MAP_ANONYMOUS, align,
+				       best_phase(r, align));
+		if (IS_ERR_VALUE(to))
+			return to;
+		ret = move_to(ctx, r, to);
+		hint = 0;
+	}
+	return ret == -EEXIST ? -ENOMEM : ret;
+}
+
+/* Also where it is no more than a hint. */
+static bool target_is_valid(const struct remap *r)
+{
+	if (offset_in_page(r->new_addr) || r->new_len > TASK_SIZE ||
+	    r->new_addr > TASK_SIZE - r->new_len ||
+	    r->old_len > TASK_SIZE - r->addr)
+		return false;
+	return r->addr + r->old_len <= r->new_addr ||
+	       r->new_addr + r->new_len <= r->addr;
+}
+
+/*
+ * What is about to be unmapped may be Linux's, and watched by somebody who is
+ * told: in the old place beyond the first mapping, or in the new place.
+ */
+static bool is_watched(const struct remap *r)
+{
+	return hpmmap_range_is_watched(r->addr + min(r->old_len, r->new_len),
+				       r->addr + r->old_len) ||
+	       (r->flags & MREMAP_FIXED &&
+		hpmmap_range_is_watched(r->new_addr, r->new_addr + r->new_len));
+}
+
+/* The same range, never what is to be moved. */
+static long unwatch(const struct remap *r)
+{
+	long ret;
+
+	ret = hpmmap_range_unwatch(r->addr + min(r->old_len, r->new_len),
+				   r->addr + r->old_len);
+	if (!ret && r->flags & MREMAP_FIXED)
+		ret = hpmmap_range_unwatch(r->new_addr,
+					   r->new_addr + r->new_len);
+	return ret;
+}
+
+static long remap_ours(struct hpmmap_ctx *ctx, struct remap *r)
+{
+	bool placed = r->flags & (MREMAP_FIXED | MREMAP_DONTUNMAP);
+	long ret;
+
+	if (!placed && r->old_len >= r->new_len) {
+		if (r->old_len == r->new_len)
+			return r->addr;
+		if (is_watched(r))
+			return HPMMAP_REDO;
+		ret = unmap_range(ctx, r->addr + r->new_len,
+				  r->old_len - r->new_len);
+		return ret ? ret : r->addr;
+	}
+	if (placed && !target_is_valid(r))
+		return -EINVAL;
+	/* As for private memory: a copy of it cannot be had this way. */
+	if (!r->old_len)
+		return -EINVAL;
+	/* What does not move may be anything. */
+	if (min(r->old_len, r->new_len) > r->vm_end - r->addr)
+		return -EFAULT;
+	if (r->new_len > r->old_len &&
+	    hpmmap_data_exceeds_limit(ctx, 0, r->new_len - r->old_len,
+				      r->prot))
+		return -ENOMEM;
+	if (is_watched(r))
+		return HPMMAP_REDO;
+	if (r->flags & MREMAP_FIXED)
+		return move_to(ctx, r, r->new_addr);
+	if (r->flags & MREMAP_DONTUNMAP)
+		return move_anywhere(ctx, r, r->new_addr);
+
+	ret = grow_in_place(ctx, r);
+	/* What is locked may find pages of Linux elsewhere. */
+	if (ret != -EEXIST && (ret != -ENOMEM || ctx->job->strict))
+		return ret;
+	if (!(r->flags & MREMAP_MAYMOVE))
+		return -ENOMEM;
+	return move_anywhere(ctx, r, 0);
+}
+
+/*
+ * Linux answers what is wrong with the arguments, and moves its own, perhaps
+ * over some of ours. Without ctx->ops.
+ */
+static long remap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
+{
+	unsigned long to = regs->r8, len = PAGE_ALIGN(regs->dx);
+	unsigned long from = regs->di, old_len = PAGE_ALIGN(regs->si);
+	/* What it shrinks by may be more than one mapping. */
+	bool shrinks = !offset_in_page(from) && len < old_len &&
+		       from + old_len > from;
+	bool fixed = regs->r10 & MREMAP_FIXED && !offset_in_page(to) && len &&
+		     to + len > to;
+	bool ours_from = shrinks && hpmmap_range_has_ours(ctx, from + len,
+							  from + old_len);
+	bool ours_to = fixed && hpmmap_range_has_ours(ctx, to, to + len);
+	bool replaces = ours_from || ours_to;
+	long ret = replaces ? hpmmap_replacing_begin(ctx) : 0;
+
+	if (ret)
+		return ret;
+	ret = hpmmap_call_orig(HPMMAP_CALL_MREMAP, regs);
+	if (replaces)
+		hpmmap_replacing_end(ctx);
+	if (shrinks)
+		hpmmap_range_changed_after(ctx, from + len, from + old_len,
+					   ours_from);
+	if (fixed)
+		hpmmap_range_changed_after(ctx, to, to + len, ours_to);
+	return ret;
+}
+
+static bool args_are_valid(const struct remap *r)
+{
+	if (r->flags & ~(MREMAP_FIXED | MREMAP_MAYMOVE | MREMAP_DONTUNMAP))
+		return false;
+	if (r->flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) &&
+	    !(r->flags & MREMAP_MAYMOVE))
+		return false;
+	if (r->flags & MREMAP_DONTUNMAP && r->old_len != r->new_len)
+		return false;
+	return !offset_in_page(r->addr) && r->new_len &&
+	       r->addr < TASK_SIZE && r->old_len <= TASK_SIZE - r->addr;
+}
+
+static struct remap remap_of(const struct pt_regs *regs)
+{
+	return (struct remap){
+		.addr = regs->di,
+		.old_len = PAGE_ALIGN(regs->si),
+		.new_len = PAGE_ALIGN(regs->dx),
+		.flags = regs->r10,
+		.new_addr = regs->r8,
+	};
+}
+
+/* Of handle_mremap(): it is not ours any more. No call returns it. */
+#define GONE (-ENOLINK)
+
+static long handle_mremap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+			  const struct pt_regs *regs)
+{
+	struct remap r = remap_of(regs);
+
+	/* It may have been unmapped since, or handed back. */
+	if (!remap_lookup(ctx, &r))
+		return GONE;
+	return r.sealed ? -EPERM : remap_ours(ctx, &r);
+}
+
+long hpmmap_sys_mremap(const struct pt_regs *regs)
+{
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	struct remap r = remap_of(regs);
+	long ret = GONE;
+
+	if (!ctx)
+		return hpmmap_call_orig(HPMMAP_CALL_MREMAP, regs);
+	while (ret == GONE) {
+		if (!args_are_valid(&r) ||
+		    !hpmmap_range_has_ours(ctx, r.addr, r.addr + 1)) {
+			ret = remap_linux(ctx, regs);
+			break;
+		}
+		ret = hpmmap_handle(HPMMAP_CALL_MREMAP, regs, handle_mremap);
+		if (ret == HPMMAP_REDO)
+			ret = unwatch(&r) ?: GONE;
+		if (ret == GONE && signal_pending(current))
+			ret = -ERESTARTNOINTR;
+		cond_resched();
+	}
+	hpmmap_ctx_put(ctx);
+	return ret;
+}

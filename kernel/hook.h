@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Hooks: functions of the kernel that the module stands in for. */
+#ifndef _HPMMAP_HOOK_H
+#define _HPMMAP_HOOK_H
+
+#include <linux/types.h>
+
+struct file;
+struct pt_regs;
+
+/**
+ * struct hpmmap_hook - a function of the kernel that is hooked
+ * @symbol: its name
+ * @handler: what stands in for it
+ * @orig: its address, 0 where the kernel lacks it
+ * @optional: the kernel may lack it
+ */
+struct hpmmap_hook {
+	const char *symbol;
+	void *handler;
+	unsigned long orig;
+	bool optional;
+};
+enum hpmmap_call {
+	HPMMAP_CALL_MMAP,
+	HPMMAP_CALL_MUNMAP,
+	HPMMAP_CALL_MPROTECT,
+	HPMMAP_CALL_PKEY_MPROTECT,
+	HPMMAP_CALL_MREMAP,
+	HPMMAP_CALL_MADVISE,
+	HPMMAP_CALL_BRK,
+	HPMMAP_CALL_MLOCK,
+	HPMMAP_CALL_MLOCK2,
+	HPMMAP_CALL_MUNLOCK,
+	HPMMAP_CALL_MUNLOCKALL,
+	HPMMAP_CALL_MBIND,
+	HPMMAP_CALL_MOVE_PAGES,
+	HPMMAP_CALL_MIGRATE_PAGES,
+	HPMMAP_CALL_REMAP_FILE_PAGES,
+	HPMMAP_CALL_CLONE,
+	HPMMAP_CALL_FORK_COPIED,
+	HPMMAP_CALL_USERFAULTFD,
+	HPMMAP_NR_CALLS
+};
+int hpmmap_hook_init(void);
+void hpmmap_hook_exit(void);
+int hpmmap_hook_get(void);
+bool hpmmap_hook_get_another(void);
+void hpmmap_hook_put(void);
+bool hpmmap_hook_active(void);
+long hpmmap_call_orig(enum hpmmap_call call, const struct pt_regs *regs);
+long hpmmap_call_userfaultfd(struct file *file, unsigned int cmd,
+			     unsigned long arg);
+
+#endif /* _HPMMAP_HOOK_H */

@@ -1,0 +1,867 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * One block: its struct pages, its contents, and who still refers to it.
+ *
+ * A pool block is an order-9 folio of which the module holds one reference.
+ * Page-table entries and pins (devices, ptrace, pipes) hold one each, so the
+ * block is nobody else's exactly when the count is back to one. It must never
+ * reach zero: that would free offlined memory into Linux's allocator.
+ */
+#include <linux/delay.h>
+#include <linux/highmem.h>
+#include <linux/memcontrol.h>
+#include <linux/page-flags.h>
+#include <linux/pagemap.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <asm/fpu/api.h>
+
+#include "hpmmap.h"
+#include "mem/block.h"
+#include "mem/pool.h"
+#include "as/counters.h"
+#include "as/ctx.h"
+#include "as/poison.h"
+#include "as/share.h"
+#include "as/stats.h"
+
+/* How long a call waits for somebody else's reference, in steps of 1 ms. */
+#define PIN_WAIT_STEPS 10
+
+/* Cleared at once, in bytes: some 10 us. */
+#define CLEAR_PIECE (128UL << 10)
+
+/* How often pinned blocks are looked at: first, and last if none came free. */
+#define PIN_POLL_MS 50
+#define PIN_POLL_LAST_MS 1000
+
+/* Pinned blocks that are looked at without a pause. */
+#define PIN_POLL_BATCH 64
+
+static LIST_HEAD(pinned);
+static unsigned long nr_pinned;
+static DEFINE_SPINLOCK(pinned_lock);
+static unsigned int pinned_ms = PIN_POLL_MS;
+/* When an allocation has looked at last. */
+static unsigned long pinned_looked;
+
+static void pinned_work_fn(struct work_struct *work);
+static DECLARE_DELAYED_WORK(pinned_work, pinned_work_fn);
+
+static void page_init(struct page *page, unsigned long pfn, int nid)
+{
+	memset(page, 0, sizeof(*page));
+	/*
+	 * ZONE_NORMAL whatever it was: with ZONE_MOVABLE a long-term pin tries
+	 * to migrate the page first, for ever.
+	 */
+	set_page_links(page, ZONE_NORMAL, nid, pfn);
+	atomic_set(&page->_mapcount, -1);
+	page_cpupid_reset_last(page);
+	INIT_LIST_HEAD(&page->lru);
+}
+
+/**
+ * hpmmap_block_prepare() - make a folio of 2 MB of offline memory
+ * @block: the block, zeroed
+ * @pfn: first page frame, aligned to 2 MB; every page of it is offline
+ * @nid: its node
+ *
+ * The struct pages of offline memory mean nothing to Linux, and it
+ * initialises them again when the memory is set online.
+ */
+void hpmmap_block_prepare(struct hpmmap_block *block, unsigned long pfn,
+			  int nid)
+{
+	struct page *page = pfn_to_page(pfn);
+	unsigned int i;
+
+	for (i = 0; i < SLOT_PAGES; i++)
+		page_init(page + i, pfn + i, nid);
+	compat_pageblock_init(page);
+	set_page_count(page, 1);
+	compat_prep_compound_page(page, SLOT_ORDER);
+	compat_kasan_unpoison(page_address(page), SLOT_SIZE);
+	block->folio = page_folio(page);
+	__folio_mark_uptodate(block->folio);
+	block->nid = nid;
+	atomic_set(&block->users, 0);
+	INIT_LIST_HEAD(&block->link);
+}
+
+/**
+ * hpmmap_block_alloc_linux() - a block that will be filled with Linux's memory
+ *
+ * Return: the block, without any page yet, or NULL.
+ */
+struct hpmmap_block *hpmmap_block_alloc_linux(void)
+{
+	struct hpmmap_block *block = kzalloc(sizeof(*block), GFP_KERNEL_ACCOUNT);
+
+	if (!block)
+		return NULL;
+	block->pages = kvcalloc(SLOT_PAGES, sizeof(*block->pages),
+				GFP_KERNEL_ACCOUNT);
+	if (!block->pages) {
+		kfree(block);
+		return NULL;
+	}
+	block->nid = NUMA_NO_NODE;
+	block->state = HPMMAP_BLOCK_HELD;
+	atomic_set(&block->users, 1);
+	bitmap_fill(block->stale, SLOT_PAGES);
+	INIT_LIST_HEAD(&block->link);
+	return block;
+}
+
+/* Nothing of its use by a context remains. */
+static void folio_detach(struct folio *folio)
+{
+	folio->mapping = NULL;
+	if (folio_test_dirty(folio))
+		folio_clear_dirty(folio);
+	if (folio_test_referenced(folio))
+		folio_clear_referenced(folio);
+	if (folio_test_active(folio))
+		folio_clear_active(folio);
+}
+
+static bool page_idle(struct page *page)
+{
+	return page_ref_count(page) == 1;
+}
+
+static void block_free_linux(struct hpmmap_block *block)
+{
+	unsigned int i;
+
+	bitmap_free(block->lost);
+	for (i = 0; i < SLOT_PAGES; i++) {
+		struct page *page = block->pages[i];
+
+		if (!page)
+			continue;
+		folio_detach(page_folio(page));
+		put_page(page);
+	}
+	kvfree(block->pages);
+	kfree(block);
+}
+
+/**
+ * hpmmap_block_attach() - say which file offset a block stands for
+ * @block: the block
+ * @mapping: of the context's file
+ * @slot: its slot
+ *
+ * Shared futexes and core dumps look at a page's mapping and index.
+ */
+void hpmmap_block_attach(struct hpmmap_block *block,
+			 struct address_space *mapping, unsigned long slot)
+{
+	pgoff_t index = slot << SLOT_ORDER;
+	unsigned int i;
+
+	block->slot = slot;
+	if (block->folio) {
+		block->folio->mapping = mapping;
+		block->folio->index = index;
+		return;
+	}
+	for (i = 0; i < SLOT_PAGES; i++) {
+		if (!block->pages[i])
+			continue;
+		page_folio(block->pages[i])->mapping = mapping;
+		page_folio(block->pages[i])->index = index + i;
+	}
+}
+
+/**
+ * hpmmap_block_detach() - a pool block stands for no file offset any more
+ * @block: the block; nobody but the module refers to it
+ */
+void hpmmap_block_detach(struct hpmmap_block *block)
+{
+	folio_detach(block->folio);
+}
+
+/**
+ * hpmmap_block_page() - one page of a block
+ * @block: the block
+ * @i: which, below SLOT_PAGES
+ *
+ * Return: the page; NULL where a block of Linux's memory has none yet.
+ */
+struct page *hpmmap_block_page(struct hpmmap_block *block, unsigned int i)
+{
+	return block->folio ? folio_page(block->folio, i) : block->pages[i];
+}
+
+/**
+ * hpmmap_block_is_lost() - have the contents of a page been lost?
+ * @block: the block
+ * @i: which page; it may have a memory error of its own, or be a copy of one
+ *
+ * Nobody may touch it, the kernel in no case.
+ */
+bool hpmmap_block_is_lost(struct hpmmap_block *block, unsigned int i)
+{
+	struct page *page = hpmmap_block_page(block, i);
+
+	return (page && PageHWPoison(page)) ||
+	       (block->lost && test_bit(i, block->lost));
+}
+
+/* The copy of what cannot be read: it has nothing of who had the page before. */
+static int page_lose(struct hpmmap_block *block, unsigned int i)
+{
+	struct page *page = hpmmap_block_page(block, i);
+
+	if (!PageHWPoison(page))
+		clear_page(page_address(page));
+	if (!block->lost)
+		block->lost = bitmap_zalloc(SLOT_PAGES, GFP_KERNEL);
+	if (!block->lost)
+		return -ENOMEM;
+	set_bit(i, block->lost);
+	if (block->folio)
+		folio_set_has_hwpoisoned(block->folio);
+	return 0;
+}
+
+/**
+ * hpmmap_block_mend() - nothing of a block is lost any more
+ * @block: the block; if it is of the pools, its memory may still be bad
+ */
+void hpmmap_block_mend(struct hpmmap_block *block)
+{
+	unsigned int i;
+
+	bitmap_free(block->lost);
+	block->lost = NULL;
+	if (!block->folio)
+		return;
+	folio_lock(block->folio);
+	for (i = 0; i < SLOT_PAGES; i++)
+		if (PageHWPoison(folio_page(block->folio, i)))
+			break;
+	if (i == SLOT_PAGES)
+		folio_clear_has_hwpoisoned(block->folio);
+	folio_unlock(block->folio);
+}
+
+/*
+ * As on Linux it is charged to the memory cgroup of whose memory it is, not of who
+ * touches it (a debugger). A child that is being made has none yet: its parent's.
+ */
+static struct page *charged_alloc(struct hpmmap_ctx *ctx)
+{
+	bool remote = current->mm && current->mm != ctx->mm && ctx->pid;
+	struct mem_cgroup *memcg, *old;
+	struct page *page;
+
+	if (likely(!remote))
+		return alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	memcg = get_mem_cgroup_from_mm(ctx->mm);
+	old = set_active_memcg(memcg);
+	page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	set_active_memcg(old);
+	mem_cgroup_put(memcg);
+	return page;
+}
+
+static struct page *linux_page_alloc(struct hpmmap_ctx *ctx,
+				     struct hpmmap_block *block, unsigned int i)
+{
+	struct page *page = charged_alloc(ctx);
+
+	if (!page)
+		return NULL;
+	page_folio(page)->mapping = ctx->file->f_mapping;
+	page_folio(page)->index = (block->slot << SLOT_ORDER) + i;
+	SetPageUptodate(page);
+	block->pages[i] = page;
+	atomic_long_inc(&ctx->nr_linux_pages);
+	return page;
+}
+
+/*
+ * Clears with stores that bypass the caches: a block is as large as many a
+ * second-level cache, and what is in there is of more use than zeros. bench/clear
+ * compares the ways there are.
+ */
+static void clear_streaming(void *addr, size_t len)
+{
+	void *end = addr + len;
+
+	kernel_fpu_begin();
+	asm volatile("	pxor	%%xmm0, %%xmm0\n"
+		     "1:	movntdq	%%xmm0, (%0)\n"
+		     "	movntdq	%%xmm0, 16(%0)\n"
+		     "	movntdq	%%xmm0, 32(%0)\n"
+		     "	movntdq	%%xmm0, 48(%0)\n"
+		     "	movntdq	%%xmm0, 64(%0)\n"
+		     "	movntdq	%%xmm0, 80(%0)\n"
+		     "	movntdq	%%xmm0, 96(%0)\n"
+		     "	movntdq	%%xmm0, 112(%0)\n"
+		     "	add	$128, %0\n"
+		     "	cmp	%1, %0\n"
+		     "	jne	1b\n"
+		     "	sfence"
+		     : "+r" (addr) : "r" (end) : "memory", "cc");
+	kernel_fpu_end();
+}
+
+/* The same with stores twice as wide. */
+static void clear_streaming_avx(void *addr, size_t len)
+{
+	void *end = addr + len;
+
+	kernel_fpu_begin();
+	asm volatile("	vpxor	%%xmm0, %%xmm0, %%xmm0\n"
+		     "1:	vmovntdq %%ymm0, (%0)\n"
+		     "	vmovntdq %%ymm0, 32(%0)\n"
+		     "	vmovntdq %%ymm0, 64(%0)\n"
+		     "	vmovntdq %%ymm0, 96(%0)\n"
+		     "	vmovntdq %%ymm0, 128(%0)\n"
+		     "	vmovntdq %%ymm0, 160(%0)\n"
+		     "	vmovntdq %%ymm0, 192(%0)\n"
+		     "	vmovntdq %%ymm0, 224(%0)\n"
+		     "	add	$256, %0\n"
+		     "	cmp	%1, %0\n"
+		     "	jne	1b\n"
+		     "	sfence"
+		     : "+r" (addr) : "r" (end) : "memory", "cc");
+	kernel_fpu_end();
+}
+
+static bool has_avx(void)
+{
+	return boot_cpu_has(X86_FEATURE_AVX) &&
+	       cpu_has_xfeatures(XFEATURE_MASK_SSE | XFEATURE_MASK_YMM, NULL);
+}
+
+/**
+ * hpmmap_block_zero() - write zeros to all of a pool block that is good
+ * @block: nobody else can see it; its stale bits are the caller's business
+ */
+void hpmmap_block_zero(struct hpmmap_block *block)
+{
+	void (*clear)(void *addr, size_t len) = has_avx() ? clear_streaming_avx :
+							    clear_streaming;
+	void *addr = folio_address(block->folio);
+	int cookie = hpmmap_poison_touch();
+	size_t done;
+
+	/* In pieces: the FPU cannot be preempted. */
+	if (likely(!hpmmap_block_is_hurt(block)))
+		for (done = 0; done < SLOT_SIZE; done += CLEAR_PIECE)
+			clear(addr + done, CLEAR_PIECE);
+	else
+		for (done = 0; done < SLOT_SIZE; done += PAGE_SIZE)
+			if (!PageHWPoison(folio_page(block->folio,
+						     done >> PAGE_SHIFT)))
+				clear_page(addr + done);
+	hpmmap_poison_untouch(cookie);
+	cond_resched();
+}
+
+/**
+ * hpmmap_block_clear() - zero all of a pool block, if it is not
+ * @ctx: who needs it
+ * @block: nobody else can see it
+ */
+void hpmmap_block_clear(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
+{
+	if (!block->zeroed) {
+		hpmmap_block_zero(block);
+		atomic_long_add(SLOT_PAGES, &ctx->nr_cleared);
+	}
+	bitmap_zero(block->stale, SLOT_PAGES);
+}
+
+/**
+ * hpmmap_block_set_stale() - pages of a block mean nothing any more
+ * @block: the block
+ * @first: first page
+ * @nr: number of pages
+ */
+void hpmmap_block_set_stale(struct hpmmap_block *block, unsigned int first,
+			    unsigned int nr)
+{
+	if (find_next_zero_bit(block->stale, first + nr, first) >= first + nr)
+		return;
+	block->zeroed = false;
+	bitmap_set(block->stale, first, nr);
+}
+
+/**
+ * hpmmap_block_fill() - make pages of a block readable as zero
+ * @ctx: whose store it is in, ctx->lock held; or who alone knows it
+ * @block: the block
+ * @first: first page
+ * @nr: number of pages
+ *
+ * Pages that are not stale are left alone, and so are those with a memory error,
+ * which stay stale.
+ *
+ * Return: 0, or -ENOMEM where Linux has no page to give.
+ */
+int hpmmap_block_fill(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
+		      unsigned int first, unsigned int nr)
+{
+	int cookie = hpmmap_poison_touch(), ret = 0;
+	bool hurt = unlikely(hpmmap_block_is_hurt(block));
+	unsigned int end = first + nr;
+	unsigned int i = first;
+
+	if (block->folio && nr == SLOT_PAGES && !hurt &&
+	    bitmap_full(block->stale, SLOT_PAGES)) {
+		hpmmap_block_clear(ctx, block);
+		goto out;
+	}
+	for_each_set_bit_from(i, block->stale, end) {
+		struct page *page = hpmmap_block_page(block, i);
+
+		if (!page) {
+			if (!linux_page_alloc(ctx, block, i)) {
+				ret = -ENOMEM;
+				break;
+			}
+		} else if (hurt && PageHWPoison(page)) {
+			continue;
+		} else if (!block->zeroed) {
+			clear_page(page_address(page));
+			atomic_long_inc(&ctx->nr_cleared);
+		}
+		if (block->lost)
+			clear_bit(i, block->lost);
+		clear_bit(i, block->stale);
+	}
+out:
+	hpmmap_poison_untouch(cookie);
+	return ret;
+}
+
+/**
+ * hpmmap_block_write() - give a fresh page of a block contents
+ * @block: the block; nobody else uses the page yet
+ * @i: which page
+ * @from: a page of the kernel's memory
+ *
+ * Return: 0, or -EIO where a memory error is in the page.
+ */
+int hpmmap_block_write(struct hpmmap_block *block, unsigned int i,
+		       const void *from)
+{
+	int cookie = hpmmap_poison_touch();
+	bool lost = hpmmap_block_is_lost(block, i);
+
+	if (!lost)
+		memcpy(page_address(hpmmap_block_page(block, i)), from,
+		       PAGE_SIZE);
+	hpmmap_poison_untouch(cookie);
+	return lost ? -EIO : 0;
+}
+
+/* False if there is a memory error in what was to be read. */
+static bool page_copy(struct page *to, struct page *from)
+{
+	if (PageHWPoison(from))
+		return false;
+	if (!copy_mc_to_kernel(page_address(to), page_address(from), PAGE_SIZE))
+		return true;
+	/* Not at once: who copies holds locks. */
+	memory_failure_queue(page_to_pfn(from), 0);
+	return false;
+}
+
+/**
+ * hpmmap_block_clear_linux() - pages of a block of Linux's memory read as zero
+ * @ctx: whose store it is in, ctx->lock held
+ * @block: the block
+ * @first: first page
+ * @nr: number of pages, all of them stale
+ *
+ * Where it has no page it gets none: the first touch brings one.
+ */
+void hpmmap_block_clear_linux(struct hpmmap_ctx *ctx,
+			      struct hpmmap_block *block, unsigned int first,
+			      unsigned int nr)
+{
+	unsigned int i;
+
+	lockdep_assert_held(&ctx->lock);
+	for (i = first; i < first + nr; i++) {
+		if (!block->pages[i] || PageHWPoison(block->pages[i]))
+			continue;
+		clear_page(page_address(block->pages[i]));
+		if (block->lost)
+			clear_bit(i, block->lost);
+		atomic_long_inc(&ctx->nr_cleared);
+		clear_bit(i, block->stale);
+	}
+}
+
+/**
+ * hpmmap_block_drop_linux() - give pages back to Linux
+ * @ctx: whose store it is in, ctx->lock held
+ * @block: a block of Linux's memory
+ * @first: first page
+ * @nr: number of pages, all of them stale and in no page table
+ *
+ * What somebody still refers to stays.
+ */
+void hpmmap_block_drop_linux(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
+			     unsigned int first, unsigned int nr)
+{
+	unsigned int i;
+
+	lockdep_assert_held(&ctx->lock);
+	for (i = first; i < first + nr; i++) {
+		struct page *page = block->pages[i];
+
+		if (!page || !page_idle(page))
+			continue;
+		block->pages[i] = NULL;
+		folio_detach(page_folio(page));
+		put_page(page);
+		atomic_long_dec(&ctx->nr_linux_pages);
+	}
+}
+
+/**
+ * hpmmap_block_copy() - copy pages from one block to another
+ * @ctx: owner of @to, its lock held, as is the owner's of @from
+ * @to: where to
+ * @to_page: first page there
+ * @from: where from
+ * @from_page: first page there
+ * @nr: number of pages
+ *
+ * Stale pages are not copied. What a memory error has destroyed is destroyed in
+ * the copy, too: who touches it there gets SIGBUS.
+ *
+ * Return: 0, or -ENOMEM where Linux has no page to give.
+ */
+int hpmmap_block_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
+		       unsigned int to_page, struct hpmmap_block *from,
+		       unsigned int from_page, unsigned int nr)
+{
+	int cookie = hpmmap_poison_touch(), ret = 0;
+	unsigned int i;
+
+	lockdep_assert_held(&ctx->lock);
+	for (i = 0; i < nr; i++) {
+		struct page *src = hpmmap_block_page(from, from_page + i);
+		struct page *dst = hpmmap_block_page(to, to_page + i);
+
+		if (test_bit(from_page + i, from->stale))
+			continue;
+		if (!dst)
+			dst = linux_page_alloc(ctx, to, to_page + i);
+		if (!dst) {
+			ret = -ENOMEM;
+			break;
+		}
+		if (!hpmmap_block_is_lost(from, from_page + i) &&
+		    !PageHWPoison(dst) && page_copy(dst, src)) {
+			if (to->lost)
+				clear_bit(to_page + i, to->lost);
+		} else {
+			ret = page_lose(to, to_page + i);
+			if (ret)
+				break;
+		}
+		clear_bit(to_page + i, to->stale);
+	}
+	hpmmap_poison_untouch(cookie);
+	return ret;
+}
+
+/**
+ * hpmmap_block_idle() - does only the module refer to this block?
+ * @block: the block, in no page table that may still change
+ */
+bool hpmmap_block_idle(struct hpmmap_block *block)
+{
+	unsigned int i;
+
+	if (block->folio)
+		return folio_ref_count(block->folio) == 1;
+	for (i = 0; i < SLOT_PAGES; i++)
+		if (block->pages[i] && !page_idle(block->pages[i]))
+			return false;
+	return true;
+}
+
+/* Are there references that are neither page tables' nor pins of devices? */
+static bool folio_is_pinned_otherwise(struct folio *folio)
+{
+	return folio_ref_count(folio) > 1 + compat_folio_mapcount(folio) +
+					compat_folio_pincount(folio);
+}
+
+static bool folio_is_pinned(struct folio *folio)
+{
+	/* Counting the entries of 4 KB takes its time on kernels before 6.7. */
+	if (folio_test_large(folio) &&
+	    folio_ref_count(folio) == 1 + folio_entire_mapcount(folio))
+		return false;
+	return folio_ref_count(folio) > 1 + compat_folio_mapcount(folio);
+}
+
+/**
+ * hpmmap_block_is_pinned() - does somebody but page tables refer to it?
+ * @block: the block
+ */
+bool hpmmap_block_is_pinned(struct hpmmap_block *block)
+{
+	unsigned int i;
+
+	if (block->folio)
+		return folio_is_pinned(block->folio);
+	for (i = 0; i < SLOT_PAGES; i++)
+		if (block->pages[i] &&
+		    folio_is_pinned(page_folio(block->pages[i])))
+			return true;
+	return false;
+}
+
+/**
+ * hpmmap_block_wait_unpinned() - wait a moment for pins to go
+ * @ctx: who waits
+ * @block: a block that may be mapped
+ *
+ * References that are neither the module's nor a page table's are pins, or
+ * last for microseconds only (a lockless page-table walk, a batch of mlock).
+ *
+ * Return: whether there is none left.
+ */
+bool hpmmap_block_wait_unpinned(struct hpmmap_ctx *ctx,
+				struct hpmmap_block *block)
+{
+	u64 since = get_cycles();
+	int i;
+
+	if (!hpmmap_block_is_pinned(block))
+		return true;
+	for (i = 0; i < PIN_WAIT_STEPS; i++) {
+		usleep_range(1000, 1100);
+		if (!hpmmap_block_is_pinned(block))
+			break;
+	}
+	hpmmap_count_stall(ctx->job, HPMMAP_STALL_PINS, since);
+	return i < PIN_WAIT_STEPS;
+}
+
+/* Of a pool block: is it clean once all of it is stale? */
+static bool all_zero(const struct hpmmap_block *block)
+{
+	return block->zeroed && bitmap_full(block->stale, SLOT_PAGES);
+}
+
+/*
+ * Its contents stay as they are. A block of the pools is added to @freed, for
+ * hpmmap_pool_free().
+ */
+static void block_free(struct hpmmap_block *block, struct list_head *freed)
+{
+	if (!block->folio) {
+		block_free_linux(block);
+		return;
+	}
+	folio_detach(block->folio);
+	if (unlikely(block->lost))
+		hpmmap_block_mend(block);
+	hpmmap_block_set_stale(block, 0, SLOT_PAGES);
+	bitmap_zero(block->reuse, SLOT_PAGES);
+	block->reuse_id = 0;
+	block->foreign_pin = false;
+	list_add_tail(&block->link, freed);
+}
+
+/**
+ * hpmmap_block_release() - give up a block that is in no store any more
+ * @ctx: the context it came from
+ * @block: the block; not to be used afterwards
+ *
+ * It goes back to its pool at once, or when the last pin has gone; a shared
+ * one stays with the others.
+ */
+void hpmmap_block_release(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
+{
+	LIST_HEAD(freed);
+
+	hpmmap_block_release_to(ctx, block, &freed);
+	hpmmap_pool_free(&freed);
+}
+
+/*
+ * Whether a process that shared a block, and is not in its way any more, may have
+ * left pins there: a transfer under way that a file keeps, a pipe. While it was
+ * shared they could only read; whoever has it alone then must not write to it.
+ */
+static bool may_have_pinned(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
+{
+	if (!block->folio || !folio_is_pinned(block->folio))
+		return false;
+	/* References that are no device's are nobody's by name. */
+	return compat_mm_has_pinned(ctx->mm) ||
+	       folio_is_pinned_otherwise(block->folio);
+}
+
+/**
+ * hpmmap_block_release_to() - give up one of many blocks
+ * @ctx: the context it came from
+ * @block: the block, as for hpmmap_block_release()
+ * @freed: it is added here if hpmmap_pool_free() can have it
+ */
+void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
+			     struct list_head *freed)
+{
+	int left;
+
+	/* Before the others can see that they have it alone. */
+	if (atomic_read(&block->users) > 1 && may_have_pinned(ctx, block))
+		WRITE_ONCE(block->foreign_pin, true);
+	left = atomic_dec_return(&block->users);
+	if (left) {
+		atomic_long_dec(&ctx->nr_held);
+		if (left == 1)
+			hpmmap_share_alone(ctx);
+		return;
+	}
+	if (block->folio) {
+		atomic_long_dec(&ctx->nr_held);
+	} else {
+		unsigned int i;
+
+		for (i = 0; i < SLOT_PAGES; i++)
+			if (block->pages[i])
+				atomic_long_dec(&ctx->nr_linux_pages);
+	}
+
+	if (hpmmap_block_idle(block)) {
+		if (block->folio && !all_zero(block))
+			hpmmap_ctx_soil(ctx, block->nid, 1);
+		block_free(block, freed);
+		return;
+	}
+	refcount_inc(&ctx->refs);
+	atomic_long_inc(&ctx->nr_pinned);
+	if (block->folio)
+		hpmmap_pool_set_pinned(block);
+	spin_lock(&pinned_lock);
+	block->ctx = ctx;
+	list_add_tail(&block->link, &pinned);
+	nr_pinned++;
+	spin_unlock(&pinned_lock);
+	schedule_delayed_work(&pinned_work, msecs_to_jiffies(PIN_POLL_MS));
+}
+
+/*
+ * Moves those of the next @nr pinned blocks that are not so any more to @idle,
+ * and the others behind all the rest.
+ */
+static void pinned_look(unsigned int nr, struct list_head *idle)
+{
+	struct hpmmap_block *block;
+
+	lockdep_assert_held(&pinned_lock);
+	while (nr-- && !list_empty(&pinned)) {
+		block = list_first_entry(&pinned, struct hpmmap_block, link);
+		if (hpmmap_block_idle(block)) {
+			list_move(&block->link, idle);
+			nr_pinned--;
+		} else {
+			list_move_tail(&block->link, &pinned);
+		}
+	}
+}
+
+static void pinned_take_back(struct list_head *idle)
+{
+	struct hpmmap_block *block, *tmp;
+
+	list_for_each_entry_safe(block, tmp, idle, link) {
+		bool soiled = block->folio && !all_zero(block);
+		struct hpmmap_ctx *ctx = block->ctx;
+		int nid = block->nid;
+		LIST_HEAD(freed);
+
+		list_del_init(&block->link);
+		block->ctx = NULL;
+		block_free(block, &freed);
+		hpmmap_pool_free(&freed);
+		/* It is free before somebody may be asked to zero it. */
+		if (soiled)
+			hpmmap_ctx_soil(ctx, nid, 1);
+		atomic_long_dec(&ctx->nr_pinned);
+		hpmmap_ctx_put(ctx);
+	}
+}
+
+/**
+ * hpmmap_pinned_poll() - take back the blocks whose pins have gone
+ *
+ * May sleep.
+ */
+void hpmmap_pinned_poll(void)
+{
+	unsigned long left = READ_ONCE(nr_pinned);
+
+	while (left) {
+		unsigned int nr = min_t(unsigned long, left, PIN_POLL_BATCH);
+		LIST_HEAD(idle);
+
+		spin_lock(&pinned_lock);
+		pinned_look(nr, &idle);
+		spin_unlock(&pinned_lock);
+		if (!list_empty(&idle)) {
+			WRITE_ONCE(pinned_ms, PIN_POLL_MS);
+			pinned_take_back(&idle);
+		}
+		left -= nr;
+		cond_resched();
+	}
+}
+
+/**
+ * hpmmap_pinned_poll_some() - the same with some of them, for an allocation
+ *
+ * Where there are many, once every few milliseconds; and never while somebody
+ * else is at it.
+ */
+void hpmmap_pinned_poll_some(void)
+{
+	LIST_HEAD(idle);
+
+	if (!READ_ONCE(nr_pinned) ||
+	    (READ_ONCE(nr_pinned) > PIN_POLL_BATCH &&
+	     READ_ONCE(pinned_looked) == jiffies) ||
+	    !spin_trylock(&pinned_lock))
+		return;
+	WRITE_ONCE(pinned_looked, jiffies);
+	pinned_look(min_t(unsigned long, nr_pinned, PIN_POLL_BATCH), &idle);
+	spin_unlock(&pinned_lock);
+	pinned_take_back(&idle);
+}
+
+static void pinned_work_fn(struct work_struct *work)
+{
+	unsigned int ms;
+
+	hpmmap_pinned_poll();
+	if (!READ_ONCE(nr_pinned))
+		return;
+	ms = READ_ONCE(pinned_ms);
+	WRITE_ONCE(pinned_ms, min(2 * ms, (unsigned int)PIN_POLL_LAST_MS));
+	schedule_delayed_work(&pinned_work, msecs_to_jiffies(ms));
+}
+
+/* Pinned blocks keep the module loaded, so there are none left here. */
+void hpmmap_pinned_exit(void)
+{
+	cancel_delayed_work_sync(&pinned_work);
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Blocks: the memory behind one slot of an address space. */
+#ifndef _HPMMAP_MEM_BLOCK_H
+#define _HPMMAP_MEM_BLOCK_H
+
+#include <linux/atomic.h>
+#include <linux/bitmap.h>
+#include <linux/mm.h>
+
+#include "hpmmap.h"
+
+struct hpmmap_account;
+struct hpmmap_ctx;
+
+/**
+ * enum hpmmap_block_state - where a block of a pool is
+ * @HPMMAP_BLOCK_FREE: in the buddy allocator; nobody else refers to it
+ * @HPMMAP_BLOCK_HELD: charged to an account; on a caller's list or in a store
+ * @HPMMAP_BLOCK_PINNED: given up by its holder, still charged, and waiting on
+ *	the pinned list for somebody else's references to go
+ * @HPMMAP_BLOCK_BAD: a memory error is in it; nobody's, and never handed out
+ */
+enum hpmmap_block_state {
+	HPMMAP_BLOCK_FREE,
+	HPMMAP_BLOCK_HELD,
+	HPMMAP_BLOCK_PINNED,
+	HPMMAP_BLOCK_BAD,
+};
+
+/**
+ * struct hpmmap_block - the memory behind one 2 MB slot of an address space
+ * @link: list of whoever owns it (unused while in a store)
+ * @folio: the order-9 folio of a pool block; NULL for Linux's memory.
+ *	Immutable.
+ * @pages: NULL for a pool block; otherwise SLOT_PAGES pointers to order-0
+ *	pages of Linux, NULL where none was needed yet. Protected by ctx->lock.
+ * @account: who is charged for a pool block that is not free
+ * @ctx: the context it came from while PINNED (holds a reference)
+ * @slot: its slot while in a store, protected by ctx->lock; on a list from
+ *	hpmmap_pool_alloc() the one it is meant for, or NO_SLOT
+ * @nid: node of a pool block. Immutable.
+ * @zeroed: those of its pages that are stale are zero
+ * @bad: it is not to be handed out any more; protected by node->lock
+ * @foreign_pin: a store that shared it gave it up while it was pinned, maybe for
+ *	the process of that store
+ * @users: stores it is in. With more than one, nobody may change it, and no
+ *	entry of a page table lets anybody write to it (see share.c).
+ * @state: changed only by block_set_state()
+ * @stale: one bit a page: the content means nothing to the current mapping and
+ *	has to be cleared before anybody sees it. Protected by ctx->lock.
+ * @reuse: one bit a page: the content is of the process that has the block, and
+ *	it may see it again. Means something only to the context @reuse_id.
+ *	Protected as @stale.
+ * @reuse_id: id of the context that keeps it for reuse, or 0
+ * @lost: NULL, or one bit a page: it is a copy of a page that a memory error was
+ *	in, and who touches it gets SIGBUS. Protected as @stale.
+ */
+struct hpmmap_block {
+	struct list_head link;
+	struct folio *folio;
+	struct page **pages;
+	struct hpmmap_account *account;
+	struct hpmmap_ctx *ctx;
+	unsigned long slot;
+	int nid;
+	bool zeroed;
+	bool bad;
+	bool foreign_pin;
+	atomic_t users;
+	enum hpmmap_block_state state;
+	DECLARE_BITMAP(stale, SLOT_PAGES);
+	DECLARE_BITMAP(reuse, SLOT_PAGES);
+	u64 reuse_id;
+	unsigned long *lost;
+};
+
+/*
+ * Is there a page in it that nobody may touch? The core maps no such folio by
+ * one entry either.
+ */
+static inline bool hpmmap_block_is_hurt(const struct hpmmap_block *block)
+{
+	return block->folio ? folio_test_has_hwpoisoned(block->folio) :
+			      !!block->lost;
+}
+
+static inline bool hpmmap_block_is_shared(const struct hpmmap_block *block)
+{
+	/* Who finds it alone sees what the others wrote before they left. */
+	return atomic_read_acquire(&block->users) > 1;
+}
+
+void hpmmap_block_prepare(struct hpmmap_block *block, unsigned long pfn,
+			  int nid);
+struct hpmmap_block *hpmmap_block_alloc_linux(void);
+void hpmmap_block_attach(struct hpmmap_block *block,
+			 struct address_space *mapping, unsigned long slot);
+int hpmmap_block_write(struct hpmmap_block *block, unsigned int i,
+		       const void *from);
+int hpmmap_block_fill(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
+		      unsigned int first, unsigned int nr);
+void hpmmap_block_clear_linux(struct hpmmap_ctx *ctx,
+			      struct hpmmap_block *block, unsigned int first,
+			      unsigned int nr);
+void hpmmap_block_drop_linux(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
+			     unsigned int first, unsigned int nr);
+void hpmmap_block_zero(struct hpmmap_block *block);
+void hpmmap_block_clear(struct hpmmap_ctx *ctx, struct hpmmap_block *block);
+void hpmmap_block_set_stale(struct hpmmap_block *block, unsigned int first,
+			    unsigned int nr);
+int hpmmap_block_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
+		      unsigned int to_page, struct hpmmap_block *from,
+		      unsigned int from_page, unsigned int nr);
+bool hpmmap_block_is_lost(struct hpmmap_block *block, unsigned int i);
+void hpmmap_block_mend(struct hpmmap_block *block);
+void hpmmap_block_detach(struct hpmmap_block *block);
+struct page *hpmmap_block_page(struct hpmmap_block *block, unsigned int i);
+bool hpmmap_block_is_pinned(struct hpmmap_block *block);
+bool hpmmap_block_idle(struct hpmmap_block *block);
+bool hpmmap_block_wait_unpinned(struct hpmmap_ctx *ctx,
+				struct hpmmap_block *block);
+void hpmmap_block_release(struct hpmmap_ctx *ctx, struct hpmmap_block *block);
+void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
+			     struct list_head *freed);
+void hpmmap_pinned_poll(void);
+void hpmmap_pinned_poll_some(void);
+void hpmmap_pinned_exit(void);
+
+#endif /* _HPMMAP_MEM_BLOCK_H */

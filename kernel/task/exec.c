@@ -1,0 +1,722 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Members: processes that belong to a job, and what happens at execve.
+ *
+ * A member is a process (thread group), whatever program it runs; a context
+ * is one of its address spaces. Membership begins with the launch ioctl, is
+ * inherited over fork, survives execve and ends with the process.
+ */
+#include <linux/binfmts.h>
+#include <linux/cred.h>
+#include <linux/delay.h>
+#include <linux/hashtable.h>
+#include <linux/mman.h>
+#include <linux/pid.h>
+#include <linux/resource.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/task_stack.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/tracepoint.h>
+#include <linux/uaccess.h>
+
+#include "hook.h"
+#include "hpmmap.h"
+#include "sysfs.h"
+#include "mem/block.h"
+#include "mem/pool.h"
+#include "as/counters.h"
+#include "as/ctx.h"
+#include "as/job.h"
+#include "as/policy.h"
+#include "as/stats.h"
+#include "as/store.h"
+#include "as/vma.h"
+#include "task/exec.h"
+#include "task/fork.h"
+#include "task/image.h"
+#include "trace.h"
+
+/* The part of the main stack that is mapped at once, RLIMIT_STACK allowing. */
+#define STACK_BYTES (8UL << 20)
+
+/* Forks between two runs of members_work at most: far more than can be. */
+#define NR_SPARES 256
+
+/* How long the end of a process waits for its other threads. */
+#define THREADS_WAIT_MS 1000
+
+/**
+ * struct member - a process that belongs to a job
+ * @refs: the hash and a work under way
+ * @node: in the hash, among the spares or the former ones
+ * @tgid: who; holds a reference
+ * @job: which; holds a reference
+ * @registers: programs it executes are registered
+ * @work: gives the address space a context; runs in the process
+ * @work_queued: @work is under way
+ * @exit_work: takes its memory back before its parent learns of its end
+ * @ctx: of the address space it uses or, while a work is under way, has left;
+ *	joined, see hpmmap_ctx_join()
+ * @execed: @work is due to execve, so heap and stack are new
+ */
+struct member {
+	refcount_t refs;
+	struct hlist_node node;
+	struct pid *tgid;
+	struct hpmmap_job *job;
+	bool registers;
+	struct callback_head work;
+	bool work_queued;
+	bool execed;
+	struct callback_head exit_work;
+	struct hpmmap_ctx *ctx;
+};
+
+static void members_work_fn(struct work_struct *work);
+static DECLARE_WORK(members_work, members_work_fn);
+
+static DEFINE_HASHTABLE(members, 8);
+/* Zeroed, for the probes, which cannot allocate. */
+static HLIST_HEAD(spares);
+static unsigned int nr_spares;
+/* Without references, to be freed. */
+static HLIST_HEAD(former);
+/* Protects all of these; raw, because the probes take it. */
+static DEFINE_RAW_SPINLOCK(members_lock);
+
+/* Takes over a reference of the hooks'. */
+static void member_init(struct member *m, struct hpmmap_job *job,
+			struct pid *tgid, bool registers)
+{
+	refcount_set(&m->refs, 1);
+	m->tgid = get_pid(tgid);
+	m->job = hpmmap_job_get(job);
+	m->registers = registers;
+	atomic_long_inc(&job->nr_members);
+	atomic_long_inc(&job->nr_members_total);
+}
+
+/* May be called from any context: the last one is left to a worker. */
+static void member_put(struct member *m)
+{
+	if (!refcount_dec_and_test(&m->refs))
+		return;
+	raw_spin_lock(&members_lock);
+	hlist_add_head(&m->node, &former);
+	/* Under the lock: once it is freed, the module may go. */
+	schedule_work(&members_work);
+	raw_spin_unlock(&members_lock);
+}
+
+static struct member *spare_take(void)
+{
+	struct member *m = NULL;
+	bool low;
+
+	raw_spin_lock(&members_lock);
+	if (!hlist_empty(&spares)) {
+		m = hlist_entry(spares.first, struct member, node);
+		hlist_del_init(&m->node);
+		nr_spares--;
+	}
+	low = nr_spares < NR_SPARES / 2;
+	raw_spin_unlock(&members_lock);
+	if (low)
+		schedule_work(&members_work);
+	return m;
+}
+
+static int spares_fill(void)
+{
+	while (READ_ONCE(nr_spares) < NR_SPARES) {
+		struct member *m = kzalloc(sizeof(*m), GFP_KERNEL);
+
+		if (!m)
+			return -ENOMEM;
+		raw_spin_lock(&members_lock);
+		hlist_add_head(&m->node, &spares);
+		nr_spares++;
+		raw_spin_unlock(&members_lock);
+	}
+	return 0;
+}
+
+static void members_work_fn(struct work_struct *work)
+{
+	struct hlist_node *tmp;
+	HLIST_HEAD(gone);
+	struct member *m;
+
+	raw_spin_lock(&members_lock);
+	hlist_move_list(&former, &gone);
+	raw_spin_unlock(&members_lock);
+	hlist_for_each_entry_safe(m, tmp, &gone, node) {
+		/* It could not do so itself. */
+		if (m->ctx)
+			hpmmap_ctx_leave(m->ctx);
+		put_pid(m->tgid);
+		hpmmap_job_put(m->job);
+		kfree(m);
+		hpmmap_hook_put();
+	}
+	/* Without memory the next fork tries again. */
+	spares_fill();
+}
+
+/* Nobody is a member. */
+static void spares_free(void)
+{
+	struct hlist_node *tmp;
+	struct member *m;
+
+	cancel_work_sync(&members_work);
+	hlist_for_each_entry_safe(m, tmp, &spares, node)
+		kfree(m);
+	INIT_HLIST_HEAD(&spares);
+	nr_spares = 0;
+}
+
+static struct member *member_find_locked(struct pid *tgid)
+{
+	struct member *m;
+
+	lockdep_assert_held(&members_lock);
+	hash_for_each_possible(members, m, node, (unsigned long)tgid)
+		if (m->tgid == tgid)
+			return m;
+	return NULL;
+}
+
+static struct member *member_get(struct pid *tgid)
+{
+	struct member *m;
+
+	raw_spin_lock(&members_lock);
+	m = member_find_locked(tgid);
+	if (m)
+		refcount_inc(&m->refs);
+	raw_spin_unlock(&members_lock);
+	return m;
+}
+
+/* With the hash's reference for the caller; NULL if the process was none. */
+static struct member *member_remove(struct pid *tgid)
+{
+	struct member *m;
+
+	raw_spin_lock(&members_lock);
+	m = member_find_locked(tgid);
+	if (m) {
+		hash_del(&m->node);
+		atomic_long_dec(&m->job->nr_members);
+	}
+	raw_spin_unlock(&members_lock);
+	return m;
+}
+
+/* Takes over the caller's reference; replaces an older membership. */
+static void member_insert(struct member *m)
+{
+	struct member *old;
+
+	raw_spin_lock(&members_lock);
+	old = member_find_locked(m->tgid);
+	if (old) {
+		hash_del(&old->node);
+		atomic_long_dec(&old->job->nr_members);
+		/* The address space stays what it is. */
+		m->ctx = old->ctx;
+		old->ctx = NULL;
+	}
+	hash_add(members, &m->node, (unsigned long)m->tgid);
+	raw_spin_unlock(&members_lock);
+	if (old)
+		member_put(old);
+}
+
+/* The new program. */
+
+/*
+ * The heap starts at the next 2 MB boundary, so that its first block is
+ * wholly its own. Left alone where something is in the way.
+ */
+static void heap_setup(struct hpmmap_ctx *ctx)
+{
+	struct mm_struct *mm = ctx->mm;
+	unsigned long start = ALIGN(mm->brk, SLOT_SIZE);
+
+	mmap_write_lock(mm);
+	if (mm->start_brk == mm->brk && start < TASK_SIZE - SLOT_SIZE &&
+	    !find_vma_intersection(mm, PAGE_ALIGN(mm->brk),
+				   start + SLOT_SIZE)) {
+		spin_lock(&mm->arg_lock);
+		mm->start_brk = start;
+		mm->brk = start;
+		spin_unlock(&mm->arg_lock);
+		ctx->heap_end = start;
+	}
+	mmap_write_unlock(mm);
+}
+
+/**
+ * struct stack - the main stack as execve left it
+ * @start: where ours starts
+ * @top: end
+ * @sp: lowest address with contents
+ * @prot: PROT_*
+ */
+struct stack {
+	unsigned long start;
+	unsigned long top;
+	unsigned long sp;
+	unsigned long prot;
+};
+
+static bool stack_find(struct mm_struct *mm, struct stack *s)
+{
+	unsigned long size = min(rlimit(RLIMIT_STACK), STACK_BYTES) & PAGE_MASK;
+	struct vm_area_struct *vma;
+	unsigned long bottom = 0;
+
+	s->sp = current_user_stack_pointer() & PAGE_MASK;
+	mmap_read_lock(mm);
+	vma = vma_lookup(mm, s->sp);
+	if (vma && vma->vm_flags & VM_GROWSDOWN && !vma->vm_file) {
+		bottom = vma->vm_start;
+		s->top = vma->vm_end;
+		s->prot = PROT_READ | PROT_WRITE;
+		if (vma->vm_flags & VM_EXEC)
+			s->prot |= PROT_EXEC;
+	}
+	mmap_read_unlock(mm);
+	/* The lowest page of what is allowed stays Linux's and can grow. */
+	if (!bottom || size < 2 * PAGE_SIZE || s->top < size)
+		return false;
+	s->start = s->top - size + PAGE_SIZE;
+	return s->start <= s->sp;
+}
+
+static int stack_copy(struct hpmmap_ctx *ctx, const struct stack *s)
+{
+	void *buf = (void *)__get_free_page(GFP_KERNEL);
+	struct hpmmap_block *block;
+	unsigned long addr;
+	int ret = 0;
+
+	if (!buf)
+		return -ENOMEM;
+	for (addr = s->sp; !ret && addr < s->top; addr += PAGE_SIZE) {
+		block = hpmmap_store_load(ctx, slot_of(addr));
+		if (!block)
+			ret = -ENOMEM;
+		else if (copy_from_user(buf, (void __user *)addr, PAGE_SIZE))
+			ret = -EFAULT;
+		else
+			ret = hpmmap_block_write(block, page_in_slot(addr),
+						 buf);
+	}
+	free_page((unsigned long)buf);
+	return ret;
+}
+
+/*
+ * The stack keeps its addresses; its memory becomes ours. Below it a page of
+ * Linux's stack mapping stays and grows as ever.
+ */
+static void stack_setup(struct hpmmap_ctx *ctx)
+{
+	struct mm_struct *mm = ctx->mm;
+	unsigned long ret = -ENOMEM, addr, next;
+	LIST_HEAD(blocks);
+	struct stack s;
+
+	if (!stack_find(mm, &s))
+		return;
+	if (hpmmap_policy_alloc(ctx, s.start, s.top, &blocks)) {
+		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_EXEC,
+				      s.top - s.start);
+		return;
+	}
+	if (clear_user((void __user *)(s.start - PAGE_SIZE), 1))
+		goto out;
+	for (addr = s.start; addr < s.top; addr = next) {
+		next = min(s.top, (addr & SLOT_MASK) + SLOT_SIZE);
+		hpmmap_store_commit(ctx, NULL, addr, next, &blocks, NULL);
+	}
+	if (stack_copy(ctx, &s))
+		goto out;
+	ret = hpmmap_vma_map(ctx, s.start, s.top - s.start, s.prot, MAP_FIXED);
+	if (!IS_ERR_VALUE(ret))
+		hpmmap_vma_commit(ctx, s.start, s.top, NULL);
+out:
+	if (IS_ERR_VALUE(ret)) {
+		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_EXEC,
+				      s.top - s.start);
+		hpmmap_store_reconcile(ctx, s.start, s.top);
+	}
+	hpmmap_pool_free_list(&blocks);
+}
+
+/*
+ * Gives up what the address space held that the process has left. It may be
+ * that of another process, still.
+ */
+static void member_leave(struct member *m)
+{
+	struct hpmmap_ctx *ctx;
+
+	raw_spin_lock(&members_lock);
+	ctx = m->ctx;
+	m->ctx = NULL;
+	raw_spin_unlock(&members_lock);
+	if (ctx)
+		hpmmap_ctx_leave(ctx);
+}
+
+/* The address space that the process uses from now on. */
+static void member_join(struct member *m, struct hpmmap_ctx *ctx)
+{
+	refcount_inc(&ctx->refs);
+	hpmmap_ctx_join(ctx);
+	m->ctx = ctx;
+}
+
+/* Runs in the member before its first instruction of the new program. */
+static void member_work(struct callback_head *work)
+{
+	struct member *m = container_of(work, struct member, work);
+	struct mm_struct *mm = current->mm;
+	bool execed = m->execed;
+	struct hpmmap_ctx *ctx;
+
+	m->work_queued = false;
+	member_leave(m);
+	if (!mm || current->flags & PF_EXITING || hpmmap_ctx_exists(mm))
+		goto out;
+	ctx = hpmmap_ctx_alloc(m->job);
+	if (!ctx) {
+		pr_warn_ratelimited("no memory to register process %d\n",
+				    current->pid);
+		if (m->job->strict)
+			send_sig(SIGKILL, current, 1);
+		goto out;
+	}
+	ctx->pid = current->tgid;
+	mutex_lock(&ctx->ops);
+	refcount_inc(&ctx->refs);
+	hpmmap_ctx_publish(ctx, mm);
+	member_join(m, ctx);
+	if (execed) {
+		heap_setup(ctx);
+		stack_setup(ctx);
+		if (ctx->image)
+			hpmmap_image_setup(ctx);
+	}
+	hpmmap_count_held(ctx);
+	hpmmap_sysfs_ctx_add(ctx);
+	trace_hpmmap_register(ctx->id, ctx->job->id, ctx->pid);
+	mutex_unlock(&ctx->ops);
+	hpmmap_ctx_put(ctx);
+out:
+	member_put(m);
+}
+
+/* Takes over the caller's reference. */
+static void member_queue_work(struct member *m, struct task_struct *task,
+			      bool execed)
+{
+	if (m->work_queued) {
+		member_put(m);
+		return;
+	}
+	m->work_queued = true;
+	m->execed = execed;
+	init_task_work(&m->work, member_work);
+	if (task_work_add(task, &m->work, TWA_RESUME)) {
+		m->work_queued = false;
+		member_put(m);
+	}
+}
+
+/*
+ * Tracepoints. They run with preemption disabled, on PREEMPT_RT too, where an
+ * ordinary spinlock sleeps: no other lock than members_lock, nothing allocated
+ * or freed, no signals.
+ */
+
+/* What had its memory is gone. */
+static void member_quit(struct callback_head *work)
+{
+	struct member *m = container_of(work, struct member, exit_work);
+
+	member_leave(m);
+	member_put(m);
+}
+
+static void probe_exec(void *data, struct task_struct *task, pid_t old_pid,
+		       struct linux_binprm *bprm)
+{
+	struct member *m = member_get(task_tgid(task));
+
+	if (!m)
+		return;
+	if (!m->registers || bprm->secureexec || test_thread_flag(TIF_ADDR32)) {
+		member_put(m);
+		m = member_remove(task_tgid(task));
+		if (!m)
+			return;
+		/* Before the first instruction, as where it goes on as a member. */
+		init_task_work(&m->exit_work, member_quit);
+		if (task_work_add(task, &m->exit_work, TWA_RESUME))
+			member_put(m);
+		return;
+	}
+	member_queue_work(m, task, true);
+}
+
+/* The child of a member is one, too; without memory it is not registered. */
+static void member_inherit(struct member *m, struct task_struct *child,
+			   bool needs_ctx)
+{
+	bool registers = m->registers && !m->job->no_inherit;
+	struct hpmmap_ctx *ctx;
+	struct member *c;
+
+	if (!hpmmap_hook_get_another())
+		return;
+	c = spare_take();
+	if (!c) {
+		hpmmap_hook_put();
+		/* It may have a context, which nobody joins. */
+		hpmmap_reap_soon();
+		pr_warn_ratelimited("no memory to register process %d\n",
+				    child->pid);
+		return;
+	}
+	member_init(c, m->job, task_tgid(child), registers);
+	/* Its own, or that of its parent. Not the last reference. */
+	ctx = hpmmap_ctx_get(child->mm);
+	if (ctx) {
+		member_join(c, ctx);
+		hpmmap_ctx_put(ctx);
+	}
+	refcount_inc(&c->refs);
+	member_insert(c);
+	if (needs_ctx && registers)
+		member_queue_work(c, child, false);
+	else
+		member_put(c);
+}
+
+static void probe_fork(void *data, struct task_struct *parent,
+		       struct task_struct *child)
+{
+	bool has_ctx = hpmmap_fork_child(child);
+	struct member *m;
+
+	if (!thread_group_leader(child))
+		return;
+	m = member_get(task_tgid(parent));
+	if (!m)
+		return;
+	member_inherit(m, child, !has_ctx && hpmmap_ctx_exists(parent->mm));
+	member_put(m);
+}
+
+/*
+ * Whether another thread may still be about to leave the address space: a task
+ * that ends gives up its files right after that.
+ */
+static bool others_are_leaving(void)
+{
+	struct task_struct *other;
+	bool ret = false;
+
+	rcu_read_lock();
+	for_each_thread(current, other)
+		if (other != current && !READ_ONCE(other->exit_state) &&
+		    READ_ONCE(other->files)) {
+			ret = true;
+			break;
+		}
+	rcu_read_unlock();
+	return ret;
+}
+
+/*
+ * Runs in a member without an address space, before its parent is told. All of
+ * its threads are ending, and one of the others may be the one that unmaps.
+ */
+static void member_exit(struct callback_head *work)
+{
+	struct member *m = container_of(work, struct member, exit_work);
+	int i;
+
+	for (i = 0; i < THREADS_WAIT_MS && others_are_leaving(); i++)
+		usleep_range(1000, 1100);
+	member_leave(m);
+	member_put(m);
+}
+
+static void probe_exit(void *data, struct task_struct *task)
+{
+	struct member *m;
+
+	if (atomic_read(&task->signal->live))
+		return;
+	/* Every process with a context is a member. */
+	m = member_remove(task_tgid(task));
+	if (!m)
+		return;
+	init_task_work(&m->exit_work, member_exit);
+	if (task_work_add(task, &m->exit_work, TWA_NONE))
+		member_put(m);
+}
+
+static struct probe {
+	const char *name;
+	void *func;
+	struct tracepoint *tp;
+} probes[] = {
+	{ "sched_process_exec", probe_exec },
+	{ "sched_process_fork", probe_fork },
+	{ "sched_process_exit", probe_exit },
+};
+
+static void probe_match(struct tracepoint *tp, void *data)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(probes); i++)
+		if (!strcmp(tp->name, probes[i].name))
+			probes[i].tp = tp;
+}
+
+static void probes_remove(int n)
+{
+	while (n--)
+		tracepoint_probe_unregister(probes[n].tp, probes[n].func, NULL);
+	tracepoint_synchronize_unregister();
+}
+
+/**
+ * hpmmap_probes_register() - follow fork, execve and exit
+ *
+ * Return: 0 or an errno; all or nothing.
+ */
+int hpmmap_probes_register(void)
+{
+	int i, ret;
+
+	ret = spares_fill();
+	if (ret)
+		goto err_spares;
+	for_each_kernel_tracepoint(probe_match, NULL);
+	for (i = 0; i < ARRAY_SIZE(probes); i++) {
+		ret = probes[i].tp ?
+		      tracepoint_probe_register(probes[i].tp, probes[i].func,
+						NULL) : -ENOENT;
+		if (ret) {
+			pr_err("no tracepoint %s: %d\n", probes[i].name, ret);
+			probes_remove(i);
+			goto err_spares;
+		}
+	}
+	return 0;
+
+err_spares:
+	spares_free();
+	return ret;
+}
+
+void hpmmap_probes_unregister(void)
+{
+	probes_remove(ARRAY_SIZE(probes));
+	spares_free();
+}
+
+/**
+ * hpmmap_launch() - make the calling process the first of a new job
+ * @arg: what it asked for; checked
+ * @nodes: nodes it may use
+ * @jobp: out: the job, with a reference for the caller
+ *
+ * Return: 0 or an errno of HPMMAP_IOC_LAUNCH.
+ */
+int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
+		  struct hpmmap_job **jobp)
+{
+	struct hpmmap_job *job;
+	struct member *m;
+	int ret;
+
+	if (!hpmmap_pool_has(nodes))
+		return -ENODEV;
+	job = hpmmap_job_alloc(arg, nodes);
+	if (IS_ERR(job))
+		return PTR_ERR(job);
+	ret = -ENOMEM;
+	if (job->strict && !hpmmap_pool_has_free(job))
+		goto out;
+	ret = hpmmap_hook_get();
+	if (ret)
+		goto out;
+	m = kzalloc(sizeof(*m), GFP_KERNEL);
+	if (!m) {
+		hpmmap_hook_put();
+		ret = -ENOMEM;
+		goto out;
+	}
+	member_init(m, job, task_tgid(current), true);
+	member_insert(m);
+	*jobp = job;
+	return 0;
+
+out:
+	hpmmap_job_put(job);
+	return ret;
+}
+
+/**
+ * hpmmap_launch_marked() - register the calling process for its marked program
+ * @arg: what the mark asks for
+ *
+ * Called in a task work, before the program's first instruction. In a job the
+ * launcher's options count, and the mark adds that of the program image.
+ *
+ * Return: 0 or an errno of HPMMAP_IOC_LAUNCH.
+ */
+int hpmmap_launch_marked(const struct hpmmap_launch *arg)
+{
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	struct hpmmap_job *job;
+	struct member *m;
+	int ret;
+
+	/* A member's own work is queued later, so it has run already. */
+	if (ctx) {
+		mutex_lock(&ctx->ops);
+		if (arg->flags & HPMMAP_LAUNCH_F_IMAGE && !ctx->image) {
+			ctx->image = true;
+			hpmmap_image_setup(ctx);
+		}
+		mutex_unlock(&ctx->ops);
+		hpmmap_ctx_put(ctx);
+		return 0;
+	}
+	m = member_get(task_tgid(current));
+	if (m) {
+		member_put(m);
+		return 0;
+	}
+	ret = hpmmap_launch(arg, &node_states[N_POSSIBLE], &job);
+	if (ret)
+		return ret;
+	hpmmap_job_put(job);
+	m = member_get(task_tgid(current));
+	if (m)
+		member_queue_work(m, current, true);
+	return 0;
+}

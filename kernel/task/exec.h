@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Members: processes of a job. */
+#ifndef _HPMMAP_TASK_EXEC_H
+#define _HPMMAP_TASK_EXEC_H
+
+#include <linux/nodemask.h>
+#include <linux/types.h>
+
+#include "uapi/hpmmap.h"
+
+struct hpmmap_job;
+
+int hpmmap_probes_register(void);
+void hpmmap_probes_unregister(void);
+int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
+		  struct hpmmap_job **jobp);
+int hpmmap_launch_marked(const struct hpmmap_launch *arg);
+
+/* Whether flags of a launch or a mark want one block placed in two ways. */
+static inline bool hpmmap_places_twice(u32 flags, u64 page_size)
+{
+	return flags & HPMMAP_LAUNCH_F_FIRST_TOUCH &&
+	       (flags & HPMMAP_LAUNCH_F_INTERLEAVE ||
+		page_size == HPMMAP_LARGE_BYTES);
+}
+
+#endif /* _HPMMAP_TASK_EXEC_H */

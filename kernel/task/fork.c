@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * fork: the child gets everything the parent has, before it runs.
+ *
+ * Linux would share the memory for good, for to it our mappings are shared
+ * ones. So the child gets a store of its own while the address space is
+ * duplicated, in vm_ops->open: with the same blocks, which from then on
+ * nobody writes to (share.c), or with copies where that cannot be.
+ *
+ * Every fork comes by kernel_clone(), whatever the system call; the hook there
+ * says whose fork it is, for vm_ops->open is also called for what others split.
+ * It keeps the parent's other threads from changing mappings
+ * meanwhile. As on Linux, the snapshot is of one moment: where a mapping is
+ * copied, the access of other threads to it is taken away first, and who
+ * needs it waits for mmap_lock until the fork is done.
+ */
+#include <linux/sched/signal.h>
+#include <linux/sched/task.h>
+#include <linux/userfaultfd_k.h>
+#include <uapi/linux/sched.h>
+
+#include "hpmmap.h"
+#include "sysfs.h"
+#include "mem/block.h"
+#include "as/ctx.h"
+#include "as/share.h"
+#include "as/stats.h"
+#include "as/store.h"
+#include "as/vma.h"
+#include "call/handle.h"
+#include "task/fork.h"
+
+/* All that may fail but for copies: what has begun has a context for a child. */
+static int fork_prepare(struct hpmmap_ctx *ctx)
+{
+	struct hpmmap_ctx *child = hpmmap_ctx_alloc(ctx->job);
+
+	if (!child)
+		return -ENOMEM;
+	if (hpmmap_share_begin(ctx, child)) {
+		hpmmap_ctx_put(child);
+		return -ENOMEM;
+	}
+	child->heap_end = ctx->heap_end;
+	child->image = ctx->image;
+	child->image_bytes = ctx->image_bytes;
+	ctx->fork.child = child;
+	ctx->fork.repair = false;
+	ctx->fork.zapped = NULL;
+	WRITE_ONCE(ctx->fork.task, current);
+	return 0;
+}
+
+/* Map everything of @ctx that has memory. */
+static void populate(struct hpmmap_ctx *ctx)
+{
+	struct hpmmap_block *block;
+	unsigned long slot;
+
+	xa_for_each(&ctx->store, slot, block)
+		hpmmap_vma_repair(ctx, slot << SLOT_SHIFT,
+				  (slot + 1) << SLOT_SHIFT);
+}
+
+static bool has_other_threads(struct mm_struct *mm)
+{
+	return atomic_read(&mm->mm_users) > 1;
+}
+
+/* The address space has been copied, or never will be. */
+static void fork_finish(struct hpmmap_ctx *ctx)
+{
+	WRITE_ONCE(ctx->fork.task, NULL);
+	if (ctx->fork.repair)
+		populate(ctx);
+	hpmmap_ctx_put(ctx->fork.child);
+	ctx->fork.child = NULL;
+	hpmmap_ops_unlock(ctx);
+}
+
+static bool is_forking(struct hpmmap_ctx *ctx)
+{
+	return READ_ONCE(ctx->fork.task) == current;
+}
+
+/**
+ * hpmmap_fork_copied() - stands in for dup_userfaultfd_complete()
+ * @events: its argument
+ *
+ * That is called when a fork has copied the address space. From there on it may
+ * wait: for who reads these events, for a debugger, with CLONE_VFORK for the
+ * child. The other threads can go on.
+ */
+void hpmmap_fork_copied(struct list_head *events)
+{
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+
+	if (ctx) {
+		if (is_forking(ctx))
+			fork_finish(ctx);
+		hpmmap_ctx_put(ctx);
+	}
+	compat_fork_copied(events);
+}
+
+static pid_t handle_fork(struct hpmmap_ctx *ctx, struct kernel_clone_args *args)
+{
+	pid_t ret = hpmmap_ops_lock(ctx);
+
+	if (ret)
+		return ret;
+	ret = fork_prepare(ctx);
+	if (ret) {
+		hpmmap_ops_unlock(ctx);
+		return ret;
+	}
+	ret = compat_kernel_clone(args);
+	/* It may not have come so far, or the kernel has no userfaultfd. */
+	if (is_forking(ctx))
+		fork_finish(ctx);
+	/* A child that came to nothing may have a context already. */
+	if (ret < 0)
+		hpmmap_reap_soon();
+	return ret;
+}
+
+/**
+ * hpmmap_kernel_clone() - stands in for kernel_clone()
+ * @args: its argument, in the memory of the kernel
+ *
+ * Return: what kernel_clone() returns, or an errno as it does.
+ */
+pid_t hpmmap_kernel_clone(struct kernel_clone_args *args)
+{
+	struct hpmmap_ctx *ctx;
+	pid_t ret;
+
+	/* The same address space. */
+	if (args->flags & CLONE_VM)
+		return compat_kernel_clone(args);
+	ctx = hpmmap_ctx_get(current->mm);
+	if (!ctx)
+		return compat_kernel_clone(args);
+	ret = handle_fork(ctx, args);
+	hpmmap_ctx_put(ctx);
+	return ret;
+}
+
+/**
+ * hpmmap_fork_copies() - a block of a mapping is about to be copied
+ * @parent: the caller's context
+ * @vma: the parent's mapping; mmap_lock held for writing
+ */
+void hpmmap_fork_copies(struct hpmmap_ctx *parent, struct vm_area_struct *vma)
+{
+	parent->fork.repair = true;
+	/* Nothing comes back while mmap_lock is held. */
+	if (parent->fork.zapped == vma)
+		return;
+	parent->fork.zapped = vma;
+	/* With a userfaultfd Linux copies the entries that it finds to the child. */
+	if (has_other_threads(vma->vm_mm) || userfaultfd_armed(vma))
+		compat_zap(vma, vma->vm_start, vma->vm_end - vma->vm_start);
+}
+
+/* Gives a new address space its context, once. */
+static void child_publish(struct hpmmap_ctx *child, struct mm_struct *mm)
+{
+	if (child->mm)
+		return;
+	refcount_inc(&child->refs);
+	hpmmap_ctx_publish(child, mm);
+}
+
+/**
+ * hpmmap_fork_open() - a mapping was duplicated
+ * @vma: the duplicate; mmap_lock of its address space is held for writing
+ *
+ * Of many who split mappings of their own, or others' (userfaultfd), only the
+ * caller's own fork matters: it holds both mmap_locks.
+ */
+void hpmmap_fork_open(struct vm_area_struct *vma)
+{
+	struct hpmmap_ctx *parent, *child;
+	struct vm_area_struct *old;
+
+	if (vma->vm_mm == current->mm)
+		return;
+	parent = hpmmap_ctx_get(current->mm);
+	if (!parent)
+		return;
+	if (is_forking(parent)) {
+		child = parent->fork.child;
+		child_publish(child, vma->vm_mm);
+		old = vma_lookup(parent->mm, vma->vm_start);
+		if (child->mm == vma->vm_mm && old &&
+		    !(vma->vm_flags & VM_WIPEONFORK))
+			hpmmap_store_snapshot(parent, child, old);
+	}
+	hpmmap_ctx_put(parent);
+}
+
+/* Runs in the child before its first instruction. */
+static void start_child(struct callback_head *work)
+{
+	struct hpmmap_ctx *ctx = container_of(work, struct hpmmap_ctx,
+					      start_work);
+
+	if (ctx->doomed) {
+		send_sig(SIGKILL, current, 1);
+	} else if (current->mm == ctx->mm && !(current->flags & PF_EXITING)) {
+		mutex_lock(&ctx->ops);
+		hpmmap_vma_own_file(ctx);
+		hpmmap_count_held(ctx);
+		hpmmap_sysfs_ctx_add(ctx);
+		mutex_unlock(&ctx->ops);
+	}
+	hpmmap_ctx_put(ctx);
+}
+
+/**
+ * hpmmap_fork_child() - a child is about to run
+ * @child: it; called in its parent, with preemption disabled
+ *
+ * Here the child cannot be killed: it kills itself in its first work.
+ *
+ * Return: false if it may still be given a context.
+ */
+bool hpmmap_fork_child(struct task_struct *child)
+{
+	struct hpmmap_ctx *ctx;
+
+	if (!child->mm || child->mm == current->mm)
+		return true;
+	ctx = hpmmap_ctx_get(child->mm);
+	if (!ctx)
+		return false;
+	if (ctx->doomed)
+		pr_warn_ratelimited("no memory for child %d of %d, which is killed\n",
+				    child->pid, current->pid);
+	ctx->pid = child->tgid;
+	init_task_work(&ctx->start_work, start_child);
+	if (task_work_add(child, &ctx->start_work, TWA_RESUME))
+		hpmmap_ctx_put(ctx);
+	return true;
+}

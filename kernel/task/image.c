@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The program image: text, data and bss in memory of the pools.
+ *
+ * execve has mapped the program as ever. Before its first instruction the
+ * mappings of the program's file and its bss are read into blocks and
+ * replaced by mappings of ours: same addresses, contents and permissions.
+ * What others share, the ELF interpreter and the vDSO, stays Linux's and is
+ * only mapped in advance, as the private mappings of shared libraries are
+ * when the dynamic linker makes them (syscalls.c).
+ */
+#include <linux/mman.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+
+#include "hook.h"
+#include "hpmmap.h"
+#include "mem/block.h"
+#include "mem/placement.h"
+#include "mem/pool.h"
+#include "as/counters.h"
+#include "as/ctx.h"
+#include "as/policy.h"
+#include "as/stats.h"
+#include "as/store.h"
+#include "as/vma.h"
+#include "task/image.h"
+
+/**
+ * struct segment - a mapping that execve made for the program
+ * @start: first address
+ * @end: end
+ * @prot: PROT_*
+ * @empty: bss that nobody has written to yet
+ */
+struct segment {
+	unsigned long start;
+	unsigned long end;
+	unsigned long prot;
+	bool empty;
+};
+
+struct image {
+	struct segment *segments;
+	unsigned int nr;
+};
+
+/* bss follows what the file holds of its segment. */
+static bool is_bss(const struct vm_area_struct *vma, const struct image *image)
+{
+	return !vma->vm_file && !vma->vm_ops &&
+	       !(vma->vm_flags & VM_GROWSDOWN) && image->nr &&
+	       image->segments[image->nr - 1].end == vma->vm_start;
+}
+
+/*
+ * Somebody has changed what is read-only: a debugger or a uprobe, which must
+ * find its page again.
+ */
+static bool is_patched(const struct vm_area_struct *vma)
+{
+	return !(vma->vm_flags & VM_WRITE) && vma->anon_vma;
+}
+
+static void image_find_locked(struct mm_struct *mm, struct image *image)
+{
+	struct vm_area_struct *vma = vma_lookup(mm, mm->start_code);
+	struct inode *inode;
+	VMA_ITERATOR(vmi, mm, 0);
+
+	mmap_assert_locked(mm);
+	if (!vma || !vma->vm_file)
+		return;
+	inode = file_inode(vma->vm_file);
+	for_each_vma(vmi, vma) {
+		bool of_file = vma->vm_file &&
+			       file_inode(vma->vm_file) == inode &&
+			       !(vma->vm_flags & VM_SHARED);
+
+		if ((!of_file && !is_bss(vma, image)) || is_patched(vma) ||
+		    !hpmmap_vma_is_accessible(vma))
+			continue;
+		image->segments[image->nr++] = (struct segment) {
+			.start = vma->vm_start,
+			.end = vma->vm_end,
+			.prot = hpmmap_vma_prot(vma->vm_flags),
+			.empty = !vma->vm_file && !vma->anon_vma,
+		};
+	}
+}
+
+/* The mappings to replace, in order of address. Nobody else changes them. */
+static int image_find(struct mm_struct *mm, struct image *image)
+{
+	image->segments = kvcalloc(READ_ONCE(mm->map_count),
+				   sizeof(*image->segments), GFP_KERNEL);
+	if (!image->segments)
+		return -ENOMEM;
+	mmap_read_lock(mm);
+	image_find_locked(mm, image);
+	mmap_read_unlock(mm);
+	return 0;
+}
+
+static unsigned long image_bytes(const struct image *image)
+{
+	unsigned long bytes = 0;
+	unsigned int i;
+
+	for (i = 0; i < image->nr; i++)
+		bytes += image->segments[i].end - image->segments[i].start;
+	return bytes;
+}
+
+/* Segments may share a slot, and with it a block. */
+static unsigned long image_missing(struct hpmmap_ctx *ctx,
+				   const struct image *image)
+{
+	unsigned long nr = 0, last = ULONG_MAX;
+	unsigned int i;
+
+	for (i = 0; i < image->nr; i++) {
+		const struct segment *s = &image->segments[i];
+
+		nr += hpmmap_store_missing(ctx, s->start, s->end);
+		if (slot_of(s->start) == last && !hpmmap_store_load(ctx, last))
+			nr--;
+		last = slot_of(s->end - 1);
+	}
+	return nr;
+}
+
+/* Read at once, in bytes. */
+#define READ_PIECE (64UL << 10)
+
+/* As a debugger reads: whatever the permissions are. */
+static int piece_read(struct hpmmap_block *block, unsigned long addr,
+		      size_t len, void *buf)
+{
+	unsigned int first = page_in_slot(addr), i;
+	int ret = 0;
+
+	if (access_process_vm(current, addr, buf, len, FOLL_FORCE) != len)
+		return -EIO;
+	for (i = 0; !ret && i < len >> PAGE_SHIFT; i++)
+		ret = hpmmap_block_write(block, first + i, buf + i * PAGE_SIZE);
+	return ret;
+}
+
+/* By way of @buf: reading may take long, and then a memory error has to wait. */
+static int segment_read(struct hpmmap_ctx *ctx, const struct segment *s,
+			struct list_head *blocks, void *buf)
+{
+	unsigned long addr, next, end;
+	int ret;
+
+	for (addr = s->start; addr < s->end; addr = next) {
+		struct hpmmap_block *block;
+
+		next = min(s->end, (addr & SLOT_MASK) + SLOT_SIZE);
+		block = hpmmap_store_commit(ctx, NULL, addr, next, blocks,
+					    NULL);
+		if (!block)
+			return -ENOMEM;
+		for (; addr < next; addr = end) {
+			if (fatal_signal_pending(current))
+				return -EINTR;
+			cond_resched();
+			end = s->empty ? next : min(next, addr + READ_PIECE);
+			ret = s->empty ? 0 :
+			      piece_read(block, addr, end - addr, buf);
+			if (ret)
+				return ret;
+		}
+	}
+	return 0;
+}
+
+static bool is_mapped(struct mm_struct *mm, const struct segment *s)
+{
+	struct vm_area_struct *vma;
+	bool ret;
+
+	mmap_read_lock(mm);
+	vma = vma_lookup(mm, s->start);
+	ret = vma && vma->vm_end >= s->end;
+	mmap_read_unlock(mm);
+	return ret;
+}
+
+/* What is replaced has the same contents, so any of them may be missing. */
+static int image_replace(struct hpmmap_ctx *ctx, const struct image *image)
+{
+	unsigned long ret;
+	unsigned int i;
+
+	for (i = 0; i < image->nr; i++) {
+		const struct segment *s = &image->segments[i];
+
+		ret = hpmmap_vma_map(ctx, s->start, s->end - s->start, s->prot,
+				     MAP_FIXED);
+		if (!IS_ERR_VALUE(ret)) {
+			ctx->image_bytes += s->end - s->start;
+			continue;
+		}
+		if (!is_mapped(ctx->mm, s)) {
+			pr_warn_ratelimited("no memory for the program of process %d, which is killed\n",
+					    current->pid);
+			send_sig(SIGKILL, current, 1);
+		}
+		return ret;
+	}
+	return 0;
+}
+
+static int image_move(struct hpmmap_ctx *ctx, const struct image *image,
+		      struct list_head *blocks)
+{
+	void *buf = kvmalloc(READ_PIECE, GFP_KERNEL);
+	struct hpmmap_placement place;
+	unsigned int i;
+	int ret;
+
+	if (!buf)
+		return -ENOMEM;
+	hpmmap_placement_get(ctx->job, NULL, &place);
+	ret = hpmmap_pool_alloc(ctx, &place, NO_SLOT,
+				image_missing(ctx, image), blocks);
+	for (i = 0; i < image->nr && !ret; i++)
+		ret = segment_read(ctx, &image->segments[i], blocks,
+				   buf);
+	if (!ret)
+		ret = image_replace(ctx, image);
+	for (i = 0; i < image->nr; i++) {
+		const struct segment *s = &image->segments[i];
+
+		if (ret)
+			hpmmap_store_reconcile(ctx, s->start, s->end);
+		hpmmap_vma_commit(ctx, s->start, s->end, NULL);
+	}
+	kvfree(buf);
+	return ret;
+}
+
+/* An error means that there is nothing to map, which is as good. */
+static void map_file(unsigned long start, unsigned long end, bool writable)
+{
+	struct pt_regs regs = {
+		.di = start,
+		.si = end - start,
+		.dx = writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ,
+	};
+
+	hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
+}
+
+/* Some of its pages need not exist. */
+static void map_special(struct vm_area_struct *vma)
+{
+	unsigned long addr;
+
+	for (addr = vma->vm_start; addr < vma->vm_end; addr += PAGE_SIZE)
+		handle_mm_fault(vma, addr, FAULT_FLAG_REMOTE, NULL);
+}
+
+/* Linux's mappings of files, and the vDSO with its data. */
+static void map_rest(struct mm_struct *mm)
+{
+	struct vm_area_struct *vma;
+	unsigned long start, end = 0;
+	bool file, writable;
+
+	for (;;) {
+		mmap_read_lock(mm);
+		vma = find_vma(mm, end);
+		if (!vma)
+			break;
+		start = vma->vm_start;
+		end = vma->vm_end;
+		file = vma->vm_file && !hpmmap_vma_is_ours(vma);
+		writable = vma->vm_flags & VM_WRITE;
+		if (!vma->vm_file && vma->vm_ops)
+			map_special(vma);
+		mmap_read_unlock(mm);
+		if (file)
+			map_file(start, end, writable);
+	}
+	mmap_read_unlock(mm);
+}
+
+/**
+ * hpmmap_image_setup() - move a program that has not run yet to our memory
+ * @ctx: the caller's context, ctx->ops held
+ *
+ * What cannot be moved stays as Linux mapped it, and is counted.
+ */
+void hpmmap_image_setup(struct hpmmap_ctx *ctx)
+{
+	struct image image = {};
+	LIST_HEAD(blocks);
+
+	if (image_find(ctx->mm, &image) ||
+	    image_move(ctx, &image, &blocks))
+		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_EXEC,
+				      image_bytes(&image));
+	hpmmap_pool_free_list(&blocks);
+	kvfree(image.segments);
+	map_rest(ctx->mm);
+}
+
+/**
+ * hpmmap_image_wants_populated() - is a mapping of a file made in advance?
+ * @ctx: the caller's context
+ * @flags: MAP_* as given to mmap(2)
+ *
+ * MAP_DENYWRITE has no meaning any more but for this: it is how the dynamic
+ * linker maps shared objects, and nobody else.
+ */
+bool hpmmap_image_wants_populated(struct hpmmap_ctx *ctx, unsigned long flags)
+{
+	return ctx->image && (flags & MAP_TYPE) == MAP_PRIVATE &&
+	       flags & MAP_DENYWRITE && !(flags & MAP_ANONYMOUS);
+}

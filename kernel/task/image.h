@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The program image. */
+#ifndef _HPMMAP_TASK_IMAGE_H
+#define _HPMMAP_TASK_IMAGE_H
+
+#include <linux/types.h>
+
+struct hpmmap_ctx;
+
+void hpmmap_image_setup(struct hpmmap_ctx *ctx);
+bool hpmmap_image_wants_populated(struct hpmmap_ctx *ctx, unsigned long flags);
+
+#endif /* _HPMMAP_TASK_IMAGE_H */

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Marked programs, which register themselves when they are executed.
+ *
+ * The mark is in the ELF header, so it is in the first bytes of the file that
+ * execve has read anyway. To see them this is a format of executables that
+ * never takes one: it leaves a work that runs in the new program before its
+ * first instruction, or in the old one, which then knows that execve failed.
+ */
+#include <linux/binfmts.h>
+#include <linux/elf.h>
+#include <linux/module.h>
+#include <linux/rcupdate.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <linux/task_work.h>
+
+#include "hpmmap.h"
+#include "task/exec.h"
+#include "task/mark.h"
+#include "chardev.h"
+
+/**
+ * struct marked - a marked program that is being executed
+ * @work: runs in the process
+ * @mm: the new program's, if it comes to that; mmgrab()bed
+ * @mark: as it is in the file
+ */
+struct marked {
+	struct callback_head work;
+	struct mm_struct *mm;
+	u32 mark;
+};
+
+/* References to the module, given up by works and not yet put. */
+static atomic_t puts_pending = ATOMIC_INIT(0);
+
+/* A work cannot put the module that it is code of. */
+static void put_work_fn(struct work_struct *work)
+{
+	int n = atomic_xchg(&puts_pending, 0);
+
+	while (n--)
+		module_put(THIS_MODULE);
+}
+static DECLARE_WORK(put_work, put_work_fn);
+
+/* Set-user-ID, say: execve decides, and tells the program. */
+static bool is_secure(const struct mm_struct *mm)
+{
+	int i;
+
+	for (i = 0; i + 1 < AT_VECTOR_SIZE && mm->saved_auxv[i]; i += 2)
+		if (mm->saved_auxv[i] == AT_SECURE)
+			return mm->saved_auxv[i + 1];
+	return true;
+}
+
+static u64 marked_page_size(u32 mark)
+{
+	return mark & HPMMAP_MARK_F_1G ? HPMMAP_LARGE_BYTES : HPMMAP_BLOCK_BYTES;
+}
+
+static void launch(u32 mark)
+{
+	struct hpmmap_launch arg = {
+		.flags = mark & HPMMAP_MARK_LAUNCH_FLAGS,
+		.page_size = marked_page_size(mark),
+	};
+	int ret = hpmmap_launch_marked(&arg);
+
+	/* Without pools it runs as it would without the module. */
+	if (ret && ret != -ENODEV)
+		pr_warn_ratelimited("marked program %*pE[%d] runs unregistered: %d%s\n",
+				    (int)strlen(current->comm), current->comm,
+				    current->pid, ret,
+				    ret == -ENOMEM ? ", no memory" : "");
+}
+
+static void marked_work(struct callback_head *work)
+{
+	struct marked *m = container_of(work, struct marked, work);
+
+	if (current->mm == m->mm && !(current->flags & PF_EXITING) &&
+	    !is_secure(m->mm) && hpmmap_chardev_may_open())
+		launch(m->mark);
+	mmdrop(m->mm);
+	kfree(m);
+	atomic_inc(&puts_pending);
+	schedule_work(&put_work);
+}
+
+/* 0 where there is none. */
+static u32 find_mark(const struct linux_binprm *bprm)
+{
+	const struct elf64_hdr *ehdr = (const void *)bprm->buf;
+	u32 mark = ehdr->e_flags;
+
+	if (memcmp(ehdr->e_ident, ELFMAG, SELFMAG) ||
+	    ehdr->e_ident[EI_CLASS] != ELFCLASS64 ||
+	    ehdr->e_machine != EM_X86_64 ||
+	    (mark & HPMMAP_MARK_MAGIC_MASK) != HPMMAP_MARK_MAGIC)
+		return 0;
+	if (mark & ~(HPMMAP_MARK_MAGIC_MASK | HPMMAP_MARK_OPTIONS)) {
+		pr_warn_ratelimited("%*pE has a mark with unknown options\n",
+				    (int)strlen(bprm->filename),
+				    bprm->filename);
+		return 0;
+	}
+	if (hpmmap_places_twice(mark, marked_page_size(mark))) {
+		pr_warn_ratelimited("%*pE has a mark that places memory in two ways\n",
+				    (int)strlen(bprm->filename),
+				    bprm->filename);
+		return 0;
+	}
+	return mark;
+}
+
+static int mark_load_binary(struct linux_binprm *bprm)
+{
+	u32 mark = find_mark(bprm);
+	struct marked *m;
+
+	if (!mark)
+		return -ENOEXEC;
+	m = kzalloc(sizeof(*m), GFP_KERNEL);
+	if (!m)
+		return -ENOEXEC;
+	m->mark = mark;
+	m->mm = bprm->mm;
+	mmgrab(m->mm);
+	/* The caller holds a reference while this runs. */
+	__module_get(THIS_MODULE);
+	init_task_work(&m->work, marked_work);
+	if (task_work_add(current, &m->work, TWA_RESUME)) {
+		mmdrop(m->mm);
+		kfree(m);
+		module_put(THIS_MODULE);
+	}
+	return -ENOEXEC;
+}
+
+static struct linux_binfmt mark_format = {
+	.module = THIS_MODULE,
+	.load_binary = mark_load_binary,
+};
+
+void hpmmap_mark_init(void)
+{
+	insert_binfmt(&mark_format);
+}
+
+void hpmmap_mark_exit(void)
+{
+	unregister_binfmt(&mark_format);
+	/* A work may still be about to return, and before to queue this one. */
+	synchronize_rcu_tasks();
+	flush_work(&put_work);
+}
