@@ -5,12 +5,12 @@
 #include "hpmmap.h"
 #include "sysfs.h"
 #include "mem/account.h"
-#include "mem/block.h"
 #include "mem/pool.h"
 #include "mem/section.h"
 #include "as/ctx.h"
+#include "as/failure.h"
 #include "as/job.h"
-#include "as/poison.h"
+#include "as/release.h"
 #include "task/mark.h"
 #include "task/oom.h"
 #include "chardev.h"
@@ -34,7 +34,7 @@ static int __init hpmmap_init(void)
 	ret = hpmmap_section_init();
 	if (ret)
 		goto err_sysfs;
-	hpmmap_poison_init();
+	hpmmap_failure_init();
 	ret = hpmmap_chardev_init();
 	if (ret)
 		goto err_section;
@@ -43,7 +43,7 @@ static int __init hpmmap_init(void)
 	return 0;
 
 err_section:
-	hpmmap_poison_exit();
+	hpmmap_failure_exit();
 	hpmmap_section_exit();
 err_sysfs:
 	hpmmap_sysfs_exit();
@@ -60,7 +60,7 @@ static void __exit hpmmap_exit(void)
 	hpmmap_oom_exit();
 	hpmmap_chardev_exit();
 	hpmmap_pinned_exit();
-	hpmmap_poison_exit();
+	hpmmap_failure_exit();
 	hpmmap_section_exit();
 	hpmmap_pool_exit();
 	hpmmap_jobs_exit();

@@ -168,7 +168,7 @@ static ssize_t mapped_bytes(struct hpmmap_ctx *ctx, bool large, char *buf)
 
 CTX_ATTR(pid, ctx->pid);
 CTX_ATTR(job, ctx->job->id);
-CTX_ATTR(uid, from_kuid(&init_user_ns, hpmmap_account_uid(ctx->account)));
+CTX_ATTR(uid, from_kuid(&init_user_ns, hpmmap_account_uid(ctx->owner.account)));
 CTX_ATTR(strict, ctx->job->strict);
 CTX_ATTR(page_size, ctx->job->large ? HPMMAP_LARGE_BYTES : HPMMAP_BLOCK_BYTES);
 CTX_ATTR(held_bytes, atomic_long_read(&ctx->nr_held) << SLOT_SHIFT);
@@ -176,12 +176,12 @@ CTX_ATTR(reuse_bytes, READ_ONCE(ctx->reuse.nr) << SLOT_SHIFT);
 CTX_ATTR(image_bytes, READ_ONCE(ctx->image_bytes));
 CTX_MAPPED_ATTR(mapped_2m_bytes, true);
 CTX_MAPPED_ATTR(mapped_4k_bytes, false);
-CTX_ATTR(linux_bytes, atomic_long_read(&ctx->nr_linux_pages) << PAGE_SHIFT);
+CTX_ATTR(linux_bytes, atomic_long_read(&ctx->owner.nr_linux_pages) << PAGE_SHIFT);
 CTX_ATTR(fallbacks, atomic_long_read(&ctx->nr_fallbacks));
 CTX_ATTR(faults, atomic_long_read(&ctx->nr_faults));
 CTX_ATTR(faults_kernel, atomic_long_read(&ctx->nr_faults_kernel));
 CTX_ATTR(pins_waiting, atomic_long_read(&ctx->nr_pinned));
-CTX_ATTR(cleared_bytes, atomic_long_read(&ctx->nr_cleared) << PAGE_SHIFT);
+CTX_ATTR(cleared_bytes, atomic_long_read(&ctx->owner.nr_cleared) << PAGE_SHIFT);
 CTX_ATTR(fork_copied_bytes, atomic_long_read(&ctx->nr_copied) << SLOT_SHIFT);
 
 static struct attribute *ctx_attrs[] = {
@@ -215,7 +215,7 @@ static void ctx_kobj_release(struct kobject *kobj)
 static void ctx_ownership(compat_ownership_kobject *kobj, kuid_t *uid,
 			  kgid_t *gid)
 {
-	*uid = hpmmap_account_uid(ctx_of((struct kobject *)kobj)->account);
+	*uid = hpmmap_account_uid(ctx_of((struct kobject *)kobj)->owner.account);
 }
 
 static const struct kobj_type ctx_ktype = {

@@ -24,10 +24,10 @@
 #include "hpmmap.h"
 #include "sysfs.h"
 #include "mem/account.h"
-#include "mem/block.h"
 #include "mem/pool.h"
 #include "as/ctx.h"
 #include "as/job.h"
+#include "as/release.h"
 #include "as/reuse.h"
 #include "as/share.h"
 #include "as/stats.h"
@@ -85,8 +85,9 @@ struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 		kfree(ctx);
 		return NULL;
 	}
-	ctx->account = hpmmap_account_get_current();
-	if (!ctx->account)
+	ctx->owner.mapping = ctx->file->f_mapping;
+	ctx->owner.account = hpmmap_account_get_current();
+	if (!ctx->owner.account)
 		goto err_file;
 	if (hpmmap_hook_get())
 		goto err_account;
@@ -105,7 +106,7 @@ struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 	return ctx;
 
 err_account:
-	hpmmap_account_put(ctx->account);
+	hpmmap_account_put(ctx->owner.account);
 err_file:
 	hpmmap_file_put(ctx);
 	kfree(ctx);
@@ -208,7 +209,7 @@ void hpmmap_ctx_put(struct hpmmap_ctx *ctx)
 	if (ctx->mm)
 		mmdrop(ctx->mm);
 	hpmmap_file_put(ctx);
-	hpmmap_account_put(ctx->account);
+	hpmmap_account_put(ctx->owner.account);
 	hpmmap_job_put(ctx->job);
 	kfree_rcu(ctx, rcu);
 	hpmmap_hook_put();

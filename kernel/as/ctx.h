@@ -13,6 +13,7 @@
 
 #include "hpmmap.h"
 #include "mem/account.h"
+#include "mem/block.h"
 #include "as/counters.h"
 #include "as/job.h"
 #include "as/reuse.h"
@@ -40,7 +41,7 @@ enum hpmmap_name {
  * @id: number shown to user space
  * @node: in the hash; protected by the hash's lock, read under RCU
  * @job: policy; immutable, holds a reference
- * @account: who is charged for what it gets; immutable, holds a reference
+ * @owner: of the blocks it gets: who is charged for them, and what they come to
  * @job_link: in the job's list
  * @in_sum: which sum of the job it has been added to last; protected by the
  *	job's lock
@@ -99,7 +100,7 @@ struct hpmmap_ctx {
 	bool torn;
 	atomic_long_t *soiled;
 	struct hpmmap_job *job;
-	struct hpmmap_account *account;
+	struct hpmmap_owner owner;
 	struct list_head job_link;
 	unsigned long in_sum;
 	struct file *file;
@@ -153,13 +154,11 @@ struct hpmmap_ctx {
 	bool doomed;
 
 	atomic_long_t nr_held;
-	atomic_long_t nr_linux_pages;
 	atomic_long_t nr_fallbacks;
 	atomic_long_t nr_faults;
 	atomic_long_t nr_faults_kernel;
 	atomic_long_t nr_pinned;
 	atomic_long_t nr_copied;
-	atomic_long_t nr_cleared;
 
 	struct kobject kobj;
 	bool in_sysfs;

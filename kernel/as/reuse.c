@@ -260,7 +260,7 @@ void hpmmap_reuse_take(struct hpmmap_ctx *ctx,
 		bitmap_andnot(block->stale, block->stale, block->reuse,
 			      SLOT_PAGES);
 		if (!bitmap_empty(block->stale, SLOT_PAGES))
-			hpmmap_block_fill(ctx, block, 0, SLOT_PAGES);
+			hpmmap_block_fill(&ctx->owner, block, 0, SLOT_PAGES);
 		list_move_tail(&block->link, out);
 	}
 	/* Only if the caller is being killed. */
@@ -313,7 +313,7 @@ static bool reclaim_one(const nodemask_t *nodes, struct hpmmap_payer *payer,
 			continue;
 		list_move_tail(&ctx->reuse.link, &keepers);
 		found = (!payer ||
-			 hpmmap_account_counts_for(ctx->account, payer)) &&
+			 hpmmap_account_counts_for(ctx->owner.account, payer)) &&
 			give(ctx, nodes, 1, &blocks);
 	}
 	spin_unlock(&reuse_lock);

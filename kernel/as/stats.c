@@ -139,7 +139,7 @@ static enum hpmmap_reason fallback_reason(struct hpmmap_ctx *ctx,
 {
 	unsigned long nr = DIV_ROUND_UP(bytes, SLOT_SIZE);
 
-	if (hpmmap_account_full(ctx->account, nr))
+	if (hpmmap_account_full(ctx->owner.account, nr))
 		return HPMMAP_REASON_LIMIT;
 	/* A range that begins within a slot needs one more. */
 	if (hpmmap_pool_count_free(&ctx->job->nodes) <= nr)
@@ -288,7 +288,7 @@ static void add_counters(struct hpmmap_totals *to, struct hpmmap_ctx *ctx)
 	to->faults_user += atomic_long_read(&ctx->nr_faults);
 	to->faults_kernel += atomic_long_read(&ctx->nr_faults_kernel);
 	to->copied += atomic_long_read(&ctx->nr_copied);
-	to->cleared += atomic_long_read(&ctx->nr_cleared);
+	to->cleared += atomic_long_read(&ctx->owner.nr_cleared);
 	to->address_spaces++;
 
 	spin_lock(&from->lock);
@@ -340,7 +340,7 @@ static void sum_ctx(struct hpmmap_totals *sum, struct hpmmap_ctx *ctx)
 {
 	add_counters(sum, ctx);
 	sum->held += atomic_long_read(&ctx->nr_held);
-	sum->linux_pages += atomic_long_read(&ctx->nr_linux_pages);
+	sum->linux_pages += atomic_long_read(&ctx->owner.nr_linux_pages);
 	sum->kept += READ_ONCE(ctx->reuse.nr);
 	sum->pinned += atomic_long_read(&ctx->nr_pinned);
 }

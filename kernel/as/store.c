@@ -16,12 +16,13 @@
 #include "hpmmap.h"
 #include "mem/block.h"
 #include "mem/placement.h"
+#include "mem/poison.h"
 #include "mem/pool.h"
 #include "as/counters.h"
 #include "as/ctx.h"
 #include "as/pgmap.h"
-#include "as/poison.h"
 #include "as/policy.h"
+#include "as/release.h"
 #include "as/reuse.h"
 #include "as/stats.h"
 #include "as/store.h"
@@ -175,7 +176,7 @@ static int fill(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 {
 	if (awaits_touch(ctx, block))
 		hpmmap_count_placed(ctx, block->nid);
-	return hpmmap_block_fill(ctx, block, first, nr);
+	return hpmmap_block_fill(&ctx->owner, block, first, nr);
 }
 
 static int store_insert(struct hpmmap_ctx *ctx, unsigned long slot,
@@ -274,8 +275,8 @@ static struct hpmmap_block *store_own(struct hpmmap_ctx *ctx,
 	own->slot = slot;
 	/* Reads see the old block until here, the new one from there on. */
 	zap_slot(ctx, slot);
-	if (hpmmap_block_copy(ctx, own, 0, block, 0, skip) ||
-	    hpmmap_block_copy(ctx, own, end, block, end, SLOT_PAGES - end)) {
+	if (hpmmap_block_copy(&ctx->owner, own, 0, block, 0, skip) ||
+	    hpmmap_block_copy(&ctx->owner, own, end, block, end, SLOT_PAGES - end)) {
 		block_put_back(ctx, own);
 		return NULL;
 	}
@@ -560,7 +561,7 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 			if (ctx->job->first_touch)
 				hpmmap_count_placed(ctx, block->nid);
 			bitmap_zero(block->stale, SLOT_PAGES);
-			atomic_long_add(SLOT_PAGES, &ctx->nr_cleared);
+			atomic_long_add(SLOT_PAGES, &ctx->owner.nr_cleared);
 		}
 	}
 	if (fill(ctx, block, first, nr))
@@ -776,7 +777,7 @@ static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
 			  slot_of(end - 1)) {
 		/* What takes its place is charged for it, without being asked. */
 		if (!block->folio || is_marked(ctx, slot) ||
-		    block->account != ctx->account ||
+		    block->account != ctx->owner.account ||
 		    block->reuse_id == ctx->id ||
 		    bitmap_full(block->stale, SLOT_PAGES))
 			continue;
@@ -845,7 +846,7 @@ static void drop_linux_range(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 		compat_zap(vma, max(start, slot << SLOT_SHIFT),
 			   (unsigned long)nr << PAGE_SHIFT);
 		hpmmap_block_set_stale(block, first, nr);
-		hpmmap_block_drop_linux(ctx, block, first, nr);
+		hpmmap_block_drop_linux(&ctx->owner, block, first, nr);
 		if (fatal_signal_pending(current))
 			return;
 		cond_resched();
@@ -867,7 +868,7 @@ void hpmmap_store_drop_linux(struct hpmmap_ctx *ctx, unsigned long start,
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, ctx->mm, start);
 
-	if (!atomic_long_read(&ctx->nr_linux_pages) ||
+	if (!atomic_long_read(&ctx->owner.nr_linux_pages) ||
 	    mmap_write_lock_killable(ctx->mm))
 		return;
 	mutex_lock(&ctx->lock);
@@ -911,9 +912,9 @@ static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 	if (block) {
 		hpmmap_block_set_stale(block, first, nr);
 		if (accessible && block->folio)
-			ret = hpmmap_block_fill(ctx, block, first, nr);
+			ret = hpmmap_block_fill(&ctx->owner, block, first, nr);
 		else if (accessible)
-			hpmmap_block_clear_linux(ctx, block, first, nr);
+			hpmmap_block_clear_linux(&ctx->owner, block, first, nr);
 	}
 	mutex_unlock(&ctx->lock);
 	if (owned && block)
@@ -1174,7 +1175,7 @@ unsigned long hpmmap_store_map_run(struct hpmmap_ctx *ctx,
 		if (!block)
 			break;
 		if (!bitmap_empty(block->stale, SLOT_PAGES))
-			hpmmap_block_fill(ctx, block, 0, SLOT_PAGES);
+			hpmmap_block_fill(&ctx->owner, block, 0, SLOT_PAGES);
 		/* A fault may be clearing it. */
 		folio_lock(block->folio);
 		inserted = !hpmmap_block_is_hurt(block) &&
@@ -1246,7 +1247,7 @@ static unsigned long move_piece(struct hpmmap_ctx *ctx, unsigned long from,
 	dst = store_get(ctx, NULL, slot_of(to), NULL, blocks, true);
 	/* If both are in one slot, it may have another block now. */
 	src = xa_load(&ctx->store, slot_of(from));
-	*ret = dst ? hpmmap_block_copy(ctx, dst, page_in_slot(to), src,
+	*ret = dst ? hpmmap_block_copy(&ctx->owner, dst, page_in_slot(to), src,
 				       page_in_slot(from), len >> PAGE_SHIFT) :
 		     -ENOMEM;
 	if (!*ret)
@@ -1390,7 +1391,7 @@ void hpmmap_store_snapshot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 		}
 		hpmmap_fork_copies(parent, vma);
 		dst = store_get(child, vma, slot, src, NULL, true);
-		if (!dst || hpmmap_block_copy(child, dst, first, src, first,
+		if (!dst || hpmmap_block_copy(&child->owner, dst, first, src, first,
 					      nr)) {
 			child->doomed = true;
 			break;
@@ -1428,7 +1429,7 @@ bool hpmmap_store_replace(struct hpmmap_ctx *ctx, unsigned long slot,
 	zap_ours(ctx, slot << SLOT_SHIFT, (slot + 1) << SLOT_SHIFT);
 	if ((is_marked(ctx, slot) && !store_adopt(ctx, slot, old)) ||
 	    !hpmmap_block_idle(old) ||
-	    hpmmap_block_copy(ctx, fresh, 0, old, 0, SLOT_PAGES))
+	    hpmmap_block_copy(&ctx->owner, fresh, 0, old, 0, SLOT_PAGES))
 		goto out;
 	hpmmap_store_put(ctx, slot, fresh);
 	count_gained(ctx, fresh);
@@ -1493,7 +1494,7 @@ int hpmmap_store_exchange(struct hpmmap_ctx *ctx, unsigned long slot,
 	/* A pin that came at the same time found the entry gone, or is found. */
 	if (hpmmap_block_is_pinned(old))
 		goto out;
-	ret = hpmmap_block_copy(ctx, fresh, 0, old, 0, SLOT_PAGES);
+	ret = hpmmap_block_copy(&ctx->owner, fresh, 0, old, 0, SLOT_PAGES);
 	if (ret)
 		goto out;
 	store_insert(ctx, slot, fresh);

@@ -129,7 +129,7 @@ static enum look slot_look(struct hpmmap_ctx *ctx, unsigned long start,
 			break;
 		look = others_object(ctx, start, end, place, true) ?
 		       LOOK_OTHERS : LOOK_WRONG;
-		*charged = block->folio && block->account == ctx->account;
+		*charged = block->folio && block->account == ctx->owner.account;
 		break;
 	}
 	mutex_unlock(&ctx->lock);
@@ -142,11 +142,11 @@ static void block_instead(struct hpmmap_ctx *ctx,
 			  const struct hpmmap_placement *place, bool charged,
 			  struct list_head *out)
 {
-	if (!charged && hpmmap_account_charge(ctx->account, 1))
+	if (!charged && hpmmap_account_charge(ctx->owner.account, 1))
 		return;
 	hpmmap_pool_alloc_instead(ctx, place->near, &place->preferred, 1, out);
 	if (!charged)
-		hpmmap_account_uncharge(ctx->account, 1);
+		hpmmap_account_uncharge(ctx->owner.account, 1);
 }
 
 static bool slot_correct(struct hpmmap_ctx *ctx, unsigned long slot,
@@ -203,7 +203,7 @@ bool hpmmap_policy_move(struct hpmmap_ctx *ctx, unsigned long addr, int nid,
 				!others_object(ctx, max(start, vma->vm_start),
 					       min(end, vma->vm_end), &place,
 					       false)));
-	charged = block && block->folio && block->account == ctx->account;
+	charged = block && block->folio && block->account == ctx->owner.account;
 	mutex_unlock(&ctx->lock);
 	mmap_read_unlock(ctx->mm);
 	if (may) {

@@ -378,7 +378,7 @@ static int blocks_clear(struct hpmmap_ctx *ctx, unsigned long start,
 		if (block->slot >= slot_of(start + SLOT_SIZE - 1) &&
 		    block->slot < slot_of(end) &&
 		    bitmap_full(block->stale, SLOT_PAGES))
-			hpmmap_block_clear(ctx, block);
+			hpmmap_block_clear(&ctx->owner, block);
 	}
 	return 0;
 }
@@ -754,7 +754,7 @@ static void mmap_ahead(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	list_for_each_entry(block, &clean, link) {
 		if (fatal_signal_pending(current))
 			break;
-		hpmmap_block_clear(ctx, block);
+		hpmmap_block_clear(&ctx->owner, block);
 	}
 	/* What is not cleared nobody takes: the call ends. */
 	list_splice_tail(&clean, ahead);

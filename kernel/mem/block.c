@@ -7,7 +7,6 @@
  * block is nobody else's exactly when the count is back to one. It must never
  * reach zero: that would free offlined memory into Linux's allocator.
  */
-#include <linux/delay.h>
 #include <linux/highmem.h>
 #include <linux/memcontrol.h>
 #include <linux/page-flags.h>
@@ -18,35 +17,10 @@
 
 #include "hpmmap.h"
 #include "mem/block.h"
-#include "mem/pool.h"
-#include "as/counters.h"
-#include "as/ctx.h"
-#include "as/poison.h"
-#include "as/share.h"
-#include "as/stats.h"
-
-/* How long a call waits for somebody else's reference, in steps of 1 ms. */
-#define PIN_WAIT_STEPS 10
+#include "mem/poison.h"
 
 /* Cleared at once, in bytes: some 10 us. */
 #define CLEAR_PIECE (128UL << 10)
-
-/* How often pinned blocks are looked at: first, and last if none came free. */
-#define PIN_POLL_MS 50
-#define PIN_POLL_LAST_MS 1000
-
-/* Pinned blocks that are looked at without a pause. */
-#define PIN_POLL_BATCH 64
-
-static LIST_HEAD(pinned);
-static unsigned long nr_pinned;
-static DEFINE_SPINLOCK(pinned_lock);
-static unsigned int pinned_ms = PIN_POLL_MS;
-/* When an allocation has looked at last. */
-static unsigned long pinned_looked;
-
-static void pinned_work_fn(struct work_struct *work);
-static DECLARE_DELAYED_WORK(pinned_work, pinned_work_fn);
 
 static void page_init(struct page *page, unsigned long pfn, int nid)
 {
@@ -254,15 +228,15 @@ void hpmmap_block_mend(struct hpmmap_block *block)
  * As on Linux it is charged to the memory cgroup of whose memory it is, not of who
  * touches it (a debugger). A child that is being made has none yet: its parent's.
  */
-static struct page *charged_alloc(struct hpmmap_ctx *ctx)
+static struct page *charged_alloc(struct hpmmap_owner *owner)
 {
-	bool remote = current->mm && current->mm != ctx->mm && ctx->pid;
+	struct mm_struct *mm = READ_ONCE(owner->mm);
 	struct mem_cgroup *memcg, *old;
 	struct page *page;
 
-	if (likely(!remote))
+	if (likely(!mm || !current->mm || mm == current->mm))
 		return alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
-	memcg = get_mem_cgroup_from_mm(ctx->mm);
+	memcg = get_mem_cgroup_from_mm(mm);
 	old = set_active_memcg(memcg);
 	page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
 	set_active_memcg(old);
@@ -270,18 +244,18 @@ static struct page *charged_alloc(struct hpmmap_ctx *ctx)
 	return page;
 }
 
-static struct page *linux_page_alloc(struct hpmmap_ctx *ctx,
+static struct page *linux_page_alloc(struct hpmmap_owner *owner,
 				     struct hpmmap_block *block, unsigned int i)
 {
-	struct page *page = charged_alloc(ctx);
+	struct page *page = charged_alloc(owner);
 
 	if (!page)
 		return NULL;
-	page_folio(page)->mapping = ctx->file->f_mapping;
+	page_folio(page)->mapping = owner->mapping;
 	page_folio(page)->index = (block->slot << SLOT_ORDER) + i;
 	SetPageUptodate(page);
 	block->pages[i] = page;
-	atomic_long_inc(&ctx->nr_linux_pages);
+	atomic_long_inc(&owner->nr_linux_pages);
 	return page;
 }
 
@@ -368,14 +342,14 @@ void hpmmap_block_zero(struct hpmmap_block *block)
 
 /**
  * hpmmap_block_clear() - zero all of a pool block, if it is not
- * @ctx: who needs it
+ * @owner: who needs it
  * @block: nobody else can see it
  */
-void hpmmap_block_clear(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
+void hpmmap_block_clear(struct hpmmap_owner *owner, struct hpmmap_block *block)
 {
 	if (!block->zeroed) {
 		hpmmap_block_zero(block);
-		atomic_long_add(SLOT_PAGES, &ctx->nr_cleared);
+		atomic_long_add(SLOT_PAGES, &owner->nr_cleared);
 	}
 	bitmap_zero(block->stale, SLOT_PAGES);
 }
@@ -397,7 +371,7 @@ void hpmmap_block_set_stale(struct hpmmap_block *block, unsigned int first,
 
 /**
  * hpmmap_block_fill() - make pages of a block readable as zero
- * @ctx: whose store it is in, ctx->lock held; or who alone knows it
+ * @owner: whose store it is in, locked; or who alone knows it
  * @block: the block
  * @first: first page
  * @nr: number of pages
@@ -407,7 +381,7 @@ void hpmmap_block_set_stale(struct hpmmap_block *block, unsigned int first,
  *
  * Return: 0, or -ENOMEM where Linux has no page to give.
  */
-int hpmmap_block_fill(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
+int hpmmap_block_fill(struct hpmmap_owner *owner, struct hpmmap_block *block,
 		      unsigned int first, unsigned int nr)
 {
 	int cookie = hpmmap_poison_touch(), ret = 0;
@@ -417,14 +391,14 @@ int hpmmap_block_fill(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 
 	if (block->folio && nr == SLOT_PAGES && !hurt &&
 	    bitmap_full(block->stale, SLOT_PAGES)) {
-		hpmmap_block_clear(ctx, block);
+		hpmmap_block_clear(owner, block);
 		goto out;
 	}
 	for_each_set_bit_from(i, block->stale, end) {
 		struct page *page = hpmmap_block_page(block, i);
 
 		if (!page) {
-			if (!linux_page_alloc(ctx, block, i)) {
+			if (!linux_page_alloc(owner, block, i)) {
 				ret = -ENOMEM;
 				break;
 			}
@@ -432,7 +406,7 @@ int hpmmap_block_fill(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 			continue;
 		} else if (!block->zeroed) {
 			clear_page(page_address(page));
-			atomic_long_inc(&ctx->nr_cleared);
+			atomic_long_inc(&owner->nr_cleared);
 		}
 		if (block->lost)
 			clear_bit(i, block->lost);
@@ -478,46 +452,44 @@ static bool page_copy(struct page *to, struct page *from)
 
 /**
  * hpmmap_block_clear_linux() - pages of a block of Linux's memory read as zero
- * @ctx: whose store it is in, ctx->lock held
+ * @owner: whose store it is in, locked
  * @block: the block
  * @first: first page
  * @nr: number of pages, all of them stale
  *
  * Where it has no page it gets none: the first touch brings one.
  */
-void hpmmap_block_clear_linux(struct hpmmap_ctx *ctx,
+void hpmmap_block_clear_linux(struct hpmmap_owner *owner,
 			      struct hpmmap_block *block, unsigned int first,
 			      unsigned int nr)
 {
 	unsigned int i;
 
-	lockdep_assert_held(&ctx->lock);
 	for (i = first; i < first + nr; i++) {
 		if (!block->pages[i] || PageHWPoison(block->pages[i]))
 			continue;
 		clear_page(page_address(block->pages[i]));
 		if (block->lost)
 			clear_bit(i, block->lost);
-		atomic_long_inc(&ctx->nr_cleared);
+		atomic_long_inc(&owner->nr_cleared);
 		clear_bit(i, block->stale);
 	}
 }
 
 /**
  * hpmmap_block_drop_linux() - give pages back to Linux
- * @ctx: whose store it is in, ctx->lock held
+ * @owner: whose store it is in, locked
  * @block: a block of Linux's memory
  * @first: first page
  * @nr: number of pages, all of them stale and in no page table
  *
  * What somebody still refers to stays.
  */
-void hpmmap_block_drop_linux(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
+void hpmmap_block_drop_linux(struct hpmmap_owner *owner, struct hpmmap_block *block,
 			     unsigned int first, unsigned int nr)
 {
 	unsigned int i;
 
-	lockdep_assert_held(&ctx->lock);
 	for (i = first; i < first + nr; i++) {
 		struct page *page = block->pages[i];
 
@@ -526,13 +498,13 @@ void hpmmap_block_drop_linux(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 		block->pages[i] = NULL;
 		folio_detach(page_folio(page));
 		put_page(page);
-		atomic_long_dec(&ctx->nr_linux_pages);
+		atomic_long_dec(&owner->nr_linux_pages);
 	}
 }
 
 /**
  * hpmmap_block_copy() - copy pages from one block to another
- * @ctx: owner of @to, its lock held, as is the owner's of @from
+ * @owner: of @to; its store is locked, as is that of the owner of @from
  * @to: where to
  * @to_page: first page there
  * @from: where from
@@ -544,14 +516,13 @@ void hpmmap_block_drop_linux(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
  *
  * Return: 0, or -ENOMEM where Linux has no page to give.
  */
-int hpmmap_block_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
+int hpmmap_block_copy(struct hpmmap_owner *owner, struct hpmmap_block *to,
 		       unsigned int to_page, struct hpmmap_block *from,
 		       unsigned int from_page, unsigned int nr)
 {
 	int cookie = hpmmap_poison_touch(), ret = 0;
 	unsigned int i;
 
-	lockdep_assert_held(&ctx->lock);
 	for (i = 0; i < nr; i++) {
 		struct page *src = hpmmap_block_page(from, from_page + i);
 		struct page *dst = hpmmap_block_page(to, to_page + i);
@@ -559,7 +530,7 @@ int hpmmap_block_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
 		if (test_bit(from_page + i, from->stale))
 			continue;
 		if (!dst)
-			dst = linux_page_alloc(ctx, to, to_page + i);
+			dst = linux_page_alloc(owner, to, to_page + i);
 		if (!dst) {
 			ret = -ENOMEM;
 			break;
@@ -595,13 +566,6 @@ bool hpmmap_block_idle(struct hpmmap_block *block)
 	return true;
 }
 
-/* Are there references that are neither page tables' nor pins of devices? */
-static bool folio_is_pinned_otherwise(struct folio *folio)
-{
-	return folio_ref_count(folio) > 1 + compat_folio_mapcount(folio) +
-					compat_folio_pincount(folio);
-}
-
 static bool folio_is_pinned(struct folio *folio)
 {
 	/* Counting the entries of 4 KB takes its time on kernels before 6.7. */
@@ -629,43 +593,11 @@ bool hpmmap_block_is_pinned(struct hpmmap_block *block)
 }
 
 /**
- * hpmmap_block_wait_unpinned() - wait a moment for pins to go
- * @ctx: who waits
- * @block: a block that may be mapped
- *
- * References that are neither the module's nor a page table's are pins, or
- * last for microseconds only (a lockless page-table walk, a batch of mlock).
- *
- * Return: whether there is none left.
+ * hpmmap_block_free() - nobody has a block any more
+ * @block: to which only the module refers; its contents stay as they are
+ * @freed: a block of the pools is added here, for hpmmap_pool_free()
  */
-bool hpmmap_block_wait_unpinned(struct hpmmap_ctx *ctx,
-				struct hpmmap_block *block)
-{
-	u64 since = get_cycles();
-	int i;
-
-	if (!hpmmap_block_is_pinned(block))
-		return true;
-	for (i = 0; i < PIN_WAIT_STEPS; i++) {
-		usleep_range(1000, 1100);
-		if (!hpmmap_block_is_pinned(block))
-			break;
-	}
-	hpmmap_count_stall(ctx->job, HPMMAP_STALL_PINS, since);
-	return i < PIN_WAIT_STEPS;
-}
-
-/* Of a pool block: is it clean once all of it is stale? */
-static bool all_zero(const struct hpmmap_block *block)
-{
-	return block->zeroed && bitmap_full(block->stale, SLOT_PAGES);
-}
-
-/*
- * Its contents stay as they are. A block of the pools is added to @freed, for
- * hpmmap_pool_free().
- */
-static void block_free(struct hpmmap_block *block, struct list_head *freed)
+void hpmmap_block_free(struct hpmmap_block *block, struct list_head *freed)
 {
 	if (!block->folio) {
 		block_free_linux(block);
@@ -679,189 +611,4 @@ static void block_free(struct hpmmap_block *block, struct list_head *freed)
 	block->reuse_id = 0;
 	block->foreign_pin = false;
 	list_add_tail(&block->link, freed);
-}
-
-/**
- * hpmmap_block_release() - give up a block that is in no store any more
- * @ctx: the context it came from
- * @block: the block; not to be used afterwards
- *
- * It goes back to its pool at once, or when the last pin has gone; a shared
- * one stays with the others.
- */
-void hpmmap_block_release(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
-{
-	LIST_HEAD(freed);
-
-	hpmmap_block_release_to(ctx, block, &freed);
-	hpmmap_pool_free(&freed);
-}
-
-/*
- * Whether a process that shared a block, and is not in its way any more, may have
- * left pins there: a transfer under way that a file keeps, a pipe. While it was
- * shared they could only read; whoever has it alone then must not write to it.
- */
-static bool may_have_pinned(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
-{
-	if (!block->folio || !folio_is_pinned(block->folio))
-		return false;
-	/* References that are no device's are nobody's by name. */
-	return compat_mm_has_pinned(ctx->mm) ||
-	       folio_is_pinned_otherwise(block->folio);
-}
-
-/**
- * hpmmap_block_release_to() - give up one of many blocks
- * @ctx: the context it came from
- * @block: the block, as for hpmmap_block_release()
- * @freed: it is added here if hpmmap_pool_free() can have it
- */
-void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
-			     struct list_head *freed)
-{
-	int left;
-
-	/* Before the others can see that they have it alone. */
-	if (atomic_read(&block->users) > 1 && may_have_pinned(ctx, block))
-		WRITE_ONCE(block->foreign_pin, true);
-	left = atomic_dec_return(&block->users);
-	if (left) {
-		atomic_long_dec(&ctx->nr_held);
-		if (left == 1)
-			hpmmap_share_alone(ctx);
-		return;
-	}
-	if (block->folio) {
-		atomic_long_dec(&ctx->nr_held);
-	} else {
-		unsigned int i;
-
-		for (i = 0; i < SLOT_PAGES; i++)
-			if (block->pages[i])
-				atomic_long_dec(&ctx->nr_linux_pages);
-	}
-
-	if (hpmmap_block_idle(block)) {
-		if (block->folio && !all_zero(block))
-			hpmmap_ctx_soil(ctx, block->nid, 1);
-		block_free(block, freed);
-		return;
-	}
-	refcount_inc(&ctx->refs);
-	atomic_long_inc(&ctx->nr_pinned);
-	if (block->folio)
-		hpmmap_pool_set_pinned(block);
-	spin_lock(&pinned_lock);
-	block->ctx = ctx;
-	list_add_tail(&block->link, &pinned);
-	nr_pinned++;
-	spin_unlock(&pinned_lock);
-	schedule_delayed_work(&pinned_work, msecs_to_jiffies(PIN_POLL_MS));
-}
-
-/*
- * Moves those of the next @nr pinned blocks that are not so any more to @idle,
- * and the others behind all the rest.
- */
-static void pinned_look(unsigned int nr, struct list_head *idle)
-{
-	struct hpmmap_block *block;
-
-	lockdep_assert_held(&pinned_lock);
-	while (nr-- && !list_empty(&pinned)) {
-		block = list_first_entry(&pinned, struct hpmmap_block, link);
-		if (hpmmap_block_idle(block)) {
-			list_move(&block->link, idle);
-			nr_pinned--;
-		} else {
-			list_move_tail(&block->link, &pinned);
-		}
-	}
-}
-
-static void pinned_take_back(struct list_head *idle)
-{
-	struct hpmmap_block *block, *tmp;
-
-	list_for_each_entry_safe(block, tmp, idle, link) {
-		bool soiled = block->folio && !all_zero(block);
-		struct hpmmap_ctx *ctx = block->ctx;
-		int nid = block->nid;
-		LIST_HEAD(freed);
-
-		list_del_init(&block->link);
-		block->ctx = NULL;
-		block_free(block, &freed);
-		hpmmap_pool_free(&freed);
-		/* It is free before somebody may be asked to zero it. */
-		if (soiled)
-			hpmmap_ctx_soil(ctx, nid, 1);
-		atomic_long_dec(&ctx->nr_pinned);
-		hpmmap_ctx_put(ctx);
-	}
-}
-
-/**
- * hpmmap_pinned_poll() - take back the blocks whose pins have gone
- *
- * May sleep.
- */
-void hpmmap_pinned_poll(void)
-{
-	unsigned long left = READ_ONCE(nr_pinned);
-
-	while (left) {
-		unsigned int nr = min_t(unsigned long, left, PIN_POLL_BATCH);
-		LIST_HEAD(idle);
-
-		spin_lock(&pinned_lock);
-		pinned_look(nr, &idle);
-		spin_unlock(&pinned_lock);
-		if (!list_empty(&idle)) {
-			WRITE_ONCE(pinned_ms, PIN_POLL_MS);
-			pinned_take_back(&idle);
-		}
-		left -= nr;
-		cond_resched();
-	}
-}
-
-/**
- * hpmmap_pinned_poll_some() - the same with some of them, for an allocation
- *
- * Where there are many, once every few milliseconds; and never while somebody
- * else is at it.
- */
-void hpmmap_pinned_poll_some(void)
-{
-	LIST_HEAD(idle);
-
-	if (!READ_ONCE(nr_pinned) ||
-	    (READ_ONCE(nr_pinned) > PIN_POLL_BATCH &&
-	     READ_ONCE(pinned_looked) == jiffies) ||
-	    !spin_trylock(&pinned_lock))
-		return;
-	WRITE_ONCE(pinned_looked, jiffies);
-	pinned_look(min_t(unsigned long, nr_pinned, PIN_POLL_BATCH), &idle);
-	spin_unlock(&pinned_lock);
-	pinned_take_back(&idle);
-}
-
-static void pinned_work_fn(struct work_struct *work)
-{
-	unsigned int ms;
-
-	hpmmap_pinned_poll();
-	if (!READ_ONCE(nr_pinned))
-		return;
-	ms = READ_ONCE(pinned_ms);
-	WRITE_ONCE(pinned_ms, min(2 * ms, (unsigned int)PIN_POLL_LAST_MS));
-	schedule_delayed_work(&pinned_work, msecs_to_jiffies(ms));
-}
-
-/* Pinned blocks keep the module loaded, so there are none left here. */
-void hpmmap_pinned_exit(void)
-{
-	cancel_delayed_work_sync(&pinned_work);
 }

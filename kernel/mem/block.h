@@ -13,6 +13,22 @@ struct hpmmap_account;
 struct hpmmap_ctx;
 
 /**
+ * struct hpmmap_owner - whose blocks they are, as far as that matters here
+ * @account: who is charged; immutable, holds a reference
+ * @mapping: of the file that its blocks stand for; immutable
+ * @mm: whose memory cgroup is charged for pages of Linux; NULL: the caller's
+ * @nr_linux_pages: pages of Linux in its blocks
+ * @nr_cleared: pages that were zeroed for it
+ */
+struct hpmmap_owner {
+	struct hpmmap_account *account;
+	struct address_space *mapping;
+	struct mm_struct *mm;
+	atomic_long_t nr_linux_pages;
+	atomic_long_t nr_cleared;
+};
+
+/**
  * enum hpmmap_block_state - where a block of a pool is
  * @HPMMAP_BLOCK_FREE: in the buddy allocator; nobody else refers to it
  * @HPMMAP_BLOCK_HELD: charged to an account; on a caller's list or in a store
@@ -97,18 +113,18 @@ void hpmmap_block_attach(struct hpmmap_block *block,
 			 struct address_space *mapping, unsigned long slot);
 int hpmmap_block_write(struct hpmmap_block *block, unsigned int i,
 		       const void *from);
-int hpmmap_block_fill(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
+int hpmmap_block_fill(struct hpmmap_owner *owner, struct hpmmap_block *block,
 		      unsigned int first, unsigned int nr);
-void hpmmap_block_clear_linux(struct hpmmap_ctx *ctx,
+void hpmmap_block_clear_linux(struct hpmmap_owner *owner,
 			      struct hpmmap_block *block, unsigned int first,
 			      unsigned int nr);
-void hpmmap_block_drop_linux(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
+void hpmmap_block_drop_linux(struct hpmmap_owner *owner, struct hpmmap_block *block,
 			     unsigned int first, unsigned int nr);
 void hpmmap_block_zero(struct hpmmap_block *block);
-void hpmmap_block_clear(struct hpmmap_ctx *ctx, struct hpmmap_block *block);
+void hpmmap_block_clear(struct hpmmap_owner *owner, struct hpmmap_block *block);
 void hpmmap_block_set_stale(struct hpmmap_block *block, unsigned int first,
 			    unsigned int nr);
-int hpmmap_block_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
+int hpmmap_block_copy(struct hpmmap_owner *owner, struct hpmmap_block *to,
 		      unsigned int to_page, struct hpmmap_block *from,
 		      unsigned int from_page, unsigned int nr);
 bool hpmmap_block_is_lost(struct hpmmap_block *block, unsigned int i);
@@ -117,13 +133,6 @@ void hpmmap_block_detach(struct hpmmap_block *block);
 struct page *hpmmap_block_page(struct hpmmap_block *block, unsigned int i);
 bool hpmmap_block_is_pinned(struct hpmmap_block *block);
 bool hpmmap_block_idle(struct hpmmap_block *block);
-bool hpmmap_block_wait_unpinned(struct hpmmap_ctx *ctx,
-				struct hpmmap_block *block);
-void hpmmap_block_release(struct hpmmap_ctx *ctx, struct hpmmap_block *block);
-void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
-			     struct list_head *freed);
-void hpmmap_pinned_poll(void);
-void hpmmap_pinned_poll_some(void);
-void hpmmap_pinned_exit(void);
+void hpmmap_block_free(struct hpmmap_block *block, struct list_head *freed);
 
 #endif /* _HPMMAP_MEM_BLOCK_H */

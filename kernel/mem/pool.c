@@ -25,11 +25,11 @@
 #include "mem/block.h"
 #include "mem/buddy.h"
 #include "mem/placement.h"
+#include "mem/poison.h"
 #include "mem/pool.h"
 #include "as/counters.h"
 #include "as/ctx.h"
 #include "as/job.h"
-#include "as/poison.h"
 #include "as/reuse.h"
 #include "as/stats.h"
 #include "trace.h"
@@ -763,7 +763,7 @@ static unsigned long node_alloc(int nid, struct hpmmap_ctx *ctx,
 
 		if (order < 0)
 			break;
-		take_run(pn, ctx->account, unit, 1UL << order, out);
+		take_run(pn, ctx->owner.account, unit, 1UL << order, out);
 		got += 1UL << order;
 		cond_resched_lock(&pn->lock);
 	}
@@ -909,7 +909,7 @@ static bool try_alloc(struct hpmmap_ctx *ctx,
 	unsigned long free = hpmmap_pool_count_free(&place->nodes), n;
 
 	/* A request that cannot succeed takes nothing from others. */
-	if (free < nr || hpmmap_account_charge(ctx->account, nr))
+	if (free < nr || hpmmap_account_charge(ctx->owner.account, nr))
 		return false;
 	n = place->in_turn ?
 	    alloc_in_turn(ctx, place, slot == NO_SLOT ? 0 : slot, nr, out) :
@@ -918,7 +918,7 @@ static bool try_alloc(struct hpmmap_ctx *ctx,
 		hpmmap_count_free(ctx->job, free - nr);
 		return true;
 	}
-	hpmmap_account_uncharge(ctx->account, nr - n);
+	hpmmap_account_uncharge(ctx->owner.account, nr - n);
 	hpmmap_pool_free_list(out);
 	return false;
 }
@@ -939,7 +939,7 @@ static bool reclaim(struct hpmmap_ctx *ctx,
 		struct hpmmap_payer *full;
 
 		/* It is a limit that is in the way, or was. */
-		full = hpmmap_account_full(ctx->account, nr);
+		full = hpmmap_account_full(ctx->owner.account, nr);
 		return hpmmap_reuse_reclaim(&node_states[N_POSSIBLE], full, nr);
 	}
 	if (free + hpmmap_reuse_kept() < nr)
@@ -960,7 +960,7 @@ static bool alloc_after_zeroing(struct hpmmap_ctx *ctx,
 	/* What came back after the first look is counted by the second. */
 	smp_rmb();
 	if (hpmmap_pool_count_free(&place->nodes) + nr_out < nr ||
-	    hpmmap_account_full(ctx->account, nr))
+	    hpmmap_account_full(ctx->owner.account, nr))
 		return false;
 	done = !hpmmap_pool_launder_stop(true);
 	if (nr_out)
@@ -1015,7 +1015,7 @@ int hpmmap_pool_alloc(struct hpmmap_ctx *ctx,
 	if (!done)
 		done = alloc_after_zeroing(ctx, place, slot, nr, &got);
 	if (!done) {
-		struct hpmmap_payer *full = hpmmap_account_full(ctx->account, nr);
+		struct hpmmap_payer *full = hpmmap_account_full(ctx->owner.account, nr);
 
 		if (full)
 			hpmmap_count_limited(job, full);
@@ -1048,7 +1048,7 @@ unsigned long hpmmap_pool_alloc_instead(struct hpmmap_ctx *ctx, int nid,
 	unsigned long n;
 
 	n = alloc_near(ctx, nid, nodes, &tried, nr, out);
-	hpmmap_account_charge_anyway(ctx->account, n);
+	hpmmap_account_charge_anyway(ctx->owner.account, n);
 	return n;
 }
 
@@ -1069,14 +1069,14 @@ struct hpmmap_block *hpmmap_pool_alloc_clean(struct hpmmap_ctx *ctx, int nid)
 
 	spin_lock(&pn->lock);
 	if (pn->clean.nr_free && !run_alloc(pn, false, 1, &unit))
-		take_run(pn, ctx->account, unit, 1, &one);
+		take_run(pn, ctx->owner.account, unit, 1, &one);
 	spin_unlock(&pn->lock);
 	block = list_first_entry_or_null(&one, struct hpmmap_block, link);
 	if (!block)
 		return NULL;
 	list_del_init(&block->link);
 	hpmmap_pool_count_mapped(nid, 1);
-	hpmmap_account_charge_anyway(ctx->account, 1);
+	hpmmap_account_charge_anyway(ctx->owner.account, 1);
 	return block;
 }
 

@@ -20,10 +20,10 @@
 #include "hpmmap.h"
 #include "mem/account.h"
 #include "mem/block.h"
+#include "mem/poison.h"
 #include "mem/pool.h"
 #include "mem/section.h"
 #include "as/ctx.h"
-#include "as/poison.h"
 #include "as/reuse.h"
 #include "trace.h"
 

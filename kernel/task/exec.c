@@ -407,6 +407,7 @@ static void member_work(struct callback_head *work)
 	mutex_lock(&ctx->ops);
 	refcount_inc(&ctx->refs);
 	hpmmap_ctx_publish(ctx, mm);
+	WRITE_ONCE(ctx->owner.mm, mm);
 	member_join(m, ctx);
 	if (execed) {
 		heap_setup(ctx);

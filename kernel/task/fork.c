@@ -239,6 +239,7 @@ bool hpmmap_fork_child(struct task_struct *child)
 		pr_warn_ratelimited("no memory for child %d of %d, which is killed\n",
 				    child->pid, current->pid);
 	ctx->pid = child->tgid;
+	WRITE_ONCE(ctx->owner.mm, child->mm);
 	init_task_work(&ctx->start_work, start_child);
 	if (task_work_add(child, &ctx->start_work, TWA_RESUME))
 		hpmmap_ctx_put(ctx);

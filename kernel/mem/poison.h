@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Memory errors in the pools. */
-#ifndef _HPMMAP_AS_POISON_H
-#define _HPMMAP_AS_POISON_H
+/* Pages with memory errors. */
+#ifndef _HPMMAP_MEM_POISON_H
+#define _HPMMAP_MEM_POISON_H
 
 #include <linux/jump_label.h>
 
@@ -13,11 +13,11 @@ static inline bool hpmmap_poison_seen(void)
 	return static_branch_unlikely(&hpmmap_poison_key);
 }
 
-void hpmmap_poison_init(void);
-void hpmmap_poison_exit(void);
 void hpmmap_poison_lock(void);
 void hpmmap_poison_unlock(void);
 int hpmmap_poison_touch(void);
 void hpmmap_poison_untouch(int cookie);
+void hpmmap_poison_wait(void);
+void hpmmap_poison_begin(void);
 
-#endif /* _HPMMAP_AS_POISON_H */
+#endif /* _HPMMAP_MEM_POISON_H */

@@ -20,15 +20,16 @@
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
-#include <linux/srcu.h>
 
 #include "hpmmap.h"
 #include "mem/account.h"
 #include "mem/block.h"
+#include "mem/poison.h"
 #include "mem/pool.h"
 #include "mem/section.h"
 #include "as/ctx.h"
-#include "as/poison.h"
+#include "as/failure.h"
+#include "as/release.h"
 #include "as/reuse.h"
 #include "as/store.h"
 #include "as/vma.h"
@@ -39,15 +40,7 @@
 /* The call of the tracer lies at the start, behind the ENDBR of IBT. */
 #define MAX_ENTRY_OFFSET 8
 
-DEFINE_STATIC_KEY_FALSE(hpmmap_poison_key);
-
-/* One memory error after the other, while no memory leaves the pools. */
-static DEFINE_MUTEX(poison_mutex);
-
-/* Who reads or writes memory of blocks that may turn out to be bad. */
-DEFINE_STATIC_SRCU(touch_srcu);
-
-/* An error was real: nothing is good again. Protected by poison_mutex. */
+/* An error was real: nothing is good again. Protected by hpmmap_poison_lock(). */
 static bool seen_real;
 
 static bool guarded;
@@ -61,34 +54,6 @@ struct use {
 	struct hpmmap_ctx *ctx;
 	unsigned long slot;
 };
-
-void hpmmap_poison_lock(void)
-{
-	mutex_lock(&poison_mutex);
-}
-
-void hpmmap_poison_unlock(void)
-{
-	mutex_unlock(&poison_mutex);
-}
-
-/**
- * hpmmap_poison_touch() - the caller is about to read or write blocks
- *
- * It looks which pages are bad after the call. The kernel may lose its mapping of
- * a bad page, but not before all who began earlier are done.
- *
- * Return: for hpmmap_poison_untouch().
- */
-int hpmmap_poison_touch(void)
-{
-	return srcu_read_lock(&touch_srcu);
-}
-
-void hpmmap_poison_untouch(int cookie)
-{
-	srcu_read_unlock(&touch_srcu, cookie);
-}
 
 /* The slot of a context's store that has a block: the likely one, or any. */
 static unsigned long slot_with(struct hpmmap_ctx *ctx,
@@ -234,7 +199,7 @@ static void report(struct hpmmap_block *block, unsigned long pfn,
 		pr_err("  job %llu, process %d, user %u\n",
 		       uses->ctx->job->id, uses->ctx->pid,
 		       from_kuid(&init_user_ns,
-				 hpmmap_account_uid(uses->ctx->account)));
+				 hpmmap_account_uid(uses->ctx->owner.account)));
 }
 
 /* From here on nobody begins to touch a page. */
@@ -248,7 +213,7 @@ static void page_mark(struct page *page, unsigned long pfn)
 	folio_set_has_hwpoisoned(folio);
 	folio_unlock(folio);
 	compat_count_poison(pfn, 1);
-	synchronize_srcu(&touch_srcu);
+	hpmmap_poison_wait();
 }
 
 static void block_retire(struct hpmmap_block *block)
@@ -311,12 +276,12 @@ static noinline int hpmmap_memory_failure(unsigned long pfn, int flags)
 	int ret = 0;
 
 	/* Takes locks of CPU hotplug, outside of which is that of memory. */
-	static_branch_enable(&hpmmap_poison_key);
-	mutex_lock(&poison_mutex);
+	hpmmap_poison_begin();
+	hpmmap_poison_lock();
 	switch (hpmmap_section_block(pfn, &block)) {
 	case HPMMAP_WHOSE_LINUX:
 		/* It was given back at this moment. */
-		mutex_unlock(&poison_mutex);
+		hpmmap_poison_unlock();
 		ret = compat_memory_failure(pfn, flags);
 		goto out;
 	case HPMMAP_WHOSE_NOBODYS:
@@ -339,7 +304,7 @@ static noinline int hpmmap_memory_failure(unsigned long pfn, int flags)
 		seen_real = true;
 	if (flags & MF_COUNT_INCREASED)
 		put_page(page);
-	mutex_unlock(&poison_mutex);
+	hpmmap_poison_unlock();
 out:
 	module_put(THIS_MODULE);
 	return ret;
@@ -433,11 +398,11 @@ static noinline int hpmmap_soft_offline(unsigned long pfn, int flags)
 	struct hpmmap_block *block;
 	int ret = 0;
 
-	static_branch_enable(&hpmmap_poison_key);
-	mutex_lock(&poison_mutex);
+	hpmmap_poison_begin();
+	hpmmap_poison_lock();
 	switch (hpmmap_section_block(pfn, &block)) {
 	case HPMMAP_WHOSE_LINUX:
-		mutex_unlock(&poison_mutex);
+		hpmmap_poison_unlock();
 		ret = compat_soft_offline(pfn, flags);
 		goto out;
 	case HPMMAP_WHOSE_NOBODYS:
@@ -452,7 +417,7 @@ static noinline int hpmmap_soft_offline(unsigned long pfn, int flags)
 			ret = block_evacuate(block, pfn);
 		break;
 	}
-	mutex_unlock(&poison_mutex);
+	hpmmap_poison_unlock();
 out:
 	module_put(THIS_MODULE);
 	return ret;
@@ -485,7 +450,7 @@ static noinline int hpmmap_unpoison(unsigned long pfn)
 	enum hpmmap_whose whose;
 	int ret = -EBUSY;
 
-	mutex_lock(&poison_mutex);
+	hpmmap_poison_lock();
 	whose = hpmmap_section_block(pfn, &block);
 	if (seen_real)
 		ret = -EOPNOTSUPP;
@@ -501,7 +466,7 @@ static noinline int hpmmap_unpoison(unsigned long pfn)
 		ClearPageHWPoison(page);
 		hpmmap_section_mended(pfn);
 	}
-	mutex_unlock(&poison_mutex);
+	hpmmap_poison_unlock();
 	module_put(THIS_MODULE);
 	return ret;
 }
@@ -557,11 +522,11 @@ static int entries_find(void)
 }
 
 /**
- * hpmmap_poison_init() - stand in for Linux's handling of memory errors
+ * hpmmap_failure_init() - stand in for Linux's handling of memory errors
  *
  * Without it errors in the pools are as those in other offline memory.
  */
-void hpmmap_poison_init(void)
+void hpmmap_failure_init(void)
 {
 	int ret;
 
@@ -577,7 +542,7 @@ void hpmmap_poison_init(void)
 	pr_warn("memory errors in the pools will not be contained: %d\n", ret);
 }
 
-void hpmmap_poison_exit(void)
+void hpmmap_failure_exit(void)
 {
 	if (!guarded)
 		return;

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Giving up blocks. One that somebody still refers to (a device, a pipe) waits on
+ * a list until the last reference has gone; then it is free.
+ */
+#include <linux/delay.h>
+#include <linux/mm.h>
+#include <linux/spinlock.h>
+#include <linux/workqueue.h>
+
+#include "hpmmap.h"
+#include "mem/block.h"
+#include "mem/pool.h"
+#include "as/counters.h"
+#include "as/ctx.h"
+#include "as/release.h"
+#include "as/share.h"
+#include "as/stats.h"
+
+/* How long a call waits for somebody else's reference, in steps of 1 ms. */
+#define PIN_WAIT_STEPS 10
+
+/* How often pinned blocks are looked at: first, and last if none came free. */
+#define PIN_POLL_MS 50
+#define PIN_POLL_LAST_MS 1000
+
+/* Pinned blocks that are looked at without a pause. */
+#define PIN_POLL_BATCH 64
+
+static LIST_HEAD(pinned);
+static unsigned long nr_pinned;
+static DEFINE_SPINLOCK(pinned_lock);
+static unsigned int pinned_ms = PIN_POLL_MS;
+/* When an allocation has looked at last. */
+static unsigned long pinned_looked;
+
+static void pinned_work_fn(struct work_struct *work);
+static DECLARE_DELAYED_WORK(pinned_work, pinned_work_fn);
+
+/* Are there references that are neither page tables' nor pins of devices? */
+static bool is_pinned_otherwise(struct folio *folio)
+{
+	return folio_ref_count(folio) > 1 + compat_folio_mapcount(folio) +
+					compat_folio_pincount(folio);
+}
+
+/**
+ * hpmmap_block_wait_unpinned() - wait a moment for pins to go
+ * @ctx: who waits
+ * @block: a block that may be mapped
+ *
+ * References that are neither the module's nor a page table's are pins, or
+ * last for microseconds only (a lockless page-table walk, a batch of mlock).
+ *
+ * Return: whether there is none left.
+ */
+bool hpmmap_block_wait_unpinned(struct hpmmap_ctx *ctx,
+				struct hpmmap_block *block)
+{
+	u64 since = get_cycles();
+	int i;
+
+	if (!hpmmap_block_is_pinned(block))
+		return true;
+	for (i = 0; i < PIN_WAIT_STEPS; i++) {
+		usleep_range(1000, 1100);
+		if (!hpmmap_block_is_pinned(block))
+			break;
+	}
+	hpmmap_count_stall(ctx->job, HPMMAP_STALL_PINS, since);
+	return i < PIN_WAIT_STEPS;
+}
+
+/* Of a pool block: is it clean once all of it is stale? */
+static bool all_zero(const struct hpmmap_block *block)
+{
+	return block->zeroed && bitmap_full(block->stale, SLOT_PAGES);
+}
+
+/**
+ * hpmmap_block_release() - give up a block that is in no store any more
+ * @ctx: the context it came from
+ * @block: the block; not to be used afterwards
+ *
+ * It goes back to its pool at once, or when the last pin has gone; a shared
+ * one stays with the others.
+ */
+void hpmmap_block_release(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
+{
+	LIST_HEAD(freed);
+
+	hpmmap_block_release_to(ctx, block, &freed);
+	hpmmap_pool_free(&freed);
+}
+
+/*
+ * Whether a process that shared a block, and is not in its way any more, may have
+ * left pins there: a transfer under way that a file keeps, a pipe. While it was
+ * shared they could only read; whoever has it alone then must not write to it.
+ */
+static bool may_have_pinned(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
+{
+	if (!block->folio || !hpmmap_block_is_pinned(block))
+		return false;
+	/* References that are no device's are nobody's by name. */
+	return compat_mm_has_pinned(ctx->mm) ||
+	       is_pinned_otherwise(block->folio);
+}
+
+/**
+ * hpmmap_block_release_to() - give up one of many blocks
+ * @ctx: the context it came from
+ * @block: the block, as for hpmmap_block_release()
+ * @freed: it is added here if hpmmap_pool_free() can have it
+ */
+void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
+			     struct list_head *freed)
+{
+	int left;
+
+	/* Before the others can see that they have it alone. */
+	if (atomic_read(&block->users) > 1 && may_have_pinned(ctx, block))
+		WRITE_ONCE(block->foreign_pin, true);
+	left = atomic_dec_return(&block->users);
+	if (left) {
+		atomic_long_dec(&ctx->nr_held);
+		if (left == 1)
+			hpmmap_share_alone(ctx);
+		return;
+	}
+	if (block->folio) {
+		atomic_long_dec(&ctx->nr_held);
+	} else {
+		unsigned int i;
+
+		for (i = 0; i < SLOT_PAGES; i++)
+			if (block->pages[i])
+				atomic_long_dec(&ctx->owner.nr_linux_pages);
+	}
+
+	if (hpmmap_block_idle(block)) {
+		if (block->folio && !all_zero(block))
+			hpmmap_ctx_soil(ctx, block->nid, 1);
+		hpmmap_block_free(block, freed);
+		return;
+	}
+	refcount_inc(&ctx->refs);
+	atomic_long_inc(&ctx->nr_pinned);
+	if (block->folio)
+		hpmmap_pool_set_pinned(block);
+	spin_lock(&pinned_lock);
+	block->ctx = ctx;
+	list_add_tail(&block->link, &pinned);
+	nr_pinned++;
+	spin_unlock(&pinned_lock);
+	schedule_delayed_work(&pinned_work, msecs_to_jiffies(PIN_POLL_MS));
+}
+
+/*
+ * Moves those of the next @nr pinned blocks that are not so any more to @idle,
+ * and the others behind all the rest.
+ */
+static void pinned_look(unsigned int nr, struct list_head *idle)
+{
+	struct hpmmap_block *block;
+
+	lockdep_assert_held(&pinned_lock);
+	while (nr-- && !list_empty(&pinned)) {
+		block = list_first_entry(&pinned, struct hpmmap_block, link);
+		if (hpmmap_block_idle(block)) {
+			list_move(&block->link, idle);
+			nr_pinned--;
+		} else {
+			list_move_tail(&block->link, &pinned);
+		}
+	}
+}
+
+static void pinned_take_back(struct list_head *idle)
+{
+	struct hpmmap_block *block, *tmp;
+
+	list_for_each_entry_safe(block, tmp, idle, link) {
+		bool soiled = block->folio && !all_zero(block);
+		struct hpmmap_ctx *ctx = block->ctx;
+		int nid = block->nid;
+		LIST_HEAD(freed);
+
+		list_del_init(&block->link);
+		block->ctx = NULL;
+		hpmmap_block_free(block, &freed);
+		hpmmap_pool_free(&freed);
+		/* It is free before somebody may be asked to zero it. */
+		if (soiled)
+			hpmmap_ctx_soil(ctx, nid, 1);
+		atomic_long_dec(&ctx->nr_pinned);
+		hpmmap_ctx_put(ctx);
+	}
+}
+
+/**
+ * hpmmap_pinned_poll() - take back the blocks whose pins have gone
+ *
+ * May sleep.
+ */
+void hpmmap_pinned_poll(void)
+{
+	unsigned long left = READ_ONCE(nr_pinned);
+
+	while (left) {
+		unsigned int nr = min_t(unsigned long, left, PIN_POLL_BATCH);
+		LIST_HEAD(idle);
+
+		spin_lock(&pinned_lock);
+		pinned_look(nr, &idle);
+		spin_unlock(&pinned_lock);
+		if (!list_empty(&idle)) {
+			WRITE_ONCE(pinned_ms, PIN_POLL_MS);
+			pinned_take_back(&idle);
+		}
+		left -= nr;
+		cond_resched();
+	}
+}
+
+/**
+ * hpmmap_pinned_poll_some() - the same with some of them, for an allocation
+ *
+ * Where there are many, once every few milliseconds; and never while somebody
+ * else is at it.
+ */
+void hpmmap_pinned_poll_some(void)
+{
+	LIST_HEAD(idle);
+
+	if (!READ_ONCE(nr_pinned) ||
+	    (READ_ONCE(nr_pinned) > PIN_POLL_BATCH &&
+	     READ_ONCE(pinned_looked) == jiffies) ||
+	    !spin_trylock(&pinned_lock))
+		return;
+	WRITE_ONCE(pinned_looked, jiffies);
+	pinned_look(min_t(unsigned long, nr_pinned, PIN_POLL_BATCH), &idle);
+	spin_unlock(&pinned_lock);
+	pinned_take_back(&idle);
+}
+
+static void pinned_work_fn(struct work_struct *work)
+{
+	unsigned int ms;
+
+	hpmmap_pinned_poll();
+	if (!READ_ONCE(nr_pinned))
+		return;
+	ms = READ_ONCE(pinned_ms);
+	WRITE_ONCE(pinned_ms, min(2 * ms, (unsigned int)PIN_POLL_LAST_MS));
+	schedule_delayed_work(&pinned_work, msecs_to_jiffies(ms));
+}
+
+/* Pinned blocks keep the module loaded, so there are none left here. */
+void hpmmap_pinned_exit(void)
+{
+	cancel_delayed_work_sync(&pinned_work);
+}

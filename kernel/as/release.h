@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Giving up blocks, and those that somebody still refers to. */
+#ifndef _HPMMAP_AS_RELEASE_H
+#define _HPMMAP_AS_RELEASE_H
+
+#include <linux/list.h>
+
+struct hpmmap_block;
+struct hpmmap_ctx;
+
+bool hpmmap_block_wait_unpinned(struct hpmmap_ctx *ctx,
+				struct hpmmap_block *block);
+void hpmmap_block_release(struct hpmmap_ctx *ctx, struct hpmmap_block *block);
+void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
+			     struct list_head *freed);
+void hpmmap_pinned_poll(void);
+void hpmmap_pinned_poll_some(void);
+void hpmmap_pinned_exit(void);
+
+#endif /* _HPMMAP_AS_RELEASE_H */
