@@ -445,8 +445,16 @@ void hpmmap_reap_soon(void)
 	mod_delayed_work(hpmmap_wq, &reap_work, 0);
 }
 
+static const struct hpmmap_reclaimer reclaimer = {
+	.reap = hpmmap_reap,
+	.reap_one = hpmmap_reap_one,
+	.kept = hpmmap_reuse_kept,
+	.reclaim = hpmmap_reuse_reclaim,
+};
+
 int hpmmap_ctx_init(void)
 {
+	hpmmap_pool_set_reclaimer(&reclaimer);
 	hpmmap_wq = alloc_workqueue("hpmmap", WQ_UNBOUND, 0);
 	return hpmmap_wq ? 0 : -ENOMEM;
 }

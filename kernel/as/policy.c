@@ -23,6 +23,7 @@
 #include "as/job.h"
 #include "as/policy.h"
 #include "as/release.h"
+#include "as/reserve.h"
 #include "as/store.h"
 #include "as/vma.h"
 
@@ -353,7 +354,7 @@ static int alloc_missing(struct hpmmap_ctx *ctx,
 		unsigned long next = next_kept(ctx, slot, end, renew);
 		int ret;
 
-		ret = hpmmap_pool_alloc(ctx, place, slot, next - slot,
+		ret = hpmmap_reserve(ctx, place, slot, next - slot,
 					out);
 		if (ret)
 			return ret;
@@ -515,12 +516,10 @@ static struct hpmmap_block *exchange(struct hpmmap_ctx *ctx,
 	unsigned int looks = SPARE_LOOKS;
 	unsigned long slot = block->slot;
 	nodemask_t nodes;
-	LIST_HEAD(one);
 
 	init_nodemask_of_node(&nodes, nid);
-	if (hpmmap_pool_alloc_instead(ctx, nid, &nodes, 1, &one)) {
-		other = list_first_entry(&one, struct hpmmap_block, link);
-		list_del_init(&other->link);
+	other = hpmmap_pool_alloc_instead(ctx->owner.account, nid, &nodes);
+	if (other) {
 		hpmmap_store_put(ctx, slot, other);
 		hpmmap_block_release(ctx, block);
 		atomic_long_inc(&ctx->nr_held);

@@ -67,7 +67,8 @@ bool hpmmap_block_wait_unpinned(struct hpmmap_ctx *ctx,
 		if (!hpmmap_block_is_pinned(block))
 			break;
 	}
-	hpmmap_count_stall(ctx->job, HPMMAP_STALL_PINS, since);
+	hpmmap_count_stall(ctx->job, HPMMAP_STALL_PINS,
+			   get_cycles() - since);
 	return i < PIN_WAIT_STEPS;
 }
 

@@ -185,14 +185,14 @@ void hpmmap_count_refusal(struct hpmmap_ctx *ctx)
  * hpmmap_count_stall() - a process of a job has waited
  * @job: the job
  * @what: what for
- * @since: get_cycles() at the beginning
+ * @ticks: how long; the counters of two CPUs may differ
  */
 void hpmmap_count_stall(struct hpmmap_job *job, enum hpmmap_stall what,
-			u64 since)
+			s64 ticks)
 {
 	struct hpmmap_stall_total *stall = &job->totals->stalls[what];
-	s64 ticks = max_t(s64, get_cycles() - since, 0);
 
+	ticks = max_t(s64, ticks, 0);
 	spin_lock(&job->lock);
 	stall->nr++;
 	stall->ticks += ticks;

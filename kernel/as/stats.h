@@ -23,7 +23,7 @@ void hpmmap_count_fallback(struct hpmmap_ctx *ctx, enum hpmmap_fallback what,
 			   unsigned long bytes);
 void hpmmap_count_refusal(struct hpmmap_ctx *ctx);
 void hpmmap_count_stall(struct hpmmap_job *job, enum hpmmap_stall what,
-			u64 since);
+			s64 ticks);
 void hpmmap_count_free(struct hpmmap_job *job, unsigned long nr);
 void hpmmap_count_limited(struct hpmmap_job *job, struct hpmmap_payer *payer);
 

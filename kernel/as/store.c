@@ -23,6 +23,7 @@
 #include "as/pgmap.h"
 #include "as/policy.h"
 #include "as/release.h"
+#include "as/reserve.h"
 #include "as/reuse.h"
 #include "as/stats.h"
 #include "as/store.h"
@@ -136,7 +137,7 @@ static struct hpmmap_block *block_take(struct hpmmap_ctx *ctx,
 			hpmmap_placement_copy(ctx, vma, slot, from, &place);
 		else
 			hpmmap_placement_get(ctx->job, vma, &place);
-		if (hpmmap_pool_alloc(ctx, &place, slot, 1, &one)) {
+		if (hpmmap_reserve(ctx, &place, slot, 1, &one)) {
 			if (!or_linux)
 				return NULL;
 			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_BLOCK,
@@ -784,7 +785,7 @@ static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
 		zap_slot(ctx, slot);
 		if (!hpmmap_block_idle(block))
 			continue;
-		clean = hpmmap_pool_alloc_clean(ctx, block->nid);
+		clean = hpmmap_pool_alloc_clean(ctx->owner.account, block->nid);
 		if (!clean)
 			return false;
 		hpmmap_store_put(ctx, slot, clean);
@@ -1446,11 +1447,12 @@ out:
 static struct hpmmap_block *take_instead(struct hpmmap_ctx *ctx,
 					 struct hpmmap_block *old)
 {
-	LIST_HEAD(one);
+	struct hpmmap_block *block;
 
-	if (hpmmap_pool_alloc_instead(ctx, old->nid, &ctx->job->nodes, 1,
-				      &one))
-		return list_take(&one, NO_SLOT);
+	block = hpmmap_pool_alloc_instead(ctx->owner.account, old->nid,
+					  &ctx->job->nodes);
+	if (block)
+		return block;
 	hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_BLOCK, SLOT_SIZE);
 	return hpmmap_block_alloc_linux();
 }

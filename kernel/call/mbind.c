@@ -138,15 +138,20 @@ static enum look slot_look(struct hpmmap_ctx *ctx, unsigned long start,
 }
 
 /* Memory of Linux counts for no limit, so what takes its place has to ask. */
-static void block_instead(struct hpmmap_ctx *ctx,
-			  const struct hpmmap_placement *place, bool charged,
-			  struct list_head *out)
+static struct hpmmap_block *block_instead(struct hpmmap_ctx *ctx,
+					  const struct hpmmap_placement *place,
+					  bool charged)
 {
-	if (!charged && hpmmap_account_charge(ctx->owner.account, 1))
-		return;
-	hpmmap_pool_alloc_instead(ctx, place->near, &place->preferred, 1, out);
+	struct hpmmap_account *account = ctx->owner.account;
+	struct hpmmap_block *block;
+
+	if (!charged && hpmmap_account_charge(account, 1))
+		return NULL;
+	block = hpmmap_pool_alloc_instead(account, place->near,
+					  &place->preferred);
 	if (!charged)
-		hpmmap_account_uncharge(ctx->owner.account, 1);
+		hpmmap_account_uncharge(account, 1);
+	return block;
 }
 
 static bool slot_correct(struct hpmmap_ctx *ctx, unsigned long slot,
@@ -161,11 +166,9 @@ static bool slot_correct(struct hpmmap_ctx *ctx, unsigned long slot,
 
 		init_nodemask_of_node(&place->preferred, nid);
 	}
-	block_instead(ctx, place, charged, &one);
-	block = list_first_entry_or_null(&one, struct hpmmap_block, link);
+	block = block_instead(ctx, place, charged);
 	if (!block)
 		return false;
-	list_del_init(&block->link);
 	if (hpmmap_store_replace(ctx, slot, block, wait))
 		return true;
 	list_add(&block->link, &one);

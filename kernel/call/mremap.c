@@ -18,6 +18,7 @@
 #include "mem/pool.h"
 #include "as/ctx.h"
 #include "as/policy.h"
+#include "as/reserve.h"
 #include "as/reuse.h"
 #include "as/stats.h"
 #include "as/store.h"
@@ -309,7 +310,7 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 	    !hpmmap_policy_fits(ctx, &r->place, to, to + r->new_len, true))
 		return -ENOMEM;
 	needed = count_needed(ctx, r, to);
-	if (hpmmap_pool_alloc(ctx, &r->place, NO_SLOT, needed, &blocks) &&
+	if (hpmmap_reserve(ctx, &r->place, NO_SLOT, needed, &blocks) &&
 	    !hpmmap_linux_may_help(ctx, needed)) {
 		hpmmap_count_refusal(ctx);
 		return -ENOMEM;

@@ -27,6 +27,7 @@
 #include "as/ctx.h"
 #include "as/handback.h"
 #include "as/policy.h"
+#include "as/reserve.h"
 #include "as/reuse.h"
 #include "as/stats.h"
 #include "as/store.h"
@@ -115,7 +116,8 @@ long hpmmap_ops_lock(struct hpmmap_ctx *ctx)
 		       -ERESTARTNOINTR : 0;
 	since = get_cycles();
 	ret = mutex_lock_interruptible(&ctx->ops);
-	hpmmap_count_stall(ctx->job, HPMMAP_STALL_CALLS, since);
+	hpmmap_count_stall(ctx->job, HPMMAP_STALL_CALLS,
+			   get_cycles() - since);
 	return ret ? -ERESTARTNOINTR : 0;
 }
 
@@ -749,7 +751,7 @@ static void mmap_ahead(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	}
 	/* The address says whose turn it is, or what is there already. */
 	if (place.in_turn || flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) ||
-	    hpmmap_pool_alloc(ctx, &place, NO_SLOT, nr, &clean))
+	    hpmmap_reserve(ctx, &place, NO_SLOT, nr, &clean))
 		return;
 	list_for_each_entry(block, &clean, link) {
 		if (fatal_signal_pending(current))

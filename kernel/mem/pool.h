@@ -11,8 +11,53 @@
 #include "hpmmap.h"
 #include "mem/block.h"
 
-struct hpmmap_job;
+struct hpmmap_account;
+struct hpmmap_payer;
 struct hpmmap_placement;
+
+/**
+ * struct hpmmap_request - what is asked of the pools, and what came of it
+ * @account: who is charged
+ * @place: where from
+ * @slot: the slot that the first block is for, the others being for those that
+ *	follow; or NO_SLOT
+ * @nr: how many
+ * @large: in runs of 1 GB where possible
+ * @left: out: free blocks that were left on those nodes
+ * @refused_by: out, where there were not enough: whose limit refused, or NULL
+ * @waited_reclaim: out: ticks that taking back from others took, or 0
+ * @waited_zeroing: out: ticks that somebody else's zeroing took, or 0
+ */
+struct hpmmap_request {
+	struct hpmmap_account *account;
+	const struct hpmmap_placement *place;
+	unsigned long slot;
+	unsigned long nr;
+	bool large;
+	unsigned long left;
+	struct hpmmap_payer *refused_by;
+	u64 waited_reclaim;
+	u64 waited_zeroing;
+};
+
+/**
+ * struct hpmmap_reclaimer - who may hold blocks that nobody needs
+ * @reap: give back what nobody refers to any more, all of it
+ * @reap_one: a bounded part of that; true if another try is worth it
+ * @kept: blocks that could be given back besides
+ * @reclaim: give back up to @nr of those of some nodes, that count for a payer or,
+ *	if it is NULL, for anybody; returns how many there were
+ */
+struct hpmmap_reclaimer {
+	void (*reap)(void);
+	bool (*reap_one)(void);
+	unsigned long (*kept)(void);
+	unsigned long (*reclaim)(const nodemask_t *nodes,
+				 struct hpmmap_payer *payer, unsigned long nr);
+};
+
+void hpmmap_pool_set_reclaimer(const struct hpmmap_reclaimer *r);
+void hpmmap_pool_reclaim_all(void);
 
 struct hpmmap_node_stat {
 	u64 total;
@@ -26,19 +71,19 @@ void hpmmap_pool_exit(void);
 void hpmmap_pool_node_free(struct kobject *kobj);
 void hpmmap_pool_node_stat(int nid, struct hpmmap_node_stat *stat);
 bool hpmmap_pool_has(const nodemask_t *nodes);
-bool hpmmap_pool_has_free(struct hpmmap_job *job);
+bool hpmmap_pool_has_free(struct hpmmap_account *account,
+			  const nodemask_t *nodes);
 unsigned long hpmmap_pool_count_free(const nodemask_t *nodes);
+unsigned long hpmmap_pool_count_out(const nodemask_t *nodes);
 unsigned long hpmmap_pool_count_all(void);
 void hpmmap_pool_nodes(nodemask_t *nodes);
 int hpmmap_pool_nearest(int nid, const nodemask_t *nodes, nodemask_t *tried);
-int hpmmap_pool_alloc(struct hpmmap_ctx *ctx,
-		      const struct hpmmap_placement *place, unsigned long slot,
-		      unsigned long nr, struct list_head *out);
-unsigned long hpmmap_pool_alloc_instead(struct hpmmap_ctx *ctx, int nid,
-					const nodemask_t *nodes,
-					unsigned long nr,
-					struct list_head *out);
-struct hpmmap_block *hpmmap_pool_alloc_clean(struct hpmmap_ctx *ctx, int nid);
+int hpmmap_pool_alloc(struct hpmmap_request *req, struct list_head *out);
+struct hpmmap_block *hpmmap_pool_alloc_instead(struct hpmmap_account *account,
+					       int nid,
+					       const nodemask_t *nodes);
+struct hpmmap_block *hpmmap_pool_alloc_clean(struct hpmmap_account *account,
+					     int nid);
 void hpmmap_pool_count_mapped(int nid, long nr);
 void hpmmap_pool_set_pinned(struct hpmmap_block *block);
 void hpmmap_pool_free(struct list_head *list);

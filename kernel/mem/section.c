@@ -23,8 +23,6 @@
 #include "mem/poison.h"
 #include "mem/pool.h"
 #include "mem/section.h"
-#include "as/ctx.h"
-#include "as/reuse.h"
 #include "trace.h"
 
 /**
@@ -389,8 +387,7 @@ int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned, u64 *bad)
 	if (ret)
 		return ret;
 	/* What dead processes held, or live ones keep, counts as free. */
-	hpmmap_reap();
-	hpmmap_reuse_reclaim(&node_states[N_POSSIBLE], NULL, ULONG_MAX);
+	hpmmap_pool_reclaim_all();
 
 	ret = hpmmap_pool_launder_stop(true);
 	if (ret)

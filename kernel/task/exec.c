@@ -659,7 +659,7 @@ int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
 	if (IS_ERR(job))
 		return PTR_ERR(job);
 	ret = -ENOMEM;
-	if (job->strict && !hpmmap_pool_has_free(job))
+	if (job->strict && !hpmmap_pool_has_free(job->account, &job->nodes))
 		goto out;
 	ret = hpmmap_hook_get();
 	if (ret)

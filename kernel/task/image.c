@@ -21,6 +21,7 @@
 #include "as/counters.h"
 #include "as/ctx.h"
 #include "as/policy.h"
+#include "as/reserve.h"
 #include "as/stats.h"
 #include "as/store.h"
 #include "as/vma.h"
@@ -224,7 +225,7 @@ static int image_move(struct hpmmap_ctx *ctx, const struct image *image,
 	if (!buf)
 		return -ENOMEM;
 	hpmmap_placement_get(ctx->job, NULL, &place);
-	ret = hpmmap_pool_alloc(ctx, &place, NO_SLOT,
+	ret = hpmmap_reserve(ctx, &place, NO_SLOT,
 				image_missing(ctx, image), blocks);
 	for (i = 0; i < image->nr && !ret; i++)
 		ret = segment_read(ctx, &image->segments[i], blocks,

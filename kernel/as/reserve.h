@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Asking the pools for an address space. */
+#ifndef _HPMMAP_AS_RESERVE_H
+#define _HPMMAP_AS_RESERVE_H
+
+#include <linux/list.h>
+
+struct hpmmap_ctx;
+struct hpmmap_placement;
+
+int hpmmap_reserve(struct hpmmap_ctx *ctx, const struct hpmmap_placement *place,
+		   unsigned long slot, unsigned long nr, struct list_head *out);
+
+#endif /* _HPMMAP_AS_RESERVE_H */

@@ -1,0 +1,537 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Handing out blocks, and taking them back.
+ *
+ * Clean blocks are handed out first. Before a request fails, those who may hold
+ * what nobody needs are asked to give it back: the reclaimer, as shrinkers are.
+ */
+#include <linux/list.h>
+#include <linux/log2.h>
+#include <linux/sched/signal.h>
+#include <linux/spinlock.h>
+#include <linux/timex.h>
+
+#include "hpmmap.h"
+#include "mem/account.h"
+#include "mem/block.h"
+#include "mem/buddy.h"
+#include "mem/node.h"
+#include "mem/placement.h"
+#include "mem/pool.h"
+
+/* Set once, before anybody asks. */
+static const struct hpmmap_reclaimer *reclaimer;
+
+/**
+ * hpmmap_pool_set_reclaimer() - whom to ask when there is too little
+ * @r: those who hold memory
+ */
+void hpmmap_pool_set_reclaimer(const struct hpmmap_reclaimer *r)
+{
+	reclaimer = r;
+}
+
+/* Takes back all that nobody needs. */
+void hpmmap_pool_reclaim_all(void)
+{
+	reclaimer->reap();
+	reclaimer->reclaim(&node_states[N_POSSIBLE], NULL, ULONG_MAX);
+}
+
+static void take_run(struct pool_node *pn, struct hpmmap_account *account,
+		     unsigned long unit, unsigned long nr,
+		     struct list_head *out)
+{
+	struct hpmmap_block *blocks = block_of(pn, unit);
+	unsigned long i;
+
+	lockdep_assert_held(&pn->lock);
+	for (i = 0; i < nr; i++) {
+		block_set_state(&blocks[i], HPMMAP_BLOCK_HELD);
+		blocks[i].account = account;
+		atomic_set(&blocks[i].users, 1);
+		list_add_tail(&blocks[i].link, out);
+	}
+}
+
+/*
+ * The largest run of at most @nr free blocks: of clean ones, unless a @large
+ * job can have a gigabyte only of others. Returns its order, or -1.
+ */
+static int run_alloc(struct pool_node *pn, bool large, unsigned long nr,
+		     unsigned long *unit)
+{
+	int any = hpmmap_buddy_largest(&pn->buddy);
+	int clean = hpmmap_buddy_largest(&pn->clean);
+	int most = min_t(int, ilog2(nr), LARGE_ORDER), order;
+	unsigned long i;
+
+	lockdep_assert_held(&pn->lock);
+	if (any < 0)
+		return -1;
+	if (clean >= 0 && !(large && most == LARGE_ORDER && any > clean)) {
+		order = min(clean, most);
+		hpmmap_buddy_alloc(&pn->clean, order, unit);
+		hpmmap_buddy_take(&pn->buddy, *unit, order);
+		return order;
+	}
+	order = min(any, most);
+	hpmmap_buddy_alloc(&pn->buddy, order, unit);
+	if (clean >= 0)
+		for (i = 0; i < 1UL << order; i++)
+			hpmmap_buddy_take(&pn->clean, *unit + i, 0);
+	return order;
+}
+
+/*
+ * Up to @nr blocks of one node in as few runs as possible, clean ones first;
+ * returns how many.
+ */
+static unsigned long node_alloc(int nid, const struct hpmmap_request *req,
+				unsigned long nr, struct list_head *out)
+{
+	struct pool_node *pn = pool_node_find(nid);
+	unsigned long got = 0;
+	unsigned long unit;
+
+	if (!pn)
+		return 0;
+	spin_lock(&pn->lock);
+	while (got < nr) {
+		int order = run_alloc(pn, req->large, nr - got, &unit);
+
+		if (order < 0)
+			break;
+		take_run(pn, req->account, unit, 1UL << order, out);
+		got += 1UL << order;
+		cond_resched_lock(&pn->lock);
+	}
+	spin_unlock(&pn->lock);
+	hpmmap_pool_count_mapped(nid, got);
+	return got;
+}
+
+static unsigned long alloc_near(const struct hpmmap_request *req, int nid,
+				const nodemask_t *nodes, nodemask_t *tried,
+				unsigned long nr, struct list_head *out)
+{
+	unsigned long got = 0;
+
+	while (got < nr) {
+		int n = hpmmap_pool_nearest(nid, nodes, tried);
+
+		if (n == NUMA_NO_NODE)
+			break;
+		got += node_alloc(n, req, nr - got, out);
+	}
+	return got;
+}
+
+/**
+ * hpmmap_pool_has_free() - could somebody get at least one block now?
+ * @account: who
+ * @nodes: where from
+ */
+bool hpmmap_pool_has_free(struct hpmmap_account *account,
+			  const nodemask_t *nodes)
+{
+	if (!hpmmap_pool_count_free(nodes))
+		reclaimer->reap();
+	if (!hpmmap_pool_count_free(nodes))
+		reclaimer->reclaim(nodes, NULL, 1);
+	return hpmmap_pool_count_free(nodes) && !hpmmap_account_full(account, 1);
+}
+
+/* As many as there are of those that one kind of placement treats alike. */
+static unsigned long alloc_alike(const struct hpmmap_request *req,
+				 struct list_head *out)
+{
+	const struct hpmmap_placement *place = req->place;
+	nodemask_t tried = NODE_MASK_NONE;
+	unsigned long got;
+
+	got = alloc_near(req, place->near, &place->preferred, &tried, req->nr,
+			 out);
+	return got + alloc_near(req, place->near, &place->nodes, &tried,
+				req->nr - got, out);
+}
+
+static unsigned long alloc_in_turn(const struct hpmmap_request *req,
+				   struct list_head *out)
+{
+	unsigned long slot = req->slot == NO_SLOT ? 0 : req->slot, got = 0;
+	const struct hpmmap_placement *place = req->place;
+
+	while (got < req->nr) {
+		unsigned long want, n;
+		nodemask_t tried = NODE_MASK_NONE;
+		int nid;
+
+		nid = hpmmap_placement_turn(place, slot + got, req->nr - got,
+					    &want);
+		n = node_alloc(nid, req, want, out);
+		if (n < want)
+			n += alloc_near(req, nid, &place->nodes, &tried,
+					want - n, out);
+		got += n;
+		if (n < want)
+			break;
+	}
+	return got;
+}
+
+/* All of them, or none. */
+static bool try_alloc(struct hpmmap_request *req, struct list_head *out)
+{
+	unsigned long free = hpmmap_pool_count_free(&req->place->nodes), n;
+
+	/* A request that cannot succeed takes nothing from others. */
+	if (free < req->nr || hpmmap_account_charge(req->account, req->nr))
+		return false;
+	n = req->place->in_turn ? alloc_in_turn(req, out) :
+				  alloc_alike(req, out);
+	if (n == req->nr) {
+		req->left = free - n;
+		return true;
+	}
+	hpmmap_account_uncharge(req->account, req->nr - n);
+	hpmmap_pool_free_list(out);
+	return false;
+}
+
+/* Others may get what was taken back. */
+#define RECLAIM_TRIES 8
+
+/*
+ * Takes back what processes keep for reuse, if that can be of help; returns
+ * whether there was some.
+ */
+static bool reclaim(const struct hpmmap_request *req)
+{
+	unsigned long free = hpmmap_pool_count_free(&req->place->nodes);
+
+	if (free >= req->nr) {
+		struct hpmmap_payer *full;
+
+		/* It is a limit that is in the way, or was. */
+		full = hpmmap_account_full(req->account, req->nr);
+		return reclaimer->reclaim(&node_states[N_POSSIBLE], full,
+					  req->nr);
+	}
+	if (free + reclaimer->kept() < req->nr)
+		return false;
+	return reclaimer->reclaim(&req->place->nodes, NULL, req->nr - free);
+}
+
+/* Only what is being zeroed at this moment was missing: waits for it. */
+static bool alloc_after_zeroing(struct hpmmap_request *req,
+				struct list_head *out)
+{
+	unsigned long nr_out = hpmmap_pool_count_out(&req->place->nodes);
+	u64 since = get_cycles();
+	bool done;
+
+	/* What came back after the first look is counted by the second. */
+	smp_rmb();
+	if (hpmmap_pool_count_free(&req->place->nodes) + nr_out < req->nr ||
+	    hpmmap_account_full(req->account, req->nr))
+		return false;
+	done = !hpmmap_pool_launder_stop(true);
+	if (nr_out)
+		req->waited_zeroing = get_cycles() - since;
+	if (!done)
+		return false;
+	done = try_alloc(req, out);
+	hpmmap_pool_launder_go();
+	return done;
+}
+
+/**
+ * hpmmap_pool_alloc() - blocks for somebody
+ * @req: what is asked for; what came of it is entered, too
+ * @out: list they are added to, in runs that are contiguous where possible;
+ *	all their pages are stale
+ *
+ * May sleep.
+ *
+ * Return: 0, or -ENOMEM and nothing where there are not enough.
+ */
+int hpmmap_pool_alloc(struct hpmmap_request *req, struct list_head *out)
+{
+	unsigned long slot = req->slot;
+	struct hpmmap_block *block;
+	LIST_HEAD(got);
+	bool done, more;
+	u64 since;
+	int i;
+
+	if (!req->nr)
+		return 0;
+	done = try_alloc(req, &got);
+	for (i = 0, more = true; i < RECLAIM_TRIES && more && !done; i++) {
+		more = reclaimer->reap_one();
+		done = try_alloc(req, &got);
+	}
+	since = get_cycles();
+	for (i = 0; i < RECLAIM_TRIES && !done; i++) {
+		if (!reclaim(req) || fatal_signal_pending(current))
+			break;
+		done = try_alloc(req, &got);
+	}
+	if (i)
+		req->waited_reclaim = get_cycles() - since;
+	if (!done)
+		done = alloc_after_zeroing(req, &got);
+	if (!done) {
+		req->refused_by = hpmmap_account_full(req->account, req->nr);
+		return -ENOMEM;
+	}
+	list_for_each_entry(block, &got, link)
+		block->slot = slot == NO_SLOT ? NO_SLOT : slot++;
+	list_splice_tail(&got, out);
+	return 0;
+}
+
+/**
+ * hpmmap_pool_alloc_instead() - a block that takes the place of another
+ * @account: who is charged; holds at least one, and gives it up next, so that no
+ *	limit is in the way
+ * @nid: the node nearest to which it should be
+ * @nodes: where from, and from nowhere else
+ *
+ * Return: the block, all of it stale, or NULL where there is none.
+ */
+struct hpmmap_block *hpmmap_pool_alloc_instead(struct hpmmap_account *account,
+					       int nid, const nodemask_t *nodes)
+{
+	const struct hpmmap_request req = { .account = account };
+	nodemask_t tried = NODE_MASK_NONE;
+	struct hpmmap_block *block;
+	LIST_HEAD(one);
+
+	if (!alloc_near(&req, nid, nodes, &tried, 1, &one))
+		return NULL;
+	hpmmap_account_charge_anyway(account, 1);
+	block = list_first_entry(&one, struct hpmmap_block, link);
+	list_del_init(&block->link);
+	return block;
+}
+
+/**
+ * hpmmap_pool_alloc_clean() - a clean block that takes the place of another
+ * @account: who is charged; gives up a block next, so that no limit is in the way
+ * @nid: the node it has to lie on
+ *
+ * Return: the block, all of it stale, or NULL where there is none.
+ */
+struct hpmmap_block *hpmmap_pool_alloc_clean(struct hpmmap_account *account,
+					     int nid)
+{
+	struct pool_node *pn = pool_node_find(nid);
+	struct hpmmap_block *block;
+	unsigned long unit;
+	LIST_HEAD(one);
+
+	spin_lock(&pn->lock);
+	if (pn->clean.nr_free && !run_alloc(pn, false, 1, &unit))
+		take_run(pn, account, unit, 1, &one);
+	spin_unlock(&pn->lock);
+	block = list_first_entry_or_null(&one, struct hpmmap_block, link);
+	if (!block)
+		return NULL;
+	list_del_init(&block->link);
+	hpmmap_pool_count_mapped(nid, 1);
+	hpmmap_account_charge_anyway(account, 1);
+	return block;
+}
+
+/* A block that nobody has any more, and nobody will. */
+static void block_retire(struct pool_node *pn, struct hpmmap_block *block)
+{
+	lockdep_assert_held(&pn->lock);
+	block_set_state(block, HPMMAP_BLOCK_BAD);
+	block->zeroed = false;
+	pn->nr_doomed--;
+	pn->nr_bad++;
+}
+
+/**
+ * hpmmap_pool_retire() - a block is not to be handed out any more
+ * @block: the block; between hpmmap_pool_launder_stop() and
+ *	hpmmap_pool_launder_go()
+ *
+ * At once if it is free, otherwise when it would be.
+ */
+void hpmmap_pool_retire(struct hpmmap_block *block)
+{
+	struct pool_node *pn = pool_node_find(block->nid);
+	unsigned long unit = unit_of(block);
+
+	spin_lock(&pn->lock);
+	if (!block->bad) {
+		block->bad = true;
+		pn->nr_doomed++;
+		if (hpmmap_buddy_is_free(&pn->buddy, unit)) {
+			hpmmap_buddy_take(&pn->buddy, unit, 0);
+			if (hpmmap_buddy_is_free(&pn->clean, unit))
+				hpmmap_buddy_take(&pn->clean, unit, 0);
+			block_retire(pn, block);
+		}
+	}
+	spin_unlock(&pn->lock);
+}
+
+/**
+ * hpmmap_pool_unretire() - undo hpmmap_pool_retire()
+ * @block: the block
+ */
+void hpmmap_pool_unretire(struct hpmmap_block *block)
+{
+	struct pool_node *pn = pool_node_find(block->nid);
+
+	spin_lock(&pn->lock);
+	if (block->bad && block->state == HPMMAP_BLOCK_BAD) {
+		block_set_state(block, HPMMAP_BLOCK_FREE);
+		hpmmap_buddy_free(&pn->buddy, unit_of(block), 0);
+		pn->nr_bad--;
+	} else if (block->bad) {
+		pn->nr_doomed--;
+	}
+	block->bad = false;
+	spin_unlock(&pn->lock);
+}
+
+/* What a block is; it may change at any time. */
+enum hpmmap_block_state hpmmap_pool_state(struct hpmmap_block *block)
+{
+	return READ_ONCE(block->state);
+}
+
+/* Those of a run that will be bad; true if there were some. */
+static bool run_free_slowly(struct pool_node *pn, struct hpmmap_block *first,
+			    unsigned long nr)
+{
+	unsigned long i;
+
+	lockdep_assert_held(&pn->lock);
+	for (i = 0; i < nr && !first[i].bad; i++)
+		;
+	if (i == nr)
+		return false;
+	for (i = 0; i < nr; i++) {
+		if (first[i].bad) {
+			block_retire(pn, &first[i]);
+			continue;
+		}
+		hpmmap_buddy_free(&pn->buddy, unit_of(&first[i]), 0);
+		if (first[i].zeroed)
+			hpmmap_buddy_free(&pn->clean, unit_of(&first[i]), 0);
+	}
+	return true;
+}
+
+/* Blocks that follow each other, all of one account, and all clean or not. */
+static void run_free(struct hpmmap_block *first, unsigned long nr)
+{
+	struct pool_node *pn = pool_node_find(first->nid);
+	struct hpmmap_account *account = first->account;
+	unsigned long i;
+
+	hpmmap_account_uncharge(account, nr);
+	hpmmap_pool_count_mapped(first->nid, -(long)nr);
+	spin_lock(&pn->lock);
+	for (i = 0; i < nr; i++) {
+		if (first[i].state == HPMMAP_BLOCK_PINNED) {
+			pn->nr_pinned--;
+			--*pinned_of(pn, unit_of(&first[i]));
+		}
+		first[i].account = NULL;
+		block_set_state(&first[i], HPMMAP_BLOCK_FREE);
+	}
+	if (unlikely(pn->nr_doomed) && run_free_slowly(pn, first, nr)) {
+		spin_unlock(&pn->lock);
+		return;
+	}
+	hpmmap_buddy_free_range(&pn->buddy, unit_of(first), nr);
+	if (first->zeroed)
+		hpmmap_buddy_free_range(&pn->clean, unit_of(first), nr);
+	else
+		list_move(&chunk_of(pn, unit_of(first))->link, &pn->chunks);
+	spin_unlock(&pn->lock);
+}
+
+/**
+ * hpmmap_pool_set_pinned() - a block was given up, but is pinned
+ * @block: a block of the pools; it counts as pinned until hpmmap_pool_free()
+ */
+void hpmmap_pool_set_pinned(struct hpmmap_block *block)
+{
+	struct pool_node *pn = pool_node_find(block->nid);
+
+	spin_lock(&pn->lock);
+	block_set_state(block, HPMMAP_BLOCK_PINNED);
+	pn->nr_pinned++;
+	++*pinned_of(pn, unit_of(block));
+	spin_unlock(&pn->lock);
+}
+
+/**
+ * hpmmap_pool_free() - take blocks back
+ * @list: pool blocks to which only the module refers, all of them stale;
+ *	cheaper where blocks that follow each other in memory do so here
+ */
+void hpmmap_pool_free(struct list_head *list)
+{
+	struct hpmmap_block *block, *tmp, *first = NULL;
+	unsigned long nr = 0;
+
+	list_for_each_entry_safe(block, tmp, list, link) {
+		list_del_init(&block->link);
+		/* They are elements of one array within a chunk. */
+		if (first && block == first + nr &&
+		    unit_of(block) == unit_of(first) + nr &&
+		    block->account == first->account &&
+		    block->zeroed == first->zeroed) {
+			nr++;
+			continue;
+		}
+		if (first)
+			run_free(first, nr);
+		first = block;
+		nr = 1;
+	}
+	if (first)
+		run_free(first, nr);
+}
+
+/* Blocks that were allocated and never shown to anybody. */
+void hpmmap_pool_free_list(struct list_head *list)
+{
+	struct hpmmap_block *block, *tmp;
+	LIST_HEAD(soiled);
+
+	list_for_each_entry_safe(block, tmp, list, link) {
+		/* All zero, if it was cleared in advance. */
+		if (!bitmap_full(block->stale, SLOT_PAGES))
+			block->zeroed = bitmap_empty(block->stale, SLOT_PAGES) &&
+					bitmap_empty(block->reuse, SLOT_PAGES);
+		/* What was kept for reuse, and then not needed. */
+		if (!bitmap_empty(block->reuse, SLOT_PAGES))
+			list_move_tail(&block->link, &soiled);
+		if (unlikely(block->lost))
+			hpmmap_block_mend(block);
+		bitmap_fill(block->stale, SLOT_PAGES);
+		bitmap_zero(block->reuse, SLOT_PAGES);
+		block->reuse_id = 0;
+	}
+	hpmmap_pool_free(list);
+	list_for_each_entry_safe(block, tmp, &soiled, link) {
+		int nid = block->nid;
+		LIST_HEAD(one);
+
+		list_move(&block->link, &one);
+		hpmmap_pool_free(&one);
+		/* It is free before somebody may be asked to zero it. */
+		hpmmap_pool_soiled(nid, 1);
+	}
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The pool of a node, as pool.c, alloc.c and zero.c see it. */
+#ifndef _HPMMAP_MEM_NODE_H
+#define _HPMMAP_MEM_NODE_H
+
+#include <linux/kobject.h>
+#include <linux/list.h>
+#include <linux/spinlock.h>
+#include <linux/wait.h>
+
+#include "hpmmap.h"
+#include "mem/block.h"
+#include "mem/buddy.h"
+#include "mem/pool.h"
+
+#define CHUNK_SECTIONS (HPMMAP_BUDDY_CHUNK_UNITS / SECTION_BLOCKS)
+
+/**
+ * struct pool_chunk - one GB of physical memory
+ * @buddy: the allocator's part
+ * @clean: the clean blocks' part
+ * @link: in the list of the node
+ * @nr_sections: sections of it that are in the pool
+ * @pinned: blocks of each section that are pinned
+ * @out: those that are free, and out of the allocator
+ * @scan: where the search for a block that is not clean goes on
+ * @blocks: its blocks; those of sections not in the pool are zero
+ */
+struct pool_chunk {
+	struct hpmmap_buddy_chunk buddy;
+	struct hpmmap_buddy_chunk clean;
+	struct list_head link;
+	unsigned int nr_sections;
+	unsigned int pinned[CHUNK_SECTIONS];
+	unsigned int out[CHUNK_SECTIONS];
+	unsigned int scan;
+	struct hpmmap_block blocks[HPMMAP_BUDDY_CHUNK_UNITS];
+};
+
+/**
+ * struct pool_node - the pool of one NUMA node
+ * @lock: protects the members that follow, the state of free blocks, and how
+ *	many are pinned in each section
+ * @buddy: its blocks; chunks come and go under hpmmap_pool_mutex too
+ * @clean: which of the free blocks are clean
+ * @nr_doomed: blocks that will be bad once nobody has them any more
+ * @nr_bad: bad blocks
+ * @chunks: all of them, those first that have free blocks which are not clean
+ * @nr_pinned: blocks that are pinned
+ * @nr_out: free blocks that are out of the allocator, being zeroed
+ * @nr_soiled: free blocks that are not clean and that @zeroer should zero
+ * @zeroer: thread of the node; there while there is memory. Protected by
+ *	hpmmap_pool_mutex.
+ * @work: it waits here
+ * @kobj: in sysfs
+ */
+struct pool_node {
+	spinlock_t lock;
+	struct hpmmap_buddy buddy;
+	struct hpmmap_buddy clean;
+	unsigned long nr_doomed;
+	unsigned long nr_bad;
+	struct list_head chunks;
+	unsigned long nr_pinned;
+	unsigned long nr_out;
+	unsigned long nr_soiled;
+	struct task_struct *zeroer;
+	wait_queue_head_t work;
+	struct kobject kobj;
+};
+
+extern struct pool_node *pool_nodes[MAX_NUMNODES];
+
+static inline void block_set_state(struct hpmmap_block *block,
+			    enum hpmmap_block_state state)
+{
+	WRITE_ONCE(block->state, state);
+}
+
+static inline struct pool_chunk *chunk_of(struct pool_node *pn, unsigned long unit)
+{
+	struct hpmmap_buddy_chunk *bc;
+
+	bc = hpmmap_buddy_chunk_find(&pn->buddy, unit);
+	return bc ? container_of(bc, struct pool_chunk, buddy) : NULL;
+}
+
+static inline struct hpmmap_block *block_of(struct pool_node *pn, unsigned long unit)
+{
+	struct pool_chunk *chunk = chunk_of(pn, unit);
+
+	return &chunk->blocks[unit % HPMMAP_BUDDY_CHUNK_UNITS];
+}
+
+static inline unsigned long unit_of(const struct hpmmap_block *block)
+{
+	return folio_pfn(block->folio) >> SLOT_ORDER;
+}
+
+/* How many blocks of a section are pinned. */
+static inline unsigned int *pinned_of(struct pool_node *pn, unsigned long unit)
+{
+	struct pool_chunk *chunk = chunk_of(pn, unit);
+
+	return &chunk->pinned[unit % HPMMAP_BUDDY_CHUNK_UNITS / SECTION_BLOCKS];
+}
+
+/* Its free blocks that are being zeroed. */
+static inline unsigned int *out_of(struct pool_node *pn, unsigned long unit)
+{
+	struct pool_chunk *chunk = chunk_of(pn, unit);
+
+	return &chunk->out[unit % HPMMAP_BUDDY_CHUNK_UNITS / SECTION_BLOCKS];
+}
+
+static inline struct pool_node *pool_node_find(int nid)
+{
+	return smp_load_acquire(&pool_nodes[nid]);
+}
+
+int zeroer_start(struct pool_node *pn, int nid);
+void zeroer_stop(struct pool_node *pn);
+
+#endif /* _HPMMAP_MEM_NODE_H */
