@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Hooks: a table of functions, mostly system calls, and who stands in for
- * them. No policy here.
+ * Hooks: mechanism only. Which functions are hooked, who stands in for them and
+ * whose calls are meant, says main.c.
  *
  * ftrace redirects the call of a registered process to its handler. The hooks
  * are there while somebody is registered, all of them or none.
@@ -11,47 +11,18 @@
 #include <linux/module.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/task.h>
+#include <linux/static_call.h>
 
 #include "hook.h"
 #include "hpmmap.h"
-#include "as/ctx.h"
-#include "call/handle.h"
-#include "task/exec.h"
 
-#define HOOK(call, sym, fn) \
-	[call] = { .symbol = "__x64_sys_" sym, .handler = fn }
+/* HPMMAP_NR_CALLS of them. */
+static struct hpmmap_hook *hooks;
+static const struct hpmmap_hooked *hooked;
 
-/* Not a system call, but where several of them come by. */
-#define HOOK_INNER(call, sym, fn, may_lack) \
-	[call] = { .symbol = sym, .handler = fn, .optional = may_lack }
-
-static struct hpmmap_hook hooks[HPMMAP_NR_CALLS] = {
-	HOOK(HPMMAP_CALL_MMAP, "mmap", hpmmap_sys_mmap),
-	HOOK(HPMMAP_CALL_MUNMAP, "munmap", hpmmap_sys_munmap),
-	HOOK(HPMMAP_CALL_MPROTECT, "mprotect", hpmmap_sys_mprotect),
-	HOOK(HPMMAP_CALL_PKEY_MPROTECT, "pkey_mprotect",
-	     hpmmap_sys_pkey_mprotect),
-	HOOK(HPMMAP_CALL_MREMAP, "mremap", hpmmap_sys_mremap),
-	HOOK(HPMMAP_CALL_MADVISE, "madvise", hpmmap_sys_madvise),
-	HOOK(HPMMAP_CALL_BRK, "brk", hpmmap_sys_brk),
-	HOOK(HPMMAP_CALL_MLOCK, "mlock", hpmmap_sys_mlock),
-	HOOK(HPMMAP_CALL_MLOCK2, "mlock2", hpmmap_sys_mlock2),
-	HOOK(HPMMAP_CALL_MUNLOCK, "munlock", hpmmap_sys_munlock),
-	HOOK(HPMMAP_CALL_MUNLOCKALL, "munlockall", hpmmap_sys_munlockall),
-	HOOK(HPMMAP_CALL_MBIND, "mbind", hpmmap_sys_mbind),
-	HOOK(HPMMAP_CALL_MOVE_PAGES, "move_pages", hpmmap_sys_move_pages),
-	HOOK(HPMMAP_CALL_MIGRATE_PAGES, "migrate_pages",
-	     hpmmap_sys_migrate_pages),
-	HOOK(HPMMAP_CALL_REMAP_FILE_PAGES, "remap_file_pages",
-	     hpmmap_sys_remap_file_pages),
-	/* clone, clone3, fork, vfork, by way of int 0x80, too. */
-	HOOK_INNER(HPMMAP_CALL_CLONE, "kernel_clone", hpmmap_kernel_clone,
-		   false),
-	HOOK_INNER(HPMMAP_CALL_FORK_COPIED, "dup_userfaultfd_complete",
-		   hpmmap_fork_copied, true),
-	HOOK_INNER(HPMMAP_CALL_USERFAULTFD, "userfaultfd_ioctl",
-		   hpmmap_userfaultfd_ioctl, true),
-};
+/* Asked at each call of each process: a direct call. */
+typedef bool is_meant_t(struct mm_struct *mm);
+DEFINE_STATIC_CALL_RET0(hpmmap_is_meant, is_meant_t);
 
 /* How long the hooks stay when nobody is registered: the next job may come. */
 #define LINGER_MS 3000
@@ -82,7 +53,7 @@ static void notrace hook_entry(unsigned long ip, unsigned long parent_ip,
 {
 	int i;
 
-	if (!hpmmap_ctx_exists(current->mm) ||
+	if (!static_call(hpmmap_is_meant)(current->mm) ||
 	    compat_is_own_text(parent_ip))
 		return;
 	for (i = 0; i < HPMMAP_NR_CALLS; i++) {
@@ -142,7 +113,7 @@ static void hooks_remove(void)
 		__module_get(THIS_MODULE);
 		return;
 	}
-	hpmmap_probes_unregister();
+	hooked->stop();
 	synchronize_rcu_tasks();
 	installed = false;
 }
@@ -152,7 +123,7 @@ static int hooks_install(void)
 	int ret;
 
 	lockdep_assert_held(&hpmmap_hook_mutex);
-	ret = hpmmap_probes_register();
+	ret = hooked->start();
 	if (ret)
 		return ret;
 	ret = register_ftrace_function(&ops);
@@ -160,7 +131,7 @@ static int hooks_install(void)
 		pr_err("system calls cannot be hooked: %d%s\n", ret,
 		       ret == -EBUSY ?
 		       ", a live patch or another module holds one" : "");
-		hpmmap_probes_unregister();
+		hooked->stop();
 		return ret;
 	}
 	installed = true;
@@ -252,10 +223,21 @@ bool hpmmap_hook_active(void)
 	return READ_ONCE(installed);
 }
 
-int hpmmap_hook_init(void)
+/**
+ * hpmmap_hook_init() - find the functions that will be hooked
+ * @table: HPMMAP_NR_CALLS hooks
+ * @whose: whose calls are hooked, and what is due with the hooks
+ *
+ * Return: 0 or an errno.
+ */
+int hpmmap_hook_init(struct hpmmap_hook *table,
+		     const struct hpmmap_hooked *whose)
 {
 	int i, ret;
 
+	hooks = table;
+	hooked = whose;
+	static_call_update(hpmmap_is_meant, whose->is_meant);
 	for (i = 0; i < HPMMAP_NR_CALLS; i++) {
 		hooks[i].orig = compat_symbol(hooks[i].symbol);
 		if (!hooks[i].orig && hooks[i].optional)

@@ -6,6 +6,7 @@
 #include <linux/types.h>
 
 struct file;
+struct mm_struct;
 struct pt_regs;
 
 /**
@@ -42,7 +43,22 @@ enum hpmmap_call {
 	HPMMAP_CALL_USERFAULTFD,
 	HPMMAP_NR_CALLS
 };
-int hpmmap_hook_init(void);
+
+/**
+ * struct hpmmap_hooked - whose calls are hooked
+ * @is_meant: is a call of this address space? Called by ftrace: notrace, any
+ *	context
+ * @start: the hooks are about to be installed; 0 or an errno
+ * @stop: they are removed
+ */
+struct hpmmap_hooked {
+	bool (*is_meant)(struct mm_struct *mm);
+	int (*start)(void);
+	void (*stop)(void);
+};
+
+int hpmmap_hook_init(struct hpmmap_hook *table,
+		     const struct hpmmap_hooked *whose);
 void hpmmap_hook_exit(void);
 int hpmmap_hook_get(void);
 bool hpmmap_hook_get_another(void);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 #include <linux/module.h>
+#include <linux/sysfs.h>
 
 #include "hook.h"
 #include "hpmmap.h"
@@ -11,9 +12,82 @@
 #include "as/failure.h"
 #include "as/job.h"
 #include "as/release.h"
+#include "call/handle.h"
+#include "task/exec.h"
 #include "task/mark.h"
 #include "task/oom.h"
 #include "chardev.h"
+
+/* Files of /sys/kernel/hpmmap. */
+
+static ssize_t version_show(struct kobject *kobj, struct kobj_attribute *attr,
+			    char *buf)
+{
+	return sysfs_emit(buf, "%s\n", HPMMAP_VERSION);
+}
+static struct kobj_attribute version_attr = __ATTR_RO(version);
+
+static ssize_t user_limit_bytes_show(struct kobject *kobj,
+				     struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%llu\n", hpmmap_limit_default());
+}
+static struct kobj_attribute user_limit_bytes_attr = __ATTR_RO(user_limit_bytes);
+
+static ssize_t hooks_active_show(struct kobject *kobj,
+				 struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%d\n", hpmmap_hook_active());
+}
+static struct kobj_attribute hooks_active_attr = __ATTR_RO(hooks_active);
+
+static const struct attribute *root_attrs[] = {
+	&version_attr.attr,
+	&user_limit_bytes_attr.attr,
+	&hooks_active_attr.attr,
+	NULL,
+};
+
+#define HOOK(call, sym, fn) \
+	[call] = { .symbol = "__x64_sys_" sym, .handler = fn }
+
+/* Not a system call, but where several of them come by. */
+#define HOOK_INNER(call, sym, fn, may_lack) \
+	[call] = { .symbol = sym, .handler = fn, .optional = may_lack }
+
+static struct hpmmap_hook hooks[HPMMAP_NR_CALLS] = {
+	HOOK(HPMMAP_CALL_MMAP, "mmap", hpmmap_sys_mmap),
+	HOOK(HPMMAP_CALL_MUNMAP, "munmap", hpmmap_sys_munmap),
+	HOOK(HPMMAP_CALL_MPROTECT, "mprotect", hpmmap_sys_mprotect),
+	HOOK(HPMMAP_CALL_PKEY_MPROTECT, "pkey_mprotect",
+	     hpmmap_sys_pkey_mprotect),
+	HOOK(HPMMAP_CALL_MREMAP, "mremap", hpmmap_sys_mremap),
+	HOOK(HPMMAP_CALL_MADVISE, "madvise", hpmmap_sys_madvise),
+	HOOK(HPMMAP_CALL_BRK, "brk", hpmmap_sys_brk),
+	HOOK(HPMMAP_CALL_MLOCK, "mlock", hpmmap_sys_mlock),
+	HOOK(HPMMAP_CALL_MLOCK2, "mlock2", hpmmap_sys_mlock2),
+	HOOK(HPMMAP_CALL_MUNLOCK, "munlock", hpmmap_sys_munlock),
+	HOOK(HPMMAP_CALL_MUNLOCKALL, "munlockall", hpmmap_sys_munlockall),
+	HOOK(HPMMAP_CALL_MBIND, "mbind", hpmmap_sys_mbind),
+	HOOK(HPMMAP_CALL_MOVE_PAGES, "move_pages", hpmmap_sys_move_pages),
+	HOOK(HPMMAP_CALL_MIGRATE_PAGES, "migrate_pages",
+	     hpmmap_sys_migrate_pages),
+	HOOK(HPMMAP_CALL_REMAP_FILE_PAGES, "remap_file_pages",
+	     hpmmap_sys_remap_file_pages),
+	/* clone, clone3, fork, vfork, by way of int 0x80, too. */
+	HOOK_INNER(HPMMAP_CALL_CLONE, "kernel_clone", hpmmap_kernel_clone,
+		   false),
+	HOOK_INNER(HPMMAP_CALL_FORK_COPIED, "dup_userfaultfd_complete",
+		   hpmmap_fork_copied, true),
+	HOOK_INNER(HPMMAP_CALL_USERFAULTFD, "userfaultfd_ioctl",
+		   hpmmap_userfaultfd_ioctl, true),
+};
+
+static const struct hpmmap_hooked registered = {
+	.is_meant = hpmmap_ctx_exists,
+	.start = hpmmap_probes_register,
+	.stop = hpmmap_probes_unregister,
+};
 
 static int __init hpmmap_init(void)
 {
@@ -25,10 +99,10 @@ static int __init hpmmap_init(void)
 	ret = hpmmap_ctx_init();
 	if (ret)
 		return ret;
-	ret = hpmmap_hook_init();
+	ret = hpmmap_hook_init(hooks, &registered);
 	if (ret)
 		goto err_ctx;
-	ret = hpmmap_sysfs_init();
+	ret = hpmmap_sysfs_init(root_attrs);
 	if (ret)
 		goto err_hook;
 	ret = hpmmap_section_init();

@@ -1,279 +1,57 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * /sys/kernel/hpmmap: see the UAPI header.
+ * /sys/kernel/hpmmap: its directories. What is in them, those show whose it is.
  */
-#include <linux/cred.h>
 #include <linux/kobject.h>
-#include <linux/pid_namespace.h>
-#include <linux/ptrace.h>
-#include <linux/sched/mm.h>
-#include <linux/sched/task.h>
 #include <linux/sysfs.h>
 
-#include "hook.h"
 #include "hpmmap.h"
 #include "sysfs.h"
-#include "mem/account.h"
-#include "mem/pool.h"
-#include "as/ctx.h"
-#include "as/pgmap.h"
 
-static struct kobject *hpmmap_kobj;
-static struct kobject *nodes_kobj;
-static struct kobject *contexts_kobj;
-static struct kobject *jobs_kobj;
-
-#define ATTR_RO(_name) \
-	static struct kobj_attribute _name##_attr = __ATTR_RO(_name)
-
-static ssize_t version_show(struct kobject *kobj, struct kobj_attribute *attr,
-			    char *buf)
-{
-	return sysfs_emit(buf, "%s\n", HPMMAP_VERSION);
-}
-ATTR_RO(version);
-
-static ssize_t user_limit_bytes_show(struct kobject *kobj,
-				     struct kobj_attribute *attr, char *buf)
-{
-	return sysfs_emit(buf, "%llu\n", hpmmap_limit_default());
-}
-ATTR_RO(user_limit_bytes);
-
-static ssize_t hooks_active_show(struct kobject *kobj,
-				 struct kobj_attribute *attr, char *buf)
-{
-	return sysfs_emit(buf, "%d\n", hpmmap_hook_active());
-}
-ATTR_RO(hooks_active);
-
-static const struct attribute *root_attrs[] = {
-	&version_attr.attr,
-	&user_limit_bytes_attr.attr,
-	&hooks_active_attr.attr,
-	NULL,
+static const char * const names[HPMMAP_NR_DIRS] = {
+	[HPMMAP_DIR_NODES] = "nodes",
+	[HPMMAP_DIR_CONTEXTS] = "contexts",
+	[HPMMAP_DIR_JOBS] = "jobs",
 };
 
-/* Nodes: the name says which. */
+static struct kobject *root;
+static struct kobject *dirs[HPMMAP_NR_DIRS];
 
-#define NODE_ATTR(_file, _field) \
-	static ssize_t _file##_show(struct kobject *kobj, \
-				    struct kobj_attribute *attr, char *buf) \
-	{ \
-		struct hpmmap_node_stat stat; \
-		int nid; \
-		\
-		if (sscanf(kobject_name(kobj), "node%d", &nid) != 1) \
-			return -ENODEV; \
-		hpmmap_pool_node_stat(nid, &stat); \
-		return sysfs_emit(buf, "%llu\n", stat._field); \
-	} \
-	ATTR_RO(_file)
-
-NODE_ATTR(total_bytes, total);
-NODE_ATTR(free_bytes, free);
-NODE_ATTR(clean_bytes, clean);
-NODE_ATTR(largest_free_bytes, largest);
-NODE_ATTR(pinned_bytes, pinned);
-NODE_ATTR(bad_bytes, bad);
-
-static struct attribute *node_attrs[] = {
-	&total_bytes_attr.attr,
-	&free_bytes_attr.attr,
-	&clean_bytes_attr.attr,
-	&largest_free_bytes_attr.attr,
-	&pinned_bytes_attr.attr,
-	&bad_bytes_attr.attr,
-	NULL,
-};
-ATTRIBUTE_GROUPS(node);
-
-static const struct kobj_type node_ktype = {
-	.release = hpmmap_pool_node_free,
-	.sysfs_ops = &kobj_sysfs_ops,
-	.default_groups = node_groups,
-};
-
-int hpmmap_sysfs_node_add(struct kobject *kobj, int nid)
+struct kobject *hpmmap_sysfs_dir(enum hpmmap_dir dir)
 {
-	return kobject_init_and_add(kobj, (struct kobj_type *)&node_ktype,
-				    nodes_kobj, "node%d", nid);
+	return dirs[dir];
 }
-
-/* Contexts. */
-
-static struct hpmmap_ctx *ctx_of(struct kobject *kobj)
-{
-	return container_of(kobj, struct hpmmap_ctx, kobj);
-}
-
-/* Owner and root only. */
-#define CTX_ATTR_OF(_file) \
-	static struct kobj_attribute _file##_attr = \
-		__ATTR_RO_MODE(_file, 0400)
-
-#define CTX_ATTR(_file, _value) \
-	static ssize_t _file##_show(struct kobject *kobj, \
-				    struct kobj_attribute *attr, char *buf) \
-	{ \
-		struct hpmmap_ctx *ctx = ctx_of(kobj); \
-		\
-		return sysfs_emit(buf, "%llu\n", (u64)(_value)); \
-	} \
-	CTX_ATTR_OF(_file)
-
-/*
- * As for /proc/PID/smaps, which tells the same. A process whose first thread has
- * ended has none either.
- */
-static bool may_see_mapped(struct hpmmap_ctx *ctx)
-{
-	struct task_struct *task;
-	bool ret = false;
-
-	rcu_read_lock();
-	task = pid_task(find_pid_ns(ctx->pid, &init_pid_ns), PIDTYPE_TGID);
-	if (task)
-		get_task_struct(task);
-	rcu_read_unlock();
-	if (!task)
-		return false;
-	if (READ_ONCE(task->mm) == ctx->mm)
-		ret = compat_ptrace_may_access(task, PTRACE_MODE_READ_FSCREDS);
-	put_task_struct(task);
-	return ret;
-}
-
-static ssize_t mapped_bytes(struct hpmmap_ctx *ctx, bool large, char *buf)
-{
-	unsigned long bytes_2m = 0, bytes_4k = 0;
-	int ret;
-
-	if (!mmget_not_zero(ctx->mm))
-		return sysfs_emit(buf, "0\n");
-	ret = may_see_mapped(ctx) ?
-	      hpmmap_pgmap_count(ctx->mm, &bytes_2m, &bytes_4k) : -EACCES;
-	/* The last user may be the reader. */
-	mmput_async(ctx->mm);
-	return ret ?: sysfs_emit(buf, "%lu\n", large ? bytes_2m : bytes_4k);
-}
-
-#define CTX_MAPPED_ATTR(_file, _large) \
-	static ssize_t _file##_show(struct kobject *kobj, \
-				    struct kobj_attribute *attr, char *buf) \
-	{ \
-		return mapped_bytes(ctx_of(kobj), _large, buf); \
-	} \
-	CTX_ATTR_OF(_file)
-
-CTX_ATTR(pid, ctx->pid);
-CTX_ATTR(job, ctx->job->id);
-CTX_ATTR(uid, from_kuid(&init_user_ns, hpmmap_account_uid(ctx->owner.account)));
-CTX_ATTR(strict, ctx->job->strict);
-CTX_ATTR(page_size, ctx->job->large ? HPMMAP_LARGE_BYTES : HPMMAP_BLOCK_BYTES);
-CTX_ATTR(held_bytes, atomic_long_read(&ctx->nr_held) << SLOT_SHIFT);
-CTX_ATTR(reuse_bytes, READ_ONCE(ctx->reuse.nr) << SLOT_SHIFT);
-CTX_ATTR(image_bytes, READ_ONCE(ctx->image_bytes));
-CTX_MAPPED_ATTR(mapped_2m_bytes, true);
-CTX_MAPPED_ATTR(mapped_4k_bytes, false);
-CTX_ATTR(linux_bytes, atomic_long_read(&ctx->owner.nr_linux_pages) << PAGE_SHIFT);
-CTX_ATTR(fallbacks, atomic_long_read(&ctx->nr_fallbacks));
-CTX_ATTR(faults, atomic_long_read(&ctx->nr_faults));
-CTX_ATTR(faults_kernel, atomic_long_read(&ctx->nr_faults_kernel));
-CTX_ATTR(pins_waiting, atomic_long_read(&ctx->nr_pinned));
-CTX_ATTR(cleared_bytes, atomic_long_read(&ctx->owner.nr_cleared) << PAGE_SHIFT);
-CTX_ATTR(fork_copied_bytes, atomic_long_read(&ctx->nr_copied) << SLOT_SHIFT);
-
-static struct attribute *ctx_attrs[] = {
-	&pid_attr.attr,
-	&job_attr.attr,
-	&uid_attr.attr,
-	&strict_attr.attr,
-	&page_size_attr.attr,
-	&held_bytes_attr.attr,
-	&reuse_bytes_attr.attr,
-	&image_bytes_attr.attr,
-	&mapped_2m_bytes_attr.attr,
-	&mapped_4k_bytes_attr.attr,
-	&linux_bytes_attr.attr,
-	&fallbacks_attr.attr,
-	&faults_attr.attr,
-	&faults_kernel_attr.attr,
-	&pins_waiting_attr.attr,
-	&cleared_bytes_attr.attr,
-	&fork_copied_bytes_attr.attr,
-	NULL,
-};
-ATTRIBUTE_GROUPS(ctx);
-
-static void ctx_kobj_release(struct kobject *kobj)
-{
-	hpmmap_ctx_put(ctx_of(kobj));
-}
-
-/* The directory and its files belong to who is charged. */
-static void ctx_ownership(compat_ownership_kobject *kobj, kuid_t *uid,
-			  kgid_t *gid)
-{
-	*uid = hpmmap_account_uid(ctx_of((struct kobject *)kobj)->owner.account);
-}
-
-static const struct kobj_type ctx_ktype = {
-	.release = ctx_kobj_release,
-	.get_ownership = ctx_ownership,
-	.sysfs_ops = &kobj_sysfs_ops,
-	.default_groups = ctx_groups,
-};
 
 /**
- * hpmmap_sysfs_ctx_add() - show a context
- * @ctx: published. Without memory it is not shown.
+ * hpmmap_sysfs_init() - make the directories
+ * @attrs: files of the first one
+ *
+ * Return: 0 or -ENOMEM.
  */
-void hpmmap_sysfs_ctx_add(struct hpmmap_ctx *ctx)
+int hpmmap_sysfs_init(const struct attribute * const *attrs)
 {
-	refcount_inc(&ctx->refs);
-	if (kobject_init_and_add(&ctx->kobj, (struct kobj_type *)&ctx_ktype,
-				 contexts_kobj, "%llu", ctx->id))
-		kobject_put(&ctx->kobj);
-	else
-		ctx->in_sysfs = true;
-}
+	int i;
 
-/* Undoes hpmmap_sysfs_ctx_add(), if it was called. */
-void hpmmap_sysfs_ctx_del(struct hpmmap_ctx *ctx)
-{
-	if (!ctx->in_sysfs)
-		return;
-	ctx->in_sysfs = false;
-	kobject_del(&ctx->kobj);
-	kobject_put(&ctx->kobj);
-}
-
-/* The directory of jobs; see stats.c. */
-struct kobject *hpmmap_sysfs_jobs(void)
-{
-	return jobs_kobj;
-}
-
-int hpmmap_sysfs_init(void)
-{
-	hpmmap_kobj = kobject_create_and_add("hpmmap", kernel_kobj);
-	if (!hpmmap_kobj)
+	root = kobject_create_and_add("hpmmap", kernel_kobj);
+	if (!root)
 		return -ENOMEM;
-	nodes_kobj = kobject_create_and_add("nodes", hpmmap_kobj);
-	contexts_kobj = kobject_create_and_add("contexts", hpmmap_kobj);
-	jobs_kobj = kobject_create_and_add("jobs", hpmmap_kobj);
-	if (nodes_kobj && contexts_kobj && jobs_kobj &&
-	    !sysfs_create_files(hpmmap_kobj, root_attrs))
+	for (i = 0; i < HPMMAP_NR_DIRS; i++) {
+		dirs[i] = kobject_create_and_add(names[i], root);
+		if (!dirs[i])
+			goto err;
+	}
+	if (!sysfs_create_files(root, attrs))
 		return 0;
+err:
 	hpmmap_sysfs_exit();
 	return -ENOMEM;
 }
 
 void hpmmap_sysfs_exit(void)
 {
-	kobject_put(jobs_kobj);
-	kobject_put(contexts_kobj);
-	kobject_put(nodes_kobj);
-	kobject_put(hpmmap_kobj);
+	int i;
+
+	for (i = HPMMAP_NR_DIRS - 1; i >= 0; i--)
+		kobject_put(dirs[i]);
+	kobject_put(root);
 }

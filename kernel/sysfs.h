@@ -3,15 +3,18 @@
 #ifndef _HPMMAP_SYSFS_H
 #define _HPMMAP_SYSFS_H
 
-#include <linux/kobject.h>
+struct attribute;
+struct kobject;
 
-struct hpmmap_ctx;
+enum hpmmap_dir {
+	HPMMAP_DIR_NODES,
+	HPMMAP_DIR_CONTEXTS,
+	HPMMAP_DIR_JOBS,
+	HPMMAP_NR_DIRS
+};
 
-struct kobject *hpmmap_sysfs_jobs(void);
-int hpmmap_sysfs_init(void);
+struct kobject *hpmmap_sysfs_dir(enum hpmmap_dir dir);
+int hpmmap_sysfs_init(const struct attribute * const *attrs);
 void hpmmap_sysfs_exit(void);
-int hpmmap_sysfs_node_add(struct kobject *kobj, int nid);
-void hpmmap_sysfs_ctx_add(struct hpmmap_ctx *ctx);
-void hpmmap_sysfs_ctx_del(struct hpmmap_ctx *ctx);
 
 #endif /* _HPMMAP_SYSFS_H */

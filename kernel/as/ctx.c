@@ -22,7 +22,6 @@
 
 #include "hook.h"
 #include "hpmmap.h"
-#include "sysfs.h"
 #include "mem/account.h"
 #include "mem/pool.h"
 #include "as/ctx.h"
@@ -30,6 +29,7 @@
 #include "as/release.h"
 #include "as/reuse.h"
 #include "as/share.h"
+#include "as/show.h"
 #include "as/stats.h"
 #include "as/store.h"
 #include "as/vma.h"
@@ -285,7 +285,7 @@ static void bury_work_fn(struct work_struct *work)
 {
 	struct hpmmap_ctx *ctx = container_of(work, struct hpmmap_ctx, bury);
 
-	hpmmap_sysfs_ctx_del(ctx);
+	hpmmap_ctx_hide(ctx);
 	hpmmap_ctx_put(ctx);
 }
 

@@ -544,5 +544,5 @@ static const struct kobj_type job_ktype = {
 int hpmmap_stats_job_add(struct hpmmap_job *job)
 {
 	return kobject_init_and_add(&job->kobj, (struct kobj_type *)&job_ktype,
-				    hpmmap_sysfs_jobs(), "%llu", job->id);
+				    hpmmap_sysfs_dir(HPMMAP_DIR_JOBS), "%llu", job->id);
 }

@@ -11,12 +11,12 @@
 #include <linux/wait.h>
 
 #include "hpmmap.h"
-#include "sysfs.h"
 #include "mem/block.h"
 #include "mem/buddy.h"
 #include "mem/node.h"
 #include "mem/poison.h"
 #include "mem/pool.h"
+#include "mem/show.h"
 
 /* A node's pool exists from its first section until the module goes. */
 struct pool_node *pool_nodes[MAX_NUMNODES];
@@ -36,7 +36,7 @@ static struct pool_node *pool_node_get(int nid)
 	hpmmap_buddy_init(&pn->clean);
 	INIT_LIST_HEAD(&pn->chunks);
 	init_waitqueue_head(&pn->work);
-	if (hpmmap_sysfs_node_add(&pn->kobj, nid)) {
+	if (hpmmap_node_show(&pn->kobj, nid)) {
 		kobject_put(&pn->kobj);
 		return NULL;
 	}

@@ -23,13 +23,13 @@
 
 #include "hook.h"
 #include "hpmmap.h"
-#include "sysfs.h"
 #include "mem/block.h"
 #include "mem/pool.h"
 #include "as/counters.h"
 #include "as/ctx.h"
 #include "as/job.h"
 #include "as/policy.h"
+#include "as/show.h"
 #include "as/stats.h"
 #include "as/store.h"
 #include "as/vma.h"
@@ -416,7 +416,7 @@ static void member_work(struct callback_head *work)
 			hpmmap_image_setup(ctx);
 	}
 	hpmmap_count_held(ctx);
-	hpmmap_sysfs_ctx_add(ctx);
+	hpmmap_ctx_show(ctx);
 	trace_hpmmap_register(ctx->id, ctx->job->id, ctx->pid);
 	mutex_unlock(&ctx->ops);
 	hpmmap_ctx_put(ctx);

@@ -20,10 +20,10 @@
 #include <uapi/linux/sched.h>
 
 #include "hpmmap.h"
-#include "sysfs.h"
 #include "mem/block.h"
 #include "as/ctx.h"
 #include "as/share.h"
+#include "as/show.h"
 #include "as/stats.h"
 #include "as/store.h"
 #include "as/vma.h"
@@ -212,7 +212,7 @@ static void start_child(struct callback_head *work)
 		mutex_lock(&ctx->ops);
 		hpmmap_vma_own_file(ctx);
 		hpmmap_count_held(ctx);
-		hpmmap_sysfs_ctx_add(ctx);
+		hpmmap_ctx_show(ctx);
 		mutex_unlock(&ctx->ops);
 	}
 	hpmmap_ctx_put(ctx);
