@@ -10,10 +10,12 @@
 #include "mem/section.h"
 #include "as/ctx.h"
 #include "as/failure.h"
+#include "as/handback.h"
 #include "as/job.h"
 #include "as/release.h"
-#include "call/handle.h"
+#include "call/sys.h"
 #include "task/exec.h"
+#include "task/fork.h"
 #include "task/mark.h"
 #include "task/oom.h"
 #include "chardev.h"
@@ -113,7 +115,7 @@ static int __init hpmmap_init(void)
 	if (ret)
 		goto err_section;
 	hpmmap_oom_init();
-	hpmmap_mark_init();
+	hpmmap_mark_init(hpmmap_chardev_may_open);
 	return 0;
 
 err_section:

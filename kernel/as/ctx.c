@@ -24,18 +24,20 @@
 #include "hpmmap.h"
 #include "mem/account.h"
 #include "mem/pool.h"
+#include "as/counters.h"
 #include "as/ctx.h"
+#include "as/file.h"
 #include "as/job.h"
 #include "as/release.h"
 #include "as/reuse.h"
 #include "as/share.h"
 #include "as/show.h"
 #include "as/stats.h"
-#include "as/store.h"
-#include "as/vma.h"
+#include "as/unmap.h"
 
 /* How soon to look again at orphans that somebody still uses: first, and last. */
 #define REAP_FIRST_MS 1
+
 #define REAP_LAST_MS 1000
 
 /* What somebody who only looks at an address space is given to be done. */
@@ -43,12 +45,14 @@
 
 /* Orphans that are looked at without a pause, and by an allocation at most. */
 #define REAP_BATCH 64
-#define REAP_LOOKS 16
 
+#define REAP_LOOKS 16
 static DEFINE_HASHTABLE(contexts, 10);
 static DEFINE_SPINLOCK(contexts_lock);
+
 /* Without a process that is a member. Raw, because the probes take the lock. */
 static LIST_HEAD(orphans);
+
 static unsigned long nr_orphans;
 static DEFINE_RAW_SPINLOCK(orphans_lock);
 static atomic64_t next_ctx_id = ATOMIC64_INIT(0);
@@ -280,6 +284,36 @@ void hpmmap_ctx_soil(struct hpmmap_ctx *ctx, int nid, long nr)
 		hand_over_soiled(ctx);
 }
 
+/**
+ * hpmmap_ops_lock() - wait until no other call of the address space is under way
+ * @ctx: the caller's context
+ *
+ * Return: 0, or an errno that restarts the call, where there is a signal.
+ */
+long hpmmap_ops_lock(struct hpmmap_ctx *ctx)
+{
+	u64 since;
+	int ret;
+
+	/* A lock that is free is had without a look at signals. */
+	if (unlikely(fatal_signal_pending(current)))
+		return -ERESTARTNOINTR;
+	if (likely(!mutex_is_locked(&ctx->ops)))
+		return mutex_lock_interruptible(&ctx->ops) ?
+		       -ERESTARTNOINTR : 0;
+	since = get_cycles();
+	ret = mutex_lock_interruptible(&ctx->ops);
+	hpmmap_count_stall(ctx->job, HPMMAP_STALL_CALLS,
+			   get_cycles() - since);
+	return ret ? -ERESTARTNOINTR : 0;
+}
+
+void hpmmap_ops_unlock(struct hpmmap_ctx *ctx)
+{
+	hpmmap_count_held(ctx);
+	mutex_unlock(&ctx->ops);
+}
+
 /* Waits for readers of sysfs, which nobody else has to. */
 static void bury_work_fn(struct work_struct *work)
 {
@@ -399,15 +433,15 @@ void hpmmap_reap(void)
 	hpmmap_pinned_poll();
 }
 
-/**
- * hpmmap_reap_one() - take back a part of that, for an allocation that found none
+/*
+ * Takes back a part of that, for an allocation that found none.
  *
  * Looks at a bounded number of orphans and blocks only, and not at all while
  * others do.
  *
- * Return: whether the memory of an address space came back.
+ * Returns whether the memory of an address space came back.
  */
-bool hpmmap_reap_one(void)
+static bool reap_one(void)
 {
 	unsigned long looks = REAP_LOOKS;
 	struct hpmmap_ctx *ctx;
@@ -447,7 +481,7 @@ void hpmmap_reap_soon(void)
 
 static const struct hpmmap_reclaimer reclaimer = {
 	.reap = hpmmap_reap,
-	.reap_one = hpmmap_reap_one,
+	.reap_one = reap_one,
 	.kept = hpmmap_reuse_kept,
 	.reclaim = hpmmap_reuse_reclaim,
 };

@@ -186,9 +186,10 @@ void hpmmap_ctx_put(struct hpmmap_ctx *ctx);
 bool hpmmap_ctx_exists(struct mm_struct *mm);
 struct hpmmap_ctx **hpmmap_ctx_list(unsigned long *nr);
 void hpmmap_reap(void);
-bool hpmmap_reap_one(void);
 void hpmmap_reap_soon(void);
 extern struct workqueue_struct *hpmmap_wq;
 int hpmmap_ctx_init(void);
+long hpmmap_ops_lock(struct hpmmap_ctx *ctx);
+void hpmmap_ops_unlock(struct hpmmap_ctx *ctx);
 
 #endif /* _HPMMAP_AS_CTX_H */

@@ -21,14 +21,15 @@
 #include "hpmmap.h"
 #include "mem/block.h"
 #include "mem/poison.h"
+#include "as/commit.h"
 #include "as/counters.h"
 #include "as/ctx.h"
 #include "as/handback.h"
+#include "as/range.h"
 #include "as/release.h"
 #include "as/stats.h"
 #include "as/store.h"
 #include "as/vma.h"
-#include "call/handle.h"
 
 /* What madvise(2) sets of a mapping, and can be set of a private one. */
 #define ADVICE_FLAGS (VM_DONTCOPY | VM_DONTDUMP | VM_SEQ_READ | VM_RAND_READ | \

@@ -5,6 +5,7 @@
 
 #include <linux/mm.h>
 
+struct file;
 struct hpmmap_ctx;
 
 long hpmmap_handback(struct hpmmap_ctx *ctx, unsigned long start,
@@ -14,5 +15,7 @@ long hpmmap_handback_bound(struct hpmmap_ctx *ctx, unsigned long start,
 int hpmmap_handback_read(struct hpmmap_ctx *ctx, unsigned long addr, void *buf);
 bool hpmmap_handback_covers(struct hpmmap_ctx *ctx, struct vm_area_struct *vma);
 vm_fault_t hpmmap_handback_wait(struct hpmmap_ctx *ctx, struct vm_fault *vmf);
+long hpmmap_userfaultfd_ioctl(struct file *file, unsigned int cmd,
+			      unsigned long arg);
 
 #endif /* _HPMMAP_AS_HANDBACK_H */

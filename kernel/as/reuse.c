@@ -165,6 +165,16 @@ static void keep(struct hpmmap_ctx *ctx, struct hpmmap_block *block, bool whole)
 	keeper_list(ctx);
 }
 
+/* A block leaves the store; returns whether it is to be kept for reuse. */
+bool hpmmap_reuse_forget(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
+{
+	if (block->reuse_id != ctx->id)
+		return false;
+	block->reuse_id = 0;
+	ctx->reuse.nr_mapped--;
+	return true;
+}
+
 /**
  * hpmmap_reuse_keep() - keep a block whose slot is not mapped any more
  * @ctx: the context, its lock held

@@ -48,5 +48,6 @@ void hpmmap_reuse_set(struct hpmmap_ctx *ctx, unsigned long start,
 		      unsigned long end);
 void hpmmap_reuse_clear(struct hpmmap_ctx *ctx, unsigned long start,
 			unsigned long end);
+bool hpmmap_reuse_forget(struct hpmmap_ctx *ctx, struct hpmmap_block *block);
 
 #endif /* _HPMMAP_AS_REUSE_H */

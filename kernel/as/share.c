@@ -29,10 +29,10 @@
 
 #include "hpmmap.h"
 #include "mem/block.h"
+#include "as/commit.h"
 #include "as/ctx.h"
 #include "as/share.h"
 #include "as/store.h"
-#include "as/vma.h"
 
 /* Relatives that a process looks after when it is gone; a worker does the others. */
 #define RELATIVES 64

@@ -11,6 +11,11 @@
 /* Mark of a slot in the store whose block is shared, or was until lately. */
 #define SLOT_SHARED XA_MARK_0
 
+static inline bool hpmmap_slot_is_marked(struct hpmmap_ctx *ctx, unsigned long slot)
+{
+	return xa_get_mark(&ctx->store, slot, SLOT_SHARED);
+}
+
 /**
  * enum hpmmap_commit - what a slot's block is after a commit
  * @HPMMAP_COMMIT_OWN: the context's own, as it was
@@ -39,51 +44,35 @@ struct hpmmap_block *hpmmap_store_commit(struct hpmmap_ctx *ctx,
 					 unsigned long end,
 					 struct list_head *blocks,
 					 enum hpmmap_commit *how);
-unsigned long hpmmap_store_map_run(struct hpmmap_ctx *ctx,
-				   struct vm_area_struct *vma,
-				   unsigned long start, unsigned long end,
-				   struct list_head *blocks);
-void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
-			unsigned long end);
 bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start,
 			    unsigned long end, bool wait);
-void hpmmap_store_refresh(struct hpmmap_ctx *ctx, unsigned long start,
-			  unsigned long end);
-void hpmmap_store_drop_linux(struct hpmmap_ctx *ctx, unsigned long start,
-			     unsigned long end);
-int hpmmap_store_discard(struct hpmmap_ctx *ctx, unsigned long start,
-			 unsigned long end, bool accessible);
-bool hpmmap_store_unmapped(struct hpmmap_ctx *ctx, unsigned long start,
-			   unsigned long end);
-bool hpmmap_store_has_orphans(struct hpmmap_ctx *ctx, unsigned long start,
-			      unsigned long end);
-void hpmmap_store_reconcile(struct hpmmap_ctx *ctx, unsigned long start,
-			    unsigned long end);
-int hpmmap_store_move(struct hpmmap_ctx *ctx, unsigned long from,
-		      unsigned long to, unsigned long len,
-		      struct list_head *blocks);
-void hpmmap_store_snapshot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
-			   struct vm_area_struct *vma);
 void hpmmap_store_put(struct hpmmap_ctx *ctx, unsigned long slot,
 		      struct hpmmap_block *block);
 void hpmmap_store_reserve(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			  unsigned long slot, struct list_head *blocks);
-bool hpmmap_store_replace(struct hpmmap_ctx *ctx, unsigned long slot,
-			  struct hpmmap_block *fresh, bool *wait);
-int hpmmap_store_exchange(struct hpmmap_ctx *ctx, unsigned long slot,
-			  struct hpmmap_block *old);
-void hpmmap_store_heal(struct hpmmap_ctx *ctx, unsigned long start,
-		       unsigned long end);
-vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
-			      bool *committed, enum hpmmap_fault *why);
-int hpmmap_store_access(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
-			unsigned long addr, void *buf, size_t len, bool write);
 int hpmmap_store_own_edges(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end);
-void hpmmap_store_zap_shared(struct hpmmap_ctx *ctx, unsigned long start,
-			     unsigned long end);
 struct hpmmap_block *hpmmap_store_adopt(struct hpmmap_ctx *ctx,
 					unsigned long slot);
-void hpmmap_store_release_all(struct hpmmap_ctx *ctx, unsigned int nr_zero);
+struct hpmmap_block *hpmmap_list_take(struct list_head *blocks,
+				      unsigned long slot);
+void hpmmap_store_put_back(struct hpmmap_ctx *ctx, struct hpmmap_block *block);
+void hpmmap_store_gained(struct hpmmap_ctx *ctx, struct hpmmap_block *block);
+int hpmmap_store_fill(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
+		unsigned int first, unsigned int nr);
+int hpmmap_store_insert(struct hpmmap_ctx *ctx, unsigned long slot,
+			struct hpmmap_block *block);
+bool hpmmap_store_adopt_locked(struct hpmmap_ctx *ctx, unsigned long slot,
+			struct hpmmap_block *block);
+struct hpmmap_block *hpmmap_store_own(struct hpmmap_ctx *ctx,
+				      struct vm_area_struct *vma,
+				      unsigned long slot,
+				      struct list_head *blocks,
+				      unsigned int skip, unsigned int skip_nr);
+struct hpmmap_block *hpmmap_store_get(struct hpmmap_ctx *ctx,
+				      struct vm_area_struct *vma,
+				      unsigned long slot,
+				      const struct hpmmap_block *from,
+				      struct list_head *blocks, bool or_linux);
 
 #endif /* _HPMMAP_AS_STORE_H */

@@ -7,13 +7,6 @@
 
 struct hpmmap_ctx;
 
-bool hpmmap_policy_place(struct hpmmap_ctx *ctx, unsigned long start,
-			 unsigned long end);
-
-bool hpmmap_policy_move(struct hpmmap_ctx *ctx, unsigned long addr, int nid,
-			bool all);
-int hpmmap_slot_node(struct hpmmap_ctx *ctx, unsigned long slot, bool *shared);
-int hpmmap_page_node(struct hpmmap_ctx *ctx, unsigned long addr, bool *shared);
 bool hpmmap_nodes_read(unsigned long max, unsigned long from,
 		       nodemask_t *nodes);
 

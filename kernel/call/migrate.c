@@ -15,9 +15,11 @@
 #include "hook.h"
 #include "hpmmap.h"
 #include "as/ctx.h"
+#include "as/place.h"
+#include "as/range.h"
 #include "as/store.h"
-#include "call/handle.h"
 #include "call/mbind.h"
+#include "call/sys.h"
 
 static bool is_self(pid_t pid)
 {

@@ -106,6 +106,18 @@ static inline bool hpmmap_block_is_shared(const struct hpmmap_block *block)
 	return atomic_read_acquire(&block->users) > 1;
 }
 
+static inline bool hpmmap_block_has_stale(struct hpmmap_block *block, unsigned int first,
+		      unsigned int nr)
+{
+	return find_next_bit(block->stale, first + nr, first) < first + nr;
+}
+
+static inline bool hpmmap_block_has_fresh(struct hpmmap_block *block, unsigned int first,
+		      unsigned int nr)
+{
+	return find_next_zero_bit(block->stale, first + nr, first) < first + nr;
+}
+
 void hpmmap_block_prepare(struct hpmmap_block *block, unsigned long pfn,
 			  int nid);
 struct hpmmap_block *hpmmap_block_alloc_linux(void);

@@ -21,13 +21,13 @@
 
 #include "hpmmap.h"
 #include "mem/block.h"
+#include "as/commit.h"
 #include "as/ctx.h"
+#include "as/file.h"
 #include "as/share.h"
 #include "as/show.h"
+#include "as/snapshot.h"
 #include "as/stats.h"
-#include "as/store.h"
-#include "as/vma.h"
-#include "call/handle.h"
 #include "task/fork.h"
 
 /* All that may fail but for copies: what has begun has a context for a child. */
@@ -62,11 +62,6 @@ static void populate(struct hpmmap_ctx *ctx)
 				  (slot + 1) << SLOT_SHIFT);
 }
 
-static bool has_other_threads(struct mm_struct *mm)
-{
-	return atomic_read(&mm->mm_users) > 1;
-}
-
 /* The address space has been copied, or never will be. */
 static void fork_finish(struct hpmmap_ctx *ctx)
 {
@@ -76,11 +71,6 @@ static void fork_finish(struct hpmmap_ctx *ctx)
 	hpmmap_ctx_put(ctx->fork.child);
 	ctx->fork.child = NULL;
 	hpmmap_ops_unlock(ctx);
-}
-
-static bool is_forking(struct hpmmap_ctx *ctx)
-{
-	return READ_ONCE(ctx->fork.task) == current;
 }
 
 /**
@@ -96,7 +86,7 @@ void hpmmap_fork_copied(struct list_head *events)
 	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
 
 	if (ctx) {
-		if (is_forking(ctx))
+		if (hpmmap_is_forking(ctx))
 			fork_finish(ctx);
 		hpmmap_ctx_put(ctx);
 	}
@@ -116,7 +106,7 @@ static pid_t handle_fork(struct hpmmap_ctx *ctx, struct kernel_clone_args *args)
 	}
 	ret = compat_kernel_clone(args);
 	/* It may not have come so far, or the kernel has no userfaultfd. */
-	if (is_forking(ctx))
+	if (hpmmap_is_forking(ctx))
 		fork_finish(ctx);
 	/* A child that came to nothing may have a context already. */
 	if (ret < 0)
@@ -144,60 +134,6 @@ pid_t hpmmap_kernel_clone(struct kernel_clone_args *args)
 	ret = handle_fork(ctx, args);
 	hpmmap_ctx_put(ctx);
 	return ret;
-}
-
-/**
- * hpmmap_fork_copies() - a block of a mapping is about to be copied
- * @parent: the caller's context
- * @vma: the parent's mapping; mmap_lock held for writing
- */
-void hpmmap_fork_copies(struct hpmmap_ctx *parent, struct vm_area_struct *vma)
-{
-	parent->fork.repair = true;
-	/* Nothing comes back while mmap_lock is held. */
-	if (parent->fork.zapped == vma)
-		return;
-	parent->fork.zapped = vma;
-	/* With a userfaultfd Linux copies the entries that it finds to the child. */
-	if (has_other_threads(vma->vm_mm) || userfaultfd_armed(vma))
-		compat_zap(vma, vma->vm_start, vma->vm_end - vma->vm_start);
-}
-
-/* Gives a new address space its context, once. */
-static void child_publish(struct hpmmap_ctx *child, struct mm_struct *mm)
-{
-	if (child->mm)
-		return;
-	refcount_inc(&child->refs);
-	hpmmap_ctx_publish(child, mm);
-}
-
-/**
- * hpmmap_fork_open() - a mapping was duplicated
- * @vma: the duplicate; mmap_lock of its address space is held for writing
- *
- * Of many who split mappings of their own, or others' (userfaultfd), only the
- * caller's own fork matters: it holds both mmap_locks.
- */
-void hpmmap_fork_open(struct vm_area_struct *vma)
-{
-	struct hpmmap_ctx *parent, *child;
-	struct vm_area_struct *old;
-
-	if (vma->vm_mm == current->mm)
-		return;
-	parent = hpmmap_ctx_get(current->mm);
-	if (!parent)
-		return;
-	if (is_forking(parent)) {
-		child = parent->fork.child;
-		child_publish(child, vma->vm_mm);
-		old = vma_lookup(parent->mm, vma->vm_start);
-		if (child->mm == vma->vm_mm && old &&
-		    !(vma->vm_flags & VM_WIPEONFORK))
-			hpmmap_store_snapshot(parent, child, old);
-	}
-	hpmmap_ctx_put(parent);
 }
 
 /* Runs in the child before its first instruction. */

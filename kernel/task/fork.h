@@ -5,12 +5,13 @@
 
 #include <linux/types.h>
 
-struct hpmmap_ctx;
+struct kernel_clone_args;
+struct list_head;
 struct task_struct;
 struct vm_area_struct;
 
-void hpmmap_fork_open(struct vm_area_struct *vma);
-void hpmmap_fork_copies(struct hpmmap_ctx *parent, struct vm_area_struct *vma);
 bool hpmmap_fork_child(struct task_struct *child);
+pid_t hpmmap_kernel_clone(struct kernel_clone_args *args);
+void hpmmap_fork_copied(struct list_head *events);
 
 #endif /* _HPMMAP_TASK_FORK_H */

@@ -18,12 +18,15 @@
 #include "mem/block.h"
 #include "mem/placement.h"
 #include "mem/pool.h"
+#include "as/commit.h"
 #include "as/counters.h"
 #include "as/ctx.h"
+#include "as/file.h"
 #include "as/policy.h"
 #include "as/reserve.h"
 #include "as/stats.h"
 #include "as/store.h"
+#include "as/unmap.h"
 #include "as/vma.h"
 #include "task/image.h"
 
@@ -307,18 +310,4 @@ void hpmmap_image_setup(struct hpmmap_ctx *ctx)
 	hpmmap_pool_free_list(&blocks);
 	kvfree(image.segments);
 	map_rest(ctx->mm);
-}
-
-/**
- * hpmmap_image_wants_populated() - is a mapping of a file made in advance?
- * @ctx: the caller's context
- * @flags: MAP_* as given to mmap(2)
- *
- * MAP_DENYWRITE has no meaning any more but for this: it is how the dynamic
- * linker maps shared objects, and nobody else.
- */
-bool hpmmap_image_wants_populated(struct hpmmap_ctx *ctx, unsigned long flags)
-{
-	return ctx->image && (flags & MAP_TYPE) == MAP_PRIVATE &&
-	       flags & MAP_DENYWRITE && !(flags & MAP_ANONYMOUS);
 }

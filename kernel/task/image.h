@@ -8,6 +8,5 @@
 struct hpmmap_ctx;
 
 void hpmmap_image_setup(struct hpmmap_ctx *ctx);
-bool hpmmap_image_wants_populated(struct hpmmap_ctx *ctx, unsigned long flags);
 
 #endif /* _HPMMAP_TASK_IMAGE_H */

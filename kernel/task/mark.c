@@ -18,7 +18,6 @@
 #include "hpmmap.h"
 #include "task/exec.h"
 #include "task/mark.h"
-#include "chardev.h"
 
 /**
  * struct marked - a marked program that is being executed
@@ -31,6 +30,9 @@ struct marked {
 	struct mm_struct *mm;
 	u32 mark;
 };
+
+/* Whether the calling process may register itself. */
+static bool (*may_register)(void);
 
 /* References to the module, given up by works and not yet put. */
 static atomic_t puts_pending = ATOMIC_INIT(0);
@@ -82,7 +84,7 @@ static void marked_work(struct callback_head *work)
 	struct marked *m = container_of(work, struct marked, work);
 
 	if (current->mm == m->mm && !(current->flags & PF_EXITING) &&
-	    !is_secure(m->mm) && hpmmap_chardev_may_open())
+	    !is_secure(m->mm) && may_register())
 		launch(m->mark);
 	mmdrop(m->mm);
 	kfree(m);
@@ -145,8 +147,13 @@ static struct linux_binfmt mark_format = {
 	.load_binary = mark_load_binary,
 };
 
-void hpmmap_mark_init(void)
+/**
+ * hpmmap_mark_init() - register marked programs from here on
+ * @may: whether the calling process may register itself
+ */
+void hpmmap_mark_init(bool (*may)(void))
 {
+	may_register = may;
 	insert_binfmt(&mark_format);
 }
 

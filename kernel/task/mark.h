@@ -3,7 +3,7 @@
 #ifndef _HPMMAP_TASK_MARK_H
 #define _HPMMAP_TASK_MARK_H
 
-void hpmmap_mark_init(void);
+void hpmmap_mark_init(bool (*may)(void));
 void hpmmap_mark_exit(void);
 
 #endif /* _HPMMAP_TASK_MARK_H */

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Giving memory to mappings, and mapping again what the core has unmapped.
+ *
+ * Everything is mapped when a call returns, by one entry where a slot is covered by
+ * one mapping.
+ */
+#include <linux/mm.h>
+#include <linux/mman.h>
+#include <linux/sched/signal.h>
+
+#include "hpmmap.h"
+#include "mem/block.h"
+#include "mem/poison.h"
+#include "as/commit.h"
+#include "as/ctx.h"
+#include "as/exchange.h"
+#include "as/file.h"
+#include "as/handback.h"
+#include "as/pgmap.h"
+#include "as/policy.h"
+#include "as/run.h"
+#include "as/store.h"
+#include "as/unmap.h"
+#include "as/vma.h"
+
+/* What vm_mmap() can make again; see collapse_slot(). */
+#define PLAIN_FLAGS (VM_READ | VM_WRITE | VM_EXEC | VM_MAYREAD | \
+		     VM_MAYWRITE | VM_MAYEXEC | VM_SHARED | VM_MAYSHARE | \
+		     VM_NORESERVE | VM_SOFTDIRTY)
+
+static bool wants_collapse(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
+			   unsigned long addr)
+{
+	struct hpmmap_block *block = hpmmap_store_load(ctx, slot_of(addr));
+
+	/* Mapped anew it would take the place of what is coming there. */
+	if (atomic_read(&ctx->nr_replacing))
+		return false;
+	return vma->vm_start <= addr && vma->vm_end - SLOT_SIZE >= addr &&
+	       !(vma->vm_flags & ~PLAIN_FLAGS) && !vma_policy(vma) &&
+	       !(ctx->mm->def_flags & VM_LOCKED) &&
+	       compat_maps_2m(ctx->mm) &&
+	       block && block->folio && !hpmmap_block_is_hurt(block) &&
+	       hpmmap_pgmap_slot(ctx->mm, addr) == HPMMAP_ENTRY_TABLE;
+}
+
+/*
+ * Mapping the same again frees the table of 4 KB entries, and the next fill
+ * installs one of 2 MB. Who accesses the slot in between takes a fault.
+ */
+static void collapse_slot(struct hpmmap_ctx *ctx, unsigned long addr,
+			  vm_flags_t vm_flags, enum hpmmap_name name)
+{
+	hpmmap_file_map_named(ctx, name, addr, SLOT_SIZE, hpmmap_vma_prot(vm_flags),
+		  MAP_FIXED | (vm_flags & VM_NORESERVE ? MAP_NORESERVE : 0));
+}
+
+/*
+ * Commits and maps the part of a slot that one mapping covers. Returns
+ * whether the slot should be collapsed.
+ */
+static bool commit_slot(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
+			unsigned long addr, struct list_head *blocks)
+{
+	unsigned long slot_start = addr & SLOT_MASK;
+	unsigned long lo = max(vma->vm_start, slot_start);
+	unsigned long hi = min(vma->vm_end, slot_start + SLOT_SIZE);
+	struct hpmmap_block *block = hpmmap_store_load(ctx, slot_of(addr));
+	enum hpmmap_commit how;
+
+	/* What is locked is there. */
+	if (!(vma->vm_flags & VM_LOCKED) &&
+	    hpmmap_policy_defers(ctx, block, lo, hi)) {
+		hpmmap_store_reserve(ctx, vma, slot_of(addr), blocks);
+		return false;
+	}
+	block = hpmmap_store_commit(ctx, vma, lo, hi, blocks, &how);
+	if (!block)
+		return false;
+	switch (how) {
+	case HPMMAP_COMMIT_SHARED:
+		/* Of what is locked, a copy: it has to be there. */
+		if (hi - lo == SLOT_SIZE || vma->vm_flags & VM_LOCKED)
+			hpmmap_pgmap_fault_in(vma, lo);
+		return false;
+	case HPMMAP_COMMIT_OWNED_NOW:
+		hpmmap_vma_slot_owned(ctx, slot_of(addr), block);
+		break;
+	case HPMMAP_COMMIT_OWN:
+		/* What would go again is not made. */
+		if (wants_collapse(ctx, vma, slot_start))
+			return true;
+		atomic_long_add(hpmmap_pgmap_fill(vma, lo, hi, block, false),
+				&ctx->stats.entries_4k);
+		break;
+	}
+	return wants_collapse(ctx, vma, slot_start);
+}
+
+/* As far as whole slots can be mapped by one entry each; returns the end. */
+static unsigned long commit_run(struct hpmmap_ctx *ctx,
+				struct vm_area_struct *vma, unsigned long addr,
+				unsigned long end, struct list_head *blocks)
+{
+	end = min(ALIGN(end, SLOT_SIZE), vma->vm_end & SLOT_MASK);
+	if (addr & ~SLOT_MASK || addr >= end || ctx->job->first_touch ||
+	    vma->vm_flags & (VM_LOCKED | VM_NOHUGEPAGE) ||
+	    !compat_maps_2m(ctx->mm))
+		return addr;
+	return hpmmap_store_map_run(ctx, vma, addr, end, blocks);
+}
+
+/*
+ * Where there is something to commit from *addr on: the mapping, or NULL. @vma
+ * is the one before, or NULL. A reservation may have terabytes of slots without
+ * a block: with @only_present they are left out.
+ */
+static struct vm_area_struct *commit_next(struct hpmmap_ctx *ctx,
+					  struct vm_area_struct *vma,
+					  unsigned long *addr,
+					  unsigned long end, bool only_present)
+{
+	while (*addr < end && !fatal_signal_pending(current)) {
+		unsigned long stop;
+
+		if (!vma || vma->vm_end <= *addr)
+			vma = find_vma_intersection(ctx->mm, *addr, end);
+		if (!vma)
+			break;
+		*addr = max(*addr, vma->vm_start);
+		stop = min(end, vma->vm_end);
+		if (!hpmmap_vma_is_ours(vma) || !hpmmap_vma_is_accessible(vma))
+			*addr = stop;
+		else if (only_present)
+			*addr = hpmmap_store_next(ctx, *addr, stop);
+		if (*addr < stop)
+			return vma;
+		cond_resched();
+	}
+	return NULL;
+}
+
+static void commit_range(struct hpmmap_ctx *ctx, unsigned long start,
+			 unsigned long end, struct list_head *blocks,
+			 bool only_present)
+{
+	unsigned long addr = start, next = end;
+
+	if (hpmmap_poison_seen() && start < end)
+		hpmmap_store_heal(ctx, start, end);
+	while (addr < end) {
+		struct vm_area_struct *vma = NULL;
+		enum hpmmap_name name = HPMMAP_NAME_NONE;
+		vm_flags_t collapse_flags = 0;
+		bool collapse = false;
+
+		mmap_read_lock(ctx->mm);
+		while ((vma = commit_next(ctx, vma, &addr, end,
+					  only_present))) {
+			next = commit_run(ctx, vma, addr, end, blocks);
+			if (next == addr) {
+				next = min(vma->vm_end,
+					   (addr & SLOT_MASK) + SLOT_SIZE);
+				collapse = commit_slot(ctx, vma, addr, blocks);
+				collapse_flags = vma->vm_flags;
+				name = hpmmap_file_name(vma->vm_file);
+			}
+			if (collapse)
+				break;
+			cond_resched();
+			addr = next;
+		}
+		mmap_read_unlock(ctx->mm);
+		if (!collapse)
+			return;
+
+		collapse_slot(ctx, addr & SLOT_MASK, collapse_flags, name);
+		mmap_read_lock(ctx->mm);
+		vma = find_vma_intersection(ctx->mm, addr, addr + 1);
+		if (vma && hpmmap_vma_is_ours(vma) &&
+		    hpmmap_vma_is_accessible(vma))
+			commit_slot(ctx, vma, addr, NULL);
+		mmap_read_unlock(ctx->mm);
+		addr = next;
+	}
+}
+
+/* As commit_slot(), for a block without stale pages there. Waits for nobody. */
+static void restore_part(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
+			 unsigned long slot_start, struct hpmmap_block *block)
+{
+	unsigned long lo = max(vma->vm_start, slot_start);
+	unsigned long hi = min(vma->vm_end, slot_start + SLOT_SIZE);
+	unsigned int first, nr;
+
+	slot_clip(slot_of(lo), lo, hi, &first, &nr);
+	/* Those are left to a fault. */
+	if (find_next_bit(block->stale, first + nr, first) < first + nr)
+		return;
+	atomic_long_add(hpmmap_pgmap_fill(vma, lo, hi, block, true),
+			&ctx->stats.entries_4k);
+}
+
+/* Maps a slot's block as its mappings now allow. */
+static bool remap_slot(struct hpmmap_ctx *ctx, unsigned long slot,
+		       struct hpmmap_block *block, bool nowait)
+{
+	unsigned long start = slot << SLOT_SHIFT, end = start + SLOT_SIZE;
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+	bool flush = false;
+
+	for_each_vma_range(vmi, vma, end) {
+		if (!hpmmap_vma_is_ours(vma) ||
+		    !hpmmap_vma_is_accessible(vma) ||
+		    hpmmap_handback_covers(ctx, vma))
+			continue;
+		if (hpmmap_pgmap_slot(ctx->mm, start) == HPMMAP_ENTRY_2M)
+			flush |= hpmmap_pgmap_unprotect(vma, start,
+							block->folio);
+		else if (nowait)
+			restore_part(ctx, vma, start, block);
+		else
+			commit_slot(ctx, vma, max(start, vma->vm_start), NULL);
+	}
+	return flush;
+}
+
+/**
+ * hpmmap_vma_remap_slot() - map a slot's block as its mappings now allow
+ * @ctx: a context, not only the caller's; mmap_lock held
+ * @slot: the slot
+ * @block: its block, which is not shared
+ *
+ * Return: whether stale entries may have to be flushed.
+ */
+bool hpmmap_vma_remap_slot(struct hpmmap_ctx *ctx, unsigned long slot,
+			   struct hpmmap_block *block)
+{
+	return remap_slot(ctx, slot, block, false);
+}
+
+/**
+ * hpmmap_vma_restore_slot() - map a slot again that nobody shares any more
+ * @ctx: a context, not the caller's; mmap_lock held
+ * @slot: the slot
+ * @block: its block, of the context's own
+ *
+ * As far as that is possible without waiting for anybody; the rest is left to
+ * faults.
+ *
+ * Return: whether stale entries may have to be flushed.
+ */
+bool hpmmap_vma_restore_slot(struct hpmmap_ctx *ctx, unsigned long slot,
+			     struct hpmmap_block *block)
+{
+	return remap_slot(ctx, slot, block, true);
+}
+
+/**
+ * hpmmap_vma_slot_owned() - a slot's block became the context's own
+ * @ctx: the context; mmap_lock held
+ * @slot: the slot
+ * @block: its block
+ *
+ * While it was shared the slot was mapped read-only, or not at all.
+ */
+void hpmmap_vma_slot_owned(struct hpmmap_ctx *ctx, unsigned long slot,
+			   struct hpmmap_block *block)
+{
+	if (hpmmap_vma_remap_slot(ctx, slot, block))
+		compat_flush_tlb_mm(ctx->mm);
+}
+
+/**
+ * hpmmap_vma_commit() - give memory to the accessible mappings of a range
+ * @ctx: the context, ctx->ops held; the caller's or of a child not running yet
+ * @start: first address
+ * @end: end
+ * @blocks: blocks to use first, or NULL
+ *
+ * Everything is mapped when it returns, by one entry where a slot is covered
+ * by one mapping; where the pools are exhausted it is left to faults. A slot is
+ * always committed as far as its mapping covers it, even outside the range: the
+ * core may map all of it with one entry.
+ */
+void hpmmap_vma_commit(struct hpmmap_ctx *ctx, unsigned long start,
+		       unsigned long end, struct list_head *blocks)
+{
+	commit_range(ctx, start, end, blocks, false);
+}
+
+/**
+ * hpmmap_vma_repair() - map again what the core has unmapped
+ * @ctx: the context, ctx->ops held
+ * @start: first address
+ * @end: end
+ *
+ * The core drops a 2 MB entry when a part of it changes. Slots without a
+ * block stay without.
+ */
+void hpmmap_vma_repair(struct hpmmap_ctx *ctx, unsigned long start,
+		       unsigned long end)
+{
+	commit_range(ctx, start, end, NULL, true);
+}
+
+/**
+ * hpmmap_vma_range_changed() - the mappings of a range are gone or others
+ * @ctx: the context, ctx->ops held
+ * @start: first address, page aligned
+ * @end: end, page aligned
+ *
+ * Takes back blocks, and maps again what was cut at both ends.
+ */
+void hpmmap_vma_range_changed(struct hpmmap_ctx *ctx, unsigned long start,
+			      unsigned long end)
+{
+	hpmmap_store_reconcile(ctx, start, end);
+	hpmmap_vma_repair_ends(ctx, start, end, 0);
+}
+
+/* Below a mapping it is sure that the tables stay. */
+static bool has_pages(struct hpmmap_ctx *ctx, unsigned long addr)
+{
+	struct vm_area_struct *vma = vma_lookup(ctx->mm, addr);
+
+	return vma && hpmmap_vma_is_ours(vma) &&
+	       hpmmap_pgmap_slot(ctx->mm, addr) == HPMMAP_ENTRY_TABLE;
+}
+
+/**
+ * hpmmap_vma_intact_ends() - which ends of a range will need no repair
+ * @ctx: the context, ctx->ops held
+ * @start: first address of a range that is to be changed
+ * @end: end
+ *
+ * Where a slot is mapped page by page the core changes nothing beyond the range.
+ *
+ * Return: HPMMAP_END_* for hpmmap_vma_repair_ends().
+ */
+unsigned int hpmmap_vma_intact_ends(struct hpmmap_ctx *ctx, unsigned long start,
+				    unsigned long end)
+{
+	unsigned int intact = 0;
+
+	if (!((start | end) & ~SLOT_MASK) || start >= end)
+		return 0;
+	mmap_read_lock(ctx->mm);
+	if (start & ~SLOT_MASK && has_pages(ctx, start))
+		intact |= HPMMAP_END_FIRST;
+	if (end & ~SLOT_MASK && has_pages(ctx, end - 1))
+		intact |= HPMMAP_END_LAST;
+	mmap_read_unlock(ctx->mm);
+	return intact;
+}
+
+/**
+ * hpmmap_vma_repair_ends() - map again what lies next to a range
+ * @ctx: the context, ctx->ops held
+ * @start: first address, page aligned
+ * @end: end, page aligned
+ * @intact: what hpmmap_vma_intact_ends() said before, or 0
+ *
+ * In the slots of both ends the core may have dropped an entry of 2 MB.
+ */
+void hpmmap_vma_repair_ends(struct hpmmap_ctx *ctx, unsigned long start,
+			    unsigned long end, unsigned int intact)
+{
+	if (!(intact & HPMMAP_END_FIRST))
+		hpmmap_vma_repair(ctx, start & SLOT_MASK, start);
+	if (!(intact & HPMMAP_END_LAST))
+		hpmmap_vma_repair(ctx, end, ALIGN(end, SLOT_SIZE));
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Contents that are not wanted any more, though the mapping stays or comes.
+ */
+#include <linux/mm.h>
+#include <linux/sched/signal.h>
+
+#include "hpmmap.h"
+#include "mem/block.h"
+#include "mem/pool.h"
+#include "as/commit.h"
+#include "as/ctx.h"
+#include "as/discard.h"
+#include "as/policy.h"
+#include "as/release.h"
+#include "as/reuse.h"
+#include "as/store.h"
+#include "as/vma.h"
+#include "as/zap.h"
+
+/* Does a page of the range have contents, or a slot of it somebody's pins? */
+static bool has_contents(struct hpmmap_ctx *ctx, unsigned long start,
+			 unsigned long end)
+{
+	struct hpmmap_block *block;
+	unsigned long slot;
+
+	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
+			  slot_of(end - 1)) {
+		unsigned int first, nr;
+
+		slot_clip(slot, start, end, &first, &nr);
+		if (hpmmap_block_has_fresh(block, first, nr) ||
+		    (nr == SLOT_PAGES && !hpmmap_block_idle(block)))
+			return true;
+	}
+	return false;
+}
+
+/**
+ * hpmmap_store_renew() - a new mapping is made: what was there means nothing
+ * @ctx: the context, ctx->ops held
+ * @start: start of the new mapping
+ * @end: its end
+ *
+ * A stale page is never mapped, so what faults have mapped since the mapping
+ * was made goes, too. A wholly covered slot whose old block somebody still
+ * refers to loses it.
+ */
+void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
+			unsigned long end)
+{
+	struct hpmmap_block *block;
+	unsigned long slot;
+
+	/* A fault from here on finds no contents, but makes zeros. */
+	if (!has_contents(ctx, start, end))
+		return;
+	mmap_write_lock(ctx->mm);
+	hpmmap_range_zap(ctx, start, end);
+	mutex_lock(&ctx->lock);
+	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
+			  slot_of(end - 1)) {
+		unsigned int first, nr;
+
+		slot_clip(slot, start, end, &first, &nr);
+		if (nr == SLOT_PAGES && (hpmmap_block_is_shared(block) ||
+					 !hpmmap_block_idle(block))) {
+			xa_erase(&ctx->store, slot);
+			hpmmap_reuse_forget(ctx, block);
+			hpmmap_block_release(ctx, block);
+			continue;
+		}
+		/* Made its own before, see hpmmap_store_own_edges(). */
+		block = hpmmap_store_own(ctx, NULL, slot, NULL, first, nr);
+		if (block)
+			hpmmap_block_set_stale(block, first, nr);
+		else
+			send_sig(SIGKILL, current, 1);
+		cond_resched();
+	}
+	mutex_unlock(&ctx->lock);
+	mmap_write_unlock(ctx->mm);
+}
+
+/* Whole slots of one mapping; false where there is no clean block left. */
+static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
+			  unsigned long end)
+{
+	struct hpmmap_block *block, *clean;
+	unsigned long slot;
+
+	lockdep_assert_held(&ctx->lock);
+	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
+			  slot_of(end - 1)) {
+		/* What takes its place is charged for it, without being asked. */
+		if (!block->folio || hpmmap_slot_is_marked(ctx, slot) ||
+		    block->account != ctx->owner.account ||
+		    block->reuse_id == ctx->id ||
+		    bitmap_full(block->stale, SLOT_PAGES))
+			continue;
+		hpmmap_slot_zap(ctx, slot);
+		if (!hpmmap_block_idle(block))
+			continue;
+		clean = hpmmap_pool_alloc_clean(ctx->owner.account, block->nid);
+		if (!clean)
+			return false;
+		hpmmap_store_put(ctx, slot, clean);
+		hpmmap_store_gained(ctx, clean);
+		hpmmap_block_release(ctx, block);
+		cond_resched();
+	}
+	return true;
+}
+
+/**
+ * hpmmap_store_refresh() - clean blocks for slots whose contents will go
+ * @ctx: the context, ctx->ops held
+ * @start: first address of a range that is about to be discarded
+ * @end: its end
+ *
+ * That is cheaper than to zero them. Only as far as whole slots are mapped,
+ * accessible and not locked, and there are clean blocks on their nodes; not
+ * for what somebody else refers to, nor for what is to be kept for reuse.
+ * hpmmap_vma_repair() is due.
+ */
+void hpmmap_store_refresh(struct hpmmap_ctx *ctx, unsigned long start,
+			  unsigned long end)
+{
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+
+	if (ALIGN(start, SLOT_SIZE) + SLOT_SIZE > end)
+		return;
+	mmap_write_lock(ctx->mm);
+	mutex_lock(&ctx->lock);
+	for_each_vma_range(vmi, vma, end) {
+		unsigned long lo = ALIGN(max(start, vma->vm_start), SLOT_SIZE);
+		unsigned long hi = min(end, vma->vm_end) & SLOT_MASK;
+
+		if (!hpmmap_vma_is_ours(vma) || vma->vm_flags & VM_LOCKED ||
+		    !hpmmap_vma_is_accessible(vma) || compat_vma_is_sealed(vma))
+			break;
+		if (lo < hi && !refresh_slots(ctx, lo, hi))
+			break;
+	}
+	mutex_unlock(&ctx->lock);
+	mmap_write_unlock(ctx->mm);
+}
+
+static void drop_linux_range(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
+			     unsigned long start, unsigned long end)
+{
+	struct hpmmap_block *block;
+	unsigned long slot;
+
+	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
+			  slot_of(end - 1)) {
+		unsigned int first, nr;
+
+		if (block->folio)
+			continue;
+		slot_clip(slot, start, end, &first, &nr);
+		compat_zap(vma, max(start, slot << SLOT_SHIFT),
+			   (unsigned long)nr << PAGE_SHIFT);
+		hpmmap_block_set_stale(block, first, nr);
+		hpmmap_block_drop_linux(&ctx->owner, block, first, nr);
+		if (fatal_signal_pending(current))
+			return;
+		cond_resched();
+	}
+}
+
+/**
+ * hpmmap_store_drop_linux() - give back pages of Linux whose contents will go
+ * @ctx: the context, ctx->ops held
+ * @start: first address of a range that is about to be discarded
+ * @end: its end
+ *
+ * Who discards gives memory back, where it is Linux's as well. What is locked
+ * stays.
+ */
+void hpmmap_store_drop_linux(struct hpmmap_ctx *ctx, unsigned long start,
+			     unsigned long end)
+{
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+
+	if (!atomic_long_read(&ctx->owner.nr_linux_pages) ||
+	    mmap_write_lock_killable(ctx->mm))
+		return;
+	mutex_lock(&ctx->lock);
+	for_each_vma_range(vmi, vma, end) {
+		/* hpmmap_store_discard() answers for these. */
+		if (hpmmap_vma_is_ours(vma) &&
+		    (vma->vm_flags & VM_LOCKED || compat_vma_is_sealed(vma)))
+			break;
+		if (hpmmap_vma_is_ours(vma))
+			drop_linux_range(ctx, vma, max(start, vma->vm_start),
+					 min(end, vma->vm_end));
+	}
+	mutex_unlock(&ctx->lock);
+	mmap_write_unlock(ctx->mm);
+}
+
+static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
+			unsigned long start, unsigned long end,
+			bool accessible, bool *wait)
+{
+	struct hpmmap_block *block;
+	unsigned int first, nr;
+	bool owned;
+	int ret = 0;
+
+	slot_clip(slot, start, end, &first, &nr);
+	mutex_lock(&ctx->lock);
+	block = xa_load(&ctx->store, slot);
+	owned = hpmmap_slot_is_marked(ctx, slot);
+	/* What nobody has touched yet has nothing to lose. */
+	if (hpmmap_policy_defers(ctx, block, slot << SLOT_SHIFT,
+				 (slot + 1) << SLOT_SHIFT))
+		block = NULL;
+	if (block) {
+		block = hpmmap_store_own(ctx, NULL, slot, NULL, first, nr);
+		ret = block ? 0 : -ENOMEM;
+	}
+	/* Input and output under way sees the old contents, for a moment. */
+	if (block && *wait)
+		*wait = hpmmap_block_wait_unpinned(ctx, block);
+	if (block) {
+		hpmmap_block_set_stale(block, first, nr);
+		if (accessible && block->folio)
+			ret = hpmmap_block_fill(&ctx->owner, block, first, nr);
+		else if (accessible)
+			hpmmap_block_clear_linux(&ctx->owner, block, first, nr);
+	}
+	mutex_unlock(&ctx->lock);
+	if (owned && block)
+		hpmmap_vma_slot_owned(ctx, slot, block);
+	return ret;
+}
+
+/**
+ * hpmmap_store_discard() - contents of a range are not wanted any more
+ * @ctx: the context; mmap_lock held
+ * @start: first address
+ * @end: end
+ * @accessible: the program can read it: it has to read as zero at once, and
+ *	stays mapped. Otherwise nothing of it is mapped.
+ *
+ * Return: 0, -ENOMEM, or -EINTR if the caller is being killed.
+ */
+int hpmmap_store_discard(struct hpmmap_ctx *ctx, unsigned long start,
+			 unsigned long end, bool accessible)
+{
+	struct hpmmap_block *block;
+	bool wait = true;
+	unsigned long slot;
+	int ret = 0;
+
+	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
+			  slot_of(end - 1)) {
+		ret = discard_slot(ctx, slot, start, end, accessible, &wait);
+		if (ret)
+			break;
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		cond_resched();
+	}
+	return ret;
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Faults in memory of ours, and access by who looks at another process.
+ */
+#include <linux/mm.h>
+#include <linux/pagemap.h>
+
+#include "hpmmap.h"
+#include "mem/block.h"
+#include "mem/poison.h"
+#include "as/commit.h"
+#include "as/counters.h"
+#include "as/ctx.h"
+#include "as/fault.h"
+#include "as/pgmap.h"
+#include "as/policy.h"
+#include "as/stats.h"
+#include "as/store.h"
+
+/*
+ * A shared block is mapped read-only where one entry can map all of it. What
+ * is mapped by 4 KB entries is copied on the first access, whatever it is.
+ */
+static bool share_readable(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
+			   struct hpmmap_block *block)
+{
+	unsigned long start = vmf->address & SLOT_MASK;
+
+	return !(vmf->flags & FAULT_FLAG_WRITE) &&
+	       hpmmap_block_is_shared(block) && !hpmmap_block_is_hurt(block) &&
+	       vmf->vma->vm_start <= start &&
+	       vmf->vma->vm_end - SLOT_SIZE >= start &&
+	       !hpmmap_block_has_stale(block, 0, SLOT_PAGES) &&
+	       hpmmap_pgmap_insert_readonly(vmf, block->folio);
+}
+
+/**
+ * hpmmap_store_fault() - the page for a fault
+ * @ctx: the context; mmap_lock held
+ * @vmf: the fault; vmf->page is set, with a reference
+ * @committed: out: false if memory had to be found first
+ * @why: out: why it was not mapped
+ *
+ * In a block of the pools the whole part of the slot that the mapping covers
+ * is made ready: the core may map all of it with one entry. Where the pools
+ * are exhausted it is a page of Linux.
+ *
+ * Whole blocks are cleared without ctx->lock, so that threads that touch memory
+ * first do not wait for each other; the lock of the folio stands for it.
+ *
+ * A block that was shared until now is not mapped by the core alone: it maps
+ * one page where the slot has a table of 4 KB entries.
+ *
+ * Return: 0, VM_FAULT_NOPAGE (it is mapped), VM_FAULT_OOM, VM_FAULT_HWPOISON
+ * where the contents are lost, or VM_FAULT_RETRY for a fault that must not wait.
+ */
+vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
+			      bool *committed, enum hpmmap_fault *why)
+{
+	unsigned long slot = slot_of(vmf->address);
+	unsigned int first = page_in_slot(vmf->address), nr = 1;
+	vm_fault_t ret = VM_FAULT_OOM;
+	struct hpmmap_block *block;
+	bool owned = false, clear = false;
+
+	if (!(vmf->flags & FAULT_FLAG_RETRY_NOWAIT))
+		mutex_lock(&ctx->lock);
+	else if (!mutex_trylock(&ctx->lock))
+		return VM_FAULT_RETRY;
+	block = xa_load(&ctx->store, slot);
+	*committed = block;
+	*why = block ? HPMMAP_FAULT_UNMAPPED : HPMMAP_FAULT_RESERVED;
+	if (hpmmap_slot_is_marked(ctx, slot))
+		*why = HPMMAP_FAULT_FORK;
+	if (block && share_readable(ctx, vmf, block)) {
+		atomic_long_inc(&ctx->stats.entries_2m);
+		ret = VM_FAULT_NOPAGE;
+		goto out;
+	}
+	owned = hpmmap_slot_is_marked(ctx, slot);
+	block = hpmmap_store_get(ctx, vmf->vma, slot, NULL, NULL, true);
+	if (!block)
+		goto out;
+	if (block->folio)
+		slot_clip(slot, vmf->vma->vm_start, vmf->vma->vm_end, &first, &nr);
+	if (hpmmap_block_has_stale(block, first, nr)) {
+		*committed = false;
+		if (!owned)
+			*why = ctx->job->first_touch ?
+			       HPMMAP_FAULT_FIRST_TOUCH : HPMMAP_FAULT_RESERVED;
+	}
+	if (!owned && !block->folio)
+		*why = HPMMAP_FAULT_LINUX;
+	if (!owned && block->folio && nr == SLOT_PAGES &&
+	    bitmap_full(block->stale, SLOT_PAGES)) {
+		if (ctx->job->first_touch)
+			block = hpmmap_policy_touch(ctx, vmf->vma, block);
+		clear = !block->zeroed && folio_trylock(block->folio);
+		if (clear) {
+			if (ctx->job->first_touch)
+				hpmmap_count_placed(ctx, block->nid);
+			bitmap_zero(block->stale, SLOT_PAGES);
+			atomic_long_add(SLOT_PAGES, &ctx->owner.nr_cleared);
+		}
+	}
+	if (hpmmap_store_fill(ctx, block, first, nr))
+		goto out;
+	if (hpmmap_block_is_lost(block, page_in_slot(vmf->address))) {
+		ret = VM_FAULT_HWPOISON;
+		goto out;
+	}
+	if (owned) {
+		ret = VM_FAULT_NOPAGE;
+		goto out;
+	}
+	vmf->page = hpmmap_block_page(block, page_in_slot(vmf->address));
+	get_page(vmf->page);
+	ret = 0;
+out:
+	mutex_unlock(&ctx->lock);
+	if (owned && block)
+		hpmmap_vma_slot_owned(ctx, slot, block);
+	if (clear) {
+		hpmmap_block_zero(block);
+		folio_unlock(block->folio);
+	} else if (!ret) {
+		folio_wait_locked(page_folio(vmf->page));
+	}
+	return ret;
+}
+
+/**
+ * hpmmap_store_access() - copy from or to a page, whatever its protection
+ * @ctx: the context; mmap_lock held
+ * @vma: the mapping
+ * @addr: address
+ * @buf: kernel memory
+ * @len: length; all of it lies in one page
+ * @write: to the page
+ *
+ * Return: 0, -ENOMEM, -EHWPOISON where the contents are lost, or -EINTR if the
+ * caller is being killed.
+ */
+int hpmmap_store_access(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
+			unsigned long addr, void *buf, size_t len, bool write)
+{
+	unsigned int i = page_in_slot(addr);
+	struct hpmmap_block *block;
+	int ret = -ENOMEM, cookie;
+	bool owned = false;
+	void *p;
+
+	if (mutex_lock_killable(&ctx->lock))
+		return -EINTR;
+	block = xa_load(&ctx->store, slot_of(addr));
+	if (!write && (!block || test_bit(i, block->stale))) {
+		memset(buf, 0, len);
+		ret = 0;
+		goto out;
+	}
+	if (write) {
+		owned = hpmmap_slot_is_marked(ctx, slot_of(addr));
+		block = hpmmap_store_get(ctx, vma, slot_of(addr), NULL, NULL, true);
+	}
+	if (!block || hpmmap_store_fill(ctx, block, i, 1))
+		goto out;
+	/* A fault may be clearing it. */
+	if (block->folio)
+		folio_wait_locked(block->folio);
+	cookie = hpmmap_poison_touch();
+	p = page_address(hpmmap_block_page(block, i)) + offset_in_page(addr);
+	ret = -EHWPOISON;
+	if (hpmmap_block_is_lost(block, i)) {
+		;
+	} else if (write) {
+		memcpy(p, buf, len);
+		ret = 0;
+	} else if (!copy_mc_to_kernel(buf, p, len)) {
+		ret = 0;
+	} else {
+		memory_failure_queue(page_to_pfn(hpmmap_block_page(block, i)),
+				     0);
+	}
+	hpmmap_poison_untouch(cookie);
+out:
+	mutex_unlock(&ctx->lock);
+	if (owned && block)
+		hpmmap_vma_slot_owned(ctx, slot_of(addr), block);
+	return ret;
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Contents that move to other addresses.
+ */
+#include <linux/mm.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+
+#include "hpmmap.h"
+#include "mem/block.h"
+#include "as/ctx.h"
+#include "as/move.h"
+#include "as/release.h"
+#include "as/reuse.h"
+#include "as/store.h"
+#include "as/zap.h"
+
+/* Pages that were copied are kept when they are unmapped as they were before. */
+static void move_reuse(struct hpmmap_ctx *ctx, unsigned long from,
+		       unsigned long to, unsigned long len,
+		       struct hpmmap_block *src, struct hpmmap_block *dst)
+{
+	unsigned int i, nr = len >> PAGE_SHIFT;
+
+	if (src->reuse_id != ctx->id || !dst->folio)
+		return;
+	hpmmap_reuse_mark(ctx, dst);
+	for (i = 0; i < nr; i++)
+		if (test_bit(page_in_slot(from) + i, src->reuse) &&
+		    !test_bit(page_in_slot(to) + i, dst->stale))
+			set_bit(page_in_slot(to) + i, dst->reuse);
+}
+
+/*
+ * Copies what lies in one slot both before and after, or leaves out slots
+ * without a block; returns the length.
+ */
+static unsigned long move_piece(struct hpmmap_ctx *ctx, unsigned long from,
+				unsigned long to, unsigned long len,
+				struct list_head *blocks, int *ret)
+{
+	unsigned long skip = hpmmap_store_next(ctx, from, from + len) - from;
+	struct hpmmap_block *src, *dst;
+
+	if (skip)
+		return skip;
+	cond_resched();
+	len = min3(len, SLOT_SIZE - (from & ~SLOT_MASK),
+		   SLOT_SIZE - (to & ~SLOT_MASK));
+	src = xa_load(&ctx->store, slot_of(from));
+	if (len == SLOT_SIZE) {
+		/* The block itself moves, and its pins with it. */
+		dst = xa_load(&ctx->store, slot_of(to));
+		*ret = hpmmap_store_insert(ctx, slot_of(to), src);
+		if (*ret)
+			return len;
+		if (hpmmap_slot_is_marked(ctx, slot_of(from)))
+			xa_set_mark(&ctx->store, slot_of(to), SLOT_SHARED);
+		xa_erase(&ctx->store, slot_of(from));
+		if (dst) {
+			hpmmap_reuse_forget(ctx, dst);
+			hpmmap_block_release(ctx, dst);
+		}
+		return len;
+	}
+	dst = hpmmap_store_get(ctx, NULL, slot_of(to), NULL, blocks, true);
+	/* If both are in one slot, it may have another block now. */
+	src = xa_load(&ctx->store, slot_of(from));
+	*ret = dst ? hpmmap_block_copy(&ctx->owner, dst, page_in_slot(to), src,
+				       page_in_slot(from), len >> PAGE_SHIFT) :
+		     -ENOMEM;
+	if (!*ret)
+		move_reuse(ctx, from, to, len, src, dst);
+	return len;
+}
+
+/**
+ * hpmmap_store_move() - contents of a range go to another
+ * @ctx: the context, ctx->ops held
+ * @from: old start
+ * @to: new start; the range is new and stale
+ * @len: length
+ * @blocks: blocks to use first
+ *
+ * Whole slots move without a copy where both addresses are equal modulo 2 MB.
+ * Nothing of either range is mapped by page tables afterwards.
+ *
+ * Return: 0, -ENOMEM, or -EINTR if the only process that has the address space is
+ * being killed.
+ */
+int hpmmap_store_move(struct hpmmap_ctx *ctx, unsigned long from,
+		      unsigned long to, unsigned long len,
+		      struct list_head *blocks)
+{
+	int ret = 0;
+
+	mmap_write_lock(ctx->mm);
+	hpmmap_range_zap(ctx, from, from + len);
+	hpmmap_range_zap(ctx, to, to + len);
+	mutex_lock(&ctx->lock);
+	while (len && !ret) {
+		unsigned long n;
+
+		/* The contents are nobody else's. */
+		if (fatal_signal_pending(current) &&
+		    atomic_read(&ctx->mm->mm_users) <= get_nr_threads(current)) {
+			ret = -EINTR;
+			break;
+		}
+		n = move_piece(ctx, from, to, len, blocks, &ret);
+
+		from += n;
+		to += n;
+		len -= n;
+	}
+	mutex_unlock(&ctx->lock);
+	mmap_write_unlock(ctx->mm);
+	return ret;
+}

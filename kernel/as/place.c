@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Moving blocks to where policies want them.
+ */
+#include <linux/mempolicy.h>
+#include <linux/mm.h>
+#include <linux/sched/signal.h>
+
+#include "hpmmap.h"
+#include "mem/account.h"
+#include "mem/block.h"
+#include "mem/placement.h"
+#include "mem/pool.h"
+#include "as/commit.h"
+#include "as/ctx.h"
+#include "as/exchange.h"
+#include "as/place.h"
+#include "as/policy.h"
+#include "as/store.h"
+#include "as/vma.h"
+
+static bool block_is_right(const struct hpmmap_placement *place,
+			   struct hpmmap_block *block)
+{
+	unsigned int i;
+
+	if (block->folio)
+		return hpmmap_placement_is_right(place, block->slot,
+						 block->nid);
+	for (i = 0; i < SLOT_PAGES; i++)
+		if (block->pages[i] &&
+		    !hpmmap_placement_is_right(place, block->slot,
+					       page_to_nid(block->pages[i])))
+			return false;
+	return true;
+}
+
+/*
+ * Would others in the slot of [start, end) object to a block where @place says?
+ * What has no policy of its own may be where a thread's policy wanted it:
+ * @unbound is whether that counts.
+ */
+static bool others_object(struct hpmmap_ctx *ctx, unsigned long start,
+			  unsigned long end,
+			  const struct hpmmap_placement *place, bool unbound)
+{
+	unsigned long slot = slot_of(start);
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, slot << SLOT_SHIFT);
+
+	mmap_assert_locked(ctx->mm);
+	for_each_vma_range(vmi, vma, (slot + 1) << SLOT_SHIFT) {
+		struct hpmmap_placement its;
+
+		if (!hpmmap_vma_is_ours(vma) ||
+		    (max(vma->vm_start, slot << SLOT_SHIFT) >= start &&
+		     min(vma->vm_end, (slot + 1) << SLOT_SHIFT) <= end))
+			continue;
+		if (!vma_policy(vma) && !unbound)
+			continue;
+		if (!vma_policy(vma))
+			return true;
+		hpmmap_placement_get(ctx->job, vma, &its);
+		if (its.in_turn != place->in_turn ||
+		    !nodes_subset(place->preferred, its.preferred))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * How the block of a slot lies for the mapping of ours in [start, end); if not
+ * right, @place is how it should, and @charged whether it is of the pools.
+ */
+enum hpmmap_look hpmmap_slot_look(struct hpmmap_ctx *ctx, unsigned long start,
+			   unsigned long end, struct hpmmap_placement *place,
+			   bool *charged)
+{
+	enum hpmmap_look look = LOOK_RIGHT;
+	struct hpmmap_block *block;
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+
+	mmap_read_lock(ctx->mm);
+	mutex_lock(&ctx->lock);
+	block = hpmmap_store_load(ctx, slot_of(start));
+	for_each_vma_range(vmi, vma, end) {
+		if (!block)
+			break;
+		/* No policy of its own is content with what there is. */
+		if (!hpmmap_vma_is_ours(vma) || !vma_policy(vma))
+			continue;
+		hpmmap_placement_get(ctx->job, vma, place);
+		if (block_is_right(place, block))
+			break;
+		look = others_object(ctx, start, end, place, true) ?
+		       LOOK_OTHERS : LOOK_WRONG;
+		*charged = block->folio && block->account == ctx->owner.account;
+		break;
+	}
+	mutex_unlock(&ctx->lock);
+	mmap_read_unlock(ctx->mm);
+	return look;
+}
+
+/* Memory of Linux counts for no limit, so what takes its place has to ask. */
+static struct hpmmap_block *block_instead(struct hpmmap_ctx *ctx,
+					  const struct hpmmap_placement *place,
+					  bool charged)
+{
+	struct hpmmap_account *account = ctx->owner.account;
+	struct hpmmap_block *block;
+
+	if (!charged && hpmmap_account_charge(account, 1))
+		return NULL;
+	block = hpmmap_pool_alloc_instead(account, place->near,
+					  &place->preferred);
+	if (!charged)
+		hpmmap_account_uncharge(account, 1);
+	return block;
+}
+
+bool hpmmap_slot_correct(struct hpmmap_ctx *ctx, unsigned long slot,
+			 struct hpmmap_placement *place, bool charged,
+			 bool *wait)
+{
+	struct hpmmap_block *block;
+	LIST_HEAD(one);
+
+	if (place->in_turn) {
+		int nid = hpmmap_placement_turn(place, slot, 1, NULL);
+
+		init_nodemask_of_node(&place->preferred, nid);
+	}
+	block = block_instead(ctx, place, charged);
+	if (!block)
+		return false;
+	if (hpmmap_store_replace(ctx, slot, block, wait))
+		return true;
+	list_add(&block->link, &one);
+	hpmmap_pool_free_list(&one);
+	return false;
+}
+
+/**
+ * hpmmap_policy_move() - move the block of a slot to a node
+ * @ctx: the caller's context, ctx->ops not held
+ * @addr: an address of the slot
+ * @nid: the node
+ * @all: whatever mbind(2) said about others in the slot
+ *
+ * Return: whether it is there now.
+ */
+bool hpmmap_policy_move(struct hpmmap_ctx *ctx, unsigned long addr, int nid,
+			bool all)
+{
+	unsigned long start = addr & SLOT_MASK, end = start + SLOT_SIZE;
+	struct hpmmap_placement place = { .near = nid };
+	bool charged, may, done = false, wait = true;
+	struct hpmmap_block *block;
+	struct vm_area_struct *vma;
+
+	init_nodemask_of_node(&place.nodes, nid);
+	place.preferred = place.nodes;
+	if (!node_isset(nid, ctx->job->nodes) || hpmmap_ops_lock(ctx))
+		return false;
+	mmap_read_lock(ctx->mm);
+	mutex_lock(&ctx->lock);
+	block = hpmmap_store_load(ctx, slot_of(addr));
+	vma = vma_lookup(ctx->mm, addr);
+	may = block && (all || (vma && hpmmap_vma_is_ours(vma) &&
+				!others_object(ctx, max(start, vma->vm_start),
+					       min(end, vma->vm_end), &place,
+					       false)));
+	charged = block && block->folio && block->account == ctx->owner.account;
+	mutex_unlock(&ctx->lock);
+	mmap_read_unlock(ctx->mm);
+	if (may) {
+		done = hpmmap_slot_correct(ctx, slot_of(addr), &place, charged, &wait);
+		hpmmap_vma_repair(ctx, start, end);
+	}
+	hpmmap_ops_unlock(ctx);
+	return done;
+}
+
+/**
+ * hpmmap_slot_node() - where the block of a slot lies
+ * @ctx: the context
+ * @slot: the slot
+ * @shared: out: whether it is shared since a fork
+ *
+ * Return: its node, NUMA_NO_NODE where there is none, or nobody has seen it.
+ */
+int hpmmap_slot_node(struct hpmmap_ctx *ctx, unsigned long slot, bool *shared)
+{
+	struct hpmmap_block *block;
+	int nid = NUMA_NO_NODE;
+
+	mutex_lock(&ctx->lock);
+	block = hpmmap_store_load(ctx, slot);
+	if (block && block->folio && !bitmap_full(block->stale, SLOT_PAGES)) {
+		nid = block->nid;
+		*shared = hpmmap_block_is_shared(block);
+	}
+	mutex_unlock(&ctx->lock);
+	return nid;
+}
+
+/* Is the block of a slot on one of these nodes? */
+bool hpmmap_slot_is_on(struct hpmmap_ctx *ctx, unsigned long slot,
+		       const nodemask_t *nodes)
+{
+	struct hpmmap_block *block;
+	bool ret;
+
+	mutex_lock(&ctx->lock);
+	block = hpmmap_store_load(ctx, slot);
+	ret = !block || (block->folio && node_isset(block->nid, *nodes));
+	mutex_unlock(&ctx->lock);
+	return ret;
+}
+
+/**
+ * hpmmap_policy_place() - move what lies where its mapping does not want it
+ * @ctx: the caller's context, ctx->ops held
+ * @start: first address
+ * @end: end
+ *
+ * What was moved is not mapped afterwards.
+ *
+ * Return: false if some is on a node where it must not be.
+ */
+bool hpmmap_policy_place(struct hpmmap_ctx *ctx, unsigned long start,
+			 unsigned long end)
+{
+	struct hpmmap_placement place;
+	bool charged = false, wait = true, ret = true;
+	unsigned long next;
+
+	for (; start < end && !fatal_signal_pending(current); start = next) {
+		start = hpmmap_store_next(ctx, start, end);
+		if (start == end)
+			break;
+		next = min(end, (start & SLOT_MASK) + SLOT_SIZE);
+		switch (hpmmap_slot_look(ctx, start, next, &place, &charged)) {
+		case LOOK_RIGHT:
+			break;
+		case LOOK_WRONG:
+			if (hpmmap_slot_correct(ctx, slot_of(start), &place, charged,
+					 &wait))
+				break;
+			fallthrough;
+		case LOOK_OTHERS:
+			ret &= hpmmap_slot_is_on(ctx, slot_of(start), &place.nodes);
+			break;
+		}
+		cond_resched();
+	}
+	return ret;
+}
+
+/**
+ * hpmmap_page_node() - where a page lies
+ * @ctx: the context
+ * @addr: any address
+ * @shared: out: whether it is shared since a fork
+ *
+ * Return: its node, NUMA_NO_NODE if it is not ours or was not placed yet.
+ */
+int hpmmap_page_node(struct hpmmap_ctx *ctx, unsigned long addr, bool *shared)
+{
+	unsigned int i = page_in_slot(addr);
+	struct hpmmap_block *block;
+	struct page *page = NULL;
+	int nid = NUMA_NO_NODE;
+
+	mutex_lock(&ctx->lock);
+	block = hpmmap_store_load(ctx, slot_of(addr));
+	if (block && !test_bit(i, block->stale))
+		page = hpmmap_block_page(block, i);
+	if (page) {
+		nid = page_to_nid(page);
+		*shared = hpmmap_block_is_shared(block);
+	}
+	mutex_unlock(&ctx->lock);
+	return nid;
+}

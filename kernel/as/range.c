@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What is mapped in a range, by whom, and who watches it.
+ */
+#include <linux/mman.h>
+#include <linux/sched/signal.h>
+#include <linux/userfaultfd_k.h>
+
+#include "hpmmap.h"
+#include "as/ctx.h"
+#include "as/range.h"
+#include "as/vma.h"
+
+/* Is a mapping of a range ours? */
+bool hpmmap_range_has_ours(struct hpmmap_ctx *ctx, unsigned long start,
+			   unsigned long end)
+{
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+	bool ret = false;
+
+	mmap_read_lock(ctx->mm);
+	for_each_vma_range(vmi, vma, end) {
+		ret = hpmmap_vma_is_ours(vma);
+		if (ret)
+			break;
+	}
+	mmap_read_unlock(ctx->mm);
+	return ret;
+}
+
+/* The next mapping of Linux's that a userfaultfd watches; false if there is none. */
+static bool find_watched(unsigned long *start, unsigned long *end)
+{
+	struct mm_struct *mm = current->mm;
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, mm, *start);
+	bool found = false;
+
+	mmap_read_lock(mm);
+	for_each_vma_range(vmi, vma, *end) {
+		if (hpmmap_vma_is_ours(vma) || !userfaultfd_armed(vma))
+			continue;
+		*start = max(*start, vma->vm_start);
+		*end = min(*end, vma->vm_end);
+		found = true;
+		break;
+	}
+	mmap_read_unlock(mm);
+	return found;
+}
+
+/* Does a userfaultfd watch any of the caller's range? */
+bool hpmmap_range_is_watched(unsigned long start, unsigned long end)
+{
+	return find_watched(&start, &end);
+}
+
+/**
+ * hpmmap_range_unwatch() - unmap what a userfaultfd watches
+ * @start: start of a range of the caller that is about to be unmapped
+ * @end: its end
+ *
+ * Its monitor is told, and may have to map memory before it listens: so
+ * ctx->ops is not held. The place stays taken, by a mapping without access.
+ *
+ * Return: 0, or an errno of mmap(2): who unmaps it next would fail, too.
+ */
+long hpmmap_range_unwatch(unsigned long start, unsigned long end)
+{
+	unsigned long lo = start, hi = end, ret;
+
+	while (lo < end && find_watched(&lo, &hi)) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		ret = vm_mmap(NULL, lo, hi - lo, PROT_NONE, MAP_PRIVATE |
+			      MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, 0);
+		if (IS_ERR_VALUE(ret))
+			return ret;
+		lo = hi;
+		hi = end;
+	}
+	return 0;
+}
+
+/* Is anything mapped in a range? */
+bool hpmmap_range_is_taken(struct hpmmap_ctx *ctx, unsigned long start,
+			   unsigned long end)
+{
+	bool ret;
+
+	mmap_read_lock(ctx->mm);
+	ret = find_vma_intersection(ctx->mm, start, end);
+	mmap_read_unlock(ctx->mm);
+	return ret;
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Taking back the blocks of slots that are unmapped, or of a process that is gone.
+ */
+#include <linux/mm.h>
+#include <linux/sched/signal.h>
+
+#include "hpmmap.h"
+#include "mem/block.h"
+#include "mem/pool.h"
+#include "as/ctx.h"
+#include "as/release.h"
+#include "as/reuse.h"
+#include "as/store.h"
+#include "as/unmap.h"
+#include "as/vma.h"
+#include "trace.h"
+
+/* Blocks whose slots are looked at without a pause. */
+#define RECONCILE_BATCH 64
+
+/*
+ * Whether a mapping of ours covers a part of a slot. @next is the first mapping
+ * that ends after the slot's start, or NULL, if it ends after the start of a
+ * slot before; it is kept up to date for slots that follow each other.
+ */
+static bool slot_is_mapped(struct hpmmap_ctx *ctx, unsigned long slot,
+			   struct vm_area_struct **next, bool *known)
+{
+	unsigned long start = slot << SLOT_SHIFT, end = start + SLOT_SIZE;
+	struct vm_area_struct *vma = *next;
+
+	mmap_assert_locked(ctx->mm);
+	if (!*known || (vma && vma->vm_end <= start)) {
+		vma = find_vma(ctx->mm, start);
+		*next = vma;
+		*known = true;
+	}
+	for (; vma && vma->vm_start < end; vma = find_vma(ctx->mm, vma->vm_end))
+		if (hpmmap_vma_is_ours(vma))
+			return true;
+	return false;
+}
+
+/**
+ * hpmmap_store_has_orphans() - are there blocks that nothing maps?
+ * @ctx: the context
+ * @start: first address
+ * @end: end
+ *
+ * Return: whether hpmmap_store_reconcile() would find some.
+ */
+bool hpmmap_store_has_orphans(struct hpmmap_ctx *ctx, unsigned long start,
+			      unsigned long end)
+{
+	struct vm_area_struct *next = NULL;
+	struct hpmmap_block *block;
+	bool known = false, ret = false;
+	unsigned long slot;
+
+	if (hpmmap_store_next(ctx, start, end) == end)
+		return false;
+	mmap_read_lock(ctx->mm);
+	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
+			  slot_of(end - 1)) {
+		ret = !slot_is_mapped(ctx, slot, &next, &known);
+		if (ret || fatal_signal_pending(current))
+			break;
+		cond_resched();
+	}
+	mmap_read_unlock(ctx->mm);
+	return ret;
+}
+
+/* @unmapped: nothing of ours is mapped in the range. Returns how many went. */
+static unsigned long take_back(struct hpmmap_ctx *ctx, unsigned long start,
+			       unsigned long end, bool unmapped)
+{
+	struct hpmmap_block *block, *tmp;
+	struct vm_area_struct *next = NULL;
+	XA_STATE(xas, &ctx->store, slot_of(start));
+	unsigned long batch = 0, nr = 0;
+	bool known = false;
+	LIST_HEAD(reuse);
+	LIST_HEAD(freed);
+	LIST_HEAD(gone);
+
+	mmap_read_lock(ctx->mm);
+	mutex_lock(&ctx->lock);
+	xas_lock(&xas);
+	xas_for_each(&xas, block, slot_of(end - 1)) {
+		unsigned long slot = xas.xa_index;
+		bool kept;
+
+		if (!(unmapped && slot << SLOT_SHIFT >= start &&
+		      (slot + 1) << SLOT_SHIFT <= end) &&
+		    slot_is_mapped(ctx, slot, &next, &known))
+			goto pause;
+		kept = hpmmap_reuse_forget(ctx, block);
+		xas_store(&xas, NULL);
+		nr++;
+		/* Its link is not this context's alone. */
+		if (hpmmap_block_is_shared(block))
+			hpmmap_block_release_to(ctx, block, &freed);
+		else
+			list_add_tail(&block->link, kept ? &reuse : &gone);
+pause:
+		if (++batch % RECONCILE_BATCH)
+			continue;
+		/* Not xas_pause(): a node may have gone with its last entry. */
+		xas_set(&xas, slot + 1);
+		xas_unlock(&xas);
+		cond_resched();
+		xas_lock(&xas);
+	}
+	xas_unlock(&xas);
+	list_for_each_entry_safe(block, tmp, &reuse, link) {
+		list_del(&block->link);
+		if (!hpmmap_reuse_keep(ctx, block))
+			list_add_tail(&block->link, &gone);
+	}
+	list_for_each_entry_safe(block, tmp, &gone, link) {
+		list_del(&block->link);
+		hpmmap_block_release_to(ctx, block, &freed);
+	}
+	mutex_unlock(&ctx->lock);
+	mmap_read_unlock(ctx->mm);
+	hpmmap_pool_free(&freed);
+	return nr;
+}
+
+/**
+ * hpmmap_store_reconcile() - take back the blocks of unmapped slots
+ * @ctx: the context, ctx->ops held
+ * @start: start of a range in which mappings went
+ * @end: its end
+ */
+void hpmmap_store_reconcile(struct hpmmap_ctx *ctx, unsigned long start,
+			    unsigned long end)
+{
+	take_back(ctx, start, end, false);
+}
+
+/**
+ * hpmmap_store_unmapped() - take back the blocks of a range
+ * @ctx: the context, ctx->ops held
+ * @start: start of a range in which nothing of ours is mapped since
+ * @end: its end
+ *
+ * Return: whether there were some.
+ */
+bool hpmmap_store_unmapped(struct hpmmap_ctx *ctx, unsigned long start,
+			   unsigned long end)
+{
+	return take_back(ctx, start, end, true);
+}
+
+/* Blocks of a store that is gone are given back so many at once. */
+#define RELEASE_BATCH 512
+
+/* The first @nr of a list that are not zero go to another. */
+static unsigned int dirty_split(struct list_head *blocks, unsigned int nr,
+				struct list_head *dirty)
+{
+	struct hpmmap_block *block, *tmp;
+	unsigned int n = 0;
+
+	list_for_each_entry_safe(block, tmp, blocks, link) {
+		if (n == nr)
+			break;
+		if (block->zeroed)
+			continue;
+		list_move_tail(&block->link, dirty);
+		n++;
+	}
+	return n;
+}
+
+/**
+ * hpmmap_store_release_all() - the address space is gone
+ * @ctx: nobody uses it any more, so no lock is needed
+ * @nr_zero: how many blocks to zero before they are given back
+ *
+ * It may have hundreds of thousands of blocks.
+ */
+void hpmmap_store_release_all(struct hpmmap_ctx *ctx, unsigned int nr_zero)
+{
+	struct hpmmap_block *block;
+	unsigned long slot, n = 0;
+	LIST_HEAD(dirty);
+	LIST_HEAD(freed);
+
+	xa_for_each(&ctx->store, slot, block) {
+		xa_erase(&ctx->store, slot);
+		hpmmap_block_release_to(ctx, block, &freed);
+		if (++n % RELEASE_BATCH)
+			continue;
+		nr_zero -= dirty_split(&freed, nr_zero, &dirty);
+		hpmmap_pool_free(&freed);
+		cond_resched();
+	}
+	dirty_split(&freed, nr_zero, &dirty);
+	hpmmap_pool_free(&freed);
+	hpmmap_reuse_exit(ctx);
+	list_for_each_entry(block, &dirty, link) {
+		hpmmap_block_zero(block);
+		block->zeroed = true;
+		hpmmap_ctx_soil(ctx, block->nid, -1);
+		trace_hpmmap_zero(block->nid, 1);
+	}
+	hpmmap_pool_free(&dirty);
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Taking memory out of the page tables. */
+#ifndef _HPMMAP_AS_ZAP_H
+#define _HPMMAP_AS_ZAP_H
+
+#include <linux/types.h>
+
+struct hpmmap_ctx;
+
+void hpmmap_slot_zap(struct hpmmap_ctx *ctx, unsigned long slot);
+void hpmmap_store_zap_shared(struct hpmmap_ctx *ctx, unsigned long start,
+			     unsigned long end);
+void hpmmap_range_zap(struct hpmmap_ctx *ctx, unsigned long start,
+		     unsigned long end);
+
+#endif /* _HPMMAP_AS_ZAP_H */

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * brk: the heap.
+ */
+#include <linux/mman.h>
+#include <linux/resource.h>
+
+#include "hook.h"
+#include "hpmmap.h"
+#include "mem/placement.h"
+#include "as/commit.h"
+#include "as/counters.h"
+#include "as/ctx.h"
+#include "as/policy.h"
+#include "as/range.h"
+#include "as/stats.h"
+#include "call/fresh.h"
+#include "call/handle.h"
+#include "call/mmap.h"
+#include "call/sys.h"
+
+static void set_brk(struct mm_struct *mm, unsigned long brk)
+{
+	mmap_write_lock(mm);
+	mm->brk = brk;
+	mmap_write_unlock(mm);
+}
+
+static bool brk_exceeds_limit(struct mm_struct *mm, unsigned long brk)
+{
+	return check_data_rlimit(rlimit(RLIMIT_DATA), brk, mm->start_brk,
+				 mm->end_data, mm->start_data);
+}
+
+/* False where it cannot be: nothing was changed then. */
+static bool heap_grow(struct hpmmap_ctx *ctx, unsigned long start,
+		      unsigned long end)
+{
+	struct hpmmap_placement place;
+	unsigned long ret;
+
+	/* As on Linux, a page stays free above the break. */
+	if (hpmmap_data_exceeds_limit(ctx, 0, end - start, PROT_WRITE) ||
+	    hpmmap_range_is_taken(ctx, start, end + PAGE_SIZE))
+		return false;
+	hpmmap_placement_get(ctx->job, NULL, &place);
+	ret = hpmmap_map_where_fit(ctx, &place, start, end - start,
+			    PROT_READ | PROT_WRITE, 0, false, NULL);
+	if (ret == -ENOMEM && !ctx->job->strict) {
+		ret = vm_mmap(NULL, start, end - start, PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
+			      0);
+		if (!IS_ERR_VALUE(ret))
+			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_BRK,
+					      end - start);
+	}
+	return !IS_ERR_VALUE(ret);
+}
+
+static bool heap_shrink(struct hpmmap_ctx *ctx, unsigned long start,
+			unsigned long end)
+{
+	const struct pt_regs regs = { .di = start, .si = end - start };
+
+	return !hpmmap_handle_munmap(ctx, HPMMAP_CALL_MUNMAP, &regs);
+}
+
+/*
+ * The heap is mapped up to the page of the break, and its last slot by entries of
+ * 4 KB until the break leaves it. Returns the new break, or the old one where
+ * it cannot be.
+ */
+static unsigned long heap_set(struct hpmmap_ctx *ctx, unsigned long brk)
+{
+	struct mm_struct *mm = ctx->mm;
+	unsigned long old = mm->brk, old_end = ctx->heap_end;
+	unsigned long end = PAGE_ALIGN(brk);
+	bool done = true;
+
+	if (brk < mm->start_brk || brk > TASK_SIZE - SLOT_SIZE ||
+	    brk_exceeds_limit(mm, brk))
+		return old;
+	/* What is mapped below it is called heap. */
+	ctx->heap_end = end;
+	if (end > old_end)
+		done = heap_grow(ctx, old_end, end);
+	else if (end < old_end)
+		done = heap_shrink(ctx, end, old_end);
+	if (!done) {
+		ctx->heap_end = old_end;
+		return old;
+	}
+	set_brk(mm, brk);
+	return brk;
+}
+
+/* The break is where others have put it (prctl(2), int 0x80): Linux's from then on. */
+static long brk_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
+{
+	unsigned long old = PAGE_ALIGN(ctx->mm->brk);
+	unsigned long brk = hpmmap_call_orig(HPMMAP_CALL_BRK, regs);
+
+	ctx->heap_end = 0;
+	if (PAGE_ALIGN(brk) < old)
+		hpmmap_vma_range_changed(ctx, PAGE_ALIGN(brk), old);
+	return brk;
+}
+
+static long handle_brk(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+		       const struct pt_regs *regs)
+{
+	return ctx->heap_end && ctx->heap_end == PAGE_ALIGN(ctx->mm->brk) ?
+	       heap_set(ctx, regs->di) : brk_linux(ctx, regs);
+}
+
+/* Memory of Linux may be part of the heap. */
+static void heap_unwatch(unsigned long brk)
+{
+	struct mm_struct *mm = current->mm;
+	unsigned long old = READ_ONCE(mm->brk);
+
+	if (brk >= READ_ONCE(mm->start_brk) && brk < old)
+		hpmmap_range_unwatch(PAGE_ALIGN(brk), PAGE_ALIGN(old));
+}
+
+long hpmmap_sys_brk(const struct pt_regs *regs)
+{
+	heap_unwatch(regs->di);
+	return hpmmap_handle(HPMMAP_CALL_BRK, regs, handle_brk);
+}

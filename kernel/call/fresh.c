@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A new mapping: where it goes, its blocks, and what was there before.
+ */
+#include <linux/mman.h>
+#include <linux/sched/signal.h>
+
+#include "hook.h"
+#include "hpmmap.h"
+#include "mem/block.h"
+#include "mem/placement.h"
+#include "mem/pool.h"
+#include "as/commit.h"
+#include "as/ctx.h"
+#include "as/discard.h"
+#include "as/file.h"
+#include "as/policy.h"
+#include "as/range.h"
+#include "as/reuse.h"
+#include "as/stats.h"
+#include "as/store.h"
+#include "as/unmap.h"
+#include "as/vma.h"
+#include "call/fresh.h"
+
+/* What vm_mmap() is told. */
+#define PASSED_MAP_FLAGS (MAP_NORESERVE | MAP_LOCKED)
+
+/* No memory until it is committed by mprotect(2) or mapped over. */
+bool hpmmap_is_reservation(unsigned long prot, unsigned long flags)
+{
+	return !(prot & (PROT_READ | PROT_WRITE | PROT_EXEC)) ||
+	       (flags & (MAP_NORESERVE | MAP_POPULATE)) == MAP_NORESERVE;
+}
+
+/*
+ * Clears the blocks for the slots that a range covers wholly, before any lock
+ * that others wait for is taken. Returns 0 or -EINTR if the caller is being
+ * killed, and the call has to end with nothing changed.
+ */
+int hpmmap_blocks_clear(struct hpmmap_ctx *ctx, unsigned long start,
+			 unsigned long end, struct list_head *blocks)
+{
+	struct hpmmap_block *block;
+
+	/* Those will be cleared by who touches them. */
+	if (ctx->job->first_touch)
+		return 0;
+	list_for_each_entry(block, blocks, link) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		if (block->slot >= slot_of(start + SLOT_SIZE - 1) &&
+		    block->slot < slot_of(end) &&
+		    bitmap_full(block->stale, SLOT_PAGES))
+			hpmmap_block_clear(&ctx->owner, block);
+	}
+	return 0;
+}
+
+/* Will a new mapping find a block in a slot, and keep it? */
+static bool slot_is_kept(struct hpmmap_ctx *ctx, unsigned long slot)
+{
+	return hpmmap_store_load(ctx, slot) &&
+	       !xa_get_mark(&ctx->store, slot, SLOT_SHARED);
+}
+
+/*
+ * Blocks for the slots of a new mapping that have none. They take those of
+ * @ahead first, slots covered in part only what was kept for reuse, from the
+ * end. Where the place is not @fixed, no whole slot has a block.
+ */
+static int blocks_find(struct hpmmap_ctx *ctx, unsigned long start,
+		       unsigned long end, bool fixed, struct list_head *ahead,
+		       struct list_head *blocks)
+{
+	unsigned long addr = start, next;
+	struct hpmmap_block *block, *last;
+	int ret = 0;
+
+	for (; !ret && addr < end && ahead && !list_empty(ahead); addr = next) {
+		unsigned int first = page_in_slot(addr), nr;
+
+		next = min(end, (addr & SLOT_MASK) + SLOT_SIZE);
+		nr = (next - addr) >> PAGE_SHIFT;
+		if ((fixed || nr < SLOT_PAGES) &&
+		    slot_is_kept(ctx, slot_of(addr)))
+			continue;
+		block = list_first_entry(ahead, struct hpmmap_block, link);
+		if (nr < SLOT_PAGES) {
+			last = list_last_entry(ahead, struct hpmmap_block,
+					       link);
+			if (!bitmap_empty(last->reuse, SLOT_PAGES))
+				block = last;
+			if (bitmap_empty(block->reuse, SLOT_PAGES)) {
+				ret = hpmmap_policy_alloc(ctx, addr, next,
+							  blocks);
+				continue;
+			}
+			/* Around the mapping nothing has a meaning. */
+			hpmmap_block_set_stale(block, 0, first);
+			hpmmap_block_set_stale(block, first + nr,
+					       SLOT_PAGES - first - nr);
+		}
+		block->slot = slot_of(addr);
+		list_move_tail(&block->link, blocks);
+	}
+	if (!ret)
+		ret = hpmmap_policy_alloc(ctx, addr, end, blocks);
+	if (ret)
+		hpmmap_pool_free_list(blocks);
+	return ret;
+}
+
+/* For a range that is not mapped yet. */
+static void store_commit_range(struct hpmmap_ctx *ctx, unsigned long start,
+			       unsigned long end, struct list_head *blocks)
+{
+	unsigned long next;
+
+	for (; start < end && !fatal_signal_pending(current); start = next) {
+		struct hpmmap_block *block;
+
+		next = min(end, (start & SLOT_MASK) + SLOT_SIZE);
+		/* hpmmap_store_commit() wants it, or that nobody else is there. */
+		mmap_read_lock(ctx->mm);
+		block = hpmmap_store_load(ctx, slot_of(start));
+		if (hpmmap_policy_defers(ctx, block, start, next))
+			hpmmap_store_reserve(ctx, NULL, slot_of(start), blocks);
+		else
+			hpmmap_store_commit(ctx, NULL, start, next, blocks,
+					    NULL);
+		mmap_read_unlock(ctx->mm);
+		cond_resched();
+	}
+}
+
+/* May it have old contents of the process, and is it kept afterwards? */
+bool hpmmap_wants_reuse(unsigned long prot, unsigned long flags)
+{
+	return flags & MAP_UNINITIALIZED && !hpmmap_is_reservation(prot, flags);
+}
+
+static void renew(struct hpmmap_ctx *ctx, unsigned long start,
+		  unsigned long end, unsigned long prot, unsigned long flags)
+{
+	hpmmap_store_renew(ctx, start, end);
+	if (hpmmap_wants_reuse(prot, flags))
+		hpmmap_reuse_see(ctx, start, end);
+	else
+		hpmmap_reuse_clear(ctx, start, end);
+}
+
+/* MAP_POPULATE is a touch by the caller. */
+static void touch_range(unsigned long addr, unsigned long len,
+			unsigned long prot)
+{
+	struct pt_regs regs = {
+		.di = addr,
+		.si = len,
+		.dx = prot & PROT_WRITE ? MADV_POPULATE_WRITE :
+					  MADV_POPULATE_READ,
+	};
+
+	hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
+}
+
+/**
+ * hpmmap_map_fresh() - a new mapping of zeros, all of it mapped
+ * @ctx: the caller's context, ctx->ops held
+ * @addr: address, page aligned
+ * @len: length, a multiple of the page size
+ * @prot: PROT_*
+ * @flags: MAP_* as given to mmap(2)
+ * @fixed: replace what is there; otherwise that is -EEXIST
+ * @ahead: blocks that need no clearing, to use first, or NULL
+ *
+ * Return: @addr or an errno. -ENOMEM: nothing was changed.
+ */
+unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
+			       unsigned long len, unsigned long prot,
+			       unsigned long flags, bool fixed,
+			       struct list_head *ahead)
+{
+	bool locked = flags & MAP_LOCKED || ctx->mm->def_flags & VM_LOCKED;
+	bool empty = addr >= ctx->hole.start && addr + len <= ctx->hole.end;
+	bool reservation = hpmmap_is_reservation(prot, flags);
+	unsigned long ret;
+	LIST_HEAD(blocks);
+
+	if (hpmmap_store_own_edges(ctx, addr, addr + len) ||
+	    hpmmap_store_is_pinned(ctx, addr, addr + len, true))
+		return -ENOMEM;
+	if (!reservation &&
+	    blocks_find(ctx, addr, addr + len, fixed, ahead, &blocks)) {
+		if (ctx->job->strict)
+			hpmmap_count_refusal(ctx);
+		return -ENOMEM;
+	}
+	ret = hpmmap_blocks_clear(ctx, addr, addr + len, &blocks);
+	if (ret)
+		goto out;
+	/*
+	 * Known to the store first where nothing can be lost: Linux maps
+	 * what is to be locked at once.
+	 */
+	if (!fixed && locked) {
+		if (hpmmap_range_is_taken(ctx, addr, addr + len)) {
+			ctx->hole.end = 0;
+			ret = -EEXIST;
+			goto out;
+		}
+		renew(ctx, addr, addr + len, prot, flags);
+		if (!reservation)
+			store_commit_range(ctx, addr, addr + len, &blocks);
+	}
+	ret = hpmmap_vma_map(ctx, addr, len, prot, (flags & PASSED_MAP_FLAGS) |
+			     (fixed ? MAP_FIXED : MAP_FIXED_NOREPLACE));
+	if (IS_ERR_VALUE(ret)) {
+		/* A mapping to be replaced may be gone nevertheless. */
+		hpmmap_store_reconcile(ctx, addr, addr + len);
+	} else {
+		if (!empty && (fixed || !locked))
+			renew(ctx, addr, addr + len, prot, flags);
+		if (!reservation)
+			hpmmap_vma_commit(ctx, addr, addr + len, &blocks);
+		if (hpmmap_wants_reuse(prot, flags))
+			hpmmap_reuse_set(ctx, addr, addr + len);
+		if (ctx->job->first_touch && flags & MAP_POPULATE)
+			touch_range(addr, len, prot);
+	}
+	/* A mapping may have been cut at both ends. */
+	if (fixed)
+		hpmmap_vma_repair_ends(ctx, addr, addr + len, 0);
+out:
+	hpmmap_pool_free_list(&blocks);
+	return ret;
+}
+
+/**
+ * hpmmap_find_place() - where a mapping may go
+ * @ctx: the caller's context, ctx->ops held
+ * @place: where its memory should come from
+ * @hint: where it should be, or 0
+ * @len: its length
+ * @flags: of mmap
+ * @align: a power of two
+ * @phase: distance to a multiple of @align
+ *
+ * Not in a slot whose old contents a device still uses, nor in one of another
+ * node than its policy wants, if there is room.
+ *
+ * Return: an address, or an errno.
+ */
+unsigned long hpmmap_find_place(struct hpmmap_ctx *ctx,
+				const struct hpmmap_placement *place,
+				unsigned long hint, unsigned long len,
+				unsigned long flags, unsigned long align,
+				unsigned long phase)
+{
+	unsigned long addr, whole;
+
+	addr = hpmmap_vma_find_hole(hint, len, flags, align, phase);
+	if (IS_ERR_VALUE(addr) ||
+	    (!hpmmap_store_is_pinned(ctx, addr, addr + len, false) &&
+	     /* A hint is kept where a policy is no more than advice. */
+	     hpmmap_policy_fits(ctx, place, addr, addr + len,
+				hint && addr == hint)))
+		return addr;
+	hint = len < SLOT_SIZE && !(flags & MAP_32BIT) ?
+	       hpmmap_policy_apart(ctx, place, len) : 0;
+	if (hint && hpmmap_vma_find_hole(hint, len, flags, align, 0) == hint &&
+	    !hpmmap_store_is_pinned(ctx, hint, hint + len, false))
+		return hint;
+	whole = hpmmap_vma_find_hole(0, ALIGN(len, SLOT_SIZE), flags,
+				     max(align, SLOT_SIZE), 0);
+	if (IS_ERR_VALUE(whole))
+		return addr;
+	if (len < SLOT_SIZE)
+		hpmmap_policy_begin_apart(ctx, place, whole + len);
+	return whole;
+}
+
+/* hpmmap_map_fresh(), but -ENOMEM where a policy forbids the node of a slot. */
+unsigned long hpmmap_map_where_fit(struct hpmmap_ctx *ctx,
+				   const struct hpmmap_placement *place,
+				   unsigned long addr, unsigned long len,
+				   unsigned long prot, unsigned long flags,
+				   bool fixed, struct list_head *ahead)
+{
+	if (!hpmmap_policy_fits(ctx, place, addr, addr + len, true))
+		return -ENOMEM;
+	return hpmmap_map_fresh(ctx, addr, len, prot, flags, fixed, ahead);
+}

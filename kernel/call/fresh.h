@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* New mappings. */
+#ifndef _HPMMAP_CALL_FRESH_H
+#define _HPMMAP_CALL_FRESH_H
+
+#include <linux/types.h>
+
+struct hpmmap_ctx;
+struct hpmmap_placement;
+struct list_head;
+
+bool hpmmap_is_reservation(unsigned long prot, unsigned long flags);
+int hpmmap_blocks_clear(struct hpmmap_ctx *ctx, unsigned long start,
+			 unsigned long end, struct list_head *blocks);
+bool hpmmap_wants_reuse(unsigned long prot, unsigned long flags);
+unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
+			       unsigned long len, unsigned long prot,
+			       unsigned long flags, bool fixed,
+			       struct list_head *ahead);
+unsigned long hpmmap_find_place(struct hpmmap_ctx *ctx,
+				const struct hpmmap_placement *place,
+				unsigned long hint, unsigned long len,
+				unsigned long flags, unsigned long align,
+				unsigned long phase);
+unsigned long hpmmap_map_where_fit(struct hpmmap_ctx *ctx,
+				   const struct hpmmap_placement *place,
+				   unsigned long addr, unsigned long len,
+				   unsigned long prot, unsigned long flags,
+				   bool fixed, struct list_head *ahead);
+
+#endif /* _HPMMAP_CALL_FRESH_H */

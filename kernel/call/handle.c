@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Handlers of system calls, and what they have in common.
+ *
+ * Each handler stands in for a system call. It runs under ctx->ops, so that
+ * no other hooked call of the address space sees it half done. Memory is
+ * found before anything is changed: a call that fails has changed nothing.
+ *
+ * What Linux does with memory of its own may have to wait for another thread
+ * (a userfaultfd's monitor, FUSE) that maps memory first: that happens without
+ * ctx->ops. Blocks that are left over then are taken back afterwards.
+ */
+#include <linux/resource.h>
+#include <linux/sched/signal.h>
+
+#include "hook.h"
+#include "hpmmap.h"
+#include "mem/buddy.h"
+#include "as/commit.h"
+#include "as/counters.h"
+#include "as/ctx.h"
+#include "as/range.h"
+#include "as/stats.h"
+#include "as/unmap.h"
+#include "as/vma.h"
+#include "call/handle.h"
+
+/* Where the main stack is, if it is ours; mmap_lock held. */
+static void find_stack(struct mm_struct *mm, unsigned long *start,
+		       unsigned long *end)
+{
+	struct vm_area_struct *vma = vma_lookup(mm, mm->start_stack);
+
+	*start = *end = mm->start_stack;
+	for (; vma && hpmmap_vma_is_ours(vma); vma = vma_lookup(mm, *end))
+		*end = vma->vm_end;
+	while ((vma = vma_lookup(mm, *start - 1)) && hpmmap_vma_is_ours(vma))
+		*start = vma->vm_start;
+}
+
+/**
+ * hpmmap_data_exceeds_limit() - would a mapping exceed RLIMIT_DATA?
+ * @ctx: the caller's context
+ * @start: its address, where it replaces what is there; otherwise 0
+ * @len: its length
+ * @prot: its PROT_*
+ *
+ * The limit is about private writable memory but the main stack; ours is
+ * shared memory to Linux, which does not count it.
+ */
+bool hpmmap_data_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
+			       unsigned long len, unsigned long prot)
+{
+	unsigned long limit = rlimit(RLIMIT_DATA), bytes;
+	unsigned long stack_start, stack_end;
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, 0);
+
+	if (limit == RLIM_INFINITY || !(prot & PROT_WRITE))
+		return false;
+	/* As Linux does, for Valgrind. */
+	if (!limit)
+		limit = rlimit_max(RLIMIT_DATA);
+	mmap_read_lock(ctx->mm);
+	find_stack(ctx->mm, &stack_start, &stack_end);
+	bytes = (ctx->mm->data_vm << PAGE_SHIFT) + len;
+	for_each_vma(vmi, vma) {
+		if (!hpmmap_vma_is_ours(vma) || !(vma->vm_flags & VM_WRITE) ||
+		    (vma->vm_start >= stack_start && vma->vm_end <= stack_end))
+			continue;
+		bytes += vma->vm_end - vma->vm_start;
+		/* What is replaced does not count twice. */
+		if (start && vma->vm_start < start + len &&
+		    vma->vm_end > start)
+			bytes -= min(vma->vm_end, start + len) -
+				 max(vma->vm_start, start);
+	}
+	mmap_read_unlock(ctx->mm);
+	return bytes > limit;
+}
+
+/* One more than enum hpmmap_timed; 0 for calls whose time is not taken. */
+static const u8 timed[HPMMAP_NR_CALLS] = {
+	[HPMMAP_CALL_MUNMAP] = HPMMAP_TIMED_MUNMAP + 1,
+	[HPMMAP_CALL_MREMAP] = HPMMAP_TIMED_MREMAP + 1,
+	[HPMMAP_CALL_BRK] = HPMMAP_TIMED_BRK + 1,
+};
+
+/**
+ * hpmmap_linux_may_help() - may pages of Linux stand in for blocks?
+ * @ctx: the caller's context
+ * @nr: how many blocks there are not
+ *
+ * Not with policy strict, nor where Linux itself would not promise so much.
+ */
+bool hpmmap_linux_may_help(struct hpmmap_ctx *ctx, unsigned long nr)
+{
+	return !ctx->job->strict && compat_enough_memory(nr << SLOT_ORDER);
+}
+
+/**
+ * hpmmap_handle() - run a handler for the caller
+ * @call: the system call
+ * @regs: its arguments
+ * @handler: runs under ctx->ops
+ *
+ * Return: what the handler returns; an errno that restarts the call where a
+ * signal came while another one was under way.
+ */
+long hpmmap_handle(enum hpmmap_call call, const struct pt_regs *regs,
+		   hpmmap_handler_t handler)
+{
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	u64 since = get_cycles();
+	long ret;
+
+	if (!ctx)
+		return hpmmap_call_orig(call, regs);
+	ret = hpmmap_ops_lock(ctx);
+	if (!ret) {
+		ret = handler(ctx, call, regs);
+		if (timed[call])
+			hpmmap_count_call(ctx, timed[call] - 1, since);
+		hpmmap_ops_unlock(ctx);
+	}
+	hpmmap_ctx_put(ctx);
+	return ret;
+}
+
+/**
+ * hpmmap_handle_if_ours() - hpmmap_handle(), where a range is ours
+ * @call: a system call about the range of its first two arguments
+ * @regs: its arguments
+ * @handler: runs under ctx->ops
+ *
+ * If nothing of the range is ours, the call waits for nobody and keeps nobody
+ * waiting: it may take long (a file is read), or need calls of another thread.
+ *
+ * Return: what the handler or the call returns.
+ */
+long hpmmap_handle_if_ours(enum hpmmap_call call, const struct pt_regs *regs,
+			   hpmmap_handler_t handler)
+{
+	unsigned long start = regs->di & PAGE_MASK;
+	unsigned long end = PAGE_ALIGN(regs->di + regs->si);
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	bool ours;
+
+	if (!ctx)
+		return hpmmap_call_orig(call, regs);
+	ours = end > start && hpmmap_range_has_ours(ctx, start, end);
+	hpmmap_ctx_put(ctx);
+	return ours ? hpmmap_handle(call, regs, handler) :
+		      hpmmap_call_orig(call, regs);
+}
+
+/* What Linux has done is to be completed: only who is being killed need not. */
+static bool ops_lock_after(struct hpmmap_ctx *ctx)
+{
+	return !mutex_lock_killable(&ctx->ops);
+}
+
+void hpmmap_repair_after(struct hpmmap_ctx *ctx, unsigned long start,
+			 unsigned long end)
+{
+	if (!ops_lock_after(ctx))
+		return;
+	hpmmap_vma_repair(ctx, start & SLOT_MASK, ALIGN(end, SLOT_SIZE));
+	hpmmap_ops_unlock(ctx);
+}
+
+/**
+ * hpmmap_range_changed_after() - Linux has changed mappings without ctx->ops
+ * @ctx: the caller's context, ctx->ops not held
+ * @start: start of what it has changed, page aligned
+ * @end: its end
+ * @ours: some of it was ours before; otherwise another thread may have mapped
+ *	memory of ours there meanwhile, which is gone
+ */
+void hpmmap_range_changed_after(struct hpmmap_ctx *ctx, unsigned long start,
+				unsigned long end, bool ours)
+{
+	if (!ours && !hpmmap_store_has_orphans(ctx, start, end))
+		return;
+	if (!ops_lock_after(ctx))
+		return;
+	hpmmap_vma_range_changed(ctx, start, end);
+	hpmmap_ops_unlock(ctx);
+}
+
+/**
+ * hpmmap_replacing_begin() - Linux is about to replace memory of ours
+ * @ctx: the caller's context, ctx->ops not held, nor during Linux's call
+ *
+ * Meanwhile nobody maps a slot anew who has found it to be ours.
+ *
+ * Return: 0, and hpmmap_replacing_end() is due; or an errno that restarts the
+ * call.
+ */
+long hpmmap_replacing_begin(struct hpmmap_ctx *ctx)
+{
+	long ret = hpmmap_ops_lock(ctx);
+
+	if (ret)
+		return ret;
+	atomic_inc(&ctx->nr_replacing);
+	hpmmap_ops_unlock(ctx);
+	return 0;
+}
+
+void hpmmap_replacing_end(struct hpmmap_ctx *ctx)
+{
+	atomic_dec(&ctx->nr_replacing);
+}

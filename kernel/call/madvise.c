@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * madvise: what is ours of a range, and Linux does its part.
+ */
+#include <linux/mman.h>
+#include <linux/mmu_context.h>
+#include <linux/sched/signal.h>
+
+#include "hook.h"
+#include "hpmmap.h"
+#include "as/commit.h"
+#include "as/ctx.h"
+#include "as/discard.h"
+#include "as/handback.h"
+#include "as/range.h"
+#include "as/reuse.h"
+#include "as/vma.h"
+#include "call/handle.h"
+#include "call/sys.h"
+
+/* mseal(2): what the caller may not write to it may not discard either. */
+static bool keeps_contents(struct vm_area_struct *vma)
+{
+	return compat_vma_is_sealed(vma) &&
+	       (!(vma->vm_flags & VM_WRITE) ||
+		!arch_vma_access_permitted(vma, true, false, false));
+}
+
+/* Linux asks private memory alone, which ours is not to it. */
+static bool range_keeps_contents(struct hpmmap_ctx *ctx, unsigned long start,
+				 unsigned long end)
+{
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+	bool ret = false;
+
+	mmap_read_lock(ctx->mm);
+	for_each_vma_range(vmi, vma, end) {
+		ret = hpmmap_vma_is_ours(vma) && keeps_contents(vma);
+		if (ret)
+			break;
+	}
+	mmap_read_unlock(ctx->mm);
+	return ret;
+}
+
+static bool advice_discards(int advice)
+{
+	return advice == MADV_FREE || advice == MADV_REMOVE ||
+	       advice == MADV_DONTFORK || advice == MADV_WIPEONFORK;
+}
+
+/*
+ * Discards what is ours of a range. Returns 1 if some of the range is not,
+ * -ENOMEM if some is not mapped, else 0.
+ */
+static long discard_ours(struct hpmmap_ctx *ctx, unsigned long start,
+			 unsigned long end, bool locked_too)
+{
+	struct vm_area_struct *vma;
+	unsigned long addr = start, lo, hi;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+	bool others = false, hole = false;
+	long ret = 0;
+
+	mmap_read_lock(ctx->mm);
+	for_each_vma_range(vmi, vma, end) {
+		hole |= vma->vm_start > addr;
+		addr = vma->vm_end;
+		if (!hpmmap_vma_is_ours(vma)) {
+			others = true;
+			continue;
+		}
+		if (vma->vm_flags & VM_LOCKED && !locked_too) {
+			ret = -EINVAL;
+			break;
+		}
+		if (keeps_contents(vma)) {
+			ret = -EPERM;
+			break;
+		}
+		lo = max(start, vma->vm_start);
+		hi = min(end, vma->vm_end);
+		/* A stale page is never mapped. */
+		if (!hpmmap_vma_is_accessible(vma))
+			compat_zap(vma, lo, hi - lo);
+		ret = hpmmap_store_discard(ctx, lo, hi,
+					   hpmmap_vma_is_accessible(vma));
+		if (ret)
+			break;
+	}
+	mmap_read_unlock(ctx->mm);
+	if (ret)
+		return ret;
+	if (others)
+		return 1;
+	return hole || addr < end ? -ENOMEM : 0;
+}
+
+/* A hint about what is ours: 0, -EINVAL where it is locked, or -ENOMEM. */
+static long hint_ours(struct hpmmap_ctx *ctx, unsigned long start,
+		      unsigned long end, bool locked_too)
+{
+	struct vm_area_struct *vma;
+	unsigned long addr = start;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+	long ret = 0;
+
+	mmap_read_lock(ctx->mm);
+	for_each_vma_range(vmi, vma, end) {
+		if (vma->vm_flags & VM_LOCKED && !locked_too) {
+			ret = -EINVAL;
+			break;
+		}
+		if (vma->vm_start > addr)
+			ret = -ENOMEM;
+		addr = vma->vm_end;
+	}
+	mmap_read_unlock(ctx->mm);
+	return !ret && addr < end ? -ENOMEM : ret;
+}
+
+/* Flags what is mapped: 0, -EINVAL where it is not ours, or -ENOMEM. */
+static long reuse_ours(struct hpmmap_ctx *ctx, unsigned long start,
+		       unsigned long end)
+{
+	struct vm_area_struct *vma;
+	unsigned long addr = start;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+	long ret = 0;
+
+	mmap_read_lock(ctx->mm);
+	for_each_vma_range(vmi, vma, end) {
+		if (vma->vm_start > addr) {
+			ret = -ENOMEM;
+			break;
+		}
+		if (!hpmmap_vma_is_ours(vma)) {
+			ret = -EINVAL;
+			break;
+		}
+		addr = vma->vm_end;
+	}
+	mmap_read_unlock(ctx->mm);
+	if (!ret && addr < end)
+		ret = -ENOMEM;
+	if (!ret)
+		hpmmap_reuse_set(ctx, start, end);
+	return ret;
+}
+
+static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
+		       unsigned long start, unsigned long end, int advice)
+{
+	long ret;
+
+	if (advice_discards(advice) && range_keeps_contents(ctx, start, end))
+		return -EPERM;
+	switch (advice) {
+	case MADV_FREE:
+	case MADV_COLD:
+	case MADV_PAGEOUT:
+	case MADV_COLLAPSE:
+		/* Our memory is there, and it stays. */
+		return hint_ours(ctx, start, end, advice == MADV_COLLAPSE);
+	case HPMMAP_MADV_REUSE:
+		return reuse_ours(ctx, start, end);
+	case MADV_WIPEONFORK:
+	case MADV_KEEPONFORK:
+		ret = hpmmap_vma_wipe_on_fork(ctx, start, end,
+					      advice == MADV_WIPEONFORK);
+		hpmmap_vma_repair(ctx, start & SLOT_MASK,
+				  ALIGN(end, SLOT_SIZE));
+		return ret;
+	case MADV_REMOVE:
+		/* Not for private memory. */
+		return -EINVAL;
+	default:
+		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
+		/* Linux keeps the contents of files behind a guard. */
+		if (!ret && advice == MADV_GUARD_INSTALL)
+			discard_ours(ctx, start, end, true);
+		hpmmap_vma_repair(ctx, start & SLOT_MASK,
+				  ALIGN(end, SLOT_SIZE));
+		return ret;
+	}
+}
+
+static long handle_madvise(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+			   const struct pt_regs *regs)
+{
+	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
+
+	if (!hpmmap_range_has_ours(ctx, start, end))
+		return hpmmap_call_orig(call, regs);
+	return madvise_ours(ctx, regs, start, end, regs->dx);
+}
+
+static long madvise_discard(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
+{
+	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
+	long ret = hpmmap_ops_lock(ctx);
+
+	if (ret)
+		return ret;
+	hpmmap_store_refresh(ctx, start, end);
+	hpmmap_store_drop_linux(ctx, start, end);
+	ret = discard_ours(ctx, start, end, regs->dx == MADV_DONTNEED_LOCKED);
+	hpmmap_vma_repair(ctx, start, end);
+	hpmmap_ops_unlock(ctx);
+	if (ret <= 0)
+		return ret;
+	/* Linux does its part, which finds ours discarded already. */
+	ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
+	hpmmap_repair_after(ctx, start, end);
+	return ret;
+}
+
+static long madvise_with_ours(struct hpmmap_ctx *ctx,
+			      const struct pt_regs *regs)
+{
+	long ret;
+
+	switch ((int)regs->dx) {
+	case MADV_DONTNEED:
+	case MADV_DONTNEED_LOCKED:
+		return madvise_discard(ctx, regs);
+	case MADV_HWPOISON:
+	case MADV_SOFT_OFFLINE:
+		/* Not under ctx->ops: see poison.c, where Linux's answer ends. */
+		return hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
+	case MADV_WILLNEED:
+	case MADV_POPULATE_READ:
+	case MADV_POPULATE_WRITE:
+		/* Others' memory may have to be found by other threads. */
+		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
+		hpmmap_repair_after(ctx, regs->di, regs->di + PAGE_ALIGN(regs->si));
+		return ret;
+	case MADV_MERGEABLE:
+		ret = IS_ENABLED(CONFIG_KSM) ?
+		      hpmmap_handback(ctx, regs->di, regs->di +
+				      PAGE_ALIGN(regs->si)) : 0;
+		return ret ? ret : hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
+	default:
+		return hpmmap_handle(HPMMAP_CALL_MADVISE, regs, handle_madvise);
+	}
+}
+
+long hpmmap_sys_madvise(const struct pt_regs *regs)
+{
+	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	long ret;
+
+	if (!ctx)
+		return hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
+	if (!offset_in_page(start) && end > start &&
+	    hpmmap_range_has_ours(ctx, start, end))
+		ret = madvise_with_ours(ctx, regs);
+	else
+		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
+	hpmmap_ctx_put(ctx);
+	return ret;
+}

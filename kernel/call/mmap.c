@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * mmap, munmap and remap_file_pages of a registered process.
+ */
+#include <linux/mman.h>
+#include <linux/sched/signal.h>
+
+#include "hook.h"
+#include "hpmmap.h"
+#include "mem/block.h"
+#include "mem/placement.h"
+#include "mem/pool.h"
+#include "as/commit.h"
+#include "as/counters.h"
+#include "as/ctx.h"
+#include "as/policy.h"
+#include "as/range.h"
+#include "as/reserve.h"
+#include "as/reuse.h"
+#include "as/stats.h"
+#include "as/unmap.h"
+#include "call/fresh.h"
+#include "call/handle.h"
+#include "call/mmap.h"
+#include "call/sys.h"
+
+/* Alignment of a mapping that holds at least one whole unit of it. */
+static unsigned long placement_align(struct hpmmap_ctx *ctx, unsigned long len)
+{
+	if (ctx->job->large && len >= HPMMAP_LARGE_BYTES)
+		return HPMMAP_LARGE_BYTES;
+	return len >= SLOT_SIZE ? SLOT_SIZE : PAGE_SIZE;
+}
+
+/* Flags that a mapping of ours may have; others are Linux's business. */
+#define OUR_MAP_FLAGS (MAP_TYPE | MAP_FIXED | MAP_FIXED_NOREPLACE | \
+		       MAP_ANONYMOUS | MAP_NORESERVE | MAP_POPULATE | \
+		       MAP_NONBLOCK | MAP_STACK | MAP_LOCKED | MAP_32BIT | \
+		       MAP_DENYWRITE | MAP_EXECUTABLE | MAP_UNINITIALIZED)
+
+static bool mmap_is_ours(unsigned long addr, unsigned long len,
+			 unsigned long flags)
+{
+	return (flags & MAP_TYPE) == MAP_PRIVATE && flags & MAP_ANONYMOUS &&
+	       !(flags & ~OUR_MAP_FLAGS) && PAGE_ALIGN(len) &&
+	       PAGE_ALIGN(len) < TASK_SIZE &&
+	       !(flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) &&
+		 (offset_in_page(addr) || addr > TASK_SIZE - PAGE_ALIGN(len)));
+}
+
+/* Whether the last munmap was where Linux looks for a place, too. */
+static bool hole_is_usual(struct hpmmap_ctx *ctx)
+{
+	return ctx->hole.start >= READ_ONCE(ctx->mm->brk) &&
+	       ctx->hole.end <= ctx->mm->mmap_base;
+}
+
+/* A hole found may be gone when it is used: others map files meanwhile. */
+#define HOLE_TRIES 16
+
+static unsigned long mmap_ours(struct hpmmap_ctx *ctx, unsigned long addr,
+			       unsigned long len, unsigned long prot,
+			       unsigned long flags, struct list_head *ahead)
+{
+	unsigned long align = placement_align(ctx, len);
+	struct hpmmap_placement place;
+	unsigned long ret = -ENOMEM;
+	int i;
+
+	hpmmap_placement_get(ctx->job, NULL, &place);
+	if (flags & (MAP_FIXED | MAP_FIXED_NOREPLACE))
+		return hpmmap_map_where_fit(ctx, &place, addr, len, prot, flags,
+				     !(flags & MAP_FIXED_NOREPLACE), ahead);
+
+	for (i = 0; i < HOLE_TRIES; i++) {
+		/* What was unmapped last Linux would choose, too, mostly. */
+		if (!addr && len == ctx->hole.end - ctx->hole.start &&
+		    IS_ALIGNED(ctx->hole.start, align) &&
+		    hole_is_usual(ctx) && !(flags & MAP_32BIT))
+			addr = ctx->hole.start;
+		else
+			addr = hpmmap_find_place(ctx, &place, addr & PAGE_MASK,
+						 len, flags, align, 0);
+		if (IS_ERR_VALUE(addr))
+			return addr;
+		ret = hpmmap_map_where_fit(ctx, &place, addr, len, prot, flags, false,
+				    ahead);
+		if (ret != -EEXIST)
+			return ret;
+		addr = 0;
+	}
+	return ret == -EEXIST ? -ENOMEM : ret;
+}
+
+/*
+ * Linux's mapping, with its lowest page left to grow and ours above. Growth
+ * is as it is on Linux, page by page.
+ */
+static long mmap_growsdown(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
+{
+	unsigned long len = PAGE_ALIGN(regs->si);
+	long ret = hpmmap_call_orig(HPMMAP_CALL_MMAP, regs);
+	unsigned long fresh = 0;
+
+	if (IS_ERR_VALUE(ret)) {
+		/* What was to be replaced may be gone nevertheless. */
+		if (regs->r10 & MAP_FIXED)
+			hpmmap_vma_range_changed(ctx, regs->di, regs->di + len);
+		return ret;
+	}
+	hpmmap_vma_range_changed(ctx, ret, ret + len);
+	if (len > PAGE_SIZE)
+		fresh = hpmmap_map_fresh(ctx, ret + PAGE_SIZE, len - PAGE_SIZE,
+					 regs->dx, regs->r10 & OUR_MAP_FLAGS,
+					 true, NULL);
+	/* Without memory it stays Linux's. */
+	return IS_ERR_VALUE(fresh) && fresh != -ENOMEM ? fresh : ret;
+}
+
+/*
+ * Is a mapping of a file made in advance, with the program image?
+ *
+ * MAP_DENYWRITE has no meaning any more but for this: it is how the dynamic
+ * linker maps shared objects, and nobody else.
+ */
+static bool wants_populated(struct hpmmap_ctx *ctx, unsigned long flags)
+{
+	return ctx->image && (flags & MAP_TYPE) == MAP_PRIVATE &&
+	       flags & MAP_DENYWRITE && !(flags & MAP_ANONYMOUS);
+}
+
+/* Linux's mapping may replace some of ours. Without ctx->ops. */
+static long mmap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
+{
+	unsigned long addr = regs->di, end = addr + PAGE_ALIGN(regs->si);
+	bool fixed = regs->r10 & MAP_FIXED && !offset_in_page(addr) &&
+		     end > addr;
+	bool ours = fixed && hpmmap_range_has_ours(ctx, addr, end);
+	struct pt_regs with_flags = *regs;
+	long ret = ours ? hpmmap_replacing_begin(ctx) : 0;
+
+	if (ret)
+		return ret;
+	if (wants_populated(ctx, regs->r10))
+		with_flags.r10 |= MAP_POPULATE;
+	ret = hpmmap_call_orig(HPMMAP_CALL_MMAP, &with_flags);
+	if (ours)
+		hpmmap_replacing_end(ctx);
+	/* Even if it failed. */
+	if (fixed)
+		hpmmap_range_changed_after(ctx, addr, end, ours);
+	return ret;
+}
+
+/*
+ * Clearing is nearly all of the work, and needs neither the address nor any
+ * lock: so many threads can map at once.
+ */
+static void mmap_ahead(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
+		       struct list_head *ahead)
+{
+	unsigned long nr = slot_of(PAGE_ALIGN(regs->si)), flags = regs->r10;
+	struct hpmmap_placement place;
+	struct hpmmap_block *block;
+	LIST_HEAD(clean);
+
+	if (!mmap_is_ours(regs->di, regs->si, flags) ||
+	    offset_in_page(regs->r9) || hpmmap_is_reservation(regs->dx, flags) ||
+	    ctx->job->first_touch || !(nr || hpmmap_wants_reuse(regs->dx, flags)))
+		return;
+	hpmmap_placement_get(ctx->job, NULL, &place);
+	if (hpmmap_wants_reuse(regs->dx, flags)) {
+		/* For a slot covered in part, too. */
+		hpmmap_reuse_take(ctx, &place,
+				  slot_of(PAGE_ALIGN(regs->si) + SLOT_SIZE - 1),
+				  ahead);
+		list_for_each_entry(block, ahead, link)
+			if (nr)
+				nr--;
+	}
+	/* The address says whose turn it is, or what is there already. */
+	if (place.in_turn || flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) ||
+	    hpmmap_reserve(ctx, &place, NO_SLOT, nr, &clean))
+		return;
+	list_for_each_entry(block, &clean, link) {
+		if (fatal_signal_pending(current))
+			break;
+		hpmmap_block_clear(&ctx->owner, block);
+	}
+	/* What is not cleared nobody takes: the call ends. */
+	list_splice_tail(&clean, ahead);
+}
+
+/* @without: out: the pools have too little for it. */
+static long handle_mmap(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
+			struct list_head *ahead, bool *without)
+{
+	unsigned long addr = regs->di, len = PAGE_ALIGN(regs->si);
+	unsigned long prot = regs->dx, flags = regs->r10;
+	long ret;
+
+	if (!(flags & MAP_GROWSDOWN) &&
+	    hpmmap_data_exceeds_limit(ctx, flags & MAP_FIXED ? addr : 0, len,
+				      prot))
+		return -ENOMEM;
+	if (flags & MAP_FIXED && hpmmap_range_is_watched(addr, addr + len))
+		return HPMMAP_REDO;
+	if (flags & MAP_GROWSDOWN)
+		return mmap_growsdown(ctx, regs);
+	ret = mmap_ours(ctx, addr, len, prot, flags, ahead);
+	*without = ret == -ENOMEM;
+	return ret;
+}
+
+static long mmap_locked(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
+			struct list_head *ahead, bool *without)
+{
+	u64 since = get_cycles();
+	long ret;
+
+	for (;;) {
+		ret = hpmmap_ops_lock(ctx);
+		if (ret)
+			return ret;
+		ret = handle_mmap(ctx, regs, ahead, without);
+		hpmmap_count_call(ctx, HPMMAP_TIMED_MMAP, since);
+		hpmmap_ops_unlock(ctx);
+		if (ret != HPMMAP_REDO)
+			return ret;
+		if (signal_pending(current))
+			return -ERESTARTNOINTR;
+		ret = hpmmap_range_unwatch(regs->di, regs->di +
+					   PAGE_ALIGN(regs->si));
+		if (ret)
+			return ret;
+		cond_resched();
+	}
+}
+
+long hpmmap_sys_mmap(const struct pt_regs *regs)
+{
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	bool without = false;
+	LIST_HEAD(ahead);
+	long ret;
+
+	if (!ctx)
+		return hpmmap_call_orig(HPMMAP_CALL_MMAP, regs);
+	if (!mmap_is_ours(regs->di, regs->si, regs->r10 & ~MAP_GROWSDOWN) ||
+	    offset_in_page(regs->r9)) {
+		ret = mmap_linux(ctx, regs);
+		hpmmap_ctx_put(ctx);
+		return ret;
+	}
+	mmap_ahead(ctx, regs, &ahead);
+	ret = mmap_locked(ctx, regs, &ahead, &without);
+	hpmmap_reuse_return(ctx, &ahead);
+	hpmmap_pool_free_list(&ahead);
+	if (without && !ctx->job->strict) {
+		ret = mmap_linux(ctx, regs);
+		if (!IS_ERR_VALUE(ret))
+			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP,
+					      PAGE_ALIGN(regs->si));
+	}
+	hpmmap_ctx_put(ctx);
+	return ret;
+}
+
+long hpmmap_handle_munmap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+			  const struct pt_regs *regs)
+{
+	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
+	unsigned int intact = hpmmap_vma_intact_ends(ctx, start, end);
+	long ret = hpmmap_call_orig(call, regs);
+
+	if (!ret) {
+		bool ours = hpmmap_store_unmapped(ctx, start, end);
+
+		hpmmap_vma_repair_ends(ctx, start, end, intact);
+		if (ours && start && !((start | end) & ~SLOT_MASK)) {
+			ctx->hole.start = start;
+			ctx->hole.end = end;
+		}
+	} else if (ret == -ENOMEM) {
+		/* A mapping was cut at one end and not at the other. */
+		hpmmap_vma_repair_ends(ctx, start, end, intact);
+	}
+	return ret;
+}
+
+/* Nothing of it is ours, but another thread may map there at this moment. */
+static long munmap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
+{
+	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
+	long ret = hpmmap_call_orig(HPMMAP_CALL_MUNMAP, regs);
+
+	if (!ret)
+		hpmmap_range_changed_after(ctx, start, end, false);
+	return ret;
+}
+
+long hpmmap_sys_munmap(const struct pt_regs *regs)
+{
+	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
+	struct hpmmap_ctx *ctx;
+	long ret;
+
+	/* What cannot be right is Linux's to refuse. */
+	if (offset_in_page(start) || end <= start || end > TASK_SIZE)
+		return hpmmap_call_orig(HPMMAP_CALL_MUNMAP, regs);
+	ctx = hpmmap_ctx_get(current->mm);
+	if (!ctx)
+		return hpmmap_call_orig(HPMMAP_CALL_MUNMAP, regs);
+	if (hpmmap_range_has_ours(ctx, start, end)) {
+		hpmmap_range_unwatch(start, end);
+		ret = hpmmap_handle(HPMMAP_CALL_MUNMAP, regs, hpmmap_handle_munmap);
+	} else {
+		ret = munmap_linux(ctx, regs);
+	}
+	hpmmap_ctx_put(ctx);
+	return ret;
+}
+
+/* As of all private memory: not for ours. */
+long hpmmap_sys_remap_file_pages(const struct pt_regs *regs)
+{
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	unsigned long start = regs->di & PAGE_MASK;
+	bool ours = ctx && hpmmap_range_has_ours(ctx, start, start + PAGE_SIZE);
+
+	if (ctx)
+		hpmmap_ctx_put(ctx);
+	return ours ? -EINVAL :
+		      hpmmap_call_orig(HPMMAP_CALL_REMAP_FILE_PAGES, regs);
+}

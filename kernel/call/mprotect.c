@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * mprotect and pkey_mprotect: what becomes accessible gets its memory.
+ */
+#include <linux/mman.h>
+#include <linux/resource.h>
+
+#include "hook.h"
+#include "hpmmap.h"
+#include "mem/pool.h"
+#include "as/commit.h"
+#include "as/ctx.h"
+#include "as/policy.h"
+#include "as/stats.h"
+#include "as/vma.h"
+#include "call/fresh.h"
+#include "call/handle.h"
+#include "call/sys.h"
+
+/*
+ * PROT_GROWSDOWN means down to the start of a mapping that grows down. Of such
+ * a one only the lowest page is Linux's, see mmap_growsdown() and stack_setup().
+ * Returns the new start, or @start where there is none.
+ */
+static unsigned long growsdown_start(struct hpmmap_ctx *ctx,
+				     unsigned long start, unsigned long end)
+{
+	unsigned long addr = start;
+	struct vm_area_struct *vma;
+
+	mmap_read_lock(ctx->mm);
+	vma = find_vma_intersection(ctx->mm, start, end);
+	while (vma && hpmmap_vma_is_ours(vma)) {
+		addr = vma->vm_start;
+		vma = find_vma_intersection(ctx->mm, addr - PAGE_SIZE, addr);
+	}
+	if (vma && vma->vm_flags & VM_GROWSDOWN)
+		start = vma->vm_start;
+	mmap_read_unlock(ctx->mm);
+	return start;
+}
+
+/* Would what becomes writable exceed RLIMIT_DATA? */
+static bool mprotect_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
+				   unsigned long end, unsigned long prot)
+{
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+	unsigned long bytes = 0;
+
+	if (rlimit(RLIMIT_DATA) == RLIM_INFINITY || !(prot & PROT_WRITE))
+		return false;
+	mmap_read_lock(ctx->mm);
+	for_each_vma_range(vmi, vma, end)
+		if (hpmmap_vma_is_ours(vma) && !(vma->vm_flags & VM_WRITE))
+			bytes += min(end, vma->vm_end) -
+				 max(start, vma->vm_start);
+	mmap_read_unlock(ctx->mm);
+	return bytes && hpmmap_data_exceeds_limit(ctx, 0, bytes, prot);
+}
+
+/* Linux promises nothing for what is not reserved. */
+static bool mprotect_linux_may_help(struct hpmmap_ctx *ctx, unsigned long start,
+				    unsigned long end)
+{
+	unsigned long missing, unreserved = 0;
+
+	missing = hpmmap_vma_count_missing(ctx, start, end, &unreserved);
+	return hpmmap_linux_may_help(ctx, missing - unreserved);
+}
+
+/* What a commit of a range has done: its slots as far as its mappings go. */
+static void mappings_extend(struct hpmmap_ctx *ctx, unsigned long *start,
+			    unsigned long *end)
+{
+	struct vm_area_struct *vma;
+
+	mmap_read_lock(ctx->mm);
+	vma = vma_lookup(ctx->mm, *start);
+	if (vma)
+		*start = max(vma->vm_start, *start & SLOT_MASK);
+	vma = vma_lookup(ctx->mm, *end - 1);
+	if (vma)
+		*end = min(vma->vm_end, ALIGN(*end, SLOT_SIZE));
+	mmap_read_unlock(ctx->mm);
+}
+
+static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+			    const struct pt_regs *regs)
+{
+	unsigned long start = regs->di, len = PAGE_ALIGN(regs->si);
+	unsigned long prot = regs->dx, end = start + len;
+	bool commit = prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
+	struct pt_regs args = *regs;
+	unsigned int intact;
+	bool exhausted;
+	LIST_HEAD(blocks);
+	long ret;
+
+	/* A range that cannot be right is Linux's to refuse. */
+	if (offset_in_page(start) || !len || end <= start || end > TASK_SIZE)
+		return hpmmap_call_orig(call, regs);
+	if ((prot & (PROT_GROWSDOWN | PROT_GROWSUP)) == PROT_GROWSDOWN) {
+		args.di = growsdown_start(ctx, start, end);
+		if (args.di != start) {
+			start = args.di;
+			args.si = end - start;
+			args.dx = prot & ~PROT_GROWSDOWN;
+		}
+	}
+	if (mprotect_exceeds_limit(ctx, start, end, prot))
+		return -ENOMEM;
+	exhausted = commit &&
+		    hpmmap_policy_alloc_mapped(ctx, start, end, &blocks);
+	if (exhausted && !mprotect_linux_may_help(ctx, start, end)) {
+		hpmmap_count_refusal(ctx);
+		return -ENOMEM;
+	}
+	ret = hpmmap_blocks_clear(ctx, start, end, &blocks);
+	if (ret) {
+		hpmmap_pool_free_list(&blocks);
+		return ret;
+	}
+	intact = hpmmap_vma_intact_ends(ctx, start, end);
+	ret = hpmmap_call_orig(call, &args);
+	/* An error may come after a part of the range was changed. */
+	if (exhausted)
+		hpmmap_vma_repair(ctx, start, end);
+	else if (commit)
+		hpmmap_vma_commit(ctx, start, end, &blocks);
+	if (commit)
+		mappings_extend(ctx, &start, &end);
+	hpmmap_vma_repair_ends(ctx, start, end, intact);
+	hpmmap_pool_free_list(&blocks);
+	return ret;
+}
+
+long hpmmap_sys_mprotect(const struct pt_regs *regs)
+{
+	return hpmmap_handle_if_ours(HPMMAP_CALL_MPROTECT, regs,
+				     handle_mprotect);
+}
+
+long hpmmap_sys_pkey_mprotect(const struct pt_regs *regs)
+{
+	return hpmmap_handle_if_ours(HPMMAP_CALL_PKEY_MPROTECT, regs,
+				     handle_mprotect);
+}

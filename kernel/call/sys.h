@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The handlers of system calls, for the table of hooks. */
+#ifndef _HPMMAP_CALL_SYS_H
+#define _HPMMAP_CALL_SYS_H
+
+struct pt_regs;
+
+long hpmmap_sys_mmap(const struct pt_regs *regs);
+long hpmmap_sys_munmap(const struct pt_regs *regs);
+long hpmmap_sys_mprotect(const struct pt_regs *regs);
+long hpmmap_sys_pkey_mprotect(const struct pt_regs *regs);
+long hpmmap_sys_mremap(const struct pt_regs *regs);
+long hpmmap_sys_madvise(const struct pt_regs *regs);
+long hpmmap_sys_brk(const struct pt_regs *regs);
+long hpmmap_sys_mlock(const struct pt_regs *regs);
+long hpmmap_sys_mlock2(const struct pt_regs *regs);
+long hpmmap_sys_munlock(const struct pt_regs *regs);
+long hpmmap_sys_munlockall(const struct pt_regs *regs);
+long hpmmap_sys_mbind(const struct pt_regs *regs);
+long hpmmap_sys_move_pages(const struct pt_regs *regs);
+long hpmmap_sys_migrate_pages(const struct pt_regs *regs);
+long hpmmap_sys_remap_file_pages(const struct pt_regs *regs);
+
+#endif /* _HPMMAP_CALL_SYS_H */
