@@ -238,6 +238,7 @@ static bool remap_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 bool hpmmap_vma_remap_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 			   struct hpmmap_block *block)
 {
+	lockdep_assert_held(&ctx->mm->mmap_lock);
 	return remap_slot(ctx, slot, block, false);
 }
 
@@ -255,6 +256,7 @@ bool hpmmap_vma_remap_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 bool hpmmap_vma_restore_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 			     struct hpmmap_block *block)
 {
+	lockdep_assert_held(&ctx->mm->mmap_lock);
 	return remap_slot(ctx, slot, block, true);
 }
 
@@ -269,6 +271,7 @@ bool hpmmap_vma_restore_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 void hpmmap_vma_slot_owned(struct hpmmap_ctx *ctx, unsigned long slot,
 			   struct hpmmap_block *block)
 {
+	lockdep_assert_held(&ctx->mm->mmap_lock);
 	if (hpmmap_vma_remap_slot(ctx, slot, block))
 		compat_flush_tlb_mm(ctx->mm);
 }
@@ -288,6 +291,7 @@ void hpmmap_vma_slot_owned(struct hpmmap_ctx *ctx, unsigned long slot,
 void hpmmap_vma_commit(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long end, struct list_head *blocks)
 {
+	lockdep_assert_held(&ctx->ops);
 	commit_range(ctx, start, end, blocks, false);
 }
 
@@ -303,6 +307,7 @@ void hpmmap_vma_commit(struct hpmmap_ctx *ctx, unsigned long start,
 void hpmmap_vma_repair(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long end)
 {
+	lockdep_assert_held(&ctx->ops);
 	commit_range(ctx, start, end, NULL, true);
 }
 
@@ -317,6 +322,7 @@ void hpmmap_vma_repair(struct hpmmap_ctx *ctx, unsigned long start,
 void hpmmap_vma_range_changed(struct hpmmap_ctx *ctx, unsigned long start,
 			      unsigned long end)
 {
+	lockdep_assert_held(&ctx->ops);
 	hpmmap_store_reconcile(ctx, start, end);
 	hpmmap_vma_repair_ends(ctx, start, end, 0);
 }
@@ -345,6 +351,7 @@ unsigned int hpmmap_vma_intact_ends(struct hpmmap_ctx *ctx, unsigned long start,
 {
 	unsigned int intact = 0;
 
+	lockdep_assert_held(&ctx->ops);
 	if (!((start | end) & ~SLOT_MASK) || start >= end)
 		return 0;
 	mmap_read_lock(ctx->mm);
@@ -368,6 +375,7 @@ unsigned int hpmmap_vma_intact_ends(struct hpmmap_ctx *ctx, unsigned long start,
 void hpmmap_vma_repair_ends(struct hpmmap_ctx *ctx, unsigned long start,
 			    unsigned long end, unsigned int intact)
 {
+	lockdep_assert_held(&ctx->ops);
 	if (!(intact & HPMMAP_END_FIRST))
 		hpmmap_vma_repair(ctx, start & SLOT_MASK, start);
 	if (!(intact & HPMMAP_END_LAST))

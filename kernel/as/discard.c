@@ -53,6 +53,7 @@ void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 	struct hpmmap_block *block;
 	unsigned long slot;
 
+	lockdep_assert_held(&ctx->ops);
 	/* A fault from here on finds no contents, but makes zeros. */
 	if (!has_contents(ctx, start, end))
 		return;
@@ -130,6 +131,7 @@ void hpmmap_store_refresh(struct hpmmap_ctx *ctx, unsigned long start,
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, ctx->mm, start);
 
+	lockdep_assert_held(&ctx->ops);
 	if (ALIGN(start, SLOT_SIZE) + SLOT_SIZE > end)
 		return;
 	mmap_write_lock(ctx->mm);
@@ -186,6 +188,7 @@ void hpmmap_store_drop_linux(struct hpmmap_ctx *ctx, unsigned long start,
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, ctx->mm, start);
 
+	lockdep_assert_held(&ctx->ops);
 	if (!atomic_long_read(&ctx->owner.nr_linux_pages) ||
 	    mmap_write_lock_killable(ctx->mm))
 		return;
@@ -258,6 +261,7 @@ int hpmmap_store_discard(struct hpmmap_ctx *ctx, unsigned long start,
 	unsigned long slot;
 	int ret = 0;
 
+	lockdep_assert_held(&ctx->mm->mmap_lock);
 	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
 			  slot_of(end - 1)) {
 		ret = discard_slot(ctx, slot, start, end, accessible, &wait);

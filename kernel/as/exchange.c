@@ -35,6 +35,7 @@ bool hpmmap_store_replace(struct hpmmap_ctx *ctx, unsigned long slot,
 	struct hpmmap_block *old;
 	bool done = false;
 
+	lockdep_assert_held(&ctx->ops);
 	mmap_write_lock(ctx->mm);
 	mutex_lock(&ctx->lock);
 	old = xa_load(&ctx->store, slot);
@@ -89,6 +90,7 @@ int hpmmap_store_exchange(struct hpmmap_ctx *ctx, unsigned long slot,
 	struct hpmmap_block *fresh = NULL;
 	int ret = -EAGAIN;
 
+	lockdep_assert_held(&ctx->ops);
 	/* Another process may hold it for long. */
 	if (ctx->mm != current->mm && rwsem_is_locked(&ctx->mm->mmap_lock))
 		return -EBUSY;
@@ -159,6 +161,7 @@ void hpmmap_store_heal(struct hpmmap_ctx *ctx, unsigned long start,
 	struct hpmmap_block *block;
 	unsigned long slot;
 
+	lockdep_assert_held(&ctx->ops);
 	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
 			  slot_of(end - 1)) {
 		if (wants_heal(block, slot, start, end))

@@ -63,6 +63,7 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 	struct hpmmap_block *block;
 	bool owned = false, clear = false;
 
+	lockdep_assert_held(&ctx->mm->mmap_lock);
 	if (!(vmf->flags & FAULT_FLAG_RETRY_NOWAIT))
 		mutex_lock(&ctx->lock);
 	else if (!mutex_trylock(&ctx->lock))
@@ -150,6 +151,7 @@ int hpmmap_store_access(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	bool owned = false;
 	void *p;
 
+	lockdep_assert_held(&ctx->mm->mmap_lock);
 	if (mutex_lock_killable(&ctx->lock))
 		return -EINTR;
 	block = xa_load(&ctx->store, slot_of(addr));

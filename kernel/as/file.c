@@ -244,6 +244,7 @@ unsigned long hpmmap_vma_map(struct hpmmap_ctx *ctx, unsigned long addr,
 			     unsigned long len, unsigned long prot,
 			     unsigned long flags)
 {
+	lockdep_assert_held(&ctx->ops);
 	return hpmmap_file_map_named(ctx, name_of(ctx, addr, addr + len), addr, len, prot,
 			 flags);
 }
@@ -265,6 +266,7 @@ void hpmmap_vma_own_file(struct hpmmap_ctx *ctx)
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, ctx->mm, 0);
 
+	lockdep_assert_held(&ctx->ops);
 	mmap_write_lock(ctx->mm);
 	for_each_vma(vmi, vma)
 		if (hpmmap_vma_is_ours(vma) &&

@@ -120,6 +120,7 @@ bool hpmmap_handback_covers(struct hpmmap_ctx *ctx, struct vm_area_struct *vma)
 {
 	unsigned long end = READ_ONCE(ctx->handback.end);
 
+	lockdep_assert_held(&vma->vm_mm->mmap_lock);
 	return end && vma->vm_start < end &&
 	       vma->vm_end > ctx->handback.start;
 }

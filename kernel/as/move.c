@@ -94,6 +94,7 @@ int hpmmap_store_move(struct hpmmap_ctx *ctx, unsigned long from,
 {
 	int ret = 0;
 
+	lockdep_assert_held(&ctx->ops);
 	mmap_write_lock(ctx->mm);
 	hpmmap_range_zap(ctx, from, from + len);
 	hpmmap_range_zap(ctx, to, to + len);

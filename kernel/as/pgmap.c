@@ -122,6 +122,7 @@ static bool fault_in(struct vm_area_struct *vma, unsigned long addr,
  */
 void hpmmap_pgmap_fault_in(struct vm_area_struct *vma, unsigned long addr)
 {
+	lockdep_assert_held(&vma->vm_mm->mmap_lock);
 	fault_in(vma, addr, FAULT_FLAG_REMOTE);
 }
 
@@ -134,6 +135,7 @@ bool hpmmap_pgmap_is_done(struct vm_area_struct *vma, pmd_t *pmdp)
 {
 	pmd_t pmd = READ_ONCE(*pmdp);
 
+	lockdep_assert_held(&vma->vm_mm->mmap_lock);
 	return !pmd_none(pmd) && pmd_leaf(pmd) &&
 	       (pmd_write(pmd) || !(vma->vm_flags & VM_WRITE));
 }
@@ -157,6 +159,7 @@ bool hpmmap_pgmap_insert_2m(struct vm_area_struct *vma, unsigned long addr,
 	spinlock_t *ptl;
 	bool none;
 
+	lockdep_assert_held(&vma->vm_mm->mmap_lock);
 	/* As the core does it: written to sooner or later. */
 	if (vma->vm_flags & VM_WRITE)
 		entry = compat_pmd_mkwrite(pmd_mkdirty(entry));
@@ -219,6 +222,7 @@ void hpmmap_pgmap_protect(struct vm_area_struct *vma, unsigned long start)
 	spinlock_t *ptl;
 	pmd_t *pmdp;
 
+	lockdep_assert_held(&vma->vm_mm->mmap_lock);
 	if (hpmmap_pgmap_slot(mm, start) == HPMMAP_ENTRY_NONE)
 		return;
 	/* Who has a copy of the page tables is told by the zap. */
@@ -252,6 +256,7 @@ bool hpmmap_pgmap_unprotect(struct vm_area_struct *vma, unsigned long addr,
 	bool changed = false;
 	spinlock_t *ptl;
 
+	lockdep_assert_held(&vma->vm_mm->mmap_lock);
 	if (!pmdp || !(vma->vm_flags & VM_WRITE))
 		return false;
 	ptl = pmd_lock(mm, pmdp);
@@ -380,6 +385,7 @@ unsigned long hpmmap_pgmap_fill(struct vm_area_struct *vma,
 				unsigned long start, unsigned long end,
 				struct hpmmap_block *block, bool nowait)
 {
+	lockdep_assert_held(&vma->vm_mm->mmap_lock);
 	/* As if from outside: the caller's protection keys do not matter. */
 	unsigned int flags = FAULT_FLAG_REMOTE;
 	unsigned long addr;

@@ -237,6 +237,7 @@ bool hpmmap_policy_place(struct hpmmap_ctx *ctx, unsigned long start,
 	bool charged = false, wait = true, ret = true;
 	unsigned long next;
 
+	lockdep_assert_held(&ctx->ops);
 	for (; start < end && !fatal_signal_pending(current); start = next) {
 		start = hpmmap_store_next(ctx, start, end);
 		if (start == end)

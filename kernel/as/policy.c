@@ -421,6 +421,7 @@ int hpmmap_policy_alloc(struct hpmmap_ctx *ctx, unsigned long start,
 	LIST_HEAD(got);
 	int ret = alloc_range(ctx, NULL, start, end, &got);
 
+	lockdep_assert_held(&ctx->ops);
 	if (ret)
 		hpmmap_pool_free_list(&got);
 	else
@@ -446,6 +447,7 @@ int hpmmap_policy_alloc_mapped(struct hpmmap_ctx *ctx, unsigned long start,
 	LIST_HEAD(got);
 	int ret = 0;
 
+	lockdep_assert_held(&ctx->ops);
 	mmap_read_lock(ctx->mm);
 	for_each_vma_range(vmi, vma, end) {
 		unsigned long hi = min(end, vma->vm_end);
@@ -554,6 +556,7 @@ struct hpmmap_block *hpmmap_policy_touch(struct hpmmap_ctx *ctx,
 	struct hpmmap_placement place;
 	int nid;
 
+	lockdep_assert_held(&vma->vm_mm->mmap_lock);
 	lockdep_assert_held(&ctx->lock);
 	if (!hpmmap_block_idle(block))
 		return block;
@@ -585,6 +588,7 @@ struct hpmmap_block *hpmmap_policy_touch(struct hpmmap_ctx *ctx,
  */
 bool hpmmap_policy_copy(struct vm_area_struct *vma, struct mempolicy *pol)
 {
+	lockdep_assert_held(&vma->vm_mm->mmap_lock);
 	if (vma->vm_policy)
 		*pol = *vma->vm_policy;
 	return vma->vm_policy;
@@ -631,6 +635,7 @@ void hpmmap_policy_set(struct hpmmap_ctx *ctx, unsigned long start,
 		.dx = MPOL_LOCAL,
 	};
 
+	lockdep_assert_held(&ctx->ops);
 	ctx->bind.start = start;
 	ctx->bind.end = start + len;
 	ctx->bind.task = current;

@@ -386,6 +386,7 @@ void hpmmap_reuse_see(struct hpmmap_ctx *ctx, unsigned long start,
 	struct hpmmap_block *block;
 	unsigned long slot;
 
+	lockdep_assert_held(&ctx->ops);
 	if (!ctx->reuse.nr_mapped)
 		return;
 	mutex_lock(&ctx->lock);
@@ -407,6 +408,7 @@ void hpmmap_reuse_see(struct hpmmap_ctx *ctx, unsigned long start,
  */
 void hpmmap_reuse_mark(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 {
+	lockdep_assert_held(&ctx->lock);
 	if (block->reuse_id == ctx->id)
 		return;
 	block->reuse_id = ctx->id;
@@ -441,6 +443,7 @@ void hpmmap_reuse_set(struct hpmmap_ctx *ctx, unsigned long start,
 	unsigned int first, nr;
 	unsigned long slot;
 
+	lockdep_assert_held(&ctx->ops);
 	if (ctx->job->first_touch || !keeper_init(ctx))
 		return;
 	mutex_lock(&ctx->lock);
@@ -468,6 +471,7 @@ void hpmmap_reuse_clear(struct hpmmap_ctx *ctx, unsigned long start,
 	struct hpmmap_block *block;
 	unsigned long slot;
 
+	lockdep_assert_held(&ctx->ops);
 	if (!ctx->reuse.nr_mapped)
 		return;
 	mutex_lock(&ctx->lock);

@@ -73,6 +73,8 @@ unsigned long hpmmap_store_map_run(struct hpmmap_ctx *ctx,
 	pmd_t *pmdp = NULL;
 	bool shared, inserted;
 
+	lockdep_assert_held(&ctx->ops);
+	lockdep_assert_held(&ctx->mm->mmap_lock);
 	/* Others want the lock, too. */
 	end = min(end, start + RUN_SLOTS * SLOT_SIZE);
 	mutex_lock(&ctx->lock);

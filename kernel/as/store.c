@@ -258,6 +258,7 @@ int hpmmap_store_own_edges(struct hpmmap_ctx *ctx, unsigned long start,
 	struct hpmmap_block *block;
 	int ret = 0, i;
 
+	lockdep_assert_held(&ctx->ops);
 	if (!xa_marked(&ctx->store, SLOT_SHARED))
 		return 0;
 	mmap_read_lock(ctx->mm);
@@ -295,6 +296,7 @@ struct hpmmap_block *hpmmap_store_adopt(struct hpmmap_ctx *ctx,
 {
 	struct hpmmap_block *block;
 
+	lockdep_assert_held(&ctx->mm->mmap_lock);
 	if (!mutex_trylock(&ctx->lock))
 		return ERR_PTR(-EAGAIN);
 	block = xa_load(&ctx->store, slot);
@@ -405,6 +407,7 @@ void hpmmap_store_reserve(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 void hpmmap_store_put(struct hpmmap_ctx *ctx, unsigned long slot,
 		      struct hpmmap_block *block)
 {
+	lockdep_assert_held(&ctx->lock);
 	/* Needs no memory, for there is an entry. */
 	hpmmap_store_insert(ctx, slot, block);
 }

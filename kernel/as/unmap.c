@@ -138,6 +138,7 @@ pause:
 void hpmmap_store_reconcile(struct hpmmap_ctx *ctx, unsigned long start,
 			    unsigned long end)
 {
+	lockdep_assert_held(&ctx->ops);
 	take_back(ctx, start, end, false);
 }
 
@@ -152,6 +153,7 @@ void hpmmap_store_reconcile(struct hpmmap_ctx *ctx, unsigned long start,
 bool hpmmap_store_unmapped(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end)
 {
+	lockdep_assert_held(&ctx->ops);
 	return take_back(ctx, start, end, true);
 }
 

@@ -67,6 +67,7 @@ unsigned long hpmmap_vma_count_missing(struct hpmmap_ctx *ctx,
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, ctx->mm, start);
 
+	lockdep_assert_held(&ctx->ops);
 	mmap_read_lock(ctx->mm);
 	for_each_vma_range(vmi, vma, end) {
 		unsigned long lo = max(start, vma->vm_start);
@@ -158,6 +159,7 @@ long hpmmap_vma_wipe_on_fork(struct hpmmap_ctx *ctx, unsigned long start,
 	bool hole = false;
 	long ret;
 
+	lockdep_assert_held(&ctx->ops);
 	while (addr < end) {
 		struct pt_regs regs;
 		vm_flags_t old;

@@ -39,6 +39,7 @@ void hpmmap_store_zap_shared(struct hpmmap_ctx *ctx, unsigned long start,
 {
 	unsigned long slot = slot_of(start), last = slot_of(end - 1);
 
+	lockdep_assert_held(&ctx->mm->mmap_lock);
 	if (!xa_find(&ctx->store, &slot, last, SLOT_SHARED))
 		return;
 	do {

@@ -187,6 +187,7 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	unsigned long ret;
 	LIST_HEAD(blocks);
 
+	lockdep_assert_held(&ctx->ops);
 	if (hpmmap_store_own_edges(ctx, addr, addr + len) ||
 	    hpmmap_store_is_pinned(ctx, addr, addr + len, true))
 		return -ENOMEM;
@@ -259,6 +260,7 @@ unsigned long hpmmap_find_place(struct hpmmap_ctx *ctx,
 {
 	unsigned long addr, whole;
 
+	lockdep_assert_held(&ctx->ops);
 	addr = hpmmap_vma_find_hole(hint, len, flags, align, phase);
 	if (IS_ERR_VALUE(addr) ||
 	    (!hpmmap_store_is_pinned(ctx, addr, addr + len, false) &&

@@ -7,7 +7,7 @@
  * replaced by mappings of ours: same addresses, contents and permissions.
  * What others share, the ELF interpreter and the vDSO, stays Linux's and is
  * only mapped in advance, as the private mappings of shared libraries are
- * when the dynamic linker makes them (syscalls.c).
+ * when the dynamic linker makes them (call/mmap.c).
  */
 #include <linux/mman.h>
 #include <linux/sched/signal.h>
@@ -303,6 +303,7 @@ void hpmmap_image_setup(struct hpmmap_ctx *ctx)
 	struct image image = {};
 	LIST_HEAD(blocks);
 
+	lockdep_assert_held(&ctx->ops);
 	if (image_find(ctx->mm, &image) ||
 	    image_move(ctx, &image, &blocks))
 		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_EXEC,
