@@ -1,31 +1,48 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Private structures of the module and the lock order.
+ * Units, and the lock order.
  *
  * Lock order, outermost first:
  *
- *	family->lock		what fork left shared (share.c); only ever tried, as
+ *	family->lock		what fork left shared (as/share.c); only ever tried, as
  *				are mmap_lock and ctx->lock under it
- *	poison_mutex		memory errors, one after the other (poison.c)
+ *	poison_mutex		memory errors, one after the other (mem/poison.c)
  *	hpmmap_hook_mutex	installed hooks (hook.c)
  *	ctx->ops		hooked system calls of one address space
  *	mm->mmap_lock		Linux's
  *	ctx->lock		blocks of one address space; a parent's before
  *				its child's in fork
- *	hpmmap_pool_mutex	which memory is in the pools (section.c);
+ *	hpmmap_pool_mutex	which memory is in the pools (mem/section.c);
  *				device_hotplug_lock, then mem_hotplug_lock, are
  *				outside of it
- *	reuse_lock, reuse.lock	spinlocks, memory kept for reuse (reuse.c)
- *	node->lock		spinlock, free blocks of a node (pool.c)
+ *	reuse_lock, reuse.lock	spinlocks, memory kept for reuse (as/reuse.c)
+ *	node->lock		spinlock, free blocks of a node (mem/node.h)
  *	spinlocks that nest in nothing else: the hash of contexts, the list
  *				of pinned blocks, the tables of accounts, the
  *				counters of a job, then those of a context
- *	members_lock, orphans_lock	raw spinlocks, for the probes (exec.c, ctx.c)
+ *	members_lock, orphans_lock	raw spinlocks, for the probes (task/exec.c,
+ *				as/ctx.c)
  *
  * Nothing that holds hpmmap_pool_mutex may set memory online or offline.
  *
  * Who exits or executes a program waits for nobody: it takes spinlocks that are
  * held for a bounded time, and tries all others.
+ *
+ * Words:
+ *
+ *	slot		2 MB of an address space, by its number (address / 2 MB)
+ *	block		2 MB of memory: of the pools, or pages of Linux that
+ *			stand in for them
+ *	store		which block is behind which slot of a context
+ *	stale		of a page: its content means nothing to the mapping, and
+ *			is cleared before anybody sees it
+ *	clean		of a free block: all of it is zero
+ *	soiled		free blocks that nobody has zeroed yet, to be zeroed by
+ *			the thread of their node
+ *	to launder	to zero free blocks
+ *	shared		in several stores, since a fork; nobody may change it
+ *	pinned		somebody but page tables refers to it
+ *	hurt, lost	a memory error is in it; a page whose content is gone
  */
 #ifndef _HPMMAP_H
 #define _HPMMAP_H

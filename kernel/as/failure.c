@@ -265,7 +265,7 @@ enum entry {
 static unsigned long linux_functions[NR_ENTRIES];
 
 /**
- * hpmmap_memory_failure() - memory_failure() for memory that is known to section.c
+ * hpmmap_memory_failure() - memory_failure() for memory that is known to mem/section.c
  * @pfn: page frame
  * @flags: MF_*
  *

@@ -227,7 +227,7 @@ static long madvise_with_ours(struct hpmmap_ctx *ctx,
 		return madvise_discard(ctx, regs);
 	case MADV_HWPOISON:
 	case MADV_SOFT_OFFLINE:
-		/* Not under ctx->ops: see poison.c, where Linux's answer ends. */
+		/* Not under ctx->ops: see as/failure.c, where Linux's answer ends. */
 		return hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
 	case MADV_WILLNEED:
 	case MADV_POPULATE_READ:
