@@ -226,7 +226,7 @@ bool hpmmap_hook_active(void)
 /**
  * hpmmap_hook_init() - find the functions that will be hooked
  * @table: HPMMAP_NR_CALLS hooks
- * @whose: whose calls are hooked, and what is due with the hooks
+ * @whose: whose calls are hooked, and what comes and goes with the hooks
  *
  * Return: 0 or an errno.
  */

@@ -21,7 +21,7 @@
  *				of pinned blocks, the tables of accounts, the
  *				counters of a job, then those of a context
  *	members_lock, orphans_lock	raw spinlocks, for the probes (task/exec.c,
- *				as/ctx.c)
+ *				as/life.c)
  *
  * Nothing that holds hpmmap_pool_mutex may set memory online or offline.
  *

@@ -12,7 +12,9 @@
 #include "as/failure.h"
 #include "as/handback.h"
 #include "as/job.h"
+#include "as/life.h"
 #include "as/release.h"
+#include "as/vmops.h"
 #include "call/sys.h"
 #include "task/exec.h"
 #include "task/fork.h"
@@ -91,59 +93,73 @@ static const struct hpmmap_hooked registered = {
 	.stop = hpmmap_probes_unregister,
 };
 
-static int __init hpmmap_init(void)
+static int hooks_init(void)
 {
-	int ret;
+	return hpmmap_hook_init(hooks, &registered);
+}
 
-	ret = compat_init();
-	if (ret)
-		return ret;
-	ret = hpmmap_ctx_init();
-	if (ret)
-		return ret;
-	ret = hpmmap_hook_init(hooks, &registered);
-	if (ret)
-		goto err_ctx;
-	ret = hpmmap_sysfs_init(root_attrs);
-	if (ret)
-		goto err_hook;
-	ret = hpmmap_section_init();
-	if (ret)
-		goto err_sysfs;
-	hpmmap_failure_init();
-	ret = hpmmap_chardev_init();
-	if (ret)
-		goto err_section;
-	hpmmap_oom_init();
+static int sysfs_dir_init(void)
+{
+	return hpmmap_sysfs_init(root_attrs);
+}
+
+static int mark_init(void)
+{
 	hpmmap_mark_init(hpmmap_chardev_may_open);
 	return 0;
+}
 
-err_section:
-	hpmmap_failure_exit();
-	hpmmap_section_exit();
-err_sysfs:
-	hpmmap_sysfs_exit();
-err_hook:
-	hpmmap_hook_exit();
-err_ctx:
-	hpmmap_ctx_exit();
-	return ret;
+/*
+ * In the order in which they begin, and end the other way round. Some are there
+ * from the first use on.
+ */
+static const struct {
+	int (*init)(void);
+	void (*exit)(void);
+} parts[] = {
+	{ compat_init, NULL },
+	{ NULL, hpmmap_accounts_exit },
+	{ hpmmap_ctx_init, hpmmap_ctx_exit },
+	{ hpmmap_life_init, hpmmap_life_exit },
+	{ hpmmap_vmops_init, NULL },
+	{ hooks_init, hpmmap_hook_exit },
+	{ sysfs_dir_init, hpmmap_sysfs_exit },
+	{ NULL, hpmmap_jobs_exit },
+	{ NULL, hpmmap_pool_exit },
+	{ hpmmap_section_init, hpmmap_section_exit },
+	{ hpmmap_failure_init, hpmmap_failure_exit },
+	{ NULL, hpmmap_pinned_exit },
+	{ hpmmap_chardev_init, hpmmap_chardev_exit },
+	{ hpmmap_oom_init, hpmmap_oom_exit },
+	{ mark_init, hpmmap_mark_exit },
+};
+
+/* The first @nr of them. */
+static void parts_exit(size_t nr)
+{
+	while (nr--)
+		if (parts[nr].exit)
+			parts[nr].exit();
+}
+
+static int __init hpmmap_init(void)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(parts); i++) {
+		int ret = parts[i].init ? parts[i].init() : 0;
+
+		if (ret) {
+			parts_exit(i);
+			return ret;
+		}
+	}
+	return 0;
 }
 
 static void __exit hpmmap_exit(void)
 {
-	hpmmap_mark_exit();
-	hpmmap_oom_exit();
-	hpmmap_chardev_exit();
-	hpmmap_pinned_exit();
-	hpmmap_failure_exit();
-	hpmmap_section_exit();
-	hpmmap_pool_exit();
-	hpmmap_jobs_exit();
-	hpmmap_sysfs_exit();
-	hpmmap_hook_exit();
-	hpmmap_ctx_exit();
-	hpmmap_accounts_exit();
+	parts_exit(ARRAY_SIZE(parts));
 }
 
 module_init(hpmmap_init);

@@ -5,6 +5,7 @@
  * Everything is mapped when a call returns, by one entry where a slot is covered by
  * one mapping.
  */
+#include <linux/mempolicy.h>
 #include <linux/mm.h>
 #include <linux/mman.h>
 #include <linux/sched/signal.h>
@@ -18,9 +19,9 @@
 #include "as/file.h"
 #include "as/handback.h"
 #include "as/pgmap.h"
-#include "as/policy.h"
 #include "as/run.h"
 #include "as/store.h"
+#include "as/touch.h"
 #include "as/unmap.h"
 #include "as/vma.h"
 
@@ -274,6 +275,46 @@ void hpmmap_vma_slot_owned(struct hpmmap_ctx *ctx, unsigned long slot,
 	lockdep_assert_held(&ctx->mm->mmap_lock);
 	if (hpmmap_vma_remap_slot(ctx, slot, block))
 		compat_flush_tlb_mm(ctx->mm);
+}
+
+/**
+ * hpmmap_vma_own_edges() - get ready to change a range
+ * @ctx: the context, ctx->ops held
+ * @start: first address
+ * @end: end
+ *
+ * Slots that the range covers in part have blocks of the context's own
+ * afterwards; those covered wholly can lose theirs.
+ *
+ * Return: 0, or -ENOMEM and nothing changed for the program.
+ */
+int hpmmap_vma_own_edges(struct hpmmap_ctx *ctx, unsigned long start,
+			   unsigned long end)
+{
+	unsigned long slots[] = { slot_of(start), slot_of(end - 1) };
+	struct hpmmap_block *block;
+	int ret = 0, i;
+
+	lockdep_assert_held(&ctx->ops);
+	if (!xa_marked(&ctx->store, SLOT_SHARED))
+		return 0;
+	mmap_read_lock(ctx->mm);
+	for (i = 0; i < ARRAY_SIZE(slots) && !ret; i++) {
+		unsigned int first, nr;
+
+		slot_clip(slots[i], start, end, &first, &nr);
+		if (nr == SLOT_PAGES || !hpmmap_slot_is_marked(ctx, slots[i]))
+			continue;
+		mutex_lock(&ctx->lock);
+		block = hpmmap_store_own(ctx, NULL, slots[i], NULL, 0, 0);
+		mutex_unlock(&ctx->lock);
+		if (block)
+			hpmmap_vma_slot_owned(ctx, slots[i], block);
+		else
+			ret = -ENOMEM;
+	}
+	mmap_read_unlock(ctx->mm);
+	return ret;
 }
 
 /**

@@ -20,6 +20,8 @@ bool hpmmap_vma_restore_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 			     struct hpmmap_block *block);
 void hpmmap_vma_slot_owned(struct hpmmap_ctx *ctx, unsigned long slot,
 			   struct hpmmap_block *block);
+int hpmmap_vma_own_edges(struct hpmmap_ctx *ctx, unsigned long start,
+			 unsigned long end);
 void hpmmap_vma_commit(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long end, struct list_head *blocks);
 void hpmmap_vma_repair(struct hpmmap_ctx *ctx, unsigned long start,

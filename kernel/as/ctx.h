@@ -82,9 +82,9 @@ enum hpmmap_name {
  * @stats: what it counts for its job
  * @placed: blocks that slots were given, by node; protected by @lock
  * @nr_procs: processes that use the address space, as far as they are members;
- *	protected by orphans_lock (ctx.c)
+ *	protected by orphans_lock (life.c)
  * @orphan: in the list of contexts without such a process; protected by the same
- * @bury: does what is left to do when it was torn down
+ * @bury: what is left to do when it was torn down, and when nobody refers to it
  * @torn: it was torn down, so nobody hands over @soiled but who adds to it
  * @soiled: by node, blocks it gave up and that were not zeroed for it
  * @doomed: the snapshot of a fork is incomplete: the child must not run
@@ -168,25 +168,16 @@ struct hpmmap_ctx {
 	unsigned long placed[];
 };
 
-/*
- * Blocks that who exits or executes a program zeroes itself, of those that it
- * gives up: what small programs have, and some ten milliseconds at most.
- */
-#define HPMMAP_EXIT_ZEROES 16
-
 void hpmmap_ctx_exit(void);
-struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job);
-void hpmmap_ctx_publish(struct hpmmap_ctx *ctx, struct mm_struct *mm);
-void hpmmap_ctx_join(struct hpmmap_ctx *ctx);
-void hpmmap_ctx_leave(struct hpmmap_ctx *ctx);
+void hpmmap_ctx_hash(struct hpmmap_ctx *ctx);
+void hpmmap_ctx_unhash(struct hpmmap_ctx *ctx);
+void hpmmap_ctx_torn(struct hpmmap_ctx *ctx);
 void hpmmap_ctx_soil(struct hpmmap_ctx *ctx, int nid, long nr);
 struct hpmmap_ctx *hpmmap_ctx_find_rcu(struct mm_struct *mm);
 struct hpmmap_ctx *hpmmap_ctx_get(struct mm_struct *mm);
 void hpmmap_ctx_put(struct hpmmap_ctx *ctx);
 bool hpmmap_ctx_exists(struct mm_struct *mm);
 struct hpmmap_ctx **hpmmap_ctx_list(unsigned long *nr);
-void hpmmap_reap(void);
-void hpmmap_reap_soon(void);
 extern struct workqueue_struct *hpmmap_wq;
 int hpmmap_ctx_init(void);
 long hpmmap_ops_lock(struct hpmmap_ctx *ctx);

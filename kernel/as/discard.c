@@ -11,10 +11,10 @@
 #include "as/commit.h"
 #include "as/ctx.h"
 #include "as/discard.h"
-#include "as/policy.h"
 #include "as/release.h"
 #include "as/reuse.h"
 #include "as/store.h"
+#include "as/touch.h"
 #include "as/vma.h"
 #include "as/zap.h"
 
@@ -72,7 +72,7 @@ void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 			hpmmap_block_release(ctx, block);
 			continue;
 		}
-		/* Made its own before, see hpmmap_store_own_edges(). */
+		/* Made its own before, see hpmmap_vma_own_edges(). */
 		block = hpmmap_store_own(ctx, NULL, slot, NULL, first, nr);
 		if (block)
 			hpmmap_block_set_stale(block, first, nr);

@@ -31,6 +31,7 @@
 #include "as/ctx.h"
 #include "as/exchange.h"
 #include "as/failure.h"
+#include "as/life.h"
 #include "as/release.h"
 #include "as/reuse.h"
 #include "as/store.h"
@@ -527,21 +528,24 @@ static int entries_find(void)
  * hpmmap_failure_init() - stand in for Linux's handling of memory errors
  *
  * Without it errors in the pools are as those in other offline memory.
+ *
+ * Return: 0, also where it is impossible: the kernel log tells.
  */
-void hpmmap_failure_init(void)
+int hpmmap_failure_init(void)
 {
 	int ret;
 
 	if (!IS_ENABLED(CONFIG_MEMORY_FAILURE))
-		return;
+		return 0;
 	ret = entries_find();
 	if (!ret)
 		ret = register_ftrace_function(&poison_ops);
 	guarded = !ret;
 	if (guarded)
-		return;
+		return 0;
 	ftrace_free_filter(&poison_ops);
 	pr_warn("memory errors in the pools will not be contained: %d\n", ret);
+	return 0;
 }
 
 void hpmmap_failure_exit(void)

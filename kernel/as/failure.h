@@ -3,7 +3,7 @@
 #ifndef _HPMMAP_AS_FAILURE_H
 #define _HPMMAP_AS_FAILURE_H
 
-void hpmmap_failure_init(void);
+int hpmmap_failure_init(void);
 void hpmmap_failure_exit(void);
 
 #endif /* _HPMMAP_AS_FAILURE_H */

@@ -13,9 +13,9 @@
 #include "as/ctx.h"
 #include "as/fault.h"
 #include "as/pgmap.h"
-#include "as/policy.h"
 #include "as/stats.h"
 #include "as/store.h"
+#include "as/touch.h"
 
 /*
  * A shared block is mapped read-only where one entry can map all of it. What

@@ -26,6 +26,9 @@
 
 #define HPMMAP_FS_MAGIC 0x48504d4d
 
+/* Of our mappings, and of no others: that is how they are known. */
+const struct vm_operations_struct *hpmmap_vm_ops __ro_after_init;
+
 static struct vfsmount *hpmmap_mnt;
 
 static int hpmmap_mnt_count;
@@ -44,7 +47,7 @@ static int hpmmap_file_mmap(struct file *file, struct vm_area_struct *vma)
 	hpmmap_ctx_put(ctx);
 	if (!ours)
 		return -EINVAL;
-	vma->vm_ops = &hpmmap_vm_ops;
+	vma->vm_ops = hpmmap_vm_ops;
 	return 0;
 }
 
@@ -125,6 +128,12 @@ static struct file *file_of(struct inode *inode, enum hpmmap_name name)
 	}
 	file->private_data = (void *)(unsigned long)name;
 	return file;
+}
+
+/* What mappings of the files do, which lies above them. */
+void hpmmap_file_init(const struct vm_operations_struct *ops)
+{
+	hpmmap_vm_ops = ops;
 }
 
 /**

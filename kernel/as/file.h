@@ -8,7 +8,11 @@
 #include "as/ctx.h"
 
 struct file;
+struct vm_operations_struct;
 
+extern const struct vm_operations_struct *hpmmap_vm_ops;
+
+void hpmmap_file_init(const struct vm_operations_struct *ops);
 struct file *hpmmap_file_alloc(void);
 void hpmmap_file_put(struct hpmmap_ctx *ctx);
 unsigned long hpmmap_file_map_named(struct hpmmap_ctx *ctx, enum hpmmap_name name,

@@ -110,22 +110,6 @@ static void thaw(struct hpmmap_ctx *ctx)
 }
 
 /**
- * hpmmap_handback_covers() - is some of a mapping being handed back?
- * @ctx: the mapping's context
- * @vma: the mapping; mmap_lock held
- *
- * If so nothing of it may be mapped by page tables.
- */
-bool hpmmap_handback_covers(struct hpmmap_ctx *ctx, struct vm_area_struct *vma)
-{
-	unsigned long end = READ_ONCE(ctx->handback.end);
-
-	lockdep_assert_held(&vma->vm_mm->mmap_lock);
-	return end && vma->vm_start < end &&
-	       vma->vm_end > ctx->handback.start;
-}
-
-/**
  * hpmmap_handback_wait() - a fault in what is being handed back
  * @ctx: its context
  * @vmf: the fault

@@ -6,6 +6,7 @@
 #include <linux/spinlock.h>
 
 #include "hpmmap.h"
+#include "sysfs.h"
 #include "mem/account.h"
 #include "as/job.h"
 #include "as/stats.h"
@@ -14,6 +15,32 @@
 #define MOST_JOBS 32768
 
 static atomic64_t next_job_id = ATOMIC64_INIT(0);
+
+/* The last reference to a job's kobject is gone. */
+static void job_free(struct kobject *kobj)
+{
+	struct hpmmap_job *job = container_of(kobj, struct hpmmap_job, kobj);
+
+	atomic_dec(hpmmap_account_jobs(job->account));
+	hpmmap_account_put(job->account);
+	kfree(job->totals);
+	kfree(job);
+}
+
+/* The directory and its files belong to who launched the job. */
+static void job_ownership(compat_ownership_kobject *kobj, kuid_t *uid,
+			  kgid_t *gid)
+{
+	*uid = hpmmap_account_uid(container_of(kobj, struct hpmmap_job,
+					       kobj)->account);
+}
+
+static const struct kobj_type job_ktype = {
+	.release = job_free,
+	.get_ownership = job_ownership,
+	.sysfs_ops = &kobj_sysfs_ops,
+	.default_groups = hpmmap_stats_groups,
+};
 
 /**
  * hpmmap_job_alloc() - a job of the calling user
@@ -54,7 +81,9 @@ struct hpmmap_job *hpmmap_job_alloc(const struct hpmmap_launch *arg,
 	job->first_touch = arg->flags & HPMMAP_LAUNCH_F_FIRST_TOUCH;
 	job->large = arg->page_size == HPMMAP_LARGE_BYTES;
 	job->nodes = *nodes;
-	ret = hpmmap_stats_job_add(job);
+	ret = kobject_init_and_add(&job->kobj, (struct kobj_type *)&job_ktype,
+				   hpmmap_sysfs_dir(HPMMAP_DIR_JOBS), "%llu",
+				   job->id);
 	if (ret) {
 		kobject_put(&job->kobj);
 		return ERR_PTR(ret);
@@ -67,17 +96,6 @@ err_count:
 	atomic_dec(hpmmap_account_jobs(account));
 	hpmmap_account_put(account);
 	return ERR_PTR(ret);
-}
-
-/* The last reference to a job's kobject is gone. */
-void hpmmap_job_free(struct kobject *kobj)
-{
-	struct hpmmap_job *job = container_of(kobj, struct hpmmap_job, kobj);
-
-	atomic_dec(hpmmap_account_jobs(job->account));
-	hpmmap_account_put(job->account);
-	kfree(job->totals);
-	kfree(job);
 }
 
 static LLIST_HEAD(gone);

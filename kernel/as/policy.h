@@ -16,26 +16,8 @@ void hpmmap_placement_get(struct hpmmap_job *job, struct vm_area_struct *vma,
 void hpmmap_placement_copy(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			   unsigned long slot, const struct hpmmap_block *from,
 			   struct hpmmap_placement *place);
-int hpmmap_policy_alloc(struct hpmmap_ctx *ctx, unsigned long start,
-			unsigned long end, struct list_head *out);
-int hpmmap_policy_alloc_mapped(struct hpmmap_ctx *ctx, unsigned long start,
-			       unsigned long end, struct list_head *out);
 bool hpmmap_placement_is_right(const struct hpmmap_placement *place,
 			       unsigned long slot, int nid);
-bool hpmmap_policy_fits(struct hpmmap_ctx *ctx,
-			const struct hpmmap_placement *place,
-			unsigned long start, unsigned long end, bool strictly);
-unsigned long hpmmap_policy_apart(struct hpmmap_ctx *ctx,
-				  const struct hpmmap_placement *place,
-				  unsigned long len);
-void hpmmap_policy_begin_apart(struct hpmmap_ctx *ctx,
-			       const struct hpmmap_placement *place,
-			       unsigned long end);
-bool hpmmap_policy_defers(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
-			  unsigned long start, unsigned long end);
-struct hpmmap_block *hpmmap_policy_touch(struct hpmmap_ctx *ctx,
-					 struct vm_area_struct *vma,
-					 struct hpmmap_block *block);
 bool hpmmap_policy_copy(struct vm_area_struct *vma, struct mempolicy *pol);
 int hpmmap_vm_set_policy(struct vm_area_struct *vma, struct mempolicy *fresh);
 void hpmmap_policy_set(struct hpmmap_ctx *ctx, unsigned long start,

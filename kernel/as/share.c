@@ -60,30 +60,6 @@ struct patience {
 #define AGAIN_FIRST_MS 1
 #define AGAIN_LAST_MS 200
 
-/**
- * struct hpmmap_family - contexts that may share blocks
- * @refs: its contexts, and the work if it is queued
- * @lock: held while entries are made writable again; only ever tried
- * @kin: contexts, by ctx->kin; protected by families_lock
- * @nr: how many; protected by families_lock
- * @alone: a block was left to one of them alone, and nobody has looked yet
- * @pinned: such a block is pinned; the next one who is gone looks again
- * @work: looks after those that were busy
- * @again_ms: how long it waits
- * @rcu: frees it
- */
-struct hpmmap_family {
-	refcount_t refs;
-	struct mutex lock;
-	struct list_head kin;
-	unsigned long nr;
-	bool alone;
-	bool pinned;
-	struct delayed_work work;
-	unsigned int again_ms;
-	struct rcu_head rcu;
-};
-
 static DEFINE_SPINLOCK(families_lock);
 
 static void family_work_fn(struct work_struct *work);
@@ -149,15 +125,6 @@ void hpmmap_share_leave(struct hpmmap_ctx *ctx)
 	if (queued)
 		family_put(family);
 	family_put(family);
-}
-
-/**
- * hpmmap_share_alone() - a block that @ctx gave up is left to another alone
- * @ctx: the context
- */
-void hpmmap_share_alone(struct hpmmap_ctx *ctx)
-{
-	WRITE_ONCE(ctx->family->alone, true);
 }
 
 /* Not for a family without contexts: nothing else keeps the module loaded. */

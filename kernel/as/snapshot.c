@@ -16,6 +16,7 @@
 #include "hpmmap.h"
 #include "mem/block.h"
 #include "as/ctx.h"
+#include "as/life.h"
 #include "as/pgmap.h"
 #include "as/snapshot.h"
 #include "as/store.h"

@@ -12,9 +12,8 @@
 #include <linux/sysfs.h>
 
 #include "hpmmap.h"
-#include "sysfs.h"
 #include "mem/account.h"
-#include "mem/pool.h"
+#include "mem/nodes.h"
 #include "as/counters.h"
 #include "as/ctx.h"
 #include "as/job.h"
@@ -518,31 +517,12 @@ static struct attribute *job_attrs[] = {
 	&latency_brk_attr.attr,
 	NULL,
 };
-ATTRIBUTE_GROUPS(job);
-
-/* The directory and its files belong to who launched the job. */
-static void job_ownership(compat_ownership_kobject *kobj, kuid_t *uid,
-			  kgid_t *gid)
-{
-	*uid = hpmmap_account_uid(container_of(kobj, struct hpmmap_job,
-					       kobj)->account);
-}
-
-static const struct kobj_type job_ktype = {
-	.release = hpmmap_job_free,
-	.get_ownership = job_ownership,
-	.sysfs_ops = &kobj_sysfs_ops,
-	.default_groups = job_groups,
+static const struct attribute_group job_group = {
+	.attrs = job_attrs,
 };
 
-/**
- * hpmmap_stats_job_add() - show a job
- * @job: zeroed but for what is to be shown
- *
- * Return: 0 or an errno; kobject_put() is due in either case.
- */
-int hpmmap_stats_job_add(struct hpmmap_job *job)
-{
-	return kobject_init_and_add(&job->kobj, (struct kobj_type *)&job_ktype,
-				    hpmmap_sysfs_dir(HPMMAP_DIR_JOBS), "%llu", job->id);
-}
+/* Files of a job in sysfs. */
+const struct attribute_group *hpmmap_stats_groups[] = {
+	&job_group,
+	NULL,
+};

@@ -11,12 +11,13 @@
 
 struct hpmmap_job;
 
+extern const struct attribute_group *hpmmap_stats_groups[];
+
 void hpmmap_stats_init(struct hpmmap_stats *stats);
 struct hpmmap_totals *hpmmap_stats_alloc(void);
 void hpmmap_stats_peak(struct hpmmap_ctx *ctx, long nr);
 void hpmmap_stats_begin(struct hpmmap_ctx *ctx);
 void hpmmap_stats_fold(struct hpmmap_ctx *ctx);
-int hpmmap_stats_job_add(struct hpmmap_job *job);
 void hpmmap_count_fault(struct hpmmap_ctx *ctx, unsigned long addr,
 			enum hpmmap_fault why);
 void hpmmap_count_fallback(struct hpmmap_ctx *ctx, enum hpmmap_fallback what,

@@ -13,7 +13,6 @@
 #include "hpmmap.h"
 #include "mem/block.h"
 #include "mem/placement.h"
-#include "as/commit.h"
 #include "as/counters.h"
 #include "as/ctx.h"
 #include "as/policy.h"
@@ -238,46 +237,6 @@ struct hpmmap_block *hpmmap_store_own(struct hpmmap_ctx *ctx,
 	hpmmap_reuse_forget(ctx, block);
 	hpmmap_block_release(ctx, block);
 	return own;
-}
-
-/**
- * hpmmap_store_own_edges() - get ready to change a range
- * @ctx: the context, ctx->ops held
- * @start: first address
- * @end: end
- *
- * Slots that the range covers in part have blocks of the context's own
- * afterwards; those covered wholly can lose theirs.
- *
- * Return: 0, or -ENOMEM and nothing changed for the program.
- */
-int hpmmap_store_own_edges(struct hpmmap_ctx *ctx, unsigned long start,
-			   unsigned long end)
-{
-	unsigned long slots[] = { slot_of(start), slot_of(end - 1) };
-	struct hpmmap_block *block;
-	int ret = 0, i;
-
-	lockdep_assert_held(&ctx->ops);
-	if (!xa_marked(&ctx->store, SLOT_SHARED))
-		return 0;
-	mmap_read_lock(ctx->mm);
-	for (i = 0; i < ARRAY_SIZE(slots) && !ret; i++) {
-		unsigned int first, nr;
-
-		slot_clip(slots[i], start, end, &first, &nr);
-		if (nr == SLOT_PAGES || !hpmmap_slot_is_marked(ctx, slots[i]))
-			continue;
-		mutex_lock(&ctx->lock);
-		block = hpmmap_store_own(ctx, NULL, slots[i], NULL, 0, 0);
-		mutex_unlock(&ctx->lock);
-		if (block)
-			hpmmap_vma_slot_owned(ctx, slots[i], block);
-		else
-			ret = -ENOMEM;
-	}
-	mmap_read_unlock(ctx->mm);
-	return ret;
 }
 
 /**

@@ -50,8 +50,6 @@ void hpmmap_store_put(struct hpmmap_ctx *ctx, unsigned long slot,
 		      struct hpmmap_block *block);
 void hpmmap_store_reserve(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			  unsigned long slot, struct list_head *blocks);
-int hpmmap_store_own_edges(struct hpmmap_ctx *ctx, unsigned long start,
-			   unsigned long end);
 struct hpmmap_block *hpmmap_store_adopt(struct hpmmap_ctx *ctx,
 					unsigned long slot);
 struct hpmmap_block *hpmmap_list_take(struct list_head *blocks,

@@ -6,13 +6,13 @@
 #include <linux/mm.h>
 
 #include "as/ctx.h"
+#include "as/file.h"
 
 struct hpmmap_block;
 
-extern const struct vm_operations_struct hpmmap_vm_ops;
 static inline bool hpmmap_vma_is_ours(const struct vm_area_struct *vma)
 {
-	return vma->vm_ops == &hpmmap_vm_ops;
+	return vma->vm_ops == hpmmap_vm_ops;
 }
 
 static inline bool hpmmap_vma_is_accessible(const struct vm_area_struct *vma)

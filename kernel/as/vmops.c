@@ -12,11 +12,12 @@
 #include "as/counters.h"
 #include "as/ctx.h"
 #include "as/fault.h"
+#include "as/file.h"
 #include "as/handback.h"
 #include "as/policy.h"
 #include "as/snapshot.h"
 #include "as/stats.h"
-#include "as/vma.h"
+#include "as/vmops.h"
 #include "as/zap.h"
 #include "trace.h"
 
@@ -151,7 +152,7 @@ static struct mempolicy *hpmmap_vm_get_policy(COMPAT_GET_POLICY_ARGS)
 }
 #endif
 
-const struct vm_operations_struct hpmmap_vm_ops = {
+static const struct vm_operations_struct vm_ops = {
 	.open = hpmmap_fork_open,
 	.may_split = hpmmap_vm_may_split,
 	.mprotect = hpmmap_vm_mprotect,
@@ -163,3 +164,9 @@ const struct vm_operations_struct hpmmap_vm_ops = {
 	.set_policy = hpmmap_vm_set_policy,
 #endif
 };
+
+int hpmmap_vmops_init(void)
+{
+	hpmmap_file_init(&vm_ops);
+	return 0;
+}

@@ -14,11 +14,12 @@
 #include "as/ctx.h"
 #include "as/discard.h"
 #include "as/file.h"
-#include "as/policy.h"
+#include "as/fit.h"
 #include "as/range.h"
 #include "as/reuse.h"
 #include "as/stats.h"
 #include "as/store.h"
+#include "as/touch.h"
 #include "as/unmap.h"
 #include "as/vma.h"
 #include "call/fresh.h"
@@ -188,7 +189,7 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	LIST_HEAD(blocks);
 
 	lockdep_assert_held(&ctx->ops);
-	if (hpmmap_store_own_edges(ctx, addr, addr + len) ||
+	if (hpmmap_vma_own_edges(ctx, addr, addr + len) ||
 	    hpmmap_store_is_pinned(ctx, addr, addr + len, true))
 		return -ENOMEM;
 	if (!reservation &&

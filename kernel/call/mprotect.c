@@ -10,7 +10,7 @@
 #include "mem/pool.h"
 #include "as/commit.h"
 #include "as/ctx.h"
-#include "as/policy.h"
+#include "as/fit.h"
 #include "as/stats.h"
 #include "as/vma.h"
 #include "call/fresh.h"

@@ -20,6 +20,7 @@
 #include "as/ctx.h"
 #include "as/discard.h"
 #include "as/file.h"
+#include "as/fit.h"
 #include "as/move.h"
 #include "as/place.h"
 #include "as/policy.h"
@@ -176,7 +177,7 @@ static unsigned long grow_short(struct hpmmap_ctx *ctx, const struct remap *r,
 	unsigned long mapped;
 
 	if (lazy(r) || (r->vm_flags | ctx->mm->def_flags) & VM_LOCKED ||
-	    hpmmap_store_own_edges(ctx, addr, addr + len) ||
+	    hpmmap_vma_own_edges(ctx, addr, addr + len) ||
 	    !hpmmap_linux_may_help(ctx, hpmmap_store_missing(ctx, addr,
 							     addr + len)))
 		return -ENOMEM;
@@ -312,8 +313,8 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 	LIST_HEAD(blocks);
 	long ret;
 
-	if (hpmmap_store_own_edges(ctx, to, to + r->new_len) ||
-	    hpmmap_store_own_edges(ctx, r->addr, r->addr + r->old_len) ||
+	if (hpmmap_vma_own_edges(ctx, to, to + r->new_len) ||
+	    hpmmap_vma_own_edges(ctx, r->addr, r->addr + r->old_len) ||
 	    hpmmap_store_is_pinned(ctx, to, to + r->new_len, true) ||
 	    !hpmmap_policy_fits(ctx, &r->place, to, to + r->new_len, true))
 		return -ENOMEM;

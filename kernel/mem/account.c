@@ -22,7 +22,7 @@
 
 #include "hpmmap.h"
 #include "mem/account.h"
-#include "mem/pool.h"
+#include "mem/nodes.h"
 
 /* In blocks. */
 #define LIMIT_NONE ULONG_MAX

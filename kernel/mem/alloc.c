@@ -16,6 +16,7 @@
 #include "mem/block.h"
 #include "mem/buddy.h"
 #include "mem/node.h"
+#include "mem/nodes.h"
 #include "mem/placement.h"
 #include "mem/pool.h"
 

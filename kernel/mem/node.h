@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The pool of a node, as pool.c, alloc.c and zero.c see it. */
+/* The pool of a node, as the files of this folder see it. */
 #ifndef _HPMMAP_MEM_NODE_H
 #define _HPMMAP_MEM_NODE_H
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Where the nodes of a placement take turns.
+ * Which of the nodes of a placement comes first.
  */
 #include <linux/nodemask.h>
 
 #include "hpmmap.h"
+#include "mem/nodes.h"
 #include "mem/placement.h"
 
 /**
@@ -39,4 +40,33 @@ int hpmmap_placement_turn(const struct hpmmap_placement *place,
 	}
 	/* The weights were lowered meanwhile. */
 	return first_node(place->preferred);
+}
+
+/* Use one node first, if it may be used, or none. */
+void hpmmap_placement_prefer(struct hpmmap_placement *place, int nid)
+{
+	nodes_clear(place->preferred);
+	if (nid != NUMA_NO_NODE && node_isset(nid, place->nodes))
+		node_set(nid, place->preferred);
+}
+
+/* Of the nodes that have a pool, the nearest to the caller. */
+int hpmmap_placement_nearest(const struct hpmmap_placement *place)
+{
+	nodemask_t tried = NODE_MASK_NONE;
+
+	return hpmmap_pool_nearest(place->near, &place->preferred, &tried);
+}
+
+/* Takes turns at the preferred nodes, if one of them has a pool. */
+void hpmmap_placement_take_turns(struct hpmmap_placement *place)
+{
+	nodemask_t pools;
+
+	hpmmap_pool_nodes(&pools);
+	nodes_and(pools, pools, place->preferred);
+	if (nodes_empty(pools))
+		return;
+	place->preferred = pools;
+	place->in_turn = true;
 }

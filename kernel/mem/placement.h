@@ -26,5 +26,8 @@ struct hpmmap_placement {
 int hpmmap_placement_turn(const struct hpmmap_placement *place,
 			  unsigned long slot, unsigned long left,
 			  unsigned long *nr);
+void hpmmap_placement_prefer(struct hpmmap_placement *place, int nid);
+int hpmmap_placement_nearest(const struct hpmmap_placement *place);
+void hpmmap_placement_take_turns(struct hpmmap_placement *place);
 
 #endif /* _HPMMAP_MEM_PLACEMENT_H */

@@ -18,9 +18,6 @@
 #include "mem/pool.h"
 #include "mem/show.h"
 
-/* A node's pool exists from its first section until the module goes. */
-struct pool_node *pool_nodes[MAX_NUMNODES];
-
 static struct pool_node *pool_node_get(int nid)
 {
 	struct pool_node *pn = pool_nodes[nid];
@@ -49,12 +46,6 @@ static struct pool_node *pool_node_get(int nid)
 struct hpmmap_block *hpmmap_pool_block(int nid, unsigned long pfn)
 {
 	return block_of(pool_nodes[nid], pfn >> SLOT_ORDER);
-}
-
-/* The last reference to a node's kobject is gone. */
-void hpmmap_pool_node_free(struct kobject *kobj)
-{
-	kfree(container_of(kobj, struct pool_node, kobj));
 }
 
 /* The chunk of a section, made if there is none. */
@@ -249,44 +240,6 @@ void hpmmap_pool_use(int nid, unsigned long unit, struct pool_use *use)
 }
 
 /**
- * hpmmap_pool_node_stat() - size and use of one node's pool
- * @nid: the node; it has a pool
- * @stat: out, in bytes
- */
-void hpmmap_pool_node_stat(int nid, struct hpmmap_node_stat *stat)
-{
-	struct pool_node *pn = pool_node_find(nid);
-	int largest;
-
-	*stat = (struct hpmmap_node_stat) {};
-	/* Its files are there a moment earlier. */
-	if (!pn)
-		return;
-	spin_lock(&pn->lock);
-	stat->total = (u64)pn->buddy.nr_total << SLOT_SHIFT;
-	stat->free = (u64)(pn->buddy.nr_free + pn->nr_out) << SLOT_SHIFT;
-	stat->clean = (u64)pn->clean.nr_free << SLOT_SHIFT;
-	stat->pinned = (u64)pn->nr_pinned << SLOT_SHIFT;
-	stat->bad = (u64)pn->nr_bad << SLOT_SHIFT;
-	largest = hpmmap_buddy_largest(&pn->buddy);
-	spin_unlock(&pn->lock);
-	stat->largest = largest < 0 ? 0 : (u64)SLOT_SIZE << largest;
-}
-
-bool hpmmap_pool_has(const nodemask_t *nodes)
-{
-	int nid;
-
-	for_each_node_mask(nid, *nodes) {
-		struct pool_node *pn = pool_node_find(nid);
-
-		if (pn && READ_ONCE(pn->buddy.nr_total))
-			return true;
-	}
-	return false;
-}
-
-/**
  * hpmmap_pool_count_mapped() - blocks have been handed out to be mapped, or not
  * @nid: their node
  * @nr: how many more
@@ -300,71 +253,6 @@ void hpmmap_pool_count_mapped(int nid, long nr)
 	if (nr)
 		mod_node_page_state(NODE_DATA(nid), NR_FILE_MAPPED,
 				    -(nr << SLOT_ORDER));
-}
-
-/**
- * hpmmap_pool_nearest() - the nearest node that has a pool
- * @nid: nearest to this one
- * @nodes: of these
- * @tried: but not one of these; the node is added
- *
- * Return: the node, or NUMA_NO_NODE.
- */
-int hpmmap_pool_nearest(int nid, const nodemask_t *nodes, nodemask_t *tried)
-{
-	int best = NUMA_NO_NODE, n;
-
-	for_each_node_mask(n, *nodes) {
-		if (node_isset(n, *tried) || !pool_node_find(n))
-			continue;
-		if (best == NUMA_NO_NODE ||
-		    node_distance(nid, n) < node_distance(nid, best))
-			best = n;
-	}
-	if (best != NUMA_NO_NODE)
-		node_set(best, *tried);
-	return best;
-}
-
-/* Nodes that have had a pool. */
-void hpmmap_pool_nodes(nodemask_t *nodes)
-{
-	int nid;
-
-	nodes_clear(*nodes);
-	for_each_online_node(nid)
-		if (pool_node_find(nid))
-			node_set(nid, *nodes);
-}
-
-/* Free blocks on some nodes; a hint without the locks. */
-unsigned long hpmmap_pool_count_free(const nodemask_t *nodes)
-{
-	unsigned long n = 0;
-	int nid;
-
-	for_each_node_mask(nid, *nodes) {
-		struct pool_node *pn = pool_node_find(nid);
-
-		if (pn)
-			n += READ_ONCE(pn->buddy.nr_free);
-	}
-	return n;
-}
-
-/* All blocks there are; as above. */
-unsigned long hpmmap_pool_count_all(void)
-{
-	unsigned long n = 0;
-	int nid;
-
-	for_each_online_node(nid) {
-		struct pool_node *pn = pool_node_find(nid);
-
-		if (pn)
-			n += READ_ONCE(pn->buddy.nr_total);
-	}
-	return n;
 }
 
 /* There is no memory in the pools any more. */

@@ -59,25 +59,10 @@ struct hpmmap_reclaimer {
 void hpmmap_pool_set_reclaimer(const struct hpmmap_reclaimer *r);
 void hpmmap_pool_reclaim_all(void);
 
-struct hpmmap_node_stat {
-	u64 total;
-	u64 free;
-	u64 clean;
-	u64 largest;
-	u64 pinned;
-	u64 bad;
-};
 void hpmmap_pool_exit(void);
-void hpmmap_pool_node_free(struct kobject *kobj);
-void hpmmap_pool_node_stat(int nid, struct hpmmap_node_stat *stat);
-bool hpmmap_pool_has(const nodemask_t *nodes);
 bool hpmmap_pool_has_free(struct hpmmap_account *account,
 			  const nodemask_t *nodes);
-unsigned long hpmmap_pool_count_free(const nodemask_t *nodes);
 unsigned long hpmmap_pool_count_out(const nodemask_t *nodes);
-unsigned long hpmmap_pool_count_all(void);
-void hpmmap_pool_nodes(nodemask_t *nodes);
-int hpmmap_pool_nearest(int nid, const nodemask_t *nodes, nodemask_t *tried);
 int hpmmap_pool_alloc(struct hpmmap_request *req, struct list_head *out);
 struct hpmmap_block *hpmmap_pool_alloc_instead(struct hpmmap_account *account,
 					       int nid,

@@ -20,6 +20,7 @@
 #include "hpmmap.h"
 #include "mem/account.h"
 #include "mem/block.h"
+#include "mem/nodes.h"
 #include "mem/poison.h"
 #include "mem/pool.h"
 #include "mem/section.h"

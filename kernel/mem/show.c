@@ -3,12 +3,43 @@
  * What /sys/kernel/hpmmap/nodes shows: see the UAPI header.
  */
 #include <linux/kobject.h>
+#include <linux/slab.h>
 #include <linux/sysfs.h>
 
 #include "hpmmap.h"
 #include "sysfs.h"
-#include "mem/pool.h"
+#include "mem/buddy.h"
+#include "mem/node.h"
 #include "mem/show.h"
+
+struct node_stat {
+	u64 total;
+	u64 free;
+	u64 clean;
+	u64 largest;
+	u64 pinned;
+	u64 bad;
+};
+
+static void stat_get(int nid, struct node_stat *stat)
+{
+	struct pool_node *pn = pool_node_find(nid);
+	int largest;
+
+	*stat = (struct node_stat) {};
+	/* Its files are there a moment earlier. */
+	if (!pn)
+		return;
+	spin_lock(&pn->lock);
+	stat->total = (u64)pn->buddy.nr_total << SLOT_SHIFT;
+	stat->free = (u64)(pn->buddy.nr_free + pn->nr_out) << SLOT_SHIFT;
+	stat->clean = (u64)pn->clean.nr_free << SLOT_SHIFT;
+	stat->pinned = (u64)pn->nr_pinned << SLOT_SHIFT;
+	stat->bad = (u64)pn->nr_bad << SLOT_SHIFT;
+	largest = hpmmap_buddy_largest(&pn->buddy);
+	spin_unlock(&pn->lock);
+	stat->largest = largest < 0 ? 0 : (u64)SLOT_SIZE << largest;
+}
 
 #define ATTR_RO(_name) \
 	static struct kobj_attribute _name##_attr = __ATTR_RO(_name)
@@ -17,12 +48,12 @@
 	static ssize_t _file##_show(struct kobject *kobj, \
 				    struct kobj_attribute *attr, char *buf) \
 	{ \
-		struct hpmmap_node_stat stat; \
+		struct node_stat stat; \
 		int nid; \
 		\
 		if (sscanf(kobject_name(kobj), "node%d", &nid) != 1) \
 			return -ENODEV; \
-		hpmmap_pool_node_stat(nid, &stat); \
+		stat_get(nid, &stat); \
 		return sysfs_emit(buf, "%llu\n", stat._field); \
 	} \
 	ATTR_RO(_file)
@@ -45,8 +76,14 @@ static struct attribute *node_attrs[] = {
 };
 ATTRIBUTE_GROUPS(node);
 
+/* The last reference to a node's kobject is gone. */
+static void node_free(struct kobject *kobj)
+{
+	kfree(container_of(kobj, struct pool_node, kobj));
+}
+
 static const struct kobj_type node_ktype = {
-	.release = hpmmap_pool_node_free,
+	.release = node_free,
 	.sysfs_ops = &kobj_sysfs_ops,
 	.default_groups = node_groups,
 };

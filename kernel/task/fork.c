@@ -24,6 +24,7 @@
 #include "as/commit.h"
 #include "as/ctx.h"
 #include "as/file.h"
+#include "as/life.h"
 #include "as/share.h"
 #include "as/show.h"
 #include "as/snapshot.h"

@@ -87,8 +87,10 @@ static bool installed;
  *
  * Where that is impossible, because a live patch has the function say, jobs are
  * in more danger than they need be, and the kernel log tells.
+ *
+ * Return: 0 in either case.
  */
-void hpmmap_oom_init(void)
+int hpmmap_oom_init(void)
 {
 	unsigned long addr = compat_symbol("oom_badness");
 	int ret = -ENOENT;
@@ -101,9 +103,10 @@ void hpmmap_oom_init(void)
 		ftrace_free_filter(&badness_ops);
 		pr_warn("oom_badness() cannot be hooked: %d; memory of the pools counts for the OOM killer\n",
 			ret);
-		return;
+		return 0;
 	}
 	installed = true;
+	return 0;
 }
 
 void hpmmap_oom_exit(void)

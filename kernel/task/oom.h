@@ -3,7 +3,7 @@
 #ifndef _HPMMAP_TASK_OOM_H
 #define _HPMMAP_TASK_OOM_H
 
-void hpmmap_oom_init(void);
+int hpmmap_oom_init(void);
 void hpmmap_oom_exit(void);
 
 #endif /* _HPMMAP_TASK_OOM_H */

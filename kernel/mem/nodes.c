@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Which nodes have a pool, and how much is in it.
+ */
+#include <linux/nodemask.h>
+#include <linux/topology.h>
+
+#include "hpmmap.h"
+#include "mem/node.h"
+#include "mem/nodes.h"
+
+/* A node's pool exists from its first section until the module goes. */
+struct pool_node *pool_nodes[MAX_NUMNODES];
+
+bool hpmmap_pool_has(const nodemask_t *nodes)
+{
+	int nid;
+
+	for_each_node_mask(nid, *nodes) {
+		struct pool_node *pn = pool_node_find(nid);
+
+		if (pn && READ_ONCE(pn->buddy.nr_total))
+			return true;
+	}
+	return false;
+}
+
+/**
+ * hpmmap_pool_nearest() - the nearest node that has a pool
+ * @nid: nearest to this one
+ * @nodes: of these
+ * @tried: but not one of these; the node is added
+ *
+ * Return: the node, or NUMA_NO_NODE.
+ */
+int hpmmap_pool_nearest(int nid, const nodemask_t *nodes, nodemask_t *tried)
+{
+	int best = NUMA_NO_NODE, n;
+
+	for_each_node_mask(n, *nodes) {
+		if (node_isset(n, *tried) || !pool_node_find(n))
+			continue;
+		if (best == NUMA_NO_NODE ||
+		    node_distance(nid, n) < node_distance(nid, best))
+			best = n;
+	}
+	if (best != NUMA_NO_NODE)
+		node_set(best, *tried);
+	return best;
+}
+
+/* Nodes that have had a pool. */
+void hpmmap_pool_nodes(nodemask_t *nodes)
+{
+	int nid;
+
+	nodes_clear(*nodes);
+	for_each_online_node(nid)
+		if (pool_node_find(nid))
+			node_set(nid, *nodes);
+}
+
+/* Free blocks on some nodes; a hint without the locks. */
+unsigned long hpmmap_pool_count_free(const nodemask_t *nodes)
+{
+	unsigned long n = 0;
+	int nid;
+
+	for_each_node_mask(nid, *nodes) {
+		struct pool_node *pn = pool_node_find(nid);
+
+		if (pn)
+			n += READ_ONCE(pn->buddy.nr_free);
+	}
+	return n;
+}
+
+/* All blocks there are; as above. */
+unsigned long hpmmap_pool_count_all(void)
+{
+	unsigned long n = 0;
+	int nid;
+
+	for_each_online_node(nid) {
+		struct pool_node *pn = pool_node_find(nid);
+
+		if (pn)
+			n += READ_ONCE(pn->buddy.nr_total);
+	}
+	return n;
+}
