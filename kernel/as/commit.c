@@ -22,7 +22,6 @@
 #include "as/run.h"
 #include "as/store.h"
 #include "as/touch.h"
-#include "as/unmap.h"
 #include "as/vma.h"
 
 /* What vm_mmap() can make again; see collapse_slot(). */
@@ -278,46 +277,6 @@ void hpmmap_vma_slot_owned(struct hpmmap_ctx *ctx, unsigned long slot,
 }
 
 /**
- * hpmmap_vma_own_edges() - get ready to change a range
- * @ctx: the context, ctx->ops held
- * @start: first address
- * @end: end
- *
- * Slots that the range covers in part have blocks of the context's own
- * afterwards; those covered wholly can lose theirs.
- *
- * Return: 0, or -ENOMEM and nothing changed for the program.
- */
-int hpmmap_vma_own_edges(struct hpmmap_ctx *ctx, unsigned long start,
-			   unsigned long end)
-{
-	unsigned long slots[] = { slot_of(start), slot_of(end - 1) };
-	struct hpmmap_block *block;
-	int ret = 0, i;
-
-	lockdep_assert_held(&ctx->ops);
-	if (!xa_marked(&ctx->store, SLOT_SHARED))
-		return 0;
-	mmap_read_lock(ctx->mm);
-	for (i = 0; i < ARRAY_SIZE(slots) && !ret; i++) {
-		unsigned int first, nr;
-
-		slot_clip(slots[i], start, end, &first, &nr);
-		if (nr == SLOT_PAGES || !hpmmap_slot_is_marked(ctx, slots[i]))
-			continue;
-		mutex_lock(&ctx->lock);
-		block = hpmmap_store_own(ctx, NULL, slots[i], NULL, 0, 0);
-		mutex_unlock(&ctx->lock);
-		if (block)
-			hpmmap_vma_slot_owned(ctx, slots[i], block);
-		else
-			ret = -ENOMEM;
-	}
-	mmap_read_unlock(ctx->mm);
-	return ret;
-}
-
-/**
  * hpmmap_vma_commit() - give memory to the accessible mappings of a range
  * @ctx: the context, ctx->ops held; the caller's or of a child not running yet
  * @start: first address
@@ -350,75 +309,4 @@ void hpmmap_vma_repair(struct hpmmap_ctx *ctx, unsigned long start,
 {
 	lockdep_assert_held(&ctx->ops);
 	commit_range(ctx, start, end, NULL, true);
-}
-
-/**
- * hpmmap_vma_range_changed() - the mappings of a range are gone or others
- * @ctx: the context, ctx->ops held
- * @start: first address, page aligned
- * @end: end, page aligned
- *
- * Takes back blocks, and maps again what was cut at both ends.
- */
-void hpmmap_vma_range_changed(struct hpmmap_ctx *ctx, unsigned long start,
-			      unsigned long end)
-{
-	lockdep_assert_held(&ctx->ops);
-	hpmmap_store_reconcile(ctx, start, end);
-	hpmmap_vma_repair_ends(ctx, start, end, 0);
-}
-
-/* Below a mapping it is sure that the tables stay. */
-static bool has_pages(struct hpmmap_ctx *ctx, unsigned long addr)
-{
-	struct vm_area_struct *vma = vma_lookup(ctx->mm, addr);
-
-	return vma && hpmmap_vma_is_ours(vma) &&
-	       hpmmap_pgmap_slot(ctx->mm, addr) == HPMMAP_ENTRY_TABLE;
-}
-
-/**
- * hpmmap_vma_intact_ends() - which ends of a range will need no repair
- * @ctx: the context, ctx->ops held
- * @start: first address of a range that is to be changed
- * @end: end
- *
- * Where a slot is mapped page by page the core changes nothing beyond the range.
- *
- * Return: HPMMAP_END_* for hpmmap_vma_repair_ends().
- */
-unsigned int hpmmap_vma_intact_ends(struct hpmmap_ctx *ctx, unsigned long start,
-				    unsigned long end)
-{
-	unsigned int intact = 0;
-
-	lockdep_assert_held(&ctx->ops);
-	if (!((start | end) & ~SLOT_MASK) || start >= end)
-		return 0;
-	mmap_read_lock(ctx->mm);
-	if (start & ~SLOT_MASK && has_pages(ctx, start))
-		intact |= HPMMAP_END_FIRST;
-	if (end & ~SLOT_MASK && has_pages(ctx, end - 1))
-		intact |= HPMMAP_END_LAST;
-	mmap_read_unlock(ctx->mm);
-	return intact;
-}
-
-/**
- * hpmmap_vma_repair_ends() - map again what lies next to a range
- * @ctx: the context, ctx->ops held
- * @start: first address, page aligned
- * @end: end, page aligned
- * @intact: what hpmmap_vma_intact_ends() said before, or 0
- *
- * In the slots of both ends the core may have dropped an entry of 2 MB.
- */
-void hpmmap_vma_repair_ends(struct hpmmap_ctx *ctx, unsigned long start,
-			    unsigned long end, unsigned int intact)
-{
-	lockdep_assert_held(&ctx->ops);
-	if (!(intact & HPMMAP_END_FIRST))
-		hpmmap_vma_repair(ctx, start & SLOT_MASK, start);
-	if (!(intact & HPMMAP_END_LAST))
-		hpmmap_vma_repair(ctx, end, ALIGN(end, SLOT_SIZE));
 }

@@ -72,7 +72,7 @@ void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 			hpmmap_block_release(ctx, block);
 			continue;
 		}
-		/* Made its own before, see hpmmap_vma_own_edges(). */
+		/* Made its own before, see hpmmap_change_begin_new(). */
 		block = hpmmap_store_own(ctx, NULL, slot, NULL, first, nr);
 		if (block)
 			hpmmap_block_set_stale(block, first, nr);
@@ -123,7 +123,7 @@ static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
  * That is cheaper than to zero them. Only as far as whole slots are mapped,
  * accessible and not locked, and there are clean blocks on their nodes; not
  * for what somebody else refers to, nor for what is to be kept for reuse.
- * hpmmap_vma_repair() is due.
+ * They are not mapped then: hpmmap_change_settle() maps them.
  */
 void hpmmap_store_refresh(struct hpmmap_ctx *ctx, unsigned long start,
 			  unsigned long end)

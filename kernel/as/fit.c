@@ -220,7 +220,7 @@ int hpmmap_policy_alloc(struct hpmmap_ctx *ctx, unsigned long start,
 
 	lockdep_assert_held(&ctx->ops);
 	if (ret)
-		hpmmap_pool_free_list(&got);
+		hpmmap_pool_free_unused(&got);
 	else
 		list_splice_tail(&got, out);
 	return ret;
@@ -260,7 +260,7 @@ int hpmmap_policy_alloc_mapped(struct hpmmap_ctx *ctx, unsigned long start,
 	}
 	mmap_read_unlock(ctx->mm);
 	if (ret)
-		hpmmap_pool_free_list(&got);
+		hpmmap_pool_free_unused(&got);
 	else
 		list_splice_tail(&got, out);
 	return ret;

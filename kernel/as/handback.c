@@ -21,7 +21,7 @@
 #include "hpmmap.h"
 #include "mem/block.h"
 #include "mem/poison.h"
-#include "as/commit.h"
+#include "as/change.h"
 #include "as/counters.h"
 #include "as/ctx.h"
 #include "as/handback.h"
@@ -335,6 +335,12 @@ static long piece_hand_back(struct hpmmap_ctx *ctx, const struct piece *p,
 		.si = piece_len(p),
 		.dx = p->vm_flags & VM_LOCKONFAULT ? MLOCK_ONFAULT : 0,
 	};
+	struct hpmmap_change c = {
+		.ctx = ctx,
+		.start = p->start,
+		.end = p->end,
+		.lazy = true,
+	};
 	unsigned long to;
 	long ret;
 
@@ -356,11 +362,10 @@ static long piece_hand_back(struct hpmmap_ctx *ctx, const struct piece *p,
 	}
 	if (ret) {
 		vm_munmap(to, piece_len(p));
-		hpmmap_vma_repair(ctx, p->start & SLOT_MASK,
-				  ALIGN(p->end, SLOT_SIZE));
+		hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
 		return ret;
 	}
-	hpmmap_vma_range_changed(ctx, p->start, p->end);
+	hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
 	hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_ASKED, piece_len(p));
 	if (p->vm_flags & VM_LOCKED)
 		ret = hpmmap_call_orig(HPMMAP_CALL_MLOCK2, &regs);

@@ -148,7 +148,7 @@ bool hpmmap_pgmap_is_done(struct vm_area_struct *vma, pmd_t *pmdp)
  * @pmdp: its entry
  * @folio: the block's, which nobody else may take from the slot now
  *
- * compat_add_rss() is due.
+ * The caller counts it by compat_add_rss(), once for many.
  *
  * Return: false where there is something already.
  */

@@ -11,7 +11,7 @@
 #include "mem/block.h"
 #include "mem/placement.h"
 #include "mem/pool.h"
-#include "as/commit.h"
+#include "as/change.h"
 #include "as/ctx.h"
 #include "as/exchange.h"
 #include "as/place.h"
@@ -138,7 +138,7 @@ bool hpmmap_slot_correct(struct hpmmap_ctx *ctx, unsigned long slot,
 	if (hpmmap_store_replace(ctx, slot, block, wait))
 		return true;
 	list_add(&block->link, &one);
-	hpmmap_pool_free_list(&one);
+	hpmmap_pool_free_unused(&one);
 	return false;
 }
 
@@ -156,6 +156,12 @@ bool hpmmap_policy_move(struct hpmmap_ctx *ctx, unsigned long addr, int nid,
 {
 	unsigned long start = addr & SLOT_MASK, end = start + SLOT_SIZE;
 	struct hpmmap_placement place = { .near = nid };
+	struct hpmmap_change c = {
+		.ctx = ctx,
+		.start = start,
+		.end = end,
+		.lazy = true,
+	};
 	bool charged, may, done = false, wait = true;
 	struct hpmmap_block *block;
 	struct vm_area_struct *vma;
@@ -177,7 +183,7 @@ bool hpmmap_policy_move(struct hpmmap_ctx *ctx, unsigned long addr, int nid,
 	mmap_read_unlock(ctx->mm);
 	if (may) {
 		done = hpmmap_slot_correct(ctx, slot_of(addr), &place, charged, &wait);
-		hpmmap_vma_repair(ctx, start, end);
+		hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
 	}
 	hpmmap_ops_unlock(ctx);
 	return done;

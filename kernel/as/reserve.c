@@ -51,7 +51,7 @@ int hpmmap_reserve(struct hpmmap_ctx *ctx, const struct hpmmap_placement *place,
 			hpmmap_count_limited(ctx->job, req.refused_by);
 		return ret;
 	}
-	hpmmap_count_free(ctx->job, req.left);
+	hpmmap_count_lowest(ctx->job, req.left);
 	trace_hpmmap_alloc(ctx->job->id, nr);
 	return 0;
 }

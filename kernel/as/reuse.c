@@ -134,7 +134,7 @@ void hpmmap_reuse_exit(struct hpmmap_ctx *ctx)
 	give(ctx, &node_states[N_POSSIBLE], ULONG_MAX, &blocks);
 	list_for_each_entry(block, &blocks, link)
 		hpmmap_ctx_soil(ctx, block->nid, 1);
-	hpmmap_pool_free_list(&blocks);
+	hpmmap_pool_free_unused(&blocks);
 	kvfree(ctx->reuse.blocks);
 	ctx->reuse.blocks = NULL;
 }
@@ -276,7 +276,7 @@ void hpmmap_reuse_take(struct hpmmap_ctx *ctx,
 	}
 	/* Only if the caller is being killed. */
 	list_splice_tail(&got, &bad);
-	hpmmap_pool_free_list(&bad);
+	hpmmap_pool_free_unused(&bad);
 }
 
 /* Blocks that processes keep, on whatever node. */
@@ -332,7 +332,7 @@ static bool reclaim_one(const nodemask_t *nodes, struct hpmmap_payer *payer,
 	if (block) {
 		int nid = block->nid;
 
-		hpmmap_pool_free_list(&blocks);
+		hpmmap_pool_free_unused(&blocks);
 		hpmmap_pool_soiled(nid, 1);
 	}
 	return found;

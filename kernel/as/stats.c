@@ -223,11 +223,11 @@ void hpmmap_stats_peak(struct hpmmap_ctx *ctx, long nr)
 }
 
 /**
- * hpmmap_count_free() - note what was left of the pools
+ * hpmmap_count_lowest() - note what was left of the pools
  * @job: who has taken memory
  * @nr: blocks that are free on the nodes it could be taken from
  */
-void hpmmap_count_free(struct hpmmap_job *job, unsigned long nr)
+void hpmmap_count_lowest(struct hpmmap_job *job, unsigned long nr)
 {
 	struct hpmmap_totals *totals = job->totals;
 

@@ -25,7 +25,7 @@ void hpmmap_count_fallback(struct hpmmap_ctx *ctx, enum hpmmap_fallback what,
 void hpmmap_count_refusal(struct hpmmap_ctx *ctx);
 void hpmmap_count_stall(struct hpmmap_job *job, enum hpmmap_stall what,
 			s64 ticks);
-void hpmmap_count_free(struct hpmmap_job *job, unsigned long nr);
+void hpmmap_count_lowest(struct hpmmap_job *job, unsigned long nr);
 void hpmmap_count_limited(struct hpmmap_job *job, struct hpmmap_payer *payer);
 
 /* A block has got a slot; ctx->lock held. */

@@ -203,7 +203,8 @@ bool hpmmap_store_adopt_locked(struct hpmmap_ctx *ctx, unsigned long slot,
 /*
  * The block of a slot, which may be changed afterwards: of a shared one, a
  * copy without the @skip_nr pages from @skip on. NULL where there is none, or
- * without memory. If the slot was marked, hpmmap_vma_slot_owned() is due.
+ * without memory. If the slot was marked, the caller
+ * maps it by hpmmap_vma_slot_owned(), when ctx->lock is free.
  */
 struct hpmmap_block *hpmmap_store_own(struct hpmmap_ctx *ctx,
 				      struct vm_area_struct *vma,
@@ -371,18 +372,9 @@ void hpmmap_store_put(struct hpmmap_ctx *ctx, unsigned long slot,
 	hpmmap_store_insert(ctx, slot, block);
 }
 
-/**
- * hpmmap_store_is_pinned() - would a new mapping share a pinned block?
- * @ctx: the context
- * @start: start of a range about to be mapped anew
- * @end: its end
- * @wait: wait a moment for pins to go
- *
- * A slot that the range covers wholly gets another block if need be; one that
- * it covers in part cannot.
- */
-bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start,
-			    unsigned long end, bool wait)
+/* Of a range about to be mapped anew: see hpmmap_store_is_pinned(). */
+static bool edges_are_pinned(struct hpmmap_ctx *ctx, unsigned long start,
+			     unsigned long end, bool wait)
 {
 	unsigned long slots[] = { slot_of(start), slot_of(end - 1) };
 	bool ret = false;
@@ -403,4 +395,33 @@ bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start,
 	}
 	mutex_unlock(&ctx->lock);
 	return ret;
+}
+
+/**
+ * hpmmap_store_is_pinned() - would a new mapping share a pinned block?
+ * @ctx: the context
+ * @start: start of a range about to be mapped anew
+ * @end: its end
+ *
+ * A slot that the range covers wholly gets another block if need be; one that
+ * it covers in part cannot.
+ */
+bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start,
+			    unsigned long end)
+{
+	return edges_are_pinned(ctx, start, end, false);
+}
+
+/**
+ * hpmmap_store_wait_unpinned() - the same, after a moment for the pins to go
+ * @ctx: the context
+ * @start: start of a range about to be mapped anew
+ * @end: its end
+ *
+ * Return: whether there is no pin left.
+ */
+bool hpmmap_store_wait_unpinned(struct hpmmap_ctx *ctx, unsigned long start,
+				unsigned long end)
+{
+	return !edges_are_pinned(ctx, start, end, true);
 }

@@ -45,7 +45,9 @@ struct hpmmap_block *hpmmap_store_commit(struct hpmmap_ctx *ctx,
 					 struct list_head *blocks,
 					 enum hpmmap_commit *how);
 bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start,
-			    unsigned long end, bool wait);
+			    unsigned long end);
+bool hpmmap_store_wait_unpinned(struct hpmmap_ctx *ctx, unsigned long start,
+				unsigned long end);
 void hpmmap_store_put(struct hpmmap_ctx *ctx, unsigned long slot,
 		      struct hpmmap_block *block);
 void hpmmap_store_reserve(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,

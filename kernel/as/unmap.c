@@ -143,14 +143,14 @@ void hpmmap_store_reconcile(struct hpmmap_ctx *ctx, unsigned long start,
 }
 
 /**
- * hpmmap_store_unmapped() - take back the blocks of a range
+ * hpmmap_store_take_back() - take back the blocks of a range
  * @ctx: the context, ctx->ops held
  * @start: start of a range in which nothing of ours is mapped since
  * @end: its end
  *
  * Return: whether there were some.
  */
-bool hpmmap_store_unmapped(struct hpmmap_ctx *ctx, unsigned long start,
+bool hpmmap_store_take_back(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end)
 {
 	lockdep_assert_held(&ctx->ops);

@@ -11,7 +11,7 @@ bool hpmmap_store_has_orphans(struct hpmmap_ctx *ctx, unsigned long start,
 			      unsigned long end);
 void hpmmap_store_reconcile(struct hpmmap_ctx *ctx, unsigned long start,
 			    unsigned long end);
-bool hpmmap_store_unmapped(struct hpmmap_ctx *ctx, unsigned long start,
+bool hpmmap_store_take_back(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end);
 void hpmmap_store_release_all(struct hpmmap_ctx *ctx, unsigned int nr_zero);
 

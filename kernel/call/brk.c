@@ -8,7 +8,7 @@
 #include "hook.h"
 #include "hpmmap.h"
 #include "mem/placement.h"
-#include "as/commit.h"
+#include "as/change.h"
 #include "as/counters.h"
 #include "as/ctx.h"
 #include "as/policy.h"
@@ -97,12 +97,16 @@ static unsigned long heap_set(struct hpmmap_ctx *ctx, unsigned long brk)
 /* The break is where others have put it (prctl(2), int 0x80): Linux's from then on. */
 static long brk_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
-	unsigned long old = PAGE_ALIGN(ctx->mm->brk);
+	struct hpmmap_change c = {
+		.ctx = ctx,
+		.end = PAGE_ALIGN(ctx->mm->brk),
+	};
 	unsigned long brk = hpmmap_call_orig(HPMMAP_CALL_BRK, regs);
 
 	ctx->heap_end = 0;
-	if (PAGE_ALIGN(brk) < old)
-		hpmmap_vma_range_changed(ctx, PAGE_ALIGN(brk), old);
+	c.start = PAGE_ALIGN(brk);
+	if (c.start < c.end)
+		hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
 	return brk;
 }
 

@@ -10,17 +10,14 @@
 #include "mem/block.h"
 #include "mem/placement.h"
 #include "mem/pool.h"
-#include "as/commit.h"
+#include "as/change.h"
 #include "as/ctx.h"
-#include "as/discard.h"
 #include "as/file.h"
 #include "as/fit.h"
 #include "as/range.h"
-#include "as/reuse.h"
 #include "as/stats.h"
 #include "as/store.h"
 #include "as/touch.h"
-#include "as/unmap.h"
 #include "as/vma.h"
 #include "call/fresh.h"
 
@@ -108,7 +105,7 @@ static int blocks_find(struct hpmmap_ctx *ctx, unsigned long start,
 	if (!ret)
 		ret = hpmmap_policy_alloc(ctx, addr, end, blocks);
 	if (ret)
-		hpmmap_pool_free_list(blocks);
+		hpmmap_pool_free_unused(blocks);
 	return ret;
 }
 
@@ -139,16 +136,6 @@ static void store_commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 bool hpmmap_wants_reuse(unsigned long prot, unsigned long flags)
 {
 	return flags & MAP_UNINITIALIZED && !hpmmap_is_reservation(prot, flags);
-}
-
-static void renew(struct hpmmap_ctx *ctx, unsigned long start,
-		  unsigned long end, unsigned long prot, unsigned long flags)
-{
-	hpmmap_store_renew(ctx, start, end);
-	if (hpmmap_wants_reuse(prot, flags))
-		hpmmap_reuse_see(ctx, start, end);
-	else
-		hpmmap_reuse_clear(ctx, start, end);
 }
 
 /* MAP_POPULATE is a touch by the caller. */
@@ -183,16 +170,23 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 			       struct list_head *ahead)
 {
 	bool locked = flags & MAP_LOCKED || ctx->mm->def_flags & VM_LOCKED;
-	bool empty = addr >= ctx->hole.start && addr + len <= ctx->hole.end;
-	bool reservation = hpmmap_is_reservation(prot, flags);
+	struct hpmmap_change c = {
+		.ctx = ctx,
+		.start = addr,
+		.end = addr + len,
+		.lazy = hpmmap_is_reservation(prot, flags),
+		.reuse = hpmmap_wants_reuse(prot, flags),
+		.replaces = fixed,
+		.renewed = addr >= ctx->hole.start &&
+			   addr + len <= ctx->hole.end,
+	};
 	unsigned long ret;
 	LIST_HEAD(blocks);
 
 	lockdep_assert_held(&ctx->ops);
-	if (hpmmap_vma_own_edges(ctx, addr, addr + len) ||
-	    hpmmap_store_is_pinned(ctx, addr, addr + len, true))
+	if (hpmmap_change_begin_new(&c))
 		return -ENOMEM;
-	if (!reservation &&
+	if (!c.lazy &&
 	    blocks_find(ctx, addr, addr + len, fixed, ahead, &blocks)) {
 		if (ctx->job->strict)
 			hpmmap_count_refusal(ctx);
@@ -211,30 +205,20 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 			ret = -EEXIST;
 			goto out;
 		}
-		renew(ctx, addr, addr + len, prot, flags);
-		if (!reservation)
+		hpmmap_change_renew(&c);
+		if (!c.lazy)
 			store_commit_range(ctx, addr, addr + len, &blocks);
 	}
 	ret = hpmmap_vma_map(ctx, addr, len, prot, (flags & PASSED_MAP_FLAGS) |
 			     (fixed ? MAP_FIXED : MAP_FIXED_NOREPLACE));
-	if (IS_ERR_VALUE(ret)) {
-		/* A mapping to be replaced may be gone nevertheless. */
-		hpmmap_store_reconcile(ctx, addr, addr + len);
-	} else {
-		if (!empty && (fixed || !locked))
-			renew(ctx, addr, addr + len, prot, flags);
-		if (!reservation)
-			hpmmap_vma_commit(ctx, addr, addr + len, &blocks);
-		if (hpmmap_wants_reuse(prot, flags))
-			hpmmap_reuse_set(ctx, addr, addr + len);
-		if (ctx->job->first_touch && flags & MAP_POPULATE)
-			touch_range(addr, len, prot);
-	}
-	/* A mapping may have been cut at both ends. */
-	if (fixed)
-		hpmmap_vma_repair_ends(ctx, addr, addr + len, 0);
+	/* A mapping to be replaced may be gone even if it failed. */
+	hpmmap_change_settle(&c, IS_ERR_VALUE(ret) ? HPMMAP_CUT : HPMMAP_FRESH,
+			     &blocks);
+	if (!IS_ERR_VALUE(ret) && ctx->job->first_touch &&
+	    flags & MAP_POPULATE)
+		touch_range(addr, len, prot);
 out:
-	hpmmap_pool_free_list(&blocks);
+	hpmmap_pool_free_unused(&blocks);
 	return ret;
 }
 
@@ -264,7 +248,7 @@ unsigned long hpmmap_find_place(struct hpmmap_ctx *ctx,
 	lockdep_assert_held(&ctx->ops);
 	addr = hpmmap_vma_find_hole(hint, len, flags, align, phase);
 	if (IS_ERR_VALUE(addr) ||
-	    (!hpmmap_store_is_pinned(ctx, addr, addr + len, false) &&
+	    (!hpmmap_store_is_pinned(ctx, addr, addr + len) &&
 	     /* A hint is kept where a policy is no more than advice. */
 	     hpmmap_policy_fits(ctx, place, addr, addr + len,
 				hint && addr == hint)))
@@ -272,7 +256,7 @@ unsigned long hpmmap_find_place(struct hpmmap_ctx *ctx,
 	hint = len < SLOT_SIZE && !(flags & MAP_32BIT) ?
 	       hpmmap_policy_apart(ctx, place, len) : 0;
 	if (hint && hpmmap_vma_find_hole(hint, len, flags, align, 0) == hint &&
-	    !hpmmap_store_is_pinned(ctx, hint, hint + len, false))
+	    !hpmmap_store_is_pinned(ctx, hint, hint + len))
 		return hint;
 	whole = hpmmap_vma_find_hole(0, ALIGN(len, SLOT_SIZE), flags,
 				     max(align, SLOT_SIZE), 0);

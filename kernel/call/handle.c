@@ -16,12 +16,10 @@
 #include "hook.h"
 #include "hpmmap.h"
 #include "mem/buddy.h"
-#include "as/commit.h"
 #include "as/counters.h"
 #include "as/ctx.h"
 #include "as/range.h"
 #include "as/stats.h"
-#include "as/unmap.h"
 #include "as/vma.h"
 #include "call/handle.h"
 
@@ -152,63 +150,4 @@ long hpmmap_handle_if_ours(enum hpmmap_call call, const struct pt_regs *regs,
 	hpmmap_ctx_put(ctx);
 	return ours ? hpmmap_handle(call, regs, handler) :
 		      hpmmap_call_orig(call, regs);
-}
-
-/* What Linux has done is to be completed: only who is being killed need not. */
-static bool ops_lock_after(struct hpmmap_ctx *ctx)
-{
-	return !mutex_lock_killable(&ctx->ops);
-}
-
-void hpmmap_repair_after(struct hpmmap_ctx *ctx, unsigned long start,
-			 unsigned long end)
-{
-	if (!ops_lock_after(ctx))
-		return;
-	hpmmap_vma_repair(ctx, start & SLOT_MASK, ALIGN(end, SLOT_SIZE));
-	hpmmap_ops_unlock(ctx);
-}
-
-/**
- * hpmmap_range_changed_after() - Linux has changed mappings without ctx->ops
- * @ctx: the caller's context, ctx->ops not held
- * @start: start of what it has changed, page aligned
- * @end: its end
- * @ours: some of it was ours before; otherwise another thread may have mapped
- *	memory of ours there meanwhile, which is gone
- */
-void hpmmap_range_changed_after(struct hpmmap_ctx *ctx, unsigned long start,
-				unsigned long end, bool ours)
-{
-	if (!ours && !hpmmap_store_has_orphans(ctx, start, end))
-		return;
-	if (!ops_lock_after(ctx))
-		return;
-	hpmmap_vma_range_changed(ctx, start, end);
-	hpmmap_ops_unlock(ctx);
-}
-
-/**
- * hpmmap_replacing_begin() - Linux is about to replace memory of ours
- * @ctx: the caller's context, ctx->ops not held, nor during Linux's call
- *
- * Meanwhile nobody maps a slot anew who has found it to be ours.
- *
- * Return: 0, and hpmmap_replacing_end() is due; or an errno that restarts the
- * call.
- */
-long hpmmap_replacing_begin(struct hpmmap_ctx *ctx)
-{
-	long ret = hpmmap_ops_lock(ctx);
-
-	if (ret)
-		return ret;
-	atomic_inc(&ctx->nr_replacing);
-	hpmmap_ops_unlock(ctx);
-	return 0;
-}
-
-void hpmmap_replacing_end(struct hpmmap_ctx *ctx)
-{
-	atomic_dec(&ctx->nr_replacing);
 }

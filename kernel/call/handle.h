@@ -20,14 +20,8 @@ long hpmmap_handle(enum hpmmap_call call, const struct pt_regs *regs,
 long hpmmap_handle_if_ours(enum hpmmap_call call, const struct pt_regs *regs,
 			   hpmmap_handler_t handler);
 
-long hpmmap_replacing_begin(struct hpmmap_ctx *ctx);
-void hpmmap_replacing_end(struct hpmmap_ctx *ctx);
-void hpmmap_range_changed_after(struct hpmmap_ctx *ctx, unsigned long start,
-				unsigned long end, bool ours);
 bool hpmmap_data_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
 			       unsigned long len, unsigned long prot);
 bool hpmmap_linux_may_help(struct hpmmap_ctx *ctx, unsigned long nr);
-void hpmmap_repair_after(struct hpmmap_ctx *ctx, unsigned long start,
-			 unsigned long end);
 
 #endif /* _HPMMAP_CALL_HANDLE_H */

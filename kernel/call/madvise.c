@@ -8,7 +8,7 @@
 
 #include "hook.h"
 #include "hpmmap.h"
-#include "as/commit.h"
+#include "as/change.h"
 #include "as/ctx.h"
 #include "as/discard.h"
 #include "as/handback.h"
@@ -152,6 +152,12 @@ static long reuse_ours(struct hpmmap_ctx *ctx, unsigned long start,
 static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 		       unsigned long start, unsigned long end, int advice)
 {
+	struct hpmmap_change c = {
+		.ctx = ctx,
+		.start = start,
+		.end = end,
+		.lazy = true,
+	};
 	long ret;
 
 	if (advice_discards(advice) && range_keeps_contents(ctx, start, end))
@@ -169,8 +175,7 @@ static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	case MADV_KEEPONFORK:
 		ret = hpmmap_vma_wipe_on_fork(ctx, start, end,
 					      advice == MADV_WIPEONFORK);
-		hpmmap_vma_repair(ctx, start & SLOT_MASK,
-				  ALIGN(end, SLOT_SIZE));
+		hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
 		return ret;
 	case MADV_REMOVE:
 		/* Not for private memory. */
@@ -180,8 +185,7 @@ static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 		/* Linux keeps the contents of files behind a guard. */
 		if (!ret && advice == MADV_GUARD_INSTALL)
 			discard_ours(ctx, start, end, true);
-		hpmmap_vma_repair(ctx, start & SLOT_MASK,
-				  ALIGN(end, SLOT_SIZE));
+		hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
 		return ret;
 	}
 }
@@ -199,6 +203,14 @@ static long handle_madvise(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 static long madvise_discard(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
 	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
+	struct hpmmap_change c = {
+		.ctx = ctx,
+		.start = start,
+		.end = end,
+		/* No mapping is cut. */
+		.intact = HPMMAP_END_BOTH,
+		.lazy = true,
+	};
 	long ret = hpmmap_ops_lock(ctx);
 
 	if (ret)
@@ -206,19 +218,24 @@ static long madvise_discard(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	hpmmap_store_refresh(ctx, start, end);
 	hpmmap_store_drop_linux(ctx, start, end);
 	ret = discard_ours(ctx, start, end, regs->dx == MADV_DONTNEED_LOCKED);
-	hpmmap_vma_repair(ctx, start, end);
+	hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
 	hpmmap_ops_unlock(ctx);
 	if (ret <= 0)
 		return ret;
 	/* Linux does its part, which finds ours discarded already. */
 	ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
-	hpmmap_repair_after(ctx, start, end);
+	hpmmap_change_settle_apart(&c, HPMMAP_KEPT);
 	return ret;
 }
 
 static long madvise_with_ours(struct hpmmap_ctx *ctx,
 			      const struct pt_regs *regs)
 {
+	struct hpmmap_change c = {
+		.ctx = ctx,
+		.start = regs->di,
+		.end = regs->di + PAGE_ALIGN(regs->si),
+	};
 	long ret;
 
 	switch ((int)regs->dx) {
@@ -234,12 +251,11 @@ static long madvise_with_ours(struct hpmmap_ctx *ctx,
 	case MADV_POPULATE_WRITE:
 		/* Others' memory may have to be found by other threads. */
 		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
-		hpmmap_repair_after(ctx, regs->di, regs->di + PAGE_ALIGN(regs->si));
+		hpmmap_change_settle_apart(&c, HPMMAP_KEPT);
 		return ret;
 	case MADV_MERGEABLE:
 		ret = IS_ENABLED(CONFIG_KSM) ?
-		      hpmmap_handback(ctx, regs->di, regs->di +
-				      PAGE_ALIGN(regs->si)) : 0;
+		      hpmmap_handback(ctx, c.start, c.end) : 0;
 		return ret ? ret : hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
 	default:
 		return hpmmap_handle(HPMMAP_CALL_MADVISE, regs, handle_madvise);

@@ -15,7 +15,7 @@
 #include "hpmmap.h"
 #include "mem/block.h"
 #include "mem/placement.h"
-#include "as/commit.h"
+#include "as/change.h"
 #include "as/ctx.h"
 #include "as/handback.h"
 #include "as/place.h"
@@ -313,6 +313,12 @@ static long handle_mbind(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
 	int mode = regs->dx & ~(unsigned long)MPOL_MODE_FLAGS;
 	struct bind b = { .regs = *regs, .flags = regs->r9 };
+	struct hpmmap_change c = {
+		.ctx = ctx,
+		.start = start,
+		.end = end,
+		.lazy = true,
+	};
 	long ret = 0;
 
 	/* What cannot be right is Linux's to refuse. */
@@ -333,7 +339,7 @@ static long handle_mbind(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	ret = hpmmap_call_orig(call, &b.regs);
 	if (!ret)
 		ret = bind_ours(ctx, &b, start, end);
-	hpmmap_vma_repair(ctx, start & SLOT_MASK, ALIGN(end, SLOT_SIZE));
+	hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
 	if (!ret && b.flags & ABOUT_PAGES)
 		ret = bind_others(ctx, regs, start, end);
 	return ret;

@@ -8,7 +8,7 @@
 
 #include "hook.h"
 #include "hpmmap.h"
-#include "as/commit.h"
+#include "as/change.h"
 #include "as/ctx.h"
 #include "as/range.h"
 #include "call/handle.h"
@@ -17,16 +17,19 @@
 /* Populates what is not there yet, others' memory, too. */
 static long lock_range(enum hpmmap_call call, const struct pt_regs *regs)
 {
-	unsigned long start = regs->di & PAGE_MASK;
-	unsigned long end = PAGE_ALIGN(regs->di + regs->si);
 	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	struct hpmmap_change c = {
+		.ctx = ctx,
+		.start = regs->di & PAGE_MASK,
+		.end = PAGE_ALIGN(regs->di + regs->si),
+	};
 	long ret = hpmmap_call_orig(call, regs);
 
 	if (!ctx)
 		return ret;
-	if (end > start && end < TASK_SIZE &&
-	    hpmmap_range_has_ours(ctx, start, end))
-		hpmmap_repair_after(ctx, start, end);
+	if (c.end > c.start && c.end < TASK_SIZE &&
+	    hpmmap_range_has_ours(ctx, c.start, c.end))
+		hpmmap_change_settle_apart(&c, HPMMAP_KEPT);
 	hpmmap_ctx_put(ctx);
 	return ret;
 }
@@ -44,12 +47,16 @@ long hpmmap_sys_mlock2(const struct pt_regs *regs)
 static long handle_munlock(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 			   const struct pt_regs *regs)
 {
-	unsigned long start = regs->di, end = start + regs->si;
+	struct hpmmap_change c = {
+		.ctx = ctx,
+		.start = regs->di & PAGE_MASK,
+		.end = PAGE_ALIGN(regs->di + regs->si),
+		.lazy = true,
+	};
 	long ret = hpmmap_call_orig(call, regs);
 
-	if (end > start && end < TASK_SIZE)
-		hpmmap_vma_repair(ctx, start & SLOT_MASK,
-				  ALIGN(end, SLOT_SIZE));
+	if (c.end > c.start && c.end < TASK_SIZE)
+		hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
 	return ret;
 }
 

@@ -10,7 +10,7 @@
 #include "mem/block.h"
 #include "mem/placement.h"
 #include "mem/pool.h"
-#include "as/commit.h"
+#include "as/change.h"
 #include "as/counters.h"
 #include "as/ctx.h"
 #include "as/policy.h"
@@ -18,7 +18,6 @@
 #include "as/reserve.h"
 #include "as/reuse.h"
 #include "as/stats.h"
-#include "as/unmap.h"
 #include "call/fresh.h"
 #include "call/handle.h"
 #include "call/mmap.h"
@@ -100,15 +99,16 @@ static long mmap_growsdown(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
 	unsigned long len = PAGE_ALIGN(regs->si);
 	long ret = hpmmap_call_orig(HPMMAP_CALL_MMAP, regs);
+	struct hpmmap_change c = { .ctx = ctx };
 	unsigned long fresh = 0;
 
-	if (IS_ERR_VALUE(ret)) {
-		/* What was to be replaced may be gone nevertheless. */
-		if (regs->r10 & MAP_FIXED)
-			hpmmap_vma_range_changed(ctx, regs->di, regs->di + len);
+	/* What was to be replaced may be gone even if it failed. */
+	c.start = IS_ERR_VALUE(ret) ? regs->di : ret;
+	c.end = c.start + len;
+	if (!IS_ERR_VALUE(ret) || regs->r10 & MAP_FIXED)
+		hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
+	if (IS_ERR_VALUE(ret))
 		return ret;
-	}
-	hpmmap_vma_range_changed(ctx, ret, ret + len);
 	if (len > PAGE_SIZE)
 		fresh = hpmmap_map_fresh(ctx, ret + PAGE_SIZE, len - PAGE_SIZE,
 					 regs->dx, regs->r10 & OUR_MAP_FLAGS,
@@ -132,23 +132,24 @@ static bool wants_populated(struct hpmmap_ctx *ctx, unsigned long flags)
 /* Linux's mapping may replace some of ours. Without ctx->ops. */
 static long mmap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
-	unsigned long addr = regs->di, end = addr + PAGE_ALIGN(regs->si);
-	bool fixed = regs->r10 & MAP_FIXED && !offset_in_page(addr) &&
-		     end > addr;
-	bool ours = fixed && hpmmap_range_has_ours(ctx, addr, end);
+	struct hpmmap_change c = {
+		.ctx = ctx,
+		.start = regs->di,
+		.end = regs->di + PAGE_ALIGN(regs->si),
+	};
+	bool fixed = regs->r10 & MAP_FIXED && !offset_in_page(c.start) &&
+		     c.end > c.start;
 	struct pt_regs with_flags = *regs;
-	long ret = ours ? hpmmap_replacing_begin(ctx) : 0;
+	long ret = fixed ? hpmmap_change_begin_apart(&c) : 0;
 
 	if (ret)
 		return ret;
 	if (wants_populated(ctx, regs->r10))
 		with_flags.r10 |= MAP_POPULATE;
 	ret = hpmmap_call_orig(HPMMAP_CALL_MMAP, &with_flags);
-	if (ours)
-		hpmmap_replacing_end(ctx);
 	/* Even if it failed. */
 	if (fixed)
-		hpmmap_range_changed_after(ctx, addr, end, ours);
+		hpmmap_change_settle_apart(&c, HPMMAP_CUT);
 	return ret;
 }
 
@@ -255,7 +256,7 @@ long hpmmap_sys_mmap(const struct pt_regs *regs)
 	mmap_ahead(ctx, regs, &ahead);
 	ret = mmap_locked(ctx, regs, &ahead, &without);
 	hpmmap_reuse_return(ctx, &ahead);
-	hpmmap_pool_free_list(&ahead);
+	hpmmap_pool_free_unused(&ahead);
 	if (without && !ctx->job->strict) {
 		ret = mmap_linux(ctx, regs);
 		if (!IS_ERR_VALUE(ret))
@@ -269,21 +270,24 @@ long hpmmap_sys_mmap(const struct pt_regs *regs)
 long hpmmap_handle_munmap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 			  const struct pt_regs *regs)
 {
-	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
-	unsigned int intact = hpmmap_vma_intact_ends(ctx, start, end);
-	long ret = hpmmap_call_orig(call, regs);
+	struct hpmmap_change c = {
+		.ctx = ctx,
+		.start = regs->di,
+		.end = regs->di + PAGE_ALIGN(regs->si),
+	};
+	long ret;
 
+	hpmmap_change_begin(&c);
+	ret = hpmmap_call_orig(call, regs);
 	if (!ret) {
-		bool ours = hpmmap_store_unmapped(ctx, start, end);
-
-		hpmmap_vma_repair_ends(ctx, start, end, intact);
-		if (ours && start && !((start | end) & ~SLOT_MASK)) {
-			ctx->hole.start = start;
-			ctx->hole.end = end;
+		if (hpmmap_change_settle(&c, HPMMAP_GONE, NULL) && c.start &&
+		    !((c.start | c.end) & ~SLOT_MASK)) {
+			ctx->hole.start = c.start;
+			ctx->hole.end = c.end;
 		}
 	} else if (ret == -ENOMEM) {
 		/* A mapping was cut at one end and not at the other. */
-		hpmmap_vma_repair_ends(ctx, start, end, intact);
+		hpmmap_change_settle(&c, HPMMAP_NOTHING, NULL);
 	}
 	return ret;
 }
@@ -291,11 +295,15 @@ long hpmmap_handle_munmap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 /* Nothing of it is ours, but another thread may map there at this moment. */
 static long munmap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
-	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
+	struct hpmmap_change c = {
+		.ctx = ctx,
+		.start = regs->di,
+		.end = regs->di + PAGE_ALIGN(regs->si),
+	};
 	long ret = hpmmap_call_orig(HPMMAP_CALL_MUNMAP, regs);
 
 	if (!ret)
-		hpmmap_range_changed_after(ctx, start, end, false);
+		hpmmap_change_settle_apart(&c, HPMMAP_CUT);
 	return ret;
 }
 

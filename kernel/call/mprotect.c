@@ -8,7 +8,7 @@
 #include "hook.h"
 #include "hpmmap.h"
 #include "mem/pool.h"
-#include "as/commit.h"
+#include "as/change.h"
 #include "as/ctx.h"
 #include "as/fit.h"
 #include "as/stats.h"
@@ -69,22 +69,6 @@ static bool mprotect_linux_may_help(struct hpmmap_ctx *ctx, unsigned long start,
 	return hpmmap_linux_may_help(ctx, missing - unreserved);
 }
 
-/* What a commit of a range has done: its slots as far as its mappings go. */
-static void mappings_extend(struct hpmmap_ctx *ctx, unsigned long *start,
-			    unsigned long *end)
-{
-	struct vm_area_struct *vma;
-
-	mmap_read_lock(ctx->mm);
-	vma = vma_lookup(ctx->mm, *start);
-	if (vma)
-		*start = max(vma->vm_start, *start & SLOT_MASK);
-	vma = vma_lookup(ctx->mm, *end - 1);
-	if (vma)
-		*end = min(vma->vm_end, ALIGN(*end, SLOT_SIZE));
-	mmap_read_unlock(ctx->mm);
-}
-
 static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 			    const struct pt_regs *regs)
 {
@@ -92,8 +76,7 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	unsigned long prot = regs->dx, end = start + len;
 	bool commit = prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
 	struct pt_regs args = *regs;
-	unsigned int intact;
-	bool exhausted;
+	struct hpmmap_change c;
 	LIST_HEAD(blocks);
 	long ret;
 
@@ -110,28 +93,25 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	}
 	if (mprotect_exceeds_limit(ctx, start, end, prot))
 		return -ENOMEM;
-	exhausted = commit &&
-		    hpmmap_policy_alloc_mapped(ctx, start, end, &blocks);
-	if (exhausted && !mprotect_linux_may_help(ctx, start, end)) {
+	c = (struct hpmmap_change) { .ctx = ctx, .start = start, .end = end };
+	/* Where the pools have too little, faults find memory of Linux. */
+	c.lazy = commit &&
+		 hpmmap_policy_alloc_mapped(ctx, start, end, &blocks);
+	if (c.lazy && !mprotect_linux_may_help(ctx, start, end)) {
 		hpmmap_count_refusal(ctx);
 		return -ENOMEM;
 	}
 	ret = hpmmap_blocks_clear(ctx, start, end, &blocks);
 	if (ret) {
-		hpmmap_pool_free_list(&blocks);
+		hpmmap_pool_free_unused(&blocks);
 		return ret;
 	}
-	intact = hpmmap_vma_intact_ends(ctx, start, end);
+	hpmmap_change_begin(&c);
 	ret = hpmmap_call_orig(call, &args);
 	/* An error may come after a part of the range was changed. */
-	if (exhausted)
-		hpmmap_vma_repair(ctx, start, end);
-	else if (commit)
-		hpmmap_vma_commit(ctx, start, end, &blocks);
-	if (commit)
-		mappings_extend(ctx, &start, &end);
-	hpmmap_vma_repair_ends(ctx, start, end, intact);
-	hpmmap_pool_free_list(&blocks);
+	hpmmap_change_settle(&c, commit ? HPMMAP_KEPT : HPMMAP_NOTHING,
+			     &blocks);
+	hpmmap_pool_free_unused(&blocks);
 	return ret;
 }
 

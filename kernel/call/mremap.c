@@ -16,9 +16,8 @@
 #include "hpmmap.h"
 #include "mem/placement.h"
 #include "mem/pool.h"
-#include "as/commit.h"
+#include "as/change.h"
 #include "as/ctx.h"
-#include "as/discard.h"
 #include "as/file.h"
 #include "as/fit.h"
 #include "as/move.h"
@@ -26,10 +25,8 @@
 #include "as/policy.h"
 #include "as/range.h"
 #include "as/reserve.h"
-#include "as/reuse.h"
 #include "as/stats.h"
 #include "as/store.h"
-#include "as/unmap.h"
 #include "as/vma.h"
 #include "call/fresh.h"
 #include "call/handle.h"
@@ -153,12 +150,16 @@ static long copy_advice(struct hpmmap_ctx *ctx, const struct remap *r,
 static long unmap_range(struct hpmmap_ctx *ctx, unsigned long start,
 			unsigned long len)
 {
+	struct hpmmap_change c = {
+		.ctx = ctx,
+		.start = start,
+		.end = start + len,
+	};
 	long ret = vm_munmap(start, len);
 
-	if (ret)
-		return ret;
-	hpmmap_vma_range_changed(ctx, start, start + len);
-	return 0;
+	if (!ret)
+		hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
+	return ret;
 }
 
 static bool lazy(const struct remap *r)
@@ -174,10 +175,15 @@ static bool lazy(const struct remap *r)
 static unsigned long grow_short(struct hpmmap_ctx *ctx, const struct remap *r,
 				unsigned long addr, unsigned long len)
 {
+	struct hpmmap_change c = {
+		.ctx = ctx,
+		.start = addr,
+		.end = addr + len,
+	};
 	unsigned long mapped;
 
 	if (lazy(r) || (r->vm_flags | ctx->mm->def_flags) & VM_LOCKED ||
-	    hpmmap_vma_own_edges(ctx, addr, addr + len) ||
+	    hpmmap_change_begin_new(&c) ||
 	    !hpmmap_linux_may_help(ctx, hpmmap_store_missing(ctx, addr,
 							     addr + len)))
 		return -ENOMEM;
@@ -185,12 +191,11 @@ static unsigned long grow_short(struct hpmmap_ctx *ctx, const struct remap *r,
 				MAP_FIXED_NOREPLACE);
 	if (IS_ERR_VALUE(mapped))
 		return mapped;
-	hpmmap_store_renew(ctx, addr, addr + len);
-	hpmmap_reuse_clear(ctx, addr, addr + len);
+	hpmmap_change_renew(&c);
 	/* Before there are blocks: later they may be on the wrong node. */
 	if (r->bound)
 		hpmmap_policy_set(ctx, addr, len, &r->policy);
-	hpmmap_vma_commit(ctx, addr, addr + len, NULL);
+	hpmmap_change_settle(&c, HPMMAP_FRESH, NULL);
 	return mapped;
 }
 
@@ -199,11 +204,18 @@ static long grow_in_place(struct hpmmap_ctx *ctx, const struct remap *r)
 {
 	unsigned long end = r->addr + r->old_len;
 	unsigned long len = r->new_len - r->old_len;
+	struct hpmmap_change c = {
+		.ctx = ctx,
+		.start = end,
+		.end = end + len,
+		.intact = HPMMAP_END_LAST,
+		.lazy = true,
+	};
 	unsigned long mapped;
 	long ret;
 
 	if (end != r->vm_end || end + len < end || end + len > TASK_SIZE ||
-	    hpmmap_store_is_pinned(ctx, end, end + len, true) ||
+	    !hpmmap_store_wait_unpinned(ctx, end, end + len) ||
 	    !hpmmap_policy_fits(ctx, &r->place, end, end + len, true))
 		return -EEXIST;
 	mapped = hpmmap_map_fresh(ctx, end, len, r->prot, r->map_flags, false,
@@ -221,8 +233,10 @@ static long grow_in_place(struct hpmmap_ctx *ctx, const struct remap *r)
 		unmap_range(ctx, end, len);
 		return -ENOMEM;
 	}
-	hpmmap_vma_repair(ctx, end & SLOT_MASK,
-			  r->bound ? end + len : ALIGN(end, SLOT_SIZE));
+	/* One mapping now: its first slot may have one entry. */
+	if (!r->bound)
+		c.end = ALIGN(end, SLOT_SIZE);
+	hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
 	return r->addr;
 }
 
@@ -308,14 +322,24 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 		    unsigned long to)
 {
 	unsigned long len = min(r->old_len, r->new_len);
+	struct hpmmap_change old = {
+		.ctx = ctx,
+		.start = r->addr,
+		.end = r->addr + r->old_len,
+		.lazy = lazy(r),
+	};
+	struct hpmmap_change new = {
+		.ctx = ctx,
+		.start = to,
+		.end = to + r->new_len,
+		.lazy = lazy(r),
+	};
 	bool fixed = r->flags & MREMAP_FIXED;
 	unsigned long mapped, needed;
 	LIST_HEAD(blocks);
 	long ret;
 
-	if (hpmmap_vma_own_edges(ctx, to, to + r->new_len) ||
-	    hpmmap_vma_own_edges(ctx, r->addr, r->addr + r->old_len) ||
-	    hpmmap_store_is_pinned(ctx, to, to + r->new_len, true) ||
+	if (hpmmap_change_begin_new(&new) || hpmmap_change_begin_move(&old) ||
 	    !hpmmap_policy_fits(ctx, &r->place, to, to + r->new_len, true))
 		return -ENOMEM;
 	needed = count_needed(ctx, r, to);
@@ -329,11 +353,13 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 				(fixed ? MAP_FIXED : MAP_FIXED_NOREPLACE));
 	if (IS_ERR_VALUE(mapped)) {
 		discount_end(ctx);
+		/* What was to be replaced may be gone. */
+		if (fixed)
+			hpmmap_change_settle(&new, HPMMAP_CUT, NULL);
 		ret = mapped;
 		goto out;
 	}
-	hpmmap_store_renew(ctx, to, to + r->new_len);
-	hpmmap_reuse_clear(ctx, to, to + r->new_len);
+	hpmmap_change_renew(&new);
 	/* Before there is anything in it that a key protects. */
 	ret = copy_advice(ctx, r, to, r->new_len);
 	if (!ret)
@@ -341,31 +367,21 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 	discount_end(ctx);
 	if (ret) {
 		vm_munmap(to, r->new_len);
-		hpmmap_store_reconcile(ctx, to, to + r->new_len);
-		goto repair;
+		hpmmap_change_settle(&new, HPMMAP_CUT, NULL);
+		/* It was not touched, or is another mapping of the same. */
+		old.lazy = true;
+		hpmmap_change_settle(&old, HPMMAP_KEPT, NULL);
+		goto out;
 	}
 	ret = hpmmap_store_move(ctx, r->addr, to, len, &blocks);
-	if (r->flags & MREMAP_DONTUNMAP) {
-		hpmmap_store_renew(ctx, r->addr, r->addr + r->old_len);
-		hpmmap_reuse_clear(ctx, r->addr, r->addr + r->old_len);
-		if (!lazy(r))
-			hpmmap_vma_commit(ctx, r->addr, r->addr + r->old_len,
-					  &blocks);
-	} else {
-		hpmmap_store_reconcile(ctx, r->addr, r->addr + r->old_len);
-	}
-	if (lazy(r))
-		hpmmap_vma_repair(ctx, to, to + r->new_len);
-	else
-		hpmmap_vma_commit(ctx, to, to + r->new_len, &blocks);
-	hpmmap_vma_repair_ends(ctx, to, to + r->new_len, 0);
+	old.replaces = true;
+	hpmmap_change_settle(&old, r->flags & MREMAP_DONTUNMAP ?
+			     HPMMAP_FRESH : HPMMAP_CUT, &blocks);
+	hpmmap_change_settle(&new, HPMMAP_KEPT, &blocks);
 	if (!ret)
 		ret = to;
-repair:
-	hpmmap_vma_repair(ctx, r->addr & SLOT_MASK,
-			  ALIGN(r->addr + r->old_len, SLOT_SIZE));
 out:
-	hpmmap_pool_free_list(&blocks);
+	hpmmap_pool_free_unused(&blocks);
 	return ret;
 }
 
@@ -489,27 +505,31 @@ static long remap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
 	unsigned long to = regs->r8, len = PAGE_ALIGN(regs->dx);
 	unsigned long from = regs->di, old_len = PAGE_ALIGN(regs->si);
+	struct hpmmap_change old = {
+		.ctx = ctx,
+		.start = from + len,
+		.end = from + old_len,
+	};
+	struct hpmmap_change new = { .ctx = ctx, .start = to, .end = to + len };
 	/* What it shrinks by may be more than one mapping. */
 	bool shrinks = !offset_in_page(from) && len < old_len &&
 		       from + old_len > from;
 	bool fixed = regs->r10 & MREMAP_FIXED && !offset_in_page(to) && len &&
 		     to + len > to;
-	bool ours_from = shrinks && hpmmap_range_has_ours(ctx, from + len,
-							  from + old_len);
-	bool ours_to = fixed && hpmmap_range_has_ours(ctx, to, to + len);
-	bool replaces = ours_from || ours_to;
-	long ret = replaces ? hpmmap_replacing_begin(ctx) : 0;
+	long ret = shrinks ? hpmmap_change_begin_apart(&old) : 0;
 
 	if (ret)
 		return ret;
+	ret = fixed ? hpmmap_change_begin_apart(&new) : 0;
+	if (ret) {
+		hpmmap_change_settle_apart(&old, HPMMAP_NOTHING);
+		return ret;
+	}
 	ret = hpmmap_call_orig(HPMMAP_CALL_MREMAP, regs);
-	if (replaces)
-		hpmmap_replacing_end(ctx);
 	if (shrinks)
-		hpmmap_range_changed_after(ctx, from + len, from + old_len,
-					   ours_from);
+		hpmmap_change_settle_apart(&old, HPMMAP_CUT);
 	if (fixed)
-		hpmmap_range_changed_after(ctx, to, to + len, ours_to);
+		hpmmap_change_settle_apart(&new, HPMMAP_CUT);
 	return ret;
 }
 

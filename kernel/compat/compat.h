@@ -284,8 +284,8 @@ void compat_set_ptes(struct vm_fault *vmf, struct folio *folio,
 		     struct page *page, unsigned int nr, unsigned long addr);
 
 /*
- * An entry of 2 MB is about to be set, with its lock held; compat_add_rss() is
- * due.
+ * An entry of 2 MB is about to be set, with its lock held. The caller counts it by
+ * compat_add_rss().
  */
 void compat_add_rmap_2m(struct folio *folio, struct vm_area_struct *vma);
 

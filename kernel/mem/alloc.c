@@ -196,7 +196,7 @@ static bool try_alloc(struct hpmmap_request *req, struct list_head *out)
 		return true;
 	}
 	hpmmap_account_uncharge(req->account, req->nr - n);
-	hpmmap_pool_free_list(out);
+	hpmmap_pool_free_unused(out);
 	return false;
 }
 
@@ -506,7 +506,7 @@ void hpmmap_pool_free(struct list_head *list)
 }
 
 /* Blocks that were allocated and never shown to anybody. */
-void hpmmap_pool_free_list(struct list_head *list)
+void hpmmap_pool_free_unused(struct list_head *list)
 {
 	struct hpmmap_block *block, *tmp;
 	LIST_HEAD(soiled);

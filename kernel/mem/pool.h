@@ -72,7 +72,7 @@ struct hpmmap_block *hpmmap_pool_alloc_clean(struct hpmmap_account *account,
 void hpmmap_pool_count_mapped(int nid, long nr);
 void hpmmap_pool_set_pinned(struct hpmmap_block *block);
 void hpmmap_pool_free(struct list_head *list);
-void hpmmap_pool_free_list(struct list_head *list);
+void hpmmap_pool_free_unused(struct list_head *list);
 void hpmmap_pool_retire(struct hpmmap_block *block);
 void hpmmap_pool_unretire(struct hpmmap_block *block);
 enum hpmmap_block_state hpmmap_pool_state(struct hpmmap_block *block);

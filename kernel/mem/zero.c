@@ -204,8 +204,8 @@ static bool all_are_back(void)
  * Waits for those that are being zeroed; several callers do not wait for each
  * other.
  *
- * Return: 0, and hpmmap_pool_launder_go() is due, or -EINTR for a process that is
- * being killed.
+ * Return: 0, until hpmmap_pool_launder_go(); or -EINTR for a process that is being
+ * killed.
  */
 int hpmmap_pool_launder_stop(bool killable)
 {

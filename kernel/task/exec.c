@@ -26,7 +26,7 @@
 #include "mem/block.h"
 #include "mem/nodes.h"
 #include "mem/pool.h"
-#include "as/commit.h"
+#include "as/change.h"
 #include "as/counters.h"
 #include "as/ctx.h"
 #include "as/file.h"
@@ -36,7 +36,6 @@
 #include "as/show.h"
 #include "as/stats.h"
 #include "as/store.h"
-#include "as/unmap.h"
 #include "task/exec.h"
 #include "task/fork.h"
 #include "task/image.h"
@@ -63,7 +62,7 @@
  * @exit_work: takes its memory back before its parent learns of its end
  * @ctx: of the address space it uses or, while a work is under way, has left;
  *	joined, see hpmmap_ctx_join()
- * @execed: @work is due to execve, so heap and stack are new
+ * @execed: execve has queued @work, so heap and stack are new
  */
 struct member {
 	refcount_t refs;
@@ -333,11 +332,14 @@ static void stack_setup(struct hpmmap_ctx *ctx)
 {
 	struct mm_struct *mm = ctx->mm;
 	unsigned long ret = -ENOMEM, addr, next;
+	struct hpmmap_change c = { .ctx = ctx };
 	LIST_HEAD(blocks);
 	struct stack s;
 
 	if (!stack_find(mm, &s))
 		return;
+	c.start = s.start;
+	c.end = s.top;
 	if (hpmmap_policy_alloc(ctx, s.start, s.top, &blocks)) {
 		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_EXEC,
 				      s.top - s.start);
@@ -352,15 +354,13 @@ static void stack_setup(struct hpmmap_ctx *ctx)
 	if (stack_copy(ctx, &s))
 		goto out;
 	ret = hpmmap_vma_map(ctx, s.start, s.top - s.start, s.prot, MAP_FIXED);
-	if (!IS_ERR_VALUE(ret))
-		hpmmap_vma_commit(ctx, s.start, s.top, NULL);
 out:
-	if (IS_ERR_VALUE(ret)) {
+	if (IS_ERR_VALUE(ret))
 		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_EXEC,
 				      s.top - s.start);
-		hpmmap_store_reconcile(ctx, s.start, s.top);
-	}
-	hpmmap_pool_free_list(&blocks);
+	hpmmap_change_settle(&c, IS_ERR_VALUE(ret) ? HPMMAP_CUT : HPMMAP_KEPT,
+			     NULL);
+	hpmmap_pool_free_unused(&blocks);
 }
 
 /*

@@ -21,7 +21,7 @@
 
 #include "hpmmap.h"
 #include "mem/block.h"
-#include "as/commit.h"
+#include "as/change.h"
 #include "as/ctx.h"
 #include "as/file.h"
 #include "as/life.h"
@@ -58,9 +58,16 @@ static void populate(struct hpmmap_ctx *ctx)
 	struct hpmmap_block *block;
 	unsigned long slot;
 
-	xa_for_each(&ctx->store, slot, block)
-		hpmmap_vma_repair(ctx, slot << SLOT_SHIFT,
-				  (slot + 1) << SLOT_SHIFT);
+	xa_for_each(&ctx->store, slot, block) {
+		struct hpmmap_change c = {
+			.ctx = ctx,
+			.start = slot << SLOT_SHIFT,
+			.end = (slot + 1) << SLOT_SHIFT,
+			.lazy = true,
+		};
+
+		hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
+	}
 }
 
 /* The address space has been copied, or never will be. */

@@ -18,7 +18,7 @@
 #include "mem/block.h"
 #include "mem/placement.h"
 #include "mem/pool.h"
-#include "as/commit.h"
+#include "as/change.h"
 #include "as/counters.h"
 #include "as/ctx.h"
 #include "as/file.h"
@@ -26,7 +26,6 @@
 #include "as/reserve.h"
 #include "as/stats.h"
 #include "as/store.h"
-#include "as/unmap.h"
 #include "as/vma.h"
 #include "task/image.h"
 
@@ -236,11 +235,15 @@ static int image_move(struct hpmmap_ctx *ctx, const struct image *image,
 	if (!ret)
 		ret = image_replace(ctx, image);
 	for (i = 0; i < image->nr; i++) {
-		const struct segment *s = &image->segments[i];
+		struct hpmmap_change c = {
+			.ctx = ctx,
+			.start = image->segments[i].start,
+			.end = image->segments[i].end,
+		};
 
 		if (ret)
-			hpmmap_store_reconcile(ctx, s->start, s->end);
-		hpmmap_vma_commit(ctx, s->start, s->end, NULL);
+			hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
+		hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
 	}
 	kvfree(buf);
 	return ret;
@@ -308,7 +311,7 @@ void hpmmap_image_setup(struct hpmmap_ctx *ctx)
 	    image_move(ctx, &image, &blocks))
 		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_EXEC,
 				      image_bytes(&image));
-	hpmmap_pool_free_list(&blocks);
+	hpmmap_pool_free_unused(&blocks);
 	kvfree(image.segments);
 	map_rest(ctx->mm);
 }
