@@ -237,6 +237,11 @@ void hpmmap_pgmap_protect(struct vm_area_struct *vma, unsigned long start)
 	}
 	if (!kept)
 		compat_zap(vma, start, SLOT_SIZE);
+	/*
+	 * Who pins without a lock takes a reference, then looks at the entry again:
+	 * either he finds it changed, or the caller finds the reference.
+	 */
+	smp_mb();
 }
 
 /**
