@@ -26,9 +26,12 @@ static bool keeps_contents(struct vm_area_struct *vma)
 		!arch_vma_access_permitted(vma, true, false, false));
 }
 
-/* Linux asks private memory alone, which ours is not to it. */
+/*
+ * Linux asks private memory alone, which ours is not to it. It goes from mapping to
+ * mapping, MADV_REMOVE no further than the first.
+ */
 static bool range_keeps_contents(struct hpmmap_ctx *ctx, unsigned long start,
-				 unsigned long end)
+				 unsigned long end, int advice)
 {
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, ctx->mm, start);
@@ -37,7 +40,7 @@ static bool range_keeps_contents(struct hpmmap_ctx *ctx, unsigned long start,
 	mmap_read_lock(ctx->mm);
 	for_each_vma_range(vmi, vma, end) {
 		ret = hpmmap_vma_is_ours(vma) && keeps_contents(vma);
-		if (ret)
+		if (ret || advice == MADV_REMOVE)
 			break;
 	}
 	mmap_read_unlock(ctx->mm);
@@ -160,7 +163,8 @@ static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	};
 	long ret;
 
-	if (advice_discards(advice) && range_keeps_contents(ctx, start, end))
+	if (advice_discards(advice) &&
+	    range_keeps_contents(ctx, start, end, advice))
 		return -EPERM;
 	switch (advice) {
 	case MADV_FREE:
@@ -256,7 +260,10 @@ static long madvise_with_ours(struct hpmmap_ctx *ctx,
 	case MADV_MERGEABLE:
 		ret = IS_ENABLED(CONFIG_KSM) ?
 		      hpmmap_handback(ctx, c.start, c.end) : 0;
-		return ret ? ret : hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
+		/* It is advice: what is sealed stays, and is not merged. */
+		if (ret && ret != -EPERM)
+			return ret;
+		return hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
 	default:
 		return hpmmap_handle(HPMMAP_CALL_MADVISE, regs, handle_madvise);
 	}
