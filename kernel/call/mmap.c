@@ -100,6 +100,7 @@ static long mmap_growsdown(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	unsigned long len = PAGE_ALIGN(regs->si);
 	long ret = hpmmap_call_orig(HPMMAP_CALL_MMAP, regs);
 	struct hpmmap_change c = { .ctx = ctx };
+	struct hpmmap_placement place;
 	unsigned long fresh = 0;
 
 	/* What was to be replaced may be gone even if it failed. */
@@ -109,11 +110,13 @@ static long mmap_growsdown(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 		hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
 	if (IS_ERR_VALUE(ret))
 		return ret;
+	hpmmap_placement_get(ctx->job, NULL, &place);
 	if (len > PAGE_SIZE)
-		fresh = hpmmap_map_fresh(ctx, ret + PAGE_SIZE, len - PAGE_SIZE,
-					 regs->dx, regs->r10 & OUR_MAP_FLAGS,
-					 true, NULL);
-	/* Without memory it stays Linux's. */
+		fresh = hpmmap_map_where_fit(ctx, &place, ret + PAGE_SIZE,
+					     len - PAGE_SIZE, regs->dx,
+					     regs->r10 & OUR_MAP_FLAGS, true,
+					     NULL);
+	/* Without memory that fits it stays Linux's. */
 	return IS_ERR_VALUE(fresh) && fresh != -ENOMEM ? fresh : ret;
 }
 

@@ -310,6 +310,27 @@ static void small_mappings_of_other_policies(void)
 		}
 }
 
+/* One that may grow, behind memory of another node in the same slot. */
+static void growing_mapping_of_another_policy(void)
+{
+	const size_t len = 16 * PAGE;
+	char *p = free_range(SLOT);
+
+	start();
+	map_flags(p, PAGE, RW, ANON | MAP_FIXED_NOREPLACE);
+	touch(p, PAGE);
+	CHECK_EQ(node_of(p), 0);
+	CHECK_OK(set_policy(MPOL_BIND, NODE(1)));
+	map_flags(p + SLOT / 2, len, RW, ANON | MAP_GROWSDOWN | MAP_FIXED_NOREPLACE);
+	touch(p + SLOT / 2, len);
+	for (size_t off = 0; off < len; off += PAGE)
+		CHECK_EQ(node_of(p + SLOT / 2 + off), 1);
+	CHECK_OK(set_policy(MPOL_DEFAULT, 0));
+	CHECK_EQ(node_of(p), 0);
+	unmap(p, PAGE);
+	unmap(p + SLOT / 2, len);
+}
+
 /* Of one slot: each part is where it is bound to, and stays there. */
 static void parts_bound_to_other_nodes(void)
 {
@@ -1039,6 +1060,7 @@ int main(void)
 		T(mbind_before_touch),
 		T(mbind_moves_contents),
 		T(small_mappings_of_other_policies),
+		T(growing_mapping_of_another_policy),
 		T(parts_bound_to_other_nodes),
 		T(what_strict_answers),
 		T(mbind_of_what_was_touched),
