@@ -345,7 +345,14 @@ static long handle_mbind(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	return ret;
 }
 
+/*
+ * What the call names is read once before ctx->ops is taken: where the page has to be
+ * brought first (userfaultfd, FUSE), another thread may have to map memory for it.
+ */
 long hpmmap_sys_mbind(const struct pt_regs *regs)
 {
+	nodemask_t named;
+
+	hpmmap_nodes_read(regs->r8, regs->r10, &named);
 	return hpmmap_handle_if_ours(HPMMAP_CALL_MBIND, regs, handle_mbind);
 }

@@ -4,6 +4,7 @@
  * needs calls of its own. As an ordinary user where Linux lets one.
  */
 #include <fcntl.h>
+#include <linux/mempolicy.h>
 #include <linux/userfaultfd.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -379,6 +380,10 @@ static void mixed_populate(void *arg)
 	watch_end_with(&w, thread);
 	verify_stamp(ours, MB(1), 1);
 	CHECK_OK(munlock(ours, MB(4)));
+	/* What a call about ours reads. */
+	thread = watch_faults(&w, ours + MB(3));
+	CHECK_OK(syscall(SYS_mbind, ours, MB(1), MPOL_PREFERRED, w.p, 64UL, 0));
+	watch_end_with(&w, thread);
 	unmap(ours, MB(4));
 }
 
