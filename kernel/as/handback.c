@@ -11,6 +11,7 @@
 #include <linux/highmem.h>
 #include <linux/mempolicy.h>
 #include <linux/mman.h>
+#include <linux/pagemap.h>
 #include <linux/pkeys.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
@@ -170,6 +171,9 @@ int hpmmap_handback_read(struct hpmmap_ctx *ctx, unsigned long addr, void *buf)
 	block = hpmmap_store_load(ctx, slot_of(addr));
 	if (block && !test_bit(i, block->stale))
 		page = hpmmap_block_page(block, i);
+	/* A fault of another thread may be clearing it. */
+	if (page && block->folio)
+		folio_wait_locked(block->folio);
 	cookie = hpmmap_poison_touch();
 	if (page && hpmmap_block_is_lost(block, i))
 		ret = -EFAULT;
