@@ -4,6 +4,8 @@ use std::io;
 
 use hpmmap_sys::{Errno, uapi};
 
+use crate::replace::describe;
+
 /// An error that ends the command.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -46,7 +48,7 @@ pub enum Error {
     #[error(transparent)]
     Host(#[from] hpmmap_host::Error),
     /// The report could not be written.
-    #[error("cannot write the output: {0}")]
+    #[error("cannot write the output: {}", describe(.0))]
     Output(#[from] io::Error),
 }
 
@@ -81,5 +83,14 @@ mod tests {
         assert_eq!(exec_status(Errno::ENOENT), 127);
         assert_eq!(exec_status(Errno::EACCES), 126);
         assert_eq!(exec_status(Errno::ENOEXEC), 126);
+    }
+
+    #[test]
+    fn an_error_of_the_output_has_no_number() {
+        let error = Error::from(io::Error::from_raw_os_error(28));
+        assert_eq!(
+            error.to_string(),
+            "cannot write the output: No space left on device"
+        );
     }
 }
