@@ -99,11 +99,18 @@ static unsigned long take_back(struct hpmmap_ctx *ctx, unsigned long start,
 		kept = hpmmap_reuse_forget(ctx, block);
 		xas_store(&xas, NULL);
 		nr++;
-		/* Its link is not this context's alone. */
-		if (hpmmap_block_is_shared(block))
-			hpmmap_block_release_to(ctx, block, &freed);
-		else
+		if (!hpmmap_block_is_shared(block)) {
 			list_add_tail(&block->link, kept ? &reuse : &gone);
+			goto pause;
+		}
+		/*
+		 * Its link is not this context's alone. Who turns out to be the
+		 * last to give it up may sleep, where contents were lost.
+		 */
+		xas_set(&xas, slot + 1);
+		xas_unlock(&xas);
+		hpmmap_block_release_to(ctx, block, &freed);
+		xas_lock(&xas);
 pause:
 		if (++batch % RECONCILE_BATCH)
 			continue;
