@@ -93,7 +93,7 @@ static void bury_work_fn(struct work_struct *work)
  * @job: its policy
  *
  * What it gets is charged to who calls. The hooks must be active and stay so
- * until hpmmap_ctx_publish() or hpmmap_ctx_put().
+ * until hpmmap_ctx_publish() or hpmmap_ctx_abandon().
  *
  * Return: the context with one reference, or NULL.
  */
@@ -138,6 +138,18 @@ err_file:
 	hpmmap_file_put(ctx);
 	kfree(ctx);
 	return NULL;
+}
+
+/**
+ * hpmmap_ctx_abandon() - a context that never was of an address space
+ * @ctx: from hpmmap_ctx_alloc(); with the caller's reference
+ *
+ * Freed by who made it: one who fails time and again pays for that himself.
+ */
+void hpmmap_ctx_abandon(struct hpmmap_ctx *ctx)
+{
+	if (refcount_dec_and_test(&ctx->refs))
+		ctx_free(ctx);
 }
 
 /**

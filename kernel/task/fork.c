@@ -39,7 +39,7 @@ static int fork_prepare(struct hpmmap_ctx *ctx)
 	if (!child)
 		return -ENOMEM;
 	if (hpmmap_share_begin(ctx, child)) {
-		hpmmap_ctx_put(child);
+		hpmmap_ctx_abandon(child);
 		return -ENOMEM;
 	}
 	child->heap_end = ctx->heap_end;
@@ -76,7 +76,10 @@ static void fork_finish(struct hpmmap_ctx *ctx)
 	WRITE_ONCE(ctx->fork.task, NULL);
 	if (ctx->fork.repair)
 		populate(ctx);
-	hpmmap_ctx_put(ctx->fork.child);
+	if (ctx->fork.child->mm)
+		hpmmap_ctx_put(ctx->fork.child);
+	else
+		hpmmap_ctx_abandon(ctx->fork.child);
 	ctx->fork.child = NULL;
 	hpmmap_ops_unlock(ctx);
 }
