@@ -8,6 +8,7 @@
  */
 #include <linux/capability.h>
 #include <linux/mempolicy.h>
+#include <linux/pagemap.h>
 #include <linux/sched/signal.h>
 #include <linux/uaccess.h>
 
@@ -346,13 +347,15 @@ static long handle_mbind(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 }
 
 /*
- * What the call names is read once before ctx->ops is taken: where the page has to be
+ * What the call names is read once before ctx->ops is taken: where a page has to be
  * brought first (userfaultfd, FUSE), another thread may have to map memory for it.
  */
 long hpmmap_sys_mbind(const struct pt_regs *regs)
 {
-	nodemask_t named;
+	unsigned long nr = regs->r8 - 1;
 
-	hpmmap_nodes_read(regs->r8, regs->r10, &named);
+	if (nr && nr <= PAGE_SIZE * BITS_PER_BYTE)
+		fault_in_readable((void __user *)regs->r10,
+				  BITS_TO_LONGS(nr) * sizeof(long));
 	return hpmmap_handle_if_ours(HPMMAP_CALL_MBIND, regs, handle_mbind);
 }
