@@ -29,6 +29,43 @@ bool hpmmap_range_has_ours(struct hpmmap_ctx *ctx, unsigned long start,
 	return ret;
 }
 
+/* Is all of a range mapped, by anybody? */
+bool hpmmap_range_is_mapped(struct hpmmap_ctx *ctx, unsigned long start,
+			    unsigned long end)
+{
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+
+	mmap_read_lock(ctx->mm);
+	for_each_vma_range(vmi, vma, end) {
+		if (vma->vm_start > start)
+			break;
+		start = vma->vm_end;
+	}
+	mmap_read_unlock(ctx->mm);
+	return start >= end;
+}
+
+/**
+ * hpmmap_range_is_lost() - what a failed call was to replace, is it gone?
+ * @ctx: the caller's context
+ * @start: first address
+ * @end: end; all of it was mapped before
+ *
+ * Linux unmaps first what it replaces, and then may have no memory. A process whose
+ * contents are gone that way is killed.
+ */
+bool hpmmap_range_is_lost(struct hpmmap_ctx *ctx, unsigned long start,
+			  unsigned long end)
+{
+	if (hpmmap_range_is_mapped(ctx, start, end))
+		return false;
+	pr_warn_ratelimited("no memory for process %d, which is killed\n",
+			    current->pid);
+	send_sig(SIGKILL, current, 1);
+	return true;
+}
+
 /* The next mapping of Linux's that a userfaultfd watches; false if there is none. */
 static bool find_watched(unsigned long *start, unsigned long *end)
 {

@@ -10,6 +10,10 @@ struct hpmmap_ctx;
 bool hpmmap_range_has_ours(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end);
 bool hpmmap_range_is_watched(unsigned long start, unsigned long end);
+bool hpmmap_range_is_mapped(struct hpmmap_ctx *ctx, unsigned long start,
+			    unsigned long end);
+bool hpmmap_range_is_lost(struct hpmmap_ctx *ctx, unsigned long start,
+			  unsigned long end);
 long hpmmap_range_unwatch(unsigned long start, unsigned long end);
 bool hpmmap_range_is_taken(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end);

@@ -162,7 +162,8 @@ static void touch_range(unsigned long addr, unsigned long len,
  * @fixed: replace what is there; otherwise that is -EEXIST
  * @ahead: blocks that need no clearing, to use first, or NULL
  *
- * Return: @addr or an errno. -ENOMEM: nothing was changed.
+ * Return: @addr or an errno. -ENOMEM: nothing was changed, unless @fixed: what was
+ * to be replaced may be gone then.
  */
 unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 			       unsigned long len, unsigned long prot,

@@ -116,8 +116,14 @@ static long mmap_growsdown(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 					     len - PAGE_SIZE, regs->dx,
 					     regs->r10 & OUR_MAP_FLAGS, true,
 					     NULL);
-	/* Without memory that fits it stays Linux's. */
-	return IS_ERR_VALUE(fresh) && fresh != -ENOMEM ? fresh : ret;
+	if (!IS_ERR_VALUE(fresh))
+		return ret;
+	/* Without memory that fits it stays Linux's, if it is there still. */
+	if (fresh == -ENOMEM && hpmmap_range_is_mapped(ctx, ret, ret + len))
+		return ret;
+	vm_munmap(ret, len);
+	hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
+	return fresh;
 }
 
 /*

@@ -157,8 +157,10 @@ static long unmap_range(struct hpmmap_ctx *ctx, unsigned long start,
 	};
 	long ret = vm_munmap(start, len);
 
-	if (!ret)
-		hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
+	/* One end may be cut, and not the other. */
+	if (!ret || ret == -ENOMEM)
+		hpmmap_change_settle(&c, ret ? HPMMAP_NOTHING : HPMMAP_CUT,
+				     NULL);
 	return ret;
 }
 
@@ -368,9 +370,13 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 	if (ret) {
 		vm_munmap(to, r->new_len);
 		hpmmap_change_settle(&new, HPMMAP_CUT, NULL);
-		/* It was not touched, or is another mapping of the same. */
-		old.lazy = true;
-		hpmmap_change_settle(&old, HPMMAP_KEPT, NULL);
+		if (!(r->flags & MREMAP_DONTUNMAP) ||
+		    !hpmmap_range_is_lost(ctx, old.start, old.end)) {
+			old.lazy = true;
+			hpmmap_change_settle(&old, HPMMAP_KEPT, NULL);
+		} else {
+			hpmmap_change_settle(&old, HPMMAP_CUT, NULL);
+		}
 		goto out;
 	}
 	ret = hpmmap_store_move(ctx, r->addr, to, len, &blocks);

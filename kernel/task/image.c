@@ -23,6 +23,7 @@
 #include "as/ctx.h"
 #include "as/file.h"
 #include "as/policy.h"
+#include "as/range.h"
 #include "as/reserve.h"
 #include "as/stats.h"
 #include "as/store.h"
@@ -179,18 +180,6 @@ static int segment_read(struct hpmmap_ctx *ctx, const struct segment *s,
 	return 0;
 }
 
-static bool is_mapped(struct mm_struct *mm, const struct segment *s)
-{
-	struct vm_area_struct *vma;
-	bool ret;
-
-	mmap_read_lock(mm);
-	vma = vma_lookup(mm, s->start);
-	ret = vma && vma->vm_end >= s->end;
-	mmap_read_unlock(mm);
-	return ret;
-}
-
 /* What is replaced has the same contents, so any of them may be missing. */
 static int image_replace(struct hpmmap_ctx *ctx, const struct image *image)
 {
@@ -206,11 +195,7 @@ static int image_replace(struct hpmmap_ctx *ctx, const struct image *image)
 			ctx->image_bytes += s->end - s->start;
 			continue;
 		}
-		if (!is_mapped(ctx->mm, s)) {
-			pr_warn_ratelimited("no memory for the program of process %d, which is killed\n",
-					    current->pid);
-			send_sig(SIGKILL, current, 1);
-		}
+		hpmmap_range_is_lost(ctx, s->start, s->end);
 		return ret;
 	}
 	return 0;
