@@ -300,17 +300,10 @@ static long place_move(struct hpmmap_ctx *ctx, const struct piece *p,
 		.r8 = p->start,
 	};
 	long ret = hpmmap_call_orig(HPMMAP_CALL_MREMAP, &regs);
-	struct piece rest;
 
 	if (!IS_ERR_VALUE(ret))
 		return 0;
-	/* Linux unmaps the target first, and then may have no memory. */
-	if (!piece_find(ctx, p->start, p->end, &rest) ||
-	    rest.start != p->start || rest.end != p->end) {
-		pr_warn_ratelimited("no memory for process %d, which is killed\n",
-				    current->pid);
-		send_sig(SIGKILL, current, 1);
-	}
+	hpmmap_range_is_lost(ctx, p->start, p->end);
 	return ret;
 }
 
@@ -366,6 +359,7 @@ static long piece_hand_back(struct hpmmap_ctx *ctx, const struct piece *p,
 	}
 	if (ret) {
 		vm_munmap(to, piece_len(p));
+		hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
 		hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
 		return ret;
 	}
@@ -373,6 +367,21 @@ static long piece_hand_back(struct hpmmap_ctx *ctx, const struct piece *p,
 	hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_ASKED, piece_len(p));
 	if (p->vm_flags & VM_LOCKED)
 		ret = hpmmap_call_orig(HPMMAP_CALL_MLOCK2, &regs);
+	return ret;
+}
+
+static long range_hand_back(struct hpmmap_ctx *ctx, unsigned long start,
+			    unsigned long end, const struct pt_regs *mbind,
+			    bool skip_sealed)
+{
+	struct piece p;
+	long ret = 0;
+
+	lockdep_assert_held(&ctx->ops);
+	for (; !ret && start < end && piece_find(ctx, start, end, &p);
+	     start = p.end)
+		if (!p.sealed || !skip_sealed)
+			ret = piece_hand_back(ctx, &p, mbind);
 	return ret;
 }
 
@@ -388,15 +397,7 @@ static long piece_hand_back(struct hpmmap_ctx *ctx, const struct piece *p,
 long hpmmap_handback_bound(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end, const struct pt_regs *mbind)
 {
-	struct piece p;
-	long ret = 0;
-
-	lockdep_assert_held(&ctx->ops);
-	while (!ret && start < end && piece_find(ctx, start, end, &p)) {
-		ret = piece_hand_back(ctx, &p, mbind);
-		start = p.end;
-	}
-	return ret;
+	return range_hand_back(ctx, start, end, mbind, false);
 }
 
 /**
@@ -404,6 +405,7 @@ long hpmmap_handback_bound(struct hpmmap_ctx *ctx, unsigned long start,
  * @ctx: the caller's context, ctx->ops not held
  * @start: first address, page aligned
  * @end: end
+ * @skip_sealed: what is sealed stays as it is, without an error
  *
  * Contents, protection and advice stay; a policy of mbind(2) does not.
  *
@@ -412,13 +414,13 @@ long hpmmap_handback_bound(struct hpmmap_ctx *ctx, unsigned long start,
  * been handed back then.
  */
 long hpmmap_handback(struct hpmmap_ctx *ctx, unsigned long start,
-		     unsigned long end)
+		     unsigned long end, bool skip_sealed)
 {
 	long ret = hpmmap_ops_lock(ctx);
 
 	if (ret)
 		return ret;
-	ret = hpmmap_handback_bound(ctx, start, end, NULL);
+	ret = range_hand_back(ctx, start, end, NULL, skip_sealed);
 	hpmmap_ops_unlock(ctx);
 	return ret;
 }
@@ -467,7 +469,7 @@ static long before_use(struct file *file, unsigned long start,
 	if (!ctx)
 		return 0;
 	ret = hpmmap_range_has_ours(ctx, start, end) ?
-	      hpmmap_handback(ctx, start, end) : 0;
+	      hpmmap_handback(ctx, start, end, false) : 0;
 	hpmmap_ctx_put(ctx);
 	return ret;
 }

@@ -27,7 +27,7 @@ static inline bool hpmmap_handback_covers(struct hpmmap_ctx *ctx,
 }
 
 long hpmmap_handback(struct hpmmap_ctx *ctx, unsigned long start,
-		     unsigned long end);
+		     unsigned long end, bool skip_sealed);
 long hpmmap_handback_bound(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end, const struct pt_regs *mbind);
 int hpmmap_handback_read(struct hpmmap_ctx *ctx, unsigned long addr, void *buf);

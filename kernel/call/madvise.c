@@ -28,7 +28,7 @@ static bool keeps_contents(struct vm_area_struct *vma)
 
 /*
  * Linux asks private memory alone, which ours is not to it. It goes from mapping to
- * mapping, MADV_REMOVE no further than the first.
+ * mapping, MADV_REMOVE no further than the first private one.
  */
 static bool range_keeps_contents(struct hpmmap_ctx *ctx, unsigned long start,
 				 unsigned long end, int advice)
@@ -40,7 +40,9 @@ static bool range_keeps_contents(struct hpmmap_ctx *ctx, unsigned long start,
 	mmap_read_lock(ctx->mm);
 	for_each_vma_range(vmi, vma, end) {
 		ret = hpmmap_vma_is_ours(vma) && keeps_contents(vma);
-		if (ret || advice == MADV_REMOVE)
+		if (ret || (advice == MADV_REMOVE &&
+			    (hpmmap_vma_is_ours(vma) ||
+			     !(vma->vm_flags & VM_SHARED))))
 			break;
 	}
 	mmap_read_unlock(ctx->mm);
@@ -258,12 +260,10 @@ static long madvise_with_ours(struct hpmmap_ctx *ctx,
 		hpmmap_change_settle_apart(&c, HPMMAP_KEPT);
 		return ret;
 	case MADV_MERGEABLE:
-		ret = IS_ENABLED(CONFIG_KSM) ?
-		      hpmmap_handback(ctx, c.start, c.end) : 0;
 		/* It is advice: what is sealed stays, and is not merged. */
-		if (ret && ret != -EPERM)
-			return ret;
-		return hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
+		ret = IS_ENABLED(CONFIG_KSM) ?
+		      hpmmap_handback(ctx, c.start, c.end, true) : 0;
+		return ret ? ret : hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
 	default:
 		return hpmmap_handle(HPMMAP_CALL_MADVISE, regs, handle_madvise);
 	}
