@@ -17,6 +17,7 @@
 #include "hook.h"
 #include "hpmmap.h"
 #include "mem/block.h"
+#include "mem/nodes.h"
 #include "mem/placement.h"
 #include "as/ctx.h"
 #include "as/job.h"
@@ -36,7 +37,7 @@ static void nodes_usable(struct hpmmap_job *job, bool own, nodemask_t *nodes)
 	 * A cpuset cannot name a node all of whose memory is in the pools, so
 	 * it does not forbid it either.
 	 */
-	for_each_node_mask(nid, job->nodes)
+	hpmmap_for_each_node(nid, job->nodes)
 		if (node_state(nid, N_MEMORY) &&
 		    !node_isset(nid, cpuset_current_mems_allowed))
 			node_clear(nid, *nodes);

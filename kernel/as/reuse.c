@@ -111,7 +111,7 @@ static unsigned long give(struct hpmmap_ctx *ctx, const nodemask_t *nodes,
 	unsigned long n = 0;
 	int nid;
 
-	for_each_node_mask(nid, *nodes)
+	hpmmap_for_each_node(nid, *nodes)
 		n += give_node(ctx, nid, nr - n, out);
 	return n;
 }

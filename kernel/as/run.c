@@ -18,14 +18,20 @@
 
 /* The block of a slot of a run, a new one of @blocks if there is none. */
 static struct hpmmap_block *run_block(struct hpmmap_ctx *ctx,
-				      struct xa_state *xas, bool shared,
-				      struct list_head *blocks)
+				      struct xa_state *xas, unsigned long slot,
+				      bool shared, struct list_head *blocks)
 {
 	struct hpmmap_block *block;
 
 	lockdep_assert_held(&ctx->lock);
 	rcu_read_lock();
-	block = xas_load(xas);
+	/* Nobody else changes the tree: the next slot is mostly in the same node. */
+	if (xas_valid(xas) && xas->xa_index + 1 == slot) {
+		block = xas_next(xas);
+	} else {
+		xas_set(xas, slot);
+		block = xas_load(xas);
+	}
 	if (block && shared && xas_get_mark(xas, SLOT_SHARED))
 		block = ERR_PTR(-EBUSY);
 	rcu_read_unlock();
@@ -94,8 +100,7 @@ unsigned long hpmmap_store_map_run(struct hpmmap_ctx *ctx,
 			continue;
 		if (!pmd_none(READ_ONCE(*pmdp)))
 			break;
-		xas_set(&xas, slot_of(addr));
-		block = run_block(ctx, &xas, shared, blocks);
+		block = run_block(ctx, &xas, slot_of(addr), shared, blocks);
 		if (!block)
 			break;
 		if (!bitmap_empty(block->stale, SLOT_PAGES))

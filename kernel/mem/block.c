@@ -366,7 +366,10 @@ void hpmmap_block_set_stale(struct hpmmap_block *block, unsigned int first,
 	if (find_next_zero_bit(block->stale, first + nr, first) >= first + nr)
 		return;
 	block->zeroed = false;
-	bitmap_set(block->stale, first, nr);
+	if (nr == SLOT_PAGES)
+		bitmap_fill(block->stale, SLOT_PAGES);
+	else
+		bitmap_set(block->stale, first, nr);
 }
 
 /**

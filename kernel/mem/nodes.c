@@ -16,7 +16,7 @@ bool hpmmap_pool_has(const nodemask_t *nodes)
 {
 	int nid;
 
-	for_each_node_mask(nid, *nodes) {
+	hpmmap_for_each_node(nid, *nodes) {
 		struct pool_node *pn = pool_node_find(nid);
 
 		if (pn && READ_ONCE(pn->buddy.nr_total))
@@ -37,7 +37,7 @@ int hpmmap_pool_nearest(int nid, const nodemask_t *nodes, nodemask_t *tried)
 {
 	int best = NUMA_NO_NODE, n;
 
-	for_each_node_mask(n, *nodes) {
+	hpmmap_for_each_node(n, *nodes) {
 		if (node_isset(n, *tried) || !pool_node_find(n))
 			continue;
 		if (best == NUMA_NO_NODE ||
@@ -66,7 +66,7 @@ unsigned long hpmmap_pool_count_free(const nodemask_t *nodes)
 	unsigned long n = 0;
 	int nid;
 
-	for_each_node_mask(nid, *nodes) {
+	hpmmap_for_each_node(nid, *nodes) {
 		struct pool_node *pn = pool_node_find(nid);
 
 		if (pn)

@@ -5,6 +5,10 @@
 
 #include <linux/nodemask.h>
 
+/* for_each_node_mask() goes on to the nodes that a kernel could have at most. */
+#define hpmmap_for_each_node(nid, mask) \
+	for_each_set_bit(nid, nodes_addr(mask), nr_node_ids)
+
 bool hpmmap_pool_has(const nodemask_t *nodes);
 int hpmmap_pool_nearest(int nid, const nodemask_t *nodes, nodemask_t *tried);
 void hpmmap_pool_nodes(nodemask_t *nodes);

@@ -29,10 +29,10 @@ int hpmmap_placement_turn(const struct hpmmap_placement *place,
 	}
 	if (nr)
 		*nr = run;
-	for_each_node_mask(nid, place->preferred)
+	hpmmap_for_each_node(nid, place->preferred)
 		sum += place->weighted ? compat_interleave_weight(nid) : 1;
 	slot %= sum;
-	for_each_node_mask(nid, place->preferred) {
+	hpmmap_for_each_node(nid, place->preferred) {
 		sum = place->weighted ? compat_interleave_weight(nid) : 1;
 		if (slot < sum)
 			return nid;

@@ -16,6 +16,7 @@
 #include "mem/block.h"
 #include "mem/buddy.h"
 #include "mem/node.h"
+#include "mem/nodes.h"
 #include "mem/pool.h"
 #include "trace.h"
 
@@ -168,7 +169,7 @@ unsigned long hpmmap_pool_count_out(const nodemask_t *nodes)
 	unsigned long n = 0;
 	int nid;
 
-	for_each_node_mask(nid, *nodes) {
+	hpmmap_for_each_node(nid, *nodes) {
 		struct pool_node *pn = pool_node_find(nid);
 
 		if (pn)
