@@ -11,6 +11,7 @@ help:
 	@echo 'make check-all          all items on all kernels, -rt and -cloud built, CPUs that run at once (hours)'
 	@echo 'make check-parallel     fuzzers, stress and storms in guests whose CPUs run at once (half an hour); KERNEL=debug, kcsan'
 	@echo 'make kdump              guests crash; what of the pools is in the dumps (minutes)'
+	@echo 'make mutants            faults that were fixed are put back, one at a time: the tests catch them (an hour); MUTANTS=name'
 	@echo 'make matrix             the module on every kernel, -rt, -cloud and the newest of Debian too; MATRIX_ARGS (hours)'
 	@echo 'make check-debug        all guests, fault injection and fuzzers on a debug kernel (hours)'
 	@echo 'make bench              instructions that memory costs, beside 4 KB pages, THP and hugetlb (minutes)'
@@ -92,6 +93,11 @@ kdump: tools modules
 	@scripts/setup kdump
 	$(PYTHON) tests/kdump/run
 
+mutants: tools guest-tests
+	@scripts/setup guest
+	@scripts/setup jobs
+	$(PYTHON) scripts/mutants $(MUTANTS)
+
 check-debug:
 	@scripts/check-debug
 
@@ -154,4 +160,4 @@ bench-colocation:
 clean:
 	rm -rf build
 
-.PHONY: help setup module modules tools guest-tests bench-tools lint unit vm outside check check-all check-parallel kdump check-debug matrix demo bench bench-profile bench-fork bench-children bench-colocation conformance conformance-table install clean
+.PHONY: help setup module modules tools guest-tests bench-tools lint unit vm outside check check-all check-parallel kdump mutants check-debug matrix demo bench bench-profile bench-fork bench-children bench-colocation conformance conformance-table install clean

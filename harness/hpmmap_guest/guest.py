@@ -118,7 +118,8 @@ class Guest:
     numa:        sizes of the memory of each node; they replace memory
     movable:     size of the memory that can certainly be taken offline; by
                  default all but what the kernel needs
-    load_module: load the built module before the script
+    load_module: load the module before the script
+    module:      another one than build/VERSION/hpmmap.ko, below build/
     accel:       "kvm", "tcg", or "auto" for what works
     one_thread:  emulate all CPUs in one thread of the host: slower only where
                  the host has cores to spare
@@ -136,6 +137,7 @@ class Guest:
         numa: Sequence[str] | None = None,
         movable: str | None = None,
         load_module: bool = True,
+        module: Path | None = None,
         accel: str = "auto",
         one_thread: bool = (os.cpu_count() or 1) <= 2,
         parallel: bool = False,
@@ -149,6 +151,7 @@ class Guest:
         self.append = append
         self.movable_bytes = max(0, self.memory_bytes - _KERNEL_SHARE) if movable is None else parse_size(movable)
         self.load_module = load_module
+        self.module = module or BUILD / self.kver / "hpmmap.ko"
         self.extra_bytes = debug_memory(self.kver, self.memory_bytes)
         if self.numa and self.cpus < len(self.numa):
             raise ValueError(f"{len(self.numa)} nodes need {len(self.numa)} CPUs, there are {self.cpus}")
@@ -205,15 +208,15 @@ class Guest:
             shutil.rmtree(work, ignore_errors=True)
 
     def _check(self) -> None:
-        if self.load_module and not (BUILD / self.kver / "hpmmap.ko").exists():
-            raise GuestError(f"no module for {self.kver}: run make module KVER={self.kver}")
+        if self.load_module and not self.module.exists():
+            raise GuestError(f"no module {self.module}: run make module KVER={self.kver}")
 
     def _write_settings(self, work: Path, nonce: str, script: str) -> None:
         settings = {
             "NONCE": nonce,
             "ROOT": str(ROOT),
             "KVER": self.kver,
-            "LOAD_MODULE": "1" if self.load_module else "0",
+            "MODULE": str(self.module) if self.load_module else "",
             "CACHED": "1" if has_9p(self.kver) else "0",
         }
         (work / "settings").write_text("".join(f"{k}={shlex.quote(v)}\n" for k, v in settings.items()))

@@ -7,7 +7,7 @@
 set -uo pipefail
 
 work=$1
-# NONCE ROOT KVER LOAD_MODULE CACHED
+# NONCE ROOT KVER MODULE CACHED
 . "$work/settings"
 
 finish() {
@@ -27,7 +27,7 @@ exec </dev/null 2>&1
 echo "HPMMAP-GUEST-OUTPUT:$NONCE"
 export HOME=/root LANG=C.UTF-8 TERM=dumb USER=root
 export PATH=$ROOT/build:$ROOT/build/tests:$ROOT/build/bench:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-export HPMMAP_ROOT=$ROOT HPMMAP_KVER=$KVER
+export HPMMAP_ROOT=$ROOT HPMMAP_KVER=$KVER HPMMAP_MODULE=$MODULE
 # How far it is, files tell, for lines can get lost, and nothing is to begin a second time.
 : >"$work/booted"
 cd "$ROOT" || fail "cannot enter $ROOT"
@@ -54,9 +54,9 @@ echo -1 >/proc/sys/kernel/perf_event_paranoid
 [ ! -e /proc/sys/kernel/yama ] || echo 0 >/proc/sys/kernel/yama/ptrace_scope
 [ -d /sys/kernel/tracing/events ] || mount -t tracefs tracefs /sys/kernel/tracing
 
-if [ "$LOAD_MODULE" = 1 ]; then
+if [ -n "$MODULE" ]; then
 	grep -q '^hpmmap:' /etc/group || echo hpmmap:x:64999: >>/etc/group
-	insmod "build/$KVER/hpmmap.ko" || fail "the module does not load"
+	insmod "$MODULE" || fail "the module does not load"
 	for _ in {1..50}; do
 		[ -c /dev/hpmmap ] && break
 		sleep 0.1

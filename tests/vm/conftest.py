@@ -10,6 +10,7 @@ import pytest
 
 from hpmmap_guest import is_debug_kernel, kernel_label, kernels, resolve_kernel
 from suite import (
+    LOGS,
     MACHINES,
     GuestRun,
     Item,
@@ -28,6 +29,9 @@ def pytest_addoption(parser):
     group.addoption(
         "--kernel", action="append", default=[], help="kernel version or series; may be repeated (default: both series)"
     )
+    group.addoption("--item", action="append", default=[], help="an item by its full name; may be repeated")
+    group.addoption("--module", type=Path, help="the module to load, of one kernel (default: build/VERSION/hpmmap.ko)")
+    group.addoption("--logs", type=Path, default=LOGS, help="where what the guests say is written (default: build/vm)")
 
 
 def pytest_configure(config):
@@ -45,6 +49,10 @@ def pytest_generate_tests(metafunc):
     if "item" not in metafunc.fixturenames:
         return
     items = program_items() + scenario_items()
+    if asked := metafunc.config.getoption("--item"):
+        if unknown := set(asked) - {item.name for item in items}:
+            raise pytest.UsageError(f"there is no item {', '.join(sorted(unknown))}")
+        items = [item for item in items if item.name in asked]
     tier = selected_tier()
     params, ids = [], []
     newest = max(metafunc.config.hpmmap_kernels, key=_version_key)
@@ -89,10 +97,11 @@ def pytest_collection_finish(session):
     if session.config.option.collectonly:
         return
     factor = float(os.environ.get("HPMMAP_TIMEOUT_FACTOR", "2"))
+    module, logs = session.config.getoption("--module"), session.config.getoption("--logs")
     slots = threading.Semaphore(guests_at_once())
     for kver, machine in sorted(wanted, key=lambda guest: list(MACHINES).index(guest[1])):
         items = wanted[kver, machine]
-        run = GuestRun(kver, machine, items, slots, factor)
+        run = GuestRun(kver, machine, items, slots, factor, module, logs)
         session.config.hpmmap_runs[kver, machine] = run
         run.start()
 

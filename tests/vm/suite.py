@@ -19,9 +19,10 @@ SCENARIOS = HERE / "scenarios"
 DEBUG_SCENARIOS = HERE / "debug"
 # In guests whose CPUs run at once.
 PARALLEL_SCENARIOS = HERE / "parallel"
-_SCRIPTS = (SCENARIOS, DEBUG_SCENARIOS, PARALLEL_SCENARIOS)
+SCRIPTS = (SCENARIOS, DEBUG_SCENARIOS, PARALLEL_SCENARIOS)
 RUNNER = HERE / "guest/runner.sh"
 PROGRAMS = BUILD / "tests"
+LOGS = BUILD / "vm"
 
 # The machines the items ask for by name, those with most to do first: they are started
 # in this order, and then the last guests end at about the same time.
@@ -53,6 +54,8 @@ TIERS = {
 # without end.
 _MAX_BOOTS = 4
 _SKIPPED = 77
+# What stands before the reason where an item has told nothing of what it tests.
+NO_GUEST = "the guest came to no item"
 # Complaints of the kernel that are shown; the first tells most.
 _SHOWN = 3
 
@@ -163,7 +166,7 @@ def scenario_items() -> list[Item]:
     scale = int(os.environ.get("HPMMAP_TEST_SCALE", "1"))
     # Of the fuzzers without end; they say which they use.
     seed = int(os.environ.get("HPMMAP_SEED") or secrets.randbelow(1 << 30))
-    for script in [path for where in _SCRIPTS for path in sorted(where.glob("*.sh"))]:
+    for script in [path for where in SCRIPTS for path in sorted(where.glob("*.sh"))]:
         debug = script.parent == DEBUG_SCENARIOS
         text = script.read_text()
         settings = {"machine": "main", "timeout": "120", "pool": "512M", "last": "no", "scales": "no"}
@@ -204,12 +207,16 @@ class GuestRun:
         items: list[Item],
         slots: threading.Semaphore,
         timeout_factor: float = 1.0,
+        module: Path | None = None,
+        logs: Path = LOGS,
     ):
         self.kver = kver
         self.machine = machine
         self.items = sorted(items, key=lambda item: item.last)
         self.slots = slots
         self.timeout_factor = timeout_factor
+        self.module = module
+        self.logs = logs
         self.outcomes: dict[str, Outcome] = {}
         self._changed = threading.Condition()
         self._done = False
@@ -218,7 +225,7 @@ class GuestRun:
     @property
     def log(self) -> Path:
         """Where everything the guest says is written while it runs."""
-        return BUILD / "vm" / f"{self.kver}-{self.machine}.log"
+        return self.logs / f"{self.kver}-{self.machine}.log"
 
     def start(self) -> None:
         """Run as soon as there is a slot."""
@@ -267,7 +274,8 @@ class GuestRun:
             "".join(f"{i.name} {int(i.timeout * self.timeout_factor * clock)} {i.pool} {i.command}\n" for i in items)
         )
         same_addresses = self.machine in _SAME_ADDRESSES and not is_debug_kernel(self.kver)
-        guest = Guest(self.kver, append="norandmaps" if same_addresses else "", **MACHINES[self.machine])
+        options = {"append": "norandmaps" if same_addresses else "", "module": self.module}
+        guest = Guest(self.kver, **options, **MACHINES[self.machine])
         with self.log.open("a") as log:
             follower = _Follower(self._set, log)
             result = guest.run(
@@ -281,7 +289,8 @@ class GuestRun:
         if left and result.exit_status is None:
             tail = result.console.splitlines()[-60:]
             dead = next((item for item in left if item.name == follower.current), left[0])
-            self._set(dead.name, Outcome(None, follower.output, tail, f"the guest died: {result.reason}"))
+            died = "the guest died" if follower.current else NO_GUEST
+            self._set(dead.name, Outcome(None, follower.output, tail, f"{died}: {result.reason}"))
             left.remove(dead)
         elif left:
             for item in left:

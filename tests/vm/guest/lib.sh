@@ -116,7 +116,7 @@ expect_error() {
 
 # Load the module as the harness does.
 load_module() {
-	insmod "$HPMMAP_ROOT/build/$HPMMAP_KVER/hpmmap.ko"
+	insmod "$HPMMAP_MODULE"
 	within 5 test -c /dev/hpmmap || fail "no /dev/hpmmap"
 	chown root:hpmmap /dev/hpmmap
 	chmod 0660 /dev/hpmmap
