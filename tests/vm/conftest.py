@@ -4,11 +4,13 @@ import os
 import re
 import signal
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from hpmmap_guest import is_debug_kernel, kernel_label, kernels, resolve_kernel
+from plan import guests_at_once, parts, seconds_of
 from suite import (
     LOGS,
     MACHINES,
@@ -23,6 +25,11 @@ from suite import (
     selected_tier,
 )
 
+# In pytest's cache: how long the items took.
+_SECONDS = "hpmmap/seconds"
+# Items of a run that are shown with their time.
+_SLOWEST = 15
+
 
 def pytest_addoption(parser):
     group = parser.getgroup("hpmmap")
@@ -36,7 +43,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.hpmmap_kernels = [resolve_kernel(name) for name in config.getoption("--kernel")] or kernels()
-    config.hpmmap_runs = {}
+    config.hpmmap_runs = []
     # Ends the session, and the guests with it. A shell's background jobs ignore Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
@@ -96,30 +103,33 @@ def pytest_collection_finish(session):
             wanted.setdefault((kver, item.machine), []).append(item)
     if session.config.option.collectonly:
         return
-    factor = float(os.environ.get("HPMMAP_TIMEOUT_FACTOR", "2"))
-    module, logs = session.config.getoption("--module"), session.config.getoption("--logs")
-    slots = threading.Semaphore(guests_at_once())
+    _start_guests(session.config, wanted)
+
+
+def _start_guests(config, wanted: dict[tuple[str, str], list[Item]]) -> None:
+    options = {
+        "slots": threading.Semaphore(n := guests_at_once()),
+        "timeout_factor": float(os.environ.get("HPMMAP_TIMEOUT_FACTOR", "2")),
+        "module": config.getoption("--module"),
+        "logs": config.getoption("--logs"),
+    }
+    seconds = seconds_of(config.cache.get(_SECONDS, {}))
+    total = sum(seconds(kver, item) for (kver, _), items in wanted.items() for item in items)
     for kver, machine in sorted(wanted, key=lambda guest: list(MACHINES).index(guest[1])):
-        items = wanted[kver, machine]
-        run = GuestRun(kver, machine, items, slots, factor, module, logs)
-        session.config.hpmmap_runs[kver, machine] = run
-        run.start()
-
-
-def guests_at_once() -> int:
-    """As many as this process may use CPUs (see taskset(1)), and memory for, at most one for each kernel."""
-    available = next(
-        int(line.split()[1]) << 10
-        for line in Path("/proc/meminfo").read_text().splitlines()
-        if line.startswith("MemAvailable:")
-    )
-    return max(1, min(len(kernels()), len(os.sched_getaffinity(0)), available // (5 << 30)))
+        found = parts(wanted[kver, machine], partial(seconds, kver), total, n)
+        for number, items in enumerate(found, 1):
+            run = GuestRun(kver, machine, items, part=number if len(found) > 1 else 0, **options)
+            config.hpmmap_runs.append(run)
+            run.start()
 
 
 @pytest.fixture
 def outcome(request, kver: str, item: Item) -> Outcome:
     """What became of an item: waits until its guest has come to it."""
-    found = request.config.hpmmap_runs[kver, item.machine].outcome(item.name)
+    runs = [run for run in request.config.hpmmap_runs if run.kver == kver and item in run.items]
+    outcomes = [run.outcome(item.name) for run in runs]
+    # Of the end of each guest, what is wrong with one.
+    found = next(filter(problems, outcomes), outcomes[0])
     for title, lines in (("output", found.output), ("kernel log", found.dmesg)):
         text = "\n".join(lines).strip()
         if text:
@@ -132,12 +142,25 @@ def failures(outcome: Outcome) -> list[str]:
     return problems(outcome)
 
 
+def pytest_sessionfinish(session):
+    cache = session.config.cache
+    measured = {
+        f"{run.kver} {name}": o.seconds for run in session.config.hpmmap_runs for name, o in run.outcomes.items()
+    }
+    if measured:
+        cache.set(_SECONDS, cache.get(_SECONDS, {}) | measured)
+
+
 def pytest_terminal_summary(terminalreporter, config):
     """Where the time went, since waiting for a guest says nothing about it."""
-    for (kver, machine), run in config.hpmmap_runs.items():
-        slow = sorted(run.outcomes.items(), key=lambda pair: -pair[1].seconds)[:6]
+    items = []
+    for run in config.hpmmap_runs:
         total = sum(outcome.seconds for outcome in run.outcomes.values())
-        names = ", ".join(f"{name} {outcome.seconds:.0f} s" for name, outcome in slow)
         terminalreporter.write_line(
-            f"guest {machine} on {kver}: {total:.0f} s in {len(run.outcomes)} items: {names} (log: {run.log})"
+            f"guest {run.name} on {run.kver}: {total:.0f} s in {len(run.outcomes)} items (log: {run.log})"
         )
+        items += [(o.seconds, f"{kernel_label(run.kver)}-{name}") for name, o in run.outcomes.items()]
+    if items:
+        terminalreporter.write_line("the slowest items:")
+    for seconds, name in sorted(items, reverse=True)[:_SLOWEST]:
+        terminalreporter.write_line(f"{seconds:7.0f} s  {name}")

@@ -209,6 +209,7 @@ class GuestRun:
         timeout_factor: float = 1.0,
         module: Path | None = None,
         logs: Path = LOGS,
+        part: int = 0,
     ):
         self.kver = kver
         self.machine = machine
@@ -217,6 +218,7 @@ class GuestRun:
         self.timeout_factor = timeout_factor
         self.module = module
         self.logs = logs
+        self.name = f"{machine}-{part}" if part else machine
         self.outcomes: dict[str, Outcome] = {}
         self._changed = threading.Condition()
         self._done = False
@@ -225,7 +227,7 @@ class GuestRun:
     @property
     def log(self) -> Path:
         """Where everything the guest says is written while it runs."""
-        return self.logs / f"{self.kver}-{self.machine}.log"
+        return self.logs / f"{self.kver}-{self.name}.log"
 
     def start(self) -> None:
         """Run as soon as there is a slot."""
