@@ -7,8 +7,8 @@ export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
 
 help:
 	@echo 'make demo               LAMMPS and hpcc alone and beside a neighbour, in a guest (half an hour)'
-	@echo 'make check              run the tests of every change (about 45 minutes on two cores)'
-	@echo 'make check-all          all items on all kernels, -rt and -cloud built, CPUs that run at once (hours)'
+	@echo 'make check              run the tests of every change (about 45 minutes on two cores); CHANGED=commit: what belongs to a change'
+	@echo 'make check-all          all items on all kernels, and all that follows but make bench (many hours); RESUME=1 goes on'
 	@echo 'make check-parallel     fuzzers, stress and storms in guests whose CPUs run at once (half an hour); KERNEL=debug, kcsan'
 	@echo 'make kdump              guests crash; what of the pools is in the dumps (minutes)'
 	@echo 'make mutants            faults that were fixed are put back, one at a time: the tests catch them (an hour); MUTANTS=name'
@@ -63,11 +63,17 @@ modules:
 lint:
 	@scripts/lint
 
-unit:
+unit: unit-c unit-rust unit-python
+
+unit-c:
 	@scripts/setup tests
-	@scripts/setup tools
 	@$(MAKE) --no-print-directory -C tests/unit check
+
+unit-rust:
+	@scripts/setup tools
 	cargo test --locked --quiet
+
+unit-python:
 	@scripts/setup python
 	$(PYTHON) -m pytest --quiet bench/tests tests/conformance tests/outside tests/unit
 
@@ -81,10 +87,10 @@ outside:
 	@HPMMAP_TIER=all $(MAKE) --no-print-directory vm PYTEST_ARGS="-k 'outside or leave-apps' -rA $(PYTEST_ARGS)"
 
 check:
-	@scripts/check
+	@scripts/check $(if $(CHANGED),--changed $(CHANGED))
 
 check-all:
-	@scripts/check all
+	@scripts/check all $(if $(RESUME),--resume)
 
 check-parallel:
 	@scripts/check-parallel $(KERNEL) $(PYTEST_ARGS)
@@ -160,4 +166,4 @@ bench-colocation:
 clean:
 	rm -rf build
 
-.PHONY: help setup module modules tools guest-tests bench-tools lint unit vm outside check check-all check-parallel kdump mutants check-debug matrix demo bench bench-profile bench-fork bench-children bench-colocation conformance conformance-table install clean
+.PHONY: help setup module modules tools guest-tests bench-tools lint unit unit-c unit-rust unit-python vm outside check check-all check-parallel kdump mutants check-debug matrix demo bench bench-profile bench-fork bench-children bench-colocation conformance conformance-table install clean

@@ -9,19 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from changed import items_for, paths_since
 from hpmmap_guest import is_debug_kernel, kernel_label, kernels, resolve_kernel
 from plan import guests_at_once, parts, seconds_of
+from record import Record
 from suite import (
     LOGS,
     MACHINES,
     GuestRun,
     Item,
     Outcome,
+    all_items,
     leaving,
     problems,
-    program_items,
     runs_in,
-    scenario_items,
     selected_tier,
 )
 
@@ -37,6 +38,7 @@ def pytest_addoption(parser):
         "--kernel", action="append", default=[], help="kernel version or series; may be repeated (default: both series)"
     )
     group.addoption("--item", action="append", default=[], help="an item by its full name; may be repeated")
+    group.addoption("--changed", metavar="REF", help="only the items that belong to what has changed since this commit")
     group.addoption("--module", type=Path, help="the module to load, of one kernel (default: build/VERSION/hpmmap.ko)")
     group.addoption("--logs", type=Path, default=LOGS, help="where what the guests say is written (default: build/vm)")
 
@@ -44,6 +46,7 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     config.hpmmap_kernels = [resolve_kernel(name) for name in config.getoption("--kernel")] or kernels()
     config.hpmmap_runs = []
+    config.hpmmap_done = 0
     # Ends the session, and the guests with it. A shell's background jobs ignore Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
@@ -55,7 +58,9 @@ def _version_key(kver: str) -> list[int]:
 def pytest_generate_tests(metafunc):
     if "item" not in metafunc.fixturenames:
         return
-    items = program_items() + scenario_items()
+    items = all_items()
+    if ref := metafunc.config.getoption("--changed"):
+        items = items_for(items, paths_since(ref))
     if asked := metafunc.config.getoption("--item"):
         if unknown := set(asked) - {item.name for item in items}:
             raise pytest.UsageError(f"there is no item {', '.join(sorted(unknown))}")
@@ -75,14 +80,21 @@ def pytest_generate_tests(metafunc):
 
 def _kver_and_item(node) -> tuple[str, Item] | None:
     params = getattr(getattr(node, "callspec", None), "params", {})
-    return (params["kver"], params["item"]) if "item" in params else None
+    # Where there are no items, there is a node nevertheless, without one.
+    return (params["kver"], params["item"]) if isinstance(params.get("item"), Item) else None
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(items):
-    """Whatever -k and -m select, each of its guests gives everything back in the end."""
+def pytest_collection_modifyitems(config, items):
+    """Whatever -k and -m select and is left to do, each of its guests gives everything back in the end."""
     nodes = list(items)
     result = yield
+    record = Record.of_check()
+    if record and record.resume:
+        done = record.passed()
+        left = [node for node in items if not (found := _kver_and_item(node)) or (found[0], found[1].name) not in done]
+        config.hpmmap_done = len(items) - len(left)
+        items[:] = left
     guests = {(kver, item.machine) for kver, item in filter(None, map(_kver_and_item, items))}
     for node in nodes:
         found = _kver_and_item(node)
@@ -142,7 +154,20 @@ def failures(outcome: Outcome) -> list[str]:
     return problems(outcome)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    record, found = Record.of_check(), _kver_and_item(item)
+    if record and found and (call.when == "call" or (call.when == "setup" and report.failed)):
+        kver, wanted = found
+        seconds = sum(run.seconds(wanted.name) for run in item.config.hpmmap_runs if run.kver == kver)
+        record.add(kver, wanted.name, "FAILED" if report.failed else report.outcome, seconds)
+    return report
+
+
 def pytest_sessionfinish(session):
+    if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and session.config.hpmmap_done:
+        session.exitstatus = pytest.ExitCode.OK
     cache = session.config.cache
     measured = {
         f"{run.kver} {name}": o.seconds for run in session.config.hpmmap_runs for name, o in run.outcomes.items()
@@ -153,6 +178,8 @@ def pytest_sessionfinish(session):
 
 def pytest_terminal_summary(terminalreporter, config):
     """Where the time went, since waiting for a guest says nothing about it."""
+    if config.hpmmap_done:
+        terminalreporter.write_line(f"{config.hpmmap_done} items passed before")
     items = []
     for run in config.hpmmap_runs:
         total = sum(outcome.seconds for outcome in run.outcomes.values())

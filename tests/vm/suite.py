@@ -75,6 +75,8 @@ class Item:
     """Whether it needs a kernel of scripts/build-debug-kernel."""
     tier: str = "check"
     """check: runs on every kernel; newest: in check only on the newest; all: not in check; parallel: alone."""
+    paths: tuple[str, ...] = ()
+    """Patterns of the sources that it belongs to."""
 
 
 @dataclass
@@ -134,6 +136,17 @@ def _item_tier(source: Path, text: str, key: str = "tier", default: str = "check
     return tier
 
 
+def _item_paths(source: Path, text: str) -> tuple[str, ...]:
+    """The item's own source, and what lines "# paths: PATTERN..." say: whose change it looks at."""
+    named = " ".join(re.findall(r"^# paths: (.*)$", text, re.MULTILINE)).split()
+    return (str(source.relative_to(ROOT)), *named)
+
+
+def all_items() -> list[Item]:
+    """In the order in which they run."""
+    return program_items() + scenario_items()
+
+
 def program_items() -> list[Item]:
     """Every test program, natively and under hpmmap run: with no options, and with those on
     each line of tests/guest/<name>.args, if there is that file. Natively they tell
@@ -154,7 +167,9 @@ def program_items() -> list[Item]:
             # The line that tells of success must be the program's own.
             command = f"set -o pipefail; {prefix} {program} | tee /tmp/out; status=$?; "
             command += f"[ $status = 0 ] || exit $status; grep -qx 'HPMMAP-TEST-PASS {program.name}' /tmp/out"
-            items.append(Item(f"{program.name}[{variant}]", "programs", 300, "2G", command, tier=tier))
+            own, *others = _item_paths(args, text)
+            paths = (f"tests/guest/{program.name}.c", own, *(others if variant != "native" else ()))
+            items.append(Item(f"{program.name}[{variant}]", "programs", 300, "2G", command, tier=tier, paths=paths))
     return items
 
 
@@ -171,6 +186,8 @@ def scenario_items() -> list[Item]:
         text = script.read_text()
         settings = {"machine": "main", "timeout": "120", "pool": "512M", "last": "no", "scales": "no"}
         for key, value in re.findall(r"^# (\w+): (\S+)$", text, re.MULTILINE):
+            if key == "paths":
+                continue
             if key not in settings:
                 raise ValueError(f"{script}: unknown setting '{key}'")
             settings[key] = value
@@ -187,6 +204,7 @@ def scenario_items() -> list[Item]:
                 settings["last"] == "yes",
                 debug,
                 _item_tier(script, text),
+                _item_paths(script, text),
             )
         )
     return items
@@ -238,6 +256,10 @@ class GuestRun:
         with self._changed:
             self._changed.wait_for(lambda: name in self.outcomes or self._done)
             return self.outcomes.get(name) or Outcome(None, trouble="it was never run")
+
+    def seconds(self, name: str) -> float:
+        """How long an item took, if it was run here."""
+        return self.outcomes[name].seconds if name in self.outcomes else 0
 
     def _run(self) -> None:
         with self.slots:

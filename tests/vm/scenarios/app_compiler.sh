@@ -5,6 +5,7 @@
 # timeout: 240
 # scales: yes
 # tier: all  app_shell starts more processes, and app_stress forks
+# paths: tests/vm/guest/apps.sh
 . "$(dirname "$0")/../guest/apps.sh"
 
 cat >"$WORK/build" <<'BUILD'

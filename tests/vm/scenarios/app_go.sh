@@ -5,6 +5,7 @@
 # timeout: 120
 # scales: yes
 # tier: all  app_java is a runtime with a collector and threads, too
+# paths: tests/vm/programs/apps/app.go tests/vm/guest/apps.sh
 . "$(dirname "$0")/../guest/apps.sh"
 
 export GOMAXPROCS=4

@@ -4,6 +4,7 @@
 # pool: 1G
 # timeout: 240
 # tier: newest  app_mpi runs MPI, too, and the test programs run on every kernel
+# paths: bench/apps/ tests/vm/guest/apps.sh
 . "$(dirname "$0")/../guest/apps.sh"
 
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

@@ -5,6 +5,7 @@
 # timeout: 240
 # scales: yes
 # tier: newest  what programs see of a kernel, the test programs ask on every one
+# paths: tests/vm/programs/apps/mpi.c kernel/task/ tests/vm/guest/apps.sh
 . "$(dirname "$0")/../guest/apps.sh"
 
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

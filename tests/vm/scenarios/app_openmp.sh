@@ -5,6 +5,7 @@
 # timeout: 120
 # scales: yes
 # tier: newest  what programs see of a kernel, the test programs ask on every one
+# paths: tests/vm/programs/apps/openmp.c tests/vm/guest/apps.sh
 . "$(dirname "$0")/../guest/apps.sh"
 
 export OMP_NUM_THREADS=4 OMP_WAIT_POLICY=passive

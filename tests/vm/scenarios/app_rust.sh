@@ -5,6 +5,7 @@
 # timeout: 120
 # scales: yes
 # tier: all  app_openmp and app_python allocate in threads, too
+# paths: tests/vm/programs/apps/rust/ tests/vm/guest/apps.sh
 . "$(dirname "$0")/../guest/apps.sh"
 
 same rust "$BUILT/rust" "$SCALE"

@@ -6,6 +6,7 @@
 # timeout: 600
 # scales: yes
 # tier: newest  what programs see of a kernel, the test programs ask on every one
+# paths: tests/vm/programs/apps/children.sh kernel/task/ kernel/as/share.* kernel/as/snapshot.* tests/vm/guest/apps.sh
 . "$(dirname "$0")/../guest/apps.sh"
 
 times=$SCALE

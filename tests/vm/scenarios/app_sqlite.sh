@@ -5,6 +5,7 @@
 # timeout: 120
 # scales: yes
 # tier: all  app_python maps files and grows memory, too
+# paths: tests/vm/programs/apps/tables.sql tests/vm/guest/apps.sh
 . "$(dirname "$0")/../guest/apps.sh"
 
 cat >"$WORK/tables" <<'TABLES'

@@ -4,6 +4,7 @@
 # pool: 1G
 # timeout: 120
 # tier: newest  what programs see of a kernel, the test programs ask on every one
+# paths: tests/vm/programs/apps/debuggee.c tests/vm/guest/apps.sh
 . "$(dirname "$0")/../guest/apps.sh"
 
 cat >"$WORK/script" <<'SCRIPT'

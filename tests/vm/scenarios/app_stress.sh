@@ -6,6 +6,7 @@
 # timeout: 600
 # scales: yes
 # tier: newest  what programs see of a kernel, the test programs ask on every one
+# paths: kernel/as/ kernel/call/ tests/vm/guest/apps.sh
 . "$(dirname "$0")/../guest/apps.sh"
 
 AS=(setpriv --reuid "$USER_ID" --regid "$USER_ID" --groups "$(getent group hpmmap | cut -d: -f3)")

@@ -2,6 +2,7 @@
 # The benchmark runs natively and in the pools, and its JSON is as documented; no figure is judged.
 # timeout: 300
 # tier: newest  the figures are not judged, and nothing of how they are made depends on the kernel
+# paths: bench/alloc/ bench/alloc_counts.py bench/traces.c crates/hpmmap-bench/
 . "$(dirname "$0")/../guest/lib.sh"
 
 out=/tmp/bench

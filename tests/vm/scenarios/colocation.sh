@@ -3,6 +3,7 @@
 # timeout: 240
 # pool: 0
 # tier: newest  nothing of it depends on the kernel
+# paths: bench/colocation_study.py bench/apps/ crates/hpmmap-bench/
 . "$(dirname "$0")/../guest/lib.sh"
 
 apps=/tmp/colocation-apps study=/tmp/colocation thp=/sys/kernel/mm/transparent_hugepage/enabled

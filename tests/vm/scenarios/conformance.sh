@@ -3,6 +3,7 @@
 # machine: programs
 # timeout: 600
 # pool: 2G
+# paths: kernel/as/ kernel/call/ kernel/task/ tests/conformance/
 . "$(dirname "$0")/../guest/lib.sh"
 
 cases=$HPMMAP_ROOT/tests/conformance

@@ -1,6 +1,7 @@
 #!/bin/bash
 # hpmmap run passes on exit status and signals.
 # pool: 128M
+# paths: kernel/task/ crates/hpmmap/src/launch.rs
 . "$(dirname "$0")/../guest/lib.sh"
 
 for status in 0 1 42 255; do

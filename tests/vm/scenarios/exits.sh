@@ -2,6 +2,7 @@
 # Who ends waits for nobody, and zeroes little; threads of the module zero the rest.
 # pool: 512M
 # timeout: 240
+# paths: kernel/mem/zero.* kernel/as/life.* kernel/as/release.* kernel/as/share.* kernel/as/unmap.* kernel/task/exec.* tests/vm/programs/exits.c
 . "$(dirname "$0")/../guest/lib.sh"
 
 exits=$HPMMAP_ROOT/build/tests-vm/exits

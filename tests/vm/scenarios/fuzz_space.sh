@@ -3,6 +3,7 @@
 # HPMMAP. The seeds are fixed; make check-debug goes on with others.
 # pool: 512M
 # timeout: 240
+# paths: kernel/mem/ kernel/as/ kernel/call/ kernel/task/fork.* tests/fuzz/space.c
 . "$(dirname "$0")/../guest/lib.sh"
 
 fuzz_twins --seed 1 --heap-protect --ops 250

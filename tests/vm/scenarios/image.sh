@@ -2,6 +2,7 @@
 # The program image: too little memory for it, ordinary programs, uprobes.
 # pool: 128M
 # timeout: 240
+# paths: kernel/task/image.* kernel/task/exec.* tests/vm/programs/registered.c
 . "$(dirname "$0")/../guest/lib.sh"
 
 programs=$HPMMAP_ROOT/build/tests

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Children and what they execute are registered, or not with --no-inherit.
 # pool: 256M
+# paths: kernel/task/ tests/vm/programs/registered.c
 . "$(dirname "$0")/../guest/lib.sh"
 
 registered=$HPMMAP_ROOT/build/tests-vm/registered

@@ -2,6 +2,7 @@
 # kill -9 at any moment of a job's life gives everything back.
 # pool: 512M
 # timeout: 240
+# paths: kernel/as/ kernel/task/
 . "$(dirname "$0")/../guest/lib.sh"
 
 # Starts, maps, unmaps, forks and executes without end.

@@ -2,6 +2,7 @@
 # Marked programs register themselves, if their user may, and run as ever otherwise.
 # pool: 512M
 # timeout: 300
+# paths: kernel/task/mark.* kernel/task/image.* crates/hpmmap/src/mark/ tests/vm/programs/registered.c
 . "$(dirname "$0")/../guest/lib.sh"
 
 programs=$HPMMAP_ROOT/build/tests

@@ -3,6 +3,7 @@
 # memory again, and it stays offline.
 # pool: 512M
 # timeout: 300
+# paths: kernel/mem/ kernel/as/ tests/vm/programs/memory_error.c
 . "$(dirname "$0")/../guest/lib.sh"
 
 PROGRAM=$HPMMAP_ROOT/build/tests-vm/memory_error

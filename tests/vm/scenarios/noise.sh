@@ -3,6 +3,7 @@
 # pool: 512M
 # timeout: 180
 # tier: newest  nothing of it depends on the kernel
+# paths: bench/noise/ crates/hpmmap-bench/
 . "$(dirname "$0")/../guest/lib.sh"
 
 out=/tmp/noise

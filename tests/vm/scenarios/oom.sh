@@ -2,6 +2,7 @@
 # The OOM killer, of a cgroup and of the machine, takes who frees memory of Linux, not a job
 # with memory of the pools.
 # pool: 512M
+# paths: kernel/task/oom.* kernel/mem/block.*
 . "$(dirname "$0")/../guest/lib.sh"
 
 hold='

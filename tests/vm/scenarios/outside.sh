@@ -4,6 +4,7 @@
 # pool: 1G
 # timeout: 1500
 # tier: all  five minutes on each kernel
+# paths: tests/outside/
 . "$(dirname "$0")/../guest/lib.sh"
 
 # Its options change what these tests find.

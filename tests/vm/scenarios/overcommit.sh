@@ -1,6 +1,7 @@
 #!/bin/bash
 # With vm.overcommit_memory=2 pool memory is in addition to what Linux commits to.
 # pool: 512M
+# paths: kernel/call/handle.* kernel/as/reserve.* kernel/as/commit.*
 . "$(dirname "$0")/../guest/lib.sh"
 
 whole='

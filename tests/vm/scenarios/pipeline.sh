@@ -1,6 +1,7 @@
 #!/bin/bash
 # system(), popen() and shell pipelines work in a job.
 # pool: 512M
+# paths: kernel/task/
 . "$(dirname "$0")/../guest/lib.sh"
 
 sum=$(hpmmap run -- sh -c 'seq 20000 | sort -rn | awk "{ s += \$1 } END { print s }"')

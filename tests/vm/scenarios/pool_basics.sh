@@ -1,6 +1,7 @@
 #!/bin/bash
 # Memory goes into the pools and comes back; every refusal is one clear line.
 # pool: 0
+# paths: kernel/mem/ kernel/chardev.* crates/hpmmap/src/pool/
 . "$(dirname "$0")/../guest/lib.sh"
 
 before=$(memtotal_kib)

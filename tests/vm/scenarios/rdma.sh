@@ -3,6 +3,7 @@
 # unmapped while it is registered stays out of use until it is not.
 # pool: 512M
 # timeout: 240
+# paths: kernel/mem/block.* kernel/as/ tests/vm/programs/rdma_pin.c
 . "$(dirname "$0")/../guest/lib.sh"
 
 modprobe rdma_rxe || skip "this kernel has no soft-RoCE"

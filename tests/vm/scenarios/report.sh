@@ -2,6 +2,8 @@
 # run --report counts exactly what a job did, whatever became of it; --watch and --prometheus show it.
 # pool: 256M
 # timeout: 240
+# paths: kernel/as/stats.* kernel/as/counters.* kernel/as/show.* crates/hpmmap/src/report.rs crates/hpmmap/src/prometheus.rs
+# paths: tests/vm/programs/counted.c
 . "$(dirname "$0")/../guest/lib.sh"
 
 counted=$HPMMAP_ROOT/build/tests-vm/counted

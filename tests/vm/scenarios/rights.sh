@@ -2,6 +2,7 @@
 # Who is not in the group may not use the device; who is may not change the pools.
 # Jobs are for the eyes of their user and root.
 # pool: 256M
+# paths: kernel/chardev.* kernel/sysfs.* kernel/mem/show.* kernel/as/show.* kernel/as/stats.* tests/vm/programs/ioctls.c
 . "$(dirname "$0")/../guest/lib.sh"
 
 [ "$(stat -c '%a %G' /dev/hpmmap)" = '660 hpmmap' ] || fail "/dev/hpmmap is $(stat -c '%a %G' /dev/hpmmap)"

@@ -3,6 +3,7 @@
 # the tier all; on a debug kernel, where a round takes ten times as long, 15.
 # pool: 0
 # timeout: 1500
+# paths: kernel/mem/
 . "$(dirname "$0")/../guest/lib.sh"
 
 rounds=30

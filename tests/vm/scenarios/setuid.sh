@@ -1,6 +1,7 @@
 #!/bin/bash
 # A set-user-ID program is not registered, whoever starts it.
 # pool: 128M
+# paths: kernel/task/ tests/vm/programs/registered.c
 . "$(dirname "$0")/../guest/lib.sh"
 
 registered=$HPMMAP_ROOT/build/tests-vm/registered

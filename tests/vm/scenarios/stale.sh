@@ -4,6 +4,7 @@
 # pool: 256M
 # timeout: 240
 # scales: yes
+# paths: kernel/mem/ kernel/as/ kernel/call/ tests/fuzz/stale.c
 . "$(dirname "$0")/../guest/lib.sh"
 
 stale=$HPMMAP_ROOT/build/tests-fuzz/stale

@@ -3,6 +3,8 @@
 # pool: 512M
 # timeout: 240
 # tier: newest  trace_tracefs runs on every kernel
+# paths: kernel/trace.* kernel/as/stats.* crates/hpmmap-trace/ crates/hpmmap-bpf/ tests/vm/guest/trace.sh tests/vm/guest/check_trace.py
+# paths: tests/vm/programs/faults.c
 . "$(dirname "$0")/../guest/trace.sh"
 
 [ -e /sys/kernel/btf/vmlinux ] || skip "this kernel has no BTF, which BPF programs need; trace_tracefs does without"

@@ -1,6 +1,7 @@
 #!/bin/bash
 # hpmmap trace without BPF: every page fault is counted, and nothing stays in tracefs.
 # pool: 512M
+# paths: kernel/trace.* crates/hpmmap-trace/ tests/vm/guest/trace.sh tests/vm/guest/check_trace.py tests/vm/programs/faults.c
 . "$(dirname "$0")/../guest/trace.sh"
 
 no_probes() { ! grep -q hpmmap_trace /sys/kernel/tracing/kprobe_events; }

@@ -2,6 +2,7 @@
 # What a process has given up is free when its parent learns of its end, and zero again soon after.
 # pool: 512M
 # timeout: 240
+# paths: kernel/mem/ kernel/as/ctx.* kernel/as/release.* kernel/as/reuse.* kernel/as/unmap.* kernel/task/exec.*
 . "$(dirname "$0")/../guest/lib.sh"
 
 is_clean() { [ "$(pool_bytes free_bytes)" = "$(pool_bytes clean_bytes)" ]; }
