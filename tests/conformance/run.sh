@@ -1,6 +1,7 @@
 #!/bin/bash
-# Write the records of all cases: run.sh OUTPUT [OPTION OF CONFORMANCE...] -- [COMMAND...]
-# The command stands before every program that is run: none, or hpmmap run.
+# Write the records of all cases: run.sh OUTPUT [OPTION OF CONFORMANCE...] [PATTERN...] -- [COMMAND...]
+# The command stands before every program that is run: none, or hpmmap run. With patterns
+# of cases it is these alone.
 set -euo pipefail
 
 target=$1
@@ -54,7 +55,7 @@ core_dump() {
 }
 
 "${prefix[@]}" "$built/conformance" "${options[@]}" >"$output"
-if [[ " ${options[*]} " == *' --only-big '* ]]; then
+if [[ " ${options[*]} " == *' --only-big '* || " ${options[*]} " == *' '[^-]* ]]; then
 	cp "$output" "$target"
 	exit
 fi

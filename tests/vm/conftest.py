@@ -61,7 +61,8 @@ def pytest_generate_tests(metafunc):
     items = all_items()
     if ref := metafunc.config.getoption("--changed"):
         items = items_for(items, paths_since(ref))
-    if asked := metafunc.config.getoption("--item"):
+    asked = metafunc.config.getoption("--item")
+    if asked:
         if unknown := set(asked) - {item.name for item in items}:
             raise pytest.UsageError(f"there is no item {', '.join(sorted(unknown))}")
         items = [item for item in items if item.name in asked]
@@ -72,7 +73,9 @@ def pytest_generate_tests(metafunc):
         for machine in MACHINES:
             here = [i for i in items if i.machine == machine and runs_in(i, tier, kver == newest)]
             here = [i for i in here if not i.debug or is_debug_kernel(kver)]
-            for item in sorted(here, key=lambda i: i.last) + [leaving(machine)] * bool(here):
+            # Of items by name, nothing but these.
+            ends = [leaving(machine)] if here and not asked else []
+            for item in sorted(here, key=lambda i: i.last) + ends:
                 params.append((kver, item))
                 ids.append(f"{kernel_label(kver)}-{item.name}")
     metafunc.parametrize("kver,item", params, ids=ids)

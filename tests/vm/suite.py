@@ -181,6 +181,7 @@ def scenario_items() -> list[Item]:
     scale = int(os.environ.get("HPMMAP_TEST_SCALE", "1"))
     # Of the fuzzers without end; they say which they use.
     seed = int(os.environ.get("HPMMAP_SEED") or secrets.randbelow(1 << 30))
+    cases = shlex.quote(os.environ.get("HPMMAP_CONFORMANCE_CASES", ""))
     for script in [path for where in SCRIPTS for path in sorted(where.glob("*.sh"))]:
         debug = script.parent == DEBUG_SCENARIOS
         text = script.read_text()
@@ -200,7 +201,8 @@ def scenario_items() -> list[Item]:
                 settings["machine"],
                 int(settings["timeout"]) * scaled,
                 settings["pool"],
-                f"HPMMAP_TIER={run} HPMMAP_TEST_SCALE={scaled} HPMMAP_SEED={seed} exec bash {shlex.quote(str(script))}",
+                f"HPMMAP_TIER={run} HPMMAP_TEST_SCALE={scaled} HPMMAP_SEED={seed} "
+                f"HPMMAP_CONFORMANCE_CASES={cases} exec bash {shlex.quote(str(script))}",
                 settings["last"] == "yes",
                 debug,
                 _item_tier(script, text),
