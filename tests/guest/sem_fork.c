@@ -735,6 +735,28 @@ static void changes_of_shared_memory(void)
 	unmap(p, MB(16));
 }
 
+/* One mapping with what was there: else mremap(2) refuses it. */
+static void extend_what_is_inherited(void *arg)
+{
+	char *p = arg;
+
+	map_flags(p + MB(4), MB(4), RW, ANON | MAP_FIXED_NOREPLACE);
+	p = mremap(p, MB(8), MB(12), MREMAP_MAYMOVE);
+	CHECK(p != MAP_FAILED);
+	CHECK_TOUCH(p, MB(12));
+	unmap(p, MB(12));
+}
+
+static void inherited_mappings_grow(void)
+{
+	char *p = free_range(MB(8));
+
+	/* Not touched: Linux keeps apart what a child inherits with contents. */
+	map_flags(p, MB(4), RW, ANON | MAP_FIXED_NOREPLACE);
+	in_child(extend_what_is_inherited, p);
+	unmap(p, MB(4));
+}
+
 /* The same by the parent, while the child has the snapshot. */
 static void parent_changes_what_is_shared(void)
 {
@@ -1018,6 +1040,7 @@ int main(void)
 		T(parent_is_as_it_was_after_exec),
 		T(parent_is_as_it_was_every_time),
 		T(changes_of_shared_memory),
+		T(inherited_mappings_grow),
 		T(parent_changes_what_is_shared),
 		T(kernel_writes_are_copied),
 		T(wipe_on_fork),

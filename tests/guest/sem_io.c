@@ -199,10 +199,12 @@ static void beside_pinned_pages(void)
 	for (unsigned int i = 0; i < 4; i++) {
 		char *p = map_anon(KB(64));
 
+		CHECK_TOUCH(p, KB(64));
 		verify_zero(p, KB(64));
 		fill(p, KB(64), 3 + i);
 		p = mremap(p, KB(64), KB(256), MREMAP_MAYMOVE);
 		CHECK(p != MAP_FAILED);
+		CHECK_TOUCH(p, KB(256));
 		verify(p, KB(64), 3 + i, 0);
 		verify_zero(p + KB(64), KB(192));
 		unmap(p, KB(256));

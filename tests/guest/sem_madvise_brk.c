@@ -436,6 +436,8 @@ static void brk_refusals(void)
 	CHECK_EQ(syscall(SYS_brk, 0), (long)start);
 	CHECK_EQ(syscall(SYS_brk, 1), (long)start);
 	CHECK_EQ(syscall(SYS_brk, 1UL << 56), (long)start);
+	/* Rounded up, it would be 0. */
+	CHECK_EQ(syscall(SYS_brk, -1UL), (long)start);
 	CHECK(sbrk(0) == start);
 
 	wall = map_flags(slot_up(start) + MB(4), PAGE, RW, ANON | MAP_FIXED_NOREPLACE);

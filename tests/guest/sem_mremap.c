@@ -379,6 +379,23 @@ static void advice_taken_back_leaves_one_mapping(void)
 	unmap(p, MB(12));
 }
 
+/* A mapping moves with its key, also if that is free by now. */
+static void keys_that_are_free(void)
+{
+	char *p = map_anon(MB(4)), *to = free_range(MB(4));
+	int key = pkey_alloc(0, 0);
+
+	if (key < 0)
+		SKIP("no protection keys");
+	fill(p, MB(4), 1);
+	CHECK_OK(pkey_mprotect(p, MB(4), RW, key));
+	CHECK_OK(pkey_free(key));
+	CHECK(mremap(p, MB(4), MB(4), MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
+	verify(to, MB(4), 1, 0);
+	CHECK_OK(pkey_mprotect(to, MB(4), RW, 0));
+	unmap(to, MB(4));
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
@@ -397,6 +414,7 @@ int main(void)
 		T(old_length_zero),
 		T(realloc_patterns),
 		T(advice_taken_back_leaves_one_mapping),
+		T(keys_that_are_free),
 	};
 
 	return RUN_GROUP("sem_mremap", tests);

@@ -650,6 +650,8 @@ static void malloc_in_all_threads(void)
 
 /* ---- A thread that others wait for ---------------------------------------- */
 
+#define GIVE_UP_S 30
+
 /* Each page that is missed it gives, and maps memory for its work. */
 static void *serve_pages(void *arg)
 {
@@ -689,10 +691,13 @@ static void calls_wait_for_a_thread_that_maps(void)
 	reg.range.len = 3 * PAGE;
 	CHECK_OK(ioctl(fd, UFFDIO_REGISTER, &reg));
 	server = start_thread(serve_pages, &fd);
+	/* Who waits for the other one waits for ever. */
+	alarm(GIVE_UP_S);
 	CHECK_OK(madvise(p, PAGE, MADV_POPULATE_READ));
 	CHECK_OK(mlock(p + PAGE, PAGE));
 	CHECK_EQ(p[2 * PAGE], 0);
 	join_thread(server);
+	alarm(0);
 	CHECK_OK(munmap(p, 3 * PAGE));
 	close(fd);
 }

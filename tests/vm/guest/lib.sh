@@ -122,6 +122,21 @@ load_module() {
 	chmod 0660 /dev/hpmmap
 }
 
+TRACING=/sys/kernel/tracing
+zero_trace_start() {
+	echo >$TRACING/trace
+	echo 1 >$TRACING/events/hpmmap/hpmmap_zero/enable
+}
+
+zero_trace_stop() {
+	echo 0 >$TRACING/events/hpmmap/hpmmap_zero/enable
+}
+
+# zeroed COMM: blocks that processes of this name have zeroed since zero_trace_start.
+zeroed() {
+	awk -v comm="$1" '$0 !~ /^#/ && index($0, " " comm "-") && sub(/.* blocks=/, "") { n += $0 } END { print n + 0 }' $TRACING/trace
+}
+
 # The hooks are removed some time after the last job has ended.
 unload_module() {
 	within 20 rmmod hpmmap || rmmod hpmmap || fail "the module does not unload"

@@ -6,30 +6,15 @@
 . "$(dirname "$0")/../guest/lib.sh"
 
 exits=$HPMMAP_ROOT/build/tests-vm/exits
-tracing=/sys/kernel/tracing
 # What a process that ends zeroes itself, at most.
 most=16
 
 is_clean() { [ "$(pool_bytes free_bytes)" = "$(pool_bytes clean_bytes)" ]; }
 
-trace_start() {
-	echo >$tracing/trace
-	echo 1 >$tracing/events/hpmmap/hpmmap_zero/enable
-}
-
-trace_stop() {
-	echo 0 >$tracing/events/hpmmap/hpmmap_zero/enable
-}
-
-# zeroed COMM: blocks that processes of this name have zeroed since trace_start.
-zeroed() {
-	awk -v comm="$1" '$0 !~ /^#/ && index($0, " " comm "-") && sub(/.* blocks=/, "") { n += $0 } END { print n + 0 }' $tracing/trace
-}
-
 within 20 is_clean || fail "the pool does not become clean"
 
 echo "== a process that is killed"
-trace_start
+zero_trace_start
 hpmmap run --strict -- "$exits" fill 200 >/tmp/ready &
 job=$!
 within 30 grep -q ready /tmp/ready || fail "the process does not get ready"
@@ -38,7 +23,7 @@ wait $job || true
 # Its parent knows, and it has given everything back.
 [ "$(pool_bytes free_bytes)" = "$(pool_bytes total_bytes)" ] || fail "$(pool_bytes free_bytes) bytes are free after a process was killed"
 within 60 is_clean || fail "what a process left is not zeroed"
-trace_stop
+zero_trace_stop
 own=$(zeroed exits)
 others=$(zeroed hpmmap_zero/0)
 echo "of 100 blocks the process zeroed $own, the thread $others"
@@ -51,7 +36,7 @@ mkfifo /tmp/fifo
 exec 7<>/tmp/fifo
 hpmmap run --strict -- "$exits" pin /tmp/fifo 128
 [ "$(pool_bytes pinned_bytes)" = $((256 * MIB)) ] || fail "$(pool_bytes pinned_bytes) bytes are pinned"
-trace_start
+zero_trace_start
 exec 7>&-
 no_pins() { [ "$(pool_bytes pinned_bytes)" = 0 ]; }
 within 10 no_pins || fail "$(pool_bytes pinned_bytes) bytes are still pinned"
@@ -59,7 +44,7 @@ for _ in 1 2 3; do
 	as_member hpmmap run -- /bin/true
 done
 within 60 is_clean || fail "what was pinned is not zeroed"
-trace_stop
+zero_trace_stop
 own=$(($(zeroed true) + $(zeroed hpmmap)))
 others=$(zeroed hpmmap_zero/0)
 echo "of 128 blocks processes of another user zeroed $own, the thread $others"

@@ -2,7 +2,7 @@
 # What a process has given up is free when its parent learns of its end, and zero again soon after.
 # pool: 512M
 # timeout: 240
-# paths: kernel/mem/ kernel/as/ctx.* kernel/as/release.* kernel/as/reuse.* kernel/as/unmap.* kernel/task/exec.*
+# paths: kernel/mem/ kernel/as/life.* kernel/as/release.* kernel/as/reuse.* kernel/as/unmap.* kernel/task/exec.*
 . "$(dirname "$0")/../guest/lib.sh"
 
 is_clean() { [ "$(pool_bytes free_bytes)" = "$(pool_bytes clean_bytes)" ]; }
@@ -20,6 +20,19 @@ expect_clean 'after a process'
 
 hpmmap run --strict -- sh -c 'for _ in 1 2 3 4; do python3 -c "x = b\"x\" * (32 << 20)" & done; wait'
 expect_clean 'after some processes at once'
+
+# Of a mapping that fails, what was kept for reuse goes with the rest.
+hpmmap run --strict -- python3 -c '
+import mmap
+flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000000  # MAP_UNINITIALIZED
+with mmap.mmap(-1, 32 << 20, flags) as kept:
+    kept[:] = b"x" * (32 << 20)
+try:
+    mmap.mmap(-1, 1 << 30, flags)
+except OSError:
+    raise SystemExit(0)
+raise SystemExit("more memory than the pool has")'
+expect_clean 'after a mapping that failed'
 
 # All leave the address space together, and any of them may be the last.
 threaded='
