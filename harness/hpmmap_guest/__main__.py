@@ -4,6 +4,7 @@ import argparse
 import shlex
 import signal
 import sys
+from pathlib import Path
 
 from . import Guest, GuestError, kernels
 
@@ -18,6 +19,7 @@ def _parser() -> argparse.ArgumentParser:
     machine.add_argument("--append", default="", metavar="OPTIONS", help="further kernel options")
     machine.add_argument("--icount", action="store_true", help="one CPU that counts instructions as nanoseconds")
     machine.add_argument("--parallel", action="store_true", help="CPUs that run at once: see docs/testing.md")
+    machine.add_argument("--module", type=Path, metavar="FILE", help="the module (default: build/VERSION/hpmmap.ko)")
     machine.add_argument("--no-module", action="store_true", help="do not load the module")
     machine.add_argument("--accel", default="auto", choices=["auto", "kvm", "tcg"], help="accelerator (default: auto)")
 
@@ -47,6 +49,7 @@ def main() -> int:
             numa=args.numa,
             movable=args.movable,
             load_module=not args.no_module,
+            module=args.module and args.module.resolve(),
             accel=args.accel,
         )
         if args.verb == "shell":

@@ -51,7 +51,9 @@ def test_a_list_that_is_not_true_any_more(mutants, tmp_path):
         HEAD.replace("fuzz_space", "no_such sem_brk[hpmmap]") + "+++ b/kernel/call/brk.c\n@@ -1 +1 @@\n-x\n+y\n"
     )
     wrong = mutants.check([mutants.read(patch)])
+    row = "| heap | the heap grows, and nobody sees it. | 0123456 | `make check`"
     assert [line.split(":")[0] for line in wrong] == [
+        f"testing.md has no row '{row}",
         "heap.patch does not apply",
         "heap.patch",
         "heap.patch",
