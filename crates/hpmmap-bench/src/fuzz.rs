@@ -11,7 +11,7 @@ use hpmmap_base::fuzz::{ROUNDS, broken, in_time, is_quiet, odd_json};
 use crate::colocation::record::tests as study;
 use crate::colocation::record::{Purpose, Store};
 use crate::colocation::summary::Summary;
-use crate::colocation::{html, text};
+use crate::colocation::{chart, html, text};
 use crate::plan::Method;
 use crate::result::Record;
 use crate::result::tests::{outcome, record};
@@ -25,7 +25,7 @@ fn show_study(dir: &Path) -> Result<()> {
     let html = html::report(&summary, &runs)?;
     assert!(is_quiet(&html) && !html.contains("<script"));
     for workload in summary.workloads() {
-        html::chart(&summary, workload)?;
+        chart::chart(&summary, workload)?;
     }
     store.write("report.html", html.as_bytes())
 }

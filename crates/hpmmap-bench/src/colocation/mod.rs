@@ -1,5 +1,6 @@
 //! The parts of the co-location study. `docs/colocation.md` has the formulas.
 
+pub mod chart;
 pub mod html;
 pub mod job;
 pub mod neighbour;

@@ -29,7 +29,7 @@ use crate::colocation::plan::{
 use crate::colocation::record::{Figures, LeftOut, Plan, Purpose, Run, SCHEMA, Store};
 use crate::colocation::settings::{self, Settings};
 use crate::colocation::summary::Summary;
-use crate::colocation::{html, text, workload};
+use crate::colocation::{chart, html, text, workload};
 use crate::machine;
 
 const MEBIBYTE: u64 = 1 << 20;
@@ -624,7 +624,7 @@ fn conclude(
     json.push(b'\n');
     store.write("summary.json", &json)?;
     for workload in summary.workloads() {
-        let svg = html::chart(&summary, workload)?;
+        let svg = chart::chart(&summary, workload)?;
         store.write(&format!("{}.svg", workload.name()), svg.as_bytes())?;
     }
     let report = html::report(&summary, runs)?;
