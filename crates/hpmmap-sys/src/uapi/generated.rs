@@ -1,0 +1,309 @@
+//! Made by bindgen from `kernel/uapi/hpmmap.h`: `tests/header.rs`.
+
+pub const DEVICE_PATH: &::std::ffi::CStr = c"/dev/hpmmap";
+pub const SYSFS_PATH: &::std::ffi::CStr = c"/sys/kernel/hpmmap";
+pub const ABI_VERSION: u32 = 2;
+pub const BLOCK_BYTES: u64 = 2097152;
+pub const LARGE_BYTES: u64 = 1073741824;
+pub const IOC_MAGIC: u32 = 182;
+pub const IOC_INFO: u64 = 3223369216;
+pub const FEATURE_JOBS: u64 = 2;
+pub const FEATURE_LIMITS: u64 = 4;
+pub const IOC_POOL_ADD: u64 = 3223369217;
+pub const POOL_F_MOVABLE: u32 = 1;
+pub const IOC_POOL_REMOVE: u64 = 3224417794;
+pub const POOL_RANGE_MIN_SIZE: u32 = 40;
+pub const IOC_POOL_LIST: u64 = 3222844931;
+pub const IOC_LAUNCH: u64 = 3223893508;
+pub const LAUNCH_F_STRICT: u32 = 1;
+pub const LAUNCH_F_NO_INHERIT: u32 = 2;
+pub const LAUNCH_F_INTERLEAVE: u32 = 4;
+pub const LAUNCH_F_IMAGE: u32 = 8;
+pub const LAUNCH_F_FIRST_TOUCH: u32 = 16;
+pub const IOC_LIMIT_SET: u64 = 3222844933;
+pub const LIMIT_F_DEFAULT: u32 = 1;
+pub const LIMIT_F_CGROUP: u32 = 2;
+pub const LIMIT_F_PERCENT: u32 = 4;
+pub const LIMIT_NONE: u64 = 18446744073709551615;
+pub const LIMIT_INHERIT: u64 = 18446744073709551614;
+pub const IOC_LIMIT_LIST: u64 = 3222844934;
+pub const MARK_MAGIC: u32 = 1213005824;
+pub const MARK_MAGIC_MASK: u32 = 4294901760;
+pub const MARK_F_1G: u32 = 32768;
+pub const MARK_LAUNCH_FLAGS: u32 = 31;
+pub const MARK_OPTIONS: u32 = 32799;
+pub const MADV_REUSE: u32 = 1213223425;
+pub type __s32 = ::std::os::raw::c_int;
+pub type __u32 = ::std::os::raw::c_uint;
+pub type __u64 = ::std::os::raw::c_ulonglong;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct Info {
+    pub size: __u32,
+    pub flags: __u32,
+    pub abi_version: __u32,
+    pub __reserved: __u32,
+    pub memory_block_bytes: __u64,
+    pub features: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of Info"][::std::mem::size_of::<Info>() - 32usize];
+    ["Alignment of Info"][::std::mem::align_of::<Info>() - 8usize];
+    ["Offset of field: Info::size"][::std::mem::offset_of!(Info, size) - 0usize];
+    ["Offset of field: Info::flags"][::std::mem::offset_of!(Info, flags) - 4usize];
+    [
+        "Offset of field: Info::abi_version",
+    ][::std::mem::offset_of!(Info, abi_version) - 8usize];
+    [
+        "Offset of field: Info::__reserved",
+    ][::std::mem::offset_of!(Info, __reserved) - 12usize];
+    [
+        "Offset of field: Info::memory_block_bytes",
+    ][::std::mem::offset_of!(Info, memory_block_bytes) - 16usize];
+    [
+        "Offset of field: Info::features",
+    ][::std::mem::offset_of!(Info, features) - 24usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct PoolAdd {
+    pub size: __u32,
+    pub flags: __u32,
+    pub start: __u64,
+    pub length: __u64,
+    pub node: __s32,
+    pub __reserved: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of PoolAdd"][::std::mem::size_of::<PoolAdd>() - 32usize];
+    ["Alignment of PoolAdd"][::std::mem::align_of::<PoolAdd>() - 8usize];
+    ["Offset of field: PoolAdd::size"][::std::mem::offset_of!(PoolAdd, size) - 0usize];
+    ["Offset of field: PoolAdd::flags"][::std::mem::offset_of!(PoolAdd, flags) - 4usize];
+    ["Offset of field: PoolAdd::start"][::std::mem::offset_of!(PoolAdd, start) - 8usize];
+    [
+        "Offset of field: PoolAdd::length",
+    ][::std::mem::offset_of!(PoolAdd, length) - 16usize];
+    ["Offset of field: PoolAdd::node"][::std::mem::offset_of!(PoolAdd, node) - 24usize];
+    [
+        "Offset of field: PoolAdd::__reserved",
+    ][::std::mem::offset_of!(PoolAdd, __reserved) - 28usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct PoolRemove {
+    pub size: __u32,
+    pub flags: __u32,
+    pub start: __u64,
+    pub length: __u64,
+    pub busy_bytes: __u64,
+    pub pinned_bytes: __u64,
+    pub bad_bytes: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of PoolRemove"][::std::mem::size_of::<PoolRemove>() - 48usize];
+    ["Alignment of PoolRemove"][::std::mem::align_of::<PoolRemove>() - 8usize];
+    [
+        "Offset of field: PoolRemove::size",
+    ][::std::mem::offset_of!(PoolRemove, size) - 0usize];
+    [
+        "Offset of field: PoolRemove::flags",
+    ][::std::mem::offset_of!(PoolRemove, flags) - 4usize];
+    [
+        "Offset of field: PoolRemove::start",
+    ][::std::mem::offset_of!(PoolRemove, start) - 8usize];
+    [
+        "Offset of field: PoolRemove::length",
+    ][::std::mem::offset_of!(PoolRemove, length) - 16usize];
+    [
+        "Offset of field: PoolRemove::busy_bytes",
+    ][::std::mem::offset_of!(PoolRemove, busy_bytes) - 24usize];
+    [
+        "Offset of field: PoolRemove::pinned_bytes",
+    ][::std::mem::offset_of!(PoolRemove, pinned_bytes) - 32usize];
+    [
+        "Offset of field: PoolRemove::bad_bytes",
+    ][::std::mem::offset_of!(PoolRemove, bad_bytes) - 40usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct PoolRange {
+    pub start: __u64,
+    pub length: __u64,
+    pub free_bytes: __u64,
+    pub pinned_bytes: __u64,
+    pub node: __s32,
+    pub flags: __u32,
+    pub bad_bytes: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of PoolRange"][::std::mem::size_of::<PoolRange>() - 48usize];
+    ["Alignment of PoolRange"][::std::mem::align_of::<PoolRange>() - 8usize];
+    [
+        "Offset of field: PoolRange::start",
+    ][::std::mem::offset_of!(PoolRange, start) - 0usize];
+    [
+        "Offset of field: PoolRange::length",
+    ][::std::mem::offset_of!(PoolRange, length) - 8usize];
+    [
+        "Offset of field: PoolRange::free_bytes",
+    ][::std::mem::offset_of!(PoolRange, free_bytes) - 16usize];
+    [
+        "Offset of field: PoolRange::pinned_bytes",
+    ][::std::mem::offset_of!(PoolRange, pinned_bytes) - 24usize];
+    [
+        "Offset of field: PoolRange::node",
+    ][::std::mem::offset_of!(PoolRange, node) - 32usize];
+    [
+        "Offset of field: PoolRange::flags",
+    ][::std::mem::offset_of!(PoolRange, flags) - 36usize];
+    [
+        "Offset of field: PoolRange::bad_bytes",
+    ][::std::mem::offset_of!(PoolRange, bad_bytes) - 40usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct PoolList {
+    pub size: __u32,
+    pub flags: __u32,
+    pub ranges: __u64,
+    pub nr: __u32,
+    pub range_size: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of PoolList"][::std::mem::size_of::<PoolList>() - 24usize];
+    ["Alignment of PoolList"][::std::mem::align_of::<PoolList>() - 8usize];
+    ["Offset of field: PoolList::size"][::std::mem::offset_of!(PoolList, size) - 0usize];
+    [
+        "Offset of field: PoolList::flags",
+    ][::std::mem::offset_of!(PoolList, flags) - 4usize];
+    [
+        "Offset of field: PoolList::ranges",
+    ][::std::mem::offset_of!(PoolList, ranges) - 8usize];
+    ["Offset of field: PoolList::nr"][::std::mem::offset_of!(PoolList, nr) - 16usize];
+    [
+        "Offset of field: PoolList::range_size",
+    ][::std::mem::offset_of!(PoolList, range_size) - 20usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct Launch {
+    pub size: __u32,
+    pub flags: __u32,
+    pub page_size: __u64,
+    pub nodemask: __u64,
+    pub nodemask_bits: __u32,
+    pub __reserved: __u32,
+    pub job_id: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of Launch"][::std::mem::size_of::<Launch>() - 40usize];
+    ["Alignment of Launch"][::std::mem::align_of::<Launch>() - 8usize];
+    ["Offset of field: Launch::size"][::std::mem::offset_of!(Launch, size) - 0usize];
+    ["Offset of field: Launch::flags"][::std::mem::offset_of!(Launch, flags) - 4usize];
+    [
+        "Offset of field: Launch::page_size",
+    ][::std::mem::offset_of!(Launch, page_size) - 8usize];
+    [
+        "Offset of field: Launch::nodemask",
+    ][::std::mem::offset_of!(Launch, nodemask) - 16usize];
+    [
+        "Offset of field: Launch::nodemask_bits",
+    ][::std::mem::offset_of!(Launch, nodemask_bits) - 24usize];
+    [
+        "Offset of field: Launch::__reserved",
+    ][::std::mem::offset_of!(Launch, __reserved) - 28usize];
+    [
+        "Offset of field: Launch::job_id",
+    ][::std::mem::offset_of!(Launch, job_id) - 32usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct LimitSet {
+    pub size: __u32,
+    pub flags: __u32,
+    pub uid: __u32,
+    pub cgroup_fd: __s32,
+    pub bytes: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of LimitSet"][::std::mem::size_of::<LimitSet>() - 24usize];
+    ["Alignment of LimitSet"][::std::mem::align_of::<LimitSet>() - 8usize];
+    ["Offset of field: LimitSet::size"][::std::mem::offset_of!(LimitSet, size) - 0usize];
+    [
+        "Offset of field: LimitSet::flags",
+    ][::std::mem::offset_of!(LimitSet, flags) - 4usize];
+    ["Offset of field: LimitSet::uid"][::std::mem::offset_of!(LimitSet, uid) - 8usize];
+    [
+        "Offset of field: LimitSet::cgroup_fd",
+    ][::std::mem::offset_of!(LimitSet, cgroup_fd) - 12usize];
+    [
+        "Offset of field: LimitSet::bytes",
+    ][::std::mem::offset_of!(LimitSet, bytes) - 16usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct LimitEntry {
+    pub flags: __u32,
+    pub uid: __u32,
+    pub cgroup_id: __u64,
+    pub rule: __u64,
+    pub limit_bytes: __u64,
+    pub held_bytes: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of LimitEntry"][::std::mem::size_of::<LimitEntry>() - 40usize];
+    ["Alignment of LimitEntry"][::std::mem::align_of::<LimitEntry>() - 8usize];
+    [
+        "Offset of field: LimitEntry::flags",
+    ][::std::mem::offset_of!(LimitEntry, flags) - 0usize];
+    [
+        "Offset of field: LimitEntry::uid",
+    ][::std::mem::offset_of!(LimitEntry, uid) - 4usize];
+    [
+        "Offset of field: LimitEntry::cgroup_id",
+    ][::std::mem::offset_of!(LimitEntry, cgroup_id) - 8usize];
+    [
+        "Offset of field: LimitEntry::rule",
+    ][::std::mem::offset_of!(LimitEntry, rule) - 16usize];
+    [
+        "Offset of field: LimitEntry::limit_bytes",
+    ][::std::mem::offset_of!(LimitEntry, limit_bytes) - 24usize];
+    [
+        "Offset of field: LimitEntry::held_bytes",
+    ][::std::mem::offset_of!(LimitEntry, held_bytes) - 32usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct LimitList {
+    pub size: __u32,
+    pub flags: __u32,
+    pub entries: __u64,
+    pub nr: __u32,
+    pub __reserved: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of LimitList"][::std::mem::size_of::<LimitList>() - 24usize];
+    ["Alignment of LimitList"][::std::mem::align_of::<LimitList>() - 8usize];
+    [
+        "Offset of field: LimitList::size",
+    ][::std::mem::offset_of!(LimitList, size) - 0usize];
+    [
+        "Offset of field: LimitList::flags",
+    ][::std::mem::offset_of!(LimitList, flags) - 4usize];
+    [
+        "Offset of field: LimitList::entries",
+    ][::std::mem::offset_of!(LimitList, entries) - 8usize];
+    ["Offset of field: LimitList::nr"][::std::mem::offset_of!(LimitList, nr) - 16usize];
+    [
+        "Offset of field: LimitList::__reserved",
+    ][::std::mem::offset_of!(LimitList, __reserved) - 20usize];
+};
