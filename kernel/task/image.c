@@ -12,6 +12,7 @@
 #include <linux/mman.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
+#include <linux/uaccess.h>
 
 #include "hook.h"
 #include "hpmmap.h"
@@ -137,15 +138,23 @@ static unsigned long image_missing(struct hpmmap_ctx *ctx,
 /* Read at once, in bytes. */
 #define READ_PIECE (64UL << 10)
 
-/* As a debugger reads: whatever the permissions are. */
+/*
+ * As the program itself would, whom a signal ends while it waits for a server; then
+ * as a debugger, whatever the permissions are.
+ */
 static int piece_read(struct hpmmap_block *block, unsigned long addr,
 		      size_t len, void *buf)
 {
 	unsigned int first = page_in_slot(addr), i;
 	int ret = 0;
 
-	if (access_process_vm(current, addr, buf, len, FOLL_FORCE) != len)
-		return -EIO;
+	if (copy_from_user(buf, (void __user *)addr, len)) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		if (access_process_vm(current, addr, buf, len, FOLL_FORCE) !=
+		    len)
+			return -EIO;
+	}
 	for (i = 0; !ret && i < len >> PAGE_SHIFT; i++)
 		ret = hpmmap_block_write(block, first + i, buf + i * PAGE_SIZE);
 	return ret;

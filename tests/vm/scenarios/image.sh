@@ -30,6 +30,10 @@ read -r bytes fallbacks < <(as_member hpmmap run --image -- python3 -c "$mine")
 hpmmap pool limit --user $USER_ID --size default
 [ "$bytes" = 0 ] && [ "$fallbacks" -gt 0 ] || fail "python3 with 10 MB: $bytes bytes of image, $fallbacks fallbacks"
 
+# While it is read, from a server that does not answer, it can be killed.
+[ "$("$HPMMAP_ROOT/build/tests-vm/away" hpmmap run --image --)" = ended ] || fail "a program whose server is away cannot be killed"
+expect_pool_free
+
 # What it says is what it says without.
 work='for n in 1 2 3; do sort -r /usr/share/common-licenses/GPL-3 | sha256sum; done; perl -e "print 6 * 7"; ls /usr/bin | wc -l'
 [ "$(hpmmap run --image -- bash -c "$work")" = "$(bash -c "$work")" ] || fail "another output with --image"
