@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the programs tell the recorder. src/event.rs reads the same layout.
+ * What the programs tell the recorder, which has it from here: src/events.rs.
  */
 #ifndef HPMMAP_BPF_EVENTS_H
 #define HPMMAP_BPF_EVENTS_H
+
+#include <linux/types.h>
 
 enum event_type {
 	EVENT_FAULT = 1,

@@ -1,14 +1,20 @@
-//! What the programs tell: `bpf/events.h` in Rust.
+//! What the programs tell: the numbers and structs of `bpf/events.h`, checked.
+
+use std::ffi::c_char;
+
+use zerocopy::FromBytes;
+
+use crate::events::*;
 
 /// Numbers of an enumeration of `bpf/events.h` with the names that files and
 /// reports use.
 macro_rules! numbered {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $number:literal, $text:literal;)* }) => {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $number:expr, $text:literal;)* }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         pub enum $name {
-            $($(#[$variant_doc])* $variant = $number,)*
+            $($(#[$variant_doc])* $variant = $number as u8,)*
         }
 
         impl $name {
@@ -37,29 +43,29 @@ numbered! {
     /// What a fault did.
     Kind {
         /// None of the others.
-        Other = 0, "other";
+        Other = KIND_OTHER, "other";
         /// A 4 KB page of anonymous memory.
-        Small = 1, "4k";
+        Small = KIND_4K, "4k";
         /// Memory mapped by one entry of 2 MB.
-        Large = 2, "2m";
+        Large = KIND_2M, "2m";
         /// A page of hugetlbfs.
-        Hugetlb = 3, "hugetlb";
+        Hugetlb = KIND_HUGETLB, "hugetlb";
         /// A copy of a page: after fork, of the zero page, of a file.
-        Cow = 4, "cow";
+        Cow = KIND_COW, "cow";
         /// A page that was there was made writable.
-        Write = 5, "write";
+        Write = KIND_WRITE, "write";
         /// A page came back from swap.
-        Swap = 6, "swap";
+        Swap = KIND_SWAP, "swap";
         /// A page of a file or of shared memory.
-        File = 7, "file";
+        File = KIND_FILE, "file";
         /// NUMA balancing had taken the page away to see who uses it.
-        Numa = 8, "numa";
+        Numa = KIND_NUMA, "numa";
         /// The page was being moved.
-        Migration = 9, "migration";
+        Migration = KIND_MIGRATION, "migration";
         /// There was nothing left to do.
-        Spurious = 10, "spurious";
+        Spurious = KIND_SPURIOUS, "spurious";
         /// A signal; the kernel does not count it.
-        Error = 11, "error";
+        Error = KIND_ERROR, "error";
         /// Recorded by a method that cannot tell.
         Unknown = 12, "fault";
     }
@@ -67,20 +73,20 @@ numbered! {
 
 impl Kind {
     /// How many the programs know.
-    const TOLD: usize = 12;
+    const TOLD: usize = KIND_COUNT as usize;
 }
 
 numbered! {
     /// What a fault waited for.
     Stall {
         /// Nothing.
-        None = 0, "";
+        None = STALL_NONE, "";
         /// A merge of small pages into a large one in its address space.
-        Merge = 1, "merge";
+        Merge = STALL_MERGE, "merge";
         /// Compaction of memory, which it had to do itself.
-        Compaction = 2, "compaction";
+        Compaction = STALL_COMPACTION, "compaction";
         /// Reclaim of memory, which it had to do itself.
-        Reclaim = 3, "reclaim";
+        Reclaim = STALL_RECLAIM, "reclaim";
     }
 }
 
@@ -88,11 +94,11 @@ numbered! {
     /// Who took a fault.
     Origin {
         /// The program.
-        User = 0, "user";
+        User = ORIGIN_USER, "user";
         /// The kernel, in a system call, on memory of the program.
-        Kernel = 1, "kernel";
+        Kernel = ORIGIN_KERNEL, "kernel";
         /// Nobody: a call filled pages, without an exception.
-        Call = 2, "call";
+        Call = ORIGIN_CALL, "call";
     }
 }
 
@@ -100,13 +106,13 @@ numbered! {
     /// What time was stolen by.
     Cause {
         /// Direct reclaim.
-        Reclaim = 0, "reclaim";
+        Reclaim = CAUSE_RECLAIM, "reclaim";
         /// Direct compaction.
-        Compaction = 1, "compaction";
+        Compaction = CAUSE_COMPACTION, "compaction";
         /// Moving pages, and waiting for pages that are moved.
-        Migration = 2, "migration";
+        Migration = CAUSE_MIGRATION, "migration";
         /// Merges of small pages into large ones.
-        Merge = 3, "merge";
+        Merge = CAUSE_MERGE, "merge";
     }
 }
 
@@ -114,24 +120,17 @@ numbered! {
     /// What kind of mapping a fault was in.
     Class {
         /// Anonymous memory.
-        Anon = 0, "anon";
+        Anon = MAPPING_ANON, "anon";
         /// The heap of brk.
-        Heap = 1, "heap";
+        Heap = MAPPING_HEAP, "heap";
         /// The stack of the first thread.
-        Stack = 2, "stack";
+        Stack = MAPPING_STACK, "stack";
         /// A file, shared memory, or memory of HPMMAP.
-        File = 3, "file";
+        File = MAPPING_FILE, "file";
         /// Of the kernel, such as the vdso.
-        Special = 4, "special";
+        Special = MAPPING_SPECIAL, "special";
     }
 }
-
-/// The fault wrote.
-const F_WRITE: u8 = 1 << 0;
-/// It fetched an instruction.
-const F_EXEC: u8 = 1 << 1;
-/// The kernel counts it as a major one.
-const F_MAJOR: u8 = 1 << 2;
 
 /// A page fault, or a page filled by a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -234,128 +233,84 @@ pub enum Event {
     Time(Time),
 }
 
-/// Takes little-endian numbers from the front.
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn bytes(&mut self, n: usize) -> Option<&'a [u8]> {
-        let (head, rest) = self.0.split_at_checked(n)?;
-        self.0 = rest;
-        Some(head)
-    }
-
-    fn u8(&mut self) -> Option<u8> {
-        self.bytes(1).map(|b| b[0])
-    }
-
-    fn u16(&mut self) -> Option<u16> {
-        self.bytes(2)?.try_into().ok().map(u16::from_le_bytes)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.bytes(4)?.try_into().ok().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.bytes(8)?.try_into().ok().map(u64::from_le_bytes)
-    }
-
-    /// Text that ends at a zero or after `n` bytes.
-    fn text(&mut self, n: usize) -> Option<String> {
-        let bytes = self.bytes(n)?;
-        let end = bytes.iter().position(|b| *b == 0).unwrap_or(n);
-        Some(String::from_utf8_lossy(&bytes[..end]).into_owned())
-    }
+/// A struct from the front of the bytes; `None` if there is less.
+pub(crate) fn read<T: FromBytes>(bytes: &[u8]) -> Option<T> {
+    T::read_from_prefix(bytes).ok().map(|(value, _)| value)
 }
 
-/// Of a file's name, in `struct file_event`.
-const NAME_BYTES: usize = 64;
-/// Of a task's short name.
-const COMM_BYTES: usize = 16;
+/// Text that ends at a zero or with the array.
+fn text(chars: &[c_char]) -> String {
+    let bytes = chars.iter().map(|&c| c as u8);
+    let text: Vec<u8> = bytes.take_while(|&byte| byte != 0).collect();
+    String::from_utf8_lossy(&text).into_owned()
+}
 
 impl Event {
     /// From the bytes in the ring buffer; `None` if they are not one.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut r = Reader(bytes);
-        match r.u16()? {
-            1 => fault(&mut r).map(Self::Fault),
-            2 => {
-                r.u16()?;
-                let (dev, ino) = (r.u32()?, r.u64()?);
+        match read::<u16>(bytes)?.into() {
+            EVENT_FAULT => fault(&read(bytes)?).map(Self::Fault),
+            EVENT_FILE => {
+                let file: file_event = read(bytes)?;
                 Some(Self::File {
-                    id: (dev, ino),
-                    name: r.text(NAME_BYTES)?,
+                    id: (file.dev, file.ino),
+                    name: text(&file.name),
                 })
             }
-            3 => task(&mut r).map(Self::Fork),
-            4 => task(&mut r).map(Self::Exec),
-            5 => task(&mut r).map(Self::Exit),
-            6 | 7 => time(&mut r).map(Self::Time),
+            EVENT_FORK => Some(Self::Fork(task(&read(bytes)?))),
+            EVENT_EXEC => Some(Self::Exec(task(&read(bytes)?))),
+            EVENT_EXIT => Some(Self::Exit(task(&read(bytes)?))),
+            EVENT_MERGE | EVENT_STOLEN => time(&read(bytes)?).map(Self::Time),
             _ => None,
         }
     }
 }
 
-fn fault(r: &mut Reader) -> Option<Fault> {
-    let cpu = r.u16()?;
-    let (pid, tid) = (r.u32()?, r.u32()?);
-    let kind = Kind::from_number(r.u8()?)?;
-    let stall = Stall::from_number(r.u8()?)?;
-    let origin = Origin::from_number(r.u8()?)?;
-    let flags = r.u8()?;
-    let (start_ns, cost_ns, wait_ns) = (r.u64()?, r.u64()?, r.u64()?);
-    let (reclaim_ns, compaction_ns, migration_ns) = (r.u64()?, r.u64()?, r.u64()?);
-    let address = r.u64()?;
-    let (map_start, map_end) = (r.u64()?, r.u64()?);
-    let (ino, dev) = (r.u64()?, r.u32()?);
-    let map_class = Class::from_number(r.u8()?)?;
+fn fault(told: &fault_event) -> Option<Fault> {
+    let map_class = Class::from_number(told.map_class)?;
     Some(Fault {
-        pid,
-        tid,
-        cpu,
-        kind,
-        stall,
-        origin,
-        write: flags & F_WRITE != 0,
-        exec: flags & F_EXEC != 0,
-        major: flags & F_MAJOR != 0,
-        level: r.u8()?,
-        retries: r.u16()?,
-        start_ns,
-        cost_ns,
-        wait_ns,
-        reclaim_ns,
-        compaction_ns,
-        migration_ns,
-        address,
-        map_start,
-        map_end,
+        pid: told.pid,
+        tid: told.tid,
+        cpu: told.cpu,
+        kind: Kind::from_number(told.kind)?,
+        stall: Stall::from_number(told.stall)?,
+        origin: Origin::from_number(told.origin)?,
+        write: told.flags & FAULT_F_WRITE != 0,
+        exec: told.flags & FAULT_F_EXEC != 0,
+        major: told.flags & FAULT_F_MAJOR != 0,
+        level: told.level,
+        retries: told.retries,
+        start_ns: told.start_ns,
+        cost_ns: told.cost_ns,
+        wait_ns: told.wait_ns,
+        reclaim_ns: told.reclaim_ns,
+        compaction_ns: told.compaction_ns,
+        migration_ns: told.migration_ns,
+        address: told.address,
+        map_start: told.map_start,
+        map_end: told.map_end,
         map_class,
-        map_file: (map_class == Class::File).then_some((dev, ino)),
+        map_file: (map_class == Class::File).then_some((told.map_dev, told.map_ino)),
     })
 }
 
-fn task(r: &mut Reader) -> Option<TaskEvent> {
-    r.u16()?;
-    Some(TaskEvent {
-        pid: r.u32()?,
-        tid: r.u32()?,
-        parent: r.u32()?,
-        time_ns: r.u64()?,
-        comm: r.text(COMM_BYTES)?,
-    })
+fn task(told: &task_event) -> TaskEvent {
+    TaskEvent {
+        pid: told.pid,
+        tid: told.tid,
+        parent: told.parent,
+        time_ns: told.time_ns,
+        comm: text(&told.comm),
+    }
 }
 
-fn time(r: &mut Reader) -> Option<Time> {
-    let cause = Cause::from_number(u8::try_from(r.u16()?).ok()?)?;
-    let (pid, tid) = (r.u32()?, r.u32()?);
-    r.u32()?;
+fn time(told: &time_event) -> Option<Time> {
     Some(Time {
-        cause,
-        pid,
-        tid,
-        start_ns: r.u64()?,
-        ns: r.u64()?,
+        cause: Cause::from_number(u8::try_from(told.cause).ok()?)?,
+        pid: told.pid,
+        tid: told.tid,
+        start_ns: told.start_ns,
+        ns: told.ns,
     })
 }
 
@@ -375,35 +330,48 @@ pub(crate) fn totals() -> impl Iterator<Item = (u32, Kind, Stall, Origin)> {
 mod tests {
     use super::*;
 
-    const HEADER: &str = include_str!("../bpf/events.h");
-
-    fn constant(name: &str) -> u8 {
-        let line = HEADER
-            .lines()
-            .map(str::trim)
-            .find(|line| line.starts_with(&format!("{name} = ")))
-            .unwrap_or_else(|| panic!("{name} is not in events.h"));
-        let number = line.rsplit(' ').next().unwrap().trim_end_matches(',');
-        number.parse().unwrap()
-    }
-
+    /// Recorded files have these numbers, too.
     #[test]
-    fn numbers_are_those_of_the_header() {
-        for (name, number) in [
-            ("KIND_4K", Kind::Small as u8),
-            ("KIND_HUGETLB", Kind::Hugetlb as u8),
-            ("KIND_ERROR", Kind::Error as u8),
-            ("KIND_COUNT", Kind::TOLD as u8),
-            ("STALL_RECLAIM", Stall::Reclaim as u8),
-            ("STALL_COUNT", Stall::ALL.len() as u8),
-            ("ORIGIN_CALL", Origin::Call as u8),
-            ("ORIGIN_COUNT", Origin::ALL.len() as u8),
-            ("CAUSE_MERGE", Cause::Merge as u8),
-            ("CAUSE_COUNT", Cause::ALL.len() as u8),
-            ("MAPPING_SPECIAL", Class::Special as u8),
-        ] {
-            assert_eq!(constant(name), number, "{name}");
-        }
+    fn numbers_stay_what_they_are() {
+        let kinds = [
+            "other",
+            "4k",
+            "2m",
+            "hugetlb",
+            "cow",
+            "write",
+            "swap",
+            "file",
+            "numa",
+            "migration",
+            "spurious",
+            "error",
+            "fault",
+        ];
+        let names = |all: &[(u8, &'static str)]| -> Vec<&str> {
+            for (at, (number, name)) in all.iter().enumerate() {
+                assert_eq!(usize::from(*number), at, "{name}");
+            }
+            all.iter().map(|one| one.1).collect()
+        };
+        let all: Vec<_> = Kind::ALL
+            .iter()
+            .map(|one| (*one as u8, one.name()))
+            .collect();
+        assert_eq!(names(&all), kinds);
+        let all: Vec<_> = Stall::ALL
+            .iter()
+            .map(|one| (*one as u8, one.name()))
+            .collect();
+        assert_eq!(names(&all), ["", "merge", "compaction", "reclaim"]);
+        let all: Vec<_> = Origin::ALL
+            .iter()
+            .map(|one| (*one as u8, one.name()))
+            .collect();
+        assert_eq!(names(&all), ["user", "kernel", "call"]);
+        let told = [STALL_COUNT, ORIGIN_COUNT, CAUSE_COUNT].map(|count| count as usize);
+        let known = [Stall::ALL.len(), Origin::ALL.len(), Cause::ALL.len()];
+        assert_eq!((told, Kind::TOLD + 1), (known, kinds.len()));
     }
 
     #[test]

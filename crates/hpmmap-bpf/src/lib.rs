@@ -2,6 +2,9 @@
 //! (`bpf/trace.bpf.c`): loading them, what they tell, and their counts.
 
 mod event;
+#[rustfmt::skip]
+#[allow(non_camel_case_types, missing_docs, dead_code)]
+mod events;
 mod probes;
 
 pub use event::{Cause, Class, Event, Fault, Kind, Origin, Stall, TaskEvent, Time};

@@ -12,8 +12,13 @@ use libbpf_rs::{
     ErrorKind, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, Program,
     RingBuffer, RingBufferBuilder, set_print,
 };
+use zerocopy::IntoBytes;
 
-use crate::event::{Event, totals};
+use crate::event::{Event, read, totals};
+use crate::events::{
+    COUNTER_DROPPED, COUNTER_EXCEPTIONS, COUNTER_KERNEL_MAJOR, COUNTER_KERNEL_MINOR, COUNTER_MAJOR,
+    COUNTER_MINOR, COUNTER_RETRIES, COUNTER_UNTRACKED, control, total,
+};
 use crate::{Cause, Kind, Origin, Stall};
 
 static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trace.bpf.o"));
@@ -212,11 +217,10 @@ impl Probes {
             _statistics: bpf::count_run_times().ok(),
         };
         if let Some(recorder) = recorder {
-            let mut value = recorder.to_le_bytes().to_vec();
-            value.extend([0; 4]);
+            let value = control { recorder, root: 0 };
             probes
                 .map("control")?
-                .update(&[0; 4], &value, MapFlags::ANY)
+                .update(&[0; 4], value.as_bytes(), MapFlags::ANY)
                 .map_err(refused("cannot tell the programs what to trace"))?;
         }
         // The ends first: what begins before its program is there has no end.
@@ -300,10 +304,10 @@ impl Probes {
             .map_err(refused("cannot read the totals"))?
             .unwrap_or_default();
         let mut figures = Figures::default();
-        for value in values {
-            figures.count += number(&value, 0);
-            figures.sum_ns += number(&value, 1);
-            figures.max_ns = figures.max_ns.max(number(&value, 2));
+        for one in values.iter().filter_map(|value| read::<total>(value)) {
+            figures.count += one.count;
+            figures.sum_ns += one.sum_ns;
+            figures.max_ns = figures.max_ns.max(one.max_ns);
         }
         Ok(figures)
     }
@@ -342,21 +346,22 @@ impl Probes {
     /// The other counters.
     pub fn counters(&self) -> Result<Counters> {
         let map = self.map("counters")?;
-        let read = |index: u32| -> Result<u64> {
+        let count = |index: u32| -> Result<u64> {
             let values = map
                 .lookup_percpu(&index.to_le_bytes(), MapFlags::ANY)
                 .map_err(refused("cannot read the counters"))?;
-            Ok(values.iter().flatten().map(|value| number(value, 0)).sum())
+            let values = values.iter().flatten();
+            Ok(values.filter_map(|value| read::<u64>(value)).sum())
         };
         Ok(Counters {
-            dropped: read(0)?,
-            untracked: read(1)?,
-            kernel_minor: read(2)?,
-            kernel_major: read(3)?,
-            minor: read(4)?,
-            major: read(5)?,
-            retries: read(6)?,
-            exceptions: read(7)?,
+            dropped: count(COUNTER_DROPPED)?,
+            untracked: count(COUNTER_UNTRACKED)?,
+            kernel_minor: count(COUNTER_KERNEL_MINOR)?,
+            kernel_major: count(COUNTER_KERNEL_MAJOR)?,
+            minor: count(COUNTER_MINOR)?,
+            major: count(COUNTER_MAJOR)?,
+            retries: count(COUNTER_RETRIES)?,
+            exceptions: count(COUNTER_EXCEPTIONS)?,
         })
     }
 
@@ -380,14 +385,6 @@ impl Probes {
             })
             .collect()
     }
-}
-
-/// The n-th number of a map's value.
-fn number(value: &[u8], n: usize) -> u64 {
-    value
-        .get(n * 8..n * 8 + 8)
-        .and_then(|bytes| bytes.try_into().ok())
-        .map_or(0, u64::from_le_bytes)
 }
 
 /// The events that wait.
@@ -415,14 +412,6 @@ impl Ring<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_of_a_value() {
-        let mut value = 7u64.to_le_bytes().to_vec();
-        value.extend(9u64.to_le_bytes());
-        assert_eq!((number(&value, 0), number(&value, 1)), (7, 9));
-        assert_eq!(number(&value, 2), 0);
-    }
 
     #[test]
     fn the_programs_are_an_object_that_has_all_that_is_needed() {

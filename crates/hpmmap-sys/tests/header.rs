@@ -9,7 +9,7 @@ use bindgen::callbacks::{IntKind, ItemInfo, ParseCallbacks};
 const HEADER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernel/uapi/hpmmap.h");
 const GENERATED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/uapi/generated.rs");
 /// If it is set the file is written instead of compared.
-const UPDATE: &str = "HPMMAP_UPDATE_UAPI";
+const UPDATE: &str = "HPMMAP_UPDATE_BINDINGS";
 
 /// Macros of 64 bits, by the begins and ends of their names.
 const WIDE: [&str; 3] = ["HPMMAP_FEATURE_", "HPMMAP_IOC_", "HPMMAP_LIMIT_"];
