@@ -116,14 +116,6 @@ int run_group(const char *group, const struct test *tests, size_t nr)
 	return fflush(stdout) == 0 ? 0 : 1;
 }
 
-void default_signals(void)
-{
-	static const int caught[] = { SIGFPE, SIGILL, SIGSEGV, SIGBUS, SIGSYS };
-
-	for (size_t i = 0; i < ARRAY_SIZE(caught); i++)
-		signal(caught[i], SIG_DFL);
-}
-
 pid_t fork_child(void)
 {
 	pid_t pid;
@@ -131,8 +123,6 @@ pid_t fork_child(void)
 	fflush(stdout);
 	pid = fork();
 	CHECK_OK(pid);
-	if (pid == 0)
-		default_signals();
 	return pid;
 }
 

@@ -94,9 +94,7 @@ int run_group(const char *group, const struct test *tests, size_t nr);
 #define T(name)	{ #name, name }
 #define RUN_GROUP(group, tests)	run_group(group, tests, ARRAY_SIZE(tests))
 
-/* Default actions for the signals that a test framework catches. */
-void default_signals(void);
-/* fork(), with default_signals() in the child; fails the test on an error. */
+/* fork(); fails the test on an error. */
 pid_t fork_child(void);
 /* waitpid(); the raw status. */
 int wait_child(pid_t pid);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What a test framework has to give. runner_cmocka.c has it from cmocka;
- * runner_static.c is for programs linked statically, because Debian ships
- * cmocka as a shared library only.
+ * Runs the tests of a program one after the other, in its own process, with
+ * whatever that inherited: no library between, no handlers of signals, no
+ * children. So it serves programs of all kinds, static ones too.
  */
 #ifndef HPMMAP_TESTS_RUNNER_H
 #define HPMMAP_TESTS_RUNNER_H

@@ -161,7 +161,6 @@ static void parent_registers_in_child(uint64_t features)
 	child = (pid_t)syscall(SYS_clone, 0x400 /* CLONE_FILES */ | SIGCHLD, 0, 0, 0, 0);
 	CHECK_OK(child);
 	if (!child) {
-		default_signals();
 		stamp(p, MB(8), 3);
 		fd = uffd_open(features);
 		CHECK_EQ(write(to_parent[1], &fd, sizeof(fd)), sizeof(fd));
