@@ -107,7 +107,9 @@ for name, report in reports.items():
     assert set(report["stalls"]) == {"calls", "zeroing", "reclaim", "pins"}, name
     faults = report["faults"]["pool_memory"]
     assert faults["total"] == faults["user"] + faults["kernel"] == sum(faults["by_reason"].values()), (name, faults)
-    assert faults["total"] == faults["unlisted"] + sum(r["count"] for r in faults["ranges"]), (name, faults)
+    # The ranges are read a moment later: who is being killed may have taken one more.
+    listed = faults["unlisted"] + sum(r["count"] for r in faults["ranges"])
+    assert faults["total"] == listed or (name == "all_killed" and faults["total"] < listed), (name, faults)
     assert report["processes"]["left"] == 0 or name == "all_killed", (name, report["processes"])
     assert report["memory"]["held_bytes"] == 0 or name == "all_killed", (name, report["memory"])
 
