@@ -220,6 +220,9 @@ bool hpmmap_change_settle(struct hpmmap_change *c, enum hpmmap_outcome outcome,
 	case HPMMAP_NOTHING:
 		repair_ends(c, c->start, c->end);
 		break;
+	case HPMMAP_FAILED:
+		hpmmap_store_reconcile(c->ctx, c->start, c->end);
+		fallthrough;
 	case HPMMAP_KEPT:
 		if (c->lazy)
 			repair(c);

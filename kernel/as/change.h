@@ -58,6 +58,8 @@ struct hpmmap_change {
  * @HPMMAP_KEPT: it is mapped, with the contents it had
  * @HPMMAP_GONE: nothing of ours is mapped in it
  * @HPMMAP_CUT: some of it may be gone, or Linux's
+ * @HPMMAP_FAILED: it was to be replaced, which failed: some of it may be gone, the rest
+ *	is kept
  * @HPMMAP_FRESH: a new mapping of ours: zeros
  */
 enum hpmmap_outcome {
@@ -65,6 +67,7 @@ enum hpmmap_outcome {
 	HPMMAP_KEPT,
 	HPMMAP_GONE,
 	HPMMAP_CUT,
+	HPMMAP_FAILED,
 	HPMMAP_FRESH,
 };
 

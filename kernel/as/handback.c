@@ -31,6 +31,7 @@
 #include "as/stats.h"
 #include "as/store.h"
 #include "as/vma.h"
+#include "as/zap.h"
 
 /* What madvise(2) sets of a mapping, and can be set of a private one. */
 #define ADVICE_FLAGS (VM_DONTCOPY | VM_DONTDUMP | VM_SEQ_READ | VM_RAND_READ | \
@@ -87,19 +88,11 @@ static size_t piece_len(const struct piece *p)
 /* From here on nobody reaches the contents, but by vm_operations. */
 static int freeze(struct hpmmap_ctx *ctx, const struct piece *p)
 {
-	struct vm_area_struct *vma;
-	VMA_ITERATOR(vmi, ctx->mm, p->start);
-
 	if (mmap_write_lock_killable(ctx->mm))
 		return -EINTR;
 	ctx->handback.start = p->start;
 	WRITE_ONCE(ctx->handback.end, p->end);
-	for_each_vma_range(vmi, vma, p->end) {
-		unsigned long lo = max(p->start, vma->vm_start);
-
-		if (hpmmap_vma_is_ours(vma))
-			compat_zap(vma, lo, min(p->end, vma->vm_end) - lo);
-	}
+	hpmmap_range_zap(ctx, p->start, p->end);
 	mmap_write_unlock(ctx->mm);
 	return 0;
 }
@@ -303,7 +296,7 @@ static long place_move(struct hpmmap_ctx *ctx, const struct piece *p,
 
 	if (!IS_ERR_VALUE(ret))
 		return 0;
-	hpmmap_range_is_lost(ctx, p->start, p->end);
+	hpmmap_range_kill_if_lost(ctx, p->start, p->end);
 	return ret;
 }
 
@@ -359,8 +352,7 @@ static long piece_hand_back(struct hpmmap_ctx *ctx, const struct piece *p,
 	}
 	if (ret) {
 		vm_munmap(to, piece_len(p));
-		hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
-		hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
+		hpmmap_change_settle(&c, HPMMAP_FAILED, NULL);
 		return ret;
 	}
 	hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
@@ -431,9 +423,7 @@ long hpmmap_handback(struct hpmmap_ctx *ctx, unsigned long start,
 static bool other_has_ours(struct mm_struct *mm, unsigned long start,
 			   unsigned long end)
 {
-	struct vm_area_struct *vma;
-	VMA_ITERATOR(vmi, mm, start);
-	bool ret = false;
+	bool ret;
 
 	if (!hpmmap_ctx_exists(mm) || !mmget_not_zero(mm))
 		return false;
@@ -441,11 +431,7 @@ static bool other_has_ours(struct mm_struct *mm, unsigned long start,
 		mmput_async(mm);
 		return true;
 	}
-	for_each_vma_range(vmi, vma, end) {
-		ret = hpmmap_vma_is_ours(vma);
-		if (ret)
-			break;
-	}
+	ret = hpmmap_mm_has_ours(mm, start, end);
 	mmap_read_unlock(mm);
 	/* The last user may be the caller. */
 	mmput_async(mm);

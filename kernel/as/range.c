@@ -11,20 +11,28 @@
 #include "as/range.h"
 #include "as/vma.h"
 
-/* Is a mapping of a range ours? */
+/* Is a mapping of a range ours? mmap_lock held. */
+bool hpmmap_mm_has_ours(struct mm_struct *mm, unsigned long start,
+			unsigned long end)
+{
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, mm, start);
+
+	lockdep_assert_held(&mm->mmap_lock);
+	for_each_vma_range(vmi, vma, end)
+		if (hpmmap_vma_is_ours(vma))
+			return true;
+	return false;
+}
+
+/* The same without the lock. */
 bool hpmmap_range_has_ours(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end)
 {
-	struct vm_area_struct *vma;
-	VMA_ITERATOR(vmi, ctx->mm, start);
-	bool ret = false;
+	bool ret;
 
 	mmap_read_lock(ctx->mm);
-	for_each_vma_range(vmi, vma, end) {
-		ret = hpmmap_vma_is_ours(vma);
-		if (ret)
-			break;
-	}
+	ret = hpmmap_mm_has_ours(ctx->mm, start, end);
 	mmap_read_unlock(ctx->mm);
 	return ret;
 }
@@ -47,7 +55,7 @@ bool hpmmap_range_is_mapped(struct hpmmap_ctx *ctx, unsigned long start,
 }
 
 /**
- * hpmmap_range_is_lost() - what a failed call was to replace, is it gone?
+ * hpmmap_range_kill_if_lost() - what a failed call was to replace may be gone
  * @ctx: the caller's context
  * @start: first address
  * @end: end; all of it was mapped before
@@ -55,15 +63,14 @@ bool hpmmap_range_is_mapped(struct hpmmap_ctx *ctx, unsigned long start,
  * Linux unmaps first what it replaces, and then may have no memory. A process whose
  * contents are gone that way is killed.
  */
-bool hpmmap_range_is_lost(struct hpmmap_ctx *ctx, unsigned long start,
-			  unsigned long end)
+void hpmmap_range_kill_if_lost(struct hpmmap_ctx *ctx, unsigned long start,
+			       unsigned long end)
 {
 	if (hpmmap_range_is_mapped(ctx, start, end))
-		return false;
+		return;
 	pr_warn_ratelimited("no memory for process %d, which is killed\n",
 			    current->pid);
 	send_sig(SIGKILL, current, 1);
-	return true;
 }
 
 /* The next mapping of Linux's that a userfaultfd watches; false if there is none. */

@@ -86,12 +86,7 @@ static bool remap_lookup(struct hpmmap_ctx *ctx, struct remap *r)
 	mmap_read_unlock(ctx->mm);
 	if (!ours)
 		return false;
-	if (r->vm_flags & VM_READ)
-		r->prot |= PROT_READ;
-	if (r->vm_flags & VM_WRITE)
-		r->prot |= PROT_WRITE;
-	if (r->vm_flags & VM_EXEC)
-		r->prot |= PROT_EXEC;
+	r->prot = hpmmap_vma_prot(r->vm_flags);
 	if (r->vm_flags & VM_LOCKED)
 		r->map_flags |= MAP_LOCKED;
 	if (r->vm_flags & VM_NORESERVE)
@@ -370,13 +365,10 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 	if (ret) {
 		vm_munmap(to, r->new_len);
 		hpmmap_change_settle(&new, HPMMAP_CUT, NULL);
-		if (!(r->flags & MREMAP_DONTUNMAP) ||
-		    !hpmmap_range_is_lost(ctx, old.start, old.end)) {
-			old.lazy = true;
-			hpmmap_change_settle(&old, HPMMAP_KEPT, NULL);
-		} else {
-			hpmmap_change_settle(&old, HPMMAP_CUT, NULL);
-		}
+		if (r->flags & MREMAP_DONTUNMAP)
+			hpmmap_range_kill_if_lost(ctx, old.start, old.end);
+		old.lazy = true;
+		hpmmap_change_settle(&old, HPMMAP_FAILED, NULL);
 		goto out;
 	}
 	ret = hpmmap_store_move(ctx, r->addr, to, len, &blocks);

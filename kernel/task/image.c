@@ -204,7 +204,7 @@ static int image_replace(struct hpmmap_ctx *ctx, const struct image *image)
 			ctx->image_bytes += s->end - s->start;
 			continue;
 		}
-		hpmmap_range_is_lost(ctx, s->start, s->end);
+		hpmmap_range_kill_if_lost(ctx, s->start, s->end);
 		return ret;
 	}
 	return 0;
@@ -235,9 +235,8 @@ static int image_move(struct hpmmap_ctx *ctx, const struct image *image,
 			.end = image->segments[i].end,
 		};
 
-		if (ret)
-			hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
-		hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
+		hpmmap_change_settle(&c, ret ? HPMMAP_FAILED : HPMMAP_KEPT,
+				     NULL);
 	}
 	kvfree(buf);
 	return ret;
