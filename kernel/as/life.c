@@ -38,8 +38,12 @@
 
 #define REAP_LAST_MS 1000
 
-/* What somebody who only looks at an address space is given to be done. */
+/*
+ * What somebody who only looks at an address space is given to be done, and who was
+ * the last to do so to take it apart.
+ */
 #define LOOK_WAIT_MS 8
+#define APART_WAIT_MS 100
 
 /* Orphans that are looked at without a pause, and by an allocation at most. */
 #define REAP_BATCH 64
@@ -203,6 +207,33 @@ static void tear_down(struct hpmmap_ctx *ctx, bool own)
 	queue_work(hpmmap_wq, &ctx->bury);
 }
 
+/*
+ * Nobody uses it, and nothing is mapped in it any more. Whoever gave it up last takes it
+ * apart, and that may be somebody who only looked at it; the blocks have references
+ * of that until it is done.
+ */
+static bool is_taken_apart(struct mm_struct *mm)
+{
+	/* Acquire: what is found gone here, is gone with its references. */
+	return !atomic_read(&mm->mm_users) &&
+	       !smp_load_acquire(&mm->mm_mt.ma_root);
+}
+
+/* Waits a moment for that, if nobody but the caller is a member. */
+static void await_taken_apart(struct hpmmap_ctx *ctx)
+{
+	struct mm_struct *mm = ctx->mm;
+	int i;
+
+	/* A relative that ends at the same time, say; see share.c. */
+	for (i = 0; i < APART_WAIT_MS; i++) {
+		if (READ_ONCE(ctx->nr_procs) > 1 || is_taken_apart(mm) ||
+		    (i >= LOOK_WAIT_MS && atomic_read(&mm->mm_users)))
+			break;
+		usleep_range(1000, 1100);
+	}
+}
+
 /**
  * hpmmap_ctx_leave() - a process does not use an address space any more
  * @ctx: joined by hpmmap_ctx_join(); the reference becomes the callee's
@@ -214,15 +245,11 @@ static void tear_down(struct hpmmap_ctx *ctx, bool own)
 void hpmmap_ctx_leave(struct hpmmap_ctx *ctx)
 {
 	bool last, dead;
-	int i;
 
-	/* A relative that ends at the same time, say; see share.c. */
-	for (i = 0; i < LOOK_WAIT_MS && READ_ONCE(ctx->nr_procs) == 1 &&
-	     atomic_read(&ctx->mm->mm_users); i++)
-		usleep_range(1000, 1100);
+	await_taken_apart(ctx);
 	raw_spin_lock(&orphans_lock);
 	last = !--ctx->nr_procs;
-	dead = last && !atomic_read(&ctx->mm->mm_users);
+	dead = last && is_taken_apart(ctx->mm);
 	if (last && !dead) {
 		list_add_tail(&ctx->orphan, &orphans);
 		nr_orphans++;
@@ -247,7 +274,7 @@ static struct hpmmap_ctx *orphan_take(unsigned long *looks)
 	while (*looks && !list_empty(&orphans)) {
 		ctx = list_first_entry(&orphans, struct hpmmap_ctx, orphan);
 		--*looks;
-		if (!atomic_read(&ctx->mm->mm_users)) {
+		if (is_taken_apart(ctx->mm)) {
 			list_del_init(&ctx->orphan);
 			nr_orphans--;
 			found = ctx;

@@ -42,8 +42,8 @@
 
 /*
  * How long a process waits for all others together when it is gone, in steps of
- * 1 ms: while they copy blocks, which emulated CPUs take their time for, and while
- * their mappings are locked or somebody else looks after the family.
+ * 1 ms: while they copy blocks or one of them looks after the family, which emulated
+ * CPUs take their time for, and while their mappings are locked.
  */
 #define COPY_WAIT_STEPS 100
 #define LOCK_WAIT_STEPS 8
@@ -266,7 +266,7 @@ static bool family_restore(struct hpmmap_family *family, unsigned long most,
 
 	do {
 		while (!mutex_trylock(&family->lock))
-			if (!wait_a_moment(&patience.locks))
+			if (!wait_a_moment(&patience.copies))
 				return left;
 		if (xchg(&family->alone, false)) {
 			unsigned long nr = READ_ONCE(family->nr);

@@ -7,9 +7,11 @@
  */
 #include "common.h"
 
+#include <fcntl.h>
 #include <linux/sched.h>
 #include <spawn.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -866,6 +868,69 @@ static void parent_is_as_it_was_every_time(void)
 	unmap(p, MB(8));
 }
 
+struct looker {
+	_Atomic pid_t pid;
+	atomic_bool stop;
+	size_t looks;
+};
+
+/* Somebody has the child's address space in use all the time, as ps(1) for moments. */
+static void *look_at_child(void *arg)
+{
+	struct looker *l = arg;
+	char buf[PAGE], path[64];
+
+	while (!atomic_load(&l->stop)) {
+		pid_t pid = atomic_load(&l->pid);
+		int fd;
+
+		snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+		fd = pid ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+		if (fd < 0)
+			continue;
+		for (int i = 0; i < 100 && read(fd, buf, sizeof(buf)) > 0; i++)
+			l->looks++;
+		close(fd);
+	}
+	return NULL;
+}
+
+/*
+ * Who looks at the child may be the last to have its address space, and takes it
+ * apart, which takes a while: the blocks are in the page tables as long.
+ */
+static void parent_is_as_it_was_beside_who_looks(void)
+{
+	struct looker l = { 0 };
+	/* Below it, so that it is taken out of the page tables first. */
+	char *much = mmap(NULL, MB(32), PROT_READ | PROT_WRITE,
+			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	char *p = map_anon(MB(8));
+	pthread_t thread;
+
+	CHECK(much != MAP_FAILED);
+	CHECK_OK(madvise(much, MB(32), MADV_POPULATE_WRITE));
+	stamp(p, MB(8), 5);
+	thread = start_thread(look_at_child, &l);
+	for (int round = 0; round < 30; round++) {
+		pid_t pid = fork_child();
+
+		if (!pid) {
+			look_at_8m(p);
+			_exit(madvise(much, MB(32), MADV_POPULATE_READ) ? 1 : 0);
+		}
+		atomic_store(&l.pid, pid);
+		expect_success(pid);
+		CHECK_TOUCH(p, MB(8));
+		atomic_store(&l.pid, 0);
+	}
+	atomic_store(&l.stop, true);
+	join_thread(thread);
+	CHECK(l.looks);
+	unmap(p, MB(8));
+	CHECK_OK(munmap(much, MB(32)));
+}
+
 /* All that children held is back in the pools when they are gone. */
 static void children_leave_nothing_behind(void)
 {
@@ -1040,6 +1105,7 @@ int main(void)
 		T(memory_is_shared_until_written),
 		T(parent_is_as_it_was_after_exec),
 		T(parent_is_as_it_was_every_time),
+		T(parent_is_as_it_was_beside_who_looks),
 		T(changes_of_shared_memory),
 		T(inherited_mappings_grow),
 		T(parent_changes_what_is_shared),
