@@ -107,7 +107,7 @@ struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 
 	ctx = kzalloc(struct_size(ctx, placed, nr_node_ids) +
 		      array_size(nr_node_ids, sizeof(*ctx->soiled)),
-		      GFP_KERNEL);
+		      GFP_KERNEL_ACCOUNT);
 	if (!ctx)
 		return NULL;
 	ctx->soiled = (atomic_long_t *)&ctx->placed[nr_node_ids];
@@ -129,7 +129,7 @@ struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 	mutex_init(&ctx->ops);
 	mutex_init(&ctx->lock);
 	init_waitqueue_head(&ctx->handback.wait);
-	xa_init(&ctx->store);
+	xa_init_flags(&ctx->store, XA_FLAGS_ACCOUNT);
 	INIT_LIST_HEAD(&ctx->orphan);
 	INIT_WORK(&ctx->bury, bury_work_fn);
 	hpmmap_reuse_init(ctx);

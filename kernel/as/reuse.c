@@ -56,7 +56,7 @@ static bool keeper_init(struct hpmmap_ctx *ctx)
 
 	if (ctx->reuse.blocks)
 		return true;
-	blocks = kvmalloc_array(nr_node_ids, sizeof(*blocks), GFP_KERNEL);
+	blocks = kvmalloc_array(nr_node_ids, sizeof(*blocks), GFP_KERNEL_ACCOUNT);
 	if (!blocks)
 		return false;
 	for (nid = 0; nid < nr_node_ids; nid++)

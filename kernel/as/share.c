@@ -92,7 +92,7 @@ int hpmmap_share_begin(struct hpmmap_ctx *parent, struct hpmmap_ctx *child)
 	struct hpmmap_family *family;
 
 	if (!parent->family) {
-		family = kzalloc(sizeof(*family), GFP_KERNEL);
+		family = kzalloc(sizeof(*family), GFP_KERNEL_ACCOUNT);
 		if (!family)
 			return -ENOMEM;
 		refcount_set(&family->refs, 1);

@@ -668,7 +668,7 @@ int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
 	ret = hpmmap_hook_get();
 	if (ret)
 		goto out;
-	m = kzalloc(sizeof(*m), GFP_KERNEL);
+	m = kzalloc(sizeof(*m), GFP_KERNEL_ACCOUNT);
 	if (!m) {
 		hpmmap_hook_put();
 		ret = -ENOMEM;

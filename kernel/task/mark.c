@@ -125,7 +125,7 @@ static int mark_load_binary(struct linux_binprm *bprm)
 
 	if (!mark)
 		return -ENOEXEC;
-	m = kzalloc(sizeof(*m), GFP_KERNEL);
+	m = kzalloc(sizeof(*m), GFP_KERNEL_ACCOUNT);
 	if (!m)
 		return -ENOEXEC;
 	m->mark = mark;
