@@ -12,6 +12,7 @@
  * others, or may be done later, a worker does for each context.
  */
 #include <linux/delay.h>
+#include <linux/mm.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
@@ -214,9 +215,15 @@ static void tear_down(struct hpmmap_ctx *ctx, bool own)
  */
 static bool is_taken_apart(struct mm_struct *mm)
 {
-	/* Acquire: what is found gone here, is gone with its references. */
-	return !atomic_read(&mm->mm_users) &&
-	       !smp_load_acquire(&mm->mm_mt.ma_root);
+	VMA_ITERATOR(vmi, mm, 0);
+	bool ret;
+
+	if (atomic_read(&mm->mm_users) || !mmap_read_trylock(mm))
+		return false;
+	/* Locked for writing from the first table that is freed to the last mapping. */
+	ret = !vma_next(&vmi);
+	mmap_read_unlock(mm);
+	return ret;
 }
 
 /* Waits a moment for that, if nobody but the caller is a member. */

@@ -156,6 +156,28 @@ static void guard_pages(void)
 	}
 }
 
+/*
+ * There is no instruction left to go on with, and nothing that a process which ends
+ * could take apart; what it had comes back all the same.
+ */
+static void unmap_everything(void)
+{
+	char *p = map_anon(MB(4));
+	pid_t pid;
+
+	fill(p, MB(4), 1);
+	pid = fork_child();
+	if (!pid) {
+		fill(p, MB(4), 2);
+		munmap(NULL, 0x7ffffffff000);
+		_exit(0);
+	}
+	expect_signal(pid, SIGSEGV);
+	verify(p, MB(4), 1, 0);
+	CHECK_TOUCH(p, MB(4));
+	unmap(p, MB(4));
+}
+
 static void read_only(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(pieces); i++) {
@@ -336,6 +358,7 @@ int main(void)
 		T(unmap_beyond_the_mapping),
 		T(unmap_errors),
 		T(guard_pages),
+		T(unmap_everything),
 		T(read_only),
 		T(commit_step_by_step),
 		T(alternating_protections),
