@@ -77,6 +77,8 @@ class Item:
     """check: runs on every kernel; newest: in check only on the newest; all: not in check; parallel: alone."""
     paths: tuple[str, ...] = ()
     """Patterns of the sources that it belongs to."""
+    takes: int = 8
+    """About how many seconds it takes, for where it has not run yet."""
 
 
 @dataclass
@@ -185,7 +187,7 @@ def scenario_items() -> list[Item]:
     for script in [path for where in SCRIPTS for path in sorted(where.glob("*.sh"))]:
         debug = script.parent == DEBUG_SCENARIOS
         text = script.read_text()
-        settings = {"machine": "main", "timeout": "120", "pool": "512M", "last": "no", "scales": "no"}
+        settings = {"machine": "main", "timeout": "120", "pool": "512M", "last": "no", "scales": "no", "takes": "8"}
         for key, value in re.findall(r"^# (\w+): (\S+)$", text, re.MULTILINE):
             if key == "paths":
                 continue
@@ -207,6 +209,7 @@ def scenario_items() -> list[Item]:
                 debug,
                 _item_tier(script, text),
                 _item_paths(script, text),
+                int(settings["takes"]) * scaled,
             )
         )
     return items

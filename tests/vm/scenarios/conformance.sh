@@ -1,5 +1,6 @@
 #!/bin/bash
 # What the conformance cases observe natively and under hpmmap run is the same, or documented.
+# takes: 140
 # machine: programs
 # timeout: 600
 # pool: 2G

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Random address-space calls: as the model says, and the same natively and under
 # HPMMAP. The seeds are fixed; make check-debug goes on with others.
+# takes: 105
 # pool: 512M
 # timeout: 240
 # paths: kernel/mem/ kernel/as/ kernel/call/ kernel/task/fork.* tests/fuzz/space.c

@@ -1,5 +1,6 @@
 #!/bin/bash
 # kill -9 at any moment of a job's life gives everything back.
+# takes: 65
 # pool: 512M
 # timeout: 240
 # paths: kernel/as/ kernel/task/

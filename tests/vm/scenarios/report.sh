@@ -1,5 +1,6 @@
 #!/bin/bash
 # run --report counts exactly what a job did, whatever became of it; --watch and --prometheus show it.
+# takes: 35
 # pool: 256M
 # timeout: 240
 # paths: kernel/as/stats.* kernel/as/counters.* kernel/as/show.* crates/hpmmap/src/report.rs crates/hpmmap/src/prometheus.rs

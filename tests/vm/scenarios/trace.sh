@@ -1,5 +1,6 @@
 #!/bin/bash
 # hpmmap trace: every page fault is there, of the kind it is, and the counts are the kernel's.
+# takes: 135
 # pool: 512M
 # timeout: 240
 # tier: newest  trace_tracefs runs on every kernel

@@ -1,5 +1,6 @@
 #!/bin/bash
 # What a process has given up is free when its parent learns of its end, and zero again soon after.
+# takes: 40
 # pool: 512M
 # timeout: 240
 # paths: kernel/mem/ kernel/as/life.* kernel/as/release.* kernel/as/reuse.* kernel/as/unmap.* kernel/task/exec.*
