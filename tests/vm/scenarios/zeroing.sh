@@ -1,6 +1,6 @@
 #!/bin/bash
 # What a process has given up is free when its parent learns of its end, and zero again soon after.
-# takes: 40
+# takes: 25
 # pool: 512M
 # timeout: 240
 # paths: kernel/mem/ kernel/as/life.* kernel/as/release.* kernel/as/reuse.* kernel/as/unmap.* kernel/task/exec.*
@@ -45,12 +45,14 @@ print("ready", flush=True)
 if sys.argv[1] == "end":
     os._exit(0)
 threading.Event().wait()'
-for round in $(seq 20); do
+rounds=6
+[ "${HPMMAP_TIER:-}" != all ] || rounds=20
+for round in $(seq $rounds); do
 	hpmmap run --strict -- python3 -c "$threaded" end >/dev/null
 	expect_clean "after a process with threads, round $round"
 done
 
-for round in $(seq 5); do
+for round in $(seq $((rounds / 3))); do
 	hpmmap run --strict -- python3 -c "$threaded" stay >/tmp/ready &
 	within 30 grep -q ready /tmp/ready || fail "the process does not get ready"
 	kill -KILL $!
