@@ -42,8 +42,9 @@ static bool share_readable(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
  * @why: out: why it was not mapped
  *
  * In a block of the pools the whole part of the slot that the mapping covers
- * is made ready: the core may map all of it with one entry. Where the pools
- * are exhausted it is a page of Linux.
+ * is made ready: the core may map all of it with one entry. Where it cannot, it
+ * finds all pages but the one for the fault mapped already. Where the pools are
+ * exhausted it is a page of Linux.
  *
  * Whole blocks are cleared without ctx->lock, so that threads that touch memory
  * first do not wait for each other; the lock of the folio stands for it.
@@ -127,6 +128,9 @@ out:
 	} else if (!ret) {
 		folio_wait_locked(page_folio(vmf->page));
 	}
+	if (!ret && nr > 1 && !(vmf->flags & FAULT_FLAG_RETRY_NOWAIT))
+		atomic_long_add(hpmmap_pgmap_fill_fault(vmf, block),
+				&ctx->stats.entries_4k);
 	return ret;
 }
 

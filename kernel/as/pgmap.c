@@ -12,6 +12,8 @@
 #include <linux/pagemap.h>
 #include <linux/pgtable.h>
 #include <linux/sched/signal.h>
+#include <linux/userfaultfd_k.h>
+#include <asm/pgalloc.h>
 
 #include "hpmmap.h"
 #include "mem/block.h"
@@ -440,6 +442,78 @@ unsigned long hpmmap_pgmap_fill(struct vm_area_struct *vma,
 		return fill_linux(vma, pmdp, start, end, block, flags);
 	return fill_entries(vma, pmdp, start, (end - start) >> PAGE_SHIFT,
 			    block, flags);
+}
+
+/**
+ * hpmmap_pgmap_is_2m() - would the core answer a fault by an entry of 2 MB?
+ * @vmf: a fault in a mapping of ours; vmf->page is set
+ */
+bool hpmmap_pgmap_is_2m(const struct vm_fault *vmf)
+{
+	unsigned long start = vmf->address & SLOT_MASK;
+
+	return PageCompound(vmf->page) &&
+	       !folio_test_has_hwpoisoned(page_folio(vmf->page)) &&
+	       pmd_none(READ_ONCE(*vmf->pmd)) &&
+	       vmf->vma->vm_start <= start &&
+	       vmf->vma->vm_end - SLOT_SIZE >= start &&
+	       compat_vma_maps_2m(vmf->vma);
+}
+
+/* The table that the core has allocated for a fault, put where it belongs. */
+static void install_table(struct vm_fault *vmf)
+{
+	struct mm_struct *mm = vmf->vma->vm_mm;
+	spinlock_t *ptl;
+
+	if (!pmd_none(READ_ONCE(*vmf->pmd)) || !vmf->prealloc_pte)
+		return;
+	ptl = pmd_lock(mm, vmf->pmd);
+	if (pmd_none(*vmf->pmd)) {
+		mm_inc_nr_ptes(mm);
+		/* Who walks without locks finds it empty, not as it was. */
+		smp_wmb();
+		pmd_populate(mm, vmf->pmd, vmf->prealloc_pte);
+		vmf->prealloc_pte = NULL;
+	}
+	spin_unlock(ptl);
+}
+
+/**
+ * hpmmap_pgmap_fill_fault() - map all that a fault has made ready
+ * @vmf: the fault; vmf->page is set
+ * @block: the slot's, of the pools and of the context's own; all pages are
+ *	committed as far as the mapping covers the slot
+ *
+ * The core maps a single page where it cannot map a slot by one entry; the others,
+ * which are mapped here, would take a fault each.
+ *
+ * Not what is locked, for only the core's path knows what mlock wants, nor
+ * what a userfaultfd watches.
+ *
+ * Return: how many entries of 4 KB were made.
+ */
+unsigned long hpmmap_pgmap_fill_fault(struct vm_fault *vmf,
+				      struct hpmmap_block *block)
+{
+	struct vm_area_struct *vma = vmf->vma;
+	unsigned long start = max(vma->vm_start, vmf->address & SLOT_MASK);
+	unsigned long end = min(vma->vm_end,
+				(vmf->address & SLOT_MASK) + SLOT_SIZE);
+	unsigned long addr = vmf->address & PAGE_MASK;
+	unsigned int flags = FAULT_FLAG_REMOTE;
+
+	lockdep_assert_held(&vma->vm_mm->mmap_lock);
+	if (vma->vm_flags & VM_LOCKED || userfaultfd_armed(vma) ||
+	    hpmmap_pgmap_is_2m(vmf))
+		return 0;
+	install_table(vmf);
+	if (vma->vm_flags & VM_WRITE)
+		flags |= FAULT_FLAG_WRITE;
+	return fill_entries(vma, vmf->pmd, start, (addr - start) >> PAGE_SHIFT,
+			    block, flags) +
+	       fill_entries(vma, vmf->pmd, addr + PAGE_SIZE,
+			    ((end - addr) >> PAGE_SHIFT) - 1, block, flags);
 }
 
 static unsigned long count_ptes(pmd_t *pmdp, unsigned long start,

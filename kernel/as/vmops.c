@@ -14,6 +14,7 @@
 #include "as/fault.h"
 #include "as/file.h"
 #include "as/handback.h"
+#include "as/pgmap.h"
 #include "as/policy.h"
 #include "as/snapshot.h"
 #include "as/stats.h"
@@ -39,13 +40,7 @@ static void fault_count(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 /* An entry is about to be made by the core: of 2 MB, if that fits. */
 static void entry_count(struct hpmmap_ctx *ctx, struct vm_fault *vmf)
 {
-	unsigned long start = vmf->address & SLOT_MASK;
-
-	if (PageCompound(vmf->page) &&
-	    !folio_test_has_hwpoisoned(page_folio(vmf->page)) &&
-	    pmd_none(READ_ONCE(*vmf->pmd)) &&
-	    vmf->vma->vm_start <= start &&
-	    vmf->vma->vm_end - SLOT_SIZE >= start && compat_vma_maps_2m(vmf->vma))
+	if (hpmmap_pgmap_is_2m(vmf))
 		atomic_long_inc(&ctx->stats.entries_2m);
 	else
 		atomic_long_inc(&ctx->stats.entries_4k);

@@ -335,6 +335,62 @@ static void rw_noreserve_without_commit(void)
 		CHECK(held_bytes() <= held);
 }
 
+/* What touching a reservation costs, and that it is there afterwards. */
+static void check_reserved_faults(char *p, size_t len, uint64_t most)
+{
+	struct totals before = totals_now();
+
+	stamp(p, len, 8);
+	if (registered())
+		CHECK(totals_now().user - before.user <= most);
+	watch_begin();
+	verify_stamp(p, len, 8);
+	EXPECT_NO_FAULTS(p, len);
+}
+
+/* One fault for each slot, whatever part of it the mapping covers. */
+static void noreserve_takes_a_fault_a_slot(void)
+{
+	char *base = free_range(MB(8)), *p;
+	const int flags = ANON | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+
+	p = map_flags(base, MB(1), RW, flags);
+	check_reserved_faults(p, MB(1), 1);
+	unmap(p, MB(1));
+
+	p = map_flags(base + KB(512), MB(3), RW, flags);
+	/* Read first, and not from its start. */
+	CHECK_EQ(p[MB(1)], 0);
+	check_reserved_faults(p, MB(3), 1);
+	unmap(p, MB(3));
+
+	/* What is only read is written to by a fault of its own at most. */
+	p = map_flags(base, MB(1), PROT_READ, flags);
+	verify_zero(p, MB(1));
+	CHECK_OK(mprotect(p, MB(1), RW));
+	check_reserved_faults(p, MB(1), 0);
+
+	p = mremap(p, MB(1), MB(3), 0);
+	CHECK_OK(p);
+	check_reserved_faults(p, MB(3), 2);
+	unmap(p, MB(3));
+
+	/* What is locked when it is touched counts as locked, page by page. */
+	p = map_flags(base, KB(64), RW, flags);
+	CHECK_OK(mlock2(p, KB(64), MLOCK_ONFAULT));
+	stamp(p, KB(64), 9);
+	verify_stamp(p, KB(64), 9);
+	unmap(p, KB(64));
+
+	/* A slot that had a table of 4 KB entries, and is of one mapping now. */
+	p = map_flags(base, MB(1), RW, flags);
+	p[0] = 1;
+	unmap(p, MB(1));
+	p = map_flags(base, MB(2), RW, flags);
+	check_reserved_faults(p, MB(2), 1);
+	unmap(p, MB(2));
+}
+
 static void grows_down(void)
 {
 	char *base = free_range(MB(64));
@@ -552,6 +608,7 @@ int main(void)
 		T(none_committed_by_mmap),
 		T(rw_noreserve_committed_by_mmap),
 		T(rw_noreserve_without_commit),
+		T(noreserve_takes_a_fault_a_slot),
 		T(grows_down),
 		T(populate),
 		T(locked),
