@@ -168,6 +168,7 @@ struct hpmmap_stall_total {
  * @peak: blocks, see hpmmap_stats_peak()
  * @peak_one: most blocks that one context held
  * @lowest_free: least free blocks that were left, ULONG_MAX if none were taken
+ * @large_missed: pieces of 1 GB that were asked for, and not had as such
  * @limited: requests that a limit has refused, by whose it is
  * @limited_cgroup: the last one of a cgroup was that of this one
  * @held: and up to @pinned: what live contexts have now; not of a job itself
@@ -178,6 +179,7 @@ struct hpmmap_totals {
 	long peak;
 	long peak_one;
 	unsigned long lowest_free;
+	u64 large_missed;
 	u64 limited[HPMMAP_NR_LIMITED];
 	u64 limited_cgroup;
 	long held;

@@ -141,6 +141,34 @@ static unsigned long next_kept(struct hpmmap_ctx *ctx, unsigned long slot,
 	return slot < end && xa_load(&ctx->store, slot) ? slot : end;
 }
 
+/**
+ * hpmmap_policy_reach() - how far some blocks reach
+ * @ctx: the context, ctx->ops held
+ * @start: start of a range
+ * @end: its end
+ * @nr: how many blocks there are
+ * @renew: for a new mapping; otherwise for what is there
+ *
+ * Return: @end, or the start of the first slot that there is none left for; it
+ * may be below @start.
+ */
+unsigned long hpmmap_policy_reach(struct hpmmap_ctx *ctx, unsigned long start,
+				  unsigned long end, unsigned long nr, bool renew)
+{
+	unsigned long slot = slot_of(start), last = slot_of(end - 1) + 1;
+
+	lockdep_assert_held(&ctx->ops);
+	while (slot < last) {
+		unsigned long next = next_kept(ctx, slot, last, renew);
+
+		if (next - slot > nr)
+			return (slot + nr) << SLOT_SHIFT;
+		nr -= next - slot;
+		slot = next + 1;
+	}
+	return end;
+}
+
 /* Blocks for those slots of [slot, end) that have none to keep. */
 static int alloc_missing(struct hpmmap_ctx *ctx,
 			 const struct hpmmap_placement *place,

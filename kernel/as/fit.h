@@ -18,6 +18,9 @@ unsigned long hpmmap_policy_apart(struct hpmmap_ctx *ctx,
 void hpmmap_policy_begin_apart(struct hpmmap_ctx *ctx,
 			       const struct hpmmap_placement *place,
 			       unsigned long end);
+unsigned long hpmmap_policy_reach(struct hpmmap_ctx *ctx, unsigned long start,
+				  unsigned long end, unsigned long nr,
+				  bool renew);
 int hpmmap_policy_alloc(struct hpmmap_ctx *ctx, unsigned long start,
 			unsigned long end, struct list_head *out);
 int hpmmap_policy_alloc_mapped(struct hpmmap_ctx *ctx, unsigned long start,

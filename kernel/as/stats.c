@@ -239,6 +239,18 @@ void hpmmap_count_lowest(struct hpmmap_job *job, unsigned long nr)
 }
 
 /**
+ * hpmmap_count_large_missed() - there was too little in pieces of 1 GB
+ * @job: a job that asks for them
+ * @nr: pieces that were put together of smaller ones
+ */
+void hpmmap_count_large_missed(struct hpmmap_job *job, unsigned long nr)
+{
+	spin_lock(&job->lock);
+	job->totals->large_missed += nr;
+	spin_unlock(&job->lock);
+}
+
+/**
  * hpmmap_count_limited() - a limit has refused a request
  * @job: whose process asked
  * @payer: whose limit
@@ -416,6 +428,7 @@ static ssize_t show_stat(struct hpmmap_job *job,
 	LINE("pins_waiting", sum->pinned);
 	if (sum->lowest_free != ULONG_MAX)
 		LINE("lowest_free_bytes", (u64)sum->lowest_free << SLOT_SHIFT);
+	LINE("large_missed_bytes", sum->large_missed << (SLOT_SHIFT + LARGE_ORDER));
 	LINES("limited", limited_names, sum->limited);
 	if (sum->limited_cgroup)
 		LINE("limited_cgroup_id", sum->limited_cgroup);

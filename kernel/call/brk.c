@@ -32,6 +32,40 @@ static bool brk_exceeds_limit(struct mm_struct *mm, unsigned long brk)
 				 mm->end_data, mm->start_data);
 }
 
+static bool heap_shrink(struct hpmmap_ctx *ctx, unsigned long start,
+			unsigned long end)
+{
+	const struct pt_regs regs = { .di = start, .si = end - start };
+
+	return !hpmmap_handle_munmap(ctx, HPMMAP_CALL_MUNMAP, &regs);
+}
+
+/* What the pools have of it, from its start on, and Linux's memory for the rest. */
+static bool heap_grow_short(struct hpmmap_ctx *ctx,
+			    const struct hpmmap_placement *place,
+			    unsigned long start, unsigned long end)
+{
+	unsigned long mid = hpmmap_short_end(ctx, place, start, end, true), ret;
+
+	if (mid > start) {
+		ret = hpmmap_map_where_fit(ctx, place, start, mid - start,
+					   PROT_READ | PROT_WRITE, 0, false,
+					   NULL);
+		/* Somebody else was quicker. */
+		if (IS_ERR_VALUE(ret))
+			mid = start;
+	}
+	ret = vm_mmap(NULL, mid, end - mid, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, 0);
+	if (!IS_ERR_VALUE(ret)) {
+		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_BRK, end - mid);
+		return true;
+	}
+	if (mid > start)
+		heap_shrink(ctx, start, mid);
+	return false;
+}
+
 /* False where it cannot be: nothing was changed then. */
 static bool heap_grow(struct hpmmap_ctx *ctx, unsigned long start,
 		      unsigned long end)
@@ -46,23 +80,9 @@ static bool heap_grow(struct hpmmap_ctx *ctx, unsigned long start,
 	hpmmap_placement_get(ctx->job, NULL, &place);
 	ret = hpmmap_map_where_fit(ctx, &place, start, end - start,
 			    PROT_READ | PROT_WRITE, 0, false, NULL);
-	if (ret == -ENOMEM && !ctx->job->strict) {
-		ret = vm_mmap(NULL, start, end - start, PROT_READ | PROT_WRITE,
-			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
-			      0);
-		if (!IS_ERR_VALUE(ret))
-			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_BRK,
-					      end - start);
-	}
+	if (ret == -ENOMEM && !ctx->job->strict)
+		return heap_grow_short(ctx, &place, start, end);
 	return !IS_ERR_VALUE(ret);
-}
-
-static bool heap_shrink(struct hpmmap_ctx *ctx, unsigned long start,
-			unsigned long end)
-{
-	const struct pt_regs regs = { .di = start, .si = end - start };
-
-	return !hpmmap_handle_munmap(ctx, HPMMAP_CALL_MUNMAP, &regs);
 }
 
 /*

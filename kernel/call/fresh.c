@@ -279,3 +279,26 @@ unsigned long hpmmap_map_where_fit(struct hpmmap_ctx *ctx,
 		return -ENOMEM;
 	return hpmmap_map_fresh(ctx, addr, len, prot, flags, fixed, ahead);
 }
+
+/**
+ * hpmmap_short_end() - how far the pools reach that have too little for a range
+ * @ctx: the caller's context, ctx->ops held
+ * @place: where its memory should come from
+ * @start: start of a new mapping, or of what is to get memory
+ * @end: its end
+ * @renew: it is a new mapping
+ *
+ * Return: the end of the part that they have memory for now, of a slot; @start where
+ * there is no such part, or too little memory is not what is in the way.
+ */
+unsigned long hpmmap_short_end(struct hpmmap_ctx *ctx,
+			       const struct hpmmap_placement *place,
+			       unsigned long start, unsigned long end, bool renew)
+{
+	unsigned long nr = slot_of(end - 1) - slot_of(start) + 1;
+	unsigned long mid;
+
+	nr = hpmmap_pool_offer(ctx->owner.account, &place->nodes, nr);
+	mid = hpmmap_policy_reach(ctx, start, end, nr, renew);
+	return mid > start && mid < end ? mid : start;
+}

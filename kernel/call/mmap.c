@@ -247,6 +247,92 @@ static long mmap_locked(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	}
 }
 
+/* Others may get what there was just now. */
+#define SHORT_TRIES 4
+
+/*
+ * Where a mapping goes that the pools have too little for, and how far they reach.
+ * Returns an address or an errno.
+ */
+static unsigned long short_place(struct hpmmap_ctx *ctx,
+				 const struct pt_regs *regs, unsigned long *mid)
+{
+	unsigned long addr = regs->di, len = PAGE_ALIGN(regs->si);
+	struct hpmmap_placement place;
+	long ret = hpmmap_ops_lock(ctx);
+
+	if (ret)
+		return ret;
+	hpmmap_placement_get(ctx->job, NULL, &place);
+	if (!(regs->r10 & (MAP_FIXED | MAP_FIXED_NOREPLACE)))
+		addr = hpmmap_find_place(ctx, &place, addr & PAGE_MASK, len,
+					 regs->r10, placement_align(ctx, len), 0);
+	if (!IS_ERR_VALUE(addr))
+		*mid = hpmmap_short_end(ctx, &place, addr, addr + len, true);
+	hpmmap_ops_unlock(ctx);
+	return addr;
+}
+
+/*
+ * Of a mapping that the pools have too little for, what they have, from its start on,
+ * and Linux's memory for the rest: two mappings side by side. -ENOMEM where that
+ * cannot be, -EAGAIN where somebody else was quicker.
+ */
+static long mmap_short(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
+{
+	struct pt_regs part = *regs, rest = *regs;
+	unsigned long addr, mid = 0;
+	bool without = false;
+	LIST_HEAD(ahead);
+	long ret;
+
+	addr = short_place(ctx, regs, &mid);
+	if (IS_ERR_VALUE(addr))
+		return addr;
+	if (mid == addr)
+		return -ENOMEM;
+	part.si = mid - addr;
+	mmap_ahead(ctx, &part, &ahead);
+	part.di = addr;
+	rest.di = mid;
+	rest.si = addr + PAGE_ALIGN(regs->si) - mid;
+	if (!(regs->r10 & MAP_FIXED)) {
+		part.r10 |= MAP_FIXED_NOREPLACE;
+		rest.r10 |= MAP_FIXED_NOREPLACE;
+	}
+	ret = mmap_locked(ctx, &part, &ahead, &without);
+	hpmmap_reuse_return(ctx, &ahead);
+	hpmmap_pool_free_unused(&ahead);
+	if (ret == -ENOMEM || ret == -EEXIST)
+		return -EAGAIN;
+	if (IS_ERR_VALUE(ret))
+		return ret;
+	ret = mmap_linux(ctx, &rest);
+	if (IS_ERR_VALUE(ret)) {
+		hpmmap_handle(HPMMAP_CALL_MUNMAP, &part, hpmmap_handle_munmap);
+		return -ENOMEM;
+	}
+	hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP, rest.si);
+	return addr;
+}
+
+/* As much of the pools as they have, and Linux's for the rest. */
+static long mmap_without(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
+{
+	long ret = -EAGAIN;
+	int i;
+
+	for (i = 0; i < SHORT_TRIES && ret == -EAGAIN; i++)
+		ret = mmap_short(ctx, regs);
+	if (ret != -ENOMEM && ret != -EAGAIN)
+		return ret;
+	ret = mmap_linux(ctx, regs);
+	if (!IS_ERR_VALUE(ret))
+		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP,
+				      PAGE_ALIGN(regs->si));
+	return ret;
+}
+
 long hpmmap_sys_mmap(const struct pt_regs *regs)
 {
 	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
@@ -266,12 +352,8 @@ long hpmmap_sys_mmap(const struct pt_regs *regs)
 	ret = mmap_locked(ctx, regs, &ahead, &without);
 	hpmmap_reuse_return(ctx, &ahead);
 	hpmmap_pool_free_unused(&ahead);
-	if (without && !ctx->job->strict) {
-		ret = mmap_linux(ctx, regs);
-		if (!IS_ERR_VALUE(ret))
-			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP,
-					      PAGE_ALIGN(regs->si));
-	}
+	if (without && !ctx->job->strict)
+		ret = mmap_without(ctx, regs);
 	hpmmap_ctx_put(ctx);
 	return ret;
 }

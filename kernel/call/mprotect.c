@@ -7,10 +7,12 @@
 
 #include "hook.h"
 #include "hpmmap.h"
+#include "mem/placement.h"
 #include "mem/pool.h"
 #include "as/change.h"
 #include "as/ctx.h"
 #include "as/fit.h"
+#include "as/policy.h"
 #include "as/stats.h"
 #include "as/vma.h"
 #include "call/fresh.h"
@@ -69,6 +71,41 @@ static bool mprotect_linux_may_help(struct hpmmap_ctx *ctx, unsigned long start,
 	return hpmmap_linux_may_help(ctx, missing - unreserved);
 }
 
+/*
+ * Blocks for what the pools reach of a range that they have too little for; faults
+ * find the rest, or memory of Linux. Returns how far that is.
+ */
+static unsigned long alloc_short(struct hpmmap_ctx *ctx, unsigned long start,
+				 unsigned long end, struct list_head *blocks)
+{
+	struct hpmmap_placement place;
+	unsigned long mid;
+
+	hpmmap_placement_get(ctx->job, NULL, &place);
+	mid = hpmmap_short_end(ctx, &place, start, end, false);
+	if (mid == start || hpmmap_policy_alloc_mapped(ctx, start, mid, blocks))
+		return start;
+	return mid;
+}
+
+/* What is accessible now has its memory, up to @mid. */
+static void settle_kept(const struct hpmmap_change *c, unsigned long mid,
+			struct list_head *blocks)
+{
+	struct hpmmap_change part = *c;
+
+	if (mid > c->start) {
+		part.end = mid;
+		hpmmap_change_settle(&part, HPMMAP_KEPT, blocks);
+	}
+	if (mid < c->end) {
+		part.start = mid;
+		part.end = c->end;
+		part.lazy = true;
+		hpmmap_change_settle(&part, HPMMAP_KEPT, NULL);
+	}
+}
+
 static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 			    const struct pt_regs *regs)
 {
@@ -78,6 +115,7 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	struct pt_regs args = *regs;
 	struct hpmmap_change c;
 	LIST_HEAD(blocks);
+	unsigned long mid;
 	long ret;
 
 	/* A range that cannot be right is Linux's to refuse. */
@@ -93,13 +131,14 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	}
 	if (mprotect_exceeds_limit(ctx, start, end, prot))
 		return -ENOMEM;
+	mid = end;
 	c = (struct hpmmap_change) { .ctx = ctx, .start = start, .end = end };
-	/* Where the pools have too little, faults find memory of Linux. */
-	c.lazy = commit &&
-		 hpmmap_policy_alloc_mapped(ctx, start, end, &blocks);
-	if (c.lazy && !mprotect_linux_may_help(ctx, start, end)) {
-		hpmmap_count_refusal(ctx);
-		return -ENOMEM;
+	if (commit && hpmmap_policy_alloc_mapped(ctx, start, end, &blocks)) {
+		if (!mprotect_linux_may_help(ctx, start, end)) {
+			hpmmap_count_refusal(ctx);
+			return -ENOMEM;
+		}
+		mid = alloc_short(ctx, start, end, &blocks);
 	}
 	ret = hpmmap_blocks_clear(ctx, start, end, &blocks);
 	if (ret) {
@@ -109,8 +148,10 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	hpmmap_change_begin(&c);
 	ret = hpmmap_call_orig(call, &args);
 	/* An error may come after a part of the range was changed. */
-	hpmmap_change_settle(&c, commit ? HPMMAP_KEPT : HPMMAP_NOTHING,
-			     &blocks);
+	if (commit)
+		settle_kept(&c, mid, &blocks);
+	else
+		hpmmap_change_settle(&c, HPMMAP_NOTHING, NULL);
 	hpmmap_pool_free_unused(&blocks);
 	return ret;
 }

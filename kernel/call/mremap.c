@@ -453,9 +453,118 @@ static long unwatch(const struct remap *r)
 	return ret;
 }
 
+/*
+ * Is all of a range one mapping of ours, and behind it one of Linux's like it? That
+ * is what becomes of one call that the pools have too little for.
+ */
+static bool is_mixed(struct hpmmap_ctx *ctx, const struct remap *r)
+{
+	struct vm_area_struct *vma;
+	bool ret;
+
+	mmap_read_lock(ctx->mm);
+	vma = vma_lookup(ctx->mm, r->vm_end);
+	ret = vma && vma_is_anonymous(vma) &&
+	      vma->vm_end - r->addr >= min(r->old_len, r->new_len) &&
+	      !((vma->vm_flags ^ r->vm_flags) & VM_ACCESS_FLAGS) &&
+	      !(vma->vm_flags & (VM_SHARED | VM_GROWSDOWN));
+	mmap_read_unlock(ctx->mm);
+	return ret && !hpmmap_range_is_watched(r->vm_end, r->addr + r->old_len);
+}
+
+/* Linux's part of a mixed one, from @from to @to or, if that is 0, in place. */
+static long remap_rest(unsigned long from, unsigned long old_len,
+		       unsigned long new_len, unsigned long to)
+{
+	const struct pt_regs regs = {
+		.di = from,
+		.si = old_len,
+		.dx = new_len,
+		.r10 = to ? MREMAP_MAYMOVE | MREMAP_FIXED : 0,
+		.r8 = to,
+	};
+
+	return hpmmap_call_orig(HPMMAP_CALL_MREMAP, &regs);
+}
+
+/*
+ * Both parts move, Linux's first, to a place that is taken before, so that nobody
+ * else is there.
+ */
+static long move_mixed(struct hpmmap_ctx *ctx, const struct remap *r,
+		       unsigned long to)
+{
+	unsigned long nr_ours = r->vm_end - r->addr;
+	unsigned long old_rest = r->old_len - nr_ours;
+	unsigned long new_rest = r->new_len - nr_ours;
+	struct remap part = *r;
+	struct hpmmap_change c = {
+		.ctx = ctx,
+		.start = to + nr_ours,
+		.end = to + r->new_len,
+	};
+	long ret;
+
+	ret = hpmmap_map_fresh(ctx, to, r->new_len, PROT_NONE, MAP_NORESERVE,
+			       r->flags & MREMAP_FIXED, NULL);
+	if (IS_ERR_VALUE(ret))
+		return ret;
+	ret = remap_rest(r->vm_end, old_rest, new_rest, to + nr_ours);
+	if (IS_ERR_VALUE(ret)) {
+		unmap_range(ctx, to, r->new_len);
+		return ret;
+	}
+	hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
+	part.old_len = nr_ours;
+	part.new_len = nr_ours;
+	part.flags = MREMAP_MAYMOVE | MREMAP_FIXED;
+	ret = move_to(ctx, &part, to);
+	if (!IS_ERR_VALUE(ret))
+		return ret;
+	/* Back to where it was, if nobody is there now. */
+	remap_rest(to + nr_ours, new_rest, old_rest, r->vm_end);
+	hpmmap_range_kill_if_lost(ctx, r->vm_end, r->addr + r->old_len);
+	unmap_range(ctx, to, r->new_len);
+	return ret;
+}
+
+/* Nothing of it is done where Linux can let its own part grow. */
+static long remap_mixed(struct hpmmap_ctx *ctx, const struct remap *r)
+{
+	unsigned long nr_ours = r->vm_end - r->addr, to = r->new_addr;
+	long ret = -EEXIST;
+	int tries = 16;
+
+	if (r->flags & MREMAP_DONTUNMAP)
+		return -EFAULT;
+	if (r->flags & MREMAP_FIXED)
+		return move_mixed(ctx, r, to);
+	ret = remap_rest(r->vm_end, r->old_len - nr_ours, r->new_len - nr_ours,
+			 0);
+	if (!IS_ERR_VALUE(ret)) {
+		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP,
+				      r->new_len - r->old_len);
+		return r->addr;
+	}
+	if (ret != -ENOMEM || !(r->flags & MREMAP_MAYMOVE))
+		return ret;
+	for (ret = -EEXIST; ret == -EEXIST && tries--;) {
+		to = hpmmap_find_place(ctx, &r->place, 0, r->new_len,
+				       MAP_PRIVATE | MAP_ANONYMOUS, SLOT_SIZE,
+				       best_phase(r, SLOT_SIZE));
+		if (IS_ERR_VALUE(to))
+			return to;
+		ret = move_mixed(ctx, r, to);
+	}
+	if (!IS_ERR_VALUE(ret))
+		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP,
+				      r->new_len - r->old_len);
+	return ret == -EEXIST ? -ENOMEM : ret;
+}
+
 static long remap_ours(struct hpmmap_ctx *ctx, struct remap *r)
 {
-	bool placed = r->flags & (MREMAP_FIXED | MREMAP_DONTUNMAP);
+	bool placed = r->flags & (MREMAP_FIXED | MREMAP_DONTUNMAP), mixed;
 	long ret;
 
 	if (!placed && r->old_len >= r->new_len) {
@@ -473,7 +582,8 @@ static long remap_ours(struct hpmmap_ctx *ctx, struct remap *r)
 	if (!r->old_len)
 		return -EINVAL;
 	/* What does not move may be anything. */
-	if (min(r->old_len, r->new_len) > r->vm_end - r->addr)
+	mixed = min(r->old_len, r->new_len) > r->vm_end - r->addr;
+	if (mixed && !is_mixed(ctx, r))
 		return -EFAULT;
 	if (r->new_len > r->old_len &&
 	    hpmmap_data_exceeds_limit(ctx, 0, r->new_len - r->old_len,
@@ -481,6 +591,8 @@ static long remap_ours(struct hpmmap_ctx *ctx, struct remap *r)
 		return -ENOMEM;
 	if (is_watched(r))
 		return HPMMAP_REDO;
+	if (mixed)
+		return remap_mixed(ctx, r);
 	if (r->flags & MREMAP_FIXED)
 		return move_to(ctx, r, r->new_addr);
 	if (r->flags & MREMAP_DONTUNMAP)

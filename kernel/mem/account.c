@@ -451,6 +451,21 @@ struct hpmmap_payer *hpmmap_account_full(struct hpmmap_account *account,
 	return NULL;
 }
 
+/* How many blocks could be charged to an account, as far as limits go? */
+unsigned long hpmmap_account_room(struct hpmmap_account *account)
+{
+	unsigned long room = ULONG_MAX;
+	struct hpmmap_payer *p;
+
+	for_each_payer(account, p) {
+		unsigned long limit = limit_of(p);
+		unsigned long held = atomic_long_read(&p->held);
+
+		room = min(room, limit - min(held, limit));
+	}
+	return room;
+}
+
 /* Does an account's memory count for a payer? */
 bool hpmmap_account_counts_for(struct hpmmap_account *account,
 			       struct hpmmap_payer *payer)

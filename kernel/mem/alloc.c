@@ -88,7 +88,7 @@ static int run_alloc(struct pool_node *pn, bool large, unsigned long nr,
  * Up to @nr blocks of one node in as few runs as possible, clean ones first;
  * returns how many.
  */
-static unsigned long node_alloc(int nid, const struct hpmmap_request *req,
+static unsigned long node_alloc(int nid, struct hpmmap_request *req,
 				unsigned long nr, struct list_head *out)
 {
 	struct pool_node *pn = pool_node_find(nid);
@@ -105,6 +105,8 @@ static unsigned long node_alloc(int nid, const struct hpmmap_request *req,
 			break;
 		take_run(pn, req->account, unit, 1UL << order, out);
 		got += 1UL << order;
+		if (order == LARGE_ORDER)
+			req->nr_large++;
 		cond_resched_lock(&pn->lock);
 	}
 	spin_unlock(&pn->lock);
@@ -112,7 +114,7 @@ static unsigned long node_alloc(int nid, const struct hpmmap_request *req,
 	return got;
 }
 
-static unsigned long alloc_near(const struct hpmmap_request *req, int nid,
+static unsigned long alloc_near(struct hpmmap_request *req, int nid,
 				const nodemask_t *nodes, nodemask_t *tried,
 				unsigned long nr, struct list_head *out)
 {
@@ -143,8 +145,36 @@ bool hpmmap_pool_has_free(struct hpmmap_account *account,
 	return hpmmap_pool_count_free(nodes) && !hpmmap_account_full(account, 1);
 }
 
+/**
+ * hpmmap_pool_offer() - how many blocks could somebody get now?
+ * @account: who
+ * @nodes: where from
+ * @nr: how many are wanted
+ *
+ * What nobody needs has been given back for it, as far as it helps.
+ *
+ * Return: @nr, or less; others may be quicker.
+ */
+unsigned long hpmmap_pool_offer(struct hpmmap_account *account,
+				const nodemask_t *nodes, unsigned long nr)
+{
+	struct hpmmap_payer *full;
+	unsigned long free;
+
+	reclaimer->reap();
+	free = hpmmap_pool_count_free(nodes) + hpmmap_pool_count_out(nodes);
+	if (free < nr)
+		reclaimer->reclaim(nodes, NULL, nr - free);
+	full = hpmmap_account_full(account, nr);
+	if (full)
+		reclaimer->reclaim(&node_states[N_POSSIBLE], full, nr);
+	/* Those that are being zeroed an allocation waits for. */
+	free = hpmmap_pool_count_free(nodes) + hpmmap_pool_count_out(nodes);
+	return min3(nr, free, hpmmap_account_room(account));
+}
+
 /* As many as there are of those that one kind of placement treats alike. */
-static unsigned long alloc_alike(const struct hpmmap_request *req,
+static unsigned long alloc_alike(struct hpmmap_request *req,
 				 struct list_head *out)
 {
 	const struct hpmmap_placement *place = req->place;
@@ -157,7 +187,7 @@ static unsigned long alloc_alike(const struct hpmmap_request *req,
 				req->nr - got, out);
 }
 
-static unsigned long alloc_in_turn(const struct hpmmap_request *req,
+static unsigned long alloc_in_turn(struct hpmmap_request *req,
 				   struct list_head *out)
 {
 	unsigned long slot = req->slot == NO_SLOT ? 0 : req->slot, got = 0;
@@ -189,6 +219,7 @@ static bool try_alloc(struct hpmmap_request *req, struct list_head *out)
 	/* A request that cannot succeed takes nothing from others. */
 	if (free < req->nr || hpmmap_account_charge(req->account, req->nr))
 		return false;
+	req->nr_large = 0;
 	n = req->place->in_turn ? alloc_in_turn(req, out) :
 				  alloc_alike(req, out);
 	if (n == req->nr) {
@@ -305,7 +336,7 @@ int hpmmap_pool_alloc(struct hpmmap_request *req, struct list_head *out)
 struct hpmmap_block *hpmmap_pool_alloc_instead(struct hpmmap_account *account,
 					       int nid, const nodemask_t *nodes)
 {
-	const struct hpmmap_request req = { .account = account };
+	struct hpmmap_request req = { .account = account };
 	nodemask_t tried = NODE_MASK_NONE;
 	struct hpmmap_block *block;
 	LIST_HEAD(one);

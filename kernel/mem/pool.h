@@ -23,6 +23,7 @@ struct hpmmap_placement;
  *	follow; or NO_SLOT
  * @nr: how many
  * @large: in runs of 1 GB where possible
+ * @nr_large: out: how many runs of 1 GB they are
  * @left: out: free blocks that were left on those nodes
  * @refused_by: out, where there were not enough: whose limit refused, or NULL
  * @waited_reclaim: out: ticks that taking back from others took, or 0
@@ -34,6 +35,7 @@ struct hpmmap_request {
 	unsigned long slot;
 	unsigned long nr;
 	bool large;
+	unsigned long nr_large;
 	unsigned long left;
 	struct hpmmap_payer *refused_by;
 	u64 waited_reclaim;
@@ -62,6 +64,8 @@ void hpmmap_pool_reclaim_all(void);
 void hpmmap_pool_exit(void);
 bool hpmmap_pool_has_free(struct hpmmap_account *account,
 			  const nodemask_t *nodes);
+unsigned long hpmmap_pool_offer(struct hpmmap_account *account,
+				const nodemask_t *nodes, unsigned long nr);
 unsigned long hpmmap_pool_count_out(const nodemask_t *nodes);
 int hpmmap_pool_alloc(struct hpmmap_request *req, struct list_head *out);
 struct hpmmap_block *hpmmap_pool_alloc_instead(struct hpmmap_account *account,

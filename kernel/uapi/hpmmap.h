@@ -459,6 +459,8 @@ struct hpmmap_limit_list {
  *	lowest_free_bytes	the least that was left in the pools it could
  *				take from, right after it took some; no line
  *				if it never did
+ *	large_missed_bytes	what mappings asked for by whole gigabytes (page
+ *				size 1 GB) and got in smaller pieces
  *	refusals		calls that failed because the pools had too
  *				little (mmap, brk, mprotect, mremap)
  *	entries_2m entries_4k	page table entries that were made, of each

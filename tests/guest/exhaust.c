@@ -418,6 +418,125 @@ static void mappings_grow_in_place(void)
 	await_pool_free(before);
 }
 
+static bool is_pool(const char *p)
+{
+	struct vma vma;
+
+	CHECK(vma_at(p, &vma));
+	return vma.perms[3] == 's';
+}
+
+/* Of what one call has mapped, are the first @bytes the pools', and no more? */
+static void check_split(const char *p, size_t len, size_t bytes)
+{
+	CHECK(is_pool(p));
+	CHECK(is_pool(p + bytes - PAGE));
+	CHECK(!is_pool(p + bytes));
+	CHECK(!is_pool(p + len - PAGE));
+}
+
+static void one_call_takes_what_there_is(void)
+{
+	uint64_t before, left, fallbacks;
+	size_t len;
+	char *p, *q;
+	pid_t pid;
+
+	need_policy(false);
+	if (meminfo("MemAvailable") < MB(512))
+		SKIP("less than 512 MB of Linux memory are available");
+	before = pool_value("free_bytes");
+	len = before + MB(64);
+	fallbacks = context_value("fallbacks");
+	p = map_anon(len);
+	left = pool_value("free_bytes");
+	CHECK_EQ(left, 0);
+	check_split(p, len, before);
+	CHECK_EQ(context_value("fallbacks"), fallbacks + 1);
+	CHECK_TOUCH(p, before);
+	stamp(p, len, 1);
+	pid = fork_child();
+	if (pid == 0) {
+		verify_stamp(p, len, 1);
+		_exit(0);
+	}
+	expect_success(pid);
+	verify_stamp(p, len, 1);
+
+	/* For who asked it is one mapping: it grows where it is, or moves. */
+	q = free_range(len + MB(32));
+	CHECK(mremap(p, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, q) == q);
+	verify_stamp(q, len, 1);
+	CHECK_READ_SEGV(p, SEGV_MAPERR);
+	CHECK_READ_SEGV(p + before, SEGV_MAPERR);
+	check_split(q, len, before);
+	CHECK(mremap(q, len, len + MB(16), 0) == q);
+	verify_stamp(q, len, 1);
+	verify_zero(q + len, MB(16));
+	map_flags(q + len + MB(16), PAGE, RW, ANON | MAP_FIXED_NOREPLACE);
+	CHECK_ERR(mremap(q, len + MB(16), len + MB(32), 0), ENOMEM);
+	p = mremap(q, len + MB(16), len + MB(32), MREMAP_MAYMOVE);
+	CHECK_OK(p);
+	verify_stamp(p, len, 1);
+	verify_zero(p + len, MB(32));
+	unmap(q + len + MB(16), PAGE);
+	CHECK_READ_SEGV(q, SEGV_MAPERR);
+	CHECK_READ_SEGV(q + len, SEGV_MAPERR);
+	/* Across the seam like anywhere else. */
+	CHECK_OK(mprotect(p + before - PAGE, 2 * PAGE, PROT_READ));
+	CHECK_ERR(mremap(p, len + MB(32), len + MB(64), MREMAP_MAYMOVE), EFAULT);
+	CHECK_OK(mprotect(p + before - PAGE, 2 * PAGE, RW));
+	CHECK_OK(madvise(p + before - MB(1), MB(2), MADV_DONTNEED));
+	verify_zero(p + before - MB(1), MB(2));
+	CHECK(mremap(p, len + MB(32), before - MB(2), 0) == p);
+	CHECK_READ_SEGV(p + before - MB(2), SEGV_MAPERR);
+	/* And what the child has left behind of what was copied. */
+	CHECK(pool_value("free_bytes") >= MB(2));
+	unmap(p, before - MB(2));
+	await_pool_free(before);
+}
+
+static void other_calls_take_what_there_is(void)
+{
+	uint64_t before, left;
+	char *reserved, *start;
+
+	need_policy(false);
+	if (meminfo("MemAvailable") < MB(512))
+		SKIP("less than 512 MB of Linux memory are available");
+	start = (char *)(((uintptr_t)sbrk(0) + SLOT - 1) & ~(SLOT - 1));
+	CHECK_OK(brk(start));
+	before = pool_value("free_bytes");
+	reserved = map_flags(NULL, before + MB(32), PROT_NONE, ANON | MAP_NORESERVE);
+
+	CHECK_OK(mprotect(reserved, before + MB(32), RW));
+	CHECK_EQ(pool_value("free_bytes"), 0);
+	CHECK_TOUCH(reserved, before);
+	stamp(reserved, before + MB(32), 2);
+	verify_stamp(reserved, before + MB(32), 2);
+	unmap(reserved, before + MB(32));
+	await_pool_free(before);
+
+	/* Replaced at an address off a slot. */
+	reserved = map_flags(NULL, before + MB(32), PROT_NONE, ANON | MAP_NORESERVE);
+	map_flags(reserved + PAGE, before + MB(16), RW, ANON | MAP_FIXED);
+	CHECK_EQ(pool_value("free_bytes"), 0);
+	check_split(reserved + PAGE, before + MB(16), before - PAGE);
+	stamp(reserved + PAGE, before + MB(16), 4);
+	verify_stamp(reserved + PAGE, before + MB(16), 4);
+	unmap(reserved, before + MB(32));
+	await_pool_free(before);
+
+	CHECK_OK(brk(start + before + MB(16)));
+	left = pool_value("free_bytes");
+	CHECK_EQ(left, 0);
+	CHECK_TOUCH(start, before);
+	stamp(start, before + MB(16), 3);
+	verify_stamp(start, before + MB(16), 3);
+	CHECK_OK(brk(start));
+	await_pool_free(before);
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
@@ -428,6 +547,8 @@ int main(void)
 		T(linux_memory_takes_over),
 		T(heap_and_children_take_over),
 		T(mappings_grow_in_place),
+		T(one_call_takes_what_there_is),
+		T(other_calls_take_what_there_is),
 	};
 
 	return RUN_GROUP("exhaust", tests);

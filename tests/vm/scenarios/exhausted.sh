@@ -35,6 +35,31 @@ echo "fallback: $pieces pieces of 16 MB, $fallbacks fallbacks, $linux bytes of L
 [ "$held" -le $((256 * MIB)) ] || fail "$held bytes from a pool of 256 MB"
 expect_pool_free
 
+# One call that wants more than there is gets what there is; Linux's memory is counted in bytes.
+beyond='
+import glob, mmap, os, sys
+free = lambda: sum(int(open(one).read()) for one in glob.glob("/sys/kernel/hpmmap/nodes/node*/free_bytes"))
+jobs = glob.glob("/sys/kernel/hpmmap/jobs/*/stat")
+assert len(jobs) == 1, jobs
+stat = lambda: {name: int(value) for name, value in (line.split() for line in open(jobs[0]))}
+before, want = stat()["fallback_bytes"], int(sys.argv[1]) or free()
+memory = mmap.mmap(-1, want + (64 << 20), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+print(free(), stat()["fallback_bytes"] - before - (64 << 20), stat()["held_bytes"])
+memory[::4096] = b"1" * (len(memory) // 4096)
+assert memory[::4096] == b"1" * (len(memory) // 4096)
+'
+read -r free more held < <(hpmmap run -- python3 -c "$beyond" 0)
+echo "one call: $free bytes stay free, $more more than the rest came from Linux"
+[ "$free" = 0 ] && [ "$more" = 0 ] || fail "of 64 MB more than there are, $free bytes stay free, and $more too many came from Linux"
+expect_pool_free
+# A limit leaves what it leaves.
+MEMBER_ID=2002
+hpmmap pool limit --user $MEMBER_ID --size 128M
+read -r free more held < <(as_member hpmmap run -- python3 -c "$beyond" $((128 * MIB)))
+hpmmap pool limit --user $MEMBER_ID --size default
+[ "$held" = $((128 * MIB)) ] || fail "$held bytes were held with a limit of 128 MB"
+expect_pool_free
+
 # Used up by another job: a strict job cannot even start, and says so.
 hpmmap run -- python3 -c "
 import mmap, time
