@@ -71,7 +71,7 @@ unit-c:
 
 unit-rust:
 	@scripts/setup tools
-	cargo test --locked --quiet
+	cargo test --release --locked --quiet
 
 unit-python:
 	@scripts/setup python
