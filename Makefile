@@ -33,7 +33,7 @@ help:
 	@echo 'make clean              delete build/'
 
 setup:
-	@scripts/setup
+	@HPMMAP_TIER=all scripts/setup
 
 module:
 	@scripts/build-module $(KVER)

@@ -13,6 +13,12 @@ die() {
 # package that always depends on the newest image of that series.
 SERIES=("6.1 linux-image-amd64" "6.12 linux-image-6.12-amd64")
 
+# Whether programs that only the longer runs use are wanted: make check has none of them,
+# unless it runs what belongs to a change, of whatever tier.
+longer() {
+	[ "${HPMMAP_TIER:-check}" != check ] || [ -n "${HPMMAP_CHANGED:-}" ]
+}
+
 # True if Debian's package name is installed.
 installed() {
 	[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]

@@ -46,7 +46,7 @@ _SAME_ADDRESSES = {"main", "apps"}
 # The tiers of the items, which comments at their heads name, and which of them a run
 # takes on the newest of its kernels and on the others; HPMMAP_TIER says which run it is.
 TIERS = {
-    "check": ({"check", "newest"}, {"check"}),
+    "check": ({"check", "newest"}, {"check", "older"}),
     "all": ({"check", "newest", "all"}, {"check", "newest", "all"}),
     "parallel": ({"parallel"}, {"parallel"}),
 }
@@ -74,7 +74,8 @@ class Item:
     debug: bool = False
     """Whether it needs a kernel of scripts/build-debug-kernel."""
     tier: str = "check"
-    """check: runs on every kernel; newest: in check only on the newest; all: not in check; parallel: alone."""
+    """check: runs on every kernel; newest: in check only on the newest; older: only in check, and not
+    there; all: not in check; parallel: alone."""
     paths: tuple[str, ...] = ()
     """Patterns of the sources that it belongs to."""
     takes: int = 8
@@ -132,7 +133,7 @@ def _item_tier(source: Path, text: str, key: str = "tier", default: str = "check
     if not found:
         return default
     tier, _, reason = found[1].strip().partition(" ")
-    known = set().union(*(newest for newest, _ in TIERS.values()))
+    known = set().union(*(set().union(*kernels) for kernels in TIERS.values()))
     if tier not in known or not reason:
         raise ValueError(f"{source}: '# {key}:{found[1]}': it must be one of {', '.join(sorted(known))}, and a reason")
     return tier

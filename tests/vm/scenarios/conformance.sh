@@ -4,11 +4,12 @@
 # machine: programs
 # timeout: 600
 # pool: 2G
+# tier: newest  conformance_few asks most of it on the others
 # paths: kernel/as/ kernel/call/ kernel/task/ tests/conformance/
 . "$(dirname "$0")/../guest/lib.sh"
 
 cases=$HPMMAP_ROOT/tests/conformance
-records=$HPMMAP_ROOT/build/conformance/records/${HPMMAP_CONFORMANCE_LABEL:-$HPMMAP_KVER}
+records=${HPMMAP_CONFORMANCE_RECORDS:-$HPMMAP_ROOT/build/conformance/records/${HPMMAP_CONFORMANCE_LABEL:-$HPMMAP_KVER}}
 rm -rf "$records"
 mkdir -p "$records"
 

@@ -1,0 +1,10 @@
+#!/bin/bash
+# Every conformance case once: of one alignment, in the main process.
+# takes: 60
+# machine: programs
+# timeout: 300
+# pool: 2G
+# tier: older  conformance runs them in more ways on the newest kernel, and in the longer runs
+# paths: kernel/as/ kernel/call/ kernel/task/ kernel/compat/ tests/conformance/
+export HPMMAP_CONFORMANCE=few HPMMAP_CONFORMANCE_RECORDS=/tmp/records
+exec bash "$(dirname "$0")/conformance.sh"
