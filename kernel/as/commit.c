@@ -242,22 +242,59 @@ bool hpmmap_vma_remap_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 	return remap_slot(ctx, slot, block, false);
 }
 
+/* Does a mapping of ours cover all of a slot? */
+static bool is_ordinary(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
+			unsigned long start)
+{
+	return vma && vma->vm_start <= start && vma->vm_end - SLOT_SIZE >= start &&
+	       hpmmap_vma_is_ours(vma) && hpmmap_vma_is_accessible(vma) &&
+	       !hpmmap_handback_covers(ctx, vma);
+}
+
 /**
- * hpmmap_vma_restore_slot() - map a slot again that nobody shares any more
+ * hpmmap_vma_restore() - map slots again that nobody shares any more
  * @ctx: a context, not the caller's; mmap_lock held
- * @slot: the slot
- * @block: its block, of the context's own
+ * @slots: the slots, in ascending order
+ * @blocks: their blocks, of the context's own
+ * @nr: how many
  *
  * As far as that is possible without waiting for anybody; the rest is left to
  * faults.
  *
  * Return: whether stale entries may have to be flushed.
  */
-bool hpmmap_vma_restore_slot(struct hpmmap_ctx *ctx, unsigned long slot,
-			     struct hpmmap_block *block)
+bool hpmmap_vma_restore(struct hpmmap_ctx *ctx, const unsigned long *slots,
+			struct hpmmap_block **blocks, unsigned int nr)
 {
+	struct vm_area_struct *vma = NULL;
+	unsigned long before = 0;
+	pmd_t *pmdp = NULL;
+	bool flush = false;
+	unsigned int i;
+
 	lockdep_assert_held(&ctx->mm->mmap_lock);
-	return remap_slot(ctx, slot, block, true);
+	for (i = 0; i < nr; i++) {
+		unsigned long start = slots[i] << SLOT_SHIFT;
+
+		if (!vma || vma->vm_end <= start)
+			vma = find_vma(ctx->mm, start);
+		if (!is_ordinary(ctx, vma, start)) {
+			flush |= remap_slot(ctx, slots[i], blocks[i], true);
+			continue;
+		}
+		/* Entries of one gigabyte follow each other. */
+		if (pmdp && (start & PUD_MASK) == (before & PUD_MASK))
+			pmdp += (start - before) >> SLOT_SHIFT;
+		else
+			pmdp = hpmmap_pgmap_pmd(ctx->mm, start);
+		before = start;
+		if (pmdp && pmd_leaf(READ_ONCE(*pmdp)))
+			flush |= hpmmap_pgmap_unprotect_pmd(vma, start, pmdp,
+							    blocks[i]->folio);
+		else
+			flush |= remap_slot(ctx, slots[i], blocks[i], true);
+	}
+	return flush;
 }
 
 /**

@@ -11,8 +11,8 @@ struct list_head;
 
 bool hpmmap_vma_remap_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 			   struct hpmmap_block *block);
-bool hpmmap_vma_restore_slot(struct hpmmap_ctx *ctx, unsigned long slot,
-			     struct hpmmap_block *block);
+bool hpmmap_vma_restore(struct hpmmap_ctx *ctx, const unsigned long *slots,
+			struct hpmmap_block **blocks, unsigned int nr);
 void hpmmap_vma_slot_owned(struct hpmmap_ctx *ctx, unsigned long slot,
 			   struct hpmmap_block *block);
 void hpmmap_vma_commit(struct hpmmap_ctx *ctx, unsigned long start,

@@ -247,24 +247,65 @@ void hpmmap_pgmap_protect(struct vm_area_struct *vma, unsigned long start)
 }
 
 /**
- * hpmmap_pgmap_unprotect() - give the right to write back
- * @vma: mapping of ours; mmap_lock held
- * @addr: an address in the slot
- * @folio: what the slot's entry has to refer to
+ * hpmmap_pgmap_protect_run() - hpmmap_pgmap_protect() for slots in a row
+ * @vma: mapping of ours; mmap_lock held for writing
+ * @start: of the first slot; all of them are covered by the mapping, and lie in one
+ *	gigabyte
+ * @nr: how many
  *
- * Return: whether an entry was changed. The TLB may know the old one: the
- * program would take a fault for it.
+ * Return: how many of them from the first on it was done for; the next is
+ * mapped by entries of 4 KB, or somebody has a copy of the page tables.
  */
-bool hpmmap_pgmap_unprotect(struct vm_area_struct *vma, unsigned long addr,
-			    struct folio *folio)
+unsigned int hpmmap_pgmap_protect_run(struct vm_area_struct *vma,
+				      unsigned long start, unsigned int nr)
 {
 	struct mm_struct *mm = vma->vm_mm;
-	pmd_t *pmdp = hpmmap_pgmap_pmd(mm, addr);
+	pmd_t *pmdp = hpmmap_pgmap_pmd(mm, start);
+	spinlock_t *ptl;
+	unsigned int i;
+
+	lockdep_assert_held(&vma->vm_mm->mmap_lock);
+	if (mm_has_notifiers(mm))
+		return 0;
+	/* Nothing is mapped in all of the gigabyte. */
+	if (!pmdp)
+		return nr;
+	/* The lock is that of the table. */
+	ptl = pmd_lock(mm, pmdp);
+	for (i = 0; i < nr; i++, pmdp++) {
+		enum hpmmap_entry kind = pmd_kind(pmdp);
+
+		if (kind == HPMMAP_ENTRY_TABLE)
+			break;
+		if (kind == HPMMAP_ENTRY_2M)
+			set_pmd_at(mm, start + i * SLOT_SIZE, pmdp,
+				   pmd_mkclean(pmd_wrprotect(*pmdp)));
+	}
+	spin_unlock(ptl);
+	/* As in hpmmap_pgmap_protect(). */
+	smp_mb();
+	return i;
+}
+
+/**
+ * hpmmap_pgmap_unprotect_pmd() - give the right to write back
+ * @vma: mapping of ours; mmap_lock held
+ * @addr: an address in the slot
+ * @pmdp: the slot's entry
+ * @folio: what it has to refer to
+ *
+ * Return: whether the entry was changed. The TLB may know the old one: the
+ * program would take a fault for it.
+ */
+bool hpmmap_pgmap_unprotect_pmd(struct vm_area_struct *vma, unsigned long addr,
+				pmd_t *pmdp, struct folio *folio)
+{
+	struct mm_struct *mm = vma->vm_mm;
 	bool changed = false;
 	spinlock_t *ptl;
 
 	lockdep_assert_held(&vma->vm_mm->mmap_lock);
-	if (!pmdp || !(vma->vm_flags & VM_WRITE))
+	if (!(vma->vm_flags & VM_WRITE))
 		return false;
 	ptl = pmd_lock(mm, pmdp);
 	if (pmd_kind(pmdp) == HPMMAP_ENTRY_2M && !pmd_write(*pmdp) &&
@@ -275,6 +316,15 @@ bool hpmmap_pgmap_unprotect(struct vm_area_struct *vma, unsigned long addr,
 	}
 	spin_unlock(ptl);
 	return changed;
+}
+
+/* The same where the entry is not known. */
+bool hpmmap_pgmap_unprotect(struct vm_area_struct *vma, unsigned long addr,
+			    struct folio *folio)
+{
+	pmd_t *pmdp = hpmmap_pgmap_pmd(vma->vm_mm, addr);
+
+	return pmdp && hpmmap_pgmap_unprotect_pmd(vma, addr, pmdp, folio);
 }
 
 /*

@@ -32,6 +32,10 @@ bool hpmmap_pgmap_insert_2m(struct vm_area_struct *vma, unsigned long addr,
 			    pmd_t *pmdp, struct folio *folio);
 bool hpmmap_pgmap_insert_readonly(struct vm_fault *vmf, struct folio *folio);
 void hpmmap_pgmap_protect(struct vm_area_struct *vma, unsigned long start);
+unsigned int hpmmap_pgmap_protect_run(struct vm_area_struct *vma,
+				      unsigned long start, unsigned int nr);
+bool hpmmap_pgmap_unprotect_pmd(struct vm_area_struct *vma, unsigned long addr,
+				pmd_t *pmdp, struct folio *folio);
 bool hpmmap_pgmap_unprotect(struct vm_area_struct *vma, unsigned long addr,
 			    struct folio *folio);
 int hpmmap_pgmap_count(struct mm_struct *mm, unsigned long *bytes_2m,

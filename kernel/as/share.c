@@ -37,8 +37,11 @@
 /* Relatives that a process looks after when it is gone; a worker does the others. */
 #define RELATIVES 64
 
-/* Slots of a relative that are looked at without letting go of its mmap_lock. */
-#define RESTORE_BATCH 64
+/*
+ * How often slots of a relative are looked at without letting go of its mmap_lock,
+ * HPMMAP_ADOPT_MOST at a time.
+ */
+#define RESTORE_BATCHES 2
 
 /*
  * How long a process waits for all others together when it is gone, in steps of
@@ -160,36 +163,27 @@ static bool wait_a_moment(unsigned int *steps)
 static int restore_some(struct hpmmap_family *family, struct hpmmap_ctx *ctx,
 			unsigned long *slot)
 {
-	struct hpmmap_block *block;
-	unsigned int nr = 0;
-	bool flush = false;
-	int ret = 0;
+	struct hpmmap_block *blocks[HPMMAP_ADOPT_MOST];
+	unsigned long slots[HPMMAP_ADOPT_MOST];
+	bool flush = false, pinned = false;
+	unsigned int nr, i;
+	int ret = 1;
 
 	if (!mmap_read_trylock(ctx->mm))
 		return -EBUSY;
-	/* Of a fork that failed, the mappings are not to be looked at. */
-	if (check_stable_address_space(ctx->mm))
-		goto out;
-	block = xa_find(&ctx->store, slot, ULONG_MAX, SLOT_SHARED);
-	for (; block; block = xa_find_after(&ctx->store, slot, ULONG_MAX,
-					    SLOT_SHARED)) {
-		if (nr++ == RESTORE_BATCH) {
-			ret = 1;
+	for (i = 0; i < RESTORE_BATCHES && ret == 1; i++) {
+		/* Of a fork that failed, the mappings are not to be looked at. */
+		if (check_stable_address_space(ctx->mm)) {
+			ret = 0;
 			break;
 		}
-		block = hpmmap_store_adopt(ctx, *slot);
-		if (block == ERR_PTR(-EAGAIN)) {
-			ret = -EAGAIN;
-			break;
-		}
-		if (IS_ERR(block))
-			WRITE_ONCE(family->pinned, true);
-		else if (block)
-			flush |= hpmmap_vma_restore_slot(ctx, *slot, block);
+		ret = hpmmap_store_adopt(ctx, slot, slots, blocks, &nr, &pinned);
+		flush |= hpmmap_vma_restore(ctx, slots, blocks, nr);
 	}
+	if (pinned)
+		WRITE_ONCE(family->pinned, true);
 	if (flush)
 		compat_flush_tlb_mm(ctx->mm);
-out:
 	mmap_read_unlock(ctx->mm);
 	return ret;
 }

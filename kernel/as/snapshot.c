@@ -105,6 +105,124 @@ static bool share_slot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 	return true;
 }
 
+/* Slots that are shared at once. */
+#define SHARE_RUN 32
+
+/* Blocks of the pools with contents, in slots that follow each other; how many. */
+static unsigned int run_find(struct hpmmap_ctx *ctx, unsigned long slot,
+			     unsigned int nr, struct hpmmap_block **blocks)
+{
+	XA_STATE(xas, &ctx->store, slot);
+	struct hpmmap_block *block;
+	unsigned int n = 0;
+
+	lockdep_assert_held(&ctx->lock);
+	rcu_read_lock();
+	block = xas_load(&xas);
+	while (block && block->folio && !bitmap_full(block->stale, SLOT_PAGES)) {
+		blocks[n] = block;
+		if (++n == nr)
+			break;
+		block = xas_next(&xas);
+	}
+	rcu_read_unlock();
+	return n;
+}
+
+/* Gives a child some blocks, of slots without one; how many. */
+static unsigned int run_store(struct hpmmap_ctx *child, unsigned long slot,
+			      unsigned int nr, struct hpmmap_block **blocks)
+{
+	XA_STATE(xas, &child->store, slot);
+	unsigned int n = 0;
+
+	lockdep_assert_held(&child->lock);
+	do {
+		xas_lock(&xas);
+		while (n < nr) {
+			xas_store(&xas, blocks[n]);
+			if (xas_error(&xas))
+				break;
+			xas_set_mark(&xas, SLOT_SHARED);
+			atomic_inc(&blocks[n]->users);
+			/* Nobody's offset. */
+			blocks[n]->folio->mapping = NULL;
+			if (++n < nr)
+				xas_next(&xas);
+		}
+		xas_unlock(&xas);
+	} while (xas_nomem(&xas, GFP_KERNEL));
+	atomic_long_add(n, &child->nr_held);
+	return n;
+}
+
+static void run_mark(struct hpmmap_ctx *ctx, unsigned long slot, unsigned int nr)
+{
+	XA_STATE(xas, &ctx->store, slot);
+
+	xas_lock(&xas);
+	xas_load(&xas);
+	for (;;) {
+		xas_set_mark(&xas, SLOT_SHARED);
+		if (!--nr)
+			break;
+		xas_next(&xas);
+	}
+	xas_unlock(&xas);
+}
+
+/*
+ * The way of most memory: whole slots of one mapping, some at once. It ends before
+ * what is out of the ordinary. Returns how many slots are done.
+ */
+static unsigned int share_run(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
+			      struct vm_area_struct *vma, unsigned long slot)
+{
+	unsigned long start = slot << SLOT_SHIFT;
+	struct hpmmap_block *blocks[SHARE_RUN];
+	unsigned int nr, n;
+
+	if (start < vma->vm_start || start >= (vma->vm_end & SLOT_MASK))
+		return 0;
+	nr = min3((vma->vm_end - start) >> SLOT_SHIFT,
+		  (PUD_SIZE - (start & ~PUD_MASK)) >> SLOT_SHIFT,
+		  (unsigned long)SHARE_RUN);
+	nr = run_find(parent, slot, nr, blocks);
+	nr = nr ? hpmmap_pgmap_protect_run(vma, start, nr) : 0;
+	for (n = 0; n < nr && !hpmmap_block_is_pinned(blocks[n]); n++)
+		;
+	if (!n)
+		return 0;
+	nr = run_store(child, slot, n, blocks);
+	child->doomed |= nr < n;
+	if (nr)
+		run_mark(parent, slot, nr);
+	return nr;
+}
+
+/* Shares or copies what a mapping has of one slot. False without memory. */
+static bool snapshot_slot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
+			  struct vm_area_struct *vma, unsigned long slot,
+			  struct hpmmap_block *src)
+{
+	struct hpmmap_block *dst;
+	unsigned int first, nr;
+
+	slot_clip(slot, vma->vm_start, vma->vm_end, &first, &nr);
+	if (!hpmmap_block_has_fresh(src, first, nr))
+		return true;
+	dst = xa_load(&child->store, slot);
+	if ((!dst || dst == src) && can_share(parent, vma, slot, src) &&
+	    share_slot(parent, child, vma, slot, src))
+		return true;
+	if (fatal_signal_pending(current))
+		return false;
+	fork_copies(parent, vma);
+	dst = hpmmap_store_get(child, vma, slot, src, NULL, true);
+	return dst && !hpmmap_block_copy(&child->owner, dst, first, src, first,
+					 nr);
+}
+
 /*
  * Give a child the contents of a mapping.
  * @parent: whose contents; its mmap_lock is held for writing
@@ -117,32 +235,24 @@ static bool share_slot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 static void snapshot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 			   struct vm_area_struct *vma)
 {
-	struct hpmmap_block *src, *dst;
-	unsigned long slot;
+	unsigned long slot = slot_of(vma->vm_start);
+	unsigned long last = slot_of(vma->vm_end - 1);
+	struct hpmmap_block *block;
 
 	mutex_lock(&parent->lock);
 	mutex_lock_nested(&child->lock, SINGLE_DEPTH_NESTING);
-	xa_for_each_range(&parent->store, slot, src, slot_of(vma->vm_start),
-			  slot_of(vma->vm_end - 1)) {
-		unsigned int first, nr;
+	while (slot <= last && !child->doomed) {
+		unsigned int nr;
 
-		slot_clip(slot, vma->vm_start, vma->vm_end, &first, &nr);
-		if (!hpmmap_block_has_fresh(src, first, nr))
-			continue;
-		dst = xa_load(&child->store, slot);
-		if ((!dst || dst == src) && can_share(parent, vma, slot, src) &&
-		    share_slot(parent, child, vma, slot, src))
-			continue;
-		if (fatal_signal_pending(current)) {
-			child->doomed = true;
+		block = xa_find(&parent->store, &slot, last, XA_PRESENT);
+		if (!block)
 			break;
-		}
-		fork_copies(parent, vma);
-		dst = hpmmap_store_get(child, vma, slot, src, NULL, true);
-		if (!dst || hpmmap_block_copy(&child->owner, dst, first, src, first,
-					      nr)) {
-			child->doomed = true;
-			break;
+		nr = share_run(parent, child, vma, slot);
+		slot += nr;
+		if (!nr && !child->doomed) {
+			child->doomed = !snapshot_slot(parent, child, vma, slot,
+						       block);
+			slot++;
 		}
 		cond_resched();
 	}

@@ -179,20 +179,26 @@ int hpmmap_store_insert(struct hpmmap_ctx *ctx, unsigned long slot,
 }
 
 /*
- * Tries to make the block of a marked slot the context's own without a copy:
- * the others have given it up. What they handed to somebody else (a pipe, a
+ * May the block of a marked slot be the context's own without a copy? The others
+ * have given it up. What they handed to somebody else (a pipe, a
  * device that still reads it) must not change; only pins that can be nobody's
  * but the context's own follow it.
  */
+static bool may_adopt(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
+{
+	return !hpmmap_block_is_shared(block) &&
+	       (!hpmmap_block_is_pinned(block) ||
+		(!READ_ONCE(block->foreign_pin) &&
+		 folio_maybe_dma_pinned(block->folio) &&
+		 compat_mm_has_pinned(ctx->mm)));
+}
+
+/* Makes the block of a marked slot the context's own without a copy, if that can be. */
 bool hpmmap_store_adopt_locked(struct hpmmap_ctx *ctx, unsigned long slot,
 			struct hpmmap_block *block)
 {
 	lockdep_assert_held(&ctx->lock);
-	if (hpmmap_block_is_shared(block) ||
-	    (hpmmap_block_is_pinned(block) &&
-	     (READ_ONCE(block->foreign_pin) ||
-	      !folio_maybe_dma_pinned(block->folio) ||
-	      !compat_mm_has_pinned(ctx->mm))))
+	if (!may_adopt(ctx, block))
 		return false;
 	block->foreign_pin = false;
 	xa_clear_mark(&ctx->store, slot, SLOT_SHARED);
@@ -241,31 +247,54 @@ struct hpmmap_block *hpmmap_store_own(struct hpmmap_ctx *ctx,
 }
 
 /**
- * hpmmap_store_adopt() - a slot's block may be shared no more
+ * hpmmap_store_adopt() - blocks may be shared no more
  * @ctx: a context, not only the caller's; mmap_lock held
- * @slot: a marked slot
+ * @slot: where to begin; out: where to go on
+ * @slots: out: those whose block is the context's own now, and was marked
+ * @blocks: out: their blocks
+ * @nr: out: how many, at most HPMMAP_ADOPT_MOST
+ * @pinned: set where a block that nobody shares is pinned
  *
  * Waits for nobody.
  *
- * Return: the block if it is the context's own now, NULL if it is shared still;
- * ERR_PTR(-EBUSY) if it is pinned, ERR_PTR(-EAGAIN) if somebody has the context's
- * lock.
+ * Return: 1, 0 if there are no more marked slots, or -EAGAIN if somebody has the
+ * context's lock.
  */
-struct hpmmap_block *hpmmap_store_adopt(struct hpmmap_ctx *ctx,
-					unsigned long slot)
+int hpmmap_store_adopt(struct hpmmap_ctx *ctx, unsigned long *slot,
+		       unsigned long *slots, struct hpmmap_block **blocks,
+		       unsigned int *nr, bool *pinned)
 {
+	XA_STATE(xas, &ctx->store, *slot);
+	unsigned int looks = HPMMAP_ADOPT_MOST;
 	struct hpmmap_block *block;
+	int ret = 0;
 
 	lockdep_assert_held(&ctx->mm->mmap_lock);
+	*nr = 0;
 	if (!mutex_trylock(&ctx->lock))
-		return ERR_PTR(-EAGAIN);
-	block = xa_load(&ctx->store, slot);
-	if (block && (!hpmmap_slot_is_marked(ctx, slot) || hpmmap_block_is_shared(block)))
-		block = NULL;
-	if (block && !hpmmap_store_adopt_locked(ctx, slot, block))
-		block = ERR_PTR(-EBUSY);
+		return -EAGAIN;
+	xas_lock(&xas);
+	xas_for_each_marked(&xas, block, ULONG_MAX, SLOT_SHARED) {
+		if (!looks--) {
+			*slot = xas.xa_index;
+			ret = 1;
+			break;
+		}
+		if (hpmmap_block_is_shared(block))
+			continue;
+		if (!may_adopt(ctx, block)) {
+			*pinned = true;
+			continue;
+		}
+		xas_clear_mark(&xas, SLOT_SHARED);
+		block->foreign_pin = false;
+		hpmmap_block_attach(block, ctx->file->f_mapping, xas.xa_index);
+		slots[*nr] = xas.xa_index;
+		blocks[(*nr)++] = block;
+	}
+	xas_unlock(&xas);
 	mutex_unlock(&ctx->lock);
-	return block;
+	return ret;
 }
 
 /*

@@ -11,6 +11,9 @@
 /* Mark of a slot in the store whose block is shared, or was until lately. */
 #define SLOT_SHARED XA_MARK_0
 
+/* Slots that hpmmap_store_adopt() looks at. */
+#define HPMMAP_ADOPT_MOST 32
+
 static inline bool hpmmap_slot_is_marked(struct hpmmap_ctx *ctx, unsigned long slot)
 {
 	return xa_get_mark(&ctx->store, slot, SLOT_SHARED);
@@ -52,8 +55,9 @@ void hpmmap_store_put(struct hpmmap_ctx *ctx, unsigned long slot,
 		      struct hpmmap_block *block);
 void hpmmap_store_reserve(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			  unsigned long slot, struct list_head *blocks);
-struct hpmmap_block *hpmmap_store_adopt(struct hpmmap_ctx *ctx,
-					unsigned long slot);
+int hpmmap_store_adopt(struct hpmmap_ctx *ctx, unsigned long *slot,
+		       unsigned long *slots, struct hpmmap_block **blocks,
+		       unsigned int *nr, bool *pinned);
 struct hpmmap_block *hpmmap_list_take(struct list_head *blocks,
 				      unsigned long slot);
 void hpmmap_store_put_back(struct hpmmap_ctx *ctx, struct hpmmap_block *block);

@@ -185,6 +185,29 @@ static unsigned int dirty_split(struct list_head *blocks, unsigned int nr,
 	return n;
 }
 
+/* Blocks that are taken out of a store at once. */
+#define TAKE_BATCH 32
+
+/* The first blocks of a store, from *slot on, leave it; how many. */
+static unsigned int take_some(struct hpmmap_ctx *ctx, unsigned long *slot,
+			      struct hpmmap_block **taken)
+{
+	XA_STATE(xas, &ctx->store, *slot);
+	struct hpmmap_block *block;
+	unsigned int nr = 0;
+
+	xas_lock(&xas);
+	xas_for_each(&xas, block, ULONG_MAX) {
+		xas_store(&xas, NULL);
+		taken[nr++] = block;
+		*slot = xas.xa_index;
+		if (nr == TAKE_BATCH)
+			break;
+	}
+	xas_unlock(&xas);
+	return nr;
+}
+
 /**
  * hpmmap_store_release_all() - the address space is gone
  * @ctx: nobody uses it any more, so no lock is needed
@@ -194,15 +217,17 @@ static unsigned int dirty_split(struct list_head *blocks, unsigned int nr,
  */
 void hpmmap_store_release_all(struct hpmmap_ctx *ctx, unsigned int nr_zero)
 {
-	struct hpmmap_block *block;
-	unsigned long slot, n = 0;
+	struct hpmmap_block *block, *taken[TAKE_BATCH];
+	unsigned long slot = 0, n = 0;
+	unsigned int nr, i;
 	LIST_HEAD(dirty);
 	LIST_HEAD(freed);
 
-	xa_for_each(&ctx->store, slot, block) {
-		xa_erase(&ctx->store, slot);
-		hpmmap_block_release_to(ctx, block, &freed);
-		if (++n % RELEASE_BATCH)
+	while ((nr = take_some(ctx, &slot, taken))) {
+		for (i = 0; i < nr; i++)
+			hpmmap_block_release_to(ctx, taken[i], &freed);
+		n += nr;
+		if (n % RELEASE_BATCH)
 			continue;
 		nr_zero -= dirty_split(&freed, nr_zero, &dirty);
 		hpmmap_pool_free(&freed);
