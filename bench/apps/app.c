@@ -217,10 +217,10 @@ static void report(const struct app *app, const struct options *options, const s
 	if (json)
 		printf("{\"app\": \"%s\", \"ranks\": %d, \"size\": %d, \"iterations\": %d, \"seconds\": %.6f, "
 		       "\"verified\": %s, \"residual\": %.6e, \"checksum\": \"%016" PRIx64 "\", \"minflt\": %" PRIu64
-		       ", \"majflt\": %" PRIu64 ", \"rss_peak_bytes\": %" PRIu64 "}\n",
+		       ", \"majflt\": %" PRIu64 ", \"rss_peak_bytes\": %" PRIu64 "%s%s}\n",
 		       app->name, app_ranks, options->size, options->iterations, seconds,
 		       result->verified ? "true" : "false", result->residual, result->checksum, faults[0],
-		       faults[1], peak);
+		       faults[1], peak, result->json ? ", " : "", result->json ? result->json : "");
 	else
 		printf("%s: %d rank%s, size %d, %d iterations: %.3f s\n"
 		       "%s; residual %.3e, checksum %016" PRIx64 "\n"

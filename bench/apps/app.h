@@ -22,6 +22,7 @@ struct result {
 	bool verified;
 	double residual;
 	uint64_t checksum;
+	const char *json;	/* further members for --json, or NULL */
 };
 
 struct app {

@@ -18,6 +18,7 @@ KNOWN = {
     "minife": (["--size", "8"], "eec54e92a4ea3160"),
     "minimd": (["--size", "6"], "dca6bf0175daed9d"),
     "miniamr": (["--size", "6", "--iterations", "40"], "734d85bce21c4ce5"),
+    "phases": (["--size", "24"], "9f658c7cef81698c"),
 }
 MEMBERS = {
     "app": str,
@@ -32,6 +33,8 @@ MEMBERS = {
     "majflt": int,
     "rss_peak_bytes": int,
 }
+# What phases says beside these.
+MORE = {"touches": dict, "calls": dict, "pages": dict, "aside_ns": int}
 ENVIRONMENT = os.environ | {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -69,7 +72,8 @@ def report(app: str, *options: str, ranks: int = 1, status: int = 0) -> dict:
     lines = done.stdout.splitlines()
     assert len(lines) == 1, done.stdout
     found = json.loads(lines[0])
-    assert {name: type(value) for name, value in found.items()} == MEMBERS
+    members = MEMBERS | (MORE if app == "phases" else {})
+    assert {name: type(value) for name, value in found.items()} == members
     assert found["app"] == app and found["ranks"] == ranks
     return found
 
@@ -107,6 +111,7 @@ def test_a_solve_that_has_not_ended_is_not_verified(app, ranks):
         ("minife", "a->value[e] * exact(problem, x, y, z)", "a->value[e] * 1.01 * exact(problem, x, y, z)"),
         ("minimd", "#define TIME_STEP	0.005", "#define TIME_STEP	0.02"),
         ("miniamr", "sum * part / (ratio * ratio)", "sum * part / ratio"),
+        ("phases", "words[i] = from + i;", "words[i] = from + i + (i == 99);"),
     ],
 )
 def test_a_wrong_computation_is_not_verified(app, right, wrong, tmp_path):
@@ -132,6 +137,19 @@ def test_memory_is_about_what_was_asked_for(app):
     )
     # The least one shows what MPI needs; an object of miniamr may be a large one.
     assert 0.5 * (64 << 20) < asked - least + (4 << 20) < 1.4 * (64 << 20)
+
+
+def test_each_first_touch_and_each_call_is_counted():
+    size, page = 48 << 20, 4096
+    found = report("phases", "--size", "48")
+    touches, calls, pages = (found[name] for name in ("touches", "calls", "pages"))
+    # What is made anew is touched once more; a block begins within a page.
+    assert size / page < touches["count"] < 2.5 * size / page
+    assert 48 < calls["count"] < 48 * 256
+    for stalls in (touches, calls):
+        assert 0 < stalls["p99_ns"] <= stalls["worst_ns"] <= stalls["total_ns"]
+    assert size < pages["rss_bytes"] < 1.6 * size
+    assert pages["thp_bytes"] + pages["file_bytes"] <= pages["rss_bytes"] and pages["hugetlb_bytes"] == 0
 
 
 @pytest.mark.parametrize(
