@@ -3,6 +3,7 @@
 import atexit
 import contextlib
 import functools
+import json
 import os
 import re
 import secrets
@@ -10,6 +11,7 @@ import selectors
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -24,6 +26,8 @@ from .paths import BUILD, GUEST_SCRIPT, INIT_TOOLS, ROOT
 
 # Called with "stdout" or "console" and a line without its end.
 OnLine = Callable[[str, str], None]
+# Called about once a second; a text ends the guest, and is the reason.
+Watch = Callable[[], str | None]
 
 _GIB = 1 << 30
 _UNITS = {"": 1 << 20, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -92,6 +96,8 @@ class Result:
     reason: str = ""
     """Why it is not ok, in one line."""
     command: list[str] = field(default_factory=list)
+    state: list[str] = field(default_factory=list)
+    """What the guest's kernel said of its tasks when it was ended for being late."""
 
     @property
     def ok(self) -> bool:
@@ -170,8 +176,12 @@ class Guest:
         timeout: float = 300,
         boot_timeout: float = 180,
         on_line: OnLine | None = None,
+        watch: Watch | None = None,
     ) -> Result:
         """Run a bash script as root in the guest; the timeout counts from its start.
+
+        With watch the guest is asked for the state of its tasks when time is over,
+        or when watch says that it hangs (a text that begins with HANGS).
 
         Success needs the guest's explicit word that the script ended with status
         0, and a kernel log without problems. A guest that is silent has failed.
@@ -184,10 +194,12 @@ class Guest:
         try:
             self._write_settings(work, nonce, script)
             command = self._command(work, accel)
+            if watch:
+                command = _with_monitor(command, work)
             for attempt in range(_BOOT_ATTEMPTS):
-                session = _Session(command, work, nonce, on_line)
+                session = _Session(command, work, nonce, on_line, watch)
                 result = session.run(timeout, boot_timeout)
-                if session.has("booted") or attempt == _BOOT_ATTEMPTS - 1 or accel != "tcg":
+                if session.has("booted") or session.ended_for or attempt == _BOOT_ATTEMPTS - 1 or accel != "tcg":
                     break
             return result
         finally:
@@ -281,6 +293,41 @@ class Guest:
         ]  # fmt: skip
 
 
+# A reason of this kind has the guest's state shown.
+HANGS = "it hangs: "
+_MONITOR = "qmp"
+# How long the kernel may take to print all of its tasks.
+_STATE_SECONDS = 20
+# The longest path of a socket.
+_SOCKET_PATH = 107
+
+
+def _with_monitor(command: list[str], work: Path) -> list[str]:
+    """The same with a socket by which keys are sent, and a kernel that answers them."""
+    path = work / _MONITOR
+    if len(str(path)) > _SOCKET_PATH:
+        return command
+    options = [f"--qemu-opt={option}" for option in ("-qmp", f"unix:{path},server=on,wait=off")]
+    return [command[0], *options, "--kopt", "sysrq_always_enabled", *command[1:]]
+
+
+def _send_keys(path: Path, letters: str) -> None:
+    """Alt-SysRq and each letter, on the guest's keyboard; an OSError if nobody listens."""
+    with socket.socket(socket.AF_UNIX) as monitor:
+        monitor.settimeout(5)
+        monitor.connect(str(path))
+        answers = monitor.makefile("rb")
+        answers.readline()
+        requests = [{"execute": "qmp_capabilities"}]
+        for letter in letters:
+            keys = [{"type": "qcode", "data": key} for key in ("alt", "sysrq", letter)]
+            requests.append({"execute": "send-key", "arguments": {"keys": keys}})
+        for request in requests:
+            monitor.sendall(json.dumps(request).encode() + b"\n")
+            answers.readline()
+            time.sleep(0.5)
+
+
 @functools.cache
 def _qemu_version() -> tuple[int, int]:
     done = subprocess.run([_QEMU, "--version"], capture_output=True, text=True, check=False)
@@ -312,10 +359,13 @@ def _tool(name: str) -> str:
 class _Session:
     """A running guest process and what it has said so far."""
 
-    def __init__(self, command: list[str], work: Path, nonce: str, on_line: OnLine | None):
+    def __init__(self, command: list[str], work: Path, nonce: str, on_line: OnLine | None, watch: Watch | None = None):
         self.command = command
         self.work = work
         self.on_line = on_line
+        self.watch = watch
+        self.ended_for = ""
+        self.state: list[str] = []
         self.dmesg_begin = f"HPMMAP-GUEST-DMESG-BEGIN:{nonce}"
         self.dmesg_end = f"HPMMAP-GUEST-DMESG-END:{nonce}"
         self.output_token = f"HPMMAP-GUEST-OUTPUT:{nonce}"
@@ -367,16 +417,35 @@ class _Session:
                 else:
                     deadline = self.started + self.boot_seconds + timeout
                 left = deadline - time.monotonic()
-                if left <= 0:
-                    return True
-                for key, _ in selector.select(min(left, 1.0)):
-                    data = os.read(key.fileobj.fileno(), 65536)
-                    if data:
-                        self._feed(key.data, data)
-                    else:
-                        selector.unregister(key.fileobj)
+                self.ended_for = (self.watch() if self.watch else None) or ""
+                if left <= 0 or self.ended_for:
+                    if self.watch and (not self.ended_for or self.ended_for.startswith(HANGS)):
+                        self._ask_for_state(selector)
+                    return not self.ended_for
+                self._read(selector, min(left, 1.0))
         self._look_whether_up()
         return False
+
+    def _read(self, selector: selectors.BaseSelector, seconds: float) -> None:
+        for key, _ in selector.select(seconds):
+            data = os.read(key.fileobj.fileno(), 65536)
+            if data:
+                self._feed(key.data, data)
+            else:
+                selector.unregister(key.fileobj)
+
+    def _ask_for_state(self, selector: selectors.BaseSelector) -> None:
+        """What the kernel says of its tasks goes to the console: all of it, what is blocked, what there is."""
+        before = len(self.console)
+        with contextlib.suppress(OSError):
+            _send_keys(self.work / _MONITOR, "8wt")
+            deadline = time.monotonic() + _STATE_SECONDS
+            while selector.get_map() and time.monotonic() < deadline:
+                seen = len(self.console)
+                self._read(selector, 3.0)
+                if len(self.console) == seen and seen > before:
+                    break
+        self.state = self.console[before:]
 
     def has(self, file: str) -> bool:
         """Whether the guest has come so far: it makes files, since its output can get lost."""
@@ -420,7 +489,9 @@ class _Session:
         if self.exit_status is None:
             problems += kernel_problems(console)
 
-        if timed_out and self.boot_seconds is None:
+        if self.ended_for:
+            reason = self.ended_for
+        elif timed_out and self.boot_seconds is None:
             what = "was not ready" if self.has("booted") else "did not boot"
             reason = f"the guest {what} within {boot_timeout:.0f} s"
         elif timed_out:
@@ -446,6 +517,7 @@ class _Session:
             boot_seconds=self.boot_seconds,
             reason=reason,
             command=self.command,
+            state=self.state,
         )
 
 

@@ -1,8 +1,9 @@
-"""How what a guest says is taken apart."""
+"""How what a guest says is taken apart, and how one that hangs is ended."""
 
+import sys
 from pathlib import Path
 
-from hpmmap_guest.guest import _Session
+from hpmmap_guest.guest import HANGS, _Session, _with_monitor
 
 SAID = (
     b"[    1.0] a driver\nHPMMAP-GUEST-OUTPUT:n\na result\n"
@@ -31,3 +32,55 @@ def test_the_script_writes_to_the_console():
     assert seen == [("console", "[    1.0] a driver"), ("stdout", "a result")]
     assert (session.stdout, session.dmesg, session.exit_status) == (["a result"], ["in the log"], 3)
     assert "in the log" in session.console
+
+
+# Stands in for QEMU: prints on the console for each key that is sent by its monitor.
+MONITOR = """
+import json, socket, sys
+server = socket.socket(socket.AF_UNIX)
+server.bind(sys.argv[1] + "/qmp")
+server.listen()
+print("last words", file=sys.stderr, flush=True)
+monitor, _ = server.accept()
+lines = monitor.makefile("rwb", buffering=0)
+lines.write(b'{"QMP": {}}\\n')
+for line in lines:
+    request = json.loads(line)
+    if request["execute"] == "send-key":
+        keys = [key["data"] for key in request["arguments"]["keys"]]
+        print("keys", *keys, file=sys.stderr, flush=True)
+    lines.write(b'{"return": {}}\\n')
+"""
+
+
+def ended(tmp_path, monkeypatch, command, reason):
+    """The result of a guest that is ended for this reason once it has said something."""
+    monkeypatch.setattr("hpmmap_guest.guest._STATE_SECONDS", 5)
+    said = []
+    watch = lambda: reason if said else None  # noqa: E731
+    session = _Session(command, tmp_path, "n", lambda stream, line: said.append(line), watch)
+    return session.run(timeout=100, boot_timeout=100)
+
+
+def test_a_guest_that_hangs_says_what_its_tasks_do_and_is_ended(tmp_path, monkeypatch):
+    result = ended(tmp_path, monkeypatch, [sys.executable, "-c", MONITOR, str(tmp_path)], HANGS + "run 3")
+    assert not result.ok and result.reason == "it hangs: run 3" and result.exit_status is None
+    assert result.state == [f"keys alt sysrq {letter}" for letter in "8wt"]
+    assert result.console.splitlines()[0] == "last words"
+
+
+def test_a_guest_that_cannot_be_asked_is_ended_all_the_same(tmp_path, monkeypatch):
+    command = ["bash", "-c", "echo word >&2; exec sleep 1000"]
+    result = ended(tmp_path, monkeypatch, command, HANGS + "run 3")
+    assert result.reason == "it hangs: run 3" and result.state == []
+    # Nothing is wrong with this one.
+    result = ended(tmp_path, monkeypatch, command, "interrupted")
+    assert result.reason == "interrupted" and result.state == [] and result.seconds < 100
+
+
+def test_a_guest_with_a_monitor_answers_its_keys(tmp_path):
+    command = _with_monitor(["run", "--x"], tmp_path)
+    assert command[0] == "run" and command[-1] == "--x" and "sysrq_always_enabled" in command
+    # A socket has no longer name.
+    long = tmp_path / ("x" * 100)
+    assert _with_monitor(["run"], long) == ["run"]
