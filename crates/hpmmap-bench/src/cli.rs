@@ -135,7 +135,7 @@ pub struct BenchColocationArgs {
     /// Only these memory managers
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub manager: Vec<Manager>,
-    /// Only these neighbours
+    /// Only these neighbours; by default none, a, b and c
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub neighbour: Vec<Profile>,
     /// How often each combination is run [default: 10, 2 with --quick]
@@ -191,6 +191,13 @@ pub struct BenchColocationArgs {
     /// neighbours' builds too [default: in the study's]
     #[arg(long, value_name = "DIR")]
     pub work: Option<PathBuf>,
+    /// Directory for the file that neighbour D reads, on a file system whose pages
+    /// are kept in memory [default: with the files of a run]
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
+    /// This run has failed, as it did not end, and is not tried again
+    #[arg(long, value_name = "RUN", requires = "resume", hide = true)]
+    pub gave_up: Vec<u32>,
     /// Where the programs of bench/apps are, if they are not in their place
     #[arg(long, value_name = "DIR")]
     pub apps: Option<PathBuf>,

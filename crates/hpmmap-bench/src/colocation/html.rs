@@ -7,12 +7,13 @@ use askama::filters::Escaper;
 use hpmmap_base::error::{Error, Result};
 use hpmmap_base::escape;
 use hpmmap_base::size::short;
+use hpmmap_host::list;
 
 use super::chart::chart;
 use super::plan::{Parameters, Workload};
 use super::record::Run;
 use super::summary::{COUNTED_NOTE, CellSummary, EMULATED_NOTE, PAPER_NOTE, Summary, Words};
-use super::text::{or_empty, paper_cell, part_cells, percent_of, reduction, stalls};
+use super::text::{memory_cells, or_empty, paper_cell, part_cells, percent_of, reduction, stalls};
 
 /// How values get into the templates, as `askama.toml` has it: what is no text
 /// is shown, not done.
@@ -31,10 +32,11 @@ struct Page<'a> {
     summary: &'a Summary,
     parameters: &'a Parameters,
     words: &'a Words,
+    verdicts: Vec<String>,
     workloads: Vec<Part>,
     comparisons: Option<Table>,
     facts: Table,
-    runs: Table,
+    runs: Option<Table>,
 }
 
 /// A workload.
@@ -42,13 +44,27 @@ struct Part {
     name: &'static str,
     /// SVG.
     chart: String,
+    /// Whether the chart has the line of the goal.
+    has_goal: bool,
+    memory: Option<Table>,
     costs: Table,
     parts: Option<Table>,
     counts: Table,
 }
 
+/// A heading, and whether what is below is numbers and stands right.
+type Column = (&'static str, bool);
+
+fn texts(head: &[&'static str]) -> Vec<Column> {
+    head.iter().map(|&title| (title, false)).collect()
+}
+
+fn numbers(head: &[&'static str]) -> Vec<Column> {
+    head.iter().map(|&title| (title, true)).collect()
+}
+
 struct Table {
-    head: Vec<&'static str>,
+    head: Vec<Column>,
     rows: Vec<Vec<String>>,
 }
 
@@ -59,14 +75,31 @@ impl Page<'_> {
             .get(name)
             .map_or("none", String::as_str)
     }
-}
 
-/// Whether a cell stands right.
-fn is_number(cell: &str) -> bool {
-    cell.starts_with(|c: char| c.is_ascii_digit() || c == '+' || c == '-')
+    /// Where it ran.
+    fn places(&self) -> String {
+        let ranks = match self.parameters.ranks {
+            1 => "1 rank".to_string(),
+            ranks => format!("{ranks} ranks"),
+        };
+        let cpus = |cpus: &[u32]| match cpus {
+            [one] => format!("CPU {one}"),
+            all => format!("the CPUs {}", list::format(all)),
+        };
+        let others = match &self.parameters.other_cpus[..] {
+            [] => "no other CPU".to_string(),
+            others => format!("beside it {}", cpus(others)),
+        };
+        format!("{ranks} on {}, {others}", cpus(&self.parameters.rank_cpus))
+    }
 }
 
 impl Table {
+    /// Nothing where there are no rows.
+    fn or_none(self) -> Option<Self> {
+        (!self.rows.is_empty()).then_some(self)
+    }
+
     /// Each row begins with the names of its cell of the study.
     fn of_cells<'a>(
         head: &[&'static str],
@@ -77,7 +110,7 @@ impl Table {
             names.map(String::from).into_iter().chain(values).collect()
         });
         Self {
-            head: [&["Manager", "Beside"], head].concat(),
+            head: [texts(&["Manager", "Beside"]), numbers(head)].concat(),
             rows: rows.collect(),
         }
     }
@@ -102,6 +135,24 @@ fn costs(words: &Words, cells: &[&CellSummary]) -> Table {
             ];
             (one, values)
         }),
+    )
+}
+
+fn memory(cells: &[&CellSummary]) -> Table {
+    Table::of_cells(
+        &[
+            "Page faults",
+            "First touch: 99 % below",
+            "worst",
+            "Call: worst",
+            "All touches and calls",
+            "MB in 4 KB pages",
+            "in huge pages",
+            "in HPMMAP's blocks",
+        ],
+        cells
+            .iter()
+            .filter_map(|&one| Some((one, memory_cells(one)?.into()))),
     )
 }
 
@@ -161,16 +212,21 @@ fn workload_part(summary: &Summary, workload: Workload) -> Result<Part> {
     Ok(Part {
         name: workload.name(),
         chart: chart(summary, workload)?,
+        has_goal: cells.iter().any(|one| one.parts.is_some()),
+        memory: memory(&cells).or_none(),
         costs: costs(summary.words(), &cells),
-        parts: (!summary.parameters.icount).then(|| parts(&cells)),
+        parts: (!summary.parameters.icount)
+            .then(|| parts(&cells).or_none())
+            .flatten(),
         counts: counts(&cells),
     })
 }
 
 fn comparisons(summary: &Summary) -> Table {
     let has_paper = summary.has_paper();
-    let mut head = vec!["Beside", "With", "Workload", summary.words().less_column];
-    head.extend(has_paper.then_some("Paper, %"));
+    let mut head = texts(&["Beside", "With", "Workload"]);
+    head.extend(numbers(&[summary.words().less_column]));
+    head.extend(has_paper.then_some(("Paper, %", true)));
     let rows = summary.comparisons.iter().map(|one| {
         let mut row = vec![
             one.neighbour.title().into(),
@@ -190,7 +246,7 @@ fn comparisons(summary: &Summary) -> Table {
 fn facts(summary: &Summary) -> Table {
     let facts = summary.versions.iter().chain(&summary.machine);
     Table {
-        head: vec!["What", "Value"],
+        head: texts(&["What", "Value"]),
         rows: facts
             .map(|(name, value)| vec![name.clone(), value.clone()])
             .collect(),
@@ -199,11 +255,12 @@ fn facts(summary: &Summary) -> Table {
 
 fn all_runs(summary: &Summary, runs: &[Run]) -> Table {
     let icount = summary.parameters.icount;
-    let mut head = vec!["Run", "Round", "Workload", "Manager", "Beside"];
-    head.push(summary.words().cost_column);
+    let mut head = numbers(&["Run", "Round"]);
+    head.extend(texts(&["Workload", "Manager", "Beside"]));
+    head.extend(numbers(&[summary.words().cost_column]));
     // Where the clock counts instructions the others are times of one that leaps.
     if !icount {
-        head.extend(["Loop", "User", "Kernel", "Waiting", "Blocked"]);
+        head.extend(numbers(&["Loop", "User", "Kernel", "Waiting", "Blocked"]));
     }
     let rows = runs.iter().map(|run| {
         let cell = run.planned.cell;
@@ -245,12 +302,13 @@ pub fn report(summary: &Summary, runs: &[Run]) -> Result<String> {
         summary,
         parameters: &summary.parameters,
         words: summary.words(),
+        verdicts: summary.verdicts(),
         workloads: workloads
             .map(|one| workload_part(summary, one))
             .collect::<Result<_>>()?,
-        comparisons: (!summary.comparisons.is_empty()).then(|| comparisons(summary)),
+        comparisons: comparisons(summary).or_none(),
         facts: facts(summary),
-        runs: all_runs(summary, runs),
+        runs: all_runs(summary, runs).or_none(),
     };
     page.render()
         .map_err(|error| Error::Failed(format!("cannot write the report: {error}")))
@@ -259,8 +317,9 @@ pub fn report(summary: &Summary, runs: &[Run]) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::colocation::plan::Profile;
     use crate::colocation::record::tests::{plan, run};
-    use crate::colocation::summary::tests::summary;
+    use crate::colocation::summary::tests::{summary, with_memory};
 
     #[test]
     fn the_report_needs_nothing_but_itself() {
@@ -280,6 +339,54 @@ mod tests {
         for outside in ["<script", "src=", "<link", "url("] {
             assert!(!html.contains(outside), "{outside}");
         }
+    }
+
+    #[test]
+    fn only_columns_of_numbers_stand_right() {
+        let mut summary = with_memory();
+        summary.versions.insert("x".into(), "6.12".into());
+        let html = report(&summary, &[run(plan().runs[0], 10.0, 1.0)]).unwrap();
+        for part in [
+            "<td>THP</td>",
+            "<td>6.12</td>",
+            "<th class=n>Page faults</th>",
+            "<td class=n>20.0</td>",
+            "Red line: 2 %, which is",
+            "faults, stalls and pages</h2>",
+            "THP fell back",
+            "1 rank on CPU 0, beside it CPU 1;",
+        ] {
+            assert!(html.contains(part), "{part} is not in {html}");
+        }
+        assert!(!html.contains("<tbody>\n</tbody>"), "{html}");
+    }
+
+    #[test]
+    fn what_there_is_not_has_no_table_and_no_line() {
+        let mut summary = summary();
+        summary
+            .cells
+            .retain(|one| one.cell.neighbour == Profile::None);
+        summary.comparisons.clear();
+        summary.parameters.other_cpus.clear();
+        summary.parameters.ranks = 2;
+        summary.parameters.rank_cpus = vec![0, 1];
+        summary.ended = 1;
+        let html = report(&summary, &[]).unwrap();
+        for absent in [
+            "<tbody>\n</tbody>",
+            "Red line",
+            "beside the others",
+            "All runs",
+            "[]",
+        ] {
+            assert!(!html.contains(absent), "{absent} is in {html}");
+        }
+        assert!(
+            html.contains("2 ranks on the CPUs 0-1, no other CPU;"),
+            "{html}"
+        );
+        assert!(html.contains("was not run to its end"), "{html}");
     }
 
     #[test]

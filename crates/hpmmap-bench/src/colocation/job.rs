@@ -149,6 +149,8 @@ pub struct Runner<'a> {
     pub parameters: &'a Parameters,
     /// This command.
     pub command: PathBuf,
+    /// Where neighbour D has its file; by default where the run has its own.
+    pub cache: Option<&'a Path>,
     /// True once the study is to stop.
     pub stop: &'a dyn Fn() -> bool,
 }
@@ -234,6 +236,7 @@ impl Runner<'_> {
             self.parameters,
             fill_bytes,
             &beside,
+            self.cache,
         )?;
         neighbours.settle(self.root, self.stop)?;
 
@@ -258,7 +261,7 @@ impl Runner<'_> {
             rank_seconds: mean(|rank| rank.seconds),
             user_seconds: mean(|rank| rank.user_seconds),
             system_seconds: mean(|rank| rank.system_seconds),
-            run_seconds: mean(|rank| rank.run_seconds),
+            run_seconds: (mean(|rank| rank.run_seconds) - answer.aside_seconds).max(0.0),
             wait_seconds: mean(|rank| rank.wait_seconds),
             blocked_seconds: mean(|rank| rank.blocked_seconds.unwrap_or_else(|| rest(rank))),
             asleep_seconds: is_counted
@@ -276,6 +279,7 @@ impl Runner<'_> {
             reserved_peak_bytes: free.saturating_sub(seen.least_free),
             fallbacks: seen.fallbacks,
             pool_faults: seen.pool_faults,
+            memory: answer.memory,
             fill_bytes,
             builds,
             vmstat: after

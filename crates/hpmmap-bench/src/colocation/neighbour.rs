@@ -1,6 +1,7 @@
-//! The neighbours: builds that begin anew until they are told to end, and a
-//! program that fills memory.
+//! The neighbours: builds that begin anew until they are told to end, a program
+//! that fills memory, and one that fills the page cache and scatters its pages.
 
+use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -21,6 +22,13 @@ const FUNCTIONS: u32 = 60;
 /// is filled.
 const SETTLE: Duration = Duration::from_secs(1);
 const FILL: Duration = Duration::from_secs(10);
+/// The same for one that fills the page cache: all of memory is read from a disk.
+const READ: Duration = Duration::from_secs(600);
+/// Of what Linux has available, this program has a part of its own, as scattered
+/// pages.
+const SCATTERED: u64 = 16;
+/// It, relative to this command: in the build tree, installed.
+const FRAGMENT: [&str; 2] = ["bench/fragment", "../lib/hpmmap/fragment"];
 /// How long one may take to end when it is told to.
 const END: Duration = Duration::from_secs(3);
 
@@ -102,8 +110,8 @@ impl Group {
     }
 }
 
-impl Drop for Group {
-    fn drop(&mut self) {
+impl Group {
+    fn end(&mut self) {
         let group = Pid::from_raw(self.child.id() as i32);
         let deadline = Instant::now() + END;
         // An error means that nothing of it is left.
@@ -113,6 +121,12 @@ impl Drop for Group {
         }
         let _ = killpg(group, Signal::SIGKILL);
         let _ = self.child.wait();
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -168,10 +182,65 @@ impl Build {
     }
 }
 
+/// The program of neighbour D, or what is missing.
+pub fn find_fragment() -> Result<PathBuf, String> {
+    let own = env::current_exe().unwrap_or_default();
+    let beside = own.parent().unwrap_or(Path::new("/"));
+    let places = FRAGMENT.map(|place| beside.join(place));
+    let found = places.iter().find(|path| path.is_file());
+    found
+        .cloned()
+        .ok_or_else(|| format!("there is no {}", places[0].display()))
+}
+
+/// A program that keeps the page cache full, and memory in pieces.
+struct Fragment {
+    group: Group,
+    file: PathBuf,
+}
+
+impl Fragment {
+    /// It reads a file in `cache` that is nothing but a hole.
+    fn start(program: &Path, available: u64, cache: &Path, dir: &Path) -> Result<Self, String> {
+        fs::create_dir_all(dir).map_err(|error| failed("neighbour", error))?;
+        fs::create_dir_all(cache).map_err(|error| failed("neighbour", error))?;
+        let file = cache.join(format!("hole-{}", std::process::id()));
+        let hole = File::create(&file).and_then(|made| made.set_len(available * 2));
+        hole.map_err(|error| failed(&file.display().to_string(), error))?;
+        let mut command = Command::new(program);
+        command
+            .arg(((available / SCATTERED) >> 20).max(1).to_string())
+            .arg(&file);
+        let group = Group::start(command, &[], dir, dir.join("fragment.log"))?;
+        Ok(Self { group, file })
+    }
+
+    fn is_ready(&self) -> bool {
+        fs::read_to_string(&self.group.log).is_ok_and(|said| said.contains("ready"))
+    }
+
+    fn tend(&mut self) -> Result<(), String> {
+        match self.group.ended()? {
+            None => Ok(()),
+            Some(Ok(())) => Err("fragment ended early".into()),
+            Some(Err(why)) => Err(format!("fragment failed: {why}")),
+        }
+    }
+}
+
+impl Drop for Fragment {
+    fn drop(&mut self) {
+        // Its pages go with it once nobody reads it.
+        self.group.end();
+        let _ = fs::remove_file(&self.file);
+    }
+}
+
 /// Everything that runs beside a job; it ends when this is dropped.
 pub struct Neighbours {
     builds: Vec<Build>,
     filler: Option<Group>,
+    fragment: Option<Fragment>,
     fill_bytes: Option<u64>,
     /// What was available before they began.
     available_bytes: u64,
@@ -186,16 +255,23 @@ impl Neighbours {
         parameters: &Parameters,
         fill_bytes: Option<u64>,
         dir: &Path,
+        cache: Option<&Path>,
     ) -> Result<Self, String> {
         let mut all = Self {
             builds: Vec::new(),
             filler: None,
+            fragment: None,
             fill_bytes,
             available_bytes: process::available_bytes(root).unwrap_or(0),
             begun: Instant::now(),
         };
         if profile == Profile::None {
             return Ok(all);
+        }
+        if profile == Profile::D {
+            let (program, cache) = (find_fragment()?, cache.unwrap_or(dir));
+            let available = all.available_bytes;
+            all.fragment = Some(Fragment::start(&program, available, cache, dir)?);
         }
         if let Some(bytes) = fill_bytes {
             let cpus = match profile {
@@ -223,7 +299,8 @@ impl Neighbours {
 
     /// Waits until they are at work.
     pub fn settle(&mut self, root: &Root, stop: impl Fn() -> bool) -> Result<(), String> {
-        while !self.builds.is_empty() && !self.is_settled(root) && !stop() {
+        let any = !self.builds.is_empty() || self.fragment.is_some();
+        while any && !self.is_settled(root) && !stop() {
             self.tend()?;
             thread::sleep(Duration::from_millis(100));
         }
@@ -235,6 +312,9 @@ impl Neighbours {
         let filled = self.available_bytes.saturating_sub(now);
         let is_full = self.fill_bytes.is_none_or(|fill| filled > fill / 2);
         let since = self.begun.elapsed();
+        if let Some(fragment) = &self.fragment {
+            return fragment.is_ready() || since >= READ;
+        }
         since >= FILL || (since >= SETTLE && is_full)
     }
 
@@ -242,6 +322,9 @@ impl Neighbours {
     pub fn tend(&mut self) -> Result<(), String> {
         for build in &mut self.builds {
             build.tend()?;
+        }
+        if let Some(fragment) = &mut self.fragment {
+            fragment.tend()?;
         }
         match self
             .filler
@@ -264,6 +347,9 @@ impl Neighbours {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use crate::colocation::plan::tests::parameters;
 
@@ -297,6 +383,7 @@ mod tests {
             &parameters(),
             None,
             dir.path(),
+            None,
         )
         .unwrap();
         let group = all.builds[0].group.child.id() as i32;
@@ -309,6 +396,31 @@ mod tests {
             thread::sleep(Duration::from_millis(20));
         }
         assert_eq!(living(group), 0);
+    }
+
+    #[test]
+    fn the_file_that_fills_the_page_cache_goes_with_its_reader() {
+        let dir = tempfile::tempdir().unwrap();
+        let (program, cache) = (dir.path().join("fragment"), dir.path().join("cache"));
+        let script = "#!/bin/sh\n[ \"$1\" = 4 ] && [ -s \"$2\" ] && echo ready\nexec sleep 100\n";
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+        let own = dir.path().join("own");
+        let mut fragment = Fragment::start(&program, 64 << 20, &cache, &own).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !fragment.is_ready() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(20));
+        }
+        assert!(fragment.is_ready());
+        assert_eq!(fragment.tend(), Ok(()));
+        let files = || fs::read_dir(&cache).unwrap().count();
+        assert_eq!(files(), 1);
+        drop(fragment);
+        assert_eq!(files(), 0);
+
+        let mut ended = Fragment::start(Path::new("/bin/false"), 64 << 20, &cache, &own).unwrap();
+        ended.group.child.wait().unwrap();
+        assert!(ended.tend().unwrap_err().contains("fragment failed"));
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub enum Workload {
     Minimd,
     /// Adaptive mesh refinement: blocks come and go
     Miniamr,
+    /// Arrays and a mesh that grow in phases, nearly all of the memory
+    Phases,
 }
 
 /// Who manages the memory of the job.
@@ -63,6 +65,8 @@ pub enum Profile {
     B,
     /// Two, on CPUs of their own
     C,
+    /// A program that fills the page cache and takes memory in pieces
+    D,
 }
 
 impl Workload {
@@ -75,6 +79,7 @@ impl Workload {
             Self::Minife => "minife",
             Self::Minimd => "minimd",
             Self::Miniamr => "miniamr",
+            Self::Phases => "phases",
         }
     }
 }
@@ -109,6 +114,7 @@ impl Profile {
             Self::A => "a",
             Self::B => "b",
             Self::C => "c",
+            Self::D => "d",
         }
     }
 
@@ -119,13 +125,14 @@ impl Profile {
             Self::A => "A",
             Self::B => "B",
             Self::C => "C",
+            Self::D => "D",
         }
     }
 
     /// How many builds go on at a time.
     pub fn builds(self) -> u32 {
         match self {
-            Self::None => 0,
+            Self::None | Self::D => 0,
             Self::A => 1,
             Self::B | Self::C => 2,
         }

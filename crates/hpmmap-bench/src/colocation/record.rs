@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::plan::{Cell, Parameters, Planned};
 use super::rank::RankRecord;
+use super::workload::Memory;
 
 /// Of the files.
 pub const SCHEMA: u32 = 1;
@@ -68,6 +69,9 @@ pub struct Figures {
     pub fallbacks: Option<u64>,
     /// Page faults in memory of the pools, as last seen, under HPMMAP.
     pub pool_faults: Option<u64>,
+    /// What the program says of its memory.
+    #[serde(default)]
+    pub memory: Option<Memory>,
     /// What the program that fills memory was told to fill.
     pub fill_bytes: Option<u64>,
     /// Builds that the neighbours completed.
@@ -158,7 +162,9 @@ impl Figures {
             self.pool_faults,
             self.fill_bytes,
         ];
+        let said = self.memory.iter().flat_map(Memory::numbers);
         let all = numbers.into_iter().chain(more.into_iter().flatten());
+        let all = all.chain(said);
         match all.chain(self.vmstat.values().copied()).max() {
             Some(most) if most > MAX_COUNT => Err(format!("{most} is too large a number")),
             _ => Ok(()),
@@ -442,6 +448,7 @@ pub mod tests {
                 reserved_peak_bytes: 0,
                 fallbacks: None,
                 pool_faults: None,
+                memory: None,
                 fill_bytes: None,
                 builds: 2,
                 vmstat: BTreeMap::from([("compact_stall".into(), 4)]),

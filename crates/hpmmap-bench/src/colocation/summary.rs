@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::plan::{Cell, Manager, Parameters, Profile, Workload};
 use super::record::{Figures, LeftOut, Plan, Run};
 use super::statistics::{Estimate, Sample, difference, ratio};
+use super::workload::Memory;
 
 /// What the paper found: HPMMAP's runtime was less by so much, beside this
 /// neighbour, than with this manager.
@@ -16,6 +17,9 @@ pub const PAPER: [(Profile, Manager, f64); 4] = [
     (Profile::B, Manager::Thp, 0.16),
     (Profile::B, Manager::Hugetlb, 0.36),
 ];
+
+/// So much more of the memory in 4 KB pages is no accident.
+const FELL_BACK: f64 = 0.05;
 
 /// What exactly these figures are.
 pub const PAPER_NOTE: &str = "The paper (Kocoloski and Lange, IPDPS 2014, section 4.2) has means over \
@@ -50,6 +54,8 @@ pub struct Words {
     pub growth: &'static str,
     /// The same above a column.
     pub growth_column: &'static str,
+    /// What nanoseconds are.
+    pub stalls: &'static str,
     /// How HPMMAP differs.
     pub less: &'static str,
     /// The same above a column.
@@ -62,6 +68,7 @@ const TIMED: Words = Words {
     cost_column: "Seconds",
     growth: "slowdown beside neighbours",
     growth_column: "Slowdown %",
+    stalls: "microseconds",
     less: "the runtime is less by",
     less_column: "Less time %",
 };
@@ -72,6 +79,7 @@ const COUNTED: Words = Words {
     cost_column: "Instr.",
     growth: "growth beside others",
     growth_column: "Growth %",
+    stalls: "thousands of instructions",
     less: "instructions are fewer by",
     less_column: "Fewer %",
 };
@@ -96,6 +104,55 @@ pub struct Parts {
     /// CPU time in user mode; `None` where the clock counts instructions, which
     /// are the same there.
     pub user: Option<Estimate>,
+}
+
+/// What programs say of their memory: means of the runs, but the worst of all.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct MemorySummary {
+    /// 99 of 100 first touches of a page take less, in nanoseconds.
+    pub touch_p99_ns: f64,
+    /// The longest.
+    pub touch_worst_ns: f64,
+    /// All of them.
+    pub touch_total_ns: f64,
+    /// The longest call of malloc or free.
+    pub call_worst_ns: f64,
+    /// All of them.
+    pub call_total_ns: f64,
+    /// In pages of 4 KB.
+    pub small_bytes: f64,
+    /// In transparent huge pages, or pages of hugetlbfs.
+    pub large_bytes: f64,
+    /// In blocks of HPMMAP, mapped large.
+    pub pool_bytes: f64,
+}
+
+impl MemorySummary {
+    fn of(figures: &[&Figures]) -> Option<Self> {
+        let all: Option<Vec<Memory>> = figures.iter().map(|one| one.memory).collect();
+        let all = all.filter(|all| !all.is_empty())?;
+        let mean = |of: fn(&Memory) -> u64| {
+            let sum: f64 = all.iter().map(|one| of(one) as f64).sum();
+            sum / all.len() as f64
+        };
+        let most = |of: fn(&Memory) -> u64| all.iter().map(of).max().unwrap_or(0) as f64;
+        Some(Self {
+            touch_p99_ns: mean(|one| one.touches.p99_ns),
+            touch_worst_ns: most(|one| one.touches.worst_ns),
+            touch_total_ns: mean(|one| one.touches.total_ns),
+            call_worst_ns: most(|one| one.calls.worst_ns),
+            call_total_ns: mean(|one| one.calls.total_ns),
+            small_bytes: mean(|one| one.pages.small_bytes()),
+            large_bytes: mean(|one| one.pages.thp_bytes + one.pages.hugetlb_bytes),
+            pool_bytes: mean(|one| one.pages.file_bytes),
+        })
+    }
+
+    /// Which part is in pages of 4 KB.
+    pub fn small_part(&self) -> f64 {
+        let all = self.small_bytes + self.large_bytes + self.pool_bytes;
+        self.small_bytes / all.max(1.0)
+    }
 }
 
 /// All runs of a combination.
@@ -124,6 +181,8 @@ pub struct CellSummary {
     pub fallbacks: Option<f64>,
     /// Page faults in memory of the pools under HPMMAP.
     pub pool_faults: Option<f64>,
+    /// What the program says of its memory.
+    pub memory: Option<MemorySummary>,
     /// Builds that the neighbours completed in a run.
     pub builds: f64,
     /// Mean growth of counters of the whole machine in a run.
@@ -286,6 +345,7 @@ fn cell_summary(
         major_faults: mean(figures, |one| one.major_faults as f64),
         fallbacks: of_hpmmap(|one| one.fallbacks),
         pool_faults: of_hpmmap(|one| one.pool_faults),
+        memory: MemorySummary::of(figures),
         builds: mean(figures, |one| f64::from(one.builds)),
         vmstat: names
             .map(|name| {
@@ -400,6 +460,40 @@ impl Summary {
         }
     }
 
+    /// What became of THP beside neighbours, of programs that say what their pages
+    /// are: a sentence each.
+    pub fn verdicts(&self) -> Vec<String> {
+        let find = |cell: Cell| self.cells.iter().find(|one| one.cell == cell);
+        let thp = |one: &&CellSummary| {
+            one.cell.manager == Manager::Thp && one.cell.neighbour != Profile::None
+        };
+        let mut all = Vec::new();
+        for one in self.cells.iter().filter(thp) {
+            let alone = find(Cell {
+                neighbour: Profile::None,
+                ..one.cell
+            });
+            let Some((beside, alone)) = one.memory.zip(alone.and_then(|alone| alone.memory)) else {
+                continue;
+            };
+            let (small, before) = (beside.small_part(), alone.small_part());
+            let what = match small > before + FELL_BACK {
+                true => "THP fell back to 4 KB pages",
+                false => "THP did not fall back to 4 KB pages more than alone",
+            };
+            all.push(format!(
+                "{} beside {}: {what}: {:.0} % of the memory is in them, alone {:.0} %; the longest \
+                 first touch of a page is {:.1} times that alone.",
+                one.cell.workload.name(),
+                one.cell.neighbour.title(),
+                small * 100.0,
+                before * 100.0,
+                beside.touch_worst_ns / alone.touch_worst_ns.max(1.0),
+            ));
+        }
+        all
+    }
+
     /// How its figures are called.
     pub fn words(&self) -> &'static Words {
         match self.parameters.icount {
@@ -425,7 +519,9 @@ impl Summary {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use crate::colocation::plan::Planned;
     use crate::colocation::record::tests::{plan, run};
+    use crate::colocation::workload::{Pages, Stalls};
 
     /// A study whose neighbour costs THP 10 % in the kernel and HPMMAP 1 %.
     pub fn summary() -> Summary {
@@ -443,6 +539,64 @@ pub mod tests {
             })
             .collect();
         Summary::new(&plan, &runs)
+    }
+
+    /// The same, with what its programs say of their memory: beside A all of THP's is
+    /// in small pages.
+    pub fn with_memory() -> Summary {
+        let plan = plan();
+        let memory = |cell: &Cell| {
+            let falls = (cell.manager, cell.neighbour) == (Manager::Thp, Profile::A);
+            let stalls = |ns: u64| Stalls {
+                count: 1000,
+                p99_ns: ns,
+                worst_ns: 10 * ns,
+                total_ns: 1000 * ns,
+            };
+            Memory {
+                touches: stalls(if falls { 20_000 } else { 2000 }),
+                calls: stalls(500),
+                pages: Pages {
+                    rss_bytes: 256 << 20,
+                    thp_bytes: if falls { 0 } else { 256 << 20 },
+                    file_bytes: 0,
+                    hugetlb_bytes: 0,
+                },
+            }
+        };
+        let of = |&planned: &Planned| {
+            let mut run = run(planned, 10.0, 1.0);
+            run.figures.as_mut().unwrap().memory = Some(memory(&planned.cell));
+            run
+        };
+        let runs: Vec<Run> = plan.runs.iter().map(of).collect();
+        Summary::new(&plan, &runs)
+    }
+
+    #[test]
+    fn it_is_said_whether_huge_pages_were_had_beside_neighbours() {
+        let mut summary = with_memory();
+        let memory = summary.cells[0].memory.unwrap();
+        assert_eq!(memory.touch_worst_ns, 20_000.0);
+        assert_eq!(
+            memory.small_bytes + memory.large_bytes,
+            f64::from(256 << 20)
+        );
+        let fell = summary.verdicts();
+        assert_eq!(fell.len(), 2);
+        assert_eq!(
+            fell[0],
+            "lammps beside A: THP fell back to 4 KB pages: 100 % of the memory is in them, \
+             alone 0 %; the longest first touch of a page is 10.0 times that alone."
+        );
+        for one in &mut summary.cells {
+            one.memory.as_mut().unwrap().small_bytes = 0.0;
+        }
+        assert!(summary.verdicts()[0].contains("did not fall back to 4 KB pages more than alone"));
+        for one in &mut summary.cells {
+            one.memory = None;
+        }
+        assert!(summary.verdicts().is_empty());
     }
 
     fn cell(manager: Manager, neighbour: Profile) -> CellSummary {

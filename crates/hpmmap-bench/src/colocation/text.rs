@@ -124,6 +124,47 @@ fn counts(one: &CellSummary) -> Vec<String> {
     ]
 }
 
+const MEMORY: [Column; 10] = [
+    Text("MANAGER"),
+    Text("BESIDE"),
+    Number("FAULTS"),
+    Number("P99"),
+    Number("WORST"),
+    Number("CALL"),
+    Number("ALL"),
+    Number("4K MB"),
+    Number("2M MB"),
+    Number("POOL MB"),
+];
+
+/// Page faults, stalls and pages, as the tables have them.
+pub fn memory_cells(one: &CellSummary) -> Option<[String; 8]> {
+    let memory = one.memory?;
+    let thousands = |ns: f64| format!("{:.1}", ns / 1e3);
+    let megabytes = |bytes: f64| format!("{:.0}", bytes / f64::from(1 << 20));
+    Some([
+        or_empty(one.late_faults, 0),
+        thousands(memory.touch_p99_ns),
+        thousands(memory.touch_worst_ns),
+        thousands(memory.call_worst_ns),
+        format!(
+            "{:.0}",
+            (memory.touch_total_ns + memory.call_total_ns) / 1e6
+        ),
+        megabytes(memory.small_bytes),
+        megabytes(memory.large_bytes),
+        megabytes(memory.pool_bytes),
+    ])
+}
+
+fn memory(one: &CellSummary) -> Option<Vec<String>> {
+    let names = [
+        one.cell.manager.name().into(),
+        one.cell.neighbour.name().into(),
+    ];
+    Some(names.into_iter().chain(memory_cells(one)?).collect())
+}
+
 /// By how much HPMMAP takes less.
 pub fn reduction(one: &Comparison) -> Estimate {
     Estimate {
@@ -191,6 +232,17 @@ pub fn text(summary: &Summary) -> String {
                 .iter()
                 .filter(|one| one.cell.workload == workload)
         };
+        let memory: Vec<Vec<String>> = cells().filter_map(memory).collect();
+        if !memory.is_empty() {
+            all.push(format!(
+                "{}: page faults after the start-up; how long the first touch of a page\n\
+                 takes (P99, WORST) and a CALL of malloc or free at most, {};\n\
+                 ALL of them in thousands of that; memory at the peak by page size\n{}",
+                workload.name(),
+                words.stalls,
+                table(&MEMORY, memory)
+            ));
+        }
         all.push(format!(
             "{}: {}, and the {}\n{}",
             workload.name(),
@@ -232,7 +284,8 @@ pub fn text(summary: &Summary) -> String {
             all.push(wrapped(PAPER_NOTE));
         }
     }
-    if summary.emulated {
+    all.extend(summary.verdicts().iter().map(|verdict| wrapped(verdict)));
+    if summary.emulated && !summary.parameters.icount {
         all.push(wrapped(EMULATED_NOTE));
     }
     if summary.parameters.icount {
@@ -278,7 +331,7 @@ mod tests {
     use super::*;
     use crate::colocation::record::LeftOut;
     use crate::colocation::record::tests::plan;
-    use crate::colocation::summary::tests::summary;
+    use crate::colocation::summary::tests::{summary, with_memory};
 
     #[test]
     fn parts_are_per_cent_with_a_sign() {
@@ -308,6 +361,17 @@ mod tests {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
         assert!(!text.contains("emulated"), "{text}");
+    }
+
+    #[test]
+    fn pages_and_stalls_come_first_and_fit() {
+        let text = text(&with_memory());
+        let widest = text.lines().max_by_key(|line| line.len()).unwrap();
+        assert!(widest.len() <= 80, "{widest}");
+        let row = "thp      a            3  20.0  200.0   5.0   20    256      0        0";
+        assert!(text.contains(row), "{row} is not in\n{text}");
+        assert!(text.find("P99") < text.find("SECONDS"), "{text}");
+        assert!(text.contains("THP fell back"), "{text}");
     }
 
     #[test]

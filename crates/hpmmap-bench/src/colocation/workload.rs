@@ -24,6 +24,8 @@ const SMALL_BYTES: u64 = 64 << 20;
 /// Of the memory of a job, what its data may take; the rest is for the C
 /// library, MPI and what does not fill whole pages.
 const DATA_PART: f64 = 0.75;
+/// Phases has little else than its data.
+const PHASES_PART: f64 = 0.94;
 /// What the programs of bench/apps make when their start-up ends.
 const APP_STARTED: &str = "started";
 /// hpcc calls its matrix product right below this residual.
@@ -38,6 +40,76 @@ pub struct Answer {
     pub loop_seconds: Option<f64>,
     /// Minor faults after its start-up, if it counts them itself.
     pub late_faults: Option<u64>,
+    /// What it says of its memory, if it does.
+    pub memory: Option<Memory>,
+    /// What finding that out took, of its CPU time.
+    pub aside_seconds: f64,
+}
+
+/// How long a program was kept at something, each time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stalls {
+    /// How often.
+    pub count: u64,
+    /// Below this in 99 of 100, in nanoseconds.
+    pub p99_ns: u64,
+    /// The longest.
+    pub worst_ns: u64,
+    /// All.
+    pub total_ns: u64,
+}
+
+/// Memory of all ranks at its peak by the size of its pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pages {
+    /// Resident; memory of hugetlbfs is not in it.
+    pub rss_bytes: u64,
+    /// Of it, transparent huge pages.
+    pub thp_bytes: u64,
+    /// Of it, mapped large from files: so Linux calls what is HPMMAP's.
+    pub file_bytes: u64,
+    /// Of hugetlbfs.
+    pub hugetlb_bytes: u64,
+}
+
+/// What a program says of its memory after its start-up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// At the first touch of each page.
+    pub touches: Stalls,
+    /// In calls of malloc and free.
+    pub calls: Stalls,
+    /// By page size.
+    pub pages: Pages,
+}
+
+impl Pages {
+    /// In pages of 4 KB.
+    pub fn small_bytes(&self) -> u64 {
+        let large = self.thp_bytes.saturating_add(self.file_bytes);
+        self.rss_bytes.saturating_sub(large)
+    }
+}
+
+impl Memory {
+    /// All its numbers.
+    pub fn numbers(&self) -> [u64; 12] {
+        let (touches, calls, pages) = (&self.touches, &self.calls, &self.pages);
+        [
+            touches.count,
+            touches.p99_ns,
+            touches.worst_ns,
+            touches.total_ns,
+            calls.count,
+            calls.p99_ns,
+            calls.worst_ns,
+            calls.total_ns,
+            pages.rss_bytes,
+            pages.thp_bytes,
+            pages.file_bytes,
+            pages.hugetlb_bytes,
+        ]
+    }
 }
 
 /// How to start a program.
@@ -60,6 +132,11 @@ struct AppLine {
     checksum: String,
     seconds: f64,
     minflt: u64,
+    touches: Option<Stalls>,
+    calls: Option<Stalls>,
+    pages: Option<Pages>,
+    #[serde(default)]
+    aside_ns: u64,
 }
 
 impl Workload {
@@ -107,7 +184,11 @@ impl Workload {
 
     /// How it is started.
     pub fn start(self, program: &Path, parameters: &Parameters) -> Start {
-        let data = (parameters.memory_bytes as f64 * DATA_PART) as u64;
+        let part = match self {
+            Self::Phases => PHASES_PART,
+            _ => DATA_PART,
+        };
+        let data = (parameters.memory_bytes as f64 * part) as u64;
         let mut start = Start {
             program: program.to_path_buf(),
             arguments: Vec::new(),
@@ -242,6 +323,8 @@ fn lammps(log: &str) -> Result<Answer, String> {
             .nth(3)
             .and_then(|word| word.parse().ok()),
         late_faults: None,
+        memory: None,
+        aside_seconds: 0.0,
     })
 }
 
@@ -310,6 +393,8 @@ fn hpcc(output: &str) -> Result<Answer, String> {
         digest: digest(found),
         loop_seconds: None,
         late_faults: None,
+        memory: None,
+        aside_seconds: 0.0,
     })
 }
 
@@ -323,10 +408,17 @@ fn app(output: &str) -> Result<Answer, String> {
     if !line.verified {
         return Err("it found its own result wrong".into());
     }
+    let said = line.touches.zip(line.calls).zip(line.pages);
     Ok(Answer {
         digest: line.checksum,
         loop_seconds: Some(line.seconds),
         late_faults: Some(line.minflt),
+        memory: said.map(|((touches, calls), pages)| Memory {
+            touches,
+            calls,
+            pages,
+        }),
+        aside_seconds: line.aside_ns as f64 / 1e9,
     })
 }
 

@@ -29,8 +29,11 @@ use crate::colocation::plan::{
 use crate::colocation::record::{Figures, LeftOut, Plan, Purpose, Run, SCHEMA, Store};
 use crate::colocation::settings::{self, Settings};
 use crate::colocation::summary::Summary;
-use crate::colocation::{chart, html, text, workload};
+use crate::colocation::{chart, html, neighbour, text, workload};
 use crate::machine;
+
+/// Of a run that who started this has ended, and not for the first time.
+const GAVE_UP: &str = "it did not end within its limit, nor did it when it was repeated";
 
 const MEBIBYTE: u64 = 1 << 20;
 
@@ -158,7 +161,8 @@ fn decided(
     }
     let mut neighbours = match (&args.neighbour[..], before) {
         ([], Some(before)) => before.neighbours.clone(),
-        (asked, _) => or_all(asked),
+        ([], None) => vec![Profile::A, Profile::B, Profile::C],
+        (asked, _) => asked.to_vec(),
     };
     neighbours.push(Profile::None);
     neighbours.sort();
@@ -249,7 +253,11 @@ fn plan(
         for &manager in &parameters.managers {
             for &neighbour in &parameters.neighbours {
                 let reason = settings::obstacle(root, manager, &parameters)
-                    .or_else(|| parameters.obstacle(neighbour));
+                    .or_else(|| parameters.obstacle(neighbour))
+                    .or_else(|| match neighbour {
+                        Profile::D => neighbour::find_fragment().err(),
+                        _ => None,
+                    });
                 left_out.extend(reason.map(|reason| LeftOut {
                     cell: Cell {
                         workload,
@@ -479,7 +487,10 @@ impl Study<'_> {
         let begun = Instant::now();
         for (n, planned) in left.into_iter().enumerate() {
             progress.next(before + n, before + count, &planned);
-            let outcome = self.attempt(&mut settings, &planned);
+            let outcome = match self.args.gave_up.contains(&planned.run) {
+                true => Err(Trouble::Failed(GAVE_UP.into())),
+                false => self.attempt(&mut settings, &planned),
+            };
             let run = match outcome {
                 _ if (self.stop)() => return Err(self.interrupted()),
                 Err(Trouble::Interrupted) => return Err(self.interrupted()),
@@ -536,6 +547,7 @@ impl Study<'_> {
             root: self.root,
             parameters,
             command: env::current_exe().map_err(|error| error.to_string())?,
+            cache: self.args.cache.as_deref(),
             stop: self.stop,
         };
         let start = cell
