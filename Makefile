@@ -6,7 +6,7 @@ PYTHON := $(CURDIR)/build/venv/bin/python
 export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
 
 help:
-	@echo 'make demo               LAMMPS and hpcc alone and beside a neighbour, in a guest (half an hour)'
+	@echo 'make demo               what 4 KB pages, THP, hugetlbfs and HPMMAP cost a job alone and beside a neighbour (15 minutes)'
 	@echo 'make check              run the tests of every change (about 45 minutes on two cores); CHANGED=commit: what belongs to a change'
 	@echo 'make check-all          all items on all kernels, and all that follows but make bench (many hours); RESUME=1 goes on'
 	@echo 'make check-parallel     fuzzers, stress and storms in guests whose CPUs run at once (half an hour); KERNEL=debug, kcsan'
@@ -110,13 +110,12 @@ check-debug:
 matrix:
 	@scripts/matrix $(MATRIX_ARGS)
 
-# Other arguments take the place of these; --resume goes on with one that was interrupted.
-demo: DEMO_ARGS ?= --replace --quick --workload lammps,hpcc --neighbour a --room 224M
+# DEMO_ARGS=--resume goes on with one that was interrupted; options of a study take the place of the demonstration's.
 demo:
 	@scripts/setup guest
 	@scripts/setup jobs
 	@$(MAKE) --no-print-directory tools bench-tools modules
-	@bench/run colocation --out build/bench/demo $(DEMO_ARGS)
+	@bench/run colocation --demo $(DEMO_ARGS)
 
 install: module tools bench-tools
 	@scripts/install $(KVER)
