@@ -76,6 +76,13 @@ impl Page<'_> {
             .map_or("none", String::as_str)
     }
 
+    /// All of it, in units for people.
+    fn machine_memory(&self) -> Option<String> {
+        let text = self.summary.machine.get("memory")?;
+        let kilobytes: u64 = text.strip_suffix(" kB")?.trim().parse().ok()?;
+        Some(short(kilobytes.checked_mul(1024)?))
+    }
+
     /// Where it ran.
     fn places(&self) -> String {
         let ranks = match self.parameters.ranks {
@@ -345,6 +352,7 @@ mod tests {
     fn only_columns_of_numbers_stand_right() {
         let mut summary = with_memory();
         summary.versions.insert("x".into(), "6.12".into());
+        summary.machine.insert("memory".into(), "2097152 kB".into());
         let html = report(&summary, &[run(plan().runs[0], 10.0, 1.0)]).unwrap();
         for part in [
             "<td>THP</td>",
@@ -355,6 +363,8 @@ mod tests {
             "faults, stalls and pages</h2>",
             "THP fell back",
             "1 rank on CPU 0, beside it CPU 1;",
+            "256M of memory for the job of the machine's 2G;",
+            "<li>A: a parallel build beside it</li>",
         ] {
             assert!(html.contains(part), "{part} is not in {html}");
         }

@@ -129,6 +129,19 @@ impl Profile {
         }
     }
 
+    /// What runs.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::None => "nothing runs beside the job",
+            Self::A => "a parallel build beside it",
+            Self::B => "two parallel builds",
+            Self::C => "two parallel builds, on CPUs of their own",
+            Self::D => {
+                "a program that keeps the page cache full, and its own pages scattered over memory"
+            }
+        }
+    }
+
     /// How many builds go on at a time.
     pub fn builds(self) -> u32 {
         match self {

@@ -236,7 +236,7 @@ pub fn text(summary: &Summary) -> String {
         if !memory.is_empty() {
             all.push(format!(
                 "{}: page faults after the start-up; how long the first touch of a page\n\
-                 takes (P99, WORST) and a CALL of malloc or free at most, {};\n\
+                 takes (P99, WORST), and a CALL of malloc or free at most, in {};\n\
                  ALL of them in thousands of that; memory at the peak by page size\n{}",
                 workload.name(),
                 words.stalls,
