@@ -163,7 +163,8 @@ def report(out: Path) -> tuple[int, str]:
 def going_on(args: argparse.Namespace, began: bool) -> str:
     """How to go on with what was interrupted."""
     if args.demo:
-        return "make demo DEMO_ARGS=--resume" if began else "make demo"
+        options = ["--resume"] if began else [word for word in sys.argv[1:] if word != "--demo"]
+        return shlex.join(["make", "demo", *([f"DEMO_ARGS={shlex.join(options)}"] if options else [])])
     words = [word for word in sys.argv[1:] if word not in ("--resume", "--replace")]
     # The study knows its options; those of the guest are needed again.
     if began:

@@ -132,7 +132,7 @@ def test_a_study_runs_to_its_end_and_says_what_it_does(machine):
     assert machine.supervise() is None and machine.boots == 1
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_interrupted_at_ten_random_moments_it_goes_on_and_loses_no_run(machine, seed):
     random.seed(seed)
     ended: list[int] = []
@@ -227,6 +227,22 @@ def test_the_demonstration_has_options_of_its_own():
     assert not args.icount and args.out is None
 
 
+@pytest.mark.parametrize(
+    "words, began, command",
+    [
+        (["--demo"], False, "make demo"),
+        (["--demo"], True, "make demo DEMO_ARGS=--resume"),
+        (["--demo", "--quick", "--repeat=1"], False, "make demo 'DEMO_ARGS=--quick --repeat=1'"),
+        (["--icount", "--replace"], True, "bench/run colocation --icount --resume"),
+        (["--icount", "--resume"], True, "bench/run colocation --icount --resume"),
+    ],
+)
+def test_what_was_interrupted_can_be_gone_on_with(monkeypatch, words, began, command):
+    monkeypatch.setattr(sys, "argv", ["colocation_study.py", *words])
+    args, _ = colocation_study.arguments()
+    assert colocation_study.going_on(args, began) == command
+
+
 def test_a_run_can_be_repeated():
     study = ["--workload=phases,minicg", "--repeat", "2", "--memory", "1408M"]
     args, rest = colocation_study.arguments(["--demo", *study])
@@ -263,7 +279,7 @@ sys.exit(colocation_study.main())
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_with_one_line_that_says_how_to_go_on(tmp_path, number):
     out = tmp_path / "study"
     environment = os.environ | {"PYTHONPATH": f"{BENCH}:{BENCH / 'tests'}:{BENCH.parent / 'harness'}"}
