@@ -169,6 +169,7 @@ class Supervisor:
             if reason := self._over():
                 return reason
             self._begin(None, None)
+            self._tell("booting the guest")
             begun = self.clock()
             outcome = self.boot(self.study.exists(), gave_up, self._line, self._watch)
             if self.study.is_complete():

@@ -48,6 +48,7 @@ expect 1 wait $pid
 cat /tmp/study.out
 grep -q 'interrupted after [23] of 4 runs; go on with: hpmmap bench colocation --resume' /tmp/study.out ||
 	fail "the end does not say how to go on"
+grep -q 'not run to its end' $study/report.html || fail "no report of what there is"
 within 10 nothing_runs || fail "left running: $(pgrep -xl 'make|cc1|mpirun|minicg')"
 settings | diff /tmp/settings.before - || fail "the interrupted study left the machine changed"
 

@@ -61,10 +61,15 @@ pub fn perform(args: &BenchColocationArgs) -> Result<ExitCode> {
         runs,
         stop: &|| signals::has_come(&stop),
     };
-    study.run_all()?;
+    let ended = study.run_all();
     let Study {
         store, plan, runs, ..
     } = study;
+    if ended.is_err() && !runs.is_empty() {
+        // Of what there is; why it is not all is said once.
+        let _ = write_report(&store, &Summary::new(&plan, &runs), &runs);
+    }
+    ended?;
     // Nothing is left to be set back.
     sigpipe::restore();
     conclude(args, &store, &plan, &runs)
@@ -615,13 +620,30 @@ impl Study<'_> {
     }
 
     fn interrupted(&self) -> Error {
+        let dir = self.store.dir().display();
+        let report = match self.runs.is_empty() {
+            true => String::new(),
+            false => format!(" (report of these: {dir}/report.html)"),
+        };
         Error::Failed(format!(
-            "interrupted after {} of {} runs; go on with: hpmmap bench colocation --resume {}",
+            "interrupted after {} of {} runs; go on with: hpmmap bench colocation --resume {dir}{report}",
             self.runs.len(),
             self.plan.runs.len(),
-            self.store.dir().display()
         ))
     }
+}
+
+/// Writes the report as files of the study.
+fn write_report(store: &Store, summary: &Summary, runs: &[Run]) -> Result<()> {
+    let mut json = serde_json::to_vec_pretty(summary).map_err(io::Error::from)?;
+    json.push(b'\n');
+    store.write("summary.json", &json)?;
+    for workload in summary.workloads() {
+        let svg = chart::chart(summary, workload)?;
+        store.write(&format!("{}.svg", workload.name()), svg.as_bytes())?;
+    }
+    let report = html::report(summary, runs)?;
+    store.write("report.html", report.as_bytes())
 }
 
 /// Writes the report, and prints it.
@@ -632,15 +654,7 @@ fn conclude(
     runs: &[Run],
 ) -> Result<ExitCode> {
     let summary = Summary::new(plan, runs);
-    let mut json = serde_json::to_vec_pretty(&summary).map_err(io::Error::from)?;
-    json.push(b'\n');
-    store.write("summary.json", &json)?;
-    for workload in summary.workloads() {
-        let svg = chart::chart(&summary, workload)?;
-        store.write(&format!("{}.svg", workload.name()), svg.as_bytes())?;
-    }
-    let report = html::report(&summary, runs)?;
-    store.write("report.html", report.as_bytes())?;
+    write_report(store, &summary, runs)?;
     if args.json {
         print_json(&summary)?;
     } else {
