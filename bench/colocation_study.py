@@ -29,7 +29,7 @@ from supervise import Study, StudyFailed, Supervisor
 
 # Where the file of neighbour D is: the guest keeps pages of what lies there.
 CACHE = "/run/cached-build/bench/cache"
-BOOT_SECONDS = 600
+BOOT_SECONDS = 240
 # Three quarters of the guest's memory are the job's. As much is movable as leaves the kernel its own.
 DEMO_GUEST = {"memory_of_guest": "2G", "movable": "1792M"}
 DEMO_STUDY = "--workload phases --memory 1408M --neighbour d --repeat 2"

@@ -34,6 +34,8 @@ BESIDE = 2.5
 FACTOR = 4.0
 GRACE = 60.0
 ATTEMPTS = 2
+# From the start of a boot to the first word of the command; a boot that fails is repeated once by the guest's own rule.
+START_SECONDS = 540.0
 # Of the guest's console, before it was asked for its state, and of what it said then.
 CONSOLE_LINES = 15
 STATE_LINES = 400
@@ -254,11 +256,11 @@ class Supervisor:
     def _watch(self) -> str | None:
         if reason := self._over():
             return reason
+        took = self.clock() - self.since
         if self.cell is None:
-            self.screen.now("booting the guest")
-            return None
-        took, limit = self.clock() - self.since, self.times.limit(self.cell)
-        if took > limit:
+            self.screen.now(f"booting the guest: {spoken(took)}")
+            return f"{HANGS}no word within {spoken(took)}" if took > START_SECONDS else None
+        if took > (limit := self.times.limit(self.cell)):
             return f"{HANGS}{self._what()} has not ended within {spoken(limit)}"
         estimate = self.times.estimate(self.cell)
         self.screen.now(

@@ -187,6 +187,13 @@ def test_a_guest_that_never_starts_is_no_endless_loop(machine):
         machine.supervise()
 
 
+def test_a_guest_that_says_nothing_hangs(machine):
+    machine.boot = lambda resume, gave_up, on_line, watch: Outcome(machine.pass_time(watch, 1e9))
+    with pytest.raises(StudyFailed, match="the guest's start: it hangs: no word within"):
+        machine.supervise()
+    assert machine.now < 2 * supervise.START_SECONDS + 10
+
+
 def test_what_the_command_refuses_is_said_once(machine):
     def boot(*args):
         machine.boots += 1
