@@ -86,18 +86,13 @@ def guest_script(out: Path, resume: bool, counts: bool, options: list[str]) -> s
     return "\n".join([*lines, f"{shlex.join([*command, *options])} 2>&1"])
 
 
-def once_more(args: argparse.Namespace, rest: list[str], cell: str) -> str:
-    """The command that runs a combination of the study again, alone and as it was, in a study of its own."""
+def once_more(args: argparse.Namespace, redo: list[str], cell: str) -> str:
+    """The command that runs a combination of a study again, alone and as it was, in a study of its own."""
     workload, manager, neighbour = cell.split()
     replaced = {"--workload": workload, "--manager": manager, "--neighbour": neighbour, "--repeat": "1"}
-    kept = []
-    words = iter(rest)
-    for word in words:
-        name, _, value = word.partition("=")
-        if name not in replaced:
-            kept.append(word)
-        elif not value:
-            next(words, None)
+    # Those that the guest gets anyway, or that are this command's as well.
+    ours = ("--icount", "--prepare", "--timeout")
+    kept = [word for word in redo if word.partition("=")[0] not in (*replaced, *ours)]
     own = ["--kernel", args.kernel, "--memory-of-guest", args.memory_of_guest, "--movable", args.movable]
     own += ["--icount"] if args.icount else ["--cpus", str(args.cpus)]
     own += ["--out", "build/bench/again", "--replace"]
@@ -199,7 +194,9 @@ def supervised(args: argparse.Namespace, rest: list[str], console: Console) -> i
             return guest.run(script, args.timeout + BOOT_SECONDS, BOOT_SECONDS, on_line=on_line, watch=watch)
 
         screen = Terminal(console)
-        supervisor = Supervisor(study, boot, screen, log, args.timeout, again=lambda cell: once_more(args, rest, cell))
+        supervisor = Supervisor(
+            study, boot, screen, log, args.timeout, again=lambda cell: once_more(args, study.redo(), cell)
+        )
 
         def interrupted(number, frame) -> None:
             if supervisor.stop:

@@ -77,6 +77,10 @@ class Study:
         runs = json.loads((self.out / "study.json").read_text())["runs"]
         return [f"{run['workload']} {run['manager']} {run['neighbour']}" for run in runs]
 
+    def redo(self) -> list[str]:
+        """The options that plan the same."""
+        return json.loads((self.out / "study.json").read_text())["redo"].split()[3:]
+
     def ended(self) -> list[int]:
         """Runs that have ended; a line that was not written to its end is none."""
         try:

@@ -86,7 +86,7 @@ class Machine:
         if not resume:
             out.mkdir()
             runs = [dict(zip(("workload", "manager", "neighbour"), cell.split(), strict=True)) for cell in CELLS]
-            (out / "study.json").write_text(json.dumps({"runs": runs}))
+            (out / "study.json").write_text(json.dumps({"runs": runs, "redo": "hpmmap bench colocation --seed=1"}))
             (out / "runs.jsonl").touch()
         # As the command does: what was not written to its end is taken off.
         text = (out / "runs.jsonl").read_text()
@@ -251,13 +251,15 @@ def test_what_was_interrupted_can_be_gone_on_with(monkeypatch, words, began, com
 
 
 def test_a_run_can_be_repeated():
-    study = ["--workload=phases,minicg", "--repeat", "2", "--memory", "1408M"]
-    args, rest = colocation_study.arguments(["--demo", *study])
-    words = colocation_study.once_more(args, rest, "phases thp d").split()
+    # Also when it is gone on with, where the options are not given.
+    args, _ = colocation_study.arguments(["--demo", "--resume"])
+    redo = "--workload=phases,minicg --manager=4k,thp --neighbour=d --repeat=2 --ranks=1 --memory=1408M --timeout=3600"
+    words = colocation_study.once_more(args, [*redo.split(), "--icount", "--prepare"], "phases thp d").split()
     assert words[:2] == ["bench/run", "colocation"] and "--icount" in words
     again, study = colocation_study.arguments(words[2:])
     assert again.memory_of_guest == args.memory_of_guest and again.movable == args.movable
-    options = "--memory 1408M --workload phases --manager thp --neighbour d --repeat 1"
+    options = "--ranks=1 --memory=1408M --workload phases --manager thp --neighbour d --repeat 1"
+    assert again.timeout == colocation_study.arguments([])[0].timeout
     assert study == options.split()
 
 
