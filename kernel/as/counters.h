@@ -4,6 +4,7 @@
 #define _HPMMAP_AS_COUNTERS_H
 
 #include <linux/atomic.h>
+#include <linux/sched.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
 
@@ -84,6 +85,23 @@ enum hpmmap_stall {
 	HPMMAP_NR_STALLS
 };
 
+/**
+ * enum hpmmap_program_kind - what became of a program that a member has executed
+ * @HPMMAP_PROGRAM_REGISTERED: it has a context
+ * @HPMMAP_PROGRAM_LEFT_OUT: the launch wants it to be Linux's
+ * @HPMMAP_PROGRAM_SECURE: set-user-ID, or another way to rights the caller has not
+ * @HPMMAP_PROGRAM_32BIT: of another instruction set
+ * @HPMMAP_PROGRAM_FAILED: there was no memory for a context
+ */
+enum hpmmap_program_kind {
+	HPMMAP_PROGRAM_REGISTERED,
+	HPMMAP_PROGRAM_LEFT_OUT,
+	HPMMAP_PROGRAM_SECURE,
+	HPMMAP_PROGRAM_32BIT,
+	HPMMAP_PROGRAM_FAILED,
+	HPMMAP_NR_PROGRAM_KINDS
+};
+
 /*
  * Times are in ticks of the time stamp counter. A bucket for what is below 2^FIRST,
  * four for each power of two, and one for what is 2^LAST or more.
@@ -117,9 +135,35 @@ struct hpmmap_fault_range {
 };
 
 /**
+ * struct hpmmap_program - what a program of a job has met with
+ * @name: as execve has named the process; empty: all those there was no room for
+ * @address_spaces: how many had it, forks included
+ * @forks: those that a fork has made
+ * @faults: in memory of ours
+ * @faults_fork: the part of them that a fork was the reason of
+ * @faults_asked: the part that was asked for: reserved memory, and first touch
+ * @fallbacks: calls that got memory of Linux
+ * @refusals: calls that failed
+ */
+struct hpmmap_program {
+	char name[TASK_COMM_LEN];
+	u64 address_spaces;
+	u64 forks;
+	u64 faults;
+	u64 faults_fork;
+	u64 faults_asked;
+	u64 fallbacks;
+	u64 refusals;
+};
+
+#define HPMMAP_NR_PROGRAMS 16
+
+/**
  * struct hpmmap_stats - what a context counts for its job
  * @calls: of the hooked calls; protected by ctx->ops
  * @peak: most blocks it has held, protected by the job's lock
+ * @program: name of the program, set before it runs
+ * @forked: a fork has made it
  * @remote: blocks placed on another node than that of the CPU; protected by
  *	ctx->lock, as is ctx->placed
  * @entries_2m: entries made in the page table
@@ -128,6 +172,7 @@ struct hpmmap_fault_range {
  * @fallbacks: by what for
  * @reasons: the same by reason
  * @refusals: calls that failed for want of memory of the pools
+ * @failures: calls that failed because Linux had no memory either
  * @nr_ranges: how many of @ranges there are
  * @nr_unlisted: faults in none of them
  * @ranges: where there were faults
@@ -135,6 +180,8 @@ struct hpmmap_fault_range {
 struct hpmmap_stats {
 	struct hpmmap_latency calls[HPMMAP_NR_TIMED];
 	long peak;
+	char program[TASK_COMM_LEN];
+	bool forked;
 	unsigned long remote;
 	atomic_long_t entries_2m;
 	atomic_long_t entries_4k;
@@ -144,6 +191,7 @@ struct hpmmap_stats {
 	unsigned long reasons[HPMMAP_NR_REASONS];
 	u64 fallback_bytes;
 	unsigned long refusals;
+	unsigned long failures;
 	unsigned int nr_ranges;
 	unsigned long nr_unlisted;
 	struct hpmmap_fault_range ranges[6];
@@ -165,24 +213,24 @@ struct hpmmap_stall_total {
  * left, and from @stalls to @limited_cgroup what is counted for the job itself.
  *
  * @stalls: by what for
- * @peak: blocks, see hpmmap_stats_peak()
- * @peak_one: most blocks that one context held
+ * @peak_one: most blocks that one context held, see hpmmap_stats_peak()
  * @lowest_free: least free blocks that were left, ULONG_MAX if none were taken
- * @large_missed: pieces of 1 GB that were asked for, and not had as such
+ * @large_wanted: pieces of 1 GB that were asked for
+ * @large_missed: those of them that were not had as such
  * @limited: requests that a limit has refused, by whose it is
  * @limited_cgroup: the last one of a cgroup was that of this one
- * @held: and up to @pinned: what live contexts have now; not of a job itself
+ * @linux_pages: and up to @pinned: what live contexts have now; not of a job itself
+ * @nr_programs: how many of @programs there are, the last one for all others
  * @placed: blocks by node, as struct hpmmap_ctx has them
  */
 struct hpmmap_totals {
 	struct hpmmap_stall_total stalls[HPMMAP_NR_STALLS];
-	long peak;
 	long peak_one;
 	unsigned long lowest_free;
+	u64 large_wanted;
 	u64 large_missed;
 	u64 limited[HPMMAP_NR_LIMITED];
 	u64 limited_cgroup;
-	long held;
 	long linux_pages;
 	unsigned long kept;
 	long pinned;
@@ -200,6 +248,9 @@ struct hpmmap_totals {
 	u64 reasons[HPMMAP_NR_REASONS];
 	u64 fallback_bytes;
 	u64 refusals;
+	u64 failures;
+	unsigned int nr_programs;
+	struct hpmmap_program programs[HPMMAP_NR_PROGRAMS];
 	unsigned int nr_ranges;
 	unsigned long nr_unlisted;
 	struct hpmmap_fault_range ranges[32];

@@ -23,6 +23,7 @@ static void job_free(struct kobject *kobj)
 
 	atomic_dec(hpmmap_account_jobs(job->account));
 	hpmmap_account_put(job->account);
+	hpmmap_tally_put(job->tally);
 	kfree(job->totals);
 	kfree(job);
 }
@@ -52,12 +53,16 @@ static const struct kobj_type job_ktype = {
 struct hpmmap_job *hpmmap_job_alloc(const struct hpmmap_launch *arg,
 				    const nodemask_t *nodes)
 {
-	struct hpmmap_account *account = hpmmap_account_get_current();
+	struct hpmmap_tally *tally = hpmmap_tally_alloc();
+	struct hpmmap_account *account;
 	struct hpmmap_job *job;
 	int ret = -ENOMEM;
 
-	if (!account)
+	if (!tally)
 		return ERR_PTR(-ENOMEM);
+	account = hpmmap_account_get_current(tally);
+	if (!account)
+		goto err_tally;
 	if (atomic_inc_return(hpmmap_account_jobs(account)) > MOST_JOBS) {
 		ret = -EAGAIN;
 		goto err_count;
@@ -66,6 +71,7 @@ struct hpmmap_job *hpmmap_job_alloc(const struct hpmmap_launch *arg,
 	if (!job)
 		goto err_count;
 	job->account = account;
+	job->tally = tally;
 	job->totals = hpmmap_stats_alloc();
 	if (!job->totals)
 		goto err_free;
@@ -95,6 +101,8 @@ err_free:
 err_count:
 	atomic_dec(hpmmap_account_jobs(account));
 	hpmmap_account_put(account);
+err_tally:
+	hpmmap_tally_put(tally);
 	return ERR_PTR(ret);
 }
 

@@ -14,20 +14,22 @@
 #include "as/counters.h"
 
 struct hpmmap_account;
+struct hpmmap_tally;
 
 /**
  * struct hpmmap_job - what one launch asked for; immutable but for its counters
  * @refs: members, contexts, and the file it was launched by
  * @id: number shown to user space
  * @account: who launched it
+ * @tally: blocks it holds; counts by itself
  * @large: place memory in 1 GB runs
  * @interleave: where no memory policy says otherwise, the nodes take turns
  * @first_touch: who touches a block first decides on its node
  * @nodes: nodes whose pools may be used, whatever a memory policy says
  * @nr_members: processes that belong to it
  * @nr_members_total: the same, and those that are gone
+ * @nr_programs: that they have executed, by what became of them
  * @lock: protects the members that follow, and @totals
- * @peaks: blocks that its contexts have held at most, added up
  * @contexts: those that are in use
  * @sum: what somebody who reads is adding up, or NULL; and for the how manieth
  *	time it is (stats.c)
@@ -39,6 +41,7 @@ struct hpmmap_job {
 	refcount_t refs;
 	u64 id;
 	struct hpmmap_account *account;
+	struct hpmmap_tally *tally;
 	bool strict;
 	bool no_inherit;
 	bool interleave;
@@ -50,8 +53,8 @@ struct hpmmap_job {
 
 	atomic_long_t nr_members;
 	atomic_long_t nr_members_total;
+	atomic_long_t nr_programs[HPMMAP_NR_PROGRAM_KINDS];
 	spinlock_t lock;
-	long peaks;
 	struct list_head contexts;
 	struct hpmmap_totals *sum;
 	unsigned long nr_sums;

@@ -118,7 +118,7 @@ struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 		return NULL;
 	}
 	ctx->owner.mapping = ctx->file->f_mapping;
-	ctx->owner.account = hpmmap_account_get_current();
+	ctx->owner.account = hpmmap_account_get_current(job->tally);
 	if (!ctx->owner.account)
 		goto err_file;
 	if (hpmmap_hook_get())

@@ -566,6 +566,7 @@ unsigned long hpmmap_pgmap_fill_fault(struct vm_fault *vmf,
 			    ((end - addr) >> PAGE_SHIFT) - 1, block, flags);
 }
 
+/* Pages of zeros that are everybody's are special. */
 static unsigned long count_ptes(pmd_t *pmdp, unsigned long start,
 				unsigned long end)
 {
@@ -575,17 +576,32 @@ static unsigned long count_ptes(pmd_t *pmdp, unsigned long start,
 
 	rcu_read_lock();
 	ptep = table_peek(pmdp, start, &pmd);
-	for (addr = start; ptep && addr < end; addr += PAGE_SIZE, ptep++)
-		if (pte_present(ptep_get(ptep)))
+	for (addr = start; ptep && addr < end; addr += PAGE_SIZE, ptep++) {
+		pte_t pte = ptep_get(ptep);
+
+		if (pte_present(pte) && !pte_special(pte))
 			n++;
+	}
 	rcu_read_unlock();
 	return n << PAGE_SHIFT;
 }
 
+/*
+ * Whether a mapping of Linux is where memory of ours should be. The program's bss,
+ * which execve has made, and what is left of the stack to grow are not.
+ */
+static bool stands_in(const struct vm_area_struct *vma)
+{
+	const struct mm_struct *mm = vma->vm_mm;
+
+	return vma_is_anonymous((struct vm_area_struct *)vma) &&
+	       !(vma->vm_flags & VM_GROWSDOWN) &&
+	       (vma->vm_start < mm->start_code || vma->vm_end > mm->start_brk);
+}
+
 /* Counts some of what lies from @start on; returns how far, 0 at the end. */
 static unsigned long count_some(struct mm_struct *mm, unsigned long start,
-				unsigned long *bytes_2m,
-				unsigned long *bytes_4k)
+				struct hpmmap_mapped *mapped)
 {
 	struct vm_area_struct *vma;
 	unsigned long addr, next;
@@ -593,9 +609,11 @@ static unsigned long count_some(struct mm_struct *mm, unsigned long start,
 	int left = COUNT_AT_ONCE;
 
 	for_each_vma(vmi, vma) {
+		bool ours = hpmmap_vma_is_ours(vma);
+
 		if (!left--)
 			return max(start, vma->vm_start);
-		if (!hpmmap_vma_is_ours(vma))
+		if (!ours && !stands_in(vma))
 			continue;
 		for (addr = max(start, vma->vm_start); addr < vma->vm_end;
 		     addr = next) {
@@ -609,10 +627,13 @@ static unsigned long count_some(struct mm_struct *mm, unsigned long start,
 				   (addr & PUD_MASK) + PUD_SIZE);
 			switch (pmd_kind(pmdp)) {
 			case HPMMAP_ENTRY_2M:
-				*bytes_2m += next - addr;
+				*(ours ? &mapped->bytes_2m :
+					 &mapped->bytes_linux) += next - addr;
 				break;
 			case HPMMAP_ENTRY_TABLE:
-				*bytes_4k += count_ptes(pmdp, addr, next);
+				*(ours ? &mapped->bytes_4k :
+					 &mapped->bytes_linux) +=
+					count_ptes(pmdp, addr, next);
 				break;
 			case HPMMAP_ENTRY_NONE:
 				break;
@@ -644,25 +665,22 @@ static int count_lock(struct mm_struct *mm)
  * hpmmap_pgmap_count() - how much is mapped by which entries
  * @mm: address space; its mmap_lock is taken again and again, so that nobody
  *	who looks is in the way of who maps
- * @bytes_2m: out
- * @bytes_4k: out
+ * @mapped: out
  *
  * Return: 0, -EAGAIN where somebody has held mmap_lock too long, or -EINTR for
  * a process that is being killed.
  */
-int hpmmap_pgmap_count(struct mm_struct *mm, unsigned long *bytes_2m,
-		       unsigned long *bytes_4k)
+int hpmmap_pgmap_count(struct mm_struct *mm, struct hpmmap_mapped *mapped)
 {
 	unsigned long addr = 0;
 	int ret;
 
-	*bytes_2m = 0;
-	*bytes_4k = 0;
+	*mapped = (struct hpmmap_mapped) {};
 	do {
 		ret = count_lock(mm);
 		if (ret)
 			return ret;
-		addr = count_some(mm, addr, bytes_2m, bytes_4k);
+		addr = count_some(mm, addr, mapped);
 		mmap_read_unlock(mm);
 		if (fatal_signal_pending(current))
 			return -EINTR;

@@ -52,9 +52,8 @@ int hpmmap_reserve(struct hpmmap_ctx *ctx, const struct hpmmap_placement *place,
 		return ret;
 	}
 	hpmmap_count_lowest(ctx->job, req.left);
-	if (unlikely(req.large && req.nr_large < nr >> LARGE_ORDER))
-		hpmmap_count_large_missed(ctx->job, (nr >> LARGE_ORDER) -
-						    req.nr_large);
+	if (unlikely(req.large && nr >> LARGE_ORDER))
+		hpmmap_count_large(ctx->job, nr >> LARGE_ORDER, req.nr_large);
 	trace_hpmmap_alloc(ctx->job->id, nr);
 	return 0;
 }

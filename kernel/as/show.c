@@ -59,25 +59,35 @@ static bool may_see_mapped(struct hpmmap_ctx *ctx)
 	return ret;
 }
 
-static ssize_t mapped_bytes(struct hpmmap_ctx *ctx, bool large, char *buf)
+static int count_mapped(struct hpmmap_ctx *ctx, struct hpmmap_mapped *mapped)
 {
-	unsigned long bytes_2m = 0, bytes_4k = 0;
 	int ret;
 
+	*mapped = (struct hpmmap_mapped) {};
 	if (!mmget_not_zero(ctx->mm))
-		return sysfs_emit(buf, "0\n");
-	ret = may_see_mapped(ctx) ?
-	      hpmmap_pgmap_count(ctx->mm, &bytes_2m, &bytes_4k) : -EACCES;
+		return 0;
+	ret = may_see_mapped(ctx) ? hpmmap_pgmap_count(ctx->mm, mapped) :
+				    -EACCES;
 	/* The last user may be the reader. */
 	mmput_async(ctx->mm);
-	return ret ?: sysfs_emit(buf, "%lu\n", large ? bytes_2m : bytes_4k);
+	return ret;
 }
 
-#define CTX_MAPPED_ATTR(_file, _large) \
+static u64 linux_bytes(struct hpmmap_ctx *ctx, const struct hpmmap_mapped *mapped)
+{
+	return ((u64)atomic_long_read(&ctx->owner.nr_linux_pages) << PAGE_SHIFT) +
+	       mapped->bytes_linux;
+}
+
+#define CTX_MAPPED_ATTR(_file, _value) \
 	static ssize_t _file##_show(struct kobject *kobj, \
 				    struct kobj_attribute *attr, char *buf) \
 	{ \
-		return mapped_bytes(ctx_of(kobj), _large, buf); \
+		struct hpmmap_ctx *ctx = ctx_of(kobj); \
+		struct hpmmap_mapped mapped; \
+		int ret = count_mapped(ctx, &mapped); \
+		\
+		return ret ?: sysfs_emit(buf, "%llu\n", (u64)(_value)); \
 	} \
 	CTX_ATTR_OF(_file)
 
@@ -89,9 +99,9 @@ CTX_ATTR(page_size, ctx->job->large ? HPMMAP_LARGE_BYTES : HPMMAP_BLOCK_BYTES);
 CTX_ATTR(held_bytes, atomic_long_read(&ctx->nr_held) << SLOT_SHIFT);
 CTX_ATTR(reuse_bytes, READ_ONCE(ctx->reuse.nr) << SLOT_SHIFT);
 CTX_ATTR(image_bytes, READ_ONCE(ctx->image_bytes));
-CTX_MAPPED_ATTR(mapped_2m_bytes, true);
-CTX_MAPPED_ATTR(mapped_4k_bytes, false);
-CTX_ATTR(linux_bytes, atomic_long_read(&ctx->owner.nr_linux_pages) << PAGE_SHIFT);
+CTX_MAPPED_ATTR(mapped_2m_bytes, mapped.bytes_2m);
+CTX_MAPPED_ATTR(mapped_4k_bytes, mapped.bytes_4k);
+CTX_MAPPED_ATTR(linux_bytes, linux_bytes(ctx, &mapped));
 CTX_ATTR(fallbacks, atomic_long_read(&ctx->nr_fallbacks));
 CTX_ATTR(faults, atomic_long_read(&ctx->nr_faults));
 CTX_ATTR(faults_kernel, atomic_long_read(&ctx->nr_faults_kernel));

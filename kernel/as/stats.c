@@ -42,6 +42,14 @@ static const char *const reason_names[HPMMAP_NR_REASONS] = {
 	[HPMMAP_REASON_OTHER] = "other",
 };
 
+static const char *const program_names[HPMMAP_NR_PROGRAM_KINDS] = {
+	[HPMMAP_PROGRAM_REGISTERED] = "registered",
+	[HPMMAP_PROGRAM_LEFT_OUT] = "left_out",
+	[HPMMAP_PROGRAM_SECURE] = "secure",
+	[HPMMAP_PROGRAM_32BIT] = "32bit",
+	[HPMMAP_PROGRAM_FAILED] = "failed",
+};
+
 static const char *const limited_names[HPMMAP_NR_LIMITED] = {
 	[HPMMAP_LIMITED_USER] = "user",
 	[HPMMAP_LIMITED_DEFAULT] = "default",
@@ -181,6 +189,17 @@ void hpmmap_count_refusal(struct hpmmap_ctx *ctx)
 }
 
 /**
+ * hpmmap_count_failure() - a call has failed because Linux had no memory either
+ * @ctx: the caller's context
+ */
+void hpmmap_count_failure(struct hpmmap_ctx *ctx)
+{
+	spin_lock(&ctx->stats.lock);
+	ctx->stats.failures++;
+	spin_unlock(&ctx->stats.lock);
+}
+
+/**
  * hpmmap_count_stall() - a process of a job has waited
  * @job: the job
  * @what: what for
@@ -203,10 +222,6 @@ void hpmmap_count_stall(struct hpmmap_job *job, enum hpmmap_stall what,
  * hpmmap_stats_peak() - a context holds more than ever before
  * @ctx: the context, ctx->ops or its mmap_lock held
  * @nr: how many blocks
- *
- * Of a job it is the sum of what its processes have held at their peaks that
- * is known, as long as they live: to add up what they hold at each moment they
- * would have to share a counter.
  */
 void hpmmap_stats_peak(struct hpmmap_ctx *ctx, long nr)
 {
@@ -214,9 +229,7 @@ void hpmmap_stats_peak(struct hpmmap_ctx *ctx, long nr)
 
 	spin_lock(&job->lock);
 	if (nr > ctx->stats.peak) {
-		job->peaks += nr - ctx->stats.peak;
 		WRITE_ONCE(ctx->stats.peak, nr);
-		job->totals->peak = max(job->totals->peak, job->peaks);
 		job->totals->peak_one = max(job->totals->peak_one, nr);
 	}
 	spin_unlock(&job->lock);
@@ -239,14 +252,17 @@ void hpmmap_count_lowest(struct hpmmap_job *job, unsigned long nr)
 }
 
 /**
- * hpmmap_count_large_missed() - there was too little in pieces of 1 GB
- * @job: a job that asks for them
- * @nr: pieces that were put together of smaller ones
+ * hpmmap_count_large() - memory was asked for by whole gigabytes
+ * @job: a job that wants them in one piece each
+ * @nr: how many
+ * @had: those that are, the others being put together of smaller pieces
  */
-void hpmmap_count_large_missed(struct hpmmap_job *job, unsigned long nr)
+void hpmmap_count_large(struct hpmmap_job *job, unsigned long nr,
+			unsigned long had)
 {
 	spin_lock(&job->lock);
-	job->totals->large_missed += nr;
+	job->totals->large_wanted += nr;
+	job->totals->large_missed += nr - min(nr, had);
 	spin_unlock(&job->lock);
 }
 
@@ -275,6 +291,41 @@ static void add_ranges(struct hpmmap_totals *to, const struct hpmmap_stats *from
 		else
 			to->nr_unlisted += from->ranges[i].nr;
 	}
+}
+
+/* Where a program's counters go; those that come too late share the last place. */
+static struct hpmmap_program *program_of(struct hpmmap_totals *to,
+					 const char *name)
+{
+	struct hpmmap_program *p;
+
+	for (p = to->programs; p < to->programs + to->nr_programs; p++)
+		if (!strcmp(p->name, name))
+			return p;
+	if (to->nr_programs < HPMMAP_NR_PROGRAMS - 1) {
+		strscpy(p->name, name, sizeof(p->name));
+		to->nr_programs++;
+		return p;
+	}
+	to->nr_programs = HPMMAP_NR_PROGRAMS;
+	return &to->programs[HPMMAP_NR_PROGRAMS - 1];
+}
+
+static void add_program(struct hpmmap_totals *to, const struct hpmmap_stats *from)
+{
+	struct hpmmap_program *p = program_of(to, from->program);
+	unsigned int i;
+
+	p->address_spaces++;
+	p->forks += from->forked;
+	for (i = 0; i < HPMMAP_NR_FAULTS; i++)
+		p->faults += from->faults[i];
+	p->faults_fork += from->faults[HPMMAP_FAULT_FORK];
+	p->faults_asked += from->faults[HPMMAP_FAULT_RESERVED] +
+			   from->faults[HPMMAP_FAULT_FIRST_TOUCH];
+	for (i = 0; i < HPMMAP_NR_FALLBACKS; i++)
+		p->fallbacks += from->fallbacks[i];
+	p->refusals += from->refusals + from->failures;
 }
 
 static void add_counters(struct hpmmap_totals *to, struct hpmmap_ctx *ctx)
@@ -311,6 +362,8 @@ static void add_counters(struct hpmmap_totals *to, struct hpmmap_ctx *ctx)
 		to->reasons[i] += from->reasons[i];
 	to->fallback_bytes += from->fallback_bytes;
 	to->refusals += from->refusals;
+	to->failures += from->failures;
+	add_program(to, from);
 	add_ranges(to, from);
 	spin_unlock(&from->lock);
 }
@@ -341,7 +394,6 @@ void hpmmap_stats_fold(struct hpmmap_ctx *ctx)
 	/* Who reads began with totals that had nothing of it. */
 	if (job->sum && ctx->in_sum != job->nr_sums)
 		add_counters(job->sum, ctx);
-	job->peaks -= ctx->stats.peak;
 	list_del(&ctx->job_link);
 	spin_unlock(&job->lock);
 }
@@ -350,7 +402,6 @@ void hpmmap_stats_fold(struct hpmmap_ctx *ctx)
 static void sum_ctx(struct hpmmap_totals *sum, struct hpmmap_ctx *ctx)
 {
 	add_counters(sum, ctx);
-	sum->held += atomic_long_read(&ctx->nr_held);
 	sum->linux_pages += atomic_long_read(&ctx->owner.nr_linux_pages);
 	sum->kept += READ_ONCE(ctx->reuse.nr);
 	sum->pinned += atomic_long_read(&ctx->nr_pinned);
@@ -420,19 +471,27 @@ static ssize_t show_stat(struct hpmmap_job *job,
 	LINE("processes", atomic_long_read(&job->nr_members));
 	LINE("processes_total", atomic_long_read(&job->nr_members_total));
 	LINE("address_spaces_total", sum->address_spaces);
-	LINE("held_bytes", (u64)sum->held << SLOT_SHIFT);
-	LINE("peak_bytes", (u64)sum->peak << SLOT_SHIFT);
+	for (i = 0; i < HPMMAP_NR_PROGRAM_KINDS; i++)
+		at += sysfs_emit_at(buf, at, "programs_%s %lu\n",
+				    program_names[i],
+				    atomic_long_read(&job->nr_programs[i]));
+	LINE("held_bytes",
+	     (u64)atomic_long_read(&job->tally->held) << SLOT_SHIFT);
+	LINE("peak_bytes",
+	     (u64)atomic_long_read(&job->tally->peak) << SLOT_SHIFT);
 	LINE("peak_one_bytes", (u64)sum->peak_one << SLOT_SHIFT);
 	LINE("reuse_bytes", (u64)sum->kept << SLOT_SHIFT);
 	LINE("linux_bytes", (u64)sum->linux_pages << PAGE_SHIFT);
 	LINE("pins_waiting", sum->pinned);
 	if (sum->lowest_free != ULONG_MAX)
 		LINE("lowest_free_bytes", (u64)sum->lowest_free << SLOT_SHIFT);
+	LINE("large_wanted_bytes", sum->large_wanted << (SLOT_SHIFT + LARGE_ORDER));
 	LINE("large_missed_bytes", sum->large_missed << (SLOT_SHIFT + LARGE_ORDER));
 	LINES("limited", limited_names, sum->limited);
 	if (sum->limited_cgroup)
 		LINE("limited_cgroup_id", sum->limited_cgroup);
 	LINE("refusals", sum->refusals);
+	LINE("failures", sum->failures);
 	LINE("entries_2m", sum->entries_2m);
 	LINE("entries_4k", sum->entries_4k);
 	LINE("faults", sum->faults_user);
@@ -476,6 +535,26 @@ static ssize_t show_fault_ranges(const struct hpmmap_totals *sum, char *buf)
 	return at;
 }
 
+/* What a process is called may have any character in it but 0. */
+static ssize_t show_programs(const struct hpmmap_totals *sum, char *buf)
+{
+	int at = 0, i;
+
+	for (i = 0; i < sum->nr_programs; i++) {
+		const struct hpmmap_program *p = &sum->programs[i];
+
+		if (p->address_spaces)
+			at += sysfs_emit_at(buf, at,
+					    "%llu %llu %llu %llu %llu %llu %llu %*pE\n",
+					    p->address_spaces, p->forks,
+					    p->faults, p->faults_fork,
+					    p->faults_asked, p->fallbacks,
+					    p->refusals,
+					    (int)strlen(p->name), p->name);
+	}
+	return at;
+}
+
 static ssize_t show_latency(const struct hpmmap_latency *latency, char *buf)
 {
 	int at, i;
@@ -512,6 +591,7 @@ static ssize_t show_latency(const struct hpmmap_latency *latency, char *buf)
 
 JOB_ATTR(stat, show_stat(job, sum, buf));
 JOB_ATTR(fault_ranges, show_fault_ranges(sum, buf));
+JOB_ATTR(programs, show_programs(sum, buf));
 JOB_ATTR(latency_mmap,
 	 show_latency(&sum->calls[HPMMAP_TIMED_MMAP], buf));
 JOB_ATTR(latency_munmap,
@@ -524,6 +604,7 @@ JOB_ATTR(latency_brk,
 static struct attribute *job_attrs[] = {
 	&stat_attr.attr,
 	&fault_ranges_attr.attr,
+	&programs_attr.attr,
 	&latency_mmap_attr.attr,
 	&latency_munmap_attr.attr,
 	&latency_mremap_attr.attr,

@@ -23,10 +23,12 @@ void hpmmap_count_fault(struct hpmmap_ctx *ctx, unsigned long addr,
 void hpmmap_count_fallback(struct hpmmap_ctx *ctx, enum hpmmap_fallback what,
 			   unsigned long bytes);
 void hpmmap_count_refusal(struct hpmmap_ctx *ctx);
+void hpmmap_count_failure(struct hpmmap_ctx *ctx);
 void hpmmap_count_stall(struct hpmmap_job *job, enum hpmmap_stall what,
 			s64 ticks);
 void hpmmap_count_lowest(struct hpmmap_job *job, unsigned long nr);
-void hpmmap_count_large_missed(struct hpmmap_job *job, unsigned long nr);
+void hpmmap_count_large(struct hpmmap_job *job, unsigned long nr,
+			unsigned long had);
 void hpmmap_count_limited(struct hpmmap_job *job, struct hpmmap_payer *payer);
 
 /* A block has got a slot; ctx->lock held. */

@@ -63,6 +63,8 @@ static bool heap_grow_short(struct hpmmap_ctx *ctx,
 	}
 	if (mid > start)
 		heap_shrink(ctx, start, mid);
+	if (ret == -ENOMEM)
+		hpmmap_count_failure(ctx);
 	return false;
 }
 

@@ -330,6 +330,8 @@ static long mmap_without(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	if (!IS_ERR_VALUE(ret))
 		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP,
 				      PAGE_ALIGN(regs->si));
+	else if (ret == -ENOMEM)
+		hpmmap_count_failure(ctx);
 	return ret;
 }
 

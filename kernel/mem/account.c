@@ -10,6 +10,10 @@
  *
  * A payer is there as long as somebody is charged, runs in it or has given it a
  * limit. A limit goes with its cgroup.
+ *
+ * An account also belongs to a tally, that of a job: what is charged to all of its
+ * accounts, each block once, and the most that it ever was. Its line is written to
+ * where those of the payers are, which are shared by as many.
  */
 #include <linux/cgroup.h>
 #include <linux/cred.h>
@@ -68,17 +72,19 @@ struct hpmmap_payer {
 };
 
 /**
- * struct hpmmap_account - a user and a cgroup
+ * struct hpmmap_account - a user and a cgroup, for one tally
  * @refs: contexts, jobs, and blocks charged to it
  * @node: in the table
  * @user: holds a reference
  * @group: the same; NULL for the root of the hierarchy
+ * @tally: holds a reference
  */
 struct hpmmap_account {
 	refcount_t refs;
 	struct hlist_node node;
 	struct hpmmap_payer *user;
 	struct hpmmap_payer *group;
+	struct hpmmap_tally *tally;
 };
 
 static DEFINE_HASHTABLE(payers, 8);
@@ -275,12 +281,35 @@ static kuid_t charged_uid(void)
 	return uid_eq(ns->owner, GLOBAL_ROOT_UID) ? current_uid() : ns->owner;
 }
 
-/* Takes over the caller's references; NULL without memory. */
+/**
+ * hpmmap_tally_alloc() - a tally of nothing
+ *
+ * Return: the tally with one reference, or NULL.
+ */
+struct hpmmap_tally *hpmmap_tally_alloc(void)
+{
+	struct hpmmap_tally *t = kzalloc(sizeof(*t), GFP_KERNEL_ACCOUNT);
+
+	if (t)
+		refcount_set(&t->refs, 1);
+	return t;
+}
+
+/* With any spinlock held. */
+void hpmmap_tally_put(struct hpmmap_tally *t)
+{
+	if (refcount_dec_and_test(&t->refs))
+		kfree(t);
+}
+
+/* Takes over the caller's references to payers; NULL without memory. */
 static struct hpmmap_account *account_of(struct hpmmap_payer *user,
-					 struct hpmmap_payer *group)
+					 struct hpmmap_payer *group,
+					 struct hpmmap_tally *tally)
 {
 	struct hpmmap_account *fresh = kzalloc(sizeof(*fresh), GFP_KERNEL), *a;
-	unsigned long key = (unsigned long)user ^ (unsigned long)group;
+	unsigned long key = (unsigned long)user ^ (unsigned long)group ^
+			    (unsigned long)tally;
 
 	if (!fresh)
 		goto out;
@@ -289,9 +318,11 @@ static struct hpmmap_account *account_of(struct hpmmap_payer *user,
 	fresh->group = group;
 	spin_lock(&payers_lock);
 	hash_for_each_possible(accounts, a, node, key)
-		if (a->user == user && a->group == group &&
+		if (a->user == user && a->group == group && a->tally == tally &&
 		    refcount_inc_not_zero(&a->refs))
 			goto found;
+	refcount_inc(&tally->refs);
+	fresh->tally = tally;
 	hash_add(accounts, &fresh->node, key);
 	spin_unlock(&payers_lock);
 	return fresh;
@@ -308,12 +339,13 @@ out:
 
 /**
  * hpmmap_account_get_current() - who is charged for what the caller gets
+ * @tally: of the job it is for
  *
  * By its user ID and its cgroup as they are now.
  *
  * Return: the account with a reference for the caller, or NULL without memory.
  */
-struct hpmmap_account *hpmmap_account_get_current(void)
+struct hpmmap_account *hpmmap_account_get_current(struct hpmmap_tally *tally)
 {
 	struct cgroup *cgroup = current_cgroup_get();
 	struct hpmmap_payer *user, *group = NULL;
@@ -329,7 +361,7 @@ struct hpmmap_account *hpmmap_account_get_current(void)
 			goto out;
 		}
 	}
-	ret = account_of(user, group);
+	ret = account_of(user, group, tally);
 out:
 	cgroup_put(cgroup);
 	return ret;
@@ -344,6 +376,7 @@ static void account_put_many(struct hpmmap_account *account, unsigned long nr)
 	spin_unlock(&payers_lock);
 	payer_put(account->user);
 	payer_put(account->group);
+	hpmmap_tally_put(account->tally);
 	kfree(account);
 }
 
@@ -380,7 +413,8 @@ static bool payer_charge(struct hpmmap_payer *p, unsigned long nr)
 /**
  * hpmmap_account_charge() - charge blocks to an account
  * @account: the account; each of the blocks refers to it from here on
- * @nr: how many
+ * @nr: how many; as many are to be given to hpmmap_account_tally() or
+ *	hpmmap_account_refund()
  *
  * Return: 0, or -ENOMEM where a limit does not allow it.
  */
@@ -403,7 +437,22 @@ err_undo:
 	return -ENOMEM;
 }
 
-/* Without asking for limits: as many are given up next. */
+/**
+ * hpmmap_account_tally() - blocks that were charged have been found
+ * @account: the account
+ * @nr: how many
+ */
+void hpmmap_account_tally(struct hpmmap_account *account, unsigned long nr)
+{
+	struct hpmmap_tally *t = account->tally;
+	long held = atomic_long_add_return(nr, &t->held);
+	long peak = atomic_long_read(&t->peak);
+
+	while (held > peak && !atomic_long_try_cmpxchg(&t->peak, &peak, held))
+		;
+}
+
+/* Without asking for limits: as many are given up next, so this is no peak. */
 void hpmmap_account_charge_anyway(struct hpmmap_account *account,
 				  unsigned long nr)
 {
@@ -413,19 +462,27 @@ void hpmmap_account_charge_anyway(struct hpmmap_account *account,
 		return;
 	for_each_payer(account, p)
 		atomic_long_add(nr, &p->held);
+	atomic_long_add(nr, &account->tally->held);
 	refcount_add(nr, &account->refs);
+}
+
+/* Blocks that were charged and not found. */
+void hpmmap_account_refund(struct hpmmap_account *account, unsigned long nr)
+{
+	struct hpmmap_payer *p;
+
+	for_each_payer(account, p)
+		atomic_long_sub(nr, &p->held);
+	account_put_many(account, nr);
 }
 
 /* With any spinlock held; the account may be gone afterwards. */
 void hpmmap_account_uncharge(struct hpmmap_account *account, unsigned long nr)
 {
-	struct hpmmap_payer *p;
-
 	if (!nr)
 		return;
-	for_each_payer(account, p)
-		atomic_long_sub(nr, &p->held);
-	account_put_many(account, nr);
+	atomic_long_sub(nr, &account->tally->held);
+	hpmmap_account_refund(account, nr);
 }
 
 /**

@@ -3,12 +3,26 @@
 #ifndef _HPMMAP_MEM_ACCOUNT_H
 #define _HPMMAP_MEM_ACCOUNT_H
 
+#include <linux/atomic.h>
+#include <linux/refcount.h>
 #include <linux/uidgid.h>
 
 #include "uapi/hpmmap.h"
 
 struct hpmmap_account;
 struct hpmmap_payer;
+
+/**
+ * struct hpmmap_tally - blocks of a job, each counted once
+ * @refs: the job, and accounts
+ * @held: how many there are
+ * @peak: the most there were at one moment
+ */
+struct hpmmap_tally {
+	refcount_t refs;
+	atomic_long_t held;
+	atomic_long_t peak;
+};
 
 /**
  * enum hpmmap_limited - whose limit
@@ -23,11 +37,15 @@ enum hpmmap_limited {
 	HPMMAP_NR_LIMITED
 };
 
-struct hpmmap_account *hpmmap_account_get_current(void);
+struct hpmmap_tally *hpmmap_tally_alloc(void);
+void hpmmap_tally_put(struct hpmmap_tally *t);
+struct hpmmap_account *hpmmap_account_get_current(struct hpmmap_tally *tally);
 void hpmmap_account_put(struct hpmmap_account *account);
 int hpmmap_account_charge(struct hpmmap_account *account, unsigned long nr);
 void hpmmap_account_charge_anyway(struct hpmmap_account *account,
 				  unsigned long nr);
+void hpmmap_account_tally(struct hpmmap_account *account, unsigned long nr);
+void hpmmap_account_refund(struct hpmmap_account *account, unsigned long nr);
 void hpmmap_account_uncharge(struct hpmmap_account *account, unsigned long nr);
 struct hpmmap_payer *hpmmap_account_full(struct hpmmap_account *account,
 					 unsigned long nr);

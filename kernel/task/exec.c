@@ -387,6 +387,11 @@ static void member_join(struct member *m, struct hpmmap_ctx *ctx)
 	m->ctx = ctx;
 }
 
+static void count_program(struct hpmmap_job *job, enum hpmmap_program_kind kind)
+{
+	atomic_long_inc(&job->nr_programs[kind]);
+}
+
 /* Runs in the member before its first instruction of the new program. */
 static void member_work(struct callback_head *work)
 {
@@ -400,6 +405,9 @@ static void member_work(struct callback_head *work)
 	if (!mm || current->flags & PF_EXITING || hpmmap_ctx_exists(mm))
 		goto out;
 	ctx = hpmmap_ctx_alloc(m->job);
+	if (execed || !ctx)
+		count_program(m->job, ctx ? HPMMAP_PROGRAM_REGISTERED :
+					    HPMMAP_PROGRAM_FAILED);
 	if (!ctx) {
 		pr_warn_ratelimited("no memory to register process %d\n",
 				    current->pid);
@@ -408,6 +416,8 @@ static void member_work(struct callback_head *work)
 		goto out;
 	}
 	ctx->pid = current->tgid;
+	ctx->stats.forked = !execed;
+	get_task_comm(ctx->stats.program, current);
 	mutex_lock(&ctx->ops);
 	refcount_inc(&ctx->refs);
 	hpmmap_ctx_publish(ctx, mm);
@@ -460,14 +470,30 @@ static void member_quit(struct callback_head *work)
 	member_put(m);
 }
 
+/* What becomes of a program that a member executes, if there is memory. */
+static enum hpmmap_program_kind program_kind(const struct member *m,
+					     const struct linux_binprm *bprm)
+{
+	if (!m->registers)
+		return HPMMAP_PROGRAM_LEFT_OUT;
+	if (bprm->secureexec)
+		return HPMMAP_PROGRAM_SECURE;
+	if (test_thread_flag(TIF_ADDR32))
+		return HPMMAP_PROGRAM_32BIT;
+	return HPMMAP_PROGRAM_REGISTERED;
+}
+
 static void probe_exec(void *data, struct task_struct *task, pid_t old_pid,
 		       struct linux_binprm *bprm)
 {
 	struct member *m = member_get(task_tgid(task));
+	enum hpmmap_program_kind kind;
 
 	if (!m)
 		return;
-	if (!m->registers || bprm->secureexec || test_thread_flag(TIF_ADDR32)) {
+	kind = program_kind(m, bprm);
+	if (kind != HPMMAP_PROGRAM_REGISTERED) {
+		count_program(m->job, kind);
 		member_put(m);
 		m = member_remove(task_tgid(task));
 		if (!m)
@@ -494,6 +520,7 @@ static void member_inherit(struct member *m, struct task_struct *child,
 	c = spare_take();
 	if (!c) {
 		hpmmap_hook_put();
+		count_program(m->job, HPMMAP_PROGRAM_FAILED);
 		/* It may have a context, which nobody joins. */
 		hpmmap_reap_soon();
 		pr_warn_ratelimited("no memory to register process %d\n",

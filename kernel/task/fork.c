@@ -45,6 +45,9 @@ static int fork_prepare(struct hpmmap_ctx *ctx)
 	child->heap_end = ctx->heap_end;
 	child->image = ctx->image;
 	child->image_bytes = ctx->image_bytes;
+	memcpy(child->stats.program, ctx->stats.program,
+	       sizeof(child->stats.program));
+	child->stats.forked = true;
 	ctx->fork.child = child;
 	ctx->fork.repair = false;
 	ctx->fork.zapped = NULL;

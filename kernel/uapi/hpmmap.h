@@ -38,7 +38,7 @@
 #define HPMMAP_SYSFS_PATH	"/sys/kernel/hpmmap"
 
 /* Grows by one when a member or command is added; never shrinks. */
-#define HPMMAP_ABI_VERSION	2
+#define HPMMAP_ABI_VERSION	3
 
 /* The unit of allocation: one 2 MB block. */
 #define HPMMAP_BLOCK_BYTES	(1ULL << 21)
@@ -420,7 +420,10 @@ struct hpmmap_limit_list {
  *					may not read /proc/PID/smaps, EAGAIN where
  *					mappings have been changing for long
  *		mapped_4k_bytes		mapped by 4 KB entries, likewise
- *		linux_bytes		Linux pages that stand in for pool memory
+ *		linux_bytes		Linux's memory that stands in for the pools':
+ *					pages in blocks, and what its anonymous
+ *					mappings have (without its stack, and
+ *					the bss of a program); errors as above
  *		image_bytes		text, data and bss of its program that
  *					execve put into pool memory
  *		fallbacks		calls that got memory of Linux instead
@@ -448,21 +451,30 @@ struct hpmmap_limit_list {
  *	processes_total		that ever have
  *	address_spaces_total	a new one with each program that is executed,
  *				and each fork
- *	held_bytes		pool memory held now; what processes share
- *				counts for each
- *	peak_bytes		the most that was held, each process taken at
- *				its own peak as long as it lives: with one
- *				process exact, otherwise rather too much. Seen
- *				at the end of calls and at faults.
- *	peak_one_bytes		the most that one of its processes held
- *	reuse_bytes linux_bytes pins_waiting	sums of its contexts, now
+ *	programs_registered	programs that its processes have executed and
+ *				that were registered
+ *	programs_left_out	that were not, because the launch said so
+ *	programs_secure programs_32bit	that cannot be, so that the process is
+ *				none of the job's any more: set-user-ID (or
+ *				with capabilities, say), and 32 bit
+ *	programs_failed		for which there was no kernel memory; forks, too
+ *	held_bytes		pool memory that is charged for it now, each
+ *				block once
+ *	peak_bytes		the most that it ever was: exact
+ *	peak_one_bytes		the most that one of its processes held, what
+ *				it shared included
+ *	reuse_bytes pins_waiting	sums of its contexts, now
+ *	linux_bytes		pages of Linux in blocks of its contexts, now
  *	lowest_free_bytes	the least that was left in the pools it could
  *				take from, right after it took some; no line
  *				if it never did
- *	large_missed_bytes	what mappings asked for by whole gigabytes (page
- *				size 1 GB) and got in smaller pieces
+ *	large_wanted_bytes	what mappings asked for by whole gigabytes (page
+ *				size 1 GB) and got
+ *	large_missed_bytes	the part of it that they got in smaller pieces
  *	refusals		calls that failed because the pools had too
  *				little (mmap, brk, mprotect, mremap)
+ *	failures		calls that failed for want of memory although
+ *				memory of Linux would have done (mmap, brk)
  *	entries_2m entries_4k	page table entries that were made, of each
  *				size; again if they were lost
  *	faults faults_kernel	page faults in its pool memory, in user mode
@@ -498,6 +510,13 @@ struct hpmmap_limit_list {
  *				comes back counts again
  *	placed_remote_bytes	the part of them on another node than that of
  *				the CPU which asked
+ *
+ * programs: a line for each of the first 15 that its processes have executed, by the
+ * name that execve gave the process, and one without a name for all others:
+ * "ADDRESS_SPACES FORKS FAULTS FAULTS_FORK FAULTS_ASKED FALLBACKS REFUSALS NAME".
+ * FORKS are those of the address spaces that a fork has made, FAULTS_FORK the
+ * faults whose reason is a fork, FAULTS_ASKED reserved and first_touch; REFUSALS are
+ * refusals and failures.
  *
  * latency_mmap latency_munmap latency_mremap latency_brk: the times of these
  * calls, from their beginning until other calls of the process may go on:

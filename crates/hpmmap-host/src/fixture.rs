@@ -126,6 +126,11 @@ impl Fixture {
             ("processes", 2),
             ("processes_total", 5),
             ("address_spaces_total", 6),
+            ("programs_registered", 4),
+            ("programs_left_out", 1),
+            ("programs_secure", 0),
+            ("programs_32bit", 0),
+            ("programs_failed", 0),
             ("held_bytes", 8 << 20),
             ("peak_bytes", 40 << 20),
             ("peak_one_bytes", 32 << 20),
@@ -135,6 +140,9 @@ impl Fixture {
             ("lowest_free_bytes", 512 << 20),
             ("limited_default", 2),
             ("refusals", 3),
+            ("failures", 0),
+            ("large_wanted_bytes", 0),
+            ("large_missed_bytes", 0),
             ("entries_2m", 20),
             ("entries_4k", 100),
             ("faults", 11),
@@ -183,6 +191,10 @@ impl Fixture {
         for call in ["munmap", "mremap", "brk"] {
             self.write(&format!("{dir}/latency_{call}"), "ticks 0\nworst_ticks 0\n");
         }
+        self.write(
+            &format!("{dir}/programs"),
+            "2 0 3 2 0 4 3 lmp\n2 1 9 8 0 0 0 mpirun\n1 0 0 0 0 0 0 my tool\n1 0 0 0 0 0 0 \n",
+        );
         self.write(
             &format!("{dir}/fault_ranges"),
             "1234 0x7f0000200000 0x7f0000400000 fork 10\nunlisted 2\n",

@@ -28,9 +28,12 @@ pub struct Job {
     pub processes_total: u64,
     /// Programs executed and forks.
     pub address_spaces_total: u64,
-    /// Pool memory held now.
+    /// Programs that its processes have executed, by what became of them; `None` from
+    /// a module that does not tell.
+    pub programs: Option<ProgramKinds>,
+    /// Pool memory held now, each block once.
     pub held_bytes: u64,
-    /// The most that was held.
+    /// The most that was held at one moment.
     pub peak_bytes: u64,
     /// The most that one process held.
     pub peak_one_bytes: u64,
@@ -48,6 +51,12 @@ pub struct Job {
     pub limited_cgroup_id: Option<u64>,
     /// Calls that failed because the pools had too little.
     pub refusals: u64,
+    /// Calls that failed because Linux had no memory either.
+    pub failures: u64,
+    /// Asked for by whole gigabytes, by a job that wants them contiguous.
+    pub large_wanted_bytes: u64,
+    /// The part of it that is not.
+    pub large_missed_bytes: u64,
     /// 2 MB entries made in page tables.
     pub entries_2m: u64,
     /// 4 KB entries made in page tables.
@@ -110,6 +119,10 @@ named! {
 named! {
     /// Whose limit has refused a request.
     Limited: u64 { user, default, cgroup }
+}
+named! {
+    /// What became of programs that were executed.
+    ProgramKinds: u64 { registered, left_out, secure, bits_32, failed }
 }
 named! {
     /// What processes waited for.
@@ -193,6 +206,27 @@ pub struct FaultRange {
     pub count: u64,
 }
 
+/// What one of the programs of a job has met with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Program {
+    /// As its processes are called, 15 characters at most; empty: all that there was no room for.
+    pub name: String,
+    /// How many had it, forks included.
+    pub address_spaces: u64,
+    /// Those that a fork has made.
+    pub forks: u64,
+    /// Page faults in pool memory.
+    pub faults: u64,
+    /// Those whose reason is a fork.
+    pub faults_fork: u64,
+    /// Those that were asked for: reserved memory and first touch.
+    pub faults_asked: u64,
+    /// Calls that got memory of Linux.
+    pub fallbacks: u64,
+    /// Calls that failed for want of memory.
+    pub refusals: u64,
+}
+
 /// All jobs that this user may see, by number. One that ends while it is read is
 /// left out. `None` from a module that does not show jobs.
 pub fn all(root: &Root) -> Result<Option<Vec<Job>>> {
@@ -243,6 +277,18 @@ pub fn read(root: &Root, id: u64) -> Result<Job> {
         processes: value("processes")?,
         processes_total: value("processes_total")?,
         address_spaces_total: value("address_spaces_total")?,
+        programs: values
+            .get("programs_registered")
+            .map(|&registered| -> Result<ProgramKinds> {
+                Ok(ProgramKinds {
+                    registered,
+                    left_out: value("programs_left_out")?,
+                    secure: value("programs_secure")?,
+                    bits_32: value("programs_32bit")?,
+                    failed: value("programs_failed")?,
+                })
+            })
+            .transpose()?,
         held_bytes: value("held_bytes")?,
         peak_bytes: value("peak_bytes")?,
         peak_one_bytes: value("peak_one_bytes")?,
@@ -257,6 +303,9 @@ pub fn read(root: &Root, id: u64) -> Result<Job> {
         },
         limited_cgroup_id: values.get("limited_cgroup_id").copied(),
         refusals: value("refusals")?,
+        failures: values.get("failures").copied().unwrap_or(0),
+        large_wanted_bytes: values.get("large_wanted_bytes").copied().unwrap_or(0),
+        large_missed_bytes: values.get("large_missed_bytes").copied().unwrap_or(0),
         entries_2m: value("entries_2m")?,
         entries_4k: value("entries_4k")?,
         faults: value("faults")?,
@@ -349,6 +398,33 @@ pub fn faults(root: &Root, id: u64) -> Result<Faults> {
     )
 }
 
+/// What the programs of a job have met with; nothing from a module that does not tell.
+pub fn programs(root: &Root, id: u64) -> Result<Vec<Program>> {
+    let parsed = root.parse(
+        format!("{DIR}/{id}/programs"),
+        "seven numbers and a name",
+        |text| {
+            text.lines()
+                .map(|line| {
+                    let mut words = line.splitn(8, ' ');
+                    let mut number = || words.next()?.parse().ok();
+                    Some(Program {
+                        address_spaces: number()?,
+                        forks: number()?,
+                        faults: number()?,
+                        faults_fork: number()?,
+                        faults_asked: number()?,
+                        fallbacks: number()?,
+                        refusals: number()?,
+                        name: words.next().unwrap_or_default().to_string(),
+                    })
+                })
+                .collect()
+        },
+    );
+    Ok(optional(parsed)?.unwrap_or_default())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -417,6 +493,21 @@ mod tests {
             buckets: vec![(Some(640), 1)],
         };
         assert_eq!(one.quantile(0.99), Some(600));
+    }
+
+    #[test]
+    fn programs_have_names_with_blanks_or_none() {
+        let fixture = Fixture::new();
+        fixture.module();
+        fixture.job(3, 0);
+        let all = programs(&fixture.root(), 3).unwrap();
+        let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["lmp", "mpirun", "my tool", ""]);
+        assert_eq!((all[1].forks, all[1].faults, all[1].faults_fork), (1, 9, 8));
+        fixture.write("sys/kernel/hpmmap/jobs/3/programs", "1 2 3\n");
+        assert!(programs(&fixture.root(), 3).is_err());
+        fixture.remove("sys/kernel/hpmmap/jobs/3/programs");
+        assert_eq!(programs(&fixture.root(), 3).unwrap(), []);
     }
 
     #[test]

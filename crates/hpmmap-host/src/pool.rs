@@ -62,8 +62,8 @@ pub struct Context {
     pub mapped_2m_bytes: Option<u64>,
     /// Mapped by 4 KB entries, now.
     pub mapped_4k_bytes: Option<u64>,
-    /// Linux pages that stand in for pool memory.
-    pub linux_bytes: u64,
+    /// Memory of Linux that stands in for the pools', now.
+    pub linux_bytes: Option<u64>,
     /// Calls that got memory of Linux instead.
     pub fallbacks: u64,
     /// Page faults taken in user mode, in total.
@@ -159,7 +159,7 @@ fn read_context(root: &Root, id: u64) -> Result<Context> {
         cleared_bytes: value("cleared_bytes")?,
         mapped_2m_bytes: mapped("mapped_2m_bytes")?,
         mapped_4k_bytes: mapped("mapped_4k_bytes")?,
-        linux_bytes: value("linux_bytes")?,
+        linux_bytes: mapped("linux_bytes")?,
         fallbacks: value("fallbacks")?,
         faults: value("faults")?,
         faults_kernel: value("faults_kernel")?,

@@ -9,10 +9,11 @@ use hpmmap_base::size::{Size, short};
 use hpmmap_base::user_name;
 use hpmmap_host::job::{self, FaultReasons, Faults, Job, Latency, Limited, Stall};
 use hpmmap_host::{Root, cgroup, pool, process};
+use hpmmap_sys::uapi::LARGE_BYTES;
 use serde::Serialize;
 
 /// Grows when a member changes its meaning or goes; new ones may come.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 
 /// How the program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -51,8 +52,13 @@ pub struct Report {
     exit: Exit,
     job: Owner,
     processes: Processes,
-    undisturbed: bool,
+    programs: Vec<Program>,
+    verdict: Verdict,
+    /// `None` where it is not known.
+    undisturbed: Option<bool>,
     findings: Vec<String>,
+    unknown: Vec<String>,
+    notes: Vec<String>,
     faults: FaultReport,
     memory: Memory,
     fallbacks: FallbackReport,
@@ -84,6 +90,24 @@ struct Processes {
     total: u64,
     address_spaces: u64,
     left: u64,
+    /// Programs that were executed, by what became of them.
+    executed: Option<job::ProgramKinds>,
+}
+
+/// A program of the job, and whether it counts for the verdict.
+#[derive(Debug, Serialize)]
+struct Program {
+    #[serde(flatten)]
+    counted: job::Program,
+    helper: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    Undisturbed,
+    Disturbed,
+    Unknown,
 }
 
 #[derive(Debug, Serialize)]
@@ -96,6 +120,8 @@ struct FaultReport {
 #[derive(Debug, Serialize)]
 struct PoolFaults {
     total: u64,
+    /// The part of them in programs that are no helpers.
+    application: u64,
     user: u64,
     kernel: u64,
     by_reason: FaultReasons,
@@ -122,6 +148,14 @@ struct Memory {
     /// `None` where nothing was placed.
     remote_share: Option<f64>,
     entries: Entries,
+    gigabytes: Gigabytes,
+}
+
+/// Of a job that asked for contiguous ones.
+#[derive(Debug, Serialize)]
+struct Gigabytes {
+    wanted: u64,
+    had: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -154,6 +188,7 @@ struct FallbackReport {
 struct Pools {
     lowest_free_bytes: Option<u64>,
     refusals: u64,
+    failures: u64,
     /// Requests that a limit has refused, by whose.
     limited: Limited,
     /// Path of the last such cgroup.
@@ -218,6 +253,11 @@ fn wait(stall: &Stall, khz: u64) -> Wait {
     }
 }
 
+/// Whole ones.
+fn gigabytes(bytes: u64) -> u64 {
+    bytes / LARGE_BYTES
+}
+
 fn plural(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
@@ -227,6 +267,15 @@ fn counted(numbers: impl Iterator<Item = (&'static str, u64)>) -> String {
     numbers
         .filter(|(_, count)| *count != 0)
         .map(|(name, count)| format!("{} {count}", name.replace('_', " ")))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// The same of names that are not the report's own.
+fn counted_owned<'a>(numbers: impl Iterator<Item = (&'a str, u64)>) -> String {
+    numbers
+        .filter(|(_, count)| *count != 0)
+        .map(|(name, count)| format!("{name} {count}"))
         .collect::<Vec<_>>()
         .join(", ")
 }
@@ -247,36 +296,180 @@ fn limits(job: &Job, cgroup: Option<&str>) -> Option<String> {
     (!names.is_empty()).then(|| format!("the limit of {} was reached", names.join(" and of ")))
 }
 
-/// What was not as it should be; nothing if the job ran undisturbed.
-fn findings(job: &Job, cgroup: Option<&str>) -> Vec<String> {
-    let mut findings = Vec::new();
-    // What was asked for disturbs nobody.
-    let faults = FaultReasons {
-        first_touch: 0,
-        reserved: 0,
-        ..job.faults_by_reason
-    };
-    let total: u64 = faults.iter().map(|(_, count)| count).sum();
-    if total != 0 {
-        findings.push(format!("{} in pool memory", plural(total, "page fault")));
+/// Programs that start others and do none of the work, as their processes are called.
+const HELPERS: [&str; 25] = [
+    "mpirun",
+    "mpiexec",
+    "mpiexec.hydra",
+    "mpiexec.openmpi",
+    "mpiexec.mpich",
+    "mpirun.openmpi",
+    "mpirun.mpich",
+    "orterun",
+    "orted",
+    "prterun",
+    "prted",
+    "prun",
+    "srun",
+    "hydra_pmi_proxy",
+    "sh",
+    "bash",
+    "dash",
+    "env",
+    "ssh",
+    "time",
+    "timeout",
+    "nice",
+    "numactl",
+    "taskset",
+    "setarch",
+];
+
+/// The programs of a job. If all of them are helpers, none is.
+fn programs(counted: Vec<job::Program>) -> Vec<Program> {
+    let helps = |one: &job::Program| HELPERS.contains(&one.name.as_str());
+    let some_work = counted.iter().any(|one| !helps(one));
+    counted
+        .into_iter()
+        .map(|counted| Program {
+            helper: some_work && helps(&counted),
+            counted,
+        })
+        .collect()
+}
+
+/// What was found out about a job.
+#[derive(Debug, Default)]
+struct Judgement {
+    /// What was not as it should be.
+    findings: Vec<String>,
+    /// What nobody has seen.
+    unknown: Vec<String>,
+    /// What does not count, and is said.
+    notes: Vec<String>,
+}
+
+impl Judgement {
+    fn verdict(&self) -> Verdict {
+        if !self.findings.is_empty() {
+            Verdict::Disturbed
+        } else if !self.unknown.is_empty() {
+            Verdict::Unknown
+        } else {
+            Verdict::Undisturbed
+        }
     }
-    let fallbacks = job.fallbacks.total();
-    if fallbacks != 0 {
-        findings.push(format!(
-            "{} to memory of Linux",
-            plural(fallbacks, "fallback")
-        ));
+
+    fn of(job: &Job, programs: &[Program], cgroup: Option<&str>) -> Self {
+        let mut judgement = Self::default();
+        judgement.faults(job, programs);
+        judgement.memory(job, cgroup);
+        judgement.executed(job);
+        judgement
     }
-    if job.refusals != 0 {
-        findings.push(format!(
-            "{} refused for want of pool memory",
-            plural(job.refusals, "call")
-        ));
+
+    fn faults(&mut self, job: &Job, programs: &[Program]) {
+        // What was asked for disturbs nobody.
+        let faults = FaultReasons {
+            first_touch: 0,
+            reserved: 0,
+            ..job.faults_by_reason
+        };
+        let helpers = || programs.iter().filter(|one| one.helper);
+        let unasked = |one: &Program| one.counted.faults - one.counted.faults_asked;
+        let (mut total, mut forks) = (faults.iter().map(|(_, count)| count).sum(), faults.fork);
+        for one in helpers() {
+            total = u64::saturating_sub(total, unasked(one));
+            forks = u64::saturating_sub(forks, one.counted.faults_fork);
+        }
+        if total != 0 {
+            let part = match forks {
+                0 => String::new(),
+                forks if forks == total => ", because of forks".to_string(),
+                forks => format!(", {forks} of them because of forks"),
+            };
+            self.findings.push(format!(
+                "{} in pool memory{part}",
+                plural(total, "page fault")
+            ));
+        }
+        let theirs = counted_owned(helpers().map(|one| (&*one.counted.name, unasked(one))));
+        if !theirs.is_empty() {
+            self.notes
+                .push(format!("page faults of helpers do not count: {theirs}"));
+        }
     }
-    if job.refusals != 0 || job.fallback_reasons.limit != 0 {
-        findings.extend(limits(job, cgroup));
+
+    fn memory(&mut self, job: &Job, cgroup: Option<&str>) {
+        let fallbacks = job.fallbacks.total();
+        if fallbacks != 0 {
+            self.findings.push(format!(
+                "{} to memory of Linux",
+                plural(fallbacks, "fallback")
+            ));
+        }
+        if job.refusals != 0 {
+            self.findings.push(format!(
+                "{} refused for want of pool memory",
+                plural(job.refusals, "call")
+            ));
+        }
+        if job.failures != 0 {
+            self.findings.push(format!(
+                "{} failed: neither the pools nor Linux had the memory",
+                plural(job.failures, "call")
+            ));
+        }
+        if job.refusals != 0 || job.fallback_reasons.limit != 0 {
+            self.findings.extend(limits(job, cgroup));
+        }
+        if job.page_size == LARGE_BYTES {
+            let (wanted, missed) = (
+                gigabytes(job.large_wanted_bytes),
+                gigabytes(job.large_missed_bytes),
+            );
+            if missed != 0 {
+                self.findings.push(format!(
+                    "{} of {} asked for came in pieces (--page-size 1G)",
+                    missed,
+                    plural(wanted, "gigabyte")
+                ));
+            } else if wanted == 0 && fallbacks + job.refusals + job.failures == 0 {
+                self.findings.push(
+                    "--page-size 1G had no effect: nothing as large was mapped at once".into(),
+                );
+            }
+        }
     }
-    findings
+
+    fn executed(&mut self, job: &Job) {
+        let Some(executed) = job.programs else {
+            return;
+        };
+        for (count, why) in [
+            (
+                executed.secure,
+                "without HPMMAP: set-user-ID or with capabilities",
+            ),
+            (executed.bits_32, "without HPMMAP: 32 bit"),
+            (
+                executed.failed,
+                "or forked without HPMMAP: no memory of the kernel",
+            ),
+        ] {
+            if count != 0 {
+                self.unknown
+                    .push(format!("{} ran {why}", plural(count, "program")));
+            }
+        }
+        if executed.registered == 0 {
+            let why = match executed.left_out {
+                0 => "no program of the job was registered",
+                _ => "no program of the job was registered: the launch left all of them out",
+            };
+            self.unknown.push(why.into());
+        }
+    }
 }
 
 impl Report {
@@ -289,7 +482,12 @@ impl Report {
             latency.insert(call, times(&job::latency(root, id, call)?, job.tick_khz));
         }
         let cgroup = job.limited_cgroup_id.and_then(|id| cgroup::path(root, id));
-        let findings = findings(&job, cgroup.as_deref());
+        let programs = programs(job::programs(root, id)?);
+        let judgement = Judgement::of(&job, &programs, cgroup.as_deref());
+        let total = job.faults + job.faults_kernel;
+        let helpers = programs.iter().filter(|one| one.helper);
+        let application = total.saturating_sub(helpers.map(|one| one.counted.faults).sum());
+        let verdict = judgement.verdict();
         let placed_bytes = job.placed_bytes.values().sum();
         Ok(Self {
             report: "hpmmap run",
@@ -315,12 +513,22 @@ impl Report {
                 total: job.processes_total,
                 address_spaces: job.address_spaces_total,
                 left: job.processes,
+                executed: job.programs,
             },
-            undisturbed: findings.is_empty(),
-            findings,
+            programs,
+            verdict,
+            undisturbed: match verdict {
+                Verdict::Undisturbed => Some(true),
+                Verdict::Disturbed => Some(false),
+                Verdict::Unknown => None,
+            },
+            findings: judgement.findings,
+            unknown: judgement.unknown,
+            notes: judgement.notes,
             faults: FaultReport {
                 pool_memory: PoolFaults {
-                    total: job.faults + job.faults_kernel,
+                    total,
+                    application,
                     user: job.faults,
                     kernel: job.faults_kernel,
                     by_reason: job.faults_by_reason,
@@ -351,6 +559,10 @@ impl Report {
                     large_bytes: job.entries_2m << 21,
                     small_bytes: job.entries_4k << 12,
                 },
+                gigabytes: Gigabytes {
+                    wanted: gigabytes(job.large_wanted_bytes),
+                    had: gigabytes(job.large_wanted_bytes - job.large_missed_bytes),
+                },
             },
             fallbacks: FallbackReport {
                 calls: job.fallbacks.total(),
@@ -361,6 +573,7 @@ impl Report {
             pools: Pools {
                 lowest_free_bytes: job.lowest_free_bytes,
                 refusals: job.refusals,
+                failures: job.failures,
                 limited: job.limited,
                 limited_cgroup: cgroup,
             },
@@ -401,6 +614,9 @@ impl Report {
         }
         if pool_memory.places.unlisted != 0 {
             line("", format!("{} elsewhere", pool_memory.places.unlisted));
+        }
+        for line_of in self.program_lines() {
+            line("", line_of);
         }
         line(
             "",
@@ -449,12 +665,13 @@ impl Report {
         line(
             "pools",
             format!(
-                "{}; {} refused",
+                "{}; {} refused, {} failed",
                 match self.pools.lowest_free_bytes {
                     Some(bytes) => format!("{} free at the least", short(bytes)),
                     None => "nothing was taken".to_string(),
                 },
-                plural(self.pools.refusals, "call")
+                plural(self.pools.refusals, "call"),
+                self.pools.failures
             ),
         );
         for call in job::TIMED_CALLS {
@@ -488,14 +705,53 @@ impl Report {
                 some => some.join("; "),
             },
         );
+        for note in &self.notes {
+            line("note", note.clone());
+        }
         line(
             "verdict",
-            match &self.findings[..] {
-                [] => "undisturbed".to_string(),
-                some => format!("disturbed: {}", some.join("; ")),
+            match self.verdict {
+                Verdict::Undisturbed => "undisturbed".to_string(),
+                Verdict::Disturbed => {
+                    let all = [&self.findings[..], &self.unknown[..]].concat();
+                    format!("disturbed: {}", all.join("; "))
+                }
+                Verdict::Unknown => format!("not known: {}", self.unknown.join("; ")),
             },
         );
         lines.join("\n")
+    }
+
+    /// Where there are several, or a fork has made some.
+    fn program_lines(&self) -> Vec<String> {
+        let plain = |one: &Program| one.counted.forks == 0;
+        if self.programs.len() < 2 && self.programs.iter().all(plain) {
+            return Vec::new();
+        }
+        self.programs
+            .iter()
+            .map(|one| {
+                let counted = &one.counted;
+                let name = match &*counted.name {
+                    "" => "others",
+                    name => name,
+                };
+                let helper = if one.helper { " (helper)" } else { "" };
+                let forks = match counted.forks {
+                    0 => String::new(),
+                    forks => format!(" ({})", plural(forks, "fork")),
+                };
+                let of_forks = match counted.faults_fork {
+                    0 => String::new(),
+                    count => format!(" ({count} because of forks)"),
+                };
+                format!(
+                    "{name}{helper}: {}{of_forks} in {}{forks}",
+                    plural(counted.faults, "fault"),
+                    plural(counted.address_spaces, "address space"),
+                )
+            })
+            .collect()
     }
 
     fn headline(&self) -> String {
@@ -597,6 +853,7 @@ mod tests {
             .collect();
         fixture.write(path, &stat);
         fixture.write("sys/kernel/hpmmap/jobs/3/fault_ranges", "");
+        fixture.write("sys/kernel/hpmmap/jobs/3/programs", "1 0 0 0 0 0 0 lmp\n");
         fixture
     }
 
@@ -606,14 +863,19 @@ mod tests {
         let at = |path: &str| json.pointer(path).cloned().unwrap_or(Value::Null);
         for (path, value) in [
             ("/report", json!("hpmmap run")),
-            ("/schema", json!(1)),
+            ("/schema", json!(2)),
             ("/versions/module", json!("1.2.3")),
             ("/command/0", json!("lmp")),
             ("/exit/signal", json!(9)),
             ("/job/user", json!("root")),
             ("/processes/total", json!(5)),
             ("/processes/left", json!(2)),
+            ("/processes/executed/left_out", json!(1)),
+            ("/programs/1/helper", json!(true)),
+            ("/programs/1/faults_fork", json!(8)),
+            ("/verdict", json!("disturbed")),
             ("/undisturbed", json!(false)),
+            ("/faults/pool_memory/application", json!(3)),
             ("/faults/pool_memory/total", json!(12)),
             ("/faults/pool_memory/by_reason/fork", json!(10)),
             ("/faults/pool_memory/ranges/0/count", json!(10)),
@@ -651,27 +913,132 @@ hpmmap: job 3 (strict, 2M): killed by signal 9 after 12.3 s, 5 processes (2 stil
   page faults  12 in pool memory (fork 10, linux 1, unmapped 1)
                process 1234: 0x7f0000200000-0x7f0000400000 fork: 10
                2 elsewhere
+               lmp: 3 faults (2 because of forks) in 2 address spaces
+               mpirun (helper): 9 faults (8 because of forks) in 2 address spaces (1 fork)
+               my tool: 0 faults in 1 address space
+               others: 0 faults in 1 address space
                812 minor and 3 major in all memory, start-up included
   memory       peak 40M; entries: 20 of 2M, 100 of 4K
                placed on node 0 32M, node 1 8M; 20 % remote
   fallbacks    4 for 20M (calls: mmap 2, brk 1, block 1; reasons: exhausted 4)
-  pools        512M free at the least; 3 calls refused
+  pools        512M free at the least; 3 calls refused, 0 failed
   mmap         1000 calls, p50 512 ns, p99 512 ns, worst 2.00 s
   waits        calls: 7 times, 10.0 us, worst 4.00 us; zeroing: 1 times, 600 us, worst 600 us
-  verdict      disturbed: 12 page faults in pool memory; 4 fallbacks to memory of Linux; 3 calls refused for want of pool memory; the limit of every user (the default) was reached"
+  note         page faults of helpers do not count: mpirun 9
+  verdict      disturbed: 3 page faults in pool memory, 2 of them because of forks; 4 fallbacks to memory of Linux; 3 calls refused for want of pool memory; the limit of every user (the default) was reached"
         );
     }
 
     #[test]
     fn a_job_that_nothing_happened_to_is_undisturbed() {
         let report = report(&calm());
-        assert!(report.undisturbed);
+        assert_eq!(report.undisturbed, Some(true));
         let text = report.text();
         assert!(
             text.ends_with("  waits        none\n  verdict      undisturbed"),
             "{text}"
         );
         assert!(text.contains("page faults  0 in pool memory"), "{text}");
+    }
+
+    /// The same with some lines of what the module tells changed.
+    fn with(fixture: &Fixture, changed: &[(&str, u64)]) -> Report {
+        let path = "sys/kernel/hpmmap/jobs/3/stat";
+        let stat = fixture.root().read(path).unwrap();
+        let kept = stat.lines().filter(|line| {
+            !changed
+                .iter()
+                .any(|(name, _)| line.split(' ').next() == Some(name))
+        });
+        let text: String = kept
+            .map(str::to_string)
+            .chain(
+                changed
+                    .iter()
+                    .map(|(name, value)| format!("{name} {value}")),
+            )
+            .map(|line| line + "\n")
+            .collect();
+        fixture.write(path, &text);
+        let changed = report(fixture);
+        fixture.write(path, &stat);
+        changed
+    }
+
+    #[test]
+    fn undisturbed_is_said_only_where_it_is_known() {
+        let calm = calm();
+        let verdict = |changed: &[(&str, u64)]| {
+            let report = with(&calm, changed);
+            let text = report.text();
+            let line = text.lines().last().unwrap().trim_start();
+            let said = line
+                .strip_prefix("verdict")
+                .unwrap()
+                .trim_start()
+                .to_string();
+            (report.undisturbed, said)
+        };
+        let (known, said) = verdict(&[
+            ("programs_registered", 0),
+            ("programs_left_out", 0),
+            ("programs_secure", 1),
+        ]);
+        assert_eq!(known, None);
+        assert_eq!(
+            said,
+            "not known: 1 program ran without HPMMAP: set-user-ID or with capabilities; \
+             no program of the job was registered"
+        );
+        let (known, said) = verdict(&[("programs_32bit", 2)]);
+        assert_eq!(known, None);
+        assert!(
+            said.ends_with("2 programs ran without HPMMAP: 32 bit"),
+            "{said}"
+        );
+        assert_eq!(verdict(&[("programs_failed", 1)]).0, None);
+        assert_eq!(verdict(&[("programs_left_out", 9)]).0, Some(true));
+        let (known, said) = verdict(&[("programs_left_out", 9), ("programs_registered", 0)]);
+        assert_eq!(known, None);
+        assert!(said.ends_with("the launch left all of them out"), "{said}");
+        let (known, said) = verdict(&[("failures", 1)]);
+        assert_eq!(known, Some(false));
+        assert!(said.contains("1 call failed: neither"), "{said}");
+        let large = ("page_size", 1 << 30);
+        let (known, said) = verdict(&[large]);
+        assert_eq!(known, Some(false));
+        assert!(said.contains("--page-size 1G had no effect"), "{said}");
+        let (known, said) = verdict(&[
+            large,
+            ("large_wanted_bytes", 3 << 30),
+            ("large_missed_bytes", 2 << 30),
+        ]);
+        assert_eq!(known, Some(false));
+        assert!(
+            said.contains("2 of 3 gigabytes asked for came in pieces"),
+            "{said}"
+        );
+        let had = [large, ("large_wanted_bytes", 3 << 30)];
+        assert_eq!(verdict(&had), (Some(true), "undisturbed".into()));
+    }
+
+    #[test]
+    fn faults_of_helpers_do_not_count_unless_there_are_only_helpers() {
+        let calm = calm();
+        let path = "sys/kernel/hpmmap/jobs/3/programs";
+        let faults = [("faults", 9), ("faults_fork", 9)];
+        calm.write(path, "1 0 0 0 0 0 0 lmp\n4 3 9 9 0 0 0 mpirun\n");
+        let helped = with(&calm, &faults);
+        assert_eq!(helped.undisturbed, Some(true), "{}", helped.text());
+        assert!(helped.text().contains("do not count: mpirun 9"));
+        calm.write(path, "1 0 1 1 0 0 0 lmp\n4 3 8 8 0 0 0 mpirun\n");
+        let disturbed = with(&calm, &faults);
+        assert_eq!(
+            disturbed.findings,
+            ["1 page fault in pool memory, because of forks"]
+        );
+        calm.write(path, "4 3 9 9 0 0 0 mpirun\n");
+        assert_eq!(with(&calm, &faults).undisturbed, Some(false));
     }
 
     #[test]

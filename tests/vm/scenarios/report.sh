@@ -99,7 +99,7 @@ def faults_in_piece(name):
 
 
 for name, report in reports.items():
-    assert report["report"] == "hpmmap run" and report["schema"] == 1, name
+    assert report["report"] == "hpmmap run" and report["schema"] == 2, name
     for call, times in report["latency"].items():
         assert times["calls"] == sum(bucket["calls"] for bucket in times["histogram"]), (name, call)
         if times["calls"]:
@@ -128,7 +128,9 @@ assert at("maps", "memory.remote_share") == 0 and [p["node"] for p in at("maps",
 assert at("maps", "undisturbed") and at("maps", "findings") == []
 assert at("maps", "faults.pool_memory.total") == 0 and at("maps", "faults.all_memory.minor") > 0
 assert at("maps", "fallbacks.calls") == 0 and at("maps", "pools.refusals") == 0
-assert at("maps", "processes") == {"total": 1, "address_spaces": 1, "left": 0}
+processes = dict(at("maps", "processes"))
+executed = {"registered": 1, "left_out": 0, "secure": 0, "bits_32": 0, "failed": 0}
+assert processes.pop("executed") == executed and processes == {"total": 1, "address_spaces": 1, "left": 0}
 assert at("maps", "exit") == {"status": 0}
 lowest = at("maps", "pools.lowest_free_bytes")
 assert lowest == 256 * MIB - at("maps", "memory.peak_bytes"), lowest

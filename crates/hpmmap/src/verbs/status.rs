@@ -133,6 +133,17 @@ impl Status {
     pub fn read(root: &Root) -> Result<Self> {
         require_module(root)?;
         let found = pool::contexts(root)?;
+        let mut jobs = job::all(root)?;
+        for job in jobs.iter_mut().flatten() {
+            // A job tells of pages in its blocks only.
+            let stands_in: Option<u64> = found
+                .visible
+                .iter()
+                .filter(|context| context.job == job.id)
+                .map(|context| context.linux_bytes)
+                .sum();
+            job.linux_bytes = job.linux_bytes.max(stands_in.unwrap_or(0));
+        }
         let contexts = found
             .visible
             .into_iter()
@@ -151,7 +162,7 @@ impl Status {
             nodes: pool::nodes(root)?,
             contexts,
             hidden_contexts: found.hidden,
-            jobs: job::all(root)?,
+            jobs,
         })
     }
 
@@ -217,7 +228,7 @@ fn processes_table(processes: &[Process]) -> String {
                 short(context.held_bytes),
                 or_unknown(context.mapped_2m_bytes),
                 or_unknown(context.mapped_4k_bytes),
-                short(context.linux_bytes),
+                or_unknown(context.linux_bytes),
                 context.fallbacks.to_string(),
                 context.faults.to_string(),
                 context.pins_waiting.to_string(),

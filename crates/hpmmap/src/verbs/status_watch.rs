@@ -242,7 +242,7 @@ struct Row {
     peak: Option<u64>,
     mapped_2m: Option<u64>,
     mapped_4k: Option<u64>,
-    linux: u64,
+    linux: Option<u64>,
     fallbacks: u64,
     faults: u64,
     refusals: Option<u64>,
@@ -251,7 +251,9 @@ struct Row {
 
 impl Row {
     fn is_disturbed(&self) -> bool {
-        self.fallbacks != 0 || self.linux != 0 || self.refusals.is_some_and(|n| n != 0)
+        self.fallbacks != 0
+            || self.linux.is_some_and(|n| n != 0)
+            || self.refusals.is_some_and(|n| n != 0)
     }
 }
 
@@ -289,11 +291,11 @@ fn row(status: &Status, id: u64) -> Row {
         processes: processes.len() as u64,
         strict: first.context.strict,
         page_size: first.context.page_size,
-        held: sum(|context| context.held_bytes),
+        held: job.map_or_else(|| sum(|context| context.held_bytes), |job| job.held_bytes),
         peak: job.map(|job| job.peak_bytes),
         mapped_2m: known(|context| context.mapped_2m_bytes),
         mapped_4k: known(|context| context.mapped_4k_bytes),
-        linux: sum(|context| context.linux_bytes),
+        linux: known(|context| context.linux_bytes),
         fallbacks: job.map_or_else(|| sum(|one| one.fallbacks), |job| job.fallbacks.total()),
         faults: job.map_or_else(
             || sum(|one| one.faults + one.faults_kernel),
@@ -324,7 +326,7 @@ const COLUMNS: [Shown; 15] = [
     (Number("PEAK"), 4, |row| unless_unknown(row.peak.map(short))),
     (Number("2M"), 0, |row| or_unknown(row.mapped_2m)),
     (Number("4K"), 0, |row| or_unknown(row.mapped_4k)),
-    (Number("LINUX"), 1, |row| short(row.linux)),
+    (Number("LINUX"), 1, |row| or_unknown(row.linux)),
     (Number("FALLBACKS"), 0, |row| row.fallbacks.to_string()),
     (Number("REFUSED"), 3, |row| {
         unless_unknown(row.refusals.map(|count| count.to_string()))
@@ -424,7 +426,7 @@ mod tests {
         assert_eq!(
             words(&lines[6]),
             [
-                "3", "root", "lmp?[2J", "2", "strict", "2M", "16M", "40M", "12M", "8K", "0", "4",
+                "3", "root", "lmp?[2J", "2", "strict", "2M", "8M", "40M", "12M", "8K", "0", "4",
                 "3", "12", "0"
             ]
         );
