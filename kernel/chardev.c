@@ -19,6 +19,7 @@
 #include "mem/section.h"
 #include "as/job.h"
 #include "task/exec.h"
+#include "task/only.h"
 #include "chardev.h"
 
 union command {
@@ -121,13 +122,15 @@ static int ioc_launch(struct file *file, union command *cmd)
 	struct hpmmap_launch *arg = &cmd->launch;
 	struct hpmmap_job *job;
 	nodemask_t nodes;
+	char *only;
 	int ret;
 
 	if (arg->flags & ~(HPMMAP_LAUNCH_F_STRICT |
 			   HPMMAP_LAUNCH_F_NO_INHERIT |
 			   HPMMAP_LAUNCH_F_INTERLEAVE |
 			   HPMMAP_LAUNCH_F_IMAGE |
-			   HPMMAP_LAUNCH_F_FIRST_TOUCH) || arg->__reserved)
+			   HPMMAP_LAUNCH_F_FIRST_TOUCH) || arg->__reserved ||
+	    arg->__reserved2)
 		return -EOPNOTSUPP;
 	if (arg->page_size && arg->page_size != HPMMAP_BLOCK_BYTES &&
 	    arg->page_size != HPMMAP_LARGE_BYTES)
@@ -137,7 +140,10 @@ static int ioc_launch(struct file *file, union command *cmd)
 	ret = nodes_from_user(arg, &nodes);
 	if (ret)
 		return ret;
-	ret = hpmmap_launch(arg, &nodes, &job);
+	only = hpmmap_only_get(arg->only, arg->only_bytes);
+	if (IS_ERR(only))
+		return PTR_ERR(only);
+	ret = hpmmap_launch(arg, &nodes, only, &job);
 	if (ret)
 		return ret;
 	arg->job_id = job->id;

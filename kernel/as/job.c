@@ -25,6 +25,7 @@ static void job_free(struct kobject *kobj)
 	hpmmap_account_put(job->account);
 	hpmmap_tally_put(job->tally);
 	kfree(job->totals);
+	kfree(job->only);
 	kfree(job);
 }
 

@@ -25,6 +25,8 @@ struct hpmmap_tally;
  * @large: place memory in 1 GB runs
  * @interleave: where no memory policy says otherwise, the nodes take turns
  * @first_touch: who touches a block first decides on its node
+ * @only: patterns of programs that are registered, or NULL for all; set before it has
+ *	a process
  * @nodes: nodes whose pools may be used, whatever a memory policy says
  * @nr_members: processes that belong to it
  * @nr_members_total: the same, and those that are gone
@@ -48,6 +50,7 @@ struct hpmmap_job {
 	bool first_touch;
 	bool large;
 	bool image;
+	char *only;
 	nodemask_t nodes;
 	struct hpmmap_totals *totals;
 

@@ -39,6 +39,7 @@
 #include "task/exec.h"
 #include "task/fork.h"
 #include "task/image.h"
+#include "task/only.h"
 #include "trace.h"
 
 /* The part of the main stack that is mapped at once, RLIMIT_STACK allowing. */
@@ -63,6 +64,7 @@
  * @ctx: of the address space it uses or, while a work is under way, has left;
  *	joined, see hpmmap_ctx_join()
  * @execed: execve has queued @work, so heap and stack are new
+ * @left_out: what it has executed is to be Linux's; seen by the process itself only
  */
 struct member {
 	refcount_t refs;
@@ -73,6 +75,7 @@ struct member {
 	struct callback_head work;
 	bool work_queued;
 	bool execed;
+	bool left_out;
 	struct callback_head exit_work;
 	struct hpmmap_ctx *ctx;
 };
@@ -402,7 +405,8 @@ static void member_work(struct callback_head *work)
 
 	m->work_queued = false;
 	member_leave(m);
-	if (!mm || current->flags & PF_EXITING || hpmmap_ctx_exists(mm))
+	if (!mm || current->flags & PF_EXITING || m->left_out ||
+	    hpmmap_ctx_exists(mm))
 		goto out;
 	ctx = hpmmap_ctx_alloc(m->job);
 	if (execed || !ctx)
@@ -504,6 +508,9 @@ static void probe_exec(void *data, struct task_struct *task, pid_t old_pid,
 			member_put(m);
 		return;
 	}
+	m->left_out = !hpmmap_only_wants(m->job->only, bprm);
+	if (m->left_out)
+		count_program(m->job, HPMMAP_PROGRAM_LEFT_OUT);
 	member_queue_work(m, task, true);
 }
 
@@ -673,22 +680,26 @@ void hpmmap_probes_unregister(void)
  * hpmmap_launch() - make the calling process the first of a new job
  * @arg: what it asked for; checked
  * @nodes: nodes it may use
+ * @only: patterns of programs that are to be registered, or NULL; taken over
  * @jobp: out: the job, with a reference for the caller
  *
  * Return: 0 or an errno of HPMMAP_IOC_LAUNCH.
  */
 int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
-		  struct hpmmap_job **jobp)
+		  char *only, struct hpmmap_job **jobp)
 {
 	struct hpmmap_job *job;
 	struct member *m;
 	int ret;
 
+	ret = -ENODEV;
 	if (!hpmmap_pool_has(nodes))
-		return -ENODEV;
+		goto err_only;
 	job = hpmmap_job_alloc(arg, nodes);
-	if (IS_ERR(job))
-		return PTR_ERR(job);
+	ret = PTR_ERR_OR_ZERO(job);
+	if (ret)
+		goto err_only;
+	job->only = only;
 	ret = -ENOMEM;
 	if (job->strict && !hpmmap_pool_has_free(job->account, &job->nodes))
 		goto out;
@@ -708,6 +719,10 @@ int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
 
 out:
 	hpmmap_job_put(job);
+	return ret;
+
+err_only:
+	kfree(only);
 	return ret;
 }
 
@@ -743,7 +758,7 @@ int hpmmap_launch_marked(const struct hpmmap_launch *arg)
 		member_put(m);
 		return 0;
 	}
-	ret = hpmmap_launch(arg, &node_states[N_POSSIBLE], &job);
+	ret = hpmmap_launch(arg, &node_states[N_POSSIBLE], NULL, &job);
 	if (ret)
 		return ret;
 	hpmmap_job_put(job);

@@ -13,7 +13,7 @@ struct hpmmap_job;
 int hpmmap_probes_register(void);
 void hpmmap_probes_unregister(void);
 int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
-		  struct hpmmap_job **jobp);
+		  char *only, struct hpmmap_job **jobp);
 int hpmmap_launch_marked(const struct hpmmap_launch *arg);
 
 /* Whether flags of a launch or a mark want one block placed in two ways. */

@@ -188,12 +188,23 @@ struct hpmmap_pool_list {
  * @nodemask_bits: number of valid bits in @nodemask, at most 1024
  * @__reserved: must be 0
  * @job_id: out: number of the new job, shown in sysfs
+ * @only: pointer to patterns, one after the other, each of at least one character
+ *	and ended by a zero; 0: none. Since ABI 3
+ * @only_bytes: their length in all, at most HPMMAP_LAUNCH_ONLY_MAX_BYTES; 0: none
+ * @__reserved2: must be 0
  *
  * The process becomes the first of a new job. Nothing changes for it until
  * its next successful execve(2): from then on its private anonymous memory
  * comes from the pools. The registration survives further execve(2) calls and
  * is inherited over fork(2), unless HPMMAP_LAUNCH_F_NO_INHERIT is set. A
  * set-user-ID or 32-bit program ends it.
+ *
+ * With patterns, only programs that one of them matches are registered. The others
+ * use memory of Linux, belong to the job all the same, and so does what they
+ * execute. A pattern with a slash is compared with the path that was given to
+ * execve(2) (of a script with the interpreter's path, too), another one with its last
+ * component. "*", "?" and "[...]" mean what they do in a shell, but that they match a
+ * slash and a dot, too.
  *
  * The open file keeps the last job that was launched by it: what the job has
  * counted can be read in sysfs until both its last process has gone and the
@@ -206,7 +217,7 @@ struct hpmmap_pool_list {
  * HPMMAP_LAUNCH_F_INTERLEAVE or HPMMAP_LAUNCH_F_FIRST_TOUCH say. A policy that
  * leaves none of the nodes finds no memory, as if they were used up.
  *
- * Errors: ENODEV (@nodemask names no node that has a pool), ENOMEM (with
+ * Errors: EINVAL also for patterns of another form, ENODEV (@nodemask names no node that has a pool), ENOMEM (with
  * HPMMAP_LAUNCH_F_STRICT: the pools of these nodes, or what the user or the
  * cgroup may hold of them, are used up), EAGAIN (the user has 32768 jobs), EBUSY (a live patch
  * holds a system call that has to be hooked; see the kernel log).
@@ -219,8 +230,13 @@ struct hpmmap_launch {
 	__u32 nodemask_bits;
 	__u32 __reserved;
 	__aligned_u64 job_id;
+	__aligned_u64 only;
+	__u32 only_bytes;
+	__u32 __reserved2;
 };
 #define HPMMAP_IOC_LAUNCH	_IOWR(HPMMAP_IOC_MAGIC, 4, struct hpmmap_launch)
+
+#define HPMMAP_LAUNCH_ONLY_MAX_BYTES	512
 
 /* ENOMEM when the pools are exhausted, instead of memory of Linux. */
 #define HPMMAP_LAUNCH_F_STRICT		(1U << 0)

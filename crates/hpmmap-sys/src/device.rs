@@ -57,6 +57,8 @@ pub struct LaunchRequest {
     pub page_size: u64,
     /// Numbers of the nodes, each below `uapi::LAUNCH_MAX_NODES`; empty: all.
     pub nodes: Vec<u32>,
+    /// Patterns of the programs that are registered, each with its zero; empty: all.
+    pub only: Vec<u8>,
 }
 
 impl Device {
@@ -154,10 +156,16 @@ impl Device {
                 mask.as_ptr() as u64
             },
             nodemask_bits: 64 * mask.len() as u32,
+            only: if request.only.is_empty() {
+                0
+            } else {
+                request.only.as_ptr() as u64
+            },
+            only_bytes: u32::try_from(request.only.len()).map_err(|_| Errno::EINVAL)?,
             ..Default::default()
         };
         // SAFETY: the fd is open, the struct is the one of this command, and
-        // `mask` outlives the call, which only reads it.
+        // `mask` and `request` outlive the call, which only reads them.
         unsafe { raw::launch(self.file.as_raw_fd(), &mut arg) }?;
         Ok(arg.job_id)
     }

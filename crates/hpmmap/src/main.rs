@@ -9,6 +9,7 @@ mod mark;
 mod pool;
 mod prometheus;
 mod report;
+mod report_name;
 mod verbs;
 
 use std::process::ExitCode;

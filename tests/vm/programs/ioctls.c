@@ -250,6 +250,15 @@ static void check_launch(void)
 	expect("LAUNCH: " #change, HPMMAP_IOC_LAUNCH, &launch, want);		\
 } while (0)
 	REFUSED(launch.__reserved = 1, EOPNOTSUPP);
+	REFUSED(launch.__reserved2 = 1, EOPNOTSUPP);
+	REFUSED((launch.only = (uintptr_t)"a\0b", launch.only_bytes = 3), EINVAL);
+	REFUSED((launch.only = (uintptr_t)"a\0\0b", launch.only_bytes = 5), EINVAL);
+	REFUSED((launch.only = (uintptr_t)"", launch.only_bytes = 1), EINVAL);
+	REFUSED(launch.only = (uintptr_t)"a", EINVAL);
+	REFUSED(launch.only_bytes = 2, EINVAL);
+	REFUSED((launch.only = (uintptr_t)words, launch.only_bytes = HPMMAP_LAUNCH_ONLY_MAX_BYTES + 1),
+		EINVAL);
+	REFUSED((launch.only = 8, launch.only_bytes = 2), EFAULT);
 	REFUSED(launch.page_size = 4096, EINVAL);
 	REFUSED(launch.page_size = HPMMAP_BLOCK_BYTES + 1, EINVAL);
 	REFUSED(launch.flags = HPMMAP_LAUNCH_F_FIRST_TOUCH | HPMMAP_LAUNCH_F_INTERLEAVE, EINVAL);

@@ -14,7 +14,8 @@ pub const POOL_F_MOVABLE: u32 = 1;
 pub const IOC_POOL_REMOVE: u64 = 3224417794;
 pub const POOL_RANGE_MIN_SIZE: u32 = 40;
 pub const IOC_POOL_LIST: u64 = 3222844931;
-pub const IOC_LAUNCH: u64 = 3223893508;
+pub const IOC_LAUNCH: u64 = 3224942084;
+pub const LAUNCH_ONLY_MAX_BYTES: u64 = 512;
 pub const LAUNCH_F_STRICT: u32 = 1;
 pub const LAUNCH_F_NO_INHERIT: u32 = 2;
 pub const LAUNCH_F_INTERLEAVE: u32 = 4;
@@ -199,10 +200,13 @@ pub struct Launch {
     pub nodemask_bits: __u32,
     pub __reserved: __u32,
     pub job_id: __u64,
+    pub only: __u64,
+    pub only_bytes: __u32,
+    pub __reserved2: __u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of Launch"][::std::mem::size_of::<Launch>() - 40usize];
+    ["Size of Launch"][::std::mem::size_of::<Launch>() - 56usize];
     ["Alignment of Launch"][::std::mem::align_of::<Launch>() - 8usize];
     ["Offset of field: Launch::size"][::std::mem::offset_of!(Launch, size) - 0usize];
     ["Offset of field: Launch::flags"][::std::mem::offset_of!(Launch, flags) - 4usize];
@@ -221,6 +225,13 @@ const _: () = {
     [
         "Offset of field: Launch::job_id",
     ][::std::mem::offset_of!(Launch, job_id) - 32usize];
+    ["Offset of field: Launch::only"][::std::mem::offset_of!(Launch, only) - 40usize];
+    [
+        "Offset of field: Launch::only_bytes",
+    ][::std::mem::offset_of!(Launch, only_bytes) - 48usize];
+    [
+        "Offset of field: Launch::__reserved2",
+    ][::std::mem::offset_of!(Launch, __reserved2) - 52usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]

@@ -81,6 +81,15 @@ pub struct RunArgs {
     /// memory policies of the program say
     #[arg(long, value_name = "LIST")]
     pub node: Option<String>,
+    /// Register only programs with this file name, such as 'lmp*'; may be given several times
+    ///
+    /// The others (a launcher, shells, helpers) stay Linux's, and what they start
+    /// is registered if it matches. '*', '?' and '[...]' are what they are in a
+    /// shell, but match a dot and a slash, too. A PATTERN with a slash is compared with
+    /// the path that the program is executed by. Of a script its own name counts, and
+    /// that of the interpreter.
+    #[arg(long, value_name = "PATTERN")]
+    pub only: Vec<OsString>,
     /// Put the text, data and bss of the programs into the pools, too, and
     /// map shared libraries in advance: a run has no file faults
     ///
@@ -109,19 +118,16 @@ pub struct RunArgs {
     ///
     /// For all processes the job has had. hpmmap stays, as the parent of the
     /// program: signals that are sent to it are passed on, and it ends as the
-    /// program does. FILE is replaced in one step. Format: docs/report.md.
+    /// program does. FILE is replaced in one step. In its name %h is the name of
+    /// the host, %r the rank in MPI or Slurm, %p hpmmap's process number, %j the
+    /// number of the batch job, and %% a %. Format: docs/report.md.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
     /// The same on standard error, in a few lines
     #[arg(short, long)]
     pub verbose: bool,
     /// The program and its arguments
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "COMMAND"
-    )]
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 

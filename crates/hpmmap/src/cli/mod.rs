@@ -216,6 +216,26 @@ mod tests {
     }
 
     #[test]
+    fn an_option_in_front_of_the_program_is_one_of_run() {
+        for args in [
+            &["--strcit", "prog"][..],
+            &["--strcit", "--", "prog"],
+            &["-x"],
+        ] {
+            let error = Cli::try_parse_from([&["hpmmap", "run"], args].concat()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::UnknownArgument, "{args:?}");
+            assert_eq!(
+                error.to_string().contains("'--strict'"),
+                args[0] == "--strcit"
+            );
+        }
+        let Ok(Verb::Run(run)) = parse(&["run", "--", "--strange", "-x"]) else {
+            panic!();
+        };
+        assert_eq!(run.command, ["--strange", "-x"]);
+    }
+
+    #[test]
     fn page_sizes_are_two() {
         let Ok(Verb::Run(run)) = parse(&["run", "--page-size", "1g", "x"]) else {
             panic!();

@@ -8,19 +8,25 @@ use hpmmap_base::error::{Error, Result, exec_status};
 use hpmmap_base::output::complain;
 use hpmmap_base::size::{Size, short};
 use hpmmap_host::{Root, list, node, pool};
-use hpmmap_sys::{Device, Errno, LaunchRequest};
+use hpmmap_sys::{Device, Errno, LaunchRequest, uapi};
 use nix::unistd::execvpe;
 
 use super::{pool_limit, require_nodes, run_report};
 use crate::allocator;
 use crate::cli::RunArgs;
 use crate::device;
+use crate::report_name;
 
 /// Registers this process and becomes the program; returns only on failure.
 pub fn perform(args: &RunArgs) -> Result<ExitCode> {
     let root = Root::default();
     let request = checked(&root, args)?;
     let command = program(&args.command)?;
+    let report = args
+        .report
+        .as_deref()
+        .map(report_name::expand)
+        .transpose()?;
     let environment = allocator::environment(args.malloc, args.malloc_tune)?;
     let device = device::open()?;
     let launch = || -> Result<u64> {
@@ -37,8 +43,9 @@ pub fn perform(args: &RunArgs) -> Result<ExitCode> {
         complain(&error);
         exec_status(errno)
     };
-    if args.report.is_some() || args.verbose {
-        return run_report::perform(&root, args, &device, launch, execute);
+    if report.is_some() || args.verbose {
+        let report = report.as_deref();
+        return run_report::perform(&root, args, report, &device, launch, execute);
     }
     launch()?;
     Ok(ExitCode::from(execute()))
@@ -59,7 +66,31 @@ fn checked(root: &Root, args: &RunArgs) -> Result<LaunchRequest> {
         flags: options.flags(),
         page_size: options.page_size,
         nodes,
+        only: patterns(&args.only)?,
     })
+}
+
+/// As the module wants them.
+fn patterns(only: &[OsString]) -> Result<Vec<u8>> {
+    let mut all = Vec::new();
+    for pattern in only {
+        if pattern.is_empty() || pattern.as_bytes().contains(&0) {
+            return Err(Error::Usage(
+                "--only: a pattern has at least one character, such as 'lmp*'".into(),
+            ));
+        }
+        all.extend_from_slice(pattern.as_bytes());
+        all.push(0);
+    }
+    let most = uapi::LAUNCH_ONLY_MAX_BYTES as usize;
+    if all.len() > most {
+        return Err(Error::Usage(format!(
+            "--only: the patterns have {} characters in all, {most} at most are possible: \
+             use fewer, or '*'",
+            all.len()
+        )));
+    }
+    Ok(all)
 }
 
 fn program(command: &[OsString]) -> Result<Vec<CString>> {
@@ -131,12 +162,10 @@ fn explain(root: &Root, request: &LaunchRequest, errno: Errno, full: Option<Stri
 
 #[cfg(test)]
 mod tests {
-    use hpmmap_host::fixture::Fixture;
-    use hpmmap_sys::uapi;
-
     use super::*;
     use crate::cli::{LaunchArgs, PageSize};
     use crate::launch::Placement;
+    use hpmmap_host::fixture::Fixture;
 
     fn args(node: Option<&str>) -> RunArgs {
         RunArgs {
@@ -147,6 +176,7 @@ mod tests {
                 no_inherit: false,
             },
             node: node.map(str::to_string),
+            only: Vec::new(),
             image: false,
             malloc: None,
             malloc_tune: false,
@@ -167,6 +197,7 @@ mod tests {
                 flags: uapi::LAUNCH_F_STRICT | uapi::LAUNCH_F_INTERLEAVE,
                 page_size: 1 << 30,
                 nodes: vec![0, 2, 3],
+                only: Vec::new(),
             }
         );
         let mut plain = args(None);
@@ -178,6 +209,24 @@ mod tests {
             uapi::LAUNCH_F_NO_INHERIT | uapi::LAUNCH_F_IMAGE
         );
         assert!(request.nodes.is_empty());
+    }
+
+    #[test]
+    fn patterns_are_strings_one_after_the_other() {
+        let of = |only: &[&str]| {
+            let only: Vec<OsString> = only.iter().map(OsString::from).collect();
+            patterns(&only).map_err(|error| error.to_string())
+        };
+        assert_eq!(of(&[]), Ok(vec![]));
+        assert_eq!(of(&["lmp*", "/opt/*"]), Ok(b"lmp*\0/opt/*\0".to_vec()));
+        assert!(
+            of(&["a", ""])
+                .unwrap_err()
+                .contains("at least one character")
+        );
+        let long = "x".repeat(511);
+        assert_eq!(of(&[&long]).unwrap().len(), 512);
+        assert!(of(&[&long, "y"]).unwrap_err().contains("514 characters"));
     }
 
     #[test]

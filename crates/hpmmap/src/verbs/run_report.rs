@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -38,12 +39,13 @@ const PASSED_ON: [Signal; 6] = [
 pub fn perform(
     root: &Root,
     args: &RunArgs,
+    file: Option<&Path>,
     device: &Device,
     launch: impl FnOnce() -> Result<u64>,
     execute: impl FnOnce() -> u8,
 ) -> Result<ExitCode> {
     require_counters(root, device)?;
-    if let Some(path) = &args.report {
+    if let Some(path) = file {
         replace::check(path)?;
     }
     let signals: SigSet = PASSED_ON.into_iter().chain([Signal::SIGCHLD]).collect();
@@ -81,7 +83,7 @@ pub fn perform(
             major_faults: usage.major_page_faults().try_into().unwrap_or(0),
         };
         // The program's status tells more than that of the report.
-        if let Err(error) = write_report(root, args, job, run) {
+        if let Err(error) = write_report(root, file, args.verbose, job, run) {
             warn(&format!("no report: {error}"));
         }
     }
@@ -166,13 +168,13 @@ fn supervise(pid: Pid, signals: &SigSet) -> Result<Exit> {
     }
 }
 
-fn write_report(root: &Root, args: &RunArgs, job: u64, run: Run) -> Result<()> {
+fn write_report(root: &Root, file: Option<&Path>, verbose: bool, job: u64, run: Run) -> Result<()> {
     let report = Report::read(root, job, run)?;
-    if let Some(path) = &args.report {
+    if let Some(path) = file {
         let json = serde_json::to_string_pretty(&report).map_err(io::Error::from)?;
         replace::write(path, json + "\n")?;
     }
-    if args.verbose {
+    if verbose {
         tell(&report.text());
     }
     Ok(())
