@@ -242,8 +242,9 @@ static void check_launch(void)
 	struct hpmmap_launch right = { .size = sizeof(right) };
 	struct hpmmap_launch launch;
 
-	check_struct("LAUNCH", HPMMAP_IOC_LAUNCH, &right, sizeof(right),
-		     offsetof(struct hpmmap_launch, flags));
+	check_struct_from("LAUNCH", HPMMAP_IOC_LAUNCH, &right,
+			  offsetof(struct hpmmap_launch, only), sizeof(right),
+			  offsetof(struct hpmmap_launch, flags));
 #define REFUSED(change, want) do {						\
 	launch = right;								\
 	change;									\
