@@ -3,12 +3,42 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use comfy_table::{Cell, CellAlignment, Row, Table, presets};
 use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::{escape, replace};
+
+/// What a report is when its members are of a form that others rely on.
+#[derive(Serialize)]
+struct Versioned<'a, T> {
+    schema: u32,
+    #[serde(flatten)]
+    value: &'a T,
+}
+
+/// Set once, by the arguments: messages are JSON, too.
+static JSON_MESSAGES: AtomicBool = AtomicBool::new(false);
+
+/// From here on errors and warnings are a line of JSON each.
+pub fn messages_as_json() {
+    JSON_MESSAGES.store(true, Ordering::Relaxed);
+}
+
+/// A message as a line of JSON, if that is what is wanted.
+fn told_as_json(kind: &str, text: &str, status: Option<u8>) -> bool {
+    if !JSON_MESSAGES.load(Ordering::Relaxed) {
+        return false;
+    }
+    let mut message = serde_json::json!({ "schema": 1, kind: text });
+    if let Some(status) = status {
+        message["status"] = status.into();
+    }
+    tell(&escape::json(&message.to_string()));
+    true
+}
 
 /// How a column is aligned.
 #[derive(Clone, Copy)]
@@ -63,6 +93,16 @@ pub fn print_json(value: &impl Serialize) -> Result<()> {
     Ok(())
 }
 
+/// Prints `value`, an object, as indented JSON with the number of its form.
+pub fn print_versioned(schema: u32, value: &impl Serialize) -> Result<()> {
+    print_json(&Versioned { schema, value })
+}
+
+/// The same as one line, which is flushed.
+pub fn print_versioned_line(schema: u32, value: &impl Serialize) -> Result<()> {
+    print_json_line(&Versioned { schema, value })
+}
+
 /// Prints `value` as one line of JSON and flushes it.
 pub fn print_json_line(value: &impl Serialize) -> Result<()> {
     let mut out = io::stdout().lock();
@@ -91,12 +131,21 @@ pub fn say(text: &str) {
 
 /// An error on standard error.
 pub fn complain(error: &Error) {
-    say(&error.to_string());
+    complain_of(&error.to_string(), error.exit_code());
+}
+
+/// The same of what is no [`Error`], with the status it means.
+pub fn complain_of(text: &str, status: u8) {
+    if !told_as_json("error", text, Some(status)) {
+        say(text);
+    }
 }
 
 /// A line on standard error that does not end the command.
 pub fn warn(text: &str) {
-    say(&format!("warning: {text}"));
+    if !told_as_json("warning", text, None) {
+        say(&format!("warning: {text}"));
+    }
 }
 
 #[cfg(test)]

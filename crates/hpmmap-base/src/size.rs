@@ -14,21 +14,35 @@ pub struct Size(pub u64);
 impl FromStr for Size {
     type Err = String;
 
+    /// A number of bytes, or with a unit, which is binary: `4G`, `4g`, `4GiB`, `1.5G`. Of
+    /// what is no whole number of bytes the part of a byte is left out.
     fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let unit = UNITS
-            .iter()
-            .find(|(letter, _)| text.to_ascii_uppercase().ends_with(*letter));
-        let (digits, shift) = match unit {
-            Some((_, shift)) => (&text[..text.len() - 1], *shift),
-            None => (text, 0),
+        let upper = text.to_ascii_uppercase();
+        let bare = upper.strip_suffix("IB").unwrap_or(&upper);
+        let unit = UNITS.iter().find(|(letter, _)| bare.ends_with(*letter));
+        let (number, shift) = match unit {
+            Some((_, shift)) => (&bare[..bare.len() - 1], *shift),
+            // "1iB" is none.
+            None => (upper.as_str(), 0),
         };
-        if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-            return Err("expected bytes, or a whole number with K, M, G or T, such as 4G".into());
+        let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+        let are_digits =
+            |digits: &str| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+        if !are_digits(whole)
+            || !are_digits(part)
+            || part.len() > 9
+            || (shift == 0 && number.contains('.'))
+        {
+            return Err(
+                "expected bytes, or a number with K, M, G or T, such as 4G, 4GiB or 1.5G".into(),
+            );
         }
-        digits
+        let scale = 10u128.pow(part.len() as u32);
+        let part: u128 = part.parse().unwrap_or(0);
+        whole
             .parse::<u64>()
             .ok()
-            .and_then(|n| n.checked_mul(1 << shift))
+            .and_then(|n| u64::try_from((u128::from(n) << shift) + ((part << shift) / scale)).ok())
             .map(Size)
             .ok_or_else(|| "larger than any memory".into())
     }
@@ -98,6 +112,12 @@ mod tests {
             ("3m", 3 << 20),
             ("4G", 4 << 30),
             ("2t", 2 << 40),
+            ("1GiB", 1 << 30),
+            ("1g", 1 << 30),
+            ("1gib", 1 << 30),
+            ("1.5G", 3 << 29),
+            ("0.25GiB", 1 << 28),
+            ("1.0000001K", 1024),
         ] {
             assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
         }
@@ -105,7 +125,24 @@ mod tests {
 
     #[test]
     fn what_is_no_size_is_refused() {
-        for bad in ["", "G", "-1", "+1", "1.5G", "4GB", "4 G", "0x10", "1é"] {
+        for bad in [
+            "",
+            "G",
+            "-1",
+            "+1",
+            "1.5",
+            "1.G",
+            ".5G",
+            "1.5.0G",
+            "1iB",
+            "GiB",
+            "4GB",
+            "4 G",
+            "0x10",
+            "1é",
+            "1éiB",
+            "1.0000000001G",
+        ] {
             assert!(bad.parse::<Size>().is_err(), "{bad:?}");
         }
         for huge in ["18446744073709551616", "16777216T"] {

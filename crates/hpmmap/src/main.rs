@@ -20,6 +20,9 @@ use hpmmap_base::output;
 
 fn main() -> ExitCode {
     hpmmap_sys::sigpipe::restore();
+    if cli::wants_json(std::env::args_os()) {
+        output::messages_as_json();
+    }
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return cli::report(&error),

@@ -25,10 +25,12 @@ pub struct JobState {
     pub latency: Vec<Latency>,
 }
 
-/// Ends of buckets, in ticks: each is that of one of the module's.
-fn bucket_ends() -> impl Iterator<Item = u64> {
-    (9..=31).step_by(2).map(|power| 1 << power)
-}
+/// Ends of buckets in seconds, the same on every host. A bucket of the module's counts for
+/// the first of these that it lies below wholly.
+const BUCKET_ENDS: [f64; 18] = [
+    1e-6, 2.5e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2,
+    5e-2, 0.1, 0.25, 0.5,
+];
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -71,7 +73,11 @@ impl Text {
 }
 
 fn of_job(job: &Job) -> Labels {
-    vec![("job", job.id.to_string()), ("user", user_name(job.uid))]
+    // "job" is Prometheus's own.
+    vec![
+        ("hpmmap_job", job.id.to_string()),
+        ("user", user_name(job.uid)),
+    ]
 }
 
 fn with(mut labels: Labels, name: &'static str, value: impl Display) -> Labels {
@@ -211,7 +217,7 @@ fn gauges(out: &mut Text, jobs: &[JobState], contexts: &[Context]) {
 
 fn counters(out: &mut Text, jobs: &[JobState]) {
     type Value = fn(&Job) -> u64;
-    let families: [(&str, &str, Value); 6] = [
+    let families: [(&str, &str, Value); 7] = [
         ("processes_started", "Processes that a job has had.", |j| {
             j.processes_total
         }),
@@ -224,6 +230,11 @@ fn counters(out: &mut Text, jobs: &[JobState]) {
             "refusals",
             "Calls that failed for want of pool memory.",
             |j| j.refusals,
+        ),
+        (
+            "failures",
+            "Calls that failed because Linux had no memory either.",
+            |j| j.failures,
         ),
         (
             "placed_remote_bytes",
@@ -322,14 +333,14 @@ fn histograms(out: &mut Text, jobs: &[JobState]) {
         for (call, latency) in TIMED_CALLS.iter().zip(&one.latency) {
             let labels = with(of_job(&one.job), "call", call);
             let khz = one.job.tick_khz;
-            for end in bucket_ends() {
+            for end in BUCKET_ENDS {
                 let below: u64 = latency
                     .buckets
                     .iter()
-                    .filter(|(bucket, _)| bucket.is_some_and(|bucket| bucket <= end))
+                    .filter(|(bucket, _)| bucket.is_some_and(|bucket| seconds(bucket, khz) <= end))
                     .map(|(_, count)| count)
                     .sum();
-                let labels = with(labels.clone(), "le", seconds(end, khz));
+                let labels = with(labels.clone(), "le", end);
                 out.sample(&format!("{name}_bucket"), &labels, below);
             }
             let all = latency.count();
@@ -425,17 +436,17 @@ mod tests {
             ("hpmmap_info{version=\"1.2.3\"}", 1.0),
             ("hpmmap_pool_free_bytes{node=\"0\"}", (3u64 << 30) as f64),
             ("hpmmap_jobs", 2.0),
-            ("hpmmap_job_processes{job=\"3\",user=\"root\"}", 2.0),
+            ("hpmmap_job_processes{hpmmap_job=\"3\",user=\"root\"}", 2.0),
             (
-                "hpmmap_job_mapped_bytes{job=\"3\",user=\"root\",page_size=\"2M\"}",
+                "hpmmap_job_mapped_bytes{hpmmap_job=\"3\",user=\"root\",page_size=\"2M\"}",
                 (6 << 20) as f64,
             ),
             (
-                "hpmmap_job_faults_total{job=\"4\",user=\"4000000123\",reason=\"fork\"}",
+                "hpmmap_job_faults_total{hpmmap_job=\"4\",user=\"4000000123\",reason=\"fork\"}",
                 10.0,
             ),
             (
-                "hpmmap_job_wait_seconds_total{job=\"3\",user=\"root\",cause=\"zeroing\"}",
+                "hpmmap_job_wait_seconds_total{hpmmap_job=\"3\",user=\"root\",cause=\"zeroing\"}",
                 0.0006,
             ),
         ] {
@@ -448,15 +459,15 @@ mod tests {
     fn histograms_are_cumulative() {
         let found = samples(&of(&machine()));
         let bucket = |end: &str| {
-            let labels = "job=\"3\",user=\"root\",call=\"mmap\"";
+            let labels = "hpmmap_job=\"3\",user=\"root\",call=\"mmap\"";
             found[&format!("hpmmap_job_call_seconds_bucket{{{labels},le=\"{end}\"}}")]
         };
-        // 2048 and 8192 ticks of 0.4 ns.
-        assert_eq!(bucket("0.0000002048"), 0.0);
-        assert_eq!(bucket("0.0000008192"), 990.0);
-        assert_eq!(bucket("0.0000032768"), 999.0);
+        // 1280 and 4096 ticks of 0.4 ns: 0.5 and 1.6 microseconds, on every host in the same.
+        assert_eq!(bucket("0.000001"), 990.0);
+        assert_eq!(bucket("0.0000025"), 999.0);
+        assert_eq!(bucket("0.5"), 999.0);
         assert_eq!(bucket("+Inf"), 1000.0);
-        let labels = "job=\"3\",user=\"root\",call=\"mmap\"";
+        let labels = "hpmmap_job=\"3\",user=\"root\",call=\"mmap\"";
         assert_eq!(
             found[&format!("hpmmap_job_call_seconds_sum{{{labels}}}")],
             2.0016

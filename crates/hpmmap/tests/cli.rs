@@ -71,6 +71,20 @@ fn wrong_usage_is_two_and_125_for_run() {
 }
 
 #[test]
+fn wrong_usage_is_json_where_the_report_would_be() {
+    for args in [
+        &["pool", "add", "--size", "1X", "--json"][..],
+        &["status", "--json", "--wacth"],
+    ] {
+        let output = hpmmap(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let error: serde_json::Value = serde_json::from_slice(&output.stderr).unwrap();
+        assert_eq!((&error["schema"], &error["status"]), (&1.into(), &2.into()));
+        assert!(!error["error"].as_str().unwrap().starts_with("error:"));
+    }
+}
+
+#[test]
 fn without_the_module_every_verb_says_what_to_do() {
     if module_is_loaded() {
         eprintln!("skipped: the module is loaded");
@@ -86,11 +100,14 @@ fn without_the_module_every_verb_says_what_to_do() {
     ] {
         let output = hpmmap(args);
         assert_eq!(output.status.code(), Some(code), "{args:?}");
-        assert_eq!(
-            stderr(&output),
-            "hpmmap: the module is not loaded (load it with: modprobe hpmmap)\n",
-            "{args:?}"
-        );
+        let what = "the module is not loaded (load it with: modprobe hpmmap)";
+        if args.contains(&"--json") {
+            let error: serde_json::Value = serde_json::from_slice(&output.stderr).unwrap();
+            let expected = serde_json::json!({ "schema": 1, "error": what, "status": code });
+            assert_eq!(error, expected, "{args:?}");
+        } else {
+            assert_eq!(stderr(&output), format!("hpmmap: {what}\n"), "{args:?}");
+        }
         assert!(output.stdout.is_empty());
     }
 }
@@ -187,8 +204,9 @@ fn files_that_cannot_be_marked_do_not_keep_others_from_it() {
 
     let output = hpmmap(&["mark", "--show", "--json", program]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(json[0]["marked"], true);
-    assert_eq!(json[0]["options"]["page_size"], 2 << 20);
+    assert_eq!(json["schema"], 1);
+    assert_eq!(json["files"][0]["marked"], true);
+    assert_eq!(json["files"][0]["options"]["page_size"], 2 << 20);
 
     let output = hpmmap(&["unmark", program]);
     assert!(output.status.success(), "{output:?}");

@@ -98,7 +98,7 @@ got=$(pieces one)
 hpmmap pool limit --list
 hpmmap pool limit --list --json | python3 -c '
 import json, sys
-limits = {one["name"] or one["kind"]: one for one in json.load(sys.stdin)}
+limits = {one["name"] or one["kind"]: one for one in json.load(sys.stdin)["limits"]}
 assert limits["/limits"]["limit_bytes"] == 128 << 20 and limits["/limits"]["rule"] == "128M", limits
 assert limits["/limits"]["held_bytes"] >= 64 << 20, limits
 assert limits["/limits/two"]["held_bytes"] == limits["/limits"]["held_bytes"], limits
@@ -107,7 +107,7 @@ assert limits["root"]["held_bytes"] >= 64 << 20 and limits["root"]["limit_bytes"
 assert limits["default"]["rule"] == "none", limits'
 # An ordinary user learns of nobody else.
 [ "$(MEMBER_ID=2003 other hpmmap pool limit --list --json | python3 -c 'import json, sys
-print(*{one["kind"] for one in json.load(sys.stdin)})')" = default ] || fail "another user sees $(MEMBER_ID=2003 other hpmmap pool limit --list)"
+print(*{one["kind"] for one in json.load(sys.stdin)["limits"]})')" = default ] || fail "another user sees $(MEMBER_ID=2003 other hpmmap pool limit --list)"
 hpmmap pool limit --cgroup $top --size 32M
 expect_error 125 'limit of cgroup /limits .32M. is reached' one hpmmap run --strict -- true
 hpmmap pool limit --cgroup $top --size none

@@ -207,6 +207,9 @@ counts = [sample.value for sample in buckets]
 assert counts == sorted(counts) and counts[-1] >= 4 and buckets[-1].labels["le"] == "+Inf", counts
 bounds = [float(sample.labels["le"]) for sample in buckets]
 assert bounds == sorted(set(bounds)), bounds
+assert bounds[0] == 1e-6 and bounds[-2] == 0.5 and len(bounds) == 19, bounds
+# Prometheus has labels of its own.
+assert not {"job", "instance"} & {label for family in families.values() for s in family.samples for label in s.labels}
 print("metrics ok")
 PYTHON
 kill $job

@@ -23,6 +23,7 @@ for report in 'status' 'pool list' 'pool list --verbose' 'doctor'; do
 import json, os, sys
 
 report = json.load(open("/tmp/report.json"))
+assert report["schema"] == 1, report
 verb = sys.argv[1]
 
 
@@ -56,6 +57,15 @@ else:
 print(verb, "ok")
 PYTHON
 done
+
+# Errors are JSON, too, where the report would have been.
+status=0
+hpmmap pool add --size 1X --json 2>/tmp/error.json || status=$?
+[ $status = 2 ] || fail "of a wrong size the status is $status"
+python3 -c '
+import json
+error = json.load(open("/tmp/error.json"))
+assert error["schema"] == 1 and error["status"] == 2 and "1X" in error["error"], error'
 
 kill $job
 wait $job || true

@@ -12,9 +12,9 @@ use crate::launch::{Options, Placement};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PageSize {
-    #[value(name = "2M")]
+    #[value(name = "2M", alias = "2MiB")]
     TwoMega,
-    #[value(name = "1G")]
+    #[value(name = "1G", alias = "1GiB")]
     OneGiga,
 }
 

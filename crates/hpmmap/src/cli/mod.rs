@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use hpmmap_base::VERSION;
+use hpmmap_base::output::complain_of;
 use hpmmap_bench::cli::BenchVerb;
 use hpmmap_host::Root;
 use hpmmap_trace::cli::TraceVerb;
@@ -154,9 +155,25 @@ pub struct ManArgs {
     pub dir: PathBuf,
 }
 
+/// Whether a report is to be JSON, in words that may be wrong otherwise. What follows the
+/// program of `run` and `trace record` is the program's.
+pub fn wants_json(args: impl Iterator<Item = OsString>) -> bool {
+    let words: Vec<OsString> = args.skip(1).take_while(|word| word != "--").collect();
+    let word = |n: usize, text: &str| words.get(n).is_some_and(|word| word == text);
+    let runs = word(0, "run") || (word(0, "trace") && word(1, "record"));
+    !runs && words.iter().any(|word| word == "--json")
+}
+
 /// Prints what clap has to say (an error, or the help asked for) and gives
 /// the exit status.
 pub fn report(error: &clap::Error) -> ExitCode {
+    let status = error.exit_code() as u8;
+    if error.use_stderr() && wants_json(std::env::args_os()) {
+        let text = error.render().to_string();
+        let text = text.trim().trim_start_matches("error: ");
+        complain_of(text, status);
+        return ExitCode::from(status);
+    }
     // Nothing can be done if there is nobody to print to.
     let _ = error.print();
     let words: Vec<OsString> = std::env::args_os().skip(1).take(2).collect();
@@ -165,7 +182,7 @@ pub fn report(error: &clap::Error) -> ExitCode {
     if error.use_stderr() && runs {
         ExitCode::from(RUN_FAILED)
     } else {
-        ExitCode::from(error.exit_code() as u8)
+        ExitCode::from(status)
     }
 }
 
@@ -216,6 +233,17 @@ mod tests {
     }
 
     #[test]
+    fn json_is_wanted_in_front_of_a_program_only() {
+        let wants = |line: &str| wants_json(line.split(' ').map(OsString::from));
+        assert!(wants("hpmmap status --json"));
+        assert!(wants("hpmmap pool add --json --size 1X"));
+        assert!(!wants("hpmmap status"));
+        assert!(!wants("hpmmap run prog --json"));
+        assert!(!wants("hpmmap trace record prog --json"));
+        assert!(!wants("hpmmap mark -- --json"));
+    }
+
+    #[test]
     fn an_option_in_front_of_the_program_is_one_of_run() {
         for args in [
             &["--strcit", "prog"][..],
@@ -237,10 +265,12 @@ mod tests {
 
     #[test]
     fn page_sizes_are_two() {
-        let Ok(Verb::Run(run)) = parse(&["run", "--page-size", "1g", "x"]) else {
-            panic!();
-        };
-        assert_eq!(run.launch.page_size, PageSize::OneGiga);
+        for size in ["1g", "1GiB"] {
+            let Ok(Verb::Run(run)) = parse(&["run", "--page-size", size, "x"]) else {
+                panic!("{size}");
+            };
+            assert_eq!(run.launch.page_size, PageSize::OneGiga);
+        }
         assert_eq!(
             parse(&["run", "--page-size", "4K", "x"]).unwrap_err(),
             ErrorKind::InvalidValue

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use hpmmap_base::error::{Error, Result};
-use hpmmap_base::output::{print, print_json};
+use hpmmap_base::output::{print, print_versioned};
 
 use crate::cli::DoctorArgs;
 use crate::doctor::{Facts, Report, examine};
@@ -19,7 +19,7 @@ pub fn perform(args: &DoctorArgs) -> Result<ExitCode> {
     let checks = examine(&root, &Facts::gather(&root));
     let report = Report::new(checks);
     if args.json {
-        print_json(&report)?;
+        print_versioned(1, &report)?;
     } else {
         print(&report.text())?;
     }

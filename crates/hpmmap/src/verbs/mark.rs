@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use hpmmap_base::error::Result;
 use hpmmap_base::escape;
-use hpmmap_base::output::{complain, print, print_json};
+use hpmmap_base::output::{complain, print, print_versioned};
 use hpmmap_base::replace::Links;
 use serde::Serialize;
 
@@ -62,9 +62,15 @@ fn for_each(
         }
     }
     if json {
-        print_json(&reports)?;
+        print_versioned(1, &Marked { files: &reports })?;
     }
     Ok(code)
+}
+
+/// As it is printed.
+#[derive(Debug, Serialize)]
+struct Marked<'a> {
+    files: &'a [Report],
 }
 
 #[derive(Debug, Serialize)]

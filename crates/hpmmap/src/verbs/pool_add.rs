@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::process::ExitCode;
 
 use hpmmap_base::error::{Error, Result};
-use hpmmap_base::output::{print, print_json, warn};
+use hpmmap_base::output::{print, print_versioned, warn};
 use hpmmap_base::size::{Size, memory_blocks, multiple_of};
 use hpmmap_host::memory::{self, Block, Zone};
 use hpmmap_host::{Root, process};
@@ -77,14 +77,17 @@ fn missing(args: &PoolAddArgs, block_bytes: u64, has: u64) -> Size {
 
 fn nothing_missing(args: &PoolAddArgs, node: u32) -> Result<ExitCode> {
     if args.json {
-        print_json(&Report {
-            node,
-            requested_bytes: 0,
-            added_bytes: 0,
-            blocks: Vec::new(),
-            failed: Vec::new(),
-            not_given_back: Vec::new(),
-        })?;
+        print_versioned(
+            1,
+            &Report {
+                node,
+                requested_bytes: 0,
+                added_bytes: 0,
+                blocks: Vec::new(),
+                failed: Vec::new(),
+                not_given_back: Vec::new(),
+            },
+        )?;
     } else {
         let size = args.size;
         print(&format!("the pool of node {node} has {size} already"))?;
@@ -223,7 +226,7 @@ fn report(args: &PoolAddArgs, request: &Request, outcome: &Outcome) -> Report {
 
 fn conclude(args: &PoolAddArgs, request: &Request, outcome: &Outcome) -> Result<ExitCode> {
     if args.json {
-        print_json(&report(args, request, outcome))?;
+        print_versioned(1, &report(args, request, outcome))?;
     }
     if let Some(message) = refusal(args, request, outcome) {
         return Err(message);

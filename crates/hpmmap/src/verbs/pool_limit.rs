@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use hpmmap_base::error::{Error, Result};
 use hpmmap_base::output::Column::{Number, Text};
-use hpmmap_base::output::{print, print_json, table, warn};
+use hpmmap_base::output::{print, print_versioned, table, warn};
 use hpmmap_base::size::{Size, multiple_of, short};
 use hpmmap_base::user_name;
 use hpmmap_host::{Root, cgroup};
@@ -24,7 +24,7 @@ pub fn perform(args: &PoolLimitArgs) -> Result<ExitCode> {
     if args.list {
         let limits = list(&root, &device::open()?)?;
         match args.json {
-            true => print_json(&limits)?,
+            true => print_versioned(1, &Listed { limits: &limits })?,
             false => print(&text(&limits))?,
         }
         return Ok(ExitCode::SUCCESS);
@@ -175,6 +175,12 @@ fn load(root: &Root, path: &Path) -> Result<ExitCode> {
 }
 
 /// One limit, as it is reported.
+/// As it is printed.
+#[derive(Debug, Serialize)]
+struct Listed<'a> {
+    limits: &'a [Reported],
+}
+
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Reported {
     /// "default", "user" or "cgroup".

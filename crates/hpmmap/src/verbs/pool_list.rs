@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use hpmmap_base::error::{Error, Result};
 use hpmmap_base::output::Column::{Number, Text};
-use hpmmap_base::output::{print, print_json, table};
+use hpmmap_base::output::{print, print_versioned, table};
 use hpmmap_base::size::short;
 use hpmmap_host::pool::{self, NodePool};
 use hpmmap_host::{Root, memory};
@@ -27,7 +27,7 @@ pub fn perform(args: &PoolListArgs) -> Result<ExitCode> {
         None
     };
     if args.json {
-        print_json(&Report::new(nodes, blocks.as_deref()))?;
+        print_versioned(1, &Report::new(nodes, blocks.as_deref()))?;
     } else {
         print(&nodes_table(&nodes))?;
         if let Some(blocks) = blocks {

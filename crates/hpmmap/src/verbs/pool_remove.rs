@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use hpmmap_base::error::{Error, Result};
-use hpmmap_base::output::{print, print_json, warn};
+use hpmmap_base::output::{print, print_versioned, warn};
 use hpmmap_base::size::{Size, memory_blocks, multiple_of, short};
 use hpmmap_host::{Root, memory};
 use serde::Serialize;
@@ -179,7 +179,7 @@ fn conclude(
     outcome: &Outcome,
 ) -> Result<ExitCode> {
     if args.json {
-        print_json(&report(node, plan, outcome))?;
+        print_versioned(1, &report(node, plan, outcome))?;
     }
     if let Some(error) = shortfall(plan, outcome) {
         return Err(error);

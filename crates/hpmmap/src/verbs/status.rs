@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use hpmmap_base::error::{Error, Result};
 use hpmmap_base::output::Column::{Number, Text};
-use hpmmap_base::output::{print, print_json, print_json_line, table};
+use hpmmap_base::output::{print, print_versioned, print_versioned_line, table};
 use hpmmap_base::size::{Size, short};
 use hpmmap_base::user_name;
 use hpmmap_base::{replace, signals};
@@ -23,6 +23,9 @@ use super::status_watch;
 use crate::cli::StatusArgs;
 use crate::device::require_module;
 use crate::prometheus::{self, JobState};
+
+/// Grows when a member changes its meaning or goes; new ones may come.
+const SCHEMA: u32 = 1;
 
 /// How long a signal may go unnoticed.
 pub const SLICE: Duration = Duration::from_millis(200);
@@ -38,7 +41,7 @@ pub fn perform(args: &StatusArgs) -> Result<ExitCode> {
                 None => print(text.trim_end())?,
             }
         }
-        None if args.json => print_json(&Status::read(&root)?)?,
+        None if args.json => print_versioned(SCHEMA, &Status::read(&root)?)?,
         None => print(&Status::read(&root)?.text())?,
         Some(interval) => watch(&root, args.json, interval)?,
     }
@@ -241,7 +244,9 @@ fn watch(root: &Root, json: bool, interval: Duration) -> Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     signals::catch(&stop)?;
     if json {
-        return every(interval, &stop, || print_json_line(&Status::read(root)?));
+        return every(interval, &stop, || {
+            print_versioned_line(SCHEMA, &Status::read(root)?)
+        });
     }
     if !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
         return every(interval, &stop, || {
@@ -387,7 +392,7 @@ mod tests {
         let fixture = fixture();
         fixture.job(3, 0);
         let text = metrics(&fixture.root()).unwrap();
-        assert!(text.contains("\nhpmmap_job_refusals_total{job=\"3\",user=\"root\"} 3\n"));
+        assert!(text.contains("\nhpmmap_job_refusals_total{hpmmap_job=\"3\",user=\"root\"} 3\n"));
         fixture.remove("sys/kernel/hpmmap/jobs/3/latency_brk");
         let text = metrics(&fixture.root()).unwrap();
         assert!(text.contains("\nhpmmap_jobs 0\n"), "{text}");
