@@ -236,7 +236,7 @@ struct hpmmap_launch {
 };
 #define HPMMAP_IOC_LAUNCH	_IOWR(HPMMAP_IOC_MAGIC, 4, struct hpmmap_launch)
 
-#define HPMMAP_LAUNCH_ONLY_MAX_BYTES	512
+#define HPMMAP_LAUNCH_ONLY_MAX_BYTES	256
 
 /* ENOMEM when the pools are exhausted, instead of memory of Linux. */
 #define HPMMAP_LAUNCH_F_STRICT		(1U << 0)
