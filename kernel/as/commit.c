@@ -103,6 +103,9 @@ static unsigned long commit_run(struct hpmmap_ctx *ctx,
 				struct vm_area_struct *vma, unsigned long addr,
 				unsigned long end, struct list_head *blocks)
 {
+	/* Below that there may be slots without a block, to be left so. */
+	if (addr < hpmmap_vma_given(ctx, vma))
+		end = min(end, addr + SLOT_SIZE);
 	end = min(ALIGN(end, SLOT_SIZE), vma->vm_end & SLOT_MASK);
 	if (addr & ~SLOT_MASK || addr >= end || ctx->job->first_touch ||
 	    vma->vm_flags & (VM_LOCKED | VM_NOHUGEPAGE) ||
@@ -114,7 +117,8 @@ static unsigned long commit_run(struct hpmmap_ctx *ctx,
 /*
  * Where there is something to commit from *addr on: the mapping, or NULL. @vma
  * is the one before, or NULL. A reservation may have terabytes of slots without
- * a block: with @only_present they are left out.
+ * a block: with @only_present they are left out, as are always those of a stack
+ * that wait until they are touched.
  */
 static struct vm_area_struct *commit_next(struct hpmmap_ctx *ctx,
 					  struct vm_area_struct *vma,
@@ -122,7 +126,7 @@ static struct vm_area_struct *commit_next(struct hpmmap_ctx *ctx,
 					  unsigned long end, bool only_present)
 {
 	while (*addr < end && !fatal_signal_pending(current)) {
-		unsigned long stop;
+		unsigned long stop, given;
 
 		if (!vma || vma->vm_end <= *addr)
 			vma = find_vma_intersection(ctx->mm, *addr, end);
@@ -130,10 +134,14 @@ static struct vm_area_struct *commit_next(struct hpmmap_ctx *ctx,
 			break;
 		*addr = max(*addr, vma->vm_start);
 		stop = min(end, vma->vm_end);
-		if (!hpmmap_vma_is_ours(vma) || !hpmmap_vma_is_accessible(vma))
+		if (!hpmmap_vma_is_ours(vma) || !hpmmap_vma_is_accessible(vma)) {
 			*addr = stop;
-		else if (only_present)
-			*addr = hpmmap_store_next(ctx, *addr, stop);
+		} else {
+			given = only_present ? stop :
+				min(stop, hpmmap_vma_given(ctx, vma));
+			if (*addr < given)
+				*addr = hpmmap_store_next(ctx, *addr, given);
+		}
 		if (*addr < stop)
 			return vma;
 		cond_resched();

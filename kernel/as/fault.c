@@ -70,6 +70,11 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 	else if (!mutex_trylock(&ctx->lock))
 		return VM_FAULT_RETRY;
 	block = xa_load(&ctx->store, slot);
+	/* It reads as zeros, which a core dump has as a hole. */
+	if (!block && current->flags & PF_DUMPCORE) {
+		ret = VM_FAULT_SIGBUS;
+		goto out;
+	}
 	*committed = block;
 	*why = block ? HPMMAP_FAULT_UNMAPPED : HPMMAP_FAULT_RESERVED;
 	if (hpmmap_slot_is_marked(ctx, slot))

@@ -110,6 +110,7 @@ static const char * const names[HPMMAP_NR_NAMES] = {
 	[HPMMAP_NAME_NONE] = "",
 	[HPMMAP_NAME_HEAP] = "[heap]",
 	[HPMMAP_NAME_STACK] = "[stack]",
+	[HPMMAP_NAME_THREAD] = "",
 };
 
 /* A file of an inode, one reference to which is given up. */
@@ -245,7 +246,7 @@ unsigned long hpmmap_file_map_named(struct hpmmap_ctx *ctx, enum hpmmap_name nam
  * @len: length
  * @prot: PROT_*
  * @flags: further MAP_* flags: MAP_FIXED or MAP_FIXED_NOREPLACE, and
- *	MAP_NORESERVE, MAP_LOCKED
+ *	MAP_NORESERVE, MAP_LOCKED, MAP_STACK
  *
  * Return: @addr or an errno, as from mmap(2).
  */
@@ -254,14 +255,42 @@ unsigned long hpmmap_vma_map(struct hpmmap_ctx *ctx, unsigned long addr,
 			     unsigned long flags)
 {
 	lockdep_assert_held(&ctx->ops);
-	return hpmmap_file_map_named(ctx, name_of(ctx, addr, addr + len), addr, len, prot,
-			 flags);
+	/* To Linux MAP_STACK means small pages. */
+	return hpmmap_file_map_named(ctx, flags & MAP_STACK ? HPMMAP_NAME_THREAD :
+				     name_of(ctx, addr, addr + len), addr, len,
+				     prot, flags & ~MAP_STACK);
 }
 
 /* What a mapping of a file of ours is called. */
 enum hpmmap_name hpmmap_file_name(const struct file *file)
 {
 	return (enum hpmmap_name)(unsigned long)file->private_data;
+}
+
+/**
+ * hpmmap_vma_is_stack() - may memory of a mapping wait until it is touched?
+ * @ctx: the context
+ * @vma: mapping of ours
+ */
+bool hpmmap_vma_is_stack(const struct hpmmap_ctx *ctx,
+			 const struct vm_area_struct *vma)
+{
+	enum hpmmap_name name = hpmmap_file_name(vma->vm_file);
+
+	return !ctx->job->eager_stacks && !(vma->vm_flags & VM_LOCKED) &&
+	       (name == HPMMAP_NAME_STACK || name == HPMMAP_NAME_THREAD);
+}
+
+/**
+ * hpmmap_vma_given() - where the part of a mapping begins that has memory at once
+ * @ctx: the context
+ * @vma: mapping of ours
+ */
+unsigned long hpmmap_vma_given(const struct hpmmap_ctx *ctx,
+			       const struct vm_area_struct *vma)
+{
+	return hpmmap_vma_is_stack(ctx, vma) ?
+	       hpmmap_stack_given(vma->vm_start, vma->vm_end) : vma->vm_start;
 }
 
 /**

@@ -3,14 +3,34 @@
 #ifndef _HPMMAP_AS_FILE_H
 #define _HPMMAP_AS_FILE_H
 
+#include <linux/minmax.h>
 #include <linux/types.h>
 
+#include "hpmmap.h"
 #include "as/ctx.h"
 
 struct file;
+struct vm_area_struct;
 struct vm_operations_struct;
 
 extern const struct vm_operations_struct *hpmmap_vm_ops;
+
+/* Of a stack, what has memory before it is touched. */
+#define STACK_GIVEN_BYTES (128UL << 10)
+
+/**
+ * hpmmap_stack_given() - where the part of a stack begins that has memory at once
+ * @start: start of the stack
+ * @end: its end
+ *
+ * Slots are given as a whole. Those below get their blocks when they are touched,
+ * by one fault each: most stacks never grow that far.
+ */
+static inline unsigned long hpmmap_stack_given(unsigned long start,
+					       unsigned long end)
+{
+	return max(start, (end - STACK_GIVEN_BYTES) & SLOT_MASK);
+}
 
 void hpmmap_file_init(const struct vm_operations_struct *ops);
 struct file *hpmmap_file_alloc(void);
@@ -22,6 +42,10 @@ unsigned long hpmmap_vma_map(struct hpmmap_ctx *ctx, unsigned long addr,
 			     unsigned long len, unsigned long prot,
 			     unsigned long flags);
 enum hpmmap_name hpmmap_file_name(const struct file *file);
+bool hpmmap_vma_is_stack(const struct hpmmap_ctx *ctx,
+			 const struct vm_area_struct *vma);
+unsigned long hpmmap_vma_given(const struct hpmmap_ctx *ctx,
+			       const struct vm_area_struct *vma);
 void hpmmap_vma_own_file(struct hpmmap_ctx *ctx);
 
 #endif /* _HPMMAP_AS_FILE_H */

@@ -10,6 +10,7 @@
 #include "mem/placement.h"
 #include "mem/pool.h"
 #include "as/ctx.h"
+#include "as/file.h"
 #include "as/fit.h"
 #include "as/policy.h"
 #include "as/reserve.h"
@@ -279,7 +280,8 @@ int hpmmap_policy_alloc_mapped(struct hpmmap_ctx *ctx, unsigned long start,
 
 		if (!hpmmap_vma_is_ours(vma))
 			continue;
-		ret = alloc_range(ctx, vma, max(start, vma->vm_start), hi,
+		ret = alloc_range(ctx, vma,
+				  max(start, hpmmap_vma_given(ctx, vma)), hi,
 				  &got);
 		if (ret)
 			break;

@@ -24,6 +24,7 @@ struct hpmmap_tally;
  * @tally: blocks it holds; counts by itself
  * @large: place memory in 1 GB runs
  * @interleave: where no memory policy says otherwise, the nodes take turns
+ * @eager_stacks: stacks have all their memory at once
  * @first_touch: who touches a block first decides on its node
  * @only: patterns of programs that are registered, or NULL for all; set before it has
  *	a process
@@ -50,6 +51,7 @@ struct hpmmap_job {
 	bool first_touch;
 	bool large;
 	bool image;
+	bool eager_stacks;
 	char *only;
 	nodemask_t nodes;
 	struct hpmmap_totals *totals;

@@ -9,6 +9,7 @@
 #include "hook.h"
 #include "hpmmap.h"
 #include "as/ctx.h"
+#include "as/file.h"
 #include "as/store.h"
 #include "as/vma.h"
 
@@ -74,6 +75,9 @@ unsigned long hpmmap_vma_count_missing(struct hpmmap_ctx *ctx,
 		unsigned long hi = min(end, vma->vm_end), nr;
 
 		if (!hpmmap_vma_is_ours(vma))
+			continue;
+		lo = max(lo, hpmmap_vma_given(ctx, vma));
+		if (lo >= hi)
 			continue;
 		nr = hpmmap_store_missing(ctx, lo, hi);
 		/* Two mappings in one slot need one block. */

@@ -138,6 +138,13 @@ bool hpmmap_wants_reuse(unsigned long prot, unsigned long flags)
 	return flags & MAP_UNINITIALIZED && !hpmmap_is_reservation(prot, flags);
 }
 
+/* Is it a stack, most of which gets memory only when it is touched? */
+bool hpmmap_wants_stack(struct hpmmap_ctx *ctx, unsigned long flags)
+{
+	return flags & MAP_STACK && !(flags & (MAP_POPULATE | MAP_LOCKED)) &&
+	       !ctx->job->eager_stacks && !(ctx->mm->def_flags & VM_LOCKED);
+}
+
 /* MAP_POPULATE is a touch by the caller. */
 static void touch_range(unsigned long addr, unsigned long len,
 			unsigned long prot)
@@ -181,6 +188,8 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 		.renewed = addr >= ctx->hole.start &&
 			   addr + len <= ctx->hole.end,
 	};
+	bool stack = hpmmap_wants_stack(ctx, flags);
+	unsigned long given = stack ? hpmmap_stack_given(c.start, c.end) : addr;
 	unsigned long ret;
 	LIST_HEAD(blocks);
 
@@ -188,7 +197,7 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	if (hpmmap_change_begin_new(&c))
 		return -ENOMEM;
 	if (!c.lazy &&
-	    blocks_find(ctx, addr, addr + len, fixed, ahead, &blocks)) {
+	    blocks_find(ctx, given, addr + len, fixed, ahead, &blocks)) {
 		if (ctx->job->strict)
 			hpmmap_count_refusal(ctx);
 		return -ENOMEM;
@@ -211,6 +220,7 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 			store_commit_range(ctx, addr, addr + len, &blocks);
 	}
 	ret = hpmmap_vma_map(ctx, addr, len, prot, (flags & PASSED_MAP_FLAGS) |
+			     (stack ? MAP_STACK : 0) |
 			     (fixed ? MAP_FIXED : MAP_FIXED_NOREPLACE));
 	/* A mapping to be replaced may be gone even if it failed. */
 	hpmmap_change_settle(&c, IS_ERR_VALUE(ret) ? HPMMAP_CUT : HPMMAP_FRESH,

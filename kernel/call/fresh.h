@@ -12,6 +12,7 @@ struct list_head;
 bool hpmmap_is_reservation(unsigned long prot, unsigned long flags);
 int hpmmap_blocks_clear(struct hpmmap_ctx *ctx, unsigned long start,
 			 unsigned long end, struct list_head *blocks);
+bool hpmmap_wants_stack(struct hpmmap_ctx *ctx, unsigned long flags);
 bool hpmmap_wants_reuse(unsigned long prot, unsigned long flags);
 unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 			       unsigned long len, unsigned long prot,

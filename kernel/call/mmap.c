@@ -62,6 +62,9 @@ static unsigned long mmap_ours(struct hpmmap_ctx *ctx, unsigned long addr,
 			       unsigned long flags, struct list_head *ahead)
 {
 	unsigned long align = placement_align(ctx, len);
+	/* A stack is used from its end. */
+	unsigned long phase = hpmmap_wants_stack(ctx, flags) ?
+			      -len & (align - 1) : 0;
 	struct hpmmap_placement place;
 	unsigned long ret = -ENOMEM;
 	int i;
@@ -79,7 +82,7 @@ static unsigned long mmap_ours(struct hpmmap_ctx *ctx, unsigned long addr,
 			addr = ctx->hole.start;
 		else
 			addr = hpmmap_find_place(ctx, &place, addr & PAGE_MASK,
-						 len, flags, align, 0);
+						 len, flags, align, phase);
 		if (IS_ERR_VALUE(addr))
 			return addr;
 		ret = hpmmap_map_where_fit(ctx, &place, addr, len, prot, flags, false,
@@ -176,7 +179,8 @@ static void mmap_ahead(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 
 	if (!mmap_is_ours(regs->di, regs->si, flags) ||
 	    offset_in_page(regs->r9) || hpmmap_is_reservation(regs->dx, flags) ||
-	    ctx->job->first_touch || !(nr || hpmmap_wants_reuse(regs->dx, flags)))
+	    ctx->job->first_touch || hpmmap_wants_stack(ctx, flags) ||
+	    !(nr || hpmmap_wants_reuse(regs->dx, flags)))
 		return;
 	hpmmap_placement_get(ctx->job, NULL, &place);
 	if (hpmmap_wants_reuse(regs->dx, flags)) {

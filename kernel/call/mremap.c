@@ -76,6 +76,8 @@ static bool remap_lookup(struct hpmmap_ctx *ctx, struct remap *r)
 	vma = vma_lookup(ctx->mm, r->addr);
 	ours = vma && hpmmap_vma_is_ours(vma);
 	if (ours) {
+		if (hpmmap_vma_is_stack(ctx, vma))
+			r->map_flags |= MAP_STACK;
 		r->vm_flags = vma->vm_flags;
 		r->vm_end = vma->vm_end;
 		r->pkey = vma_pkey(vma);
@@ -161,7 +163,7 @@ static long unmap_range(struct hpmmap_ctx *ctx, unsigned long start,
 
 static bool lazy(const struct remap *r)
 {
-	return !r->prot || r->map_flags & MAP_NORESERVE;
+	return !r->prot || r->map_flags & (MAP_NORESERVE | MAP_STACK);
 }
 
 /*

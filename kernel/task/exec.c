@@ -334,7 +334,7 @@ static int stack_copy(struct hpmmap_ctx *ctx, const struct stack *s)
 static void stack_setup(struct hpmmap_ctx *ctx)
 {
 	struct mm_struct *mm = ctx->mm;
-	unsigned long ret = -ENOMEM, addr, next;
+	unsigned long ret = -ENOMEM, given, addr, next;
 	struct hpmmap_change c = { .ctx = ctx };
 	LIST_HEAD(blocks);
 	struct stack s;
@@ -343,14 +343,17 @@ static void stack_setup(struct hpmmap_ctx *ctx)
 		return;
 	c.start = s.start;
 	c.end = s.top;
-	if (hpmmap_policy_alloc(ctx, s.start, s.top, &blocks)) {
+	given = s.start;
+	if (!ctx->job->eager_stacks)
+		given = hpmmap_stack_given(s.start, s.sp);
+	if (hpmmap_policy_alloc(ctx, given, s.top, &blocks)) {
 		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_EXEC,
 				      s.top - s.start);
 		return;
 	}
 	if (clear_user((void __user *)(s.start - PAGE_SIZE), 1))
 		goto out;
-	for (addr = s.start; addr < s.top; addr = next) {
+	for (addr = given; addr < s.top; addr = next) {
 		next = min(s.top, (addr & SLOT_MASK) + SLOT_SIZE);
 		hpmmap_store_commit(ctx, NULL, addr, next, &blocks, NULL);
 	}

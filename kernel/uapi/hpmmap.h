@@ -256,6 +256,14 @@ struct hpmmap_launch {
  * Neither with HPMMAP_LAUNCH_F_INTERLEAVE nor with a page_size of 1 GB (EINVAL).
  */
 #define HPMMAP_LAUNCH_F_FIRST_TOUCH	(1U << 4)
+/*
+ * All memory of stacks comes at once. Otherwise it is that of the 2 MB blocks with
+ * the uppermost 128 KB, below what is on the main stack already and of each
+ * mapping with MAP_STACK; the rest comes 2 MB at a time, with one page fault each,
+ * and where the pools are used up then from Linux, with
+ * HPMMAP_LAUNCH_F_STRICT, too.
+ */
+#define HPMMAP_LAUNCH_F_EAGER_STACKS	(1U << 5)
 
 /**
  * DOC: Limits
@@ -370,7 +378,8 @@ struct hpmmap_limit_list {
 					 HPMMAP_LAUNCH_F_NO_INHERIT | \
 					 HPMMAP_LAUNCH_F_INTERLEAVE | \
 					 HPMMAP_LAUNCH_F_IMAGE | \
-					 HPMMAP_LAUNCH_F_FIRST_TOUCH)
+					 HPMMAP_LAUNCH_F_FIRST_TOUCH | \
+					 HPMMAP_LAUNCH_F_EAGER_STACKS)
 #define HPMMAP_MARK_OPTIONS	(HPMMAP_MARK_LAUNCH_FLAGS | HPMMAP_MARK_F_1G)
 
 /**
@@ -497,7 +506,7 @@ struct hpmmap_limit_list {
  *				and by the kernel; every one since execve. The
  *				sum of both is the sum of:
  *	faults_fork		memory shared by a fork
- *	faults_reserved		MAP_NORESERVE
+ *	faults_reserved		MAP_NORESERVE, and what a stack grows by
  *	faults_first_touch	HPMMAP_LAUNCH_F_FIRST_TOUCH
  *	faults_linux		pages of Linux that stand in
  *	faults_unmapped		others: what another call or Linux had just

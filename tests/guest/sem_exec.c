@@ -357,10 +357,15 @@ static void program_deep(size_t depth)
 static void program_far(void)
 {
 	char *p = alloca(MB(6));
+	struct totals before;
 
 	program_must_be_registered();
 	CHECK_EQ(((volatile char *)p)[0], 0);
 	((volatile char *)p)[0] = 1;
+	before = totals_now();
+	stamp(p, MB(6), 1);
+	/* 2 MB at a time. */
+	CHECK(totals_now().user - before.user <= MB(6) / SLOT + 1);
 	watch_begin();
 	stamp(p, MB(6), 1);
 	EXPECT_NO_FAULTS(p, MB(6));

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define NR_THREADS	8
@@ -186,6 +187,135 @@ static void calls_beside_pages_in_use(void)
 	CHECK_TOUCH(base, 3 * SLOT);
 	check_2m(base, 3 * SLOT);
 	unmap(base, 3 * SLOT);
+}
+
+/* ---- Stacks ------------------------------------------------------------ */
+
+/* Whole slots would wait for a touch even at the end of a stack. */
+static void skip_with_first_touch(void)
+{
+	if (getenv("HPMMAP_TEST_FIRST_TOUCH"))
+		SKIP("launched with --placement first-touch");
+}
+
+/* What the process holds more than before; 0 natively. */
+static uint64_t more_held(uint64_t before)
+{
+	return registered() ? context_value("held_bytes") - before : 0;
+}
+
+/* A stack that is mapped as threads map theirs: all but its end waits. */
+static char *map_stack(size_t len)
+{
+	uint64_t before = registered() ? context_value("held_bytes") : 0;
+	char *p = map_flags(NULL, len + PAGE, PROT_NONE, ANON | MAP_STACK) + PAGE;
+
+	CHECK_OK(mprotect(p, len, RW));
+	CHECK_EQ(vma_count(p, len), 1);
+	if (registered())
+		CHECK_EQ(more_held(before), SLOT);
+	CHECK_TOUCH(p + len - KB(128), KB(128));
+	return p;
+}
+
+static void unmap_stack(char *p, size_t len)
+{
+	unmap(p - PAGE, len + PAGE);
+}
+
+/* One fault for each 2 MB that it grows by, and none afterwards. */
+static void stacks_grow_by_slots(void)
+{
+	struct totals before;
+	char *p;
+
+	skip_with_first_touch();
+	p = map_stack(MB(8));
+	before = totals_now();
+
+	for (char *at = p + MB(8) - PAGE; at >= p; at -= PAGE)
+		*(volatile char *)at = 1;
+	if (registered())
+		CHECK(totals_now().user - before.user <= 3);
+	CHECK_TOUCH(p, MB(8));
+	unmap_stack(p, MB(8));
+
+	/* Where no slot is covered wholly, too. */
+	p = map_flags(NULL, MB(1), RW, ANON | MAP_STACK);
+	before = totals_now();
+	stamp(p, MB(1), 1);
+	if (registered())
+		CHECK(totals_now().user - before.user <= 1);
+	CHECK_TOUCH(p, MB(1));
+	unmap(p, MB(1));
+}
+
+/* Who needs a part first may be the kernel. */
+static void stacks_grow_for_the_kernel(void)
+{
+	char *p, buf[PAGE];
+	struct iovec local = { buf, PAGE }, remote = { NULL, PAGE };
+	int fds[2];
+
+	skip_with_first_touch();
+	p = map_stack(MB(8));
+	remote.iov_base = p + MB(3);
+	CHECK_OK(pipe(fds));
+	CHECK_EQ(write(fds[1], p + MB(1), PAGE), PAGE);
+	CHECK_EQ(read(fds[0], p + MB(5), PAGE), PAGE);
+	verify_zero(p + MB(5), PAGE);
+	memset(buf, 1, PAGE);
+	CHECK_EQ(process_vm_readv(getpid(), &local, 1, &remote, 1, 0), PAGE);
+	verify_zero(buf, PAGE);
+	CHECK_OK(mlock(p, MB(8)));
+	CHECK_TOUCH(p, MB(8));
+	CHECK_OK(munlock(p, MB(8)));
+	close(fds[0]);
+	close(fds[1]);
+	unmap_stack(p, MB(8));
+
+	p = map_flags(NULL, MB(8), RW, ANON | MAP_STACK | MAP_POPULATE);
+	CHECK_TOUCH(p, MB(8));
+	unmap(p, MB(8));
+}
+
+/* It is a stack still when it was cut, moved, or inherited. */
+static void stacks_stay_stacks(void)
+{
+	uint64_t before;
+	char *p, *q;
+	pid_t pid;
+
+	skip_with_first_touch();
+	p = map_stack(MB(8));
+	CHECK_OK(mprotect(p + MB(4), PAGE, PROT_NONE));
+	CHECK_OK(mprotect(p + MB(4), PAGE, RW));
+	CHECK_EQ(vma_count(p, MB(8)), 1);
+	fill(p + MB(5), PAGE, 2);
+	pid = fork_child();
+	if (pid == 0) {
+		verify(p + MB(5), PAGE, 2, 0);
+		before = registered() ? context_value("held_bytes") : 0;
+		fill(p + MB(1), PAGE, 3);
+		if (registered())
+			CHECK_EQ(more_held(before), SLOT);
+		CHECK_TOUCH(p, MB(2));
+		_exit(0);
+	}
+	expect_success(pid);
+	verify_zero(p + MB(1), PAGE);
+
+	before = registered() ? context_value("held_bytes") : 0;
+	q = mremap(p, MB(8), MB(64), MREMAP_MAYMOVE);
+	CHECK_OK(q);
+	verify(q + MB(5), PAGE, 2, 0);
+	verify_zero(q + MB(40), PAGE);
+	if (registered())
+		CHECK(more_held(before) <= MB(8));
+	CHECK_EQ(vma_count(q, MB(64)), 1);
+	unmap(q, MB(64));
+	if (q != p)
+		unmap(p - PAGE, PAGE);
 }
 
 /* ---- The first touch --------------------------------------------------- */
@@ -812,6 +942,9 @@ int main(void)
 		T(robust_mutexes),
 		T(signals_on_alternate_stacks),
 		T(malloc_in_all_threads),
+		T(stacks_grow_by_slots),
+		T(stacks_grow_for_the_kernel),
+		T(stacks_stay_stacks),
 		T(calls_wait_for_a_thread_that_maps),
 		T(tables_are_emptied_by_another_thread),
 	};

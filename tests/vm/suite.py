@@ -107,9 +107,11 @@ class Outcome:
 def _registered(options: str) -> str:
     policy = "strict" if "--strict" in options.split() else "fallback"
     image = "yes" if "--image" in options.split() else "no"
+    others = "HPMMAP_TEST_STACKS=eager " if "--stacks eager" in options else ""
+    others += "HPMMAP_TEST_FIRST_TOUCH=1 " if "first-touch" in options.split() else ""
     return (
         f"env HPMMAP_TEST_EXPECT=registered HPMMAP_TEST_POLICY={policy} HPMMAP_TEST_IMAGE={image} "
-        f"hpmmap run {options} --"
+        f"{others}hpmmap run {options} --"
     )
 
 

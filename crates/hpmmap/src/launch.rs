@@ -30,6 +30,18 @@ impl Placement {
     }
 }
 
+/// When stacks have their memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stacks {
+    /// What most need at once, the rest 2 MB at a time when it is reached,
+    /// with one page fault each
+    Grow,
+    /// All of it at once: 8 MB for each program and thread, or what their
+    /// limits and attributes say
+    Eager,
+}
+
 /// Options of a launched program, apart from the nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Options {
@@ -41,6 +53,8 @@ pub struct Options {
     pub no_inherit: bool,
     /// Where memory lies.
     pub placement: Placement,
+    /// When stacks have their memory.
+    pub stacks: Stacks,
     /// In bytes.
     pub page_size: u64,
 }
@@ -52,6 +66,7 @@ impl Options {
         flag(self.image, uapi::LAUNCH_F_IMAGE)
             | flag(self.strict, uapi::LAUNCH_F_STRICT)
             | flag(self.no_inherit, uapi::LAUNCH_F_NO_INHERIT)
+            | flag(self.stacks == Stacks::Eager, uapi::LAUNCH_F_EAGER_STACKS)
             | self.placement.launch_flag()
     }
 }
@@ -70,6 +85,7 @@ impl fmt::Display for Options {
             (self.no_inherit, "no-inherit"),
             (self.placement == Placement::Interleave, "interleave"),
             (self.placement == Placement::FirstTouch, "first-touch"),
+            (self.stacks == Stacks::Eager, "eager stacks"),
         ] {
             if set {
                 write!(f, ", {name}")?;

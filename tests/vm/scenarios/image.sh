@@ -10,7 +10,7 @@ programs=$HPMMAP_ROOT/build/tests
 # 120 MB of bss and the rest do not fit: the program is Linux's, and complete.
 for policy in '' --strict; do
 	env HPMMAP_TEST_EXPECT=registered HPMMAP_TEST_IMAGE=no HPMMAP_TEST_ONLY='[rmcpb]*' \
-		hpmmap run --image $policy -- "$programs/image_static" >/tmp/out || { cat /tmp/out; fail "without memory ($policy)"; }
+		hpmmap run --image --stacks eager $policy -- "$programs/image_static" >/tmp/out || { cat /tmp/out; fail "without memory ($policy)"; }
 	[ "$(grep -c '       OK' /tmp/out)" -ge 5 ] || { cat /tmp/out; fail "the tests did not run"; }
 	expect_pool_free
 done
@@ -26,7 +26,7 @@ read -r bytes fallbacks < <(hpmmap run -- python3 -c "$mine")
 [ "$bytes" = 0 ] || fail "python3 without --image: $bytes bytes of image"
 # The stack takes what this user may have.
 hpmmap pool limit --user $USER_ID --size 10M
-read -r bytes fallbacks < <(as_member hpmmap run --image -- python3 -c "$mine")
+read -r bytes fallbacks < <(as_member hpmmap run --image --stacks eager -- python3 -c "$mine")
 hpmmap pool limit --user $USER_ID --size default
 [ "$bytes" = 0 ] && [ "$fallbacks" -gt 0 ] || fail "python3 with 10 MB: $bytes bytes of image, $fallbacks fallbacks"
 

@@ -8,7 +8,7 @@ use hpmmap_base::error::{Error, Result};
 use hpmmap_sys::uapi;
 
 use crate::allocator::Malloc;
-use crate::launch::{Options, Placement};
+use crate::launch::{Options, Placement, Stacks};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PageSize {
@@ -45,6 +45,9 @@ pub struct LaunchArgs {
     /// own (set_mempolicy, mbind, numactl)
     #[arg(long, value_enum, value_name = "HOW", default_value = "local")]
     pub placement: Placement,
+    /// When stacks have their memory, the main one and those of threads
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "grow")]
+    pub stacks: Stacks,
     /// Fail allocations when the pools are used up, instead of using memory
     /// of Linux
     #[arg(long)]
@@ -68,6 +71,7 @@ impl LaunchArgs {
             strict: self.strict,
             no_inherit: self.no_inherit,
             placement: self.placement,
+            stacks: self.stacks,
             page_size: self.page_size.bytes(),
         })
     }
@@ -134,7 +138,7 @@ pub struct RunArgs {
 #[derive(Debug, Args)]
 pub struct MarkArgs {
     /// Only tell whether the files are marked, and how
-    #[arg(long, conflicts_with_all = ["page_size", "placement", "strict", "no_inherit", "no_image"])]
+    #[arg(long, conflicts_with_all = ["page_size", "placement", "stacks", "strict", "no_inherit", "no_image"])]
     pub show: bool,
     #[command(flatten)]
     pub launch: LaunchArgs,

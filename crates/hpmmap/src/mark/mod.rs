@@ -12,7 +12,7 @@ use hpmmap_base::escape;
 use hpmmap_base::replace::{Dir, Links, Place, describe, find};
 use hpmmap_sys::{Errno, uapi};
 
-use crate::launch::{Options, Placement};
+use crate::launch::{Options, Placement, Stacks};
 pub use replace::{Digests, hex};
 
 /// The bytes of the file that hold the mark: e_flags.
@@ -44,6 +44,11 @@ fn from_flags(flags: u32) -> Options {
             0 => Placement::Local,
             uapi::LAUNCH_F_INTERLEAVE => Placement::Interleave,
             _ => Placement::FirstTouch,
+        },
+        stacks: if flags & uapi::LAUNCH_F_EAGER_STACKS != 0 {
+            Stacks::Eager
+        } else {
+            Stacks::Grow
         },
         page_size: if flags & uapi::MARK_F_1G != 0 {
             uapi::LARGE_BYTES
@@ -168,6 +173,7 @@ mod tests {
         image: true,
         strict: true,
         no_inherit: true,
+        stacks: Stacks::Eager,
         placement: Placement::Interleave,
         page_size: uapi::LARGE_BYTES,
     };
@@ -175,6 +181,7 @@ mod tests {
         image: true,
         strict: false,
         no_inherit: false,
+        stacks: Stacks::Grow,
         placement: Placement::Local,
         page_size: uapi::BLOCK_BYTES,
     };
@@ -209,7 +216,7 @@ mod tests {
         assert_eq!(IMAGE.to_string(), "page size 2M, image");
         assert_eq!(
             ALL.to_string(),
-            "page size 1G, image, strict, no-inherit, interleave"
+            "page size 1G, image, strict, no-inherit, interleave, eager stacks"
         );
         assert_eq!(first_touch.to_string(), "page size 2M, image, first-touch");
     }

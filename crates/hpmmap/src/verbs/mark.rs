@@ -158,13 +158,14 @@ mod tests {
     use hpmmap_sys::uapi;
 
     use super::*;
-    use crate::launch::Placement;
+    use crate::launch::{Placement, Stacks};
     use crate::mark::Digests;
 
     const OPTIONS: Options = Options {
         image: true,
         strict: false,
         no_inherit: false,
+        stacks: Stacks::Grow,
         placement: Placement::Local,
         page_size: uapi::BLOCK_BYTES,
     };

@@ -164,7 +164,7 @@ fn explain(root: &Root, request: &LaunchRequest, errno: Errno, full: Option<Stri
 mod tests {
     use super::*;
     use crate::cli::{LaunchArgs, PageSize};
-    use crate::launch::Placement;
+    use crate::launch::{Placement, Stacks};
     use hpmmap_host::fixture::Fixture;
 
     fn args(node: Option<&str>) -> RunArgs {
@@ -174,6 +174,7 @@ mod tests {
                 placement: Placement::Interleave,
                 strict: true,
                 no_inherit: false,
+                stacks: Stacks::Grow,
             },
             node: node.map(str::to_string),
             only: Vec::new(),
@@ -258,6 +259,7 @@ mod tests {
                 placement,
                 strict: false,
                 no_inherit: false,
+                stacks: Stacks::Grow,
             };
             let request = checked(&fixture.root(), &args).unwrap();
             (request.flags, request.nodes)
