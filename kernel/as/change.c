@@ -18,6 +18,7 @@
 #include "as/commit.h"
 #include "as/ctx.h"
 #include "as/discard.h"
+#include "as/few.h"
 #include "as/pgmap.h"
 #include "as/range.h"
 #include "as/reuse.h"
@@ -100,6 +101,8 @@ void hpmmap_change_begin(struct hpmmap_change *c)
 int hpmmap_change_begin_new(struct hpmmap_change *c)
 {
 	lockdep_assert_held(&c->ctx->ops);
+	if (!c->few)
+		hpmmap_few_end(c->ctx, c->start, c->end);
 	if (own_edges(c->ctx, c->start, c->end) ||
 	    !hpmmap_store_wait_unpinned(c->ctx, c->start, c->end))
 		return -ENOMEM;

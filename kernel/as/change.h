@@ -23,6 +23,7 @@ struct list_head;
  *	range, so that nothing there has to be mapped again
  * @lazy: what gets accessible there has memory only from a fault on
  * @reuse: of a new mapping: it may see old contents of the process, and is kept
+ * @few: of a new mapping: hpmmap_few_begin() has seen to its slots
  * @replaces: of a new mapping: there may have been others, which it has cut
  * @renewed: of a new mapping: hpmmap_change_renew() was called, or nothing was
  *	there
@@ -46,6 +47,7 @@ struct hpmmap_change {
 	unsigned int intact;
 	bool lazy;
 	bool reuse;
+	bool few;
 	bool replaces;
 	bool renewed;
 	bool ours;

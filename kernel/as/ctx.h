@@ -59,10 +59,14 @@ enum hpmmap_name {
  * @ops: serialises the hooked calls and fork
  * @lock: protects @store and the blocks in it
  * @store: slot number -> struct hpmmap_block; marked with SLOT_SHARED
+ * @has_few: there has been a slot that needs no more than a few pages; set under
+ *	@lock
  * @spare_slot: where the search for a block to exchange goes on; protected
  *	by @lock
  * @heap_end: end of the mapped heap, a multiple of the page size; 0: the heap
  *	is Linux's. Protected by @ops.
+ * @heap_slot: start of the slot that the heap begins in, with room for small
+ *	mappings before it; 0 without. Set before the program runs.
  * @hole: whole slots that were unmapped last, if nothing was mapped since; they
  *	have no blocks. Protected by @ops.
  * @discount: pages of the mapping that mremap(2) moves, taken out of the counts of
@@ -115,8 +119,10 @@ struct hpmmap_ctx {
 	struct mutex ops;
 	struct mutex lock;
 	struct xarray store;
+	bool has_few;
 	unsigned long spare_slot;
 	unsigned long heap_end;
+	unsigned long heap_slot;
 	struct {
 		unsigned long start;
 		unsigned long end;
@@ -136,6 +142,7 @@ struct hpmmap_ctx {
 		struct task_struct *task;
 		struct hpmmap_ctx *child;
 		bool repair;
+		bool repair_few;
 		struct vm_area_struct *zapped;
 	} fork;
 	atomic_t nr_replacing;

@@ -189,7 +189,8 @@ void hpmmap_store_drop_linux(struct hpmmap_ctx *ctx, unsigned long start,
 	VMA_ITERATOR(vmi, ctx->mm, start);
 
 	lockdep_assert_held(&ctx->ops);
-	if (!atomic_long_read(&ctx->owner.nr_linux_pages) ||
+	if ((!atomic_long_read(&ctx->owner.nr_linux_pages) &&
+	     !atomic_long_read(&ctx->owner.nr_few_pages)) ||
 	    mmap_write_lock_killable(ctx->mm))
 		return;
 	mutex_lock(&ctx->lock);

@@ -88,7 +88,7 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 	block = hpmmap_store_get(ctx, vmf->vma, slot, NULL, NULL, true);
 	if (!block)
 		goto out;
-	if (block->folio)
+	if (hpmmap_block_is_whole(block))
 		slot_clip(slot, vmf->vma->vm_start, vmf->vma->vm_end, &first, &nr);
 	if (hpmmap_block_has_stale(block, first, nr)) {
 		*committed = false;
@@ -96,7 +96,7 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 			*why = ctx->job->first_touch ?
 			       HPMMAP_FAULT_FIRST_TOUCH : HPMMAP_FAULT_RESERVED;
 	}
-	if (!owned && !block->folio)
+	if (!owned && !hpmmap_block_is_whole(block))
 		*why = HPMMAP_FAULT_LINUX;
 	if (!owned && block->folio && nr == SLOT_PAGES &&
 	    bitmap_full(block->stale, SLOT_PAGES)) {

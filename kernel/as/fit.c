@@ -81,6 +81,42 @@ bool hpmmap_policy_fits(struct hpmmap_ctx *ctx,
 }
 
 /**
+ * hpmmap_policy_beside_heap() - a place for a small mapping in the heap's slot
+ * @ctx: the caller's context, ctx->ops held
+ * @place: where its memory should come from
+ * @len: length of a new mapping
+ *
+ * The linker and the C library map a few pages each, here and there, which would
+ * take a block each. One page is left free at both ends.
+ *
+ * Return: the highest address that is free, or 0.
+ */
+unsigned long hpmmap_policy_beside_heap(struct hpmmap_ctx *ctx,
+					const struct hpmmap_placement *place,
+					unsigned long len)
+{
+	unsigned long start = ctx->heap_slot + PAGE_SIZE, addr = 0;
+	unsigned long end = ctx->heap_slot + BESIDE_HEAP_BYTES - PAGE_SIZE;
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+
+	lockdep_assert_held(&ctx->ops);
+	if (!ctx->heap_slot || len > BESIDE_HEAP_BYTES / 2)
+		return 0;
+	mmap_read_lock(ctx->mm);
+	for_each_vma_range(vmi, vma, end) {
+		if (vma->vm_start >= start + len)
+			addr = vma->vm_start - len;
+		start = vma->vm_end;
+	}
+	mmap_read_unlock(ctx->mm);
+	if (end >= start + len)
+		addr = end - len;
+	return addr && hpmmap_policy_fits(ctx, place, addr, addr + len, false) ?
+	       addr : 0;
+}
+
+/**
  * hpmmap_policy_apart() - a place beside others that were put apart
  * @ctx: the caller's context, ctx->ops held
  * @place: where its memory should come from

@@ -410,6 +410,16 @@ static unsigned long fill_linux(struct vm_area_struct *vma, pmd_t *pmdp,
 	return made;
 }
 
+static unsigned long fill_some(struct vm_area_struct *vma, pmd_t *pmdp,
+			       unsigned long start, unsigned long end,
+			       struct hpmmap_block *block, unsigned int flags)
+{
+	if (!block->folio)
+		return fill_linux(vma, pmdp, start, end, block, flags);
+	return fill_entries(vma, pmdp, start, (end - start) >> PAGE_SHIFT,
+			    block, flags);
+}
+
 /* Would an access take a fault? */
 static bool is_missing(struct mm_struct *mm, unsigned long addr)
 {
@@ -488,10 +498,7 @@ unsigned long hpmmap_pgmap_fill(struct vm_area_struct *vma,
 		return 0;
 	}
 	pmdp = hpmmap_pgmap_pmd(vma->vm_mm, start);
-	if (!block->folio)
-		return fill_linux(vma, pmdp, start, end, block, flags);
-	return fill_entries(vma, pmdp, start, (end - start) >> PAGE_SHIFT,
-			    block, flags);
+	return fill_some(vma, pmdp, start, end, block, flags);
 }
 
 /**
@@ -532,7 +539,7 @@ static void install_table(struct vm_fault *vmf)
 /**
  * hpmmap_pgmap_fill_fault() - map all that a fault has made ready
  * @vmf: the fault; vmf->page is set
- * @block: the slot's, of the pools and of the context's own; all pages are
+ * @block: the slot's, of the context's own, and with pages for all that is mapped; all pages are
  *	committed as far as the mapping covers the slot
  *
  * The core maps a single page where it cannot map a slot by one entry; the others,
@@ -560,10 +567,8 @@ unsigned long hpmmap_pgmap_fill_fault(struct vm_fault *vmf,
 	install_table(vmf);
 	if (vma->vm_flags & VM_WRITE)
 		flags |= FAULT_FLAG_WRITE;
-	return fill_entries(vma, vmf->pmd, start, (addr - start) >> PAGE_SHIFT,
-			    block, flags) +
-	       fill_entries(vma, vmf->pmd, addr + PAGE_SIZE,
-			    ((end - addr) >> PAGE_SHIFT) - 1, block, flags);
+	return fill_some(vma, vmf->pmd, start, addr, block, flags) +
+	       fill_some(vma, vmf->pmd, addr + PAGE_SIZE, end, block, flags);
 }
 
 /* Pages of zeros that are everybody's are special. */

@@ -102,6 +102,7 @@ CTX_ATTR(image_bytes, READ_ONCE(ctx->image_bytes));
 CTX_MAPPED_ATTR(mapped_2m_bytes, mapped.bytes_2m);
 CTX_MAPPED_ATTR(mapped_4k_bytes, mapped.bytes_4k);
 CTX_MAPPED_ATTR(linux_bytes, linux_bytes(ctx, &mapped));
+CTX_ATTR(few_bytes, atomic_long_read(&ctx->owner.nr_few_pages) << PAGE_SHIFT);
 CTX_ATTR(fallbacks, atomic_long_read(&ctx->nr_fallbacks));
 CTX_ATTR(faults, atomic_long_read(&ctx->nr_faults));
 CTX_ATTR(faults_kernel, atomic_long_read(&ctx->nr_faults_kernel));
@@ -121,6 +122,7 @@ static struct attribute *ctx_attrs[] = {
 	&mapped_2m_bytes_attr.attr,
 	&mapped_4k_bytes_attr.attr,
 	&linux_bytes_attr.attr,
+	&few_bytes_attr.attr,
 	&fallbacks_attr.attr,
 	&faults_attr.attr,
 	&faults_kernel_attr.attr,

@@ -47,6 +47,16 @@ static void fork_copies(struct hpmmap_ctx *parent, struct vm_area_struct *vma)
 		compat_zap(vma, vma->vm_start, vma->vm_end - vma->vm_start);
 }
 
+/* The same of a few pages: only these are mapped again. */
+static void fork_copies_few(struct hpmmap_ctx *parent,
+			    struct vm_area_struct *vma, unsigned long slot)
+{
+	if (!has_other_threads(vma->vm_mm) && !userfaultfd_armed(vma))
+		return;
+	parent->fork.repair_few = true;
+	hpmmap_slot_zap(parent, slot);
+}
+
 /*
  * Can the child have the same block, until one of them writes? Not what a
  * device may write to, nor what only one of them sees a part of.
@@ -217,7 +227,13 @@ static bool snapshot_slot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 		return true;
 	if (fatal_signal_pending(current))
 		return false;
-	fork_copies(parent, vma);
+	if (src->few)
+		fork_copies_few(parent, vma, slot);
+	else
+		fork_copies(parent, vma);
+	/* Without memory for it the child gets a block. */
+	if (src->few && !dst)
+		hpmmap_store_insert_few(child, slot);
 	dst = hpmmap_store_get(child, vma, slot, src, NULL, true);
 	return dst && !hpmmap_block_copy(&child->owner, dst, first, src, first,
 					 nr);

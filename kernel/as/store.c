@@ -178,6 +178,22 @@ int hpmmap_store_insert(struct hpmmap_ctx *ctx, unsigned long slot,
 	return 0;
 }
 
+/* Gives a slot without a block pages of Linux, as it needs no more than a few. */
+bool hpmmap_store_insert_few(struct hpmmap_ctx *ctx, unsigned long slot)
+{
+	struct hpmmap_block *block = hpmmap_block_alloc_linux();
+
+	lockdep_assert_held(&ctx->lock);
+	if (!block)
+		return false;
+	block->few = true;
+	ctx->has_few = true;
+	if (!hpmmap_store_insert(ctx, slot, block))
+		return true;
+	hpmmap_store_put_back(ctx, block);
+	return false;
+}
+
 /*
  * May the block of a marked slot be the context's own without a copy? The others
  * have given it up. What they handed to somebody else (a pipe, a
@@ -361,7 +377,7 @@ struct hpmmap_block *hpmmap_store_commit(struct hpmmap_ctx *ctx,
 			done = HPMMAP_COMMIT_OWNED_NOW;
 		block = hpmmap_store_get(ctx, vma, slot_of(start), NULL, blocks,
 				  false);
-		if (block && block->folio)
+		if (block && hpmmap_block_is_whole(block))
 			hpmmap_store_fill(ctx, block, first, nr);
 	}
 	mutex_unlock(&ctx->lock);

@@ -66,6 +66,7 @@ int hpmmap_store_fill(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 		unsigned int first, unsigned int nr);
 int hpmmap_store_insert(struct hpmmap_ctx *ctx, unsigned long slot,
 			struct hpmmap_block *block);
+bool hpmmap_store_insert_few(struct hpmmap_ctx *ctx, unsigned long slot);
 bool hpmmap_store_adopt_locked(struct hpmmap_ctx *ctx, unsigned long slot,
 			struct hpmmap_block *block);
 struct hpmmap_block *hpmmap_store_own(struct hpmmap_ctx *ctx,

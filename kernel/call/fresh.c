@@ -12,6 +12,7 @@
 #include "mem/pool.h"
 #include "as/change.h"
 #include "as/ctx.h"
+#include "as/few.h"
 #include "as/file.h"
 #include "as/fit.h"
 #include "as/range.h"
@@ -194,6 +195,8 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	LIST_HEAD(blocks);
 
 	lockdep_assert_held(&ctx->ops);
+	c.few = fixed && !locked && !c.lazy && !c.reuse &&
+		hpmmap_few_begin(ctx, addr, addr + len);
 	if (hpmmap_change_begin_new(&c))
 		return -ENOMEM;
 	if (!c.lazy &&
@@ -243,7 +246,8 @@ out:
  * @align: a power of two
  * @phase: distance to a multiple of @align
  *
- * Not in a slot whose old contents a device still uses, nor in one of another
+ * What is small goes where the heap has a block already, if there is room. Not
+ * in a slot whose old contents a device still uses, nor in one of another
  * node than its policy wants, if there is room.
  *
  * Return: an address, or an errno.
@@ -257,6 +261,11 @@ unsigned long hpmmap_find_place(struct hpmmap_ctx *ctx,
 	unsigned long addr, whole;
 
 	lockdep_assert_held(&ctx->ops);
+	if (!hint && len < SLOT_SIZE && !(flags & (MAP_32BIT | MAP_STACK))) {
+		addr = hpmmap_policy_beside_heap(ctx, place, len);
+		if (addr && !hpmmap_store_is_pinned(ctx, addr, addr + len))
+			return addr;
+	}
 	addr = hpmmap_vma_find_hole(hint, len, flags, align, phase);
 	if (IS_ERR_VALUE(addr) ||
 	    (!hpmmap_store_is_pinned(ctx, addr, addr + len) &&

@@ -255,7 +255,7 @@ static struct page *linux_page_alloc(struct hpmmap_owner *owner,
 	page_folio(page)->index = (block->slot << SLOT_ORDER) + i;
 	SetPageUptodate(page);
 	block->pages[i] = page;
-	atomic_long_inc(&owner->nr_linux_pages);
+	atomic_long_inc(hpmmap_block_count(owner, block));
 	return page;
 }
 
@@ -501,8 +501,24 @@ void hpmmap_block_drop_linux(struct hpmmap_owner *owner, struct hpmmap_block *bl
 		block->pages[i] = NULL;
 		folio_detach(page_folio(page));
 		put_page(page);
-		atomic_long_dec(&owner->nr_linux_pages);
+		atomic_long_dec(hpmmap_block_count(owner, block));
 	}
+}
+
+/**
+ * hpmmap_block_few_end() - the few pages of a block stand in for one of the pools
+ * @owner: whose store it is in, locked
+ * @block: the block
+ */
+void hpmmap_block_few_end(struct hpmmap_owner *owner, struct hpmmap_block *block)
+{
+	unsigned int i, nr = 0;
+
+	for (i = 0; i < SLOT_PAGES; i++)
+		nr += !!block->pages[i];
+	atomic_long_sub(nr, &owner->nr_few_pages);
+	atomic_long_add(nr, &owner->nr_linux_pages);
+	block->few = false;
 }
 
 /**

@@ -17,7 +17,8 @@ struct hpmmap_ctx;
  * @account: who is charged; immutable, holds a reference
  * @mapping: of the file that its blocks stand for; immutable
  * @mm: whose memory cgroup is charged for pages of Linux; NULL: the caller's
- * @nr_linux_pages: pages of Linux in its blocks
+ * @nr_linux_pages: pages of Linux that stand in for its blocks
+ * @nr_few_pages: those where no more than a few are needed
  * @nr_cleared: pages that were zeroed for it
  */
 struct hpmmap_owner {
@@ -25,6 +26,7 @@ struct hpmmap_owner {
 	struct address_space *mapping;
 	struct mm_struct *mm;
 	atomic_long_t nr_linux_pages;
+	atomic_long_t nr_few_pages;
 	atomic_long_t nr_cleared;
 };
 
@@ -56,6 +58,8 @@ enum hpmmap_block_state {
  *	hpmmap_pool_alloc() the one it is meant for, or NO_SLOT
  * @nid: node of a pool block. Immutable.
  * @zeroed: those of its pages that are stale are zero
+ * @few: pages of Linux that do not stand in for a block of the pools: it would be
+ *	too much for them (as/few.c). Protected by ctx->lock.
  * @bad: it is not to be handed out any more; protected by node->lock
  * @foreign_pin: a store that shared it gave it up while it was pinned, maybe for
  *	the process of that store
@@ -80,6 +84,7 @@ struct hpmmap_block {
 	unsigned long slot;
 	int nid;
 	bool zeroed;
+	bool few;
 	bool bad;
 	bool foreign_pin;
 	atomic_t users;
@@ -98,6 +103,19 @@ static inline bool hpmmap_block_is_hurt(const struct hpmmap_block *block)
 {
 	return block->folio ? folio_test_has_hwpoisoned(block->folio) :
 			      !!block->lost;
+}
+
+/* Where pages of Linux in a block are counted. */
+static inline atomic_long_t *hpmmap_block_count(struct hpmmap_owner *owner,
+						const struct hpmmap_block *block)
+{
+	return block->few ? &owner->nr_few_pages : &owner->nr_linux_pages;
+}
+
+/* Has it all pages that its mappings ask for, without a touch? */
+static inline bool hpmmap_block_is_whole(const struct hpmmap_block *block)
+{
+	return block->folio || block->few;
 }
 
 static inline bool hpmmap_block_is_shared(const struct hpmmap_block *block)
@@ -132,6 +150,7 @@ void hpmmap_block_clear_linux(struct hpmmap_owner *owner,
 			      unsigned int nr);
 void hpmmap_block_drop_linux(struct hpmmap_owner *owner, struct hpmmap_block *block,
 			     unsigned int first, unsigned int nr);
+void hpmmap_block_few_end(struct hpmmap_owner *owner, struct hpmmap_block *block);
 void hpmmap_block_zero(struct hpmmap_block *block);
 void hpmmap_block_clear(struct hpmmap_owner *owner, struct hpmmap_block *block);
 void hpmmap_block_set_stale(struct hpmmap_block *block, unsigned int first,

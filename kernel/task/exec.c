@@ -245,8 +245,8 @@ static void member_insert(struct member *m)
 /* The new program. */
 
 /*
- * The heap starts at the next 2 MB boundary, so that its first block is
- * wholly its own. Left alone where something is in the way.
+ * The heap starts in the next 2 MB that the program has nothing of, behind some
+ * room for small mappings. Left alone where something is in the way.
  */
 static void heap_setup(struct hpmmap_ctx *ctx)
 {
@@ -257,6 +257,8 @@ static void heap_setup(struct hpmmap_ctx *ctx)
 	if (mm->start_brk == mm->brk && start < TASK_SIZE - SLOT_SIZE &&
 	    !find_vma_intersection(mm, PAGE_ALIGN(mm->brk),
 				   start + SLOT_SIZE)) {
+		ctx->heap_slot = start;
+		start += BESIDE_HEAP_BYTES;
 		spin_lock(&mm->arg_lock);
 		mm->start_brk = start;
 		mm->brk = start;

@@ -43,6 +43,7 @@ static int fork_prepare(struct hpmmap_ctx *ctx)
 		return -ENOMEM;
 	}
 	child->heap_end = ctx->heap_end;
+	child->heap_slot = ctx->heap_slot;
 	child->image = ctx->image;
 	child->image_bytes = ctx->image_bytes;
 	memcpy(child->stats.program, ctx->stats.program,
@@ -50,13 +51,14 @@ static int fork_prepare(struct hpmmap_ctx *ctx)
 	child->stats.forked = true;
 	ctx->fork.child = child;
 	ctx->fork.repair = false;
+	ctx->fork.repair_few = false;
 	ctx->fork.zapped = NULL;
 	WRITE_ONCE(ctx->fork.task, current);
 	return 0;
 }
 
-/* Map everything of @ctx that has memory. */
-static void populate(struct hpmmap_ctx *ctx)
+/* Map everything of @ctx that has memory, or only what needs no blocks. */
+static void populate(struct hpmmap_ctx *ctx, bool only_few)
 {
 	struct hpmmap_block *block;
 	unsigned long slot;
@@ -69,6 +71,8 @@ static void populate(struct hpmmap_ctx *ctx)
 			.lazy = true,
 		};
 
+		if (only_few && !block->few)
+			continue;
 		hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
 	}
 }
@@ -77,8 +81,8 @@ static void populate(struct hpmmap_ctx *ctx)
 static void fork_finish(struct hpmmap_ctx *ctx)
 {
 	WRITE_ONCE(ctx->fork.task, NULL);
-	if (ctx->fork.repair)
-		populate(ctx);
+	if (ctx->fork.repair || ctx->fork.repair_few)
+		populate(ctx, !ctx->fork.repair);
 	if (ctx->fork.child->mm)
 		hpmmap_ctx_put(ctx->fork.child);
 	else

@@ -29,7 +29,8 @@ static long pool_pages_of(struct mm_struct *mm)
 			 (long)READ_ONCE(ctx->reuse.nr)) << SLOT_ORDER;
 		/* What of it is not mapped has not been counted. */
 		mapped = get_mm_counter(mm, MM_FILEPAGES) -
-			 atomic_long_read(&ctx->owner.nr_linux_pages);
+			 atomic_long_read(&ctx->owner.nr_linux_pages) -
+			 atomic_long_read(&ctx->owner.nr_few_pages);
 		pages = clamp(pages, 0L, max(mapped, 0L));
 	}
 	rcu_read_unlock();

@@ -449,6 +449,9 @@ struct hpmmap_limit_list {
  *					pages in blocks, and what its anonymous
  *					mappings have (without its stack, and
  *					the bss of a program); errors as above
+ *		few_bytes		Linux pages of shared libraries' bss, where
+ *					it is no more than some pages in a
+ *					slot of 2 MB; none with strict
  *		image_bytes		text, data and bss of its program that
  *					execve put into pool memory
  *		fallbacks		calls that got memory of Linux instead

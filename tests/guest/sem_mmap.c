@@ -391,6 +391,75 @@ static void noreserve_takes_a_fault_a_slot(void)
 	unmap(p, MB(2));
 }
 
+/* What the process has in pages of Linux that need no block. */
+static uint64_t few_bytes(void)
+{
+	return registered() ? context_value("few_bytes") : 0;
+}
+
+/*
+ * A few pages over a library's mapping, as ld.so maps its bss, take no block, until
+ * something else is mapped beside them.
+ */
+static void bss_of_a_library(void)
+{
+	uint64_t held = held_bytes(), few = few_bytes();
+	int fd = memfd_create("library", MFD_CLOEXEC);
+	char *base = free_range(MB(4)), *bss = base + KB(64), *other;
+	pid_t pid;
+
+	CHECK_OK(fd);
+	CHECK_OK(ftruncate(fd, (off_t)KB(256)));
+	CHECK_OK(mmap(base, KB(256), RW, MAP_PRIVATE | MAP_FIXED_NOREPLACE, fd, 0));
+	close(fd);
+	map_flags(bss, KB(52), RW, ANON | MAP_FIXED);
+	if (registered()) {
+		CHECK_EQ(few_bytes() - few, KB(52));
+		CHECK_EQ(held_bytes(), held);
+	}
+	watch_begin();
+	verify_zero(bss, KB(52));
+	EXPECT_NO_FAULTS(bss, KB(52));
+	CHECK_TOUCH(bss, KB(52));
+	fill(bss, KB(52), 4);
+
+	pid = fork_child();
+	if (pid == 0) {
+		verify(bss, KB(52), 4, 0);
+		fill(bss, KB(52), 5);
+		if (registered())
+			CHECK_EQ(few_bytes() - few, KB(52));
+		verify(bss, KB(52), 5, 0);
+		_exit(0);
+	}
+	fill(bss, KB(52), 6);
+	expect_success(pid);
+	verify(bss, KB(52), 6, 0);
+
+	CHECK_OK(madvise(bss + KB(4), KB(8), MADV_DONTNEED));
+	verify(bss, KB(4), 6, 0);
+	verify_zero(bss + KB(4), KB(8));
+	CHECK_OK(mprotect(bss, KB(4), PROT_READ));
+	CHECK_WRITE_SEGV(bss, SEGV_ACCERR);
+	CHECK_OK(mprotect(bss, KB(4), RW));
+	CHECK_TOUCH(bss + KB(4), KB(48));
+	fill(bss + KB(4), KB(48), 7);
+
+	other = map_flags(base + MB(1), PAGE, RW, ANON | MAP_FIXED_NOREPLACE);
+	if (registered()) {
+		CHECK_EQ(few_bytes(), few);
+		CHECK_EQ(held_bytes() - held, SLOT);
+	}
+	verify(bss, KB(4), 6, 0);
+	verify(bss + KB(4), KB(48), 7, 0);
+	CHECK_TOUCH(bss, KB(52));
+	CHECK_TOUCH(other, PAGE);
+	unmap(other, PAGE);
+	unmap(base, KB(256));
+	if (registered())
+		CHECK_EQ(held_bytes(), held);
+}
+
 static void grows_down(void)
 {
 	char *base = free_range(MB(64));
@@ -609,6 +678,7 @@ int main(void)
 		T(rw_noreserve_committed_by_mmap),
 		T(rw_noreserve_without_commit),
 		T(noreserve_takes_a_fault_a_slot),
+		T(bss_of_a_library),
 		T(grows_down),
 		T(populate),
 		T(locked),

@@ -1,0 +1,56 @@
+#!/bin/bash
+# What small programs and idle threads hold of a pool, and that it is theirs without faults.
+# pool: 512M
+# timeout: 60
+# paths: kernel/as/few.* kernel/as/fit.* kernel/as/file.* kernel/as/commit.* kernel/call/fresh.* kernel/call/mmap.* kernel/task/exec.* tests/vm/programs/small.c
+. "$(dirname "$0")/../guest/lib.sh"
+
+SMALL=$HPMMAP_ROOT/build/tests-vm/small
+MB=$((1 << 20))
+
+# peak COMMAND...: the most that a job of one process holds, in MB, and its faults.
+peak() {
+	hpmmap run --report /tmp/small.json "$@" || fail "$*"
+	python3 -c '
+import json
+report = json.load(open("/tmp/small.json"))
+print(report["memory"]["peak_bytes"] >> 20, report["faults"]["pool_memory"]["total"])'
+}
+
+# idle THREADS [OPTION...]: what a program with so many idle threads holds, in MB.
+idle() {
+	local threads=$1 pid
+	shift
+	mkfifo /tmp/small.fifo
+	hpmmap run "$@" -- "$SMALL" "$threads" >/tmp/small.fifo &
+	pid=$!
+	read -r _ </tmp/small.fifo
+	held=$(($(context_of $pid held_bytes) / MB)) faults=$(context_of $pid faults)
+	kill $pid
+	wait $pid || true
+	rm /tmp/small.fifo
+}
+
+read -r held faults <<<"$(peak -- /bin/true)"
+echo "/bin/true: $held MB, $faults faults"
+[ "$held" -le 4 ] || fail "/bin/true holds $held MB"
+[ "$faults" = 0 ] || fail "/bin/true takes $faults faults"
+read -r held faults <<<"$(peak --strict -- /bin/true)"
+echo "strict: $held MB"
+[ "$faults" = 0 ] || fail "a strict job's /bin/true takes $faults faults"
+
+idle 0
+none=$held
+idle 64
+echo "a program: $none MB; 64 idle threads: $((held - none)) MB, $faults faults"
+[ "$none" -le 4 ] || fail "a program with a heap and a C library holds $none MB"
+[ $((held - none)) -le 140 ] || fail "64 idle threads hold $((held - none)) MB"
+[ "$faults" = 0 ] || fail "idle threads take $faults faults"
+
+idle 1 --stacks eager
+eager=$held
+idle 0 --stacks eager
+echo "with all of their stacks: a program $held MB, a thread $((eager - held)) MB"
+[ $((held - none)) -ge 6 ] || fail "--stacks eager: only $held MB"
+[ $((eager - held)) -ge 8 ] || fail "--stacks eager: a thread has only $((eager - held)) MB"
+expect_error 125 'stacks' hpmmap run --stacks all -- true
