@@ -53,4 +53,3 @@ idle 0 --stacks eager
 echo "with all of their stacks: a program $held MB, a thread $((eager - held)) MB"
 [ $((held - none)) -ge 6 ] || fail "--stacks eager: only $held MB"
 [ $((eager - held)) -ge 8 ] || fail "--stacks eager: a thread has only $((eager - held)) MB"
-expect_error 125 'stacks' hpmmap run --stacks all -- true
