@@ -87,6 +87,9 @@ pub enum Verb {
     /// Write the manual pages into a directory
     #[command(hide = true)]
     Man(ManArgs),
+    /// Write what completes words of the command in bash, zsh and fish into a directory
+    #[command(hide = true)]
+    Completions(ManArgs),
 }
 
 impl Verb {

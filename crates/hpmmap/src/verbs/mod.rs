@@ -37,6 +37,7 @@ pub fn perform(verb: Verb) -> Result<ExitCode> {
         Verb::Unmark(args) => mark::unmark(&args),
         Verb::Trace(verb) => hpmmap_trace::verbs::perform(&verb),
         Verb::Man(args) => man::perform(&args),
+        Verb::Completions(args) => man::completions(&args),
     }
 }
 
