@@ -225,9 +225,14 @@ mod tests {
                 .unwrap_err()
                 .contains("at least one character")
         );
-        let long = "x".repeat(511);
-        assert_eq!(of(&[&long]).unwrap().len(), 512);
-        assert!(of(&[&long, "y"]).unwrap_err().contains("514 characters"));
+        let most = uapi::LAUNCH_ONLY_MAX_BYTES as usize;
+        let long = "x".repeat(most - 1);
+        assert_eq!(of(&[&long]).unwrap().len(), most);
+        assert!(
+            of(&[&long, "y"])
+                .unwrap_err()
+                .contains(&format!("{} characters", most + 2))
+        );
     }
 
     #[test]
