@@ -235,7 +235,7 @@ def main() -> int:
     try:
         return supervised(args, rest, console)
     except (GuestError, ValueError, OSError, BenchError, StudyFailed) as error:
-        console.print(f"bench/run colocation: {escape(str(error))}", style="red")
+        console.print(f"bench/run colocation: {escape(str(error))}", style="red", soft_wrap=True)
         return 1
 
 
