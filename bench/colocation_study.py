@@ -30,6 +30,8 @@ from supervise import Study, StudyFailed, Supervisor
 # Where the file of neighbour D is: the guest keeps pages of what lies there.
 CACHE = "/run/cached-build/bench/cache"
 BOOT_SECONDS = 240
+# Where the clock counts instructions it leaps while a job hangs: the guest's limit is none then, ours is.
+NO_LIMIT = 1000000
 # Three quarters of the guest's memory are the job's. As much is movable as leaves the kernel its own.
 DEMO_GUEST = {"memory_of_guest": "2G", "movable": "1792M"}
 DEMO_STUDY = "--workload phases --memory 1408M --neighbour d --repeat 2"
@@ -187,7 +189,7 @@ def supervised(args: argparse.Namespace, rest: list[str], console: Console) -> i
         def boot(resume, gave_up, on_line, watch):
             words = [] if resume and not args.resume else list(options)
             if not resume:
-                words.append("--prepare")
+                words += ["--prepare", *(["--timeout", str(NO_LIMIT)] if args.icount else [])]
             words += [word for run in gave_up for word in ("--gave-up", str(run))]
             script = guest_script(out, resume, args.icount, words)
             # The supervisor's limits are nearer.

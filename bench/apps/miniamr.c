@@ -401,7 +401,7 @@ static void mesh_free(struct mesh *mesh)
 static struct result run(const struct options *options)
 {
 	struct mesh mesh = { .count = options->strong ? options->size : options->size * app_ranks };
-	struct result result;
+	struct result result = { 0 };
 	double before;
 
 	mesh_make(&mesh, options->seed);

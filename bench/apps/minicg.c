@@ -74,7 +74,7 @@ static struct result run(const struct options *options)
 	int n = options->size;
 	struct problem problem = { .seed = options->seed };
 	struct cg cg = { .multiply = multiply, .start = start, .problem = &problem };
-	struct result result;
+	struct result result = { 0 };
 	double error = 0, largest;
 
 	cg_make(&cg, options->strong ? n : n * app_ranks, (size_t)n * n);

@@ -267,7 +267,7 @@ static struct result run(const struct options *options)
 		.seed = options->seed,
 	};
 	struct cg cg = { .multiply = multiply_elements, .start = start, .problem = &problem };
-	struct result result;
+	struct result result = { 0 };
 	bool ended;
 
 	cg_make(&cg, problem.layers + 1, (size_t)problem.m * problem.m);

@@ -472,7 +472,7 @@ static struct result run(const struct options *options)
 	struct system s = { .cells = { options->size, options->size,
 				       options->strong ? options->size : options->size * app_ranks } };
 	double energy, furthest = 0, most = 0;
-	struct result result;
+	struct result result = { 0 };
 	int64_t atoms;
 	int since = 0;
 
