@@ -85,7 +85,9 @@ void hpmmap_change_begin(struct hpmmap_change *c)
 	mmap_read_lock(ctx->mm);
 	if (c->start & ~SLOT_MASK && has_pages(ctx, c->start))
 		c->intact |= HPMMAP_END_FIRST;
-	if (c->end & ~SLOT_MASK && has_pages(ctx, c->end - 1))
+	if (c->intact && c->end - c->start == PAGE_SIZE)
+		c->intact = HPMMAP_END_BOTH;
+	else if (c->end & ~SLOT_MASK && has_pages(ctx, c->end - 1))
 		c->intact |= HPMMAP_END_LAST;
 	mmap_read_unlock(ctx->mm);
 }

@@ -32,16 +32,17 @@
 static bool wants_collapse(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			   unsigned long addr)
 {
-	struct hpmmap_block *block = hpmmap_store_load(ctx, slot_of(addr));
+	struct hpmmap_block *block;
 
 	/* Mapped anew it would take the place of what is coming there. */
 	if (atomic_read(&ctx->nr_replacing))
 		return false;
-	return vma->vm_start <= addr && vma->vm_end - SLOT_SIZE >= addr &&
-	       !(vma->vm_flags & ~PLAIN_FLAGS) && !vma_policy(vma) &&
-	       !(ctx->mm->def_flags & VM_LOCKED) &&
-	       compat_maps_2m(ctx->mm) &&
-	       block && block->folio && !hpmmap_block_is_hurt(block) &&
+	if (vma->vm_start > addr || vma->vm_end - SLOT_SIZE < addr ||
+	    vma->vm_flags & ~PLAIN_FLAGS || vma_policy(vma) ||
+	    ctx->mm->def_flags & VM_LOCKED || !compat_maps_2m(ctx->mm))
+		return false;
+	block = hpmmap_store_load(ctx, slot_of(addr));
+	return block && block->folio && !hpmmap_block_is_hurt(block) &&
 	       hpmmap_pgmap_slot(ctx->mm, addr) == HPMMAP_ENTRY_TABLE;
 }
 
@@ -66,12 +67,13 @@ static bool commit_slot(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	unsigned long slot_start = addr & SLOT_MASK;
 	unsigned long lo = max(vma->vm_start, slot_start);
 	unsigned long hi = min(vma->vm_end, slot_start + SLOT_SIZE);
-	struct hpmmap_block *block = hpmmap_store_load(ctx, slot_of(addr));
+	struct hpmmap_block *block;
 	enum hpmmap_commit how;
 
 	/* What is locked is there. */
-	if (!(vma->vm_flags & VM_LOCKED) &&
-	    hpmmap_policy_defers(ctx, block, lo, hi)) {
+	if (ctx->job->first_touch && !(vma->vm_flags & VM_LOCKED) &&
+	    hpmmap_policy_defers(ctx, hpmmap_store_load(ctx, slot_of(addr)), lo,
+				 hi)) {
 		hpmmap_store_reserve(ctx, vma, slot_of(addr), blocks);
 		return false;
 	}

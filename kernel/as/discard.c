@@ -18,22 +18,30 @@
 #include "as/vma.h"
 #include "as/zap.h"
 
-/* Does a page of the range have contents, or a slot of it somebody's pins? */
+/* Does a page of the part of a slot have contents, or all of it somebody's pins? */
+static bool slot_has_contents(struct hpmmap_block *block, unsigned long slot,
+			      unsigned long start, unsigned long end)
+{
+	unsigned int first, nr;
+
+	slot_clip(slot, start, end, &first, &nr);
+	return hpmmap_block_has_fresh(block, first, nr) ||
+	       (nr == SLOT_PAGES && !hpmmap_block_idle(block));
+}
+
 static bool has_contents(struct hpmmap_ctx *ctx, unsigned long start,
 			 unsigned long end)
 {
+	unsigned long slot = slot_of(start), last = slot_of(end - 1);
 	struct hpmmap_block *block;
-	unsigned long slot;
 
-	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
-			  slot_of(end - 1)) {
-		unsigned int first, nr;
-
-		slot_clip(slot, start, end, &first, &nr);
-		if (hpmmap_block_has_fresh(block, first, nr) ||
-		    (nr == SLOT_PAGES && !hpmmap_block_idle(block)))
-			return true;
+	if (slot == last) {
+		block = hpmmap_store_load(ctx, slot);
+		return block && slot_has_contents(block, slot, start, end);
 	}
+	xa_for_each_range(&ctx->store, slot, block, slot, last)
+		if (slot_has_contents(block, slot, start, end))
+			return true;
 	return false;
 }
 

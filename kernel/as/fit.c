@@ -280,10 +280,16 @@ static int alloc_range(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 int hpmmap_policy_alloc(struct hpmmap_ctx *ctx, unsigned long start,
 			unsigned long end, struct list_head *out)
 {
+	unsigned long slot = slot_of(start);
 	LIST_HEAD(got);
-	int ret = alloc_range(ctx, NULL, start, end, &got);
+	int ret;
 
 	lockdep_assert_held(&ctx->ops);
+	/* Of small ones, most. */
+	if (slot == slot_of(end - 1) && hpmmap_store_load(ctx, slot) &&
+	    !hpmmap_slot_is_marked(ctx, slot))
+		return 0;
+	ret = alloc_range(ctx, NULL, start, end, &got);
 	if (ret)
 		hpmmap_pool_free_unused(&got);
 	else

@@ -390,6 +390,9 @@ static unsigned long fill_entries(struct vm_area_struct *vma, pmd_t *pmdp,
 				    flags);
 		made += run;
 		i += max(run, 1U);
+		/* What is there already goes on. */
+		while (i < nr && !pte_none(ptep_get(ptep + i)))
+			i++;
 	}
 	if (ptep)
 		spin_unlock(ptl);
@@ -477,12 +480,15 @@ unsigned long hpmmap_pgmap_fill(struct vm_area_struct *vma,
 		if (start == end)
 			return 0;
 	}
-	switch (hpmmap_pgmap_slot(vma->vm_mm, start)) {
+	pmdp = hpmmap_pgmap_pmd(vma->vm_mm, start);
+	switch (pmd_kind(pmdp)) {
 	case HPMMAP_ENTRY_2M:
 		return 0;
 	case HPMMAP_ENTRY_NONE:
-		if (!fault_in(vma, start, flags) ||
-		    hpmmap_pgmap_slot(vma->vm_mm, start) != HPMMAP_ENTRY_TABLE)
+		if (!fault_in(vma, start, flags))
+			return 0;
+		pmdp = hpmmap_pgmap_pmd(vma->vm_mm, start);
+		if (pmd_kind(pmdp) != HPMMAP_ENTRY_TABLE)
 			return 0;
 		break;
 	case HPMMAP_ENTRY_TABLE:
@@ -497,7 +503,6 @@ unsigned long hpmmap_pgmap_fill(struct vm_area_struct *vma,
 				break;
 		return 0;
 	}
-	pmdp = hpmmap_pgmap_pmd(vma->vm_mm, start);
 	return fill_some(vma, pmdp, start, end, block, flags);
 }
 

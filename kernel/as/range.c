@@ -37,6 +37,26 @@ bool hpmmap_range_has_ours(struct hpmmap_ctx *ctx, unsigned long start,
 	return ret;
 }
 
+/* Whose mappings are in a range? */
+enum hpmmap_range_what hpmmap_range_look(struct hpmmap_ctx *ctx,
+					 unsigned long start, unsigned long end)
+{
+	enum hpmmap_range_what what = HPMMAP_RANGE_LINUX;
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+
+	mmap_read_lock(ctx->mm);
+	for_each_vma_range(vmi, vma, end) {
+		if (!hpmmap_vma_is_ours(vma))
+			continue;
+		what = vma->vm_start <= start && vma->vm_end >= end ?
+		       HPMMAP_RANGE_OURS : HPMMAP_RANGE_MIXED;
+		break;
+	}
+	mmap_read_unlock(ctx->mm);
+	return what;
+}
+
 /* Is all of a range mapped, by anybody? */
 bool hpmmap_range_is_mapped(struct hpmmap_ctx *ctx, unsigned long start,
 			    unsigned long end)

@@ -8,6 +8,21 @@
 struct hpmmap_ctx;
 struct mm_struct;
 
+/**
+ * enum hpmmap_range_what - whose mappings are in a range
+ * @HPMMAP_RANGE_LINUX: nobody's, or only Linux's
+ * @HPMMAP_RANGE_OURS: one of ours, and nothing else
+ * @HPMMAP_RANGE_MIXED: some of ours, and maybe others
+ */
+enum hpmmap_range_what {
+	HPMMAP_RANGE_LINUX,
+	HPMMAP_RANGE_OURS,
+	HPMMAP_RANGE_MIXED,
+};
+
+enum hpmmap_range_what hpmmap_range_look(struct hpmmap_ctx *ctx,
+					 unsigned long start,
+					 unsigned long end);
 bool hpmmap_mm_has_ours(struct mm_struct *mm, unsigned long start,
 			unsigned long end);
 bool hpmmap_range_has_ours(struct hpmmap_ctx *ctx, unsigned long start,

@@ -373,10 +373,13 @@ struct hpmmap_block *hpmmap_store_commit(struct hpmmap_ctx *ctx,
 	    !hpmmap_block_has_stale(block, first, nr)) {
 		done = HPMMAP_COMMIT_SHARED;
 	} else {
-		if (hpmmap_slot_is_marked(ctx, slot_of(start)))
+		bool marked = hpmmap_slot_is_marked(ctx, slot_of(start));
+
+		if (marked)
 			done = HPMMAP_COMMIT_OWNED_NOW;
-		block = hpmmap_store_get(ctx, vma, slot_of(start), NULL, blocks,
-				  false);
+		if (!block || marked)
+			block = hpmmap_store_get(ctx, vma, slot_of(start), NULL,
+						 blocks, false);
 		if (block && hpmmap_block_is_whole(block))
 			hpmmap_store_fill(ctx, block, first, nr);
 	}
@@ -428,12 +431,12 @@ static bool edges_are_pinned(struct hpmmap_ctx *ctx, unsigned long start,
 	if (!((start | end) & ~SLOT_MASK))
 		return false;
 	mutex_lock(&ctx->lock);
-	for (i = 0; i < ARRAY_SIZE(slots) && !ret; i++) {
+	for (i = slots[0] == slots[1]; i < ARRAY_SIZE(slots) && !ret; i++) {
 		struct hpmmap_block *block = xa_load(&ctx->store, slots[i]);
 		unsigned int first, nr;
 
 		slot_clip(slots[i], start, end, &first, &nr);
-		/* What is stale nobody has seen since it was given out. */
+		/* What is stale nobody has seen, or had pinned when it became so. */
 		if (block && nr < SLOT_PAGES && hpmmap_block_has_fresh(block, first, nr))
 			ret = wait ? !hpmmap_block_wait_unpinned(ctx, block) :
 				     hpmmap_block_is_pinned(block);

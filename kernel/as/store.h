@@ -16,7 +16,8 @@
 
 static inline bool hpmmap_slot_is_marked(struct hpmmap_ctx *ctx, unsigned long slot)
 {
-	return xa_get_mark(&ctx->store, slot, SLOT_SHARED);
+	return xa_marked(&ctx->store, SLOT_SHARED) &&
+	       xa_get_mark(&ctx->store, slot, SLOT_SHARED);
 }
 
 /**

@@ -29,17 +29,38 @@ static bool slot_is_mapped(struct hpmmap_ctx *ctx, unsigned long slot,
 {
 	unsigned long start = slot << SLOT_SHIFT, end = start + SLOT_SIZE;
 	struct vm_area_struct *vma = *next;
+	VMA_ITERATOR(vmi, ctx->mm, start);
 
 	mmap_assert_locked(ctx->mm);
 	if (!*known || (vma && vma->vm_end <= start)) {
-		vma = find_vma(ctx->mm, start);
+		vma = vma_find(&vmi, ULONG_MAX);
 		*next = vma;
 		*known = true;
 	}
-	for (; vma && vma->vm_start < end; vma = find_vma(ctx->mm, vma->vm_end))
+	if (!vma || vma->vm_start >= end || hpmmap_vma_is_ours(vma))
+		return vma && vma->vm_start < end;
+	for_each_vma_range(vmi, vma, end)
 		if (hpmmap_vma_is_ours(vma))
 			return true;
 	return false;
+}
+
+/*
+ * What was unmapped of a slot that stays means nothing any more. What somebody has
+ * pinned, shares or wants again keeps its contents until something is mapped there.
+ */
+static void discard_unmapped(struct hpmmap_ctx *ctx, unsigned long slot,
+			     struct hpmmap_block *block, unsigned long start,
+			     unsigned long end)
+{
+	unsigned int first, nr;
+
+	lockdep_assert_held(&ctx->lock);
+	if (!block->folio || block->reuse_id == ctx->id ||
+	    hpmmap_block_is_shared(block) || hpmmap_block_is_pinned(block))
+		return;
+	slot_clip(slot, start, end, &first, &nr);
+	hpmmap_block_set_stale(block, first, nr);
 }
 
 /**
@@ -94,8 +115,11 @@ static unsigned long take_back(struct hpmmap_ctx *ctx, unsigned long start,
 
 		if (!(unmapped && slot << SLOT_SHIFT >= start &&
 		      (slot + 1) << SLOT_SHIFT <= end) &&
-		    slot_is_mapped(ctx, slot, &next, &known))
+		    slot_is_mapped(ctx, slot, &next, &known)) {
+			if (unmapped && !xas_get_mark(&xas, SLOT_SHARED))
+				discard_unmapped(ctx, slot, block, start, end);
 			goto pause;
+		}
 		kept = hpmmap_reuse_forget(ctx, block);
 		xas_store(&xas, NULL);
 		nr++;

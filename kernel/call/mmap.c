@@ -407,6 +407,7 @@ static long munmap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 long hpmmap_sys_munmap(const struct pt_regs *regs)
 {
 	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
+	enum hpmmap_range_what what;
 	struct hpmmap_ctx *ctx;
 	long ret;
 
@@ -416,12 +417,11 @@ long hpmmap_sys_munmap(const struct pt_regs *regs)
 	ctx = hpmmap_ctx_get(current->mm);
 	if (!ctx)
 		return hpmmap_call_orig(HPMMAP_CALL_MUNMAP, regs);
-	if (hpmmap_range_has_ours(ctx, start, end)) {
+	what = hpmmap_range_look(ctx, start, end);
+	if (what == HPMMAP_RANGE_MIXED)
 		hpmmap_range_unwatch(start, end);
-		ret = hpmmap_handle(HPMMAP_CALL_MUNMAP, regs, hpmmap_handle_munmap);
-	} else {
-		ret = munmap_linux(ctx, regs);
-	}
+	ret = what == HPMMAP_RANGE_LINUX ? munmap_linux(ctx, regs) :
+	      hpmmap_handle(HPMMAP_CALL_MUNMAP, regs, hpmmap_handle_munmap);
 	hpmmap_ctx_put(ctx);
 	return ret;
 }

@@ -87,20 +87,23 @@ static void chunk_set_free(struct hpmmap_buddy *b,
 	u8 root = chunk->tree[1];
 	u8 *tree = chunk->tree;
 	unsigned int order, node;
+	bool changed = true;
 
 	memset(&tree[lo], free, nr);
-	for (order = 1; order <= HPMMAP_BUDDY_MAX_ORDER; order++) {
+	for (order = 1; order <= HPMMAP_BUDDY_MAX_ORDER && changed; order++) {
+		changed = false;
 		lo /= 2;
 		hi /= 2;
 		for (node = lo; node <= hi; node++) {
 			u8 left = tree[2 * node];
 			u8 right = tree[2 * node + 1];
+			u8 value = left > right ? left : right;
 
 			/* The children's order is one less, their value one more. */
 			if (left == order && right == order)
-				tree[node] = order + 1;
-			else
-				tree[node] = left > right ? left : right;
+				value = order + 1;
+			changed |= tree[node] != value;
+			tree[node] = value;
 		}
 	}
 	if (tree[1] != root) {
