@@ -116,7 +116,10 @@ static struct hpmmap_block *block_instead(struct hpmmap_ctx *ctx,
 	block = hpmmap_pool_alloc_instead(account, place->near,
 					  &place->preferred);
 	if (!charged)
-		hpmmap_account_uncharge(account, 1);
+		hpmmap_account_refund(account, 1);
+	/* Nothing is given up for it, so the job may hold more than before. */
+	if (!charged && block)
+		hpmmap_account_tally(account, 0);
 	return block;
 }
 
