@@ -60,6 +60,19 @@ hpmmap pool limit --user $MEMBER_ID --size default
 [ "$held" = $((128 * MIB)) ] || fail "$held bytes were held with a limit of 128 MB"
 expect_pool_free
 
+# Gigabytes that were asked for, and had only in smaller pieces, are counted.
+hpmmap pool add --size 1G >/dev/null
+read -r largest missed < <(hpmmap run --page-size 1G -- python3 -c '
+import glob, mmap
+largest = max(int(open(one).read()) for one in glob.glob("/sys/kernel/hpmmap/nodes/node*/largest_free_bytes"))
+memory = mmap.mmap(-1, 1 << 30, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+stat = dict(line.split() for line in open(glob.glob("/sys/kernel/hpmmap/jobs/*/stat")[0]))
+print(largest, stat["large_missed_bytes"])')
+echo "the largest free piece had $largest bytes, $missed were missed"
+[ "$missed" = $((largest < 1 << 30 ? 1 << 30 : 0)) ] || fail "of a largest piece of $largest bytes, $missed were missed"
+expect_pool_free
+hpmmap pool remove --size 1G >/dev/null
+
 # Used up by another job: a strict job cannot even start, and says so.
 hpmmap run -- python3 -c "
 import mmap, time
