@@ -77,7 +77,8 @@ def guest_script(out: Path, resume: bool, counts: bool, options: list[str]) -> s
     """Files that runs make lie in memory; the records do not."""
     which = "--resume" if resume else "--out"
     command = ["hpmmap", "bench", "colocation", "--verbose", which, str(out), "--work", "/mnt", "--cache", CACHE]
-    lines = ["set -eu", "mount -t tmpfs -o size=90% none /mnt"]
+    # Where the guest has only its console, that is a terminal: lines are wanted, not a bar.
+    lines = ["set -eu -o pipefail", "mount -t tmpfs -o size=90% none /mnt"]
     if not counts:
         # The first use of a page costs the machine that runs the guest one of its
         # own; nobody is to be charged for that.
@@ -85,7 +86,7 @@ def guest_script(out: Path, resume: bool, counts: bool, options: list[str]) -> s
             "head -c $(awk '/^MemFree/ { print int($2 * 0.8) }' /proc/meminfo)K /dev/zero >/mnt/first",
             "rm /mnt/first",
         ]
-    return "\n".join([*lines, f"{shlex.join([*command, *options])} 2>&1"])
+    return "\n".join([*lines, f"{shlex.join([*command, *options])} 2>&1 | cat"])
 
 
 def once_more(args: argparse.Namespace, redo: list[str], cell: str) -> str:
