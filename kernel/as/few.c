@@ -8,6 +8,7 @@
  * reclaimed. When anything else is mapped in the slot it gets a block.
  */
 #include <linux/mm.h>
+#include <linux/sched/signal.h>
 
 #include "hpmmap.h"
 #include "mem/block.h"
@@ -101,18 +102,19 @@ static unsigned long next_few(struct hpmmap_ctx *ctx, unsigned long slot,
 	return found;
 }
 
-static bool get_block(struct hpmmap_ctx *ctx, unsigned long slot)
+/* @wait: whether to wait for pins; false when that was in vain. */
+static bool get_block(struct hpmmap_ctx *ctx, unsigned long slot, bool *wait)
 {
 	struct hpmmap_placement place;
 	struct hpmmap_block *block;
-	bool wait = true, done;
+	bool done;
 	LIST_HEAD(one);
 
 	hpmmap_placement_get(ctx->job, NULL, &place);
 	if (hpmmap_reserve(ctx, &place, slot, 1, &one))
 		return false;
 	block = hpmmap_list_take(&one, slot);
-	done = hpmmap_store_replace(ctx, slot, block, &wait);
+	done = hpmmap_store_replace(ctx, slot, block, wait);
 	if (!done) {
 		list_add(&block->link, &one);
 		hpmmap_pool_free_unused(&one);
@@ -143,15 +145,18 @@ void hpmmap_few_end(struct hpmmap_ctx *ctx, unsigned long start,
 		    unsigned long end)
 {
 	unsigned long slot = slot_of(start), last = slot_of(end - 1);
+	bool wait = true;
 
 	lockdep_assert_held(&ctx->ops);
 	if (!ctx->has_few)
 		return;
-	while ((slot = next_few(ctx, slot, last)) != NO_SLOT) {
-		if (!get_block(ctx, slot))
+	while (!fatal_signal_pending(current) &&
+	       (slot = next_few(ctx, slot, last)) != NO_SLOT) {
+		if (!get_block(ctx, slot, &wait))
 			stand_in(ctx, slot);
 		hpmmap_vma_repair(ctx, slot << SLOT_SHIFT,
 				  (slot + 1) << SLOT_SHIFT);
 		slot++;
+		cond_resched();
 	}
 }

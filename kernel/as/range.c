@@ -74,6 +74,14 @@ bool hpmmap_range_is_mapped(struct hpmmap_ctx *ctx, unsigned long start,
 	return start >= end;
 }
 
+/* A call of the current process has lost contents for want of memory: it cannot go on. */
+void hpmmap_contents_lost(void)
+{
+	pr_warn_ratelimited("no memory for process %d, which is killed\n",
+			    current->pid);
+	send_sig(SIGKILL, current, 1);
+}
+
 /**
  * hpmmap_range_kill_if_lost() - what a failed call was to replace may be gone
  * @ctx: the caller's context
@@ -86,11 +94,8 @@ bool hpmmap_range_is_mapped(struct hpmmap_ctx *ctx, unsigned long start,
 void hpmmap_range_kill_if_lost(struct hpmmap_ctx *ctx, unsigned long start,
 			       unsigned long end)
 {
-	if (hpmmap_range_is_mapped(ctx, start, end))
-		return;
-	pr_warn_ratelimited("no memory for process %d, which is killed\n",
-			    current->pid);
-	send_sig(SIGKILL, current, 1);
+	if (!hpmmap_range_is_mapped(ctx, start, end))
+		hpmmap_contents_lost();
 }
 
 /* The next mapping of Linux's that a userfaultfd watches; false if there is none. */

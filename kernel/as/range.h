@@ -30,6 +30,7 @@ bool hpmmap_range_has_ours(struct hpmmap_ctx *ctx, unsigned long start,
 bool hpmmap_range_is_watched(unsigned long start, unsigned long end);
 bool hpmmap_range_is_mapped(struct hpmmap_ctx *ctx, unsigned long start,
 			    unsigned long end);
+void hpmmap_contents_lost(void);
 void hpmmap_range_kill_if_lost(struct hpmmap_ctx *ctx, unsigned long start,
 			       unsigned long end);
 long hpmmap_range_unwatch(unsigned long start, unsigned long end);

@@ -40,32 +40,49 @@ static bool heap_shrink(struct hpmmap_ctx *ctx, unsigned long start,
 	return !hpmmap_handle_munmap(ctx, HPMMAP_CALL_MUNMAP, &regs);
 }
 
+/* Memory of Linux for a part of the heap, which may be empty. */
+static bool heap_map_linux(struct hpmmap_ctx *ctx, unsigned long start,
+			   unsigned long end)
+{
+	unsigned long ret;
+
+	if (start == end)
+		return true;
+	ret = vm_mmap(NULL, start, end - start, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, 0);
+	if (ret == -ENOMEM)
+		hpmmap_count_failure(ctx);
+	return !IS_ERR_VALUE(ret);
+}
+
 /* What the pools have of it, from its start on, and Linux's memory for the rest. */
 static bool heap_grow_short(struct hpmmap_ctx *ctx,
 			    const struct hpmmap_placement *place,
 			    unsigned long start, unsigned long end)
 {
-	unsigned long mid = hpmmap_short_end(ctx, place, start, end, true), ret;
+	unsigned long mid = hpmmap_short_end(ctx, place, start, end, true);
+	unsigned long ret;
 
+	/* Linux's first: what it refuses costs nothing then. */
+	if (!heap_map_linux(ctx, mid, end))
+		return false;
 	if (mid > start) {
 		ret = hpmmap_map_where_fit(ctx, place, start, mid - start,
 					   PROT_READ | PROT_WRITE, 0, false,
 					   NULL);
 		/* Somebody else was quicker. */
-		if (IS_ERR_VALUE(ret))
+		if (IS_ERR_VALUE(ret)) {
+			if (!heap_map_linux(ctx, start, mid)) {
+				if (mid < end)
+					vm_munmap(mid, end - mid);
+				return false;
+			}
 			mid = start;
+		}
 	}
-	ret = vm_mmap(NULL, mid, end - mid, PROT_READ | PROT_WRITE,
-		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, 0);
-	if (!IS_ERR_VALUE(ret)) {
+	if (mid < end)
 		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_BRK, end - mid);
-		return true;
-	}
-	if (mid > start)
-		heap_shrink(ctx, start, mid);
-	if (ret == -ENOMEM)
-		hpmmap_count_failure(ctx);
-	return false;
+	return true;
 }
 
 /* False where it cannot be: nothing was changed then. */

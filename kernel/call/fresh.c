@@ -261,7 +261,8 @@ unsigned long hpmmap_find_place(struct hpmmap_ctx *ctx,
 	unsigned long addr, whole;
 
 	lockdep_assert_held(&ctx->ops);
-	if (!hint && len < SLOT_SIZE && !(flags & (MAP_32BIT | MAP_STACK))) {
+	if (!hint && len < SLOT_SIZE && align == PAGE_SIZE &&
+	    !(flags & (MAP_32BIT | MAP_STACK))) {
 		addr = hpmmap_policy_beside_heap(ctx, place, len);
 		if (addr && !hpmmap_store_is_pinned(ctx, addr, addr + len))
 			return addr;
@@ -307,8 +308,8 @@ unsigned long hpmmap_map_where_fit(struct hpmmap_ctx *ctx,
  * @end: its end
  * @renew: it is a new mapping
  *
- * Return: the end of the part that they have memory for now, of a slot; @start where
- * there is no such part, or too little memory is not what is in the way.
+ * Return: the end of the part that they have memory for now: of a slot, or @end;
+ * @start where there is no such part.
  */
 unsigned long hpmmap_short_end(struct hpmmap_ctx *ctx,
 			       const struct hpmmap_placement *place,
@@ -317,7 +318,9 @@ unsigned long hpmmap_short_end(struct hpmmap_ctx *ctx,
 	unsigned long nr = slot_of(end - 1) - slot_of(start) + 1;
 	unsigned long mid;
 
+	if (nr == 1)
+		return start;
 	nr = hpmmap_pool_offer(ctx->owner.account, &place->nodes, nr);
 	mid = hpmmap_policy_reach(ctx, start, end, nr, renew);
-	return mid > start && mid < end ? mid : start;
+	return clamp(mid, start, end);
 }

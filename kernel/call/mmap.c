@@ -278,15 +278,37 @@ static unsigned long short_place(struct hpmmap_ctx *ctx,
 }
 
 /*
+ * The part of a mapping that the pools were to have memory for could not be made, and
+ * Linux's is there. Where something is replaced, nothing may be left open.
+ */
+static long short_undo(struct hpmmap_ctx *ctx, const struct pt_regs *part,
+		       const struct pt_regs *rest, long ret)
+{
+	if (part->r10 & MAP_FIXED) {
+		if (ret != -ENOMEM)
+			return ret;
+		ret = mmap_linux(ctx, part);
+		if (!IS_ERR_VALUE(ret))
+			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP,
+					      part->si + rest->si);
+		return ret;
+	}
+	if (rest->si)
+		vm_munmap(rest->di, rest->si);
+	return ret == -ENOMEM || ret == -EEXIST ? -EAGAIN : ret;
+}
+
+/*
  * Of a mapping that the pools have too little for, what they have, from its start on,
- * and Linux's memory for the rest: two mappings side by side. -ENOMEM where that
- * cannot be, -EAGAIN where somebody else was quicker.
+ * and Linux's memory for the rest: two mappings side by side. Linux's first: what it
+ * refuses has changed nothing then, and took nothing of the pools. -ENOMEM where
+ * that cannot be, -EAGAIN where somebody else was quicker.
  */
 static long mmap_short(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
 	struct pt_regs part = *regs, rest = *regs;
+	bool fixed = regs->r10 & MAP_FIXED, without = false;
 	unsigned long addr, mid = 0;
-	bool without = false;
 	LIST_HEAD(ahead);
 	long ret;
 
@@ -295,28 +317,27 @@ static long mmap_short(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 		return addr;
 	if (mid == addr)
 		return -ENOMEM;
+	rest.di = mid;
+	rest.si = addr + PAGE_ALIGN(regs->si) - mid;
+	if (!fixed)
+		rest.r10 |= MAP_FIXED_NOREPLACE;
+	if (rest.si) {
+		ret = mmap_linux(ctx, &rest);
+		if (IS_ERR_VALUE(ret))
+			return ret == -EEXIST ? -EAGAIN : ret;
+	}
 	part.si = mid - addr;
 	mmap_ahead(ctx, &part, &ahead);
 	part.di = addr;
-	rest.di = mid;
-	rest.si = addr + PAGE_ALIGN(regs->si) - mid;
-	if (!(regs->r10 & MAP_FIXED)) {
+	if (!fixed)
 		part.r10 |= MAP_FIXED_NOREPLACE;
-		rest.r10 |= MAP_FIXED_NOREPLACE;
-	}
 	ret = mmap_locked(ctx, &part, &ahead, &without);
 	hpmmap_reuse_return(ctx, &ahead);
 	hpmmap_pool_free_unused(&ahead);
-	if (ret == -ENOMEM || ret == -EEXIST)
-		return -EAGAIN;
 	if (IS_ERR_VALUE(ret))
-		return ret;
-	ret = mmap_linux(ctx, &rest);
-	if (IS_ERR_VALUE(ret)) {
-		hpmmap_handle(HPMMAP_CALL_MUNMAP, &part, hpmmap_handle_munmap);
-		return -ENOMEM;
-	}
-	hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP, rest.si);
+		return short_undo(ctx, &part, &rest, ret);
+	if (rest.si)
+		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP, rest.si);
 	return addr;
 }
 

@@ -181,7 +181,8 @@ static unsigned long grow_short(struct hpmmap_ctx *ctx, const struct remap *r,
 	};
 	unsigned long mapped;
 
-	if (lazy(r) || (r->vm_flags | ctx->mm->def_flags) & VM_LOCKED ||
+	if (!r->prot || r->map_flags & MAP_NORESERVE ||
+	    (r->vm_flags | ctx->mm->def_flags) & VM_LOCKED ||
 	    hpmmap_change_begin_new(&c) ||
 	    !hpmmap_linux_may_help(ctx, hpmmap_store_missing(ctx, addr,
 							     addr + len)))
@@ -374,6 +375,9 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 		goto out;
 	}
 	ret = hpmmap_store_move(ctx, r->addr, to, len, &blocks);
+	/* Its mapping is gone, and what has not moved goes with it. */
+	if (ret && ret != -EINTR)
+		hpmmap_contents_lost();
 	old.replaces = true;
 	hpmmap_change_settle(&old, r->flags & MREMAP_DONTUNMAP ?
 			     HPMMAP_FRESH : HPMMAP_CUT, &blocks);
@@ -489,6 +493,63 @@ static long remap_rest(unsigned long from, unsigned long old_len,
 	return hpmmap_call_orig(HPMMAP_CALL_MREMAP, &regs);
 }
 
+/* The next mapping of ours in [*start, end), as far as it lies in there. */
+static bool next_ours(struct hpmmap_ctx *ctx, unsigned long *start,
+		      unsigned long end, unsigned long *ours_end)
+{
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, *start);
+	bool ret = false;
+
+	mmap_read_lock(ctx->mm);
+	for_each_vma_range(vmi, vma, end) {
+		ret = hpmmap_vma_is_ours(vma);
+		if (!ret)
+			continue;
+		*start = max(*start, vma->vm_start);
+		*ours_end = min(end, vma->vm_end);
+		break;
+	}
+	mmap_read_unlock(ctx->mm);
+	return ret;
+}
+
+/* What is ours of a range goes: where there is room, others may be by now. */
+static void unmap_ours(struct hpmmap_ctx *ctx, unsigned long start,
+		       unsigned long end)
+{
+	struct hpmmap_change c = {
+		.ctx = ctx,
+		.start = start,
+		.end = end,
+	};
+	unsigned long addr, next;
+
+	lockdep_assert_held(&ctx->ops);
+	for (addr = start; next_ours(ctx, &addr, end, &next); addr = next)
+		if (vm_munmap(addr, next - addr))
+			break;
+	hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
+}
+
+/* Linux's part goes back to where it was, if nobody is there now. */
+static void move_rest_back(struct hpmmap_ctx *ctx, const struct remap *r,
+			   unsigned long from, unsigned long new_rest)
+{
+	unsigned long old_rest = r->addr + r->old_len - r->vm_end;
+	struct hpmmap_change c = {
+		.ctx = ctx,
+		.start = r->vm_end,
+		.end = r->vm_end + old_rest,
+	};
+
+	if (IS_ERR_VALUE(hpmmap_map_fresh(ctx, c.start, old_rest, PROT_NONE,
+					  MAP_NORESERVE, false, NULL)) ||
+	    IS_ERR_VALUE(remap_rest(from, new_rest, old_rest, c.start)))
+		hpmmap_contents_lost();
+	hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
+}
+
 /*
  * Both parts move, Linux's first, to a place that is taken before, so that nobody
  * else is there.
@@ -513,7 +574,7 @@ static long move_mixed(struct hpmmap_ctx *ctx, const struct remap *r,
 		return ret;
 	ret = remap_rest(r->vm_end, old_rest, new_rest, to + nr_ours);
 	if (IS_ERR_VALUE(ret)) {
-		unmap_range(ctx, to, r->new_len);
+		unmap_ours(ctx, to, to + r->new_len);
 		return ret;
 	}
 	hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
@@ -523,10 +584,9 @@ static long move_mixed(struct hpmmap_ctx *ctx, const struct remap *r,
 	ret = move_to(ctx, &part, to);
 	if (!IS_ERR_VALUE(ret))
 		return ret;
-	/* Back to where it was, if nobody is there now. */
-	remap_rest(to + nr_ours, new_rest, old_rest, r->vm_end);
-	hpmmap_range_kill_if_lost(ctx, r->vm_end, r->addr + r->old_len);
-	unmap_range(ctx, to, r->new_len);
+	move_rest_back(ctx, r, to + nr_ours, new_rest);
+	hpmmap_range_kill_if_lost(ctx, r->addr, r->addr + r->old_len);
+	unmap_ours(ctx, to, to + r->new_len);
 	return ret;
 }
 

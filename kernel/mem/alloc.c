@@ -151,24 +151,23 @@ bool hpmmap_pool_has_free(struct hpmmap_account *account,
  * @nodes: where from
  * @nr: how many are wanted
  *
- * What nobody needs has been given back for it, as far as it helps.
+ * What is kept for reuse is given back for it, as far as a limit lets him have it.
  *
  * Return: @nr, or less; others may be quicker.
  */
 unsigned long hpmmap_pool_offer(struct hpmmap_account *account,
 				const nodemask_t *nodes, unsigned long nr)
 {
-	struct hpmmap_payer *full;
+	struct hpmmap_payer *full = hpmmap_account_full(account, nr);
 	unsigned long free;
 
-	reclaimer->reap();
-	free = hpmmap_pool_count_free(nodes) + hpmmap_pool_count_out(nodes);
-	if (free < nr)
-		reclaimer->reclaim(nodes, NULL, nr - free);
-	full = hpmmap_account_full(account, nr);
 	if (full)
 		reclaimer->reclaim(&node_states[N_POSSIBLE], full, nr);
+	nr = min(nr, hpmmap_account_room(account));
 	/* Those that are being zeroed an allocation waits for. */
+	free = hpmmap_pool_count_free(nodes) + hpmmap_pool_count_out(nodes);
+	if (free < nr && reclaimer->kept())
+		reclaimer->reclaim(nodes, NULL, nr - free);
 	free = hpmmap_pool_count_free(nodes) + hpmmap_pool_count_out(nodes);
 	return min3(nr, free, hpmmap_account_room(account));
 }

@@ -10,7 +10,7 @@
 
 export OMP_NUM_THREADS=4 OMP_WAIT_POLICY=passive
 same openmp "$BUILT/openmp" "$SCALE"
-took openmp 40
+took openmp 24
 OMP_STACKSIZE=3M same openmp-stacks "$BUILT/openmp" "$SCALE"
-took openmp 40
+took openmp 24
 cat "$WORK/openmp"
