@@ -196,9 +196,12 @@ static void other_calls_fail_with_enomem(void)
 
 	give_back_small();
 	give_back(0);
-	/* And everything works again. */
+	/*
+	 * And everything works again. The slot that the heap ends in may have got pages
+	 * of Linux, when it was written to beside the child.
+	 */
 	CHECK_OK(sbrk(MB(16)));
-	CHECK_TOUCH(start, MB(16));
+	CHECK_TOUCH(start + (-(uintptr_t)start & (SLOT - 1)), MB(14));
 	CHECK_OK(sbrk(-(intptr_t)MB(16)));
 	CHECK_OK(mprotect(reserved, MB(16), RW));
 	CHECK_TOUCH(reserved, MB(16));
@@ -270,7 +273,8 @@ static void fork_takes_no_memory(void)
 		/* The first write to what is shared has to have a copy. */
 		stamp(chunk[0], CHUNK, 77);
 		verify_stamp(chunk[0], CHUNK, 77);
-		CHECK(context_value("linux_bytes") >= CHUNK);
+		/* But for a block that both gave up, as both wrote to it at once. */
+		CHECK(context_value("linux_bytes") >= CHUNK - SLOT);
 		_exit(0);
 	}
 	expect_success(pid);

@@ -25,5 +25,5 @@ TRACED
 same strace sh "$WORK/traced" sh "$WORK/script" "$BUILT/debuggee" "$HPMMAP_ROOT/build/tests-vm"
 took strace 8
 took debuggee 24
-took registered 8
+took registered 4
 cat "$WORK/strace"

@@ -23,7 +23,7 @@ filter() {
 while read -r operations stressor options; do
 	# shellcheck disable=SC2086 # several words
 	same "$stressor" stress-ng "--$stressor" 1 "--$stressor-ops" $((operations * SCALE)) --verify $options
-	took stress-ng 8
+	took stress-ng 4
 done <<'LIST'
 2 mmap --mmap-bytes 1M
 1 mmapfork
