@@ -48,7 +48,7 @@ static bool slot_takes(struct hpmmap_ctx *ctx, unsigned long slot,
 	unsigned int first, nr;
 
 	if (!block)
-		return !hpmmap_mm_has_ours(ctx->mm, slot << SLOT_SHIFT,
+		return !hpmmap_range_first_ours(ctx->mm, slot << SLOT_SHIFT,
 					   (slot + 1) << SLOT_SHIFT);
 	slot_clip(slot, start, end, &first, &nr);
 	return block->few && SLOT_PAGES + nr -

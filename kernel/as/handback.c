@@ -431,7 +431,7 @@ static bool other_has_ours(struct mm_struct *mm, unsigned long start,
 		mmput_async(mm);
 		return true;
 	}
-	ret = hpmmap_mm_has_ours(mm, start, end);
+	ret = hpmmap_range_first_ours(mm, start, end);
 	mmap_read_unlock(mm);
 	/* The last user may be the caller. */
 	mmput_async(mm);

@@ -11,9 +11,10 @@
 #include "as/range.h"
 #include "as/vma.h"
 
-/* Is a mapping of a range ours? mmap_lock held. */
-bool hpmmap_mm_has_ours(struct mm_struct *mm, unsigned long start,
-			unsigned long end)
+/* The first mapping of ours in a range, or NULL. mmap_lock held. */
+struct vm_area_struct *hpmmap_range_first_ours(struct mm_struct *mm,
+					       unsigned long start,
+					       unsigned long end)
 {
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, mm, start);
@@ -21,18 +22,18 @@ bool hpmmap_mm_has_ours(struct mm_struct *mm, unsigned long start,
 	lockdep_assert_held(&mm->mmap_lock);
 	for_each_vma_range(vmi, vma, end)
 		if (hpmmap_vma_is_ours(vma))
-			return true;
-	return false;
+			return vma;
+	return NULL;
 }
 
-/* The same without the lock. */
+/* Is a mapping of a range ours? */
 bool hpmmap_range_has_ours(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end)
 {
 	bool ret;
 
 	mmap_read_lock(ctx->mm);
-	ret = hpmmap_mm_has_ours(ctx->mm, start, end);
+	ret = hpmmap_range_first_ours(ctx->mm, start, end);
 	mmap_read_unlock(ctx->mm);
 	return ret;
 }
@@ -43,16 +44,12 @@ enum hpmmap_range_what hpmmap_range_look(struct hpmmap_ctx *ctx,
 {
 	enum hpmmap_range_what what = HPMMAP_RANGE_LINUX;
 	struct vm_area_struct *vma;
-	VMA_ITERATOR(vmi, ctx->mm, start);
 
 	mmap_read_lock(ctx->mm);
-	for_each_vma_range(vmi, vma, end) {
-		if (!hpmmap_vma_is_ours(vma))
-			continue;
+	vma = hpmmap_range_first_ours(ctx->mm, start, end);
+	if (vma)
 		what = vma->vm_start <= start && vma->vm_end >= end ?
 		       HPMMAP_RANGE_OURS : HPMMAP_RANGE_MIXED;
-		break;
-	}
 	mmap_read_unlock(ctx->mm);
 	return what;
 }

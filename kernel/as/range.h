@@ -7,6 +7,7 @@
 
 struct hpmmap_ctx;
 struct mm_struct;
+struct vm_area_struct;
 
 /**
  * enum hpmmap_range_what - whose mappings are in a range
@@ -23,8 +24,9 @@ enum hpmmap_range_what {
 enum hpmmap_range_what hpmmap_range_look(struct hpmmap_ctx *ctx,
 					 unsigned long start,
 					 unsigned long end);
-bool hpmmap_mm_has_ours(struct mm_struct *mm, unsigned long start,
-			unsigned long end);
+struct vm_area_struct *hpmmap_range_first_ours(struct mm_struct *mm,
+					       unsigned long start,
+					       unsigned long end);
 bool hpmmap_range_has_ours(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end);
 bool hpmmap_range_is_watched(unsigned long start, unsigned long end);

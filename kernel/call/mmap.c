@@ -278,27 +278,6 @@ static unsigned long short_place(struct hpmmap_ctx *ctx,
 }
 
 /*
- * The part of a mapping that the pools were to have memory for could not be made, and
- * Linux's is there. Where something is replaced, nothing may be left open.
- */
-static long short_undo(struct hpmmap_ctx *ctx, const struct pt_regs *part,
-		       const struct pt_regs *rest, long ret)
-{
-	if (part->r10 & MAP_FIXED) {
-		if (ret != -ENOMEM)
-			return ret;
-		ret = mmap_linux(ctx, part);
-		if (!IS_ERR_VALUE(ret))
-			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP,
-					      part->si + rest->si);
-		return ret;
-	}
-	if (rest->si)
-		vm_munmap(rest->di, rest->si);
-	return ret == -ENOMEM || ret == -EEXIST ? -EAGAIN : ret;
-}
-
-/*
  * Of a mapping that the pools have too little for, what they have, from its start on,
  * and Linux's memory for the rest: two mappings side by side. Linux's first: what it
  * refuses has changed nothing then, and took nothing of the pools. -ENOMEM where
@@ -334,11 +313,17 @@ static long mmap_short(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	ret = mmap_locked(ctx, &part, &ahead, &without);
 	hpmmap_reuse_return(ctx, &ahead);
 	hpmmap_pool_free_unused(&ahead);
-	if (IS_ERR_VALUE(ret))
-		return short_undo(ctx, &part, &rest, ret);
+	if (!IS_ERR_VALUE(ret)) {
+		if (rest.si)
+			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP, rest.si);
+		return addr;
+	}
+	/* Where something is replaced, nothing may be left open until all is Linux's. */
+	if (fixed)
+		return ret;
 	if (rest.si)
-		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP, rest.si);
-	return addr;
+		vm_munmap(rest.di, rest.si);
+	return ret == -ENOMEM || ret == -EEXIST ? -EAGAIN : ret;
 }
 
 /* As much of the pools as they have, and Linux's for the rest. */

@@ -498,20 +498,15 @@ static bool next_ours(struct hpmmap_ctx *ctx, unsigned long *start,
 		      unsigned long end, unsigned long *ours_end)
 {
 	struct vm_area_struct *vma;
-	VMA_ITERATOR(vmi, ctx->mm, *start);
-	bool ret = false;
 
 	mmap_read_lock(ctx->mm);
-	for_each_vma_range(vmi, vma, end) {
-		ret = hpmmap_vma_is_ours(vma);
-		if (!ret)
-			continue;
+	vma = hpmmap_range_first_ours(ctx->mm, *start, end);
+	if (vma) {
 		*start = max(*start, vma->vm_start);
 		*ours_end = min(end, vma->vm_end);
-		break;
 	}
 	mmap_read_unlock(ctx->mm);
-	return ret;
+	return vma;
 }
 
 /* What is ours of a range goes: where there is room, others may be by now. */
