@@ -232,6 +232,7 @@ struct hpmmap_totals {
 	u64 limited[HPMMAP_NR_LIMITED];
 	u64 limited_cgroup;
 	long linux_pages;
+	long few_pages;
 	unsigned long kept;
 	long pinned;
 	struct hpmmap_latency calls[HPMMAP_NR_TIMED];

@@ -73,23 +73,18 @@ static int count_mapped(struct hpmmap_ctx *ctx, struct hpmmap_mapped *mapped)
 	return ret;
 }
 
-static u64 linux_bytes(struct hpmmap_ctx *ctx, const struct hpmmap_mapped *mapped)
+/* All that takes a walk of the page tables, so that it takes one. */
+static ssize_t mapped_show(struct kobject *kobj, struct kobj_attribute *attr,
+			   char *buf)
 {
-	return ((u64)atomic_long_read(&ctx->owner.nr_linux_pages) << PAGE_SHIFT) +
-	       mapped->bytes_linux;
-}
+	struct hpmmap_mapped mapped;
+	int ret = count_mapped(ctx_of(kobj), &mapped);
 
-#define CTX_MAPPED_ATTR(_file, _value) \
-	static ssize_t _file##_show(struct kobject *kobj, \
-				    struct kobj_attribute *attr, char *buf) \
-	{ \
-		struct hpmmap_ctx *ctx = ctx_of(kobj); \
-		struct hpmmap_mapped mapped; \
-		int ret = count_mapped(ctx, &mapped); \
-		\
-		return ret ?: sysfs_emit(buf, "%llu\n", (u64)(_value)); \
-	} \
-	CTX_ATTR_OF(_file)
+	return ret ?: sysfs_emit(buf, "mapped_2m_bytes %lu\nmapped_4k_bytes %lu\nmapped_linux_bytes %lu\n",
+				 mapped.bytes_2m, mapped.bytes_4k,
+				 mapped.bytes_linux);
+}
+CTX_ATTR_OF(mapped);
 
 CTX_ATTR(pid, ctx->pid);
 CTX_ATTR(job, ctx->job->id);
@@ -99,9 +94,7 @@ CTX_ATTR(page_size, ctx->job->large ? HPMMAP_LARGE_BYTES : HPMMAP_BLOCK_BYTES);
 CTX_ATTR(held_bytes, atomic_long_read(&ctx->nr_held) << SLOT_SHIFT);
 CTX_ATTR(reuse_bytes, READ_ONCE(ctx->reuse.nr) << SLOT_SHIFT);
 CTX_ATTR(image_bytes, READ_ONCE(ctx->image_bytes));
-CTX_MAPPED_ATTR(mapped_2m_bytes, mapped.bytes_2m);
-CTX_MAPPED_ATTR(mapped_4k_bytes, mapped.bytes_4k);
-CTX_MAPPED_ATTR(linux_bytes, linux_bytes(ctx, &mapped));
+CTX_ATTR(linux_bytes, atomic_long_read(&ctx->owner.nr_linux_pages) << PAGE_SHIFT);
 CTX_ATTR(few_bytes, atomic_long_read(&ctx->owner.nr_few_pages) << PAGE_SHIFT);
 CTX_ATTR(fallbacks, atomic_long_read(&ctx->nr_fallbacks));
 CTX_ATTR(faults, atomic_long_read(&ctx->nr_faults));
@@ -119,8 +112,7 @@ static struct attribute *ctx_attrs[] = {
 	&held_bytes_attr.attr,
 	&reuse_bytes_attr.attr,
 	&image_bytes_attr.attr,
-	&mapped_2m_bytes_attr.attr,
-	&mapped_4k_bytes_attr.attr,
+	&mapped_attr.attr,
 	&linux_bytes_attr.attr,
 	&few_bytes_attr.attr,
 	&fallbacks_attr.attr,

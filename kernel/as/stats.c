@@ -403,6 +403,7 @@ static void sum_ctx(struct hpmmap_totals *sum, struct hpmmap_ctx *ctx)
 {
 	add_counters(sum, ctx);
 	sum->linux_pages += atomic_long_read(&ctx->owner.nr_linux_pages);
+	sum->few_pages += atomic_long_read(&ctx->owner.nr_few_pages);
 	sum->kept += READ_ONCE(ctx->reuse.nr);
 	sum->pinned += atomic_long_read(&ctx->nr_pinned);
 }
@@ -482,6 +483,7 @@ static ssize_t show_stat(struct hpmmap_job *job,
 	LINE("peak_one_bytes", (u64)sum->peak_one << SLOT_SHIFT);
 	LINE("reuse_bytes", (u64)sum->kept << SLOT_SHIFT);
 	LINE("linux_bytes", (u64)sum->linux_pages << PAGE_SHIFT);
+	LINE("few_bytes", (u64)sum->few_pages << PAGE_SHIFT);
 	LINE("pins_waiting", sum->pinned);
 	if (sum->lowest_free != ULONG_MAX)
 		LINE("lowest_free_bytes", (u64)sum->lowest_free << SLOT_SHIFT);

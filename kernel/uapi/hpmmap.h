@@ -441,14 +441,9 @@ struct hpmmap_limit_list {
  *					parent or child counts for each
  *		reuse_bytes		the part of it that is kept for reuse
  *		cleared_bytes		what was zeroed while the process waited
- *		mapped_2m_bytes		mapped by 2 MB entries, now; EACCES for who
- *					may not read /proc/PID/smaps, EAGAIN where
- *					mappings have been changing for long
- *		mapped_4k_bytes		mapped by 4 KB entries, likewise
- *		linux_bytes		Linux's memory that stands in for the pools':
- *					pages in blocks, and what its anonymous
- *					mappings have (without its stack, and
- *					the bss of a program); errors as above
+ *		linux_bytes		pages of Linux that stand in for the pools'
+ *					in its blocks; exact
+ *		mapped			what is mapped, see below
  *		few_bytes		Linux pages of shared libraries' bss, where
  *					it is no more than some pages in a
  *					slot of 2 MB; none with strict
@@ -464,6 +459,20 @@ struct hpmmap_limit_list {
  *					by 4 KB entries, any access) because a
  *					fork had left it shared
  *	jobs/ID/			one directory a job, see below
+ *
+ * A read of any of these is a read of counters, but for mapped: a walk of the
+ * page tables of the process. It is done piece by piece while the process goes
+ * on, so that what is mapped meanwhile may be missing. EACCES for who may not
+ * read /proc/PID/smaps, EAGAIN where mappings have been changing for long.
+ * Lines "NAME VALUE", decimal; names may be added:
+ *
+ *	mapped_2m_bytes		of its pool memory, mapped by 2 MB entries
+ *	mapped_4k_bytes		mapped by 4 KB entries, what of linux_bytes and
+ *				few_bytes is mapped included
+ *	mapped_linux_bytes	of anonymous mappings of Linux where those of
+ *				the pools should be, as calls got it instead:
+ *				it stands in as well as linux_bytes does.
+ *				Without its stack, and the bss of its program
  *
  * The files of a job hold several values each, so that they are of one
  * moment. They count from the launch on, for all processes that the job has
@@ -492,7 +501,7 @@ struct hpmmap_limit_list {
  *	peak_one_bytes		the most that one of its processes held, what
  *				it shared included
  *	reuse_bytes pins_waiting	sums of its contexts, now
- *	linux_bytes		pages of Linux in blocks of its contexts, now
+ *	linux_bytes few_bytes	sums of its contexts, now
  *	lowest_free_bytes	the least that was left in the pools it could
  *				take from, right after it took some; no line
  *				if it never did

@@ -621,6 +621,33 @@ void skip_unless_registered(void)
 		SKIP("the process is not registered with HPMMAP");
 }
 
+uint64_t mapped_value(const char *name)
+{
+	const char *dir = context_dir();
+	char path[192], line[128];
+	uint64_t value = 0;
+	bool found = false;
+	FILE *file;
+
+	if (!dir)
+		FAIL("%s: the process is not registered", name);
+	snprintf(path, sizeof(path), "%s/mapped", dir);
+	file = fopen(path, "re");
+	if (!file)
+		FAIL("%s: %s", path, errno_name(errno));
+	while (!found && fgets(line, sizeof(line), file)) {
+		size_t len = strlen(name);
+
+		found = strncmp(line, name, len) == 0 && line[len] == ' ';
+		if (found)
+			value = strtoull(line + len, NULL, 10);
+	}
+	fclose(file);
+	if (!found)
+		FAIL("%s: no %s", path, name);
+	return value;
+}
+
 uint64_t context_value(const char *file)
 {
 	const char *dir = context_dir();

@@ -136,6 +136,7 @@ impl Fixture {
             ("peak_one_bytes", 32 << 20),
             ("reuse_bytes", 0),
             ("linux_bytes", 4096),
+            ("few_bytes", 8192),
             ("pins_waiting", 1),
             ("lowest_free_bytes", 512 << 20),
             ("limited_default", 2),
@@ -213,9 +214,8 @@ impl Fixture {
             ("held_bytes", 8 << 20),
             ("reuse_bytes", 0),
             ("cleared_bytes", 2 << 20),
-            ("mapped_2m_bytes", 6 << 20),
-            ("mapped_4k_bytes", 4096),
-            ("linux_bytes", 0),
+            ("linux_bytes", 4096),
+            ("few_bytes", 8192),
             ("fallbacks", 2),
             ("faults", 11),
             ("faults_kernel", 1),
@@ -223,5 +223,9 @@ impl Fixture {
         ] {
             self.write(&format!("{dir}/{name}"), &format!("{value}\n"));
         }
+        self.write(
+            &format!("{dir}/mapped"),
+            "mapped_2m_bytes 6291456\nmapped_4k_bytes 4096\nmapped_linux_bytes 65536\n",
+        );
     }
 }

@@ -39,8 +39,10 @@ pub struct Job {
     pub peak_one_bytes: u64,
     /// Part of what is held that is kept for reuse.
     pub reuse_bytes: u64,
-    /// Linux pages that stand in for pool memory now.
+    /// Pages of Linux that stand in for the pools' in its blocks.
     pub linux_bytes: u64,
+    /// Pages of Linux where a slot needs no more than a few.
+    pub few_bytes: u64,
     /// Blocks given up but still pinned.
     pub pins_waiting: u64,
     /// The least that was left in its pools; `None` if it never took any.
@@ -246,14 +248,7 @@ pub fn all(root: &Root) -> Result<Option<Vec<Job>>> {
 /// One job.
 pub fn read(root: &Root, id: u64) -> Result<Job> {
     let path = format!("{DIR}/{id}/stat");
-    let values = root.parse(&path, "lines of a name and a number", |text| {
-        text.lines()
-            .map(|line| {
-                let (name, value) = line.split_once(' ')?;
-                Some((name.to_string(), value.parse().ok()?))
-            })
-            .collect::<Option<BTreeMap<String, u64>>>()
-    })?;
+    let values = root.read_values(&path)?;
     let value = |name: &str| -> Result<u64> {
         values.get(name).copied().ok_or_else(|| Error::Format {
             path: root.join(&path),
@@ -294,6 +289,7 @@ pub fn read(root: &Root, id: u64) -> Result<Job> {
         peak_one_bytes: value("peak_one_bytes")?,
         reuse_bytes: value("reuse_bytes")?,
         linux_bytes: value("linux_bytes")?,
+        few_bytes: value("few_bytes")?,
         pins_waiting: value("pins_waiting")?,
         lowest_free_bytes: values.get("lowest_free_bytes").copied(),
         limited: Limited {

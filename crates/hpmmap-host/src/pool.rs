@@ -62,8 +62,12 @@ pub struct Context {
     pub mapped_2m_bytes: Option<u64>,
     /// Mapped by 4 KB entries, now.
     pub mapped_4k_bytes: Option<u64>,
-    /// Memory of Linux that stands in for the pools', now.
-    pub linux_bytes: Option<u64>,
+    /// Anonymous memory of Linux that calls got instead, now.
+    pub mapped_linux_bytes: Option<u64>,
+    /// Pages of Linux that stand in for the pools' in its blocks.
+    pub linux_bytes: u64,
+    /// Pages of Linux where a slot needs no more than a few.
+    pub few_bytes: u64,
     /// Calls that got memory of Linux instead.
     pub fallbacks: u64,
     /// Page faults taken in user mode, in total.
@@ -114,6 +118,13 @@ pub struct Contexts {
     pub hidden: usize,
 }
 
+impl Context {
+    /// All memory of Linux that stands in for the pools', now.
+    pub fn stands_in_bytes(&self) -> Option<u64> {
+        Some(self.linux_bytes + self.mapped_linux_bytes?)
+    }
+}
+
 /// All registered address spaces. One that ends while it is read is left out.
 pub fn contexts(root: &Root) -> Result<Contexts> {
     let ids = optional(root.numbered(format!("{DIR}/contexts"), ""))?.unwrap_or_default();
@@ -143,10 +154,12 @@ fn read_node(root: &Root, node: u32) -> Result<NodePool> {
 fn read_context(root: &Root, id: u64) -> Result<Context> {
     let path = |name: &str| format!("{DIR}/contexts/{id}/{name}");
     let value = |name: &str| root.read_number::<u64>(path(name));
-    let mapped = |name: &str| match value(name) {
-        Err(error) if error.is_denied() || error.is_busy() => Ok(None),
-        read => read.map(Some),
+    // One read, for it is a walk of the process's page tables.
+    let mapped = match root.read_values(path("mapped")) {
+        Err(error) if error.is_denied() || error.is_busy() => None,
+        read => Some(read?),
     };
+    let mapped = |name: &str| mapped.as_ref().and_then(|values| values.get(name).copied());
     Ok(Context {
         id,
         pid: root.read_number(path("pid"))?,
@@ -157,9 +170,11 @@ fn read_context(root: &Root, id: u64) -> Result<Context> {
         held_bytes: value("held_bytes")?,
         reuse_bytes: value("reuse_bytes")?,
         cleared_bytes: value("cleared_bytes")?,
-        mapped_2m_bytes: mapped("mapped_2m_bytes")?,
-        mapped_4k_bytes: mapped("mapped_4k_bytes")?,
-        linux_bytes: mapped("linux_bytes")?,
+        mapped_2m_bytes: mapped("mapped_2m_bytes"),
+        mapped_4k_bytes: mapped("mapped_4k_bytes"),
+        mapped_linux_bytes: mapped("mapped_linux_bytes"),
+        linux_bytes: value("linux_bytes")?,
+        few_bytes: value("few_bytes")?,
         fallbacks: value("fallbacks")?,
         faults: value("faults")?,
         faults_kernel: value("faults_kernel")?,

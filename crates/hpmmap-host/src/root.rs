@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -104,6 +105,18 @@ impl Root {
     /// A file that holds one decimal number.
     pub fn read_number<T: FromStr>(&self, path: impl AsRef<Path>) -> Result<T> {
         self.parse(path, "a decimal number", |text| text.parse().ok())
+    }
+
+    /// A file whose lines are a name and a decimal number each.
+    pub(crate) fn read_values(&self, path: impl AsRef<Path>) -> Result<BTreeMap<String, u64>> {
+        self.parse(path, "lines of a name and a number", |text| {
+            text.lines()
+                .map(|line| {
+                    let (name, value) = line.split_once(' ')?;
+                    Some((name.to_string(), value.parse().ok()?))
+                })
+                .collect()
+        })
     }
 
     /// A file whose whole content `parse` understands.

@@ -151,7 +151,7 @@ fn pools(out: &mut Text, nodes: &[NodePool]) {
 
 fn gauges(out: &mut Text, jobs: &[JobState], contexts: &[Context]) {
     type Value = fn(&Job) -> u64;
-    let families: [(&str, &str, Value); 7] = [
+    let families: [(&str, &str, Value); 8] = [
         ("processes", "Processes of a job.", |j| j.processes),
         ("held_bytes", "Pool memory that a job holds.", |j| {
             j.held_bytes
@@ -164,8 +164,13 @@ fn gauges(out: &mut Text, jobs: &[JobState], contexts: &[Context]) {
         }),
         (
             "linux_bytes",
-            "Pages of Linux that stand in for pool memory.",
+            "Pages of Linux that stand in for pool memory in blocks.",
             |j| j.linux_bytes,
+        ),
+        (
+            "few_bytes",
+            "Pages of Linux where a block would be too much.",
+            |j| j.few_bytes,
         ),
         (
             "pinned_bytes",
@@ -196,7 +201,7 @@ fn gauges(out: &mut Text, jobs: &[JobState], contexts: &[Context]) {
     out.family(
         "hpmmap_job_mapped_bytes",
         "gauge",
-        "Pool memory of a job that is mapped, by size of the page table entries.",
+        "Memory of a job that is mapped: of the pools by entries of 2M and 4K, and what calls got of Linux instead.",
         jobs.iter().flat_map(|one| {
             let sum = |value: fn(&Context) -> Option<u64>| -> Option<u64> {
                 contexts
@@ -208,6 +213,7 @@ fn gauges(out: &mut Text, jobs: &[JobState], contexts: &[Context]) {
             [
                 ("2M", sum(|context| context.mapped_2m_bytes)),
                 ("4K", sum(|context| context.mapped_4k_bytes)),
+                ("linux", sum(|context| context.mapped_linux_bytes)),
             ]
             .into_iter()
             .filter_map(|(size, bytes)| Some((with(of_job(&one.job), "page_size", size), bytes?)))

@@ -142,6 +142,7 @@ struct Memory {
     peak_one_bytes: u64,
     held_bytes: u64,
     linux_bytes: u64,
+    few_bytes: u64,
     placed_bytes: u64,
     placed: Vec<Placed>,
     remote_bytes: u64,
@@ -544,6 +545,7 @@ impl Report {
                 peak_one_bytes: job.peak_one_bytes,
                 held_bytes: job.held_bytes,
                 linux_bytes: job.linux_bytes,
+                few_bytes: job.few_bytes,
                 placed_bytes,
                 placed: job
                     .placed_bytes

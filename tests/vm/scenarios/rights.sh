@@ -67,7 +67,7 @@ within 20 test -e /tmp/undumpable || fail "the job does not get ready"
 rm -f /tmp/undumpable
 job=$(cat "$SYSFS"/contexts/*/pid)
 ! as_member cat /proc/$job/smaps 2>/dev/null || fail "smaps of a process that is not dumpable can be read"
-! as_member cat "$SYSFS"/contexts/*/mapped_2m_bytes 2>/dev/null || fail "what is mapped can be read"
+! as_member cat "$SYSFS"/contexts/*/mapped 2>/dev/null || fail "what is mapped can be read"
 as_member hpmmap status | grep -w python3
 hpmmap status --json | python3 -c '
 import json, sys

@@ -91,7 +91,7 @@ job=$!
 within 60 test -e $dir/held || fail "nothing falls back"
 hpmmap status | tee $dir/status.txt
 hpmmap status --json >$dir/held.json
-hpmmap status --prometheus | grep '^hpmmap_job_linux_bytes' >$dir/held.prom
+hpmmap status --prometheus | grep -E '^hpmmap_job_(linux|few|mapped)_bytes' >$dir/held.prom
 : >$dir/drop
 within 60 test -e $dir/dropped || fail "it does not end"
 hpmmap status --json >$dir/dropped.json
@@ -144,10 +144,19 @@ assert read("forking")["verdict"] == "disturbed"
 
 held, dropped = read("held"), read("dropped")
 (context,), (job,) = held["contexts"], held["jobs"]
-mapped = context["linux_bytes"] + context["mapped_2m_bytes"] + context["mapped_4k_bytes"]
-assert context["linux_bytes"] >= 50 * MIB and 300 * MIB <= mapped <= 330 * MIB, context
-assert job["linux_bytes"] == context["linux_bytes"], job
-assert float(open(f"{os.environ['DIR']}/held.prom").read().split()[-1]) == context["linux_bytes"]
-assert dropped["contexts"][0]["linux_bytes"] == 0, dropped["contexts"]
+mapped = sum(context[f"mapped_{what}_bytes"] for what in ("2m", "4k", "linux"))
+assert context["mapped_linux_bytes"] >= 50 * MIB and 300 * MIB <= mapped <= 330 * MIB, context
+# What has the same name is the same.
+assert job["linux_bytes"] == context["linux_bytes"] and job["few_bytes"] == context["few_bytes"] > 0, (job, context)
+with open(f"{os.environ['DIR']}/held.prom") as file:
+    series = {line.split()[0].split("{")[0] + line.split()[0].partition("page_size=")[2]: float(line.split()[-1]) for line in file}
+for name, bytes in {
+    "hpmmap_job_linux_bytes": context["linux_bytes"],
+    "hpmmap_job_few_bytes": context["few_bytes"],
+    'hpmmap_job_mapped_bytes"linux"}': context["mapped_linux_bytes"],
+}.items():
+    assert series[name] == bytes, (name, series)
+dropped = dropped["contexts"][0]
+assert dropped["linux_bytes"] == dropped["mapped_linux_bytes"] == 0, dropped
 print("verdicts ok")
 PYTHON

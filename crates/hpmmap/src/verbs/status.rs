@@ -25,7 +25,7 @@ use crate::device::require_module;
 use crate::prometheus::{self, JobState};
 
 /// Grows when a member changes its meaning or goes; new ones may come.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 
 /// How long a signal may go unnoticed.
 pub const SLICE: Duration = Duration::from_millis(200);
@@ -136,17 +136,7 @@ impl Status {
     pub fn read(root: &Root) -> Result<Self> {
         require_module(root)?;
         let found = pool::contexts(root)?;
-        let mut jobs = job::all(root)?;
-        for job in jobs.iter_mut().flatten() {
-            // A job tells of pages in its blocks only.
-            let stands_in: Option<u64> = found
-                .visible
-                .iter()
-                .filter(|context| context.job == job.id)
-                .map(|context| context.linux_bytes)
-                .sum();
-            job.linux_bytes = job.linux_bytes.max(stands_in.unwrap_or(0));
-        }
+        let jobs = job::all(root)?;
         let contexts = found
             .visible
             .into_iter()
@@ -231,7 +221,7 @@ fn processes_table(processes: &[Process]) -> String {
                 short(context.held_bytes),
                 or_unknown(context.mapped_2m_bytes),
                 or_unknown(context.mapped_4k_bytes),
-                or_unknown(context.linux_bytes),
+                or_unknown(context.stands_in_bytes()),
                 context.fallbacks.to_string(),
                 context.faults.to_string(),
                 context.pins_waiting.to_string(),
@@ -307,7 +297,9 @@ mod tests {
             ("held_bytes", 8 << 20),
             ("mapped_2m_bytes", 6 << 20),
             ("mapped_4k_bytes", 4096),
-            ("linux_bytes", 0),
+            ("mapped_linux_bytes", 65536),
+            ("linux_bytes", 4096),
+            ("few_bytes", 8192),
             ("fallbacks", 2),
             ("faults", 11),
             ("faults_kernel", 1),
@@ -338,7 +330,7 @@ mod tests {
         assert_eq!(
             words,
             [
-                "3", "1234", "root", "lmp?[2J", "strict", "2M", "8M", "6M", "4K", "0", "2", "11",
+                "3", "1234", "root", "lmp?[2J", "strict", "2M", "8M", "6M", "4K", "68K", "2", "11",
                 "0"
             ]
         );

@@ -13,7 +13,7 @@ use hpmmap_base::output::Column::{self, Number, Text};
 use hpmmap_base::output::table;
 use hpmmap_base::size::{Size, short};
 use hpmmap_host::Root;
-use hpmmap_host::pool::NodePool;
+use hpmmap_host::pool::{Context, NodePool};
 
 use super::status::{SLICE, Status, or_unknown};
 
@@ -295,7 +295,7 @@ fn row(status: &Status, id: u64) -> Row {
         peak: job.map(|job| job.peak_bytes),
         mapped_2m: known(|context| context.mapped_2m_bytes),
         mapped_4k: known(|context| context.mapped_4k_bytes),
-        linux: known(|context| context.linux_bytes),
+        linux: known(Context::stands_in_bytes),
         fallbacks: job.map_or_else(|| sum(|one| one.fallbacks), |job| job.fallbacks.total()),
         faults: job.map_or_else(
             || sum(|one| one.faults + one.faults_kernel),
@@ -426,7 +426,7 @@ mod tests {
         assert_eq!(
             words(&lines[6]),
             [
-                "3", "root", "lmp?[2J", "2", "strict", "2M", "8M", "40M", "12M", "8K", "0", "4",
+                "3", "root", "lmp?[2J", "2", "strict", "2M", "8M", "40M", "12M", "8K", "136K", "4",
                 "3", "12", "0"
             ]
         );
@@ -441,7 +441,7 @@ mod tests {
         assert_eq!(
             words(lines.last().unwrap()),
             [
-                "3", "root", "lmp?[2J", "2", "strict", "2M", "16M", "-", "12M", "8K", "0", "4",
+                "3", "root", "lmp?[2J", "2", "strict", "2M", "16M", "-", "12M", "8K", "136K", "4",
                 "-", "24", "0"
             ]
         );
