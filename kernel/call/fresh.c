@@ -232,6 +232,14 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	    flags & MAP_POPULATE)
 		touch_range(addr, len, prot);
 out:
+	/*
+	 * Where Linux has merged it with the stack above, only the call tells
+	 * where it ends.
+	 */
+	if (!IS_ERR_VALUE(ret) && stack && !c.lazy) {
+		hpmmap_change_renew(&c);
+		store_commit_range(ctx, given, c.end, &blocks);
+	}
 	hpmmap_pool_free_unused(&blocks);
 	return ret;
 }

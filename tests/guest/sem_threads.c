@@ -250,6 +250,24 @@ static void stacks_grow_by_slots(void)
 	unmap(p, MB(1));
 }
 
+/* Without a guard between them, stacks that touch are one mapping. */
+static void stacks_without_guards(void)
+{
+	char *p = free_range(MB(14));
+
+	skip_with_first_touch();
+	for (int i = 3; i--;) {
+		char *stack = p + KB(512) + i * MB(4);
+		uint64_t before = registered() ? context_value("held_bytes") : 0;
+
+		map_flags(stack, MB(4), RW, ANON | MAP_STACK | MAP_FIXED_NOREPLACE);
+		if (registered())
+			CHECK(more_held(before) <= SLOT);
+		CHECK_TOUCH(stack + MB(4) - KB(128), KB(128));
+	}
+	unmap(p + KB(512), MB(12));
+}
+
 /* Who needs a part first may be the kernel. */
 static void stacks_grow_for_the_kernel(void)
 {
@@ -944,6 +962,7 @@ int main(void)
 		T(malloc_in_all_threads),
 		T(stacks_grow_by_slots),
 		T(stacks_grow_for_the_kernel),
+		T(stacks_without_guards),
 		T(stacks_stay_stacks),
 		T(calls_wait_for_a_thread_that_maps),
 		T(tables_are_emptied_by_another_thread),
