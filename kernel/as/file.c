@@ -268,17 +268,30 @@ enum hpmmap_name hpmmap_file_name(const struct file *file)
 }
 
 /**
- * hpmmap_vma_is_stack() - may memory of a mapping wait until it is touched?
+ * hpmmap_vma_is_stack() - is a mapping a stack?
  * @ctx: the context
  * @vma: mapping of ours
+ *
+ * To a job whose stacks have all their memory at once they are mappings like others.
  */
 bool hpmmap_vma_is_stack(const struct hpmmap_ctx *ctx,
 			 const struct vm_area_struct *vma)
 {
 	enum hpmmap_name name = hpmmap_file_name(vma->vm_file);
 
-	return !ctx->job->eager_stacks && !(vma->vm_flags & VM_LOCKED) &&
+	return !ctx->job->eager_stacks &&
 	       (name == HPMMAP_NAME_STACK || name == HPMMAP_NAME_THREAD);
+}
+
+/**
+ * hpmmap_vma_grows() - may memory of a mapping wait until it is touched?
+ * @ctx: the context
+ * @vma: mapping of ours
+ */
+bool hpmmap_vma_grows(const struct hpmmap_ctx *ctx,
+		      const struct vm_area_struct *vma)
+{
+	return hpmmap_vma_is_stack(ctx, vma) && !(vma->vm_flags & VM_LOCKED);
 }
 
 /**
@@ -289,7 +302,7 @@ bool hpmmap_vma_is_stack(const struct hpmmap_ctx *ctx,
 unsigned long hpmmap_vma_given(const struct hpmmap_ctx *ctx,
 			       const struct vm_area_struct *vma)
 {
-	return hpmmap_vma_is_stack(ctx, vma) ?
+	return hpmmap_vma_grows(ctx, vma) ?
 	       hpmmap_stack_given(vma->vm_start, vma->vm_end) : vma->vm_start;
 }
 

@@ -44,6 +44,8 @@ unsigned long hpmmap_vma_map(struct hpmmap_ctx *ctx, unsigned long addr,
 enum hpmmap_name hpmmap_file_name(const struct file *file);
 bool hpmmap_vma_is_stack(const struct hpmmap_ctx *ctx,
 			 const struct vm_area_struct *vma);
+bool hpmmap_vma_grows(const struct hpmmap_ctx *ctx,
+		      const struct vm_area_struct *vma);
 unsigned long hpmmap_vma_given(const struct hpmmap_ctx *ctx,
 			       const struct vm_area_struct *vma);
 void hpmmap_vma_own_file(struct hpmmap_ctx *ctx);

@@ -139,11 +139,18 @@ bool hpmmap_wants_reuse(unsigned long prot, unsigned long flags)
 	return flags & MAP_UNINITIALIZED && !hpmmap_is_reservation(prot, flags);
 }
 
+/* Is it a mapping of the file of stacks? */
+static bool is_stack(struct hpmmap_ctx *ctx, unsigned long flags)
+{
+	return flags & MAP_STACK && !(flags & MAP_POPULATE) &&
+	       !ctx->job->eager_stacks;
+}
+
 /* Is it a stack, most of which gets memory only when it is touched? */
 bool hpmmap_wants_stack(struct hpmmap_ctx *ctx, unsigned long flags)
 {
-	return flags & MAP_STACK && !(flags & (MAP_POPULATE | MAP_LOCKED)) &&
-	       !ctx->job->eager_stacks && !(ctx->mm->def_flags & VM_LOCKED);
+	return is_stack(ctx, flags) && !(flags & MAP_LOCKED) &&
+	       !(ctx->mm->def_flags & VM_LOCKED);
 }
 
 /* MAP_POPULATE is a touch by the caller. */
@@ -223,7 +230,7 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 			store_commit_range(ctx, addr, addr + len, &blocks);
 	}
 	ret = hpmmap_vma_map(ctx, addr, len, prot, (flags & PASSED_MAP_FLAGS) |
-			     (stack ? MAP_STACK : 0) |
+			     (is_stack(ctx, flags) ? MAP_STACK : 0) |
 			     (fixed ? MAP_FIXED : MAP_FIXED_NOREPLACE));
 	/* A mapping to be replaced may be gone even if it failed. */
 	hpmmap_change_settle(&c, IS_ERR_VALUE(ret) ? HPMMAP_CUT : HPMMAP_FRESH,

@@ -46,6 +46,7 @@
  * @policy: which
  * @pkey: its protection key
  * @sealed: by mseal(2)
+ * @grows: it is a stack, whose memory waits until it is touched
  * @vm_flags: its flags
  * @vm_end: its end
  */
@@ -62,6 +63,7 @@ struct remap {
 	struct mempolicy policy;
 	int pkey;
 	bool sealed;
+	bool grows;
 	vm_flags_t vm_flags;
 	unsigned long vm_end;
 };
@@ -78,6 +80,7 @@ static bool remap_lookup(struct hpmmap_ctx *ctx, struct remap *r)
 	if (ours) {
 		if (hpmmap_vma_is_stack(ctx, vma))
 			r->map_flags |= MAP_STACK;
+		r->grows = hpmmap_vma_grows(ctx, vma);
 		r->vm_flags = vma->vm_flags;
 		r->vm_end = vma->vm_end;
 		r->pkey = vma_pkey(vma);
@@ -163,7 +166,7 @@ static long unmap_range(struct hpmmap_ctx *ctx, unsigned long start,
 
 static bool lazy(const struct remap *r)
 {
-	return !r->prot || r->map_flags & (MAP_NORESERVE | MAP_STACK);
+	return !r->prot || r->map_flags & MAP_NORESERVE || r->grows;
 }
 
 /*

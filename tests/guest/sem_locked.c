@@ -83,6 +83,26 @@ static void map_locked(void)
 }
 
 /* Rounded up to a slot, it would be address 0. */
+/* As on Linux it stays one mapping. */
+static void stack_grows_in_place(void)
+{
+	char *p = free_range(MB(8));
+
+	map_flags(p, MB(4), RW, ANON | MAP_STACK | MAP_FIXED_NOREPLACE);
+	fill(p, MB(4), 13);
+	CHECK_OK(mlock(p, MB(4)));
+	CHECK(mremap(p, MB(4), MB(6), 0) == p);
+	CHECK_EQ(vma_count(p, MB(6)), 1);
+	verify(p, MB(4), 13, 0);
+	verify_zero(p + MB(4), MB(2));
+	CHECK_OK(munlock(p, MB(6)));
+	CHECK(mremap(p, MB(6), MB(8), 0) == p);
+	CHECK_EQ(vma_count(p, MB(8)), 1);
+	verify(p, MB(4), 13, 0);
+	verify_zero(p + MB(4), MB(4));
+	unmap(p, MB(8));
+}
+
 static void brk_of_the_last_address(void)
 {
 	long before = syscall(SYS_brk, 0);
@@ -99,6 +119,7 @@ int main(void)
 		T(mremap_moves_the_content),
 		T(fixed_mapping_reads_zero),
 		T(map_locked),
+		T(stack_grows_in_place),
 		T(brk_of_the_last_address),
 	};
 
