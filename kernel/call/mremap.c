@@ -287,25 +287,33 @@ static long detach_old(struct hpmmap_ctx *ctx, const struct remap *r)
  * For Linux a mapping that moves is never there twice: until the old one is
  * gone it does not count against RLIMIT_AS and RLIMIT_MEMLOCK.
  */
-static void discount_old(struct hpmmap_ctx *ctx, const struct remap *r)
+static void discount(struct hpmmap_ctx *ctx, unsigned long start,
+		     unsigned long len, bool stays)
 {
-	unsigned long len = min(r->old_len, r->new_len);
-	unsigned long nr = len >> PAGE_SHIFT;
 	struct mm_struct *mm = ctx->mm;
 	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, mm, start);
 
 	mmap_write_lock(mm);
-	/* A call without a hook may have changed it. */
-	vma = vma_lookup(mm, r->addr);
-	if (vma && vma->vm_end - r->addr >= len) {
-		if (!(r->flags & MREMAP_DONTUNMAP))
-			ctx->discount.total = nr;
+	/* A call without a hook may have changed it: what is there. */
+	for_each_vma_range(vmi, vma, start + len) {
+		unsigned long nr = (min(vma->vm_end, start + len) -
+				    max(vma->vm_start, start)) >> PAGE_SHIFT;
+
+		if (!stays)
+			ctx->discount.total += nr;
 		if (vma->vm_flags & VM_LOCKED)
-			ctx->discount.locked = nr;
-		WRITE_ONCE(mm->total_vm, mm->total_vm - ctx->discount.total);
-		mm->locked_vm -= ctx->discount.locked;
+			ctx->discount.locked += nr;
 	}
+	WRITE_ONCE(mm->total_vm, mm->total_vm - ctx->discount.total);
+	mm->locked_vm -= ctx->discount.locked;
 	mmap_write_unlock(mm);
+}
+
+static void discount_old(struct hpmmap_ctx *ctx, const struct remap *r)
+{
+	discount(ctx, r->addr, min(r->old_len, r->new_len),
+		 r->flags & MREMAP_DONTUNMAP);
 }
 
 static void discount_end(struct hpmmap_ctx *ctx)
@@ -541,11 +549,33 @@ static void move_rest_back(struct hpmmap_ctx *ctx, const struct remap *r,
 		.end = r->vm_end + old_rest,
 	};
 
+	discount(ctx, from, new_rest, false);
 	if (IS_ERR_VALUE(hpmmap_map_fresh(ctx, c.start, old_rest, PROT_NONE,
 					  MAP_NORESERVE, false, NULL)) ||
 	    IS_ERR_VALUE(remap_rest(from, new_rest, old_rest, c.start)))
 		hpmmap_contents_lost();
+	discount_end(ctx);
 	hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
+}
+
+/*
+ * Moves Linux's part of a mixed one. What it shrinks by may be anything, ours as
+ * well: that goes first.
+ */
+static long move_rest(struct hpmmap_ctx *ctx, struct remap *r, unsigned long to)
+{
+	unsigned long nr_ours = r->vm_end - r->addr;
+	long ret;
+
+	if (r->old_len > r->new_len) {
+		ret = unmap_range(ctx, r->addr + r->new_len,
+				  r->old_len - r->new_len);
+		if (ret)
+			return ret;
+		r->old_len = r->new_len;
+	}
+	return remap_rest(r->vm_end, r->old_len - nr_ours,
+			  r->new_len - nr_ours, to + nr_ours);
 }
 
 /*
@@ -556,9 +586,8 @@ static long move_mixed(struct hpmmap_ctx *ctx, const struct remap *r,
 		       unsigned long to)
 {
 	unsigned long nr_ours = r->vm_end - r->addr;
-	unsigned long old_rest = r->old_len - nr_ours;
 	unsigned long new_rest = r->new_len - nr_ours;
-	struct remap part = *r;
+	struct remap whole = *r, part = *r;
 	struct hpmmap_change c = {
 		.ctx = ctx,
 		.start = to + nr_ours,
@@ -566,15 +595,17 @@ static long move_mixed(struct hpmmap_ctx *ctx, const struct remap *r,
 	};
 	long ret;
 
+	discount_old(ctx, r);
 	ret = hpmmap_map_fresh(ctx, to, r->new_len, PROT_NONE, MAP_NORESERVE,
 			       r->flags & MREMAP_FIXED, NULL);
+	if (!IS_ERR_VALUE(ret)) {
+		ret = move_rest(ctx, &whole, to);
+		if (IS_ERR_VALUE(ret))
+			unmap_ours(ctx, to, to + r->new_len);
+	}
+	discount_end(ctx);
 	if (IS_ERR_VALUE(ret))
 		return ret;
-	ret = remap_rest(r->vm_end, old_rest, new_rest, to + nr_ours);
-	if (IS_ERR_VALUE(ret)) {
-		unmap_ours(ctx, to, to + r->new_len);
-		return ret;
-	}
 	hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
 	part.old_len = nr_ours;
 	part.new_len = nr_ours;
@@ -582,9 +613,9 @@ static long move_mixed(struct hpmmap_ctx *ctx, const struct remap *r,
 	ret = move_to(ctx, &part, to);
 	if (!IS_ERR_VALUE(ret))
 		return ret;
-	move_rest_back(ctx, r, to + nr_ours, new_rest);
-	hpmmap_range_kill_if_lost(ctx, r->addr, r->addr + r->old_len);
 	unmap_ours(ctx, to, to + r->new_len);
+	move_rest_back(ctx, &whole, to + nr_ours, new_rest);
+	hpmmap_range_kill_if_lost(ctx, r->addr, r->addr + whole.old_len);
 	return ret;
 }
 

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define CHUNK		MB(32)
@@ -441,6 +442,7 @@ static void check_split(const char *p, size_t len, size_t bytes)
 
 static void one_call_takes_what_there_is(void)
 {
+	struct rlimit limit = { .rlim_max = RLIM_INFINITY };
 	uint64_t before, left, fallbacks;
 	size_t len;
 	char *p, *q;
@@ -479,8 +481,13 @@ static void one_call_takes_what_there_is(void)
 	verify_zero(q + len, MB(16));
 	map_flags(q + len + MB(16), PAGE, RW, ANON | MAP_FIXED_NOREPLACE);
 	CHECK_ERR(mremap(q, len + MB(16), len + MB(32), 0), ENOMEM);
+	/* It is not there twice. */
+	limit.rlim_cur = mapped_bytes() + MB(24);
+	CHECK_OK(setrlimit(RLIMIT_AS, &limit));
 	p = mremap(q, len + MB(16), len + MB(32), MREMAP_MAYMOVE);
 	CHECK_OK(p);
+	limit.rlim_cur = RLIM_INFINITY;
+	CHECK_OK(setrlimit(RLIMIT_AS, &limit));
 	verify_stamp(p, len, 1);
 	verify_zero(p + len, MB(32));
 	unmap(q + len + MB(16), PAGE);
@@ -497,6 +504,33 @@ static void one_call_takes_what_there_is(void)
 	/* And what the child has left behind of what was copied. */
 	CHECK(pool_value("free_bytes") >= MB(2));
 	unmap(p, before - MB(2));
+	await_pool_free(before);
+}
+
+/* A part of what is cut off is the pools', behind what is not. */
+static void shrinks_as_it_moves(void)
+{
+	uint64_t before;
+	size_t len;
+	char *p, *q;
+
+	need_policy(false);
+	if (meminfo("MemAvailable") < MB(512))
+		SKIP("less than 512 MB of Linux memory are available");
+	before = pool_value("free_bytes");
+	len = before + MB(16);
+	p = free_range(len + MB(2));
+	map_flags(p + len, MB(2), RW, ANON | MAP_FIXED_NOREPLACE);
+	map_flags(p, len, RW, ANON | MAP_FIXED_NOREPLACE);
+	CHECK_EQ(pool_value("free_bytes"), 0);
+	q = free_range(len);
+	check_split(p, len, before - MB(2));
+	stamp(p, len, 1);
+	CHECK(mremap(p, len + MB(2), len - MB(2), MREMAP_MAYMOVE | MREMAP_FIXED, q) == q);
+	CHECK_READ_SEGV(p + len, SEGV_MAPERR);
+	CHECK(pool_value("free_bytes") >= MB(2));
+	verify_stamp(q, len - MB(2), 1);
+	unmap(q, len - MB(2));
 	await_pool_free(before);
 }
 
@@ -552,6 +586,7 @@ int main(void)
 		T(heap_and_children_take_over),
 		T(mappings_grow_in_place),
 		T(one_call_takes_what_there_is),
+		T(shrinks_as_it_moves),
 		T(other_calls_take_what_there_is),
 	};
 
