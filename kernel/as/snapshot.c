@@ -239,6 +239,20 @@ static bool snapshot_slot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 					 nr);
 }
 
+/* What was to be shared next stays the parent's: it goes on writing to it. */
+static void protect_undo(struct hpmmap_ctx *parent, struct vm_area_struct *vma,
+			 unsigned long slot)
+{
+	unsigned long last = min(slot_of(vma->vm_end - 1),
+				 slot + SHARE_RUN - 1);
+	struct hpmmap_block *block;
+
+	xa_for_each_range(&parent->store, slot, block, slot, last)
+		if (block->folio && !hpmmap_slot_is_marked(parent, slot))
+			hpmmap_pgmap_unprotect(vma, slot << SLOT_SHIFT,
+					       block->folio);
+}
+
 /*
  * Give a child the contents of a mapping.
  * @parent: whose contents; its mmap_lock is held for writing
@@ -266,12 +280,14 @@ static void snapshot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 		nr = share_run(parent, child, vma, slot);
 		slot += nr;
 		if (!nr && !child->doomed) {
-			child->doomed = !snapshot_slot(parent, child, vma, slot,
-						       block);
-			slot++;
+			if (!snapshot_slot(parent, child, vma, slot, block))
+				child->doomed = true;
+			slot += !child->doomed;
 		}
 		cond_resched();
 	}
+	if (child->doomed)
+		protect_undo(parent, vma, slot);
 	mutex_unlock(&child->lock);
 	mutex_unlock(&parent->lock);
 }
