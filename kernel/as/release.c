@@ -40,8 +40,11 @@ static DECLARE_DELAYED_WORK(pinned_work, pinned_work_fn);
 /* Are there references that are neither page tables' nor pins of devices? */
 static bool is_pinned_otherwise(struct folio *folio)
 {
-	return folio_ref_count(folio) > 1 + compat_folio_mapcount(folio) +
-					compat_folio_pincount(folio);
+	int known = compat_folio_mapcount(folio) + compat_folio_pincount(folio);
+
+	/* Those that come meanwhile are found as somebody else's. */
+	smp_rmb();
+	return folio_ref_count(folio) > 1 + known;
 }
 
 /**

@@ -585,13 +585,37 @@ bool hpmmap_block_idle(struct hpmmap_block *block)
 	return true;
 }
 
+/*
+ * More references than the module's and those of entries? An entry has its own
+ * before it counts, and afterwards: one that comes has to be counted before the
+ * references are, one that goes after them. In doubt there is a pin.
+ */
+static bool has_more_refs(struct folio *folio, int (*mapcount)(struct folio *))
+{
+	int before = mapcount(folio), refs;
+
+	smp_rmb();
+	refs = folio_ref_count(folio);
+	smp_rmb();
+	return refs > 1 + min(before, mapcount(folio));
+}
+
+static int entries_2m(struct folio *folio)
+{
+	return folio_entire_mapcount(folio);
+}
+
+static int entries(struct folio *folio)
+{
+	return compat_folio_mapcount(folio);
+}
+
 static bool folio_is_pinned(struct folio *folio)
 {
 	/* Counting the entries of 4 KB takes its time on kernels before 6.7. */
-	if (folio_test_large(folio) &&
-	    folio_ref_count(folio) == 1 + folio_entire_mapcount(folio))
+	if (folio_test_large(folio) && !has_more_refs(folio, entries_2m))
 		return false;
-	return folio_ref_count(folio) > 1 + compat_folio_mapcount(folio);
+	return has_more_refs(folio, entries);
 }
 
 /**
