@@ -221,7 +221,7 @@ static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 {
 	struct hpmmap_block *block;
 	unsigned int first, nr;
-	bool owned;
+	bool owned, pinned;
 	int ret = 0;
 
 	slot_clip(slot, start, end, &first, &nr);
@@ -237,13 +237,15 @@ static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 		ret = block ? 0 : -ENOMEM;
 	}
 	/* Input and output under way sees the old contents, for a moment. */
-	if (block && *wait)
-		*wait = hpmmap_block_wait_unpinned(ctx, block);
+	pinned = block && (*wait ? !hpmmap_block_wait_unpinned(ctx, block) :
+				   hpmmap_block_is_pinned(block));
+	*wait &= !pinned;
 	if (block) {
 		hpmmap_block_set_stale(block, first, nr);
-		if (accessible && block->folio)
+		/* What is pinned is zeros from now on: see edges_are_pinned(). */
+		if ((accessible || pinned) && block->folio)
 			ret = hpmmap_block_fill(&ctx->owner, block, first, nr);
-		else if (accessible)
+		else if (accessible || pinned)
 			hpmmap_block_clear_linux(&ctx->owner, block, first, nr);
 	}
 	mutex_unlock(&ctx->lock);

@@ -436,7 +436,7 @@ static bool edges_are_pinned(struct hpmmap_ctx *ctx, unsigned long start,
 		unsigned int first, nr;
 
 		slot_clip(slots[i], start, end, &first, &nr);
-		/* What is stale nobody has seen, or had pinned when it became so. */
+		/* What is stale nobody has seen, and nobody had it pinned. */
 		if (block && nr < SLOT_PAGES && hpmmap_block_has_fresh(block, first, nr))
 			ret = wait ? !hpmmap_block_wait_unpinned(ctx, block) :
 				     hpmmap_block_is_pinned(block);

@@ -218,6 +218,36 @@ static void beside_pinned_pages(void)
 	unmap(to, KB(16));
 }
 
+/* What somebody holds on to is not in a new mapping, though it was discarded before. */
+static void discarded_while_pinned(void)
+{
+	char *slot = free_range(MB(2)), *p;
+	char *to = map_anon(KB(16));
+	int fd[2];
+
+	map_flags(slot, KB(64), RW, ANON | MAP_FIXED_NOREPLACE);
+	fill(slot, KB(64), 1);
+	p = slot + KB(128);
+	map_flags(p, KB(64), RW, ANON | MAP_FIXED_NOREPLACE);
+	memset(p, 1, KB(64));
+	CHECK_OK(pipe(fd));
+	CHECK_EQ(vmsplice(fd[1], &(struct iovec){ p, KB(16) }, 1, 0), KB(16));
+	CHECK_OK(mprotect(p, KB(64), PROT_NONE));
+	CHECK_OK(madvise(p, KB(64), MADV_DONTNEED));
+	unmap(p, KB(64));
+	map_flags(p, KB(64), RW, ANON | MAP_FIXED_NOREPLACE);
+	verify_zero(p, KB(64));
+	memset(p, 2, KB(64));
+	CHECK_EQ(read(fd[0], to, KB(16)), KB(16));
+	for (size_t i = 0; i < KB(16); i++)
+		CHECK(to[i] != 2);
+	verify(slot, KB(64), 1, 0);
+	close(fd[0]);
+	close(fd[1]);
+	unmap(slot, MB(2));
+	unmap(to, KB(16));
+}
+
 static void pipes_and_vmsplice(void)
 {
 	char *from = map_anon(MB(2));
@@ -868,6 +898,7 @@ int main(void)
 		T(direct_io),
 		T(pipes_and_vmsplice),
 		T(beside_pinned_pages),
+		T(discarded_while_pinned),
 		T(io_uring_buffers),
 		T(process_vm),
 		T(ptrace_peek_and_poke),
