@@ -413,8 +413,8 @@ static bool payer_charge(struct hpmmap_payer *p, unsigned long nr)
 /**
  * hpmmap_account_charge() - charge blocks to an account
  * @account: the account; each of the blocks refers to it from here on
- * @nr: how many; as many are to be given to hpmmap_account_tally() or
- *	hpmmap_account_refund()
+ * @nr: how many; as many are to be given to hpmmap_account_tally(),
+ *	hpmmap_account_tally_unused() or hpmmap_account_refund()
  *
  * Return: 0, or -ENOMEM where a limit does not allow it.
  */
@@ -450,6 +450,13 @@ void hpmmap_account_tally(struct hpmmap_account *account, unsigned long nr)
 
 	while (held > peak && !atomic_long_try_cmpxchg(&t->peak, &peak, held))
 		;
+}
+
+/* The same where they are given back at once: no peak. */
+void hpmmap_account_tally_unused(struct hpmmap_account *account,
+				 unsigned long nr)
+{
+	atomic_long_add(nr, &account->tally->held);
 }
 
 /* Without asking for limits: as many are given up next, so this is no peak. */

@@ -45,6 +45,8 @@ int hpmmap_account_charge(struct hpmmap_account *account, unsigned long nr);
 void hpmmap_account_charge_anyway(struct hpmmap_account *account,
 				  unsigned long nr);
 void hpmmap_account_tally(struct hpmmap_account *account, unsigned long nr);
+void hpmmap_account_tally_unused(struct hpmmap_account *account,
+				 unsigned long nr);
 void hpmmap_account_refund(struct hpmmap_account *account, unsigned long nr);
 void hpmmap_account_uncharge(struct hpmmap_account *account, unsigned long nr);
 struct hpmmap_payer *hpmmap_account_full(struct hpmmap_account *account,

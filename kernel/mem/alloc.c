@@ -221,11 +221,12 @@ static bool try_alloc(struct hpmmap_request *req, struct list_head *out)
 	req->nr_large = 0;
 	n = req->place->in_turn ? alloc_in_turn(req, out) :
 				  alloc_alike(req, out);
-	hpmmap_account_tally(req->account, n);
 	if (n == req->nr) {
+		hpmmap_account_tally(req->account, n);
 		req->left = free - n;
 		return true;
 	}
+	hpmmap_account_tally_unused(req->account, n);
 	hpmmap_account_refund(req->account, req->nr - n);
 	hpmmap_pool_free_unused(out);
 	return false;
