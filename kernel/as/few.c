@@ -24,6 +24,7 @@
 #include "as/reserve.h"
 #include "as/stats.h"
 #include "as/store.h"
+#include "as/unmap.h"
 #include "as/vma.h"
 
 /* At most, of a mapping and of a slot. */
@@ -61,13 +62,14 @@ static bool slot_takes(struct hpmmap_ctx *ctx, unsigned long slot,
  * @start: start of a mapping that is to be replaced
  * @end: its end
  *
- * Return: whether its slots have pages of Linux from now on. Not under strict.
+ * Return: whether its slots have pages of Linux from now on, also those where
+ * nothing is mapped in the end: see hpmmap_change_settle(). Not under strict.
  */
 bool hpmmap_few_begin(struct hpmmap_ctx *ctx, unsigned long start,
 		      unsigned long end)
 {
+	bool ret, failed = false;
 	unsigned long slot;
-	bool ret;
 
 	lockdep_assert_held(&ctx->ops);
 	if (ctx->job->strict || end - start > FEW_AT_ONCE * PAGE_SIZE)
@@ -77,11 +79,16 @@ bool hpmmap_few_begin(struct hpmmap_ctx *ctx, unsigned long start,
 	ret = is_library(ctx->mm, start, end);
 	for (slot = slot_of(start); ret && slot <= slot_of(end - 1); slot++)
 		ret = slot_takes(ctx, slot, start, end);
-	for (slot = slot_of(start); ret && slot <= slot_of(end - 1); slot++)
+	for (slot = slot_of(start); ret && slot <= slot_of(end - 1); slot++) {
 		ret = xa_load(&ctx->store, slot) ||
 		      hpmmap_store_insert_few(ctx, slot);
+		failed = !ret;
+	}
 	mutex_unlock(&ctx->lock);
 	mmap_read_unlock(ctx->mm);
+	/* What the others have got nothing will be mapped in. */
+	if (failed)
+		hpmmap_store_reconcile(ctx, start, end);
 	return ret;
 }
 

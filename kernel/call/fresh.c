@@ -198,23 +198,23 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	};
 	bool stack = hpmmap_wants_stack(ctx, flags);
 	unsigned long given = stack ? hpmmap_stack_given(c.start, c.end) : addr;
-	unsigned long ret;
+	unsigned long ret = -ENOMEM;
 	LIST_HEAD(blocks);
 
 	lockdep_assert_held(&ctx->ops);
 	c.few = fixed && !locked && !c.lazy && !c.reuse &&
 		hpmmap_few_begin(ctx, addr, addr + len);
 	if (hpmmap_change_begin_new(&c))
-		return -ENOMEM;
+		goto err_few;
 	if (!c.lazy &&
 	    blocks_find(ctx, given, addr + len, fixed, ahead, &blocks)) {
 		if (ctx->job->strict)
 			hpmmap_count_refusal(ctx);
-		return -ENOMEM;
+		goto err_few;
 	}
 	ret = hpmmap_blocks_clear(ctx, addr, addr + len, &blocks);
 	if (ret)
-		goto out;
+		goto err_few;
 	/*
 	 * Known to the store first where nothing can be lost: Linux maps
 	 * what is to be locked at once.
@@ -232,13 +232,6 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	ret = hpmmap_vma_map(ctx, addr, len, prot, (flags & PASSED_MAP_FLAGS) |
 			     (is_stack(ctx, flags) ? MAP_STACK : 0) |
 			     (fixed ? MAP_FIXED : MAP_FIXED_NOREPLACE));
-	/* A mapping to be replaced may be gone even if it failed. */
-	hpmmap_change_settle(&c, IS_ERR_VALUE(ret) ? HPMMAP_CUT : HPMMAP_FRESH,
-			     &blocks);
-	if (!IS_ERR_VALUE(ret) && ctx->job->first_touch &&
-	    flags & MAP_POPULATE)
-		touch_range(addr, len, prot);
-out:
 	/*
 	 * Where Linux has merged it with the stack above, only the call tells
 	 * where it ends.
@@ -247,6 +240,18 @@ out:
 		hpmmap_change_renew(&c);
 		store_commit_range(ctx, given, c.end, &blocks);
 	}
+	/* A mapping to be replaced may be gone even if it failed. */
+	hpmmap_change_settle(&c, IS_ERR_VALUE(ret) ? HPMMAP_CUT : HPMMAP_FRESH,
+			     &blocks);
+	if (!IS_ERR_VALUE(ret) && ctx->job->first_touch &&
+	    flags & MAP_POPULATE)
+		touch_range(addr, len, prot);
+	goto out;
+
+err_few:
+	if (c.few)
+		hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
+out:
 	hpmmap_pool_free_unused(&blocks);
 	return ret;
 }
