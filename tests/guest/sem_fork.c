@@ -227,6 +227,39 @@ static void grandchildren(void)
 	unmap(p, USED);
 }
 
+#define GENERATIONS	80
+
+/* More of them than an end looks after at once: each writes to a page of its own. */
+static void generation(char *p, size_t nr)
+{
+	pid_t pid;
+
+	for (size_t i = 0; i < GENERATIONS; i++)
+		CHECK_EQ(p[i * PAGE], i < nr ? 2 : 1);
+	p[nr * PAGE] = 2;
+	if (nr + 1 < GENERATIONS) {
+		pid = fork_child();
+		if (pid == 0) {
+			generation(p, nr + 1);
+			_exit(0);
+		}
+		expect_success(pid);
+	}
+	for (size_t i = 0; i < GENERATIONS; i++)
+		CHECK_EQ(p[i * PAGE], i <= nr ? 2 : 1);
+}
+
+static void many_generations(void)
+{
+	char *p = map_anon(MB(2));
+
+	for (size_t i = 0; i < GENERATIONS; i++)
+		p[i * PAGE] = 1;
+	generation(p, 0);
+	CHECK_TOUCH(p, MB(2));
+	unmap(p, MB(2));
+}
+
 static void child_survives_its_parent(void)
 {
 	struct link link;
@@ -1086,6 +1119,7 @@ int main(void)
 		T(children_inherit),
 		T(snapshot_while_a_thread_writes),
 		T(grandchildren),
+		T(many_generations),
 		T(child_survives_its_parent),
 		T(fork_from_a_thread),
 		T(fork_with_64_mb),
