@@ -152,6 +152,28 @@ pub struct Stall {
 /// The calls whose times are taken.
 pub const TIMED_CALLS: [&str; 4] = ["mmap", "munmap", "mremap", "brk"];
 
+/// Ends of buckets in nanoseconds, the same on every host.
+pub const BUCKET_ENDS_NS: [u64; 18] = [
+    1_000,
+    2_500,
+    5_000,
+    10_000,
+    25_000,
+    50_000,
+    100_000,
+    250_000,
+    500_000,
+    1_000_000,
+    2_500_000,
+    5_000_000,
+    10_000_000,
+    25_000_000,
+    50_000_000,
+    100_000_000,
+    250_000_000,
+    500_000_000,
+];
+
 /// The times of one call, in ticks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Latency {
@@ -167,6 +189,23 @@ impl Latency {
     /// How many calls there were.
     pub fn count(&self) -> u64 {
         self.buckets.iter().map(|(_, count)| count).sum()
+    }
+
+    /// The calls in buckets that end at [`BUCKET_ENDS_NS`], and one without an end: a
+    /// bucket of ticks is in the first that it lies in wholly.
+    pub fn buckets_ns(&self, tick_khz: u64) -> Vec<(Option<u64>, u64)> {
+        let ends = BUCKET_ENDS_NS.map(Some).into_iter().chain([None]);
+        let mut found: Vec<_> = ends.map(|end| (end, 0)).collect();
+        for &(ticks, calls) in &self.buckets {
+            let place = ticks.map_or(BUCKET_ENDS_NS.len(), |ticks| {
+                let fits = |&end: &u64| {
+                    u128::from(ticks) * 1_000_000 > u128::from(end) * u128::from(tick_khz)
+                };
+                BUCKET_ENDS_NS.partition_point(fits)
+            });
+            found[place].1 += calls;
+        }
+        found
     }
 
     /// What at least this part of the calls did not exceed: the end of a

@@ -25,13 +25,6 @@ pub struct JobState {
     pub latency: Vec<Latency>,
 }
 
-/// Ends of buckets in seconds, the same on every host. A bucket of the module's counts for
-/// the first of these that it lies below wholly.
-const BUCKET_ENDS: [f64; 18] = [
-    1e-6, 2.5e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2,
-    5e-2, 0.1, 0.25, 0.5,
-];
-
 type Labels = Vec<(&'static str, String)>;
 
 #[derive(Default)]
@@ -339,21 +332,15 @@ fn histograms(out: &mut Text, jobs: &[JobState]) {
         for (call, latency) in TIMED_CALLS.iter().zip(&one.latency) {
             let labels = with(of_job(&one.job), "call", call);
             let khz = one.job.tick_khz;
-            for end in BUCKET_ENDS {
-                let below: u64 = latency
-                    .buckets
-                    .iter()
-                    .filter(|(bucket, _)| bucket.is_some_and(|bucket| seconds(bucket, khz) <= end))
-                    .map(|(_, count)| count)
-                    .sum();
+            let mut below = 0;
+            for (end, calls) in latency.buckets_ns(khz) {
+                below += calls;
+                let end = end.map_or("+Inf".to_string(), |end| (end as f64 / 1e9).to_string());
                 let labels = with(labels.clone(), "le", end);
                 out.sample(&format!("{name}_bucket"), &labels, below);
             }
-            let all = latency.count();
-            let inf = with(labels.clone(), "le", "+Inf");
-            out.sample(&format!("{name}_bucket"), &inf, all);
             out.sample(&format!("{name}_sum"), &labels, seconds(latency.ticks, khz));
-            out.sample(&format!("{name}_count"), &labels, all);
+            out.sample(&format!("{name}_count"), &labels, below);
         }
     }
 }

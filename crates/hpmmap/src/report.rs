@@ -236,12 +236,9 @@ fn times(latency: &Latency, khz: u64) -> Times {
         p99_ns: ns(latency.quantile(0.99)),
         worst_ns: ns((calls > 0).then_some(latency.worst_ticks)),
         histogram: latency
-            .buckets
-            .iter()
-            .map(|&(end, calls)| Bucket {
-                below_ns: ns(end),
-                calls,
-            })
+            .buckets_ns(khz)
+            .into_iter()
+            .map(|(below_ns, calls)| Bucket { below_ns, calls })
             .collect(),
     }
 }
@@ -895,7 +892,18 @@ mod tests {
             ("/latency/mmap/calls", json!(1000)),
             ("/latency/mmap/p99_ns", json!(512)),
             ("/latency/mmap/worst_ns", json!(2_000_000_000u64)),
-            ("/latency/mmap/histogram/2/below_ns", Value::Null),
+            // 512 and 1638 nanoseconds at most, and one of two seconds.
+            (
+                "/latency/mmap/histogram/0",
+                json!({"below_ns": 1000, "calls": 990}),
+            ),
+            ("/latency/mmap/histogram/1/calls", json!(9)),
+            ("/latency/mmap/histogram/2/calls", json!(0)),
+            (
+                "/latency/mmap/histogram/18",
+                json!({"below_ns": null, "calls": 1}),
+            ),
+            ("/latency/brk/histogram/18/calls", json!(0)),
             ("/latency/brk/p99_ns", Value::Null),
             ("/stalls/zeroing/worst_ns", json!(600_000)),
             ("/fork_copied_bytes", json!(4 << 20)),
