@@ -61,7 +61,7 @@ expect_error 125 'node 0|empty' hpmmap run --node 0 -- true
 # Beyond a limit memory is Linux's, and mbind is no way to change that.
 hpmmap pool limit --user 0 --size 64M
 taskset -c 0 hpmmap run -- python3 -c '
-import ctypes, errno, mmap
+import ctypes, errno, glob, mmap
 libc = ctypes.CDLL(None, use_errno=True)
 pool = "/sys/kernel/hpmmap/nodes/node1/"
 def used():
@@ -72,11 +72,19 @@ for at in range(0, size, slot):
     memory[at] = 1 + at // slot
 assert limit - 4 * slot <= used() <= limit, used()
 address = ctypes.c_ulong(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
+some = 16 << 20
+libc.munmap(address, ctypes.c_ulong(some))
+address.value += some
+before = used()
 node1 = ctypes.c_ulong(2)
-if libc.syscall(237, address, ctypes.c_ulong(size), 2, ctypes.byref(node1), ctypes.c_ulong(64), 2):  # mbind
+if libc.syscall(237, address, ctypes.c_ulong(size - some), 2, ctypes.byref(node1), ctypes.c_ulong(64), 2):  # mbind
     raise SystemExit("mbind: " + errno.errorcode[ctypes.get_errno()])
 assert used() <= limit, used()
-assert all(memory[at] == 1 + at // slot for at in range(0, size, slot))
+assert all(memory[at] == 1 + at // slot for at in range(some, size, slot))
+# What took the place of memory of Linux counts for the job, and once.
+(stat,) = glob.glob("/sys/kernel/hpmmap/jobs/*/stat")
+stat = dict(line.split() for line in open(stat))
+assert before < used() == int(stat["held_bytes"]) <= int(stat["peak_bytes"]) <= limit, (before, used(), stat)
 print("with a limit of 64 MB, after mbind:", used() >> 20, "MB")'
 hpmmap pool limit --user 0 --size none
 expect_pool_free
