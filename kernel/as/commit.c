@@ -82,6 +82,8 @@ static bool commit_slot(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 		return false;
 	switch (how) {
 	case HPMMAP_COMMIT_SHARED:
+		if (wants_collapse(ctx, vma, slot_start))
+			return true;
 		/* Of what is locked, a copy: it has to be there. */
 		if (hi - lo == SLOT_SIZE || vma->vm_flags & VM_LOCKED)
 			hpmmap_pgmap_fault_in(vma, lo);
@@ -321,6 +323,91 @@ void hpmmap_vma_slot_owned(struct hpmmap_ctx *ctx, unsigned long slot,
 	lockdep_assert_held(&ctx->mm->mmap_lock);
 	if (hpmmap_vma_remap_slot(ctx, slot, block))
 		compat_flush_tlb_mm(ctx->mm);
+}
+
+/* Slots that are mapped by one entry again at once. */
+#define COLLAPSE_MOST 64
+
+/* From a slot on, then from the first: those that are marked. Returns how many. */
+static unsigned int collapse_some(struct hpmmap_ctx *ctx, unsigned long slot,
+				  unsigned int most)
+{
+	unsigned int nr = 0;
+	unsigned long start;
+
+	lockdep_assert_held(&ctx->ops);
+	while (nr < most && !fatal_signal_pending(current)) {
+		if (!xa_find(&ctx->store, &slot, ULONG_MAX, SLOT_SPLIT)) {
+			slot = 0;
+			if (!xa_find(&ctx->store, &slot, ULONG_MAX, SLOT_SPLIT))
+				break;
+		}
+		xa_clear_mark(&ctx->store, slot, SLOT_SPLIT);
+		nr++;
+		/* It may be shared again by now. */
+		if (hpmmap_slot_is_marked(ctx, slot))
+			continue;
+		start = slot << SLOT_SHIFT;
+		hpmmap_vma_repair(ctx, start, start + SLOT_SIZE);
+		cond_resched();
+	}
+	return nr;
+}
+
+static void collapse_work(struct callback_head *work)
+{
+	struct hpmmap_ctx *ctx = container_of(work, struct hpmmap_ctx,
+					      collapse.work);
+	unsigned int nr = 1, left = COLLAPSE_MOST;
+
+	/* Other threads map what there is meanwhile, and do not come again. */
+	do {
+		if (current->mm != ctx->mm || current->flags & PF_EXITING ||
+		    !mutex_trylock(&ctx->ops)) {
+			nr = 0;
+		} else {
+			nr = collapse_some(ctx, ctx->collapse.slot, left);
+			left -= nr;
+			hpmmap_ops_unlock(ctx);
+		}
+		atomic_set_release(&ctx->collapse.queued, 0);
+	} while (nr && left && xa_marked(&ctx->store, SLOT_SPLIT) &&
+		 !atomic_cmpxchg_acquire(&ctx->collapse.queued, 0, 1));
+	hpmmap_ctx_put(ctx);
+}
+
+/**
+ * hpmmap_vma_collapse_soon() - map slots by one entry again
+ * @ctx: the context; mmap_lock held
+ * @vmf: a fault in a mapping that covers its slot
+ *
+ * Those that were copied page by page, and are complete: when the thread returns to
+ * its program, which then finds them mapped. Not while calls are under way: who
+ * touches memory waits for none.
+ *
+ * Return: whether it will be done for the slot of the fault.
+ */
+bool hpmmap_vma_collapse_soon(struct hpmmap_ctx *ctx, const struct vm_fault *vmf)
+{
+	unsigned long slot = slot_of(vmf->address);
+
+	lockdep_assert_held(&ctx->mm->mmap_lock);
+	if (likely(!xa_marked(&ctx->store, SLOT_SPLIT)) ||
+	    !xa_get_mark(&ctx->store, slot, SLOT_SPLIT) ||
+	    hpmmap_slot_is_marked(ctx, slot) ||
+	    !(vmf->flags & FAULT_FLAG_USER) || current->mm != ctx->mm ||
+	    mutex_is_locked(&ctx->ops) ||
+	    atomic_cmpxchg_acquire(&ctx->collapse.queued, 0, 1))
+		return false;
+	ctx->collapse.slot = slot;
+	init_task_work(&ctx->collapse.work, collapse_work);
+	refcount_inc(&ctx->refs);
+	if (!task_work_add(current, &ctx->collapse.work, TWA_RESUME))
+		return true;
+	/* Not the last one: the caller has one, too. */
+	hpmmap_ctx_put(ctx);
+	atomic_set_release(&ctx->collapse.queued, 0);
+	return false;
 }
 
 /**

@@ -8,6 +8,7 @@
 struct hpmmap_block;
 struct hpmmap_ctx;
 struct list_head;
+struct vm_fault;
 
 bool hpmmap_vma_remap_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 			   struct hpmmap_block *block);
@@ -15,6 +16,8 @@ bool hpmmap_vma_restore(struct hpmmap_ctx *ctx, const unsigned long *slots,
 			struct hpmmap_block **blocks, unsigned int nr);
 void hpmmap_vma_slot_owned(struct hpmmap_ctx *ctx, unsigned long slot,
 			   struct hpmmap_block *block);
+bool hpmmap_vma_collapse_soon(struct hpmmap_ctx *ctx,
+			      const struct vm_fault *vmf);
 void hpmmap_vma_commit(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long end, struct list_head *blocks);
 void hpmmap_vma_repair(struct hpmmap_ctx *ctx, unsigned long start,

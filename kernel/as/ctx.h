@@ -58,7 +58,8 @@ enum hpmmap_name {
  *	@ops.
  * @ops: serialises the hooked calls and fork
  * @lock: protects @store and the blocks in it
- * @store: slot number -> struct hpmmap_block; marked with SLOT_SHARED
+ * @store: slot number -> struct hpmmap_block; marked with SLOT_SHARED and
+ *	SLOT_SPLIT
  * @has_few: there has been a slot that needs no more than a few pages; set under
  *	@lock
  * @spare_slot: where the search for a block to exchange goes on; protected
@@ -81,6 +82,8 @@ enum hpmmap_name {
  *	so who holds it sees whether anything may be mapped.
  * @nr_replacing: calls of Linux that are replacing memory of ours; rises under
  *	@ops only
+ * @collapse: a thread will map slots by one entry again before it goes on, @slot first;
+ *	@work and @slot are whose who has set @queued
  * @bind: what hpmmap_policy_set() is setting. Protected by @ops.
  * @family: those it shares blocks with, or NULL; set once
  * @kin: in the list of the family
@@ -151,6 +154,11 @@ struct hpmmap_ctx {
 		unsigned long end;
 		wait_queue_head_t wait;
 	} handback;
+	struct {
+		struct callback_head work;
+		unsigned long slot;
+		atomic_t queued;
+	} collapse;
 	struct {
 		struct task_struct *task;
 		const struct mempolicy *pol;

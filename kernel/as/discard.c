@@ -74,6 +74,7 @@ void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 
 		slot_clip(slot, start, end, &first, &nr);
 		if (nr == SLOT_PAGES && (hpmmap_block_is_shared(block) ||
+					 block->draft ||
 					 !hpmmap_block_idle(block))) {
 			xa_erase(&ctx->store, slot);
 			hpmmap_reuse_forget(ctx, block);

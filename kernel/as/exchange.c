@@ -11,6 +11,7 @@
 #include "mem/pool.h"
 #include "as/counters.h"
 #include "as/ctx.h"
+#include "as/draft.h"
 #include "as/exchange.h"
 #include "as/release.h"
 #include "as/reuse.h"
@@ -39,6 +40,8 @@ bool hpmmap_store_replace(struct hpmmap_ctx *ctx, unsigned long slot,
 	mmap_write_lock(ctx->mm);
 	mutex_lock(&ctx->lock);
 	old = xa_load(&ctx->store, slot);
+	if (old && old->draft)
+		old = hpmmap_store_own(ctx, NULL, slot, NULL, 0, 0);
 	if (!old)
 		goto out;
 	if (*wait)
@@ -77,7 +80,7 @@ static struct hpmmap_block *take_instead(struct hpmmap_ctx *ctx,
  * hpmmap_store_exchange() - another block for a slot, that of a bad one
  * @ctx: the context, ctx->ops held
  * @slot: the slot
- * @old: its block
+ * @old: its block, or what is behind the draft that it has
  *
  * The contents stay; what is shared with others stays shared with none.
  *
@@ -87,7 +90,7 @@ static struct hpmmap_block *take_instead(struct hpmmap_ctx *ctx,
 int hpmmap_store_exchange(struct hpmmap_ctx *ctx, unsigned long slot,
 			  struct hpmmap_block *old)
 {
-	struct hpmmap_block *fresh = NULL;
+	struct hpmmap_block *fresh = NULL, *now;
 	int ret = -EAGAIN;
 
 	lockdep_assert_held(&ctx->ops);
@@ -98,8 +101,14 @@ int hpmmap_store_exchange(struct hpmmap_ctx *ctx, unsigned long slot,
 		return -EINTR;
 	mutex_lock(&ctx->lock);
 	/* Of a fork that failed, the mappings are not to be looked at. */
-	if (xa_load(&ctx->store, slot) != old ||
-	    check_stable_address_space(ctx->mm))
+	if (check_stable_address_space(ctx->mm))
+		goto out;
+	now = xa_load(&ctx->store, slot);
+	if (now && now->draft && now->draft->behind == old) {
+		ret = hpmmap_draft_settle(ctx, slot, now, false) ? 0 : -ENOMEM;
+		goto out;
+	}
+	if (now != old)
 		goto out;
 	ret = -ENOMEM;
 	fresh = take_instead(ctx, old);

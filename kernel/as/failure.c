@@ -52,29 +52,55 @@ static bool guarded;
  * struct use - where a block is
  * @ctx: the context, with a reference
  * @slot: the slot
+ * @sees: the page that failed has contents for it
  */
 struct use {
 	struct hpmmap_ctx *ctx;
 	unsigned long slot;
+	bool sees;
 };
 
-/* The slot of a context's store that has a block: the likely one, or any. */
+static bool is_behind(const struct hpmmap_block *draft,
+		      const struct hpmmap_block *block)
+{
+	return draft->draft && draft->draft->behind == block;
+}
+
+/*
+ * The slot of a context's store that has a block: the likely one, or any, also one
+ * with a draft of it.
+ */
 static unsigned long slot_with(struct hpmmap_ctx *ctx,
 			       struct hpmmap_block *block, bool any)
 {
-	unsigned long slot = READ_ONCE(block->slot);
+	unsigned long slot = READ_ONCE(block->slot), found = NO_SLOT;
+	XA_STATE(xas, &ctx->store, 0);
 	struct hpmmap_block *other;
+	unsigned int looks = 0;
 
 	if (slot != NO_SLOT && hpmmap_store_load(ctx, slot) == block)
 		return slot;
 	if (!any)
 		return NO_SLOT;
-	xa_for_each(&ctx->store, slot, other) {
-		if (other == block)
-			return slot;
+	/* What is in the store stays: who ends takes it out with the store's lock alone. */
+	mutex_lock(&ctx->lock);
+	xas_lock(&xas);
+	xas_for_each(&xas, other, ULONG_MAX) {
+		if (other == block || is_behind(other, block)) {
+			found = xas.xa_index;
+			break;
+		}
+		if (++looks % XA_CHECK_SCHED)
+			continue;
+		/* Not xas_pause(): a node may have gone with its last entry. */
+		xas_set(&xas, xas.xa_index + 1);
+		xas_unlock(&xas);
 		cond_resched();
+		xas_lock(&xas);
 	}
-	return NO_SLOT;
+	xas_unlock(&xas);
+	mutex_unlock(&ctx->lock);
+	return found;
 }
 
 /* All stores that a block is in; for uses_put(). NULL without memory. */
@@ -97,7 +123,7 @@ static struct use *uses_get(struct hpmmap_block *block, unsigned long *nr)
 			slot = slot_with(ctxs[i], block, any);
 			if (slot == NO_SLOT)
 				continue;
-			uses[(*nr)++] = (struct use) { ctxs[i], slot };
+			uses[(*nr)++] = (struct use) { ctxs[i], slot, false };
 			ctxs[i] = NULL;
 		}
 	}
@@ -115,10 +141,26 @@ static void uses_put(struct use *uses, unsigned long nr)
 	kvfree(uses);
 }
 
+/* Does a page have contents for who uses its block? A draft may have others. */
+static bool use_sees(const struct use *use, unsigned long pfn)
+{
+	unsigned int i = pfn & (SLOT_PAGES - 1);
+	struct hpmmap_block *block;
+	bool ret;
+
+	mutex_lock(&use->ctx->lock);
+	block = hpmmap_store_load(use->ctx, use->slot);
+	ret = block && !test_bit(i, block->stale) &&
+	      hpmmap_block_page(block, i) == pfn_to_page(pfn);
+	mutex_unlock(&use->ctx->lock);
+	return ret;
+}
+
 /* Maps what is left of a slot, so that nobody takes a fault for each page. */
 static void use_remap(const struct use *use, struct hpmmap_block *block)
 {
-	if (!hpmmap_block_is_shared(block) &&
+	if (hpmmap_store_load(use->ctx, use->slot) == block &&
+	    !hpmmap_block_is_shared(block) &&
 	    hpmmap_vma_remap_slot(use->ctx, use->slot, block))
 		compat_flush_tlb_mm(use->ctx->mm);
 }
@@ -237,14 +279,17 @@ static int block_tell(struct hpmmap_block *block, unsigned long pfn, int flags)
 	uses = uses_get(block, &nr);
 	if (!uses)
 		return -ENOMEM;
-	for (n = 0; n < nr; n++)
+	for (n = 0; n < nr; n++) {
+		uses[n].sees = use_sees(&uses[n], pfn);
 		use_unmap(&uses[n], block,
 			  (uses[n].slot << SLOT_SHIFT) + (i << PAGE_SHIFT));
+	}
 	report(block, pfn, "memory error", uses, nr);
-	for (n = 0; n < nr && !test_bit(i, block->stale); n++)
-		use_signal(&uses[n],
-			   (uses[n].slot << SLOT_SHIFT) + (i << PAGE_SHIFT),
-			   flags);
+	for (n = 0; n < nr; n++)
+		if (uses[n].sees)
+			use_signal(&uses[n],
+				   (uses[n].slot << SLOT_SHIFT) + (i << PAGE_SHIFT),
+				   flags);
 	uses_put(uses, nr);
 	return 0;
 }

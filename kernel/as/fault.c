@@ -4,6 +4,7 @@
  */
 #include <linux/mm.h>
 #include <linux/pagemap.h>
+#include <linux/userfaultfd_k.h>
 
 #include "hpmmap.h"
 #include "mem/block.h"
@@ -11,11 +12,21 @@
 #include "as/commit.h"
 #include "as/counters.h"
 #include "as/ctx.h"
+#include "as/draft.h"
 #include "as/fault.h"
 #include "as/pgmap.h"
 #include "as/stats.h"
 #include "as/store.h"
 #include "as/touch.h"
+
+/* Does the mapping of a fault cover all of its slot? */
+static bool covers_slot(const struct vm_fault *vmf)
+{
+	unsigned long start = vmf->address & SLOT_MASK;
+
+	return vmf->vma->vm_start <= start &&
+	       vmf->vma->vm_end - SLOT_SIZE >= start;
+}
 
 /*
  * A shared block is mapped read-only where one entry can map all of it. What
@@ -24,14 +35,43 @@
 static bool share_readable(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 			   struct hpmmap_block *block)
 {
-	unsigned long start = vmf->address & SLOT_MASK;
-
 	return !(vmf->flags & FAULT_FLAG_WRITE) &&
 	       hpmmap_block_is_shared(block) && !hpmmap_block_is_hurt(block) &&
-	       vmf->vma->vm_start <= start &&
-	       vmf->vma->vm_end - SLOT_SIZE >= start &&
+	       covers_slot(vmf) &&
 	       !hpmmap_block_has_stale(block, 0, SLOT_PAGES) &&
 	       hpmmap_pgmap_insert_readonly(vmf, block->folio);
+}
+
+/*
+ * Of a shared block that is written to only a few pages are copied, and mapped, where
+ * one mapping covers the slot. False if it is to be copied as a whole.
+ */
+static bool draft_page(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
+		       struct hpmmap_block *block)
+{
+	bool write = vmf->flags & FAULT_FLAG_WRITE;
+	unsigned int nr;
+
+	if (!covers_slot(vmf) || vmf->vma->vm_flags & VM_LOCKED ||
+	    userfaultfd_armed(vmf->vma))
+		return false;
+	if (!block->draft) {
+		if (!write || !hpmmap_block_is_shared(block) ||
+		    hpmmap_block_is_hurt(block) ||
+		    hpmmap_block_has_stale(block, 0, SLOT_PAGES))
+			return false;
+		block = hpmmap_store_draft(ctx, vmf->vma, slot_of(vmf->address),
+					   block);
+		if (!block || !block->draft)
+			return false;
+	}
+	nr = hpmmap_draft_copy(ctx, block, page_in_slot(vmf->address), write);
+	if (!nr)
+		return false;
+	atomic_long_add(hpmmap_pgmap_fill_pages(vmf, block, nr),
+			&ctx->stats.entries_4k);
+	/* Without a table for them nothing was mapped, and nothing would ever be. */
+	return !pmd_none(READ_ONCE(*vmf->pmd));
 }
 
 /**
@@ -77,14 +117,26 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 	}
 	*committed = block;
 	*why = block ? HPMMAP_FAULT_UNMAPPED : HPMMAP_FAULT_RESERVED;
-	if (hpmmap_slot_is_marked(ctx, slot))
+	owned = hpmmap_slot_is_marked(ctx, slot);
+	if (owned)
 		*why = HPMMAP_FAULT_FORK;
-	if (block && share_readable(ctx, vmf, block)) {
-		atomic_long_inc(&ctx->stats.entries_2m);
+	if (block && covers_slot(vmf) && hpmmap_vma_collapse_soon(ctx, vmf)) {
+		*why = HPMMAP_FAULT_FORK;
+		owned = false;
 		ret = VM_FAULT_NOPAGE;
 		goto out;
 	}
-	owned = hpmmap_slot_is_marked(ctx, slot);
+	if (block && share_readable(ctx, vmf, block)) {
+		atomic_long_inc(&ctx->stats.entries_2m);
+		owned = false;
+		ret = VM_FAULT_NOPAGE;
+		goto out;
+	}
+	if (owned && draft_page(ctx, vmf, block)) {
+		owned = false;
+		ret = VM_FAULT_NOPAGE;
+		goto out;
+	}
 	block = hpmmap_store_get(ctx, vmf->vma, slot, NULL, NULL, true);
 	if (!block)
 		goto out;
@@ -125,7 +177,8 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 	ret = 0;
 out:
 	mutex_unlock(&ctx->lock);
-	if (owned && block)
+	if (owned && block &&
+	    !(covers_slot(vmf) && hpmmap_vma_collapse_soon(ctx, vmf)))
 		hpmmap_vma_slot_owned(ctx, slot, block);
 	if (clear) {
 		hpmmap_block_zero(block);

@@ -29,6 +29,7 @@
 #include "as/life.h"
 #include "as/release.h"
 #include "as/reuse.h"
+#include "as/family.h"
 #include "as/share.h"
 #include "as/show.h"
 #include "as/stats.h"
@@ -66,7 +67,7 @@ static unsigned int reap_ms = REAP_FIRST_MS;
 /* Nobody refers to it any more. */
 static void ctx_free(struct hpmmap_ctx *ctx)
 {
-	hpmmap_share_leave(ctx);
+	hpmmap_family_leave(ctx);
 	xa_destroy(&ctx->store);
 	if (ctx->mm)
 		mmdrop(ctx->mm);

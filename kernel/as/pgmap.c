@@ -576,6 +576,30 @@ unsigned long hpmmap_pgmap_fill_fault(struct vm_fault *vmf,
 	       fill_some(vma, vmf->pmd, addr + PAGE_SIZE, end, block, flags);
 }
 
+/**
+ * hpmmap_pgmap_fill_pages() - map some pages where a fault is
+ * @vmf: the fault
+ * @block: the slot's; those pages are committed
+ * @nr: how many, from that of the fault on
+ *
+ * By entries of 4 KB, whatever the mapping covers; none without a table for them.
+ *
+ * Return: how many entries were made.
+ */
+unsigned long hpmmap_pgmap_fill_pages(struct vm_fault *vmf,
+				      struct hpmmap_block *block, unsigned int nr)
+{
+	struct vm_area_struct *vma = vmf->vma;
+	unsigned int flags = FAULT_FLAG_REMOTE;
+
+	lockdep_assert_held(&vma->vm_mm->mmap_lock);
+	install_table(vmf);
+	if (vma->vm_flags & VM_WRITE)
+		flags |= FAULT_FLAG_WRITE;
+	return fill_entries(vma, vmf->pmd, vmf->address & PAGE_MASK, nr, block,
+			    flags);
+}
+
 /* Pages of zeros that are everybody's are special. */
 static unsigned long count_ptes(pmd_t *pmdp, unsigned long start,
 				unsigned long end)

@@ -38,6 +38,8 @@ unsigned long hpmmap_pgmap_fill(struct vm_area_struct *vma,
 bool hpmmap_pgmap_is_2m(const struct vm_fault *vmf);
 unsigned long hpmmap_pgmap_fill_fault(struct vm_fault *vmf,
 				      struct hpmmap_block *block);
+unsigned long hpmmap_pgmap_fill_pages(struct vm_fault *vmf,
+				      struct hpmmap_block *block, unsigned int nr);
 void hpmmap_pgmap_fault_in(struct vm_area_struct *vma, unsigned long addr);
 pmd_t *hpmmap_pgmap_pmd(struct mm_struct *mm, unsigned long addr);
 bool hpmmap_pgmap_is_done(struct vm_area_struct *vma, pmd_t *pmdp);

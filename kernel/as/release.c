@@ -5,6 +5,7 @@
  */
 #include <linux/delay.h>
 #include <linux/mm.h>
+#include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 
@@ -14,7 +15,7 @@
 #include "as/counters.h"
 #include "as/ctx.h"
 #include "as/release.h"
-#include "as/share.h"
+#include "as/family.h"
 #include "as/stats.h"
 
 /* How long a call waits for somebody else's reference, in steps of 1 ms. */
@@ -122,6 +123,13 @@ void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 {
 	int left;
 
+	if (unlikely(block->draft)) {
+		struct hpmmap_block *behind = block->draft->behind;
+
+		kfree(block->draft);
+		block->draft = NULL;
+		hpmmap_block_release_to(ctx, behind, freed);
+	}
 	/* Before the others can see that they have it alone. */
 	if (atomic_read(&block->users) > 1 && may_have_pinned(ctx, block))
 		WRITE_ONCE(block->foreign_pin, true);
@@ -129,7 +137,7 @@ void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 	if (left) {
 		atomic_long_dec(&ctx->nr_held);
 		if (left == 1)
-			hpmmap_share_alone(ctx);
+			hpmmap_family_alone(ctx);
 		return;
 	}
 	if (block->folio) {

@@ -189,7 +189,7 @@ bool hpmmap_reuse_keep(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 	unsigned int i;
 
 	lockdep_assert_held(&ctx->lock);
-	if (!block->folio || hpmmap_block_is_hurt(block) ||
+	if (!block->folio || block->draft || hpmmap_block_is_hurt(block) ||
 	    ctx->job->first_touch ||
 	    ctx->reuse.nr + ctx->reuse.nr_mapped >= ctx->reuse.peak ||
 	    hpmmap_block_is_shared(block) || !hpmmap_block_idle(block))
@@ -450,7 +450,7 @@ void hpmmap_reuse_set(struct hpmmap_ctx *ctx, unsigned long start,
 	mutex_lock(&ctx->lock);
 	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
 			  slot_of(end - 1)) {
-		if (!block->folio || hpmmap_block_is_shared(block))
+		if (!block->folio || block->draft || hpmmap_block_is_shared(block))
 			continue;
 		hpmmap_reuse_mark(ctx, block);
 		slot_clip(slot, start, end, &first, &nr);

@@ -23,14 +23,13 @@
 #include <linux/oom.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/mm.h>
-#include <linux/slab.h>
-#include <linux/spinlock.h>
 #include <linux/workqueue.h>
 
 #include "hpmmap.h"
 #include "mem/block.h"
 #include "as/commit.h"
 #include "as/ctx.h"
+#include "as/family.h"
 #include "as/share.h"
 #include "as/store.h"
 
@@ -51,37 +50,23 @@
 #define COPY_WAIT_STEPS 100
 #define LOCK_WAIT_STEPS 8
 
+/* Drafts that a process settles for others when it is gone. */
+#define DRAFTS_MOST 32
+
+/* What may still be waited for, in steps, and done. */
 struct patience {
 	unsigned int copies;
 	unsigned int locks;
+	int drafts;
 };
 
 /* How often all of them are looked at, while they go on. */
 #define RESTORE_ROUNDS 2
 
-/* How soon the worker comes back: first, and last. */
-#define AGAIN_FIRST_MS 1
+/* How soon the worker comes back at last. */
 #define AGAIN_LAST_MS 200
 
-static DEFINE_SPINLOCK(families_lock);
-
 static void family_work_fn(struct work_struct *work);
-
-static void family_put(struct hpmmap_family *family)
-{
-	if (refcount_dec_and_test(&family->refs))
-		kfree_rcu(family, rcu);
-}
-
-static void family_join(struct hpmmap_family *family, struct hpmmap_ctx *ctx)
-{
-	refcount_inc(&family->refs);
-	spin_lock(&families_lock);
-	ctx->family = family;
-	list_add(&ctx->kin, &family->kin);
-	family->nr++;
-	spin_unlock(&families_lock);
-}
 
 /**
  * hpmmap_share_begin() - a child may get blocks of its parent
@@ -95,54 +80,14 @@ int hpmmap_share_begin(struct hpmmap_ctx *parent, struct hpmmap_ctx *child)
 	struct hpmmap_family *family;
 
 	if (!parent->family) {
-		family = kzalloc(sizeof(*family), GFP_KERNEL_ACCOUNT);
+		family = hpmmap_family_new(family_work_fn);
 		if (!family)
 			return -ENOMEM;
-		refcount_set(&family->refs, 1);
-		mutex_init(&family->lock);
-		INIT_LIST_HEAD(&family->kin);
-		INIT_DELAYED_WORK(&family->work, family_work_fn);
-		family->again_ms = AGAIN_FIRST_MS;
-		family_join(family, parent);
-		family_put(family);
+		hpmmap_family_join(family, parent);
+		hpmmap_family_put(family);
 	}
-	family_join(parent->family, child);
+	hpmmap_family_join(parent->family, child);
 	return 0;
-}
-
-/**
- * hpmmap_share_leave() - a context shares nothing any more
- * @ctx: about to be freed
- */
-void hpmmap_share_leave(struct hpmmap_ctx *ctx)
-{
-	struct hpmmap_family *family = ctx->family;
-	bool queued;
-
-	if (!family)
-		return;
-	spin_lock(&families_lock);
-	list_del(&ctx->kin);
-	queued = !--family->nr && cancel_delayed_work(&family->work);
-	spin_unlock(&families_lock);
-	if (queued)
-		family_put(family);
-	family_put(family);
-}
-
-/* Not for a family without contexts: nothing else keeps the module loaded. */
-static void family_queue(struct hpmmap_family *family, unsigned int ms)
-{
-	bool queued = false;
-
-	refcount_inc(&family->refs);
-	spin_lock(&families_lock);
-	if (family->nr)
-		queued = queue_delayed_work(hpmmap_wq, &family->work,
-					    msecs_to_jiffies(ms));
-	spin_unlock(&families_lock);
-	if (!queued)
-		family_put(family);
 }
 
 /* Whether there is something of *steps left, and 1 ms has passed. */
@@ -161,7 +106,7 @@ static bool wait_a_moment(unsigned int *steps)
  * blocks are, 0 at the end, otherwise 1.
  */
 static int restore_some(struct hpmmap_family *family, struct hpmmap_ctx *ctx,
-			unsigned long *slot)
+			unsigned long *slot, int *drafts)
 {
 	struct hpmmap_block *blocks[HPMMAP_ADOPT_MOST];
 	unsigned long slots[HPMMAP_ADOPT_MOST];
@@ -177,7 +122,8 @@ static int restore_some(struct hpmmap_family *family, struct hpmmap_ctx *ctx,
 			ret = 0;
 			break;
 		}
-		ret = hpmmap_store_adopt(ctx, slot, slots, blocks, &nr, &pinned);
+		ret = hpmmap_store_adopt(ctx, slot, slots, blocks, &nr, drafts,
+					 &pinned);
 		flush |= hpmmap_vma_restore(ctx, slots, blocks, nr);
 	}
 	if (pinned)
@@ -188,7 +134,7 @@ static int restore_some(struct hpmmap_family *family, struct hpmmap_ctx *ctx,
 	return ret;
 }
 
-/* Returns whether the context was busy. */
+/* Returns whether the context was busy, or there is more to do than is allowed. */
 static bool restore(struct hpmmap_family *family, struct hpmmap_ctx *ctx,
 		    struct patience *patience)
 {
@@ -202,30 +148,14 @@ static bool restore(struct hpmmap_family *family, struct hpmmap_ctx *ctx,
 	if (!xa_marked(&ctx->store, SLOT_SHARED) || !mmget_not_zero(ctx->mm))
 		return false;
 	do {
-		ret = restore_some(family, ctx, &slot);
+		ret = restore_some(family, ctx, &slot, &patience->drafts);
 		cond_resched();
 		if ((ret == -EAGAIN && wait_a_moment(&patience->copies)) ||
 		    (ret == -EBUSY && wait_a_moment(&patience->locks)))
 			ret = 1;
 	} while (ret > 0);
 	mmput_async(ctx->mm);
-	return ret;
-}
-
-/* The next one to look at, with a reference; NULL if it is being freed. */
-static struct hpmmap_ctx *family_next(struct hpmmap_family *family)
-{
-	struct hpmmap_ctx *ctx;
-
-	spin_lock(&families_lock);
-	ctx = list_first_entry_or_null(&family->kin, struct hpmmap_ctx, kin);
-	if (ctx) {
-		list_move_tail(&ctx->kin, &family->kin);
-		if (!refcount_inc_not_zero(&ctx->refs))
-			ctx = NULL;
-	}
-	spin_unlock(&families_lock);
-	return ctx;
+	return ret || patience->drafts < 0;
 }
 
 /* Returns whether one of the next @nr relatives was busy. */
@@ -235,7 +165,7 @@ static bool restore_relatives(struct hpmmap_family *family, unsigned long nr,
 	bool busy = false;
 
 	while (nr--) {
-		struct hpmmap_ctx *ctx = family_next(family);
+		struct hpmmap_ctx *ctx = hpmmap_family_next(family);
 
 		if (!ctx)
 			continue;
@@ -284,14 +214,15 @@ static void family_work_fn(struct work_struct *work)
 
 	WRITE_ONCE(family->alone, true);
 	smp_mb();
-	if (family_restore(family, ULONG_MAX, (struct patience) {})) {
+	if (family_restore(family, ULONG_MAX,
+			   (struct patience) { .drafts = INT_MAX })) {
 		family->again_ms = min(2 * family->again_ms,
 				       (unsigned int)AGAIN_LAST_MS);
-		family_queue(family, family->again_ms);
+		hpmmap_family_queue(family, family->again_ms);
 	} else {
-		family->again_ms = AGAIN_FIRST_MS;
+		family->again_ms = FAMILY_SOON_MS;
 	}
-	family_put(family);
+	hpmmap_family_put(family);
 }
 
 /**
@@ -307,6 +238,7 @@ void hpmmap_share_gone(struct hpmmap_ctx *ctx, bool here)
 	const struct patience patience = {
 		.copies = COPY_WAIT_STEPS,
 		.locks = LOCK_WAIT_STEPS,
+		.drafts = DRAFTS_MOST,
 	};
 	struct hpmmap_family *family = ctx->family;
 
@@ -317,5 +249,5 @@ void hpmmap_share_gone(struct hpmmap_ctx *ctx, bool here)
 	smp_mb();
 	if (READ_ONCE(family->alone) &&
 	    (!here || family_restore(family, RELATIVES, patience)))
-		family_queue(family, AGAIN_FIRST_MS);
+		hpmmap_family_queue(family, FAMILY_SOON_MS);
 }

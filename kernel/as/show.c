@@ -101,7 +101,7 @@ CTX_ATTR(faults, atomic_long_read(&ctx->nr_faults));
 CTX_ATTR(faults_kernel, atomic_long_read(&ctx->nr_faults_kernel));
 CTX_ATTR(pins_waiting, atomic_long_read(&ctx->nr_pinned));
 CTX_ATTR(cleared_bytes, atomic_long_read(&ctx->owner.nr_cleared) << PAGE_SHIFT);
-CTX_ATTR(fork_copied_bytes, atomic_long_read(&ctx->nr_copied) << SLOT_SHIFT);
+CTX_ATTR(fork_copied_bytes, atomic_long_read(&ctx->nr_copied) << PAGE_SHIFT);
 
 static struct attribute *ctx_attrs[] = {
 	&pid_attr.attr,

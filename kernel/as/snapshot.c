@@ -129,7 +129,8 @@ static unsigned int run_find(struct hpmmap_ctx *ctx, unsigned long slot,
 	lockdep_assert_held(&ctx->lock);
 	rcu_read_lock();
 	block = xas_load(&xas);
-	while (block && block->folio && !bitmap_full(block->stale, SLOT_PAGES)) {
+	while (block && block->folio && !block->draft &&
+	       !bitmap_full(block->stale, SLOT_PAGES)) {
 		blocks[n] = block;
 		if (++n == nr)
 			break;
@@ -221,6 +222,10 @@ static bool snapshot_slot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 	slot_clip(slot, vma->vm_start, vma->vm_end, &first, &nr);
 	if (!hpmmap_block_has_fresh(src, first, nr))
 		return true;
+	if (src->draft)
+		src = hpmmap_store_own(parent, vma, slot, NULL, 0, 0);
+	if (!src)
+		return false;
 	dst = xa_load(&child->store, slot);
 	if ((!dst || dst == src) && can_share(parent, vma, slot, src) &&
 	    share_slot(parent, child, vma, slot, src))

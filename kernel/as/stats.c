@@ -507,7 +507,7 @@ static ssize_t show_stat(struct hpmmap_job *job,
 				    stall_names[i], sum->stalls[i].nr,
 				    stall_names[i], sum->stalls[i].ticks,
 				    stall_names[i], sum->stalls[i].worst);
-	LINE("fork_copied_bytes", (u64)sum->copied << SLOT_SHIFT);
+	LINE("fork_copied_bytes", (u64)sum->copied << PAGE_SHIFT);
 	LINE("cleared_bytes", (u64)sum->cleared << PAGE_SHIFT);
 	LINE("placed_remote_bytes", (u64)sum->remote << SLOT_SHIFT);
 	/* Whole lines, as many as there is room for: some seventy nodes. */

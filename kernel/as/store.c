@@ -15,6 +15,8 @@
 #include "mem/placement.h"
 #include "as/counters.h"
 #include "as/ctx.h"
+#include "as/draft.h"
+#include "as/family.h"
 #include "as/policy.h"
 #include "as/release.h"
 #include "as/reserve.h"
@@ -173,7 +175,12 @@ int hpmmap_store_insert(struct hpmmap_ctx *ctx, unsigned long slot,
 		xa_set_mark(&ctx->store, slot, SLOT_SHARED);
 		return 0;
 	}
-	xa_clear_mark(&ctx->store, slot, SLOT_SHARED);
+	if (block->draft)
+		xa_set_mark(&ctx->store, slot, SLOT_SHARED);
+	else
+		xa_clear_mark(&ctx->store, slot, SLOT_SHARED);
+	if (unlikely(xa_marked(&ctx->store, SLOT_SPLIT)))
+		xa_clear_mark(&ctx->store, slot, SLOT_SPLIT);
 	hpmmap_block_attach(block, ctx->file->f_mapping, slot);
 	return 0;
 }
@@ -214,12 +221,58 @@ bool hpmmap_store_adopt_locked(struct hpmmap_ctx *ctx, unsigned long slot,
 			struct hpmmap_block *block)
 {
 	lockdep_assert_held(&ctx->lock);
-	if (!may_adopt(ctx, block))
+	if (block->draft || !may_adopt(ctx, block))
 		return false;
 	block->foreign_pin = false;
 	xa_clear_mark(&ctx->store, slot, SLOT_SHARED);
 	hpmmap_block_attach(block, ctx->file->f_mapping, slot);
 	return true;
+}
+
+static struct hpmmap_block *settle(struct hpmmap_ctx *ctx, unsigned long slot,
+				   struct hpmmap_block *draft)
+{
+	return hpmmap_draft_settle(ctx, slot, draft,
+				   may_adopt(ctx, draft->draft->behind));
+}
+
+/*
+ * What was not copied yet into a draft with a memory error is good where it is: another
+ * block for it, unless somebody would keep the old one.
+ */
+static bool wants_exchange(struct hpmmap_ctx *ctx, unsigned long slot,
+			   struct hpmmap_block *draft)
+{
+	if (likely(!hpmmap_block_is_hurt(draft)))
+		return false;
+	hpmmap_slot_zap(ctx, slot);
+	return !hpmmap_block_is_pinned(draft);
+}
+
+/* A slot has @own in place of @block, with all but @skip_nr pages of its contents. */
+static struct hpmmap_block *copy_whole(struct hpmmap_ctx *ctx, unsigned long slot,
+				       struct hpmmap_block *block,
+				       struct hpmmap_block *own,
+				       unsigned int skip, unsigned int skip_nr)
+{
+	unsigned int end = skip + skip_nr;
+
+	own->slot = slot;
+	/* Reads see the old block until here, the new one from there on. */
+	hpmmap_slot_zap(ctx, slot);
+	if (hpmmap_block_copy(&ctx->owner, own, 0, block, 0, skip) ||
+	    hpmmap_block_copy(&ctx->owner, own, end, block, end, SLOT_PAGES - end)) {
+		hpmmap_store_put_back(ctx, own);
+		return NULL;
+	}
+	/* Cannot fail: there is an entry. */
+	hpmmap_store_insert(ctx, slot, own);
+	if (own->folio)
+		hpmmap_store_gained(ctx, own);
+	atomic_long_add(SLOT_PAGES - skip_nr, &ctx->nr_copied);
+	hpmmap_reuse_forget(ctx, block);
+	hpmmap_block_release(ctx, block);
+	return own;
 }
 
 /*
@@ -235,30 +288,47 @@ struct hpmmap_block *hpmmap_store_own(struct hpmmap_ctx *ctx,
 				      unsigned int skip, unsigned int skip_nr)
 {
 	struct hpmmap_block *block = xa_load(&ctx->store, slot), *own;
-	unsigned int end = skip + skip_nr;
 
 	lockdep_assert_held(&ctx->lock);
 	if (!block || !hpmmap_slot_is_marked(ctx, slot) || hpmmap_store_adopt_locked(ctx, slot, block))
 		return block;
-
+	if (block->draft && !wants_exchange(ctx, slot, block))
+		return settle(ctx, slot, block);
 	own = block_take(ctx, vma, slot, block, blocks, true);
+	return own ? copy_whole(ctx, slot, block, own, skip, skip_nr) : NULL;
+}
+
+/**
+ * hpmmap_store_draft() - begin to copy a shared block, a few pages at a time
+ * @ctx: the context, its lock and mmap_lock held
+ * @vma: mapping that covers the slot
+ * @slot: the slot
+ * @block: its block; shared, of the pools, and no page of it stale
+ *
+ * Nothing of the slot is mapped afterwards. Where the pools have nothing left all of it
+ * is copied, into memory of Linux.
+ *
+ * Return: the slot's block, a draft or not; NULL without memory.
+ */
+struct hpmmap_block *hpmmap_store_draft(struct hpmmap_ctx *ctx,
+					struct vm_area_struct *vma,
+					unsigned long slot,
+					struct hpmmap_block *block)
+{
+	struct hpmmap_block *own = block_take(ctx, vma, slot, block, NULL, true);
+
+	lockdep_assert_held(&ctx->lock);
 	if (!own)
 		return NULL;
-	own->slot = slot;
-	/* Reads see the old block until here, the new one from there on. */
+	if (!own->folio || !hpmmap_draft_begin(own, block))
+		return copy_whole(ctx, slot, block, own, 0, 0);
+	/* Before the others can leave it alone. */
+	WRITE_ONCE(ctx->family->drafts, true);
+	hpmmap_store_gained(ctx, own);
 	hpmmap_slot_zap(ctx, slot);
-	if (hpmmap_block_copy(&ctx->owner, own, 0, block, 0, skip) ||
-	    hpmmap_block_copy(&ctx->owner, own, end, block, end, SLOT_PAGES - end)) {
-		hpmmap_store_put_back(ctx, own);
-		return NULL;
-	}
+	hpmmap_reuse_forget(ctx, block);
 	/* Cannot fail: there is an entry. */
 	hpmmap_store_insert(ctx, slot, own);
-	if (own->folio)
-		hpmmap_store_gained(ctx, own);
-	atomic_long_inc(&ctx->nr_copied);
-	hpmmap_reuse_forget(ctx, block);
-	hpmmap_block_release(ctx, block);
 	return own;
 }
 
@@ -269,20 +339,21 @@ struct hpmmap_block *hpmmap_store_own(struct hpmmap_ctx *ctx,
  * @slots: out: those whose block is the context's own now, and was marked
  * @blocks: out: their blocks
  * @nr: out: how many, at most HPMMAP_ADOPT_MOST
+ * @drafts: drafts that may be settled; counted down, and below 0 if there were more
  * @pinned: set where a block that nobody shares is pinned
  *
- * Waits for nobody.
+ * Waits for nobody. What was a draft is left to a fault.
  *
  * Return: 1, 0 if there are no more marked slots, or -EAGAIN if somebody has the
  * context's lock.
  */
 int hpmmap_store_adopt(struct hpmmap_ctx *ctx, unsigned long *slot,
 		       unsigned long *slots, struct hpmmap_block **blocks,
-		       unsigned int *nr, bool *pinned)
+		       unsigned int *nr, int *drafts, bool *pinned)
 {
 	XA_STATE(xas, &ctx->store, *slot);
 	unsigned int looks = HPMMAP_ADOPT_MOST;
-	struct hpmmap_block *block;
+	struct hpmmap_block *block, *draft = NULL;
 	int ret = 0;
 
 	lockdep_assert_held(&ctx->mm->mmap_lock);
@@ -298,6 +369,17 @@ int hpmmap_store_adopt(struct hpmmap_ctx *ctx, unsigned long *slot,
 		}
 		if (hpmmap_block_is_shared(block))
 			continue;
+		if (block->draft) {
+			if (hpmmap_block_is_shared(block->draft->behind))
+				continue;
+			if (*drafts <= 0) {
+				*drafts = -1;
+				continue;
+			}
+			draft = block;
+			*slot = xas.xa_index;
+			break;
+		}
 		if (!may_adopt(ctx, block)) {
 			*pinned = true;
 			continue;
@@ -309,6 +391,12 @@ int hpmmap_store_adopt(struct hpmmap_ctx *ctx, unsigned long *slot,
 		blocks[(*nr)++] = block;
 	}
 	xas_unlock(&xas);
+	if (draft) {
+		--*drafts;
+		settle(ctx, *slot, draft);
+		++*slot;
+		ret = 1;
+	}
 	mutex_unlock(&ctx->lock);
 	return ret;
 }

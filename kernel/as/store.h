@@ -11,6 +11,9 @@
 /* Mark of a slot in the store whose block is shared, or was until lately. */
 #define SLOT_SHARED XA_MARK_0
 
+/* Mark of a slot that was copied page by page, and is mapped so, if at all. */
+#define SLOT_SPLIT XA_MARK_1
+
 /* Slots that hpmmap_store_adopt() looks at. */
 #define HPMMAP_ADOPT_MOST 32
 
@@ -58,7 +61,7 @@ void hpmmap_store_reserve(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			  unsigned long slot, struct list_head *blocks);
 int hpmmap_store_adopt(struct hpmmap_ctx *ctx, unsigned long *slot,
 		       unsigned long *slots, struct hpmmap_block **blocks,
-		       unsigned int *nr, bool *pinned);
+		       unsigned int *nr, int *drafts, bool *pinned);
 struct hpmmap_block *hpmmap_list_take(struct list_head *blocks,
 				      unsigned long slot);
 void hpmmap_store_put_back(struct hpmmap_ctx *ctx, struct hpmmap_block *block);
@@ -75,6 +78,10 @@ struct hpmmap_block *hpmmap_store_own(struct hpmmap_ctx *ctx,
 				      unsigned long slot,
 				      struct list_head *blocks,
 				      unsigned int skip, unsigned int skip_nr);
+struct hpmmap_block *hpmmap_store_draft(struct hpmmap_ctx *ctx,
+					struct vm_area_struct *vma,
+					unsigned long slot,
+					struct hpmmap_block *block);
 struct hpmmap_block *hpmmap_store_get(struct hpmmap_ctx *ctx,
 				      struct vm_area_struct *vma,
 				      unsigned long slot,

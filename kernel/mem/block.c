@@ -159,16 +159,25 @@ void hpmmap_block_detach(struct hpmmap_block *block)
 	folio_detach(block->folio);
 }
 
+/* Its own memory, even where that has no contents yet. */
+static struct page *own_page(struct hpmmap_block *block, unsigned int i)
+{
+	return block->folio ? folio_page(block->folio, i) : block->pages[i];
+}
+
 /**
  * hpmmap_block_page() - one page of a block
  * @block: the block
  * @i: which, below SLOT_PAGES
  *
- * Return: the page; NULL where a block of Linux's memory has none yet.
+ * Return: the page, of a draft the one that has the contents; NULL where a block of
+ * Linux's memory has none yet.
  */
 struct page *hpmmap_block_page(struct hpmmap_block *block, unsigned int i)
 {
-	return block->folio ? folio_page(block->folio, i) : block->pages[i];
+	if (unlikely(block->draft) && test_bit(i, block->draft->left))
+		block = block->draft->behind;
+	return own_page(block, i);
 }
 
 /**
@@ -189,7 +198,7 @@ bool hpmmap_block_is_lost(struct hpmmap_block *block, unsigned int i)
 /* The copy of what cannot be read: it has nothing of who had the page before. */
 static int page_lose(struct hpmmap_block *block, unsigned int i)
 {
-	struct page *page = hpmmap_block_page(block, i);
+	struct page *page = own_page(block, i);
 
 	if (!PageHWPoison(page))
 		clear_page(page_address(page));
@@ -544,7 +553,7 @@ int hpmmap_block_copy(struct hpmmap_owner *owner, struct hpmmap_block *to,
 
 	for (i = 0; i < nr; i++) {
 		struct page *src = hpmmap_block_page(from, from_page + i);
-		struct page *dst = hpmmap_block_page(to, to_page + i);
+		struct page *dst = own_page(to, to_page + i);
 
 		if (test_bit(from_page + i, from->stale))
 			continue;

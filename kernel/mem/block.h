@@ -31,6 +31,18 @@ struct hpmmap_owner {
 };
 
 /**
+ * struct hpmmap_draft - a copy of a block that is not complete (as/draft.c)
+ * @behind: what it is a copy of
+ * @reads: pages that were copied though they were only read
+ * @left: one bit a page: it was not copied yet
+ */
+struct hpmmap_draft {
+	struct hpmmap_block *behind;
+	unsigned int reads;
+	DECLARE_BITMAP(left, SLOT_PAGES);
+};
+
+/**
  * enum hpmmap_block_state - where a block of a pool is
  * @HPMMAP_BLOCK_FREE: in the buddy allocator; nobody else refers to it
  * @HPMMAP_BLOCK_HELD: charged to an account; on a caller's list or in a store
@@ -72,6 +84,7 @@ enum hpmmap_block_state {
  *	it may see it again. Means something only to the context @reuse_id.
  *	Protected as @stale.
  * @reuse_id: id of the context that keeps it for reuse, or 0
+ * @draft: NULL, or what there is to copy yet; protected as @stale
  * @lost: NULL, or one bit a page: it is a copy of a page that a memory error was
  *	in, and who touches it gets SIGBUS. Protected as @stale.
  */
@@ -92,6 +105,7 @@ struct hpmmap_block {
 	DECLARE_BITMAP(stale, SLOT_PAGES);
 	DECLARE_BITMAP(reuse, SLOT_PAGES);
 	u64 reuse_id;
+	struct hpmmap_draft *draft;
 	unsigned long *lost;
 };
 

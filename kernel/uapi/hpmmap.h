@@ -457,7 +457,8 @@ struct hpmmap_limit_list {
  *		pins_waiting		blocks given up but still pinned
  *		fork_copied_bytes	copied on a write (or, of what is mapped
  *					by 4 KB entries, any access) because a
- *					fork had left it shared
+ *					fork had left it shared; a multiple of
+ *					4096
  *	jobs/ID/			one directory a job, see below
  *
  * A read of any of these is a read of counters, but for mapped: a walk of the

@@ -92,13 +92,13 @@ static void expect(bool right, const char *what)
 
 static uint64_t frame_of(const void *address)
 {
-	static int fd = -1;
+	/* Each time: a child's is not its parent's. */
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 	uint64_t entry;
 
-	if (fd < 0)
-		fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 	if (pread(fd, &entry, sizeof(entry), (uintptr_t)address / PAGE * sizeof(entry)) != sizeof(entry))
 		err(1, "/proc/self/pagemap");
+	close(fd);
 	return entry >> 63 ? entry & ((1ULL << 55) - 1) : 0;
 }
 
@@ -421,6 +421,63 @@ static void pool_soft_shared(void)
 	close(to_child[1]);
 }
 
+/* Of what is copied page by page after a fork: who has a page that fails, and who has not. */
+static void pool_draft(void)
+{
+	char *behind = fresh(), *ahead = fresh(), *soft = fresh(), c;
+	int to_child[2], to_parent[2];
+	pid_t child;
+
+	if (pipe(to_child) || pipe(to_parent))
+		err(1, "pipe");
+	child = fork();
+	if (!child) {
+		uint64_t frame;
+
+		failures = 0;
+		behind[0] = ahead[0] = soft[0] = 1;
+		if (write(to_parent[1], "r", 1) != 1 || read(to_child[0], &c, 1) != 1)
+			err(1, "pipe");
+		/* The kernel meets it first, then the program. */
+		expect(write(to_parent[1], behind + BAD * PAGE, PAGE) < 0 && (errno == EFAULT || errno == EHWPOISON),
+		       "draft: write(2) of what is lost");
+		expect(strstr(touch(behind, BAD * PAGE + OFFSET, false), "Bus error AR"), "draft: signal of the child");
+		expect_others(behind, "draft: contents of the child");
+		/* A page of its own that has no contents yet. */
+		frame = frame_of(ahead) + BAD;
+		note(frame);
+		expect(!tell("hard_offline_page", frame), "draft: answer for a page without contents");
+		expect(ahead[BAD * PAGE] == (char)(BAD * 7 + 1), "draft: the page is good where it is");
+		expect_others(ahead, "draft: contents of the others");
+		expect(soft[BAD * PAGE] == (char)(BAD * 7 + 1), "draft, soft: page of the child");
+		expect_others(soft, "draft, soft: contents of the child");
+		fflush(stdout);
+		_exit(!!failures);
+	}
+	if (read(to_parent[0], &c, 1) != 1)
+		err(1, "pipe");
+	/* Mapped for reading. */
+	(void)*(volatile char *)(behind + BAD * PAGE);
+	(void)*(volatile char *)(soft + BAD * PAGE);
+	expect(!destroy(behind + BAD * PAGE), "draft: answer");
+	note(frame_of(soft + BAD * PAGE));
+	expect(!tell("soft_offline_page", frame_of(soft + BAD * PAGE)), "draft, soft: answer");
+	if (write(to_child[1], "g", 1) != 1)
+		err(1, "pipe");
+	wait_for(child, "draft: child");
+	expect(strstr(touch(behind, BAD * PAGE + OFFSET, false), "Bus error AR"), "draft: signal of the parent");
+	expect_others(behind, "draft: contents of the parent");
+	expect_others(ahead, "draft: contents that nobody else changed");
+	expect_others(soft, "draft, soft: contents of the parent");
+	munmap(behind, LARGE);
+	munmap(ahead, LARGE);
+	munmap(soft, LARGE);
+	close(to_child[0]);
+	close(to_child[1]);
+	close(to_parent[0]);
+	close(to_parent[1]);
+}
+
 /* What is kept for the process is not given to it again. */
 static void pool_reuse(void)
 {
@@ -473,6 +530,7 @@ static int run_pool(void)
 	pool_handback();
 	pool_pipe();
 	pool_soft_shared();
+	pool_draft();
 	pool_reuse();
 	pool_others();
 	return !!failures;

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Drafts: who writes to a little of a block that is shared since a fork gets a block
+ * of its own, but only those pages are copied that it touches. The shared block stays
+ * behind the draft for the others, which are mapped by nothing.
+ *
+ * A draft stands in the store, marked as a shared block is: whoever wants to change it,
+ * or to know that all of it is there, gets it by hpmmap_store_own(), which settles it.
+ * What is read through hpmmap_block_page() is right at any time. Nobody shares a draft,
+ * and nobody writes to what is behind one, even if it is left alone with it.
+ */
+#include <linux/mm.h>
+#include <linux/slab.h>
+
+#include "hpmmap.h"
+#include "mem/block.h"
+#include "as/ctx.h"
+#include "as/draft.h"
+#include "as/release.h"
+#include "as/reuse.h"
+#include "as/store.h"
+#include "as/zap.h"
+
+/*
+ * Pages that are copied one by one: the whole block is no more than half as much
+ * again.
+ */
+#define COPIED_MOST (SLOT_PAGES * 2 / 3)
+
+/*
+ * What is only read is copied as well, since nothing else can be mapped beside pages
+ * that may be written to. Of who reads much, the whole block is copied.
+ */
+#define READS_MOST 16
+
+/**
+ * hpmmap_draft_begin() - make a draft of a block
+ * @own: from a pool; nobody else knows it
+ * @behind: shared, and none of its pages stale
+ *
+ * The caller's use of @behind is the draft's now.
+ *
+ * Return: false without memory.
+ */
+bool hpmmap_draft_begin(struct hpmmap_block *own, struct hpmmap_block *behind)
+{
+	struct hpmmap_draft *draft = kzalloc(sizeof(*draft), GFP_KERNEL_ACCOUNT);
+
+	if (!draft)
+		return false;
+	draft->behind = behind;
+	bitmap_fill(draft->left, SLOT_PAGES);
+	bitmap_zero(own->stale, SLOT_PAGES);
+	own->draft = draft;
+	return true;
+}
+
+static unsigned int nr_copied(const struct hpmmap_draft *draft)
+{
+	return SLOT_PAGES - bitmap_weight(draft->left, SLOT_PAGES);
+}
+
+static int copy_pages(struct hpmmap_ctx *ctx, struct hpmmap_block *own,
+		      unsigned int first, unsigned int nr)
+{
+	struct hpmmap_draft *draft = own->draft;
+	unsigned int i = first;
+	int ret;
+
+	for_each_set_bit_from(i, draft->left, first + nr) {
+		ret = hpmmap_block_copy(&ctx->owner, own, i, draft->behind, i, 1);
+		if (ret)
+			return ret;
+		clear_bit(i, draft->left);
+		atomic_long_inc(&ctx->nr_copied);
+	}
+	return 0;
+}
+
+/*
+ * Who writes to one page after the other gets half as many ahead as there are before.
+ */
+static unsigned int nr_ahead(const struct hpmmap_draft *draft, unsigned int page)
+{
+	unsigned int before = page, nr;
+
+	while (before && !test_bit(before - 1, draft->left))
+		before--;
+	nr = max((page - before) / 2, 1U);
+	return min_t(unsigned int, nr,
+		     find_next_zero_bit(draft->left, SLOT_PAGES, page) - page);
+}
+
+/**
+ * hpmmap_draft_copy() - a page of a draft is touched
+ * @ctx: the context, its lock held
+ * @own: the draft
+ * @page: the page
+ * @write: it will be written to
+ *
+ * Return: how many pages may be mapped from @page on; 0 where the draft is to be
+ * settled.
+ */
+unsigned int hpmmap_draft_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *own,
+			       unsigned int page, bool write)
+{
+	struct hpmmap_draft *draft = own->draft;
+	unsigned int nr;
+
+	lockdep_assert_held(&ctx->lock);
+	/* What is lost is found where blocks are copied as a whole. */
+	if (!hpmmap_block_is_shared(draft->behind) ||
+	    hpmmap_block_is_hurt(own) || hpmmap_block_is_hurt(draft->behind))
+		return 0;
+	if (!test_bit(page, draft->left))
+		return 1;
+	if (nr_copied(draft) >= COPIED_MOST ||
+	    (!write && ++draft->reads > READS_MOST))
+		return 0;
+	nr = nr_ahead(draft, page);
+	return copy_pages(ctx, own, page, nr) ? 0 : nr;
+}
+
+/*
+ * The block behind a draft is the context's alone: the few pages that were copied go
+ * back to it, if nobody but page tables knows their copies. False if that cannot be.
+ */
+static bool go_back(struct hpmmap_ctx *ctx, unsigned long slot,
+		    struct hpmmap_block *own)
+{
+	struct hpmmap_block *behind = own->draft->behind;
+	unsigned int i;
+
+	/* A block that is given up must not be taken into use again. */
+	if (nr_copied(own->draft) > SLOT_PAGES / 2 || READ_ONCE(behind->bad) ||
+	    hpmmap_block_is_hurt(own) || hpmmap_block_is_hurt(behind))
+		return false;
+	/* A pin that comes at the same time finds the entry gone, or is found. */
+	hpmmap_slot_zap(ctx, slot);
+	if (hpmmap_block_is_pinned(own))
+		return false;
+	for_each_clear_bit(i, own->draft->left, SLOT_PAGES)
+		if (hpmmap_block_copy(&ctx->owner, behind, i, own, i, 1))
+			return false;
+	return true;
+}
+
+/**
+ * hpmmap_draft_settle() - end a draft
+ * @ctx: the context, its lock held, and mmap_lock
+ * @slot: the slot
+ * @own: the draft
+ * @back: the block behind it could be the context's own
+ *
+ * The slot is not marked any more. Of the block that it has then some pages may be
+ * mapped.
+ *
+ * Return: that block; NULL without memory, and the draft is as it was.
+ */
+struct hpmmap_block *hpmmap_draft_settle(struct hpmmap_ctx *ctx,
+					 unsigned long slot,
+					 struct hpmmap_block *own, bool back)
+{
+	struct hpmmap_draft *draft = own->draft;
+	struct hpmmap_block *kept = own, *given = draft->behind;
+
+	lockdep_assert_held(&ctx->lock);
+	lockdep_assert_held(&ctx->mm->mmap_lock);
+	if (back && go_back(ctx, slot, own)) {
+		swap(kept, given);
+		kept->foreign_pin = false;
+		/* Cannot fail: there is an entry. */
+		xa_store(&ctx->store, slot, kept, GFP_KERNEL);
+		hpmmap_block_attach(kept, ctx->file->f_mapping, slot);
+		hpmmap_reuse_forget(ctx, own);
+	} else if (copy_pages(ctx, own, 0, SLOT_PAGES)) {
+		return NULL;
+	}
+	own->draft = NULL;
+	kfree(draft);
+	xa_clear_mark(&ctx->store, slot, SLOT_SHARED);
+	xa_set_mark(&ctx->store, slot, SLOT_SPLIT);
+	hpmmap_block_release(ctx, given);
+	return kept;
+}

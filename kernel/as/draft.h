@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Copies of shared blocks, a few pages at a time. */
+#ifndef _HPMMAP_AS_DRAFT_H
+#define _HPMMAP_AS_DRAFT_H
+
+#include "mem/block.h"
+#include "as/ctx.h"
+
+bool hpmmap_draft_begin(struct hpmmap_block *own, struct hpmmap_block *behind);
+unsigned int hpmmap_draft_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *own,
+			       unsigned int page, bool write);
+struct hpmmap_block *hpmmap_draft_settle(struct hpmmap_ctx *ctx,
+					 unsigned long slot,
+					 struct hpmmap_block *own, bool back);
+
+#endif /* _HPMMAP_AS_DRAFT_H */
