@@ -8,8 +8,11 @@
  * place and is taken off. Time is the time stamp counter, which counts
  * instructions in a guest as bench/README.md says.
  *
- * Prints one JSON object for each repetition; bench/README.md describes the
- * members. The first fork differs: afterwards Linux has split what was mapped
+ * Then a child lives on, as one that saves a snapshot does, while the parent
+ * writes to few pages, scattered, to more and to all.
+ *
+ * Prints one JSON object for each repetition, and for each kind of writes;
+ * bench/README.md describes the members. The first fork differs: afterwards Linux has split what was mapped
  * by large pages.
  */
 #define _GNU_SOURCE
@@ -99,6 +102,57 @@ static void measure(const char *method, volatile char *p, size_t size,
 	fflush(stdout);
 }
 
+/* Instructions to write to one page of @every, in no order that tells the next. */
+static __attribute__((noinline)) uint64_t scatter(volatile char *p, size_t size,
+						  size_t every)
+{
+	size_t pages = size / PAGE, nr = pages / every;
+	uint64_t start = ticks();
+
+	/* The golden ratio: far apart, and each page once. */
+	for (size_t i = 0, at = 0; i < nr; i++) {
+		at = (at + (pages * 5 / 8 | 1)) % pages;
+		p[at * PAGE] = 1;
+	}
+	return ticks() - start;
+}
+
+/* What a snapshot costs who goes on writing, while there is a child that has it. */
+static void measure_snapshot(const char *method, volatile char *p, size_t size,
+			     size_t every)
+{
+	int end[2], status;
+	uint64_t cost, warm, gone;
+	long before;
+	pid_t pid;
+	char byte;
+
+	if (pipe(end))
+		die("pipe");
+	pid = fork();
+	if (pid < 0)
+		die("fork");
+	if (!pid) {
+		close(end[1]);
+		_exit(read(end[0], &byte, 1) != 0);
+	}
+	before = faults();
+	cost = scatter(p, size, every);
+	before = faults() - before;
+	warm = scatter(p, size, every);
+	close(end[0]);
+	gone = ticks();
+	close(end[1]);
+	if (waitpid(pid, &status, 0) != pid || status)
+		die("the child");
+	gone = ticks() - gone;
+	printf("{\"method\": \"%s\", \"snapshot_writes\": %zu, \"size_bytes\": %zu, "
+	       "\"writes\": %" PRIu64 ", \"gone\": %" PRIu64 ", \"faults\": %ld}\n",
+	       method, size / PAGE / every, size, cost > warm ? cost - warm : 0,
+	       gone, before);
+	fflush(stdout);
+}
+
 int main(int argc, char **argv)
 {
 	char *end, *p;
@@ -129,5 +183,7 @@ int main(int argc, char **argv)
 	touch(p, size);
 	for (int i = 0; i < repeat; i++)
 		measure(argv[1], p, size, argv + 4, i);
+	for (size_t every = 1024; every; every = every / 16)
+		measure_snapshot(argv[1], p, size, every);
 	return 0;
 }
