@@ -4,7 +4,6 @@
 
 pub mod error;
 pub mod escape;
-#[cfg(feature = "fuzz")]
 pub mod fuzz;
 pub mod output;
 pub mod picture;

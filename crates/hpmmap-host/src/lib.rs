@@ -14,7 +14,6 @@ pub mod process;
 mod root;
 pub mod security;
 
-#[cfg(any(test, feature = "fixture"))]
 pub mod fixture;
 
 pub use root::{Error, Result, Root};
