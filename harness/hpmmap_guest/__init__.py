@@ -8,7 +8,7 @@ Used alike by the tests and the benchmarks:
 """
 
 from .accel import choose_accel
-from .guest import Guest, GuestError, Result
+from .guest import Guest, GuestError, Result, parse_size
 from .kernels import is_debug_kernel, kernel_label, kernels, resolve_kernel
 from .kmsg import kernel_problems
 
@@ -21,5 +21,6 @@ __all__ = [
     "kernel_label",
     "kernel_problems",
     "kernels",
+    "parse_size",
     "resolve_kernel",
 ]

@@ -23,6 +23,12 @@ def test_a_longer_run_leaves_nothing_out():
         assert all(suite.runs_in(item(tier), "all", newest) for tier in ("check", "newest", "all"))
 
 
+def test_pools_grow_in_a_guest():
+    pools = {"a": "1G", "b": "512M", "c": "0", "d": "512M", "end": "0"}
+    items = [suite.Item(name, "main", 1, pool, "true", last=name == "end") for name, pool in pools.items()]
+    assert [item.name for item in suite.in_order(items)] == ["c", "b", "d", "a", "end"]
+
+
 def test_the_run_is_one_there_is(monkeypatch):
     monkeypatch.delenv("HPMMAP_TIER", raising=False)
     assert suite.selected_tier() == "check"

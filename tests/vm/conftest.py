@@ -20,6 +20,7 @@ from suite import (
     Item,
     Outcome,
     all_items,
+    in_order,
     leaving,
     problems,
     runs_in,
@@ -75,7 +76,7 @@ def pytest_generate_tests(metafunc):
             here = [i for i in here if not i.debug or is_debug_kernel(kver)]
             # Of items by name, nothing but these.
             ends = [leaving(machine)] if here and not asked else []
-            for item in sorted(here, key=lambda i: i.last) + ends:
+            for item in in_order(here) + ends:
                 params.append((kver, item))
                 ids.append(f"{kernel_label(kver)}-{item.name}")
     metafunc.parametrize("kver,item", params, ids=ids)

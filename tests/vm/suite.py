@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from hpmmap_guest import Guest, is_debug_kernel, kernel_problems
+from hpmmap_guest import Guest, is_debug_kernel, kernel_problems, parse_size
 from hpmmap_guest.paths import BUILD, ROOT
 
 HERE = Path(__file__).parent
@@ -110,7 +110,7 @@ def _registered(options: str) -> str:
     others = "HPMMAP_TEST_STACKS=eager " if "--stacks eager" in options else ""
     others += "HPMMAP_TEST_FIRST_TOUCH=1 " if "first-touch" in options.split() else ""
     return (
-        f"env HPMMAP_TEST_EXPECT=registered HPMMAP_TEST_POLICY={policy} HPMMAP_TEST_IMAGE={image} "
+        f"HPMMAP_TEST_EXPECT=registered HPMMAP_TEST_POLICY={policy} HPMMAP_TEST_IMAGE={image} "
         f"{others}hpmmap run {options} --"
     )
 
@@ -152,6 +152,11 @@ def all_items() -> list[Item]:
     return program_items() + scenario_items()
 
 
+def in_order(items: list[Item]) -> list[Item]:
+    """Those that must come last at the end; before, their pools get larger, for each change takes seconds."""
+    return sorted(items, key=lambda item: (item.last, 0 if item.pool == "-" else parse_size(item.pool)))
+
+
 def program_items() -> list[Item]:
     """Every test program, natively and under hpmmap run: with no options, and with those on
     each line of tests/guest/<name>.args, if there is that file. Natively they tell
@@ -162,7 +167,7 @@ def program_items() -> list[Item]:
         args = sources / f"{program.name}.args"
         text = args.read_text() if args.exists() else ""
         variants = {
-            "native": ("env HPMMAP_TEST_EXPECT=native", "newest"),
+            "native": ("HPMMAP_TEST_EXPECT=native", _item_tier(args, text, "natively", "newest")),
             "hpmmap": (_registered(""), _item_tier(args, text, "without options")),
         }
         for line in filter(None, map(str.strip, text.splitlines())):
@@ -239,7 +244,7 @@ class GuestRun:
     ):
         self.kver = kver
         self.machine = machine
-        self.items = sorted(items, key=lambda item: item.last)
+        self.items = in_order(items)
         self.slots = slots
         self.timeout_factor = timeout_factor
         self.module = module

@@ -23,6 +23,6 @@ fi
 # Use a good part of what came back: a bad page would show in the kernel log.
 mkdir -p /tmp/fill
 mount -t tmpfs -o size=100% tmpfs /tmp/fill
-head -c 512M /dev/zero >/tmp/fill/zeros
+fallocate -l 512M /tmp/fill/zeros
 umount /tmp/fill
 echo "MemTotal $(memtotal_kib) kB as at the start, module unloaded"

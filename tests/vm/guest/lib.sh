@@ -85,13 +85,15 @@ offline_blocks() {
 
 # set_pool SIZE: the pools hold this much in total, on one node; 0 for nothing.
 set_pool() {
-	local want
+	local want have
 	want=$(numfmt --from=iec "$1")
-	[ "$(pool_bytes total_bytes)" != "$want" ] || return 0
-	if [ "$(pool_bytes total_bytes)" != 0 ]; then
+	have=$(pool_bytes total_bytes)
+	[ "$have" != "$want" ] || return 0
+	# Pools on the node grow: each block that goes or comes takes a while.
+	if [ "$have" -gt "$want" ] || [ -e "$SYSFS/nodes/node1" ]; then
 		hpmmap pool remove --all >/dev/null || return 1
 	fi
-	[ "$want" = 0 ] || hpmmap pool add --node 0 --size "$1" >/dev/null
+	[ "$want" = 0 ] || hpmmap pool add --node 0 --size "$1" --up-to >/dev/null
 }
 
 # expect STATUS COMMAND...: the command must end with this status.
@@ -150,6 +152,11 @@ as_user() {
 as_member() {
 	setpriv --reuid "${MEMBER_ID:-$USER_ID}" --regid "${MEMBER_ID:-$USER_ID}" \
 		--groups "$(getent group hpmmap | cut -d: -f3)" "$@"
+}
+
+# Whether this is one of the longer runs, which do more of what takes long.
+longer() {
+	[ "${HPMMAP_TIER:-check}" != check ]
 }
 
 # A kernel of scripts/build-debug-kernel: slow, and with other figures.
