@@ -722,7 +722,7 @@ static bool wanted(const struct conf_case *c, char **patterns)
 }
 
 /* What to run of what there is; see usage(). */
-static bool big, only_big, all, few;
+static bool big, only_big, all, some, few;
 
 static bool applies(const struct conf_case *c, size_t process,
 		    const struct alignment *a)
@@ -731,8 +731,9 @@ static bool applies(const struct conf_case *c, size_t process,
 	bool large = strcmp(a->name, "1g") == 0;
 	bool cross = strcmp(a->name, "cross") == 0;
 	bool aligned = strcmp(a->name, "2m") == 0;
+	bool alone = c->flags & ALONE;
 
-	if (c->flags & ALONE && process)
+	if (alone && process)
 		return false;
 	if (large)
 		return c->flags & BIG && big && process == 0;
@@ -740,16 +741,20 @@ static bool applies(const struct conf_case *c, size_t process,
 		return false;
 	if (few)
 		return process == 0 && (once || cross);
-	if (all || once || process == 0)
+	if (all || once)
 		return true;
+	/* Each alignment somewhere. */
+	if (some)
+		return cross == (process != 0 || alone);
 	/* A child with small pieces and large ones, a thread with large ones. */
-	return process == 1 ? !aligned : cross;
+	return process == 0 || (process == 1 ? !aligned : cross);
 }
 
 static int usage(void)
 {
 	fprintf(stderr, "usage: conformance [OPTION...] [CALL/CASE...]\n"
 		"  --all       every alignment in every kind of process\n"
+		"  --some      each alignment in the main process, or in a child and a thread\n"
 		"  --few       one alignment, in the main process\n"
 		"  --big       also units of 256 MB, in the cases made for them\n"
 		"  --only-big  these cases only\n"
@@ -763,6 +768,8 @@ static bool option(char ***arg)
 
 	if (strcmp(name, "--all") == 0)
 		all = true;
+	else if (strcmp(name, "--some") == 0)
+		some = true;
 	else if (strcmp(name, "--few") == 0)
 		few = true;
 	else if (strcmp(name, "--big") == 0)
