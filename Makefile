@@ -4,6 +4,8 @@
 KVER ?= $(shell uname -r)
 PYTHON := $(CURDIR)/build/venv/bin/python
 export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
+# C programs on all CPUs, as Cargo does; not where make itself was told how many.
+JOBS = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
 
 help:
 	@echo 'make demo               what 4 KB pages, THP, hugetlbfs and HPMMAP cost a job alone and beside a neighbour (15 minutes)'
@@ -45,16 +47,16 @@ guest-tests:
 	@scripts/setup tests
 	@scripts/setup tools
 	@scripts/setup programs
-	@$(MAKE) --no-print-directory -C tests/guest
-	@$(MAKE) --no-print-directory -C tests/vm/programs
-	@$(MAKE) --no-print-directory -C tests/conformance
-	@$(MAKE) --no-print-directory -C tests/fuzz
-	@$(MAKE) --no-print-directory -C tests/unit
-	@$(MAKE) --no-print-directory -C bench
+	@$(MAKE) $(JOBS) --no-print-directory -C tests/guest
+	@$(MAKE) $(JOBS) --no-print-directory -C tests/vm/programs
+	@$(MAKE) $(JOBS) --no-print-directory -C tests/conformance
+	@$(MAKE) $(JOBS) --no-print-directory -C tests/fuzz
+	@$(MAKE) $(JOBS) --no-print-directory -C tests/unit
+	@$(MAKE) $(JOBS) --no-print-directory -C bench
 
 bench-tools:
 	@scripts/setup tests
-	@$(MAKE) --no-print-directory -C bench
+	@$(MAKE) $(JOBS) --no-print-directory -C bench
 
 # Modules for all the kernels that are tested.
 modules:
@@ -67,7 +69,7 @@ unit: unit-c unit-rust unit-python
 
 unit-c:
 	@scripts/setup tests
-	@$(MAKE) --no-print-directory -C tests/unit check
+	@$(MAKE) $(JOBS) --no-print-directory -C tests/unit check
 
 unit-rust:
 	@scripts/setup tools

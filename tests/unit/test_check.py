@@ -45,15 +45,15 @@ def check(tree, *args):
     return done.returncode, ran.read_text().split() if ran.exists() else [], done.stdout
 
 
-SHORT = ["setup", "lint", "unit-python", "unit-c", "unit-rust", "kernels", "tools", "vm"]
-LONG = [*SHORT[:6], "archive-kernel", "tools", "vm", "check-parallel", "kdump", "check-debug", "matrix", "mutants"]
+SHORT = ["setup", "setup", "lint", "unit-python", "unit-c", "unit-rust", "kernels", "tools", "vm"]
+LONG = [*SHORT[:7], "archive-kernel", "tools", "vm", "check-parallel", "kdump", "check-debug", "matrix", "mutants"]
 
 
 def test_a_short_run_stops_at_a_failure(tree):
     assert check(tree)[:2] == (0, SHORT)
     (tree.parent / "fail-unit-c").touch()
     status, ran, said = check(tree)
-    assert (status, ran) == (1, SHORT[:4])
+    assert (status, ran) == (1, SHORT[:5])
     assert "unit tests: C: FAILED" in said
 
 
@@ -79,9 +79,9 @@ def test_a_long_run_goes_on_after_a_failure_and_later(tree):
 
 def test_only_what_belongs_to_a_change(tree):
     (tree / "scripts/changed").write_text("#!/bin/bash\necho unit\necho modules\n")
-    assert check(tree, "--changed", "main")[:2] == (0, ["setup", "lint", "unit-python", "unit-c", "kernels"])
+    assert check(tree, "--changed", "main")[:2] == (0, ["setup", "setup", "lint", "unit-python", "unit-c", "kernels"])
     (tree / "scripts/changed").write_text("#!/bin/bash\n")
-    assert check(tree, "--changed", "main")[:2] == (0, ["setup", "lint", "unit-python"])
+    assert check(tree, "--changed", "main")[:2] == (0, ["setup", "setup", "lint", "unit-python"])
     (tree / "scripts/changed").write_text("#!/bin/bash\nexit 1\n")
     assert check(tree, "--changed", "main")[0] == 1
 
