@@ -1,9 +1,10 @@
 #!/bin/bash
 # valgrind runs a job's program and reports the same.
+# takes: 35
 # machine: apps
 # pool: 1G
 # timeout: 300
-# tier: newest  what programs see of a kernel, the test programs ask on every one
+# tier: all  app_sanitizer reserves as much at addresses of its own, and reports on the same
 # paths: tests/vm/programs/apps/debuggee.c tests/vm/guest/apps.sh
 . "$(dirname "$0")/../guest/apps.sh"
 
