@@ -181,6 +181,9 @@ static size_t random_len(uint64_t *rng)
 	}
 }
 
+/* Calls of the hooks; "few" is for emulated guests. */
+static size_t contract_ops = 12000;
+
 static void extents_keep_the_contract(void **state)
 {
 	static struct extent extents[400];
@@ -189,7 +192,7 @@ static void extents_keep_the_contract(void **state)
 	size_t zeros = 0, grown = 0, refused = 0;
 
 	(void)state;
-	for (int op = 0; op < 12000; op++) {
+	for (size_t op = 0; op < contract_ops; op++) {
 		struct extent *extent = &extents[next(&rng) % ARRAY_SIZE(extents)];
 		size_t len = random_len(&rng);
 		size_t alignment = PAGE << (next(&rng) % 8 ? 0 : next(&rng) % 11);
@@ -244,8 +247,8 @@ static void extents_keep_the_contract(void **state)
 		*extent = (struct extent){ p, len, (unsigned char)(op | 1) };
 		memset(p, extent->mark, len);
 	}
-	assert_true(zeros > 500);
-	assert_true(grown > 50);
+	assert_true(zeros > contract_ops / 24);
+	assert_true(grown > contract_ops / 240);
 	print_message("%zu extents zero, %zu grown, %zu refused\n", zeros, grown, refused);
 	for (size_t i = 0; i < ARRAY_SIZE(extents); i++)
 		if (extents[i].p)
@@ -457,5 +460,7 @@ int main(int argc, char **argv)
 		return cmocka_run_group_tests(inactive, NULL, NULL);
 	if (argc > 1 && strcmp(argv[1], "layout") == 0)
 		return cmocka_run_group_tests(layout, NULL, NULL);
+	if (argc > 1 && strcmp(argv[1], "few") == 0)
+		contract_ops = 3000;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

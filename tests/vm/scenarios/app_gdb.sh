@@ -1,6 +1,7 @@
 #!/bin/bash
 # gdb and the program it debugs: breakpoints, backtrace, watchpoints, memory read and
 # written, a call into the program, a thread, a child; and gdb outside of the job.
+# takes: 25
 # machine: apps
 # pool: 1G
 # timeout: 240

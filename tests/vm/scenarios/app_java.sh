@@ -1,5 +1,6 @@
 #!/bin/bash
 # OpenJDK: collectors, threads, direct buffers, exec, stack overflow, heap limit.
+# takes: 40
 # machine: apps
 # pool: 1G
 # timeout: 240

@@ -1,5 +1,6 @@
 #!/bin/bash
 # Open MPI and MPICH, 4 ranks, registered as a whole or rank by rank: the same numbers.
+# takes: 45
 # machine: apps
 # pool: 1G
 # timeout: 240
@@ -14,11 +15,12 @@ export OMPI_MCA_hwloc_base_binding_policy=none TMPDIR=/tmp
 # Ranks that wait must let others run: there are more of them than CPUs.
 export OMPI_MCA_mpi_yield_when_idle=1
 
+run_once native mpirun.openmpi -n 4 "$BUILT/mpi.openmpi" "$SCALE"
+# Both compute the same.
 for mpi in openmpi mpich; do
-	same $mpi mpirun.$mpi -n 4 "$BUILT/mpi.$mpi" "$SCALE"
+	same_as native $mpi "${REGISTERED[@]}" mpirun.$mpi -n 4 "$BUILT/mpi.$mpi" "$SCALE"
 	took mpi.$mpi 60 4
-	same_as $mpi.native $mpi-ranks mpirun.$mpi -n 4 "${REGISTERED[@]}" "$BUILT/mpi.$mpi" "$SCALE"
+	same_as native $mpi-ranks mpirun.$mpi -n 4 "${REGISTERED[@]}" "$BUILT/mpi.$mpi" "$SCALE"
 	took mpi.$mpi 60 4
 done
-diff "$WORK/openmpi" "$WORK/mpich" || fail "Open MPI and MPICH compute different things"
 cat "$WORK/openmpi"

@@ -1,5 +1,6 @@
 #!/bin/bash
 # Python with NumPy: linear algebra, sorting, growing arrays, threads, forked workers.
+# takes: 25
 # machine: apps
 # pool: 1G
 # timeout: 120

@@ -1,6 +1,7 @@
 #!/bin/bash
 # GCC's sanitizers, which reserve terabytes at addresses of their own: programs that
 # are right give the same results, and of those that are not they tell the same.
+# takes: 25
 # machine: apps
 # pool: 1G
 # timeout: 300

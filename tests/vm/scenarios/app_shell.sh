@@ -1,6 +1,6 @@
 #!/bin/bash
-# Shell scripts with hundreds of children, and make with many small jobs; four times as
-# many in the tier all.
+# Shell scripts with hundreds of children, and make with many small jobs; six times as
+# many in the longer runs.
 # machine: apps
 # pool: 1G
 # timeout: 600
@@ -10,18 +10,18 @@
 . "$(dirname "$0")/../guest/apps.sh"
 
 times=$SCALE
-[ "${HPMMAP_TIER:-}" != all ] || times=$((4 * SCALE))
+! longer || times=$((6 * SCALE))
 # About two children a round.
 while read -r shell rounds; do
 	same "$shell" "$shell" "$APPS/children.sh" "$rounds" /bin/true
-	took true 250 $((rounds / 2))
+	took true $((rounds * 2)) $((rounds / 2))
 	cat "$WORK/$shell"
 done <<LIST
-bash $((100 * times))
-dash $((150 * times))
+bash $((60 * times))
+dash $((90 * times))
 LIST
 
-jobs=$((40 * times))
+jobs=$((25 * times))
 {
 	echo "all: \$(shell seq -f job%05.0f $jobs)"
 	printf 'job%%:\n\t@echo $@ >$@\n'

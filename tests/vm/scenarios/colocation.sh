@@ -1,5 +1,6 @@
 #!/bin/bash
 # A study of co-location is interrupted, goes on, and leaves the machine as it was; no time is judged.
+# takes: 45
 # timeout: 240
 # pool: 0
 # tier: newest  nothing of it depends on the kernel

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Every conformance case once: of one alignment, in the main process.
-# takes: 35
+# takes: 40
 # machine: programs
 # timeout: 300
 # pool: 2G

@@ -1,14 +1,14 @@
 #!/bin/bash
 # Random address-space calls: as the model says, and the same natively and under
 # HPMMAP. The seeds are fixed; make check-debug goes on with others.
-# takes: 65
+# takes: 20
 # pool: 512M
 # timeout: 240
 # paths: kernel/mem/ kernel/as/ kernel/call/ kernel/task/fork.* tests/fuzz/space.c
 . "$(dirname "$0")/../guest/lib.sh"
 
 ops=150
-[ "${HPMMAP_TIER:-}" != all ] || ops=400
+! longer || ops=400
 fuzz_twins --seed 1 --heap-protect --ops $ops
 fuzz_twins --seed 2 --heap-protect --ops $ops
 fuzz_twins --seed 3 --heap-protect --ops $((ops / 2)) --threads 3

@@ -1,13 +1,13 @@
 #!/bin/bash
 # kill -9 at any moment of a job's life gives everything back.
-# takes: 40
+# takes: 20
 # pool: 512M
 # timeout: 240
 # paths: kernel/as/ kernel/task/
 . "$(dirname "$0")/../guest/lib.sh"
 
 rounds=8
-[ "${HPMMAP_TIER:-}" != all ] || rounds=15
+! longer || rounds=15
 
 # Starts, maps, unmaps, forks and executes without end.
 work='

@@ -1,5 +1,6 @@
 #!/bin/bash
 # Marked programs register themselves, if their user may, and run as ever otherwise.
+# takes: 25
 # pool: 512M
 # timeout: 300
 # paths: kernel/task/mark.* kernel/task/image.* crates/hpmmap/src/mark/ tests/vm/programs/registered.c
@@ -122,7 +123,9 @@ for name in image_pie image_static_pie_2m; do
 done
 
 # Killed and failed on the way.
-for round in $(seq 20); do
+rounds=6
+! longer || rounds=20
+for round in $(seq $rounds); do
 	./marked >/dev/null &
 	job=$!
 	sleep "0.0$((RANDOM % 10))"
@@ -131,7 +134,7 @@ for round in $(seq 20); do
 done
 head -c 200 marked >broken
 chmod 755 broken
-for round in $(seq 20); do
+for round in $(seq $rounds); do
 	expect 126 bash -c './broken; exit $?' 2>/dev/null
 done
 expect_pool_free

@@ -1,5 +1,6 @@
 #!/bin/bash
 # Detours and random accesses: every CPU is there and the figures fit together; none is judged.
+# takes: 45
 # pool: 512M
 # timeout: 180
 # tier: newest  nothing of it depends on the kernel
@@ -72,7 +73,7 @@ no_workers() {
 	! pgrep -x bench-noise
 }
 no_workers || fail "the neighbour goes on"
-plain=(hpmmap bench noise --seconds 5 --no-accesses --loop plain --method 4k)
+plain=(hpmmap bench noise --seconds 3 --no-accesses --loop plain --method 4k)
 expect_error 1 'the neighbour has ended: .* command ended with status 3$' "${plain[@]}" --neighbour='exit 3'
 expect_error 2 'there is no CPU 9' hpmmap bench noise --cpu 9
 # Interrupted, and even killed, it leaves nothing behind.
@@ -80,7 +81,7 @@ for signal in TERM KILL; do
 	"${plain[@]}" --neighbour='sleep 1000' --verbose >/dev/null 2>/tmp/progress &
 	pid=$!
 	within 60 grep -q '2 of 2' /tmp/progress || fail "the neighbour's turn never came"
-	sleep 2
+	sleep 1
 	kill -$signal $pid
 	! wait $pid || fail "it ended as if it had not got SIG$signal"
 	within 30 no_workers || fail "after SIG$signal: $(pgrep -a bench-noise)"

@@ -1,6 +1,7 @@
 #!/bin/bash
 # RDMA over soft-RoCE: transfers from and to memory of jobs, and a region that is
 # unmapped while it is registered stays out of use until it is not.
+# takes: 20
 # pool: 512M
 # timeout: 240
 # paths: kernel/mem/block.* kernel/as/ tests/vm/programs/rdma_pin.c

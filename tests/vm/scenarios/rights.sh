@@ -1,6 +1,7 @@
 #!/bin/bash
 # Who is not in the group may not use the device; who is may not change the pools.
 # Jobs are for the eyes of their user and root.
+# takes: 20
 # pool: 256M
 # paths: kernel/chardev.* kernel/sysfs.* kernel/mem/show.* kernel/as/show.* kernel/as/stats.* tests/vm/programs/ioctls.c
 . "$(dirname "$0")/../guest/lib.sh"

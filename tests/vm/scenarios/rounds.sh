@@ -1,13 +1,13 @@
 #!/bin/bash
-# Rounds of pool add, job, pool remove: every block comes back. 30 of them, 200 in
-# the tier all; on a debug kernel, where a round takes ten times as long, 15.
+# Rounds of pool add, job, pool remove: every block comes back. 20 of them, 200 in
+# the longer runs; on a debug kernel, where a round takes ten times as long, 15.
 # pool: 0
 # timeout: 1500
 # paths: kernel/mem/
 . "$(dirname "$0")/../guest/lib.sh"
 
-rounds=30
-[ "${HPMMAP_TIER:-}" != all ] || rounds=200
+rounds=20
+! longer || rounds=200
 is_debug_kernel && rounds=15
 alone=$((rounds / 10 + 2))
 before=$(memtotal_kib)

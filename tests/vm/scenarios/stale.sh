@@ -1,8 +1,9 @@
 #!/bin/bash
-# Nobody sees what somebody else has written: 3,000 random calls, 10,000 in the longer
+# Nobody sees what somebody else has written: 1,500 random calls, 10,000 in the longer
 # runs, every byte of what they give is read, while neighbours dirty the rest of the pool.
 # pool: 256M
 # timeout: 240
+# takes: 25
 # scales: yes
 # paths: kernel/mem/ kernel/as/ kernel/call/ tests/fuzz/stale.c
 . "$(dirname "$0")/../guest/lib.sh"
@@ -17,8 +18,8 @@ for pid in "${neighbours[@]}"; do
 	within 60 is_registered "$pid" || fail "a neighbour does not register"
 done
 
-ops=3000
-[ "${HPMMAP_TIER:-}" != all ] || ops=10000
+ops=1500
+! longer || ops=10000
 for seed in $(seq "${HPMMAP_TEST_SCALE:-1}"); do
 	hpmmap run -- "$stale" --seed "$seed" --ops $ops --expect registered
 done

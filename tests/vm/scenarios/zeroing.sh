@@ -1,6 +1,6 @@
 #!/bin/bash
 # What a process has given up is free when its parent learns of its end, and zero again soon after.
-# takes: 25
+# takes: 10
 # pool: 512M
 # timeout: 240
 # paths: kernel/mem/ kernel/as/life.* kernel/as/release.* kernel/as/reuse.* kernel/as/unmap.* kernel/task/exec.*
@@ -46,7 +46,7 @@ if sys.argv[1] == "end":
     os._exit(0)
 threading.Event().wait()'
 rounds=6
-[ "${HPMMAP_TIER:-}" != all ] || rounds=20
+! longer || rounds=20
 for round in $(seq $rounds); do
 	hpmmap run --strict -- python3 -c "$threaded" end >/dev/null
 	expect_clean "after a process with threads, round $round"
