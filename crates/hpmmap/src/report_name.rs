@@ -1,6 +1,6 @@
 //! The name of a report, with what tells the processes of a job apart.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -75,7 +75,7 @@ fn expand_with(name: &Path, known: &Known) -> Result<PathBuf> {
             wrong(format!("{what} is not known{names}"))
         })?;
         if value.is_empty() || value.as_bytes().contains(&b'/') {
-            let value = OsStr::display(&value);
+            let value = Path::new(&value).display();
             return Err(wrong(format!("{what} is '{value}', which is no name")));
         }
         out.extend_from_slice(value.as_bytes());
