@@ -73,7 +73,7 @@ void hpmmap_family_leave(struct hpmmap_ctx *ctx)
 /**
  * hpmmap_family_queue() - a worker looks after a family
  * @family: the family
- * @ms: how soon; FAMILY_LATER_MS leaves it at what was said before
+ * @ms: how soon
  *
  * Not for a family without contexts: nothing else keeps the module loaded.
  */
@@ -84,11 +84,8 @@ void hpmmap_family_queue(struct hpmmap_family *family, unsigned int ms)
 	refcount_inc(&family->refs);
 	spin_lock(&families_lock);
 	if (family->nr)
-		queued = ms == FAMILY_LATER_MS ?
-			 queue_delayed_work(hpmmap_wq, &family->work,
-					    msecs_to_jiffies(ms)) :
-			 !mod_delayed_work(hpmmap_wq, &family->work,
-					   msecs_to_jiffies(ms));
+		queued = queue_delayed_work(hpmmap_wq, &family->work,
+					    msecs_to_jiffies(ms));
 	spin_unlock(&families_lock);
 	if (!queued)
 		hpmmap_family_put(family);
@@ -98,15 +95,12 @@ void hpmmap_family_queue(struct hpmmap_family *family, unsigned int ms)
  * hpmmap_family_alone() - a block that a context gave up is left to another alone
  * @ctx: the context that gave it up
  *
- * Who ends looks after it. If it may be behind a draft, that holds two blocks: a worker
- * does so, but not soon: while it looks at a process that ends, its parent may learn of
- * that too early.
+ * Who ends looks after it. No worker before that: while it looks at a process that
+ * ends, its parent may learn of that too early.
  */
 void hpmmap_family_alone(struct hpmmap_ctx *ctx)
 {
 	WRITE_ONCE(ctx->family->alone, true);
-	if (READ_ONCE(ctx->family->drafts))
-		hpmmap_family_queue(ctx->family, FAMILY_LATER_MS);
 }
 
 /**

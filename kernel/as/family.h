@@ -13,9 +13,6 @@
 /* How soon a worker comes first. */
 #define FAMILY_SOON_MS 1
 
-/* How soon where only memory would be saved. */
-#define FAMILY_LATER_MS 1000
-
 /**
  * struct hpmmap_family - contexts that may share blocks
  * @refs: its contexts, and the work if it is queued
@@ -24,7 +21,6 @@
  * @nr: how many; protected by families_lock
  * @alone: a block was left to one of them alone, and nobody has looked yet
  * @pinned: such a block is pinned; the next one who is gone looks again
- * @drafts: some of them have had drafts of blocks
  * @work: looks after those that were busy
  * @again_ms: how long it waits
  * @rcu: frees it
@@ -36,7 +32,6 @@ struct hpmmap_family {
 	unsigned long nr;
 	bool alone;
 	bool pinned;
-	bool drafts;
 	struct delayed_work work;
 	unsigned int again_ms;
 	struct rcu_head rcu;

@@ -16,7 +16,6 @@
 #include "as/counters.h"
 #include "as/ctx.h"
 #include "as/draft.h"
-#include "as/family.h"
 #include "as/policy.h"
 #include "as/release.h"
 #include "as/reserve.h"
@@ -322,8 +321,6 @@ struct hpmmap_block *hpmmap_store_draft(struct hpmmap_ctx *ctx,
 		return NULL;
 	if (!own->folio || !hpmmap_draft_begin(own, block))
 		return copy_whole(ctx, slot, block, own, 0, 0);
-	/* Before the others can leave it alone. */
-	WRITE_ONCE(ctx->family->drafts, true);
 	hpmmap_store_gained(ctx, own);
 	hpmmap_slot_zap(ctx, slot);
 	hpmmap_reuse_forget(ctx, block);

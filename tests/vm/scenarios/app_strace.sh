@@ -24,6 +24,6 @@ done
 TRACED
 same strace sh "$WORK/traced" sh "$WORK/script" "$BUILT/debuggee" "$HPMMAP_ROOT/build/tests-vm"
 took strace 8
-took debuggee 24
+took debuggee 16
 took registered 4
 cat "$WORK/strace"
