@@ -291,7 +291,7 @@ class GuestRun:
         except Exception as error:  # the thread's end must not be silent
             for item in self.items:
                 if item.name not in self.outcomes:
-                    self._set(item.name, Outcome(None, trouble=f"{type(error).__name__}: {error}"))
+                    self._set(item.name, Outcome(None, trouble=f"{NO_GUEST}: {type(error).__name__}: {error}"))
         finally:
             with self._changed:
                 self._done = True
