@@ -22,9 +22,9 @@ natively() {
 		echo $BASHPID >$CGROUP/cgroup.procs
 		exec "$@"
 	) </dev/null >"$DIR/native.out" 2>&1 &
-	python3 - $CGROUP $! <<-'EOF'
-		import os, sys, time
-		cgroup, pid = sys.argv[1], sys.argv[2]
+	python3 - $CGROUP <<-'EOF'
+		import sys, time
+		cgroup = sys.argv[1]
 		most = [0, 1, 1]
 		while True:
 		    with open(f"{cgroup}/memory.stat") as stat:

@@ -9,11 +9,11 @@
  * instructions in a guest as bench/README.md says.
  *
  * Then a child lives on, as one that saves a snapshot does, while the parent
- * writes to few pages, scattered, to more and to all.
+ * writes to few pages, scattered, to more and to a quarter of them.
  *
  * Prints one JSON object for each repetition, and for each kind of writes;
- * bench/README.md describes the members. The first fork differs: afterwards Linux has split what was mapped
- * by large pages.
+ * bench/README.md describes the members. The first fork differs: afterwards
+ * Linux has split what was mapped by large pages.
  */
 #define _GNU_SOURCE
 #include <errno.h>

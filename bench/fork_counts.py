@@ -12,6 +12,7 @@ import argparse
 import json
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
@@ -67,50 +68,19 @@ def guest_script(mib: int, repeat: int) -> str:
     return "\n".join(lines)
 
 
-def show(console: Console, kver: str, mib: int, samples: list[dict]) -> None:
-    table = Table(
-        title=f"fork + execve + wait with {mib} MB; Linux {kver}; millions of instructions",
-        box=None,
-        padding=(0, 2, 0, 0),
-    )
+def show(console: Console, title: str, samples: list[dict], columns: dict[str, Callable[[dict], str]]) -> None:
+    """columns: those between the method and what all samples have; what each says of a sample"""
+    columns = {
+        **columns,
+        "Faults": lambda s: f"{s['faults']:,}",
+        "Ratio": lambda s: f"{s['ratio_to_best_peer']:.2f}",
+    }
+    table = Table(title=f"{title}; millions of instructions", box=None, padding=(0, 2, 0, 0))
     table.add_column("Method", no_wrap=True)
-    for name in ("Fork no.", "Until the child is gone", "First write after", "Faults", "Ratio"):
+    for name in columns:
         table.add_column(name, justify="right")
     for s in samples:
-        table.add_row(
-            s["method"],
-            str(s["repetition"] + 1),
-            millions(s["total"]),
-            millions(s["after"]),
-            f"{s['faults']:,}",
-            f"{s['ratio_to_best_peer']:.2f}",
-        )
-    console.print(table)
-    console.print(
-        "First write after: what writing to every page costs the parent afterwards, beyond the writing. "
-        "Ratio: of the sum of both to that of the best peer's same fork.",
-        style="dim",
-    )
-
-
-def show_snapshots(console: Console, mib: int, samples: list[dict]) -> None:
-    table = Table(
-        title=f"writes to scattered pages of {mib} MB while a child has a snapshot; millions of instructions",
-        box=None,
-        padding=(0, 2, 0, 0),
-    )
-    table.add_column("Method", no_wrap=True)
-    for name in ("Pages", "Writes", "End of the child", "Faults", "Ratio"):
-        table.add_column(name, justify="right")
-    for s in samples:
-        table.add_row(
-            s["method"],
-            f"{s['snapshot_writes']:,}",
-            millions(s["writes"]),
-            millions(s["gone"]),
-            f"{s['faults']:,}",
-            f"{s['ratio_to_best_peer']:.2f}",
-        )
+        table.add_row(s["method"], *(cell(s) for cell in columns.values()))
     console.print(table)
 
 
@@ -142,8 +112,31 @@ def main() -> int:
         console.print(f"bench/run fork: {escape(str(error))}", style="red")
         return 1
 
-    show(console, guest.kver, args.mib, samples)
-    show_snapshots(console, args.mib, snapshots)
+    show(
+        console,
+        f"fork + execve + wait with {args.mib} MB; Linux {guest.kver}",
+        samples,
+        {
+            "Fork no.": lambda s: str(s["repetition"] + 1),
+            "Until the child is gone": lambda s: millions(s["total"]),
+            "First write after": lambda s: millions(s["after"]),
+        },
+    )
+    console.print(
+        "First write after: what writing to every page costs the parent afterwards, beyond the writing. "
+        "Ratio: of the sum of both to that of the best peer's same fork.",
+        style="dim",
+    )
+    show(
+        console,
+        f"writes to scattered pages of {args.mib} MB while a child has a snapshot",
+        snapshots,
+        {
+            "Pages": lambda s: f"{s['snapshot_writes']:,}",
+            "Writes": lambda s: millions(s["writes"]),
+            "End of the child": lambda s: millions(s["gone"]),
+        },
+    )
     path = args.json or ROOT / f"build/bench/fork-{guest.kver}.json"
     record = {
         "benchmark": "fork",

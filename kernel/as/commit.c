@@ -358,7 +358,7 @@ static void collapse_work(struct callback_head *work)
 {
 	struct hpmmap_ctx *ctx = container_of(work, struct hpmmap_ctx,
 					      collapse.work);
-	unsigned int nr = 1, left = COLLAPSE_MOST;
+	unsigned int nr, left = COLLAPSE_MOST;
 
 	/* Other threads map what there is meanwhile, and do not come again. */
 	do {

@@ -37,7 +37,6 @@ static bool share_readable(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 {
 	return !(vmf->flags & FAULT_FLAG_WRITE) &&
 	       hpmmap_block_is_shared(block) && !hpmmap_block_is_hurt(block) &&
-	       covers_slot(vmf) &&
 	       !hpmmap_block_has_stale(block, 0, SLOT_PAGES) &&
 	       hpmmap_pgmap_insert_readonly(vmf, block->folio);
 }
@@ -52,8 +51,7 @@ static bool draft_page(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 	bool write = vmf->flags & FAULT_FLAG_WRITE;
 	unsigned int nr;
 
-	if (!covers_slot(vmf) || vmf->vma->vm_flags & VM_LOCKED ||
-	    userfaultfd_armed(vmf->vma))
+	if (vmf->vma->vm_flags & VM_LOCKED || userfaultfd_armed(vmf->vma))
 		return false;
 	if (!block->draft) {
 		if (!write || !hpmmap_block_is_shared(block) ||
@@ -72,6 +70,25 @@ static bool draft_page(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 			&ctx->stats.entries_4k);
 	/* Without a table for them nothing was mapped, and nothing would ever be. */
 	return !pmd_none(READ_ONCE(*vmf->pmd));
+}
+
+/*
+ * Where one mapping covers a slot that is shared, or was: is that mapped now, or before
+ * the thread goes on?
+ */
+static bool map_covered(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
+			struct hpmmap_block *block, bool marked,
+			enum hpmmap_fault *why)
+{
+	if (hpmmap_vma_collapse_soon(ctx, vmf)) {
+		*why = HPMMAP_FAULT_FORK;
+		return true;
+	}
+	if (share_readable(ctx, vmf, block)) {
+		atomic_long_inc(&ctx->stats.entries_2m);
+		return true;
+	}
+	return marked && draft_page(ctx, vmf, block);
 }
 
 /**
@@ -102,7 +119,7 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 	unsigned int first = page_in_slot(vmf->address), nr = 1;
 	vm_fault_t ret = VM_FAULT_OOM;
 	struct hpmmap_block *block;
-	bool owned = false, clear = false;
+	bool owned = false, clear = false, covered = false;
 
 	lockdep_assert_held(&ctx->mm->mmap_lock);
 	if (!(vmf->flags & FAULT_FLAG_RETRY_NOWAIT))
@@ -120,19 +137,8 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 	owned = hpmmap_slot_is_marked(ctx, slot);
 	if (owned)
 		*why = HPMMAP_FAULT_FORK;
-	if (block && covers_slot(vmf) && hpmmap_vma_collapse_soon(ctx, vmf)) {
-		*why = HPMMAP_FAULT_FORK;
-		owned = false;
-		ret = VM_FAULT_NOPAGE;
-		goto out;
-	}
-	if (block && share_readable(ctx, vmf, block)) {
-		atomic_long_inc(&ctx->stats.entries_2m);
-		owned = false;
-		ret = VM_FAULT_NOPAGE;
-		goto out;
-	}
-	if (owned && draft_page(ctx, vmf, block)) {
+	covered = covers_slot(vmf);
+	if (block && covered && map_covered(ctx, vmf, block, owned, why)) {
 		owned = false;
 		ret = VM_FAULT_NOPAGE;
 		goto out;
@@ -177,8 +183,7 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 	ret = 0;
 out:
 	mutex_unlock(&ctx->lock);
-	if (owned && block &&
-	    !(covers_slot(vmf) && hpmmap_vma_collapse_soon(ctx, vmf)))
+	if (owned && block && !(covered && hpmmap_vma_collapse_soon(ctx, vmf)))
 		hpmmap_vma_slot_owned(ctx, slot, block);
 	if (clear) {
 		hpmmap_block_zero(block);

@@ -29,7 +29,12 @@ static void look(const char *p, size_t len)
 		verify_stamp(p + at, SLOT, 1);
 }
 
-static void hold(struct holder *h, const char *p, size_t len)
+static void look_at_all(char *p)
+{
+	look(p, SIZE);
+}
+
+static void hold(struct holder *h, void (*check)(char *p), char *p)
 {
 	CHECK_OK(pipe2(h->go, O_CLOEXEC));
 	h->pid = fork_child();
@@ -38,7 +43,7 @@ static void hold(struct holder *h, const char *p, size_t len)
 	/* It ends with its parent, whatever that ends by. */
 	close(h->go[1]);
 	await(h->go[0]);
-	look(p, len);
+	check(p);
 	_exit(0);
 }
 
@@ -78,7 +83,7 @@ static void scattered_writes_copy_little(void)
 	struct holder h;
 	uint64_t before;
 
-	hold(&h, p, SIZE);
+	hold(&h, look_at_all, p);
 	before = copied();
 	for (size_t page = 7; page < SIZE / PAGE; page += 64)
 		*word(p, page) = page;
@@ -100,7 +105,7 @@ static void every_page_of_a_slot(const size_t *order, size_t most_faults)
 	struct holder h;
 	uint64_t before;
 
-	hold(&h, p, SIZE);
+	hold(&h, look_at_all, p);
 	before = copied();
 	watch_begin();
 	for (size_t i = 0; i < SLOT_PAGES; i++)
@@ -144,7 +149,7 @@ static void reads_beside_writes(void)
 	char *p = stamped(SIZE);
 	struct holder h;
 
-	hold(&h, p, SIZE);
+	hold(&h, look_at_all, p);
 	*word(p, 100) = 1;
 	watch_begin();
 	look(p, SLOT);
@@ -199,7 +204,7 @@ static char *begun(struct holder *h)
 {
 	char *p = stamped(SIZE);
 
-	hold(h, p, SIZE);
+	hold(h, look_at_all, p);
 	for (size_t slot = 0; slot < SLOTS; slot++) {
 		*word(p, slot * SLOT_PAGES + 5) = 5;
 		*word(p, slot * SLOT_PAGES + 300) = 300;
@@ -216,25 +221,19 @@ static void check_begun(const char *p, size_t slots)
 	}
 }
 
+static void as_begun(char *p)
+{
+	check_begun(p, SLOTS);
+	for (size_t slot = 0; slot < SLOTS; slot++)
+		CHECK_EQ(*word(p, slot * SLOT_PAGES + 6), 0);
+}
+
 static void fork_again(void)
 {
 	struct holder first, second;
 	char *p = begun(&first);
 
-	CHECK_OK(pipe2(second.go, O_CLOEXEC));
-	second.pid = fork_child();
-	if (!second.pid) {
-		close(first.go[1]);
-		close(second.go[1]);
-		await(second.go[0]);
-		for (size_t slot = 0; slot < SLOTS; slot++) {
-			CHECK_EQ(*word(p, slot * SLOT_PAGES + 5), 5);
-			CHECK_EQ(*word(p, slot * SLOT_PAGES + 300), 300);
-			CHECK_EQ(*word(p, slot * SLOT_PAGES + 6), 0);
-		}
-		look(p, SIZE);
-		_exit(0);
-	}
+	hold(&second, as_begun, p);
 	for (size_t slot = 0; slot < SLOTS; slot++)
 		*word(p, slot * SLOT_PAGES + 6) = 6;
 	release(&first);
@@ -366,7 +365,7 @@ static void threads_beside_forks(void)
 	for (int round = 0; round < 3; round++) {
 		struct holder h;
 
-		hold(&h, p, SIZE);
+		hold(&h, look_at_all, p);
 		for (size_t i = 0; i < ARRAY_SIZE(threads); i++) {
 			racers[i] = (struct racer) { p, i };
 			threads[i] = start_thread(write_every_fourth, &racers[i]);
