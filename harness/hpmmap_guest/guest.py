@@ -256,6 +256,10 @@ class Guest:
             options += ["--numa", f"{node_bytes >> 20}M,cpus={first}-{last}"]
         if accel == "tcg":
             options.append("--disable-kvm")
+            if not self.icount:
+                # With ERMS the kernel and the C library clear and copy by "rep stosb" and "rep movsb", which
+                # TCG emulates byte by byte: what touches memory takes two to four times as long.
+                options += ["--qemu-opt=-cpu", "--qemu-opt=max,erms=off"]
             if self.parallel:
                 options += ["--qemu-bin", _parallel_qemu()]
                 options += ["--qemu-opt=-accel", "--qemu-opt=tcg,thread=multi"]

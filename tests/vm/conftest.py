@@ -130,8 +130,10 @@ def _start_guests(config, wanted: dict[tuple[str, str], list[Item]]) -> None:
         "logs": config.getoption("--logs"),
     }
     seconds = seconds_of(config.cache.get(_SECONDS, {}))
-    total = sum(seconds(kver, item) for (kver, _), items in wanted.items() for item in items)
-    for kver, machine in sorted(wanted, key=lambda guest: list(MACHINES).index(guest[1])):
+    weights = {(kver, machine): sum(seconds(kver, item) for item in items) for (kver, machine), items in wanted.items()}
+    total = sum(weights.values())
+    # Those with most to do first: then the last ones end at about the same time.
+    for kver, machine in sorted(wanted, key=weights.get, reverse=True):
         found = parts(wanted[kver, machine], partial(seconds, kver), total, n)
         for number, items in enumerate(found, 1):
             run = GuestRun(kver, machine, items, part=number if len(found) > 1 else 0, **options)

@@ -24,8 +24,7 @@ RUNNER = HERE / "guest/runner.sh"
 PROGRAMS = BUILD / "tests"
 LOGS = BUILD / "vm"
 
-# The machines the items ask for by name, those with most to do first: they are started
-# in this order, and then the last guests end at about the same time.
+# The machines the items ask for by name.
 MACHINES = {
     "main": {"memory": "4G", "cpus": 2},
     "apps": {"memory": "4G", "cpus": 2},

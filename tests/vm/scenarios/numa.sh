@@ -1,6 +1,7 @@
 #!/bin/bash
 # Memory comes from the nodes that were asked for: by options, memory policies, a
 # cpuset, or the first touch. The lines "placed:" are the table of docs/design.md.
+# takes: 50
 # machine: numa
 # pool: 0
 # timeout: 400
@@ -29,17 +30,16 @@ placing() {
 
 # Holds 64 MB with these options of hpmmap run, on one CPU; prints what each node gave.
 # What is in UNDER runs between hpmmap and the program, such as numactl.
+# The program is dd, which starts soon: it copies a line with a buffer of 64 MB, and waits for more.
 UNDER=()
+mkfifo /tmp/holding.in /tmp/holding.out
+exec 5<>/tmp/holding.in 6<>/tmp/holding.out
 holding() {
-	taskset -c "${CPU:-0}" hpmmap run "$@" -- "${UNDER[@]}" python3 -c '
-import mmap, os, time
-memory = mmap.mmap(-1, 64 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-open("/tmp/ready", "w").close()
-time.sleep(120)' >&2 &
-	local job=$!
-	within 60 test -e /tmp/ready || fail "the job does not get ready"
+	echo ready >&5
+	taskset -c "${CPU:-0}" hpmmap run "$@" -- "${UNDER[@]}" dd bs=64M status=none <&5 >&6 &
+	local job=$! line
+	read -r -t 60 line <&6 && [ "$line" = ready ] || fail "the job does not get ready"
 	echo "$(($(used 0) / MIB)) $(($(used 1) / MIB))"
-	rm /tmp/ready
 	kill $job
 	wait $job || true
 	expect_pool_free

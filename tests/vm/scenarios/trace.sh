@@ -1,6 +1,6 @@
 #!/bin/bash
 # hpmmap trace: every page fault is there, of the kind it is, and the counts are the kernel's.
-# takes: 135
+# takes: 100
 # pool: 512M
 # timeout: 240
 # tier: newest  trace_tracefs runs on every kernel
@@ -110,6 +110,7 @@ import json, sys
 report = json.load(sys.stdin)
 assert report["complete"] and report["faults"]["agree"], report["faults"]
 assert report["faults"]["getrusage"] is None and report["running"] == 1, report
+assert report["faults"]["in_file"] > 100, report["faults"]
 assert [row["process"] for row in report["ranks"]] == ["faults"], report["ranks"]'
 kill -9 $victim $sleeper
 wait $victim $sleeper || true
