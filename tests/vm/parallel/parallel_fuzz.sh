@@ -10,6 +10,9 @@
 
 fuzzers=$HPMMAP_ROOT/build/tests-fuzz
 
+# What an ordinary user may lock is less than the fuzzer may want.
+ulimit -l unlimited
+
 # at_once "STATUS..." COMMAND...: one of those that run at once; what it may end with beside 0.
 started=()
 at_once() {

@@ -12,12 +12,14 @@ programs=$HPMMAP_ROOT/build/tests
 # pass PROGRAM [OPTION...]: of hpmmap run.
 pass() {
 	local program=$1 policy=fallback status=0
+	local -a first_touch=()
 	shift
 	[[ " $* " != *' --strict '* ]] || policy=strict
-	env HPMMAP_TEST_EXPECT=registered HPMMAP_TEST_POLICY=$policy HPMMAP_TEST_IMAGE=no \
+	[[ " $* " != *' first-touch '* ]] || first_touch=(HPMMAP_TEST_FIRST_TOUCH=1)
+	env "${first_touch[@]}" HPMMAP_TEST_EXPECT=registered HPMMAP_TEST_POLICY=$policy HPMMAP_TEST_IMAGE=no \
 		hpmmap run "$@" -- "$programs/$program" >"/tmp/$program.out" 2>&1 || status=$?
 	[ $status = 0 ] && grep -qx "HPMMAP-TEST-PASS $program" "/tmp/$program.out" ||
-		{ cat "/tmp/$program.out"; fail "$program: status $status"; }
+		{ cat "/tmp/$program.out"; fail "$program $*: status $status"; }
 }
 
 rounds=0
