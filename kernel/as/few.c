@@ -3,9 +3,11 @@
  * Slots that only a few pages are asked for of.
  *
  * The bss of a shared library is mostly some pages, at an address that cannot be
- * chosen: a block for each would be most of what a small program costs. It has
- * pages of Linux instead, all of them at once and never on a list of those that are
- * reclaimed. When anything else is mapped in the slot it gets a block.
+ * chosen; so is what an allocator or a runtime makes accessible of each of its
+ * reservations, or what a buffer of a power of two needs for a header. A block for
+ * each would be most of what a small program costs. They have pages of Linux instead,
+ * all of them at once and never on a list of those that are reclaimed. When more is
+ * mapped in the slot it gets a block.
  */
 #include <linux/mm.h>
 #include <linux/sched/signal.h>
@@ -27,59 +29,89 @@
 #include "as/unmap.h"
 #include "as/vma.h"
 
-/* At most, of a mapping and of a slot. */
-#define FEW_AT_ONCE 16
-#define FEW_IN_SLOT 32
+/* Pages at most: of a slot, and of an address space. */
+#define FEW_IN_SLOT 64
+#define FEW_IN_ALL 4096
 
-/* Is it part of a library that ld.so has mapped? mmap_lock held. */
-static bool is_library(struct mm_struct *mm, unsigned long start,
-		       unsigned long end)
+/* Is it part of a library that ld.so has mapped? */
+static bool is_library(struct vm_area_struct *vma)
 {
-	struct vm_area_struct *vma = vma_lookup(mm, start);
-
-	return vma && vma->vm_file && !(vma->vm_flags & VM_SHARED) &&
-	       !hpmmap_vma_is_ours(vma) && vma->vm_end >= end;
+	return vma->vm_file && !(vma->vm_flags & VM_SHARED) &&
+	       !hpmmap_vma_is_ours(vma);
 }
 
-/* May the part of a range in a slot have pages of Linux? */
-static bool slot_takes(struct hpmmap_ctx *ctx, unsigned long slot,
-		       unsigned long start, unsigned long end)
+/* A mapping of ours of which nothing has been made accessible. */
+static bool is_reserved(struct vm_area_struct *vma)
 {
-	struct hpmmap_block *block = xa_load(&ctx->store, slot);
-	unsigned int first, nr;
-
-	if (!block)
-		return !hpmmap_range_first_ours(ctx->mm, slot << SLOT_SHIFT,
-					   (slot + 1) << SLOT_SHIFT);
-	slot_clip(slot, start, end, &first, &nr);
-	return block->few && SLOT_PAGES + nr -
-	       bitmap_weight(block->stale, SLOT_PAGES) <= FEW_IN_SLOT;
+	return hpmmap_vma_is_ours(vma) && !vma_policy(vma) &&
+	       !(vma->vm_flags & (VM_ACCESS_FLAGS | VM_LOCKED));
 }
 
-/**
- * hpmmap_few_begin() - a range is about to be mapped anew, for a few pages
- * @ctx: the caller's context, ctx->ops held
- * @start: start of a mapping that is to be replaced
- * @end: its end
- *
- * Return: whether its slots have pages of Linux from now on, also those where
- * nothing is mapped in the end: see hpmmap_change_settle(). Not under strict.
+/*
+ * Is a range one that cannot be put elsewhere? What goes on from a slot with a block
+ * is growing, and going to fill the next one, too.
  */
-bool hpmmap_few_begin(struct hpmmap_ctx *ctx, unsigned long start,
-		      unsigned long end)
+static bool stands_apart(struct hpmmap_ctx *ctx, unsigned long start,
+			 unsigned long end)
 {
-	bool ret, failed = false;
-	unsigned long slot;
+	struct vm_area_struct *vma = vma_lookup(ctx->mm, start);
+	struct hpmmap_block *before = NULL;
 
-	lockdep_assert_held(&ctx->ops);
-	if (ctx->job->strict || end - start > FEW_AT_ONCE * PAGE_SIZE)
+	if (!(start & ~SLOT_MASK))
+		before = xa_load(&ctx->store, slot_of(start) - 1);
+	return vma && vma->vm_end >= end && !(before && !before->few) &&
+	       (is_library(vma) || is_reserved(vma));
+}
+
+/* Has anything of a slot been given memory? */
+static bool slot_is_in_use(struct hpmmap_ctx *ctx, unsigned long slot)
+{
+	unsigned long from = slot << SLOT_SHIFT, to = from + SLOT_SIZE;
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, from);
+
+	for_each_vma_range(vmi, vma, to)
+		if (hpmmap_vma_is_ours(vma) && !is_reserved(vma))
+			return true;
+	return false;
+}
+
+/* May a slot that has a few pages have these, too? */
+static bool has_room(struct hpmmap_block *block, unsigned long slot,
+		     unsigned long start, unsigned long end)
+{
+	unsigned int first, nr, page, used;
+
+	slot_clip(slot, start, end, &first, &nr);
+	used = nr;
+	for_each_clear_bit(page, block->stale, SLOT_PAGES)
+		used += page < first || page >= first + nr;
+	return used <= FEW_IN_SLOT;
+}
+
+/* @tail: of a new mapping, otherwise something is mapped there now. */
+static bool begin(struct hpmmap_ctx *ctx, unsigned long start,
+		  unsigned long end, bool tail)
+{
+	unsigned long slot, last = slot_of(end - 1);
+	unsigned long pages = (end - start) >> PAGE_SHIFT;
+	struct hpmmap_block *block;
+	bool ret = true, failed = false;
+
+	if (ctx->job->strict || pages > FEW_IN_SLOT ||
+	    atomic_long_read(&ctx->owner.nr_few_pages) + pages > FEW_IN_ALL)
 		return false;
 	mmap_read_lock(ctx->mm);
 	mutex_lock(&ctx->lock);
-	ret = is_library(ctx->mm, start, end);
-	for (slot = slot_of(start); ret && slot <= slot_of(end - 1); slot++)
-		ret = slot_takes(ctx, slot, start, end);
-	for (slot = slot_of(start); ret && slot <= slot_of(end - 1); slot++) {
+	for (slot = slot_of(start); ret && slot <= last; slot++) {
+		block = xa_load(&ctx->store, slot);
+		if (block)
+			ret = block->few && has_room(block, slot, start, end);
+		else
+			ret = (tail || stands_apart(ctx, start, end)) &&
+			      !slot_is_in_use(ctx, slot);
+	}
+	for (slot = slot_of(start); ret && slot <= last; slot++) {
 		ret = xa_load(&ctx->store, slot) ||
 		      hpmmap_store_insert_few(ctx, slot);
 		failed = !ret;
@@ -90,6 +122,44 @@ bool hpmmap_few_begin(struct hpmmap_ctx *ctx, unsigned long start,
 	if (failed)
 		hpmmap_store_reconcile(ctx, start, end);
 	return ret;
+}
+
+/**
+ * hpmmap_few_begin() - a range is about to get memory, a few pages
+ * @ctx: the caller's context, ctx->ops held
+ * @start: start of a mapping that is to be replaced, or made accessible
+ * @end: its end
+ *
+ * Return: whether its slots have pages of Linux from now on, also those where
+ * nothing is mapped in the end: see hpmmap_change_settle(). Not under strict.
+ */
+bool hpmmap_few_begin(struct hpmmap_ctx *ctx, unsigned long start,
+		      unsigned long end)
+{
+	lockdep_assert_held(&ctx->ops);
+	return begin(ctx, start, end, false);
+}
+
+/**
+ * hpmmap_few_begin_tail() - the same of what a new mapping has beyond whole slots
+ * @ctx: the caller's context, ctx->ops held
+ * @start: start of the mapping, where nothing is yet
+ * @end: its end
+ *
+ * A buffer of a power of two, and the C library's header before it, would hold a
+ * block more.
+ *
+ * Return: as hpmmap_few_begin(); false where its other slots may be shared with
+ * others.
+ */
+bool hpmmap_few_begin_tail(struct hpmmap_ctx *ctx, unsigned long start,
+			   unsigned long end)
+{
+	unsigned long tail = end & SLOT_MASK;
+
+	lockdep_assert_held(&ctx->ops);
+	return !(start & ~SLOT_MASK) && start < tail && tail < end &&
+	       begin(ctx, tail, end, true);
 }
 
 /* The first slot of [slot, last] that has a few pages; NO_SLOT without one. */

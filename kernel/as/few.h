@@ -7,6 +7,8 @@
 
 bool hpmmap_few_begin(struct hpmmap_ctx *ctx, unsigned long start,
 		      unsigned long end);
+bool hpmmap_few_begin_tail(struct hpmmap_ctx *ctx, unsigned long start,
+			   unsigned long end);
 void hpmmap_few_end(struct hpmmap_ctx *ctx, unsigned long start,
 		    unsigned long end);
 

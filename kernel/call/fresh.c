@@ -202,8 +202,9 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	LIST_HEAD(blocks);
 
 	lockdep_assert_held(&ctx->ops);
-	c.few = fixed && !locked && !c.lazy && !c.reuse &&
-		hpmmap_few_begin(ctx, addr, addr + len);
+	if (!locked && !c.lazy && !c.reuse && !stack)
+		c.few = fixed ? hpmmap_few_begin(ctx, c.start, c.end) :
+				hpmmap_few_begin_tail(ctx, c.start, c.end);
 	if (hpmmap_change_begin_new(&c))
 		goto err_few;
 	if (!c.lazy &&

@@ -11,6 +11,7 @@
 #include "mem/pool.h"
 #include "as/change.h"
 #include "as/ctx.h"
+#include "as/few.h"
 #include "as/fit.h"
 #include "as/policy.h"
 #include "as/stats.h"
@@ -131,6 +132,8 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	}
 	if (mprotect_exceeds_limit(ctx, start, end, prot))
 		return -ENOMEM;
+	if (commit && !hpmmap_few_begin(ctx, start, end))
+		hpmmap_few_end(ctx, start, end);
 	mid = end;
 	c = (struct hpmmap_change) { .ctx = ctx, .start = start, .end = end };
 	if (commit && hpmmap_policy_alloc_mapped(ctx, start, end, &blocks)) {

@@ -444,9 +444,11 @@ struct hpmmap_limit_list {
  *		linux_bytes		pages of Linux that stand in for the pools'
  *					in its blocks; exact
  *		mapped			what is mapped, see below
- *		few_bytes		Linux pages of shared libraries' bss, where
- *					it is no more than some pages in a
- *					slot of 2 MB; none with strict
+ *		few_bytes		Linux pages of shared libraries' bss, of what
+ *					is accessible of reservations, and of what
+ *					mappings have beyond whole slots of 2 MB:
+ *					at most 256 KB in a slot, 16 MB in all;
+ *					none with strict
  *		image_bytes		text, data and bss of its program that
  *					execve put into pool memory
  *		fallbacks		calls that got memory of Linux instead

@@ -460,6 +460,134 @@ static void bss_of_a_library(void)
 		CHECK_EQ(held_bytes(), held);
 }
 
+/* Of a reservation, in slots of its own, a little is made accessible at @at. */
+static char *piece_of_reservation(size_t at, size_t len)
+{
+	char *base = free_range(MB(8));
+
+	map_flags(base, MB(8), PROT_NONE, ANON | MAP_NORESERVE | MAP_FIXED_NOREPLACE);
+	CHECK_OK(mprotect(base + at, len, RW));
+	return base;
+}
+
+/*
+ * So it is with the first pieces of a reservation: the arenas of threads, the chunks
+ * of a collector. One that grows has blocks.
+ */
+static void pieces_of_reservations(void)
+{
+	uint64_t held = held_bytes(), few = few_bytes();
+	char *base = piece_of_reservation(0, KB(132)), *other = base + MB(5);
+	pid_t pid;
+
+	map_flags(other, KB(64), RW, ANON | MAP_FIXED);
+	if (registered()) {
+		CHECK_EQ(few_bytes() - few, KB(196));
+		CHECK_EQ(held_bytes(), held);
+	}
+	watch_begin();
+	verify_zero(base, KB(132));
+	verify_zero(other, KB(64));
+	fill(base, KB(132), 1);
+	fill(other, KB(64), 2);
+	EXPECT_NO_FAULTS(base, KB(132));
+
+	pid = fork_child();
+	if (pid == 0) {
+		verify(base, KB(132), 1, 0);
+		fill(base, KB(132), 3);
+		CHECK_OK(mprotect(base, KB(512), RW));
+		verify(base, KB(132), 3, 0);
+		verify_zero(base + KB(132), KB(380));
+		_exit(0);
+	}
+	expect_success(pid);
+
+	/* As much as a slot takes, changed there and back. */
+	CHECK_OK(mprotect(base + KB(132), KB(124), RW));
+	CHECK_OK(mprotect(base, KB(256), PROT_NONE));
+	CHECK_READ_SEGV(base, SEGV_ACCERR);
+	CHECK_OK(mprotect(base, KB(256), RW));
+	verify(base, KB(132), 1, 0);
+	CHECK_OK(madvise(base + KB(4), KB(8), MADV_DONTNEED));
+	verify_zero(base + KB(4), KB(8));
+	if (registered())
+		CHECK_EQ(held_bytes(), held);
+
+	/* More than that, and on into the next slot. */
+	fill(base, KB(256), 4);
+	CHECK_OK(mprotect(base + KB(256), KB(4), RW));
+	if (registered()) {
+		CHECK_EQ(few_bytes() - few, KB(64));
+		CHECK_EQ(held_bytes() - held, SLOT);
+	}
+	verify(base, KB(256), 4, 0);
+	CHECK_OK(mprotect(base, SLOT, RW));
+	CHECK_OK(mprotect(base + SLOT, KB(4), RW));
+	watch_begin();
+	verify_zero(base + KB(260), SLOT - KB(256));
+	EXPECT_NO_FAULTS(base, SLOT + KB(4));
+	if (registered())
+		CHECK_EQ(held_bytes() - held, 2 * SLOT);
+	verify(other, KB(64), 2, 0);
+	unmap(base, MB(8));
+	if (registered()) {
+		CHECK_EQ(few_bytes(), few);
+		CHECK_EQ(held_bytes(), held);
+	}
+}
+
+/* A buffer of a power of two and a header before it: no block for what is beyond. */
+static void tail_of_a_mapping(void)
+{
+	uint64_t held = held_bytes(), few = few_bytes();
+	char *p = map_flags(free_range(MB(8)), SLOT + PAGE, RW, ANON), *grown;
+
+	if (registered()) {
+		CHECK_EQ(few_bytes() - few, PAGE);
+		CHECK_EQ(held_bytes() - held, SLOT);
+	}
+	watch_begin();
+	verify_zero(p, SLOT + PAGE);
+	fill(p, SLOT + PAGE, 1);
+	EXPECT_NO_FAULTS(p, SLOT + PAGE);
+	grown = mremap(p, SLOT + PAGE, 2 * SLOT + PAGE, MREMAP_MAYMOVE);
+	CHECK(grown != MAP_FAILED);
+	verify(grown, SLOT + PAGE, 1, 0);
+	watch_begin();
+	verify_zero(grown + SLOT + PAGE, SLOT);
+	EXPECT_NO_FAULTS(grown, 2 * SLOT + PAGE);
+	unmap(grown, 2 * SLOT + PAGE);
+	if (registered()) {
+		CHECK_EQ(few_bytes(), few);
+		CHECK_EQ(held_bytes(), held);
+	}
+}
+
+/* However many there are, an address space has no more than 16 MB so. */
+static void many_pieces(void)
+{
+	uint64_t held = held_bytes(), few = few_bytes();
+	char *pieces[72];
+
+	for (size_t i = 0; i < ARRAY_SIZE(pieces); i++) {
+		pieces[i] = piece_of_reservation(MB(4), KB(256));
+		fill(pieces[i] + MB(4), KB(256), i);
+	}
+	if (registered()) {
+		CHECK(few_bytes() <= MB(16));
+		CHECK(few_bytes() - few + (held_bytes() - held) / 8 >= ARRAY_SIZE(pieces) * KB(256));
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(pieces); i++) {
+		verify(pieces[i] + MB(4), KB(256), i, 0);
+		unmap(pieces[i], MB(8));
+	}
+	if (registered()) {
+		CHECK_EQ(few_bytes(), few);
+		CHECK_EQ(held_bytes(), held);
+	}
+}
+
 static void grows_down(void)
 {
 	char *base = free_range(MB(64));
@@ -679,6 +807,9 @@ int main(void)
 		T(rw_noreserve_without_commit),
 		T(noreserve_takes_a_fault_a_slot),
 		T(bss_of_a_library),
+		T(pieces_of_reservations),
+		T(tail_of_a_mapping),
+		T(many_pieces),
 		T(grows_down),
 		T(populate),
 		T(locked),
