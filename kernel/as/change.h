@@ -23,7 +23,8 @@ struct list_head;
  *	range, so that nothing there has to be mapped again
  * @lazy: what gets accessible there has memory only from a fault on
  * @reuse: of a new mapping: it may see old contents of the process, and is kept
- * @few: of a new mapping: hpmmap_few_begin() has seen to its slots
+ * @few: of a new mapping: where slots have a few pages, so it may be; seen to by
+ *	hpmmap_few_begin() and its like, or it is inaccessible
  * @replaces: of a new mapping: there may have been others, which it has cut
  * @renewed: of a new mapping: hpmmap_change_renew() was called, or nothing was
  *	there

@@ -58,10 +58,8 @@ enum hpmmap_name {
  *	@ops.
  * @ops: serialises the hooked calls and fork
  * @lock: protects @store and the blocks in it
- * @store: slot number -> struct hpmmap_block; marked with SLOT_SHARED and
- *	SLOT_SPLIT
- * @has_few: there has been a slot that needs no more than a few pages; set under
- *	@lock
+ * @store: slot number -> struct hpmmap_block; marked with SLOT_SHARED, SLOT_SPLIT
+ *	and SLOT_FEW
  * @spare_slot: where the search for a block to exchange goes on; protected
  *	by @lock
  * @heap_end: end of the mapped heap, a multiple of the page size; 0: the heap
@@ -122,7 +120,6 @@ struct hpmmap_ctx {
 	struct mutex ops;
 	struct mutex lock;
 	struct xarray store;
-	bool has_few;
 	unsigned long spare_slot;
 	unsigned long heap_end;
 	unsigned long heap_slot;

@@ -74,7 +74,7 @@ void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 
 		slot_clip(slot, start, end, &first, &nr);
 		if (nr == SLOT_PAGES && (hpmmap_block_is_shared(block) ||
-					 block->draft ||
+					 block->draft || block->few ||
 					 !hpmmap_block_idle(block))) {
 			xa_erase(&ctx->store, slot);
 			hpmmap_reuse_forget(ctx, block);
@@ -87,6 +87,8 @@ void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 			hpmmap_block_set_stale(block, first, nr);
 		else
 			send_sig(SIGKILL, current, 1);
+		if (block && block->few)
+			hpmmap_block_drop_linux(&ctx->owner, block, first, nr);
 		cond_resched();
 	}
 	mutex_unlock(&ctx->lock);

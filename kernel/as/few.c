@@ -29,9 +29,10 @@
 #include "as/unmap.h"
 #include "as/vma.h"
 
-/* Pages at most: of a slot, and of an address space. */
+/* At most: pages of a slot; pages and slots of an address space. */
 #define FEW_IN_SLOT 64
-#define FEW_IN_ALL 4096
+#define FEW_PAGES 4096
+#define FEW_SLOTS 1024
 
 /* Is it part of a library that ld.so has mapped? */
 static bool is_library(struct vm_area_struct *vma)
@@ -76,42 +77,88 @@ static bool slot_is_in_use(struct hpmmap_ctx *ctx, unsigned long slot)
 	return false;
 }
 
-/* May a slot that has a few pages have these, too? */
+/* Of [start, end), pages in a slot that have none yet; the others that have. */
+static unsigned int count_pages(struct hpmmap_block *block, unsigned long slot,
+				unsigned long start, unsigned long end,
+				unsigned int *others)
+{
+	unsigned int first, nr, page, stale = 0;
+
+	slot_clip(slot, start, end, &first, &nr);
+	for_each_set_bit(page, block->stale, SLOT_PAGES)
+		stale += page >= first && page < first + nr;
+	*others = SLOT_PAGES - bitmap_weight(block->stale, SLOT_PAGES) -
+		  (nr - stale);
+	return stale;
+}
+
+/* Does a slot that has a few pages have room for all of a range's, or has it these? */
 static bool has_room(struct hpmmap_block *block, unsigned long slot,
 		     unsigned long start, unsigned long end)
 {
-	unsigned int first, nr, page, used;
+	unsigned int first, nr, others, more;
 
 	slot_clip(slot, start, end, &first, &nr);
-	used = nr;
-	for_each_clear_bit(page, block->stale, SLOT_PAGES)
-		used += page < first || page >= first + nr;
-	return used <= FEW_IN_SLOT;
+	more = count_pages(block, slot, start, end, &others);
+	return !more || nr + others <= FEW_IN_SLOT;
+}
+
+/* Would an address space have too many, with so many more? */
+static bool is_too_much(struct hpmmap_ctx *ctx, unsigned long pages,
+			unsigned long slots)
+{
+	return atomic_long_read(&ctx->owner.nr_few_pages) + pages > FEW_PAGES ||
+	       atomic_long_read(&ctx->owner.nr_few_blocks) + slots > FEW_SLOTS;
+}
+
+/* Would a page that Linux allocates here be where the job wants memory? */
+static bool is_near(struct hpmmap_ctx *ctx)
+{
+	struct hpmmap_placement place;
+
+	hpmmap_placement_get(ctx->job, NULL, &place);
+	return node_isset(numa_mem_id(), place.nodes);
+}
+
+/* May all slots of a range have pages of Linux? */
+static bool slots_take(struct hpmmap_ctx *ctx, unsigned long start,
+		       unsigned long end, bool tail)
+{
+	unsigned long slot, last = slot_of(end - 1), pages = 0, slots = 0;
+	unsigned int first, nr;
+
+	for (slot = slot_of(start); slot <= last; slot++) {
+		struct hpmmap_block *block = xa_load(&ctx->store, slot);
+
+		if (block) {
+			if (!block->few || !has_room(block, slot, start, end))
+				return false;
+			pages += count_pages(block, slot, start, end, &nr);
+			continue;
+		}
+		if (!(tail || stands_apart(ctx, start, end)) ||
+		    slot_is_in_use(ctx, slot))
+			return false;
+		slot_clip(slot, start, end, &first, &nr);
+		pages += nr;
+		slots++;
+	}
+	return !pages || (!is_too_much(ctx, pages, slots) && is_near(ctx));
 }
 
 /* @tail: of a new mapping, otherwise something is mapped there now. */
 static bool begin(struct hpmmap_ctx *ctx, unsigned long start,
 		  unsigned long end, bool tail)
 {
-	unsigned long slot, last = slot_of(end - 1);
-	unsigned long pages = (end - start) >> PAGE_SHIFT;
-	struct hpmmap_block *block;
-	bool ret = true, failed = false;
+	bool ret, failed = false;
+	unsigned long slot;
 
-	if (ctx->job->strict || pages > FEW_IN_SLOT ||
-	    atomic_long_read(&ctx->owner.nr_few_pages) + pages > FEW_IN_ALL)
+	if (ctx->job->strict || end - start > FEW_IN_SLOT * PAGE_SIZE)
 		return false;
 	mmap_read_lock(ctx->mm);
 	mutex_lock(&ctx->lock);
-	for (slot = slot_of(start); ret && slot <= last; slot++) {
-		block = xa_load(&ctx->store, slot);
-		if (block)
-			ret = block->few && has_room(block, slot, start, end);
-		else
-			ret = (tail || stands_apart(ctx, start, end)) &&
-			      !slot_is_in_use(ctx, slot);
-	}
-	for (slot = slot_of(start); ret && slot <= last; slot++) {
+	ret = slots_take(ctx, start, end, tail);
+	for (slot = slot_of(start); ret && slot <= slot_of(end - 1); slot++) {
 		ret = xa_load(&ctx->store, slot) ||
 		      hpmmap_store_insert_few(ctx, slot);
 		failed = !ret;
@@ -158,45 +205,35 @@ bool hpmmap_few_begin_tail(struct hpmmap_ctx *ctx, unsigned long start,
 	unsigned long tail = end & SLOT_MASK;
 
 	lockdep_assert_held(&ctx->ops);
-	return !(start & ~SLOT_MASK) && start < tail && tail < end &&
-	       begin(ctx, tail, end, true);
+	if (start & ~SLOT_MASK || start >= tail || tail == end ||
+	    !begin(ctx, tail, end, true))
+		return false;
+	hpmmap_few_end(ctx, start, tail);
+	return true;
 }
 
-/* The first slot of [slot, last] that has a few pages; NO_SLOT without one. */
-static unsigned long next_few(struct hpmmap_ctx *ctx, unsigned long slot,
-			      unsigned long last)
-{
-	struct hpmmap_block *block;
-	unsigned long found = NO_SLOT, at;
-
-	mutex_lock(&ctx->lock);
-	xa_for_each_range(&ctx->store, at, block, slot, last)
-		if (block->few) {
-			found = at;
-			break;
-		}
-	mutex_unlock(&ctx->lock);
-	return found;
-}
-
-/* @wait: whether to wait for pins; false when that was in vain. */
+/*
+ * A block for a slot that has a few pages. @wait: whether to wait for pins; false when
+ * that was in vain. What is pinned goes on with pages of Linux: all that is mapped in
+ * the slot has them at the call, too. Returns whether the pools had none.
+ */
 static bool get_block(struct hpmmap_ctx *ctx, unsigned long slot, bool *wait)
 {
 	struct hpmmap_placement place;
 	struct hpmmap_block *block;
-	bool done;
 	LIST_HEAD(one);
 
-	hpmmap_placement_get(ctx->job, NULL, &place);
+	mmap_read_lock(ctx->mm);
+	hpmmap_placement_copy(ctx, NULL, slot, hpmmap_store_load(ctx, slot), &place);
+	mmap_read_unlock(ctx->mm);
 	if (hpmmap_reserve(ctx, &place, slot, 1, &one))
-		return false;
+		return true;
 	block = hpmmap_list_take(&one, slot);
-	done = hpmmap_store_replace(ctx, slot, block, wait);
-	if (!done) {
+	if (!hpmmap_store_replace(ctx, slot, block, wait)) {
 		list_add(&block->link, &one);
 		hpmmap_pool_free_unused(&one);
 	}
-	return done;
+	return false;
 }
 
 /* Without a block its pages stand in for one from now on. */
@@ -206,10 +243,48 @@ static void stand_in(struct hpmmap_ctx *ctx, unsigned long slot)
 
 	mutex_lock(&ctx->lock);
 	block = xa_load(&ctx->store, slot);
-	if (block && block->few)
+	if (block && block->few) {
 		hpmmap_block_few_end(&ctx->owner, block);
+		xa_clear_mark(&ctx->store, slot, SLOT_FEW);
+	}
 	mutex_unlock(&ctx->lock);
 	hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_BLOCK, SLOT_SIZE);
+}
+
+/* Has a slot too little room for what is becoming accessible in it? */
+static bool is_full(struct hpmmap_ctx *ctx, unsigned long slot,
+		    unsigned long start, unsigned long end)
+{
+	struct hpmmap_block *block;
+	bool ret;
+
+	mutex_lock(&ctx->lock);
+	block = xa_load(&ctx->store, slot);
+	ret = block && block->few && !has_room(block, slot, start, end);
+	mutex_unlock(&ctx->lock);
+	return ret;
+}
+
+/* @full: only slots that have too little room. */
+static void end_slots(struct hpmmap_ctx *ctx, unsigned long start,
+		      unsigned long end, bool full)
+{
+	unsigned long slot = slot_of(start), last = slot_of(end - 1);
+	bool wait = true;
+
+	lockdep_assert_held(&ctx->ops);
+	if (!xa_marked(&ctx->store, SLOT_FEW))
+		return;
+	for (; !fatal_signal_pending(current) &&
+	       xa_find(&ctx->store, &slot, last, SLOT_FEW); slot++) {
+		if (full && !is_full(ctx, slot, start, end))
+			continue;
+		if (get_block(ctx, slot, &wait))
+			stand_in(ctx, slot);
+		hpmmap_vma_repair(ctx, slot << SLOT_SHIFT,
+				  (slot + 1) << SLOT_SHIFT);
+		cond_resched();
+	}
 }
 
 /**
@@ -221,19 +296,19 @@ static void stand_in(struct hpmmap_ctx *ctx, unsigned long slot)
 void hpmmap_few_end(struct hpmmap_ctx *ctx, unsigned long start,
 		    unsigned long end)
 {
-	unsigned long slot = slot_of(start), last = slot_of(end - 1);
-	bool wait = true;
+	end_slots(ctx, start, end, false);
+}
 
-	lockdep_assert_held(&ctx->ops);
-	if (!ctx->has_few)
-		return;
-	while (!fatal_signal_pending(current) &&
-	       (slot = next_few(ctx, slot, last)) != NO_SLOT) {
-		if (!get_block(ctx, slot, &wait))
-			stand_in(ctx, slot);
-		hpmmap_vma_repair(ctx, slot << SLOT_SHIFT,
-				  (slot + 1) << SLOT_SHIFT);
-		slot++;
-		cond_resched();
-	}
+/**
+ * hpmmap_few_grow() - the same where a range is becoming accessible
+ * @ctx: the caller's context, ctx->ops held
+ * @start: its start
+ * @end: its end
+ *
+ * Slots in which it has its memory, or not more than a few pages, stay as they are.
+ */
+void hpmmap_few_grow(struct hpmmap_ctx *ctx, unsigned long start,
+		     unsigned long end)
+{
+	end_slots(ctx, start, end, true);
 }

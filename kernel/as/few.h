@@ -11,5 +11,7 @@ bool hpmmap_few_begin_tail(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end);
 void hpmmap_few_end(struct hpmmap_ctx *ctx, unsigned long start,
 		    unsigned long end);
+void hpmmap_few_grow(struct hpmmap_ctx *ctx, unsigned long start,
+		     unsigned long end);
 
 #endif /* _HPMMAP_AS_FEW_H */

@@ -148,6 +148,8 @@ void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 		for (i = 0; i < SLOT_PAGES; i++)
 			if (block->pages[i])
 				atomic_long_dec(hpmmap_block_count(&ctx->owner, block));
+		if (block->few)
+			atomic_long_dec(&ctx->owner.nr_few_blocks);
 	}
 
 	if (hpmmap_block_idle(block)) {

@@ -164,12 +164,16 @@ int hpmmap_store_fill(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 int hpmmap_store_insert(struct hpmmap_ctx *ctx, unsigned long slot,
 			struct hpmmap_block *block)
 {
-	int ret;
+	void *old;
 
 	lockdep_assert_held(&ctx->lock);
-	ret = xa_err(xa_store(&ctx->store, slot, block, GFP_KERNEL));
-	if (ret)
-		return ret;
+	old = xa_store(&ctx->store, slot, block, GFP_KERNEL);
+	if (xa_err(old))
+		return xa_err(old);
+	if (block->few)
+		xa_set_mark(&ctx->store, slot, SLOT_FEW);
+	else if (old)
+		xa_clear_mark(&ctx->store, slot, SLOT_FEW);
 	if (hpmmap_block_is_shared(block)) {
 		xa_set_mark(&ctx->store, slot, SLOT_SHARED);
 		return 0;
@@ -193,7 +197,7 @@ bool hpmmap_store_insert_few(struct hpmmap_ctx *ctx, unsigned long slot)
 	if (!block)
 		return false;
 	block->few = true;
-	ctx->has_few = true;
+	atomic_long_inc(&ctx->owner.nr_few_blocks);
 	if (!hpmmap_store_insert(ctx, slot, block))
 		return true;
 	hpmmap_store_put_back(ctx, block);
@@ -521,8 +525,14 @@ static bool edges_are_pinned(struct hpmmap_ctx *ctx, unsigned long start,
 		unsigned int first, nr;
 
 		slot_clip(slots[i], start, end, &first, &nr);
-		/* What is stale nobody has seen, and nobody had it pinned. */
-		if (block && nr < SLOT_PAGES && hpmmap_block_has_fresh(block, first, nr))
+		/*
+		 * What is stale nobody has seen, and nobody had it pinned. But a
+		 * pin leaves a slot that has a few pages of Linux no block, if
+		 * there is a choice.
+		 */
+		if (block && nr < SLOT_PAGES &&
+		    (hpmmap_block_has_fresh(block, first, nr) ||
+		     (!wait && block->few)))
 			ret = wait ? !hpmmap_block_wait_unpinned(ctx, block) :
 				     hpmmap_block_is_pinned(block);
 	}

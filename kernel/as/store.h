@@ -14,6 +14,9 @@
 /* Mark of a slot that was copied page by page, and is mapped so, if at all. */
 #define SLOT_SPLIT XA_MARK_1
 
+/* Mark of a slot that needs no more than a few pages (as/few.c). */
+#define SLOT_FEW XA_MARK_2
+
 /* Slots that hpmmap_store_adopt() looks at. */
 #define HPMMAP_ADOPT_MOST 32
 

@@ -202,8 +202,11 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	LIST_HEAD(blocks);
 
 	lockdep_assert_held(&ctx->ops);
-	if (!locked && !c.lazy && !c.reuse && !stack)
+	if (!(prot & (PROT_READ | PROT_WRITE | PROT_EXEC)))
+		c.few = true;
+	else if (!locked && !c.lazy && !c.reuse && !stack)
 		c.few = fixed ? hpmmap_few_begin(ctx, c.start, c.end) :
+				flags & MAP_ANONYMOUS &&
 				hpmmap_few_begin_tail(ctx, c.start, c.end);
 	if (hpmmap_change_begin_new(&c))
 		goto err_few;

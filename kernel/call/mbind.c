@@ -18,6 +18,7 @@
 #include "mem/placement.h"
 #include "as/change.h"
 #include "as/ctx.h"
+#include "as/few.h"
 #include "as/handback.h"
 #include "as/place.h"
 #include "as/range.h"
@@ -329,6 +330,8 @@ static long handle_mbind(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	    !hpmmap_nodes_read(regs->r8, regs->r10, &b.named) ||
 	    !hpmmap_range_has_ours(ctx, start, end))
 		return hpmmap_call_orig(call, regs);
+	/* What is bound has blocks: pages of Linux follow who is first. */
+	hpmmap_few_end(ctx, start, end);
 	b.regs.r9 &= ~(unsigned long)ABOUT_PAGES;
 	b.bound = mode == MPOL_BIND;
 	if (mode == MPOL_DEFAULT)

@@ -527,6 +527,7 @@ void hpmmap_block_few_end(struct hpmmap_owner *owner, struct hpmmap_block *block
 		nr += !!block->pages[i];
 	atomic_long_sub(nr, &owner->nr_few_pages);
 	atomic_long_add(nr, &owner->nr_linux_pages);
+	atomic_long_dec(&owner->nr_few_blocks);
 	block->few = false;
 }
 

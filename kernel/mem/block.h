@@ -19,6 +19,7 @@ struct hpmmap_ctx;
  * @mm: whose memory cgroup is charged for pages of Linux; NULL: the caller's
  * @nr_linux_pages: pages of Linux that stand in for its blocks
  * @nr_few_pages: those where no more than a few are needed
+ * @nr_few_blocks: the blocks of these
  * @nr_cleared: pages that were zeroed for it
  */
 struct hpmmap_owner {
@@ -27,6 +28,7 @@ struct hpmmap_owner {
 	struct mm_struct *mm;
 	atomic_long_t nr_linux_pages;
 	atomic_long_t nr_few_pages;
+	atomic_long_t nr_few_blocks;
 	atomic_long_t nr_cleared;
 };
 

@@ -930,7 +930,8 @@ static void *look_at_child(void *arg)
 
 /*
  * Who looks at the child may be the last to have its address space, and takes it
- * apart, which takes a while: the blocks are in the page tables as long.
+ * apart, which takes a while: the blocks are in the page tables as long. On another
+ * CPU it may go on with that when the child's end is told.
  */
 static void parent_is_as_it_was_beside_who_looks(void)
 {
@@ -954,7 +955,9 @@ static void parent_is_as_it_was_beside_who_looks(void)
 		}
 		atomic_store(&l.pid, pid);
 		expect_success(pid);
-		CHECK_TOUCH(p, MB(8));
+		if (!getenv("HPMMAP_TEST_AT_ONCE"))
+			CHECK_TOUCH(p, MB(8));
+		verify_stamp(p, MB(8), 5);
 		atomic_store(&l.pid, 0);
 	}
 	atomic_store(&l.stop, true);

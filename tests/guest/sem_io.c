@@ -248,6 +248,40 @@ static void discarded_while_pinned(void)
 	unmap(to, KB(16));
 }
 
+/* What is pinned of a slot that has a few pages of Linux does not spread them. */
+static void beside_a_pinned_tail(void)
+{
+	char *p = map_flags(free_range(MB(8)), SLOT + PAGE, RW, ANON), *q;
+	char *to = map_anon(PAGE);
+	uint64_t few;
+	int fd[2];
+
+	fill(p, SLOT + PAGE, 1);
+	CHECK_OK(pipe(fd));
+	CHECK_EQ(vmsplice(fd[1], &(struct iovec){ p + SLOT, PAGE }, 1, 0), PAGE);
+	few = registered() ? context_value("few_bytes") + context_value("linux_bytes") : 0;
+	q = map_flags(p + SLOT + PAGE, KB(512), RW, ANON);
+	CHECK_TOUCH(q, KB(512));
+	fill(q, KB(512), 2);
+	if (registered())
+		CHECK_EQ(context_value("few_bytes") + context_value("linux_bytes"), few);
+	/* There is no choice here; all of it is there at the call. */
+	unmap(q, KB(512));
+	q = map_flags(p + SLOT + PAGE, KB(512), RW, ANON | MAP_FIXED_NOREPLACE);
+	CHECK_TOUCH(q, KB(512));
+	verify_zero(q, KB(512));
+	fill(q, KB(512), 3);
+	CHECK_EQ(read(fd[0], to, PAGE), PAGE);
+	CHECK(memcmp(to, p + SLOT, PAGE) == 0);
+	close(fd[0]);
+	close(fd[1]);
+	verify(p, SLOT + PAGE, 1, 0);
+	verify(q, KB(512), 3, 0);
+	unmap(p, SLOT + PAGE);
+	unmap(q, KB(512));
+	unmap(to, PAGE);
+}
+
 static void pipes_and_vmsplice(void)
 {
 	char *from = map_anon(MB(2));
@@ -896,6 +930,7 @@ int main(void)
 	static const struct test tests[] = {
 		T(buffered_files),
 		T(direct_io),
+		T(beside_a_pinned_tail),
 		T(pipes_and_vmsplice),
 		T(beside_pinned_pages),
 		T(discarded_while_pinned),

@@ -514,6 +514,16 @@ static void pieces_of_reservations(void)
 	if (registered())
 		CHECK_EQ(held_bytes(), held);
 
+	/* Given up and taken again. */
+	map_flags(other, KB(64), PROT_NONE, ANON | MAP_FIXED | MAP_NORESERVE);
+	if (registered()) {
+		CHECK_EQ(few_bytes() - few, KB(256));
+		CHECK_EQ(held_bytes(), held);
+	}
+	CHECK_OK(mprotect(other, KB(64), RW));
+	verify_zero(other, KB(64));
+	fill(other, KB(64), 2);
+
 	/* More than that, and on into the next slot. */
 	fill(base, KB(256), 4);
 	CHECK_OK(mprotect(base + KB(256), KB(4), RW));
@@ -551,6 +561,11 @@ static void tail_of_a_mapping(void)
 	verify_zero(p, SLOT + PAGE);
 	fill(p, SLOT + PAGE, 1);
 	EXPECT_NO_FAULTS(p, SLOT + PAGE);
+	/* What has all its memory gets no more. */
+	CHECK_OK(mprotect(p, SLOT + PAGE, PROT_READ));
+	CHECK_OK(mprotect(p, SLOT + PAGE, RW));
+	if (registered())
+		CHECK_EQ(held_bytes() - held, SLOT);
 	grown = mremap(p, SLOT + PAGE, 2 * SLOT + PAGE, MREMAP_MAYMOVE);
 	CHECK(grown != MAP_FAILED);
 	verify(grown, SLOT + PAGE, 1, 0);

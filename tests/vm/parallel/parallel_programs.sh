@@ -16,7 +16,7 @@ pass() {
 	shift
 	[[ " $* " != *' --strict '* ]] || policy=strict
 	[[ " $* " != *' first-touch '* ]] || first_touch=(HPMMAP_TEST_FIRST_TOUCH=1)
-	env "${first_touch[@]}" HPMMAP_TEST_EXPECT=registered HPMMAP_TEST_POLICY=$policy HPMMAP_TEST_IMAGE=no \
+	env "${first_touch[@]}" HPMMAP_TEST_AT_ONCE=1 HPMMAP_TEST_EXPECT=registered HPMMAP_TEST_POLICY=$policy HPMMAP_TEST_IMAGE=no \
 		hpmmap run "$@" -- "$programs/$program" >"/tmp/$program.out" 2>&1 || status=$?
 	[ $status = 0 ] && grep -qx "HPMMAP-TEST-PASS $program" "/tmp/$program.out" ||
 		{ cat "/tmp/$program.out"; fail "$program $*: status $status"; }
