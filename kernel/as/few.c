@@ -251,16 +251,24 @@ static void stand_in(struct hpmmap_ctx *ctx, unsigned long slot)
 	hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_BLOCK, SLOT_SIZE);
 }
 
-/* Has a slot too little room for what is becoming accessible in it? */
+/*
+ * Has a slot, or the address space, too little room for what is becoming accessible in
+ * the slot? One that had pages and gave them up is a slot that has a few, too.
+ */
 static bool is_full(struct hpmmap_ctx *ctx, unsigned long slot,
 		    unsigned long start, unsigned long end)
 {
 	struct hpmmap_block *block;
-	bool ret;
+	unsigned int pages, others;
+	bool ret = false;
 
 	mutex_lock(&ctx->lock);
 	block = xa_load(&ctx->store, slot);
-	ret = block && block->few && !has_room(block, slot, start, end);
+	if (block && block->few) {
+		pages = count_pages(block, slot, start, end, &others);
+		ret = !has_room(block, slot, start, end) ||
+		      (pages && is_too_much(ctx, pages, 0));
+	}
 	mutex_unlock(&ctx->lock);
 	return ret;
 }
@@ -305,7 +313,8 @@ void hpmmap_few_end(struct hpmmap_ctx *ctx, unsigned long start,
  * @start: its start
  * @end: its end
  *
- * Slots in which it has its memory, or not more than a few pages, stay as they are.
+ * Slots in which it has its memory, or not more than a few pages of all that there may
+ * be, stay as they are.
  */
 void hpmmap_few_grow(struct hpmmap_ctx *ctx, unsigned long start,
 		     unsigned long end)

@@ -593,10 +593,23 @@ static void many_pieces(void)
 		CHECK(few_bytes() <= MB(16));
 		CHECK(few_bytes() - few + (held_bytes() - held) / 8 >= ARRAY_SIZE(pieces) * KB(256));
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(pieces); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(pieces); i++)
 		verify(pieces[i] + MB(4), KB(256), i, 0);
-		unmap(pieces[i], MB(8));
+
+	/* Nor by giving up half of them, using the room for others, and coming back. */
+	for (size_t i = 0; i < ARRAY_SIZE(pieces) / 2; i++)
+		map_flags(pieces[i] + MB(4), KB(256), PROT_NONE,
+			  ANON | MAP_FIXED | MAP_NORESERVE);
+	for (size_t i = 0; i < ARRAY_SIZE(pieces) / 2; i++)
+		CHECK_OK(mprotect(pieces[i], KB(256), RW));
+	for (size_t i = 0; i < ARRAY_SIZE(pieces) / 2; i++) {
+		CHECK_OK(mprotect(pieces[i] + MB(4), KB(256), RW));
+		verify_zero(pieces[i] + MB(4), KB(256));
 	}
+	if (registered())
+		CHECK(few_bytes() <= MB(16));
+	for (size_t i = 0; i < ARRAY_SIZE(pieces); i++)
+		unmap(pieces[i], MB(8));
 	if (registered()) {
 		CHECK_EQ(few_bytes(), few);
 		CHECK_EQ(held_bytes(), held);
