@@ -63,7 +63,7 @@ pub struct Figures {
     pub late_faults_said: Option<u64>,
     /// Largest resident size of a rank.
     pub rss_peak_bytes: u64,
-    /// Largest part of pools or reserved pages that was in use.
+    /// Largest part of pools or reserved pages that was seen in use, five times a second.
     pub reserved_peak_bytes: u64,
     /// Calls that got memory of Linux instead, under HPMMAP.
     pub fallbacks: Option<u64>,
