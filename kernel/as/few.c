@@ -77,30 +77,21 @@ static bool slot_is_in_use(struct hpmmap_ctx *ctx, unsigned long slot)
 	return false;
 }
 
-/* Of [start, end), pages in a slot that have none yet; the others that have. */
-static unsigned int count_pages(struct hpmmap_block *block, unsigned long slot,
-				unsigned long start, unsigned long end,
-				unsigned int *others)
-{
-	unsigned int first, nr, page, stale = 0;
-
-	slot_clip(slot, start, end, &first, &nr);
-	for_each_set_bit(page, block->stale, SLOT_PAGES)
-		stale += page >= first && page < first + nr;
-	*others = SLOT_PAGES - bitmap_weight(block->stale, SLOT_PAGES) -
-		  (nr - stale);
-	return stale;
-}
-
-/* Does a slot that has a few pages have room for all of a range's, or has it these? */
+/*
+ * Does a slot that has a few pages have room for all of a range's? @more: out, how many
+ * of these it has not yet; there is always room for none.
+ */
 static bool has_room(struct hpmmap_block *block, unsigned long slot,
-		     unsigned long start, unsigned long end)
+		     unsigned long start, unsigned long end, unsigned int *more)
 {
-	unsigned int first, nr, others, more;
+	unsigned int first, nr, page, used;
 
 	slot_clip(slot, start, end, &first, &nr);
-	more = count_pages(block, slot, start, end, &others);
-	return !more || nr + others <= FEW_IN_SLOT;
+	*more = 0;
+	for (page = first; page < first + nr; page++)
+		*more += test_bit(page, block->stale);
+	used = SLOT_PAGES - bitmap_weight(block->stale, SLOT_PAGES);
+	return !*more || used + *more <= FEW_IN_SLOT;
 }
 
 /* Would an address space have too many, with so many more? */
@@ -131,9 +122,9 @@ static bool slots_take(struct hpmmap_ctx *ctx, unsigned long start,
 		struct hpmmap_block *block = xa_load(&ctx->store, slot);
 
 		if (block) {
-			if (!block->few || !has_room(block, slot, start, end))
+			if (!block->few || !has_room(block, slot, start, end, &nr))
 				return false;
-			pages += count_pages(block, slot, start, end, &nr);
+			pages += nr;
 			continue;
 		}
 		if (!(tail || stands_apart(ctx, start, end)) ||
@@ -259,16 +250,14 @@ static bool is_full(struct hpmmap_ctx *ctx, unsigned long slot,
 		    unsigned long start, unsigned long end)
 {
 	struct hpmmap_block *block;
-	unsigned int pages, others;
-	bool ret = false;
+	unsigned int more;
+	bool ret;
 
 	mutex_lock(&ctx->lock);
 	block = xa_load(&ctx->store, slot);
-	if (block && block->few) {
-		pages = count_pages(block, slot, start, end, &others);
-		ret = !has_room(block, slot, start, end) ||
-		      (pages && is_too_much(ctx, pages, 0));
-	}
+	ret = block && block->few &&
+	      (!has_room(block, slot, start, end, &more) ||
+	       (more && is_too_much(ctx, more, 0)));
 	mutex_unlock(&ctx->lock);
 	return ret;
 }
