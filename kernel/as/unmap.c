@@ -232,6 +232,16 @@ static unsigned int take_some(struct hpmmap_ctx *ctx, unsigned long *slot,
 	return nr;
 }
 
+/* Zeroes what is not zero of a block that is about to be given up, if it is little. */
+static bool clean(struct hpmmap_block *block)
+{
+	if (!block->folio || block->draft || hpmmap_block_is_shared(block) ||
+	    !hpmmap_block_idle(block) || !hpmmap_block_clean(block))
+		return false;
+	trace_hpmmap_zero(block->nid, 1);
+	return true;
+}
+
 /**
  * hpmmap_store_release_all() - the address space is gone
  * @ctx: nobody uses it any more, so no lock is needed
@@ -248,8 +258,11 @@ void hpmmap_store_release_all(struct hpmmap_ctx *ctx, unsigned int nr_zero)
 	LIST_HEAD(freed);
 
 	while ((nr = take_some(ctx, &slot, taken))) {
-		for (i = 0; i < nr; i++)
+		for (i = 0; i < nr; i++) {
+			if (nr_zero && clean(taken[i]))
+				nr_zero--;
 			hpmmap_block_release_to(ctx, taken[i], &freed);
+		}
 		n += nr;
 		if (n % RELEASE_BATCH)
 			continue;

@@ -22,6 +22,9 @@
 /* Cleared at once, in bytes: some 10 us. */
 #define CLEAR_PIECE (128UL << 10)
 
+/* So many pages are zeroed one by one rather than with all the block. */
+#define CLEAN_MOST (SLOT_PAGES / 4)
+
 static void page_init(struct page *page, unsigned long pfn, int nid)
 {
 	memset(page, 0, sizeof(*page));
@@ -347,6 +350,27 @@ void hpmmap_block_zero(struct hpmmap_block *block)
 				clear_page(addr + done);
 	hpmmap_poison_untouch(cookie);
 	cond_resched();
+}
+
+/**
+ * hpmmap_block_clean() - a pool block is given up: zero the few pages that are not
+ * @block: nobody else can see it
+ *
+ * Return: whether all of it is zero now, and stale; otherwise nothing was done, since
+ * that is no cheaper than to zero the block.
+ */
+bool hpmmap_block_clean(struct hpmmap_block *block)
+{
+	unsigned int fresh = SLOT_PAGES - bitmap_weight(block->stale, SLOT_PAGES);
+	unsigned int i;
+
+	if (!block->zeroed || !fresh || fresh > CLEAN_MOST ||
+	    hpmmap_block_is_hurt(block))
+		return false;
+	for_each_clear_bit(i, block->stale, SLOT_PAGES)
+		clear_page(page_address(folio_page(block->folio, i)));
+	bitmap_fill(block->stale, SLOT_PAGES);
+	return true;
 }
 
 /**

@@ -168,6 +168,7 @@ void hpmmap_block_drop_linux(struct hpmmap_owner *owner, struct hpmmap_block *bl
 			     unsigned int first, unsigned int nr);
 void hpmmap_block_few_end(struct hpmmap_owner *owner, struct hpmmap_block *block);
 void hpmmap_block_zero(struct hpmmap_block *block);
+bool hpmmap_block_clean(struct hpmmap_block *block);
 void hpmmap_block_clear(struct hpmmap_owner *owner, struct hpmmap_block *block);
 void hpmmap_block_set_stale(struct hpmmap_block *block, unsigned int first,
 			    unsigned int nr);
