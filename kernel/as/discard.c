@@ -171,7 +171,7 @@ static void drop_linux_range(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			  slot_of(end - 1)) {
 		unsigned int first, nr;
 
-		if (block->folio)
+		if (block->folio || block->draft)
 			continue;
 		slot_clip(slot, start, end, &first, &nr);
 		compat_zap(vma, max(start, slot << SLOT_SHIFT),

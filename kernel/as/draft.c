@@ -2,7 +2,9 @@
 /*
  * Drafts: who writes to a little of a block that is shared since a fork gets a block
  * of its own, but only those pages are copied that it touches. The shared block stays
- * behind the draft for the others, which are mapped by nothing.
+ * behind the draft for the others, which are mapped by nothing. A draft begins with pages
+ * of Linux, as long as there are a few: a block for each would be most of what a process
+ * holds that forks, or has been forked.
  *
  * A draft stands in the store, marked as a shared block is: whoever wants to change it,
  * or to know that all of it is there, gets it by hpmmap_store_own(), which settles it.
@@ -18,6 +20,7 @@
 #include "as/draft.h"
 #include "as/release.h"
 #include "as/reuse.h"
+#include "as/stats.h"
 #include "as/store.h"
 #include "as/zap.h"
 
@@ -35,7 +38,7 @@
 
 /**
  * hpmmap_draft_begin() - make a draft of a block
- * @own: from a pool; nobody else knows it
+ * @own: from a pool, or for a few pages of Linux; nobody else knows it
  * @behind: shared, and none of its pages stale
  *
  * The caller's use of @behind is the draft's now.
@@ -49,6 +52,7 @@ bool hpmmap_draft_begin(struct hpmmap_block *own, struct hpmmap_block *behind)
 	if (!draft)
 		return false;
 	draft->behind = behind;
+	draft->nid = numa_mem_id();
 	bitmap_fill(draft->left, SLOT_PAGES);
 	bitmap_zero(own->stale, SLOT_PAGES);
 	own->draft = draft;
@@ -77,16 +81,63 @@ static int copy_pages(struct hpmmap_ctx *ctx, struct hpmmap_block *own,
 	return 0;
 }
 
+/**
+ * hpmmap_draft_is_full() - has a draft of pages of Linux no room for another one?
+ * @ctx: the context, its lock held
+ * @own: the draft
+ * @page: the page
+ *
+ * Return: whether @page is to be copied, and that takes a draft of the pools: see
+ * hpmmap_store_widen().
+ */
+bool hpmmap_draft_is_full(const struct hpmmap_ctx *ctx,
+			  const struct hpmmap_block *own, unsigned int page)
+{
+	lockdep_assert_held(&ctx->lock);
+	return own->few && test_bit(page, own->draft->left) &&
+	       hpmmap_block_is_shared(own->draft->behind) &&
+	       (nr_copied(own->draft) >= HPMMAP_FEW_IN_SLOT ||
+		own->draft->nid != numa_mem_id() ||
+		!hpmmap_block_may_be_few(&ctx->owner, 1, 0));
+}
+
+/**
+ * hpmmap_draft_move() - another block for a draft
+ * @ctx: the context, its lock held
+ * @to: a block of the pools; nobody else knows it
+ * @own: the draft, in no page table; it is none any more
+ *
+ * Return: false after a memory error, and the draft is as it was.
+ */
+bool hpmmap_draft_move(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
+		       struct hpmmap_block *own)
+{
+	unsigned int i;
+
+	lockdep_assert_held(&ctx->lock);
+	if (hpmmap_block_is_hurt(own))
+		return false;
+	for_each_clear_bit(i, own->draft->left, SLOT_PAGES)
+		if (hpmmap_block_copy(&ctx->owner, to, i, own, i, 1))
+			return false;
+	bitmap_zero(to->stale, SLOT_PAGES);
+	swap(to->draft, own->draft);
+	return true;
+}
+
 /*
  * Who writes to one page after the other gets half as many ahead as there are before.
  */
-static unsigned int nr_ahead(const struct hpmmap_draft *draft, unsigned int page)
+static unsigned int nr_ahead(const struct hpmmap_block *own, unsigned int page)
 {
+	const struct hpmmap_draft *draft = own->draft;
 	unsigned int before = page, nr;
 
 	while (before && !test_bit(before - 1, draft->left))
 		before--;
 	nr = max((page - before) / 2, 1U);
+	if (own->few)
+		nr = min(nr, HPMMAP_FEW_IN_SLOT - nr_copied(draft));
 	return min_t(unsigned int, nr,
 		     find_next_zero_bit(draft->left, SLOT_PAGES, page) - page);
 }
@@ -95,7 +146,7 @@ static unsigned int nr_ahead(const struct hpmmap_draft *draft, unsigned int page
  * hpmmap_draft_copy() - a page of a draft is touched
  * @ctx: the context, its lock held
  * @own: the draft
- * @page: the page
+ * @page: the page; see hpmmap_draft_is_full()
  * @write: it will be written to
  *
  * Return: how many pages may be mapped from @page on; 0 where the draft is to be
@@ -117,7 +168,7 @@ unsigned int hpmmap_draft_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *own,
 	if (nr_copied(draft) >= COPIED_MOST ||
 	    (!write && ++draft->reads > READS_MOST))
 		return 0;
-	nr = nr_ahead(draft, page);
+	nr = nr_ahead(own, page);
 	return copy_pages(ctx, own, page, nr) ? 0 : nr;
 }
 
@@ -173,8 +224,13 @@ struct hpmmap_block *hpmmap_draft_settle(struct hpmmap_ctx *ctx,
 		xa_store(&ctx->store, slot, kept, GFP_KERNEL);
 		hpmmap_block_attach(kept, ctx->file->f_mapping, slot);
 		hpmmap_reuse_forget(ctx, own);
-	} else if (copy_pages(ctx, own, 0, SLOT_PAGES)) {
-		return NULL;
+	} else {
+		if (own->few) {
+			hpmmap_block_few_end(&ctx->owner, own);
+			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_BLOCK, SLOT_SIZE);
+		}
+		if (copy_pages(ctx, own, 0, SLOT_PAGES))
+			return NULL;
 	}
 	own->draft = NULL;
 	kfree(draft);

@@ -7,6 +7,10 @@
 #include "as/ctx.h"
 
 bool hpmmap_draft_begin(struct hpmmap_block *own, struct hpmmap_block *behind);
+bool hpmmap_draft_is_full(const struct hpmmap_ctx *ctx,
+			  const struct hpmmap_block *own, unsigned int page);
+bool hpmmap_draft_move(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
+		       struct hpmmap_block *own);
 unsigned int hpmmap_draft_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *own,
 			       unsigned int page, bool write);
 struct hpmmap_block *hpmmap_draft_settle(struct hpmmap_ctx *ctx,

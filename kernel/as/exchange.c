@@ -73,7 +73,7 @@ static struct hpmmap_block *take_instead(struct hpmmap_ctx *ctx,
 	if (block)
 		return block;
 	hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_BLOCK, SLOT_SIZE);
-	return hpmmap_block_alloc_linux();
+	return hpmmap_block_alloc_linux(false);
 }
 
 /**

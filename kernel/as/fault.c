@@ -60,9 +60,12 @@ static bool draft_page(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 			return false;
 		block = hpmmap_store_draft(ctx, vmf->vma, slot_of(vmf->address),
 					   block);
-		if (!block || !block->draft)
-			return false;
+	} else if (hpmmap_draft_is_full(ctx, block, page_in_slot(vmf->address))) {
+		block = hpmmap_store_widen(ctx, vmf->vma, slot_of(vmf->address),
+					   block);
 	}
+	if (!block || !block->draft)
+		return false;
 	nr = hpmmap_draft_copy(ctx, block, page_in_slot(vmf->address), write);
 	if (!nr)
 		return false;

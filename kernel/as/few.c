@@ -29,11 +29,6 @@
 #include "as/unmap.h"
 #include "as/vma.h"
 
-/* At most: pages of a slot; pages and slots of an address space. */
-#define FEW_IN_SLOT 64
-#define FEW_PAGES 4096
-#define FEW_SLOTS 1024
-
 /* Is it part of a library that ld.so has mapped? */
 static bool is_library(struct vm_area_struct *vma)
 {
@@ -60,7 +55,7 @@ static bool stands_apart(struct hpmmap_ctx *ctx, unsigned long start,
 
 	if (!(start & ~SLOT_MASK))
 		before = xa_load(&ctx->store, slot_of(start) - 1);
-	return vma && vma->vm_end >= end && !(before && !before->few) &&
+	return vma && vma->vm_end >= end && !(before && !hpmmap_block_is_few(before)) &&
 	       (is_library(vma) || is_reserved(vma));
 }
 
@@ -91,15 +86,7 @@ static bool has_room(struct hpmmap_block *block, unsigned long slot,
 	for (page = first; page < first + nr; page++)
 		*more += test_bit(page, block->stale);
 	used = SLOT_PAGES - bitmap_weight(block->stale, SLOT_PAGES);
-	return !*more || used + *more <= FEW_IN_SLOT;
-}
-
-/* Would an address space have too many, with so many more? */
-static bool is_too_much(struct hpmmap_ctx *ctx, unsigned long pages,
-			unsigned long slots)
-{
-	return atomic_long_read(&ctx->owner.nr_few_pages) + pages > FEW_PAGES ||
-	       atomic_long_read(&ctx->owner.nr_few_blocks) + slots > FEW_SLOTS;
+	return !*more || used + *more <= HPMMAP_FEW_IN_SLOT;
 }
 
 /* Would a page that Linux allocates here be where the job wants memory? */
@@ -122,7 +109,8 @@ static bool slots_take(struct hpmmap_ctx *ctx, unsigned long start,
 		struct hpmmap_block *block = xa_load(&ctx->store, slot);
 
 		if (block) {
-			if (!block->few || !has_room(block, slot, start, end, &nr))
+			if (!hpmmap_block_is_few(block) ||
+			    !has_room(block, slot, start, end, &nr))
 				return false;
 			pages += nr;
 			continue;
@@ -134,7 +122,8 @@ static bool slots_take(struct hpmmap_ctx *ctx, unsigned long start,
 		pages += nr;
 		slots++;
 	}
-	return !pages || (!is_too_much(ctx, pages, slots) && is_near(ctx));
+	return !pages ||
+	       (hpmmap_block_may_be_few(&ctx->owner, pages, slots) && is_near(ctx));
 }
 
 /* @tail: of a new mapping, otherwise something is mapped there now. */
@@ -144,7 +133,7 @@ static bool begin(struct hpmmap_ctx *ctx, unsigned long start,
 	bool ret, failed = false;
 	unsigned long slot;
 
-	if (ctx->job->strict || end - start > FEW_IN_SLOT * PAGE_SIZE)
+	if (ctx->job->strict || end - start > HPMMAP_FEW_IN_SLOT * PAGE_SIZE)
 		return false;
 	mmap_read_lock(ctx->mm);
 	mutex_lock(&ctx->lock);
@@ -255,9 +244,9 @@ static bool is_full(struct hpmmap_ctx *ctx, unsigned long slot,
 
 	mutex_lock(&ctx->lock);
 	block = xa_load(&ctx->store, slot);
-	ret = block && block->few &&
+	ret = block && hpmmap_block_is_few(block) &&
 	      (!has_room(block, slot, start, end, &more) ||
-	       (more && is_too_much(ctx, more, 0)));
+	       (more && !hpmmap_block_may_be_few(&ctx->owner, more, 0)));
 	mutex_unlock(&ctx->lock);
 	return ret;
 }

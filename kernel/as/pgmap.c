@@ -181,6 +181,9 @@ bool hpmmap_pgmap_insert_2m(struct vm_area_struct *vma, unsigned long addr,
  * @vmf: a fault in a mapping of ours that covers the whole slot
  * @folio: the block's
  *
+ * Also where the process wants no huge pages (some so that little is copied after a
+ * fork): with entries of 4 KB all of it would have to be copied.
+ *
  * Return: whether the slot is mapped by one entry now.
  */
 bool hpmmap_pgmap_insert_readonly(struct vm_fault *vmf, struct folio *folio)
@@ -191,7 +194,7 @@ bool hpmmap_pgmap_insert_readonly(struct vm_fault *vmf, struct folio *folio)
 	spinlock_t *ptl;
 	pmd_t entry;
 
-	if (vma->vm_flags & VM_NOHUGEPAGE || !compat_maps_2m(mm))
+	if (!IS_ENABLED(CONFIG_TRANSPARENT_HUGEPAGE))
 		return false;
 	entry = pmd_mkhuge(pfn_pmd(folio_pfn(folio), vma->vm_page_prot));
 	ptl = pmd_lock(mm, vmf->pmd);
@@ -596,8 +599,9 @@ unsigned long hpmmap_pgmap_fill_pages(struct vm_fault *vmf,
 	install_table(vmf);
 	if (vma->vm_flags & VM_WRITE)
 		flags |= FAULT_FLAG_WRITE;
-	return fill_entries(vma, vmf->pmd, vmf->address & PAGE_MASK, nr, block,
-			    flags);
+	return fill_some(vma, vmf->pmd, vmf->address & PAGE_MASK,
+			 (vmf->address & PAGE_MASK) + (unsigned long)nr * PAGE_SIZE,
+			 block, flags);
 }
 
 /* Pages of zeros that are everybody's are special. */

@@ -123,7 +123,7 @@ static struct hpmmap_block *block_take(struct hpmmap_ctx *ctx,
 				return NULL;
 			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_BLOCK,
 					      SLOT_SIZE);
-			return hpmmap_block_alloc_linux();
+			return hpmmap_block_alloc_linux(false);
 		}
 		blocks = &one;
 	}
@@ -170,7 +170,7 @@ int hpmmap_store_insert(struct hpmmap_ctx *ctx, unsigned long slot,
 	old = xa_store(&ctx->store, slot, block, GFP_KERNEL);
 	if (xa_err(old))
 		return xa_err(old);
-	if (block->few)
+	if (hpmmap_block_is_few(block))
 		xa_set_mark(&ctx->store, slot, SLOT_FEW);
 	else if (old)
 		xa_clear_mark(&ctx->store, slot, SLOT_FEW);
@@ -188,16 +188,25 @@ int hpmmap_store_insert(struct hpmmap_ctx *ctx, unsigned long slot,
 	return 0;
 }
 
+static struct hpmmap_block *few_take(struct hpmmap_ctx *ctx, bool spare)
+{
+	struct hpmmap_block *block = hpmmap_block_alloc_linux(spare);
+
+	if (!block)
+		return NULL;
+	block->few = true;
+	atomic_long_inc(&ctx->owner.nr_few_blocks);
+	return block;
+}
+
 /* Gives a slot without a block pages of Linux, as it needs no more than a few. */
 bool hpmmap_store_insert_few(struct hpmmap_ctx *ctx, unsigned long slot)
 {
-	struct hpmmap_block *block = hpmmap_block_alloc_linux();
+	struct hpmmap_block *block = few_take(ctx, false);
 
 	lockdep_assert_held(&ctx->lock);
 	if (!block)
 		return false;
-	block->few = true;
-	atomic_long_inc(&ctx->owner.nr_few_blocks);
 	if (!hpmmap_store_insert(ctx, slot, block))
 		return true;
 	hpmmap_store_put_back(ctx, block);
@@ -240,13 +249,15 @@ static struct hpmmap_block *settle(struct hpmmap_ctx *ctx, unsigned long slot,
 }
 
 /*
- * What was not copied yet into a draft with a memory error is good where it is: another
- * block for it, unless somebody would keep the old one.
+ * What was not copied yet into a draft with a memory error is good where it is, and a
+ * draft of pages of Linux is not to be completed: another block for it, unless somebody
+ * would keep the old one.
  */
 static bool wants_exchange(struct hpmmap_ctx *ctx, unsigned long slot,
 			   struct hpmmap_block *draft)
 {
-	if (likely(!hpmmap_block_is_hurt(draft)))
+	if (!hpmmap_block_is_hurt(draft) &&
+	    (!draft->few || may_adopt(ctx, draft->draft->behind)))
 		return false;
 	hpmmap_slot_zap(ctx, slot);
 	return !hpmmap_block_is_pinned(draft);
@@ -278,6 +289,24 @@ static struct hpmmap_block *copy_whole(struct hpmmap_ctx *ctx, unsigned long slo
 	return own;
 }
 
+/* For a copy with so few pages of a block, where Linux's are on a node that is right. */
+static struct hpmmap_block *take_few_for(struct hpmmap_ctx *ctx,
+					 struct vm_area_struct *vma,
+					 unsigned long slot,
+					 const struct hpmmap_block *block,
+					 unsigned int pages)
+{
+	struct hpmmap_placement place;
+
+	if (ctx->job->strict || pages > HPMMAP_FEW_IN_SLOT ||
+	    !hpmmap_block_may_be_few(&ctx->owner, pages, 1))
+		return NULL;
+	hpmmap_placement_copy(ctx, vma, slot, block, &place);
+	if (!hpmmap_placement_is_right(&place, slot, numa_mem_id()))
+		return NULL;
+	return few_take(ctx, true);
+}
+
 /*
  * The block of a slot, which may be changed afterwards: of a shared one, a
  * copy without the @skip_nr pages from @skip on. NULL where there is none, or
@@ -290,13 +319,20 @@ struct hpmmap_block *hpmmap_store_own(struct hpmmap_ctx *ctx,
 				      struct list_head *blocks,
 				      unsigned int skip, unsigned int skip_nr)
 {
-	struct hpmmap_block *block = xa_load(&ctx->store, slot), *own;
+	struct hpmmap_block *block = xa_load(&ctx->store, slot), *own = NULL;
 
 	lockdep_assert_held(&ctx->lock);
 	if (!block || !hpmmap_slot_is_marked(ctx, slot) || hpmmap_store_adopt_locked(ctx, slot, block))
 		return block;
 	if (block->draft && !wants_exchange(ctx, slot, block))
 		return settle(ctx, slot, block);
+	if (!blocks)
+		own = take_few_for(ctx, vma, slot, block,
+				   SLOT_PAGES - bitmap_weight(block->stale, SLOT_PAGES));
+	if (own && copy_whole(ctx, slot, block, own, skip, skip_nr)) {
+		own->spare = false;
+		return own;
+	}
 	own = block_take(ctx, vma, slot, block, blocks, true);
 	return own ? copy_whole(ctx, slot, block, own, skip, skip_nr) : NULL;
 }
@@ -308,8 +344,9 @@ struct hpmmap_block *hpmmap_store_own(struct hpmmap_ctx *ctx,
  * @slot: the slot
  * @block: its block; shared, of the pools, and no page of it stale
  *
- * Nothing of the slot is mapped afterwards. Where the pools have nothing left all of it
- * is copied, into memory of Linux.
+ * Nothing of the slot is mapped afterwards. As long as there are a few the copies are
+ * pages of Linux: what is written to while a child lives may be little of many blocks.
+ * Where the pools have nothing left all of it is copied, into memory of Linux.
  *
  * Return: the slot's block, a draft or not; NULL without memory.
  */
@@ -318,18 +355,60 @@ struct hpmmap_block *hpmmap_store_draft(struct hpmmap_ctx *ctx,
 					unsigned long slot,
 					struct hpmmap_block *block)
 {
-	struct hpmmap_block *own = block_take(ctx, vma, slot, block, NULL, true);
+	struct hpmmap_block *own = take_few_for(ctx, vma, slot, block, 1);
 
 	lockdep_assert_held(&ctx->lock);
 	if (!own)
+		own = block_take(ctx, vma, slot, block, NULL, true);
+	if (!own)
 		return NULL;
-	if (!own->folio || !hpmmap_draft_begin(own, block))
+	if (!hpmmap_block_is_whole(own))
 		return copy_whole(ctx, slot, block, own, 0, 0);
-	hpmmap_store_gained(ctx, own);
+	if (!hpmmap_draft_begin(own, block)) {
+		hpmmap_store_put_back(ctx, own);
+		return NULL;
+	}
+	if (own->folio)
+		hpmmap_store_gained(ctx, own);
 	hpmmap_slot_zap(ctx, slot);
 	hpmmap_reuse_forget(ctx, block);
 	/* Cannot fail: there is an entry. */
 	hpmmap_store_insert(ctx, slot, own);
+	return own;
+}
+
+/**
+ * hpmmap_store_widen() - a draft of pages of Linux has no room for more
+ * @ctx: the context, its lock and mmap_lock held
+ * @vma: mapping that covers the slot
+ * @slot: the slot
+ * @draft: its block
+ *
+ * Nothing of the slot is mapped afterwards.
+ *
+ * Return: a draft that is a block of the pools; NULL where there is none, or somebody
+ * but page tables refers to the old one.
+ */
+struct hpmmap_block *hpmmap_store_widen(struct hpmmap_ctx *ctx,
+					struct vm_area_struct *vma,
+					unsigned long slot,
+					struct hpmmap_block *draft)
+{
+	struct hpmmap_block *own = block_take(ctx, vma, slot, draft, NULL, false);
+
+	lockdep_assert_held(&ctx->lock);
+	if (!own)
+		return NULL;
+	/* A pin that comes at the same time finds the entry gone, or is found. */
+	hpmmap_slot_zap(ctx, slot);
+	if (hpmmap_block_is_pinned(draft) || !hpmmap_draft_move(ctx, own, draft)) {
+		hpmmap_store_put_back(ctx, own);
+		return NULL;
+	}
+	hpmmap_store_gained(ctx, own);
+	/* Cannot fail: there is an entry. */
+	hpmmap_store_insert(ctx, slot, own);
+	hpmmap_block_release(ctx, draft);
 	return own;
 }
 
@@ -373,6 +452,12 @@ int hpmmap_store_adopt(struct hpmmap_ctx *ctx, unsigned long *slot,
 		if (block->draft) {
 			if (hpmmap_block_is_shared(block->draft->behind))
 				continue;
+			/* It would be completed with pages of Linux. */
+			if (block->few && (hpmmap_block_is_pinned(block) ||
+					   !may_adopt(ctx, block->draft->behind))) {
+				*pinned = true;
+				continue;
+			}
 			if (*drafts <= 0) {
 				*drafts = -1;
 				continue;

@@ -85,6 +85,10 @@ struct hpmmap_block *hpmmap_store_draft(struct hpmmap_ctx *ctx,
 					struct vm_area_struct *vma,
 					unsigned long slot,
 					struct hpmmap_block *block);
+struct hpmmap_block *hpmmap_store_widen(struct hpmmap_ctx *ctx,
+					struct vm_area_struct *vma,
+					unsigned long slot,
+					struct hpmmap_block *draft);
 struct hpmmap_block *hpmmap_store_get(struct hpmmap_ctx *ctx,
 				      struct vm_area_struct *vma,
 				      unsigned long slot,

@@ -22,6 +22,13 @@
 /* Cleared at once, in bytes: some 10 us. */
 #define CLEAR_PIECE (128UL << 10)
 
+/* What Linux has to spare: nothing is reclaimed for it. */
+#define GFP_SPARE (GFP_NOWAIT | __GFP_NOWARN | __GFP_ACCOUNT)
+
+/* Most that one has in slots with no more than a few. */
+#define FEW_PAGES 4096
+#define FEW_SLOTS 1024
+
 /* So many pages are zeroed one by one rather than with all the block. */
 #define CLEAN_MOST (SLOT_PAGES / 4)
 
@@ -68,21 +75,23 @@ void hpmmap_block_prepare(struct hpmmap_block *block, unsigned long pfn,
 
 /**
  * hpmmap_block_alloc_linux() - a block that will be filled with Linux's memory
+ * @spare: only with what Linux has to spare, until hpmmap_block.spare is reset
  *
  * Return: the block, without any page yet, or NULL.
  */
-struct hpmmap_block *hpmmap_block_alloc_linux(void)
+struct hpmmap_block *hpmmap_block_alloc_linux(bool spare)
 {
-	struct hpmmap_block *block = kzalloc(sizeof(*block), GFP_KERNEL_ACCOUNT);
+	gfp_t gfp = spare ? GFP_SPARE : GFP_KERNEL_ACCOUNT;
+	struct hpmmap_block *block = kzalloc(sizeof(*block), gfp);
 
 	if (!block)
 		return NULL;
-	block->pages = kvcalloc(SLOT_PAGES, sizeof(*block->pages),
-				GFP_KERNEL_ACCOUNT);
+	block->pages = kvcalloc(SLOT_PAGES, sizeof(*block->pages), gfp);
 	if (!block->pages) {
 		kfree(block);
 		return NULL;
 	}
+	block->spare = spare;
 	block->nid = NUMA_NO_NODE;
 	block->state = HPMMAP_BLOCK_HELD;
 	atomic_set(&block->users, 1);
@@ -240,17 +249,17 @@ void hpmmap_block_mend(struct hpmmap_block *block)
  * As on Linux it is charged to the memory cgroup of whose memory it is, not of who
  * touches it (a debugger). A child that is being made has none yet: its parent's.
  */
-static struct page *charged_alloc(struct hpmmap_owner *owner)
+static struct page *charged_alloc(struct hpmmap_owner *owner, gfp_t gfp)
 {
 	struct mm_struct *mm = READ_ONCE(owner->mm);
 	struct mem_cgroup *memcg, *old;
 	struct page *page;
 
 	if (likely(!mm || !current->mm || mm == current->mm))
-		return alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+		return alloc_page(gfp);
 	memcg = get_mem_cgroup_from_mm(mm);
 	old = set_active_memcg(memcg);
-	page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	page = alloc_page(gfp);
 	set_active_memcg(old);
 	mem_cgroup_put(memcg);
 	return page;
@@ -259,7 +268,8 @@ static struct page *charged_alloc(struct hpmmap_owner *owner)
 static struct page *linux_page_alloc(struct hpmmap_owner *owner,
 				     struct hpmmap_block *block, unsigned int i)
 {
-	struct page *page = charged_alloc(owner);
+	gfp_t gfp = block->spare ? GFP_SPARE : GFP_KERNEL_ACCOUNT;
+	struct page *page = charged_alloc(owner, gfp | __GFP_ZERO);
 
 	if (!page)
 		return NULL;
@@ -539,6 +549,19 @@ void hpmmap_block_drop_linux(struct hpmmap_owner *owner, struct hpmmap_block *bl
 }
 
 /**
+ * hpmmap_block_may_be_few() - may more be pages of Linux although the pools have blocks?
+ * @owner: whose
+ * @pages: how many more
+ * @slots: in so many slots that have none yet
+ */
+bool hpmmap_block_may_be_few(const struct hpmmap_owner *owner, unsigned long pages,
+			     unsigned long slots)
+{
+	return atomic_long_read(&owner->nr_few_pages) + pages <= FEW_PAGES &&
+	       atomic_long_read(&owner->nr_few_blocks) + slots <= FEW_SLOTS;
+}
+
+/**
  * hpmmap_block_few_end() - the few pages of a block stand in for one of the pools
  * @owner: whose store it is in, locked
  * @block: the block
@@ -553,6 +576,7 @@ void hpmmap_block_few_end(struct hpmmap_owner *owner, struct hpmmap_block *block
 	atomic_long_add(nr, &owner->nr_linux_pages);
 	atomic_long_dec(&owner->nr_few_blocks);
 	block->few = false;
+	block->spare = false;
 }
 
 /**

@@ -35,11 +35,13 @@ struct hpmmap_owner {
 /**
  * struct hpmmap_draft - a copy of a block that is not complete (as/draft.c)
  * @behind: what it is a copy of
+ * @nid: node of the CPU it was begun on, where pages of Linux come from
  * @reads: pages that were copied though they were only read
  * @left: one bit a page: it was not copied yet
  */
 struct hpmmap_draft {
 	struct hpmmap_block *behind;
+	int nid;
 	unsigned int reads;
 	DECLARE_BITMAP(left, SLOT_PAGES);
 };
@@ -74,6 +76,7 @@ enum hpmmap_block_state {
  * @zeroed: those of its pages that are stale are zero
  * @few: pages of Linux that do not stand in for a block of the pools: it would be
  *	too much for them (as/few.c). Protected by ctx->lock.
+ * @spare: no page for it is worth reclaiming others; protected as @few
  * @bad: it is not to be handed out any more; protected by node->lock
  * @foreign_pin: a store that shared it gave it up while it was pinned, maybe for
  *	the process of that store
@@ -100,6 +103,7 @@ struct hpmmap_block {
 	int nid;
 	bool zeroed;
 	bool few;
+	bool spare;
 	bool bad;
 	bool foreign_pin;
 	atomic_t users;
@@ -128,6 +132,15 @@ static inline atomic_long_t *hpmmap_block_count(struct hpmmap_owner *owner,
 	return block->few ? &owner->nr_few_pages : &owner->nr_linux_pages;
 }
 
+/* Most pages of a slot that has no more than a few. */
+#define HPMMAP_FEW_IN_SLOT 64
+
+/* Needs a slot no more than a few pages? A draft of them is a copy of more. */
+static inline bool hpmmap_block_is_few(const struct hpmmap_block *block)
+{
+	return block->few && !block->draft;
+}
+
 /* Has it all pages that its mappings ask for, without a touch? */
 static inline bool hpmmap_block_is_whole(const struct hpmmap_block *block)
 {
@@ -154,7 +167,7 @@ static inline bool hpmmap_block_has_fresh(struct hpmmap_block *block, unsigned i
 
 void hpmmap_block_prepare(struct hpmmap_block *block, unsigned long pfn,
 			  int nid);
-struct hpmmap_block *hpmmap_block_alloc_linux(void);
+struct hpmmap_block *hpmmap_block_alloc_linux(bool spare);
 void hpmmap_block_attach(struct hpmmap_block *block,
 			 struct address_space *mapping, unsigned long slot);
 int hpmmap_block_write(struct hpmmap_block *block, unsigned int i,
@@ -166,6 +179,8 @@ void hpmmap_block_clear_linux(struct hpmmap_owner *owner,
 			      unsigned int nr);
 void hpmmap_block_drop_linux(struct hpmmap_owner *owner, struct hpmmap_block *block,
 			     unsigned int first, unsigned int nr);
+bool hpmmap_block_may_be_few(const struct hpmmap_owner *owner, unsigned long pages,
+			     unsigned long slots);
 void hpmmap_block_few_end(struct hpmmap_owner *owner, struct hpmmap_block *block);
 void hpmmap_block_zero(struct hpmmap_block *block);
 bool hpmmap_block_clean(struct hpmmap_block *block);

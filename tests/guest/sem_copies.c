@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -99,6 +100,38 @@ static void scattered_writes_copy_little(void)
 	unmap(p, SIZE);
 }
 
+static uint64_t held(void)
+{
+	return registered() ? context_value("held_bytes") : 0;
+}
+
+/* A few pages of many slots take no block each; more of one slot take one. */
+static void scattered_writes_take_little(void)
+{
+	char *p = stamped(SIZE);
+	struct holder h;
+	uint64_t before;
+
+	hold(&h, look_at_all, p);
+	before = held();
+	for (size_t page = 7; page < SIZE / PAGE; page += 64)
+		*word(p, page) = page;
+	/* The stack may be, and what the runner has. */
+	CHECK(held() <= before + MB(4));
+	for (size_t page = 3; page < SLOT_PAGES; page += 4)
+		*word(p, page) = page;
+	CHECK(held() <= before + MB(6));
+	look(p, SIZE);
+	release(&h);
+	for (size_t page = 3; page < SLOT_PAGES; page += 4)
+		CHECK_EQ(*word(p, page), page);
+	for (size_t page = 7; page < SIZE / PAGE; page += 64)
+		CHECK_EQ(*word(p, page), page);
+	CHECK_TOUCH(p, SIZE);
+	check_2m(p, SIZE);
+	unmap(p, SIZE);
+}
+
 static void every_page_of_a_slot(const size_t *order, size_t most_faults)
 {
 	char *p = stamped(SIZE);
@@ -161,6 +194,31 @@ static void reads_beside_writes(void)
 	CHECK_EQ(*word(p, 100), 1);
 	release(&h);
 	unmap(p, SIZE);
+}
+
+static void look_without_copies(char *p)
+{
+	uint64_t before = copied();
+
+	look(p, SIZE);
+	/* The stack, and what the runner has. */
+	CHECK(copied() - before <= MB(4));
+}
+
+/* Some switch huge pages off so that little is copied. */
+static void reads_copy_nothing(void)
+{
+	for (int off = 0; off < 2; off++) {
+		struct holder h;
+		char *p;
+
+		CHECK_OK(prctl(PR_SET_THP_DISABLE, off, 0, 0, 0));
+		p = stamped(SIZE);
+		hold(&h, look_without_copies, p);
+		release(&h);
+		unmap(p, SIZE);
+	}
+	CHECK_OK(prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0));
 }
 
 static void add(char *p, size_t first, size_t step, uint64_t what)
@@ -332,6 +390,18 @@ static void access_from_outside(void)
 		CHECK_EQ(((uint64_t *)buf)[256], page == 5 ? 5 : 0);
 	}
 	CHECK_EQ(*word(p, 2 * SLOT_PAGES + 8), 8);
+
+	/* One that has been copied stays where it is, whatever else is. */
+	remote = (struct iovec) { .iov_base = p + 3 * SLOT + 5 * PAGE, .iov_len = PAGE };
+	CHECK_EQ(vmsplice(pipes[1], &remote, 1, 0), PAGE);
+	for (size_t page = 9; page < 300; page += 2)
+		*word(p, 3 * SLOT_PAGES + page) = page;
+	*word(p, 3 * SLOT_PAGES + 5) = 55;
+	CHECK_EQ(read(pipes[0], buf, PAGE), PAGE);
+	CHECK_EQ(((uint64_t *)buf)[256], 55);
+	*word(p, 3 * SLOT_PAGES + 5) = 5;
+	for (size_t page = 9; page < 300; page += 2)
+		CHECK_EQ(*word(p, 3 * SLOT_PAGES + page), page);
 	close(pipes[0]);
 	close(pipes[1]);
 	close(fd);
@@ -432,9 +502,11 @@ int main(void)
 {
 	static const struct test tests[] = {
 		T(scattered_writes_copy_little),
+		T(scattered_writes_take_little),
 		T(writes_in_a_row),
 		T(writes_in_any_order),
 		T(reads_beside_writes),
+		T(reads_copy_nothing),
 		T(everybody_writes),
 		T(fork_again),
 		T(calls_in_between),
