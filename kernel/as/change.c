@@ -94,7 +94,7 @@ void hpmmap_change_begin(struct hpmmap_change *c)
 
 /**
  * hpmmap_change_begin_new() - a range is about to be mapped anew
- * @c: the change; c->ctx->ops held
+ * @c: the change; c->ctx->ops held. Out: c->blank
  *
  * Return: 0; -ENOMEM where it cannot be, and nothing is changed for the program:
  * there is no memory for a copy of what is shared, or somebody has pinned what
@@ -102,12 +102,16 @@ void hpmmap_change_begin(struct hpmmap_change *c)
  */
 int hpmmap_change_begin_new(struct hpmmap_change *c)
 {
+	bool fresh;
+
 	lockdep_assert_held(&c->ctx->ops);
+	c->blank = false;
 	if (!c->few)
 		hpmmap_few_end(c->ctx, c->start, c->end);
 	if (own_edges(c->ctx, c->start, c->end) ||
-	    !hpmmap_store_wait_unpinned(c->ctx, c->start, c->end))
+	    !hpmmap_store_wait_unpinned(c->ctx, c->start, c->end, &fresh))
 		return -ENOMEM;
+	c->blank = !fresh;
 	return 0;
 }
 

@@ -28,6 +28,7 @@ struct list_head;
  * @replaces: of a new mapping: there may have been others, which it has cut
  * @renewed: of a new mapping: hpmmap_change_renew() was called, or nothing was
  *	there
+ * @blank: by hpmmap_change_begin_new(): nothing had contents there
  * @ours: by hpmmap_change_begin_apart(): there was memory of ours
  *
  * The caller sets @ctx, @start, @end, and what else it knows; then comes one of
@@ -51,6 +52,7 @@ struct hpmmap_change {
 	bool few;
 	bool replaces;
 	bool renewed;
+	bool blank;
 	bool ours;
 };
 

@@ -594,30 +594,38 @@ void hpmmap_store_put(struct hpmmap_ctx *ctx, unsigned long slot,
 	hpmmap_store_insert(ctx, slot, block);
 }
 
-/* Of a range about to be mapped anew: see hpmmap_store_is_pinned(). */
+/*
+ * Of a range about to be mapped anew: see hpmmap_store_is_pinned(). @fresh: out: it may
+ * have contents.
+ */
 static bool edges_are_pinned(struct hpmmap_ctx *ctx, unsigned long start,
-			     unsigned long end, bool wait)
+			     unsigned long end, bool wait, bool *fresh)
 {
 	unsigned long slots[] = { slot_of(start), slot_of(end - 1) };
 	bool ret = false;
 	int i;
 
-	if (!((start | end) & ~SLOT_MASK))
+	*fresh = slots[0] != slots[1];
+	if (!((start | end) & ~SLOT_MASK)) {
+		*fresh = true;
 		return false;
+	}
 	mutex_lock(&ctx->lock);
 	for (i = slots[0] == slots[1]; i < ARRAY_SIZE(slots) && !ret; i++) {
 		struct hpmmap_block *block = xa_load(&ctx->store, slots[i]);
 		unsigned int first, nr;
+		bool has;
 
 		slot_clip(slots[i], start, end, &first, &nr);
+		has = block && hpmmap_block_has_fresh(block, first, nr);
+		*fresh |= has;
 		/*
 		 * What is stale nobody has seen, and nobody had it pinned. But a
 		 * pin leaves a slot that has a few pages of Linux no block, if
 		 * there is a choice.
 		 */
 		if (block && nr < SLOT_PAGES &&
-		    (hpmmap_block_has_fresh(block, first, nr) ||
-		     (!wait && block->few)))
+		    (has || (!wait && block->few)))
 			ret = wait ? !hpmmap_block_wait_unpinned(ctx, block) :
 				     hpmmap_block_is_pinned(block);
 	}
@@ -637,7 +645,9 @@ static bool edges_are_pinned(struct hpmmap_ctx *ctx, unsigned long start,
 bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start,
 			    unsigned long end)
 {
-	return edges_are_pinned(ctx, start, end, false);
+	bool fresh;
+
+	return edges_are_pinned(ctx, start, end, false, &fresh);
 }
 
 /**
@@ -645,11 +655,12 @@ bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start,
  * @ctx: the context
  * @start: start of a range about to be mapped anew
  * @end: its end
+ * @fresh: out: something of the range may have contents
  *
  * Return: whether there is no pin left.
  */
 bool hpmmap_store_wait_unpinned(struct hpmmap_ctx *ctx, unsigned long start,
-				unsigned long end)
+				unsigned long end, bool *fresh)
 {
-	return !edges_are_pinned(ctx, start, end, true);
+	return !edges_are_pinned(ctx, start, end, true, fresh);
 }

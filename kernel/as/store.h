@@ -57,7 +57,7 @@ struct hpmmap_block *hpmmap_store_commit(struct hpmmap_ctx *ctx,
 bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start,
 			    unsigned long end);
 bool hpmmap_store_wait_unpinned(struct hpmmap_ctx *ctx, unsigned long start,
-				unsigned long end);
+				unsigned long end, bool *fresh);
 void hpmmap_store_put(struct hpmmap_ctx *ctx, unsigned long slot,
 		      struct hpmmap_block *block);
 void hpmmap_store_reserve(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,

@@ -210,6 +210,8 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 				hpmmap_few_begin_tail(ctx, c.start, c.end);
 	if (hpmmap_change_begin_new(&c))
 		goto err_few;
+	/* In a hole nothing gets contents until it is mapped. */
+	c.renewed |= c.blank && !fixed && !c.reuse && !ctx->reuse.nr_mapped;
 	if (!c.lazy &&
 	    blocks_find(ctx, given, addr + len, fixed, ahead, &blocks)) {
 		if (ctx->job->strict)

@@ -215,10 +215,11 @@ static long grow_in_place(struct hpmmap_ctx *ctx, const struct remap *r)
 		.lazy = true,
 	};
 	unsigned long mapped;
+	bool fresh;
 	long ret;
 
 	if (end != r->vm_end || end + len < end || end + len > TASK_SIZE ||
-	    !hpmmap_store_wait_unpinned(ctx, end, end + len) ||
+	    !hpmmap_store_wait_unpinned(ctx, end, end + len, &fresh) ||
 	    !hpmmap_policy_fits(ctx, &r->place, end, end + len, true))
 		return -EEXIST;
 	mapped = hpmmap_map_fresh(ctx, end, len, r->prot, r->map_flags, false,

@@ -658,7 +658,7 @@ static uint64_t free_bytes(void)
 	return pool_value("free_bytes");
 }
 
-/* A fork takes no memory, a write a block, and both come back. */
+/* A fork takes no memory, many writes to a block another one, and both come back. */
 static void memory_is_shared_until_written(void)
 {
 	struct link link;
@@ -678,11 +678,11 @@ static void memory_is_shared_until_written(void)
 			verify_stamp(p, BIG, 1);
 		tell(link.to_parent[1]);
 		await(link.to_child[0]);
-		fill(p + MB(6), PAGE, 2);
-		fill(p + MB(20), PAGE, 2);
+		fill(p + MB(6), MB(1), 2);
+		fill(p + MB(20), MB(1), 2);
 		tell(link.to_parent[1]);
 		await(link.to_child[0]);
-		verify(p + MB(6), PAGE, 2, 0);
+		verify(p + MB(6), MB(1), 2, 0);
 		_exit(0);
 	}
 	await(link.to_parent[0]);
