@@ -97,21 +97,16 @@ unsigned long hpmmap_policy_beside_heap(struct hpmmap_ctx *ctx,
 {
 	unsigned long start = ctx->heap_slot + PAGE_SIZE, addr = 0;
 	unsigned long end = ctx->heap_slot + BESIDE_HEAP_BYTES - PAGE_SIZE;
-	struct vm_area_struct *vma;
-	VMA_ITERATOR(vmi, ctx->mm, start);
+	MA_STATE(mas, &ctx->mm->mm_mt, 0, 0);
 
 	lockdep_assert_held(&ctx->ops);
 	if (!ctx->heap_slot || len > BESIDE_HEAP_BYTES / 2)
 		return 0;
 	mmap_read_lock(ctx->mm);
-	for_each_vma_range(vmi, vma, end) {
-		if (vma->vm_start >= start + len)
-			addr = vma->vm_start - len;
-		start = vma->vm_end;
-	}
+	/* There may be a hundred mappings with holes between them that are too small. */
+	if (!mas_empty_area_rev(&mas, start, end - 1, len))
+		addr = mas.last - len + 1;
 	mmap_read_unlock(ctx->mm);
-	if (end >= start + len)
-		addr = end - len;
 	return addr && hpmmap_policy_fits(ctx, place, addr, addr + len, false) ?
 	       addr : 0;
 }
