@@ -1,14 +1,52 @@
 // SPDX-License-Identifier: GPL-2.0
+#include <dirent.h>
 #include <fnmatch.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "runner.h"
 
 enum { RAN, FAILED, SKIPPED };
 
 static jmp_buf end_of_test;
+
+/* What a process has started, and what that has. */
+static void kill_descendants(pid_t of)
+{
+	char path[300];
+	struct dirent *entry;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", of);
+	dir = opendir(path);
+	while (dir && (entry = readdir(dir))) {
+		int child;
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/%d/task/%s/children", of, entry->d_name);
+		f = fopen(path, "re");
+		while (f && fscanf(f, "%d", &child) == 1) {
+			kill_descendants(child);
+			kill(child, SIGKILL);
+		}
+		if (f)
+			fclose(f);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+/* A child of a test that failed would wait for it for ever, and who waits for all to end, too. */
+static void end_what_is_left(void)
+{
+	kill_descendants(getpid());
+	while (waitpid(-1, NULL, 0) > 0)
+		;
+}
 
 int runner_run(const char *group, const struct test *tests, size_t nr)
 {
@@ -34,6 +72,8 @@ int runner_run(const char *group, const struct test *tests, size_t nr)
 		else
 			result = how;
 		failed += result == FAILED;
+		if (result == FAILED)
+			end_what_is_left();
 		printf("%s %s\n", label[result], tests[i].name);
 	}
 	printf("[==========] %s: %d failed.\n", group, failed);
