@@ -18,6 +18,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from rich.console import Console
@@ -30,6 +31,8 @@ from supervise import Study, StudyFailed, Supervisor
 # Where the file of neighbour D is: the guest keeps pages of what lies there.
 CACHE = "/run/cached-build/bench/cache"
 BOOT_SECONDS = 240
+# A process group is told once, and make tells its children once more.
+ONCE_SECONDS = 1
 # Where the clock counts instructions it leaps while a job hangs: the guest's limit is none then, ours is.
 NO_LIMIT = 1000000
 # Three quarters of the guest's memory are the job's. As much is movable as leaves the kernel its own.
@@ -201,12 +204,15 @@ def supervised(args: argparse.Namespace, rest: list[str], console: Console) -> i
             study, boot, screen, log, args.timeout, again=lambda cell: once_more(args, study.redo(), cell)
         )
 
+        asked = 0.0
+
         def interrupted(number, frame) -> None:
-            if supervisor.stop:
+            nonlocal asked
+            if not supervisor.stop:
+                supervisor.stop, asked = "interrupted", time.monotonic()
+            elif time.monotonic() - asked > ONCE_SECONDS:
                 # Asked for twice: at once, and without a word.
                 os._exit(128 + number)
-            supervisor.stop = "interrupted"
-            signal.signal(number, interrupted)
 
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, interrupted)

@@ -106,10 +106,12 @@ int hpmmap_change_begin_new(struct hpmmap_change *c)
 
 	lockdep_assert_held(&c->ctx->ops);
 	c->blank = false;
+	/* What is copied there may be a few pages. */
+	if (own_edges(c->ctx, c->start, c->end))
+		return -ENOMEM;
 	if (!c->few)
 		hpmmap_few_end(c->ctx, c->start, c->end);
-	if (own_edges(c->ctx, c->start, c->end) ||
-	    !hpmmap_store_wait_unpinned(c->ctx, c->start, c->end, &fresh))
+	if (!hpmmap_store_wait_unpinned(c->ctx, c->start, c->end, &fresh))
 		return -ENOMEM;
 	c->blank = !fresh;
 	return 0;

@@ -52,7 +52,6 @@ bool hpmmap_draft_begin(struct hpmmap_block *own, struct hpmmap_block *behind)
 	if (!draft)
 		return false;
 	draft->behind = behind;
-	draft->nid = numa_mem_id();
 	bitmap_fill(draft->left, SLOT_PAGES);
 	bitmap_zero(own->stale, SLOT_PAGES);
 	own->draft = draft;
@@ -86,18 +85,23 @@ static int copy_pages(struct hpmmap_ctx *ctx, struct hpmmap_block *own,
  * @ctx: the context, its lock held
  * @own: the draft
  * @page: the page
+ * @write: it will be written to
+ * @pins: somebody will refer to it
  *
  * Return: whether @page is to be copied, and that takes a draft of the pools: see
  * hpmmap_store_widen().
  */
 bool hpmmap_draft_is_full(const struct hpmmap_ctx *ctx,
-			  const struct hpmmap_block *own, unsigned int page)
+			  const struct hpmmap_block *own, unsigned int page,
+			  bool write, bool pins)
 {
+	const struct hpmmap_draft *draft = own->draft;
+
 	lockdep_assert_held(&ctx->lock);
-	return own->few && test_bit(page, own->draft->left) &&
-	       hpmmap_block_is_shared(own->draft->behind) &&
-	       (nr_copied(own->draft) >= HPMMAP_FEW_IN_SLOT ||
-		own->draft->nid != numa_mem_id() ||
+	return own->few && !draft->stuck && test_bit(page, draft->left) &&
+	       hpmmap_block_is_shared(draft->behind) &&
+	       (pins || nr_copied(draft) >= HPMMAP_FEW_IN_SLOT ||
+		(!write && draft->reads >= READS_MOST) ||
 		!hpmmap_block_may_be_few(&ctx->owner, 1, 0));
 }
 
@@ -122,6 +126,7 @@ bool hpmmap_draft_move(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
 			return false;
 	bitmap_zero(to->stale, SLOT_PAGES);
 	swap(to->draft, own->draft);
+	to->draft->stuck = false;
 	return true;
 }
 
@@ -136,7 +141,9 @@ static unsigned int nr_ahead(const struct hpmmap_block *own, unsigned int page)
 	while (before && !test_bit(before - 1, draft->left))
 		before--;
 	nr = max((page - before) / 2, 1U);
-	if (own->few)
+	if (draft->stuck)
+		nr = 1;
+	else if (own->few)
 		nr = min(nr, HPMMAP_FEW_IN_SLOT - nr_copied(draft));
 	return min_t(unsigned int, nr,
 		     find_next_zero_bit(draft->left, SLOT_PAGES, page) - page);
@@ -165,77 +172,90 @@ unsigned int hpmmap_draft_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *own,
 		return 0;
 	if (!test_bit(page, draft->left))
 		return 1;
-	if (nr_copied(draft) >= COPIED_MOST ||
-	    (!write && ++draft->reads > READS_MOST))
+	/* One that is stuck goes on page by page: all of it would be Linux's. */
+	if (!draft->stuck && (nr_copied(draft) >= COPIED_MOST ||
+			      (!write && ++draft->reads > READS_MOST)))
 		return 0;
 	nr = nr_ahead(own, page);
 	return copy_pages(ctx, own, page, nr) ? 0 : nr;
 }
 
-/*
- * The block behind a draft is the context's alone: the few pages that were copied go
- * back to it, if nobody but page tables knows their copies. False if that cannot be.
+/* The slot has its block, and does not need @given any more. */
+static void draft_end(struct hpmmap_ctx *ctx, unsigned long slot,
+		      struct hpmmap_block *own, struct hpmmap_block *given)
+{
+	kfree(own->draft);
+	own->draft = NULL;
+	xa_clear_mark(&ctx->store, slot, SLOT_SHARED);
+	xa_set_mark(&ctx->store, slot, SLOT_SPLIT);
+	hpmmap_block_release(ctx, given);
+}
+
+/**
+ * hpmmap_draft_go_back() - the few pages that were copied go back
+ * @ctx: the context, its lock held, and mmap_lock
+ * @slot: the slot
+ * @own: the draft; the block behind it is the context's alone
+ *
+ * If nobody but page tables knows their copies. Then the slot is not marked any more,
+ * and some of its pages may be mapped.
+ *
+ * Return: the block that was behind the draft; NULL if that cannot be, or it is cheaper
+ * to complete the draft.
  */
-static bool go_back(struct hpmmap_ctx *ctx, unsigned long slot,
-		    struct hpmmap_block *own)
+struct hpmmap_block *hpmmap_draft_go_back(struct hpmmap_ctx *ctx,
+					  unsigned long slot,
+					  struct hpmmap_block *own)
 {
 	struct hpmmap_block *behind = own->draft->behind;
 	unsigned int i;
 
+	lockdep_assert_held(&ctx->lock);
+	lockdep_assert_held(&ctx->mm->mmap_lock);
 	/* A block that is given up must not be taken into use again. */
-	if (nr_copied(own->draft) > SLOT_PAGES / 2 || READ_ONCE(behind->bad) ||
-	    hpmmap_block_is_hurt(own) || hpmmap_block_is_hurt(behind))
-		return false;
+	if ((!own->few && nr_copied(own->draft) > SLOT_PAGES / 2) ||
+	    READ_ONCE(behind->bad) || hpmmap_block_is_hurt(own) ||
+	    hpmmap_block_is_hurt(behind))
+		return NULL;
 	/* A pin that comes at the same time finds the entry gone, or is found. */
 	hpmmap_slot_zap(ctx, slot);
 	if (hpmmap_block_is_pinned(own))
-		return false;
+		return NULL;
 	for_each_clear_bit(i, own->draft->left, SLOT_PAGES)
 		if (hpmmap_block_copy(&ctx->owner, behind, i, own, i, 1))
-			return false;
-	return true;
+			return NULL;
+	behind->foreign_pin = false;
+	/* Cannot fail: there is an entry. */
+	xa_store(&ctx->store, slot, behind, GFP_KERNEL);
+	hpmmap_block_attach(behind, ctx->file->f_mapping, slot);
+	hpmmap_reuse_forget(ctx, own);
+	draft_end(ctx, slot, own, own);
+	return behind;
 }
 
 /**
- * hpmmap_draft_settle() - end a draft
+ * hpmmap_draft_complete() - copy what there is to copy yet
  * @ctx: the context, its lock held, and mmap_lock
  * @slot: the slot
- * @own: the draft
- * @back: the block behind it could be the context's own
+ * @own: the draft; of pages of Linux only if it cannot be moved to a block
  *
- * The slot is not marked any more. Of the block that it has then some pages may be
- * mapped.
+ * The slot is not marked any more, and some of its pages may be mapped.
  *
- * Return: that block; NULL without memory, and the draft is as it was.
+ * Return: @own; NULL without memory, and the draft is as it was.
  */
-struct hpmmap_block *hpmmap_draft_settle(struct hpmmap_ctx *ctx,
-					 unsigned long slot,
-					 struct hpmmap_block *own, bool back)
+struct hpmmap_block *hpmmap_draft_complete(struct hpmmap_ctx *ctx,
+					   unsigned long slot,
+					   struct hpmmap_block *own)
 {
-	struct hpmmap_draft *draft = own->draft;
-	struct hpmmap_block *kept = own, *given = draft->behind;
-
 	lockdep_assert_held(&ctx->lock);
 	lockdep_assert_held(&ctx->mm->mmap_lock);
-	if (back && go_back(ctx, slot, own)) {
-		swap(kept, given);
-		kept->foreign_pin = false;
-		/* Cannot fail: there is an entry. */
-		xa_store(&ctx->store, slot, kept, GFP_KERNEL);
-		hpmmap_block_attach(kept, ctx->file->f_mapping, slot);
-		hpmmap_reuse_forget(ctx, own);
-	} else {
-		if (own->few) {
-			hpmmap_block_few_end(&ctx->owner, own);
-			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_BLOCK, SLOT_SIZE);
-		}
-		if (copy_pages(ctx, own, 0, SLOT_PAGES))
-			return NULL;
+	own->spare = NUMA_NO_NODE;
+	if (copy_pages(ctx, own, 0, SLOT_PAGES))
+		return NULL;
+	if (own->few) {
+		hpmmap_block_few_end(&ctx->owner, own);
+		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_BLOCK, SLOT_SIZE);
 	}
-	own->draft = NULL;
-	kfree(draft);
-	xa_clear_mark(&ctx->store, slot, SLOT_SHARED);
-	xa_set_mark(&ctx->store, slot, SLOT_SPLIT);
-	hpmmap_block_release(ctx, given);
-	return kept;
+	draft_end(ctx, slot, own, own->draft->behind);
+	return own;
 }

@@ -8,13 +8,17 @@
 
 bool hpmmap_draft_begin(struct hpmmap_block *own, struct hpmmap_block *behind);
 bool hpmmap_draft_is_full(const struct hpmmap_ctx *ctx,
-			  const struct hpmmap_block *own, unsigned int page);
+			  const struct hpmmap_block *own, unsigned int page,
+			  bool write, bool pins);
 bool hpmmap_draft_move(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
 		       struct hpmmap_block *own);
 unsigned int hpmmap_draft_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *own,
 			       unsigned int page, bool write);
-struct hpmmap_block *hpmmap_draft_settle(struct hpmmap_ctx *ctx,
-					 unsigned long slot,
-					 struct hpmmap_block *own, bool back);
+struct hpmmap_block *hpmmap_draft_go_back(struct hpmmap_ctx *ctx,
+					  unsigned long slot,
+					  struct hpmmap_block *own);
+struct hpmmap_block *hpmmap_draft_complete(struct hpmmap_ctx *ctx,
+					   unsigned long slot,
+					   struct hpmmap_block *own);
 
 #endif /* _HPMMAP_AS_DRAFT_H */

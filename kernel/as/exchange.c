@@ -73,7 +73,7 @@ static struct hpmmap_block *take_instead(struct hpmmap_ctx *ctx,
 	if (block)
 		return block;
 	hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_BLOCK, SLOT_SIZE);
-	return hpmmap_block_alloc_linux(false);
+	return hpmmap_block_alloc_linux(NUMA_NO_NODE);
 }
 
 /**
@@ -105,7 +105,11 @@ int hpmmap_store_exchange(struct hpmmap_ctx *ctx, unsigned long slot,
 		goto out;
 	now = xa_load(&ctx->store, slot);
 	if (now && now->draft && now->draft->behind == old) {
-		ret = hpmmap_draft_settle(ctx, slot, now, false) ? 0 : -ENOMEM;
+		ret = -ENOMEM;
+		if (now->few)
+			now = hpmmap_store_widen(ctx, NULL, slot, now);
+		if (now && hpmmap_draft_complete(ctx, slot, now))
+			ret = 0;
 		goto out;
 	}
 	if (now != old)

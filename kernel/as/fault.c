@@ -48,8 +48,10 @@ static bool share_readable(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 static bool draft_page(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 		       struct hpmmap_block *block)
 {
+	unsigned int page = page_in_slot(vmf->address), nr;
 	bool write = vmf->flags & FAULT_FLAG_WRITE;
-	unsigned int nr;
+	/* Who comes for a reference keeps the pages, while others are to be copied. */
+	bool pins = !(vmf->flags & FAULT_FLAG_INTERRUPTIBLE);
 
 	if (vmf->vma->vm_flags & VM_LOCKED || userfaultfd_armed(vmf->vma))
 		return false;
@@ -59,14 +61,14 @@ static bool draft_page(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 		    hpmmap_block_has_stale(block, 0, SLOT_PAGES))
 			return false;
 		block = hpmmap_store_draft(ctx, vmf->vma, slot_of(vmf->address),
-					   block);
-	} else if (hpmmap_draft_is_full(ctx, block, page_in_slot(vmf->address))) {
+					   block, !pins);
+	} else if (hpmmap_draft_is_full(ctx, block, page, write, pins)) {
 		block = hpmmap_store_widen(ctx, vmf->vma, slot_of(vmf->address),
 					   block);
 	}
-	if (!block || !block->draft)
+	if (!block || !block->draft || hpmmap_block_is_lost(block, page))
 		return false;
-	nr = hpmmap_draft_copy(ctx, block, page_in_slot(vmf->address), write);
+	nr = hpmmap_draft_copy(ctx, block, page, write);
 	if (!nr)
 		return false;
 	atomic_long_add(hpmmap_pgmap_fill_pages(vmf, block, nr),

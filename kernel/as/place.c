@@ -207,6 +207,9 @@ int hpmmap_slot_node(struct hpmmap_ctx *ctx, unsigned long slot, bool *shared)
 
 	mutex_lock(&ctx->lock);
 	block = hpmmap_store_load(ctx, slot);
+	/* The pages of a draft lie where those are that it is a copy of. */
+	if (block && block->few && block->draft)
+		block = block->draft->behind;
 	if (block && block->folio && !bitmap_full(block->stale, SLOT_PAGES)) {
 		nid = block->nid;
 		*shared = hpmmap_block_is_shared(block);

@@ -181,7 +181,8 @@ void hpmmap_placement_copy(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	}
 	if (!bound)
 		hpmmap_placement_get(ctx->job, vma, place);
-	if (!bound || hpmmap_placement_is_right(place, slot, from->nid))
+	if (from->nid != NUMA_NO_NODE &&
+	    (!bound || hpmmap_placement_is_right(place, slot, from->nid)))
 		stay_on(place, from->nid);
 }
 

@@ -22,6 +22,7 @@
 #include "as/reuse.h"
 #include "as/stats.h"
 #include "as/store.h"
+#include "as/vma.h"
 #include "as/zap.h"
 
 /* Block behind a slot, or NULL. */
@@ -123,7 +124,7 @@ static struct hpmmap_block *block_take(struct hpmmap_ctx *ctx,
 				return NULL;
 			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_BLOCK,
 					      SLOT_SIZE);
-			return hpmmap_block_alloc_linux(false);
+			return hpmmap_block_alloc_linux(NUMA_NO_NODE);
 		}
 		blocks = &one;
 	}
@@ -188,7 +189,7 @@ int hpmmap_store_insert(struct hpmmap_ctx *ctx, unsigned long slot,
 	return 0;
 }
 
-static struct hpmmap_block *few_take(struct hpmmap_ctx *ctx, bool spare)
+static struct hpmmap_block *few_take(struct hpmmap_ctx *ctx, int spare)
 {
 	struct hpmmap_block *block = hpmmap_block_alloc_linux(spare);
 
@@ -202,7 +203,7 @@ static struct hpmmap_block *few_take(struct hpmmap_ctx *ctx, bool spare)
 /* Gives a slot without a block pages of Linux, as it needs no more than a few. */
 bool hpmmap_store_insert_few(struct hpmmap_ctx *ctx, unsigned long slot)
 {
-	struct hpmmap_block *block = few_take(ctx, false);
+	struct hpmmap_block *block = few_take(ctx, NUMA_NO_NODE);
 
 	lockdep_assert_held(&ctx->lock);
 	if (!block)
@@ -241,11 +242,12 @@ bool hpmmap_store_adopt_locked(struct hpmmap_ctx *ctx, unsigned long slot,
 	return true;
 }
 
-static struct hpmmap_block *settle(struct hpmmap_ctx *ctx, unsigned long slot,
-				   struct hpmmap_block *draft)
+/* The few pages of a draft go back, if nobody shares the block behind it; or NULL. */
+static struct hpmmap_block *go_back(struct hpmmap_ctx *ctx, unsigned long slot,
+				    struct hpmmap_block *draft)
 {
-	return hpmmap_draft_settle(ctx, slot, draft,
-				   may_adopt(ctx, draft->draft->behind));
+	return may_adopt(ctx, draft->draft->behind) ?
+	       hpmmap_draft_go_back(ctx, slot, draft) : NULL;
 }
 
 /*
@@ -256,8 +258,7 @@ static struct hpmmap_block *settle(struct hpmmap_ctx *ctx, unsigned long slot,
 static bool wants_exchange(struct hpmmap_ctx *ctx, unsigned long slot,
 			   struct hpmmap_block *draft)
 {
-	if (!hpmmap_block_is_hurt(draft) &&
-	    (!draft->few || may_adopt(ctx, draft->draft->behind)))
+	if (!hpmmap_block_is_hurt(draft) && !draft->few)
 		return false;
 	hpmmap_slot_zap(ctx, slot);
 	return !hpmmap_block_is_pinned(draft);
@@ -289,22 +290,50 @@ static struct hpmmap_block *copy_whole(struct hpmmap_ctx *ctx, unsigned long slo
 	return own;
 }
 
-/* For a copy with so few pages of a block, where Linux's are on a node that is right. */
+/*
+ * How many pages of a slot are accessible, for whole copies: the rest of them may be asked
+ * for next. More than there are where mbind(2) said where they should be.
+ */
+static unsigned int pages_of_slot(struct mm_struct *mm, unsigned long slot)
+{
+	unsigned long start = slot << SLOT_SHIFT;
+	unsigned int first, nr, pages = 0;
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, mm, start);
+
+	for_each_vma_range(vmi, vma, start + SLOT_SIZE) {
+		if (!hpmmap_vma_is_ours(vma))
+			continue;
+		if (vma_policy(vma))
+			return SLOT_PAGES + 1;
+		slot_clip(slot, vma->vm_start, vma->vm_end, &first, &nr);
+		if (vma->vm_flags & VM_ACCESS_FLAGS)
+			pages += nr;
+	}
+	return pages;
+}
+
+/* For a copy with no more than a few pages, of Linux on a node that is right; or NULL. */
 static struct hpmmap_block *take_few_for(struct hpmmap_ctx *ctx,
 					 struct vm_area_struct *vma,
 					 unsigned long slot,
-					 const struct hpmmap_block *block,
-					 unsigned int pages)
+					 const struct hpmmap_block *from,
+					 bool whole)
 {
+	unsigned int pages = SLOT_PAGES - bitmap_weight(from->stale, SLOT_PAGES);
 	struct hpmmap_placement place;
+	int nid = numa_mem_id();
+	unsigned int of_slot;
 
-	if (ctx->job->strict || pages > HPMMAP_FEW_IN_SLOT ||
-	    !hpmmap_block_may_be_few(&ctx->owner, pages, 1))
+	if (ctx->job->strict || (whole && pages > HPMMAP_FEW_IN_SLOT) ||
+	    !hpmmap_block_may_be_few(&ctx->owner, whole ? pages : 1, 1))
 		return NULL;
-	hpmmap_placement_copy(ctx, vma, slot, block, &place);
-	if (!hpmmap_placement_is_right(&place, slot, numa_mem_id()))
+	of_slot = pages_of_slot(vma ? vma->vm_mm : ctx->mm, slot);
+	if (of_slot > (whole ? HPMMAP_FEW_IN_SLOT : SLOT_PAGES))
 		return NULL;
-	return few_take(ctx, true);
+	hpmmap_placement_copy(ctx, vma, slot, from, &place);
+	return hpmmap_placement_is_right(&place, slot, nid) ?
+	       few_take(ctx, nid) : NULL;
 }
 
 /*
@@ -324,13 +353,17 @@ struct hpmmap_block *hpmmap_store_own(struct hpmmap_ctx *ctx,
 	lockdep_assert_held(&ctx->lock);
 	if (!block || !hpmmap_slot_is_marked(ctx, slot) || hpmmap_store_adopt_locked(ctx, slot, block))
 		return block;
-	if (block->draft && !wants_exchange(ctx, slot, block))
-		return settle(ctx, slot, block);
+	if (block->draft) {
+		own = go_back(ctx, slot, block);
+		if (own)
+			return own;
+		if (!wants_exchange(ctx, slot, block))
+			return hpmmap_draft_complete(ctx, slot, block);
+	}
 	if (!blocks)
-		own = take_few_for(ctx, vma, slot, block,
-				   SLOT_PAGES - bitmap_weight(block->stale, SLOT_PAGES));
+		own = take_few_for(ctx, vma, slot, block, true);
 	if (own && copy_whole(ctx, slot, block, own, skip, skip_nr)) {
-		own->spare = false;
+		own->spare = NUMA_NO_NODE;
 		return own;
 	}
 	own = block_take(ctx, vma, slot, block, blocks, true);
@@ -343,6 +376,7 @@ struct hpmmap_block *hpmmap_store_own(struct hpmmap_ctx *ctx,
  * @vma: mapping that covers the slot
  * @slot: the slot
  * @block: its block; shared, of the pools, and no page of it stale
+ * @few: it may begin with pages of Linux
  *
  * Nothing of the slot is mapped afterwards. As long as there are a few the copies are
  * pages of Linux: what is written to while a child lives may be little of many blocks.
@@ -353,11 +387,13 @@ struct hpmmap_block *hpmmap_store_own(struct hpmmap_ctx *ctx,
 struct hpmmap_block *hpmmap_store_draft(struct hpmmap_ctx *ctx,
 					struct vm_area_struct *vma,
 					unsigned long slot,
-					struct hpmmap_block *block)
+					struct hpmmap_block *block, bool few)
 {
-	struct hpmmap_block *own = take_few_for(ctx, vma, slot, block, 1);
+	struct hpmmap_block *own = NULL;
 
 	lockdep_assert_held(&ctx->lock);
+	if (few)
+		own = take_few_for(ctx, vma, slot, block, false);
 	if (!own)
 		own = block_take(ctx, vma, slot, block, NULL, true);
 	if (!own)
@@ -384,21 +420,29 @@ struct hpmmap_block *hpmmap_store_draft(struct hpmmap_ctx *ctx,
  * @slot: the slot
  * @draft: its block
  *
- * Nothing of the slot is mapped afterwards.
+ * It moves to a block of the pools, and nothing of the slot is mapped afterwards. Where
+ * there is none, or somebody but page tables refers to the draft, it goes on as it is,
+ * page by page, and that is not tried again.
  *
- * Return: a draft that is a block of the pools; NULL where there is none, or somebody
- * but page tables refers to the old one.
+ * Return: the slot's block, a draft; NULL after a memory error.
  */
 struct hpmmap_block *hpmmap_store_widen(struct hpmmap_ctx *ctx,
 					struct vm_area_struct *vma,
 					unsigned long slot,
 					struct hpmmap_block *draft)
 {
-	struct hpmmap_block *own = block_take(ctx, vma, slot, draft, NULL, false);
+	struct hpmmap_block *own;
 
 	lockdep_assert_held(&ctx->lock);
-	if (!own)
-		return NULL;
+	draft->draft->stuck = true;
+	if (hpmmap_block_is_pinned(draft))
+		return draft;
+	own = block_take(ctx, vma, slot, draft, NULL, false);
+	if (!own) {
+		hpmmap_block_few_end(&ctx->owner, draft);
+		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_BLOCK, SLOT_SIZE);
+		return draft;
+	}
 	/* A pin that comes at the same time finds the entry gone, or is found. */
 	hpmmap_slot_zap(ctx, slot);
 	if (hpmmap_block_is_pinned(draft) || !hpmmap_draft_move(ctx, own, draft)) {
@@ -452,12 +496,6 @@ int hpmmap_store_adopt(struct hpmmap_ctx *ctx, unsigned long *slot,
 		if (block->draft) {
 			if (hpmmap_block_is_shared(block->draft->behind))
 				continue;
-			/* It would be completed with pages of Linux. */
-			if (block->few && (hpmmap_block_is_pinned(block) ||
-					   !may_adopt(ctx, block->draft->behind))) {
-				*pinned = true;
-				continue;
-			}
 			if (*drafts <= 0) {
 				*drafts = -1;
 				continue;
@@ -479,7 +517,10 @@ int hpmmap_store_adopt(struct hpmmap_ctx *ctx, unsigned long *slot,
 	xas_unlock(&xas);
 	if (draft) {
 		--*drafts;
-		settle(ctx, *slot, draft);
+		/* One of pages of Linux is not completed: it is looked at again. */
+		if (!go_back(ctx, *slot, draft) &&
+		    (draft->few || !hpmmap_draft_complete(ctx, *slot, draft)))
+			*pinned = true;
 		++*slot;
 		ret = 1;
 	}

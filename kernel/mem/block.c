@@ -22,8 +22,8 @@
 /* Cleared at once, in bytes: some 10 us. */
 #define CLEAR_PIECE (128UL << 10)
 
-/* What Linux has to spare: nothing is reclaimed for it. */
-#define GFP_SPARE (GFP_NOWAIT | __GFP_NOWARN | __GFP_ACCOUNT)
+/* What Linux has to spare: nothing is reclaimed for it, not by kswapd either. */
+#define GFP_SPARE (__GFP_NOWARN | __GFP_ACCOUNT)
 
 /* Most that one has in slots with no more than a few. */
 #define FEW_PAGES 4096
@@ -75,13 +75,13 @@ void hpmmap_block_prepare(struct hpmmap_block *block, unsigned long pfn,
 
 /**
  * hpmmap_block_alloc_linux() - a block that will be filled with Linux's memory
- * @spare: only with what Linux has to spare, until hpmmap_block.spare is reset
+ * @spare: only with what Linux has to spare on a node, see there; or NUMA_NO_NODE
  *
  * Return: the block, without any page yet, or NULL.
  */
-struct hpmmap_block *hpmmap_block_alloc_linux(bool spare)
+struct hpmmap_block *hpmmap_block_alloc_linux(int spare)
 {
-	gfp_t gfp = spare ? GFP_SPARE : GFP_KERNEL_ACCOUNT;
+	gfp_t gfp = spare == NUMA_NO_NODE ? GFP_KERNEL_ACCOUNT : GFP_SPARE;
 	struct hpmmap_block *block = kzalloc(sizeof(*block), gfp);
 
 	if (!block)
@@ -245,21 +245,28 @@ void hpmmap_block_mend(struct hpmmap_block *block)
 	folio_unlock(block->folio);
 }
 
+static struct page *page_alloc(int spare)
+{
+	if (spare == NUMA_NO_NODE)
+		return alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	return alloc_pages_node(spare, GFP_SPARE | __GFP_THISNODE | __GFP_ZERO, 0);
+}
+
 /*
  * As on Linux it is charged to the memory cgroup of whose memory it is, not of who
  * touches it (a debugger). A child that is being made has none yet: its parent's.
  */
-static struct page *charged_alloc(struct hpmmap_owner *owner, gfp_t gfp)
+static struct page *charged_alloc(struct hpmmap_owner *owner, int spare)
 {
 	struct mm_struct *mm = READ_ONCE(owner->mm);
 	struct mem_cgroup *memcg, *old;
 	struct page *page;
 
 	if (likely(!mm || !current->mm || mm == current->mm))
-		return alloc_page(gfp);
+		return page_alloc(spare);
 	memcg = get_mem_cgroup_from_mm(mm);
 	old = set_active_memcg(memcg);
-	page = alloc_page(gfp);
+	page = page_alloc(spare);
 	set_active_memcg(old);
 	mem_cgroup_put(memcg);
 	return page;
@@ -268,8 +275,7 @@ static struct page *charged_alloc(struct hpmmap_owner *owner, gfp_t gfp)
 static struct page *linux_page_alloc(struct hpmmap_owner *owner,
 				     struct hpmmap_block *block, unsigned int i)
 {
-	gfp_t gfp = block->spare ? GFP_SPARE : GFP_KERNEL_ACCOUNT;
-	struct page *page = charged_alloc(owner, gfp | __GFP_ZERO);
+	struct page *page = charged_alloc(owner, block->spare);
 
 	if (!page)
 		return NULL;
@@ -373,14 +379,20 @@ bool hpmmap_block_clean(struct hpmmap_block *block)
 {
 	unsigned int fresh = SLOT_PAGES - bitmap_weight(block->stale, SLOT_PAGES);
 	unsigned int i;
+	int cookie;
+	bool good;
 
-	if (!block->zeroed || !fresh || fresh > CLEAN_MOST ||
-	    hpmmap_block_is_hurt(block))
+	if (!block->zeroed || !fresh || fresh > CLEAN_MOST)
 		return false;
-	for_each_clear_bit(i, block->stale, SLOT_PAGES)
-		clear_page(page_address(folio_page(block->folio, i)));
-	bitmap_fill(block->stale, SLOT_PAGES);
-	return true;
+	cookie = hpmmap_poison_touch();
+	good = !hpmmap_block_is_hurt(block);
+	if (good) {
+		for_each_clear_bit(i, block->stale, SLOT_PAGES)
+			clear_page(page_address(folio_page(block->folio, i)));
+		bitmap_fill(block->stale, SLOT_PAGES);
+	}
+	hpmmap_poison_untouch(cookie);
+	return good;
 }
 
 /**
@@ -576,7 +588,7 @@ void hpmmap_block_few_end(struct hpmmap_owner *owner, struct hpmmap_block *block
 	atomic_long_add(nr, &owner->nr_linux_pages);
 	atomic_long_dec(&owner->nr_few_blocks);
 	block->few = false;
-	block->spare = false;
+	block->spare = NUMA_NO_NODE;
 }
 
 /**

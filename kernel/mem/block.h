@@ -35,13 +35,13 @@ struct hpmmap_owner {
 /**
  * struct hpmmap_draft - a copy of a block that is not complete (as/draft.c)
  * @behind: what it is a copy of
- * @nid: node of the CPU it was begun on, where pages of Linux come from
+ * @stuck: of pages of Linux, that somebody refers to, or the pools had no block
  * @reads: pages that were copied though they were only read
  * @left: one bit a page: it was not copied yet
  */
 struct hpmmap_draft {
 	struct hpmmap_block *behind;
-	int nid;
+	bool stuck;
 	unsigned int reads;
 	DECLARE_BITMAP(left, SLOT_PAGES);
 };
@@ -76,7 +76,8 @@ enum hpmmap_block_state {
  * @zeroed: those of its pages that are stale are zero
  * @few: pages of Linux that do not stand in for a block of the pools: it would be
  *	too much for them (as/few.c). Protected by ctx->lock.
- * @spare: no page for it is worth reclaiming others; protected as @few
+ * @spare: node that its pages come from if there are some to spare; NUMA_NO_NODE:
+ *	they come from where they can be had. Protected as @few.
  * @bad: it is not to be handed out any more; protected by node->lock
  * @foreign_pin: a store that shared it gave it up while it was pinned, maybe for
  *	the process of that store
@@ -102,8 +103,8 @@ struct hpmmap_block {
 	unsigned long slot;
 	int nid;
 	bool zeroed;
+	int spare;
 	bool few;
-	bool spare;
 	bool bad;
 	bool foreign_pin;
 	atomic_t users;
@@ -167,7 +168,7 @@ static inline bool hpmmap_block_has_fresh(struct hpmmap_block *block, unsigned i
 
 void hpmmap_block_prepare(struct hpmmap_block *block, unsigned long pfn,
 			  int nid);
-struct hpmmap_block *hpmmap_block_alloc_linux(bool spare);
+struct hpmmap_block *hpmmap_block_alloc_linux(int spare);
 void hpmmap_block_attach(struct hpmmap_block *block,
 			 struct address_space *mapping, unsigned long slot);
 int hpmmap_block_write(struct hpmmap_block *block, unsigned int i,

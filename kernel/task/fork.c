@@ -71,7 +71,7 @@ static void populate(struct hpmmap_ctx *ctx, bool only_few)
 			.lazy = true,
 		};
 
-		if (only_few && !block->few)
+		if (only_few && !hpmmap_block_is_few(block))
 			continue;
 		hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
 	}

@@ -358,12 +358,19 @@ static void calls_in_between(void)
 }
 
 /* By who comes from outside, and by the kernel. */
+static uint64_t of_linux(void)
+{
+	return registered() ? context_value("few_bytes") + context_value("linux_bytes") : 0;
+}
+
 static void access_from_outside(void)
 {
+	char *big = map_anon(MB(1));
 	struct holder h;
 	char *p = begun(&h), buf[2 * PAGE];
 	struct iovec local = { .iov_base = buf, .iov_len = sizeof(buf) }, remote;
 	int fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC), pipes[2];
+	uint64_t few;
 
 	CHECK_OK(fd);
 	/* From a page that was copied into one that was not. */
@@ -391,6 +398,17 @@ static void access_from_outside(void)
 	}
 	CHECK_EQ(*word(p, 2 * SLOT_PAGES + 8), 8);
 
+	/* Who refers to many pages at once gets a block, though a few were copied. */
+	fill(big, MB(1), 9);
+	local = (struct iovec) { .iov_base = big, .iov_len = MB(1) };
+	remote = (struct iovec) { .iov_base = p + 2 * SLOT + 100 * PAGE, .iov_len = MB(1) };
+	few = of_linux();
+	CHECK_EQ(process_vm_writev(getpid(), &local, 1, &remote, 1, 0), MB(1));
+	CHECK(of_linux() <= few);
+	verify(p + 2 * SLOT + 100 * PAGE, MB(1), 9, 0);
+	CHECK_EQ(*word(p, 2 * SLOT_PAGES + 8), 8);
+	unmap(big, MB(1));
+
 	/* One that has been copied stays where it is, whatever else is. */
 	remote = (struct iovec) { .iov_base = p + 3 * SLOT + 5 * PAGE, .iov_len = PAGE };
 	CHECK_EQ(vmsplice(pipes[1], &remote, 1, 0), PAGE);
@@ -409,6 +427,39 @@ static void access_from_outside(void)
 	release(&h);
 	check_begun(p + 3 * SLOT, SLOTS - 3);
 	unmap(p, SIZE);
+}
+
+/* What is small is copied into pages of Linux, until there is more in its slot. */
+static void small_copies_grow(void)
+{
+	char *base = free_range(2 * SLOT), *p = base;
+	uint64_t few;
+	pid_t pid;
+
+	map_flags(p, KB(64), RW, ANON | MAP_FIXED_NOREPLACE);
+	/* A block, for more than a few pages, and then few of them. */
+	map_flags(p + KB(512), KB(512), RW, ANON | MAP_FIXED_NOREPLACE);
+	fill(p, KB(64), 1);
+	unmap(p + KB(512), KB(512));
+	pid = fork_child();
+	if (pid == 0) {
+		verify(p, KB(64), 1, 0);
+		fill(p, KB(64), 2);
+		map_flags(p + KB(64), MB(1), RW, ANON | MAP_FIXED_NOREPLACE);
+		few = of_linux();
+		verify_zero(p + KB(64), MB(1));
+		CHECK_EQ(of_linux(), few);
+		CHECK(few <= MB(1));
+		verify(p, KB(64), 2, 0);
+		_exit(0);
+	}
+	expect_success(pid);
+	few = of_linux();
+	map_flags(p + KB(64), MB(3), RW, ANON | MAP_FIXED_NOREPLACE);
+	CHECK(of_linux() <= few);
+	CHECK_TOUCH(p, KB(64) + MB(3));
+	verify(p, KB(64), 1, 0);
+	unmap(p, KB(64) + MB(3));
 }
 
 struct racer {
@@ -511,6 +562,7 @@ int main(void)
 		T(fork_again),
 		T(calls_in_between),
 		T(access_from_outside),
+		T(small_copies_grow),
 		T(threads_beside_forks),
 		T(nothing_is_left),
 	};
