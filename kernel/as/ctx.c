@@ -198,6 +198,8 @@ long hpmmap_ops_lock(struct hpmmap_ctx *ctx)
 void hpmmap_ops_unlock(struct hpmmap_ctx *ctx)
 {
 	hpmmap_count_held(ctx);
+	if (unlikely(!llist_empty(&ctx->graves)))
+		hpmmap_block_bury(&ctx->graves);
 	mutex_unlock(&ctx->ops);
 }
 

@@ -58,6 +58,8 @@ enum hpmmap_name {
  *	@ops.
  * @ops: serialises the hooked calls and fork
  * @lock: protects @store and the blocks in it
+ * @graves: blocks of Linux's memory that were given up. Who holds @ops may look at some
+ *	without @lock: they are freed when @ops is released
  * @store: slot number -> struct hpmmap_block; marked with SLOT_SHARED, SLOT_SPLIT
  *	and SLOT_FEW
  * @spare_slot: where the search for a block to exchange goes on; protected
@@ -120,6 +122,7 @@ struct hpmmap_ctx {
 	struct mutex ops;
 	struct mutex lock;
 	struct xarray store;
+	struct llist_head graves;
 	unsigned long spare_slot;
 	unsigned long heap_end;
 	unsigned long heap_slot;

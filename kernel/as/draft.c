@@ -81,6 +81,18 @@ static int copy_pages(struct hpmmap_ctx *ctx, struct hpmmap_block *own,
 }
 
 /**
+ * hpmmap_draft_may_move() - would it be of use to move a draft to a block?
+ * @own: the draft; its context's lock is held
+ * @page: a page that is to be copied, if it was not
+ */
+bool hpmmap_draft_may_move(const struct hpmmap_block *own, unsigned int page)
+{
+	return own->few && !own->draft->stuck && test_bit(page, own->draft->left) &&
+	       hpmmap_block_is_shared(own->draft->behind) &&
+	       !hpmmap_block_is_hurt(own) && !hpmmap_block_is_hurt(own->draft->behind);
+}
+
+/**
  * hpmmap_draft_is_full() - has a draft of pages of Linux no room for another one?
  * @ctx: the context, its lock held
  * @own: the draft
@@ -98,8 +110,7 @@ bool hpmmap_draft_is_full(const struct hpmmap_ctx *ctx,
 	const struct hpmmap_draft *draft = own->draft;
 
 	lockdep_assert_held(&ctx->lock);
-	return own->few && !draft->stuck && test_bit(page, draft->left) &&
-	       hpmmap_block_is_shared(draft->behind) &&
+	return hpmmap_draft_may_move(own, page) &&
 	       (pins || nr_copied(draft) >= HPMMAP_FEW_IN_SLOT ||
 		(!write && draft->reads >= READS_MOST) ||
 		!hpmmap_block_may_be_few(&ctx->owner, 1, 0));
@@ -126,7 +137,6 @@ bool hpmmap_draft_move(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
 			return false;
 	bitmap_zero(to->stale, SLOT_PAGES);
 	swap(to->draft, own->draft);
-	to->draft->stuck = false;
 	return true;
 }
 
@@ -141,9 +151,10 @@ static unsigned int nr_ahead(const struct hpmmap_block *own, unsigned int page)
 	while (before && !test_bit(before - 1, draft->left))
 		before--;
 	nr = max((page - before) / 2, 1U);
-	if (draft->stuck)
+	/* Where it cannot move to a block no more than has to be. */
+	if (!own->folio && (draft->stuck || nr_copied(draft) >= HPMMAP_FEW_IN_SLOT))
 		nr = 1;
-	else if (own->few)
+	else if (!own->folio)
 		nr = min(nr, HPMMAP_FEW_IN_SLOT - nr_copied(draft));
 	return min_t(unsigned int, nr,
 		     find_next_zero_bit(draft->left, SLOT_PAGES, page) - page);
@@ -166,16 +177,21 @@ unsigned int hpmmap_draft_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *own,
 	unsigned int nr;
 
 	lockdep_assert_held(&ctx->lock);
-	/* What is lost is found where blocks are copied as a whole. */
-	if (!hpmmap_block_is_shared(draft->behind) ||
+	/*
+	 * What is lost is found where blocks are copied as a whole. What somebody refers
+	 * to cannot go back yet.
+	 */
+	if ((!hpmmap_block_is_shared(draft->behind) &&
+	     (own->folio || !hpmmap_block_is_pinned(own))) ||
 	    hpmmap_block_is_hurt(own) || hpmmap_block_is_hurt(draft->behind))
 		return 0;
 	if (!test_bit(page, draft->left))
 		return 1;
-	/* One that is stuck goes on page by page: all of it would be Linux's. */
-	if (!draft->stuck && (nr_copied(draft) >= COPIED_MOST ||
-			      (!write && ++draft->reads > READS_MOST)))
+	/* Otherwise all of it would be Linux's. */
+	if (own->folio && (nr_copied(draft) >= COPIED_MOST ||
+			   (!write && ++draft->reads > READS_MOST)))
 		return 0;
+	draft->reads += !own->folio && !write;
 	nr = nr_ahead(own, page);
 	return copy_pages(ctx, own, page, nr) ? 0 : nr;
 }
@@ -213,7 +229,7 @@ struct hpmmap_block *hpmmap_draft_go_back(struct hpmmap_ctx *ctx,
 	lockdep_assert_held(&ctx->lock);
 	lockdep_assert_held(&ctx->mm->mmap_lock);
 	/* A block that is given up must not be taken into use again. */
-	if ((!own->few && nr_copied(own->draft) > SLOT_PAGES / 2) ||
+	if ((own->folio && nr_copied(own->draft) > SLOT_PAGES / 2) ||
 	    READ_ONCE(behind->bad) || hpmmap_block_is_hurt(own) ||
 	    hpmmap_block_is_hurt(behind))
 		return NULL;

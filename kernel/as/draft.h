@@ -7,6 +7,7 @@
 #include "as/ctx.h"
 
 bool hpmmap_draft_begin(struct hpmmap_block *own, struct hpmmap_block *behind);
+bool hpmmap_draft_may_move(const struct hpmmap_block *own, unsigned int page);
 bool hpmmap_draft_is_full(const struct hpmmap_ctx *ctx,
 			  const struct hpmmap_block *own, unsigned int page,
 			  bool write, bool pins);

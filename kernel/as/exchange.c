@@ -108,7 +108,9 @@ int hpmmap_store_exchange(struct hpmmap_ctx *ctx, unsigned long slot,
 		ret = -ENOMEM;
 		if (now->few)
 			now = hpmmap_store_widen(ctx, NULL, slot, now);
-		if (now && hpmmap_draft_complete(ctx, slot, now))
+		if (now && !now->folio && hpmmap_block_is_pinned(now))
+			ret = -EBUSY;
+		else if (now && hpmmap_draft_complete(ctx, slot, now))
 			ret = 0;
 		goto out;
 	}
@@ -144,19 +146,22 @@ out:
 }
 
 /* A bad page of a range that is about to be given a meaning again? */
-static bool wants_heal(struct hpmmap_block *block, unsigned long slot,
-		       unsigned long start, unsigned long end)
+static bool wants_heal(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
+		       unsigned long slot, unsigned long start, unsigned long end)
 {
 	unsigned int first, nr, i;
+	bool ret = false;
 
 	if (!block->folio || !hpmmap_block_is_hurt(block))
 		return false;
 	slot_clip(slot, start, end, &first, &nr);
 	i = first;
-	for_each_set_bit_from(i, block->stale, first + nr)
-		if (PageHWPoison(hpmmap_block_page(block, i)))
-			return true;
-	return false;
+	mutex_lock(&ctx->lock);
+	if (hpmmap_store_load(ctx, slot) == block)
+		for_each_set_bit_from(i, block->stale, first + nr)
+			ret |= PageHWPoison(hpmmap_block_page(block, i));
+	mutex_unlock(&ctx->lock);
+	return ret;
 }
 
 /**
@@ -177,7 +182,7 @@ void hpmmap_store_heal(struct hpmmap_ctx *ctx, unsigned long start,
 	lockdep_assert_held(&ctx->ops);
 	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
 			  slot_of(end - 1)) {
-		if (wants_heal(block, slot, start, end))
+		if (wants_heal(ctx, block, slot, start, end))
 			hpmmap_store_exchange(ctx, slot, block);
 		cond_resched();
 	}

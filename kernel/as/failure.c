@@ -159,8 +159,13 @@ static bool use_sees(const struct use *use, unsigned long pfn)
 /* Maps what is left of a slot, so that nobody takes a fault for each page. */
 static void use_remap(const struct use *use, struct hpmmap_block *block)
 {
-	if (hpmmap_store_load(use->ctx, use->slot) == block &&
-	    !hpmmap_block_is_shared(block) &&
+	bool mine;
+
+	mutex_lock(&use->ctx->lock);
+	mine = hpmmap_store_load(use->ctx, use->slot) == block &&
+	       !block->draft && !hpmmap_block_is_shared(block);
+	mutex_unlock(&use->ctx->lock);
+	if (mine &&
 	    hpmmap_vma_remap_slot(use->ctx, use->slot, block))
 		compat_flush_tlb_mm(use->ctx->mm);
 }

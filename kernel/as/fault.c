@@ -69,6 +69,12 @@ static bool draft_page(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 	if (!block || !block->draft || hpmmap_block_is_lost(block, page))
 		return false;
 	nr = hpmmap_draft_copy(ctx, block, page, write);
+	/* Linux has no page to spare. */
+	if (!nr && hpmmap_draft_may_move(block, page)) {
+		block = hpmmap_store_widen(ctx, vmf->vma, slot_of(vmf->address),
+					   block);
+		nr = block ? hpmmap_draft_copy(ctx, block, page, write) : 0;
+	}
 	if (!nr)
 		return false;
 	atomic_long_add(hpmmap_pgmap_fill_pages(vmf, block, nr),

@@ -69,6 +69,7 @@ static void ctx_free(struct hpmmap_ctx *ctx)
 {
 	hpmmap_family_leave(ctx);
 	xa_destroy(&ctx->store);
+	hpmmap_block_bury(&ctx->graves);
 	if (ctx->mm)
 		mmdrop(ctx->mm);
 	hpmmap_file_put(ctx);

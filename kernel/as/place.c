@@ -27,6 +27,9 @@ static bool block_is_right(const struct hpmmap_placement *place,
 	if (block->folio)
 		return hpmmap_placement_is_right(place, block->slot,
 						 block->nid);
+	if (block->draft &&
+	    !hpmmap_placement_is_right(place, block->slot, hpmmap_block_nid(block)))
+		return false;
 	for (i = 0; i < SLOT_PAGES; i++)
 		if (block->pages[i] &&
 		    !hpmmap_placement_is_right(place, block->slot,
@@ -207,11 +210,9 @@ int hpmmap_slot_node(struct hpmmap_ctx *ctx, unsigned long slot, bool *shared)
 
 	mutex_lock(&ctx->lock);
 	block = hpmmap_store_load(ctx, slot);
-	/* The pages of a draft lie where those are that it is a copy of. */
-	if (block && block->few && block->draft)
-		block = block->draft->behind;
-	if (block && block->folio && !bitmap_full(block->stale, SLOT_PAGES)) {
-		nid = block->nid;
+	if (block && (block->folio || block->draft) &&
+	    !bitmap_full(block->stale, SLOT_PAGES)) {
+		nid = hpmmap_block_nid(block);
 		*shared = hpmmap_block_is_shared(block);
 	}
 	mutex_unlock(&ctx->lock);
@@ -227,7 +228,8 @@ bool hpmmap_slot_is_on(struct hpmmap_ctx *ctx, unsigned long slot,
 
 	mutex_lock(&ctx->lock);
 	block = hpmmap_store_load(ctx, slot);
-	ret = !block || (block->folio && node_isset(block->nid, *nodes));
+	ret = !block || ((block->folio || block->draft) &&
+			 node_isset(hpmmap_block_nid(block), *nodes));
 	mutex_unlock(&ctx->lock);
 	return ret;
 }

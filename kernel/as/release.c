@@ -82,6 +82,18 @@ static bool all_zero(const struct hpmmap_block *block)
 	return block->zeroed && bitmap_full(block->stale, SLOT_PAGES);
 }
 
+/* Nobody has it any more. */
+static void give_up(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
+		    struct list_head *freed)
+{
+	if (block->folio) {
+		hpmmap_block_free(block, freed);
+	} else {
+		hpmmap_block_empty(block);
+		llist_add(&block->grave, &ctx->graves);
+	}
+}
+
 /**
  * hpmmap_block_release() - give up a block that is in no store any more
  * @ctx: the context it came from
@@ -155,7 +167,7 @@ void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 	if (hpmmap_block_idle(block)) {
 		if (block->folio && !all_zero(block))
 			hpmmap_ctx_soil(ctx, block->nid, 1);
-		hpmmap_block_free(block, freed);
+		give_up(ctx, block, freed);
 		return;
 	}
 	refcount_inc(&ctx->refs);
@@ -202,7 +214,7 @@ static void pinned_take_back(struct list_head *idle)
 
 		list_del_init(&block->link);
 		block->ctx = NULL;
-		hpmmap_block_free(block, &freed);
+		give_up(ctx, block, &freed);
 		hpmmap_pool_free(&freed);
 		/* It is free before somebody may be asked to zero it. */
 		if (soiled)

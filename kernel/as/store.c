@@ -258,7 +258,7 @@ static struct hpmmap_block *go_back(struct hpmmap_ctx *ctx, unsigned long slot,
 static bool wants_exchange(struct hpmmap_ctx *ctx, unsigned long slot,
 			   struct hpmmap_block *draft)
 {
-	if (!hpmmap_block_is_hurt(draft) && !draft->few)
+	if (!hpmmap_block_is_hurt(draft) && draft->folio)
 		return false;
 	hpmmap_slot_zap(ctx, slot);
 	return !hpmmap_block_is_pinned(draft);
@@ -320,13 +320,16 @@ static struct hpmmap_block *take_few_for(struct hpmmap_ctx *ctx,
 					 const struct hpmmap_block *from,
 					 bool whole)
 {
-	unsigned int pages = SLOT_PAGES - bitmap_weight(from->stale, SLOT_PAGES);
+	unsigned int pages = 1, of_slot;
 	struct hpmmap_placement place;
 	int nid = numa_mem_id();
-	unsigned int of_slot;
 
-	if (ctx->job->strict || (whole && pages > HPMMAP_FEW_IN_SLOT) ||
-	    !hpmmap_block_may_be_few(&ctx->owner, whole ? pages : 1, 1))
+	if (whole)
+		pages = SLOT_PAGES - bitmap_weight(from->stale, SLOT_PAGES);
+	/* A node may have no memory but that of the pools. */
+	if (ctx->job->strict || pages > HPMMAP_FEW_IN_SLOT ||
+	    !hpmmap_block_may_be_few(&ctx->owner, pages, 1) ||
+	    !node_state(nid, N_NORMAL_MEMORY))
 		return NULL;
 	of_slot = pages_of_slot(vma ? vma->vm_mm : ctx->mm, slot);
 	if (of_slot > (whole ? HPMMAP_FEW_IN_SLOT : SLOT_PAGES))
@@ -421,8 +424,8 @@ struct hpmmap_block *hpmmap_store_draft(struct hpmmap_ctx *ctx,
  * @draft: its block
  *
  * It moves to a block of the pools, and nothing of the slot is mapped afterwards. Where
- * there is none, or somebody but page tables refers to the draft, it goes on as it is,
- * page by page, and that is not tried again.
+ * somebody but page tables refers to it, it goes on as it is for now, and where there is
+ * no block for good, page by page.
  *
  * Return: the slot's block, a draft; NULL after a memory error.
  */
@@ -434,18 +437,25 @@ struct hpmmap_block *hpmmap_store_widen(struct hpmmap_ctx *ctx,
 	struct hpmmap_block *own;
 
 	lockdep_assert_held(&ctx->lock);
-	draft->draft->stuck = true;
-	if (hpmmap_block_is_pinned(draft))
+	if (hpmmap_block_is_pinned(draft)) {
+		draft->spare = NUMA_NO_NODE;
 		return draft;
+	}
 	own = block_take(ctx, vma, slot, draft, NULL, false);
 	if (!own) {
+		draft->draft->stuck = true;
 		hpmmap_block_few_end(&ctx->owner, draft);
 		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_BLOCK, SLOT_SIZE);
 		return draft;
 	}
 	/* A pin that comes at the same time finds the entry gone, or is found. */
 	hpmmap_slot_zap(ctx, slot);
-	if (hpmmap_block_is_pinned(draft) || !hpmmap_draft_move(ctx, own, draft)) {
+	if (hpmmap_block_is_pinned(draft)) {
+		hpmmap_store_put_back(ctx, own);
+		draft->spare = NUMA_NO_NODE;
+		return draft;
+	}
+	if (!hpmmap_draft_move(ctx, own, draft)) {
 		hpmmap_store_put_back(ctx, own);
 		return NULL;
 	}
@@ -519,7 +529,7 @@ int hpmmap_store_adopt(struct hpmmap_ctx *ctx, unsigned long *slot,
 		--*drafts;
 		/* One of pages of Linux is not completed: it is looked at again. */
 		if (!go_back(ctx, *slot, draft) &&
-		    (draft->few || !hpmmap_draft_complete(ctx, *slot, draft)))
+		    (!draft->folio || !hpmmap_draft_complete(ctx, *slot, draft)))
 			*pinned = true;
 		++*slot;
 		ret = 1;

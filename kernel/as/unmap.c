@@ -239,6 +239,7 @@ static bool clean(struct hpmmap_block *block)
 	    !hpmmap_block_idle(block) || !hpmmap_block_clean(block))
 		return false;
 	trace_hpmmap_zero(block->nid, 1);
+	cond_resched();
 	return true;
 }
 

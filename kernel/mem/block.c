@@ -117,21 +117,38 @@ static bool page_idle(struct page *page)
 	return page_ref_count(page) == 1;
 }
 
-static void block_free_linux(struct hpmmap_block *block)
+/**
+ * hpmmap_block_empty() - nobody has a block of Linux's memory any more
+ * @block: to which only the module refers; for hpmmap_block_bury()
+ */
+void hpmmap_block_empty(struct hpmmap_block *block)
 {
 	unsigned int i;
 
-	bitmap_free(block->lost);
 	for (i = 0; i < SLOT_PAGES; i++) {
 		struct page *page = block->pages[i];
 
 		if (!page)
 			continue;
+		WRITE_ONCE(block->pages[i], NULL);
 		folio_detach(page_folio(page));
 		put_page(page);
 	}
-	kvfree(block->pages);
-	kfree(block);
+}
+
+/**
+ * hpmmap_block_bury() - free what is left of blocks
+ * @graves: those from hpmmap_block_empty()
+ */
+void hpmmap_block_bury(struct llist_head *graves)
+{
+	struct hpmmap_block *block, *tmp;
+
+	llist_for_each_entry_safe(block, tmp, llist_del_all(graves), grave) {
+		bitmap_free(block->lost);
+		kvfree(block->pages);
+		kfree(block);
+	}
 }
 
 /**
@@ -649,9 +666,13 @@ bool hpmmap_block_idle(struct hpmmap_block *block)
 
 	if (block->folio)
 		return folio_ref_count(block->folio) == 1;
-	for (i = 0; i < SLOT_PAGES; i++)
-		if (block->pages[i] && !page_idle(block->pages[i]))
+	for (i = 0; i < SLOT_PAGES; i++) {
+		/* It may be being given up. */
+		struct page *page = READ_ONCE(block->pages[i]);
+
+		if (page && !page_idle(page))
 			return false;
+	}
 	return true;
 }
 
@@ -707,15 +728,11 @@ bool hpmmap_block_is_pinned(struct hpmmap_block *block)
 
 /**
  * hpmmap_block_free() - nobody has a block any more
- * @block: to which only the module refers; its contents stay as they are
- * @freed: a block of the pools is added here, for hpmmap_pool_free()
+ * @block: of the pools, to which only the module refers; its contents stay as they are
+ * @freed: it is added here, for hpmmap_pool_free()
  */
 void hpmmap_block_free(struct hpmmap_block *block, struct list_head *freed)
 {
-	if (!block->folio) {
-		block_free_linux(block);
-		return;
-	}
 	folio_detach(block->folio);
 	if (unlikely(block->lost))
 		hpmmap_block_mend(block);

@@ -5,6 +5,7 @@
 
 #include <linux/atomic.h>
 #include <linux/bitmap.h>
+#include <linux/llist.h>
 #include <linux/mm.h>
 
 #include "hpmmap.h"
@@ -35,7 +36,7 @@ struct hpmmap_owner {
 /**
  * struct hpmmap_draft - a copy of a block that is not complete (as/draft.c)
  * @behind: what it is a copy of
- * @stuck: of pages of Linux, that somebody refers to, or the pools had no block
+ * @stuck: of pages of Linux, since the pools had no block
  * @reads: pages that were copied though they were only read
  * @left: one bit a page: it was not copied yet
  */
@@ -64,6 +65,7 @@ enum hpmmap_block_state {
 /**
  * struct hpmmap_block - the memory behind one 2 MB slot of an address space
  * @link: list of whoever owns it (unused while in a store)
+ * @grave: list of those of Linux's memory that have none any more
  * @folio: the order-9 folio of a pool block; NULL for Linux's memory.
  *	Immutable.
  * @pages: NULL for a pool block; otherwise SLOT_PAGES pointers to order-0
@@ -95,7 +97,10 @@ enum hpmmap_block_state {
  *	in, and who touches it gets SIGBUS. Protected as @stale.
  */
 struct hpmmap_block {
-	struct list_head link;
+	union {
+		struct list_head link;
+		struct llist_node grave;
+	};
 	struct folio *folio;
 	struct page **pages;
 	struct hpmmap_account *account;
@@ -140,6 +145,12 @@ static inline atomic_long_t *hpmmap_block_count(struct hpmmap_owner *owner,
 static inline bool hpmmap_block_is_few(const struct hpmmap_block *block)
 {
 	return block->few && !block->draft;
+}
+
+/* Where it lies, or will; of a draft of Linux's pages what that is a copy of does. */
+static inline int hpmmap_block_nid(const struct hpmmap_block *block)
+{
+	return block->draft && !block->folio ? block->draft->behind->nid : block->nid;
 }
 
 /* Has it all pages that its mappings ask for, without a touch? */
@@ -198,5 +209,7 @@ struct page *hpmmap_block_page(struct hpmmap_block *block, unsigned int i);
 bool hpmmap_block_is_pinned(struct hpmmap_block *block);
 bool hpmmap_block_idle(struct hpmmap_block *block);
 void hpmmap_block_free(struct hpmmap_block *block, struct list_head *freed);
+void hpmmap_block_empty(struct hpmmap_block *block);
+void hpmmap_block_bury(struct llist_head *graves);
 
 #endif /* _HPMMAP_MEM_BLOCK_H */
