@@ -146,7 +146,8 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 	*committed = block;
 	*why = block ? HPMMAP_FAULT_UNMAPPED : HPMMAP_FAULT_RESERVED;
 	owned = hpmmap_slot_is_marked(ctx, slot);
-	if (owned)
+	/* A few pages are copied for a child, and mapped when it comes to them. */
+	if (owned || (block && hpmmap_block_is_few(block) && ctx->stats.forked))
 		*why = HPMMAP_FAULT_FORK;
 	covered = covers_slot(vmf);
 	if (block && covered && map_covered(ctx, vmf, block, owned, why)) {

@@ -498,8 +498,8 @@ static void threads_beside_forks(void)
 			CHECK_EQ(*word(p, page), page);
 		look(p, SIZE);
 	}
+	/* Not all by 2 MB: a slot stays as it is that is completed while a call is under way. */
 	CHECK_TOUCH(p, SIZE);
-	check_2m(p, SIZE);
 	unmap(p, SIZE);
 }
 
