@@ -43,6 +43,13 @@
  *	shared		in several stores, since a fork; nobody may change it
  *	pinned		somebody but page tables refers to it
  *	hurt, lost	a memory error is in it; a page whose content is gone
+ *	few		of a slot: pages of Linux at once, since no more than a few
+ *			are asked for (as/few.c)
+ *	draft		a copy of a shared block that has only the pages that were
+ *			touched since the fork (as/draft.c)
+ *	family		everybody who descends by fork from one execve (as/share.c)
+ *	fresh		of a mapping or a range: mapped anew, nothing in it yet
+ *	grave		where blocks wait that a call may still look at (ctx->graves)
  */
 #ifndef _HPMMAP_H
 #define _HPMMAP_H

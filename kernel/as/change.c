@@ -269,6 +269,7 @@ long hpmmap_change_begin_apart(struct hpmmap_change *c)
 {
 	long ret;
 
+	lockdep_assert_not_held(&c->ctx->ops);
 	if (!hpmmap_range_has_ours(c->ctx, c->start, c->end))
 		return 0;
 	ret = hpmmap_ops_lock(c->ctx);
@@ -292,6 +293,7 @@ void hpmmap_change_settle_apart(struct hpmmap_change *c,
 {
 	bool any = outcome == HPMMAP_KEPT || c->ours;
 
+	lockdep_assert_not_held(&c->ctx->ops);
 	if (c->ours)
 		atomic_dec(&c->ctx->nr_replacing);
 	if (outcome == HPMMAP_NOTHING)

@@ -25,7 +25,7 @@ static bool slot_has_contents(struct hpmmap_block *block, unsigned long slot,
 	unsigned int first, nr;
 
 	slot_clip(slot, start, end, &first, &nr);
-	return hpmmap_block_has_fresh(block, first, nr) ||
+	return hpmmap_block_has_contents(block, first, nr) ||
 	       (nr == SLOT_PAGES && !hpmmap_block_idle(block));
 }
 

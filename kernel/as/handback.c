@@ -408,8 +408,10 @@ long hpmmap_handback_bound(struct hpmmap_ctx *ctx, unsigned long start,
 long hpmmap_handback(struct hpmmap_ctx *ctx, unsigned long start,
 		     unsigned long end, bool skip_sealed)
 {
-	long ret = hpmmap_ops_lock(ctx);
+	long ret;
 
+	lockdep_assert_not_held(&ctx->ops);
+	ret = hpmmap_ops_lock(ctx);
 	if (ret)
 		return ret;
 	ret = range_hand_back(ctx, start, end, NULL, skip_sealed);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Page tables: looking at them, and having the core fill them.
+ * Page tables: looking at them, and filling them.
  *
- * Entries are installed by the core's own functions, which take care of the
- * reverse map. Only what a fork shares is written here: the core would map it
- * with the rights of its mapping.
+ * Entries of 2 MB are written here, with the reference, the reverse map and the counters
+ * that the core's do_set_pmd() would give them, so that the core can undo them. So is what
+ * a fork shares, which the core would map with the rights of its mapping. The rest is left
+ * to the core's fault handler.
  */
 #include <linux/delay.h>
 #include <linux/mm.h>

@@ -172,6 +172,7 @@ bool hpmmap_policy_move(struct hpmmap_ctx *ctx, unsigned long addr, int nid,
 	struct hpmmap_block *block;
 	struct vm_area_struct *vma;
 
+	lockdep_assert_not_held(&ctx->ops);
 	init_nodemask_of_node(&place.nodes, nid);
 	place.preferred = place.nodes;
 	if (!node_isset(nid, ctx->job->nodes) || hpmmap_ops_lock(ctx))

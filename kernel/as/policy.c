@@ -107,6 +107,8 @@ void hpmmap_placement_get(struct hpmmap_job *job, struct vm_area_struct *vma,
 	bool own = !vma || vma->vm_mm == current->mm;
 	struct mempolicy *pol;
 
+	if (vma)
+		mmap_assert_locked(vma->vm_mm);
 	place->near = numa_node_id();
 	place->in_turn = false;
 	place->weighted = false;
@@ -163,6 +165,7 @@ void hpmmap_placement_copy(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	struct vm_area_struct *other, *bound = NULL;
 	VMA_ITERATOR(vmi, vma ? vma->vm_mm : ctx->mm, start);
 
+	mmap_assert_locked(vma ? vma->vm_mm : ctx->mm);
 	for_each_vma_range(vmi, other, end) {
 		if (!hpmmap_vma_is_ours(other))
 			continue;

@@ -79,6 +79,7 @@ int hpmmap_share_begin(struct hpmmap_ctx *parent, struct hpmmap_ctx *child)
 {
 	struct hpmmap_family *family;
 
+	lockdep_assert_held(&parent->ops);
 	if (!parent->family) {
 		family = hpmmap_family_new(family_work_fn);
 		if (!family)

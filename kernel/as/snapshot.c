@@ -37,6 +37,7 @@ static bool has_other_threads(struct mm_struct *mm)
 /* A block of the parent's mapping is about to be copied; mmap_lock held for writing. */
 static void fork_copies(struct hpmmap_ctx *parent, struct vm_area_struct *vma)
 {
+	mmap_assert_write_locked(vma->vm_mm);
 	parent->fork.repair = true;
 	/* Nothing comes back while mmap_lock is held. */
 	if (parent->fork.zapped == vma)
@@ -51,6 +52,7 @@ static void fork_copies(struct hpmmap_ctx *parent, struct vm_area_struct *vma)
 static void fork_copies_few(struct hpmmap_ctx *parent,
 			    struct vm_area_struct *vma, unsigned long slot)
 {
+	mmap_assert_write_locked(vma->vm_mm);
 	if (!has_other_threads(vma->vm_mm) && !userfaultfd_armed(vma))
 		return;
 	parent->fork.repair_few = true;
@@ -220,7 +222,7 @@ static bool snapshot_slot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 	unsigned int first, nr;
 
 	slot_clip(slot, vma->vm_start, vma->vm_end, &first, &nr);
-	if (!hpmmap_block_has_fresh(src, first, nr))
+	if (!hpmmap_block_has_contents(src, first, nr))
 		return true;
 	if (src->draft)
 		src = hpmmap_store_own(parent, vma, slot, NULL, 0, 0);
@@ -274,6 +276,7 @@ static void snapshot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 	unsigned long last = slot_of(vma->vm_end - 1);
 	struct hpmmap_block *block;
 
+	mmap_assert_write_locked(parent->mm);
 	mutex_lock(&parent->lock);
 	mutex_lock_nested(&child->lock, SINGLE_DEPTH_NESTING);
 	while (slot <= last && !child->doomed) {

@@ -227,6 +227,8 @@ void hpmmap_stats_peak(struct hpmmap_ctx *ctx, long nr)
 {
 	struct hpmmap_job *job = ctx->job;
 
+	lockdep_assert(lockdep_is_held(&ctx->ops) ||
+		       lockdep_is_held(&ctx->mm->mmap_lock));
 	spin_lock(&job->lock);
 	if (nr > ctx->stats.peak) {
 		WRITE_ONCE(ctx->stats.peak, nr);

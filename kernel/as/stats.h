@@ -34,6 +34,7 @@ void hpmmap_count_limited(struct hpmmap_job *job, struct hpmmap_payer *payer);
 /* A block has got a slot; ctx->lock held. */
 static inline void hpmmap_count_placed(struct hpmmap_ctx *ctx, int nid)
 {
+	lockdep_assert_held(&ctx->lock);
 	ctx->placed[nid]++;
 	if (nid != numa_node_id())
 		ctx->stats.remote++;
@@ -55,6 +56,8 @@ static inline void hpmmap_count_call(struct hpmmap_ctx *ctx,
 	struct hpmmap_latency *latency = &ctx->stats.calls[call];
 	u64 ticks = get_cycles() - since;
 	unsigned int i;
+
+	lockdep_assert_held(&ctx->ops);
 
 	/* The counters of two CPUs may differ. */
 	if (unlikely((s64)ticks < 0))

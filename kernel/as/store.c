@@ -668,7 +668,7 @@ static bool edges_are_pinned(struct hpmmap_ctx *ctx, unsigned long start,
 		bool has;
 
 		slot_clip(slots[i], start, end, &first, &nr);
-		has = block && hpmmap_block_has_fresh(block, first, nr);
+		has = block && hpmmap_block_has_contents(block, first, nr);
 		*fresh |= has;
 		/*
 		 * What is stale nobody has seen, and nobody had it pinned. But a

@@ -192,8 +192,8 @@ bool hpmmap_store_take_back(struct hpmmap_ctx *ctx, unsigned long start,
 #define RELEASE_BATCH 512
 
 /* The first @nr of a list that are not zero go to another. */
-static unsigned int dirty_split(struct list_head *blocks, unsigned int nr,
-				struct list_head *dirty)
+static unsigned int unclean_split(struct list_head *blocks, unsigned int nr,
+				struct list_head *unclean)
 {
 	struct hpmmap_block *block, *tmp;
 	unsigned int n = 0;
@@ -203,7 +203,7 @@ static unsigned int dirty_split(struct list_head *blocks, unsigned int nr,
 			break;
 		if (block->zeroed)
 			continue;
-		list_move_tail(&block->link, dirty);
+		list_move_tail(&block->link, unclean);
 		n++;
 	}
 	return n;
@@ -255,7 +255,7 @@ void hpmmap_store_release_all(struct hpmmap_ctx *ctx, unsigned int nr_zero)
 	struct hpmmap_block *block, *taken[TAKE_BATCH];
 	unsigned long slot = 0, n = 0;
 	unsigned int nr, i;
-	LIST_HEAD(dirty);
+	LIST_HEAD(unclean);
 	LIST_HEAD(freed);
 
 	while ((nr = take_some(ctx, &slot, taken))) {
@@ -267,18 +267,18 @@ void hpmmap_store_release_all(struct hpmmap_ctx *ctx, unsigned int nr_zero)
 		n += nr;
 		if (n % RELEASE_BATCH)
 			continue;
-		nr_zero -= dirty_split(&freed, nr_zero, &dirty);
+		nr_zero -= unclean_split(&freed, nr_zero, &unclean);
 		hpmmap_pool_free(&freed);
 		cond_resched();
 	}
-	dirty_split(&freed, nr_zero, &dirty);
+	unclean_split(&freed, nr_zero, &unclean);
 	hpmmap_pool_free(&freed);
 	hpmmap_reuse_exit(ctx);
-	list_for_each_entry(block, &dirty, link) {
+	list_for_each_entry(block, &unclean, link) {
 		hpmmap_block_zero(block);
 		block->zeroed = true;
 		hpmmap_ctx_soil(ctx, block->nid, -1);
 		trace_hpmmap_zero(block->nid, 1);
 	}
-	hpmmap_pool_free(&dirty);
+	hpmmap_pool_free(&unclean);
 }

@@ -64,6 +64,7 @@ static inline unsigned long compat_get_unmapped_area(unsigned long addr,
 						     unsigned long len,
 						     unsigned long flags)
 {
+	mmap_assert_locked(current->mm);
 #if defined(HAVE_MM_GET_UNMAPPED_AREA_FILE)
 	return mm_get_unmapped_area(NULL, addr, len, 0, flags);
 #elif defined(HAVE_MM_GET_UNMAPPED_AREA_MM)
@@ -77,6 +78,7 @@ static inline unsigned long compat_get_unmapped_area(unsigned long addr,
 static inline void compat_zap(struct vm_area_struct *vma, unsigned long start,
 			      unsigned long len)
 {
+	mmap_assert_locked(vma->vm_mm);
 #if defined(HAVE_ZAP_VMA_RANGE)
 	zap_vma_range(vma, start, len);
 #elif defined(HAVE_ZAP_PAGE_RANGE)
@@ -115,6 +117,7 @@ static inline bool compat_mm_has_pinned(struct mm_struct *mm)
 static inline void compat_vm_flags_mod(struct vm_area_struct *vma,
 				       vm_flags_t set, vm_flags_t clear)
 {
+	mmap_assert_write_locked(vma->vm_mm);
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
 	vm_flags_mod(vma, set, clear & ~set);
 #else

@@ -171,7 +171,7 @@ static inline bool hpmmap_block_has_stale(struct hpmmap_block *block, unsigned i
 	return find_next_bit(block->stale, first + nr, first) < first + nr;
 }
 
-static inline bool hpmmap_block_has_fresh(struct hpmmap_block *block, unsigned int first,
+static inline bool hpmmap_block_has_contents(struct hpmmap_block *block, unsigned int first,
 		      unsigned int nr)
 {
 	return find_next_zero_bit(block->stale, first + nr, first) < first + nr;

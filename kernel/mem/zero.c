@@ -28,7 +28,7 @@ static atomic_t launder_stops;
 /* For who waits until those that have left are back. */
 static DECLARE_WAIT_QUEUE_HEAD(launder_wait);
 
-static bool chunk_is_dirty(struct pool_node *pn, struct pool_chunk *chunk)
+static bool chunk_has_unclean(struct pool_node *pn, struct pool_chunk *chunk)
 {
 	unsigned long unit = chunk->buddy.nr * HPMMAP_BUDDY_CHUNK_UNITS;
 
@@ -39,7 +39,7 @@ static bool chunk_is_dirty(struct pool_node *pn, struct pool_chunk *chunk)
 }
 
 /* Up to @nr free blocks of one chunk that are not clean, out of the allocator. */
-static unsigned int chunk_take_dirty(struct pool_node *pn,
+static unsigned int chunk_take_unclean(struct pool_node *pn,
 				     struct pool_chunk *chunk, unsigned int nr,
 				     struct hpmmap_block **out)
 {
@@ -64,7 +64,7 @@ static unsigned int chunk_take_dirty(struct pool_node *pn,
  * Up to @nr free blocks that are not clean, out of the allocator; with
  * @soiled_only no more than processes left that are gone.
  */
-static unsigned int dirty_take(struct pool_node *pn, unsigned int nr,
+static unsigned int unclean_take(struct pool_node *pn, unsigned int nr,
 			       bool soiled_only, struct hpmmap_block **out)
 {
 	struct pool_chunk *chunk;
@@ -72,17 +72,17 @@ static unsigned int dirty_take(struct pool_node *pn, unsigned int nr,
 
 	spin_lock(&pn->lock);
 	while (!atomic_read(&launder_stops)) {
-		unsigned long dirty = pn->buddy.nr_free - pn->clean.nr_free;
+		unsigned long unclean = pn->buddy.nr_free - pn->clean.nr_free;
 
 		/* Some may have been handed out meanwhile. */
-		pn->nr_soiled = min(pn->nr_soiled, dirty);
+		pn->nr_soiled = min(pn->nr_soiled, unclean);
 		if (soiled_only)
 			nr = min_t(unsigned long, nr, pn->nr_soiled);
-		if (!nr || !dirty)
+		if (!nr || !unclean)
 			break;
 		chunk = list_first_entry(&pn->chunks, struct pool_chunk, link);
-		if (chunk_is_dirty(pn, chunk)) {
-			got = chunk_take_dirty(pn, chunk, nr, out);
+		if (chunk_has_unclean(pn, chunk)) {
+			got = chunk_take_unclean(pn, chunk, nr, out);
 			pn->nr_soiled -= min_t(unsigned long, got,
 					       pn->nr_soiled);
 			pn->nr_out += got;
@@ -101,7 +101,7 @@ static unsigned int launder(struct pool_node *pn, unsigned int nr,
 	struct hpmmap_block *blocks[LAUNDER_BATCH];
 	unsigned int n, i;
 
-	n = dirty_take(pn, min_t(unsigned int, nr, LAUNDER_BATCH), soiled_only,
+	n = unclean_take(pn, min_t(unsigned int, nr, LAUNDER_BATCH), soiled_only,
 		       blocks);
 	if (!n)
 		return 0;
