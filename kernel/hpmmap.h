@@ -57,6 +57,7 @@
 #include <linux/bitmap.h>
 #include <linux/list.h>
 #include <linux/mm.h>
+#include <linux/sched.h>
 #include <linux/types.h>
 
 #include "uapi/hpmmap.h"
@@ -96,6 +97,18 @@ static inline void slot_clip(unsigned long slot, unsigned long start,
 
 	*first = page_in_slot(lo);
 	*nr = (hi - lo) >> PAGE_SHIFT;
+}
+
+/*
+ * In a loop that may be long: lets others run now and then, on kernels that do not
+ * preempt, too. May sleep.
+ */
+static inline void hpmmap_every(unsigned int *nr, unsigned int most)
+{
+	if (++*nr < most)
+		return;
+	*nr = 0;
+	cond_resched();
 }
 
 #endif /* _HPMMAP_H */

@@ -39,9 +39,11 @@ static bool has_contents(struct hpmmap_ctx *ctx, unsigned long start,
 		block = hpmmap_store_load(ctx, slot);
 		return block && slot_has_contents(block, slot, start, end);
 	}
-	xa_for_each_range(&ctx->store, slot, block, slot, last)
+	xa_for_each_range(&ctx->store, slot, block, slot, last) {
 		if (slot_has_contents(block, slot, start, end))
 			return true;
+		cond_resched();
+	}
 	return false;
 }
 
@@ -72,6 +74,7 @@ void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 			  slot_of(end - 1)) {
 		unsigned int first, nr;
 
+		cond_resched();
 		slot_clip(slot, start, end, &first, &nr);
 		if (nr == SLOT_PAGES && (hpmmap_block_is_shared(block) ||
 					 block->draft || block->few ||
@@ -89,7 +92,6 @@ void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 			send_sig(SIGKILL, current, 1);
 		if (block && block->few)
 			hpmmap_block_drop_linux(&ctx->owner, block, first, nr);
-		cond_resched();
 	}
 	mutex_unlock(&ctx->lock);
 	mmap_write_unlock(ctx->mm);
@@ -109,8 +111,10 @@ static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
 		if (!block->folio || hpmmap_slot_is_marked(ctx, slot) ||
 		    block->account != ctx->owner.account ||
 		    block->reuse_id == ctx->id ||
-		    bitmap_full(block->stale, SLOT_PAGES))
+		    bitmap_full(block->stale, SLOT_PAGES)) {
+			cond_resched();
 			continue;
+		}
 		hpmmap_slot_zap(ctx, slot);
 		if (!hpmmap_block_idle(block))
 			continue;

@@ -25,8 +25,12 @@
 #define PIN_POLL_MS 50
 #define PIN_POLL_LAST_MS 1000
 
-/* Pinned blocks that are looked at without a pause. */
+/*
+ * Pinned blocks that are looked at without a pause; one of Linux's pages counts as so many,
+ * each of which is looked at.
+ */
 #define PIN_POLL_BATCH 64
+#define PIN_POLL_LINUX 32
 
 static LIST_HEAD(pinned);
 static unsigned long nr_pinned;
@@ -183,16 +187,18 @@ void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 }
 
 /*
- * Moves those of the next @nr pinned blocks that are not so any more to @idle,
- * and the others behind all the rest.
+ * Moves those of the next pinned blocks, @most of them and a batch, that are not so any
+ * more to @idle, and the others behind all the rest. Returns how many it has looked at.
  */
-static void pinned_look(unsigned int nr, struct list_head *idle)
+static unsigned int pinned_look(unsigned long most, struct list_head *idle)
 {
+	unsigned int nr, looks = 0;
 	struct hpmmap_block *block;
 
 	lockdep_assert_held(&pinned_lock);
-	while (nr-- && !list_empty(&pinned)) {
+	for (nr = 0; nr < most && looks < PIN_POLL_BATCH && !list_empty(&pinned); nr++) {
 		block = list_first_entry(&pinned, struct hpmmap_block, link);
+		looks += block->folio ? 1 : PIN_POLL_LINUX;
 		if (hpmmap_block_idle(block)) {
 			list_move(&block->link, idle);
 			nr_pinned--;
@@ -200,6 +206,7 @@ static void pinned_look(unsigned int nr, struct list_head *idle)
 			list_move_tail(&block->link, &pinned);
 		}
 	}
+	return nr;
 }
 
 static void pinned_take_back(struct list_head *idle)
@@ -234,16 +241,18 @@ void hpmmap_pinned_poll(void)
 	unsigned long left = READ_ONCE(nr_pinned);
 
 	while (left) {
-		unsigned int nr = min_t(unsigned long, left, PIN_POLL_BATCH);
 		LIST_HEAD(idle);
+		unsigned int nr;
 
 		spin_lock(&pinned_lock);
-		pinned_look(nr, &idle);
+		nr = pinned_look(left, &idle);
 		spin_unlock(&pinned_lock);
 		if (!list_empty(&idle)) {
 			WRITE_ONCE(pinned_ms, PIN_POLL_MS);
 			pinned_take_back(&idle);
 		}
+		if (!nr)
+			break;
 		left -= nr;
 		cond_resched();
 	}
@@ -265,7 +274,7 @@ void hpmmap_pinned_poll_some(void)
 	    !spin_trylock(&pinned_lock))
 		return;
 	WRITE_ONCE(pinned_looked, jiffies);
-	pinned_look(min_t(unsigned long, nr_pinned, PIN_POLL_BATCH), &idle);
+	pinned_look(nr_pinned, &idle);
 	spin_unlock(&pinned_lock);
 	pinned_take_back(&idle);
 }

@@ -395,9 +395,10 @@ void hpmmap_reuse_see(struct hpmmap_ctx *ctx, unsigned long start,
 		unsigned int first, nr, i;
 
 		slot_clip(slot, start, end, &first, &nr);
-		for (i = first; i < first + nr; i++)
-			if (test_bit(i, block->reuse))
-				clear_bit(i, block->stale);
+		i = first;
+		for_each_set_bit_from(i, block->reuse, first + nr)
+			clear_bit(i, block->stale);
+		cond_resched();
 	}
 	mutex_unlock(&ctx->lock);
 }
@@ -455,6 +456,7 @@ void hpmmap_reuse_set(struct hpmmap_ctx *ctx, unsigned long start,
 		hpmmap_reuse_mark(ctx, block);
 		slot_clip(slot, start, end, &first, &nr);
 		set_reuse(block, first, nr);
+		cond_resched();
 	}
 	ctx->reuse.peak = max(ctx->reuse.peak, ctx->reuse.nr_mapped);
 	mutex_unlock(&ctx->lock);
@@ -481,6 +483,7 @@ void hpmmap_reuse_clear(struct hpmmap_ctx *ctx, unsigned long start,
 
 		slot_clip(slot, start, end, &first, &nr);
 		bitmap_clear(block->reuse, first, nr);
+		cond_resched();
 	}
 	mutex_unlock(&ctx->lock);
 }

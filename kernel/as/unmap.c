@@ -19,6 +19,9 @@
 /* Blocks whose slots are looked at without a pause. */
 #define RECONCILE_BATCH 64
 
+/* Blocks that are given back at once. */
+#define RELEASE_BATCH 512
+
 /*
  * Whether a mapping of ours covers a part of a slot. @next is the first mapping
  * that ends after the slot's start, or NULL, if it ends after the start of a
@@ -101,6 +104,7 @@ static unsigned long take_back(struct hpmmap_ctx *ctx, unsigned long start,
 	struct vm_area_struct *next = NULL;
 	XA_STATE(xas, &ctx->store, slot_of(start));
 	unsigned long batch = 0, nr = 0;
+	unsigned int looked = 0;
 	bool known = false;
 	LIST_HEAD(reuse);
 	LIST_HEAD(freed);
@@ -149,10 +153,12 @@ pause:
 		list_del(&block->link);
 		if (!hpmmap_reuse_keep(ctx, block))
 			list_add_tail(&block->link, &gone);
+		hpmmap_every(&looked, RECONCILE_BATCH);
 	}
 	list_for_each_entry_safe(block, tmp, &gone, link) {
 		list_del(&block->link);
 		hpmmap_block_release_to(ctx, block, &freed);
+		hpmmap_every(&looked, RECONCILE_BATCH);
 	}
 	mutex_unlock(&ctx->lock);
 	mmap_read_unlock(ctx->mm);
@@ -187,9 +193,6 @@ bool hpmmap_store_take_back(struct hpmmap_ctx *ctx, unsigned long start,
 	lockdep_assert_held(&ctx->ops);
 	return take_back(ctx, start, end, true);
 }
-
-/* Blocks of a store that is gone are given back so many at once. */
-#define RELEASE_BATCH 512
 
 /* The first @nr of a list that are not zero go to another. */
 static unsigned int unclean_split(struct list_head *blocks, unsigned int nr,

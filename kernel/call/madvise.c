@@ -55,6 +55,9 @@ static bool advice_discards(int advice)
 	       advice == MADV_DONTFORK || advice == MADV_WIPEONFORK;
 }
 
+/* What is discarded before others may have mmap_lock, if they want it. */
+#define AT_ONCE_BYTES (16 * SLOT_SIZE)
+
 /*
  * Discards what is ours of a range. Returns 1 if some of the range is not,
  * -ENOMEM if some is not mapped, else 0.
@@ -63,14 +66,15 @@ static long discard_ours(struct hpmmap_ctx *ctx, unsigned long start,
 			 unsigned long end, bool locked_too)
 {
 	struct vm_area_struct *vma;
-	unsigned long addr = start, lo, hi;
-	VMA_ITERATOR(vmi, ctx->mm, start);
+	unsigned long addr = start, lo;
 	bool others = false, hole = false;
 	long ret = 0;
 
 	mmap_read_lock(ctx->mm);
-	for_each_vma_range(vmi, vma, end) {
+	while (addr < end &&
+	       (vma = find_vma_intersection(ctx->mm, addr, end))) {
 		hole |= vma->vm_start > addr;
+		lo = max(addr, vma->vm_start);
 		addr = vma->vm_end;
 		if (!hpmmap_vma_is_ours(vma)) {
 			others = true;
@@ -84,15 +88,18 @@ static long discard_ours(struct hpmmap_ctx *ctx, unsigned long start,
 			ret = -EPERM;
 			break;
 		}
-		lo = max(start, vma->vm_start);
-		hi = min(end, vma->vm_end);
+		addr = min3(end, addr, (lo & SLOT_MASK) + AT_ONCE_BYTES);
 		/* A stale page is never mapped. */
 		if (!hpmmap_vma_is_accessible(vma))
-			compat_zap(vma, lo, hi - lo);
-		ret = hpmmap_store_discard(ctx, lo, hi,
+			compat_zap(vma, lo, addr - lo);
+		ret = hpmmap_store_discard(ctx, lo, addr,
 					   hpmmap_vma_is_accessible(vma));
 		if (ret)
 			break;
+		if (mmap_lock_is_contended(ctx->mm)) {
+			mmap_read_unlock(ctx->mm);
+			mmap_read_lock(ctx->mm);
+		}
 	}
 	mmap_read_unlock(ctx->mm);
 	if (ret)

@@ -73,6 +73,9 @@ static int range_is_misplaced(struct hpmmap_ctx *ctx, const struct bind *b,
 	return ret;
 }
 
+/* What is looked at before others may have mmap_lock, if they want it. */
+#define AT_ONCE_BYTES (16 * SLOT_SIZE)
+
 /*
  * Is there a page with contents on a node that the call does not name? Memory is
  * there before it is touched: what is zero counts as not touched. Returns 1, 0
@@ -83,23 +86,23 @@ static int is_misplaced(struct hpmmap_ctx *ctx, const struct bind *b,
 {
 	void *buf = (void *)__get_free_page(GFP_KERNEL);
 	struct vm_area_struct *vma;
-	VMA_ITERATOR(vmi, ctx->mm, start);
+	unsigned long next;
 	int ret = 0;
 
 	if (!buf)
 		return -ENOMEM;
 	mmap_read_lock(ctx->mm);
-	for_each_vma_range(vmi, vma, end) {
-		/* A hole is Linux's to refuse. */
-		if (vma->vm_start > start)
-			break;
-		if (hpmmap_vma_is_ours(vma))
-			ret = range_is_misplaced(ctx, b, start,
-						 min(end, vma->vm_end),
-						 shared_too, buf);
-		if (ret)
-			break;
-		start = vma->vm_end;
+	/* A hole is Linux's to refuse. */
+	for (; !ret && start < end && (vma = vma_lookup(ctx->mm, start)); start = next) {
+		next = min(end, vma->vm_end);
+		if (!hpmmap_vma_is_ours(vma))
+			continue;
+		next = min(next, (start & SLOT_MASK) + AT_ONCE_BYTES);
+		ret = range_is_misplaced(ctx, b, start, next, shared_too, buf);
+		if (mmap_lock_is_contended(ctx->mm)) {
+			mmap_read_unlock(ctx->mm);
+			mmap_read_lock(ctx->mm);
+		}
 	}
 	mmap_read_unlock(ctx->mm);
 	free_page((unsigned long)buf);

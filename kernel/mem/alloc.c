@@ -232,6 +232,9 @@ static bool try_alloc(struct hpmmap_request *req, struct list_head *out)
 	return false;
 }
 
+/* Blocks of a list that are looked at without a pause. */
+#define WITHOUT_PAUSE 256
+
 /* Others may get what was taken back. */
 #define RECLAIM_TRIES 8
 
@@ -293,6 +296,7 @@ int hpmmap_pool_alloc(struct hpmmap_request *req, struct list_head *out)
 {
 	unsigned long slot = req->slot;
 	struct hpmmap_block *block;
+	unsigned int nr = 0;
 	LIST_HEAD(got);
 	bool done, more;
 	u64 since;
@@ -319,8 +323,10 @@ int hpmmap_pool_alloc(struct hpmmap_request *req, struct list_head *out)
 		req->refused_by = hpmmap_account_full(req->account, req->nr);
 		return -ENOMEM;
 	}
-	list_for_each_entry(block, &got, link)
+	list_for_each_entry(block, &got, link) {
 		block->slot = slot == NO_SLOT ? NO_SLOT : slot++;
+		hpmmap_every(&nr, WITHOUT_PAUSE);
+	}
 	list_splice_tail(&got, out);
 	return 0;
 }
@@ -512,10 +518,13 @@ void hpmmap_pool_set_pinned(struct hpmmap_block *block)
  * hpmmap_pool_free() - take blocks back
  * @list: pool blocks to which only the module refers, all of them stale;
  *	cheaper where blocks that follow each other in memory do so here
+ *
+ * May sleep.
  */
 void hpmmap_pool_free(struct list_head *list)
 {
 	struct hpmmap_block *block, *tmp, *first = NULL;
+	unsigned int looked = 0;
 	unsigned long nr = 0;
 
 	list_for_each_entry_safe(block, tmp, list, link) {
@@ -530,6 +539,7 @@ void hpmmap_pool_free(struct list_head *list)
 		}
 		if (first)
 			run_free(first, nr);
+		hpmmap_every(&looked, WITHOUT_PAUSE);
 		first = block;
 		nr = 1;
 	}
@@ -537,13 +547,15 @@ void hpmmap_pool_free(struct list_head *list)
 		run_free(first, nr);
 }
 
-/* Blocks that were allocated and never shown to anybody. */
+/* Blocks that were allocated and never shown to anybody. May sleep. */
 void hpmmap_pool_free_unused(struct list_head *list)
 {
 	struct hpmmap_block *block, *tmp;
+	unsigned int nr = 0;
 	LIST_HEAD(soiled);
 
 	list_for_each_entry_safe(block, tmp, list, link) {
+		hpmmap_every(&nr, WITHOUT_PAUSE);
 		/* All zero, if it was cleared in advance. */
 		if (!bitmap_full(block->stale, SLOT_PAGES))
 			block->zeroed = bitmap_empty(block->stale, SLOT_PAGES) &&

@@ -158,17 +158,19 @@ static void members_work_fn(struct work_struct *work)
 	raw_spin_lock(&members_lock);
 	hlist_move_list(&former, &gone);
 	raw_spin_unlock(&members_lock);
+	/* Without memory the next fork tries again. */
+	spares_fill();
 	hlist_for_each_entry_safe(m, tmp, &gone, node) {
-		/* It could not do so itself. */
-		if (m->ctx)
+		/* It could not do so itself. That may take a while, and others fork. */
+		if (m->ctx) {
 			hpmmap_ctx_leave(m->ctx);
+			spares_fill();
+		}
 		put_pid(m->tgid);
 		hpmmap_job_put(m->job);
 		kfree(m);
 		hpmmap_hook_put();
 	}
-	/* Without memory the next fork tries again. */
-	spares_fill();
 }
 
 /* Nobody is a member. */
