@@ -36,6 +36,12 @@ enum hpmmap_name {
 	HPMMAP_NR_NAMES
 };
 
+/*
+ * Users and cgroups that an address space may go through: who is charged does not change
+ * any more then.
+ */
+#define HPMMAP_ACCOUNTS_MOST 8
+
 /**
  * struct hpmmap_ctx - HPMMAP's half of one address space
  * @refs: the hash, sysfs, pinned blocks and lookups
@@ -45,6 +51,7 @@ enum hpmmap_name {
  * @node: in the hash; protected by the hash's lock, read under RCU
  * @job: policy; immutable, holds a reference
  * @owner: of the blocks it gets: who is charged for them, and what they come to
+ * @accounts: those that @owner has had, each with a reference: see hpmmap_charged()
  * @job_link: in the job's list
  * @in_sum: which sum of the job it has been added to last; protected by the
  *	job's lock
@@ -77,9 +84,9 @@ enum hpmmap_name {
  *	not used yet, if it is in such a slot. Protected by @ops.
  * @fork: who is forking, and the context of its child; @task is read without a
  *	lock, for only the task itself sets it to itself. Protected by @ops.
- * @handback: what is being handed back to Linux, nothing if @end is 0, and who
- *	waits for that. Changed under @ops; set under mmap_lock held for writing,
- *	so who holds it sees whether anything may be mapped.
+ * @frozen: ranges whose contents go elsewhere (as/freeze.c), and who waits for that.
+ *	Changed under @ops; set under mmap_lock held for writing, so who holds it
+ *	sees whether anything may be mapped.
  * @nr_replacing: calls of Linux that are replacing memory of ours; rises under
  *	@ops only
  * @collapse: a thread will map slots by one entry again before it goes on, @slot first;
@@ -111,6 +118,7 @@ struct hpmmap_ctx {
 	atomic_long_t *soiled;
 	struct hpmmap_job *job;
 	struct hpmmap_owner owner;
+	struct hpmmap_account *accounts[HPMMAP_ACCOUNTS_MOST];
 	struct list_head job_link;
 	unsigned long in_sum;
 	struct file *file;
@@ -150,10 +158,14 @@ struct hpmmap_ctx {
 	} fork;
 	atomic_t nr_replacing;
 	struct {
-		unsigned long start;
-		unsigned long end;
+		unsigned int nr;
+		bool moving;
+		struct {
+			unsigned long start;
+			unsigned long end;
+		} ranges[2];
 		wait_queue_head_t wait;
-	} handback;
+	} frozen;
 	struct {
 		struct callback_head work;
 		unsigned long slot;

@@ -25,13 +25,13 @@
 #include "as/change.h"
 #include "as/counters.h"
 #include "as/ctx.h"
+#include "as/freeze.h"
 #include "as/handback.h"
 #include "as/range.h"
 #include "as/release.h"
 #include "as/stats.h"
 #include "as/store.h"
 #include "as/vma.h"
-#include "as/zap.h"
 
 /* What madvise(2) sets of a mapping, and can be set of a private one. */
 #define ADVICE_FLAGS (VM_DONTCOPY | VM_DONTDUMP | VM_SEQ_READ | VM_RAND_READ | \
@@ -83,44 +83,6 @@ static bool piece_find(struct hpmmap_ctx *ctx, unsigned long start,
 static size_t piece_len(const struct piece *p)
 {
 	return p->end - p->start;
-}
-
-/* From here on nobody reaches the contents, but by vm_operations. */
-static int freeze(struct hpmmap_ctx *ctx, const struct piece *p)
-{
-	if (mmap_write_lock_killable(ctx->mm))
-		return -EINTR;
-	ctx->handback.start = p->start;
-	WRITE_ONCE(ctx->handback.end, p->end);
-	hpmmap_range_zap(ctx, p->start, p->end);
-	mmap_write_unlock(ctx->mm);
-	return 0;
-}
-
-static void thaw(struct hpmmap_ctx *ctx)
-{
-	WRITE_ONCE(ctx->handback.end, 0);
-	wake_up_all(&ctx->handback.wait);
-}
-
-/**
- * hpmmap_handback_wait() - a fault in what is being handed back
- * @ctx: its context
- * @vmf: the fault
- *
- * Return: VM_FAULT_RETRY, mostly when it is Linux's; VM_FAULT_SIGBUS for who
- * keeps mmap_lock, such as a debugger, who then comes by vm_operations->access.
- */
-vm_fault_t hpmmap_handback_wait(struct hpmmap_ctx *ctx, struct vm_fault *vmf)
-{
-	if (!(vmf->flags & FAULT_FLAG_ALLOW_RETRY))
-		return VM_FAULT_SIGBUS;
-	if (vmf->flags & FAULT_FLAG_RETRY_NOWAIT)
-		return VM_FAULT_RETRY;
-	compat_fault_unlock(vmf);
-	wait_event_killable(ctx->handback.wait,
-			    !READ_ONCE(ctx->handback.end));
-	return VM_FAULT_RETRY;
 }
 
 /* A device, a pipe or another process would keep the old pages. */
@@ -341,14 +303,14 @@ static long piece_hand_back(struct hpmmap_ctx *ctx, const struct piece *p,
 		return to;
 	ret = place_bind(p, to, mbind);
 	if (!ret)
-		ret = freeze(ctx, p);
+		ret = hpmmap_freeze(ctx, p->start, p->end);
 	if (!ret) {
 		ret = is_pinned(ctx, p) ? -EBUSY : contents_copy(ctx, p, to);
 		if (!ret)
 			ret = place_finish(ctx, p, to);
 		if (!ret)
 			ret = place_move(ctx, p, to);
-		thaw(ctx);
+		hpmmap_thaw(ctx);
 	}
 	if (ret) {
 		vm_munmap(to, piece_len(p));

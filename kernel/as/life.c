@@ -67,13 +67,16 @@ static unsigned int reap_ms = REAP_FIRST_MS;
 /* Nobody refers to it any more. */
 static void ctx_free(struct hpmmap_ctx *ctx)
 {
+	unsigned int i;
+
 	hpmmap_family_leave(ctx);
 	xa_destroy(&ctx->store);
 	hpmmap_block_bury(&ctx->graves);
 	if (ctx->mm)
 		mmdrop(ctx->mm);
 	hpmmap_file_put(ctx);
-	hpmmap_account_put(ctx->owner.account);
+	for (i = 0; i < HPMMAP_ACCOUNTS_MOST && ctx->accounts[i]; i++)
+		hpmmap_account_put(ctx->accounts[i]);
 	hpmmap_job_put(ctx->job);
 	kfree_rcu(ctx, rcu);
 	hpmmap_hook_put();
@@ -123,6 +126,7 @@ struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 	ctx->owner.account = hpmmap_account_get_current(job->tally);
 	if (!ctx->owner.account)
 		goto err_file;
+	ctx->accounts[0] = ctx->owner.account;
 	if (hpmmap_hook_get())
 		goto err_account;
 	refcount_set(&ctx->refs, 1);
@@ -131,7 +135,7 @@ struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 	ctx->image = job->image;
 	mutex_init(&ctx->ops);
 	mutex_init(&ctx->lock);
-	init_waitqueue_head(&ctx->handback.wait);
+	init_waitqueue_head(&ctx->frozen.wait);
 	xa_init_flags(&ctx->store, XA_FLAGS_ACCOUNT);
 	INIT_LIST_HEAD(&ctx->orphan);
 	INIT_WORK(&ctx->bury, bury_work_fn);

@@ -3,17 +3,16 @@
  * Contents that move to other addresses.
  */
 #include <linux/mm.h>
-#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 
 #include "hpmmap.h"
 #include "mem/block.h"
 #include "as/ctx.h"
+#include "as/freeze.h"
 #include "as/move.h"
 #include "as/release.h"
 #include "as/reuse.h"
 #include "as/store.h"
-#include "as/zap.h"
 
 /* Pages that were copied are kept when they are unmapped as they were before. */
 static void move_reuse(struct hpmmap_ctx *ctx, unsigned long from,
@@ -74,19 +73,46 @@ static unsigned long move_piece(struct hpmmap_ctx *ctx, unsigned long from,
 	return len;
 }
 
+/*
+ * What is copied at once, with mmap_lock and ctx->lock held, which takes some
+ * milliseconds; and what it counts to move a block.
+ */
+#define COPY_MOST (16UL << 20)
+#define BLOCK_COUNTS (16UL << 10)
+
+/* Has the address space a user that is not being killed? */
+static bool is_needed(struct mm_struct *mm)
+{
+	struct task_struct *p, *t;
+	bool ret = false;
+
+	rcu_read_lock();
+	for_each_process(p) {
+		if (p->flags & PF_KTHREAD || fatal_signal_pending(p))
+			continue;
+		for_each_thread(p, t)
+			ret |= READ_ONCE(t->mm) == mm && !fatal_signal_pending(t);
+		if (ret)
+			break;
+	}
+	rcu_read_unlock();
+	return ret;
+}
+
 /**
  * hpmmap_store_move() - contents of a range go to another
- * @ctx: the context, ctx->ops held
+ * @ctx: the caller's context, ctx->ops held
  * @from: old start
  * @to: new start; the range is new and stale
  * @len: length
  * @blocks: blocks to use first
  *
- * Whole slots move without a copy where both addresses are equal modulo 2 MB.
- * Nothing of either range is mapped by page tables afterwards.
+ * Whole slots move without a copy where both addresses are equal modulo 2 MB. Both
+ * ranges are frozen meanwhile, so that who only looks at the address space does not
+ * wait for copies. Nothing of either is mapped by page tables afterwards.
  *
- * Return: 0, -ENOMEM, or -EINTR if the only process that has the address space is
- * being killed.
+ * Return: 0, -ENOMEM, or -EINTR if everybody who has the address space is being
+ * killed.
  */
 int hpmmap_store_move(struct hpmmap_ctx *ctx, unsigned long from,
 		      unsigned long to, unsigned long len,
@@ -95,26 +121,25 @@ int hpmmap_store_move(struct hpmmap_ctx *ctx, unsigned long from,
 	int ret = 0;
 
 	lockdep_assert_held(&ctx->ops);
-	mmap_write_lock(ctx->mm);
-	hpmmap_range_zap(ctx, from, from + len);
-	hpmmap_range_zap(ctx, to, to + len);
-	mutex_lock(&ctx->lock);
+	hpmmap_freeze_moving(ctx, from, to, len);
 	while (len && !ret) {
-		unsigned long n;
+		unsigned long n, copied = 0;
 
-		/* The contents are nobody else's. */
-		if (fatal_signal_pending(current) &&
-		    atomic_read(&ctx->mm->mm_users) <= get_nr_threads(current)) {
-			ret = -EINTR;
-			break;
+		mmap_read_lock(ctx->mm);
+		mutex_lock(&ctx->lock);
+		while (len && copied < COPY_MOST && !ret) {
+			n = move_piece(ctx, from, to, len, blocks, &ret);
+			copied += n < SLOT_SIZE ? n : BLOCK_COUNTS;
+			from += n;
+			to += n;
+			len -= n;
 		}
-		n = move_piece(ctx, from, to, len, blocks, &ret);
-
-		from += n;
-		to += n;
-		len -= n;
+		mutex_unlock(&ctx->lock);
+		mmap_read_unlock(ctx->mm);
+		if (len && !ret && fatal_signal_pending(current) &&
+		    !is_needed(ctx->mm))
+			ret = -EINTR;
 	}
-	mutex_unlock(&ctx->lock);
-	mmap_write_unlock(ctx->mm);
+	hpmmap_thaw(ctx);
 	return ret;
 }

@@ -5,9 +5,11 @@
 
 #include <linux/list.h>
 
+struct hpmmap_account;
 struct hpmmap_ctx;
 struct hpmmap_placement;
 
+struct hpmmap_account *hpmmap_charged(struct hpmmap_ctx *ctx);
 int hpmmap_reserve(struct hpmmap_ctx *ctx, const struct hpmmap_placement *place,
 		   unsigned long slot, unsigned long nr, struct list_head *out);
 

@@ -16,6 +16,7 @@
 #include "as/file.h"
 #include "as/fit.h"
 #include "as/range.h"
+#include "as/reserve.h"
 #include "as/stats.h"
 #include "as/store.h"
 #include "as/touch.h"
@@ -346,7 +347,7 @@ unsigned long hpmmap_short_end(struct hpmmap_ctx *ctx,
 
 	if (nr == 1)
 		return start;
-	nr = hpmmap_pool_offer(ctx->owner.account, &place->nodes, nr);
+	nr = hpmmap_pool_offer(hpmmap_charged(ctx), &place->nodes, nr);
 	mid = hpmmap_policy_reach(ctx, start, end, nr, renew);
 	return clamp(mid, start, end);
 }

@@ -367,6 +367,25 @@ out:
 	return ret;
 }
 
+/**
+ * hpmmap_account_is_current() - would what the caller gets be charged to an account?
+ * @account: the account
+ */
+bool hpmmap_account_is_current(const struct hpmmap_account *account)
+{
+	struct cgroup *cgroup;
+	bool ret;
+
+	if (!uid_eq(account->user->uid, charged_uid()))
+		return false;
+	rcu_read_lock();
+	cgroup = task_dfl_cgroup(current);
+	ret = (cgroup->level ? cgroup : NULL) ==
+	      (account->group ? account->group->cgroup : NULL);
+	rcu_read_unlock();
+	return ret;
+}
+
 static void account_put_many(struct hpmmap_account *account, unsigned long nr)
 {
 	if (!refcount_sub_and_test(nr, &account->refs))

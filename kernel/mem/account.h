@@ -40,6 +40,7 @@ enum hpmmap_limited {
 struct hpmmap_tally *hpmmap_tally_alloc(void);
 void hpmmap_tally_put(struct hpmmap_tally *t);
 struct hpmmap_account *hpmmap_account_get_current(struct hpmmap_tally *tally);
+bool hpmmap_account_is_current(const struct hpmmap_account *account);
 void hpmmap_account_put(struct hpmmap_account *account);
 int hpmmap_account_charge(struct hpmmap_account *account, unsigned long nr);
 void hpmmap_account_charge_anyway(struct hpmmap_account *account,

@@ -133,6 +133,39 @@ if os.fork() == 0:
     os._exit(0)
 sys.exit(os.waitstatus_to_exitcode(os.wait()[1]) != 3)' || fail "a child after setuid is not charged to user 2005"
 
+# So is one that goes on without another program, and who comes into a cgroup while it runs.
+becomes='
+import errno, mmap, os, sys
+def have(n):
+    try:
+        return mmap.mmap(-1, n << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        assert error.errno == errno.ENOMEM, error
+before = have(100)
+assert before, "root gets nothing"
+exec(sys.argv[1])
+assert not have(100), "what becomes somebody else is charged as before"
+assert have(8), "what becomes somebody else gets nothing"
+'
+expect 0 hpmmap run --strict -- python3 -c "$becomes" 'os.setuid(2005)'
+expect 0 hpmmap run --strict -- python3 -c "$becomes" '
+if os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+os.setuid(2005)'
+mkdir $top/three
+hpmmap pool limit --cgroup $top/three --size 32M
+expect 0 hpmmap run --strict -- python3 -c "$becomes" "open('$top/three/cgroup.procs', 'w').write(str(os.getpid()))"
+rmdir $top/three
+# To and fro: more users than are kept apart, and back to a limit that is known.
+expect 0 hpmmap run -- python3 -c '
+import mmap, os
+for uid in [*range(3000, 3020), 2005, 0]:
+    os.setresuid(uid, 0, 0) if uid else os.setresuid(0, 0, 0)
+    mmap.mmap(-1, 4 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if os.fork() == 0:
+        os._exit(0)
+    os.wait()'
+
 # A file with one line that is wrong: the others hold.
 printf 'user 2006 4M\ncgroup /nowhere 8G # not there yet\n\ndefault 50%%\n' >/tmp/limits
 expect_error 1 'limits, line 2: no cgroup' hpmmap pool limit --load /tmp/limits

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Ranges that are frozen: nothing of them is mapped by page tables, and who touches them
+ * waits. So contents can go elsewhere, which may take long, without mmap_lock held all
+ * the time.
+ */
+#include <linux/mm.h>
+#include <linux/wait.h>
+
+#include "hpmmap.h"
+#include "as/ctx.h"
+#include "as/freeze.h"
+#include "as/zap.h"
+
+static void add(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end)
+{
+	unsigned int nr = ctx->frozen.nr;
+
+	lockdep_assert_held(&ctx->ops);
+	mmap_assert_write_locked(ctx->mm);
+	hpmmap_range_zap(ctx, start, end);
+	ctx->frozen.ranges[nr].start = start;
+	ctx->frozen.ranges[nr].end = end;
+	WRITE_ONCE(ctx->frozen.nr, nr + 1);
+}
+
+/**
+ * hpmmap_freeze() - freeze a range whose contents are copied
+ * @ctx: the caller's context, ctx->ops held until hpmmap_thaw()
+ * @start: first address
+ * @end: end
+ *
+ * From here on nobody reaches the contents, but who reads by vm_operations.
+ *
+ * Return: 0, or -EINTR if the caller is being killed.
+ */
+int hpmmap_freeze(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end)
+{
+	if (mmap_write_lock_killable(ctx->mm))
+		return -EINTR;
+	ctx->frozen.moving = false;
+	add(ctx, start, end);
+	mmap_write_unlock(ctx->mm);
+	return 0;
+}
+
+/**
+ * hpmmap_freeze_moving() - freeze where contents move from, and where they move to
+ * @ctx: the caller's context, ctx->ops held until hpmmap_thaw()
+ * @from: old start
+ * @to: new start
+ * @len: length
+ *
+ * Nobody can tell where a page is meanwhile, and nobody reads it.
+ */
+void hpmmap_freeze_moving(struct hpmmap_ctx *ctx, unsigned long from,
+			  unsigned long to, unsigned long len)
+{
+	mmap_write_lock(ctx->mm);
+	ctx->frozen.moving = true;
+	add(ctx, from, from + len);
+	add(ctx, to, to + len);
+	mmap_write_unlock(ctx->mm);
+}
+
+/* Who has waited touches the range again. */
+void hpmmap_thaw(struct hpmmap_ctx *ctx)
+{
+	lockdep_assert_held(&ctx->ops);
+	WRITE_ONCE(ctx->frozen.nr, 0);
+	wake_up_all(&ctx->frozen.wait);
+}
+
+/**
+ * hpmmap_frozen_wait() - a fault in what is frozen
+ * @ctx: its context
+ * @vmf: the fault
+ *
+ * Return: VM_FAULT_RETRY, mostly when it is not any more; VM_FAULT_SIGBUS for who
+ * keeps mmap_lock, such as a debugger, who then comes by vm_operations->access.
+ */
+vm_fault_t hpmmap_frozen_wait(struct hpmmap_ctx *ctx, struct vm_fault *vmf)
+{
+	if (!(vmf->flags & FAULT_FLAG_ALLOW_RETRY))
+		return VM_FAULT_SIGBUS;
+	if (vmf->flags & FAULT_FLAG_RETRY_NOWAIT)
+		return VM_FAULT_RETRY;
+	compat_fault_unlock(vmf);
+	wait_event_killable(ctx->frozen.wait, !READ_ONCE(ctx->frozen.nr));
+	return VM_FAULT_RETRY;
+}
+
+/* May vm_operations read, or write, a mapping? */
+bool hpmmap_frozen_access(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
+			  bool write)
+{
+	return !hpmmap_frozen_covers(ctx, vma) ||
+	       (!write && !READ_ONCE(ctx->frozen.moving));
+}
