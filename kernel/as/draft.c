@@ -31,6 +31,12 @@
 #define COPIED_MOST (SLOT_PAGES * 2 / 3)
 
 /*
+ * Of these, as many may be pages of Linux: a quarter of a slot. Who writes here and there
+ * while a child saves a snapshot comes to that, and no further.
+ */
+#define LINUX_MOST (SLOT_PAGES / 4)
+
+/*
  * What is only read is copied as well, since nothing else can be mapped beside pages
  * that may be written to. Of who reads much, the whole block is copied.
  */
@@ -111,7 +117,7 @@ bool hpmmap_draft_is_full(const struct hpmmap_ctx *ctx,
 
 	lockdep_assert_held(&ctx->lock);
 	return hpmmap_draft_may_move(own, page) &&
-	       (pins || nr_copied(draft) >= HPMMAP_FEW_IN_SLOT ||
+	       (pins || nr_copied(draft) >= LINUX_MOST ||
 		(!write && draft->reads >= READS_MOST) ||
 		!hpmmap_block_may_be_few(&ctx->owner, 1, 0));
 }
@@ -152,10 +158,10 @@ static unsigned int nr_ahead(const struct hpmmap_block *own, unsigned int page)
 		before--;
 	nr = max((page - before) / 2, 1U);
 	/* Where it cannot move to a block no more than has to be. */
-	if (!own->folio && (draft->stuck || nr_copied(draft) >= HPMMAP_FEW_IN_SLOT))
+	if (!own->folio && (draft->stuck || nr_copied(draft) >= LINUX_MOST))
 		nr = 1;
 	else if (!own->folio)
-		nr = min(nr, HPMMAP_FEW_IN_SLOT - nr_copied(draft));
+		nr = min(nr, LINUX_MOST - nr_copied(draft));
 	return min_t(unsigned int, nr,
 		     find_next_zero_bit(draft->left, SLOT_PAGES, page) - page);
 }
