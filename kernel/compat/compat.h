@@ -145,6 +145,16 @@ static inline bool compat_uffd_move_source(unsigned int cmd,
 #endif
 }
 
+/* A thread of a process that the kernel made for itself: io_uring's, since 6.4 vhost's. */
+static inline bool compat_is_worker(const struct task_struct *task)
+{
+#ifdef PF_USER_WORKER
+	return task->flags & PF_USER_WORKER;
+#else
+	return task->flags & PF_IO_WORKER;
+#endif
+}
+
 /* mseal(2), of Linux 6.10. */
 static inline bool compat_vma_is_sealed(const struct vm_area_struct *vma)
 {

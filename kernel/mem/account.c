@@ -266,19 +266,37 @@ static struct cgroup *current_cgroup_get(void)
 }
 
 /*
- * Who is charged. In a user namespace that somebody has made for himself, with
+ * Who somebody is. In a user namespace that somebody has made for himself, with
  * user IDs of /etc/subuid say, that is who made it: otherwise a limit would be
  * as many as he has IDs. Where root has made it, it is the ID there.
  */
-static kuid_t charged_uid(void)
+static kuid_t uid_of(const struct cred *cred)
 {
-	struct user_namespace *ns = current_user_ns();
+	struct user_namespace *ns = cred->user_ns;
 
 	if (ns == &init_user_ns)
-		return current_uid();
+		return cred->uid;
 	while (ns->parent != &init_user_ns)
 		ns = ns->parent;
-	return uid_eq(ns->owner, GLOBAL_ROOT_UID) ? current_uid() : ns->owner;
+	return uid_eq(ns->owner, GLOBAL_ROOT_UID) ? cred->uid : ns->owner;
+}
+
+/*
+ * Who is charged: whose process it is, not in whose name it does something at this
+ * moment. A read of an overlayfs is done with the credentials of who has mounted it,
+ * and the memory it goes to is touched meanwhile. The kernel's own threads of a
+ * process have those of the moment in which they were made.
+ */
+static kuid_t charged_uid(void)
+{
+	kuid_t uid;
+
+	if (likely(!compat_is_worker(current)))
+		return uid_of(current_real_cred());
+	rcu_read_lock();
+	uid = uid_of(__task_cred(current->group_leader));
+	rcu_read_unlock();
+	return uid;
 }
 
 /**

@@ -166,6 +166,68 @@ for uid in [*range(3000, 3020), 2005, 0]:
         os._exit(0)
     os.wait()'
 
+# Who has a limit has it, too, while the kernel does something for the process with others' credentials:
+# what an overlayfs reads is read in the name of who has mounted it. held_by COMMAND...: what a process
+# holds, in MB, whose reads touched 100.
+reads='
+import ctypes, mmap, os, struct, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+SLOT, NR = 2 << 20, 50
+held = mmap.mmap(-1, NR * SLOT, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)  # MAP_NORESERVE
+start = ctypes.addressof(ctypes.c_char.from_buffer(held))
+fd = os.open(sys.argv[2], os.O_RDONLY)
+def pread(i):
+    assert libc.pread(fd, ctypes.c_void_p(start + i * SLOT), 1, 0) == 1
+def call(nr, *args):
+    ret = libc.syscall(nr, *args)
+    assert ret >= 0, os.strerror(ctypes.get_errno())
+    return ret
+exec(sys.argv[1])
+for i in range(NR):
+    pread(i)
+with open("/tmp/reads", "w") as file:
+    file.write(str(os.getpid()))
+time.sleep(1000)'
+held_by() {
+	rm -f /tmp/reads
+	setsid "$@" &
+	within 60 test -s /tmp/reads || fail "the reads do not come to an end: $*"
+	held=$(($(context_of "$(cat /tmp/reads)" held_bytes) / MIB))
+	kill -KILL "$(cat /tmp/reads)"
+	wait $! || true
+}
+mkdir /tmp/limits1 /tmp/limits2 /tmp/limits3
+echo contents >/tmp/limits1/file
+mount -t overlay overlay -o lowerdir=/tmp/limits1:/tmp/limits2 /tmp/limits3
+held_by hpmmap run -- python3 -c "$reads" '' /tmp/limits3/file
+[ $held -ge 100 ] || fail "root holds $held MB of what it has touched"
+hpmmap pool limit --user $MEMBER_ID --size 32M
+held_by as_member hpmmap run -- python3 -c "$reads" '' /tmp/limits3/file
+[ $held -le 32 ] || fail "by reads of an overlayfs of root's somebody with a limit of 32M holds $held MB"
+hpmmap pool limit --user $MEMBER_ID --size default
+umount /tmp/limits3
+# A thread that io_uring has made for a process has the credentials of before.
+held_by hpmmap run -- python3 -c "$reads" '
+params = (ctypes.c_uint32 * 30)()
+ring = call(425, 4, params)  # io_uring_setup
+array, sq_tail, cq_head = params[16], params[11], params[20]
+queues = mmap.mmap(ring, 4096, mmap.MAP_SHARED)
+sqes = mmap.mmap(ring, 4096, mmap.MAP_SHARED, offset=0x10000000)
+done = 0
+def pread(i):
+    global done
+    # IORING_OP_READ with IOSQE_ASYNC; io_uring_enter for one, with IORING_ENTER_GETEVENTS.
+    sqes[:64] = struct.pack("<BBHiQQII32x", 22, 16, 0, fd, 0, start + i * SLOT, 1, 0)
+    struct.pack_into("<I", queues, array + 4 * (done % 4), 0)
+    done += 1
+    struct.pack_into("<I", queues, sq_tail, done)
+    assert call(426, ring, 1, 1, 1, None, 0) == 1
+    struct.pack_into("<I", queues, cq_head, done)
+pread(0)
+os.setuid(2005)' /tmp/limits1/file
+[ $held -le 34 ] || fail "by an io_uring of before setuid somebody with a limit of 32M holds $held MB"
+rm -r /tmp/limits1 /tmp/limits2 /tmp/limits3
+
 # A file with one line that is wrong: the others hold.
 printf 'user 2006 4M\ncgroup /nowhere 8G # not there yet\n\ndefault 50%%\n' >/tmp/limits
 expect_error 1 'limits, line 2: no cgroup' hpmmap pool limit --load /tmp/limits
