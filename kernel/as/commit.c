@@ -226,7 +226,7 @@ static bool remap_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 	for_each_vma_range(vmi, vma, end) {
 		if (!hpmmap_vma_is_ours(vma) ||
 		    !hpmmap_vma_is_accessible(vma) ||
-		    hpmmap_frozen_covers(ctx, vma))
+		    hpmmap_frozen_covers(ctx, vma, start))
 			continue;
 		if (hpmmap_pgmap_slot(ctx->mm, start) == HPMMAP_ENTRY_2M)
 			flush |= hpmmap_pgmap_unprotect(vma, start,
@@ -260,7 +260,7 @@ static bool is_ordinary(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 {
 	return vma && vma->vm_start <= start && vma->vm_end - SLOT_SIZE >= start &&
 	       hpmmap_vma_is_ours(vma) && hpmmap_vma_is_accessible(vma) &&
-	       !hpmmap_frozen_covers(ctx, vma);
+	       !hpmmap_frozen_covers(ctx, vma, start);
 }
 
 /**

@@ -90,10 +90,10 @@ vm_fault_t hpmmap_frozen_wait(struct hpmmap_ctx *ctx, struct vm_fault *vmf)
 	return VM_FAULT_RETRY;
 }
 
-/* May vm_operations read, or write, a mapping? */
+/* May vm_operations read, or write, at an address of a mapping? mmap_lock held. */
 bool hpmmap_frozen_access(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
-			  bool write)
+			  unsigned long addr, bool write)
 {
-	return !hpmmap_frozen_covers(ctx, vma) ||
-	       (!write && !READ_ONCE(ctx->frozen.moving));
+	return !hpmmap_frozen_covers(ctx, vma, addr) ||
+	       (!write && !ctx->frozen.moving);
 }

@@ -8,21 +8,31 @@
 #include "as/ctx.h"
 
 /**
- * hpmmap_frozen_covers() - is some of a mapping frozen?
- * @ctx: the mapping's context
- * @vma: the mapping; mmap_lock held
+ * hpmmap_frozen_covers() - is some of a slot frozen?
+ * @ctx: the context; mmap_lock held, and while it is the answer stays the same
+ * @vma: a mapping of it: only as far as it has a part of the slot; NULL: all of the slot
+ * @addr: any address of the slot
  *
- * If so nothing of it may be mapped by page tables.
+ * If so nothing of that may be mapped by page tables: the core may map all that a mapping
+ * has of a slot with one entry.
  */
 static inline bool hpmmap_frozen_covers(struct hpmmap_ctx *ctx,
-					struct vm_area_struct *vma)
+					const struct vm_area_struct *vma,
+					unsigned long addr)
 {
-	unsigned int nr = READ_ONCE(ctx->frozen.nr);
+	unsigned long start = addr & SLOT_MASK, end = start + SLOT_SIZE;
+	unsigned int nr = ctx->frozen.nr;
 
-	lockdep_assert_held(&vma->vm_mm->mmap_lock);
+	lockdep_assert_held(&ctx->mm->mmap_lock);
+	if (likely(!nr))
+		return false;
+	if (vma) {
+		start = max(start, vma->vm_start);
+		end = min(end, vma->vm_end);
+	}
 	while (nr--)
-		if (vma->vm_start < ctx->frozen.ranges[nr].end &&
-		    vma->vm_end > ctx->frozen.ranges[nr].start)
+		if (start < ctx->frozen.ranges[nr].end &&
+		    end > ctx->frozen.ranges[nr].start)
 			return true;
 	return false;
 }
@@ -33,6 +43,6 @@ void hpmmap_freeze_moving(struct hpmmap_ctx *ctx, unsigned long from,
 void hpmmap_thaw(struct hpmmap_ctx *ctx);
 vm_fault_t hpmmap_frozen_wait(struct hpmmap_ctx *ctx, struct vm_fault *vmf);
 bool hpmmap_frozen_access(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
-			  bool write);
+			  unsigned long addr, bool write);
 
 #endif /* _HPMMAP_AS_FREEZE_H */

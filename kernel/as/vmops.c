@@ -56,7 +56,7 @@ static vm_fault_t hpmmap_vm_fault(struct vm_fault *vmf)
 	/* A child without a snapshot: this ends it. */
 	if (!ctx)
 		return VM_FAULT_SIGBUS;
-	if (unlikely(hpmmap_frozen_covers(ctx, vmf->vma))) {
+	if (unlikely(hpmmap_frozen_covers(ctx, vmf->vma, vmf->address))) {
 		ret = hpmmap_frozen_wait(ctx, vmf);
 		hpmmap_ctx_put(ctx);
 		return ret;
@@ -93,7 +93,7 @@ static int hpmmap_vm_access(struct vm_area_struct *vma, unsigned long addr,
 	if (!ctx)
 		return -EIO;
 	len = min_t(unsigned long, len, PAGE_SIZE - offset_in_page(addr));
-	if (!hpmmap_frozen_access(ctx, vma, write))
+	if (!hpmmap_frozen_access(ctx, vma, addr, write))
 		ret = -EAGAIN;
 	else
 		ret = hpmmap_store_access(ctx, vma, addr, buf, len, write);

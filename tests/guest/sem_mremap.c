@@ -3,6 +3,7 @@
 #include "common.h"
 
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -278,6 +279,51 @@ static void touched_while_it_moves(void)
 	unmap(room + PAGE, MB(64));
 }
 
+/*
+ * A futex with priority inheritance has its page brought without waiting. Memory that is
+ * one mapping with what moves, and lies elsewhere, is none of that.
+ */
+#define FUTEXES 12
+
+static void *lock_meanwhile(void *arg)
+{
+	char *const *from = arg;
+
+	while (!moving)
+		;
+	for (int i = 0; i < FUTEXES && moving == 1; i++) {
+		int *futex = (int *)(*from + i * SLOT);
+
+		CHECK_OK(syscall(SYS_futex, futex, FUTEX_LOCK_PI | FUTEX_PRIVATE_FLAG, 0, NULL, NULL, 0));
+		CHECK_OK(syscall(SYS_futex, futex, FUTEX_UNLOCK_PI | FUTEX_PRIVATE_FLAG, 0, NULL, NULL, 0));
+		usleep(10000);
+	}
+	return NULL;
+}
+
+static void locks_beside_what_moves(void)
+{
+	const size_t len = MB(96), rest = FUTEXES * SLOT;
+	char *p, *room, *locks;
+	pthread_t thread;
+
+	moving = 0;
+	thread = start_thread(lock_meanwhile, &locks);
+	p = free_range(len + rest);
+	map_flags(p, len + rest, RW, ANON | MAP_NORESERVE | MAP_FIXED_NOREPLACE);
+	fill(p, len, 5);
+	room = free_range(len + SLOT);
+	locks = p + len;
+	moving = 1;
+	CHECK(mremap(p, len, len, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, room + PAGE) ==
+	      room + PAGE);
+	moving = 2;
+	join_thread(thread);
+	verify(room + PAGE, len, 5, 0);
+	unmap(p, len + rest);
+	unmap(room + PAGE, len);
+}
+
 static void move_from_the_middle(void)
 {
 	static const struct {
@@ -506,6 +552,7 @@ int main(void)
 		T(shifted_and_back),
 		T(copies_keep_nobody_out),
 		T(touched_while_it_moves),
+		T(locks_beside_what_moves),
 		T(move_from_the_middle),
 		T(dontunmap),
 		T(keeps_the_protection),
