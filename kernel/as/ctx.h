@@ -85,8 +85,8 @@ enum hpmmap_name {
  * @fork: who is forking, and the context of its child; @task is read without a
  *	lock, for only the task itself sets it to itself. Protected by @ops.
  * @frozen: ranges whose contents go elsewhere (as/freeze.c), and who waits for that.
- *	Changed under @ops; set under mmap_lock held for writing, so who holds it
- *	sees whether anything may be mapped.
+ *	Changed under @ops and mmap_lock held for writing: it does not change while
+ *	somebody holds that, so who does sees whether anything may be mapped.
  * @nr_replacing: calls of Linux that are replacing memory of ours; rises under
  *	@ops only
  * @collapse: a thread will map slots by one entry again before it goes on, @slot first;

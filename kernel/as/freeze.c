@@ -63,11 +63,19 @@ void hpmmap_freeze_moving(struct hpmmap_ctx *ctx, unsigned long from,
 	mmap_write_unlock(ctx->mm);
 }
 
-/* Who has waited touches the range again. */
+/**
+ * hpmmap_thaw() - undo hpmmap_freeze() or hpmmap_freeze_moving()
+ * @ctx: the caller's context; mmap_lock not held
+ *
+ * Who has waited touches the range again. Who has looked at a slot under mmap_lock, and is
+ * about to map the block that it had, still finds it frozen.
+ */
 void hpmmap_thaw(struct hpmmap_ctx *ctx)
 {
 	lockdep_assert_held(&ctx->ops);
+	mmap_write_lock(ctx->mm);
 	WRITE_ONCE(ctx->frozen.nr, 0);
+	mmap_write_unlock(ctx->mm);
 	wake_up_all(&ctx->frozen.wait);
 }
 
