@@ -80,7 +80,11 @@ static unsigned long move_piece(struct hpmmap_ctx *ctx, unsigned long from,
 #define COPY_MOST (16UL << 20)
 #define BLOCK_COUNTS (16UL << 10)
 
-/* Has the address space a user that is not being killed? */
+/*
+ * Has the address space a user that is not being killed? Who exits is none: he needs it no
+ * more, and may wait for us without anything to wake him, having seen to the signal. One
+ * thread of those that are being killed may be different: who dumps core.
+ */
 static bool is_needed(struct mm_struct *mm)
 {
 	struct task_struct *p, *t;
@@ -88,10 +92,11 @@ static bool is_needed(struct mm_struct *mm)
 
 	rcu_read_lock();
 	for_each_process(p) {
-		if (p->flags & PF_KTHREAD || fatal_signal_pending(p))
+		if (p->flags & PF_KTHREAD)
 			continue;
 		for_each_thread(p, t)
-			ret |= READ_ONCE(t->mm) == mm && !fatal_signal_pending(t);
+			ret |= READ_ONCE(t->mm) == mm && !fatal_signal_pending(t) &&
+			       !(READ_ONCE(t->flags) & PF_EXITING);
 		if (ret)
 			break;
 	}

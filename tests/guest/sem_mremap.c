@@ -324,6 +324,67 @@ static void locks_beside_what_moves(void)
 	unmap(room + PAGE, len);
 }
 
+/* What is told the end of this thread moves when all of its process is killed. */
+static void *told_of_the_end(void *arg)
+{
+	char *const *from = arg;
+
+	syscall(SYS_set_tid_address, *from + MB(100));
+	moving = 1;
+	for (;;)
+		pause();
+	return NULL;
+}
+
+#define KILLED_LEN MB(160)
+
+static void move_and_be_killed(int fd)
+{
+	char *p = map_filled(KILLED_LEN, 0), *room = free_range(KILLED_LEN + SLOT);
+
+	start_thread(told_of_the_end, &p);
+	while (!moving)
+		usleep(1000);
+	tell(fd);
+	mremap(p, KILLED_LEN, KILLED_LEN, MREMAP_MAYMOVE | MREMAP_FIXED, room + PAGE);
+	tell(fd);
+	for (;;)
+		pause();
+}
+
+/* Who is killed need not wait until all is copied. */
+static void killed_while_it_moves(void)
+{
+	double since, all = 0, took = 0;
+	int fds[2];
+	pid_t pid;
+
+	moving = 0;
+	for (int kills = 0; kills < 2; kills++) {
+		CHECK_OK(pipe(fds));
+		pid = fork_child();
+		if (!pid)
+			move_and_be_killed(fds[1]);
+		await(fds[0]);
+		since = seconds();
+		if (!kills) {
+			await(fds[0]);
+			all = seconds() - since;
+		} else {
+			usleep(all / 6 * 1e6);
+			since = seconds();
+		}
+		CHECK_OK(kill(pid, SIGKILL));
+		expect_signal(pid, SIGKILL);
+		took = seconds() - since;
+		close(fds[0]);
+		close(fds[1]);
+	}
+	note("a move of %.1f ms; killed in it, its process was gone in %.1f", all * 1e3, took * 1e3);
+	if (registered())
+		CHECK(took < all * 0.6);
+}
+
 static void move_from_the_middle(void)
 {
 	static const struct {
@@ -553,6 +614,7 @@ int main(void)
 		T(copies_keep_nobody_out),
 		T(touched_while_it_moves),
 		T(locks_beside_what_moves),
+		T(killed_while_it_moves),
 		T(move_from_the_middle),
 		T(dontunmap),
 		T(keeps_the_protection),
