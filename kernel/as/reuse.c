@@ -39,8 +39,9 @@ static DEFINE_SPINLOCK(reuse_lock);
 /* Blocks that are kept; no CPU's share means anything by itself. */
 static DEFINE_PER_CPU(long, nr_kept);
 
-/* Contexts that are looked at without a pause. */
+/* Contexts that are looked at without a pause, and blocks of one of them. */
 #define RECLAIM_LOOKS 64
+#define GIVE_LOOKS 256
 
 void hpmmap_reuse_init(struct hpmmap_ctx *ctx)
 {
@@ -87,16 +88,32 @@ static void keeper_unlist_locked(struct hpmmap_ctx *ctx)
 	nr_keepers--;
 }
 
-/* Moves up to @nr blocks of a node to a list. */
+/*
+ * Moves up to @nr blocks of a node to a list; with @payer those that count for him. Where
+ * they are charged to several, others go behind them, so that the next look finds more.
+ */
 static unsigned long give_node(struct hpmmap_ctx *ctx, int nid,
-			       unsigned long nr, struct list_head *out)
+			       struct hpmmap_payer *payer, unsigned long nr,
+			       struct list_head *out)
 {
 	struct list_head *blocks = &ctx->reuse.blocks[nid];
+	unsigned int looks = GIVE_LOOKS;
 	unsigned long n = 0;
 
 	spin_lock(&ctx->reuse.lock);
-	for (; n < nr && !list_empty(blocks); n++)
-		list_move_tail(blocks->next, out);
+	while (n < nr && !list_empty(blocks)) {
+		struct hpmmap_block *block;
+
+		block = list_first_entry(blocks, struct hpmmap_block, link);
+		if (!payer || hpmmap_account_counts_for(block->account, payer)) {
+			list_move_tail(&block->link, out);
+			n++;
+		} else if (!ctx->reuse.account && --looks) {
+			list_move_tail(&block->link, blocks);
+		} else {
+			break;
+		}
+	}
 	ctx->reuse.nr -= n;
 	spin_unlock(&ctx->reuse.lock);
 	this_cpu_sub(nr_kept, n);
@@ -106,16 +123,16 @@ static unsigned long give_node(struct hpmmap_ctx *ctx, int nid,
 }
 
 static unsigned long give(struct hpmmap_ctx *ctx, const nodemask_t *nodes,
-			  unsigned long nr, struct list_head *out)
+			  struct hpmmap_payer *payer, unsigned long nr,
+			  struct list_head *out)
 {
 	unsigned long n = 0;
 	int nid;
 
 	hpmmap_for_each_node(nid, *nodes)
-		n += give_node(ctx, nid, nr - n, out);
+		n += give_node(ctx, nid, payer, nr - n, out);
 	return n;
 }
-
 
 /**
  * hpmmap_reuse_exit() - a context keeps nothing any more
@@ -131,7 +148,7 @@ void hpmmap_reuse_exit(struct hpmmap_ctx *ctx)
 	spin_lock(&reuse_lock);
 	keeper_unlist_locked(ctx);
 	spin_unlock(&reuse_lock);
-	give(ctx, &node_states[N_POSSIBLE], ULONG_MAX, &blocks);
+	give(ctx, &node_states[N_POSSIBLE], NULL, ULONG_MAX, &blocks);
 	list_for_each_entry(block, &blocks, link)
 		hpmmap_ctx_soil(ctx, block->nid, 1);
 	hpmmap_pool_free_unused(&blocks);
@@ -157,7 +174,10 @@ static void keep(struct hpmmap_ctx *ctx, struct hpmmap_block *block, bool whole)
 		list_add(&block->link, blocks);
 	else
 		list_add_tail(&block->link, blocks);
-	ctx->reuse.nr++;
+	if (!ctx->reuse.nr++)
+		ctx->reuse.account = block->account;
+	else if (ctx->reuse.account != block->account)
+		ctx->reuse.account = NULL;
 	spin_unlock(&ctx->reuse.lock);
 	this_cpu_inc(nr_kept);
 	hpmmap_pool_count_mapped(block->nid, -1);
@@ -252,14 +272,14 @@ void hpmmap_reuse_take(struct hpmmap_ctx *ctx,
 		return;
 
 	if (node_isset(place->near, place->preferred))
-		nr -= give_node(ctx, place->near, nr, &got);
+		nr -= give_node(ctx, place->near, NULL, nr, &got);
 	while (nr && READ_ONCE(ctx->reuse.nr)) {
 		int nid = hpmmap_pool_nearest(place->near, &place->preferred,
 					      &tried);
 
 		if (nid == NUMA_NO_NODE)
 			break;
-		nr -= give_node(ctx, nid, nr, &got);
+		nr -= give_node(ctx, nid, NULL, nr, &got);
 	}
 	list_for_each_entry_safe(block, tmp, &got, link) {
 		if (fatal_signal_pending(current))
@@ -323,9 +343,7 @@ static bool reclaim_one(const nodemask_t *nodes, struct hpmmap_payer *payer,
 		if (keeper_idle(ctx))
 			continue;
 		list_move_tail(&ctx->reuse.link, &keepers);
-		found = (!payer ||
-			 hpmmap_account_counts_for(ctx->owner.account, payer)) &&
-			give(ctx, nodes, 1, &blocks);
+		found = give(ctx, nodes, payer, 1, &blocks);
 	}
 	spin_unlock(&reuse_lock);
 	block = list_first_entry_or_null(&blocks, struct hpmmap_block, link);

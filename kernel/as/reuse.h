@@ -7,6 +7,7 @@
 #include <linux/nodemask.h>
 #include <linux/spinlock.h>
 
+struct hpmmap_account;
 struct hpmmap_block;
 struct hpmmap_ctx;
 struct hpmmap_payer;
@@ -14,9 +15,11 @@ struct hpmmap_placement;
 
 /**
  * struct hpmmap_reuse - memory of a process that it gave up and may get again
- * @lock: protects @blocks and @nr
+ * @lock: protects @blocks, @nr and @account
  * @blocks: lists by node; NULL until something is to be kept
  * @nr: how many blocks they have
+ * @account: who all of them are charged to, NULL where that is not the same; means
+ *	something while @nr is not 0
  * @nr_mapped: blocks in the store that are to be kept; this and @peak are protected by
  *	ctx->lock
  * @peak: the largest @nr_mapped ever
@@ -26,6 +29,7 @@ struct hpmmap_reuse {
 	spinlock_t lock;
 	struct list_head *blocks;
 	unsigned long nr;
+	struct hpmmap_account *account;
 	unsigned long nr_mapped;
 	unsigned long peak;
 	struct list_head link;

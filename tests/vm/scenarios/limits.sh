@@ -2,7 +2,7 @@
 # A limit holds for one user, over all of the user's jobs, or for a cgroup with all below
 # it, and can be lifted; who is charged follows the process.
 # pool: 512M
-# paths: kernel/mem/account.* kernel/mem/alloc.* kernel/as/job.* kernel/as/place.*
+# paths: kernel/mem/account.* kernel/mem/alloc.* kernel/as/job.* kernel/as/place.* kernel/as/reserve.* kernel/as/reuse.*
 . "$(dirname "$0")/../guest/lib.sh"
 
 # How many pieces of 8 MB a strict job gets, at most 20.
@@ -165,6 +165,26 @@ for uid in [*range(3000, 3020), 2005, 0]:
     if os.fork() == 0:
         os._exit(0)
     os.wait()'
+
+# What a process keeps for reuse is taken back for the limit of who pays for it, whoever the process is now.
+hpmmap pool limit --user 2005 --size 64M
+hpmmap run -- python3 -c '
+import mmap, os, time
+UNINITIALIZED = 0x4000000
+os.setresuid(2005, 0, 0)
+mmap.mmap(-1, 48 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | UNINITIALIZED).close()
+os.setresuid(0, 0, 0)
+held = mmap.mmap(-1, 8 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+with open("/tmp/held", "w") as file:
+    file.write(str(os.getpid()))
+time.sleep(1000)' &
+job=$!
+within 30 test -s /tmp/held || fail "the job that keeps memory does not get ready"
+MEMBER_ID=2005 expect 0 as_member hpmmap run --strict -- python3 -c "$whole" 40
+kill -KILL "$(cat /tmp/held)"
+wait $job || true
+rm /tmp/held
+hpmmap pool limit --user 2005 --size 32M
 
 # Who has a limit has it, too, while the kernel does something for the process with others' credentials:
 # what an overlayfs reads is read in the name of who has mounted it. held_by COMMAND...: what a process
