@@ -36,12 +36,6 @@ enum hpmmap_name {
 	HPMMAP_NR_NAMES
 };
 
-/*
- * Users and cgroups that an address space may go through: who is charged does not change
- * any more then.
- */
-#define HPMMAP_ACCOUNTS_MOST 8
-
 /**
  * struct hpmmap_ctx - HPMMAP's half of one address space
  * @refs: the hash, sysfs, pinned blocks and lookups
@@ -51,7 +45,6 @@ enum hpmmap_name {
  * @node: in the hash; protected by the hash's lock, read under RCU
  * @job: policy; immutable, holds a reference
  * @owner: of the blocks it gets: who is charged for them, and what they come to
- * @accounts: those that @owner has had, each with a reference: see hpmmap_charged()
  * @job_link: in the job's list
  * @in_sum: which sum of the job it has been added to last; protected by the
  *	job's lock
@@ -118,7 +111,6 @@ struct hpmmap_ctx {
 	atomic_long_t *soiled;
 	struct hpmmap_job *job;
 	struct hpmmap_owner owner;
-	struct hpmmap_account *accounts[HPMMAP_ACCOUNTS_MOST];
 	struct list_head job_link;
 	unsigned long in_sum;
 	struct file *file;

@@ -249,7 +249,7 @@ static void report(struct hpmmap_block *block, unsigned long pfn,
 		pr_err("  job %llu, process %d, user %u\n",
 		       uses->ctx->job->id, uses->ctx->pid,
 		       from_kuid(&init_user_ns,
-				 hpmmap_account_uid(uses->ctx->owner.account)));
+				 hpmmap_account_uid_at(&uses->ctx->owner.account)));
 }
 
 /* From here on nobody begins to touch a page. */

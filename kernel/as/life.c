@@ -67,16 +67,13 @@ static unsigned int reap_ms = REAP_FIRST_MS;
 /* Nobody refers to it any more. */
 static void ctx_free(struct hpmmap_ctx *ctx)
 {
-	unsigned int i;
-
 	hpmmap_family_leave(ctx);
 	xa_destroy(&ctx->store);
 	hpmmap_block_bury(&ctx->graves);
 	if (ctx->mm)
 		mmdrop(ctx->mm);
 	hpmmap_file_put(ctx);
-	for (i = 0; i < HPMMAP_ACCOUNTS_MOST && ctx->accounts[i]; i++)
-		hpmmap_account_put(ctx->accounts[i]);
+	hpmmap_account_put(rcu_access_pointer(ctx->owner.account));
 	hpmmap_job_put(ctx->job);
 	kfree_rcu(ctx, rcu);
 	hpmmap_hook_put();
@@ -109,6 +106,7 @@ static void bury_work_fn(struct work_struct *work)
  */
 struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 {
+	struct hpmmap_account *account;
 	struct hpmmap_ctx *ctx;
 
 	ctx = kzalloc(struct_size(ctx, placed, nr_node_ids) +
@@ -123,10 +121,10 @@ struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 		return NULL;
 	}
 	ctx->owner.mapping = ctx->file->f_mapping;
-	ctx->owner.account = hpmmap_account_get_current(job->tally);
-	if (!ctx->owner.account)
+	account = hpmmap_account_get_current(job->tally);
+	if (!account)
 		goto err_file;
-	ctx->accounts[0] = ctx->owner.account;
+	RCU_INIT_POINTER(ctx->owner.account, account);
 	if (hpmmap_hook_get())
 		goto err_account;
 	refcount_set(&ctx->refs, 1);
@@ -144,7 +142,7 @@ struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 	return ctx;
 
 err_account:
-	hpmmap_account_put(ctx->owner.account);
+	hpmmap_account_put(account);
 err_file:
 	hpmmap_file_put(ctx);
 	kfree(ctx);

@@ -12,50 +12,28 @@
 #include "as/stats.h"
 #include "trace.h"
 
-/* Accounts are changed here, for a moment. */
-static DEFINE_SPINLOCK(accounts_lock);
-
-/*
- * The caller has another user ID or cgroup than when it was charged last. Others may look
- * at the account that was there until now, so it is kept.
- */
-static void account_follow(struct hpmmap_ctx *ctx)
-{
-	struct hpmmap_account *now;
-	unsigned int i;
-
-	now = hpmmap_account_get_current(ctx->job->tally);
-	if (!now)
-		return;
-	spin_lock(&accounts_lock);
-	for (i = 0; i < HPMMAP_ACCOUNTS_MOST && ctx->accounts[i]; i++)
-		if (ctx->accounts[i] == now)
-			break;
-	if (i < HPMMAP_ACCOUNTS_MOST) {
-		WRITE_ONCE(ctx->owner.account, now);
-		/* The reference is the context's, if it is a new one. */
-		swap(ctx->accounts[i], now);
-	}
-	spin_unlock(&accounts_lock);
-	if (now)
-		hpmmap_account_put(now);
-}
-
 /**
  * hpmmap_charged() - who is charged for what an address space gets now
  * @ctx: its context
  *
- * The caller's user and cgroup, if it is his address space; those of the last one who
- * was, otherwise, and where there have been too many. May sleep.
+ * The caller's user and cgroup, if it is his address space, and that of the last one who
+ * was, otherwise. May sleep.
  *
- * Return: the account; the context has a reference.
+ * Return: the account with a reference for the caller; NULL without memory: nobody
+ * is charged then in place of the caller, who gets nothing.
  */
 struct hpmmap_account *hpmmap_charged(struct hpmmap_ctx *ctx)
 {
-	if (current->mm == ctx->mm && !(current->flags & PF_KTHREAD) &&
-	    unlikely(!hpmmap_account_is_current(READ_ONCE(ctx->owner.account))))
-		account_follow(ctx);
-	return READ_ONCE(ctx->owner.account);
+	struct hpmmap_account *account = hpmmap_account_get(&ctx->owner.account);
+
+	if (current->mm != ctx->mm || current->flags & PF_KTHREAD ||
+	    likely(hpmmap_account_is_current(account)))
+		return account;
+	hpmmap_account_put(account);
+	account = hpmmap_account_get_current(ctx->job->tally);
+	if (account)
+		hpmmap_account_set(&ctx->owner.account, account);
+	return account;
 }
 
 /**
@@ -76,7 +54,6 @@ int hpmmap_reserve(struct hpmmap_ctx *ctx, const struct hpmmap_placement *place,
 		   unsigned long slot, unsigned long nr, struct list_head *out)
 {
 	struct hpmmap_request req = {
-		.account = hpmmap_charged(ctx),
 		.place = place,
 		.slot = slot,
 		.nr = nr,
@@ -86,18 +63,22 @@ int hpmmap_reserve(struct hpmmap_ctx *ctx, const struct hpmmap_placement *place,
 
 	if (!nr)
 		return 0;
+	req.account = hpmmap_charged(ctx);
+	if (!req.account)
+		return -ENOMEM;
 	ret = hpmmap_pool_alloc(&req, out);
+	/* Who refused is there as long as the account. */
+	if (ret && req.refused_by)
+		hpmmap_count_limited(ctx->job, req.refused_by);
+	hpmmap_account_put(req.account);
 	if (unlikely(req.waited_reclaim))
 		hpmmap_count_stall(ctx->job, HPMMAP_STALL_RECLAIM,
 				   req.waited_reclaim);
 	if (unlikely(req.waited_zeroing))
 		hpmmap_count_stall(ctx->job, HPMMAP_STALL_ZEROING,
 				   req.waited_zeroing);
-	if (ret) {
-		if (req.refused_by)
-			hpmmap_count_limited(ctx->job, req.refused_by);
+	if (ret)
 		return ret;
-	}
 	hpmmap_count_lowest(ctx->job, req.left);
 	if (unlikely(req.large && nr >> LARGE_ORDER))
 		hpmmap_count_large(ctx->job, nr >> LARGE_ORDER, req.nr_large);

@@ -88,7 +88,7 @@ CTX_ATTR_OF(mapped);
 
 CTX_ATTR(pid, ctx->pid);
 CTX_ATTR(job, ctx->job->id);
-CTX_ATTR(uid, from_kuid(&init_user_ns, hpmmap_account_uid(ctx->owner.account)));
+CTX_ATTR(uid, from_kuid(&init_user_ns, hpmmap_account_uid_at(&ctx->owner.account)));
 CTX_ATTR(strict, ctx->job->strict);
 CTX_ATTR(page_size, ctx->job->large ? HPMMAP_LARGE_BYTES : HPMMAP_BLOCK_BYTES);
 CTX_ATTR(held_bytes, atomic_long_read(&ctx->nr_held) << SLOT_SHIFT);
@@ -134,7 +134,7 @@ static void ctx_kobj_release(struct kobject *kobj)
 static void ctx_ownership(compat_ownership_kobject *kobj, kuid_t *uid,
 			  kgid_t *gid)
 {
-	*uid = hpmmap_account_uid(ctx_of((struct kobject *)kobj)->owner.account);
+	*uid = hpmmap_account_uid_at(&ctx_of((struct kobject *)kobj)->owner.account);
 }
 
 static const struct kobj_type ctx_ktype = {

@@ -144,9 +144,12 @@ out:
 static enum hpmmap_reason fallback_reason(struct hpmmap_ctx *ctx,
 					  unsigned long bytes)
 {
+	struct hpmmap_account *account = hpmmap_account_get(&ctx->owner.account);
 	unsigned long nr = DIV_ROUND_UP(bytes, SLOT_SIZE);
+	bool full = hpmmap_account_full(account, nr);
 
-	if (hpmmap_account_full(ctx->owner.account, nr))
+	hpmmap_account_put(account);
+	if (full)
 		return HPMMAP_REASON_LIMIT;
 	/* A range that begins within a slot needs one more. */
 	if (hpmmap_pool_count_free(&ctx->job->nodes) <= nr)

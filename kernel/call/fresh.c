@@ -343,11 +343,16 @@ unsigned long hpmmap_short_end(struct hpmmap_ctx *ctx,
 			       unsigned long start, unsigned long end, bool renew)
 {
 	unsigned long nr = slot_of(end - 1) - slot_of(start) + 1;
+	struct hpmmap_account *account;
 	unsigned long mid;
 
 	if (nr == 1)
 		return start;
-	nr = hpmmap_pool_offer(hpmmap_charged(ctx), &place->nodes, nr);
+	account = hpmmap_charged(ctx);
+	if (!account)
+		return start;
+	nr = hpmmap_pool_offer(account, &place->nodes, nr);
+	hpmmap_account_put(account);
 	mid = hpmmap_policy_reach(ctx, start, end, nr, renew);
 	return clamp(mid, start, end);
 }

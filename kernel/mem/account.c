@@ -5,8 +5,9 @@
  * Pool memory is a resource of its own, as hugetlb's is. Payers are users, and
  * cgroups of the unified hierarchy but for its root. An account is one user
  * and one cgroup; what is charged to it counts for both, and for all cgroups
- * above. Which it is is decided when an address space gets its context; a block
- * stays charged to who got it, whoever has it in the end.
+ * above. Which it is is asked whenever an address space gets blocks (as/reserve.c);
+ * a block stays charged to who got it, and so does what takes its place, whoever has
+ * it in the end.
  *
  * A payer is there as long as somebody is charged, runs in it or has given it a
  * limit. A limit goes with its cgroup.
@@ -19,6 +20,7 @@
 #include <linux/cred.h>
 #include <linux/hashtable.h>
 #include <linux/math64.h>
+#include <linux/rcupdate.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/uaccess.h>
@@ -78,6 +80,7 @@ struct hpmmap_payer {
  * @user: holds a reference
  * @group: the same; NULL for the root of the hierarchy
  * @tally: holds a reference
+ * @rcu: it may be looked for where it was found, see hpmmap_account_get()
  */
 struct hpmmap_account {
 	refcount_t refs;
@@ -85,6 +88,7 @@ struct hpmmap_account {
 	struct hpmmap_payer *user;
 	struct hpmmap_payer *group;
 	struct hpmmap_tally *tally;
+	struct rcu_head rcu;
 };
 
 static DEFINE_HASHTABLE(payers, 8);
@@ -414,7 +418,49 @@ static void account_put_many(struct hpmmap_account *account, unsigned long nr)
 	payer_put(account->user);
 	payer_put(account->group);
 	hpmmap_tally_put(account->tally);
-	kfree(account);
+	kfree_rcu(account, rcu);
+}
+
+/**
+ * hpmmap_account_get() - the account that is somewhere
+ * @from: where; it has a reference to each that comes there, as long as it is there
+ *
+ * Return: the account with a reference for the caller.
+ */
+struct hpmmap_account *hpmmap_account_get(struct hpmmap_account __rcu *const *from)
+{
+	struct hpmmap_account *account;
+
+	rcu_read_lock();
+	do {
+		account = rcu_dereference(*from);
+	} while (!refcount_inc_not_zero(&account->refs));
+	rcu_read_unlock();
+	return account;
+}
+
+/**
+ * hpmmap_account_set() - another account for somewhere
+ * @at: where
+ * @account: gets a reference for it
+ *
+ * That to the old one is put.
+ */
+void hpmmap_account_set(struct hpmmap_account __rcu **at,
+			struct hpmmap_account *account)
+{
+	refcount_inc(&account->refs);
+	hpmmap_account_put(unrcu_pointer(xchg(at, RCU_INITIALIZER(account))));
+}
+
+/* Whose account it is that is somewhere. */
+kuid_t hpmmap_account_uid_at(struct hpmmap_account __rcu *const *from)
+{
+	struct hpmmap_account *account = hpmmap_account_get(from);
+	kuid_t uid = account->user->uid;
+
+	hpmmap_account_put(account);
+	return uid;
 }
 
 /* With any spinlock held. */

@@ -41,6 +41,10 @@ struct hpmmap_tally *hpmmap_tally_alloc(void);
 void hpmmap_tally_put(struct hpmmap_tally *t);
 struct hpmmap_account *hpmmap_account_get_current(struct hpmmap_tally *tally);
 bool hpmmap_account_is_current(const struct hpmmap_account *account);
+struct hpmmap_account *hpmmap_account_get(struct hpmmap_account __rcu *const *from);
+void hpmmap_account_set(struct hpmmap_account __rcu **at,
+			struct hpmmap_account *account);
+kuid_t hpmmap_account_uid_at(struct hpmmap_account __rcu *const *from);
 void hpmmap_account_put(struct hpmmap_account *account);
 int hpmmap_account_charge(struct hpmmap_account *account, unsigned long nr);
 void hpmmap_account_charge_anyway(struct hpmmap_account *account,

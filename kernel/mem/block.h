@@ -15,7 +15,8 @@ struct hpmmap_ctx;
 
 /**
  * struct hpmmap_owner - whose blocks they are, as far as that matters here
- * @account: who is charged; immutable, holds a reference
+ * @account: who is charged for what it gets, as far as is known: hpmmap_charged() asks, and
+ *	changes it. Holds a reference; for others there is hpmmap_account_get()
  * @mapping: of the file that its blocks stand for; immutable
  * @mm: whose memory cgroup is charged for pages of Linux; NULL: the caller's
  * @nr_linux_pages: pages of Linux that stand in for its blocks
@@ -24,7 +25,7 @@ struct hpmmap_ctx;
  * @nr_cleared: pages that were zeroed for it
  */
 struct hpmmap_owner {
-	struct hpmmap_account *account;
+	struct hpmmap_account __rcu *account;
 	struct address_space *mapping;
 	struct mm_struct *mm;
 	atomic_long_t nr_linux_pages;
