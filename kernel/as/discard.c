@@ -107,9 +107,7 @@ static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
 	lockdep_assert_held(&ctx->lock);
 	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
 			  slot_of(end - 1)) {
-		/* What takes its place is charged for it, without being asked. */
 		if (!block->folio || hpmmap_slot_is_marked(ctx, slot) ||
-		    block->account != ctx->owner.account ||
 		    block->reuse_id == ctx->id ||
 		    bitmap_full(block->stale, SLOT_PAGES)) {
 			cond_resched();
@@ -118,7 +116,7 @@ static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
 		hpmmap_slot_zap(ctx, slot);
 		if (!hpmmap_block_idle(block))
 			continue;
-		clean = hpmmap_pool_alloc_clean(ctx->owner.account, block->nid);
+		clean = hpmmap_pool_alloc_clean(block->account, block->nid);
 		if (!clean)
 			return false;
 		hpmmap_store_put(ctx, slot, clean);

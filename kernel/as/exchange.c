@@ -7,6 +7,7 @@
 #include <linux/sched/signal.h>
 
 #include "hpmmap.h"
+#include "mem/account.h"
 #include "mem/block.h"
 #include "mem/pool.h"
 #include "as/counters.h"
@@ -14,6 +15,7 @@
 #include "as/draft.h"
 #include "as/exchange.h"
 #include "as/release.h"
+#include "as/reserve.h"
 #include "as/reuse.h"
 #include "as/stats.h"
 #include "as/store.h"
@@ -62,14 +64,26 @@ out:
 	return done;
 }
 
-/* Of the pools if there is one, otherwise of Linux. */
+/*
+ * Of the pools if there is one, otherwise of Linux. What others share stays theirs, so
+ * that it is one more.
+ */
 static struct hpmmap_block *take_instead(struct hpmmap_ctx *ctx,
 					 struct hpmmap_block *old)
 {
 	struct hpmmap_block *block;
 
-	block = hpmmap_pool_alloc_instead(ctx->owner.account, old->nid,
-					  &ctx->job->nodes);
+	if (hpmmap_block_is_shared(old)) {
+		struct hpmmap_account *account = hpmmap_charged(ctx);
+
+		block = account ? hpmmap_pool_alloc_more(account, old->nid,
+							 &ctx->job->nodes) : NULL;
+		if (account)
+			hpmmap_account_put(account);
+	} else {
+		block = hpmmap_pool_alloc_instead(old->account, old->nid,
+						  &ctx->job->nodes);
+	}
 	if (block)
 		return block;
 	hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_BLOCK, SLOT_SIZE);

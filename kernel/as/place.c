@@ -16,6 +16,7 @@
 #include "as/exchange.h"
 #include "as/place.h"
 #include "as/policy.h"
+#include "as/reserve.h"
 #include "as/store.h"
 #include "as/vma.h"
 
@@ -73,11 +74,10 @@ static bool others_object(struct hpmmap_ctx *ctx, unsigned long start,
 
 /*
  * How the block of a slot lies for the mapping of ours in [start, end); if not
- * right, @place is how it should, and @charged whether it is of the pools.
+ * right, @place is how it should.
  */
 enum hpmmap_look hpmmap_slot_look(struct hpmmap_ctx *ctx, unsigned long start,
-			   unsigned long end, struct hpmmap_placement *place,
-			   bool *charged)
+			   unsigned long end, struct hpmmap_placement *place)
 {
 	enum hpmmap_look look = LOOK_RIGHT;
 	struct hpmmap_block *block;
@@ -98,7 +98,6 @@ enum hpmmap_look hpmmap_slot_look(struct hpmmap_ctx *ctx, unsigned long start,
 			break;
 		look = others_object(ctx, start, end, place, true) ?
 		       LOOK_OTHERS : LOOK_WRONG;
-		*charged = block->folio && block->account == ctx->owner.account;
 		break;
 	}
 	mutex_unlock(&ctx->lock);
@@ -106,29 +105,37 @@ enum hpmmap_look hpmmap_slot_look(struct hpmmap_ctx *ctx, unsigned long start,
 	return look;
 }
 
-/* Memory of Linux counts for no limit, so what takes its place has to ask. */
+/*
+ * A block where @place says in place of what a slot has. It is charged to who that is charged
+ * to; memory of Linux counts for no limit, so what takes its place has to ask.
+ */
 static struct hpmmap_block *block_instead(struct hpmmap_ctx *ctx,
-					  const struct hpmmap_placement *place,
-					  bool charged)
+					  unsigned long slot,
+					  const struct hpmmap_placement *place)
 {
-	struct hpmmap_account *account = ctx->owner.account;
-	struct hpmmap_block *block;
+	struct hpmmap_block *old, *block = NULL;
+	struct hpmmap_account *account;
+	bool more;
 
-	if (!charged && hpmmap_account_charge(account, 1))
+	mutex_lock(&ctx->lock);
+	old = hpmmap_store_load(ctx, slot);
+	more = !old || !old->folio || hpmmap_block_is_shared(old);
+	if (!more)
+		block = hpmmap_pool_alloc_instead(old->account, place->near,
+						  &place->preferred);
+	mutex_unlock(&ctx->lock);
+	if (!more)
+		return block;
+	account = hpmmap_charged(ctx);
+	if (!account)
 		return NULL;
-	block = hpmmap_pool_alloc_instead(account, place->near,
-					  &place->preferred);
-	if (!charged)
-		hpmmap_account_refund(account, 1);
-	/* Nothing is given up for it, so the job may hold more than before. */
-	if (!charged && block)
-		hpmmap_account_tally(account, 0);
+	block = hpmmap_pool_alloc_more(account, place->near, &place->preferred);
+	hpmmap_account_put(account);
 	return block;
 }
 
 bool hpmmap_slot_correct(struct hpmmap_ctx *ctx, unsigned long slot,
-			 struct hpmmap_placement *place, bool charged,
-			 bool *wait)
+			 struct hpmmap_placement *place, bool *wait)
 {
 	struct hpmmap_block *block;
 	LIST_HEAD(one);
@@ -138,7 +145,7 @@ bool hpmmap_slot_correct(struct hpmmap_ctx *ctx, unsigned long slot,
 
 		init_nodemask_of_node(&place->preferred, nid);
 	}
-	block = block_instead(ctx, place, charged);
+	block = block_instead(ctx, slot, place);
 	if (!block)
 		return false;
 	if (hpmmap_store_replace(ctx, slot, block, wait))
@@ -168,7 +175,7 @@ bool hpmmap_policy_move(struct hpmmap_ctx *ctx, unsigned long addr, int nid,
 		.end = end,
 		.lazy = true,
 	};
-	bool charged, may, done = false, wait = true;
+	bool may, done = false, wait = true;
 	struct hpmmap_block *block;
 	struct vm_area_struct *vma;
 
@@ -185,11 +192,10 @@ bool hpmmap_policy_move(struct hpmmap_ctx *ctx, unsigned long addr, int nid,
 				!others_object(ctx, max(start, vma->vm_start),
 					       min(end, vma->vm_end), &place,
 					       false)));
-	charged = block && block->folio && block->account == ctx->owner.account;
 	mutex_unlock(&ctx->lock);
 	mmap_read_unlock(ctx->mm);
 	if (may) {
-		done = hpmmap_slot_correct(ctx, slot_of(addr), &place, charged, &wait);
+		done = hpmmap_slot_correct(ctx, slot_of(addr), &place, &wait);
 		hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
 	}
 	hpmmap_ops_unlock(ctx);
@@ -249,7 +255,7 @@ bool hpmmap_policy_place(struct hpmmap_ctx *ctx, unsigned long start,
 			 unsigned long end)
 {
 	struct hpmmap_placement place;
-	bool charged = false, wait = true, ret = true;
+	bool wait = true, ret = true;
 	unsigned long next;
 
 	lockdep_assert_held(&ctx->ops);
@@ -258,12 +264,11 @@ bool hpmmap_policy_place(struct hpmmap_ctx *ctx, unsigned long start,
 		if (start == end)
 			break;
 		next = min(end, (start & SLOT_MASK) + SLOT_SIZE);
-		switch (hpmmap_slot_look(ctx, start, next, &place, &charged)) {
+		switch (hpmmap_slot_look(ctx, start, next, &place)) {
 		case LOOK_RIGHT:
 			break;
 		case LOOK_WRONG:
-			if (hpmmap_slot_correct(ctx, slot_of(start), &place, charged,
-					 &wait))
+			if (hpmmap_slot_correct(ctx, slot_of(start), &place, &wait))
 				break;
 			fallthrough;
 		case LOOK_OTHERS:

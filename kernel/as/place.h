@@ -21,11 +21,9 @@ enum hpmmap_look {
 };
 
 enum hpmmap_look hpmmap_slot_look(struct hpmmap_ctx *ctx, unsigned long start,
-			   unsigned long end, struct hpmmap_placement *place,
-			   bool *charged);
+			   unsigned long end, struct hpmmap_placement *place);
 bool hpmmap_slot_correct(struct hpmmap_ctx *ctx, unsigned long slot,
-			 struct hpmmap_placement *place, bool charged,
-			 bool *wait);
+			 struct hpmmap_placement *place, bool *wait);
 bool hpmmap_policy_move(struct hpmmap_ctx *ctx, unsigned long addr, int nid,
 			bool all);
 int hpmmap_slot_node(struct hpmmap_ctx *ctx, unsigned long slot, bool *shared);

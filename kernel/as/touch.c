@@ -67,7 +67,7 @@ static struct hpmmap_block *exchange(struct hpmmap_ctx *ctx,
 	nodemask_t nodes;
 
 	init_nodemask_of_node(&nodes, nid);
-	other = hpmmap_pool_alloc_instead(ctx->owner.account, nid, &nodes);
+	other = hpmmap_pool_alloc_instead(block->account, nid, &nodes);
 	if (other) {
 		hpmmap_store_put(ctx, slot, other);
 		hpmmap_block_release(ctx, block);

@@ -174,15 +174,14 @@ static bool slot_bind(struct hpmmap_ctx *ctx, const struct bind *b,
 		      enum hpmmap_look *look)
 {
 	struct hpmmap_placement place;
-	bool charged = false;
 
-	*look = hpmmap_slot_look(ctx, start, end, &place, &charged);
+	*look = hpmmap_slot_look(ctx, start, end, &place);
 	if (*look != LOOK_RIGHT && b->flags & MPOL_MF_MOVE_ALL) {
 		slot_own(ctx, start);
-		*look = hpmmap_slot_look(ctx, start, end, &place, &charged);
+		*look = hpmmap_slot_look(ctx, start, end, &place);
 	}
 	if (*look == LOOK_WRONG &&
-	    hpmmap_slot_correct(ctx, slot_of(start), &place, charged, wait))
+	    hpmmap_slot_correct(ctx, slot_of(start), &place, wait))
 		return true;
 	return *look == LOOK_RIGHT || slot_is_deferred(ctx, start, end);
 }

@@ -333,8 +333,7 @@ int hpmmap_pool_alloc(struct hpmmap_request *req, struct list_head *out)
 
 /**
  * hpmmap_pool_alloc_instead() - a block that takes the place of another
- * @account: who is charged; holds at least one, and gives it up next, so that no
- *	limit is in the way
+ * @account: that of the other, which is given up next, so that no limit is in the way
  * @nid: the node nearest to which it should be
  * @nodes: where from, and from nowhere else
  *
@@ -357,8 +356,33 @@ struct hpmmap_block *hpmmap_pool_alloc_instead(struct hpmmap_account *account,
 }
 
 /**
+ * hpmmap_pool_alloc_more() - a block that takes the place of none
+ * @account: who is charged, as far as limits allow it
+ * @nid: the node nearest to which it should be
+ * @nodes: where from, and from nowhere else
+ *
+ * It takes nothing back for it.
+ *
+ * Return: the block, all of it stale, or NULL where there is none.
+ */
+struct hpmmap_block *hpmmap_pool_alloc_more(struct hpmmap_account *account,
+					    int nid, const nodemask_t *nodes)
+{
+	struct hpmmap_block *block;
+
+	if (hpmmap_account_charge(account, 1))
+		return NULL;
+	block = hpmmap_pool_alloc_instead(account, nid, nodes);
+	hpmmap_account_refund(account, 1);
+	/* Nothing is given up for it, so the job may hold more than before. */
+	if (block)
+		hpmmap_account_tally(account, 0);
+	return block;
+}
+
+/**
  * hpmmap_pool_alloc_clean() - a clean block that takes the place of another
- * @account: who is charged; gives up a block next, so that no limit is in the way
+ * @account: that of the other, which is given up next, so that no limit is in the way
  * @nid: the node it has to lie on
  *
  * Return: the block, all of it stale, or NULL where there is none.

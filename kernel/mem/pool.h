@@ -71,6 +71,8 @@ int hpmmap_pool_alloc(struct hpmmap_request *req, struct list_head *out);
 struct hpmmap_block *hpmmap_pool_alloc_instead(struct hpmmap_account *account,
 					       int nid,
 					       const nodemask_t *nodes);
+struct hpmmap_block *hpmmap_pool_alloc_more(struct hpmmap_account *account,
+					    int nid, const nodemask_t *nodes);
 struct hpmmap_block *hpmmap_pool_alloc_clean(struct hpmmap_account *account,
 					     int nid);
 void hpmmap_pool_count_mapped(int nid, long nr);
