@@ -271,7 +271,8 @@ static struct page *page_alloc(int spare)
 
 /*
  * As on Linux it is charged to the memory cgroup of whose memory it is, not of who
- * touches it (a debugger). A child that is being made has none yet: its parent's.
+ * touches it (a debugger). A child that is being made has none yet: its parent's. What
+ * a thread of the kernel allocates would be charged to nobody, whichever mm it uses.
  */
 static struct page *charged_alloc(struct hpmmap_owner *owner, int spare)
 {
@@ -279,7 +280,8 @@ static struct page *charged_alloc(struct hpmmap_owner *owner, int spare)
 	struct mem_cgroup *memcg, *old;
 	struct page *page;
 
-	if (likely(!mm || !current->mm || mm == current->mm))
+	if (likely(!mm || (!(current->flags & PF_KTHREAD) &&
+			   (!current->mm || mm == current->mm))))
 		return page_alloc(spare);
 	memcg = get_mem_cgroup_from_mm(mm);
 	old = set_active_memcg(memcg);
