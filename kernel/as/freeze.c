@@ -63,11 +63,23 @@ void hpmmap_freeze_moving(struct hpmmap_ctx *ctx, unsigned long from,
 	mmap_write_unlock(ctx->mm);
 }
 
-/* Who has waited touches the range again. */
+/**
+ * hpmmap_thaw() - who has waited touches the range again
+ * @ctx: the caller's context
+ *
+ * Where contents have moved nobody has mmap_lock who learned before which block a slot
+ * has, and maps it only now: a relative that has gone, see hpmmap_store_adopt().
+ */
 void hpmmap_thaw(struct hpmmap_ctx *ctx)
 {
+	bool moving = ctx->frozen.moving;
+
 	lockdep_assert_held(&ctx->ops);
+	if (moving)
+		mmap_write_lock(ctx->mm);
 	WRITE_ONCE(ctx->frozen.nr, 0);
+	if (moving)
+		mmap_write_unlock(ctx->mm);
 	wake_up_all(&ctx->frozen.wait);
 }
 
