@@ -86,7 +86,8 @@ enum hpmmap_name {
  *	lock, for only the task itself sets it to itself. Protected by @ops.
  * @frozen: ranges whose contents go elsewhere (as/freeze.c), and who waits for that.
  *	Changed under @ops; set under mmap_lock held for writing, so who holds it
- *	sees whether anything may be mapped.
+ *	sees whether anything may be mapped. @nr_impatient: faults that kept mmap_lock
+ *	from who wanted it.
  * @nr_replacing: calls of Linux that are replacing memory of ours; rises under
  *	@ops only
  * @collapse: a thread will map slots by one entry again before it goes on, @slot first;
@@ -160,6 +161,7 @@ struct hpmmap_ctx {
 	struct {
 		unsigned int nr;
 		bool moving;
+		atomic_t nr_impatient;
 		struct {
 			unsigned long start;
 			unsigned long end;
