@@ -79,7 +79,8 @@ enum hpmmap_name {
  *	lock, for only the task itself sets it to itself. Protected by @ops.
  * @frozen: ranges whose contents go elsewhere (as/freeze.c), and who waits for that.
  *	Changed under @ops and mmap_lock held for writing: it does not change while
- *	somebody holds that, so who does sees whether anything may be mapped.
+ *	somebody holds that, so who does sees whether anything may be mapped. @nr_impatient:
+ *	faults that kept mmap_lock from who wanted it.
  * @nr_replacing: calls of Linux that are replacing memory of ours; rises under
  *	@ops only
  * @collapse: a thread will map slots by one entry again before it goes on, @slot first;
@@ -152,6 +153,7 @@ struct hpmmap_ctx {
 	struct {
 		unsigned int nr;
 		bool moving;
+		atomic_t nr_impatient;
 		struct {
 			unsigned long start;
 			unsigned long end;

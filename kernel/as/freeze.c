@@ -4,7 +4,9 @@
  * waits. So contents can go elsewhere, which may take long, without mmap_lock held all
  * the time.
  */
+#include <linux/delay.h>
 #include <linux/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/wait.h>
 
 #include "hpmmap.h"
@@ -21,6 +23,7 @@ static void add(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end)
 	hpmmap_range_zap(ctx, start, end);
 	ctx->frozen.ranges[nr].start = start;
 	ctx->frozen.ranges[nr].end = end;
+	atomic_set(&ctx->frozen.nr_impatient, 0);
 	WRITE_ONCE(ctx->frozen.nr, nr + 1);
 }
 
@@ -79,18 +82,41 @@ void hpmmap_thaw(struct hpmmap_ctx *ctx)
 	wake_up_all(&ctx->frozen.wait);
 }
 
+/*
+ * Faults that may not let go of mmap_lock, and wait 1 ms each while somebody wants it
+ * for writing; the copier may be behind him.
+ */
+#define IMPATIENT_MOST 100
+
+/*
+ * Who keeps mmap_lock, and needs the page: a futex, which comes again until the page is
+ * there, with mmap_lock free in between. Others come again with it held.
+ */
+static vm_fault_t wait_impatient(struct hpmmap_ctx *ctx, struct vm_fault *vmf)
+{
+	struct mm_struct *mm = vmf->vma->vm_mm;
+
+	if (vmf->flags & FAULT_FLAG_REMOTE || fatal_signal_pending(current) ||
+	    (mmap_lock_is_contended(mm) &&
+	     atomic_inc_return(&ctx->frozen.nr_impatient) > IMPATIENT_MOST))
+		return VM_FAULT_SIGBUS;
+	usleep_range(1000, 1100);
+	return VM_FAULT_NOPAGE;
+}
+
 /**
  * hpmmap_frozen_wait() - a fault in what is frozen
  * @ctx: its context
  * @vmf: the fault
  *
- * Return: VM_FAULT_RETRY, mostly when it is not any more; VM_FAULT_SIGBUS for who
- * keeps mmap_lock, such as a debugger, who then comes by vm_operations->access.
+ * Return: VM_FAULT_RETRY, mostly when it is not any more; for who keeps mmap_lock
+ * VM_FAULT_SIGBUS, if it is a debugger, who then comes by vm_operations->access, and
+ * VM_FAULT_NOPAGE after a moment, for a futex.
  */
 vm_fault_t hpmmap_frozen_wait(struct hpmmap_ctx *ctx, struct vm_fault *vmf)
 {
 	if (!(vmf->flags & FAULT_FLAG_ALLOW_RETRY))
-		return VM_FAULT_SIGBUS;
+		return wait_impatient(ctx, vmf);
 	if (vmf->flags & FAULT_FLAG_RETRY_NOWAIT)
 		return VM_FAULT_RETRY;
 	compat_fault_unlock(vmf);

@@ -4,6 +4,7 @@
  * needs calls of its own. As an ordinary user where Linux lets one.
  */
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <linux/mempolicy.h>
 #include <linux/userfaultfd.h>
 #include <poll.h>
@@ -680,6 +681,42 @@ static void handed_back_beside_writers(void)
 	}
 }
 
+/*
+ * The kernel writes to a futex with mmap_lock held, and comes again if that is a fault,
+ * which cannot wait then.
+ */
+static void *wake_without_end(void *arg)
+{
+	struct counting *c = arg;
+	uint32_t *word = (uint32_t *)c->word;
+
+	for (; !c->stop; c->n++)
+		CHECK_OK(syscall(SYS_futex, word, FUTEX_WAKE_OP_PRIVATE, 1, 1L, word,
+				 FUTEX_OP(FUTEX_OP_ADD, 1, FUTEX_OP_CMP_EQ, 0)));
+	return NULL;
+}
+
+static void handed_back_beside_futexes(void)
+{
+	for (int round = 0; round < 4; round++) {
+		char *p = map_anon(MB(8));
+		struct counting c = { .word = (uint64_t *)(p + MB(6)) };
+		pthread_t thread;
+
+		stamp(p, MB(8), 1);
+		*c.word = 0;
+		thread = start_thread(wake_without_end, &c);
+		usleep(2000);
+		if (madvise(p + MB(1), MB(6), MADV_MERGEABLE) != 0)
+			CHECK_EQ(errno, EINVAL);
+		usleep(2000);
+		c.stop = true;
+		join_thread(thread);
+		CHECK_EQ(*c.word, c.n);
+		unmap(p, MB(8));
+	}
+}
+
 static void mergeable(void)
 {
 	uint64_t before = registered() ? context_value("fallbacks") : 0;
@@ -767,6 +804,7 @@ int main(void)
 		T(registrations_of_ones_own),
 		T(protection_keys),
 		T(handed_back_beside_writers),
+		T(handed_back_beside_futexes),
 		T(mergeable),
 		T(referred_to_by_a_pipe),
 		T(moved_by_a_userfaultfd),
