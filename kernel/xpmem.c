@@ -20,7 +20,7 @@
 #include <linux/user_namespace.h>
 #include <linux/xarray.h>
 
-#include "uapi/xpmem.h"
+#include "uapi/hpmmap_xpmem.h"
 #include "hpmmap.h"
 #include "as/attach.h"
 #include "as/window.h"
