@@ -615,7 +615,7 @@ SAME(device_is_closed)
 static void wrong_arguments(void)
 {
 	char *p = map_anon(AREA), *w;
-	const xpmem_segid_t none = (xpmem_segid_t)getpid() << 32 | 0x7fffffff;
+	const xpmem_segid_t none = 0x7fffffff;
 	struct xpmem_addr addr = { 0, 0 };
 	xpmem_segid_t segid;
 	xpmem_apid_t apid;
@@ -629,8 +629,8 @@ static void wrong_arguments(void)
 	CHECK_ERR(xpmem_make(p, AREA, XPMEM_PERMIT_MODE, MODE(01600)), EINVAL);
 	segid = make(p, AREA, 0600);
 
-	CHECK_ERR(xpmem_get(0, XPMEM_RDWR, XPMEM_PERMIT_MODE, NULL), EINVAL);
-	CHECK_ERR(xpmem_get(-5, XPMEM_RDWR, XPMEM_PERMIT_MODE, NULL), EINVAL);
+	CHECK_ERR(xpmem_get(0, XPMEM_RDWR, XPMEM_PERMIT_MODE, NULL), ENOENT);
+	CHECK_ERR(xpmem_get(-5, XPMEM_RDWR, XPMEM_PERMIT_MODE, NULL), ENOENT);
 	CHECK_ERR(xpmem_get(none, XPMEM_RDWR, XPMEM_PERMIT_MODE, NULL), ENOENT);
 	CHECK_ERR(xpmem_get(segid, 0, XPMEM_PERMIT_MODE, NULL), EINVAL);
 	CHECK_ERR(xpmem_get(segid, 3, XPMEM_PERMIT_MODE, NULL), EINVAL);
@@ -639,7 +639,7 @@ static void wrong_arguments(void)
 	apid = get_right(segid, XPMEM_RDWR);
 
 	addr.apid = 0;
-	CHECK_ERR(xpmem_attach(addr, PAGE, NULL), EINVAL);
+	CHECK_ERR(xpmem_attach(addr, PAGE, NULL), ENOENT);
 	addr.apid = none;
 	CHECK_ERR(xpmem_attach(addr, PAGE, NULL), ENOENT);
 	addr.apid = apid;
