@@ -159,19 +159,19 @@ static int object_publish(struct xpmem_file *xf, struct object *object)
 	return ret;
 }
 
-/* One by its number, with a reference, or NULL. */
+/* One by its number, with a reference, or an ERR_PTR. */
 static struct object *object_get(s64 id, bool segment)
 {
-	struct object *object = NULL;
+	struct object *object;
 
-	if (id < 1 || id > INT_MAX)
-		return NULL;
+	if (id <= 0)
+		return ERR_PTR(-EINVAL);
 	xa_lock(&objects);
-	object = xa_load(&objects, id);
+	object = id <= INT_MAX ? xa_load(&objects, id) : NULL;
 	if (object && !object->segment == segment)
 		kref_get(&object->refs);
 	else
-		object = NULL;
+		object = ERR_PTR(-ENOENT);
 	xa_unlock(&objects);
 	return object;
 }
@@ -205,8 +205,8 @@ static int object_take(struct xpmem_file *xf, s64 id, bool segment,
 	struct object *object = object_get(id, segment);
 	int ret = 0;
 
-	if (!object)
-		return -ENOENT;
+	if (IS_ERR(object))
+		return PTR_ERR(object);
 	if (object->mm != current->mm || object->file != xf) {
 		ret = -EACCES;
 		goto out;
@@ -297,8 +297,8 @@ static long cmd_get(struct xpmem_file *xf, struct xpmem_cmd_get *c)
 	    c->permit_type != XPMEM_ABI_PERMIT_MODE || c->permit_value)
 		return -EINVAL;
 	segment = object_get(c->segid, true);
-	if (!segment)
-		return -ENOENT;
+	if (IS_ERR(segment))
+		return PTR_ERR(segment);
 	ret = may(segment, c->flags == XPMEM_ABI_RDWR);
 	if (ret)
 		goto out;
@@ -353,8 +353,8 @@ static long cmd_attach(struct xpmem_cmd_attach *c)
 	struct object *permit = object_get(c->apid, false);
 	long ret;
 
-	if (!permit)
-		return -ENOENT;
+	if (IS_ERR(permit))
+		return PTR_ERR(permit);
 	ret = attach(permit, c);
 	object_put(permit);
 	return ret;

@@ -15,7 +15,7 @@
  *
  * ENOTTY	unknown command
  * EFAULT	the struct cannot be read or written
- * EINVAL	an argument is not possible, see there
+ * EINVAL	an argument is not possible, see there; a number that is not above 0
  * ENOMEM	no memory of the kernel
  * EINTR	the caller is being killed
  */
