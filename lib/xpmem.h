@@ -46,7 +46,7 @@ int xpmem_version(void);
  */
 xpmem_segid_t xpmem_make(void *vaddr, size_t size, int permit_type, void *permit_value);
 
-/* Ends a segment that this process has made, and takes its memory out of all windows. ENOENT, EACCES: another process's. */
+/* Ends a segment that this process has made, and takes its memory out of all windows. EINVAL, ENOENT, EACCES: another process's. */
 int xpmem_remove(xpmem_segid_t segid);
 
 /*
@@ -55,7 +55,7 @@ int xpmem_remove(xpmem_segid_t segid);
  */
 xpmem_apid_t xpmem_get(xpmem_segid_t segid, int flags, int permit_type, void *permit_value);
 
-/* Gives a right back, and detaches what is attached by it. ENOENT, EACCES: another process's. */
+/* Gives a right back, and detaches what is attached by it. EINVAL, ENOENT, EACCES: another process's. */
 int xpmem_release(xpmem_apid_t apid);
 
 /*

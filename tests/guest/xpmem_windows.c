@@ -629,8 +629,8 @@ static void wrong_arguments(void)
 	CHECK_ERR(xpmem_make(p, AREA, XPMEM_PERMIT_MODE, MODE(01600)), EINVAL);
 	segid = make(p, AREA, 0600);
 
-	CHECK_ERR(xpmem_get(0, XPMEM_RDWR, XPMEM_PERMIT_MODE, NULL), ENOENT);
-	CHECK_ERR(xpmem_get(-5, XPMEM_RDWR, XPMEM_PERMIT_MODE, NULL), ENOENT);
+	CHECK_ERR(xpmem_get(0, XPMEM_RDWR, XPMEM_PERMIT_MODE, NULL), EINVAL);
+	CHECK_ERR(xpmem_get(-5, XPMEM_RDWR, XPMEM_PERMIT_MODE, NULL), EINVAL);
 	CHECK_ERR(xpmem_get(none, XPMEM_RDWR, XPMEM_PERMIT_MODE, NULL), ENOENT);
 	CHECK_ERR(xpmem_get(segid, 0, XPMEM_PERMIT_MODE, NULL), EINVAL);
 	CHECK_ERR(xpmem_get(segid, 3, XPMEM_PERMIT_MODE, NULL), EINVAL);
@@ -639,7 +639,7 @@ static void wrong_arguments(void)
 	apid = get_right(segid, XPMEM_RDWR);
 
 	addr.apid = 0;
-	CHECK_ERR(xpmem_attach(addr, PAGE, NULL), ENOENT);
+	CHECK_ERR(xpmem_attach(addr, PAGE, NULL), EINVAL);
 	addr.apid = none;
 	CHECK_ERR(xpmem_attach(addr, PAGE, NULL), ENOENT);
 	addr.apid = apid;
@@ -667,6 +667,8 @@ static void wrong_arguments(void)
 	CHECK_ERR(xpmem_attach(addr, PAGE, p), EEXIST);
 	CHECK_EQ(p[0], 3);
 
+	CHECK_ERR(xpmem_remove(0), EINVAL);
+	CHECK_ERR(xpmem_release(-1), EINVAL);
 	CHECK_ERR(xpmem_remove(none), ENOENT);
 	CHECK_ERR(xpmem_release(none), ENOENT);
 	CHECK_EQ(xpmem_release(apid), 0);
