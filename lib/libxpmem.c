@@ -14,45 +14,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "hpmmap_xpmem.h"
 #include "xpmem.h"
 
 #define DEVICE	"/dev/xpmem"
 #define PUBLIC	__attribute__((visibility("default")))
-
-struct cmd_make {
-	uint64_t vaddr;
-	size_t size;
-	int permit_type;
-	uint64_t permit_value;
-	int64_t segid;
-};
-
-struct cmd_get {
-	int64_t segid;
-	int flags;
-	int permit_type;
-	uint64_t permit_value;
-	int64_t apid;
-};
-
-struct cmd_attach {
-	int64_t apid;
-	off_t offset;
-	size_t size;
-	uint64_t vaddr;
-	int fd;
-	int flags;
-};
-
-enum {
-	CMD_VERSION = _IO('x', 0),
-	CMD_MAKE = _IO('x', 1),
-	CMD_REMOVE = _IO('x', 2),
-	CMD_GET = _IO('x', 3),
-	CMD_RELEASE = _IO('x', 4),
-	CMD_ATTACH = _IO('x', 5),
-	CMD_DETACH = _IO('x', 6),
-};
 
 /* The device file and the process that opened it: fd + 1 in the lower half, so 0 is none. */
 static _Atomic uint64_t opened;
@@ -104,46 +70,46 @@ static int command(unsigned long cmd, void *arg)
 
 PUBLIC int xpmem_version(void)
 {
-	return command(CMD_VERSION, NULL);
+	return command(XPMEM_CMD_VERSION, NULL);
 }
 
 PUBLIC xpmem_segid_t xpmem_make(void *vaddr, size_t size, int permit_type, void *permit_value)
 {
-	struct cmd_make cmd = {
+	struct xpmem_cmd_make cmd = {
 		.vaddr = (uintptr_t)vaddr,
 		.size = size,
 		.permit_type = permit_type,
 		.permit_value = (uintptr_t)permit_value,
 	};
 
-	return command(CMD_MAKE, &cmd) == -1 ? -1 : cmd.segid;
+	return command(XPMEM_CMD_MAKE, &cmd) == -1 ? -1 : cmd.segid;
 }
 
 PUBLIC int xpmem_remove(xpmem_segid_t segid)
 {
-	return command(CMD_REMOVE, &segid);
+	return command(XPMEM_CMD_REMOVE, &segid);
 }
 
 PUBLIC xpmem_apid_t xpmem_get(xpmem_segid_t segid, int flags, int permit_type, void *permit_value)
 {
-	struct cmd_get cmd = {
+	struct xpmem_cmd_get cmd = {
 		.segid = segid,
 		.flags = flags,
 		.permit_type = permit_type,
 		.permit_value = (uintptr_t)permit_value,
 	};
 
-	return command(CMD_GET, &cmd) == -1 ? -1 : cmd.apid;
+	return command(XPMEM_CMD_GET, &cmd) == -1 ? -1 : cmd.apid;
 }
 
 PUBLIC int xpmem_release(xpmem_apid_t apid)
 {
-	return command(CMD_RELEASE, &apid);
+	return command(XPMEM_CMD_RELEASE, &apid);
 }
 
 PUBLIC void *xpmem_attach(struct xpmem_addr addr, size_t size, void *vaddr)
 {
-	struct cmd_attach cmd = {
+	struct xpmem_cmd_attach cmd = {
 		.apid = addr.apid,
 		.offset = addr.offset,
 		.size = size,
@@ -151,12 +117,12 @@ PUBLIC void *xpmem_attach(struct xpmem_addr addr, size_t size, void *vaddr)
 		.fd = -1,
 	};
 
-	return command(CMD_ATTACH, &cmd) == -1 ? (void *)-1 : (void *)(uintptr_t)cmd.vaddr;
+	return command(XPMEM_CMD_ATTACH, &cmd) == -1 ? (void *)-1 : (void *)(uintptr_t)cmd.vaddr;
 }
 
 PUBLIC int xpmem_detach(void *vaddr)
 {
 	uint64_t address = (uintptr_t)vaddr;
 
-	return command(CMD_DETACH, &address);
+	return command(XPMEM_CMD_DETACH, &address);
 }

@@ -46,18 +46,22 @@ int xpmem_version(void);
  */
 xpmem_segid_t xpmem_make(void *vaddr, size_t size, int permit_type, void *permit_value);
 
-/* Ends a segment that this process has made, and takes its memory out of all windows. EINVAL, ENOENT, EACCES. */
+/* Ends a segment that this process has made, and takes its memory out of all windows. EINVAL, ENOENT, EACCES: another process's. */
 int xpmem_remove(xpmem_segid_t segid);
 
-/* EINVAL, ENOENT: no such segment, EACCES: of another user, or not by this mode, ENOMEM. */
+/*
+ * EINVAL, ENOENT: no such segment, EACCES: of another user whom the administrator does not let, or not by this mode,
+ * ENOSPC: 65,536 segments and rights, ENOMEM.
+ */
 xpmem_apid_t xpmem_get(xpmem_segid_t segid, int flags, int permit_type, void *permit_value);
 
-/* Gives a right back, and detaches what is attached by it. EINVAL, ENOENT, EACCES. */
+/* Gives a right back, and detaches what is attached by it. EINVAL, ENOENT, EACCES: another process's. */
 int xpmem_release(xpmem_apid_t apid);
 
 /*
  * Maps size bytes of the segment, rounded up to a page, at vaddr if that is not NULL. EINVAL: not within the
- * segment, or no multiple of a page; ENOENT: the segment has gone; EACCES: the right is another process's; ENOMEM.
+ * segment, or no multiple of a page; EEXIST: something is mapped at vaddr; ENOENT: the segment has gone, or its process;
+ * EACCES: the right is another process's; ENOMEM.
  *
  * To touch what the other process has not mapped, or not for this access, gives SIGBUS. A
  * child does not inherit the window.

@@ -615,7 +615,7 @@ SAME(device_is_closed)
 static void wrong_arguments(void)
 {
 	char *p = map_anon(AREA), *w;
-	const xpmem_segid_t none = (xpmem_segid_t)getpid() << 32 | 0x7fffffff;
+	const xpmem_segid_t none = 0x7fffffff;
 	struct xpmem_addr addr = { 0, 0 };
 	xpmem_segid_t segid;
 	xpmem_apid_t apid;
@@ -667,6 +667,8 @@ static void wrong_arguments(void)
 	CHECK_ERR(xpmem_attach(addr, PAGE, p), EEXIST);
 	CHECK_EQ(p[0], 3);
 
+	CHECK_ERR(xpmem_remove(0), EINVAL);
+	CHECK_ERR(xpmem_release(-1), EINVAL);
 	CHECK_ERR(xpmem_remove(none), ENOENT);
 	CHECK_ERR(xpmem_release(none), ENOENT);
 	CHECK_EQ(xpmem_release(apid), 0);
