@@ -15,12 +15,14 @@
 #include "as/life.h"
 #include "as/release.h"
 #include "as/vmops.h"
+#include "as/window.h"
 #include "call/sys.h"
 #include "task/exec.h"
 #include "task/fork.h"
 #include "task/mark.h"
 #include "task/oom.h"
 #include "chardev.h"
+#include "xpmem.h"
 
 /* Files of /sys/kernel/hpmmap. */
 
@@ -124,12 +126,14 @@ static const struct {
 	{ hpmmap_vmops_init, NULL },
 	{ hooks_init, hpmmap_hook_exit },
 	{ sysfs_dir_init, hpmmap_sysfs_exit },
+	{ hpmmap_windows_init, hpmmap_windows_exit },
 	{ NULL, hpmmap_jobs_exit },
 	{ NULL, hpmmap_pool_exit },
 	{ hpmmap_section_init, hpmmap_section_exit },
 	{ hpmmap_failure_init, hpmmap_failure_exit },
 	{ NULL, hpmmap_pinned_exit },
 	{ hpmmap_chardev_init, hpmmap_chardev_exit },
+	{ hpmmap_xpmem_init, hpmmap_xpmem_exit },
 	{ hpmmap_oom_init, hpmmap_oom_exit },
 	{ mark_init, hpmmap_mark_exit },
 };

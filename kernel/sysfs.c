@@ -12,6 +12,7 @@ static const char * const names[HPMMAP_NR_DIRS] = {
 	[HPMMAP_DIR_NODES] = "nodes",
 	[HPMMAP_DIR_CONTEXTS] = "contexts",
 	[HPMMAP_DIR_JOBS] = "jobs",
+	[HPMMAP_DIR_WINDOWS] = "windows",
 };
 
 static struct kobject *root;

@@ -19,6 +19,7 @@
 #include "as/reuse.h"
 
 struct hpmmap_family;
+struct hpmmap_window;
 
 /**
  * enum hpmmap_name - what a mapping is called in /proc/PID/maps
@@ -86,6 +87,8 @@ enum hpmmap_name {
  * @collapse: a thread will map slots by one entry again before it goes on, @slot first;
  *	@work and @slot are whose who has set @queued
  * @bind: what hpmmap_policy_set() is setting. Protected by @ops.
+ * @window: what others have mapped of it, or NULL; holds a reference. Set once, under
+ *	@lock, and read by who holds that, or mmap_lock for writing.
  * @family: those it shares blocks with, or NULL; set once
  * @kin: in the list of the family
  * @start_work: runs in a new child before its first instruction
@@ -171,6 +174,7 @@ struct hpmmap_ctx {
 		unsigned long start;
 		unsigned long end;
 	} bind;
+	struct hpmmap_window *window;
 	struct hpmmap_family *family;
 	struct list_head kin;
 	struct callback_head start_work;

@@ -16,6 +16,7 @@
 #include "as/store.h"
 #include "as/touch.h"
 #include "as/vma.h"
+#include "as/window.h"
 #include "as/zap.h"
 
 /* Does a page of the part of a slot have contents, or all of it somebody's pins? */
@@ -176,6 +177,7 @@ static void drop_linux_range(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 		if (block->folio || block->draft)
 			continue;
 		slot_clip(slot, start, end, &first, &nr);
+		hpmmap_window_zap(ctx, slot << SLOT_SHIFT, (slot + 1) << SLOT_SHIFT);
 		compat_zap(vma, max(start, slot << SLOT_SHIFT),
 			   (unsigned long)nr << PAGE_SHIFT);
 		hpmmap_block_set_stale(block, first, nr);

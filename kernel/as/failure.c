@@ -36,6 +36,7 @@
 #include "as/reuse.h"
 #include "as/store.h"
 #include "as/vma.h"
+#include "as/window.h"
 
 /* How long to wait for a process that is in the way, in steps of 10 ms. */
 #define BUSY_STEPS 50
@@ -180,8 +181,9 @@ static void use_unmap(const struct use *use, struct hpmmap_block *block,
 	/* Who found the block good has mapped it by then. */
 	mutex_lock(&ctx->lock);
 	mutex_unlock(&ctx->lock);
-	/* Without mmap_lock, which may be held for long. */
+	/* From here on in windows, too. Without mmap_lock, which may be held for long. */
 	unmap_mapping_range(ctx->file->f_mapping, addr, PAGE_SIZE, 0);
+	hpmmap_window_zap(ctx, addr, addr + PAGE_SIZE);
 	if (!mmget_not_zero(ctx->mm))
 		return;
 	/* Of a fork that failed, the mappings are not to be looked at. */

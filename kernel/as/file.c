@@ -114,20 +114,29 @@ static const char * const names[HPMMAP_NR_NAMES] = {
 };
 
 /* A file of an inode, one reference to which is given up. */
-static struct file *file_of(struct inode *inode, enum hpmmap_name name)
+static struct file *file_open(struct inode *inode, const char *name,
+			      const struct file_operations *fops)
 {
 	struct file *file;
 
 	/* Given back by the last fput(). */
 	__module_get(THIS_MODULE);
-	file = alloc_file_pseudo(inode, hpmmap_mnt, names[name],
-				 O_RDWR | O_LARGEFILE, &hpmmap_fops);
+	file = alloc_file_pseudo(inode, hpmmap_mnt, name,
+				 O_RDWR | O_LARGEFILE, fops);
 	if (IS_ERR(file)) {
 		module_put(THIS_MODULE);
 		iput(inode);
-		return file;
 	}
-	file->private_data = (void *)(unsigned long)name;
+	return file;
+}
+
+/* One of a context's files. */
+static struct file *file_of(struct inode *inode, enum hpmmap_name name)
+{
+	struct file *file = file_open(inode, names[name], &hpmmap_fops);
+
+	if (!IS_ERR(file))
+		file->private_data = (void *)(unsigned long)name;
 	return file;
 }
 
@@ -135,6 +144,57 @@ static struct file *file_of(struct inode *inode, enum hpmmap_name name)
 void hpmmap_file_init(const struct vm_operations_struct *ops)
 {
 	hpmmap_vm_ops = ops;
+}
+
+/* What Linux asks of the pages of a mapping. */
+static void mapping_init(struct address_space *mapping)
+{
+	mapping->a_ops = &hpmmap_aops;
+	mapping_set_unevictable(mapping);
+	/*
+	 * Below the zones a policy cares for: NUMA balancing stays away. Where
+	 * all of ZONE_NORMAL is movable, ZONE_DMA32 is one of those, so better
+	 * ZONE_DMA, if there is one: GFP_DMA means ZONE_NORMAL otherwise. With
+	 * no ZONE_DMA and nothing but movable memory above ZONE_DMA32, NUMA
+	 * balancing does not stay away.
+	 */
+	mapping_set_gfp_mask(mapping, GFP_KERNEL |
+			     (IS_ENABLED(CONFIG_ZONE_DMA) ? GFP_DMA :
+							    GFP_DMA32));
+}
+
+/*
+ * A new file with an inode of its own. The file system is mounted while there are files:
+ * so long it keeps the module.
+ */
+static struct file *file_new(const char *name, const struct file_operations *fops)
+{
+	struct inode *inode;
+	struct file *file;
+	int ret;
+
+	ret = simple_pin_fs(&hpmmap_fs_type, &hpmmap_mnt, &hpmmap_mnt_count);
+	if (ret)
+		return ERR_PTR(ret);
+	inode = new_inode(hpmmap_mnt->mnt_sb);
+	if (!inode) {
+		simple_release_fs(&hpmmap_mnt, &hpmmap_mnt_count);
+		return ERR_PTR(-ENOMEM);
+	}
+	inode->i_ino = get_next_ino();
+	inode->i_mode = S_IFREG | 0600;
+	inode->i_fop = fops;
+	inode->i_flags |= S_NOCMTIME | S_NOATIME | S_PRIVATE;
+	inode->i_size = MAX_LFS_FILESIZE;
+	mapping_init(inode->i_mapping);
+	/* Never one that is only read, which khugepaged has pages of its own for. */
+	atomic_set(&inode->i_writecount, 1);
+	/* Unlinked files are dumped as anonymous memory is. */
+	clear_nlink(inode);
+	file = file_open(inode, name, fops);
+	if (IS_ERR(file))
+		simple_release_fs(&hpmmap_mnt, &hpmmap_mnt_count);
+	return file;
 }
 
 /**
@@ -146,44 +206,56 @@ void hpmmap_file_init(const struct vm_operations_struct *ops)
  */
 struct file *hpmmap_file_alloc(void)
 {
-	struct inode *inode;
-	struct file *file;
+	return file_new(names[HPMMAP_NAME_NONE], &hpmmap_fops);
+}
+
+/**
+ * hpmmap_file_window() - a file of a window
+ * @fops: what it can do; its release has to call hpmmap_file_window_end()
+ * @mapping: where its mappings are to be found, from hpmmap_file_window_mapping()
+ *
+ * The caller keeps the module loaded while this runs.
+ *
+ * Return: the file, or an ERR_PTR.
+ */
+struct file *hpmmap_file_window(const struct file_operations *fops,
+				struct address_space *mapping)
+{
+	struct file *file = file_new("[window]", fops);
+
+	if (!IS_ERR(file))
+		file->f_mapping = mapping;
+	return file;
+}
+
+/* A file of a window is released. */
+void hpmmap_file_window_end(void)
+{
+	simple_release_fs(&hpmmap_mnt, &hpmmap_mnt_count);
+}
+
+/**
+ * hpmmap_file_window_mapping() - get ready what the mappings of a window hang on
+ * @mapping: zeroed memory
+ *
+ * It has no pages of its own.
+ *
+ * Return: 0, to be undone by hpmmap_file_window_end(), or an errno.
+ */
+int hpmmap_file_window_mapping(struct address_space *mapping)
+{
+	static struct lock_class_key key;
 	int ret;
 
-	/* Mounted while there are files: so long it keeps the module. */
 	ret = simple_pin_fs(&hpmmap_fs_type, &hpmmap_mnt, &hpmmap_mnt_count);
 	if (ret)
-		return ERR_PTR(ret);
-	inode = new_inode(hpmmap_mnt->mnt_sb);
-	if (!inode) {
-		simple_release_fs(&hpmmap_mnt, &hpmmap_mnt_count);
-		return ERR_PTR(-ENOMEM);
-	}
-	inode->i_ino = get_next_ino();
-	inode->i_mode = S_IFREG | 0600;
-	inode->i_fop = &hpmmap_fops;
-	inode->i_flags |= S_NOCMTIME | S_NOATIME | S_PRIVATE;
-	inode->i_size = MAX_LFS_FILESIZE;
-	inode->i_mapping->a_ops = &hpmmap_aops;
-	mapping_set_unevictable(inode->i_mapping);
-	/*
-	 * Below the zones a policy cares for: NUMA balancing stays away. Where
-	 * all of ZONE_NORMAL is movable, ZONE_DMA32 is one of those, so better
-	 * ZONE_DMA, if there is one: GFP_DMA means ZONE_NORMAL otherwise. With
-	 * no ZONE_DMA and nothing but movable memory above ZONE_DMA32, NUMA
-	 * balancing does not stay away.
-	 */
-	mapping_set_gfp_mask(inode->i_mapping, GFP_KERNEL |
-			     (IS_ENABLED(CONFIG_ZONE_DMA) ? GFP_DMA :
-							    GFP_DMA32));
-	/* Never one that is only read, which khugepaged has pages of its own for. */
-	atomic_set(&inode->i_writecount, 1);
-	/* Unlinked files are dumped as anonymous memory is. */
-	clear_nlink(inode);
-	file = file_of(inode, HPMMAP_NAME_NONE);
-	if (IS_ERR(file))
-		simple_release_fs(&hpmmap_mnt, &hpmmap_mnt_count);
-	return file;
+		return ret;
+	address_space_init_once(mapping);
+	/* Taken in notifiers, by who has that of an ordinary file. */
+	lockdep_set_class(&mapping->i_mmap_rwsem, &key);
+	mapping->host = d_inode(hpmmap_mnt->mnt_root);
+	mapping_init(mapping);
+	return 0;
 }
 
 /* Mappings may keep the files a while longer. */

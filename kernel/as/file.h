@@ -9,7 +9,9 @@
 #include "hpmmap.h"
 #include "as/ctx.h"
 
+struct address_space;
 struct file;
+struct file_operations;
 struct vm_area_struct;
 struct vm_operations_struct;
 
@@ -35,6 +37,10 @@ static inline unsigned long hpmmap_stack_given(unsigned long start,
 void hpmmap_file_init(const struct vm_operations_struct *ops);
 struct file *hpmmap_file_alloc(void);
 void hpmmap_file_put(struct hpmmap_ctx *ctx);
+struct file *hpmmap_file_window(const struct file_operations *fops,
+				struct address_space *mapping);
+void hpmmap_file_window_end(void);
+int hpmmap_file_window_mapping(struct address_space *mapping);
 unsigned long hpmmap_file_map_named(struct hpmmap_ctx *ctx, enum hpmmap_name name,
 			       unsigned long addr, unsigned long len,
 			       unsigned long prot, unsigned long flags);

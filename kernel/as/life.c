@@ -34,6 +34,7 @@
 #include "as/show.h"
 #include "as/stats.h"
 #include "as/unmap.h"
+#include "as/window.h"
 
 /* How soon to look again at orphans that somebody still uses: first, and last. */
 #define REAP_FIRST_MS 1
@@ -68,6 +69,7 @@ static unsigned int reap_ms = REAP_FIRST_MS;
 static void ctx_free(struct hpmmap_ctx *ctx)
 {
 	hpmmap_family_leave(ctx);
+	hpmmap_window_forget(ctx);
 	xa_destroy(&ctx->store);
 	hpmmap_block_bury(&ctx->graves);
 	if (ctx->mm)
@@ -204,6 +206,7 @@ void hpmmap_ctx_join(struct hpmmap_ctx *ctx)
 static void tear_down(struct hpmmap_ctx *ctx, bool own)
 {
 	hpmmap_ctx_unhash(ctx);
+	hpmmap_window_gone(ctx);
 	hpmmap_store_release_all(ctx, own ? HPMMAP_EXIT_ZEROES : 0);
 	hpmmap_ctx_torn(ctx);
 	hpmmap_stats_fold(ctx);

@@ -605,6 +605,107 @@ unsigned long hpmmap_pgmap_fill_pages(struct vm_fault *vmf,
 			 block, flags);
 }
 
+/* The entry for a page in a window, where somebody may write by it or not. */
+static pte_t window_entry(const struct vm_area_struct *vma, struct page *page, bool write)
+{
+	pte_t entry = mk_pte(page, vma->vm_page_prot);
+
+	return write ? compat_pte_mkwrite(pte_mkdirty(entry)) : pte_wrprotect(entry);
+}
+
+/* For pages of one folio of a block. */
+static unsigned int insert_run(struct vm_fault *vmf, unsigned long addr,
+			       struct hpmmap_block *block, unsigned int first,
+			       unsigned int nr, bool write)
+{
+	struct page *page = hpmmap_block_page(block, first);
+	struct folio *folio = page_folio(page);
+	struct vm_area_struct *vma = vmf->vma;
+	unsigned int i, made = 0;
+	spinlock_t *ptl;
+	pte_t *ptep;
+	bool hurt;
+
+	folio_lock(folio);
+	hurt = hpmmap_block_is_hurt(block);
+	ptep = table_lock(vma->vm_mm, vmf->pmd, addr, &ptl);
+	for (i = 0; ptep && i < nr; i++) {
+		if (!pte_none(ptep_get(ptep + i)) ||
+		    (hurt && hpmmap_block_is_lost(block, first + i)))
+			continue;
+		folio_get(folio);
+		compat_add_rmap_4k(folio, page + i, vma);
+		set_pte_at(vma->vm_mm, addr + i * PAGE_SIZE, ptep + i,
+			   window_entry(vma, page + i, write));
+		made++;
+	}
+	if (ptep)
+		spin_unlock(ptl);
+	folio_unlock(folio);
+	if (made)
+		compat_add_rss(vma->vm_mm, folio, made);
+	return made;
+}
+
+/**
+ * hpmmap_pgmap_insert_pages() - map pages of a block, wherever they lie in their slot
+ * @vmf: a fault in a window
+ * @addr: where; in the table of the fault, as is all of it
+ * @block: the block, which nobody exchanges now; pages of the pools are committed
+ * @first: page of the block that is mapped there
+ * @nr: how many, from that on
+ * @write: somebody may write to them
+ *
+ * By entries of 4 KB; none without a table for them.
+ *
+ * Return: how many entries were made.
+ */
+unsigned int hpmmap_pgmap_insert_pages(struct vm_fault *vmf, unsigned long addr,
+				       struct hpmmap_block *block, unsigned int first,
+				       unsigned int nr, bool write)
+{
+	unsigned int made = 0;
+
+	lockdep_assert_held(&vmf->vma->vm_mm->mmap_lock);
+	install_table(vmf);
+	if (block->folio)
+		return insert_run(vmf, addr, block, first, nr, write);
+	/* Of Linux's memory, there may be only some pages. */
+	for (; nr; nr--, first++, addr += PAGE_SIZE)
+		if (!test_bit_acquire(first, block->stale))
+			made += insert_run(vmf, addr, block, first, 1, write);
+	return made;
+}
+
+/**
+ * hpmmap_pgmap_insert_special() - map a page of Linux without a reference
+ * @vmf: a fault in a window
+ * @page: the page; a notifier tells when it is somebody else's
+ * @write: somebody may write to it
+ *
+ * May be called with a spinlock held.
+ *
+ * Return: false without a table for it.
+ */
+bool hpmmap_pgmap_insert_special(struct vm_fault *vmf, struct page *page, bool write)
+{
+	struct vm_area_struct *vma = vmf->vma;
+	unsigned long addr = vmf->address & PAGE_MASK;
+	spinlock_t *ptl;
+	pte_t *ptep;
+
+	lockdep_assert_held(&vma->vm_mm->mmap_lock);
+	install_table(vmf);
+	ptep = table_lock(vma->vm_mm, vmf->pmd, addr, &ptl);
+	if (!ptep)
+		return false;
+	if (pte_none(ptep_get(ptep)))
+		set_pte_at(vma->vm_mm, addr, ptep,
+			   pte_mkspecial(window_entry(vma, page, write)));
+	spin_unlock(ptl);
+	return true;
+}
+
 /* Pages of zeros that are everybody's are special. */
 static unsigned long count_ptes(pmd_t *pmdp, unsigned long start,
 				unsigned long end)

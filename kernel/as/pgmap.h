@@ -40,6 +40,10 @@ unsigned long hpmmap_pgmap_fill_fault(struct vm_fault *vmf,
 				      struct hpmmap_block *block);
 unsigned long hpmmap_pgmap_fill_pages(struct vm_fault *vmf,
 				      struct hpmmap_block *block, unsigned int nr);
+unsigned int hpmmap_pgmap_insert_pages(struct vm_fault *vmf, unsigned long addr,
+				       struct hpmmap_block *block, unsigned int first,
+				       unsigned int nr, bool write);
+bool hpmmap_pgmap_insert_special(struct vm_fault *vmf, struct page *page, bool write);
 void hpmmap_pgmap_fault_in(struct vm_area_struct *vma, unsigned long addr);
 pmd_t *hpmmap_pgmap_pmd(struct mm_struct *mm, unsigned long addr);
 bool hpmmap_pgmap_is_done(struct vm_area_struct *vma, pmd_t *pmdp);

@@ -21,6 +21,7 @@
 #include "as/snapshot.h"
 #include "as/store.h"
 #include "as/vma.h"
+#include "as/window.h"
 #include "as/zap.h"
 
 /* Is the caller forking, and its address space not copied yet? */
@@ -279,6 +280,8 @@ static void snapshot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 	mmap_assert_write_locked(parent->mm);
 	mutex_lock(&parent->lock);
 	mutex_lock_nested(&child->lock, SINGLE_DEPTH_NESTING);
+	/* Nothing comes back while mmap_lock is held. */
+	hpmmap_window_zap(parent, vma->vm_start, vma->vm_end);
 	while (slot <= last && !child->doomed) {
 		unsigned int nr;
 

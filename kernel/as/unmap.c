@@ -14,6 +14,7 @@
 #include "as/store.h"
 #include "as/unmap.h"
 #include "as/vma.h"
+#include "as/window.h"
 #include "trace.h"
 
 /* Blocks whose slots are looked at without a pause. */
@@ -112,6 +113,8 @@ static unsigned long take_back(struct hpmmap_ctx *ctx, unsigned long start,
 
 	mmap_read_lock(ctx->mm);
 	mutex_lock(&ctx->lock);
+	/* The mappings are gone: nobody gets into a window what was behind them. */
+	hpmmap_window_zap(ctx, start & SLOT_MASK, ALIGN(end, SLOT_SIZE));
 	xas_lock(&xas);
 	xas_for_each(&xas, block, slot_of(end - 1)) {
 		unsigned long slot = xas.xa_index;

@@ -19,6 +19,7 @@
 #include "as/snapshot.h"
 #include "as/stats.h"
 #include "as/vmops.h"
+#include "as/window.h"
 #include "as/zap.h"
 #include "trace.h"
 
@@ -112,20 +113,20 @@ static int hpmmap_vm_may_split(struct vm_area_struct *vma, unsigned long addr)
 
 /*
  * The core is about to make entries writable. What is shared has none then,
- * and gets none before the core is done: mmap_lock is held for writing.
+ * and gets none before the core is done: mmap_lock is held for writing. Nor do windows,
+ * whatever becomes of the range.
  */
 static int hpmmap_vm_mprotect(struct vm_area_struct *vma, unsigned long start,
 			      unsigned long end, unsigned long newflags)
 {
-	struct hpmmap_ctx *ctx;
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(vma->vm_mm);
 
-	if (!(newflags & VM_WRITE))
+	if (!ctx)
 		return 0;
-	ctx = hpmmap_ctx_get(vma->vm_mm);
-	if (ctx) {
+	hpmmap_window_zap(ctx, start, end);
+	if (newflags & VM_WRITE)
 		hpmmap_store_zap_shared(ctx, start, end);
-		hpmmap_ctx_put(ctx);
-	}
+	hpmmap_ctx_put(ctx);
 	return 0;
 }
 

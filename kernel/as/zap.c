@@ -9,15 +9,17 @@
 #include "as/pgmap.h"
 #include "as/store.h"
 #include "as/vma.h"
+#include "as/window.h"
 #include "as/zap.h"
 
-/* Nothing of a slot stays mapped by page tables. */
+/* Nothing of a slot stays mapped by page tables, anybody's who has a window. */
 void hpmmap_slot_zap(struct hpmmap_ctx *ctx, unsigned long slot)
 {
 	unsigned long start = slot << SLOT_SHIFT, end = start + SLOT_SIZE;
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, ctx->mm, start);
 
+	hpmmap_window_zap(ctx, start, end);
 	for_each_vma_range(vmi, vma, end) {
 		unsigned long lo = max(start, vma->vm_start);
 
@@ -56,6 +58,7 @@ void hpmmap_range_zap(struct hpmmap_ctx *ctx, unsigned long start,
 	VMA_ITERATOR(vmi, ctx->mm, start);
 
 	mmap_assert_write_locked(ctx->mm);
+	hpmmap_window_zap(ctx, start, end);
 	for_each_vma_range(vmi, vma, end) {
 		unsigned long lo = max(start, vma->vm_start);
 

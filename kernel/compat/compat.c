@@ -144,6 +144,22 @@ void compat_add_rmap_2m(struct folio *folio, struct vm_area_struct *vma)
 #endif
 }
 
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
+typedef void add_rmap_4k_t(struct folio *folio, struct page *page, int nr_pages,
+			   struct vm_area_struct *vma);
+DEFINE_STATIC_CALL_NULL(hpmmap_add_rmap_4k, add_rmap_4k_t);
+#endif
+
+void compat_add_rmap_4k(struct folio *folio, struct page *page,
+			struct vm_area_struct *vma)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
+	static_call(hpmmap_add_rmap_4k)(folio, page, 1, vma);
+#else
+	static_call(hpmmap_add_rmap_2m)(page, vma, false);
+#endif
+}
+
 typedef void flush_tlb_t(struct mm_struct *mm, unsigned long start,
 			 unsigned long end, unsigned int stride_shift,
 			 bool freed_tables);
@@ -425,6 +441,9 @@ static const struct {
 #endif
 	FUNCTION(SET_PTE_NAME, hpmmap_set_pte),
 	FUNCTION(RMAP_2M_NAME, hpmmap_add_rmap_2m),
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
+	FUNCTION("folio_add_file_rmap_ptes", hpmmap_add_rmap_4k),
+#endif
 	FUNCTION("flush_tlb_mm_range", hpmmap_flush_tlb),
 	FUNCTION(TREE_INSERT_NAME, hpmmap_tree_insert),
 	FUNCTION(TREE_REMOVE_NAME, hpmmap_tree_remove),

@@ -10,6 +10,7 @@
 #include <linux/mm.h>
 #include <linux/mman.h>
 #include <linux/module.h>
+#include <linux/page_table_check.h>
 #include <linux/sched/coredump.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/task.h>
@@ -28,6 +29,9 @@
 #endif
 #ifndef CONFIG_DYNAMIC_FTRACE_WITH_ARGS
 #error "hpmmap needs CONFIG_DYNAMIC_FTRACE_WITH_ARGS to hook system calls"
+#endif
+#ifndef CONFIG_MMU_NOTIFIER
+#error "hpmmap needs CONFIG_MMU_NOTIFIER for windows onto memory of Linux"
 #endif
 #if !defined(CONFIG_KPROBES) || !defined(CONFIG_KALLSYMS)
 #error "hpmmap needs CONFIG_KPROBES and CONFIG_KALLSYMS to find functions"
@@ -268,6 +272,52 @@ static inline pmd_t compat_pmd_mkwrite(pmd_t pmd)
 #endif
 }
 
+static inline pte_t compat_pte_mkwrite(pte_t pte)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 6, 0)
+	return pte_mkwrite_novma(pte);
+#else
+	return pte_mkwrite(pte);
+#endif
+}
+
+/*
+ * A page of another process, with a reference: how many, or an errno. mmap_lock of @mm
+ * is held; without @locked it stays so.
+ */
+static inline long compat_gup_remote(struct mm_struct *mm, unsigned long addr,
+				     unsigned int gup_flags, struct page **page,
+				     int *locked)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 5, 0)
+	return get_user_pages_remote(mm, addr, 1, gup_flags, page, locked);
+#else
+	return get_user_pages_remote(mm, addr, 1, gup_flags, page, NULL, locked);
+#endif
+}
+
+/*
+ * May a mapping of a file have entries for pages that are somebody else's? Since 6.18
+ * the core takes them for bad ones, and so do checks of page tables.
+ */
+#ifdef HAVE_FIND_SPECIAL_PAGE
+#define COMPAT_FIND_SPECIAL_PAGE(_fn) .find_special_page = _fn,
+static inline bool compat_has_special_pages(void)
+{
+#ifdef CONFIG_PAGE_TABLE_CHECK
+	return static_branch_likely(&page_table_check_disabled);
+#else
+	return true;
+#endif
+}
+#else
+#define COMPAT_FIND_SPECIAL_PAGE(_fn)
+static inline bool compat_has_special_pages(void)
+{
+	return false;
+}
+#endif
+
 /* Functions of the kernel that are not exported; after compat_init(). */
 void compat_prep_compound_page(struct page *page, unsigned int order);
 void compat_hotplug_lock(void);
@@ -301,6 +351,10 @@ void compat_set_ptes(struct vm_fault *vmf, struct folio *folio,
  * compat_add_rss().
  */
 void compat_add_rmap_2m(struct folio *folio, struct vm_area_struct *vma);
+
+/* The same of an entry of 4 KB. */
+void compat_add_rmap_4k(struct folio *folio, struct page *page,
+			struct vm_area_struct *vma);
 
 /* Count memory of files like @folio that an address space has mapped. */
 void compat_add_rss(struct mm_struct *mm, struct folio *folio, long nr_pages);

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Windows: mappings of another address space's memory, seen from their target. */
+#ifndef _HPMMAP_AS_WINDOW_H
+#define _HPMMAP_AS_WINDOW_H
+
+#include <linux/fs.h>
+#include <linux/mmu_notifier.h>
+#include <linux/refcount.h>
+#include <linux/spinlock.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+
+#include "as/ctx.h"
+
+/**
+ * struct hpmmap_window - an address space that others have mapped parts of
+ * @refs: attachments, segments, and the target's context
+ * @link: in the hash; protected by its lock
+ * @mm: the target; mmgrab()bed. Its address is the identity of the window.
+ * @mapping: all attachments' mappings hang on it, by the target's addresses. No page does.
+ * @bytes: of attachments
+ * @notifier: tells what becomes of the target's memory that is Linux's; inserted with
+ *	the first page of it that is mapped
+ * @notified: it was inserted; set with the target's mmap_lock held for writing
+ * @lock: protects the sequence number of @notifier, and what is mapped under it
+ * @foreign: page numbers of the target's whose pages are Linux's and may be mapped
+ * @free: when nobody refers to it
+ */
+struct hpmmap_window {
+	refcount_t refs;
+	struct hlist_node link;
+	struct mm_struct *mm;
+	struct address_space mapping;
+	atomic_long_t bytes;
+	struct mmu_interval_notifier notifier;
+	bool notified;
+	spinlock_t lock;
+	struct xarray foreign;
+	struct work_struct free;
+};
+
+/**
+ * enum hpmmap_window_count - what is counted of all windows since the module was loaded
+ * @HPMMAP_WINDOW_ATTACHMENTS: attachments that there are
+ * @HPMMAP_WINDOW_BYTES: their length
+ * @HPMMAP_WINDOW_FAULTS: faults, each tried again counted as another
+ * @HPMMAP_WINDOW_RETRIES: of those, tried again since the target's mmap_lock was taken
+ * @HPMMAP_WINDOW_ENTRIES_2M: entries of 2 MB that were made
+ * @HPMMAP_WINDOW_ENTRIES_4K: entries of 4 KB for memory of the pools, or what stands in for it
+ * @HPMMAP_WINDOW_ENTRIES_LINUX: entries of 4 KB for memory that is Linux's
+ * @HPMMAP_WINDOW_REVOKED: ranges that were taken out of windows
+ */
+enum hpmmap_window_count {
+	HPMMAP_WINDOW_ATTACHMENTS,
+	HPMMAP_WINDOW_BYTES,
+	HPMMAP_WINDOW_FAULTS,
+	HPMMAP_WINDOW_RETRIES,
+	HPMMAP_WINDOW_ENTRIES_2M,
+	HPMMAP_WINDOW_ENTRIES_4K,
+	HPMMAP_WINDOW_ENTRIES_LINUX,
+	HPMMAP_WINDOW_REVOKED,
+	HPMMAP_NR_WINDOW_COUNTS
+};
+
+extern atomic_long_t hpmmap_window_counts[HPMMAP_NR_WINDOW_COUNTS];
+
+static inline void hpmmap_window_count(enum hpmmap_window_count what, long nr)
+{
+	atomic_long_add(nr, &hpmmap_window_counts[what]);
+}
+
+struct hpmmap_window *hpmmap_window_get(struct mm_struct *mm);
+void hpmmap_window_hold(struct hpmmap_window *win);
+void hpmmap_window_put(struct hpmmap_window *win);
+void hpmmap_window_bind(struct hpmmap_window *win, struct hpmmap_ctx *ctx);
+int hpmmap_window_watch(struct hpmmap_window *win);
+void hpmmap_window_revoke(struct hpmmap_window *win, unsigned long start,
+			  unsigned long end);
+void hpmmap_window_gone(struct hpmmap_ctx *ctx);
+void hpmmap_window_forget(struct hpmmap_ctx *ctx);
+int hpmmap_windows_init(void);
+void hpmmap_windows_exit(void);
+
+/**
+ * hpmmap_window_zap() - blocks of a range change: nobody keeps the old ones mapped
+ * @ctx: the context whose they are. Its lock is held, or its mmap_lock for writing: who
+ *	maps them anew holds both. Or nobody can map them any more.
+ * @start: first address
+ * @end: end
+ */
+static inline void hpmmap_window_zap(struct hpmmap_ctx *ctx, unsigned long start,
+				     unsigned long end)
+{
+	struct hpmmap_window *win = READ_ONCE(ctx->window);
+
+	if (unlikely(win))
+		hpmmap_window_revoke(win, start, end);
+}
+
+#endif /* _HPMMAP_AS_WINDOW_H */

@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * /dev/xpmem: who may have windows onto whom, by the ABI of XPMEM.
+ *
+ * A process publishes a part of its address space, a segment; another one gets a permit
+ * for it, and attaches it. Segments and permits belong to the address space that made them,
+ * as a child may have inherited the file, and end with the file at the latest.
+ */
+#include <linux/capability.h>
+#include <linux/cred.h>
+#include <linux/fs.h>
+#include <linux/kref.h>
+#include <linux/miscdevice.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/pid_namespace.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+#include <linux/user_namespace.h>
+#include <linux/xarray.h>
+
+#include "uapi/hpmmap_xpmem.h"
+#include "hpmmap.h"
+#include "as/attach.h"
+#include "as/window.h"
+#include "xpmem.h"
+
+/* Segments and permits of one file at most. */
+#define MOST_OF_FILE 65536
+
+static bool device = true;
+module_param_named(xpmem, device, bool, 0444);
+MODULE_PARM_DESC(xpmem, "offer /dev/xpmem (default: yes)");
+
+static bool others;
+module_param_named(xpmem_others, others, bool, 0644);
+MODULE_PARM_DESC(xpmem_others, "a segment's mode may let other users attach it (default: no)");
+
+/**
+ * struct xpmem_file - an open file
+ * @lock: protects @objects of the file
+ * @nr: how many there are
+ * @objects: all segments and permits that were made by it
+ */
+struct xpmem_file {
+	struct mutex lock;
+	unsigned int nr;
+	struct list_head objects;
+};
+
+/**
+ * struct object - a segment or a permit
+ * @refs: its number's, and lookups
+ * @link: in its file's list
+ * @file: the file that it was made by; not to be used but for what is in its list
+ * @mm: the address space that it belongs to; mmgrab()bed
+ * @grant: what attachments rest on; a permit's rests on its segment's
+ * @segment: NULL for a segment; otherwise the one it is a permit for, with a reference
+ * @id: its number
+ * @win: of a segment: its window, with a reference
+ * @start: of a segment: first address
+ * @len: of a segment: length
+ * @mode: of a segment: who may
+ * @uid: of a segment: effective user who made it
+ * @gid: and group
+ * @user_ns: of a segment: where these mean something; holds a reference
+ * @pid_ns: of a segment: of the process that made it; holds a reference
+ * @readonly: of a permit: nobody writes by it
+ *
+ * Immutable but for @refs and @link.
+ */
+struct object {
+	struct kref refs;
+	struct list_head link;
+	struct xpmem_file *file;
+	struct mm_struct *mm;
+	struct hpmmap_grant *grant;
+	struct object *segment;
+	u32 id;
+	struct hpmmap_window *win;
+	u64 start;
+	u64 len;
+	umode_t mode;
+	kuid_t uid;
+	kgid_t gid;
+	struct user_namespace *user_ns;
+	struct pid_namespace *pid_ns;
+	bool readonly;
+};
+
+/* All of them by number; one table, so that a permit's is never a segment's. */
+static DEFINE_XARRAY_FLAGS(objects, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
+static u32 next_id;
+
+static void object_free(struct kref *ref)
+{
+	struct object *object = container_of(ref, struct object, refs);
+
+	if (object->segment)
+		kref_put(&object->segment->refs, object_free);
+	if (object->win)
+		hpmmap_window_put(object->win);
+	if (object->user_ns)
+		put_user_ns(object->user_ns);
+	if (object->pid_ns)
+		put_pid_ns(object->pid_ns);
+	hpmmap_grant_put(object->grant);
+	mmdrop(object->mm);
+	kfree(object);
+}
+
+static void object_put(struct object *object)
+{
+	kref_put(&object->refs, object_free);
+}
+
+/* A segment, or a permit for one, without a number; NULL without memory. */
+static struct object *object_alloc(struct object *segment)
+{
+	struct object *object = kzalloc(sizeof(*object), GFP_KERNEL_ACCOUNT);
+
+	if (!object)
+		return NULL;
+	object->grant = hpmmap_grant_alloc(segment ? segment->grant : NULL);
+	if (!object->grant) {
+		kfree(object);
+		return NULL;
+	}
+	kref_init(&object->refs);
+	INIT_LIST_HEAD(&object->link);
+	object->mm = current->mm;
+	mmgrab(object->mm);
+	if (segment)
+		kref_get(&segment->refs);
+	object->segment = segment;
+	return object;
+}
+
+/* Gives it a number, which has the caller's reference then. */
+static int object_publish(struct xpmem_file *xf, struct object *object)
+{
+	int ret = -ENOSPC;
+
+	object->file = xf;
+	mutex_lock(&xf->lock);
+	if (xf->nr < MOST_OF_FILE) {
+		ret = xa_alloc_cyclic(&objects, &object->id, object,
+				      XA_LIMIT(1, INT_MAX), &next_id,
+				      GFP_KERNEL_ACCOUNT);
+		/* 1 if the numbers began anew. */
+		ret = min(ret, 0);
+	}
+	if (!ret) {
+		xf->nr++;
+		list_add_tail(&object->link, &xf->objects);
+	}
+	mutex_unlock(&xf->lock);
+	return ret;
+}
+
+/* One by its number, with a reference, or an ERR_PTR. */
+static struct object *object_get(s64 id, bool segment)
+{
+	struct object *object;
+
+	if (id <= 0)
+		return ERR_PTR(-EINVAL);
+	xa_lock(&objects);
+	object = id <= INT_MAX ? xa_load(&objects, id) : NULL;
+	if (object && !object->segment == segment)
+		kref_get(&object->refs);
+	else
+		object = ERR_PTR(-ENOENT);
+	xa_unlock(&objects);
+	return object;
+}
+
+/*
+ * It has no number any more, and what rests on it shows nothing. Of a permit that is the
+ * caller's, mostly; others that have attached the segment need not notice.
+ */
+static int object_end(struct object *object)
+{
+	const struct object *segment = object->segment ?: object;
+	int ret = 0;
+
+	hpmmap_grant_end(object->grant);
+	if (object != segment && object->mm == current->mm)
+		ret = hpmmap_detach_grant(object->grant);
+	else if (atomic_read(&object->mm->mm_users))
+		hpmmap_window_revoke(segment->win, segment->start,
+				     segment->start + segment->len);
+	object_put(object);
+	return ret;
+}
+
+/*
+ * Takes the number of the caller's own; only one of several who try does. The file is
+ * that of its list: a process may have opened the device twice.
+ */
+static int object_take(struct xpmem_file *xf, s64 id, bool segment,
+		       struct object **taken)
+{
+	struct object *object = object_get(id, segment);
+	int ret = 0;
+
+	if (IS_ERR(object))
+		return PTR_ERR(object);
+	if (object->mm != current->mm || object->file != xf) {
+		ret = -EACCES;
+		goto out;
+	}
+	mutex_lock(&xf->lock);
+	if (xa_cmpxchg(&objects, id, object, NULL, 0) == object) {
+		list_del_init(&object->link);
+		xf->nr--;
+	} else {
+		ret = -ENOENT;
+	}
+	mutex_unlock(&xf->lock);
+out:
+	*taken = object;
+	object_put(object);
+	return ret;
+}
+
+/*
+ * As for SysV memory, and more: the mode alone does not let other users, nor the same
+ * number in another namespace, a container's say.
+ */
+static int may(const struct object *segment, bool write)
+{
+	unsigned int want = write ? 6 : 4, granted = segment->mode;
+	bool same = uid_eq(current_euid(), segment->uid) &&
+		    current_user_ns() == segment->user_ns &&
+		    task_active_pid_ns(current) == segment->pid_ns;
+
+	if (same)
+		granted >>= 6;
+	else if (!READ_ONCE(others))
+		return -EACCES;
+	else if (in_group_p(segment->gid))
+		granted >>= 3;
+	return want & ~granted ? -EACCES : 0;
+}
+
+static long cmd_make(struct xpmem_file *xf, struct xpmem_cmd_make *c)
+{
+	struct object *segment;
+	u64 room = TASK_SIZE - PAGE_SIZE;
+	int ret;
+
+	if (c->permit_type != XPMEM_ABI_PERMIT_MODE || c->permit_value & ~0777ULL ||
+	    !c->size || !PAGE_ALIGNED(c->vaddr) || c->vaddr >= room ||
+	    (c->size != XPMEM_ABI_MAXADDR_SIZE && !PAGE_ALIGNED(c->size)))
+		return -EINVAL;
+	segment = object_alloc(NULL);
+	if (!segment)
+		return -ENOMEM;
+	segment->start = c->vaddr;
+	segment->len = min(c->size, room - c->vaddr);
+	segment->mode = c->permit_value;
+	segment->uid = current_euid();
+	segment->gid = current_egid();
+	segment->user_ns = get_user_ns(current_user_ns());
+	segment->pid_ns = get_pid_ns(task_active_pid_ns(current));
+	segment->win = hpmmap_window_get(current->mm);
+	if (IS_ERR(segment->win)) {
+		ret = PTR_ERR(segment->win);
+		segment->win = NULL;
+	} else {
+		ret = object_publish(xf, segment);
+	}
+	if (ret) {
+		object_put(segment);
+		return ret;
+	}
+	c->segid = segment->id;
+	return 0;
+}
+
+static long cmd_remove(struct xpmem_file *xf, s64 id, bool segment)
+{
+	struct object *object;
+	int ret = object_take(xf, id, segment, &object);
+
+	return ret ?: object_end(object);
+}
+
+static long cmd_get(struct xpmem_file *xf, struct xpmem_cmd_get *c)
+{
+	struct object *segment, *permit;
+	int ret;
+
+	if ((c->flags != XPMEM_ABI_RDONLY && c->flags != XPMEM_ABI_RDWR) ||
+	    c->permit_type != XPMEM_ABI_PERMIT_MODE || c->permit_value)
+		return -EINVAL;
+	segment = object_get(c->segid, true);
+	if (IS_ERR(segment))
+		return PTR_ERR(segment);
+	ret = may(segment, c->flags == XPMEM_ABI_RDWR);
+	if (ret)
+		goto out;
+	permit = object_alloc(segment);
+	if (!permit) {
+		ret = -ENOMEM;
+		goto out;
+	}
+	permit->readonly = c->flags == XPMEM_ABI_RDONLY;
+	ret = object_publish(xf, permit);
+	if (ret)
+		object_put(permit);
+	else
+		c->apid = permit->id;
+out:
+	object_put(segment);
+	return ret;
+}
+
+static long attach(const struct object *permit, struct xpmem_cmd_attach *c)
+{
+	const struct object *segment = permit->segment;
+	unsigned int flags = permit->readonly ? HPMMAP_ATTACH_READONLY : 0;
+	u64 len = PAGE_ALIGN(c->size);
+	unsigned long addr;
+	int ret;
+
+	if (!PAGE_ALIGNED(c->vaddr | c->offset) || c->offset < 0 || !len ||
+	    len < c->size || c->offset > segment->len ||
+	    len > segment->len - c->offset)
+		return -EINVAL;
+	if (permit->mm != current->mm)
+		return -EACCES;
+	ret = may(segment, !permit->readonly);
+	if (ret)
+		return ret;
+	/* What was published is gone. */
+	if (READ_ONCE(segment->grant->revoked) || !atomic_read(&segment->mm->mm_users))
+		return -ENOENT;
+	if (c->flags & XPMEM_ABI_POPULATE)
+		flags |= HPMMAP_ATTACH_POPULATE;
+	addr = hpmmap_attach(segment->win, permit->grant, segment->start + c->offset,
+			     len, c->vaddr, flags);
+	if (IS_ERR_VALUE(addr))
+		return addr;
+	c->vaddr = addr;
+	return 0;
+}
+
+static long cmd_attach(struct xpmem_cmd_attach *c)
+{
+	struct object *permit = object_get(c->apid, false);
+	long ret;
+
+	if (IS_ERR(permit))
+		return PTR_ERR(permit);
+	ret = attach(permit, c);
+	object_put(permit);
+	return ret;
+}
+
+/* Size of what a command's argument points to. */
+static const u8 sizes[] = {
+	[_IOC_NR(XPMEM_CMD_MAKE)] = sizeof(struct xpmem_cmd_make),
+	[_IOC_NR(XPMEM_CMD_REMOVE)] = sizeof(s64),
+	[_IOC_NR(XPMEM_CMD_GET)] = sizeof(struct xpmem_cmd_get),
+	[_IOC_NR(XPMEM_CMD_RELEASE)] = sizeof(s64),
+	[_IOC_NR(XPMEM_CMD_ATTACH)] = sizeof(struct xpmem_cmd_attach),
+	[_IOC_NR(XPMEM_CMD_DETACH)] = sizeof(u64),
+	[_IOC_NR(XPMEM_CMD_FORK_END)] = 0,
+};
+
+static long xpmem_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	struct xpmem_file *xf = file->private_data;
+	void __user *user = (void __user *)arg;
+	union {
+		struct xpmem_cmd_make make;
+		struct xpmem_cmd_get get;
+		struct xpmem_cmd_attach attach;
+		s64 id;
+	} u;
+	unsigned int nr = _IOC_NR(cmd);
+	long ret;
+
+	if (cmd != _IO(XPMEM_ABI_MAGIC, nr) || nr >= ARRAY_SIZE(sizes))
+		return -ENOTTY;
+	if (copy_from_user(&u, user, sizes[nr]))
+		return -EFAULT;
+	switch (cmd) {
+	case XPMEM_CMD_VERSION:
+		return XPMEM_ABI_VERSION;
+	case XPMEM_CMD_MAKE:
+		ret = cmd_make(xf, &u.make);
+		break;
+	case XPMEM_CMD_REMOVE:
+		return cmd_remove(xf, u.id, true);
+	case XPMEM_CMD_GET:
+		ret = cmd_get(xf, &u.get);
+		break;
+	case XPMEM_CMD_RELEASE:
+		return cmd_remove(xf, u.id, false);
+	case XPMEM_CMD_ATTACH:
+		ret = cmd_attach(&u.attach);
+		break;
+	case XPMEM_CMD_DETACH:
+		return hpmmap_detach(u.id);
+	default:
+		return 0;
+	}
+	if (ret || !copy_to_user(user, &u, sizes[nr]))
+		return ret;
+	/* Nobody would know of it. */
+	if (cmd == XPMEM_CMD_MAKE)
+		cmd_remove(xf, u.make.segid, true);
+	else if (cmd == XPMEM_CMD_GET)
+		cmd_remove(xf, u.get.apid, false);
+	else
+		hpmmap_detach(u.attach.vaddr);
+	return -EFAULT;
+}
+
+static int xpmem_open(struct inode *inode, struct file *file)
+{
+	struct xpmem_file *xf = kzalloc(sizeof(*xf), GFP_KERNEL_ACCOUNT);
+
+	if (!xf)
+		return -ENOMEM;
+	mutex_init(&xf->lock);
+	INIT_LIST_HEAD(&xf->objects);
+	file->private_data = xf;
+	return 0;
+}
+
+static int xpmem_release(struct inode *inode, struct file *file)
+{
+	struct xpmem_file *xf = file->private_data;
+	struct object *object, *tmp;
+
+	/* Nobody else has the file any more. */
+	list_for_each_entry_safe(object, tmp, &xf->objects, link) {
+		list_del_init(&object->link);
+		xa_erase(&objects, object->id);
+		object_end(object);
+		cond_resched();
+	}
+	kfree(xf);
+	return 0;
+}
+
+static const struct file_operations xpmem_fops = {
+	.owner = THIS_MODULE,
+	.open = xpmem_open,
+	.release = xpmem_release,
+	.unlocked_ioctl = xpmem_ioctl,
+	.llseek = noop_llseek,
+};
+
+/* For everybody, as XPMEM's: who has nothing published has nothing to fear. */
+static struct miscdevice xpmem_misc = {
+	.minor = MISC_DYNAMIC_MINOR,
+	.name = "xpmem",
+	.fops = &xpmem_fops,
+	.mode = 0666,
+};
+
+int hpmmap_xpmem_init(void)
+{
+	int ret;
+
+	if (!device)
+		return 0;
+	ret = misc_register(&xpmem_misc);
+	if (ret) {
+		/* XPMEM's own module, for one. */
+		pr_warn("/dev/xpmem cannot be offered: %d\n", ret);
+		device = false;
+	}
+	return 0;
+}
+
+void hpmmap_xpmem_exit(void)
+{
+	if (device)
+		misc_deregister(&xpmem_misc);
+}

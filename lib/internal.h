@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* What the files of libhpmmap have of each other. */
+#ifndef HPMMAP_LIB_INTERNAL_H
+#define HPMMAP_LIB_INTERNAL_H
+
+#include "hpmmap_window.h"
+
+#define PUBLIC	__attribute__((visibility("default")))
+
+/* hpmmap_attach() at a free place, or anywhere with NULL; EEXIST: it is not free. */
+void *attach_at(int64_t id, size_t offset, size_t bytes, unsigned int flags, void *at);
+
+/* Of a peer, so that hpmmap_remote_ptr() need not be two calls. */
+struct hpmmap_peer {
+	struct {
+		uintptr_t start;
+		uintptr_t bytes;
+		/* To be added to the peer's address. */
+		uintptr_t delta;
+	} zone[HPMMAP_ZONES];
+	/* Of the peer's variables to those of the caller. */
+	uintptr_t image_delta;
+};
+
+static inline void *peer_ptr(const struct hpmmap_peer *peer, const void *ptr)
+{
+	for (int i = 0; i < HPMMAP_ZONES; i++)
+		if ((uintptr_t)ptr - peer->zone[i].start < peer->zone[i].bytes)
+			return (void *)((uintptr_t)ptr + peer->zone[i].delta);
+	return NULL;
+}
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * libxpmem: windows onto the memory of other processes, with XPMEM's interface.
+ *
+ * A process makes a segment of part of its address space, and another one that gets the
+ * segment attaches it: what it then loads and stores is the memory of the first. All sizes
+ * and offsets are in bytes. Every function returns -1 and sets errno where it fails.
+ */
+#ifndef _XPMEM_H
+#define _XPMEM_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A segment that somebody has made; positive. */
+typedef int64_t xpmem_segid_t;
+/* The right to attach one, of the process that has got it; positive. */
+typedef int64_t xpmem_apid_t;
+
+/* A place in a segment: multiples of a page. */
+struct xpmem_addr {
+	xpmem_apid_t apid;
+	off_t offset;
+};
+
+/* As size of xpmem_make(): all of the address space from vaddr on. */
+#define XPMEM_MAXADDR_SIZE	((size_t)-1)
+
+/* flags of xpmem_get(); a window got with XPMEM_RDONLY cannot be written to. */
+#define XPMEM_RDONLY	0x1
+#define XPMEM_RDWR	0x2
+
+/* The only permit_type: permit_value is (void *)MODE, the bits of chmod(2), for xpmem_make(), and NULL for xpmem_get(). */
+#define XPMEM_PERMIT_MODE	0x1
+
+/* The version of the device's interface. ENOENT, ENODEV: there is no device. */
+int xpmem_version(void);
+
+/*
+ * Makes a segment of [vaddr, vaddr + size), both multiples of a page. It need not be mapped:
+ * what is there when a window is looked at counts. EINVAL, ENOMEM.
+ */
+xpmem_segid_t xpmem_make(void *vaddr, size_t size, int permit_type, void *permit_value);
+
+/* Ends a segment that this process has made, and takes its memory out of all windows. EINVAL, ENOENT, EACCES: another process's. */
+int xpmem_remove(xpmem_segid_t segid);
+
+/*
+ * EINVAL, ENOENT: no such segment, EACCES: of another user whom the administrator does not let, or not by this mode,
+ * ENOSPC: 65,536 segments and rights, ENOMEM.
+ */
+xpmem_apid_t xpmem_get(xpmem_segid_t segid, int flags, int permit_type, void *permit_value);
+
+/* Gives a right back, and detaches what is attached by it. EINVAL, ENOENT, EACCES: another process's. */
+int xpmem_release(xpmem_apid_t apid);
+
+/*
+ * Maps size bytes of the segment, rounded up to a page, at vaddr if that is not NULL. EINVAL: not within the
+ * segment, or no multiple of a page; EEXIST: something is mapped at vaddr; ENOENT: the segment has gone, or its process;
+ * EACCES: the right is another process's; ENOMEM.
+ *
+ * To touch what the other process has not mapped, or not for this access, gives SIGBUS. A
+ * child does not inherit the window.
+ */
+void *xpmem_attach(struct xpmem_addr addr, size_t size, void *vaddr);
+
+/* Unmaps the whole attachment that has this address. EINVAL: there is another mapping; 0 where there is none. */
+int xpmem_detach(void *vaddr);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
