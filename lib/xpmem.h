@@ -34,7 +34,7 @@ struct xpmem_addr {
 #define XPMEM_RDONLY	0x1
 #define XPMEM_RDWR	0x2
 
-/* The only permit_type: permit_value is (void *)MODE, the bits of chmod(2), for xpmem_make(), and NULL for xpmem_get(). */
+/* The only permit_type: permit_value is (void *)MODE, the bits of chmod(2), for xpmem_make(); xpmem_get() does not look at it. */
 #define XPMEM_PERMIT_MODE	0x1
 
 /* The version of the device's interface. ENOENT, ENODEV: there is no device. */

@@ -16,13 +16,13 @@ apt() {
 		-o APT::Sandbox::User=root "$@"
 }
 
-# fetch_lists "ARCHIVE SUITE"...: refreshed at most once a day; true if they were.
+# fetch_lists "ARCHIVE SUITE"...: of packages, of sources with APT_TYPE=deb-src; refreshed at most once a day; true if they were.
 fetch_lists() {
 	[ -z "$(find "$APT_DIR/fresh" -mtime -1 2>/dev/null)" ] || return 1
 	mkdir -p "$APT_DIR/lists/partial" "$APT_DIR/cache/archives/partial"
 	local suite
 	for suite in "$@"; do
-		echo "deb [signed-by=$KEYRING] $MIRROR/${suite% *} ${suite#* } main"
+		echo "${APT_TYPE:-deb} [signed-by=$KEYRING] $MIRROR/${suite% *} ${suite#* } main"
 	done >"$APT_DIR/sources.list"
 	apt get -q update >"$APT_DIR/log" 2>&1 || die "Debian's package lists cannot be fetched; see $APT_DIR/log"
 	touch "$APT_DIR/fresh"
