@@ -137,8 +137,11 @@ static struct object *object_alloc(struct object *segment)
 	return object;
 }
 
-/* Gives it a number, which has the caller's reference then. */
-static int object_publish(struct xpmem_file *xf, struct object *object)
+/*
+ * Gives it a number, which has the caller's reference then: somebody may guess it, and end
+ * the object at once.
+ */
+static int object_publish(struct xpmem_file *xf, struct object *object, s64 *id)
 {
 	int ret = -ENOSPC;
 
@@ -152,6 +155,7 @@ static int object_publish(struct xpmem_file *xf, struct object *object)
 		ret = min(ret, 0);
 	}
 	if (!ret) {
+		*id = object->id;
 		xf->nr++;
 		list_add_tail(&object->link, &xf->objects);
 	}
@@ -188,7 +192,8 @@ static int object_end(struct object *object)
 	hpmmap_grant_end(object->grant);
 	if (object != segment && object->mm == current->mm)
 		ret = hpmmap_detach_grant(object->grant);
-	else if (atomic_read(&object->mm->mm_users))
+	if (ret || object == segment ||
+	    (object->mm != current->mm && atomic_read(&object->mm->mm_users)))
 		hpmmap_window_revoke(segment->win, segment->start,
 				     segment->start + segment->len);
 	object_put(object);
@@ -270,13 +275,12 @@ static long cmd_make(struct xpmem_file *xf, struct xpmem_cmd_make *c)
 		ret = PTR_ERR(segment->win);
 		segment->win = NULL;
 	} else {
-		ret = object_publish(xf, segment);
+		ret = object_publish(xf, segment, &c->segid);
 	}
 	if (ret) {
 		object_put(segment);
 		return ret;
 	}
-	c->segid = segment->id;
 	return 0;
 }
 
@@ -308,11 +312,9 @@ static long cmd_get(struct xpmem_file *xf, struct xpmem_cmd_get *c)
 		goto out;
 	}
 	permit->readonly = c->flags == XPMEM_ABI_RDONLY;
-	ret = object_publish(xf, permit);
+	ret = object_publish(xf, permit, &c->apid);
 	if (ret)
 		object_put(permit);
-	else
-		c->apid = permit->id;
 out:
 	object_put(segment);
 	return ret;

@@ -46,6 +46,9 @@
 #define WAIT_STEPS 1000
 #define WAIT_STEP_US 1000
 
+/* Who may not do so waits as often for what is being changed. */
+#define CHANGE_STEPS 100
+
 /* How often an address is looked for, if others map something there meanwhile. */
 #define PLACE_TRIES 8
 
@@ -56,8 +59,12 @@
  * @start: first address of the target's
  * @len: length
  * @readonly: nobody writes by it
+ * @viewer: the address space that has it
+ * @failed: where a thread has waited for a page of Linux in vain. Protected by
+ *	the window's lock.
  *
- * All of it is immutable. It ends with its file, which the mappings keep.
+ * The rest is immutable. It ends with its file, which the mappings keep, when they are gone
+ * and no TLB has anything of them.
  */
 struct attachment {
 	struct hpmmap_window *win;
@@ -65,6 +72,12 @@ struct attachment {
 	unsigned long start;
 	unsigned long len;
 	bool readonly;
+	struct hpmmap_viewer viewer;
+	struct {
+		const struct task_struct *task;
+		unsigned long va;
+		vm_fault_t why;
+	} failed;
 };
 
 /**
@@ -353,23 +366,52 @@ static vm_fault_t map_pool(const struct view *v)
 	return ret;
 }
 
-/* What the target's memory of Linux is asked for: never to wait, with its lock held. */
-static vm_fault_t page_get(const struct view *v, bool write, struct page **page)
+/* Has the caller waited for this page, and it cannot be had? Then why, once. */
+static vm_fault_t failed_before(const struct view *v)
 {
-	long ret = compat_gup_remote(v->mm, v->va, (write ? FOLL_WRITE : 0) |
-				     FOLL_NOWAIT, page, NULL);
+	struct attachment *att = v->att;
+	vm_fault_t ret = 0;
 
-	if (ret == 1)
-		return 0;
-	if (!ret || ret == -EBUSY || ret == -EAGAIN)
-		return VM_FAULT_RETRY;
-	return ret == -ENOMEM ? VM_FAULT_OOM :
-	       ret == -EHWPOISON ? VM_FAULT_HWPOISON : VM_FAULT_SIGBUS;
+	spin_lock(&att->win->lock);
+	if (att->failed.task == current && att->failed.va == v->va) {
+		att->failed.task = NULL;
+		ret = att->failed.why;
+	}
+	spin_unlock(&att->win->lock);
+	return ret;
+}
+
+static void failed_now(struct attachment *att, unsigned long va, long error)
+{
+	spin_lock(&att->win->lock);
+	att->failed.task = current;
+	att->failed.va = va;
+	att->failed.why = error == -ENOMEM ? VM_FAULT_OOM :
+			  error == -EHWPOISON ? VM_FAULT_HWPOISON : VM_FAULT_SIGBUS;
+	spin_unlock(&att->win->lock);
 }
 
 /*
- * A page of the target that is Linux's. VM_FAULT_RETRY where it has to be waited for, and
- * nothing was given up yet.
+ * Nothing of the target's memory is being changed? Who may not let go of its mmap_lock
+ * waits for a moment.
+ */
+static bool begin_linux(const struct view *v, unsigned long *seq)
+{
+	const unsigned int flags = v->vmf->flags;
+	unsigned int steps = CHANGE_STEPS;
+
+	while (!compat_interval_try_begin(&v->att->win->notifier, seq)) {
+		if (flags & FAULT_FLAG_ALLOW_RETRY || !steps-- ||
+		    fatal_signal_pending(current))
+			return false;
+		usleep_range(WAIT_STEP_US, 2 * WAIT_STEP_US);
+	}
+	return true;
+}
+
+/*
+ * A page of the target that is Linux's, if the target has it. VM_FAULT_RETRY where it has
+ * to be waited for: not with any lock held, as that may take another process, or a server.
  */
 static vm_fault_t map_linux(const struct view *v)
 {
@@ -377,21 +419,23 @@ static vm_fault_t map_linux(const struct view *v)
 	bool write = v->vmf->flags & FAULT_FLAG_WRITE;
 	unsigned long seq, index = v->va >> PAGE_SHIFT;
 	struct page *page;
-	vm_fault_t ret;
+	vm_fault_t ret = 0;
 
 	if (!compat_has_special_pages())
 		return VM_FAULT_SIGBUS;
 	if (!smp_load_acquire(&win->notified))
 		return VM_FAULT_RETRY;
+	hpmmap_window_view(win, &v->att->viewer);
 	do {
 		if (fatal_signal_pending(current))
 			return VM_FAULT_SIGBUS;
-		seq = mmu_interval_read_begin(&win->notifier);
+		if (!begin_linux(v, &seq))
+			return VM_FAULT_RETRY;
 		if (xa_err(xa_store(&win->foreign, index, xa_mk_value(1), GFP_KERNEL)))
 			return VM_FAULT_OOM;
-		ret = page_get(v, write, &page);
-		if (ret)
-			return ret;
+		if (compat_gup_remote(v->mm, v->va, (write ? FOLL_WRITE : 0) |
+				      FOLL_NOFAULT, &page, NULL) != 1)
+			return failed_before(v) ?: VM_FAULT_RETRY;
 		if (is_mixed(v, write))
 			make_mixed(v->vmf->vma);
 		spin_lock(&win->lock);
@@ -464,25 +508,36 @@ static vm_fault_t wait_for_target(struct view *v)
 	return VM_FAULT_RETRY;
 }
 
-/* The same for a page of Linux, which may take another process, or a server. */
+/* The target has a page of Linux then, or it is known why not. */
+static void bring_page(struct attachment *att, unsigned long va, bool write)
+{
+	struct mm_struct *mm = att->win->mm;
+	struct page *page;
+	int locked = 1;
+	long ret;
+
+	if (hpmmap_window_watch(att->win) || compat_interval_wait(&att->win->notifier) ||
+	    mmap_read_lock_killable(mm))
+		return;
+	ret = compat_gup_remote(mm, va, write ? FOLL_WRITE : 0, &page, &locked);
+	if (ret == 1)
+		put_page(page);
+	else if (ret < 0 && ret != -EINTR && ret != -EAGAIN)
+		failed_now(att, va, ret);
+	if (locked)
+		mmap_read_unlock(mm);
+}
+
+/* As wait_for_target(), for a page of Linux. */
 static vm_fault_t wait_for_page(struct view *v)
 {
 	bool write = v->vmf->flags & FAULT_FLAG_WRITE;
-	struct hpmmap_window *win = v->att->win;
-	struct page *page;
-	int locked = 1;
+	struct file *file = get_file(v->vmf->vma->vm_file);
 
-	hpmmap_window_hold(win);
 	view_unlock(v);
 	compat_fault_unlock(v->vmf);
-	if (!hpmmap_window_watch(win) && !mmap_read_lock_killable(v->mm)) {
-		if (compat_gup_remote(v->mm, v->va, write ? FOLL_WRITE : 0,
-				      &page, &locked) == 1)
-			put_page(page);
-		if (locked)
-			mmap_read_unlock(v->mm);
-	}
-	hpmmap_window_put(win);
+	bring_page(v->att, v->va, write);
+	fput(file);
 	return VM_FAULT_RETRY;
 }
 
@@ -548,7 +603,11 @@ static vm_fault_t window_fault(struct vm_fault *vmf)
 	vm_fault_t ret;
 
 	hpmmap_window_count(HPMMAP_WINDOW_FAULTS, 1);
-	if (is_revoked(att) || !mmget_not_zero(v.mm))
+	/* A child that was let have the mapping has nothing of it (MADV_DOFORK). */
+	if (is_revoked(att) || vmf->vma->vm_mm != att->viewer.mm)
+		return VM_FAULT_SIGBUS;
+	/* Who comes again and again does not keep alive what has no process any more. */
+	if (!compat_mm_is_owned(v.mm) || !mmget_not_zero(v.mm))
 		return VM_FAULT_SIGBUS;
 	ret = view_fault(&v);
 	if (ret == VM_FAULT_NOPAGE)
@@ -618,6 +677,10 @@ static int window_mmap(struct file *file, struct vm_area_struct *vma)
 		return -EINVAL;
 	if (att->readonly && vma->vm_flags & VM_WRITE)
 		return -EACCES;
+	/*
+	 * VM_DONTEXPAND also keeps mappings with different vm_ops from being merged, and
+	 * mlock(2), userfaultfd and khugepaged away.
+	 */
 	compat_vm_flags_mod(vma, VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP,
 			    att->readonly ? VM_MAYWRITE : 0);
 	vma->vm_ops = &window_vm_ops;
@@ -635,6 +698,8 @@ static void attachment_free(struct attachment *att)
 	hpmmap_window_count(HPMMAP_WINDOW_ATTACHMENTS, -1);
 	hpmmap_window_count(HPMMAP_WINDOW_BYTES, -(long)att->len);
 	atomic_long_sub(att->len, &att->win->bytes);
+	hpmmap_window_unview(att->win, &att->viewer);
+	mmdrop(att->viewer.mm);
 	hpmmap_grant_put(att->grant);
 	hpmmap_window_put(att->win);
 	kfree(att);
@@ -671,6 +736,9 @@ static struct attachment *attachment_alloc(struct hpmmap_window *win,
 	att->start = start;
 	att->len = len;
 	att->readonly = readonly;
+	INIT_LIST_HEAD(&att->viewer.link);
+	mmgrab(current->mm);
+	att->viewer.mm = current->mm;
 	atomic_long_add(len, &win->bytes);
 	hpmmap_window_count(HPMMAP_WINDOW_ATTACHMENTS, 1);
 	hpmmap_window_count(HPMMAP_WINDOW_BYTES, len);

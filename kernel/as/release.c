@@ -123,8 +123,8 @@ static bool may_have_pinned(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 {
 	if (!block->folio || !hpmmap_block_is_pinned(block))
 		return false;
-	/* References that are no device's are nobody's by name. */
-	return compat_mm_has_pinned(ctx->mm) ||
+	/* Nor are those of who has a window, whoever they are; nor others than a device's. */
+	return READ_ONCE(ctx->window) || compat_mm_has_pinned(ctx->mm) ||
 	       is_pinned_otherwise(block->folio);
 }
 

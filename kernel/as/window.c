@@ -73,6 +73,8 @@ static struct hpmmap_window *window_alloc(struct mm_struct *mm)
 	mmgrab(mm);
 	win->mm = mm;
 	spin_lock_init(&win->lock);
+	INIT_LIST_HEAD(&win->viewers);
+	mutex_init(&win->viewers_lock);
 	xa_init_flags(&win->foreign, XA_FLAGS_ACCOUNT);
 	INIT_WORK(&win->free, free_work_fn);
 	return win;
@@ -194,6 +196,44 @@ static void foreign_forget(struct hpmmap_window *win, unsigned long first,
 	xas_unlock(&xas);
 }
 
+/**
+ * hpmmap_window_view() - somebody is about to have entries for pages of Linux
+ * @win: the window
+ * @viewer: who; until hpmmap_window_unview()
+ */
+void hpmmap_window_view(struct hpmmap_window *win, struct hpmmap_viewer *viewer)
+{
+	if (likely(!list_empty_careful(&viewer->link)))
+		return;
+	mutex_lock(&win->viewers_lock);
+	if (list_empty(&viewer->link))
+		list_add(&viewer->link, &win->viewers);
+	mutex_unlock(&win->viewers_lock);
+}
+
+/* Its mappings are gone, and no TLB has anything of them. */
+void hpmmap_window_unview(struct hpmmap_window *win, struct hpmmap_viewer *viewer)
+{
+	mutex_lock(&win->viewers_lock);
+	list_del_init(&viewer->link);
+	mutex_unlock(&win->viewers_lock);
+}
+
+/*
+ * Who unmaps a window takes its entries away, then the mapping out of i_mmap, and flushes
+ * the TLBs at last. In between a revocation does not find it, and an entry for a page of
+ * Linux has no reference that would keep the page.
+ */
+static void flush_viewers(struct hpmmap_window *win)
+{
+	struct hpmmap_viewer *viewer;
+
+	mutex_lock(&win->viewers_lock);
+	list_for_each_entry(viewer, &win->viewers, link)
+		compat_flush_tlb_mm(viewer->mm);
+	mutex_unlock(&win->viewers_lock);
+}
+
 /*
  * Something becomes of the target's memory. That of ours is not told here. Pages are
  * looked at one by one: a window of the target's own is never among them, so windows
@@ -216,7 +256,11 @@ static bool notifier_invalidate(struct mmu_interval_notifier *notifier,
 		return true;
 	if (!mmu_notifier_range_blockable(range))
 		return false;
+	/* Tells the notifiers of who has the window; to lockdep these are those of its target. */
+	lockdep_off();
 	hpmmap_window_revoke(win, range->start, range->end);
+	lockdep_on();
+	flush_viewers(win);
 	foreign_forget(win, first, last);
 	return true;
 }

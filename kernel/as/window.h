@@ -4,13 +4,25 @@
 #define _HPMMAP_AS_WINDOW_H
 
 #include <linux/fs.h>
+#include <linux/list.h>
 #include <linux/mmu_notifier.h>
+#include <linux/mutex.h>
 #include <linux/refcount.h>
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
 
 #include "as/ctx.h"
+
+/**
+ * struct hpmmap_viewer - who may have entries for pages of Linux
+ * @link: in the window's list; empty as long as there are none
+ * @mm: whose entries they are; mmgrab()bed
+ */
+struct hpmmap_viewer {
+	struct list_head link;
+	struct mm_struct *mm;
+};
 
 /**
  * struct hpmmap_window - an address space that others have mapped parts of
@@ -23,6 +35,8 @@
  *	the first page of it that is mapped
  * @notified: it was inserted; set with the target's mmap_lock held for writing
  * @lock: protects the sequence number of @notifier, and what is mapped under it
+ * @viewers: those who may have entries for such pages
+ * @viewers_lock: protects @viewers. Taken by notifiers: nothing is allocated under it.
  * @foreign: page numbers of the target's whose pages are Linux's and may be mapped
  * @free: when nobody refers to it
  */
@@ -35,6 +49,8 @@ struct hpmmap_window {
 	struct mmu_interval_notifier notifier;
 	bool notified;
 	spinlock_t lock;
+	struct list_head viewers;
+	struct mutex viewers_lock;
 	struct xarray foreign;
 	struct work_struct free;
 };
@@ -74,6 +90,8 @@ void hpmmap_window_hold(struct hpmmap_window *win);
 void hpmmap_window_put(struct hpmmap_window *win);
 void hpmmap_window_bind(struct hpmmap_window *win, struct hpmmap_ctx *ctx);
 int hpmmap_window_watch(struct hpmmap_window *win);
+void hpmmap_window_view(struct hpmmap_window *win, struct hpmmap_viewer *viewer);
+void hpmmap_window_unview(struct hpmmap_window *win, struct hpmmap_viewer *viewer);
 void hpmmap_window_revoke(struct hpmmap_window *win, unsigned long start,
 			  unsigned long end);
 void hpmmap_window_gone(struct hpmmap_ctx *ctx);

@@ -288,6 +288,41 @@ struct mm_struct *compat_userfaultfd_mm(struct file *file)
 #endif
 }
 
+/* Private to mm/mmu_notifier.c. */
+struct mmu_notifier_subscriptions {
+	struct hlist_head list;
+	bool has_itree;
+	spinlock_t lock;
+	unsigned long invalidate_seq;
+	unsigned long active_invalidate_ranges;
+	struct rb_root_cached itree;
+	wait_queue_head_t wq;
+	struct hlist_head deferred_list;
+};
+
+bool compat_interval_try_begin(struct mmu_interval_notifier *notifier,
+			       unsigned long *seq)
+{
+	struct mmu_notifier_subscriptions *all = notifier->mm->notifier_subscriptions;
+	bool ret;
+
+	spin_lock(&all->lock);
+	*seq = READ_ONCE(notifier->invalidate_seq);
+	ret = *seq != all->invalidate_seq;
+	spin_unlock(&all->lock);
+	return ret;
+}
+
+int compat_interval_wait(struct mmu_interval_notifier *notifier)
+{
+	struct mmu_notifier_subscriptions *all = notifier->mm->notifier_subscriptions;
+	unsigned long seq;
+
+	if (compat_interval_try_begin(notifier, &seq))
+		return 0;
+	return wait_event_killable(all->wq, READ_ONCE(all->invalidate_seq) != seq);
+}
+
 static int *core_overcommit;
 static long *core_total_swap;
 typedef unsigned long commit_limit_t(void);

@@ -9,6 +9,7 @@
 #include <linux/ftrace.h>
 #include <linux/mm.h>
 #include <linux/mman.h>
+#include <linux/mmu_notifier.h>
 #include <linux/module.h>
 #include <linux/page_table_check.h>
 #include <linux/sched/coredump.h>
@@ -295,6 +296,24 @@ static inline long compat_gup_remote(struct mm_struct *mm, unsigned long addr,
 	return get_user_pages_remote(mm, addr, 1, gup_flags, page, NULL, locked);
 #endif
 }
+
+/* Has an address space a process yet? Always, to a kernel that does not tell. */
+static inline bool compat_mm_is_owned(struct mm_struct *mm)
+{
+#ifdef CONFIG_MEMCG
+	return READ_ONCE(mm->owner);
+#else
+	return true;
+#endif
+}
+
+/*
+ * mmu_interval_read_begin() without a wait: false where something is being changed. Who
+ * wants to wait for that, killably, holds no lock.
+ */
+bool compat_interval_try_begin(struct mmu_interval_notifier *notifier,
+			       unsigned long *seq);
+int compat_interval_wait(struct mmu_interval_notifier *notifier);
 
 /*
  * May a mapping of a file have entries for pages that are somebody else's? Since 6.18
