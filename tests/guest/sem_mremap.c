@@ -324,7 +324,7 @@ static void locks_beside_what_moves(void)
 	unmap(room + PAGE, len);
 }
 
-/* What is told the end of this thread moves when all of its process is killed. */
+/* The word that tells of its end lies in what moves, and stays mapped, when all are killed. */
 static void *told_of_the_end(void *arg)
 {
 	char *const *from = arg;
@@ -346,7 +346,7 @@ static void move_and_be_killed(int fd)
 	while (!moving)
 		usleep(1000);
 	tell(fd);
-	mremap(p, KILLED_LEN, KILLED_LEN, MREMAP_MAYMOVE | MREMAP_FIXED, room + PAGE);
+	mremap(p, KILLED_LEN, KILLED_LEN, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, room + PAGE);
 	tell(fd);
 	for (;;)
 		pause();
