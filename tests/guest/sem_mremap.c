@@ -324,7 +324,7 @@ static void locks_beside_what_moves(void)
 	unmap(room + PAGE, len);
 }
 
-/* What is told the end of this thread moves when all of its process is killed. */
+/* The word that tells of its end lies in what moves, and stays mapped, when all are killed. */
 static void *told_of_the_end(void *arg)
 {
 	char *const *from = arg;
@@ -340,49 +340,71 @@ static void *told_of_the_end(void *arg)
 
 static void move_and_be_killed(int fd)
 {
-	char *p = map_filled(KILLED_LEN, 0), *room = free_range(KILLED_LEN + SLOT);
+	char *p = map_anon(KILLED_LEN), *room = free_range(KILLED_LEN + SLOT);
 
 	start_thread(told_of_the_end, &p);
 	while (!moving)
 		usleep(1000);
 	tell(fd);
-	mremap(p, KILLED_LEN, KILLED_LEN, MREMAP_MAYMOVE | MREMAP_FIXED, room + PAGE);
+	mremap(p, KILLED_LEN, KILLED_LEN, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, room + PAGE);
 	tell(fd);
 	for (;;)
 		pause();
 }
 
-/* Who is killed need not wait until all is copied. */
-static void killed_while_it_moves(void)
+/*
+ * How long it takes until a process is gone that is killed after a part of its move, or,
+ * if that is 0, when it is done, and how long that took, then.
+ */
+static double kill_it(double after, double *all)
 {
-	double since, all = 0, took = 0;
+	double since, took;
 	int fds[2];
 	pid_t pid;
 
 	moving = 0;
-	for (int kills = 0; kills < 2; kills++) {
-		CHECK_OK(pipe(fds));
-		pid = fork_child();
-		if (!pid)
-			move_and_be_killed(fds[1]);
+	CHECK_OK(pipe(fds));
+	pid = fork_child();
+	if (!pid)
+		move_and_be_killed(fds[1]);
+	await(fds[0]);
+	since = seconds();
+	if (after) {
+		usleep(after * 1e6);
+	} else {
 		await(fds[0]);
-		since = seconds();
-		if (!kills) {
-			await(fds[0]);
-			all = seconds() - since;
-		} else {
-			usleep(all / 6 * 1e6);
-			since = seconds();
-		}
-		CHECK_OK(kill(pid, SIGKILL));
-		expect_signal(pid, SIGKILL);
-		took = seconds() - since;
-		close(fds[0]);
-		close(fds[1]);
+		*all = seconds() - since;
 	}
-	note("a move of %.1f ms; killed in it, its process was gone in %.1f", all * 1e3, took * 1e3);
+	since = seconds();
+	CHECK_OK(kill(pid, SIGKILL));
+	expect_signal(pid, SIGKILL);
+	took = seconds() - since;
+	close(fds[0]);
+	close(fds[1]);
+	return took;
+}
+
+static double least(double a, double b)
+{
+	return a < b ? a : b;
+}
+
+/* Who is killed need not wait until all is copied. */
+static void killed_while_it_moves(void)
+{
+	double all = 1e9, alone = 1e9, took = 1e9, one;
+
+	/* Others may use the machine now and then. */
+	for (int i = 0; i < 4; i++) {
+		alone = least(alone, kill_it(0, &one));
+		all = least(all, one);
+	}
+	for (int i = 0; i < 4; i++)
+		took = least(took, kill_it(all / 6 + 1e-6, NULL));
+	note("a move of %.1f ms; killed in it, its process was gone in %.1f, after it in %.1f",
+	     all * 1e3, took * 1e3, alone * 1e3);
 	if (registered())
-		CHECK(took < all * 0.6);
+		CHECK(took < alone + all / 2);
 }
 
 static void move_from_the_middle(void)
