@@ -150,6 +150,7 @@ static bool is_local(MPI_Comm comm, int size)
 	return local_size == size;
 }
 
+/* Under setup_lock. */
 static bool attach_all(struct group *group, const struct hello *hellos)
 {
 	for (int i = 0; i < group->size; i++) {
@@ -190,7 +191,9 @@ static struct group *group_make(MPI_Comm comm)
 		hello.space = own_space;
 	}
 	PMPI_Allgather(&hello, sizeof(hello), MPI_BYTE, hellos, sizeof(hello), MPI_BYTE, comm);
+	pthread_mutex_lock(&setup_lock);
 	ok = hello.ok && attach_all(group, hellos);
+	pthread_mutex_unlock(&setup_lock);
 	PMPI_Allreduce(&ok, &all, 1, MPI_INT, MPI_MIN, comm);
 	if (all)
 		return group;
