@@ -433,6 +433,14 @@ struct hpmmap_limit_list {
  *		pinned_bytes		given up but still pinned
  *		bad_bytes		blocks with memory errors, which nobody
  *					holds or will get
+ *	windows/			onto other processes' memory, of everybody; all but
+ *					the first two since the module was loaded
+ *		attachments attached_bytes	mappings that there are, and their length
+ *		faults retries		page faults, and how many of them waited for
+ *					the other process
+ *		entries_2m entries_4k entries_linux	entries of page tables that were
+ *					made: of 2 MB, of 4 KB, for memory of Linux
+ *		revoked			ranges that were taken out of them
  *	contexts/ID/			one directory an address space
  *		pid job uid		who it is (pid in the initial namespace)
  *		strict			1: policy strict, 0: fallback

@@ -6,6 +6,7 @@
 #include <grp.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -277,7 +278,65 @@ static void copy_on_write(void)
 }
 PAIR(copy_on_write)
 
+/* Rights that mprotect(2) gives back are not more than there were. */
+static void rights_come_back(void)
+{
+	struct peer peer;
+	xpmem_apid_t apid;
+	char *w;
+
+	need_xpmem();
+	peer = peer_start("forks");
+	apid = get_right((xpmem_segid_t)hear(peer.fd), XPMEM_RDWR);
+	w = attach_at(apid, 0, AREA);
+	ask2(&peer, FORK, 0);
+	/* Entries of what parent and child have in common. */
+	for (size_t off = 0; off < AREA; off += PAGE)
+		CHECK_EQ(w[off], 1);
+	CHECK_OK(mprotect(w, AREA, PROT_READ));
+	CHECK_EQ(probe_write(w).sig, SIGSEGV);
+	CHECK_OK(mprotect(w, AREA, PROT_READ | PROT_WRITE));
+	for (size_t off = 0; off < AREA; off += MB(1)) {
+		w[off] = 3;
+		CHECK_EQ(ask2(&peer, SEES, off), 3);
+		CHECK_EQ(ask2(&peer, CHILD_SEES, off), 1);
+	}
+	say(peer.fd, END);
+	peer_end(&peer);
+	CHECK_EQ(xpmem_detach(w), 0);
+}
+PAIR(rights_come_back)
+
 /* ---- Who may ----------------------------------------------------------- */
+
+/* What was not attached is not to be had by way of what was. */
+static void stays_within_segment(void)
+{
+	char *p = map_anon(AREA), *w, *q;
+	xpmem_segid_t segid;
+	xpmem_apid_t apid;
+	size_t page = (uintptr_t)p / PAGE;
+
+	need_xpmem();
+	fill(p, AREA, 1);
+	segid = make(p + MB(2), MB(2), 0600);
+	apid = get_right(segid, XPMEM_RDWR);
+	w = attach_at(apid, 0, MB(2));
+	verify(w, MB(2), 1, MB(2));
+	/* Its own pages in another order it may have, others not. */
+	CHECK_ERR(syscall(SYS_remap_file_pages, w, PAGE, 0, page, 0), EINVAL);
+	CHECK_ERR(syscall(SYS_remap_file_pages, w, MB(2), 0, page + MB(2) / PAGE + 1, 0), EINVAL);
+	CHECK_ERR(syscall(SYS_remap_file_pages, w, PAGE, 0, page + MB(4) / PAGE, 0), EINVAL);
+	q = mremap(w, MB(2), MB(4), MREMAP_MAYMOVE);
+	CHECK_EQ(q == MAP_FAILED, true);
+	q = mremap(w, 0, MB(2), MREMAP_MAYMOVE);
+	CHECK_EQ(q == MAP_FAILED, true);
+	CHECK_EQ(xpmem_detach(w), 0);
+	CHECK_EQ(xpmem_remove(segid), 0);
+	unmap(p, AREA);
+}
+SAME(stays_within_segment)
+
 
 static struct peer user_peer(bool user, int mode, xpmem_segid_t *segid)
 {
@@ -716,6 +775,8 @@ static const struct test tests[] = {
 	T_PAIR(two_attachments),
 	T_PAIR(two_segments_attached),
 	T_PAIR(copy_on_write),
+	T_PAIR(rights_come_back),
+	T_SAME(stays_within_segment),
 	T_SAME(other_user_is_refused),
 	T_SAME(other_user_does_not_attach),
 	T_SAME(mode_is_obeyed),

@@ -100,6 +100,25 @@ impl Fixture {
         }
     }
 
+    /// Attachments, and their bytes; the other counts are 10 to 15.
+    pub fn windows(&self, attachments: u64, bytes: u64) {
+        for (name, value) in [
+            ("attachments", attachments),
+            ("attached_bytes", bytes),
+            ("faults", 10),
+            ("retries", 11),
+            ("entries_2m", 12),
+            ("entries_4k", 13),
+            ("entries_linux", 14),
+            ("revoked", 15),
+        ] {
+            self.write(
+                &format!("sys/kernel/hpmmap/windows/{name}"),
+                &format!("{value}\n"),
+            );
+        }
+    }
+
     /// The pool of a node; only the largest free block is zero.
     pub fn node_pool(&self, node: u32, total: u64, free: u64, largest: u64, pinned: u64) {
         let dir = format!("sys/kernel/hpmmap/nodes/node{node}");

@@ -6,6 +6,7 @@ use hpmmap_base::escape;
 use hpmmap_base::user_name;
 use hpmmap_host::job::{Job, Latency, TIMED_CALLS};
 use hpmmap_host::pool::{Context, NodePool};
+use hpmmap_host::window::Windows;
 use hpmmap_sys::uapi::BLOCK_BYTES;
 
 /// What is reported.
@@ -17,6 +18,8 @@ pub struct State<'a> {
     pub contexts: &'a [Context],
     /// `None` from a module that does not show jobs.
     pub jobs: Option<&'a [JobState]>,
+    /// `None` from a module without.
+    pub windows: Option<Windows>,
 }
 
 /// A job and the times of its calls, as [`TIMED_CALLS`] has them.
@@ -111,7 +114,63 @@ pub fn text(state: &State) -> String {
         counters(&mut out, jobs);
         histograms(&mut out, jobs);
     }
+    if let Some(windows) = &state.windows {
+        window_counts(&mut out, windows);
+    }
     out.0
+}
+
+fn window_counts(out: &mut Text, windows: &Windows) {
+    for (what, kind, help, value) in [
+        (
+            "attachments",
+            "gauge",
+            "Windows onto other processes' memory.",
+            windows.attachments,
+        ),
+        (
+            "attached_bytes",
+            "gauge",
+            "Length of these windows.",
+            windows.attached_bytes,
+        ),
+        (
+            "faults_total",
+            "counter",
+            "Page faults in windows.",
+            windows.faults,
+        ),
+        (
+            "retries_total",
+            "counter",
+            "Faults in windows that waited for the other process.",
+            windows.retries,
+        ),
+        (
+            "revocations_total",
+            "counter",
+            "Ranges taken out of windows, since they changed.",
+            windows.revoked,
+        ),
+    ] {
+        out.family(
+            &format!("hpmmap_window_{what}"),
+            kind,
+            help,
+            [(vec![], value)],
+        );
+    }
+    out.family(
+        "hpmmap_window_entries_total",
+        "counter",
+        "Page table entries made in windows: of 2 MB, of 4 KB, of memory of Linux.",
+        [
+            ("2m", windows.entries_2m),
+            ("4k", windows.entries_4k),
+            ("linux", windows.entries_linux),
+        ]
+        .map(|(kind, count)| (vec![("kind", kind.to_string())], count)),
+    );
 }
 
 fn pools(out: &mut Text, nodes: &[NodePool]) {
@@ -350,7 +409,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use hpmmap_host::fixture::Fixture;
-    use hpmmap_host::{job, pool};
+    use hpmmap_host::{job, pool, window};
 
     use super::*;
 
@@ -374,6 +433,7 @@ mod tests {
             nodes: &pool::nodes(&root).unwrap(),
             contexts: &pool::contexts(&root).unwrap().visible,
             jobs: jobs.as_deref(),
+            windows: window::read(&root).unwrap(),
         })
     }
 
@@ -385,6 +445,7 @@ mod tests {
         fixture.context(7, 1234, 0);
         fixture.job(3, 0);
         fixture.job(4, 4_000_000_123);
+        fixture.windows(2, 4 << 20);
         fixture
     }
 

@@ -15,6 +15,7 @@ use hpmmap_base::user_name;
 use hpmmap_base::{replace, signals};
 use hpmmap_host::job::{self, TIMED_CALLS};
 use hpmmap_host::pool::{self, Context, NodePool};
+use hpmmap_host::window::{self, Windows};
 use hpmmap_host::{Root, process};
 use serde::Serialize;
 
@@ -93,6 +94,7 @@ fn metrics(root: &Root) -> Result<String> {
         nodes: &status.nodes,
         contexts: &contexts,
         jobs: jobs.as_deref(),
+        windows: status.windows,
     }))
 }
 
@@ -130,6 +132,8 @@ pub struct Status {
     pub hidden_contexts: usize,
     /// `None` from a module that does not show jobs.
     pub jobs: Option<Vec<job::Job>>,
+    /// Of all users; `None` from a module without.
+    windows: Option<Windows>,
 }
 
 impl Status {
@@ -156,6 +160,7 @@ impl Status {
             contexts,
             hidden_contexts: found.hidden,
             jobs,
+            windows: window::read(root)?,
         })
     }
 
@@ -166,8 +171,8 @@ impl Status {
             processes_table(&self.contexts)
         };
         let mut text = format!("{}\n\n{jobs}", nodes_table(&self.nodes));
-        if let Some(hidden) = self.hidden() {
-            text += &format!("\n{hidden}");
+        for more in [self.hidden(), self.shown_windows()].into_iter().flatten() {
+            text += &format!("\n{more}");
         }
         text
     }
@@ -178,6 +183,16 @@ impl Status {
             0 => "No jobs.",
             _ => "No jobs of this user.",
         }
+    }
+
+    /// What processes have mapped of each other, if they have.
+    fn shown_windows(&self) -> Option<String> {
+        let windows = self.windows.filter(|windows| windows.attachments != 0)?;
+        Some(format!(
+            "Windows onto other processes' memory: {}, {}.",
+            windows.attachments,
+            short(windows.attached_bytes)
+        ))
     }
 
     /// That there is more than is shown.
@@ -310,6 +325,20 @@ mod tests {
         assert_eq!(context["strict"], true);
         assert_eq!(context["user"], "root");
         assert_eq!(context["command"], "lmp\u{1b}[2J");
+    }
+
+    #[test]
+    fn windows_are_shown_while_there_are_some() {
+        let fixture = fixture();
+        fixture.windows(0, 0);
+        let status = Status::read(&fixture.root()).unwrap();
+        assert!(!status.text().contains("Windows"), "{}", status.text());
+        fixture.windows(3, 5 << 20);
+        let status = Status::read(&fixture.root()).unwrap();
+        let last = "Windows onto other processes' memory: 3, 5M.";
+        assert!(status.text().ends_with(last), "{}", status.text());
+        let json = serde_json::to_value(&status).unwrap();
+        assert_eq!(json["windows"]["attached_bytes"], 5 << 20);
     }
 
     #[test]
