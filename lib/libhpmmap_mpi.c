@@ -40,9 +40,9 @@ enum kind { BCAST, REDUCE, ALLREDUCE, ALLGATHER, ALLTOALL, ALLTOALLV, NR_KINDS }
 static size_t min_bytes[NR_KINDS] = {
 	[BCAST] = 4096,
 	[REDUCE] = 4096,
-	[ALLREDUCE] = 1024,
-	[ALLGATHER] = 1024,
-	[ALLTOALL] = 1024,
+	[ALLREDUCE] = 2048,
+	[ALLGATHER] = 2048,
+	[ALLTOALL] = 2048,
 	/* Of all ranks together. */
 	[ALLTOALLV] = 0,
 };
@@ -392,7 +392,8 @@ PUBLIC int MPI_Barrier(MPI_Comm comm)
 {
 	struct group *group = group_of(comm);
 
-	if (!group)
+	/* Of two the library's is the cheaper one. */
+	if (!group || group->size == 2)
 		return PMPI_Barrier(comm);
 	barrier(group);
 	return MPI_SUCCESS;
