@@ -47,6 +47,7 @@ guest-tests:
 	@scripts/setup tests
 	@scripts/setup tools
 	@scripts/setup programs
+	@$(MAKE) $(JOBS) --no-print-directory -C lib
 	@$(MAKE) $(JOBS) --no-print-directory -C tests/guest
 	@$(MAKE) $(JOBS) --no-print-directory -C tests/vm/programs
 	@$(MAKE) $(JOBS) --no-print-directory -C tests/conformance
@@ -82,7 +83,7 @@ unit-python:
 vm: tools guest-tests bench-tools modules
 	@scripts/setup guest
 	@scripts/setup jobs
-	@[ "$$HPMMAP_TIER" != all ] || tests/outside/build.sh
+	@[ "$$HPMMAP_TIER" != all ] || { tests/outside/build.sh && integrations/openmpi/build; }
 	$(PYTHON) -m pytest $(PYTEST_ARGS) tests/vm
 
 outside:

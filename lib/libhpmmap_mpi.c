@@ -40,9 +40,9 @@ enum kind { BCAST, REDUCE, ALLREDUCE, ALLGATHER, ALLTOALL, ALLTOALLV, NR_KINDS }
 static size_t min_bytes[NR_KINDS] = {
 	[BCAST] = 4096,
 	[REDUCE] = 4096,
-	[ALLREDUCE] = 1024,
-	[ALLGATHER] = 1024,
-	[ALLTOALL] = 1024,
+	[ALLREDUCE] = 2048,
+	[ALLGATHER] = 2048,
+	[ALLTOALL] = 2048,
 	/* Of all ranks together. */
 	[ALLTOALLV] = 0,
 };
@@ -150,6 +150,7 @@ static bool is_local(MPI_Comm comm, int size)
 	return local_size == size;
 }
 
+/* Under setup_lock. */
 static bool attach_all(struct group *group, const struct hello *hellos)
 {
 	for (int i = 0; i < group->size; i++) {
@@ -190,7 +191,9 @@ static struct group *group_make(MPI_Comm comm)
 		hello.space = own_space;
 	}
 	PMPI_Allgather(&hello, sizeof(hello), MPI_BYTE, hellos, sizeof(hello), MPI_BYTE, comm);
+	pthread_mutex_lock(&setup_lock);
 	ok = hello.ok && attach_all(group, hellos);
+	pthread_mutex_unlock(&setup_lock);
 	PMPI_Allreduce(&ok, &all, 1, MPI_INT, MPI_MIN, comm);
 	if (all)
 		return group;
@@ -389,7 +392,8 @@ PUBLIC int MPI_Barrier(MPI_Comm comm)
 {
 	struct group *group = group_of(comm);
 
-	if (!group)
+	/* Of two the library's is the cheaper one. */
+	if (!group || group->size == 2)
 		return PMPI_Barrier(comm);
 	barrier(group);
 	return MPI_SUCCESS;

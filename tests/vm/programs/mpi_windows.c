@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * MPI between ranks of a node: point to point with buffers of all kinds and sizes, and collectives, each
- * checked against what must come out. mpi_windows [LARGEST BYTES].
+ * checked against what must come out. mpi_windows [LARGEST BYTES], 1 MB at least.
  */
 #include <mpi.h>
 #include <stdint.h>
@@ -457,6 +457,9 @@ int main(int argc, char **argv)
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	if (argc > 1)
 		largest = strtoull(argv[1], NULL, 0);
+	/* Buffers have room for what is passed on from bss. */
+	if (largest < BSS_BYTES)
+		largest = BSS_BYTES;
 	point_to_point();
 	derived_types();
 	collectives(MPI_COMM_WORLD, largest / 4);
