@@ -23,6 +23,7 @@
 #include "uapi/hpmmap_xpmem.h"
 #include "hpmmap.h"
 #include "as/attach.h"
+#include "as/grant.h"
 #include "as/window.h"
 #include "xpmem.h"
 

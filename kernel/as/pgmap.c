@@ -21,9 +21,6 @@
 #include "as/pgmap.h"
 #include "as/vma.h"
 
-/* Entries that are looked at without letting go of mmap_lock. */
-#define COUNT_AT_ONCE 512
-
 /**
  * hpmmap_pgmap_pmd() - the entry that covers a slot
  * @mm: address space, its mmap_lock held
@@ -52,7 +49,8 @@ pmd_t *hpmmap_pgmap_pmd(struct mm_struct *mm, unsigned long addr)
 	return pmd_offset(pud, addr);
 }
 
-static enum hpmmap_entry pmd_kind(pmd_t *pmdp)
+/* How a slot is mapped whose entry is known; NULL: there is not even a table for it. */
+enum hpmmap_entry hpmmap_pgmap_kind(pmd_t *pmdp)
 {
 	pmd_t pmd;
 
@@ -71,7 +69,7 @@ static enum hpmmap_entry pmd_kind(pmd_t *pmdp)
  */
 enum hpmmap_entry hpmmap_pgmap_slot(struct mm_struct *mm, unsigned long addr)
 {
-	return pmd_kind(hpmmap_pgmap_pmd(mm, addr));
+	return hpmmap_pgmap_kind(hpmmap_pgmap_pmd(mm, addr));
 }
 
 /*
@@ -84,7 +82,7 @@ enum hpmmap_entry hpmmap_pgmap_slot(struct mm_struct *mm, unsigned long addr)
  */
 
 /* A table's first entry of interest, under rcu_read_lock(); NULL without one. */
-static pte_t *table_peek(pmd_t *pmdp, unsigned long addr, pmd_t *pmd)
+pte_t *hpmmap_pgmap_peek(pmd_t *pmdp, unsigned long addr, pmd_t *pmd)
 {
 	*pmd = READ_ONCE(*pmdp);
 	if (!pmd_present(*pmd) || pmd_leaf(*pmd) || pmd_bad(*pmd))
@@ -100,7 +98,7 @@ static pte_t *table_lock(struct mm_struct *mm, pmd_t *pmdp, unsigned long addr,
 	pte_t *ptep;
 
 	rcu_read_lock();
-	while ((ptep = table_peek(pmdp, addr, &pmd))) {
+	while ((ptep = hpmmap_pgmap_peek(pmdp, addr, &pmd))) {
 		*ptlp = pte_lockptr(mm, &pmd);
 		spin_lock(*ptlp);
 		if (likely(pmd_same(pmd, READ_ONCE(*pmdp))))
@@ -206,7 +204,7 @@ bool hpmmap_pgmap_insert_readonly(struct vm_fault *vmf, struct folio *folio)
 		set_pmd_at(mm, vmf->address & SLOT_MASK, vmf->pmd,
 			   pmd_wrprotect(entry));
 	} else {
-		mapped = pmd_kind(vmf->pmd) == HPMMAP_ENTRY_2M;
+		mapped = hpmmap_pgmap_kind(vmf->pmd) == HPMMAP_ENTRY_2M;
 	}
 	spin_unlock(ptl);
 	return mapped;
@@ -235,7 +233,7 @@ void hpmmap_pgmap_protect(struct vm_area_struct *vma, unsigned long start)
 	if (!mm_has_notifiers(mm)) {
 		pmdp = hpmmap_pgmap_pmd(mm, start);
 		ptl = pmd_lock(mm, pmdp);
-		kept = pmd_kind(pmdp) == HPMMAP_ENTRY_2M;
+		kept = hpmmap_pgmap_kind(pmdp) == HPMMAP_ENTRY_2M;
 		if (kept)
 			set_pmd_at(mm, start, pmdp,
 				   pmd_mkclean(pmd_wrprotect(*pmdp)));
@@ -277,7 +275,7 @@ unsigned int hpmmap_pgmap_protect_run(struct vm_area_struct *vma,
 	/* The lock is that of the table. */
 	ptl = pmd_lock(mm, pmdp);
 	for (i = 0; i < nr; i++, pmdp++) {
-		enum hpmmap_entry kind = pmd_kind(pmdp);
+		enum hpmmap_entry kind = hpmmap_pgmap_kind(pmdp);
 
 		if (kind == HPMMAP_ENTRY_TABLE)
 			break;
@@ -312,7 +310,7 @@ bool hpmmap_pgmap_unprotect_pmd(struct vm_area_struct *vma, unsigned long addr,
 	if (!(vma->vm_flags & VM_WRITE))
 		return false;
 	ptl = pmd_lock(mm, pmdp);
-	if (pmd_kind(pmdp) == HPMMAP_ENTRY_2M && !pmd_write(*pmdp) &&
+	if (hpmmap_pgmap_kind(pmdp) == HPMMAP_ENTRY_2M && !pmd_write(*pmdp) &&
 	    pmd_pfn(*pmdp) == folio_pfn(folio)) {
 		set_pmd_at(mm, addr & SLOT_MASK, pmdp,
 			   pmd_mkdirty(compat_pmd_mkwrite(*pmdp)));
@@ -435,7 +433,7 @@ static bool is_missing(struct mm_struct *mm, unsigned long addr)
 	bool ret;
 
 	rcu_read_lock();
-	ptep = table_peek(pmdp, addr, &pmd);
+	ptep = hpmmap_pgmap_peek(pmdp, addr, &pmd);
 	ret = !ptep || pte_none(ptep_get(ptep));
 	rcu_read_unlock();
 	return ret;
@@ -485,14 +483,14 @@ unsigned long hpmmap_pgmap_fill(struct vm_area_struct *vma,
 			return 0;
 	}
 	pmdp = hpmmap_pgmap_pmd(vma->vm_mm, start);
-	switch (pmd_kind(pmdp)) {
+	switch (hpmmap_pgmap_kind(pmdp)) {
 	case HPMMAP_ENTRY_2M:
 		return 0;
 	case HPMMAP_ENTRY_NONE:
 		if (!fault_in(vma, start, flags))
 			return 0;
 		pmdp = hpmmap_pgmap_pmd(vma->vm_mm, start);
-		if (pmd_kind(pmdp) != HPMMAP_ENTRY_TABLE)
+		if (hpmmap_pgmap_kind(pmdp) != HPMMAP_ENTRY_TABLE)
 			return 0;
 		break;
 	case HPMMAP_ENTRY_TABLE:
@@ -704,127 +702,4 @@ bool hpmmap_pgmap_insert_special(struct vm_fault *vmf, struct page *page, bool w
 			   pte_mkspecial(window_entry(vma, page, write)));
 	spin_unlock(ptl);
 	return true;
-}
-
-/* Pages of zeros that are everybody's are special. */
-static unsigned long count_ptes(pmd_t *pmdp, unsigned long start,
-				unsigned long end)
-{
-	unsigned long addr, n = 0;
-	pte_t *ptep;
-	pmd_t pmd;
-
-	rcu_read_lock();
-	ptep = table_peek(pmdp, start, &pmd);
-	for (addr = start; ptep && addr < end; addr += PAGE_SIZE, ptep++) {
-		pte_t pte = ptep_get(ptep);
-
-		if (pte_present(pte) && !pte_special(pte))
-			n++;
-	}
-	rcu_read_unlock();
-	return n << PAGE_SHIFT;
-}
-
-/*
- * Whether a mapping of Linux is where memory of ours should be. The program's bss,
- * which execve has made, and what is left of the stack to grow are not.
- */
-static bool stands_in(const struct vm_area_struct *vma)
-{
-	const struct mm_struct *mm = vma->vm_mm;
-
-	return vma_is_anonymous((struct vm_area_struct *)vma) &&
-	       !(vma->vm_flags & VM_GROWSDOWN) &&
-	       (vma->vm_start < mm->start_code || vma->vm_end > mm->start_brk);
-}
-
-/* Counts some of what lies from @start on; returns how far, 0 at the end. */
-static unsigned long count_some(struct mm_struct *mm, unsigned long start,
-				struct hpmmap_mapped *mapped)
-{
-	struct vm_area_struct *vma;
-	unsigned long addr, next;
-	VMA_ITERATOR(vmi, mm, start);
-	int left = COUNT_AT_ONCE;
-
-	for_each_vma(vmi, vma) {
-		bool ours = hpmmap_vma_is_ours(vma);
-
-		if (!left--)
-			return max(start, vma->vm_start);
-		if (!ours && !stands_in(vma))
-			continue;
-		for (addr = max(start, vma->vm_start); addr < vma->vm_end;
-		     addr = next) {
-			pmd_t *pmdp = hpmmap_pgmap_pmd(mm, addr);
-
-			if (!left--)
-				return addr;
-			/* Without a table of 2 MB entries there is nothing. */
-			next = min(vma->vm_end, pmdp ?
-				   (addr & SLOT_MASK) + SLOT_SIZE :
-				   (addr & PUD_MASK) + PUD_SIZE);
-			switch (pmd_kind(pmdp)) {
-			case HPMMAP_ENTRY_2M:
-				*(ours ? &mapped->bytes_2m :
-					 &mapped->bytes_linux) += next - addr;
-				break;
-			case HPMMAP_ENTRY_TABLE:
-				*(ours ? &mapped->bytes_4k :
-					 &mapped->bytes_linux) +=
-					count_ptes(pmdp, addr, next);
-				break;
-			case HPMMAP_ENTRY_NONE:
-				break;
-			}
-		}
-	}
-	return 0;
-}
-
-/* How long somebody who looks tries to get mmap_lock, in steps of 1 ms. */
-#define COUNT_WAIT_STEPS 100
-
-/* Never sleeps in the lock: who holds it may do so for as long as a server is away. */
-static int count_lock(struct mm_struct *mm)
-{
-	int i;
-
-	for (i = 0; !mmap_read_trylock(mm); i++) {
-		if (fatal_signal_pending(current))
-			return -EINTR;
-		if (i == COUNT_WAIT_STEPS)
-			return -EAGAIN;
-		usleep_range(1000, 1100);
-	}
-	return 0;
-}
-
-/**
- * hpmmap_pgmap_count() - how much is mapped by which entries
- * @mm: address space; its mmap_lock is taken again and again, so that nobody
- *	who looks is in the way of who maps
- * @mapped: out
- *
- * Return: 0, -EAGAIN where somebody has held mmap_lock too long, or -EINTR for
- * a process that is being killed.
- */
-int hpmmap_pgmap_count(struct mm_struct *mm, struct hpmmap_mapped *mapped)
-{
-	unsigned long addr = 0;
-	int ret;
-
-	*mapped = (struct hpmmap_mapped) {};
-	do {
-		ret = count_lock(mm);
-		if (ret)
-			return ret;
-		addr = count_some(mm, addr, mapped);
-		mmap_read_unlock(mm);
-		if (fatal_signal_pending(current))
-			return -EINTR;
-		cond_resched();
-	} while (addr);
-	return 0;
 }

@@ -19,18 +19,8 @@ enum hpmmap_entry {
 	HPMMAP_ENTRY_2M,
 };
 
-/**
- * struct hpmmap_mapped - how much of an address space is mapped
- * @bytes_2m: of mappings of ours, by entries of 2 MB
- * @bytes_4k: the same by entries of 4 KB
- * @bytes_linux: of anonymous mappings of Linux, where ours should be
- */
-struct hpmmap_mapped {
-	unsigned long bytes_2m;
-	unsigned long bytes_4k;
-	unsigned long bytes_linux;
-};
-
+enum hpmmap_entry hpmmap_pgmap_kind(pmd_t *pmdp);
+pte_t *hpmmap_pgmap_peek(pmd_t *pmdp, unsigned long addr, pmd_t *pmd);
 enum hpmmap_entry hpmmap_pgmap_slot(struct mm_struct *mm, unsigned long addr);
 unsigned long hpmmap_pgmap_fill(struct vm_area_struct *vma,
 				unsigned long start, unsigned long end,
@@ -57,6 +47,5 @@ bool hpmmap_pgmap_unprotect_pmd(struct vm_area_struct *vma, unsigned long addr,
 				pmd_t *pmdp, struct folio *folio);
 bool hpmmap_pgmap_unprotect(struct vm_area_struct *vma, unsigned long addr,
 			    struct folio *folio);
-int hpmmap_pgmap_count(struct mm_struct *mm, struct hpmmap_mapped *mapped);
 
 #endif /* _HPMMAP_AS_PGMAP_H */

@@ -14,7 +14,7 @@
 #include "sysfs.h"
 #include "mem/account.h"
 #include "as/ctx.h"
-#include "as/pgmap.h"
+#include "as/mapped.h"
 #include "as/show.h"
 
 static struct hpmmap_ctx *ctx_of(struct kobject *kobj)
@@ -66,7 +66,7 @@ static int count_mapped(struct hpmmap_ctx *ctx, struct hpmmap_mapped *mapped)
 	*mapped = (struct hpmmap_mapped) {};
 	if (!mmget_not_zero(ctx->mm))
 		return 0;
-	ret = may_see_mapped(ctx) ? hpmmap_pgmap_count(ctx->mm, mapped) :
+	ret = may_see_mapped(ctx) ? hpmmap_mapped_count(ctx->mm, mapped) :
 				    -EACCES;
 	/* The last user may be the reader. */
 	mmput_async(ctx->mm);

@@ -3,7 +3,7 @@
  * Windows, seen from their target: one object for each address space that others have
  * mapped parts of. All these mappings hang on its address_space, by the addresses of the
  * target, so a range is taken away from all of them by one call, which never meets the
- * target's own entries. How they come to be is in attach.c.
+ * target's own entries. How they come to be is in attach.c and view.c.
  *
  * What an entry of a window shows is right as long as it is there: it is made with the
  * target's mmap_lock, and for memory of ours with ctx->lock, and whoever changes what is
