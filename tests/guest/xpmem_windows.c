@@ -301,6 +301,7 @@ static void rights_come_back(void)
 		CHECK_EQ(ask2(&peer, SEES, off), 3);
 		CHECK_EQ(ask2(&peer, CHILD_SEES, off), 1);
 	}
+	ask2(&peer, CHILD_ENDS, 0);
 	say(peer.fd, END);
 	peer_end(&peer);
 	CHECK_EQ(xpmem_detach(w), 0);
