@@ -115,10 +115,7 @@ matrix:
 
 # DEMO_ARGS=--resume goes on with one that was interrupted; options of a study take the place of the demonstration's.
 demo:
-	@scripts/setup guest
-	@scripts/setup jobs
-	@$(MAKE) --no-print-directory tools bench-tools modules
-	@bench/run colocation --demo $(DEMO_ARGS)
+	@scripts/demo $(DEMO_ARGS)
 
 install: module tools bench-tools
 	@scripts/install $(KVER)

@@ -31,6 +31,7 @@ from supervise import Study, StudyFailed, Supervisor
 # Where the file of neighbour D is: the guest keeps pages of what lies there.
 CACHE = "/run/cached-build/bench/cache"
 BOOT_SECONDS = 240
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # A process group is told once, and make tells its children once more.
 ONCE_SECONDS = 1
 # Where the clock counts instructions it leaps while a job hangs: the guest's limit is none then, ours is.
@@ -214,8 +215,10 @@ def supervised(args: argparse.Namespace, rest: list[str], console: Console) -> i
                 # Asked for twice: at once, and without a word.
                 os._exit(128 + number)
 
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in STOPS:
             signal.signal(number, interrupted)
+        # scripts/demo keeps back what came earlier.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         log(f"{shlex.join(['bench/run', 'colocation', *sys.argv[1:]])} on {guest.kver}")
         try:
             reason = supervisor.run_all()
