@@ -161,7 +161,7 @@ int main(int argc, char **argv)
 
 	if (argc < 4) {
 		fputs("usage: fork METHOD BYTES REPEAT [PROGRAM ARGUMENT...]\n"
-		      "methods: 4k, thp, hpmmap\n", stderr);
+		      "methods: 4k, thp, hpmmap, hpmmap-strict\n", stderr);
 		return 2;
 	}
 	size = strtoull(argv[2], &end, 10);
@@ -176,7 +176,7 @@ int main(int argc, char **argv)
 	if (p == MAP_FAILED)
 		die("mmap");
 	p = (char *)(((uintptr_t)p + LARGE - 1) & ~(LARGE - 1));
-	if (strcmp(argv[1], "hpmmap") &&
+	if (strncmp(argv[1], "hpmmap", strlen("hpmmap")) &&
 	    madvise(p, size, strcmp(argv[1], "thp") ? MADV_NOHUGEPAGE :
 						      MADV_HUGEPAGE))
 		die("madvise");
