@@ -146,7 +146,8 @@ assert not at("forks2", "undisturbed")
 assert more("three", "latency.mmap.calls", "three0") == 22
 # Of the shell's stack more or less is copied, whoever is first.
 placed = {name: at(name, "memory.placed_bytes") - at(name, "fork_copied_bytes") for name in ("three", "three0")}
-assert placed["three"] - placed["three0"] == 44 * MIB, placed
+# So is a block of it: who is left alone with one in time keeps it, and needs no other.
+assert abs(placed["three"] - placed["three0"] - 44 * MIB) <= 2 * MIB, placed
 assert at("three", "processes.total") == at("three0", "processes.total") >= 4
 assert at("three", "memory.peak_one_bytes") < at("three", "memory.peak_bytes") < 256 * MIB
 
