@@ -56,7 +56,6 @@ static void attachment_free(struct hpmmap_attachment *att)
 {
 	hpmmap_window_count(HPMMAP_WINDOW_ATTACHMENTS, -1);
 	hpmmap_window_count(HPMMAP_WINDOW_BYTES, -(long)att->len);
-	atomic_long_sub(att->len, &att->win->bytes);
 	hpmmap_window_unview(att->win, &att->viewer);
 	mmdrop(att->viewer.mm);
 	hpmmap_grant_put(att->grant);
@@ -98,7 +97,6 @@ static struct hpmmap_attachment *attachment_alloc(struct hpmmap_window *win,
 	INIT_LIST_HEAD(&att->viewer.link);
 	mmgrab(current->mm);
 	att->viewer.mm = current->mm;
-	atomic_long_add(len, &win->bytes);
 	hpmmap_window_count(HPMMAP_WINDOW_ATTACHMENTS, 1);
 	hpmmap_window_count(HPMMAP_WINDOW_BYTES, len);
 	return att;

@@ -76,7 +76,7 @@ bool hpmmap_vma_is_window(const struct vm_area_struct *vma)
 	return ops == &hpmmap_window_vm_ops || ops == &mixed_vm_ops;
 }
 
-/* A part of a mapping of the window is to be the target's from @va on, by as much. */
+/* The target's address that an address of a window shows. */
 static unsigned long target_of(const struct vm_area_struct *vma, unsigned long addr)
 {
 	return addr - vma->vm_start + (vma->vm_pgoff << PAGE_SHIFT);

@@ -178,22 +178,13 @@ void hpmmap_window_forget(struct hpmmap_ctx *ctx)
 static void foreign_forget(struct hpmmap_window *win, unsigned long first,
 			   unsigned long last)
 {
-	XA_STATE(xas, &win->foreign, first);
-	unsigned int nr = 0;
+	unsigned long index;
 	void *entry;
 
-	xas_lock(&xas);
-	xas_for_each(&xas, entry, last) {
-		xas_store(&xas, NULL);
-		if (++nr % XA_CHECK_SCHED)
-			continue;
-		/* Not xas_pause(): a node may have gone with its last entry. */
-		xas_set(&xas, xas.xa_index + 1);
-		xas_unlock(&xas);
+	xa_for_each_range(&win->foreign, index, entry, first, last) {
+		xa_erase(&win->foreign, index);
 		cond_resched();
-		xas_lock(&xas);
 	}
-	xas_unlock(&xas);
 }
 
 /**

@@ -30,7 +30,6 @@ struct hpmmap_viewer {
  * @link: in the hash; protected by its lock
  * @mm: the target; mmgrab()bed. Its address is the identity of the window.
  * @mapping: all attachments' mappings hang on it, by the target's addresses. No page does.
- * @bytes: of attachments
  * @notifier: tells what becomes of the target's memory that is Linux's; inserted with
  *	the first page of it that is mapped
  * @notified: it was inserted; set with the target's mmap_lock held for writing
@@ -45,7 +44,6 @@ struct hpmmap_window {
 	struct hlist_node link;
 	struct mm_struct *mm;
 	struct address_space mapping;
-	atomic_long_t bytes;
 	struct mmu_interval_notifier notifier;
 	bool notified;
 	spinlock_t lock;
