@@ -15,7 +15,7 @@
 #include <linux/uaccess.h>
 
 #include "hpmmap.h"
-#include "mem/account.h"
+#include "mem/payer.h"
 #include "mem/section.h"
 #include "as/job.h"
 #include "task/exec.h"

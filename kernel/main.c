@@ -5,7 +5,7 @@
 #include "hook.h"
 #include "hpmmap.h"
 #include "sysfs.h"
-#include "mem/account.h"
+#include "mem/payer.h"
 #include "mem/pool.h"
 #include "mem/section.h"
 #include "as/ctx.h"
@@ -120,7 +120,7 @@ static const struct {
 	void (*exit)(void);
 } parts[] = {
 	{ compat_init, NULL },
-	{ NULL, hpmmap_accounts_exit },
+	{ NULL, hpmmap_limits_exit },
 	{ hpmmap_ctx_init, hpmmap_ctx_exit },
 	{ hpmmap_life_init, hpmmap_life_exit },
 	{ hpmmap_vmops_init, NULL },

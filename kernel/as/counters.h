@@ -9,6 +9,7 @@
 #include <linux/types.h>
 
 #include "mem/account.h"
+#include "mem/payer.h"
 
 /**
  * enum hpmmap_timed - hooked calls whose time is taken

@@ -18,9 +18,9 @@
 #include <linux/uaccess.h>
 
 #include "hpmmap.h"
-#include "mem/account.h"
 #include "mem/block.h"
 #include "mem/nodes.h"
+#include "mem/payer.h"
 #include "mem/poison.h"
 #include "mem/pool.h"
 #include "mem/section.h"
