@@ -38,7 +38,7 @@ static int window_mmap(struct file *file, struct vm_area_struct *vma)
 		return -EACCES;
 	/*
 	 * VM_DONTEXPAND also keeps mappings with different vm_ops from being merged, and
-	 * mlock(2), userfaultfd and khugepaged away.
+	 * mlock(2), khugepaged and, but for some kernels, userfaultfd away.
 	 */
 	compat_vm_flags_mod(vma, VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP,
 			    att->readonly ? VM_MAYWRITE : 0);

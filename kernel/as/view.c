@@ -24,6 +24,7 @@
 #include <linux/pagemap.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
+#include <linux/userfaultfd_k.h>
 
 #include "hpmmap.h"
 #include "mem/block.h"
@@ -42,6 +43,9 @@
 /* How long somebody waits for the target who may not let go of its own mmap_lock. */
 #define WAIT_STEPS 1000
 #define WAIT_STEP_US 1000
+
+/* How often a page of Linux that the target has been given is looked for. */
+#define BRING_TRIES 16
 
 /* Who may not do so waits as often for what is being changed. */
 #define CHANGE_STEPS 100
@@ -143,7 +147,9 @@ static void map_around(const struct view *v)
 	     addr += SLOT_SIZE, pmdp++) {
 		struct hpmmap_block *block;
 
-		if (!pmd_none(READ_ONCE(*pmdp)))
+		/* Of what is frozen only the slot of the fault was looked at. */
+		if (!pmd_none(READ_ONCE(*pmdp)) ||
+		    hpmmap_frozen_covers(v->ctx, NULL, addr + off))
 			continue;
 		block = hpmmap_store_load(v->ctx, slot_of(addr + off));
 		if (!block || !block->folio ||
@@ -280,7 +286,8 @@ static vm_fault_t failed_before(const struct view *v)
 	vm_fault_t ret = 0;
 
 	spin_lock(&att->win->lock);
-	if (att->failed.task == current && att->failed.va == v->va) {
+	if (att->failed.task == current && att->failed.va == v->va &&
+	    att->failed.since == current->start_boottime) {
 		att->failed.task = NULL;
 		ret = att->failed.why;
 	}
@@ -288,13 +295,13 @@ static vm_fault_t failed_before(const struct view *v)
 	return ret;
 }
 
-static void failed_now(struct hpmmap_attachment *att, unsigned long va, long error)
+static void failed_now(struct hpmmap_attachment *att, unsigned long va, vm_fault_t why)
 {
 	spin_lock(&att->win->lock);
 	att->failed.task = current;
+	att->failed.since = current->start_boottime;
 	att->failed.va = va;
-	att->failed.why = error == -ENOMEM ? VM_FAULT_OOM :
-			  error == -EHWPOISON ? VM_FAULT_HWPOISON : VM_FAULT_SIGBUS;
+	att->failed.why = why;
 	spin_unlock(&att->win->lock);
 }
 
@@ -415,24 +422,63 @@ static vm_fault_t wait_for_target(struct view *v)
 	return VM_FAULT_RETRY;
 }
 
-/* The target has a page of Linux then, or it is known why not. */
+/* One fault of the target's, as if it touched the page itself; with its mmap_lock. */
+static vm_fault_t touch(struct mm_struct *mm, unsigned long va, bool write)
+{
+	vm_flags_t wanted = write ? VM_WRITE : VM_READ | VM_WRITE;
+	struct vm_area_struct *vma = vma_lookup(mm, va);
+
+	/*
+	 * It may have become a window since it was looked at: its fault would wait within
+	 * this one, for a process that may be waiting in the same way.
+	 */
+	if (!vma || hpmmap_vma_is_window(vma) || !(vma->vm_flags & wanted) ||
+	    vma->vm_flags & (VM_IO | VM_PFNMAP))
+		return VM_FAULT_SIGBUS;
+	return handle_mm_fault(vma, va, FAULT_FLAG_REMOTE | FAULT_FLAG_ALLOW_RETRY |
+			       FAULT_FLAG_KILLABLE | (write ? FAULT_FLAG_WRITE : 0),
+			       NULL);
+}
+
+/* Why a fault failed, or 0. */
+static vm_fault_t why_failed(vm_fault_t ret)
+{
+	if (ret & VM_FAULT_OOM)
+		return VM_FAULT_OOM;
+	if (ret & (VM_FAULT_HWPOISON | VM_FAULT_HWPOISON_LARGE))
+		return VM_FAULT_HWPOISON;
+	return ret & VM_FAULT_ERROR ? VM_FAULT_SIGBUS : 0;
+}
+
+/*
+ * The target has a page of Linux then, or it is known why not. What it has can be
+ * reclaimed at once, but not again and again: then it is memory that nobody gets.
+ */
 static void bring_page(struct hpmmap_attachment *att, unsigned long va, bool write)
 {
 	struct mm_struct *mm = att->win->mm;
+	unsigned int tries = BRING_TRIES;
+	vm_fault_t ret, why;
 	struct page *page;
-	int locked = 1;
-	long ret;
 
 	if (hpmmap_window_watch(att->win) || compat_interval_wait(&att->win->notifier) ||
 	    mmap_read_lock_killable(mm))
 		return;
-	ret = compat_gup_remote(mm, va, write ? FOLL_WRITE : 0, &page, &locked);
-	if (ret == 1)
-		put_page(page);
-	else if (ret < 0 && ret != -EINTR && ret != -EAGAIN)
-		failed_now(att, va, ret);
-	if (locked)
-		mmap_read_unlock(mm);
+	do {
+		ret = touch(mm, va, write);
+		/* Its mmap_lock is gone; who faults comes again. */
+		if (ret & (VM_FAULT_RETRY | VM_FAULT_COMPLETED))
+			return;
+		why = why_failed(ret);
+		if (!why && compat_gup_remote(mm, va, (write ? FOLL_WRITE : 0) |
+					      FOLL_NOFAULT, &page, NULL) == 1) {
+			put_page(page);
+			goto out;
+		}
+	} while (!why && --tries && !fatal_signal_pending(current));
+	failed_now(att, va, why ?: VM_FAULT_SIGBUS);
+out:
+	mmap_read_unlock(mm);
 }
 
 /* As wait_for_target(), for a page of Linux. */
@@ -510,8 +556,13 @@ static vm_fault_t window_fault(struct vm_fault *vmf)
 	vm_fault_t ret;
 
 	hpmmap_window_count(HPMMAP_WINDOW_FAULTS, 1);
-	/* A child that was let have the mapping has nothing of it (MADV_DOFORK). */
-	if (hpmmap_grant_is_revoked(att->grant) || vmf->vma->vm_mm != att->viewer.mm)
+	/*
+	 * A child that was let have the mapping has nothing of it (MADV_DOFORK). Kernels
+	 * between 6.7 and the refusal of special mappings let a userfaultfd protect it: its
+	 * markers would keep entries away for ever.
+	 */
+	if (hpmmap_grant_is_revoked(att->grant) || vmf->vma->vm_mm != att->viewer.mm ||
+	    userfaultfd_armed(vmf->vma))
 		return VM_FAULT_SIGBUS;
 	/* Who comes again and again does not keep alive what has no process any more. */
 	if (!compat_mm_is_owned(v.mm) || !mmget_not_zero(v.mm))

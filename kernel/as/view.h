@@ -17,8 +17,8 @@ struct hpmmap_grant;
  * @len: length
  * @readonly: nobody writes by it
  * @viewer: the address space that has it
- * @failed: where a thread has waited for a page of Linux in vain. Protected by
- *	the window's lock.
+ * @failed: where a thread, of such a start, has waited for a page of Linux in vain.
+ *	Protected by the window's lock.
  *
  * The rest is immutable. It ends with its file, which the mappings keep, when they are gone
  * and no TLB has anything of them.
@@ -32,6 +32,7 @@ struct hpmmap_attachment {
 	struct hpmmap_viewer viewer;
 	struct {
 		const struct task_struct *task;
+		u64 since;
 		unsigned long va;
 		vm_fault_t why;
 	} failed;

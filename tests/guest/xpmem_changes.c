@@ -4,11 +4,13 @@
 
 #include <fcntl.h>
 #include <linux/io_uring.h>
+#include <linux/userfaultfd.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -21,10 +23,26 @@
 
 enum {
 	MAP = 1, MAP_RESERVED, UNMAP, DISCARD, PROTECT_R, PROTECT_NONE, PROTECT_RW, MOVE, FILL, FILLED, SET, BYTE,
-	GROW_BREAK, SHRINK_BREAK, EXECUTE, END,
+	GROW_BREAK, SHRINK_BREAK, HAND_BACK, EXECUTE, END,
 };
 
 /* ---- Roles ----------------------------------------------------------- */
+
+/* A userfaultfd for missing pages of a range, which is memory of Linux then. */
+static int watch(char *at, size_t len)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = {
+		.range = { (uintptr_t)at, len },
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+
+	CHECK_OK(fd);
+	CHECK_OK(ioctl(fd, UFFDIO_API, &api));
+	CHECK_OK(ioctl(fd, UFFDIO_REGISTER, &reg));
+	return fd;
+}
 
 /* Says where its area and its segment are, then does to the area at some offset what it hears. */
 static void changes(int fd)
@@ -84,6 +102,9 @@ static void changes(int fd)
 			break;
 		case SHRINK_BREAK:
 			CHECK(sbrk(-(intptr_t)len) != (void *)-1);
+			break;
+		case HAND_BACK:
+			CHECK_OK(close(watch(at, len)));
 			break;
 		case EXECUTE:
 			say(fd, 0);
@@ -149,7 +170,46 @@ static void looks_back(int fd)
 	hear(fd);
 }
 
+static bool is_present(const char *at)
+{
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	uint64_t entry;
+
+	CHECK_OK(fd);
+	CHECK_EQ(pread(fd, &entry, sizeof(entry), (off_t)((uintptr_t)at / PAGE * sizeof(entry))), sizeof(entry));
+	close(fd);
+	return entry >> 63;
+}
+
+/*
+ * Waits until somebody waits for a page that it has not given, then has a window in its
+ * place, and lets him go on. Says in the end whether that was touched.
+ */
+static void becomes_viewer(int fd)
+{
+	char *at = map_anon(MB(2)), *other = map_anon(MB(2));
+	struct xpmem_addr addr = { .offset = (off_t)(uintptr_t)other };
+	int uffd = watch(at, MB(2));
+	struct uffdio_range all = { (uintptr_t)at, MB(2) };
+	xpmem_segid_t segid = make_all(0600);
+	struct uffd_msg msg;
+
+	other[0] = 6;
+	addr.apid = get_right(segid, XPMEM_RDWR);
+	say(fd, (uintptr_t)at);
+	say(fd, (uint64_t)segid);
+	CHECK_EQ(read(uffd, &msg, sizeof(msg)), sizeof(msg));
+	unmap(at, MB(2));
+	CHECK(xpmem_attach(addr, MB(2), at) == at);
+	CHECK_OK(ioctl(uffd, UFFDIO_WAKE, &all));
+	hear(fd);
+	say(fd, is_present(at));
+	CHECK_EQ(at[0], 6);
+	hear(fd);
+}
+
 const struct role roles[] = {
+	{ "becomes_viewer", becomes_viewer },
 	{ "changes", changes },
 	{ "images", images },
 	{ "looks_back", looks_back },
@@ -617,6 +677,64 @@ static void fixed_buffers(void)
 }
 PAIR(fixed_buffers)
 
+static void need_userfaultfd(void)
+{
+	if (geteuid() != 0)
+		SKIP("userfaultfd for what the kernel touches needs root");
+}
+
+/*
+ * A fault in a window never waits within another one: who keeps chains of windows that
+ * appear while they are waited for would use up the stack of the kernel.
+ */
+static void window_appears_meanwhile(void)
+{
+	xpmem_apid_t apid;
+	struct peer peer;
+	uint64_t at;
+	char *w;
+
+	need_xpmem();
+	need_userfaultfd();
+	peer = peer_start("becomes_viewer");
+	at = hear(peer.fd);
+	apid = get_right((xpmem_segid_t)hear(peer.fd), XPMEM_RDWR);
+	w = attach_at(apid, at, PAGE);
+	CHECK_EQ(probe_read(w).sig, SIGBUS);
+	CHECK_EQ(ask(&peer, 0), false);
+	say(peer.fd, 0);
+	peer_end(&peer);
+	CHECK_EQ(xpmem_detach(w), 0);
+	CHECK_EQ(xpmem_release(apid), 0);
+}
+PAIR(window_appears_meanwhile)
+
+/* What is written through a window while part of its target's memory becomes Linux's is not lost. */
+static void neighbour_is_handed_back(void)
+{
+	need_userfaultfd();
+	target_start();
+	for (unsigned int i = 0; i < 12; i++) {
+		char *w;
+
+		order(MAP, 0, AREA);
+		order(FILL, 0, AREA);
+		w = attach_at(target.apid, target.area, AREA);
+		say(target.peer.fd, HAND_BACK);
+		say(target.peer.fd, 0);
+		say(target.peer.fd, MB(16));
+		/* Nothing of it was mapped, and this would map all that is beside it. */
+		usleep(i * 3000);
+		CHECK_EQ(w[MB(24)], target.w[MB(24)]);
+		fill(w, MB(16), 3);
+		hear(target.peer.fd);
+		order(FILLED, 0, MB(16));
+		CHECK_EQ(xpmem_detach(w), 0);
+	}
+	target_end();
+}
+SAME(neighbour_is_handed_back)
+
 /* ---- Threads ----------------------------------------------------------------- */
 
 static atomic_bool done;
@@ -691,6 +809,8 @@ static const struct test tests[] = {
 	T_PAIR(spliced),
 	T_PAIR(direct_io),
 	T_PAIR(fixed_buffers),
+	T_PAIR(window_appears_meanwhile),
+	T_SAME(neighbour_is_handed_back),
 	T_PAIR(faults_beside_changes),
 };
 
