@@ -142,7 +142,7 @@ void hpmmap_change_renew(struct hpmmap_change *c)
 	lockdep_assert_held(&c->ctx->ops);
 	if (c->renewed)
 		return;
-	hpmmap_store_renew(c->ctx, c->start, c->end);
+	hpmmap_store_renew(c->ctx, c->start, c->end, c->lazy);
 	if (c->reuse)
 		hpmmap_reuse_see(c->ctx, c->start, c->end);
 	else

@@ -19,6 +19,7 @@
 #include "as/file.h"
 #include "as/freeze.h"
 #include "as/pgmap.h"
+#include "as/range.h"
 #include "as/run.h"
 #include "as/store.h"
 #include "as/touch.h"
@@ -53,8 +54,13 @@ static bool wants_collapse(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 static void collapse_slot(struct hpmmap_ctx *ctx, unsigned long addr,
 			  vm_flags_t vm_flags, enum hpmmap_name name)
 {
-	hpmmap_file_map_named(ctx, name, addr, SLOT_SIZE, hpmmap_vma_prot(vm_flags),
-		  MAP_FIXED | (vm_flags & VM_NORESERVE ? MAP_NORESERVE : 0));
+	unsigned long ret;
+
+	ret = hpmmap_file_map_named(ctx, name, addr, SLOT_SIZE,
+				    hpmmap_vma_prot(vm_flags), MAP_FIXED |
+				    (vm_flags & VM_NORESERVE ? MAP_NORESERVE : 0));
+	if (IS_ERR_VALUE(ret))
+		hpmmap_range_kill_if_lost(ctx, addr, addr + SLOT_SIZE);
 }
 
 /*

@@ -71,8 +71,9 @@ enum hpmmap_name {
  *	mappings before it; 0 without. Set before the program runs.
  * @hole: whole slots that were unmapped last, if nothing was mapped since; they
  *	have no blocks. Protected by @ops.
- * @discount: pages of the mapping that mremap(2) moves, taken out of the counts of
- *	the address space (total_vm, locked_vm). Protected by @ops and mmap_lock.
+ * @discount: pages of the mapping that mremap(2) moves, taken out of the count of the
+ *	address space (total_vm), and how many were locked then (locked_vm). Protected
+ *	by @ops and mmap_lock.
  * @apart: slots begun for small mappings that would not be on their node @nid
  *	(NUMA_NO_NODE: interleaved) where others are: the first address that was
  *	not used yet, if it is in such a slot. Protected by @ops.

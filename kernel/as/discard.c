@@ -53,20 +53,23 @@ static bool has_contents(struct hpmmap_ctx *ctx, unsigned long start,
  * @ctx: the context, ctx->ops held
  * @start: start of the new mapping
  * @end: its end
+ * @lazy: it is a reservation, and has no memory yet
  *
  * A stale page is never mapped, so what faults have mapped since the mapping
  * was made goes, too. A wholly covered slot whose old block somebody still
- * refers to loses it.
+ * refers to loses it, and so does each that a reservation covers: that is how
+ * programs give memory back that they have reserved.
  */
 void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
-			unsigned long end)
+			unsigned long end, bool lazy)
 {
 	struct hpmmap_block *block;
 	unsigned long slot;
 
 	lockdep_assert_held(&ctx->ops);
 	/* A fault from here on finds no contents, but makes zeros. */
-	if (!has_contents(ctx, start, end))
+	if (!(lazy ? hpmmap_store_count(ctx, start, end) :
+		     has_contents(ctx, start, end)))
 		return;
 	mmap_write_lock(ctx->mm);
 	hpmmap_range_zap(ctx, start, end);
@@ -77,7 +80,7 @@ void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 
 		cond_resched();
 		slot_clip(slot, start, end, &first, &nr);
-		if (nr == SLOT_PAGES && (hpmmap_block_is_shared(block) ||
+		if (nr == SLOT_PAGES && (lazy || hpmmap_block_is_shared(block) ||
 					 block->draft || block->few ||
 					 !hpmmap_block_idle(block))) {
 			xa_erase(&ctx->store, slot);

@@ -8,7 +8,7 @@
 struct hpmmap_ctx;
 
 void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
-			unsigned long end);
+			unsigned long end, bool lazy);
 void hpmmap_store_refresh(struct hpmmap_ctx *ctx, unsigned long start,
 			  unsigned long end);
 void hpmmap_store_drop_linux(struct hpmmap_ctx *ctx, unsigned long start,

@@ -2,10 +2,12 @@
 /*
  * What is mapped in a range, by whom, and who watches it.
  */
+#include <linux/capability.h>
 #include <linux/mman.h>
 #include <linux/sched/signal.h>
 #include <linux/userfaultfd_k.h>
 
+#include "hook.h"
 #include "hpmmap.h"
 #include "as/ctx.h"
 #include "as/range.h"
@@ -159,4 +161,55 @@ bool hpmmap_range_is_taken(struct hpmmap_ctx *ctx, unsigned long start,
 	ret = find_vma_intersection(ctx->mm, start, end);
 	mmap_read_unlock(ctx->mm);
 	return ret;
+}
+
+/**
+ * hpmmap_range_discount() - a range does not count until hpmmap_range_count_again()
+ * @ctx: the caller's context, ctx->ops held
+ * @start: first address
+ * @len: length
+ *
+ * Against RLIMIT_AS: something takes its place, and is mapped before it goes.
+ */
+void hpmmap_range_discount(struct hpmmap_ctx *ctx, unsigned long start,
+			   unsigned long len)
+{
+	struct mm_struct *mm = ctx->mm;
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, mm, start);
+
+	lockdep_assert_held(&ctx->ops);
+	mmap_write_lock(mm);
+	/* A call without a hook may have changed it: what is there. */
+	for_each_vma_range(vmi, vma, start + len)
+		ctx->discount.total += (min(vma->vm_end, start + len) -
+					max(vma->vm_start, start)) >> PAGE_SHIFT;
+	ctx->discount.locked = mm->locked_vm;
+	WRITE_ONCE(mm->total_vm, mm->total_vm - ctx->discount.total);
+	mmap_write_unlock(mm);
+}
+
+/**
+ * hpmmap_range_count_again() - what was discounted counts
+ * @ctx: the caller's context, ctx->ops held
+ *
+ * What mlockall(2) looks at is how much is mapped. Who has locked more meanwhile than
+ * the process may has done so by what was not counted: nothing is locked then.
+ */
+void hpmmap_range_count_again(struct hpmmap_ctx *ctx)
+{
+	unsigned long most = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
+	const struct pt_regs none = {};
+	struct mm_struct *mm = ctx->mm;
+	bool too_much;
+
+	lockdep_assert_held(&ctx->ops);
+	mmap_write_lock(mm);
+	too_much = ctx->discount.total && mm->locked_vm > most &&
+		   mm->locked_vm > ctx->discount.locked;
+	WRITE_ONCE(mm->total_vm, mm->total_vm + ctx->discount.total);
+	ctx->discount.total = 0;
+	mmap_write_unlock(mm);
+	if (unlikely(too_much) && !capable(CAP_IPC_LOCK))
+		hpmmap_call_orig(HPMMAP_CALL_MUNLOCKALL, &none);
 }

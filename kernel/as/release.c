@@ -42,14 +42,23 @@ static unsigned long pinned_looked;
 static void pinned_work_fn(struct work_struct *work);
 static DECLARE_DELAYED_WORK(pinned_work, pinned_work_fn);
 
-/* Are there references that are neither page tables' nor pins of devices? */
+static int known_refs(struct folio *folio)
+{
+	return compat_folio_mapcount(folio) + compat_folio_pincount(folio);
+}
+
+/*
+ * Are there references that are neither page tables' nor pins of devices? One of those
+ * that comes or goes meanwhile is found as somebody else's, and hides nobody's.
+ */
 static bool is_pinned_otherwise(struct folio *folio)
 {
-	int known = compat_folio_mapcount(folio) + compat_folio_pincount(folio);
+	int before = known_refs(folio), refs;
 
-	/* Those that come meanwhile are found as somebody else's. */
 	smp_rmb();
-	return folio_ref_count(folio) > 1 + known;
+	refs = folio_ref_count(folio);
+	smp_rmb();
+	return refs > 1 + min(before, known_refs(folio));
 }
 
 /**

@@ -26,11 +26,16 @@
 /* What vm_mmap() is told. */
 #define PASSED_MAP_FLAGS (MAP_NORESERVE | MAP_LOCKED)
 
-/* No memory until it is committed by mprotect(2) or mapped over. */
+/*
+ * No memory until it is committed by mprotect(2) or mapped over. As on Linux nobody
+ * reserves what is accessible where nothing may be overcommitted: what stands in
+ * for a block is counted against no limit at its first touch.
+ */
 bool hpmmap_is_reservation(unsigned long prot, unsigned long flags)
 {
 	return !(prot & (PROT_READ | PROT_WRITE | PROT_EXEC)) ||
-	       (flags & (MAP_NORESERVE | MAP_POPULATE)) == MAP_NORESERVE;
+	       ((flags & (MAP_NORESERVE | MAP_POPULATE)) == MAP_NORESERVE &&
+		compat_overcommits());
 }
 
 /*

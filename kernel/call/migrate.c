@@ -63,7 +63,8 @@ static void blocks_move(struct hpmmap_ctx *ctx, const struct move *m)
 	struct xarray done;
 	unsigned long i;
 
-	xa_init(&done);
+	/* Of as many as the caller has blocks, and for as long as it likes. */
+	xa_init_flags(&done, XA_FLAGS_ACCOUNT);
 	for (i = 0; i < m->nr && !fatal_signal_pending(current); i++) {
 		bool shared = false;
 		void __user *page;

@@ -285,48 +285,33 @@ static long detach_old(struct hpmmap_ctx *ctx, const struct remap *r)
 }
 
 /*
- * For Linux a mapping that moves is never there twice: until the old one is
- * gone it does not count against RLIMIT_AS and RLIMIT_MEMLOCK.
+ * For Linux a mapping that moves is never there twice: until the old one is gone it
+ * does not count against RLIMIT_AS.
  */
-static void discount(struct hpmmap_ctx *ctx, unsigned long start,
-		     unsigned long len, bool stays)
-{
-	struct mm_struct *mm = ctx->mm;
-	struct vm_area_struct *vma;
-	VMA_ITERATOR(vmi, mm, start);
-
-	mmap_write_lock(mm);
-	/* A call without a hook may have changed it: what is there. */
-	for_each_vma_range(vmi, vma, start + len) {
-		unsigned long nr = (min(vma->vm_end, start + len) -
-				    max(vma->vm_start, start)) >> PAGE_SHIFT;
-
-		if (!stays)
-			ctx->discount.total += nr;
-		if (vma->vm_flags & VM_LOCKED)
-			ctx->discount.locked += nr;
-	}
-	WRITE_ONCE(mm->total_vm, mm->total_vm - ctx->discount.total);
-	mm->locked_vm -= ctx->discount.locked;
-	mmap_write_unlock(mm);
-}
-
 static void discount_old(struct hpmmap_ctx *ctx, const struct remap *r)
 {
-	discount(ctx, r->addr, min(r->old_len, r->new_len),
-		 r->flags & MREMAP_DONTUNMAP);
+	if (!(r->flags & MREMAP_DONTUNMAP))
+		hpmmap_range_discount(ctx, r->addr,
+				      min(r->old_len, r->new_len));
 }
 
-static void discount_end(struct hpmmap_ctx *ctx)
+/*
+ * The part of an old mapping that is locked is unlocked before there is a new one, and
+ * locked again if it stays: a mapping that moves is never locked twice. Memory of the
+ * pools stays in place either way.
+ */
+static long relock_old(const struct remap *r, bool lock)
 {
-	struct mm_struct *mm = ctx->mm;
+	struct pt_regs regs = {
+		.di = r->addr,
+		.si = min(r->old_len, r->vm_end - r->addr),
+		.dx = r->vm_flags & VM_LOCKONFAULT ? MLOCK_ONFAULT : 0,
+	};
 
-	mmap_write_lock(mm);
-	WRITE_ONCE(mm->total_vm, mm->total_vm + ctx->discount.total);
-	mm->locked_vm += ctx->discount.locked;
-	ctx->discount.total = 0;
-	ctx->discount.locked = 0;
-	mmap_write_unlock(mm);
+	if (!(r->vm_flags & VM_LOCKED))
+		return 0;
+	return hpmmap_call_orig(lock ? HPMMAP_CALL_MLOCK2 : HPMMAP_CALL_MUNLOCK,
+				&regs);
 }
 
 /* @to is free, or to be replaced where it was given. */
@@ -360,28 +345,32 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 		hpmmap_count_refusal(ctx);
 		return -ENOMEM;
 	}
+	ret = relock_old(r, false);
+	if (ret)
+		goto out;
 	discount_old(ctx, r);
 	mapped = hpmmap_vma_map(ctx, to, r->new_len, r->prot, r->map_flags |
 				(fixed ? MAP_FIXED : MAP_FIXED_NOREPLACE));
+	/* What is unmapped from here on is counted. */
+	hpmmap_range_count_again(ctx);
 	if (IS_ERR_VALUE(mapped)) {
-		discount_end(ctx);
 		/* What was to be replaced may be gone. */
 		if (fixed)
 			hpmmap_change_settle(&new, HPMMAP_CUT, NULL);
 		ret = mapped;
-		goto out;
+		goto err_relock;
 	}
 	hpmmap_change_renew(&new);
 	/* Before there is anything in it that a key protects. */
 	ret = copy_advice(ctx, r, to, r->new_len);
 	if (!ret)
 		ret = detach_old(ctx, r);
-	discount_end(ctx);
 	if (ret) {
 		vm_munmap(to, r->new_len);
 		hpmmap_change_settle(&new, HPMMAP_CUT, NULL);
 		if (r->flags & MREMAP_DONTUNMAP)
 			hpmmap_range_kill_if_lost(ctx, old.start, old.end);
+		relock_old(r, true);
 		old.lazy = true;
 		hpmmap_change_settle(&old, HPMMAP_FAILED, NULL);
 		goto out;
@@ -396,6 +385,13 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 	hpmmap_change_settle(&new, HPMMAP_KEPT, &blocks);
 	if (!ret)
 		ret = to;
+	goto out;
+
+err_relock:
+	if (r->vm_flags & VM_LOCKED) {
+		relock_old(r, true);
+		hpmmap_change_settle(&old, HPMMAP_KEPT, NULL);
+	}
 out:
 	hpmmap_pool_free_unused(&blocks);
 	return ret;
@@ -550,12 +546,12 @@ static void move_rest_back(struct hpmmap_ctx *ctx, const struct remap *r,
 		.end = r->vm_end + old_rest,
 	};
 
-	discount(ctx, from, new_rest, false);
+	hpmmap_range_discount(ctx, from, new_rest);
 	if (IS_ERR_VALUE(hpmmap_map_fresh(ctx, c.start, old_rest, PROT_NONE,
 					  MAP_NORESERVE, false, NULL)) ||
 	    IS_ERR_VALUE(remap_rest(from, new_rest, old_rest, c.start)))
 		hpmmap_contents_lost();
-	discount_end(ctx);
+	hpmmap_range_count_again(ctx);
 	hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
 }
 
@@ -604,7 +600,7 @@ static long move_mixed(struct hpmmap_ctx *ctx, const struct remap *r,
 		if (IS_ERR_VALUE(ret))
 			unmap_ours(ctx, to, to + r->new_len);
 	}
-	discount_end(ctx);
+	hpmmap_range_count_again(ctx);
 	if (IS_ERR_VALUE(ret))
 		return ret;
 	hpmmap_change_settle(&c, HPMMAP_CUT, NULL);

@@ -328,6 +328,11 @@ static long *core_total_swap;
 typedef unsigned long commit_limit_t(void);
 DEFINE_STATIC_CALL_RET0(hpmmap_commit_limit, commit_limit_t);
 
+bool compat_overcommits(void)
+{
+	return READ_ONCE(*core_overcommit) != OVERCOMMIT_NEVER;
+}
+
 bool compat_enough_memory(unsigned long pages)
 {
 	switch (READ_ONCE(*core_overcommit)) {

@@ -401,7 +401,10 @@ static __always_inline bool compat_is_own_text(unsigned long addr)
 	return addr - base < size;
 }
 
-/* Would Linux's overcommit policy let a process have so much more? */
+/* Does Linux's overcommit policy let a process have more than there is, if it asks to? */
+bool compat_overcommits(void);
+
+/* Would it let a process have so much more? */
 bool compat_enough_memory(unsigned long pages);
 
 /* What /proc asks before it tells of another process: PTRACE_MODE_*. */

@@ -803,6 +803,31 @@ static void unmapped_memory_is_not_held(void)
 	}
 }
 
+/* A mapping without access in its place: how collectors and allocators give memory back. */
+static void memory_made_a_reservation_is_not_held(void)
+{
+	uint64_t held;
+	char *p;
+
+	skip_unless_registered();
+	p = map_anon(MB(32));
+	held = held_bytes();
+	stamp(p, MB(32), 1);
+	stamp(p + MB(1), MB(7), 2);
+	stamp(p + MB(24), MB(8), 3);
+	map_flags(p + MB(8), MB(16), PROT_NONE, ANON | MAP_FIXED | MAP_NORESERVE);
+	CHECK(held_bytes() <= held - MB(16));
+	/* Part of a slot stays with the rest of it. */
+	map_flags(p, MB(1), PROT_NONE, ANON | MAP_FIXED | MAP_NORESERVE);
+	verify_stamp(p + MB(1), MB(7), 2);
+	CHECK_OK(mprotect(p, MB(24), RW));
+	CHECK(held_bytes() >= held);
+	verify_zero(p, MB(1));
+	verify_zero(p + MB(8), MB(16));
+	verify_stamp(p + MB(24), MB(8), 3);
+	unmap(p, MB(32));
+}
+
 /* More of them than are given back in one go, in any part of the tables that know them. */
 static void many_slots_come_back_as_zeros(void)
 {
@@ -853,6 +878,7 @@ int main(void)
 		T(errors),
 		T(small_mappings_are_packed),
 		T(unmapped_memory_is_not_held),
+		T(memory_made_a_reservation_is_not_held),
 		T(many_slots_come_back_as_zeros),
 	};
 

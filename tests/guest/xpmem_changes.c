@@ -424,8 +424,14 @@ static void executes(void)
 	/* Its end of the connection goes with execve. */
 	CHECK_EQ(read(target.peer.fd, &byte, 1), 0);
 	/* That closes files late, in the new address space. */
-	for (int i = 0; i < 200 && probe_read(target.w).sig == 0; i++)
+	for (int i = 0; i < 1000; i++) {
+		xpmem_apid_t apid = xpmem_get(target.segid, XPMEM_RDWR, XPMEM_PERMIT_MODE, NULL);
+
+		if (apid <= 0)
+			break;
+		CHECK_EQ(xpmem_release(apid), 0);
 		usleep(10000);
+	}
 	of_gone();
 	CHECK_OK(kill(target.peer.pid, SIGKILL));
 	expect_signal(target.peer.pid, SIGKILL);
