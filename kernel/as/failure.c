@@ -38,8 +38,11 @@
 #include "as/vma.h"
 #include "as/window.h"
 
-/* How long to wait for a process that is in the way, in steps of 10 ms. */
+/* How long to wait for all who are in the way, in steps of 10 ms. */
 #define BUSY_STEPS 50
+
+/* How long to move contents: thousands may share a block. */
+#define MOVE_MS 5000
 
 /* The call of the tracer lies at the start, behind the ENDBR of IBT. */
 #define MAX_ENTRY_OFFSET 8
@@ -365,23 +368,26 @@ out:
 	return ret;
 }
 
-/* Moves what a context has in a block to another one. */
-static int use_exchange(const struct use *use, struct hpmmap_block *block)
+/*
+ * Moves what a context has in a block to another one. @steps is what is left of the
+ * time to wait. -EAGAIN: the context gives it up by itself.
+ */
+static int use_exchange(const struct use *use, struct hpmmap_block *block,
+			int *steps)
 {
 	struct hpmmap_ctx *ctx = use->ctx;
-	int ret = -EBUSY, i;
+	int ret = -EBUSY;
 
 	if (!mmget_not_zero(ctx->mm))
-		return -EBUSY;
-	for (i = 0; i < BUSY_STEPS && ret == -EBUSY; i++) {
-		if (fatal_signal_pending(current))
+		return -EAGAIN;
+	for (;;) {
+		if (mutex_trylock(&ctx->ops)) {
+			ret = hpmmap_store_exchange(ctx, use->slot, block);
+			mutex_unlock(&ctx->ops);
+		}
+		if (ret != -EBUSY || --*steps < 0 || fatal_signal_pending(current))
 			break;
-		if (i)
-			msleep(10);
-		if (!mutex_trylock(&ctx->ops))
-			continue;
-		ret = hpmmap_store_exchange(ctx, use->slot, block);
-		mutex_unlock(&ctx->ops);
+		msleep(10);
 	}
 	if (!ret && mmap_read_trylock(ctx->mm)) {
 		block = hpmmap_store_load(ctx, use->slot);
@@ -391,6 +397,27 @@ static int use_exchange(const struct use *use, struct hpmmap_block *block)
 	}
 	mmput_async(ctx->mm);
 	return ret;
+}
+
+/*
+ * The same for all; whether the block may be gone then. Who keeps one from going keeps
+ * the block: then nobody waits for the others. Other errors wait meanwhile.
+ */
+static bool uses_exchange(const struct use *uses, unsigned long nr,
+			  struct hpmmap_block *block)
+{
+	unsigned long until = jiffies + msecs_to_jiffies(MOVE_MS);
+	int steps = BUSY_STEPS, ret;
+
+	for (; nr; nr--, uses++) {
+		ret = use_exchange(uses, block, &steps);
+		if (ret && ret != -EAGAIN)
+			return false;
+		if (nr > 1 && time_after(jiffies, until))
+			return false;
+		cond_resched();
+	}
+	return true;
 }
 
 static bool block_is_gone(struct hpmmap_block *block)
@@ -414,7 +441,7 @@ static int block_evacuate(struct hpmmap_block *block, unsigned long pfn)
 {
 	nodemask_t node = nodemask_of_node(block->nid);
 	bool was_bad = block->bad;
-	unsigned long nr, n;
+	unsigned long nr;
 	struct use *uses;
 
 	hpmmap_reap();
@@ -426,9 +453,7 @@ static int block_evacuate(struct hpmmap_block *block, unsigned long pfn)
 			hpmmap_pool_unretire(block);
 		return -ENOMEM;
 	}
-	for (n = 0; n < nr; n++)
-		use_exchange(&uses[n], block);
-	if (!block_is_gone(block)) {
+	if (!uses_exchange(uses, nr, block) || !block_is_gone(block)) {
 		uses_put(uses, nr);
 		if (!was_bad)
 			hpmmap_pool_unretire(block);
