@@ -39,7 +39,8 @@ struct hpmmap_account {
 	struct rcu_head rcu;
 };
 
-static DEFINE_HASHTABLE(accounts, 8);
+/* As many as there are users, cgroups and jobs; everybody looks one up here. */
+static DEFINE_HASHTABLE(accounts, 12);
 /* Protects it; references may go to zero without it. */
 static DEFINE_SPINLOCK(accounts_lock);
 
