@@ -240,7 +240,7 @@ static bool try_alloc(struct hpmmap_request *req, struct list_head *out)
 
 /*
  * Takes back what processes keep for reuse, if that can be of help; returns
- * whether there was some.
+ * whether to try again.
  */
 static bool reclaim(const struct hpmmap_request *req)
 {
@@ -249,8 +249,10 @@ static bool reclaim(const struct hpmmap_request *req)
 	if (free >= req->nr) {
 		struct hpmmap_payer *full;
 
-		/* It is a limit that is in the way, or was. */
+		/* It is a limit that is in the way, or was: then nobody has to give. */
 		full = hpmmap_account_full(req->account, req->nr);
+		if (!full)
+			return true;
 		return reclaimer->reclaim(&node_states[N_POSSIBLE], full,
 					  req->nr);
 	}
