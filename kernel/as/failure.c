@@ -20,6 +20,7 @@
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
+#include <linux/sort.h>
 
 #include "hpmmap.h"
 #include "mem/account.h"
@@ -43,6 +44,9 @@
 
 /* How long to move contents: thousands may share a block. */
 #define MOVE_MS 5000
+
+/* So many of those who share a block are named. */
+#define NAMED_MOST 16
 
 /* The call of the tracer lies at the start, behind the ENDBR of IBT. */
 #define MAX_ENTRY_OFFSET 8
@@ -129,6 +133,7 @@ static struct use *uses_get(struct hpmmap_block *block, unsigned long *nr)
 				continue;
 			uses[(*nr)++] = (struct use) { ctxs[i], slot, false };
 			ctxs[i] = NULL;
+			cond_resched();
 		}
 	}
 	for (i = 0; i < nr_ctxs; i++)
@@ -216,45 +221,92 @@ static struct task_struct *early_thread(struct task_struct *process)
 	return NULL;
 }
 
-/* Tells those who use a page that has contents for them. */
-static void use_signal(const struct use *use, unsigned long addr, int flags)
+static int use_cmp(const void *a, const void *b)
 {
-	struct mm_struct *mm = use->ctx->mm;
-	struct task_struct *process, *t;
+	const struct mm_struct *x = ((const struct use *)a)->ctx->mm;
+	const struct mm_struct *y = ((const struct use *)b)->ctx->mm;
 
-	if (flags & MF_ACTION_REQUIRED && current->mm == mm) {
+	return x < y ? -1 : x > y;
+}
+
+/* That of an address space, if the page has contents for it; of sorted ones. */
+static struct use *use_of(struct mm_struct *mm, struct use *uses,
+			  unsigned long nr)
+{
+	unsigned long first = 0;
+
+	while (first < nr) {
+		unsigned long mid = first + (nr - first) / 2;
+
+		if (uses[mid].ctx->mm == mm)
+			return uses[mid].sees ? &uses[mid] : NULL;
+		if (uses[mid].ctx->mm < mm)
+			first = mid + 1;
+		else
+			nr = mid;
+	}
+	return NULL;
+}
+
+static unsigned long use_addr(const struct use *use, unsigned long pfn)
+{
+	return (use->slot << SLOT_SHIFT) +
+	       ((pfn & (SLOT_PAGES - 1)) << PAGE_SHIFT);
+}
+
+/*
+ * Tells those who use a page that has contents for them. All processes are looked at
+ * once, however many share it.
+ */
+static void uses_signal(struct use *uses, unsigned long nr, unsigned long pfn,
+			int flags)
+{
+	struct task_struct *process, *t;
+	unsigned int told = 0;
+	struct use *use;
+
+	sort(uses, nr, sizeof(*uses), use_cmp, NULL);
+	use = current->mm ? use_of(current->mm, uses, nr) : NULL;
+	if (flags & MF_ACTION_REQUIRED && use) {
 		pr_err("sending SIGBUS to %s:%d for a memory error\n",
 		       current->comm, task_pid_nr(current));
-		compat_force_sig_mceerr((void __user *)addr, PAGE_SHIFT);
-		return;
+		compat_force_sig_mceerr((void __user *)use_addr(use, pfn),
+					PAGE_SHIFT);
+		use->sees = false;
 	}
 	rcu_read_lock();
 	for_each_process(process) {
-		if (READ_ONCE(process->mm) != mm)
-			continue;
-		t = early_thread(process);
+		use = use_of(READ_ONCE(process->mm), uses, nr);
+		t = use ? early_thread(process) : NULL;
 		if (!t)
 			continue;
-		pr_err("sending SIGBUS to %s:%d for a memory error\n", t->comm,
-		       task_pid_nr(t));
-		send_sig_mceerr(BUS_MCEERR_AO, (void __user *)addr, PAGE_SHIFT,
+		if (told++ < NAMED_MOST)
+			pr_err("sending SIGBUS to %s:%d for a memory error\n",
+			       t->comm, task_pid_nr(t));
+		send_sig_mceerr(BUS_MCEERR_AO,
+				(void __user *)use_addr(use, pfn), PAGE_SHIFT,
 				t);
 	}
 	rcu_read_unlock();
+	if (told > NAMED_MOST)
+		pr_err("and to %u more\n", told - NAMED_MOST);
 }
 
 static void report(struct hpmmap_block *block, unsigned long pfn,
 		   const char *what, const struct use *uses, unsigned long nr)
 {
 	u64 address = PFN_PHYS(pfn);
+	unsigned long n;
 
 	pr_err("%s at %#llx, node %d, section %lu; processes that use its block of 2 MB, which is given up: %lu\n",
 	       what, address, block->nid, pfn_to_section_nr(pfn), nr);
-	for (; nr; nr--, uses++)
+	for (n = 0; n < min(nr, (unsigned long)NAMED_MOST); n++, uses++)
 		pr_err("  job %llu, process %d, user %u\n",
 		       uses->ctx->job->id, uses->ctx->pid,
 		       from_kuid(&init_user_ns,
 				 hpmmap_account_uid_at(&uses->ctx->owner.account)));
+	if (nr > n)
+		pr_err("  and %lu more\n", nr - n);
 }
 
 /* From here on nobody begins to touch a page. */
@@ -282,7 +334,6 @@ static void block_retire(struct hpmmap_block *block)
 /* Nobody has a page mapped afterwards that was marked, and who has to know does. */
 static int block_tell(struct hpmmap_block *block, unsigned long pfn, int flags)
 {
-	unsigned int i = pfn & (SLOT_PAGES - 1);
 	unsigned long nr, n;
 	struct use *uses;
 
@@ -291,15 +342,11 @@ static int block_tell(struct hpmmap_block *block, unsigned long pfn, int flags)
 		return -ENOMEM;
 	for (n = 0; n < nr; n++) {
 		uses[n].sees = use_sees(&uses[n], pfn);
-		use_unmap(&uses[n], block,
-			  (uses[n].slot << SLOT_SHIFT) + (i << PAGE_SHIFT));
+		use_unmap(&uses[n], block, use_addr(&uses[n], pfn));
+		cond_resched();
 	}
 	report(block, pfn, "memory error", uses, nr);
-	for (n = 0; n < nr; n++)
-		if (uses[n].sees)
-			use_signal(&uses[n],
-				   (uses[n].slot << SLOT_SHIFT) + (i << PAGE_SHIFT),
-				   flags);
+	uses_signal(uses, nr, pfn, flags);
 	uses_put(uses, nr);
 	return 0;
 }

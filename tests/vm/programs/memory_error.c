@@ -417,12 +417,15 @@ static void pool_pipe_shared(void)
 	since = time(NULL);
 	expect(tell("soft_offline_page", frame) == EBUSY, "pipe, shared: soft offline answers EBUSY");
 	expect(time(NULL) - since < SHARERS / 2, "pipe, shared: the answer comes soon");
+	expect(frame_of(p + BAD * PAGE) == frame, "pipe, shared: the page stays");
+	note(frame);
+	expect(!tell("hard_offline_page", frame), "pipe, shared: hard offline");
+	expect(!strncmp(touch(p, BAD * PAGE, false), "Bus error AR", 12), "pipe, shared: SIGBUS");
 	for (int i = 0; i < SHARERS; i++) {
 		kill(children[i], SIGKILL);
 		waitpid(children[i], NULL, 0);
 	}
 	expect_others(p, "pipe, shared: contents after it");
-	expect(frame_of(p + BAD * PAGE) == frame, "pipe, shared: the page stays");
 	munmap(p, LARGE);
 	close(ends[0]);
 	close(ends[1]);
