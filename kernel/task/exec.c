@@ -13,9 +13,11 @@
 #include <linux/pid.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
+#include <linux/sched/task.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/tracepoint.h>
+#include <uapi/linux/sched.h>
 
 #include "hook.h"
 #include "hpmmap.h"
@@ -34,7 +36,10 @@
 #include "task/start.h"
 #include "trace.h"
 
-/* Forks between two runs of members_work at most: far more than can be. */
+/*
+ * Forks of members without a context between two runs of members_work at most. Those
+ * with one bring their child's record along.
+ */
 #define NR_SPARES 256
 
 /* How long the end of a process waits for its other threads. */
@@ -43,7 +48,8 @@
 /**
  * struct member - a process that belongs to a job
  * @refs: the hash and a work under way
- * @node: in the hash, among the spares or the former ones
+ * @node: in the hash, among those that are expected, the spares or the former ones
+ * @parent: of one that is expected: who forks
  * @tgid: who; holds a reference
  * @job: which; holds a reference
  * @registers: programs it executes are registered
@@ -58,6 +64,7 @@
 struct member {
 	refcount_t refs;
 	struct hlist_node node;
+	struct task_struct *parent;
 	struct pid *tgid;
 	struct hpmmap_job *job;
 	bool registers;
@@ -73,7 +80,9 @@ static void members_work_fn(struct work_struct *work);
 static DECLARE_WORK(members_work, members_work_fn);
 
 static DEFINE_HASHTABLE(members, 8);
-/* Zeroed, for the probes, which cannot allocate. */
+/* Children of who forks at this moment, in its name; zeroed, as the spares are. */
+static DEFINE_HASHTABLE(expected, 6);
+/* For the probes, which cannot allocate. */
 static HLIST_HEAD(spares);
 static unsigned int nr_spares;
 /* Without references, to be freed. */
@@ -121,6 +130,36 @@ static struct member *spare_take(void)
 	if (low)
 		schedule_work(&members_work);
 	return m;
+}
+
+/* Somebody is about to fork; 0 or -ENOMEM. Charged to its cgroup. */
+static int child_expect(struct task_struct *parent)
+{
+	struct member *m = kzalloc(sizeof(*m), GFP_KERNEL_ACCOUNT);
+
+	if (!m)
+		return -ENOMEM;
+	m->parent = parent;
+	raw_spin_lock(&members_lock);
+	hash_add(expected, &m->node, (unsigned long)parent);
+	raw_spin_unlock(&members_lock);
+	return 0;
+}
+
+/* The record for its child, or NULL where there is none any more. */
+static struct member *child_take(struct task_struct *parent)
+{
+	struct member *m, *found = NULL;
+
+	raw_spin_lock(&members_lock);
+	hash_for_each_possible(expected, m, node, (unsigned long)parent)
+		if (m->parent == parent) {
+			hash_del(&m->node);
+			found = m;
+			break;
+		}
+	raw_spin_unlock(&members_lock);
+	return found;
 }
 
 static int spares_fill(void)
@@ -391,7 +430,7 @@ static void member_inherit(struct member *m, struct task_struct *child,
 
 	if (!hpmmap_hook_get_another())
 		return;
-	c = spare_take();
+	c = child_take(current) ?: spare_take();
 	if (!c) {
 		hpmmap_hook_put();
 		count_program(m->job, HPMMAP_PROGRAM_FAILED);
@@ -429,6 +468,29 @@ static void probe_fork(void *data, struct task_struct *parent,
 		return;
 	member_inherit(m, child, !has_ctx && hpmmap_ctx_exists(parent->mm));
 	member_put(m);
+}
+
+/**
+ * hpmmap_clone() - stands in for kernel_clone()
+ * @args: its argument, in the memory of the kernel
+ *
+ * A child of a member is one, too. The probe cannot allocate its record, so who forks
+ * brings it: a fork that has no memory fails, and nobody uses up what others need.
+ *
+ * Return: what kernel_clone() returns, or an errno as it does.
+ */
+pid_t hpmmap_clone(struct kernel_clone_args *args)
+{
+	bool thread = args->flags & CLONE_THREAD;
+	pid_t ret;
+
+	if (!thread && child_expect(current))
+		return -ENOMEM;
+	ret = hpmmap_kernel_clone(args);
+	/* It did not come to a child, or to one that is a member. */
+	if (!thread)
+		kfree(child_take(current));
+	return ret;
 }
 
 /*
