@@ -59,7 +59,10 @@
  * @ctx: of the address space it uses or, while a work is under way, has left;
  *	joined, see hpmmap_ctx_join()
  * @execed: execve has queued @work, so heap and stack are new
- * @left_out: what it has executed is to be Linux's; seen by the process itself only
+ * @left_out: what it has executed is to be Linux's; this and the next ones are seen by
+ *	the process itself only, which executes one program at a time
+ * @asked: the program that its job's patterns were compared with last
+ * @wanted: they match it
  */
 struct member {
 	refcount_t refs;
@@ -72,6 +75,8 @@ struct member {
 	bool work_queued;
 	bool execed;
 	bool left_out;
+	bool wanted;
+	const struct linux_binprm *asked;
 	struct callback_head exit_work;
 	struct hpmmap_ctx *ctx;
 };
@@ -414,7 +419,9 @@ static void probe_exec(void *data, struct task_struct *task, pid_t old_pid,
 			member_put(m);
 		return;
 	}
-	m->left_out = !hpmmap_only_wants(m->job->only, bprm);
+	/* A job that another thread has launched since knows nothing of it. */
+	m->left_out = m->asked == bprm && !m->wanted;
+	m->asked = NULL;
 	if (m->left_out)
 		count_program(m->job, HPMMAP_PROGRAM_LEFT_OUT);
 	member_queue_work(m, task, true);
@@ -603,6 +610,29 @@ void hpmmap_probes_unregister(void)
 {
 	probes_remove(ARRAY_SIZE(probes));
 	spares_free();
+}
+
+/**
+ * hpmmap_exec_begins() - somebody is about to execute a program
+ * @bprm: the program; of a script once more with its interpreter
+ *
+ * A job's patterns are compared here, where that may take its time: the probe cannot be
+ * preempted.
+ */
+void hpmmap_exec_begins(const struct linux_binprm *bprm)
+{
+	struct member *m;
+
+	if (!hpmmap_hook_active())
+		return;
+	m = member_get(task_tgid(current));
+	if (!m)
+		return;
+	if (m->job->only) {
+		m->wanted = hpmmap_only_wants(m->job->only, bprm);
+		m->asked = bprm;
+	}
+	member_put(m);
 }
 
 /**
