@@ -45,6 +45,9 @@
 /* How long to move contents: thousands may share a block. */
 #define MOVE_MS 5000
 
+/* How long to wait for a free block that is being zeroed, in steps of 1 ms. */
+#define ZERO_STEPS 1000
+
 /* So many of those who share a block are named. */
 #define NAMED_MOST 16
 
@@ -320,15 +323,6 @@ static void page_mark(struct page *page, unsigned long pfn)
 	folio_set_has_hwpoisoned(folio);
 	folio_unlock(folio);
 	compat_count_poison(pfn, 1);
-	hpmmap_poison_wait();
-}
-
-static void block_retire(struct hpmmap_block *block)
-{
-	/* Then all that are free are in the allocator. */
-	hpmmap_pool_launder_stop(false);
-	hpmmap_pool_retire(block);
-	hpmmap_pool_launder_go();
 }
 
 /* Nobody has a page mapped afterwards that was marked, and who has to know does. */
@@ -353,9 +347,14 @@ static int block_tell(struct hpmmap_block *block, unsigned long pfn, int flags)
 
 static int block_fail(struct hpmmap_block *block, unsigned long pfn, int flags)
 {
+	int ret;
+
 	page_mark(pfn_to_page(pfn), pfn);
-	block_retire(block);
-	return block_tell(block, pfn, flags);
+	hpmmap_pool_retire(block);
+	/* Before anything is waited for: who reads it goes on until then. */
+	ret = block_tell(block, pfn, flags);
+	hpmmap_poison_wait();
+	return ret;
 }
 
 enum entry {
@@ -395,6 +394,7 @@ static noinline int hpmmap_memory_failure(unsigned long pfn, int flags)
 			ret = -ENXIO;
 		else if (!PageHWPoison(page))
 			page_mark(page, pfn);
+		hpmmap_poison_wait();
 		break;
 	case HPMMAP_WHOSE_POOL:
 		if (!PageHWPoison(page))
@@ -471,11 +471,15 @@ static bool block_is_gone(struct hpmmap_block *block)
 {
 	int i;
 
-	for (i = 0; i < BUSY_STEPS; i++) {
+	for (i = 0; i < ZERO_STEPS; i++) {
+		enum hpmmap_block_state state;
+
 		hpmmap_pinned_poll();
-		if (hpmmap_pool_state(block) == HPMMAP_BLOCK_BAD)
+		state = hpmmap_pool_state(block);
+		if (state == HPMMAP_BLOCK_BAD)
 			return true;
-		if (fatal_signal_pending(current))
+		if (fatal_signal_pending(current) ||
+		    (i >= BUSY_STEPS && state != HPMMAP_BLOCK_FREE))
 			break;
 		/* A reference may be somebody's who only looks. */
 		usleep_range(1000, 1100);
@@ -493,7 +497,7 @@ static int block_evacuate(struct hpmmap_block *block, unsigned long pfn)
 
 	hpmmap_reap();
 	hpmmap_reuse_reclaim(&node, NULL, ULONG_MAX);
-	block_retire(block);
+	hpmmap_pool_retire(block);
 	uses = uses_get(block, &nr);
 	if (!uses) {
 		if (!was_bad)
@@ -507,6 +511,7 @@ static int block_evacuate(struct hpmmap_block *block, unsigned long pfn)
 		return -EBUSY;
 	}
 	page_mark(pfn_to_page(pfn), pfn);
+	hpmmap_poison_wait();
 	report(block, pfn, "memory taken out of use", uses, nr);
 	uses_put(uses, nr);
 	return 0;
