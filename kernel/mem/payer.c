@@ -150,7 +150,7 @@ static void ruled_sweep(unsigned int nr)
 struct hpmmap_payer *hpmmap_payer_get(kuid_t uid, struct cgroup *cgroup,
 				      struct hpmmap_payer *parent)
 {
-	struct hpmmap_payer *fresh = kzalloc(sizeof(*fresh), GFP_KERNEL), *p;
+	struct hpmmap_payer *fresh = kzalloc(sizeof(*fresh), GFP_KERNEL_ACCOUNT), *p;
 
 	if (!fresh) {
 		hpmmap_payer_put(parent);

@@ -103,8 +103,7 @@ static void member_init(struct member *m, struct hpmmap_job *job,
 	m->tgid = get_pid(tgid);
 	m->job = hpmmap_job_get(job);
 	m->registers = registers;
-	atomic_long_inc(&job->nr_members);
-	atomic_long_inc(&job->nr_members_total);
+	hpmmap_job_join(job);
 }
 
 /* May be called from any context: the last one is left to a worker. */
@@ -251,7 +250,7 @@ static struct member *member_remove(struct pid *tgid)
 	m = member_find_locked(tgid);
 	if (m) {
 		hash_del(&m->node);
-		atomic_long_dec(&m->job->nr_members);
+		hpmmap_job_leave(m->job);
 	}
 	raw_spin_unlock(&members_lock);
 	return m;
@@ -266,7 +265,7 @@ static void member_insert(struct member *m)
 	old = member_find_locked(m->tgid);
 	if (old) {
 		hash_del(&old->node);
-		atomic_long_dec(&old->job->nr_members);
+		hpmmap_job_leave(old->job);
 		/* The address space stays what it is. */
 		m->ctx = old->ctx;
 		old->ctx = NULL;
