@@ -593,7 +593,8 @@ int hpmmap_probes_register(void)
 		      tracepoint_probe_register(probes[i].tp, probes[i].func,
 						NULL) : -ENOENT;
 		if (ret) {
-			pr_err("no tracepoint %s: %d\n", probes[i].name, ret);
+			pr_err_ratelimited("no tracepoint %s: %d\n",
+					   probes[i].name, ret);
 			probes_remove(i);
 			goto err_spares;
 		}
