@@ -84,7 +84,7 @@ struct member {
 static void members_work_fn(struct work_struct *work);
 static DECLARE_WORK(members_work, members_work_fn);
 
-static DEFINE_HASHTABLE(members, 8);
+static DEFINE_HASHTABLE(members, 14);
 /* Children of who forks at this moment, in its name; zeroed, as the spares are. */
 static DEFINE_HASHTABLE(expected, 6);
 /* For the probes, which cannot allocate. */
@@ -229,10 +229,22 @@ static struct member *member_find_locked(struct pid *tgid)
 	return NULL;
 }
 
+/*
+ * Is there none by all means? Without the lock, which is one for the machine: who begins
+ * or ends a membership is the process itself, or its parent before it runs.
+ */
+static bool is_stranger(struct pid *tgid)
+{
+	return hlist_empty(&members[hash_min((unsigned long)tgid,
+					     HASH_BITS(members))]);
+}
+
 static struct member *member_get(struct pid *tgid)
 {
 	struct member *m;
 
+	if (is_stranger(tgid))
+		return NULL;
 	raw_spin_lock(&members_lock);
 	m = member_find_locked(tgid);
 	if (m)
@@ -246,6 +258,8 @@ static struct member *member_remove(struct pid *tgid)
 {
 	struct member *m;
 
+	if (is_stranger(tgid))
+		return NULL;
 	raw_spin_lock(&members_lock);
 	m = member_find_locked(tgid);
 	if (m) {
