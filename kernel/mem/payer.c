@@ -512,12 +512,12 @@ int hpmmap_limit_list(struct hpmmap_limit_entry __user *entries, u32 *nr,
 {
 	struct cgroup *own = hpmmap_current_cgroup_get();
 	struct listing list = {};
+	u32 room = *nr;
 	int ret = 0;
 
 	if (all)
 		ruled_sweep(READ_ONCE(nr_ruled));
-	/* What is more by then has no room. */
-	list.room = min(*nr, 1 + (all ? READ_ONCE(nr_payers) : 1 + (u32)own->level));
+	list.room = min(room, 1 + (all ? READ_ONCE(nr_payers) : 1 + (u32)own->level));
 	list.entries = kvcalloc(list.room, sizeof(*list.entries), GFP_KERNEL);
 	if (!list.entries && list.room) {
 		ret = -ENOMEM;
@@ -528,7 +528,8 @@ int hpmmap_limit_list(struct hpmmap_limit_entry __user *entries, u32 *nr,
 		for_each_chain(chain_list, &list);
 	else
 		list_own(&list, own);
-	*nr = list.nr;
+	/* Where the caller has room, what came meanwhile is none of these. */
+	*nr = list.room < room ? min(list.room, list.nr) : list.nr;
 	list.room = min(list.room, list.nr);
 	if (list.room && copy_to_user(entries, list.entries,
 				      list.room * sizeof(*list.entries)))
