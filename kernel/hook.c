@@ -8,6 +8,7 @@
  */
 #include <linux/fs.h>
 #include <linux/ftrace.h>
+#include <linux/jiffies.h>
 #include <linux/module.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/task.h>
@@ -27,12 +28,17 @@ DEFINE_STATIC_CALL_RET0(hpmmap_is_meant, is_meant_t);
 /* How long the hooks stay when nobody is registered: the next job may come. */
 #define LINGER_MS 3000
 
+/* How long nobody tries again where a live patch holds a call: an attempt is costly. */
+#define HELD_MS 1000
+
 /* The call of the tracer lies at the start, behind the ENDBR of IBT. */
 #define MAX_ENTRY_OFFSET 8
 
 /* Protects installing and removing. */
 static DEFINE_MUTEX(hpmmap_hook_mutex);
 static bool installed;
+/* A live patch held a call: until when that is taken for granted, or 0. */
+static u64 held_until;
 /* Contexts and members; the module stays loaded while there are any. */
 static refcount_t hook_refs = REFCOUNT_INIT(0);
 /* References given up and not yet taken off hook_refs. */
@@ -123,15 +129,19 @@ static int hooks_install(void)
 	int ret;
 
 	lockdep_assert_held(&hpmmap_hook_mutex);
+	if (get_jiffies_64() < held_until)
+		return -EBUSY;
 	ret = hooked->start();
 	if (ret)
 		return ret;
 	ret = register_ftrace_function(&ops);
 	if (ret) {
-		pr_err("system calls cannot be hooked: %d%s\n", ret,
-		       ret == -EBUSY ?
-		       ", a live patch or another module holds one" : "");
+		pr_err_ratelimited("system calls cannot be hooked: %d%s\n", ret,
+				   ret == -EBUSY ?
+				   ", a live patch or another module holds one" : "");
 		hooked->stop();
+		if (ret == -EBUSY)
+			held_until = get_jiffies_64() + msecs_to_jiffies(HELD_MS);
 		return ret;
 	}
 	installed = true;

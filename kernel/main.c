@@ -81,7 +81,7 @@ static struct hpmmap_hook hooks[HPMMAP_NR_CALLS] = {
 	HOOK(HPMMAP_CALL_REMAP_FILE_PAGES, "remap_file_pages",
 	     hpmmap_sys_remap_file_pages),
 	/* clone, clone3, fork, vfork, by way of int 0x80, too. */
-	HOOK_INNER(HPMMAP_CALL_CLONE, "kernel_clone", hpmmap_kernel_clone,
+	HOOK_INNER(HPMMAP_CALL_CLONE, "kernel_clone", hpmmap_clone,
 		   false),
 	HOOK_INNER(HPMMAP_CALL_FORK_COPIED, "dup_userfaultfd_complete",
 		   hpmmap_fork_copied, true),

@@ -15,7 +15,11 @@
 #include "as/ctx.h"
 #include "as/stats.h"
 
-static DEFINE_HASHTABLE(contexts, 10);
+/*
+ * Each call of each process of the machine goes along a chain while the hooks are in:
+ * one user may have as many contexts as processes.
+ */
+static DEFINE_HASHTABLE(contexts, 15);
 static DEFINE_SPINLOCK(contexts_lock);
 
 /* For work that may take long, or waits for readers. */

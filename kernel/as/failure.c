@@ -20,6 +20,7 @@
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
+#include <linux/sort.h>
 
 #include "hpmmap.h"
 #include "mem/account.h"
@@ -38,8 +39,17 @@
 #include "as/vma.h"
 #include "as/window.h"
 
-/* How long to wait for a process that is in the way, in steps of 10 ms. */
+/* How long to wait for all who are in the way, in steps of 10 ms. */
 #define BUSY_STEPS 50
+
+/* How long to move contents: thousands may share a block. */
+#define MOVE_MS 5000
+
+/* How long to wait for a free block that is being zeroed, in steps of 1 ms. */
+#define ZERO_STEPS 1000
+
+/* So many of those who share a block are named. */
+#define NAMED_MOST 16
 
 /* The call of the tracer lies at the start, behind the ENDBR of IBT. */
 #define MAX_ENTRY_OFFSET 8
@@ -126,6 +136,7 @@ static struct use *uses_get(struct hpmmap_block *block, unsigned long *nr)
 				continue;
 			uses[(*nr)++] = (struct use) { ctxs[i], slot, false };
 			ctxs[i] = NULL;
+			cond_resched();
 		}
 	}
 	for (i = 0; i < nr_ctxs; i++)
@@ -213,45 +224,92 @@ static struct task_struct *early_thread(struct task_struct *process)
 	return NULL;
 }
 
-/* Tells those who use a page that has contents for them. */
-static void use_signal(const struct use *use, unsigned long addr, int flags)
+static int use_cmp(const void *a, const void *b)
 {
-	struct mm_struct *mm = use->ctx->mm;
-	struct task_struct *process, *t;
+	const struct mm_struct *x = ((const struct use *)a)->ctx->mm;
+	const struct mm_struct *y = ((const struct use *)b)->ctx->mm;
 
-	if (flags & MF_ACTION_REQUIRED && current->mm == mm) {
+	return x < y ? -1 : x > y;
+}
+
+/* That of an address space, if the page has contents for it; of sorted ones. */
+static struct use *use_of(struct mm_struct *mm, struct use *uses,
+			  unsigned long nr)
+{
+	unsigned long first = 0;
+
+	while (first < nr) {
+		unsigned long mid = first + (nr - first) / 2;
+
+		if (uses[mid].ctx->mm == mm)
+			return uses[mid].sees ? &uses[mid] : NULL;
+		if (uses[mid].ctx->mm < mm)
+			first = mid + 1;
+		else
+			nr = mid;
+	}
+	return NULL;
+}
+
+static unsigned long use_addr(const struct use *use, unsigned long pfn)
+{
+	return (use->slot << SLOT_SHIFT) +
+	       ((pfn & (SLOT_PAGES - 1)) << PAGE_SHIFT);
+}
+
+/*
+ * Tells those who use a page that has contents for them. All processes are looked at
+ * once, however many share it.
+ */
+static void uses_signal(struct use *uses, unsigned long nr, unsigned long pfn,
+			int flags)
+{
+	struct task_struct *process, *t;
+	unsigned int told = 0;
+	struct use *use;
+
+	sort(uses, nr, sizeof(*uses), use_cmp, NULL);
+	use = current->mm ? use_of(current->mm, uses, nr) : NULL;
+	if (flags & MF_ACTION_REQUIRED && use) {
 		pr_err("sending SIGBUS to %s:%d for a memory error\n",
 		       current->comm, task_pid_nr(current));
-		compat_force_sig_mceerr((void __user *)addr, PAGE_SHIFT);
-		return;
+		compat_force_sig_mceerr((void __user *)use_addr(use, pfn),
+					PAGE_SHIFT);
+		use->sees = false;
 	}
 	rcu_read_lock();
 	for_each_process(process) {
-		if (READ_ONCE(process->mm) != mm)
-			continue;
-		t = early_thread(process);
+		use = use_of(READ_ONCE(process->mm), uses, nr);
+		t = use ? early_thread(process) : NULL;
 		if (!t)
 			continue;
-		pr_err("sending SIGBUS to %s:%d for a memory error\n", t->comm,
-		       task_pid_nr(t));
-		send_sig_mceerr(BUS_MCEERR_AO, (void __user *)addr, PAGE_SHIFT,
+		if (told++ < NAMED_MOST)
+			pr_err("sending SIGBUS to %s:%d for a memory error\n",
+			       t->comm, task_pid_nr(t));
+		send_sig_mceerr(BUS_MCEERR_AO,
+				(void __user *)use_addr(use, pfn), PAGE_SHIFT,
 				t);
 	}
 	rcu_read_unlock();
+	if (told > NAMED_MOST)
+		pr_err("and to %u more\n", told - NAMED_MOST);
 }
 
 static void report(struct hpmmap_block *block, unsigned long pfn,
 		   const char *what, const struct use *uses, unsigned long nr)
 {
 	u64 address = PFN_PHYS(pfn);
+	unsigned long n;
 
 	pr_err("%s at %#llx, node %d, section %lu; processes that use its block of 2 MB, which is given up: %lu\n",
 	       what, address, block->nid, pfn_to_section_nr(pfn), nr);
-	for (; nr; nr--, uses++)
+	for (n = 0; n < min(nr, (unsigned long)NAMED_MOST); n++, uses++)
 		pr_err("  job %llu, process %d, user %u\n",
 		       uses->ctx->job->id, uses->ctx->pid,
 		       from_kuid(&init_user_ns,
 				 hpmmap_account_uid_at(&uses->ctx->owner.account)));
+	if (nr > n)
+		pr_err("  and %lu more\n", nr - n);
 }
 
 /* From here on nobody begins to touch a page. */
@@ -265,21 +323,11 @@ static void page_mark(struct page *page, unsigned long pfn)
 	folio_set_has_hwpoisoned(folio);
 	folio_unlock(folio);
 	compat_count_poison(pfn, 1);
-	hpmmap_poison_wait();
-}
-
-static void block_retire(struct hpmmap_block *block)
-{
-	/* Then all that are free are in the allocator. */
-	hpmmap_pool_launder_stop(false);
-	hpmmap_pool_retire(block);
-	hpmmap_pool_launder_go();
 }
 
 /* Nobody has a page mapped afterwards that was marked, and who has to know does. */
 static int block_tell(struct hpmmap_block *block, unsigned long pfn, int flags)
 {
-	unsigned int i = pfn & (SLOT_PAGES - 1);
 	unsigned long nr, n;
 	struct use *uses;
 
@@ -288,24 +336,25 @@ static int block_tell(struct hpmmap_block *block, unsigned long pfn, int flags)
 		return -ENOMEM;
 	for (n = 0; n < nr; n++) {
 		uses[n].sees = use_sees(&uses[n], pfn);
-		use_unmap(&uses[n], block,
-			  (uses[n].slot << SLOT_SHIFT) + (i << PAGE_SHIFT));
+		use_unmap(&uses[n], block, use_addr(&uses[n], pfn));
+		cond_resched();
 	}
 	report(block, pfn, "memory error", uses, nr);
-	for (n = 0; n < nr; n++)
-		if (uses[n].sees)
-			use_signal(&uses[n],
-				   (uses[n].slot << SLOT_SHIFT) + (i << PAGE_SHIFT),
-				   flags);
+	uses_signal(uses, nr, pfn, flags);
 	uses_put(uses, nr);
 	return 0;
 }
 
 static int block_fail(struct hpmmap_block *block, unsigned long pfn, int flags)
 {
+	int ret;
+
 	page_mark(pfn_to_page(pfn), pfn);
-	block_retire(block);
-	return block_tell(block, pfn, flags);
+	hpmmap_pool_retire(block);
+	/* Before anything is waited for: who reads it goes on until then. */
+	ret = block_tell(block, pfn, flags);
+	hpmmap_poison_wait();
+	return ret;
 }
 
 enum entry {
@@ -345,6 +394,7 @@ static noinline int hpmmap_memory_failure(unsigned long pfn, int flags)
 			ret = -ENXIO;
 		else if (!PageHWPoison(page))
 			page_mark(page, pfn);
+		hpmmap_poison_wait();
 		break;
 	case HPMMAP_WHOSE_POOL:
 		if (!PageHWPoison(page))
@@ -365,23 +415,26 @@ out:
 	return ret;
 }
 
-/* Moves what a context has in a block to another one. */
-static int use_exchange(const struct use *use, struct hpmmap_block *block)
+/*
+ * Moves what a context has in a block to another one. @steps is what is left of the
+ * time to wait. -EAGAIN: the context gives it up by itself.
+ */
+static int use_exchange(const struct use *use, struct hpmmap_block *block,
+			int *steps)
 {
 	struct hpmmap_ctx *ctx = use->ctx;
-	int ret = -EBUSY, i;
+	int ret = -EBUSY;
 
 	if (!mmget_not_zero(ctx->mm))
-		return -EBUSY;
-	for (i = 0; i < BUSY_STEPS && ret == -EBUSY; i++) {
-		if (fatal_signal_pending(current))
+		return -EAGAIN;
+	for (;;) {
+		if (mutex_trylock(&ctx->ops)) {
+			ret = hpmmap_store_exchange(ctx, use->slot, block);
+			mutex_unlock(&ctx->ops);
+		}
+		if (ret != -EBUSY || --*steps < 0 || fatal_signal_pending(current))
 			break;
-		if (i)
-			msleep(10);
-		if (!mutex_trylock(&ctx->ops))
-			continue;
-		ret = hpmmap_store_exchange(ctx, use->slot, block);
-		mutex_unlock(&ctx->ops);
+		msleep(10);
 	}
 	if (!ret && mmap_read_trylock(ctx->mm)) {
 		block = hpmmap_store_load(ctx, use->slot);
@@ -393,15 +446,40 @@ static int use_exchange(const struct use *use, struct hpmmap_block *block)
 	return ret;
 }
 
+/*
+ * The same for all; whether the block may be gone then. Who keeps one from going keeps
+ * the block: then nobody waits for the others. Other errors wait meanwhile.
+ */
+static bool uses_exchange(const struct use *uses, unsigned long nr,
+			  struct hpmmap_block *block)
+{
+	unsigned long until = jiffies + msecs_to_jiffies(MOVE_MS);
+	int steps = BUSY_STEPS, ret;
+
+	for (; nr; nr--, uses++) {
+		ret = use_exchange(uses, block, &steps);
+		if (ret && ret != -EAGAIN)
+			return false;
+		if (nr > 1 && time_after(jiffies, until))
+			return false;
+		cond_resched();
+	}
+	return true;
+}
+
 static bool block_is_gone(struct hpmmap_block *block)
 {
 	int i;
 
-	for (i = 0; i < BUSY_STEPS; i++) {
+	for (i = 0; i < ZERO_STEPS; i++) {
+		enum hpmmap_block_state state;
+
 		hpmmap_pinned_poll();
-		if (hpmmap_pool_state(block) == HPMMAP_BLOCK_BAD)
+		state = hpmmap_pool_state(block);
+		if (state == HPMMAP_BLOCK_BAD)
 			return true;
-		if (fatal_signal_pending(current))
+		if (fatal_signal_pending(current) ||
+		    (i >= BUSY_STEPS && state != HPMMAP_BLOCK_FREE))
 			break;
 		/* A reference may be somebody's who only looks. */
 		usleep_range(1000, 1100);
@@ -414,27 +492,26 @@ static int block_evacuate(struct hpmmap_block *block, unsigned long pfn)
 {
 	nodemask_t node = nodemask_of_node(block->nid);
 	bool was_bad = block->bad;
-	unsigned long nr, n;
+	unsigned long nr;
 	struct use *uses;
 
 	hpmmap_reap();
 	hpmmap_reuse_reclaim(&node, NULL, ULONG_MAX);
-	block_retire(block);
+	hpmmap_pool_retire(block);
 	uses = uses_get(block, &nr);
 	if (!uses) {
 		if (!was_bad)
 			hpmmap_pool_unretire(block);
 		return -ENOMEM;
 	}
-	for (n = 0; n < nr; n++)
-		use_exchange(&uses[n], block);
-	if (!block_is_gone(block)) {
+	if (!uses_exchange(uses, nr, block) || !block_is_gone(block)) {
 		uses_put(uses, nr);
 		if (!was_bad)
 			hpmmap_pool_unretire(block);
 		return -EBUSY;
 	}
 	page_mark(pfn_to_page(pfn), pfn);
+	hpmmap_poison_wait();
 	report(block, pfn, "memory taken out of use", uses, nr);
 	uses_put(uses, nr);
 	return 0;

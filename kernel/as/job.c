@@ -14,6 +14,9 @@
 /* As many as there can be processes, unless an administrator allows more. */
 #define MOST_JOBS 32768
 
+/* And without a process, kept by a file: most of their memory counts for no cgroup. */
+#define MOST_IDLE_JOBS 1024
+
 static atomic64_t next_job_id = ATOMIC64_INIT(0);
 
 /* The last reference to a job's kobject is gone. */
@@ -64,7 +67,8 @@ struct hpmmap_job *hpmmap_job_alloc(const struct hpmmap_launch *arg,
 	account = hpmmap_account_get_current(tally);
 	if (!account)
 		goto err_tally;
-	if (atomic_inc_return(hpmmap_account_jobs(account)) > MOST_JOBS) {
+	if (atomic_inc_return(hpmmap_account_jobs(account)) > MOST_JOBS ||
+	    atomic_read(hpmmap_account_idle_jobs(account)) >= MOST_IDLE_JOBS) {
 		ret = -EAGAIN;
 		goto err_count;
 	}
@@ -96,6 +100,7 @@ struct hpmmap_job *hpmmap_job_alloc(const struct hpmmap_launch *arg,
 		kobject_put(&job->kobj);
 		return ERR_PTR(ret);
 	}
+	atomic_inc(hpmmap_account_idle_jobs(account));
 	return job;
 
 err_free:
@@ -106,6 +111,20 @@ err_count:
 err_tally:
 	hpmmap_tally_put(tally);
 	return ERR_PTR(ret);
+}
+
+/* One process more. In any context, as the next one. */
+void hpmmap_job_join(struct hpmmap_job *job)
+{
+	if (atomic_long_inc_return(&job->nr_members) == 1)
+		atomic_dec(hpmmap_account_idle_jobs(job->account));
+	atomic_long_inc(&job->nr_members_total);
+}
+
+void hpmmap_job_leave(struct hpmmap_job *job)
+{
+	if (!atomic_long_dec_return(&job->nr_members))
+		atomic_inc(hpmmap_account_idle_jobs(job->account));
 }
 
 static LLIST_HEAD(gone);
@@ -133,6 +152,7 @@ void hpmmap_job_put(struct hpmmap_job *job)
 {
 	if (!refcount_dec_and_test(&job->refs))
 		return;
+	atomic_dec(hpmmap_account_idle_jobs(job->account));
 	llist_add(&job->gone, &gone);
 	schedule_work(&gone_work);
 }

@@ -72,6 +72,8 @@ struct hpmmap_job *hpmmap_job_alloc(const struct hpmmap_launch *arg,
 				    const nodemask_t *nodes);
 struct hpmmap_job *hpmmap_job_get(struct hpmmap_job *job);
 void hpmmap_job_put(struct hpmmap_job *job);
+void hpmmap_job_join(struct hpmmap_job *job);
+void hpmmap_job_leave(struct hpmmap_job *job);
 void hpmmap_jobs_exit(void);
 
 #endif /* _HPMMAP_AS_JOB_H */

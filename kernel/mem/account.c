@@ -39,7 +39,8 @@ struct hpmmap_account {
 	struct rcu_head rcu;
 };
 
-static DEFINE_HASHTABLE(accounts, 8);
+/* As many as there are users, cgroups and jobs; everybody looks one up here. */
+static DEFINE_HASHTABLE(accounts, 12);
 /* Protects it; references may go to zero without it. */
 static DEFINE_SPINLOCK(accounts_lock);
 
@@ -69,7 +70,7 @@ static struct hpmmap_account *account_of(struct hpmmap_payer *user,
 					 struct hpmmap_payer *group,
 					 struct hpmmap_tally *tally)
 {
-	struct hpmmap_account *fresh = kzalloc(sizeof(*fresh), GFP_KERNEL), *a;
+	struct hpmmap_account *fresh = kzalloc(sizeof(*fresh), GFP_KERNEL_ACCOUNT), *a;
 	unsigned long key = (unsigned long)user ^ (unsigned long)group ^
 			    (unsigned long)tally;
 
@@ -347,4 +348,10 @@ kuid_t hpmmap_account_uid(const struct hpmmap_account *account)
 atomic_t *hpmmap_account_jobs(struct hpmmap_account *account)
 {
 	return &account->user->nr_jobs;
+}
+
+/* How many of them have no process. */
+atomic_t *hpmmap_account_idle_jobs(struct hpmmap_account *account)
+{
+	return &account->user->nr_idle_jobs;
 }

@@ -46,5 +46,6 @@ bool hpmmap_account_counts_for(struct hpmmap_account *account,
 			       struct hpmmap_payer *payer);
 kuid_t hpmmap_account_uid(const struct hpmmap_account *account);
 atomic_t *hpmmap_account_jobs(struct hpmmap_account *account);
+atomic_t *hpmmap_account_idle_jobs(struct hpmmap_account *account);
 
 #endif /* _HPMMAP_MEM_ACCOUNT_H */

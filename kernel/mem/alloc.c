@@ -240,7 +240,7 @@ static bool try_alloc(struct hpmmap_request *req, struct list_head *out)
 
 /*
  * Takes back what processes keep for reuse, if that can be of help; returns
- * whether there was some.
+ * whether to try again.
  */
 static bool reclaim(const struct hpmmap_request *req)
 {
@@ -249,8 +249,10 @@ static bool reclaim(const struct hpmmap_request *req)
 	if (free >= req->nr) {
 		struct hpmmap_payer *full;
 
-		/* It is a limit that is in the way, or was. */
+		/* It is a limit that is in the way, or was: then nobody has to give. */
 		full = hpmmap_account_full(req->account, req->nr);
+		if (!full)
+			return true;
 		return reclaimer->reclaim(&node_states[N_POSSIBLE], full,
 					  req->nr);
 	}
@@ -272,7 +274,7 @@ static bool alloc_after_zeroing(struct hpmmap_request *req,
 	if (hpmmap_pool_count_free(&req->place->nodes) + nr_out < req->nr ||
 	    hpmmap_account_full(req->account, req->nr))
 		return false;
-	done = !hpmmap_pool_launder_stop(true);
+	done = !hpmmap_pool_launder_stop();
 	if (nr_out)
 		req->waited_zeroing = get_cycles() - since;
 	if (!done)
@@ -408,22 +410,12 @@ struct hpmmap_block *hpmmap_pool_alloc_clean(struct hpmmap_account *account,
 	return block;
 }
 
-/* A block that nobody has any more, and nobody will. */
-static void block_retire(struct pool_node *pn, struct hpmmap_block *block)
-{
-	lockdep_assert_held(&pn->lock);
-	block_set_state(block, HPMMAP_BLOCK_BAD);
-	block->zeroed = false;
-	pn->nr_doomed--;
-	pn->nr_bad++;
-}
-
 /**
  * hpmmap_pool_retire() - a block is not to be handed out any more
- * @block: the block; between hpmmap_pool_launder_stop() and
- *	hpmmap_pool_launder_go()
+ * @block: the block
  *
- * At once if it is free, otherwise when it would be.
+ * At once if it is free, otherwise when it would be, or has been zeroed. Waits for
+ * nobody.
  */
 void hpmmap_pool_retire(struct hpmmap_block *block)
 {

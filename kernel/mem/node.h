@@ -77,6 +77,16 @@ static inline void block_set_state(struct hpmmap_block *block,
 	WRITE_ONCE(block->state, state);
 }
 
+/* A block that nobody has any more, and nobody will. */
+static inline void block_retire(struct pool_node *pn, struct hpmmap_block *block)
+{
+	lockdep_assert_held(&pn->lock);
+	block_set_state(block, HPMMAP_BLOCK_BAD);
+	block->zeroed = false;
+	pn->nr_doomed--;
+	pn->nr_bad++;
+}
+
 static inline struct pool_chunk *chunk_of(struct pool_node *pn, unsigned long unit)
 {
 	struct hpmmap_buddy_chunk *bc;

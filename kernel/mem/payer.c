@@ -28,7 +28,9 @@
 /* Of all pool memory, what a user may hold where nothing else was said. */
 #define DEFAULT_PERCENT 50
 
-static DEFINE_HASHTABLE(payers, 8);
+/* A user may have as many cgroups as jobs; everybody looks somebody up here. */
+static DEFINE_HASHTABLE(payers, 12);
+static u32 nr_payers;
 static LIST_HEAD(ruled_groups);
 static unsigned int nr_ruled;
 /* Protects all of these; references may go to zero without it. */
@@ -64,6 +66,7 @@ void hpmmap_payer_put(struct hpmmap_payer *p)
 
 		spin_lock(&payers_lock);
 		hash_del(&p->node);
+		WRITE_ONCE(nr_payers, nr_payers - 1);
 		spin_unlock(&payers_lock);
 		if (p->cgroup)
 			cgroup_put(p->cgroup);
@@ -147,7 +150,7 @@ static void ruled_sweep(unsigned int nr)
 struct hpmmap_payer *hpmmap_payer_get(kuid_t uid, struct cgroup *cgroup,
 				      struct hpmmap_payer *parent)
 {
-	struct hpmmap_payer *fresh = kzalloc(sizeof(*fresh), GFP_KERNEL), *p;
+	struct hpmmap_payer *fresh = kzalloc(sizeof(*fresh), GFP_KERNEL_ACCOUNT), *p;
 
 	if (!fresh) {
 		hpmmap_payer_put(parent);
@@ -168,6 +171,7 @@ struct hpmmap_payer *hpmmap_payer_get(kuid_t uid, struct cgroup *cgroup,
 		if (cgroup)
 			css_get(&cgroup->self);
 		hash_add(payers, &p->node, payer_key(uid, cgroup));
+		WRITE_ONCE(nr_payers, nr_payers + 1);
 	}
 	spin_unlock(&payers_lock);
 	if (p != fresh) {
@@ -360,17 +364,40 @@ int hpmmap_limit_set(const struct hpmmap_limit_set *arg)
 	return 0;
 }
 
-/* The pools have become larger or smaller. */
-void hpmmap_limits_update(void)
+/*
+ * All payers, chain by chain: @chain is called under payers_lock, which others wait
+ * for, launches and forks of everybody among them.
+ */
+static void for_each_chain(void (*chain)(struct hlist_head *head, void *data),
+			   void *data)
+{
+	unsigned int bkt;
+
+	for (bkt = 0; bkt < HASH_SIZE(payers); bkt++) {
+		if (hlist_empty(&payers[bkt]))
+			continue;
+		spin_lock(&payers_lock);
+		chain(&payers[bkt], data);
+		spin_unlock(&payers_lock);
+		cond_resched();
+	}
+}
+
+static void chain_update(struct hlist_head *head, void *data)
 {
 	struct hpmmap_payer *p;
-	int bkt;
 
+	hlist_for_each_entry(p, head, node)
+		payer_update(p);
+}
+
+/* The pools have become larger or smaller. May sleep. */
+void hpmmap_limits_update(void)
+{
 	spin_lock(&payers_lock);
 	WRITE_ONCE(default_limit, rule_limit(&default_rule, LIMIT_NONE));
-	hash_for_each(payers, bkt, p, node)
-		payer_update(p);
 	spin_unlock(&payers_lock);
+	for_each_chain(chain_update, NULL);
 }
 
 /* In bytes; 0 where there is none. */
@@ -394,45 +421,82 @@ static void entry_fill(struct hpmmap_limit_entry *entry,
 		entry->flags |= HPMMAP_LIMIT_F_PERCENT;
 }
 
-/* Others' limits are not shown to who may not set them. */
-static bool may_see(struct hpmmap_payer *p, struct cgroup *own, bool all)
+/**
+ * struct listing - the list of limits
+ * @entries: room for them
+ * @room: how many have room
+ * @nr: how many there are
+ */
+struct listing {
+	struct hpmmap_limit_entry *entries;
+	u32 room;
+	u32 nr;
+};
+
+static struct hpmmap_limit_entry *entry_next(struct listing *list)
 {
-	if (all)
-		return true;
-	return p->cgroup ? cgroup_is_descendant(own, p->cgroup) :
-			   uid_eq(p->uid, hpmmap_charged_uid());
+	return list->nr++ < list->room ? &list->entries[list->nr - 1] : NULL;
 }
 
-/* Fills @room entries; returns how many there are. */
-static u32 entries_fill(struct hpmmap_limit_entry *entries, u32 room,
-			struct cgroup *own, bool all)
+static void list_default(struct listing *list)
+{
+	struct hpmmap_limit_entry *entry = entry_next(list);
+
+	if (!entry)
+		return;
+	spin_lock(&payers_lock);
+	entry->flags = HPMMAP_LIMIT_F_DEFAULT;
+	entry->limit_bytes = limit_bytes(default_limit);
+	entry_fill(entry, &default_rule);
+	spin_unlock(&payers_lock);
+}
+
+static void list_payer(struct listing *list, struct hpmmap_payer *p)
+{
+	struct hpmmap_limit_entry *entry = entry_next(list);
+
+	lockdep_assert_held(&payers_lock);
+	if (!entry)
+		return;
+	if (p->cgroup) {
+		entry->flags = HPMMAP_LIMIT_F_CGROUP;
+		entry->cgroup_id = cgroup_id(p->cgroup);
+	} else {
+		entry->uid = from_kuid(&init_user_ns, p->uid);
+	}
+	entry->limit_bytes = limit_bytes(payer_limit(p));
+	entry->held_bytes = (u64)atomic_long_read(&p->held) << SLOT_SHIFT;
+	entry_fill(entry, &p->rule);
+}
+
+static void chain_list(struct hlist_head *head, void *data)
 {
 	struct hpmmap_payer *p;
-	u32 n = 0;
-	int bkt;
 
-	spin_lock(&payers_lock);
-	if (n++ < room) {
-		entries[0].flags = HPMMAP_LIMIT_F_DEFAULT;
-		entries[0].limit_bytes = limit_bytes(default_limit);
-		entry_fill(&entries[0], &default_rule);
+	hlist_for_each_entry(p, head, node)
+		list_payer(data, p);
+}
+
+/*
+ * Others' limits are not shown to who may not set them, and not looked at: the
+ * caller's own, and those of the cgroup @own and all above it.
+ */
+static void list_own(struct listing *list, struct cgroup *own)
+{
+	int level;
+
+	for (level = 0; level <= own->level; level++) {
+		struct cgroup *cgroup = level ? cgroup_ancestor(own, level) : NULL;
+		kuid_t uid = cgroup ? INVALID_UID : hpmmap_charged_uid();
+		struct hpmmap_payer *p;
+
+		spin_lock(&payers_lock);
+		p = payer_find(uid, cgroup);
+		if (p)
+			list_payer(list, p);
+		spin_unlock(&payers_lock);
+		hpmmap_payer_put(p);
 	}
-	hash_for_each(payers, bkt, p, node) {
-		if (!may_see(p, own, all) || n++ >= room)
-			continue;
-		if (p->cgroup) {
-			entries[n - 1].flags = HPMMAP_LIMIT_F_CGROUP;
-			entries[n - 1].cgroup_id = cgroup_id(p->cgroup);
-		} else {
-			entries[n - 1].uid = from_kuid(&init_user_ns, p->uid);
-		}
-		entries[n - 1].limit_bytes = limit_bytes(payer_limit(p));
-		entries[n - 1].held_bytes =
-			(u64)atomic_long_read(&p->held) << SLOT_SHIFT;
-		entry_fill(&entries[n - 1], &p->rule);
-	}
-	spin_unlock(&payers_lock);
-	return n;
 }
 
 /**
@@ -447,23 +511,30 @@ int hpmmap_limit_list(struct hpmmap_limit_entry __user *entries, u32 *nr,
 		      bool all)
 {
 	struct cgroup *own = hpmmap_current_cgroup_get();
-	struct hpmmap_limit_entry *buf;
+	struct listing list = {};
 	u32 room = *nr;
 	int ret = 0;
 
 	if (all)
 		ruled_sweep(READ_ONCE(nr_ruled));
-	room = min(room, entries_fill(NULL, 0, own, all));
-	buf = kvcalloc(room, sizeof(*buf), GFP_KERNEL);
-	if (!buf && room) {
+	list.room = min(room, 1 + (all ? READ_ONCE(nr_payers) : 1 + (u32)own->level));
+	list.entries = kvcalloc(list.room, sizeof(*list.entries), GFP_KERNEL);
+	if (!list.entries && list.room) {
 		ret = -ENOMEM;
 		goto out;
 	}
-	*nr = entries_fill(buf, room, own, all);
-	room = min(room, *nr);
-	if (room && copy_to_user(entries, buf, room * sizeof(*buf)))
+	list_default(&list);
+	if (all)
+		for_each_chain(chain_list, &list);
+	else
+		list_own(&list, own);
+	/* Where the caller has room, what came meanwhile is none of these. */
+	*nr = list.room < room ? min(list.room, list.nr) : list.nr;
+	list.room = min(list.room, list.nr);
+	if (list.room && copy_to_user(entries, list.entries,
+				      list.room * sizeof(*list.entries)))
 		ret = -EFAULT;
-	kvfree(buf);
+	kvfree(list.entries);
 out:
 	cgroup_put(own);
 	return ret;

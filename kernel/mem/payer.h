@@ -34,6 +34,7 @@ struct hpmmap_rule {
  * @limit: what follows from @rule
  * @rule: protected by payers_lock
  * @nr_jobs: jobs of a user, those included that only a file keeps
+ * @nr_idle_jobs: those of them without a process
  */
 struct hpmmap_payer {
 	refcount_t refs;
@@ -46,6 +47,7 @@ struct hpmmap_payer {
 	unsigned long limit;
 	struct hpmmap_rule rule;
 	atomic_t nr_jobs;
+	atomic_t nr_idle_jobs;
 };
 
 /**

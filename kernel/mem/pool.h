@@ -84,7 +84,7 @@ void hpmmap_pool_unretire(struct hpmmap_block *block);
 enum hpmmap_block_state hpmmap_pool_state(struct hpmmap_block *block);
 void hpmmap_pool_launder(int nid, unsigned long nr);
 void hpmmap_pool_soiled(int nid, unsigned long nr);
-int hpmmap_pool_launder_stop(bool killable);
+int hpmmap_pool_launder_stop(void);
 void hpmmap_pool_launder_go(void);
 
 /* For section.c: all calls are for one section. */

@@ -390,7 +390,7 @@ int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned, u64 *bad)
 	/* What dead processes held, or live ones keep, counts as free. */
 	hpmmap_pool_reclaim_all();
 
-	ret = hpmmap_pool_launder_stop(true);
+	ret = hpmmap_pool_launder_stop();
 	if (ret)
 		return ret;
 	compat_hotplug_lock();

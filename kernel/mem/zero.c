@@ -112,9 +112,14 @@ static unsigned int launder(struct pool_node *pn, unsigned int nr,
 	trace_hpmmap_zero(blocks[0]->nid, n);
 	spin_lock(&pn->lock);
 	for (i = 0; i < n; i++) {
+		--*out_of(pn, unit_of(blocks[i]));
+		/* Of an error somebody has learned meanwhile. */
+		if (unlikely(blocks[i]->bad)) {
+			block_retire(pn, blocks[i]);
+			continue;
+		}
 		hpmmap_buddy_free(&pn->buddy, unit_of(blocks[i]), 0);
 		hpmmap_buddy_free(&pn->clean, unit_of(blocks[i]), 0);
-		--*out_of(pn, unit_of(blocks[i]));
 	}
 	/* Pairs with alloc_after_zeroing(): free before it is not out. */
 	smp_wmb();
@@ -200,7 +205,6 @@ static bool all_are_back(void)
 
 /**
  * hpmmap_pool_launder_stop() - have all free blocks in the allocator
- * @killable: a fatal signal ends the wait
  *
  * Waits for those that are being zeroed; several callers do not wait for each
  * other.
@@ -208,13 +212,9 @@ static bool all_are_back(void)
  * Return: 0, until hpmmap_pool_launder_go(); or -EINTR for a process that is being
  * killed.
  */
-int hpmmap_pool_launder_stop(bool killable)
+int hpmmap_pool_launder_stop(void)
 {
 	atomic_inc(&launder_stops);
-	if (!killable) {
-		wait_event(launder_wait, all_are_back());
-		return 0;
-	}
 	if (!wait_event_killable(launder_wait, all_are_back()))
 		return 0;
 	hpmmap_pool_launder_go();

@@ -10,42 +10,36 @@
 #include <linux/cred.h>
 #include <linux/delay.h>
 #include <linux/hashtable.h>
-#include <linux/mman.h>
 #include <linux/pid.h>
-#include <linux/resource.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
-#include <linux/sched/task_stack.h>
+#include <linux/sched/task.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/tracepoint.h>
-#include <linux/uaccess.h>
+#include <uapi/linux/sched.h>
 
 #include "hook.h"
 #include "hpmmap.h"
-#include "mem/block.h"
 #include "mem/nodes.h"
 #include "mem/pool.h"
-#include "as/change.h"
 #include "as/counters.h"
 #include "as/ctx.h"
-#include "as/file.h"
-#include "as/fit.h"
 #include "as/job.h"
 #include "as/life.h"
 #include "as/show.h"
 #include "as/stats.h"
-#include "as/store.h"
 #include "task/exec.h"
 #include "task/fork.h"
 #include "task/image.h"
 #include "task/only.h"
+#include "task/start.h"
 #include "trace.h"
 
-/* The part of the main stack that is mapped at once, RLIMIT_STACK allowing. */
-#define STACK_BYTES (8UL << 20)
-
-/* Forks between two runs of members_work at most: far more than can be. */
+/*
+ * Forks of members without a context between two runs of members_work at most. Those
+ * with one bring their child's record along.
+ */
 #define NR_SPARES 256
 
 /* How long the end of a process waits for its other threads. */
@@ -54,7 +48,8 @@
 /**
  * struct member - a process that belongs to a job
  * @refs: the hash and a work under way
- * @node: in the hash, among the spares or the former ones
+ * @node: in the hash, among those that are expected, the spares or the former ones
+ * @parent: of one that is expected: who forks
  * @tgid: who; holds a reference
  * @job: which; holds a reference
  * @registers: programs it executes are registered
@@ -64,11 +59,15 @@
  * @ctx: of the address space it uses or, while a work is under way, has left;
  *	joined, see hpmmap_ctx_join()
  * @execed: execve has queued @work, so heap and stack are new
- * @left_out: what it has executed is to be Linux's; seen by the process itself only
+ * @left_out: what it has executed is to be Linux's; this and the next ones are seen by
+ *	the process itself only, which executes one program at a time
+ * @asked: the program that its job's patterns were compared with last
+ * @wanted: they match it
  */
 struct member {
 	refcount_t refs;
 	struct hlist_node node;
+	struct task_struct *parent;
 	struct pid *tgid;
 	struct hpmmap_job *job;
 	bool registers;
@@ -76,6 +75,8 @@ struct member {
 	bool work_queued;
 	bool execed;
 	bool left_out;
+	bool wanted;
+	const struct linux_binprm *asked;
 	struct callback_head exit_work;
 	struct hpmmap_ctx *ctx;
 };
@@ -83,8 +84,10 @@ struct member {
 static void members_work_fn(struct work_struct *work);
 static DECLARE_WORK(members_work, members_work_fn);
 
-static DEFINE_HASHTABLE(members, 8);
-/* Zeroed, for the probes, which cannot allocate. */
+static DEFINE_HASHTABLE(members, 14);
+/* Children of who forks at this moment, in its name; zeroed, as the spares are. */
+static DEFINE_HASHTABLE(expected, 6);
+/* For the probes, which cannot allocate. */
 static HLIST_HEAD(spares);
 static unsigned int nr_spares;
 /* Without references, to be freed. */
@@ -100,8 +103,7 @@ static void member_init(struct member *m, struct hpmmap_job *job,
 	m->tgid = get_pid(tgid);
 	m->job = hpmmap_job_get(job);
 	m->registers = registers;
-	atomic_long_inc(&job->nr_members);
-	atomic_long_inc(&job->nr_members_total);
+	hpmmap_job_join(job);
 }
 
 /* May be called from any context: the last one is left to a worker. */
@@ -132,6 +134,36 @@ static struct member *spare_take(void)
 	if (low)
 		schedule_work(&members_work);
 	return m;
+}
+
+/* Somebody is about to fork; 0 or -ENOMEM. Charged to its cgroup. */
+static int child_expect(struct task_struct *parent)
+{
+	struct member *m = kzalloc(sizeof(*m), GFP_KERNEL_ACCOUNT);
+
+	if (!m)
+		return -ENOMEM;
+	m->parent = parent;
+	raw_spin_lock(&members_lock);
+	hash_add(expected, &m->node, (unsigned long)parent);
+	raw_spin_unlock(&members_lock);
+	return 0;
+}
+
+/* The record for its child, or NULL where there is none any more. */
+static struct member *child_take(struct task_struct *parent)
+{
+	struct member *m, *found = NULL;
+
+	raw_spin_lock(&members_lock);
+	hash_for_each_possible(expected, m, node, (unsigned long)parent)
+		if (m->parent == parent) {
+			hash_del(&m->node);
+			found = m;
+			break;
+		}
+	raw_spin_unlock(&members_lock);
+	return found;
 }
 
 static int spares_fill(void)
@@ -197,10 +229,22 @@ static struct member *member_find_locked(struct pid *tgid)
 	return NULL;
 }
 
+/*
+ * Is there none by all means? Without the lock, which is one for the machine: who begins
+ * or ends a membership is the process itself, or its parent before it runs.
+ */
+static bool is_stranger(struct pid *tgid)
+{
+	return hlist_empty(&members[hash_min((unsigned long)tgid,
+					     HASH_BITS(members))]);
+}
+
 static struct member *member_get(struct pid *tgid)
 {
 	struct member *m;
 
+	if (is_stranger(tgid))
+		return NULL;
 	raw_spin_lock(&members_lock);
 	m = member_find_locked(tgid);
 	if (m)
@@ -214,11 +258,13 @@ static struct member *member_remove(struct pid *tgid)
 {
 	struct member *m;
 
+	if (is_stranger(tgid))
+		return NULL;
 	raw_spin_lock(&members_lock);
 	m = member_find_locked(tgid);
 	if (m) {
 		hash_del(&m->node);
-		atomic_long_dec(&m->job->nr_members);
+		hpmmap_job_leave(m->job);
 	}
 	raw_spin_unlock(&members_lock);
 	return m;
@@ -233,7 +279,7 @@ static void member_insert(struct member *m)
 	old = member_find_locked(m->tgid);
 	if (old) {
 		hash_del(&old->node);
-		atomic_long_dec(&old->job->nr_members);
+		hpmmap_job_leave(old->job);
 		/* The address space stays what it is. */
 		m->ctx = old->ctx;
 		old->ctx = NULL;
@@ -242,135 +288,6 @@ static void member_insert(struct member *m)
 	raw_spin_unlock(&members_lock);
 	if (old)
 		member_put(old);
-}
-
-/* The new program. */
-
-/*
- * The heap starts in the next 2 MB that the program has nothing of, behind some
- * room for small mappings. Left alone where something is in the way.
- */
-static void heap_setup(struct hpmmap_ctx *ctx)
-{
-	struct mm_struct *mm = ctx->mm;
-	unsigned long start = ALIGN(mm->brk, SLOT_SIZE);
-
-	mmap_write_lock(mm);
-	if (mm->start_brk == mm->brk && start < TASK_SIZE - SLOT_SIZE &&
-	    !find_vma_intersection(mm, PAGE_ALIGN(mm->brk),
-				   start + SLOT_SIZE)) {
-		ctx->heap_slot = start;
-		start += BESIDE_HEAP_BYTES;
-		spin_lock(&mm->arg_lock);
-		mm->start_brk = start;
-		mm->brk = start;
-		spin_unlock(&mm->arg_lock);
-		ctx->heap_end = start;
-	}
-	mmap_write_unlock(mm);
-}
-
-/**
- * struct stack - the main stack as execve left it
- * @start: where ours starts
- * @top: end
- * @sp: lowest address with contents
- * @prot: PROT_*
- */
-struct stack {
-	unsigned long start;
-	unsigned long top;
-	unsigned long sp;
-	unsigned long prot;
-};
-
-static bool stack_find(struct mm_struct *mm, struct stack *s)
-{
-	unsigned long size = min(rlimit(RLIMIT_STACK), STACK_BYTES) & PAGE_MASK;
-	struct vm_area_struct *vma;
-	unsigned long bottom = 0;
-
-	s->sp = current_user_stack_pointer() & PAGE_MASK;
-	mmap_read_lock(mm);
-	vma = vma_lookup(mm, s->sp);
-	if (vma && vma->vm_flags & VM_GROWSDOWN && !vma->vm_file) {
-		bottom = vma->vm_start;
-		s->top = vma->vm_end;
-		s->prot = PROT_READ | PROT_WRITE;
-		if (vma->vm_flags & VM_EXEC)
-			s->prot |= PROT_EXEC;
-	}
-	mmap_read_unlock(mm);
-	/* The lowest page of what is allowed stays Linux's and can grow. */
-	if (!bottom || size < 2 * PAGE_SIZE || s->top < size)
-		return false;
-	s->start = s->top - size + PAGE_SIZE;
-	return s->start <= s->sp;
-}
-
-static int stack_copy(struct hpmmap_ctx *ctx, const struct stack *s)
-{
-	void *buf = (void *)__get_free_page(GFP_KERNEL);
-	struct hpmmap_block *block;
-	unsigned long addr;
-	int ret = 0;
-
-	if (!buf)
-		return -ENOMEM;
-	for (addr = s->sp; !ret && addr < s->top; addr += PAGE_SIZE) {
-		block = hpmmap_store_load(ctx, slot_of(addr));
-		if (!block)
-			ret = -ENOMEM;
-		else if (copy_from_user(buf, (void __user *)addr, PAGE_SIZE))
-			ret = -EFAULT;
-		else
-			ret = hpmmap_block_write(block, page_in_slot(addr),
-						 buf);
-	}
-	free_page((unsigned long)buf);
-	return ret;
-}
-
-/*
- * The stack keeps its addresses; its memory becomes ours. Below it a page of
- * Linux's stack mapping stays and grows as ever.
- */
-static void stack_setup(struct hpmmap_ctx *ctx)
-{
-	struct mm_struct *mm = ctx->mm;
-	unsigned long ret = -ENOMEM, given, addr, next;
-	struct hpmmap_change c = { .ctx = ctx };
-	LIST_HEAD(blocks);
-	struct stack s;
-
-	if (!stack_find(mm, &s))
-		return;
-	c.start = s.start;
-	c.end = s.top;
-	given = s.start;
-	if (!ctx->job->eager_stacks)
-		given = hpmmap_stack_given(s.start, s.sp);
-	if (hpmmap_policy_alloc(ctx, given, s.top, &blocks)) {
-		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_EXEC,
-				      s.top - s.start);
-		return;
-	}
-	if (clear_user((void __user *)(s.start - PAGE_SIZE), 1))
-		goto out;
-	for (addr = given; addr < s.top; addr = next) {
-		next = min(s.top, (addr & SLOT_MASK) + SLOT_SIZE);
-		hpmmap_store_commit(ctx, NULL, addr, next, &blocks, NULL);
-	}
-	if (stack_copy(ctx, &s))
-		goto out;
-	ret = hpmmap_vma_map(ctx, s.start, s.top - s.start, s.prot, MAP_FIXED);
-out:
-	if (IS_ERR_VALUE(ret))
-		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_EXEC,
-				      s.top - s.start);
-	hpmmap_change_settle(&c, IS_ERR_VALUE(ret) ? HPMMAP_CUT : HPMMAP_KEPT,
-			     NULL);
-	hpmmap_pool_free_unused(&blocks);
 }
 
 /*
@@ -435,8 +352,8 @@ static void member_work(struct callback_head *work)
 	WRITE_ONCE(ctx->owner.mm, mm);
 	member_join(m, ctx);
 	if (execed) {
-		heap_setup(ctx);
-		stack_setup(ctx);
+		hpmmap_start_heap(ctx);
+		hpmmap_start_stack(ctx);
 		if (ctx->image)
 			hpmmap_image_setup(ctx);
 	}
@@ -515,7 +432,9 @@ static void probe_exec(void *data, struct task_struct *task, pid_t old_pid,
 			member_put(m);
 		return;
 	}
-	m->left_out = !hpmmap_only_wants(m->job->only, bprm);
+	/* A job that another thread has launched since knows nothing of it. */
+	m->left_out = m->asked == bprm && !m->wanted;
+	m->asked = NULL;
 	if (m->left_out)
 		count_program(m->job, HPMMAP_PROGRAM_LEFT_OUT);
 	member_queue_work(m, task, true);
@@ -531,7 +450,7 @@ static void member_inherit(struct member *m, struct task_struct *child,
 
 	if (!hpmmap_hook_get_another())
 		return;
-	c = spare_take();
+	c = child_take(current) ?: spare_take();
 	if (!c) {
 		hpmmap_hook_put();
 		count_program(m->job, HPMMAP_PROGRAM_FAILED);
@@ -569,6 +488,29 @@ static void probe_fork(void *data, struct task_struct *parent,
 		return;
 	member_inherit(m, child, !has_ctx && hpmmap_ctx_exists(parent->mm));
 	member_put(m);
+}
+
+/**
+ * hpmmap_clone() - stands in for kernel_clone()
+ * @args: its argument, in the memory of the kernel
+ *
+ * A child of a member is one, too. The probe cannot allocate its record, so who forks
+ * brings it: a fork that has no memory fails, and nobody uses up what others need.
+ *
+ * Return: what kernel_clone() returns, or an errno as it does.
+ */
+pid_t hpmmap_clone(struct kernel_clone_args *args)
+{
+	bool thread = args->flags & CLONE_THREAD;
+	pid_t ret;
+
+	if (!thread && child_expect(current))
+		return -ENOMEM;
+	ret = hpmmap_kernel_clone(args);
+	/* It did not come to a child, or to one that is a member. */
+	if (!thread)
+		kfree(child_take(current));
+	return ret;
 }
 
 /*
@@ -665,7 +607,8 @@ int hpmmap_probes_register(void)
 		      tracepoint_probe_register(probes[i].tp, probes[i].func,
 						NULL) : -ENOENT;
 		if (ret) {
-			pr_err("no tracepoint %s: %d\n", probes[i].name, ret);
+			pr_err_ratelimited("no tracepoint %s: %d\n",
+					   probes[i].name, ret);
 			probes_remove(i);
 			goto err_spares;
 		}
@@ -681,6 +624,29 @@ void hpmmap_probes_unregister(void)
 {
 	probes_remove(ARRAY_SIZE(probes));
 	spares_free();
+}
+
+/**
+ * hpmmap_exec_begins() - somebody is about to execute a program
+ * @bprm: the program; of a script once more with its interpreter
+ *
+ * A job's patterns are compared here, where that may take its time: the probe cannot be
+ * preempted.
+ */
+void hpmmap_exec_begins(const struct linux_binprm *bprm)
+{
+	struct member *m;
+
+	if (!hpmmap_hook_active())
+		return;
+	m = member_get(task_tgid(current));
+	if (!m)
+		return;
+	if (m->job->only) {
+		m->wanted = hpmmap_only_wants(m->job->only, bprm);
+		m->asked = bprm;
+	}
+	member_put(m);
 }
 
 /**

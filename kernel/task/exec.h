@@ -9,12 +9,16 @@
 #include "uapi/hpmmap.h"
 
 struct hpmmap_job;
+struct kernel_clone_args;
+struct linux_binprm;
 
 int hpmmap_probes_register(void);
 void hpmmap_probes_unregister(void);
 int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
 		  char *only, struct hpmmap_job **jobp);
 int hpmmap_launch_marked(const struct hpmmap_launch *arg);
+void hpmmap_exec_begins(const struct linux_binprm *bprm);
+pid_t hpmmap_clone(struct kernel_clone_args *args);
 
 /* Whether flags of a launch or a mark want one block placed in two ways. */
 static inline bool hpmmap_places_twice(u32 flags, u64 page_size)

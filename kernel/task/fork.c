@@ -133,7 +133,7 @@ static pid_t handle_fork(struct hpmmap_ctx *ctx, struct kernel_clone_args *args)
 }
 
 /**
- * hpmmap_kernel_clone() - stands in for kernel_clone()
+ * hpmmap_kernel_clone() - kernel_clone() of a registered process
  * @args: its argument, in the memory of the kernel
  *
  * Return: what kernel_clone() returns, or an errno as it does.

@@ -5,7 +5,8 @@
  * The mark is in the ELF header, so it is in the first bytes of the file that
  * execve has read anyway. To see them this is a format of executables that
  * never takes one: it leaves a work that runs in the new program before its
- * first instruction, or in the old one, which then knows that execve failed.
+ * first instruction, or in the old one, which then knows that execve failed. Members'
+ * programs are seen here, too, before they are executed.
  */
 #include <linux/binfmts.h>
 #include <linux/elf.h>
@@ -123,6 +124,7 @@ static int mark_load_binary(struct linux_binprm *bprm)
 	u32 mark = find_mark(bprm);
 	struct marked *m;
 
+	hpmmap_exec_begins(bprm);
 	if (!mark)
 		return -ENOEXEC;
 	m = kzalloc(sizeof(*m), GFP_KERNEL_ACCOUNT);

@@ -6,6 +6,7 @@
 #include <linux/binfmts.h>
 #include <linux/err.h>
 #include <linux/glob.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/uaccess.h>
@@ -64,8 +65,9 @@ static bool matches(const char *pattern, const char *path)
 /**
  * hpmmap_only_wants() - is a program to be registered?
  * @patterns: as hpmmap_only_get() returned them, or NULL: all are
- * @bprm: the program; with preemption disabled. A script is meant as well as its
- *	interpreter.
+ * @bprm: the program. A script is meant as well as its interpreter.
+ *
+ * May sleep, and takes milliseconds for what somebody has made up for that.
  */
 bool hpmmap_only_wants(const char *patterns, const struct linux_binprm *bprm)
 {
@@ -73,9 +75,11 @@ bool hpmmap_only_wants(const char *patterns, const struct linux_binprm *bprm)
 
 	if (!patterns)
 		return true;
-	for (at = patterns; *at; at += strlen(at) + 1)
+	for (at = patterns; *at; at += strlen(at) + 1) {
 		if (matches(at, bprm->filename) ||
 		    (bprm->interp != bprm->filename && matches(at, bprm->interp)))
 			return true;
+		cond_resched();
+	}
 	return false;
 }

@@ -219,8 +219,9 @@ struct hpmmap_pool_list {
  *
  * Errors: EINVAL also for patterns of another form, ENODEV (@nodemask names no node that has a pool), ENOMEM (with
  * HPMMAP_LAUNCH_F_STRICT: the pools of these nodes, or what the user or the
- * cgroup may hold of them, are used up), EAGAIN (the user has 32768 jobs), EBUSY (a live patch
- * holds a system call that has to be hooked; see the kernel log).
+ * cgroup may hold of them, are used up), EAGAIN (the user has 32768 jobs, or 1024
+ * without a process, which files keep), EBUSY (a live patch holds a system call that
+ * has to be hooked; see the kernel log).
  */
 struct hpmmap_launch {
 	__u32 size;

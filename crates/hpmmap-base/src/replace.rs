@@ -4,7 +4,8 @@
 //! a directory is opened once, and everything else is done in that directory by
 //! name: new files have names that nobody can foresee, none is opened that is
 //! there already, a rename replaces a link and does not follow it. A link at
-//! the end of a path is followed only if the caller or root made it.
+//! the end of a path is followed only if the caller or root made it; by root, one in
+//! the middle of a path, too.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata, Permissions};
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, readlinkat, renameat};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstatat, mkdirat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 use nix::unistd::{AccessFlags, Uid, UnlinkatFlags, faccessat, unlinkat};
 use xattr::FileExt as _;
@@ -60,6 +61,55 @@ fn distrust(meta: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
+/// Puts the components of a path on a stack, the first one on top.
+fn push_components(path: &Path, stack: &mut Vec<OsString>) {
+    stack.extend(path.iter().rev().map(OsStr::to_os_string));
+}
+
+fn others_link(stat: &FileStat) -> io::Error {
+    refused(format!(
+        "is a symbolic link of {}, which is not followed: name the file itself",
+        user_name(stat.st_uid)
+    ))
+}
+
+/// Opens a directory component by component, and follows no link of others.
+fn open_trusted(path: &Path) -> io::Result<File> {
+    let open = |at: &File, name: &OsStr, flags: OFlag| -> io::Result<File> {
+        let flags = flags | OFlag::O_CLOEXEC;
+        Ok(File::from(openat(at, name, flags, Mode::empty())?))
+    };
+    let start = OFlag::O_PATH | OFlag::O_CLOEXEC;
+    let mut at = File::from(openat(AT_FDCWD, ".", start, Mode::empty())?);
+    let mut left = Vec::new();
+    let mut links = 0;
+    push_components(path, &mut left);
+    while let Some(name) = left.pop() {
+        // What is looked at is what is gone on with: its name may be another's by then.
+        let next = open(&at, &name, OFlag::O_PATH | OFlag::O_NOFOLLOW)?;
+        let stat = fstat(&next)?;
+        if SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT != SFlag::S_IFLNK {
+            at = next;
+            continue;
+        }
+        links += 1;
+        if links > MAX_LINKS {
+            return Err(Errno::ELOOP.into());
+        }
+        if !is_trusted(stat.st_uid) {
+            return Err(others_link(&stat));
+        }
+        // Those in /proc lead to open files, not to paths.
+        if fstatfs(&next)?.filesystem_type() == PROC_SUPER_MAGIC {
+            at = open(&at, &name, OFlag::O_PATH)?;
+            continue;
+        }
+        let target = readlinkat(&next, "")?;
+        push_components(Path::new(&target), &mut left);
+    }
+    open(&at, OsStr::new("."), OFlag::O_RDONLY | OFlag::O_DIRECTORY)
+}
+
 /// A directory that stays the same, whatever becomes of its path.
 #[derive(Debug)]
 pub struct Dir {
@@ -78,6 +128,18 @@ impl Dir {
         let file = File::from(openat(AT_FDCWD, path, flags, Mode::empty())?);
         Ok(Self {
             file,
+            path: path.to_path_buf(),
+        })
+    }
+
+    /// Opens it for `links`. Where root trusts no others' links that goes for each of
+    /// the path: it could lead into any directory of root's.
+    fn open_by(path: &Path, links: Links) -> io::Result<Self> {
+        if links == Links::All || !Uid::effective().is_root() {
+            return Self::open(path);
+        }
+        Ok(Self {
+            file: open_trusted(path)?,
             path: path.to_path_buf(),
         })
     }
@@ -263,7 +325,7 @@ impl Drop for New<'_> {
     }
 }
 
-/// Which symbolic links at the end of a path are followed.
+/// Which symbolic links are followed: at the end of a path and, by root, in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Links {
     /// All: for what is only read.
@@ -288,7 +350,7 @@ pub fn find(path: &Path, links: Links) -> io::Result<Place> {
         let Some(name) = path.file_name().map(OsStr::to_os_string) else {
             return Err(Errno::EISDIR.into());
         };
-        let dir = Dir::open(path.parent().unwrap_or(Path::new("")))?;
+        let dir = Dir::open_by(path.parent().unwrap_or(Path::new("")), links)?;
         let Some(stat) = dir.stat(&name)? else {
             return Ok(Place::Name(dir, name, None));
         };
@@ -296,10 +358,7 @@ pub fn find(path: &Path, links: Links) -> io::Result<Place> {
         let is_others = links == Links::Trusted && !is_trusted(stat.st_uid);
         match kind {
             SFlag::S_IFLNK if is_others => {
-                return Err(refused(format!(
-                    "is a symbolic link of {}, which is not followed: name the file itself",
-                    user_name(stat.st_uid)
-                )));
+                return Err(others_link(&stat));
             }
             // Those in /proc lead to open files, not to paths.
             SFlag::S_IFLNK
@@ -549,6 +608,37 @@ mod tests {
         assert_eq!(meta.mode() & 0o7777, 0o640);
         assert!(!has_attribute || xattr::get(&path, "user.note").unwrap().is_some());
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+    }
+
+    #[test]
+    fn root_follows_no_link_of_others_in_the_middle_of_a_path() {
+        let Some(dir) = strangers_dir() else { return };
+        let roots = tempfile::tempdir().unwrap();
+        fs::write(roots.path().join("limits"), "old").unwrap();
+        let link = dir.path().join("out");
+        symlink(roots.path(), &link).unwrap();
+        // Of root's own links, of those in /proc, and of "..", there is nothing to fear.
+        let ups = dir
+            .path()
+            .join("../.")
+            .join(dir.path().file_name().unwrap());
+        write(&ups.join("out/limits"), "new").unwrap();
+        let process = format!("/proc/self/root{}", link.join("limits").display());
+        write(Path::new(&process), "newer").unwrap();
+        lchown(&link, Some(STRANGER), Some(STRANGER)).unwrap();
+        for path in [
+            link.join("limits"),
+            link.join("fresh"),
+            link.join("../out/limits"),
+        ] {
+            let error = write(&path, "theirs").unwrap_err().to_string();
+            assert!(error.contains("is a symbolic link of"), "{error}");
+        }
+        assert_eq!(
+            fs::read_to_string(roots.path().join("limits")).unwrap(),
+            "newer"
+        );
+        assert_eq!(fs::read_dir(roots.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -8,6 +8,7 @@
  *				address space locked; how many do
  *   exits outlive		a process that shares the address space outlives
  *				the one that made it; says its PID
+ *   exits storm CHILDREN	forks so often while nothing else runs on its CPU
  */
 #include <err.h>
 #include <fcntl.h>
@@ -218,6 +219,31 @@ static void outlive(void)
 	fflush(stdout);
 }
 
+static int leaver(void *arg)
+{
+	(void)arg;
+	_exit(0);
+}
+
+/* The kernel's workers, which are ordinary threads, wait until all children are there. */
+static void storm(unsigned int children)
+{
+	const size_t stack_bytes = 2 * PAGE;
+	char *stacks = map_filled(children * stack_bytes);
+	struct sched_param priority = { .sched_priority = 10 };
+	cpu_set_t cpu;
+
+	CPU_ZERO(&cpu);
+	CPU_SET(0, &cpu);
+	if (sched_setaffinity(0, sizeof(cpu), &cpu) || sched_setscheduler(0, SCHED_FIFO, &priority))
+		err(1, "a CPU for itself");
+	for (unsigned int i = 1; i <= children; i++)
+		if (clone(leaver, stacks + i * stack_bytes, CLONE_VM | SIGCHLD, NULL) < 0)
+			err(1, "clone");
+	while (wait(NULL) > 0)
+		;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 3 && !strcmp(argv[1], "fill"))
@@ -228,7 +254,9 @@ int main(int argc, char **argv)
 		relatives_in_a_thread(strtoul(argv[2], NULL, 0));
 	else if (argc == 2 && !strcmp(argv[1], "outlive"))
 		outlive();
+	else if (argc == 3 && !strcmp(argv[1], "storm"))
+		storm(strtoul(argv[2], NULL, 0));
 	else
-		errx(2, "usage: exits fill MB|pin FIFO BLOCKS|relatives ROUNDS|outlive");
+		errx(2, "usage: exits fill MB|pin FIFO BLOCKS|relatives ROUNDS|outlive|storm CHILDREN");
 	return 0;
 }

@@ -14,9 +14,13 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "hpmmap.h"
+
+/* How many jobs without a process a user may have. */
+#define IDLE_JOBS 1024
 
 static int fd;
 static int failures;
@@ -273,6 +277,32 @@ static void check_launch(void)
 #undef REFUSED
 }
 
+/* Jobs that have no process any more cannot be had without an end. */
+static void check_idle_jobs(void)
+{
+	struct hpmmap_launch launch = { .size = sizeof(launch) };
+	static int fds[IDLE_JOBS + 2];
+	struct rlimit files = { IDLE_JOBS + 100, IDLE_JOBS + 100 };
+	int nr, ret = 0;
+
+	if (setrlimit(RLIMIT_NOFILE, &files))
+		err(1, "setrlimit");
+	/* Each takes the process from the last one, which its file keeps. */
+	for (nr = 0; !ret && nr < IDLE_JOBS + 2; nr++) {
+		fds[nr] = open(HPMMAP_DEVICE_PATH, O_RDWR | O_CLOEXEC);
+		if (fds[nr] < 0)
+			err(1, HPMMAP_DEVICE_PATH);
+		ret = ioctl(fds[nr], HPMMAP_IOC_LAUNCH, &launch);
+	}
+	/* The last but one has the process, and there may be one of before. */
+	if (!ret || errno != EAGAIN || nr < IDLE_JOBS + 1) {
+		printf("LAUNCH: of %d the last: %s\n", nr, ret ? strerror(errno) : "success");
+		failures++;
+	}
+	while (nr)
+		close(fds[--nr]);
+}
+
 static void check_limit_set(bool root)
 {
 	struct hpmmap_limit_set right = {
@@ -370,6 +400,8 @@ int main(int argc, char **argv)
 	check_pool_remove(root, info.memory_block_bytes);
 	check_pool_list();
 	check_launch();
+	if (!root)
+		check_idle_jobs();
 	check_limit_set(root);
 	check_limit_list(root);
 	if (mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0) != MAP_FAILED) {

@@ -24,6 +24,7 @@
 #include <sys/ptrace.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifndef MADV_SOFT_OFFLINE
@@ -36,6 +37,8 @@
 /* The page that becomes bad, and where it is touched. */
 #define BAD	5UL
 #define OFFSET	72UL
+/* How many share a block; for each alone who keeps it would be waited for a second. */
+#define SHARERS	30
 
 static FILE *bad_log;
 static int failures;
@@ -388,6 +391,46 @@ static void pool_pipe(void)
 	close(ends[1]);
 }
 
+/*
+ * The same with a family that shares it: it is waited for once, not once for each, while
+ * other errors wait.
+ */
+static void pool_pipe_shared(void)
+{
+	pid_t children[SHARERS];
+	char *p = fresh();
+	struct iovec page = { p + BAD * PAGE, PAGE };
+	uint64_t frame = frame_of(p + BAD * PAGE);
+	time_t since;
+	int ends[2];
+
+	for (int i = 0; i < SHARERS; i++) {
+		children[i] = fork();
+		if (children[i] < 0)
+			err(1, "fork");
+		if (!children[i])
+			for (;;)
+				pause();
+	}
+	if (pipe(ends) || vmsplice(ends[1], &page, 1, 0) != (ssize_t)PAGE)
+		err(1, "vmsplice");
+	since = time(NULL);
+	expect(tell("soft_offline_page", frame) == EBUSY, "pipe, shared: soft offline answers EBUSY");
+	expect(time(NULL) - since < SHARERS / 2, "pipe, shared: the answer comes soon");
+	expect(frame_of(p + BAD * PAGE) == frame, "pipe, shared: the page stays");
+	note(frame);
+	expect(!tell("hard_offline_page", frame), "pipe, shared: hard offline");
+	expect(!strncmp(touch(p, BAD * PAGE, false), "Bus error AR", 12), "pipe, shared: SIGBUS");
+	for (int i = 0; i < SHARERS; i++) {
+		kill(children[i], SIGKILL);
+		waitpid(children[i], NULL, 0);
+	}
+	expect_others(p, "pipe, shared: contents after it");
+	munmap(p, LARGE);
+	close(ends[0]);
+	close(ends[1]);
+}
+
 /* A family that shares a block has it moved, each to one of its own. */
 static void pool_soft_shared(void)
 {
@@ -529,6 +572,7 @@ static int run_pool(void)
 {
 	pool_handback();
 	pool_pipe();
+	pool_pipe_shared();
 	pool_soft_shared();
 	pool_draft();
 	pool_reuse();

@@ -64,3 +64,14 @@ other=$(hpmmap run --strict -- "$exits" outlive)
 [ "$(contexts)" = 1 ] || fail "there are $(contexts) contexts, and not 1"
 kill -KILL "$other"
 expect_pool_free
+
+echo "== more forks than spare records, before a worker runs"
+throttle=$(cat /proc/sys/kernel/sched_rt_runtime_us)
+echo -1 >/proc/sys/kernel/sched_rt_runtime_us
+hpmmap run --report /tmp/storm.json -- "$exits" storm 400
+echo "$throttle" >/proc/sys/kernel/sched_rt_runtime_us
+python3 -c '
+import json
+processes = json.load(open("/tmp/storm.json"))["processes"]
+assert processes["total"] == 401 and not processes["executed"]["failed"], processes'
+expect_pool_free

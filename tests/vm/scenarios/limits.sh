@@ -108,6 +108,12 @@ assert limits["default"]["rule"] == "none", limits'
 # An ordinary user learns of nobody else.
 [ "$(MEMBER_ID=2003 other hpmmap pool limit --list --json | python3 -c 'import json, sys
 print(*{one["kind"] for one in json.load(sys.stdin)["limits"]})')" = default ] || fail "another user sees $(MEMBER_ID=2003 other hpmmap pool limit --list)"
+# But of the cgroup it is in, and those above.
+own=$(within_cgroup $top/two setpriv --reuid 2003 --regid 2003 --groups "$(getent group hpmmap | cut -d: -f3)" hpmmap pool limit --list --json |
+	python3 -c '
+import json, sys
+print(*sorted(one["name"] for one in json.load(sys.stdin)["limits"] if one["kind"] == "cgroup"))')
+[ "$own" = "/limits /limits/two" ] || fail "in a cgroup a user sees $own"
 hpmmap pool limit --cgroup $top --size 32M
 expect_error 125 'limit of cgroup /limits .32M. is reached' one hpmmap run --strict -- true
 hpmmap pool limit --cgroup $top --size none

@@ -119,3 +119,16 @@ pub fn pools(root: &Root) -> Check {
         Check::ok(id, filled.join("; "))
     }
 }
+
+/// Of these lines of the file.
+pub fn limits(unmet: &[String]) -> Check {
+    let id = "limits";
+    if unmet.is_empty() {
+        return Check::ok(id, "all of /etc/hpmmap/limits hold");
+    }
+    Check::warn(
+        id,
+        format!("of /etc/hpmmap/limits do not hold: {}", unmet.join(", ")),
+        "hpmmap pool limit --load; who is not known at boot needs it later, and a cgroup each time that it is made",
+    )
+}

@@ -116,11 +116,13 @@ pub struct Facts {
     machine: String,
     /// What the device answers; `None` if it was not asked.
     info: Option<std::result::Result<uapi::Info, Errno>>,
+    /// Lines of `/etc/hpmmap/limits` that do not hold; `None` if that is not known.
+    unmet_limits: Option<Vec<String>>,
 }
 
 impl Facts {
     /// Asks the running machine if `root` is its own; otherwise only files.
-    pub fn gather(root: &Root) -> Self {
+    pub fn gather(root: &Root, unmet_limits: Option<Vec<String>>) -> Self {
         let machine = if root.is_live() {
             uname().map_or_else(
                 |_| "unknown".into(),
@@ -135,7 +137,11 @@ impl Facts {
             .then(|| Device::open(Path::new(uapi::DEVICE_PATH)).ok())
             .flatten()
             .map(|device| device.info());
-        Self { machine, info }
+        Self {
+            machine,
+            info,
+            unmet_limits,
+        }
     }
 }
 
@@ -158,6 +164,7 @@ pub fn examine(root: &Root, facts: &Facts) -> Vec<Check> {
         checks.push(module::interface(facts));
         checks.push(module::device_node(root));
         checks.push(memory::pools(root));
+        checks.extend(facts.unmet_limits.as_deref().map(memory::limits));
     }
     checks
 }
@@ -223,6 +230,7 @@ mod tests {
         Facts {
             machine: "x86_64".into(),
             info: Some(Ok(info(uapi::ABI_VERSION))),
+            unmet_limits: None,
         }
     }
 
@@ -438,6 +446,24 @@ mod tests {
     }
 
     #[test]
+    fn limits_that_do_not_hold_are_a_warning() {
+        let fixture = able();
+        let with = |lines: &[&str]| Facts {
+            unmet_limits: Some(lines.iter().map(|line| line.to_string()).collect()),
+            ..facts()
+        };
+        assert_check_with(&fixture, &with(&[]), "limits", Verdict::Ok, "all");
+        let one = with(&["line 2 (user alice 8G)"]);
+        assert_check_with(
+            &fixture,
+            &one,
+            "limits",
+            Verdict::Warn,
+            "line 2 (user alice 8G)",
+        );
+    }
+
+    #[test]
     fn json_is_a_list_of_checks() {
         let fixture = able();
         fixture.remove("sys/kernel/hpmmap");
@@ -458,7 +484,7 @@ mod tests {
 
     #[test]
     fn a_copy_of_another_machine_is_not_asked_for_its_device() {
-        let facts = Facts::gather(&able().root());
+        let facts = Facts::gather(&able().root(), None);
         assert_eq!(facts.machine, "x86_64");
         assert!(facts.info.is_none());
     }

@@ -7,6 +7,7 @@ use hpmmap_base::output::{print, print_versioned};
 
 use crate::cli::DoctorArgs;
 use crate::doctor::{Facts, Report, examine};
+use crate::verbs::pool_limit;
 
 pub fn perform(args: &DoctorArgs) -> Result<ExitCode> {
     let root = args.root();
@@ -16,7 +17,7 @@ pub fn perform(args: &DoctorArgs) -> Result<ExitCode> {
             args.root.display()
         )));
     }
-    let checks = examine(&root, &Facts::gather(&root));
+    let checks = examine(&root, &Facts::gather(&root, pool_limit::unmet(&root)));
     let report = Report::new(checks);
     if args.json {
         print_versioned(1, &report)?;

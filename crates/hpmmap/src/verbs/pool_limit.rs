@@ -13,7 +13,7 @@ use hpmmap_base::user_name;
 use hpmmap_host::{Root, cgroup};
 use hpmmap_sys::uapi::{self, LimitEntry};
 use hpmmap_sys::{Device, Errno, LimitOf, LimitRule};
-use nix::unistd::User;
+use nix::unistd::{Uid, User};
 use serde::Serialize;
 
 use crate::cli::{Limit, PoolLimitArgs, parse_limit};
@@ -103,6 +103,35 @@ impl Request {
         Self::checked(who, parse_limit(size).map_err(Error::Usage)?).map(Some)
     }
 
+    fn is_of(&self, one: &Reported) -> bool {
+        match &self.who {
+            Who::Default => one.kind == "default",
+            Who::User(uid) => one.uid == Some(*uid),
+            Who::Cgroup(path) => {
+                let name = one.name.as_deref().map(|name| name.trim_matches('/'));
+                let path = path.trim_matches('/');
+                let below = path.strip_prefix("sys/fs/cgroup/").unwrap_or(path);
+                one.kind == "cgroup" && name == Some(below)
+            }
+        }
+    }
+
+    /// Whether this is what was set.
+    fn is(&self, one: &Reported) -> bool {
+        let rule = match self.rule {
+            LimitRule::Bytes(bytes) => Some(Size(bytes).to_string()),
+            LimitRule::Percent(percent) => Some(format!("{percent}%")),
+            LimitRule::None => Some("none".into()),
+            LimitRule::Inherit => None,
+        };
+        self.is_of(one) && one.rule == rule
+    }
+
+    /// Who has nothing of his own need not be in the list.
+    fn is_by_itself(&self, limits: &[Reported]) -> bool {
+        self.rule == LimitRule::Inherit && !limits.iter().any(|one| self.is_of(one))
+    }
+
     fn apply(&self, root: &Root, device: &Device) -> Result<()> {
         let who = match &self.who {
             Who::Default => LimitOf::Default,
@@ -172,6 +201,45 @@ fn load(root: &Root, path: &Path) -> Result<ExitCode> {
         }
     }
     Ok(status)
+}
+
+/// The lines of the file of limits that do not hold; `None` if that cannot be known.
+pub fn unmet(root: &Root) -> Option<Vec<String>> {
+    // Others see only their own.
+    if !root.is_live() || !Uid::effective().is_root() {
+        return None;
+    }
+    let content = root.read("etc/hpmmap/limits").ok()?;
+    let limits = list(root, &device::open().ok()?).ok()?;
+    Some(unmet_lines(&content, &limits))
+}
+
+fn unmet_lines(content: &str, limits: &[Reported]) -> Vec<String> {
+    let mut lines: Vec<(Option<Who>, bool, String)> = Vec::new();
+    for (line, number) in content.lines().zip(1..) {
+        let text = || {
+            format!(
+                "line {number} ({})",
+                line.split('#').next().unwrap_or_default().trim()
+            )
+        };
+        match Request::parse(line) {
+            Ok(None) => {}
+            Ok(Some(request)) => {
+                // The last one is what holds.
+                lines.retain(|(who, ..)| who.as_ref() != Some(&request.who));
+                let holds =
+                    limits.iter().any(|one| request.is(one)) || request.is_by_itself(limits);
+                lines.push((Some(request.who), holds, text()));
+            }
+            Err(_) => lines.push((None, false, text())),
+        }
+    }
+    lines
+        .into_iter()
+        .filter(|(_, holds, _)| !holds)
+        .map(|(.., text)| text)
+        .collect()
 }
 
 /// One limit, as it is reported.
@@ -381,6 +449,36 @@ mod tests {
             let error = parse(line).unwrap_err().to_string();
             assert!(error.contains(says), "{line}: {error}");
         }
+    }
+
+    #[test]
+    fn lines_that_do_not_hold_are_named() {
+        let fixture = Fixture::new();
+        let root = fixture.root();
+        let entry = |flags, uid, rule| LimitEntry {
+            flags,
+            uid,
+            rule,
+            ..Default::default()
+        };
+        let mut limits: Vec<Reported> = [
+            entry(uapi::LIMIT_F_DEFAULT | uapi::LIMIT_F_PERCENT, 0, 50),
+            entry(0, 12_345_678, 4 << 20),
+            entry(0, 12_345_679, uapi::LIMIT_INHERIT),
+            entry(uapi::LIMIT_F_CGROUP, 0, uapi::LIMIT_NONE),
+        ]
+        .iter()
+        .map(|entry| Reported::new(&root, entry))
+        .collect();
+        limits[3].name = Some("/slurm/one".into());
+        let holds = "# nothing\ndefault 50%\nuser 12345678 8M\nuser 12345678 4M\nuser 12345679 default\n\
+                     user 12345680 default\ncgroup /slurm/one none\ncgroup /sys/fs/cgroup/slurm/one none\n";
+        assert_eq!(unmet_lines(holds, &limits), Vec::<String>::new());
+        let lacks = "default 40%\nuser nobody-there 4M # comes later\nuser 12345678 default\n\
+                     user 12345680 4M\ncgroup /slurm 4M\ncgroup /slurm/one 4M\n";
+        let lines = unmet_lines(lacks, &limits);
+        assert_eq!(lines.len(), 6, "{lines:?}");
+        assert_eq!(lines[1], "line 2 (user nobody-there 4M)");
     }
 
     #[test]

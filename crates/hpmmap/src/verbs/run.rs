@@ -149,7 +149,7 @@ fn explain(root: &Root, request: &LaunchRequest, errno: Errno, full: Option<Stri
                 .into(),
         ),
         Errno::EAGAIN => Error::Failed(
-            "this user has 32768 jobs, the most there can be: let some of them end".into(),
+            "this user has 32768 jobs, or 1024 without a process that open files keep, the most there can be: let some of them end".into(),
         ),
         Errno::EINVAL | Errno::EOPNOTSUPP => Error::Failed(format!(
             "the module refuses this request (page size {}): {}",

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* A new program before its first instruction. */
+#ifndef _HPMMAP_TASK_START_H
+#define _HPMMAP_TASK_START_H
+
+struct hpmmap_ctx;
+
+void hpmmap_start_heap(struct hpmmap_ctx *ctx);
+void hpmmap_start_stack(struct hpmmap_ctx *ctx);
+
+#endif /* _HPMMAP_TASK_START_H */
