@@ -29,7 +29,7 @@ const DEVICE: &str = "/dev/hpmmap";
 const SYSFS: &str = "/sys/kernel/hpmmap";
 
 /// What each of the files is.
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 9] = [
     (DEVICE, "the module's device; its group may run jobs"),
     (SYSFS, "what the module counts"),
     ("/etc/hpmmap/pools", "how large the pools are at boot"),
@@ -37,6 +37,10 @@ const FILES: [(&str, &str); 8] = [
     (
         "/sys/devices/system/memory",
         "the memory blocks, and whether they are online",
+    ),
+    (
+        "/etc/default/grub.d/hpmmap.cfg",
+        "what is reserved at boot, for GRUB",
     ),
     (
         "/usr/lib/hpmmap/kdump-load",
@@ -52,7 +56,7 @@ const FILES: [(&str, &str); 8] = [
     ),
 ];
 
-const MORE: [More; 20] = [
+const MORE: [More; 22] = [
     More {
         page: "hpmmap",
         examples: &[(
@@ -98,6 +102,41 @@ const MORE: [More; 20] = [
         )],
         files: &[DEVICE, "/sys/devices/system/memory"],
         see: &["hpmmap-pool-add(8)", "hpmmap-status(1)", "lsmem(1)"],
+    },
+    More {
+        page: "hpmmap-pool-set",
+        examples: &[
+            (
+                "Make the pools what /etc/hpmmap/pools says, as the service does:",
+                &["# hpmmap pool set"],
+            ),
+            (
+                "The pool of node 1 is to have 1.5 TB, whatever it has now:",
+                &["# hpmmap pool set --node 1 --size 1.5T"],
+            ),
+        ],
+        files: &[DEVICE, "/etc/hpmmap/pools", "/sys/devices/system/memory"],
+        see: &[
+            "hpmmap-pools(5)",
+            "hpmmap-pool-add(8)",
+            "hpmmap-pool-remove(8)",
+            "hpmmap-pool-reserve(8)",
+        ],
+    },
+    More {
+        page: "hpmmap-pool-reserve",
+        examples: &[
+            (
+                "From the next boot on, 64 GB that can be had in full:",
+                &["# hpmmap pool reserve --size 64G"],
+            ),
+            ("No longer:", &["# hpmmap pool reserve --remove"]),
+        ],
+        files: &[
+            "/etc/default/grub.d/hpmmap.cfg",
+            "/sys/devices/system/memory",
+        ],
+        see: &["hpmmap-pool-set(8)", "hpmmap-doctor(1)", "update-grub(8)"],
     },
     More {
         page: "hpmmap-pool-list",
@@ -528,6 +567,8 @@ mod tests {
             "hpmmap-pool.8",
             "hpmmap-pool-add.8",
             "hpmmap-pool-remove.8",
+            "hpmmap-pool-set.8",
+            "hpmmap-pool-reserve.8",
             "hpmmap-pool-list.8",
             "hpmmap-pool-limit.8",
             "hpmmap-pool-iomem.8",

@@ -8,6 +8,8 @@ mod pool_iomem;
 mod pool_limit;
 mod pool_list;
 mod pool_remove;
+mod pool_reserve;
+mod pool_set;
 mod progress;
 mod run;
 mod run_report;
@@ -26,6 +28,8 @@ pub fn perform(verb: Verb) -> Result<ExitCode> {
     match verb {
         Verb::Pool(PoolVerb::Add(args)) => pool_add::perform(&args),
         Verb::Pool(PoolVerb::Remove(args)) => pool_remove::perform(&args),
+        Verb::Pool(PoolVerb::Set(args)) => pool_set::perform(&args),
+        Verb::Pool(PoolVerb::Reserve(args)) => pool_reserve::perform(&args),
         Verb::Pool(PoolVerb::List(args)) => pool_list::perform(&args),
         Verb::Pool(PoolVerb::Iomem) => pool_iomem::perform(),
         Verb::Pool(PoolVerb::Limit(args)) => pool_limit::perform(&args),

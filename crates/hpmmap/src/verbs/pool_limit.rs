@@ -11,13 +11,14 @@ use hpmmap_base::output::{print, print_versioned, table, warn};
 use hpmmap_base::size::{Size, multiple_of, short};
 use hpmmap_base::user_name;
 use hpmmap_host::{Root, cgroup};
-use hpmmap_sys::uapi::{self, LimitEntry};
+use hpmmap_sys::uapi;
 use hpmmap_sys::{Device, Errno, LimitOf, LimitRule};
 use nix::unistd::User;
 use serde::Serialize;
 
 use crate::cli::{Limit, PoolLimitArgs, parse_limit};
 use crate::device;
+use crate::limits::{Reported, list};
 
 pub fn perform(args: &PoolLimitArgs) -> Result<ExitCode> {
     let root = Root::default();
@@ -156,112 +157,35 @@ fn open_cgroup(root: &Root, path: &str) -> Result<File> {
 fn load(root: &Root, path: &Path) -> Result<ExitCode> {
     let content = fs::read_to_string(path)
         .map_err(|error| Error::Failed(format!("{}: {error}", path.display())))?;
-    let device = device::open()?;
     let mut status = ExitCode::SUCCESS;
+    let mut requests = Vec::new();
+    let mut refuse = |number: usize, error: &Error| {
+        warn(&format!("{}:{number}: {error}", path.display()));
+        status = ExitCode::FAILURE;
+    };
     for (line, number) in content.lines().zip(1..) {
-        let done = Request::parse(line).and_then(|request| {
-            request.map_or(Ok(()), |request| {
-                request.apply(root, &device)?;
-                print(&request.to_string())?;
-                Ok(())
-            })
-        });
-        if let Err(error) = done {
-            warn(&format!("{}, line {number}: {error}", path.display()));
-            status = ExitCode::FAILURE;
+        match Request::parse(line) {
+            Ok(request) => requests.extend(request.map(|request| (number, request))),
+            Err(error) => refuse(number, &error),
+        }
+    }
+    // A file that says nothing needs no module.
+    if !requests.is_empty() {
+        let device = device::open()?;
+        for (number, request) in &requests {
+            match request.apply(root, &device) {
+                Ok(()) => print(&request.to_string())?,
+                Err(error) => refuse(*number, &error),
+            }
         }
     }
     Ok(status)
 }
 
-/// One limit, as it is reported.
 /// As it is printed.
 #[derive(Debug, Serialize)]
 struct Listed<'a> {
     limits: &'a [Reported],
-}
-
-#[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Reported {
-    /// "default", "user" or "cgroup".
-    kind: &'static str,
-    uid: Option<u32>,
-    /// Name of the user, or path of the cgroup unless it is gone.
-    name: Option<String>,
-    cgroup_id: Option<u64>,
-    /// What was set, as it can be set; `None`: nothing.
-    rule: Option<String>,
-    /// What follows from it now; `None`: no limit.
-    limit_bytes: Option<u64>,
-    held_bytes: u64,
-}
-
-impl Reported {
-    fn new(root: &Root, entry: &LimitEntry) -> Self {
-        let is = |flag| entry.flags & flag != 0;
-        let (kind, uid, cgroup_id) = if is(uapi::LIMIT_F_DEFAULT) {
-            ("default", None, None)
-        } else if is(uapi::LIMIT_F_CGROUP) {
-            ("cgroup", None, Some(entry.cgroup_id))
-        } else {
-            ("user", Some(entry.uid), None)
-        };
-        Self {
-            kind,
-            uid,
-            name: uid
-                .map(user_name)
-                .or_else(|| cgroup_id.and_then(|id| cgroup::path(root, id))),
-            cgroup_id,
-            rule: match entry.rule {
-                uapi::LIMIT_INHERIT => None,
-                uapi::LIMIT_NONE => Some("none".into()),
-                percent if is(uapi::LIMIT_F_PERCENT) => Some(format!("{percent}%")),
-                bytes => Some(Size(bytes).to_string()),
-            },
-            limit_bytes: (entry.limit_bytes != uapi::LIMIT_NONE).then_some(entry.limit_bytes),
-            held_bytes: entry.held_bytes,
-        }
-    }
-
-    /// Whether less than a block is left.
-    pub fn is_full(&self) -> bool {
-        self.kind != "default"
-            && self
-                .limit_bytes
-                .is_some_and(|limit| self.held_bytes + uapi::BLOCK_BYTES > limit)
-    }
-}
-
-impl fmt::Display for Reported {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let limit = self.limit_bytes.map_or("none".to_string(), short);
-        let name = self.name.as_deref().unwrap_or("that is gone");
-        match (self.kind, &self.rule) {
-            ("cgroup", _) => write!(f, "the limit of cgroup {name} ({limit})"),
-            ("user", Some(_)) => write!(f, "the limit of user {name} ({limit})"),
-            _ => write!(f, "the default limit of every user ({limit})"),
-        }
-    }
-}
-
-/// The limits that concern this user; to root, all of them.
-pub fn list(root: &Root, device: &Device) -> Result<Vec<Reported>> {
-    let mut limits: Vec<Reported> = device
-        .limit_list()
-        .map_err(|errno| Error::Failed(format!("cannot read the limits: {}", errno.desc())))?
-        .iter()
-        .map(|entry| Reported::new(root, entry))
-        .collect();
-    let rank = |one: &Reported| {
-        ["default", "user", "cgroup"]
-            .iter()
-            .position(|k| *k == one.kind)
-    };
-    limits.sort_by(|a, b| {
-        (rank(a), a.uid, &a.name, a.cgroup_id).cmp(&(rank(b), b.uid, &b.name, b.cgroup_id))
-    });
-    Ok(limits)
 }
 
 fn text(limits: &[Reported]) -> String {
@@ -305,8 +229,6 @@ fn find_user(text: &str) -> Result<u32> {
 
 #[cfg(test)]
 mod tests {
-    use hpmmap_host::fixture::Fixture;
-
     use super::*;
 
     fn request(user: Option<&str>, size: Limit) -> Result<Request> {
@@ -381,32 +303,5 @@ mod tests {
             let error = parse(line).unwrap_err().to_string();
             assert!(error.contains(says), "{line}: {error}");
         }
-    }
-
-    #[test]
-    fn entries_are_named() {
-        let fixture = Fixture::new();
-        let root = fixture.root();
-        let entry = |flags, rule, limit_bytes| LimitEntry {
-            flags,
-            rule,
-            limit_bytes,
-            held_bytes: 4 << 20,
-            ..Default::default()
-        };
-        let user = Reported::new(&root, &entry(0, uapi::LIMIT_INHERIT, 4 << 20));
-        assert_eq!((user.kind, user.name.as_deref()), ("user", Some("root")));
-        assert_eq!(user.rule, None);
-        assert!(user.is_full());
-        assert_eq!(user.to_string(), "the default limit of every user (4M)");
-        let own = Reported::new(&root, &entry(uapi::LIMIT_F_PERCENT, 10, 8 << 20));
-        assert_eq!(own.rule.as_deref(), Some("10%"));
-        assert!(!own.is_full());
-        assert_eq!(own.to_string(), "the limit of user root (8M)");
-        let group = Reported::new(
-            &root,
-            &entry(uapi::LIMIT_F_CGROUP, uapi::LIMIT_NONE, uapi::LIMIT_NONE),
-        );
-        assert_eq!((group.name, group.limit_bytes), (None, None));
     }
 }
