@@ -63,7 +63,7 @@ pub enum PoolVerb {
     ///
     /// The service hpmmap-limits sets those of /etc/hpmmap/limits at every boot, and
     /// when the module is loaded again, with --load: a line each, 'user NAME SIZE',
-    /// 'cgroup PATH SIZE' or 'default SIZE'. For a cgroup that is not there yet at that
+    /// 'group NAME SIZE', 'cgroup PATH SIZE' or 'default SIZE'. For a cgroup that is not there yet at that
     /// time, reload it when it is. Other limits last until the module is unloaded.
     Limit(PoolLimitArgs),
 }

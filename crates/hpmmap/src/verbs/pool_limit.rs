@@ -1,5 +1,6 @@
 //! `hpmmap pool limit`
 
+use std::collections::HashSet;
 use std::fmt;
 use std::fs::{self, File};
 use std::path::Path;
@@ -11,9 +12,9 @@ use hpmmap_base::output::{print, print_versioned, table, warn};
 use hpmmap_base::size::{Size, multiple_of, short};
 use hpmmap_base::user_name;
 use hpmmap_host::{Root, cgroup};
-use hpmmap_sys::uapi;
+use hpmmap_sys::uapi::{self, LimitEntry};
 use hpmmap_sys::{Device, Errno, LimitOf, LimitRule};
-use nix::unistd::User;
+use nix::unistd::{Group, User};
 use serde::Serialize;
 
 use crate::cli::{Limit, PoolLimitArgs, parse_limit};
@@ -39,11 +40,16 @@ pub fn perform(args: &PoolLimitArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What the module does by itself, in percent.
+const DEFAULT_PERCENT: u8 = 50;
+
 /// Whose limit it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Who {
     Default,
     User(u32),
+    /// Each of its members, in a file.
+    Group(String),
     Cgroup(String),
 }
 
@@ -92,11 +98,12 @@ impl Request {
         let (who, size) = match words[..] {
             [] => return Ok(None),
             ["user", name, size] => (Who::User(find_user(name)?), size),
+            ["group", name, size] => (Who::Group(name.to_string()), size),
             ["cgroup", path, size] => (Who::Cgroup(path.to_string()), size),
             ["default", size] => (Who::Default, size),
             _ => {
                 return Err(Error::Usage(format!(
-                    "'{}' is not 'user NAME SIZE', 'cgroup PATH SIZE' or 'default SIZE'",
+                    "'{}' is not 'user NAME SIZE', 'group NAME SIZE', 'cgroup PATH SIZE' or 'default SIZE'",
                     line.trim()
                 )));
             }
@@ -104,10 +111,23 @@ impl Request {
         Self::checked(who, parse_limit(size).map_err(Error::Usage)?).map(Some)
     }
 
+    fn user(&self) -> Option<u32> {
+        match self.who {
+            Who::User(uid) => Some(uid),
+            _ => None,
+        }
+    }
+
     fn apply(&self, root: &Root, device: &Device) -> Result<()> {
         let who = match &self.who {
             Who::Default => LimitOf::Default,
             Who::User(uid) => LimitOf::User(*uid),
+            // Files have them, which know their members.
+            Who::Group(name) => {
+                return Err(Error::Failed(format!(
+                    "group {name} has no limit by itself"
+                )));
+            }
             Who::Cgroup(path) => LimitOf::Cgroup(open_cgroup(root, path)?),
         };
         device
@@ -132,6 +152,7 @@ impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.who {
             Who::User(uid) => write!(f, "limit of user {}: ", user_name(*uid))?,
+            Who::Group(name) => write!(f, "limit of each user of group {name}: ")?,
             Who::Cgroup(path) => write!(f, "limit of cgroup {path}: ")?,
             Who::Default => write!(f, "default limit of every user: ")?,
         }
@@ -153,26 +174,134 @@ fn open_cgroup(root: &Root, path: &str) -> Result<File> {
         .map_err(|error| Error::Failed(format!("no cgroup {}: {error}", directory.display())))
 }
 
-/// Sets the limits of a file: as many as can be.
+/// What a file says, with the numbers of its lines.
+#[derive(Debug, Default)]
+struct Limits {
+    requests: Vec<(usize, Request)>,
+    wrong: Vec<(usize, Error)>,
+}
+
+impl Limits {
+    fn parse(root: &Root, text: &str) -> Self {
+        let mut limits = Self::default();
+        for (line, number) in text.lines().zip(1..) {
+            match Request::parse(line) {
+                Ok(request) => limits.requests.extend(request.map(|one| (number, one))),
+                Err(error) => limits.wrong.push((number, error)),
+            }
+        }
+        limits.expand(root);
+        limits
+    }
+
+    /// Users in the place of groups. Who has a line of their own keeps it, and of several
+    /// groups the first counts.
+    fn expand(&mut self, root: &Root) {
+        let mut known: HashSet<u32> = self
+            .requests
+            .iter()
+            .filter_map(|(_, request)| request.user())
+            .collect();
+        for (number, request) in std::mem::take(&mut self.requests) {
+            let Who::Group(name) = &request.who else {
+                self.requests.push((number, request));
+                continue;
+            };
+            match members(root, name) {
+                Ok(uids) => {
+                    for uid in uids.into_iter().filter(|uid| known.insert(*uid)) {
+                        let (who, rule) = (Who::User(uid), request.rule);
+                        self.requests.push((number, Request { who, rule }));
+                    }
+                }
+                Err(error) => self.wrong.push((number, error)),
+            }
+        }
+    }
+
+    /// What follows from what it does not say: a user without a line has no limit of their
+    /// own, and the default is the module's. Not where a line is wrong, which may have
+    /// meant them, and not of cgroups, whose limits others set for their time.
+    fn unsaid(&self, entries: &[LimitEntry]) -> Vec<Request> {
+        if !self.wrong.is_empty() {
+            return Vec::new();
+        }
+        let says = |who: &Who| self.requests.iter().any(|(_, one)| one.who == *who);
+        let mut unsaid = Vec::new();
+        for entry in entries {
+            let default = entry.flags & uapi::LIMIT_F_DEFAULT != 0;
+            let percent = entry.flags & uapi::LIMIT_F_PERCENT != 0;
+            let (who, rule, as_it_is) = match default {
+                true => (
+                    Who::Default,
+                    LimitRule::Percent(DEFAULT_PERCENT),
+                    percent && entry.rule == u64::from(DEFAULT_PERCENT),
+                ),
+                false => (
+                    Who::User(entry.uid),
+                    LimitRule::Inherit,
+                    entry.rule == uapi::LIMIT_INHERIT,
+                ),
+            };
+            if entry.flags & uapi::LIMIT_F_CGROUP == 0 && !as_it_is && !says(&who) {
+                unsaid.push(Request { who, rule });
+            }
+        }
+        unsaid
+    }
+}
+
+/// The users of a group: its members, and those of /etc/passwd whose first it is.
+fn members(root: &Root, name: &str) -> Result<Vec<u32>> {
+    let group = Group::from_name(name)
+        .ok()
+        .flatten()
+        .ok_or_else(|| Error::Usage(format!("there is no group '{name}'")))?;
+    let mut uids: Vec<u32> = group
+        .mem
+        .iter()
+        .filter_map(|user| User::from_name(user).ok().flatten())
+        .map(|user| user.uid.as_raw())
+        .collect();
+    uids.extend(first_members(
+        &root.read("etc/passwd").unwrap_or_default(),
+        group.gid.as_raw(),
+    ));
+    Ok(uids)
+}
+
+fn first_members(passwd: &str, gid: u32) -> impl Iterator<Item = u32> {
+    passwd.lines().filter_map(move |line| {
+        let mut fields = line.split(':').skip(2);
+        let uid = fields.next()?.parse().ok()?;
+        (fields.next()?.parse() == Ok(gid)).then_some(uid)
+    })
+}
+
+/// Makes the limits what a file says: as far as can be.
 fn load(root: &Root, path: &Path) -> Result<ExitCode> {
     let content = fs::read_to_string(path)
         .map_err(|error| Error::Failed(format!("{}: {error}", path.display())))?;
+    let limits = Limits::parse(root, &content);
     let mut status = ExitCode::SUCCESS;
-    let mut requests = Vec::new();
     let mut refuse = |number: usize, error: &Error| {
         warn(&format!("{}:{number}: {error}", path.display()));
         status = ExitCode::FAILURE;
     };
-    for (line, number) in content.lines().zip(1..) {
-        match Request::parse(line) {
-            Ok(request) => requests.extend(request.map(|request| (number, request))),
-            Err(error) => refuse(number, &error),
-        }
+    for (number, error) in &limits.wrong {
+        refuse(*number, error);
     }
-    // A file that says nothing needs no module.
-    if !requests.is_empty() {
+    // A file that says nothing changes nothing, and needs no module.
+    if !limits.requests.is_empty() {
         let device = device::open()?;
-        for (number, request) in &requests {
+        let entries = device
+            .limit_list()
+            .map_err(|errno| Error::Failed(format!("cannot read the limits: {}", errno.desc())))?;
+        for request in limits.unsaid(&entries) {
+            request.apply(root, &device)?;
+            print(&request.to_string())?;
+        }
+        for (number, request) in &limits.requests {
             match request.apply(root, &device) {
                 Ok(()) => print(&request.to_string())?,
                 Err(error) => refuse(*number, &error),
@@ -229,6 +358,8 @@ fn find_user(text: &str) -> Result<u32> {
 
 #[cfg(test)]
 mod tests {
+    use hpmmap_host::fixture::Fixture;
+
     use super::*;
 
     fn request(user: Option<&str>, size: Limit) -> Result<Request> {
@@ -293,8 +424,9 @@ mod tests {
             assert_eq!(parse(line).unwrap().as_deref(), Some(says));
         }
         for (line, says) in [
-            ("group users 8G", "is not 'user NAME SIZE'"),
+            ("groups users 8G", "is not 'user NAME SIZE'"),
             ("user root", "is not 'user NAME SIZE'"),
+            ("group users", "is not 'user NAME SIZE'"),
             ("user nobody-there 8G", "there is no user"),
             ("default 101%", "not between 1% and 100%"),
             ("default much", "expected bytes"),
@@ -303,5 +435,70 @@ mod tests {
             let error = parse(line).unwrap_err().to_string();
             assert!(error.contains(says), "{line}: {error}");
         }
+    }
+
+    fn said(limits: &Limits) -> Vec<(usize, String)> {
+        let text = |(number, request): &(usize, Request)| (*number, request.to_string());
+        limits.requests.iter().map(text).collect()
+    }
+
+    #[test]
+    fn a_group_is_each_of_its_users() {
+        let fixture = Fixture::new();
+        fixture.write(
+            "etc/passwd",
+            "root:x:0:0::/root:/bin/sh\nbroken\na:x:4000000001:0:::\nb:x:4000000002:1:::\n",
+        );
+        let limits = Limits::parse(&fixture.root(), "group root 8G\nuser 4000000001 4G\n");
+        assert_eq!(
+            said(&limits),
+            [
+                (1, "limit of user root: 8G".to_string()),
+                (2, "limit of user 4000000001: 4G".to_string()),
+            ]
+        );
+        let limits = Limits::parse(&fixture.root(), "\ngroup nobody-there 8G\n");
+        assert_eq!(limits.wrong[0].0, 2);
+        assert_eq!(
+            limits.wrong[0].1.to_string(),
+            "there is no group 'nobody-there'"
+        );
+    }
+
+    fn entry(flags: u32, uid: u32, rule: u64) -> LimitEntry {
+        LimitEntry {
+            flags,
+            uid,
+            rule,
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn what_a_file_does_not_say_is_as_if_it_had_never_been_said() {
+        let root = Fixture::new().root();
+        let entries = [
+            entry(uapi::LIMIT_F_DEFAULT, 0, 8 << 30),
+            entry(0, 1, 8 << 30),
+            entry(0, 2, 8 << 30),
+            entry(0, 3, uapi::LIMIT_INHERIT),
+            entry(uapi::LIMIT_F_CGROUP, 0, 8 << 30),
+        ];
+        let unsaid = |text: &str| -> Vec<String> {
+            let limits = Limits::parse(&root, text);
+            let requests = limits.unsaid(&entries);
+            requests.iter().map(ToString::to_string).collect()
+        };
+        let default = "default limit of every user: 50% of all pool memory";
+        let no_one = format!("limit of user {}: none of its own", user_name(2));
+        assert_eq!(unsaid("user 1 4G\n"), [default, &no_one]);
+        assert_eq!(unsaid("user 1 4G\ndefault 100%\n"), [no_one]);
+        assert!(unsaid("user 1 4G\nuser nobody-there 4G\n").is_empty());
+        let as_it_is = [entry(uapi::LIMIT_F_DEFAULT | uapi::LIMIT_F_PERCENT, 0, 50)];
+        assert!(
+            Limits::parse(&root, "user 1 4G\n")
+                .unsaid(&as_it_is)
+                .is_empty()
+        );
     }
 }
