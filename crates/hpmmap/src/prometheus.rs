@@ -579,6 +579,37 @@ mod tests {
         );
     }
 
+    /// The dashboard for Grafana asks for nothing that there is not.
+    #[test]
+    fn the_dashboard_shows_what_there_is() {
+        let fixture = machine();
+        let entry = LimitEntry {
+            limit_bytes: 8 << 20,
+            ..Default::default()
+        };
+        let limits = [Reported::new(&fixture.root(), &entry)];
+        let text = with_limits(&fixture, &limits);
+        let dashboard = include_str!("../../../packaging/grafana/hpmmap.json");
+        let json: serde_json::Value = serde_json::from_str(dashboard).unwrap();
+        let mut asked = BTreeSet::new();
+        for panel in json["panels"].as_array().unwrap() {
+            for target in panel["targets"].as_array().unwrap() {
+                let words = target["expr"].as_str().unwrap();
+                let words = words.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+                asked.extend(
+                    words.filter(|word| word.starts_with("hpmmap_") && *word != "hpmmap_job"),
+                );
+            }
+        }
+        assert!(asked.len() > 10, "{asked:?}");
+        for name in asked {
+            let found = |line: &str| {
+                line.starts_with(&format!("{name}{{")) || line.starts_with(&format!("{name} "))
+            };
+            assert!(text.lines().any(found), "{name}");
+        }
+    }
+
     #[test]
     fn histograms_are_cumulative() {
         let found = samples(&of(&machine()));

@@ -29,7 +29,7 @@ const DEVICE: &str = "/dev/hpmmap";
 const SYSFS: &str = "/sys/kernel/hpmmap";
 
 /// What each of the files is.
-const FILES: [(&str, &str); 9] = [
+const FILES: [(&str, &str); 10] = [
     (DEVICE, "the module's device; its group may run jobs"),
     (SYSFS, "what the module counts"),
     ("/etc/hpmmap/pools", "how large the pools are at boot"),
@@ -38,6 +38,7 @@ const FILES: [(&str, &str); 9] = [
         "/sys/devices/system/memory",
         "the memory blocks, and whether they are online",
     ),
+    ("/etc/cdi/hpmmap.json", "how containers get the device"),
     (
         "/etc/default/grub.d/hpmmap.cfg",
         "what is reserved at boot, for GRUB",
@@ -56,7 +57,7 @@ const FILES: [(&str, &str); 9] = [
     ),
 ];
 
-const MORE: [More; 22] = [
+const MORE: [More; 23] = [
     More {
         page: "hpmmap",
         examples: &[(
@@ -228,6 +229,19 @@ const MORE: [More; 22] = [
         )],
         files: &[DEVICE, SYSFS],
         see: &["hpmmap-pool-add(8)", "modprobe(8)"],
+    },
+    More {
+        page: "hpmmap-cdi",
+        examples: &[(
+            "A container with the device, for a user of its group:",
+            &[
+                "# hpmmap cdi --output /etc/cdi/hpmmap.json",
+                "# podman run --device hpmmap.io/pool=all \\",
+                "    --group-add $(stat -c %g /dev/hpmmap) image hpmmap run -- ./app",
+            ],
+        )],
+        files: &[DEVICE, "/etc/cdi/hpmmap.json"],
+        see: &["hpmmap-run(1)", "hpmmap-mark(1)", "podman-run(1)"],
     },
     More {
         page: "hpmmap-mark",
@@ -581,6 +595,7 @@ mod tests {
             "hpmmap-unmark.1",
             "hpmmap-status.1",
             "hpmmap-doctor.1",
+            "hpmmap-cdi.1",
             "hpmmap-trace.1",
             "hpmmap-trace-record.1",
             "hpmmap-trace-report.1",

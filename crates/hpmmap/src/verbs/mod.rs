@@ -1,5 +1,6 @@
 //! One file per verb.
 
+mod cdi;
 mod doctor;
 mod man;
 mod mark;
@@ -37,6 +38,7 @@ pub fn perform(verb: Verb) -> Result<ExitCode> {
         Verb::Run(args) => run::perform(&args),
         Verb::Status(args) => status::perform(&args),
         Verb::Doctor(args) => doctor::perform(&args),
+        Verb::Cdi(args) => cdi::perform(&args),
         Verb::Mark(args) => mark::mark(&args),
         Verb::Unmark(args) => mark::unmark(&args),
         Verb::Trace(verb) => hpmmap_trace::verbs::perform(&verb),
