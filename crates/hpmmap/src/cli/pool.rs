@@ -159,6 +159,9 @@ pub struct PoolListArgs {
     /// Also show each memory block
     #[arg(short, long)]
     pub verbose: bool,
+    /// Print what all pools have in all as a line of Slurm's gres.conf
+    #[arg(long, conflicts_with_all = ["verbose", "json"])]
+    pub gres: bool,
     /// Report as JSON
     #[arg(long)]
     pub json: bool,
