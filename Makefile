@@ -13,6 +13,7 @@ help:
 	@echo 'make check-all          all items on all kernels, and all that follows but make bench (many hours); RESUME=1 goes on'
 	@echo 'make check-parallel     fuzzers, stress and storms in guests whose CPUs run at once (half an hour); KERNEL=debug, kcsan'
 	@echo 'make kdump              guests crash; what of the pools is in the dumps (minutes)'
+	@echo 'make nodes              the Debian packages installed, booted, removed: Debian 12 and 13 (half an hour); NODES=suite'
 	@echo 'make mutants            faults that were fixed are put back, one at a time: the tests catch them (an hour); MUTANTS=name'
 	@echo 'make matrix             the module on every kernel, -rt, -cloud and the newest of Debian too; MATRIX_ARGS (hours)'
 	@echo 'make check-debug        all guests, fault injection and fuzzers on a debug kernel (hours)'
@@ -32,6 +33,8 @@ help:
 	@echo 'make conformance        every conformance case in every way (an hour), then docs/conformance.md'
 	@echo 'make conformance-table  docs/conformance.md, from what the last runs of the guests observed'
 	@echo 'make install            module, command, service and group on this machine (root)'
+	@echo 'make deb                Debian packages of all of it, in build/deb (needs the network: crates.io)'
+	@echo 'make dist               source archives in build/dist: of all, and of the module for DKMS'
 	@echo 'make clean              delete build/'
 
 setup:
@@ -102,6 +105,10 @@ kdump: tools modules
 	@scripts/setup kdump
 	$(PYTHON) tests/kdump/run
 
+nodes: deb
+	@scripts/setup nodes
+	$(PYTHON) tests/nodes/run $(NODES)
+
 mutants: tools guest-tests
 	@scripts/setup guest
 	@scripts/setup jobs
@@ -117,8 +124,18 @@ matrix:
 demo:
 	@scripts/demo $(DEMO_ARGS)
 
-install: module tools bench-tools
+# What it takes to build these and nothing more: no compilers of MPI programs, and nothing of the tests.
+install: module tools
+	@scripts/setup bench
+	@$(MAKE) $(JOBS) --no-print-directory -C bench installed
 	@scripts/install $(KVER)
+
+deb:
+	@scripts/setup deb
+	@scripts/package deb
+
+dist:
+	@scripts/package dist
 
 bench:
 	@scripts/setup guest
@@ -165,4 +182,4 @@ bench-colocation:
 clean:
 	rm -rf build
 
-.PHONY: help setup module modules tools guest-tests bench-tools lint unit unit-c unit-rust unit-python vm outside check check-all check-parallel kdump mutants check-debug matrix demo bench bench-profile bench-fork bench-children bench-colocation conformance conformance-table install clean
+.PHONY: help setup module modules tools guest-tests bench-tools lint unit unit-c unit-rust unit-python vm outside check check-all check-parallel kdump nodes mutants check-debug matrix demo bench bench-profile bench-fork bench-children bench-colocation conformance conformance-table install deb dist clean

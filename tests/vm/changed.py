@@ -10,14 +10,22 @@ from suite import Item
 
 # What no guest looks at. Lint does, and the unit tests that are in Python.
 _NO_GUEST = (
-    "*.md", ".ci/", ".gitignore", "LICENSE", "bench/tests/", "docs/", "packaging/", "scripts/check*", "scripts/changed",
-    "scripts/floors", "scripts/install", "scripts/lint*", "scripts/matrix", "scripts/mutants", "tests/kdump/",
-    "tests/mutants/", "tests/unit/",
+    "*.md", ".ci/", ".gitignore", "LICENSE", "bench/tests/", "docs/", "integrations/slurm/", "packaging/",
+    "scripts/check*", "scripts/changed", "scripts/floors", "scripts/install", "scripts/lint*", "scripts/matrix",
+    "scripts/mutants", "scripts/package", "tests/kdump/", "tests/mutants/", "tests/nodes/", "tests/unit/",
 )  # fmt: skip
 # Other parts of a check than guests, and whose they are.
 _PARTS = {
     "rust": ("Cargo.*", "crates/", "kernel/uapi/"),
-    "unit": ("kernel/mem/", "kernel/uapi/", "lib/", "tests/unit/*.c", "tests/unit/*.h", "tests/unit/Makefile"),
+    "unit": (
+        "kernel/mem/",
+        "kernel/uapi/",
+        "lib/",
+        "integrations/slurm/",
+        "tests/unit/*.c",
+        "tests/unit/*.h",
+        "tests/unit/Makefile",
+    ),
     "modules": ("kernel/", "scripts/build-module", "scripts/floors"),
 }
 

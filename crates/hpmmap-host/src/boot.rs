@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::Read;
+use std::process::Command;
 
 use flate2::read::GzDecoder;
 
@@ -71,6 +72,61 @@ pub fn is_module_installed(root: &Root, release: &str, name: &str) -> Result<boo
     }))
 }
 
+/// A module as modprobe would load it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Installed {
+    /// Its version.
+    pub version: String,
+    /// Sum of its sources: another one is another module.
+    pub srcversion: String,
+    /// Who has signed it; empty if nobody has.
+    pub signer: String,
+}
+
+impl Installed {
+    /// What modinfo(8) prints.
+    fn parse(text: &str) -> Self {
+        let field = |name: &str| {
+            let mut lines = text.lines();
+            lines
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+                .map_or(String::new(), |value| value.trim().to_string())
+        };
+        Self {
+            version: field("version"),
+            srcversion: field("srcversion"),
+            signer: field("signer"),
+        }
+    }
+}
+
+/// The installed module `name` for the kernel `release`; `None` if there is none, or it
+/// cannot be told.
+pub fn installed_module(root: &Root, release: &str, name: &str) -> Option<Installed> {
+    // Compressed or not, which kmod knows. It is no command of ordinary users'.
+    let path = format!(
+        "{}:/usr/sbin:/sbin",
+        std::env::var("PATH").unwrap_or_default()
+    );
+    let output = Command::new("modinfo")
+        .env("PATH", path)
+        .env("LC_ALL", "C")
+        .arg("-b")
+        .arg(root.join(""))
+        .args(["-k", release, name])
+        .output()
+        .ok()?;
+    output
+        .status
+        .success()
+        .then(|| Installed::parse(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// The sum of the sources of the module `name` that is loaded.
+pub fn loaded_srcversion(root: &Root, name: &str) -> Result<Option<String>> {
+    optional(root.read(format!("sys/module/{name}/srcversion")))
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;
@@ -117,6 +173,26 @@ mod tests {
         let fixture = Fixture::new();
         fixture.write("proc/config.gz", "no gzip");
         assert!(Config::read(&fixture.root(), "6.1.0").is_err());
+    }
+
+    #[test]
+    fn what_modinfo_prints_is_understood() {
+        let text = "filename:       /lib/modules/6.1.0/updates/dkms/hpmmap.ko\n\
+            version:        1.2.0\nsrcversion:     0123456789ABCDEF\n\
+            depends:        \nvermagic:       6.1.0 SMP\n";
+        let mut module = Installed {
+            version: "1.2.0".into(),
+            srcversion: "0123456789ABCDEF".into(),
+            signer: String::new(),
+        };
+        assert_eq!(Installed::parse(text), module);
+        module.signer = "DKMS module signing key".into();
+        let signed = format!("{text}signer:         DKMS module signing key\n");
+        assert_eq!(Installed::parse(&signed), module);
+        assert_eq!(
+            installed_module(&Fixture::new().root(), "6.1.0", "hpmmap"),
+            None
+        );
     }
 
     #[test]

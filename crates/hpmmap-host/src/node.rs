@@ -14,6 +14,11 @@ pub fn with_memory(root: &Root) -> Result<Vec<u32>> {
     Ok(optional(listed)?.unwrap_or_else(|| vec![0]))
 }
 
+/// All nodes, those without memory of Linux's included, ascending.
+pub fn all(root: &Root) -> Result<Vec<u32>> {
+    Ok(optional(root.numbered(DIR, "node"))?.unwrap_or_else(|| vec![0]))
+}
+
 /// Numbers of the memory blocks of a node, ascending.
 pub(crate) fn memory_block_indices(root: &Root, node: u32) -> Result<Vec<u64>> {
     if !root.join(DIR).exists() && node == 0 {
@@ -34,6 +39,7 @@ mod tests {
         fixture.block(0, 2, "online", "Normal");
         fixture.remove(DIR);
         assert_eq!(with_memory(&fixture.root()).unwrap(), [0]);
+        assert_eq!(all(&fixture.root()).unwrap(), [0]);
         assert_eq!(memory_block_indices(&fixture.root(), 0).unwrap(), [2]);
         assert!(memory_block_indices(&fixture.root(), 1).is_err());
     }
@@ -43,10 +49,12 @@ mod tests {
         let fixture = Fixture::new();
         fixture.block_size(0x800_0000);
         fixture.nodes("0-1");
+        fixture.write("sys/devices/system/node/node2/cpulist", "0\n");
         fixture.block(0, 2, "online", "Normal");
         fixture.block(1, 10, "online", "Normal");
         fixture.block(1, 9, "online", "Normal");
         assert_eq!(with_memory(&fixture.root()).unwrap(), [0, 1]);
+        assert_eq!(all(&fixture.root()).unwrap(), [0, 1, 2]);
         assert_eq!(memory_block_indices(&fixture.root(), 1).unwrap(), [9, 10]);
     }
 }

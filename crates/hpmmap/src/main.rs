@@ -5,6 +5,7 @@ mod cli;
 mod device;
 mod doctor;
 mod launch;
+mod limits;
 mod mark;
 mod pool;
 mod prometheus;

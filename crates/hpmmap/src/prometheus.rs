@@ -9,6 +9,8 @@ use hpmmap_host::pool::{Context, NodePool};
 use hpmmap_host::window::Windows;
 use hpmmap_sys::uapi::BLOCK_BYTES;
 
+use crate::limits::Reported;
+
 /// What is reported.
 pub struct State<'a> {
     pub module_version: &'a str,
@@ -20,6 +22,8 @@ pub struct State<'a> {
     pub jobs: Option<&'a [JobState]>,
     /// `None` from a module without.
     pub windows: Option<Windows>,
+    /// Of users and cgroups, as far as the caller may see them.
+    pub limits: &'a [Reported],
 }
 
 /// A job and the times of its calls, as [`TIMED_CALLS`] has them.
@@ -103,6 +107,7 @@ pub fn text(state: &State) -> String {
         state.user_limit_bytes.map(|bytes| (vec![], bytes)),
     );
     pools(&mut out, state.nodes);
+    limits(&mut out, state.limits);
     if let Some(jobs) = state.jobs {
         out.family(
             "hpmmap_jobs",
@@ -199,6 +204,26 @@ fn pools(out: &mut Text, nodes: &[NodePool]) {
                 .map(|node| (vec![("node", node.node.to_string())], value(node))),
         );
     }
+}
+
+fn limits(out: &mut Text, limits: &[Reported]) {
+    let labels = |one: &Reported| {
+        let name = one.name.clone().unwrap_or_default();
+        vec![("kind", one.kind.to_string()), ("name", name)]
+    };
+    let shown = || limits.iter().filter(|one| one.is_of_somebody());
+    out.family(
+        "hpmmap_limit_bytes",
+        "gauge",
+        "What a user or a cgroup may hold of the pools.",
+        shown().filter_map(|one| Some((labels(one), one.limit_bytes?))),
+    );
+    out.family(
+        "hpmmap_limit_held_bytes",
+        "gauge",
+        "What a user or a cgroup holds of the pools.",
+        shown().map(|one| (labels(one), one.held_bytes)),
+    );
 }
 
 fn gauges(out: &mut Text, jobs: &[JobState], contexts: &[Context]) {
@@ -410,10 +435,15 @@ mod tests {
 
     use hpmmap_host::fixture::Fixture;
     use hpmmap_host::{job, pool, window};
+    use hpmmap_sys::uapi::{self, LimitEntry};
 
     use super::*;
 
     fn of(fixture: &Fixture) -> String {
+        with_limits(fixture, &[])
+    }
+
+    fn with_limits(fixture: &Fixture, limits: &[Reported]) -> String {
         let root = fixture.root();
         let jobs: Option<Vec<JobState>> = job::all(&root).unwrap().map(|jobs| {
             jobs.into_iter()
@@ -434,6 +464,7 @@ mod tests {
             contexts: &pool::contexts(&root).unwrap().visible,
             jobs: jobs.as_deref(),
             windows: window::read(&root).unwrap(),
+            limits,
         })
     }
 
@@ -507,6 +538,76 @@ mod tests {
             assert_eq!(found.get(series), Some(&value), "{series} in\n{text}");
         }
         assert!(!text.contains("hpmmap_user_limit_bytes"));
+    }
+
+    #[test]
+    fn limits_are_those_of_users_and_cgroups_that_are_there() {
+        let fixture = machine();
+        let entry = |flags, uid, limit_bytes| LimitEntry {
+            flags,
+            uid,
+            limit_bytes,
+            held_bytes: 6 << 20,
+            ..Default::default()
+        };
+        let limits = [
+            entry(uapi::LIMIT_F_DEFAULT, 0, 8 << 20),
+            entry(0, 0, uapi::LIMIT_NONE),
+            entry(0, 4_000_000_123, 8 << 20),
+            entry(uapi::LIMIT_F_CGROUP, 0, 8 << 20),
+        ]
+        .map(|entry| Reported::new(&fixture.root(), &entry));
+        let found = samples(&with_limits(&fixture, &limits));
+        let of = |what: &str| -> Vec<(&String, &f64)> {
+            let start = format!("hpmmap_limit_{what}{{");
+            found
+                .iter()
+                .filter(|(name, _)| name.starts_with(&start))
+                .collect()
+        };
+        let series = |what, user| format!("hpmmap_limit_{what}{{kind=\"user\",name=\"{user}\"}}");
+        assert_eq!(
+            of("bytes"),
+            [(&series("bytes", "4000000123"), &f64::from(8 << 20))]
+        );
+        assert_eq!(
+            of("held_bytes"),
+            [
+                (&series("held_bytes", "4000000123"), &f64::from(6 << 20)),
+                (&series("held_bytes", "root"), &f64::from(6 << 20)),
+            ]
+        );
+    }
+
+    /// The dashboard for Grafana asks for nothing that there is not.
+    #[test]
+    fn the_dashboard_shows_what_there_is() {
+        let fixture = machine();
+        let entry = LimitEntry {
+            limit_bytes: 8 << 20,
+            ..Default::default()
+        };
+        let limits = [Reported::new(&fixture.root(), &entry)];
+        let text = with_limits(&fixture, &limits);
+        let dashboard = include_str!("../../../packaging/grafana/hpmmap.json");
+        let json: serde_json::Value = serde_json::from_str(dashboard).unwrap();
+        let mut asked = BTreeSet::new();
+        for panel in json["panels"].as_array().unwrap() {
+            for target in panel["targets"].as_array().unwrap() {
+                let words = target["expr"].as_str().unwrap();
+                let words = words.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+                asked.extend(
+                    words.filter(|word| word.starts_with("hpmmap_") && *word != "hpmmap_job"),
+                );
+            }
+        }
+        assert!(asked.len() > 10, "{asked:?}");
+        for name in asked {
+            let found = |line: &str| {
+                line.starts_with(&format!("{name}{{")) || line.starts_with(&format!("{name} "))
+            };
+            assert!(text.lines().any(found), "{name}");
+        }
     }
 
     #[test]

@@ -258,8 +258,27 @@ rm -r /tmp/limits1 /tmp/limits2 /tmp/limits3
 
 # A file with one line that is wrong: the others hold.
 printf 'user 2006 4M\ncgroup /nowhere 8G # not there yet\n\ndefault 50%%\n' >/tmp/limits
-expect_error 1 'limits, line 2: no cgroup' hpmmap pool limit --load /tmp/limits
+expect_error 1 '/tmp/limits:2: no cgroup' hpmmap pool limit --load /tmp/limits
 hpmmap pool limit --list | grep 'user *2006 *4M' >/dev/null || fail "the file's limits are not there"
+
+# What a file says of users is all there is; cgroups have theirs from whoever set them.
+mkdir $top/three
+hpmmap pool limit --cgroup $top/three --size 32M
+hpmmap pool limit --user 2006 --size 8M
+printf 'group daemon 6M\nuser 2007 4M\n' >/tmp/limits
+hpmmap pool limit --load /tmp/limits
+hpmmap pool limit --load /tmp/limits
+limits=$(hpmmap pool limit --list)
+echo "$limits" | grep 'user *2007 *4M' >/dev/null || fail "the limit of user 2007 is not there: $limits"
+echo "$limits" | grep 'user *daemon *6M' >/dev/null || fail "the limit of who is in the group is not there: $limits"
+echo "$limits" | grep 'user *200[56]' >/dev/null && fail "users without a line have limits: $limits"
+echo "$limits" | grep 'default *- *50%' >/dev/null || fail "without a line the default is not 50%: $limits"
+echo "$limits" | grep 'cgroup */limits/three *32M' >/dev/null || fail "the limit of a cgroup is gone: $limits"
+hpmmap status --json | grep -A8 '"limits"' >/dev/null || fail "status does not have limits"
+hpmmap status --prometheus | grep '^hpmmap_limit_bytes{kind="user",name="2007"} 4194304$' >/dev/null || fail "the metrics do not have the limit of user 2007"
+rmdir $top/three
+hpmmap pool limit --user 2007 --size default
+hpmmap pool limit --user daemon --size default
 hpmmap pool limit --user 2005 --size default
 hpmmap pool limit --user 2006 --size default
 

@@ -47,26 +47,57 @@ wait $job || true
 expect_pool_free
 hpmmap pool remove --all
 
-# The service: what the file says, however often, in what its unit leaves it.
+# The service: what the file says, however often, in what its units leave it.
 service() {
-	HPMMAP_POOLS_CONF=$conf unshare --mount --net sh -c '
+	unshare --mount --net sh -c '
 		mount --bind /sys/devices/system/memory /sys/devices/system/memory
 		mount -o remount,bind,ro /sys
 		mount -o remount,bind,ro / 2>/dev/null || true
-		exec setpriv --bounding-set=-all,+sys_admin --inh-caps=-all --no-new-privs "$@"' sh \
-		"$HPMMAP_ROOT/packaging/pools" "$@"
+		exec setpriv --bounding-set=-all,+sys_admin --inh-caps=-all --no-new-privs "$@"' sh hpmmap pool "$@"
+}
+pool_is() { # MIB WHEN
+	[ "$(pool_bytes total_bytes)" = $(($1 * MIB)) ] || fail "$2: $(pool_bytes total_bytes) bytes"
 }
 conf=$(mktemp)
 printf '# pools\n0 256M' >"$conf"
-service add
-[ "$(pool_bytes total_bytes)" = $((256 * MIB)) ] || fail "a last line without an end: $(pool_bytes total_bytes) bytes"
-service add
-[ "$(pool_bytes total_bytes)" = $((256 * MIB)) ] || fail "added twice: $(pool_bytes total_bytes) bytes"
-printf '7 1G\n0 384M\n' >"$conf"
-said=$(service add 2>&1) && fail "a line that cannot be done is no failure: $said"
-[[ $said == *":1: the pool of node 7 has not become 1G"* ]] || fail "it said: $said"
-[ "$(pool_bytes total_bytes)" = $((384 * MIB)) ] || fail "after a line that fails: $(pool_bytes total_bytes) bytes"
-service remove
-[ "$(pool_bytes total_bytes)" = 0 ] || fail "the pool has $(pool_bytes total_bytes) bytes"
+service set --file "$conf"
+pool_is 256 "a last line without an end"
+first=$(hpmmap pool list --verbose)
+service set --file "$conf"
+pool_is 256 "set twice"
+[ "$(hpmmap pool list --verbose)" = "$first" ] || fail "set again it has other blocks: $(hpmmap pool list --verbose)"
+printf '7 1G\n0 384M # more\n' >"$conf"
+said=$(service set --file "$conf" 2>&1) && fail "a line that cannot be done is no failure: $said"
+[[ $said == *"$conf:1: there is no node 7"* ]] || fail "it said: $said"
+pool_is 384 "after a line that fails"
+
+# A job keeps what it holds, whatever the file says, and the rest goes when it has ended.
+hpmmap run -- sleep 1000 &
+job=$!
+within 10 is_registered $job || fail "the job does not register"
+service set --file "$conf" >/dev/null 2>&1 || true
+pool_is 384 "set again while a job runs"
+printf '0 0\n' >"$conf"
+said=$(service set --file "$conf" 2>&1) && fail "what is in use cannot go: $said"
+[[ $said == *"$conf:1: the pool has 128M instead of 0; in use: memory"*"held by jobs"* ]] || fail "it said: $said"
+pool_is 128 "in use"
+is_registered $job || fail "the job is gone"
+kill $job
+wait $job || true
+expect_pool_free
+service set --file "$conf"
+pool_is 0 "nothing in use"
+[ "$(memtotal_kib)" = "$before" ] || fail "MemTotal went from $before to $(memtotal_kib) kB"
+
+# More than there is: what there is, and why no more.
+printf '0 512G\n' >"$conf"
+said=$(timeout -s TERM 240 hpmmap pool set --file "$conf" --timeout 1 2>&1) && fail "512G were had: $said"
+[[ $said == *"$conf:1: the pool has "*" instead of 512G"* ]] || fail "it said: $said"
+[ "$(pool_bytes total_bytes)" -gt 0 ] || fail "nothing was taken: $said"
+printf '# nothing\n' >"$conf"
+hpmmap pool set --file "$conf" | grep 'stay as they are' >/dev/null || fail "a file without lines is not told"
+[ "$(pool_bytes total_bytes)" -gt 0 ] || fail "a file without lines emptied the pool"
+service remove --all
+pool_is 0 "given back"
 [ "$(memtotal_kib)" = "$before" ] || fail "MemTotal went from $before to $(memtotal_kib) kB"
 rm "$conf"

@@ -55,6 +55,13 @@ pub enum Verb {
     ///
     /// Exit status 1 if anything is missing; warnings do not count.
     Doctor(DoctorArgs),
+    /// Print what container runtimes need to know of the device
+    ///
+    /// A specification of the Container Device Interface: with it in /etc/cdi (or
+    /// /run/cdi), 'podman run --device hpmmap.io/pool=all' and other runtimes that know
+    /// CDI give a container the device, and programs in it are run or marked as outside.
+    /// The user in the container needs the device's group, as outside.
+    Cdi(CdiArgs),
     /// Mark programs, which then register themselves when they are executed
     ///
     /// A marked program runs as under 'hpmmap run' with the options of the
@@ -149,6 +156,13 @@ impl DoctorArgs {
     pub fn root(&self) -> Root {
         Root::new(&self.root)
     }
+}
+
+#[derive(Debug, Args)]
+pub struct CdiArgs {
+    /// Replace this file by it, in one step
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

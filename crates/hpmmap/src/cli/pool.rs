@@ -22,6 +22,25 @@ pub enum PoolVerb {
     /// alone and named. Those in which there is a memory error leave the pool,
     /// too, but stay offline and are named; the exit status is 1 then.
     Remove(PoolRemoveArgs),
+    /// Make the pools what /etc/hpmmap/pools says
+    ///
+    /// Takes memory from Linux, or gives it back, until the pool of each node is as
+    /// large as its line of the file says, or --size for --node. Done again it does
+    /// nothing. A node without a line has no pool; a file without any line leaves all
+    /// pools as they are. What jobs hold stays theirs: the memory blocks that are in the
+    /// way are named, and go the next time. What Linux cannot give up is named, too, and
+    /// what was possible is kept. The exit status is 1 where a pool is not what it is
+    /// to be.
+    Set(PoolSetArgs),
+    /// Let Linux keep memory ready for the pools at the next boot
+    ///
+    /// Linux puts into memory reserved by 'movablecore=' only what it can move away, so
+    /// that pools of this size can be had in full at any time. Writes that to
+    /// /etc/default/grub.d/hpmmap.cfg, with what Linux itself puts there at boot in
+    /// addition, and runs update-grub. Until a pool takes it the memory is Linux's.
+    /// Without --node all nodes give their part. With it, the node is to have that much:
+    /// since Linux keeps as much for itself on each node, others may reserve some, too.
+    Reserve(PoolReserveArgs),
     /// Show the pools
     List(PoolListArgs),
     /// Print /proc/iomem without the memory of the pools
@@ -42,10 +61,10 @@ pub enum PoolVerb {
     /// Who makes a user namespace is charged for all users in it; in one that root
     /// has made, each is.
     ///
-    /// Limits last until the module is unloaded. The service hpmmap-pools sets those
-    /// of /etc/hpmmap/limits at every boot with --load: a line each, 'user NAME SIZE',
-    /// 'cgroup PATH SIZE' or 'default SIZE'. For a cgroup that is not there yet at that
-    /// time, run it once more when it is.
+    /// The service hpmmap-limits sets those of /etc/hpmmap/limits at every boot, and
+    /// when the module is loaded again, with --load: a line each, 'user NAME SIZE',
+    /// 'group NAME SIZE', 'cgroup PATH SIZE' or 'default SIZE'. For a cgroup that is not there yet at that
+    /// time, reload it when it is. Other limits last until the module is unloaded.
     Limit(PoolLimitArgs),
 }
 
@@ -97,10 +116,52 @@ pub struct PoolRemoveArgs {
 }
 
 #[derive(Debug, Args)]
+pub struct PoolSetArgs {
+    /// NUMA node; may be left out if there is only one
+    #[arg(long, value_name = "N", requires = "size")]
+    pub node: Option<u32>,
+    /// What the pool of the node is to have in all: 0, bytes, or a number with K, M, G
+    /// or T; a multiple of the memory block size
+    #[arg(long, conflicts_with = "file")]
+    pub size: Option<Size>,
+    /// Read this file instead
+    #[arg(long, default_value = "/etc/hpmmap/pools")]
+    pub file: PathBuf,
+    /// First use blocks that are offline already, such as after a crash
+    #[arg(long)]
+    pub offline_blocks: bool,
+    /// Give up on a block that Linux cannot empty within this time
+    #[arg(long, value_name = "SECONDS", default_value_t = 60,
+          value_parser = clap::value_parser!(u32).range(1..=86400))]
+    pub timeout: u32,
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("amount").required(true).args(["size", "remove"]))]
+pub struct PoolReserveArgs {
+    /// NUMA node
+    #[arg(long, value_name = "N", conflicts_with = "remove")]
+    pub node: Option<u32>,
+    /// How much: bytes, or a number with K, M, G or T; a multiple of the memory block
+    /// size
+    #[arg(long)]
+    pub size: Option<Size>,
+    /// Undo it: the next boot is one without
+    #[arg(long)]
+    pub remove: bool,
+}
+
+#[derive(Debug, Args)]
 pub struct PoolListArgs {
     /// Also show each memory block
     #[arg(short, long)]
     pub verbose: bool,
+    /// Print what all pools have in all as a line of Slurm's gres.conf
+    #[arg(long, conflicts_with_all = ["verbose", "json"])]
+    pub gres: bool,
     /// Report as JSON
     #[arg(long)]
     pub json: bool,

@@ -2,11 +2,12 @@
 
 mod kernel;
 mod memory;
-mod module;
+pub mod module;
 
 use std::path::Path;
 
 use hpmmap_base::VERSION;
+use hpmmap_host::boot::{self, Installed};
 use hpmmap_host::{Root, pool, process};
 use hpmmap_sys::{Device, Errno, uapi};
 use nix::sys::utsname::uname;
@@ -118,6 +119,8 @@ pub struct Facts {
     info: Option<std::result::Result<uapi::Info, Errno>>,
     /// Lines of `/etc/hpmmap/limits` that do not hold; `None` if that is not known.
     unmet_limits: Option<Vec<String>>,
+    /// The module that modprobe would load.
+    installed: Option<Installed>,
 }
 
 impl Facts {
@@ -137,10 +140,14 @@ impl Facts {
             .then(|| Device::open(Path::new(uapi::DEVICE_PATH)).ok())
             .flatten()
             .map(|device| device.info());
+        let installed = process::kernel_release(root)
+            .ok()
+            .and_then(|release| boot::installed_module(root, &release, "hpmmap"));
         Self {
             machine,
             info,
             unmet_limits,
+            installed,
         }
     }
 }
@@ -158,8 +165,8 @@ pub fn examine(root: &Root, facts: &Facts) -> Vec<Check> {
         memory::memory_blocks(root),
     ];
     checks.extend(memory::movable(root));
-    checks.push(module::signatures(root));
-    checks.push(module::module(root, &release));
+    checks.push(module::signatures(root, facts));
+    checks.push(module::module(root, &release, facts));
     if pool::is_loaded(root) {
         checks.push(module::interface(facts));
         checks.push(module::device_node(root));
@@ -231,6 +238,7 @@ mod tests {
             machine: "x86_64".into(),
             info: Some(Ok(info(uapi::ABI_VERSION))),
             unmet_limits: None,
+            installed: None,
         }
     }
 
@@ -383,6 +391,59 @@ mod tests {
             "none [integrity] confidentiality\n",
         );
         assert_check(&fixture, "signatures", Verdict::Warn, "integrity");
+    }
+
+    fn with_installed(version: &str, signer: &str) -> Facts {
+        Facts {
+            installed: Some(Installed {
+                version: version.into(),
+                srcversion: "NEW".into(),
+                signer: signer.into(),
+            }),
+            ..facts()
+        }
+    }
+
+    #[test]
+    fn an_unsigned_module_is_told_where_it_must_be_signed() {
+        let fixture = able();
+        fixture.write("sys/module/module/parameters/sig_enforce", "Y\n");
+        fixture.remove("sys/kernel/hpmmap");
+        let unsigned = with_installed(VERSION, "");
+        assert_check_with(
+            &fixture,
+            &unsigned,
+            "signatures",
+            Verdict::Fail,
+            "hpmmap.ko is not",
+        );
+        let signed = with_installed(VERSION, "DKMS module signing key");
+        assert_check_with(
+            &fixture,
+            &signed,
+            "signatures",
+            Verdict::Warn,
+            "by 'DKMS module",
+        );
+    }
+
+    #[test]
+    fn a_module_that_waits_is_told() {
+        let fixture = able();
+        let (newer, other) = (with_installed("9.9.9", ""), with_installed(VERSION, ""));
+        // An older module does not tell what it was made of.
+        assert_check_with(&fixture, &newer, "module", Verdict::Ok, VERSION);
+        fixture.write("sys/module/hpmmap/srcversion", "OLD\n");
+        assert_check_with(
+            &fixture,
+            &newer,
+            "module",
+            Verdict::Warn,
+            "9.9.9 is installed",
+        );
+        assert_check_with(&fixture, &other, "module", Verdict::Warn, "another build");
+        fixture.write("sys/module/hpmmap/srcversion", "NEW\n");
+        assert_check_with(&fixture, &other, "module", Verdict::Ok, "loaded");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::os::unix::fs::MetadataExt;
 
 use hpmmap_base::VERSION;
 use hpmmap_base::user_name;
+use hpmmap_host::boot::Installed;
 use hpmmap_host::security::{self, Lockdown};
 use hpmmap_host::{Root, boot, pool};
 use hpmmap_sys::uapi;
@@ -12,10 +13,8 @@ use nix::unistd::{AccessFlags, Uid, access};
 use super::{Check, Facts};
 use crate::device;
 
-pub fn signatures(root: &Root) -> Check {
+pub fn signatures(root: &Root, facts: &Facts) -> Check {
     let id = "signatures";
-    let hint = "sign hpmmap.ko with a key that is enrolled (mokutil --import), \
-                as dkms does, or switch Secure Boot off";
     let found = security::lockdown(root).and_then(|lockdown| {
         let enforced = security::modules_must_be_signed(root)?;
         Ok((lockdown, enforced, security::secure_boot(root)?))
@@ -39,13 +38,45 @@ pub fn signatures(root: &Root) -> Check {
     }
     let detail = format!("modules must be signed: {}", reasons.join(", "));
     if pool::is_loaded(root) {
-        Check::ok(id, format!("{detail}; the module is loaded all the same"))
-    } else {
-        Check::warn(id, detail, hint)
+        return Check::ok(id, format!("{detail}; the module is loaded all the same"));
+    }
+    match facts
+        .installed
+        .as_ref()
+        .map(|module| module.signer.as_str())
+    {
+        Some("") => Check::fail(
+            id,
+            format!("{detail}; hpmmap.ko is not"),
+            "let dkms sign it, and enrol its key: mokutil --import /var/lib/dkms/mok.pub, \
+             then reboot; or switch Secure Boot off",
+        ),
+        Some(signer) => Check::warn(
+            id,
+            format!("{detail}; hpmmap.ko is, by '{signer}'"),
+            "if it cannot be loaded, that key is not enrolled: \
+             mokutil --import /var/lib/dkms/mok.pub, then reboot",
+        ),
+        None => Check::warn(
+            id,
+            detail,
+            "sign hpmmap.ko with a key that is enrolled (mokutil --import), \
+             as dkms does, or switch Secure Boot off",
+        ),
     }
 }
 
-pub fn module(root: &Root, release: &str) -> Check {
+/// The installed module, if it is another one than the loaded.
+pub fn waiting<'a>(root: &Root, installed: Option<&'a Installed>) -> Option<&'a Installed> {
+    let loaded = boot::loaded_srcversion(root, "hpmmap").ok().flatten()?;
+    installed.filter(|module| module.srcversion != loaded)
+}
+
+/// How it becomes the loaded one.
+pub const HOW_TO_RELOAD: &str = "it is used from the next boot on, or, when no job runs: \
+    systemctl stop hpmmap-pools; modprobe -r hpmmap; systemctl start hpmmap-pools";
+
+pub fn module(root: &Root, release: &str, facts: &Facts) -> Check {
     let id = "module";
     if !pool::is_loaded(root) {
         return match boot::is_module_installed(root, release, "hpmmap") {
@@ -53,10 +84,25 @@ pub fn module(root: &Root, release: &str) -> Check {
             Ok(false) => Check::fail(
                 id,
                 format!("neither loaded nor installed for {release}"),
-                "install it: make install; or load it: insmod hpmmap.ko",
+                "install it: dkms autoinstall, or make install; or load it: insmod hpmmap.ko",
             ),
             Err(error) => Check::unknown(id, &error),
         };
+    }
+    if let (Ok(version), Some(module)) =
+        (pool::version(root), waiting(root, facts.installed.as_ref()))
+    {
+        return Check::warn(
+            id,
+            match module.version == version {
+                true => format!("version {version} is loaded, another build of it is installed"),
+                false => format!(
+                    "version {version} is loaded, {} is installed",
+                    module.version
+                ),
+            },
+            HOW_TO_RELOAD,
+        );
     }
     match pool::version(root) {
         Ok(version) if version == VERSION => Check::ok(id, format!("loaded, version {version}")),

@@ -6,6 +6,17 @@ use hpmmap_sys::{Errno, uapi};
 use super::choose::{Candidate, Queue};
 use super::{Failure, Machine, Step};
 
+/// What stays in the pool if not all could be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// Nothing.
+    Whole,
+    /// What was possible.
+    Less,
+    /// Whatever was taken until it ended, by a signal or a failure, too.
+    Any,
+}
+
 /// What to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
@@ -15,8 +26,8 @@ pub struct Request {
     pub block_bytes: u64,
     /// How many memory blocks.
     pub blocks: u64,
-    /// Keep fewer than that if need be.
-    pub partial: bool,
+    /// What of fewer than that.
+    pub keep: Keep,
 }
 
 /// How it ended.
@@ -120,8 +131,8 @@ pub fn add(
     }
     let keep = match outcome.end {
         End::Complete => true,
-        End::Short => request.partial,
-        End::Interrupted | End::Hopeless(_) => false,
+        End::Short => request.keep != Keep::Whole,
+        End::Interrupted | End::Hopeless(_) => request.keep == Keep::Any,
     };
     if !keep {
         give_back(machine, request, &mut outcome);
@@ -183,12 +194,12 @@ mod tests {
     use super::super::simulated::{BLOCK, Simulated};
     use super::*;
 
-    fn request(blocks: u64, partial: bool) -> Request {
+    fn request(blocks: u64, less: bool) -> Request {
         Request {
             node: 0,
             block_bytes: BLOCK,
             blocks,
-            partial,
+            keep: if less { Keep::Less } else { Keep::Whole },
         }
     }
 

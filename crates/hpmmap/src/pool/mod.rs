@@ -3,9 +3,12 @@
 
 pub mod add;
 pub mod choose;
+pub mod config;
 mod failure;
 mod live;
+pub mod plan;
 pub mod remove;
+pub mod set;
 #[cfg(test)]
 mod simulated;
 

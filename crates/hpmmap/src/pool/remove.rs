@@ -100,7 +100,7 @@ mod tests {
             node: 0,
             block_bytes: BLOCK,
             blocks: blocks.end - blocks.start,
-            partial: false,
+            keep: add::Keep::Whole,
         };
         let outcome = add::add(&mut machine, &request, Vec::new(), queue, |_, _| ());
         assert_eq!(outcome.end, add::End::Complete);

@@ -29,7 +29,7 @@ const DEVICE: &str = "/dev/hpmmap";
 const SYSFS: &str = "/sys/kernel/hpmmap";
 
 /// What each of the files is.
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 10] = [
     (DEVICE, "the module's device; its group may run jobs"),
     (SYSFS, "what the module counts"),
     ("/etc/hpmmap/pools", "how large the pools are at boot"),
@@ -37,6 +37,11 @@ const FILES: [(&str, &str); 8] = [
     (
         "/sys/devices/system/memory",
         "the memory blocks, and whether they are online",
+    ),
+    ("/etc/cdi/hpmmap.json", "how containers get the device"),
+    (
+        "/etc/default/grub.d/hpmmap.cfg",
+        "what is reserved at boot, for GRUB",
     ),
     (
         "/usr/lib/hpmmap/kdump-load",
@@ -52,7 +57,7 @@ const FILES: [(&str, &str); 8] = [
     ),
 ];
 
-const MORE: [More; 20] = [
+const MORE: [More; 23] = [
     More {
         page: "hpmmap",
         examples: &[(
@@ -98,6 +103,41 @@ const MORE: [More; 20] = [
         )],
         files: &[DEVICE, "/sys/devices/system/memory"],
         see: &["hpmmap-pool-add(8)", "hpmmap-status(1)", "lsmem(1)"],
+    },
+    More {
+        page: "hpmmap-pool-set",
+        examples: &[
+            (
+                "Make the pools what /etc/hpmmap/pools says, as the service does:",
+                &["# hpmmap pool set"],
+            ),
+            (
+                "The pool of node 1 is to have 1.5 TB, whatever it has now:",
+                &["# hpmmap pool set --node 1 --size 1.5T"],
+            ),
+        ],
+        files: &[DEVICE, "/etc/hpmmap/pools", "/sys/devices/system/memory"],
+        see: &[
+            "hpmmap-pools(5)",
+            "hpmmap-pool-add(8)",
+            "hpmmap-pool-remove(8)",
+            "hpmmap-pool-reserve(8)",
+        ],
+    },
+    More {
+        page: "hpmmap-pool-reserve",
+        examples: &[
+            (
+                "From the next boot on, 64 GB that can be had in full:",
+                &["# hpmmap pool reserve --size 64G"],
+            ),
+            ("No longer:", &["# hpmmap pool reserve --remove"]),
+        ],
+        files: &[
+            "/etc/default/grub.d/hpmmap.cfg",
+            "/sys/devices/system/memory",
+        ],
+        see: &["hpmmap-pool-set(8)", "hpmmap-doctor(1)", "update-grub(8)"],
     },
     More {
         page: "hpmmap-pool-list",
@@ -189,6 +229,19 @@ const MORE: [More; 20] = [
         )],
         files: &[DEVICE, SYSFS],
         see: &["hpmmap-pool-add(8)", "modprobe(8)"],
+    },
+    More {
+        page: "hpmmap-cdi",
+        examples: &[(
+            "A container with the device, for a user of its group:",
+            &[
+                "# hpmmap cdi --output /etc/cdi/hpmmap.json",
+                "# podman run --device hpmmap.io/pool=all \\",
+                "    --group-add $(stat -c %g /dev/hpmmap) image hpmmap run -- ./app",
+            ],
+        )],
+        files: &[DEVICE, "/etc/cdi/hpmmap.json"],
+        see: &["hpmmap-run(1)", "hpmmap-mark(1)", "podman-run(1)"],
     },
     More {
         page: "hpmmap-mark",
@@ -528,6 +581,8 @@ mod tests {
             "hpmmap-pool.8",
             "hpmmap-pool-add.8",
             "hpmmap-pool-remove.8",
+            "hpmmap-pool-set.8",
+            "hpmmap-pool-reserve.8",
             "hpmmap-pool-list.8",
             "hpmmap-pool-limit.8",
             "hpmmap-pool-iomem.8",
@@ -540,6 +595,7 @@ mod tests {
             "hpmmap-unmark.1",
             "hpmmap-status.1",
             "hpmmap-doctor.1",
+            "hpmmap-cdi.1",
             "hpmmap-trace.1",
             "hpmmap-trace-record.1",
             "hpmmap-trace-report.1",

@@ -1,5 +1,6 @@
 //! One file per verb.
 
+mod cdi;
 mod doctor;
 mod man;
 mod mark;
@@ -8,6 +9,8 @@ mod pool_iomem;
 mod pool_limit;
 mod pool_list;
 mod pool_remove;
+mod pool_reserve;
+mod pool_set;
 mod progress;
 mod run;
 mod run_report;
@@ -26,6 +29,8 @@ pub fn perform(verb: Verb) -> Result<ExitCode> {
     match verb {
         Verb::Pool(PoolVerb::Add(args)) => pool_add::perform(&args),
         Verb::Pool(PoolVerb::Remove(args)) => pool_remove::perform(&args),
+        Verb::Pool(PoolVerb::Set(args)) => pool_set::perform(&args),
+        Verb::Pool(PoolVerb::Reserve(args)) => pool_reserve::perform(&args),
         Verb::Pool(PoolVerb::List(args)) => pool_list::perform(&args),
         Verb::Pool(PoolVerb::Iomem) => pool_iomem::perform(),
         Verb::Pool(PoolVerb::Limit(args)) => pool_limit::perform(&args),
@@ -33,6 +38,7 @@ pub fn perform(verb: Verb) -> Result<ExitCode> {
         Verb::Run(args) => run::perform(&args),
         Verb::Status(args) => status::perform(&args),
         Verb::Doctor(args) => doctor::perform(&args),
+        Verb::Cdi(args) => cdi::perform(&args),
         Verb::Mark(args) => mark::mark(&args),
         Verb::Unmark(args) => mark::unmark(&args),
         Verb::Trace(verb) => hpmmap_trace::verbs::perform(&verb),

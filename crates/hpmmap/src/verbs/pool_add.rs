@@ -1,13 +1,12 @@
 //! `hpmmap pool add`
 
-use std::collections::HashSet;
 use std::num::NonZeroU32;
 use std::process::ExitCode;
 
 use hpmmap_base::error::{Error, Result};
 use hpmmap_base::output::{print, print_versioned, warn};
 use hpmmap_base::size::{Size, memory_blocks, multiple_of};
-use hpmmap_host::memory::{self, Block, Zone};
+use hpmmap_host::memory::{self, Zone};
 use hpmmap_host::{Root, process};
 use serde::Serialize;
 
@@ -15,12 +14,9 @@ use super::progress::Progress;
 use super::require_node;
 use crate::cli::PoolAddArgs;
 use crate::device;
-use crate::pool::add::{End, Outcome, Request, add};
-use crate::pool::choose::{Candidate, Queue};
+use crate::pool::add::{End, Keep, Outcome, Request, add};
+use crate::pool::plan::{Plan, State, Wish};
 use crate::pool::{FailureReport, LiveMachine, join_ranges, summary};
-
-/// What Linux must keep, or it would have to kill processes.
-const RESERVE_BYTES: u64 = 256 << 20;
 
 pub fn perform(args: &PoolAddArgs) -> Result<ExitCode> {
     let root = Root::default();
@@ -40,13 +36,14 @@ pub fn perform(args: &PoolAddArgs) -> Result<ExitCode> {
         size: missing,
         ..*args
     };
-    let pooled = join_ranges(&ranges, block_bytes)
-        .iter()
-        .map(|block| block.index)
-        .collect();
-    let blocks = memory::blocks_of_node(&root, node)?;
-    let available = process::available_bytes(&root)?;
-    let plan = Plan::new(args, node, block_bytes, &blocks, &pooled, available)?;
+    let state = State {
+        node,
+        block_bytes,
+        blocks: memory::blocks_of_node(&root, node)?,
+        pooled: join_ranges(&ranges, block_bytes),
+        available: process::available_bytes(&root)?,
+    };
+    let plan = Plan::new(&wish(args), &state)?;
 
     let mut machine = LiveMachine::new(&device, NonZeroU32::new(args.timeout))?;
     let outcome = {
@@ -60,6 +57,19 @@ pub fn perform(args: &PoolAddArgs) -> Result<ExitCode> {
         )
     };
     conclude(args, &plan.request, &outcome)
+}
+
+/// The arguments, as far as they are about memory.
+fn wish(args: &PoolAddArgs) -> Wish {
+    Wish {
+        size: args.size,
+        keep: if args.partial {
+            Keep::Less
+        } else {
+            Keep::Whole
+        },
+        offline_blocks: args.offline_blocks,
+    }
 }
 
 /// What is to be added to a pool that has so much.
@@ -108,82 +118,6 @@ fn checked(root: &Root, args: &PoolAddArgs) -> Result<(u32, u64)> {
     let block_bytes = memory::block_bytes(root)?;
     multiple_of(args.size, block_bytes, "the memory block size")?;
     Ok((node, block_bytes))
-}
-
-/// A request that this machine can fulfil, as far as can be seen.
-#[derive(Debug)]
-struct Plan {
-    request: Request,
-    offline: Vec<Candidate>,
-    queue: Queue,
-}
-
-impl Plan {
-    fn new(
-        args: &PoolAddArgs,
-        node: u32,
-        block_bytes: u64,
-        blocks: &[Block],
-        pooled: &HashSet<u64>,
-        available: u64,
-    ) -> Result<Self> {
-        let size = |blocks: u64| Size(blocks * block_bytes);
-        let wanted = multiple_of(args.size, block_bytes, "the memory block size")?;
-        let queue = Queue::new(blocks, pooled, block_bytes);
-        let all_offline = Queue::already_offline(blocks, pooled);
-        let unused = all_offline.len() as u64;
-        let offline = if args.offline_blocks {
-            all_offline
-        } else {
-            Vec::new()
-        };
-
-        let mut possible = offline.len() as u64 + queue.len() as u64;
-        if possible < wanted {
-            let mut text = format!(
-                "node {node} has only {} in memory blocks that can be taken, not {}",
-                size(possible),
-                args.size
-            );
-            if unused > 0 && !args.offline_blocks {
-                text += &format!(
-                    "; {} more are offline and in no pool (--offline-blocks uses them)",
-                    size(unused)
-                );
-            }
-            if !args.partial || possible == 0 {
-                return Err(Error::Failed(text));
-            }
-            warn(&text);
-        }
-        // Blocks that are offline already cost Linux nothing.
-        let spare = available.saturating_sub(RESERVE_BYTES) / block_bytes;
-        if wanted.min(possible) > offline.len() as u64 + spare {
-            possible = offline.len() as u64 + spare;
-            let text = format!(
-                "Linux can spare only {} ({} are available, {} stay with it), not {}",
-                size(possible),
-                Size(available >> 20 << 20),
-                Size(RESERVE_BYTES),
-                args.size
-            );
-            if !args.partial || possible == 0 {
-                return Err(Error::Failed(text));
-            }
-            warn(&text);
-        }
-        let request = Request {
-            node,
-            block_bytes,
-            blocks: wanted.min(possible),
-            partial: args.partial,
-        };
-        Ok(Self {
-            request,
-            offline,
-            queue,
-        })
-    }
 }
 
 #[derive(Debug, Serialize)]
@@ -299,6 +233,7 @@ mod tests {
     use hpmmap_sys::Errno;
 
     use super::*;
+    use crate::pool::plan::RESERVE_BYTES;
     use crate::pool::{Failure, Step};
 
     const BLOCK: u64 = 128 << 20;
@@ -327,8 +262,14 @@ mod tests {
 
     fn plan(fixture: &Fixture, args: &PoolAddArgs, available: u64) -> Result<Plan> {
         let (node, block_bytes) = checked(&fixture.root(), args)?;
-        let blocks = memory::blocks_of_node(&fixture.root(), node)?;
-        Plan::new(args, node, block_bytes, &blocks, &HashSet::new(), available)
+        let state = State {
+            node,
+            block_bytes,
+            blocks: memory::blocks_of_node(&fixture.root(), node)?,
+            pooled: Vec::new(),
+            available,
+        };
+        Plan::new(&wish(args), &state)
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `hpmmap pool limit`
 
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::fs::{self, File};
 use std::path::Path;
@@ -13,11 +14,12 @@ use hpmmap_base::user_name;
 use hpmmap_host::{Root, cgroup};
 use hpmmap_sys::uapi::{self, LimitEntry};
 use hpmmap_sys::{Device, Errno, LimitOf, LimitRule};
-use nix::unistd::{Uid, User};
+use nix::unistd::{Group, Uid, User};
 use serde::Serialize;
 
 use crate::cli::{Limit, PoolLimitArgs, parse_limit};
 use crate::device;
+use crate::limits::{Reported, list};
 
 pub fn perform(args: &PoolLimitArgs) -> Result<ExitCode> {
     let root = Root::default();
@@ -38,11 +40,16 @@ pub fn perform(args: &PoolLimitArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What the module does by itself, in percent.
+const DEFAULT_PERCENT: u8 = 50;
+
 /// Whose limit it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Who {
     Default,
     User(u32),
+    /// Each of its members, in a file.
+    Group(String),
     Cgroup(String),
 }
 
@@ -91,11 +98,12 @@ impl Request {
         let (who, size) = match words[..] {
             [] => return Ok(None),
             ["user", name, size] => (Who::User(find_user(name)?), size),
+            ["group", name, size] => (Who::Group(name.to_string()), size),
             ["cgroup", path, size] => (Who::Cgroup(path.to_string()), size),
             ["default", size] => (Who::Default, size),
             _ => {
                 return Err(Error::Usage(format!(
-                    "'{}' is not 'user NAME SIZE', 'cgroup PATH SIZE' or 'default SIZE'",
+                    "'{}' is not 'user NAME SIZE', 'group NAME SIZE', 'cgroup PATH SIZE' or 'default SIZE'",
                     line.trim()
                 )));
             }
@@ -107,6 +115,8 @@ impl Request {
         match &self.who {
             Who::Default => one.kind == "default",
             Who::User(uid) => one.uid == Some(*uid),
+            // Its members are asked for in its place.
+            Who::Group(_) => false,
             Who::Cgroup(path) => {
                 let name = one.name.as_deref().map(|name| name.trim_matches('/'));
                 let path = path.trim_matches('/');
@@ -116,26 +126,37 @@ impl Request {
         }
     }
 
-    /// Whether this is what was set.
-    fn is(&self, one: &Reported) -> bool {
+    /// Whether this is what holds. Who has nothing of his own need not be in the list.
+    fn holds(&self, limits: &[Reported]) -> bool {
         let rule = match self.rule {
             LimitRule::Bytes(bytes) => Some(Size(bytes).to_string()),
             LimitRule::Percent(percent) => Some(format!("{percent}%")),
             LimitRule::None => Some("none".into()),
             LimitRule::Inherit => None,
         };
-        self.is_of(one) && one.rule == rule
+        match limits.iter().find(|one| self.is_of(one)) {
+            Some(one) => one.rule == rule,
+            None => self.rule == LimitRule::Inherit,
+        }
     }
 
-    /// Who has nothing of his own need not be in the list.
-    fn is_by_itself(&self, limits: &[Reported]) -> bool {
-        self.rule == LimitRule::Inherit && !limits.iter().any(|one| self.is_of(one))
+    fn user(&self) -> Option<u32> {
+        match self.who {
+            Who::User(uid) => Some(uid),
+            _ => None,
+        }
     }
 
     fn apply(&self, root: &Root, device: &Device) -> Result<()> {
         let who = match &self.who {
             Who::Default => LimitOf::Default,
             Who::User(uid) => LimitOf::User(*uid),
+            // Files have them, which know their members.
+            Who::Group(name) => {
+                return Err(Error::Failed(format!(
+                    "group {name} has no limit by itself"
+                )));
+            }
             Who::Cgroup(path) => LimitOf::Cgroup(open_cgroup(root, path)?),
         };
         device
@@ -160,6 +181,7 @@ impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.who {
             Who::User(uid) => write!(f, "limit of user {}: ", user_name(*uid))?,
+            Who::Group(name) => write!(f, "limit of each user of group {name}: ")?,
             Who::Cgroup(path) => write!(f, "limit of cgroup {path}: ")?,
             Who::Default => write!(f, "default limit of every user: ")?,
         }
@@ -181,26 +203,81 @@ fn open_cgroup(root: &Root, path: &str) -> Result<File> {
         .map_err(|error| Error::Failed(format!("no cgroup {}: {error}", directory.display())))
 }
 
-/// Sets the limits of a file: as many as can be.
-fn load(root: &Root, path: &Path) -> Result<ExitCode> {
-    let content = fs::read_to_string(path)
-        .map_err(|error| Error::Failed(format!("{}: {error}", path.display())))?;
-    let device = device::open()?;
-    let mut status = ExitCode::SUCCESS;
-    for (line, number) in content.lines().zip(1..) {
-        let done = Request::parse(line).and_then(|request| {
-            request.map_or(Ok(()), |request| {
-                request.apply(root, &device)?;
-                print(&request.to_string())?;
-                Ok(())
-            })
-        });
-        if let Err(error) = done {
-            warn(&format!("{}, line {number}: {error}", path.display()));
-            status = ExitCode::FAILURE;
+/// What a file says, with the numbers of its lines.
+#[derive(Debug, Default)]
+struct Limits {
+    requests: Vec<(usize, Request)>,
+    wrong: Vec<(usize, Error)>,
+}
+
+impl Limits {
+    fn parse(root: &Root, text: &str) -> Self {
+        let mut limits = Self::default();
+        for (line, number) in text.lines().zip(1..) {
+            match Request::parse(line) {
+                Ok(request) => limits.requests.extend(request.map(|one| (number, one))),
+                Err(error) => limits.wrong.push((number, error)),
+            }
+        }
+        limits.expand(root);
+        limits
+    }
+
+    /// Users in the place of groups. Who has a line of their own keeps it, and of several
+    /// groups the first counts.
+    fn expand(&mut self, root: &Root) {
+        let mut known: HashSet<u32> = self
+            .requests
+            .iter()
+            .filter_map(|(_, request)| request.user())
+            .collect();
+        for (number, request) in std::mem::take(&mut self.requests) {
+            let Who::Group(name) = &request.who else {
+                self.requests.push((number, request));
+                continue;
+            };
+            match members(root, name) {
+                Ok(uids) => {
+                    for uid in uids.into_iter().filter(|uid| known.insert(*uid)) {
+                        let (who, rule) = (Who::User(uid), request.rule);
+                        self.requests.push((number, Request { who, rule }));
+                    }
+                }
+                Err(error) => self.wrong.push((number, error)),
+            }
         }
     }
-    Ok(status)
+
+    /// What follows from what it does not say: a user without a line has no limit of their
+    /// own, and the default is the module's. Not where a line is wrong, which may have
+    /// meant them, and not of cgroups, whose limits others set for their time.
+    fn unsaid(&self, entries: &[LimitEntry]) -> Vec<Request> {
+        if !self.wrong.is_empty() {
+            return Vec::new();
+        }
+        let says = |who: &Who| self.requests.iter().any(|(_, one)| one.who == *who);
+        let mut unsaid = Vec::new();
+        for entry in entries {
+            let default = entry.flags & uapi::LIMIT_F_DEFAULT != 0;
+            let percent = entry.flags & uapi::LIMIT_F_PERCENT != 0;
+            let (who, rule, as_it_is) = match default {
+                true => (
+                    Who::Default,
+                    LimitRule::Percent(DEFAULT_PERCENT),
+                    percent && entry.rule == u64::from(DEFAULT_PERCENT),
+                ),
+                false => (
+                    Who::User(entry.uid),
+                    LimitRule::Inherit,
+                    entry.rule == uapi::LIMIT_INHERIT,
+                ),
+            };
+            if entry.flags & uapi::LIMIT_F_CGROUP == 0 && !as_it_is && !says(&who) {
+                unsaid.push(Request { who, rule });
+            }
+        }
+        unsaid
+    }
 }
 
 /// The lines of the file of limits that do not hold; `None` if that cannot be known.
@@ -211,125 +288,93 @@ pub fn unmet(root: &Root) -> Option<Vec<String>> {
     }
     let content = root.read("etc/hpmmap/limits").ok()?;
     let limits = list(root, &device::open().ok()?).ok()?;
-    Some(unmet_lines(&content, &limits))
+    Some(unmet_lines(root, &content, &limits))
 }
 
-fn unmet_lines(content: &str, limits: &[Reported]) -> Vec<String> {
-    let mut lines: Vec<(Option<Who>, bool, String)> = Vec::new();
-    for (line, number) in content.lines().zip(1..) {
-        let text = || {
-            format!(
-                "line {number} ({})",
-                line.split('#').next().unwrap_or_default().trim()
-            )
-        };
-        match Request::parse(line) {
-            Ok(None) => {}
-            Ok(Some(request)) => {
-                // The last one is what holds.
-                lines.retain(|(who, ..)| who.as_ref() != Some(&request.who));
-                let holds =
-                    limits.iter().any(|one| request.is(one)) || request.is_by_itself(limits);
-                lines.push((Some(request.who), holds, text()));
-            }
-            Err(_) => lines.push((None, false, text())),
+fn unmet_lines(root: &Root, content: &str, limits: &[Reported]) -> Vec<String> {
+    let said = Limits::parse(root, content);
+    let mut numbers: BTreeSet<usize> = said.wrong.iter().map(|(number, _)| *number).collect();
+    for (at, (number, request)) in said.requests.iter().enumerate() {
+        // The last one is what holds.
+        let replaced = said.requests[at + 1..]
+            .iter()
+            .any(|(_, later)| later.who == request.who);
+        if !replaced && !request.holds(limits) {
+            numbers.insert(*number);
         }
     }
-    lines
-        .into_iter()
-        .filter(|(_, holds, _)| !holds)
-        .map(|(.., text)| text)
-        .collect()
+    let text = |number: usize| {
+        let line = content.lines().nth(number - 1).unwrap_or_default();
+        let text = line.split('#').next().unwrap_or_default().trim();
+        format!("line {number} ({text})")
+    };
+    numbers.into_iter().map(text).collect()
 }
 
-/// One limit, as it is reported.
+/// The users of a group: its members, and those of /etc/passwd whose first it is.
+fn members(root: &Root, name: &str) -> Result<Vec<u32>> {
+    let group = Group::from_name(name)
+        .ok()
+        .flatten()
+        .ok_or_else(|| Error::Usage(format!("there is no group '{name}'")))?;
+    let mut uids: Vec<u32> = group
+        .mem
+        .iter()
+        .filter_map(|user| User::from_name(user).ok().flatten())
+        .map(|user| user.uid.as_raw())
+        .collect();
+    uids.extend(first_members(
+        &root.read("etc/passwd").unwrap_or_default(),
+        group.gid.as_raw(),
+    ));
+    Ok(uids)
+}
+
+fn first_members(passwd: &str, gid: u32) -> impl Iterator<Item = u32> {
+    passwd.lines().filter_map(move |line| {
+        let mut fields = line.split(':').skip(2);
+        let uid = fields.next()?.parse().ok()?;
+        (fields.next()?.parse() == Ok(gid)).then_some(uid)
+    })
+}
+
+/// Makes the limits what a file says: as far as can be.
+fn load(root: &Root, path: &Path) -> Result<ExitCode> {
+    let content = fs::read_to_string(path)
+        .map_err(|error| Error::Failed(format!("{}: {error}", path.display())))?;
+    let limits = Limits::parse(root, &content);
+    let mut status = ExitCode::SUCCESS;
+    let mut refuse = |number: usize, error: &Error| {
+        warn(&format!("{}:{number}: {error}", path.display()));
+        status = ExitCode::FAILURE;
+    };
+    for (number, error) in &limits.wrong {
+        refuse(*number, error);
+    }
+    // A file that says nothing changes nothing, and needs no module.
+    if !limits.requests.is_empty() {
+        let device = device::open()?;
+        let entries = device
+            .limit_list()
+            .map_err(|errno| Error::Failed(format!("cannot read the limits: {}", errno.desc())))?;
+        for request in limits.unsaid(&entries) {
+            request.apply(root, &device)?;
+            print(&request.to_string())?;
+        }
+        for (number, request) in &limits.requests {
+            match request.apply(root, &device) {
+                Ok(()) => print(&request.to_string())?,
+                Err(error) => refuse(*number, &error),
+            }
+        }
+    }
+    Ok(status)
+}
+
 /// As it is printed.
 #[derive(Debug, Serialize)]
 struct Listed<'a> {
     limits: &'a [Reported],
-}
-
-#[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Reported {
-    /// "default", "user" or "cgroup".
-    kind: &'static str,
-    uid: Option<u32>,
-    /// Name of the user, or path of the cgroup unless it is gone.
-    name: Option<String>,
-    cgroup_id: Option<u64>,
-    /// What was set, as it can be set; `None`: nothing.
-    rule: Option<String>,
-    /// What follows from it now; `None`: no limit.
-    limit_bytes: Option<u64>,
-    held_bytes: u64,
-}
-
-impl Reported {
-    fn new(root: &Root, entry: &LimitEntry) -> Self {
-        let is = |flag| entry.flags & flag != 0;
-        let (kind, uid, cgroup_id) = if is(uapi::LIMIT_F_DEFAULT) {
-            ("default", None, None)
-        } else if is(uapi::LIMIT_F_CGROUP) {
-            ("cgroup", None, Some(entry.cgroup_id))
-        } else {
-            ("user", Some(entry.uid), None)
-        };
-        Self {
-            kind,
-            uid,
-            name: uid
-                .map(user_name)
-                .or_else(|| cgroup_id.and_then(|id| cgroup::path(root, id))),
-            cgroup_id,
-            rule: match entry.rule {
-                uapi::LIMIT_INHERIT => None,
-                uapi::LIMIT_NONE => Some("none".into()),
-                percent if is(uapi::LIMIT_F_PERCENT) => Some(format!("{percent}%")),
-                bytes => Some(Size(bytes).to_string()),
-            },
-            limit_bytes: (entry.limit_bytes != uapi::LIMIT_NONE).then_some(entry.limit_bytes),
-            held_bytes: entry.held_bytes,
-        }
-    }
-
-    /// Whether less than a block is left.
-    pub fn is_full(&self) -> bool {
-        self.kind != "default"
-            && self
-                .limit_bytes
-                .is_some_and(|limit| self.held_bytes + uapi::BLOCK_BYTES > limit)
-    }
-}
-
-impl fmt::Display for Reported {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let limit = self.limit_bytes.map_or("none".to_string(), short);
-        let name = self.name.as_deref().unwrap_or("that is gone");
-        match (self.kind, &self.rule) {
-            ("cgroup", _) => write!(f, "the limit of cgroup {name} ({limit})"),
-            ("user", Some(_)) => write!(f, "the limit of user {name} ({limit})"),
-            _ => write!(f, "the default limit of every user ({limit})"),
-        }
-    }
-}
-
-/// The limits that concern this user; to root, all of them.
-pub fn list(root: &Root, device: &Device) -> Result<Vec<Reported>> {
-    let mut limits: Vec<Reported> = device
-        .limit_list()
-        .map_err(|errno| Error::Failed(format!("cannot read the limits: {}", errno.desc())))?
-        .iter()
-        .map(|entry| Reported::new(root, entry))
-        .collect();
-    let rank = |one: &Reported| {
-        ["default", "user", "cgroup"]
-            .iter()
-            .position(|k| *k == one.kind)
-    };
-    limits.sort_by(|a, b| {
-        (rank(a), a.uid, &a.name, a.cgroup_id).cmp(&(rank(b), b.uid, &b.name, b.cgroup_id))
-    });
-    Ok(limits)
 }
 
 fn text(limits: &[Reported]) -> String {
@@ -439,8 +484,9 @@ mod tests {
             assert_eq!(parse(line).unwrap().as_deref(), Some(says));
         }
         for (line, says) in [
-            ("group users 8G", "is not 'user NAME SIZE'"),
+            ("groups users 8G", "is not 'user NAME SIZE'"),
             ("user root", "is not 'user NAME SIZE'"),
+            ("group users", "is not 'user NAME SIZE'"),
             ("user nobody-there 8G", "there is no user"),
             ("default 101%", "not between 1% and 100%"),
             ("default much", "expected bytes"),
@@ -451,16 +497,15 @@ mod tests {
         }
     }
 
+    fn said(limits: &Limits) -> Vec<(usize, String)> {
+        let text = |(number, request): &(usize, Request)| (*number, request.to_string());
+        limits.requests.iter().map(text).collect()
+    }
+
     #[test]
     fn lines_that_do_not_hold_are_named() {
         let fixture = Fixture::new();
         let root = fixture.root();
-        let entry = |flags, uid, rule| LimitEntry {
-            flags,
-            uid,
-            rule,
-            ..Default::default()
-        };
         let mut limits: Vec<Reported> = [
             entry(uapi::LIMIT_F_DEFAULT | uapi::LIMIT_F_PERCENT, 0, 50),
             entry(0, 12_345_678, 4 << 20),
@@ -473,38 +518,71 @@ mod tests {
         limits[3].name = Some("/slurm/one".into());
         let holds = "# nothing\ndefault 50%\nuser 12345678 8M\nuser 12345678 4M\nuser 12345679 default\n\
                      user 12345680 default\ncgroup /slurm/one none\ncgroup /sys/fs/cgroup/slurm/one none\n";
-        assert_eq!(unmet_lines(holds, &limits), Vec::<String>::new());
+        assert_eq!(unmet_lines(&root, holds, &limits), Vec::<String>::new());
         let lacks = "default 40%\nuser nobody-there 4M # comes later\nuser 12345678 default\n\
                      user 12345680 4M\ncgroup /slurm 4M\ncgroup /slurm/one 4M\n";
-        let lines = unmet_lines(lacks, &limits);
+        let lines = unmet_lines(&root, lacks, &limits);
         assert_eq!(lines.len(), 6, "{lines:?}");
         assert_eq!(lines[1], "line 2 (user nobody-there 4M)");
     }
 
     #[test]
-    fn entries_are_named() {
+    fn a_group_is_each_of_its_users() {
         let fixture = Fixture::new();
-        let root = fixture.root();
-        let entry = |flags, rule, limit_bytes| LimitEntry {
-            flags,
-            rule,
-            limit_bytes,
-            held_bytes: 4 << 20,
-            ..Default::default()
-        };
-        let user = Reported::new(&root, &entry(0, uapi::LIMIT_INHERIT, 4 << 20));
-        assert_eq!((user.kind, user.name.as_deref()), ("user", Some("root")));
-        assert_eq!(user.rule, None);
-        assert!(user.is_full());
-        assert_eq!(user.to_string(), "the default limit of every user (4M)");
-        let own = Reported::new(&root, &entry(uapi::LIMIT_F_PERCENT, 10, 8 << 20));
-        assert_eq!(own.rule.as_deref(), Some("10%"));
-        assert!(!own.is_full());
-        assert_eq!(own.to_string(), "the limit of user root (8M)");
-        let group = Reported::new(
-            &root,
-            &entry(uapi::LIMIT_F_CGROUP, uapi::LIMIT_NONE, uapi::LIMIT_NONE),
+        fixture.write(
+            "etc/passwd",
+            "root:x:0:0::/root:/bin/sh\nbroken\na:x:4000000001:0:::\nb:x:4000000002:1:::\n",
         );
-        assert_eq!((group.name, group.limit_bytes), (None, None));
+        let limits = Limits::parse(&fixture.root(), "group root 8G\nuser 4000000001 4G\n");
+        assert_eq!(
+            said(&limits),
+            [
+                (1, "limit of user root: 8G".to_string()),
+                (2, "limit of user 4000000001: 4G".to_string()),
+            ]
+        );
+        let limits = Limits::parse(&fixture.root(), "\ngroup nobody-there 8G\n");
+        assert_eq!(limits.wrong[0].0, 2);
+        assert_eq!(
+            limits.wrong[0].1.to_string(),
+            "there is no group 'nobody-there'"
+        );
+    }
+
+    fn entry(flags: u32, uid: u32, rule: u64) -> LimitEntry {
+        LimitEntry {
+            flags,
+            uid,
+            rule,
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn what_a_file_does_not_say_is_as_if_it_had_never_been_said() {
+        let root = Fixture::new().root();
+        let entries = [
+            entry(uapi::LIMIT_F_DEFAULT, 0, 8 << 30),
+            entry(0, 1, 8 << 30),
+            entry(0, 2, 8 << 30),
+            entry(0, 3, uapi::LIMIT_INHERIT),
+            entry(uapi::LIMIT_F_CGROUP, 0, 8 << 30),
+        ];
+        let unsaid = |text: &str| -> Vec<String> {
+            let limits = Limits::parse(&root, text);
+            let requests = limits.unsaid(&entries);
+            requests.iter().map(ToString::to_string).collect()
+        };
+        let default = "default limit of every user: 50% of all pool memory";
+        let no_one = format!("limit of user {}: none of its own", user_name(2));
+        assert_eq!(unsaid("user 1 4G\n"), [default, &no_one]);
+        assert_eq!(unsaid("user 1 4G\ndefault 100%\n"), [no_one]);
+        assert!(unsaid("user 1 4G\nuser nobody-there 4G\n").is_empty());
+        let as_it_is = [entry(uapi::LIMIT_F_DEFAULT | uapi::LIMIT_F_PERCENT, 0, 50)];
+        assert!(
+            Limits::parse(&root, "user 1 4G\n")
+                .unsaid(&as_it_is)
+                .is_empty()
+        );
     }
 }

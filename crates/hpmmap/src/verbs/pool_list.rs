@@ -18,6 +18,10 @@ pub fn perform(args: &PoolListArgs) -> Result<ExitCode> {
     let root = Root::default();
     device::require_module(&root)?;
     let nodes = pool::nodes(&root)?;
+    if args.gres {
+        print(&gres(&nodes))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let blocks = if args.verbose {
         let ranges = device::open()?
             .pool_list()
@@ -35,6 +39,12 @@ pub fn perform(args: &PoolListArgs) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A generic resource of Slurm, counted in bytes; its suffixes are binary.
+fn gres(nodes: &[NodePool]) -> String {
+    let total: u64 = nodes.iter().map(|node| node.total_bytes).sum();
+    format!("Name=hpmmap Count={}M Flags=CountOnly", total >> 20)
 }
 
 #[derive(Debug, Serialize)]
@@ -170,6 +180,12 @@ mod tests {
              0     4G  1022M    3G     1G       1G      2M    0"
         );
         assert!(nodes_table(&[]).contains("hpmmap pool add"));
+    }
+
+    #[test]
+    fn all_pools_are_one_resource() {
+        assert_eq!(gres(&nodes()), "Name=hpmmap Count=4096M Flags=CountOnly");
+        assert_eq!(gres(&[]), "Name=hpmmap Count=0M Flags=CountOnly");
     }
 
     #[test]

@@ -118,7 +118,7 @@ impl Plan {
 }
 
 /// `memory3 (6M held by jobs, 2M pinned); memory4 (...)`.
-fn describe_used(used: &[PooledBlock], block_bytes: u64) -> String {
+pub fn describe_used(used: &[PooledBlock], block_bytes: u64) -> String {
     let texts: Vec<String> = used
         .iter()
         .map(|block| {

@@ -11,10 +11,11 @@ use hpmmap_host::{Root, list, node, pool};
 use hpmmap_sys::{Device, Errno, LaunchRequest, uapi};
 use nix::unistd::execvpe;
 
-use super::{pool_limit, require_nodes, run_report};
+use super::{require_nodes, run_report};
 use crate::allocator;
 use crate::cli::RunArgs;
 use crate::device;
+use crate::limits;
 use crate::report_name;
 
 /// Registers this process and becomes the program; returns only on failure.
@@ -105,7 +106,7 @@ fn program(command: &[OsString]) -> Result<Vec<CString>> {
 
 /// The limit that leaves nothing to this user, if there is one.
 fn full(root: &Root, device: &Device) -> Option<String> {
-    let limits = pool_limit::list(root, device).ok()?;
+    let limits = limits::list(root, device).ok()?;
     let full = limits.iter().find(|limit| limit.is_full())?;
     Some(full.to_string())
 }

@@ -16,13 +16,15 @@ use hpmmap_base::{replace, signals};
 use hpmmap_host::job::{self, TIMED_CALLS};
 use hpmmap_host::pool::{self, Context, NodePool};
 use hpmmap_host::window::{self, Windows};
-use hpmmap_host::{Root, process};
+use hpmmap_host::{Root, boot, process};
 use serde::Serialize;
 
 use super::pool_list::nodes_table;
 use super::status_watch;
 use crate::cli::StatusArgs;
-use crate::device::require_module;
+use crate::device::{self, require_module};
+use crate::doctor::module::{HOW_TO_RELOAD, waiting};
+use crate::limits::{self, Reported};
 use crate::prometheus::{self, JobState};
 
 /// Grows when a member changes its meaning or goes; new ones may come.
@@ -42,11 +44,32 @@ pub fn perform(args: &StatusArgs) -> Result<ExitCode> {
                 None => print(text.trim_end())?,
             }
         }
-        None if args.json => print_versioned(SCHEMA, &Status::read(&root)?)?,
-        None => print(&Status::read(&root)?.text())?,
+        None => {
+            let status = Status::read(&root)?.complete(&root);
+            match args.json {
+                true => print_versioned(SCHEMA, &status)?,
+                false => print(&status.text())?,
+            }
+        }
         Some(interval) => watch(&root, args.json, interval)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Version of the module that is installed, if another one is loaded.
+fn waiting_version(root: &Root) -> Option<String> {
+    let release = process::kernel_release(root).ok()?;
+    let installed = boot::installed_module(root, &release, "hpmmap");
+    waiting(root, installed.as_ref()).map(|module| module.version.clone())
+}
+
+/// What users and cgroups may hold; `None` if this user may not ask, or it is not this
+/// machine's tree.
+fn limits(root: &Root) -> Option<Vec<Reported>> {
+    root.is_live()
+        .then(device::open)?
+        .ok()
+        .and_then(|device| limits::list(root, &device).ok())
 }
 
 /// The time between two reports; `None` for a single one.
@@ -77,7 +100,7 @@ fn job_state(root: &Root, job: job::Job) -> Result<Option<JobState>> {
 
 /// For Prometheus.
 fn metrics(root: &Root) -> Result<String> {
-    let status = Status::read(root)?;
+    let status = Status::read(root)?.complete(root);
     let contexts: Vec<Context> = status.contexts.into_iter().map(|one| one.context).collect();
     let jobs: Option<Vec<JobState>> = status
         .jobs
@@ -95,6 +118,7 @@ fn metrics(root: &Root) -> Result<String> {
         contexts: &contexts,
         jobs: jobs.as_deref(),
         windows: status.windows,
+        limits: status.limits.as_deref().unwrap_or_default(),
     }))
 }
 
@@ -134,6 +158,10 @@ pub struct Status {
     pub jobs: Option<Vec<job::Job>>,
     /// Of all users; `None` from a module without.
     windows: Option<Windows>,
+    /// Those that this user may see; `None` if the device cannot be asked, and with --watch.
+    limits: Option<Vec<Reported>>,
+    /// Of the module that the next boot loads, if it is another one. Likewise.
+    waiting_module_version: Option<String>,
 }
 
 impl Status {
@@ -161,7 +189,16 @@ impl Status {
             hidden_contexts: found.hidden,
             jobs,
             windows: window::read(root)?,
+            limits: None,
+            waiting_module_version: None,
         })
+    }
+
+    /// With what is too much to ask for every other second.
+    fn complete(mut self, root: &Root) -> Self {
+        self.limits = limits(root);
+        self.waiting_module_version = waiting_version(root);
+        self
     }
 
     fn text(&self) -> String {
@@ -171,7 +208,8 @@ impl Status {
             processes_table(&self.contexts)
         };
         let mut text = format!("{}\n\n{jobs}", nodes_table(&self.nodes));
-        for more in [self.hidden(), self.shown_windows()].into_iter().flatten() {
+        let more = [self.hidden(), self.shown_windows(), self.shown_waiting()];
+        for more in more.into_iter().flatten() {
             text += &format!("\n{more}");
         }
         text
@@ -192,6 +230,15 @@ impl Status {
             "Windows onto other processes' memory: {}, {}.",
             windows.attachments,
             short(windows.attached_bytes)
+        ))
+    }
+
+    /// That another module than the loaded one is installed.
+    fn shown_waiting(&self) -> Option<String> {
+        let version = self.waiting_module_version.as_ref()?;
+        Some(format!(
+            "Version {} of the module is loaded, {version} is installed: {HOW_TO_RELOAD}.",
+            self.module_version
         ))
     }
 
@@ -339,6 +386,21 @@ mod tests {
         assert!(status.text().ends_with(last), "{}", status.text());
         let json = serde_json::to_value(&status).unwrap();
         assert_eq!(json["windows"]["attached_bytes"], 5 << 20);
+    }
+
+    #[test]
+    fn a_module_that_waits_is_told() {
+        let mut status = Status::read(&fixture().root()).unwrap();
+        assert!(!status.text().contains("installed"));
+        status.waiting_module_version = Some("1.3.0".into());
+        let text = status.text();
+        assert!(
+            text.contains("\nVersion 1.2.3 of the module is loaded, 1.3.0 is installed: it"),
+            "{text}"
+        );
+        let json = serde_json::to_value(&status).unwrap();
+        assert_eq!(json["waiting_module_version"], "1.3.0");
+        assert_eq!(json["limits"], serde_json::Value::Null);
     }
 
     #[test]

@@ -1,0 +1,135 @@
+//! What users and cgroups may hold, as it is reported.
+
+use std::fmt;
+
+use hpmmap_base::error::{Error, Result};
+use hpmmap_base::size::{Size, short};
+use hpmmap_base::user_name;
+use hpmmap_host::{Root, cgroup};
+use hpmmap_sys::Device;
+use hpmmap_sys::uapi::{self, LimitEntry};
+use serde::Serialize;
+
+/// One limit.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Reported {
+    /// "default", "user" or "cgroup".
+    pub kind: &'static str,
+    pub uid: Option<u32>,
+    /// Name of the user, or path of the cgroup unless it is gone.
+    pub name: Option<String>,
+    cgroup_id: Option<u64>,
+    /// What was set, as it can be set; `None`: nothing.
+    pub rule: Option<String>,
+    /// What follows from it now; `None`: no limit.
+    pub limit_bytes: Option<u64>,
+    pub held_bytes: u64,
+}
+
+impl Reported {
+    /// What the module says, with names.
+    pub fn new(root: &Root, entry: &LimitEntry) -> Self {
+        let is = |flag| entry.flags & flag != 0;
+        let (kind, uid, cgroup_id) = if is(uapi::LIMIT_F_DEFAULT) {
+            ("default", None, None)
+        } else if is(uapi::LIMIT_F_CGROUP) {
+            ("cgroup", None, Some(entry.cgroup_id))
+        } else {
+            ("user", Some(entry.uid), None)
+        };
+        Self {
+            kind,
+            uid,
+            name: uid
+                .map(user_name)
+                .or_else(|| cgroup_id.and_then(|id| cgroup::path(root, id))),
+            cgroup_id,
+            rule: match entry.rule {
+                uapi::LIMIT_INHERIT => None,
+                uapi::LIMIT_NONE => Some("none".into()),
+                percent if is(uapi::LIMIT_F_PERCENT) => Some(format!("{percent}%")),
+                bytes => Some(Size(bytes).to_string()),
+            },
+            limit_bytes: (entry.limit_bytes != uapi::LIMIT_NONE).then_some(entry.limit_bytes),
+            held_bytes: entry.held_bytes,
+        }
+    }
+
+    /// A user's, or that of a cgroup that is there.
+    pub fn is_of_somebody(&self) -> bool {
+        self.kind != "default" && self.name.is_some()
+    }
+
+    /// Whether less than a block is left.
+    pub fn is_full(&self) -> bool {
+        self.kind != "default"
+            && self
+                .limit_bytes
+                .is_some_and(|limit| self.held_bytes + uapi::BLOCK_BYTES > limit)
+    }
+}
+
+impl fmt::Display for Reported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limit = self.limit_bytes.map_or("none".to_string(), short);
+        let name = self.name.as_deref().unwrap_or("that is gone");
+        match (self.kind, &self.rule) {
+            ("cgroup", _) => write!(f, "the limit of cgroup {name} ({limit})"),
+            ("user", Some(_)) => write!(f, "the limit of user {name} ({limit})"),
+            _ => write!(f, "the default limit of every user ({limit})"),
+        }
+    }
+}
+
+/// The limits that concern this user; to root, all of them.
+pub fn list(root: &Root, device: &Device) -> Result<Vec<Reported>> {
+    let mut limits: Vec<Reported> = device
+        .limit_list()
+        .map_err(|errno| Error::Failed(format!("cannot read the limits: {}", errno.desc())))?
+        .iter()
+        .map(|entry| Reported::new(root, entry))
+        .collect();
+    let rank = |one: &Reported| {
+        ["default", "user", "cgroup"]
+            .iter()
+            .position(|k| *k == one.kind)
+    };
+    limits.sort_by(|a, b| {
+        (rank(a), a.uid, &a.name, a.cgroup_id).cmp(&(rank(b), b.uid, &b.name, b.cgroup_id))
+    });
+    Ok(limits)
+}
+
+#[cfg(test)]
+mod tests {
+    use hpmmap_host::fixture::Fixture;
+
+    use super::*;
+
+    #[test]
+    fn entries_are_named() {
+        let fixture = Fixture::new();
+        let root = fixture.root();
+        let entry = |flags, rule, limit_bytes| LimitEntry {
+            flags,
+            rule,
+            limit_bytes,
+            held_bytes: 4 << 20,
+            ..Default::default()
+        };
+        let user = Reported::new(&root, &entry(0, uapi::LIMIT_INHERIT, 4 << 20));
+        assert_eq!((user.kind, user.name.as_deref()), ("user", Some("root")));
+        assert_eq!(user.rule, None);
+        assert!(user.is_full());
+        assert_eq!(user.to_string(), "the default limit of every user (4M)");
+        let own = Reported::new(&root, &entry(uapi::LIMIT_F_PERCENT, 10, 8 << 20));
+        assert_eq!(own.rule.as_deref(), Some("10%"));
+        assert!(!own.is_full());
+        assert_eq!(own.to_string(), "the limit of user root (8M)");
+        let group = Reported::new(
+            &root,
+            &entry(uapi::LIMIT_F_CGROUP, uapi::LIMIT_NONE, uapi::LIMIT_NONE),
+        );
+        assert_eq!((group.name, group.limit_bytes), (None, None));
+    }
+}

@@ -1,0 +1,162 @@
+//! What `/etc/hpmmap/pools` says: a line for each node, `NODE SIZE`.
+
+use hpmmap_base::error::{Error, Result};
+use hpmmap_base::size::{Size, multiple_of};
+
+/// A line that says how large the pool of a node is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Line {
+    /// Its number, the first being 1.
+    pub number: usize,
+    /// NUMA node.
+    pub node: u32,
+    /// What its pool is to have in all.
+    pub size: Size,
+}
+
+/// A line that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wrong {
+    /// Its number, the first being 1.
+    pub number: usize,
+    /// Why.
+    pub reason: String,
+}
+
+/// What a file says.
+#[derive(Debug, Default)]
+pub struct Pools {
+    /// No two of them of the same node.
+    pub lines: Vec<Line>,
+    /// The others.
+    pub wrong: Vec<Wrong>,
+}
+
+impl Pools {
+    /// Any text, of however many lines.
+    pub fn parse(text: &str) -> Self {
+        let mut pools = Self::default();
+        for (line, number) in text.lines().zip(1..) {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if line.is_empty() {
+                continue;
+            }
+            match pools.read(line, number) {
+                Ok(line) => pools.lines.push(line),
+                Err(reason) => pools.wrong.push(Wrong { number, reason }),
+            }
+        }
+        pools
+    }
+
+    fn read(&self, line: &str, number: usize) -> std::result::Result<Line, String> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [node, size] = words[..] else {
+            return Err(format!("'{line}' is not 'NODE SIZE'"));
+        };
+        let node = match node.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => node.parse().ok(),
+            false => None,
+        }
+        .ok_or_else(|| format!("'{node}' is no number of a node"))?;
+        let size = size.parse().map_err(|why| format!("'{size}': {why}"))?;
+        match self.lines.iter().find(|known| known.node == node) {
+            None => Ok(Line { number, node, size }),
+            Some(known) => Err(format!(
+                "node {node} has a line already, line {}",
+                known.number
+            )),
+        }
+    }
+}
+
+/// A size that a pool can have: nothing, or a multiple of the memory block size.
+pub fn checked(size: Size, block_bytes: u64) -> Result<()> {
+    match size {
+        Size(0) => Ok(()),
+        size => multiple_of(size, block_bytes, "the memory block size")
+            .map(|_| ())
+            .map_err(|error| Error::Usage(error.to_string().replacen("--size ", "", 1))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &str) -> Vec<(usize, u32, u64)> {
+        let pools = Pools::parse(text);
+        assert_eq!(pools.wrong, [], "{text}");
+        pools
+            .lines
+            .iter()
+            .map(|line| (line.number, line.node, line.size.0))
+            .collect()
+    }
+
+    #[test]
+    fn a_line_for_each_node() {
+        assert_eq!(lines(""), []);
+        assert_eq!(
+            lines("# two\n\n0 1G # of four\n 1\t2g"),
+            [(3, 0, 1 << 30), (4, 1, 2 << 30)]
+        );
+        assert_eq!(lines("12 0\r\n"), [(1, 12, 0)]);
+    }
+
+    #[test]
+    fn a_line_that_is_wrong_is_named_and_keeps_no_other_from_being_read() {
+        for (text, number, reason) in [
+            ("0", 1, "'0' is not 'NODE SIZE'"),
+            ("\n0 1G more", 2, "'0 1G more' is not 'NODE SIZE'"),
+            ("--all 1G", 1, "'--all' is no number of a node"),
+            ("-1 1G", 1, "'-1' is no number of a node"),
+            ("+1 1G", 1, "'+1' is no number of a node"),
+            ("4294967296 1G", 1, "'4294967296' is no number of a node"),
+            ("$(id) 1G", 1, "'$(id)' is no number of a node"),
+            ("0 much", 1, "'much': expected bytes"),
+            ("0 -1G", 1, "'-1G': expected bytes"),
+            ("0 99999999T", 1, "'99999999T': larger than any memory"),
+        ] {
+            let pools = Pools::parse(&format!("{text}\n7 1G\n"));
+            assert_eq!(pools.wrong.len(), 1, "{text}");
+            assert_eq!(pools.wrong[0].number, number, "{text}");
+            assert!(pools.wrong[0].reason.starts_with(reason), "{pools:?}");
+            assert_eq!(pools.lines.len(), 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_first_line_of_a_node_counts() {
+        let pools = Pools::parse("0 1G\n0 2G\n");
+        assert_eq!(pools.lines.len(), 1);
+        assert_eq!(pools.lines[0].size, Size(1 << 30));
+        assert_eq!(
+            pools.wrong,
+            [Wrong {
+                number: 2,
+                reason: "node 0 has a line already, line 1".into()
+            }]
+        );
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused() {
+        let random: Vec<u8> = (0..4096u32).map(|i| (i * 167 + 13) as u8).collect();
+        let pools = Pools::parse(&format!("{}\n0 1G", String::from_utf8_lossy(&random)));
+        assert!(!pools.wrong.is_empty());
+        assert_eq!(pools.lines.last().map(|line| line.node), Some(0));
+    }
+
+    #[test]
+    fn sizes_are_whole_memory_blocks_or_nothing() {
+        let block = 128 << 20;
+        assert!(checked(Size(0), block).is_ok());
+        assert!(checked(Size(3 * block), block).is_ok());
+        let error = checked(Size(1 << 20), block).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "1M is not a multiple of the memory block size 128M: use 128M"
+        );
+    }
+}

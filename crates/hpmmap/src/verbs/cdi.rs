@@ -1,0 +1,112 @@
+//! `hpmmap cdi`: how a container gets the device, for every runtime that knows CDI.
+
+use std::os::unix::fs::MetadataExt;
+use std::process::ExitCode;
+
+use hpmmap_base::error::{Error, Result};
+use hpmmap_base::output::print;
+use hpmmap_base::replace;
+use hpmmap_host::Root;
+use hpmmap_sys::uapi;
+use serde::Serialize;
+
+use crate::cli::CdiArgs;
+
+/// Old enough for podman 4.3, of Debian 12.
+const VERSION: &str = "0.5.0";
+const KIND: &str = "hpmmap.io/pool";
+
+pub fn perform(args: &CdiArgs) -> Result<ExitCode> {
+    let json = specification(&Root::default())?;
+    match &args.output {
+        Some(path) => replace::write(path, format!("{json}\n"))?,
+        None => print(&json)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Specification {
+    cdi_version: &'static str,
+    kind: &'static str,
+    devices: [Device; 1],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Device {
+    name: &'static str,
+    container_edits: Edits,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Edits {
+    device_nodes: [Node; 1],
+}
+
+/// As it is on this machine: who may open it there may open it in the container.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Node {
+    path: &'static str,
+    permissions: &'static str,
+    file_mode: u32,
+    gid: u32,
+}
+
+fn specification(root: &Root) -> Result<String> {
+    let path = root.join(uapi::DEVICE_PATH.trim_start_matches('/'));
+    let meta = path.metadata().map_err(|_| Error::NotLoaded)?;
+    let specification = Specification {
+        cdi_version: VERSION,
+        kind: KIND,
+        devices: [Device {
+            name: "all",
+            container_edits: Edits {
+                device_nodes: [Node {
+                    path: uapi::DEVICE_PATH,
+                    permissions: "rw",
+                    file_mode: meta.mode() & 0o777,
+                    gid: meta.gid(),
+                }],
+            },
+        }],
+    };
+    serde_json::to_string_pretty(&specification)
+        .map_err(|error| Error::Failed(format!("cannot write the specification: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{Permissions, set_permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use hpmmap_host::fixture::Fixture;
+
+    use super::*;
+
+    #[test]
+    fn the_device_is_as_on_the_machine() {
+        let fixture = Fixture::new();
+        assert!(matches!(
+            specification(&fixture.root()),
+            Err(Error::NotLoaded)
+        ));
+        fixture.write("dev/hpmmap", "");
+        let path = fixture.path().join("dev/hpmmap");
+        set_permissions(&path, Permissions::from_mode(0o660)).unwrap();
+        let json: serde_json::Value =
+            serde_json::from_str(&specification(&fixture.root()).unwrap()).unwrap();
+        assert_eq!(json["cdiVersion"], "0.5.0");
+        assert_eq!(json["kind"], "hpmmap.io/pool");
+        let device = &json["devices"][0];
+        assert_eq!(device["name"], "all");
+        let node = &device["containerEdits"]["deviceNodes"][0];
+        assert_eq!(node["path"], "/dev/hpmmap");
+        assert_eq!(node["permissions"], "rw");
+        assert_eq!(node["fileMode"], 0o660);
+        assert_eq!(node["gid"], path.metadata().unwrap().gid());
+    }
+}

@@ -1,0 +1,400 @@
+//! `hpmmap pool reserve`
+
+use std::fs;
+use std::io::ErrorKind;
+use std::process::{Command, ExitCode};
+
+use hpmmap_base::error::{Error, Result};
+use hpmmap_base::output::{print, warn};
+use hpmmap_base::replace;
+use hpmmap_base::size::{Size, multiple_of, short};
+use hpmmap_host::{Root, memory, node, process};
+
+use super::require_nodes;
+use crate::cli::PoolReserveArgs;
+
+/// What GRUB reads beside /etc/default/grub.
+const DROP_IN: &str = "etc/default/grub.d/hpmmap.cfg";
+
+/// Where it is said to be, whatever the root.
+const DROP_IN_PATH: &str = "/etc/default/grub.d/hpmmap.cfg";
+
+/// With more memory than that, Linux reserves nothing below.
+const LOW_END: u64 = 4 << 30;
+
+/// What Linux must have for itself, or it would not live.
+const LINUX_BYTES: u64 = 512 << 20;
+
+pub fn perform(args: &PoolReserveArgs) -> Result<ExitCode> {
+    let root = Root::default();
+    let Some(size) = args.size else {
+        let text = match remove(&root, update_grub)? {
+            true => format!("{DROP_IN_PATH} is gone: the next boot reserves nothing"),
+            false => format!("there is no {DROP_IN_PATH}: nothing is reserved by it"),
+        };
+        print(&text)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let reserved = Reserved::new(&Machine::read(&root)?, size, args.node)?;
+    if let Some(other) = other_option(&process::kernel_command_line(&root)?, &root) {
+        warn(&format!(
+            "this boot has {other} already: take it from /etc/default/grub, the last one counts"
+        ));
+    }
+    write(&root, &reserved, update_grub)?;
+    print(&format!(
+        "the next boot has {} (in {DROP_IN_PATH}): reboot, then pools of {size} can be had in full",
+        reserved.option()
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Memory of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Node {
+    number: u32,
+    bytes: u64,
+    /// The part of it that can be reserved.
+    able: u64,
+}
+
+#[derive(Debug)]
+struct Machine {
+    block_bytes: u64,
+    nodes: Vec<Node>,
+}
+
+impl Machine {
+    fn read(root: &Root) -> Result<Self> {
+        let block_bytes = memory::block_bytes(root)?;
+        let mut nodes = Vec::new();
+        let mut all = Vec::new();
+        for number in node::all(root)? {
+            let blocks = memory::blocks_of_node(root, number)?;
+            if !blocks.is_empty() {
+                all.push((number, blocks));
+            }
+        }
+        let starts = all.iter().flat_map(|(_, blocks)| blocks);
+        let low_end = match starts.map(|block| block.start).max() {
+            Some(last) if last >= LOW_END => LOW_END,
+            _ => 0,
+        };
+        for (number, blocks) in &all {
+            let able = blocks.iter().filter(|block| block.start >= low_end).count();
+            nodes.push(Node {
+                number: *number,
+                bytes: blocks.len() as u64 * block_bytes,
+                able: able as u64 * block_bytes,
+            });
+        }
+        Ok(Self { block_bytes, nodes })
+    }
+
+    /// What Linux puts into the reserved part of a node at boot, and cannot move: the
+    /// table of its pages and what else is sized by the memory, and a block that begins
+    /// before it.
+    fn lost(&self, node: &Node) -> u64 {
+        let fixed = node.bytes / 64 + node.bytes / 512 + (64 << 20);
+        fixed.next_multiple_of(self.block_bytes) + self.block_bytes
+    }
+}
+
+/// What is written.
+#[derive(Debug, PartialEq, Eq)]
+struct Reserved {
+    size: Size,
+    node: Option<u32>,
+    bytes: u64,
+}
+
+impl Reserved {
+    fn new(machine: &Machine, size: Size, asked: Option<u32>) -> Result<Self> {
+        multiple_of(size, machine.block_bytes, "the memory block size")?;
+        let bytes = match asked {
+            None => {
+                let lost = machine
+                    .nodes
+                    .iter()
+                    .map(|node| machine.lost(node))
+                    .sum::<u64>();
+                let able = machine.nodes.iter().map(|node| node.able).sum::<u64>();
+                fits("this machine", size, lost, able)?;
+                size.0 + lost
+            }
+            Some(number) => {
+                let numbers: Vec<u32> = machine.nodes.iter().map(|node| node.number).collect();
+                require_nodes(&numbers, &[number])?;
+                let node = machine.nodes.iter().find(|node| node.number == number);
+                let node = node.ok_or_else(|| Error::Failed(format!("node {number} is gone")))?;
+                let lost = machine.lost(node);
+                fits(&format!("node {number}"), size, lost, node.able)?;
+                // Linux keeps as much on every node, as far as it has that.
+                let kept = node.bytes.saturating_sub(size.0 + lost);
+                let over = |node: &Node| node.bytes.saturating_sub(kept).min(node.able);
+                machine.nodes.iter().map(over).sum()
+            }
+        };
+        let total: u64 = machine.nodes.iter().map(|node| node.bytes).sum();
+        if total.saturating_sub(bytes) < LINUX_BYTES {
+            return Err(Error::Failed(format!(
+                "of {} that would leave Linux {}, which needs {}",
+                short(total),
+                short(total.saturating_sub(bytes)),
+                short(LINUX_BYTES)
+            )));
+        }
+        Ok(Self {
+            size,
+            node: asked,
+            bytes,
+        })
+    }
+
+    fn option(&self) -> String {
+        format!("movablecore={}M", self.bytes.div_ceil(1 << 20))
+    }
+
+    fn text(&self) -> String {
+        let node = self
+            .node
+            .map_or(String::new(), |node| format!(" --node {node}"));
+        format!(
+            "# Written by 'hpmmap pool reserve --size {}{node}'; undone by 'hpmmap pool reserve --remove'.\n\
+             GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {}\"\n",
+            self.size,
+            self.option()
+        )
+    }
+}
+
+fn fits(who: &str, size: Size, lost: u64, able: u64) -> Result<()> {
+    if size.0.saturating_add(lost) <= able {
+        return Ok(());
+    }
+    Err(Error::Failed(format!(
+        "{who} can have at most {} reserved, not {size}: {} lie where Linux reserves memory \
+         (with more than 4G, none below), and {} of that are its own from the boot on",
+        short(able.saturating_sub(lost)),
+        short(able),
+        short(lost)
+    )))
+}
+
+/// A reservation of somebody else's.
+fn other_option(command_line: &str, root: &Root) -> Option<String> {
+    let own = root.read(DROP_IN).unwrap_or_default();
+    let mut words = command_line.split_whitespace();
+    words
+        .find(|word| {
+            (word.starts_with("movablecore=") || word.starts_with("kernelcore="))
+                && !own.contains(&format!(" {word}\""))
+        })
+        .map(str::to_string)
+}
+
+fn write(root: &Root, reserved: &Reserved, update: impl FnOnce(&str) -> Result<()>) -> Result<()> {
+    let path = root.join(DROP_IN);
+    let before = match fs::read(&path) {
+        Ok(bytes) => Some(bytes),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => return Err(Error::Failed(format!("{DROP_IN_PATH}: {error}"))),
+    };
+    if let Some(dir) = path.parent() {
+        fs::create_dir_all(dir)
+            .map_err(|error| Error::Failed(format!("cannot make {}: {error}", dir.display())))?;
+    }
+    replace::write(&path, reserved.text())?;
+    let hint = format!(
+        "put {} on the kernel's command line yourself",
+        reserved.option()
+    );
+    update(&hint).inspect_err(|_| {
+        let undone = match &before {
+            Some(bytes) => replace::write(&path, bytes),
+            None => fs::remove_file(&path).map_err(Error::from),
+        };
+        if let Err(error) = undone {
+            warn(&format!("{DROP_IN_PATH} stays: {error}"));
+        }
+    })
+}
+
+/// Whether there was one.
+fn remove(root: &Root, update: impl FnOnce(&str) -> Result<()>) -> Result<bool> {
+    match fs::remove_file(root.join(DROP_IN)) {
+        Ok(()) => (),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(Error::Failed(format!("{DROP_IN_PATH}: {error}"))),
+    }
+    update("take movablecore= off the kernel's command line yourself")?;
+    Ok(true)
+}
+
+/// GRUB's configuration is written anew. `hint`: what else helps.
+fn update_grub(hint: &str) -> Result<()> {
+    let failed = |why: String| Error::Failed(format!("update-grub {why}: {hint}"));
+    // It is no command of ordinary users'.
+    let path = format!(
+        "{}:/usr/sbin:/sbin",
+        std::env::var("PATH").unwrap_or_default()
+    );
+    let output = Command::new("sh")
+        .args([
+            "-c",
+            "command -v update-grub >/dev/null || exit 127; exec update-grub",
+        ])
+        .env("PATH", path)
+        .output()
+        .map_err(|error| failed(format!("cannot be run ({error})")))?;
+    match output.status.code() {
+        Some(0) => Ok(()),
+        Some(127) => Err(failed(
+            "is not there, this machine does not boot by GRUB".into(),
+        )),
+        _ => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let last = said.lines().last().unwrap_or_default();
+            Err(failed(format!("failed ({})", last.trim())))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hpmmap_host::fixture::Fixture;
+
+    use super::*;
+
+    const BLOCK: u64 = 128 << 20;
+    const GIB: u64 = 1 << 30;
+
+    /// Gigabytes of each node; those of the first begin at 0, without a hole.
+    fn machine(gigabytes: &[u64]) -> (Fixture, Machine) {
+        let fixture = Fixture::new();
+        fixture.block_size(BLOCK);
+        let mut index = 0;
+        for (node, gib) in (0u32..).zip(gigabytes) {
+            for _ in 0..gib * GIB / BLOCK {
+                fixture.block(node, index, "online", "Normal");
+                index += 1;
+            }
+        }
+        let machine = Machine::read(&fixture.root()).unwrap();
+        (fixture, machine)
+    }
+
+    #[test]
+    fn the_size_and_what_linux_puts_there() {
+        let (_fixture, machine) = machine(&[32]);
+        let reserved = Reserved::new(&machine, Size(16 * GIB), None).unwrap();
+        // Tables of 512M and 64M, 64M more, in blocks of 128M, and one block.
+        assert_eq!(reserved.bytes, 16 * GIB + 5 * BLOCK + BLOCK);
+        assert_eq!(reserved.option(), "movablecore=17152M");
+        assert_eq!(
+            Reserved::new(&machine, Size(16 * GIB), Some(0))
+                .unwrap()
+                .bytes,
+            reserved.bytes
+        );
+        assert_eq!(
+            Reserved::new(&machine, Size(1), None)
+                .unwrap_err()
+                .exit_code(),
+            2
+        );
+        assert_eq!(
+            Reserved::new(&machine, Size(GIB), Some(1))
+                .unwrap_err()
+                .exit_code(),
+            2
+        );
+    }
+
+    #[test]
+    fn memory_below_four_gigabytes_stays_with_linux() {
+        let (_fixture, machine) = machine(&[8]);
+        assert_eq!(machine.nodes[0].able, 4 * GIB);
+        assert!(Reserved::new(&machine, Size(3 * GIB), None).is_ok());
+        let error = Reserved::new(&machine, Size(4 * GIB), None)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with("this machine can have at most 3.6G reserved, not 4G"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_small_machine_has_no_such_border() {
+        let (_fixture, machine) = machine(&[2]);
+        assert!(Reserved::new(&machine, Size(GIB), None).is_ok());
+        let error = Reserved::new(&machine, Size(GIB + 4 * BLOCK), None)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("would leave Linux 256M"), "{error}");
+    }
+
+    #[test]
+    fn one_node_takes_others_along() {
+        let (_fixture, machine) = machine(&[32, 32]);
+        let reserved = Reserved::new(&machine, Size(16 * GIB), Some(1)).unwrap();
+        let each = 16 * GIB + 6 * BLOCK;
+        assert_eq!(reserved.bytes, 2 * each);
+        assert!(reserved.text().contains("--size 16G --node 1'"));
+    }
+
+    #[test]
+    fn a_smaller_node_keeps_what_it_has() {
+        let (_fixture, machine) = machine(&[8, 32]);
+        let reserved = Reserved::new(&machine, Size(16 * GIB), Some(1)).unwrap();
+        // Linux keeps 15.25G on node 1: more than node 0 has.
+        assert_eq!(reserved.bytes, 16 * GIB + 6 * BLOCK);
+    }
+
+    #[test]
+    fn the_drop_in_is_written_again_and_removed() {
+        let (fixture, machine) = machine(&[32]);
+        let root = fixture.root();
+        for gib in [8, 16] {
+            let reserved = Reserved::new(&machine, Size(gib * GIB), None).unwrap();
+            write(&root, &reserved, |_| Ok(())).unwrap();
+            let text = root.read(DROP_IN).unwrap();
+            assert!(
+                text.ends_with(&format!(" {}\"", reserved.option())),
+                "{text}"
+            );
+        }
+        assert!(remove(&root, |_| Ok(())).unwrap());
+        assert!(!root.join(DROP_IN).exists());
+        assert!(!remove(&root, |_| panic!("nothing has changed")).unwrap());
+    }
+
+    #[test]
+    fn without_grub_everything_stays_as_it_was() {
+        let (fixture, machine) = machine(&[32]);
+        let root = fixture.root();
+        let fail = |hint: &str| Err(Error::Failed(hint.to_string()));
+        let reserved = Reserved::new(&machine, Size(8 * GIB), None).unwrap();
+        let error = write(&root, &reserved, fail).unwrap_err().to_string();
+        assert!(error.contains("movablecore=8960M"), "{error}");
+        assert!(!root.join(DROP_IN).exists());
+        fixture.write(DROP_IN, "old\n");
+        assert!(write(&root, &reserved, fail).is_err());
+        assert_eq!(root.read(DROP_IN).unwrap(), "old");
+    }
+
+    #[test]
+    fn another_reservation_is_noticed() {
+        let (fixture, _) = machine(&[4]);
+        let root = fixture.root();
+        assert_eq!(other_option("quiet ro", &root), None);
+        let other = other_option("quiet movablecore=1G", &root);
+        assert_eq!(other.as_deref(), Some("movablecore=1G"));
+        fixture.write(
+            DROP_IN,
+            "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX movablecore=1G\"\n",
+        );
+        assert_eq!(other_option("quiet movablecore=1G", &root), None);
+    }
+}

@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Slurm: srun, sbatch and salloc --hpmmap[=WORDS] run tasks under HPMMAP, and a job holds
+ * no more of the pools than the generic resource "hpmmap" it was granted. See docs/slurm.md.
+ *
+ * What cannot be done is told in one line, and the task runs all the same, with memory of
+ * Linux: nothing here fails a task, or a node.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <slurm/slurm.h>
+#include <slurm/spank.h>
+
+#include "uapi/hpmmap.h"
+
+SPANK_PLUGIN(hpmmap, 1);
+
+#define OPTION_WORDS \
+	"strict,page-size=1G,node=N[-M][+...],placement=interleave|first-touch,stacks=eager,no-inherit,image,report,no"
+/* For who wants it without an option. */
+#define VARIABLE "SLURM_HPMMAP"
+#define MAX_WORDS 256
+#define MAX_NODES 1024
+#define CGROUPS "/sys/fs/cgroup"
+
+/**
+ * struct wishes - what the option says
+ * @on: it is wanted at all
+ * @report: a line about each task at its end
+ * @flags: HPMMAP_LAUNCH_F_*
+ * @page_size: in bytes; 0: the module's
+ * @nodes: mask; all zero: all
+ */
+struct wishes {
+	bool on;
+	bool report;
+	uint32_t flags;
+	uint64_t page_size;
+	uint64_t nodes[MAX_NODES / 64];
+};
+
+static struct wishes wishes;
+/* The option was given: the variable and the site's default do not count. */
+static bool is_given;
+/* In slurmstepd: of each local task the device, by which its job stays to be read. */
+static int *devices;
+static uint32_t nr_devices;
+/* What each became, written by the task itself. */
+static volatile uint64_t *jobs;
+
+static bool parse_number(const char **text, uint64_t *value)
+{
+	char *end;
+
+	if (!isdigit((unsigned char)**text))
+		return false;
+	errno = 0;
+	*value = strtoull(*text, &end, 10);
+	*text = end;
+	return errno == 0;
+}
+
+/* N, N-M, and several of these with a plus between them: a comma ends the word. */
+static bool parse_nodes(const char *text, uint64_t *mask)
+{
+	do {
+		uint64_t first, last;
+
+		if (!parse_number(&text, &first))
+			return false;
+		last = first;
+		if (*text == '-' && (text++, !parse_number(&text, &last)))
+			return false;
+		if (last < first || last >= MAX_NODES)
+			return false;
+		for (; first <= last; first++)
+			mask[first / 64] |= 1ULL << (first % 64);
+	} while (*text++ == '+');
+	return text[-1] == '\0';
+}
+
+static bool parse_word(const char *word, struct wishes *w)
+{
+	static const struct {
+		const char *word;
+		uint32_t flag;
+	} words[] = {
+		{ "strict", HPMMAP_LAUNCH_F_STRICT },
+		{ "no-inherit", HPMMAP_LAUNCH_F_NO_INHERIT },
+		{ "image", HPMMAP_LAUNCH_F_IMAGE },
+		{ "placement=interleave", HPMMAP_LAUNCH_F_INTERLEAVE },
+		{ "placement=first-touch", HPMMAP_LAUNCH_F_FIRST_TOUCH },
+		{ "placement=local", 0 },
+		{ "stacks=eager", HPMMAP_LAUNCH_F_EAGER_STACKS },
+		{ "yes", 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		if (!strcmp(word, words[i].word)) {
+			w->flags |= words[i].flag;
+			return true;
+		}
+	}
+	if (!strcmp(word, "no"))
+		w->on = false;
+	else if (!strcmp(word, "report"))
+		w->report = true;
+	else if (!strcasecmp(word, "page-size=1G"))
+		w->page_size = HPMMAP_LARGE_BYTES;
+	else if (!strcasecmp(word, "page-size=2M"))
+		w->page_size = HPMMAP_BLOCK_BYTES;
+	else if (!strncmp(word, "node=", 5))
+		return parse_nodes(word + 5, w->nodes);
+	else
+		return false;
+	return true;
+}
+
+/* Words with commas between them; false, and which one, where one is wrong. */
+static bool parse_words(const char *text, struct wishes *w, char *wrong)
+{
+	char words[MAX_WORDS], *word, *rest = words;
+	const uint32_t both = HPMMAP_LAUNCH_F_INTERLEAVE |
+			      HPMMAP_LAUNCH_F_FIRST_TOUCH;
+
+	*w = (struct wishes){ .on = true };
+	if (!text)
+		return true;
+	if (snprintf(words, sizeof(words), "%s", text) >= (int)sizeof(words)) {
+		snprintf(wrong, MAX_WORDS, "it is too long");
+		return false;
+	}
+	while ((word = strsep(&rest, ","))) {
+		if (*word && !parse_word(word, w)) {
+			snprintf(wrong, MAX_WORDS, "'%.100s' is none of %s",
+				 word, OPTION_WORDS);
+			return false;
+		}
+	}
+	if ((w->flags & both) == both ||
+	    (w->flags & HPMMAP_LAUNCH_F_FIRST_TOUCH &&
+	     w->page_size == HPMMAP_LARGE_BYTES)) {
+		snprintf(wrong, MAX_WORDS,
+			 "placement=first-touch goes neither with interleave nor with page-size=1G");
+		return false;
+	}
+	return true;
+}
+
+static int option_given(int val, const char *text, int remote)
+{
+	char wrong[MAX_WORDS];
+
+	(void)val;
+	(void)remote;
+	if (text && !strcmp(text, "(null)"))
+		text = NULL;
+	if (!parse_words(text, &wishes, wrong)) {
+		slurm_error("--hpmmap: %s", wrong);
+		return -1;
+	}
+	is_given = true;
+	return 0;
+}
+
+static struct spank_option option = {
+	.name = "hpmmap",
+	.arginfo = "words",
+	.usage = "run tasks with memory of HPMMAP's pools: " OPTION_WORDS,
+	.has_arg = 2,
+	.val = 0,
+	.cb = option_given,
+};
+
+int slurm_spank_init(spank_t sp, int ac, char **av)
+{
+	spank_context_t context = spank_context();
+
+	(void)ac;
+	(void)av;
+	if (context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR ||
+	    context == S_CTX_REMOTE)
+		return spank_option_register(sp, &option) == ESPANK_SUCCESS ? 0 : -1;
+	return 0;
+}
+
+/* A line for the user. */
+#define say(...) slurm_spank_log("hpmmap: " __VA_ARGS__)
+
+/* Without an option: what the user's environment says, or else plugstack.conf. */
+static void take_default(spank_t sp, int ac, char **av)
+{
+	char text[MAX_WORDS], wrong[MAX_WORDS];
+	const char *words = NULL;
+
+	if (spank_getenv(sp, VARIABLE, text, sizeof(text)) == ESPANK_SUCCESS) {
+		words = text;
+	} else {
+		for (int i = 0; i < ac; i++) {
+			if (!strcmp(av[i], "default"))
+				words = "yes";
+			else if (!strncmp(av[i], "default=", 8))
+				words = av[i] + 8;
+		}
+	}
+	if (!words || parse_words(words, &wishes, wrong))
+		return;
+	wishes.on = false;
+	say("%s: %s; tasks run with memory of Linux", VARIABLE, wrong);
+}
+
+/* In slurmstepd, as the user: who may not open the device cannot have it. */
+int slurm_spank_user_init(spank_t sp, int ac, char **av)
+{
+	if (!spank_remote(sp))
+		return 0;
+	if (!is_given)
+		take_default(sp, ac, av);
+	if (!wishes.on ||
+	    spank_get_item(sp, S_JOB_LOCAL_TASK_COUNT, &nr_devices) != ESPANK_SUCCESS)
+		return 0;
+	devices = calloc(nr_devices, sizeof(*devices));
+	jobs = mmap(NULL, nr_devices * sizeof(*jobs), PROT_READ | PROT_WRITE,
+		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (!devices || jobs == MAP_FAILED) {
+		wishes.on = false;
+		return 0;
+	}
+	for (uint32_t i = 0; i < nr_devices; i++) {
+		devices[i] = open(HPMMAP_DEVICE_PATH, O_RDWR | O_CLOEXEC);
+		if (devices[i] >= 0)
+			continue;
+		say("cannot open " HPMMAP_DEVICE_PATH ": %s; tasks run with memory of Linux",
+		    errno == ENOENT ? "the module is not loaded" : strerror(errno));
+		wishes.on = false;
+		break;
+	}
+	return 0;
+}
+
+/* What follows a name of the resource: "gres:hpmmap:32G", or with "/" and "=". */
+static uint64_t granted_by(const char *tres)
+{
+	static const char name[] = "hpmmap";
+	const char *at = tres;
+
+	while (at && (at = strstr(at, name))) {
+		const char *rest = at + sizeof(name) - 1;
+		static const char units[] = "KMGT";
+		const char *unit;
+		uint64_t value;
+
+		at = rest;
+		if (*rest != ':' && *rest != '=')
+			continue;
+		rest++;
+		if (!parse_number(&rest, &value))
+			continue;
+		unit = *rest ? strchr(units, toupper((unsigned char)*rest)) : NULL;
+		return unit ? value << (10 * (unit - units + 1)) : value;
+	}
+	return 0;
+}
+
+/* What the job was granted on each node, in bytes; 0: nothing of it. */
+static uint64_t granted(uint32_t job)
+{
+	job_info_msg_t *info = NULL;
+	uint64_t bytes = 0;
+
+	if (slurm_load_job(&info, job, 0) != SLURM_SUCCESS)
+		return 0;
+	for (uint32_t i = 0; i < info->record_count && !bytes; i++)
+		bytes = granted_by(info->job_array[i].tres_per_node);
+	slurm_free_job_info_msg(info);
+	return bytes;
+}
+
+/* The cgroup of a job: of a task's, the part that ends with the job. */
+static bool job_cgroup(pid_t pid, uint32_t job, char *path, size_t size)
+{
+	char name[64], line[4096], *found = NULL, *end;
+	FILE *file;
+
+	snprintf(name, sizeof(name), "/proc/%d/cgroup", pid);
+	file = fopen(name, "re");
+	if (!file)
+		return false;
+	snprintf(name, sizeof(name), "/job_%u", job);
+	while (!found && fgets(line, sizeof(line), file)) {
+		if (strncmp(line, "0::", 3))
+			continue;
+		line[strcspn(line, "\n")] = '\0';
+		for (found = strstr(line, name); found; found = strstr(found + 1, name)) {
+			end = found + strlen(name);
+			if (*end == '/' || *end == '\0')
+				break;
+		}
+		if (found)
+			*end = '\0';
+	}
+	fclose(file);
+	return found && snprintf(path, size, CGROUPS "%s", line + 3) < (int)size;
+}
+
+/* The job holds no more than it was granted, with all its steps and tasks on this node. */
+static const char *hold(int device, pid_t pid, uint32_t job, uint64_t bytes)
+{
+	struct hpmmap_limit_set limit = {
+		.size = sizeof(limit),
+		.flags = HPMMAP_LIMIT_F_CGROUP,
+		.bytes = bytes - bytes % HPMMAP_BLOCK_BYTES,
+	};
+	char path[4200];
+	int ret;
+
+	if (!job_cgroup(pid, job, path, sizeof(path)))
+		return "the job has no cgroup of its own (proctrack/cgroup, cgroup v2)";
+	limit.cgroup_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (limit.cgroup_fd < 0)
+		return strerror(errno);
+	ret = ioctl(device, HPMMAP_IOC_LIMIT_SET, &limit);
+	close(limit.cgroup_fd);
+	return ret ? strerror(errno) : NULL;
+}
+
+/* In slurmstepd, as root, before any task goes on. */
+int slurm_spank_task_post_fork(spank_t sp, int ac, char **av)
+{
+	static bool is_held;
+	const char *wrong;
+	uint32_t job;
+	uint64_t bytes;
+	pid_t pid;
+
+	(void)ac;
+	(void)av;
+	if (!wishes.on || is_held ||
+	    spank_get_item(sp, S_JOB_ID, &job) != ESPANK_SUCCESS ||
+	    spank_get_item(sp, S_TASK_PID, &pid) != ESPANK_SUCCESS)
+		return 0;
+	is_held = true;
+	bytes = granted(job);
+	if (!bytes)
+		return 0;
+	wrong = hold(devices[0], pid, job, bytes);
+	if (wrong)
+		say("the job is not held to the %llu MB it was granted: %s",
+		    (unsigned long long)(bytes >> 20), wrong);
+	return 0;
+}
+
+/* In the task, as the user, just before execve. */
+int slurm_spank_task_init(spank_t sp, int ac, char **av)
+{
+	struct hpmmap_launch launch = {
+		.size = sizeof(launch),
+		.flags = wishes.flags,
+		.page_size = wishes.page_size,
+	};
+	int task;
+
+	(void)ac;
+	(void)av;
+	if (!wishes.on || spank_get_item(sp, S_TASK_ID, &task) != ESPANK_SUCCESS ||
+	    task < 0 || (uint32_t)task >= nr_devices)
+		return 0;
+	for (size_t i = 0; i < sizeof(wishes.nodes) / sizeof(wishes.nodes[0]); i++) {
+		if (wishes.nodes[i]) {
+			launch.nodemask = (uintptr_t)wishes.nodes;
+			launch.nodemask_bits = MAX_NODES;
+		}
+	}
+	if (!ioctl(devices[task], HPMMAP_IOC_LAUNCH, &launch)) {
+		jobs[task] = launch.job_id;
+		return 0;
+	}
+	say("task %d runs with memory of Linux: %s", task,
+	    errno == ENODEV ? "there is no pool on these nodes" :
+	    errno == ENOMEM ? "the pools, or what the job may hold of them, are used up" :
+	    strerror(errno));
+	return 0;
+}
+
+/* A value of a job's file stat; the file may be gone. */
+static unsigned long long value_of(const char *stat, const char *name)
+{
+	size_t length = strlen(name);
+	const char *line = stat;
+
+	while (line) {
+		if (!strncmp(line, name, length) && line[length] == ' ')
+			return strtoull(line + length, NULL, 10);
+		line = strchr(line, '\n');
+		line = line ? line + 1 : NULL;
+	}
+	return 0;
+}
+
+static void report(uint32_t task, uint64_t id)
+{
+	char path[96], stat[8192];
+	FILE *file;
+	size_t length;
+
+	snprintf(path, sizeof(path), HPMMAP_SYSFS_PATH "/jobs/%llu/stat",
+		 (unsigned long long)id);
+	file = fopen(path, "re");
+	if (!file)
+		return;
+	length = fread(stat, 1, sizeof(stat) - 1, file);
+	stat[length] = '\0';
+	fclose(file);
+	say("task %u: peak %llu MB of the pools, %llu page faults, %llu calls with memory of Linux instead, %llu refused",
+	    task, value_of(stat, "peak_bytes") >> 20, value_of(stat, "faults"),
+	    value_of(stat, "fallbacks_mmap") + value_of(stat, "fallbacks_brk") +
+	    value_of(stat, "fallbacks_exec") + value_of(stat, "fallbacks_block"),
+	    value_of(stat, "refusals") + value_of(stat, "failures"));
+}
+
+/* In slurmstepd, when a task has ended. The job goes with the device. */
+int slurm_spank_task_exit(spank_t sp, int ac, char **av)
+{
+	uint32_t global;
+	int task;
+
+	(void)ac;
+	(void)av;
+	if (!wishes.on || spank_get_item(sp, S_TASK_ID, &task) != ESPANK_SUCCESS ||
+	    task < 0 || (uint32_t)task >= nr_devices)
+		return 0;
+	if (wishes.report && jobs[task] &&
+	    spank_get_item(sp, S_TASK_GLOBAL_ID, &global) == ESPANK_SUCCESS)
+		report(global, jobs[task]);
+	close(devices[task]);
+	devices[task] = -1;
+	return 0;
+}
