@@ -10,6 +10,13 @@
  * or to know that all of it is there, gets it by hpmmap_store_own(), which settles it.
  * What is read through hpmmap_block_page() is right at any time. Nobody shares a draft,
  * and nobody writes to what is behind one, even if it is left alone with it.
+ *
+ * Several mappings may have a part of the slot each, and some of it nobody. What no
+ * mapping has is copied with the rest at most, and never mapped: entries there would be
+ * nobody's to take away, and would keep the block, and the module, for good. A draft
+ * follows what was mapped when its slot was shared: whatever is mapped there later finds
+ * the slot settled (own_edges() of change.c), and what is unmapped keeps its page in the
+ * draft until then.
  */
 #include <linux/mm.h>
 #include <linux/slab.h>
@@ -32,41 +39,59 @@
 
 /*
  * Of these, as many may be pages of Linux: a quarter of a slot. Who writes here and there
- * while a child saves a snapshot comes to that, and no further.
+ * while a child saves a snapshot comes to that, and no further. Of a slot that is mapped
+ * in part (the ends of heaps and stacks, what is small) all of it: it is never mapped by
+ * one entry, some of it belongs to nobody, and more is never touched.
  */
 #define LINUX_MOST (SLOT_PAGES / 4)
+#define LINUX_MOST_OF_PART SLOT_PAGES
 
 /*
  * What is only read is copied as well, since nothing else can be mapped beside pages
- * that may be written to. Of who reads much, the whole block is copied.
+ * that may be written to. Of who reads much, the whole block is copied; not of a slot
+ * that is mapped in part, as long as it has pages of Linux.
  */
 #define READS_MOST 16
+
+/* There what is only read is copied with what lies around it, as Linux maps files. */
+#define READ_AROUND 16
 
 /**
  * hpmmap_draft_begin() - make a draft of a block
  * @own: from a pool, or for a few pages of Linux; nobody else knows it
- * @behind: shared, and none of its pages stale
+ * @behind: shared
+ * @part: no one mapping covers the slot
  *
  * The caller's use of @behind is the draft's now.
  *
  * Return: false without memory.
  */
-bool hpmmap_draft_begin(struct hpmmap_block *own, struct hpmmap_block *behind)
+bool hpmmap_draft_begin(struct hpmmap_block *own, struct hpmmap_block *behind, bool part)
 {
 	struct hpmmap_draft *draft = kzalloc(sizeof(*draft), GFP_KERNEL_ACCOUNT);
 
 	if (!draft)
 		return false;
 	draft->behind = behind;
-	bitmap_fill(draft->left, SLOT_PAGES);
-	bitmap_zero(own->stale, SLOT_PAGES);
+	draft->part = part;
+	bitmap_complement(draft->left, behind->stale, SLOT_PAGES);
+	bitmap_copy(own->stale, behind->stale, SLOT_PAGES);
 	own->draft = draft;
 	return true;
 }
 
-static unsigned int nr_copied(const struct hpmmap_draft *draft)
+/* Pages with contents in the draft itself. */
+static unsigned int nr_copied(const struct hpmmap_block *own)
 {
-	return SLOT_PAGES - bitmap_weight(draft->left, SLOT_PAGES);
+	VM_WARN_ON_ONCE(bitmap_intersects(own->draft->left, own->stale, SLOT_PAGES));
+	return SLOT_PAGES - bitmap_weight(own->draft->left, SLOT_PAGES) -
+	       bitmap_weight(own->stale, SLOT_PAGES);
+}
+
+/* How many of them may be pages of Linux. */
+static unsigned int linux_most(const struct hpmmap_draft *draft)
+{
+	return draft->part ? LINUX_MOST_OF_PART : LINUX_MOST;
 }
 
 static int copy_pages(struct hpmmap_ctx *ctx, struct hpmmap_block *own,
@@ -117,8 +142,8 @@ bool hpmmap_draft_is_full(const struct hpmmap_ctx *ctx,
 
 	lockdep_assert_held(&ctx->lock);
 	return hpmmap_draft_may_move(own, page) &&
-	       (pins || nr_copied(draft) >= LINUX_MOST ||
-		(!write && draft->reads >= READS_MOST) ||
+	       (pins || nr_copied(own) >= linux_most(draft) ||
+		(!write && !draft->part && draft->reads >= READS_MOST) ||
 		!hpmmap_block_may_be_few(&ctx->owner, 1, 0));
 }
 
@@ -141,7 +166,7 @@ bool hpmmap_draft_move(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
 	for_each_clear_bit(i, own->draft->left, SLOT_PAGES)
 		if (hpmmap_block_copy(&ctx->owner, to, i, own, i, 1))
 			return false;
-	bitmap_zero(to->stale, SLOT_PAGES);
+	bitmap_copy(to->stale, own->stale, SLOT_PAGES);
 	swap(to->draft, own->draft);
 	return true;
 }
@@ -149,21 +174,40 @@ bool hpmmap_draft_move(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
 /*
  * Who writes to one page after the other gets half as many ahead as there are before.
  */
-static unsigned int nr_ahead(const struct hpmmap_block *own, unsigned int page)
+static unsigned int nr_ahead(const struct hpmmap_block *own, unsigned int page,
+			     unsigned int most)
 {
 	const struct hpmmap_draft *draft = own->draft;
 	unsigned int before = page, nr;
 
-	while (before && !test_bit(before - 1, draft->left))
+	while (before && !test_bit(before - 1, draft->left) &&
+	       !test_bit(before - 1, own->stale))
 		before--;
-	nr = max((page - before) / 2, 1U);
+	nr = clamp((page - before) / 2, 1U, most);
 	/* Where it cannot move to a block no more than has to be. */
-	if (!own->folio && (draft->stuck || nr_copied(draft) >= LINUX_MOST))
+	if (!own->folio && (draft->stuck || nr_copied(own) >= linux_most(draft)))
 		nr = 1;
 	else if (!own->folio)
-		nr = min(nr, LINUX_MOST - nr_copied(draft));
+		nr = min(nr, linux_most(draft) - nr_copied(own));
 	return min_t(unsigned int, nr,
 		     find_next_zero_bit(draft->left, SLOT_PAGES, page) - page);
+}
+
+/* Is what lies around a page to be copied with it? Narrows @range to that, if so. */
+static bool goes_around(struct hpmmap_ctx *ctx, const struct hpmmap_block *own,
+			unsigned int page, struct hpmmap_pages *range)
+{
+	unsigned int lo = max(range->first, round_down(page, READ_AROUND));
+	unsigned int hi = min(range->first + range->nr,
+			      round_down(page, READ_AROUND) + READ_AROUND);
+
+	if (own->folio || !own->draft->part || own->draft->stuck ||
+	    nr_copied(own) + READ_AROUND > linux_most(own->draft) ||
+	    !hpmmap_block_may_be_few(&ctx->owner, READ_AROUND, 0))
+		return false;
+	range->first = lo;
+	range->nr = hi - lo;
+	return true;
 }
 
 /**
@@ -172,15 +216,16 @@ static unsigned int nr_ahead(const struct hpmmap_block *own, unsigned int page)
  * @own: the draft
  * @page: the page; see hpmmap_draft_is_full()
  * @write: it will be written to
+ * @range: what the mapping has of the slot. Out: what of that may be mapped, @page at least;
+ *	none of it is behind the draft, but some may be stale
  *
- * Return: how many pages may be mapped from @page on; 0 where the draft is to be
- * settled.
+ * Return: false where the draft is to be settled.
  */
-unsigned int hpmmap_draft_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *own,
-			       unsigned int page, bool write)
+bool hpmmap_draft_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *own,
+		       unsigned int page, bool write, struct hpmmap_pages *range)
 {
+	unsigned int most = range->first + range->nr - page;
 	struct hpmmap_draft *draft = own->draft;
-	unsigned int nr;
 
 	lockdep_assert_held(&ctx->lock);
 	/*
@@ -190,26 +235,37 @@ unsigned int hpmmap_draft_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *own,
 	if ((!hpmmap_block_is_shared(draft->behind) &&
 	     (own->folio || !hpmmap_block_is_pinned(own))) ||
 	    hpmmap_block_is_hurt(own) || hpmmap_block_is_hurt(draft->behind))
-		return 0;
-	if (!test_bit(page, draft->left))
-		return 1;
-	/* Otherwise all of it would be Linux's. */
-	if (own->folio && (nr_copied(draft) >= COPIED_MOST ||
-			   (!write && ++draft->reads > READS_MOST)))
-		return 0;
-	draft->reads += !own->folio && !write;
-	nr = nr_ahead(own, page);
-	return copy_pages(ctx, own, page, nr) ? 0 : nr;
+		return false;
+	/* Nothing is made ready in a draft. */
+	if (test_bit(page, own->stale))
+		return false;
+	if (test_bit(page, draft->left)) {
+		/* Otherwise all of it would be Linux's. */
+		if (own->folio && (nr_copied(own) >= COPIED_MOST ||
+				   (!write && ++draft->reads > READS_MOST)))
+			return false;
+		draft->reads += !own->folio && !write;
+		if (!write && goes_around(ctx, own, page, range) &&
+		    !copy_pages(ctx, own, range->first, range->nr))
+			return true;
+	}
+	range->first = page;
+	range->nr = 1;
+	if (test_bit(page, draft->left))
+		range->nr = nr_ahead(own, page, most);
+	return !copy_pages(ctx, own, range->first, range->nr);
 }
 
 /* The slot has its block, and does not need @given any more. */
 static void draft_end(struct hpmmap_ctx *ctx, unsigned long slot,
 		      struct hpmmap_block *own, struct hpmmap_block *given)
 {
+	xa_clear_mark(&ctx->store, slot, SLOT_SHARED);
+	/* What is mapped in part is mapped so, whatever comes. */
+	if (!own->draft->part)
+		xa_set_mark(&ctx->store, slot, SLOT_SPLIT);
 	kfree(own->draft);
 	own->draft = NULL;
-	xa_clear_mark(&ctx->store, slot, SLOT_SHARED);
-	xa_set_mark(&ctx->store, slot, SLOT_SPLIT);
 	hpmmap_block_release(ctx, given);
 }
 
@@ -235,7 +291,7 @@ struct hpmmap_block *hpmmap_draft_go_back(struct hpmmap_ctx *ctx,
 	lockdep_assert_held(&ctx->lock);
 	lockdep_assert_held(&ctx->mm->mmap_lock);
 	/* A block that is given up must not be taken into use again. */
-	if ((own->folio && nr_copied(own->draft) > SLOT_PAGES / 2) ||
+	if ((own->folio && nr_copied(own) > SLOT_PAGES / 2) ||
 	    READ_ONCE(behind->bad) || hpmmap_block_is_hurt(own) ||
 	    hpmmap_block_is_hurt(behind))
 		return NULL;

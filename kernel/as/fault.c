@@ -30,7 +30,8 @@ static bool covers_slot(const struct vm_fault *vmf)
 
 /*
  * A shared block is mapped read-only where one entry can map all of it. What
- * is mapped by 4 KB entries is copied on the first access, whatever it is.
+ * is mapped by 4 KB entries is copied on the first access, whatever it is: the core would
+ * make them writable, as those of any file.
  */
 static bool share_readable(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 			   struct hpmmap_block *block)
@@ -42,64 +43,68 @@ static bool share_readable(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 }
 
 /*
- * Of a shared block that is written to only a few pages are copied, and mapped, where
- * one mapping covers the slot. False if it is to be copied as a whole.
+ * Of a shared block that is written to only a few pages are copied, and mapped; of one
+ * that no one entry can map those that are read as well. False if it is to be copied as a
+ * whole: who refers to many pages of the latter takes one fault for all of them.
  */
 static bool draft_page(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
-		       struct hpmmap_block *block)
+		       struct hpmmap_block *block, bool covered)
 {
-	unsigned int page = page_in_slot(vmf->address), nr;
-	bool write = vmf->flags & FAULT_FLAG_WRITE;
+	unsigned long slot = slot_of(vmf->address);
+	unsigned int page = page_in_slot(vmf->address);
+	bool write = vmf->flags & FAULT_FLAG_WRITE, ready;
 	/* Who comes for a reference keeps the pages, while others are to be copied. */
 	bool pins = !(vmf->flags & FAULT_FLAG_INTERRUPTIBLE);
+	struct hpmmap_pages range;
 
 	if (vmf->vma->vm_flags & VM_LOCKED || userfaultfd_armed(vmf->vma))
 		return false;
+	slot_clip(slot, vmf->vma->vm_start, vmf->vma->vm_end, &range.first, &range.nr);
 	if (!block->draft) {
-		if (!write || !hpmmap_block_is_shared(block) ||
+		if ((covered ? !write : pins) || !hpmmap_block_is_shared(block) ||
 		    hpmmap_block_is_hurt(block) ||
-		    hpmmap_block_has_stale(block, 0, SLOT_PAGES))
+		    hpmmap_block_has_stale(block, range.first, range.nr))
 			return false;
-		block = hpmmap_store_draft(ctx, vmf->vma, slot_of(vmf->address),
-					   block, !pins);
+		block = hpmmap_store_draft(ctx, vmf->vma, slot, block, !pins,
+					   !covered);
 	} else if (hpmmap_draft_is_full(ctx, block, page, write, pins)) {
-		block = hpmmap_store_widen(ctx, vmf->vma, slot_of(vmf->address),
-					   block);
+		block = hpmmap_store_widen(ctx, vmf->vma, slot, block);
 	}
 	if (!block || !block->draft || hpmmap_block_is_lost(block, page))
 		return false;
-	nr = hpmmap_draft_copy(ctx, block, page, write);
+	ready = hpmmap_draft_copy(ctx, block, page, write, &range);
 	/* Linux has no page to spare. */
-	if (!nr && hpmmap_draft_may_move(block, page)) {
-		block = hpmmap_store_widen(ctx, vmf->vma, slot_of(vmf->address),
-					   block);
-		nr = block ? hpmmap_draft_copy(ctx, block, page, write) : 0;
+	if (!ready && hpmmap_draft_may_move(block, page)) {
+		block = hpmmap_store_widen(ctx, vmf->vma, slot, block);
+		slot_clip(slot, vmf->vma->vm_start, vmf->vma->vm_end, &range.first,
+			  &range.nr);
+		ready = block && hpmmap_draft_copy(ctx, block, page, write, &range);
 	}
-	if (!nr)
+	if (!ready)
 		return false;
-	atomic_long_add(hpmmap_pgmap_fill_pages(vmf, block, nr),
+	atomic_long_add(hpmmap_pgmap_fill_pages(vmf, block, range.first, range.nr),
 			&ctx->stats.entries_4k);
 	/* Without a table for them nothing was mapped, and nothing would ever be. */
 	return !pmd_none(READ_ONCE(*vmf->pmd));
 }
 
 /*
- * Where one mapping covers a slot that is shared, or was: is that mapped now, or before
- * the thread goes on?
+ * Of a slot that is shared, or was, is what the fault needs mapped now, or before the
+ * thread goes on? @covered: one mapping covers it.
  */
-static bool map_covered(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
-			struct hpmmap_block *block, bool marked,
-			enum hpmmap_fault *why)
+static bool map_some(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
+		     struct hpmmap_block *block, bool marked, bool covered,
+		     enum hpmmap_fault *why)
 {
-	if (hpmmap_vma_collapse_soon(ctx, vmf)) {
+	if (covered && hpmmap_vma_collapse_soon(ctx, vmf)) {
 		*why = HPMMAP_FAULT_FORK;
 		return true;
 	}
-	if (share_readable(ctx, vmf, block)) {
+	if (covered && share_readable(ctx, vmf, block)) {
 		atomic_long_inc(&ctx->stats.entries_2m);
 		return true;
 	}
-	return marked && draft_page(ctx, vmf, block);
+	return marked && draft_page(ctx, vmf, block, covered);
 }
 
 /**
@@ -150,7 +155,7 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 	if (owned || (block && hpmmap_block_is_few(block) && ctx->stats.forked))
 		*why = HPMMAP_FAULT_FORK;
 	covered = covers_slot(vmf);
-	if (block && covered && map_covered(ctx, vmf, block, owned, why)) {
+	if (block && map_some(ctx, vmf, block, owned, covered, why)) {
 		owned = false;
 		ret = VM_FAULT_NOPAGE;
 		goto out;

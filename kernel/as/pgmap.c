@@ -419,6 +419,13 @@ static unsigned long fill_some(struct vm_area_struct *vma, pmd_t *pmdp,
 			       unsigned long start, unsigned long end,
 			       struct hpmmap_block *block, unsigned int flags)
 {
+	unsigned int first = page_in_slot(start), stop = first + ((end - start) >> PAGE_SHIFT);
+
+	/* Entries beside a mapping are nobody's to take away. */
+	VM_WARN_ON_ONCE(start < end && (start < vma->vm_start || end > vma->vm_end));
+	/* What is behind a draft is mapped by nothing. */
+	VM_WARN_ON_ONCE(block->draft && start < end &&
+			find_next_bit(block->draft->left, stop, first) < stop);
 	if (!block->folio)
 		return fill_linux(vma, pmdp, start, end, block, flags);
 	return fill_entries(vma, pmdp, start, (end - start) >> PAGE_SHIFT,
@@ -581,26 +588,29 @@ unsigned long hpmmap_pgmap_fill_fault(struct vm_fault *vmf,
 /**
  * hpmmap_pgmap_fill_pages() - map some pages where a fault is
  * @vmf: the fault
- * @block: the slot's; those pages are committed
- * @nr: how many, from that of the fault on
+ * @block: the slot's; those pages are its own
+ * @first: the first of them
+ * @nr: how many, as far as the mapping goes
  *
  * By entries of 4 KB, whatever the mapping covers; none without a table for them.
  *
  * Return: how many entries were made.
  */
 unsigned long hpmmap_pgmap_fill_pages(struct vm_fault *vmf,
-				      struct hpmmap_block *block, unsigned int nr)
+				      struct hpmmap_block *block,
+				      unsigned int first, unsigned int nr)
 {
 	struct vm_area_struct *vma = vmf->vma;
+	unsigned long start = (vmf->address & SLOT_MASK) + first * PAGE_SIZE;
+	unsigned long end = start + nr * PAGE_SIZE;
 	unsigned int flags = FAULT_FLAG_REMOTE;
 
 	lockdep_assert_held(&vma->vm_mm->mmap_lock);
 	install_table(vmf);
 	if (vma->vm_flags & VM_WRITE)
 		flags |= FAULT_FLAG_WRITE;
-	return fill_some(vma, vmf->pmd, vmf->address & PAGE_MASK,
-			 (vmf->address & PAGE_MASK) + (unsigned long)nr * PAGE_SIZE,
-			 block, flags);
+	return fill_some(vma, vmf->pmd, max(start, vma->vm_start),
+			 min(end, vma->vm_end), block, flags);
 }
 
 /* The entry for a page in a window, where somebody may write by it or not. */

@@ -29,7 +29,8 @@ bool hpmmap_pgmap_is_2m(const struct vm_fault *vmf);
 unsigned long hpmmap_pgmap_fill_fault(struct vm_fault *vmf,
 				      struct hpmmap_block *block);
 unsigned long hpmmap_pgmap_fill_pages(struct vm_fault *vmf,
-				      struct hpmmap_block *block, unsigned int nr);
+				      struct hpmmap_block *block,
+				      unsigned int first, unsigned int nr);
 unsigned int hpmmap_pgmap_insert_pages(struct vm_fault *vmf, unsigned long addr,
 				       struct hpmmap_block *block, unsigned int first,
 				       unsigned int nr, bool write);

@@ -284,7 +284,8 @@ static struct hpmmap_block *copy_whole(struct hpmmap_ctx *ctx, unsigned long slo
 	hpmmap_store_insert(ctx, slot, own);
 	if (own->folio)
 		hpmmap_store_gained(ctx, own);
-	atomic_long_add(SLOT_PAGES - skip_nr, &ctx->nr_copied);
+	atomic_long_add(SLOT_PAGES - bitmap_weight(own->stale, SLOT_PAGES),
+			&ctx->nr_copied);
 	hpmmap_reuse_forget(ctx, block);
 	hpmmap_block_release(ctx, block);
 	return own;
@@ -376,10 +377,11 @@ struct hpmmap_block *hpmmap_store_own(struct hpmmap_ctx *ctx,
 /**
  * hpmmap_store_draft() - begin to copy a shared block, a few pages at a time
  * @ctx: the context, its lock and mmap_lock held
- * @vma: mapping that covers the slot
+ * @vma: a mapping of the slot
  * @slot: the slot
- * @block: its block; shared, of the pools, and no page of it stale
+ * @block: its block; shared, of the pools, and no page stale that @vma has of it
  * @few: it may begin with pages of Linux
+ * @part: @vma does not cover the slot: it has to begin with pages of Linux
  *
  * Nothing of the slot is mapped afterwards. As long as there are a few the copies are
  * pages of Linux: what is written to while a child lives may be little of many blocks.
@@ -390,20 +392,21 @@ struct hpmmap_block *hpmmap_store_own(struct hpmmap_ctx *ctx,
 struct hpmmap_block *hpmmap_store_draft(struct hpmmap_ctx *ctx,
 					struct vm_area_struct *vma,
 					unsigned long slot,
-					struct hpmmap_block *block, bool few)
+					struct hpmmap_block *block, bool few,
+					bool part)
 {
 	struct hpmmap_block *own = NULL;
 
 	lockdep_assert_held(&ctx->lock);
 	if (few)
 		own = take_few_for(ctx, vma, slot, block, false);
-	if (!own)
+	if (!own && !part)
 		own = block_take(ctx, vma, slot, block, NULL, true);
 	if (!own)
 		return NULL;
 	if (!hpmmap_block_is_whole(own))
 		return copy_whole(ctx, slot, block, own, 0, 0);
-	if (!hpmmap_draft_begin(own, block)) {
+	if (!hpmmap_draft_begin(own, block, part)) {
 		hpmmap_store_put_back(ctx, own);
 		return NULL;
 	}
@@ -419,7 +422,7 @@ struct hpmmap_block *hpmmap_store_draft(struct hpmmap_ctx *ctx,
 /**
  * hpmmap_store_widen() - a draft of pages of Linux has no room for more
  * @ctx: the context, its lock and mmap_lock held
- * @vma: mapping that covers the slot
+ * @vma: a mapping of the slot
  * @slot: the slot
  * @draft: its block
  *
@@ -476,7 +479,7 @@ struct hpmmap_block *hpmmap_store_widen(struct hpmmap_ctx *ctx,
  * @drafts: drafts that may be settled; counted down, and below 0 if there were more
  * @pinned: set where a block that nobody shares is pinned
  *
- * Waits for nobody. What was a draft is left to a fault.
+ * Waits for nobody. What was a draft, and can be mapped by one entry, is left to a fault.
  *
  * Return: 1, 0 if there are no more marked slots, or -EAGAIN if somebody has the
  * context's lock.
@@ -488,6 +491,7 @@ int hpmmap_store_adopt(struct hpmmap_ctx *ctx, unsigned long *slot,
 	XA_STATE(xas, &ctx->store, *slot);
 	unsigned int looks = HPMMAP_ADOPT_MOST;
 	struct hpmmap_block *block, *draft = NULL;
+	bool part;
 	int ret = 0;
 
 	lockdep_assert_held(&ctx->mm->mmap_lock);
@@ -527,10 +531,17 @@ int hpmmap_store_adopt(struct hpmmap_ctx *ctx, unsigned long *slot,
 	xas_unlock(&xas);
 	if (draft) {
 		--*drafts;
+		part = draft->draft->part;
+		block = go_back(ctx, *slot, draft);
 		/* One of pages of Linux is not completed: it is looked at again. */
-		if (!go_back(ctx, *slot, draft) &&
-		    (!draft->folio || !hpmmap_draft_complete(ctx, *slot, draft)))
+		if (!block && draft->folio)
+			block = hpmmap_draft_complete(ctx, *slot, draft);
+		if (!block) {
 			*pinned = true;
+		} else if (part) {
+			slots[*nr] = *slot;
+			blocks[(*nr)++] = block;
+		}
 		++*slot;
 		ret = 1;
 	}

@@ -84,7 +84,8 @@ struct hpmmap_block *hpmmap_store_own(struct hpmmap_ctx *ctx,
 struct hpmmap_block *hpmmap_store_draft(struct hpmmap_ctx *ctx,
 					struct vm_area_struct *vma,
 					unsigned long slot,
-					struct hpmmap_block *block, bool few);
+					struct hpmmap_block *block, bool few,
+					bool part);
 struct hpmmap_block *hpmmap_store_widen(struct hpmmap_ctx *ctx,
 					struct vm_area_struct *vma,
 					unsigned long slot,

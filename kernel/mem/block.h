@@ -37,12 +37,15 @@ struct hpmmap_owner {
 /**
  * struct hpmmap_draft - a copy of a block that is not complete (as/draft.c)
  * @behind: what it is a copy of
+ * @part: no one mapping covered its slot when it was begun
  * @stuck: of pages of Linux, since the pools had no block
  * @reads: pages that were copied though they were only read
- * @left: one bit a page: it was not copied yet
+ * @left: one bit a page: it was not copied yet. Of what is stale it is never set: that is
+ *	the draft's own, as it is that of any block.
  */
 struct hpmmap_draft {
 	struct hpmmap_block *behind;
+	bool part;
 	bool stuck;
 	unsigned int reads;
 	DECLARE_BITMAP(left, SLOT_PAGES);

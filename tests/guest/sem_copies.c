@@ -3,7 +3,7 @@
  * What is copied after a fork, and when: while both live, of 2 MB that are written to
  * only the pages that are touched; whatever happens to them, each has what is its own.
  */
-#include "common.h"
+#include "copies.h"
 
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -18,12 +18,6 @@
 #define SIZE		(SLOTS * SLOT)
 #define SLOT_PAGES	(SLOT / PAGE)
 
-/* A child that has a snapshot, and looks at it when it is told to. */
-struct holder {
-	pid_t pid;
-	int go[2];
-};
-
 static void look(const char *p, size_t len)
 {
 	for (size_t at = 0; at < len; at += SLOT)
@@ -35,28 +29,6 @@ static void look_at_all(char *p)
 	look(p, SIZE);
 }
 
-static void hold(struct holder *h, void (*check)(char *p), char *p)
-{
-	CHECK_OK(pipe2(h->go, O_CLOEXEC));
-	h->pid = fork_child();
-	if (h->pid)
-		return;
-	/* It ends with its parent, whatever that ends by. */
-	close(h->go[1]);
-	await(h->go[0]);
-	check(p);
-	_exit(0);
-}
-
-/* The child finds what there was when it was made. */
-static void release(struct holder *h)
-{
-	tell(h->go[1]);
-	expect_success(h->pid);
-	close(h->go[0]);
-	close(h->go[1]);
-}
-
 static char *stamped(size_t len)
 {
 	char *p = map_anon(len);
@@ -65,17 +37,6 @@ static char *stamped(size_t len)
 	for (size_t at = 0; at < len; at += SLOT)
 		stamp(p + at, SLOT, 1);
 	return p;
-}
-
-static uint64_t copied(void)
-{
-	return registered() ? context_value("fork_copied_bytes") : 0;
-}
-
-/* A word that stamp() does not write to. */
-static uint64_t *word(char *p, size_t page)
-{
-	return (uint64_t *)(p + page * PAGE + 2048);
 }
 
 static void scattered_writes_copy_little(void)
@@ -98,11 +59,6 @@ static void scattered_writes_copy_little(void)
 	CHECK_TOUCH(p, SIZE);
 	check_2m(p, SIZE);
 	unmap(p, SIZE);
-}
-
-static uint64_t held(void)
-{
-	return registered() ? context_value("held_bytes") : 0;
 }
 
 /* A few pages of many slots take no block each; more of one slot take one. */
