@@ -6,6 +6,7 @@
 #include "hpmmap.h"
 #include "sysfs.h"
 #include "mem/account.h"
+#include "mem/pinned.h"
 #include "mem/pool.h"
 #include "mem/section.h"
 #include "as/ctx.h"
@@ -13,9 +14,9 @@
 #include "as/handback.h"
 #include "as/job.h"
 #include "as/life.h"
-#include "as/release.h"
 #include "as/vmops.h"
 #include "as/window.h"
+#include "fs/super.h"
 #include "call/sys.h"
 #include "task/exec.h"
 #include "task/fork.h"
@@ -131,6 +132,7 @@ static const struct {
 	{ NULL, hpmmap_pool_exit },
 	{ hpmmap_section_init, hpmmap_section_exit },
 	{ hpmmap_failure_init, hpmmap_failure_exit },
+	{ hpmmap_fs_init, hpmmap_fs_exit },
 	{ NULL, hpmmap_pinned_exit },
 	{ hpmmap_chardev_init, hpmmap_chardev_exit },
 	{ hpmmap_xpmem_init, hpmmap_xpmem_exit },

@@ -14,6 +14,7 @@
 #include "hpmmap.h"
 #include "mem/account.h"
 #include "mem/block.h"
+#include "mem/pinned.h"
 #include "as/counters.h"
 #include "as/job.h"
 #include "as/reuse.h"
@@ -115,6 +116,7 @@ struct hpmmap_ctx {
 	atomic_long_t *soiled;
 	struct hpmmap_job *job;
 	struct hpmmap_owner owner;
+	struct hpmmap_holder holder;
 	struct list_head job_link;
 	unsigned long in_sum;
 	struct file *file;

@@ -24,6 +24,7 @@
 #include "hpmmap.h"
 #include "mem/account.h"
 #include "mem/block.h"
+#include "mem/pinned.h"
 #include "mem/poison.h"
 #include "mem/pool.h"
 #include "mem/section.h"
@@ -32,7 +33,6 @@
 #include "as/exchange.h"
 #include "as/failure.h"
 #include "as/life.h"
-#include "as/release.h"
 #include "as/reuse.h"
 #include "as/store.h"
 #include "as/vma.h"
@@ -48,6 +48,9 @@
 static bool seen_real;
 
 static bool guarded;
+
+/* Those whose blocks are in no store. */
+static const struct hpmmap_failure_files *files;
 
 /**
  * struct use - where a block is
@@ -213,10 +216,14 @@ static struct task_struct *early_thread(struct task_struct *process)
 	return NULL;
 }
 
-/* Tells those who use a page that has contents for them. */
-static void use_signal(const struct use *use, unsigned long addr, int flags)
+/**
+ * hpmmap_failure_signal() - tell who uses a page that has failed
+ * @mm: the address space
+ * @addr: where it is there
+ * @flags: MF_*
+ */
+void hpmmap_failure_signal(struct mm_struct *mm, unsigned long addr, int flags)
 {
-	struct mm_struct *mm = use->ctx->mm;
 	struct task_struct *process, *t;
 
 	if (flags & MF_ACTION_REQUIRED && current->mm == mm) {
@@ -254,6 +261,12 @@ static void report(struct hpmmap_block *block, unsigned long pfn,
 				 hpmmap_account_uid_at(&uses->ctx->owner.account)));
 }
 
+/* Before there are files, and when there are none any more: NULL. */
+void hpmmap_failure_set_files(const struct hpmmap_failure_files *ops)
+{
+	files = ops;
+}
+
 /* From here on nobody begins to touch a page. */
 static void page_mark(struct page *page, unsigned long pfn)
 {
@@ -283,6 +296,8 @@ static int block_tell(struct hpmmap_block *block, unsigned long pfn, int flags)
 	unsigned long nr, n;
 	struct use *uses;
 
+	if (files && files->tell(block, pfn, flags))
+		return 0;
 	uses = uses_get(block, &nr);
 	if (!uses)
 		return -ENOMEM;
@@ -294,7 +309,7 @@ static int block_tell(struct hpmmap_block *block, unsigned long pfn, int flags)
 	report(block, pfn, "memory error", uses, nr);
 	for (n = 0; n < nr; n++)
 		if (uses[n].sees)
-			use_signal(&uses[n],
+			hpmmap_failure_signal(uses[n].ctx->mm,
 				   (uses[n].slot << SLOT_SHIFT) + (i << PAGE_SHIFT),
 				   flags);
 	uses_put(uses, nr);
@@ -428,6 +443,8 @@ static int block_evacuate(struct hpmmap_block *block, unsigned long pfn)
 	}
 	for (n = 0; n < nr; n++)
 		use_exchange(&uses[n], block);
+	if (files)
+		files->exchange(block);
 	if (!block_is_gone(block)) {
 		uses_put(uses, nr);
 		if (!was_bad)

@@ -209,6 +209,18 @@ void compat_vma_set_file(struct vm_area_struct *vma, struct file *file)
 	fput(old);
 }
 
+void compat_for_each_vma_of(struct address_space *mapping,
+			    void (*fn)(struct vm_area_struct *vma, void *data),
+			    void *data)
+{
+	struct rb_node *node;
+
+	i_mmap_lock_read(mapping);
+	for (node = rb_first_cached(&mapping->i_mmap); node; node = rb_next(node))
+		fn(rb_entry(node, struct vm_area_struct, shared.rb), data);
+	i_mmap_unlock_read(mapping);
+}
+
 typedef bool may_access_t(struct task_struct *task, unsigned int mode);
 DEFINE_STATIC_CALL_RET0(hpmmap_may_access, may_access_t);
 
