@@ -157,10 +157,10 @@ static int parse_size(struct fs_context *fc, const char *string, unsigned long *
 	if (*end == '%') {
 		end++;
 		if (size > 100)
-			return invalf(fc, "size is more than all pool memory");
+			return invalf(fc, "hpmmap: size is more than all pool memory");
 		size = div_u64((u64)hpmmap_pool_count_all() * size, 100) << SLOT_SHIFT;
 		if (!size)
-			return invalf(fc, "size is a share of no pool memory");
+			return invalf(fc, "hpmmap: size is a share of no pool memory");
 	}
 	if (*end || *string == '-' || size > MAX_LFS_FILESIZE)
 		goto err;
@@ -169,7 +169,7 @@ static int parse_size(struct fs_context *fc, const char *string, unsigned long *
 	return 0;
 
 err:
-	return invalf(fc, "size is no number of bytes, nor a share: '%s'", string);
+	return invalf(fc, "hpmmap: size is no number of bytes, nor a share: '%s'", string);
 }
 
 static int fs_parse_param(struct fs_context *fc, struct fs_parameter *param)
@@ -188,16 +188,16 @@ static int fs_parse_param(struct fs_context *fc, struct fs_parameter *param)
 	case OPT_UID:
 		options->uid = make_kuid(current_user_ns(), result.uint_32);
 		if (!uid_valid(options->uid))
-			ret = invalf(fc, "uid is no user");
+			ret = invalf(fc, "hpmmap: uid is no user");
 		break;
 	case OPT_GID:
 		options->gid = make_kgid(current_user_ns(), result.uint_32);
 		if (!gid_valid(options->gid))
-			ret = invalf(fc, "gid is no group");
+			ret = invalf(fc, "hpmmap: gid is no group");
 		break;
 	case OPT_MODE:
 		if (result.uint_32 & ~S_IALLUGO)
-			ret = invalf(fc, "mode has bits that are none of a mode");
+			ret = invalf(fc, "hpmmap: mode has bits that are none of a mode");
 		options->mode = result.uint_32 & S_IALLUGO;
 		break;
 	}
@@ -257,7 +257,7 @@ static int fs_reconfigure(struct fs_context *fc)
 		spin_unlock(&fs->lock);
 	}
 	if (!fits)
-		return invalf(fc, "size is less than the %llu MB that are used",
+		return invalf(fc, "hpmmap: size is less than the %llu MB that are used",
 			      (u64)used << (SLOT_SHIFT - 20));
 	inode_lock(inode);
 	if (options->given & BIT(OPT_UID))

@@ -441,6 +441,11 @@ struct hpmmap_limit_list {
  *		entries_2m entries_4k entries_linux	entries of page tables that were
  *					made: of 2 MB, of 4 KB, for memory of Linux
  *		revoked			ranges that were taken out of them
+ *	shared/				memory of files, of everybody
+ *		mounts			file systems that are mounted
+ *		files			files that have memory
+ *		held_bytes		what files have
+ *		pinned_bytes		what files gave up, and somebody still refers to
  *	contexts/ID/			one directory an address space
  *		pid job uid		who it is (pid in the initial namespace)
  *		strict			1: policy strict, 0: fallback

@@ -15,6 +15,7 @@ use hpmmap_base::user_name;
 use hpmmap_base::{replace, signals};
 use hpmmap_host::job::{self, TIMED_CALLS};
 use hpmmap_host::pool::{self, Context, NodePool};
+use hpmmap_host::shared::{self, Shared};
 use hpmmap_host::window::{self, Windows};
 use hpmmap_host::{Root, process};
 use serde::Serialize;
@@ -95,6 +96,7 @@ fn metrics(root: &Root) -> Result<String> {
         contexts: &contexts,
         jobs: jobs.as_deref(),
         windows: status.windows,
+        shared: status.shared,
     }))
 }
 
@@ -134,6 +136,8 @@ pub struct Status {
     pub jobs: Option<Vec<job::Job>>,
     /// Of all users; `None` from a module without.
     windows: Option<Windows>,
+    /// Memory of files, of all users; `None` from a module without.
+    shared: Option<Shared>,
 }
 
 impl Status {
@@ -161,6 +165,7 @@ impl Status {
             hidden_contexts: found.hidden,
             jobs,
             windows: window::read(root)?,
+            shared: shared::read(root)?,
         })
     }
 
@@ -171,7 +176,10 @@ impl Status {
             processes_table(&self.contexts)
         };
         let mut text = format!("{}\n\n{jobs}", nodes_table(&self.nodes));
-        for more in [self.hidden(), self.shown_windows()].into_iter().flatten() {
+        for more in [self.hidden(), self.shown_windows(), self.shown_files()]
+            .into_iter()
+            .flatten()
+        {
             text += &format!("\n{more}");
         }
         text
@@ -192,6 +200,16 @@ impl Status {
             "Windows onto other processes' memory: {}, {}.",
             windows.attachments,
             short(windows.attached_bytes)
+        ))
+    }
+
+    /// What files have of the pools, if they have.
+    fn shown_files(&self) -> Option<String> {
+        let shared = self.shared.filter(|shared| shared.files != 0)?;
+        Some(format!(
+            "Shared memory in files: {}, {}.",
+            shared.files,
+            short(shared.held_bytes)
         ))
     }
 
@@ -339,6 +357,20 @@ mod tests {
         assert!(status.text().ends_with(last), "{}", status.text());
         let json = serde_json::to_value(&status).unwrap();
         assert_eq!(json["windows"]["attached_bytes"], 5 << 20);
+    }
+
+    #[test]
+    fn files_are_shown_while_there_are_some() {
+        let fixture = fixture();
+        fixture.shared(0, 0);
+        let status = Status::read(&fixture.root()).unwrap();
+        assert!(!status.text().contains("Shared"), "{}", status.text());
+        fixture.shared(2, 6 << 20);
+        let status = Status::read(&fixture.root()).unwrap();
+        let last = "Shared memory in files: 2, 6M.";
+        assert!(status.text().ends_with(last), "{}", status.text());
+        let json = serde_json::to_value(&status).unwrap();
+        assert_eq!(json["shared"]["held_bytes"], 6 << 20);
     }
 
     #[test]
