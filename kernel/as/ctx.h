@@ -47,6 +47,7 @@ enum hpmmap_name {
  * @node: in the hash; protected by the hash's lock, read under RCU
  * @job: policy; immutable, holds a reference
  * @owner: of the blocks it gets: who is charged for them, and what they come to
+ * @holder: of blocks it gave up that are pinned
  * @job_link: in the job's list
  * @in_sum: which sum of the job it has been added to last; protected by the
  *	job's lock

@@ -253,6 +253,18 @@ static const struct inode_operations inode_ops = {
 	.setattr = fs_setattr,
 };
 
+/* Address and offset agree modulo 2 MB from 2 MB on. mmap_lock held. */
+static unsigned long fs_get_unmapped_area(struct file *file, unsigned long addr,
+					  unsigned long len, unsigned long pgoff,
+					  unsigned long flags)
+{
+#ifdef CONFIG_TRANSPARENT_HUGEPAGE
+	return thp_get_unmapped_area(file, addr, len, pgoff, flags);
+#else
+	return compat_get_unmapped_area(addr, len, flags);
+#endif
+}
+
 static const struct file_operations file_ops = {
 	.owner = THIS_MODULE,
 	.open = fs_open,
@@ -262,7 +274,7 @@ static const struct file_operations file_ops = {
 	.splice_read = COMPAT_SPLICE_READ,
 	.splice_write = iter_file_splice_write,
 	.mmap = hpmmap_fs_mmap,
-	.get_unmapped_area = thp_get_unmapped_area,
+	.get_unmapped_area = fs_get_unmapped_area,
 	.fallocate = fs_fallocate,
 	.fsync = noop_fsync,
 };

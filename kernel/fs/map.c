@@ -28,8 +28,6 @@
 /* Slots that are filled before others get a chance to have mmap_lock. */
 #define FILL_BATCH 512
 
-static const struct vm_operations_struct vm_ops;
-
 /* Is a mapping one of the file for all who have it? Also if it may only be read. */
 static bool is_shared(const struct vm_area_struct *vma)
 {
@@ -224,9 +222,9 @@ static struct vm_area_struct *next_vma(struct fill *fill)
 	VMA_ITERATOR(vmi, fill->mm, fill->start);
 
 	for_each_vma_range(vmi, vma, fill->end)
-		if (vma->vm_ops == &vm_ops && is_shared(vma) &&
-		    vma->vm_flags & (VM_READ | VM_WRITE | VM_EXEC) &&
-		    file_inode(vma->vm_file) == file_inode(fill->file))
+		/* Segments of System V have other operations, and files of their own. */
+		if (vma->vm_file && file_inode(vma->vm_file) == file_inode(fill->file) &&
+		    is_shared(vma) && vma->vm_flags & (VM_READ | VM_WRITE | VM_EXEC))
 			return vma;
 	return NULL;
 }

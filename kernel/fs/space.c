@@ -283,11 +283,11 @@ static void cut_range(struct inode *inode, unsigned long from, unsigned long to)
 		unmap_block(inode, block);
 		xa_erase(&info->blocks, i);
 		give_up(inode, block, &freed, &nr);
+		cond_resched();
 		if (nr < FREE_BATCH)
 			continue;
 		free_blocks(fs, &freed, nr);
 		nr = 0;
-		cond_resched();
 	}
 	free_blocks(fs, &freed, nr);
 }
@@ -529,12 +529,13 @@ int hpmmap_fs_exchange(struct inode *inode, struct hpmmap_block *block,
 	struct hpmmap_fs *fs = hpmmap_fs_of(inode->i_sb);
 	unsigned long index = block->folio->index >> SLOT_ORDER, nr_freed = 0;
 	unsigned int end = first + nr;
+	struct hpmmap_block *other;
 	LIST_HEAD(freed);
 	int ret = -ENOMEM;
 
-	*fresh = hpmmap_pool_alloc_instead(block->account, block->nid,
+	other = hpmmap_pool_alloc_instead(block->account, block->nid,
 					   &node_states[N_POSSIBLE]);
-	if (!*fresh)
+	if (!other)
 		return -ENOMEM;
 	spin_lock(&fs->lock);
 	fs->used++;
@@ -544,20 +545,21 @@ int hpmmap_fs_exchange(struct inode *inode, struct hpmmap_block *block,
 		ret = -EBUSY;
 		goto err_free;
 	}
-	hpmmap_block_fill(&fs->owner, *fresh, 0, SLOT_PAGES);
-	if (hpmmap_block_copy(&fs->owner, *fresh, 0, block, 0, first) ||
-	    hpmmap_block_copy(&fs->owner, *fresh, end, block, end, SLOT_PAGES - end))
+	hpmmap_block_fill(&fs->owner, other, 0, SLOT_PAGES);
+	if (hpmmap_block_copy(&fs->owner, other, 0, block, 0, first) ||
+	    hpmmap_block_copy(&fs->owner, other, end, block, end, SLOT_PAGES - end))
 		goto err_free;
-	folio_lock((*fresh)->folio);
-	hpmmap_block_attach(*fresh, inode->i_mapping, index);
+	folio_lock(other->folio);
+	hpmmap_block_attach(other, inode->i_mapping, index);
 	/* It takes no memory, as there is something. */
-	xa_store(&info->blocks, index, *fresh, GFP_NOWAIT);
+	xa_store(&info->blocks, index, other, GFP_NOWAIT);
 	give_up(inode, block, &freed, &nr_freed);
 	free_blocks(fs, &freed, nr_freed);
+	*fresh = other;
 	return 0;
 
 err_free:
-	hpmmap_block_free(*fresh, &freed);
+	hpmmap_block_free(other, &freed);
 	free_blocks(fs, &freed, 1);
 	return ret;
 }
