@@ -266,6 +266,25 @@ static void unmap_block(struct inode *inode, struct hpmmap_block *block)
 				    SLOT_SIZE, 0);
 }
 
+/*
+ * A block of a file, with its folio locked and no reference; NULL where there is none. Who is
+ * being evicted holds no i_rwsem, so a block may be exchanged before it is locked.
+ */
+static struct hpmmap_block *lock_for_good(struct inode *inode, unsigned long index)
+{
+	struct hpmmap_block *block;
+
+	while ((block = hpmmap_fs_block_get(inode, index))) {
+		folio_lock(block->folio);
+		if (xa_load(&hpmmap_fs_inode(inode)->blocks, index) == block) {
+			folio_put(block->folio);
+			break;
+		}
+		hpmmap_fs_block_unlock(block);
+	}
+	return block;
+}
+
 /* Takes the blocks from one on out of a file, whose size ends before them. */
 static void cut_range(struct inode *inode, unsigned long from, unsigned long to)
 {
@@ -275,11 +294,10 @@ static void cut_range(struct inode *inode, unsigned long from, unsigned long to)
 	LIST_HEAD(freed);
 
 	for (i = from; i < to; i++) {
-		struct hpmmap_block *block = xa_load(&info->blocks, i);
+		struct hpmmap_block *block = lock_for_good(inode, i);
 
 		if (!block)
 			continue;
-		folio_lock(block->folio);
 		unmap_block(inode, block);
 		xa_erase(&info->blocks, i);
 		give_up(inode, block, &freed, &nr);
@@ -427,9 +445,8 @@ void hpmmap_fs_shrink(struct inode *inode, loff_t size)
 	i_size_write(inode, size);
 	unmap_mapping_range(inode->i_mapping, behind, 0, 1);
 	if (size & ~SLOT_MASK) {
-		block = xa_load(&hpmmap_fs_inode(inode)->blocks, size >> SLOT_SHIFT);
 		/* Who is mapping it now has looked at the old size. */
-		folio_lock(block->folio);
+		block = lock_for_good(inode, size >> SLOT_SHIFT);
 		if (behind & ~SLOT_MASK)
 			unmap_mapping_range(inode->i_mapping, behind,
 					    round_up(behind, SLOT_SIZE) - behind, 0);
