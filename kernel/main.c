@@ -89,14 +89,6 @@ static struct hpmmap_hook hooks[HPMMAP_NR_CALLS] = {
 		   hpmmap_fork_copied, true),
 	HOOK_INNER(HPMMAP_CALL_USERFAULTFD, "userfaultfd_ioctl",
 		   hpmmap_userfaultfd_ioctl, true),
-	HOOK_INNER(HPMMAP_CALL_MEMFD_CREATE, "__x64_sys_memfd_create",
-		   hpmmap_sys_memfd_create, true),
-	HOOK(HPMMAP_CALL_FTRUNCATE, "ftruncate", hpmmap_sys_ftruncate),
-	HOOK(HPMMAP_CALL_FALLOCATE, "fallocate", hpmmap_sys_fallocate),
-	HOOK_INNER(HPMMAP_CALL_SHMGET, "__x64_sys_shmget", hpmmap_sys_shmget, true),
-	/* What makes the file of a segment, in the middle of shmget(2). */
-	HOOK_INNER(HPMMAP_CALL_SHM_FILE, "shmem_kernel_file_setup", hpmmap_shm_file,
-		   true),
 };
 
 static const struct hpmmap_hooked registered = {

@@ -264,17 +264,6 @@ noinline void compat_fork_copied(struct list_head *events)
 	barrier();
 }
 
-typedef struct file *shm_file_t(const char *name, loff_t size, unsigned long flags);
-DEFINE_STATIC_CALL_RET0(hpmmap_shm_file_fn, shm_file_t);
-
-noinline struct file *compat_shm_file(const char *name, loff_t size, unsigned long flags)
-{
-	struct file *file = static_call(hpmmap_shm_file_fn)(name, size, flags);
-
-	barrier();
-	return file;
-}
-
 noinline long compat_oom_badness(struct task_struct *task, unsigned long total)
 {
 	long ret = static_call(hpmmap_oom_badness)(task, total);
@@ -508,7 +497,6 @@ static const struct {
 	FUNCTION("vm_commit_limit", hpmmap_commit_limit),
 	FUNCTION("ptrace_may_access", hpmmap_may_access),
 	FUNCTION("oom_badness", hpmmap_oom_badness),
-	FUNCTION("shmem_kernel_file_setup", hpmmap_shm_file_fn),
 	FUNCTION("kernel_clone", hpmmap_kernel_clone_fn),
 	FUNCTION("find_memory_block", hpmmap_find_block),
 #ifdef CONFIG_CMA

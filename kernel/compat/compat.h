@@ -13,7 +13,6 @@
 #include <linux/mmu_notifier.h>
 #include <linux/module.h>
 #include <linux/page_table_check.h>
-#include <linux/pid_namespace.h>
 #include <linux/sched/coredump.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/task.h>
@@ -108,16 +107,6 @@ typedef int compat_mkdir_t;
 #else
 #define COMPAT_SPLICE_READ generic_file_splice_read
 #endif
-
-/* Does vm.memfd_noexec change what a memfd_create(2) without a word about it makes? */
-static inline bool compat_memfd_noexec(struct pid_namespace *ns)
-{
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 6, 0)
-	return pidns_memfd_noexec_scope(ns) > 0;
-#else
-	return false;
-#endif
-}
 
 /* Called with mmap_lock held. */
 static inline unsigned long compat_get_unmapped_area(unsigned long addr,
@@ -479,7 +468,6 @@ long compat_oom_badness(struct task_struct *task, unsigned long total);
  */
 pid_t compat_kernel_clone(struct kernel_clone_args *args);
 void compat_fork_copied(struct list_head *events);
-struct file *compat_shm_file(const char *name, loff_t size, unsigned long flags);
 int compat_memory_failure(unsigned long pfn, int flags);
 int compat_soft_offline(unsigned long pfn, int flags);
 

@@ -222,7 +222,6 @@ static struct vm_area_struct *next_vma(struct fill *fill)
 	VMA_ITERATOR(vmi, fill->mm, fill->start);
 
 	for_each_vma_range(vmi, vma, fill->end)
-		/* Segments of System V have other operations, and files of their own. */
 		if (vma->vm_file && file_inode(vma->vm_file) == file_inode(fill->file) &&
 		    is_shared(vma) && vma->vm_flags & (VM_READ | VM_WRITE | VM_EXEC))
 			return vma;

@@ -41,14 +41,12 @@ struct hpmmap_fs {
  *	one out has its folio locked, and takes it out with the lock of @blocks; so whoever
  *	finds one gets a reference in time, and looks again when he has locked the folio.
  * @nr: how many there are. Protected by i_rwsem of the inode; the size is @nr blocks at most.
- * @pins: it keeps the file system that is mounted for files without a name
  * @linux_info: its inode, within what Linux's own shared memory has: the calls of System V's shared
  *	memory take each file that is not hugetlb's for one of those
  */
 struct hpmmap_fs_inode {
 	struct xarray blocks;
 	unsigned long nr;
-	bool pins;
 	struct shmem_inode_info linux_info;
 };
 

@@ -8,7 +8,6 @@
 #include <linux/fs_parser.h>
 #include <linux/math64.h>
 #include <linux/module.h>
-#include <linux/mount.h>
 #include <linux/nodemask.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
@@ -27,15 +26,6 @@
 
 static struct kmem_cache *inodes;
 
-/* For files without a name, mounted while there are some. */
-static struct vfsmount *internal;
-static int internal_count;
-
-void hpmmap_fs_unpin(void)
-{
-	simple_release_fs(&internal, &internal_count);
-}
-
 static void info_init_once(void *object)
 {
 	struct hpmmap_fs_inode *info = object;
@@ -52,7 +42,6 @@ static struct inode *fs_alloc_inode(struct super_block *sb)
 		return NULL;
 	xa_init_flags(&info->blocks, XA_FLAGS_ACCOUNT);
 	info->nr = 0;
-	info->pins = false;
 	linux_info = &info->linux_info;
 	memset(linux_info, 0, offsetof(struct shmem_inode_info, vfs_inode));
 	spin_lock_init(&linux_info->lock);
@@ -74,9 +63,6 @@ static void fs_evict_inode(struct inode *inode)
 	hpmmap_fs_cut(inode, 0);
 	xa_destroy(&hpmmap_fs_inode(inode)->blocks);
 	clear_inode(inode);
-	/* Whoever had the file open last has a reference to its mount, too. */
-	if (hpmmap_fs_inode(inode)->pins)
-		hpmmap_fs_unpin();
 }
 
 static int fs_statfs(struct dentry *dentry, struct kstatfs *buf)
@@ -244,8 +230,7 @@ static int fs_fill_super(struct super_block *sb, struct fs_context *fc)
 	sb->s_root = d_make_root(inode);
 	if (!sb->s_root)
 		return -ENOMEM;
-	if (!(sb->s_flags & SB_KERNMOUNT))
-		atomic_long_inc(&hpmmap_fs_counts[HPMMAP_FS_MOUNTS]);
+	atomic_long_inc(&hpmmap_fs_counts[HPMMAP_FS_MOUNTS]);
 	return 0;
 }
 
@@ -315,7 +300,7 @@ static int fs_init_context(struct fs_context *fc)
 static void fs_kill_super(struct super_block *sb)
 {
 	struct hpmmap_fs *fs = hpmmap_fs_of(sb);
-	bool counted = sb->s_root && !(sb->s_flags & SB_KERNMOUNT);
+	bool counted = sb->s_root;
 
 	kill_litter_super(sb);
 	if (!fs)
@@ -334,14 +319,6 @@ static struct file_system_type type = {
 	.kill_sb = fs_kill_super,
 };
 MODULE_ALIAS_FS("hpmmap");
-
-/* The file system of files without a name; undone by hpmmap_fs_unpin(), or an ERR_PTR. */
-struct vfsmount *hpmmap_fs_pin(void)
-{
-	int ret = simple_pin_fs(&type, &internal, &internal_count);
-
-	return ret ? ERR_PTR(ret) : internal;
-}
 
 /* It can be mounted. */
 int hpmmap_fs_init(void)

@@ -264,12 +264,6 @@ struct hpmmap_launch {
  * HPMMAP_LAUNCH_F_STRICT, too.
  */
 #define HPMMAP_LAUNCH_F_EAGER_STACKS	(1U << 5)
-/*
- * Shared memory without a name in a file system (mmap with MAP_SHARED and
- * MAP_ANONYMOUS, memfd_create, shmget) stays Linux's. Otherwise it comes from the
- * pools, and outlives the job where it does on Linux.
- */
-#define HPMMAP_LAUNCH_F_SHARED_LINUX	(1U << 6)
 
 /**
  * DOC: Limits
@@ -385,8 +379,7 @@ struct hpmmap_limit_list {
 					 HPMMAP_LAUNCH_F_INTERLEAVE | \
 					 HPMMAP_LAUNCH_F_IMAGE | \
 					 HPMMAP_LAUNCH_F_FIRST_TOUCH | \
-					 HPMMAP_LAUNCH_F_EAGER_STACKS | \
-					 HPMMAP_LAUNCH_F_SHARED_LINUX)
+					 HPMMAP_LAUNCH_F_EAGER_STACKS)
 #define HPMMAP_MARK_OPTIONS	(HPMMAP_MARK_LAUNCH_FLAGS | HPMMAP_MARK_F_1G)
 
 /**
