@@ -42,10 +42,11 @@ ConditionPathExists=/dev/vdb
 
 [Service]
 Type=oneshot
+ExecStartPre=/bin/sh -c 'until [ -e /dev/virtio-ports/{_PORT} ]; do sleep 0.2; done'
 ExecStart=/bin/sh -c 'cat /dev/vdb >/run/boot-script; exec >/dev/virtio-ports/{_PORT} 2>&1; \\
   bash /run/boot-script </dev/null; echo "HPMMAP-NODE-EXIT:$?"; dmesg; echo HPMMAP-NODE-END'
 ExecStopPost=/bin/systemctl --no-block poweroff
-TimeoutStartSec=infinity
+TimeoutStartSec=20min
 
 [Install]
 WantedBy=graphical.target

@@ -29,7 +29,8 @@ sed -E 's/srcversion=..../srcversion=FFFF/; s/version=0\.1\.0/version=0.1.9/' $p
 case $module in *.xz) xz --check=crc32 </tmp/newer.ko >"$module" ;; *.zst) zstd -q </tmp/newer.ko >"$module" ;; *) cp /tmp/newer.ko "$module" ;; esac
 hpmmap status | grep 'of the module is loaded, 0.1.9 is installed' || fail "status does not say that another module waits: $(modinfo hpmmap | head -n 4)"
 hpmmap doctor | grep '0.1.9 is installed' || fail 'doctor does not say that another module waits'
-cp "/tmp/${module##*/}" "$module"
+mv "/tmp/${module##*/}" "$module"
+rm -f $plain /tmp/newer.ko
 
 step 'removed while a job runs'
 said=$(apt-get -q -y remove hpmmap 2>&1) || fail "remove: $said"
