@@ -130,7 +130,8 @@ static int ioc_launch(struct file *file, union command *cmd)
 			   HPMMAP_LAUNCH_F_INTERLEAVE |
 			   HPMMAP_LAUNCH_F_IMAGE |
 			   HPMMAP_LAUNCH_F_FIRST_TOUCH |
-			   HPMMAP_LAUNCH_F_EAGER_STACKS) || arg->__reserved ||
+			   HPMMAP_LAUNCH_F_EAGER_STACKS |
+			   HPMMAP_LAUNCH_F_SHARED_LINUX) || arg->__reserved ||
 	    arg->__reserved2)
 		return -EOPNOTSUPP;
 	if (arg->page_size && arg->page_size != HPMMAP_BLOCK_BYTES &&

@@ -6,6 +6,7 @@
 #include "hpmmap.h"
 #include "sysfs.h"
 #include "mem/payer.h"
+#include "mem/pinned.h"
 #include "mem/pool.h"
 #include "mem/section.h"
 #include "as/ctx.h"
@@ -13,9 +14,10 @@
 #include "as/handback.h"
 #include "as/job.h"
 #include "as/life.h"
-#include "as/release.h"
 #include "as/vmops.h"
 #include "as/window.h"
+#include "fs/show.h"
+#include "fs/super.h"
 #include "call/sys.h"
 #include "task/exec.h"
 #include "task/fork.h"
@@ -87,6 +89,14 @@ static struct hpmmap_hook hooks[HPMMAP_NR_CALLS] = {
 		   hpmmap_fork_copied, true),
 	HOOK_INNER(HPMMAP_CALL_USERFAULTFD, "userfaultfd_ioctl",
 		   hpmmap_userfaultfd_ioctl, true),
+	HOOK_INNER(HPMMAP_CALL_MEMFD_CREATE, "__x64_sys_memfd_create",
+		   hpmmap_sys_memfd_create, true),
+	HOOK(HPMMAP_CALL_FTRUNCATE, "ftruncate", hpmmap_sys_ftruncate),
+	HOOK(HPMMAP_CALL_FALLOCATE, "fallocate", hpmmap_sys_fallocate),
+	HOOK_INNER(HPMMAP_CALL_SHMGET, "__x64_sys_shmget", hpmmap_sys_shmget, true),
+	/* What makes the file of a segment, in the middle of shmget(2). */
+	HOOK_INNER(HPMMAP_CALL_SHM_FILE, "shmem_kernel_file_setup", hpmmap_shm_file,
+		   true),
 };
 
 static const struct hpmmap_hooked registered = {
@@ -131,6 +141,8 @@ static const struct {
 	{ NULL, hpmmap_pool_exit },
 	{ hpmmap_section_init, hpmmap_section_exit },
 	{ hpmmap_failure_init, hpmmap_failure_exit },
+	{ hpmmap_fs_init, hpmmap_fs_exit },
+	{ hpmmap_fs_show_init, hpmmap_fs_show_exit },
 	{ NULL, hpmmap_pinned_exit },
 	{ hpmmap_chardev_init, hpmmap_chardev_exit },
 	{ hpmmap_xpmem_init, hpmmap_xpmem_exit },

@@ -13,6 +13,7 @@ static const char * const names[HPMMAP_NR_DIRS] = {
 	[HPMMAP_DIR_CONTEXTS] = "contexts",
 	[HPMMAP_DIR_JOBS] = "jobs",
 	[HPMMAP_DIR_WINDOWS] = "windows",
+	[HPMMAP_DIR_SHARED] = "shared",
 };
 
 static struct kobject *root;

@@ -11,10 +11,13 @@ from .accel import choose_accel
 from .guest import Guest, GuestError, Result, parse_size
 from .kernels import is_debug_kernel, kernel_label, kernels, resolve_kernel
 from .kmsg import kernel_problems
+from .node import Boot, Node
 
 __all__ = [
+    "Boot",
     "Guest",
     "GuestError",
+    "Node",
     "Result",
     "choose_accel",
     "is_debug_kernel",

@@ -222,10 +222,16 @@ static void take_default(spank_t sp, int ac, char **av)
 /* In slurmstepd, as the user: who may not open the device cannot have it. */
 int slurm_spank_user_init(spank_t sp, int ac, char **av)
 {
+	uint32_t step;
+
 	if (!spank_remote(sp))
 		return 0;
 	if (!is_given)
 		take_default(sp, ac, av);
+	/* That of the job's prolog has no task of the user's. */
+	if (spank_get_item(sp, S_JOB_STEPID, &step) == ESPANK_SUCCESS &&
+	    step == SLURM_EXTERN_CONT)
+		wishes.on = false;
 	if (!wishes.on ||
 	    spank_get_item(sp, S_JOB_LOCAL_TASK_COUNT, &nr_devices) != ESPANK_SUCCESS)
 		return 0;

@@ -14,6 +14,7 @@
 #include "hpmmap.h"
 #include "mem/account.h"
 #include "mem/block.h"
+#include "mem/pinned.h"
 #include "as/counters.h"
 #include "as/job.h"
 #include "as/reuse.h"
@@ -46,6 +47,7 @@ enum hpmmap_name {
  * @node: in the hash; protected by the hash's lock, read under RCU
  * @job: policy; immutable, holds a reference
  * @owner: of the blocks it gets: who is charged for them, and what they come to
+ * @holder: of blocks it gave up that are pinned
  * @job_link: in the job's list
  * @in_sum: which sum of the job it has been added to last; protected by the
  *	job's lock
@@ -116,6 +118,7 @@ struct hpmmap_ctx {
 	atomic_long_t *soiled;
 	struct hpmmap_job *job;
 	struct hpmmap_owner owner;
+	struct hpmmap_holder holder;
 	struct list_head job_link;
 	unsigned long in_sum;
 	struct file *file;

@@ -25,6 +25,7 @@
 #include "hpmmap.h"
 #include "mem/account.h"
 #include "mem/block.h"
+#include "mem/pinned.h"
 #include "mem/poison.h"
 #include "mem/pool.h"
 #include "mem/section.h"
@@ -33,7 +34,6 @@
 #include "as/exchange.h"
 #include "as/failure.h"
 #include "as/life.h"
-#include "as/release.h"
 #include "as/reuse.h"
 #include "as/store.h"
 #include "as/vma.h"
@@ -58,6 +58,9 @@
 static bool seen_real;
 
 static bool guarded;
+
+/* Those whose blocks are in no store. */
+static const struct hpmmap_failure_files *files;
 
 /**
  * struct use - where a block is
@@ -224,6 +227,46 @@ static struct task_struct *early_thread(struct task_struct *process)
 	return NULL;
 }
 
+static void signal_current(unsigned long addr)
+{
+	pr_err("sending SIGBUS to %s:%d for a memory error\n", current->comm,
+	       task_pid_nr(current));
+	compat_force_sig_mceerr((void __user *)addr, PAGE_SHIFT);
+}
+
+/* @told: how many were told before. */
+static void signal_early(struct task_struct *t, unsigned long addr,
+			 unsigned int told)
+{
+	if (told < NAMED_MOST)
+		pr_err("sending SIGBUS to %s:%d for a memory error\n", t->comm,
+		       task_pid_nr(t));
+	send_sig_mceerr(BUS_MCEERR_AO, (void __user *)addr, PAGE_SHIFT, t);
+}
+
+/**
+ * hpmmap_failure_signal() - tell who uses a page that has failed
+ * @mm: the address space
+ * @addr: where it is there
+ * @flags: MF_*
+ */
+void hpmmap_failure_signal(struct mm_struct *mm, unsigned long addr, int flags)
+{
+	struct task_struct *process, *t;
+
+	if (flags & MF_ACTION_REQUIRED && current->mm == mm) {
+		signal_current(addr);
+		return;
+	}
+	rcu_read_lock();
+	for_each_process(process) {
+		t = READ_ONCE(process->mm) == mm ? early_thread(process) : NULL;
+		if (t)
+			signal_early(t, addr, 0);
+	}
+	rcu_read_unlock();
+}
+
 static int use_cmp(const void *a, const void *b)
 {
 	const struct mm_struct *x = ((const struct use *)a)->ctx->mm;
@@ -271,24 +314,15 @@ static void uses_signal(struct use *uses, unsigned long nr, unsigned long pfn,
 	sort(uses, nr, sizeof(*uses), use_cmp, NULL);
 	use = current->mm ? use_of(current->mm, uses, nr) : NULL;
 	if (flags & MF_ACTION_REQUIRED && use) {
-		pr_err("sending SIGBUS to %s:%d for a memory error\n",
-		       current->comm, task_pid_nr(current));
-		compat_force_sig_mceerr((void __user *)use_addr(use, pfn),
-					PAGE_SHIFT);
+		signal_current(use_addr(use, pfn));
 		use->sees = false;
 	}
 	rcu_read_lock();
 	for_each_process(process) {
 		use = use_of(READ_ONCE(process->mm), uses, nr);
 		t = use ? early_thread(process) : NULL;
-		if (!t)
-			continue;
-		if (told++ < NAMED_MOST)
-			pr_err("sending SIGBUS to %s:%d for a memory error\n",
-			       t->comm, task_pid_nr(t));
-		send_sig_mceerr(BUS_MCEERR_AO,
-				(void __user *)use_addr(use, pfn), PAGE_SHIFT,
-				t);
+		if (t)
+			signal_early(t, use_addr(use, pfn), told++);
 	}
 	rcu_read_unlock();
 	if (told > NAMED_MOST)
@@ -312,6 +346,12 @@ static void report(struct hpmmap_block *block, unsigned long pfn,
 		pr_err("  and %lu more\n", nr - n);
 }
 
+/* Before there are files, and when there are none any more: NULL. */
+void hpmmap_failure_set_files(const struct hpmmap_failure_files *ops)
+{
+	files = ops;
+}
+
 /* From here on nobody begins to touch a page. */
 static void page_mark(struct page *page, unsigned long pfn)
 {
@@ -331,6 +371,8 @@ static int block_tell(struct hpmmap_block *block, unsigned long pfn, int flags)
 	unsigned long nr, n;
 	struct use *uses;
 
+	if (files && files->tell(block, pfn, flags))
+		return 0;
 	uses = uses_get(block, &nr);
 	if (!uses)
 		return -ENOMEM;
@@ -492,8 +534,9 @@ static int block_evacuate(struct hpmmap_block *block, unsigned long pfn)
 {
 	nodemask_t node = nodemask_of_node(block->nid);
 	bool was_bad = block->bad;
-	unsigned long nr;
 	struct use *uses;
+	unsigned long nr;
+	bool gone;
 
 	hpmmap_reap();
 	hpmmap_reuse_reclaim(&node, NULL, ULONG_MAX);
@@ -504,7 +547,10 @@ static int block_evacuate(struct hpmmap_block *block, unsigned long pfn)
 			hpmmap_pool_unretire(block);
 		return -ENOMEM;
 	}
-	if (!uses_exchange(uses, nr, block) || !block_is_gone(block)) {
+	gone = uses_exchange(uses, nr, block);
+	if (gone && files)
+		files->exchange(block);
+	if (!gone || !block_is_gone(block)) {
 		uses_put(uses, nr);
 		if (!was_bad)
 			hpmmap_pool_unretire(block);

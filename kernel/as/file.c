@@ -24,7 +24,7 @@
 #include "as/file.h"
 #include "as/vma.h"
 
-#define HPMMAP_FS_MAGIC 0x48504d4d
+#define PSEUDO_MAGIC 0x48504d4d
 
 /* Of our mappings, and of no others: that is how they are known. */
 const struct vm_operations_struct *hpmmap_vm_ops __ro_after_init;
@@ -89,7 +89,7 @@ static const struct dentry_operations hpmmap_dops = {
 
 static int hpmmap_init_fs_context(struct fs_context *fc)
 {
-	struct pseudo_fs_context *ctx = init_pseudo(fc, HPMMAP_FS_MAGIC);
+	struct pseudo_fs_context *ctx = init_pseudo(fc, PSEUDO_MAGIC);
 
 	if (!ctx)
 		return -ENOMEM;
@@ -147,9 +147,10 @@ void hpmmap_file_init(const struct vm_operations_struct *ops)
 }
 
 /* What Linux asks of the pages of a mapping. */
-static void mapping_init(struct address_space *mapping)
+void hpmmap_file_mapping_init(struct address_space *mapping,
+			      const struct address_space_operations *ops)
 {
-	mapping->a_ops = &hpmmap_aops;
+	mapping->a_ops = ops;
 	mapping_set_unevictable(mapping);
 	/*
 	 * Below the zones a policy cares for: NUMA balancing stays away. Where
@@ -186,7 +187,7 @@ static struct file *file_new(const char *name, const struct file_operations *fop
 	inode->i_fop = fops;
 	inode->i_flags |= S_NOCMTIME | S_NOATIME | S_PRIVATE;
 	inode->i_size = MAX_LFS_FILESIZE;
-	mapping_init(inode->i_mapping);
+	hpmmap_file_mapping_init(inode->i_mapping, &hpmmap_aops);
 	/* Never one that is only read, which khugepaged has pages of its own for. */
 	atomic_set(&inode->i_writecount, 1);
 	/* Unlinked files are dumped as anonymous memory is. */
@@ -254,7 +255,7 @@ int hpmmap_file_window_mapping(struct address_space *mapping)
 	/* Taken in notifiers, by who has that of an ordinary file. */
 	lockdep_set_class(&mapping->i_mmap_rwsem, &key);
 	mapping->host = d_inode(hpmmap_mnt->mnt_root);
-	mapping_init(mapping);
+	hpmmap_file_mapping_init(mapping, &hpmmap_aops);
 	return 0;
 }
 

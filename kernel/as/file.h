@@ -10,6 +10,7 @@
 #include "as/ctx.h"
 
 struct address_space;
+struct address_space_operations;
 struct file;
 struct file_operations;
 struct vm_area_struct;
@@ -41,6 +42,8 @@ struct file *hpmmap_file_window(const struct file_operations *fops,
 				struct address_space *mapping);
 void hpmmap_file_window_end(void);
 int hpmmap_file_window_mapping(struct address_space *mapping);
+void hpmmap_file_mapping_init(struct address_space *mapping,
+			      const struct address_space_operations *ops);
 unsigned long hpmmap_file_map_named(struct hpmmap_ctx *ctx, enum hpmmap_name name,
 			       unsigned long addr, unsigned long len,
 			       unsigned long prot, unsigned long flags);

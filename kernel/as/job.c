@@ -91,6 +91,7 @@ struct hpmmap_job *hpmmap_job_alloc(const struct hpmmap_launch *arg,
 	job->image = arg->flags & HPMMAP_LAUNCH_F_IMAGE;
 	job->first_touch = arg->flags & HPMMAP_LAUNCH_F_FIRST_TOUCH;
 	job->eager_stacks = arg->flags & HPMMAP_LAUNCH_F_EAGER_STACKS;
+	job->shared_linux = arg->flags & HPMMAP_LAUNCH_F_SHARED_LINUX;
 	job->large = arg->page_size == HPMMAP_LARGE_BYTES;
 	job->nodes = *nodes;
 	ret = kobject_init_and_add(&job->kobj, (struct kobj_type *)&job_ktype,

@@ -25,6 +25,7 @@ struct hpmmap_tally;
  * @large: place memory in 1 GB runs
  * @interleave: where no memory policy says otherwise, the nodes take turns
  * @eager_stacks: stacks have all their memory at once
+ * @shared_linux: shared memory without a name stays Linux's
  * @first_touch: who touches a block first decides on its node
  * @only: patterns of programs that are registered, or NULL for all; set before it has
  *	a process
@@ -52,6 +53,7 @@ struct hpmmap_job {
 	bool large;
 	bool image;
 	bool eager_stacks;
+	bool shared_linux;
 	char *only;
 	nodemask_t nodes;
 	struct hpmmap_totals *totals;

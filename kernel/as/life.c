@@ -22,6 +22,7 @@
 #include "hook.h"
 #include "hpmmap.h"
 #include "mem/account.h"
+#include "mem/pinned.h"
 #include "mem/pool.h"
 #include "as/ctx.h"
 #include "as/file.h"
@@ -130,6 +131,7 @@ struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 	if (hpmmap_hook_get())
 		goto err_account;
 	refcount_set(&ctx->refs, 1);
+	hpmmap_release_init(ctx);
 	ctx->id = atomic64_inc_return(&next_ctx_id);
 	ctx->job = hpmmap_job_get(job);
 	ctx->image = job->image;

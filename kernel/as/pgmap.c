@@ -621,10 +621,10 @@ static pte_t window_entry(const struct vm_area_struct *vma, struct page *page, b
 	return write ? compat_pte_mkwrite(pte_mkdirty(entry)) : pte_wrprotect(entry);
 }
 
-/* For pages of one folio of a block. */
-static unsigned int insert_run(struct vm_fault *vmf, unsigned long addr,
-			       struct hpmmap_block *block, unsigned int first,
-			       unsigned int nr, bool write)
+/* For pages of one folio of a block, which is locked. */
+static unsigned int insert_run_locked(struct vm_fault *vmf, unsigned long addr,
+				      struct hpmmap_block *block, unsigned int first,
+				      unsigned int nr, bool write)
 {
 	struct page *page = hpmmap_block_page(block, first);
 	struct folio *folio = page_folio(page);
@@ -634,7 +634,6 @@ static unsigned int insert_run(struct vm_fault *vmf, unsigned long addr,
 	pte_t *ptep;
 	bool hurt;
 
-	folio_lock(folio);
 	hurt = hpmmap_block_is_hurt(block);
 	ptep = table_lock(vma->vm_mm, vmf->pmd, addr, &ptl);
 	for (i = 0; ptep && i < nr; i++) {
@@ -649,9 +648,21 @@ static unsigned int insert_run(struct vm_fault *vmf, unsigned long addr,
 	}
 	if (ptep)
 		spin_unlock(ptl);
-	folio_unlock(folio);
 	if (made)
 		compat_add_rss(vma->vm_mm, folio, made);
+	return made;
+}
+
+static unsigned int insert_run(struct vm_fault *vmf, unsigned long addr,
+			       struct hpmmap_block *block, unsigned int first,
+			       unsigned int nr, bool write)
+{
+	struct folio *folio = page_folio(hpmmap_block_page(block, first));
+	unsigned int made;
+
+	folio_lock(folio);
+	made = insert_run_locked(vmf, addr, block, first, nr, write);
+	folio_unlock(folio);
 	return made;
 }
 
@@ -683,6 +694,34 @@ unsigned int hpmmap_pgmap_insert_pages(struct vm_fault *vmf, unsigned long addr,
 		if (!test_bit_acquire(first, block->stale))
 			made += insert_run(vmf, addr, block, first, 1, write);
 	return made;
+}
+
+/**
+ * hpmmap_pgmap_insert_locked() - the same for a block of the pools that is locked
+ * @vmf: a fault in a mapping of a file
+ * @addr: where; in the table of the fault, as is all of it
+ * @block: the block, its folio locked; none of its pages is stale
+ * @first: page of the block that is mapped there
+ * @nr: how many, from that on
+ * @write: somebody may write to them
+ */
+void hpmmap_pgmap_insert_locked(struct vm_fault *vmf, unsigned long addr,
+				struct hpmmap_block *block, unsigned int first,
+				unsigned int nr, bool write)
+{
+	lockdep_assert_held(&vmf->vma->vm_mm->mmap_lock);
+	install_table(vmf);
+	insert_run_locked(vmf, addr, block, first, nr, write);
+}
+
+/*
+ * A fault is to be answered by an entry of 4 KB, whatever the core would do. False where there
+ * is no table for it.
+ */
+bool hpmmap_pgmap_table(struct vm_fault *vmf)
+{
+	install_table(vmf);
+	return !pmd_none(READ_ONCE(*vmf->pmd));
 }
 
 /**

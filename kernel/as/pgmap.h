@@ -34,6 +34,10 @@ unsigned long hpmmap_pgmap_fill_pages(struct vm_fault *vmf,
 unsigned int hpmmap_pgmap_insert_pages(struct vm_fault *vmf, unsigned long addr,
 				       struct hpmmap_block *block, unsigned int first,
 				       unsigned int nr, bool write);
+void hpmmap_pgmap_insert_locked(struct vm_fault *vmf, unsigned long addr,
+				struct hpmmap_block *block, unsigned int first,
+				unsigned int nr, bool write);
+bool hpmmap_pgmap_table(struct vm_fault *vmf);
 bool hpmmap_pgmap_insert_special(struct vm_fault *vmf, struct page *page, bool write);
 void hpmmap_pgmap_fault_in(struct vm_area_struct *vma, unsigned long addr);
 pmd_t *hpmmap_pgmap_pmd(struct mm_struct *mm, unsigned long addr);

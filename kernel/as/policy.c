@@ -30,14 +30,14 @@ static void nodes_usable(struct hpmmap_job *job, bool own, nodemask_t *nodes)
 	int nid;
 
 	lockdep_assert_held(&current->alloc_lock);
-	*nodes = job->nodes;
+	*nodes = job ? job->nodes : node_states[N_POSSIBLE];
 	if (!own)
 		return;
 	/*
 	 * A cpuset cannot name a node all of whose memory is in the pools, so
 	 * it does not forbid it either.
 	 */
-	hpmmap_for_each_node(nid, job->nodes)
+	for_each_online_node(nid)
 		if (node_state(nid, N_MEMORY) &&
 		    !node_isset(nid, cpuset_current_mems_allowed))
 			node_clear(nid, *nodes);
@@ -94,7 +94,7 @@ static struct mempolicy *policy_of(struct vm_area_struct *vma, bool own)
 
 /**
  * hpmmap_placement_get() - where memory for the caller should come from, now
- * @job: the job that pays
+ * @job: the job that pays, or NULL for who is in none
  * @vma: the mapping it is for, mmap_lock held; NULL for a new one
  * @place: out
  *
@@ -120,7 +120,7 @@ void hpmmap_placement_get(struct hpmmap_job *job, struct vm_area_struct *vma,
 	pol = policy_of(vma, own);
 	if (pol) {
 		follow(place, pol);
-	} else if (job->interleave) {
+	} else if (job && job->interleave) {
 		hpmmap_placement_take_turns(place);
 		place->large = job->large;
 	}

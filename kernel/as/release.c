@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Giving up blocks. One that somebody still refers to (a device, a pipe) waits on
- * a list until the last reference has gone; then it is free.
+ * Giving up blocks. One that somebody still refers to (a device, a pipe) waits until
+ * the last reference has gone (mem/pinned.c); then it is free.
  */
 #include <linux/delay.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
-#include <linux/spinlock.h>
-#include <linux/workqueue.h>
 
 #include "hpmmap.h"
 #include "mem/block.h"
+#include "mem/pinned.h"
 #include "mem/pool.h"
 #include "as/counters.h"
 #include "as/ctx.h"
@@ -20,27 +19,6 @@
 
 /* How long a call waits for somebody else's reference, in steps of 1 ms. */
 #define PIN_WAIT_STEPS 10
-
-/* How often pinned blocks are looked at: first, and last if none came free. */
-#define PIN_POLL_MS 50
-#define PIN_POLL_LAST_MS 1000
-
-/*
- * Pinned blocks that are looked at without a pause; one of Linux's pages counts as so many,
- * each of which is looked at.
- */
-#define PIN_POLL_BATCH 64
-#define PIN_POLL_LINUX 32
-
-static LIST_HEAD(pinned);
-static unsigned long nr_pinned;
-static DEFINE_SPINLOCK(pinned_lock);
-static unsigned int pinned_ms = PIN_POLL_MS;
-/* When an allocation has looked at last. */
-static unsigned long pinned_looked;
-
-static void pinned_work_fn(struct work_struct *work);
-static DECLARE_DELAYED_WORK(pinned_work, pinned_work_fn);
 
 static int known_refs(struct folio *folio)
 {
@@ -185,123 +163,28 @@ void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 	}
 	refcount_inc(&ctx->refs);
 	atomic_long_inc(&ctx->nr_pinned);
-	if (block->folio)
-		hpmmap_pool_set_pinned(block);
-	spin_lock(&pinned_lock);
-	block->ctx = ctx;
-	list_add_tail(&block->link, &pinned);
-	nr_pinned++;
-	spin_unlock(&pinned_lock);
-	schedule_delayed_work(&pinned_work, msecs_to_jiffies(PIN_POLL_MS));
+	hpmmap_pinned_add(block, &ctx->holder);
 }
 
-/*
- * Moves those of the next pinned blocks, @most of them and a batch, that are not so any
- * more to @idle, and the others behind all the rest. Returns how many it has looked at.
- */
-static unsigned int pinned_look(unsigned long most, struct list_head *idle)
+/* The pins of a block that was given up have gone. */
+static void pinned_back(struct hpmmap_holder *holder, struct hpmmap_block *block)
 {
-	unsigned int nr, looks = 0;
-	struct hpmmap_block *block;
+	struct hpmmap_ctx *ctx = container_of(holder, struct hpmmap_ctx, holder);
+	bool soiled = block->folio && !all_zero(block);
+	int nid = block->nid;
+	LIST_HEAD(freed);
 
-	lockdep_assert_held(&pinned_lock);
-	for (nr = 0; nr < most && looks < PIN_POLL_BATCH && !list_empty(&pinned); nr++) {
-		block = list_first_entry(&pinned, struct hpmmap_block, link);
-		looks += block->folio ? 1 : PIN_POLL_LINUX;
-		if (hpmmap_block_idle(block)) {
-			list_move(&block->link, idle);
-			nr_pinned--;
-		} else {
-			list_move_tail(&block->link, &pinned);
-		}
-	}
-	return nr;
+	give_up(ctx, block, &freed);
+	hpmmap_pool_free(&freed);
+	/* It is free before somebody may be asked to zero it. */
+	if (soiled)
+		hpmmap_ctx_soil(ctx, nid, 1);
+	atomic_long_dec(&ctx->nr_pinned);
+	hpmmap_ctx_put(ctx);
 }
 
-static void pinned_take_back(struct list_head *idle)
+/* A new context has given up nothing yet. */
+void hpmmap_release_init(struct hpmmap_ctx *ctx)
 {
-	struct hpmmap_block *block, *tmp;
-
-	list_for_each_entry_safe(block, tmp, idle, link) {
-		bool soiled = block->folio && !all_zero(block);
-		struct hpmmap_ctx *ctx = block->ctx;
-		int nid = block->nid;
-		LIST_HEAD(freed);
-
-		list_del_init(&block->link);
-		block->ctx = NULL;
-		give_up(ctx, block, &freed);
-		hpmmap_pool_free(&freed);
-		/* It is free before somebody may be asked to zero it. */
-		if (soiled)
-			hpmmap_ctx_soil(ctx, nid, 1);
-		atomic_long_dec(&ctx->nr_pinned);
-		hpmmap_ctx_put(ctx);
-	}
-}
-
-/**
- * hpmmap_pinned_poll() - take back the blocks whose pins have gone
- *
- * May sleep.
- */
-void hpmmap_pinned_poll(void)
-{
-	unsigned long left = READ_ONCE(nr_pinned);
-
-	while (left) {
-		LIST_HEAD(idle);
-		unsigned int nr;
-
-		spin_lock(&pinned_lock);
-		nr = pinned_look(left, &idle);
-		spin_unlock(&pinned_lock);
-		if (!list_empty(&idle)) {
-			WRITE_ONCE(pinned_ms, PIN_POLL_MS);
-			pinned_take_back(&idle);
-		}
-		if (!nr)
-			break;
-		left -= nr;
-		cond_resched();
-	}
-}
-
-/**
- * hpmmap_pinned_poll_some() - the same with some of them, for an allocation
- *
- * Where there are many, once every few milliseconds; and never while somebody
- * else is at it.
- */
-void hpmmap_pinned_poll_some(void)
-{
-	LIST_HEAD(idle);
-
-	if (!READ_ONCE(nr_pinned) ||
-	    (READ_ONCE(nr_pinned) > PIN_POLL_BATCH &&
-	     READ_ONCE(pinned_looked) == jiffies) ||
-	    !spin_trylock(&pinned_lock))
-		return;
-	WRITE_ONCE(pinned_looked, jiffies);
-	pinned_look(nr_pinned, &idle);
-	spin_unlock(&pinned_lock);
-	pinned_take_back(&idle);
-}
-
-static void pinned_work_fn(struct work_struct *work)
-{
-	unsigned int ms;
-
-	hpmmap_pinned_poll();
-	if (!READ_ONCE(nr_pinned))
-		return;
-	ms = READ_ONCE(pinned_ms);
-	WRITE_ONCE(pinned_ms, min(2 * ms, (unsigned int)PIN_POLL_LAST_MS));
-	schedule_delayed_work(&pinned_work, msecs_to_jiffies(ms));
-}
-
-/* Pinned blocks keep the module loaded, so there are none left here. */
-void hpmmap_pinned_exit(void)
-{
-	cancel_delayed_work_sync(&pinned_work);
+	ctx->holder.back = pinned_back;
 }

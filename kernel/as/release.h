@@ -13,8 +13,6 @@ bool hpmmap_block_wait_unpinned(struct hpmmap_ctx *ctx,
 void hpmmap_block_release(struct hpmmap_ctx *ctx, struct hpmmap_block *block);
 void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 			     struct list_head *freed);
-void hpmmap_pinned_poll(void);
-void hpmmap_pinned_poll_some(void);
-void hpmmap_pinned_exit(void);
+void hpmmap_release_init(struct hpmmap_ctx *ctx);
 
 #endif /* _HPMMAP_AS_RELEASE_H */

@@ -208,6 +208,9 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	LIST_HEAD(blocks);
 
 	lockdep_assert_held(&ctx->ops);
+	/* Linux maps it all at once, in the place of what has memory: so does it here. */
+	if (fixed && locked && prot & (PROT_READ | PROT_WRITE | PROT_EXEC))
+		c.lazy = false;
 	if (!(prot & (PROT_READ | PROT_WRITE | PROT_EXEC)))
 		c.few = true;
 	else if (!locked && !c.lazy && !c.reuse && !stack)

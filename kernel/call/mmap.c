@@ -2,6 +2,7 @@
 /*
  * mmap, munmap and remap_file_pages of a registered process.
  */
+#include <linux/file.h>
 #include <linux/mman.h>
 #include <linux/sched/signal.h>
 
@@ -18,6 +19,7 @@
 #include "as/reserve.h"
 #include "as/reuse.h"
 #include "as/stats.h"
+#include "fs/internal.h"
 #include "call/fresh.h"
 #include "call/handle.h"
 #include "call/mmap.h"
@@ -141,8 +143,11 @@ static bool wants_populated(struct hpmmap_ctx *ctx, unsigned long flags)
 	       flags & MAP_DENYWRITE && !(flags & MAP_ANONYMOUS);
 }
 
-/* Linux's mapping may replace some of ours. Without ctx->ops. */
-static long mmap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
+/*
+ * Linux's mapping, or one of a file, may replace some of ours. Without ctx->ops.
+ */
+static long mmap_apart(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
+		       struct file *file)
 {
 	struct hpmmap_change c = {
 		.ctx = ctx,
@@ -158,10 +163,53 @@ static long mmap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 		return ret;
 	if (wants_populated(ctx, regs->r10))
 		with_flags.r10 |= MAP_POPULATE;
-	ret = hpmmap_call_orig(HPMMAP_CALL_MMAP, &with_flags);
+	ret = file ? vm_mmap(file, regs->di, regs->si, regs->dx,
+			     regs->r10 & ~MAP_ANONYMOUS, 0) :
+		     hpmmap_call_orig(HPMMAP_CALL_MMAP, &with_flags);
 	/* Even if it failed. */
 	if (fixed)
 		hpmmap_change_settle_apart(&c, HPMMAP_CUT);
+	return ret;
+}
+
+static long mmap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
+{
+	return mmap_apart(ctx, regs, NULL);
+}
+
+/* Is a mapping for the process and its children to come from the pools? */
+static bool wants_shared(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
+{
+	unsigned long flags = regs->r10;
+
+	return !ctx->job->shared_linux && flags & MAP_ANONYMOUS &&
+	       (flags & MAP_TYPE) == MAP_SHARED &&
+	       !(flags & (MAP_HUGETLB | MAP_GROWSDOWN)) && !offset_in_page(regs->r9) &&
+	       !hpmmap_is_reservation(regs->dx, flags) && regs->si &&
+	       PAGE_ALIGN(regs->si) >= regs->si && PAGE_ALIGN(regs->si) <= TASK_SIZE;
+}
+
+/* It is a file that nobody else has, under the name that Linux gives it. */
+static long mmap_shared(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
+{
+	struct file *file;
+	long ret;
+
+	file = hpmmap_fs_file("dev/zero", PAGE_ALIGN(regs->si), true);
+	if (!IS_ERR(file)) {
+		ret = mmap_apart(ctx, regs, file);
+		fput(file);
+	} else if (PTR_ERR(file) == -EINTR) {
+		return -EINTR;
+	} else if (ctx->job->strict) {
+		hpmmap_count_failure(ctx);
+		ret = -ENOMEM;
+	} else {
+		ret = mmap_linux(ctx, regs);
+		if (!IS_ERR_VALUE(ret))
+			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP,
+					      PAGE_ALIGN(regs->si));
+	}
 	return ret;
 }
 
@@ -356,7 +404,8 @@ long hpmmap_sys_mmap(const struct pt_regs *regs)
 		return hpmmap_call_orig(HPMMAP_CALL_MMAP, regs);
 	if (!mmap_is_ours(regs->di, regs->si, regs->r10 & ~MAP_GROWSDOWN) ||
 	    offset_in_page(regs->r9)) {
-		ret = mmap_linux(ctx, regs);
+		ret = wants_shared(ctx, regs) ? mmap_shared(ctx, regs) :
+						mmap_linux(ctx, regs);
 		hpmmap_ctx_put(ctx);
 		return ret;
 	}

@@ -3,6 +3,9 @@
 #ifndef _HPMMAP_CALL_SYS_H
 #define _HPMMAP_CALL_SYS_H
 
+#include <linux/types.h>
+
+struct file;
 struct pt_regs;
 
 long hpmmap_sys_mmap(const struct pt_regs *regs);
@@ -20,5 +23,10 @@ long hpmmap_sys_mbind(const struct pt_regs *regs);
 long hpmmap_sys_move_pages(const struct pt_regs *regs);
 long hpmmap_sys_migrate_pages(const struct pt_regs *regs);
 long hpmmap_sys_remap_file_pages(const struct pt_regs *regs);
+long hpmmap_sys_memfd_create(const struct pt_regs *regs);
+long hpmmap_sys_ftruncate(const struct pt_regs *regs);
+long hpmmap_sys_fallocate(const struct pt_regs *regs);
+long hpmmap_sys_shmget(const struct pt_regs *regs);
+struct file *hpmmap_shm_file(const char *name, loff_t size, unsigned long flags);
 
 #endif /* _HPMMAP_CALL_SYS_H */

@@ -209,6 +209,18 @@ void compat_vma_set_file(struct vm_area_struct *vma, struct file *file)
 	fput(old);
 }
 
+void compat_for_each_vma_of(struct address_space *mapping,
+			    void (*fn)(struct vm_area_struct *vma, void *data),
+			    void *data)
+{
+	struct rb_node *node;
+
+	i_mmap_lock_read(mapping);
+	for (node = rb_first_cached(&mapping->i_mmap); node; node = rb_next(node))
+		fn(rb_entry(node, struct vm_area_struct, shared.rb), data);
+	i_mmap_unlock_read(mapping);
+}
+
 typedef bool may_access_t(struct task_struct *task, unsigned int mode);
 DEFINE_STATIC_CALL_RET0(hpmmap_may_access, may_access_t);
 
@@ -250,6 +262,17 @@ noinline void compat_fork_copied(struct list_head *events)
 {
 	static_call_cond(hpmmap_fork_copied_fn)(events);
 	barrier();
+}
+
+typedef struct file *shm_file_t(const char *name, loff_t size, unsigned long flags);
+DEFINE_STATIC_CALL_RET0(hpmmap_shm_file_fn, shm_file_t);
+
+noinline struct file *compat_shm_file(const char *name, loff_t size, unsigned long flags)
+{
+	struct file *file = static_call(hpmmap_shm_file_fn)(name, size, flags);
+
+	barrier();
+	return file;
 }
 
 noinline long compat_oom_badness(struct task_struct *task, unsigned long total)
@@ -490,6 +513,7 @@ static const struct {
 	FUNCTION("vm_commit_limit", hpmmap_commit_limit),
 	FUNCTION("ptrace_may_access", hpmmap_may_access),
 	FUNCTION("oom_badness", hpmmap_oom_badness),
+	FUNCTION("shmem_kernel_file_setup", hpmmap_shm_file_fn),
 	FUNCTION("kernel_clone", hpmmap_kernel_clone_fn),
 	FUNCTION("find_memory_block", hpmmap_find_block),
 #ifdef CONFIG_CMA

@@ -6,12 +6,14 @@
 #ifndef _HPMMAP_COMPAT_H
 #define _HPMMAP_COMPAT_H
 
+#include <linux/fs.h>
 #include <linux/ftrace.h>
 #include <linux/mm.h>
 #include <linux/mman.h>
 #include <linux/mmu_notifier.h>
 #include <linux/module.h>
 #include <linux/page_table_check.h>
+#include <linux/pid_namespace.h>
 #include <linux/sched/coredump.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/task.h>
@@ -61,6 +63,59 @@ static __always_inline unsigned long compat_ftrace_arg(struct ftrace_regs *fregs
 	return ftrace_regs_get_argument(fregs, n);
 #else
 	return n ? fregs->regs.si : fregs->regs.di;
+#endif
+}
+
+/* How a mount shows users, what the times of a new inode are, and the like. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+typedef struct mnt_idmap compat_idmap;
+#define compat_nop_idmap &nop_mnt_idmap
+#else
+typedef struct user_namespace compat_idmap;
+#define compat_nop_idmap &init_user_ns
+#endif
+
+static inline void compat_inode_times_init(struct inode *inode)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 6, 0)
+	simple_inode_init_ts(inode);
+#else
+	inode->i_atime = inode->i_mtime = inode->i_ctime = current_time(inode);
+#endif
+}
+
+static inline void compat_dir_changed(struct inode *dir)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 6, 0)
+	inode_set_mtime_to_ts(dir, inode_set_ctime_current(dir));
+#else
+	dir->i_mtime = dir->i_ctime = current_time(dir);
+#endif
+}
+
+/* What mkdir of an inode's operations returns. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 15, 0)
+typedef struct dentry *compat_mkdir_t;
+#define compat_mkdir_ret(_ret) ERR_PTR(_ret)
+#else
+typedef int compat_mkdir_t;
+#define compat_mkdir_ret(_ret) (_ret)
+#endif
+
+/* By way of read_iter, to pages of the pipe's own. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 5, 0)
+#define COMPAT_SPLICE_READ copy_splice_read
+#else
+#define COMPAT_SPLICE_READ generic_file_splice_read
+#endif
+
+/* Does vm.memfd_noexec change what a memfd_create(2) without a word about it makes? */
+static inline bool compat_memfd_noexec(struct pid_namespace *ns)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 6, 0)
+	return pidns_memfd_noexec_scope(ns) > 0;
+#else
+	return false;
 #endif
 }
 
@@ -381,6 +436,11 @@ void compat_add_rss(struct mm_struct *mm, struct folio *folio, long nr_pages);
 /* All of it, on all CPUs. */
 void compat_flush_tlb_mm(struct mm_struct *mm);
 
+/* Calls a function for each mapping of a file. May sleep, as that one must not. */
+void compat_for_each_vma_of(struct address_space *mapping,
+			    void (*fn)(struct vm_area_struct *vma, void *data),
+			    void *data);
+
 /* Tell which file a mapping is of; mmap_lock held for writing. */
 void compat_vma_set_file(struct vm_area_struct *vma, struct file *file);
 
@@ -422,6 +482,7 @@ long compat_oom_badness(struct task_struct *task, unsigned long total);
  */
 pid_t compat_kernel_clone(struct kernel_clone_args *args);
 void compat_fork_copied(struct list_head *events);
+struct file *compat_shm_file(const char *name, loff_t size, unsigned long flags);
 int compat_memory_failure(unsigned long pfn, int flags);
 int compat_soft_offline(unsigned long pfn, int flags);
 

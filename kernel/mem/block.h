@@ -11,7 +11,7 @@
 #include "hpmmap.h"
 
 struct hpmmap_account;
-struct hpmmap_ctx;
+struct hpmmap_holder;
 
 /**
  * struct hpmmap_owner - whose blocks they are, as far as that matters here
@@ -75,7 +75,7 @@ enum hpmmap_block_state {
  * @pages: NULL for a pool block; otherwise SLOT_PAGES pointers to order-0
  *	pages of Linux, NULL where none was needed yet. Protected by ctx->lock.
  * @account: who is charged for a pool block that is not free
- * @ctx: the context it came from while PINNED (holds a reference)
+ * @holder: who has given it up while it is PINNED
  * @slot: its slot while in a store, protected by ctx->lock; on a list from
  *	hpmmap_pool_alloc() the one it is meant for, or NO_SLOT
  * @nid: node of a pool block. Immutable.
@@ -108,7 +108,7 @@ struct hpmmap_block {
 	struct folio *folio;
 	struct page **pages;
 	struct hpmmap_account *account;
-	struct hpmmap_ctx *ctx;
+	struct hpmmap_holder *holder;
 	unsigned long slot;
 	int nid;
 	bool zeroed;

@@ -265,6 +265,12 @@ struct hpmmap_launch {
  * HPMMAP_LAUNCH_F_STRICT, too.
  */
 #define HPMMAP_LAUNCH_F_EAGER_STACKS	(1U << 5)
+/*
+ * Shared memory without a name in a file system (mmap with MAP_SHARED and
+ * MAP_ANONYMOUS, memfd_create, shmget) stays Linux's. Otherwise it comes from the
+ * pools, and outlives the job where it does on Linux.
+ */
+#define HPMMAP_LAUNCH_F_SHARED_LINUX	(1U << 6)
 
 /**
  * DOC: Limits
@@ -380,7 +386,8 @@ struct hpmmap_limit_list {
 					 HPMMAP_LAUNCH_F_INTERLEAVE | \
 					 HPMMAP_LAUNCH_F_IMAGE | \
 					 HPMMAP_LAUNCH_F_FIRST_TOUCH | \
-					 HPMMAP_LAUNCH_F_EAGER_STACKS)
+					 HPMMAP_LAUNCH_F_EAGER_STACKS | \
+					 HPMMAP_LAUNCH_F_SHARED_LINUX)
 #define HPMMAP_MARK_OPTIONS	(HPMMAP_MARK_LAUNCH_FLAGS | HPMMAP_MARK_F_1G)
 
 /**
@@ -442,6 +449,11 @@ struct hpmmap_limit_list {
  *		entries_2m entries_4k entries_linux	entries of page tables that were
  *					made: of 2 MB, of 4 KB, for memory of Linux
  *		revoked			ranges that were taken out of them
+ *	shared/				memory of files, of everybody
+ *		mounts			file systems that are mounted
+ *		files			files that have memory
+ *		held_bytes		what files have
+ *		pinned_bytes		what files gave up, and somebody still refers to
  *	contexts/ID/			one directory an address space
  *		pid job uid		who it is (pid in the initial namespace)
  *		strict			1: policy strict, 0: fallback

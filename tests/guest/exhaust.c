@@ -252,8 +252,9 @@ static void libraries_report_the_failure(void)
 	errno = 0;
 	CHECK(malloc(MB(64)) == NULL);
 	CHECK_EQ(errno, ENOMEM);
-	/* MAP_SHARED memory is Linux's and there is enough of it. */
-	unmap(map_flags(NULL, MB(4), RW, MAP_SHARED | MAP_ANONYMOUS), MB(4));
+	CHECK_ERR(mmap(NULL, MB(4), RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0), ENOMEM);
+	/* What is shared and only reserved is Linux's, and there is enough of it. */
+	unmap(map_flags(NULL, MB(4), RW, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE), MB(4));
 	verify_all();
 	give_back_small();
 	give_back(0);

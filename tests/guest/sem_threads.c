@@ -831,9 +831,9 @@ static void calls_wait_for_a_thread_that_maps(void)
 	if (fd < 0)
 		SKIP("no userfaultfd");
 	CHECK_OK(ioctl(fd, UFFDIO_API, &api));
-	/* Shared memory stays Linux's, whoever maps it. */
+	/* Shared memory that is only reserved stays Linux's, whoever maps it. */
 	p = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE,
-		 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		 MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	CHECK(p != MAP_FAILED);
 	reg.range.start = (uintptr_t)p;
 	reg.range.len = 3 * PAGE;

@@ -262,7 +262,7 @@ static pthread_t watch(struct watched *w, uint64_t feature, uint64_t event,
 	CHECK_OK(w->fd);
 	w->event = event;
 	w->len = len;
-	w->p = mmap(at, len, RW, MAP_SHARED | MAP_ANONYMOUS |
+	w->p = mmap(at, len, RW, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE |
 		    (at ? MAP_FIXED : 0), -1, 0);
 	CHECK(w->p != MAP_FAILED);
 	memset(w->p, 7, len);
@@ -357,7 +357,8 @@ static pthread_t watch_faults(struct watched *w, char *at)
 	CHECK_OK(w->fd);
 	w->event = UFFD_EVENT_PAGEFAULT;
 	w->len = PAGE;
-	w->p = mmap(at, PAGE, RW, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	w->p = mmap(at, PAGE, RW,
+		    MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 	CHECK(w->p == at);
 	CHECK_OK(uffd_register(w->fd, w->p, PAGE, UFFDIO_REGISTER_MODE_MISSING));
 	return start_thread(monitor, w);

@@ -50,12 +50,12 @@ static void counters_count_faults(void)
 {
 	const size_t len = 16 * PAGE;
 	struct totals before, after;
-	int fd = memfd_create("touch", MFD_CLOEXEC);
+	int fd = memfd_create("touch", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	char *p;
 
 	if (!watch_available() && !registered())
 		SKIP("perf_event_open is not permitted and there is no module");
-	/* Memory of a file stays Linux's: perf counts, the module does not. */
+	/* Memory of a file that can be sealed stays Linux's: perf counts, the module does not. */
 	CHECK_OK(fd);
 	CHECK_OK(ftruncate(fd, (off_t)len));
 	p = mmap(NULL, len, RW, MAP_SHARED, fd, 0);
@@ -94,7 +94,7 @@ static void use_reservation(void *arg)
 
 static void use_small_entries(void *arg)
 {
-	int fd = memfd_create("touch", MFD_CLOEXEC);
+	int fd = memfd_create("touch", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	char *p;
 
 	(void)arg;

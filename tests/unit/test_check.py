@@ -46,7 +46,18 @@ def check(tree, *args):
 
 
 SHORT = ["setup", "setup", "lint", "unit-python", "unit-c", "unit-rust", "kernels", "tools", "vm"]
-LONG = [*SHORT[:7], "archive-kernel", "tools", "vm", "check-parallel", "kdump", "check-debug", "matrix", "mutants"]
+LONG = [
+    *SHORT[:7],
+    "archive-kernel",
+    "tools",
+    "vm",
+    "check-parallel",
+    "kdump",
+    "nodes",
+    "check-debug",
+    "matrix",
+    "mutants",
+]
 
 
 def test_a_short_run_stops_at_a_failure(tree):

@@ -21,3 +21,55 @@ def test_the_unit_may_do_little(unit):
     if not level:
         pytest.skip(f"systemd-analyze cannot look at it: {ran.stderr.strip()}")
     assert float(level[1]) <= 2.0, ran.stdout
+
+
+def test_the_packages_have_the_version_of_the_file():
+    version = (ROOT / "VERSION").read_text().strip()
+    newest = (PACKAGING / "debian/changelog").read_text().splitlines()[0]
+    assert newest.startswith(f"hpmmap ({version}) ")
+
+
+def test_every_unit_is_packaged():
+    rules = (PACKAGING / "debian/rules").read_text()
+    for unit in UNITS:
+        assert f"dh_installsystemd --name={unit.stem} " in rules
+
+
+def dkms(tmp_path, kernel, options):
+    """What DKMS finds in dkms.conf for a kernel with these options: whether it is to be built, and what is said."""
+    (tmp_path / ".config").write_text("".join(f"{option}=y\n" for option in options))
+    source = """. "$0"; [[ $kernelver =~ $BUILD_EXCLUSIVE_KERNEL ]] && echo "$AUTOINSTALL" """
+    env = {"PATH": "/usr/bin:/bin", "kernelver": kernel, "kernel_source_dir": str(tmp_path)}
+    command = ["bash", "-c", source, PACKAGING / "dkms.conf"]
+    ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    return ran.stdout.strip(), ran.stderr.strip()
+
+
+NEEDED = re.search(r'BUILD_EXCLUSIVE_CONFIG="(.*)"', (PACKAGING / "dkms.conf").read_text())[1].split()
+
+
+@pytest.mark.parametrize("kernel", ["6.1.0-56-amd64", "6.12.117+deb12-rt-amd64", "6.6-mine", "7.3.4+deb13-amd64"])
+def test_dkms_builds_for_kernels_that_are_known(tmp_path, kernel):
+    assert dkms(tmp_path, kernel, NEEDED) == ("yes", "")
+
+
+@pytest.mark.parametrize("kernel", ["5.14.0-503.el9.x86_64", "6.0.19", "7.4.0", "7.30.1", "16.1.0"])
+def test_dkms_leaves_out_others_with_a_line(tmp_path, kernel):
+    assert dkms(tmp_path, kernel, NEEDED) == ("", f"hpmmap: kernel {kernel} is left out: it builds for 6.1 to 7.3")
+
+
+@pytest.mark.parametrize("option", NEEDED)
+def test_dkms_says_which_option_a_kernel_lacks(tmp_path, option):
+    others = [one for one in NEEDED if one != option]
+    assert dkms(tmp_path, "6.1.0", others) == ("", f"hpmmap: kernel 6.1.0 is left out: it lacks {option}")
+
+
+def test_dkms_needs_what_the_module_says_that_it_needs():
+    asked = set(re.findall(r"CONFIG_\w+", (ROOT / "kernel/compat/compat.h").read_text().split("/* Exported")[0]))
+    assert set(NEEDED) | {"CONFIG_X86_64"} == asked
+
+
+def test_the_newest_kernel_is_that_of_the_table():
+    table = (ROOT / "docs/kernels.md").read_text().split("Where nothing is said")[0]
+    newest = max(tuple(map(int, found)) for found in re.findall(r"^\| (\d+)\.(\d+)\.", table, re.MULTILINE))
+    assert "builds for 6.1 to {}.{}".format(*newest) in (PACKAGING / "dkms.conf").read_text()

@@ -108,6 +108,7 @@ def _registered(options: str) -> str:
     image = "yes" if "--image" in options.split() else "no"
     others = "HPMMAP_TEST_STACKS=eager " if "--stacks eager" in options else ""
     others += "HPMMAP_TEST_FIRST_TOUCH=1 " if "first-touch" in options.split() else ""
+    others += "HPMMAP_TEST_SHARED=linux " if "--shared linux" in options else ""
     return (
         f"HPMMAP_TEST_EXPECT=registered HPMMAP_TEST_POLICY={policy} HPMMAP_TEST_IMAGE={image} "
         f"{others}hpmmap run {options} --"

@@ -119,6 +119,21 @@ impl Fixture {
         }
     }
 
+    /// Files, and their bytes, in one file system; one block more is pinned.
+    pub fn shared(&self, files: u64, bytes: u64) {
+        for (name, value) in [
+            ("mounts", 1),
+            ("files", files),
+            ("held_bytes", bytes),
+            ("pinned_bytes", 2 << 20),
+        ] {
+            self.write(
+                &format!("sys/kernel/hpmmap/shared/{name}"),
+                &format!("{value}\n"),
+            );
+        }
+    }
+
     /// The pool of a node; only the largest free block is zero.
     pub fn node_pool(&self, node: u32, total: u64, free: u64, largest: u64, pinned: u64) {
         let dir = format!("sys/kernel/hpmmap/nodes/node{node}");

@@ -13,6 +13,7 @@ pub mod pool;
 pub mod process;
 mod root;
 pub mod security;
+pub mod shared;
 pub mod window;
 
 pub mod fixture;

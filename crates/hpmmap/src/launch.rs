@@ -42,6 +42,17 @@ pub enum Stacks {
     Eager,
 }
 
+/// Where memory comes from that processes share without naming it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shared {
+    /// From the pools: mmap with MAP_SHARED and MAP_ANONYMOUS, memfd_create,
+    /// shmget
+    Pools,
+    /// From Linux
+    Linux,
+}
+
 /// Options of a launched program, apart from the nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Options {
@@ -55,6 +66,8 @@ pub struct Options {
     pub placement: Placement,
     /// When stacks have their memory.
     pub stacks: Stacks,
+    /// Where shared memory without a name comes from.
+    pub shared: Shared,
     /// In bytes.
     pub page_size: u64,
 }
@@ -67,6 +80,7 @@ impl Options {
             | flag(self.strict, uapi::LAUNCH_F_STRICT)
             | flag(self.no_inherit, uapi::LAUNCH_F_NO_INHERIT)
             | flag(self.stacks == Stacks::Eager, uapi::LAUNCH_F_EAGER_STACKS)
+            | flag(self.shared == Shared::Linux, uapi::LAUNCH_F_SHARED_LINUX)
             | self.placement.launch_flag()
     }
 }
@@ -86,6 +100,7 @@ impl fmt::Display for Options {
             (self.placement == Placement::Interleave, "interleave"),
             (self.placement == Placement::FirstTouch, "first-touch"),
             (self.stacks == Stacks::Eager, "eager stacks"),
+            (self.shared == Shared::Linux, "shared memory of Linux"),
         ] {
             if set {
                 write!(f, ", {name}")?;

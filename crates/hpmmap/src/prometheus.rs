@@ -6,6 +6,7 @@ use hpmmap_base::escape;
 use hpmmap_base::user_name;
 use hpmmap_host::job::{Job, Latency, TIMED_CALLS};
 use hpmmap_host::pool::{Context, NodePool};
+use hpmmap_host::shared::Shared;
 use hpmmap_host::window::Windows;
 use hpmmap_sys::uapi::BLOCK_BYTES;
 
@@ -24,6 +25,8 @@ pub struct State<'a> {
     pub windows: Option<Windows>,
     /// Of users and cgroups, as far as the caller may see them.
     pub limits: &'a [Reported],
+    /// `None` from a module without.
+    pub shared: Option<Shared>,
 }
 
 /// A job and the times of its calls, as [`TIMED_CALLS`] has them.
@@ -122,7 +125,30 @@ pub fn text(state: &State) -> String {
     if let Some(windows) = &state.windows {
         window_counts(&mut out, windows);
     }
+    if let Some(shared) = &state.shared {
+        shared_bytes(&mut out, shared);
+    }
     out.0
+}
+
+fn shared_bytes(out: &mut Text, shared: &Shared) {
+    for (what, help, value) in [
+        ("mounts", "File systems of pool memory.", shared.mounts),
+        ("files", "Files that have pool memory.", shared.files),
+        ("bytes", "Pool memory of files.", shared.held_bytes),
+        (
+            "pinned_bytes",
+            "Pool memory that files gave up, and somebody still refers to.",
+            shared.pinned_bytes,
+        ),
+    ] {
+        out.family(
+            &format!("hpmmap_shared_{what}"),
+            "gauge",
+            help,
+            [(vec![], value)],
+        );
+    }
 }
 
 fn window_counts(out: &mut Text, windows: &Windows) {
@@ -434,7 +460,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use hpmmap_host::fixture::Fixture;
-    use hpmmap_host::{job, pool, window};
+    use hpmmap_host::{job, pool, shared, window};
     use hpmmap_sys::uapi::{self, LimitEntry};
 
     use super::*;
@@ -465,6 +491,7 @@ mod tests {
             jobs: jobs.as_deref(),
             windows: window::read(&root).unwrap(),
             limits,
+            shared: shared::read(&root).unwrap(),
         })
     }
 
@@ -477,6 +504,7 @@ mod tests {
         fixture.job(3, 0);
         fixture.job(4, 4_000_000_123);
         fixture.windows(2, 4 << 20);
+        fixture.shared(2, 6 << 20);
         fixture
     }
 

@@ -124,7 +124,7 @@ static void hugetlb(void)
 
 static void shared(void)
 {
-	int fd = memfd_create("faults", 0);
+	int fd = memfd_create("faults", MFD_ALLOW_SEALING);
 	char *p;
 
 	if (fd < 0 || ftruncate(fd, 32 * PAGE))
@@ -138,7 +138,7 @@ static void shared(void)
 /* Pages of a file that are written become copies. */
 static void private(void)
 {
-	int fd = memfd_create("faults", 0);
+	int fd = memfd_create("faults", MFD_ALLOW_SEALING);
 	char *p;
 
 	if (fd < 0 || ftruncate(fd, 16 * PAGE))

@@ -521,7 +521,7 @@ static void parts_of_a_slot(void)
 static void mixed_with_a_file(void)
 {
 	char *base = free_range(MB(6));
-	int fd = memfd_create("numa_place", MFD_CLOEXEC);
+	int fd = memfd_create("numa_place", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
 	start();
 	CHECK_OK(fd);

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * rdma_pin DEVICE BYTES: register anonymous memory with an RDMA device, then do
- * as told, one word a line on standard input, and answer on standard output:
+ * rdma_pin DEVICE BYTES [FILE]: register anonymous memory, or that of a new file, with an
+ * RDMA device, then do as told, one word a line on standard input, and answer on standard
+ * output:
  *
  *   register    map memory, write to it and register it    (done once at start)
  *   unmap       unmap it; it stays registered
  *   verify      have the device read it: the content is what was written
+ *   cut         the file becomes empty; it stays registered
  *   deregister  end the registration
  *   heir        a child registers memory that it shares with this process, for
  *               reading only, and ends; the device keeps it. Write to it, and
  *               have the device read it: the content is the child's
  */
 #include <err.h>
+#include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -31,6 +34,7 @@ static unsigned char *landing;
 static char *memory;
 static uintptr_t address;
 static size_t length;
+static const char *path;
 
 static const size_t piece = 1 << 20;
 
@@ -47,7 +51,11 @@ static unsigned char content(size_t offset)
 
 static void do_register(void)
 {
-	memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int fd = path ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
+
+	if (path && (fd < 0 || ftruncate(fd, (off_t)length)))
+		err(1, "%s", path);
+	memory = mmap(NULL, length, PROT_READ | PROT_WRITE, path ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, fd, 0);
 	if (memory == MAP_FAILED)
 		err(1, "mmap");
 	for (size_t offset = 0; offset < length; offset += 4096)
@@ -207,8 +215,9 @@ int main(int argc, char **argv)
 {
 	char order[64];
 
-	if (argc != 3)
-		errx(2, "usage: rdma_pin DEVICE BYTES");
+	if (argc != 3 && argc != 4)
+		errx(2, "usage: rdma_pin DEVICE BYTES [FILE]");
+	path = argv[3];
 	length = strtoull(argv[2], NULL, 0);
 	if (length == 0 || length % piece)
 		errx(2, "%s: not a multiple of %zu bytes", argv[2], piece);
@@ -221,6 +230,10 @@ int main(int argc, char **argv)
 			if (munmap(memory, length))
 				err(1, "munmap");
 			say("unmapped");
+		} else if (!strcmp(order, "cut")) {
+			if (truncate(path, 0))
+				err(1, "%s", path);
+			say("empty");
 		} else if (!strcmp(order, "verify")) {
 			do_verify();
 		} else if (!strcmp(order, "deregister")) {

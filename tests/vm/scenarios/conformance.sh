@@ -5,7 +5,7 @@
 # timeout: 600
 # pool: 2G
 # tier: newest  conformance_few asks most of it on the others
-# paths: kernel/as/ kernel/call/ kernel/task/ tests/conformance/
+# paths: kernel/as/ kernel/call/ kernel/task/ kernel/fs/ tests/conformance/
 . "$(dirname "$0")/../guest/lib.sh"
 
 cases=$HPMMAP_ROOT/tests/conformance
@@ -19,7 +19,12 @@ sysctl -q vm.nr_hugepages=4 debug.exception-trace=0
 thp=/sys/kernel/mm/transparent_hugepage/enabled
 thp_was=$(sed 's/.*\[\(.*\)\].*/\1/' $thp)
 echo never >$thp
+# Files that are shared are of hpmmapfs there; natively they are Linux's.
+export HPMMAP_CONFORMANCE_DIR=/tmp/conformance-files
+mkdir -p $HPMMAP_CONFORMANCE_DIR
+mount -t hpmmap -o mode=1777 none $HPMMAP_CONFORMANCE_DIR
 restore() {
+	umount -l $HPMMAP_CONFORMANCE_DIR
 	sysctl -q vm.nr_hugepages=0 debug.exception-trace=1
 	echo "$thp_was" >$thp
 }

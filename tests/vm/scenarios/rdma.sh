@@ -4,7 +4,7 @@
 # takes: 20
 # pool: 512M
 # timeout: 240
-# paths: kernel/mem/block.* kernel/as/ tests/vm/programs/rdma_pin.c
+# paths: kernel/mem/block.* kernel/mem/pinned.* kernel/as/ kernel/fs/ tests/vm/programs/rdma_pin.c
 . "$(dirname "$0")/../guest/lib.sh"
 
 modprobe rdma_rxe || skip "this kernel has no soft-RoCE"
@@ -96,6 +96,53 @@ kill -KILL $job
 wait $job || true
 exec 7>&- 8<&-
 rm /tmp/orders /tmp/answers
+expect_pool_free
+
+# The same with memory of a file: what is cut while the device has it counts until that is over, and nobody gets it.
+mkdir -p /tmp/rdma-files
+mount -t hpmmap -o size=24M none /tmp/rdma-files
+mkfifo /tmp/orders /tmp/answers
+"$HPMMAP_ROOT/build/tests-vm/rdma_pin" rxe0 $((16 * MIB)) /tmp/rdma-files/a </tmp/orders >/tmp/answers &
+job=$!
+exec 7>/tmp/orders 8</tmp/answers
+answer registered
+echo verify >&7
+answer intact
+echo cut >&7
+answer empty
+[ "$(stat -c %s:%b /tmp/rdma-files/a)" = 0:0 ] || fail "the file has $(stat -c %s:%b /tmp/rdma-files/a)"
+expect 1 fallocate -l 16M /tmp/rdma-files/b 2>/dev/null
+fallocate -l 8M /tmp/rdma-files/b
+head -c 8M /dev/zero | tr '\0' '\377' | dd of=/tmp/rdma-files/b conv=notrunc bs=1M status=none
+file_pinned() { [ "$(pool_bytes pinned_bytes)" -ge $((16 * MIB)) ]; }
+within 10 file_pinned || fail "$(pool_bytes pinned_bytes) bytes are shown as pinned, not 16 MB"
+echo verify >&7
+answer intact
+rm /tmp/rdma-files/a /tmp/rdma-files/b
+umount -l /tmp/rdma-files
+expect 1 rmmod hpmmap 2>/dev/null
+echo verify >&7
+answer intact
+echo deregister >&7
+answer deregistered
+within 10 nothing_pinned || fail "$(pool_bytes pinned_bytes) bytes of a file stay pinned"
+# Once more, and the process dies with its registration.
+exec 7>&- 8<&-
+wait $job || true
+mount -t hpmmap -o size=24M none /tmp/rdma-files
+"$HPMMAP_ROOT/build/tests-vm/rdma_pin" rxe0 $((16 * MIB)) /tmp/rdma-files/a </tmp/orders >/tmp/answers &
+job=$!
+exec 7>/tmp/orders 8</tmp/answers
+answer registered
+echo cut >&7
+answer empty
+kill -KILL $job
+wait $job || true
+exec 7>&- 8<&-
+rm /tmp/orders /tmp/answers
+within 10 fallocate -l 24M /tmp/rdma-files/b || fail "after the process has died its memory is not there"
+umount /tmp/rdma-files
+rmdir /tmp/rdma-files
 expect_pool_free
 
 rdma link delete rxe0

@@ -8,7 +8,7 @@ use hpmmap_base::error::{Error, Result};
 use hpmmap_sys::uapi;
 
 use crate::allocator::Malloc;
-use crate::launch::{Options, Placement, Stacks};
+use crate::launch::{Options, Placement, Shared, Stacks};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PageSize {
@@ -48,6 +48,10 @@ pub struct LaunchArgs {
     /// When stacks have their memory, the main one and those of threads
     #[arg(long, value_enum, value_name = "WHEN", default_value = "grow")]
     pub stacks: Stacks,
+    /// Where memory comes from that processes share without naming it in a
+    /// file system: mmap with MAP_SHARED and MAP_ANONYMOUS, memfd_create, shmget
+    #[arg(long, value_enum, value_name = "WHOSE", default_value = "pools")]
+    pub shared: Shared,
     /// Fail allocations when the pools are used up, instead of using memory
     /// of Linux
     #[arg(long)]
@@ -72,6 +76,7 @@ impl LaunchArgs {
             no_inherit: self.no_inherit,
             placement: self.placement,
             stacks: self.stacks,
+            shared: self.shared,
             page_size: self.page_size.bytes(),
         })
     }
@@ -138,7 +143,7 @@ pub struct RunArgs {
 #[derive(Debug, Args)]
 pub struct MarkArgs {
     /// Only tell whether the files are marked, and how
-    #[arg(long, conflicts_with_all = ["page_size", "placement", "stacks", "strict", "no_inherit", "no_image"])]
+    #[arg(long, conflicts_with_all = ["page_size", "placement", "stacks", "shared", "strict", "no_inherit", "no_image"])]
     pub show: bool,
     #[command(flatten)]
     pub launch: LaunchArgs,

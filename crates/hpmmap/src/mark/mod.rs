@@ -12,7 +12,7 @@ use hpmmap_base::escape;
 use hpmmap_base::replace::{Dir, Links, Place, describe, find};
 use hpmmap_sys::{Errno, uapi};
 
-use crate::launch::{Options, Placement, Stacks};
+use crate::launch::{Options, Placement, Shared, Stacks};
 pub use replace::{Digests, hex};
 
 /// The bytes of the file that hold the mark: e_flags.
@@ -49,6 +49,11 @@ fn from_flags(flags: u32) -> Options {
             Stacks::Eager
         } else {
             Stacks::Grow
+        },
+        shared: if flags & uapi::LAUNCH_F_SHARED_LINUX != 0 {
+            Shared::Linux
+        } else {
+            Shared::Pools
         },
         page_size: if flags & uapi::MARK_F_1G != 0 {
             uapi::LARGE_BYTES
@@ -174,6 +179,7 @@ mod tests {
         strict: true,
         no_inherit: true,
         stacks: Stacks::Eager,
+        shared: Shared::Linux,
         placement: Placement::Interleave,
         page_size: uapi::LARGE_BYTES,
     };
@@ -182,6 +188,7 @@ mod tests {
         strict: false,
         no_inherit: false,
         stacks: Stacks::Grow,
+        shared: Shared::Pools,
         placement: Placement::Local,
         page_size: uapi::BLOCK_BYTES,
     };
@@ -216,7 +223,7 @@ mod tests {
         assert_eq!(IMAGE.to_string(), "page size 2M, image");
         assert_eq!(
             ALL.to_string(),
-            "page size 1G, image, strict, no-inherit, interleave, eager stacks"
+            "page size 1G, image, strict, no-inherit, interleave, eager stacks, shared memory of Linux"
         );
         assert_eq!(first_touch.to_string(), "page size 2M, image, first-touch");
     }

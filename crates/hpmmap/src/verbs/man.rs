@@ -324,9 +324,10 @@ const MORE: [More; 23] = [
 ];
 
 /// Those of section 5, but for their titles.
-const OF_FILES: [(&str, &str); 2] = [
+const OF_FILES: [(&str, &str); 3] = [
     ("hpmmap-pools", include_str!("../../man/hpmmap-pools.5")),
     ("hpmmap-limits", include_str!("../../man/hpmmap-limits.5")),
+    ("hpmmap-mount", include_str!("../../man/hpmmap-mount.5")),
 ];
 
 /// What is an administrator's is in section 8.
@@ -602,6 +603,7 @@ mod tests {
             "hpmmap-trace-plot.1",
             "hpmmap-pools.5",
             "hpmmap-limits.5",
+            "hpmmap-mount.5",
         ];
         assert_eq!(names(dir.path()), expected.map(str::to_string).into());
         let page = fs::read_to_string(dir.path().join("hpmmap-pool-add.8")).unwrap();

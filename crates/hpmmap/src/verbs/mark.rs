@@ -158,7 +158,7 @@ mod tests {
     use hpmmap_sys::uapi;
 
     use super::*;
-    use crate::launch::{Placement, Stacks};
+    use crate::launch::{Placement, Shared, Stacks};
     use crate::mark::Digests;
 
     const OPTIONS: Options = Options {
@@ -166,6 +166,7 @@ mod tests {
         strict: false,
         no_inherit: false,
         stacks: Stacks::Grow,
+        shared: Shared::Pools,
         placement: Placement::Local,
         page_size: uapi::BLOCK_BYTES,
     };

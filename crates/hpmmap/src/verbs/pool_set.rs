@@ -27,7 +27,12 @@ pub fn perform(args: &PoolSetArgs) -> Result<ExitCode> {
     let block_bytes = memory::block_bytes(&root)?;
     let nodes = node::with_memory(&root)?;
     let mut request = match args.size {
-        Some(size) => Request::of_node(super::require_node(&root, args.node)?, size),
+        // One that is given may be all in its pool, and none of Linux's.
+        Some(size) => Request::of_node(
+            args.node
+                .map_or_else(|| super::require_node(&root, None), Ok)?,
+            size,
+        ),
         None => Request::read(args)?,
     };
     if request.is_empty() {
@@ -39,7 +44,7 @@ pub fn perform(args: &PoolSetArgs) -> Result<ExitCode> {
     }
     let device = device::open()?;
     let before = pools(&device, block_bytes)?;
-    request.check(&nodes, &before, block_bytes);
+    request.check(&nodes, &before, block_bytes)?;
     request.complete(&before);
 
     let mut machine = LiveMachine::new(&device, NonZeroU32::new(args.timeout))?;
@@ -172,9 +177,14 @@ impl Request {
         self.goals.is_empty() && !self.failed
     }
 
-    /// Leaves out what cannot be. A node all of whose memory is in its pool is none of
-    /// Linux's.
-    fn check(&mut self, nodes: &[u32], before: &BTreeMap<u32, Vec<PooledBlock>>, block_bytes: u64) {
+    /// Leaves out what cannot be; what was said on the command line is an error then. A node
+    /// all of whose memory is in its pool is none of Linux's.
+    fn check(
+        &mut self,
+        nodes: &[u32],
+        before: &BTreeMap<u32, Vec<PooledBlock>>,
+        block_bytes: u64,
+    ) -> Result<()> {
         let mut known: Vec<u32> = nodes.iter().chain(before.keys()).copied().collect();
         known.sort_unstable();
         known.dedup();
@@ -183,9 +193,11 @@ impl Request {
                 .and_then(|()| checked(Size(goal.bytes), block_bytes));
             match right {
                 Ok(()) => self.goals.push(goal),
+                Err(error) if self.whence.is_empty() => return Err(error),
                 Err(error) => self.complain(&goal.place, &error.to_string()),
             }
         }
+        Ok(())
     }
 
     /// What a file says is all there is: a node without a line has no pool. Unless there
@@ -368,7 +380,7 @@ mod tests {
 
     fn request(text: &str) -> Request {
         let mut request = Request::parse("/etc/hpmmap/pools".into(), text);
-        request.check(&[0], &before(), BLOCK);
+        request.check(&[0], &before(), BLOCK).unwrap();
         request.complete(&before());
         request
     }
@@ -412,9 +424,17 @@ mod tests {
 
     #[test]
     fn one_node_is_one_node() {
-        let mut one = Request::of_node(0, Size(BLOCK));
+        let mut one = Request::of_node(1, Size(BLOCK));
+        one.check(&[0], &before(), BLOCK).unwrap();
         one.complete(&before());
-        assert_eq!(goals(&one), [(0, 1)]);
+        assert_eq!(goals(&one), [(1, 1)]);
+        for mut wrong in [
+            Request::of_node(7, Size(BLOCK)),
+            Request::of_node(0, Size(1)),
+        ] {
+            let error = wrong.check(&[0], &before(), BLOCK).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{error}");
+        }
     }
 
     fn brought(wanted: u64, had: u64, done: Done) -> Brought {

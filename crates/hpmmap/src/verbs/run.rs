@@ -165,7 +165,7 @@ fn explain(root: &Root, request: &LaunchRequest, errno: Errno, full: Option<Stri
 mod tests {
     use super::*;
     use crate::cli::{LaunchArgs, PageSize};
-    use crate::launch::{Placement, Stacks};
+    use crate::launch::{Placement, Shared, Stacks};
     use hpmmap_host::fixture::Fixture;
 
     fn args(node: Option<&str>) -> RunArgs {
@@ -176,6 +176,7 @@ mod tests {
                 strict: true,
                 no_inherit: false,
                 stacks: Stacks::Grow,
+                shared: Shared::Pools,
             },
             node: node.map(str::to_string),
             only: Vec::new(),
@@ -266,6 +267,7 @@ mod tests {
                 strict: false,
                 no_inherit: false,
                 stacks: Stacks::Grow,
+                shared: Shared::Pools,
             };
             let request = checked(&fixture.root(), &args).unwrap();
             (request.flags, request.nodes)

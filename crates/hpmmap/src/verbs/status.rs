@@ -15,6 +15,7 @@ use hpmmap_base::user_name;
 use hpmmap_base::{replace, signals};
 use hpmmap_host::job::{self, TIMED_CALLS};
 use hpmmap_host::pool::{self, Context, NodePool};
+use hpmmap_host::shared::{self, Shared};
 use hpmmap_host::window::{self, Windows};
 use hpmmap_host::{Root, boot, process};
 use serde::Serialize;
@@ -119,6 +120,7 @@ fn metrics(root: &Root) -> Result<String> {
         jobs: jobs.as_deref(),
         windows: status.windows,
         limits: status.limits.as_deref().unwrap_or_default(),
+        shared: status.shared,
     }))
 }
 
@@ -162,6 +164,8 @@ pub struct Status {
     limits: Option<Vec<Reported>>,
     /// Of the module that the next boot loads, if it is another one. Likewise.
     waiting_module_version: Option<String>,
+    /// Memory of files, of all users; `None` from a module without.
+    shared: Option<Shared>,
 }
 
 impl Status {
@@ -191,6 +195,7 @@ impl Status {
             windows: window::read(root)?,
             limits: None,
             waiting_module_version: None,
+            shared: shared::read(root)?,
         })
     }
 
@@ -208,7 +213,12 @@ impl Status {
             processes_table(&self.contexts)
         };
         let mut text = format!("{}\n\n{jobs}", nodes_table(&self.nodes));
-        let more = [self.hidden(), self.shown_windows(), self.shown_waiting()];
+        let more = [
+            self.hidden(),
+            self.shown_windows(),
+            self.shown_files(),
+            self.shown_waiting(),
+        ];
         for more in more.into_iter().flatten() {
             text += &format!("\n{more}");
         }
@@ -239,6 +249,16 @@ impl Status {
         Some(format!(
             "Version {} of the module is loaded, {version} is installed: {HOW_TO_RELOAD}.",
             self.module_version
+        ))
+    }
+
+    /// What files have of the pools, if they have.
+    fn shown_files(&self) -> Option<String> {
+        let shared = self.shared.filter(|shared| shared.files != 0)?;
+        Some(format!(
+            "Shared memory in files: {}, {}.",
+            shared.files,
+            short(shared.held_bytes)
         ))
     }
 
@@ -401,6 +421,20 @@ mod tests {
         let json = serde_json::to_value(&status).unwrap();
         assert_eq!(json["waiting_module_version"], "1.3.0");
         assert_eq!(json["limits"], serde_json::Value::Null);
+    }
+
+    #[test]
+    fn files_are_shown_while_there_are_some() {
+        let fixture = fixture();
+        fixture.shared(0, 0);
+        let status = Status::read(&fixture.root()).unwrap();
+        assert!(!status.text().contains("Shared"), "{}", status.text());
+        fixture.shared(2, 6 << 20);
+        let status = Status::read(&fixture.root()).unwrap();
+        let last = "Shared memory in files: 2, 6M.";
+        assert!(status.text().ends_with(last), "{}", status.text());
+        let json = serde_json::to_value(&status).unwrap();
+        assert_eq!(json["shared"]["held_bytes"], 6 << 20);
     }
 
     #[test]

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * memfd_create(2) and shmget(2): what they make is a file of the pools, which anybody can have
+ * then, registered or not, and for longer than the job lasts. Where the pools have too little it
+ * is Linux's, unless the job is strict; a memfd gets its memory only with its size, so it
+ * becomes one of Linux's then, if nobody else can have noticed what it was.
+ */
+#include <linux/fcntl.h>
+#include <linux/fdtable.h>
+#include <linux/file.h>
+#include <linux/fs.h>
+#include <linux/ipc.h>
+#include <linux/list.h>
+#include <linux/pid_namespace.h>
+#include <linux/shm.h>
+#include <linux/shmem_fs.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/string.h>
+#include <linux/syscalls.h>
+#include <uapi/linux/memfd.h>
+#include <uapi/linux/shm.h>
+
+#include "hook.h"
+#include "hpmmap.h"
+#include "mem/nodes.h"
+#include "as/ctx.h"
+#include "as/stats.h"
+#include "fs/internal.h"
+#include "call/sys.h"
+
+#define MEMFD_PREFIX "memfd:"
+#define MEMFD_NAME_MAX (NAME_MAX - (sizeof(MEMFD_PREFIX) - 1))
+
+/* The caller's context if what it shares comes from the pools, with a reference. */
+static struct hpmmap_ctx *sharing_ctx(void)
+{
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+
+	if (ctx && ctx->job->shared_linux) {
+		hpmmap_ctx_put(ctx);
+		return NULL;
+	}
+	return ctx;
+}
+
+/* Seals and pages of hugetlb are Linux's. */
+static bool memfd_is_plain(unsigned long flags)
+{
+	unsigned long known = MFD_CLOEXEC;
+
+#ifdef MFD_EXEC
+	known |= MFD_EXEC;
+	if (flags & MFD_EXEC)
+		return !(flags & ~known);
+#endif
+	return !(flags & ~known) && !compat_memfd_noexec(task_active_pid_ns(current));
+}
+
+/* Returns a descriptor or an errno, -EFAULT and -EINVAL for what Linux will refuse, too. */
+static long memfd_new(const char __user *uname, unsigned long flags)
+{
+	char *own = strndup_user(uname, MEMFD_NAME_MAX + 1), *name;
+	struct file *file;
+	long fd;
+
+	if (IS_ERR(own))
+		return PTR_ERR(own);
+	name = kasprintf(GFP_KERNEL, MEMFD_PREFIX "%s", own);
+	kfree(own);
+	if (!name)
+		return -ENOMEM;
+	fd = get_unused_fd_flags(flags & MFD_CLOEXEC ? O_CLOEXEC : 0);
+	if (fd < 0)
+		goto out;
+	file = hpmmap_fs_file(name, 0, false);
+	if (IS_ERR(file)) {
+		put_unused_fd(fd);
+		fd = PTR_ERR(file);
+	} else {
+		fd_install(fd, file);
+	}
+out:
+	kfree(name);
+	return fd;
+}
+
+long hpmmap_sys_memfd_create(const struct pt_regs *regs)
+{
+	struct hpmmap_ctx *ctx = sharing_ctx();
+	long ret = -ENOSPC;
+
+	if (ctx && memfd_is_plain((unsigned int)regs->si) &&
+	    (ctx->job->strict || hpmmap_pool_count_free(&ctx->job->nodes)))
+		ret = memfd_new((const char __user *)regs->di, (unsigned int)regs->si);
+	if (ctx)
+		hpmmap_ctx_put(ctx);
+	return ret >= 0 || ret == -EMFILE ? ret :
+	       hpmmap_call_orig(HPMMAP_CALL_MEMFD_CREATE, regs);
+}
+
+/*
+ * Puts a file of Linux in the place of one that could not get memory. False if somebody else
+ * has the file, too: he would keep the old one.
+ */
+static bool become_linux(unsigned int fd)
+{
+	long (*dup3)(const struct pt_regs *regs) = (void *)compat_symbol("__x64_sys_dup3");
+	long (*fcntl)(const struct pt_regs *regs) = (void *)compat_symbol("__x64_sys_fcntl");
+	struct pt_regs get = { .di = fd, .si = F_GETFD }, dup = { .si = fd };
+	struct file *old = fget(fd), *file;
+	bool done = false;
+	long other;
+
+	if (!old)
+		return false;
+	/* The table's reference, and that of fget(). */
+	if (!dup3 || !fcntl || !hpmmap_fs_is_unused(old) || file_count(old) != 2)
+		goto out;
+	file = shmem_file_setup(old->f_path.dentry->d_name.name, 0, VM_NORESERVE);
+	if (IS_ERR(file))
+		goto out;
+	file->f_mode |= FMODE_LSEEK | FMODE_PREAD | FMODE_PWRITE;
+	file->f_flags |= O_LARGEFILE | (old->f_flags & O_APPEND);
+	other = get_unused_fd_flags(O_CLOEXEC);
+	if (other < 0) {
+		fput(file);
+		goto out;
+	}
+	fd_install(other, file);
+	dup.di = other;
+	dup.dx = fcntl(&get) == FD_CLOEXEC ? O_CLOEXEC : 0;
+	done = dup3(&dup) == fd;
+	close_fd(other);
+out:
+	fput(old);
+	return done;
+}
+
+/* A call that gives a file its size. */
+static long size_call(enum hpmmap_call call, const struct pt_regs *regs, unsigned long bytes)
+{
+	long ret = hpmmap_call_orig(call, regs);
+	struct hpmmap_ctx *ctx;
+
+	if (likely(ret != -ENOSPC))
+		return ret;
+	ctx = sharing_ctx();
+	if (!ctx)
+		return ret;
+	if (!ctx->job->strict && become_linux(regs->di)) {
+		ret = hpmmap_call_orig(call, regs);
+		if (!ret)
+			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP,
+					      PAGE_ALIGN(bytes));
+	}
+	hpmmap_ctx_put(ctx);
+	return ret;
+}
+
+long hpmmap_sys_ftruncate(const struct pt_regs *regs)
+{
+	return size_call(HPMMAP_CALL_FTRUNCATE, regs, regs->si);
+}
+
+long hpmmap_sys_fallocate(const struct pt_regs *regs)
+{
+	return size_call(HPMMAP_CALL_FALLOCATE, regs, regs->dx + regs->r10);
+}
+
+/**
+ * struct segment - the file of a segment that shmget(2) is about to make
+ * @link: in the list
+ * @task: who calls
+ * @file: the file; NULL once it was taken
+ */
+struct segment {
+	struct list_head link;
+	struct task_struct *task;
+	struct file *file;
+};
+
+static LIST_HEAD(segments);
+static DEFINE_SPINLOCK(segments_lock);
+
+/* The file of a segment: made before, without the lock that all segments have in common. */
+struct file *hpmmap_shm_file(const char *name, loff_t size, unsigned long flags)
+{
+	struct file *file = NULL;
+	struct segment *segment;
+
+	spin_lock(&segments_lock);
+	list_for_each_entry(segment, &segments, link)
+		if (segment->task == current && str_has_prefix(name, "SYSV"))
+			swap(file, segment->file);
+	spin_unlock(&segments_lock);
+	return file ? file : compat_shm_file(name, size, flags);
+}
+
+/* A segment of a file that was made for it. */
+static long segment_new(const struct pt_regs *regs, struct file *file)
+{
+	struct segment segment = { .task = current, .file = file };
+	struct pt_regs plain = *regs;
+	long ret;
+
+	/* It has large pages anyway. */
+	if (plain.dx & SHM_HUGETLB)
+		plain.dx &= ~(SHM_HUGETLB | ((unsigned long)SHM_HUGE_MASK << SHM_HUGE_SHIFT));
+	spin_lock(&segments_lock);
+	list_add(&segment.link, &segments);
+	spin_unlock(&segments_lock);
+	ret = hpmmap_call_orig(HPMMAP_CALL_SHMGET, &plain);
+	spin_lock(&segments_lock);
+	list_del(&segment.link);
+	spin_unlock(&segments_lock);
+	/* There was one already, or a limit of Linux was in the way. */
+	if (segment.file)
+		fput(segment.file);
+	return ret;
+}
+
+static long shmget_of(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
+{
+	unsigned long size = regs->si;
+	struct file *file;
+	char name[16];
+	long ret;
+
+	if (regs->dx & SHM_HUGETLB)
+		size = ALIGN(size, SLOT_SIZE);
+	snprintf(name, sizeof(name), "SYSV%08x", (int)regs->di);
+	file = hpmmap_fs_file(name, size, true);
+	if (!IS_ERR(file))
+		return segment_new(regs, file);
+	if (PTR_ERR(file) == -EINTR)
+		return -EINTR;
+	if (ctx->job->strict) {
+		hpmmap_count_failure(ctx);
+		return -ENOMEM;
+	}
+	ret = hpmmap_call_orig(HPMMAP_CALL_SHMGET, regs);
+	if (ret >= 0)
+		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP, PAGE_ALIGN(size));
+	return ret;
+}
+
+/* Is there a segment already, or is a new one not for the pools? */
+static bool segment_is_there(const struct pt_regs *regs, long *ret)
+{
+	unsigned int flags = regs->dx;
+	struct pt_regs look = *regs;
+
+	if ((int)regs->di == IPC_PRIVATE)
+		return false;
+	look.dx &= ~(unsigned long)(IPC_CREAT | IPC_EXCL);
+	*ret = flags & IPC_CREAT ? hpmmap_call_orig(HPMMAP_CALL_SHMGET, &look) : 0;
+	if (*ret == -ENOENT)
+		return false;
+	/* Linux knows what it means that there is one. */
+	*ret = hpmmap_call_orig(HPMMAP_CALL_SHMGET, regs);
+	return true;
+}
+
+long hpmmap_sys_shmget(const struct pt_regs *regs)
+{
+	struct hpmmap_ctx *ctx = sharing_ctx();
+	long ret;
+
+	if (!ctx)
+		return hpmmap_call_orig(HPMMAP_CALL_SHMGET, regs);
+	/* What is only reserved, or cannot be right, is Linux's. */
+	if (regs->dx & SHM_NORESERVE || !regs->si || regs->si > TASK_SIZE)
+		ret = hpmmap_call_orig(HPMMAP_CALL_SHMGET, regs);
+	else if (!segment_is_there(regs, &ret))
+		ret = shmget_of(ctx, regs);
+	hpmmap_ctx_put(ctx);
+	return ret;
+}

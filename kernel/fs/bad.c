@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Memory errors in files.
+ *
+ * Whose block it is says its folio, as long as that is locked: a file is there at least until
+ * it has locked and given up its last block. No reference to an inode is needed for it, which
+ * could be the last one while its file system is being unmounted.
+ */
+#include <linux/delay.h>
+#include <linux/fs.h>
+#include <linux/mm.h>
+#include <linux/pagemap.h>
+#include <linux/sched/signal.h>
+
+#include "hpmmap.h"
+#include "mem/block.h"
+#include "as/failure.h"
+#include "fs/bad.h"
+#include "fs/space.h"
+
+/* How long to wait for who writes to the file, or refers to the block, in steps of 10 ms. */
+#define BUSY_STEPS 50
+
+/* The file of a locked block, or NULL. */
+static struct inode *file_of(struct hpmmap_block *block)
+{
+	struct address_space *mapping = block->folio->mapping;
+
+	return mapping && mapping->a_ops == &hpmmap_fs_aops ? mapping->host : NULL;
+}
+
+struct told {
+	pgoff_t pgoff;
+	int flags;
+};
+
+static void tell_vma(struct vm_area_struct *vma, void *data)
+{
+	const struct told *told = data;
+	pgoff_t pages = vma_pages(vma);
+
+	if (told->pgoff < vma->vm_pgoff || told->pgoff - vma->vm_pgoff >= pages)
+		return;
+	hpmmap_failure_signal(vma->vm_mm, vma->vm_start +
+			      ((told->pgoff - vma->vm_pgoff) << PAGE_SHIFT), told->flags);
+}
+
+static bool bad_tell(struct hpmmap_block *block, unsigned long pfn, int flags)
+{
+	struct told told = { .flags = flags };
+	struct inode *inode;
+
+	folio_lock(block->folio);
+	inode = file_of(block);
+	if (inode) {
+		told.pgoff = block->folio->index + (pfn & (SLOT_PAGES - 1));
+		pr_err("memory error at %#llx, node %d, in a file of %s, inode %lu\n",
+		       (u64)PFN_PHYS(pfn), block->nid, inode->i_sb->s_id, inode->i_ino);
+		unmap_mapping_range(inode->i_mapping, (loff_t)told.pgoff << PAGE_SHIFT,
+				    PAGE_SIZE, 0);
+		compat_for_each_vma_of(inode->i_mapping, tell_vma, &told);
+	}
+	folio_unlock(block->folio);
+	return inode;
+}
+
+/* One try; true if the block is none of a file any more. */
+static bool try_exchange(struct hpmmap_block *block)
+{
+	struct hpmmap_block *fresh = NULL;
+	struct inode *inode;
+	bool done;
+
+	folio_lock(block->folio);
+	inode = file_of(block);
+	done = !inode;
+	/* Who writes by a call has it; who writes otherwise has the block mapped, or pinned. */
+	if (inode && inode_trylock(inode)) {
+		done = !hpmmap_fs_exchange(inode, block, SLOT_PAGES, 0, true, &fresh);
+		inode_unlock(inode);
+	}
+	/* From here on the inode may be gone. */
+	folio_unlock(fresh ? fresh->folio : block->folio);
+	return done;
+}
+
+static void bad_exchange(struct hpmmap_block *block)
+{
+	int i;
+
+	for (i = 0; i < BUSY_STEPS && !try_exchange(block); i++) {
+		if (fatal_signal_pending(current))
+			break;
+		msleep(10);
+	}
+}
+
+const struct hpmmap_failure_files hpmmap_fs_failure = {
+	.tell = bad_tell,
+	.exchange = bad_exchange,
+};

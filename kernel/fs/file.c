@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Reading and writing files, and their size.
+ *
+ * A call that asks for memory gets all of it first, or fails and changes nothing.
+ */
+#include <linux/fs.h>
+#include <linux/falloc.h>
+#include <linux/pagemap.h>
+#include <linux/sched/signal.h>
+#include <linux/splice.h>
+#include <linux/uio.h>
+
+#include "hpmmap.h"
+#include "mem/block.h"
+#include "mem/poison.h"
+#include "as/file.h"
+#include "fs/file.h"
+#include "fs/map.h"
+#include "fs/space.h"
+
+/* Copied without a pause. */
+#define PIECE (256UL << 10)
+
+/* That a page was written to need not be known: there is nowhere else to write it to. */
+const struct address_space_operations hpmmap_fs_aops = {
+	.dirty_folio = noop_dirty_folio,
+};
+
+static int fs_open(struct inode *inode, struct file *file)
+{
+	/* There are no pages between the memory and who reads it. */
+	file->f_mode |= FMODE_CAN_ODIRECT;
+	return generic_file_open(inode, file);
+}
+
+/* How much of a piece of a block may be touched. */
+static size_t readable(struct hpmmap_block *block, size_t at, size_t len)
+{
+	size_t end = at;
+
+	if (likely(!hpmmap_block_is_hurt(block)))
+		return len;
+	while (end < at + len && !hpmmap_block_is_lost(block, end >> PAGE_SHIFT))
+		end = ALIGN(end + 1, PAGE_SIZE);
+	return min(len, end - at);
+}
+
+/*
+ * Copies between a file and the caller's memory, as much as goes at once: his memory may be
+ * that of the very block, or of somebody who lets him wait, so it is made accessible first if it
+ * is not.
+ *
+ * Returns how much; 0 behind the end of what the file has; -EAGAIN to be called again; -EFAULT;
+ * -EIO where a memory error is.
+ */
+static ssize_t copy_piece(struct inode *inode, loff_t pos, size_t len, struct iov_iter *iter,
+			  bool write)
+{
+	struct hpmmap_block *block = hpmmap_fs_block_get(inode, pos >> SLOT_SHIFT);
+	size_t at = pos & ~SLOT_MASK, left, done = 0;
+	int cookie;
+	void *addr;
+
+	if (!block)
+		return 0;
+	len = min3(len, SLOT_SIZE - at, PIECE);
+	addr = folio_address(block->folio) + at;
+	cookie = hpmmap_poison_touch();
+	len = readable(block, at, len);
+	if (len) {
+		pagefault_disable();
+		done = write ? copy_from_iter(addr, len, iter) : copy_to_iter(addr, len, iter);
+		pagefault_enable();
+	}
+	hpmmap_poison_untouch(cookie);
+	folio_put(block->folio);
+	if (!len)
+		return -EIO;
+	if (done)
+		return done;
+	if (!user_backed_iter(iter))
+		return -EFAULT;
+	left = write ? fault_in_iov_iter_readable(iter, len) :
+		       fault_in_iov_iter_writeable(iter, len);
+	return left == len ? -EFAULT : -EAGAIN;
+}
+
+static ssize_t fs_read_iter(struct kiocb *iocb, struct iov_iter *to)
+{
+	struct inode *inode = file_inode(iocb->ki_filp);
+	ssize_t done = 0, ret = 0;
+
+	while (iov_iter_count(to)) {
+		loff_t size = i_size_read(inode);
+
+		if (iocb->ki_pos >= size)
+			break;
+		if (fatal_signal_pending(current))
+			ret = -EINTR;
+		else
+			ret = copy_piece(inode, iocb->ki_pos,
+					 min_t(loff_t, size - iocb->ki_pos,
+					       iov_iter_count(to)), to, false);
+		cond_resched();
+		if (ret == -EAGAIN)
+			continue;
+		if (ret <= 0)
+			break;
+		iocb->ki_pos += ret;
+		done += ret;
+	}
+	file_accessed(iocb->ki_filp);
+	return done ? done : ret;
+}
+
+/* What there is memory for. Returns how much, or an errno. */
+static ssize_t write_there(struct inode *inode, loff_t pos, struct iov_iter *from)
+{
+	ssize_t done = 0, ret = 0;
+
+	while (iov_iter_count(from)) {
+		if (fatal_signal_pending(current))
+			ret = -EINTR;
+		else
+			ret = copy_piece(inode, pos + done, iov_iter_count(from), from, true);
+		cond_resched();
+		if (ret == -EAGAIN)
+			continue;
+		if (ret <= 0)
+			break;
+		done += ret;
+	}
+	return done ? done : ret;
+}
+
+static ssize_t fs_write_locked(struct kiocb *iocb, struct iov_iter *from)
+{
+	struct inode *inode = file_inode(iocb->ki_filp);
+	unsigned long had = hpmmap_fs_inode(inode)->nr;
+	loff_t size = i_size_read(inode);
+	loff_t pos, end;
+	ssize_t ret;
+
+	ret = generic_write_checks(iocb, from);
+	if (ret <= 0)
+		return ret;
+	pos = iocb->ki_pos;
+	ret = hpmmap_fs_grow(inode, hpmmap_fs_blocks(pos + iov_iter_count(from)));
+	if (ret)
+		return ret;
+	ret = file_modified(iocb->ki_filp);
+	if (!ret && pos > size)
+		hpmmap_fs_zero_tail(inode);
+	if (!ret)
+		ret = write_there(inode, pos, from);
+	end = ret > 0 ? pos + ret : 0;
+	if (end > size)
+		i_size_write(inode, end);
+	hpmmap_fs_cut(inode, max(had, hpmmap_fs_blocks(i_size_read(inode))));
+	if (ret > 0)
+		iocb->ki_pos = end;
+	return ret;
+}
+
+static ssize_t fs_write_iter(struct kiocb *iocb, struct iov_iter *from)
+{
+	struct inode *inode = file_inode(iocb->ki_filp);
+	ssize_t ret;
+
+	if (down_write_killable(&inode->i_rwsem))
+		return -EINTR;
+	ret = fs_write_locked(iocb, from);
+	inode_unlock(inode);
+	return ret;
+}
+
+/* A file that has the memory for it becomes larger. */
+static void fs_extend(struct inode *inode, loff_t size)
+{
+	hpmmap_fs_zero_tail(inode);
+	i_size_write(inode, size);
+}
+
+static long fallocate_locked(struct file *file, int mode, loff_t offset, loff_t end)
+{
+	struct inode *inode = file_inode(file);
+	struct hpmmap_fs_inode *info = hpmmap_fs_inode(inode);
+	bool larger = !(mode & FALLOC_FL_KEEP_SIZE) && end > i_size_read(inode);
+	unsigned long had = info->nr;
+	long ret = 0;
+
+	if (larger)
+		ret = inode_newsize_ok(inode, end);
+	if (!ret && !(mode & FALLOC_FL_PUNCH_HOLE))
+		ret = hpmmap_fs_grow(inode, hpmmap_fs_blocks(end));
+	if (ret)
+		return ret;
+	ret = file_modified(file);
+	if (!ret && mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE))
+		ret = hpmmap_fs_zero(inode, offset,
+				     min_t(loff_t, end, (loff_t)info->nr << SLOT_SHIFT));
+	if (ret)
+		hpmmap_fs_cut(inode, had);
+	else if (larger)
+		fs_extend(inode, end);
+	return ret;
+}
+
+static long fs_fallocate(struct file *file, int mode, loff_t offset, loff_t len)
+{
+	struct inode *inode = file_inode(file);
+	long ret;
+
+	switch (mode & ~FALLOC_FL_KEEP_SIZE) {
+	case 0:
+	case FALLOC_FL_PUNCH_HOLE:
+	case FALLOC_FL_ZERO_RANGE:
+		break;
+	default:
+		return -EOPNOTSUPP;
+	}
+	if (down_write_killable(&inode->i_rwsem))
+		return -EINTR;
+	ret = fallocate_locked(file, mode, offset, offset + len);
+	inode_unlock(inode);
+	return ret;
+}
+
+static int fs_setattr(compat_idmap *idmap, struct dentry *dentry, struct iattr *attr)
+{
+	struct inode *inode = d_inode(dentry);
+	int ret;
+
+	ret = setattr_prepare(idmap, dentry, attr);
+	if (ret)
+		return ret;
+	if (attr->ia_valid & ATTR_SIZE) {
+		if (attr->ia_size > i_size_read(inode)) {
+			ret = hpmmap_fs_grow(inode, hpmmap_fs_blocks(attr->ia_size));
+			if (ret)
+				return ret;
+			fs_extend(inode, attr->ia_size);
+		} else {
+			hpmmap_fs_shrink(inode, attr->ia_size);
+		}
+	}
+	setattr_copy(idmap, inode, attr);
+	return 0;
+}
+
+static const struct inode_operations inode_ops = {
+	.setattr = fs_setattr,
+};
+
+/* Address and offset agree modulo 2 MB from 2 MB on. mmap_lock held. */
+static unsigned long fs_get_unmapped_area(struct file *file, unsigned long addr,
+					  unsigned long len, unsigned long pgoff,
+					  unsigned long flags)
+{
+#ifdef CONFIG_TRANSPARENT_HUGEPAGE
+	return thp_get_unmapped_area(file, addr, len, pgoff, flags);
+#else
+	return compat_get_unmapped_area(addr, len, flags);
+#endif
+}
+
+static const struct file_operations file_ops = {
+	.owner = THIS_MODULE,
+	.open = fs_open,
+	.llseek = generic_file_llseek,
+	.read_iter = fs_read_iter,
+	.write_iter = fs_write_iter,
+	.splice_read = COMPAT_SPLICE_READ,
+	.splice_write = iter_file_splice_write,
+	.mmap = hpmmap_fs_mmap,
+	.get_unmapped_area = fs_get_unmapped_area,
+	.fallocate = fs_fallocate,
+	.fsync = noop_fsync,
+};
+
+/* An inode is that of a file. */
+void hpmmap_fs_file_init(struct inode *inode)
+{
+	inode->i_op = &inode_ops;
+	inode->i_fop = &file_ops;
+	hpmmap_file_mapping_init(inode->i_mapping, &hpmmap_fs_aops);
+}

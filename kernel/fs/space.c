@@ -1,0 +1,582 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The memory of files.
+ *
+ * A file has no holes: its size, rounded up to 2 MB, is memory of the pools from the moment
+ * on in which it has that size, all of it zero. So who touches it never asks for memory, and
+ * never pays for it; who makes it larger does.
+ *
+ * What maps a page does so with its folio locked, after it has looked at the size and whether
+ * the block is still the file's. Who makes a file smaller sets the size first, then locks each
+ * folio behind it, takes it out of all page tables and out of the file: nobody maps it
+ * afterwards. A block that somebody still refers to then goes the way of all pinned blocks,
+ * and counts for who got it and for the file system until it is back in its pool.
+ *
+ * Calls that change how much memory a file has are serialised by i_rwsem of its inode.
+ */
+#include <linux/pagemap.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+
+#include "hpmmap.h"
+#include "mem/account.h"
+#include "mem/block.h"
+#include "mem/pinned.h"
+#include "mem/placement.h"
+#include "mem/poison.h"
+#include "mem/pool.h"
+#include "as/ctx.h"
+#include "as/policy.h"
+#include "as/reserve.h"
+#include "fs/space.h"
+
+/* Blocks that are given back to the pools at once. */
+#define FREE_BATCH 512
+
+atomic_long_t hpmmap_fs_counts[HPMMAP_FS_NR_COUNTS];
+
+/* Of all that no job pays for. */
+static struct hpmmap_tally *nobodys;
+
+int hpmmap_fs_space_init(void)
+{
+	nobodys = hpmmap_tally_alloc();
+	return nobodys ? 0 : -ENOMEM;
+}
+
+void hpmmap_fs_space_exit(void)
+{
+	hpmmap_tally_put(nobodys);
+}
+
+/* So many blocks more, if the size of the file system allows it. */
+static bool fs_charge(struct hpmmap_fs *fs, unsigned long nr)
+{
+	bool ret;
+
+	spin_lock(&fs->lock);
+	ret = nr <= fs->limit && fs->used <= fs->limit - nr;
+	if (ret)
+		fs->used += nr;
+	spin_unlock(&fs->lock);
+	return ret;
+}
+
+static void fs_uncharge(struct hpmmap_fs *fs, unsigned long nr)
+{
+	spin_lock(&fs->lock);
+	fs->used -= nr;
+	spin_unlock(&fs->lock);
+}
+
+/* Blocks that nobody refers to, back to their pools; what is not zero is left to be zeroed. */
+static void free_blocks(struct hpmmap_fs *fs, struct list_head *freed, unsigned long nr)
+{
+	struct hpmmap_block *block;
+	unsigned int *soiled;
+	int nid;
+
+	if (!nr)
+		return;
+	soiled = kcalloc(nr_node_ids, sizeof(*soiled), GFP_KERNEL);
+	list_for_each_entry(block, freed, link)
+		if (soiled && !block->zeroed)
+			soiled[block->nid]++;
+	hpmmap_pool_free(freed);
+	fs_uncharge(fs, nr);
+	/* They are free before somebody may be asked to zero them. */
+	for (nid = 0; soiled && nid < nr_node_ids; nid++)
+		if (soiled[nid])
+			hpmmap_pool_soiled(nid, soiled[nid]);
+	kfree(soiled);
+}
+
+/* The pins of a block that a file gave up have gone. */
+static void pinned_back(struct hpmmap_holder *holder, struct hpmmap_block *block)
+{
+	struct hpmmap_fs *fs = container_of(holder, struct hpmmap_fs, holder);
+	LIST_HEAD(freed);
+
+	hpmmap_block_free(block, &freed);
+	free_blocks(fs, &freed, 1);
+	atomic_long_dec(&hpmmap_fs_counts[HPMMAP_FS_PINNED]);
+	hpmmap_fs_put(fs);
+}
+
+/**
+ * hpmmap_fs_alloc() - a file system without files
+ *
+ * Return: it, with one reference, or NULL without memory.
+ */
+struct hpmmap_fs *hpmmap_fs_alloc(void)
+{
+	struct hpmmap_fs *fs = kzalloc(sizeof(*fs), GFP_KERNEL_ACCOUNT);
+
+	if (!fs)
+		return NULL;
+	refcount_set(&fs->refs, 1);
+	spin_lock_init(&fs->lock);
+	fs->holder.back = pinned_back;
+	fs->limit = HPMMAP_FS_NO_LIMIT;
+	return fs;
+}
+
+void hpmmap_fs_put(struct hpmmap_fs *fs)
+{
+	if (refcount_dec_and_test(&fs->refs))
+		kfree(fs);
+}
+
+/**
+ * hpmmap_fs_block_get() - a block of a file
+ * @inode: the file
+ * @index: which
+ *
+ * Return: the block, with a reference to its folio, so that it does not become somebody
+ * else's; NULL where the file has none.
+ */
+struct hpmmap_block *hpmmap_fs_block_get(struct inode *inode, unsigned long index)
+{
+	struct xarray *blocks = &hpmmap_fs_inode(inode)->blocks;
+	struct hpmmap_block *block;
+
+	xa_lock(blocks);
+	block = xa_load(blocks, index);
+	if (block)
+		folio_get(block->folio);
+	xa_unlock(blocks);
+	return block;
+}
+
+/**
+ * hpmmap_fs_block_lock() - the same with its folio locked
+ * @inode: the file
+ * @index: which
+ * @nowait: wait for nobody
+ *
+ * As long as it is locked it stays the file's.
+ *
+ * Return: the block for hpmmap_fs_block_unlock(); NULL where there is none; an ERR_PTR:
+ * -EAGAIN where it would have had to wait, -EINTR for who is being killed.
+ */
+struct hpmmap_block *hpmmap_fs_block_lock(struct inode *inode, unsigned long index,
+					  bool nowait)
+{
+	struct hpmmap_block *block;
+
+	for (;;) {
+		block = hpmmap_fs_block_get(inode, index);
+		if (!block)
+			return NULL;
+		if (!folio_trylock(block->folio) &&
+		    (nowait || folio_lock_killable(block->folio))) {
+			folio_put(block->folio);
+			return ERR_PTR(nowait ? -EAGAIN : -EINTR);
+		}
+		if (block->folio->mapping == inode->i_mapping &&
+		    block->folio->index == index << SLOT_ORDER)
+			return block;
+		hpmmap_fs_block_unlock(block);
+	}
+}
+
+void hpmmap_fs_block_unlock(struct hpmmap_block *block)
+{
+	folio_unlock(block->folio);
+	folio_put(block->folio);
+}
+
+static void count_blocks(struct inode *inode, unsigned long before)
+{
+	unsigned long nr = hpmmap_fs_inode(inode)->nr;
+
+	inode_set_bytes(inode, (loff_t)nr << SLOT_SHIFT);
+	atomic_long_add(nr - before, &hpmmap_fs_counts[HPMMAP_FS_BLOCKS]);
+	atomic_long_add(!!nr - !!before, &hpmmap_fs_counts[HPMMAP_FS_FILES]);
+}
+
+/* Blocks for who calls, who pays for them: a registered process as its job says. */
+static int reserve(unsigned long index, unsigned long nr, struct list_head *out)
+{
+	struct hpmmap_placement place;
+	struct hpmmap_request req = {
+		.place = &place,
+		.slot = index,
+		.nr = nr,
+		.large = nr >> LARGE_ORDER,
+	};
+	struct hpmmap_ctx *ctx = NULL;
+	int ret;
+
+	if (current->mm && !(current->flags & PF_KTHREAD))
+		ctx = hpmmap_ctx_get(current->mm);
+	hpmmap_placement_get(ctx ? ctx->job : NULL, NULL, &place);
+	if (ctx) {
+		ret = hpmmap_reserve(ctx, &place, index, nr, out);
+		hpmmap_ctx_put(ctx);
+		return ret;
+	}
+	req.account = hpmmap_account_get_current(nobodys);
+	if (!req.account)
+		return -ENOMEM;
+	ret = hpmmap_pool_alloc(&req, out);
+	hpmmap_account_put(req.account);
+	return ret;
+}
+
+/* All of them zero; -EINTR for who is being killed. */
+static int zero_blocks(struct hpmmap_fs *fs, struct list_head *blocks)
+{
+	struct hpmmap_block *block;
+
+	list_for_each_entry(block, blocks, link) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		hpmmap_block_fill(&fs->owner, block, 0, SLOT_PAGES);
+		cond_resched();
+	}
+	return 0;
+}
+
+/* A block is the file's no more. Its folio is locked, and is not any more afterwards. */
+static void give_up(struct inode *inode, struct hpmmap_block *block,
+		    struct list_head *freed, unsigned long *nr)
+{
+	struct hpmmap_fs *fs = hpmmap_fs_of(inode->i_sb);
+
+	block->folio->mapping = NULL;
+	folio_unlock(block->folio);
+	if (hpmmap_block_idle(block)) {
+		hpmmap_block_free(block, freed);
+		++*nr;
+		return;
+	}
+	refcount_inc(&fs->refs);
+	atomic_long_inc(&hpmmap_fs_counts[HPMMAP_FS_PINNED]);
+	hpmmap_pinned_add(block, &fs->holder);
+}
+
+/* Nobody has a block mapped; its folio is locked, so nobody will. */
+static void unmap_block(struct inode *inode, struct hpmmap_block *block)
+{
+	if (compat_folio_mapcount(block->folio))
+		unmap_mapping_range(inode->i_mapping,
+				    (loff_t)block->folio->index << PAGE_SHIFT,
+				    SLOT_SIZE, 0);
+}
+
+/*
+ * A block of a file, with its folio locked and no reference; NULL where there is none. Who is
+ * being evicted holds no i_rwsem, so a block may be exchanged before it is locked.
+ */
+static struct hpmmap_block *lock_for_good(struct inode *inode, unsigned long index)
+{
+	struct hpmmap_block *block;
+
+	while ((block = hpmmap_fs_block_get(inode, index))) {
+		folio_lock(block->folio);
+		if (xa_load(&hpmmap_fs_inode(inode)->blocks, index) == block) {
+			folio_put(block->folio);
+			break;
+		}
+		hpmmap_fs_block_unlock(block);
+	}
+	return block;
+}
+
+/* Takes the blocks from one on out of a file, whose size ends before them. */
+static void cut_range(struct inode *inode, unsigned long from, unsigned long to)
+{
+	struct hpmmap_fs_inode *info = hpmmap_fs_inode(inode);
+	struct hpmmap_fs *fs = hpmmap_fs_of(inode->i_sb);
+	unsigned long i, nr = 0;
+	LIST_HEAD(freed);
+
+	for (i = from; i < to; i++) {
+		struct hpmmap_block *block = lock_for_good(inode, i);
+
+		if (!block)
+			continue;
+		unmap_block(inode, block);
+		xa_erase(&info->blocks, i);
+		give_up(inode, block, &freed, &nr);
+		cond_resched();
+		if (nr < FREE_BATCH)
+			continue;
+		free_blocks(fs, &freed, nr);
+		nr = 0;
+	}
+	free_blocks(fs, &freed, nr);
+}
+
+/**
+ * hpmmap_fs_cut() - take memory from a file
+ * @inode: the file, i_rwsem held, or nobody else's any more; its size ends before what goes
+ * @nr: blocks that stay, if there are more
+ */
+void hpmmap_fs_cut(struct inode *inode, unsigned long nr)
+{
+	struct hpmmap_fs_inode *info = hpmmap_fs_inode(inode);
+	unsigned long before = info->nr;
+
+	if (nr >= before)
+		return;
+	cut_range(inode, nr, before);
+	info->nr = nr;
+	count_blocks(inode, before);
+}
+
+/* Puts all blocks of a list behind those that a file has. */
+static int insert(struct inode *inode, struct list_head *blocks)
+{
+	struct hpmmap_fs_inode *info = hpmmap_fs_inode(inode);
+	struct hpmmap_fs *fs = hpmmap_fs_of(inode->i_sb);
+	unsigned long before = info->nr, at = before, left = 0;
+	struct hpmmap_block *block, *tmp;
+
+	list_for_each_entry_safe(block, tmp, blocks, link) {
+		list_del_init(&block->link);
+		hpmmap_block_attach(block, inode->i_mapping, at);
+		if (xa_err(xa_store(&info->blocks, at, block, GFP_KERNEL_ACCOUNT))) {
+			hpmmap_block_detach(block);
+			list_add(&block->link, blocks);
+			goto err_undo;
+		}
+		at++;
+		cond_resched();
+	}
+	info->nr = at;
+	count_blocks(inode, before);
+	return 0;
+
+err_undo:
+	list_for_each_entry(block, blocks, link)
+		left++;
+	hpmmap_pool_free_unused(blocks);
+	fs_uncharge(fs, left);
+	cut_range(inode, before, at);
+	return -ENOMEM;
+}
+
+/**
+ * hpmmap_fs_grow() - give a file more memory
+ * @inode: the file, i_rwsem held
+ * @nr: blocks that it has afterwards, if it has less
+ *
+ * The size stays. Charged to who calls.
+ *
+ * Return: 0, or -ENOSPC, -ENOMEM or -EINTR, and nothing has changed.
+ */
+int hpmmap_fs_grow(struct inode *inode, unsigned long nr)
+{
+	struct hpmmap_fs_inode *info = hpmmap_fs_inode(inode);
+	struct hpmmap_fs *fs = hpmmap_fs_of(inode->i_sb);
+	LIST_HEAD(blocks);
+	int ret;
+
+	lockdep_assert_held_write(&inode->i_rwsem);
+	if (nr <= info->nr)
+		return 0;
+	nr -= info->nr;
+	if (!fs_charge(fs, nr))
+		return -ENOSPC;
+	ret = reserve(info->nr, nr, &blocks);
+	if (ret) {
+		fs_uncharge(fs, nr);
+		return fatal_signal_pending(current) ? -EINTR : -ENOSPC;
+	}
+	ret = zero_blocks(fs, &blocks);
+	if (!ret)
+		return insert(inode, &blocks);
+	hpmmap_pool_free_unused(&blocks);
+	fs_uncharge(fs, nr);
+	return ret;
+}
+
+/* Writes zeros to a part of a block. What a memory error is in is left alone. */
+static void zero_part(struct hpmmap_block *block, size_t from, size_t to)
+{
+	void *addr = folio_address(block->folio);
+	int cookie = hpmmap_poison_touch();
+
+	if (likely(!hpmmap_block_is_hurt(block))) {
+		memset(addr + from, 0, to - from);
+		from = to;
+	}
+	while (from < to) {
+		size_t next = min(to, ALIGN(from + 1, PAGE_SIZE));
+
+		if (!hpmmap_block_is_lost(block, from >> PAGE_SHIFT))
+			memset(addr + from, 0, next - from);
+		from = next;
+	}
+	hpmmap_poison_untouch(cookie);
+}
+
+/**
+ * hpmmap_fs_zero_tail() - make what is behind the end of a file zero, before it becomes larger
+ * @inode: the file, i_rwsem held
+ *
+ * Who has its last page mapped may have written there.
+ */
+void hpmmap_fs_zero_tail(struct inode *inode)
+{
+	loff_t size = i_size_read(inode);
+
+	lockdep_assert_held_write(&inode->i_rwsem);
+	if (size & ~PAGE_MASK)
+		zero_part(xa_load(&hpmmap_fs_inode(inode)->blocks, size >> SLOT_SHIFT),
+			  size & ~SLOT_MASK,
+			  round_up(size, PAGE_SIZE) - round_down(size, SLOT_SIZE));
+}
+
+/**
+ * hpmmap_fs_shrink() - a file becomes smaller, or gives up what it has beyond its size
+ * @inode: the file, i_rwsem held
+ * @size: its size from now on
+ */
+void hpmmap_fs_shrink(struct inode *inode, loff_t size)
+{
+	loff_t behind = round_up(size, PAGE_SIZE);
+	struct hpmmap_block *block;
+
+	lockdep_assert_held_write(&inode->i_rwsem);
+	i_size_write(inode, size);
+	unmap_mapping_range(inode->i_mapping, behind, 0, 1);
+	if (size & ~SLOT_MASK) {
+		/* Who is mapping it now has looked at the old size. */
+		block = lock_for_good(inode, size >> SLOT_SHIFT);
+		if (behind & ~SLOT_MASK)
+			unmap_mapping_range(inode->i_mapping, behind,
+					    round_up(behind, SLOT_SIZE) - behind, 0);
+		zero_part(block, size & ~SLOT_MASK, SLOT_SIZE);
+		folio_unlock(block->folio);
+	}
+	hpmmap_fs_cut(inode, hpmmap_fs_blocks(size));
+	/* Copies of private mappings, that were made meanwhile. */
+	unmap_mapping_range(inode->i_mapping, behind, 0, 1);
+}
+
+/* Is a page that is to be zeroed as a whole one that nobody can touch? */
+static bool has_lost(struct hpmmap_block *block, size_t from, size_t to)
+{
+	unsigned int i, first = DIV_ROUND_UP(from, PAGE_SIZE), end = to >> PAGE_SHIFT;
+
+	for (i = first; i < end && hpmmap_block_is_hurt(block); i++)
+		if (hpmmap_block_is_lost(block, i))
+			return true;
+	return false;
+}
+
+/* A part of one block. */
+static int zero_in(struct inode *inode, unsigned long index, size_t from, size_t to)
+{
+	struct hpmmap_block *block = hpmmap_fs_block_lock(inode, index, false), *fresh;
+	int ret;
+
+	if (IS_ERR_OR_NULL(block))
+		return PTR_ERR_OR_ZERO(block);
+	if (likely(!has_lost(block, from, to))) {
+		zero_part(block, from, to);
+		hpmmap_fs_block_unlock(block);
+		return 0;
+	}
+	/* Not to be taken for somebody's pin. */
+	folio_put(block->folio);
+	ret = hpmmap_fs_exchange(inode, block, DIV_ROUND_UP(from, PAGE_SIZE),
+				 (to >> PAGE_SHIFT) - DIV_ROUND_UP(from, PAGE_SIZE),
+				 false, &fresh);
+	if (ret) {
+		folio_unlock(block->folio);
+		return -EIO;
+	}
+	zero_part(fresh, from, to);
+	folio_unlock(fresh->folio);
+	return 0;
+}
+
+/**
+ * hpmmap_fs_zero() - write zeros to a part of a file
+ * @inode: the file, i_rwsem held
+ * @start: offset
+ * @end: of the part that has memory
+ *
+ * In place: it keeps its memory, but for blocks with memory errors in what is zeroed.
+ *
+ * Return: 0; -EINTR for who is being killed, when some of it may be zero; -EIO where there was
+ * no block to take the place of one with an error.
+ */
+int hpmmap_fs_zero(struct inode *inode, loff_t start, loff_t end)
+{
+	int ret = 0;
+
+	lockdep_assert_held_write(&inode->i_rwsem);
+	while (start < end && !ret) {
+		loff_t next = min_t(loff_t, end, round_down(start, SLOT_SIZE) + SLOT_SIZE);
+
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		ret = zero_in(inode, start >> SLOT_SHIFT, start & ~SLOT_MASK,
+			      next - round_down(start, SLOT_SIZE));
+		start = next;
+		cond_resched();
+	}
+	return ret;
+}
+
+/**
+ * hpmmap_fs_exchange() - put another block in the place of one
+ * @inode: the file, i_rwsem held
+ * @block: its block, with its folio locked and no reference of the caller's
+ * @first: page from which on contents do not matter any more
+ * @nr: how many such pages
+ * @unless_pinned: not if somebody refers to it
+ * @fresh: out: the new one, with its folio locked, which keeps the inode where it is
+ *
+ * Where it succeeds, the folio of @block is not locked any more.
+ *
+ * Return: 0, -EBUSY or -ENOMEM.
+ */
+int hpmmap_fs_exchange(struct inode *inode, struct hpmmap_block *block,
+		       unsigned int first, unsigned int nr, bool unless_pinned,
+		       struct hpmmap_block **fresh)
+{
+	struct hpmmap_fs_inode *info = hpmmap_fs_inode(inode);
+	struct hpmmap_fs *fs = hpmmap_fs_of(inode->i_sb);
+	unsigned long index = block->folio->index >> SLOT_ORDER, nr_freed = 0;
+	unsigned int end = first + nr;
+	struct hpmmap_block *other;
+	LIST_HEAD(freed);
+	int ret = -ENOMEM;
+
+	other = hpmmap_pool_alloc_instead(block->account, block->nid,
+					   &node_states[N_POSSIBLE]);
+	if (!other)
+		return -ENOMEM;
+	spin_lock(&fs->lock);
+	fs->used++;
+	spin_unlock(&fs->lock);
+	unmap_block(inode, block);
+	if (unless_pinned && hpmmap_block_is_pinned(block)) {
+		ret = -EBUSY;
+		goto err_free;
+	}
+	hpmmap_block_fill(&fs->owner, other, 0, SLOT_PAGES);
+	if (hpmmap_block_copy(&fs->owner, other, 0, block, 0, first) ||
+	    hpmmap_block_copy(&fs->owner, other, end, block, end, SLOT_PAGES - end))
+		goto err_free;
+	folio_lock(other->folio);
+	hpmmap_block_attach(other, inode->i_mapping, index);
+	/* It takes no memory, as there is something. */
+	xa_store(&info->blocks, index, other, GFP_NOWAIT);
+	give_up(inode, block, &freed, &nr_freed);
+	free_blocks(fs, &freed, nr_freed);
+	*fresh = other;
+	return 0;
+
+err_free:
+	hpmmap_block_free(other, &freed);
+	free_blocks(fs, &freed, 1);
+	return ret;
+}

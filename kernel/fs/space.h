@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Mounted file systems, and the memory of their files. */
+#ifndef _HPMMAP_FS_SPACE_H
+#define _HPMMAP_FS_SPACE_H
+
+#include <linux/fs.h>
+#include <linux/refcount.h>
+#include <linux/shmem_fs.h>
+#include <linux/spinlock.h>
+#include <linux/xarray.h>
+
+#include "hpmmap.h"
+#include "mem/block.h"
+#include "mem/pinned.h"
+
+#define HPMMAP_FS_MAGIC 0x48504d46
+#define HPMMAP_FS_NO_LIMIT ULONG_MAX
+
+/**
+ * struct hpmmap_fs - a mounted file system
+ * @refs: the super block, and blocks that are pinned
+ * @holder: of those
+ * @lock: protects @limit and @used
+ * @limit: blocks it may have, or HPMMAP_FS_NO_LIMIT
+ * @used: blocks it has: those of its files, and those that files gave up and that
+ *	somebody still refers to
+ * @owner: whose blocks they are, as far as zeroing counts that
+ */
+struct hpmmap_fs {
+	refcount_t refs;
+	struct hpmmap_holder holder;
+	spinlock_t lock;
+	unsigned long limit;
+	unsigned long used;
+	struct hpmmap_owner owner;
+};
+
+/**
+ * struct hpmmap_fs_inode - a file, and its memory
+ * @blocks: number (offset / 2 MB) -> struct hpmmap_block, from 0 on without a hole. Who takes
+ *	one out has its folio locked, and takes it out with the lock of @blocks; so whoever
+ *	finds one gets a reference in time, and looks again when he has locked the folio.
+ * @nr: how many there are. Protected by i_rwsem of the inode; the size is @nr blocks at most.
+ * @pins: it keeps the file system that is mounted for files without a name
+ * @linux_info: its inode, within what Linux's own shared memory has: the calls of System V's shared
+ *	memory take each file that is not hugetlb's for one of those
+ */
+struct hpmmap_fs_inode {
+	struct xarray blocks;
+	unsigned long nr;
+	bool pins;
+	struct shmem_inode_info linux_info;
+};
+
+enum hpmmap_fs_count {
+	HPMMAP_FS_MOUNTS,
+	HPMMAP_FS_FILES,	/* that have memory */
+	HPMMAP_FS_BLOCKS,	/* of files */
+	HPMMAP_FS_PINNED,	/* that files gave up, and somebody refers to */
+	HPMMAP_FS_NR_COUNTS
+};
+
+extern atomic_long_t hpmmap_fs_counts[HPMMAP_FS_NR_COUNTS];
+
+extern const struct address_space_operations hpmmap_fs_aops;
+
+static inline struct hpmmap_fs_inode *hpmmap_fs_inode(struct inode *inode)
+{
+	return container_of(inode, struct hpmmap_fs_inode, linux_info.vfs_inode);
+}
+
+static inline struct hpmmap_fs *hpmmap_fs_of(const struct super_block *sb)
+{
+	return sb->s_fs_info;
+}
+
+/* Pages that may be touched. */
+static inline unsigned long hpmmap_fs_pages(const struct inode *inode)
+{
+	return DIV_ROUND_UP(i_size_read(inode), PAGE_SIZE);
+}
+
+static inline unsigned long hpmmap_fs_blocks(loff_t size)
+{
+	return DIV_ROUND_UP(size, SLOT_SIZE);
+}
+
+int hpmmap_fs_space_init(void);
+void hpmmap_fs_space_exit(void);
+struct hpmmap_fs *hpmmap_fs_alloc(void);
+void hpmmap_fs_put(struct hpmmap_fs *fs);
+struct hpmmap_block *hpmmap_fs_block_get(struct inode *inode, unsigned long index);
+struct hpmmap_block *hpmmap_fs_block_lock(struct inode *inode, unsigned long index,
+					  bool nowait);
+void hpmmap_fs_block_unlock(struct hpmmap_block *block);
+int hpmmap_fs_grow(struct inode *inode, unsigned long nr);
+void hpmmap_fs_cut(struct inode *inode, unsigned long nr);
+void hpmmap_fs_zero_tail(struct inode *inode);
+void hpmmap_fs_shrink(struct inode *inode, loff_t size);
+int hpmmap_fs_zero(struct inode *inode, loff_t start, loff_t end);
+int hpmmap_fs_exchange(struct inode *inode, struct hpmmap_block *block,
+		       unsigned int first, unsigned int nr, bool unless_pinned,
+		       struct hpmmap_block **fresh);
+
+#endif /* _HPMMAP_FS_SPACE_H */

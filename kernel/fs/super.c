@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Mounting file systems whose files are memory of the pools:
+ * mount -t hpmmap -o size=64G,uid=1000,gid=1000,mode=0770 none /dev/hpmmapfs
+ */
+#include <linux/fs.h>
+#include <linux/fs_context.h>
+#include <linux/fs_parser.h>
+#include <linux/math64.h>
+#include <linux/module.h>
+#include <linux/mount.h>
+#include <linux/nodemask.h>
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+#include <linux/statfs.h>
+
+#include "hpmmap.h"
+#include "mem/nodes.h"
+#include "mem/pool.h"
+#include "as/failure.h"
+#include "fs/bad.h"
+#include "fs/space.h"
+#include "fs/super.h"
+#include "fs/tree.h"
+
+#define DEFAULT_MODE (S_ISVTX | 0777)
+
+static struct kmem_cache *inodes;
+
+/* For files without a name, mounted while there are some. */
+static struct vfsmount *internal;
+static int internal_count;
+
+void hpmmap_fs_unpin(void)
+{
+	simple_release_fs(&internal, &internal_count);
+}
+
+static void info_init_once(void *object)
+{
+	struct hpmmap_fs_inode *info = object;
+
+	inode_init_once(&info->linux_info.vfs_inode);
+}
+
+static struct inode *fs_alloc_inode(struct super_block *sb)
+{
+	struct hpmmap_fs_inode *info = alloc_inode_sb(sb, inodes, GFP_KERNEL);
+	struct shmem_inode_info *linux_info;
+
+	if (!info)
+		return NULL;
+	xa_init_flags(&info->blocks, XA_FLAGS_ACCOUNT);
+	info->nr = 0;
+	info->pins = false;
+	linux_info = &info->linux_info;
+	memset(linux_info, 0, offsetof(struct shmem_inode_info, vfs_inode));
+	spin_lock_init(&linux_info->lock);
+	return &linux_info->vfs_inode;
+}
+
+/* After a grace period. */
+static void fs_free_inode(struct inode *inode)
+{
+	if (S_ISLNK(inode->i_mode))
+		kfree(inode->i_link);
+	kmem_cache_free(inodes, hpmmap_fs_inode(inode));
+}
+
+/* Nobody refers to it any more, and it has no name. */
+static void fs_evict_inode(struct inode *inode)
+{
+	truncate_inode_pages_final(&inode->i_data);
+	hpmmap_fs_cut(inode, 0);
+	xa_destroy(&hpmmap_fs_inode(inode)->blocks);
+	clear_inode(inode);
+	/* Whoever had the file open last has a reference to its mount, too. */
+	if (hpmmap_fs_inode(inode)->pins)
+		hpmmap_fs_unpin();
+}
+
+static int fs_statfs(struct dentry *dentry, struct kstatfs *buf)
+{
+	struct super_block *sb = dentry->d_sb;
+	struct hpmmap_fs *fs = hpmmap_fs_of(sb);
+	const nodemask_t *all = &node_states[N_POSSIBLE];
+	unsigned long free = hpmmap_pool_count_free(all) + hpmmap_pool_count_out(all);
+
+	buf->f_type = HPMMAP_FS_MAGIC;
+	buf->f_bsize = SLOT_SIZE;
+	buf->f_namelen = NAME_MAX;
+	buf->f_fsid = u64_to_fsid(huge_encode_dev(sb->s_dev));
+	spin_lock(&fs->lock);
+	if (fs->limit == HPMMAP_FS_NO_LIMIT) {
+		buf->f_blocks = hpmmap_pool_count_all();
+	} else {
+		buf->f_blocks = fs->limit;
+		free = min(free, fs->limit - min(fs->used, fs->limit));
+	}
+	spin_unlock(&fs->lock);
+	buf->f_bfree = free;
+	buf->f_bavail = free;
+	return 0;
+}
+
+/* What mount(8) may give to a remount again. */
+static int fs_show_options(struct seq_file *seq, struct dentry *root)
+{
+	struct hpmmap_fs *fs = hpmmap_fs_of(root->d_sb);
+	struct inode *inode = d_inode(root);
+	unsigned long limit = READ_ONCE(fs->limit);
+
+	if (limit != HPMMAP_FS_NO_LIMIT)
+		seq_printf(seq, ",size=%lluk", (u64)limit << (SLOT_SHIFT - 10));
+	seq_printf(seq, ",mode=%03ho", inode->i_mode & S_IALLUGO);
+	if (!uid_eq(inode->i_uid, GLOBAL_ROOT_UID))
+		seq_printf(seq, ",uid=%u", from_kuid_munged(&init_user_ns, inode->i_uid));
+	if (!gid_eq(inode->i_gid, GLOBAL_ROOT_GID))
+		seq_printf(seq, ",gid=%u", from_kgid_munged(&init_user_ns, inode->i_gid));
+	return 0;
+}
+
+static const struct super_operations super_ops = {
+	.alloc_inode = fs_alloc_inode,
+	.free_inode = fs_free_inode,
+	.evict_inode = fs_evict_inode,
+	.drop_inode = generic_delete_inode,
+	.statfs = fs_statfs,
+	.show_options = fs_show_options,
+};
+
+enum {
+	OPT_SIZE,
+	OPT_UID,
+	OPT_GID,
+	OPT_MODE,
+};
+
+static const struct fs_parameter_spec parameters[] = {
+	fsparam_string("size", OPT_SIZE),
+	fsparam_u32("uid", OPT_UID),
+	fsparam_u32("gid", OPT_GID),
+	fsparam_u32oct("mode", OPT_MODE),
+	{}
+};
+
+/**
+ * struct options - what a mount asks for
+ * @given: bits of OPT_*
+ * @limit: blocks
+ * @uid: of the first directory
+ * @gid: the same
+ * @mode: the same
+ */
+struct options {
+	unsigned int given;
+	unsigned long limit;
+	kuid_t uid;
+	kgid_t gid;
+	umode_t mode;
+};
+
+/* Bytes with a suffix, or a share of all pool memory. */
+static int parse_size(struct fs_context *fc, const char *string, unsigned long *limit)
+{
+	char *end;
+	u64 size = memparse(string, &end);
+
+	if (end == string)
+		goto err;
+	if (*end == '%') {
+		end++;
+		if (size > 100)
+			return invalf(fc, "hpmmap: size is more than all pool memory");
+		size = div_u64((u64)hpmmap_pool_count_all() * size, 100) << SLOT_SHIFT;
+		if (!size)
+			return invalf(fc, "hpmmap: size is a share of no pool memory");
+	}
+	if (*end || *string == '-' || size > MAX_LFS_FILESIZE)
+		goto err;
+	/* As tmpfs has it. */
+	*limit = size ? hpmmap_fs_blocks(size) : HPMMAP_FS_NO_LIMIT;
+	return 0;
+
+err:
+	return invalf(fc, "hpmmap: size is no number of bytes, nor a share: '%s'", string);
+}
+
+static int fs_parse_param(struct fs_context *fc, struct fs_parameter *param)
+{
+	struct options *options = fc->fs_private;
+	struct fs_parse_result result;
+	int opt = fs_parse(fc, parameters, param, &result);
+	int ret = 0;
+
+	if (opt < 0)
+		return opt;
+	switch (opt) {
+	case OPT_SIZE:
+		ret = parse_size(fc, param->string, &options->limit);
+		break;
+	case OPT_UID:
+		options->uid = make_kuid(current_user_ns(), result.uint_32);
+		if (!uid_valid(options->uid))
+			ret = invalf(fc, "hpmmap: uid is no user");
+		break;
+	case OPT_GID:
+		options->gid = make_kgid(current_user_ns(), result.uint_32);
+		if (!gid_valid(options->gid))
+			ret = invalf(fc, "hpmmap: gid is no group");
+		break;
+	case OPT_MODE:
+		if (result.uint_32 & ~S_IALLUGO)
+			ret = invalf(fc, "hpmmap: mode has bits that are none of a mode");
+		options->mode = result.uint_32 & S_IALLUGO;
+		break;
+	}
+	options->given |= BIT(opt);
+	return ret;
+}
+
+static int fs_fill_super(struct super_block *sb, struct fs_context *fc)
+{
+	const struct options *options = fc->fs_private;
+	struct hpmmap_fs *fs = hpmmap_fs_alloc();
+	struct inode *inode;
+
+	if (!fs)
+		return -ENOMEM;
+	sb->s_fs_info = fs;
+	fs->limit = options->limit;
+	sb->s_maxbytes = MAX_LFS_FILESIZE;
+	sb->s_max_links = INT_MAX;
+	sb->s_blocksize = SLOT_SIZE;
+	sb->s_blocksize_bits = SLOT_SHIFT;
+	sb->s_magic = HPMMAP_FS_MAGIC;
+	sb->s_op = &super_ops;
+	sb->s_time_gran = 1;
+	inode = hpmmap_fs_new(sb, compat_nop_idmap, NULL, S_IFDIR | options->mode, 0);
+	if (!inode)
+		return -ENOMEM;
+	inode->i_uid = options->uid;
+	inode->i_gid = options->gid;
+	sb->s_root = d_make_root(inode);
+	if (!sb->s_root)
+		return -ENOMEM;
+	if (!(sb->s_flags & SB_KERNMOUNT))
+		atomic_long_inc(&hpmmap_fs_counts[HPMMAP_FS_MOUNTS]);
+	return 0;
+}
+
+static int fs_get_tree(struct fs_context *fc)
+{
+	return get_tree_nodev(fc, fs_fill_super);
+}
+
+/* All that can fail comes first. */
+static int fs_reconfigure(struct fs_context *fc)
+{
+	const struct options *options = fc->fs_private;
+	struct hpmmap_fs *fs = hpmmap_fs_of(fc->root->d_sb);
+	struct inode *inode = d_inode(fc->root);
+	unsigned long used;
+	bool fits = true;
+
+	if (options->given & BIT(OPT_SIZE)) {
+		spin_lock(&fs->lock);
+		used = fs->used;
+		fits = options->limit >= used;
+		if (fits)
+			fs->limit = options->limit;
+		spin_unlock(&fs->lock);
+	}
+	if (!fits)
+		return invalf(fc, "hpmmap: size is less than the %llu MB that are used",
+			      (u64)used << (SLOT_SHIFT - 20));
+	inode_lock(inode);
+	if (options->given & BIT(OPT_UID))
+		inode->i_uid = options->uid;
+	if (options->given & BIT(OPT_GID))
+		inode->i_gid = options->gid;
+	if (options->given & BIT(OPT_MODE))
+		inode->i_mode = S_IFDIR | options->mode;
+	inode_unlock(inode);
+	return 0;
+}
+
+static void fs_free_context(struct fs_context *fc)
+{
+	kfree(fc->fs_private);
+}
+
+static const struct fs_context_operations context_ops = {
+	.parse_param = fs_parse_param,
+	.get_tree = fs_get_tree,
+	.reconfigure = fs_reconfigure,
+	.free = fs_free_context,
+};
+
+static int fs_init_context(struct fs_context *fc)
+{
+	struct options *options = kzalloc(sizeof(*options), GFP_KERNEL_ACCOUNT);
+
+	if (!options)
+		return -ENOMEM;
+	options->limit = HPMMAP_FS_NO_LIMIT;
+	options->uid = current_fsuid();
+	options->gid = current_fsgid();
+	options->mode = DEFAULT_MODE;
+	fc->fs_private = options;
+	fc->ops = &context_ops;
+	/* Who mounts it is asked in the first namespace, and the internal one is everybody's. */
+	fc->global = true;
+	return 0;
+}
+
+static void fs_kill_super(struct super_block *sb)
+{
+	struct hpmmap_fs *fs = hpmmap_fs_of(sb);
+	bool counted = sb->s_root && !(sb->s_flags & SB_KERNMOUNT);
+
+	kill_litter_super(sb);
+	if (!fs)
+		return;
+	if (counted)
+		atomic_long_dec(&hpmmap_fs_counts[HPMMAP_FS_MOUNTS]);
+	/* Blocks that are pinned may keep it. */
+	hpmmap_fs_put(fs);
+}
+
+static struct file_system_type type = {
+	.owner = THIS_MODULE,
+	.name = "hpmmap",
+	.init_fs_context = fs_init_context,
+	.parameters = parameters,
+	.kill_sb = fs_kill_super,
+};
+MODULE_ALIAS_FS("hpmmap");
+
+/* The file system of files without a name; undone by hpmmap_fs_unpin(), or an ERR_PTR. */
+struct vfsmount *hpmmap_fs_pin(void)
+{
+	int ret = simple_pin_fs(&type, &internal, &internal_count);
+
+	return ret ? ERR_PTR(ret) : internal;
+}
+
+/* It can be mounted. */
+int hpmmap_fs_init(void)
+{
+	int ret = hpmmap_fs_space_init();
+
+	if (ret)
+		return ret;
+	inodes = kmem_cache_create("hpmmap_inode", sizeof(struct hpmmap_fs_inode), 0,
+				   SLAB_RECLAIM_ACCOUNT | SLAB_ACCOUNT, info_init_once);
+	ret = -ENOMEM;
+	if (!inodes)
+		goto err_space;
+	ret = register_filesystem(&type);
+	if (ret)
+		goto err_cache;
+	hpmmap_failure_set_files(&hpmmap_fs_failure);
+	return 0;
+
+err_cache:
+	kmem_cache_destroy(inodes);
+err_space:
+	hpmmap_fs_space_exit();
+	return ret;
+}
+
+/* A mount keeps the module loaded, so there is none left. */
+void hpmmap_fs_exit(void)
+{
+	hpmmap_failure_set_files(NULL);
+	unregister_filesystem(&type);
+	/* Inodes are freed a grace period later. */
+	rcu_barrier();
+	kmem_cache_destroy(inodes);
+	hpmmap_fs_space_exit();
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Directories of a mounted file system, and what is in them: as ramfs, for all of it is in
+ * Linux's cache of names.
+ */
+#include <linux/fs.h>
+#include <linux/namei.h>
+#include <linux/slab.h>
+
+#include "hpmmap.h"
+#include "fs/file.h"
+#include "fs/tree.h"
+
+static const struct inode_operations dir_ops;
+static const struct inode_operations special_ops;
+
+/**
+ * hpmmap_fs_new() - a new inode
+ * @sb: of the file system
+ * @idmap: of the mount
+ * @dir: in which directory, or NULL
+ * @mode: with its type
+ * @dev: of a device
+ *
+ * Return: the inode with one reference, or NULL without memory.
+ */
+struct inode *hpmmap_fs_new(struct super_block *sb, compat_idmap *idmap,
+			    struct inode *dir, umode_t mode, dev_t dev)
+{
+	struct inode *inode = new_inode(sb);
+
+	if (!inode)
+		return NULL;
+	inode->i_ino = get_next_ino();
+	inode_init_owner(idmap, inode, dir, mode);
+	compat_inode_times_init(inode);
+	switch (mode & S_IFMT) {
+	case S_IFREG:
+		hpmmap_fs_file_init(inode);
+		break;
+	case S_IFDIR:
+		inode->i_op = &dir_ops;
+		inode->i_fop = &simple_dir_operations;
+		/* For its "." entry. */
+		inc_nlink(inode);
+		break;
+	case S_IFLNK:
+		inode->i_op = &simple_symlink_inode_operations;
+		break;
+	default:
+		inode->i_op = &special_ops;
+		init_special_inode(inode, mode, dev);
+		break;
+	}
+	return inode;
+}
+
+/* It stays until it is unlinked, or the file system is unmounted. */
+static void name(struct inode *dir, struct dentry *dentry, struct inode *inode)
+{
+	d_instantiate(dentry, inode);
+	dget(dentry);
+	compat_dir_changed(dir);
+}
+
+static int fs_mknod(compat_idmap *idmap, struct inode *dir, struct dentry *dentry,
+		    umode_t mode, dev_t dev)
+{
+	struct inode *inode = hpmmap_fs_new(dir->i_sb, idmap, dir, mode, dev);
+
+	if (!inode)
+		return -ENOSPC;
+	name(dir, dentry, inode);
+	return 0;
+}
+
+static int fs_create(compat_idmap *idmap, struct inode *dir, struct dentry *dentry,
+		     umode_t mode, bool excl)
+{
+	return fs_mknod(idmap, dir, dentry, mode | S_IFREG, 0);
+}
+
+static compat_mkdir_t fs_mkdir(compat_idmap *idmap, struct inode *dir,
+			       struct dentry *dentry, umode_t mode)
+{
+	int ret = fs_mknod(idmap, dir, dentry, mode | S_IFDIR, 0);
+
+	if (!ret)
+		inc_nlink(dir);
+	return compat_mkdir_ret(ret);
+}
+
+static int fs_symlink(compat_idmap *idmap, struct inode *dir, struct dentry *dentry,
+		      const char *target)
+{
+	char *link = kstrdup(target, GFP_KERNEL_ACCOUNT);
+	struct inode *inode;
+
+	if (!link)
+		return -ENOSPC;
+	inode = hpmmap_fs_new(dir->i_sb, idmap, dir, S_IFLNK | 0777, 0);
+	if (!inode) {
+		kfree(link);
+		return -ENOSPC;
+	}
+	/* Freed with the inode. */
+	inode->i_link = link;
+	inode->i_size = strlen(link);
+	name(dir, dentry, inode);
+	return 0;
+}
+
+static int fs_tmpfile(compat_idmap *idmap, struct inode *dir, struct file *file, umode_t mode)
+{
+	struct inode *inode = hpmmap_fs_new(dir->i_sb, idmap, dir, mode, 0);
+
+	if (!inode)
+		return -ENOSPC;
+	d_tmpfile(file, inode);
+	return finish_open_simple(file, 0);
+}
+
+static const struct inode_operations dir_ops = {
+	.create = fs_create,
+	.lookup = simple_lookup,
+	.link = simple_link,
+	.unlink = simple_unlink,
+	.symlink = fs_symlink,
+	.mkdir = fs_mkdir,
+	.rmdir = simple_rmdir,
+	.mknod = fs_mknod,
+	.rename = simple_rename,
+	.tmpfile = fs_tmpfile,
+	.setattr = simple_setattr,
+	.getattr = simple_getattr,
+};
+
+static const struct inode_operations special_ops = {
+	.setattr = simple_setattr,
+	.getattr = simple_getattr,
+};

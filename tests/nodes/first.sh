@@ -1,0 +1,74 @@
+# The first boot after the installation: pools and limits are there, and stay what the files say.
+
+step 'what the boot has made'
+[ "$(systemctl is-active hpmmap-pools)" = active ] || fail 'hpmmap-pools is not active'
+[ "$(systemctl is-active hpmmap-limits)" = active ] || fail 'hpmmap-limits is not active'
+pool_is 512 'after the boot'
+journalctl --no-pager -b -o cat -u hpmmap-pools | grep 'node 0: the pool has 512M, 512M taken from Linux' || fail 'the journal does not say what was taken'
+began() { systemctl show -p "$2" --value "$1"; }
+[ "$(began hpmmap-pools ActiveEnterTimestampMonotonic)" -le "$(began multi-user.target ActiveEnterTimestampMonotonic)" ] ||
+	fail 'the pools were not made before multi-user.target'
+# There is no man(1) here.
+complaints=$(systemd-analyze verify hpmmap-pools.service hpmmap-limits.service hpmmap-prometheus.timer 2>&1 | grep hpmmap | grep -v "Command 'man ")
+[ -z "$complaints" ] || fail "systemd complains of the units: $complaints"
+hpmmap pool limit --list
+hpmmap status --json | grep -A2 '"name": "alice"' >/dev/null || fail 'status does not have the limit of alice'
+hpmmap status --prometheus | grep '^hpmmap_limit_bytes{kind="user",name="alice"} 134217728$' || fail 'the metrics do not have the limit of alice'
+[ "$(stat -c %G:%a /dev/hpmmap)" = hpmmap:660 ] || fail "/dev/hpmmap is $(stat -c %G:%a /dev/hpmmap)"
+hpmmap doctor || fail 'doctor finds something missing'
+
+step 'a job'
+as_alice hpmmap run --strict -- sleep 60 &
+within 20 registered || fail 'the job of alice does not register'
+as_alice hpmmap status
+
+step 'the same again, while it runs'
+before=$(hpmmap pool list --verbose | awk '{ print $1, $4 }')
+systemctl reload hpmmap-pools || fail 'reload'
+systemctl reload hpmmap-pools || fail 'reload again'
+hpmmap pool set || fail 'pool set'
+pool_is 512 'set three times'
+[ "$(hpmmap pool list --verbose | awk '{ print $1, $4 }')" = "$before" ] || fail 'set again it has other blocks'
+echo '0 256M' >/etc/hpmmap/pools
+systemctl reload hpmmap-pools || fail 'reload for less'
+pool_is 256 'less, while a job runs'
+registered || fail 'the job is gone'
+echo '0 0' >/etc/hpmmap/pools
+said=$(hpmmap pool set 2>&1) && fail "what a job holds was given back: $said"
+[[ $said == *'/etc/hpmmap/pools:1: '*'held by jobs'* ]] || fail "it said: $said"
+registered || fail 'the job is gone'
+pkill -u alice sleep
+within 20 no_jobs || fail 'the job does not end'
+printf '0 512M\n5 1G\n' >/etc/hpmmap/pools
+said=$(hpmmap pool set 2>&1) && fail "there is no node 5: $said"
+[[ $said == *'/etc/hpmmap/pools:2: there is no node 5'* ]] || fail "it said: $said"
+pool_is 512 'one line wrong'
+
+step 'the module is loaded again'
+echo '0 512M' >/etc/hpmmap/pools
+systemctl stop hpmmap-pools || fail 'the service does not stop'
+pool_is 0 'stopped'
+modprobe -r hpmmap || fail 'the module does not go'
+modprobe hpmmap
+has_limit() { hpmmap pool limit --list 2>/dev/null | grep -q 'alice .*128M'; }
+within 30 has_limit || fail "the limits have not come back: $(hpmmap pool limit --list)"
+systemctl start hpmmap-pools
+pool_is 512 'started again'
+has_limit || fail 'a limit is gone'
+
+step 'less than was asked for keeps nobody from booting'
+echo '0 64G' >/etc/hpmmap/pools
+systemctl restart hpmmap-pools && fail '64G were had'
+journalctl --no-pager -b -o cat -u hpmmap-pools | grep '/etc/hpmmap/pools:1: the pool has .* instead of 64G' || fail 'the journal does not say why'
+[ "$(cat $POOL)" -gt $((512 * MIB)) ] || fail 'what was possible was not taken'
+echo '0 512M' >/etc/hpmmap/pools
+systemctl restart hpmmap-pools || fail 'restart'
+pool_is 512 'back to what is possible'
+
+step 'reserved for the next boot'
+# As grub-install leaves it.
+mkdir -p /boot/grub
+hpmmap pool reserve --size 512M || fail 'reserve'
+cat /etc/default/grub.d/hpmmap.cfg
+grep -o 'movablecore=[0-9]*M' /boot/grub/grub.cfg | sort -u | sed 's/^/NEXT-BOOT /'
+[ -n "$(grep movablecore= /boot/grub/grub.cfg)" ] || fail 'GRUB does not know of it'

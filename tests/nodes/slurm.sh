@@ -1,0 +1,80 @@
+# Slurm on the node: tasks under HPMMAP, jobs held to what they were granted, nothing left.
+
+ready() { [ "$(sinfo -h -o %T 2>/dev/null)" = idle ]; }
+free() { [ "$(cat $POOL)" = "$(cat ${POOL%total_bytes}free_bytes)" ]; }
+
+step 'Slurm is up, after the pools'
+pool_is 512 'after the boot'
+began() { systemctl show -p "$2" --value "$1"; }
+[ "$(began hpmmap-pools ActiveEnterTimestampMonotonic)" -le "$(began slurmd ExecMainStartTimestampMonotonic)" ] ||
+	fail 'slurmd started before the pools were made'
+within 120 ready || fail "the node is not idle: $(sinfo; tail /var/log/slurm/*.log)"
+[ "$(hpmmap pool list --gres)" = 'Name=hpmmap Count=512M Flags=CountOnly' ] || fail "$(hpmmap pool list --gres)"
+hpmmap pool limit --user alice --size none
+hpmmap pool limit --default --size none
+
+# dd has a buffer as large as a block: so many MB of memory, or "memory exhausted".
+need() { echo "dd if=/dev/zero of=/dev/null bs=${1}M count=1 status=none"; }
+as() { # USER COMMAND...
+	local user=$1
+	shift
+	runuser -u "$user" -- env -C /tmp "$@" 2>&1
+}
+
+step 'a task is registered, and reported'
+said=$(as alice srun -n2 --hpmmap=strict,report sh -c "$(need 40); sleep 2; cat /sys/kernel/hpmmap/contexts/*/pid | wc -l") || fail "srun: $said"
+echo "$said"
+[ "$(echo "$said" | grep -cx '[2-9]')" = 2 ] || fail 'both tasks see two processes at least'
+[ "$(echo "$said" | grep -c 'hpmmap: task [01]: peak [1-9][0-9]* MB of the pools')" = 2 ] || fail 'there are not two reports'
+said=$(as alice srun sh -c 'ls /sys/kernel/hpmmap/contexts | wc -l') && [ "$said" = 0 ] || fail "without the option: $said"
+said=$(as alice env SLURM_HPMMAP=yes srun sh -c 'ls /sys/kernel/hpmmap/contexts | wc -l') && [ "$said" = 0 ] && fail 'the variable does nothing'
+said=$(as alice srun --hpmmap=stric true) && fail "a wrong word is taken: $said"
+[[ $said == *"'stric' is none of"* ]] || fail "it said: $said"
+
+step 'steps have it from their job'
+said=$(as alice salloc --hpmmap sh -c 'srun sh -c "ls /sys/kernel/hpmmap/contexts | wc -l"') || fail "salloc: $said"
+echo "$said" | grep -x '[1-9]' || fail "the step of salloc --hpmmap has none: $said"
+
+step 'a job is held to its grant'
+said=$(as alice srun --hpmmap=strict --gres=hpmmap:200M sh -c "$(need 100)") || fail "100 MB of 200M: $said"
+said=$(as alice srun --hpmmap=strict --gres=hpmmap:64M sh -c "$(need 100)") && fail '100 MB of 64M were had'
+echo "$said" | grep -i 'memory exhausted' || fail "it said: $said"
+said=$(as alice srun --hpmmap=report --gres=hpmmap:64M sh -c "$(need 100)") || fail "100 MB of 64M, with memory of Linux: $said"
+echo "$said" | grep 'peak [1-6]\?[0-9] MB of the pools, .* [1-9][0-9]* calls with memory of Linux instead' || fail "it said: $said"
+# Both tasks together.
+said=$(as alice srun -n2 --hpmmap=strict --gres=hpmmap:128M sh -c "$(need 80)"' && sleep 1') && fail "twice 80 MB of 128M were had: $said"
+
+step 'two users at once'
+as alice srun --overlap --hpmmap=strict --gres=hpmmap:256M sh -c "$(need 200) && sleep 1 && $(need 200)" >/tmp/alice 2>&1 &
+alice=$!
+as bob srun --hpmmap=strict --gres=hpmmap:256M sh -c "$(need 200) && sleep 1 && $(need 300)" >/tmp/bob 2>&1 && fail 'bob got 300 MB of 256M'
+wait $alice || fail "alice: $(cat /tmp/alice)"
+echo "$(cat /tmp/bob)" | grep -i 'memory exhausted' || fail "bob: $(cat /tmp/bob)"
+
+step 'jobs in a row'
+for i in $(seq 1 12); do
+	case $((i % 4)) in
+	0) as alice srun --hpmmap=strict --gres=hpmmap:16M sh -c "$(need 100)" >/dev/null && fail 'too much was had' ;;
+	1) as alice srun --hpmmap --gres=hpmmap:64M sh -c "$(need 20)" >/dev/null || fail "job $i" ;;
+	2) as alice srun --hpmmap sh -c 'kill -KILL $$' >/dev/null && fail "job $i was not killed" ;;
+	3)
+		job=$(as alice sbatch --parsable --hpmmap --gres=hpmmap:64M --wrap 'srun sleep 600')
+		within 60 registered || fail "job $job does not register"
+		as alice scancel "$job"
+		;;
+	esac
+done
+finished() { [ -z "$(squeue -h)" ]; }
+within 120 finished || fail "there are jobs left: $(squeue)"
+within 30 no_jobs || fail "contexts are left: $(ls /sys/kernel/hpmmap/contexts)"
+within 30 free || fail "the pool is not free: $(hpmmap pool list)"
+hpmmap pool limit --list
+hpmmap pool limit --list | grep job_ && fail 'limits of jobs that are gone are left'
+ready || fail "the node is $(sinfo -h -o %T)"
+
+step 'without the module'
+systemctl stop hpmmap-pools && modprobe -r hpmmap || fail 'the module does not go'
+said=$(as alice srun --hpmmap=strict sh -c 'echo it runs') || fail "srun: $said"
+echo "$said"
+[[ $said == *'it runs'* && $said == *'the module is not loaded'* ]] || fail 'the task does not run, or nothing is said'
+ready || fail "the node is $(sinfo -h -o %T)"

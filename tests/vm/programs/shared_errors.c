@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * shared_errors FILE FRAMES: memory errors in a file that two processes have mapped. Writes
+ * the page frames that it has spoilt to FRAMES. Says what it finds wrong.
+ */
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PAGE		4096UL
+#define BYTES		(8UL << 20)
+#define BLOCK_PAGES	512UL
+
+static int fd;
+static unsigned char *memory;
+static FILE *frames;
+static unsigned int wrong;
+
+#define WRONG(...) do { printf("WRONG, line %d: ", __LINE__); printf(__VA_ARGS__); puts(""); wrong++; } while (0)
+#define EXPECT(cond) do { if (!(cond)) WRONG("not true: %s (%s)", #cond, strerror(errno)); } while (0)
+
+static sigjmp_buf back;
+static volatile siginfo_t info;
+
+static void on_bus(int sig, siginfo_t *got, void *context)
+{
+	(void)sig;
+	(void)context;
+	info = *got;
+	siglongjmp(back, 1);
+}
+
+/* Does a touch end as that of a page with a memory error? */
+static bool is_bad(volatile unsigned char *p, bool write)
+{
+	memset((void *)&info, 0, sizeof(info));
+	if (sigsetjmp(back, 1) == 0) {
+		if (write)
+			*p = 1;
+		else
+			(void)*p;
+		return false;
+	}
+	if (info.si_code != BUS_MCEERR_AR || info.si_addr != p || info.si_addr_lsb != 12)
+		WRONG("the signal has code %d, address %p for %p, lsb %d", info.si_code, info.si_addr, (void *)p, info.si_addr_lsb);
+	return true;
+}
+
+static unsigned char pattern(size_t page)
+{
+	return (unsigned char)(page * 7 + 1);
+}
+
+static void fill(void)
+{
+	for (size_t page = 0; page < BYTES / PAGE; page++)
+		memset(memory + page * PAGE, pattern(page), PAGE);
+}
+
+static void spoil(size_t page)
+{
+	int map = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	uint64_t entry;
+
+	(void)*(volatile unsigned char *)(memory + page * PAGE);
+	if (map < 0 || pread(map, &entry, 8, (off_t)((uintptr_t)memory / PAGE + page) * 8) != 8 || !(entry >> 63))
+		err(1, "pagemap");
+	close(map);
+	fprintf(frames, "%llu\n", (unsigned long long)(entry & ((1ULL << 55) - 1)));
+	fflush(frames);
+	/* Linux from 6.11 on tells the caller at once. */
+	if (sigsetjmp(back, 1) == 0 && madvise(memory + page * PAGE, PAGE, MADV_HWPOISON) != 0)
+		err(1, "MADV_HWPOISON");
+}
+
+static void check_others(size_t bad, size_t from, size_t to)
+{
+	for (size_t page = from; page < to; page++)
+		if (page != bad && (memory[page * PAGE] != pattern(page) || memory[page * PAGE + PAGE - 1] != pattern(page)))
+			WRONG("page %zu has %d, not %d", page, memory[page * PAGE], pattern(page));
+}
+
+static void in_child(void (*fn)(size_t page), size_t page)
+{
+	int status;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0) {
+		wrong = 0;
+		fn(page);
+		fflush(stdout);
+		_exit(wrong != 0);
+	}
+	if (waitpid(pid, &status, 0) != pid || status)
+		WRONG("the child ends with status %#x", (unsigned int)status);
+}
+
+static void child_sees(size_t page)
+{
+	unsigned char *again = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	unsigned char *copy = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+
+	EXPECT(is_bad(memory + page * PAGE, false));
+	EXPECT(is_bad(again + page * PAGE, true));
+	EXPECT(is_bad(copy + page * PAGE, false));
+	EXPECT(is_bad(copy + page * PAGE, true));
+	EXPECT(!is_bad(again + (page + 1) * PAGE, false));
+	EXPECT(!is_bad(copy + (page - 1) * PAGE, true));
+}
+
+static void read_and_written(size_t page)
+{
+	unsigned char *to = malloc(8 * PAGE);
+	struct iovec local = { to, PAGE }, remote = { memory + page * PAGE, PAGE };
+	off_t at = (off_t)(page * PAGE);
+	int null = open("/dev/zero", O_RDWR | O_CLOEXEC), pipes[2];
+	ssize_t n;
+
+	EXPECT(pread(fd, to, PAGE, at) == -1 && errno == EIO);
+	n = pread(fd, to, 4 * PAGE, at - (off_t)(2 * PAGE));
+	EXPECT(n == (ssize_t)(2 * PAGE));
+	EXPECT(pwrite(fd, to, 10, at + 5) == -1 && errno == EIO);
+	n = pwrite(fd, memory + (page - 2) * PAGE, PAGE, at - (off_t)(2 * PAGE));
+	EXPECT(n == (ssize_t)PAGE);
+	EXPECT(process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == -1 && errno == EFAULT);
+	EXPECT(read(null, memory + page * PAGE, PAGE) == -1 && errno == EFAULT);
+	EXPECT(pipe(pipes) == 0);
+	EXPECT(write(pipes[1], memory + page * PAGE, 10) == -1 && errno == EFAULT);
+	close(pipes[0]);
+	close(pipes[1]);
+	close(null);
+	free(to);
+}
+
+int main(int argc, char **argv)
+{
+	struct sigaction action = { .sa_sigaction = on_bus, .sa_flags = SA_SIGINFO };
+	size_t bad = BLOCK_PAGES + 77;
+
+	if (argc != 3)
+		errx(2, "usage: shared_errors FILE FRAMES");
+	frames = fopen(argv[2], "we");
+	fd = open(argv[1], O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (!frames || fd < 0 || ftruncate(fd, BYTES))
+		err(1, "%s", argv[1]);
+	memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (memory == MAP_FAILED)
+		err(1, "mmap");
+	sigaction(SIGBUS, &action, NULL);
+
+	/* One page of it, for everybody. */
+	fill();
+	spoil(bad);
+	EXPECT(is_bad(memory + bad * PAGE, false));
+	EXPECT(is_bad(memory + bad * PAGE + 9, true));
+	in_child(child_sees, bad);
+	in_child(read_and_written, bad);
+	check_others(bad, 0, BYTES / PAGE);
+	memory[(bad + 1) * PAGE] = 5;
+	memory[(bad + 1) * PAGE] = pattern(bad + 1);
+
+	/* What loses its meaning is good again, and the rest of the block stays. */
+	EXPECT(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(bad * PAGE), PAGE) == 0);
+	EXPECT(!is_bad(memory + bad * PAGE, false));
+	EXPECT(memory[bad * PAGE] == 0 && memory[bad * PAGE + PAGE - 1] == 0);
+	EXPECT(!is_bad(memory + bad * PAGE, true));
+	check_others(bad, 0, BYTES / PAGE);
+
+	/* So is what is cut and grows again. */
+	fill();
+	spoil(5);
+	spoil(3 * BLOCK_PAGES);
+	EXPECT(is_bad(memory + 5 * PAGE, false));
+	EXPECT(ftruncate(fd, 0) == 0);
+	EXPECT(ftruncate(fd, BYTES) == 0);
+	for (size_t at = 0; at < BYTES; at += 512)
+		if (memory[at])
+			WRONG("not zero at %zu", at);
+
+	/* The last page of a file that ends within it. */
+	fill();
+	EXPECT(ftruncate(fd, (off_t)(BYTES - 100)) == 0);
+	spoil(BYTES / PAGE - 1);
+	EXPECT(is_bad(memory + BYTES - PAGE, false));
+	EXPECT(ftruncate(fd, (off_t)BYTES) == 0);
+	EXPECT(is_bad(memory + BYTES - PAGE, false));
+	EXPECT(ftruncate(fd, (off_t)(BYTES - PAGE + 1)) == 0);
+	EXPECT(ftruncate(fd, (off_t)(BYTES - 2 * PAGE)) == 0);
+	EXPECT(ftruncate(fd, (off_t)BYTES) == 0);
+	check_others(0, BYTES / PAGE - BLOCK_PAGES, BYTES / PAGE - 2);
+
+	/* And the file goes with an error in it. */
+	if (is_bad(memory + BYTES - PAGE, false))
+		puts("the last page stays bad");
+	spoil(2 * BLOCK_PAGES + 1);
+	EXPECT(is_bad(memory + (2 * BLOCK_PAGES + 1) * PAGE, true));
+	if (unlink(argv[1]))
+		err(1, "unlink");
+	printf("%u wrong\n", wrong);
+	return wrong != 0;
+}

@@ -1,0 +1,122 @@
+#!/bin/bash
+# Files whose memory is the pools': mounting and its options, what is shown, and that nothing goes away
+# under anybody.
+# pool: 512M
+# timeout: 400
+# takes: 60
+# paths: kernel/fs/ kernel/mem/pinned.* kernel/mem/account.* kernel/mem/pool.* kernel/as/file.* tests/guest/sem_shared*.c tests/guest/shared.*
+. "$(dirname "$0")/../guest/lib.sh"
+
+DIR=/tmp/shared
+mkdir -p $DIR
+leave() {
+	while mountpoint -q $DIR; do umount -l $DIR; done
+}
+trap leave EXIT
+all=$(pool_bytes total_bytes)
+
+mounted() { mount -t hpmmap -o "$1" none $DIR; }
+# of DIRECTORY: size, used and available bytes, as df has them.
+df_of() { df --block-size=1 --output=size,used,avail $DIR | tail -n 1 | xargs; }
+
+# What is wrong is refused, and the log says why.
+refused() {
+	local before
+	before=$(dmesg | wc -l)
+	mounted "$1" 2>/dev/null && fail "mount -o $1 is not refused"
+	dmesg | tail -n +$((before + 1)) | grep -iE "hpmmap.*($2)" >/dev/null || fail "mount -o $1: the log says $(dmesg | tail -n +$((before + 1)))"
+}
+for size in abc -1 12x 101% 5%% 9E; do refused "size=$size" size; done
+refused mode=9 mode
+refused mode=100000 mode
+refused uid=nosuchuser uid
+refused gid=-1 gid
+refused uid=4294967295 uid
+refused sice=4M sice
+! mountpoint -q $DIR || fail "something is mounted"
+
+# What is right is what one gets.
+mounted size=64M,uid=$USER_ID,gid=2003,mode=0750
+[ "$(stat -c '%u %g %a' $DIR)" = "$USER_ID 2003 750" ] || fail "the directory is $(stat -c '%u %g %a' $DIR)"
+[ "$(stat -f -c %T $DIR)" != tmpfs ] || fail "it is a tmpfs"
+[ "$(df_of)" = "$((64 * MIB)) 0 $((64 * MIB))" ] || fail "df: $(df_of)"
+options=$(awk -v dir=$DIR '$2 == dir { print $4 }' /proc/mounts)
+for word in size=65536k uid=$USER_ID gid=2003 mode=750; do
+	grep -qw "$word" <<<"$options" || fail "/proc/mounts does not say $word: $options"
+done
+umount $DIR
+mount -t hpmmap -o "$options" none $DIR || fail "its own options are refused: $options"
+umount $DIR
+mounted size=3M
+[ "$(df_of)" = "$((4 * MIB)) 0 $((4 * MIB))" ] || fail "of 3M: $(df_of)"
+umount $DIR
+mounted size=25%
+[ "$(df_of)" = "$((all / 4)) 0 $((all / 4))" ] || fail "of 25%: $(df_of)"
+umount $DIR
+mount -t hpmmap none $DIR
+[ "$(stat -c %a $DIR)" = 1777 ] || fail "without options the mode is $(stat -c %a $DIR)"
+[ "$(df_of | cut -d' ' -f1)" = "$all" ] || fail "without a size: $(df_of)"
+as_user fallocate -l 4M $DIR/mine
+[ "$(stat -c '%U:%b' $DIR/mine)" = "$(stat -c %U $DIR/mine):8192" ] || fail "4M are $(stat -c %b $DIR/mine) blocks"
+# Two of them have nothing in common.
+mkdir -p $DIR-2
+mount -t hpmmap -o size=8M none $DIR-2
+[ ! -e $DIR-2/mine ] || fail "a file is in both"
+umount $DIR-2
+rmdir $DIR-2
+umount $DIR
+expect_pool_free
+
+# Another size later: not less than what is used.
+mounted size=32M
+fallocate -l 20M $DIR/a
+expect 1 fallocate -l 20M $DIR/b 2>/dev/null
+[ "$(stat -c %s:%b $DIR/b)" = 0:0 ] || fail "what was refused has $(stat -c %s:%b $DIR/b)"
+expect 32 mount -o remount,size=16M $DIR 2>/dev/null
+[ "$(df_of)" = "$((32 * MIB)) $((20 * MIB)) $((12 * MIB))" ] || fail "after a refused remount: $(df_of)"
+mount -o remount,size=48M $DIR
+fallocate -l 20M $DIR/b
+mount -o remount,size=40M,mode=0711 $DIR
+[ "$(stat -c %a $DIR)" = 711 ] || fail "the mode stays $(stat -c %a $DIR)"
+expect 1 fallocate -l 22M $DIR/b 2>/dev/null
+mount -o remount,ro $DIR
+expect 1 touch $DIR/c 2>/dev/null
+mount -o remount,rw $DIR
+[ "$(df_of)" = "$((40 * MIB)) $((40 * MIB)) 0" ] || fail "at last: $(df_of)"
+
+# What there is of it, for everybody to see.
+shown() { cat "$SYSFS/shared/$1"; }
+[ "$(shown mounts) $(shown files) $(shown held_bytes) $(shown pinned_bytes)" = "1 2 $((40 * MIB)) 0" ] ||
+	fail "in sysfs: $(grep . "$SYSFS"/shared/*)"
+hpmmap status | grep -i 'shared memory in files: 2, 40M' || fail "status says: $(hpmmap status)"
+hpmmap status --json | python3 -c 'import json, sys
+assert json.load(sys.stdin)["shared"]["held_bytes"] == 40 << 20'
+hpmmap status --prometheus | grep -x "hpmmap_shared_bytes $((40 * MIB))" >/dev/null || fail "not in the text for Prometheus"
+
+# It is somebody's: the pools do not go, nor does the module, nor is it unmounted under a process.
+expect_error 1 'use|busy' hpmmap pool remove --all
+expect 1 rmmod hpmmap 2>/dev/null
+exec 7<$DIR/a
+expect 32 umount $DIR 2>/dev/null
+exec 7<&-
+sha256sum $DIR/a $DIR/b >/tmp/sums
+echo 3 >/proc/sys/vm/drop_caches
+echo 1 >/proc/sys/vm/compact_memory
+sha256sum --quiet -c /tmp/sums || fail "memory that is not written anywhere was dropped"
+# Nothing to swap to.
+mkswap $DIR/a >/dev/null 2>&1
+expect 255 swapon $DIR/a 2>/dev/null
+rm $DIR/a $DIR/b
+cp -a /usr/bin/env /etc/passwd $DIR/
+cmp /etc/passwd $DIR/passwd && $DIR/env true || fail "copies are not what was copied"
+tar -C $DIR -cf - . | tar -tf - >/dev/null
+mv $DIR/passwd $DIR/moved && ln $DIR/moved $DIR/linked && rm $DIR/moved && cmp /etc/passwd $DIR/linked
+rm $DIR/env $DIR/linked
+umount $DIR
+expect_pool_free
+
+# Without a mount the file system knows who may: only root of the machine mounts, in no namespace of a user.
+as_member unshare --user --map-root-user --mount mount -t hpmmap none $DIR 2>/dev/null && fail "a user mounts it in a namespace"
+# In a mount namespace it ends with it.
+unshare --mount bash -c "mount -t hpmmap -o size=64M none $DIR && fallocate -l 32M $DIR/a && [ \$(stat -c %b $DIR/a) = 65536 ]"
+expect_pool_free

@@ -1,0 +1,87 @@
+#!/bin/bash
+# Programs that share memory, with this memory in files of hpmmapfs: Open MPI's and MPICH's segments, Python's
+# shared memory, segment files as DPDK and QEMU have them. The same results, and nothing of it in pages of 4 KB.
+# pool: 1G
+# timeout: 400
+# takes: 90
+# machine: apps
+# tier: newest  what programs see of a kernel, the test programs ask on every one
+# paths: kernel/fs/ tests/vm/programs/apps/shared.py tests/vm/programs/apps/mpi.c tests/vm/guest/apps.sh
+. "$(dirname "$0")/../guest/apps.sh"
+
+DIR=/tmp/shared-programs
+mkdir -p $DIR
+mount -t hpmmap -o size=512M,mode=1777 none $DIR
+leave() {
+	umount -l $DIR 2>/dev/null || true
+	umount -l /dev/shm 2>/dev/null || true
+	trace_end
+}
+trap leave EXIT
+
+# Most that files of it ever held while a command ran, and how much of its mappings was not in 2 MB entries.
+watch_start() {
+	rm -f /tmp/watch-end
+	python3 "$APPS/watch_maps.py" $DIR /dev/shm </dev/null >/tmp/watch 2>/tmp/watch-error &
+	WATCH=$!
+}
+# watch_end MIB: at least so much of it was mapped, whole slots by 2 MB entries only.
+watch_end() {
+	local mapped small
+	touch /tmp/watch-end
+	wait $WATCH || { cat /tmp/watch-error; fail "the watcher failed"; }
+	read -r mapped small </tmp/watch
+	echo "mapped at most $((mapped >> 10)) MB, of whole slots $small KB by pages of 4 KB"
+	[ "$mapped" -ge $(($1 << 10)) ] || fail "of hpmmapfs at most $mapped KB were mapped, expected were $1 MB"
+	[ "$small" = 0 ] || fail "$small KB of whole slots were mapped by pages of 4 KB"
+}
+
+# Python: POSIX shared memory is files in /dev/shm.
+mkdir -p /tmp/segments
+run_once python.native python3 "$APPS/shared.py" "$SCALE" /tmp/segments
+mount -t hpmmap -o size=256M,mode=1777 none /dev/shm
+watch_start
+same_as python.native python python3 "$APPS/shared.py" "$SCALE" $DIR
+watch_end 4
+same_as python.native python-job "${REGISTERED[@]}" python3 "$APPS/shared.py" "$SCALE" $DIR
+umount /dev/shm
+cat "$WORK/python"
+
+# MPI: the segments of both libraries.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl=self,vader OMPI_MCA_pml=ob1
+export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1 TMPDIR=/tmp
+run_once mpi.native mpirun.openmpi -n 4 "$BUILT/mpi.openmpi" "$SCALE"
+watch_start
+OMPI_MCA_orte_tmpdir_base=$DIR OMPI_MCA_btl_vader_backing_directory=$DIR \
+	same_as mpi.native openmpi "${REGISTERED[@]}" mpirun.openmpi -n 4 "$BUILT/mpi.openmpi" "$SCALE"
+watch_end 4
+took mpi.openmpi 60 4
+# MPICH has its own in /dev/shm.
+mount -t hpmmap -o size=512M,mode=1777 none /dev/shm
+watch_start
+same_as mpi.native mpich "${REGISTERED[@]}" mpirun.mpich -n 4 "$BUILT/mpi.mpich" "$SCALE"
+watch_end 4
+took mpi.mpich 60 4
+umount /dev/shm
+rm -rf "${DIR:?}"/*
+
+# SQLite: a database that grows, its log, and the index of that, which is mapped.
+if [ -x /usr/bin/sqlite3 ]; then
+	cat >"$WORK/tables" <<-'TABLES'
+		set -e
+		cd "$3"
+		sqlite3 -batch table.db ".param set :scale $2" ".read $1"
+		sha256sum table.db
+		sqlite3 -batch table.db .dump | sha256sum
+	TABLES
+	mkdir /tmp/segments/tables $DIR/tables
+	run_once sqlite.native sh "$WORK/tables" "$APPS/tables.sql" "$SCALE" /tmp/segments/tables
+	same_as sqlite.native sqlite "${REGISTERED[@]}" sh "$WORK/tables" "$APPS/tables.sql" "$SCALE" $DIR/tables
+	rm -r $DIR/tables
+fi
+rm -r /tmp/segments
+
+umount $DIR
+rmdir $DIR
+expect_pool_free
