@@ -21,12 +21,21 @@
 /* How long to wait for who writes to the file, or refers to the block, in steps of 10 ms. */
 #define BUSY_STEPS 50
 
-/* The file of a locked block, or NULL. */
+/*
+ * The file of a locked block, or NULL. The lock keeps files only: what a context has
+ * may lose its mapping at this moment, whose inode is freed by RCU.
+ */
 static struct inode *file_of(struct hpmmap_block *block)
 {
-	struct address_space *mapping = block->folio->mapping;
+	struct address_space *mapping;
+	struct inode *inode = NULL;
 
-	return mapping && mapping->a_ops == &hpmmap_fs_aops ? mapping->host : NULL;
+	rcu_read_lock();
+	mapping = READ_ONCE(block->folio->mapping);
+	if (mapping && mapping->a_ops == &hpmmap_fs_aops)
+		inode = mapping->host;
+	rcu_read_unlock();
+	return inode;
 }
 
 struct told {

@@ -236,6 +236,11 @@ static int fs_setattr(compat_idmap *idmap, struct dentry *dentry, struct iattr *
 	if (ret)
 		return ret;
 	if (attr->ia_valid & ATTR_SIZE) {
+		/* truncate(2) leaves it to the file system. */
+		if (attr->ia_size != i_size_read(inode)) {
+			attr->ia_valid |= ATTR_MTIME | ATTR_CTIME;
+			attr->ia_mtime = attr->ia_ctime = current_time(inode);
+		}
 		if (attr->ia_size > i_size_read(inode)) {
 			ret = hpmmap_fs_grow(inode, hpmmap_fs_blocks(attr->ia_size));
 			if (ret)
