@@ -97,12 +97,20 @@ static void overflow(volatile char *p)
 	p[100] = 1;
 }
 
-static void leak(void)
+static __attribute__((noinline)) void leak(void)
 {
 	void *volatile p = malloc(MB(5));
 
 	p = NULL;
 	(void)p;
+}
+
+/* What is left of it on the stack would be a reference to the leak checker. */
+static __attribute__((noinline)) void scrub(void)
+{
+	volatile char room[16 << 10];
+
+	memset((void *)room, 0, sizeof(room));
 }
 
 static long raced;
@@ -139,6 +147,7 @@ int main(int argc, char **argv)
 		overflow(p + MB(2));
 	} else if (!strcmp(what, "leak")) {
 		leak();
+		scrub();
 	} else if (!strcmp(what, "race")) {
 		if (pthread_create(&thread, NULL, race, NULL))
 			die("pthread_create");
