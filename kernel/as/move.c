@@ -113,8 +113,9 @@ static bool is_needed(struct mm_struct *mm)
  * @blocks: blocks to use first
  *
  * Whole slots move without a copy where both addresses are equal modulo 2 MB. Both
- * ranges are frozen meanwhile, so that who only looks at the address space does not
- * wait for copies. Nothing of either is mapped by page tables afterwards.
+ * ranges are frozen, so that who only looks at the address space does not wait for
+ * copies. They stay so until the caller has seen to what was left behind, and calls
+ * hpmmap_thaw(): what is written there before that would be lost.
  *
  * Return: 0, -ENOMEM, or -EINTR if everybody who has the address space is being
  * killed.
@@ -145,6 +146,5 @@ int hpmmap_store_move(struct hpmmap_ctx *ctx, unsigned long from,
 		    !is_needed(ctx->mm))
 			ret = -EINTR;
 	}
-	hpmmap_thaw(ctx);
 	return ret;
 }

@@ -20,6 +20,7 @@
 #include "as/ctx.h"
 #include "as/file.h"
 #include "as/fit.h"
+#include "as/freeze.h"
 #include "as/move.h"
 #include "as/place.h"
 #include "as/policy.h"
@@ -379,6 +380,10 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 	/* Its mapping is gone, and what has not moved goes with it. */
 	if (ret && ret != -EINTR)
 		hpmmap_contents_lost();
+	/* Who has waited finds zeros in the old place. */
+	if (r->flags & MREMAP_DONTUNMAP)
+		hpmmap_change_renew(&old);
+	hpmmap_thaw(ctx);
 	old.replaces = true;
 	hpmmap_change_settle(&old, r->flags & MREMAP_DONTUNMAP ?
 			     HPMMAP_FRESH : HPMMAP_CUT, &blocks);

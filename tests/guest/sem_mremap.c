@@ -241,42 +241,53 @@ static void copies_keep_nobody_out(void)
 	unmap(room + PAGE, MB(128));
 }
 
-/* Who writes to what is just moving, and stays mapped, waits until it is done. */
+/* Those who write to what is just moving, and stays mapped, wait until it is done. */
+#define WRITERS 6
+#define EACH KB(256)
+
 static void *write_meanwhile(void *arg)
 {
-	char *const *from = arg, *p;
+	char *p = arg;
 
 	while (!moving)
 		;
-	p = *from;
 	/* No word of fill() is even. */
-	for (size_t i = 0; i < MB(8); i += PAGE)
+	for (size_t i = 0; i < EACH; i += PAGE)
 		*(uint64_t *)(p + i) = 2;
 	return NULL;
 }
 
-static void touched_while_it_moves(void)
+static void written_while_it_moves(size_t len)
 {
 	char *p, *room, *written;
-	pthread_t thread;
+	pthread_t threads[WRITERS];
 
 	moving = 0;
-	thread = start_thread(write_meanwhile, &written);
-	p = map_filled(MB(64), 0);
-	room = free_range(MB(66));
-	written = p + MB(56);
+	p = map_filled(len, 0);
+	room = free_range(len + SLOT);
+	written = p + len - WRITERS * EACH;
+	for (size_t i = 0; i < WRITERS; i++)
+		threads[i] = start_thread(write_meanwhile, written + i * EACH);
 	moving = 1;
-	CHECK(mremap(p, MB(64), MB(64), MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP,
+	CHECK(mremap(p, len, len, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP,
 		     room + PAGE) == room + PAGE);
-	join_thread(thread);
-	verify(room + PAGE, MB(56), 5, 0);
-	verify_zero(p, MB(56));
+	for (size_t i = 0; i < WRITERS; i++)
+		join_thread(threads[i]);
+	verify(room + PAGE, len - WRITERS * EACH, 5, 0);
+	verify_zero(p, len - WRITERS * EACH);
 	/* Each write was before the move, or after it. */
-	for (size_t i = MB(56); i < MB(64); i += PAGE)
+	for (size_t i = len - WRITERS * EACH; i < len; i += PAGE)
 		CHECK((*(uint64_t *)(p + i) == 2) !=
 		      (*(uint64_t *)(room + PAGE + i) == 2));
-	unmap(p, MB(64));
-	unmap(room + PAGE, MB(64));
+	unmap(p, len);
+	unmap(room + PAGE, len);
+}
+
+static void touched_while_it_moves(void)
+{
+	for (int i = 0; i < 16; i++)
+		written_while_it_moves(MB(4));
+	written_while_it_moves(MB(64));
 }
 
 /*
