@@ -245,12 +245,19 @@ static void copies_keep_nobody_out(void)
 #define WRITERS 6
 #define EACH KB(256)
 
+struct writer {
+	pthread_t thread;
+	char *start;
+};
+
 static void *write_meanwhile(void *arg)
 {
-	char *p = arg;
+	struct writer *w = arg;
+	char *p;
 
 	while (!moving)
 		;
+	p = w->start;
 	/* No word of fill() is even. */
 	for (size_t i = 0; i < EACH; i += PAGE)
 		*(uint64_t *)(p + i) = 2;
@@ -259,20 +266,21 @@ static void *write_meanwhile(void *arg)
 
 static void written_while_it_moves(size_t len)
 {
-	char *p, *room, *written;
-	pthread_t threads[WRITERS];
+	struct writer writers[WRITERS];
+	char *p, *room;
 
 	moving = 0;
+	for (size_t i = 0; i < WRITERS; i++)
+		writers[i].thread = start_thread(write_meanwhile, &writers[i]);
 	p = map_filled(len, 0);
 	room = free_range(len + SLOT);
-	written = p + len - WRITERS * EACH;
 	for (size_t i = 0; i < WRITERS; i++)
-		threads[i] = start_thread(write_meanwhile, written + i * EACH);
+		writers[i].start = p + len - (i + 1) * EACH;
 	moving = 1;
 	CHECK(mremap(p, len, len, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP,
 		     room + PAGE) == room + PAGE);
 	for (size_t i = 0; i < WRITERS; i++)
-		join_thread(threads[i]);
+		join_thread(writers[i].thread);
 	verify(room + PAGE, len - WRITERS * EACH, 5, 0);
 	verify_zero(p, len - WRITERS * EACH);
 	/* Each write was before the move, or after it. */
