@@ -4,7 +4,7 @@
 # machine: apps
 # pool: 1G
 # timeout: 240
-# tier: newest  app_mpi runs MPI, too, and the test programs run on every kernel
+# tier: all  app_mpi runs MPI, too, and looks at more calls
 # paths: bench/apps/ tests/vm/guest/apps.sh
 . "$(dirname "$0")/../guest/apps.sh"
 

@@ -5,7 +5,7 @@
 # pool: 1G
 # timeout: 600
 # scales: yes
-# tier: newest  what programs see of a kernel, the test programs ask on every one
+# tier: all  app_stress starts processes, too, and mpi and pipeline run shells
 # paths: tests/vm/programs/apps/children.sh kernel/task/ kernel/as/share.* kernel/as/snapshot.* tests/vm/guest/apps.sh
 . "$(dirname "$0")/../guest/apps.sh"
 

@@ -33,24 +33,24 @@ stress <<'LIST'
 2 mmap --mmap-bytes 1M
 5 mremap --mremap-bytes 4M
 1000 brk
-500 malloc --malloc-bytes 1M
 1 madvise
 5 mlock
 50 vm --vm-bytes 8M
-50 bigheap
 20 fork
 1000000 vforkmany --timeout 2
 50 mprotect
-1000000 mmapfixed --timeout 2
 5 mmapmany
 1 remap
-5 vm-segv
 1 vm-rw --vm-rw-bytes 2M
 20 pthread
-5 clone
 LIST
 # These do less, or what others do, too.
 ! longer || stress <<'LIST'
+500 malloc --malloc-bytes 1M
+50 bigheap
+1000000 mmapfixed --timeout 2
+5 vm-segv
+5 clone
 1 mmapfork
 1 stack
 20 vfork

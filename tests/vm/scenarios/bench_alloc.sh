@@ -7,7 +7,8 @@
 . "$(dirname "$0")/../guest/lib.sh"
 
 out=/tmp/bench
-patterns=map,cycle,brk,mremap,stacks,amr,amr-malloc,malloc
+patterns=map,brk,malloc
+! longer || patterns+=,cycle,mremap,stacks,amr,amr-malloc
 bench() {
 	hpmmap bench alloc --repeat 1 --rounds 2 "$@"
 }
@@ -18,8 +19,8 @@ bench --method 4k,hpmmap,hpmmap-dirty,hpmmap-reuse --allocator glibc --size 4K,8
 cat /tmp/bench.txt
 # Of all allocators it would look at the libraries first, for half a minute here.
 bench --json --method 4k,hpmmap --allocator glibc --threads 2 --size 2M >/tmp/threads.json
-# 10,000 mappings in each of the processes are an hour there.
-is_debug_kernel || bench --method 4k,hpmmap --size 4K --pattern crowded --out $out/crowded >/dev/null
+# 10,000 mappings in each of the processes are an hour on the debug kernel.
+! longer || is_debug_kernel || bench --method 4k,hpmmap --size 4K --pattern crowded --out $out/crowded >/dev/null
 python3 - $patterns <<'PYTHON'
 import json
 import os

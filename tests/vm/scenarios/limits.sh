@@ -2,6 +2,7 @@
 # A limit holds for one user, over all of the user's jobs, or for a cgroup with all below
 # it, and can be lifted; who is charged follows the process.
 # pool: 512M
+# tier: newest  who is charged is decided in the same way on every kernel
 # paths: kernel/mem/account.* kernel/mem/alloc.* kernel/mem/payer.* kernel/as/job.* kernel/as/place.* kernel/as/reserve.* kernel/as/reuse.*
 . "$(dirname "$0")/../guest/lib.sh"
 

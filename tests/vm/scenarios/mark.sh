@@ -3,6 +3,7 @@
 # takes: 25
 # pool: 512M
 # timeout: 300
+# tier: newest  what the kernel does when a program is executed, image and inherit ask on every kernel
 # paths: kernel/task/mark.* kernel/task/image.* crates/hpmmap/src/mark/ tests/vm/programs/registered.c
 . "$(dirname "$0")/../guest/lib.sh"
 

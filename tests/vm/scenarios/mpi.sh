@@ -2,6 +2,7 @@
 # Two MPI ranks compute the same with and without HPMMAP, whichever way they are started.
 # pool: 1G
 # timeout: 300
+# tier: newest  inherit and setuid ask on every kernel what starting programs does
 # paths: kernel/task/
 . "$(dirname "$0")/../guest/lib.sh"
 

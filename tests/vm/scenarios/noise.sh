@@ -3,7 +3,7 @@
 # takes: 45
 # pool: 512M
 # timeout: 180
-# tier: newest  nothing of it depends on the kernel
+# tier: all  a minute of the command alone: bench_alloc makes figures and pictures in the same way
 # paths: bench/noise/ crates/hpmmap-bench/
 . "$(dirname "$0")/../guest/lib.sh"
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # run --only: programs that match are registered, the others are of the job and stay Linux's.
 # pool: 256M
+# tier: newest  names are matched in the same way on every kernel
 # paths: kernel/task/ kernel/chardev.c tests/vm/programs/registered.c
 . "$(dirname "$0")/../guest/lib.sh"
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # system(), popen() and shell pipelines work in a job.
 # pool: 512M
+# tier: newest  inherit asks on every kernel what children get
 # paths: kernel/task/
 . "$(dirname "$0")/../guest/lib.sh"
 

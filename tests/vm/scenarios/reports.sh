@@ -1,6 +1,7 @@
 #!/bin/bash
 # What --json prints can be read by a program, with and without a job.
 # pool: 512M
+# tier: newest  report asks on every kernel whether counts are right
 # paths: kernel/mem/show.* kernel/as/show.* kernel/as/stats.* crates/hpmmap/src/doctor/
 . "$(dirname "$0")/../guest/lib.sh"
 

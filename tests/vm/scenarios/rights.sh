@@ -3,6 +3,7 @@
 # Jobs are for the eyes of their user and root.
 # takes: 20
 # pool: 256M
+# tier: newest  who may do what is decided in the same way on every kernel
 # paths: kernel/chardev.* kernel/sysfs.* kernel/mem/show.* kernel/as/show.* kernel/as/stats.* tests/vm/programs/ioctls.c
 . "$(dirname "$0")/../guest/lib.sh"
 

@@ -2,6 +2,7 @@
 # Memory errors in files of hpmmapfs: SIGBUS and EIO for who touches the page, nobody gets it again, all else goes on.
 # pool: 256M
 # timeout: 200
+# tier: newest  sem_shared asks most of it on every kernel
 # paths: kernel/fs/ kernel/mem/poison.* kernel/as/failure.* tests/vm/programs/shared_errors.c
 . "$(dirname "$0")/../guest/lib.sh"
 

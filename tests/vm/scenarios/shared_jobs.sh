@@ -5,7 +5,7 @@
 # pool: 256M
 # timeout: 400
 # takes: 90
-# tier: newest  sem_shared_job asks most of it on every kernel
+# tier: all  sem_shared_job asks the same of programs of our own
 # paths: kernel/fs/ kernel/call/shared.* kernel/call/mmap.* crates/hpmmap/src/launch.rs
 . "$(dirname "$0")/../guest/lib.sh"
 

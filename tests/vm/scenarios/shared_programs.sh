@@ -5,7 +5,7 @@
 # timeout: 400
 # takes: 90
 # machine: apps
-# tier: newest  what programs see of a kernel, the test programs ask on every one
+# tier: all  sem_shared and sem_shared_maps ask the same of programs of our own
 # paths: kernel/fs/ tests/vm/programs/apps/shared.py tests/vm/programs/apps/mpi.c tests/vm/guest/apps.sh
 . "$(dirname "$0")/../guest/apps.sh"
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # hpmmap trace: every page fault is there, of the kind it is, and the counts are the kernel's.
-# takes: 100
+# takes: 60
 # pool: 512M
 # timeout: 240
 # tier: newest  trace_tracefs runs on every kernel
@@ -35,27 +35,6 @@ swapped() {
 }
 with_zram 64M swapped
 
-echo "== stolen time"
-hpmmap trace record -o stolen -- python3 -c '
-import mmap
-MADV_COLLAPSE = 25
-m = mmap.mmap(-1, 6 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-m.madvise(mmap.MADV_NOHUGEPAGE)
-for at in range(0, 6 << 20, 4096): m[at] = 1
-m.madvise(mmap.MADV_HUGEPAGE)
-m.madvise(MADV_COLLAPSE)
-open("/proc/sys/vm/compact_memory", "w").write("1")'
-hpmmap trace report stolen
-hpmmap trace report stolen --json | python3 -c '
-import json, sys
-report = json.load(sys.stdin)
-assert report["faults"]["agree"], report["faults"]
-stolen = {row["cause"]: row for row in report["stolen"]}
-# Two whole large pages at least; each node and zone.
-assert stolen["merge"]["count"] >= 2, stolen
-assert stolen["compaction"]["count"] >= 1, stolen
-assert all(row["sum_ns"] >= row["max_ns"] > 0 for row in stolen.values() if row["count"]), stolen'
-
 echo "== the status is the command's, and so are its streams"
 expect 7 hpmmap trace record -q -o status -- sh -c 'exit 7'
 expect 137 hpmmap trace record -q -o status -- sh -c 'kill -9 $$'
@@ -66,16 +45,6 @@ echo "== under hpmmap run: no page fault after the start"
 hpmmap trace record -o ours -- hpmmap run --strict --image -- "$faults" small thp >ours.out
 check ours ours.out none
 expect_pool_free
-
-echo "== many processes and threads"
-hpmmap trace record -o many -- sh -c "for i in 1 2 3 4; do $faults small fork threads >/dev/null & done; wait"
-hpmmap trace report many --json | python3 -c '
-import json, sys
-report = json.load(sys.stdin)
-assert report["faults"]["agree"] and report["running"] == 0, report["faults"]
-# A shell, and four times a program, its two children and its four threads.
-assert len({row["pid"] for row in report["ranks"]}) == 1 + 4 * 3, report["ranks"]
-assert len(report["threads"]) >= 1 + 4 * (3 + 4), report["threads"]'
 
 echo "== a buffer that is too small drops events, never counts"
 hpmmap trace record --buffer 64K -o small -- python3 -c '
@@ -132,6 +101,52 @@ assert report["complete"] and report["exit_status"] == 137 and report["faults"][
 while_recorded() { hooked || fail "the fault handler is not traced while it is recorded"; }
 kill_recorder
 within 10 is_free || fail "the BPF programs of a killed recorder are left"
+
+echo "== errors"
+expect_error 127 "cannot run 'nonexistent'" hpmmap trace record -o x -- nonexistent
+[ ! -e x ] || fail "an empty file is left"
+expect_error 125 'there is no process 4194305' hpmmap trace record -o x -p 4194305
+expect_error 125 'not a power of two' hpmmap trace record -o x --buffer 3M -- true
+expect_error 125 'cannot write /nonexistent/x' hpmmap trace record -o /nonexistent/x -- true
+expect_error 125 'no permission to load BPF programs' as_user "$(command -v hpmmap)" trace record -o /tmp/x -- true
+expect_error 1 'cannot read none' hpmmap trace report none
+expect_error 1 "not a file of 'hpmmap trace record'" hpmmap trace report known.out
+expect_error 2 'has to end in .png or .svg' hpmmap trace plot known -o known.jpg
+expect_error 2 'expected seconds' hpmmap trace report known --after soon
+
+# More of the reports, and causes that are rare.
+longer || exit 0
+
+echo "== stolen time"
+hpmmap trace record -o stolen -- python3 -c '
+import mmap
+MADV_COLLAPSE = 25
+m = mmap.mmap(-1, 6 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+m.madvise(mmap.MADV_NOHUGEPAGE)
+for at in range(0, 6 << 20, 4096): m[at] = 1
+m.madvise(mmap.MADV_HUGEPAGE)
+m.madvise(MADV_COLLAPSE)
+open("/proc/sys/vm/compact_memory", "w").write("1")'
+hpmmap trace report stolen
+hpmmap trace report stolen --json | python3 -c '
+import json, sys
+report = json.load(sys.stdin)
+assert report["faults"]["agree"], report["faults"]
+stolen = {row["cause"]: row for row in report["stolen"]}
+# Two whole large pages at least; each node and zone.
+assert stolen["merge"]["count"] >= 2, stolen
+assert stolen["compaction"]["count"] >= 1, stolen
+assert all(row["sum_ns"] >= row["max_ns"] > 0 for row in stolen.values() if row["count"]), stolen'
+
+echo "== many processes and threads"
+hpmmap trace record -o many -- sh -c "for i in 1 2 3 4; do $faults small fork threads >/dev/null & done; wait"
+hpmmap trace report many --json | python3 -c '
+import json, sys
+report = json.load(sys.stdin)
+assert report["faults"]["agree"] and report["running"] == 0, report["faults"]
+# A shell, and four times a program, its two children and its four threads.
+assert len({row["pid"] for row in report["ranks"]}) == 1 + 4 * 3, report["ranks"]
+assert len(report["threads"]) >= 1 + 4 * (3 + 4), report["threads"]'
 
 echo "== pictures and tables"
 hpmmap trace plot known -o known.png -o known.svg
@@ -193,15 +208,3 @@ ranks = {row["rank"] for row in report["ranks"] if row["process"] == "sh"}
 assert ranks == {0, 1}, report["ranks"]'
 hpmmap trace plot ranks -o ranks.svg
 grep -q 'rank 1' ranks.svg || fail "no panel for each rank"
-
-echo "== errors"
-expect_error 127 "cannot run 'nonexistent'" hpmmap trace record -o x -- nonexistent
-[ ! -e x ] || fail "an empty file is left"
-expect_error 125 'there is no process 4194305' hpmmap trace record -o x -p 4194305
-expect_error 125 'not a power of two' hpmmap trace record -o x --buffer 3M -- true
-expect_error 125 'cannot write /nonexistent/x' hpmmap trace record -o /nonexistent/x -- true
-expect_error 125 'no permission to load BPF programs' as_user "$(command -v hpmmap)" trace record -o /tmp/x -- true
-expect_error 1 'cannot read none' hpmmap trace report none
-expect_error 1 "not a file of 'hpmmap trace record'" hpmmap trace report known.out
-expect_error 2 'has to end in .png or .svg' hpmmap trace plot known -o known.jpg
-expect_error 2 'expected seconds' hpmmap trace report known --after soon

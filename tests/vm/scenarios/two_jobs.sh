@@ -1,6 +1,7 @@
 #!/bin/bash
 # Two jobs at once have memory of their own, and the end of one leaves the other alone.
 # pool: 512M
+# tier: newest  limits and exhausted ask more of jobs side by side
 # paths: kernel/as/life.* kernel/as/job.* kernel/task/
 . "$(dirname "$0")/../guest/lib.sh"
 

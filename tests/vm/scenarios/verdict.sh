@@ -1,6 +1,7 @@
 #!/bin/bash
 # What a report says of a job is true: its verdict, its peak, whose the faults are, and memory of Linux.
 # pool: 256M
+# tier: newest  report asks on every kernel whether counts are right
 # paths: kernel/as/stats.* kernel/mem/account.* kernel/as/show.c kernel/as/pgmap.c kernel/as/mapped.* crates/hpmmap/src/report/
 # paths: crates/hpmmap/src/verbs/run_report.rs
 . "$(dirname "$0")/../guest/lib.sh"
