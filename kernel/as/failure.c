@@ -20,7 +20,6 @@
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
-#include <linux/sort.h>
 
 #include "hpmmap.h"
 #include "mem/account.h"
@@ -36,6 +35,7 @@
 #include "as/life.h"
 #include "as/reuse.h"
 #include "as/store.h"
+#include "as/tell.h"
 #include "as/vma.h"
 #include "as/window.h"
 
@@ -47,9 +47,6 @@
 
 /* How long to wait for a free block that is being zeroed, in steps of 1 ms. */
 #define ZERO_STEPS 1000
-
-/* So many of those who share a block are named. */
-#define NAMED_MOST 16
 
 /* The call of the tracer lies at the start, behind the ENDBR of IBT. */
 #define MAX_ENTRY_OFFSET 8
@@ -215,118 +212,24 @@ out:
 	mmput_async(ctx->mm);
 }
 
-/* Whom of a process to tell at once, as Linux has it; under RCU. */
-static struct task_struct *early_thread(struct task_struct *process)
-{
-	struct task_struct *t;
-
-	for_each_thread(process, t)
-		if (t->flags & PF_MCE_PROCESS ? t->flags & PF_MCE_EARLY :
-						compat_early_kill())
-			return t;
-	return NULL;
-}
-
-static void signal_current(unsigned long addr)
-{
-	pr_err("sending SIGBUS to %s:%d for a memory error\n", current->comm,
-	       task_pid_nr(current));
-	compat_force_sig_mceerr((void __user *)addr, PAGE_SHIFT);
-}
-
-/* @told: how many were told before. */
-static void signal_early(struct task_struct *t, unsigned long addr,
-			 unsigned int told)
-{
-	if (told < NAMED_MOST)
-		pr_err("sending SIGBUS to %s:%d for a memory error\n", t->comm,
-		       task_pid_nr(t));
-	send_sig_mceerr(BUS_MCEERR_AO, (void __user *)addr, PAGE_SHIFT, t);
-}
-
-/**
- * hpmmap_failure_signal() - tell who uses a page that has failed
- * @mm: the address space
- * @addr: where it is there
- * @flags: MF_*
- */
-void hpmmap_failure_signal(struct mm_struct *mm, unsigned long addr, int flags)
-{
-	struct task_struct *process, *t;
-
-	if (flags & MF_ACTION_REQUIRED && current->mm == mm) {
-		signal_current(addr);
-		return;
-	}
-	rcu_read_lock();
-	for_each_process(process) {
-		t = READ_ONCE(process->mm) == mm ? early_thread(process) : NULL;
-		if (t)
-			signal_early(t, addr, 0);
-	}
-	rcu_read_unlock();
-}
-
-static int use_cmp(const void *a, const void *b)
-{
-	const struct mm_struct *x = ((const struct use *)a)->ctx->mm;
-	const struct mm_struct *y = ((const struct use *)b)->ctx->mm;
-
-	return x < y ? -1 : x > y;
-}
-
-/* That of an address space, if the page has contents for it; of sorted ones. */
-static struct use *use_of(struct mm_struct *mm, struct use *uses,
-			  unsigned long nr)
-{
-	unsigned long first = 0;
-
-	while (first < nr) {
-		unsigned long mid = first + (nr - first) / 2;
-
-		if (uses[mid].ctx->mm == mm)
-			return uses[mid].sees ? &uses[mid] : NULL;
-		if (uses[mid].ctx->mm < mm)
-			first = mid + 1;
-		else
-			nr = mid;
-	}
-	return NULL;
-}
-
 static unsigned long use_addr(const struct use *use, unsigned long pfn)
 {
 	return (use->slot << SLOT_SHIFT) +
 	       ((pfn & (SLOT_PAGES - 1)) << PAGE_SHIFT);
 }
 
-/*
- * Tells those who use a page that has contents for them. All processes are looked at
- * once, however many share it.
- */
-static void uses_signal(struct use *uses, unsigned long nr, unsigned long pfn,
-			int flags)
+/* Tells those who use a page that has contents for them. */
+static void uses_tell(const struct use *uses, unsigned long nr, unsigned long pfn,
+		      int flags)
 {
-	struct task_struct *process, *t;
-	unsigned int told = 0;
-	struct use *use;
+	struct hpmmap_tell tell;
 
-	sort(uses, nr, sizeof(*uses), use_cmp, NULL);
-	use = current->mm ? use_of(current->mm, uses, nr) : NULL;
-	if (flags & MF_ACTION_REQUIRED && use) {
-		signal_current(use_addr(use, pfn));
-		use->sees = false;
-	}
-	rcu_read_lock();
-	for_each_process(process) {
-		use = use_of(READ_ONCE(process->mm), uses, nr);
-		t = use ? early_thread(process) : NULL;
-		if (t)
-			signal_early(t, use_addr(use, pfn), told++);
-	}
-	rcu_read_unlock();
-	if (told > NAMED_MOST)
-		pr_err("and to %u more\n", told - NAMED_MOST);
+	hpmmap_tell_begin(&tell, nr, flags);
+	for (; nr; nr--, uses++)
+		if (uses->sees)
+			hpmmap_tell_add(&tell, uses->ctx->mm, use_addr(uses, pfn));
+	hpmmap_tell_all(&tell);
+	hpmmap_tell_end(&tell);
 }
 
 static void report(struct hpmmap_block *block, unsigned long pfn,
@@ -337,7 +240,7 @@ static void report(struct hpmmap_block *block, unsigned long pfn,
 
 	pr_err("%s at %#llx, node %d, section %lu; processes that use its block of 2 MB, which is given up: %lu\n",
 	       what, address, block->nid, pfn_to_section_nr(pfn), nr);
-	for (n = 0; n < min(nr, (unsigned long)NAMED_MOST); n++, uses++)
+	for (n = 0; n < min(nr, HPMMAP_NAMED_MOST + 0UL); n++, uses++)
 		pr_err("  job %llu, process %d, user %u\n",
 		       uses->ctx->job->id, uses->ctx->pid,
 		       from_kuid(&init_user_ns,
@@ -382,7 +285,7 @@ static int block_tell(struct hpmmap_block *block, unsigned long pfn, int flags)
 		cond_resched();
 	}
 	report(block, pfn, "memory error", uses, nr);
-	uses_signal(uses, nr, pfn, flags);
+	uses_tell(uses, nr, pfn, flags);
 	uses_put(uses, nr);
 	return 0;
 }

@@ -6,7 +6,6 @@
 #include <linux/types.h>
 
 struct hpmmap_block;
-struct mm_struct;
 
 /**
  * struct hpmmap_failure_files - blocks that are the memory of files
@@ -20,7 +19,6 @@ struct hpmmap_failure_files {
 };
 
 void hpmmap_failure_set_files(const struct hpmmap_failure_files *ops);
-void hpmmap_failure_signal(struct mm_struct *mm, unsigned long addr, int flags);
 int hpmmap_failure_init(void);
 void hpmmap_failure_exit(void);
 

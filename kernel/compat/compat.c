@@ -215,10 +215,9 @@ void compat_for_each_vma_of(struct address_space *mapping,
 {
 	struct rb_node *node;
 
-	i_mmap_lock_read(mapping);
+	i_mmap_assert_locked(mapping);
 	for (node = rb_first_cached(&mapping->i_mmap); node; node = rb_next(node))
 		fn(rb_entry(node, struct vm_area_struct, shared.rb), data);
-	i_mmap_unlock_read(mapping);
 }
 
 typedef bool may_access_t(struct task_struct *task, unsigned int mode);

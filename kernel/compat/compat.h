@@ -436,7 +436,7 @@ void compat_add_rss(struct mm_struct *mm, struct folio *folio, long nr_pages);
 /* All of it, on all CPUs. */
 void compat_flush_tlb_mm(struct mm_struct *mm);
 
-/* Calls a function for each mapping of a file. May sleep, as that one must not. */
+/* Calls a function for each mapping of a file; i_mmap_rwsem held. */
 void compat_for_each_vma_of(struct address_space *mapping,
 			    void (*fn)(struct vm_area_struct *vma, void *data),
 			    void *data);

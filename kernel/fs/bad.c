@@ -15,6 +15,7 @@
 #include "hpmmap.h"
 #include "mem/block.h"
 #include "as/failure.h"
+#include "as/tell.h"
 #include "fs/bad.h"
 #include "fs/space.h"
 
@@ -38,36 +39,71 @@ static struct inode *file_of(struct hpmmap_block *block)
 	return inode;
 }
 
+/**
+ * struct told - who is told of an error
+ * @pgoff: the page of the file
+ * @nr: how many mappings have it
+ * @tell: where in which address spaces
+ */
 struct told {
 	pgoff_t pgoff;
-	int flags;
+	unsigned long nr;
+	struct hpmmap_tell tell;
 };
+
+static bool vma_has(struct vm_area_struct *vma, pgoff_t pgoff)
+{
+	return pgoff >= vma->vm_pgoff && pgoff - vma->vm_pgoff < vma_pages(vma);
+}
+
+static void count_vma(struct vm_area_struct *vma, void *data)
+{
+	struct told *told = data;
+
+	told->nr += vma_has(vma, told->pgoff);
+}
 
 static void tell_vma(struct vm_area_struct *vma, void *data)
 {
-	const struct told *told = data;
-	pgoff_t pages = vma_pages(vma);
+	struct told *told = data;
 
-	if (told->pgoff < vma->vm_pgoff || told->pgoff - vma->vm_pgoff >= pages)
-		return;
-	hpmmap_failure_signal(vma->vm_mm, vma->vm_start +
-			      ((told->pgoff - vma->vm_pgoff) << PAGE_SHIFT), told->flags);
+	if (vma_has(vma, told->pgoff))
+		hpmmap_tell_add(&told->tell, vma->vm_mm, vma->vm_start +
+				((told->pgoff - vma->vm_pgoff) << PAGE_SHIFT));
+}
+
+/* Tells all who have mapped a page of a file. */
+static void mappings_tell(struct address_space *mapping, pgoff_t pgoff, int flags)
+{
+	struct told told = { .pgoff = pgoff };
+
+	i_mmap_lock_read(mapping);
+	compat_for_each_vma_of(mapping, count_vma, &told);
+	i_mmap_unlock_read(mapping);
+	/* Who wants memory may need the lock. */
+	hpmmap_tell_begin(&told.tell, told.nr, flags);
+	i_mmap_lock_read(mapping);
+	compat_for_each_vma_of(mapping, tell_vma, &told);
+	/* No mapping goes until then, nor its address space. */
+	hpmmap_tell_all(&told.tell);
+	i_mmap_unlock_read(mapping);
+	hpmmap_tell_end(&told.tell);
 }
 
 static bool bad_tell(struct hpmmap_block *block, unsigned long pfn, int flags)
 {
-	struct told told = { .flags = flags };
 	struct inode *inode;
+	pgoff_t pgoff;
 
 	folio_lock(block->folio);
 	inode = file_of(block);
 	if (inode) {
-		told.pgoff = block->folio->index + (pfn & (SLOT_PAGES - 1));
+		pgoff = block->folio->index + (pfn & (SLOT_PAGES - 1));
 		pr_err("memory error at %#llx, node %d, in a file of %s, inode %lu\n",
 		       (u64)PFN_PHYS(pfn), block->nid, inode->i_sb->s_id, inode->i_ino);
-		unmap_mapping_range(inode->i_mapping, (loff_t)told.pgoff << PAGE_SHIFT,
+		unmap_mapping_range(inode->i_mapping, (loff_t)pgoff << PAGE_SHIFT,
 				    PAGE_SIZE, 0);
-		compat_for_each_vma_of(inode->i_mapping, tell_vma, &told);
+		mappings_tell(inode->i_mapping, pgoff, flags);
 	}
 	folio_unlock(block->folio);
 	return inode;

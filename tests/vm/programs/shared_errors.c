@@ -14,13 +14,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PAGE		4096UL
 #define BYTES		(8UL << 20)
 #define BLOCK_PAGES	512UL
+/* How many are told of an error; the kernel log names 16. */
+#define TOLD		40
 
 static int fd;
 static unsigned char *memory;
@@ -68,7 +72,8 @@ static void fill(void)
 		memset(memory + page * PAGE, pattern(page), PAGE);
 }
 
-static void spoil(size_t page)
+/* The page frame of a page, which is about to be spoilt. */
+static unsigned long long frame_of(size_t page)
 {
 	int map = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 	uint64_t entry;
@@ -77,11 +82,28 @@ static void spoil(size_t page)
 	if (map < 0 || pread(map, &entry, 8, (off_t)((uintptr_t)memory / PAGE + page) * 8) != 8 || !(entry >> 63))
 		err(1, "pagemap");
 	close(map);
-	fprintf(frames, "%llu\n", (unsigned long long)(entry & ((1ULL << 55) - 1)));
+	entry &= (1ULL << 55) - 1;
+	fprintf(frames, "%llu\n", (unsigned long long)entry);
 	fflush(frames);
+	return entry;
+}
+
+static void spoil(size_t page)
+{
+	frame_of(page);
 	/* Linux from 6.11 on tells the caller at once. */
 	if (sigsetjmp(back, 1) == 0 && madvise(memory + page * PAGE, PAGE, MADV_HWPOISON) != 0)
 		err(1, "MADV_HWPOISON");
+}
+
+/* Nobody is told of it who has not asked. */
+static void spoil_quietly(size_t page)
+{
+	int to = open("/sys/devices/system/memory/hard_offline_page", O_WRONLY | O_CLOEXEC);
+
+	if (to < 0 || dprintf(to, "0x%llx", frame_of(page) * PAGE) < 0)
+		err(1, "hard_offline_page");
+	close(to);
 }
 
 static void check_others(size_t bad, size_t from, size_t to)
@@ -145,6 +167,57 @@ static void read_and_written(size_t page)
 	free(to);
 }
 
+/* Has mapped the file twice, and wants to know at once. */
+static void wants_to_know(size_t page, int ready)
+{
+	unsigned char *again = mmap(NULL, BYTES, PROT_READ, MAP_SHARED, fd, 0);
+	unsigned char *first = again < memory ? again : memory;
+	struct timespec limit = { .tv_sec = 100 };
+	siginfo_t got = { 0 };
+	sigset_t bus;
+
+	prctl(PR_SET_NAME, "told");
+	EXPECT(again != MAP_FAILED);
+	EXPECT(prctl(PR_MCE_KILL, PR_MCE_KILL_SET, PR_MCE_KILL_EARLY, 0, 0) == 0);
+	sigemptyset(&bus);
+	sigaddset(&bus, SIGBUS);
+	sigprocmask(SIG_BLOCK, &bus, NULL);
+	EXPECT(write(ready, "r", 1) == 1);
+	EXPECT(sigtimedwait(&bus, &got, &limit) == SIGBUS);
+	if (got.si_code != BUS_MCEERR_AO || got.si_addr != first + page * PAGE || got.si_addr_lsb != 12)
+		WRONG("the signal has code %d, address %p, lsb %d", got.si_code, got.si_addr, got.si_addr_lsb);
+}
+
+/* Many who have it are all told, and the kernel log names some. */
+static void many_are_told(size_t page)
+{
+	pid_t children[TOLD];
+	int pipes[2], status;
+	char c;
+
+	if (pipe(pipes))
+		err(1, "pipe");
+	fflush(stdout);
+	for (size_t i = 0; i < TOLD; i++) {
+		children[i] = fork();
+		if (children[i] == 0) {
+			wrong = 0;
+			wants_to_know(page, pipes[1]);
+			fflush(stdout);
+			_exit(wrong != 0);
+		}
+	}
+	for (size_t i = 0; i < TOLD; i++)
+		if (read(pipes[0], &c, 1) != 1)
+			err(1, "pipe");
+	spoil_quietly(page);
+	for (size_t i = 0; i < TOLD; i++)
+		if (waitpid(children[i], &status, 0) != children[i] || status)
+			WRONG("child %zu ends with status %#x", i, (unsigned int)status);
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
 int main(int argc, char **argv)
 {
 	struct sigaction action = { .sa_sigaction = on_bus, .sa_flags = SA_SIGINFO };
@@ -201,6 +274,8 @@ int main(int argc, char **argv)
 	EXPECT(ftruncate(fd, (off_t)(BYTES - 2 * PAGE)) == 0);
 	EXPECT(ftruncate(fd, (off_t)BYTES) == 0);
 	check_others(0, BYTES / PAGE - BLOCK_PAGES, BYTES / PAGE - 2);
+
+	many_are_told(3 * BLOCK_PAGES - 1);
 
 	/* And the file goes with an error in it. */
 	if (is_bad(memory + BYTES - PAGE, false))

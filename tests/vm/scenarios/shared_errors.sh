@@ -21,6 +21,11 @@ for how in '' 'hpmmap run --'; do
 done
 umount "$DIR/files"
 
+# Of 40 who want to know at once, each with two mappings, it names 16, in both runs.
+named=$(dmesg | grep -c 'hpmmap: sending SIGBUS to told:')
+[ "$named" = 32 ] || fail "the kernel log names $named processes of two times 40"
+[ "$(dmesg | grep -c 'hpmmap: and to 24 more')" = 2 ] || fail "the kernel log does not tell how many more there are"
+
 blocks=$(awk '{ print int($1 / 512) }' "$DIR/all" | sort -u | wc -l)
 bad_and_free() {
 	[ "$(pool_bytes bad_bytes)" = $((2 * MIB * blocks)) ] &&
