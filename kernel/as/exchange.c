@@ -92,14 +92,14 @@ static struct hpmmap_block *take_instead(struct hpmmap_ctx *ctx,
 
 /**
  * hpmmap_store_exchange() - another block for a slot, that of a bad one
- * @ctx: the context, ctx->ops held
+ * @ctx: the context, ctx->ops and mmap_lock held, that for writing
  * @slot: the slot
  * @old: its block, or what is behind the draft that it has
  *
  * The contents stay; what is shared with others stays shared with none.
  *
- * Return: 0, -EBUSY (somebody but page tables refers to it), -ENOMEM, -EINTR, or
- * -EAGAIN if the slot has another block by now.
+ * Return: 0, -EBUSY (somebody but page tables refers to it), -ENOMEM, or -EAGAIN if the
+ * slot has another block by now.
  */
 int hpmmap_store_exchange(struct hpmmap_ctx *ctx, unsigned long slot,
 			  struct hpmmap_block *old)
@@ -108,11 +108,7 @@ int hpmmap_store_exchange(struct hpmmap_ctx *ctx, unsigned long slot,
 	int ret = -EAGAIN;
 
 	lockdep_assert_held(&ctx->ops);
-	/* Another process may hold it for long. */
-	if (ctx->mm != current->mm && rwsem_is_locked(&ctx->mm->mmap_lock))
-		return -EBUSY;
-	if (mmap_write_lock_killable(ctx->mm))
-		return -EINTR;
+	mmap_assert_write_locked(ctx->mm);
 	mutex_lock(&ctx->lock);
 	/* Of a fork that failed, the mappings are not to be looked at. */
 	if (check_stable_address_space(ctx->mm))
@@ -155,7 +151,6 @@ out:
 	if (fresh)
 		hpmmap_store_put_back(ctx, fresh);
 	mutex_unlock(&ctx->lock);
-	mmap_write_unlock(ctx->mm);
 	return ret;
 }
 
@@ -196,8 +191,11 @@ void hpmmap_store_heal(struct hpmmap_ctx *ctx, unsigned long start,
 	lockdep_assert_held(&ctx->ops);
 	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
 			  slot_of(end - 1)) {
-		if (wants_heal(ctx, block, slot, start, end))
+		if (wants_heal(ctx, block, slot, start, end) &&
+		    !mmap_write_lock_killable(ctx->mm)) {
 			hpmmap_store_exchange(ctx, slot, block);
+			mmap_write_unlock(ctx->mm);
+		}
 		cond_resched();
 	}
 }

@@ -361,6 +361,25 @@ out:
 }
 
 /*
+ * One try: who has a lock of the context may have it for long. Not every kernel tries
+ * mmap_lock for writing with its own function; no mapping is changed under it here.
+ */
+static int try_exchange(struct hpmmap_ctx *ctx, unsigned long slot,
+			struct hpmmap_block *block)
+{
+	int ret = -EBUSY;
+
+	if (!mutex_trylock(&ctx->ops))
+		return ret;
+	if (down_write_trylock(&ctx->mm->mmap_lock)) {
+		ret = hpmmap_store_exchange(ctx, slot, block);
+		up_write(&ctx->mm->mmap_lock);
+	}
+	mutex_unlock(&ctx->ops);
+	return ret;
+}
+
+/*
  * Moves what a context has in a block to another one. @steps is what is left of the
  * time to wait. -EAGAIN: the context gives it up by itself.
  */
@@ -368,15 +387,12 @@ static int use_exchange(const struct use *use, struct hpmmap_block *block,
 			int *steps)
 {
 	struct hpmmap_ctx *ctx = use->ctx;
-	int ret = -EBUSY;
+	int ret;
 
 	if (!mmget_not_zero(ctx->mm))
 		return -EAGAIN;
 	for (;;) {
-		if (mutex_trylock(&ctx->ops)) {
-			ret = hpmmap_store_exchange(ctx, use->slot, block);
-			mutex_unlock(&ctx->ops);
-		}
+		ret = try_exchange(ctx, use->slot, block);
 		if (ret != -EBUSY || --*steps < 0 || fatal_signal_pending(current))
 			break;
 		msleep(10);
