@@ -354,13 +354,9 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 				(fixed ? MAP_FIXED : MAP_FIXED_NOREPLACE));
 	/* What is unmapped from here on is counted. */
 	hpmmap_range_count_again(ctx);
-	if (IS_ERR_VALUE(mapped)) {
-		/* What was to be replaced may be gone. */
-		if (fixed)
-			hpmmap_change_settle(&new, HPMMAP_CUT, NULL);
-		ret = mapped;
+	ret = IS_ERR_VALUE(mapped) ? mapped : 0;
+	if (ret)
 		goto err_relock;
-	}
 	hpmmap_change_renew(&new);
 	/* Before there is anything in it that a key protects. */
 	ret = copy_advice(ctx, r, to, r->new_len);
@@ -368,13 +364,9 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 		ret = detach_old(ctx, r);
 	if (ret) {
 		vm_munmap(to, r->new_len);
-		hpmmap_change_settle(&new, HPMMAP_CUT, NULL);
 		if (r->flags & MREMAP_DONTUNMAP)
 			hpmmap_range_kill_if_lost(ctx, old.start, old.end);
-		relock_old(r, true);
-		old.lazy = true;
-		hpmmap_change_settle(&old, HPMMAP_FAILED, NULL);
-		goto out;
+		goto err_relock;
 	}
 	ret = hpmmap_store_move(ctx, r->addr, to, len, &blocks);
 	/* Its mapping is gone, and what has not moved goes with it. */
@@ -393,10 +385,11 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 	goto out;
 
 err_relock:
-	if (r->vm_flags & VM_LOCKED) {
-		relock_old(r, true);
-		hpmmap_change_settle(&old, HPMMAP_KEPT, NULL);
-	}
+	/* What was to be replaced may be gone, or a part of the old one. */
+	hpmmap_change_settle(&new, HPMMAP_CUT, NULL);
+	relock_old(r, true);
+	old.lazy = true;
+	hpmmap_change_settle(&old, HPMMAP_FAILED, NULL);
 out:
 	hpmmap_pool_free_unused(&blocks);
 	return ret;
