@@ -231,17 +231,18 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	if (ret)
 		goto err_few;
 	/*
-	 * Known to the store first where nothing can be lost: Linux maps
-	 * what is to be locked at once.
+	 * Where nothing can be lost, what was there means nothing any more before
+	 * somebody may write to it. What is to be locked has its memory then, too:
+	 * Linux maps it at once.
 	 */
-	if (!fixed && locked) {
+	if (!fixed && (locked || !c.renewed)) {
 		if (hpmmap_range_is_taken(ctx, addr, addr + len)) {
 			ctx->hole.end = 0;
 			ret = -EEXIST;
-			goto out;
+			goto err_few;
 		}
 		hpmmap_change_renew(&c);
-		if (!c.lazy)
+		if (locked && !c.lazy)
 			store_commit_range(ctx, addr, addr + len, &blocks);
 	}
 	ret = hpmmap_vma_map(ctx, addr, len, prot, (flags & PASSED_MAP_FLAGS) |

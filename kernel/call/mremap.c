@@ -191,11 +191,14 @@ static unsigned long grow_short(struct hpmmap_ctx *ctx, const struct remap *r,
 	    !hpmmap_linux_may_help(ctx, hpmmap_store_missing(ctx, addr,
 							     addr + len)))
 		return -ENOMEM;
+	if (hpmmap_range_is_taken(ctx, addr, addr + len))
+		return -EEXIST;
+	/* Before somebody may write to it. */
+	hpmmap_change_renew(&c);
 	mapped = hpmmap_vma_map(ctx, addr, len, r->prot, r->map_flags |
 				MAP_FIXED_NOREPLACE);
 	if (IS_ERR_VALUE(mapped))
 		return mapped;
-	hpmmap_change_renew(&c);
 	/* Before there are blocks: later they may be on the wrong node. */
 	if (r->bound)
 		hpmmap_policy_set(ctx, addr, len, &r->policy);
