@@ -5,6 +5,7 @@
  * is Linux's, unless the job is strict; a memfd gets its memory only with its size, so it
  * becomes one of Linux's then, if nobody else can have noticed what it was.
  */
+#include <linux/dcache.h>
 #include <linux/fcntl.h>
 #include <linux/fdtable.h>
 #include <linux/file.h>
@@ -23,8 +24,11 @@
 
 #include "hook.h"
 #include "hpmmap.h"
-#include "mem/nodes.h"
+#include "mem/placement.h"
+#include "mem/pool.h"
 #include "as/ctx.h"
+#include "as/policy.h"
+#include "as/reserve.h"
 #include "as/stats.h"
 #include "fs/internal.h"
 #include "call/sys.h"
@@ -85,18 +89,88 @@ out:
 	return fd;
 }
 
+/* Could a file get any memory, as far as the pools and limits go? */
+static bool has_room(struct hpmmap_ctx *ctx)
+{
+	struct hpmmap_placement place;
+	LIST_HEAD(blocks);
+
+	hpmmap_placement_get(ctx->job, NULL, &place);
+	if (hpmmap_reserve(ctx, &place, NO_SLOT, 1, &blocks))
+		return false;
+	hpmmap_pool_free_unused(&blocks);
+	return true;
+}
+
+static long memfd_create_of(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
+{
+	bool wanted = memfd_is_plain((unsigned int)regs->si), room;
+	long ret;
+
+	room = wanted && (ctx->job->strict || has_room(ctx));
+	if (room) {
+		ret = memfd_new((const char __user *)regs->di, (unsigned int)regs->si);
+		if (ret >= 0 || ret == -EMFILE)
+			return ret;
+	}
+	ret = hpmmap_call_orig(HPMMAP_CALL_MEMFD_CREATE, regs);
+	/* How large it will be nobody knows. */
+	if (ret >= 0 && wanted && !room)
+		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP, PAGE_SIZE);
+	return ret;
+}
+
 long hpmmap_sys_memfd_create(const struct pt_regs *regs)
 {
 	struct hpmmap_ctx *ctx = sharing_ctx();
-	long ret = -ENOSPC;
+	long ret;
 
-	if (ctx && memfd_is_plain((unsigned int)regs->si) &&
-	    (ctx->job->strict || hpmmap_pool_count_free(&ctx->job->nodes)))
-		ret = memfd_new((const char __user *)regs->di, (unsigned int)regs->si);
-	if (ctx)
-		hpmmap_ctx_put(ctx);
-	return ret >= 0 || ret == -EMFILE ? ret :
-	       hpmmap_call_orig(HPMMAP_CALL_MEMFD_CREATE, regs);
+	if (!ctx)
+		return hpmmap_call_orig(HPMMAP_CALL_MEMFD_CREATE, regs);
+	ret = memfd_create_of(ctx, regs);
+	hpmmap_ctx_put(ctx);
+	return ret;
+}
+
+/*
+ * Has nobody but the table and the caller a file that has never had a size? Asked where who
+ * looks for it in the table finds another, or looks again when he has a reference.
+ */
+static bool is_unseen(struct file *file)
+{
+	if (file_count(file) != 2)
+		return false;
+	/* Who opens it once more, or gives it a size, has a reference until that is done. */
+	smp_rmb();
+	return d_count(file->f_path.dentry) == 1 && hpmmap_fs_is_unused(file);
+}
+
+/*
+ * Another file for a descriptor of the caller's, with all that the descriptor is; it takes
+ * the reference to it, and leaves that to the old one. False, and nothing has changed, where
+ * the descriptor is another file's by now, or somebody else has got the old one.
+ */
+static bool exchange(unsigned int fd, struct file *old, struct file *file)
+{
+	struct files_struct *files = current->files;
+	struct file __rcu **entry;
+	bool done = false;
+
+	spin_lock(&files->file_lock);
+	if (files_lookup_fd_locked(files, fd) == old && is_unseen(old)) {
+		entry = files_fdtable(files)->fd + fd;
+		rcu_assign_pointer(*entry, file);
+		/*
+		 * Other threads take no lock to find a file: they take a reference, then look
+		 * here again. So either it is counted now, or they find the other one.
+		 */
+		smp_mb();
+		done = is_unseen(old);
+		if (!done)
+			rcu_assign_pointer(*entry, old);
+	}
+	spin_unlock(&files->file_lock);
+	return done;
 }
 
 /*
@@ -105,33 +179,23 @@ long hpmmap_sys_memfd_create(const struct pt_regs *regs)
  */
 static bool become_linux(unsigned int fd)
 {
-	long (*dup3)(const struct pt_regs *regs) = (void *)compat_symbol("__x64_sys_dup3");
-	long (*fcntl)(const struct pt_regs *regs) = (void *)compat_symbol("__x64_sys_fcntl");
-	struct pt_regs get = { .di = fd, .si = F_GETFD }, dup = { .si = fd };
 	struct file *old = fget(fd), *file;
 	bool done = false;
-	long other;
 
 	if (!old)
 		return false;
-	/* The table's reference, and that of fget(). */
-	if (!dup3 || !fcntl || !hpmmap_fs_is_unused(old) || file_count(old) != 2)
+	if (!is_unseen(old))
 		goto out;
 	file = shmem_file_setup(old->f_path.dentry->d_name.name, 0, VM_NORESERVE);
 	if (IS_ERR(file))
 		goto out;
 	file->f_mode |= FMODE_LSEEK | FMODE_PREAD | FMODE_PWRITE;
 	file->f_flags |= O_LARGEFILE | (old->f_flags & O_APPEND);
-	other = get_unused_fd_flags(O_CLOEXEC);
-	if (other < 0) {
+	done = exchange(fd, old, file);
+	if (done)
+		filp_close(old, current->files);
+	else
 		fput(file);
-		goto out;
-	}
-	fd_install(other, file);
-	dup.di = other;
-	dup.dx = fcntl(&get) == FD_CLOEXEC ? O_CLOEXEC : 0;
-	done = dup3(&dup) == fd;
-	close_fd(other);
 out:
 	fput(old);
 	return done;

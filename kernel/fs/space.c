@@ -50,8 +50,7 @@ void hpmmap_fs_space_exit(void)
 	hpmmap_tally_put(nobodys);
 }
 
-/* So many blocks more, if the size of the file system allows it. */
-static bool fs_charge(struct hpmmap_fs *fs, unsigned long nr)
+static bool try_charge(struct hpmmap_fs *fs, unsigned long nr)
 {
 	bool ret;
 
@@ -61,6 +60,18 @@ static bool fs_charge(struct hpmmap_fs *fs, unsigned long nr)
 		fs->used += nr;
 	spin_unlock(&fs->lock);
 	return ret;
+}
+
+/*
+ * So many blocks more, if the size of the file system allows it: without those that were
+ * pinned until just now. May sleep.
+ */
+static bool fs_charge(struct hpmmap_fs *fs, unsigned long nr)
+{
+	if (likely(try_charge(fs, nr)))
+		return true;
+	hpmmap_pinned_poll_some();
+	return try_charge(fs, nr);
 }
 
 static void fs_uncharge(struct hpmmap_fs *fs, unsigned long nr)

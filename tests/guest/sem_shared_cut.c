@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -313,6 +314,46 @@ static void mapped_by_many(void)
 	fs_end();
 }
 
+/*
+ * What a pipe has of a file that was cut counts until it is read, and no longer: who wants the
+ * room then has it, unless what looks at all pinned blocks from time to time is at it just then.
+ */
+static void room_of_pinned(void)
+{
+	int a, fd[2], had = 0;
+	char to[KB(4)], *p;
+
+	skip_unless_of_pools();
+	fs_mount("size=4M");
+	CHECK_OK(pipe(fd));
+	a = new_file("a", 0);
+	for (int i = 0; i < 8; i++) {
+		CHECK_OK(ftruncate(a, (off_t)MB(4)));
+		p = map_shared(a, MB(4));
+		fill(p, MB(4), 1);
+		CHECK_EQ(vmsplice(fd[1], &(struct iovec){ p + MB(2), KB(4) }, 1, 0), KB(4));
+		unmap(p, MB(4));
+		CHECK_OK(ftruncate(a, 0));
+		CHECK_ERR(ftruncate(a, (off_t)MB(4)), ENOSPC);
+		CHECK_EQ(read(fd[0], to, sizeof(to)), KB(4));
+		verify(to, KB(4), 1, MB(2));
+		if (ftruncate(a, (off_t)MB(4)) == 0) {
+			had++;
+			CHECK_OK(ftruncate(a, 0));
+		} else {
+			CHECK_EQ(errno, ENOSPC);
+		}
+		await_fs_free(MB(4));
+	}
+	if (had < 5)
+		FAIL("of 8 times the room was there at once %d times", had);
+	close(fd[0]);
+	close(fd[1]);
+	close(a);
+	CHECK_OK(unlink(in_fs("a")));
+	fs_end();
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
@@ -320,6 +361,7 @@ int main(void)
 		T(cut_beside_processes),
 		T(punched_beside_others),
 		T(mapped_by_many),
+		T(room_of_pinned),
 	};
 
 	return RUN_GROUP("sem_shared_cut", tests);

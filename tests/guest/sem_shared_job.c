@@ -275,6 +275,68 @@ static void memfds_that_are_wrong(void)
 	CHECK_OK(setrlimit(RLIMIT_NOFILE, &old));
 }
 
+/* The file of a descriptor. */
+static ino_t file_of(int fd)
+{
+	struct stat st;
+
+	CHECK_OK(fstat(fd, &st));
+	return st.st_ino;
+}
+
+/* More than the pools have: of Linux, which gives it none before it is touched; with --strict an error. */
+static bool too_large(int fd)
+{
+	if (ftruncate(fd, (off_t)TB(1)) == 0)
+		return true;
+	CHECK(pools());
+	CHECK_EQ(errno, ENOSPC);
+	CHECK_EQ(size_of(fd), 0);
+	return false;
+}
+
+/* Too large for the pools: of whom others have all have the same file then. */
+static void too_large_for_the_pools(void)
+{
+	int fd, again, flags;
+	char path[64];
+	bool had;
+
+	fd = memfd_create("mine", MFD_CLOEXEC);
+	CHECK_OK(fd);
+	CHECK_OK(fcntl(fd, F_SETFL, O_APPEND));
+	had = too_large(fd);
+	CHECK_EQ(size_of(fd), had ? TB(1) : 0);
+	CHECK_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC);
+	flags = fcntl(fd, F_GETFL);
+	CHECK_EQ(flags & (O_APPEND | O_ACCMODE), O_APPEND | O_RDWR);
+	if (had) {
+		CHECK_OK(ftruncate(fd, 0));
+		CHECK_EQ(write(fd, "text", 4), 4);
+		CHECK_EQ(size_of(fd), 4);
+	}
+	close(fd);
+	fd = memfd_create("by two", 0);
+	CHECK_OK(fd);
+	again = dup(fd);
+	CHECK_OK(again);
+	too_large(fd);
+	CHECK_EQ(file_of(fd), file_of(again));
+	close(again);
+	close(fd);
+	/* Opened once more, it is another description of the same file. */
+	fd = memfd_create("opened", 0);
+	CHECK_OK(fd);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	again = open(path, O_RDWR | O_CLOEXEC);
+	CHECK_OK(again);
+	too_large(fd);
+	CHECK_EQ(file_of(fd), file_of(again));
+	CHECK_EQ(size_of(fd), size_of(again));
+	close(again);
+	close(fd);
+}
+
 /* A program that has no other place than that runs. */
 static void executed(void)
 {
@@ -473,6 +535,7 @@ int main(void)
 		T(memfds),
 		T(seals),
 		T(memfds_that_are_wrong),
+		T(too_large_for_the_pools),
 		T(executed),
 		T(segments),
 		T(keys),

@@ -80,6 +80,46 @@ for way in memfd segment; do
 	expect_share pools $way 16 as_member hpmmap run --
 	expect_share linux $way 64 as_member hpmmap run --
 done
+# A memfd that is made when nothing is left is Linux's from the start, so that what is written to it finds memory;
+# with --strict it stays one of the pools.
+full='
+import errno, fcntl, os, sys
+piece = bytes(1 << 20)
+first = os.memfd_create("first")
+second = os.dup(first)  # of two, so it does not become one of Linux
+def fill():
+    size = os.fstat(first).st_size
+    while True:
+        try:
+            os.ftruncate(first, size + (2 << 20))
+        except OSError as error:
+            assert error.errno == errno.ENOSPC, error
+            return
+        size += 2 << 20
+# What the interpreter gives back meanwhile is room again.
+for _ in range(20):
+    fill()
+    late = os.memfd_create("late")
+    try:
+        fcntl.fcntl(late, fcntl.F_GET_SEALS)
+        kind = "linux"
+        break
+    except OSError as error:
+        assert error.errno == errno.EINVAL, error
+        kind = "pools"
+try:
+    for _ in range(8):
+        os.write(late, piece)
+except OSError as error:
+    kind += " " + errno.errorcode[error.errno]
+print(kind, os.fstat(late).st_size >> 20)'
+[ "$(as_member hpmmap run --report /tmp/shared-full.json -- python3 -c "$full")" = "linux 8" ] || fail "a late memfd: $(as_member hpmmap run -- python3 -c "$full")"
+python3 -c '
+import json
+fallbacks = json.load(open("/tmp/shared-full.json"))["fallbacks"]
+assert fallbacks["by_call"]["mmap"] and fallbacks["by_reason"]["limit"], fallbacks' || fail "the report does not count it"
+got=$(as_member hpmmap run --strict -- python3 -c "$full")
+[[ $got = "pools ENOSPC "* ]] || fail "with --strict a late memfd: $got"
 hpmmap pool limit --user $USER_ID --size default
 
 # A segment outlives its job, and is whose it was; somebody who is not registered has it, too.

@@ -22,19 +22,51 @@ trap leave EXIT
 # Most that files of it ever held while a command ran, and how much of its mappings was not in 2 MB entries.
 watch_start() {
 	rm -f /tmp/watch-end
-	python3 "$APPS/watch_maps.py" $DIR /dev/shm </dev/null >/tmp/watch 2>/tmp/watch-error &
+	python3 "$APPS/watch_maps.py" </dev/null >/tmp/watch 2>/tmp/watch-error &
 	WATCH=$!
 }
-# watch_end MIB: at least so much of it was mapped, whole slots by 2 MB entries only.
-watch_end() {
-	local mapped small
+# watch_read: ends it; sets mapped and small: KB that were mapped, and of whole slots those by pages of 4 KB.
+watch_read() {
 	touch /tmp/watch-end
 	wait $WATCH || { cat /tmp/watch-error; fail "the watcher failed"; }
 	read -r mapped small </tmp/watch
 	echo "mapped at most $((mapped >> 10)) MB, of whole slots $small KB by pages of 4 KB"
+}
+# watch_end MIB: at least so much of it was mapped, whole slots by 2 MB entries only.
+watch_end() {
+	local mapped small
+	watch_read
 	[ "$mapped" -ge $(($1 << 10)) ] || fail "of hpmmapfs at most $mapped KB were mapped, expected were $1 MB"
 	[ "$small" = 0 ] || fail "$small KB of whole slots were mapped by pages of 4 KB"
 }
+
+# What the watcher says of a file of 6 MB, which has no name any more: of Linux's nothing, whatever the directory
+# is called; of one of the pools that there are pages of 4 KB, where a process wants no others.
+watched() {
+	local mapped small holder
+	rm -f /tmp/mapped
+	python3 -c '
+import ctypes, mmap, os, sys, time
+if sys.argv[2] == "small":
+    ctypes.CDLL(None).prctl(41, 1, 0, 0, 0)  # PR_SET_THP_DISABLE
+with open(sys.argv[1], "w+b") as file:
+    os.ftruncate(file.fileno(), 6 << 20)
+    held = mmap.mmap(file.fileno(), 6 << 20)
+    held[:] = bytes(6 << 20)
+os.unlink(sys.argv[1])
+open("/tmp/mapped", "w").close()
+time.sleep(1000)' "$1" "$2" &
+	holder=$!
+	within 30 test -e /tmp/mapped || fail "$1 is not mapped"
+	watch_start
+	watch_read
+	kill $holder
+	wait $holder || true
+	[ "$mapped $small" = "$3" ] || fail "of $1, $2: the watcher says $mapped $small, expected was $3"
+}
+watched /dev/shm/watched large "0 0"
+watched $DIR/watched large "6144 0"
+watched $DIR/watched small "6144 6144"
 
 # Python: POSIX shared memory is files in /dev/shm.
 mkdir -p /tmp/segments

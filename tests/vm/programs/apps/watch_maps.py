@@ -1,28 +1,34 @@
-"""Looks at the mappings of files of hpmmapfs below directories, of all processes, until /tmp/watch-end is there.
+"""Looks at the mappings of files of hpmmapfs, of all processes, until /tmp/watch-end is there.
 
-Prints the most KB that were mapped at once, and the most of whole slots that were not mapped by 2 MB entries.
+Prints the most KB that were mapped at once, and the most of whole slots that were not mapped by 2 MB entries: of
+one mapping, and seen there twice in a row, its file as long as before. What is mapped when the end comes is seen so.
 """
 
 import glob
 import os
 import re
-import sys
 import time
 
 SLOT = 2 << 20
-DIRECTORIES = tuple(f"{directory}/" for directory in sys.argv[1:])
-HEAD = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S+) ([0-9a-f]+) \S+ (\d+)\s*(.*)")
+HEAD = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) (\d+)")
 
 
-def mappings(process):
-    """Of each: first and last address, offset, path, KB resident and KB by 2 MB entries."""
+def devices():
+    """Of file systems of the pools: the same directory may be Linux's tmpfs a moment earlier or later."""
+    with open("/proc/self/mountinfo", encoding="utf-8") as mounts:
+        lines = [line.split() for line in mounts]
+    return {tuple(map(int, words[2].split(":"))) for words in lines if words[words.index("-") + 1] == "hpmmap"}
+
+
+def mappings(process, of):
+    """Of each: first and last address, offset, inode, KB resident and KB by 2 MB entries."""
     current, found = None, []
     with open(f"{process}/smaps", encoding="utf-8") as smaps:
         for line in smaps:
             if head := HEAD.match(line):
                 current = None
-                if head[6].startswith(DIRECTORIES):
-                    current = [int(head[1], 16), int(head[2], 16), int(head[4], 16), head[6], 0, 0]
+                if (int(head[4], 16), int(head[5], 16)) in of:
+                    current = [int(head[1], 16), int(head[2], 16), int(head[3], 16), int(head[6]), 0, 0]
                     found.append(current)
             elif current and line.startswith("Rss:"):
                 current[4] += int(line.split()[1])
@@ -31,30 +37,41 @@ def mappings(process):
     return found
 
 
-def in_pages(start, end, offset, path):
+def in_pages(start, end, offset, size):
     """How many KB of a mapping no 2 MB entry can have: its ends, and that of its file."""
-    size = os.stat(path).st_size if os.path.exists(path) else end - start + offset
     end = min(end, start - offset + -(-size // 4096) * 4096)
     first, last = -(-start // SLOT) * SLOT, min(end, start - offset + size) // SLOT * SLOT
     return (end - start - max(0, last - first)) >> 10
 
 
 def look():
-    mapped = small = 0
+    """KB that are mapped, and of each mapping with less by 2 MB entries than there could be: how much."""
+    mapped, small = 0, {}
+    of = devices()
     for process in glob.glob("/proc/[0-9]*"):
         try:
-            found = mappings(process)
+            found = mappings(process, of)
         except OSError:
             continue
-        for start, end, offset, path, rss, large in found:
+        for start, end, offset, inode, rss, large in found:
             mapped += rss
-            small = max(small, rss - large - in_pages(start, end, offset, path))
+            try:
+                # Also of a file without a name.
+                size = os.stat(f"{process}/map_files/{start:x}-{end:x}").st_size
+            except OSError:
+                continue
+            if (bad := rss - large - in_pages(start, end, offset, size)) > 0:
+                small[process, start, end, offset, inode, size] = bad
     return mapped, small
 
 
-most = worst = 0
-while not os.path.exists("/tmp/watch-end"):
-    got, bad = look()
-    most, worst = max(most, got), max(worst, bad)
+most = worst = left = 0
+before = {}
+while left < 2:
+    left = left + 1 if os.path.exists("/tmp/watch-end") else 0
+    got, small = look()
+    most = max(most, got)
+    worst = max([worst] + [min(bad, before[key]) for key, bad in small.items() if key in before])
+    before = small
     time.sleep(0.05)
 print(most, worst)
