@@ -286,8 +286,10 @@ static uint64_t granted(uint32_t job)
 
 	if (slurm_load_job(&info, job, 0) != SLURM_SUCCESS)
 		return 0;
-	for (uint32_t i = 0; i < info->record_count && !bytes; i++)
-		bytes = granted_by(info->job_array[i].tres_per_node);
+	/* Asked for one of an array, or of a heterogeneous job, Slurm may tell of all of them. */
+	for (uint32_t i = 0; i < info->record_count; i++)
+		if (info->job_array[i].job_id == job)
+			bytes = granted_by(info->job_array[i].tres_per_node);
 	slurm_free_job_info_msg(info);
 	return bytes;
 }

@@ -1,5 +1,16 @@
 # Slurm on the node: tasks under HPMMAP, jobs held to what they were granted, nothing left.
 
+# What Slurm says of it, too.
+eval "linux_$(declare -f fail)"
+fail() {
+	echo "FAILED: $*"
+	sinfo -R
+	squeue
+	tail -n 40 /var/log/slurm/*.log
+	hpmmap status
+	linux_fail "$@"
+}
+
 ready() { [ "$(sinfo -h -o %T 2>/dev/null)" = idle ]; }
 free() { [ "$(cat $POOL)" = "$(cat ${POOL%total_bytes}free_bytes)" ]; }
 
@@ -26,8 +37,12 @@ said=$(as alice srun -n2 --hpmmap=strict,report sh -c "$(need 40); sleep 2; cat 
 echo "$said"
 [ "$(echo "$said" | grep -cx '[2-9]')" = 2 ] || fail 'both tasks see two processes at least'
 [ "$(echo "$said" | grep -c 'hpmmap: task [01]: peak [1-9][0-9]* MB of the pools')" = 2 ] || fail 'there are not two reports'
-said=$(as alice srun sh -c 'ls /sys/kernel/hpmmap/contexts | wc -l') && [ "$said" = 0 ] || fail "without the option: $said"
-said=$(as alice env SLURM_HPMMAP=yes srun sh -c 'ls /sys/kernel/hpmmap/contexts | wc -l') && [ "$said" = 0 ] && fail 'the variable does nothing'
+# Before that srun may say that the job has to wait.
+last_line() { echo "${1##*$'\n'}"; }
+said=$(as alice srun sh -c 'ls /sys/kernel/hpmmap/contexts | wc -l')
+[ "$(last_line "$said")" = 0 ] || fail "without the option: $said"
+said=$(as alice env SLURM_HPMMAP=yes srun sh -c 'ls /sys/kernel/hpmmap/contexts | wc -l')
+[[ $(last_line "$said") == [1-9] ]] || fail "the variable does nothing: $said"
 said=$(as alice srun --hpmmap=stric true) && fail "a wrong word is taken: $said"
 [[ $said == *"'stric' is none of"* ]] || fail "it said: $said"
 
@@ -51,8 +66,40 @@ as bob srun --hpmmap=strict --gres=hpmmap:256M sh -c "$(need 200) && sleep 1 && 
 wait $alice || fail "alice: $(cat /tmp/alice)"
 echo "$(cat /tmp/bob)" | grep -i 'memory exhausted' || fail "bob: $(cat /tmp/bob)"
 
+step 'a batch job and its steps'
+cat >/tmp/batch <<-END
+	#!/bin/sh
+	$(need 40)
+	srun sh -c '$(need 60); ls /sys/kernel/hpmmap/contexts | wc -l'
+END
+as alice sbatch --wait --output=/tmp/batch.out --hpmmap=strict,page-size=2M,report --gres=hpmmap:256M /tmp/batch ||
+	fail "sbatch: $(cat /tmp/batch.out)"
+cat /tmp/batch.out
+[ "$(grep -c 'hpmmap: task 0: peak [1-9][0-9]* MB of the pools' /tmp/batch.out)" = 2 ] || fail 'the script and its step have not two reports'
+grep -x '[1-9]' /tmp/batch.out || fail 'the step of sbatch --hpmmap is not registered'
+
+step 'killed, cancelled, out of memory'
+as alice srun --hpmmap=strict,report --gres=hpmmap:128M sh -c 'sleep 600' >/tmp/killed 2>&1 &
+job=$!
+within 60 registered || fail 'the job does not register'
+within 60 pkill -KILL -u alice -x sleep || fail 'the job does not run'
+wait $job && fail 'the job was not killed'
+cat /tmp/killed
+grep 'hpmmap: task 0: peak' /tmp/killed || fail 'a task that was killed is not reported'
+as alice srun --hpmmap --gres=hpmmap:128M sleep 600 >/tmp/killed 2>&1 &
+job=$!
+within 60 registered || fail 'the job does not register'
+as alice scancel --full --user alice
+wait $job && fail 'the job was not cancelled'
+within 60 no_jobs || fail 'what was cancelled is still registered'
+# Beyond the grant there is memory of Linux, and of that --mem.
+said=$(as alice srun --hpmmap=report --gres=hpmmap:32M --mem=100M sh -c "$(need 400)") && fail "400 MB of 32M and 100M were had: $said"
+echo "$said"
+[[ ${said,,} == *oom* || ${said,,} == *'out of memory'* ]] || fail "it was not for want of memory: $said"
+within 30 free || fail "the pool is not free: $(hpmmap pool list)"
+
 step 'jobs in a row'
-for i in $(seq 1 12); do
+for i in $(seq 1 20); do
 	case $((i % 4)) in
 	0) as alice srun --hpmmap=strict --gres=hpmmap:16M sh -c "$(need 100)" >/dev/null && fail 'too much was had' ;;
 	1) as alice srun --hpmmap --gres=hpmmap:64M sh -c "$(need 20)" >/dev/null || fail "job $i" ;;
@@ -76,5 +123,6 @@ step 'without the module'
 systemctl stop hpmmap-pools && modprobe -r hpmmap || fail 'the module does not go'
 said=$(as alice srun --hpmmap=strict sh -c 'echo it runs') || fail "srun: $said"
 echo "$said"
+[ "$(echo "$said" | grep -c hpmmap)" = 1 ] || fail 'it is not one line'
 [[ $said == *'it runs'* && $said == *'the module is not loaded'* ]] || fail 'the task does not run, or nothing is said'
 ready || fail "the node is $(sinfo -h -o %T)"

@@ -13,10 +13,12 @@
 /* Of Slurm, which loads the plugin. */
 void slurm_error(const char *format, ...) { (void)format; }
 void slurm_spank_log(const char *format, ...) { (void)format; }
+static job_info_msg_t *told;
 int slurm_load_job(job_info_msg_t **info, uint32_t job, uint16_t flags)
 {
-	(void)info, (void)job, (void)flags;
-	return SLURM_ERROR;
+	(void)job, (void)flags;
+	*info = told;
+	return told ? SLURM_SUCCESS : SLURM_ERROR;
 }
 void slurm_free_job_info_msg(job_info_msg_t *info) { (void)info; }
 int spank_remote(spank_t sp) { return sp != NULL; }
@@ -118,6 +120,25 @@ static void the_grant_is_read(void **state)
 				 (unsigned long long)granted_by(cases[i].tres));
 }
 
+/* Of a heterogeneous job Slurm tells of all components, and each has its own grant. */
+static void the_grant_is_that_of_the_job(void **state)
+{
+	job_info_t jobs[] = {
+		{ .job_id = 7, .tres_per_node = "gres:hpmmap:1G" },
+		{ .job_id = 8 },
+		{ .job_id = 9, .tres_per_node = "gres:hpmmap:2M" },
+	};
+	job_info_msg_t all = { .record_count = 3, .job_array = jobs };
+
+	(void)state;
+	told = &all;
+	assert_int_equal(granted(7), 1 << 30);
+	assert_int_equal(granted(8), 0);
+	assert_int_equal(granted(9), 2 << 20);
+	told = NULL;
+	assert_int_equal(granted(7), 0);
+}
+
 static void values_are_found_by_whole_names(void **state)
 {
 	static const char stat[] = "uid 7\nfaults_fork 3\nfaults 12\nheld_bytes 4096\n";
@@ -144,6 +165,7 @@ int main(void)
 		cmocka_unit_test(nodes_are_a_mask),
 		cmocka_unit_test(what_is_wrong_is_refused),
 		cmocka_unit_test(the_grant_is_read),
+		cmocka_unit_test(the_grant_is_that_of_the_job),
 		cmocka_unit_test(values_are_found_by_whole_names),
 		cmocka_unit_test(a_process_of_no_job_has_no_cgroup),
 	};
