@@ -94,8 +94,11 @@ static ssize_t fs_read_iter(struct kiocb *iocb, struct iov_iter *to)
 	while (iov_iter_count(to)) {
 		loff_t size = i_size_read(inode);
 
-		if (iocb->ki_pos >= size)
+		/* It may have become smaller since the last try. */
+		if (iocb->ki_pos >= size) {
+			ret = 0;
 			break;
+		}
 		if (fatal_signal_pending(current))
 			ret = -EINTR;
 		else

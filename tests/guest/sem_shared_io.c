@@ -5,10 +5,12 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <linux/io_uring.h>
+#include <linux/userfaultfd.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -293,6 +295,57 @@ static void cut_while_spliced(void)
 	close(fd[1]);
 	close(b);
 	CHECK_OK(unlink(in_fs("b")));
+	fs_end();
+}
+
+/* It has nothing any more by the time that who reads has a page to read into. */
+struct reader {
+	int fd;
+	char *to;
+	ssize_t n;
+};
+
+static void *read_page(void *arg)
+{
+	struct reader *r = arg;
+
+	r->n = pread(r->fd, r->to, PAGE, 0);
+	if (r->n < 0)
+		r->n = -errno;
+	return NULL;
+}
+
+static void cut_while_it_is_read(void)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	struct uffdio_zeropage zero = { 0 };
+	struct reader r = { 0 };
+	struct uffd_msg msg;
+	pthread_t thread;
+	int uffd;
+
+	uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+	if (uffd < 0)
+		SKIP("userfaultfd: %s", errno_name(errno));
+	fs_any();
+	r.fd = new_file("read", PAGE);
+	r.to = map_flags(NULL, PAGE, RW, ANON);
+	CHECK_OK(ioctl(uffd, UFFDIO_API, &api));
+	reg.range.start = zero.range.start = (uintptr_t)r.to;
+	reg.range.len = zero.range.len = PAGE;
+	CHECK_OK(ioctl(uffd, UFFDIO_REGISTER, &reg));
+	thread = start_thread(read_page, &r);
+	CHECK_EQ(read(uffd, &msg, sizeof(msg)), sizeof(msg));
+	CHECK_OK(ftruncate(r.fd, 0));
+	CHECK_OK(ioctl(uffd, UFFDIO_ZEROPAGE, &zero));
+	join_thread(thread);
+	/* tmpfs has read it before. */
+	CHECK(r.n == 0 || (r.n == PAGE && !fs_of_pools()));
+	close(uffd);
+	unmap(r.to, PAGE);
+	close(r.fd);
+	CHECK_OK(unlink(in_fs("read")));
 	fs_end();
 }
 
@@ -778,6 +831,7 @@ int main(void)
 		T(copied_within_the_kernel),
 		T(cut_while_in_a_pipe),
 		T(cut_while_spliced),
+		T(cut_while_it_is_read),
 		T(punched_while_pinned),
 		T(fixed_buffers),
 		T(direct_io),
