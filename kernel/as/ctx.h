@@ -82,6 +82,7 @@ enum hpmmap_name {
  * @fork: who is forking, and the context of its child; @task is read without a
  *	lock, for only the task itself sets it to itself. Protected by @ops.
  * @frozen: ranges whose contents go elsewhere (as/freeze.c), and who waits for that.
+ *	@by: who has frozen them; it stands for itself alone, and is not looked into.
  *	Changed under @ops and mmap_lock held for writing: it does not change while
  *	somebody holds that, so who does sees whether anything may be mapped. @nr_impatient:
  *	faults that kept mmap_lock from who wanted it.
@@ -160,6 +161,7 @@ struct hpmmap_ctx {
 	struct {
 		unsigned int nr;
 		bool moving;
+		struct task_struct *by;
 		atomic_t nr_impatient;
 		struct {
 			unsigned long start;

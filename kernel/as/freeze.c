@@ -23,17 +23,19 @@ static void add(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end)
 	hpmmap_range_zap(ctx, start, end);
 	ctx->frozen.ranges[nr].start = start;
 	ctx->frozen.ranges[nr].end = end;
+	ctx->frozen.by = current;
 	atomic_set(&ctx->frozen.nr_impatient, 0);
 	WRITE_ONCE(ctx->frozen.nr, nr + 1);
 }
 
 /**
- * hpmmap_freeze() - freeze a range whose contents are copied
+ * hpmmap_freeze() - freeze a range whose contents are copied, or are to go
  * @ctx: the caller's context, ctx->ops held until hpmmap_thaw()
  * @start: first address
  * @end: end
  *
- * From here on nobody reaches the contents, but who reads by vm_operations.
+ * From here on nobody reaches the contents, but who reads by vm_operations. What is mapped
+ * there in place of it is frozen, too.
  *
  * Return: 0, or -EINTR if the caller is being killed.
  */
@@ -51,19 +53,25 @@ int hpmmap_freeze(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end
  * hpmmap_freeze_moving() - freeze where contents move from, and where they move to
  * @ctx: the caller's context, ctx->ops held until hpmmap_thaw()
  * @from: old start
- * @to: new start
- * @len: length
+ * @from_len: length of what moves
+ * @to: new start, where nothing of that need be mapped yet
+ * @to_len: new length
  *
  * Nobody can tell where a page is meanwhile, and nobody reads it.
+ *
+ * Return: 0, or -EINTR if the caller is being killed.
  */
-void hpmmap_freeze_moving(struct hpmmap_ctx *ctx, unsigned long from,
-			  unsigned long to, unsigned long len)
+int hpmmap_freeze_moving(struct hpmmap_ctx *ctx, unsigned long from,
+			 unsigned long from_len, unsigned long to,
+			 unsigned long to_len)
 {
-	mmap_write_lock(ctx->mm);
+	if (mmap_write_lock_killable(ctx->mm))
+		return -EINTR;
 	ctx->frozen.moving = true;
-	add(ctx, from, from + len);
-	add(ctx, to, to + len);
+	add(ctx, from, from + from_len);
+	add(ctx, to, to + to_len);
 	mmap_write_unlock(ctx->mm);
+	return 0;
 }
 
 /**
@@ -109,12 +117,16 @@ static vm_fault_t wait_impatient(struct hpmmap_ctx *ctx, struct vm_fault *vmf)
  * @ctx: its context
  * @vmf: the fault
  *
- * Return: VM_FAULT_RETRY, mostly when it is not any more; for who keeps mmap_lock
+ * Return: VM_FAULT_SIGBUS for who has frozen it; VM_FAULT_RETRY, mostly when it is not
+ * frozen any more; for who keeps mmap_lock
  * VM_FAULT_SIGBUS, if it is a debugger, who then comes by vm_operations->access, and
  * VM_FAULT_NOPAGE after a moment, for a futex.
  */
 vm_fault_t hpmmap_frozen_wait(struct hpmmap_ctx *ctx, struct vm_fault *vmf)
 {
+	/* Linux fills what is locked when it maps it: who maps does, after the thaw. */
+	if (ctx->frozen.by == current)
+		return VM_FAULT_SIGBUS;
 	if (!(vmf->flags & FAULT_FLAG_ALLOW_RETRY))
 		return wait_impatient(ctx, vmf);
 	if (vmf->flags & FAULT_FLAG_RETRY_NOWAIT)

@@ -38,8 +38,9 @@ static inline bool hpmmap_frozen_covers(struct hpmmap_ctx *ctx,
 }
 
 int hpmmap_freeze(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end);
-void hpmmap_freeze_moving(struct hpmmap_ctx *ctx, unsigned long from,
-			  unsigned long to, unsigned long len);
+int hpmmap_freeze_moving(struct hpmmap_ctx *ctx, unsigned long from,
+			 unsigned long from_len, unsigned long to,
+			 unsigned long to_len);
 void hpmmap_thaw(struct hpmmap_ctx *ctx);
 vm_fault_t hpmmap_frozen_wait(struct hpmmap_ctx *ctx, struct vm_fault *vmf);
 bool hpmmap_frozen_access(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,

@@ -15,6 +15,7 @@
 #include "as/few.h"
 #include "as/file.h"
 #include "as/fit.h"
+#include "as/freeze.h"
 #include "as/range.h"
 #include "as/reserve.h"
 #include "as/stats.h"
@@ -159,9 +160,11 @@ bool hpmmap_wants_stack(struct hpmmap_ctx *ctx, unsigned long flags)
 	       !(ctx->mm->def_flags & VM_LOCKED);
 }
 
-/* MAP_POPULATE is a touch by the caller. */
-static void touch_range(unsigned long addr, unsigned long len,
-			unsigned long prot)
+/*
+ * A touch by the caller, as MAP_POPULATE is, and as Linux fills what is locked: by pages of
+ * its own where the pools have none.
+ */
+void hpmmap_touch_range(unsigned long addr, unsigned long len, unsigned long prot)
 {
 	struct pt_regs regs = {
 		.di = addr,
@@ -202,7 +205,7 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 		.renewed = addr >= ctx->hole.start &&
 			   addr + len <= ctx->hole.end,
 	};
-	bool stack = hpmmap_wants_stack(ctx, flags);
+	bool stack = hpmmap_wants_stack(ctx, flags), frozen;
 	unsigned long given = stack ? hpmmap_stack_given(c.start, c.end) : addr;
 	unsigned long ret = -ENOMEM;
 	LIST_HEAD(blocks);
@@ -231,12 +234,17 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	if (ret)
 		goto err_few;
 	/*
-	 * Where nothing can be lost, what was there means nothing any more before
-	 * somebody may write to it. What is to be locked has its memory then, too:
-	 * Linux maps it at once.
+	 * What was there means nothing any more before somebody may write to it. Where
+	 * it would be lost if the call failed, nobody comes there until that is known.
+	 * Otherwise what is to be locked has its memory then, too: Linux maps it at once.
 	 */
-	if (!fixed && (locked || !c.renewed)) {
-		if (hpmmap_range_is_taken(ctx, addr, addr + len)) {
+	frozen = fixed && hpmmap_range_has_ours(ctx, addr, addr + len);
+	if (frozen) {
+		ret = hpmmap_freeze(ctx, addr, addr + len);
+		if (ret)
+			goto err_few;
+	} else if (locked || !c.renewed) {
+		if (!fixed && hpmmap_range_is_taken(ctx, addr, addr + len)) {
 			ctx->hole.end = 0;
 			ret = -EEXIST;
 			goto err_few;
@@ -248,6 +256,11 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	ret = hpmmap_vma_map(ctx, addr, len, prot, (flags & PASSED_MAP_FLAGS) |
 			     (is_stack(ctx, flags) ? MAP_STACK : 0) |
 			     (fixed ? MAP_FIXED : MAP_FIXED_NOREPLACE));
+	if (frozen) {
+		if (!IS_ERR_VALUE(ret))
+			hpmmap_change_renew(&c);
+		hpmmap_thaw(ctx);
+	}
 	/*
 	 * Where Linux has merged it with the stack above, only the call tells
 	 * where it ends.
@@ -259,9 +272,10 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	/* A mapping to be replaced may be gone even if it failed. */
 	hpmmap_change_settle(&c, IS_ERR_VALUE(ret) ? HPMMAP_CUT : HPMMAP_FRESH,
 			     &blocks);
-	if (!IS_ERR_VALUE(ret) && ctx->job->first_touch &&
-	    flags & MAP_POPULATE)
-		touch_range(addr, len, prot);
+	if (!IS_ERR_VALUE(ret) &&
+	    ((ctx->job->first_touch && flags & MAP_POPULATE) ||
+	     (frozen && locked && !c.lazy)))
+		hpmmap_touch_range(addr, len, prot);
 	goto out;
 
 err_few:

@@ -14,6 +14,7 @@ int hpmmap_blocks_clear(struct hpmmap_ctx *ctx, unsigned long start,
 			 unsigned long end, struct list_head *blocks);
 bool hpmmap_wants_stack(struct hpmmap_ctx *ctx, unsigned long flags);
 bool hpmmap_wants_reuse(unsigned long prot, unsigned long flags);
+void hpmmap_touch_range(unsigned long addr, unsigned long len, unsigned long prot);
 unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 			       unsigned long len, unsigned long prot,
 			       unsigned long flags, bool fixed,

@@ -352,6 +352,15 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 	ret = relock_old(r, false);
 	if (ret)
 		goto out;
+	/*
+	 * Who comes to either place from here on waits until it has what it is to have: what
+	 * is written there before would be lost.
+	 */
+	ret = hpmmap_freeze_moving(ctx, r->addr, len, to, r->new_len);
+	if (ret) {
+		relock_old(r, true);
+		goto out;
+	}
 	discount_old(ctx, r);
 	mapped = hpmmap_vma_map(ctx, to, r->new_len, r->prot, r->map_flags |
 				(fixed ? MAP_FIXED : MAP_FIXED_NOREPLACE));
@@ -375,7 +384,7 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 	/* Its mapping is gone, and what has not moved goes with it. */
 	if (ret && ret != -EINTR)
 		hpmmap_contents_lost();
-	/* Who has waited finds zeros in the old place. */
+	/* Zeros are in the old place before it can be reached. */
 	if (r->flags & MREMAP_DONTUNMAP)
 		hpmmap_change_renew(&old);
 	hpmmap_thaw(ctx);
@@ -383,11 +392,14 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 	hpmmap_change_settle(&old, r->flags & MREMAP_DONTUNMAP ?
 			     HPMMAP_FRESH : HPMMAP_CUT, &blocks);
 	hpmmap_change_settle(&new, HPMMAP_KEPT, &blocks);
+	if (r->map_flags & MAP_LOCKED && !lazy(r))
+		hpmmap_touch_range(to, r->new_len, r->prot);
 	if (!ret)
 		ret = to;
 	goto out;
 
 err_relock:
+	hpmmap_thaw(ctx);
 	/* What was to be replaced may be gone, or a part of the old one. */
 	hpmmap_change_settle(&new, HPMMAP_CUT, NULL);
 	relock_old(r, true);
