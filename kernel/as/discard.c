@@ -101,9 +101,39 @@ void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 	mmap_write_unlock(ctx->mm);
 }
 
+/**
+ * hpmmap_discard_begin() - contents are about to be discarded
+ *
+ * Who has seen zeros may write there, while the rest is being discarded. So what is zeros
+ * by one step of it is left alone by the next.
+ *
+ * Return: a number for hpmmap_store_refresh() and what follows it.
+ */
+u64 hpmmap_discard_begin(void)
+{
+	static atomic64_t last;
+
+	return atomic64_inc_return(&last);
+}
+
+static void set_gone(struct hpmmap_block *block, u64 discard, unsigned int first,
+		     unsigned int nr)
+{
+	block->gone.discard = discard;
+	block->gone.first = first;
+	block->gone.nr = nr;
+}
+
+static bool is_gone(const struct hpmmap_block *block, u64 discard, unsigned int first,
+		    unsigned int nr)
+{
+	return block->gone.discard == discard && first >= block->gone.first &&
+	       first + nr <= block->gone.first + block->gone.nr;
+}
+
 /* Whole slots of one mapping; false where there is no clean block left. */
 static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
-			  unsigned long end)
+			  unsigned long end, u64 discard)
 {
 	struct hpmmap_block *block, *clean;
 	unsigned long slot;
@@ -123,6 +153,7 @@ static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
 		clean = hpmmap_pool_alloc_clean(block->account, block->nid);
 		if (!clean)
 			return false;
+		set_gone(clean, discard, 0, SLOT_PAGES);
 		hpmmap_store_put(ctx, slot, clean);
 		hpmmap_store_gained(ctx, clean);
 		hpmmap_block_release(ctx, block);
@@ -136,6 +167,7 @@ static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
  * @ctx: the context, ctx->ops held
  * @start: first address of a range that is about to be discarded
  * @end: its end
+ * @discard: from hpmmap_discard_begin()
  *
  * That is cheaper than to zero them. Only as far as whole slots are mapped,
  * accessible and not locked, and there are clean blocks on their nodes; not
@@ -143,7 +175,7 @@ static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
  * They are not mapped then: hpmmap_change_settle() maps them.
  */
 void hpmmap_store_refresh(struct hpmmap_ctx *ctx, unsigned long start,
-			  unsigned long end)
+			  unsigned long end, u64 discard)
 {
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, ctx->mm, start);
@@ -160,7 +192,7 @@ void hpmmap_store_refresh(struct hpmmap_ctx *ctx, unsigned long start,
 		if (!hpmmap_vma_is_ours(vma) || vma->vm_flags & VM_LOCKED ||
 		    !hpmmap_vma_is_accessible(vma) || compat_vma_is_sealed(vma))
 			break;
-		if (lo < hi && !refresh_slots(ctx, lo, hi))
+		if (lo < hi && !refresh_slots(ctx, lo, hi, discard))
 			break;
 	}
 	mutex_unlock(&ctx->lock);
@@ -168,7 +200,7 @@ void hpmmap_store_refresh(struct hpmmap_ctx *ctx, unsigned long start,
 }
 
 static void drop_linux_range(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
-			     unsigned long start, unsigned long end)
+			     unsigned long start, unsigned long end, u64 discard)
 {
 	struct hpmmap_block *block;
 	unsigned long slot;
@@ -185,6 +217,7 @@ static void drop_linux_range(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			   (unsigned long)nr << PAGE_SHIFT);
 		hpmmap_block_set_stale(block, first, nr);
 		hpmmap_block_drop_linux(&ctx->owner, block, first, nr);
+		set_gone(block, discard, first, nr);
 		if (fatal_signal_pending(current))
 			return;
 		cond_resched();
@@ -196,12 +229,13 @@ static void drop_linux_range(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
  * @ctx: the context, ctx->ops held
  * @start: first address of a range that is about to be discarded
  * @end: its end
+ * @discard: from hpmmap_discard_begin()
  *
  * Who discards gives memory back, where it is Linux's as well. What is locked
  * stays.
  */
 void hpmmap_store_drop_linux(struct hpmmap_ctx *ctx, unsigned long start,
-			     unsigned long end)
+			     unsigned long end, u64 discard)
 {
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, ctx->mm, start);
@@ -219,7 +253,7 @@ void hpmmap_store_drop_linux(struct hpmmap_ctx *ctx, unsigned long start,
 			break;
 		if (hpmmap_vma_is_ours(vma))
 			drop_linux_range(ctx, vma, max(start, vma->vm_start),
-					 min(end, vma->vm_end));
+					 min(end, vma->vm_end), discard);
 	}
 	mutex_unlock(&ctx->lock);
 	mmap_write_unlock(ctx->mm);
@@ -227,7 +261,7 @@ void hpmmap_store_drop_linux(struct hpmmap_ctx *ctx, unsigned long start,
 
 static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 			unsigned long start, unsigned long end,
-			bool accessible, bool *wait)
+			bool accessible, u64 discard, bool *wait)
 {
 	struct hpmmap_block *block;
 	unsigned int first, nr;
@@ -239,8 +273,9 @@ static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 	block = xa_load(&ctx->store, slot);
 	owned = hpmmap_slot_is_marked(ctx, slot);
 	/* What nobody has touched yet has nothing to lose. */
-	if (hpmmap_policy_defers(ctx, block, slot << SLOT_SHIFT,
-				 (slot + 1) << SLOT_SHIFT))
+	if (block && (is_gone(block, discard, first, nr) ||
+		      hpmmap_policy_defers(ctx, block, slot << SLOT_SHIFT,
+					   (slot + 1) << SLOT_SHIFT)))
 		block = NULL;
 	if (block) {
 		block = hpmmap_store_own(ctx, NULL, slot, NULL, first, nr);
@@ -271,11 +306,12 @@ static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
  * @end: end
  * @accessible: the program can read it: it has to read as zero at once, and
  *	stays mapped. Otherwise nothing of it is mapped.
+ * @discard: from hpmmap_discard_begin()
  *
  * Return: 0, -ENOMEM, or -EINTR if the caller is being killed.
  */
 int hpmmap_store_discard(struct hpmmap_ctx *ctx, unsigned long start,
-			 unsigned long end, bool accessible)
+			 unsigned long end, bool accessible, u64 discard)
 {
 	struct hpmmap_block *block;
 	bool wait = true;
@@ -285,7 +321,8 @@ int hpmmap_store_discard(struct hpmmap_ctx *ctx, unsigned long start,
 	lockdep_assert_held(&ctx->mm->mmap_lock);
 	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
 			  slot_of(end - 1)) {
-		ret = discard_slot(ctx, slot, start, end, accessible, &wait);
+		ret = discard_slot(ctx, slot, start, end, accessible, discard,
+				   &wait);
 		if (ret)
 			break;
 		if (fatal_signal_pending(current))

@@ -9,11 +9,12 @@ struct hpmmap_ctx;
 
 void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 			unsigned long end, bool lazy);
+u64 hpmmap_discard_begin(void);
 void hpmmap_store_refresh(struct hpmmap_ctx *ctx, unsigned long start,
-			  unsigned long end);
+			  unsigned long end, u64 discard);
 void hpmmap_store_drop_linux(struct hpmmap_ctx *ctx, unsigned long start,
-			     unsigned long end);
+			     unsigned long end, u64 discard);
 int hpmmap_store_discard(struct hpmmap_ctx *ctx, unsigned long start,
-			 unsigned long end, bool accessible);
+			 unsigned long end, bool accessible, u64 discard);
 
 #endif /* _HPMMAP_AS_DISCARD_H */

@@ -92,6 +92,48 @@ static void dontneed_on_other_protections(void)
 	unmap(base, USED);
 }
 
+/*
+ * Who has seen a zero, where there was none before, and writes there, does so after the
+ * page was discarded.
+ */
+#define WRITERS 6
+
+static char *_Atomic discarded;
+
+static void *write_where_zero(void *arg)
+{
+	uint64_t *word;
+	size_t nr = (size_t)arg;
+
+	while (!discarded)
+		;
+	word = (uint64_t *)(discarded + nr * MB(1) + KB(256));
+	while (__atomic_load_n(word, __ATOMIC_RELAXED))
+		;
+	__atomic_store_n(word, 2, __ATOMIC_RELAXED);
+	return NULL;
+}
+
+static void written_while_discarded(void)
+{
+	for (int i = 0; i < 32; i++) {
+		pthread_t threads[WRITERS];
+		char *p;
+
+		discarded = NULL;
+		for (size_t w = 0; w < WRITERS; w++)
+			threads[w] = start_thread(write_where_zero, (void *)w);
+		p = map_filled();
+		discarded = p;
+		CHECK_OK(madvise(p, USED, MADV_DONTNEED));
+		for (size_t w = 0; w < WRITERS; w++)
+			join_thread(threads[w]);
+		for (size_t w = 0; w < WRITERS; w++)
+			CHECK_EQ(*(uint64_t *)(p + w * MB(1) + KB(256)), 2);
+		unmap(p, USED);
+	}
+}
+
 static void dontneed_locked_is_refused(void)
 {
 	char *base = map_filled();
@@ -642,6 +684,7 @@ int main(void)
 	static const struct test tests[] = {
 		T(dontneed_reads_back_zero),
 		T(dontneed_on_other_protections),
+		T(written_while_discarded),
 		T(dontneed_locked_is_refused),
 		T(guards),
 		T(free_keeps_or_zeroes),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* mmap(2): content, placement, fixed mappings, reservations, errors. */
 #include "common.h"
+#include "at_once.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -144,6 +145,40 @@ static int pattern_file(void)
 	fill(p, ROOM, 9);
 	unmap(p, ROOM);
 	return fd;
+}
+
+/* Nobody could write to what was there: who does has found what took its place. */
+static void fixed_over_none_written_at_once(void)
+{
+	for (int i = 0; i < 64; i++) {
+		pthread_t threads[AT_ONCE_THREADS];
+		char *p;
+
+		at_once_start(threads);
+		p = map_flags(free_range(MB(16)), MB(16), RW, ANON | MAP_FIXED_NOREPLACE);
+		fill(p, AT_ONCE_THREADS * PAGE, 7);
+		CHECK_OK(mprotect(p, MB(16), PROT_NONE));
+		at_once_place = p;
+		map_flags(p, MB(16), RW, ANON | MAP_FIXED);
+		at_once_check(threads, p);
+		verify_zero(p + AT_ONCE_THREADS * PAGE, MB(16) - AT_ONCE_THREADS * PAGE);
+		unmap(p, MB(16));
+	}
+}
+
+/* What is locked is filled while it is mapped, by who has kept the others out. */
+static void fixed_and_locked_over_anon(void)
+{
+	char *p = map_anon(MB(4));
+
+	fill(p, MB(4), 7);
+	map_flags(p + MB(1), MB(2), RW, ANON | MAP_FIXED | MAP_LOCKED);
+	watch_begin();
+	verify_zero(p + MB(1), MB(2));
+	EXPECT_NO_FAULTS(p, MB(4));
+	verify(p, MB(1), 7, 0);
+	verify(p + MB(3), MB(1), 7, MB(3));
+	unmap(p, MB(4));
 }
 
 static void fixed_file_over_anon(void)
@@ -853,6 +888,8 @@ int main(void)
 		T(large_mappings_are_aligned),
 		T(fixed_anon_over_anon),
 		T(fixed_none_over_anon_and_back),
+		T(fixed_over_none_written_at_once),
+		T(fixed_and_locked_over_anon),
 		T(fixed_file_over_anon),
 		T(fixed_anon_over_file),
 		T(noreplace),

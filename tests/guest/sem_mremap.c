@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* mremap(2): growing, shrinking, moving, errors. */
 #include "common.h"
+#include "at_once.h"
 
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -296,6 +297,29 @@ static void touched_while_it_moves(void)
 	for (int i = 0; i < 16; i++)
 		written_while_it_moves(MB(4));
 	written_while_it_moves(MB(64));
+}
+
+/* Nobody could write to the new place before: who does has found what moved there. */
+static void written_where_it_moves(void)
+{
+	for (int i = 0; i < 16; i++) {
+		pthread_t threads[AT_ONCE_THREADS];
+		char *p, *room, *to;
+
+		at_once_start(threads);
+		p = map_filled(MB(4), 0);
+		room = free_range(MB(6));
+		to = room + (i & 1 ? PAGE : 0);
+		map_flags(to, MB(4), RW, ANON | MAP_FIXED_NOREPLACE);
+		fill(to, MB(4), 7);
+		CHECK_OK(mprotect(to, MB(4), PROT_NONE));
+		at_once_place = to;
+		CHECK(mremap(p, MB(4), MB(4), MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
+		at_once_check(threads, to);
+		verify(to + AT_ONCE_THREADS * PAGE, MB(4) - AT_ONCE_THREADS * PAGE, 5,
+		       AT_ONCE_THREADS * PAGE);
+		unmap(to, MB(4));
+	}
 }
 
 /*
@@ -654,6 +678,7 @@ int main(void)
 		T(shifted_and_back),
 		T(copies_keep_nobody_out),
 		T(touched_while_it_moves),
+		T(written_where_it_moves),
 		T(locks_beside_what_moves),
 		T(killed_while_it_moves),
 		T(move_from_the_middle),
