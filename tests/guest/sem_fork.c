@@ -904,7 +904,7 @@ static void parent_is_as_it_was_every_time(void)
 struct looker {
 	_Atomic pid_t pid;
 	atomic_bool stop;
-	size_t looks;
+	atomic_size_t looks;
 };
 
 /* Somebody has the child's address space in use all the time, as ps(1) for moments. */
@@ -946,7 +946,8 @@ static void parent_is_as_it_was_beside_who_looks(void)
 	CHECK_OK(madvise(much, MB(32), MADV_POPULATE_WRITE));
 	stamp(p, MB(8), 5);
 	thread = start_thread(look_at_child, &l);
-	for (int round = 0; round < 30; round++) {
+	/* On until it was looked at, on few CPUs. */
+	for (int round = 0; round < 30 || (!l.looks && round < 3000); round++) {
 		pid_t pid = fork_child();
 
 		if (!pid) {

@@ -71,8 +71,9 @@ def pytest_generate_tests(metafunc):
     params, ids = [], []
     newest = max(metafunc.config.hpmmap_kernels, key=_version_key)
     for kver in metafunc.config.hpmmap_kernels:
+        on_kernel = [item.on(kver) for item in items]
         for machine in MACHINES:
-            here = [i for i in items if i.machine == machine and runs_in(i, tier, kver == newest)]
+            here = [i for i in on_kernel if i.machine == machine and runs_in(i, tier, kver == newest)]
             here = [i for i in here if not i.debug or is_debug_kernel(kver)]
             # Of items by name, nothing but these.
             ends = [leaving(machine)] if here and not asked else []

@@ -6,7 +6,7 @@ import secrets
 import shlex
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TextIO
 
@@ -30,6 +30,8 @@ MACHINES = {
     "apps": {"memory": "4G", "cpus": 2},
     # The test programs and the conformance cases, at the same time as the scenarios.
     "programs": {"memory": "4G", "cpus": 2},
+    # On the debug kernel, for windows onto Linux's memory, which its check of page tables forbids.
+    "windows": {"memory": "4G", "cpus": 2, "append": "page_table_check=off"},
     "numa": {"numa": ["2G", "2G"], "cpus": 2},
     "icount": {"memory": "2G", "icount": True, "movable": "768M"},
     # More CPUs than many hosts have: one that loses its core does so anywhere.
@@ -79,6 +81,12 @@ class Item:
     """Patterns of the sources that it belongs to."""
     takes: int = 8
     """About how many seconds it takes, for where it has not run yet."""
+    windows: bool = False
+    """Whether it has windows onto memory of Linux."""
+
+    def on(self, kver: str) -> "Item":
+        """The same on a kernel."""
+        return replace(self, machine="windows") if self.windows and is_debug_kernel(kver) else self
 
 
 @dataclass
@@ -180,7 +188,9 @@ def program_items() -> list[Item]:
             command += f"[ $status = 0 ] || exit $status; grep -qx 'HPMMAP-TEST-PASS {program.name}' /tmp/out"
             own, *others = _item_paths(args, text)
             paths = (f"tests/guest/{program.name}.c", own, *(others if variant != "native" else ()))
-            items.append(Item(f"{program.name}[{variant}]", "programs", 300, "2G", command, tier=tier, paths=paths))
+            name = f"{program.name}[{variant}]"
+            windows = "\n# windows: yes\n" in f"\n{text}"
+            items.append(Item(name, "programs", 300, "2G", command, tier=tier, paths=paths, windows=windows))
     return items
 
 
@@ -197,6 +207,7 @@ def scenario_items() -> list[Item]:
         debug = script.parent == DEBUG_SCENARIOS
         text = script.read_text()
         settings = {"machine": "main", "timeout": "120", "pool": "512M", "last": "no", "scales": "no", "takes": "8"}
+        settings |= {"windows": "no"}
         for key, value in re.findall(r"^# (\w+): (\S+)$", text, re.MULTILINE):
             if key == "paths":
                 continue
@@ -219,6 +230,7 @@ def scenario_items() -> list[Item]:
                 _item_tier(script, text),
                 _item_paths(script, text),
                 int(settings["takes"]) * scaled,
+                settings["windows"] == "yes",
             )
         )
     return items
@@ -312,8 +324,8 @@ class GuestRun:
             "".join(f"{i.name} {int(i.timeout * self.timeout_factor * clock)} {i.pool} {i.command}\n" for i in items)
         )
         same_addresses = self.machine in _SAME_ADDRESSES and not is_debug_kernel(self.kver)
-        options = {"append": "norandmaps" if same_addresses else "", "module": self.module}
-        guest = Guest(self.kver, **options, **MACHINES[self.machine])
+        options = {"append": "norandmaps"} if same_addresses else {}
+        guest = Guest(self.kver, module=self.module, **options, **MACHINES[self.machine])
         with self.log.open("a") as log:
             follower = _Follower(self._set, log)
             result = guest.run(

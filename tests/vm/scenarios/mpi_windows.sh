@@ -5,6 +5,7 @@
 # timeout: 600
 # takes: 90
 # machine: apps
+# windows: yes
 # tier: all  the component is built from Debian's source package, which has to be fetched
 # paths: integrations/ lib/ tests/vm/programs/mpi_windows.c kernel/xpmem.* kernel/as/attach.* kernel/as/window.*
 . "$(dirname "$0")/../guest/lib.sh"
