@@ -115,6 +115,46 @@ rm $DIR/env $DIR/linked
 umount $DIR
 expect_pool_free
 
+# Files are somebody's: the limits of who makes them larger hold, also over several file systems, and
+# count until the last of a file has gone.
+set_pool 512M
+top=/sys/fs/cgroup/shared
+mkdir -p $top $DIR-2
+MEMBER_ID=2002
+hpmmap pool limit --user $MEMBER_ID --size 32M
+mounted size=128M
+mount -t hpmmap -o size=128M none $DIR-2
+as_member fallocate -l 24M $DIR/a
+expect 1 as_member fallocate -l 12M $DIR-2/b 2>/dev/null
+[ "$(stat -c %s:%b $DIR-2/b)" = 0:0 ] || fail "beyond the limit there are $(stat -c %s:%b $DIR-2/b)"
+as_member fallocate -l 8M $DIR-2/b
+expect 1 as_member fallocate -l 10M $DIR-2/b 2>/dev/null
+# Who writes into a file is charged, whoever it belongs to; root has no limit.
+chmod 666 $DIR/a $DIR-2/b
+fallocate -l 12M $DIR-2/b
+MEMBER_ID=2003 as_member truncate -s 26M $DIR/a
+MEMBER_ID=2003 as_member dd if=/dev/zero of=$DIR/a bs=2M count=1 seek=12 conv=notrunc status=none
+as_member truncate -s 4M $DIR/a
+as_member fallocate -o 4M -l 16M $DIR/a
+exec 7<$DIR/a
+rm $DIR/a
+expect 1 as_member fallocate -l 8M $DIR/c 2>/dev/null
+exec 7<&-
+as_member fallocate -l 20M $DIR/c
+hpmmap pool limit --user $MEMBER_ID --size default
+rm $DIR/c $DIR-2/b
+hpmmap pool limit --cgroup /shared --size 16M
+in_cgroup() { bash -c 'echo $$ >"$0/cgroup.procs"; exec "$@"' $top "$@"; }
+in_cgroup fallocate -l 16M $DIR/a
+expect 1 in_cgroup fallocate -l 2M $DIR/b 2>/dev/null
+fallocate -l 2M $DIR/b
+rm $DIR/a
+in_cgroup fallocate -l 16M $DIR-2/a
+hpmmap pool limit --cgroup /shared --size none
+umount $DIR $DIR-2
+rmdir $DIR-2 $top
+expect_pool_free
+
 # Without a mount the file system knows who may: only root of the machine mounts, in no namespace of a user.
 as_member unshare --user --map-root-user --mount mount -t hpmmap none $DIR 2>/dev/null && fail "a user mounts it in a namespace"
 # In a mount namespace it ends with it.
