@@ -286,3 +286,60 @@ void hpmmap_hook_exit(void)
 	cancel_delayed_work_sync(&remove_work);
 	ftrace_free_filter(&ops);
 }
+
+/* A function that is kept from its work now and then, of all processes. */
+static bool (*veto_asks)(unsigned long arg);
+
+static noinline int veto_refuse(void)
+{
+	return -EBUSY;
+}
+
+static void notrace veto_entry(unsigned long ip, unsigned long parent_ip,
+			       struct ftrace_ops *op, struct ftrace_regs *fregs)
+{
+	if (veto_asks(compat_ftrace_arg(fregs, 0)))
+		compat_ftrace_set_ip(fregs, (unsigned long)veto_refuse);
+}
+
+static struct ftrace_ops veto_ops = {
+	.func = veto_entry,
+	.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_DYNAMIC,
+};
+
+/**
+ * hpmmap_veto_begin() - a function of the kernel fails with -EBUSY where that is due
+ * @symbol: its name; it returns an int, and its callers know that it can fail
+ * @is_forbidden: is it due, of its first argument? Called by ftrace, with preemption off
+ *
+ * For one function only. Nothing of the module is on the stack of who is let in.
+ *
+ * Return: 0, to be undone by hpmmap_veto_end(), or an errno.
+ */
+int hpmmap_veto_begin(const char *symbol, bool (*is_forbidden)(unsigned long arg))
+{
+	unsigned long addr = compat_symbol(symbol);
+	int ret;
+
+	if (!addr)
+		return -ENOENT;
+	veto_asks = is_forbidden;
+	ret = ftrace_set_filter_ip(&veto_ops, addr, 0, 0);
+	if (!ret)
+		ret = register_ftrace_function(&veto_ops);
+	if (ret)
+		ftrace_free_filter(&veto_ops);
+	return ret;
+}
+
+void hpmmap_veto_end(void)
+{
+	if (unregister_ftrace_function(&veto_ops)) {
+		/* Only after a failure of ftrace itself: the text must stay. */
+		pr_err("a function of the kernel stays hooked, and the module loaded\n");
+		__module_get(THIS_MODULE);
+		return;
+	}
+	synchronize_rcu_tasks();
+	ftrace_free_filter(&veto_ops);
+}

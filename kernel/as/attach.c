@@ -18,6 +18,7 @@
 #include "as/grant.h"
 #include "as/store.h"
 #include "as/view.h"
+#include "as/viewer.h"
 #include "as/vma.h"
 #include "as/window.h"
 
@@ -185,8 +186,8 @@ static void populate(const struct hpmmap_attachment *att, unsigned long addr)
  *
  * Nothing need be there: who touches what the target does not have gets SIGBUS.
  *
- * Return: the address, -EEXIST where something is mapped at @at, or another errno of
- * mmap(2).
+ * Return: the address, -EEXIST where something is mapped at @at, -EBUSY as
+ * hpmmap_viewer_begin(), or another errno of mmap(2).
  */
 unsigned long hpmmap_attach(struct hpmmap_window *win, struct hpmmap_grant *grant,
 			    unsigned long start, unsigned long len,
@@ -196,7 +197,10 @@ unsigned long hpmmap_attach(struct hpmmap_window *win, struct hpmmap_grant *gran
 	unsigned long prot = PROT_READ | (readonly ? 0 : PROT_WRITE), addr;
 	struct hpmmap_attachment *att;
 	struct file *file;
+	int ret = hpmmap_viewer_begin();
 
+	if (ret)
+		return ret;
 	att = attachment_alloc(win, grant, start, len, readonly);
 	if (!att)
 		return -ENOMEM;

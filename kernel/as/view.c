@@ -37,6 +37,7 @@
 #include "as/stats.h"
 #include "as/store.h"
 #include "as/view.h"
+#include "as/viewer.h"
 #include "as/vma.h"
 #include "as/window.h"
 
@@ -335,10 +336,10 @@ static vm_fault_t map_linux(const struct view *v)
 	struct page *page;
 	vm_fault_t ret = 0;
 
-	if (!compat_has_special_pages())
+	if (!compat_has_special_pages() || !hpmmap_viewers_see_linux())
 		return VM_FAULT_SIGBUS;
 	if (!smp_load_acquire(&win->notified))
-		return VM_FAULT_RETRY;
+		return failed_before(v) ?: VM_FAULT_RETRY;
 	hpmmap_window_view(win, &v->att->viewer);
 	do {
 		if (fatal_signal_pending(current))
@@ -461,7 +462,11 @@ static void bring_page(struct hpmmap_attachment *att, unsigned long va, bool wri
 	vm_fault_t ret, why;
 	struct page *page;
 
-	if (hpmmap_window_watch(att->win) || compat_interval_wait(&att->win->notifier) ||
+	int err = hpmmap_window_watch(att->win);
+
+	if (err && err != -EINTR)
+		failed_now(att, va, err == -ENOMEM ? VM_FAULT_OOM : VM_FAULT_SIGBUS);
+	if (err || compat_interval_wait(&att->win->notifier) ||
 	    mmap_read_lock_killable(mm))
 		return;
 	do {

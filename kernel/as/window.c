@@ -26,6 +26,7 @@
 #include "sysfs.h"
 #include "as/ctx.h"
 #include "as/file.h"
+#include "as/viewer.h"
 #include "as/window.h"
 
 static DEFINE_HASHTABLE(windows, 8);
@@ -266,7 +267,8 @@ static const struct mmu_interval_notifier_ops notifier_ops = {
  *
  * It makes forks of the target cost more, so it is left until there is such a page.
  *
- * Return: 0, -EINTR if the caller is being killed, or another errno.
+ * Return: 0, -EINTR if the caller is being killed, -EBUSY where the target has windows that
+ * it has inherited, or another errno.
  */
 int hpmmap_window_watch(struct hpmmap_window *win)
 {
@@ -325,4 +327,5 @@ int hpmmap_windows_init(void)
 void hpmmap_windows_exit(void)
 {
 	sysfs_remove_files(hpmmap_sysfs_dir(HPMMAP_DIR_WINDOWS), window_attrs);
+	hpmmap_viewers_exit();
 }

@@ -208,10 +208,37 @@ static void becomes_viewer(int fd)
 	hear(fd);
 }
 
+/* A child with its parent's window: it is a target itself, and would have another window. */
+static void inherits(int fd)
+{
+	static char data[PAGE] __attribute__((aligned(PAGE))) = { 7 };
+	xpmem_apid_t apid = get_right(make_all(0600), XPMEM_RDWR);
+	char *w = attach_at(apid, (uintptr_t)data, PAGE);
+	pid_t pid;
+
+	CHECK_OK(madvise(w, PAGE, MADV_DOFORK));
+	pid = fork_child();
+	if (pid) {
+		expect_success(pid);
+		return;
+	}
+	say(fd, (uintptr_t)data);
+	say(fd, (uint64_t)make_all(0600));
+	apid = get_right((xpmem_segid_t)hear(fd), XPMEM_RDWR);
+	CHECK(xpmem_attach((struct xpmem_addr){ apid, (off_t)hear(fd) }, PAGE, NULL) == (void *)-1);
+	say(fd, (uint64_t)errno);
+	CHECK_SIGBUS(w);
+	CHECK_OK(munmap(w, PAGE));
+	say(fd, (uintptr_t)attach_at(apid, (uint64_t)hear(fd), PAGE)[0]);
+	hear(fd);
+	_exit(0);
+}
+
 const struct role roles[] = {
 	{ "becomes_viewer", becomes_viewer },
 	{ "changes", changes },
 	{ "images", images },
+	{ "inherits", inherits },
 	{ "looks_back", looks_back },
 	{ NULL, NULL },
 };
@@ -480,6 +507,34 @@ static void memory_of_linux(void)
 	peer_end(&peer);
 }
 PAIR(memory_of_linux)
+
+/*
+ * Who has windows that it did not attach itself has no notifier registered for it: all of
+ * its locks would be taken for that, the windows' among them.
+ */
+static void inherited(void)
+{
+	static char data[PAGE] __attribute__((aligned(PAGE))) = { 8 };
+	struct peer peer;
+	xpmem_apid_t apid;
+	uint64_t at;
+	char *w;
+
+	need_xpmem();
+	peer = peer_start("inherits");
+	at = hear(peer.fd);
+	apid = get_right((xpmem_segid_t)hear(peer.fd), XPMEM_RDWR);
+	w = attach_at(apid, at, PAGE);
+	CHECK_SIGBUS(w);
+	say(peer.fd, (uint64_t)make_all(0600));
+	CHECK_EQ(ask(&peer, (uintptr_t)data), EBUSY);
+	/* Without the window it is like any other. */
+	CHECK_EQ(ask(&peer, (uintptr_t)data), 8);
+	CHECK_EQ(*w, 7);
+	say(peer.fd, 0);
+	peer_end(&peer);
+}
+SAME(inherited)
 
 /* A window onto a window shows nothing. */
 static void window_onto_window(void)
@@ -809,6 +864,7 @@ static const struct test tests[] = {
 	T_PAIR(killed),
 	T_PAIR(executes),
 	T_PAIR(memory_of_linux),
+	T_SAME(inherited),
 	T_PAIR(window_onto_window),
 	T_PAIR(onto_each_other),
 	T_PAIR(other_process_reads),
