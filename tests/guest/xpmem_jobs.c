@@ -204,7 +204,7 @@ static void start_ranks(pid_t *ranks, int nr, void (*play)(int rank))
 	for (int i = 0; i < nr; i++) {
 		ranks[i] = fork_child();
 		if (ranks[i] == 0) {
-			alarm(100);
+			alarm(280);
 			play(i);
 			_exit(0);
 		}
