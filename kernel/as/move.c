@@ -8,7 +8,6 @@
 #include "hpmmap.h"
 #include "mem/block.h"
 #include "as/ctx.h"
-#include "as/freeze.h"
 #include "as/move.h"
 #include "as/release.h"
 #include "as/reuse.h"
@@ -113,9 +112,9 @@ static bool is_needed(struct mm_struct *mm)
  * @blocks: blocks to use first
  *
  * Whole slots move without a copy where both addresses are equal modulo 2 MB. Both
- * ranges are frozen, so that who only looks at the address space does not wait for
- * copies. They stay so until the caller has seen to what was left behind, and calls
- * hpmmap_thaw(): what is written there before that would be lost.
+ * ranges are frozen by hpmmap_freeze_moving(), so that who only looks at the address
+ * space does not wait for copies. They stay so until the caller has seen to what was
+ * left behind: what is written there before that would be lost.
  *
  * Return: 0, -ENOMEM, or -EINTR if everybody who has the address space is being
  * killed.
@@ -127,7 +126,6 @@ int hpmmap_store_move(struct hpmmap_ctx *ctx, unsigned long from,
 	int ret = 0;
 
 	lockdep_assert_held(&ctx->ops);
-	hpmmap_freeze_moving(ctx, from, to, len);
 	while (len && !ret) {
 		unsigned long n, copied = 0;
 

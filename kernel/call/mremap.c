@@ -371,6 +371,7 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 			hpmmap_range_kill_if_lost(ctx, old.start, old.end);
 		goto err_relock;
 	}
+	hpmmap_freeze_moving(ctx, r->addr, to, len);
 	ret = hpmmap_store_move(ctx, r->addr, to, len, &blocks);
 	/* Its mapping is gone, and what has not moved goes with it. */
 	if (ret && ret != -EINTR)
