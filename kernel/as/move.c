@@ -112,8 +112,9 @@ static bool is_needed(struct mm_struct *mm)
  * @blocks: blocks to use first
  *
  * Whole slots move without a copy where both addresses are equal modulo 2 MB. Both
- * ranges are frozen, by hpmmap_freeze_moving(), so that who only looks at the address
- * space does not wait for copies.
+ * ranges are frozen by hpmmap_freeze_moving(), so that who only looks at the address
+ * space does not wait for copies. They stay so until the caller has seen to what was
+ * left behind: what is written there before that would be lost.
  *
  * Return: 0, -ENOMEM, or -EINTR if everybody who has the address space is being
  * killed.

@@ -37,6 +37,29 @@ struct hpmmap_account *hpmmap_charged(struct hpmmap_ctx *ctx)
 }
 
 /**
+ * hpmmap_could_reserve() - could an address space get at least one block now?
+ * @ctx: its context; hpmmap_charged() is who would pay
+ * @place: where from
+ *
+ * May sleep. A limit that is in the way has refused a request.
+ */
+bool hpmmap_could_reserve(struct hpmmap_ctx *ctx, const struct hpmmap_placement *place)
+{
+	struct hpmmap_account *account = hpmmap_charged(ctx);
+	struct hpmmap_payer *full;
+	bool ret;
+
+	if (!account)
+		return false;
+	ret = hpmmap_pool_has_free(account, &place->nodes);
+	full = ret ? NULL : hpmmap_account_full(account, 1);
+	if (full)
+		hpmmap_count_limited(ctx->job, full);
+	hpmmap_account_put(account);
+	return ret;
+}
+
+/**
  * hpmmap_reserve() - blocks for an address space
  * @ctx: its context; hpmmap_charged() is who pays
  * @place: where from

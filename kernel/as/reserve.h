@@ -10,6 +10,7 @@ struct hpmmap_ctx;
 struct hpmmap_placement;
 
 struct hpmmap_account *hpmmap_charged(struct hpmmap_ctx *ctx);
+bool hpmmap_could_reserve(struct hpmmap_ctx *ctx, const struct hpmmap_placement *place);
 int hpmmap_reserve(struct hpmmap_ctx *ctx, const struct hpmmap_placement *place,
 		   unsigned long slot, unsigned long nr, struct list_head *out);
 

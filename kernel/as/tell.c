@@ -104,7 +104,7 @@ static void tell_process(struct hpmmap_tell *tell, struct task_struct *process)
 /**
  * hpmmap_tell_begin() - a page has failed
  * @tell: what is filled in, until hpmmap_tell_end()
- * @nr: in how many places it seems to be
+ * @nr: in how many places it may be
  * @flags: MF_*
  *
  * Without memory, or if there are more, it only takes longer. May wait for memory.

@@ -25,7 +25,6 @@
 #include "hook.h"
 #include "hpmmap.h"
 #include "mem/placement.h"
-#include "mem/pool.h"
 #include "as/ctx.h"
 #include "as/policy.h"
 #include "as/reserve.h"
@@ -89,25 +88,14 @@ out:
 	return fd;
 }
 
-/* Could a file get any memory, as far as the pools and limits go? */
-static bool has_room(struct hpmmap_ctx *ctx)
-{
-	struct hpmmap_placement place;
-	LIST_HEAD(blocks);
-
-	hpmmap_placement_get(ctx->job, NULL, &place);
-	if (hpmmap_reserve(ctx, &place, NO_SLOT, 1, &blocks))
-		return false;
-	hpmmap_pool_free_unused(&blocks);
-	return true;
-}
-
 static long memfd_create_of(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
 	bool wanted = memfd_is_plain((unsigned int)regs->si), room;
+	struct hpmmap_placement place;
 	long ret;
 
-	room = wanted && (ctx->job->strict || has_room(ctx));
+	hpmmap_placement_get(ctx->job, NULL, &place);
+	room = wanted && (ctx->job->strict || hpmmap_could_reserve(ctx, &place));
 	if (room) {
 		ret = memfd_new((const char __user *)regs->di, (unsigned int)regs->si);
 		if (ret >= 0 || ret == -EMFILE)

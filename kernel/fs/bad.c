@@ -42,34 +42,21 @@ static struct inode *file_of(struct hpmmap_block *block)
 /**
  * struct told - who is told of an error
  * @pgoff: the page of the file
- * @nr: how many mappings have it
  * @tell: where in which address spaces
  */
 struct told {
 	pgoff_t pgoff;
-	unsigned long nr;
 	struct hpmmap_tell tell;
 };
-
-static bool vma_has(struct vm_area_struct *vma, pgoff_t pgoff)
-{
-	return pgoff >= vma->vm_pgoff && pgoff - vma->vm_pgoff < vma_pages(vma);
-}
-
-static void count_vma(struct vm_area_struct *vma, void *data)
-{
-	struct told *told = data;
-
-	told->nr += vma_has(vma, told->pgoff);
-}
 
 static void tell_vma(struct vm_area_struct *vma, void *data)
 {
 	struct told *told = data;
+	pgoff_t pgoff = told->pgoff;
 
-	if (vma_has(vma, told->pgoff))
+	if (pgoff >= vma->vm_pgoff && pgoff - vma->vm_pgoff < vma_pages(vma))
 		hpmmap_tell_add(&told->tell, vma->vm_mm, vma->vm_start +
-				((told->pgoff - vma->vm_pgoff) << PAGE_SHIFT));
+				((pgoff - vma->vm_pgoff) << PAGE_SHIFT));
 }
 
 /* Tells all who have mapped a page of a file. */
@@ -77,11 +64,8 @@ static void mappings_tell(struct address_space *mapping, pgoff_t pgoff, int flag
 {
 	struct told told = { .pgoff = pgoff };
 
-	i_mmap_lock_read(mapping);
-	compat_for_each_vma_of(mapping, count_vma, &told);
-	i_mmap_unlock_read(mapping);
-	/* Who wants memory may need the lock. */
-	hpmmap_tell_begin(&told.tell, told.nr, flags);
+	/* How many there are nobody has counted. Who wants memory may need the lock. */
+	hpmmap_tell_begin(&told.tell, ULONG_MAX, flags);
 	i_mmap_lock_read(mapping);
 	compat_for_each_vma_of(mapping, tell_vma, &told);
 	/* No mapping goes until then, nor its address space. */

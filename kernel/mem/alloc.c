@@ -130,19 +130,14 @@ static unsigned long alloc_near(struct hpmmap_request *req, int nid,
 	return got;
 }
 
-/**
- * hpmmap_pool_has_free() - could somebody get at least one block now?
- * @account: who
- * @nodes: where from
- */
-bool hpmmap_pool_has_free(struct hpmmap_account *account,
-			  const nodemask_t *nodes)
+/* Free blocks with those that are being zeroed, which an allocation waits for. */
+static unsigned long count_to_come(const nodemask_t *nodes)
 {
-	if (!hpmmap_pool_count_free(nodes))
-		reclaimer->reap();
-	if (!hpmmap_pool_count_free(nodes))
-		reclaimer->reclaim(nodes, NULL, 1);
-	return hpmmap_pool_count_free(nodes) && !hpmmap_account_full(account, 1);
+	unsigned long nr_out = hpmmap_pool_count_out(nodes);
+
+	/* What came back after the first look is counted by the second. */
+	smp_rmb();
+	return hpmmap_pool_count_free(nodes) + nr_out;
 }
 
 /**
@@ -164,12 +159,29 @@ unsigned long hpmmap_pool_offer(struct hpmmap_account *account,
 	if (full)
 		reclaimer->reclaim(&node_states[N_POSSIBLE], full, nr);
 	nr = min(nr, hpmmap_account_room(account));
-	/* Those that are being zeroed an allocation waits for. */
-	free = hpmmap_pool_count_free(nodes) + hpmmap_pool_count_out(nodes);
+	free = count_to_come(nodes);
 	if (free < nr && reclaimer->kept())
 		reclaimer->reclaim(nodes, NULL, nr - free);
-	free = hpmmap_pool_count_free(nodes) + hpmmap_pool_count_out(nodes);
-	return min3(nr, free, hpmmap_account_room(account));
+	return min3(nr, count_to_come(nodes), hpmmap_account_room(account));
+}
+
+/**
+ * hpmmap_pool_has_free() - could somebody get at least one block now?
+ * @account: who
+ * @nodes: where from
+ *
+ * Nothing is allocated for it. What nobody refers to any more is given back before, and
+ * what is kept for reuse, where there would be none.
+ *
+ * May sleep.
+ */
+bool hpmmap_pool_has_free(struct hpmmap_account *account,
+			  const nodemask_t *nodes)
+{
+	/* It counts for limits, too. */
+	if (!count_to_come(nodes) || hpmmap_account_full(account, 1))
+		reclaimer->reap();
+	return hpmmap_pool_offer(account, nodes, 1);
 }
 
 /* As many as there are of those that one kind of placement treats alike. */
@@ -269,9 +281,7 @@ static bool alloc_after_zeroing(struct hpmmap_request *req,
 	u64 since = get_cycles();
 	bool done;
 
-	/* What came back after the first look is counted by the second. */
-	smp_rmb();
-	if (hpmmap_pool_count_free(&req->place->nodes) + nr_out < req->nr ||
+	if (count_to_come(&req->place->nodes) < req->nr ||
 	    hpmmap_account_full(req->account, req->nr))
 		return false;
 	done = !hpmmap_pool_launder_stop();

@@ -121,7 +121,7 @@ static unsigned int launder(struct pool_node *pn, unsigned int nr,
 		hpmmap_buddy_free(&pn->buddy, unit_of(blocks[i]), 0);
 		hpmmap_buddy_free(&pn->clean, unit_of(blocks[i]), 0);
 	}
-	/* Pairs with alloc_after_zeroing(): free before it is not out. */
+	/* Pairs with count_to_come(): free before it is not out. */
 	smp_wmb();
 	WRITE_ONCE(pn->nr_out, pn->nr_out - n);
 	spin_unlock(&pn->lock);

@@ -28,6 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common.h"
 #include "hpmmap.h"
 
 #define PAGE		4096UL
@@ -449,18 +450,6 @@ static void restore(void)
 	}
 	if (list(now) != nr_sections)
 		errx(1, "FAIL: there are %u sections, there were %u", list(now), nr_sections);
-}
-
-static uint64_t number(const char *text)
-{
-	char *end;
-	unsigned long long n;
-
-	errno = 0;
-	n = strtoull(text, &end, 0);
-	if (errno || end == text || *end)
-		errx(2, "'%s' is not a number", text);
-	return n;
 }
 
 static void parse(int argc, char **argv)

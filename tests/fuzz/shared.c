@@ -41,6 +41,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common.h"
+
 #define PAGE		4096UL
 #define SLOT		(2UL << 20)
 #define MB(n)		((size_t)(n) << 20)
@@ -113,20 +115,14 @@ static const char *op_name = "start";
 
 static _Noreturn void fail(const char *fmt, ...)
 {
-	char text[600];
+	char head[128];
 	va_list args;
-	int n;
 
-	n = snprintf(text, sizeof(text), "shared: seed %" PRIu64 ", operation %" PRIu64 " (%s), player %u: ", seed,
-		     model ? model->op : 0, op_name, player);
+	snprintf(head, sizeof(head), "shared: seed %" PRIu64 ", operation %" PRIu64 " (%s), player %u: ", seed,
+		 model ? model->op : 0, op_name, player);
 	va_start(args, fmt);
-	n += vsnprintf(text + n, sizeof(text) - (size_t)n - 1, fmt, args);
+	complain(head, fmt, args);
 	va_end(args);
-	if ((size_t)n > sizeof(text) - 2)
-		n = sizeof(text) - 2;
-	text[n++] = '\n';
-	if (write(STDERR_FILENO, text, (size_t)n) < 0)
-		_exit(2);
 	if (model)
 		model->over = true;
 	_exit(1);
@@ -149,14 +145,6 @@ static void tell(const char *fmt, ...)
 	text[n++] = '\n';
 	if (write(STDOUT_FILENO, text, (size_t)n) < 0)
 		_exit(2);
-}
-
-static uint64_t step(uint64_t *state)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return *state * 0x2545f4914f6cdd1dULL >> 11;
 }
 
 static size_t below(size_t n)
@@ -1160,18 +1148,6 @@ static _Noreturn void be_a_toucher(unsigned int number)
 		}
 	}
 	_exit(0);
-}
-
-static unsigned long number(const char *text)
-{
-	char *end;
-	unsigned long value = strtoul(text, &end, 10);
-
-	if (end == text || *end != '\0') {
-		fprintf(stderr, "shared: '%s' is not a number\n", text);
-		exit(2);
-	}
-	return value;
 }
 
 static void make_model(void)

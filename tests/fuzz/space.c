@@ -47,6 +47,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common.h"
+
 #define PAGE		4096UL
 #define WORDS		(PAGE / sizeof(uint64_t))
 #define SLOT_PAGES	512U
@@ -1935,20 +1937,6 @@ static void usage(void)
 		   "             [--expect registered|native] [--scarce] [--no-fork] [--no-wipe]\n"
 		   "             [--heap-protect] [--trace] [--look-from OP]\n");
 	_exit(2);
-}
-
-static unsigned long long number(const char *text)
-{
-	char *end;
-	unsigned long long n;
-
-	errno = 0;
-	n = strtoull(text, &end, 0);
-	if (errno || end == text || *end) {
-		dprintf(2, "space: '%s' is not a number\n", text);
-		_exit(2);
-	}
-	return n;
 }
 
 static void parse(int argc, char **argv)

@@ -30,6 +30,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common.h"
 #include "hpmmap.h"
 
 #ifndef MAP_UNINITIALIZED
@@ -99,29 +100,20 @@ static uint64_t plain_pages, flagged_pages, reused_pages, nr_flags_given;
 
 static _Noreturn void fail(const char *fmt, ...)
 {
-	char text[512];
+	char head[128];
 	va_list args;
-	int len;
 
-	len = snprintf(text, sizeof(text), "stale: seed %" PRIu64 ", process %s, operation %u: ",
-		       seed, path, current_op);
+	snprintf(head, sizeof(head), "stale: seed %" PRIu64 ", process %s, operation %u: ", seed, path,
+		 current_op);
 	va_start(args, fmt);
-	len += vsnprintf(text + len, sizeof(text) - (size_t)len - 1, fmt, args);
+	complain(head, fmt, args);
 	va_end(args);
-	if ((size_t)len > sizeof(text) - 2)
-		len = sizeof(text) - 2;
-	text[len++] = '\n';
-	if (write(STDERR_FILENO, text, (size_t)len) < 0)
-		_exit(2);
 	_exit(1);
 }
 
 static uint64_t next(void)
 {
-	rng ^= rng << 13;
-	rng ^= rng >> 7;
-	rng ^= rng << 17;
-	return rng * 0x2545f4914f6cdd1dULL >> 11;
+	return step(&rng);
 }
 
 static unsigned int below(unsigned int n)
@@ -590,18 +582,6 @@ static bool is_registered(void)
 		fail("HPMMAP_MADV_REUSE: %s", strerrorname_np(errno));
 	munmap(p, PAGE);
 	return ours;
-}
-
-static unsigned long number(const char *text)
-{
-	char *end;
-	unsigned long value = strtoul(text, &end, 10);
-
-	if (end == text || *end != '\0') {
-		fprintf(stderr, "stale: '%s' is not a number\n", text);
-		exit(2);
-	}
-	return value;
 }
 
 int main(int argc, char **argv)

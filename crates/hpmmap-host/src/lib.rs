@@ -9,6 +9,7 @@ pub mod job;
 pub mod list;
 pub mod memory;
 pub mod node;
+mod numbers;
 pub mod pool;
 pub mod process;
 mod root;

@@ -1,38 +1,26 @@
 //! Memory of files: `/sys/kernel/hpmmap/shared`.
 
-use serde::Serialize;
-
+use crate::numbers::numbers;
 use crate::root::optional;
 use crate::{Result, Root};
 
-const DIR: &str = "sys/kernel/hpmmap/shared";
-
-/// Of all users.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Shared {
-    /// File systems that are mounted.
-    pub mounts: u64,
-    /// Files that have memory.
-    pub files: u64,
-    /// What they have.
-    pub held_bytes: u64,
-    /// What files gave up, and somebody still refers to.
-    pub pinned_bytes: u64,
+numbers! {
+    /// Of all users.
+    Shared: "sys/kernel/hpmmap/shared" {
+        /// File systems that are mounted.
+        mounts,
+        /// Files that have memory.
+        files,
+        /// What they have.
+        held_bytes,
+        /// What files gave up, and somebody still refers to.
+        pinned_bytes,
+    }
 }
 
 /// What there is to see; `None` from a module that has no files.
 pub fn read(root: &Root) -> Result<Option<Shared>> {
-    optional(read_all(root))
-}
-
-fn read_all(root: &Root) -> Result<Shared> {
-    let number = |name: &str| root.read_number::<u64>(format!("{DIR}/{name}"));
-    Ok(Shared {
-        mounts: number("mounts")?,
-        files: number("files")?,
-        held_bytes: number("held_bytes")?,
-        pinned_bytes: number("pinned_bytes")?,
-    })
+    optional(Shared::read(root))
 }
 
 #[cfg(test)]

@@ -1,50 +1,34 @@
 //! Windows onto other processes' memory: `/sys/kernel/hpmmap/windows`.
 
-use serde::Serialize;
-
+use crate::numbers::numbers;
 use crate::root::optional;
 use crate::{Result, Root};
 
-const DIR: &str = "sys/kernel/hpmmap/windows";
-
-/// Of all processes; all but the first two since the module was loaded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Windows {
-    /// Mappings of other processes' memory that there are.
-    pub attachments: u64,
-    /// Their length.
-    pub attached_bytes: u64,
-    /// Page faults in them.
-    pub faults: u64,
-    /// Of those, tried again since the other process was changing its mappings.
-    pub retries: u64,
-    /// Entries of 2 MB that were made.
-    pub entries_2m: u64,
-    /// Entries of 4 KB that were made.
-    pub entries_4k: u64,
-    /// Entries of 4 KB that were made for memory of Linux.
-    pub entries_linux: u64,
-    /// Ranges that were taken out of them, since they changed.
-    pub revoked: u64,
+numbers! {
+    /// Of all processes; all but the first two since the module was loaded.
+    Windows: "sys/kernel/hpmmap/windows" {
+        /// Mappings of other processes' memory that there are.
+        attachments,
+        /// Their length.
+        attached_bytes,
+        /// Page faults in them.
+        faults,
+        /// Of those, tried again since the other process was changing its mappings.
+        retries,
+        /// Entries of 2 MB that were made.
+        entries_2m,
+        /// Entries of 4 KB that were made.
+        entries_4k,
+        /// Entries of 4 KB that were made for memory of Linux.
+        entries_linux,
+        /// Ranges that were taken out of them, since they changed.
+        revoked,
+    }
 }
 
 /// What there is to see; `None` from a module that has no windows.
 pub fn read(root: &Root) -> Result<Option<Windows>> {
-    optional(read_all(root))
-}
-
-fn read_all(root: &Root) -> Result<Windows> {
-    let number = |name: &str| root.read_number::<u64>(format!("{DIR}/{name}"));
-    Ok(Windows {
-        attachments: number("attachments")?,
-        attached_bytes: number("attached_bytes")?,
-        faults: number("faults")?,
-        retries: number("retries")?,
-        entries_2m: number("entries_2m")?,
-        entries_4k: number("entries_4k")?,
-        entries_linux: number("entries_linux")?,
-        revoked: number("revoked")?,
-    })
+    optional(Windows::read(root))
 }
 
 #[cfg(test)]

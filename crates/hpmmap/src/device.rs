@@ -27,6 +27,13 @@ pub fn open() -> Result<Device> {
     Ok(device)
 }
 
+/// All ranges of all pools, in order of address.
+pub fn pool_ranges(device: &Device) -> Result<Vec<uapi::PoolRange>> {
+    device
+        .pool_list()
+        .map_err(|errno| Error::Failed(format!("cannot list the pools: {}", errno.desc())))
+}
+
 /// Error unless the module is loaded; for verbs that only read sysfs.
 pub fn require_module(root: &Root) -> Result<()> {
     if pool::is_loaded(root) {

@@ -4,7 +4,7 @@
 # takes: 20
 # pool: 512M
 # timeout: 240
-# paths: kernel/mem/ kernel/as/ kernel/call/ kernel/task/fork.* tests/fuzz/space.c
+# paths: kernel/mem/ kernel/as/ kernel/call/ kernel/task/fork.* tests/fuzz/common.h tests/fuzz/space.c
 . "$(dirname "$0")/../guest/lib.sh"
 
 ops=150

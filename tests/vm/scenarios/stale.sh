@@ -5,7 +5,7 @@
 # timeout: 240
 # takes: 25
 # scales: yes
-# paths: kernel/mem/ kernel/as/ kernel/call/ tests/fuzz/stale.c
+# paths: kernel/mem/ kernel/as/ kernel/call/ tests/fuzz/common.h tests/fuzz/stale.c
 . "$(dirname "$0")/../guest/lib.sh"
 
 stale=$HPMMAP_ROOT/build/tests-fuzz/stale

@@ -68,6 +68,18 @@ pub enum PoolVerb {
     Limit(PoolLimitArgs),
 }
 
+/// How memory is taken from Linux.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct TakingArgs {
+    /// First use blocks that are offline already, such as after a crash
+    #[arg(long)]
+    pub offline_blocks: bool,
+    /// Give up on a block that Linux cannot empty within this time
+    #[arg(long, value_name = "SECONDS", default_value_t = 60,
+          value_parser = clap::value_parser!(u32).range(1..=86400))]
+    pub timeout: u32,
+}
+
 #[derive(Debug, Args)]
 pub struct PoolAddArgs {
     /// NUMA node to take memory from; may be left out if there is only one
@@ -84,13 +96,8 @@ pub struct PoolAddArgs {
     /// Keep what was possible if the whole size cannot be had
     #[arg(long)]
     pub partial: bool,
-    /// First use blocks that are offline already, such as after a crash
-    #[arg(long)]
-    pub offline_blocks: bool,
-    /// Give up on a block that Linux cannot empty within this time
-    #[arg(long, value_name = "SECONDS", default_value_t = 60,
-          value_parser = clap::value_parser!(u32).range(1..=86400))]
-    pub timeout: u32,
+    #[command(flatten)]
+    pub taking: TakingArgs,
     /// Report as JSON
     #[arg(long)]
     pub json: bool,
@@ -127,13 +134,8 @@ pub struct PoolSetArgs {
     /// Read this file instead
     #[arg(long, default_value = "/etc/hpmmap/pools")]
     pub file: PathBuf,
-    /// First use blocks that are offline already, such as after a crash
-    #[arg(long)]
-    pub offline_blocks: bool,
-    /// Give up on a block that Linux cannot empty within this time
-    #[arg(long, value_name = "SECONDS", default_value_t = 60,
-          value_parser = clap::value_parser!(u32).range(1..=86400))]
-    pub timeout: u32,
+    #[command(flatten)]
+    pub taking: TakingArgs,
     /// Report as JSON
     #[arg(long)]
     pub json: bool,

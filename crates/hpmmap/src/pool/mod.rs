@@ -10,7 +10,7 @@ pub mod plan;
 pub mod remove;
 pub mod set;
 #[cfg(test)]
-mod simulated;
+pub mod simulated;
 
 use std::collections::BTreeMap;
 

@@ -15,6 +15,21 @@ use super::{Machine, PooledBlock, join_ranges};
 /// Size of a memory block.
 pub const BLOCK: u64 = 128 << 20;
 
+/// A block all of which is in the pool of a node, with what jobs hold of it and what is
+/// pinned.
+pub fn pooled(node: i32, index: u64, busy: u64, pinned: u64) -> PooledBlock {
+    PooledBlock {
+        index,
+        start: index * BLOCK,
+        pooled_bytes: BLOCK,
+        free_bytes: BLOCK - busy - pinned,
+        pinned_bytes: pinned,
+        bad_bytes: 0,
+        node,
+        movable: false,
+    }
+}
+
 /// See the module.
 pub struct Simulated {
     fixture: Fixture,

@@ -22,9 +22,7 @@ pub fn perform(args: &PoolAddArgs) -> Result<ExitCode> {
     let root = Root::default();
     let (node, block_bytes) = checked(&root, args)?;
     let device = device::open()?;
-    let ranges = device
-        .pool_list()
-        .map_err(|errno| Error::Failed(format!("cannot list the pools: {}", errno.desc())))?;
+    let ranges = device::pool_ranges(&device)?;
     let has = ranges
         .iter()
         .filter(|range| i64::from(range.node) == i64::from(node));
@@ -45,7 +43,7 @@ pub fn perform(args: &PoolAddArgs) -> Result<ExitCode> {
     };
     let plan = Plan::new(&wish(args), &state)?;
 
-    let mut machine = LiveMachine::new(&device, NonZeroU32::new(args.timeout))?;
+    let mut machine = LiveMachine::new(&device, NonZeroU32::new(args.taking.timeout))?;
     let outcome = {
         let bar = Progress::new("pool add", plan.request.blocks, block_bytes);
         add(
@@ -68,7 +66,7 @@ fn wish(args: &PoolAddArgs) -> Wish {
         } else {
             Keep::Whole
         },
-        offline_blocks: args.offline_blocks,
+        offline_blocks: args.taking.offline_blocks,
     }
 }
 
@@ -233,6 +231,7 @@ mod tests {
     use hpmmap_sys::Errno;
 
     use super::*;
+    use crate::cli::TakingArgs;
     use crate::pool::plan::RESERVE_BYTES;
     use crate::pool::{Failure, Step};
 
@@ -244,8 +243,10 @@ mod tests {
             size: size.parse().unwrap(),
             up_to: false,
             partial: false,
-            offline_blocks: false,
-            timeout: 60,
+            taking: TakingArgs {
+                offline_blocks: false,
+                timeout: 60,
+            },
             json: false,
         }
     }
@@ -352,7 +353,7 @@ mod tests {
             "{error}"
         );
         let mut wish = args("384M");
-        wish.offline_blocks = true;
+        wish.taking.offline_blocks = true;
         // Two online blocks are needed, not three.
         let plan = plan(&fixture, &wish, RESERVE_BYTES + 2 * BLOCK).unwrap();
         assert_eq!((plan.offline.len(), plan.queue.len()), (1, 2));

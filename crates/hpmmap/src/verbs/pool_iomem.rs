@@ -10,9 +10,7 @@ use hpmmap_host::Root;
 use crate::device;
 
 pub fn perform() -> Result<ExitCode> {
-    let ranges = device::open()?
-        .pool_list()
-        .map_err(|errno| Error::Failed(format!("cannot list the pools: {}", errno.desc())))?;
+    let ranges = device::pool_ranges(&device::open()?)?;
     let pools: Vec<_> = ranges
         .iter()
         .map(|range| range.start..=range.start + range.length - 1)

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use hpmmap_base::error::{Error, Result};
+use hpmmap_base::error::Result;
 use hpmmap_base::output::Column::{Number, Text};
 use hpmmap_base::output::{print, print_versioned, table};
 use hpmmap_base::size::short;
@@ -23,9 +23,7 @@ pub fn perform(args: &PoolListArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let blocks = if args.verbose {
-        let ranges = device::open()?
-            .pool_list()
-            .map_err(|errno| Error::Failed(format!("cannot list the pools: {}", errno.desc())))?;
+        let ranges = device::pool_ranges(&device::open()?)?;
         Some(join_ranges(&ranges, memory::block_bytes(&root)?))
     } else {
         None

@@ -19,9 +19,7 @@ pub fn perform(args: &PoolRemoveArgs) -> Result<ExitCode> {
     let root = Root::default();
     let (node, amount, block_bytes) = checked(&root, args)?;
     let device = device::open()?;
-    let ranges = device
-        .pool_list()
-        .map_err(|errno| Error::Failed(format!("cannot list the pools: {}", errno.desc())))?;
+    let ranges = device::pool_ranges(&device)?;
     let blocks: Vec<PooledBlock> = join_ranges(&ranges, block_bytes)
         .into_iter()
         .filter(|block| node.is_none_or(|n| i64::from(block.node) == i64::from(n)))
@@ -239,20 +237,10 @@ mod tests {
 
     use super::*;
     use crate::pool::Failure;
-
-    const BLOCK: u64 = 128 << 20;
+    use crate::pool::simulated::{BLOCK, pooled};
 
     fn block(index: u64, busy: u64, pinned: u64) -> PooledBlock {
-        PooledBlock {
-            index,
-            start: index * BLOCK,
-            pooled_bytes: BLOCK,
-            free_bytes: BLOCK - busy - pinned,
-            pinned_bytes: pinned,
-            bad_bytes: 0,
-            node: 0,
-            movable: false,
-        }
+        pooled(0, index, busy, pinned)
     }
 
     fn args(size: Option<&str>, node: Option<u32>) -> PoolRemoveArgs {

@@ -47,7 +47,7 @@ pub fn perform(args: &PoolSetArgs) -> Result<ExitCode> {
     request.check(&nodes, &before, block_bytes)?;
     request.complete(&before);
 
-    let mut machine = LiveMachine::new(&device, NonZeroU32::new(args.timeout))?;
+    let mut machine = LiveMachine::new(&device, NonZeroU32::new(args.taking.timeout))?;
     let mut reports = Vec::new();
     for goal in request.in_order(&before) {
         let state = State {
@@ -64,7 +64,7 @@ pub fn perform(args: &PoolSetArgs) -> Result<ExitCode> {
                 &mut machine,
                 &state,
                 goal.bytes,
-                args.offline_blocks,
+                args.taking.offline_blocks,
                 |done, failed| {
                     bar.set(done, failed);
                 },
@@ -99,9 +99,7 @@ pub fn perform(args: &PoolSetArgs) -> Result<ExitCode> {
 
 /// What is in the pools, by node.
 fn pools(device: &Device, block_bytes: u64) -> Result<BTreeMap<u32, Vec<PooledBlock>>> {
-    let ranges = device
-        .pool_list()
-        .map_err(|errno| Error::Failed(format!("cannot list the pools: {}", errno.desc())))?;
+    let ranges = device::pool_ranges(device)?;
     let mut pools: BTreeMap<u32, Vec<PooledBlock>> = BTreeMap::new();
     for block in join_ranges(&ranges, block_bytes) {
         if let Ok(node) = u32::try_from(block.node) {
@@ -354,21 +352,11 @@ mod tests {
     use hpmmap_sys::Errno;
 
     use super::*;
+    use crate::pool::simulated::{BLOCK, pooled};
     use crate::pool::{Failure, Step, add, remove};
 
-    const BLOCK: u64 = 128 << 20;
-
     fn block(node: i32, index: u64, busy: u64) -> PooledBlock {
-        PooledBlock {
-            index,
-            start: index * BLOCK,
-            pooled_bytes: BLOCK,
-            free_bytes: BLOCK - busy,
-            pinned_bytes: 0,
-            bad_bytes: 0,
-            node,
-            movable: false,
-        }
+        pooled(node, index, busy, 0)
     }
 
     fn before() -> BTreeMap<u32, Vec<PooledBlock>> {
