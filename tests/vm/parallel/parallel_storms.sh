@@ -8,6 +8,9 @@
 # tier: parallel  only CPUs that run at once tell anything new
 . "$(dirname "$0")/../guest/parallel.sh"
 
+# The fuzzers lock as much as they like.
+ulimit -l unlimited
+
 fuzzers=$HPMMAP_ROOT/build/tests-fuzz
 dir=/tmp/storms
 rm -rf $dir
