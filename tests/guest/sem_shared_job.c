@@ -337,6 +337,38 @@ static void too_large_for_the_pools(void)
 	close(fd);
 }
 
+/* What was set of a memfd before it has a size holds afterwards, whoever's memory it is. */
+static void set_before_the_size(void)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	int fd = memfd_create("set", 0);
+	struct stat st;
+	pid_t pid;
+
+	CHECK_OK(fd);
+	CHECK_OK(fchmod(fd, 0640));
+	CHECK_EQ(lseek(fd, 5, SEEK_SET), 5);
+	CHECK_OK(fcntl(fd, F_SETFL, O_NONBLOCK));
+	too_large(fd);
+	CHECK_OK(fstat(fd, &st));
+	CHECK_EQ(st.st_mode & 07777, 0640);
+	CHECK_EQ(lseek(fd, 0, SEEK_CUR), 5);
+	CHECK_EQ(fcntl(fd, F_GETFL) & O_NONBLOCK, O_NONBLOCK);
+	close(fd);
+	fd = memfd_create("locked", 0);
+	CHECK_OK(fd);
+	CHECK_OK(fcntl(fd, F_SETLK, &lock));
+	too_large(fd);
+	pid = fork_child();
+	if (pid == 0) {
+		CHECK_OK(fcntl(fd, F_GETLK, &lock));
+		CHECK_EQ(lock.l_type, F_WRLCK);
+		_exit(0);
+	}
+	expect_success(pid);
+	close(fd);
+}
+
 /* A program that has no other place than that runs. */
 static void executed(void)
 {
@@ -536,6 +568,7 @@ int main(void)
 		T(seals),
 		T(memfds_that_are_wrong),
 		T(too_large_for_the_pools),
+		T(set_before_the_size),
 		T(executed),
 		T(segments),
 		T(keys),
