@@ -10,6 +10,7 @@
 #include <linux/cred.h>
 #include <linux/fs.h>
 #include <linux/kref.h>
+#include <linux/list_sort.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
@@ -181,20 +182,38 @@ static struct object *object_get(s64 id, bool segment)
 	return object;
 }
 
+static const struct object *segment_of(const struct object *object)
+{
+	return object->segment ?: object;
+}
+
+/* Is it a permit of the caller's, who can unmap what rests on it? */
+static bool is_own_permit(const struct object *object)
+{
+	return object->segment && object->mm == current->mm;
+}
+
 /*
- * It has no number any more, and what rests on it shows nothing. Of a permit that is the
- * caller's, mostly; others that have attached the segment need not notice.
+ * Has what rests on an object that has ended to be taken out of windows? Of a permit that is
+ * the caller's, mostly; others that have attached the segment need not notice. @kept: what is
+ * the caller's could not be unmapped.
  */
+static bool is_shown(const struct object *object, bool kept)
+{
+	return !object->segment || (is_own_permit(object) ? kept :
+				    atomic_read(&object->mm->mm_users));
+}
+
+/* It has no number any more, and what rests on it shows nothing. */
 static int object_end(struct object *object)
 {
-	const struct object *segment = object->segment ?: object;
+	const struct object *segment = segment_of(object);
 	int ret = 0;
 
 	hpmmap_grant_end(object->grant);
-	if (object != segment && object->mm == current->mm)
+	if (is_own_permit(object))
 		ret = hpmmap_detach_grant(object->grant);
-	if (ret || object == segment ||
-	    (object->mm != current->mm && atomic_read(&object->mm->mm_users)))
+	if (is_shown(object, ret))
 		hpmmap_window_revoke(segment->win, segment->start,
 				     segment->start + segment->len);
 	object_put(object);
@@ -436,18 +455,50 @@ static int xpmem_open(struct inode *inode, struct file *file)
 	return 0;
 }
 
+static int by_window(void *priv, const struct list_head *a, const struct list_head *b)
+{
+	return segment_of(list_entry(a, struct object, link))->win >
+	       segment_of(list_entry(b, struct object, link))->win;
+}
+
+/*
+ * All that there is of the file ends, at once: it may be tens of thousands of objects, of a window
+ * with as many attachments, and who exits cannot be killed.
+ */
+static void objects_end(struct xpmem_file *xf)
+{
+	struct hpmmap_window *revoked = NULL;
+	struct object *object, *tmp;
+	bool own = false, kept;
+
+	list_for_each_entry(object, &xf->objects, link) {
+		xa_erase(&objects, object->id);
+		hpmmap_grant_end(object->grant);
+		own |= is_own_permit(object);
+		cond_resched();
+	}
+	kept = own && hpmmap_detach_ended();
+	list_sort(NULL, &xf->objects, by_window);
+	list_for_each_entry_safe(object, tmp, &xf->objects, link) {
+		struct hpmmap_window *win = segment_of(object)->win;
+
+		list_del_init(&object->link);
+		/* Each that follows has a reference to its window. */
+		if (win != revoked && is_shown(object, kept)) {
+			hpmmap_window_revoke(win, 0, TASK_SIZE_MAX);
+			revoked = win;
+		}
+		object_put(object);
+		cond_resched();
+	}
+}
+
 static int xpmem_release(struct inode *inode, struct file *file)
 {
 	struct xpmem_file *xf = file->private_data;
-	struct object *object, *tmp;
 
 	/* Nobody else has the file any more. */
-	list_for_each_entry_safe(object, tmp, &xf->objects, link) {
-		list_del_init(&object->link);
-		xa_erase(&objects, object->id);
-		object_end(object);
-		cond_resched();
-	}
+	objects_end(xf);
 	kfree(xf);
 	return 0;
 }

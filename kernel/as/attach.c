@@ -222,7 +222,15 @@ unsigned long hpmmap_attach(struct hpmmap_window *win, struct hpmmap_grant *gran
 	return addr;
 }
 
-/* A mapping of the caller's in a range that is of @file, or of @grant. */
+/* Does a window rest on @grant, or on one that has ended if that is NULL? */
+static bool rests_on(struct vm_area_struct *vma, const struct hpmmap_grant *grant)
+{
+	const struct hpmmap_grant *its = hpmmap_attachment_of(vma)->grant;
+
+	return grant ? its == grant : READ_ONCE(its->revoked);
+}
+
+/* A mapping of the caller's in a range that is of @file, or rests on @grant if that is NULL. */
 static bool find_attached(unsigned long *addr, unsigned long *end,
 			  const struct file *file, const struct hpmmap_grant *grant)
 {
@@ -234,8 +242,8 @@ static bool find_attached(unsigned long *addr, unsigned long *end,
 	if (mmap_read_lock_killable(mm))
 		return false;
 	for_each_vma_range(vmi, vma, *end) {
-		if (!hpmmap_vma_is_window(vma) || (file && vma->vm_file != file) ||
-		    (grant && hpmmap_attachment_of(vma)->grant != grant))
+		if (!hpmmap_vma_is_window(vma) ||
+		    (file ? vma->vm_file != file : !rests_on(vma, grant)))
 			continue;
 		*addr = vma->vm_start;
 		*end = vma->vm_end;
@@ -308,4 +316,16 @@ int hpmmap_detach(unsigned long addr)
 int hpmmap_detach_grant(const struct hpmmap_grant *grant)
 {
 	return detach_range(0, TASK_SIZE_MAX, NULL, grant);
+}
+
+/**
+ * hpmmap_detach_ended() - the same for all grants that have ended, at once
+ *
+ * Not where only what a grant rests on has ended.
+ *
+ * Return: 0 or an errno of munmap(2).
+ */
+int hpmmap_detach_ended(void)
+{
+	return detach_range(0, TASK_SIZE_MAX, NULL, NULL);
 }

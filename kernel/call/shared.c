@@ -122,7 +122,8 @@ long hpmmap_sys_memfd_create(const struct pt_regs *regs)
 
 /*
  * Has nobody but the table and the caller a file that has never had a size? Asked where who
- * looks for it in the table finds another, or looks again when he has a reference.
+ * looks for it in the table finds another, or looks again when he has a reference. Locks are
+ * the file's, and would go with it.
  */
 static bool is_unseen(struct file *file)
 {
@@ -130,7 +131,24 @@ static bool is_unseen(struct file *file)
 		return false;
 	/* Who opens it once more, or gives it a size, has a reference until that is done. */
 	smp_rmb();
-	return d_count(file->f_path.dentry) == 1 && hpmmap_fs_is_unused(file);
+	return d_count(file->f_path.dentry) == 1 && !READ_ONCE(file_inode(file)->i_flctx) &&
+	       hpmmap_fs_is_unused(file);
+}
+
+/* Descriptions may say so, and what they say is kept; Linux's file knows no O_DIRECT everywhere. */
+#define KEPT_FLAGS (O_APPEND | O_NONBLOCK | O_NOATIME)
+
+/* What was set of a file that has no size yet: its owner and mode, its flags, its position. */
+static void inherit(struct file *file, const struct file *old)
+{
+	const struct inode *from = file_inode(old);
+	struct inode *inode = file_inode(file);
+
+	inode->i_mode = from->i_mode;
+	inode->i_uid = from->i_uid;
+	inode->i_gid = from->i_gid;
+	file->f_flags |= old->f_flags & KEPT_FLAGS;
+	file->f_pos = old->f_pos;
 }
 
 /*
@@ -147,6 +165,7 @@ static bool exchange(unsigned int fd, struct file *old, struct file *file)
 	spin_lock(&files->file_lock);
 	if (files_lookup_fd_locked(files, fd) == old && is_unseen(old)) {
 		entry = files_fdtable(files)->fd + fd;
+		inherit(file, old);
 		rcu_assign_pointer(*entry, file);
 		/*
 		 * Other threads take no lock to find a file: they take a reference, then look
@@ -178,7 +197,7 @@ static bool become_linux(unsigned int fd)
 	if (IS_ERR(file))
 		goto out;
 	file->f_mode |= FMODE_LSEEK | FMODE_PREAD | FMODE_PWRITE;
-	file->f_flags |= O_LARGEFILE | (old->f_flags & O_APPEND);
+	file->f_flags |= O_LARGEFILE;
 	done = exchange(fd, old, file);
 	if (done)
 		filp_close(old, current->files);

@@ -193,10 +193,12 @@ static long fallocate_locked(struct file *file, int mode, loff_t offset, loff_t 
 	unsigned long had = info->nr;
 	long ret = 0;
 
-	if (larger)
+	/* RLIMIT_FSIZE holds for memory beyond the size, too, as on tmpfs. */
+	if (!(mode & FALLOC_FL_PUNCH_HOLE)) {
 		ret = inode_newsize_ok(inode, end);
-	if (!ret && !(mode & FALLOC_FL_PUNCH_HOLE))
-		ret = hpmmap_fs_grow(inode, hpmmap_fs_blocks(end));
+		if (!ret)
+			ret = hpmmap_fs_grow(inode, hpmmap_fs_blocks(end));
+	}
 	if (ret)
 		return ret;
 	ret = file_modified(file);

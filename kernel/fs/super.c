@@ -13,10 +13,12 @@
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/statfs.h>
+#include <linux/workqueue.h>
 
 #include "hpmmap.h"
 #include "mem/nodes.h"
 #include "mem/pool.h"
+#include "as/ctx.h"
 #include "as/failure.h"
 #include "fs/bad.h"
 #include "fs/space.h"
@@ -35,6 +37,19 @@ void hpmmap_fs_unpin(void)
 {
 	simple_release_fs(&internal, &internal_count);
 }
+
+/* How often it is to be given up. */
+static atomic_t nr_unpins;
+
+static void unpin_work_fn(struct work_struct *work)
+{
+	int nr = atomic_xchg(&nr_unpins, 0);
+
+	while (nr--)
+		hpmmap_fs_unpin();
+}
+
+static DECLARE_WORK(unpin_work, unpin_work_fn);
 
 static void info_init_once(void *object)
 {
@@ -59,12 +74,22 @@ static struct inode *fs_alloc_inode(struct super_block *sb)
 	return &linux_info->vfs_inode;
 }
 
-/* After a grace period. */
+/*
+ * After a grace period. Who puts an inode last may have its file system locked (drop_caches goes
+ * through all inodes of all), and needs that once more after it was evicted. So it is only now
+ * that it does not keep it any more, and somebody else who unmounts it.
+ */
 static void fs_free_inode(struct inode *inode)
 {
+	bool pins = hpmmap_fs_inode(inode)->pins;
+
 	if (S_ISLNK(inode->i_mode))
 		kfree(inode->i_link);
 	kmem_cache_free(inodes, hpmmap_fs_inode(inode));
+	if (!pins)
+		return;
+	atomic_inc(&nr_unpins);
+	queue_work(hpmmap_wq, &unpin_work);
 }
 
 /* Nobody refers to it any more, and it has no name. */
@@ -74,9 +99,6 @@ static void fs_evict_inode(struct inode *inode)
 	hpmmap_fs_cut(inode, 0);
 	xa_destroy(&hpmmap_fs_inode(inode)->blocks);
 	clear_inode(inode);
-	/* Whoever had the file open last has a reference to its mount, too. */
-	if (hpmmap_fs_inode(inode)->pins)
-		hpmmap_fs_unpin();
 }
 
 static int fs_statfs(struct dentry *dentry, struct kstatfs *buf)
@@ -375,8 +397,9 @@ void hpmmap_fs_exit(void)
 {
 	hpmmap_failure_set_files(NULL);
 	unregister_filesystem(&type);
-	/* Inodes are freed a grace period later. */
+	/* Inodes are freed a grace period later; who has unmounted may not have returned yet. */
 	rcu_barrier();
+	flush_work(&unpin_work);
 	kmem_cache_destroy(inodes);
 	hpmmap_fs_space_exit();
 }

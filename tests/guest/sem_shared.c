@@ -403,6 +403,7 @@ static void sizes_beyond_reason(void)
 	CHECK_ERR(ftruncate(fd, (off_t)MB(4) + 1), EFBIG);
 	CHECK_ERR(pwrite(fd, "x", 1, (off_t)MB(4)), EFBIG);
 	CHECK_ERR(fallocate(fd, 0, 0, (off_t)MB(6)), EFBIG);
+	CHECK_ERR(fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)MB(6)), EFBIG);
 	CHECK_EQ(size_of(fd), PAGE);
 	CHECK_EQ(pwrite(fd, "xyz", 3, (off_t)MB(4) - 1), 1);
 	CHECK_EQ(size_of(fd), MB(4));

@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <linux/memfd.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ipc.h>
@@ -337,6 +338,92 @@ static void too_large_for_the_pools(void)
 	close(fd);
 }
 
+/* What was set of a memfd before it has a size holds afterwards, whoever's memory it is. */
+static void set_before_the_size(void)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	int fd = memfd_create("set", 0);
+	struct stat st;
+	pid_t pid;
+
+	CHECK_OK(fd);
+	CHECK_OK(fchmod(fd, 0640));
+	CHECK_EQ(lseek(fd, 5, SEEK_SET), 5);
+	CHECK_OK(fcntl(fd, F_SETFL, O_NONBLOCK));
+	too_large(fd);
+	CHECK_OK(fstat(fd, &st));
+	CHECK_EQ(st.st_mode & 07777, 0640);
+	CHECK_EQ(lseek(fd, 0, SEEK_CUR), 5);
+	CHECK_EQ(fcntl(fd, F_GETFL) & O_NONBLOCK, O_NONBLOCK);
+	close(fd);
+	fd = memfd_create("locked", 0);
+	CHECK_OK(fd);
+	CHECK_OK(fcntl(fd, F_SETLK, &lock));
+	too_large(fd);
+	pid = fork_child();
+	if (pid == 0) {
+		CHECK_OK(fcntl(fd, F_GETLK, &lock));
+		CHECK_EQ(lock.l_type, F_WRLCK);
+		_exit(0);
+	}
+	expect_success(pid);
+	close(fd);
+}
+
+/*
+ * Somebody goes through the inodes of all file systems while the last memfds there are go: he may
+ * have the last reference to one. Whoever closes them comes in between as often as possible.
+ */
+static void gone_while_looked_at(void)
+{
+	enum { MANY = 2000, ROUNDS = 40 };
+	const struct sched_param first = { .sched_priority = 1 }, other = { 0 };
+	int caches = open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC);
+	struct rlimit limit, old;
+	static int fds[MANY];
+	cpu_set_t all, one;
+	pid_t pid;
+	int i;
+
+	if (caches < 0)
+		SKIP("drop_caches: %s", errno_name(errno));
+	/* It is not to be told of in the log each time. */
+	CHECK_EQ(write(caches, "4", 1), 1);
+	/* Fewer others. */
+	CHECK_EQ(pwrite(caches, "3", 1, 0), 1);
+	CHECK_OK(getrlimit(RLIMIT_NOFILE, &old));
+	limit = (struct rlimit) { MANY + 100, old.rlim_max > MANY + 100 ? old.rlim_max : MANY + 100 };
+	CHECK_OK(setrlimit(RLIMIT_NOFILE, &limit));
+	CPU_ZERO(&one);
+	CPU_SET(0, &one);
+	CHECK_OK(sched_getaffinity(0, sizeof(all), &all));
+	CHECK_OK(sched_setaffinity(0, sizeof(one), &one));
+	pid = fork_child();
+	if (pid == 0)
+		for (;;)
+			CHECK_EQ(pwrite(caches, "1", 1, 0), 1);
+	CHECK_OK(sched_setscheduler(0, SCHED_FIFO, &first));
+	for (int round = 0; round < ROUNDS; round++) {
+		for (i = 0; i < MANY; i++)
+			CHECK_OK(fds[i] = memfd_create("many", MFD_CLOEXEC));
+		usleep((useconds_t)(round * 7919 % 40000));
+		for (i = 0; i < MANY; i++)
+			close(fds[i]);
+		/* There are no others before he comes to that reference. */
+		usleep(40000);
+	}
+	CHECK_OK(sched_setscheduler(0, SCHED_OTHER, &other));
+	CHECK_OK(sched_setaffinity(0, sizeof(all), &all));
+	CHECK_OK(kill(pid, SIGKILL));
+	for (i = 0; waitpid(pid, NULL, WNOHANG) == 0; i++) {
+		if (i == 3000)
+			FAIL("who goes through the inodes does not end");
+		usleep(10000);
+	}
+	CHECK_OK(setrlimit(RLIMIT_NOFILE, &old));
+	close(caches);
+}
+
 /* A program that has no other place than that runs. */
 static void executed(void)
 {
@@ -536,6 +623,8 @@ int main(void)
 		T(seals),
 		T(memfds_that_are_wrong),
 		T(too_large_for_the_pools),
+		T(set_before_the_size),
+		T(gone_while_looked_at),
 		T(executed),
 		T(segments),
 		T(keys),

@@ -8,6 +8,7 @@
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define AREA	MB(8)
@@ -668,6 +669,49 @@ static void device_is_closed(void)
 }
 SAME(device_is_closed)
 
+static double seconds(void)
+{
+	struct timespec now;
+
+	CHECK_OK(clock_gettime(CLOCK_MONOTONIC, &now));
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/*
+ * The end of many segments, rights and attachments takes no longer than to make them: who exits
+ * cannot be killed.
+ */
+static void many_end_at_once(void)
+{
+	enum { MANY = 2500 };
+	char *p = map_anon(AREA), *w = NULL;
+	pid_t child;
+
+	need_xpmem();
+	child = fork_child();
+	if (child == 0) {
+		double begun = seconds(), made, closed;
+
+		p[0] = 7;
+		for (int i = 0; i < MANY; i++) {
+			xpmem_apid_t apid = get_right(make(p, AREA, 0600), XPMEM_RDWR);
+
+			w = attach_at(apid, 0, PAGE);
+			CHECK_EQ(w[0], 7);
+		}
+		made = seconds();
+		CHECK_OK(close_range(3, ~0U, 0));
+		closed = seconds();
+		CHECK_EQ(probe_read(w).sig, SIGSEGV);
+		if (closed - made > 4 * (made - begun))
+			FAIL("made in %.2f s, and ended in %.2f s", made - begun, closed - made);
+		_exit(0);
+	}
+	expect_success(child);
+	unmap(p, AREA);
+}
+SAME(many_end_at_once)
+
 /* ---- Arguments ----------------------------------------------------------- */
 
 #define MODE(n)	((void *)(uintptr_t)(n))
@@ -788,6 +832,7 @@ static const struct test tests[] = {
 	T_SAME(child_has_its_own),
 	T_PAIR(ends_with_its_process),
 	T_SAME(device_is_closed),
+	T_SAME(many_end_at_once),
 	T_SAME(wrong_arguments),
 	T_SAME(size_is_clipped),
 };
