@@ -689,17 +689,35 @@ uint64_t pool_value(const char *file)
 
 void await_pool_free(uint64_t want)
 {
-	const struct timespec step = { .tv_nsec = 100 * 1000 * 1000 };
 	uint64_t got = 0;
 
 	for (int i = 0; i < 300; i++) {
 		got = pool_value("free_bytes");
 		if (got >= want)
 			return;
-		nanosleep(&step, NULL);
+		pause_ms(100);
 	}
 	FAIL("the pools have %llu bytes free, not %llu",
 	     (unsigned long long)got, (unsigned long long)want);
+}
+
+void pause_ms(long ms)
+{
+	nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 }, NULL);
+}
+
+void shell(const char *fmt, ...)
+{
+	char command[512];
+	va_list args;
+	int status;
+
+	va_start(args, fmt);
+	vsnprintf(command, sizeof(command), fmt, args);
+	va_end(args);
+	status = system(command);
+	if (status != 0)
+		FAIL("\"%s\" ended with status %#x", command, (unsigned int)status);
 }
 
 /* ---- Page faults ---------------------------------------------------- */

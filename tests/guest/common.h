@@ -180,6 +180,10 @@ uint64_t pool_value(const char *file);
 /* Waits until the pools' free bytes are at least want; fails after long. */
 void await_pool_free(uint64_t want);
 
+void pause_ms(long ms);
+/* system(3) with a formatted command, which has to succeed. */
+void shell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
 /* Has this kernel entries of 2 MB? With PREEMPT_RT it has not. */
 bool maps_2m(void);
 

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /* What else in the kernel looks at memory: I/O, other processes, /proc. */
 #include "common.h"
+#include "ring.h"
 
 #include <elf.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/io_uring.h>
 #include <linux/userfaultfd.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -29,20 +28,6 @@ static void make_dir(char *dir, size_t len)
 			       tmp ? tmp : "/tmp") < len);
 	if (!mkdtemp(dir))
 		FAIL("%s: %s", dir, errno_name(errno));
-}
-
-static void __attribute__((format(printf, 1, 2))) shell(const char *fmt, ...)
-{
-	char command[512];
-	va_list args;
-	int status;
-
-	va_start(args, fmt);
-	vsnprintf(command, sizeof(command), fmt, args);
-	va_end(args);
-	status = system(command);
-	if (status != 0)
-		FAIL("\"%s\" ended with status %#x", command, (unsigned int)status);
 }
 
 /* Is the program there and can it be run at all? */
@@ -326,60 +311,6 @@ static void pipes_and_vmsplice(void)
 
 /* ---- io_uring -------------------------------------------------------------- */
 
-struct ring {
-	int fd;
-	struct io_uring_params params;
-	char *sq;
-	char *cq;
-	struct io_uring_sqe *sqes;
-};
-
-static bool open_ring(struct ring *ring)
-{
-	memset(ring, 0, sizeof(*ring));
-	ring->fd = (int)syscall(SYS_io_uring_setup, 4, &ring->params);
-	if (ring->fd < 0)
-		return false;
-	ring->sq = mmap(NULL, ring->params.sq_off.array + 4 * sizeof(uint32_t), RW,
-			MAP_SHARED | MAP_POPULATE, ring->fd, IORING_OFF_SQ_RING);
-	CHECK_OK(ring->sq);
-	ring->cq = mmap(NULL, ring->params.cq_off.cqes +
-			ring->params.cq_entries * sizeof(struct io_uring_cqe), RW,
-			MAP_SHARED | MAP_POPULATE, ring->fd, IORING_OFF_CQ_RING);
-	CHECK_OK(ring->cq);
-	ring->sqes = mmap(NULL, 4 * sizeof(*ring->sqes), RW,
-			  MAP_SHARED | MAP_POPULATE, ring->fd, IORING_OFF_SQES);
-	CHECK_OK(ring->sqes);
-	return true;
-}
-
-static uint32_t *ring_word(char *base, uint32_t off)
-{
-	return (uint32_t *)(void *)(base + off);
-}
-
-/* One operation at a time; returns its result. */
-static int ring_run(struct ring *ring, const struct io_uring_sqe *sqe)
-{
-	uint32_t *tail = ring_word(ring->sq, ring->params.sq_off.tail);
-	uint32_t *array = ring_word(ring->sq, ring->params.sq_off.array);
-	uint32_t *cq_head = ring_word(ring->cq, ring->params.cq_off.head);
-	uint32_t *cq_tail = ring_word(ring->cq, ring->params.cq_off.tail);
-	uint32_t slot = *tail & (ring->params.sq_entries - 1);
-	struct io_uring_cqe *cqes = (void *)(ring->cq + ring->params.cq_off.cqes);
-	int result;
-
-	ring->sqes[slot] = *sqe;
-	array[slot] = slot;
-	__atomic_store_n(tail, *tail + 1, __ATOMIC_RELEASE);
-	CHECK_EQ(syscall(SYS_io_uring_enter, ring->fd, 1, 1, IORING_ENTER_GETEVENTS,
-			 NULL, 0), 1);
-	CHECK(__atomic_load_n(cq_tail, __ATOMIC_ACQUIRE) != *cq_head);
-	result = cqes[*cq_head & (ring->params.cq_entries - 1)].res;
-	__atomic_store_n(cq_head, *cq_head + 1, __ATOMIC_RELEASE);
-	return result;
-}
-
 static void ring_transfer(struct ring *ring, int file, char *p, uint8_t write_op,
 			  uint8_t read_op)
 {
@@ -408,7 +339,7 @@ static void io_uring_buffers(void)
 	struct ring ring;
 	int file;
 
-	if (!open_ring(&ring))
+	if (!ring_open(&ring))
 		SKIP("io_uring_setup: %s", errno_name(errno));
 	file = memfd_create("data", MFD_CLOEXEC);
 	CHECK_OK(file);
@@ -430,7 +361,7 @@ static void io_uring_buffers(void)
 	}
 	CHECK_TOUCH(p, MB(4));
 	close(file);
-	close(ring.fd);
+	ring_close(&ring);
 	unmap(p, MB(4));
 }
 

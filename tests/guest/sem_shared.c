@@ -12,12 +12,6 @@
 
 /* ---- Size and memory ------------------------------------------------------ */
 
-static void expect_held(int fd, size_t want)
-{
-	if (fs_of_pools())
-		CHECK_EQ(held(fd), want);
-}
-
 static void size_and_memory(void)
 {
 	static const size_t sizes[] = {
@@ -51,9 +45,7 @@ static void size_and_memory(void)
 	CHECK_OK(fd);
 	CHECK_EQ(size_of(fd), 0);
 	expect_held(fd, 0);
-	close(fd);
-	CHECK_OK(unlink(in_fs("a")));
-	fs_end();
+	fs_end_with(fd, "a");
 }
 
 static void no_holes(void)
@@ -77,9 +69,7 @@ static void no_holes(void)
 	CHECK_ERR(lseek(fd, at, SEEK_DATA), ENXIO);
 	CHECK_ERR(lseek(fd, at + 1, SEEK_HOLE), ENXIO);
 	CHECK_ERR(lseek(fd, -1, SEEK_SET), EINVAL);
-	close(fd);
-	CHECK_OK(unlink(in_fs("a")));
-	fs_end();
+	fs_end_with(fd, "a");
 }
 
 static void shrunk_and_grown(void)
@@ -109,9 +99,7 @@ static void shrunk_and_grown(void)
 	CHECK_OK(fallocate(fd, 0, 0, (off_t)MB(6)));
 	verify_zero(p + 104, MB(6) - 104);
 	unmap(p, MB(6));
-	close(fd);
-	CHECK_OK(unlink(in_fs("a")));
-	fs_end();
+	fs_end_with(fd, "a");
 }
 
 /* What somebody wrote behind the end of a file, in its last page, is not there when it has grown. */
@@ -132,9 +120,7 @@ static void behind_the_end(void)
 		CHECK_EQ(p[i], 0);
 	verify_file_zero(fd, 100, MB(4) - 100);
 	unmap(p, PAGE);
-	close(fd);
-	CHECK_OK(unlink(in_fs("a")));
-	fs_end();
+	fs_end_with(fd, "a");
 }
 
 static void fallocate_modes(void)
@@ -203,9 +189,7 @@ static void fallocate_modes(void)
 	CHECK_OK(fd);
 	CHECK_ERR(fallocate(fd, 0, 0, PAGE), EBADF);
 	CHECK_ERR(ftruncate(fd, 0), EINVAL);
-	close(fd);
-	CHECK_OK(unlink(in_fs("a")));
-	fs_end();
+	fs_end_with(fd, "a");
 }
 
 /* ---- Too little ------------------------------------------------------------ */
@@ -409,9 +393,7 @@ static void sizes_beyond_reason(void)
 	CHECK_EQ(size_of(fd), MB(4));
 	CHECK_OK(setrlimit(RLIMIT_FSIZE, &old));
 	CHECK(signal(SIGXFSZ, SIG_DFL) != SIG_ERR);
-	close(fd);
-	CHECK_OK(unlink(in_fs("a")));
-	fs_end();
+	fs_end_with(fd, "a");
 }
 
 /* Who is killed while a large file is made leaves all of it or nothing. */
@@ -552,9 +534,7 @@ static void two_grow_one(void)
 		verify_file_zero(fd, 0, MB(1));
 		CHECK_OK(ftruncate(fd, 0));
 	}
-	close(fd);
-	CHECK_OK(unlink(in_fs("a")));
-	fs_end();
+	fs_end_with(fd, "a");
 }
 
 int main(void)

@@ -8,13 +8,7 @@
 #include <string.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
-
-static void pause_ms(long ms)
-{
-	nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 }, NULL);
-}
 
 #define AREA		MB(8)
 #define KEPT		MB(2)
@@ -182,9 +176,7 @@ static void cut_beside(bool processes)
 	unmap(p, AREA);
 	unmap(other, AREA);
 	unmap(race, PAGE);
-	close(fd);
-	CHECK_OK(unlink(in_fs("a")));
-	fs_end();
+	fs_end_with(fd, "a");
 }
 
 static void cut_beside_threads(void)
@@ -261,9 +253,7 @@ static void punched_beside_others(void)
 		if (*word && *word != 0x5a00 && *word != 0x5a01)
 			FAIL("somebody else's %#llx at %#zx", (unsigned long long)*word, (size_t)((char *)word - p));
 	unmap(p, MB(8));
-	close(fd);
-	CHECK_OK(unlink(in_fs("a")));
-	fs_end();
+	fs_end_with(fd, "a");
 }
 
 /* Of threads that map, touch and unmap at the same time, and of many mappings at once. */
@@ -309,9 +299,7 @@ static void mapped_by_many(void)
 		unmap(all[i], i % 2 ? MB(2) : PAGE);
 	}
 	unmap(p, MB(10));
-	close(fd);
-	CHECK_OK(unlink(in_fs("a")));
-	fs_end();
+	fs_end_with(fd, "a");
 }
 
 /*
@@ -349,9 +337,7 @@ static void room_of_pinned(void)
 		FAIL("of 8 times the room was there at once %d times", had);
 	close(fd[0]);
 	close(fd[1]);
-	close(a);
-	CHECK_OK(unlink(in_fs("a")));
-	fs_end();
+	fs_end_with(a, "a");
 }
 
 int main(void)

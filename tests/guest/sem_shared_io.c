@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Files of hpmmapfs and what else looks at their memory: I/O, pipes, devices, other processes, core dumps. */
+#include "ring.h"
 #include "shared.h"
 
 #include <elf.h>
 #include <fcntl.h>
-#include <linux/io_uring.h>
 #include <linux/userfaultfd.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -293,9 +292,7 @@ static void cut_while_spliced(void)
 	CHECK_OK(unlink(in_fs("a")));
 	close(fd[0]);
 	close(fd[1]);
-	close(b);
-	CHECK_OK(unlink(in_fs("b")));
-	fs_end();
+	fs_end_with(b, "b");
 }
 
 /* It has nothing any more by the time that who reads has a page to read into. */
@@ -372,60 +369,7 @@ static void punched_while_pinned(void)
 	close(fd[0]);
 	close(fd[1]);
 	unmap(p, MB(4));
-	close(a);
-	CHECK_OK(unlink(in_fs("a")));
-	fs_end();
-}
-
-/* Of io_uring only what is needed to have buffers registered, and one operation. */
-struct ring {
-	int fd;
-	struct io_uring_params params;
-	char *sq;
-	char *cq;
-	struct io_uring_sqe *sqes;
-};
-
-static bool open_ring(struct ring *ring)
-{
-	memset(ring, 0, sizeof(*ring));
-	ring->fd = (int)syscall(SYS_io_uring_setup, 4, &ring->params);
-	if (ring->fd < 0)
-		return false;
-	ring->sq = map_file(ring->fd, PAGE, RW, MAP_SHARED | MAP_POPULATE, IORING_OFF_SQ_RING);
-	ring->cq = map_file(ring->fd, PAGE, RW, MAP_SHARED | MAP_POPULATE, IORING_OFF_CQ_RING);
-	ring->sqes = map_file(ring->fd, 4 * sizeof(*ring->sqes), RW, MAP_SHARED | MAP_POPULATE, IORING_OFF_SQES);
-	return true;
-}
-
-static uint32_t *word_at(char *base, uint32_t off)
-{
-	return (void *)(base + off);
-}
-
-static int run_ring(struct ring *ring, const struct io_uring_sqe *sqe)
-{
-	uint32_t *tail = word_at(ring->sq, ring->params.sq_off.tail);
-	uint32_t *head = word_at(ring->cq, ring->params.cq_off.head);
-	uint32_t slot = *tail & (ring->params.sq_entries - 1);
-	struct io_uring_cqe *cqes = (void *)(ring->cq + ring->params.cq_off.cqes);
-	int result;
-
-	ring->sqes[slot] = *sqe;
-	word_at(ring->sq, ring->params.sq_off.array)[slot] = slot;
-	__atomic_store_n(tail, *tail + 1, __ATOMIC_RELEASE);
-	CHECK_EQ(syscall(SYS_io_uring_enter, ring->fd, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0), 1);
-	result = cqes[*head & (ring->params.cq_entries - 1)].res;
-	__atomic_store_n(head, *head + 1, __ATOMIC_RELEASE);
-	return result;
-}
-
-static void close_ring(struct ring *ring)
-{
-	unmap(ring->sq, PAGE);
-	unmap(ring->cq, PAGE);
-	unmap(ring->sqes, 4 * sizeof(*ring->sqes));
-	close(ring->fd);
+	fs_end_with(a, "a");
 }
 
 /* A pin that lasts: before a fork, over it, and when the file has gone. */
@@ -438,7 +382,7 @@ static void fixed_buffers(void)
 	char *p, *q;
 	pid_t pid;
 
-	if (!open_ring(&ring))
+	if (!ring_open(&ring))
 		SKIP("io_uring_setup: %s", errno_name(errno));
 	fs_mount("size=16M");
 	file = memfd_create("data", MFD_CLOEXEC);
@@ -458,7 +402,7 @@ static void fixed_buffers(void)
 	} else {
 		sqe.fd = file;
 		sqe.addr = (uintptr_t)p + MB(3);
-		CHECK_EQ(run_ring(&ring, &sqe), MB(1));
+		CHECK_EQ(ring_run(&ring, &sqe), MB(1));
 		verify(p + MB(3), MB(1), 5, 0);
 		/* Shared is shared, pinned or not. */
 		pid = fork_child();
@@ -468,7 +412,7 @@ static void fixed_buffers(void)
 		}
 		expect_success(pid);
 		CHECK_EQ(p[MB(3)], 7);
-		CHECK_EQ(run_ring(&ring, &sqe), MB(1));
+		CHECK_EQ(ring_run(&ring, &sqe), MB(1));
 		verify(p + MB(3), MB(1), 5, 0);
 		CHECK_OK(ftruncate(a, 0));
 		b = new_file("b", 0);
@@ -480,7 +424,7 @@ static void fixed_buffers(void)
 		CHECK_OK(ftruncate(b, (off_t)MB(8)));
 		q = map_shared(b, MB(8));
 		memset(q, 3, MB(8));
-		CHECK_EQ(run_ring(&ring, &sqe), MB(1));
+		CHECK_EQ(ring_run(&ring, &sqe), MB(1));
 		for (size_t i = 0; i < MB(8); i++)
 			CHECK_EQ(q[i], 3);
 		CHECK_BUS(p + MB(3));
@@ -496,22 +440,8 @@ static void fixed_buffers(void)
 	close(a);
 	close(file);
 	CHECK_OK(unlink(in_fs("a")));
-	close_ring(&ring);
+	ring_close(&ring);
 	fs_end();
-}
-
-static void __attribute__((format(printf, 1, 2))) shell(const char *fmt, ...)
-{
-	char command[512];
-	va_list args;
-	int status;
-
-	va_start(args, fmt);
-	vsnprintf(command, sizeof(command), fmt, args);
-	va_end(args);
-	status = system(command);
-	if (status != 0)
-		FAIL("\"%s\" ended with status %#x", command, (unsigned int)status);
 }
 
 static void direct_transfers(const char *path, char *p, size_t len)
@@ -676,9 +606,7 @@ static void read_only_for_debuggers(void)
 	unmap(p, MB(2));
 	verify_file_zero(fd, 0, MB(2));
 	close(mem);
-	close(fd);
-	CHECK_OK(unlink(in_fs("a")));
-	fs_end();
+	fs_end_with(fd, "a");
 }
 
 /* All pages are there, and of a file. */
@@ -721,9 +649,7 @@ static void what_proc_tells(void)
 	check_pagemap(p, MB(4));
 	verify_stamp(p, MB(4), 2);
 	unmap(p, MB(4));
-	close(fd);
-	CHECK_OK(unlink(in_fs("a")));
-	fs_end();
+	fs_end_with(fd, "a");
 }
 
 static void locks_on_files(void)
@@ -747,9 +673,7 @@ static void locks_on_files(void)
 	}
 	expect_success(pid);
 	close(other);
-	close(fd);
-	CHECK_OK(unlink(in_fs("a")));
-	fs_end();
+	fs_end_with(fd, "a");
 }
 
 /* ---- Core dumps ---------------------------------------------------------------------- */
@@ -819,9 +743,7 @@ static void core_dump(void)
 	CHECK_OK(unlink(path));
 	CHECK_OK(rmdir(dir));
 	unmap(p, MB(8));
-	close(file);
-	CHECK_OK(unlink(in_fs("a")));
-	fs_end();
+	fs_end_with(file, "a");
 }
 
 int main(void)

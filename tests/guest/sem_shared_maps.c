@@ -16,11 +16,6 @@
 #include <time.h>
 #include <unistd.h>
 
-static void pause_ms(long ms)
-{
-	nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 }, NULL);
-}
-
 static void touch_all(char *p, size_t len, bool write)
 {
 	for (volatile char *at = p; at < p + len; at += PAGE) {
@@ -68,9 +63,7 @@ static void writable(void)
 	EXPECT_EAGER(p, 3 * PAGE);
 	verify(p, 3 * PAGE, 1, MB(2) - PAGE);
 	unmap(p, 3 * PAGE);
-	close(fd);
-	CHECK_OK(unlink(in_fs("a")));
-	fs_end();
+	fs_end_with(fd, "a");
 }
 
 static void read_only(void)
@@ -119,9 +112,7 @@ static void read_only(void)
 	fd = open(in_fs("a"), O_WRONLY | O_CLOEXEC);
 	CHECK_OK(fd);
 	CHECK_ERR(mmap(NULL, MB(8), PROT_READ, MAP_SHARED, fd, 0), EACCES);
-	close(fd);
-	CHECK_OK(unlink(in_fs("a")));
-	fs_end();
+	fs_end_with(fd, "a");
 }
 
 /* At addresses that do not go with the file's blocks. */
@@ -150,9 +141,7 @@ static void askew(void)
 	CHECK_ERR(mmap(NULL, 0, RW, MAP_SHARED, fd, 0), EINVAL);
 	CHECK_ERR(mmap(NULL, MB(2), RW, MAP_SHARED | MAP_GROWSDOWN, fd, 0), EINVAL);
 	CHECK_ERR(mmap(NULL, MB(2), RW, MAP_SHARED_VALIDATE | 0x80000 /* MAP_SYNC */, fd, 0), EOPNOTSUPP);
-	close(fd);
-	CHECK_OK(unlink(in_fs("a")));
-	fs_end();
+	fs_end_with(fd, "a");
 }
 
 /* Beyond the end of the file, and with its end. */
@@ -200,9 +189,7 @@ static void beyond_the_end(void)
 	p = map_file(fd, MB(4), RW, MAP_SHARED, GB(100));
 	CHECK_BUS(p);
 	unmap(p, MB(4));
-	close(fd);
-	CHECK_OK(unlink(in_fs("a")));
-	fs_end();
+	fs_end_with(fd, "a");
 }
 
 /* ---- Private mappings -------------------------------------------------------- */
@@ -261,9 +248,7 @@ static void private_mappings(void)
 	CHECK_WRITE_SEGV(q + MB(3), SEGV_ACCERR);
 	CHECK_EQ(q[MB(3)], 1);
 	unmap(q, MB(8));
-	close(fd);
-	CHECK_OK(unlink(in_fs("a")));
-	fs_end();
+	fs_end_with(fd, "a");
 }
 
 /* ---- Parts --------------------------------------------------------------------- */
@@ -326,9 +311,7 @@ static void parts(void)
 	CHECK_EQ(p[0], 55);
 	unmap(moved, MB(1));
 	unmap(p, MB(4));
-	close(fd);
-	CHECK_OK(unlink(in_fs("a")));
-	fs_end();
+	fs_end_with(fd, "a");
 }
 
 /* Beside the process's own memory, which in a job is of the pools, too; calls for all of it. */
@@ -366,9 +349,7 @@ static void beside_other_memory(void)
 	verify_file(fd, 0, MB(4), 2, 0);
 	unmap(room, MB(16));
 	verify_file(fd, 0, MB(4), 2, 0);
-	close(fd);
-	CHECK_OK(unlink(in_fs("a")));
-	fs_end();
+	fs_end_with(fd, "a");
 }
 
 /* ---- Several processes ------------------------------------------------------------ */
@@ -508,9 +489,7 @@ static void futexes(void)
 		CHECK_EQ(*counter, 1001 + 2 * 2000);
 	}
 	unmap(p, MB(4));
-	close(fd);
-	CHECK_OK(unlink(in_fs("a")));
-	fs_end();
+	fs_end_with(fd, "a");
 }
 
 /* ---- Advice, locks, others that look ------------------------------------------------------- */
@@ -563,9 +542,7 @@ static void advice(void)
 	CHECK_OK(ftruncate(fd, (off_t)MB(2)));
 	CHECK_ERR(madvise(p, MB(8), MADV_POPULATE_WRITE), EFAULT);
 	unmap(p, MB(8));
-	close(fd);
-	CHECK_OK(unlink(in_fs("a")));
-	fs_end();
+	fs_end_with(fd, "a");
 }
 
 static void locked(void)
@@ -610,9 +587,7 @@ static void locked(void)
 		unmap(p, MB(8));
 		CHECK_OK(setrlimit(RLIMIT_MEMLOCK, &old));
 	}
-	close(fd);
-	CHECK_OK(unlink(in_fs("a")));
-	fs_end();
+	fs_end_with(fd, "a");
 }
 
 static void userfaultfd_is_refused(void)
@@ -646,9 +621,7 @@ static void userfaultfd_is_refused(void)
 	verify_zero(p, MB(4));
 	unmap(p, MB(4));
 	close(fd);
-	close(uffd);
-	CHECK_OK(unlink(in_fs("a")));
-	fs_end();
+	fs_end_with(uffd, "a");
 }
 
 /* Wherever the policy of a mapping wants memory, it is there already. */
@@ -671,9 +644,7 @@ static void memory_policies(void)
 	}
 	CHECK_OK(syscall(SYS_mbind, p, MB(8), 0, NULL, 0, 0));
 	unmap(p, MB(8));
-	close(fd);
-	CHECK_OK(unlink(in_fs("a")));
-	fs_end();
+	fs_end_with(fd, "a");
 }
 
 /* A program that lies there runs, and is busy while it does. */

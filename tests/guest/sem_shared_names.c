@@ -12,12 +12,6 @@
 #include <time.h>
 #include <unistd.h>
 
-static void expect_held(int fd, size_t want)
-{
-	if (fs_of_pools())
-		CHECK_EQ(held(fd), want);
-}
-
 static void links(void)
 {
 	struct stat st;
@@ -277,9 +271,7 @@ static void times(void)
 	CHECK_OK(futimens(fd, set));
 	CHECK_OK(fallocate(fd, 0, 0, (off_t)MB(4)));
 	CHECK(later(changed(fd), set[1]));
-	close(fd);
-	CHECK_OK(unlink(in_fs("a")));
-	fs_end();
+	fs_end_with(fd, "a");
 }
 
 int main(void)

@@ -9,7 +9,6 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
-#include <time.h>
 #include <unistd.h>
 
 static char dir[PATH_MAX];
@@ -109,6 +108,13 @@ void fs_end(void)
 	dir[0] = '\0';
 }
 
+void fs_end_with(int fd, const char *name)
+{
+	close(fd);
+	CHECK_OK(unlink(in_fs(name)));
+	fs_end();
+}
+
 const char *fs_dir(void)
 {
 	return dir;
@@ -144,6 +150,12 @@ size_t held(int fd)
 	return (size_t)st.st_blocks * 512;
 }
 
+void expect_held(int fd, size_t want)
+{
+	if (fs_of_pools())
+		CHECK_EQ(held(fd), want);
+}
+
 size_t size_of(int fd)
 {
 	struct stat st;
@@ -165,7 +177,7 @@ void await_fs_free(size_t want)
 	for (int i = 0; i < 400; i++) {
 		if (fs_free() >= want)
 			return;
-		nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
+		pause_ms(50);
 	}
 	FAIL("%zu KB of the file system are free, not %zu KB", fs_free() >> 10, want >> 10);
 }

@@ -26,6 +26,8 @@ void fs_mount(const char *options);
 void fs_any(void);
 /* It must not be in use any more, and gives all its memory back. */
 void fs_end(void);
+/* After a file of it, which goes before. */
+void fs_end_with(int fd, const char *name);
 /* Where it is. */
 const char *fs_dir(void);
 /* "DIR/NAME", in one of four buffers that are used in turn. */
@@ -35,6 +37,8 @@ const char *in_fs(const char *name);
 int new_file(const char *name, size_t size);
 /* Its memory as stat tells it. */
 size_t held(int fd);
+/* On hpmmapfs; tmpfs gives memory page by page. */
+void expect_held(int fd, size_t want);
 size_t size_of(int fd);
 /* Free memory as statfs tells it. */
 size_t fs_free(void);

@@ -68,9 +68,12 @@ within() {
 	done
 }
 
+nothing_pinned() {
+	[ "$(pool_bytes pinned_bytes)" = 0 ]
+}
+
 pool_is_free() {
-	[ "$(contexts)" = 0 ] && [ "$(pool_bytes free_bytes)" = "$(pool_bytes total_bytes)" ] &&
-		[ "$(pool_bytes pinned_bytes)" = 0 ]
+	[ "$(contexts)" = 0 ] && [ "$(pool_bytes free_bytes)" = "$(pool_bytes total_bytes)" ] && nothing_pinned
 }
 
 # Contexts are freed after their process is gone: some of it in the background.

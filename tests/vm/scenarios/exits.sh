@@ -38,8 +38,7 @@ hpmmap run --strict -- "$exits" pin /tmp/fifo 128
 [ "$(pool_bytes pinned_bytes)" = $((256 * MIB)) ] || fail "$(pool_bytes pinned_bytes) bytes are pinned"
 zero_trace_start
 exec 7>&-
-no_pins() { [ "$(pool_bytes pinned_bytes)" = 0 ]; }
-within 10 no_pins || fail "$(pool_bytes pinned_bytes) bytes are still pinned"
+within 10 nothing_pinned || fail "$(pool_bytes pinned_bytes) bytes are still pinned"
 for _ in 1 2 3; do
 	as_member hpmmap run -- /bin/true
 done

@@ -40,25 +40,41 @@ for test in ib_write_bw ib_read_bw ib_send_bw; do
 	expect_pool_free
 done
 
-# 64 MB registered with the device, then unmapped.
-mkfifo /tmp/orders /tmp/answers
-hpmmap run --strict -- "$HPMMAP_ROOT/build/tests-vm/rdma_pin" rxe0 $((64 * MIB)) </tmp/orders >/tmp/answers &
-job=$!
-exec 7>/tmp/orders 8</tmp/answers
+# pin COMMAND...: a program that is told what to do, and answers.
+pin() {
+	mkfifo /tmp/orders /tmp/answers
+	"$@" </tmp/orders >/tmp/answers &
+	job=$!
+	exec 7>/tmp/orders 8</tmp/answers
+	rm /tmp/orders /tmp/answers
+	answer registered
+}
 # A debug kernel takes minutes to transfer 64 MB.
 answer() {
 	local line
 	read -r -t 600 line <&8 || fail "rdma_pin does not answer"
 	[ "$line" = "$1" ] || fail "rdma_pin says '$line' instead of '$1'"
 }
-answer registered
-free_mapped=$(pool_bytes free_bytes)
-[ "$(pool_bytes pinned_bytes)" = 0 ] || fail "mapped memory counts as given up but pinned"
+# order WORD ANSWER
+order() {
+	echo "$1" >&7
+	answer "$2"
+}
+# It ends by itself then, if it has not been killed.
+end_pin() {
+	exec 7>&- 8<&-
+	wait $job || true
+}
+pinned() { [ "$(pool_bytes pinned_bytes)" -ge $(($1 * MIB)) ]; }
+expect_pinned() { within 10 pinned "$1" || fail "$(pool_bytes pinned_bytes) bytes are shown as pinned, not $1 MB"; }
 
-echo unmap >&7
-answer unmapped
-pinned() { [ "$(pool_bytes pinned_bytes)" -ge $((64 * MIB)) ]; }
-within 10 pinned || fail "$(pool_bytes pinned_bytes) bytes are shown as pinned, not 64 MB"
+# 64 MB registered with the device, then unmapped.
+pin hpmmap run --strict -- "$HPMMAP_ROOT/build/tests-vm/rdma_pin" rxe0 $((64 * MIB))
+free_mapped=$(pool_bytes free_bytes)
+nothing_pinned || fail "mapped memory counts as given up but pinned"
+
+order unmap unmapped
+expect_pinned 64
 [ "$(pool_bytes free_bytes)" -le "$free_mapped" ] || fail "pinned memory counts as free"
 expect_error 1 'pinned|use|busy' hpmmap pool remove --all
 
@@ -75,71 +91,47 @@ for memory in held:
     for offset in range(0, len(memory), 4096):
         memory[offset] = 0xff
 print(len(held), "blocks overwritten")'
-echo verify >&7
-answer intact
+order verify intact
 
-echo deregister >&7
-answer deregistered
-nothing_pinned() { [ "$(pool_bytes pinned_bytes)" = 0 ]; }
+order deregister deregistered
 within 10 nothing_pinned || fail "$(pool_bytes pinned_bytes) bytes stay pinned"
 
 # Nor may a process write to what its child has given to the device.
-echo heir >&7
-answer kept
+order heir kept
 
 # Again, and the process dies in between.
-echo register >&7
-answer registered
-echo unmap >&7
-answer unmapped
+order register registered
+order unmap unmapped
 kill -KILL $job
-wait $job || true
-exec 7>&- 8<&-
-rm /tmp/orders /tmp/answers
+end_pin
 expect_pool_free
 
 # The same with memory of a file: what is cut while the device has it counts until that is over, and nobody gets it.
+file=/tmp/rdma-files/a
 mkdir -p /tmp/rdma-files
 mount -t hpmmap -o size=24M none /tmp/rdma-files
-mkfifo /tmp/orders /tmp/answers
-"$HPMMAP_ROOT/build/tests-vm/rdma_pin" rxe0 $((16 * MIB)) /tmp/rdma-files/a </tmp/orders >/tmp/answers &
-job=$!
-exec 7>/tmp/orders 8</tmp/answers
-answer registered
-echo verify >&7
-answer intact
-echo cut >&7
-answer empty
-[ "$(stat -c %s:%b /tmp/rdma-files/a)" = 0:0 ] || fail "the file has $(stat -c %s:%b /tmp/rdma-files/a)"
+pin "$HPMMAP_ROOT/build/tests-vm/rdma_pin" rxe0 $((16 * MIB)) $file
+order verify intact
+order cut empty
+[ "$(stat -c %s:%b $file)" = 0:0 ] || fail "the file has $(stat -c %s:%b $file)"
 expect 1 fallocate -l 16M /tmp/rdma-files/b 2>/dev/null
 fallocate -l 8M /tmp/rdma-files/b
 head -c 8M /dev/zero | tr '\0' '\377' | dd of=/tmp/rdma-files/b conv=notrunc bs=1M status=none
-file_pinned() { [ "$(pool_bytes pinned_bytes)" -ge $((16 * MIB)) ]; }
-within 10 file_pinned || fail "$(pool_bytes pinned_bytes) bytes are shown as pinned, not 16 MB"
-echo verify >&7
-answer intact
-rm /tmp/rdma-files/a /tmp/rdma-files/b
+expect_pinned 16
+order verify intact
+rm $file /tmp/rdma-files/b
 umount -l /tmp/rdma-files
 expect 1 rmmod hpmmap 2>/dev/null
-echo verify >&7
-answer intact
-echo deregister >&7
-answer deregistered
+order verify intact
+order deregister deregistered
 within 10 nothing_pinned || fail "$(pool_bytes pinned_bytes) bytes of a file stay pinned"
 # Once more, and the process dies with its registration.
-exec 7>&- 8<&-
-wait $job || true
+end_pin
 mount -t hpmmap -o size=24M none /tmp/rdma-files
-"$HPMMAP_ROOT/build/tests-vm/rdma_pin" rxe0 $((16 * MIB)) /tmp/rdma-files/a </tmp/orders >/tmp/answers &
-job=$!
-exec 7>/tmp/orders 8</tmp/answers
-answer registered
-echo cut >&7
-answer empty
+pin "$HPMMAP_ROOT/build/tests-vm/rdma_pin" rxe0 $((16 * MIB)) $file
+order cut empty
 kill -KILL $job
-wait $job || true
-exec 7>&- 8<&-
-rm /tmp/orders /tmp/answers
+end_pin
 within 10 fallocate -l 24M /tmp/rdma-files/b || fail "after the process has died its memory is not there"
 umount /tmp/rdma-files
 rmdir /tmp/rdma-files
