@@ -64,3 +64,52 @@ done
 # In a PID namespace its threads have to be gone before it ends.
 hpmmap run --strict -- unshare --pid --fork python3 -c "$threaded" end >/dev/null
 expect_clean 'after the first process of a PID namespace'
+
+# Who launches while all that is free is being zeroed need not wait for it. The thread that zeroes
+# hardly gets its CPU; of what a process has left, more than it zeroes itself, another takes all but
+# the last 2 MB.
+thread=$(pgrep -x hpmmap_zero/0)
+cpus=$(taskset -pc "$thread" | sed 's/.*: //')
+taskset -pc 1 "$thread" >/dev/null
+python3 -c '
+import fcntl, os, struct, subprocess
+LAUNCH, STRICT = 0xc038b604, 1
+def pool(what):
+    with open(f"/sys/kernel/hpmmap/nodes/node0/{what}_bytes") as file:
+        return int(file.read()) >> 20
+hold = """
+import mmap
+def take_but(most):
+    while True:
+        with open("/sys/kernel/hpmmap/nodes/node0/free_bytes") as file:
+            if int(file.read()) <= most << 20:
+                return print(flush=True)
+        held.append(mmap.mmap(-1, 2 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+held = []
+take_but(160)
+input()
+take_but(2)
+input()"""
+run = ["hpmmap", "run", "--", "python3", "-c"]
+holder = subprocess.Popen([*run, hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+holder.stdout.readline()
+busy = [subprocess.Popen(["taskset", "-c", "1", "sh", "-c", "while :; do :; done"]) for _ in range(3)]
+subprocess.run([*run, "x = b\"x\" * (128 << 20)"], check=True)
+device = os.open("/dev/hpmmap", os.O_RDWR)
+holder.stdin.write(b"\n")
+holder.stdin.flush()
+holder.stdout.readline()
+free, clean = pool("free"), pool("clean")
+try:
+    fcntl.ioctl(device, LAUNCH, struct.pack("IIQQIIQQII", 56, STRICT, 0, 0, 0, 0, 0, 0, 0, 0))
+    text = None
+except OSError as error:
+    text = f"a strict launch with {free} MB free, {clean} MB of them zero: {error}"
+print(f"{free} MB were free, {clean} MB of them zero")
+for process in busy:
+    process.kill()
+holder.kill()
+holder.wait()
+raise SystemExit(text)'
+taskset -pc "$cpus" "$thread" >/dev/null
+expect_pool_free
