@@ -66,7 +66,8 @@ hpmmap run --strict -- unshare --pid --fork python3 -c "$threaded" end >/dev/nul
 expect_clean 'after the first process of a PID namespace'
 
 # Who launches while all that is free is being zeroed need not wait for it. The thread that zeroes
-# hardly gets its CPU; of what a process has left, another takes all but the last 2 MB.
+# hardly gets its CPU; of what a process has left, more than it zeroes itself, another takes all but
+# the last 2 MB.
 thread=$(pgrep -x hpmmap_zero/0)
 cpus=$(taskset -pc "$thread" | sed 's/.*: //')
 taskset -pc 1 "$thread" >/dev/null
@@ -85,7 +86,7 @@ def take_but(most):
                 return print(flush=True)
         held.append(mmap.mmap(-1, 2 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 held = []
-take_but(64)
+take_but(160)
 input()
 take_but(2)
 input()"""
@@ -93,7 +94,7 @@ run = ["hpmmap", "run", "--", "python3", "-c"]
 holder = subprocess.Popen([*run, hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 holder.stdout.readline()
 busy = [subprocess.Popen(["taskset", "-c", "1", "sh", "-c", "while :; do :; done"]) for _ in range(3)]
-subprocess.run([*run, "x = b\"x\" * (16 << 20)"], check=True)
+subprocess.run([*run, "x = b\"x\" * (128 << 20)"], check=True)
 device = os.open("/dev/hpmmap", os.O_RDWR)
 holder.stdin.write(b"\n")
 holder.stdin.flush()
