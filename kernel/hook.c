@@ -289,6 +289,9 @@ void hpmmap_hook_exit(void)
 
 /* A function that is kept from its work now and then, of all processes. */
 static bool (*veto_asks)(unsigned long arg);
+/* The filter is set; it stays, for nothing else makes it usable again. */
+static bool veto_filtered;
+static bool veto_installed;
 
 static noinline int veto_refuse(void)
 {
@@ -310,9 +313,11 @@ static struct ftrace_ops veto_ops = {
 /**
  * hpmmap_veto_begin() - a function of the kernel fails with -EBUSY where that is due
  * @symbol: its name; it returns an int, and its callers know that it can fail
- * @is_forbidden: is it due, of its first argument? Called by ftrace, with preemption off
+ * @is_forbidden: is it due, of its first argument? Called by ftrace: notrace, and sleeps
+ *	not
  *
- * For one function only. Nothing of the module is on the stack of who is let in.
+ * For one function only; callers take turns. Nothing of the module is on the stack of who
+ * is let in. Where it fails it may be tried again.
  *
  * Return: 0, to be undone by hpmmap_veto_end(), or an errno.
  */
@@ -324,22 +329,28 @@ int hpmmap_veto_begin(const char *symbol, bool (*is_forbidden)(unsigned long arg
 	if (!addr)
 		return -ENOENT;
 	veto_asks = is_forbidden;
-	ret = ftrace_set_filter_ip(&veto_ops, addr, 0, 0);
-	if (!ret)
-		ret = register_ftrace_function(&veto_ops);
-	if (ret)
-		ftrace_free_filter(&veto_ops);
+	if (!veto_filtered) {
+		ret = ftrace_set_filter_ip(&veto_ops, addr, 0, 0);
+		if (ret)
+			return ret;
+		veto_filtered = true;
+	}
+	ret = register_ftrace_function(&veto_ops);
+	veto_installed = !ret;
 	return ret;
 }
 
+/* Undoes hpmmap_veto_begin(), also if that has failed or was never called. */
 void hpmmap_veto_end(void)
 {
-	if (unregister_ftrace_function(&veto_ops)) {
+	if (veto_installed && unregister_ftrace_function(&veto_ops)) {
 		/* Only after a failure of ftrace itself: the text must stay. */
 		pr_err("a function of the kernel stays hooked, and the module loaded\n");
 		__module_get(THIS_MODULE);
 		return;
 	}
-	synchronize_rcu_tasks();
-	ftrace_free_filter(&veto_ops);
+	if (veto_installed)
+		synchronize_rcu_tasks();
+	if (veto_filtered)
+		ftrace_free_filter(&veto_ops);
 }

@@ -408,13 +408,14 @@ static vm_fault_t wait_for_target(struct view *v)
 	hpmmap_window_count(HPMMAP_WINDOW_RETRIES, 1);
 	if (v->ctx) {
 		struct hpmmap_ctx *ctx = v->ctx;
+		vm_fault_t ret;
 
 		/* Its contents are going elsewhere. */
 		refcount_inc(&ctx->refs);
 		view_unlock(v);
-		hpmmap_frozen_wait(ctx, v->vmf);
+		ret = hpmmap_frozen_wait(ctx, v->vmf);
 		hpmmap_ctx_put(ctx);
-		return VM_FAULT_RETRY;
+		return ret;
 	}
 	view_unlock(v);
 	compat_fault_unlock(v->vmf);

@@ -14,6 +14,7 @@
  * it need take them once in its life: that is done before it has a window. Others are
  * refused, which are few: KVM, devices that follow page tables.
  */
+#include <linux/jiffies.h>
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
 #include <linux/mutex.h>
@@ -27,6 +28,9 @@
 
 static DEFINE_MUTEX(veto_lock);
 static bool vetoed;
+/* It has failed: until when nobody tries again, for an attempt is costly. */
+static u64 failed_until;
+#define FAILED_MS 1000
 
 /* Has an address space windows? Its mmap_lock is held for writing. Called by ftrace. */
 static bool has_windows(unsigned long arg)
@@ -44,22 +48,27 @@ static bool has_windows(unsigned long arg)
 }
 
 /* From the first window on, until the module goes. */
-static void veto(void)
+static int veto(void)
 {
 	int ret;
 
 	if (smp_load_acquire(&vetoed))
-		return;
-	mutex_lock(&veto_lock);
-	if (!vetoed) {
+		return 0;
+	/* Who installs it waits for all tasks. */
+	if (mutex_lock_killable(&veto_lock))
+		return -EINTR;
+	if (!vetoed && get_jiffies_64() >= failed_until) {
 		ret = hpmmap_veto_begin("mm_take_all_locks", has_windows);
-		if (ret)
+		if (!ret) {
+			smp_store_release(&vetoed, true);
+		} else {
+			failed_until = get_jiffies_64() + msecs_to_jiffies(FAILED_MS);
 			pr_warn_ratelimited("windows show no memory of Linux: mm_take_all_locks() cannot be hooked: %d\n",
 					    ret);
-		else
-			smp_store_release(&vetoed, true);
+		}
 	}
 	mutex_unlock(&veto_lock);
+	return 0;
 }
 
 /* May a window show memory of Linux? */
@@ -86,15 +95,17 @@ static const struct mmu_interval_notifier_ops nothing_ops = {
  * Notifiers can be registered for it without all of its locks from here on.
  *
  * Return: 0; -EBUSY where it has windows that it did not attach itself, but inherited
- * (MADV_DOFORK); -EINTR, or -ENOMEM.
+ * (MADV_DOFORK); -EINTR if it is being killed, -ERESTARTNOINTR where it has a signal to see
+ * to first, or -ENOMEM.
  */
 int hpmmap_viewer_begin(void)
 {
 	struct mmu_interval_notifier notifier;
 	struct mm_struct *mm = current->mm;
-	int ret;
+	int ret = veto();
 
-	veto();
+	if (ret || compat_mm_knows_intervals(mm))
+		return ret;
 	if (mmap_write_lock_killable(mm))
 		return -EINTR;
 	ret = mmu_interval_notifier_insert_locked(&notifier, mm, 0, PAGE_SIZE,
@@ -102,12 +113,12 @@ int hpmmap_viewer_begin(void)
 	mmap_write_unlock(mm);
 	if (!ret)
 		mmu_interval_notifier_remove(&notifier);
-	return ret;
+	/* Whoever takes all locks stops at any signal. */
+	return ret == -EINTR && !fatal_signal_pending(current) ? -ERESTARTNOINTR : ret;
 }
 
 /* There are no windows. */
 void hpmmap_viewers_exit(void)
 {
-	if (vetoed)
-		hpmmap_veto_end();
+	hpmmap_veto_end();
 }

@@ -13,6 +13,7 @@
  * Behind it all stands that each entry has a reference to its block, so that one which is
  * given up returns to its pool only when it has gone.
  */
+#include <linux/completion.h>
 #include <linux/hashtable.h>
 #include <linux/kobject.h>
 #include <linux/mm.h>
@@ -262,6 +263,50 @@ static const struct mmu_interval_notifier_ops notifier_ops = {
 };
 
 /**
+ * struct watch - a request to be told what becomes of a target's memory
+ * @refs: who asks, who may be killed meanwhile, and the worker
+ * @work: to whom signals mean nothing: whoever takes all locks of an address space stops
+ *	at any, and who faults in the kernel cannot see to one
+ * @done: it was answered
+ * @win: the window, with a reference, and one as a user of the target's address space
+ * @ret: the answer
+ */
+struct watch {
+	refcount_t refs;
+	struct work_struct work;
+	struct completion done;
+	struct hpmmap_window *win;
+	int ret;
+};
+
+static void watch_put(struct watch *watch)
+{
+	if (refcount_dec_and_test(&watch->refs))
+		kfree(watch);
+}
+
+static void watch_work_fn(struct work_struct *work)
+{
+	struct watch *watch = container_of(work, struct watch, work);
+	struct hpmmap_window *win = watch->win;
+	struct mm_struct *mm = win->mm;
+
+	watch->ret = 0;
+	mmap_write_lock(mm);
+	if (!win->notified) {
+		watch->ret = mmu_interval_notifier_insert_locked(&win->notifier, mm, 0,
+								 TASK_SIZE_MAX, &notifier_ops);
+		if (!watch->ret)
+			smp_store_release(&win->notified, true);
+	}
+	mmap_write_unlock(mm);
+	complete(&watch->done);
+	hpmmap_window_put(win);
+	mmput_async(mm);
+	watch_put(watch);
+}
+
+/**
  * hpmmap_window_watch() - be told what becomes of the target's memory of Linux
  * @win: the window; the caller uses the target's address space, and holds no mmap_lock
  *
@@ -272,19 +317,23 @@ static const struct mmu_interval_notifier_ops notifier_ops = {
  */
 int hpmmap_window_watch(struct hpmmap_window *win)
 {
-	int ret = 0;
+	struct watch *watch;
+	int ret;
 
 	if (smp_load_acquire(&win->notified))
 		return 0;
-	if (mmap_write_lock_killable(win->mm))
-		return -EINTR;
-	if (!win->notified) {
-		ret = mmu_interval_notifier_insert_locked(&win->notifier,
-				win->mm, 0, TASK_SIZE_MAX, &notifier_ops);
-		if (!ret)
-			smp_store_release(&win->notified, true);
-	}
-	mmap_write_unlock(win->mm);
+	watch = kmalloc(sizeof(*watch), GFP_KERNEL_ACCOUNT);
+	if (!watch)
+		return -ENOMEM;
+	refcount_set(&watch->refs, 2);
+	init_completion(&watch->done);
+	INIT_WORK(&watch->work, watch_work_fn);
+	hpmmap_window_hold(win);
+	mmget(win->mm);
+	watch->win = win;
+	queue_work(hpmmap_wq, &watch->work);
+	ret = wait_for_completion_killable(&watch->done) ? -EINTR : watch->ret;
+	watch_put(watch);
 	return ret;
 }
 

@@ -345,6 +345,13 @@ int compat_interval_wait(struct mmu_interval_notifier *notifier)
 	return wait_event_killable(all->wq, READ_ONCE(all->invalidate_seq) != seq);
 }
 
+bool compat_mm_knows_intervals(struct mm_struct *mm)
+{
+	struct mmu_notifier_subscriptions *all = smp_load_acquire(&mm->notifier_subscriptions);
+
+	return all && READ_ONCE(all->has_itree);
+}
+
 static int *core_overcommit;
 static long *core_total_swap;
 typedef unsigned long commit_limit_t(void);

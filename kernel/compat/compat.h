@@ -370,6 +370,9 @@ bool compat_interval_try_begin(struct mmu_interval_notifier *notifier,
 			       unsigned long *seq);
 int compat_interval_wait(struct mmu_interval_notifier *notifier);
 
+/* Can such a notifier be inserted without all locks of the address space? For ever, then. */
+bool compat_mm_knows_intervals(struct mm_struct *mm);
+
 /*
  * May a mapping of a file have entries for pages that are somebody else's? Since 6.18
  * the core takes them for bad ones, and so do checks of page tables.
