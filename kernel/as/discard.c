@@ -116,12 +116,25 @@ u64 hpmmap_discard_begin(void)
 	return atomic64_inc_return(&last);
 }
 
+/* Mappings of a slot come one after another: all between them is gone, or not ours. */
 static void set_gone(struct hpmmap_block *block, u64 discard, unsigned int first,
 		     unsigned int nr)
 {
+	if (block->gone.discard != discard)
+		block->gone.first = first;
 	block->gone.discard = discard;
-	block->gone.first = first;
-	block->gone.nr = nr;
+	block->gone.nr = first + nr - block->gone.first;
+}
+
+/* What somebody has pinned of pages of Linux stays, and is not zeros yet. */
+static bool has_linux(struct hpmmap_block *block, unsigned int first, unsigned int nr)
+{
+	unsigned int i;
+
+	for (i = first; i < first + nr; i++)
+		if (block->pages[i])
+			return true;
+	return false;
 }
 
 static bool is_gone(const struct hpmmap_block *block, u64 discard, unsigned int first,
@@ -217,7 +230,8 @@ static void drop_linux_range(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			   (unsigned long)nr << PAGE_SHIFT);
 		hpmmap_block_set_stale(block, first, nr);
 		hpmmap_block_drop_linux(&ctx->owner, block, first, nr);
-		set_gone(block, discard, first, nr);
+		if (!has_linux(block, first, nr))
+			set_gone(block, discard, first, nr);
 		if (fatal_signal_pending(current))
 			return;
 		cond_resched();

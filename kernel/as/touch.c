@@ -69,6 +69,7 @@ static struct hpmmap_block *exchange(struct hpmmap_ctx *ctx,
 	init_nodemask_of_node(&nodes, nid);
 	other = hpmmap_pool_alloc_instead(block->account, nid, &nodes);
 	if (other) {
+		other->gone = block->gone;
 		hpmmap_store_put(ctx, slot, other);
 		hpmmap_block_release(ctx, block);
 		atomic_long_inc(&ctx->nr_held);
@@ -79,6 +80,7 @@ static struct hpmmap_block *exchange(struct hpmmap_ctx *ctx,
 		other = find_spare(ctx, nid, 0, ctx->spare_slot, &looks);
 	if (!other)
 		return NULL;
+	swap(other->gone, block->gone);
 	hpmmap_store_put(ctx, other->slot, block);
 	hpmmap_store_put(ctx, slot, other);
 	return other;

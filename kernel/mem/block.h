@@ -97,7 +97,8 @@ enum hpmmap_block_state {
  *	Protected as @stale.
  * @reuse_id: id of the context that keeps it for reuse, or 0
  * @draft: NULL, or what there is to copy yet; protected as @stale
- * @gone: which discard has made zeros of which of its pages last; protected as @stale
+ * @gone: of its slot: which discard has made zeros of which pages last; protected as
+ *	@stale
  * @lost: NULL, or one bit a page: it is a copy of a page that a memory error was
  *	in, and who touches it gets SIGBUS. Protected as @stale.
  */
@@ -123,7 +124,7 @@ struct hpmmap_block {
 	DECLARE_BITMAP(reuse, SLOT_PAGES);
 	u64 reuse_id;
 	struct hpmmap_draft *draft;
-	struct {
+	struct hpmmap_gone {
 		u64 discard;
 		unsigned int first;
 		unsigned int nr;
