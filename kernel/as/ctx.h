@@ -83,6 +83,7 @@ enum hpmmap_name {
  *	lock, for only the task itself sets it to itself. Protected by @ops.
  * @frozen: ranges whose contents go elsewhere (as/freeze.c), and who waits for that.
  *	@by: who has frozen them; it stands for itself alone, and is not looked into.
+ *	@thaws: how often that has ended.
  *	Changed under @ops and mmap_lock held for writing: it does not change while
  *	somebody holds that, so who does sees whether anything may be mapped. @nr_impatient:
  *	faults that kept mmap_lock from who wanted it.
@@ -162,6 +163,7 @@ struct hpmmap_ctx {
 		unsigned int nr;
 		bool moving;
 		struct task_struct *by;
+		unsigned int thaws;
 		atomic_t nr_impatient;
 		struct {
 			unsigned long start;

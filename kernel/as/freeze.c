@@ -86,6 +86,7 @@ void hpmmap_thaw(struct hpmmap_ctx *ctx)
 	lockdep_assert_held(&ctx->ops);
 	mmap_write_lock(ctx->mm);
 	WRITE_ONCE(ctx->frozen.nr, 0);
+	WRITE_ONCE(ctx->frozen.thaws, ctx->frozen.thaws + 1);
 	mmap_write_unlock(ctx->mm);
 	wake_up_all(&ctx->frozen.wait);
 }
@@ -124,6 +125,8 @@ static vm_fault_t wait_impatient(struct hpmmap_ctx *ctx, struct vm_fault *vmf)
  */
 vm_fault_t hpmmap_frozen_wait(struct hpmmap_ctx *ctx, struct vm_fault *vmf)
 {
+	unsigned int thaws;
+
 	/* Linux fills what is locked when it maps it: who maps does, after the thaw. */
 	if (ctx->frozen.by == current)
 		return VM_FAULT_SIGBUS;
@@ -131,8 +134,10 @@ vm_fault_t hpmmap_frozen_wait(struct hpmmap_ctx *ctx, struct vm_fault *vmf)
 		return wait_impatient(ctx, vmf);
 	if (vmf->flags & FAULT_FLAG_RETRY_NOWAIT)
 		return VM_FAULT_RETRY;
+	thaws = READ_ONCE(ctx->frozen.thaws);
 	compat_fault_unlock(vmf);
-	wait_event_killable(ctx->frozen.wait, !READ_ONCE(ctx->frozen.nr));
+	/* What is frozen next is another matter. */
+	wait_event_killable(ctx->frozen.wait, READ_ONCE(ctx->frozen.thaws) != thaws);
 	return VM_FAULT_RETRY;
 }
 

@@ -205,7 +205,7 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 		.renewed = addr >= ctx->hole.start &&
 			   addr + len <= ctx->hole.end,
 	};
-	bool stack = hpmmap_wants_stack(ctx, flags), frozen;
+	bool stack = hpmmap_wants_stack(ctx, flags), ours, frozen;
 	unsigned long given = stack ? hpmmap_stack_given(c.start, c.end) : addr;
 	unsigned long ret = -ENOMEM;
 	LIST_HEAD(blocks);
@@ -238,12 +238,13 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	 * it would be lost if the call failed, nobody comes there until that is known.
 	 * Otherwise what is to be locked has its memory then, too: Linux maps it at once.
 	 */
-	frozen = fixed && hpmmap_range_has_ours(ctx, addr, addr + len);
+	ours = fixed && hpmmap_range_has_ours(ctx, addr, addr + len);
+	frozen = ours && prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
 	if (frozen) {
 		ret = hpmmap_freeze(ctx, addr, addr + len);
 		if (ret)
 			goto err_few;
-	} else if (locked || !c.renewed) {
+	} else if (!ours && (locked || !c.renewed)) {
 		if (!fixed && hpmmap_range_is_taken(ctx, addr, addr + len)) {
 			ctx->hole.end = 0;
 			ret = -EEXIST;
@@ -269,9 +270,10 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 		hpmmap_change_renew(&c);
 		store_commit_range(ctx, given, c.end, &blocks);
 	}
-	/* A mapping to be replaced may be gone even if it failed. */
-	hpmmap_change_settle(&c, IS_ERR_VALUE(ret) ? HPMMAP_CUT : HPMMAP_FRESH,
-			     &blocks);
+	/* A mapping to be replaced may be gone even if it failed; or it has to be mapped again. */
+	c.lazy |= IS_ERR_VALUE(ret);
+	hpmmap_change_settle(&c, !IS_ERR_VALUE(ret) ? HPMMAP_FRESH :
+			     frozen ? HPMMAP_FAILED : HPMMAP_CUT, &blocks);
 	if (!IS_ERR_VALUE(ret) &&
 	    ((ctx->job->first_touch && flags & MAP_POPULATE) ||
 	     (frozen && locked && !c.lazy)))

@@ -366,7 +366,16 @@ static long mmap_short(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP, rest.si);
 		return addr;
 	}
-	/* Where something is replaced, nothing may be left open until all is Linux's. */
+	/*
+	 * Where something is replaced, nothing may be left open until all is Linux's, and
+	 * what is there already may have been written to.
+	 */
+	if (fixed && ret == -ENOMEM) {
+		ret = mmap_linux(ctx, &part);
+		if (!IS_ERR_VALUE(ret))
+			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP,
+					      PAGE_ALIGN(regs->si));
+	}
 	if (fixed)
 		return ret;
 	if (rest.si)

@@ -401,7 +401,8 @@ static long move_to(struct hpmmap_ctx *ctx, const struct remap *r,
 err_relock:
 	hpmmap_thaw(ctx);
 	/* What was to be replaced may be gone, or a part of the old one. */
-	hpmmap_change_settle(&new, HPMMAP_CUT, NULL);
+	new.lazy = true;
+	hpmmap_change_settle(&new, fixed ? HPMMAP_FAILED : HPMMAP_CUT, NULL);
 	relock_old(r, true);
 	old.lazy = true;
 	hpmmap_change_settle(&old, HPMMAP_FAILED, NULL);
