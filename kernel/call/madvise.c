@@ -109,9 +109,17 @@ static long discard_ours(struct hpmmap_ctx *ctx, unsigned long start,
 	return hole || addr < end ? -ENOMEM : 0;
 }
 
-/* A hint about what is ours: 0, -EINVAL where it is locked, or -ENOMEM. */
+/* Is a hint wrong for a mapping? */
+static bool refuses_hint(struct vm_area_struct *vma, int advice)
+{
+	if (advice == MADV_FREE && !hpmmap_vma_is_ours(vma) && !vma_is_anonymous(vma))
+		return true;
+	return vma->vm_flags & VM_LOCKED && advice != MADV_COLLAPSE;
+}
+
+/* A hint about what is ours: 0, -EINVAL where it is wrong, or -ENOMEM. */
 static long hint_ours(struct hpmmap_ctx *ctx, unsigned long start,
-		      unsigned long end, bool locked_too)
+		      unsigned long end, int advice)
 {
 	struct vm_area_struct *vma;
 	unsigned long addr = start;
@@ -120,7 +128,7 @@ static long hint_ours(struct hpmmap_ctx *ctx, unsigned long start,
 
 	mmap_read_lock(ctx->mm);
 	for_each_vma_range(vmi, vma, end) {
-		if (vma->vm_flags & VM_LOCKED && !locked_too) {
+		if (refuses_hint(vma, advice)) {
 			ret = -EINVAL;
 			break;
 		}
@@ -181,7 +189,7 @@ static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	case MADV_PAGEOUT:
 	case MADV_COLLAPSE:
 		/* Our memory is there, and it stays. */
-		return hint_ours(ctx, start, end, advice == MADV_COLLAPSE);
+		return hint_ours(ctx, start, end, advice);
 	case HPMMAP_MADV_REUSE:
 		return reuse_ours(ctx, start, end);
 	case MADV_WIPEONFORK:

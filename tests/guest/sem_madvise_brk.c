@@ -200,6 +200,23 @@ static void free_keeps_or_zeroes(void)
 	}
 }
 
+/* Not for what others may see, wherever in the range that is. */
+static void free_is_refused(void)
+{
+	char *base = map_filled();
+
+	map_flags(base + MB(4), PAGE, RW, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED);
+	base[MB(4)] = 7;
+	CHECK_ERR(madvise(base, USED, MADV_FREE), EINVAL);
+	CHECK_EQ(base[MB(4)], 7);
+	verify(base + MB(4) + PAGE, PAGE, 5, MB(4) + PAGE);
+	/* A hole before it is not what counts. */
+	unmap(base + PAGE, PAGE);
+	CHECK_ERR(madvise(base, USED, MADV_FREE), EINVAL);
+	CHECK_ERR(madvise(base, MB(2), MADV_FREE), ENOMEM);
+	unmap(base, USED);
+}
+
 static void expect_not_inherited(void *arg)
 {
 	char *base = arg;
@@ -688,6 +705,7 @@ int main(void)
 		T(dontneed_locked_is_refused),
 		T(guards),
 		T(free_keeps_or_zeroes),
+		T(free_is_refused),
 		T(dontfork),
 		T(wipeonfork),
 		T(wipeonfork_beside_other_advice),
