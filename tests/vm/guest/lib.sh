@@ -198,5 +198,8 @@ guided() {
 		fail "the programs are in build/vm/guided/$HPMMAP_KVER: guided --print FILE"
 	}
 	sysctl -q vm.unprivileged_userfaultfd=0 debug.exception-trace=1
+	# Who was killed between shmget(2) and shmctl(2) has left a segment, which is memory of the pools.
+	ipcs -m
+	ipcrm --all=shm
 	expect_pool_free
 }
