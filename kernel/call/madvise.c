@@ -51,8 +51,8 @@ static bool range_keeps_contents(struct hpmmap_ctx *ctx, unsigned long start,
 
 static bool advice_discards(int advice)
 {
-	return advice == MADV_FREE || advice == MADV_REMOVE ||
-	       advice == MADV_DONTFORK || advice == MADV_WIPEONFORK;
+	return advice == MADV_FREE || advice == MADV_DONTFORK ||
+	       advice == MADV_WIPEONFORK;
 }
 
 /* What is discarded before others may have mmap_lock, if they want it. */
@@ -198,9 +198,6 @@ static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 					      advice == MADV_WIPEONFORK);
 		hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
 		return ret;
-	case MADV_REMOVE:
-		/* Not for private memory. */
-		return -EINVAL;
 	default:
 		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
 		/* Linux keeps the contents of files behind a guard. */
@@ -251,6 +248,36 @@ static long madvise_discard(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	return ret;
 }
 
+/*
+ * MADV_REMOVE is not for private memory, but what comes before that in the range goes: Linux
+ * stops at the first mapping that refuses it. Without ctx->ops, as others may have the file
+ * locked and wait for another thread.
+ */
+static long madvise_remove(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
+{
+	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
+	struct pt_regs before = *regs;
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+	long ret = 0;
+
+	if (range_keeps_contents(ctx, start, end, MADV_REMOVE))
+		return -EPERM;
+	mmap_read_lock(ctx->mm);
+	for_each_vma_range(vmi, vma, end) {
+		if (!hpmmap_vma_is_ours(vma))
+			continue;
+		end = max(start, vma->vm_start);
+		break;
+	}
+	mmap_read_unlock(ctx->mm);
+	before.si = end - start;
+	if (before.si)
+		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, &before);
+	/* Of holes it is told only where nothing refuses it. */
+	return ret && ret != -ENOMEM ? ret : -EINVAL;
+}
+
 static long madvise_with_ours(struct hpmmap_ctx *ctx,
 			      const struct pt_regs *regs)
 {
@@ -276,6 +303,8 @@ static long madvise_with_ours(struct hpmmap_ctx *ctx,
 		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
 		hpmmap_change_settle_apart(&c, HPMMAP_KEPT);
 		return ret;
+	case MADV_REMOVE:
+		return madvise_remove(ctx, regs);
 	case MADV_MERGEABLE:
 		/* It is advice: what is sealed stays, and is not merged. */
 		ret = IS_ENABLED(CONFIG_KSM) ?
