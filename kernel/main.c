@@ -15,6 +15,7 @@
 #include "as/job.h"
 #include "as/life.h"
 #include "as/vmops.h"
+#include "as/viewer.h"
 #include "as/window.h"
 #include "fs/show.h"
 #include "fs/super.h"
@@ -136,6 +137,7 @@ static const struct {
 	{ hpmmap_vmops_init, NULL },
 	{ hooks_init, hpmmap_hook_exit },
 	{ sysfs_dir_init, hpmmap_sysfs_exit },
+	{ NULL, hpmmap_viewers_exit },
 	{ hpmmap_windows_init, hpmmap_windows_exit },
 	{ NULL, hpmmap_jobs_exit },
 	{ NULL, hpmmap_pool_exit },

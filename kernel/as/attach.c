@@ -95,6 +95,7 @@ static struct hpmmap_attachment *attachment_alloc(struct hpmmap_window *win,
 	att->start = start;
 	att->len = len;
 	att->readonly = readonly;
+	att->sees_linux = hpmmap_viewers_see_linux();
 	INIT_LIST_HEAD(&att->viewer.link);
 	mmgrab(current->mm);
 	att->viewer.mm = current->mm;

@@ -37,7 +37,6 @@
 #include "as/stats.h"
 #include "as/store.h"
 #include "as/view.h"
-#include "as/viewer.h"
 #include "as/vma.h"
 #include "as/window.h"
 
@@ -336,7 +335,7 @@ static vm_fault_t map_linux(const struct view *v)
 	struct page *page;
 	vm_fault_t ret = 0;
 
-	if (!compat_has_special_pages() || !hpmmap_viewers_see_linux())
+	if (!compat_has_special_pages() || !v->att->sees_linux)
 		return VM_FAULT_SIGBUS;
 	if (!smp_load_acquire(&win->notified))
 		return failed_before(v) ?: VM_FAULT_RETRY;

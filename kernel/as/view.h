@@ -16,6 +16,7 @@ struct hpmmap_grant;
  * @start: first address of the target's
  * @len: length
  * @readonly: nobody writes by it
+ * @sees_linux: pages of Linux may be in it, see viewer.c
  * @viewer: the address space that has it
  * @failed: where a thread, of such a start, has waited for a page of Linux in vain.
  *	Protected by the window's lock.
@@ -29,6 +30,7 @@ struct hpmmap_attachment {
 	unsigned long start;
 	unsigned long len;
 	bool readonly;
+	bool sees_linux;
 	struct hpmmap_viewer viewer;
 	struct {
 		const struct task_struct *task;

@@ -27,7 +27,6 @@
 #include "sysfs.h"
 #include "as/ctx.h"
 #include "as/file.h"
-#include "as/viewer.h"
 #include "as/window.h"
 
 static DEFINE_HASHTABLE(windows, 8);
@@ -376,5 +375,4 @@ int hpmmap_windows_init(void)
 void hpmmap_windows_exit(void)
 {
 	sysfs_remove_files(hpmmap_sysfs_dir(HPMMAP_DIR_WINDOWS), window_attrs);
-	hpmmap_viewers_exit();
 }
