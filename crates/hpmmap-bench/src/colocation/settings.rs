@@ -1,5 +1,8 @@
 //! The machine as a memory manager needs it.
 
+use std::thread;
+use std::time::Duration;
+
 use hpmmap_base::error::{Error, Result};
 use hpmmap_base::size::short;
 use hpmmap_host::{Root, pool};
@@ -7,6 +10,9 @@ use hpmmap_host::{Root, pool};
 use super::plan::{Cell, Manager, Parameters};
 use crate::machine::{HUGETLB, Prepared, THP, hugetlb_free, pools_free, thp};
 use crate::plan::LARGE_PAGE;
+
+/// How often what the pools lack is asked for again.
+const ADD_TRIES: u32 = 5;
 
 /// Whether the scheduler counts for how long tasks are blocked.
 const SCHEDSTATS: &str = "proc/sys/kernel/sched_schedstats";
@@ -111,6 +117,15 @@ impl Settings {
         }
         if want.pool_bytes > 0 {
             self.memory.add_pool(want.pool_bytes)?;
+            // A page that somebody has pinned keeps its memory block for a moment.
+            for _ in 0..ADD_TRIES {
+                let missing = want.pool_bytes.saturating_sub(pools_free(&self.root));
+                if missing == 0 {
+                    break;
+                }
+                thread::sleep(Duration::from_secs(1));
+                self.memory.add_pool(missing)?;
+            }
             enough("pool memory", want.pool_bytes, pools_free(&self.root))?;
         }
         self.now = Some(want);
