@@ -258,18 +258,14 @@ static long madvise_remove(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
 	struct pt_regs before = *regs;
 	struct vm_area_struct *vma;
-	VMA_ITERATOR(vmi, ctx->mm, start);
 	long ret = 0;
 
 	if (range_keeps_contents(ctx, start, end, MADV_REMOVE))
 		return -EPERM;
 	mmap_read_lock(ctx->mm);
-	for_each_vma_range(vmi, vma, end) {
-		if (!hpmmap_vma_is_ours(vma))
-			continue;
+	vma = hpmmap_range_first_ours(ctx->mm, start, end);
+	if (vma)
 		end = max(start, vma->vm_start);
-		break;
-	}
 	mmap_read_unlock(ctx->mm);
 	before.si = end - start;
 	if (before.si)
