@@ -19,6 +19,15 @@ restore() {
 trap restore EXIT
 mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug
 
+# end_session LEADER: kills what is left of a session. Some that fail leave children, which fork.
+end_session() {
+	local tries=100
+	while pkill -KILL --session "$1"; do
+		((tries--)) || fail "processes do not end: $(pgrep --list-full --session "$1")"
+		sleep 0.1
+	done
+}
+
 # run_one HOW NAME TIMEOUT COMMAND...: its output and, in a line of its own, how it ended.
 run_one() {
 	local how=$1 name=$2 timeout=$3 status=0 prefix=()
@@ -28,8 +37,7 @@ run_one() {
 	# What outlives it may still write.
 	setsid timeout --kill-after=10 "$timeout" "${prefix[@]}" "$built/$@" >>"$records/$how/$name" 2>&1 </dev/null &
 	wait $! || status=$?
-	# Some that fail leave a child, which would keep its context.
-	! pkill -KILL --session $! || sleep 0.2
+	end_session $!
 	printf '\nexit status %d\n' $status >>"$records/$how/$name"
 }
 
