@@ -11,7 +11,6 @@
 #include "mem/section.h"
 #include "as/ctx.h"
 #include "as/failure.h"
-#include "as/handback.h"
 #include "as/job.h"
 #include "as/life.h"
 #include "as/vmops.h"

@@ -18,6 +18,7 @@
 #include "as/counters.h"
 #include "as/job.h"
 #include "as/reuse.h"
+#include "as/thaws.h"
 
 struct hpmmap_family;
 struct hpmmap_window;
@@ -83,10 +84,8 @@ enum hpmmap_name {
  *	lock, for only the task itself sets it to itself. Protected by @ops.
  * @frozen: ranges whose contents go elsewhere (as/freeze.c), and who waits for that.
  *	@by: who has frozen them; it stands for itself alone, and is not looked into.
- *	@thaws: how often that has ended.
  *	Changed under @ops and mmap_lock held for writing: it does not change while
- *	somebody holds that, so who does sees whether anything may be mapped. @nr_impatient:
- *	faults that kept mmap_lock from who wanted it.
+ *	somebody holds that, so who does sees whether anything may be mapped.
  * @nr_replacing: calls of Linux that are replacing memory of ours; rises under
  *	@ops only
  * @collapse: a thread will map slots by one entry again before it goes on, @slot first;
@@ -163,13 +162,11 @@ struct hpmmap_ctx {
 		unsigned int nr;
 		bool moving;
 		struct task_struct *by;
-		unsigned int thaws;
-		atomic_t nr_impatient;
 		struct {
 			unsigned long start;
 			unsigned long end;
 		} ranges[2];
-		wait_queue_head_t wait;
+		struct hpmmap_thaws thaws;
 	} frozen;
 	struct {
 		struct callback_head work;

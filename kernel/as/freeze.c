@@ -4,14 +4,12 @@
  * waits. So contents can go elsewhere, which may take long, without mmap_lock held all
  * the time.
  */
-#include <linux/delay.h>
 #include <linux/mm.h>
-#include <linux/sched/signal.h>
-#include <linux/wait.h>
 
 #include "hpmmap.h"
 #include "as/ctx.h"
 #include "as/freeze.h"
+#include "as/thaws.h"
 #include "as/zap.h"
 
 static void add(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end)
@@ -24,7 +22,6 @@ static void add(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end)
 	ctx->frozen.ranges[nr].start = start;
 	ctx->frozen.ranges[nr].end = end;
 	ctx->frozen.by = current;
-	atomic_set(&ctx->frozen.nr_impatient, 0);
 	WRITE_ONCE(ctx->frozen.nr, nr + 1);
 }
 
@@ -86,31 +83,8 @@ void hpmmap_thaw(struct hpmmap_ctx *ctx)
 	lockdep_assert_held(&ctx->ops);
 	mmap_write_lock(ctx->mm);
 	WRITE_ONCE(ctx->frozen.nr, 0);
-	WRITE_ONCE(ctx->frozen.thaws, ctx->frozen.thaws + 1);
 	mmap_write_unlock(ctx->mm);
-	wake_up_all(&ctx->frozen.wait);
-}
-
-/*
- * Faults that may not let go of mmap_lock, and wait 1 ms each while somebody wants it
- * for writing; the copier may be behind him.
- */
-#define IMPATIENT_MOST 100
-
-/*
- * Who keeps mmap_lock, and needs the page: a futex, which comes again until the page is
- * there, with mmap_lock free in between. Others come again with it held.
- */
-static vm_fault_t wait_impatient(struct hpmmap_ctx *ctx, struct vm_fault *vmf)
-{
-	struct mm_struct *mm = vmf->vma->vm_mm;
-
-	if (vmf->flags & FAULT_FLAG_REMOTE || fatal_signal_pending(current) ||
-	    (mmap_lock_is_contended(mm) &&
-	     atomic_inc_return(&ctx->frozen.nr_impatient) > IMPATIENT_MOST))
-		return VM_FAULT_SIGBUS;
-	usleep_range(1000, 1100);
-	return VM_FAULT_NOPAGE;
+	hpmmap_thaws_tell(&ctx->frozen.thaws);
 }
 
 /**
@@ -118,27 +92,17 @@ static vm_fault_t wait_impatient(struct hpmmap_ctx *ctx, struct vm_fault *vmf)
  * @ctx: its context
  * @vmf: the fault
  *
- * Return: VM_FAULT_SIGBUS for who has frozen it; VM_FAULT_RETRY, mostly when it is not
- * frozen any more; for who keeps mmap_lock
- * VM_FAULT_SIGBUS, if it is a debugger, who then comes by vm_operations->access, and
- * VM_FAULT_NOPAGE after a moment, for a futex.
+ * Return: VM_FAULT_SIGBUS for who has frozen it; otherwise as hpmmap_thaws_wait().
  */
 vm_fault_t hpmmap_frozen_wait(struct hpmmap_ctx *ctx, struct vm_fault *vmf)
 {
-	unsigned int thaws;
+	struct hpmmap_thaws *thaws = &ctx->frozen.thaws;
 
 	/* Linux fills what is locked when it maps it: who maps does, after the thaw. */
 	if (ctx->frozen.by == current)
 		return VM_FAULT_SIGBUS;
-	if (!(vmf->flags & FAULT_FLAG_ALLOW_RETRY))
-		return wait_impatient(ctx, vmf);
-	if (vmf->flags & FAULT_FLAG_RETRY_NOWAIT)
-		return VM_FAULT_RETRY;
-	thaws = READ_ONCE(ctx->frozen.thaws);
-	compat_fault_unlock(vmf);
-	/* What is frozen next is another matter. */
-	wait_event_killable(ctx->frozen.wait, READ_ONCE(ctx->frozen.thaws) != thaws);
-	return VM_FAULT_RETRY;
+	/* It is frozen until mmap_lock is let go. */
+	return hpmmap_thaws_wait(thaws, atomic_read(&thaws->nr), vmf);
 }
 
 /* May vm_operations read, or write, at an address of a mapping? mmap_lock held. */

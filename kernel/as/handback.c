@@ -117,27 +117,18 @@ static bool is_pinned(struct hpmmap_ctx *ctx, const struct piece *p)
  */
 int hpmmap_handback_read(struct hpmmap_ctx *ctx, unsigned long addr, void *buf)
 {
-	unsigned int i = page_in_slot(addr);
 	struct hpmmap_block *block;
-	struct page *page = NULL;
-	int ret = 0, cookie;
+	int ret = 0;
 
 	mutex_lock(&ctx->lock);
 	block = hpmmap_store_load(ctx, slot_of(addr));
-	if (block && !test_bit(i, block->stale))
-		page = hpmmap_block_page(block, i);
 	/* A fault of another thread may be clearing it. */
-	if (page && block->folio)
+	if (block && block->folio)
 		folio_wait_locked(block->folio);
-	cookie = hpmmap_poison_touch();
-	if (page && hpmmap_block_is_lost(block, i))
-		ret = -EFAULT;
-	else if (page)
-		ret = copy_mc_to_kernel(buf, page_address(page), PAGE_SIZE) ?
-		      -EFAULT : 1;
-	hpmmap_poison_untouch(cookie);
+	if (block)
+		ret = hpmmap_block_read(block, page_in_slot(addr), buf);
 	mutex_unlock(&ctx->lock);
-	return ret > 0 ? !!memchr_inv(buf, 0, PAGE_SIZE) : ret;
+	return ret;
 }
 
 static int contents_copy(struct hpmmap_ctx *ctx, const struct piece *p,
@@ -379,82 +370,4 @@ long hpmmap_handback(struct hpmmap_ctx *ctx, unsigned long start,
 	ret = range_hand_back(ctx, start, end, NULL, skip_sealed);
 	hpmmap_ops_unlock(ctx);
 	return ret;
-}
-
-/* userfaultfd */
-
-/* Is there memory of ours in a range of another address space? */
-static bool other_has_ours(struct mm_struct *mm, unsigned long start,
-			   unsigned long end)
-{
-	bool ret;
-
-	if (!hpmmap_ctx_exists(mm) || !mmget_not_zero(mm))
-		return false;
-	if (mmap_read_lock_killable(mm)) {
-		mmput_async(mm);
-		return true;
-	}
-	ret = hpmmap_range_first_ours(mm, start, end);
-	mmap_read_unlock(mm);
-	/* The last user may be the caller. */
-	mmput_async(mm);
-	return ret;
-}
-
-/* A range of the address space that a userfaultfd is of. */
-static long before_use(struct file *file, unsigned long start,
-		       unsigned long end)
-{
-	struct mm_struct *mm = compat_userfaultfd_mm(file);
-	struct hpmmap_ctx *ctx;
-	long ret;
-
-	if (offset_in_page(start | end) || end <= start || end > TASK_SIZE)
-		return 0;
-	/* As any mapping of a file that is shared. */
-	if (mm != current->mm)
-		return mm && other_has_ours(mm, start, end) ? -EINVAL : 0;
-	ctx = hpmmap_ctx_get(mm);
-	if (!ctx)
-		return 0;
-	ret = hpmmap_range_has_ours(ctx, start, end) ?
-	      hpmmap_handback(ctx, start, end, false) : 0;
-	hpmmap_ctx_put(ctx);
-	return ret;
-}
-
-/* Linux reads the argument again, and refuses what is wrong with it. */
-static long before_register(struct file *file, void __user *arg)
-{
-	struct uffdio_register reg;
-
-	if (copy_from_user(&reg, arg, offsetof(struct uffdio_register, ioctls)))
-		return 0;
-	if (!reg.mode || reg.mode & ~(UFFDIO_REGISTER_MODE_MISSING |
-				      UFFDIO_REGISTER_MODE_WP))
-		return 0;
-	return before_use(file, reg.range.start,
-			  reg.range.start + reg.range.len);
-}
-
-/**
- * hpmmap_userfaultfd_ioctl() - stands in for userfaultfd_ioctl()
- * @file: of a userfaultfd, not only of the caller's own address space
- * @cmd: what
- * @arg: its argument
- *
- * Return: what it returns.
- */
-long hpmmap_userfaultfd_ioctl(struct file *file, unsigned int cmd,
-			      unsigned long arg)
-{
-	unsigned long start, end;
-	long ret = 0;
-
-	if (cmd == UFFDIO_REGISTER)
-		ret = before_register(file, (void __user *)arg);
-	else if (compat_uffd_move_source(cmd, (void __user *)arg, &start, &end))
-		ret = before_use(file, start, end);
-	return ret ? ret : hpmmap_call_userfaultfd(file, cmd, arg);
 }

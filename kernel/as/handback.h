@@ -7,14 +7,10 @@
 
 #include "as/ctx.h"
 
-struct file;
-
 long hpmmap_handback(struct hpmmap_ctx *ctx, unsigned long start,
 		     unsigned long end, bool skip_sealed);
 long hpmmap_handback_bound(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end, const struct pt_regs *mbind);
 int hpmmap_handback_read(struct hpmmap_ctx *ctx, unsigned long addr, void *buf);
-long hpmmap_userfaultfd_ioctl(struct file *file, unsigned int cmd,
-			      unsigned long arg);
 
 #endif /* _HPMMAP_AS_HANDBACK_H */

@@ -137,7 +137,7 @@ struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 	ctx->image = job->image;
 	mutex_init(&ctx->ops);
 	mutex_init(&ctx->lock);
-	init_waitqueue_head(&ctx->frozen.wait);
+	hpmmap_thaws_init(&ctx->frozen.thaws);
 	xa_init_flags(&ctx->store, XA_FLAGS_ACCOUNT);
 	INIT_LIST_HEAD(&ctx->orphan);
 	INIT_WORK(&ctx->bury, bury_work_fn);

@@ -3,7 +3,7 @@
  * memfd_create(2) and shmget(2): what they make is a file of the pools, which anybody can have
  * then, registered or not, and for longer than the job lasts. Where the pools have too little it
  * is Linux's, unless the job is strict; a memfd gets its memory only with its size, so it
- * becomes one of Linux's then, if nobody else can have noticed what it was.
+ * becomes one of Linux's then (become.c).
  */
 #include <linux/dcache.h>
 #include <linux/fcntl.h>
@@ -30,6 +30,7 @@
 #include "as/reserve.h"
 #include "as/stats.h"
 #include "fs/internal.h"
+#include "call/become.h"
 #include "call/sys.h"
 
 #define MEMFD_PREFIX "memfd:"
@@ -120,94 +121,6 @@ long hpmmap_sys_memfd_create(const struct pt_regs *regs)
 	return ret;
 }
 
-/*
- * Has nobody but the table and the caller a file that has never had a size? Asked where who
- * looks for it in the table finds another, or looks again when he has a reference. Locks are
- * the file's, and would go with it.
- */
-static bool is_unseen(struct file *file)
-{
-	if (file_count(file) != 2)
-		return false;
-	/* Who opens it once more, or gives it a size, has a reference until that is done. */
-	smp_rmb();
-	return d_count(file->f_path.dentry) == 1 && !READ_ONCE(file_inode(file)->i_flctx) &&
-	       hpmmap_fs_is_unused(file);
-}
-
-/* Descriptions may say so, and what they say is kept; Linux's file knows no O_DIRECT everywhere. */
-#define KEPT_FLAGS (O_APPEND | O_NONBLOCK | O_NOATIME)
-
-/* What was set of a file that has no size yet: its owner and mode, its flags, its position. */
-static void inherit(struct file *file, const struct file *old)
-{
-	const struct inode *from = file_inode(old);
-	struct inode *inode = file_inode(file);
-
-	inode->i_mode = from->i_mode;
-	inode->i_uid = from->i_uid;
-	inode->i_gid = from->i_gid;
-	file->f_flags |= old->f_flags & KEPT_FLAGS;
-	file->f_pos = old->f_pos;
-}
-
-/*
- * Another file for a descriptor of the caller's, with all that the descriptor is; it takes
- * the reference to it, and leaves that to the old one. False, and nothing has changed, where
- * the descriptor is another file's by now, or somebody else has got the old one.
- */
-static bool exchange(unsigned int fd, struct file *old, struct file *file)
-{
-	struct files_struct *files = current->files;
-	struct file __rcu **entry;
-	bool done = false;
-
-	spin_lock(&files->file_lock);
-	if (files_lookup_fd_locked(files, fd) == old && is_unseen(old)) {
-		entry = files_fdtable(files)->fd + fd;
-		inherit(file, old);
-		rcu_assign_pointer(*entry, file);
-		/*
-		 * Other threads take no lock to find a file: they take a reference, then look
-		 * here again. So either it is counted now, or they find the other one.
-		 */
-		smp_mb();
-		done = is_unseen(old);
-		if (!done)
-			rcu_assign_pointer(*entry, old);
-	}
-	spin_unlock(&files->file_lock);
-	return done;
-}
-
-/*
- * Puts a file of Linux in the place of one that could not get memory. False if somebody else
- * has the file, too: he would keep the old one.
- */
-static bool become_linux(unsigned int fd)
-{
-	struct file *old = fget(fd), *file;
-	bool done = false;
-
-	if (!old)
-		return false;
-	if (!is_unseen(old))
-		goto out;
-	file = shmem_file_setup(old->f_path.dentry->d_name.name, 0, VM_NORESERVE);
-	if (IS_ERR(file))
-		goto out;
-	file->f_mode |= FMODE_LSEEK | FMODE_PREAD | FMODE_PWRITE;
-	file->f_flags |= O_LARGEFILE;
-	done = exchange(fd, old, file);
-	if (done)
-		filp_close(old, current->files);
-	else
-		fput(file);
-out:
-	fput(old);
-	return done;
-}
-
 /* A call that gives a file its size. */
 static long size_call(enum hpmmap_call call, const struct pt_regs *regs, unsigned long bytes)
 {
@@ -219,7 +132,7 @@ static long size_call(enum hpmmap_call call, const struct pt_regs *regs, unsigne
 	ctx = sharing_ctx();
 	if (!ctx)
 		return ret;
-	if (!ctx->job->strict && become_linux(regs->di)) {
+	if (!ctx->job->strict && hpmmap_become_linux(regs->di)) {
 		ret = hpmmap_call_orig(call, regs);
 		if (!ret)
 			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP,

@@ -197,13 +197,15 @@ void compat_vma_set_file(struct vm_area_struct *vma, struct file *file)
 #endif
 	i_mmap_lock_write(mapping);
 	static_call(hpmmap_tree_remove)(vma, TREE_OF(mapping));
-	mapping_unmap_writable(mapping);
+	if (vma->vm_flags & VM_SHARED)
+		mapping_unmap_writable(mapping);
 	i_mmap_unlock_write(mapping);
 
 	vma->vm_file = get_file(file);
 	mapping = file->f_mapping;
 	i_mmap_lock_write(mapping);
-	mapping_allow_writable(mapping);
+	if (vma->vm_flags & VM_SHARED)
+		mapping_allow_writable(mapping);
 	static_call(hpmmap_tree_insert)(vma, TREE_OF(mapping));
 	i_mmap_unlock_write(mapping);
 	fput(old);

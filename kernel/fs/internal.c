@@ -85,11 +85,15 @@ struct file *hpmmap_fs_file(const char *name, loff_t size, bool private)
 	return file;
 }
 
-/* Is it one of these, and without memory? */
-bool hpmmap_fs_is_unused(struct file *file)
+/* Is it one of these? */
+bool hpmmap_fs_is_internal(const struct file *file)
 {
-	struct inode *inode = file_inode(file);
+	return file->f_mapping->a_ops == &hpmmap_fs_aops &&
+	       hpmmap_fs_inode(file_inode(file))->pins;
+}
 
-	return file->f_mapping->a_ops == &hpmmap_fs_aops && hpmmap_fs_inode(inode)->pins &&
-	       !READ_ONCE(hpmmap_fs_inode(inode)->nr);
+/* Has it no memory yet? */
+bool hpmmap_fs_is_unused(const struct file *file)
+{
+	return !READ_ONCE(hpmmap_fs_inode(file_inode(file))->nr);
 }

@@ -22,6 +22,7 @@
 #include "hpmmap.h"
 #include "mem/block.h"
 #include "as/pgmap.h"
+#include "fs/leave.h"
 #include "fs/map.h"
 #include "fs/space.h"
 
@@ -98,14 +99,22 @@ static vm_fault_t fs_fault(struct vm_fault *vmf)
 	struct inode *inode = file_inode(vmf->vma->vm_file);
 	struct hpmmap_block *block;
 	vm_fault_t ret = VM_FAULT_LOCKED;
+	int thaws = hpmmap_fs_thaws();
 	unsigned long pages;
 
+	/* Without a reference to the block, which would be taken for a pin. */
+	if (unlikely(hpmmap_fs_is_frozen(inode)))
+		return hpmmap_fs_thaw_wait(vmf, thaws);
 	block = hpmmap_fs_block_lock(inode, vmf->pgoff >> SLOT_ORDER,
 				     vmf->flags & FAULT_FLAG_RETRY_NOWAIT);
 	if (!block || block == ERR_PTR(-EINTR))
 		return VM_FAULT_SIGBUS;
 	if (IS_ERR(block))
 		return VM_FAULT_RETRY;
+	if (unlikely(hpmmap_fs_is_frozen(inode))) {
+		hpmmap_fs_block_unlock(block);
+		return hpmmap_fs_thaw_wait(vmf, thaws);
+	}
 	pages = hpmmap_fs_pages(inode);
 	if (vmf->pgoff >= pages) {
 		ret = VM_FAULT_SIGBUS;
@@ -155,7 +164,7 @@ static bool fill_2m(struct vm_area_struct *vma, unsigned long addr, struct folio
 	if (IS_ERR_OR_NULL(block))
 		return false;
 	/* Now it cannot become smaller any more. */
-	if (maps_2m(vma, addr, pgoff, hpmmap_fs_pages(inode)) &&
+	if (!hpmmap_fs_is_frozen(inode) && maps_2m(vma, addr, pgoff, hpmmap_fs_pages(inode)) &&
 	    !hpmmap_block_is_hurt(block)) {
 		if (hpmmap_pgmap_insert_2m(vma, addr & SLOT_MASK, pmdp, block->folio)) {
 			*folio = block->folio;

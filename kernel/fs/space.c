@@ -268,8 +268,12 @@ static void give_up(struct inode *inode, struct hpmmap_block *block,
 	hpmmap_pinned_add(block, &fs->holder);
 }
 
-/* Nobody has a block mapped; its folio is locked, so nobody will. */
-static void unmap_block(struct inode *inode, struct hpmmap_block *block)
+/**
+ * hpmmap_fs_unmap_block() - nobody has a block mapped
+ * @inode: its file
+ * @block: the block, its folio locked: until that is unlocked nobody will
+ */
+void hpmmap_fs_unmap_block(struct inode *inode, struct hpmmap_block *block)
 {
 	if (compat_folio_mapcount(block->folio))
 		unmap_mapping_range(inode->i_mapping,
@@ -309,7 +313,7 @@ static void cut_range(struct inode *inode, unsigned long from, unsigned long to)
 
 		if (!block)
 			continue;
-		unmap_block(inode, block);
+		hpmmap_fs_unmap_block(inode, block);
 		xa_erase(&info->blocks, i);
 		give_up(inode, block, &freed, &nr);
 		cond_resched();
@@ -568,7 +572,7 @@ int hpmmap_fs_exchange(struct inode *inode, struct hpmmap_block *block,
 	spin_lock(&fs->lock);
 	fs->used++;
 	spin_unlock(&fs->lock);
-	unmap_block(inode, block);
+	hpmmap_fs_unmap_block(inode, block);
 	if (unless_pinned && hpmmap_block_is_pinned(block)) {
 		ret = -EBUSY;
 		goto err_free;

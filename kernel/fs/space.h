@@ -42,6 +42,8 @@ struct hpmmap_fs {
  *	finds one gets a reference in time, and looks again when he has locked the folio.
  * @nr: how many there are. Protected by i_rwsem of the inode; the size is @nr blocks at most.
  * @pins: it keeps the file system that is mounted for files without a name
+ * @frozen: nobody maps any of it: it is being copied (leave.c). Changed by who holds i_rwsem;
+ *	what is mapped has the folio locked when it looks
  * @linux_info: its inode, within what Linux's own shared memory has: the calls of System V's shared
  *	memory take each file that is not hugetlb's for one of those
  */
@@ -49,6 +51,7 @@ struct hpmmap_fs_inode {
 	struct xarray blocks;
 	unsigned long nr;
 	bool pins;
+	bool frozen;
 	struct shmem_inode_info linux_info;
 };
 
@@ -95,6 +98,7 @@ struct hpmmap_block *hpmmap_fs_block_lock(struct inode *inode, unsigned long ind
 void hpmmap_fs_block_unlock(struct hpmmap_block *block);
 int hpmmap_fs_grow(struct inode *inode, unsigned long nr);
 void hpmmap_fs_cut(struct inode *inode, unsigned long nr);
+void hpmmap_fs_unmap_block(struct inode *inode, struct hpmmap_block *block);
 void hpmmap_fs_zero_tail(struct inode *inode);
 void hpmmap_fs_shrink(struct inode *inode, loff_t size);
 int hpmmap_fs_zero(struct inode *inode, loff_t start, loff_t end);

@@ -13,6 +13,7 @@
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/statfs.h>
+#include <uapi/linux/magic.h>
 #include <linux/workqueue.h>
 
 #include "hpmmap.h"
@@ -108,7 +109,7 @@ static int fs_statfs(struct dentry *dentry, struct kstatfs *buf)
 	const nodemask_t *all = &node_states[N_POSSIBLE];
 	unsigned long free = hpmmap_pool_count_free(all) + hpmmap_pool_count_out(all);
 
-	buf->f_type = HPMMAP_FS_MAGIC;
+	buf->f_type = sb->s_magic;
 	buf->f_bsize = SLOT_SIZE;
 	buf->f_namelen = NAME_MAX;
 	buf->f_fsid = u64_to_fsid(huge_encode_dev(sb->s_dev));
@@ -255,7 +256,8 @@ static int fs_fill_super(struct super_block *sb, struct fs_context *fc)
 	sb->s_max_links = INT_MAX;
 	sb->s_blocksize = SLOT_SIZE;
 	sb->s_blocksize_bits = SLOT_SHIFT;
-	sb->s_magic = HPMMAP_FS_MAGIC;
+	/* Files without a name are what those of tmpfs are. */
+	sb->s_magic = sb->s_flags & SB_KERNMOUNT ? TMPFS_MAGIC : HPMMAP_FS_MAGIC;
 	sb->s_op = &super_ops;
 	sb->s_time_gran = 1;
 	inode = hpmmap_fs_new(sb, compat_nop_idmap, NULL, S_IFDIR | options->mode, 0);

@@ -659,6 +659,32 @@ int hpmmap_block_copy(struct hpmmap_owner *owner, struct hpmmap_block *to,
 }
 
 /**
+ * hpmmap_block_read() - what a page has
+ * @block: its block, of which nothing changes meanwhile
+ * @i: which
+ * @buf: a page
+ *
+ * Return: 1 if it has contents, now in @buf, 0 if it is zero, or not there, or -EFAULT after a
+ * memory error.
+ */
+int hpmmap_block_read(struct hpmmap_block *block, unsigned int i, void *buf)
+{
+	struct page *page = NULL;
+	int ret = 0, cookie;
+
+	if (!test_bit(i, block->stale))
+		page = hpmmap_block_page(block, i);
+	if (!page)
+		return 0;
+	cookie = hpmmap_poison_touch();
+	if (hpmmap_block_is_lost(block, i) ||
+	    copy_mc_to_kernel(buf, page_address(page), PAGE_SIZE))
+		ret = -EFAULT;
+	hpmmap_poison_untouch(cookie);
+	return ret ? ret : !!memchr_inv(buf, 0, PAGE_SIZE);
+}
+
+/**
  * hpmmap_block_idle() - does only the module refer to this block?
  * @block: the block, in no page table that may still change
  */

@@ -217,6 +217,7 @@ bool hpmmap_block_is_lost(struct hpmmap_block *block, unsigned int i);
 void hpmmap_block_mend(struct hpmmap_block *block);
 void hpmmap_block_detach(struct hpmmap_block *block);
 struct page *hpmmap_block_page(struct hpmmap_block *block, unsigned int i);
+int hpmmap_block_read(struct hpmmap_block *block, unsigned int i, void *buf);
 bool hpmmap_block_is_pinned(struct hpmmap_block *block);
 bool hpmmap_block_idle(struct hpmmap_block *block);
 void hpmmap_block_free(struct hpmmap_block *block, struct list_head *freed);

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * userfaultfd(2): what is to be watched, or moved, has to be memory of Linux's.
+ */
+#include <linux/fs.h>
+#include <linux/mm.h>
+#include <linux/sched/mm.h>
+#include <linux/uaccess.h>
+#include <linux/userfaultfd_k.h>
+
+#include "hook.h"
+#include "hpmmap.h"
+#include "as/ctx.h"
+#include "as/handback.h"
+#include "as/range.h"
+#include "call/become.h"
+#include "call/sys.h"
+
+/* Is there memory of ours in a range of another address space? */
+static bool other_has_ours(struct mm_struct *mm, unsigned long start,
+			   unsigned long end)
+{
+	bool ret;
+
+	if (!hpmmap_ctx_exists(mm) || !mmget_not_zero(mm))
+		return false;
+	if (mmap_read_lock_killable(mm)) {
+		mmput_async(mm);
+		return true;
+	}
+	ret = hpmmap_range_first_ours(mm, start, end);
+	mmap_read_unlock(mm);
+	/* The last user may be the caller. */
+	mmput_async(mm);
+	return ret;
+}
+
+static bool is_range(unsigned long start, unsigned long end)
+{
+	return !offset_in_page(start | end) && end > start && end <= TASK_SIZE;
+}
+
+/* Private memory in a range of the address space that a userfaultfd is of. */
+static long before_use(struct file *file, unsigned long start,
+		       unsigned long end)
+{
+	struct mm_struct *mm = compat_userfaultfd_mm(file);
+	struct hpmmap_ctx *ctx;
+	long ret;
+
+	if (!is_range(start, end))
+		return 0;
+	/* As any mapping of a file that is shared. */
+	if (mm != current->mm)
+		return mm && other_has_ours(mm, start, end) ? -EINVAL : 0;
+	ctx = hpmmap_ctx_get(mm);
+	if (!ctx)
+		return 0;
+	ret = hpmmap_range_has_ours(ctx, start, end) ?
+	      hpmmap_handback(ctx, start, end, false) : 0;
+	hpmmap_ctx_put(ctx);
+	return ret;
+}
+
+/* Linux reads the argument again, and refuses what is wrong with it. */
+static long before_register(struct file *file, void __user *arg)
+{
+	struct uffdio_register reg;
+	unsigned long start, end;
+	long ret = 0;
+
+	if (copy_from_user(&reg, arg, offsetof(struct uffdio_register, ioctls)))
+		return 0;
+	if (!reg.mode || reg.mode & ~(UFFDIO_REGISTER_MODE_MISSING |
+				      UFFDIO_REGISTER_MODE_WP |
+				      UFFDIO_REGISTER_MODE_MINOR))
+		return 0;
+	start = reg.range.start;
+	end = start + reg.range.len;
+	/* Only what is shared can have pages that are not mapped. */
+	if (!(reg.mode & UFFDIO_REGISTER_MODE_MINOR))
+		ret = before_use(file, start, end);
+	if (!ret && is_range(start, end) && compat_userfaultfd_mm(file) == current->mm)
+		ret = hpmmap_range_becomes_linux(start, end);
+	return ret;
+}
+
+/**
+ * hpmmap_userfaultfd_ioctl() - stands in for userfaultfd_ioctl()
+ * @file: of a userfaultfd, not only of the caller's own address space
+ * @cmd: what
+ * @arg: its argument
+ *
+ * Return: what it returns.
+ */
+long hpmmap_userfaultfd_ioctl(struct file *file, unsigned int cmd,
+			      unsigned long arg)
+{
+	unsigned long start, end;
+	long ret = 0;
+
+	if (cmd == UFFDIO_REGISTER)
+		ret = before_register(file, (void __user *)arg);
+	else if (compat_uffd_move_source(cmd, (void __user *)arg, &start, &end))
+		ret = before_use(file, start, end);
+	return ret ? ret : hpmmap_call_userfaultfd(file, cmd, arg);
+}
