@@ -85,7 +85,8 @@ enum hpmmap_name {
  * @frozen: ranges whose contents go elsewhere (as/freeze.c), and who waits for that.
  *	@by: who has frozen them; it stands for itself alone, and is not looked into.
  *	Changed under @ops and mmap_lock held for writing: it does not change while
- *	somebody holds that, so who does sees whether anything may be mapped.
+ *	somebody holds that, so who does sees whether anything may be mapped. @nr_impatient:
+ *	faults that kept mmap_lock from who wanted it.
  * @nr_replacing: calls of Linux that are replacing memory of ours; rises under
  *	@ops only
  * @collapse: a thread will map slots by one entry again before it goes on, @slot first;
@@ -162,6 +163,7 @@ struct hpmmap_ctx {
 		unsigned int nr;
 		bool moving;
 		struct task_struct *by;
+		atomic_t nr_impatient;
 		struct {
 			unsigned long start;
 			unsigned long end;

@@ -22,6 +22,7 @@ static void add(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end)
 	ctx->frozen.ranges[nr].start = start;
 	ctx->frozen.ranges[nr].end = end;
 	ctx->frozen.by = current;
+	atomic_set(&ctx->frozen.nr_impatient, 0);
 	WRITE_ONCE(ctx->frozen.nr, nr + 1);
 }
 
@@ -90,19 +91,17 @@ void hpmmap_thaw(struct hpmmap_ctx *ctx)
 /**
  * hpmmap_frozen_wait() - a fault in what is frozen
  * @ctx: its context
+ * @seen: hpmmap_thaws_seen() of it, when mmap_lock was held and it was frozen
  * @vmf: the fault
  *
  * Return: VM_FAULT_SIGBUS for who has frozen it; otherwise as hpmmap_thaws_wait().
  */
-vm_fault_t hpmmap_frozen_wait(struct hpmmap_ctx *ctx, struct vm_fault *vmf)
+vm_fault_t hpmmap_frozen_wait(struct hpmmap_ctx *ctx, int seen, struct vm_fault *vmf)
 {
-	struct hpmmap_thaws *thaws = &ctx->frozen.thaws;
-
 	/* Linux fills what is locked when it maps it: who maps does, after the thaw. */
 	if (ctx->frozen.by == current)
 		return VM_FAULT_SIGBUS;
-	/* It is frozen until mmap_lock is let go. */
-	return hpmmap_thaws_wait(thaws, atomic_read(&thaws->nr), vmf);
+	return hpmmap_thaws_wait(&ctx->frozen.thaws, seen, &ctx->frozen.nr_impatient, vmf);
 }
 
 /* May vm_operations read, or write, at an address of a mapping? mmap_lock held. */

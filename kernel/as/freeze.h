@@ -42,7 +42,7 @@ int hpmmap_freeze_moving(struct hpmmap_ctx *ctx, unsigned long from,
 			 unsigned long from_len, unsigned long to,
 			 unsigned long to_len);
 void hpmmap_thaw(struct hpmmap_ctx *ctx);
-vm_fault_t hpmmap_frozen_wait(struct hpmmap_ctx *ctx, struct vm_fault *vmf);
+vm_fault_t hpmmap_frozen_wait(struct hpmmap_ctx *ctx, int seen, struct vm_fault *vmf);
 bool hpmmap_frozen_access(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			  unsigned long addr, bool write);
 

@@ -15,23 +15,16 @@
  */
 #define IMPATIENT_MOST 100
 
-/* A debugger who cannot wait has another way to where that is. */
-static bool comes_by_access(struct vm_fault *vmf)
-{
-	return vmf->flags & FAULT_FLAG_REMOTE && vmf->vma->vm_ops->access;
-}
-
 /*
  * Who keeps mmap_lock, and needs the page: a futex, which comes again until the page is
  * there, with mmap_lock free in between. Others come again with it held.
  */
-static vm_fault_t wait_impatient(struct hpmmap_thaws *thaws, struct vm_fault *vmf)
+static vm_fault_t wait_impatient(atomic_t *nr, struct vm_fault *vmf)
 {
 	struct mm_struct *mm = vmf->vma->vm_mm;
 
-	if (comes_by_access(vmf) || fatal_signal_pending(current) ||
-	    (mmap_lock_is_contended(mm) &&
-	     atomic_inc_return(&thaws->nr_impatient) > IMPATIENT_MOST))
+	if (vmf->flags & FAULT_FLAG_REMOTE || fatal_signal_pending(current) ||
+	    (mmap_lock_is_contended(mm) && atomic_inc_return(nr) > IMPATIENT_MOST))
 		return VM_FAULT_SIGBUS;
 	usleep_range(1000, 1100);
 	return VM_FAULT_NOPAGE;
@@ -40,17 +33,19 @@ static vm_fault_t wait_impatient(struct hpmmap_thaws *thaws, struct vm_fault *vm
 /**
  * hpmmap_thaws_wait() - a fault in what is frozen
  * @thaws: when that ends
- * @seen: their number when, or before, it was found frozen
+ * @seen: hpmmap_thaws_seen() before it was found frozen
+ * @nr_impatient: faults that kept mmap_lock from who wanted it, since it was frozen
  * @vmf: the fault
  *
  * Return: VM_FAULT_RETRY, mostly when it is not frozen any more; for who keeps mmap_lock
- * VM_FAULT_SIGBUS, if it is a debugger who then comes by vm_operations->access, and
+ * VM_FAULT_SIGBUS, if it is a debugger, who may then come by vm_operations->access, and
  * VM_FAULT_NOPAGE after a moment, for a futex.
  */
-vm_fault_t hpmmap_thaws_wait(struct hpmmap_thaws *thaws, int seen, struct vm_fault *vmf)
+vm_fault_t hpmmap_thaws_wait(struct hpmmap_thaws *thaws, int seen, atomic_t *nr_impatient,
+			     struct vm_fault *vmf)
 {
 	if (!(vmf->flags & FAULT_FLAG_ALLOW_RETRY))
-		return wait_impatient(thaws, vmf);
+		return wait_impatient(nr_impatient, vmf);
 	if (vmf->flags & FAULT_FLAG_RETRY_NOWAIT)
 		return VM_FAULT_RETRY;
 	compat_fault_unlock(vmf);
@@ -62,7 +57,6 @@ vm_fault_t hpmmap_thaws_wait(struct hpmmap_thaws *thaws, int seen, struct vm_fau
 /* Who has waited touches it again. */
 void hpmmap_thaws_tell(struct hpmmap_thaws *thaws)
 {
-	atomic_set(&thaws->nr_impatient, 0);
 	/* What has ended is seen by who sees the new number. */
 	atomic_inc_return(&thaws->nr);
 	wake_up_all(&thaws->wait);

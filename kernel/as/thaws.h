@@ -10,12 +10,10 @@
 /**
  * struct hpmmap_thaws - what can be frozen, again and again
  * @nr: how often that has ended
- * @nr_impatient: faults that kept mmap_lock from who wanted it, since it was frozen last
  * @wait: faults that wait for @nr to change
  */
 struct hpmmap_thaws {
 	atomic_t nr;
-	atomic_t nr_impatient;
 	wait_queue_head_t wait;
 };
 
@@ -24,11 +22,20 @@ struct hpmmap_thaws {
 static inline void hpmmap_thaws_init(struct hpmmap_thaws *thaws)
 {
 	atomic_set(&thaws->nr, 0);
-	atomic_set(&thaws->nr_impatient, 0);
 	init_waitqueue_head(&thaws->wait);
 }
 
+/* For hpmmap_thaws_wait(), to be asked before it is looked whether something is frozen. */
+static inline int hpmmap_thaws_seen(const struct hpmmap_thaws *thaws)
+{
+	int seen = atomic_read(&thaws->nr);
+
+	smp_rmb();
+	return seen;
+}
+
 void hpmmap_thaws_tell(struct hpmmap_thaws *thaws);
-vm_fault_t hpmmap_thaws_wait(struct hpmmap_thaws *thaws, int seen, struct vm_fault *vmf);
+vm_fault_t hpmmap_thaws_wait(struct hpmmap_thaws *thaws, int seen, atomic_t *nr_impatient,
+			     struct vm_fault *vmf);
 
 #endif /* _HPMMAP_AS_THAWS_H */

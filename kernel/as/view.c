@@ -407,12 +407,14 @@ static vm_fault_t wait_for_target(struct view *v)
 	hpmmap_window_count(HPMMAP_WINDOW_RETRIES, 1);
 	if (v->ctx) {
 		struct hpmmap_ctx *ctx = v->ctx;
+		/* It stays frozen as long as the target's mmap_lock is held, and no longer. */
+		int seen = hpmmap_thaws_seen(&ctx->frozen.thaws);
 		vm_fault_t ret;
 
 		/* Its contents are going elsewhere. */
 		refcount_inc(&ctx->refs);
 		view_unlock(v);
-		ret = hpmmap_frozen_wait(ctx, v->vmf);
+		ret = hpmmap_frozen_wait(ctx, seen, v->vmf);
 		hpmmap_ctx_put(ctx);
 		return ret;
 	}

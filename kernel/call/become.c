@@ -7,12 +7,15 @@
  * caller's table of files and in his mappings. If there is anybody else who has it (another
  * process, a segment of System V, a call that is under way), it stays what it is.
  */
+#include <linux/anon_inodes.h>
 #include <linux/dcache.h>
 #include <linux/delay.h>
 #include <linux/fdtable.h>
 #include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/mm.h>
+#include <linux/mman.h>
+#include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
 #include <linux/shmem_fs.h>
 #include <linux/spinlock.h>
@@ -25,7 +28,6 @@
 #include "fs/leave.h"
 #include "call/become.h"
 
-/* Who looks at the file just now, or is about to fill a mapping of it, is soon done. */
 #define BUSY_STEPS 10
 #define BUSY_MS 10
 
@@ -33,13 +35,15 @@
  * struct become - a file of the pools, and the one that takes its place
  * @old: the file, with a reference
  * @file: the one of Linux, with a reference
- * @ops: of mappings of that
+ * @blocker: one that gives no references
+ * @ops: of mappings of @file
  * @nr_vmas: mappings of the caller that are to have the other one
  * @nr_fds: descriptors of his that have it now
  */
 struct become {
 	struct file *old;
 	struct file *file;
+	struct file *blocker;
 	const struct vm_operations_struct *ops;
 	unsigned long nr_vmas;
 	unsigned long nr_fds;
@@ -101,6 +105,10 @@ static unsigned long fds_replace(struct files_struct *files, struct file *old, s
 /*
  * The other file for all descriptors of the caller's, with all that they are. False, and
  * nothing has changed, where somebody else has got the old one.
+ *
+ * Other threads take no lock to find a file: they take a reference, then look again whether
+ * it is still there. While it is decided they find one that gives them none, and look again:
+ * so either they are counted, or they find what stays.
  */
 static bool fds_exchange(struct become *b)
 {
@@ -109,18 +117,16 @@ static bool fds_exchange(struct become *b)
 	bool done;
 
 	spin_lock(&files->file_lock);
-	inherit(b->file, b->old);
-	b->nr_fds = fds_replace(files, b->old, b->file);
-	/*
-	 * Other threads take no lock to find a file: they take a reference, then look
-	 * here again. So either it is counted now, or they find the other one.
-	 */
+	preempt_disable();
+	b->nr_fds = fds_replace(files, b->old, b->blocker);
 	smp_mb();
 	done = is_ours_alone(b, b->nr_fds);
-	if (!done)
-		b->nr_fds -= fds_replace(files, b->file, b->old);
-	for (i = 0; i < b->nr_fds; i++)
+	if (done)
+		inherit(b->file, b->old);
+	for (i = 0; done && i < b->nr_fds; i++)
 		get_file(b->file);
+	fds_replace(files, b->blocker, done ? b->file : b->old);
+	preempt_enable();
 	spin_unlock(&files->file_lock);
 	return done;
 }
@@ -156,22 +162,27 @@ static long vmas_count(const struct file *old)
 	return nr;
 }
 
-/* Is it worth a copy? */
-static int look(struct become *b)
+/* How often the file is referred to, if the caller has it alone; or an errno. */
+static long look(struct become *b)
 {
 	struct files_struct *files = current->files;
-	long nr;
+	unsigned long nr_fds;
 	bool alone;
+	long nr;
 
+	/* What may be done with the other one is more. */
+	if (~b->old->f_mode & (FMODE_READ | FMODE_WRITE))
+		return -EBUSY;
 	if (mmap_read_lock_killable(current->mm))
 		return -EINTR;
 	nr = vmas_count(b->old);
 	b->nr_vmas = max(nr, 0L);
 	spin_lock(&files->file_lock);
-	alone = is_ours_alone(b, fds_replace(files, b->old, b->old));
+	nr_fds = fds_replace(files, b->old, b->old);
+	alone = is_ours_alone(b, nr_fds);
 	spin_unlock(&files->file_lock);
 	mmap_read_unlock(current->mm);
-	return nr >= 0 && alone ? 0 : -EBUSY;
+	return nr >= 0 && alone ? 1 + nr + nr_fds : -EBUSY;
 }
 
 /* All at once for everybody else. */
@@ -201,58 +212,48 @@ out:
 	return ret;
 }
 
-/* What Linux's mappings of a file have: it is mapped for a moment. */
-static const struct vm_operations_struct *ops_of(struct file *file)
-{
-	unsigned long addr = vm_mmap(file, 0, PAGE_SIZE, PROT_NONE, MAP_SHARED, 0);
-	const struct vm_operations_struct *ops = NULL;
-	struct vm_area_struct *vma;
-
-	if (IS_ERR_VALUE(addr))
-		return NULL;
-	mmap_read_lock(current->mm);
-	vma = vma_lookup(current->mm, addr);
-	if (vma && vma->vm_file == file)
-		ops = vma->vm_ops;
-	mmap_read_unlock(current->mm);
-	vm_munmap(addr, PAGE_SIZE);
-	return ops;
-}
-
-static int copy_and_exchange(struct become *b)
+static int copy_and_exchange(struct become *b, unsigned long refs)
 {
 	struct inode *inode = file_inode(b->old);
-	int ret = look(b);
+	int ret = hpmmap_fs_freeze(inode);
 
-	if (!ret)
-		ret = hpmmap_fs_freeze(inode);
 	if (ret)
 		return ret;
-	ret = hpmmap_fs_copy(inode, b->file->f_mapping);
+	ret = hpmmap_fs_copy(b->old, b->file->f_mapping, refs);
 	if (!ret)
 		ret = exchange(b);
 	hpmmap_fs_thaw(inode);
 	return ret;
 }
 
+static const struct file_operations no_operations;
+
 /* With the size that it has just now. */
 static int become_locked(struct become *b)
 {
-	int ret = -ENOMEM;
+	long refs = look(b);
+	int ret;
 
+	if (refs < 0)
+		return refs;
+	b->blocker = anon_inode_getfile("[hpmmap]", &no_operations, NULL, 0);
+	if (IS_ERR(b->blocker))
+		return -ENOMEM;
 	b->file = linux_file(b->old);
-	if (IS_ERR(b->file))
-		return PTR_ERR(b->file);
-	b->ops = ops_of(b->file);
-	if (b->ops)
-		ret = copy_and_exchange(b);
+	ret = PTR_ERR_OR_ZERO(b->file);
+	compat_file_block(b->blocker);
+	if (!ret)
+		ret = copy_and_exchange(b, refs);
+	synchronize_rcu();
+	compat_file_unblock(b->blocker);
+	fput(b->blocker);
 	return ret;
 }
 
 /* What is locked has its pages. */
 static void fill_locked(const struct file *file)
 {
-	struct pt_regs regs = {};
+	struct pt_regs regs = { .dx = MADV_POPULATE_READ };
 	struct vm_area_struct *vma;
 	unsigned long end = 0;
 
@@ -270,8 +271,9 @@ static void fill_locked(const struct file *file)
 			end = vma->vm_end;
 		}
 		mmap_read_unlock(current->mm);
+		/* If there is something else by now, that is no harm. */
 		if (vma)
-			hpmmap_call_orig(HPMMAP_CALL_MLOCK, &regs);
+			hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
 	} while (vma && !fatal_signal_pending(current));
 }
 
@@ -282,9 +284,11 @@ static void fill_locked(const struct file *file)
 static int become(struct file *old)
 {
 	struct inode *inode = file_inode(old);
-	struct become b = { .old = old };
+	struct become b = { .old = old, .ops = compat_shmem_ops() };
 	int ret;
 
+	if (!b.ops)
+		return -EBUSY;
 	if (down_write_killable(&inode->i_rwsem))
 		return -EINTR;
 	ret = become_locked(&b);
@@ -293,7 +297,7 @@ static int become(struct file *old)
 		fill_locked(b.file);
 	while (!ret && b.nr_fds--)
 		filp_close(old, current->files);
-	if (!IS_ERR(b.file))
+	if (!IS_ERR_OR_NULL(b.file))
 		fput(b.file);
 	return ret;
 }
@@ -347,6 +351,23 @@ static void count(loff_t size)
 	hpmmap_ctx_put(ctx);
 }
 
+/*
+ * Waits a little for who looks at the file just now, or is about to fill a mapping of it: so
+ * many times in one call.
+ */
+static int become_patiently(struct file *file, unsigned int *steps)
+{
+	int ret;
+
+	while ((ret = become(file)) == -EBUSY && *steps) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		--*steps;
+		msleep(BUSY_MS);
+	}
+	return ret;
+}
+
 /**
  * hpmmap_range_becomes_linux() - shared memory in a range becomes Linux's
  * @start: first address
@@ -360,20 +381,27 @@ static void count(loff_t size)
  */
 int hpmmap_range_becomes_linux(unsigned long start, unsigned long end)
 {
-	struct file *file;
-	int ret = 0, i;
+	struct file *file, *refused = NULL;
+	unsigned int steps = BUSY_STEPS;
+	int ret = 0;
 
 	while (!ret && start < end && (file = next_file(&start, end))) {
-		ret = become(file);
-		for (i = 0; i < BUSY_STEPS && ret == -EBUSY; i++) {
-			msleep(BUSY_MS);
-			ret = become(file);
-		}
-		if (!ret)
-			count(i_size_read(file_inode(file)));
-		else if (ret == -EBUSY)
+		/* It has many mappings. */
+		if (file != refused)
+			ret = become_patiently(file, &steps);
+		if (ret == -EBUSY) {
+			swap(file, refused);
 			ret = 0;
-		fput(file);
+		} else if (!ret && file != refused) {
+			count(i_size_read(file_inode(file)));
+		}
+		if (file)
+			fput(file);
+		if (fatal_signal_pending(current))
+			ret = -EINTR;
+		cond_resched();
 	}
+	if (refused)
+		fput(refused);
 	return ret;
 }

@@ -24,13 +24,10 @@
 /* Of all files: it ends soon, and seldom begins. */
 static struct hpmmap_thaws thaws = HPMMAP_THAWS_INIT(thaws);
 
-/* For hpmmap_fs_thaw_wait(), to be asked before it is looked whether a file is frozen. */
+/* For hpmmap_fs_thaw_wait(), to be asked before hpmmap_fs_is_frozen(). */
 int hpmmap_fs_thaws(void)
 {
-	int seen = atomic_read(&thaws.nr);
-
-	smp_rmb();
-	return seen;
+	return hpmmap_thaws_seen(&thaws);
 }
 
 /**
@@ -42,7 +39,9 @@ int hpmmap_fs_thaws(void)
  */
 vm_fault_t hpmmap_fs_thaw_wait(struct vm_fault *vmf, int seen)
 {
-	return hpmmap_thaws_wait(&thaws, seen, vmf);
+	struct inode *inode = file_inode(vmf->vma->vm_file);
+
+	return hpmmap_thaws_wait(&thaws, seen, &hpmmap_fs_inode(inode)->nr_impatient, vmf);
 }
 
 /* For good only with the folio of a block locked; the caller looks at hpmmap_fs_thaws() before. */
@@ -63,15 +62,26 @@ static int unmap_one(struct inode *inode, unsigned long index)
 	return 0;
 }
 
-/* Does somebody refer to a block for long? Faults that have come for it are soon gone. */
-static bool is_kept(struct inode *inode, unsigned long index)
+/* Nobody refers to its blocks any more: faults that have come for them are soon gone. */
+static int wait_unpinned(struct inode *inode)
 {
-	struct hpmmap_block *block = xa_load(&hpmmap_fs_inode(inode)->blocks, index);
-	int i;
+	struct hpmmap_fs_inode *info = hpmmap_fs_inode(inode);
+	unsigned int steps = GONE_STEPS;
+	unsigned long i;
 
-	for (i = 0; i < GONE_STEPS && hpmmap_block_is_pinned(block); i++)
-		usleep_range(1000, 1100);
-	return i == GONE_STEPS;
+	for (i = 0; i < info->nr; i++) {
+		struct hpmmap_block *block = xa_load(&info->blocks, i);
+
+		while (hpmmap_block_is_pinned(block)) {
+			if (!steps--)
+				return -EBUSY;
+			usleep_range(1000, 1100);
+		}
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		cond_resched();
+	}
+	return 0;
 }
 
 /**
@@ -88,14 +98,14 @@ int hpmmap_fs_freeze(struct inode *inode)
 	int ret = 0;
 
 	lockdep_assert_held_write(&inode->i_rwsem);
+	atomic_set(&info->nr_impatient, 0);
 	WRITE_ONCE(info->frozen, true);
 	for (i = 0; i < info->nr && !ret; i++) {
-		ret = unmap_one(inode, i);
+		ret = fatal_signal_pending(current) ? -EINTR : unmap_one(inode, i);
 		cond_resched();
 	}
-	for (i = 0; i < info->nr && !ret; i++)
-		if (is_kept(inode, i))
-			ret = -EBUSY;
+	if (!ret)
+		ret = wait_unpinned(inode);
 	if (ret)
 		hpmmap_fs_thaw(inode);
 	return ret;
@@ -119,8 +129,9 @@ static int copy_one(struct hpmmap_block *block, pgoff_t pgoff, void *buf,
 	if (ret <= 0)
 		return ret;
 	page = shmem_read_mapping_page(to, pgoff);
+	/* Tmpfs has several words for it. */
 	if (IS_ERR(page))
-		return PTR_ERR(page);
+		return PTR_ERR(page) == -EINTR ? -EINTR : -ENOMEM;
 	memcpy(page_address(page), buf, PAGE_SIZE);
 	set_page_dirty(page);
 	put_page(page);
@@ -129,15 +140,18 @@ static int copy_one(struct hpmmap_block *block, pgoff_t pgoff, void *buf,
 
 /**
  * hpmmap_fs_copy() - copy a file that is frozen
- * @inode: the file
+ * @file: the file
  * @to: of a file of Linux's shared memory, of the same size and empty; charged to who calls
+ * @refs: how often it is referred to: who comes for it meanwhile is not kept waiting
  *
  * Pages of zeros are missing there.
  *
- * Return: 0, -EFAULT where a memory error is, -ENOMEM, or -EINTR for who is being killed.
+ * Return: 0; -EBUSY where there are more references, -EFAULT where a memory error is,
+ * -ENOMEM, or -EINTR for who is being killed.
  */
-int hpmmap_fs_copy(struct inode *inode, struct address_space *to)
+int hpmmap_fs_copy(struct file *file, struct address_space *to, unsigned long refs)
 {
+	struct inode *inode = file_inode(file);
 	unsigned long pgoff, pages = hpmmap_fs_pages(inode);
 	void *buf = (void *)__get_free_page(GFP_KERNEL);
 	int ret = buf ? 0 : -ENOMEM;
@@ -145,9 +159,11 @@ int hpmmap_fs_copy(struct inode *inode, struct address_space *to)
 	lockdep_assert_held_write(&inode->i_rwsem);
 	for (pgoff = 0; pgoff < pages && !ret; pgoff++) {
 		ret = copy_one(xa_load(&hpmmap_fs_inode(inode)->blocks,
-					pgoff >> SLOT_ORDER), pgoff, buf, to);
+				       pgoff >> SLOT_ORDER), pgoff, buf, to);
 		if (fatal_signal_pending(current))
 			ret = -EINTR;
+		else if (!ret && file_count(file) > refs)
+			ret = -EBUSY;
 		cond_resched();
 	}
 	free_page((unsigned long)buf);

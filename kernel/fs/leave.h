@@ -6,6 +6,7 @@
 #include <linux/mm.h>
 
 struct address_space;
+struct file;
 struct inode;
 
 int hpmmap_fs_thaws(void);
@@ -13,6 +14,6 @@ vm_fault_t hpmmap_fs_thaw_wait(struct vm_fault *vmf, int seen);
 bool hpmmap_fs_is_frozen(struct inode *inode);
 int hpmmap_fs_freeze(struct inode *inode);
 void hpmmap_fs_thaw(struct inode *inode);
-int hpmmap_fs_copy(struct inode *inode, struct address_space *to);
+int hpmmap_fs_copy(struct file *file, struct address_space *to, unsigned long refs);
 
 #endif /* _HPMMAP_FS_LEAVE_H */

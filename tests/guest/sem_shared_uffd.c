@@ -305,6 +305,91 @@ static void opened_once_more(void)
 	unmap(p, LEN);
 }
 
+/* Who may only read it still may not write. */
+static void opened_to_be_read(void)
+{
+	int fd = memfd(LEN), uffd = uffd_open(), other;
+	char *p, path[64];
+
+	CHECK_EQ(pwrite(fd, "xyz", 3, 8), 3);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	other = open(path, O_RDONLY);
+	CHECK_OK(other);
+	close(fd);
+	p = map_file(other, LEN, PROT_READ, MAP_SHARED, 0);
+	CHECK(memcmp(p + 8, "xyz", 3) == 0);
+	CHECK_ERR(watch_missing(uffd, p, LEN), registered() ? EINVAL : EPERM);
+	CHECK_ERR(pwrite(other, "abc", 3, 8), EBADF);
+	CHECK_ERR(mprotect(p, LEN, RW), EACCES);
+	close(uffd);
+	close(other);
+	unmap(p, LEN);
+}
+
+/* Counts in a file by calls, of which each takes the file from the table. */
+struct calling {
+	int fd;
+	int out;
+	off_t at;
+	volatile bool stop;
+	uint64_t n;
+};
+
+static void *count_by_calls(void *arg)
+{
+	struct calling *c = arg;
+
+	while (!c->stop) {
+		uint64_t got;
+
+		CHECK_EQ(pread(c->fd, &got, sizeof(got), c->at), sizeof(got));
+		CHECK_EQ(got, c->n);
+		c->n++;
+		CHECK_EQ(pwrite(c->fd, &c->n, sizeof(c->n), c->at), sizeof(c->n));
+		/* In between there may be a moment in which nobody has it. */
+		if (c->n % 8 == 0)
+			usleep(200);
+		if (c->n % 64 == 0) {
+			CHECK_OK(dup2(c->fd, c->out));
+			CHECK_OK(close(c->out));
+		}
+	}
+	return NULL;
+}
+
+static void beside_calls(void)
+{
+	for (int round = 0; round < 6; round++) {
+		int fd = memfd(LEN), uffd = uffd_open(), spare[2] = { dup(0), dup(0) };
+		char *p = map_shared(fd, LEN);
+		struct calling calling[2] = {
+			{ .fd = fd, .out = spare[0], .at = MB(1) },
+			{ .fd = fd, .out = spare[1], .at = MB(5) - PAGE },
+		};
+		pthread_t threads[2];
+
+		for (int i = 0; i < 2; i++)
+			threads[i] = start_thread(count_by_calls, &calling[i]);
+		for (int try = 0; try < 3; try++) {
+			usleep(3000);
+			if (watch_missing(uffd, p + MB(2), MB(2)) == 0)
+				break;
+			/* There was always somebody who had it. */
+			CHECK(registered());
+			CHECK_EQ(errno, EINVAL);
+		}
+		usleep(3000);
+		for (int i = 0; i < 2; i++) {
+			calling[i].stop = true;
+			join_thread(threads[i]);
+			CHECK_EQ(*(uint64_t *)(p + calling[i].at), calling[i].n);
+		}
+		close(uffd);
+		close(fd);
+		unmap(p, LEN);
+	}
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
@@ -315,6 +400,8 @@ int main(void)
 		T(locked),
 		T(shared_with_a_child),
 		T(opened_once_more),
+		T(opened_to_be_read),
+		T(beside_calls),
 	};
 
 	return RUN_GROUP("sem_shared_uffd", tests);
