@@ -254,19 +254,22 @@ static void locked(void)
 /* While a child has it, Linux can watch its own; ours stays what it is. */
 static void shared_with_a_child(void)
 {
-	int fd = memfd(LEN), uffd = uffd_open(), done[2];
+	int fd = memfd(LEN), uffd = uffd_open(), ready[2], done[2];
 	char *p = map_shared(fd, LEN);
 	pid_t child;
 
 	stamp(p, LEN, 6);
+	CHECK_OK(pipe(ready));
 	CHECK_OK(pipe(done));
 	child = fork_child();
 	if (!child) {
 		verify_stamp(p, LEN, 6);
+		tell(ready[1]);
 		await(done[0]);
 		verify_stamp(p, LEN, 7);
 		_exit(0);
 	}
+	await(ready[0]);
 	if (registered())
 		CHECK_ERR(watch_missing(uffd, p, LEN), EINVAL);
 	else
