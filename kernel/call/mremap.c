@@ -192,10 +192,29 @@ static long unwatch(const struct hpmmap_remap *r)
 	return ret;
 }
 
+/*
+ * What cannot be moved stays where it is. What was to make room for it, and what it was to
+ * shrink by, is gone where Linux looks at that late.
+ */
+static long refuse_move(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r, long error)
+{
+	long ret;
+
+	if (!(r->flags & MREMAP_FIXED) || !compat_remap_unmaps_first())
+		return error;
+	if (is_watched(r))
+		return HPMMAP_REDO;
+	ret = hpmmap_remap_unmap(ctx, r->new_addr, r->new_len);
+	if (!ret && r->old_len > r->new_len)
+		ret = hpmmap_remap_unmap(ctx, r->addr + r->new_len,
+					 r->old_len - r->new_len);
+	return ret ? ret : error;
+}
+
 static long remap_ours(struct hpmmap_ctx *ctx, struct hpmmap_remap *r)
 {
 	bool placed = r->flags & (MREMAP_FIXED | MREMAP_DONTUNMAP), mixed;
-	long ret;
+	long ret = 0;
 
 	if (!placed && r->old_len >= r->new_len) {
 		if (r->old_len == r->new_len)
@@ -208,13 +227,15 @@ static long remap_ours(struct hpmmap_ctx *ctx, struct hpmmap_remap *r)
 	}
 	if (placed && !target_is_valid(r))
 		return -EINVAL;
-	/* As for private memory: a copy of it cannot be had this way. */
-	if (!r->old_len)
-		return -EINVAL;
 	/* What does not move may be anything. */
 	mixed = min(r->old_len, r->new_len) > r->vm_end - r->addr;
-	if (mixed && !hpmmap_remap_is_mixed(ctx, r))
-		return -EFAULT;
+	/* As for private memory: a copy of it cannot be had this way. */
+	if (!r->old_len)
+		ret = -EINVAL;
+	else if (mixed && !hpmmap_remap_is_mixed(ctx, r))
+		ret = -EFAULT;
+	if (ret)
+		return refuse_move(ctx, r, ret);
 	if (r->new_len > r->old_len &&
 	    hpmmap_data_exceeds_limit(ctx, 0, r->new_len - r->old_len,
 				      r->prot))
