@@ -28,17 +28,56 @@ DEFINE_STATIC_CALL_RET0(hpmmap_is_meant, is_meant_t);
 /* How long the hooks stay when nobody is registered: the next job may come. */
 #define LINGER_MS 3000
 
-/* How long nobody tries again where a live patch holds a call: an attempt is costly. */
+/* How long nobody tries again where a live patch holds a function: an attempt is costly. */
 #define HELD_MS 1000
+
+/**
+ * struct redirection - functions that calls are redirected from, all of them or none
+ * @ops: what ftrace knows of it
+ * @installed: they are
+ * @held_until: a live patch held one: until when that is taken for granted, or 0
+ *
+ * Who changes it has a mutex of its own for it.
+ */
+struct redirection {
+	struct ftrace_ops ops;
+	bool installed;
+	u64 held_until;
+};
+
+/* Is it of no use to try, for the time being? */
+static bool is_held(const struct redirection *r)
+{
+	return get_jiffies_64() < r->held_until;
+}
+
+static int redirect(struct redirection *r)
+{
+	int ret = register_ftrace_function(&r->ops);
+
+	if (ret == -EBUSY)
+		r->held_until = get_jiffies_64() + msecs_to_jiffies(HELD_MS);
+	/* See hpmmap_veto_active(). */
+	if (!ret)
+		smp_store_release(&r->installed, true);
+	return ret;
+}
+
+/* False, and it stays, only after a failure of ftrace itself. */
+static bool redirect_end(struct redirection *r)
+{
+	if (!unregister_ftrace_function(&r->ops))
+		return true;
+	pr_err("functions of the kernel stay hooked, and the module loaded\n");
+	__module_get(THIS_MODULE);
+	return false;
+}
 
 /* The call of the tracer lies at the start, behind the ENDBR of IBT. */
 #define MAX_ENTRY_OFFSET 8
 
 /* Protects installing and removing. */
 static DEFINE_MUTEX(hpmmap_hook_mutex);
-static bool installed;
-/* A live patch held a call: until when that is taken for granted, or 0. */
-static u64 held_until;
 /* Contexts and members; the module stays loaded while there are any. */
 static refcount_t hook_refs = REFCOUNT_INIT(0);
 /* References given up and not yet taken off hook_refs. */
@@ -72,10 +111,12 @@ static void notrace hook_entry(unsigned long ip, unsigned long parent_ip,
 }
 
 /* PERMANENT: kernel.ftrace_enabled=0 may not take the hooks away. */
-static struct ftrace_ops ops = {
-	.func = hook_entry,
-	.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT |
-		 FTRACE_OPS_FL_DYNAMIC,
+static struct redirection calls = {
+	.ops = {
+		.func = hook_entry,
+		.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT |
+			 FTRACE_OPS_FL_DYNAMIC,
+	},
 };
 
 /**
@@ -113,15 +154,11 @@ noinline long hpmmap_call_userfaultfd(struct file *file, unsigned int cmd,
 static void hooks_remove(void)
 {
 	lockdep_assert_held(&hpmmap_hook_mutex);
-	if (unregister_ftrace_function(&ops)) {
-		/* Only after a failure of ftrace itself. */
-		pr_err("system calls stay hooked, and the module loaded\n");
-		__module_get(THIS_MODULE);
+	if (!redirect_end(&calls))
 		return;
-	}
 	hooked->stop();
 	synchronize_rcu_tasks();
-	installed = false;
+	WRITE_ONCE(calls.installed, false);
 }
 
 static int hooks_install(void)
@@ -129,23 +166,19 @@ static int hooks_install(void)
 	int ret;
 
 	lockdep_assert_held(&hpmmap_hook_mutex);
-	if (get_jiffies_64() < held_until)
+	if (is_held(&calls))
 		return -EBUSY;
 	ret = hooked->start();
 	if (ret)
 		return ret;
-	ret = register_ftrace_function(&ops);
+	ret = redirect(&calls);
 	if (ret) {
 		pr_err_ratelimited("system calls cannot be hooked: %d%s\n", ret,
 				   ret == -EBUSY ?
 				   ", a live patch or another module holds one" : "");
 		hooked->stop();
-		if (ret == -EBUSY)
-			held_until = get_jiffies_64() + msecs_to_jiffies(HELD_MS);
-		return ret;
 	}
-	installed = true;
-	return 0;
+	return ret;
 }
 
 /**
@@ -169,7 +202,7 @@ int hpmmap_hook_get(void)
 		if (!try_module_get(THIS_MODULE)) {
 			ret = -ENODEV;
 		} else {
-			ret = installed ? 0 : hooks_install();
+			ret = calls.installed ? 0 : hooks_install();
 			if (ret)
 				module_put(THIS_MODULE);
 			else
@@ -209,7 +242,7 @@ static void put_work_fn(struct work_struct *work)
 static void remove_work_fn(struct work_struct *work)
 {
 	mutex_lock(&hpmmap_hook_mutex);
-	if (installed && !refcount_read(&hook_refs))
+	if (calls.installed && !refcount_read(&hook_refs))
 		hooks_remove();
 	mutex_unlock(&hpmmap_hook_mutex);
 }
@@ -230,7 +263,7 @@ void hpmmap_hook_put(void)
 /* Are system calls hooked? They are a moment longer than anybody needs it. */
 bool hpmmap_hook_active(void)
 {
-	return READ_ONCE(installed);
+	return READ_ONCE(calls.installed);
 }
 
 /**
@@ -257,7 +290,7 @@ int hpmmap_hook_init(struct hpmmap_hook *table,
 			ret = -ENOENT;
 			goto err_filter;
 		}
-		ret = ftrace_set_filter_ip(&ops, hooks[i].orig, 0, 0);
+		ret = ftrace_set_filter_ip(&calls.ops, hooks[i].orig, 0, 0);
 		if (ret) {
 			pr_err("%s cannot be hooked: %d\n", hooks[i].symbol,
 			       ret);
@@ -267,7 +300,7 @@ int hpmmap_hook_init(struct hpmmap_hook *table,
 	return 0;
 
 err_filter:
-	ftrace_free_filter(&ops);
+	ftrace_free_filter(&calls.ops);
 	return ret;
 }
 
@@ -277,21 +310,22 @@ void hpmmap_hook_exit(void)
 	flush_work(&put_work);
 	cancel_delayed_work_sync(&remove_work);
 	mutex_lock(&hpmmap_hook_mutex);
-	if (installed)
+	if (calls.installed)
 		hooks_remove();
 	mutex_unlock(&hpmmap_hook_mutex);
 	/* Somebody may have counted, and queued it only after the first one. */
 	synchronize_rcu_tasks();
 	flush_work(&put_work);
 	cancel_delayed_work_sync(&remove_work);
-	ftrace_free_filter(&ops);
+	ftrace_free_filter(&calls.ops);
 }
 
 /* A function that is kept from its work now and then, of all processes. */
 static bool (*veto_asks)(unsigned long arg);
+/* Protects installing it. */
+static DEFINE_MUTEX(veto_mutex);
 /* The filter is set; it stays, for nothing else makes it usable again. */
 static bool veto_filtered;
-static bool veto_installed;
 
 static noinline int veto_refuse(void)
 {
@@ -305,10 +339,30 @@ static void notrace veto_entry(unsigned long ip, unsigned long parent_ip,
 		compat_ftrace_set_ip(fregs, (unsigned long)veto_refuse);
 }
 
-static struct ftrace_ops veto_ops = {
-	.func = veto_entry,
-	.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_DYNAMIC,
+static struct redirection veto = {
+	.ops = {
+		.func = veto_entry,
+		.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_DYNAMIC,
+	},
 };
+
+static int veto_install(const char *symbol, bool (*is_forbidden)(unsigned long arg))
+{
+	unsigned long addr = compat_symbol(symbol);
+	int ret;
+
+	lockdep_assert_held(&veto_mutex);
+	if (!addr)
+		return -ENOENT;
+	veto_asks = is_forbidden;
+	if (!veto_filtered) {
+		ret = ftrace_set_filter_ip(&veto.ops, addr, 0, 0);
+		if (ret)
+			return ret;
+		veto_filtered = true;
+	}
+	return redirect(&veto);
+}
 
 /**
  * hpmmap_veto_begin() - a function of the kernel fails with -EBUSY where that is due
@@ -316,41 +370,40 @@ static struct ftrace_ops veto_ops = {
  * @is_forbidden: is it due, of its first argument? Called by ftrace: notrace, and sleeps
  *	not
  *
- * For one function only; callers take turns. Nothing of the module is on the stack of who
- * is let in. Where it fails it may be tried again.
+ * For one function only, until hpmmap_veto_end(). Nothing of the module is on the stack of
+ * who is let in. Where it fails it may be tried again.
  *
- * Return: 0, to be undone by hpmmap_veto_end(), or an errno.
+ * Return: 0, at once if it is so already; -EINTR for a process that is being killed; -EAGAIN
+ * where a live patch held the function a moment ago; or an errno.
  */
 int hpmmap_veto_begin(const char *symbol, bool (*is_forbidden)(unsigned long arg))
 {
-	unsigned long addr = compat_symbol(symbol);
-	int ret;
+	int ret = 0;
 
-	if (!addr)
-		return -ENOENT;
-	veto_asks = is_forbidden;
-	if (!veto_filtered) {
-		ret = ftrace_set_filter_ip(&veto_ops, addr, 0, 0);
-		if (ret)
-			return ret;
-		veto_filtered = true;
-	}
-	ret = register_ftrace_function(&veto_ops);
-	veto_installed = !ret;
+	if (hpmmap_veto_active())
+		return 0;
+	/* Who installs it waits for all tasks. */
+	if (mutex_lock_killable(&veto_mutex))
+		return -EINTR;
+	if (!veto.installed)
+		ret = is_held(&veto) ? -EAGAIN : veto_install(symbol, is_forbidden);
+	mutex_unlock(&veto_mutex);
 	return ret;
+}
+
+/* Has hpmmap_veto_begin() succeeded? Then no call is let in that it forbids. */
+bool hpmmap_veto_active(void)
+{
+	return smp_load_acquire(&veto.installed);
 }
 
 /* Undoes hpmmap_veto_begin(), also if that has failed or was never called. */
 void hpmmap_veto_end(void)
 {
-	if (veto_installed && unregister_ftrace_function(&veto_ops)) {
-		/* Only after a failure of ftrace itself: the text must stay. */
-		pr_err("a function of the kernel stays hooked, and the module loaded\n");
-		__module_get(THIS_MODULE);
+	if (veto.installed && !redirect_end(&veto))
 		return;
-	}
-	if (veto_installed)
+	if (veto.installed)
 		synchronize_rcu_tasks();
 	if (veto_filtered)
-		ftrace_free_filter(&veto_ops);
+		ftrace_free_filter(&veto.ops);
 }

@@ -70,6 +70,7 @@ bool hpmmap_hook_get_another(void);
 void hpmmap_hook_put(void);
 bool hpmmap_hook_active(void);
 int hpmmap_veto_begin(const char *symbol, bool (*is_forbidden)(unsigned long arg));
+bool hpmmap_veto_active(void);
 void hpmmap_veto_end(void);
 long hpmmap_call_orig(enum hpmmap_call call, const struct pt_regs *regs);
 long hpmmap_call_userfaultfd(struct file *file, unsigned int cmd,

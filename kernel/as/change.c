@@ -94,7 +94,7 @@ void hpmmap_change_begin(struct hpmmap_change *c)
 
 /**
  * hpmmap_change_begin_new() - a range is about to be mapped anew
- * @c: the change; c->ctx->ops held. Out: c->blank
+ * @c: the change; c->ctx->ops held. Out: c->blank, c->ours
  *
  * Return: 0; -ENOMEM where it cannot be, and nothing is changed for the program:
  * there is no memory for a copy of what is shared, or somebody has pinned what
@@ -106,6 +106,8 @@ int hpmmap_change_begin_new(struct hpmmap_change *c)
 
 	lockdep_assert_held(&c->ctx->ops);
 	c->blank = false;
+	c->ours = c->replaces &&
+		  hpmmap_range_has_ours(c->ctx, c->start, c->end);
 	/* What is copied there may be a few pages. */
 	if (own_edges(c->ctx, c->start, c->end))
 		return -ENOMEM;

@@ -29,7 +29,8 @@ struct list_head;
  * @renewed: of a new mapping: hpmmap_change_renew() was called, or nothing was
  *	there
  * @blank: by hpmmap_change_begin_new(): nothing had contents there
- * @ours: by hpmmap_change_begin_apart(): there was memory of ours
+ * @ours: by hpmmap_change_begin_new(), if it @replaces, and hpmmap_change_begin_apart():
+ *	there was memory of ours
  *
  * The caller sets @ctx, @start, @end, and what else it knows; then comes one of
  *

@@ -92,6 +92,7 @@ enum hpmmap_name {
  * @collapse: a thread will map slots by one entry again before it goes on, @slot first;
  *	@work and @slot are whose who has set @queued
  * @bind: what hpmmap_policy_set() is setting. Protected by @ops.
+ * @discard: which discard is under way, see hpmmap_discard_begin(). Protected by @ops.
  * @window: what others have mapped of it, or NULL; holds a reference. Set once, under
  *	@lock, and read by who holds that, or mmap_lock for writing.
  * @family: those it shares blocks with, or NULL; set once
@@ -181,6 +182,7 @@ struct hpmmap_ctx {
 		unsigned long start;
 		unsigned long end;
 	} bind;
+	u64 discard;
 	struct hpmmap_window *window;
 	struct hpmmap_family *family;
 	struct list_head kin;

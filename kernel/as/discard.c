@@ -103,26 +103,27 @@ void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 
 /**
  * hpmmap_discard_begin() - contents are about to be discarded
+ * @ctx: the context, ctx->ops held until all of it is done
  *
  * Who has seen zeros may write there, while the rest is being discarded. So what is zeros
  * by one step of it is left alone by the next.
- *
- * Return: a number for hpmmap_store_refresh() and what follows it.
  */
-u64 hpmmap_discard_begin(void)
+void hpmmap_discard_begin(struct hpmmap_ctx *ctx)
 {
 	static atomic64_t last;
 
-	return atomic64_inc_return(&last);
+	lockdep_assert_held(&ctx->ops);
+	/* Of all contexts: a block may come from another one. */
+	ctx->discard = atomic64_inc_return(&last);
 }
 
 /* Mappings of a slot come one after another: all between them is gone, or not ours. */
-static void set_gone(struct hpmmap_block *block, u64 discard, unsigned int first,
-		     unsigned int nr)
+static void set_gone(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
+		     unsigned int first, unsigned int nr)
 {
-	if (block->gone.discard != discard)
+	if (block->gone.discard != ctx->discard)
 		block->gone.first = first;
-	block->gone.discard = discard;
+	block->gone.discard = ctx->discard;
 	block->gone.nr = first + nr - block->gone.first;
 }
 
@@ -137,16 +138,16 @@ static bool has_linux(struct hpmmap_block *block, unsigned int first, unsigned i
 	return false;
 }
 
-static bool is_gone(const struct hpmmap_block *block, u64 discard, unsigned int first,
-		    unsigned int nr)
+static bool is_gone(struct hpmmap_ctx *ctx, const struct hpmmap_block *block,
+		    unsigned int first, unsigned int nr)
 {
-	return block->gone.discard == discard && first >= block->gone.first &&
+	return block->gone.discard == ctx->discard && first >= block->gone.first &&
 	       first + nr <= block->gone.first + block->gone.nr;
 }
 
 /* Whole slots of one mapping; false where there is no clean block left. */
 static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
-			  unsigned long end, u64 discard)
+			  unsigned long end)
 {
 	struct hpmmap_block *block, *clean;
 	unsigned long slot;
@@ -166,7 +167,7 @@ static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
 		clean = hpmmap_pool_alloc_clean(block->account, block->nid);
 		if (!clean)
 			return false;
-		set_gone(clean, discard, 0, SLOT_PAGES);
+		set_gone(ctx, clean, 0, SLOT_PAGES);
 		hpmmap_store_put(ctx, slot, clean);
 		hpmmap_store_gained(ctx, clean);
 		hpmmap_block_release(ctx, block);
@@ -177,10 +178,9 @@ static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
 
 /**
  * hpmmap_store_refresh() - clean blocks for slots whose contents will go
- * @ctx: the context, ctx->ops held
+ * @ctx: the context, ctx->ops held since hpmmap_discard_begin()
  * @start: first address of a range that is about to be discarded
  * @end: its end
- * @discard: from hpmmap_discard_begin()
  *
  * That is cheaper than to zero them. Only as far as whole slots are mapped,
  * accessible and not locked, and there are clean blocks on their nodes; not
@@ -188,7 +188,7 @@ static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
  * They are not mapped then: hpmmap_change_settle() maps them.
  */
 void hpmmap_store_refresh(struct hpmmap_ctx *ctx, unsigned long start,
-			  unsigned long end, u64 discard)
+			  unsigned long end)
 {
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, ctx->mm, start);
@@ -205,7 +205,7 @@ void hpmmap_store_refresh(struct hpmmap_ctx *ctx, unsigned long start,
 		if (!hpmmap_vma_is_ours(vma) || vma->vm_flags & VM_LOCKED ||
 		    !hpmmap_vma_is_accessible(vma) || compat_vma_is_sealed(vma))
 			break;
-		if (lo < hi && !refresh_slots(ctx, lo, hi, discard))
+		if (lo < hi && !refresh_slots(ctx, lo, hi))
 			break;
 	}
 	mutex_unlock(&ctx->lock);
@@ -213,7 +213,7 @@ void hpmmap_store_refresh(struct hpmmap_ctx *ctx, unsigned long start,
 }
 
 static void drop_linux_range(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
-			     unsigned long start, unsigned long end, u64 discard)
+			     unsigned long start, unsigned long end)
 {
 	struct hpmmap_block *block;
 	unsigned long slot;
@@ -231,7 +231,7 @@ static void drop_linux_range(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 		hpmmap_block_set_stale(block, first, nr);
 		hpmmap_block_drop_linux(&ctx->owner, block, first, nr);
 		if (!has_linux(block, first, nr))
-			set_gone(block, discard, first, nr);
+			set_gone(ctx, block, first, nr);
 		if (fatal_signal_pending(current))
 			return;
 		cond_resched();
@@ -240,16 +240,15 @@ static void drop_linux_range(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 
 /**
  * hpmmap_store_drop_linux() - give back pages of Linux whose contents will go
- * @ctx: the context, ctx->ops held
+ * @ctx: the context, ctx->ops held since hpmmap_discard_begin()
  * @start: first address of a range that is about to be discarded
  * @end: its end
- * @discard: from hpmmap_discard_begin()
  *
  * Who discards gives memory back, where it is Linux's as well. What is locked
  * stays.
  */
 void hpmmap_store_drop_linux(struct hpmmap_ctx *ctx, unsigned long start,
-			     unsigned long end, u64 discard)
+			     unsigned long end)
 {
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, ctx->mm, start);
@@ -267,7 +266,7 @@ void hpmmap_store_drop_linux(struct hpmmap_ctx *ctx, unsigned long start,
 			break;
 		if (hpmmap_vma_is_ours(vma))
 			drop_linux_range(ctx, vma, max(start, vma->vm_start),
-					 min(end, vma->vm_end), discard);
+					 min(end, vma->vm_end));
 	}
 	mutex_unlock(&ctx->lock);
 	mmap_write_unlock(ctx->mm);
@@ -275,7 +274,7 @@ void hpmmap_store_drop_linux(struct hpmmap_ctx *ctx, unsigned long start,
 
 static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 			unsigned long start, unsigned long end,
-			bool accessible, u64 discard, bool *wait)
+			bool accessible, bool *wait)
 {
 	struct hpmmap_block *block;
 	unsigned int first, nr;
@@ -287,7 +286,7 @@ static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 	block = xa_load(&ctx->store, slot);
 	owned = hpmmap_slot_is_marked(ctx, slot);
 	/* What nobody has touched yet has nothing to lose. */
-	if (block && (is_gone(block, discard, first, nr) ||
+	if (block && (is_gone(ctx, block, first, nr) ||
 		      hpmmap_policy_defers(ctx, block, slot << SLOT_SHIFT,
 					   (slot + 1) << SLOT_SHIFT)))
 		block = NULL;
@@ -315,28 +314,27 @@ static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 
 /**
  * hpmmap_store_discard() - contents of a range are not wanted any more
- * @ctx: the context; mmap_lock held
+ * @ctx: the context, ctx->ops held since hpmmap_discard_begin(); mmap_lock held
  * @start: first address
  * @end: end
  * @accessible: the program can read it: it has to read as zero at once, and
  *	stays mapped. Otherwise nothing of it is mapped.
- * @discard: from hpmmap_discard_begin()
  *
  * Return: 0, -ENOMEM, or -EINTR if the caller is being killed.
  */
 int hpmmap_store_discard(struct hpmmap_ctx *ctx, unsigned long start,
-			 unsigned long end, bool accessible, u64 discard)
+			 unsigned long end, bool accessible)
 {
 	struct hpmmap_block *block;
 	bool wait = true;
 	unsigned long slot;
 	int ret = 0;
 
+	lockdep_assert_held(&ctx->ops);
 	lockdep_assert_held(&ctx->mm->mmap_lock);
 	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
 			  slot_of(end - 1)) {
-		ret = discard_slot(ctx, slot, start, end, accessible, discard,
-				   &wait);
+		ret = discard_slot(ctx, slot, start, end, accessible, &wait);
 		if (ret)
 			break;
 		if (fatal_signal_pending(current))

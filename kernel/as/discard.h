@@ -9,12 +9,12 @@ struct hpmmap_ctx;
 
 void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 			unsigned long end, bool lazy);
-u64 hpmmap_discard_begin(void);
+void hpmmap_discard_begin(struct hpmmap_ctx *ctx);
 void hpmmap_store_refresh(struct hpmmap_ctx *ctx, unsigned long start,
-			  unsigned long end, u64 discard);
+			  unsigned long end);
 void hpmmap_store_drop_linux(struct hpmmap_ctx *ctx, unsigned long start,
-			     unsigned long end, u64 discard);
+			     unsigned long end);
 int hpmmap_store_discard(struct hpmmap_ctx *ctx, unsigned long start,
-			 unsigned long end, bool accessible, u64 discard);
+			 unsigned long end, bool accessible);
 
 #endif /* _HPMMAP_AS_DISCARD_H */

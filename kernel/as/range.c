@@ -57,7 +57,7 @@ enum hpmmap_range_what hpmmap_range_look(struct hpmmap_ctx *ctx,
 }
 
 /* Is all of a range mapped, by anybody? */
-bool hpmmap_range_is_mapped(struct hpmmap_ctx *ctx, unsigned long start,
+static bool range_is_mapped(struct hpmmap_ctx *ctx, unsigned long start,
 			    unsigned long end)
 {
 	struct vm_area_struct *vma;
@@ -93,7 +93,7 @@ void hpmmap_contents_lost(void)
 void hpmmap_range_kill_if_lost(struct hpmmap_ctx *ctx, unsigned long start,
 			       unsigned long end)
 {
-	if (!hpmmap_range_is_mapped(ctx, start, end))
+	if (!range_is_mapped(ctx, start, end))
 		hpmmap_contents_lost();
 }
 

@@ -14,10 +14,8 @@
  * it need take them once in its life: that is done before it has a window. Others are
  * refused, which are few: KVM, devices that follow page tables.
  */
-#include <linux/jiffies.h>
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
-#include <linux/mutex.h>
 #include <linux/sched/signal.h>
 
 #include "hook.h"
@@ -25,12 +23,6 @@
 #include "as/view.h"
 #include "as/viewer.h"
 #include "as/window.h"
-
-static DEFINE_MUTEX(veto_lock);
-static bool vetoed;
-/* It has failed: until when nobody tries again, for an attempt is costly. */
-static u64 failed_until;
-#define FAILED_MS 1000
 
 /* Has an address space windows? Its mmap_lock is held for writing. Called by ftrace. */
 static bool has_windows(unsigned long arg)
@@ -50,31 +42,18 @@ static bool has_windows(unsigned long arg)
 /* From the first window on, until the module goes. */
 static int veto(void)
 {
-	int ret;
+	int ret = hpmmap_veto_begin("mm_take_all_locks", has_windows);
 
-	if (smp_load_acquire(&vetoed))
-		return 0;
-	/* Who installs it waits for all tasks. */
-	if (mutex_lock_killable(&veto_lock))
-		return -EINTR;
-	if (!vetoed && get_jiffies_64() >= failed_until) {
-		ret = hpmmap_veto_begin("mm_take_all_locks", has_windows);
-		if (!ret) {
-			smp_store_release(&vetoed, true);
-		} else {
-			failed_until = get_jiffies_64() + msecs_to_jiffies(FAILED_MS);
-			pr_warn_ratelimited("windows show no memory of Linux: mm_take_all_locks() cannot be hooked: %d\n",
-					    ret);
-		}
-	}
-	mutex_unlock(&veto_lock);
-	return 0;
+	if (ret && ret != -EINTR && ret != -EAGAIN)
+		pr_warn_ratelimited("windows show no memory of Linux: mm_take_all_locks() cannot be hooked: %d\n",
+				    ret);
+	return ret == -EINTR ? ret : 0;
 }
 
 /* May a window show memory of Linux? */
 bool hpmmap_viewers_see_linux(void)
 {
-	return smp_load_acquire(&vetoed);
+	return hpmmap_veto_active();
 }
 
 /* Nothing concerns it. */

@@ -205,7 +205,7 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 		.renewed = addr >= ctx->hole.start &&
 			   addr + len <= ctx->hole.end,
 	};
-	bool stack = hpmmap_wants_stack(ctx, flags), ours, frozen;
+	bool stack = hpmmap_wants_stack(ctx, flags), frozen;
 	unsigned long given = stack ? hpmmap_stack_given(c.start, c.end) : addr;
 	unsigned long ret = -ENOMEM;
 	LIST_HEAD(blocks);
@@ -238,13 +238,12 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	 * it would be lost if the call failed, nobody comes there until that is known.
 	 * Otherwise what is to be locked has its memory then, too: Linux maps it at once.
 	 */
-	ours = fixed && hpmmap_range_has_ours(ctx, addr, addr + len);
-	frozen = ours && prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
+	frozen = c.ours && prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
 	if (frozen) {
 		ret = hpmmap_freeze(ctx, addr, addr + len);
 		if (ret)
 			goto err_few;
-	} else if (!ours && (locked || !c.renewed)) {
+	} else if (!c.ours && (locked || !c.renewed)) {
 		if (!fixed && hpmmap_range_is_taken(ctx, addr, addr + len)) {
 			ctx->hole.end = 0;
 			ret = -EEXIST;

@@ -63,7 +63,7 @@ static bool advice_discards(int advice)
  * -ENOMEM if some is not mapped, else 0.
  */
 static long discard_ours(struct hpmmap_ctx *ctx, unsigned long start,
-			 unsigned long end, bool locked_too, u64 discard)
+			 unsigned long end, bool locked_too)
 {
 	struct vm_area_struct *vma;
 	unsigned long addr = start, lo;
@@ -93,7 +93,7 @@ static long discard_ours(struct hpmmap_ctx *ctx, unsigned long start,
 		if (!hpmmap_vma_is_accessible(vma))
 			compat_zap(vma, lo, addr - lo);
 		ret = hpmmap_store_discard(ctx, lo, addr,
-					   hpmmap_vma_is_accessible(vma), discard);
+					   hpmmap_vma_is_accessible(vma));
 		if (ret)
 			break;
 		if (mmap_lock_is_contended(ctx->mm)) {
@@ -201,8 +201,10 @@ static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	default:
 		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
 		/* Linux keeps the contents of files behind a guard. */
-		if (!ret && advice == MADV_GUARD_INSTALL)
-			discard_ours(ctx, start, end, true, hpmmap_discard_begin());
+		if (!ret && advice == MADV_GUARD_INSTALL) {
+			hpmmap_discard_begin(ctx);
+			discard_ours(ctx, start, end, true);
+		}
 		hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
 		return ret;
 	}
@@ -230,14 +232,13 @@ static long madvise_discard(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 		.lazy = true,
 	};
 	long ret = hpmmap_ops_lock(ctx);
-	u64 discard;
 
 	if (ret)
 		return ret;
-	discard = hpmmap_discard_begin();
-	hpmmap_store_refresh(ctx, start, end, discard);
-	hpmmap_store_drop_linux(ctx, start, end, discard);
-	ret = discard_ours(ctx, start, end, regs->dx == MADV_DONTNEED_LOCKED, discard);
+	hpmmap_discard_begin(ctx);
+	hpmmap_store_refresh(ctx, start, end);
+	hpmmap_store_drop_linux(ctx, start, end);
+	ret = discard_ours(ctx, start, end, regs->dx == MADV_DONTNEED_LOCKED);
 	hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
 	hpmmap_ops_unlock(ctx);
 	if (ret <= 0)

@@ -19,6 +19,7 @@
 #include "as/reserve.h"
 #include "as/reuse.h"
 #include "as/stats.h"
+#include "as/vma.h"
 #include "fs/internal.h"
 #include "call/fresh.h"
 #include "call/handle.h"
@@ -96,39 +97,82 @@ static unsigned long mmap_ours(struct hpmmap_ctx *ctx, unsigned long addr,
 	return ret == -EEXIST ? -ENOMEM : ret;
 }
 
+/* Linux's part of a mapping that grows, or all of it. It may replace some of ours. */
+static long growsdown_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
+			    unsigned long len)
+{
+	struct hpmmap_change c = {
+		.ctx = ctx,
+		.start = regs->di,
+		.end = regs->di + len,
+	};
+	struct pt_regs part = *regs;
+	long ret;
+
+	part.si = len;
+	ret = hpmmap_call_orig(HPMMAP_CALL_MMAP, &part);
+	/* What was to be replaced may be gone even if it failed. */
+	if (!IS_ERR_VALUE(ret) || regs->r10 & MAP_FIXED)
+		hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
+	return ret;
+}
+
 /*
- * Linux's mapping, with its lowest page left to grow and ours above. Growth
- * is as it is on Linux, page by page.
+ * At an address, which others may know: who writes there as soon as he can finds what
+ * stays. So each part is mapped once, ours first: without memory that fits for it nothing
+ * has changed, and it is all Linux's.
+ */
+static long growsdown_at(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
+{
+	unsigned long len = PAGE_ALIGN(regs->si), ours = regs->di + PAGE_SIZE;
+	struct hpmmap_change c = {
+		.ctx = ctx,
+		.start = ours,
+		.end = regs->di + len,
+	};
+	struct hpmmap_placement place;
+	long ret;
+
+	if (len == PAGE_SIZE)
+		return growsdown_linux(ctx, regs, len);
+	hpmmap_placement_get(ctx->job, NULL, &place);
+	ret = hpmmap_map_where_fit(ctx, &place, ours, len - PAGE_SIZE, regs->dx,
+				   regs->r10 & OUR_MAP_FLAGS,
+				   !(regs->r10 & MAP_FIXED_NOREPLACE), NULL);
+	if (ret == -ENOMEM)
+		return growsdown_linux(ctx, regs, len);
+	if (IS_ERR_VALUE(ret))
+		return ret;
+	ret = growsdown_linux(ctx, regs, PAGE_SIZE);
+	if (!IS_ERR_VALUE(ret))
+		return ret;
+	vm_munmap(ours, len - PAGE_SIZE);
+	hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
+	return ret;
+}
+
+/*
+ * Linux's mapping is the lowest page, left to grow, and ours is above. Growth is as it is
+ * on Linux, page by page.
  */
 static long mmap_growsdown(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
-	unsigned long len = PAGE_ALIGN(regs->si);
-	long ret = hpmmap_call_orig(HPMMAP_CALL_MMAP, regs);
-	struct hpmmap_change c = { .ctx = ctx };
-	struct hpmmap_placement place;
-	unsigned long fresh = 0;
+	struct pt_regs at = *regs;
+	long ret = -EEXIST;
+	int i;
 
-	/* What was to be replaced may be gone even if it failed. */
-	c.start = IS_ERR_VALUE(ret) ? regs->di : ret;
-	c.end = c.start + len;
-	if (!IS_ERR_VALUE(ret) || regs->r10 & MAP_FIXED)
-		hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
-	if (IS_ERR_VALUE(ret))
-		return ret;
-	hpmmap_placement_get(ctx->job, NULL, &place);
-	if (len > PAGE_SIZE)
-		fresh = hpmmap_map_where_fit(ctx, &place, ret + PAGE_SIZE,
-					     len - PAGE_SIZE, regs->dx,
-					     regs->r10 & OUR_MAP_FLAGS, true,
-					     NULL);
-	if (!IS_ERR_VALUE(fresh))
-		return ret;
-	/* Without memory that fits it stays Linux's, if it is there still. */
-	if (fresh == -ENOMEM && hpmmap_range_is_mapped(ctx, ret, ret + len))
-		return ret;
-	vm_munmap(ret, len);
-	hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
-	return fresh;
+	if (regs->r10 & (MAP_FIXED | MAP_FIXED_NOREPLACE))
+		return growsdown_at(ctx, regs);
+	at.r10 |= MAP_FIXED_NOREPLACE;
+	for (i = 0; i < HOLE_TRIES && ret == -EEXIST; i++) {
+		at.di = hpmmap_vma_find_hole(i ? 0 : regs->di & PAGE_MASK,
+					     PAGE_ALIGN(regs->si), regs->r10,
+					     PAGE_SIZE, 0);
+		if (IS_ERR_VALUE(at.di))
+			return at.di;
+		ret = growsdown_at(ctx, &at);
+	}
+	return ret == -EEXIST ? -ENOMEM : ret;
 }
 
 /*

@@ -149,6 +149,9 @@ CASE(mremap, fixed_and_shrinking_too_little, 4, 0)
 	ret("mprotect", mprotect(U(r, 1), r->unit, PROT_READ));
 	at(r, "shrink", mremap(U(r, 0), r->unit * 3, r->unit * 2, FIXED,
 			       spot(r, 0)));
+	shows(r, NULL, 0);
+	at(r, "again", mremap(U(r, 0), r->unit * 2, r->unit * 2, FIXED, U(r, 3)));
+	shows(r, NULL, 0);
 }
 
 CASE(mremap, fixed_over_its_neighbour, 4, BIG)

@@ -166,6 +166,29 @@ static void fixed_over_none_written_at_once(void)
 	}
 }
 
+/* A mapping that grows consists of two: nothing of it is there before it is what stays. */
+static void growing_written_at_once(void)
+{
+	for (int i = 0; i < 64; i++) {
+		pthread_t threads[AT_ONCE_THREADS];
+		char *p;
+
+		at_once_start(threads);
+		p = free_range(MB(20)) + MB(4);
+		if (i & 1) {
+			map_flags(p, MB(16), RW, ANON | MAP_FIXED_NOREPLACE);
+			fill(p, AT_ONCE_THREADS * PAGE, 7);
+			CHECK_OK(mprotect(p, MB(16), PROT_NONE));
+		}
+		at_once_place = p;
+		map_flags(p, MB(16), RW, ANON | MAP_GROWSDOWN |
+			  (i & 1 ? MAP_FIXED : MAP_FIXED_NOREPLACE));
+		at_once_check(threads, p);
+		verify_zero(p + AT_ONCE_THREADS * PAGE, MB(16) - AT_ONCE_THREADS * PAGE);
+		unmap(p, MB(16));
+	}
+}
+
 /* What is locked is filled while it is mapped, by who has kept the others out. */
 static void fixed_and_locked_over_anon(void)
 {
@@ -889,6 +912,7 @@ int main(void)
 		T(fixed_anon_over_anon),
 		T(fixed_none_over_anon_and_back),
 		T(fixed_over_none_written_at_once),
+		T(growing_written_at_once),
 		T(fixed_and_locked_over_anon),
 		T(fixed_file_over_anon),
 		T(fixed_anon_over_file),

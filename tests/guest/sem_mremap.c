@@ -581,6 +581,93 @@ static void errors(void)
 	unmap(p, MB(4));
 }
 
+/* Before 6.17 Linux unmaps first, then looks what there is to move: tried with memory of its own. */
+static bool linux_unmaps_first(void)
+{
+	int fd = open("/dev/zero", O_RDWR);
+	char *p = mmap(NULL, 5 * PAGE, RW, MAP_PRIVATE, fd, 0);
+	bool first;
+
+	CHECK_OK(p);
+	CHECK_OK(mprotect(p + PAGE, PAGE, PROT_READ));
+	CHECK_ERR(mremap(p, 2 * PAGE, 3 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, p + 2 * PAGE),
+		  EFAULT);
+	first = probe_read(p + 2 * PAGE).sig;
+	unmap(p, 5 * PAGE);
+	close(fd);
+	return first;
+}
+
+static void check_gone(char *p, size_t len)
+{
+	CHECK_READ_SEGV(p, SEGV_MAPERR);
+	CHECK_READ_SEGV(p + len / 2, SEGV_MAPERR);
+	CHECK_READ_SEGV(p + len - 1, SEGV_MAPERR);
+}
+
+/*
+ * A range that is no mapping, or more than one, does not move: by then what it was to replace,
+ * and what it was to shrink by, is unmapped. It starts with 3 MB that may be written to.
+ */
+static void refuse_to_move(char *p, size_t len, size_t new_len, size_t shift, int error)
+{
+	const size_t kept = len < new_len ? len : new_len;
+	char *room = free_range(MB(16));
+	char *to = room + SLOT + shift;
+
+	map_flags(room, MB(16), RW, ANON | MAP_FIXED_NOREPLACE);
+	fill(room, MB(16), 6);
+	CHECK_ERR(mremap(p, len, new_len, MREMAP_MAYMOVE | MREMAP_FIXED, to), error);
+	check_gone(to, new_len);
+	verify(room, SLOT + shift, 6, 0);
+	verify(to + new_len, MB(14) - shift - new_len, 6, SLOT + shift + new_len);
+	CHECK_TOUCH(room, SLOT + shift);
+	CHECK_TOUCH(to + new_len, MB(14) - shift - new_len);
+	verify(p, MB(3), 5, 0);
+	CHECK_TOUCH(p, MB(3));
+	if (kept > MB(5))
+		verify(p + MB(5), kept - MB(5), 5, MB(5));
+	if (len > kept)
+		check_gone(p + kept, len - kept);
+	verify(p + MB(8), MB(8), 5, MB(8));
+	unmap(room, MB(16));
+}
+
+/* What is in the middle, from 3 to 5 MB, is another mapping, or a hole. */
+static void what_cannot_move(void)
+{
+	static const struct sizes refused[] = {
+		{ MB(8), MB(8) },
+		{ MB(8), MB(9) + PAGE },
+		{ MB(8), MB(6) },
+		{ MB(8), MB(5) + PAGE },
+		{ MB(4) + PAGE, MB(3) + PAGE },
+	};
+	char *one;
+
+	if (!linux_unmaps_first())
+		SKIP("this kernel looks first");
+	for (size_t i = 0; i < 4 * ARRAY_SIZE(refused); i++) {
+		const struct sizes *s = &refused[i / 4];
+		char *p = map_filled(MB(16), 0);
+
+		if (i & 1)
+			unmap(p + MB(3), MB(2));
+		else
+			CHECK_OK(mprotect(p + MB(3), MB(2), PROT_READ));
+		/* To another place than that the call changes nothing. */
+		CHECK_ERR(mremap(p, MB(16), MB(17), MREMAP_MAYMOVE), EFAULT);
+		verify(p, MB(3), 5, 0);
+		verify(p + MB(5), MB(11), 5, MB(5));
+		refuse_to_move(p, s->len, s->new_len, i & 2 ? 3 * PAGE : 0, EFAULT);
+		unmap(p, MB(16));
+	}
+	/* A copy of private memory cannot be had this way. */
+	one = map_filled(MB(16), 0);
+	refuse_to_move(one, 0, MB(4), PAGE, EINVAL);
+	unmap(one, MB(16));
+}
+
 /* Only shared memory can be mapped a second time. */
 static void old_length_zero(void)
 {
@@ -686,6 +773,7 @@ int main(void)
 		T(keeps_the_protection),
 		T(moves_a_reservation),
 		T(errors),
+		T(what_cannot_move),
 		T(old_length_zero),
 		T(realloc_patterns),
 		T(advice_taken_back_leaves_one_mapping),

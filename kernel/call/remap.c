@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A mapping of ours goes to another place, and what a new mapping takes over from it.
+ *
+ * Contents are found by address, so a mapping is not moved by Linux: a new
+ * one is made, the blocks change their slots (what does not fill a slot is
+ * copied), and the old one is unmapped.
+ */
+#include <linux/mempolicy.h>
+#include <linux/mman.h>
+#include <linux/pkeys.h>
+#include <linux/syscalls.h>
+
+#include "hook.h"
+#include "hpmmap.h"
+#include "mem/pool.h"
+#include "as/change.h"
+#include "as/ctx.h"
+#include "as/file.h"
+#include "as/fit.h"
+#include "as/freeze.h"
+#include "as/move.h"
+#include "as/policy.h"
+#include "as/range.h"
+#include "as/reserve.h"
+#include "as/stats.h"
+#include "as/store.h"
+#include "as/vma.h"
+#include "call/fresh.h"
+#include "call/handle.h"
+#include "call/remap.h"
+
+/*
+ * What madvise(2), pkey_mprotect(2) and mbind(2) set holds for the new mapping,
+ * too.
+ */
+long hpmmap_remap_copy_advice(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
+			      unsigned long addr, unsigned long len)
+{
+	static const struct {
+		vm_flags_t flag;
+		int advice;
+	} table[] = {
+		{ VM_DONTCOPY, MADV_DONTFORK },
+		{ VM_DONTDUMP, MADV_DONTDUMP },
+		{ VM_HUGEPAGE, MADV_HUGEPAGE },
+		{ VM_NOHUGEPAGE, MADV_NOHUGEPAGE },
+		{ VM_SEQ_READ, MADV_SEQUENTIAL },
+		{ VM_RAND_READ, MADV_RANDOM },
+	};
+	struct pt_regs regs = {
+		.di = addr,
+		.si = len,
+		.dx = r->prot,
+		.r10 = r->pkey,
+	};
+	long ret = 0;
+	int i;
+
+	if (r->bound)
+		hpmmap_policy_set(ctx, addr, len, &r->policy);
+	if (r->pkey)
+		ret = hpmmap_call_orig(HPMMAP_CALL_PKEY_MPROTECT, &regs);
+	/* A key that has been freed, or Linux's for what may only be executed. */
+	if (ret == -EINVAL)
+		ret = 0;
+
+	for (i = 0; i < ARRAY_SIZE(table) && !ret; i++) {
+		if (!(r->vm_flags & table[i].flag))
+			continue;
+		regs.dx = table[i].advice;
+		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
+	}
+	if (r->vm_flags & VM_WIPEONFORK && !ret)
+		ret = hpmmap_vma_wipe_on_fork(ctx, addr, addr + len, true);
+	/* madvise(2) says so where a mapping cannot be split. */
+	return ret == -EAGAIN ? -ENOMEM : ret;
+}
+
+/* A range of ours goes; the mappings around it stay mapped. */
+long hpmmap_remap_unmap(struct hpmmap_ctx *ctx, unsigned long start,
+			unsigned long len)
+{
+	struct hpmmap_change c = {
+		.ctx = ctx,
+		.start = start,
+		.end = start + len,
+	};
+	long ret = vm_munmap(start, len);
+
+	/* One end may be cut, and not the other. */
+	if (!ret || ret == -ENOMEM)
+		hpmmap_change_settle(&c, ret ? HPMMAP_NOTHING : HPMMAP_CUT,
+				     NULL);
+	return ret;
+}
+
+static bool lazy(const struct hpmmap_remap *r)
+{
+	return !r->prot || r->map_flags & MAP_NORESERVE || r->grows;
+}
+
+/* Blocks that the new place needs beyond those that move there. */
+static unsigned long count_needed(struct hpmmap_ctx *ctx,
+				  const struct hpmmap_remap *r, unsigned long to)
+{
+	unsigned long len = min(r->old_len, r->new_len);
+	unsigned long nr = hpmmap_store_missing(ctx, to, to + r->new_len) +
+			   hpmmap_store_count_shared(ctx, to, to + r->new_len);
+	bool congruent = !((r->addr ^ to) & ~SLOT_MASK);
+	unsigned long start = ALIGN(r->addr, SLOT_SIZE);
+	unsigned long end = (r->addr + len) & SLOT_MASK;
+	unsigned long moved = 0;
+
+	if (congruent && start < end && start >= r->addr)
+		moved = hpmmap_store_count(ctx, start, end);
+	if (lazy(r))
+		/* At most as many as there are contents, cut differently. */
+		nr = min(nr, 1 + hpmmap_store_count(ctx, r->addr,
+						    r->addr + len));
+	nr -= min(nr, moved);
+	/* The old place is given new zeros for what moved away. */
+	if (r->flags & MREMAP_DONTUNMAP && !lazy(r))
+		nr += moved;
+	return nr;
+}
+
+/* Takes the old mapping's entries out of the page tables. */
+static long detach_old(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r)
+{
+	unsigned long ret;
+
+	if (!(r->flags & MREMAP_DONTUNMAP))
+		return vm_munmap(r->addr, r->old_len);
+	ret = hpmmap_vma_map(ctx, r->addr, r->old_len, r->prot, MAP_FIXED |
+			     (r->map_flags & ~MAP_LOCKED));
+	if (IS_ERR_VALUE(ret))
+		return ret;
+	hpmmap_remap_copy_advice(ctx, r, r->addr, r->old_len);
+	return 0;
+}
+
+/*
+ * For Linux a mapping that moves is never there twice: until the old one is gone it
+ * does not count against RLIMIT_AS.
+ */
+void hpmmap_remap_discount(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r)
+{
+	if (!(r->flags & MREMAP_DONTUNMAP))
+		hpmmap_range_discount(ctx, r->addr,
+				      min(r->old_len, r->new_len));
+}
+
+/*
+ * The part of an old mapping that is locked is unlocked before there is a new one, and
+ * locked again if it stays: a mapping that moves is never locked twice. Memory of the
+ * pools stays in place either way.
+ */
+static long relock_old(const struct hpmmap_remap *r, bool lock)
+{
+	struct pt_regs regs = {
+		.di = r->addr,
+		.si = min(r->old_len, r->vm_end - r->addr),
+		.dx = r->vm_flags & VM_LOCKONFAULT ? MLOCK_ONFAULT : 0,
+	};
+
+	if (!(r->vm_flags & VM_LOCKED))
+		return 0;
+	return hpmmap_call_orig(lock ? HPMMAP_CALL_MLOCK2 : HPMMAP_CALL_MUNLOCK,
+				&regs);
+}
+
+/* @to is free, or to be replaced where it was given. */
+long hpmmap_remap_move(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
+		       unsigned long to)
+{
+	unsigned long len = min(r->old_len, r->new_len);
+	struct hpmmap_change old = {
+		.ctx = ctx,
+		.start = r->addr,
+		.end = r->addr + r->old_len,
+		.lazy = lazy(r),
+	};
+	struct hpmmap_change new = {
+		.ctx = ctx,
+		.start = to,
+		.end = to + r->new_len,
+		.lazy = lazy(r),
+	};
+	bool fixed = r->flags & MREMAP_FIXED;
+	unsigned long mapped, needed;
+	LIST_HEAD(blocks);
+	long ret;
+
+	if (hpmmap_change_begin_new(&new) || hpmmap_change_begin_move(&old) ||
+	    !hpmmap_policy_fits(ctx, &r->place, to, to + r->new_len, true))
+		return -ENOMEM;
+	needed = count_needed(ctx, r, to);
+	if (hpmmap_reserve(ctx, &r->place, NO_SLOT, needed, &blocks) &&
+	    !hpmmap_linux_may_help(ctx, needed)) {
+		hpmmap_count_refusal(ctx);
+		return -ENOMEM;
+	}
+	ret = relock_old(r, false);
+	if (ret)
+		goto out;
+	/*
+	 * Who comes to either place from here on waits until it has what it is to have: what
+	 * is written there before would be lost.
+	 */
+	ret = hpmmap_freeze_moving(ctx, r->addr, len, to, r->new_len);
+	if (ret) {
+		relock_old(r, true);
+		goto out;
+	}
+	hpmmap_remap_discount(ctx, r);
+	mapped = hpmmap_vma_map(ctx, to, r->new_len, r->prot, r->map_flags |
+				(fixed ? MAP_FIXED : MAP_FIXED_NOREPLACE));
+	/* What is unmapped from here on is counted. */
+	hpmmap_range_count_again(ctx);
+	ret = IS_ERR_VALUE(mapped) ? mapped : 0;
+	if (ret)
+		goto err_relock;
+	hpmmap_change_renew(&new);
+	/* Before there is anything in it that a key protects. */
+	ret = hpmmap_remap_copy_advice(ctx, r, to, r->new_len);
+	if (!ret)
+		ret = detach_old(ctx, r);
+	if (ret) {
+		vm_munmap(to, r->new_len);
+		if (r->flags & MREMAP_DONTUNMAP)
+			hpmmap_range_kill_if_lost(ctx, old.start, old.end);
+		goto err_relock;
+	}
+	ret = hpmmap_store_move(ctx, r->addr, to, len, &blocks);
+	/* Its mapping is gone, and what has not moved goes with it. */
+	if (ret && ret != -EINTR)
+		hpmmap_contents_lost();
+	/* Zeros are in the old place before it can be reached. */
+	if (r->flags & MREMAP_DONTUNMAP)
+		hpmmap_change_renew(&old);
+	hpmmap_thaw(ctx);
+	old.replaces = true;
+	hpmmap_change_settle(&old, r->flags & MREMAP_DONTUNMAP ?
+			     HPMMAP_FRESH : HPMMAP_CUT, &blocks);
+	hpmmap_change_settle(&new, HPMMAP_KEPT, &blocks);
+	if (r->map_flags & MAP_LOCKED && !lazy(r))
+		hpmmap_touch_range(to, r->new_len, r->prot);
+	if (!ret)
+		ret = to;
+	goto out;
+
+err_relock:
+	hpmmap_thaw(ctx);
+	/* What was to be replaced may be gone, or a part of the old one. */
+	new.lazy = true;
+	hpmmap_change_settle(&new, fixed ? HPMMAP_FAILED : HPMMAP_CUT, NULL);
+	relock_old(r, true);
+	old.lazy = true;
+	hpmmap_change_settle(&old, HPMMAP_FAILED, NULL);
+out:
+	hpmmap_pool_free_unused(&blocks);
+	return ret;
+}
+
+/*
+ * Where in its slot the new mapping should start: where the old one does, if
+ * whole slots then move without a copy; otherwise at its beginning.
+ */
+unsigned long hpmmap_remap_phase(const struct hpmmap_remap *r, unsigned long align)
+{
+	unsigned long end = r->addr + min(r->old_len, r->new_len);
+
+	if (ALIGN(r->addr, SLOT_SIZE) + SLOT_SIZE > end)
+		return 0;
+	return r->addr & (align - 1);
+}
