@@ -14,10 +14,12 @@
 
 #include "hpmmap.h"
 #include "mem/block.h"
+#include "mem/poison.h"
 #include "as/change.h"
 #include "as/commit.h"
 #include "as/ctx.h"
 #include "as/discard.h"
+#include "as/exchange.h"
 #include "as/few.h"
 #include "as/pgmap.h"
 #include "as/range.h"
@@ -206,6 +208,8 @@ static void settle_fresh(struct hpmmap_change *c, struct list_head *blocks)
 	hpmmap_change_renew(c);
 	if (!c->lazy)
 		hpmmap_vma_commit(c->ctx, c->start, c->end, blocks);
+	else if (hpmmap_poison_seen())
+		hpmmap_store_heal(c->ctx, c->start, c->end);
 	if (c->reuse)
 		hpmmap_reuse_set(c->ctx, c->start, c->end);
 	if (c->replaces)

@@ -161,9 +161,12 @@ static bool use_sees(const struct use *use, unsigned long pfn)
 	bool ret;
 
 	mutex_lock(&use->ctx->lock);
+	/* As in slot_with(): a draft goes when it is out of the store. */
+	xa_lock(&use->ctx->store);
 	block = hpmmap_store_load(use->ctx, use->slot);
 	ret = block && !test_bit(i, block->stale) &&
 	      hpmmap_block_page(block, i) == pfn_to_page(pfn);
+	xa_unlock(&use->ctx->store);
 	mutex_unlock(&use->ctx->lock);
 	return ret;
 }

@@ -153,8 +153,8 @@ static ssize_t fs_write_locked(struct kiocb *iocb, struct iov_iter *from)
 	if (ret)
 		return ret;
 	ret = file_modified(iocb->ki_filp);
-	if (!ret && pos > size)
-		hpmmap_fs_zero_tail(inode);
+	if (!ret && pos + iov_iter_count(from) > size)
+		hpmmap_fs_zero_tail(inode, pos);
 	if (!ret)
 		ret = write_there(inode, pos, from);
 	end = ret > 0 ? pos + ret : 0;
@@ -181,7 +181,7 @@ static ssize_t fs_write_iter(struct kiocb *iocb, struct iov_iter *from)
 /* A file that has the memory for it becomes larger. */
 static void fs_extend(struct inode *inode, loff_t size)
 {
-	hpmmap_fs_zero_tail(inode);
+	hpmmap_fs_zero_tail(inode, size);
 	i_size_write(inode, size);
 }
 

@@ -429,20 +429,61 @@ static void zero_part(struct hpmmap_block *block, size_t from, size_t to)
 	hpmmap_poison_untouch(cookie);
 }
 
+/* Is a page that is to be zeroed as a whole one that nobody can touch? */
+static bool has_lost(struct hpmmap_block *block, size_t from, size_t to)
+{
+	unsigned int i, first = DIV_ROUND_UP(from, PAGE_SIZE), end = to >> PAGE_SHIFT;
+
+	for (i = first; i < end && hpmmap_block_is_hurt(block); i++)
+		if (hpmmap_block_is_lost(block, i))
+			return true;
+	return false;
+}
+
+/*
+ * The block that a part of one is to be zeroed in, where pages are lost another one in its place. Its
+ * folio is locked, and the caller has no reference. NULL where there is none: @block stays.
+ */
+static struct hpmmap_block *block_to_zero(struct inode *inode, struct hpmmap_block *block,
+					  size_t from, size_t to)
+{
+	unsigned int first = DIV_ROUND_UP(from, PAGE_SIZE);
+	struct hpmmap_block *fresh;
+
+	if (likely(!has_lost(block, from, to)))
+		return block;
+	return hpmmap_fs_exchange(inode, block, first, (to >> PAGE_SHIFT) - first, false,
+				  &fresh) ? NULL : fresh;
+}
+
+/* What a locked block has behind an end is zero, and what was lost there good, if there is a block. */
+static void zero_behind(struct inode *inode, struct hpmmap_block *block, size_t end)
+{
+	block = block_to_zero(inode, block, end, SLOT_SIZE) ?: block;
+	zero_part(block, end, SLOT_SIZE);
+	folio_unlock(block->folio);
+}
+
 /**
  * hpmmap_fs_zero_tail() - make what is behind the end of a file zero, before it becomes larger
  * @inode: the file, i_rwsem held
+ * @pos: where it is written to next, or what its size will be
  *
- * Who has its last page mapped may have written there.
+ * Up to @pos: who has its last page mapped may have written there.
  */
-void hpmmap_fs_zero_tail(struct inode *inode)
+void hpmmap_fs_zero_tail(struct inode *inode, loff_t pos)
 {
 	loff_t size = i_size_read(inode);
+	struct hpmmap_block *block;
 
 	lockdep_assert_held_write(&inode->i_rwsem);
-	if (size & ~PAGE_MASK)
-		zero_part(xa_load(&hpmmap_fs_inode(inode)->blocks, size >> SLOT_SHIFT),
-			  size & ~SLOT_MASK,
+	if (!(size & ~SLOT_MASK))
+		return;
+	block = xa_load(&hpmmap_fs_inode(inode)->blocks, size >> SLOT_SHIFT);
+	if (unlikely(hpmmap_block_is_hurt(block)))
+		zero_behind(inode, lock_for_good(inode, size >> SLOT_SHIFT), size & ~SLOT_MASK);
+	else if (size & ~PAGE_MASK && pos > size)
+		zero_part(block, size & ~SLOT_MASK,
 			  round_up(size, PAGE_SIZE) - round_down(size, SLOT_SIZE));
 }
 
@@ -465,50 +506,27 @@ void hpmmap_fs_shrink(struct inode *inode, loff_t size)
 		if (behind & ~SLOT_MASK)
 			unmap_mapping_range(inode->i_mapping, behind,
 					    round_up(behind, SLOT_SIZE) - behind, 0);
-		zero_part(block, size & ~SLOT_MASK, SLOT_SIZE);
-		folio_unlock(block->folio);
+		zero_behind(inode, block, size & ~SLOT_MASK);
 	}
 	hpmmap_fs_cut(inode, hpmmap_fs_blocks(size));
 	/* Copies of private mappings, that were made meanwhile. */
 	unmap_mapping_range(inode->i_mapping, behind, 0, 1);
 }
 
-/* Is a page that is to be zeroed as a whole one that nobody can touch? */
-static bool has_lost(struct hpmmap_block *block, size_t from, size_t to)
-{
-	unsigned int i, first = DIV_ROUND_UP(from, PAGE_SIZE), end = to >> PAGE_SHIFT;
-
-	for (i = first; i < end && hpmmap_block_is_hurt(block); i++)
-		if (hpmmap_block_is_lost(block, i))
-			return true;
-	return false;
-}
-
 /* A part of one block. */
 static int zero_in(struct inode *inode, unsigned long index, size_t from, size_t to)
 {
 	struct hpmmap_block *block = hpmmap_fs_block_lock(inode, index, false), *fresh;
-	int ret;
 
 	if (IS_ERR_OR_NULL(block))
 		return PTR_ERR_OR_ZERO(block);
-	if (likely(!has_lost(block, from, to))) {
-		zero_part(block, from, to);
-		hpmmap_fs_block_unlock(block);
-		return 0;
-	}
-	/* Not to be taken for somebody's pin. */
+	/* The lock keeps it. A reference would be taken for somebody's pin. */
 	folio_put(block->folio);
-	ret = hpmmap_fs_exchange(inode, block, DIV_ROUND_UP(from, PAGE_SIZE),
-				 (to >> PAGE_SHIFT) - DIV_ROUND_UP(from, PAGE_SIZE),
-				 false, &fresh);
-	if (ret) {
-		folio_unlock(block->folio);
-		return -EIO;
-	}
-	zero_part(fresh, from, to);
-	folio_unlock(fresh->folio);
-	return 0;
+	fresh = block_to_zero(inode, block, from, to);
+	if (fresh)
+		zero_part(fresh, from, to);
+	folio_unlock((fresh ?: block)->folio);
+	return fresh ? 0 : -EIO;
 }
 
 /**
@@ -519,8 +537,8 @@ static int zero_in(struct inode *inode, unsigned long index, size_t from, size_t
  *
  * In place: it keeps its memory, but for blocks with memory errors in what is zeroed.
  *
- * Return: 0; -EINTR for who is being killed, when some of it may be zero; -EIO where there was
- * no block to take the place of one with an error.
+ * Return: 0; -EINTR for who is being killed, when some of it may be zero; -EIO where no other
+ * block can take the place of one with an error.
  */
 int hpmmap_fs_zero(struct inode *inode, loff_t start, loff_t end)
 {
@@ -546,7 +564,8 @@ int hpmmap_fs_zero(struct inode *inode, loff_t start, loff_t end)
  * @block: its block, with its folio locked and no reference of the caller's
  * @first: page from which on contents do not matter any more
  * @nr: how many such pages
- * @unless_pinned: not if somebody refers to it
+ * @unless_pinned: not if somebody refers to it; otherwise only not if that is a device, which
+ *	would go on writing to the old one
  * @fresh: out: the new one, with its folio locked, which keeps the inode where it is
  *
  * Where it succeeds, the folio of @block is not locked any more.
@@ -573,7 +592,8 @@ int hpmmap_fs_exchange(struct inode *inode, struct hpmmap_block *block,
 	fs->used++;
 	spin_unlock(&fs->lock);
 	hpmmap_fs_unmap_block(inode, block);
-	if (unless_pinned && hpmmap_block_is_pinned(block)) {
+	if (folio_maybe_dma_pinned(block->folio) ||
+	    (unless_pinned && hpmmap_block_is_pinned(block))) {
 		ret = -EBUSY;
 		goto err_free;
 	}

@@ -6,6 +6,7 @@
  *   memory_error pool LOG		what only memory of the pools has
  *   memory_error frames BYTES		print the page frames of so much memory
  *   memory_error avoid BYTES LOG	fail if so much memory has a page of LOG
+ *   memory_error untouched BYTES	map so much, and touch it after a line of input
  *
  * LOG is a list of page frames: those that are made bad are added to it.
  */
@@ -29,6 +30,9 @@
 
 #ifndef MADV_SOFT_OFFLINE
 #define MADV_SOFT_OFFLINE 101
+#endif
+#ifndef MAP_UNINITIALIZED
+#define MAP_UNINITIALIZED 0x4000000
 #endif
 
 #define PAGE	4096UL
@@ -257,6 +261,30 @@ static void case_discard(void)
 	munmap(p, LARGE);
 }
 
+/* Mapped anew, and no memory is asked for before it is touched; or it may have old contents. */
+static void case_anew(void)
+{
+	static const int flags[] = { MAP_NORESERVE, MAP_UNINITIALIZED };
+
+	for (size_t i = 0; i < 2; i++) {
+		char *p = map_at(NULL, 2 * LARGE, flags[i]), *q;
+		const char *text;
+
+		q = (char *)(((uintptr_t)p + LARGE - 1) & ~(LARGE - 1));
+		memset(q, 1, LARGE);
+		destroy(q + BAD * PAGE);
+		printf("anew %zu: read: %s\n", i, touch(q, BAD * PAGE + OFFSET, false));
+		munmap(q + BAD * PAGE, PAGE);
+		map_at(q + BAD * PAGE, PAGE, MAP_FIXED | flags[i]);
+		text = touch(q, BAD * PAGE + OFFSET, false);
+		printf("anew %zu: mapped: %s\n", i, text);
+		expect(!strcmp(text, "none") && !q[BAD * PAGE], "anew: zero");
+		printf("anew %zu: write: %s\n", i, touch(q, BAD * PAGE, true));
+		expect(q[(BAD + 1) * PAGE] == 1 && q[LARGE - 1] == 1, "anew: contents beside it");
+		munmap(p, 2 * LARGE);
+	}
+}
+
 static void case_move(void)
 {
 	char *p = fresh(), *q;
@@ -363,6 +391,7 @@ static int run_same(void)
 	case_early();
 	case_kernel();
 	case_discard();
+	case_anew();
 	case_move();
 	case_fork();
 	case_soft();
@@ -524,9 +553,6 @@ static void pool_draft(void)
 /* What is kept for the process is not given to it again. */
 static void pool_reuse(void)
 {
-#ifndef MAP_UNINITIALIZED
-#define MAP_UNINITIALIZED 0x4000000
-#endif
 	char *p = map_at(NULL, LARGE, MAP_UNINITIALIZED);
 	uint64_t frame;
 
@@ -614,6 +640,20 @@ static int run_frames(size_t bytes, const char *log)
 	return 0;
 }
 
+/* Of memory that nobody has touched nothing is lost. */
+static int run_untouched(size_t bytes)
+{
+	char *p = map_at(NULL, bytes, 0);
+
+	puts("mapped");
+	fflush(stdout);
+	getchar();
+	for (size_t i = 0; i < bytes; i += PAGE)
+		if (strcmp(touch(p, i + OFFSET, true), "none"))
+			printf("WRONG: %s\n", signal_text(p)), failures++;
+	return !!failures;
+}
+
 int main(int argc, char **argv)
 {
 	struct sigaction action = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO };
@@ -624,10 +664,12 @@ int main(int argc, char **argv)
 		return run_frames(strtoull(argv[2], NULL, 0), NULL);
 	if (!strcmp(argv[1], "avoid"))
 		return run_frames(strtoull(argv[2], NULL, 0), argv[3]);
+	if (sigaction(SIGBUS, &action, NULL) || sigaction(SIGSEGV, &action, NULL))
+		err(1, "sigaction");
+	if (!strcmp(argv[1], "untouched"))
+		return run_untouched(strtoull(argv[2], NULL, 0));
 	bad_log = fopen(argv[2], "ae");
 	if (!bad_log)
 		err(1, "%s", argv[2]);
-	if (sigaction(SIGBUS, &action, NULL) || sigaction(SIGSEGV, &action, NULL))
-		err(1, "sigaction");
 	return !strcmp(argv[1], "same") ? run_same() : run_pool();
 }

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -96,14 +97,19 @@ static void spoil(size_t page)
 		err(1, "MADV_HWPOISON");
 }
 
-/* Nobody is told of it who has not asked. */
-static void spoil_quietly(size_t page)
+static void offline(unsigned long long frame)
 {
 	int to = open("/sys/devices/system/memory/hard_offline_page", O_WRONLY | O_CLOEXEC);
 
-	if (to < 0 || dprintf(to, "0x%llx", frame_of(page) * PAGE) < 0)
+	if (to < 0 || dprintf(to, "0x%llx", frame * PAGE) < 0)
 		err(1, "hard_offline_page");
 	close(to);
+}
+
+/* Nobody is told of it who has not asked. */
+static void spoil_quietly(size_t page)
+{
+	offline(frame_of(page));
 }
 
 static void check_others(size_t bad, size_t from, size_t to)
@@ -218,6 +224,55 @@ static void many_are_told(size_t page)
 	close(pipes[1]);
 }
 
+/* As a device would have it: a ring with a buffer, or -1 where the kernel has none of files. */
+static int pin(unsigned char *addr)
+{
+	char params[120] = { 0 };
+	struct iovec buffer = { addr, PAGE };
+	int ring = (int)syscall(SYS_io_uring_setup, 1, params);
+
+	if (ring >= 0 && syscall(SYS_io_uring_register, ring, 0, &buffer, 1)) {
+		close(ring);
+		ring = -1;
+	}
+	return ring;
+}
+
+/* What a device may be writing to has to stay where it is; what it does not know of any more has not. */
+static void not_while_pinned(size_t bad)
+{
+	int ring = pin(memory + (bad + 2) * PAGE), tries = 100;
+
+	if (ring < 0)
+		return;
+	EXPECT(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(bad * PAGE), PAGE) != 0 && errno == EIO);
+	EXPECT(is_bad(memory + bad * PAGE, false));
+	close(ring);
+	while (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(bad * PAGE), PAGE) && tries--)
+		usleep(100000);
+	EXPECT(!is_bad(memory + bad * PAGE, false));
+	check_others(bad, 0, BYTES / PAGE);
+}
+
+/* Behind the end of a file nothing is lost, however it grows. */
+static void behind_the_end(void)
+{
+	static const unsigned char zeros[PAGE];
+
+	for (int i = 0; i < 2; i++) {
+		unsigned long long frame = frame_of(BYTES / PAGE - 1);
+
+		EXPECT(ftruncate(fd, (off_t)(BYTES - PAGE)) == 0);
+		offline(frame);
+		if (i)
+			EXPECT(pwrite(fd, zeros, PAGE, (off_t)(BYTES - PAGE)) == PAGE);
+		else
+			EXPECT(ftruncate(fd, (off_t)BYTES) == 0);
+		EXPECT(!is_bad(memory + BYTES - PAGE, false) && memory[BYTES - PAGE] == 0 && memory[BYTES - 1] == 0);
+	}
+	check_others(0, BYTES / PAGE - BLOCK_PAGES, BYTES / PAGE - 1);
+}
+
 int main(int argc, char **argv)
 {
 	struct sigaction action = { .sa_sigaction = on_bus, .sa_flags = SA_SIGINFO };
@@ -252,6 +307,10 @@ int main(int argc, char **argv)
 	EXPECT(!is_bad(memory + bad * PAGE, true));
 	check_others(bad, 0, BYTES / PAGE);
 
+	fill();
+	spoil(BLOCK_PAGES + 9);
+	not_while_pinned(BLOCK_PAGES + 9);
+
 	/* So is what is cut and grows again. */
 	fill();
 	spoil(5);
@@ -271,15 +330,20 @@ int main(int argc, char **argv)
 	EXPECT(ftruncate(fd, (off_t)BYTES) == 0);
 	EXPECT(is_bad(memory + BYTES - PAGE, false));
 	EXPECT(ftruncate(fd, (off_t)(BYTES - PAGE + 1)) == 0);
+	EXPECT(is_bad(memory + BYTES - PAGE, false));
+
+	/* It goes, and the others in the block stay. */
 	EXPECT(ftruncate(fd, (off_t)(BYTES - 2 * PAGE)) == 0);
 	EXPECT(ftruncate(fd, (off_t)BYTES) == 0);
+	EXPECT(!is_bad(memory + BYTES - PAGE, false) && memory[BYTES - PAGE] == 0 && memory[BYTES - 1] == 0);
+	EXPECT(!is_bad(memory + BYTES - PAGE, true));
 	check_others(0, BYTES / PAGE - BLOCK_PAGES, BYTES / PAGE - 2);
 
+	fill();
+	behind_the_end();
 	many_are_told(3 * BLOCK_PAGES - 1);
 
 	/* And the file goes with an error in it. */
-	if (is_bad(memory + BYTES - PAGE, false))
-		puts("the last page stays bad");
 	spoil(2 * BLOCK_PAGES + 1);
 	EXPECT(is_bad(memory + (2 * BLOCK_PAGES + 1) * PAGE, true));
 	if (unlink(argv[1]))

@@ -38,6 +38,20 @@ frame=$(sed -n 31p "$DIR/frames")
 printf '0x%x' $((frame * 4096)) >/sys/devices/system/memory/soft_offline_page
 echo "$frame" >>"$DIR/pool.log"
 
+# What a job has reserved and not touched gets another block.
+mkfifo "$DIR/touch"
+hpmmap run --strict --placement first-touch -- "$PROGRAM" untouched $(($(pool_bytes free_bytes) - 64 * MIB)) \
+	<"$DIR/touch" >"$DIR/untouched" &
+exec 3>"$DIR/touch"
+within 30 grep -q mapped "$DIR/untouched" || fail "nothing is mapped"
+for line in 7 12 21 26; do
+	frame=$(($(sed -n ${line}p "$DIR/frames") + line))
+	printf '0x%x' $((frame * 4096)) >/sys/devices/system/memory/hard_offline_page
+	echo $frame >>"$DIR/pool.log"
+done
+exec 3>&-
+wait $! || fail "untouched: $(cat "$DIR/untouched")"
+
 # All of it is accounted for.
 bad_blocks() {
 	awk '{ print int($1 / 512) }' "$DIR/pool.log" | sort -u | wc -l
