@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Runs in a guest: what programs hold of a pool, beside the anonymous memory that they
-# have natively. README.md describes it.
+# Runs in a guest: what programs hold of a pool, beside the anonymous memory, and the shared
+# memory without a name, that they have natively. README.md describes it.
 set -euo pipefail
 
 ROOT=$HPMMAP_ROOT
@@ -9,6 +9,8 @@ APPS=$ROOT/build/bench/apps
 TESTS=$ROOT/build/tests-vm
 DIR=$(mktemp -d /tmp/footprint.XXXXXX)
 CGROUP=/sys/fs/cgroup/footprint
+# The rows to make, by the first word of their names; all if there is none.
+only=$*
 chmod 755 "$DIR"
 
 hpmmap pool add --node 0 --size 1G >/dev/null
@@ -16,22 +18,36 @@ hpmmap pool add --node 0 --size 1G >/dev/null
 echo +memory >/sys/fs/cgroup/cgroup.subtree_control
 mkdir $CGROUP
 
-# natively COMMAND...: "ANONYMOUS PROCESSES THREADS", in bytes, the most there were at one moment.
+# natively COMMAND...: "MEMORY OF-IT-SHARED PROCESSES THREADS", in bytes, the most there were at one moment.
 natively() {
 	(
 		echo $BASHPID >$CGROUP/cgroup.procs
 		exec "$@"
 	) </dev/null >"$DIR/native.out" 2>&1 &
 	python3 - $CGROUP <<-'EOF'
-		import sys, time
+		import os, sys, time
 		cgroup = sys.argv[1]
-		most = [0, 1, 1]
-		while True:
+		with open("/proc/mounts") as mounts:
+		    tmpfs = [where for _, where, kind, *_ in map(str.split, mounts) if kind in ("tmpfs", "devtmpfs")]
+		def files():
+		    "What lies in files of tmpfs, one mount of each."
+		    of_each = {os.stat(where).st_dev: os.statvfs(where) for where in tmpfs}
+		    return sum((s.f_blocks - s.f_bfree) * s.f_bsize for s in of_each.values())
+		def shmem():
+		    "Anonymous memory, and each page of the shared one once, that in files of tmpfs with it."
 		    with open(f"{cgroup}/memory.stat") as stat:
-		        anon = int(stat.readline().split()[1])
+		        values = dict(map(str.split, stat))
+		    return int(values["anon"]), int(values["shmem"])
+		base = files()
+		most = [0, 0, 1, 1]
+		while True:
+		    before = files()
+		    anon, shared = shmem()
+		    # One that is removed meanwhile was there.
+		    shared = max(shared - max(before, files()) + base, 0)
 		    counts = [len(open(f"{cgroup}/cgroup.{what}").read().split()) for what in ("procs", "threads")]
 		    # One that ends before it is looked at was there, too.
-		    most = [max(a, b) for a, b in zip(most, (anon, *counts))]
+		    most = [max(a, b) for a, b in zip(most, (anon + shared, shared, *counts))]
 		    if not counts[0]:
 		        break
 		    time.sleep(0.01)
@@ -44,6 +60,7 @@ natively() {
 row() {
 	local name=$1 native
 	shift
+	[[ -z $only || " $only " == *" ${name%%[ ,]*} "* ]] || return 0
 	if ! command -v "$1" >/dev/null; then
 		echo "$name: $1 is not installed"
 		return
@@ -56,11 +73,12 @@ row() {
 	rm -rf "$DIR/work"
 	python3 - "$name" $native "$DIR/report.json" <<-'EOF'
 		import json, sys
-		name, (anon, procs, threads) = sys.argv[1], map(int, sys.argv[2:5])
-		report = json.load(open(sys.argv[5]))
+		name, (native, shared, procs, threads) = sys.argv[1], map(int, sys.argv[2:6])
+		report = json.load(open(sys.argv[6]))
 		peak = report["memory"]["peak_bytes"] / 2**20
-		allowed = 1.5 * anon / 2**20 + 4 * procs + 2.2 * (threads - procs)
-		print(f"{name:28} {anon / 2**20:8.1f} {procs:4} {threads:4} {peak:8.0f} {allowed:8.0f} {report['faults']['pool_memory']['total']:8}")
+		allowed = 1.5 * native / 2**20 + 4 * procs + 2.2 * (threads - procs)
+		faults = report["faults"]["pool_memory"]["total"]
+		print(f"{name:28} {native / 2**20:8.1f} {shared / 2**20:8.1f} {procs:4} {threads:4} {peak:8.0f} {allowed:8.0f} {faults:8}")
 	EOF
 }
 
@@ -89,7 +107,7 @@ cat >"$DIR/as_postgres" <<EOF
 chgrp hpmmap . && chmod 770 . && exec setpriv --reuid=postgres --regid=hpmmap --clear-groups bash $DIR/postgres
 EOF
 
-printf '%-28s %8s %4s %4s %8s %8s %8s\n' program native proc thr pool allowed faults
+printf '%-28s %8s %8s %4s %4s %8s %8s %8s\n' program native shared proc thr pool allowed faults
 row true /bin/true
 row 'sleep in a shell' bash -c 'sleep 1; sleep 1; true'
 row '64 idle threads' bash -c "$TESTS/small 64 & sleep 2; kill \$!; wait \$! || true"

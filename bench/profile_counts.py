@@ -30,6 +30,8 @@ from hpmmap_guest import GuestError
 PLUGIN = ROOT / "build/bench/profile_plugin.so"
 METHODS = (
     "4k", "4k-populate", "thp", "thp-populate", "hugetlb", "hugetlb-populate", "hpmmap", "hpmmap-reuse",
+    # What Linux's own part costs at least.
+    "4k-untouched", "hugetlb-shared",
 )  # fmt: skip
 # Markers of the worker; see marker.h.
 PHASES = {1: "map", 2: "touch", 3: "unmap"}

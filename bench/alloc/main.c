@@ -252,6 +252,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 
+	region_prepare(task.method, task.size);
 	warm_up(pattern, &task);
 	if (task.method->dirty)
 		make_pool_dirty();

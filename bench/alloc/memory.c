@@ -2,9 +2,12 @@
 /* The methods. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/memfd.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "worker.h"
 
@@ -31,7 +34,13 @@ static const struct method methods[] = {
 	{ .name = "hpmmap", .advice = -1 },
 	{ .name = "hpmmap-dirty", .advice = -1, .dirty = true },
 	{ .name = "hpmmap-reuse", .mmap_flags = MAP_UNINITIALIZED, .advice = -1, .reuse = true },
+	/* What Linux's own part costs at least, for `bench/run profile`. */
+	{ .name = "4k-untouched", .advice = -1, .untouched = true },
+	{ .name = "hugetlb-shared", .mmap_flags = MAP_POPULATE, .advice = -1, .file = true },
 };
+
+/* Of hugetlbfs, with all of its pages, for methods with @file. */
+static int shared_fd = -1;
 
 const struct method *method_find(const char *name)
 {
@@ -84,11 +93,22 @@ void region_reuse(const struct method *m, void *p, size_t size)
 		die("madvise(HPMMAP_MADV_REUSE)");
 }
 
+/* What there has to be before a region of up to @size is mapped. */
+void region_prepare(const struct method *m, size_t size)
+{
+	if (!m->file)
+		return;
+	size = (size + LARGE_PAGE - 1) & ~(LARGE_PAGE - 1);
+	shared_fd = memfd_create("bench-alloc", MFD_HUGETLB | MFD_HUGE_2MB);
+	if (shared_fd < 0 || ftruncate(shared_fd, size) || fallocate(shared_fd, 0, 0, size))
+		die("a file of huge pages");
+}
+
 void *region_map(const struct method *m, size_t size, void *place)
 {
 	void *p = mmap(place, size, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | m->mmap_flags |
-		       (place ? MAP_FIXED_NOREPLACE : 0), -1, 0);
+		       (m->file ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS) | m->mmap_flags |
+		       (place ? MAP_FIXED_NOREPLACE : 0), shared_fd, 0);
 
 	if (p == MAP_FAILED)
 		die("mmap");

@@ -23,6 +23,8 @@ struct method {
 	bool reuse;		/* may have old contents of this process */
 	bool dirty;		/* of a pool without clean blocks */
 	bool no_thp;		/* none for the allocators either */
+	bool untouched;		/* mapped and unmapped, no more; pattern map */
+	bool file;		/* shared, of a file whose pages are there */
 };
 
 /*
@@ -97,6 +99,7 @@ __attribute__((noreturn)) void die(const char *what);
 
 const struct method *method_find(const char *name);
 void method_list(void);
+void region_prepare(const struct method *m, size_t size);
 void *region_map(const struct method *m, size_t size, void *place);
 void region_ready(const struct method *m, void *p, size_t size);
 void region_reuse(const struct method *m, void *p, size_t size);

@@ -139,7 +139,9 @@ static struct vm_area_struct *commit_next(struct hpmmap_ctx *ctx,
 		unsigned long stop, given;
 
 		if (!vma || vma->vm_end <= *addr)
-			vma = find_vma_intersection(ctx->mm, *addr, end);
+			/* The first look is the cheaper one, and mostly enough. */
+			vma = vma_lookup(ctx->mm, *addr) ?:
+			      find_vma_intersection(ctx->mm, *addr, end);
 		if (!vma)
 			break;
 		*addr = max(*addr, vma->vm_start);

@@ -37,9 +37,8 @@ static void nodes_usable(struct hpmmap_job *job, bool own, nodemask_t *nodes)
 	 * A cpuset cannot name a node all of whose memory is in the pools, so
 	 * it does not forbid it either.
 	 */
-	for_each_online_node(nid)
-		if (node_state(nid, N_MEMORY) &&
-		    !node_isset(nid, cpuset_current_mems_allowed))
+	hpmmap_for_each_node(nid, node_states[N_MEMORY])
+		if (!node_isset(nid, cpuset_current_mems_allowed))
 			node_clear(nid, *nodes);
 }
 

@@ -48,7 +48,10 @@ enum hpmmap_range_what hpmmap_range_look(struct hpmmap_ctx *ctx,
 	struct vm_area_struct *vma;
 
 	mmap_read_lock(ctx->mm);
-	vma = hpmmap_range_first_ours(ctx->mm, start, end);
+	/* Mostly it is one mapping: that is the cheaper look. */
+	vma = vma_lookup(ctx->mm, start);
+	if (!vma || vma->vm_end < end || !hpmmap_vma_is_ours(vma))
+		vma = hpmmap_range_first_ours(ctx->mm, start, end);
 	if (vma)
 		what = vma->vm_start <= start && vma->vm_end >= end ?
 		       HPMMAP_RANGE_OURS : HPMMAP_RANGE_MIXED;

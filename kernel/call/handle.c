@@ -36,29 +36,14 @@ static void find_stack(struct mm_struct *mm, unsigned long *start,
 		*start = vma->vm_start;
 }
 
-/**
- * hpmmap_data_exceeds_limit() - would a mapping exceed RLIMIT_DATA?
- * @ctx: the caller's context
- * @start: its address, where it replaces what is there; otherwise 0
- * @len: its length
- * @prot: its PROT_*
- *
- * The limit is about private writable memory but the main stack; ours is
- * shared memory to Linux, which does not count it.
- */
-bool hpmmap_data_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
-			       unsigned long len, unsigned long prot)
+/* What would count as data of a process with a mapping that is made now, in bytes. */
+static unsigned long data_after(struct hpmmap_ctx *ctx, unsigned long start,
+				unsigned long len)
 {
-	unsigned long limit = rlimit(RLIMIT_DATA), bytes;
-	unsigned long stack_start, stack_end;
+	unsigned long stack_start, stack_end, bytes;
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, ctx->mm, 0);
 
-	if (limit == RLIM_INFINITY || !(prot & PROT_WRITE))
-		return false;
-	/* As Linux does, for Valgrind. */
-	if (!limit)
-		limit = rlimit_max(RLIMIT_DATA);
 	mmap_read_lock(ctx->mm);
 	find_stack(ctx->mm, &stack_start, &stack_end);
 	bytes = (ctx->mm->data_vm << PAGE_SHIFT) + len;
@@ -74,7 +59,30 @@ bool hpmmap_data_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
 				 max(vma->vm_start, start);
 	}
 	mmap_read_unlock(ctx->mm);
-	return bytes > limit;
+	return bytes;
+}
+
+/**
+ * hpmmap_data_exceeds_limit() - would a mapping exceed RLIMIT_DATA?
+ * @ctx: the caller's context
+ * @start: its address, where it replaces what is there; otherwise 0
+ * @len: its length
+ * @prot: its PROT_*
+ *
+ * The limit is about private writable memory but the main stack; ours is
+ * shared memory to Linux, which does not count it.
+ */
+bool hpmmap_data_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
+			       unsigned long len, unsigned long prot)
+{
+	unsigned long limit = rlimit(RLIMIT_DATA);
+
+	if (limit == RLIM_INFINITY || !(prot & PROT_WRITE))
+		return false;
+	/* As Linux does, for Valgrind. */
+	if (!limit)
+		limit = rlimit_max(RLIMIT_DATA);
+	return data_after(ctx, start, len) > limit;
 }
 
 /* One more than enum hpmmap_timed; 0 for calls whose time is not taken. */
@@ -97,7 +105,8 @@ bool hpmmap_linux_may_help(struct hpmmap_ctx *ctx, unsigned long nr)
 }
 
 /**
- * hpmmap_handle() - run a handler for the caller
+ * hpmmap_handle_in() - run a handler for the caller
+ * @ctx: the caller's context
  * @call: the system call
  * @regs: its arguments
  * @handler: runs under ctx->ops
@@ -105,22 +114,38 @@ bool hpmmap_linux_may_help(struct hpmmap_ctx *ctx, unsigned long nr)
  * Return: what the handler returns; an errno that restarts the call where a
  * signal came while another one was under way.
  */
+long hpmmap_handle_in(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+		      const struct pt_regs *regs, hpmmap_handler_t handler)
+{
+	u64 since = get_cycles();
+	long ret = hpmmap_ops_lock(ctx);
+
+	if (ret)
+		return ret;
+	ret = handler(ctx, call, regs);
+	if (timed[call])
+		hpmmap_count_call(ctx, timed[call] - 1, since);
+	hpmmap_ops_unlock(ctx);
+	return ret;
+}
+
+/**
+ * hpmmap_handle() - hpmmap_handle_in() where the context is not known
+ * @call: the system call
+ * @regs: its arguments
+ * @handler: runs under ctx->ops
+ *
+ * Return: what the handler returns, or the call where there is no context.
+ */
 long hpmmap_handle(enum hpmmap_call call, const struct pt_regs *regs,
 		   hpmmap_handler_t handler)
 {
 	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
-	u64 since = get_cycles();
 	long ret;
 
 	if (!ctx)
 		return hpmmap_call_orig(call, regs);
-	ret = hpmmap_ops_lock(ctx);
-	if (!ret) {
-		ret = handler(ctx, call, regs);
-		if (timed[call])
-			hpmmap_count_call(ctx, timed[call] - 1, since);
-		hpmmap_ops_unlock(ctx);
-	}
+	ret = hpmmap_handle_in(ctx, call, regs, handler);
 	hpmmap_ctx_put(ctx);
 	return ret;
 }
@@ -142,12 +167,14 @@ long hpmmap_handle_if_ours(enum hpmmap_call call, const struct pt_regs *regs,
 	unsigned long start = regs->di & PAGE_MASK;
 	unsigned long end = PAGE_ALIGN(regs->di + regs->si);
 	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	long ret = 0;
 	bool ours;
 
 	if (!ctx)
 		return hpmmap_call_orig(call, regs);
 	ours = end > start && hpmmap_range_has_ours(ctx, start, end);
+	if (ours)
+		ret = hpmmap_handle_in(ctx, call, regs, handler);
 	hpmmap_ctx_put(ctx);
-	return ours ? hpmmap_handle(call, regs, handler) :
-		      hpmmap_call_orig(call, regs);
+	return ours ? ret : hpmmap_call_orig(call, regs);
 }

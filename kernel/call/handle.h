@@ -15,6 +15,8 @@
 typedef long (*hpmmap_handler_t)(struct hpmmap_ctx *ctx,
 				 enum hpmmap_call call,
 				 const struct pt_regs *regs);
+long hpmmap_handle_in(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+		      const struct pt_regs *regs, hpmmap_handler_t handler);
 long hpmmap_handle(enum hpmmap_call call, const struct pt_regs *regs,
 		   hpmmap_handler_t handler);
 long hpmmap_handle_if_ours(enum hpmmap_call call, const struct pt_regs *regs,

@@ -60,21 +60,21 @@ static bool hole_is_usual(struct hpmmap_ctx *ctx)
 /* A hole found may be gone when it is used: others map files meanwhile. */
 #define HOLE_TRIES 16
 
-static unsigned long mmap_ours(struct hpmmap_ctx *ctx, unsigned long addr,
-			       unsigned long len, unsigned long prot,
-			       unsigned long flags, struct list_head *ahead)
+static unsigned long mmap_ours(struct hpmmap_ctx *ctx,
+			       const struct hpmmap_placement *place,
+			       unsigned long addr, unsigned long len,
+			       unsigned long prot, unsigned long flags,
+			       struct list_head *ahead)
 {
 	unsigned long align = placement_align(ctx, len);
 	/* A stack is used from its end. */
 	unsigned long phase = hpmmap_wants_stack(ctx, flags) ?
 			      -len & (align - 1) : 0;
-	struct hpmmap_placement place;
 	unsigned long ret = -ENOMEM;
 	int i;
 
-	hpmmap_placement_get(ctx->job, NULL, &place);
 	if (flags & (MAP_FIXED | MAP_FIXED_NOREPLACE))
-		return hpmmap_map_where_fit(ctx, &place, addr, len, prot, flags,
+		return hpmmap_map_where_fit(ctx, place, addr, len, prot, flags,
 				     !(flags & MAP_FIXED_NOREPLACE), ahead);
 
 	for (i = 0; i < HOLE_TRIES; i++) {
@@ -84,11 +84,11 @@ static unsigned long mmap_ours(struct hpmmap_ctx *ctx, unsigned long addr,
 		    hole_is_usual(ctx) && !(flags & MAP_32BIT))
 			addr = ctx->hole.start;
 		else
-			addr = hpmmap_find_place(ctx, &place, addr & PAGE_MASK,
+			addr = hpmmap_find_place(ctx, place, addr & PAGE_MASK,
 						 len, flags, align, phase);
 		if (IS_ERR_VALUE(addr))
 			return addr;
-		ret = hpmmap_map_where_fit(ctx, &place, addr, len, prot, flags, false,
+		ret = hpmmap_map_where_fit(ctx, place, addr, len, prot, flags, false,
 				    ahead);
 		if (ret != -EEXIST)
 			return ret;
@@ -262,10 +262,10 @@ static long mmap_shared(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
  * lock: so many threads can map at once.
  */
 static void mmap_ahead(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
+		       const struct hpmmap_placement *place,
 		       struct list_head *ahead)
 {
 	unsigned long nr = slot_of(PAGE_ALIGN(regs->si)), flags = regs->r10;
-	struct hpmmap_placement place;
 	struct hpmmap_block *block;
 	LIST_HEAD(clean);
 
@@ -274,10 +274,9 @@ static void mmap_ahead(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	    ctx->job->first_touch || hpmmap_wants_stack(ctx, flags) ||
 	    !(nr || hpmmap_wants_reuse(regs->dx, flags)))
 		return;
-	hpmmap_placement_get(ctx->job, NULL, &place);
 	if (hpmmap_wants_reuse(regs->dx, flags)) {
 		/* For a slot covered in part, too. */
-		hpmmap_reuse_take(ctx, &place,
+		hpmmap_reuse_take(ctx, place,
 				  slot_of(PAGE_ALIGN(regs->si) + SLOT_SIZE - 1),
 				  ahead);
 		list_for_each_entry(block, ahead, link)
@@ -285,8 +284,8 @@ static void mmap_ahead(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 				nr--;
 	}
 	/* The address says whose turn it is, or what is there already. */
-	if (place.in_turn || flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) ||
-	    hpmmap_reserve(ctx, &place, NO_SLOT, nr, &clean))
+	if (place->in_turn || flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) ||
+	    hpmmap_reserve(ctx, place, NO_SLOT, nr, &clean))
 		return;
 	list_for_each_entry(block, &clean, link) {
 		if (fatal_signal_pending(current))
@@ -299,6 +298,7 @@ static void mmap_ahead(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 
 /* @without: out: the pools have too little for it. */
 static long handle_mmap(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
+			const struct hpmmap_placement *place,
 			struct list_head *ahead, bool *without)
 {
 	unsigned long addr = regs->di, len = PAGE_ALIGN(regs->si);
@@ -313,12 +313,13 @@ static long handle_mmap(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 		return HPMMAP_REDO;
 	if (flags & MAP_GROWSDOWN)
 		return mmap_growsdown(ctx, regs);
-	ret = mmap_ours(ctx, addr, len, prot, flags, ahead);
+	ret = mmap_ours(ctx, place, addr, len, prot, flags, ahead);
 	*without = ret == -ENOMEM;
 	return ret;
 }
 
 static long mmap_locked(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
+			const struct hpmmap_placement *place,
 			struct list_head *ahead, bool *without)
 {
 	u64 since = get_cycles();
@@ -328,7 +329,7 @@ static long mmap_locked(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 		ret = hpmmap_ops_lock(ctx);
 		if (ret)
 			return ret;
-		ret = handle_mmap(ctx, regs, ahead, without);
+		ret = handle_mmap(ctx, regs, place, ahead, without);
 		hpmmap_count_call(ctx, HPMMAP_TIMED_MMAP, since);
 		hpmmap_ops_unlock(ctx);
 		if (ret != HPMMAP_REDO)
@@ -379,6 +380,7 @@ static long mmap_short(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
 	struct pt_regs part = *regs, rest = *regs;
 	bool fixed = regs->r10 & MAP_FIXED, without = false;
+	struct hpmmap_placement place;
 	unsigned long addr, mid = 0;
 	LIST_HEAD(ahead);
 	long ret;
@@ -398,11 +400,12 @@ static long mmap_short(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 			return ret == -EEXIST ? -EAGAIN : ret;
 	}
 	part.si = mid - addr;
-	mmap_ahead(ctx, &part, &ahead);
+	hpmmap_placement_get(ctx->job, NULL, &place);
+	mmap_ahead(ctx, &part, &place, &ahead);
 	part.di = addr;
 	if (!fixed)
 		part.r10 |= MAP_FIXED_NOREPLACE;
-	ret = mmap_locked(ctx, &part, &ahead, &without);
+	ret = mmap_locked(ctx, &part, &place, &ahead, &without);
 	hpmmap_reuse_return(ctx, &ahead);
 	hpmmap_pool_free_unused(&ahead);
 	if (!IS_ERR_VALUE(ret)) {
@@ -449,6 +452,7 @@ static long mmap_without(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 long hpmmap_sys_mmap(const struct pt_regs *regs)
 {
 	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	struct hpmmap_placement place;
 	bool without = false;
 	LIST_HEAD(ahead);
 	long ret;
@@ -462,8 +466,9 @@ long hpmmap_sys_mmap(const struct pt_regs *regs)
 		hpmmap_ctx_put(ctx);
 		return ret;
 	}
-	mmap_ahead(ctx, regs, &ahead);
-	ret = mmap_locked(ctx, regs, &ahead, &without);
+	hpmmap_placement_get(ctx->job, NULL, &place);
+	mmap_ahead(ctx, regs, &place, &ahead);
+	ret = mmap_locked(ctx, regs, &place, &ahead, &without);
 	hpmmap_reuse_return(ctx, &ahead);
 	hpmmap_pool_free_unused(&ahead);
 	if (without && !ctx->job->strict)
@@ -529,7 +534,7 @@ long hpmmap_sys_munmap(const struct pt_regs *regs)
 	if (what == HPMMAP_RANGE_MIXED)
 		hpmmap_range_unwatch(start, end);
 	ret = what == HPMMAP_RANGE_LINUX ? munmap_linux(ctx, regs) :
-	      hpmmap_handle(HPMMAP_CALL_MUNMAP, regs, hpmmap_handle_munmap);
+	      hpmmap_handle_in(ctx, HPMMAP_CALL_MUNMAP, regs, hpmmap_handle_munmap);
 	hpmmap_ctx_put(ctx);
 	return ret;
 }

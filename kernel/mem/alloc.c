@@ -580,6 +580,8 @@ void hpmmap_pool_free_unused(struct list_head *list)
 	unsigned int nr = 0;
 	LIST_HEAD(soiled);
 
+	if (list_empty(list))
+		return;
 	list_for_each_entry_safe(block, tmp, list, link) {
 		hpmmap_every(&nr, WITHOUT_PAUSE);
 		/* All zero, if it was cleared in advance. */

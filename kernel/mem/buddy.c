@@ -74,6 +74,51 @@ static void bucket_remove(struct hpmmap_buddy_chunk *chunk)
 		chunk->next->pprev = chunk->pprev;
 }
 
+/* What a node of an order, not 0, is by its children. */
+static u8 node_value(const u8 *tree, unsigned int node, unsigned int order)
+{
+	u8 left = tree[2 * node];
+	u8 right = tree[2 * node + 1];
+
+	/* The children's order is one less, their value one more. */
+	if (left == order && right == order)
+		return order + 1;
+	return left > right ? left : right;
+}
+
+/* A unit has changed: what lies above it, as far as that changes. Most are alone. */
+static void tree_rise(u8 *tree, unsigned int node)
+{
+	unsigned int order;
+
+	for (order = 1; (node /= 2); order++) {
+		u8 value = node_value(tree, node, order);
+
+		if (tree[node] == value)
+			break;
+		tree[node] = value;
+	}
+}
+
+/* The same of several units, up to the last one. */
+static void tree_rise_range(u8 *tree, unsigned int lo, unsigned int hi)
+{
+	unsigned int order, node;
+	bool changed = true;
+
+	for (order = 1; order <= HPMMAP_BUDDY_MAX_ORDER && changed; order++) {
+		changed = false;
+		lo /= 2;
+		hi /= 2;
+		for (node = lo; node <= hi; node++) {
+			u8 value = node_value(tree, node, order);
+
+			changed |= tree[node] != value;
+			tree[node] = value;
+		}
+	}
+}
+
 /*
  * Sets @nr units of @chunk from @first on to free or not free; all of them
  * must be the opposite before.
@@ -83,28 +128,15 @@ static void chunk_set_free(struct hpmmap_buddy *b,
 			   unsigned int nr, bool free)
 {
 	unsigned int lo = CHUNK_UNITS + first;
-	unsigned int hi = lo + nr - 1;
 	u8 root = chunk->tree[1];
 	u8 *tree = chunk->tree;
-	unsigned int order, node;
-	bool changed = true;
 
-	memset(&tree[lo], free, nr);
-	for (order = 1; order <= HPMMAP_BUDDY_MAX_ORDER && changed; order++) {
-		changed = false;
-		lo /= 2;
-		hi /= 2;
-		for (node = lo; node <= hi; node++) {
-			u8 left = tree[2 * node];
-			u8 right = tree[2 * node + 1];
-			u8 value = left > right ? left : right;
-
-			/* The children's order is one less, their value one more. */
-			if (left == order && right == order)
-				value = order + 1;
-			changed |= tree[node] != value;
-			tree[node] = value;
-		}
+	if (nr == 1) {
+		tree[lo] = free;
+		tree_rise(tree, lo);
+	} else {
+		memset(&tree[lo], free, nr);
+		tree_rise_range(tree, lo, lo + nr - 1);
 	}
 	if (tree[1] != root) {
 		bucket_remove(chunk);
@@ -117,6 +149,12 @@ static void chunk_set_free(struct hpmmap_buddy *b,
 		chunk->nr_free -= nr;
 		b->nr_free -= nr;
 	}
+}
+
+/* Is one of @nr bytes, 0 or 1 each, @what? */
+static bool has_one(const u8 *bytes, u8 what, unsigned int nr)
+{
+	return nr == 1 ? *bytes == what : memchr(bytes, what, nr) != NULL;
 }
 
 static bool range_valid(unsigned long unit, unsigned long nr)
@@ -371,9 +409,9 @@ int hpmmap_buddy_take(struct hpmmap_buddy *b, unsigned long unit,
 	if (!block_valid(unit, order))
 		return -EINVAL;
 	chunk = hpmmap_buddy_chunk_find(b, unit);
-	if (!chunk || memchr(&chunk->present[first], 0, 1U << order))
+	if (!chunk || has_one(&chunk->present[first], 0, 1U << order))
 		return -ENOENT;
-	if (memchr(&chunk->tree[CHUNK_UNITS + first], 0, 1U << order))
+	if (has_one(&chunk->tree[CHUNK_UNITS + first], 0, 1U << order))
 		return -EBUSY;
 	chunk_set_free(b, chunk, first, 1U << order, false);
 	return 0;
@@ -426,9 +464,9 @@ int hpmmap_buddy_free_range(struct hpmmap_buddy *b, unsigned long unit,
 	for (u = unit; u < end; u += n) {
 		n = span_units(u, end);
 		chunk = hpmmap_buddy_chunk_find(b, u);
-		if (!chunk || memchr(&chunk->present[u % CHUNK_UNITS], 0, n))
+		if (!chunk || has_one(&chunk->present[u % CHUNK_UNITS], 0, n))
 			return -ENOENT;
-		if (memchr(&chunk->tree[CHUNK_UNITS + u % CHUNK_UNITS], 1, n))
+		if (has_one(&chunk->tree[CHUNK_UNITS + u % CHUNK_UNITS], 1, n))
 			free = true;
 	}
 	if (free)

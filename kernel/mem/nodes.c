@@ -37,6 +37,12 @@ int hpmmap_pool_nearest(int nid, const nodemask_t *nodes, nodemask_t *tried)
 {
 	int best = NUMA_NO_NODE, n;
 
+	/* Mostly itself. */
+	if ((unsigned int)nid < nr_node_ids && node_isset(nid, *nodes) &&
+	    !node_isset(nid, *tried) && pool_node_find(nid)) {
+		node_set(nid, *tried);
+		return nid;
+	}
 	hpmmap_for_each_node(n, *nodes) {
 		if (node_isset(n, *tried) || !pool_node_find(n))
 			continue;
