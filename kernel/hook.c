@@ -35,7 +35,7 @@ DEFINE_STATIC_CALL_RET0(hpmmap_is_meant, is_meant_t);
  * struct redirection - functions that calls are redirected from, all of them or none
  * @ops: what ftrace knows of it
  * @installed: they are
- * @held_until: a live patch held one: until when that is taken for granted, or 0
+ * @held_until: they could not be: until when that is taken for granted, or 0
  *
  * Who changes it has a mutex of its own for it.
  */
@@ -51,12 +51,17 @@ static bool is_held(const struct redirection *r)
 	return get_jiffies_64() < r->held_until;
 }
 
+static void hold(struct redirection *r)
+{
+	r->held_until = get_jiffies_64() + msecs_to_jiffies(HELD_MS);
+}
+
 static int redirect(struct redirection *r)
 {
 	int ret = register_ftrace_function(&r->ops);
 
 	if (ret == -EBUSY)
-		r->held_until = get_jiffies_64() + msecs_to_jiffies(HELD_MS);
+		hold(r);
 	/* See hpmmap_veto_active(). */
 	if (!ret)
 		smp_store_release(&r->installed, true);
@@ -374,7 +379,7 @@ static int veto_install(const char *symbol, bool (*is_forbidden)(unsigned long a
  * who is let in. Where it fails it may be tried again.
  *
  * Return: 0, at once if it is so already; -EINTR for a process that is being killed; -EAGAIN
- * where a live patch held the function a moment ago; or an errno.
+ * where it failed a moment ago; or an errno.
  */
 int hpmmap_veto_begin(const char *symbol, bool (*is_forbidden)(unsigned long arg))
 {
@@ -385,8 +390,14 @@ int hpmmap_veto_begin(const char *symbol, bool (*is_forbidden)(unsigned long arg
 	/* Who installs it waits for all tasks. */
 	if (mutex_lock_killable(&veto_mutex))
 		return -EINTR;
-	if (!veto.installed)
-		ret = is_held(&veto) ? -EAGAIN : veto_install(symbol, is_forbidden);
+	if (!veto.installed && is_held(&veto)) {
+		ret = -EAGAIN;
+	} else if (!veto.installed) {
+		ret = veto_install(symbol, is_forbidden);
+		/* Any user may ask for it, as often as he likes. */
+		if (ret)
+			hold(&veto);
+	}
 	mutex_unlock(&veto_mutex);
 	return ret;
 }

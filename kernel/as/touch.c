@@ -118,6 +118,8 @@ struct hpmmap_block *hpmmap_policy_touch(struct hpmmap_ctx *ctx,
 		struct hpmmap_block *other;
 
 		nid = hpmmap_pool_nearest(place.near, &place.preferred, &tried);
+		if (nid == NUMA_NO_NODE && hurt)
+			nid = hpmmap_pool_nearest(place.near, &place.nodes, &tried);
 		if (nid == NUMA_NO_NODE || (nid == block->nid && !hurt))
 			return block;
 		other = exchange(ctx, block, nid);

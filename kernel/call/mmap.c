@@ -117,6 +117,19 @@ static long growsdown_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	return ret;
 }
 
+/* Does Linux refuse to replace the lowest page? It looks before anything is unmapped. */
+static bool lowest_is_refused(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
+{
+	struct vm_area_struct *vma;
+	bool ret;
+
+	mmap_read_lock(ctx->mm);
+	vma = vma_lookup(ctx->mm, regs->di);
+	ret = vma && (compat_vma_is_sealed(vma) || is_vm_hugetlb_page(vma));
+	mmap_read_unlock(ctx->mm);
+	return ret;
+}
+
 /*
  * At an address, which others may know: who writes there as soon as he can finds what
  * stays. So each part is mapped once, ours first: without memory that fits for it nothing
@@ -133,7 +146,10 @@ static long growsdown_at(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	struct hpmmap_placement place;
 	long ret;
 
-	if (len == PAGE_SIZE)
+	if (regs->r10 & MAP_FIXED_NOREPLACE &&
+	    hpmmap_range_is_taken(ctx, regs->di, regs->di + len))
+		return -EEXIST;
+	if (len == PAGE_SIZE || lowest_is_refused(ctx, regs))
 		return growsdown_linux(ctx, regs, len);
 	hpmmap_placement_get(ctx->job, NULL, &place);
 	ret = hpmmap_map_where_fit(ctx, &place, ours, len - PAGE_SIZE, regs->dx,
@@ -309,7 +325,8 @@ static long handle_mmap(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	    hpmmap_data_exceeds_limit(ctx, flags & MAP_FIXED ? addr : 0, len,
 				      prot))
 		return -ENOMEM;
-	if (flags & MAP_FIXED && hpmmap_range_is_watched(addr, addr + len))
+	if (flags & MAP_FIXED && !(flags & MAP_FIXED_NOREPLACE) &&
+	    hpmmap_range_is_watched(addr, addr + len))
 		return HPMMAP_REDO;
 	if (flags & MAP_GROWSDOWN)
 		return mmap_growsdown(ctx, regs);

@@ -105,7 +105,7 @@ static bool try_exchange(struct hpmmap_block *block)
 	done = !inode;
 	/* Who writes by a call has it; who writes otherwise has the block mapped, or pinned. */
 	if (inode && inode_trylock(inode)) {
-		done = !hpmmap_fs_exchange(inode, block, SLOT_PAGES, 0, true, &fresh);
+		done = !hpmmap_fs_exchange(inode, block, SLOT_PAGES, 0, &fresh);
 		inode_unlock(inode);
 	}
 	/* From here on the inode may be gone. */

@@ -14,6 +14,7 @@
  *
  * Calls that change how much memory a file has are serialised by i_rwsem of its inode.
  */
+#include <linux/delay.h>
 #include <linux/pagemap.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
@@ -33,6 +34,9 @@
 
 /* Blocks that are given back to the pools at once. */
 #define FREE_BATCH 512
+
+/* How long those are waited for who refer to a block with a memory error that is to be zeroed. */
+#define BUSY_MS 20
 
 atomic_long_t hpmmap_fs_counts[HPMMAP_FS_NR_COUNTS];
 
@@ -442,25 +446,32 @@ static bool has_lost(struct hpmmap_block *block, size_t from, size_t to)
 
 /*
  * The block that a part of one is to be zeroed in, where pages are lost another one in its place. Its
- * folio is locked, and the caller has no reference. NULL where there is none: @block stays.
+ * folio is locked, and the caller has no reference. NULL where there is none: @block stays. Who
+ * reads or touches the file has references for a moment, which is waited for @ms.
  */
 static struct hpmmap_block *block_to_zero(struct inode *inode, struct hpmmap_block *block,
-					  size_t from, size_t to)
+					  size_t from, size_t to, unsigned int ms)
 {
 	unsigned int first = DIV_ROUND_UP(from, PAGE_SIZE);
 	struct hpmmap_block *fresh;
+	int ret;
 
 	if (likely(!has_lost(block, from, to)))
 		return block;
-	return hpmmap_fs_exchange(inode, block, first, (to >> PAGE_SHIFT) - first, false,
-				  &fresh) ? NULL : fresh;
+	for (;;) {
+		ret = hpmmap_fs_exchange(inode, block, first, (to >> PAGE_SHIFT) - first,
+					 &fresh);
+		if (ret != -EBUSY || !ms--)
+			return ret ? NULL : fresh;
+		usleep_range(1000, 1100);
+	}
 }
 
-/* What a locked block has behind an end is zero, and what was lost there good, if there is a block. */
-static void zero_behind(struct inode *inode, struct hpmmap_block *block, size_t end)
+/* What a locked block has behind an end is zero up to another, and good, if there is a block. */
+static void zero_behind(struct inode *inode, struct hpmmap_block *block, size_t end, size_t to)
 {
-	block = block_to_zero(inode, block, end, SLOT_SIZE) ?: block;
-	zero_part(block, end, SLOT_SIZE);
+	block = block_to_zero(inode, block, end, SLOT_SIZE, 0) ?: block;
+	zero_part(block, end, to);
 	folio_unlock(block->folio);
 }
 
@@ -474,17 +485,17 @@ static void zero_behind(struct inode *inode, struct hpmmap_block *block, size_t 
 void hpmmap_fs_zero_tail(struct inode *inode, loff_t pos)
 {
 	loff_t size = i_size_read(inode);
+	size_t end = size & ~SLOT_MASK, to = round_up(end, PAGE_SIZE);
 	struct hpmmap_block *block;
 
 	lockdep_assert_held_write(&inode->i_rwsem);
-	if (!(size & ~SLOT_MASK))
+	if (!end)
 		return;
 	block = xa_load(&hpmmap_fs_inode(inode)->blocks, size >> SLOT_SHIFT);
-	if (unlikely(hpmmap_block_is_hurt(block)))
-		zero_behind(inode, lock_for_good(inode, size >> SLOT_SHIFT), size & ~SLOT_MASK);
-	else if (size & ~PAGE_MASK && pos > size)
-		zero_part(block, size & ~SLOT_MASK,
-			  round_up(size, PAGE_SIZE) - round_down(size, SLOT_SIZE));
+	if (unlikely(has_lost(block, end, SLOT_SIZE)))
+		zero_behind(inode, lock_for_good(inode, size >> SLOT_SHIFT), end, to);
+	else if (pos > size)
+		zero_part(block, end, to);
 }
 
 /**
@@ -506,7 +517,7 @@ void hpmmap_fs_shrink(struct inode *inode, loff_t size)
 		if (behind & ~SLOT_MASK)
 			unmap_mapping_range(inode->i_mapping, behind,
 					    round_up(behind, SLOT_SIZE) - behind, 0);
-		zero_behind(inode, block, size & ~SLOT_MASK);
+		zero_behind(inode, block, size & ~SLOT_MASK, SLOT_SIZE);
 	}
 	hpmmap_fs_cut(inode, hpmmap_fs_blocks(size));
 	/* Copies of private mappings, that were made meanwhile. */
@@ -522,7 +533,7 @@ static int zero_in(struct inode *inode, unsigned long index, size_t from, size_t
 		return PTR_ERR_OR_ZERO(block);
 	/* The lock keeps it. A reference would be taken for somebody's pin. */
 	folio_put(block->folio);
-	fresh = block_to_zero(inode, block, from, to);
+	fresh = block_to_zero(inode, block, from, to, BUSY_MS);
 	if (fresh)
 		zero_part(fresh, from, to);
 	folio_unlock((fresh ?: block)->folio);
@@ -564,17 +575,14 @@ int hpmmap_fs_zero(struct inode *inode, loff_t start, loff_t end)
  * @block: its block, with its folio locked and no reference of the caller's
  * @first: page from which on contents do not matter any more
  * @nr: how many such pages
- * @unless_pinned: not if somebody refers to it; otherwise only not if that is a device, which
- *	would go on writing to the old one
  * @fresh: out: the new one, with its folio locked, which keeps the inode where it is
  *
  * Where it succeeds, the folio of @block is not locked any more.
  *
- * Return: 0, -EBUSY or -ENOMEM.
+ * Return: 0, -EBUSY where somebody refers to it, or -ENOMEM.
  */
 int hpmmap_fs_exchange(struct inode *inode, struct hpmmap_block *block,
-		       unsigned int first, unsigned int nr, bool unless_pinned,
-		       struct hpmmap_block **fresh)
+		       unsigned int first, unsigned int nr, struct hpmmap_block **fresh)
 {
 	struct hpmmap_fs_inode *info = hpmmap_fs_inode(inode);
 	struct hpmmap_fs *fs = hpmmap_fs_of(inode->i_sb);
@@ -592,8 +600,8 @@ int hpmmap_fs_exchange(struct inode *inode, struct hpmmap_block *block,
 	fs->used++;
 	spin_unlock(&fs->lock);
 	hpmmap_fs_unmap_block(inode, block);
-	if (folio_maybe_dma_pinned(block->folio) ||
-	    (unless_pinned && hpmmap_block_is_pinned(block))) {
+	/* A device would go on writing to the old one. */
+	if (hpmmap_block_is_pinned(block)) {
 		ret = -EBUSY;
 		goto err_free;
 	}

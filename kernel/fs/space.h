@@ -105,7 +105,6 @@ void hpmmap_fs_zero_tail(struct inode *inode, loff_t pos);
 void hpmmap_fs_shrink(struct inode *inode, loff_t size);
 int hpmmap_fs_zero(struct inode *inode, loff_t start, loff_t end);
 int hpmmap_fs_exchange(struct inode *inode, struct hpmmap_block *block,
-		       unsigned int first, unsigned int nr, bool unless_pinned,
-		       struct hpmmap_block **fresh);
+		       unsigned int first, unsigned int nr, struct hpmmap_block **fresh);
 
 #endif /* _HPMMAP_FS_SPACE_H */
