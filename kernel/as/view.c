@@ -582,11 +582,23 @@ static vm_fault_t window_fault(struct vm_fault *vmf)
 	return ret;
 }
 
-/* Somebody writes to a read-only entry of 4 KB: it is looked at again. */
+/*
+ * Somebody writes to a read-only entry of 4 KB: it is made anew, at once. An instruction that
+ * reads and writes the page would otherwise find it gone, then read-only, without an end.
+ */
 static vm_fault_t window_mkwrite(struct vm_fault *vmf)
 {
+	const enum fault_flag flags = vmf->flags;
+	bool waits = flags & FAULT_FLAG_ALLOW_RETRY;
+	vm_fault_t ret;
+
 	compat_zap(vmf->vma, vmf->address & PAGE_MASK, PAGE_SIZE);
-	return VM_FAULT_NOPAGE;
+	/* While the core has a page in hand it does not let go of the lock. */
+	if (!waits)
+		vmf->flags |= FAULT_FLAG_ALLOW_RETRY | FAULT_FLAG_RETRY_NOWAIT;
+	ret = window_fault(vmf);
+	vmf->flags = flags;
+	return (waits ? ret : ret & ~VM_FAULT_RETRY) | VM_FAULT_NOPAGE;
 }
 
 /* Special entries are of pages that are somebody else's business. */

@@ -11,6 +11,9 @@
 #include "fs/file.h"
 #include "fs/tree.h"
 
+/* What a name adds to the size of its directory, as on tmpfs. */
+#define NAME_SIZE 20
+
 static const struct inode_operations dir_ops;
 static const struct inode_operations special_ops;
 
@@ -41,8 +44,9 @@ struct inode *hpmmap_fs_new(struct super_block *sb, compat_idmap *idmap,
 	case S_IFDIR:
 		inode->i_op = &dir_ops;
 		inode->i_fop = &simple_dir_operations;
-		/* For its "." entry. */
+		/* For its "." entry; and "..". */
 		inc_nlink(inode);
+		inode->i_size = 2 * NAME_SIZE;
 		break;
 	case S_IFLNK:
 		inode->i_op = &simple_symlink_inode_operations;
@@ -60,6 +64,7 @@ static void name(struct inode *dir, struct dentry *dentry, struct inode *inode)
 {
 	d_instantiate(dentry, inode);
 	dget(dentry);
+	dir->i_size += NAME_SIZE;
 	compat_dir_changed(dir);
 }
 
@@ -110,6 +115,67 @@ static int fs_symlink(compat_idmap *idmap, struct inode *dir, struct dentry *den
 	return 0;
 }
 
+static int fs_link(struct dentry *old, struct inode *dir, struct dentry *dentry)
+{
+	int ret = simple_link(old, dir, dentry);
+
+	if (!ret)
+		dir->i_size += NAME_SIZE;
+	return ret;
+}
+
+static int fs_unlink(struct inode *dir, struct dentry *dentry)
+{
+	dir->i_size -= NAME_SIZE;
+	return simple_unlink(dir, dentry);
+}
+
+static int fs_rmdir(struct inode *dir, struct dentry *dentry)
+{
+	int ret = simple_rmdir(dir, dentry);
+
+	if (!ret)
+		dir->i_size -= NAME_SIZE;
+	return ret;
+}
+
+/* Leaves a whiteout where a name was; a look-up finds one of the two meanwhile. */
+static int leave_whiteout(compat_idmap *idmap, struct inode *dir, struct dentry *old)
+{
+	struct dentry *whiteout = d_alloc(old->d_parent, &old->d_name);
+	int ret;
+
+	if (!whiteout)
+		return -ENOMEM;
+	ret = fs_mknod(idmap, dir, whiteout, S_IFCHR | WHITEOUT_MODE, WHITEOUT_DEV);
+	if (!ret)
+		d_rehash(whiteout);
+	dput(whiteout);
+	return ret;
+}
+
+static int fs_rename(compat_idmap *idmap, struct inode *old_dir, struct dentry *old,
+		     struct inode *new_dir, struct dentry *new, unsigned int flags)
+{
+	bool replaces = d_really_is_positive(new);
+	int ret;
+
+	if ((flags & RENAME_WHITEOUT) && !simple_empty(new))
+		return -ENOTEMPTY;
+	if (flags & RENAME_WHITEOUT) {
+		ret = leave_whiteout(idmap, old_dir, old);
+		if (ret)
+			return ret;
+	}
+	ret = simple_rename(idmap, old_dir, old, new_dir, new, flags & ~RENAME_WHITEOUT);
+	if (ret || (flags & RENAME_EXCHANGE))
+		return ret;
+	old_dir->i_size -= NAME_SIZE;
+	if (!replaces)
+		new_dir->i_size += NAME_SIZE;
+	return 0;
+}
+
 static int fs_tmpfile(compat_idmap *idmap, struct inode *dir, struct file *file, umode_t mode)
 {
 	struct inode *inode = hpmmap_fs_new(dir->i_sb, idmap, dir, mode, 0);
@@ -123,13 +189,13 @@ static int fs_tmpfile(compat_idmap *idmap, struct inode *dir, struct file *file,
 static const struct inode_operations dir_ops = {
 	.create = fs_create,
 	.lookup = simple_lookup,
-	.link = simple_link,
-	.unlink = simple_unlink,
+	.link = fs_link,
+	.unlink = fs_unlink,
 	.symlink = fs_symlink,
 	.mkdir = fs_mkdir,
-	.rmdir = simple_rmdir,
+	.rmdir = fs_rmdir,
 	.mknod = fs_mknod,
-	.rename = simple_rename,
+	.rename = fs_rename,
 	.tmpfile = fs_tmpfile,
 	.setattr = simple_setattr,
 	.getattr = simple_getattr,

@@ -93,6 +93,102 @@ static void renames(void)
 	fs_end();
 }
 
+static void expect_whiteout(const char *name)
+{
+	struct stat st;
+
+	CHECK_OK(lstat(in_fs(name), &st));
+	CHECK_EQ(st.st_mode & S_IFMT, S_IFCHR);
+	CHECK_EQ(st.st_rdev, 0);
+}
+
+/* What overlayfs leaves where a name was. */
+static void whiteouts(void)
+{
+	char text[2];
+	int fd;
+
+	if (geteuid() != 0)
+		SKIP("a whiteout needs root");
+	fs_any();
+	fd = new_file("a", MB(2));
+	write_at(fd, "x", 1, 0);
+	close(fd);
+	CHECK_OK(renameat2(AT_FDCWD, in_fs("a"), AT_FDCWD, in_fs("b"), RENAME_WHITEOUT));
+	expect_whiteout("a");
+	fd = open(in_fs("b"), O_RDWR | O_CLOEXEC);
+	CHECK_OK(fd);
+	read_at(fd, text, 1, 0);
+	CHECK_EQ(text[0], 'x');
+	close(fd);
+	CHECK_ERR(renameat2(AT_FDCWD, in_fs("b"), AT_FDCWD, in_fs("a"), RENAME_WHITEOUT | RENAME_NOREPLACE), EEXIST);
+	/* Over a name, and to another directory. */
+	CHECK_OK(renameat2(AT_FDCWD, in_fs("b"), AT_FDCWD, in_fs("a"), RENAME_WHITEOUT));
+	expect_whiteout("b");
+	CHECK_OK(mkdir(in_fs("d"), 0755));
+	CHECK_OK(renameat2(AT_FDCWD, in_fs("a"), AT_FDCWD, in_fs("d/a"), RENAME_WHITEOUT));
+	expect_whiteout("a");
+	/* Not where the rename fails. */
+	CHECK_OK(mkdir(in_fs("e"), 0755));
+	CHECK_ERR(renameat2(AT_FDCWD, in_fs("e"), AT_FDCWD, in_fs("d"), RENAME_WHITEOUT), ENOTEMPTY);
+	CHECK_OK(rmdir(in_fs("e")));
+	CHECK_OK(unlink(in_fs("d/a")));
+	CHECK_OK(rmdir(in_fs("d")));
+	CHECK_OK(unlink(in_fs("a")));
+	CHECK_OK(unlink(in_fs("b")));
+	fs_end();
+}
+
+static void expect_names(const char *dir, int names)
+{
+	struct stat st;
+
+	CHECK_OK(stat(dir, &st));
+	/* Two are its own. */
+	CHECK_EQ(st.st_size, 20 * (names + 2));
+}
+
+/* As of tmpfs, whatever the names are. */
+static void sizes_of_directories(void)
+{
+	fs_any();
+	expect_names(fs_dir(), 0);
+	close(new_file("a", 0));
+	CHECK_OK(mkdir(in_fs("d"), 0755));
+	CHECK_OK(symlink("a", in_fs("s")));
+	CHECK_OK(link(in_fs("a"), in_fs("b")));
+	expect_names(fs_dir(), 4);
+	CHECK_ERR(link(in_fs("a"), in_fs("b")), EEXIST);
+	CHECK_OK(rename(in_fs("s"), in_fs("d/s")));
+	expect_names(fs_dir(), 3);
+	expect_names(in_fs("d"), 1);
+	CHECK_ERR(rmdir(in_fs("d")), ENOTEMPTY);
+	/* Another file in place of one. */
+	close(new_file("c", 0));
+	CHECK_OK(rename(in_fs("c"), in_fs("d/s")));
+	expect_names(fs_dir(), 3);
+	expect_names(in_fs("d"), 1);
+	CHECK_OK(renameat2(AT_FDCWD, in_fs("a"), AT_FDCWD, in_fs("d/s"), RENAME_EXCHANGE));
+	expect_names(in_fs("d"), 1);
+	CHECK_OK(rename(in_fs("a"), in_fs("t")));
+	expect_names(fs_dir(), 3);
+	if (geteuid() == 0) {
+		CHECK_OK(renameat2(AT_FDCWD, in_fs("t"), AT_FDCWD, in_fs("d/t"), RENAME_WHITEOUT));
+		expect_names(fs_dir(), 3);
+		expect_names(in_fs("d"), 2);
+	} else {
+		CHECK_OK(link(in_fs("t"), in_fs("d/t")));
+	}
+	CHECK_OK(unlink(in_fs("t")));
+	CHECK_OK(unlink(in_fs("b")));
+	CHECK_OK(unlink(in_fs("d/s")));
+	CHECK_OK(unlink(in_fs("d/t")));
+	expect_names(in_fs("d"), 0);
+	CHECK_OK(rmdir(in_fs("d")));
+	expect_names(fs_dir(), 0);
+	fs_end();
+}
+
 static void without_a_name(void)
 {
 	char path[64];
@@ -279,6 +375,8 @@ int main(void)
 	static const struct test tests[] = {
 		T(links),
 		T(renames),
+		T(whiteouts),
+		T(sizes_of_directories),
 		T(without_a_name),
 		T(other_names),
 		T(rights),

@@ -173,6 +173,32 @@ static void one_attachment(void)
 }
 PAIR(one_attachment)
 
+/* An instruction that reads a page, which makes a read-only entry of it, and writes to the same. */
+static void read_and_written_at_once(void)
+{
+	struct peer peer;
+	xpmem_apid_t apid;
+	char *w, *from, *to;
+	size_t len = 1;
+
+	need_xpmem();
+	peer = peer_start("one_segment");
+	apid = get_right((xpmem_segid_t)hear(peer.fd), XPMEM_RDWR);
+	w = attach_at(apid, 0, AREA);
+	from = w + MB(3);
+	to = from + 64;
+	asm volatile("rep movsb" : "+S"(from), "+D"(to), "+c"(len) : : "memory");
+	CHECK_EQ(w[MB(3) + 64], w[MB(3)]);
+	fill(w, AREA, 2);
+	ask(&peer, 0);
+	verify(w, AREA, 3, 0);
+	CHECK_EQ(xpmem_detach(w), 0);
+	CHECK_EQ(xpmem_release(apid), 0);
+	say(peer.fd, 0);
+	peer_end(&peer);
+}
+PAIR(read_and_written_at_once)
+
 static void two_attachments(void)
 {
 	struct peer peer;
@@ -815,6 +841,7 @@ SAME(size_is_clipped)
 
 static const struct test tests[] = {
 	T_PAIR(one_attachment),
+	T_PAIR(read_and_written_at_once),
 	T_PAIR(two_attachments),
 	T_PAIR(two_segments_attached),
 	T_PAIR(copy_on_write),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * MPI between ranks of a node: point to point with buffers of all kinds and sizes, and collectives, each
- * checked against what must come out. mpi_windows [LARGEST BYTES], 1 MB at least.
+ * checked against what must come out. mpi_windows [LARGEST BYTES [LARGEST OF A COLLECTIVE]], 1 MB at least.
  */
 #include <mpi.h>
 #include <stdint.h>
@@ -17,7 +17,7 @@
 #define STACK_BYTES	(128 << 10)
 
 static int rank, ranks, failures;
-static size_t largest = 16 << 20;
+static size_t largest = 16 << 20, most_together = 1 << 18;
 static unsigned char bss[BSS_BYTES];
 static const unsigned char rodata[RODATA_BYTES] = { 1, 2, 3 };
 
@@ -444,7 +444,7 @@ static void after_a_child(void)
 	}
 	if (waitpid(child, NULL, 0) != child)
 		wrong("a child", 0);
-	collectives(MPI_COMM_WORLD, 1 << 18);
+	collectives(MPI_COMM_WORLD, most_together);
 }
 
 int main(int argc, char **argv)
@@ -460,16 +460,18 @@ int main(int argc, char **argv)
 	/* Buffers have room for what is passed on from bss. */
 	if (largest < BSS_BYTES)
 		largest = BSS_BYTES;
+	if (argc > 2)
+		most_together = strtoull(argv[2], NULL, 0);
 	point_to_point();
 	derived_types();
-	collectives(MPI_COMM_WORLD, largest / 4);
+	collectives(MPI_COMM_WORLD, argc > 2 ? most_together : largest / 4);
 	MPI_Comm_dup(MPI_COMM_WORLD, &twin);
-	collectives(twin, 1 << 18);
+	collectives(twin, most_together);
 	MPI_Comm_free(&twin);
 	MPI_Comm_split(MPI_COMM_WORLD, rank & 1, -rank, &half);
-	collectives(half, 1 << 18);
+	collectives(half, most_together);
 	MPI_Comm_free(&half);
-	collectives(MPI_COMM_SELF, 1 << 18);
+	collectives(MPI_COMM_SELF, most_together);
 	user_operation();
 	doubles();
 	barriers();

@@ -6,8 +6,9 @@
 # takes: 90
 # machine: apps
 # tier: all  sem_shared and sem_shared_maps ask the same of programs of our own
-# paths: kernel/fs/ tests/vm/programs/apps/shared.py tests/vm/programs/apps/mpi.c tests/vm/guest/apps.sh
+# paths: kernel/fs/ tests/vm/programs/apps/shared.py tests/vm/programs/apps/mpi.c tests/vm/guest/apps.sh tests/vm/guest/watch.sh
 . "$(dirname "$0")/../guest/apps.sh"
+. "$(dirname "$0")/../guest/watch.sh"
 
 DIR=/tmp/shared-programs
 mkdir -p $DIR
@@ -18,27 +19,6 @@ leave() {
 	trace_end
 }
 trap leave EXIT
-
-# Most that files of it ever held while a command ran, and how much of its mappings was not in 2 MB entries.
-watch_start() {
-	rm -f /tmp/watch-end
-	python3 "$APPS/watch_maps.py" </dev/null >/tmp/watch 2>/tmp/watch-error &
-	WATCH=$!
-}
-# watch_read: ends it; sets mapped and small: KB that were mapped, and of whole slots those by pages of 4 KB.
-watch_read() {
-	touch /tmp/watch-end
-	wait $WATCH || { cat /tmp/watch-error; fail "the watcher failed"; }
-	read -r mapped small </tmp/watch
-	echo "mapped at most $((mapped >> 10)) MB, of whole slots $small KB by pages of 4 KB"
-}
-# watch_end MIB: at least so much of it was mapped, whole slots by 2 MB entries only.
-watch_end() {
-	local mapped small
-	watch_read
-	[ "$mapped" -ge $(($1 << 10)) ] || fail "of hpmmapfs at most $mapped KB were mapped, expected were $1 MB"
-	[ "$small" = 0 ] || fail "$small KB of whole slots were mapped by pages of 4 KB"
-}
 
 # What the watcher says of a file of 6 MB, which has no name any more: of Linux's nothing, whatever the directory
 # is called; of one of the pools that there are pages of 4 KB, where a process wants no others.

@@ -2,22 +2,34 @@
 
 Prints the most KB that were mapped at once, and the most of whole slots that were not mapped by 2 MB entries: of
 one mapping, and seen there twice in a row, its file as long as before. What is mapped when the end comes is seen so.
+/tmp/watch-seen tells that something was mapped in two looks.
+
+With the argument "internal", of a registered process, it looks at files that have no mount, too.
 """
 
 import glob
 import os
 import re
+import sys
 import time
+from pathlib import Path
 
 SLOT = 2 << 20
 HEAD = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) (\d+)")
+
+
+def internal():
+    """The file system of memfds, if they are the pools' here; a memfd keeps it."""
+    device = os.fstat(os.memfd_create("watch")).st_dev
+    return os.major(device), os.minor(device)
 
 
 def devices():
     """Of file systems of the pools: the same directory may be Linux's tmpfs a moment earlier or later."""
     with open("/proc/self/mountinfo", encoding="utf-8") as mounts:
         lines = [line.split() for line in mounts]
-    return {tuple(map(int, words[2].split(":"))) for words in lines if words[words.index("-") + 1] == "hpmmap"}
+    mounted = {tuple(map(int, words[2].split(":"))) for words in lines if words[words.index("-") + 1] == "hpmmap"}
+    return mounted | EXTRA
 
 
 def mappings(process, of):
@@ -65,12 +77,16 @@ def look():
     return mapped, small
 
 
-most = worst = left = 0
+EXTRA = {internal()} if sys.argv[1:] == ["internal"] else set()
+most = worst = left = seen = 0
 before = {}
 while left < 2:
     left = left + 1 if os.path.exists("/tmp/watch-end") else 0
     got, small = look()
     most = max(most, got)
+    seen += got > 0
+    if seen == 2:
+        Path("/tmp/watch-seen").touch()
     worst = max([worst] + [min(bad, before[key]) for key, bad in small.items() if key in before])
     before = small
     time.sleep(0.05)
