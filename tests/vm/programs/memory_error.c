@@ -262,6 +262,24 @@ static void case_discard(void)
 	munmap(p, LARGE);
 }
 
+/* What moves to where a page is bad that means nothing any more is good there. */
+static void case_moved_there(void)
+{
+	char *p = fresh(), *q = map_at(NULL, PAGE, 0);
+	const char *text;
+
+	memset(q, 3, PAGE);
+	destroy(p + BAD * PAGE);
+	munmap(p + BAD * PAGE, PAGE);
+	if (mremap(q, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, p + BAD * PAGE) != p + BAD * PAGE)
+		err(1, "mremap");
+	text = touch(p, BAD * PAGE + OFFSET, false);
+	printf("moved there: %s\n", text);
+	expect(!strcmp(text, "none") && p[BAD * PAGE + OFFSET] == 3, "moved there: contents");
+	expect_others(p, "moved there: contents beside it");
+	munmap(p, LARGE);
+}
+
 /* Mapped anew, and no memory is asked for before it is touched; or it may have old contents. */
 static void case_anew(void)
 {
@@ -393,6 +411,7 @@ static int run_same(void)
 	case_kernel();
 	case_discard();
 	case_anew();
+	case_moved_there();
 	case_move();
 	case_fork();
 	case_soft();
