@@ -147,6 +147,9 @@ void hpmmap_change_renew(struct hpmmap_change *c)
 	if (c->renewed)
 		return;
 	hpmmap_store_renew(c->ctx, c->start, c->end, c->lazy);
+	/* Contents may come from elsewhere before it is given memory. */
+	if (hpmmap_poison_seen())
+		hpmmap_store_heal(c->ctx, c->start, c->end);
 	if (c->reuse)
 		hpmmap_reuse_see(c->ctx, c->start, c->end);
 	else

@@ -112,9 +112,10 @@ static void folio_detach(struct folio *folio)
 		folio_clear_active(folio);
 }
 
+/* Of a page of Linux with a memory error Linux may keep a reference for good. */
 static bool page_idle(struct page *page)
 {
-	return page_ref_count(page) == 1;
+	return page_ref_count(page) == 1 || PageHWPoison(page);
 }
 
 /**
@@ -446,6 +447,18 @@ void hpmmap_block_set_stale(struct hpmmap_block *block, unsigned int first,
 		bitmap_set(block->stale, first, nr);
 }
 
+/* A page of Linux that is stale, and in no page table, goes back. */
+static void linux_page_drop(struct hpmmap_owner *owner, struct hpmmap_block *block,
+			    unsigned int i)
+{
+	struct page *page = block->pages[i];
+
+	block->pages[i] = NULL;
+	folio_detach(page_folio(page));
+	put_page(page);
+	atomic_long_dec(hpmmap_block_count(owner, block));
+}
+
 /**
  * hpmmap_block_fill() - make pages of a block readable as zero
  * @owner: whose store it is in, locked; or who alone knows it
@@ -453,8 +466,8 @@ void hpmmap_block_set_stale(struct hpmmap_block *block, unsigned int first,
  * @first: first page
  * @nr: number of pages
  *
- * Pages that are not stale are left alone, and so are those with a memory error,
- * which stay stale.
+ * Pages that are not stale are left alone, and so are those of the pools with a memory
+ * error, which stay stale.
  *
  * Return: 0, or -ENOMEM where Linux has no page to give.
  */
@@ -474,6 +487,10 @@ int hpmmap_block_fill(struct hpmmap_owner *owner, struct hpmmap_block *block,
 	for_each_set_bit_from(i, block->stale, end) {
 		struct page *page = hpmmap_block_page(block, i);
 
+		if (!block->folio && page && PageHWPoison(page)) {
+			linux_page_drop(owner, block, i);
+			page = NULL;
+		}
 		if (!page) {
 			if (!linux_page_alloc(owner, block, i)) {
 				ret = -ENOMEM;
@@ -570,12 +587,8 @@ void hpmmap_block_drop_linux(struct hpmmap_owner *owner, struct hpmmap_block *bl
 	for (i = first; i < first + nr; i++) {
 		struct page *page = block->pages[i];
 
-		if (!page || !page_idle(page))
-			continue;
-		block->pages[i] = NULL;
-		folio_detach(page_folio(page));
-		put_page(page);
-		atomic_long_dec(hpmmap_block_count(owner, block));
+		if (page && page_idle(page))
+			linux_page_drop(owner, block, i);
 	}
 }
 

@@ -6,6 +6,7 @@
  *   memory_error pool LOG		what only memory of the pools has
  *   memory_error frames BYTES		print the page frames of so much memory
  *   memory_error avoid BYTES LOG	fail if so much memory has a page of LOG
+ *   memory_error linux LOG		what there is of pages of Linux where a few are enough
  *   memory_error untouched BYTES	map so much, and touch it after a line of input
  *
  * LOG is a list of page frames: those that are made bad are added to it.
@@ -261,6 +262,24 @@ static void case_discard(void)
 	munmap(p, LARGE);
 }
 
+/* What moves to where a page is bad that means nothing any more is good there. */
+static void case_moved_there(void)
+{
+	char *p = fresh(), *q = map_at(NULL, PAGE, 0);
+	const char *text;
+
+	memset(q, 3, PAGE);
+	destroy(p + BAD * PAGE);
+	munmap(p + BAD * PAGE, PAGE);
+	if (mremap(q, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, p + BAD * PAGE) != p + BAD * PAGE)
+		err(1, "mremap");
+	text = touch(p, BAD * PAGE + OFFSET, false);
+	printf("moved there: %s\n", text);
+	expect(!strcmp(text, "none") && p[BAD * PAGE + OFFSET] == 3, "moved there: contents");
+	expect_others(p, "moved there: contents beside it");
+	munmap(p, LARGE);
+}
+
 /* Mapped anew, and no memory is asked for before it is touched; or it may have old contents. */
 static void case_anew(void)
 {
@@ -392,6 +411,7 @@ static int run_same(void)
 	case_kernel();
 	case_discard();
 	case_anew();
+	case_moved_there();
 	case_move();
 	case_fork();
 	case_soft();
@@ -594,6 +614,31 @@ static void pool_handback(void)
 	munmap(p, LARGE);
 }
 
+/* One that loses its meaning is another one, also if Linux keeps the bad one. */
+static int run_linux(void)
+{
+	char *p = mmap(NULL, 2 * LARGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *q;
+	const char *text;
+
+	q = (char *)(((uintptr_t)p + LARGE - 1) & ~(LARGE - 1));
+	if (p == MAP_FAILED || mprotect(q, 2 * PAGE, PROT_READ | PROT_WRITE))
+		err(1, "mprotect");
+	memset(q, 1, 2 * PAGE);
+	note(frame_of(q));
+	/* What it answers, and whom it tells, is Linux's business. */
+	armed = 1;
+	if (!sigsetjmp(jump, 1))
+		madvise(q, PAGE, MADV_HWPOISON);
+	armed = 0;
+	if (madvise(q, PAGE, MADV_DONTNEED))
+		err(1, "MADV_DONTNEED");
+	text = touch(q, OFFSET, false);
+	expect(!strcmp(text, "none") && !q[OFFSET], "linux: zero");
+	expect(q[PAGE] == 1, "linux: contents beside it");
+	munmap(p, 2 * LARGE);
+	return !!failures;
+}
+
 static int run_pool(void)
 {
 	pool_handback();
@@ -671,5 +716,7 @@ int main(int argc, char **argv)
 	bad_log = fopen(argv[2], "ae");
 	if (!bad_log)
 		err(1, "%s", argv[2]);
+	if (!strcmp(argv[1], "linux"))
+		return run_linux();
 	return !strcmp(argv[1], "same") ? run_same() : run_pool();
 }
