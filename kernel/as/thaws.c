@@ -15,6 +15,12 @@
  */
 #define IMPATIENT_MOST 100
 
+/* A debugger who cannot wait has another way to where that is. */
+static bool comes_by_access(struct vm_fault *vmf)
+{
+	return vmf->flags & FAULT_FLAG_REMOTE && vmf->vma->vm_ops->access;
+}
+
 /*
  * Who keeps mmap_lock, and needs the page: a futex, which comes again until the page is
  * there, with mmap_lock free in between. Others come again with it held.
@@ -23,7 +29,7 @@ static vm_fault_t wait_impatient(atomic_t *nr, struct vm_fault *vmf)
 {
 	struct mm_struct *mm = vmf->vma->vm_mm;
 
-	if (vmf->flags & FAULT_FLAG_REMOTE || fatal_signal_pending(current) ||
+	if (comes_by_access(vmf) || fatal_signal_pending(current) ||
 	    (mmap_lock_is_contended(mm) && atomic_inc_return(nr) > IMPATIENT_MOST))
 		return VM_FAULT_SIGBUS;
 	usleep_range(1000, 1100);
@@ -38,8 +44,8 @@ static vm_fault_t wait_impatient(atomic_t *nr, struct vm_fault *vmf)
  * @vmf: the fault
  *
  * Return: VM_FAULT_RETRY, mostly when it is not frozen any more; for who keeps mmap_lock
- * VM_FAULT_SIGBUS, if it is a debugger, who may then come by vm_operations->access, and
- * VM_FAULT_NOPAGE after a moment, for a futex.
+ * VM_FAULT_SIGBUS, if it is a debugger who then comes by vm_operations->access, and
+ * VM_FAULT_NOPAGE after a moment, for others.
  */
 vm_fault_t hpmmap_thaws_wait(struct hpmmap_thaws *thaws, int seen, atomic_t *nr_impatient,
 			     struct vm_fault *vmf)

@@ -15,6 +15,7 @@
 #include <linux/fs.h>
 #include <linux/mm.h>
 #include <linux/mman.h>
+#include <linux/module.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
 #include <linux/shmem_fs.h>
@@ -138,7 +139,7 @@ static struct file *linux_file(const struct file *old)
 					     i_size_read(file_inode(old)), VM_NORESERVE);
 
 	if (IS_ERR(file))
-		return file;
+		return ERR_PTR(-ENOMEM);
 	file->f_mode |= FMODE_LSEEK | FMODE_PREAD | FMODE_PWRITE;
 	file->f_flags |= O_LARGEFILE;
 	return file;
@@ -226,7 +227,10 @@ static int copy_and_exchange(struct become *b, unsigned long refs)
 	return ret;
 }
 
-static const struct file_operations no_operations;
+/* It is given up only when the call has returned. */
+static const struct file_operations no_operations = {
+	.owner = THIS_MODULE,
+};
 
 /* With the size that it has just now. */
 static int become_locked(struct become *b)

@@ -195,7 +195,9 @@ static unsigned long fill_some(struct vm_area_struct *vma, unsigned long start,
 
 		/* No table, and no block, is left in one go. */
 		next = min3(end, (addr & PMD_MASK) + PMD_SIZE, addr + in_block * PAGE_SIZE);
+		/* What becomes Linux's is left to faults. */
 		if (fatal_signal_pending(current) ||
+		    hpmmap_fs_is_frozen(file_inode(vma->vm_file)) ||
 		    pgoff >= hpmmap_fs_pages(file_inode(vma->vm_file))) {
 			addr = end;
 			break;

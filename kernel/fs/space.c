@@ -463,7 +463,10 @@ static struct hpmmap_block *block_to_zero(struct inode *inode, struct hpmmap_blo
 					 &fresh);
 		if (ret != -EBUSY || !ms--)
 			return ret ? NULL : fresh;
+		/* Some wait for the lock; without it, too, the block is exchanged by nobody else. */
+		folio_unlock(block->folio);
 		usleep_range(1000, 1100);
+		folio_lock(block->folio);
 	}
 }
 

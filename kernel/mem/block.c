@@ -650,6 +650,12 @@ int hpmmap_block_copy(struct hpmmap_owner *owner, struct hpmmap_block *to,
 
 		if (test_bit(from_page + i, from->stale))
 			continue;
+		/* As in hpmmap_block_fill(). */
+		if (dst && !to->folio && PageHWPoison(dst) &&
+		    test_bit(to_page + i, to->stale)) {
+			linux_page_drop(owner, to, to_page + i);
+			dst = NULL;
+		}
 		if (!dst)
 			dst = linux_page_alloc(owner, to, to_page + i);
 		if (!dst) {
