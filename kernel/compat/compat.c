@@ -436,6 +436,13 @@ void compat_force_sig_mceerr(void __user *addr, short lsb)
 }
 
 /* Before 6.2 memory blocks do not know their bad pages. */
+static atomic_long_t *core_nr_poisoned;
+
+bool compat_has_poison(void)
+{
+	return !core_nr_poisoned || atomic_long_read(core_nr_poisoned);
+}
+
 #ifdef HAVE_POISON_BY_PFN
 typedef void poison_inc_t(unsigned long pfn);
 typedef void poison_sub_t(unsigned long pfn, long nr);
@@ -450,8 +457,6 @@ void compat_count_poison(unsigned long pfn, long nr)
 		static_call(hpmmap_poison_inc)(pfn);
 }
 #else
-static atomic_long_t *core_nr_poisoned;
-
 void compat_count_poison(unsigned long pfn, long nr)
 {
 	atomic_long_add(nr, core_nr_poisoned);
@@ -480,13 +485,15 @@ int compat_poison_init(void)
 #ifdef HAVE_POISON_BY_PFN
 	void *inc = (void *)compat_symbol("num_poisoned_pages_inc");
 	void *sub = (void *)compat_symbol("num_poisoned_pages_sub");
+#endif
 
+	core_nr_poisoned = (void *)compat_symbol("num_poisoned_pages");
+#ifdef HAVE_POISON_BY_PFN
 	if (!inc || !sub)
 		return -ENOENT;
 	static_call_update(hpmmap_poison_inc, (poison_inc_t *)inc);
 	static_call_update(hpmmap_poison_sub, (poison_sub_t *)sub);
 #else
-	core_nr_poisoned = (void *)compat_symbol("num_poisoned_pages");
 	if (!core_nr_poisoned)
 		return -ENOENT;
 #endif

@@ -530,6 +530,9 @@ int compat_poison_init(void);
 /* Count pages with memory errors, in all and in their memory block. */
 void compat_count_poison(unsigned long pfn, long nr);
 
+/* Are there any, as far as is known? */
+bool compat_has_poison(void);
+
 /* SIGBUS for the current task, which cannot go on: BUS_MCEERR_AR. */
 void compat_force_sig_mceerr(void __user *addr, short lsb);
 

@@ -225,6 +225,22 @@ bool hpmmap_block_is_lost(struct hpmmap_block *block, unsigned int i)
 	       (block->lost && test_bit(i, block->lost));
 }
 
+/* Has Linux marked one of the pages of a block of its memory? */
+bool hpmmap_block_has_bad_linux(const struct hpmmap_block *block)
+{
+	unsigned int i;
+
+	if (likely(!compat_has_poison()))
+		return false;
+	for (i = 0; i < SLOT_PAGES; i++) {
+		struct page *page = READ_ONCE(block->pages[i]);
+
+		if (page && PageHWPoison(page))
+			return true;
+	}
+	return false;
+}
+
 /* The copy of what cannot be read: it has nothing of who had the page before. */
 static int page_lose(struct hpmmap_block *block, unsigned int i)
 {

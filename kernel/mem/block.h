@@ -132,14 +132,16 @@ struct hpmmap_block {
 	unsigned long *lost;
 };
 
+bool hpmmap_block_has_bad_linux(const struct hpmmap_block *block);
+
 /*
  * Is there a page in it that nobody may touch? The core maps no such folio by
- * one entry either.
+ * one entry either. Pages of Linux it marks, and tells nobody.
  */
 static inline bool hpmmap_block_is_hurt(const struct hpmmap_block *block)
 {
 	return block->folio ? folio_test_has_hwpoisoned(block->folio) :
-			      !!block->lost;
+			      block->lost || hpmmap_block_has_bad_linux(block);
 }
 
 /* Where pages of Linux in a block are counted. */
