@@ -630,6 +630,9 @@ static int run_linux(void)
 	if (!sigsetjmp(jump, 1))
 		madvise(q, PAGE, MADV_HWPOISON);
 	armed = 0;
+	/* Nobody goes on with it as if it were good. */
+	text = touch(q, OFFSET, true);
+	expect(strcmp(text, "none"), "linux: written to");
 	if (madvise(q, PAGE, MADV_DONTNEED))
 		err(1, "MADV_DONTNEED");
 	text = touch(q, OFFSET, false);
