@@ -177,7 +177,9 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 	    bitmap_full(block->stale, SLOT_PAGES)) {
 		if (ctx->job->first_touch)
 			block = hpmmap_policy_touch(ctx, vmf->vma, block);
-		clear = !block->zeroed && folio_trylock(block->folio);
+		/* What is lost in it is found page by page. */
+		clear = !block->zeroed && !hpmmap_block_is_hurt(block) &&
+			folio_trylock(block->folio);
 		if (clear) {
 			if (ctx->job->first_touch)
 				hpmmap_count_placed(ctx, block->nid);

@@ -782,8 +782,9 @@ bool hpmmap_block_is_pinned(struct hpmmap_block *block)
 
 	if (block->folio)
 		return folio_is_pinned(block->folio);
+	/* To a bad page of Linux that may be Linux itself, for good. */
 	for (i = 0; i < SLOT_PAGES; i++)
-		if (block->pages[i] &&
+		if (block->pages[i] && !PageHWPoison(block->pages[i]) &&
 		    folio_is_pinned(page_folio(block->pages[i])))
 			return true;
 	return false;
