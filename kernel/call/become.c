@@ -145,22 +145,22 @@ static struct file *linux_file(const struct file *old)
 	return file;
 }
 
-/* The mappings of a file that the caller has; -EBUSY if there are others. mmap_lock held. */
-static long vmas_count(const struct file *old)
+/* Counts the caller's mappings; false if there is one that has to stay. mmap_lock held. */
+static bool vmas_count(struct become *b)
 {
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, current->mm, 0);
-	long nr = 0;
 
+	b->nr_vmas = 0;
 	for_each_vma(vmi, vma) {
-		if (vma->vm_file != old)
+		if (vma->vm_file != b->old)
 			continue;
 		/* Copies that have been written to stay where they are. */
 		if (vma->anon_vma)
-			return -EBUSY;
-		nr++;
+			return false;
+		b->nr_vmas++;
 	}
-	return nr;
+	return true;
 }
 
 /* How often the file is referred to, if the caller has it alone; or an errno. */
@@ -169,21 +169,19 @@ static long look(struct become *b)
 	struct files_struct *files = current->files;
 	unsigned long nr_fds;
 	bool alone;
-	long nr;
 
 	/* What may be done with the other one is more. */
 	if (~b->old->f_mode & (FMODE_READ | FMODE_WRITE))
 		return -EBUSY;
 	if (mmap_read_lock_killable(current->mm))
 		return -EINTR;
-	nr = vmas_count(b->old);
-	b->nr_vmas = max(nr, 0L);
+	alone = vmas_count(b);
 	spin_lock(&files->file_lock);
 	nr_fds = fds_replace(files, b->old, b->old);
-	alone = is_ours_alone(b, nr_fds);
+	alone = alone && is_ours_alone(b, nr_fds);
 	spin_unlock(&files->file_lock);
 	mmap_read_unlock(current->mm);
-	return nr >= 0 && alone ? 1 + nr + nr_fds : -EBUSY;
+	return alone ? 1 + b->nr_vmas + nr_fds : -EBUSY;
 }
 
 /* All at once for everybody else. */
@@ -193,13 +191,10 @@ static int exchange(struct become *b)
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, mm, 0);
 	int ret = -EBUSY;
-	long nr;
 
 	if (mmap_write_lock_killable(mm))
 		return -EINTR;
-	nr = vmas_count(b->old);
-	b->nr_vmas = max(nr, 0L);
-	if (nr < 0 || !fds_exchange(b))
+	if (!vmas_count(b) || !fds_exchange(b))
 		goto out;
 	for_each_vma(vmi, vma) {
 		if (vma->vm_file != b->old)
