@@ -413,6 +413,17 @@ int hpmmap_fs_grow(struct inode *inode, unsigned long nr)
 	return ret;
 }
 
+/* Word by word, as far as whole words are zeroed: somebody may be writing to them. */
+static void zero_words(void *addr, size_t len)
+{
+	size_t head = min_t(size_t, len, -(unsigned long)addr & (sizeof(u64) - 1));
+	size_t words = (len - head) / sizeof(u64);
+
+	memset(addr, 0, head);
+	hpmmap_clear_words(addr + head, words);
+	memset(addr + head + words * sizeof(u64), 0, len - head - words * sizeof(u64));
+}
+
 /* Writes zeros to a part of a block. What a memory error is in is left alone. */
 static void zero_part(struct hpmmap_block *block, size_t from, size_t to)
 {
@@ -420,14 +431,14 @@ static void zero_part(struct hpmmap_block *block, size_t from, size_t to)
 	int cookie = hpmmap_poison_touch();
 
 	if (likely(!hpmmap_block_is_hurt(block))) {
-		memset(addr + from, 0, to - from);
+		zero_words(addr + from, to - from);
 		from = to;
 	}
 	while (from < to) {
 		size_t next = min(to, ALIGN(from + 1, PAGE_SIZE));
 
 		if (!hpmmap_block_is_lost(block, from >> PAGE_SHIFT))
-			memset(addr + from, 0, next - from);
+			zero_words(addr + from, next - from);
 		from = next;
 	}
 	hpmmap_poison_untouch(cookie);

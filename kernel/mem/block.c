@@ -515,7 +515,8 @@ int hpmmap_block_fill(struct hpmmap_owner *owner, struct hpmmap_block *block,
 		} else if (hurt && PageHWPoison(page)) {
 			continue;
 		} else if (!block->zeroed) {
-			clear_page(page_address(page));
+			/* It may be mapped. */
+			hpmmap_clear_words(page_address(page), PAGE_SIZE / sizeof(u64));
 			atomic_long_inc(&owner->nr_cleared);
 		}
 		if (block->lost)
@@ -578,7 +579,7 @@ void hpmmap_block_clear_linux(struct hpmmap_owner *owner,
 	for (i = first; i < first + nr; i++) {
 		if (!block->pages[i] || PageHWPoison(block->pages[i]))
 			continue;
-		clear_page(page_address(block->pages[i]));
+		hpmmap_clear_words(page_address(block->pages[i]), PAGE_SIZE / sizeof(u64));
 		if (block->lost)
 			clear_bit(i, block->lost);
 		atomic_long_inc(&owner->nr_cleared);

@@ -7,11 +7,26 @@
 #include <linux/bitmap.h>
 #include <linux/llist.h>
 #include <linux/mm.h>
+#include <linux/string.h>
 
 #include "hpmmap.h"
 
 struct hpmmap_account;
 struct hpmmap_holder;
+
+/**
+ * hpmmap_clear_words() - zero memory that somebody may be writing to
+ * @addr: where, aligned to a word
+ * @nr: words of 8 bytes
+ *
+ * Who writes a word meanwhile finds it zero afterwards, or what he wrote. memset() and
+ * clear_page() write bytes where the CPU is good at that (ERMS), and half a word of each
+ * may be left.
+ */
+static inline void hpmmap_clear_words(void *addr, size_t nr)
+{
+	memset64(addr, 0, nr);
+}
 
 /**
  * struct hpmmap_owner - whose blocks they are, as far as that matters here

@@ -3,6 +3,7 @@
 #include "shared.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -256,6 +257,36 @@ static void punched_beside_others(void)
 	fs_end_with(fd, "a");
 }
 
+static void *punch(void *arg)
+{
+	for (size_t n = 0; n < 1000; n++)
+		CHECK_OK(fallocate(*(int *)arg, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 8, PAGE));
+	return NULL;
+}
+
+/* A word that is zeroed while it is written to is zero, or what was written, and no mixture. */
+static void words_are_zeroed_whole(void)
+{
+	volatile uint64_t *words;
+	pthread_t thread;
+	uint64_t got;
+	int fd;
+
+	fs_mount("size=4M");
+	fd = new_file("a", MB(2));
+	words = (void *)map_shared(fd, MB(2));
+	thread = start_thread(punch, &fd);
+	for (uint64_t n = 1; pthread_tryjoin_np(thread, NULL); n++)
+		for (size_t i = 0; i < 2 * PAGE / sizeof(*words); i++) {
+			got = words[i];
+			words[i] = n % 2 ? 0x1111111111111111 : 0x2222222222222222;
+			if (got && got != 0x1111111111111111 && got != 0x2222222222222222)
+				FAIL("%#llx was never written", (unsigned long long)got);
+		}
+	unmap((void *)words, MB(2));
+	fs_end_with(fd, "a");
+}
+
 /* Of threads that map, touch and unmap at the same time, and of many mappings at once. */
 static void *map_and_unmap(void *arg)
 {
@@ -346,6 +377,7 @@ int main(void)
 		T(cut_beside_threads),
 		T(cut_beside_processes),
 		T(punched_beside_others),
+		T(words_are_zeroed_whole),
 		T(mapped_by_many),
 		T(room_of_pinned),
 	};

@@ -189,6 +189,39 @@ static void calls_beside_pages_in_use(void)
 	unmap(base, 3 * SLOT);
 }
 
+static void *write_words(void *arg)
+{
+	volatile uint64_t *words = arg;
+
+	for (uint64_t n = 1; !atomic_load(&neighbours_stop); n++)
+		for (size_t i = 0; i < PAGE / sizeof(*words); i++)
+			words[i] = n % 2 ? 0x1111111111111111 : 0x2222222222222222;
+	return NULL;
+}
+
+/* A word of what is discarded while it is written to is zero, or what was written, and no mixture. */
+static void words_are_discarded_whole(void)
+{
+	char *page = map_anon(PAGE);
+	volatile uint64_t *words = (void *)page;
+	pthread_t thread;
+
+	atomic_store(&neighbours_stop, false);
+	thread = start_thread(write_words, page);
+	for (size_t n = 0; n < 1000; n++) {
+		CHECK_OK(madvise(page, PAGE, MADV_DONTNEED));
+		for (size_t i = 0; i < PAGE / sizeof(*words); i++) {
+			uint64_t got = words[i];
+
+			if (got && got != 0x1111111111111111 && got != 0x2222222222222222)
+				FAIL("%#llx was never written", (unsigned long long)got);
+		}
+	}
+	atomic_store(&neighbours_stop, true);
+	join_thread(thread);
+	unmap(page, PAGE);
+}
+
 /* ---- Stacks ------------------------------------------------------------ */
 
 /* Whole slots would wait for a touch even at the end of a stack. */
@@ -948,6 +981,7 @@ int main(void)
 	static const struct test tests[] = {
 		T(eight_threads_use_all_calls),
 		T(calls_beside_pages_in_use),
+		T(words_are_discarded_whole),
 		T(eight_threads_touch_the_same_blocks),
 		T(eight_threads_map_whole_blocks),
 		T(thread_local_storage),
