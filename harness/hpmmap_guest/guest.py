@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .accel import choose_accel
+from .accel import choose_accel, emulated_cpu
 from .kernels import debug_memory, has_9p, kernel_image, resolve_kernel
 from .kmsg import kernel_problems
 from .paths import BUILD, GUEST_SCRIPT, INIT_TOOLS, ROOT
@@ -257,9 +257,9 @@ class Guest:
         if accel == "tcg":
             options.append("--disable-kvm")
             if not self.icount:
-                # With ERMS the kernel and the C library clear and copy by "rep stosb" and "rep movsb", which
-                # TCG emulates byte by byte: what touches memory takes two to four times as long.
-                options += ["--qemu-opt=-cpu", "--qemu-opt=max,erms=off"]
+                # Where CPUs run at once they are as real ones are, byte by byte.
+                cpu = "max" if self.parallel else emulated_cpu(_qemu_version())
+                options += ["--qemu-opt=-cpu", f"--qemu-opt={cpu}"]
                 # Each event of a device is looked for in every turn of QEMU's main loop: a fifth of all time.
                 for device in ("virtio-9p-pci", "virtio-serial-pci"):
                     options += ["--qemu-opt=-global", f"--qemu-opt={device}.ioeventfd=off"]
