@@ -335,7 +335,7 @@ static vm_fault_t map_linux(const struct view *v)
 	struct page *page;
 	vm_fault_t ret = 0;
 
-	if (!compat_has_special_pages() || !v->att->sees_linux)
+	if (!v->att->sees_linux)
 		return VM_FAULT_SIGBUS;
 	if (!smp_load_acquire(&win->notified))
 		return failed_before(v) ?: VM_FAULT_RETRY;

@@ -333,6 +333,7 @@ int hpmmap_window_watch(struct hpmmap_window *win)
 	queue_work(hpmmap_wq, &watch->work);
 	ret = wait_for_completion_killable(&watch->done) ? -EINTR : watch->ret;
 	watch_put(watch);
+WINDOW_ATTR(pools_only, HPMMAP_WINDOW_POOLS_ONLY);
 	return ret;
 }
 
@@ -343,6 +344,7 @@ int hpmmap_window_watch(struct hpmmap_window *win)
 		return sysfs_emit(buf, "%ld\n", \
 				  atomic_long_read(&hpmmap_window_counts[_what])); \
 	} \
+	&pools_only_attr.attr,
 	static struct kobj_attribute _file##_attr = __ATTR_RO(_file)
 
 WINDOW_ATTR(attachments, HPMMAP_WINDOW_ATTACHMENTS);
