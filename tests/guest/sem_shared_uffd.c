@@ -146,47 +146,22 @@ static void memfd_with_all_that_has_it(void)
 	unmap(r, MB(2));
 }
 
-/* Counts in a word that nobody else writes. */
-struct counting {
-	volatile uint64_t *word;
-	volatile bool stop;
-	uint64_t n;
-};
-
-static void *count_up(void *arg)
-{
-	struct counting *c = arg;
-
-	for (; !c->stop; *c->word = ++c->n)
-		CHECK_EQ(*c->word, c->n);
-	return NULL;
-}
-
 static void beside_writers(void)
 {
 	for (int round = 0; round < 6; round++) {
 		int fd = memfd(LEN), uffd = uffd_open();
 		char *p = map_shared(fd, LEN), *q = map_shared(fd, LEN);
-		struct counting counting[3] = {
-			{ .word = (uint64_t *)(p + MB(1)) },
-			{ .word = (uint64_t *)(q + MB(3) - PAGE) },
-			{ .word = (uint64_t *)(p + LEN - PAGE) },
-		};
+		char *words[3] = { p + MB(1), q + MB(3) - PAGE, p + LEN - PAGE };
+		struct counting counting[3];
 		pthread_t threads[3];
 
-		for (int i = 0; i < 3; i++) {
-			/* What is zero is missing. */
-			*counting[i].word = counting[i].n = 1;
-			threads[i] = start_thread(count_up, &counting[i]);
-		}
+		for (int i = 0; i < 3; i++)
+			threads[i] = count_start(&counting[i], words[i]);
 		usleep(3000);
 		CHECK_OK(watch_missing(uffd, p + MB(2), MB(4)));
 		usleep(3000);
-		for (int i = 0; i < 3; i++) {
-			counting[i].stop = true;
-			join_thread(threads[i]);
-			CHECK_EQ(*counting[i].word, counting[i].n);
-		}
+		for (int i = 0; i < 3; i++)
+			count_end(&counting[i], threads[i]);
 		CHECK_EQ(*(uint64_t *)(q + MB(1)), counting[0].n);
 		close(uffd);
 		close(fd);
