@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common.h"
@@ -368,6 +369,26 @@ static void beside_calls(void)
 	}
 }
 
+/* Where nothing will ever change it, nothing is waited for. */
+static void refused_at_once(void)
+{
+	int fd = memfd(LEN), uffd = uffd_open();
+	char *p = map_shared(fd, LEN);
+	struct flock lock = { .l_type = F_WRLCK, .l_len = 1 };
+	struct timespec begun, now;
+
+	skip_unless_registered();
+	CHECK_OK(fcntl(fd, F_SETLK, &lock));
+	CHECK_OK(clock_gettime(CLOCK_MONOTONIC, &begun));
+	for (int i = 0; i < 50; i++)
+		CHECK_ERR(watch_missing(uffd, p, LEN), EINVAL);
+	CHECK_OK(clock_gettime(CLOCK_MONOTONIC, &now));
+	CHECK(now.tv_sec - begun.tv_sec < 4);
+	close(uffd);
+	close(fd);
+	unmap(p, LEN);
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
@@ -379,6 +400,7 @@ int main(void)
 		T(shared_with_a_child),
 		T(opened_once_more),
 		T(opened_to_be_read),
+		T(refused_at_once),
 		T(beside_calls),
 	};
 
