@@ -482,7 +482,11 @@ DEFINE_STATIC_CALL_RET0(hpmmap_soft_offline_fn, memory_error_t);
 
 int compat_memory_failure(unsigned long pfn, int flags)
 {
-	return static_call(hpmmap_memory_failure_fn)(pfn, flags);
+	int ret = static_call(hpmmap_memory_failure_fn)(pfn, flags);
+
+	/* A call, not a jump: where it comes from says that it is ours. */
+	barrier();
+	return ret;
 }
 
 int compat_soft_offline(unsigned long pfn, int flags)
