@@ -51,6 +51,12 @@ static bool is_held(const struct redirection *r)
 	return get_jiffies_64() < r->held_until;
 }
 
+/* Was the last try, which failed, made at that time or later? */
+static bool failed_since(const struct redirection *r, u64 when)
+{
+	return r->held_until >= when + msecs_to_jiffies(HELD_MS);
+}
+
 static void hold(struct redirection *r)
 {
 	r->held_until = get_jiffies_64() + msecs_to_jiffies(HELD_MS);
@@ -376,30 +382,39 @@ static int veto_install(const char *symbol, bool (*is_forbidden)(unsigned long a
  *	not
  *
  * For one function only, until hpmmap_veto_end(). Nothing of the module is on the stack of
- * who is let in. Where it fails it may be tried again.
+ * who is let in. Where it fails it may be tried again. Any user may ask for it, as often as
+ * he likes, so it is tried once a second at most. But what others have found before is no
+ * answer: who comes then waits for that second.
  *
- * Return: 0, at once if it is so already; -EINTR for a process that is being killed; -EAGAIN
- * where it failed a moment ago; or an errno.
+ * Return: 0, at once if it is so already; -EINTR for a process that is being killed; or an
+ * errno of a try that was made since it was asked for.
  */
 int hpmmap_veto_begin(const char *symbol, bool (*is_forbidden)(unsigned long arg))
 {
-	int ret = 0;
+	u64 asked = get_jiffies_64();
+	int ret;
 
 	if (hpmmap_veto_active())
 		return 0;
-	/* Who installs it waits for all tasks. */
-	if (mutex_lock_killable(&veto_mutex))
-		return -EINTR;
-	if (!veto.installed && is_held(&veto)) {
-		ret = -EAGAIN;
-	} else if (!veto.installed) {
-		ret = veto_install(symbol, is_forbidden);
-		/* Any user may ask for it, as often as he likes. */
-		if (ret)
+	for (;;) {
+		/* Who installs it waits for all tasks. */
+		if (mutex_lock_killable(&veto_mutex))
+			return -EINTR;
+		if (veto.installed)
+			ret = 0;
+		else if (is_held(&veto))
+			ret = failed_since(&veto, asked) ? -EBUSY : -EAGAIN;
+		else
+			ret = veto_install(symbol, is_forbidden);
+		if (ret && !is_held(&veto))
 			hold(&veto);
+		mutex_unlock(&veto_mutex);
+		if (ret != -EAGAIN)
+			return ret;
+		schedule_timeout_killable(msecs_to_jiffies(HELD_MS));
+		if (fatal_signal_pending(current))
+			return -EINTR;
 	}
-	mutex_unlock(&veto_mutex);
-	return ret;
 }
 
 /* Has hpmmap_veto_begin() succeeded? Then no call is let in that it forbids. */

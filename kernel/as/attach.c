@@ -56,6 +56,7 @@ static int window_open(struct inode *inode, struct file *file)
 static void attachment_free(struct hpmmap_attachment *att)
 {
 	hpmmap_window_count(HPMMAP_WINDOW_ATTACHMENTS, -1);
+	hpmmap_window_count(HPMMAP_WINDOW_POOLS_ONLY, att->sees_linux ? 0 : -1);
 	hpmmap_window_count(HPMMAP_WINDOW_BYTES, -(long)att->len);
 	hpmmap_window_unview(att->win, &att->viewer);
 	mmdrop(att->viewer.mm);
@@ -100,6 +101,7 @@ static struct hpmmap_attachment *attachment_alloc(struct hpmmap_window *win,
 	mmgrab(current->mm);
 	att->viewer.mm = current->mm;
 	hpmmap_window_count(HPMMAP_WINDOW_ATTACHMENTS, 1);
+	hpmmap_window_count(HPMMAP_WINDOW_POOLS_ONLY, att->sees_linux ? 0 : 1);
 	hpmmap_window_count(HPMMAP_WINDOW_BYTES, len);
 	return att;
 }

@@ -137,23 +137,23 @@ int hpmmap_change_begin_move(struct hpmmap_change *c)
  * hpmmap_change_renew() - what is behind a new mapping means nothing any more
  * @c: the change; c->ctx->ops held
  *
- * By hpmmap_change_settle(), if the caller need not have it earlier: where a
- * policy is set before there is memory, and where Linux maps at once what is
- * locked.
+ * Before anybody can touch it, unless it is inaccessible: hpmmap_change_settle() does
+ * what the caller has not. Pages with memory errors are good afterwards.
  */
 void hpmmap_change_renew(struct hpmmap_change *c)
 {
 	lockdep_assert_held(&c->ctx->ops);
 	if (c->renewed)
 		return;
-	hpmmap_store_renew(c->ctx, c->start, c->end, c->lazy);
-	/* Contents may come from elsewhere before it is given memory. */
+	if (!c->empty) {
+		hpmmap_store_renew(c->ctx, c->start, c->end, c->lazy);
+		if (c->reuse)
+			hpmmap_reuse_see(c->ctx, c->start, c->end);
+		else
+			hpmmap_reuse_clear(c->ctx, c->start, c->end);
+	}
 	if (hpmmap_poison_seen())
 		hpmmap_store_heal(c->ctx, c->start, c->end);
-	if (c->reuse)
-		hpmmap_reuse_see(c->ctx, c->start, c->end);
-	else
-		hpmmap_reuse_clear(c->ctx, c->start, c->end);
 	c->renewed = true;
 }
 
@@ -211,8 +211,6 @@ static void settle_fresh(struct hpmmap_change *c, struct list_head *blocks)
 	hpmmap_change_renew(c);
 	if (!c->lazy)
 		hpmmap_vma_commit(c->ctx, c->start, c->end, blocks);
-	else if (hpmmap_poison_seen())
-		hpmmap_store_heal(c->ctx, c->start, c->end);
 	if (c->reuse)
 		hpmmap_reuse_set(c->ctx, c->start, c->end);
 	if (c->replaces)

@@ -26,8 +26,8 @@ struct list_head;
  * @few: of a new mapping: where slots have a few pages, so it may be; seen to by
  *	hpmmap_few_begin() and its like, or it is inaccessible
  * @replaces: of a new mapping: there may have been others, which it has cut
- * @renewed: of a new mapping: hpmmap_change_renew() was called, or nothing was
- *	there
+ * @empty: of a new mapping: nothing has contents there, nor gets them before it is mapped
+ * @renewed: of a new mapping: hpmmap_change_renew() was called
  * @blank: by hpmmap_change_begin_new(): nothing had contents there
  * @ours: by hpmmap_change_begin_new(), if it @replaces, and hpmmap_change_begin_apart():
  *	there was memory of ours
@@ -52,6 +52,7 @@ struct hpmmap_change {
 	bool reuse;
 	bool few;
 	bool replaces;
+	bool empty;
 	bool renewed;
 	bool blank;
 	bool ours;

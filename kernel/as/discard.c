@@ -172,6 +172,8 @@ static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
 		hpmmap_store_gained(ctx, clean);
 		hpmmap_block_release(ctx, block);
 		cond_resched();
+		if (fatal_signal_pending(current))
+			return false;
 	}
 	return true;
 }

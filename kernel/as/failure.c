@@ -5,7 +5,8 @@
  * Whoever learns of one, a machine check, the firmware, an administrator or
  * madvise(2), tells memory_failure(), and soft_offline_page() of memory that may
  * fail soon. For memory that is offline these only say that it is not theirs, so
- * they are not entered for pages of ours: the functions here stand in for them.
+ * they are not entered for pages of ours: the functions here stand in for them. What is
+ * Linux's is handled by Linux; if it is a page that stands in for ours, it is unmapped then.
  *
  * A bad page is marked as Linux marks its own and taken out of all page tables.
  * Who touches it gets SIGBUS from then on; the other pages of its block stay in
@@ -185,6 +186,16 @@ static void use_remap(const struct use *use, struct hpmmap_block *block)
 		compat_flush_tlb_mm(use->ctx->mm);
 }
 
+/* Out of all mappings of it, and windows. Without mmap_lock, which may be held for long. */
+static void addr_unmap(struct hpmmap_ctx *ctx, unsigned long addr)
+{
+	/* Who found the page good has mapped it by then. */
+	mutex_lock(&ctx->lock);
+	mutex_unlock(&ctx->lock);
+	unmap_mapping_range(ctx->file->f_mapping, addr, PAGE_SIZE, 0);
+	hpmmap_window_zap(ctx, addr, addr + PAGE_SIZE);
+}
+
 /* Nobody has the page mapped afterwards, and nobody will have. */
 static void use_unmap(const struct use *use, struct hpmmap_block *block,
 		      unsigned long addr)
@@ -192,12 +203,7 @@ static void use_unmap(const struct use *use, struct hpmmap_block *block,
 	struct hpmmap_ctx *ctx = use->ctx;
 	struct vm_area_struct *vma;
 
-	/* Who found the block good has mapped it by then. */
-	mutex_lock(&ctx->lock);
-	mutex_unlock(&ctx->lock);
-	/* From here on in windows, too. Without mmap_lock, which may be held for long. */
-	unmap_mapping_range(ctx->file->f_mapping, addr, PAGE_SIZE, 0);
-	hpmmap_window_zap(ctx, addr, addr + PAGE_SIZE);
+	addr_unmap(ctx, addr);
 	if (!mmget_not_zero(ctx->mm))
 		return;
 	/* Of a fork that failed, the mappings are not to be looked at. */
@@ -359,6 +365,42 @@ static noinline int hpmmap_memory_failure(unsigned long pfn, int flags)
 		put_page(page);
 	hpmmap_poison_unlock();
 out:
+	module_put(THIS_MODULE);
+	return ret;
+}
+
+/*
+ * A page of Linux that stands in for one of ours Linux has marked, and left mapped, as it is
+ * on none of its lists. Its mapping, which may be anything by now, is compared only.
+ */
+static void linux_page_unmap(unsigned long pfn)
+{
+	struct page *page = pfn_to_online_page(pfn);
+	const struct address_space *mapping;
+	struct hpmmap_ctx **ctxs, *ctx;
+	unsigned long addr, nr;
+
+	if (!page || !PageHWPoison(page))
+		return;
+	mapping = READ_ONCE(page_folio(page)->mapping);
+	addr = page_folio(page)->index << PAGE_SHIFT;
+	ctxs = hpmmap_ctx_list(&nr);
+	while (ctxs && nr) {
+		ctx = ctxs[--nr];
+		if (ctx->file->f_mapping == mapping)
+			addr_unmap(ctx, addr);
+		hpmmap_ctx_put(ctx);
+		cond_resched();
+	}
+	kvfree(ctxs);
+}
+
+/* memory_failure() for all other memory. */
+static noinline int linux_memory_failure(unsigned long pfn, int flags)
+{
+	int ret = compat_memory_failure(pfn, flags);
+
+	linux_page_unmap(pfn);
 	module_put(THIS_MODULE);
 	return ret;
 }
@@ -571,11 +613,17 @@ static noinline int hpmmap_unpoison(unsigned long pfn)
 	return ret;
 }
 
+/*
+ * @handler: for memory that is known to mem/section.c
+ * @linux_handler: for all other, or NULL
+ */
 static const struct {
 	const char *name;
 	void *handler;
+	void *linux_handler;
 } entries[NR_ENTRIES] = {
-	[ENTRY_MEMORY_FAILURE] = { "memory_failure", hpmmap_memory_failure },
+	[ENTRY_MEMORY_FAILURE] = { "memory_failure", hpmmap_memory_failure,
+				   linux_memory_failure },
 	[ENTRY_SOFT_OFFLINE] = { "soft_offline_page", hpmmap_soft_offline },
 	[ENTRY_UNPOISON] = { "unpoison_memory", hpmmap_unpoison },
 };
@@ -584,19 +632,20 @@ static void notrace poison_entry(unsigned long ip, unsigned long parent_ip,
 				 struct ftrace_ops *op,
 				 struct ftrace_regs *fregs)
 {
+	void *handler;
 	int i;
 
 	/* Where Linux is to stop at a memory error, it does. */
-	if (!hpmmap_section_is_known(compat_ftrace_arg(fregs, 0)) ||
-	    !compat_recovers_memory())
+	if (!compat_recovers_memory() || compat_is_own_text(parent_ip))
 		return;
 	for (i = 0; i < NR_ENTRIES; i++) {
 		if (ip - linux_functions[i] > MAX_ENTRY_OFFSET)
 			continue;
+		handler = hpmmap_section_is_known(compat_ftrace_arg(fregs, 0)) ?
+			  entries[i].handler : entries[i].linux_handler;
 		/* The handler's, which may sleep. */
-		if (try_module_get(THIS_MODULE))
-			compat_ftrace_set_ip(fregs,
-					     (unsigned long)entries[i].handler);
+		if (handler && try_module_get(THIS_MODULE))
+			compat_ftrace_set_ip(fregs, (unsigned long)handler);
 		return;
 	}
 }

@@ -98,7 +98,7 @@ static bool is_pinned(struct hpmmap_ctx *ctx, const struct piece *p)
 		/* Nobody writes to what is shared. */
 		pinned = !hpmmap_block_is_shared(block) &&
 			 !hpmmap_block_wait_unpinned(ctx, block);
-		if (pinned)
+		if (pinned || fatal_signal_pending(current))
 			break;
 		cond_resched();
 	}

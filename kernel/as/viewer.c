@@ -44,7 +44,7 @@ static int veto(void)
 {
 	int ret = hpmmap_veto_begin("mm_take_all_locks", has_windows);
 
-	if (ret && ret != -EINTR && ret != -EAGAIN)
+	if (ret && ret != -EINTR)
 		pr_warn_ratelimited("windows show no memory of Linux: mm_take_all_locks() cannot be hooked: %d\n",
 				    ret);
 	return ret == -EINTR ? ret : 0;
@@ -53,7 +53,7 @@ static int veto(void)
 /* May a window show memory of Linux? */
 bool hpmmap_viewers_see_linux(void)
 {
-	return hpmmap_veto_active();
+	return compat_has_special_pages() && hpmmap_veto_active();
 }
 
 /* Nothing concerns it. */

@@ -13,7 +13,6 @@
  * Behind it all stands that each entry has a reference to its block, so that one which is
  * given up returns to its pool only when it has gone.
  */
-#include <linux/completion.h>
 #include <linux/hashtable.h>
 #include <linux/kobject.h>
 #include <linux/mm.h>
@@ -263,77 +262,58 @@ static const struct mmu_interval_notifier_ops notifier_ops = {
 
 /**
  * struct watch - a request to be told what becomes of a target's memory
- * @refs: who asks, who may be killed meanwhile, and the worker
- * @work: to whom signals mean nothing: whoever takes all locks of an address space stops
- *	at any, and who faults in the kernel cannot see to one
- * @done: it was answered
- * @win: the window, with a reference, and one as a user of the target's address space
+ * @work: whoever takes all locks of an address space stops at any signal, and who faults in
+ *	the kernel cannot see to one; to a worker they mean nothing
+ * @win: the window
  * @ret: the answer
  */
 struct watch {
-	refcount_t refs;
 	struct work_struct work;
-	struct completion done;
 	struct hpmmap_window *win;
 	int ret;
 };
 
-static void watch_put(struct watch *watch)
-{
-	if (refcount_dec_and_test(&watch->refs))
-		kfree(watch);
-}
-
+/* Who asks holds the target's mmap_lock meanwhile. */
 static void watch_work_fn(struct work_struct *work)
 {
 	struct watch *watch = container_of(work, struct watch, work);
 	struct hpmmap_window *win = watch->win;
-	struct mm_struct *mm = win->mm;
 
-	watch->ret = 0;
-	mmap_write_lock(mm);
-	if (!win->notified) {
-		watch->ret = mmu_interval_notifier_insert_locked(&win->notifier, mm, 0,
-								 TASK_SIZE_MAX, &notifier_ops);
-		if (!watch->ret)
-			smp_store_release(&win->notified, true);
-	}
-	mmap_write_unlock(mm);
-	complete(&watch->done);
-	hpmmap_window_put(win);
-	mmput_async(mm);
-	watch_put(watch);
+	lockdep_off();
+	watch->ret = mmu_interval_notifier_insert_locked(&win->notifier, win->mm, 0,
+							 TASK_SIZE_MAX, &notifier_ops);
+	lockdep_on();
+	if (!watch->ret)
+		smp_store_release(&win->notified, true);
 }
 
 /**
  * hpmmap_window_watch() - be told what becomes of the target's memory of Linux
  * @win: the window; the caller uses the target's address space, and holds no mmap_lock
  *
- * It makes forks of the target cost more, so it is left until there is such a page.
+ * It makes forks of the target cost more, so it is left until there is such a page. A target
+ * may keep its mmap_lock for ever: it is who asks that waits for it, not a worker, whom others
+ * need, too.
  *
  * Return: 0, -EINTR if the caller is being killed, -EBUSY where the target has windows that
  * it has inherited, or another errno.
  */
 int hpmmap_window_watch(struct hpmmap_window *win)
 {
-	struct watch *watch;
-	int ret;
+	struct watch watch = { .win = win };
 
 	if (smp_load_acquire(&win->notified))
 		return 0;
-	watch = kmalloc(sizeof(*watch), GFP_KERNEL_ACCOUNT);
-	if (!watch)
-		return -ENOMEM;
-	refcount_set(&watch->refs, 2);
-	init_completion(&watch->done);
-	INIT_WORK(&watch->work, watch_work_fn);
-	hpmmap_window_hold(win);
-	mmget(win->mm);
-	watch->win = win;
-	queue_work(hpmmap_wq, &watch->work);
-	ret = wait_for_completion_killable(&watch->done) ? -EINTR : watch->ret;
-	watch_put(watch);
-	return ret;
+	if (mmap_write_lock_killable(win->mm))
+		return -EINTR;
+	if (!win->notified) {
+		INIT_WORK_ONSTACK(&watch.work, watch_work_fn);
+		queue_work(hpmmap_wq, &watch.work);
+		flush_work(&watch.work);
+		destroy_work_on_stack(&watch.work);
+	}
+	mmap_write_unlock(win->mm);
+	return watch.ret;
 }
 
 #define WINDOW_ATTR(_file, _what) \
@@ -353,6 +333,7 @@ WINDOW_ATTR(entries_2m, HPMMAP_WINDOW_ENTRIES_2M);
 WINDOW_ATTR(entries_4k, HPMMAP_WINDOW_ENTRIES_4K);
 WINDOW_ATTR(entries_linux, HPMMAP_WINDOW_ENTRIES_LINUX);
 WINDOW_ATTR(revoked, HPMMAP_WINDOW_REVOKED);
+WINDOW_ATTR(pools_only, HPMMAP_WINDOW_POOLS_ONLY);
 
 static const struct attribute *window_attrs[] = {
 	&attachments_attr.attr,
@@ -363,6 +344,7 @@ static const struct attribute *window_attrs[] = {
 	&entries_4k_attr.attr,
 	&entries_linux_attr.attr,
 	&revoked_attr.attr,
+	&pools_only_attr.attr,
 	NULL,
 };
 

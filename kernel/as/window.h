@@ -63,6 +63,7 @@ struct hpmmap_window {
  * @HPMMAP_WINDOW_ENTRIES_4K: entries of 4 KB for memory of the pools, or what stands in for it
  * @HPMMAP_WINDOW_ENTRIES_LINUX: entries of 4 KB for memory that is Linux's
  * @HPMMAP_WINDOW_REVOKED: ranges that were taken out of windows
+ * @HPMMAP_WINDOW_POOLS_ONLY: attachments that there are, and show no memory of Linux
  */
 enum hpmmap_window_count {
 	HPMMAP_WINDOW_ATTACHMENTS,
@@ -73,6 +74,7 @@ enum hpmmap_window_count {
 	HPMMAP_WINDOW_ENTRIES_4K,
 	HPMMAP_WINDOW_ENTRIES_LINUX,
 	HPMMAP_WINDOW_REVOKED,
+	HPMMAP_WINDOW_POOLS_ONLY,
 	HPMMAP_NR_WINDOW_COUNTS
 };
 

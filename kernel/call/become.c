@@ -40,6 +40,7 @@
  * @ops: of mappings of @file
  * @nr_vmas: mappings of the caller that are to have the other one
  * @nr_fds: descriptors of his that have it now
+ * @blocks: the blocker may have been seen
  */
 struct become {
 	struct file *old;
@@ -48,6 +49,7 @@ struct become {
 	const struct vm_operations_struct *ops;
 	unsigned long nr_vmas;
 	unsigned long nr_fds;
+	bool blocks;
 };
 
 /*
@@ -119,6 +121,7 @@ static bool fds_exchange(struct become *b)
 
 	spin_lock(&files->file_lock);
 	preempt_disable();
+	b->blocks = true;
 	b->nr_fds = fds_replace(files, b->old, b->blocker);
 	smp_mb();
 	done = is_ours_alone(b, b->nr_fds);
@@ -163,25 +166,31 @@ static bool vmas_count(struct become *b)
 	return true;
 }
 
-/* How often the file is referred to, if the caller has it alone; or an errno. */
+/*
+ * How often the file is referred to, if the caller has it alone; or an errno: -EAGAIN where
+ * somebody else has it, who may have come for a moment only, or is a child about to execute.
+ */
 static long look(struct become *b)
 {
 	struct files_struct *files = current->files;
 	unsigned long nr_fds;
-	bool alone;
+	bool movable, alone;
 
-	/* What may be done with the other one is more. */
-	if (~b->old->f_mode & (FMODE_READ | FMODE_WRITE))
+	/* What may be done with the other one is more; and there are locks for good. */
+	if (~b->old->f_mode & (FMODE_READ | FMODE_WRITE) ||
+	    READ_ONCE(file_inode(b->old)->i_flctx))
 		return -EBUSY;
 	if (mmap_read_lock_killable(current->mm))
 		return -EINTR;
-	alone = vmas_count(b);
+	movable = vmas_count(b);
 	spin_lock(&files->file_lock);
 	nr_fds = fds_replace(files, b->old, b->old);
-	alone = alone && is_ours_alone(b, nr_fds);
+	alone = is_ours_alone(b, nr_fds);
 	spin_unlock(&files->file_lock);
 	mmap_read_unlock(current->mm);
-	return alone ? 1 + b->nr_vmas + nr_fds : -EBUSY;
+	if (!movable)
+		return -EBUSY;
+	return alone ? 1 + b->nr_vmas + nr_fds : -EAGAIN;
 }
 
 /* All at once for everybody else. */
@@ -190,7 +199,7 @@ static int exchange(struct become *b)
 	struct mm_struct *mm = current->mm;
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, mm, 0);
-	int ret = -EBUSY;
+	int ret = -EAGAIN;
 
 	if (mmap_write_lock_killable(mm))
 		return -EINTR;
@@ -214,12 +223,13 @@ static int copy_and_exchange(struct become *b, unsigned long refs)
 	int ret = hpmmap_fs_freeze(inode);
 
 	if (ret)
-		return ret;
+		return ret == -EBUSY ? -EAGAIN : ret;
 	ret = hpmmap_fs_copy(b->old, b->file->f_mapping, refs);
 	if (!ret)
 		ret = exchange(b);
 	hpmmap_fs_thaw(inode);
-	return ret;
+	/* Input and output is over at some time. */
+	return ret == -EBUSY ? -EAGAIN : ret;
 }
 
 /* It is given up only when the call has returned. */
@@ -243,7 +253,9 @@ static int become_locked(struct become *b)
 	compat_file_block(b->blocker);
 	if (!ret)
 		ret = copy_and_exchange(b, refs);
-	synchronize_rcu();
+	/* Who has found it looks no more. */
+	if (b->blocks)
+		synchronize_rcu();
 	compat_file_unblock(b->blocker);
 	fput(b->blocker);
 	return ret;
@@ -277,8 +289,9 @@ static void fill_locked(const struct file *file)
 }
 
 /*
- * Returns 0; -EBUSY where somebody else has the file, -EFAULT where a memory error is in it,
- * -ENOMEM, or -EINTR for who is being killed: and nothing has changed.
+ * Returns 0; -EBUSY where it has to stay, -EAGAIN where somebody else has it, which may be over
+ * soon, -EFAULT where a memory error is in it, -ENOMEM, or -EINTR for who is being killed: and
+ * nothing has changed.
  */
 static int become(struct file *old)
 {
@@ -358,13 +371,13 @@ static int become_patiently(struct file *file, unsigned int *steps)
 {
 	int ret;
 
-	while ((ret = become(file)) == -EBUSY && *steps) {
+	while ((ret = become(file)) == -EAGAIN && *steps) {
 		if (fatal_signal_pending(current))
 			return -EINTR;
 		--*steps;
 		msleep(BUSY_MS);
 	}
-	return ret;
+	return ret == -EAGAIN ? -EBUSY : ret;
 }
 
 /**

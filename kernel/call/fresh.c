@@ -202,8 +202,7 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 		.lazy = hpmmap_is_reservation(prot, flags),
 		.reuse = hpmmap_wants_reuse(prot, flags),
 		.replaces = fixed,
-		.renewed = addr >= ctx->hole.start &&
-			   addr + len <= ctx->hole.end,
+		.empty = addr >= ctx->hole.start && addr + len <= ctx->hole.end,
 	};
 	bool stack = hpmmap_wants_stack(ctx, flags), frozen;
 	unsigned long given = stack ? hpmmap_stack_given(c.start, c.end) : addr;
@@ -223,7 +222,7 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	if (hpmmap_change_begin_new(&c))
 		goto err_few;
 	/* In a hole nothing gets contents until it is mapped. */
-	c.renewed |= c.blank && !fixed && !c.reuse && !ctx->reuse.nr_mapped;
+	c.empty |= c.blank && !fixed && !c.reuse && !ctx->reuse.nr_mapped;
 	if (!c.lazy &&
 	    blocks_find(ctx, given, addr + len, fixed, ahead, &blocks)) {
 		if (ctx->job->strict)
@@ -243,8 +242,9 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 		ret = hpmmap_freeze(ctx, addr, addr + len);
 		if (ret)
 			goto err_few;
-	} else if (!c.ours && (locked || !c.renewed)) {
-		if (!fixed && hpmmap_range_is_taken(ctx, addr, addr + len)) {
+	} else if (!c.ours) {
+		if (!fixed && (locked || !c.empty) &&
+		    hpmmap_range_is_taken(ctx, addr, addr + len)) {
 			ctx->hole.end = 0;
 			ret = -EEXIST;
 			goto err_few;
@@ -265,10 +265,8 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	 * Where Linux has merged it with the stack above, only the call tells
 	 * where it ends.
 	 */
-	if (!IS_ERR_VALUE(ret) && stack && !c.lazy) {
-		hpmmap_change_renew(&c);
+	if (!IS_ERR_VALUE(ret) && stack && !c.lazy)
 		store_commit_range(ctx, given, c.end, &blocks);
-	}
 	/* A mapping to be replaced may be gone even if it failed; or it has to be mapped again. */
 	c.lazy |= IS_ERR_VALUE(ret);
 	hpmmap_change_settle(&c, !IS_ERR_VALUE(ret) ? HPMMAP_FRESH :

@@ -276,22 +276,6 @@ static long madvise_remove(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	return ret && ret != -ENOMEM ? ret : -EINVAL;
 }
 
-/*
- * Not under ctx->ops: see as/failure.c, where Linux's answer ends. It leaves pages of its own
- * that stand in mapped where it marks them, as they are on none of its lists: whoever wrote
- * there went on, and lost it later.
- */
-static long madvise_poison(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
-{
-	long ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
-
-	if (ret == -EPERM || mmap_write_lock_killable(ctx->mm))
-		return ret;
-	hpmmap_range_zap(ctx, regs->di, regs->di + PAGE_ALIGN(regs->si));
-	mmap_write_unlock(ctx->mm);
-	return ret;
-}
-
 static long madvise_with_ours(struct hpmmap_ctx *ctx,
 			      const struct pt_regs *regs)
 {
@@ -307,9 +291,8 @@ static long madvise_with_ours(struct hpmmap_ctx *ctx,
 	case MADV_DONTNEED_LOCKED:
 		return madvise_discard(ctx, regs);
 	case MADV_HWPOISON:
-		return madvise_poison(ctx, regs);
 	case MADV_SOFT_OFFLINE:
-		/* The same, but nothing is lost. */
+		/* Not under ctx->ops: see as/failure.c. */
 		return hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
 	case MADV_WILLNEED:
 	case MADV_POPULATE_READ:

@@ -4,6 +4,7 @@
  */
 #include <linux/file.h>
 #include <linux/mman.h>
+#include <linux/resource.h>
 #include <linux/sched/signal.h>
 
 #include "hook.h"
@@ -117,16 +118,30 @@ static long growsdown_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	return ret;
 }
 
-/* Does Linux refuse to replace the lowest page? It looks before anything is unmapped. */
-static bool lowest_is_refused(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
+/* So many mappings more than before there are where a range is replaced by two. */
+#define GROWS_MAPPINGS 3
+
+/*
+ * May Linux refuse the lowest page, or one page or mapping more? It looks before anything
+ * is unmapped, if it is asked for all at once.
+ */
+static bool may_be_refused(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
+	unsigned long pages = PAGE_ALIGN(regs->si) >> PAGE_SHIFT;
+	struct mm_struct *mm = ctx->mm;
 	struct vm_area_struct *vma;
 	bool ret;
 
-	mmap_read_lock(ctx->mm);
-	vma = vma_lookup(ctx->mm, regs->di);
-	ret = vma && (compat_vma_is_sealed(vma) || is_vm_hugetlb_page(vma));
-	mmap_read_unlock(ctx->mm);
+	mmap_read_lock(mm);
+	vma = vma_lookup(mm, regs->di);
+	ret = (vma && (compat_vma_is_sealed(vma) || is_vm_hugetlb_page(vma))) ||
+	      regs->di < compat_mmap_min_addr() ||
+	      mm->map_count + GROWS_MAPPINGS > compat_max_map_count() ||
+	      mm->total_vm + pages > rlimit(RLIMIT_AS) >> PAGE_SHIFT ||
+	      ((regs->r10 & MAP_LOCKED || mm->def_flags & VM_LOCKED) &&
+	       mm->locked_vm + pages > rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT &&
+	       !capable(CAP_IPC_LOCK));
+	mmap_read_unlock(mm);
 	return ret;
 }
 
@@ -149,7 +164,7 @@ static long growsdown_at(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	if (regs->r10 & MAP_FIXED_NOREPLACE &&
 	    hpmmap_range_is_taken(ctx, regs->di, regs->di + len))
 		return -EEXIST;
-	if (len == PAGE_SIZE || lowest_is_refused(ctx, regs))
+	if (len == PAGE_SIZE || may_be_refused(ctx, regs))
 		return growsdown_linux(ctx, regs, len);
 	hpmmap_placement_get(ctx->job, NULL, &place);
 	ret = hpmmap_map_where_fit(ctx, &place, ours, len - PAGE_SIZE, regs->dx,

@@ -8,9 +8,11 @@
 #include "hook.h"
 #include "hpmmap.h"
 #include "mem/placement.h"
+#include "mem/poison.h"
 #include "mem/pool.h"
 #include "as/change.h"
 #include "as/ctx.h"
+#include "as/exchange.h"
 #include "as/few.h"
 #include "as/fit.h"
 #include "as/policy.h"
@@ -148,6 +150,9 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 		hpmmap_pool_free_unused(&blocks);
 		return ret;
 	}
+	/* Where nobody could touch it, nothing of a bad page is missing. */
+	if (commit && hpmmap_poison_seen())
+		hpmmap_store_heal(ctx, start, end);
 	hpmmap_change_begin(&c);
 	ret = hpmmap_call_orig(call, &args);
 	/* An error may come after a part of the range was changed. */

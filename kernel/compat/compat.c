@@ -385,6 +385,19 @@ bool compat_enough_memory(unsigned long pages)
 	}
 }
 
+static int *core_max_map_count;
+static unsigned long *core_mmap_min_addr;
+
+int compat_max_map_count(void)
+{
+	return core_max_map_count ? READ_ONCE(*core_max_map_count) : DEFAULT_MAX_MAP_COUNT;
+}
+
+unsigned long compat_mmap_min_addr(void)
+{
+	return core_mmap_min_addr ? READ_ONCE(*core_mmap_min_addr) : CONFIG_DEFAULT_MMAP_MIN_ADDR;
+}
+
 /* A table of weights by node, under RCU, from 6.9 on; behind a bool from 6.16. */
 static u8 __rcu **weights;
 static unsigned int weights_offset;
@@ -469,7 +482,11 @@ DEFINE_STATIC_CALL_RET0(hpmmap_soft_offline_fn, memory_error_t);
 
 int compat_memory_failure(unsigned long pfn, int flags)
 {
-	return static_call(hpmmap_memory_failure_fn)(pfn, flags);
+	int ret = static_call(hpmmap_memory_failure_fn)(pfn, flags);
+
+	/* A call, not a jump: where it comes from says that it is ours. */
+	barrier();
+	return ret;
 }
 
 int compat_soft_offline(unsigned long pfn, int flags)
@@ -598,6 +615,8 @@ int compat_init(void)
 	shmem_ops = (void *)compat_symbol("shmem_anon_vm_ops");
 	if (!shmem_ops)
 		shmem_ops = (void *)compat_symbol("shmem_vm_ops");
+	core_max_map_count = (void *)compat_symbol("sysctl_max_map_count");
+	core_mmap_min_addr = (void *)compat_symbol("mmap_min_addr");
 	for (i = 0; i < ARRAY_SIZE(variables); i++) {
 		*variables[i].address =
 			(void *)compat_symbol(variables[i].name);

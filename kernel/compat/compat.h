@@ -505,6 +505,10 @@ bool compat_overcommits(void);
 /* Would it let a process have so much more? */
 bool compat_enough_memory(unsigned long pages);
 
+/* vm.max_map_count; vm.mmap_min_addr, or what a security module asks for if that is more */
+int compat_max_map_count(void);
+unsigned long compat_mmap_min_addr(void);
+
 /* What /proc asks before it tells of another process: PTRACE_MODE_*. */
 bool compat_ptrace_may_access(struct task_struct *task, unsigned int mode);
 

@@ -489,12 +489,27 @@ static void zero_behind(struct inode *inode, struct hpmmap_block *block, size_t 
 	folio_unlock(block->folio);
 }
 
+/* Blocks behind the end of a file have no contents: bad ones are exchanged, if there are others. */
+static void heal_behind(struct inode *inode, unsigned long index)
+{
+	struct hpmmap_fs_inode *info = hpmmap_fs_inode(inode);
+
+	if (likely(!hpmmap_poison_seen()))
+		return;
+	for (; index < info->nr; index++) {
+		if (hpmmap_block_is_hurt(xa_load(&info->blocks, index)))
+			zero_behind(inode, lock_for_good(inode, index), 0, 0);
+		cond_resched();
+	}
+}
+
 /**
  * hpmmap_fs_zero_tail() - make what is behind the end of a file zero, before it becomes larger
  * @inode: the file, i_rwsem held
  * @pos: where it is written to next, or what its size will be
  *
- * Up to @pos: who has its last page mapped may have written there.
+ * Up to @pos: who has its last page mapped may have written there. Of blocks that it has beyond its
+ * size nothing is bad.
  */
 void hpmmap_fs_zero_tail(struct inode *inode, loff_t pos)
 {
@@ -503,6 +518,7 @@ void hpmmap_fs_zero_tail(struct inode *inode, loff_t pos)
 	struct hpmmap_block *block;
 
 	lockdep_assert_held_write(&inode->i_rwsem);
+	heal_behind(inode, hpmmap_fs_blocks(size));
 	if (!end)
 		return;
 	block = xa_load(&hpmmap_fs_inode(inode)->blocks, size >> SLOT_SHIFT);

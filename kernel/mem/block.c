@@ -8,26 +8,17 @@
  * reach zero: that would free offlined memory into Linux's allocator.
  */
 #include <linux/highmem.h>
-#include <linux/memcontrol.h>
 #include <linux/page-flags.h>
 #include <linux/pagemap.h>
-#include <linux/sched/mm.h>
-#include <linux/slab.h>
 #include <asm/fpu/api.h>
 
 #include "hpmmap.h"
 #include "mem/block.h"
+#include "mem/linux_page.h"
 #include "mem/poison.h"
 
 /* Cleared at once, in bytes: some 10 us. */
 #define CLEAR_PIECE (128UL << 10)
-
-/* What Linux has to spare: nothing is reclaimed for it, not by kswapd either. */
-#define GFP_SPARE (__GFP_NOWARN | __GFP_ACCOUNT)
-
-/* Most that one has in slots with no more than a few. */
-#define FEW_PAGES 4096
-#define FEW_SLOTS 1024
 
 /* So many pages are zeroed one by one rather than with all the block. */
 #define CLEAN_MOST (SLOT_PAGES / 4)
@@ -74,85 +65,6 @@ void hpmmap_block_prepare(struct hpmmap_block *block, unsigned long pfn,
 }
 
 /**
- * hpmmap_block_alloc_linux() - a block that will be filled with Linux's memory
- * @spare: only with what Linux has to spare on a node, see there; or NUMA_NO_NODE
- *
- * Return: the block, without any page yet, or NULL.
- */
-struct hpmmap_block *hpmmap_block_alloc_linux(int spare)
-{
-	gfp_t gfp = spare == NUMA_NO_NODE ? GFP_KERNEL_ACCOUNT : GFP_SPARE;
-	struct hpmmap_block *block = kzalloc(sizeof(*block), gfp);
-
-	if (!block)
-		return NULL;
-	block->pages = kvcalloc(SLOT_PAGES, sizeof(*block->pages), gfp);
-	if (!block->pages) {
-		kfree(block);
-		return NULL;
-	}
-	block->spare = spare;
-	block->nid = NUMA_NO_NODE;
-	block->state = HPMMAP_BLOCK_HELD;
-	atomic_set(&block->users, 1);
-	bitmap_fill(block->stale, SLOT_PAGES);
-	INIT_LIST_HEAD(&block->link);
-	return block;
-}
-
-/* Nothing of its use by a context remains. */
-static void folio_detach(struct folio *folio)
-{
-	folio->mapping = NULL;
-	if (folio_test_dirty(folio))
-		folio_clear_dirty(folio);
-	if (folio_test_referenced(folio))
-		folio_clear_referenced(folio);
-	if (folio_test_active(folio))
-		folio_clear_active(folio);
-}
-
-/* Of a page of Linux with a memory error Linux may keep a reference for good. */
-static bool page_idle(struct page *page)
-{
-	return page_ref_count(page) == 1 || PageHWPoison(page);
-}
-
-/**
- * hpmmap_block_empty() - nobody has a block of Linux's memory any more
- * @block: to which only the module refers; for hpmmap_block_bury()
- */
-void hpmmap_block_empty(struct hpmmap_block *block)
-{
-	unsigned int i;
-
-	for (i = 0; i < SLOT_PAGES; i++) {
-		struct page *page = block->pages[i];
-
-		if (!page)
-			continue;
-		WRITE_ONCE(block->pages[i], NULL);
-		folio_detach(page_folio(page));
-		put_page(page);
-	}
-}
-
-/**
- * hpmmap_block_bury() - free what is left of blocks
- * @graves: those from hpmmap_block_empty()
- */
-void hpmmap_block_bury(struct llist_head *graves)
-{
-	struct hpmmap_block *block, *tmp;
-
-	llist_for_each_entry_safe(block, tmp, llist_del_all(graves), grave) {
-		bitmap_free(block->lost);
-		kvfree(block->pages);
-		kfree(block);
-	}
-}
-
-/**
  * hpmmap_block_attach() - say which file offset a block stands for
  * @block: the block
  * @mapping: of the context's file
@@ -186,7 +98,7 @@ void hpmmap_block_attach(struct hpmmap_block *block,
  */
 void hpmmap_block_detach(struct hpmmap_block *block)
 {
-	folio_detach(block->folio);
+	hpmmap_folio_detach(block->folio);
 }
 
 /* Its own memory, even where that has no contents yet. */
@@ -225,22 +137,6 @@ bool hpmmap_block_is_lost(struct hpmmap_block *block, unsigned int i)
 	       (block->lost && test_bit(i, block->lost));
 }
 
-/* Has Linux marked one of the pages of a block of its memory? */
-bool hpmmap_block_has_bad_linux(const struct hpmmap_block *block)
-{
-	unsigned int i;
-
-	if (likely(!compat_has_poison()))
-		return false;
-	for (i = 0; i < SLOT_PAGES; i++) {
-		struct page *page = READ_ONCE(block->pages[i]);
-
-		if (page && PageHWPoison(page))
-			return true;
-	}
-	return false;
-}
-
 /* The copy of what cannot be read: it has nothing of who had the page before. */
 static int page_lose(struct hpmmap_block *block, unsigned int i)
 {
@@ -277,50 +173,6 @@ void hpmmap_block_mend(struct hpmmap_block *block)
 	if (i == SLOT_PAGES)
 		folio_clear_has_hwpoisoned(block->folio);
 	folio_unlock(block->folio);
-}
-
-static struct page *page_alloc(int spare)
-{
-	if (spare == NUMA_NO_NODE)
-		return alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
-	return alloc_pages_node(spare, GFP_SPARE | __GFP_THISNODE | __GFP_ZERO, 0);
-}
-
-/*
- * As on Linux it is charged to the memory cgroup of whose memory it is, not of who
- * touches it (a debugger). A child that is being made has none yet: its parent's. What
- * a thread of the kernel allocates would be charged to nobody, whichever mm it uses.
- */
-static struct page *charged_alloc(struct hpmmap_owner *owner, int spare)
-{
-	struct mm_struct *mm = READ_ONCE(owner->mm);
-	struct mem_cgroup *memcg, *old;
-	struct page *page;
-
-	if (likely(!mm || (!(current->flags & PF_KTHREAD) &&
-			   (!current->mm || mm == current->mm))))
-		return page_alloc(spare);
-	memcg = get_mem_cgroup_from_mm(mm);
-	old = set_active_memcg(memcg);
-	page = page_alloc(spare);
-	set_active_memcg(old);
-	mem_cgroup_put(memcg);
-	return page;
-}
-
-static struct page *linux_page_alloc(struct hpmmap_owner *owner,
-				     struct hpmmap_block *block, unsigned int i)
-{
-	struct page *page = charged_alloc(owner, block->spare);
-
-	if (!page)
-		return NULL;
-	page_folio(page)->mapping = owner->mapping;
-	page_folio(page)->index = (block->slot << SLOT_ORDER) + i;
-	SetPageUptodate(page);
-	block->pages[i] = page;
-	atomic_long_inc(hpmmap_block_count(owner, block));
-	return page;
 }
 
 /*
@@ -463,18 +315,6 @@ void hpmmap_block_set_stale(struct hpmmap_block *block, unsigned int first,
 		bitmap_set(block->stale, first, nr);
 }
 
-/* A page of Linux that is stale, and in no page table, goes back. */
-static void linux_page_drop(struct hpmmap_owner *owner, struct hpmmap_block *block,
-			    unsigned int i)
-{
-	struct page *page = block->pages[i];
-
-	block->pages[i] = NULL;
-	folio_detach(page_folio(page));
-	put_page(page);
-	atomic_long_dec(hpmmap_block_count(owner, block));
-}
-
 /**
  * hpmmap_block_fill() - make pages of a block readable as zero
  * @owner: whose store it is in, locked; or who alone knows it
@@ -504,11 +344,11 @@ int hpmmap_block_fill(struct hpmmap_owner *owner, struct hpmmap_block *block,
 		struct page *page = hpmmap_block_page(block, i);
 
 		if (!block->folio && page && PageHWPoison(page)) {
-			linux_page_drop(owner, block, i);
+			hpmmap_linux_page_drop(owner, block, i);
 			page = NULL;
 		}
 		if (!page) {
-			if (!linux_page_alloc(owner, block, i)) {
+			if (!hpmmap_linux_page_alloc(owner, block, i)) {
 				ret = -ENOMEM;
 				break;
 			}
@@ -562,85 +402,6 @@ static bool page_copy(struct page *to, struct page *from)
 }
 
 /**
- * hpmmap_block_clear_linux() - pages of a block of Linux's memory read as zero
- * @owner: whose store it is in, locked
- * @block: the block
- * @first: first page
- * @nr: number of pages, all of them stale
- *
- * Where it has no page it gets none: the first touch brings one.
- */
-void hpmmap_block_clear_linux(struct hpmmap_owner *owner,
-			      struct hpmmap_block *block, unsigned int first,
-			      unsigned int nr)
-{
-	unsigned int i;
-
-	for (i = first; i < first + nr; i++) {
-		if (!block->pages[i] || PageHWPoison(block->pages[i]))
-			continue;
-		hpmmap_clear_words(page_address(block->pages[i]), PAGE_SIZE / sizeof(u64));
-		if (block->lost)
-			clear_bit(i, block->lost);
-		atomic_long_inc(&owner->nr_cleared);
-		clear_bit(i, block->stale);
-	}
-}
-
-/**
- * hpmmap_block_drop_linux() - give pages back to Linux
- * @owner: whose store it is in, locked
- * @block: a block of Linux's memory
- * @first: first page
- * @nr: number of pages, all of them stale and in no page table
- *
- * What somebody still refers to stays.
- */
-void hpmmap_block_drop_linux(struct hpmmap_owner *owner, struct hpmmap_block *block,
-			     unsigned int first, unsigned int nr)
-{
-	unsigned int i;
-
-	for (i = first; i < first + nr; i++) {
-		struct page *page = block->pages[i];
-
-		if (page && page_idle(page))
-			linux_page_drop(owner, block, i);
-	}
-}
-
-/**
- * hpmmap_block_may_be_few() - may more be pages of Linux although the pools have blocks?
- * @owner: whose
- * @pages: how many more
- * @slots: in so many slots that have none yet
- */
-bool hpmmap_block_may_be_few(const struct hpmmap_owner *owner, unsigned long pages,
-			     unsigned long slots)
-{
-	return atomic_long_read(&owner->nr_few_pages) + pages <= FEW_PAGES &&
-	       atomic_long_read(&owner->nr_few_blocks) + slots <= FEW_SLOTS;
-}
-
-/**
- * hpmmap_block_few_end() - the few pages of a block stand in for one of the pools
- * @owner: whose store it is in, locked
- * @block: the block
- */
-void hpmmap_block_few_end(struct hpmmap_owner *owner, struct hpmmap_block *block)
-{
-	unsigned int i, nr = 0;
-
-	for (i = 0; i < SLOT_PAGES; i++)
-		nr += !!block->pages[i];
-	atomic_long_sub(nr, &owner->nr_few_pages);
-	atomic_long_add(nr, &owner->nr_linux_pages);
-	atomic_long_dec(&owner->nr_few_blocks);
-	block->few = false;
-	block->spare = NUMA_NO_NODE;
-}
-
-/**
  * hpmmap_block_copy() - copy pages from one block to another
  * @owner: of @to; its store is locked, as is that of the owner of @from
  * @to: where to
@@ -670,11 +431,11 @@ int hpmmap_block_copy(struct hpmmap_owner *owner, struct hpmmap_block *to,
 		/* As in hpmmap_block_fill(). */
 		if (dst && !to->folio && PageHWPoison(dst) &&
 		    test_bit(to_page + i, to->stale)) {
-			linux_page_drop(owner, to, to_page + i);
+			hpmmap_linux_page_drop(owner, to, to_page + i);
 			dst = NULL;
 		}
 		if (!dst)
-			dst = linux_page_alloc(owner, to, to_page + i);
+			dst = hpmmap_linux_page_alloc(owner, to, to_page + i);
 		if (!dst) {
 			ret = -ENOMEM;
 			break;
@@ -734,7 +495,7 @@ bool hpmmap_block_idle(struct hpmmap_block *block)
 		/* It may be being given up. */
 		struct page *page = READ_ONCE(block->pages[i]);
 
-		if (page && !page_idle(page))
+		if (page && !hpmmap_linux_page_idle(page))
 			return false;
 	}
 	return true;
@@ -798,7 +559,7 @@ bool hpmmap_block_is_pinned(struct hpmmap_block *block)
  */
 void hpmmap_block_free(struct hpmmap_block *block, struct list_head *freed)
 {
-	folio_detach(block->folio);
+	hpmmap_folio_detach(block->folio);
 	if (unlikely(block->lost))
 		hpmmap_block_mend(block);
 	hpmmap_block_set_stale(block, 0, SLOT_PAGES);

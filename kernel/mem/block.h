@@ -10,6 +10,7 @@
 #include <linux/string.h>
 
 #include "hpmmap.h"
+#include "mem/linux_page.h"
 
 struct hpmmap_account;
 struct hpmmap_holder;
@@ -147,8 +148,6 @@ struct hpmmap_block {
 	unsigned long *lost;
 };
 
-bool hpmmap_block_has_bad_linux(const struct hpmmap_block *block);
-
 /*
  * Is there a page in it that nobody may touch? The core maps no such folio by
  * one entry either. Pages of Linux it marks, and tells nobody.
@@ -207,21 +206,12 @@ static inline bool hpmmap_block_has_contents(struct hpmmap_block *block, unsigne
 
 void hpmmap_block_prepare(struct hpmmap_block *block, unsigned long pfn,
 			  int nid);
-struct hpmmap_block *hpmmap_block_alloc_linux(int spare);
 void hpmmap_block_attach(struct hpmmap_block *block,
 			 struct address_space *mapping, unsigned long slot);
 int hpmmap_block_write(struct hpmmap_block *block, unsigned int i,
 		       const void *from);
 int hpmmap_block_fill(struct hpmmap_owner *owner, struct hpmmap_block *block,
 		      unsigned int first, unsigned int nr);
-void hpmmap_block_clear_linux(struct hpmmap_owner *owner,
-			      struct hpmmap_block *block, unsigned int first,
-			      unsigned int nr);
-void hpmmap_block_drop_linux(struct hpmmap_owner *owner, struct hpmmap_block *block,
-			     unsigned int first, unsigned int nr);
-bool hpmmap_block_may_be_few(const struct hpmmap_owner *owner, unsigned long pages,
-			     unsigned long slots);
-void hpmmap_block_few_end(struct hpmmap_owner *owner, struct hpmmap_block *block);
 void hpmmap_block_zero(struct hpmmap_block *block);
 bool hpmmap_block_clean(struct hpmmap_block *block);
 void hpmmap_block_clear(struct hpmmap_owner *owner, struct hpmmap_block *block);
@@ -238,7 +228,5 @@ int hpmmap_block_read(struct hpmmap_block *block, unsigned int i, void *buf);
 bool hpmmap_block_is_pinned(struct hpmmap_block *block);
 bool hpmmap_block_idle(struct hpmmap_block *block);
 void hpmmap_block_free(struct hpmmap_block *block, struct list_head *freed);
-void hpmmap_block_empty(struct hpmmap_block *block);
-void hpmmap_block_bury(struct llist_head *graves);
 
 #endif /* _HPMMAP_MEM_BLOCK_H */

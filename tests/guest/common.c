@@ -207,6 +207,42 @@ void join_thread(pthread_t thread)
 		FAIL("a check failed in a thread (see above)");
 }
 
+uint64_t pagemap_entry(const void *at)
+{
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	uint64_t entry;
+
+	CHECK_OK(fd);
+	CHECK_EQ(pread(fd, &entry, sizeof(entry), (off_t)((uintptr_t)at / PAGE * sizeof(entry))), sizeof(entry));
+	close(fd);
+	return entry;
+}
+
+static void *count_up(void *arg)
+{
+	struct counting *c = arg;
+
+	for (; !c->stop; *c->word = ++c->n)
+		CHECK_EQ(*c->word, c->n);
+	return NULL;
+}
+
+/* From 1 on: a page of zeros may be none. */
+pthread_t count_start(struct counting *c, void *word)
+{
+	c->word = word;
+	c->stop = false;
+	*c->word = c->n = 1;
+	return start_thread(count_up, c);
+}
+
+void count_end(struct counting *c, pthread_t thread)
+{
+	c->stop = true;
+	join_thread(thread);
+	CHECK_EQ(*c->word, c->n);
+}
+
 void await(int fd)
 {
 	char byte;

@@ -112,6 +112,20 @@ pthread_t start_thread(void *(*fn)(void *arg), void *arg);
 /* Joins; checks that no check failed in any thread. */
 void join_thread(pthread_t thread);
 
+/* Of /proc/self/pagemap: bit 63 if there is a page, and its frame, for root, in the lowest 55. */
+uint64_t pagemap_entry(const void *at);
+
+/* A word that a thread counts in, and nobody else writes, while its memory changes hands. */
+struct counting {
+	volatile uint64_t *word;
+	volatile bool stop;
+	uint64_t n;
+};
+
+pthread_t count_start(struct counting *c, void *word);
+/* Nothing of it was lost. */
+void count_end(struct counting *c, pthread_t thread);
+
 /* Blocks until the byte that the peer sends; see tell(). */
 void await(int fd);
 void tell(int fd);

@@ -4,8 +4,10 @@
 #include "at_once.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -186,6 +188,112 @@ static void growing_written_at_once(void)
 		at_once_check(threads, p);
 		verify_zero(p + AT_ONCE_THREADS * PAGE, MB(16) - AT_ONCE_THREADS * PAGE);
 		unmap(p, MB(16));
+	}
+}
+
+/* What grows in the place of @len bytes of seed 7 at @p, from @at on: if Linux refuses it nothing has changed. */
+static void grow_over(char *p, size_t len, char *at, size_t size, int refused)
+{
+	char *got = mmap(at, size, RW, ANON | MAP_GROWSDOWN | MAP_FIXED, -1, 0);
+	int err = errno;
+
+	if (refused)
+		CHECK(got == MAP_FAILED && err == refused);
+	if (got == MAP_FAILED) {
+		verify(p, len, 7, 0);
+		return;
+	}
+	CHECK(got == at);
+	verify_zero(at, size);
+	verify(p, (size_t)(at - p), 7, 0);
+	verify(at + size, len - (size_t)(at - p) - size, 7, (size_t)(at - p) + size);
+}
+
+/* Returns what was set, or 0. */
+static unsigned long set_sysctl(const char *name, unsigned long value)
+{
+	char path[64], text[32] = "";
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/sys/vm/%s", name);
+	fd = open(path, (value ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) < 0 || (value && dprintf(fd, "%lu", value) < 0))
+		text[0] = '\0';
+	close(fd);
+	return strtoul(text, NULL, 10);
+}
+
+static bool set_raw_io(bool effective)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2];
+
+	CHECK_OK(syscall(SYS_capget, &head, data));
+	if (effective)
+		data[0].effective |= 1U << CAP_SYS_RAWIO;
+	else
+		data[0].effective &= ~(1U << CAP_SYS_RAWIO);
+	return syscall(SYS_capset, &head, data) == 0;
+}
+
+/* Below vm.mmap_min_addr. */
+static void growing_too_low(void)
+{
+	char *p = (char *)set_sysctl("mmap_min_addr", 0);
+
+	if (!p)
+		SKIP("there is no lowest address");
+	map_flags(p, MB(3), RW, ANON | MAP_FIXED_NOREPLACE);
+	fill(p, MB(3), 7);
+	CHECK(set_raw_io(false));
+	grow_over(p, MB(3), p - PAGE, MB(2), EPERM);
+	if (!set_raw_io(true))
+		note("CAP_SYS_RAWIO is gone");
+	unmap(p, MB(3));
+}
+
+/* One page more than RLIMIT_AS leaves. */
+static void growing_too_large(void)
+{
+	char *base = free_range(MB(4)), *p = base + PAGE;
+	struct rlimit old, limit;
+	unsigned long pages = 0;
+	FILE *file;
+
+	map_flags(p, MB(4) - PAGE, RW, ANON | MAP_FIXED_NOREPLACE);
+	fill(p, MB(4) - PAGE, 7);
+	CHECK_OK(getrlimit(RLIMIT_AS, &old));
+	limit = old;
+	file = fopen("/proc/self/statm", "re");
+	CHECK(file && fscanf(file, "%lu", &pages) == 1);
+	limit.rlim_cur = pages * PAGE;
+	CHECK_OK(setrlimit(RLIMIT_AS, &limit));
+	grow_over(p, MB(4) - PAGE, base, MB(3), ENOMEM);
+	CHECK_OK(setrlimit(RLIMIT_AS, &old));
+	fclose(file);
+	unmap(base, MB(4));
+}
+
+/* With as many mappings as there may be, and some fewer. */
+static void growing_one_too_many(void)
+{
+	for (unsigned long left = 0; left < 8; left++) {
+		char *p = map_anon(MB(8));
+		unsigned long old, nr = left;
+		FILE *maps;
+
+		fill(p, MB(8), 7);
+		maps = fopen("/proc/self/maps", "re");
+		CHECK(maps);
+		for (int c; (c = getc(maps)) != EOF;)
+			nr += c == '\n';
+		fclose(maps);
+		old = set_sysctl("max_map_count", nr - 3);
+		if (!old)
+			SKIP("vm.max_map_count cannot be set");
+		grow_over(p, MB(8), p + MB(1), MB(4), 0);
+		set_sysctl("max_map_count", old);
+		unmap(p, MB(8));
 	}
 }
 
@@ -913,6 +1021,9 @@ int main(void)
 		T(fixed_none_over_anon_and_back),
 		T(fixed_over_none_written_at_once),
 		T(growing_written_at_once),
+		T(growing_too_low),
+		T(growing_too_large),
+		T(growing_one_too_many),
 		T(fixed_and_locked_over_anon),
 		T(fixed_file_over_anon),
 		T(fixed_anon_over_file),

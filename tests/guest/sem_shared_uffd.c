@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common.h"
@@ -146,47 +147,22 @@ static void memfd_with_all_that_has_it(void)
 	unmap(r, MB(2));
 }
 
-/* Counts in a word that nobody else writes. */
-struct counting {
-	volatile uint64_t *word;
-	volatile bool stop;
-	uint64_t n;
-};
-
-static void *count_up(void *arg)
-{
-	struct counting *c = arg;
-
-	for (; !c->stop; *c->word = ++c->n)
-		CHECK_EQ(*c->word, c->n);
-	return NULL;
-}
-
 static void beside_writers(void)
 {
 	for (int round = 0; round < 6; round++) {
 		int fd = memfd(LEN), uffd = uffd_open();
 		char *p = map_shared(fd, LEN), *q = map_shared(fd, LEN);
-		struct counting counting[3] = {
-			{ .word = (uint64_t *)(p + MB(1)) },
-			{ .word = (uint64_t *)(q + MB(3) - PAGE) },
-			{ .word = (uint64_t *)(p + LEN - PAGE) },
-		};
+		char *words[3] = { p + MB(1), q + MB(3) - PAGE, p + LEN - PAGE };
+		struct counting counting[3];
 		pthread_t threads[3];
 
-		for (int i = 0; i < 3; i++) {
-			/* What is zero is missing. */
-			*counting[i].word = counting[i].n = 1;
-			threads[i] = start_thread(count_up, &counting[i]);
-		}
+		for (int i = 0; i < 3; i++)
+			threads[i] = count_start(&counting[i], words[i]);
 		usleep(3000);
 		CHECK_OK(watch_missing(uffd, p + MB(2), MB(4)));
 		usleep(3000);
-		for (int i = 0; i < 3; i++) {
-			counting[i].stop = true;
-			join_thread(threads[i]);
-			CHECK_EQ(*counting[i].word, counting[i].n);
-		}
+		for (int i = 0; i < 3; i++)
+			count_end(&counting[i], threads[i]);
 		CHECK_EQ(*(uint64_t *)(q + MB(1)), counting[0].n);
 		close(uffd);
 		close(fd);
@@ -393,6 +369,26 @@ static void beside_calls(void)
 	}
 }
 
+/* Where nothing will ever change it, nothing is waited for. */
+static void refused_at_once(void)
+{
+	int fd = memfd(LEN), uffd = uffd_open();
+	char *p = map_shared(fd, LEN);
+	struct flock lock = { .l_type = F_WRLCK, .l_len = 1 };
+	struct timespec begun, now;
+
+	skip_unless_registered();
+	CHECK_OK(fcntl(fd, F_SETLK, &lock));
+	CHECK_OK(clock_gettime(CLOCK_MONOTONIC, &begun));
+	for (int i = 0; i < 50; i++)
+		CHECK_ERR(watch_missing(uffd, p, LEN), EINVAL);
+	CHECK_OK(clock_gettime(CLOCK_MONOTONIC, &now));
+	CHECK(now.tv_sec - begun.tv_sec < 4);
+	close(uffd);
+	close(fd);
+	unmap(p, LEN);
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
@@ -404,6 +400,7 @@ int main(void)
 		T(shared_with_a_child),
 		T(opened_once_more),
 		T(opened_to_be_read),
+		T(refused_at_once),
 		T(beside_calls),
 	};
 

@@ -627,31 +627,9 @@ static void registrations_of_ones_own(void)
 	in_child(write_protection, NULL);
 }
 
-/* Counters that other threads go on with while memory changes hands. */
-struct counting {
-	volatile uint64_t *word;
-	volatile bool stop;
-	uint64_t n;
-};
-
-static void *count_up(void *arg)
-{
-	struct counting *c = arg;
-
-	while (!c->stop) {
-		uint64_t old = *c->word;
-
-		if (old != c->n)
-			FAIL("%llu became %llu", (unsigned long long)c->n,
-			     (unsigned long long)old);
-		*c->word = ++c->n;
-	}
-	return NULL;
-}
-
 static void handed_back_beside_writers(void)
 {
-	struct counting counting[2] = { 0 };
+	struct counting counting[2];
 	pthread_t threads[2];
 
 	for (int round = 0; round < 4; round++) {
@@ -659,12 +637,8 @@ static void handed_back_beside_writers(void)
 		int fd = uffd_open(0);
 
 		stamp(p, MB(6), 1);
-		for (int i = 0; i < 2; i++) {
-			counting[i].word = (uint64_t *)(p + MB(3) - PAGE * i);
-			*counting[i].word = counting[i].n = 1;
-			counting[i].stop = false;
-			threads[i] = start_thread(count_up, &counting[i]);
-		}
+		for (int i = 0; i < 2; i++)
+			threads[i] = count_start(&counting[i], p + MB(3) - PAGE * i);
 		usleep(2000);
 		if (round % 2)
 			CHECK_OK(uffd_register(fd, p + MB(1), MB(3),
@@ -673,9 +647,7 @@ static void handed_back_beside_writers(void)
 			CHECK_EQ(errno, EINVAL);
 		usleep(2000);
 		for (int i = 0; i < 2; i++)
-			counting[i].stop = true;
-		for (int i = 0; i < 2; i++)
-			join_thread(threads[i]);
+			count_end(&counting[i], threads[i]);
 		verify_stamp(p, MB(2), 1);
 		close(fd);
 		unmap(p, MB(6));

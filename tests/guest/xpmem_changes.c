@@ -170,17 +170,6 @@ static void looks_back(int fd)
 	hear(fd);
 }
 
-static bool is_present(const char *at)
-{
-	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-	uint64_t entry;
-
-	CHECK_OK(fd);
-	CHECK_EQ(pread(fd, &entry, sizeof(entry), (off_t)((uintptr_t)at / PAGE * sizeof(entry))), sizeof(entry));
-	close(fd);
-	return entry >> 63;
-}
-
 /*
  * Waits until somebody waits for a page that it has not given, then has a window in its
  * place, and lets him go on. Says in the end whether that was touched.
@@ -203,7 +192,7 @@ static void becomes_viewer(int fd)
 	CHECK(xpmem_attach(addr, MB(2), at) == at);
 	CHECK_OK(ioctl(uffd, UFFDIO_WAKE, &all));
 	hear(fd);
-	say(fd, is_present(at));
+	say(fd, pagemap_entry(at) >> 63);
 	CHECK_EQ(at[0], 6);
 	hear(fd);
 }

@@ -73,17 +73,23 @@ static void fill(void)
 		memset(memory + page * PAGE, pattern(page), PAGE);
 }
 
-/* The page frame of a page, which is about to be spoilt. */
-static unsigned long long frame_of(size_t page)
+static unsigned long long frame_at(const unsigned char *p)
 {
 	int map = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 	uint64_t entry;
 
-	(void)*(volatile unsigned char *)(memory + page * PAGE);
-	if (map < 0 || pread(map, &entry, 8, (off_t)((uintptr_t)memory / PAGE + page) * 8) != 8 || !(entry >> 63))
+	(void)*(volatile const unsigned char *)p;
+	if (map < 0 || pread(map, &entry, 8, (off_t)((uintptr_t)p / PAGE) * 8) != 8 || !(entry >> 63))
 		err(1, "pagemap");
 	close(map);
-	entry &= (1ULL << 55) - 1;
+	return entry & ((1ULL << 55) - 1);
+}
+
+/* The page frame of a page, which is about to be spoilt. */
+static unsigned long long frame_of(size_t page)
+{
+	unsigned long long entry = frame_at(memory + page * PAGE);
+
 	fprintf(frames, "%llu\n", (unsigned long long)entry);
 	fflush(frames);
 	return entry;
@@ -273,6 +279,63 @@ static void behind_the_end(void)
 	check_others(0, BYTES / PAGE - BLOCK_PAGES, BYTES / PAGE - 1);
 }
 
+/* A file of one block, or none. */
+static void set_size(int file, bool has)
+{
+	if (ftruncate(file, has ? (off_t)(BLOCK_PAGES * PAGE) : 0))
+		err(1, "ftruncate");
+}
+
+/*
+ * Nor is it in blocks that a file has beyond its size. Nobody can see which they are: when all others
+ * are taken it is the one that is given up.
+ */
+static void beyond_the_size(const char *name, int way)
+{
+	size_t block = BLOCK_PAGES * PAGE, taken = 0;
+	char path[256];
+	unsigned long long frame;
+	int other, all;
+	unsigned char *p;
+
+	snprintf(path, sizeof(path), "%s.other", name);
+	other = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (other < 0 || unlink(path))
+		err(1, "%s", path);
+	all = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (all < 0 || unlink(path))
+		err(1, "%s", path);
+	if (ftruncate(fd, 0))
+		err(1, "ftruncate");
+	set_size(other, true);
+	p = mmap(NULL, block, PROT_READ | PROT_WRITE, MAP_SHARED, other, 0);
+	if (p == MAP_FAILED)
+		err(1, "mmap");
+	frame = frame_at(p);
+	while (ftruncate(all, (off_t)(taken + block)) == 0)
+		taken += block;
+	EXPECT(errno == ENOSPC && taken > 0);
+	set_size(other, false);
+	if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)block))
+		err(1, "fallocate");
+	EXPECT(ftruncate(all, 0) == 0);
+	offline(frame + 3);
+	fprintf(frames, "%llu\n", frame + 3);
+	fflush(frames);
+	if (way == 0)
+		set_size(fd, true);
+	else if (way == 1)
+		EXPECT(fallocate(fd, 0, 0, (off_t)block) == 0);
+	else
+		EXPECT(pwrite(fd, "end", 3, (off_t)(block - 3)) == 3);
+	for (size_t page = 0; page < BLOCK_PAGES; page++)
+		if (is_bad(memory + page * PAGE, false) || memory[page * PAGE])
+			WRONG("page %zu of a block that was beyond the size", page);
+	munmap(p, block);
+	close(other);
+	close(all);
+}
+
 int main(int argc, char **argv)
 {
 	struct sigaction action = { .sa_sigaction = on_bus, .sa_flags = SA_SIGINFO };
@@ -342,6 +405,10 @@ int main(int argc, char **argv)
 	fill();
 	behind_the_end();
 	many_are_told(3 * BLOCK_PAGES - 1);
+
+	for (int way = 0; way < 3; way++)
+		beyond_the_size(argv[1], way);
+	EXPECT(ftruncate(fd, (off_t)BYTES) == 0);
 
 	/* And the file goes with an error in it. */
 	spoil(2 * BLOCK_PAGES + 1);

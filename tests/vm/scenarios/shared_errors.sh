@@ -11,7 +11,7 @@ POISON=/sys/kernel/debug/hwpoison
 [ -d /sys/kernel/debug/tracing ] || mount -t debugfs none /sys/kernel/debug
 modprobe hwpoison-inject || skip "this kernel has no hwpoison-inject"
 mkdir "$DIR/files"
-mount -t hpmmap -o size=64M none "$DIR/files"
+mount -t hpmmap none "$DIR/files"
 # What fails must not leave memory taken for others.
 trap 'umount "$DIR/files" 2>/dev/null || :' EXIT
 for how in '' 'hpmmap run --'; do
