@@ -466,7 +466,7 @@ static void bring_page(struct hpmmap_attachment *att, unsigned long va, bool wri
 
 	int err = hpmmap_window_watch(att->win);
 
-	if (err && err != -EINTR)
+	if (err && err != -EINTR && err != -EAGAIN)
 		failed_now(att, va, err == -ENOMEM ? VM_FAULT_OOM : VM_FAULT_SIGBUS);
 	if (err || compat_interval_wait(&att->win->notifier) ||
 	    mmap_read_lock_killable(mm))

@@ -261,18 +261,38 @@ static const struct mmu_interval_notifier_ops notifier_ops = {
 	.invalidate = notifier_invalidate,
 };
 
+/* How often a worker tries to have the target's mmap_lock, and how long it waits between. */
+#define WATCH_TRIES 20
+#define WATCH_AGAIN_MS 5
+
+/* The target's mmap_lock is held for writing. */
+static int watch_locked(struct hpmmap_window *win)
+{
+	int ret;
+
+	if (win->notified)
+		return 0;
+	ret = mmu_interval_notifier_insert_locked(&win->notifier, win->mm, 0,
+						  TASK_SIZE_MAX, &notifier_ops);
+	if (!ret)
+		smp_store_release(&win->notified, true);
+	return ret;
+}
+
 /**
  * struct watch - a request to be told what becomes of a target's memory
  * @refs: who asks, who may be killed meanwhile, and the worker
  * @work: to whom signals mean nothing: whoever takes all locks of an address space stops
  *	at any, and who faults in the kernel cannot see to one
+ * @tries: how often it may still find the target's mmap_lock taken
  * @done: it was answered
  * @win: the window, with a reference, and one as a user of the target's address space
  * @ret: the answer
  */
 struct watch {
 	refcount_t refs;
-	struct work_struct work;
+	struct delayed_work work;
+	unsigned int tries;
 	struct completion done;
 	struct hpmmap_window *win;
 	int ret;
@@ -284,25 +304,51 @@ static void watch_put(struct watch *watch)
 		kfree(watch);
 }
 
+/*
+ * Waits for no process: that could be for good, and workers are everybody's. Not every kernel
+ * tries mmap_lock for writing with its own function; without it the target's mappings look
+ * locked to faults, which take mmap_lock themselves, until one of them changes.
+ */
 static void watch_work_fn(struct work_struct *work)
 {
-	struct watch *watch = container_of(work, struct watch, work);
+	struct watch *watch = container_of(to_delayed_work(work), struct watch, work);
 	struct hpmmap_window *win = watch->win;
 	struct mm_struct *mm = win->mm;
 
-	watch->ret = 0;
-	mmap_write_lock(mm);
-	if (!win->notified) {
-		watch->ret = mmu_interval_notifier_insert_locked(&win->notifier, mm, 0,
-								 TASK_SIZE_MAX, &notifier_ops);
-		if (!watch->ret)
-			smp_store_release(&win->notified, true);
+	watch->ret = -EAGAIN;
+	if (down_write_trylock(&mm->mmap_lock)) {
+		watch->ret = watch_locked(win);
+		up_write(&mm->mmap_lock);
+	} else if (refcount_read(&watch->refs) > 1 && --watch->tries) {
+		queue_delayed_work(hpmmap_wq, &watch->work,
+				   msecs_to_jiffies(WATCH_AGAIN_MS));
+		return;
 	}
-	mmap_write_unlock(mm);
 	complete(&watch->done);
 	hpmmap_window_put(win);
 	mmput_async(mm);
 	watch_put(watch);
+}
+
+/* The same by a worker. -EAGAIN where the target's mmap_lock is taken for long. */
+static int watch_by_worker(struct hpmmap_window *win)
+{
+	struct watch *watch = kmalloc(sizeof(*watch), GFP_KERNEL_ACCOUNT);
+	int ret;
+
+	if (!watch)
+		return -ENOMEM;
+	refcount_set(&watch->refs, 2);
+	init_completion(&watch->done);
+	INIT_DELAYED_WORK(&watch->work, watch_work_fn);
+	watch->tries = WATCH_TRIES;
+	hpmmap_window_hold(win);
+	mmget(win->mm);
+	watch->win = win;
+	queue_delayed_work(hpmmap_wq, &watch->work, 0);
+	ret = wait_for_completion_killable(&watch->done) ? -EINTR : watch->ret;
+	watch_put(watch);
+	return ret;
 }
 
 /**
@@ -311,29 +357,22 @@ static void watch_work_fn(struct work_struct *work)
  *
  * It makes forks of the target cost more, so it is left until there is such a page.
  *
- * Return: 0, -EINTR if the caller is being killed, -EBUSY where the target has windows that
- * it has inherited, or another errno.
+ * Return: 0, -EINTR if the caller is being killed, -EAGAIN where it is to try again, -EBUSY
+ * where the target has windows that it has inherited, or another errno.
  */
 int hpmmap_window_watch(struct hpmmap_window *win)
 {
-	struct watch *watch;
 	int ret;
 
 	if (smp_load_acquire(&win->notified))
 		return 0;
-	watch = kmalloc(sizeof(*watch), GFP_KERNEL_ACCOUNT);
-	if (!watch)
-		return -ENOMEM;
-	refcount_set(&watch->refs, 2);
-	init_completion(&watch->done);
-	INIT_WORK(&watch->work, watch_work_fn);
-	hpmmap_window_hold(win);
-	mmget(win->mm);
-	watch->win = win;
-	queue_work(hpmmap_wq, &watch->work);
-	ret = wait_for_completion_killable(&watch->done) ? -EINTR : watch->ret;
-	watch_put(watch);
-	return ret;
+	if (mmap_write_lock_killable(win->mm))
+		return -EINTR;
+	ret = watch_locked(win);
+	mmap_write_unlock(win->mm);
+	if (ret != -EINTR || fatal_signal_pending(current))
+		return ret;
+	return watch_by_worker(win);
 }
 
 #define WINDOW_ATTR(_file, _what) \
