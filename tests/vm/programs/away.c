@@ -5,10 +5,14 @@
  *
  *   away COMMAND...	as root; COMMAND is given the program as a further argument.
  *			Says "ended" or, after ten seconds, "stays".
+ *   away --window	A process waits with its mmap_lock held, and another one touches
+ *			memory of it by a window. Says the same of that one, and whether a
+ *			worker of the module waits for it.
  */
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <linux/fuse.h>
 #include <sched.h>
 #include <signal.h>
@@ -16,12 +20,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "hpmmap_xpmem.h"
 
 #define DIRECTORY	"/mnt"
 #define PROGRAM		DIRECTORY "/program"
@@ -35,6 +42,8 @@ static struct stat program;
 static int source;
 /* Somebody waits; of both processes. */
 static volatile bool *waits;
+/* Who cannot read a page lets go of its mmap_lock, and keeps it when it tries again. */
+static bool fails_first;
 
 static struct fuse_attr attributes(uint64_t node)
 {
@@ -98,6 +107,11 @@ static size_t answer(const struct fuse_in_header *in, const void *arg, struct fu
 		ssize_t got;
 
 		if (rd->offset < THERE && rd->offset + rd->size > AWAY) {
+			if (fails_first) {
+				fails_first = false;
+				out->error = -EIO;
+				break;
+			}
 			*waits = true;
 			return 0;
 		}
@@ -177,27 +191,18 @@ static bool ends_within(pid_t pid, unsigned int seconds)
 	return false;
 }
 
-int main(int argc, char **argv)
+static void command(int argc, char **argv)
 {
-	char *command[argc + 1];
-	pid_t server, pid;
+	char *words[argc + 1];
+	pid_t pid;
 
-	if (argc < 2)
-		return ballast[0] != 1;
-	source = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-	if (source < 0 || fstat(source, &program))
-		err(1, "/proc/self/exe");
-	waits = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (waits == MAP_FAILED)
-		err(1, "mmap");
-	server = mount_program();
-	memcpy(command, argv + 1, (size_t)(argc - 1) * sizeof(*command));
-	command[argc - 1] = PROGRAM;
-	command[argc] = NULL;
+	memcpy(words, argv + 1, (size_t)(argc - 1) * sizeof(*words));
+	words[argc - 1] = PROGRAM;
+	words[argc] = NULL;
 	pid = fork();
 	if (!pid) {
-		execvp(command[0], command);
-		err(1, "%s", command[0]);
+		execvp(words[0], words);
+		err(1, "%s", words[0]);
 	}
 	while (!*waits)
 		if (ends_within(pid, 1))
@@ -206,6 +211,138 @@ int main(int argc, char **argv)
 	usleep(500000);
 	kill(pid, SIGKILL);
 	puts(ends_within(pid, 10) ? "ended" : "stays");
+}
+
+/* ---- A window onto a process that waits --------------------------------- */
+
+static long xpmem(unsigned long what, void *argument)
+{
+	static int fd = -1;
+	long ret;
+
+	if (fd < 0)
+		fd = open("/dev/xpmem", O_RDWR | O_CLOEXEC);
+	ret = ioctl(fd, what, argument);
+	if (ret < 0)
+		err(1, "/dev/xpmem");
+	return ret;
+}
+
+/* Publishes all of its memory, then waits. */
+static void target(volatile int64_t *segid)
+{
+	struct xpmem_cmd_make make = {
+		.size = XPMEM_ABI_MAXADDR_SIZE,
+		.permit_type = XPMEM_ABI_PERMIT_MODE,
+		.permit_value = 0600,
+	};
+	int fd = open(PROGRAM, O_RDONLY | O_CLOEXEC);
+	volatile char *at = mmap(NULL, THERE, PROT_READ, MAP_PRIVATE, fd, 0);
+
+	/* One page at a time. */
+	if (at == MAP_FAILED || madvise((char *)at, THERE, MADV_RANDOM))
+		err(1, "mmap");
+	xpmem(XPMEM_CMD_MAKE, &make);
+	*segid = make.segid;
+	(void)at[AWAY];
+}
+
+/* Touches memory of Linux that the target has. */
+static void viewer(int64_t segid)
+{
+	struct xpmem_cmd_get get = {
+		.segid = segid,
+		.flags = XPMEM_ABI_RDWR,
+		.permit_type = XPMEM_ABI_PERMIT_MODE,
+	};
+	struct xpmem_cmd_attach attach = {
+		.offset = (uintptr_t)ballast & -4096L,
+		.size = 4096,
+	};
+
+	xpmem(XPMEM_CMD_GET, &get);
+	attach.apid = get.apid;
+	xpmem(XPMEM_CMD_ATTACH, &attach);
+	(void)*(volatile char *)(uintptr_t)attach.vaddr;
+}
+
+/* Is a worker in the module now? */
+static bool worker_is_busy(void)
+{
+	static char text[4096];
+	bool busy = false;
+	glob_t found;
+
+	if (glob("/proc/[0-9]*/stack", 0, NULL, &found))
+		err(1, "/proc");
+	for (size_t i = 0; i < found.gl_pathc && !busy; i++) {
+		FILE *file = fopen(found.gl_pathv[i], "r");
+		size_t len = file ? fread(text, 1, sizeof(text) - 1, file) : 0;
+
+		text[len] = '\0';
+		busy = strstr(text, "[hpmmap]") && strstr(text, "worker_thread");
+		if (file)
+			fclose(file);
+	}
+	globfree(&found);
+	return busy;
+}
+
+static bool worker_waits(void)
+{
+	for (int i = 0; i < 20; i++) {
+		if (!worker_is_busy())
+			return false;
+		usleep(100000);
+	}
+	return true;
+}
+
+static void window(void)
+{
+	volatile int64_t *segid = (volatile void *)(waits + sizeof(*segid));
+	pid_t waiting, looking;
+
+	waiting = fork();
+	if (!waiting) {
+		target(segid);
+		_exit(0);
+	}
+	while (!*waits)
+		if (ends_within(waiting, 1))
+			errx(1, "it has not waited");
+	looking = fork();
+	if (!looking) {
+		viewer(*segid);
+		_exit(0);
+	}
+	if (ends_within(looking, 1))
+		errx(1, "mmap_lock is not held");
+	if (worker_waits())
+		puts("a worker waits");
+	kill(looking, SIGKILL);
+	puts(ends_within(looking, 10) ? "ended" : "stays");
+}
+
+int main(int argc, char **argv)
+{
+	bool has_window = argc == 2 && strcmp(argv[1], "--window") == 0;
+	pid_t server;
+
+	if (argc < 2)
+		return ballast[0] != 1;
+	fails_first = has_window;
+	source = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	if (source < 0 || fstat(source, &program))
+		err(1, "/proc/self/exe");
+	waits = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (waits == MAP_FAILED)
+		err(1, "mmap");
+	server = mount_program();
+	if (has_window)
+		window();
+	else
+		command(argc, argv);
 	/* That is an answer to all. */
 	kill(server, SIGKILL);
 	return 0;

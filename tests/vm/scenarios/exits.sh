@@ -2,7 +2,7 @@
 # Who ends waits for nobody, and zeroes little; threads of the module zero the rest.
 # pool: 512M
 # timeout: 240
-# paths: kernel/mem/zero.* kernel/as/life.* kernel/as/release.* kernel/as/share.* kernel/as/unmap.* kernel/task/exec.* tests/vm/programs/exits.c
+# paths: kernel/mem/zero.* kernel/as/life.* kernel/as/release.* kernel/as/share.* kernel/as/unmap.* kernel/as/window.* kernel/task/exec.* tests/vm/programs/exits.c tests/vm/programs/away.c
 . "$(dirname "$0")/../guest/lib.sh"
 
 exits=$HPMMAP_ROOT/build/tests-vm/exits
@@ -57,6 +57,11 @@ meanwhile=$(hpmmap run --strict -- "$exits" relatives $rounds)
 echo "$meanwhile of $rounds children ended while their parent forked"
 [ "$meanwhile" -ge $((rounds / 2)) ] || fail "only $meanwhile of $rounds children ended while their parent forked"
 expect_pool_free
+
+echo "== a window onto who waits for a server with its address space locked"
+# Workers are everybody's, and wait for nobody.
+meanwhile=$("$HPMMAP_ROOT/build/tests-vm/away" --window)
+[ "$meanwhile" = ended ] || fail "who has a window onto who waits: $meanwhile"
 
 echo "== an address space that outlives its first process"
 other=$(hpmmap run --strict -- "$exits" outlive)
