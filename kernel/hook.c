@@ -36,6 +36,7 @@ DEFINE_STATIC_CALL_RET0(hpmmap_is_meant, is_meant_t);
  * @ops: what ftrace knows of it
  * @installed: they are
  * @held_until: they could not be: until when that is taken for granted, or 0
+ * @error: why
  *
  * Who changes it has a mutex of its own for it.
  */
@@ -43,6 +44,7 @@ struct redirection {
 	struct ftrace_ops ops;
 	bool installed;
 	u64 held_until;
+	int error;
 };
 
 /* Is it of no use to try, for the time being? */
@@ -51,14 +53,9 @@ static bool is_held(const struct redirection *r)
 	return get_jiffies_64() < r->held_until;
 }
 
-/* Was the last try, which failed, made at that time or later? */
-static bool failed_since(const struct redirection *r, u64 when)
+static void hold(struct redirection *r, int error)
 {
-	return r->held_until >= when + msecs_to_jiffies(HELD_MS);
-}
-
-static void hold(struct redirection *r)
-{
+	r->error = error;
 	r->held_until = get_jiffies_64() + msecs_to_jiffies(HELD_MS);
 }
 
@@ -67,7 +64,7 @@ static int redirect(struct redirection *r)
 	int ret = register_ftrace_function(&r->ops);
 
 	if (ret == -EBUSY)
-		hold(r);
+		hold(r, ret);
 	/* See hpmmap_veto_active(). */
 	if (!ret)
 		smp_store_release(&r->installed, true);
@@ -375,6 +372,19 @@ static int veto_install(const char *symbol, bool (*is_forbidden)(unsigned long a
 	return redirect(&veto);
 }
 
+/* A try, or what the last one of this second has come to. */
+static int veto_try(const char *symbol, bool (*is_forbidden)(unsigned long arg))
+{
+	int ret;
+
+	if (is_held(&veto))
+		return veto.error;
+	ret = veto_install(symbol, is_forbidden);
+	if (ret && !is_held(&veto))
+		hold(&veto, ret);
+	return ret;
+}
+
 /**
  * hpmmap_veto_begin() - a function of the kernel fails with -EBUSY where that is due
  * @symbol: its name; it returns an int, and its callers know that it can fail
@@ -383,15 +393,15 @@ static int veto_install(const char *symbol, bool (*is_forbidden)(unsigned long a
  *
  * For one function only, until hpmmap_veto_end(). Nothing of the module is on the stack of
  * who is let in. Where it fails it may be tried again. Any user may ask for it, as often as
- * he likes, so it is tried once a second at most. But what others have found before is no
- * answer: who comes then waits for that second.
+ * he likes, so it is tried once a second at most. But a failure that passes, which others
+ * have found, is no answer for who comes then: he waits for that second, once.
  *
  * Return: 0, at once if it is so already; -EINTR for a process that is being killed; or an
- * errno of a try that was made since it was asked for.
+ * errno.
  */
 int hpmmap_veto_begin(const char *symbol, bool (*is_forbidden)(unsigned long arg))
 {
-	u64 asked = get_jiffies_64();
+	bool waited = false;
 	int ret;
 
 	if (hpmmap_veto_active())
@@ -400,20 +410,15 @@ int hpmmap_veto_begin(const char *symbol, bool (*is_forbidden)(unsigned long arg
 		/* Who installs it waits for all tasks. */
 		if (mutex_lock_killable(&veto_mutex))
 			return -EINTR;
-		if (veto.installed)
-			ret = 0;
-		else if (is_held(&veto))
-			ret = failed_since(&veto, asked) ? -EBUSY : -EAGAIN;
-		else
-			ret = veto_install(symbol, is_forbidden);
-		if (ret && !is_held(&veto))
-			hold(&veto);
+		ret = veto.installed ? 0 : veto_try(symbol, is_forbidden);
 		mutex_unlock(&veto_mutex);
-		if (ret != -EAGAIN)
+		/* Not so a live patch, or a kernel without that function. */
+		if (waited || (ret != -EAGAIN && ret != -ENOMEM))
 			return ret;
-		schedule_timeout_killable(msecs_to_jiffies(HELD_MS));
+		schedule_timeout_killable(msecs_to_jiffies(HELD_MS) + 1);
 		if (fatal_signal_pending(current))
 			return -EINTR;
+		waited = true;
 	}
 }
 

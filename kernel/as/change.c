@@ -153,7 +153,7 @@ void hpmmap_change_renew(struct hpmmap_change *c)
 			hpmmap_reuse_clear(c->ctx, c->start, c->end);
 	}
 	if (hpmmap_poison_seen())
-		hpmmap_store_heal(c->ctx, c->start, c->end);
+		c->healed = hpmmap_store_heal(c->ctx, c->start, c->end);
 	c->renewed = true;
 }
 
@@ -213,7 +213,7 @@ static void settle_fresh(struct hpmmap_change *c, struct list_head *blocks)
 		hpmmap_vma_commit(c->ctx, c->start, c->end, blocks);
 	if (c->reuse)
 		hpmmap_reuse_set(c->ctx, c->start, c->end);
-	if (c->replaces)
+	if (c->replaces || c->healed)
 		repair_ends(c, c->start, c->end);
 }
 

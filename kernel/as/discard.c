@@ -145,7 +145,7 @@ static bool is_gone(struct hpmmap_ctx *ctx, const struct hpmmap_block *block,
 	       first + nr <= block->gone.first + block->gone.nr;
 }
 
-/* Whole slots of one mapping; false where there is no clean block left. */
+/* Whole slots of one mapping; false where no clean block is left, or the caller is being killed. */
 static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
 			  unsigned long end)
 {

@@ -181,21 +181,27 @@ static bool wants_heal(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
  *
  * Where the contents of a page with a memory error mean nothing any more, its
  * block is exchanged for a good one. Not if somebody has pinned it.
+ *
+ * Return: whether one was: nothing of its slot is mapped then.
  */
-void hpmmap_store_heal(struct hpmmap_ctx *ctx, unsigned long start,
+bool hpmmap_store_heal(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long end)
 {
 	struct hpmmap_block *block;
 	unsigned long slot;
+	bool healed = false;
 
 	lockdep_assert_held(&ctx->ops);
 	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
 			  slot_of(end - 1)) {
 		if (wants_heal(ctx, block, slot, start, end) &&
 		    !mmap_write_lock_killable(ctx->mm)) {
+			/* What has failed may have unmapped it, too. */
 			hpmmap_store_exchange(ctx, slot, block);
 			mmap_write_unlock(ctx->mm);
+			healed = true;
 		}
 		cond_resched();
 	}
+	return healed;
 }

@@ -12,7 +12,7 @@ bool hpmmap_store_replace(struct hpmmap_ctx *ctx, unsigned long slot,
 			  struct hpmmap_block *fresh, bool *wait);
 int hpmmap_store_exchange(struct hpmmap_ctx *ctx, unsigned long slot,
 			  struct hpmmap_block *old);
-void hpmmap_store_heal(struct hpmmap_ctx *ctx, unsigned long start,
+bool hpmmap_store_heal(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long end);
 
 #endif /* _HPMMAP_AS_EXCHANGE_H */

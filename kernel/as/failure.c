@@ -186,24 +186,21 @@ static void use_remap(const struct use *use, struct hpmmap_block *block)
 		compat_flush_tlb_mm(use->ctx->mm);
 }
 
-/* Out of all mappings of it, and windows. Without mmap_lock, which may be held for long. */
-static void addr_unmap(struct hpmmap_ctx *ctx, unsigned long addr)
+/*
+ * Nobody has the page of an address mapped afterwards, nor in a window, and nobody will have.
+ * mmap_lock may be held for long, and is only tried. @use, if not NULL, is mapped again but
+ * for that page.
+ */
+static void addr_unmap(struct hpmmap_ctx *ctx, unsigned long addr, const struct use *use,
+		       struct hpmmap_block *block)
 {
+	struct vm_area_struct *vma;
+
 	/* Who found the page good has mapped it by then. */
 	mutex_lock(&ctx->lock);
 	mutex_unlock(&ctx->lock);
 	unmap_mapping_range(ctx->file->f_mapping, addr, PAGE_SIZE, 0);
 	hpmmap_window_zap(ctx, addr, addr + PAGE_SIZE);
-}
-
-/* Nobody has the page mapped afterwards, and nobody will have. */
-static void use_unmap(const struct use *use, struct hpmmap_block *block,
-		      unsigned long addr)
-{
-	struct hpmmap_ctx *ctx = use->ctx;
-	struct vm_area_struct *vma;
-
-	addr_unmap(ctx, addr);
 	if (!mmget_not_zero(ctx->mm))
 		return;
 	/* Of a fork that failed, the mappings are not to be looked at. */
@@ -214,7 +211,8 @@ static void use_unmap(const struct use *use, struct hpmmap_block *block,
 		vma = vma_lookup(ctx->mm, addr);
 		if (vma && hpmmap_vma_is_ours(vma) && vma->vm_file != ctx->file)
 			compat_zap(vma, addr, PAGE_SIZE);
-		use_remap(use, block);
+		if (use)
+			use_remap(use, block);
 out:
 		mmap_read_unlock(ctx->mm);
 	}
@@ -290,7 +288,7 @@ static int block_tell(struct hpmmap_block *block, unsigned long pfn, int flags)
 		return -ENOMEM;
 	for (n = 0; n < nr; n++) {
 		uses[n].sees = use_sees(&uses[n], pfn);
-		use_unmap(&uses[n], block, use_addr(&uses[n], pfn));
+		addr_unmap(uses[n].ctx, use_addr(&uses[n], pfn), &uses[n], block);
 		cond_resched();
 	}
 	report(block, pfn, "memory error", uses, nr);
@@ -369,6 +367,24 @@ out:
 	return ret;
 }
 
+/* Where a page stands in for one of ours, if it still does in that mapping. */
+static bool page_stands_at(struct page *page, const struct address_space *mapping,
+			   unsigned long *addr)
+{
+	struct folio *folio = page_folio(page);
+	bool ret;
+
+	if (!get_page_unless_zero(page))
+		return false;
+	/* Linux has marked it without this lock: who found it good under it has mapped it by then. */
+	folio_lock(folio);
+	ret = folio->mapping == mapping;
+	*addr = folio->index << PAGE_SHIFT;
+	folio_unlock(folio);
+	put_page(page);
+	return ret;
+}
+
 /*
  * A page of Linux that stands in for one of ours Linux has marked, and left mapped, as it is
  * on none of its lists. Its mapping, which may be anything by now, is compared only.
@@ -383,12 +399,18 @@ static void linux_page_unmap(unsigned long pfn)
 	if (!page || !PageHWPoison(page))
 		return;
 	mapping = READ_ONCE(page_folio(page)->mapping);
-	addr = page_folio(page)->index << PAGE_SHIFT;
+	/* Of anonymous memory it has bits that no file's has. */
+	if (!mapping || !IS_ALIGNED((unsigned long)mapping, sizeof(long)))
+		return;
 	ctxs = hpmmap_ctx_list(&nr);
-	while (ctxs && nr) {
+	if (!ctxs) {
+		pr_warn("no memory to look who has mapped page %#lx, which has an error\n", pfn);
+		return;
+	}
+	while (nr) {
 		ctx = ctxs[--nr];
-		if (ctx->file->f_mapping == mapping)
-			addr_unmap(ctx, addr);
+		if (ctx->file->f_mapping == mapping && page_stands_at(page, mapping, &addr))
+			addr_unmap(ctx, addr, NULL, NULL);
 		hpmmap_ctx_put(ctx);
 		cond_resched();
 	}

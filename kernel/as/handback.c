@@ -85,7 +85,10 @@ static size_t piece_len(const struct piece *p)
 	return p->end - p->start;
 }
 
-/* A device, a pipe or another process would keep the old pages. */
+/*
+ * A device, a pipe or another process would keep the old pages. False for who is being killed,
+ * too: nothing is copied for him.
+ */
 static bool is_pinned(struct hpmmap_ctx *ctx, const struct piece *p)
 {
 	struct hpmmap_block *block;

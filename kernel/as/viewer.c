@@ -42,8 +42,12 @@ static bool has_windows(unsigned long arg)
 /* From the first window on, until the module goes. */
 static int veto(void)
 {
-	int ret = hpmmap_veto_begin("mm_take_all_locks", has_windows);
+	int ret;
 
+	/* What windows never show needs nothing. */
+	if (!compat_has_special_pages())
+		return 0;
+	ret = hpmmap_veto_begin("mm_take_all_locks", has_windows);
 	if (ret && ret != -EINTR)
 		pr_warn_ratelimited("windows show no memory of Linux: mm_take_all_locks() cannot be hooked: %d\n",
 				    ret);

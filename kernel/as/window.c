@@ -279,6 +279,7 @@ static void watch_work_fn(struct work_struct *work)
 	struct watch *watch = container_of(work, struct watch, work);
 	struct hpmmap_window *win = watch->win;
 
+	/* Of mmap_lock lockdep knows only that it is somebody else's. */
 	lockdep_off();
 	watch->ret = mmu_interval_notifier_insert_locked(&win->notifier, win->mm, 0,
 							 TASK_SIZE_MAX, &notifier_ops);

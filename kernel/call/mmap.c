@@ -138,6 +138,7 @@ static bool may_be_refused(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	      regs->di < compat_mmap_min_addr() ||
 	      mm->map_count + GROWS_MAPPINGS > compat_max_map_count() ||
 	      mm->total_vm + pages > rlimit(RLIMIT_AS) >> PAGE_SHIFT ||
+	      !compat_enough_memory(1) ||
 	      ((regs->r10 & MAP_LOCKED || mm->def_flags & VM_LOCKED) &&
 	       mm->locked_vm + pages > rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT &&
 	       !capable(CAP_IPC_LOCK));

@@ -119,6 +119,7 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	struct hpmmap_change c;
 	LIST_HEAD(blocks);
 	unsigned long mid;
+	bool healed;
 	long ret;
 
 	/* A range that cannot be right is Linux's to refuse. */
@@ -151,9 +152,10 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 		return ret;
 	}
 	/* Where nobody could touch it, nothing of a bad page is missing. */
-	if (commit && hpmmap_poison_seen())
-		hpmmap_store_heal(ctx, start, end);
+	healed = commit && hpmmap_poison_seen() && hpmmap_store_heal(ctx, start, end);
 	hpmmap_change_begin(&c);
+	if (healed)
+		c.intact = 0;
 	ret = hpmmap_call_orig(call, &args);
 	/* An error may come after a part of the range was changed. */
 	if (commit)

@@ -480,18 +480,24 @@ typedef int memory_error_t(unsigned long pfn, int flags);
 DEFINE_STATIC_CALL_RET0(hpmmap_memory_failure_fn, memory_error_t);
 DEFINE_STATIC_CALL_RET0(hpmmap_soft_offline_fn, memory_error_t);
 
+/*
+ * Our hooks tell by the return address who calls. After a jump that is our caller's, which
+ * function_graph may have replaced: it has to be a call.
+ */
 int compat_memory_failure(unsigned long pfn, int flags)
 {
 	int ret = static_call(hpmmap_memory_failure_fn)(pfn, flags);
 
-	/* A call, not a jump: where it comes from says that it is ours. */
 	barrier();
 	return ret;
 }
 
 int compat_soft_offline(unsigned long pfn, int flags)
 {
-	return static_call(hpmmap_soft_offline_fn)(pfn, flags);
+	int ret = static_call(hpmmap_soft_offline_fn)(pfn, flags);
+
+	barrier();
+	return ret;
 }
 
 int compat_poison_init(void)

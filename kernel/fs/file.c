@@ -154,7 +154,7 @@ static ssize_t fs_write_locked(struct kiocb *iocb, struct iov_iter *from)
 		return ret;
 	ret = file_modified(iocb->ki_filp);
 	if (!ret && pos + iov_iter_count(from) > size)
-		hpmmap_fs_zero_tail(inode, pos);
+		hpmmap_fs_zero_tail(inode, pos, pos + iov_iter_count(from));
 	if (!ret)
 		ret = write_there(inode, pos, from);
 	end = ret > 0 ? pos + ret : 0;
@@ -181,7 +181,7 @@ static ssize_t fs_write_iter(struct kiocb *iocb, struct iov_iter *from)
 /* A file that has the memory for it becomes larger. */
 static void fs_extend(struct inode *inode, loff_t size)
 {
-	hpmmap_fs_zero_tail(inode, size);
+	hpmmap_fs_zero_tail(inode, size, size);
 	i_size_write(inode, size);
 }
 

@@ -490,13 +490,14 @@ static void zero_behind(struct inode *inode, struct hpmmap_block *block, size_t 
 }
 
 /* Blocks behind the end of a file have no contents: bad ones are exchanged, if there are others. */
-static void heal_behind(struct inode *inode, unsigned long index)
+static void heal_behind(struct inode *inode, unsigned long index, unsigned long end)
 {
 	struct hpmmap_fs_inode *info = hpmmap_fs_inode(inode);
 
 	if (likely(!hpmmap_poison_seen()))
 		return;
-	for (; index < info->nr; index++) {
+	end = min(end, info->nr);
+	for (; index < end && !fatal_signal_pending(current); index++) {
 		if (hpmmap_block_is_hurt(xa_load(&info->blocks, index)))
 			zero_behind(inode, lock_for_good(inode, index), 0, 0);
 		cond_resched();
@@ -507,18 +508,19 @@ static void heal_behind(struct inode *inode, unsigned long index)
  * hpmmap_fs_zero_tail() - make what is behind the end of a file zero, before it becomes larger
  * @inode: the file, i_rwsem held
  * @pos: where it is written to next, or what its size will be
+ * @new_size: what its size will be
  *
- * Up to @pos: who has its last page mapped may have written there. Of blocks that it has beyond its
- * size nothing is bad.
+ * Up to @pos: who has its last page mapped may have written there. Up to @new_size nothing
+ * of what has no contents is bad.
  */
-void hpmmap_fs_zero_tail(struct inode *inode, loff_t pos)
+void hpmmap_fs_zero_tail(struct inode *inode, loff_t pos, loff_t new_size)
 {
 	loff_t size = i_size_read(inode);
 	size_t end = size & ~SLOT_MASK, to = round_up(end, PAGE_SIZE);
 	struct hpmmap_block *block;
 
 	lockdep_assert_held_write(&inode->i_rwsem);
-	heal_behind(inode, hpmmap_fs_blocks(size));
+	heal_behind(inode, hpmmap_fs_blocks(size), hpmmap_fs_blocks(new_size));
 	if (!end)
 		return;
 	block = xa_load(&hpmmap_fs_inode(inode)->blocks, size >> SLOT_SHIFT);

@@ -217,7 +217,10 @@ static unsigned long set_sysctl(const char *name, unsigned long value)
 
 	snprintf(path, sizeof(path), "/proc/sys/vm/%s", name);
 	fd = open(path, (value ? O_RDWR : O_RDONLY) | O_CLOEXEC);
-	if (fd < 0 || read(fd, text, sizeof(text) - 1) < 0 || (value && dprintf(fd, "%lu", value) < 0))
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) < 0)
+		text[0] = '\0';
+	/* What is written behind the start is ignored. */
+	else if (value && (lseek(fd, 0, SEEK_SET) != 0 || dprintf(fd, "%lu", value) < 0))
 		text[0] = '\0';
 	close(fd);
 	return strtoul(text, NULL, 10);
