@@ -1,25 +1,15 @@
 # Slurm on the node: tasks under HPMMAP, jobs held to what they were granted, nothing left.
+# suites: bookworm
+# timeout: 1800
 
-# What Slurm says of it, too.
-eval "linux_$(declare -f fail)"
-fail() {
-	echo "FAILED: $*"
-	sinfo -R
-	squeue
-	tail -n 40 /var/log/slurm/*.log
-	hpmmap status
-	linux_fail "$@"
-}
-
-ready() { [ "$(sinfo -h -o %T 2>/dev/null)" = idle ]; }
-free() { [ "$(cat $POOL)" = "$(cat ${POOL%total_bytes}free_bytes)" ]; }
+slurm_fails_loudly
 
 step 'Slurm is up, after the pools'
 pool_is 512 'after the boot'
 began() { systemctl show -p "$2" --value "$1"; }
 [ "$(began hpmmap-pools ActiveEnterTimestampMonotonic)" -le "$(began slurmd ExecMainStartTimestampMonotonic)" ] ||
 	fail 'slurmd started before the pools were made'
-within 120 ready || fail "the node is not idle: $(sinfo; tail /var/log/slurm/*.log)"
+within 120 idle || fail "the node is not idle: $(sinfo; tail /var/log/slurm/*.log)"
 [ "$(hpmmap pool list --gres)" = 'Name=hpmmap Count=512M Flags=CountOnly' ] || fail "$(hpmmap pool list --gres)"
 hpmmap pool limit --user alice --size none
 hpmmap pool limit --default --size none
@@ -96,7 +86,7 @@ within 60 no_jobs || fail 'what was cancelled is still registered'
 said=$(as alice srun --hpmmap=report --gres=hpmmap:32M --mem=100M sh -c "$(need 400)") && fail "400 MB of 32M and 100M were had: $said"
 echo "$said"
 [[ ${said,,} == *oom* || ${said,,} == *'out of memory'* ]] || fail "it was not for want of memory: $said"
-within 30 free || fail "the pool is not free: $(hpmmap pool list)"
+within 30 pool_is_free || fail "the pool is not free: $(hpmmap pool list)"
 
 step 'jobs in a row'
 for i in $(seq 1 20); do
@@ -114,10 +104,10 @@ done
 finished() { [ -z "$(squeue -h)" ]; }
 within 120 finished || fail "there are jobs left: $(squeue)"
 within 30 no_jobs || fail "contexts are left: $(ls /sys/kernel/hpmmap/contexts)"
-within 30 free || fail "the pool is not free: $(hpmmap pool list)"
+within 30 pool_is_free || fail "the pool is not free: $(hpmmap pool list)"
 hpmmap pool limit --list
 hpmmap pool limit --list | grep job_ && fail 'limits of jobs that are gone are left'
-ready || fail "the node is $(sinfo -h -o %T)"
+idle || fail "the node is $(sinfo -h -o %T)"
 
 step 'without the module'
 systemctl stop hpmmap-pools && modprobe -r hpmmap || fail 'the module does not go'
@@ -125,4 +115,4 @@ said=$(as alice srun --hpmmap=strict sh -c 'echo it runs') || fail "srun: $said"
 echo "$said"
 [ "$(echo "$said" | grep -c hpmmap)" = 1 ] || fail 'it is not one line'
 [[ $said == *'it runs'* && $said == *'the module is not loaded'* ]] || fail 'the task does not run, or nothing is said'
-ready || fail "the node is $(sinfo -h -o %T)"
+idle || fail "the node is $(sinfo -h -o %T)"
