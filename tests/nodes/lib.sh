@@ -52,9 +52,18 @@ registered() { [ -n "$(ls /sys/kernel/hpmmap/contexts 2>/dev/null)" ]; }
 no_jobs() { [ -z "$(ls /sys/kernel/hpmmap/contexts 2>/dev/null)" ]; }
 
 as_alice() { runuser -u alice -- "$@"; }
+as() { # USER COMMAND...
+	local user=$1
+	shift
+	runuser -u "$user" -- env -C /tmp "$@" 2>&1
+}
+
+# dd has a buffer as large as a block: so many MB of memory, or "memory exhausted".
+need() { echo "dd if=/dev/zero of=/dev/null bs=${1}M count=1 status=none"; }
 
 # Whether Slurm has all nodes, and nothing to do.
 idle() { [ "$(sinfo -h -o '%T %D' 2>/dev/null)" = "idle $NODES" ]; }
+no_queue() { [ -z "$(squeue -h)" ]; }
 
 # What Slurm says of a failure, too; for scripts that have it.
 slurm_fails_loudly() {
