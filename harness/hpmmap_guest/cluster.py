@@ -108,19 +108,29 @@ class _Machine:
 class Cluster:
     """Nodes with new disks of an image.
 
-    image:  what is on the disks
-    name:   of their directory in build/nodes, which is made anew
-    nodes:  how many
-    memory: size of the memory of each
-    cpus:   number of CPUs of each
+    image:   what is on the disks
+    name:    of their directory in build/nodes, which is made anew
+    nodes:   how many
+    memory:  size of the memory of each
+    cpus:    number of CPUs of each
+    reboots: whether those after the first may be rebooted; a panic then ends none of them
     """
 
-    def __init__(self, image: Image, name: str, nodes: int = 1, memory: str = "4G", cpus: int = 2):
+    def __init__(
+        self,
+        image: Image,
+        name: str,
+        nodes: int = 1,
+        memory: str = "4G",
+        cpus: int = 2,
+        reboots: bool = False,
+    ):
         if not 1 <= nodes <= MAX_NODES:
             raise GuestError(f"{nodes} nodes: there can be 1 to {MAX_NODES}")
         self.image = image
         self.memory_bytes = parse_size(memory)
         self.cpus = cpus
+        self.reboots = reboots
         self.dir = NODES / name
         self.numbers = range(1, nodes + 1)
         shutil.rmtree(self.dir, ignore_errors=True)
@@ -159,11 +169,15 @@ class Cluster:
                     machine.output,
                     machine.console.decode(errors="replace"),
                     timeout if machine.number in late else None,
+                    self._reboots(machine.number),
                 )
                 for machine in machines
             ],
             time.monotonic() - started,
         )
+
+    def _reboots(self, number: int) -> bool:
+        return self.reboots and number > 1
 
     def _start(self, name: str, script: str, append: str) -> list[_Machine]:
         links = {number: socket.socketpair() for number in self.numbers if number > 1}
@@ -196,11 +210,13 @@ class Cluster:
     def _command(self, number: int, files: Path, append: str) -> list[str | Path]:
         accel = choose_accel(kernels()[-1])
         options = (
-            "root=/dev/vda rw console=ttyS0 loglevel=5 oops=panic panic=-1 net.ifnames=0"
+            "root=/dev/vda rw console=ttyS0 loglevel=5 oops=panic net.ifnames=0"
+            f" panic={0 if self._reboots(number) else -1}"
             f" systemd.hostname=n{number} cluster.nodes={len(self.numbers)} {append}"
         )
         command = [
-            "qemu-system-x86_64", "-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio",
+            "qemu-system-x86_64", "-nodefaults", "-display", "none", "-serial", "stdio",
+            "-action", "reboot=reset" if self._reboots(number) else "reboot=shutdown",
             "-m", f"{self.memory_bytes >> 20}M", "-smp", str(self.cpus),
             "-kernel", self.image.dir / "vmlinuz", "-initrd", self.image.dir / "initrd.img", "-append", options,
             "-drive", f"file={self._dir(number) / 'disk'},format=qcow2,if=virtio,cache=unsafe",
@@ -263,8 +279,11 @@ class _Lines:
             self.on_line(said)
 
 
-def boot_of(output: Path, console: str, late: float | None) -> Boot:
-    """What became of a node that wrote this, and did not end within late seconds."""
+def boot_of(output: Path, console: str, late: float | None, rebooted: bool = False) -> Boot:
+    """What became of a node that wrote this, and did not end within late seconds.
+
+    Of earlier boots of one that was rebooted the console alone tells.
+    """
     said = ""
     with contextlib.suppress(FileNotFoundError):
         said = output.read_text(errors="replace")
@@ -275,6 +294,8 @@ def boot_of(output: Path, console: str, late: float | None) -> Boot:
             status, end = int(match[1]), number
     dmesg = "\n".join(lines[end + 1 :])
     problems = kernel_problems(dmesg if status is not None else console)
+    if rebooted:
+        problems = kernel_problems(console) + problems
     if status is None and problems:
         reason = f"the kernel complained: {problems[0]}"
     elif late is not None:

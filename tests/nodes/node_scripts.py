@@ -11,7 +11,7 @@ HERE = Path(__file__).resolve().parent
 # What stands before them.
 LIBRARY = HERE / "lib.sh"
 _END = "END-OF-A-FILE-OF-THE-TESTS"
-_HEAD = re.compile(r"# (nodes|suites|after|timeout|memory|files): (.+)")
+_HEAD = re.compile(r"# (nodes|suites|after|timeout|memory|files|reboots): (.+)")
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class Script:
     """Of its boot, in seconds."""
     memory: str = "4G"
     """Of each node."""
+    reboots: bool = False
+    """Whether nodes after the first may be rebooted."""
     files: tuple[str, ...] = ()
     """Of this directory, which are in /srv on the first node."""
 
@@ -49,6 +51,7 @@ def parse(name: str, text: str) -> Script:
         after=says.get("after", ""),
         timeout=int(says.get("timeout", Script.timeout)),
         memory=says.get("memory", Script.memory),
+        reboots=says.get("reboots") == "yes",
         files=tuple(says.get("files", "").split()),
     )
 

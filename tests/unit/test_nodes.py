@@ -27,7 +27,8 @@ SCRIPTS = [FIRST, PAIR, SECOND, THIRD]
 def test_a_head_says_what_a_script_needs():
     text = "# What it is.\n# nodes: 2\n# suites: bookworm\n# after: first\n# timeout: 9\n# memory: 2G\n"
     text += "# files: a b\n\n# nodes: 3\n"
-    assert parse("it", text) == Script("it", 2, ("bookworm",), "first", 9, "2G", ("a", "b"))
+    assert parse("it", text) == Script("it", 2, ("bookworm",), "first", 9, "2G", files=("a", "b"))
+    assert parse("it", "# reboots: yes\n") == Script("it", reboots=True)
     assert parse("it", "true\n# nodes: 2\n") == Script("it")
 
 
@@ -145,6 +146,14 @@ def test_what_became_of_a_node(tmp_path, output, late, reason):
 def test_a_panic_is_told_where_a_node_never_ended(tmp_path):
     boot = boot_of(tmp_path / "output", "[1] Kernel panic - not syncing: it\nlast\n", 5)
     assert boot.reason == "the kernel complained: [1] Kernel panic - not syncing: it"
+
+
+def test_of_a_node_that_was_rebooted_all_boots_count(tmp_path):
+    path = tmp_path / "output"
+    path.write_text("a\nHPMMAP-NODE-EXIT:0\n[1] fine\nHPMMAP-NODE-END\n")
+    console = "[9] BUG: it\n[0] booted again\n"
+    assert boot_of(path, console, None).ok
+    assert boot_of(path, console, None, rebooted=True).reason == "the kernel complained: [9] BUG: it"
 
 
 @pytest.mark.parametrize("script", ["echo one; exit 3", "printf 'no end of line'; exit 3", "head -c 3; exit 3"])
