@@ -73,6 +73,8 @@ echo "$said"
 [ "$(echo "$said" | grep -c hpmmap)" = 1 ] || fail 'it is not one line'
 [[ $said == *'granted no --gres=hpmmap'* && $(echo "$said" | grep -c 'it runs') = 2 ]] || fail "it said: $said"
 said=$(as alice srun --hpmmap=strict --gres=hpmmap:64M sh -c "$(need 40)") || fail "40 MB of 64M: $said"
+# All of the node is granted to who has it alone.
+said=$(as alice srun --exclusive --hpmmap=strict sh -c "$(need 300)") || fail "300 MB of the whole node: $said"
 cp /tmp/words $words
 
 step 'two users at once'
