@@ -13,7 +13,7 @@ help:
 	@echo 'make check-all          all items on all kernels, and all that follows but make bench (many hours); RESUME=1 goes on'
 	@echo 'make check-parallel     fuzzers, stress and storms in guests whose CPUs run at once (half an hour); KERNEL=debug, kcsan'
 	@echo 'make kdump              guests crash; what of the pools is in the dumps (minutes)'
-	@echo 'make nodes              the Debian packages installed, booted, removed: Debian 12 and 13 (half an hour); NODES=suite'
+	@echo 'make nodes              the Debian packages installed, booted, removed: Debian 12 and 13, and Slurm (an hour); NODES=suite[:script]'
 	@echo 'make mutants            faults that were fixed are put back, one at a time: the tests catch them (an hour); MUTANTS=name'
 	@echo 'make matrix             the module on every kernel, -rt, -cloud and the newest of Debian too; MATRIX_ARGS (hours)'
 	@echo 'make check-debug        all guests, fault injection and fuzzers on a debug kernel (hours)'
@@ -34,6 +34,7 @@ help:
 	@echo 'make conformance-table  docs/conformance.md, from what the last runs of the guests observed'
 	@echo 'make install            module, command, service and group on this machine (root)'
 	@echo 'make deb                Debian packages of all of it, in build/deb (needs the network: crates.io)'
+	@echo 'make deb SUITE=trixie   the plugin of Slurm for the Slurm of another suite, in build/deb-trixie'
 	@echo 'make dist               source archives in build/dist: of all, and of the module for DKMS'
 	@echo 'make clean              delete build/'
 
@@ -106,7 +107,8 @@ kdump: tools modules
 	$(PYTHON) tests/kdump/run
 
 nodes: deb
-	@scripts/setup nodes
+	@set -e; for suite in bookworm trixie; do \
+		grep -q "^VERSION_CODENAME=$$suite$$" /etc/os-release || $(MAKE) --no-print-directory deb SUITE=$$suite; done
 	$(PYTHON) tests/nodes/run $(NODES)
 
 mutants: tools guest-tests
@@ -132,7 +134,7 @@ install: module tools
 
 deb:
 	@scripts/setup deb
-	@scripts/package deb
+	@$(if $(SUITE),scripts/setup nodes && scripts/package-suite $(SUITE),scripts/package deb)
 
 dist:
 	@scripts/package dist

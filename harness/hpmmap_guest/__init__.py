@@ -8,18 +8,24 @@ Used alike by the tests and the benchmarks:
 """
 
 from .accel import choose_accel
+from .cluster import Boot, Cluster, Run
 from .guest import Guest, GuestError, Result, parse_size
 from .kernels import is_debug_kernel, kernel_label, kernels, resolve_kernel
 from .kmsg import kernel_problems
-from .node import Boot, Node
+from .node import Image, image
+from .roots import SUITES
 
 __all__ = [
+    "SUITES",
     "Boot",
+    "Cluster",
     "Guest",
     "GuestError",
-    "Node",
+    "Image",
     "Result",
+    "Run",
     "choose_accel",
+    "image",
     "is_debug_kernel",
     "kernel_label",
     "kernel_problems",

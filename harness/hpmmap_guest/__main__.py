@@ -1,12 +1,14 @@
 """Command line: run a command, or a shell, in a guest."""
 
 import argparse
+import os
 import shlex
+import shutil
 import signal
 import sys
 from pathlib import Path
 
-from . import Guest, GuestError, kernels
+from . import SUITES, Cluster, Guest, GuestError, image, kernels
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -31,7 +33,42 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--dmesg", action="store_true", help="print the kernel log at the end")
     run.add_argument("command", nargs="+", help="one argument is a bash script, several are a command")
     verbs.add_parser("shell", parents=[machine], help="an interactive shell")
+    cluster = verbs.add_parser("cluster", help="a script on nodes that have the Debian packages installed")
+    cluster.add_argument("--suite", default=SUITES[0], choices=SUITES, help=f"of Debian (default: {SUITES[0]})")
+    cluster.add_argument("--nodes", type=int, default=1, metavar="N", help="n1 to nN (default: 1)")
+    cluster.add_argument("--memory", default="4G", metavar="SIZE", help="memory of each (default: 4G)")
+    cluster.add_argument("--cpus", type=int, default=2, metavar="N", help="number of CPUs of each (default: 2)")
+    cluster.add_argument("--append", default="", metavar="OPTIONS", help="further kernel options")
+    cluster.add_argument("--timeout", type=float, default=1200, metavar="SECONDS", help="give up after (default: 1200)")
+    cluster.add_argument("command", nargs="+", help='for n1; "on n2 SCRIPT" there runs one on another')
     return parser
+
+
+def _script(command: list[str]) -> str:
+    return command[0] if len(command) == 1 else shlex.join(command)
+
+
+def _cluster(args: argparse.Namespace) -> int:
+    disk = image(args.suite)
+    # Not in the way of another one on this machine.
+    cluster = Cluster(disk, f"{args.suite}-{os.getpid()}", nodes=args.nodes, memory=args.memory, cpus=args.cpus)
+    try:
+        result = cluster.boot(
+            "script",
+            _script(args.command),
+            append=args.append,
+            timeout=args.timeout,
+            on_line=lambda line: print(line, flush=True),
+        )
+    finally:
+        shutil.rmtree(cluster.dir)
+    for number, boot in enumerate(result.boots, 1):
+        if boot.status is None:
+            print("\n".join(boot.console.splitlines()[-40:]), file=sys.stderr)
+        if boot.reason:
+            print(f"hpmmap_guest: n{number}: {boot.reason}", file=sys.stderr)
+    print(f"hpmmap_guest: total {result.seconds:.0f} s", file=sys.stderr)
+    return 0 if result.ok else result.boots[0].status or 1
 
 
 def main() -> int:
@@ -39,6 +76,8 @@ def main() -> int:
     # Ends through the handlers that end the guest.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
+        if args.verb == "cluster":
+            return _cluster(args)
         guest = Guest(
             args.kernel or kernels()[-1],
             memory=args.memory,
@@ -61,8 +100,7 @@ def main() -> int:
             elif args.console:
                 print(f"[console] {line}", file=sys.stderr, flush=True)
 
-        script = args.command[0] if len(args.command) == 1 else shlex.join(args.command)
-        result = guest.run(script, timeout=args.timeout, on_line=show)
+        result = guest.run(_script(args.command), timeout=args.timeout, on_line=show)
     except (GuestError, ValueError) as error:
         print(f"hpmmap_guest: {error}", file=sys.stderr)
         return 2

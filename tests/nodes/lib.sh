@@ -1,6 +1,8 @@
 # shellcheck shell=bash
-# Shared by the scripts that run on a node: they are put behind it.
+# Shared by the scripts that run on the first node of a cluster: they are put behind it.
 set -uo pipefail
+# How many there are: n1 to nN.
+NODES=$(sed -n 's/.*\<cluster\.nodes=\([0-9]*\).*/\1/p' /proc/cmdline)
 MIB=$((1 << 20))
 POOL=/sys/kernel/hpmmap/nodes/node0/total_bytes
 
@@ -28,7 +30,61 @@ within() { # SECONDS COMMAND...
 	done
 }
 
+# All of the pools, with nobody's memory in them.
+pool_is_free() { [ "$(cat $POOL)" = "$(cat ${POOL%total_bytes}free_bytes)" ]; }
+
+# The packages go, and nothing is left.
+purge() {
+	local left
+	DEBIAN_FRONTEND=noninteractive apt-get -q -y purge 'hpmmap*' 'libhpmmap*' >/tmp/said 2>&1 || fail "purge: $(cat /tmp/said)"
+	[ ! -e /sys/kernel/hpmmap ] || fail 'the module is still loaded'
+	grep -l offline /sys/devices/system/memory/memory*/state && fail 'memory blocks are still offline'
+	dmesg | grep -o 'hpmmap: .*' | tail -n 3
+	left=$(find / -xdev -iname '*hpmmap*' -not -path '/proc/*' -not -path '/var/tmp/debs*' -not -path '/var/log/*' 2>/dev/null)
+	[ -z "$left" ] || fail "left behind: $left"
+	getent group hpmmap && fail 'the group is left'
+	[ ! -e /boot/grub/grub.cfg ] || ! grep hpmmap /boot/grub/grub.cfg || fail 'GRUB still knows of it'
+	[ "$(memtotal)" = "$(cat /var/lib/memtotal)" ] || fail "MemTotal is $(memtotal) kB, before the pools it was $(cat /var/lib/memtotal) kB"
+	echo "nothing left on $(hostname)"
+}
+
 registered() { [ -n "$(ls /sys/kernel/hpmmap/contexts 2>/dev/null)" ]; }
 no_jobs() { [ -z "$(ls /sys/kernel/hpmmap/contexts 2>/dev/null)" ]; }
 
 as_alice() { runuser -u alice -- "$@"; }
+as() { # USER COMMAND...
+	local user=$1
+	shift
+	runuser -u "$user" -- env -C /tmp "$@" 2>&1
+}
+
+# dd has a buffer as large as a block: so many MB of memory, or "memory exhausted".
+need() { echo "dd if=/dev/zero of=/dev/null bs=${1}M count=1 status=none"; }
+
+# Whether Slurm has all nodes, and nothing to do.
+idle() { [ "$(sinfo -h -o '%T %D' 2>/dev/null)" = "idle $NODES" ]; }
+no_queue() { [ -z "$(squeue -h)" ]; }
+
+# What Slurm says of a failure, too; for scripts that have it.
+slurm_fails_loudly() {
+	eval "plain_$(declare -f fail)"
+	fail() {
+		echo "FAILED: $*"
+		sinfo -R
+		squeue
+		tail -n 40 /var/log/slurm/*.log
+		hpmmap status
+		plain_fail "$@"
+	}
+}
+
+# NODE SCRIPT: runs it there as root, with the functions that are here; what it prints, and its status.
+on() { command on "$1" "$(declare -p NODES MIB POOL); set -uo pipefail; $(declare -f); $2"; }
+
+# SCRIPT: on each of them, one after the other; the first status that is not 0.
+everywhere() {
+	local n
+	for n in $(seq 1 "$NODES"); do
+		on "n$n" "$1" || return
+	done
+}

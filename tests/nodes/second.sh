@@ -1,4 +1,5 @@
 # The second boot, with reserved memory: all of the pool is of it. Then the packages go.
+# after: first
 
 step 'the pool is of reserved memory'
 pool_is 512 'after the boot'
@@ -44,13 +45,4 @@ step 'installed again, and removed'
 apt-get -q -y --no-install-recommends install /var/tmp/debs/hpmmap_*.deb >/tmp/said 2>&1 || fail "install: $(cat /tmp/said)"
 within 60 systemctl -q is-active hpmmap-pools || fail 'the service was not started'
 pool_is 512 'installed again'
-apt-get -q -y purge 'hpmmap*' 'libhpmmap*' >/tmp/said 2>&1 || fail "purge: $(cat /tmp/said)"
-[ ! -e /sys/kernel/hpmmap ] || fail 'the module is still loaded'
-grep -l offline /sys/devices/system/memory/memory*/state && fail 'memory blocks are still offline'
-dmesg | grep -o 'hpmmap: .*' | tail -n 3
-left=$(find / -xdev -iname '*hpmmap*' -not -path '/proc/*' -not -path '/var/tmp/debs*' -not -path '/var/log/*' 2>/dev/null)
-[ -z "$left" ] || fail "left behind: $left"
-getent group hpmmap && fail 'the group is left'
-grep hpmmap /boot/grub/grub.cfg && fail 'GRUB still knows of it'
-[ "$(memtotal)" = "$(cat /var/lib/memtotal)" ] || fail "MemTotal is $(memtotal) kB, before the pools it was $(cat /var/lib/memtotal) kB"
-echo 'nothing left'
+purge

@@ -1,36 +1,17 @@
 # Slurm on the node: tasks under HPMMAP, jobs held to what they were granted, nothing left.
+# timeout: 1800
 
-# What Slurm says of it, too.
-eval "linux_$(declare -f fail)"
-fail() {
-	echo "FAILED: $*"
-	sinfo -R
-	squeue
-	tail -n 40 /var/log/slurm/*.log
-	hpmmap status
-	linux_fail "$@"
-}
-
-ready() { [ "$(sinfo -h -o %T 2>/dev/null)" = idle ]; }
-free() { [ "$(cat $POOL)" = "$(cat ${POOL%total_bytes}free_bytes)" ]; }
+slurm_fails_loudly
 
 step 'Slurm is up, after the pools'
 pool_is 512 'after the boot'
 began() { systemctl show -p "$2" --value "$1"; }
 [ "$(began hpmmap-pools ActiveEnterTimestampMonotonic)" -le "$(began slurmd ExecMainStartTimestampMonotonic)" ] ||
 	fail 'slurmd started before the pools were made'
-within 120 ready || fail "the node is not idle: $(sinfo; tail /var/log/slurm/*.log)"
+within 120 idle || fail "the node is not idle: $(sinfo; tail /var/log/slurm/*.log)"
 [ "$(hpmmap pool list --gres)" = 'Name=hpmmap Count=512M Flags=CountOnly' ] || fail "$(hpmmap pool list --gres)"
 hpmmap pool limit --user alice --size none
 hpmmap pool limit --default --size none
-
-# dd has a buffer as large as a block: so many MB of memory, or "memory exhausted".
-need() { echo "dd if=/dev/zero of=/dev/null bs=${1}M count=1 status=none"; }
-as() { # USER COMMAND...
-	local user=$1
-	shift
-	runuser -u "$user" -- env -C /tmp "$@" 2>&1
-}
 
 step 'a task is registered, and reported'
 said=$(as alice srun -n2 --hpmmap=strict,report sh -c "$(need 40); sleep 2; cat /sys/kernel/hpmmap/contexts/*/pid | wc -l") || fail "srun: $said"
@@ -59,12 +40,52 @@ echo "$said" | grep 'peak [1-6]\?[0-9] MB of the pools, .* [1-9][0-9]* calls wit
 # Both tasks together.
 said=$(as alice srun -n2 --hpmmap=strict --gres=hpmmap:128M sh -c "$(need 80)"' && sleep 1') && fail "twice 80 MB of 128M were had: $said"
 
+step 'in whatever way it comes to the pools'
+# By the command in a step without the option.
+said=$(as alice srun --gres=hpmmap:64M hpmmap run --strict -- sh -c "$(need 40)") || fail "40 MB of 64M: $said"
+said=$(as alice srun --gres=hpmmap:64M hpmmap run --strict -- sh -c "$(need 100)") && fail '100 MB of 64M were had with hpmmap run'
+echo "$said" | grep -i 'memory exhausted' || fail "it said: $said"
+# By a mark, in a job whose first step had nothing of HPMMAP.
+cp /bin/dd /tmp/marked
+hpmmap mark --strict /tmp/marked
+cat >/tmp/batch <<-END
+	#!/bin/sh
+	$(need 1)
+	$(need 40 | sed s:dd:/tmp/marked:) && echo 'forty were had'
+	srun $(need 100 | sed s:dd:/tmp/marked:) && echo 'a hundred were had'
+END
+as alice sbatch --wait --output=/tmp/batch.out --gres=hpmmap:64M /tmp/batch
+cat /tmp/batch.out
+grep -x 'forty were had' /tmp/batch.out || fail '40 MB of 64M were not had by a mark'
+grep -x 'a hundred were had' /tmp/batch.out && fail '100 MB of 64M were had by a mark'
+grep -i 'memory exhausted' /tmp/batch.out || fail 'it was not for want of memory'
+rm /tmp/marked
+
+step 'strangers, where the site says that they are held'
+said=$(as alice srun --hpmmap=strict sh -c "$(need 100)") || fail "without a grant, 100 MB: $said"
+words=/etc/slurm/plugstack.conf.d/hpmmap.conf
+cp $words /tmp/words
+sed -i 's/^optional hpmmap.so$/& hold=all/' $words
+said=$(as alice srun hpmmap run --strict -- sh -c "$(need 40)") && fail "a stranger has 40 MB: $said"
+echo "$said"
+said=$(as alice srun -n2 --hpmmap=strict,report sh -c "$(need 40) && echo it runs") || fail "the task of a stranger does not run: $said"
+echo "$said"
+[ "$(echo "$said" | grep -c hpmmap)" = 1 ] || fail 'it is not one line'
+[[ $said == *'granted no --gres=hpmmap'* && $(echo "$said" | grep -c 'it runs') = 2 ]] || fail "it said: $said"
+said=$(as alice srun --hpmmap=strict --gres=hpmmap:64M sh -c "$(need 40)") || fail "40 MB of 64M: $said"
+# All of the node is granted to who has it alone.
+said=$(as alice srun --exclusive --hpmmap=strict sh -c "$(need 300)") || fail "300 MB of the whole node: $said"
+cp /tmp/words $words
+
 step 'two users at once'
-as alice srun --overlap --hpmmap=strict --gres=hpmmap:256M sh -c "$(need 200) && sleep 1 && $(need 200)" >/tmp/alice 2>&1 &
+as alice srun --hpmmap=strict,report --gres=hpmmap:256M sh -c "$(need 200) && sleep 1 && $(need 200)" >/tmp/alice 2>&1 &
 alice=$!
-as bob srun --hpmmap=strict --gres=hpmmap:256M sh -c "$(need 200) && sleep 1 && $(need 300)" >/tmp/bob 2>&1 && fail 'bob got 300 MB of 256M'
+as bob srun --hpmmap=strict,report --gres=hpmmap:256M sh -c "$(need 200) && sleep 1 && $(need 300)" >/tmp/bob 2>&1 && fail 'bob got 300 MB of 256M'
 wait $alice || fail "alice: $(cat /tmp/alice)"
-echo "$(cat /tmp/bob)" | grep -i 'memory exhausted' || fail "bob: $(cat /tmp/bob)"
+cat /tmp/alice /tmp/bob
+grep -i 'memory exhausted' /tmp/bob || fail 'bob was not refused for want of memory'
+grep 'hpmmap: task 0: peak 2[0-5][0-9] MB of the pools, .* 0 refused' /tmp/alice || fail "alice's report does not say what she had"
+grep 'hpmmap: task 0: peak 2[0-5][0-9] MB of the pools, .* [1-9][0-9]* refused' /tmp/bob || fail "bob's report does not say that he was refused"
 
 step 'a batch job and its steps'
 cat >/tmp/batch <<-END
@@ -96,28 +117,14 @@ within 60 no_jobs || fail 'what was cancelled is still registered'
 said=$(as alice srun --hpmmap=report --gres=hpmmap:32M --mem=100M sh -c "$(need 400)") && fail "400 MB of 32M and 100M were had: $said"
 echo "$said"
 [[ ${said,,} == *oom* || ${said,,} == *'out of memory'* ]] || fail "it was not for want of memory: $said"
-within 30 free || fail "the pool is not free: $(hpmmap pool list)"
+within 30 pool_is_free || fail "the pool is not free: $(hpmmap pool list)"
 
-step 'jobs in a row'
-for i in $(seq 1 20); do
-	case $((i % 4)) in
-	0) as alice srun --hpmmap=strict --gres=hpmmap:16M sh -c "$(need 100)" >/dev/null && fail 'too much was had' ;;
-	1) as alice srun --hpmmap --gres=hpmmap:64M sh -c "$(need 20)" >/dev/null || fail "job $i" ;;
-	2) as alice srun --hpmmap sh -c 'kill -KILL $$' >/dev/null && fail "job $i was not killed" ;;
-	3)
-		job=$(as alice sbatch --parsable --hpmmap --gres=hpmmap:64M --wrap 'srun sleep 600')
-		within 60 registered || fail "job $job does not register"
-		as alice scancel "$job"
-		;;
-	esac
-done
-finished() { [ -z "$(squeue -h)" ]; }
-within 120 finished || fail "there are jobs left: $(squeue)"
+within 60 no_queue || fail 'there are jobs left'
 within 30 no_jobs || fail "contexts are left: $(ls /sys/kernel/hpmmap/contexts)"
-within 30 free || fail "the pool is not free: $(hpmmap pool list)"
+within 30 pool_is_free || fail "the pool is not free: $(hpmmap pool list)"
 hpmmap pool limit --list
 hpmmap pool limit --list | grep job_ && fail 'limits of jobs that are gone are left'
-ready || fail "the node is $(sinfo -h -o %T)"
+idle || fail "the node is $(sinfo -h -o %T)"
 
 step 'without the module'
 systemctl stop hpmmap-pools && modprobe -r hpmmap || fail 'the module does not go'
@@ -125,4 +132,4 @@ said=$(as alice srun --hpmmap=strict sh -c 'echo it runs') || fail "srun: $said"
 echo "$said"
 [ "$(echo "$said" | grep -c hpmmap)" = 1 ] || fail 'it is not one line'
 [[ $said == *'it runs'* && $said == *'the module is not loaded'* ]] || fail 'the task does not run, or nothing is said'
-ready || fail "the node is $(sinfo -h -o %T)"
+idle || fail "the node is $(sinfo -h -o %T)"

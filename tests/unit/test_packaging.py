@@ -29,6 +29,13 @@ def test_the_packages_have_the_version_of_the_file():
     assert newest.startswith(f"hpmmap ({version}) ")
 
 
+def test_the_plugin_alone_is_built_for_another_suite():
+    stanzas = (PACKAGING / "debian/control").read_text().split("\n\n")
+    profile = "Build-Profiles: <!pkg.hpmmap.slurm>"
+    always = [stanza.splitlines()[0] for stanza in stanzas[1:] if profile not in stanza]
+    assert always == ["Package: hpmmap-slurm"]
+
+
 def test_every_unit_is_packaged():
     rules = (PACKAGING / "debian/rules").read_text()
     for unit in UNITS:

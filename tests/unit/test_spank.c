@@ -8,19 +8,47 @@
 
 #include <cmocka.h>
 
+/* The device's calls are answered here. */
+#include <sys/ioctl.h>
+#define ioctl fake_ioctl
+static int fake_ioctl(int fd, unsigned long request, void *arg);
 #include "../../integrations/slurm/spank_hpmmap.c"
 
 /* Of Slurm, which loads the plugin. */
 void slurm_error(const char *format, ...) { (void)format; }
-void slurm_spank_log(const char *format, ...) { (void)format; }
+static unsigned int lines_said;
+void slurm_spank_log(const char *format, ...) { (void)format; lines_said++; }
 static job_info_msg_t *told;
+static unsigned int times_asked;
 int slurm_load_job(job_info_msg_t **info, uint32_t job, uint16_t flags)
 {
 	(void)job, (void)flags;
 	*info = told;
+	times_asked++;
 	return told ? SLURM_SUCCESS : SLURM_ERROR;
 }
 void slurm_free_job_info_msg(job_info_msg_t *info) { (void)info; }
+static const char *hosts;
+hostlist_t slurm_hostlist_create(const char *list)
+{
+	hosts = list;
+	return list ? (hostlist_t)&hosts : NULL;
+}
+void slurm_hostlist_destroy(hostlist_t list) { (void)list; }
+int slurm_hostlist_find(hostlist_t list, const char *name)
+{
+	int index = 0;
+
+	(void)list;
+	for (const char *at = hosts; at; index++) {
+		size_t length = strcspn(at, ",");
+
+		if (length == strlen(name) && !strncmp(at, name, length))
+			return index;
+		at = at[length] ? at + length + 1 : NULL;
+	}
+	return -1;
+}
 int spank_remote(spank_t sp) { return sp != NULL; }
 spank_context_t spank_context(void) { return S_CTX_ERROR; }
 spank_err_t spank_option_register(spank_t sp, struct spank_option *one)
@@ -111,6 +139,10 @@ static void the_grant_is_read(void **state)
 		{ "gres:hpmmap:4194304", 4 << 20 },
 		{ "gres:nothpmmap,gres:hpmmap:2k", 2048 },
 		{ "gres:hpmmap", 0 },
+		{ "hpmmap(CNT:67108864)", 64 << 20 },
+		{ "gpu:2(IDX:0-1),hpmmap(CNT:4096)", 4096 },
+		{ "hpmmap:8192(IDX:0-1)", 8192 },
+		{ "hpmmap(CNT:", 0 },
 	};
 
 	(void)state;
@@ -130,13 +162,171 @@ static void the_grant_is_that_of_the_job(void **state)
 	};
 	job_info_msg_t all = { .record_count = 3, .job_array = jobs };
 
+	uint64_t bytes;
+
 	(void)state;
 	told = &all;
-	assert_int_equal(granted(7), 1 << 30);
-	assert_int_equal(granted(8), 0);
-	assert_int_equal(granted(9), 2 << 20);
+	for (size_t i = 0; i < 3; i++) {
+		assert_true(granted(jobs[i].job_id, &bytes));
+		assert_int_equal(bytes, granted_by(jobs[i].tres_per_node));
+	}
+	assert_false(granted(10, &bytes));
 	told = NULL;
-	assert_int_equal(granted(7), 0);
+	assert_false(granted(7, &bytes));
+}
+
+/* However it was asked for: of the whole node, say, or by each task. */
+static void the_grant_is_what_was_allocated_here(void **state)
+{
+	char *details[] = { "hpmmap(CNT:2097152)", "", "hpmmap(CNT:8388608)" };
+	char nodes[300], name[256];
+	job_info_t job = {
+		.nodes = nodes,
+		.gres_detail_cnt = 3,
+		.gres_detail_str = details,
+		.tres_per_node = "gres:hpmmap:1G",
+	};
+
+	(void)state;
+	assert_int_equal(gethostname(name, sizeof(name)), 0);
+	name[strcspn(name, ".")] = '\0';
+	snprintf(nodes, sizeof(nodes), "%s,b,c", name);
+	assert_int_equal(granted_here(&job), 2 << 20);
+	snprintf(nodes, sizeof(nodes), "a,%s,c", name);
+	assert_int_equal(granted_here(&job), 0);
+	/* Known by another name. */
+	snprintf(nodes, sizeof(nodes), "a,b,c");
+	assert_int_equal(granted_here(&job), 8 << 20);
+	job.gres_detail_cnt = 0;
+	assert_int_equal(granted_here(&job), 1 << 30);
+}
+
+/* What the module has of limits. */
+static struct hpmmap_limit_entry limits[2];
+static uint32_t nr_limits;
+static struct hpmmap_limit_set limit_given;
+static unsigned int limits_given;
+static int limit_error;
+
+static int fake_ioctl(int fd, unsigned long request, void *arg)
+{
+	struct hpmmap_limit_list *list = arg;
+
+	(void)fd;
+	if (request == HPMMAP_IOC_LIMIT_SET) {
+		limit_given = *(struct hpmmap_limit_set *)arg;
+		limits_given++;
+		errno = limit_error;
+		return limit_error ? -1 : 0;
+	}
+	assert_int_equal(request, HPMMAP_IOC_LIMIT_LIST);
+	for (uint32_t i = 0; i < nr_limits && i < list->nr; i++)
+		((struct hpmmap_limit_entry *)(uintptr_t)list->entries)[i] = limits[i];
+	list->nr = nr_limits;
+	return 0;
+}
+
+/* Of one job, number 7, and what it was granted. */
+static void grant(char *tres)
+{
+	static job_info_t job = { .job_id = 7 };
+	static job_info_msg_t all = { .record_count = 1, .job_array = &job };
+
+	job.tres_per_node = tres;
+	told = &all;
+	limits_given = lines_said = times_asked = 0;
+	limit_error = 0;
+}
+
+static void a_job_is_held_to_its_grant(void **state)
+{
+	(void)state;
+	grant("gres:hpmmap:5M");
+	assert_int_equal(limit_by_grant(-1, 3, 7, false), 5 << 20);
+	assert_int_equal(limit_given.bytes, 4 << 20);
+	assert_int_equal(limit_given.flags, HPMMAP_LIMIT_F_CGROUP);
+	assert_int_equal(limit_given.cgroup_fd, 3);
+	assert_int_equal(lines_said, 0);
+	/* Not possible: one line, and no more than that. */
+	limit_error = ENOENT;
+	assert_true(limit_by_grant(-1, 3, 7, false) == HPMMAP_LIMIT_INHERIT);
+	assert_int_equal(lines_said, 1);
+	assert_true(limit_by_grant(-1, -1, 7, false) == HPMMAP_LIMIT_INHERIT);
+	assert_int_equal(lines_said, 2);
+	assert_int_equal(limits_given, 2);
+}
+
+static void strangers_are_held_where_the_site_says(void **state)
+{
+	char *words[] = { "default=strict", "hold=all" };
+
+	(void)state;
+	grant(NULL);
+	assert_true(limit_by_grant(-1, 3, 7, false) == HPMMAP_LIMIT_INHERIT);
+	assert_int_equal(limits_given, 0);
+	assert_int_equal(limit_by_grant(-1, 3, 7, true), 0);
+	assert_int_equal(limits_given, 1);
+	assert_int_equal(limit_given.bytes, 0);
+	assert_int_equal(lines_said, 0);
+	/* Nobody knows: nobody is held. */
+	told = NULL;
+	assert_true(limit_by_grant(-1, 3, 7, true) == HPMMAP_LIMIT_INHERIT);
+	assert_int_equal(limits_given, 1);
+	assert_int_equal(lines_said, 1);
+	assert_true(site_says(2, words, "hold=all"));
+	assert_false(site_says(1, words, "hold=all"));
+	assert_null(site_mistake(2, words));
+	words[0] = "hold=al";
+	assert_string_equal(site_mistake(2, words), "hold=al");
+}
+
+/* The first step asks the controller; what an administrator has set stays. */
+static void a_limit_that_is_there_stays(void **state)
+{
+	int cgroup = open("/proc", O_RDONLY | O_DIRECTORY);
+	struct stat stat;
+
+	(void)state;
+	assert_int_equal(fstat(cgroup, &stat), 0);
+	nr_limits = 2;
+	limits[0] = (struct hpmmap_limit_entry){ .rule = 1, .uid = stat.st_ino };
+	limits[1] = (struct hpmmap_limit_entry){
+		.flags = HPMMAP_LIMIT_F_CGROUP,
+		.cgroup_id = stat.st_ino,
+		.rule = 6 << 20,
+	};
+	assert_int_equal(limit_of(-1, cgroup), 6 << 20);
+	limits[1].cgroup_id++;
+	assert_true(limit_of(-1, cgroup) == HPMMAP_LIMIT_INHERIT);
+	nr_limits = 0;
+	assert_true(limit_of(-1, cgroup) == HPMMAP_LIMIT_INHERIT);
+	close(cgroup);
+}
+
+static void the_cgroup_is_that_of_the_job(void **state)
+{
+	static const struct {
+		const char *line, *path;
+	} cases[] = {
+		{ "0::/system.slice/slurmstepd.scope/job_12/step_0/user/task_0\n",
+		  "/system.slice/slurmstepd.scope/job_12" },
+		{ "0::/a/job_12\n", "/a/job_12" },
+		{ "0::/a/job_123/job_12/b\n", "/a/job_123/job_12" },
+		{ "0::/a/job_123/step_0\n", NULL },
+		{ "0::/a/xjob_12/step_0\n", NULL },
+		{ "4:memory:/slurm/uid_0/job_12/step_0\n", NULL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char line[128];
+		const char *path;
+
+		snprintf(line, sizeof(line), "%s", cases[i].line);
+		path = job_path(line, 12);
+		if (!path != !cases[i].path || (path && strcmp(path, cases[i].path)))
+			fail_msg("%s: %s", cases[i].line, path ? path : "none");
+	}
 }
 
 static void values_are_found_by_whole_names(void **state)
@@ -151,11 +341,9 @@ static void values_are_found_by_whole_names(void **state)
 
 static void a_process_of_no_job_has_no_cgroup(void **state)
 {
-	char path[4200];
-
 	(void)state;
-	assert_false(job_cgroup(getpid(), 4000000000u, path, sizeof(path)));
-	assert_false(job_cgroup(-1, 1, path, sizeof(path)));
+	assert_int_equal(job_cgroup(getpid(), 4000000000u), -1);
+	assert_int_equal(job_cgroup(-1, 1), -1);
 }
 
 int main(void)
@@ -166,6 +354,11 @@ int main(void)
 		cmocka_unit_test(what_is_wrong_is_refused),
 		cmocka_unit_test(the_grant_is_read),
 		cmocka_unit_test(the_grant_is_that_of_the_job),
+		cmocka_unit_test(the_grant_is_what_was_allocated_here),
+		cmocka_unit_test(a_job_is_held_to_its_grant),
+		cmocka_unit_test(strangers_are_held_where_the_site_says),
+		cmocka_unit_test(a_limit_that_is_there_stays),
+		cmocka_unit_test(the_cgroup_is_that_of_the_job),
 		cmocka_unit_test(values_are_found_by_whole_names),
 		cmocka_unit_test(a_process_of_no_job_has_no_cgroup),
 	};

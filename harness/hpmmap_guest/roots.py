@@ -1,0 +1,112 @@
+"""Root file systems of Debian's packages, each made once (mmdebstrap) and kept in build/nodes."""
+
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from .guest import GuestError
+from .paths import BUILD
+
+NODES = BUILD / "nodes"
+SUITES = ("bookworm", "trixie")
+_MIRROR = "http://deb.debian.org"
+_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+
+
+def run_logged(command: Sequence[str | Path], log: Path, **options) -> None:
+    """Run a command whose output nobody need see unless it fails."""
+    with log.open("a") as out:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False, **options)
+    if done.returncode != 0:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
+        raise GuestError(f"{shlex.join(map(str, command))} failed; its output is in {log}:\n{tail}")
+
+
+def archive(suite: str, packages: Iterable[str]) -> Path:
+    """An archive of a root file system with these packages of Debian's; made if it is not there."""
+    wanted = sorted(set(packages))
+    name = hashlib.sha256(" ".join(wanted).encode()).hexdigest()[:12]
+    made = NODES / f"{suite}-{name}.tar"
+    if made.exists():
+        return made
+    NODES.mkdir(parents=True, exist_ok=True)
+    sources = "".join(
+        f"deb [signed-by={_KEYRING}] {_MIRROR}/{where} main\n"
+        for where in (f"debian {suite}", f"debian {suite}-updates", f"debian-security {suite}-security")
+    )
+    with tempfile.NamedTemporaryFile("w", dir=NODES, suffix=".list") as listed:
+        listed.write(sources)
+        listed.flush()
+        new = made.with_suffix(".new.tar")
+        command = [
+            "mmdebstrap", "--variant=apt", f"--include={','.join(wanted)}", "--mode=root",
+            "--aptopt=APT::Install-Recommends \"false\"", "--skip=cleanup/apt",
+            suite, new, listed.name,
+        ]  # fmt: skip
+        run_logged(command, NODES / f"{suite}.log", env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+        new.rename(made)
+    return made
+
+
+class Tree:
+    """A root file system, before it becomes a disk."""
+
+    def __init__(self, archive: Path, directory: Path, log: Path):
+        self.root = directory
+        self.log = log
+        directory.mkdir(parents=True)
+        run_logged(["tar", "-x", "--xattrs", "--xattrs-include=*", "-p", "-f", archive, "-C", directory], log)
+
+    def chroot(self, script: str) -> str:
+        """Run a script in its tree, on this machine's kernel, before its first boot; what it printed."""
+        mounts = []
+        try:
+            for kind, path in (("proc", "proc"), ("sysfs", "sys"), ("devtmpfs", "dev"), ("devpts", "dev/pts")):
+                target = self.root / path
+                subprocess.run(["mount", "-t", kind, kind, target], check=True)
+                mounts.append(target)
+            # Services are not started where there is no init of its own.
+            policy = self.root / "usr/sbin/policy-rc.d"
+            policy.write_text("#!/bin/sh\nexit 101\n")
+            policy.chmod(0o755)
+            done = subprocess.run(
+                ["chroot", self.root, "bash", "-euo", "pipefail", "-c", script],
+                env={
+                    "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+                    "HOME": "/root",
+                    "DEBIAN_FRONTEND": "noninteractive",
+                    "LC_ALL": "C.UTF-8",
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                check=False,
+            )
+            policy.unlink()
+        finally:
+            for target in reversed(mounts):
+                # What is still mounted is the machine's own, and must not go with the tree.
+                subprocess.run(["umount", "--lazy", target], check=True)
+        with self.log.open("a") as log:
+            log.write(done.stdout)
+        if done.returncode != 0:
+            raise GuestError(f"in {self.root}: status {done.returncode}:\n{done.stdout[-3000:]}")
+        return done.stdout
+
+    def install(self, debs: Sequence[Path]) -> str:
+        """Install packages with what they need."""
+        target = self.root / "var/tmp/debs"
+        target.mkdir(exist_ok=True)
+        for deb in debs:
+            shutil.copy(deb, target)
+        resolv = self.root / "etc/resolv.conf"
+        resolv.unlink(missing_ok=True)
+        shutil.copy("/etc/resolv.conf", resolv)
+        return self.chroot("apt-get -q -y --no-install-recommends install /var/tmp/debs/*.deb")
