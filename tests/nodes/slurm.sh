@@ -1,5 +1,4 @@
 # Slurm on the node: tasks under HPMMAP, jobs held to what they were granted, nothing left.
-# suites: bookworm
 # timeout: 1800
 
 slurm_fails_loudly
