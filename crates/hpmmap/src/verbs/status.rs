@@ -129,7 +129,7 @@ fn metrics(root: &Root) -> Result<String> {
 pub struct Process {
     #[serde(flatten)]
     pub context: Context,
-    /// `None` once the process has ended.
+    /// `None` once the process has ended, and in a container.
     command: Option<String>,
     pub user: String,
 }
