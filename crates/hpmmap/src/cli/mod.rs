@@ -131,6 +131,8 @@ pub struct StatusArgs {
     pub json: bool,
     /// Report for Prometheus, in its text format, such as for the textfile
     /// collector of node_exporter
+    ///
+    /// Without the module there is hpmmap_up 0, and nothing else.
     #[arg(long, conflicts_with_all = ["watch", "json"])]
     pub prometheus: bool,
     /// Replace this file by the report for Prometheus, in one step
