@@ -29,7 +29,8 @@ _PACKAGES = (
 # What nodes have beside it.
 _OF_NODES = (
     "munge", "slurm-client", "slurmctld", "slurmd", "slurm-wlm-basic-plugins", "openmpi-bin", "libopenmpi-dev", "gcc",
-    "libc6-dev", "make", "podman", "crun", "prometheus-node-exporter", "curl",
+    "libc6-dev", "make", "podman", "crun", "uidmap", "dbus-user-session", "libpam-systemd", "prometheus-node-exporter",
+    "curl",
 )  # fmt: skip
 _OF_SUITES = {"bookworm": ("lammps", "hpcc")}
 _DISK = "10G"

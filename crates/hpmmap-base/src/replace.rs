@@ -385,7 +385,8 @@ pub fn find(path: &Path, links: Links) -> io::Result<Place> {
 
 /// Gives `new` the owner, mode and extended attributes of `old`. Owner first,
 /// for that takes capabilities and mode bits away; mode last. What is about
-/// `old`'s own contents is `skipped`.
+/// `old`'s own contents is `skipped`. An owner that is right already is not set: a service
+/// may have no right to set any.
 pub fn copy_attributes(
     old: &File,
     new: &File,
@@ -393,8 +394,11 @@ pub fn copy_attributes(
     skipped: &[&str],
 ) -> std::result::Result<(), String> {
     let meta = old.metadata().map_err(|error| describe(&error))?;
-    fchown(new, Some(meta.uid()), Some(meta.gid()))
-        .map_err(|error| format!("cannot keep its owner and group: {}", describe(&error)))?;
+    let made = new.metadata().map_err(|error| describe(&error))?;
+    if (made.uid(), made.gid()) != (meta.uid(), meta.gid()) {
+        fchown(new, Some(meta.uid()), Some(meta.gid()))
+            .map_err(|error| format!("cannot keep its owner and group: {}", describe(&error)))?;
+    }
     let names: Vec<_> = match old.list_xattr() {
         Ok(names) => names.collect(),
         Err(error) if is_unsupported(&error) => Vec::new(),

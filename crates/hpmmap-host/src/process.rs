@@ -1,10 +1,26 @@
 //! `/proc`: processes, memory, the command line of the kernel.
 
+use std::fs;
+use std::path::Path;
+
 use crate::root::optional;
 use crate::{Result, Root};
 
-/// Short name of a process, `None` if it has ended.
+/// The PID namespace of the machine (PROC_PID_INIT_INO of the kernel).
+const MACHINES_NAMESPACE: &str = "pid:[4026531836]";
+
+/// Whether processes have other numbers here than the module tells, as in a container.
+fn has_other_numbers(root: &Root) -> bool {
+    fs::read_link(root.join("proc/self/ns/pid"))
+        .is_ok_and(|namespace| namespace != Path::new(MACHINES_NAMESPACE))
+}
+
+/// Short name of a process by its number on the machine; `None` if it has ended, or has
+/// another number here.
 pub fn command(root: &Root, pid: u32) -> Result<Option<String>> {
+    if has_other_numbers(root) {
+        return Ok(None);
+    }
     optional(root.read(format!("proc/{pid}/comm")))
 }
 
@@ -38,6 +54,8 @@ pub fn available_bytes(root: &Root) -> Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
     use crate::fixture::Fixture;
 
@@ -62,5 +80,19 @@ mod tests {
             Some("lmp")
         );
         assert_eq!(command(&fixture.root(), 18).unwrap(), None);
+    }
+
+    #[test]
+    fn in_a_container_a_number_is_somebody_elses() {
+        let fixture = Fixture::new();
+        fixture.write("proc/17/comm", "sh\n");
+        fixture.write("proc/self/ns/user", "");
+        let namespace = fixture.path().join("proc/self/ns/pid");
+        symlink(MACHINES_NAMESPACE, &namespace).unwrap();
+        let name = || command(&fixture.root(), 17).unwrap();
+        assert_eq!(name().as_deref(), Some("sh"));
+        fs::remove_file(&namespace).unwrap();
+        symlink("pid:[4026532281]", &namespace).unwrap();
+        assert_eq!(name(), None);
     }
 }

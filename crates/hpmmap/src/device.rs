@@ -1,5 +1,6 @@
 //! Opening /dev/hpmmap with errors that help.
 
+use std::fmt;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -47,17 +48,15 @@ fn explain_open(path: &Path, error: &io::Error) -> Error {
     let errno = error.raw_os_error().map(Errno::from_raw);
     match (error.kind(), errno) {
         (ErrorKind::NotFound, _) if pool::is_loaded(&Root::default()) => Error::Failed(format!(
-            "the module is loaded but {} is missing (is udev or devtmpfs running?)",
+            "the module is loaded but {} is missing: a container needs \
+             --device hpmmap.io/pool=all (see: hpmmap help cdi), a machine udev or devtmpfs",
             path.display()
         )),
         (ErrorKind::NotFound, _) | (_, Some(Errno::ENXIO | Errno::ENODEV)) => Error::NotLoaded,
         (ErrorKind::PermissionDenied, _) => Error::NoPermission {
             what: format!("to open {}", path.display()),
             hint: match owner(path) {
-                Some(group) => format!(
-                    "join the group '{group}' (usermod -aG {group} {}) and log in again",
-                    user_name(Uid::current().as_raw())
-                ),
+                Some(group) => how_to_join(&group),
                 None => "only root may".to_string(),
             },
         },
@@ -65,16 +64,62 @@ fn explain_open(path: &Path, error: &io::Error) -> Error {
     }
 }
 
-/// Name of the group, other than root's, that may open the device.
-pub fn owner(path: &Path) -> Option<String> {
-    let meta = path.metadata().ok()?;
-    (meta.gid() != 0 && meta.mode() & 0o060 == 0o060).then(|| group_name(meta.gid()))
+/// What all groups are in a user namespace that has no number for them.
+const NO_GROUP: u32 = 65534;
+
+/// A group that may open the device.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// One of this machine's.
+    Named(String),
+    /// One that has no name here, as in a container.
+    Numbered(u32),
+    /// One that has no number either, as in a user's container.
+    Unmapped,
 }
 
-fn group_name(gid: u32) -> String {
-    match Group::from_gid(Gid::from_raw(gid)) {
-        Ok(Some(group)) => group.name,
-        _ => gid.to_string(),
+impl Owner {
+    fn of(gid: u32, name: Option<String>) -> Self {
+        match name {
+            _ if gid == NO_GROUP => Self::Unmapped,
+            Some(name) => Self::Named(name),
+            None => Self::Numbered(gid),
+        }
+    }
+}
+
+/// The group, other than root's, that may open the device.
+pub fn owner(path: &Path) -> Option<Owner> {
+    let meta = path.metadata().ok()?;
+    (meta.gid() != 0 && meta.mode() & 0o060 == 0o060).then(|| {
+        let group = Group::from_gid(Gid::from_raw(meta.gid())).ok().flatten();
+        Owner::of(meta.gid(), group.map(|group| group.name))
+    })
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Named(name) => write!(f, "'{name}'"),
+            Self::Numbered(gid) => write!(f, "{gid}"),
+            Self::Unmapped => f.write_str("of the machine"),
+        }
+    }
+}
+
+/// How a user becomes a member.
+pub fn how_to_join(group: &Owner) -> String {
+    match group {
+        Owner::Named(name) => format!(
+            "join the group '{name}' (usermod -aG {name} {}) and log in again",
+            user_name(Uid::current().as_raw())
+        ),
+        Owner::Numbered(gid) => format!(
+            "the group {gid} may, which has no name here: a container needs --group-add {gid}"
+        ),
+        Owner::Unmapped => "its group may, which this user namespace does not have: a container \
+                            of a user who is in it needs --group-add keep-groups"
+            .to_string(),
     }
 }
 
@@ -101,6 +146,17 @@ mod tests {
             error.to_string(),
             "no permission to open /nonexistent/hpmmap: only root may"
         );
+    }
+
+    #[test]
+    fn in_a_container_the_group_is_another_way() {
+        let named = Owner::of(997, Some("hpmmap".into()));
+        assert_eq!(named, Owner::Named("hpmmap".into()));
+        assert!(how_to_join(&named).starts_with("join the group 'hpmmap' (usermod -aG hpmmap "));
+        let numbered = Owner::of(997, None);
+        assert!(how_to_join(&numbered).ends_with("--group-add 997"));
+        let unmapped = Owner::of(NO_GROUP, Some("nogroup".into()));
+        assert!(how_to_join(&unmapped).ends_with("--group-add keep-groups"));
     }
 
     #[test]

@@ -88,9 +88,26 @@ fn with(mut labels: Labels, name: &'static str, value: impl Display) -> Labels {
     labels
 }
 
+/// Of a machine without the module: nobody takes old figures for today's.
+pub fn text_without_module() -> String {
+    let mut out = Text::default();
+    up(&mut out, false);
+    out.0
+}
+
+fn up(out: &mut Text, loaded: bool) {
+    out.family(
+        "hpmmap_up",
+        "gauge",
+        "1 while the module is loaded; without it there are no other figures.",
+        [(vec![], u32::from(loaded))],
+    );
+}
+
 /// Everything, in the text format.
 pub fn text(state: &State) -> String {
     let mut out = Text::default();
+    up(&mut out, true);
     out.family(
         "hpmmap_info",
         "gauge",
@@ -546,6 +563,7 @@ mod tests {
         let text = of(&machine());
         let found = samples(&text);
         for (series, value) in [
+            ("hpmmap_up", 1.0),
             ("hpmmap_info{version=\"1.2.3\"}", 1.0),
             ("hpmmap_pool_free_bytes{node=\"0\"}", (3u64 << 30) as f64),
             ("hpmmap_jobs", 2.0),
@@ -566,6 +584,12 @@ mod tests {
             assert_eq!(found.get(series), Some(&value), "{series} in\n{text}");
         }
         assert!(!text.contains("hpmmap_user_limit_bytes"));
+    }
+
+    #[test]
+    fn without_the_module_there_is_one_figure() {
+        let found = samples(&text_without_module());
+        assert_eq!(found, BTreeMap::from([("hpmmap_up".to_string(), 0.0)]));
     }
 
     #[test]

@@ -112,6 +112,17 @@ fn without_the_module_every_verb_says_what_to_do() {
     }
 }
 
+#[test]
+fn without_the_module_prometheus_is_told_so() {
+    if module_is_loaded() {
+        eprintln!("skipped: the module is loaded");
+        return;
+    }
+    let output = hpmmap(&["status", "--prometheus"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(stdout(&output).lines().last(), Some("hpmmap_up 0"));
+}
+
 /// A machine that hpmmap cannot run on.
 fn unable() -> Fixture {
     let fixture = Fixture::new();

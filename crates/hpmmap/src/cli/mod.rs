@@ -60,7 +60,8 @@ pub enum Verb {
     /// A specification of the Container Device Interface: with it in /etc/cdi (or
     /// /run/cdi), 'podman run --device hpmmap.io/pool=all' and other runtimes that know
     /// CDI give a container the device, and programs in it are run or marked as outside.
-    /// The user in the container needs the device's group, as outside.
+    /// The user in the container needs the device's group, as outside: --group-add and its
+    /// number, in a container of an ordinary user's --group-add keep-groups.
     Cdi(CdiArgs),
     /// Mark programs, which then register themselves when they are executed
     ///
@@ -130,6 +131,8 @@ pub struct StatusArgs {
     pub json: bool,
     /// Report for Prometheus, in its text format, such as for the textfile
     /// collector of node_exporter
+    ///
+    /// Without the module there is hpmmap_up 0, and nothing else.
     #[arg(long, conflicts_with_all = ["watch", "json"])]
     pub prometheus: bool,
     /// Replace this file by the report for Prometheus, in one step
@@ -160,7 +163,7 @@ impl DoctorArgs {
 
 #[derive(Debug, Args)]
 pub struct CdiArgs {
-    /// Replace this file by it, in one step
+    /// Replace this file by it, in one step; its directory is made
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }

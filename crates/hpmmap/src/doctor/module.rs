@@ -151,13 +151,14 @@ pub fn device_node(root: &Root) -> Check {
         return Check::fail(
             id,
             format!("{} is missing", uapi::DEVICE_PATH),
-            "see that udev or devtmpfs runs, then load the module again",
+            "see that udev or devtmpfs runs, then load the module again; \
+             a container needs --device hpmmap.io/pool=all",
         );
     };
     let user = user_name(Uid::current().as_raw());
     let group = device::owner(&path);
     let detail = match &group {
-        Some(group) => format!("{} is for the group '{group}'", uapi::DEVICE_PATH),
+        Some(group) => format!("{} is for the group {group}", uapi::DEVICE_PATH),
         None => format!("{} is for root only", uapi::DEVICE_PATH),
     };
     let for_group = "install the udev rule of hpmmap, or: groupadd -r hpmmap; \
@@ -175,7 +176,7 @@ pub fn device_node(root: &Root) -> Check {
         Some(group) => Check::fail(
             id,
             format!("{detail}; {user} is not in it"),
-            format!("usermod -aG {group} {user}, and log in again"),
+            device::how_to_join(&group),
         ),
         None if accessible => Check::warn(id, detail, for_group),
         None => Check::fail(id, detail, for_group),

@@ -1,11 +1,13 @@
 //! `hpmmap cdi`: how a container gets the device, for every runtime that knows CDI.
 
+use std::fs::create_dir_all;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::ExitCode;
 
 use hpmmap_base::error::{Error, Result};
 use hpmmap_base::output::print;
-use hpmmap_base::replace;
+use hpmmap_base::replace::{self, describe};
 use hpmmap_host::Root;
 use hpmmap_sys::uapi;
 use serde::Serialize;
@@ -19,10 +21,27 @@ const KIND: &str = "hpmmap.io/pool";
 pub fn perform(args: &CdiArgs) -> Result<ExitCode> {
     let json = specification(&Root::default())?;
     match &args.output {
-        Some(path) => replace::write(path, format!("{json}\n"))?,
+        Some(path) => {
+            make_directory(path)?;
+            replace::write(path, format!("{json}\n"))?;
+        }
         None => print(&json)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// `/etc/cdi` is there only once somebody has had something for it.
+fn make_directory(path: &Path) -> Result<()> {
+    let Some(directory) = path.parent() else {
+        return Ok(());
+    };
+    create_dir_all(directory).map_err(|error| {
+        Error::Failed(format!(
+            "cannot make {}: {}",
+            directory.display(),
+            describe(&error)
+        ))
+    })
 }
 
 #[derive(Serialize)]
@@ -46,13 +65,15 @@ struct Edits {
     device_nodes: [Node; 1],
 }
 
-/// As it is on this machine: who may open it there may open it in the container.
+/// As it is on this machine: who may open it there may open it in the container. Without a
+/// user it would be the container's.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Node {
     path: &'static str,
     permissions: &'static str,
     file_mode: u32,
+    uid: u32,
     gid: u32,
 }
 
@@ -69,6 +90,7 @@ fn specification(root: &Root) -> Result<String> {
                     path: uapi::DEVICE_PATH,
                     permissions: "rw",
                     file_mode: meta.mode() & 0o777,
+                    uid: meta.uid(),
                     gid: meta.gid(),
                 }],
             },
@@ -86,6 +108,19 @@ mod tests {
     use hpmmap_host::fixture::Fixture;
 
     use super::*;
+
+    #[test]
+    fn the_directory_is_made() {
+        let fixture = Fixture::new();
+        let path = fixture.path().join("etc/cdi/hpmmap.json");
+        make_directory(&path).unwrap();
+        make_directory(&path).unwrap();
+        assert!(path.parent().unwrap().is_dir());
+        fixture.write("file", "");
+        let error = make_directory(&fixture.path().join("file/x.json")).unwrap_err();
+        assert!(error.to_string().starts_with("cannot make "), "{error}");
+        make_directory(Path::new("hpmmap.json")).unwrap();
+    }
 
     #[test]
     fn the_device_is_as_on_the_machine() {
@@ -107,6 +142,10 @@ mod tests {
         assert_eq!(node["path"], "/dev/hpmmap");
         assert_eq!(node["permissions"], "rw");
         assert_eq!(node["fileMode"], 0o660);
-        assert_eq!(node["gid"], path.metadata().unwrap().gid());
+        let meta = path.metadata().unwrap();
+        assert_eq!(
+            (&node["uid"], &node["gid"]),
+            (&meta.uid().into(), &meta.gid().into())
+        );
     }
 }

@@ -99,8 +99,11 @@ fn job_state(root: &Root, job: job::Job) -> Result<Option<JobState>> {
     Ok(Some(JobState { job, latency }))
 }
 
-/// For Prometheus.
+/// For Prometheus, which is told so if there is no module.
 fn metrics(root: &Root) -> Result<String> {
+    if !pool::is_loaded(root) {
+        return Ok(prometheus::text_without_module());
+    }
     let status = Status::read(root)?.complete(root);
     let contexts: Vec<Context> = status.contexts.into_iter().map(|one| one.context).collect();
     let jobs: Option<Vec<JobState>> = status
@@ -129,7 +132,7 @@ fn metrics(root: &Root) -> Result<String> {
 pub struct Process {
     #[serde(flatten)]
     pub context: Context,
-    /// `None` once the process has ended.
+    /// `None` once the process has ended, and in a container.
     command: Option<String>,
     pub user: String,
 }

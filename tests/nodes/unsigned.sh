@@ -1,0 +1,27 @@
+# A kernel that takes no module without a key it knows, as with Secure Boot; then the packages go.
+# after: monitoring
+
+step 'the module is kept out, and the boot goes on'
+[ ! -e /sys/kernel/hpmmap ] || fail 'the module is loaded'
+said=$(modprobe hpmmap 2>&1) && fail 'modprobe loads it'
+echo "$said"
+[ "$(systemctl is-active multi-user.target)" = active ] || fail 'multi-user.target is not active'
+journalctl --no-pager -b -o cat -u hpmmap-pools | grep 'the module is not loaded' || fail 'the journal does not say why there are no pools'
+said=$(hpmmap doctor) && fail 'doctor finds nothing'
+echo "$said"
+found=$(echo "$said" | grep -A 2 signatures)
+[[ $found == *'modules must be signed: signatures are enforced'*mok.pub* ]] || fail 'doctor does not say that the module has to be signed'
+said=$(as_alice hpmmap run true 2>&1) && fail 'hpmmap run'
+[[ $(echo "$said" | wc -l) = 1 && $said == *'the module is not loaded'* ]] || fail "it said: $said"
+
+step 'nobody tells figures of what has gone'
+metrics() { curl -sf http://localhost:9100/metrics | grep '^hpmmap_'; }
+down() { [ "$(metrics)" = 'hpmmap_up 0' ]; }
+within 60 down || fail "the scrape has: $(metrics)"
+# As hpmmap cdi leaves it.
+mkdir /etc/cdi && echo '{}' >/etc/cdi/hpmmap.json
+purge
+[ ! -e /etc/cdi ] || fail '/etc/cdi is left'
+metrics && fail 'the scrape still has something'
+systemctl list-units --all --plain --no-legend --no-pager 'hpmmap*' | grep hpmmap && fail 'units are left'
+true
