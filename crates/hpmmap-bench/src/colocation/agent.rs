@@ -176,11 +176,14 @@ impl<W: Write + Send + 'static> Voice<W> {
         write_line(&mut *output, event)
     }
 
-    /// Until nobody reads it.
+    /// Until nobody reads it, or this is gone.
     fn beat(&self) {
-        let voice = Self(Arc::clone(&self.0));
+        let output = Arc::downgrade(&self.0);
         thread::spawn(move || {
-            while voice.say(&Event::Beat).is_ok() {
+            while let Some(output) = output.upgrade() {
+                if Self(output).say(&Event::Beat).is_err() {
+                    return;
+                }
                 thread::sleep(BEAT);
             }
         });

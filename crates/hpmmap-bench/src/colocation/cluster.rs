@@ -165,6 +165,8 @@ struct Peer {
     is_greeted: bool,
     /// What became of it, if it is no longer there.
     lost: Option<String>,
+    /// Whether it said that all is set back.
+    is_restored: bool,
 }
 
 /// Requests, and beats where there are none.
@@ -243,6 +245,7 @@ impl Peer {
             said: Shared::default(),
             is_greeted: false,
             lost: None,
+            is_restored: false,
         }
     }
 
@@ -392,6 +395,12 @@ impl<'a> Cluster<'a> {
     /// The next thing that one of them says of its own accord or in answer.
     fn next(&mut self, time: Duration) -> Result<Option<(usize, Event)>, Trouble> {
         let found = match self.heard.recv_timeout(time) {
+            // Nobody has asked it to.
+            Ok((n, Heard::Event(Event::Restored))) => {
+                self.peers[n].is_restored = true;
+                self.peers[n].lose("its agent was ended, and has set back what was set");
+                None
+            }
             Ok((n, Heard::Event(event))) => Some((n, event)),
             Ok((n, Heard::Words(words))) => {
                 locked(&self.peers[n].said).push(words);
@@ -508,7 +517,7 @@ impl<'a> Cluster<'a> {
             if left {
                 peer.lose("it did not say that it has ended");
             }
-            if peer.lost.is_some() && peer.is_greeted {
+            if peer.lost.is_some() && peer.is_greeted && !peer.is_restored {
                 let host = &peer.host;
                 warn(&format!(
                     "{host}: it is not known whether all was set back there"
@@ -837,7 +846,6 @@ mod tests {
         });
         cluster.study(&prepared(), None).unwrap();
         cluster.begin(&cell(2), &start(), Path::new("/")).unwrap();
-        locked(&cluster.peers[1].said).push("Connection reset by peer".into());
         DIES.store(true, std::sync::atomic::Ordering::Relaxed);
         let deadline = Instant::now() + Duration::from_secs(20);
         let trouble = loop {
@@ -846,12 +854,22 @@ mod tests {
                 Err(trouble) => break trouble,
             }
         };
-        let want = "n2 lost: Connection reset by peer";
+        let want = "n2 lost: its agent was ended, and has set back what was set";
         assert_eq!(lost(trouble), want);
         // The same once more, for who has seen the job fail for it.
         assert_eq!(lost(cluster.abandon().unwrap_err()), want);
         drop(cluster);
         assert_eq!(thp(&fixtures[0]), "madvise");
+    }
+
+    #[test]
+    fn who_is_cut_off_is_named_with_the_last_words() {
+        let words = format!("{{\"hello\":{{\"version\":\"{VERSION}\"}}}}\n");
+        let mut cluster = saying(words.leak());
+        locked(&cluster.peers[0].said).push("Connection reset by peer".into());
+        cluster.greet().unwrap();
+        let trouble = cluster.tend(Duration::from_secs(20)).unwrap_err();
+        assert_eq!(lost(trouble), "n1 lost: Connection reset by peer");
     }
 
     #[test]

@@ -318,13 +318,13 @@ fn job(summary: &Summary, job: JobKind) -> Vec<String> {
     let title = summary.title(job);
     let memory: Vec<Vec<String>> = cells().filter_map(memory).collect();
     if !memory.is_empty() {
-        all.push(format!(
-            "{title}: page faults after the start-up; how long the first touch of a page\n\
-             takes (P99, WORST), and a CALL of malloc or free at most, in {};\n\
-             ALL of them in thousands of that; memory at the peak by page size\n{}",
-            words.stalls,
-            table(&MEMORY, memory)
-        ));
+        let head = format!(
+            "{title}: page faults after the start-up; how long the first touch of a page takes \
+             (P99, WORST), and a CALL of malloc or free at most, in {}; ALL of them in thousands of \
+             that; memory at the peak by page size",
+            words.stalls
+        );
+        all.push(format!("{}\n{}", wrapped(&head), table(&MEMORY, memory)));
     }
     all.push(format!(
         "{title}: {}, and the {}\n{}",
@@ -334,10 +334,9 @@ fn job(summary: &Summary, job: JobKind) -> Vec<String> {
     ));
     let parts: Vec<Vec<String>> = cells().filter_map(parts).collect();
     if !parts.is_empty() && !summary.parameters.icount {
-        all.push(format!(
-            "{title}: its parts, % of the runtime alone (MEMORY is KERNEL and BLOCKED)\n{}",
-            table(&PARTS, parts)
-        ));
+        let head =
+            format!("{title}: its parts, % of the runtime alone (MEMORY is KERNEL and BLOCKED)");
+        all.push(format!("{}\n{}", wrapped(&head), table(&PARTS, parts)));
     }
     all.push(format!(
         "{title}: in a run\n{}",
@@ -345,11 +344,11 @@ fn job(summary: &Summary, job: JobKind) -> Vec<String> {
     ));
     let hosts: Vec<Vec<String>> = cells().flat_map(hosts).collect();
     if !hosts.is_empty() {
-        all.push(format!(
-            "{title}: in a run on each host; FALLB. calls that got memory of Linux,\n\
-             PEAK most of the pools or reserved pages in use\n{}",
-            table(&HOSTS, hosts)
-        ));
+        let head = format!(
+            "{title}: in a run on each host; FALLB. calls that got memory of Linux, PEAK most of \
+             the pools or reserved pages in use"
+        );
+        all.push(format!("{}\n{}", wrapped(&head), table(&HOSTS, hosts)));
     }
     all
 }
