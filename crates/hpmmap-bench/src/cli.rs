@@ -87,6 +87,9 @@ pub enum BenchVerb {
     /// Run one rank of a study and record what it took
     #[command(hide = true)]
     ColocationRank(ColocationRankArgs),
+    /// Do this machine's part of a study that another machine runs
+    #[command(hide = true)]
+    ColocationAgent,
     /// How much of the CPUs' time is taken away, and what random accesses cost
     ///
     /// Detours (the benchmark 'selfish'): on every CPU at once a loop reads the
@@ -141,6 +144,18 @@ pub struct BenchColocationArgs {
     /// How often each combination is run [default: 10, 2 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: Option<u32>,
+    /// Run the jobs on these machines, and the neighbours on each
+    ///
+    /// They are reached by ssh, which must ask for nothing, or, in an allocation of
+    /// Slurm that has them, by srun. Each has this command in the same place, the same
+    /// version of everything, and the same CPUs. --ranks, --memory and the size
+    /// of the problem are those of each. By default neighbour c is measured.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub hosts: Vec<String>,
+    /// On how many of the hosts jobs run, the first ones [default: 1, 2, 4, ... and
+    /// all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub nodes: Vec<u32>,
     /// Ranks of a job [default: the largest power of two of at most two thirds
     /// of the CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
@@ -188,7 +203,8 @@ pub struct BenchColocationArgs {
     #[arg(long, requires = "resume")]
     pub report: bool,
     /// Directory for the files of a run while it goes on, those of the
-    /// neighbours' builds too [default: in the study's]
+    /// neighbours' builds too [default: in the study's; with --hosts one of each
+    /// host's own, /var/tmp]
     #[arg(long, value_name = "DIR")]
     pub work: Option<PathBuf>,
     /// Directory for the file that neighbour D reads, on a file system whose pages

@@ -24,9 +24,7 @@ fn show_study(dir: &Path) -> Result<()> {
     assert!(is_quiet(&escape::lines(&text::text(&summary))));
     let html = html::report(&summary, &runs)?;
     assert!(is_quiet(&html) && !html.contains("<script"));
-    for workload in summary.workloads() {
-        chart::chart(&summary, workload)?;
-    }
+    chart::charts(&summary)?;
     store.write("report.html", html.as_bytes())
 }
 

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use nix::errno::Errno;
-use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::prctl;
 use nix::sys::signal::{SigHandler, signal};
 use nix::unistd::{ForkResult, Pid, fork, getppid, setpgid};
@@ -60,6 +60,13 @@ impl Setup {
         }
         Ok(())
     }
+}
+
+/// How many CPUs this process may use.
+pub fn allowed_cpus() -> io::Result<u32> {
+    let set = sched_getaffinity(Pid::from_raw(0))?;
+    let is_set = |cpu: &usize| set.is_set(*cpu).unwrap_or(false);
+    Ok((0..CpuSet::count()).filter(is_set).count() as u32)
 }
 
 /// Makes this process the parent of what its children leave behind.

@@ -8,7 +8,7 @@ use plotters::style::{FontStyle, register_font};
 
 use super::plan::{Manager, Profile, Workload};
 use super::statistics::Estimate;
-use super::summary::{CellSummary, Summary};
+use super::summary::{CellSummary, JobKind, Summary};
 
 const WIDTH: u32 = 1080;
 const HEIGHT: u32 = 380;
@@ -39,7 +39,7 @@ struct Bar {
 
 /// Bars in groups with a name each.
 struct Panel {
-    title: &'static str,
+    title: String,
     groups: Vec<(String, Vec<Bar>)>,
     goal: Option<f64>,
 }
@@ -84,7 +84,7 @@ fn tick(value: f64) -> String {
 fn draw<B: DrawingBackend>(area: &DrawingArea<B, Shift>, panel: &Panel) -> Drawn<B> {
     let (low, high) = range(panel);
     let mut context = ChartBuilder::on(area)
-        .caption(panel.title, (FONT, 17))
+        .caption(&panel.title, (FONT, 17))
         .margin(12)
         .x_label_area_size(28)
         .y_label_area_size(58)
@@ -151,26 +151,22 @@ fn legend<B: DrawingBackend>(area: &DrawingArea<B, Shift>, managers: &[Manager])
 
 fn panel(
     summary: &Summary,
-    workload: Workload,
-    title: &'static str,
+    job: JobKind,
+    title: &str,
     goal: Option<f64>,
     bar: impl Fn(&CellSummary) -> Option<Bar>,
 ) -> Panel {
     let group = |&neighbour: &Profile| {
-        let cells = summary.cells.iter();
+        let cells = summary.cells_of(job).into_iter();
         let bars: Vec<Bar> = cells
-            .filter(|one| (one.cell.workload, one.cell.neighbour) == (workload, neighbour))
+            .filter(|one| one.cell.neighbour == neighbour)
             .filter_map(&bar)
             .filter_map(Bar::bounded)
             .collect();
-        let name = match neighbour {
-            Profile::None => "alone".to_string(),
-            _ => format!("beside {}", neighbour.title()),
-        };
-        (!bars.is_empty()).then_some((name, bars))
+        (!bars.is_empty()).then_some((beside(neighbour), bars))
     };
     Panel {
-        title,
+        title: title.into(),
         groups: summary
             .parameters
             .neighbours
@@ -181,22 +177,58 @@ fn panel(
     }
 }
 
-/// The chart of a workload, as SVG.
-pub fn chart(summary: &Summary, workload: Workload) -> Result<String> {
-    let runtimes = panel(summary, workload, summary.words().cost_axis, None, |one| {
-        Some(Bar {
-            manager: one.cell.manager,
-            value: one.seconds.mean,
-            interval: one
-                .seconds
-                .half_width
-                .map(|half| (one.seconds.mean - half, one.seconds.mean + half)),
-            points: one.values.clone(),
-        })
+fn beside(neighbour: Profile) -> String {
+    match neighbour {
+        Profile::None => "alone".to_string(),
+        _ => format!("beside {}", neighbour.title()),
+    }
+}
+
+/// The runtime.
+fn cost_bar(one: &CellSummary) -> Bar {
+    let seconds = &one.seconds;
+    let interval = |half| (seconds.mean - half, seconds.mean + half);
+    Bar {
+        manager: one.cell.manager,
+        value: seconds.mean,
+        interval: seconds.half_width.map(interval),
+        points: one.values.clone(),
+    }
+}
+
+/// One or two panels, as SVG.
+fn svg(summary: &Summary, panels: &[Panel]) -> Result<String> {
+    register_font(FONT, FontStyle::Normal, dejavu::sans::regular())
+        .map_err(|_| Error::Failed("the font is broken".into()))?;
+    let mut svg = String::new();
+    let draw_all = |svg: &mut String| {
+        let area = SVGBackend::with_string(svg, (WIDTH, HEIGHT)).into_drawing_area();
+        area.fill(&WHITE)?;
+        let (top, below) = area.split_vertically(26);
+        legend(&top, &summary.parameters.managers)?;
+        match panels {
+            [] => (),
+            [one] => draw(&below, one)?,
+            [one, other, ..] => {
+                let (left, right) = below.split_horizontally(WIDTH / 2);
+                draw(&left, one)?;
+                draw(&right, other)?;
+            }
+        }
+        area.present()
+    };
+    draw_all(&mut svg).map_err(|error| Error::Failed(format!("cannot draw: {error}")))?;
+    Ok(svg)
+}
+
+/// The chart of a workload on so many machines, as SVG.
+pub fn chart(summary: &Summary, job: JobKind) -> Result<String> {
+    let runtimes = panel(summary, job, summary.words().cost_axis, None, |one| {
+        Some(cost_bar(one))
     });
     let memory = panel(
         summary,
-        workload,
+        job,
         "By memory management at most, % of the job alone",
         Some(GOAL),
         |one| {
@@ -209,25 +241,59 @@ pub fn chart(summary: &Summary, workload: Workload) -> Result<String> {
             })
         },
     );
-    register_font(FONT, FontStyle::Normal, dejavu::sans::regular())
-        .map_err(|_| Error::Failed("the font is broken".into()))?;
-    let mut svg = String::new();
-    let draw_all = |svg: &mut String| {
-        let area = SVGBackend::with_string(svg, (WIDTH, HEIGHT)).into_drawing_area();
-        area.fill(&WHITE)?;
-        let (top, below) = area.split_vertically(26);
-        legend(&top, &summary.parameters.managers)?;
-        if memory.groups.is_empty() {
-            draw(&below, &runtimes)?;
-        } else {
-            let (left, right) = below.split_horizontally(WIDTH / 2);
-            draw(&left, &runtimes)?;
-            draw(&right, &memory)?;
+    let mut panels = vec![runtimes, memory];
+    panels.retain(|panel| !panel.groups.is_empty());
+    svg(summary, &panels)
+}
+
+/// Runtimes of a workload by the number of machines, as SVG: alone, and beside the
+/// last of the neighbours.
+pub fn scaling(summary: &Summary, workload: Workload) -> Result<String> {
+    let scales = summary.scales(workload);
+    let mut neighbours: Vec<Profile> = scales.iter().map(|one| one.neighbour).collect();
+    neighbours.dedup();
+    let panel = |&neighbour: &Profile| {
+        let group = |&nodes: &u32| {
+            let of_neighbour = scales.iter().filter(|one| one.neighbour == neighbour);
+            let cells = of_neighbour.flat_map(|one| &one.cells);
+            let cells = cells.filter(|one| one.cell.nodes == nodes);
+            let bars: Vec<Bar> = cells.filter_map(|one| cost_bar(one).bounded()).collect();
+            let name = match nodes {
+                1 => "1 node".to_string(),
+                nodes => format!("{nodes} nodes"),
+            };
+            (!bars.is_empty()).then_some((name, bars))
+        };
+        let nodes = summary.parameters.nodes.iter();
+        Panel {
+            title: format!("{}, {}", summary.words().cost_axis, beside(neighbour)),
+            groups: nodes.filter_map(group).collect(),
+            goal: None,
         }
-        area.present()
     };
-    draw_all(&mut svg).map_err(|error| Error::Failed(format!("cannot draw: {error}")))?;
-    Ok(svg)
+    let ends = [neighbours.first(), neighbours.last()];
+    let mut shown: Vec<&Profile> = ends.into_iter().flatten().collect();
+    shown.dedup();
+    let panels: Vec<Panel> = shown.into_iter().map(panel).collect();
+    svg(summary, &panels)
+}
+
+/// All charts, with the names of their files.
+pub fn charts(summary: &Summary) -> Result<Vec<(String, String)>> {
+    let mut all = Vec::new();
+    for job in summary.jobs() {
+        let name = job.workload.name();
+        let name = match summary.has_hosts() {
+            true => format!("{name}-{}", job.nodes),
+            false => name.to_string(),
+        };
+        all.push((name, chart(summary, job)?));
+    }
+    for workload in summary.scaling() {
+        let name = format!("{}-nodes", workload.name());
+        all.push((name, scaling(summary, workload)?));
+    }
+    Ok(all)
 }
 
 #[cfg(test)]
@@ -249,7 +315,7 @@ mod tests {
             points: vec![3.0],
         };
         let mut panel = Panel {
-            title: "x",
+            title: "x".into(),
             groups: vec![("a".into(), vec![bar(1.0, Some((-1.0, 2.0)))])],
             goal: None,
         };
@@ -261,6 +327,19 @@ mod tests {
             assert!(bar(value, None).bounded().is_none());
             let bounded = bar(1.0, Some((0.0, value))).bounded().unwrap();
             assert!(bounded.interval.is_none());
+        }
+    }
+
+    #[test]
+    fn several_machines_have_a_chart_each_and_one_of_how_it_scales() {
+        let summary = crate::colocation::summary::tests::of_two_hosts();
+        let charts = charts(&summary).unwrap();
+        let names: Vec<&str> = charts.iter().map(|(name, _)| name.as_str()).collect();
+        let want = "lammps-1 lammps-2 minicg-1 minicg-2 lammps-nodes minicg-nodes";
+        assert_eq!(names.join(" "), want);
+        let scaling = &charts[4].1;
+        for part in ["Runtime, seconds, alone", "beside C", "1 node", "2 nodes"] {
+            assert!(scaling.contains(part), "{part}");
         }
     }
 }

@@ -9,11 +9,16 @@ use hpmmap_base::escape;
 use hpmmap_base::size::short;
 use hpmmap_host::list;
 
-use super::chart::chart;
+use super::chart;
 use super::plan::{Parameters, Workload};
 use super::record::Run;
-use super::summary::{COUNTED_NOTE, CellSummary, EMULATED_NOTE, PAPER_NOTE, Summary, Words};
-use super::text::{memory_cells, or_empty, paper_cell, part_cells, percent_of, reduction, stalls};
+use super::summary::{
+    CLAIMS_NOTE, COUNTED_NOTE, CellSummary, EMULATED_NODES_NOTE, EMULATED_NOTE, HostSummary,
+    JobKind, PAPER_NOTE, Summary, Words,
+};
+use super::text::{
+    host_cells, memory_cells, or_empty, paper_cell, part_cells, percent_of, reduction, stalls,
+};
 
 /// How values get into the templates, as `askama.toml` has it: what is no text
 /// is shown, not done.
@@ -34,14 +39,24 @@ struct Page<'a> {
     words: &'a Words,
     verdicts: Vec<String>,
     workloads: Vec<Part>,
+    scaling: Vec<Scaling>,
     comparisons: Option<Table>,
+    claims: Option<Table>,
     facts: Table,
     runs: Option<Table>,
 }
 
+/// A workload on several numbers of machines.
+struct Scaling {
+    name: &'static str,
+    /// SVG.
+    chart: String,
+    times: Table,
+}
+
 /// A workload.
 struct Part {
-    name: &'static str,
+    name: String,
     /// SVG.
     chart: String,
     /// Whether the chart has the line of the goal.
@@ -50,17 +65,18 @@ struct Part {
     costs: Table,
     parts: Option<Table>,
     counts: Table,
+    hosts: Option<Table>,
 }
 
 /// A heading, and whether what is below is numbers and stands right.
-type Column = (&'static str, bool);
+type Column = (String, bool);
 
-fn texts(head: &[&'static str]) -> Vec<Column> {
-    head.iter().map(|&title| (title, false)).collect()
+fn texts(head: &[&str]) -> Vec<Column> {
+    head.iter().map(|&title| (title.into(), false)).collect()
 }
 
-fn numbers(head: &[&'static str]) -> Vec<Column> {
-    head.iter().map(|&title| (title, true)).collect()
+fn numbers(head: &[&str]) -> Vec<Column> {
+    head.iter().map(|&title| (title.into(), true)).collect()
 }
 
 struct Table {
@@ -97,7 +113,11 @@ impl Page<'_> {
             [] => "no other CPU".to_string(),
             others => format!("beside it {}", cpus(others)),
         };
-        format!("{ranks} on {}, {others}", cpus(&self.parameters.rank_cpus))
+        let places = format!("{ranks} on {}, {others}", cpus(&self.parameters.rank_cpus));
+        match &self.parameters.hosts[..] {
+            [] => places,
+            hosts => format!("on each of {}: {places}", hosts.join(", ")),
+        }
     }
 }
 
@@ -109,7 +129,7 @@ impl Table {
 
     /// Each row begins with the names of its cell of the study.
     fn of_cells<'a>(
-        head: &[&'static str],
+        head: &[&str],
         cells: impl IntoIterator<Item = (&'a CellSummary, Vec<String>)>,
     ) -> Self {
         let rows = cells.into_iter().map(|(one, values)| {
@@ -213,12 +233,40 @@ fn counts(cells: &[&CellSummary]) -> Table {
     )
 }
 
-fn workload_part(summary: &Summary, workload: Workload) -> Result<Part> {
-    let all = summary.cells.iter();
-    let cells: Vec<&CellSummary> = all.filter(|one| one.cell.workload == workload).collect();
+fn hosts(cells: &[&CellSummary]) -> Table {
+    let rows = cells.iter().flat_map(|&cell| {
+        let names = [cell.cell.manager.title(), cell.cell.neighbour.title()];
+        let row = move |one: &HostSummary| {
+            let names = names.map(String::from).into_iter();
+            let figures = host_cells(one).into_iter();
+            names
+                .chain([one.host.clone()])
+                .chain(figures)
+                .chain([format!("{:.0}", one.stalls)])
+                .collect()
+        };
+        cell.hosts.iter().map(row)
+    });
+    let figures = [
+        "Seconds",
+        "Faults",
+        "After start-up",
+        "Fallbacks",
+        "Peak of pools, MB",
+        "Builds",
+        "Stalls",
+    ];
+    Table {
+        head: [texts(&["Manager", "Beside", "Host"]), numbers(&figures)].concat(),
+        rows: rows.collect(),
+    }
+}
+
+fn workload_part(summary: &Summary, job: JobKind) -> Result<Part> {
+    let cells = summary.cells_of(job);
     Ok(Part {
-        name: workload.name(),
-        chart: chart(summary, workload)?,
+        name: summary.title(job),
+        chart: chart::chart(summary, job)?,
         has_goal: cells.iter().any(|one| one.parts.is_some()),
         memory: memory(&cells).or_none(),
         costs: costs(summary.words(), &cells),
@@ -226,14 +274,64 @@ fn workload_part(summary: &Summary, workload: Workload) -> Result<Part> {
             .then(|| parts(&cells).or_none())
             .flatten(),
         counts: counts(&cells),
+        hosts: hosts(&cells).or_none(),
     })
+}
+
+fn scaling(summary: &Summary, workload: Workload) -> Result<Scaling> {
+    let nodes = &summary.parameters.nodes;
+    let on: Vec<String> = nodes.iter().map(|n| format!("On {n}")).collect();
+    let on: Vec<&str> = on.iter().map(String::as_str).collect();
+    let rows = summary.scales(workload).into_iter().map(|scale| {
+        let names = [scale.manager.title(), scale.neighbour.title()].map(String::from);
+        let times = nodes.iter().map(|&n| or_empty(scale.seconds(n), 3));
+        let growth = percent_of(scale.growth());
+        names.into_iter().chain(times).chain([growth]).collect()
+    });
+    Ok(Scaling {
+        name: workload.name(),
+        chart: chart::scaling(summary, workload)?,
+        times: Table {
+            head: [
+                texts(&["Manager", "Beside"]),
+                numbers(&on),
+                numbers(&["Growth %"]),
+            ]
+            .concat(),
+            rows: rows.collect(),
+        },
+    })
+}
+
+fn claims(summary: &Summary) -> Table {
+    let rows = summary.claims().into_iter().map(|(claim, found)| {
+        vec![
+            format!("{} ({})", claim.program, claim.workload.name()),
+            claim.neighbour.title().into(),
+            claim.ethernet.into(),
+            claim.infiniband.into(),
+            found,
+        ]
+    });
+    Table {
+        head: texts(&[
+            "Program",
+            "Beside",
+            "Paper, Ethernet (fig. 9)",
+            "Paper, InfiniBand (fig. 10)",
+            "Here: less time with HPMMAP than with",
+        ]),
+        rows: rows.collect(),
+    }
 }
 
 fn comparisons(summary: &Summary) -> Table {
     let has_paper = summary.has_paper();
+    let has_hosts = summary.has_hosts();
     let mut head = texts(&["Beside", "With", "Workload"]);
+    head.splice(0..0, has_hosts.then(|| ("Nodes".into(), true)));
     head.extend(numbers(&[summary.words().less_column]));
-    head.extend(has_paper.then_some(("Paper, %", true)));
+    head.extend(has_paper.then(|| ("Paper, %".into(), true)));
     let rows = summary.comparisons.iter().map(|one| {
         let mut row = vec![
             one.neighbour.title().into(),
@@ -241,6 +339,7 @@ fn comparisons(summary: &Summary) -> Table {
             one.workload.map_or("mean of all", Workload::name).into(),
             percent_of(Some(reduction(one))),
         ];
+        row.splice(0..0, has_hosts.then(|| one.nodes.to_string()));
         row.extend(has_paper.then(|| paper_cell(one)));
         row
     });
@@ -264,6 +363,7 @@ fn all_runs(summary: &Summary, runs: &[Run]) -> Table {
     let icount = summary.parameters.icount;
     let mut head = numbers(&["Run", "Round"]);
     head.extend(texts(&["Workload", "Manager", "Beside"]));
+    head.extend(summary.has_hosts().then(|| ("Nodes".into(), true)));
     head.extend(numbers(&[summary.words().cost_column]));
     // Where the clock counts instructions the others are times of one that leaps.
     if !icount {
@@ -278,6 +378,7 @@ fn all_runs(summary: &Summary, runs: &[Run]) -> Table {
             cell.manager.title().into(),
             cell.neighbour.title().into(),
         ];
+        row.extend(summary.has_hosts().then(|| cell.nodes.to_string()));
         match &run.figures {
             None => row.push("failed".into()),
             Some(one) => {
@@ -304,16 +405,21 @@ fn all_runs(summary: &Summary, runs: &[Run]) -> Table {
 
 /// The whole report.
 pub fn report(summary: &Summary, runs: &[Run]) -> Result<String> {
-    let workloads = summary.workloads().into_iter();
+    let jobs = summary.jobs().into_iter();
+    let scaled = summary.scaling().into_iter();
     let page = Page {
         summary,
         parameters: &summary.parameters,
         words: summary.words(),
         verdicts: summary.verdicts(),
-        workloads: workloads
+        workloads: jobs
             .map(|one| workload_part(summary, one))
             .collect::<Result<_>>()?,
+        scaling: scaled
+            .map(|one| scaling(summary, one))
+            .collect::<Result<_>>()?,
         comparisons: comparisons(summary).or_none(),
+        claims: claims(summary).or_none(),
         facts: facts(summary),
         runs: all_runs(summary, runs).or_none(),
     };
@@ -326,7 +432,7 @@ mod tests {
     use super::*;
     use crate::colocation::plan::Profile;
     use crate::colocation::record::tests::{plan, run};
-    use crate::colocation::summary::tests::{summary, with_memory};
+    use crate::colocation::summary::tests::{of_two_hosts, summary, with_memory};
 
     #[test]
     fn the_report_needs_nothing_but_itself() {
@@ -415,5 +521,28 @@ mod tests {
         }
         let acts = |c: char| c.is_control() && c != '\n';
         assert!(!html.contains(acts) && !html.contains("<b>") && !html.contains("<i>"));
+    }
+
+    #[test]
+    fn several_machines_are_shown_each_and_together() {
+        let mut summary = of_two_hosts();
+        summary.emulated = true;
+        let html = report(&summary, &[run(plan().runs[0], 10.0, 1.0)]).unwrap();
+        // Two programs, on one and on two, and how they scale.
+        assert_eq!(html.matches("<svg").count(), 2 * 3);
+        for part in [
+            "on each of n1, n2: 1 rank on CPU 0",
+            "256M of memory for the job on each",
+            "<h2>minicg on 2 nodes: runtimes</h2>",
+            "<td>n2</td><td class=n>12.000</td><td class=n>100</td>",
+            "<th class=n>Peak of pools, MB</th>",
+            "<h2>lammps: how it scales</h2>",
+            "<th class=n>On 2</th><th class=n>Growth %</th>",
+            "<td>LAMMPS (lammps)</td><td>C</td>",
+            "<td>THP: +16.7 % on 1, +15.4 % on 2</td>",
+            "A network of emulated machines",
+        ] {
+            assert!(html.contains(part), "{part} is not in {html}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! One run: the neighbours, the job, what it took, and its result.
+//! One run: the machines and their neighbours, the job, what it took, and its result.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -7,44 +7,24 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hpmmap_host::{Root, pool, process};
+use hpmmap_host::Root;
 use hpmmap_sys::child::{Setup, Signal};
 use nix::sys::signal::{kill, killpg};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, Uid};
 
-use super::neighbour::Neighbours;
-use super::plan::{Cell, Manager, Parameters, Profile};
-use super::rank::{self, RankRecord};
-use super::record::Figures;
+use super::plan::{Cell, Manager, Parameters};
+use super::rank::RankRecord;
+use super::record::{Figures, OnHost};
 use super::workload::Start;
-use crate::machine::{hugetlb_free, pools_free};
 
 /// How often the job and its neighbours are looked after.
-const LOOK: Duration = Duration::from_millis(200);
+pub const LOOK: Duration = Duration::from_millis(200);
 /// How long mpirun may take to end its ranks.
 const END: Duration = Duration::from_secs(5);
 
 /// Makes glibc's malloc take everything from reserved huge pages.
 const HUGETLB: &str = "GLIBC_TUNABLES=glibc.malloc.hugetlb=2:glibc.malloc.mmap_max=0";
-
-/// Counters of /proc/vmstat that tell how hard memory was to get; those whose
-/// names begin so, too.
-const VMSTAT: [&str; 13] = [
-    "pgfault",
-    "pgmajfault",
-    "allocstall",
-    "compact_stall",
-    "compact_migrate_scanned",
-    "thp_fault_alloc",
-    "thp_fault_fallback",
-    "thp_collapse_alloc",
-    "thp_split",
-    "pgsteal_direct",
-    "pgsteal_kswapd",
-    "pswpout",
-    "oom_kill",
-];
 
 /// Why a run has no figures.
 #[derive(Debug, PartialEq, Eq)]
@@ -53,25 +33,14 @@ pub enum Trouble {
     Interrupted,
     /// It failed.
     Failed(String),
+    /// A machine is no longer there, so that no other run can be.
+    Lost(String),
 }
 
 impl From<String> for Trouble {
     fn from(why: String) -> Self {
         Self::Failed(why)
     }
-}
-
-/// The growth of the counters.
-fn vmstat(root: &Root) -> BTreeMap<String, u64> {
-    let text = root.read("proc/vmstat").unwrap_or_default();
-    text.lines()
-        .filter_map(|line| {
-            let (name, value) = line.split_once(' ')?;
-            let wanted = VMSTAT.iter().any(|start| name.starts_with(start));
-            wanted.then_some(())?;
-            Some((name.to_string(), value.parse().ok()?))
-        })
-        .collect()
 }
 
 /// mpirun, which ends its ranks when it is told to end.
@@ -121,51 +90,117 @@ impl Drop for Job {
 }
 
 /// Nothing that a run has started is left when this is dropped: this process
-/// must be the one that adopts orphans, and have no other children.
-struct Nothing;
+/// must be the one that adopts orphans.
+#[derive(Default)]
+pub struct Nothing {
+    /// Children that have nothing to do with it.
+    pub but: Vec<u32>,
+}
+
+/// All descendants of this process but those of some children.
+fn descendants_but(but: &[u32]) -> Vec<Pid> {
+    let root = Root::default();
+    let mut left = descendants(&root, std::process::id() as i32);
+    for &other in but {
+        let theirs = descendants(&root, other as i32);
+        left.retain(|pid| pid.as_raw() != other as i32 && !theirs.contains(pid));
+    }
+    left
+}
 
 impl Drop for Nothing {
     fn drop(&mut self) {
-        let own = std::process::id() as i32;
         let deadline = Instant::now() + END;
         while Instant::now() < deadline {
-            for pid in descendants(&Root::default(), own) {
+            let left = descendants_but(&self.but);
+            if left.is_empty() {
+                break;
+            }
+            for pid in left {
                 let _ = kill(pid, Signal::SIGKILL);
+                // An error means that it is not a child of this process yet.
+                let _ = waitpid(pid, Some(WaitPidFlag::WNOHANG));
             }
-            match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
-                Err(_) => break,
-                Ok(WaitStatus::StillAlive) => thread::sleep(Duration::from_millis(20)),
-                Ok(_) => (),
-            }
+            thread::sleep(Duration::from_millis(20));
         }
     }
 }
 
+/// The machines that a job runs on.
+pub trait Machines {
+    /// Sets what a run needs, and starts its neighbours.
+    fn begin(&mut self, cell: &Cell, start: &Start, dir: &Path) -> Result<(), Trouble>;
+    /// Looks after them for so long.
+    fn tend(&mut self, time: Duration) -> Result<(), Trouble>;
+    /// The job has ended: so do the neighbours. What it has left is in `dir` then.
+    fn finish(&mut self, dir: &Path) -> Result<Vec<OnHost>, Trouble>;
+    /// The run has failed: nothing of it goes on.
+    fn abandon(&mut self) -> Result<(), Trouble>;
+    /// Where the ranks are to be started.
+    fn place(&self, nodes: u32) -> Place;
+}
+
+/// Where ranks are started, and how mpirun gets there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// On this machine.
+    Here,
+    /// On others, in this directory of theirs.
+    There {
+        /// Their names.
+        hosts: Vec<String>,
+        /// What mpirun is told of how to start something there.
+        how: Vec<String>,
+        /// The directory.
+        dir: PathBuf,
+        /// Processes that are no part of the job.
+        others: Vec<u32>,
+    },
+}
+
 /// What a run needs to know.
 pub struct Runner<'a> {
-    /// The machine.
-    pub root: &'a Root,
     /// Of the study.
     pub parameters: &'a Parameters,
     /// This command.
     pub command: PathBuf,
-    /// Where neighbour D has its file; by default where the run has its own.
-    pub cache: Option<&'a Path>,
     /// True once the study is to stop.
     pub stop: &'a dyn Fn() -> bool,
 }
 
 impl Runner<'_> {
-    fn mpirun(&self, cell: &Cell, start: &Start, dir: &Path) -> Command {
+    fn mpirun(&self, cell: &Cell, start: &Start, place: &Place, dir: &Path) -> Command {
         let mut mpirun = Command::new("mpirun");
-        mpirun.args(["-n", &self.parameters.ranks.to_string(), "--oversubscribe"]);
+        let ranks = self.parameters.ranks;
+        mpirun.args(["-n", &(ranks * cell.nodes).to_string(), "--oversubscribe"]);
         if Uid::effective().is_root() {
             mpirun.arg("--allow-run-as-root");
         }
-        // Ranks of one machine need no network nor its probing. Each has its CPU from
-        // us, and does not give it up while it waits for others.
-        mpirun.args(["--bind-to", "none", "--mca", "pml", "ob1", "--mca", "btl"]);
-        mpirun.args(["self,vader", "--mca", "mpi_yield_when_idle", "0"]);
+        // Each has its CPU from us, and does not give it up while it waits for others.
+        mpirun.args(["--bind-to", "none", "--mca", "mpi_yield_when_idle", "0"]);
+        if cell.nodes == 1 {
+            // Ranks of one machine need no network nor its probing.
+            mpirun.args(["--mca", "pml", "ob1", "--mca", "btl", "self,vader"]);
+        }
+        let dir = match place {
+            Place::Here => dir,
+            Place::There {
+                hosts, how, dir, ..
+            } => {
+                let slots: Vec<String> = hosts.iter().map(|one| format!("{one}:{ranks}")).collect();
+                mpirun.args(["--host", &slots.join(",")]).args(how);
+                mpirun.args([
+                    "--map-by",
+                    &format!("ppr:{ranks}:node"),
+                    "--rank-by",
+                    "slot",
+                ]);
+                mpirun.arg("--wdir").arg(dir);
+                // Where it uses srun it is beside the agents.
+                mpirun.env("SLURM_OVERLAP", "1").env("SLURM_HPMMAP", "no");
+                dir
+            }
+        };
         mpirun.arg(&self.command).args(["bench", "colocation-rank"]);
         mpirun.arg("--record").arg(dir);
         let cpus: Vec<String> = self
@@ -178,7 +213,7 @@ impl Runner<'_> {
         if cell.manager == Manager::Small {
             mpirun.arg("--no-thp");
         }
-        if let Some(marker) = start.marker {
+        if let Some(marker) = &start.marker {
             mpirun.arg("--started").arg(dir.join(marker));
         }
         mpirun.arg("--");
@@ -195,62 +230,57 @@ impl Runner<'_> {
         mpirun
     }
 
-    /// What the program that fills memory gets.
-    fn fill_bytes(&self, cell: &Cell) -> Option<u64> {
-        let room = self.parameters.room_bytes?;
-        let job = match cell.manager {
-            Manager::Small | Manager::Thp => cell.workload.memory_bytes(self.parameters),
-            Manager::Hugetlb | Manager::Hpmmap => 0,
-        };
-        let available = process::available_bytes(self.root).unwrap_or(0);
-        let fill = available.saturating_sub(job + room);
-        (cell.neighbour != Profile::None && fill > 0).then_some(fill)
-    }
-
-    fn reserved_free(&self, manager: Manager) -> u64 {
-        match manager {
-            Manager::Small | Manager::Thp => 0,
-            Manager::Hugetlb => hugetlb_free(self.root),
-            Manager::Hpmmap => pools_free(self.root),
-        }
-    }
-
     /// Runs it, with its files in `dir`.
-    pub fn run(&self, cell: &Cell, start: &Start, dir: &Path) -> Result<Figures, Trouble> {
+    pub fn run(
+        &self,
+        machines: &mut dyn Machines,
+        cell: &Cell,
+        start: &Start,
+        dir: &Path,
+    ) -> Result<Figures, Trouble> {
         let wrap = |error: std::io::Error| format!("{}: {error}", dir.display());
         if dir.exists() {
             // What is left of an attempt that was interrupted.
             fs::remove_dir_all(dir).map_err(wrap)?;
         }
         fs::create_dir_all(dir).map_err(wrap)?;
-        for (name, text) in &start.files {
-            fs::write(dir.join(name), text).map_err(wrap)?;
-        }
+        let place = machines.place(cell.nodes);
+        let but = match &place {
+            Place::Here => Vec::new(),
+            Place::There { others, .. } => others.clone(),
+        };
         // Dropped last.
-        let _nothing = Nothing;
-        let fill_bytes = self.fill_bytes(cell);
-        let beside = dir.join("neighbour");
-        let mut neighbours = Neighbours::start(
-            self.root,
-            cell.neighbour,
-            self.parameters,
-            fill_bytes,
-            &beside,
-            self.cache,
-        )?;
-        neighbours.settle(self.root, self.stop)?;
+        let _nothing = Nothing { but };
+        let ended = machines
+            .begin(cell, start, dir)
+            .and_then(|()| self.attend(machines, cell, start, &place, dir))
+            .and_then(|()| machines.finish(dir));
+        match ended {
+            Ok(hosts) => self.figures(cell, hosts, dir),
+            Err(trouble) => {
+                // That one is lost is why the others failed.
+                machines.abandon()?;
+                Err(trouble)
+            }
+        }
+    }
 
-        let before = vmstat(self.root);
-        let free = self.reserved_free(cell.manager);
-        let seen = self.attend(cell, start, dir, &mut neighbours)?;
-        let after = vmstat(self.root);
-        let builds = neighbours.builds_ended();
-        drop(neighbours);
-        // Sources and objects tell nothing.
-        let _ = fs::remove_dir_all(&beside);
-
+    /// What it took in all.
+    fn figures(&self, cell: &Cell, mut hosts: Vec<OnHost>, dir: &Path) -> Result<Figures, Trouble> {
         let answer = cell.workload.answer(dir)?;
-        let ranks = self.ranks(dir)?;
+        let ranks: Vec<RankRecord> = hosts
+            .iter_mut()
+            .flat_map(|host| std::mem::take(&mut host.ranks))
+            .collect();
+        let want = self.parameters.ranks * cell.nodes;
+        if let Some(n) = (0..want).find(|&n| !ranks.iter().any(|rank| rank.rank == n)) {
+            return Err(format!("rank {n} has left no record").into());
+        }
+        let all = |of: fn(&OnHost) -> Option<u64>| -> Option<u64> { hosts.iter().map(of).sum() };
+        let mut vmstat: BTreeMap<String, u64> = BTreeMap::new();
+        for (name, value) in hosts.iter().flat_map(|host| &host.vmstat) {
+            *vmstat.entry(name.clone()).or_default() += value;
+        }
         let mean =
             |of: fn(&RankRecord) -> f64| ranks.iter().map(of).sum::<f64>() / ranks.len() as f64;
         let is_counted = ranks.iter().all(|rank| rank.blocked_seconds.is_some());
@@ -276,34 +306,34 @@ impl Runner<'_> {
                 .map(|rank| rank.rss_peak_bytes)
                 .max()
                 .unwrap_or(0),
-            reserved_peak_bytes: free.saturating_sub(seen.least_free),
-            fallbacks: seen.fallbacks,
-            pool_faults: seen.pool_faults,
+            reserved_peak_bytes: hosts.iter().map(|host| host.reserved_peak_bytes).sum(),
+            fallbacks: all(|host| host.fallbacks),
+            pool_faults: all(|host| host.pool_faults),
             memory: answer.memory,
-            fill_bytes,
-            builds,
-            vmstat: after
-                .into_iter()
-                .map(|(name, value)| {
-                    let before = before.get(&name).copied().unwrap_or(0);
-                    (name, value.saturating_sub(before))
-                })
-                .collect(),
+            fill_bytes: all(|host| host.fill_bytes),
+            builds: hosts.iter().map(|host| host.builds).sum(),
+            vmstat,
             digest: answer.digest,
             ranks,
+            // Of this machine alone they are the same.
+            hosts: match self.parameters.hosts.is_empty() {
+                true => Vec::new(),
+                false => hosts,
+            },
         })
     }
 
     /// Runs mpirun to its end, and looks after everything meanwhile.
     fn attend(
         &self,
+        machines: &mut dyn Machines,
         cell: &Cell,
         start: &Start,
+        place: &Place,
         dir: &Path,
-        neighbours: &mut Neighbours,
-    ) -> Result<Seen, Trouble> {
+    ) -> Result<(), Trouble> {
         let output = File::create(dir.join("output")).map_err(|error| error.to_string())?;
-        let mut command = self.mpirun(cell, start, dir);
+        let mut command = self.mpirun(cell, start, place, dir);
         command
             .current_dir(dir)
             .stdin(Stdio::null())
@@ -322,31 +352,11 @@ impl Runner<'_> {
         let mut job = Job { child };
         let limit = Duration::from_secs(self.parameters.timeout_seconds.into());
         let begun = Instant::now();
-        let mut seen = Seen {
-            least_free: u64::MAX,
-            fallbacks: None,
-            pool_faults: None,
-        };
         loop {
-            seen.least_free = seen.least_free.min(self.reserved_free(cell.manager));
-            if cell.manager == Manager::Hpmmap {
-                let contexts = pool::contexts(self.root).unwrap_or_default();
-                let now = contexts
-                    .visible
-                    .iter()
-                    .map(|context| context.fallbacks)
-                    .sum();
-                seen.fallbacks = seen.fallbacks.max(Some(now));
-                let faults = contexts
-                    .visible
-                    .iter()
-                    .map(|one| one.faults + one.faults_kernel);
-                seen.pool_faults = seen.pool_faults.max(Some(faults.sum()));
-            }
             let status = job.child.try_wait().map_err(|error| error.to_string())?;
             if let Some(status) = status {
                 if status.success() {
-                    return Ok(seen);
+                    return Ok(());
                 }
                 return Err(format!("{status}: {}", said(dir)).into());
             }
@@ -357,27 +367,9 @@ impl Runner<'_> {
                 let limit = limit.as_secs();
                 return Err(format!("it was still running after {limit} s").into());
             }
-            neighbours.tend()?;
-            thread::sleep(LOOK);
+            machines.tend(LOOK)?;
         }
     }
-
-    fn ranks(&self, dir: &Path) -> Result<Vec<RankRecord>, String> {
-        (0..self.parameters.ranks)
-            .map(|n| {
-                let path = rank::path(dir, n);
-                let text = fs::read(&path).map_err(|error| format!("rank {n}: {error}"))?;
-                serde_json::from_slice(&text).map_err(|error| format!("rank {n}: {error}"))
-            })
-            .collect()
-    }
-}
-
-/// What was seen while a job ran.
-struct Seen {
-    least_free: u64,
-    fallbacks: Option<u64>,
-    pool_faults: Option<u64>,
 }
 
 /// Neither running nor ready.
@@ -399,22 +391,8 @@ mod tests {
     use hpmmap_host::fixture::Fixture;
 
     use super::*;
-
-    #[test]
-    fn counters_are_those_that_are_asked_for() {
-        let fixture = Fixture::new();
-        fixture.write(
-            "proc/vmstat",
-            "nr_free_pages 7\npgfault 12\nallocstall_dma 1\nallocstall_movable 3\nfoo 2\n",
-        );
-        let found: Vec<_> = vmstat(&fixture.root()).into_iter().collect();
-        let want = [
-            ("allocstall_dma", 1),
-            ("allocstall_movable", 3),
-            ("pgfault", 12),
-        ];
-        assert_eq!(found, want.map(|(name, n)| (name.to_string(), n)));
-    }
+    use crate::colocation::agent::tests::{cell, start};
+    use crate::colocation::plan::tests::parameters;
 
     #[test]
     fn descendants_are_found_through_their_parents() {
@@ -436,5 +414,65 @@ mod tests {
         assert_eq!(said(dir.path()), "it said nothing");
         fs::write(dir.path().join("output"), "a\nout of memory\n-----\n\n").unwrap();
         assert_eq!(said(dir.path()), "out of memory");
+    }
+
+    fn words(cell: &Cell, place: &Place) -> String {
+        let mut parameters = parameters();
+        parameters.ranks = 2;
+        parameters.rank_cpus = vec![0, 1];
+        let runner = Runner {
+            parameters: &parameters,
+            command: "/h".into(),
+            stop: &|| false,
+        };
+        let start = start();
+        let command = runner.mpirun(cell, &start, place, Path::new("/study/run"));
+        let words: Vec<_> = command
+            .get_args()
+            .map(|word| word.to_string_lossy())
+            .collect();
+        words.join(" ")
+    }
+
+    #[test]
+    fn ranks_are_started_where_the_job_is_to_run() {
+        let here = words(&cell(1), &Place::Here);
+        assert!(here.starts_with("-n 2 --oversubscribe"), "{here}");
+        assert!(
+            here.contains("self,vader") && !here.contains("--host"),
+            "{here}"
+        );
+        assert!(here.contains("--record /study/run --cpus 0,1"), "{here}");
+        let place = Place::There {
+            hosts: vec!["n1".into(), "n2".into()],
+            how: vec!["--mca".into(), "plm".into(), "slurm".into()],
+            dir: "/var/tmp/x/run".into(),
+            others: Vec::new(),
+        };
+        let there = words(&cell(2), &place);
+        for part in [
+            "-n 4 ",
+            " --host n1:2,n2:2 --mca plm slurm --map-by ppr:2:node ",
+            " --wdir /var/tmp/x/run ",
+            " --record /var/tmp/x/run --cpus 0,1 ",
+            " --started /var/tmp/x/run/started -- /p",
+        ] {
+            assert!(there.contains(part), "{part} is not in {there}");
+        }
+        assert!(!there.contains("vader"), "{there}");
+    }
+
+    #[test]
+    fn what_is_no_part_of_a_job_outlives_it() {
+        let sleep = || Command::new("sleep").arg("100").spawn().unwrap();
+        let (mut other, mut part) = (sleep(), sleep());
+        let (of_other, of_part) = (other.id(), part.id());
+        let holds = |pids: &[Pid], pid: u32| pids.iter().any(|one| one.as_raw() == pid as i32);
+        let found = descendants_but(&[of_other]);
+        assert!(holds(&found, of_part) && !holds(&found, of_other));
+        for child in [&mut other, &mut part] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
     }
 }

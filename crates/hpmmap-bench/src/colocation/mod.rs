@@ -1,6 +1,8 @@
 //! The parts of the co-location study. `docs/colocation.md` has the formulas.
 
+pub mod agent;
 pub mod chart;
+pub mod cluster;
 pub mod html;
 pub mod job;
 pub mod neighbour;
@@ -8,6 +10,7 @@ pub mod plan;
 pub mod rank;
 pub mod record;
 pub mod settings;
+pub mod site;
 pub mod statistics;
 pub mod summary;
 pub mod text;

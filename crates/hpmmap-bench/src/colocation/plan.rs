@@ -163,13 +163,20 @@ pub struct Parameters {
     pub neighbours: Vec<Profile>,
     /// Rounds.
     pub repetitions: u32,
-    /// Ranks of a job.
+    /// Ranks of a job on each machine.
     pub ranks: u32,
     /// The CPU of each.
     pub rank_cpus: Vec<u32>,
     /// The other CPUs.
     pub other_cpus: Vec<u32>,
-    /// Memory of a job in all.
+    /// The machines that take part, of which jobs have the first ones; none for a
+    /// study of this machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+    /// On how many of them jobs run.
+    #[serde(default = "one_node")]
+    pub nodes: Vec<u32>,
+    /// Memory of a job on each machine.
     pub memory_bytes: u64,
     /// What a program that fills memory leaves free; `None` without one.
     pub room_bytes: Option<u64>,
@@ -203,11 +210,46 @@ impl Parameters {
                 self.repetitions
             ));
         }
+        check_hosts(&self.hosts, &self.nodes)?;
         match self.memory_bytes.max(self.room_bytes.unwrap_or(0)) {
             most if most > MAX_MEMORY => Err(format!("{most} bytes are no size of memory")),
             _ => Ok(()),
         }
     }
+}
+
+fn one_node() -> Vec<u32> {
+    vec![1]
+}
+
+/// Error if jobs cannot run on so many of these machines.
+pub fn check_hosts(hosts: &[String], nodes: &[u32]) -> Result<(), String> {
+    // They are words of command lines.
+    let is_name = |host: &String| {
+        let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        !host.is_empty() && !host.starts_with(['-', '.']) && host.chars().all(fits)
+    };
+    if let Some(host) = hosts.iter().find(|host| !is_name(host)) {
+        return Err(format!("'{host}' is no name of a host"));
+    }
+    let again = |(n, host): &(usize, &String)| hosts[..*n].contains(host);
+    if let Some((_, host)) = hosts.iter().enumerate().find(again) {
+        return Err(format!("host {host} is named twice"));
+    }
+    let most = hosts.len().max(1) as u32;
+    match nodes.iter().find(|&n| !(1..=most).contains(n)) {
+        Some(n) if hosts.is_empty() => Err(format!("{n} nodes need --hosts")),
+        Some(n) => Err(format!("{n} nodes cannot be had of {most} hosts")),
+        None if nodes.is_empty() => Err("a job runs on one node at least".into()),
+        None => Ok(()),
+    }
+}
+
+/// Jobs run on 1, 2, 4, ... of the machines, and on all of them.
+pub fn default_nodes(hosts: usize) -> Vec<u32> {
+    let most = hosts.max(1) as u32;
+    let powers = (0..32).map(|n| 1u32 << n).take_while(|&n| n < most);
+    powers.chain([most]).collect()
 }
 
 /// A combination that is compared with others.
@@ -219,6 +261,13 @@ pub struct Cell {
     pub manager: Manager,
     /// What runs beside it.
     pub neighbour: Profile,
+    /// On how many machines.
+    #[serde(default = "one")]
+    pub nodes: u32,
+}
+
+fn one() -> u32 {
+    1
 }
 
 impl fmt::Display for Cell {
@@ -228,7 +277,11 @@ impl fmt::Display for Cell {
             self.manager.name(),
             self.neighbour.name(),
         ];
-        f.write_str(&names.join(" "))
+        f.write_str(&names.join(" "))?;
+        match self.nodes {
+            1 => Ok(()),
+            nodes => write!(f, " {nodes} nodes"),
+        }
     }
 }
 
@@ -302,21 +355,28 @@ impl Parameters {
         })
     }
 
-    /// All runs in order: in each round every combination once, shuffled.
-    pub fn order(&self, left_out: impl Fn(&Cell) -> bool) -> Vec<Planned> {
-        let mut random = fastrand::Rng::with_seed(self.seed);
+    /// Every combination.
+    pub fn cells(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
         for &workload in &self.workloads {
             for &manager in &self.managers {
                 for &neighbour in &self.neighbours {
-                    cells.push(Cell {
+                    cells.extend(self.nodes.iter().map(|&nodes| Cell {
                         workload,
                         manager,
                         neighbour,
-                    });
+                        nodes,
+                    }));
                 }
             }
         }
+        cells
+    }
+
+    /// All runs in order: in each round every combination once, shuffled.
+    pub fn order(&self, left_out: impl Fn(&Cell) -> bool) -> Vec<Planned> {
+        let mut random = fastrand::Rng::with_seed(self.seed);
+        let mut cells = self.cells();
         cells.retain(|cell| !left_out(cell));
         let mut runs = Vec::new();
         for repetition in 0..self.repetitions {
@@ -357,6 +417,11 @@ impl Parameters {
             format!("--seed={}", self.seed),
             format!("--timeout={}", self.timeout_seconds),
         ];
+        if !self.hosts.is_empty() {
+            let nodes: Vec<String> = self.nodes.iter().map(u32::to_string).collect();
+            words.push(format!("--hosts={}", self.hosts.join(",")));
+            words.push(format!("--nodes={}", nodes.join(",")));
+        }
         words.extend(self.room_bytes.map(|room| format!("--room={}", Size(room))));
         words.extend(self.iterations.map(|n| format!("--iterations={n}")));
         for (on, option) in [
@@ -384,6 +449,8 @@ pub mod tests {
             ranks: 1,
             rank_cpus: vec![0],
             other_cpus: vec![1],
+            hosts: Vec::new(),
+            nodes: vec![1],
             memory_bytes: 256 << 20,
             room_bytes: None,
             iterations: None,
@@ -473,5 +540,51 @@ pub mod tests {
             "--workload=lammps,minicg --manager=thp,hpmmap --neighbour=a --repeat=3 --ranks=1 \
              --memory=256M --seed=1 --timeout=600 --room=1M --quick"
         );
+    }
+
+    #[test]
+    fn several_nodes_are_the_first_of_the_hosts() {
+        assert_eq!(default_nodes(0), [1]);
+        assert_eq!(default_nodes(1), [1]);
+        assert_eq!(default_nodes(4), [1, 2, 4]);
+        assert_eq!(default_nodes(6), [1, 2, 4, 6]);
+        let check = |hosts: &[&str], nodes: &[u32]| {
+            let hosts: Vec<String> = hosts.iter().map(|host| host.to_string()).collect();
+            check_hosts(&hosts, nodes).err().unwrap_or_default()
+        };
+        assert_eq!(check(&["n1", "n2.a-b_c"], &[1, 2]), "");
+        assert_eq!(
+            check(&["n1", "-oProxyCommand=x"], &[1]),
+            "'-oProxyCommand=x' is no name of a host"
+        );
+        assert_eq!(check(&["n1", "n1"], &[1]), "host n1 is named twice");
+        assert_eq!(
+            check(&["n1", "n2"], &[3]),
+            "3 nodes cannot be had of 2 hosts"
+        );
+        assert_eq!(check(&[], &[2]), "2 nodes need --hosts");
+
+        let mut parameters = parameters();
+        parameters.hosts = vec!["n1".into(), "n2".into()];
+        parameters.nodes = vec![1, 2];
+        let runs = parameters.order(|_| false);
+        assert_eq!(runs.len(), 2 * 3 * 8);
+        let names: Vec<String> = runs.iter().map(|run| run.cell.to_string()).collect();
+        assert!(names.contains(&"lammps thp none 2 nodes".to_string()));
+        assert!(names.contains(&"lammps thp none".to_string()));
+        let options = parameters.options().join(" ");
+        assert!(options.contains(" --hosts=n1,n2 --nodes=1,2"), "{options}");
+    }
+
+    #[test]
+    fn studies_from_before_there_were_hosts_are_of_one_node() {
+        let mut json = serde_json::to_value(parameters()).unwrap();
+        assert!(json.as_object_mut().unwrap().remove("nodes").is_some());
+        assert_eq!(
+            serde_json::from_value::<Parameters>(json).unwrap(),
+            parameters()
+        );
+        let cell = r#"{"workload": "lammps", "manager": "4k", "neighbour": "c"}"#;
+        assert_eq!(serde_json::from_str::<Cell>(cell).unwrap().nodes, 1);
     }
 }

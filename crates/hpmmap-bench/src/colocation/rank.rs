@@ -30,6 +30,8 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// Names that MPI implementations give the number of a rank.
 const NUMBERS: [&str; 2] = ["OMPI_COMM_WORLD_RANK", "PMI_RANK"];
+/// The same for its number on its machine.
+const LOCAL_NUMBERS: [&str; 2] = ["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"];
 
 /// Page faults. What the kernel fills of its own accord is not among them where
 /// perf counts.
@@ -96,6 +98,14 @@ impl RankRecord {
 /// Where the record of a rank is.
 pub fn path(dir: &Path, rank: u32) -> PathBuf {
     dir.join(format!("rank{rank}.json"))
+}
+
+/// Whose record a file with this name is.
+pub fn number(name: &str) -> Option<u32> {
+    name.strip_prefix("rank")?
+        .strip_suffix(".json")?
+        .parse()
+        .ok()
 }
 
 /// Counters that start with the program, not with what starts it.
@@ -173,7 +183,7 @@ fn failed(what: &str, why: impl std::fmt::Display) -> Error {
 pub struct Rank {
     /// Directory for the record.
     pub record: PathBuf,
-    /// CPUs of the ranks, in order.
+    /// CPUs of the ranks of a machine, in order.
     pub cpus: Vec<u32>,
     /// No transparent huge pages.
     pub no_thp: bool,
@@ -188,14 +198,17 @@ pub struct Rank {
 /// Runs the program of the rank whose number MPI has put into the environment,
 /// and writes its record; gives the program's status.
 pub fn run(args: &Rank) -> Result<ExitCode> {
-    let rank: u32 = NUMBERS
-        .iter()
-        .find_map(|name| env::var(name).ok()?.parse().ok())
-        .unwrap_or(0);
+    let of = |names: [&str; 2]| -> Option<u32> {
+        names
+            .iter()
+            .find_map(|name| env::var(name).ok()?.parse().ok())
+    };
+    let rank = of(NUMBERS).unwrap_or(0);
+    let local = of(LOCAL_NUMBERS).unwrap_or(rank);
     let mut command = Command::new(&args.program);
     command.args(&args.arguments);
     Setup {
-        cpus: args.cpus.get(rank as usize).copied().into_iter().collect(),
+        cpus: args.cpus.get(local as usize).copied().into_iter().collect(),
         no_thp: args.no_thp,
         dies_with_parent: Some(Signal::SIGKILL),
         ..Setup::default()
@@ -298,6 +311,18 @@ mod tests {
         };
         assert_eq!(table_faults(&fixture.root(), 7), Some(faults));
         assert_eq!(table_faults(&fixture.root(), 8), None);
+    }
+
+    #[test]
+    fn records_are_known_by_their_names() {
+        let name = path(Path::new("/x"), 12);
+        assert_eq!(
+            number(name.file_name().unwrap().to_str().unwrap()),
+            Some(12)
+        );
+        for other in ["rank.json", "rank1.jso", "xrank1.json", "rank-1.json"] {
+            assert_eq!(number(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -28,6 +28,58 @@ pub const MAX_SECONDS: f64 = 100.0 * 366.0 * 86400.0;
 /// No count is larger, so that sums of them are numbers, too.
 const MAX_COUNT: u64 = 1 << 48;
 
+/// A machine's part in a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct OnHost {
+    /// Its name.
+    pub host: String,
+    /// The longest runtime of its ranks.
+    pub seconds: f64,
+    /// Page faults of its ranks.
+    pub faults: u64,
+    /// Those after the start-up, where that is known.
+    pub late_faults: Option<u64>,
+    /// Largest part of its pools or reserved pages that was seen in use.
+    pub reserved_peak_bytes: u64,
+    /// Calls that got memory of Linux instead, under HPMMAP.
+    pub fallbacks: Option<u64>,
+    /// Page faults in memory of its pools, as last seen, under HPMMAP.
+    pub pool_faults: Option<u64>,
+    /// What the program that fills memory was told to fill.
+    pub fill_bytes: Option<u64>,
+    /// Builds that its neighbours completed.
+    pub builds: u32,
+    /// Growth of its counters.
+    pub vmstat: BTreeMap<String, u64>,
+    /// Its ranks, until they are with all others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<RankRecord>,
+}
+
+impl OnHost {
+    /// With these ranks.
+    pub fn put(&mut self, ranks: Vec<RankRecord>) {
+        self.seconds = ranks.iter().map(|rank| rank.seconds).fold(0.0, f64::max);
+        self.faults = ranks.iter().map(|r| r.faults.minor + r.faults.major).sum();
+        let late = ranks.iter().map(|rank| rank.late_faults);
+        self.late_faults = late.map(|late| Some(late?.minor + late?.major)).sum();
+        self.ranks = ranks;
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = u64> {
+        let some = [
+            self.late_faults,
+            self.fallbacks,
+            self.pool_faults,
+            self.fill_bytes,
+        ];
+        let all = [self.faults, self.reserved_peak_bytes, self.builds.into()];
+        all.into_iter()
+            .chain(some.into_iter().flatten())
+            .chain(self.vmstat.values().copied())
+    }
+}
+
 /// What was found of a run that succeeded. Times are means of the ranks, but
 /// for `seconds`, which is the longest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -82,6 +134,9 @@ pub struct Figures {
     pub digest: String,
     /// Each rank.
     pub ranks: Vec<RankRecord>,
+    /// Each machine, in a study of several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<OnHost>,
 }
 
 /// A run that has ended.
@@ -149,6 +204,9 @@ impl Figures {
         for rank in &self.ranks {
             rank.check()?;
         }
+        for host in &self.hosts {
+            check_seconds(&format!("seconds of {}", host.host), host.seconds)?;
+        }
         let numbers = [
             self.faults,
             self.major_faults,
@@ -165,6 +223,7 @@ impl Figures {
         let said = self.memory.iter().flat_map(Memory::numbers);
         let all = numbers.into_iter().chain(more.into_iter().flatten());
         let all = all.chain(said);
+        let all = all.chain(self.hosts.iter().flat_map(OnHost::numbers));
         match all.chain(self.vmstat.values().copied()).max() {
             Some(most) if most > MAX_COUNT => Err(format!("{most} is too large a number")),
             _ => Ok(()),
@@ -227,33 +286,38 @@ impl Plan {
 
     /// What must be the same for a study to go on: the first difference.
     pub fn difference(&self, now: &Self) -> Option<String> {
-        let map = |plan: &Self| {
-            let mut all = plan.versions.clone();
-            for name in ["cpu", "cpus"] {
-                all.extend(
-                    plan.machine
-                        .get(name)
-                        .map(|value| (name.into(), value.clone())),
-                );
-            }
-            all
-        };
-        let (then, now) = (map(self), map(now));
-        let names = then.keys().chain(now.keys());
-        for name in names {
-            let value = |of: &BTreeMap<String, String>| {
-                of.get(name).cloned().unwrap_or_else(|| "none".into())
-            };
-            if value(&then) != value(&now) {
-                return Some(format!(
-                    "it was begun with {name} '{}', this is '{}'",
-                    value(&then),
-                    value(&now)
-                ));
-            }
-        }
-        None
+        let then = decisive(&self.versions, &self.machine);
+        let (name, then, now) = first_difference(&then, &decisive(&now.versions, &now.machine))?;
+        Some(format!(
+            "it was begun with {name} '{then}', this is '{now}'"
+        ))
     }
+}
+
+/// Of a machine and its versions, what figures depend on.
+pub fn decisive(
+    versions: &BTreeMap<String, String>,
+    machine: &BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    let is_decisive = |name: &str| ["cpu", "cpus", "mpi_settings"].contains(&name);
+    let of_machine = machine.iter().filter(|(name, _)| is_decisive(name));
+    let all = versions.iter().chain(of_machine);
+    all.map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+/// The first name that has another value, and both values.
+pub fn first_difference(
+    one: &BTreeMap<String, String>,
+    other: &BTreeMap<String, String>,
+) -> Option<(String, String, String)> {
+    let value = |of: &BTreeMap<String, String>, name: &str| {
+        of.get(name).cloned().unwrap_or_else(|| "none".into())
+    };
+    one.keys()
+        .chain(other.keys())
+        .map(|name| (name.clone(), value(one, name), value(other, name)))
+        .find(|(_, one, other)| one != other)
 }
 
 /// The directory of a study.
@@ -454,6 +518,7 @@ pub mod tests {
                 vmstat: BTreeMap::from([("compact_stall".into(), 4)]),
                 digest: "ab".into(),
                 ranks: Vec::new(),
+                hosts: Vec::new(),
             }),
         }
     }

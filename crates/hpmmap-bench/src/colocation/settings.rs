@@ -157,6 +157,7 @@ mod tests {
             workload,
             manager,
             neighbour: Profile::None,
+            nodes: 1,
         }
     }
 

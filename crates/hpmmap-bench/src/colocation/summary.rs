@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::plan::{Cell, Manager, Parameters, Profile, Workload};
-use super::record::{Figures, LeftOut, Plan, Run};
+use super::record::{Figures, LeftOut, OnHost, Plan, Run};
 use super::statistics::{Estimate, Sample, difference, ratio};
 use super::workload::Memory;
 
@@ -17,6 +17,81 @@ pub const PAPER: [(Profile, Manager, f64); 4] = [
     (Profile::B, Manager::Thp, 0.16),
     (Profile::B, Manager::Hugetlb, 0.36),
 ];
+
+/// What the paper says of a program on several machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim {
+    /// Ours.
+    pub workload: Workload,
+    /// Its own.
+    pub program: &'static str,
+    /// What ran beside it.
+    pub neighbour: Profile,
+    /// With gigabit Ethernet (figure 9).
+    pub ethernet: &'static str,
+    /// With InfiniBand (figure 10).
+    pub infiniband: &'static str,
+}
+
+/// All of them.
+pub const CLAIMS: [Claim; 6] = [
+    Claim {
+        workload: Workload::Lammps,
+        program: "LAMMPS",
+        neighbour: Profile::None,
+        ethernet: "no difference to speak of",
+        infiniband: "HPMMAP scales better than both",
+    },
+    Claim {
+        workload: Workload::Lammps,
+        program: "LAMMPS",
+        neighbour: Profile::C,
+        ethernet: "all come to the same",
+        infiniband: "HPMMAP best, by more the more nodes",
+    },
+    Claim {
+        workload: Workload::Minicg,
+        program: "HPCCG",
+        neighbour: Profile::None,
+        ethernet: "HPMMAP and HugeTLBfs faster than THP",
+        infiniband: "as with Ethernet",
+    },
+    Claim {
+        workload: Workload::Minicg,
+        program: "HPCCG",
+        neighbour: Profile::C,
+        ethernet: "all come to the same",
+        infiniband: "HPMMAP best, by most on 8 nodes",
+    },
+    Claim {
+        workload: Workload::Minife,
+        program: "miniFE",
+        neighbour: Profile::None,
+        ethernet: "HPMMAP and HugeTLBfs faster than THP",
+        infiniband: "as with Ethernet",
+    },
+    Claim {
+        workload: Workload::Minife,
+        program: "miniFE",
+        neighbour: Profile::C,
+        ethernet: "HPMMAP best, the gap stays",
+        infiniband: "as with Ethernet",
+    },
+];
+
+/// What exactly these are.
+pub const CLAIMS_NOTE: &str = "The paper (section 4.3, figures 9 and 10) has curves for 1, 2, 4 and 8 \
+    nodes and gives no numbers for them, so what it says of them is here beside what was measured. \
+    A node had 24 CPUs (two Xeon E5-2430) and 24 GB, of which 18 GB were the job's with HugeTLBfs and \
+    HPMMAP; 16 ranks and, beside them, two builds on the other 8 CPUs; weak scaling, Linux 3.11, at \
+    least 10 runs.";
+
+/// What emulated machines cannot show of several.
+pub const EMULATED_NODES_NOTE: &str = "A network of emulated machines is one of processes: each packet \
+    is copied by the emulator, and costs the CPU time that ranks and neighbours of all machines share. \
+    A job on two nodes takes longer for that reason alone, under every manager; so how one scales, with \
+    a slow network or a fast one, cannot show. What can: right results on several machines, page faults, \
+    what fell back to Linux, and what was used of the pools, on each.";
 
 /// So much more of the memory in 4 KB pages is no accident.
 const FELL_BACK: f64 = 0.05;
@@ -155,6 +230,73 @@ impl MemorySummary {
     }
 }
 
+/// A machine's part in the runs of a combination: means, but the most of all that
+/// was used of its pools.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HostSummary {
+    /// Its name.
+    pub host: String,
+    /// The longest runtime of its ranks.
+    pub seconds: f64,
+    /// Page faults of its ranks.
+    pub faults: f64,
+    /// Those after the start-up.
+    pub late_faults: Option<f64>,
+    /// Calls that got memory of Linux under HPMMAP.
+    pub fallbacks: Option<f64>,
+    /// The largest part of pools or reserved pages that was seen in use.
+    pub reserved_peak_bytes: u64,
+    /// Builds that its neighbours completed.
+    pub builds: f64,
+    /// Times that somebody on it had to reclaim or compact memory.
+    pub stalls: f64,
+}
+
+impl HostSummary {
+    fn of(host: &str, figures: &[&Figures]) -> Option<Self> {
+        let all: Vec<&OnHost> = figures
+            .iter()
+            .filter_map(|one| one.hosts.iter().find(|on| on.host == host))
+            .collect();
+        let mean = |of: &dyn Fn(&OnHost) -> f64| {
+            let values: Vec<f64> = all.iter().map(|&one| of(one)).collect();
+            Some(Sample::of(&values)?.mean)
+        };
+        let some = |of: fn(&OnHost) -> Option<u64>| {
+            let all: Option<Vec<u64>> = all.iter().map(|&one| of(one)).collect();
+            let values: Vec<f64> = all?.iter().map(|&value| value as f64).collect();
+            Some(Sample::of(&values)?.mean)
+        };
+        Some(Self {
+            host: host.to_string(),
+            seconds: mean(&|one| one.seconds)?,
+            faults: mean(&|one| one.faults as f64)?,
+            late_faults: some(|one| one.late_faults),
+            fallbacks: some(|one| one.fallbacks),
+            reserved_peak_bytes: all.iter().map(|one| one.reserved_peak_bytes).max()?,
+            builds: mean(&|one| f64::from(one.builds))?,
+            stalls: mean(&|one| {
+                let counters = one.vmstat.iter().filter(|(name, _)| is_stall(name));
+                counters.map(|(_, &value)| value as f64).sum()
+            })?,
+        })
+    }
+}
+
+/// Whether a counter is of those who had to reclaim or compact memory.
+pub fn is_stall(name: &str) -> bool {
+    name.starts_with("allocstall") || name == "compact_stall"
+}
+
+/// A program on so many machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JobKind {
+    /// The program.
+    pub workload: Workload,
+    /// How many.
+    pub nodes: u32,
+}
+
 /// All runs of a combination.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CellSummary {
@@ -185,8 +327,12 @@ pub struct CellSummary {
     pub memory: Option<MemorySummary>,
     /// Builds that the neighbours completed in a run.
     pub builds: f64,
-    /// Mean growth of counters of the whole machine in a run.
+    /// Mean growth of counters of the whole machine in a run, of all where there are
+    /// several.
     pub vmstat: BTreeMap<String, f64>,
+    /// Each machine, in a study of several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<HostSummary>,
 }
 
 /// HPMMAP beside another manager, with the same program and neighbour.
@@ -198,6 +344,8 @@ pub struct Comparison {
     pub neighbour: Profile,
     /// The other manager.
     pub peer: Manager,
+    /// On how many machines.
+    pub nodes: u32,
     /// Runtime, or instructions, with HPMMAP over that with the other.
     pub ratio: Estimate,
     /// What the paper has for one less this, where it has something.
@@ -245,6 +393,31 @@ pub struct Summary {
     pub left_out: Vec<LeftOut>,
     /// True in an emulated machine.
     pub emulated: bool,
+}
+
+/// A program on several numbers of machines.
+pub struct Scale<'a> {
+    /// What ran beside it.
+    pub neighbour: Profile,
+    /// Who managed its memory.
+    pub manager: Manager,
+    /// By the number.
+    pub cells: Vec<&'a CellSummary>,
+}
+
+impl Scale<'_> {
+    /// The runtime on so many.
+    pub fn seconds(&self, nodes: u32) -> Option<f64> {
+        let cell = self.cells.iter().find(|one| one.cell.nodes == nodes)?;
+        Some(cell.seconds.mean)
+    }
+
+    /// Over that on the fewest, less one.
+    pub fn growth(&self) -> Option<Estimate> {
+        let (first, last) = (self.cells.first()?, self.cells.last()?);
+        let is_other = first.cell.nodes != last.cell.nodes;
+        is_other.then(|| less_one(ratio(&last.seconds, &first.seconds)))
+    }
 }
 
 fn sample(figures: &[&Figures], of: impl Fn(&Figures) -> f64) -> Option<Sample> {
@@ -354,6 +527,12 @@ fn cell_summary(
                 (name, value)
             })
             .collect(),
+        hosts: figures.first().map_or(Vec::new(), |first| {
+            let hosts = first.hosts.iter();
+            hosts
+                .filter_map(|one| HostSummary::of(&one.host, figures))
+                .collect()
+        }),
     })
 }
 
@@ -366,52 +545,60 @@ fn paper(neighbour: Profile, peer: Manager) -> Option<f64> {
 
 fn comparisons(cells: &[CellSummary], parameters: &Parameters) -> Vec<Comparison> {
     let mut all = Vec::new();
-    let find = |workload, manager, neighbour| {
+    for &nodes in &parameters.nodes {
+        for &neighbour in &parameters.neighbours {
+            for &peer in &parameters.managers {
+                all.extend(compared(cells, parameters, (nodes, neighbour, peer)));
+            }
+        }
+    }
+    all
+}
+
+/// With one other manager: each program, and the mean of all.
+fn compared(
+    cells: &[CellSummary],
+    parameters: &Parameters,
+    (nodes, neighbour, peer): (u32, Profile, Manager),
+) -> Vec<Comparison> {
+    let find = |workload, manager| {
         let cell = Cell {
             workload,
             manager,
             neighbour,
+            nodes,
         };
         cells.iter().find(|one| one.cell == cell)
     };
-    for &neighbour in &parameters.neighbours {
-        for &peer in &parameters.managers {
-            // The paper has runtimes.
-            let paper_reduction = match parameters.icount {
-                true => None,
-                false => paper(neighbour, peer),
-            };
-            let mut found: Vec<Comparison> = Vec::new();
-            for &workload in &parameters.workloads {
-                let ours = find(workload, Manager::Hpmmap, neighbour);
-                let theirs = find(workload, peer, neighbour);
-                if let (Some(ours), Some(theirs), true) = (ours, theirs, peer != Manager::Hpmmap) {
-                    found.push(Comparison {
-                        workload: Some(workload),
-                        neighbour,
-                        peer,
-                        ratio: ratio(&ours.seconds, &theirs.seconds),
-                        paper_reduction,
-                    });
-                }
-            }
-            if found.len() > 1 {
-                let sum: f64 = found.iter().map(|one| one.ratio.value).sum();
-                found.push(Comparison {
-                    workload: None,
-                    neighbour,
-                    peer,
-                    ratio: Estimate {
-                        value: sum / found.len() as f64,
-                        interval: None,
-                    },
-                    paper_reduction,
-                });
-            }
-            all.extend(found);
+    let with = |workload, ratio| Comparison {
+        workload,
+        neighbour,
+        peer,
+        nodes,
+        ratio,
+        // The paper has runtimes, and figures of one machine.
+        paper_reduction: match parameters.icount || !parameters.hosts.is_empty() {
+            true => None,
+            false => paper(neighbour, peer),
+        },
+    };
+    let mut found: Vec<Comparison> = Vec::new();
+    for &workload in &parameters.workloads {
+        let ours = find(workload, Manager::Hpmmap);
+        let theirs = find(workload, peer);
+        if let (Some(ours), Some(theirs), true) = (ours, theirs, peer != Manager::Hpmmap) {
+            found.push(with(Some(workload), ratio(&ours.seconds, &theirs.seconds)));
         }
     }
-    all
+    if found.len() > 1 {
+        let sum: f64 = found.iter().map(|one| one.ratio.value).sum();
+        let mean = Estimate {
+            value: sum / found.len() as f64,
+            interval: None,
+        };
+        found.push(with(None, mean));
+    }
+    found
 }
 
 impl Summary {
@@ -434,7 +621,10 @@ impl Summary {
                 cell_summary(cell, figures, alone, parameters.icount)
             })
             .collect();
-        cells.sort_by_key(|one| (one.cell.workload, one.cell.neighbour, one.cell.manager));
+        cells.sort_by_key(|one| {
+            let cell = one.cell;
+            (cell.workload, cell.nodes, cell.neighbour, cell.manager)
+        });
         let failures = runs.iter().filter_map(|run| {
             Some(Failure {
                 run: run.planned.run,
@@ -484,7 +674,10 @@ impl Summary {
             all.push(format!(
                 "{} beside {}: {what}: {:.0} % of the memory is in them, alone {:.0} %; the longest \
                  first touch of a page is {:.1} times that alone.",
-                one.cell.workload.name(),
+                self.title(JobKind {
+                    workload: one.cell.workload,
+                    nodes: one.cell.nodes,
+                }),
                 one.cell.neighbour.title(),
                 small * 100.0,
                 before * 100.0,
@@ -508,11 +701,94 @@ impl Summary {
         all.any(|one| one.paper_reduction.is_some())
     }
 
-    /// Workloads that have figures, in order.
-    pub fn workloads(&self) -> Vec<Workload> {
-        let mut all: Vec<Workload> = self.cells.iter().map(|one| one.cell.workload).collect();
+    /// Whether it is of several machines.
+    pub fn has_hosts(&self) -> bool {
+        !self.parameters.hosts.is_empty()
+    }
+
+    /// Programs that have figures, on each number of machines, in order.
+    pub fn jobs(&self) -> Vec<JobKind> {
+        let of = |one: &CellSummary| JobKind {
+            workload: one.cell.workload,
+            nodes: one.cell.nodes,
+        };
+        let mut all: Vec<JobKind> = self.cells.iter().map(of).collect();
         all.dedup();
         all
+    }
+
+    /// For headings.
+    pub fn title(&self, job: JobKind) -> String {
+        let name = job.workload.name();
+        match (self.has_hosts(), job.nodes) {
+            (false, _) => name.into(),
+            (true, 1) => format!("{name} on 1 node"),
+            (true, nodes) => format!("{name} on {nodes} nodes"),
+        }
+    }
+
+    /// All combinations of a job.
+    pub fn cells_of(&self, job: JobKind) -> Vec<&CellSummary> {
+        let of =
+            |one: &&CellSummary| (one.cell.workload, one.cell.nodes) == (job.workload, job.nodes);
+        self.cells.iter().filter(of).collect()
+    }
+
+    /// Programs that have figures on several numbers of machines.
+    pub fn scaling(&self) -> Vec<Workload> {
+        let jobs = self.jobs();
+        let pairs = jobs
+            .windows(2)
+            .filter(|two| two[0].workload == two[1].workload);
+        let mut all: Vec<Workload> = pairs.map(|two| two[0].workload).collect();
+        all.dedup();
+        all
+    }
+
+    /// Runtimes of a program on each number of machines, one manager beside one
+    /// neighbour at a time.
+    pub fn scales(&self, workload: Workload) -> Vec<Scale<'_>> {
+        let mut all: BTreeMap<(Profile, Manager), Vec<&CellSummary>> = BTreeMap::new();
+        for one in self
+            .cells
+            .iter()
+            .filter(|one| one.cell.workload == workload)
+        {
+            let cells = all.entry((one.cell.neighbour, one.cell.manager));
+            cells.or_default().push(one);
+        }
+        all.into_iter()
+            .map(|((neighbour, manager), cells)| Scale {
+                neighbour,
+                manager,
+                cells,
+            })
+            .collect()
+    }
+
+    /// What the paper says of programs on several machines, and what was found: by how
+    /// much less time HPMMAP took than each other, on each number of them.
+    pub fn claims(&self) -> Vec<(Claim, String)> {
+        let found = |claim: &Claim| {
+            let mut all: BTreeMap<Manager, Vec<String>> = BTreeMap::new();
+            let fits = |one: &&Comparison| {
+                (one.workload, one.neighbour) == (Some(claim.workload), claim.neighbour)
+            };
+            for one in self.comparisons.iter().filter(fits) {
+                let less = (1.0 - one.ratio.value) * 100.0;
+                let text = format!("{less:+.1} % on {}", one.nodes);
+                all.entry(one.peer).or_default().push(text);
+            }
+            let all = all
+                .iter()
+                .map(|(peer, texts)| format!("{}: {}", peer.title(), texts.join(", ")));
+            all.collect::<Vec<_>>().join("; ")
+        };
+        let claims = CLAIMS.iter().filter(|_| self.has_hosts());
+        claims
+            .map(|claim| (*claim, found(claim)))
+            .filter(|(_, found)| !found.is_empty())
+            .collect()
     }
 }
 
@@ -684,5 +960,80 @@ pub mod tests {
         assert_eq!(summary.failures[0].error, "killed");
         let counted: usize = summary.cells.iter().map(|one| one.seconds.n).sum();
         assert_eq!(counted, runs.len() - 1);
+    }
+
+    /// A study of two machines, where HPMMAP takes 10 s, THP 12, both a second longer on
+    /// two.
+    pub fn of_two_hosts() -> Summary {
+        let mut plan = plan();
+        plan.parameters.hosts = vec!["n1".into(), "n2".into()];
+        plan.parameters.nodes = vec![1, 2];
+        plan.parameters.neighbours = vec![Profile::None, Profile::C];
+        plan.runs = plan.parameters.order(|_| false);
+        let of = |&planned: &Planned| {
+            let cell = planned.cell;
+            let base = if cell.manager == Manager::Thp {
+                12.0
+            } else {
+                10.0
+            };
+            let mut run = run(planned, base + f64::from(cell.nodes - 1), 1.0);
+            let hosts = &plan.parameters.hosts[..cell.nodes as usize];
+            let on_host = |host: &String| OnHost {
+                host: host.clone(),
+                seconds: base,
+                faults: 100,
+                reserved_peak_bytes: u64::from(planned.repetition) << 20,
+                builds: 3,
+                vmstat: BTreeMap::from([("compact_stall".into(), 2), ("x".into(), 9)]),
+                ..OnHost::default()
+            };
+            run.figures.as_mut().unwrap().hosts = hosts.iter().map(on_host).collect();
+            run
+        };
+        let runs: Vec<Run> = plan.runs.iter().map(of).collect();
+        Summary::new(&plan, &runs)
+    }
+
+    #[test]
+    fn each_number_of_machines_is_a_job_of_its_own() {
+        let summary = of_two_hosts();
+        let titles = summary.jobs().into_iter().map(|job| summary.title(job));
+        let titles: Vec<String> = titles.collect();
+        assert_eq!(titles[..2], ["lammps on 1 node", "lammps on 2 nodes"]);
+        let beside = |one: &&CellSummary| one.cell.neighbour == Profile::C;
+        for one in summary.cells.iter().filter(beside) {
+            // Beside nothing, on as many.
+            assert_eq!(one.slowdown.unwrap().value, 0.0, "{:?}", one.cell);
+            assert_eq!(one.hosts.len(), one.cell.nodes as usize);
+            let last = one.hosts.last().unwrap();
+            assert_eq!((last.faults, last.stalls, last.builds), (100.0, 2.0, 3.0));
+            assert_eq!(last.reserved_peak_bytes, 2 << 20);
+            assert_eq!(last.fallbacks, None);
+        }
+        assert_eq!(summary.scaling(), [Workload::Lammps, Workload::Minicg]);
+        let scales = summary.scales(Workload::Lammps);
+        assert_eq!(scales.len(), 4);
+        let hpmmap = scales
+            .iter()
+            .find(|one| one.manager == Manager::Hpmmap)
+            .unwrap();
+        assert_eq!(
+            (hpmmap.seconds(1), hpmmap.seconds(2)),
+            (Some(10.0), Some(11.0))
+        );
+        assert!((hpmmap.growth().unwrap().value - 0.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_the_paper_says_of_several_machines_is_beside_what_was_found() {
+        let claims = of_two_hosts().claims();
+        assert_eq!(claims.len(), 4);
+        let (claim, found) = &claims[1];
+        assert_eq!((claim.program, claim.neighbour), ("LAMMPS", Profile::C));
+        assert_eq!(found, "THP: +16.7 % on 1, +15.4 % on 2");
+        assert!(summary().claims().is_empty());
+        let alone = of_two_hosts().comparisons;
+        assert!(alone.iter().all(|one| one.paper_reduction.is_none()));
     }
 }

@@ -8,7 +8,8 @@ use hpmmap_base::output::table;
 use super::plan::{Profile, Workload};
 use super::statistics::Estimate;
 use super::summary::{
-    COUNTED_NOTE, CellSummary, Comparison, EMULATED_NOTE, PAPER_NOTE, Parts, Summary,
+    CLAIMS_NOTE, COUNTED_NOTE, CellSummary, Comparison, EMULATED_NODES_NOTE, EMULATED_NOTE,
+    HostSummary, JobKind, PAPER_NOTE, Parts, Summary, is_stall,
 };
 
 /// A part as per cent: `+1.25`.
@@ -102,7 +103,6 @@ const COUNTS: [Column; 9] = [
 
 /// Times that somebody on the machine had to reclaim or compact memory.
 pub fn stalls(one: &CellSummary) -> f64 {
-    let is_stall = |name: &str| name.starts_with("allocstall") || name == "compact_stall";
     let counters = one.vmstat.iter();
     counters
         .filter(|(name, _)| is_stall(name))
@@ -181,13 +181,102 @@ pub fn paper_cell(one: &Comparison) -> String {
     one.paper_reduction.map(percent).unwrap_or_default()
 }
 
-fn compared(one: &Comparison, has_paper: bool) -> Vec<String> {
-    let mut row = vec![
+const HOSTS: [Column; 9] = [
+    Text("MANAGER"),
+    Text("BESIDE"),
+    Text("HOST"),
+    Number("SECONDS"),
+    Number("FAULTS"),
+    Number("LATE"),
+    Number("FALLB."),
+    Number("PEAK MB"),
+    Number("BUILDS"),
+];
+
+/// A machine's part, as the tables have it.
+pub fn host_cells(one: &HostSummary) -> [String; 6] {
+    [
+        format!("{:.3}", one.seconds),
+        format!("{:.0}", one.faults),
+        or_empty(one.late_faults, 0),
+        or_empty(one.fallbacks, 0),
+        (one.reserved_peak_bytes >> 20).to_string(),
+        format!("{:.1}", one.builds),
+    ]
+}
+
+fn hosts(cell: &CellSummary) -> Vec<Vec<String>> {
+    let names = [cell.cell.manager.name(), cell.cell.neighbour.name()];
+    let row = |one: &HostSummary| {
+        let names = names.map(String::from).into_iter();
+        names
+            .chain([one.host.clone()])
+            .chain(host_cells(one))
+            .collect()
+    };
+    cell.hosts.iter().map(row).collect()
+}
+
+/// Runtimes of a program by the number of machines, and how much longer the last is.
+fn scaling(summary: &Summary, workload: Workload) -> String {
+    let nodes = &summary.parameters.nodes;
+    let heads: Vec<String> = nodes.iter().map(|n| format!("ON {n}")).collect();
+    let mut columns = vec![Text("MANAGER"), Text("BESIDE")];
+    columns.extend(heads.iter().map(|head| Number(head)));
+    columns.push(Number("GROWTH %"));
+    let rows = summary.scales(workload).into_iter().map(|scale| {
+        let names = [scale.manager.name(), scale.neighbour.name()].map(String::from);
+        let times = nodes.iter().map(|&n| or_empty(scale.seconds(n), 3));
+        let growth = percent_of(scale.growth());
+        names.into_iter().chain(times).chain([growth]).collect()
+    });
+    format!(
+        "{}: seconds on so many nodes, each with a problem of the same size\n{}",
+        workload.name(),
+        table(&columns, rows)
+    )
+}
+
+/// What the paper says of several machines, and what was found.
+fn claims(summary: &Summary) -> Vec<String> {
+    let found = summary.claims();
+    if found.is_empty() {
+        return Vec::new();
+    }
+    let mut all = vec![
+        "What the paper says of several nodes, and by how much less time HPMMAP took here".into(),
+    ];
+    all.extend(found.iter().map(|(claim, found)| {
+        let beside = match claim.neighbour {
+            Profile::None => "alone",
+            _ => "beside C",
+        };
+        wrapped(&format!(
+            "{} ({}) {beside}. Ethernet: {}. InfiniBand: {}. Here, than with {found}.",
+            claim.program,
+            claim.workload.name(),
+            claim.ethernet,
+            claim.infiniband
+        ))
+    }));
+    all.push(wrapped(CLAIMS_NOTE));
+    if summary.emulated {
+        all.push(wrapped(EMULATED_NODES_NOTE));
+    }
+    all
+}
+
+fn compared(one: &Comparison, has_paper: bool, has_hosts: bool) -> Vec<String> {
+    let mut row: Vec<String> = has_hosts
+        .then(|| one.nodes.to_string())
+        .into_iter()
+        .collect();
+    row.extend([
         one.neighbour.name().into(),
         one.peer.name().into(),
         one.workload.map_or("mean of all", Workload::name).into(),
         percent_of(Some(reduction(one))),
-    ];
+    ]);
     row.extend(has_paper.then(|| paper_cell(one)));
     row
 }
@@ -209,12 +298,11 @@ fn wrapped(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Everything that is to be said on the terminal.
-pub fn text(summary: &Summary) -> String {
+/// The tables of a program on so many machines.
+fn job(summary: &Summary, job: JobKind) -> Vec<String> {
     let words = summary.words();
     let cost_column = words.cost_column.to_uppercase();
     let growth_column = words.growth_column.to_uppercase();
-    let less_column = words.less_column.to_uppercase();
     let times_columns = [
         Text("MANAGER"),
         Text("BESIDE"),
@@ -225,56 +313,70 @@ pub fn text(summary: &Summary) -> String {
         Number(&growth_column),
     ];
     let mut all = Vec::new();
-    for workload in summary.workloads() {
-        let cells = || {
-            summary
-                .cells
-                .iter()
-                .filter(|one| one.cell.workload == workload)
-        };
-        let memory: Vec<Vec<String>> = cells().filter_map(memory).collect();
-        if !memory.is_empty() {
-            all.push(format!(
-                "{}: page faults after the start-up; how long the first touch of a page\n\
-                 takes (P99, WORST), and a CALL of malloc or free at most, in {};\n\
-                 ALL of them in thousands of that; memory at the peak by page size\n{}",
-                workload.name(),
-                words.stalls,
-                table(&MEMORY, memory)
-            ));
-        }
-        all.push(format!(
-            "{}: {}, and the {}\n{}",
-            workload.name(),
-            words.costs,
-            words.growth,
-            table(&times_columns, cells().map(times))
-        ));
-        let parts: Vec<Vec<String>> = cells().filter_map(parts).collect();
-        if !parts.is_empty() && !summary.parameters.icount {
-            all.push(format!(
-                "{}: its parts, % of the runtime alone (MEMORY is KERNEL and BLOCKED)\n{}",
-                workload.name(),
-                table(&PARTS, parts)
-            ));
-        }
-        all.push(format!(
-            "{}: in a run\n{}",
-            workload.name(),
-            table(&COUNTS, cells().map(counts))
-        ));
+    let found = summary.cells_of(job);
+    let cells = || found.iter().copied();
+    let title = summary.title(job);
+    let memory: Vec<Vec<String>> = cells().filter_map(memory).collect();
+    if !memory.is_empty() {
+        let head = format!(
+            "{title}: page faults after the start-up; how long the first touch of a page takes \
+             (P99, WORST), and a CALL of malloc or free at most, in {}; ALL of them in thousands of \
+             that; memory at the peak by page size",
+            words.stalls
+        );
+        all.push(format!("{}\n{}", wrapped(&head), table(&MEMORY, memory)));
     }
+    all.push(format!(
+        "{title}: {}, and the {}\n{}",
+        words.costs,
+        words.growth,
+        table(&times_columns, cells().map(times))
+    ));
+    let parts: Vec<Vec<String>> = cells().filter_map(parts).collect();
+    if !parts.is_empty() && !summary.parameters.icount {
+        let head =
+            format!("{title}: its parts, % of the runtime alone (MEMORY is KERNEL and BLOCKED)");
+        all.push(format!("{}\n{}", wrapped(&head), table(&PARTS, parts)));
+    }
+    all.push(format!(
+        "{title}: in a run\n{}",
+        table(&COUNTS, cells().map(counts))
+    ));
+    let hosts: Vec<Vec<String>> = cells().flat_map(hosts).collect();
+    if !hosts.is_empty() {
+        let head = format!(
+            "{title}: in a run on each host; FALLB. calls that got memory of Linux, PEAK most of \
+             the pools or reserved pages in use"
+        );
+        all.push(format!("{}\n{}", wrapped(&head), table(&HOSTS, hosts)));
+    }
+    all
+}
+
+/// Everything that is to be said on the terminal.
+pub fn text(summary: &Summary) -> String {
+    let words = summary.words();
+    let less_column = words.less_column.to_uppercase();
+    let mut all: Vec<String> = summary
+        .jobs()
+        .into_iter()
+        .flat_map(|one| job(summary, one))
+        .collect();
+    let scaled = summary.scaling().into_iter();
+    all.extend(scaled.map(|workload| scaling(summary, workload)));
     if !summary.comparisons.is_empty() {
         let has_paper = summary.has_paper();
-        let mut columns = vec![
+        let has_hosts = summary.has_hosts();
+        let mut columns: Vec<Column> = has_hosts.then_some(Number("NODES")).into_iter().collect();
+        columns.extend([
             Text("BESIDE"),
             Text("WITH"),
             Text("WORKLOAD"),
             Number(&less_column),
-        ];
+        ]);
         columns.extend(has_paper.then_some(Number("PAPER %")));
         let rows = summary.comparisons.iter();
-        let rows = rows.map(|one| compared(one, has_paper));
+        let rows = rows.map(|one| compared(one, has_paper, has_hosts));
         all.push(format!(
             "HPMMAP beside the others: {}\n{}",
             words.less,
@@ -284,6 +386,7 @@ pub fn text(summary: &Summary) -> String {
             all.push(wrapped(PAPER_NOTE));
         }
     }
+    all.extend(claims(summary));
     all.extend(summary.verdicts().iter().map(|verdict| wrapped(verdict)));
     if summary.emulated && !summary.parameters.icount {
         all.push(wrapped(EMULATED_NOTE));
@@ -331,7 +434,7 @@ mod tests {
     use super::*;
     use crate::colocation::record::LeftOut;
     use crate::colocation::record::tests::plan;
-    use crate::colocation::summary::tests::{summary, with_memory};
+    use crate::colocation::summary::tests::{of_two_hosts, summary, with_memory};
 
     #[test]
     fn parts_are_per_cent_with_a_sign() {
@@ -405,5 +508,27 @@ mod tests {
         assert!(text.contains("23 of 24 runs have ended."), "{text}");
         assert!(text.contains("no TLB"), "{text}");
         assert_eq!(text.matches("Left out: ").count(), 1, "{text}");
+    }
+
+    #[test]
+    fn several_machines_have_tables_each_and_the_papers_claims() {
+        let mut summary = of_two_hosts();
+        summary.emulated = true;
+        let text = text(&summary);
+        let widest = text.lines().max_by_key(|line| line.len()).unwrap();
+        assert!(widest.len() <= 80, "{widest}");
+        for part in [
+            "lammps on 2 nodes: runtimes",
+            "hpmmap   c       n2     10.000     100                       2     3.0",
+            "lammps: seconds on so many nodes",
+            "hpmmap   none    10.000  11.000  +10.00 [+10.00, +10.00]",
+            "    2  c       thp   lammps ",
+            "InfiniBand: HPMMAP best, by more the more nodes. Here,",
+            "THP: +16.7 % on 1, +15.4 % on 2.",
+            "gives no numbers",
+            "A network of emulated machines",
+        ] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
     }
 }

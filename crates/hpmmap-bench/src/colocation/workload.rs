@@ -113,16 +113,16 @@ impl Memory {
 }
 
 /// How to start a program.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
     /// The program.
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<String>,
     /// Files it wants in its directory.
-    pub files: Vec<(&'static str, String)>,
+    pub files: Vec<(String, String)>,
     /// A file that it makes there when its start-up ends.
-    pub marker: Option<&'static str>,
+    pub marker: Option<String>,
 }
 
 /// The last line of `text` of a JSON object of the agreed form.
@@ -182,8 +182,8 @@ impl Workload {
         matches!(self, Self::Lammps | Self::Minimd | Self::Miniamr)
     }
 
-    /// How it is started.
-    pub fn start(self, program: &Path, parameters: &Parameters) -> Start {
+    /// How it is started on so many machines; the problem on each is the same.
+    pub fn start(self, program: &Path, parameters: &Parameters, nodes: u32) -> Start {
         let part = match self {
             Self::Phases => PHASES_PART,
             _ => DATA_PART,
@@ -207,23 +207,29 @@ impl Workload {
                 start.arguments = ["-in", "in.melt", "-var", "edge"].map(String::from).into();
                 let values = [&edge.to_string(), "-var", "steps", &steps.to_string()];
                 start.arguments.extend(values.map(String::from));
-                start.files.push(("in.melt", LAMMPS_INPUT.to_string()));
-                start.marker = Some("started.log");
+                if nodes > 1 {
+                    let nodes = ["-var", "nodes", &nodes.to_string()];
+                    start.arguments.extend(nodes.map(String::from));
+                }
+                start
+                    .files
+                    .push(("in.melt".into(), LAMMPS_INPUT.to_string()));
+                start.marker = Some("started.log".into());
             }
             Self::Hpcc => {
                 // The matrices of the largest tests take three times N squared.
+                let all = f64::from(nodes);
                 let order = match parameters.quick {
-                    true => 500,
-                    false => ((data as f64 / 24.0).sqrt() as u64 / 80 * 80).max(500),
+                    true => (500.0 * all.sqrt()) as u64,
+                    false => ((data as f64 * all / 24.0).sqrt() as u64 / 80 * 80).max(500),
                 };
-                let rows = (1..=parameters.ranks)
-                    .rfind(|p| parameters.ranks % p == 0 && p * p <= parameters.ranks)
+                let ranks = parameters.ranks * nodes;
+                let rows = (1..=ranks)
+                    .rfind(|p| ranks % p == 0 && p * p <= ranks)
                     .unwrap_or(1);
-                start.files.push((
-                    "hpccinf.txt",
-                    hpcc_input(order, rows, parameters.ranks / rows),
-                ));
-                start.marker = Some("hpccoutf.txt");
+                let input = hpcc_input(order, rows, ranks / rows);
+                start.files.push(("hpccinf.txt".into(), input));
+                start.marker = Some("hpccoutf.txt".into());
             }
             _ => {
                 let each = data / u64::from(parameters.ranks);
@@ -236,7 +242,7 @@ impl Workload {
                 ]
                 .map(String::from)
                 .into();
-                start.marker = Some(APP_STARTED);
+                start.marker = Some(APP_STARTED.into());
                 if let Some(n) = parameters.iterations.filter(|_| self.goes_in_steps()) {
                     start
                         .arguments
@@ -483,7 +489,7 @@ mod tests {
         let mut parameters = parameters();
         let arguments = |workload: Workload, parameters: &Parameters| {
             workload
-                .start(Path::new("/p"), parameters)
+                .start(Path::new("/p"), parameters, 1)
                 .arguments
                 .join(" ")
         };
@@ -507,10 +513,24 @@ mod tests {
             arguments(Workload::Minicg, &parameters),
             "--json --started started --memory 1207959552"
         );
-        let files = Workload::Hpcc.start(Path::new("/p"), &parameters).files;
+        let files = Workload::Hpcc.start(Path::new("/p"), &parameters, 1).files;
         for line in ["20000          Ns", "2            Ps", "4            Qs"] {
             assert!(files[0].1.contains(line), "{}", files[0].1);
         }
         assert_eq!(files[0].1.lines().count(), HPCC_INPUT.lines().count());
+    }
+
+    #[test]
+    fn each_node_has_a_problem_of_the_same_size() {
+        let mut parameters = parameters();
+        parameters.ranks = 2;
+        let start = |one: Workload, nodes| one.start(Path::new("/p"), &parameters, nodes);
+        let lammps = start(Workload::Lammps, 4).arguments.join(" ");
+        assert_eq!(lammps, "-in in.melt -var edge 20 -var steps 6 -var nodes 4");
+        assert_eq!(start(Workload::Minicg, 1), start(Workload::Minicg, 4));
+        let hpcc = &start(Workload::Hpcc, 4).files[0].1;
+        for line in ["1000          Ns", "2            Ps", "4            Qs"] {
+            assert!(hpcc.contains(line), "{hpcc}");
+        }
     }
 }

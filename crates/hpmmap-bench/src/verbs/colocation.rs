@@ -16,52 +16,78 @@ use hpmmap_base::error::{Error, Result};
 use hpmmap_base::output::{print, print_json, say, tell};
 use hpmmap_base::signals;
 use hpmmap_base::size::{Size, short};
-use hpmmap_host::{Root, list, node};
+use hpmmap_host::{Root, list};
 use hpmmap_sys::child::adopt_orphans;
 use hpmmap_sys::sigpipe;
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
 use crate::cli::BenchColocationArgs;
-use crate::colocation::job::{Runner, Trouble};
+use crate::colocation::cluster::{self, Cluster, Launcher};
+use crate::colocation::job::{Machines, Runner, Trouble};
 use crate::colocation::plan::{
-    Cell, Parameters, Planned, Profile, Workload, default_ranks, divide_cpus,
+    Cell, Parameters, Planned, Profile, Workload, check_hosts, default_nodes, default_ranks,
+    divide_cpus,
 };
 use crate::colocation::record::{Figures, LeftOut, Plan, Purpose, Run, SCHEMA, Store};
-use crate::colocation::settings::{self, Settings};
+use crate::colocation::site::{self, Facts, Obstacle, Site};
 use crate::colocation::summary::Summary;
-use crate::colocation::{chart, html, neighbour, text, workload};
-use crate::machine;
+use crate::colocation::{chart, html, text};
 
 /// Of a run that who started this has ended, and not for the first time.
 const GAVE_UP: &str = "it did not end within its limit, nor did it when it was repeated";
 
 const MEBIBYTE: u64 = 1 << 20;
+/// For the files of runs on other hosts: on a disk of each.
+const WORK: &str = "/var/tmp";
 
 pub fn perform(args: &BenchColocationArgs) -> Result<ExitCode> {
     let root = Root::default();
-    let machine = Machine::look(&root)?;
-    let (store, plan, runs) = match &args.resume {
-        Some(dir) => resumed(&root, args, &machine, dir)?,
-        None => begun(&root, args, &machine)?,
-    };
-    if args.report || runs.len() == plan.runs.len() {
-        return conclude(args, &store, &plan, &runs);
+    let then = args.resume.as_deref();
+    let then = then.map(|dir| read(dir, args.report)).transpose()?;
+    if let Some((store, plan, runs)) = &then {
+        let is_whole = runs.len() == plan.runs.len();
+        if args.report || (is_whole && !plan.parameters.hosts.is_empty()) {
+            return conclude(args, store, plan, runs);
+        }
     }
-    let programs = programs(&plan.parameters, args.apps.as_deref())?;
     let stop = Arc::new(AtomicBool::new(false));
     // What was changed is set back when the study is interrupted.
     signals::catch(&stop)?;
     adopt_orphans()?;
+    let stops = || signals::has_come(&stop);
+    let before = then.as_ref().map(|(_, plan, _)| &plan.parameters);
+    let mut here = Here::new(&root, args, before, &stops)?;
+    let parameters = here.parameters(args, before)?;
+    let (store, plan, runs) = match then {
+        None => {
+            let plan = here.plan(args, parameters, false)?;
+            (create(args, &plan)?, plan, Vec::new())
+        }
+        Some((store, plan, runs)) if runs.len() == plan.runs.len() => {
+            sigpipe::restore();
+            return conclude(args, &store, &plan, &runs);
+        }
+        Some((store, plan, runs)) => {
+            if let Some(why) = refusal(&plan, &here.plan(args, parameters, true)?) {
+                return Err(cannot_go_on(store.dir(), &why));
+            }
+            (store, plan, runs)
+        }
+    };
+    let programs = here.programs(&plan.parameters)?;
     let mut study = Study {
-        root: &root,
         args,
         programs,
         store,
         plan,
         runs,
-        stop: &|| signals::has_come(&stop),
+        stop: &stops,
     };
-    let ended = study.run_all();
+    let mut machines = here.machines(&study.plan.parameters, args.cache.clone());
+    let ended = study.run_all(&mut *machines);
+    // Everything is set back.
+    drop(machines);
+    drop(here);
     let Study {
         store, plan, runs, ..
     } = study;
@@ -75,44 +101,246 @@ pub fn perform(args: &BenchColocationArgs) -> Result<ExitCode> {
     conclude(args, &store, &plan, &runs)
 }
 
-/// What the plan is made of.
-struct Machine {
-    /// CPUs that may be used, by node.
-    nodes: Vec<Vec<u32>>,
-    memory_bytes: u64,
+/// The machines of a study, this one or others, and what they are like.
+struct Here<'a> {
+    root: &'a Root,
+    cluster: Option<Cluster<'a>>,
+    hosts: Vec<String>,
+    /// Of each; of this one where no others are named.
+    facts: Vec<Facts>,
+    stop: &'a dyn Fn() -> bool,
 }
 
-impl Machine {
-    fn look(root: &Root) -> Result<Self> {
-        let cpus = |path: String| {
-            let text = root.read(path).ok()?;
-            list::parse(&text).ok()
+/// What ends a study that has not begun.
+fn before_it(trouble: Trouble) -> Error {
+    Error::Failed(match trouble {
+        Trouble::Interrupted => "interrupted before anything was run".into(),
+        Trouble::Failed(why) | Trouble::Lost(why) => why,
+    })
+}
+
+impl<'a> Here<'a> {
+    fn new(
+        root: &'a Root,
+        args: &BenchColocationArgs,
+        before: Option<&Parameters>,
+        stop: &'a dyn Fn() -> bool,
+    ) -> Result<Self> {
+        let hosts = asked_hosts(args, before)?;
+        let workloads = listed(&args.workload, before.map(|before| &before.workloads));
+        let apps = args.apps.as_deref();
+        let (cluster, facts) = match hosts.is_empty() {
+            true => (None, vec![Facts::look(root, &workloads, apps)?]),
+            false => {
+                let mut cluster = connect(args, &hosts, stop)?;
+                let facts = cluster.look(&workloads, apps).map_err(before_it)?;
+                (Some(cluster), facts)
+            }
         };
-        let nodes: Vec<Vec<u32>> = node::with_memory(root)?
-            .iter()
-            .filter_map(|node| cpus(format!("sys/devices/system/node/node{node}/cpulist")))
-            .filter(|cpus| !cpus.is_empty())
-            .collect();
-        let nodes = match nodes.is_empty() {
-            true => cpus("sys/devices/system/cpu/online".into())
-                .into_iter()
-                .collect(),
-            false => nodes,
-        };
-        let meminfo = root.read("proc/meminfo")?;
-        let total = meminfo.lines().find_map(|line| {
-            let words = line.strip_prefix("MemTotal:")?;
-            words.split_whitespace().next()?.parse::<u64>().ok()
-        });
         Ok(Self {
-            nodes,
-            memory_bytes: total.unwrap_or(0) * 1024,
+            root,
+            cluster,
+            hosts,
+            facts,
+            stop,
         })
     }
 
-    fn cpus(&self) -> u32 {
-        self.nodes.iter().map(|cpus| cpus.len() as u32).sum()
+    /// Why a program cannot be run on them.
+    fn lack(&self, workload: Workload) -> Option<String> {
+        self.facts.iter().enumerate().find_map(|(n, facts)| {
+            let why = facts.programs.get(&workload)?.as_ref().err()?;
+            Some(match self.hosts.get(n) {
+                Some(host) => format!("{host}: {why}"),
+                None => why.clone(),
+            })
+        })
     }
+
+    fn programs(&self, parameters: &Parameters) -> Result<BTreeMap<Workload, PathBuf>> {
+        let mut programs = BTreeMap::new();
+        for &one in &parameters.workloads {
+            if let Some(why) = self.lack(one) {
+                return Err(Error::Failed(format!("{}: {why}", one.name())));
+            }
+            if let Some(Ok(program)) = self.facts[0].programs.get(&one) {
+                programs.insert(one, program.path.clone());
+            }
+        }
+        Ok(programs)
+    }
+
+    /// What cannot be run, on each.
+    fn obstacles(
+        &mut self,
+        parameters: &Parameters,
+        cache: Option<&Path>,
+    ) -> Result<Vec<Vec<Obstacle>>> {
+        match &mut self.cluster {
+            None => Ok(vec![site::obstacles(self.root, parameters)]),
+            Some(cluster) => cluster.study(parameters, cache).map_err(before_it),
+        }
+    }
+
+    /// What is to be run, which is what was before.
+    fn parameters(
+        &self,
+        args: &BenchColocationArgs,
+        before: Option<&Parameters>,
+    ) -> Result<Parameters> {
+        let least = self.facts.iter().min_by_key(|facts| facts.memory_bytes);
+        let parameters = decided(args, least.expect("there is a machine"), before)?;
+        match before.and_then(|then| changed(then, &parameters)) {
+            None => Ok(parameters),
+            Some(why) => {
+                let dir = args.resume.as_deref().unwrap_or(Path::new("."));
+                Err(cannot_go_on(dir, &why))
+            }
+        }
+    }
+
+    /// The plan for these machines as they are.
+    fn plan(
+        &mut self,
+        args: &BenchColocationArgs,
+        mut parameters: Parameters,
+        resumed: bool,
+    ) -> Result<Plan> {
+        if args.workload.is_empty() && !resumed {
+            let all = std::mem::take(&mut parameters.workloads);
+            for one in all {
+                match self.lack(one) {
+                    None => parameters.workloads.push(one),
+                    Some(why) => say(&format!("{} is left out: {why}", one.name())),
+                }
+            }
+        }
+        self.programs(&parameters)?;
+        cluster::check_alike(&self.hosts, &self.facts, &parameters.workloads)
+            .map_err(Error::Failed)?;
+        let obstacles = self.obstacles(&parameters, args.cache.as_deref())?;
+        let left_out = left_out(&parameters, &obstacles)?;
+        let runs = parameters.order(|cell| left_out.iter().any(|one| one.cell == *cell));
+        let command: Vec<String> = ["hpmmap", "bench", "colocation"]
+            .map(String::from)
+            .into_iter()
+            .chain(parameters.options())
+            .collect();
+        let first = &self.facts[0];
+        let mut machine = first.machine.clone();
+        if !self.hosts.is_empty() {
+            machine.insert("mpi_settings".into(), mpi_settings());
+        }
+        Ok(Plan {
+            benchmark: "colocation".into(),
+            schema: SCHEMA,
+            redo: command.join(" "),
+            versions: first.versions_with(&parameters.workloads),
+            machine,
+            parameters,
+            left_out,
+            runs,
+        })
+    }
+
+    /// To run jobs on.
+    fn machines(
+        &mut self,
+        parameters: &Parameters,
+        cache: Option<PathBuf>,
+    ) -> Box<dyn Machines + 'a> {
+        match self.cluster.take() {
+            Some(cluster) => Box::new(cluster),
+            None => Box::new(Site::new(self.root, parameters, cache, self.stop)),
+        }
+    }
+}
+
+/// The hosts that are to take part.
+fn asked_hosts(args: &BenchColocationArgs, before: Option<&Parameters>) -> Result<Vec<String>> {
+    let hosts = match (&args.hosts[..], before) {
+        ([], Some(before)) => before.hosts.clone(),
+        (asked, _) => asked.to_vec(),
+    };
+    let all: Vec<u32> = default_nodes(hosts.len());
+    check_hosts(&hosts, &all).map_err(|why| Error::Usage(format!("--hosts: {why}")))?;
+    Ok(hosts)
+}
+
+fn connect<'a>(
+    args: &BenchColocationArgs,
+    hosts: &[String],
+    stop: &'a dyn Fn() -> bool,
+) -> Result<Cluster<'a>> {
+    let base = args.work.as_deref().unwrap_or(Path::new(WORK));
+    if !base.is_absolute() {
+        return Err(Error::Usage(format!(
+            "--work {}: with --hosts it must be an absolute path, it is one of each host",
+            base.display()
+        )));
+    }
+    let name = format!("hpmmap-colocation-{}-{}", now(), std::process::id());
+    let launcher = Launcher::choose(hosts)?;
+    let command = env::current_exe()?;
+    Cluster::connect(hosts, launcher, &command, base.join(name), stop).map_err(before_it)
+}
+
+/// What mpirun is told of the network by the environment.
+fn mpi_settings() -> String {
+    let mut all: Vec<String> = env::vars()
+        .filter(|(name, _)| name.starts_with("OMPI_MCA_"))
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    all.sort();
+    all.join(" ")
+}
+
+/// What cannot be run on the hosts, or on this machine alone.
+fn left_out(parameters: &Parameters, obstacles: &[Vec<Obstacle>]) -> Result<Vec<LeftOut>> {
+    let reason = |cell: &Cell| {
+        let of = |(n, all): (usize, &Vec<Obstacle>)| {
+            let is_here =
+                |one: &&Obstacle| (one.manager, one.neighbour) == (cell.manager, cell.neighbour);
+            let why = &all.iter().find(is_here)?.reason;
+            Some(match parameters.hosts.get(n) {
+                Some(host) => format!("{host}: {why}"),
+                None => why.clone(),
+            })
+        };
+        let used = obstacles.iter().take(cell.nodes as usize);
+        used.enumerate().find_map(of)
+    };
+    let mut all = Vec::new();
+    for &workload in &parameters.workloads {
+        let mut cells = parameters.cells();
+        cells.retain(|cell| cell.workload == workload);
+        let found = cells.iter().filter_map(|&cell| {
+            let reason = reason(&cell)?;
+            Some(LeftOut { cell, reason })
+        });
+        let found: Vec<LeftOut> = found.collect();
+        if found.len() == cells.len() {
+            return Err(Error::Failed(format!(
+                "nothing can be run here: {}",
+                found[0].reason
+            )));
+        }
+        all.extend(found);
+    }
+    Ok(all)
+}
+
+fn cannot_go_on(dir: &Path, why: &str) -> Error {
+    Error::Usage(format!("{} cannot go on: {why}", dir.display()))
+}
+
+/// Why a study cannot go on as it was planned.
+fn refusal(then: &Plan, now: &Plan) -> Option<String> {
+    then.difference(now).or_else(|| {
+        let of = |plan: &Plan| (plan.parameters.rank_cpus.clone(), plan.left_out.clone());
+        (of(then) != of(now))
+            .then(|| "other CPUs or managers can be used than when it was begun".into())
+    })
 }
 
 fn or_all<T: ValueEnum + Copy>(asked: &[T]) -> Vec<T> {
@@ -122,15 +350,28 @@ fn or_all<T: ValueEnum + Copy>(asked: &[T]) -> Vec<T> {
     }
 }
 
+/// What was asked for, or before, or all there are.
+fn listed<T: ValueEnum + Copy + Ord>(asked: &[T], before: Option<&Vec<T>>) -> Vec<T> {
+    let mut all = match (asked, before) {
+        ([], Some(before)) => before.clone(),
+        (asked, _) => or_all(asked),
+    };
+    all.sort();
+    all.dedup();
+    all
+}
+
 /// What is decided from the options, and from `before` where they say nothing.
 fn decided(
     args: &BenchColocationArgs,
-    machine: &Machine,
+    machine: &Facts,
     before: Option<&Parameters>,
 ) -> Result<Parameters> {
     let usage = |text: String| Err(Error::Usage(text));
     let quick = args.quick || before.is_some_and(|before| before.quick);
     let icount = args.icount || before.is_some_and(|before| before.icount);
+    let hosts = asked_hosts(args, before)?;
+    let nodes = asked_nodes(args, before, &hosts)?;
     let ranks = args
         .ranks
         .or(before.map(|before| before.ranks))
@@ -141,7 +382,7 @@ fn decided(
             machine.cpus()
         ));
     };
-    if icount && (machine.cpus(), ranks) != (1, 1) {
+    if icount && (machine.cpus(), ranks, hosts.len()) != (1, 1, 0) {
         return usage("--icount is for a machine with one CPU, and one rank".into());
     }
     let memory = match (args.memory, before) {
@@ -166,21 +407,14 @@ fn decided(
     }
     let mut neighbours = match (&args.neighbour[..], before) {
         ([], Some(before)) => before.neighbours.clone(),
+        // As the paper has it on several machines.
+        ([], None) if !hosts.is_empty() => vec![Profile::C],
         ([], None) => vec![Profile::A, Profile::B, Profile::C],
         (asked, _) => asked.to_vec(),
     };
     neighbours.push(Profile::None);
     neighbours.sort();
     neighbours.dedup();
-    fn listed<T: ValueEnum + Copy + Ord>(asked: &[T], before: Option<&Vec<T>>) -> Vec<T> {
-        let mut all = match (asked, before) {
-            ([], Some(before)) => before.clone(),
-            (asked, _) => or_all(asked),
-        };
-        all.sort();
-        all.dedup();
-        all
-    }
     Ok(Parameters {
         workloads,
         managers: listed(&args.manager, before.map(|before| &before.managers)),
@@ -192,6 +426,8 @@ fn decided(
         ranks,
         rank_cpus,
         other_cpus,
+        hosts,
+        nodes,
         memory_bytes: memory,
         room_bytes: args
             .room
@@ -211,6 +447,23 @@ fn decided(
     })
 }
 
+/// On how many of the hosts jobs are to run.
+fn asked_nodes(
+    args: &BenchColocationArgs,
+    before: Option<&Parameters>,
+    hosts: &[String],
+) -> Result<Vec<u32>> {
+    let mut nodes = match (&args.nodes[..], before) {
+        ([], Some(before)) => before.nodes.clone(),
+        ([], None) => default_nodes(hosts.len()),
+        (asked, _) => asked.to_vec(),
+    };
+    nodes.sort_unstable();
+    nodes.dedup();
+    check_hosts(hosts, &nodes).map_err(|why| Error::Usage(format!("--nodes: {why}")))?;
+    Ok(nodes)
+}
+
 /// The first option that is not the one the study was begun with.
 fn changed(then: &Parameters, now: &Parameters) -> Option<String> {
     let (then, now) = (then.options(), now.options());
@@ -225,137 +478,25 @@ fn changed(then: &Parameters, now: &Parameters) -> Option<String> {
     ))
 }
 
-fn programs(parameters: &Parameters, apps: Option<&Path>) -> Result<BTreeMap<Workload, PathBuf>> {
-    let mut programs = BTreeMap::new();
-    for &one in &parameters.workloads {
-        let program = one
-            .find(apps)
-            .map_err(|why| Error::Failed(format!("{}: {why}", one.name())))?;
-        programs.insert(one, program);
-    }
-    Ok(programs)
-}
-
-/// The plan for this machine as it is.
-fn plan(
-    root: &Root,
-    args: &BenchColocationArgs,
-    mut parameters: Parameters,
-    resumed: bool,
-) -> Result<Plan> {
-    let mut left_out = Vec::new();
-    if args.workload.is_empty() && !resumed {
-        let apps = args.apps.as_deref();
-        let all = std::mem::take(&mut parameters.workloads);
-        for one in all {
-            match one.find(apps) {
-                Ok(_) => parameters.workloads.push(one),
-                Err(why) => say(&format!("{} is left out: {why}", one.name())),
-            }
-        }
-    }
-    for (n, &workload) in parameters.workloads.iter().enumerate() {
-        for &manager in &parameters.managers {
-            for &neighbour in &parameters.neighbours {
-                let reason = settings::obstacle(root, manager, &parameters)
-                    .or_else(|| parameters.obstacle(neighbour))
-                    .or_else(|| match neighbour {
-                        Profile::D => neighbour::find_fragment().err(),
-                        _ => None,
-                    });
-                left_out.extend(reason.map(|reason| LeftOut {
-                    cell: Cell {
-                        workload,
-                        manager,
-                        neighbour,
-                    },
-                    reason,
-                }));
-            }
-        }
-        if left_out.len() == (n + 1) * parameters.managers.len() * parameters.neighbours.len() {
-            return Err(Error::Failed(format!(
-                "nothing can be run here: {}",
-                left_out[0].reason
-            )));
-        }
-    }
-    let mut versions = machine::versions(root, &[]);
-    for (workload, program) in programs(&parameters, args.apps.as_deref())? {
-        versions.insert(workload.name().into(), workload::version(&program));
-    }
-    for (name, program) in [("mpirun", "/usr/bin/mpirun"), ("cc", "/usr/bin/cc")] {
-        versions.insert(name.into(), workload::version(Path::new(program)));
-    }
-    let runs = parameters.order(|cell| left_out.iter().any(|one| one.cell == *cell));
-    let command: Vec<String> = ["hpmmap", "bench", "colocation"]
-        .map(String::from)
-        .into_iter()
-        .chain(parameters.options())
-        .collect();
-    Ok(Plan {
-        benchmark: "colocation".into(),
-        schema: SCHEMA,
-        redo: command.join(" "),
-        versions,
-        machine: machine::machine(root),
-        parameters,
-        left_out,
-        runs,
-    })
-}
-
 type Opened = (Store, Plan, Vec<Run>);
 
-fn begun(root: &Root, args: &BenchColocationArgs, machine: &Machine) -> Result<Opened> {
-    let plan = plan(root, args, decided(args, machine, None)?, false)?;
+/// A new study.
+fn create(args: &BenchColocationArgs, plan: &Plan) -> Result<Store> {
     let dir = match &args.out {
         Some(dir) => dir.clone(),
         None => PathBuf::from(format!("colocation-{}", now())),
     };
     // Programs are started elsewhere.
-    let dir = std::path::absolute(&dir)?;
-    let store = Store::create(&dir, &plan)?;
-    Ok((store, plan, Vec::new()))
+    Store::create(&std::path::absolute(&dir)?, plan)
 }
 
-fn resumed(
-    root: &Root,
-    args: &BenchColocationArgs,
-    machine: &Machine,
-    dir: &Path,
-) -> Result<Opened> {
-    let (store, then, runs) = Store::resume(
-        &std::path::absolute(dir)?,
-        match args.report {
-            true => Purpose::Report,
-            false => Purpose::GoOn,
-        },
-    )?;
-    let refuse = |why: String| {
-        Err(Error::Usage(format!(
-            "{} cannot go on: {why}",
-            dir.display()
-        )))
+/// One that was begun.
+fn read(dir: &Path, only_shown: bool) -> Result<Opened> {
+    let purpose = match only_shown {
+        true => Purpose::Report,
+        false => Purpose::GoOn,
     };
-    if args.report {
-        return Ok((store, then, runs));
-    }
-    let parameters = decided(args, machine, Some(&then.parameters))?;
-    if let Some(why) = changed(&then.parameters, &parameters) {
-        return refuse(why);
-    }
-    if runs.len() == then.runs.len() {
-        return Ok((store, then, runs));
-    }
-    let now = plan(root, args, parameters, true)?;
-    if let Some(why) = then.difference(&now) {
-        return refuse(why);
-    }
-    if (&then.parameters.rank_cpus, &then.left_out) != (&now.parameters.rank_cpus, &now.left_out) {
-        return refuse("other CPUs or managers can be used than when it was begun".into());
-    }
-    Ok((store, then, runs))
+    Store::resume(&std::path::absolute(dir)?, purpose)
 }
 
 /// Copies the files of a directory, if it is there.
@@ -454,7 +595,6 @@ impl Drop for Progress {
 
 /// A study and what it has found so far.
 struct Study<'a> {
-    root: &'a Root,
     args: &'a BenchColocationArgs,
     programs: BTreeMap<Workload, PathBuf>,
     store: Store,
@@ -464,7 +604,7 @@ struct Study<'a> {
 }
 
 impl Study<'_> {
-    fn run_all(&mut self) -> Result<()> {
+    fn run_all(&mut self, machines: &mut dyn Machines) -> Result<()> {
         let done: Vec<u32> = self.runs.iter().map(|run| run.planned.run).collect();
         let left: Vec<Planned> = self
             .plan
@@ -481,12 +621,12 @@ impl Study<'_> {
             self.args.verbose,
             self.plan.parameters.icount,
         );
-        let mut settings = Settings::new(self.root);
         for &workload in &self.plan.parameters.workloads {
-            let same = |one: &&Planned| one.cell.workload == workload;
-            if let Some(planned) = left.iter().find(same) {
+            let same = left.iter().filter(|one| one.cell.workload == workload);
+            // The first of those on all the machines.
+            if let Some(planned) = same.rev().max_by_key(|one| one.cell.nodes) {
                 progress.say(&format!("{} once, not counted", workload.name()));
-                self.warm_up(&mut settings, planned)?;
+                self.warm_up(machines, planned)?;
             }
         }
         let begun = Instant::now();
@@ -494,11 +634,12 @@ impl Study<'_> {
             progress.next(before + n, before + count, &planned);
             let outcome = match self.args.gave_up.contains(&planned.run) {
                 true => Err(Trouble::Failed(GAVE_UP.into())),
-                false => self.attempt(&mut settings, &planned),
+                false => self.attempt(machines, &planned),
             };
             let run = match outcome {
                 _ if (self.stop)() => return Err(self.interrupted()),
                 Err(Trouble::Interrupted) => return Err(self.interrupted()),
+                Err(Trouble::Lost(why)) => return Err(self.stopped(&why)),
                 Err(Trouble::Failed(error)) => Run {
                     planned,
                     begun: now(),
@@ -520,11 +661,15 @@ impl Study<'_> {
     fn announce(&self, left: &[Planned]) {
         let parameters = &self.plan.parameters;
         say(&format!(
-            "{} runs, {} ranks on CPU {}, {} for the job; again with:\n  {}",
+            "{} runs, {} ranks on CPU {}, {} for the job{}; again with:\n  {}",
             left.len(),
             parameters.ranks,
             list::format(&parameters.rank_cpus),
             short(parameters.memory_bytes),
+            match parameters.hosts.is_empty() {
+                true => "",
+                false => " on each host",
+            },
             self.plan.redo
         ));
         for round in left.chunk_by(|a, b| a.repetition == b.repetition) {
@@ -540,26 +685,22 @@ impl Study<'_> {
     /// Runs a cell in the directory of scratch files, and keeps what it printed.
     fn run_cell(
         &self,
-        settings: &mut Settings,
+        machines: &mut dyn Machines,
         cell: &Cell,
         dir: &Path,
     ) -> std::result::Result<Figures, Trouble> {
         let parameters = &self.plan.parameters;
-        settings
-            .set(cell, parameters)
-            .map_err(|error| Trouble::Failed(error.to_string()))?;
         let runner = Runner {
-            root: self.root,
             parameters,
             command: env::current_exe().map_err(|error| error.to_string())?,
-            cache: self.args.cache.as_deref(),
             stop: self.stop,
         };
-        let start = cell
-            .workload
-            .start(&self.programs[&cell.workload], parameters);
-        let Some(work) = &self.args.work else {
-            return runner.run(cell, &start, dir);
+        let program = &self.programs[&cell.workload];
+        let start = cell.workload.start(program, parameters, cell.nodes);
+        // Other hosts have such a directory of their own.
+        let work = self.args.work.as_ref();
+        let Some(work) = work.filter(|_| parameters.hosts.is_empty()) else {
+            return runner.run(machines, cell, &start, dir);
         };
         let failed = |error: io::Error| Trouble::Failed(format!("{}: {error}", work.display()));
         fs::create_dir_all(work).map_err(failed)?;
@@ -568,23 +709,24 @@ impl Study<'_> {
             .tempdir_in(work)
             .map_err(failed)?;
         let there = scratch.path().join("run");
-        let result = runner.run(cell, &start, &there);
+        let result = runner.run(machines, cell, &start, &there);
         copy_files(&there, dir).map_err(failed)?;
         result
     }
 
     /// Reads the program and what it uses from the disk.
-    fn warm_up(&self, settings: &mut Settings, planned: &Planned) -> Result<()> {
+    fn warm_up(&self, machines: &mut dyn Machines, planned: &Planned) -> Result<()> {
         let cell = Cell {
             neighbour: Profile::None,
             ..planned.cell
         };
         let name = format!("runs/warm-up-{}", cell.workload.name());
         let dir = self.store.dir().join(name);
-        match self.run_cell(settings, &cell, &dir) {
+        match self.run_cell(machines, &cell, &dir) {
             _ if (self.stop)() => Err(self.interrupted()),
             Ok(_) => Ok(()),
             Err(Trouble::Interrupted) => Err(self.interrupted()),
+            Err(Trouble::Lost(why)) => Err(self.stopped(&why)),
             Err(Trouble::Failed(why)) => Err(Error::Failed(format!(
                 "{cell} does not run: {why} (its output is in {})",
                 dir.display()
@@ -594,14 +736,15 @@ impl Study<'_> {
 
     fn attempt(
         &self,
-        settings: &mut Settings,
+        machines: &mut dyn Machines,
         planned: &Planned,
     ) -> std::result::Result<Run, Trouble> {
         let cell = planned.cell;
         let begun = now();
-        let figures = self.run_cell(settings, &cell, &self.store.run_dir(planned))?;
+        let figures = self.run_cell(machines, &cell, &self.store.run_dir(planned))?;
         let first = self.runs.iter().find_map(|run| {
-            let same = run.planned.cell.workload == cell.workload;
+            let of = |cell: &Cell| (cell.workload, cell.nodes);
+            let same = of(&run.planned.cell) == of(&cell);
             Some((run.planned.run, run.figures.as_ref().filter(|_| same)?))
         });
         if let Some((run, first)) = first.filter(|(_, first)| first.digest != figures.digest) {
@@ -620,13 +763,17 @@ impl Study<'_> {
     }
 
     fn interrupted(&self) -> Error {
+        self.stopped("interrupted")
+    }
+
+    fn stopped(&self, why: &str) -> Error {
         let dir = self.store.dir().display();
         let report = match self.runs.is_empty() {
             true => String::new(),
             false => format!(" (report of these: {dir}/report.html)"),
         };
         Error::Failed(format!(
-            "interrupted after {} of {} runs; go on with: hpmmap bench colocation --resume {dir}{report}",
+            "{why} after {} of {} runs; go on with: hpmmap bench colocation --resume {dir}{report}",
             self.runs.len(),
             self.plan.runs.len(),
         ))
@@ -638,9 +785,8 @@ fn write_report(store: &Store, summary: &Summary, runs: &[Run]) -> Result<()> {
     let mut json = serde_json::to_vec_pretty(summary).map_err(io::Error::from)?;
     json.push(b'\n');
     store.write("summary.json", &json)?;
-    for workload in summary.workloads() {
-        let svg = chart::chart(summary, workload)?;
-        store.write(&format!("{}.svg", workload.name()), svg.as_bytes())?;
+    for (name, svg) in chart::charts(summary)? {
+        store.write(&format!("{name}.svg"), svg.as_bytes())?;
     }
     let report = html::report(summary, runs)?;
     store.write("report.html", report.as_bytes())
@@ -681,10 +827,16 @@ mod tests {
         }
     }
 
-    fn machine() -> Machine {
-        Machine {
+    fn machine() -> Facts {
+        Facts {
+            hostname: "n".into(),
+            boot: "b".into(),
             nodes: vec![vec![0, 1, 2, 3, 4, 5], vec![6, 7, 8, 9, 10, 11]],
+            allowed_cpus: 12,
             memory_bytes: 16 << 30,
+            versions: BTreeMap::new(),
+            machine: BTreeMap::new(),
+            programs: BTreeMap::new(),
         }
     }
 
@@ -715,6 +867,32 @@ mod tests {
     }
 
     #[test]
+    fn on_several_hosts_a_study_is_the_papers_of_several_nodes() {
+        let parameters = of(&["--hosts", "n1,n2,n3,n4"]);
+        assert_eq!(parameters.nodes, [1, 2, 4]);
+        assert_eq!(parameters.neighbours, [Profile::None, Profile::C]);
+        assert_eq!((parameters.ranks, parameters.memory_bytes), (8, 12 << 30));
+        let some = of(&["--hosts=n1,n2", "--nodes=2", "--neighbour=a"]);
+        assert_eq!((some.nodes, some.neighbours.len()), (vec![2], 2));
+    }
+
+    #[test]
+    fn what_a_host_cannot_run_is_left_out_where_it_takes_part() {
+        let parameters = of(&["--hosts=n1,n2", "--workload=minicg", "--manager=thp,hpmmap"]);
+        let no_module = Obstacle {
+            manager: crate::colocation::plan::Manager::Hpmmap,
+            neighbour: Profile::C,
+            reason: "no module".into(),
+        };
+        let found = left_out(&parameters, &[Vec::new(), vec![no_module]]).unwrap();
+        let shown: Vec<String> = found
+            .iter()
+            .map(|one| format!("{}: {}", one.cell, one.reason))
+            .collect();
+        assert_eq!(shown, ["minicg hpmmap c 2 nodes: n2: no module"]);
+    }
+
+    #[test]
     fn what_cannot_be_is_refused() {
         let message = |words: &[&str]| {
             let error = decided(&args(words), &machine(), None).unwrap_err();
@@ -725,6 +903,10 @@ mod tests {
         assert!(message(&["--memory", "3000000"]).contains("a multiple of 2M"));
         assert!(message(&["--memory", "64M"]).contains("at least 256M for 8 ranks"));
         assert!(message(&["--icount"]).contains("one CPU"));
+        assert!(message(&["--nodes=2"]).contains("2 nodes need --hosts"));
+        assert!(message(&["--hosts=n1,n2", "--nodes=4"]).contains("of 2 hosts"));
+        assert!(message(&["--hosts=n1,n1"]).contains("named twice"));
+        assert!(message(&["--hosts=-x"]).contains("no name of a host"));
     }
 
     #[test]
@@ -758,6 +940,8 @@ mod tests {
             "--seed=9",
             "--prepare",
             "--timeout=60",
+            "--hosts=n1,n2,n3",
+            "--nodes=1,3",
         ]);
         let options = first.options();
         let words: Vec<&str> = options.iter().map(String::as_str).collect();

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use hpmmap_base::error::Result;
 
 use crate::cli::{BenchVerb, ColocationRankArgs};
+use crate::colocation::agent;
 use crate::colocation::rank::{self, Rank};
 
 /// Does what the verb says. What it changed on the machine is set back at the
@@ -23,6 +24,7 @@ pub fn perform(verb: &BenchVerb) -> Result<ExitCode> {
         BenchVerb::Alloc(args) => alloc::perform(args),
         BenchVerb::Colocation(args) => colocation::perform(args),
         BenchVerb::ColocationRank(args) => rank::run(&rank_of(args)),
+        BenchVerb::ColocationAgent => agent::run(),
         BenchVerb::Noise(args) => noise::perform(args),
     }
 }

@@ -281,10 +281,16 @@ const MORE: [More; 23] = [
     },
     More {
         page: "hpmmap-bench-colocation",
-        examples: &[(
-            "MPI jobs beside neighbours:",
-            &["# hpmmap bench colocation"],
-        )],
+        examples: &[
+            (
+                "MPI jobs beside neighbours:",
+                &["# hpmmap bench colocation"],
+            ),
+            (
+                "On one and on two nodes of an allocation of Slurm:",
+                &["# salloc -N2 --exclusive hpmmap bench colocation --prepare --hosts n1,n2"],
+            ),
+        ],
         files: &[DEVICE, SYSFS],
         see: &["hpmmap-run(1)", "mpirun(1)"],
     },

@@ -1,0 +1,988 @@
+//! The machines of a study of several: an agent on each, which this one starts by
+//! ssh, or by srun within an allocation of Slurm, and tells what to do.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hpmmap_base::VERSION;
+use hpmmap_base::error::{Error, Result as CommandResult};
+use hpmmap_base::escape;
+use hpmmap_base::output::warn;
+use hpmmap_host::list;
+use hpmmap_sys::child::{Setup, Signal};
+use nix::sys::signal::{SigSet, killpg};
+use nix::unistd::{Pid, gethostname};
+
+use super::agent::{BEAT, Event, Request, SILENCE, run_dir, write_line};
+use super::job::{Machines, Place, Trouble};
+use super::plan::{Cell, Parameters, Workload};
+use super::rank;
+use super::record::{OnHost, decisive, first_difference};
+use super::site::{Facts, Obstacle};
+use super::workload::Start;
+
+/// How often it is looked whether the study is to stop.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long a machine may take to set everything back.
+const RESTORE: Duration = Duration::from_secs(90);
+/// How long what reaches it may take to end then.
+const END: Duration = Duration::from_secs(5);
+/// Asks for nothing, and fails where it would have to.
+const SSH: [&str; 7] = [
+    "ssh",
+    "-o",
+    "BatchMode=yes",
+    "-o",
+    "ConnectTimeout=20",
+    "-o",
+    "LogLevel=ERROR",
+];
+
+/// How other machines are reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Launcher {
+    /// By ssh.
+    Ssh,
+    /// By srun, in the allocation of Slurm that this is in.
+    Srun,
+}
+
+impl Launcher {
+    /// The one to use for these hosts.
+    pub fn choose(hosts: &[String]) -> CommandResult<Self> {
+        let Ok(nodes) = env::var("SLURM_JOB_NODELIST") else {
+            return Ok(Self::Ssh);
+        };
+        let output = Command::new("scontrol")
+            .args(["show", "hostnames", &nodes])
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| Error::Failed(format!("scontrol: {error}")))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let allocated: Vec<&str> = text.lines().map(str::trim).collect();
+        match outside(hosts, &allocated) {
+            None => Ok(Self::Srun),
+            Some(host) => Err(Error::Usage(format!(
+                "--hosts: {host} is not in this allocation of Slurm, which has {}",
+                allocated.join(", ")
+            ))),
+        }
+    }
+
+    /// Starts the agent on a host; `command` is the path of this one there.
+    fn agent(self, host: &str, command: &Path) -> Result<Command, String> {
+        let verb = ["bench", "colocation-agent"];
+        let mut all = match self {
+            Self::Ssh if is_here(host) => Command::new(command),
+            Self::Ssh => {
+                let mut ssh = Command::new(SSH[0]);
+                // A shell there takes the words apart.
+                let path = command
+                    .to_str()
+                    .and_then(|path| shlex::try_quote(path).ok());
+                let path = path.ok_or("the path of this command cannot be passed on")?;
+                ssh.args(&SSH[1..]).args(["-T", "--", host, &path]);
+                ssh
+            }
+            Self::Srun => {
+                let mut srun = Command::new("srun");
+                srun.args(["--overlap", "--nodes=1", "--ntasks=1", "--unbuffered"])
+                    .args(["--cpu-bind=none", "--mpi=none", "--quit-on-interrupt"])
+                    .arg(format!("--nodelist={host}"))
+                    .arg(command)
+                    // It is no job, whatever the steps of this allocation are.
+                    .env("SLURM_HPMMAP", "no");
+                srun
+            }
+        };
+        all.args(verb);
+        Ok(all)
+    }
+
+    /// What mpirun is told, so that it gets there in the same way.
+    fn mpirun(self) -> Vec<String> {
+        let mca = |name: &str, value: &str| ["--mca", name, value].map(String::from);
+        match self {
+            Self::Srun => mca("plm", "slurm").into(),
+            Self::Ssh => [
+                mca("plm", "rsh"),
+                mca("plm_rsh_agent", &SSH.join(" ")),
+                // All of them from here, since here they can be reached.
+                mca("plm_rsh_no_tree_spawn", "1"),
+            ]
+            .concat(),
+        }
+    }
+}
+
+/// The first of these hosts that is not in an allocation.
+fn outside<'a>(hosts: &'a [String], allocated: &[&str]) -> Option<&'a String> {
+    hosts
+        .iter()
+        .find(|host| !allocated.contains(&host.as_str()))
+}
+
+fn is_here(host: &str) -> bool {
+    let name = gethostname().unwrap_or_default();
+    let name = name.to_string_lossy();
+    let first = |name: &str| name.split('.').next().unwrap_or("").to_string();
+    host == "localhost" || host == name || host == first(&name)
+}
+
+/// What comes from an agent.
+enum Heard {
+    Event(Event),
+    /// Something else, such as the words of a shell.
+    Words(String),
+    /// Nothing any more.
+    End,
+}
+
+type Shared<T> = Arc<Mutex<T>>;
+
+fn locked<T>(shared: &Shared<T>) -> std::sync::MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A machine.
+struct Peer {
+    host: String,
+    /// What reaches it.
+    child: Option<Child>,
+    /// To the thread that writes; nothing once it is told to end.
+    requests: Option<Sender<Request>>,
+    heard: Shared<Instant>,
+    /// What it and what reaches it say beside the events.
+    said: Shared<Vec<String>>,
+    is_greeted: bool,
+    /// What became of it, if it is no longer there.
+    lost: Option<String>,
+    /// Whether it said that all is set back.
+    is_restored: bool,
+}
+
+/// Requests, and beats where there are none.
+fn write_all(mut input: impl Write + Send + 'static, requests: Receiver<Request>) {
+    thread::spawn(move || {
+        // It is no end of this process if one of the others cannot be written to.
+        let mut pipe = SigSet::empty();
+        pipe.add(Signal::SIGPIPE);
+        if pipe.thread_block().is_err() {
+            return;
+        }
+        loop {
+            let request = match requests.recv_timeout(BEAT) {
+                Ok(request) => request,
+                Err(RecvTimeoutError::Timeout) => Request::Beat,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            // Its other end tells what has become of it.
+            if write_line(&mut input, &request).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+fn read_all(
+    n: usize,
+    output: impl Read + Send + 'static,
+    put: Sender<(usize, Heard)>,
+    heard: Shared<Instant>,
+) {
+    thread::spawn(move || {
+        for line in BufReader::new(output).split(b'\n') {
+            let Ok(line) = line else { break };
+            *locked(&heard) = Instant::now();
+            let what = match serde_json::from_slice(&line) {
+                Ok(Event::Beat) => continue,
+                Ok(event) => Heard::Event(event),
+                Err(_) => Heard::Words(String::from_utf8_lossy(&line).into_owned()),
+            };
+            if put.send((n, what)).is_err() {
+                return;
+            }
+        }
+        // Nobody may listen any more.
+        let _ = put.send((n, Heard::End));
+    });
+}
+
+fn listen(errors: impl Read + Send + 'static, said: Shared<Vec<String>>) {
+    thread::spawn(move || {
+        for line in BufReader::new(errors).split(b'\n') {
+            let Ok(line) = line else { break };
+            locked(&said).push(String::from_utf8_lossy(&line).into_owned());
+        }
+    });
+}
+
+impl Peer {
+    fn new(
+        n: usize,
+        host: &str,
+        input: impl Write + Send + 'static,
+        output: impl Read + Send + 'static,
+        put: Sender<(usize, Heard)>,
+    ) -> Self {
+        let (requests, wanted) = channel();
+        let heard = Arc::new(Mutex::new(Instant::now()));
+        write_all(input, wanted);
+        read_all(n, output, put, Arc::clone(&heard));
+        Self {
+            host: host.to_string(),
+            child: None,
+            requests: Some(requests),
+            heard,
+            said: Shared::default(),
+            is_greeted: false,
+            lost: None,
+            is_restored: false,
+        }
+    }
+
+    fn start(
+        n: usize,
+        host: &str,
+        mut command: Command,
+        put: Sender<(usize, Heard)>,
+    ) -> Result<Self, String> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        Setup {
+            // A key of the terminal is for this command, which tells them.
+            own_group: true,
+            dies_with_parent: Some(Signal::SIGTERM),
+            ..Setup::default()
+        }
+        .apply(&mut command)
+        .map_err(|error| format!("{name}: {error}"))?;
+        let started = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut child = started.map_err(|error| format!("cannot run {name}: {error}"))?;
+        let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(input), Some(output), Some(errors)) = streams else {
+            return Err(format!("{name} has no streams"));
+        };
+        let mut peer = Self::new(n, host, input, output, put);
+        listen(errors, Arc::clone(&peer.said));
+        peer.child = Some(child);
+        Ok(peer)
+    }
+
+    fn ask(&self, request: Request) {
+        if let Some(requests) = &self.requests {
+            // Its other end tells what has become of it.
+            let _ = requests.send(request);
+        }
+    }
+
+    /// What it said last, or first if it never got to run.
+    fn words(&self) -> String {
+        // What comes by another way may come later.
+        thread::sleep(LOOK);
+        let said = locked(&self.said);
+        let is_word = |line: &&String| line.chars().any(char::is_alphanumeric);
+        let line = match self.is_greeted {
+            true => said.iter().rev().find(is_word),
+            false => said.iter().find(is_word),
+        };
+        line.map_or("it said nothing".into(), |line| {
+            escape::line(line.trim()).into_owned()
+        })
+    }
+
+    /// It is no longer there.
+    fn lose(&mut self, why: &str) {
+        let what = match self.is_greeted {
+            true => "lost",
+            false => "cannot be used",
+        };
+        let host = &self.host;
+        self.lost.get_or_insert(format!("{host} {what}: {why}"));
+    }
+
+    fn is_silent(&self) -> bool {
+        locked(&self.heard).elapsed() > SILENCE
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.requests = None;
+        let Some(child) = &mut self.child else {
+            return;
+        };
+        let deadline = Instant::now() + END;
+        let waits = self.lost.is_none();
+        while waits && Instant::now() < deadline && matches!(child.try_wait(), Ok(None)) {
+            thread::sleep(Duration::from_millis(20));
+        }
+        // An error means that nothing of it is left.
+        let _ = killpg(Pid::from_raw(child.id() as i32), Signal::SIGKILL);
+        let _ = child.wait();
+    }
+}
+
+/// All of them. What they have set is set back when this is dropped.
+pub struct Cluster<'a> {
+    peers: Vec<Peer>,
+    heard: Receiver<(usize, Heard)>,
+    how: Vec<String>,
+    work: PathBuf,
+    /// How many have a part in the run that goes on.
+    used: usize,
+    /// The file that has the program's result.
+    answer: Option<String>,
+    stop: &'a dyn Fn() -> bool,
+}
+
+impl<'a> Cluster<'a> {
+    /// Starts an agent on each of the hosts. Files of runs will be in `work` there.
+    pub fn connect(
+        hosts: &[String],
+        launcher: Launcher,
+        command: &Path,
+        work: PathBuf,
+        stop: &'a dyn Fn() -> bool,
+    ) -> Result<Self, Trouble> {
+        let (put, heard) = channel();
+        let mut peers = Vec::new();
+        for (n, host) in hosts.iter().enumerate() {
+            let peer = launcher
+                .agent(host, command)
+                .and_then(|agent| Peer::start(n, host, agent, put.clone()));
+            peers.push(peer.map_err(|why| Trouble::Lost(format!("{host} cannot be used: {why}")))?);
+        }
+        let mut all = Self {
+            peers,
+            heard,
+            how: launcher.mpirun(),
+            work,
+            used: hosts.len(),
+            answer: None,
+            stop,
+        };
+        all.greet()?;
+        Ok(all)
+    }
+
+    fn greet(&mut self) -> Result<(), Trouble> {
+        let versions = self.gather(self.peers.len(), |event| match event {
+            Event::Hello { version } => Some(version),
+            _ => None,
+        })?;
+        for (peer, version) in self.peers.iter_mut().zip(versions) {
+            peer.is_greeted = true;
+            if version != VERSION {
+                let why = format!("{} has hpmmap {version}, this is {VERSION}", peer.host);
+                return Err(Trouble::Lost(why));
+            }
+        }
+        Ok(())
+    }
+
+    /// The next thing that one of them says of its own accord or in answer.
+    fn next(&mut self, time: Duration) -> Result<Option<(usize, Event)>, Trouble> {
+        let found = match self.heard.recv_timeout(time) {
+            // Nobody has asked it to.
+            Ok((n, Heard::Event(Event::Restored))) => {
+                self.peers[n].is_restored = true;
+                self.peers[n].lose("its agent was ended, and has set back what was set");
+                None
+            }
+            Ok((n, Heard::Event(event))) => Some((n, event)),
+            Ok((n, Heard::Words(words))) => {
+                locked(&self.peers[n].said).push(words);
+                None
+            }
+            Ok((n, Heard::End)) => {
+                let words = self.peers[n].words();
+                self.peers[n].lose(&words);
+                None
+            }
+            Err(_) => None,
+        };
+        for peer in &mut self.peers[..self.used] {
+            if peer.is_silent() {
+                peer.lose(&format!(
+                    "nothing was heard of it for {} s",
+                    SILENCE.as_secs()
+                ));
+            }
+            if let Some(why) = &peer.lost {
+                return Err(Trouble::Lost(why.clone()));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Waits until each of the first `count` has said what is wanted.
+    fn gather<T>(
+        &mut self,
+        count: usize,
+        want: impl Fn(Event) -> Option<T>,
+    ) -> Result<Vec<T>, Trouble> {
+        let mut all: Vec<Option<T>> = (0..count).map(|_| None).collect();
+        while all.iter().any(Option::is_none) {
+            if (self.stop)() {
+                return Err(Trouble::Interrupted);
+            }
+            match self.next(LOOK)? {
+                Some((n, Event::Failed(why))) => {
+                    return Err(Trouble::Failed(format!("{}: {why}", self.peers[n].host)));
+                }
+                Some((n, event)) if n < count => {
+                    if let Some(wanted) = want(event) {
+                        all[n] = Some(wanted);
+                    }
+                }
+                _ => (),
+            }
+        }
+        Ok(all.into_iter().flatten().collect())
+    }
+
+    /// What each is like.
+    pub fn look(
+        &mut self,
+        workloads: &[Workload],
+        apps: Option<&Path>,
+    ) -> Result<Vec<Facts>, Trouble> {
+        for peer in &self.peers {
+            peer.ask(Request::Look {
+                workloads: workloads.to_vec(),
+                apps: apps.map(Path::to_path_buf),
+            });
+        }
+        self.gather(self.peers.len(), |event| match event {
+            Event::Facts(facts) => Some(*facts),
+            _ => None,
+        })
+    }
+
+    /// Begins the study: what each cannot have, by their order.
+    pub fn study(
+        &mut self,
+        parameters: &Parameters,
+        cache: Option<&Path>,
+    ) -> Result<Vec<Vec<Obstacle>>, Trouble> {
+        for peer in &self.peers {
+            peer.ask(Request::Study {
+                parameters: Box::new(parameters.clone()),
+                work: self.work.clone(),
+                cache: cache.map(Path::to_path_buf),
+            });
+        }
+        self.gather(self.peers.len(), |event| match event {
+            Event::Obstacles(obstacles) => Some(obstacles),
+            _ => None,
+        })
+    }
+
+    /// Has all of them set back what they have set, and end.
+    fn end(&mut self) {
+        let mut left: Vec<bool> = self.peers.iter().map(|peer| peer.lost.is_none()).collect();
+        let said_before: Vec<usize> = self.peers.iter().map(|p| locked(&p.said).len()).collect();
+        for peer in &mut self.peers {
+            peer.ask(Request::End);
+            // Nothing is wanted any more.
+            peer.requests = None;
+        }
+        let deadline = Instant::now() + RESTORE;
+        while left.contains(&true) && Instant::now() < deadline {
+            match self.heard.recv_timeout(LOOK) {
+                Ok((n, Heard::Event(Event::Restored) | Heard::End)) => left[n] = false,
+                Ok(_) | Err(RecvTimeoutError::Timeout) => (),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            for (left, peer) in left.iter_mut().zip(&mut self.peers) {
+                if *left && peer.is_silent() {
+                    *left = false;
+                    peer.lose("it did not say that it has ended");
+                }
+            }
+        }
+        for ((peer, left), before) in self.peers.iter_mut().zip(left).zip(said_before) {
+            if left {
+                peer.lose("it did not say that it has ended");
+            }
+            if peer.lost.is_some() && peer.is_greeted && !peer.is_restored {
+                let host = &peer.host;
+                warn(&format!(
+                    "{host}: it is not known whether all was set back there"
+                ));
+            }
+            for line in locked(&peer.said).iter().skip(before) {
+                warn(&format!("{}: {}", peer.host, line.trim()));
+            }
+        }
+    }
+}
+
+impl Drop for Cluster<'_> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Machines for Cluster<'_> {
+    fn begin(&mut self, cell: &Cell, start: &Start, _dir: &Path) -> Result<(), Trouble> {
+        self.used = cell.nodes as usize;
+        self.answer = start.marker.clone();
+        for peer in &self.peers[..self.used] {
+            peer.ask(Request::Begin {
+                cell: *cell,
+                start: Box::new(start.clone()),
+            });
+        }
+        let ready = |event| matches!(event, Event::Ready).then_some(());
+        self.gather(self.used, ready).map(|_| ())
+    }
+
+    fn tend(&mut self, time: Duration) -> Result<(), Trouble> {
+        let deadline = Instant::now() + time;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            match self.next(left)? {
+                Some((n, Event::Failed(why))) => {
+                    return Err(Trouble::Failed(format!("{}: {why}", self.peers[n].host)));
+                }
+                // Only one of the ranks makes the file that tells it.
+                Some((from, Event::Started)) => {
+                    let others = self.peers[..self.used].iter().enumerate();
+                    for (_, peer) in others.filter(|(n, _)| *n != from) {
+                        peer.ask(Request::Started);
+                    }
+                }
+                _ => (),
+            }
+        }
+    }
+
+    fn finish(&mut self, dir: &Path) -> Result<Vec<OnHost>, Trouble> {
+        for peer in &self.peers[..self.used] {
+            peer.ask(Request::Finish);
+        }
+        let finished = self.gather(self.used, |event| match event {
+            Event::Finished { on_host, answer } => Some((*on_host, answer)),
+            _ => None,
+        })?;
+        let wrap = |error: std::io::Error| format!("{}: {error}", dir.display());
+        let mut all = Vec::new();
+        for (n, (mut on_host, answer)) in finished.into_iter().enumerate() {
+            on_host.host.clone_from(&self.peers[n].host);
+            for record in &on_host.ranks {
+                let json = serde_json::to_vec(record).map_err(|error| error.to_string())?;
+                fs::write(rank::path(dir, record.rank), json).map_err(wrap)?;
+            }
+            // The first has rank 0, which writes the result.
+            if let (0, Some(name), Some(text)) = (n, &self.answer, answer) {
+                fs::write(dir.join(name), text).map_err(wrap)?;
+            }
+            all.push(on_host);
+        }
+        Ok(all)
+    }
+
+    fn abandon(&mut self) -> Result<(), Trouble> {
+        for peer in &self.peers[..self.used] {
+            peer.ask(Request::Abandon);
+        }
+        let mut left: Vec<bool> = (0..self.peers.len()).map(|n| n < self.used).collect();
+        // Also if the study is to stop: they end what goes on.
+        while left.contains(&true) {
+            if let Some((n, Event::Abandoned)) = self.next(LOOK)? {
+                left[n] = false;
+            }
+        }
+        Ok(())
+    }
+
+    fn place(&self, nodes: u32) -> Place {
+        let used = &self.peers[..nodes as usize];
+        Place::There {
+            hosts: used.iter().map(|peer| peer.host.clone()).collect(),
+            how: self.how.clone(),
+            dir: run_dir(&self.work),
+            others: self
+                .peers
+                .iter()
+                .filter_map(|peer| Some(peer.child.as_ref()?.id()))
+                .collect(),
+        }
+    }
+}
+
+/// Error if machines cannot have a part in one study: the first that is not as the
+/// first of all, or that no ranks can be bound on.
+pub fn check_alike(
+    hosts: &[String],
+    facts: &[Facts],
+    workloads: &[Workload],
+) -> Result<(), String> {
+    let mut boots: BTreeMap<&str, &str> = BTreeMap::new();
+    let (Some(first), Some(name)) = (facts.first(), hosts.first()) else {
+        return Ok(());
+    };
+    let cpus = |one: &Facts| list::format(&one.nodes.concat());
+    let path = |one: &Facts, workload: &Workload| {
+        let program = one.programs.get(workload)?.as_ref().ok()?;
+        Some(program.path.display().to_string())
+    };
+    for (host, one) in hosts.iter().zip(facts) {
+        if let Some(other) = boots.insert(&one.boot, host) {
+            return Err(format!("{other} and {host} are the same machine"));
+        }
+        if one.nodes != first.nodes {
+            return Err(format!(
+                "{host} has {} CPUs ({}) in {} nodes, {name} has {} ({}) in {}",
+                one.cpus(),
+                cpus(one),
+                one.nodes.len(),
+                first.cpus(),
+                cpus(first),
+                first.nodes.len()
+            ));
+        }
+        if one.allowed_cpus < one.cpus() {
+            return Err(format!(
+                "{host}: only {} of its {} CPUs may be used: have the whole machine",
+                one.allowed_cpus,
+                one.cpus()
+            ));
+        }
+        let of = |one: &Facts| decisive(&one.versions_with(workloads), &one.machine);
+        if let Some((what, theirs, firsts)) = first_difference(&of(one), &of(first)) {
+            return Err(format!(
+                "{host} has {what} '{theirs}', {name} has '{firsts}'"
+            ));
+        }
+        let mut workloads = workloads.iter();
+        if let Some(other) = workloads.find(|one_of| path(one, one_of) != path(first, one_of)) {
+            let none = || "none".to_string();
+            return Err(format!(
+                "{host} has {} in {}, {name} in {}",
+                other.name(),
+                path(one, other).unwrap_or_else(none),
+                path(first, other).unwrap_or_else(none)
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use hpmmap_host::fixture::Fixture;
+
+    use super::*;
+    use crate::colocation::agent::serve;
+    use crate::colocation::agent::tests::{cell, fixture, start, stream, thp};
+    use crate::colocation::plan::tests::parameters;
+    use crate::colocation::rank::{Faults, RankRecord};
+
+    fn cluster(
+        hosts: &[&str],
+        peer: impl Fn(usize, Sender<(usize, Heard)>) -> Peer,
+    ) -> Cluster<'static> {
+        let (put, heard) = channel();
+        Cluster {
+            peers: (0..hosts.len()).map(|n| peer(n, put.clone())).collect(),
+            heard,
+            how: Launcher::Ssh.mpirun(),
+            work: "/study".into(),
+            used: hosts.len(),
+            answer: None,
+            stop: &|| false,
+        }
+    }
+
+    /// Agents on these machines, which end by themselves once `ends` says so.
+    fn agents(fixtures: &[Fixture], ends: fn(usize) -> bool) -> Cluster<'static> {
+        let names = ["n1", "n2"];
+        let mut all = cluster(&names[..fixtures.len()], |n, put| {
+            let (input, requests) = stream();
+            let (events, output) = stream();
+            let root = fixtures[n].root();
+            thread::spawn(move || serve(&root, input, output, &|| ends(n), false));
+            Peer::new(n, names[n], requests, events, put)
+        });
+        all.greet().unwrap();
+        all
+    }
+
+    /// One that says only this.
+    fn saying(words: &'static str) -> Cluster<'static> {
+        cluster(&["n1"], |n, put| {
+            let (_, requests) = stream();
+            let (events, mut output) = stream();
+            output.write_all(words.as_bytes()).unwrap();
+            Peer::new(n, "n1", requests, events, put)
+        })
+    }
+
+    fn prepared() -> Parameters {
+        let mut parameters = parameters();
+        parameters.prepare = true;
+        parameters.hosts = vec!["n1".into(), "n2".into()];
+        parameters.nodes = vec![1, 2];
+        parameters
+    }
+
+    fn record(rank: u32) -> RankRecord {
+        RankRecord {
+            rank,
+            seconds: 2.0 + f64::from(rank),
+            user_seconds: 1.0,
+            system_seconds: 0.5,
+            run_seconds: 1.5,
+            wait_seconds: 0.1,
+            blocked_seconds: None,
+            faults: Faults {
+                minor: 10,
+                major: 1,
+            },
+            late_faults: Some(Faults { minor: 3, major: 0 }),
+            fault_counter: "perf".into(),
+            started_seconds: Some(0.1),
+            rss_peak_bytes: 1 << 20,
+            preemptions: 0,
+        }
+    }
+
+    fn lost(trouble: Trouble) -> String {
+        match trouble {
+            Trouble::Lost(why) => why,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_run_on_two_machines_is_prepared_collected_and_set_back() {
+        let fixtures = [fixture("a"), fixture("b")];
+        let mut cluster = agents(&fixtures, |_| false);
+        let facts = cluster.look(&[], None).unwrap();
+        assert_eq!(facts[1].boot, "b");
+        assert_eq!((facts[0].cpus(), facts[0].memory_bytes), (1, 2 << 30));
+        let obstacles = cluster.study(&prepared(), None).unwrap();
+        // There is no module.
+        assert_eq!(obstacles[1][0].reason, "the module is not loaded");
+        cluster.begin(&cell(2), &start(), Path::new("/")).unwrap();
+        let dirs = fixtures.each_ref().map(|one| one.path().join("study/run"));
+        for (fixture, dir) in fixtures.iter().zip(&dirs) {
+            assert_eq!(thp(fixture), "always");
+            assert!(dir.join("input").exists());
+        }
+        // Rank 0 makes its file, which is then on the other machine, too.
+        fs::write(dirs[0].join("started"), "result").unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !dirs[1].join("started").exists() && Instant::now() < deadline {
+            cluster.tend(Duration::from_millis(20)).unwrap();
+        }
+        assert!(dirs[1].join("started").exists());
+        for (n, dir) in dirs.iter().enumerate() {
+            let json = serde_json::to_vec(&record(n as u32)).unwrap();
+            fs::write(rank::path(dir, n as u32), json).unwrap();
+        }
+        fixtures[1].write("proc/vmstat", "pgfault 12\n");
+        let out = tempfile::tempdir().unwrap();
+        let found = cluster.finish(out.path()).unwrap();
+        let names: Vec<&str> = found.iter().map(|one| one.host.as_str()).collect();
+        assert_eq!(names, ["n1", "n2"]);
+        assert_eq!((found[1].seconds, found[1].faults), (3.0, 11));
+        assert_eq!(found[1].late_faults, Some(3));
+        assert_eq!(found[1].vmstat["pgfault"], 5);
+        assert_eq!(found[0].ranks[0].rank, 0);
+        let text = fs::read_to_string(out.path().join("started")).unwrap();
+        assert_eq!(text, "result");
+        assert!(rank::path(out.path(), 1).exists());
+        assert!(!dirs[0].exists());
+        // On one machine, and not to its end.
+        cluster.begin(&cell(1), &start(), Path::new("/")).unwrap();
+        assert!(dirs[0].exists() && !dirs[1].exists());
+        cluster.abandon().unwrap();
+        drop(cluster);
+        for fixture in &fixtures {
+            assert_eq!(thp(fixture), "madvise");
+            assert!(!fixture.path().join("study").exists());
+        }
+    }
+
+    #[test]
+    fn a_file_system_that_hosts_share_is_refused() {
+        let fixtures = [fixture("a"), fixture("b")];
+        let mut cluster = agents(&fixtures, |_| false);
+        fs::create_dir(fixtures[1].path().join("study")).unwrap();
+        let why = match cluster.study(&prepared(), None).unwrap_err() {
+            Trouble::Failed(why) => why,
+            other => panic!("{other:?}"),
+        };
+        assert!(
+            why.starts_with("n2: ") && why.contains("hosts share"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn who_dies_is_named_and_the_others_set_everything_back() {
+        static DIES: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+        let fixtures = [fixture("a"), fixture("b")];
+        let mut cluster = agents(&fixtures, |n| {
+            n == 1 && DIES.load(std::sync::atomic::Ordering::Relaxed)
+        });
+        cluster.study(&prepared(), None).unwrap();
+        cluster.begin(&cell(2), &start(), Path::new("/")).unwrap();
+        DIES.store(true, std::sync::atomic::Ordering::Relaxed);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let trouble = loop {
+            match cluster.tend(Duration::from_millis(20)) {
+                Ok(()) => assert!(Instant::now() < deadline),
+                Err(trouble) => break trouble,
+            }
+        };
+        let want = "n2 lost: its agent was ended, and has set back what was set";
+        assert_eq!(lost(trouble), want);
+        // The same once more, for who has seen the job fail for it.
+        assert_eq!(lost(cluster.abandon().unwrap_err()), want);
+        drop(cluster);
+        assert_eq!(thp(&fixtures[0]), "madvise");
+    }
+
+    #[test]
+    fn who_is_cut_off_is_named_with_the_last_words() {
+        let words = format!("{{\"hello\":{{\"version\":\"{VERSION}\"}}}}\n");
+        let mut cluster = saying(words.leak());
+        locked(&cluster.peers[0].said).push("Connection reset by peer".into());
+        cluster.greet().unwrap();
+        let trouble = cluster.tend(Duration::from_secs(20)).unwrap_err();
+        assert_eq!(lost(trouble), "n1 lost: Connection reset by peer");
+    }
+
+    #[test]
+    fn who_says_nothing_is_lost() {
+        let mut cluster = cluster(&["n1"], |n, put| {
+            let (input, requests) = stream();
+            let (events, output) = stream();
+            // Both stay open.
+            std::mem::forget((input, output));
+            Peer::new(n, "n1", requests, events, put)
+        });
+        let long_ago = Instant::now().checked_sub(SILENCE + BEAT).unwrap();
+        *locked(&cluster.peers[0].heard) = long_ago;
+        let why = lost(cluster.greet().unwrap_err());
+        assert_eq!(why, "n1 cannot be used: nothing was heard of it for 60 s");
+    }
+
+    #[test]
+    fn another_version_is_refused_and_a_shell_that_greets_is_not() {
+        let why = lost(
+            saying("{\"hello\":{\"version\":\"0.0.9\"}}\n")
+                .greet()
+                .unwrap_err(),
+        );
+        assert_eq!(why, format!("n1 has hpmmap 0.0.9, this is {VERSION}"));
+        let why = lost(saying("sh: 1: hpmmap: not found\n").greet().unwrap_err());
+        assert_eq!(why, "n1 cannot be used: sh: 1: hpmmap: not found");
+        let words = format!("Welcome!\n{{\"hello\":{{\"version\":\"{VERSION}\"}}}}\n");
+        saying(words.leak()).greet().unwrap();
+    }
+
+    #[test]
+    fn a_host_without_the_command_cannot_be_used() {
+        let connect = |command: &str| {
+            let hosts = ["localhost".to_string()];
+            let path = Path::new(command);
+            let all = Cluster::connect(&hosts, Launcher::Ssh, path, "/x".into(), &|| false);
+            lost(all.err().unwrap())
+        };
+        let why = connect("/nonexistent/hpmmap");
+        let want = "localhost cannot be used: cannot run /nonexistent/hpmmap: No such file";
+        assert!(why.starts_with(want), "{why}");
+        assert_eq!(
+            connect("/bin/false"),
+            "localhost cannot be used: it said nothing"
+        );
+    }
+
+    fn words(command: &Command) -> String {
+        let all = std::iter::once(command.get_program()).chain(command.get_args());
+        let all: Vec<_> = all.map(|word| word.to_string_lossy()).collect();
+        all.join(" ")
+    }
+
+    #[test]
+    fn agents_are_started_by_ssh_or_srun() {
+        let path = Path::new("/opt/my tools/hpmmap");
+        let agent = |launcher: Launcher, host| words(&launcher.agent(host, path).unwrap());
+        let ssh = agent(Launcher::Ssh, "n7");
+        let want = " -T -- n7 '/opt/my tools/hpmmap' bench colocation-agent";
+        assert!(
+            ssh.starts_with("ssh -o BatchMode=yes") && ssh.ends_with(want),
+            "{ssh}"
+        );
+        let here = agent(Launcher::Ssh, "localhost");
+        assert_eq!(here, "/opt/my tools/hpmmap bench colocation-agent");
+        let srun = agent(Launcher::Srun, "n7");
+        assert!(
+            srun.starts_with("srun --overlap --nodes=1 --ntasks=1"),
+            "{srun}"
+        );
+        assert!(srun.contains(" --nodelist=n7 /opt"), "{srun}");
+        assert!(Launcher::Srun.mpirun().contains(&"slurm".to_string()));
+        assert!(Launcher::Ssh.mpirun().contains(&SSH.join(" ")));
+        let hosts = ["n1", "n3"].map(String::from);
+        assert_eq!(outside(&hosts, &["n1", "n2"]), Some(&hosts[1]));
+        assert_eq!(outside(&hosts, &["n3", "n1"]), None);
+    }
+
+    #[test]
+    fn machines_that_differ_are_told_apart() {
+        let facts = || {
+            let one = |boot: &str| Facts::look(&fixture(boot).root(), &[], None).unwrap();
+            vec![one("a"), one("b")]
+        };
+        let hosts = ["n1", "n2"].map(String::from);
+        let why = |facts: &[Facts]| {
+            let checked = check_alike(&hosts, facts, &[Workload::Minicg]);
+            checked.err().unwrap_or_default()
+        };
+        assert_eq!(why(&facts()), "");
+        let mut other = facts();
+        other[1].boot = "a".into();
+        assert_eq!(why(&other), "n1 and n2 are the same machine");
+        let mut other = facts();
+        other[1].nodes = vec![vec![0, 1], vec![2, 3]];
+        let want = "n2 has 4 CPUs (0-3) in 2 nodes, n1 has 1 (0) in 1";
+        assert_eq!(why(&other), want);
+        let mut other = facts();
+        other[1].versions.insert("module".into(), "0.0.9".into());
+        assert_eq!(why(&other), "n2 has module '0.0.9', n1 has 'none'");
+        let mut other = facts();
+        other[1].allowed_cpus = 0;
+        let want = "n2: only 0 of its 1 CPUs may be used: have the whole machine";
+        assert_eq!(why(&other), want);
+        let mut other = facts();
+        for (one, path) in other.iter_mut().zip(["/a/minicg", "/b/minicg"]) {
+            let program = super::super::site::Program {
+                path: path.into(),
+                version: "1".into(),
+            };
+            one.programs.insert(Workload::Minicg, Ok(program));
+        }
+        assert_eq!(why(&other), "n2 has minicg in /b/minicg, n1 in /a/minicg");
+    }
+}
