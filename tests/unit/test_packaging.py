@@ -42,6 +42,41 @@ def test_every_unit_is_packaged():
         assert f"dh_installsystemd --name={unit.stem} " in rules
 
 
+def maintain(tmp_path, script, *words):
+    """What a maintainer script does to a system below tmp_path; its commands write down how they were called."""
+    commands = tmp_path / "commands"
+    commands.mkdir()
+    for name in ("getent", "groupdel", "deb-systemd-invoke", "hpmmap", "modprobe", "update-grub"):
+        (commands / name).write_text(f'#!/bin/sh\necho "{name} $*" >>"{tmp_path}/called"\n')
+        (commands / name).chmod(0o755)
+    (tmp_path / "called").touch()
+    text = re.sub(
+        r"(?<=[ ])/(?=(etc|run|var|dev)/\w)", f"{tmp_path}/", (PACKAGING / f"debian/hpmmap.{script}").read_text()
+    )
+    env = {"PATH": f"{commands}:/usr/bin:/bin"}
+    subprocess.run(["sh", "-c", text, script, *words], env=env, check=True)
+    return (tmp_path / "called").read_text().splitlines()
+
+
+def test_a_purge_goes_on_where_a_directory_is_a_link(tmp_path):
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/hpmmap.json").touch()
+    (tmp_path / "etc/cdi").symlink_to(tmp_path / "elsewhere")
+    assert "groupdel hpmmap" in maintain(tmp_path, "postrm", "purge")
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_figures_are_not_written_again_after_removal(tmp_path):
+    (tmp_path / "run/systemd/system").mkdir(parents=True)
+    figures = tmp_path / "var/lib/prometheus/node-exporter/hpmmap.prom"
+    figures.parent.mkdir(parents=True)
+    figures.touch()
+    called = maintain(tmp_path, "prerm", "remove")
+    assert called == ["deb-systemd-invoke stop hpmmap-prometheus.timer hpmmap-prometheus.service"]
+    assert not figures.exists()
+
+
 def dkms(tmp_path, kernel, options):
     """What DKMS finds in dkms.conf for a kernel with these options: whether it is to be built, and what is said."""
     (tmp_path / ".config").write_text("".join(f"{option}=y\n" for option in options))
