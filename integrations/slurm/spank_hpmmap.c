@@ -55,6 +55,8 @@ struct wishes {
 static struct wishes wishes;
 /* The option was given: the variable and the site's default do not count. */
 static bool is_given;
+/* The user asked for it, by the option or the variable: it is not only the site's default. */
+static bool is_asked;
 /* In slurmstepd: of each local task the device, by which its job stays to be read. */
 static int *devices;
 static uint32_t nr_devices;
@@ -139,6 +141,14 @@ static bool parse_word(const char *word, struct wishes *w)
 	return true;
 }
 
+/* It goes to logs, and may be anything. */
+static void make_printable(char *text)
+{
+	for (; *text; text++)
+		if (!isprint((unsigned char)*text))
+			*text = '?';
+}
+
 /* Words with commas between them; false, and which one, where one is wrong. */
 static bool parse_words(const char *text, struct wishes *w, char *wrong)
 {
@@ -155,6 +165,7 @@ static bool parse_words(const char *text, struct wishes *w, char *wrong)
 	}
 	while ((word = strsep(&rest, ","))) {
 		if (*word && !parse_word(word, w)) {
+			make_printable(word);
 			snprintf(wrong, MAX_WORDS, "'%.100s' is none of %s",
 				 word, OPTION_WORDS);
 			return false;
@@ -173,16 +184,18 @@ static bool parse_words(const char *text, struct wishes *w, char *wrong)
 static int option_given(int val, const char *text, int remote)
 {
 	char wrong[MAX_WORDS];
+	struct wishes given;
 
 	(void)val;
 	(void)remote;
 	if (text && !strcmp(text, "(null)"))
 		text = NULL;
-	if (!parse_words(text, &wishes, wrong)) {
+	if (!parse_words(text, &given, wrong)) {
 		slurm_error("--hpmmap: %s", wrong);
 		return -1;
 	}
-	is_given = true;
+	wishes = given;
+	is_given = is_asked = true;
 	return 0;
 }
 
@@ -236,9 +249,11 @@ static void take_default(spank_t sp, int ac, char **av)
 {
 	char text[MAX_WORDS], wrong[MAX_WORDS];
 	const char *words = NULL;
+	struct wishes said;
 
 	if (spank_getenv(sp, VARIABLE, text, sizeof(text)) == ESPANK_SUCCESS) {
 		words = text;
+		is_asked = true;
 	} else {
 		for (int i = 0; i < ac; i++) {
 			if (!strcmp(av[i], "default"))
@@ -247,10 +262,12 @@ static void take_default(spank_t sp, int ac, char **av)
 				words = av[i] + 8;
 		}
 	}
-	if (!words || parse_words(words, &wishes, wrong))
+	if (!words)
 		return;
-	wishes.on = false;
-	say("%s: %s; tasks run with memory of Linux", VARIABLE, wrong);
+	if (parse_words(words, &said, wrong))
+		wishes = said;
+	else
+		say("%s: %s; tasks run with memory of Linux", VARIABLE, wrong);
 }
 
 /* In slurmstepd, as the user: who may not open the device cannot have it. */
@@ -266,9 +283,12 @@ int slurm_spank_user_init(spank_t sp, int ac, char **av)
 	if (spank_get_item(sp, S_JOB_STEPID, &step) == ESPANK_SUCCESS &&
 	    step == SLURM_EXTERN_CONT)
 		wishes.on = false;
-	if (!wishes.on ||
-	    spank_get_item(sp, S_JOB_LOCAL_TASK_COUNT, &nr_devices) != ESPANK_SUCCESS)
+	if (!wishes.on)
 		return 0;
+	if (spank_get_item(sp, S_JOB_LOCAL_TASK_COUNT, &nr_devices) != ESPANK_SUCCESS) {
+		wishes.on = false;
+		return 0;
+	}
 	devices = calloc(nr_devices, sizeof(*devices));
 	shared = mmap(NULL, sizeof(*shared) + nr_devices * sizeof(shared->jobs[0]),
 		      PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -522,7 +542,7 @@ int slurm_spank_task_init(spank_t sp, int ac, char **av)
 
 	(void)ac;
 	(void)av;
-	if (!wishes.on || shared->has_none ||
+	if (!wishes.on || !shared || shared->has_none ||
 	    spank_get_item(sp, S_TASK_ID, &task) != ESPANK_SUCCESS || task < 0 ||
 	    (uint32_t)task >= nr_devices)
 		return 0;

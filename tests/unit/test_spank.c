@@ -15,7 +15,15 @@ static int fake_ioctl(int fd, unsigned long request, void *arg);
 #include "../../integrations/slurm/spank_hpmmap.c"
 
 /* Of Slurm, which loads the plugin. */
-void slurm_error(const char *format, ...) { (void)format; }
+static char error_said[512];
+void slurm_error(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(error_said, sizeof(error_said), format, args);
+	va_end(args);
+}
 static unsigned int lines_said;
 void slurm_spank_log(const char *format, ...) { (void)format; lines_said++; }
 static job_info_msg_t *told;
@@ -61,10 +69,14 @@ spank_err_t spank_get_item(spank_t sp, spank_item_t item, ...)
 	(void)sp, (void)item;
 	return ESPANK_ERROR;
 }
+static const char *variable;
 spank_err_t spank_getenv(spank_t sp, const char *name, char *buf, int size)
 {
-	(void)sp, (void)name, (void)buf, (void)size;
-	return ESPANK_ENV_NOEXIST;
+	(void)sp, (void)name;
+	if (!variable)
+		return ESPANK_ENV_NOEXIST;
+	snprintf(buf, size, "%s", variable);
+	return ESPANK_SUCCESS;
 }
 
 static struct wishes right(const char *text)
@@ -124,6 +136,53 @@ static void what_is_wrong_is_refused(void **state)
 	memset(text, ',', sizeof(text) - 1);
 	text[sizeof(text) - 1] = '\0';
 	assert_false(parse_words(text, &w, wrong));
+}
+
+/* One wrong word: nothing of the others counts, and logs get no control characters. */
+static void a_wrong_option_leaves_nothing(void **state)
+{
+	(void)state;
+	wishes = (struct wishes){ 0 };
+	assert_int_equal(option_given(0, "strict,no\nsense\033[1m", 1), -1);
+	assert_false(wishes.on || wishes.flags || is_given || is_asked);
+	assert_non_null(strstr(error_said, "'no?sense?[1m'"));
+	assert_int_equal(option_given(0, "strict", 1), 0);
+	assert_true(wishes.on && wishes.flags == HPMMAP_LAUNCH_F_STRICT && is_given && is_asked);
+	wishes = (struct wishes){ 0 };
+	is_given = is_asked = false;
+}
+
+static void the_variable_is_asked_for_and_the_default_is_not(void **state)
+{
+	char *words[] = { "default=strict" };
+
+	(void)state;
+	lines_said = 0;
+	take_default(NULL, 1, words);
+	assert_true(wishes.on && !is_asked);
+	wishes = (struct wishes){ 0 };
+	variable = "strict,nonsense";
+	take_default(NULL, 1, words);
+	assert_true(!wishes.on && !wishes.flags && is_asked);
+	assert_int_equal(lines_said, 1);
+	variable = "no";
+	take_default(NULL, 1, words);
+	assert_false(wishes.on);
+	variable = NULL;
+	is_asked = false;
+}
+
+/* Where the number of tasks is not to be had there is nothing to launch with. */
+static void tasks_that_cannot_be_counted_run_with_memory_of_linux(void **state)
+{
+	char *words[] = { "default" };
+
+	(void)state;
+	assert_int_equal(slurm_spank_user_init((spank_t)words, 1, words), 0);
+	assert_false(wishes.on);
+	wishes.on = true;
+	assert_int_equal(slurm_spank_task_init((spank_t)words, 1, words), 0);
+	wishes.on = false;
 }
 
 static void the_grant_is_read(void **state)
@@ -352,6 +411,9 @@ int main(void)
 		cmocka_unit_test(words_are_flags),
 		cmocka_unit_test(nodes_are_a_mask),
 		cmocka_unit_test(what_is_wrong_is_refused),
+		cmocka_unit_test(a_wrong_option_leaves_nothing),
+		cmocka_unit_test(the_variable_is_asked_for_and_the_default_is_not),
+		cmocka_unit_test(tasks_that_cannot_be_counted_run_with_memory_of_linux),
 		cmocka_unit_test(the_grant_is_read),
 		cmocka_unit_test(the_grant_is_that_of_the_job),
 		cmocka_unit_test(the_grant_is_what_was_allocated_here),
