@@ -2,13 +2,13 @@
 /*
  * Slurm: srun, sbatch and salloc --hpmmap[=WORDS] run tasks under HPMMAP, and a job holds
  * no more of the pools than the generic resource "hpmmap" it was granted, in whatever way
- * its programs come to them. See docs/slurm.md.
+ * its programs come to them: those in its cgroup, that is. What its user runs beside it has
+ * the limits of the user, and of the slice it is in. See docs/slurm.md.
  *
  * What cannot be done is told in one line, and the task runs all the same, with memory of
  * Linux: nothing here fails a task, or a node.
  */
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -18,13 +18,9 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <slurm/slurm.h>
-#include <slurm/spank.h>
-
-#include "uapi/hpmmap.h"
+#include "plugin.h"
 
 SPANK_PLUGIN(hpmmap, 1);
 
@@ -34,7 +30,6 @@ SPANK_PLUGIN(hpmmap, 1);
 #define VARIABLE "SLURM_HPMMAP"
 #define MAX_WORDS 256
 #define MAX_NODES 1024
-#define CGROUPS "/sys/fs/cgroup"
 
 /**
  * struct wishes - what the option says
@@ -241,9 +236,6 @@ int slurm_spank_init(spank_t sp, int ac, char **av)
 	return 0;
 }
 
-/* A line for the user. */
-#define say(...) slurm_spank_log("hpmmap: " __VA_ARGS__)
-
 /* Without an option: what the user's environment says, or else plugstack.conf. */
 static void take_default(spank_t sp, int ac, char **av)
 {
@@ -309,201 +301,14 @@ int slurm_spank_user_init(spank_t sp, int ac, char **av)
 	return 0;
 }
 
-/* What follows a name of the resource: "gres:hpmmap:32G", with "/" and "=", "hpmmap(CNT:2048)". */
-static uint64_t granted_by(const char *tres)
+/* A job that may hold nothing is not registered; who did not ask for it hears nothing of it. */
+static void take_held(enum held held)
 {
-	static const char name[] = "hpmmap", count[] = "(CNT:";
-	const char *at = tres;
-
-	while (at && (at = strstr(at, name))) {
-		const char *rest = at + sizeof(name) - 1;
-		static const char units[] = "KMGT";
-		const char *unit;
-		uint64_t value;
-
-		at = rest;
-		if (!strncmp(rest, count, sizeof(count) - 1))
-			rest += sizeof(count) - 1;
-		else if (*rest == ':' || *rest == '=')
-			rest++;
-		else
-			continue;
-		if (!parse_number(&rest, &value))
-			continue;
-		unit = *rest ? strchr(units, toupper((unsigned char)*rest)) : NULL;
-		return unit ? value << (10 * (unit - units + 1)) : value;
-	}
-	return 0;
-}
-
-/* Which of a job's nodes this is, as far as names tell; -1: none of them. */
-static int node_index(const char *nodes, const char *name)
-{
-	__auto_type list = slurm_hostlist_create(nodes);
-	int index = list ? slurm_hostlist_find(list, name) : -1;
-
-	if (list)
-		slurm_hostlist_destroy(list);
-	return index;
-}
-
-/*
- * What was allocated on this node, however it was asked for; where that is not told, what
- * was asked for on each. On a node that is known by another name, the most of any node.
- */
-static uint64_t granted_here(const job_info_t *job)
-{
-	char name[256] = "";
-	uint64_t bytes = 0;
-	int index;
-
-	gethostname(name, sizeof(name) - 1);
-	name[strcspn(name, ".")] = '\0';
-	index = node_index(job->nodes, name);
-	if (index >= 0 && (uint32_t)index < job->gres_detail_cnt)
-		return granted_by(job->gres_detail_str[index]);
-	for (uint32_t i = 0; i < job->gres_detail_cnt; i++) {
-		uint64_t there = granted_by(job->gres_detail_str[i]);
-
-		bytes = there > bytes ? there : bytes;
-	}
-	return bytes ? bytes : granted_by(job->tres_per_node);
-}
-
-/* What the job was granted on this node, in bytes; false: Slurm does not tell. */
-static bool granted(uint32_t job, uint64_t *bytes)
-{
-	job_info_msg_t *info = NULL;
-	bool found = false;
-
-	if (slurm_load_job(&info, job, SHOW_DETAIL) != SLURM_SUCCESS)
-		return false;
-	/* Asked for one of an array, or of a heterogeneous job, Slurm may tell of all of them. */
-	for (uint32_t i = 0; i < info->record_count; i++) {
-		if (info->job_array[i].job_id != job)
-			continue;
-		*bytes = granted_here(&info->job_array[i]);
-		found = true;
-	}
-	slurm_free_job_info_msg(info);
-	return found;
-}
-
-/* Of a line of /proc/PID/cgroup, cut behind the job's own cgroup: its path, or NULL. */
-static const char *job_path(char *line, uint32_t job)
-{
-	char name[32], *found;
-
-	line[strcspn(line, "\n")] = '\0';
-	if (strncmp(line, "0::", 3))
-		return NULL;
-	snprintf(name, sizeof(name), "/job_%u", job);
-	for (found = strstr(line, name); found; found = strstr(found + 1, name)) {
-		char *end = found + strlen(name);
-
-		if (*end == '/' || *end == '\0') {
-			*end = '\0';
-			return line + 3;
-		}
-	}
-	return NULL;
-}
-
-/* The cgroup of a job that a process is in, with all its steps on this node; opened. */
-static int job_cgroup(pid_t pid, uint32_t job)
-{
-	char name[64], line[4096], path[4200];
-	const char *found = NULL;
-	FILE *file;
-
-	snprintf(name, sizeof(name), "/proc/%d/cgroup", pid);
-	file = fopen(name, "re");
-	if (!file)
-		return -1;
-	while (!found && fgets(line, sizeof(line), file))
-		found = job_path(line, job);
-	fclose(file);
-	if (!found)
-		return -1;
-	snprintf(path, sizeof(path), CGROUPS "%s", found);
-	return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-}
-
-/* The limit that an earlier step, or the administrator, has given the cgroup. */
-static uint64_t limit_of(int device, int cgroup)
-{
-	struct hpmmap_limit_list list = { .size = sizeof(list) };
-	uint64_t limit = HPMMAP_LIMIT_INHERIT;
-	struct hpmmap_limit_entry *entries;
-	struct stat stat;
-	uint32_t room;
-
-	if (fstat(cgroup, &stat) || ioctl(device, HPMMAP_IOC_LIMIT_LIST, &list))
-		return limit;
-	/* Others may come. */
-	room = list.nr + 64;
-	entries = calloc(room, sizeof(*entries));
-	if (!entries)
-		return limit;
-	list.entries = (uintptr_t)entries;
-	list.nr = room;
-	if (ioctl(device, HPMMAP_IOC_LIMIT_LIST, &list))
-		list.nr = 0;
-	for (uint32_t i = 0; i < list.nr && i < room; i++)
-		if (entries[i].flags & HPMMAP_LIMIT_F_CGROUP &&
-		    entries[i].cgroup_id == stat.st_ino)
-			limit = entries[i].rule;
-	free(entries);
-	return limit;
-}
-
-static bool set_limit(int device, int cgroup, uint64_t bytes)
-{
-	struct hpmmap_limit_set limit = {
-		.size = sizeof(limit),
-		.flags = HPMMAP_LIMIT_F_CGROUP,
-		.cgroup_fd = cgroup,
-		.bytes = bytes - bytes % HPMMAP_BLOCK_BYTES,
-	};
-
-	return !ioctl(device, HPMMAP_IOC_LIMIT_SET, &limit);
-}
-
-/* What is asked of the controller once: it has more to do than to answer every step. */
-static uint64_t limit_by_grant(int device, int cgroup, uint32_t job, bool hold_all)
-{
-	uint64_t bytes = 0;
-
-	if (!granted(job, &bytes)) {
-		say("the job is not held to what it was granted, which Slurm's controller does not tell");
-		return HPMMAP_LIMIT_INHERIT;
-	}
-	if (!bytes && !hold_all)
-		return HPMMAP_LIMIT_INHERIT;
-	if (cgroup >= 0 && set_limit(device, cgroup, bytes))
-		return bytes;
-	say("the job is not held to the %llu MB it was granted: %s",
-	    (unsigned long long)(bytes >> 20), cgroup >= 0 ? strerror(errno) :
-	    "it has no cgroup of its own (proctrack/cgroup, cgroup v2)");
-	return HPMMAP_LIMIT_INHERIT;
-}
-
-/* The job holds no more than it was granted, with all its steps and tasks on this node. */
-static void hold(int device, pid_t pid, uint32_t job, bool hold_all)
-{
-	int cgroup = job_cgroup(pid, job);
-	uint64_t limit = HPMMAP_LIMIT_INHERIT;
-
-	if (cgroup >= 0)
-		limit = limit_of(device, cgroup);
-	if (limit == HPMMAP_LIMIT_INHERIT)
-		limit = limit_by_grant(device, cgroup, job, hold_all);
-	if (cgroup >= 0)
-		close(cgroup);
-	if (limit || !wishes.on || !shared)
+	if (held == HELD_SOME || !wishes.on || !shared)
 		return;
 	shared->has_none = true;
-	say("the job was granted no --gres=hpmmap, and has none of the pools here; tasks run with memory of Linux");
+	if (held == HELD_NONE && is_asked)
+		say("the job was granted no --gres=hpmmap of 2M or more, and has none of the pools here; tasks run with memory of Linux");
 }
 
 /*
@@ -512,12 +317,15 @@ static void hold(int device, pid_t pid, uint32_t job, bool hold_all)
  */
 int slurm_spank_task_post_fork(spank_t sp, int ac, char **av)
 {
+	struct holding how = {
+		.all = site_says(ac, av, "hold=all"),
+		.is_wished = wishes.on,
+	};
 	static bool is_held;
-	uint32_t job;
 	pid_t pid;
 	int device;
 
-	if (is_held || spank_get_item(sp, S_JOB_ID, &job) != ESPANK_SUCCESS)
+	if (is_held || spank_get_item(sp, S_JOB_ID, &how.job) != ESPANK_SUCCESS)
 		return 0;
 	is_held = true;
 	if (spank_get_item(sp, S_TASK_PID, &pid) != ESPANK_SUCCESS)
@@ -525,7 +333,7 @@ int slurm_spank_task_post_fork(spank_t sp, int ac, char **av)
 	device = open(HPMMAP_DEVICE_PATH, O_RDWR | O_CLOEXEC);
 	if (device < 0)
 		return 0;
-	hold(device, pid, job, site_says(ac, av, "hold=all"));
+	take_held(hold(device, pid, &how));
 	close(device);
 	return 0;
 }
@@ -615,63 +423,5 @@ int slurm_spank_task_exit(spank_t sp, int ac, char **av)
 		report(global, shared->jobs[task]);
 	close(devices[task]);
 	devices[task] = -1;
-	return 0;
-}
-
-static bool kill_group(int cgroup)
-{
-	int file = openat(cgroup, "cgroup.kill", O_WRONLY | O_CLOEXEC);
-	bool done = file >= 0 && write(file, "1", 1) == 1;
-
-	if (file >= 0)
-		close(file);
-	return done;
-}
-
-/* The process that a context in sysfs is of; 0: it is gone. */
-static pid_t pid_of(const char *context)
-{
-	char path[96];
-	FILE *file;
-	int pid = 0;
-
-	snprintf(path, sizeof(path), HPMMAP_SYSFS_PATH "/contexts/%.32s/pid", context);
-	file = fopen(path, "re");
-	if (!file)
-		return 0;
-	if (fscanf(file, "%d", &pid) != 1)
-		pid = 0;
-	fclose(file);
-	return pid;
-}
-
-/*
- * On the node, as root, when a job has ended. Its processes are gone by then, but where
- * slurmstepd itself was killed: Slurm knows no more of them, and they would hold memory of
- * the pools that is granted to others next.
- */
-int slurm_spank_job_epilog(spank_t sp, int ac, char **av)
-{
-	struct dirent *entry;
-	uint32_t job;
-	DIR *contexts;
-
-	(void)ac;
-	(void)av;
-	if (spank_get_item(sp, S_JOB_ID, &job) != ESPANK_SUCCESS)
-		return 0;
-	contexts = opendir(HPMMAP_SYSFS_PATH "/contexts");
-	while (contexts && (entry = readdir(contexts))) {
-		pid_t pid = pid_of(entry->d_name);
-		int cgroup = pid ? job_cgroup(pid, job) : -1;
-
-		if (cgroup < 0)
-			continue;
-		slurm_error("hpmmap: job %u has ended, process %d of it has not and holds memory of the pools: %s",
-			    job, pid, kill_group(cgroup) ? "killed" : strerror(errno));
-		close(cgroup);
-	}
-	if (contexts)
-		closedir(contexts);
 	return 0;
 }

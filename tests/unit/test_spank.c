@@ -8,11 +8,19 @@
 
 #include <cmocka.h>
 
-/* The device's calls are answered here. */
+/* The device's calls are answered here, and nobody is waited for as long. */
+#include <pthread.h>
+#include <sanitizer/lsan_interface.h>
+#include <sched.h>
 #include <sys/ioctl.h>
 #define ioctl fake_ioctl
 static int fake_ioctl(int fd, unsigned long request, void *arg);
+#define pthread_timedjoin_np(thread, result, until) fake_timedjoin(thread, until)
+static int fake_timedjoin(pthread_t thread, const struct timespec *until);
 #include "../../integrations/slurm/spank_hpmmap.c"
+#include "../../integrations/slurm/grant.c"
+#include "../../integrations/slurm/cgroup.c"
+#include "../../integrations/slurm/epilog.c"
 
 /* Of Slurm, which loads the plugin. */
 static char error_said[512];
@@ -35,28 +43,16 @@ int slurm_load_job(job_info_msg_t **info, uint32_t job, uint16_t flags)
 	times_asked++;
 	return told ? SLURM_SUCCESS : SLURM_ERROR;
 }
-void slurm_free_job_info_msg(job_info_msg_t *info) { (void)info; }
-static const char *hosts;
-hostlist_t slurm_hostlist_create(const char *list)
+static _Atomic unsigned int times_told;
+void slurm_free_job_info_msg(job_info_msg_t *info) { (void)info; times_told++; }
+static node_info_msg_t *table;
+int slurm_load_node(time_t since, node_info_msg_t **nodes, uint16_t flags)
 {
-	hosts = list;
-	return list ? (hostlist_t)&hosts : NULL;
+	(void)since, (void)flags;
+	*nodes = table;
+	return table ? SLURM_SUCCESS : SLURM_ERROR;
 }
-void slurm_hostlist_destroy(hostlist_t list) { (void)list; }
-int slurm_hostlist_find(hostlist_t list, const char *name)
-{
-	int index = 0;
-
-	(void)list;
-	for (const char *at = hosts; at; index++) {
-		size_t length = strcspn(at, ",");
-
-		if (length == strlen(name) && !strncmp(at, name, length))
-			return index;
-		at = at[length] ? at + length + 1 : NULL;
-	}
-	return -1;
-}
+void slurm_free_node_info_msg(node_info_msg_t *nodes) { (void)nodes; }
 int spank_remote(spank_t sp) { return sp != NULL; }
 spank_context_t spank_context(void) { return S_CTX_ERROR; }
 spank_err_t spank_option_register(spank_t sp, struct spank_option *one)
@@ -197,7 +193,19 @@ static void the_grant_is_read(void **state)
 		{ "gres/gpu:2,gres/hpmmap=1T", 1ULL << 40 },
 		{ "gres:hpmmap:4194304", 4 << 20 },
 		{ "gres:nothpmmap,gres:hpmmap:2k", 2048 },
-		{ "gres:hpmmap", 0 },
+		{ "gres:nothpmmap:9G,gres:hpmmap:2k", 2048 },
+		{ "gpu:hpmmap:3", 0 }, { "gres:gpu:hpmmap:3", 0 }, { "hpmmapper:3", 0 },
+		{ "hpmmap:fast(CNT:4096)", 4096 },
+		{ "hpmmap:fast:2M,gres/hpmmap:slow=3M", 5 << 20 },
+		{ "gres:hpmmap:fast", 0 },
+		{ "hpmmap:8192,gpu:1,hpmmap:4096", 12288 },
+		{ "hpmmap:2P", 2ULL << 50 },
+		{ "hpmmap:16383P", 16383ULL << 50 },
+		{ "hpmmap:16384P", UINT64_MAX },
+		{ "hpmmap:18446744073709551615K", UINT64_MAX },
+		{ "hpmmap:99999999999999999999", UINT64_MAX },
+		{ "hpmmap:16383P,hpmmap:16383P", UINT64_MAX },
+		{ "gres:hpmmap", 0 }, { "hpmmap:-1", 0 },
 		{ "hpmmap(CNT:67108864)", 64 << 20 },
 		{ "gpu:2(IDX:0-1),hpmmap(CNT:4096)", 4096 },
 		{ "hpmmap:8192(IDX:0-1)", 8192 },
@@ -237,10 +245,16 @@ static void the_grant_is_that_of_the_job(void **state)
 /* However it was asked for: of the whole node, say, or by each task. */
 static void the_grant_is_what_was_allocated_here(void **state)
 {
-	char *details[] = { "hpmmap(CNT:2097152)", "", "hpmmap(CNT:8388608)" };
-	char nodes[300], name[256];
+	char *details[] = { "hpmmap(CNT:2097152)", NULL, "hpmmap(CNT:8388608)" };
+	char *same[] = { "hpmmap(CNT:4194304)", "hpmmap(CNT:4194304)", "hpmmap(CNT:4194304)" };
+	/* Slurm's table: the job has its nodes 1, 3 and 4. */
+	int32_t ranges[] = { 1, 1, 3, 4, -1 };
+	node_info_t nodes[5] = { { .name = "n9" }, { .name = "n2" }, { .name = NULL }, { .name = "n10" }, { .name = "n1" } };
+	node_info_msg_t all = { .record_count = 5, .node_array = nodes };
+	char name[256];
 	job_info_t job = {
-		.nodes = nodes,
+		.nodes = "n1,n2,n10",
+		.node_inx = ranges,
 		.gres_detail_cnt = 3,
 		.gres_detail_str = details,
 		.tres_per_node = "gres:hpmmap:1G",
@@ -248,14 +262,25 @@ static void the_grant_is_what_was_allocated_here(void **state)
 
 	(void)state;
 	assert_int_equal(gethostname(name, sizeof(name)), 0);
-	name[strcspn(name, ".")] = '\0';
-	snprintf(nodes, sizeof(nodes), "%s,b,c", name);
+	table = &all;
+	nodes[1].node_hostname = name;
 	assert_int_equal(granted_here(&job), 2 << 20);
-	snprintf(nodes, sizeof(nodes), "a,%s,c", name);
+	nodes[1].node_hostname = NULL;
+	nodes[3].name = name;
 	assert_int_equal(granted_here(&job), 0);
-	/* Known by another name. */
-	snprintf(nodes, sizeof(nodes), "a,b,c");
+	/* A name with dots is told from others that begin so. */
+	assert_int_equal(node_index(&job, &all, "n1"), 2);
+	nodes[3].name = "n1.of.it";
+	assert_int_equal(node_index(&job, &all, "n1.of.it"), 1);
+	/* Known by another name, or of a table that is not to be had, or is too short. */
 	assert_int_equal(granted_here(&job), 8 << 20);
+	all.record_count = 2;
+	nodes[4].name = name;
+	assert_int_equal(granted_here(&job), 8 << 20);
+	table = NULL;
+	assert_int_equal(granted_here(&job), 8 << 20);
+	job.gres_detail_str = same;
+	assert_int_equal(granted_here(&job), 4 << 20);
 	job.gres_detail_cnt = 0;
 	assert_int_equal(granted_here(&job), 1 << 30);
 }
@@ -266,6 +291,7 @@ static uint32_t nr_limits;
 static struct hpmmap_limit_set limit_given;
 static unsigned int limits_given;
 static int limit_error;
+static bool is_late;
 
 static int fake_ioctl(int fd, unsigned long request, void *arg)
 {
@@ -293,26 +319,97 @@ static void grant(char *tres)
 
 	job.tres_per_node = tres;
 	told = &all;
-	limits_given = lines_said = times_asked = 0;
+	limits_given = lines_said = times_asked = times_told = 0;
 	limit_error = 0;
+	is_late = false;
 }
+
+/* A thread that is left behind has to be done with what is Slurm's here before the test goes on. */
+static int fake_timedjoin(pthread_t thread, const struct timespec *until)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	assert_in_range(until->tv_sec - now.tv_sec, 8, 10);
+	while (is_late && !times_told)
+		sched_yield();
+	return is_late ? ETIMEDOUT : pthread_join(thread, NULL);
+}
+
+static const struct holding some = { .job = 7 };
+static const struct holding wished = { .job = 7, .is_wished = true };
+static const struct holding everybody = { .job = 7, .all = true };
 
 static void a_job_is_held_to_its_grant(void **state)
 {
 	(void)state;
 	grant("gres:hpmmap:5M");
-	assert_int_equal(limit_by_grant(-1, 3, 7, false), 5 << 20);
+	assert_int_equal(hold_to_grant(-1, 3, &some), HELD_SOME);
 	assert_int_equal(limit_given.bytes, 4 << 20);
 	assert_int_equal(limit_given.flags, HPMMAP_LIMIT_F_CGROUP);
 	assert_int_equal(limit_given.cgroup_fd, 3);
 	assert_int_equal(lines_said, 0);
 	/* Not possible: one line, and no more than that. */
 	limit_error = ENOENT;
-	assert_true(limit_by_grant(-1, 3, 7, false) == HPMMAP_LIMIT_INHERIT);
+	assert_int_equal(hold_to_grant(-1, 3, &some), HELD_SOME);
 	assert_int_equal(lines_said, 1);
-	assert_true(limit_by_grant(-1, -1, 7, false) == HPMMAP_LIMIT_INHERIT);
+	assert_int_equal(hold_to_grant(-1, -1, &some), HELD_SOME);
 	assert_int_equal(lines_said, 2);
 	assert_int_equal(limits_given, 2);
+	/* Less than a block is nothing. */
+	grant("gres:hpmmap:1M");
+	assert_int_equal(hold_to_grant(-1, 3, &some), HELD_NONE);
+	assert_int_equal(limit_given.bytes, 0);
+}
+
+/* A controller that does not answer is not waited for, and only who cares hears of it. */
+static void a_job_starts_without_an_answer(void **state)
+{
+	(void)state;
+	grant("gres:hpmmap:4M");
+	is_late = true;
+	/* The questions are the threads', for good. */
+	__lsan_disable();
+	assert_int_equal(hold_to_grant(-1, 3, &some), HELD_SOME);
+	assert_int_equal(lines_said, 0);
+	times_told = 0;
+	assert_int_equal(hold_to_grant(-1, 3, &wished), HELD_SOME);
+	__lsan_enable();
+	assert_int_equal(lines_said, 1);
+	assert_int_equal(limits_given, 0);
+	grant("gres:hpmmap:4M");
+	told = NULL;
+	assert_int_equal(hold_to_grant(-1, 3, &some), HELD_SOME);
+	assert_int_equal(lines_said, 0);
+	assert_int_equal(hold_to_grant(-1, 3, &wished), HELD_SOME);
+	assert_int_equal(lines_said, 1);
+}
+
+/* It is said to who asked for it, and not where the site's default did. */
+static void who_has_none_is_not_launched(void **state)
+{
+	struct shared ours = { 0 };
+
+	(void)state;
+	shared = &ours;
+	wishes.on = true;
+	lines_said = 0;
+	take_held(HELD_SOME);
+	assert_false(ours.has_none);
+	take_held(HELD_NONE);
+	assert_true(ours.has_none);
+	assert_int_equal(lines_said, 0);
+	is_asked = true;
+	take_held(HELD_NONE);
+	assert_int_equal(lines_said, 1);
+	ours.has_none = false;
+	take_held(HELD_UNTOLD);
+	assert_true(ours.has_none);
+	assert_int_equal(lines_said, 1);
+	shared = NULL;
+	take_held(HELD_NONE);
+	assert_int_equal(lines_said, 1);
+	is_asked = wishes.on = false;
 }
 
 static void strangers_are_held_where_the_site_says(void **state)
@@ -321,17 +418,22 @@ static void strangers_are_held_where_the_site_says(void **state)
 
 	(void)state;
 	grant(NULL);
-	assert_true(limit_by_grant(-1, 3, 7, false) == HPMMAP_LIMIT_INHERIT);
+	assert_int_equal(hold_to_grant(-1, 3, &some), HELD_SOME);
 	assert_int_equal(limits_given, 0);
-	assert_int_equal(limit_by_grant(-1, 3, 7, true), 0);
+	assert_int_equal(hold_to_grant(-1, 3, &everybody), HELD_NONE);
 	assert_int_equal(limits_given, 1);
 	assert_int_equal(limit_given.bytes, 0);
 	assert_int_equal(lines_said, 0);
-	/* Nobody knows: nobody is held. */
+	/* Nobody knows: it has none until somebody does. */
 	told = NULL;
-	assert_true(limit_by_grant(-1, 3, 7, true) == HPMMAP_LIMIT_INHERIT);
-	assert_int_equal(limits_given, 1);
+	limit_given.bytes = 1;
+	assert_int_equal(hold_to_grant(-1, 3, &everybody), HELD_UNTOLD);
+	assert_int_equal(limits_given, 2);
+	assert_int_equal(limit_given.bytes, 0);
 	assert_int_equal(lines_said, 1);
+	assert_int_equal(hold_to_grant(-1, -1, &everybody), HELD_SOME);
+	assert_int_equal(limits_given, 2);
+	assert_int_equal(lines_said, 2);
 	assert_true(site_says(2, words, "hold=all"));
 	assert_false(site_says(1, words, "hold=all"));
 	assert_null(site_mistake(2, words));
@@ -357,6 +459,17 @@ static void a_limit_that_is_there_stays(void **state)
 	assert_int_equal(limit_of(-1, cgroup), 6 << 20);
 	limits[1].cgroup_id++;
 	assert_true(limit_of(-1, cgroup) == HPMMAP_LIMIT_INHERIT);
+	limits[1].cgroup_id--;
+	grant("gres:hpmmap:32M");
+	assert_int_equal(hold_cgroup(-1, cgroup, &everybody), HELD_SOME);
+	assert_int_equal(times_asked, 0);
+	/* Of nothing: that of a step that was told nothing, if everybody is held. */
+	limits[1].rule = 0;
+	assert_int_equal(hold_cgroup(-1, cgroup, &some), HELD_NONE);
+	assert_int_equal(times_asked, 0);
+	assert_int_equal(hold_cgroup(-1, cgroup, &everybody), HELD_SOME);
+	assert_int_equal(times_asked, 1);
+	assert_int_equal(limit_given.bytes, 32 << 20);
 	nr_limits = 0;
 	assert_true(limit_of(-1, cgroup) == HPMMAP_LIMIT_INHERIT);
 	close(cgroup);
@@ -369,10 +482,25 @@ static void the_cgroup_is_that_of_the_job(void **state)
 	} cases[] = {
 		{ "0::/system.slice/slurmstepd.scope/job_12/step_0/user/task_0\n",
 		  "/system.slice/slurmstepd.scope/job_12" },
-		{ "0::/a/job_12\n", "/a/job_12" },
-		{ "0::/a/job_123/job_12/b\n", "/a/job_123/job_12" },
-		{ "0::/a/job_123/step_0\n", NULL },
-		{ "0::/a/xjob_12/step_0\n", NULL },
+		{ "0::/system.slice/slurmstepd.scope/job_12\n",
+		  "/system.slice/slurmstepd.scope/job_12" },
+		{ "0::/system.slice/slurmstepd.scope/job_12/job_123/job_12\n",
+		  "/system.slice/slurmstepd.scope/job_12" },
+		{ "0::/system.slice/n1_slurmstepd.scope/job_12/step_0\n",
+		  "/system.slice/n1_slurmstepd.scope/job_12" },
+		{ "0::/system.slice/slurmstepd.scope/job_123/step_0\n", NULL },
+		{ "0::/system.slice/slurmstepd.scope/job_123/job_12\n", NULL },
+		{ "0::/system.slice/slurmstepd.scope/xjob_12/step_0\n", NULL },
+		{ "0::/system.slice/slurmstepd.scope\n", NULL },
+		{ "0::/system.slice/xslurmstepd.scope/job_12\n", NULL },
+		{ "0::/system.slice/n2_slurmstepd.scope/job_12\n", NULL },
+		{ "0::/system.slice/cron.service/job_12\n", NULL },
+		/* What a user may make, and what is out of our sight. */
+		{ "0::/user.slice/u/system.slice/slurmstepd.scope/job_12\n", NULL },
+		{ "0::/a/job_12\n", NULL },
+		{ "0::/../system.slice/slurmstepd.scope/job_12\n", NULL },
+		{ "0::/system.slice/slurmstepd.scope/job_12/../../x\n", NULL },
+		{ "0::\n", NULL }, { "\n", NULL }, { "", NULL },
 		{ "4:memory:/slurm/uid_0/job_12/step_0\n", NULL },
 	};
 
@@ -382,10 +510,13 @@ static void the_cgroup_is_that_of_the_job(void **state)
 		const char *path;
 
 		snprintf(line, sizeof(line), "%s", cases[i].line);
-		path = job_path(line, 12);
+		path = job_path(line, 12, "n1");
 		if (!path != !cases[i].path || (path && strcmp(path, cases[i].path)))
 			fail_msg("%s: %s", cases[i].line, path ? path : "none");
 	}
+	char any[] = "0::/system.slice/n2_slurmstepd.scope/job_12/step_0";
+
+	assert_non_null(job_path(any, 12, NULL));
 }
 
 static void values_are_found_by_whole_names(void **state)
@@ -401,8 +532,29 @@ static void values_are_found_by_whole_names(void **state)
 static void a_process_of_no_job_has_no_cgroup(void **state)
 {
 	(void)state;
-	assert_int_equal(job_cgroup(getpid(), 4000000000u), -1);
-	assert_int_equal(job_cgroup(-1, 1), -1);
+	assert_int_equal(job_cgroup(getpid(), 4000000000u, NULL), -1);
+	assert_int_equal(job_cgroup(-1, 1, NULL), -1);
+}
+
+/* A directory of files that look like a cgroup's. */
+static void a_cgroup_is_of_cgroups_file_system(void **state)
+{
+	char directory[] = "/tmp/test_spank.XXXXXX", path[64];
+	int fd;
+
+	(void)state;
+	assert_non_null(mkdtemp(directory));
+	assert_int_equal(open_cgroup(directory), -1);
+	assert_int_equal(open_cgroup("/tmp/nothing-of-this-name"), -1);
+	fd = open(directory, O_RDONLY | O_DIRECTORY);
+	assert_true(fd >= 0);
+	/* No link is followed. */
+	snprintf(path, sizeof(path), "%s/cgroup.kill", directory);
+	assert_int_equal(symlink("/dev/null", path), 0);
+	assert_false(kill_group(fd));
+	unlink(path);
+	close(fd);
+	rmdir(directory);
 }
 
 int main(void)
@@ -418,11 +570,14 @@ int main(void)
 		cmocka_unit_test(the_grant_is_that_of_the_job),
 		cmocka_unit_test(the_grant_is_what_was_allocated_here),
 		cmocka_unit_test(a_job_is_held_to_its_grant),
+		cmocka_unit_test(a_job_starts_without_an_answer),
+		cmocka_unit_test(who_has_none_is_not_launched),
 		cmocka_unit_test(strangers_are_held_where_the_site_says),
 		cmocka_unit_test(a_limit_that_is_there_stays),
 		cmocka_unit_test(the_cgroup_is_that_of_the_job),
 		cmocka_unit_test(values_are_found_by_whole_names),
 		cmocka_unit_test(a_process_of_no_job_has_no_cgroup),
+		cmocka_unit_test(a_cgroup_is_of_cgroups_file_system),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The cgroup that Slurm has put a job into, and the limit it has there. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "plugin.h"
+
+#define CGROUPS "/sys/fs/cgroup"
+#define SLICE "/system.slice/"
+#define SCOPE "slurmstepd.scope"
+
+/* Of what follows the slice: behind the scope of a slurmd, one of several or the only one; or NULL. */
+static char *behind_scope(char *path, const char *node)
+{
+	char *end = path + strcspn(path, "/");
+	size_t length = end - path, own = strlen(SCOPE);
+
+	if (length < own || strncmp(end - own, SCOPE, own))
+		return NULL;
+	length -= own;
+	if (!length)
+		return end;
+	if (path[length - 1] != '_')
+		return NULL;
+	return !node || (strlen(node) == length - 1 && !strncmp(path, node, length - 1)) ? end : NULL;
+}
+
+/* Of a line of /proc/PID/cgroup, cut behind the job's own cgroup: its path, or NULL. */
+static const char *job_path(char *line, uint32_t job, const char *node)
+{
+	char name[32], *at = line + 3;
+	size_t length;
+
+	line[strcspn(line, "\n")] = '\0';
+	/* ".." stands for what is out of our sight. */
+	if (strncmp(line, "0::" SLICE, strlen("0::" SLICE)) || strstr(line, "/.."))
+		return NULL;
+	at = behind_scope(at + strlen(SLICE), node);
+	length = snprintf(name, sizeof(name), "/job_%u", job);
+	if (!at || strncmp(at, name, length) || (at[length] && at[length] != '/'))
+		return NULL;
+	at[length] = '\0';
+	return line + 3;
+}
+
+/* Nothing but a directory of cgroups. */
+static int open_cgroup(const char *path)
+{
+	int cgroup = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct statfs fs;
+
+	if (cgroup < 0 || (!fstatfs(cgroup, &fs) && fs.f_type == CGROUP2_SUPER_MAGIC))
+		return cgroup;
+	close(cgroup);
+	return -1;
+}
+
+int job_cgroup(pid_t pid, uint32_t job, const char *node)
+{
+	char name[64], line[4096], path[4200];
+	const char *found = NULL;
+	FILE *file;
+
+	snprintf(name, sizeof(name), "/proc/%d/cgroup", pid);
+	file = fopen(name, "re");
+	if (!file)
+		return -1;
+	while (!found && fgets(line, sizeof(line), file))
+		found = job_path(line, job, node);
+	fclose(file);
+	if (!found)
+		return -1;
+	snprintf(path, sizeof(path), CGROUPS "%s", found);
+	return open_cgroup(path);
+}
+
+/* The limit that an earlier step, or the administrator, has given the cgroup. */
+static uint64_t limit_of(int device, int cgroup)
+{
+	struct hpmmap_limit_list list = { .size = sizeof(list) };
+	uint64_t limit = HPMMAP_LIMIT_INHERIT;
+	struct hpmmap_limit_entry *entries;
+	struct stat stat;
+	uint32_t room;
+
+	if (fstat(cgroup, &stat) || ioctl(device, HPMMAP_IOC_LIMIT_LIST, &list))
+		return limit;
+	/* Others may come. */
+	room = list.nr + 64;
+	entries = calloc(room, sizeof(*entries));
+	if (!entries)
+		return limit;
+	list.entries = (uintptr_t)entries;
+	list.nr = room;
+	if (ioctl(device, HPMMAP_IOC_LIMIT_LIST, &list))
+		list.nr = 0;
+	for (uint32_t i = 0; i < list.nr && i < room; i++)
+		if (entries[i].flags & HPMMAP_LIMIT_F_CGROUP &&
+		    entries[i].cgroup_id == stat.st_ino)
+			limit = entries[i].rule;
+	free(entries);
+	return limit;
+}
+
+static bool set_limit(int device, int cgroup, uint64_t bytes)
+{
+	struct hpmmap_limit_set limit = {
+		.size = sizeof(limit),
+		.flags = HPMMAP_LIMIT_F_CGROUP,
+		.cgroup_fd = cgroup,
+		.bytes = bytes,
+	};
+
+	errno = 0;
+	return cgroup >= 0 && !ioctl(device, HPMMAP_IOC_LIMIT_SET, &limit);
+}
+
+/* Where the site holds everybody, who is not known has nothing until the next step asks again. */
+static enum held hold_unknown(int device, int cgroup, const struct holding *how)
+{
+	bool is_held = how->all && set_limit(device, cgroup, 0);
+
+	if (is_held)
+		say("the job has none of the pools here until Slurm's controller tells what it was granted; tasks run with memory of Linux");
+	else if (how->is_wished || how->all)
+		say("the job is not held to what it was granted, which Slurm's controller does not tell");
+	return is_held ? HELD_UNTOLD : HELD_SOME;
+}
+
+/* What is asked of the controller once: it has more to do than to answer every step. */
+static enum held hold_to_grant(int device, int cgroup, const struct holding *how)
+{
+	uint64_t bytes = 0;
+
+	if (!granted_in_time(how->job, &bytes))
+		return hold_unknown(device, cgroup, how);
+	if (!bytes && !how->all)
+		return HELD_SOME;
+	bytes -= bytes % HPMMAP_BLOCK_BYTES;
+	if (set_limit(device, cgroup, bytes))
+		return bytes ? HELD_SOME : HELD_NONE;
+	say("the job is not held to the %llu MB it was granted: %s",
+	    (unsigned long long)(bytes >> 20), cgroup >= 0 ? strerror(errno) :
+	    "it has no cgroup of its own (proctrack/cgroup, cgroup v2)");
+	return HELD_SOME;
+}
+
+static enum held hold_cgroup(int device, int cgroup, const struct holding *how)
+{
+	uint64_t limit = cgroup >= 0 ? limit_of(device, cgroup) : HPMMAP_LIMIT_INHERIT;
+
+	/* With hold=all a limit of nothing may be that of a step that was told nothing. */
+	if (limit == HPMMAP_LIMIT_INHERIT || (!limit && how->all))
+		return hold_to_grant(device, cgroup, how);
+	return limit ? HELD_SOME : HELD_NONE;
+}
+
+enum held hold(int device, pid_t pid, const struct holding *how)
+{
+	int cgroup = job_cgroup(pid, how->job, NULL);
+	enum held held = hold_cgroup(device, cgroup, how);
+
+	if (cgroup >= 0)
+		close(cgroup);
+	return held;
+}
