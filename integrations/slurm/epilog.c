@@ -7,12 +7,32 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "plugin.h"
+
+#define CONTEXTS HPMMAP_SYSFS_PATH "/contexts"
+#define WAIT_MICROSECONDS 100000
+#define MAX_WAITS 100
+
+/**
+ * struct leftover - what a job has left on this node
+ * @job: it
+ * @node: the name of our slurmd, where there are several; or NULL
+ * @is_ours: we are in its cgroup ourselves (RunInJob), and slurmstepd with us
+ * @cgroup: the job's, once a process was found in it; or -1
+ */
+struct leftover {
+	uint32_t job;
+	const char *node;
+	bool is_ours;
+	int cgroup;
+};
 
 static bool kill_group(int cgroup)
 {
@@ -24,6 +44,20 @@ static bool kill_group(int cgroup)
 	return done;
 }
 
+/* Some process is in it; a cgroup that was removed has none. */
+static bool is_populated(int cgroup)
+{
+	int file = openat(cgroup, "cgroup.events", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	char text[256] = "";
+
+	if (file < 0)
+		return false;
+	if (read(file, text, sizeof(text) - 1) < 0)
+		*text = '\0';
+	close(file);
+	return strstr(text, "populated 1");
+}
+
 /* The process that a context in sysfs is of; 0: it is gone. */
 static pid_t pid_of(const char *context)
 {
@@ -31,7 +65,7 @@ static pid_t pid_of(const char *context)
 	FILE *file;
 	int pid = 0;
 
-	snprintf(path, sizeof(path), HPMMAP_SYSFS_PATH "/contexts/%.32s/pid", context);
+	snprintf(path, sizeof(path), CONTEXTS "/%.32s/pid", context);
 	file = fopen(path, "re");
 	if (!file)
 		return 0;
@@ -41,28 +75,82 @@ static pid_t pid_of(const char *context)
 	return pid;
 }
 
+/* Once it is opened the number is nobody else's: then it has to be of the job still. */
+static bool kill_one(const struct leftover *left, const char *context, pid_t pid)
+{
+	int process = syscall(SYS_pidfd_open, pid, 0), cgroup;
+	bool done = false;
+
+	if (process < 0)
+		return false;
+	errno = ESRCH;
+	cgroup = job_cgroup(pid, left->job, left->node);
+	if (cgroup >= 0 && pid != getpid() && pid_of(context) == pid)
+		done = !syscall(SYS_pidfd_send_signal, process, SIGKILL, NULL, 0);
+	if (cgroup >= 0)
+		close(cgroup);
+	close(process);
+	return done;
+}
+
+/* What becomes of a context; true: it was the job's, and may not be gone yet. */
+static bool end_one(struct leftover *left, const char *context, bool tell)
+{
+	pid_t pid = pid_of(context);
+	int cgroup = pid > 0 ? job_cgroup(pid, left->job, left->node) : -1;
+	bool done;
+
+	if (cgroup < 0)
+		return false;
+	done = left->is_ours ? kill_one(left, context, pid) : kill_group(cgroup);
+	if (tell)
+		slurm_error("hpmmap: job %u has ended, process %d of it has not and holds memory of the pools: %s",
+			    left->job, pid, done ? "killed" : strerror(errno));
+	if (left->cgroup < 0)
+		left->cgroup = cgroup;
+	else
+		close(cgroup);
+	return true;
+}
+
+/* False: nothing of the job holds memory of the pools any more. */
+static bool end_all(struct leftover *left, bool tell)
+{
+	DIR *contexts = opendir(CONTEXTS);
+	struct dirent *entry;
+	bool any = false;
+
+	while (contexts && (entry = readdir(contexts)))
+		if (end_one(left, entry->d_name, tell))
+			any = true;
+	if (contexts)
+		closedir(contexts);
+	/* Who shares memory with a process that is gone has no context of its own. */
+	if (!any && !left->is_ours && left->cgroup >= 0)
+		any = is_populated(left->cgroup);
+	return any;
+}
+
 int slurm_spank_job_epilog(spank_t sp, int ac, char **av)
 {
-	struct dirent *entry;
-	uint32_t job;
-	DIR *contexts;
+	struct leftover left = { .node = getenv("SLURMD_NODENAME"), .cgroup = -1 };
+	int own, waits = 0;
 
 	(void)ac;
 	(void)av;
-	if (spank_get_item(sp, S_JOB_ID, &job) != ESPANK_SUCCESS)
+	if (spank_get_item(sp, S_JOB_ID, &left.job) != ESPANK_SUCCESS)
 		return 0;
-	contexts = opendir(HPMMAP_SYSFS_PATH "/contexts");
-	while (contexts && (entry = readdir(contexts))) {
-		pid_t pid = pid_of(entry->d_name);
-		int cgroup = pid ? job_cgroup(pid, job, getenv("SLURMD_NODENAME")) : -1;
-
-		if (cgroup < 0)
-			continue;
-		slurm_error("hpmmap: job %u has ended, process %d of it has not and holds memory of the pools: %s",
-			    job, pid, kill_group(cgroup) ? "killed" : strerror(errno));
-		close(cgroup);
-	}
-	if (contexts)
-		closedir(contexts);
+	own = job_cgroup(getpid(), left.job, NULL);
+	left.is_ours = own >= 0;
+	if (own >= 0)
+		close(own);
+	/* The next job is granted what they hold: it does not start before they are gone. */
+	while (end_all(&left, !waits) && waits++ < MAX_WAITS)
+		usleep(WAIT_MICROSECONDS);
+	if (waits > MAX_WAITS)
+		slurm_error("hpmmap: job %u has ended, processes of it are still there 10 seconds after they were killed",
+			    left.job);
+	if (left.cgroup >= 0)
+		close(left.cgroup);
 	return 0;
 }

@@ -12,7 +12,9 @@
 #include <pthread.h>
 #include <sanitizer/lsan_interface.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/wait.h>
 #define ioctl fake_ioctl
 static int fake_ioctl(int fd, unsigned long request, void *arg);
 #define pthread_timedjoin_np(thread, result, until) fake_timedjoin(thread, until)
@@ -20,7 +22,15 @@ static int fake_timedjoin(pthread_t thread, const struct timespec *until);
 #include "../../integrations/slurm/spank_hpmmap.c"
 #include "../../integrations/slurm/grant.c"
 #include "../../integrations/slurm/cgroup.c"
+/* The epilog finds what a test has put in its working directory, and who is of the job. */
+#undef HPMMAP_SYSFS_PATH
+#define HPMMAP_SYSFS_PATH "sysfs"
+#define job_cgroup(pid, job, node) fake_job_cgroup(pid, job)
+static int fake_job_cgroup(pid_t pid, uint32_t job);
+#define usleep(time) fake_sleep(time)
+static void fake_sleep(unsigned int microseconds);
 #include "../../integrations/slurm/epilog.c"
+#undef job_cgroup
 
 /* Of Slurm, which loads the plugin. */
 static char error_said[512];
@@ -62,8 +72,15 @@ spank_err_t spank_option_register(spank_t sp, struct spank_option *one)
 }
 spank_err_t spank_get_item(spank_t sp, spank_item_t item, ...)
 {
-	(void)sp, (void)item;
-	return ESPANK_ERROR;
+	va_list args;
+
+	(void)sp;
+	if (item != S_JOB_ID)
+		return ESPANK_ERROR;
+	va_start(args, item);
+	*va_arg(args, uint32_t *) = 7;
+	va_end(args);
+	return ESPANK_SUCCESS;
 }
 static const char *variable;
 spank_err_t spank_getenv(spank_t sp, const char *name, char *buf, int size)
@@ -540,7 +557,7 @@ static void a_process_of_no_job_has_no_cgroup(void **state)
 static void a_cgroup_is_of_cgroups_file_system(void **state)
 {
 	char directory[] = "/tmp/test_spank.XXXXXX", path[64];
-	int fd;
+	int fd, file;
 
 	(void)state;
 	assert_non_null(mkdtemp(directory));
@@ -548,13 +565,158 @@ static void a_cgroup_is_of_cgroups_file_system(void **state)
 	assert_int_equal(open_cgroup("/tmp/nothing-of-this-name"), -1);
 	fd = open(directory, O_RDONLY | O_DIRECTORY);
 	assert_true(fd >= 0);
+	assert_false(is_populated(fd));
+	snprintf(path, sizeof(path), "%s/cgroup.events", directory);
+	file = open(path, O_CREAT | O_RDWR, 0600);
+	assert_int_equal(write(file, "populated 1\nfrozen 0\n", 21), 21);
+	assert_true(is_populated(fd));
+	assert_int_equal(pwrite(file, "populated 0\nfrozen 0\n", 21, 0), 21);
+	assert_false(is_populated(fd));
+	unlink(path);
 	/* No link is followed. */
 	snprintf(path, sizeof(path), "%s/cgroup.kill", directory);
 	assert_int_equal(symlink("/dev/null", path), 0);
 	assert_false(kill_group(fd));
 	unlink(path);
+	close(file);
 	close(fd);
 	rmdir(directory);
+}
+
+/* A process of the job, or of none; whether we are of it; how long it is until it is gone. */
+static pid_t member;
+static bool is_inside;
+static unsigned int sleeps, context_goes, group_goes;
+
+static int fake_job_cgroup(pid_t pid, uint32_t job)
+{
+	bool is_member = job == 7 && (pid == getpid() ? is_inside : pid == member);
+
+	return is_member ? open("group", O_RDONLY | O_DIRECTORY) : -1;
+}
+
+static void put(const char *path, const char *text)
+{
+	FILE *file = fopen(path, "w");
+
+	assert_non_null(file);
+	fputs(text, file);
+	fclose(file);
+}
+
+static void fake_sleep(unsigned int microseconds)
+{
+	assert_int_equal(microseconds, 100000);
+	if (++sleeps == context_goes)
+		unlink("sysfs/contexts/1/pid");
+	if (sleeps == group_goes)
+		put("group/cgroup.events", "populated 0\nfrozen 0\n");
+}
+
+static char directory_of_test[] = "/tmp/test_spank.XXXXXX";
+
+/* A child that stays, and its context. */
+static void leave_a_process(void)
+{
+	char text[16];
+
+	member = fork();
+	if (!member)
+		for (;;)
+			pause();
+	assert_true(member > 0);
+	strcpy(strrchr(directory_of_test, '.'), ".XXXXXX");
+	assert_non_null(mkdtemp(directory_of_test));
+	assert_int_equal(chdir(directory_of_test), 0);
+	mkdir("sysfs", 0700);
+	mkdir("sysfs/contexts", 0700);
+	mkdir("sysfs/contexts/1", 0700);
+	mkdir("group", 0700);
+	snprintf(text, sizeof(text), "%d\n", member);
+	put("sysfs/contexts/1/pid", text);
+	put("group/cgroup.kill", "");
+	put("group/cgroup.events", "populated 1\nfrozen 0\n");
+	sleeps = context_goes = group_goes = 0;
+	*error_said = '\0';
+	is_inside = false;
+}
+
+/* Whether the child was killed, and all of the group were. */
+static void forget_it(bool child_is_killed, bool group_is_killed)
+{
+	struct stat stat;
+	int status = 0;
+
+	if (!child_is_killed) {
+		assert_int_equal(waitpid(member, NULL, WNOHANG), 0);
+		kill(member, SIGKILL);
+	}
+	assert_int_equal(waitpid(member, &status, 0), member);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	assert_int_equal(lstat("group/cgroup.kill", &stat), 0);
+	assert_int_equal(stat.st_size, group_is_killed ? 1 : 0);
+	unlink("sysfs/contexts/1/pid");
+	unlink("group/cgroup.kill");
+	unlink("group/cgroup.events");
+	rmdir("group");
+	rmdir("sysfs/contexts/1");
+	rmdir("sysfs/contexts");
+	rmdir("sysfs");
+	assert_int_equal(chdir("/"), 0);
+	assert_int_equal(rmdir(directory_of_test), 0);
+}
+
+/* The epilog ends when nobody is left, as others are granted the memory next. */
+static void the_epilog_waits_for_what_it_kills(void **state)
+{
+	(void)state;
+	leave_a_process();
+	context_goes = 2;
+	group_goes = 4;
+	slurm_spank_job_epilog(NULL, 0, NULL);
+	assert_int_equal(sleeps, 4);
+	assert_non_null(strstr(error_said, "holds memory of the pools: killed"));
+	forget_it(false, true);
+	/* Not for ever. */
+	leave_a_process();
+	slurm_spank_job_epilog(NULL, 0, NULL);
+	assert_int_equal(sleeps, 100);
+	assert_non_null(strstr(error_said, "still there"));
+	forget_it(false, true);
+}
+
+/* With RunInJob; its slurmstepd is in the group, too. */
+static void the_epilog_does_not_kill_itself(void **state)
+{
+	(void)state;
+	leave_a_process();
+	is_inside = true;
+	context_goes = 2;
+	slurm_spank_job_epilog(NULL, 0, NULL);
+	assert_int_equal(sleeps, 2);
+	forget_it(true, false);
+}
+
+static void a_process_of_another_job_is_not_killed(void **state)
+{
+	struct leftover left = { .job = 7, .is_ours = true, .cgroup = -1 };
+
+	(void)state;
+	leave_a_process();
+	/* Its context is another's by now. */
+	assert_false(kill_one(&left, "2", member));
+	/* It has left the job since it was found. */
+	left.job = 8;
+	assert_false(kill_one(&left, "1", member));
+	is_inside = true;
+	slurm_spank_job_epilog(NULL, 0, NULL);
+	forget_it(true, false);
+	leave_a_process();
+	put("sysfs/contexts/1/pid", "1\n");
+	slurm_spank_job_epilog(NULL, 0, NULL);
+	assert_int_equal(sleeps, 0);
+	assert_string_equal(error_said, "");
+	forget_it(false, false);
 }
 
 int main(void)
@@ -578,6 +740,9 @@ int main(void)
 		cmocka_unit_test(values_are_found_by_whole_names),
 		cmocka_unit_test(a_process_of_no_job_has_no_cgroup),
 		cmocka_unit_test(a_cgroup_is_of_cgroups_file_system),
+		cmocka_unit_test(the_epilog_waits_for_what_it_kills),
+		cmocka_unit_test(the_epilog_does_not_kill_itself),
+		cmocka_unit_test(a_process_of_another_job_is_not_killed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
