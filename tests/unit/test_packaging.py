@@ -36,6 +36,28 @@ def test_the_plugin_alone_is_built_for_another_suite():
     assert always == ["Package: hpmmap-slurm"]
 
 
+@pytest.mark.parametrize(
+    ("release", "named"),
+    [
+        ("ID=debian\nVERSION_ID=12\n", "~deb12u0"),
+        ('ID=debian\nVERSION_ID="13"\n', "~deb13u0"),
+        ("ID=debian\n", ""),
+        ("ID=ubuntu\nVERSION_ID=24.04\n", ""),
+    ],
+)
+def test_the_version_of_the_plugin_names_the_suite(tmp_path, release, named):
+    rules = (PACKAGING / "debian/rules").read_text()
+    assert "dh_gencontrol --package=hpmmap-slurm -- -v$(DEB_VERSION)$(OF_SUITE) " in rules
+    (tmp_path / "os-release").write_text(release)
+    asked = re.search(r"^OF_SUITE := \$\(shell (.*)\)$", rules, re.MULTILINE)[1].replace("$$", "$")
+    asked = asked.replace("/etc/os-release", str(tmp_path / "os-release"))
+    ran = subprocess.run(["sh", "-c", asked], env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == named
+    # So its own version is that of no other package.
+    control = (PACKAGING / "debian/control").read_text().split("Package: hpmmap-slurm")[1].split("\n\n")[0]
+    assert "hpmmap (= ${source:Version})" in control
+
+
 def test_every_unit_is_packaged():
     rules = (PACKAGING / "debian/rules").read_text()
     for unit in UNITS:
