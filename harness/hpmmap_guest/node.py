@@ -17,7 +17,7 @@ from pathlib import Path
 
 from .guest import GuestError, parse_size
 from .paths import BUILD
-from .roots import NODES, SUITES, Tree, archive, run_logged
+from .roots import NODES, SUITES, Tree, archive, remove, run_logged
 
 # Files of every node.
 SKELETON = Path(__file__).resolve().with_name("skeleton")
@@ -101,7 +101,7 @@ def image(suite: str) -> Image:
         made = Image(suite, NODES / f"image-{suite}-{image_key(root, debs)}")
         if not made.disk.exists():
             for old in NODES.glob(f"image-{suite}-*"):
-                shutil.rmtree(old)
+                remove(old)
             _make(made, root, debs)
     return made
 
@@ -129,5 +129,5 @@ def _make(made: Image, root: Path, debs: Sequence[Path]) -> None:
     with new.open("wb") as out:
         out.truncate(parse_size(_DISK))
     run_logged(["mke2fs", "-q", "-t", "ext4", "-d", tree.root, new], log)
-    shutil.rmtree(tree.root)
+    remove(tree.root)
     new.rename(made.disk)

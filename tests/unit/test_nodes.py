@@ -11,6 +11,7 @@ import pytest
 from hpmmap_guest import GuestError
 from hpmmap_guest.cluster import boot_of, network
 from hpmmap_guest.node import SKELETON, image, image_key, packages_of
+from hpmmap_guest.roots import remove
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests/nodes"))
@@ -175,3 +176,18 @@ def test_a_script_runs_on_another_node(tmp_path, script):
 def test_what_stands_in_the_skeleton_can_be_read_by_all():
     for path in SKELETON.rglob("*"):
         assert os.stat(path).st_mode & 0o044 == 0o044, path
+
+
+def test_a_tree_with_something_mounted_in_it_stays(tmp_path):
+    tree, mounts = tmp_path / "a tree", tmp_path / "mounts"
+    (tree / "dev").mkdir(parents=True)
+    (tree / "dev/null").touch()
+    name = str(tree).replace(" ", r"\040")
+    mounts.write_text(f"proc /proc proc rw 0 0\nudev {name}/dev devtmpfs rw 0 0\n")
+    with pytest.raises(GuestError, match="a tree/dev is mounted"):
+        remove(tree, mounts)
+    assert (tree / "dev/null").exists()
+    mounts.write_text(f"proc /proc proc rw 0 0\nudev {name}-2/dev devtmpfs rw 0 0\n")
+    remove(tree, mounts)
+    assert not tree.exists()
+    remove(tree, mounts)
