@@ -10,7 +10,7 @@ import pytest
 
 from hpmmap_guest import GuestError
 from hpmmap_guest.cluster import boot_of, network
-from hpmmap_guest.node import SKELETON, image, image_key, packages_of
+from hpmmap_guest.node import SKELETON, Image, image, image_key, packages_of, remove_unless_held
 from hpmmap_guest.roots import remove
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -191,3 +191,15 @@ def test_a_tree_with_something_mounted_in_it_stays(tmp_path):
     remove(tree, mounts)
     assert not tree.exists()
     remove(tree, mounts)
+
+
+def test_an_image_that_nodes_run_with_stays(tmp_path):
+    held = Image("bookworm", tmp_path / "image")
+    held.dir.mkdir()
+    held.hold()
+    remove_unless_held(held.dir)
+    assert held.dir.exists()
+    directory = held.dir
+    del held
+    remove_unless_held(directory)
+    assert not directory.exists()
