@@ -16,8 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .accel import choose_accel
-from .guest import GuestError, parse_size
+from .accel import choose_accel, emulated_cpu
+from .guest import GuestError, parse_size, qemu_version
 from .kernels import kernels
 from .kmsg import kernel_problems
 from .node import Image
@@ -227,7 +227,7 @@ class Cluster:
         if accel == "kvm":
             return [*command, "-enable-kvm", "-cpu", "host"]
         single = "single" if (os.cpu_count() or 1) <= 2 else "multi"
-        return [*command, "-cpu", "max,erms=off", "-accel", f"tcg,thread={single}"]
+        return [*command, "-cpu", emulated_cpu(qemu_version()), "-accel", f"tcg,thread={single}"]
 
 
 def _follow(machines: list[_Machine], deadline: float, on_line: Callable | None) -> set[int]:

@@ -258,7 +258,7 @@ class Guest:
             options.append("--disable-kvm")
             if not self.icount:
                 # Where CPUs run at once they are as real ones are, byte by byte.
-                cpu = "max" if self.parallel else emulated_cpu(_qemu_version())
+                cpu = "max" if self.parallel else emulated_cpu(qemu_version())
                 options += ["--qemu-opt=-cpu", f"--qemu-opt={cpu}"]
                 # Each event of a device is looked for in every turn of QEMU's main loop: a fifth of all time.
                 for device in ("virtio-9p-pci", "virtio-serial-pci"):
@@ -266,7 +266,7 @@ class Guest:
             if self.parallel:
                 options += ["--qemu-bin", _parallel_qemu()]
                 options += ["--qemu-opt=-accel", "--qemu-opt=tcg,thread=multi"]
-            elif not self.icount and (self.one_thread or _qemu_version() < _QEMU_KEEPS_PATCHES):
+            elif not self.icount and (self.one_thread or qemu_version() < _QEMU_KEEPS_PATCHES):
                 options += ["--qemu-opt=-accel", "--qemu-opt=tcg,thread=single"]
         if has_9p(self.kver):
             options.append("--force-9p")
@@ -336,7 +336,7 @@ def _send_keys(path: Path, letters: str) -> None:
 
 
 @functools.cache
-def _qemu_version() -> tuple[int, int]:
+def qemu_version() -> tuple[int, int]:
     done = subprocess.run([_QEMU, "--version"], capture_output=True, text=True, check=False)
     match = re.search(r"version (\d+)\.(\d+)", done.stdout)
     if not match:
@@ -346,7 +346,7 @@ def _qemu_version() -> tuple[int, int]:
 
 def _parallel_qemu() -> str:
     """The QEMU whose emulated CPUs may run at once: the installed one, or scripts/archive-qemu's."""
-    if _qemu_version() >= _QEMU_PARALLEL:
+    if qemu_version() >= _QEMU_PARALLEL:
         return _QEMU
     fetched = BUILD / "qemu/bin" / _QEMU
     if not fetched.exists():

@@ -8,16 +8,18 @@ cluster.py.
 import contextlib
 import fcntl
 import hashlib
+import os
 import platform
 import shlex
 import shutil
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from .guest import GuestError, parse_size
 from .paths import BUILD
-from .roots import NODES, SUITES, Tree, archive, run_logged
+from .roots import NODES, SUITES, Tree, archive, remove, run_logged
 
 # Files of every node.
 SKELETON = Path(__file__).resolve().with_name("skeleton")
@@ -60,7 +62,7 @@ def base(suite: str, packages: Sequence[str] = ()) -> Path:
 
 @dataclass(frozen=True)
 class Image:
-    """A directory with a disk, and the kernel and initrd that are on it."""
+    """A directory with a disk, and the kernel and initrd that are on it; there as long as this is, by hold()."""
 
     suite: str
     dir: Path
@@ -68,6 +70,11 @@ class Image:
     @property
     def disk(self) -> Path:
         return self.dir / "disk"
+
+    def hold(self) -> None:
+        fd = os.open(self.dir, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(fd, fcntl.LOCK_SH)
+        weakref.finalize(self, os.close, fd)
 
 
 def packages_of(suite: str, build: Path = BUILD, here: str | None = None) -> list[Path]:
@@ -101,9 +108,22 @@ def image(suite: str) -> Image:
         made = Image(suite, NODES / f"image-{suite}-{image_key(root, debs)}")
         if not made.disk.exists():
             for old in NODES.glob(f"image-{suite}-*"):
-                shutil.rmtree(old)
+                remove_unless_held(old)
             _make(made, root, debs)
+        made.hold()
     return made
+
+
+def remove_unless_held(directory: Path) -> None:
+    """That of an image, unless nodes run with it."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        remove(directory)
+    except BlockingIOError:
+        pass
+    finally:
+        os.close(fd)
 
 
 @contextlib.contextmanager
@@ -129,5 +149,5 @@ def _make(made: Image, root: Path, debs: Sequence[Path]) -> None:
     with new.open("wb") as out:
         out.truncate(parse_size(_DISK))
     run_logged(["mke2fs", "-q", "-t", "ext4", "-d", tree.root, new], log)
-    shutil.rmtree(tree.root)
+    remove(tree.root)
     new.rename(made.disk)

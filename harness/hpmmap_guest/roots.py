@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -16,6 +17,22 @@ NODES = BUILD / "nodes"
 SUITES = ("bookworm", "trixie")
 _MIRROR = "http://deb.debian.org"
 _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+_MOUNTS = Path("/proc/self/mounts")
+# Whoever removes a tree in which the machine's /dev is mounted removes that of the machine: mounts
+# are for the script alone, and go with it, which goes with this process, however that ends.
+_ALONE = (
+    "setpriv", "--pdeathsig", "KILL",
+    "unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child=KILL",
+)  # fmt: skip
+# Its init stays outside of the tree ("|| exit": no exec), as packages see that they are in one by
+# /proc/1/root.
+_IN_TREE = """
+mount -t proc proc "$0/proc"
+mount -t sysfs sysfs "$0/sys"
+mount -t devtmpfs devtmpfs "$0/dev"
+mount -t devpts devpts "$0/dev/pts"
+chroot "$0" bash -euo pipefail -c "$1" || exit
+"""
 
 
 def run_logged(command: Sequence[str | Path], log: Path, **options) -> None:
@@ -53,6 +70,17 @@ def archive(suite: str, packages: Iterable[str]) -> Path:
     return made
 
 
+def remove(tree: Path, mounts: Path = _MOUNTS) -> None:
+    """A tree is removed, if it is there; none with something mounted in it, which is not its own."""
+    top = tree.resolve()
+    for line in mounts.read_text(errors="surrogateescape").splitlines():
+        target = Path(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), line.split(" ")[1]))
+        if target.is_relative_to(top):
+            raise GuestError(f"{tree} is not removed: {target} is mounted (umount it first)")
+    if tree.exists():
+        shutil.rmtree(tree)
+
+
 class Tree:
     """A root file system, before it becomes a disk."""
 
@@ -64,36 +92,26 @@ class Tree:
 
     def chroot(self, script: str) -> str:
         """Run a script in its tree, on this machine's kernel, before its first boot; what it printed."""
-        mounts = []
-        try:
-            for kind, path in (("proc", "proc"), ("sysfs", "sys"), ("devtmpfs", "dev"), ("devpts", "dev/pts")):
-                target = self.root / path
-                subprocess.run(["mount", "-t", kind, kind, target], check=True)
-                mounts.append(target)
-            # Services are not started where there is no init of its own.
-            policy = self.root / "usr/sbin/policy-rc.d"
-            policy.write_text("#!/bin/sh\nexit 101\n")
-            policy.chmod(0o755)
-            done = subprocess.run(
-                ["chroot", self.root, "bash", "-euo", "pipefail", "-c", script],
-                env={
-                    "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
-                    "HOME": "/root",
-                    "DEBIAN_FRONTEND": "noninteractive",
-                    "LC_ALL": "C.UTF-8",
-                },
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                check=False,
-            )
-            policy.unlink()
-        finally:
-            for target in reversed(mounts):
-                # What is still mounted is the machine's own, and must not go with the tree.
-                subprocess.run(["umount", "--lazy", target], check=True)
+        # Services are not started where there is no init of its own.
+        policy = self.root / "usr/sbin/policy-rc.d"
+        policy.write_text("#!/bin/sh\nexit 101\n")
+        policy.chmod(0o755)
+        done = subprocess.run(
+            [*_ALONE, "sh", "-ec", _IN_TREE, self.root.resolve(), script],
+            env={
+                "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+                "HOME": "/root",
+                "DEBIAN_FRONTEND": "noninteractive",
+                "LC_ALL": "C.UTF-8",
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        policy.unlink()
         with self.log.open("a") as log:
             log.write(done.stdout)
         if done.returncode != 0:

@@ -27,7 +27,10 @@ start() { # NAME USER NODE
 		--gres=hpmmap:128M --output="/tmp/$1.out" --wrap "exec work $1") || fail "sbatch: ${id_of[$1]}"
 	within 120 on "$3" "[ -e /tmp/$1.runs ]" || fail "$1 does not run"
 }
-gone() { [ -z "$(squeue -h -j "${id_of[$1]}" 2>/dev/null)" ]; }
+gone() { # NAME: slurmctld answers that it has it no more
+	local said
+	said=$(squeue -h -j "${id_of[$1]}" 2>&1) && [ -z "$said" ] || [[ $said == *'Invalid job id'* ]]
+}
 state() { scontrol -o show job "${id_of[$1]}" | grep -o 'JobState=[A-Z_]*'; }
 ends_right() { # NAME
 	within 180 gone "$1" || fail "$1 does not end"
@@ -48,7 +51,8 @@ one_line() { # WORDS
 	said=$(as alice srun -w n2 --hpmmap=strict --gres=hpmmap:64M sh -c "$(need 20) && echo it runs") || fail "srun: $said"
 	echo "$said"
 	[[ $(echo "$said" | grep -c hpmmap) = 1 && $said == *"$1"* && $said == *'it runs'* ]] || fail "it is not one line with '$1'"
-	[ "$(sinfo -h -n n2 -o %T)" != drained ] || fail 'the node is drained'
+	said=$(sinfo -h -n n2 -o %T)
+	[[ -n $said && $said != drain* ]] || fail "the node is '$said'"
 }
 
 step 'slurmstepd is killed'
@@ -118,6 +122,7 @@ within 120 on n2 'systemctl -q is-active hpmmap-pools' || fail 'the service of n
 on n2 'pool_is 512 rebooted' || fail 'the pool of n2 is not there again'
 within 180 gone dies || fail 'the job of n2 does not end'
 state dies
+[[ $(state dies) =~ ^JobState=(FAILED|NODE_FAIL|CANCELLED)$ ]] || fail "the job of n2 is $(state dies)"
 n2_is_idle() { [ "$(sinfo -h -n n2 -o %T)" = idle ]; }
 within 180 n2_is_idle || fail "n2 is not idle: $(sinfo -N -R)"
 as alice srun -w n2 --hpmmap=strict --gres=hpmmap:64M sh -c "$(need 20)" || fail 'n2 runs no jobs'

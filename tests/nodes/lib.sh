@@ -31,7 +31,10 @@ within() { # SECONDS COMMAND...
 }
 
 # All of the pools, with nobody's memory in them.
-pool_is_free() { [ "$(cat $POOL)" = "$(cat ${POOL%total_bytes}free_bytes)" ]; }
+pool_is_free() {
+	local total free
+	total=$(cat $POOL) && free=$(cat ${POOL%total_bytes}free_bytes) && [ "$total" = "$free" ]
+}
 
 # The packages go, and nothing is left.
 purge() {
@@ -49,7 +52,11 @@ purge() {
 }
 
 registered() { [ -n "$(ls /sys/kernel/hpmmap/contexts 2>/dev/null)" ]; }
-no_jobs() { [ -z "$(ls /sys/kernel/hpmmap/contexts 2>/dev/null)" ]; }
+# Without the module nobody knows.
+no_jobs() {
+	local there
+	there=$(ls /sys/kernel/hpmmap/contexts) && [ -z "$there" ]
+}
 
 as_alice() { runuser -u alice -- "$@"; }
 as() { # USER COMMAND...
@@ -63,7 +70,10 @@ need() { echo "dd if=/dev/zero of=/dev/null bs=${1}M count=1 status=none"; }
 
 # Whether Slurm has all nodes, and nothing to do.
 idle() { [ "$(sinfo -h -o '%T %D' 2>/dev/null)" = "idle $NODES" ]; }
-no_queue() { [ -z "$(squeue -h)" ]; }
+no_queue() {
+	local jobs
+	jobs=$(squeue -h) && [ -z "$jobs" ]
+}
 
 # What Slurm says of a failure, too; for scripts that have it.
 slurm_fails_loudly() {

@@ -39,6 +39,7 @@ said=$(as alice srun --hpmmap=report --gres=hpmmap:64M sh -c "$(need 100)") || f
 echo "$said" | grep 'peak [1-6]\?[0-9] MB of the pools, .* [1-9][0-9]* calls with memory of Linux instead' || fail "it said: $said"
 # Both tasks together.
 said=$(as alice srun -n2 --hpmmap=strict --gres=hpmmap:128M sh -c "$(need 80)"' && sleep 1') && fail "twice 80 MB of 128M were had: $said"
+echo "$said" | grep -i 'memory exhausted' || fail "it said: $said"
 
 step 'in whatever way it comes to the pools'
 # By the command in a step without the option.
@@ -68,6 +69,8 @@ cp $words /tmp/words
 sed -i 's/^optional hpmmap.so$/& hold=all/' $words
 said=$(as alice srun hpmmap run --strict -- sh -c "$(need 40)") && fail "a stranger has 40 MB: $said"
 echo "$said"
+[[ $said == *'no memory for the job: the limit of cgroup '*'(0) is reached'* || $said == *'memory exhausted'* ]] ||
+	fail 'it was not for want of memory'
 said=$(as alice srun -n2 --hpmmap=strict,report sh -c "$(need 40) && echo it runs") || fail "the task of a stranger does not run: $said"
 echo "$said"
 [ "$(echo "$said" | grep -c hpmmap)" = 1 ] || fail 'it is not one line'

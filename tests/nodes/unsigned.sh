@@ -22,6 +22,7 @@ within 60 down || fail "the scrape has: $(metrics)"
 mkdir /etc/cdi && echo '{}' >/etc/cdi/hpmmap.json
 purge
 [ ! -e /etc/cdi ] || fail '/etc/cdi is left'
+curl -sf http://localhost:9100/metrics >/dev/null || fail 'node_exporter does not answer'
 metrics && fail 'the scrape still has something'
 systemctl list-units --all --plain --no-legend --no-pager 'hpmmap*' | grep hpmmap && fail 'units are left'
 true

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from hpmmap_guest import GuestError
-from hpmmap_guest.cluster import boot_of, network
-from hpmmap_guest.node import SKELETON, image, image_key, packages_of
+from hpmmap_guest import GuestError, cluster
+from hpmmap_guest.cluster import Cluster, boot_of, network
+from hpmmap_guest.node import SKELETON, Image, image, image_key, packages_of, remove_unless_held
+from hpmmap_guest.roots import remove
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests/nodes"))
@@ -175,3 +176,64 @@ def test_a_script_runs_on_another_node(tmp_path, script):
 def test_what_stands_in_the_skeleton_can_be_read_by_all():
     for path in SKELETON.rglob("*"):
         assert os.stat(path).st_mode & 0o044 == 0o044, path
+
+
+def test_a_tree_with_something_mounted_in_it_stays(tmp_path):
+    tree, mounts = tmp_path / "a tree", tmp_path / "mounts"
+    (tree / "dev").mkdir(parents=True)
+    (tree / "dev/null").touch()
+    name = str(tree).replace(" ", r"\040")
+    mounts.write_text(f"proc /proc proc rw 0 0\nudev {name}/dev devtmpfs rw 0 0\n")
+    with pytest.raises(GuestError, match="a tree/dev is mounted"):
+        remove(tree, mounts)
+    assert (tree / "dev/null").exists()
+    mounts.write_text(f"proc /proc proc rw 0 0\nudev {name}-2/dev devtmpfs rw 0 0\n")
+    remove(tree, mounts)
+    assert not tree.exists()
+    remove(tree, mounts)
+
+
+def test_an_image_that_nodes_run_with_stays(tmp_path):
+    held = Image("bookworm", tmp_path / "image")
+    held.dir.mkdir()
+    held.hold()
+    remove_unless_held(held.dir)
+    assert held.dir.exists()
+    directory = held.dir
+    del held
+    remove_unless_held(directory)
+    assert not directory.exists()
+
+
+@pytest.mark.parametrize(
+    ("version", "cpu"),
+    [((7, 2), "max,erms=off,fsrm=off"), ((8, 1), "max,erms=off,fsrm=off,fzrm=off,fsrs=off,fsrc=off")],
+)
+def test_an_emulated_node_has_all_fast_strings_or_none(tmp_path, monkeypatch, version, cpu):
+    for name, value in (
+        ("NODES", tmp_path),
+        ("run_logged", lambda *_: None),
+        ("kernels", lambda: ["6.1"]),
+        ("choose_accel", lambda _: "tcg"),
+        ("qemu_version", lambda: version),
+    ):
+        monkeypatch.setattr(cluster, name, value)
+    command = Cluster(Image("bookworm", tmp_path), "it")._command(1, tmp_path / "it", "")
+    assert command[command.index("-cpu") + 1] == cpu
+
+
+@pytest.mark.parametrize(
+    ("squeue", "status"),
+    [("return 0", 0), ("echo 7 it", 1), ("echo 'Unable to contact slurm controller' >&2; return 1", 1)],
+)
+def test_a_slurmctld_that_is_dead_has_no_empty_queue(squeue, status):
+    script = f". {ROOT}/tests/nodes/lib.sh\nsqueue() {{ {squeue}; }}\nno_queue"
+    assert subprocess.run(["bash", "-c", script], check=False).returncode == status
+
+
+def test_a_pool_that_is_not_there_is_not_free(tmp_path):
+    script = f". {ROOT}/tests/nodes/lib.sh\nPOOL={tmp_path}/total_bytes\npool_is_free"
+    assert subprocess.run(["bash", "-c", script], check=False).returncode == 1
+    for name in ("total_bytes", "free_bytes"):
+        (tmp_path / name).write_text("4096\n")
+    assert subprocess.run(["bash", "-c", script], check=False).returncode == 0
