@@ -18,7 +18,7 @@ use hpmmap_base::escape;
 use hpmmap_base::output::warn;
 use hpmmap_host::list;
 use hpmmap_sys::child::{Setup, Signal};
-use nix::sys::signal::{SigSet, killpg};
+use nix::sys::signal::{SigSet, kill, killpg};
 use nix::unistd::{Pid, gethostname};
 
 use super::agent::{BEAT, Event, Request, SILENCE, run_dir, write_line};
@@ -36,7 +36,7 @@ const RESTORE: Duration = Duration::from_secs(90);
 /// How long what reaches it may take to end then.
 const END: Duration = Duration::from_secs(5);
 /// Asks for nothing, and fails where it would have to.
-const SSH: [&str; 7] = [
+const SSH: [&str; 11] = [
     "ssh",
     "-o",
     "BatchMode=yes",
@@ -44,6 +44,11 @@ const SSH: [&str; 7] = [
     "ConnectTimeout=20",
     "-o",
     "LogLevel=ERROR",
+    // A connection that others share outlives this one, as a child that nobody asked for.
+    "-o",
+    "ControlMaster=no",
+    "-o",
+    "ControlPath=none",
 ];
 
 /// How other machines are reached.
@@ -77,11 +82,16 @@ impl Launcher {
         }
     }
 
+    /// Whether a host's agent is a child of this process.
+    fn is_child(self, host: &str) -> bool {
+        self == Self::Ssh && is_here(host)
+    }
+
     /// Starts the agent on a host; `command` is the path of this one there.
     fn agent(self, host: &str, command: &Path) -> Result<Command, String> {
         let verb = ["bench", "colocation-agent"];
         let mut all = match self {
-            Self::Ssh if is_here(host) => Command::new(command),
+            Self::Ssh if self.is_child(host) => Command::new(command),
             Self::Ssh => {
                 let mut ssh = Command::new(SSH[0]);
                 // A shell there takes the words apart.
@@ -157,6 +167,8 @@ struct Peer {
     host: String,
     /// What reaches it.
     child: Option<Child>,
+    /// That is the agent.
+    is_agent: bool,
     /// To the thread that writes; nothing once it is told to end.
     requests: Option<Sender<Request>>,
     heard: Shared<Instant>,
@@ -240,6 +252,7 @@ impl Peer {
         Self {
             host: host.to_string(),
             child: None,
+            is_agent: false,
             requests: Some(requests),
             heard,
             said: Shared::default(),
@@ -257,9 +270,10 @@ impl Peer {
     ) -> Result<Self, String> {
         let name = command.get_program().to_string_lossy().into_owned();
         Setup {
-            // A key of the terminal is for this command, which tells them.
+            // A key of the terminal is for this command, which tells them. No signal
+            // comes when this ends, as srun would kill the agent for it: the end of
+            // its input tells each to set everything back.
             own_group: true,
-            dies_with_parent: Some(Signal::SIGTERM),
             ..Setup::default()
         }
         .apply(&mut command)
@@ -328,9 +342,15 @@ impl Drop for Peer {
         while waits && Instant::now() < deadline && matches!(child.try_wait(), Ok(None)) {
             thread::sleep(Duration::from_millis(20));
         }
+        let pid = Pid::from_raw(child.id() as i32);
         // An error means that nothing of it is left.
-        let _ = killpg(Pid::from_raw(child.id() as i32), Signal::SIGKILL);
-        let _ = child.wait();
+        if !self.is_agent {
+            let _ = killpg(pid, Signal::SIGKILL);
+            let _ = child.wait();
+        } else if matches!(child.try_wait(), Ok(None)) {
+            // It may still be at setting back, and ends by itself.
+            let _ = kill(pid, Signal::SIGTERM);
+        }
     }
 }
 
@@ -362,7 +382,10 @@ impl<'a> Cluster<'a> {
             let peer = launcher
                 .agent(host, command)
                 .and_then(|agent| Peer::start(n, host, agent, put.clone()));
-            peers.push(peer.map_err(|why| Trouble::Lost(format!("{host} cannot be used: {why}")))?);
+            let mut peer =
+                peer.map_err(|why| Trouble::Lost(format!("{host} cannot be used: {why}")))?;
+            peer.is_agent = launcher.is_child(host);
+            peers.push(peer);
         }
         let mut all = Self {
             peers,
@@ -918,6 +941,27 @@ mod tests {
         );
     }
 
+    #[test]
+    fn an_agent_here_is_asked_to_end_and_not_killed() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("set-back");
+        let mut command = Command::new("sh");
+        let script = "trap 'sleep 1; echo > \"$1\"; exit' TERM; echo; while :; do sleep 0.1; done";
+        command.args(["-c", script, "sh"]).arg(&file);
+        let (put, heard) = channel();
+        let mut peer = Peer::start(0, "localhost", command, put).unwrap();
+        peer.is_agent = true;
+        // The trap is set.
+        assert!(matches!(heard.recv().unwrap(), (0, Heard::Words(_))));
+        peer.lose("it is stuck");
+        drop(peer);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !file.exists() {
+            assert!(Instant::now() < deadline);
+            thread::sleep(LOOK);
+        }
+    }
+
     fn words(command: &Command) -> String {
         let all = std::iter::once(command.get_program()).chain(command.get_args());
         let all: Vec<_> = all.map(|word| word.to_string_lossy()).collect();
@@ -944,6 +988,7 @@ mod tests {
         assert!(srun.contains(" --nodelist=n7 /opt"), "{srun}");
         assert!(Launcher::Srun.mpirun().contains(&"slurm".to_string()));
         assert!(Launcher::Ssh.mpirun().contains(&SSH.join(" ")));
+        assert!(ssh.contains(" ControlPath=none "), "{ssh}");
         let hosts = ["n1", "n3"].map(String::from);
         assert_eq!(outside(&hosts, &["n1", "n2"]), Some(&hosts[1]));
         assert_eq!(outside(&hosts, &["n3", "n1"]), None);
