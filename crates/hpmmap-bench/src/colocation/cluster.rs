@@ -364,6 +364,8 @@ pub struct Cluster<'a> {
     used: usize,
     /// The file that has the program's result.
     answer: Option<String>,
+    /// How long each may take to end a run.
+    patience: Duration,
     stop: &'a dyn Fn() -> bool,
 }
 
@@ -394,6 +396,7 @@ impl<'a> Cluster<'a> {
             work,
             used: hosts.len(),
             answer: None,
+            patience: RESTORE,
             stop,
         };
         all.greet()?;
@@ -456,8 +459,22 @@ impl<'a> Cluster<'a> {
         count: usize,
         want: impl Fn(Event) -> Option<T>,
     ) -> Result<Vec<T>, Trouble> {
+        self.gather_until(None, count, want)
+    }
+
+    /// The same; who has not said it by then is lost.
+    fn gather_until<T>(
+        &mut self,
+        deadline: Option<Instant>,
+        count: usize,
+        want: impl Fn(Event) -> Option<T>,
+    ) -> Result<Vec<T>, Trouble> {
         let mut all: Vec<Option<T>> = (0..count).map(|_| None).collect();
         while all.iter().any(Option::is_none) {
+            if deadline.is_some_and(|deadline| Instant::now() > deadline) {
+                let late: Vec<bool> = all.iter().map(Option::is_none).collect();
+                return Err(self.lose_late(&late));
+            }
             if (self.stop)() {
                 return Err(Trouble::Interrupted);
             }
@@ -474,6 +491,16 @@ impl<'a> Cluster<'a> {
             }
         }
         Ok(all.into_iter().flatten().collect())
+    }
+
+    /// Some have taken too long, though they still let hear something.
+    fn lose_late(&mut self, late: &[bool]) -> Trouble {
+        let peers = self.peers.iter_mut().zip(late);
+        for (peer, _) in peers.filter(|(_, late)| **late) {
+            peer.lose("it did not end the run");
+        }
+        let why = self.peers.iter().find_map(|peer| peer.lost.clone());
+        Trouble::Lost(why.unwrap_or_default())
     }
 
     /// What each is like.
@@ -600,7 +627,8 @@ impl Machines for Cluster<'_> {
         for peer in &self.peers[..self.used] {
             peer.ask(Request::Finish);
         }
-        let finished = self.gather(self.used, |event| match event {
+        let deadline = Some(Instant::now() + self.patience);
+        let finished = self.gather_until(deadline, self.used, |event| match event {
             Event::Finished { on_host, answer } => Some((*on_host, answer)),
             _ => None,
         })?;
@@ -626,8 +654,12 @@ impl Machines for Cluster<'_> {
             peer.ask(Request::Abandon);
         }
         let mut left: Vec<bool> = (0..self.peers.len()).map(|n| n < self.used).collect();
+        let deadline = Instant::now() + self.patience;
         // Also if the study is to stop: they end what goes on.
         while left.contains(&true) {
+            if Instant::now() > deadline {
+                return Err(self.lose_late(&left));
+            }
             if let Some((n, Event::Abandoned)) = self.next(LOOK)? {
                 left[n] = false;
             }
@@ -730,6 +762,7 @@ mod tests {
             work: "/study".into(),
             used: hosts.len(),
             answer: None,
+            patience: RESTORE,
             stop: &|| false,
         }
     }
@@ -893,6 +926,29 @@ mod tests {
         cluster.greet().unwrap();
         let trouble = cluster.tend(Duration::from_secs(20)).unwrap_err();
         assert_eq!(lost(trouble), "n1 lost: Connection reset by peer");
+    }
+
+    /// One that greets and says nothing more. Both ends stay open.
+    fn greeting() -> Cluster<'static> {
+        let mut all = cluster(&["n1"], |n, put| {
+            let (input, requests) = stream();
+            let (events, mut output) = stream();
+            let version = VERSION.into();
+            write_line(&mut output, &Event::Hello { version }).unwrap();
+            std::mem::forget((input, output));
+            Peer::new(n, "n1", requests, events, put)
+        });
+        all.greet().unwrap();
+        all.patience = Duration::from_millis(300);
+        all
+    }
+
+    #[test]
+    fn who_does_not_end_a_run_is_lost() {
+        let want = "n1 lost: it did not end the run";
+        assert_eq!(lost(greeting().abandon().unwrap_err()), want);
+        let why = greeting().finish(Path::new("/")).unwrap_err();
+        assert_eq!(lost(why), want);
     }
 
     #[test]
