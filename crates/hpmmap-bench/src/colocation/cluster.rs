@@ -552,7 +552,14 @@ impl<'a> Cluster<'a> {
         let deadline = Instant::now() + RESTORE;
         while left.contains(&true) && Instant::now() < deadline {
             match self.heard.recv_timeout(LOOK) {
-                Ok((n, Heard::Event(Event::Restored) | Heard::End)) => left[n] = false,
+                Ok((n, Heard::Event(Event::Restored))) => {
+                    self.peers[n].is_restored = true;
+                    left[n] = false;
+                }
+                Ok((n, Heard::End)) if left[n] => {
+                    left[n] = false;
+                    self.peers[n].lose("it ended before it had set back all");
+                }
                 Ok(_) | Err(RecvTimeoutError::Timeout) => (),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -949,6 +956,21 @@ mod tests {
         assert_eq!(lost(greeting().abandon().unwrap_err()), want);
         let why = greeting().finish(Path::new("/")).unwrap_err();
         assert_eq!(lost(why), want);
+    }
+
+    #[test]
+    fn who_ends_without_a_word_has_not_set_back_all() {
+        let words = format!("{{\"hello\":{{\"version\":\"{VERSION}\"}}}}\n");
+        let ended = |words: String| {
+            let mut cluster = saying(words.leak());
+            cluster.greet().unwrap();
+            cluster.end();
+            let peer = &cluster.peers[0];
+            (peer.is_restored, peer.lost.clone())
+        };
+        let why = "n1 lost: it ended before it had set back all";
+        assert_eq!(ended(words.clone()), (false, Some(why.into())));
+        assert_eq!(ended(format!("{words}\"restored\"\n")), (true, None));
     }
 
     #[test]
