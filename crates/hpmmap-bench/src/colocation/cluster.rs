@@ -366,6 +366,9 @@ pub struct Cluster<'a> {
     answer: Option<String>,
     /// How long each may take to end a run.
     patience: Duration,
+    /// Not all was set back somewhere, or it is not known.
+    has_failed: bool,
+    has_ended: bool,
     stop: &'a dyn Fn() -> bool,
 }
 
@@ -397,6 +400,8 @@ impl<'a> Cluster<'a> {
             used: hosts.len(),
             answer: None,
             patience: RESTORE,
+            has_failed: false,
+            has_ended: false,
             stop,
         };
         all.greet()?;
@@ -422,9 +427,14 @@ impl<'a> Cluster<'a> {
     fn next(&mut self, time: Duration) -> Result<Option<(usize, Event)>, Trouble> {
         let found = match self.heard.recv_timeout(time) {
             // Nobody has asked it to.
-            Ok((n, Heard::Event(Event::Restored))) => {
+            Ok((n, Heard::Event(Event::Restored(failed)))) => {
+                let what = match failed.is_empty() {
+                    true => "its agent was ended, and has set back what was set",
+                    false => "its agent was ended, and has not set back all",
+                };
                 self.peers[n].is_restored = true;
-                self.peers[n].lose("its agent was ended, and has set back what was set");
+                self.peers[n].lose(what);
+                self.keeps(n, &failed);
                 None
             }
             Ok((n, Heard::Event(event))) => Some((n, event)),
@@ -493,6 +503,14 @@ impl<'a> Cluster<'a> {
         Ok(all.into_iter().flatten().collect())
     }
 
+    /// A machine has kept some of what was set there.
+    fn keeps(&mut self, n: usize, failed: &[String]) {
+        self.has_failed |= !failed.is_empty();
+        for why in failed {
+            warn(&format!("{}: not set back: {why}", self.peers[n].host));
+        }
+    }
+
     /// Some have taken too long, though they still let hear something.
     fn lose_late(&mut self, late: &[bool]) -> Trouble {
         let peers = self.peers.iter_mut().zip(late);
@@ -542,6 +560,9 @@ impl<'a> Cluster<'a> {
 
     /// Has all of them set back what they have set, and end.
     fn end(&mut self) {
+        if std::mem::replace(&mut self.has_ended, true) {
+            return;
+        }
         let mut left: Vec<bool> = self.peers.iter().map(|peer| peer.lost.is_none()).collect();
         let said_before: Vec<usize> = self.peers.iter().map(|p| locked(&p.said).len()).collect();
         for peer in &mut self.peers {
@@ -552,9 +573,10 @@ impl<'a> Cluster<'a> {
         let deadline = Instant::now() + RESTORE;
         while left.contains(&true) && Instant::now() < deadline {
             match self.heard.recv_timeout(LOOK) {
-                Ok((n, Heard::Event(Event::Restored))) => {
+                Ok((n, Heard::Event(Event::Restored(failed)))) => {
                     self.peers[n].is_restored = true;
                     left[n] = false;
+                    self.keeps(n, &failed);
                 }
                 Ok((n, Heard::End)) if left[n] => {
                     left[n] = false;
@@ -576,6 +598,7 @@ impl<'a> Cluster<'a> {
             }
             if peer.lost.is_some() && peer.is_greeted && !peer.is_restored {
                 let host = &peer.host;
+                self.has_failed = true;
                 warn(&format!(
                     "{host}: it is not known whether all was set back there"
                 ));
@@ -636,12 +659,17 @@ impl Machines for Cluster<'_> {
         }
         let deadline = Some(Instant::now() + self.patience);
         let finished = self.gather_until(deadline, self.used, |event| match event {
-            Event::Finished { on_host, answer } => Some((*on_host, answer)),
+            Event::Finished {
+                on_host,
+                answer,
+                failed,
+            } => Some((*on_host, answer, failed)),
             _ => None,
         })?;
         let wrap = |error: std::io::Error| format!("{}: {error}", dir.display());
         let mut all = Vec::new();
-        for (n, (mut on_host, answer)) in finished.into_iter().enumerate() {
+        for (n, (mut on_host, answer, failed)) in finished.into_iter().enumerate() {
+            self.keeps(n, &failed);
             on_host.host.clone_from(&self.peers[n].host);
             for record in &on_host.ranks {
                 let json = serde_json::to_vec(record).map_err(|error| error.to_string())?;
@@ -672,6 +700,11 @@ impl Machines for Cluster<'_> {
             }
         }
         Ok(())
+    }
+
+    fn set_back(&mut self) -> bool {
+        self.end();
+        !self.has_failed
     }
 
     fn place(&self, nodes: u32) -> Place {
@@ -770,6 +803,8 @@ mod tests {
             used: hosts.len(),
             answer: None,
             patience: RESTORE,
+            has_failed: false,
+            has_ended: false,
             stop: &|| false,
         }
     }
@@ -964,13 +999,18 @@ mod tests {
         let ended = |words: String| {
             let mut cluster = saying(words.leak());
             cluster.greet().unwrap();
-            cluster.end();
+            let is_set_back = cluster.set_back();
             let peer = &cluster.peers[0];
-            (peer.is_restored, peer.lost.clone())
+            (peer.is_restored, peer.lost.clone(), is_set_back)
         };
         let why = "n1 lost: it ended before it had set back all";
-        assert_eq!(ended(words.clone()), (false, Some(why.into())));
-        assert_eq!(ended(format!("{words}\"restored\"\n")), (true, None));
+        assert_eq!(ended(words.clone()), (false, Some(why.into()), false));
+        assert_eq!(
+            ended(format!("{words}{{\"restored\":[]}}\n")),
+            (true, None, true)
+        );
+        let words = format!("{words}{{\"restored\":[\"no\"]}}\n");
+        assert_eq!(ended(words), (true, None, false));
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::rank::{self, RankRecord};
 use super::record::OnHost;
 use super::settings::{self, Settings};
 use super::workload::{self, Start};
-use crate::machine::{self, hugetlb_free, pools_free};
+use crate::machine::{self, hugetlb_free, pools_free, say_not_set_back};
 
 /// Another one at each boot.
 const BOOT: &str = "proc/sys/kernel/random/boot_id";
@@ -282,6 +282,17 @@ impl<'a> Site<'a> {
         }
     }
 
+    /// What could not be set back before the runs since this was asked.
+    pub fn failed(&mut self) -> Vec<String> {
+        self.settings.failed()
+    }
+
+    /// Ends the neighbours and sets everything back: what could not be, and why.
+    pub fn set_all_back(&mut self) -> Vec<String> {
+        self.end();
+        self.settings.set_back()
+    }
+
     /// Ends the neighbours.
     fn end(&mut self) -> Option<Ended> {
         let running = self.running.take()?;
@@ -370,6 +381,12 @@ impl Machines for Site<'_> {
     fn abandon(&mut self) -> Result<(), Trouble> {
         self.end();
         Ok(())
+    }
+
+    fn set_back(&mut self) -> bool {
+        let failed = self.set_all_back();
+        say_not_set_back(&failed);
+        failed.is_empty()
     }
 
     fn place(&self, _nodes: u32) -> Place {

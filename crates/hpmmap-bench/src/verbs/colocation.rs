@@ -85,7 +85,7 @@ pub fn perform(args: &BenchColocationArgs) -> Result<ExitCode> {
     };
     let mut machines = here.machines(&study.plan.parameters, args.cache.clone());
     let ended = study.run_all(&mut *machines);
-    // Everything is set back.
+    let is_set_back = machines.set_back();
     drop(machines);
     drop(here);
     let Study {
@@ -98,7 +98,11 @@ pub fn perform(args: &BenchColocationArgs) -> Result<ExitCode> {
     ended?;
     // Nothing is left to be set back.
     sigpipe::restore();
-    conclude(args, &store, &plan, &runs)
+    let status = conclude(args, &store, &plan, &runs)?;
+    Ok(match is_set_back {
+        true => status,
+        false => ExitCode::FAILURE,
+    })
 }
 
 /// The machines of a study, this one or others, and what they are like.
