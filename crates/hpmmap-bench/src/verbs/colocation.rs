@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::env;
+use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::PermissionsExt;
@@ -277,11 +278,18 @@ fn connect<'a>(
     stop: &'a dyn Fn() -> bool,
 ) -> Result<Cluster<'a>> {
     let base = args.work.as_deref().unwrap_or(Path::new(WORK));
-    if !base.is_absolute() {
-        return Err(Error::Usage(format!(
-            "--work {}: with --hosts it must be an absolute path, it is one of each host",
-            base.display()
-        )));
+    let named = [
+        ("work", Some(base)),
+        ("apps", args.apps.as_deref()),
+        ("cache", args.cache.as_deref()),
+    ];
+    for (option, path) in named {
+        if let Some(path) = path.filter(|path| !path.is_absolute()) {
+            return Err(Error::Usage(format!(
+                "--{option} {}: with --hosts it must be an absolute path, it is one of each host",
+                path.display()
+            )));
+        }
     }
     let name = format!("hpmmap-colocation-{}-{}", now(), std::process::id());
     let launcher = Launcher::choose(hosts)?;
@@ -291,7 +299,13 @@ fn connect<'a>(
 
 /// What mpirun is told of the network by the environment.
 fn mpi_settings() -> String {
-    let mut all: Vec<String> = env::vars()
+    settings_of(env::vars_os())
+}
+
+fn settings_of(variables: impl Iterator<Item = (OsString, OsString)>) -> String {
+    let text = |part: OsString| part.to_string_lossy().into_owned();
+    let mut all: Vec<String> = variables
+        .map(|(name, value)| (text(name), text(value)))
         .filter(|(name, _)| name.starts_with("OMPI_MCA_"))
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
@@ -821,6 +835,8 @@ fn conclude(
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
     use super::*;
     use crate::cli::{BenchVerb, tests::parse};
 
@@ -911,6 +927,28 @@ mod tests {
         assert!(message(&["--hosts=n1,n2", "--nodes=4"]).contains("of 2 hosts"));
         assert!(message(&["--hosts=n1,n1"]).contains("named twice"));
         assert!(message(&["--hosts=-x"]).contains("no name of a host"));
+    }
+
+    #[test]
+    fn paths_on_hosts_are_absolute() {
+        for option in ["--work=x", "--apps=x", "--cache=x"] {
+            let args = args(&["--hosts=n1,n2", option]);
+            let error = connect(&args, &args.hosts, &|| false).err().unwrap();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains("an absolute path"), "{error}");
+        }
+    }
+
+    #[test]
+    fn settings_of_mpi_are_told_whatever_the_environment_has() {
+        let text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+        let variables = [
+            (text(b"X\xff"), text(b"1")),
+            (text(b"OMPI_MCA_btl"), text(b"tcp\xff")),
+            (text(b"OMPI_MCA_a"), text(b"2")),
+        ];
+        let found = settings_of(variables.into_iter());
+        assert_eq!(found, "OMPI_MCA_a=2 OMPI_MCA_btl=tcp\u{fffd}");
     }
 
     #[test]
