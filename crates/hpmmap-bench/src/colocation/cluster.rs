@@ -6,7 +6,7 @@ use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -71,7 +71,7 @@ impl Launcher {
             .stdin(Stdio::null())
             .output()
             .map_err(|error| Error::Failed(format!("scontrol: {error}")))?;
-        let text = String::from_utf8_lossy(&output.stdout);
+        let text = scontrol_text(&output)?;
         let allocated: Vec<&str> = text.lines().map(str::trim).collect();
         match outside(hosts, &allocated) {
             None => Ok(Self::Srun),
@@ -131,6 +131,19 @@ impl Launcher {
             .concat(),
         }
     }
+}
+
+/// What scontrol says, if that is no error.
+fn scontrol_text(output: &Output) -> CommandResult<String> {
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = escape::line(said.trim());
+    Err(Error::Failed(format!(
+        "scontrol: {}: {said}",
+        output.status
+    )))
 }
 
 /// The first of these hosts that is not in an allocation.
@@ -1110,6 +1123,15 @@ mod tests {
         let hosts = ["n1", "n3"].map(String::from);
         assert_eq!(outside(&hosts, &["n1", "n2"]), Some(&hosts[1]));
         assert_eq!(outside(&hosts, &["n3", "n1"]), None);
+    }
+
+    #[test]
+    fn what_scontrol_says_counts_unless_it_failed() {
+        let run = |script: &str| Command::new("sh").args(["-c", script]).output().unwrap();
+        let text = scontrol_text(&run("echo n1")).unwrap();
+        assert_eq!(text, "n1\n");
+        let why = scontrol_text(&run("echo n1; echo no hosts >&2; exit 3")).unwrap_err();
+        assert_eq!(why.to_string(), "scontrol: exit status: 3: no hosts");
     }
 
     #[test]
