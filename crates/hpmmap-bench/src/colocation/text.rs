@@ -519,7 +519,7 @@ mod tests {
         assert!(widest.len() <= 80, "{widest}");
         for part in [
             "lammps on 2 nodes: runtimes",
-            "hpmmap   c       n2     10.000     100                       2     3.0",
+            "hpmmap   c       n2     10.000     100                      2     3.0",
             "lammps: seconds on so many nodes",
             "hpmmap   none    10.000  11.000  +10.00 [+10.00, +10.00]",
             "    2  c       thp   lammps ",
