@@ -164,9 +164,34 @@ fn is_here(host: &str) -> bool {
 enum Heard {
     Event(Event),
     /// Something else, such as the words of a shell.
-    Words(String),
+    Words(Vec<u8>),
     /// Nothing any more.
     End,
+}
+
+/// No answer is longer: the longest has a result of 16 MiB, in which each byte may be six.
+const MOST_LINE: u64 = 128 << 20;
+/// No line that is shown is longer.
+const MOST_SHOWN: u64 = 4096;
+/// So many lines are kept of the first that are said, and of the last.
+const KEPT: usize = 100;
+
+/// The next line, or as much of it as is read of one.
+fn next_line(from: &mut impl BufRead, most: u64) -> Option<Vec<u8>> {
+    let mut line = Vec::new();
+    let n = from.take(most).read_until(b'\n', &mut line).ok()?;
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    }
+    (n > 0).then_some(line)
+}
+
+fn keep(said: &mut Vec<String>, line: &[u8]) {
+    if said.len() == 2 * KEPT {
+        said.remove(KEPT);
+    }
+    let most = line.len().min(MOST_SHOWN as usize);
+    said.push(String::from_utf8_lossy(&line[..most]).into_owned());
 }
 
 type Shared<T> = Arc<Mutex<T>>;
@@ -224,13 +249,13 @@ fn read_all(
     heard: Shared<Instant>,
 ) {
     thread::spawn(move || {
-        for line in BufReader::new(output).split(b'\n') {
-            let Ok(line) = line else { break };
+        let mut output = BufReader::new(output);
+        while let Some(line) = next_line(&mut output, MOST_LINE) {
             *locked(&heard) = Instant::now();
             let what = match serde_json::from_slice(&line) {
                 Ok(Event::Beat) => continue,
                 Ok(event) => Heard::Event(event),
-                Err(_) => Heard::Words(String::from_utf8_lossy(&line).into_owned()),
+                Err(_) => Heard::Words(line),
             };
             if put.send((n, what)).is_err() {
                 return;
@@ -243,9 +268,9 @@ fn read_all(
 
 fn listen(errors: impl Read + Send + 'static, said: Shared<Vec<String>>) {
     thread::spawn(move || {
-        for line in BufReader::new(errors).split(b'\n') {
-            let Ok(line) = line else { break };
-            locked(&said).push(String::from_utf8_lossy(&line).into_owned());
+        let mut errors = BufReader::new(errors);
+        while let Some(line) = next_line(&mut errors, MOST_SHOWN) {
+            keep(&mut locked(&said), &line);
         }
     });
 }
@@ -452,7 +477,7 @@ impl<'a> Cluster<'a> {
             }
             Ok((n, Heard::Event(event))) => Some((n, event)),
             Ok((n, Heard::Words(words))) => {
-                locked(&self.peers[n].said).push(words);
+                keep(&mut locked(&self.peers[n].said), &words);
                 None
             }
             Ok((n, Heard::End)) => {
@@ -577,8 +602,9 @@ impl<'a> Cluster<'a> {
             return;
         }
         let mut left: Vec<bool> = self.peers.iter().map(|peer| peer.lost.is_none()).collect();
-        let said_before: Vec<usize> = self.peers.iter().map(|p| locked(&p.said).len()).collect();
         for peer in &mut self.peers {
+            // What is said from now on is shown.
+            locked(&peer.said).clear();
             peer.ask(Request::End);
             // Nothing is wanted any more.
             peer.requests = None;
@@ -605,7 +631,7 @@ impl<'a> Cluster<'a> {
                 }
             }
         }
-        for ((peer, left), before) in self.peers.iter_mut().zip(left).zip(said_before) {
+        for (peer, left) in self.peers.iter_mut().zip(left) {
             if left {
                 peer.lose("it did not say that it has ended");
             }
@@ -616,7 +642,7 @@ impl<'a> Cluster<'a> {
                     "{host}: it is not known whether all was set back there"
                 ));
             }
-            for line in locked(&peer.said).iter().skip(before) {
+            for line in locked(&peer.said).iter() {
                 warn(&format!("{}: {}", peer.host, line.trim()));
             }
         }
@@ -1024,6 +1050,26 @@ mod tests {
         );
         let words = format!("{words}{{\"restored\":[\"no\"]}}\n");
         assert_eq!(ended(words), (true, None, false));
+    }
+
+    #[test]
+    fn of_many_words_the_first_and_the_last_are_kept() {
+        let text = "a\nbcde\n\nf";
+        let mut from = BufReader::new(text.as_bytes());
+        let lines = std::iter::from_fn(|| next_line(&mut from, 3));
+        let lines: Vec<String> = lines.map(|line| String::from_utf8(line).unwrap()).collect();
+        assert_eq!(lines, ["a", "bcd", "e", "", "f"]);
+        let mut said = Vec::new();
+        for n in 0..1000 {
+            keep(&mut said, format!("{n}").as_bytes());
+        }
+        assert_eq!(said.len(), 2 * KEPT);
+        assert_eq!(
+            (said[KEPT - 1].as_str(), said[KEPT].as_str()),
+            ("99", "900")
+        );
+        keep(&mut said, &[b'x'; 1 << 20]);
+        assert_eq!(said.last().unwrap().len() as u64, MOST_SHOWN);
     }
 
     #[test]
