@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -291,9 +292,19 @@ fn connect<'a>(
             )));
         }
     }
-    let name = format!("hpmmap-colocation-{}-{}", now(), std::process::id());
-    let launcher = Launcher::choose(hosts)?;
     let command = env::current_exe()?;
+    let paths = named.into_iter().filter_map(|(_, path)| path);
+    for path in paths.chain([command.as_path()]) {
+        if path.to_str().is_none() {
+            let path = path.display();
+            return Err(Error::Usage(format!(
+                "{path}: hosts are told paths in UTF-8, which this is not"
+            )));
+        }
+    }
+    // Nobody can have made it before, where all may.
+    let name = format!("hpmmap-colocation-{:016x}", RandomState::new().hash_one(0));
+    let launcher = Launcher::choose(hosts)?;
     Cluster::connect(hosts, launcher, &command, base.join(name), stop).map_err(before_it)
 }
 
@@ -937,6 +948,14 @@ mod tests {
             assert_eq!(error.exit_code(), 2);
             assert!(error.to_string().contains("an absolute path"), "{error}");
         }
+    }
+
+    #[test]
+    fn paths_on_hosts_are_text() {
+        let mut args = args(&["--hosts=n1,n2"]);
+        args.work = Some(OsString::from_vec(b"/x\xff".to_vec()).into());
+        let error = connect(&args, &args.hosts, &|| false).err().unwrap();
+        assert!(error.to_string().ends_with("which this is not"), "{error}");
     }
 
     #[test]
