@@ -382,7 +382,7 @@ pub fn serve(
             Err(RecvTimeoutError::Disconnected) | Ok(Request::End) => break,
             Err(RecvTimeoutError::Timeout) | Ok(Request::Beat) => part.look(),
             Ok(Request::Look { workloads, apps }) => {
-                let facts = Facts::look(root, &workloads, apps.as_deref());
+                let facts = Facts::look_at_host(root, &workloads, apps.as_deref());
                 Some(match facts {
                     Ok(facts) => Event::Facts(Box::new(facts)),
                     Err(error) => Event::Failed(error.to_string()),

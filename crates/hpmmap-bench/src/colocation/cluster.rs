@@ -792,10 +792,9 @@ pub fn check_alike(
                 first.nodes.len()
             ));
         }
-        if one.allowed_cpus < one.cpus() {
+        if let Some(allowed) = one.allowed_cpus.filter(|&allowed| allowed < one.cpus()) {
             return Err(format!(
-                "{host}: only {} of its {} CPUs may be used: have the whole machine",
-                one.allowed_cpus,
+                "{host}: only {allowed} of its {} CPUs may be used: have the whole machine",
                 one.cpus()
             ));
         }
@@ -1203,7 +1202,7 @@ mod tests {
         other[1].versions.insert("module".into(), "0.0.9".into());
         assert_eq!(why(&other), "n2 has module '0.0.9', n1 has 'none'");
         let mut other = facts();
-        other[1].allowed_cpus = 0;
+        other[1].allowed_cpus = Some(0);
         let want = "n2: only 0 of its 1 CPUs may be used: have the whole machine";
         assert_eq!(why(&other), want);
         let mut other = facts();

@@ -74,8 +74,8 @@ pub struct Facts {
     pub boot: String,
     /// CPUs, by node.
     pub nodes: Vec<Vec<u32>>,
-    /// How many of them this process may use.
-    pub allowed_cpus: u32,
+    /// How many of them this process may use, of a host of several.
+    pub allowed_cpus: Option<u32>,
     /// All memory.
     pub memory_bytes: u64,
     /// Kernel, module, command, mpirun, compiler.
@@ -123,11 +123,23 @@ impl Facts {
                 .unwrap_or_default(),
             boot: root.read(BOOT).unwrap_or_default(),
             nodes,
-            allowed_cpus: allowed_cpus()?,
+            allowed_cpus: None,
             memory_bytes: total.unwrap_or(0) * 1024,
             versions,
             machine: machine::machine(root),
             programs: programs.collect(),
+        })
+    }
+
+    /// Of this machine as one of several, all of which is to be used.
+    pub fn look_at_host(
+        root: &Root,
+        workloads: &[Workload],
+        apps: Option<&Path>,
+    ) -> CommandResult<Self> {
+        Ok(Self {
+            allowed_cpus: Some(allowed_cpus()?),
+            ..Self::look(root, workloads, apps)?
         })
     }
 

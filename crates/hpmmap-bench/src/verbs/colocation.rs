@@ -863,7 +863,7 @@ mod tests {
             hostname: "n".into(),
             boot: "b".into(),
             nodes: vec![vec![0, 1, 2, 3, 4, 5], vec![6, 7, 8, 9, 10, 11]],
-            allowed_cpus: 12,
+            allowed_cpus: Some(12),
             memory_bytes: 16 << 30,
             versions: BTreeMap::new(),
             machine: BTreeMap::new(),
