@@ -66,7 +66,7 @@ pub struct Program {
 }
 
 /// What a machine is like.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
     /// Its own name.
     pub hostname: String,

@@ -48,8 +48,14 @@ pub fn perform(args: &BenchColocationArgs) -> Result<ExitCode> {
     let then = then.map(|dir| read(dir, args.report)).transpose()?;
     if let Some((store, plan, runs)) = &then {
         let is_whole = runs.len() == plan.runs.len();
-        if args.report || (is_whole && !plan.parameters.hosts.is_empty()) {
+        if args.report {
             return conclude(args, store, plan, runs);
+        }
+        if is_whole && !plan.parameters.hosts.is_empty() {
+            return match changed_since(args, &plan.parameters)? {
+                None => conclude(args, store, plan, runs),
+                Some(why) => Err(cannot_go_on(store.dir(), &why)),
+            };
         }
     }
     let stop = Arc::new(AtomicBool::new(false));
@@ -505,6 +511,15 @@ fn changed(then: &Parameters, now: &Parameters) -> Option<String> {
     Some(format!(
         "it was begun {old}, not with {asked}: leave the option out"
     ))
+}
+
+/// The same, of a study whose machines are not needed any more.
+fn changed_since(args: &BenchColocationArgs, then: &Parameters) -> Result<Option<String>> {
+    let machine = Facts {
+        nodes: vec![[&then.rank_cpus[..], &then.other_cpus].concat()],
+        ..Facts::default()
+    };
+    Ok(changed(then, &decided(args, &machine, Some(then))?))
 }
 
 type Opened = (Store, Plan, Vec<Run>);
@@ -987,6 +1002,13 @@ mod tests {
             again(&["--prepare"]).unwrap(),
             "it was begun without --prepare, not with --prepare: leave the option out"
         );
+        let then = of(&["--hosts=n1,n2", "--repeat=3"]);
+        let since = |words: &[&str]| changed_since(&args(words), &then).unwrap();
+        assert_eq!(since(&[]), None);
+        assert_eq!(since(&["--hosts=n1,n2", "--ranks=8"]), None);
+        for other in ["--repeat=5", "--ranks=4", "--hosts=n1,n3"] {
+            assert!(since(&[other]).unwrap().contains(other), "{other}");
+        }
     }
 
     #[test]
