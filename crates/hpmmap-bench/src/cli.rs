@@ -146,8 +146,8 @@ pub struct BenchColocationArgs {
     pub repeat: Option<u32>,
     /// Run the jobs on these machines, and the neighbours on each
     ///
-    /// They are reached by ssh, which must ask for nothing, or, in an allocation of
-    /// Slurm that has them, by srun. Each has this command in the same place, the same
+    /// They are reached by ssh, which must ask for nothing. Inside an allocation of
+    /// Slurm they must be hosts of it and are reached by srun, never by ssh. Each has this command in the same place, the same
     /// version of everything, and the same CPUs. --ranks, --memory and the size
     /// of the problem are those of each. By default neighbour c is measured.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]

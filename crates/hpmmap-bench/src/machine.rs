@@ -367,8 +367,14 @@ impl Prepared {
         )))
     }
 
-    /// Gives back and sets back what was changed, the last first.
+    /// Gives back and sets back what was changed, and says what could not be.
     pub fn restore(&mut self) {
+        say_not_set_back(&self.set_back());
+    }
+
+    /// The same, the last first: what could not be, and why.
+    pub fn set_back(&mut self) -> Vec<String> {
+        let mut failed = Vec::new();
         while let Some(undo) = self.undo.pop() {
             let result = match &undo {
                 Undo::Write(path, text) => fs::write(self.root.join(path), text)
@@ -378,10 +384,16 @@ impl Prepared {
                     .remove_pool(*node, *bytes)
                     .map_err(|error| error.to_string()),
             };
-            if let Err(why) = result {
-                hpmmap_base::output::warn(&format!("not set back: {why}"));
-            }
+            failed.extend(result.err());
         }
+        failed
+    }
+}
+
+/// For whoever looks after the machine.
+pub fn say_not_set_back(failed: &[String]) {
+    for why in failed {
+        hpmmap_base::output::warn(&format!("not set back: {why}"));
     }
 }
 

@@ -99,13 +99,15 @@ pub enum Event {
         on_host: Box<OnHost>,
         /// The file that has the program's result, if it is here.
         answer: Option<String>,
+        /// What could not be set back before the run.
+        failed: Vec<String>,
     },
     /// To `Abandon`.
     Abandoned,
     /// What was asked for failed, or a neighbour did.
     Failed(String),
-    /// To `End`: all is set back.
-    Restored,
+    /// To `End`: all is set back but this.
+    Restored(Vec<String>),
 }
 
 /// One line.
@@ -275,10 +277,12 @@ impl<'a> Part<'a> {
             opened.take(MOST_ANSWER).read_to_end(&mut text).ok()?;
             Some(String::from_utf8_lossy(&text).into_owned())
         });
+        let failed = site.failed();
         self.clear();
         Ok(Event::Finished {
             on_host: Box::new(on_host),
             answer,
+            failed,
         })
     }
 
@@ -295,6 +299,13 @@ impl<'a> Part<'a> {
         if self.sweeps {
             drop(Nothing::default());
         }
+    }
+
+    /// Sets back what was set: what could not be, and why.
+    fn set_back(&mut self) -> Vec<String> {
+        self.clear();
+        let mut site = self.site.take();
+        site.as_mut().map(Site::set_all_back).unwrap_or_default()
     }
 
     /// What happens while nobody asks for anything.
@@ -371,7 +382,7 @@ pub fn serve(
             Err(RecvTimeoutError::Disconnected) | Ok(Request::End) => break,
             Err(RecvTimeoutError::Timeout) | Ok(Request::Beat) => part.look(),
             Ok(Request::Look { workloads, apps }) => {
-                let facts = Facts::look(root, &workloads, apps.as_deref());
+                let facts = Facts::look_at_host(root, &workloads, apps.as_deref());
                 Some(match facts {
                     Ok(facts) => Event::Facts(Box::new(facts)),
                     Err(error) => Event::Failed(error.to_string()),
@@ -401,8 +412,9 @@ pub fn serve(
             voice.say(&event)?;
         }
     }
+    let failed = part.set_back();
     drop(part);
-    voice.say(&Event::Restored)?;
+    voice.say(&Event::Restored(failed))?;
     Ok(())
 }
 
@@ -509,7 +521,7 @@ pub mod tests {
         let work = fixture.path().join("study");
         assert!(run_dir(&work).join("input").exists());
         drop(requests);
-        assert!(matches!(next(), Event::Restored));
+        assert!(matches!(next(), Event::Restored(failed) if failed.is_empty()));
         agent.join().unwrap().unwrap();
         assert_eq!(thp(&fixture), "madvise");
         assert!(!work.exists());

@@ -6,7 +6,7 @@ use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -18,7 +18,7 @@ use hpmmap_base::escape;
 use hpmmap_base::output::warn;
 use hpmmap_host::list;
 use hpmmap_sys::child::{Setup, Signal};
-use nix::sys::signal::{SigSet, killpg};
+use nix::sys::signal::{SigSet, kill, killpg};
 use nix::unistd::{Pid, gethostname};
 
 use super::agent::{BEAT, Event, Request, SILENCE, run_dir, write_line};
@@ -36,7 +36,7 @@ const RESTORE: Duration = Duration::from_secs(90);
 /// How long what reaches it may take to end then.
 const END: Duration = Duration::from_secs(5);
 /// Asks for nothing, and fails where it would have to.
-const SSH: [&str; 7] = [
+const SSH: [&str; 11] = [
     "ssh",
     "-o",
     "BatchMode=yes",
@@ -44,6 +44,11 @@ const SSH: [&str; 7] = [
     "ConnectTimeout=20",
     "-o",
     "LogLevel=ERROR",
+    // A connection that others share outlives this one, as a child that nobody asked for.
+    "-o",
+    "ControlMaster=no",
+    "-o",
+    "ControlPath=none",
 ];
 
 /// How other machines are reached.
@@ -66,7 +71,7 @@ impl Launcher {
             .stdin(Stdio::null())
             .output()
             .map_err(|error| Error::Failed(format!("scontrol: {error}")))?;
-        let text = String::from_utf8_lossy(&output.stdout);
+        let text = scontrol_text(&output)?;
         let allocated: Vec<&str> = text.lines().map(str::trim).collect();
         match outside(hosts, &allocated) {
             None => Ok(Self::Srun),
@@ -77,11 +82,16 @@ impl Launcher {
         }
     }
 
+    /// Whether a host's agent is a child of this process.
+    fn is_child(self, host: &str) -> bool {
+        self == Self::Ssh && is_here(host)
+    }
+
     /// Starts the agent on a host; `command` is the path of this one there.
     fn agent(self, host: &str, command: &Path) -> Result<Command, String> {
         let verb = ["bench", "colocation-agent"];
         let mut all = match self {
-            Self::Ssh if is_here(host) => Command::new(command),
+            Self::Ssh if self.is_child(host) => Command::new(command),
             Self::Ssh => {
                 let mut ssh = Command::new(SSH[0]);
                 // A shell there takes the words apart.
@@ -123,6 +133,19 @@ impl Launcher {
     }
 }
 
+/// What scontrol says, if that is no error.
+fn scontrol_text(output: &Output) -> CommandResult<String> {
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = escape::line(said.trim());
+    Err(Error::Failed(format!(
+        "scontrol: {}: {said}",
+        output.status
+    )))
+}
+
 /// The first of these hosts that is not in an allocation.
 fn outside<'a>(hosts: &'a [String], allocated: &[&str]) -> Option<&'a String> {
     hosts
@@ -141,9 +164,34 @@ fn is_here(host: &str) -> bool {
 enum Heard {
     Event(Event),
     /// Something else, such as the words of a shell.
-    Words(String),
+    Words(Vec<u8>),
     /// Nothing any more.
     End,
+}
+
+/// No answer is longer: the longest has a result of 16 MiB, in which each byte may be six.
+const MOST_LINE: u64 = 128 << 20;
+/// No line that is shown is longer.
+const MOST_SHOWN: u64 = 4096;
+/// So many lines are kept of the first that are said, and of the last.
+const KEPT: usize = 100;
+
+/// The next line, or as much of it as is read of one.
+fn next_line(from: &mut impl BufRead, most: u64) -> Option<Vec<u8>> {
+    let mut line = Vec::new();
+    let n = from.take(most).read_until(b'\n', &mut line).ok()?;
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    }
+    (n > 0).then_some(line)
+}
+
+fn keep(said: &mut Vec<String>, line: &[u8]) {
+    if said.len() == 2 * KEPT {
+        said.remove(KEPT);
+    }
+    let most = line.len().min(MOST_SHOWN as usize);
+    said.push(String::from_utf8_lossy(&line[..most]).into_owned());
 }
 
 type Shared<T> = Arc<Mutex<T>>;
@@ -157,6 +205,8 @@ struct Peer {
     host: String,
     /// What reaches it.
     child: Option<Child>,
+    /// That is the agent.
+    is_agent: bool,
     /// To the thread that writes; nothing once it is told to end.
     requests: Option<Sender<Request>>,
     heard: Shared<Instant>,
@@ -199,13 +249,13 @@ fn read_all(
     heard: Shared<Instant>,
 ) {
     thread::spawn(move || {
-        for line in BufReader::new(output).split(b'\n') {
-            let Ok(line) = line else { break };
+        let mut output = BufReader::new(output);
+        while let Some(line) = next_line(&mut output, MOST_LINE) {
             *locked(&heard) = Instant::now();
             let what = match serde_json::from_slice(&line) {
                 Ok(Event::Beat) => continue,
                 Ok(event) => Heard::Event(event),
-                Err(_) => Heard::Words(String::from_utf8_lossy(&line).into_owned()),
+                Err(_) => Heard::Words(line),
             };
             if put.send((n, what)).is_err() {
                 return;
@@ -218,9 +268,9 @@ fn read_all(
 
 fn listen(errors: impl Read + Send + 'static, said: Shared<Vec<String>>) {
     thread::spawn(move || {
-        for line in BufReader::new(errors).split(b'\n') {
-            let Ok(line) = line else { break };
-            locked(&said).push(String::from_utf8_lossy(&line).into_owned());
+        let mut errors = BufReader::new(errors);
+        while let Some(line) = next_line(&mut errors, MOST_SHOWN) {
+            keep(&mut locked(&said), &line);
         }
     });
 }
@@ -240,6 +290,7 @@ impl Peer {
         Self {
             host: host.to_string(),
             child: None,
+            is_agent: false,
             requests: Some(requests),
             heard,
             said: Shared::default(),
@@ -257,9 +308,10 @@ impl Peer {
     ) -> Result<Self, String> {
         let name = command.get_program().to_string_lossy().into_owned();
         Setup {
-            // A key of the terminal is for this command, which tells them.
+            // A key of the terminal is for this command, which tells them. No signal
+            // comes when this ends, as srun would kill the agent for it: the end of
+            // its input tells each to set everything back.
             own_group: true,
-            dies_with_parent: Some(Signal::SIGTERM),
             ..Setup::default()
         }
         .apply(&mut command)
@@ -328,9 +380,15 @@ impl Drop for Peer {
         while waits && Instant::now() < deadline && matches!(child.try_wait(), Ok(None)) {
             thread::sleep(Duration::from_millis(20));
         }
+        let pid = Pid::from_raw(child.id() as i32);
         // An error means that nothing of it is left.
-        let _ = killpg(Pid::from_raw(child.id() as i32), Signal::SIGKILL);
-        let _ = child.wait();
+        if !self.is_agent {
+            let _ = killpg(pid, Signal::SIGKILL);
+            let _ = child.wait();
+        } else if matches!(child.try_wait(), Ok(None)) {
+            // It may still be at setting back, and ends by itself.
+            let _ = kill(pid, Signal::SIGTERM);
+        }
     }
 }
 
@@ -344,6 +402,11 @@ pub struct Cluster<'a> {
     used: usize,
     /// The file that has the program's result.
     answer: Option<String>,
+    /// How long each may take to end a run.
+    patience: Duration,
+    /// Not all was set back somewhere, or it is not known.
+    has_failed: bool,
+    has_ended: bool,
     stop: &'a dyn Fn() -> bool,
 }
 
@@ -362,7 +425,10 @@ impl<'a> Cluster<'a> {
             let peer = launcher
                 .agent(host, command)
                 .and_then(|agent| Peer::start(n, host, agent, put.clone()));
-            peers.push(peer.map_err(|why| Trouble::Lost(format!("{host} cannot be used: {why}")))?);
+            let mut peer =
+                peer.map_err(|why| Trouble::Lost(format!("{host} cannot be used: {why}")))?;
+            peer.is_agent = launcher.is_child(host);
+            peers.push(peer);
         }
         let mut all = Self {
             peers,
@@ -371,6 +437,9 @@ impl<'a> Cluster<'a> {
             work,
             used: hosts.len(),
             answer: None,
+            patience: RESTORE,
+            has_failed: false,
+            has_ended: false,
             stop,
         };
         all.greet()?;
@@ -396,14 +465,19 @@ impl<'a> Cluster<'a> {
     fn next(&mut self, time: Duration) -> Result<Option<(usize, Event)>, Trouble> {
         let found = match self.heard.recv_timeout(time) {
             // Nobody has asked it to.
-            Ok((n, Heard::Event(Event::Restored))) => {
+            Ok((n, Heard::Event(Event::Restored(failed)))) => {
+                let what = match failed.is_empty() {
+                    true => "its agent was ended, and has set back what was set",
+                    false => "its agent was ended, and has not set back all",
+                };
                 self.peers[n].is_restored = true;
-                self.peers[n].lose("its agent was ended, and has set back what was set");
+                self.peers[n].lose(what);
+                self.keeps(n, &failed);
                 None
             }
             Ok((n, Heard::Event(event))) => Some((n, event)),
             Ok((n, Heard::Words(words))) => {
-                locked(&self.peers[n].said).push(words);
+                keep(&mut locked(&self.peers[n].said), &words);
                 None
             }
             Ok((n, Heard::End)) => {
@@ -433,8 +507,22 @@ impl<'a> Cluster<'a> {
         count: usize,
         want: impl Fn(Event) -> Option<T>,
     ) -> Result<Vec<T>, Trouble> {
+        self.gather_until(None, count, want)
+    }
+
+    /// The same; who has not said it by then is lost.
+    fn gather_until<T>(
+        &mut self,
+        deadline: Option<Instant>,
+        count: usize,
+        want: impl Fn(Event) -> Option<T>,
+    ) -> Result<Vec<T>, Trouble> {
         let mut all: Vec<Option<T>> = (0..count).map(|_| None).collect();
         while all.iter().any(Option::is_none) {
+            if deadline.is_some_and(|deadline| Instant::now() > deadline) {
+                let late: Vec<bool> = all.iter().map(Option::is_none).collect();
+                return Err(self.lose_late(&late));
+            }
             if (self.stop)() {
                 return Err(Trouble::Interrupted);
             }
@@ -451,6 +539,24 @@ impl<'a> Cluster<'a> {
             }
         }
         Ok(all.into_iter().flatten().collect())
+    }
+
+    /// A machine has kept some of what was set there.
+    fn keeps(&mut self, n: usize, failed: &[String]) {
+        self.has_failed |= !failed.is_empty();
+        for why in failed {
+            warn(&format!("{}: not set back: {why}", self.peers[n].host));
+        }
+    }
+
+    /// Some have taken too long, though they still let hear something.
+    fn lose_late(&mut self, late: &[bool]) -> Trouble {
+        let peers = self.peers.iter_mut().zip(late);
+        for (peer, _) in peers.filter(|(_, late)| **late) {
+            peer.lose("it did not end the run");
+        }
+        let why = self.peers.iter().find_map(|peer| peer.lost.clone());
+        Trouble::Lost(why.unwrap_or_default())
     }
 
     /// What each is like.
@@ -492,9 +598,13 @@ impl<'a> Cluster<'a> {
 
     /// Has all of them set back what they have set, and end.
     fn end(&mut self) {
+        if std::mem::replace(&mut self.has_ended, true) {
+            return;
+        }
         let mut left: Vec<bool> = self.peers.iter().map(|peer| peer.lost.is_none()).collect();
-        let said_before: Vec<usize> = self.peers.iter().map(|p| locked(&p.said).len()).collect();
         for peer in &mut self.peers {
+            // What is said from now on is shown.
+            locked(&peer.said).clear();
             peer.ask(Request::End);
             // Nothing is wanted any more.
             peer.requests = None;
@@ -502,7 +612,15 @@ impl<'a> Cluster<'a> {
         let deadline = Instant::now() + RESTORE;
         while left.contains(&true) && Instant::now() < deadline {
             match self.heard.recv_timeout(LOOK) {
-                Ok((n, Heard::Event(Event::Restored) | Heard::End)) => left[n] = false,
+                Ok((n, Heard::Event(Event::Restored(failed)))) => {
+                    self.peers[n].is_restored = true;
+                    left[n] = false;
+                    self.keeps(n, &failed);
+                }
+                Ok((n, Heard::End)) if left[n] => {
+                    left[n] = false;
+                    self.peers[n].lose("it ended before it had set back all");
+                }
                 Ok(_) | Err(RecvTimeoutError::Timeout) => (),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -513,17 +631,18 @@ impl<'a> Cluster<'a> {
                 }
             }
         }
-        for ((peer, left), before) in self.peers.iter_mut().zip(left).zip(said_before) {
+        for (peer, left) in self.peers.iter_mut().zip(left) {
             if left {
                 peer.lose("it did not say that it has ended");
             }
             if peer.lost.is_some() && peer.is_greeted && !peer.is_restored {
                 let host = &peer.host;
+                self.has_failed = true;
                 warn(&format!(
                     "{host}: it is not known whether all was set back there"
                 ));
             }
-            for line in locked(&peer.said).iter().skip(before) {
+            for line in locked(&peer.said).iter() {
                 warn(&format!("{}: {}", peer.host, line.trim()));
             }
         }
@@ -577,13 +696,19 @@ impl Machines for Cluster<'_> {
         for peer in &self.peers[..self.used] {
             peer.ask(Request::Finish);
         }
-        let finished = self.gather(self.used, |event| match event {
-            Event::Finished { on_host, answer } => Some((*on_host, answer)),
+        let deadline = Some(Instant::now() + self.patience);
+        let finished = self.gather_until(deadline, self.used, |event| match event {
+            Event::Finished {
+                on_host,
+                answer,
+                failed,
+            } => Some((*on_host, answer, failed)),
             _ => None,
         })?;
         let wrap = |error: std::io::Error| format!("{}: {error}", dir.display());
         let mut all = Vec::new();
-        for (n, (mut on_host, answer)) in finished.into_iter().enumerate() {
+        for (n, (mut on_host, answer, failed)) in finished.into_iter().enumerate() {
+            self.keeps(n, &failed);
             on_host.host.clone_from(&self.peers[n].host);
             for record in &on_host.ranks {
                 let json = serde_json::to_vec(record).map_err(|error| error.to_string())?;
@@ -603,13 +728,22 @@ impl Machines for Cluster<'_> {
             peer.ask(Request::Abandon);
         }
         let mut left: Vec<bool> = (0..self.peers.len()).map(|n| n < self.used).collect();
+        let deadline = Instant::now() + self.patience;
         // Also if the study is to stop: they end what goes on.
         while left.contains(&true) {
+            if Instant::now() > deadline {
+                return Err(self.lose_late(&left));
+            }
             if let Some((n, Event::Abandoned)) = self.next(LOOK)? {
                 left[n] = false;
             }
         }
         Ok(())
+    }
+
+    fn set_back(&mut self) -> bool {
+        self.end();
+        !self.has_failed
     }
 
     fn place(&self, nodes: u32) -> Place {
@@ -658,10 +792,9 @@ pub fn check_alike(
                 first.nodes.len()
             ));
         }
-        if one.allowed_cpus < one.cpus() {
+        if let Some(allowed) = one.allowed_cpus.filter(|&allowed| allowed < one.cpus()) {
             return Err(format!(
-                "{host}: only {} of its {} CPUs may be used: have the whole machine",
-                one.allowed_cpus,
+                "{host}: only {allowed} of its {} CPUs may be used: have the whole machine",
                 one.cpus()
             ));
         }
@@ -707,6 +840,9 @@ mod tests {
             work: "/study".into(),
             used: hosts.len(),
             answer: None,
+            patience: RESTORE,
+            has_failed: false,
+            has_ended: false,
             stop: &|| false,
         }
     }
@@ -872,6 +1008,69 @@ mod tests {
         assert_eq!(lost(trouble), "n1 lost: Connection reset by peer");
     }
 
+    /// One that greets and says nothing more. Both ends stay open.
+    fn greeting() -> Cluster<'static> {
+        let mut all = cluster(&["n1"], |n, put| {
+            let (input, requests) = stream();
+            let (events, mut output) = stream();
+            let version = VERSION.into();
+            write_line(&mut output, &Event::Hello { version }).unwrap();
+            std::mem::forget((input, output));
+            Peer::new(n, "n1", requests, events, put)
+        });
+        all.greet().unwrap();
+        all.patience = Duration::from_millis(300);
+        all
+    }
+
+    #[test]
+    fn who_does_not_end_a_run_is_lost() {
+        let want = "n1 lost: it did not end the run";
+        assert_eq!(lost(greeting().abandon().unwrap_err()), want);
+        let why = greeting().finish(Path::new("/")).unwrap_err();
+        assert_eq!(lost(why), want);
+    }
+
+    #[test]
+    fn who_ends_without_a_word_has_not_set_back_all() {
+        let words = format!("{{\"hello\":{{\"version\":\"{VERSION}\"}}}}\n");
+        let ended = |words: String| {
+            let mut cluster = saying(words.leak());
+            cluster.greet().unwrap();
+            let is_set_back = cluster.set_back();
+            let peer = &cluster.peers[0];
+            (peer.is_restored, peer.lost.clone(), is_set_back)
+        };
+        let why = "n1 lost: it ended before it had set back all";
+        assert_eq!(ended(words.clone()), (false, Some(why.into()), false));
+        assert_eq!(
+            ended(format!("{words}{{\"restored\":[]}}\n")),
+            (true, None, true)
+        );
+        let words = format!("{words}{{\"restored\":[\"no\"]}}\n");
+        assert_eq!(ended(words), (true, None, false));
+    }
+
+    #[test]
+    fn of_many_words_the_first_and_the_last_are_kept() {
+        let text = "a\nbcde\n\nf";
+        let mut from = BufReader::new(text.as_bytes());
+        let lines = std::iter::from_fn(|| next_line(&mut from, 3));
+        let lines: Vec<String> = lines.map(|line| String::from_utf8(line).unwrap()).collect();
+        assert_eq!(lines, ["a", "bcd", "e", "", "f"]);
+        let mut said = Vec::new();
+        for n in 0..1000 {
+            keep(&mut said, format!("{n}").as_bytes());
+        }
+        assert_eq!(said.len(), 2 * KEPT);
+        assert_eq!(
+            (said[KEPT - 1].as_str(), said[KEPT].as_str()),
+            ("99", "900")
+        );
+        keep(&mut said, &[b'x'; 1 << 20]);
+        assert_eq!(said.last().unwrap().len() as u64, MOST_SHOWN);
+    }
+
     #[test]
     fn who_says_nothing_is_lost() {
         let mut cluster = cluster(&["n1"], |n, put| {
@@ -918,6 +1117,27 @@ mod tests {
         );
     }
 
+    #[test]
+    fn an_agent_here_is_asked_to_end_and_not_killed() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("set-back");
+        let mut command = Command::new("sh");
+        let script = "trap 'sleep 1; echo > \"$1\"; exit' TERM; echo; while :; do sleep 0.1; done";
+        command.args(["-c", script, "sh"]).arg(&file);
+        let (put, heard) = channel();
+        let mut peer = Peer::start(0, "localhost", command, put).unwrap();
+        peer.is_agent = true;
+        // The trap is set.
+        assert!(matches!(heard.recv().unwrap(), (0, Heard::Words(_))));
+        peer.lose("it is stuck");
+        drop(peer);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !file.exists() {
+            assert!(Instant::now() < deadline);
+            thread::sleep(LOOK);
+        }
+    }
+
     fn words(command: &Command) -> String {
         let all = std::iter::once(command.get_program()).chain(command.get_args());
         let all: Vec<_> = all.map(|word| word.to_string_lossy()).collect();
@@ -944,9 +1164,19 @@ mod tests {
         assert!(srun.contains(" --nodelist=n7 /opt"), "{srun}");
         assert!(Launcher::Srun.mpirun().contains(&"slurm".to_string()));
         assert!(Launcher::Ssh.mpirun().contains(&SSH.join(" ")));
+        assert!(ssh.contains(" ControlPath=none "), "{ssh}");
         let hosts = ["n1", "n3"].map(String::from);
         assert_eq!(outside(&hosts, &["n1", "n2"]), Some(&hosts[1]));
         assert_eq!(outside(&hosts, &["n3", "n1"]), None);
+    }
+
+    #[test]
+    fn what_scontrol_says_counts_unless_it_failed() {
+        let run = |script: &str| Command::new("sh").args(["-c", script]).output().unwrap();
+        let text = scontrol_text(&run("echo n1")).unwrap();
+        assert_eq!(text, "n1\n");
+        let why = scontrol_text(&run("echo n1; echo no hosts >&2; exit 3")).unwrap_err();
+        assert_eq!(why.to_string(), "scontrol: exit status: 3: no hosts");
     }
 
     #[test]
@@ -972,7 +1202,7 @@ mod tests {
         other[1].versions.insert("module".into(), "0.0.9".into());
         assert_eq!(why(&other), "n2 has module '0.0.9', n1 has 'none'");
         let mut other = facts();
-        other[1].allowed_cpus = 0;
+        other[1].allowed_cpus = Some(0);
         let want = "n2: only 0 of its 1 CPUs may be used: have the whole machine";
         assert_eq!(why(&other), want);
         let mut other = facts();

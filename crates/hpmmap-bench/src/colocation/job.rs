@@ -136,6 +136,8 @@ pub trait Machines {
     fn finish(&mut self, dir: &Path) -> Result<Vec<OnHost>, Trouble>;
     /// The run has failed: nothing of it goes on.
     fn abandon(&mut self) -> Result<(), Trouble>;
+    /// Sets everything back: false if that failed, which is said.
+    fn set_back(&mut self) -> bool;
     /// Where the ranks are to be started.
     fn place(&self, nodes: u32) -> Place;
 }

@@ -281,6 +281,16 @@ impl Plan {
             ));
         }
         plan.parameters.check()?;
+        let cells = plan.runs.iter().map(|run| &run.cell);
+        let all = cells.chain(plan.left_out.iter().map(|one| &one.cell));
+        for cell in all {
+            if !plan.parameters.nodes.contains(&cell.nodes) {
+                return Err(format!(
+                    "{cell}: the study has no runs on {} nodes",
+                    cell.nodes
+                ));
+            }
+        }
         Ok(plan)
     }
 
@@ -558,6 +568,22 @@ pub mod tests {
             error.to_string().contains("there is no study in"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_plan_is_of_the_nodes_that_it_has() {
+        let read = |plan: &Plan| Plan::parse(&serde_json::to_vec(plan).unwrap());
+        assert!(read(&plan()).is_ok());
+        let mut other = plan();
+        other.runs[0].cell.nodes = 9;
+        let why = read(&other).unwrap_err();
+        assert!(why.ends_with("has no runs on 9 nodes"), "{why}");
+        let mut other = plan();
+        let mut cell = other.runs[0].cell;
+        cell.nodes = 0;
+        let reason = String::new();
+        other.left_out.push(LeftOut { cell, reason });
+        assert!(read(&other).is_err());
     }
 
     #[test]

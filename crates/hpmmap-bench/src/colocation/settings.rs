@@ -8,7 +8,7 @@ use hpmmap_base::size::short;
 use hpmmap_host::{Root, pool};
 
 use super::plan::{Cell, Manager, Parameters};
-use crate::machine::{HUGETLB, Prepared, THP, hugetlb_free, pools_free, thp};
+use crate::machine::{HUGETLB, Prepared, THP, hugetlb_free, pools_free, say_not_set_back, thp};
 use crate::plan::LARGE_PAGE;
 
 /// How often what the pools lack is asked for again.
@@ -72,6 +72,8 @@ pub struct Settings {
     base: Prepared,
     memory: Prepared,
     now: Option<Setting>,
+    /// What could not be set back before a run.
+    failed: Vec<String>,
 }
 
 impl Settings {
@@ -82,7 +84,22 @@ impl Settings {
             base: Prepared::new(root),
             memory: Prepared::new(root),
             now: None,
+            failed: Vec::new(),
         }
+    }
+
+    /// What could not be set back since this was asked.
+    pub fn failed(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.failed)
+    }
+
+    /// Sets everything back: what could not be, and why.
+    pub fn set_back(&mut self) -> Vec<String> {
+        self.now = None;
+        let mut failed = self.failed();
+        failed.extend(self.memory.set_back());
+        failed.extend(self.base.set_back());
+        failed
     }
 
     /// For a run of `cell`.
@@ -103,7 +120,8 @@ impl Settings {
             return Ok(());
         }
         self.now = None;
-        self.memory.restore();
+        let failed = self.memory.set_back();
+        self.failed.extend(failed);
         if want.reserved_bytes > 0 {
             let file = format!("{HUGETLB}/nr_hugepages");
             let there: u64 = self.root.read_number(&file)?;
@@ -130,6 +148,12 @@ impl Settings {
         }
         self.now = Some(want);
         Ok(())
+    }
+}
+
+impl Drop for Settings {
+    fn drop(&mut self) {
+        say_not_set_back(&self.set_back());
     }
 }
 
@@ -228,6 +252,25 @@ mod tests {
         assert_eq!(read(SCHEDSTATS), "0");
         assert_eq!(read(&pages), "3");
         assert_eq!(read(THP), "madvise");
+    }
+
+    #[test]
+    fn what_could_not_be_set_back_is_told_once() {
+        let fixture = Fixture::new();
+        fixture.write(THP, "always [madvise] never\n");
+        let mut parameters = parameters();
+        parameters.prepare = true;
+        let mut settings = Settings::new(&fixture.root());
+        settings
+            .set(&cell(Manager::Thp, Workload::Minicg), &parameters)
+            .unwrap();
+        let file = fixture.path().join(THP);
+        std::fs::remove_file(&file).unwrap();
+        std::fs::create_dir(&file).unwrap();
+        let failed = settings.set_back();
+        assert_eq!(failed.len(), 1);
+        assert!(failed[0].contains(THP), "{failed:?}");
+        assert!(settings.set_back().is_empty());
     }
 
     #[test]

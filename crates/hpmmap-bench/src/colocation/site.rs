@@ -20,7 +20,7 @@ use super::rank::{self, RankRecord};
 use super::record::OnHost;
 use super::settings::{self, Settings};
 use super::workload::{self, Start};
-use crate::machine::{self, hugetlb_free, pools_free};
+use crate::machine::{self, hugetlb_free, pools_free, say_not_set_back};
 
 /// Another one at each boot.
 const BOOT: &str = "proc/sys/kernel/random/boot_id";
@@ -66,7 +66,7 @@ pub struct Program {
 }
 
 /// What a machine is like.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
     /// Its own name.
     pub hostname: String,
@@ -74,8 +74,8 @@ pub struct Facts {
     pub boot: String,
     /// CPUs, by node.
     pub nodes: Vec<Vec<u32>>,
-    /// How many of them this process may use.
-    pub allowed_cpus: u32,
+    /// How many of them this process may use, of a host of several.
+    pub allowed_cpus: Option<u32>,
     /// All memory.
     pub memory_bytes: u64,
     /// Kernel, module, command, mpirun, compiler.
@@ -123,11 +123,23 @@ impl Facts {
                 .unwrap_or_default(),
             boot: root.read(BOOT).unwrap_or_default(),
             nodes,
-            allowed_cpus: allowed_cpus()?,
+            allowed_cpus: None,
             memory_bytes: total.unwrap_or(0) * 1024,
             versions,
             machine: machine::machine(root),
             programs: programs.collect(),
+        })
+    }
+
+    /// Of this machine as one of several, all of which is to be used.
+    pub fn look_at_host(
+        root: &Root,
+        workloads: &[Workload],
+        apps: Option<&Path>,
+    ) -> CommandResult<Self> {
+        Ok(Self {
+            allowed_cpus: Some(allowed_cpus()?),
+            ..Self::look(root, workloads, apps)?
         })
     }
 
@@ -282,6 +294,17 @@ impl<'a> Site<'a> {
         }
     }
 
+    /// What could not be set back before the runs since this was asked.
+    pub fn failed(&mut self) -> Vec<String> {
+        self.settings.failed()
+    }
+
+    /// Ends the neighbours and sets everything back: what could not be, and why.
+    pub fn set_all_back(&mut self) -> Vec<String> {
+        self.end();
+        self.settings.set_back()
+    }
+
     /// Ends the neighbours.
     fn end(&mut self) -> Option<Ended> {
         let running = self.running.take()?;
@@ -370,6 +393,12 @@ impl Machines for Site<'_> {
     fn abandon(&mut self) -> Result<(), Trouble> {
         self.end();
         Ok(())
+    }
+
+    fn set_back(&mut self) -> bool {
+        let failed = self.set_all_back();
+        say_not_set_back(&failed);
+        failed.is_empty()
     }
 
     fn place(&self, _nodes: u32) -> Place {

@@ -403,20 +403,26 @@ pub struct Scale<'a> {
     pub manager: Manager,
     /// By the number.
     pub cells: Vec<&'a CellSummary>,
+    /// All that the study is of.
+    pub nodes: &'a [u32],
 }
 
 impl Scale<'_> {
-    /// The runtime on so many.
-    pub fn seconds(&self, nodes: u32) -> Option<f64> {
-        let cell = self.cells.iter().find(|one| one.cell.nodes == nodes)?;
-        Some(cell.seconds.mean)
+    fn on(&self, nodes: u32) -> Option<&CellSummary> {
+        let mut cells = self.cells.iter();
+        cells.find(|one| one.cell.nodes == nodes).copied()
     }
 
-    /// Over that on the fewest, less one.
+    /// The runtime on so many.
+    pub fn seconds(&self, nodes: u32) -> Option<f64> {
+        Some(self.on(nodes)?.seconds.mean)
+    }
+
+    /// That on the most over that on the fewest of the study, less one.
     pub fn growth(&self) -> Option<Estimate> {
-        let (first, last) = (self.cells.first()?, self.cells.last()?);
-        let is_other = first.cell.nodes != last.cell.nodes;
-        is_other.then(|| less_one(ratio(&last.seconds, &first.seconds)))
+        let (first, last) = (*self.nodes.first()?, *self.nodes.last()?);
+        let (few, most) = (self.on(first)?, self.on(last)?);
+        (first != last).then(|| less_one(ratio(&most.seconds, &few.seconds)))
     }
 }
 
@@ -762,6 +768,7 @@ impl Summary {
                 neighbour,
                 manager,
                 cells,
+                nodes: &self.parameters.nodes,
             })
             .collect()
     }
@@ -1023,6 +1030,10 @@ pub mod tests {
             (Some(10.0), Some(11.0))
         );
         assert!((hpmmap.growth().unwrap().value - 0.1).abs() < 1e-9);
+        // It is not that of another pair.
+        let mut longer = of_two_hosts();
+        longer.parameters.nodes = vec![1, 2, 4];
+        assert!(longer.scales(Workload::Lammps)[0].growth().is_none());
     }
 
     #[test]

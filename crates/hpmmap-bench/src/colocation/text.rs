@@ -260,9 +260,6 @@ fn claims(summary: &Summary) -> Vec<String> {
         ))
     }));
     all.push(wrapped(CLAIMS_NOTE));
-    if summary.emulated {
-        all.push(wrapped(EMULATED_NODES_NOTE));
-    }
     all
 }
 
@@ -387,6 +384,9 @@ pub fn text(summary: &Summary) -> String {
         }
     }
     all.extend(claims(summary));
+    if summary.emulated && summary.has_hosts() {
+        all.push(wrapped(EMULATED_NODES_NOTE));
+    }
     all.extend(summary.verdicts().iter().map(|verdict| wrapped(verdict)));
     if summary.emulated && !summary.parameters.icount {
         all.push(wrapped(EMULATED_NOTE));
@@ -519,16 +519,29 @@ mod tests {
         assert!(widest.len() <= 80, "{widest}");
         for part in [
             "lammps on 2 nodes: runtimes",
-            "hpmmap   c       n2     10.000     100                       2     3.0",
+            "hpmmap   c       n2     10.000     100                      2     3.0",
             "lammps: seconds on so many nodes",
             "hpmmap   none    10.000  11.000  +10.00 [+10.00, +10.00]",
             "    2  c       thp   lammps ",
+        ] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for part in [
             "InfiniBand: HPMMAP best, by more the more nodes. Here,",
             "THP: +16.7 % on 1, +15.4 % on 2.",
             "gives no numbers",
             "A network of emulated machines",
         ] {
-            assert!(text.contains(part), "{part} is not in\n{text}");
+            assert!(words(&text).contains(part), "{part} is not in\n{text}");
         }
+        // Also of programs that the paper says nothing of.
+        summary.comparisons.clear();
+        let text = super::text(&summary);
+        assert!(!words(&text).contains("gives no numbers"), "{text}");
+        assert!(
+            words(&text).contains("A network of emulated machines"),
+            "{text}"
+        );
     }
 }

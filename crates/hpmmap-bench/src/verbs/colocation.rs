@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::env;
+use std::ffi::OsString;
 use std::fs::{self, Permissions};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -46,8 +48,14 @@ pub fn perform(args: &BenchColocationArgs) -> Result<ExitCode> {
     let then = then.map(|dir| read(dir, args.report)).transpose()?;
     if let Some((store, plan, runs)) = &then {
         let is_whole = runs.len() == plan.runs.len();
-        if args.report || (is_whole && !plan.parameters.hosts.is_empty()) {
+        if args.report {
             return conclude(args, store, plan, runs);
+        }
+        if is_whole && !plan.parameters.hosts.is_empty() {
+            return match changed_since(args, &plan.parameters)? {
+                None => conclude(args, store, plan, runs),
+                Some(why) => Err(cannot_go_on(store.dir(), &why)),
+            };
         }
     }
     let stop = Arc::new(AtomicBool::new(false));
@@ -85,7 +93,7 @@ pub fn perform(args: &BenchColocationArgs) -> Result<ExitCode> {
     };
     let mut machines = here.machines(&study.plan.parameters, args.cache.clone());
     let ended = study.run_all(&mut *machines);
-    // Everything is set back.
+    let is_set_back = machines.set_back();
     drop(machines);
     drop(here);
     let Study {
@@ -98,7 +106,11 @@ pub fn perform(args: &BenchColocationArgs) -> Result<ExitCode> {
     ended?;
     // Nothing is left to be set back.
     sigpipe::restore();
-    conclude(args, &store, &plan, &runs)
+    let status = conclude(args, &store, &plan, &runs)?;
+    Ok(match is_set_back {
+        true => status,
+        false => ExitCode::FAILURE,
+    })
 }
 
 /// The machines of a study, this one or others, and what they are like.
@@ -273,21 +285,44 @@ fn connect<'a>(
     stop: &'a dyn Fn() -> bool,
 ) -> Result<Cluster<'a>> {
     let base = args.work.as_deref().unwrap_or(Path::new(WORK));
-    if !base.is_absolute() {
-        return Err(Error::Usage(format!(
-            "--work {}: with --hosts it must be an absolute path, it is one of each host",
-            base.display()
-        )));
+    let named = [
+        ("work", Some(base)),
+        ("apps", args.apps.as_deref()),
+        ("cache", args.cache.as_deref()),
+    ];
+    for (option, path) in named {
+        if let Some(path) = path.filter(|path| !path.is_absolute()) {
+            return Err(Error::Usage(format!(
+                "--{option} {}: with --hosts it must be an absolute path, it is one of each host",
+                path.display()
+            )));
+        }
     }
-    let name = format!("hpmmap-colocation-{}-{}", now(), std::process::id());
-    let launcher = Launcher::choose(hosts)?;
     let command = env::current_exe()?;
+    let paths = named.into_iter().filter_map(|(_, path)| path);
+    for path in paths.chain([command.as_path()]) {
+        if path.to_str().is_none() {
+            let path = path.display();
+            return Err(Error::Usage(format!(
+                "{path}: hosts are told paths in UTF-8, which this is not"
+            )));
+        }
+    }
+    // Nobody can have made it before, where all may.
+    let name = format!("hpmmap-colocation-{:016x}", RandomState::new().hash_one(0));
+    let launcher = Launcher::choose(hosts)?;
     Cluster::connect(hosts, launcher, &command, base.join(name), stop).map_err(before_it)
 }
 
 /// What mpirun is told of the network by the environment.
 fn mpi_settings() -> String {
-    let mut all: Vec<String> = env::vars()
+    settings_of(env::vars_os())
+}
+
+fn settings_of(variables: impl Iterator<Item = (OsString, OsString)>) -> String {
+    let text = |part: OsString| part.to_string_lossy().into_owned();
+    let mut all: Vec<String> = variables
+        .map(|(name, value)| (text(name), text(value)))
         .filter(|(name, _)| name.starts_with("OMPI_MCA_"))
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
@@ -476,6 +511,15 @@ fn changed(then: &Parameters, now: &Parameters) -> Option<String> {
     Some(format!(
         "it was begun {old}, not with {asked}: leave the option out"
     ))
+}
+
+/// The same, of a study whose machines are not needed any more.
+fn changed_since(args: &BenchColocationArgs, then: &Parameters) -> Result<Option<String>> {
+    let machine = Facts {
+        nodes: vec![[&then.rank_cpus[..], &then.other_cpus].concat()],
+        ..Facts::default()
+    };
+    Ok(changed(then, &decided(args, &machine, Some(then))?))
 }
 
 type Opened = (Store, Plan, Vec<Run>);
@@ -817,6 +861,8 @@ fn conclude(
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
     use super::*;
     use crate::cli::{BenchVerb, tests::parse};
 
@@ -832,7 +878,7 @@ mod tests {
             hostname: "n".into(),
             boot: "b".into(),
             nodes: vec![vec![0, 1, 2, 3, 4, 5], vec![6, 7, 8, 9, 10, 11]],
-            allowed_cpus: 12,
+            allowed_cpus: Some(12),
             memory_bytes: 16 << 30,
             versions: BTreeMap::new(),
             machine: BTreeMap::new(),
@@ -910,6 +956,36 @@ mod tests {
     }
 
     #[test]
+    fn paths_on_hosts_are_absolute() {
+        for option in ["--work=x", "--apps=x", "--cache=x"] {
+            let args = args(&["--hosts=n1,n2", option]);
+            let error = connect(&args, &args.hosts, &|| false).err().unwrap();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains("an absolute path"), "{error}");
+        }
+    }
+
+    #[test]
+    fn paths_on_hosts_are_text() {
+        let mut args = args(&["--hosts=n1,n2"]);
+        args.work = Some(OsString::from_vec(b"/x\xff".to_vec()).into());
+        let error = connect(&args, &args.hosts, &|| false).err().unwrap();
+        assert!(error.to_string().ends_with("which this is not"), "{error}");
+    }
+
+    #[test]
+    fn settings_of_mpi_are_told_whatever_the_environment_has() {
+        let text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+        let variables = [
+            (text(b"X\xff"), text(b"1")),
+            (text(b"OMPI_MCA_btl"), text(b"tcp\xff")),
+            (text(b"OMPI_MCA_a"), text(b"2")),
+        ];
+        let found = settings_of(variables.into_iter());
+        assert_eq!(found, "OMPI_MCA_a=2 OMPI_MCA_btl=tcp\u{fffd}");
+    }
+
+    #[test]
     fn a_study_goes_on_with_its_own_options() {
         let then = of(&["--repeat", "3", "--quick", "--workload", "lammps"]);
         let again = |words: &[&str]| {
@@ -926,6 +1002,13 @@ mod tests {
             again(&["--prepare"]).unwrap(),
             "it was begun without --prepare, not with --prepare: leave the option out"
         );
+        let then = of(&["--hosts=n1,n2", "--repeat=3"]);
+        let since = |words: &[&str]| changed_since(&args(words), &then).unwrap();
+        assert_eq!(since(&[]), None);
+        assert_eq!(since(&["--hosts=n1,n2", "--ranks=8"]), None);
+        for other in ["--repeat=5", "--ranks=4", "--hosts=n1,n3"] {
+            assert!(since(&[other]).unwrap().contains(other), "{other}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use hpmmap_base::output::print;
 use hpmmap_base::replace::{self, describe};
 use hpmmap_host::Root;
 use hpmmap_sys::uapi;
+use nix::sys::stat::{Mode, umask};
 use serde::Serialize;
 
 use crate::cli::CdiArgs;
@@ -22,6 +23,8 @@ pub fn perform(args: &CdiArgs) -> Result<ExitCode> {
     let json = specification(&Root::default())?;
     match &args.output {
         Some(path) => {
+            // Runtimes of all users read it; this process makes nothing else.
+            umask(Mode::S_IWGRP | Mode::S_IWOTH);
             make_directory(path)?;
             replace::write(path, format!("{json}\n"))?;
         }

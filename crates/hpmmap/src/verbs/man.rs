@@ -288,7 +288,7 @@ const MORE: [More; 23] = [
             ),
             (
                 "On one and on two nodes of an allocation of Slurm:",
-                &["# salloc -N2 --exclusive hpmmap bench colocation --prepare --hosts n1,n2"],
+                &["# salloc -w n1,n2 --exclusive hpmmap bench colocation --prepare --hosts n1,n2"],
             ),
         ],
         files: &[DEVICE, SYSFS],

@@ -101,10 +101,11 @@ fn job_state(root: &Root, job: job::Job) -> Result<Option<JobState>> {
 
 /// For Prometheus, which is told so if there is no module.
 fn metrics(root: &Root) -> Result<String> {
-    if !pool::is_loaded(root) {
-        return Ok(prometheus::text_without_module());
-    }
-    let status = Status::read(root)?.complete(root);
+    let status = match Status::read(root) {
+        // It may go while it is read.
+        Err(_) if !pool::is_loaded(root) => return Ok(prometheus::text_without_module()),
+        read => read?.complete(root),
+    };
     let contexts: Vec<Context> = status.contexts.into_iter().map(|one| one.context).collect();
     let jobs: Option<Vec<JobState>> = status
         .jobs
