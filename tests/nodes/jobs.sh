@@ -4,6 +4,7 @@
 slurm_fails_loudly
 
 step 'a hundred jobs'
+oom_is_wanted
 within 120 idle || fail "the node is not idle: $(sinfo)"
 hpmmap pool limit --user alice --size none
 hpmmap pool limit --default --size none

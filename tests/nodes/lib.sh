@@ -98,3 +98,6 @@ everywhere() {
 		on "n$n" "$1" || return
 	done
 }
+
+# From here on Linux's call trace of who asked for memory is no complaint.
+oom_is_wanted() { echo 'hpmmap-test: the OOM killer is wanted' >/dev/kmsg; }

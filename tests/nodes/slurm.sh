@@ -103,6 +103,7 @@ cat /tmp/batch.out
 grep -x '[1-9]' /tmp/batch.out || fail 'the step of sbatch --hpmmap is not registered'
 
 step 'killed, cancelled, out of memory'
+oom_is_wanted
 as alice srun --hpmmap=strict,report --gres=hpmmap:128M sh -c 'sleep 600' >/tmp/killed 2>&1 &
 job=$!
 within 60 registered || fail 'the job does not register'
