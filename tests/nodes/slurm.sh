@@ -13,8 +13,21 @@ within 120 idle || fail "the node is not idle: $(sinfo; tail /var/log/slurm/*.lo
 hpmmap pool limit --user alice --size none
 hpmmap pool limit --default --size none
 
+# Until the other task is there, and long enough that it sees this one, too.
+sees_two() {
+	cat <<-'END'
+		for i in $(seq 120); do
+			n=$(cat /sys/kernel/hpmmap/contexts/*/pid 2>/dev/null | wc -l)
+			[ $n -lt 2 ] || break
+			sleep 0.5
+		done
+		echo $n
+		sleep 5
+	END
+}
+
 step 'a task is registered, and reported'
-said=$(as alice srun -n2 --hpmmap=strict,report sh -c "$(need 40); sleep 2; cat /sys/kernel/hpmmap/contexts/*/pid | wc -l") || fail "srun: $said"
+said=$(as alice srun -n2 --hpmmap=strict,report sh -c "$(need 40); $(sees_two)") || fail "srun: $said"
 echo "$said"
 [ "$(echo "$said" | grep -cx '[2-9]')" = 2 ] || fail 'both tasks see two processes at least'
 [ "$(echo "$said" | grep -c 'hpmmap: task [01]: peak [1-9][0-9]* MB of the pools')" = 2 ] || fail 'there are not two reports'
