@@ -380,7 +380,7 @@ static int veto_try(const char *symbol, bool (*is_forbidden)(unsigned long arg))
 	if (is_held(&veto))
 		return veto.error;
 	ret = veto_install(symbol, is_forbidden);
-	if (ret && !is_held(&veto))
+	if (ret)
 		hold(&veto, ret);
 	return ret;
 }

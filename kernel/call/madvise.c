@@ -15,7 +15,6 @@
 #include "as/range.h"
 #include "as/reuse.h"
 #include "as/vma.h"
-#include "as/zap.h"
 #include "call/handle.h"
 #include "call/sys.h"
 
