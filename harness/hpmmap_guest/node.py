@@ -23,13 +23,10 @@ from .roots import NODES, SUITES, Tree, archive, remove, run_logged
 
 # Files of every node.
 SKELETON = Path(__file__).resolve().with_name("skeleton")
-# What every root file system has.
+# Of the root file system.
 _PACKAGES = (
     "apt", "bash-completion", "dbus", "dkms", "grub2-common", "grub-pc-bin", "initramfs-tools", "kmod",
     "linux-headers-amd64", "linux-image-amd64", "procps", "psmisc", "systemd-sysv", "udev", "util-linux",
-)  # fmt: skip
-# What nodes have beside it.
-_OF_NODES = (
     "munge", "slurm-client", "slurmctld", "slurmd", "slurm-wlm-basic-plugins", "openmpi-bin", "libopenmpi-dev", "gcc",
     "libc6-dev", "make", "podman", "crun", "uidmap", "dbus-user-session", "libpam-systemd", "prometheus-node-exporter",
     "curl",
@@ -53,11 +50,6 @@ mkdir -p /var/lib/slurm/slurmctld /var/lib/slurm/slurmd /var/log/slurm
 chown -R slurm: /var/lib/slurm /var/log/slurm
 update-initramfs -u -k all
 """
-
-
-def base(suite: str, packages: Sequence[str] = ()) -> Path:
-    """An archive of a root file system with these packages beside those that every one has."""
-    return archive(suite, (*_PACKAGES, *packages))
 
 
 @dataclass(frozen=True)
@@ -104,7 +96,7 @@ def image(suite: str) -> Image:
     NODES.mkdir(parents=True, exist_ok=True)
     debs = packages_of(suite)
     with _locked(NODES / f"image-{suite}.lock"):
-        root = base(suite, (*_OF_NODES, *_OF_SUITES.get(suite, ())))
+        root = archive(suite, (*_PACKAGES, *_OF_SUITES.get(suite, ())))
         made = Image(suite, NODES / f"image-{suite}-{image_key(root, debs)}")
         if not made.disk.exists():
             for old in NODES.glob(f"image-{suite}-*"):
