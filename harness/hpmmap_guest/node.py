@@ -31,7 +31,7 @@ _PACKAGES = (
     "libc6-dev", "make", "podman", "crun", "uidmap", "dbus-user-session", "libpam-systemd", "prometheus-node-exporter",
     "curl",
 )  # fmt: skip
-_OF_SUITES = {"bookworm": ("lammps", "hpcc")}
+_OF_SUITES = {"bookworm": ("lammps", "hpcc", "openssh-server")}
 _DISK = "10G"
 # What would run beside the tests, some time after the boot, and what nobody looks at.
 _MASKED = (

@@ -1,17 +1,12 @@
 # The co-location study on two nodes, in an allocation of Slurm: stopped, gone on with, a node lost; nothing is left set.
 # nodes: 2
 # suites: bookworm
+# files: study.lib
 # timeout: 3600
 
 slurm_fails_loudly
-STUDY=/root/study
-# There is one network, and nothing else is to be looked for.
-export OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,vader,tcp OMPI_MCA_btl_tcp_if_include=10.0.0.0/24
+. /srv/study.lib
 
-settings() {
-	everywhere 'cat /sys/kernel/mm/transparent_hugepage/enabled /proc/sys/kernel/sched_schedstats /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages $POOL; ls -d /var/tmp/hpmmap-colocation-* 2>/dev/null; ps -e -o comm= | grep -xE "make|cc1|mpirun|orted|lmp"; true'
-}
-unchanged() { settings | diff /tmp/settings - >/tmp/changed; }
 study() { # OPTION...
 	salloc --quiet -N2 --exclusive --mem=1500 hpmmap bench colocation --verbose "$@"
 }
@@ -19,8 +14,7 @@ ended() { [ "$(cat $STUDY/runs.jsonl 2>/dev/null | wc -l)" -ge "$1" ] || ! kill 
 
 step 'two nodes'
 within 240 idle || fail "the nodes are not idle: $(sinfo)"
-everywhere 'echo madvise >/sys/kernel/mm/transparent_hugepage/enabled'
-settings | tee /tmp/settings
+remember_settings
 
 step 'what cannot be'
 refused() { # WORDS OPTION...
@@ -48,7 +42,7 @@ pkill -TERM -x -P "$(pgrep -x salloc)" hpmmap || fail "there is no command: $(ca
 wait $pid && fail "the study did not fail: $(cat /tmp/said)"
 cat /tmp/said
 grep 'interrupted after [23] of 8 runs; go on with: hpmmap bench colocation --resume' /tmp/said || fail 'the end does not say how to go on'
-within 60 unchanged || fail "left changed: $(cat /tmp/changed)"
+all_set_back
 within 60 idle || fail "the nodes are $(sinfo)"
 
 step 'a node is not to be reached for two minutes'
@@ -69,25 +63,9 @@ within 120 unchanged || fail "left changed: $(cat /tmp/changed)"
 step 'gone on with'
 study --resume $STUDY >/tmp/said 2>&1 || fail "the study: $(cat /tmp/said)"
 cat /tmp/said
-for words in 'lammps on 2 nodes: runtimes' 'lammps: seconds on so many nodes' 'LAMMPS (lammps) beside C' 'emulated'; do
-	grep -F "$words" /tmp/said >/dev/null || fail "no '$words' in the report"
-done
-within 60 unchanged || fail "left changed: $(cat /tmp/changed)"
-perl -MJSON::PP -0777 -ne '
-my $s = decode_json($_);
-$s->{ended} == 8 && !@{$s->{failures}} && !@{$s->{left_out}} or die "not all have ended well\n";
-my @two = grep { $_->{nodes} == 2 } @{$s->{cells}};
-@two == 4 or die "not four combinations on two nodes\n";
-for my $c (@two) {
-	join(" ", map { $_->{host} } @{$c->{hosts}}) eq "n1 n2" or die "not two hosts\n";
-	for my $h (@{$c->{hosts}}) {
-		print "$c->{manager} $c->{neighbour} ", JSON::PP->new->canonical->encode($h), "\n";
-		$h->{seconds} > 0 && defined $h->{late_faults} or die "no figures\n";
-		next unless $c->{manager} eq "hpmmap";
-		$h->{fallbacks} == 0 && $h->{reserved_peak_bytes} > 20 << 20 or die "not of the pools\n";
-	}
-}
-' $STUDY/summary.json || fail 'the summary is not right'
+has_words /tmp/said 'lammps on 2 nodes: runtimes' 'lammps: seconds on so many nodes' 'LAMMPS (lammps) beside C' 'emulated'
+all_set_back
+summary_is 8 2 4
 for file in report.html lammps-1.svg lammps-2.svg lammps-nodes.svg; do
 	[ -s $STUDY/$file ] || fail "there is no $file"
 done
