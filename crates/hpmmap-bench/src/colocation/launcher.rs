@@ -1,0 +1,180 @@
+//! How the hosts of a study are reached.
+
+use std::env;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use hpmmap_base::error::{Error, Result as CommandResult};
+use hpmmap_base::escape;
+use nix::unistd::gethostname;
+
+/// Asks for nothing, and fails where it would have to.
+const SSH: [&str; 11] = [
+    "ssh",
+    "-o",
+    "BatchMode=yes",
+    "-o",
+    "ConnectTimeout=20",
+    "-o",
+    "LogLevel=ERROR",
+    // A connection that others share outlives this one, as a child that nobody asked for.
+    "-o",
+    "ControlMaster=no",
+    "-o",
+    "ControlPath=none",
+];
+
+/// How other machines are reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Launcher {
+    /// By ssh.
+    Ssh,
+    /// By srun, in the allocation of Slurm that this is in.
+    Srun,
+}
+
+impl Launcher {
+    /// The one to use for these hosts.
+    pub fn choose(hosts: &[String]) -> CommandResult<Self> {
+        let Ok(nodes) = env::var("SLURM_JOB_NODELIST") else {
+            return Ok(Self::Ssh);
+        };
+        let output = Command::new("scontrol")
+            .args(["show", "hostnames", &nodes])
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| Error::Failed(format!("scontrol: {error}")))?;
+        let text = scontrol_text(&output)?;
+        let allocated: Vec<&str> = text.lines().map(str::trim).collect();
+        match outside(hosts, &allocated) {
+            None => Ok(Self::Srun),
+            Some(host) => Err(Error::Usage(format!(
+                "--hosts: {host} is not in this allocation of Slurm, which has {}",
+                allocated.join(", ")
+            ))),
+        }
+    }
+
+    /// Whether a host's agent is a child of this process.
+    pub(super) fn is_child(self, host: &str) -> bool {
+        self == Self::Ssh && is_here(host)
+    }
+
+    /// Starts the agent on a host; `command` is the path of this one there.
+    pub(super) fn agent(self, host: &str, command: &Path) -> Result<Command, String> {
+        let verb = ["bench", "colocation-agent"];
+        let mut all = match self {
+            Self::Ssh if self.is_child(host) => Command::new(command),
+            Self::Ssh => {
+                let mut ssh = Command::new(SSH[0]);
+                // A shell there takes the words apart.
+                let path = command
+                    .to_str()
+                    .and_then(|path| shlex::try_quote(path).ok());
+                let path = path.ok_or("the path of this command cannot be passed on")?;
+                ssh.args(&SSH[1..]).args(["-T", "--", host, &path]);
+                ssh
+            }
+            Self::Srun => {
+                let mut srun = Command::new("srun");
+                srun.args(["--overlap", "--nodes=1", "--ntasks=1", "--unbuffered"])
+                    .args(["--cpu-bind=none", "--mpi=none", "--quit-on-interrupt"])
+                    .arg(format!("--nodelist={host}"))
+                    .arg(command)
+                    // It is no job, whatever the steps of this allocation are.
+                    .env("SLURM_HPMMAP", "no");
+                srun
+            }
+        };
+        all.args(verb);
+        Ok(all)
+    }
+
+    /// What mpirun is told, so that it gets there in the same way.
+    pub(super) fn mpirun(self) -> Vec<String> {
+        let mca = |name: &str, value: &str| ["--mca", name, value].map(String::from);
+        match self {
+            Self::Srun => mca("plm", "slurm").into(),
+            Self::Ssh => [
+                mca("plm", "rsh"),
+                mca("plm_rsh_agent", &SSH.join(" ")),
+                // All of them from here, since here they can be reached.
+                mca("plm_rsh_no_tree_spawn", "1"),
+            ]
+            .concat(),
+        }
+    }
+}
+
+/// What scontrol says, if that is no error.
+fn scontrol_text(output: &Output) -> CommandResult<String> {
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = escape::line(said.trim());
+    Err(Error::Failed(format!(
+        "scontrol: {}: {said}",
+        output.status
+    )))
+}
+
+/// The first of these hosts that is not in an allocation.
+fn outside<'a>(hosts: &'a [String], allocated: &[&str]) -> Option<&'a String> {
+    hosts
+        .iter()
+        .find(|host| !allocated.contains(&host.as_str()))
+}
+
+fn is_here(host: &str) -> bool {
+    let name = gethostname().unwrap_or_default();
+    let name = name.to_string_lossy();
+    let first = |name: &str| name.split('.').next().unwrap_or("").to_string();
+    host == "localhost" || host == name || host == first(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(command: &Command) -> String {
+        let all = std::iter::once(command.get_program()).chain(command.get_args());
+        let all: Vec<_> = all.map(|word| word.to_string_lossy()).collect();
+        all.join(" ")
+    }
+
+    #[test]
+    fn agents_are_started_by_ssh_or_srun() {
+        let path = Path::new("/opt/my tools/hpmmap");
+        let agent = |launcher: Launcher, host| words(&launcher.agent(host, path).unwrap());
+        let ssh = agent(Launcher::Ssh, "n7");
+        let want = " -T -- n7 '/opt/my tools/hpmmap' bench colocation-agent";
+        assert!(
+            ssh.starts_with("ssh -o BatchMode=yes") && ssh.ends_with(want),
+            "{ssh}"
+        );
+        let here = agent(Launcher::Ssh, "localhost");
+        assert_eq!(here, "/opt/my tools/hpmmap bench colocation-agent");
+        let srun = agent(Launcher::Srun, "n7");
+        assert!(
+            srun.starts_with("srun --overlap --nodes=1 --ntasks=1"),
+            "{srun}"
+        );
+        assert!(srun.contains(" --nodelist=n7 /opt"), "{srun}");
+        assert!(Launcher::Srun.mpirun().contains(&"slurm".to_string()));
+        assert!(Launcher::Ssh.mpirun().contains(&SSH.join(" ")));
+        assert!(ssh.contains(" ControlPath=none "), "{ssh}");
+        let hosts = ["n1", "n3"].map(String::from);
+        assert_eq!(outside(&hosts, &["n1", "n2"]), Some(&hosts[1]));
+        assert_eq!(outside(&hosts, &["n3", "n1"]), None);
+    }
+
+    #[test]
+    fn what_scontrol_says_counts_unless_it_failed() {
+        let run = |script: &str| Command::new("sh").args(["-c", script]).output().unwrap();
+        let text = scontrol_text(&run("echo n1")).unwrap();
+        assert_eq!(text, "n1\n");
+        let why = scontrol_text(&run("echo n1; echo no hosts >&2; exit 3")).unwrap_err();
+        assert_eq!(why.to_string(), "scontrol: exit status: 3: no hosts");
+    }
+}
