@@ -6,9 +6,10 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{FontStyle, register_font};
 
+use super::cell::CellSummary;
 use super::plan::{Manager, Profile, Workload};
 use super::statistics::Estimate;
-use super::summary::{CellSummary, JobKind, Summary};
+use super::summary::{JobKind, Summary};
 
 const WIDTH: u32 = 1080;
 const HEIGHT: u32 = 380;

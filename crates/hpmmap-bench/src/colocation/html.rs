@@ -9,13 +9,12 @@ use hpmmap_base::escape;
 use hpmmap_base::size::short;
 use hpmmap_host::list;
 
+use super::cell::{CellSummary, HostSummary};
 use super::chart;
+use super::paper::{CLAIMS_NOTE, PAPER_NOTE};
 use super::plan::{Parameters, Workload};
 use super::record::Run;
-use super::summary::{
-    CLAIMS_NOTE, COUNTED_NOTE, CellSummary, EMULATED_NODES_NOTE, EMULATED_NOTE, HostSummary,
-    JobKind, PAPER_NOTE, Summary, Words,
-};
+use super::summary::{COUNTED_NOTE, EMULATED_NODES_NOTE, EMULATED_NOTE, JobKind, Summary, Words};
 use super::text::{
     host_cells, memory_cells, or_empty, paper_cell, part_cells, percent_of, reduction, stalls,
 };

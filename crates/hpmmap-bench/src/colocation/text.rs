@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use hpmmap_base::output::Column::{self, Number, Text};
 use hpmmap_base::output::table;
 
+use super::cell::{CellSummary, HostSummary, Parts, is_stall};
+use super::paper::{CLAIMS_NOTE, PAPER_NOTE};
 use super::plan::{Profile, Workload};
 use super::statistics::Estimate;
 use super::summary::{
-    CLAIMS_NOTE, COUNTED_NOTE, CellSummary, Comparison, EMULATED_NODES_NOTE, EMULATED_NOTE,
-    HostSummary, JobKind, PAPER_NOTE, Parts, Summary, is_stall,
+    COUNTED_NOTE, Comparison, EMULATED_NODES_NOTE, EMULATED_NOTE, JobKind, Summary,
 };
 
 /// A part as per cent: `+1.25`.
