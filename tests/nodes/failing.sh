@@ -42,10 +42,6 @@ finish() { # NAME
 	on "${node_of[$1]}" "touch /tmp/$1.end"
 	ends_right "$1"
 }
-nothing_left() {
-	within 120 idle || fail "the nodes are not idle: $(sinfo -N)"
-	everywhere 'within 60 no_jobs && within 60 pool_is_free' || fail "$(everywhere 'ls /sys/kernel/hpmmap/contexts; hpmmap pool list')"
-}
 # A task of alice's that runs with memory of Linux, after one line that has these words.
 one_line() { # WORDS
 	said=$(as alice srun -w n2 --hpmmap=strict --gres=hpmmap:64M sh -c "$(need 20) && echo it runs") || fail "srun: $said"
@@ -85,7 +81,6 @@ start second alice n2
 scontrol reconfigure || fail 'reconfigure'
 on n2 'systemctl restart slurmd'
 systemctl restart slurmctld slurmd
-answers() { scontrol ping | grep -q 'is UP'; }
 within 60 answers || fail 'slurmctld does not answer'
 as bob srun -w n2 --hpmmap=strict --gres=hpmmap:64M sh -c "$(need 20)" || fail 'a job beside them'
 finish first

@@ -75,6 +75,13 @@ no_queue() {
 	jobs=$(squeue -h) && [ -z "$jobs" ]
 }
 
+answers() { scontrol ping | grep -q 'is UP'; }
+# Of jobs, within so many seconds: no queue on any node, no context, all memory of the pools.
+nothing_left() { # [SECONDS]
+	within "${1:-120}" idle || fail "the nodes are not idle: $(sinfo -N)"
+	everywhere 'within 60 no_jobs && within 60 pool_is_free' || fail "$(everywhere 'ls /sys/kernel/hpmmap/contexts; hpmmap pool list')"
+}
+
 # What Slurm says of a failure, too; for scripts that have it.
 slurm_fails_loudly() {
 	eval "plain_$(declare -f fail)"
