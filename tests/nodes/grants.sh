@@ -5,9 +5,9 @@
 slurm_fails_loudly
 
 restarted() {
-	everywhere 'systemctl restart slurmd'
 	systemctl restart slurmctld
 	within 60 answers || fail 'slurmctld does not answer'
+	everywhere 'systemctl restart slurmd'
 	within 120 idle || fail "the nodes are not idle: $(sinfo -N)"
 }
 held() { on "$1" 'hpmmap pool limit --list' | grep -E "job_[0-9]+ +$2 " >/dev/null; } # NODE SIZE

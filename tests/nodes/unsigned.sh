@@ -24,5 +24,6 @@ purge
 [ ! -e /etc/cdi ] || fail '/etc/cdi is left'
 curl -sf http://localhost:9100/metrics >/dev/null || fail 'node_exporter does not answer'
 metrics && fail 'the scrape still has something'
-systemctl list-units --all --plain --no-legend --no-pager 'hpmmap*' | grep hpmmap && fail 'units are left'
+# One that another unit of these nodes names is known, though it is not there.
+systemctl list-units --all --plain --no-legend --no-pager 'hpmmap*' | grep hpmmap | grep -v 'not-found *inactive' && fail 'units are left'
 true
