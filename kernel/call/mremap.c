@@ -120,6 +120,8 @@ static long grow_in_place(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r)
 	if (IS_ERR_VALUE(mapped))
 		return mapped;
 	ret = hpmmap_remap_copy_advice(ctx, r, end, len);
+	if (!ret)
+		ret = hpmmap_remap_copy_lock(ctx, r, end, len);
 	if (ret) {
 		hpmmap_remap_unmap(ctx, end, len);
 		return ret;

@@ -77,6 +77,33 @@ long hpmmap_remap_copy_advice(struct hpmmap_ctx *ctx, const struct hpmmap_remap 
 	return ret == -EAGAIN ? -ENOMEM : ret;
 }
 
+/*
+ * The new mapping is locked as the old one, whatever MAP_LOCKED and mlockall(2) have made of
+ * it: otherwise what grows would be another mapping than what it grows from.
+ */
+long hpmmap_remap_copy_lock(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
+			    unsigned long addr, unsigned long len)
+{
+	const vm_flags_t locks = VM_LOCKED | VM_LOCKONFAULT;
+	vm_flags_t has = (ctx->mm->def_flags & locks) | (r->vm_flags & VM_LOCKED);
+	vm_flags_t wants = r->vm_flags & locks;
+	const struct pt_regs regs = {
+		.di = addr,
+		.si = len,
+		.dx = wants & VM_LOCKONFAULT ? MLOCK_ONFAULT : 0,
+	};
+	long ret;
+
+	if (has == wants)
+		return 0;
+	ret = hpmmap_call_orig(wants ? HPMMAP_CALL_MLOCK2 : HPMMAP_CALL_MUNLOCK, &regs);
+	/* It is, and cannot be filled, as on Linux. */
+	if (ret == -ENOMEM && !r->prot)
+		return 0;
+	/* mlock(2) says so where a mapping cannot be split. */
+	return ret == -EAGAIN ? -ENOMEM : ret;
+}
+
 /* A range of ours goes; the mappings around it stay mapped. */
 long hpmmap_remap_unmap(struct hpmmap_ctx *ctx, unsigned long start,
 			unsigned long len)
@@ -246,6 +273,8 @@ long hpmmap_remap_move(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 	hpmmap_change_settle(&new, HPMMAP_KEPT, &blocks);
 	if (r->map_flags & MAP_LOCKED && !lazy(r))
 		hpmmap_touch_range(to, r->new_len, r->prot);
+	/* This may fill it, too. Where it fails, it is locked in another way than it was. */
+	hpmmap_remap_copy_lock(ctx, r, to, r->new_len);
 	if (!ret)
 		ret = to;
 	goto out;

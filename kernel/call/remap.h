@@ -48,6 +48,8 @@ struct hpmmap_remap {
 
 long hpmmap_remap_copy_advice(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 			      unsigned long addr, unsigned long len);
+long hpmmap_remap_copy_lock(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
+			    unsigned long addr, unsigned long len);
 long hpmmap_remap_unmap(struct hpmmap_ctx *ctx, unsigned long start,
 			unsigned long len);
 void hpmmap_remap_discount(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r);

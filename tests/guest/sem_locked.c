@@ -55,6 +55,66 @@ static void mremap_moves_the_content(void)
 	unlock_all();
 }
 
+/*
+ * Grows twice where it is, which mremap does for one mapping only, goes elsewhere, and grows
+ * there: it stays one that is locked as it was.
+ */
+static void grow(char *p)
+{
+	char *room = mmap(NULL, 8 * LEN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *q;
+
+	CHECK_OK(room);
+	CHECK_EQ((uintptr_t)mremap(p, LEN, 2 * LEN, 0), (uintptr_t)p);
+	CHECK_EQ((uintptr_t)mremap(p, 2 * LEN, 3 * LEN, 0), (uintptr_t)p);
+	q = mremap(p, 3 * LEN, 3 * LEN, MREMAP_MAYMOVE | MREMAP_FIXED, room);
+	CHECK_EQ((uintptr_t)q, (uintptr_t)room);
+	unmap(q + 3 * LEN, 5 * LEN);
+	CHECK_EQ((uintptr_t)mremap(q, 3 * LEN, 4 * LEN, 0), (uintptr_t)q);
+	CHECK_EQ((uintptr_t)mremap(q, 4 * LEN, 5 * LEN, 0), (uintptr_t)q);
+	verify(q, LEN, 13, 0);
+	verify_zero(q + LEN, 4 * LEN);
+	unmap(q, 5 * LEN);
+}
+
+/* With room behind. */
+static char *map_to_grow(void)
+{
+	char *p = map_anon(3 * LEN);
+
+	unmap(p + LEN, 2 * LEN);
+	fill(p, LEN, 13);
+	return p;
+}
+
+static void locked_on_fault_grows(void)
+{
+	char *p = map_to_grow();
+
+	CHECK_OK(mlock2(p, LEN, MLOCK_ONFAULT));
+	grow(p);
+}
+
+/* What is mapped from now on is locked: what grows is not. */
+static void not_locked_grows(void)
+{
+	char *p = map_to_grow();
+
+	CHECK_OK(mlockall(MCL_FUTURE));
+	grow(p);
+	unlock_all();
+}
+
+static void locked_grows_beside_on_fault(void)
+{
+	char *p = map_to_grow();
+
+	CHECK_OK(mlock(p, LEN));
+	CHECK_OK(mlockall(MCL_FUTURE | MCL_ONFAULT));
+	grow(p);
+	unlock_all();
+}
+
 static void fixed_mapping_reads_zero(void)
 {
 	char *p;
@@ -117,6 +177,9 @@ int main(void)
 	static const struct test tests[] = {
 		T(fork_sees_the_content),
 		T(mremap_moves_the_content),
+		T(locked_on_fault_grows),
+		T(not_locked_grows),
+		T(locked_grows_beside_on_fault),
 		T(fixed_mapping_reads_zero),
 		T(map_locked),
 		T(stack_grows_in_place),
