@@ -89,7 +89,7 @@ slurm_fails_loudly() {
 		echo "FAILED: $*"
 		sinfo -R
 		squeue
-		tail -n 40 /var/log/slurm/*.log
+		everywhere "hostname; tail -n 40 /var/log/slurm/*.log"
 		hpmmap status
 		plain_fail "$@"
 	}
