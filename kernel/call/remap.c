@@ -77,6 +77,19 @@ long hpmmap_remap_copy_advice(struct hpmmap_ctx *ctx, const struct hpmmap_remap 
 	return ret == -EAGAIN ? -ENOMEM : ret;
 }
 
+/* A range is locked as these flags of a mapping say, or not at all. */
+static long lock_as(vm_flags_t flags, unsigned long addr, unsigned long len)
+{
+	const struct pt_regs regs = {
+		.di = addr,
+		.si = len,
+		.dx = flags & VM_LOCKONFAULT ? MLOCK_ONFAULT : 0,
+	};
+
+	return hpmmap_call_orig(flags & VM_LOCKED ? HPMMAP_CALL_MLOCK2 : HPMMAP_CALL_MUNLOCK,
+				&regs);
+}
+
 /*
  * The new mapping is locked as the old one, whatever MAP_LOCKED and mlockall(2) have made of
  * it: otherwise what grows would be another mapping than what it grows from.
@@ -87,16 +100,11 @@ long hpmmap_remap_copy_lock(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r
 	const vm_flags_t locks = VM_LOCKED | VM_LOCKONFAULT;
 	vm_flags_t has = (ctx->mm->def_flags & locks) | (r->vm_flags & VM_LOCKED);
 	vm_flags_t wants = r->vm_flags & locks;
-	const struct pt_regs regs = {
-		.di = addr,
-		.si = len,
-		.dx = wants & VM_LOCKONFAULT ? MLOCK_ONFAULT : 0,
-	};
 	long ret;
 
 	if (has == wants)
 		return 0;
-	ret = hpmmap_call_orig(wants ? HPMMAP_CALL_MLOCK2 : HPMMAP_CALL_MUNLOCK, &regs);
+	ret = lock_as(wants, addr, len);
 	/* It is, and cannot be filled, as on Linux. */
 	if (ret == -ENOMEM && !r->prot)
 		return 0;
@@ -185,16 +193,9 @@ void hpmmap_remap_discount(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r)
  */
 static long relock_old(const struct hpmmap_remap *r, bool lock)
 {
-	struct pt_regs regs = {
-		.di = r->addr,
-		.si = min(r->old_len, r->vm_end - r->addr),
-		.dx = r->vm_flags & VM_LOCKONFAULT ? MLOCK_ONFAULT : 0,
-	};
-
 	if (!(r->vm_flags & VM_LOCKED))
 		return 0;
-	return hpmmap_call_orig(lock ? HPMMAP_CALL_MLOCK2 : HPMMAP_CALL_MUNLOCK,
-				&regs);
+	return lock_as(lock ? r->vm_flags : 0, r->addr, min(r->old_len, r->vm_end - r->addr));
 }
 
 /* @to is free, or to be replaced where it was given. */
