@@ -76,7 +76,7 @@ no_queue() {
 }
 
 answers() { scontrol ping | grep -q 'is UP'; }
-# Of jobs, within so many seconds: no queue on any node, no context, all memory of the pools.
+# Of jobs, within so many seconds: all nodes are idle, no context, all memory of the pools.
 nothing_left() { # [SECONDS]
 	within "${1:-120}" idle || fail "the nodes are not idle: $(sinfo -N)"
 	everywhere 'within 60 no_jobs && within 60 pool_is_free' || fail "$(everywhere 'ls /sys/kernel/hpmmap/contexts; hpmmap pool list')"

@@ -176,12 +176,12 @@ pub struct CellSummary {
     pub hosts: Vec<HostSummary>,
 }
 
-pub(super) fn sample(figures: &[&Figures], of: impl Fn(&Figures) -> f64) -> Option<Sample> {
+fn sample(figures: &[&Figures], of: impl Fn(&Figures) -> f64) -> Option<Sample> {
     let values: Vec<f64> = figures.iter().map(|&one| of(one)).collect();
     Sample::of(&values)
 }
 
-pub(super) fn mean(figures: &[&Figures], of: impl Fn(&Figures) -> f64) -> f64 {
+fn mean(figures: &[&Figures], of: impl Fn(&Figures) -> f64) -> f64 {
     sample(figures, of).map_or(0.0, |sample| sample.mean)
 }
 

@@ -53,7 +53,7 @@ pub(super) fn keep(said: &mut Vec<String>, line: &[u8]) {
     said.push(String::from_utf8_lossy(&line[..most]).into_owned());
 }
 
-pub(super) type Shared<T> = Arc<Mutex<T>>;
+type Shared<T> = Arc<Mutex<T>>;
 
 pub(super) fn locked<T>(shared: &Shared<T>) -> std::sync::MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)

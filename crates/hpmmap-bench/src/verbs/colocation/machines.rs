@@ -69,7 +69,7 @@ impl<'a> Here<'a> {
     }
 
     /// Why a program cannot be run on them.
-    pub(super) fn lack(&self, workload: Workload) -> Option<String> {
+    fn lack(&self, workload: Workload) -> Option<String> {
         self.facts.iter().enumerate().find_map(|(n, facts)| {
             let why = facts.programs.get(&workload)?.as_ref().err()?;
             Some(match self.hosts.get(n) {
@@ -93,7 +93,7 @@ impl<'a> Here<'a> {
     }
 
     /// What cannot be run, on each.
-    pub(super) fn obstacles(
+    fn obstacles(
         &mut self,
         parameters: &Parameters,
         cache: Option<&Path>,

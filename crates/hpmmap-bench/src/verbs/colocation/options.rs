@@ -187,7 +187,7 @@ pub(super) mod tests {
         }
     }
 
-    pub(in super::super) fn machine() -> Facts {
+    fn machine() -> Facts {
         Facts {
             hostname: "n".into(),
             boot: "b".into(),
