@@ -139,14 +139,17 @@ int hpmmap_change_begin_move(struct hpmmap_change *c)
  *
  * Before anybody can touch it, unless it is inaccessible: hpmmap_change_settle() does
  * what the caller has not. Pages with memory errors are good afterwards.
+ *
+ * Return: 0, or -EINTR if the caller is being killed: what was there is there.
  */
-void hpmmap_change_renew(struct hpmmap_change *c)
+int hpmmap_change_renew(struct hpmmap_change *c)
 {
 	lockdep_assert_held(&c->ctx->ops);
 	if (c->renewed)
-		return;
+		return 0;
 	if (!c->empty) {
-		hpmmap_store_renew(c->ctx, c->start, c->end, c->lazy);
+		if (hpmmap_store_renew(c->ctx, c->start, c->end, c->lazy))
+			return -EINTR;
 		if (c->reuse)
 			hpmmap_reuse_see(c->ctx, c->start, c->end);
 		else
@@ -155,6 +158,7 @@ void hpmmap_change_renew(struct hpmmap_change *c)
 	if (hpmmap_poison_seen())
 		c->healed = hpmmap_store_heal(c->ctx, c->start, c->end);
 	c->renewed = true;
+	return 0;
 }
 
 /* What a commit of the range has done: its slots as far as its mappings go. */
@@ -208,6 +212,7 @@ static void commit(const struct hpmmap_change *c, struct list_head *blocks)
 
 static void settle_fresh(struct hpmmap_change *c, struct list_head *blocks)
 {
+	/* Who is being killed has what was there. */
 	hpmmap_change_renew(c);
 	if (!c->lazy)
 		hpmmap_vma_commit(c->ctx, c->start, c->end, blocks);

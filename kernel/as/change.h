@@ -83,7 +83,7 @@ enum hpmmap_outcome {
 void hpmmap_change_begin(struct hpmmap_change *c);
 int hpmmap_change_begin_new(struct hpmmap_change *c);
 int hpmmap_change_begin_move(struct hpmmap_change *c);
-void hpmmap_change_renew(struct hpmmap_change *c);
+int hpmmap_change_renew(struct hpmmap_change *c);
 bool hpmmap_change_settle(struct hpmmap_change *c, enum hpmmap_outcome outcome,
 			  struct list_head *blocks);
 long hpmmap_change_begin_apart(struct hpmmap_change *c);

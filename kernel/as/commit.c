@@ -49,13 +49,19 @@ static bool wants_collapse(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 
 /*
  * Mapping the same again frees the table of 4 KB entries, and the next fill
- * installs one of 2 MB. Who accesses the slot in between takes a fault.
+ * installs one of 2 MB. Who accesses the slot in between takes a fault. Not where
+ * somebody reads the address space all the time: whose call it is may be one that
+ * would not wait for him on Linux, or none.
  */
 static void collapse_slot(struct hpmmap_ctx *ctx, unsigned long addr,
-			  vm_flags_t vm_flags, enum hpmmap_name name)
+			  vm_flags_t vm_flags, enum hpmmap_name name, bool *wait)
 {
 	unsigned long ret;
 
+	if (!hpmmap_mmap_write_lock_soon(ctx, wait))
+		return;
+	/* Somebody who comes just here is waited for, until the caller is killed. */
+	mmap_write_unlock(ctx->mm);
 	ret = hpmmap_file_map_named(ctx, name, addr, SLOT_SIZE,
 				    hpmmap_vma_prot(vm_flags), MAP_FIXED |
 				    (vm_flags & VM_NORESERVE ? MAP_NORESERVE : 0));
@@ -65,10 +71,10 @@ static void collapse_slot(struct hpmmap_ctx *ctx, unsigned long addr,
 
 /*
  * Commits and maps the part of a slot that one mapping covers. Returns
- * whether the slot should be collapsed.
+ * whether the slot should be collapsed, if it @may be.
  */
 static bool commit_slot(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
-			unsigned long addr, struct list_head *blocks)
+			unsigned long addr, struct list_head *blocks, bool may)
 {
 	unsigned long slot_start = addr & SLOT_MASK;
 	unsigned long lo = max(vma->vm_start, slot_start);
@@ -88,7 +94,7 @@ static bool commit_slot(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 		return false;
 	switch (how) {
 	case HPMMAP_COMMIT_SHARED:
-		if (wants_collapse(ctx, vma, slot_start))
+		if (may && wants_collapse(ctx, vma, slot_start))
 			return true;
 		/* Of what is locked, a copy: it has to be there. */
 		if (hi - lo == SLOT_SIZE || vma->vm_flags & VM_LOCKED)
@@ -99,13 +105,13 @@ static bool commit_slot(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 		break;
 	case HPMMAP_COMMIT_OWN:
 		/* What would go again is not made. */
-		if (wants_collapse(ctx, vma, slot_start))
+		if (may && wants_collapse(ctx, vma, slot_start))
 			return true;
 		atomic_long_add(hpmmap_pgmap_fill(vma, lo, hi, block, false),
 				&ctx->stats.entries_4k);
 		break;
 	}
-	return wants_collapse(ctx, vma, slot_start);
+	return may && wants_collapse(ctx, vma, slot_start);
 }
 
 /* As far as whole slots can be mapped by one entry each; returns the end. */
@@ -163,7 +169,7 @@ static struct vm_area_struct *commit_next(struct hpmmap_ctx *ctx,
 
 static void commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 			 unsigned long end, struct list_head *blocks,
-			 bool only_present)
+			 bool only_present, bool *wait)
 {
 	unsigned long addr = start, next = end;
 
@@ -182,7 +188,7 @@ static void commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 			if (next == addr) {
 				next = min(vma->vm_end,
 					   (addr & SLOT_MASK) + SLOT_SIZE);
-				collapse = commit_slot(ctx, vma, addr, blocks);
+				collapse = commit_slot(ctx, vma, addr, blocks, true);
 				collapse_flags = vma->vm_flags;
 				name = hpmmap_file_name(vma->vm_file);
 			}
@@ -195,12 +201,12 @@ static void commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 		if (!collapse)
 			return;
 
-		collapse_slot(ctx, addr & SLOT_MASK, collapse_flags, name);
+		collapse_slot(ctx, addr & SLOT_MASK, collapse_flags, name, wait);
 		mmap_read_lock(ctx->mm);
 		vma = find_vma_intersection(ctx->mm, addr, addr + 1);
 		if (vma && hpmmap_vma_is_ours(vma) &&
 		    hpmmap_vma_is_accessible(vma))
-			commit_slot(ctx, vma, addr, NULL);
+			commit_slot(ctx, vma, addr, NULL, false);
 		mmap_read_unlock(ctx->mm);
 		addr = next;
 	}
@@ -242,7 +248,7 @@ static bool remap_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 		else if (nowait)
 			restore_part(ctx, vma, start, block);
 		else
-			commit_slot(ctx, vma, max(start, vma->vm_start), NULL);
+			commit_slot(ctx, vma, max(start, vma->vm_start), NULL, true);
 	}
 	return flush;
 }
@@ -342,6 +348,7 @@ static unsigned int collapse_some(struct hpmmap_ctx *ctx, unsigned long slot,
 {
 	unsigned int nr = 0;
 	unsigned long start;
+	bool wait = true;
 
 	lockdep_assert_held(&ctx->ops);
 	while (nr < most && !fatal_signal_pending(current)) {
@@ -356,7 +363,7 @@ static unsigned int collapse_some(struct hpmmap_ctx *ctx, unsigned long slot,
 		if (hpmmap_slot_is_marked(ctx, slot))
 			continue;
 		start = slot << SLOT_SHIFT;
-		hpmmap_vma_repair(ctx, start, start + SLOT_SIZE);
+		commit_range(ctx, start, start + SLOT_SIZE, NULL, true, &wait);
 		cond_resched();
 	}
 	return nr;
@@ -433,8 +440,10 @@ bool hpmmap_vma_collapse_soon(struct hpmmap_ctx *ctx, const struct vm_fault *vmf
 void hpmmap_vma_commit(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long end, struct list_head *blocks)
 {
+	bool wait = true;
+
 	lockdep_assert_held(&ctx->ops);
-	commit_range(ctx, start, end, blocks, false);
+	commit_range(ctx, start, end, blocks, false, &wait);
 }
 
 /**
@@ -449,6 +458,8 @@ void hpmmap_vma_commit(struct hpmmap_ctx *ctx, unsigned long start,
 void hpmmap_vma_repair(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long end)
 {
+	bool wait = true;
+
 	lockdep_assert_held(&ctx->ops);
-	commit_range(ctx, start, end, NULL, true);
+	commit_range(ctx, start, end, NULL, true, &wait);
 }

@@ -86,7 +86,9 @@ enum hpmmap_name {
  *	@by: who has frozen them; it stands for itself alone, and is not looked into.
  *	Changed under @ops and mmap_lock held for writing: it does not change while
  *	somebody holds that, so who does sees whether anything may be mapped. @nr_impatient:
- *	faults that kept mmap_lock from who wanted it.
+ *	faults that kept mmap_lock from who wanted it. @left: who has frozen them was killed
+ *	while he waited to thaw them, and whoever comes does it; set under @ops, and cleared
+ *	under mmap_lock held for writing.
  * @nr_replacing: calls of Linux that are replacing memory of ours; rises under
  *	@ops only
  * @collapse: a thread will map slots by one entry again before it goes on, @slot first;
@@ -163,6 +165,7 @@ struct hpmmap_ctx {
 	struct {
 		unsigned int nr;
 		bool moving;
+		bool left;
 		struct task_struct *by;
 		atomic_t nr_impatient;
 		struct {
@@ -218,6 +221,7 @@ struct hpmmap_ctx **hpmmap_ctx_list(unsigned long *nr);
 extern struct workqueue_struct *hpmmap_wq;
 int hpmmap_ctx_init(void);
 long hpmmap_ops_lock(struct hpmmap_ctx *ctx);
+bool hpmmap_mmap_write_lock_soon(struct hpmmap_ctx *ctx, bool *wait);
 void hpmmap_ops_unlock(struct hpmmap_ctx *ctx);
 
 #endif /* _HPMMAP_AS_CTX_H */

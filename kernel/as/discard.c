@@ -59,9 +59,11 @@ static bool has_contents(struct hpmmap_ctx *ctx, unsigned long start,
  * was made goes, too. A wholly covered slot whose old block somebody still
  * refers to loses it, and so does each that a reservation covers: that is how
  * programs give memory back that they have reserved.
+ *
+ * Return: 0, or -EINTR if the caller is being killed: what was there is there.
  */
-void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
-			unsigned long end, bool lazy)
+int hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
+		       unsigned long end, bool lazy)
 {
 	struct hpmmap_block *block;
 	unsigned long slot;
@@ -70,8 +72,9 @@ void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 	/* A fault from here on finds no contents, but makes zeros. */
 	if (!(lazy ? hpmmap_store_count(ctx, start, end) :
 		     has_contents(ctx, start, end)))
-		return;
-	mmap_write_lock(ctx->mm);
+		return 0;
+	if (mmap_write_lock_killable(ctx->mm))
+		return -EINTR;
 	hpmmap_range_zap(ctx, start, end);
 	mutex_lock(&ctx->lock);
 	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
@@ -99,6 +102,7 @@ void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 	}
 	mutex_unlock(&ctx->lock);
 	mmap_write_unlock(ctx->mm);
+	return 0;
 }
 
 /**
@@ -183,6 +187,7 @@ static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
  * @ctx: the context, ctx->ops held since hpmmap_discard_begin()
  * @start: first address of a range that is about to be discarded
  * @end: its end
+ * @wait: wait a moment for who reads the address space; false when that was in vain
  *
  * That is cheaper than to zero them. Only as far as whole slots are mapped,
  * accessible and not locked, and there are clean blocks on their nodes; not
@@ -190,15 +195,15 @@ static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
  * They are not mapped then: hpmmap_change_settle() maps them.
  */
 void hpmmap_store_refresh(struct hpmmap_ctx *ctx, unsigned long start,
-			  unsigned long end)
+			  unsigned long end, bool *wait)
 {
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, ctx->mm, start);
 
 	lockdep_assert_held(&ctx->ops);
-	if (ALIGN(start, SLOT_SIZE) + SLOT_SIZE > end)
+	if (ALIGN(start, SLOT_SIZE) + SLOT_SIZE > end ||
+	    !hpmmap_mmap_write_lock_soon(ctx, wait))
 		return;
-	mmap_write_lock(ctx->mm);
 	mutex_lock(&ctx->lock);
 	for_each_vma_range(vmi, vma, end) {
 		unsigned long lo = ALIGN(max(start, vma->vm_start), SLOT_SIZE);
@@ -245,12 +250,13 @@ static void drop_linux_range(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
  * @ctx: the context, ctx->ops held since hpmmap_discard_begin()
  * @start: first address of a range that is about to be discarded
  * @end: its end
+ * @wait: as hpmmap_store_refresh()
  *
  * Who discards gives memory back, where it is Linux's as well. What is locked
  * stays.
  */
 void hpmmap_store_drop_linux(struct hpmmap_ctx *ctx, unsigned long start,
-			     unsigned long end)
+			     unsigned long end, bool *wait)
 {
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, ctx->mm, start);
@@ -258,7 +264,7 @@ void hpmmap_store_drop_linux(struct hpmmap_ctx *ctx, unsigned long start,
 	lockdep_assert_held(&ctx->ops);
 	if ((!atomic_long_read(&ctx->owner.nr_linux_pages) &&
 	     !atomic_long_read(&ctx->owner.nr_few_pages)) ||
-	    mmap_write_lock_killable(ctx->mm))
+	    !hpmmap_mmap_write_lock_soon(ctx, wait))
 		return;
 	mutex_lock(&ctx->lock);
 	for_each_vma_range(vmi, vma, end) {

@@ -7,13 +7,13 @@
 
 struct hpmmap_ctx;
 
-void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
-			unsigned long end, bool lazy);
+int hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
+		       unsigned long end, bool lazy);
 void hpmmap_discard_begin(struct hpmmap_ctx *ctx);
 void hpmmap_store_refresh(struct hpmmap_ctx *ctx, unsigned long start,
-			  unsigned long end);
+			  unsigned long end, bool *wait);
 void hpmmap_store_drop_linux(struct hpmmap_ctx *ctx, unsigned long start,
-			     unsigned long end);
+			     unsigned long end, bool *wait);
 int hpmmap_store_discard(struct hpmmap_ctx *ctx, unsigned long start,
 			 unsigned long end, bool accessible);
 

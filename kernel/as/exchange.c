@@ -23,7 +23,7 @@
 
 /**
  * hpmmap_store_replace() - another block for a slot, with the same contents
- * @ctx: the context, ctx->ops held
+ * @ctx: the context, ctx->ops and mmap_lock held, that for writing
  * @slot: the slot
  * @fresh: the block; all of it is stale
  * @wait: wait a moment for pins to go; false when that was in vain
@@ -39,7 +39,7 @@ bool hpmmap_store_replace(struct hpmmap_ctx *ctx, unsigned long slot,
 	bool done = false;
 
 	lockdep_assert_held(&ctx->ops);
-	mmap_write_lock(ctx->mm);
+	mmap_assert_write_locked(ctx->mm);
 	mutex_lock(&ctx->lock);
 	old = xa_load(&ctx->store, slot);
 	if (old && old->draft)
@@ -60,7 +60,6 @@ bool hpmmap_store_replace(struct hpmmap_ctx *ctx, unsigned long slot,
 	done = true;
 out:
 	mutex_unlock(&ctx->lock);
-	mmap_write_unlock(ctx->mm);
 	return done;
 }
 

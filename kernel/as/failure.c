@@ -427,10 +427,7 @@ static noinline int linux_memory_failure(unsigned long pfn, int flags)
 	return ret;
 }
 
-/*
- * One try: who has a lock of the context may have it for long. Not every kernel tries
- * mmap_lock for writing with its own function; no mapping is changed under it here.
- */
+/* One try: who has a lock of the context may have it for long. */
 static int try_exchange(struct hpmmap_ctx *ctx, unsigned long slot,
 			struct hpmmap_block *block)
 {
@@ -438,9 +435,9 @@ static int try_exchange(struct hpmmap_ctx *ctx, unsigned long slot,
 
 	if (!mutex_trylock(&ctx->ops))
 		return ret;
-	if (down_write_trylock(&ctx->mm->mmap_lock)) {
+	if (compat_mmap_write_trylock(ctx->mm)) {
 		ret = hpmmap_store_exchange(ctx, slot, block);
-		up_write(&ctx->mm->mmap_lock);
+		mmap_write_unlock(ctx->mm);
 	}
 	mutex_unlock(&ctx->ops);
 	return ret;

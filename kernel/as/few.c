@@ -201,6 +201,7 @@ static bool get_block(struct hpmmap_ctx *ctx, unsigned long slot, bool *wait)
 {
 	struct hpmmap_placement place;
 	struct hpmmap_block *block;
+	bool done = false;
 	LIST_HEAD(one);
 
 	mmap_read_lock(ctx->mm);
@@ -209,7 +210,11 @@ static bool get_block(struct hpmmap_ctx *ctx, unsigned long slot, bool *wait)
 	if (hpmmap_reserve(ctx, &place, slot, 1, &one))
 		return true;
 	block = hpmmap_list_take(&one, slot);
-	if (!hpmmap_store_replace(ctx, slot, block, wait)) {
+	if (!mmap_write_lock_killable(ctx->mm)) {
+		done = hpmmap_store_replace(ctx, slot, block, wait);
+		mmap_write_unlock(ctx->mm);
+	}
+	if (!done) {
 		list_add(&block->link, &one);
 		hpmmap_pool_free_unused(&one);
 	}

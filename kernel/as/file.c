@@ -383,15 +383,18 @@ unsigned long hpmmap_vma_given(const struct hpmmap_ctx *ctx,
  * hpmmap_vma_own_file() - make inherited mappings those of the own file
  * @ctx: the context of a new child, ctx->ops held
  *
- * They merge with what the child maps only if the file is the same.
+ * They merge with what the child maps only if the file is the same. Left as they are where
+ * somebody reads the address space all the time.
  */
 void hpmmap_vma_own_file(struct hpmmap_ctx *ctx)
 {
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, ctx->mm, 0);
+	bool wait = true;
 
 	lockdep_assert_held(&ctx->ops);
-	mmap_write_lock(ctx->mm);
+	if (!hpmmap_mmap_write_lock_soon(ctx, &wait))
+		return;
 	for_each_vma(vmi, vma)
 		if (hpmmap_vma_is_ours(vma) &&
 		    file_inode(vma->vm_file) != file_inode(ctx->file))

@@ -4,6 +4,7 @@
  * waits. So contents can go elsewhere, which may take long, without mmap_lock held all
  * the time.
  */
+#include <linux/delay.h>
 #include <linux/mm.h>
 
 #include "hpmmap.h"
@@ -11,6 +12,17 @@
 #include "as/freeze.h"
 #include "as/thaws.h"
 #include "as/zap.h"
+
+/* mmap_lock held for writing. */
+static void thaw_left(struct hpmmap_ctx *ctx)
+{
+	mmap_assert_write_locked(ctx->mm);
+	if (!ctx->frozen.left)
+		return;
+	WRITE_ONCE(ctx->frozen.nr, 0);
+	WRITE_ONCE(ctx->frozen.left, false);
+	hpmmap_thaws_tell(&ctx->frozen.thaws);
+}
 
 static void add(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end)
 {
@@ -41,6 +53,7 @@ int hpmmap_freeze(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end
 {
 	if (mmap_write_lock_killable(ctx->mm))
 		return -EINTR;
+	thaw_left(ctx);
 	ctx->frozen.moving = false;
 	add(ctx, start, end);
 	mmap_write_unlock(ctx->mm);
@@ -65,6 +78,7 @@ int hpmmap_freeze_moving(struct hpmmap_ctx *ctx, unsigned long from,
 {
 	if (mmap_write_lock_killable(ctx->mm))
 		return -EINTR;
+	thaw_left(ctx);
 	ctx->frozen.moving = true;
 	add(ctx, from, from + from_len);
 	add(ctx, to, to + to_len);
@@ -77,15 +91,31 @@ int hpmmap_freeze_moving(struct hpmmap_ctx *ctx, unsigned long from,
  * @ctx: the caller's context; mmap_lock not held
  *
  * Who has waited touches the range again. Who has looked at a slot under mmap_lock, and is
- * about to map the block that it had, still finds it frozen.
+ * about to map the block that it had, still finds it frozen. The caller may be killed while
+ * he waits for such a one: others who have the address space, too, do it then when they come.
  */
 void hpmmap_thaw(struct hpmmap_ctx *ctx)
 {
 	lockdep_assert_held(&ctx->ops);
-	mmap_write_lock(ctx->mm);
-	WRITE_ONCE(ctx->frozen.nr, 0);
-	mmap_write_unlock(ctx->mm);
+	ctx->frozen.by = NULL;
+	if (mmap_write_lock_killable(ctx->mm)) {
+		WRITE_ONCE(ctx->frozen.left, true);
+	} else {
+		WRITE_ONCE(ctx->frozen.nr, 0);
+		mmap_write_unlock(ctx->mm);
+	}
 	hpmmap_thaws_tell(&ctx->frozen.thaws);
+}
+
+/* The lock may be had by now. */
+static void thaw_after_others(struct hpmmap_ctx *ctx)
+{
+	if (compat_mmap_write_trylock(ctx->mm)) {
+		thaw_left(ctx);
+		mmap_write_unlock(ctx->mm);
+	} else {
+		usleep_range(1000, 1100);
+	}
 }
 
 /**
@@ -98,10 +128,18 @@ void hpmmap_thaw(struct hpmmap_ctx *ctx)
  */
 vm_fault_t hpmmap_frozen_wait(struct hpmmap_ctx *ctx, int seen, struct vm_fault *vmf)
 {
+	bool left = READ_ONCE(ctx->frozen.left);
+	vm_fault_t ret;
+
 	/* Linux fills what is locked when it maps it: who maps does, after the thaw. */
 	if (ctx->frozen.by == current)
 		return VM_FAULT_SIGBUS;
-	return hpmmap_thaws_wait(&ctx->frozen.thaws, seen, &ctx->frozen.nr_impatient, vmf);
+	/* There is nobody to wait for. */
+	ret = hpmmap_thaws_wait(&ctx->frozen.thaws, left ? seen - 1 : seen,
+				&ctx->frozen.nr_impatient, vmf);
+	if (left && ret == VM_FAULT_RETRY && !(vmf->flags & FAULT_FLAG_RETRY_NOWAIT))
+		thaw_after_others(ctx);
+	return ret;
 }
 
 /* May vm_operations read, or write, at an address of a mapping? mmap_lock held. */

@@ -167,7 +167,8 @@ static bool flags_mod(struct hpmmap_ctx *ctx, unsigned long to, size_t len,
 	struct vm_area_struct *vma;
 	bool alone;
 
-	mmap_write_lock(ctx->mm);
+	if (mmap_write_lock_killable(ctx->mm))
+		return false;
 	vma = vma_lookup(ctx->mm, to);
 	alone = vma && vma_is_anonymous(vma) && vma->vm_start == to &&
 		vma->vm_end == to + len;

@@ -134,7 +134,8 @@ static struct hpmmap_block *block_instead(struct hpmmap_ctx *ctx,
 	return block;
 }
 
-bool hpmmap_slot_correct(struct hpmmap_ctx *ctx, unsigned long slot,
+/* With mmap_lock held for writing, as hpmmap_slot_correct() has it. */
+static bool slot_replace(struct hpmmap_ctx *ctx, unsigned long slot,
 			 struct hpmmap_placement *place, bool *wait)
 {
 	struct hpmmap_block *block;
@@ -155,12 +156,26 @@ bool hpmmap_slot_correct(struct hpmmap_ctx *ctx, unsigned long slot,
 	return false;
 }
 
+bool hpmmap_slot_correct(struct hpmmap_ctx *ctx, unsigned long slot,
+			 struct hpmmap_placement *place, bool *wait)
+{
+	bool done;
+
+	if (mmap_write_lock_killable(ctx->mm))
+		return false;
+	done = slot_replace(ctx, slot, place, wait);
+	mmap_write_unlock(ctx->mm);
+	return done;
+}
+
 /**
  * hpmmap_policy_move() - move the block of a slot to a node
  * @ctx: the caller's context, ctx->ops not held
  * @addr: an address of the slot
  * @nid: the node
  * @all: whatever mbind(2) said about others in the slot
+ *
+ * It stays where somebody reads the address space for more than a moment.
  *
  * Return: whether it is there now.
  */
@@ -194,8 +209,9 @@ bool hpmmap_policy_move(struct hpmmap_ctx *ctx, unsigned long addr, int nid,
 					       false)));
 	mutex_unlock(&ctx->lock);
 	mmap_read_unlock(ctx->mm);
-	if (may) {
-		done = hpmmap_slot_correct(ctx, slot_of(addr), &place, &wait);
+	if (may && hpmmap_mmap_write_lock_soon(ctx, &wait)) {
+		done = slot_replace(ctx, slot_of(addr), &place, &wait);
+		mmap_write_unlock(ctx->mm);
 		hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
 	}
 	hpmmap_ops_unlock(ctx);

@@ -172,7 +172,8 @@ bool hpmmap_range_is_taken(struct hpmmap_ctx *ctx, unsigned long start,
  * @start: first address
  * @len: length
  *
- * Against RLIMIT_AS: something takes its place, and is mapped before it goes.
+ * Against RLIMIT_AS: something takes its place, and is mapped before it goes. Not for who
+ * is being killed.
  */
 void hpmmap_range_discount(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long len)
@@ -180,15 +181,18 @@ void hpmmap_range_discount(struct hpmmap_ctx *ctx, unsigned long start,
 	struct mm_struct *mm = ctx->mm;
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, mm, start);
+	unsigned long total = 0;
 
 	lockdep_assert_held(&ctx->ops);
-	mmap_write_lock(mm);
+	if (mmap_write_lock_killable(mm))
+		return;
 	/* A call without a hook may have changed it: what is there. */
 	for_each_vma_range(vmi, vma, start + len)
-		ctx->discount.total += (min(vma->vm_end, start + len) -
-					max(vma->vm_start, start)) >> PAGE_SHIFT;
+		total += (min(vma->vm_end, start + len) -
+			  max(vma->vm_start, start)) >> PAGE_SHIFT;
+	ctx->discount.total += total;
 	ctx->discount.locked = mm->locked_vm;
-	WRITE_ONCE(mm->total_vm, mm->total_vm - ctx->discount.total);
+	WRITE_ONCE(mm->total_vm, mm->total_vm - total);
 	mmap_write_unlock(mm);
 }
 
@@ -197,7 +201,8 @@ void hpmmap_range_discount(struct hpmmap_ctx *ctx, unsigned long start,
  * @ctx: the caller's context, ctx->ops held
  *
  * What mlockall(2) looks at is how much is mapped. Who has locked more meanwhile than
- * the process may has done so by what was not counted: nothing is locked then.
+ * the process may has done so by what was not counted: nothing is locked then. For who is
+ * being killed the next call does it, if others have the address space, too.
  */
 void hpmmap_range_count_again(struct hpmmap_ctx *ctx)
 {
@@ -207,8 +212,9 @@ void hpmmap_range_count_again(struct hpmmap_ctx *ctx)
 	bool too_much;
 
 	lockdep_assert_held(&ctx->ops);
-	mmap_write_lock(mm);
-	too_much = ctx->discount.total && mm->locked_vm > most &&
+	if (!ctx->discount.total || mmap_write_lock_killable(mm))
+		return;
+	too_much = mm->locked_vm > most &&
 		   mm->locked_vm > ctx->discount.locked;
 	WRITE_ONCE(mm->total_vm, mm->total_vm + ctx->discount.total);
 	ctx->discount.total = 0;

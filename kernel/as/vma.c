@@ -124,7 +124,8 @@ static long wipe_piece(struct hpmmap_ctx *ctx, unsigned long start,
 		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
 		if (ret)
 			return ret;
-		mmap_write_lock(ctx->mm);
+		if (mmap_write_lock_killable(ctx->mm))
+			return -EINTR;
 		vma = vma_lookup(ctx->mm, start);
 		alone = vma && hpmmap_vma_is_ours(vma) &&
 			vma->vm_start == start && vma->vm_end == start + len;

@@ -19,11 +19,14 @@
 #include "call/mmap.h"
 #include "call/sys.h"
 
+/* As prctl(2) does it: who reads the address space is not waited for. */
 static void set_brk(struct mm_struct *mm, unsigned long brk)
 {
-	mmap_write_lock(mm);
+	mmap_read_lock(mm);
+	spin_lock(&mm->arg_lock);
 	mm->brk = brk;
-	mmap_write_unlock(mm);
+	spin_unlock(&mm->arg_lock);
+	mmap_read_unlock(mm);
 }
 
 static bool brk_exceeds_limit(struct mm_struct *mm, unsigned long brk)

@@ -249,7 +249,9 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 			ret = -EEXIST;
 			goto err_few;
 		}
-		hpmmap_change_renew(&c);
+		ret = hpmmap_change_renew(&c);
+		if (ret)
+			goto err_few;
 		if (locked && !c.lazy)
 			store_commit_range(ctx, addr, addr + len, &blocks);
 	}

@@ -81,7 +81,8 @@ static unsigned long grow_short(struct hpmmap_ctx *ctx, const struct hpmmap_rema
 	if (hpmmap_range_is_taken(ctx, addr, addr + len))
 		return -EEXIST;
 	/* Before somebody may write to it. */
-	hpmmap_change_renew(&c);
+	if (hpmmap_change_renew(&c))
+		return -EINTR;
 	mapped = hpmmap_vma_map(ctx, addr, len, r->prot, r->map_flags |
 				MAP_FIXED_NOREPLACE);
 	if (IS_ERR_VALUE(mapped))

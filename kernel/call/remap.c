@@ -249,9 +249,10 @@ long hpmmap_remap_move(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 	ret = IS_ERR_VALUE(mapped) ? mapped : 0;
 	if (ret)
 		goto err_relock;
-	hpmmap_change_renew(&new);
+	ret = hpmmap_change_renew(&new);
 	/* Before there is anything in it that a key protects. */
-	ret = hpmmap_remap_copy_advice(ctx, r, to, r->new_len);
+	if (!ret)
+		ret = hpmmap_remap_copy_advice(ctx, r, to, r->new_len);
 	if (!ret)
 		ret = detach_old(ctx, r);
 	if (ret) {

@@ -151,6 +151,21 @@ static inline void compat_zap(struct vm_area_struct *vma, unsigned long start,
 /* The address space that a userfaultfd was opened by; NULL without those. */
 struct mm_struct *compat_userfaultfd_mm(struct file *file);
 
+/* mmap_lock for writing, where it is free: some kernels have no function of their own for it. */
+static inline bool compat_mmap_write_trylock(struct mm_struct *mm)
+{
+#ifdef HAVE_MMAP_WRITE_TRYLOCK
+	return mmap_write_trylock(mm);
+#else
+	if (!down_write_trylock(&mm->mmap_lock))
+		return false;
+#ifdef HAVE_MM_LOCK_SEQCOUNT
+	mm_lock_seqcount_begin(mm);
+#endif
+	return true;
+#endif
+}
+
 /* A fault gives up what it holds, to be tried again. */
 static inline void compat_fault_unlock(struct vm_fault *vmf)
 {

@@ -38,7 +38,8 @@ void hpmmap_start_heap(struct hpmmap_ctx *ctx)
 	struct mm_struct *mm = ctx->mm;
 	unsigned long start = ALIGN(mm->brk, SLOT_SIZE);
 
-	mmap_write_lock(mm);
+	/* As prctl(2) does it, arg_lock says where it is: nothing is mapped. */
+	mmap_read_lock(mm);
 	if (mm->start_brk == mm->brk && start < TASK_SIZE - SLOT_SIZE &&
 	    !find_vma_intersection(mm, PAGE_ALIGN(mm->brk),
 				   start + SLOT_SIZE)) {
@@ -50,7 +51,7 @@ void hpmmap_start_heap(struct hpmmap_ctx *ctx)
 		spin_unlock(&mm->arg_lock);
 		ctx->heap_end = start;
 	}
-	mmap_write_unlock(mm);
+	mmap_read_unlock(mm);
 }
 
 /**

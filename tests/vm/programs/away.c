@@ -5,9 +5,12 @@
  *
  *   away COMMAND...	as root; COMMAND is given the program as a further argument.
  *			Says "ended" or, after ten seconds, "stays".
- *   away --window	A process waits with its mmap_lock held, and another one touches
- *			memory of it by a window. Says the same of that one, and whether a
- *			worker of the module waits for it.
+ *   away --window	Somebody reads a process's memory by /proc/PID/mem, and waits with
+ *			its mmap_lock held; another one touches memory of it by a window.
+ *			Says the same of that one, and whether a worker of the module waits
+ *			for it.
+ *   away --calls	The same of calls of such a process: names those that wait and
+ *			would not on Linux, and those that SIGKILL does not end.
  */
 #include <err.h>
 #include <errno.h>
@@ -42,8 +45,6 @@ static struct stat program;
 static int source;
 /* Somebody waits; of both processes. */
 static volatile bool *waits;
-/* Who cannot read a page lets go of its mmap_lock, and keeps it when it tries again. */
-static bool fails_first;
 
 static struct fuse_attr attributes(uint64_t node)
 {
@@ -107,11 +108,6 @@ static size_t answer(const struct fuse_in_header *in, const void *arg, struct fu
 		ssize_t got;
 
 		if (rd->offset < THERE && rd->offset + rd->size > AWAY) {
-			if (fails_first) {
-				fails_first = false;
-				out->error = -EIO;
-				break;
-			}
 			*waits = true;
 			return 0;
 		}
@@ -181,14 +177,19 @@ static pid_t mount_program(void)
 	return server;
 }
 
-static bool ends_within(pid_t pid, unsigned int seconds)
+static bool ends_in(pid_t pid, unsigned int seconds, int *status)
 {
 	for (unsigned int i = 0; i < seconds * 50; i++) {
-		if (waitpid(pid, NULL, WNOHANG) == pid)
+		if (waitpid(pid, status, WNOHANG) == pid)
 			return true;
 		usleep(20000);
 	}
 	return false;
+}
+
+static bool ends_within(pid_t pid, unsigned int seconds)
+{
+	return ends_in(pid, seconds, NULL);
 }
 
 static void command(int argc, char **argv)
@@ -213,6 +214,51 @@ static void command(int argc, char **argv)
 	puts(ends_within(pid, 10) ? "ended" : "stays");
 }
 
+/* ---- Who reads a process's memory, and waits -------------------------------- */
+
+static volatile char *program_map(void)
+{
+	int fd = open(PROGRAM, O_RDONLY | O_CLOEXEC);
+	char *at = mmap(NULL, THERE, PROT_READ, MAP_PRIVATE, fd, 0);
+
+	/* One page at a time. */
+	if (at == MAP_FAILED || madvise(at, THERE, MADV_RANDOM))
+		err(1, "mmap");
+	return at;
+}
+
+static void read_and_wait(pid_t target, off_t at)
+{
+	char path[32], byte;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", target);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		err(1, "%s", path);
+	/* The end of the server is an answer, too. */
+	if (pread(fd, &byte, 1, at) < 0 && errno != EIO)
+		err(1, "%s", path);
+}
+
+/* Somebody reads a page of @target that nobody else waits for. */
+static void start_reader(pid_t target, volatile char *at)
+{
+	pid_t pid;
+
+	*waits = false;
+	pid = fork();
+	if (!pid) {
+		read_and_wait(target, (off_t)at);
+		_exit(0);
+	}
+	while (!*waits)
+		if (ends_within(pid, 1))
+			errx(1, "who reads has not waited");
+	/* Where it waits for good. */
+	usleep(200000);
+}
+
 /* ---- A window onto a process that waits --------------------------------- */
 
 static long xpmem(unsigned long what, void *argument)
@@ -228,7 +274,7 @@ static long xpmem(unsigned long what, void *argument)
 	return ret;
 }
 
-/* Publishes all of its memory, then waits. */
+/* Publishes all of its memory. */
 static void target(volatile int64_t *segid)
 {
 	struct xpmem_cmd_make make = {
@@ -236,15 +282,10 @@ static void target(volatile int64_t *segid)
 		.permit_type = XPMEM_ABI_PERMIT_MODE,
 		.permit_value = 0600,
 	};
-	int fd = open(PROGRAM, O_RDONLY | O_CLOEXEC);
-	volatile char *at = mmap(NULL, THERE, PROT_READ, MAP_PRIVATE, fd, 0);
 
-	/* One page at a time. */
-	if (at == MAP_FAILED || madvise((char *)at, THERE, MADV_RANDOM))
-		err(1, "mmap");
 	xpmem(XPMEM_CMD_MAKE, &make);
 	*segid = make.segid;
-	(void)at[AWAY];
+	pause();
 }
 
 /* Touches memory of Linux that the target has. */
@@ -301,16 +342,18 @@ static bool worker_waits(void)
 static void window(void)
 {
 	volatile int64_t *segid = (volatile void *)(waits + sizeof(*segid));
-	pid_t waiting, looking;
+	volatile char *at = program_map() + AWAY;
+	pid_t published, looking;
 
-	waiting = fork();
-	if (!waiting) {
+	published = fork();
+	if (!published) {
 		target(segid);
 		_exit(0);
 	}
-	while (!*waits)
-		if (ends_within(waiting, 1))
-			errx(1, "it has not waited");
+	while (!*segid)
+		if (ends_within(published, 1))
+			errx(1, "it has not published its memory");
+	start_reader(published, at);
 	looking = fork();
 	if (!looking) {
 		viewer(*segid);
@@ -322,16 +365,248 @@ static void window(void)
 		puts("a worker waits");
 	kill(looking, SIGKILL);
 	puts(ends_within(looking, 10) ? "ended" : "stays");
+	kill(published, SIGKILL);
+}
+
+/* ---- Calls of a process that somebody reads ------------------------------ */
+
+#define BLOCK	(2UL << 20)
+#define FEW	(64UL << 10)
+/* It takes some ten milliseconds to copy that. */
+#define MANY	(96UL << 20)
+
+/* Inherited by all who call. */
+static volatile char *inherited;
+/* Two blocks with contents, of the caller's own. */
+static volatile char *own;
+/* And so few pages that they have no block. */
+static volatile char *few;
+/* It has them; of both processes. */
+static volatile bool *ready;
+
+static volatile char *memory_make(size_t size)
+{
+	char *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (at == MAP_FAILED)
+		err(1, "mmap");
+	memset(at, 1, size);
+	return at;
+}
+
+static void discard_blocks(void)
+{
+	if (madvise((char *)own, 2 * BLOCK, MADV_DONTNEED))
+		err(1, "MADV_DONTNEED");
+	for (size_t i = 0; i < 2 * BLOCK; i += 4096)
+		if (own[i])
+			errx(1, "byte %zu has contents", i);
+}
+
+static void discard_pages(void)
+{
+	if (madvise((char *)few, FEW, MADV_DONTNEED))
+		err(1, "MADV_DONTNEED");
+	for (size_t i = 0; i < FEW; i += 4096)
+		if (few[i])
+			errx(1, "byte %zu of a few pages has contents", i);
+}
+
+static void store_all(void)
+{
+	for (size_t i = 0; i < 2 * BLOCK; i += 4096)
+		inherited[i] = 2;
+}
+
+static void map_reservation(void)
+{
+	mmap((char *)own, 2 * BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS |
+	     MAP_FIXED | MAP_NORESERVE, -1, 0);
+}
+
+static void map_anew(void)
+{
+	mmap((char *)own, BLOCK + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS |
+	     MAP_FIXED, -1, 0);
+}
+
+static void move(void)
+{
+	mremap((char *)own, BLOCK, BLOCK, MREMAP_MAYMOVE | MREMAP_FIXED, (char *)own + BLOCK);
+}
+
+static void grow_heap(void)
+{
+	(void)sbrk(16 << 20);
+}
+
+static void wipe(void)
+{
+	madvise((char *)own, BLOCK, MADV_WIPEONFORK);
+}
+
+static void merge(void)
+{
+	madvise((char *)own, BLOCK, MADV_MERGEABLE);
+}
+
+static const struct call {
+	const char *name;
+	void (*call)(void);
+	/* It has mmap_lock for writing on Linux, too. */
+	bool waits;
+} calls[] = {
+	{ "MADV_DONTNEED of blocks", discard_blocks, false },
+	{ "MADV_DONTNEED of pages", discard_pages, false },
+	{ "a store after a fork", store_all, false },
+	{ "mmap of a reservation", map_reservation, true },
+	{ "mmap", map_anew, true },
+	{ "mremap", move, true },
+	{ "brk", grow_heap, true },
+	{ "MADV_WIPEONFORK", wipe, true },
+	{ "MADV_MERGEABLE", merge, true },
+};
+
+/* Calls when it may. */
+static void caller(const struct call *call, int may)
+{
+	char go;
+
+	own = memory_make(2 * BLOCK);
+	few = memory_make(FEW);
+	*ready = true;
+	if (read(may, &go, 1) != 1)
+		err(1, "pipe");
+	call->call();
+}
+
+static void call_beside_reader(const struct call *call, volatile char *at)
+{
+	pid_t target;
+	int may[2];
+	bool ended;
+
+	*ready = false;
+	if (pipe(may))
+		err(1, "pipe");
+	target = fork();
+	if (!target) {
+		caller(call, may[0]);
+		_exit(0);
+	}
+	while (!*ready)
+		if (ends_within(target, 1))
+			errx(1, "%s: it has ended", call->name);
+	start_reader(target, at);
+	if (write(may[1], "", 1) != 1)
+		err(1, "pipe");
+	ended = ends_within(target, call->waits ? 1 : 5);
+	if (ended && call->waits)
+		errx(1, "%s: mmap_lock is not held", call->name);
+	if (!ended && !call->waits)
+		printf("%s waits\n", call->name);
+	if (!ended) {
+		kill(target, SIGKILL);
+		if (!ends_within(target, 10))
+			printf("%s stays\n", call->name);
+	}
+	close(may[0]);
+	close(may[1]);
+}
+
+static bool is_mapped(volatile char *at)
+{
+	return !msync((char *)at, 4096, MS_ASYNC);
+}
+
+static int move_many(void *to)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	*ready = true;
+	mremap((char *)own, MANY, MANY, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+	return 0;
+}
+
+/*
+ * A process of the same address space moves what is copied, and is killed while it waits
+ * for who reads. What it has moved is there, sooner or later.
+ */
+static void survivor(volatile pid_t *moving)
+{
+	static char stack[64 << 10] __attribute__((aligned(16)));
+	volatile char *to = mmap(NULL, MANY + BLOCK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
+				 -1, 0);
+
+	own = memory_make(MANY);
+	/* Its pages are not where they were in their blocks. */
+	to += 4096;
+	if (((uintptr_t)to ^ (uintptr_t)own) % BLOCK == 0)
+		to += 4096;
+	*moving = clone(move_many, stack + sizeof(stack), CLONE_VM | SIGCHLD, (void *)to);
+	if (*moving < 0 || waitpid(*moving, NULL, 0) != *moving)
+		err(1, "clone");
+	*moving = 0;
+	/* Without a copy it was done before. */
+	while (!*waits)
+		usleep(1000);
+	if (is_mapped(own))
+		to = own;
+	else if (!is_mapped(to))
+		errx(1, "what is moved is nowhere");
+	for (size_t i = 0; i < MANY; i += 4096)
+		if (to[i] != 1)
+			errx(1, "byte %zu is lost", i);
+}
+
+static void kill_who_moves(volatile char *at, pid_t server)
+{
+	volatile pid_t *moving = (volatile void *)(waits + 64);
+	pid_t surviving, pid;
+	int status;
+
+	*waits = *ready = false;
+	surviving = fork();
+	if (!surviving) {
+		survivor(moving);
+		_exit(0);
+	}
+	while (!*ready)
+		;
+	usleep(10000);
+	start_reader(surviving, at);
+	pid = *moving;
+	if (pid)
+		kill(pid, SIGKILL);
+	for (int i = 0; *moving && i < 500; i++)
+		usleep(20000);
+	if (*moving)
+		puts("who moves stays");
+	kill(server, SIGKILL);
+	if (!ends_in(surviving, 20, &status) || status)
+		puts("what was moved is lost");
+}
+
+static void all_calls(pid_t server)
+{
+	volatile char *at = program_map() + AWAY;
+
+	ready = waits + 1;
+	inherited = memory_make(2 * BLOCK);
+	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++)
+		call_beside_reader(&calls[i], at + i * 4096);
+	kill_who_moves(at + 512 * 1024, server);
+	puts("done");
 }
 
 int main(int argc, char **argv)
 {
 	bool has_window = argc == 2 && strcmp(argv[1], "--window") == 0;
+	bool has_calls = argc == 2 && strcmp(argv[1], "--calls") == 0;
 	pid_t server;
 
 	if (argc < 2)
 		return ballast[0] != 1;
-	fails_first = has_window;
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	source = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 	if (source < 0 || fstat(source, &program))
 		err(1, "/proc/self/exe");
@@ -341,6 +616,8 @@ int main(int argc, char **argv)
 	server = mount_program();
 	if (has_window)
 		window();
+	else if (has_calls)
+		all_calls(server);
 	else
 		command(argc, argv);
 	/* That is an answer to all. */

@@ -63,6 +63,13 @@ echo "== a window onto who waits for a server with its address space locked"
 meanwhile=$("$HPMMAP_ROOT/build/tests-vm/away" --window)
 [ "$meanwhile" = ended ] || fail "who has a window onto who waits: $meanwhile"
 
+echo "== calls of a process that somebody reads, and waits for a server meanwhile"
+for run in "" "hpmmap run --strict --"; do
+	meanwhile=$($run "$HPMMAP_ROOT/build/tests-vm/away" --calls)
+	[ "$meanwhile" = done ] || fail "${run:-natively}: $meanwhile"
+	expect_pool_free
+done
+
 echo "== an address space that outlives its first process"
 other=$(hpmmap run --strict -- "$exits" outlive)
 [ "$(contexts)" = 1 ] || fail "there are $(contexts) contexts, and not 1"
