@@ -350,13 +350,19 @@ static void op_move(void)
 	}
 	if (mremap(address(from), old_nr * PAGE, new_nr * PAGE,
 		   MREMAP_MAYMOVE | MREMAP_FIXED, address(to)) == MAP_FAILED) {
-		/* Two mappings that only look like one; the target is gone then. */
+		/*
+		 * Two mappings that only look like one; the target is gone then, and so is
+		 * what it was to get shorter by.
+		 */
 		if (errno != EFAULT && errno != EINVAL)
 			fail("mremap: %s", strerrorname_np(errno));
-		if (munmap(address(to), new_nr * PAGE) != 0)
+		if (munmap(address(to), new_nr * PAGE) != 0 ||
+		    (kept < old_nr &&
+		     munmap(address(from + kept), (old_nr - kept) * PAGE) != 0))
 			fail("munmap: %s", strerrorname_np(errno));
 		forget(to, new_nr);
-		look(from, old_nr, "after mremap has failed");
+		forget(from + kept, old_nr - kept);
+		look(from, kept, "after mremap has failed");
 		return;
 	}
 	forget(to, new_nr);
