@@ -273,7 +273,7 @@ static int may(const struct object *segment, bool write)
 static long cmd_make(struct xpmem_file *xf, struct xpmem_cmd_make *c)
 {
 	struct object *segment;
-	u64 room = TASK_SIZE - PAGE_SIZE;
+	u64 room = TASK_SIZE;
 	int ret;
 
 	if (c->permit_type != XPMEM_ABI_PERMIT_MODE || c->permit_value & ~0777ULL ||

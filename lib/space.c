@@ -30,6 +30,11 @@
 /* Programs with random addresses begin after two thirds of 128 TB. */
 #define SLOTS_END	(85 * TB)
 #define NR_SLOTS	((SLOTS_END - SLOTS_START) / TB)
+/*
+ * Where page tables have four levels a program's memory ends here: not where its last gigabyte
+ * does, which one stack of sixteen is in.
+ */
+#define TASK_END	(128 * TB - 4096)
 
 static pthread_mutex_t space_lock = PTHREAD_MUTEX_INITIALIZER;
 /* This process's, once it is published; id 0 before. */
@@ -146,9 +151,13 @@ static void detach_zones(struct hpmmap_peer *peer)
 static int attach_zones(struct hpmmap_peer *peer, const struct hpmmap_space *space, uintptr_t slot)
 {
 	for (int i = 0; i < HPMMAP_ZONES; i++) {
-		uintptr_t start = space->zone[i].start;
-		void *at = attach_at(space->id, start, space->zone[i].bytes, 0, (void *)slot);
+		uintptr_t start = space->zone[i].start, bytes = space->zone[i].bytes;
+		void *at;
 		int err;
+
+		if (start + bytes > TASK_END)
+			bytes = TASK_END - start;
+		at = attach_at(space->id, start, bytes, 0, (void *)slot);
 
 		if (!at) {
 			err = errno;
@@ -157,7 +166,7 @@ static int attach_zones(struct hpmmap_peer *peer, const struct hpmmap_space *spa
 			return -1;
 		}
 		peer->zone[i].start = start;
-		peer->zone[i].bytes = space->zone[i].bytes;
+		peer->zone[i].bytes = bytes;
 		peer->zone[i].delta = slot - start;
 		slot += space->zone[i].bytes;
 	}
@@ -169,7 +178,8 @@ static bool is_valid(const struct hpmmap_space *space)
 	static const uintptr_t most[] = { IMAGE_BYTES, MMAP_BYTES, STACK_BYTES };
 
 	for (int i = 0; i < HPMMAP_ZONES; i++)
-		if (space->zone[i].bytes - 1 >= most[i] || (space->zone[i].start | space->zone[i].bytes) & (GB - 1))
+		if (space->zone[i].bytes - 1 >= most[i] || space->zone[i].start >= TASK_END ||
+		    (space->zone[i].start | space->zone[i].bytes) & (GB - 1))
 			return false;
 	return space->id > 0;
 }

@@ -29,9 +29,10 @@ MACHINES = {
     "main": {"memory": "4G", "cpus": 2},
     "apps": {"memory": "4G", "cpus": 2},
     # The test programs and the conformance cases, at the same time as the scenarios.
-    "programs": {"memory": "4G", "cpus": 2},
+    # With page tables of four levels, as most machines have them; the others have five.
+    "programs": {"memory": "4G", "cpus": 2, "append": "no5lvl"},
     # On the debug kernel, for windows onto Linux's memory, which its check of page tables forbids.
-    "windows": {"memory": "4G", "cpus": 2, "append": "page_table_check=off"},
+    "windows": {"memory": "4G", "cpus": 2, "append": "no5lvl page_table_check=off"},
     "numa": {"numa": ["2G", "2G"], "cpus": 2},
     "icount": {"memory": "2G", "icount": True, "movable": "768M"},
     # More CPUs than many hosts have: one that loses its core does so anywhere.

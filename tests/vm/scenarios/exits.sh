@@ -61,7 +61,11 @@ expect_pool_free
 echo "== a window onto who waits for a server with its address space locked"
 # Workers are everybody's, and wait for nobody.
 meanwhile=$("$HPMMAP_ROOT/build/tests-vm/away" --window)
-[ "$meanwhile" = ended ] || fail "who has a window onto who waits: $meanwhile"
+case $meanwhile in
+ended) ;;
+"sees nothing") [[ $(uname -r) = *debug* ]] || fail "a window shows nothing of Linux" ;;
+*) fail "who has a window onto who waits: $meanwhile" ;;
+esac
 
 echo "== calls of a process that somebody reads, and waits for a server meanwhile"
 for run in "" "hpmmap run --strict --"; do
