@@ -137,10 +137,10 @@ int hpmmap_change_begin_move(struct hpmmap_change *c)
  * hpmmap_change_renew() - what is behind a new mapping means nothing any more
  * @c: the change; c->ctx->ops held
  *
- * Before anybody can touch it, unless it is inaccessible: hpmmap_change_settle() does
- * what the caller has not. Pages with memory errors are good afterwards.
+ * Before anybody can touch it. Pages with memory errors are good afterwards.
  *
- * Return: 0, or -EINTR if the caller is being killed: what was there is there.
+ * Return: 0; -EINTR if the caller is being killed and it is not frozen: what was there is
+ * there.
  */
 int hpmmap_change_renew(struct hpmmap_change *c)
 {
@@ -148,7 +148,7 @@ int hpmmap_change_renew(struct hpmmap_change *c)
 	if (c->renewed)
 		return 0;
 	if (!c->empty) {
-		if (hpmmap_store_renew(c->ctx, c->start, c->end, c->lazy))
+		if (hpmmap_store_renew(c->ctx, c->start, c->end, c->lazy, c->frozen))
 			return -EINTR;
 		if (c->reuse)
 			hpmmap_reuse_see(c->ctx, c->start, c->end);
@@ -156,7 +156,7 @@ int hpmmap_change_renew(struct hpmmap_change *c)
 			hpmmap_reuse_clear(c->ctx, c->start, c->end);
 	}
 	if (hpmmap_poison_seen())
-		c->healed = hpmmap_store_heal(c->ctx, c->start, c->end);
+		c->healed = hpmmap_store_heal(c->ctx, c->start, c->end, NULL);
 	c->renewed = true;
 	return 0;
 }
@@ -180,17 +180,17 @@ static void mappings_extend(struct hpmmap_ctx *ctx, unsigned long *start,
 }
 
 /* Maps again what lies beside a range, in the slots of both ends. */
-static void repair_ends(const struct hpmmap_change *c, unsigned long start,
+static void repair_ends(struct hpmmap_change *c, unsigned long start,
 			unsigned long end)
 {
 	if (!(c->intact & HPMMAP_END_FIRST))
-		hpmmap_vma_repair(c->ctx, start & SLOT_MASK, start);
+		hpmmap_vma_repair(c->ctx, start & SLOT_MASK, start, &c->vain);
 	if (!(c->intact & HPMMAP_END_LAST))
-		hpmmap_vma_repair(c->ctx, end, ALIGN(end, SLOT_SIZE));
+		hpmmap_vma_repair(c->ctx, end, ALIGN(end, SLOT_SIZE), &c->vain);
 }
 
 /* What has memory there, and beside it. */
-static void repair(const struct hpmmap_change *c)
+static void repair(struct hpmmap_change *c)
 {
 	unsigned long start = c->start, end = c->end;
 
@@ -198,24 +198,23 @@ static void repair(const struct hpmmap_change *c)
 		start &= SLOT_MASK;
 	if (!(c->intact & HPMMAP_END_LAST))
 		end = ALIGN(end, SLOT_SIZE);
-	hpmmap_vma_repair(c->ctx, start, end);
+	hpmmap_vma_repair(c->ctx, start, end, &c->vain);
 }
 
-static void commit(const struct hpmmap_change *c, struct list_head *blocks)
+static void commit(struct hpmmap_change *c, struct list_head *blocks)
 {
 	unsigned long start = c->start, end = c->end;
 
-	hpmmap_vma_commit(c->ctx, start, end, blocks);
+	hpmmap_vma_commit(c->ctx, start, end, blocks, &c->vain);
 	mappings_extend(c->ctx, &start, &end);
 	repair_ends(c, start, end);
 }
 
 static void settle_fresh(struct hpmmap_change *c, struct list_head *blocks)
 {
-	/* Who is being killed has what was there. */
-	hpmmap_change_renew(c);
+	WARN_ON_ONCE(!c->renewed);
 	if (!c->lazy)
-		hpmmap_vma_commit(c->ctx, c->start, c->end, blocks);
+		hpmmap_vma_commit(c->ctx, c->start, c->end, blocks, &c->vain);
 	if (c->reuse)
 		hpmmap_reuse_set(c->ctx, c->start, c->end);
 	if (c->replaces || c->healed)

@@ -27,11 +27,14 @@ struct list_head;
  *	hpmmap_few_begin() and its like, or it is inaccessible
  * @replaces: of a new mapping: there may have been others, which it has cut
  * @empty: of a new mapping: nothing has contents there, nor gets them before it is mapped
+ * @frozen: of a new mapping: it is, by hpmmap_freeze()
  * @renewed: of a new mapping: hpmmap_change_renew() was called
  * @healed: it was, and slots got other blocks: what is beside the range has to be mapped again
  * @blank: by hpmmap_change_begin_new(): nothing had contents there
  * @ours: by hpmmap_change_begin_new(), if it @replaces, and hpmmap_change_begin_apart():
  *	there was memory of ours
+ * @vain: somebody reads the address space all the time: what would need mmap_lock for
+ *	writing, and need not be, is left out. May be kept from one change to the next.
  *
  * The caller sets @ctx, @start, @end, and what else it knows; then comes one of
  *
@@ -54,10 +57,12 @@ struct hpmmap_change {
 	bool few;
 	bool replaces;
 	bool empty;
+	bool frozen;
 	bool renewed;
 	bool healed;
 	bool blank;
 	bool ours;
+	bool vain;
 };
 
 /**

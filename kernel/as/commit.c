@@ -18,6 +18,7 @@
 #include "as/exchange.h"
 #include "as/file.h"
 #include "as/freeze.h"
+#include "as/late.h"
 #include "as/pgmap.h"
 #include "as/range.h"
 #include "as/run.h"
@@ -54,11 +55,11 @@ static bool wants_collapse(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
  * would not wait for him on Linux, or none.
  */
 static void collapse_slot(struct hpmmap_ctx *ctx, unsigned long addr,
-			  vm_flags_t vm_flags, enum hpmmap_name name, bool *wait)
+			  vm_flags_t vm_flags, enum hpmmap_name name, bool *vain)
 {
 	unsigned long ret;
 
-	if (!hpmmap_mmap_write_lock_soon(ctx, wait))
+	if (!hpmmap_mmap_write_lock_soon(ctx->mm, vain))
 		return;
 	/* Somebody who comes just here is waited for, until the caller is killed. */
 	mmap_write_unlock(ctx->mm);
@@ -94,8 +95,9 @@ static bool commit_slot(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 		return false;
 	switch (how) {
 	case HPMMAP_COMMIT_SHARED:
-		if (may && wants_collapse(ctx, vma, slot_start))
-			return true;
+		/* Nothing is mapped beside entries of 4 KB but by a fault: that would copy all of it. */
+		if (wants_collapse(ctx, vma, slot_start))
+			return may;
 		/* Of what is locked, a copy: it has to be there. */
 		if (hi - lo == SLOT_SIZE || vma->vm_flags & VM_LOCKED)
 			hpmmap_pgmap_fault_in(vma, lo);
@@ -169,12 +171,12 @@ static struct vm_area_struct *commit_next(struct hpmmap_ctx *ctx,
 
 static void commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 			 unsigned long end, struct list_head *blocks,
-			 bool only_present, bool *wait)
+			 bool only_present, bool *vain)
 {
 	unsigned long addr = start, next = end;
 
 	if (hpmmap_poison_seen() && start < end)
-		hpmmap_store_heal(ctx, start, end);
+		hpmmap_store_heal(ctx, start, end, vain);
 	while (addr < end) {
 		struct vm_area_struct *vma = NULL;
 		enum hpmmap_name name = HPMMAP_NAME_NONE;
@@ -201,7 +203,7 @@ static void commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 		if (!collapse)
 			return;
 
-		collapse_slot(ctx, addr & SLOT_MASK, collapse_flags, name, wait);
+		collapse_slot(ctx, addr & SLOT_MASK, collapse_flags, name, vain);
 		mmap_read_lock(ctx->mm);
 		vma = find_vma_intersection(ctx->mm, addr, addr + 1);
 		if (vma && hpmmap_vma_is_ours(vma) &&
@@ -348,10 +350,10 @@ static unsigned int collapse_some(struct hpmmap_ctx *ctx, unsigned long slot,
 {
 	unsigned int nr = 0;
 	unsigned long start;
-	bool wait = true;
+	bool vain = false;
 
 	lockdep_assert_held(&ctx->ops);
-	while (nr < most && !fatal_signal_pending(current)) {
+	while (nr < most && !vain && !fatal_signal_pending(current)) {
 		if (!xa_find(&ctx->store, &slot, ULONG_MAX, SLOT_SPLIT)) {
 			slot = 0;
 			if (!xa_find(&ctx->store, &slot, ULONG_MAX, SLOT_SPLIT))
@@ -363,7 +365,7 @@ static unsigned int collapse_some(struct hpmmap_ctx *ctx, unsigned long slot,
 		if (hpmmap_slot_is_marked(ctx, slot))
 			continue;
 		start = slot << SLOT_SHIFT;
-		commit_range(ctx, start, start + SLOT_SIZE, NULL, true, &wait);
+		commit_range(ctx, start, start + SLOT_SIZE, NULL, true, &vain);
 		cond_resched();
 	}
 	return nr;
@@ -431,6 +433,7 @@ bool hpmmap_vma_collapse_soon(struct hpmmap_ctx *ctx, const struct vm_fault *vmf
  * @start: first address
  * @end: end
  * @blocks: blocks to use first, or NULL
+ * @vain: as hpmmap_mmap_write_lock_soon()
  *
  * Everything is mapped when it returns, by one entry where a slot is covered
  * by one mapping; where the pools are exhausted it is left to faults. A slot is
@@ -438,12 +441,10 @@ bool hpmmap_vma_collapse_soon(struct hpmmap_ctx *ctx, const struct vm_fault *vmf
  * core may map all of it with one entry.
  */
 void hpmmap_vma_commit(struct hpmmap_ctx *ctx, unsigned long start,
-		       unsigned long end, struct list_head *blocks)
+		       unsigned long end, struct list_head *blocks, bool *vain)
 {
-	bool wait = true;
-
 	lockdep_assert_held(&ctx->ops);
-	commit_range(ctx, start, end, blocks, false, &wait);
+	commit_range(ctx, start, end, blocks, false, vain);
 }
 
 /**
@@ -451,15 +452,14 @@ void hpmmap_vma_commit(struct hpmmap_ctx *ctx, unsigned long start,
  * @ctx: the context, ctx->ops held
  * @start: first address
  * @end: end
+ * @vain: as hpmmap_mmap_write_lock_soon()
  *
  * The core drops a 2 MB entry when a part of it changes. Slots without a
  * block stay without.
  */
 void hpmmap_vma_repair(struct hpmmap_ctx *ctx, unsigned long start,
-		       unsigned long end)
+		       unsigned long end, bool *vain)
 {
-	bool wait = true;
-
 	lockdep_assert_held(&ctx->ops);
-	commit_range(ctx, start, end, NULL, true, &wait);
+	commit_range(ctx, start, end, NULL, true, vain);
 }

@@ -19,8 +19,8 @@ void hpmmap_vma_slot_owned(struct hpmmap_ctx *ctx, unsigned long slot,
 bool hpmmap_vma_collapse_soon(struct hpmmap_ctx *ctx,
 			      const struct vm_fault *vmf);
 void hpmmap_vma_commit(struct hpmmap_ctx *ctx, unsigned long start,
-		       unsigned long end, struct list_head *blocks);
+		       unsigned long end, struct list_head *blocks, bool *vain);
 void hpmmap_vma_repair(struct hpmmap_ctx *ctx, unsigned long start,
-		       unsigned long end);
+		       unsigned long end, bool *vain);
 
 #endif /* _HPMMAP_AS_COMMIT_H */

@@ -3,10 +3,8 @@
  * Contexts: HPMMAP's half of an address space, found by its mm. How one begins
  * and ends is in life.c.
  */
-#include <linux/delay.h>
 #include <linux/hashtable.h>
 #include <linux/rcupdate.h>
-#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
@@ -199,33 +197,6 @@ long hpmmap_ops_lock(struct hpmmap_ctx *ctx)
 	hpmmap_count_stall(ctx->job, HPMMAP_STALL_CALLS,
 			   get_cycles() - since);
 	return ret ? -ERESTARTNOINTR : 0;
-}
-
-/* How long that is tried, in steps of 1 ms. */
-#define SOON_STEPS 8
-
-/**
- * hpmmap_mmap_write_lock_soon() - mmap_lock for writing, for what need not be done
- * @ctx: the context
- * @wait: try for a moment; false when that was in vain
- *
- * Who reads the address space may keep it for as long as a server is away. Calls that
- * change no mapping do not wait for him on Linux.
- *
- * Return: whether it is held.
- */
-bool hpmmap_mmap_write_lock_soon(struct hpmmap_ctx *ctx, bool *wait)
-{
-	int i;
-
-	for (i = 0; !compat_mmap_write_trylock(ctx->mm); i++) {
-		if (i == SOON_STEPS || fatal_signal_pending(current))
-			*wait = false;
-		if (!*wait)
-			return false;
-		usleep_range(1000, 1100);
-	}
-	return true;
 }
 
 void hpmmap_ops_unlock(struct hpmmap_ctx *ctx)

@@ -84,11 +84,12 @@ enum hpmmap_name {
  *	lock, for only the task itself sets it to itself. Protected by @ops.
  * @frozen: ranges whose contents go elsewhere (as/freeze.c), and who waits for that.
  *	@by: who has frozen them; it stands for itself alone, and is not looked into.
- *	Changed under @ops and mmap_lock held for writing: it does not change while
+ *	Changed under mmap_lock held for writing, and @ops but by a worker: it does not change while
  *	somebody holds that, so who does sees whether anything may be mapped. @nr_impatient:
- *	faults that kept mmap_lock from who wanted it. @left: who has frozen them was killed
- *	while he waited to thaw them, and whoever comes does it; set under @ops, and cleared
- *	under mmap_lock held for writing.
+ *	faults that kept mmap_lock from who wanted it.
+ * @late: what a worker is to do (as/late.c): thaw what is @frozen, count what is @discount, and
+ *	make mappings those of the own file. Set under @ops; the first two cleared under mmap_lock
+ *	held for writing.
  * @nr_replacing: calls of Linux that are replacing memory of ours; rises under
  *	@ops only
  * @collapse: a thread will map slots by one entry again before it goes on, @slot first;
@@ -161,11 +162,16 @@ struct hpmmap_ctx {
 		bool repair_few;
 		struct vm_area_struct *zapped;
 	} fork;
+	struct {
+		struct delayed_work work;
+		bool thaw;
+		bool count;
+		bool files;
+	} late;
 	atomic_t nr_replacing;
 	struct {
 		unsigned int nr;
 		bool moving;
-		bool left;
 		struct task_struct *by;
 		atomic_t nr_impatient;
 		struct {
@@ -221,7 +227,6 @@ struct hpmmap_ctx **hpmmap_ctx_list(unsigned long *nr);
 extern struct workqueue_struct *hpmmap_wq;
 int hpmmap_ctx_init(void);
 long hpmmap_ops_lock(struct hpmmap_ctx *ctx);
-bool hpmmap_mmap_write_lock_soon(struct hpmmap_ctx *ctx, bool *wait);
 void hpmmap_ops_unlock(struct hpmmap_ctx *ctx);
 
 #endif /* _HPMMAP_AS_CTX_H */

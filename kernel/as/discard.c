@@ -11,6 +11,7 @@
 #include "as/commit.h"
 #include "as/ctx.h"
 #include "as/discard.h"
+#include "as/late.h"
 #include "as/release.h"
 #include "as/reuse.h"
 #include "as/store.h"
@@ -54,16 +55,18 @@ static bool has_contents(struct hpmmap_ctx *ctx, unsigned long start,
  * @start: start of the new mapping
  * @end: its end
  * @lazy: it is a reservation, and has no memory yet
+ * @frozen: the range is frozen, so nothing of it is mapped
  *
  * A stale page is never mapped, so what faults have mapped since the mapping
  * was made goes, too. A wholly covered slot whose old block somebody still
  * refers to loses it, and so does each that a reservation covers: that is how
  * programs give memory back that they have reserved.
  *
- * Return: 0, or -EINTR if the caller is being killed: what was there is there.
+ * Return: 0; -EINTR if the caller is being killed and it is not frozen: what was there is
+ * there.
  */
 int hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
-		       unsigned long end, bool lazy)
+		       unsigned long end, bool lazy, bool frozen)
 {
 	struct hpmmap_block *block;
 	unsigned long slot;
@@ -73,9 +76,13 @@ int hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 	if (!(lazy ? hpmmap_store_count(ctx, start, end) :
 		     has_contents(ctx, start, end)))
 		return 0;
-	if (mmap_write_lock_killable(ctx->mm))
+	/* Who looks at a slot of what is frozen does not use the block that he finds. */
+	if (frozen)
+		mmap_read_lock(ctx->mm);
+	else if (mmap_write_lock_killable(ctx->mm))
 		return -EINTR;
-	hpmmap_range_zap(ctx, start, end);
+	else
+		hpmmap_range_zap(ctx, start, end);
 	mutex_lock(&ctx->lock);
 	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
 			  slot_of(end - 1)) {
@@ -101,7 +108,10 @@ int hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 			hpmmap_block_drop_linux(&ctx->owner, block, first, nr);
 	}
 	mutex_unlock(&ctx->lock);
-	mmap_write_unlock(ctx->mm);
+	if (frozen)
+		mmap_read_unlock(ctx->mm);
+	else
+		mmap_write_unlock(ctx->mm);
 	return 0;
 }
 
@@ -187,7 +197,7 @@ static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
  * @ctx: the context, ctx->ops held since hpmmap_discard_begin()
  * @start: first address of a range that is about to be discarded
  * @end: its end
- * @wait: wait a moment for who reads the address space; false when that was in vain
+ * @vain: as hpmmap_mmap_write_lock_soon()
  *
  * That is cheaper than to zero them. Only as far as whole slots are mapped,
  * accessible and not locked, and there are clean blocks on their nodes; not
@@ -195,14 +205,14 @@ static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
  * They are not mapped then: hpmmap_change_settle() maps them.
  */
 void hpmmap_store_refresh(struct hpmmap_ctx *ctx, unsigned long start,
-			  unsigned long end, bool *wait)
+			  unsigned long end, bool *vain)
 {
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, ctx->mm, start);
 
 	lockdep_assert_held(&ctx->ops);
 	if (ALIGN(start, SLOT_SIZE) + SLOT_SIZE > end ||
-	    !hpmmap_mmap_write_lock_soon(ctx, wait))
+	    !hpmmap_mmap_write_lock_soon(ctx->mm, vain))
 		return;
 	mutex_lock(&ctx->lock);
 	for_each_vma_range(vmi, vma, end) {
@@ -250,13 +260,13 @@ static void drop_linux_range(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
  * @ctx: the context, ctx->ops held since hpmmap_discard_begin()
  * @start: first address of a range that is about to be discarded
  * @end: its end
- * @wait: as hpmmap_store_refresh()
+ * @vain: as hpmmap_mmap_write_lock_soon()
  *
  * Who discards gives memory back, where it is Linux's as well. What is locked
  * stays.
  */
 void hpmmap_store_drop_linux(struct hpmmap_ctx *ctx, unsigned long start,
-			     unsigned long end, bool *wait)
+			     unsigned long end, bool *vain)
 {
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, ctx->mm, start);
@@ -264,7 +274,7 @@ void hpmmap_store_drop_linux(struct hpmmap_ctx *ctx, unsigned long start,
 	lockdep_assert_held(&ctx->ops);
 	if ((!atomic_long_read(&ctx->owner.nr_linux_pages) &&
 	     !atomic_long_read(&ctx->owner.nr_few_pages)) ||
-	    !hpmmap_mmap_write_lock_soon(ctx, wait))
+	    !hpmmap_mmap_write_lock_soon(ctx->mm, vain))
 		return;
 	mutex_lock(&ctx->lock);
 	for_each_vma_range(vmi, vma, end) {

@@ -8,12 +8,12 @@
 struct hpmmap_ctx;
 
 int hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
-		       unsigned long end, bool lazy);
+		       unsigned long end, bool lazy, bool frozen);
 void hpmmap_discard_begin(struct hpmmap_ctx *ctx);
 void hpmmap_store_refresh(struct hpmmap_ctx *ctx, unsigned long start,
-			  unsigned long end, bool *wait);
+			  unsigned long end, bool *vain);
 void hpmmap_store_drop_linux(struct hpmmap_ctx *ctx, unsigned long start,
-			     unsigned long end, bool *wait);
+			     unsigned long end, bool *vain);
 int hpmmap_store_discard(struct hpmmap_ctx *ctx, unsigned long start,
 			 unsigned long end, bool accessible);
 

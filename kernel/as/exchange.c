@@ -14,6 +14,7 @@
 #include "as/ctx.h"
 #include "as/draft.h"
 #include "as/exchange.h"
+#include "as/late.h"
 #include "as/release.h"
 #include "as/reserve.h"
 #include "as/reuse.h"
@@ -177,6 +178,8 @@ static bool wants_heal(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
  * @ctx: the context, ctx->ops held
  * @start: first address
  * @end: end
+ * @vain: as hpmmap_mmap_write_lock_soon(); NULL: for a call that waits for who reads the
+ *	address space on Linux, too
  *
  * Where the contents of a page with a memory error mean nothing any more, its
  * block is exchanged for a good one. Not if somebody has pinned it.
@@ -184,7 +187,7 @@ static bool wants_heal(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
  * Return: whether one was: nothing of its slot is mapped then.
  */
 bool hpmmap_store_heal(struct hpmmap_ctx *ctx, unsigned long start,
-		       unsigned long end)
+		       unsigned long end, bool *vain)
 {
 	struct hpmmap_block *block;
 	unsigned long slot;
@@ -194,7 +197,8 @@ bool hpmmap_store_heal(struct hpmmap_ctx *ctx, unsigned long start,
 	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
 			  slot_of(end - 1)) {
 		if (wants_heal(ctx, block, slot, start, end) &&
-		    !mmap_write_lock_killable(ctx->mm)) {
+		    (vain ? hpmmap_mmap_write_lock_soon(ctx->mm, vain) :
+			    !mmap_write_lock_killable(ctx->mm))) {
 			/* What has failed may have unmapped it, too. */
 			hpmmap_store_exchange(ctx, slot, block);
 			mmap_write_unlock(ctx->mm);

@@ -13,6 +13,6 @@ bool hpmmap_store_replace(struct hpmmap_ctx *ctx, unsigned long slot,
 int hpmmap_store_exchange(struct hpmmap_ctx *ctx, unsigned long slot,
 			  struct hpmmap_block *old);
 bool hpmmap_store_heal(struct hpmmap_ctx *ctx, unsigned long start,
-		       unsigned long end);
+		       unsigned long end, bool *vain);
 
 #endif /* _HPMMAP_AS_EXCHANGE_H */

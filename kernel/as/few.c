@@ -261,7 +261,7 @@ static void end_slots(struct hpmmap_ctx *ctx, unsigned long start,
 		      unsigned long end, bool full)
 {
 	unsigned long slot = slot_of(start), last = slot_of(end - 1);
-	bool wait = true;
+	bool wait = true, vain = false;
 
 	lockdep_assert_held(&ctx->ops);
 	if (!xa_marked(&ctx->store, SLOT_FEW))
@@ -273,7 +273,7 @@ static void end_slots(struct hpmmap_ctx *ctx, unsigned long start,
 		if (get_block(ctx, slot, &wait))
 			stand_in(ctx, slot);
 		hpmmap_vma_repair(ctx, slot << SLOT_SHIFT,
-				  (slot + 1) << SLOT_SHIFT);
+				  (slot + 1) << SLOT_SHIFT, &vain);
 		cond_resched();
 	}
 }

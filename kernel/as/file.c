@@ -381,24 +381,21 @@ unsigned long hpmmap_vma_given(const struct hpmmap_ctx *ctx,
 
 /**
  * hpmmap_vma_own_file() - make inherited mappings those of the own file
- * @ctx: the context of a new child, ctx->ops held
+ * @ctx: the context of a child, ctx->ops and mmap_lock held, that for writing
  *
- * They merge with what the child maps only if the file is the same. Left as they are where
- * somebody reads the address space all the time.
+ * They merge with what the child maps only if the file is the same, and who unmaps a page of it
+ * finds them all.
  */
 void hpmmap_vma_own_file(struct hpmmap_ctx *ctx)
 {
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, ctx->mm, 0);
-	bool wait = true;
 
 	lockdep_assert_held(&ctx->ops);
-	if (!hpmmap_mmap_write_lock_soon(ctx, &wait))
-		return;
+	mmap_assert_write_locked(ctx->mm);
 	for_each_vma(vmi, vma)
 		if (hpmmap_vma_is_ours(vma) &&
 		    file_inode(vma->vm_file) != file_inode(ctx->file))
 			compat_vma_set_file(vma, file_named(ctx,
 						hpmmap_file_name(vma->vm_file)));
-	mmap_write_unlock(ctx->mm);
 }

@@ -4,25 +4,14 @@
  * waits. So contents can go elsewhere, which may take long, without mmap_lock held all
  * the time.
  */
-#include <linux/delay.h>
 #include <linux/mm.h>
 
 #include "hpmmap.h"
 #include "as/ctx.h"
 #include "as/freeze.h"
+#include "as/late.h"
 #include "as/thaws.h"
 #include "as/zap.h"
-
-/* mmap_lock held for writing. */
-static void thaw_left(struct hpmmap_ctx *ctx)
-{
-	mmap_assert_write_locked(ctx->mm);
-	if (!ctx->frozen.left)
-		return;
-	WRITE_ONCE(ctx->frozen.nr, 0);
-	WRITE_ONCE(ctx->frozen.left, false);
-	hpmmap_thaws_tell(&ctx->frozen.thaws);
-}
 
 static void add(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end)
 {
@@ -33,7 +22,7 @@ static void add(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end)
 	hpmmap_range_zap(ctx, start, end);
 	ctx->frozen.ranges[nr].start = start;
 	ctx->frozen.ranges[nr].end = end;
-	ctx->frozen.by = current;
+	WRITE_ONCE(ctx->frozen.by, current);
 	atomic_set(&ctx->frozen.nr_impatient, 0);
 	WRITE_ONCE(ctx->frozen.nr, nr + 1);
 }
@@ -53,7 +42,7 @@ int hpmmap_freeze(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end
 {
 	if (mmap_write_lock_killable(ctx->mm))
 		return -EINTR;
-	thaw_left(ctx);
+	hpmmap_late_undo(ctx);
 	ctx->frozen.moving = false;
 	add(ctx, start, end);
 	mmap_write_unlock(ctx->mm);
@@ -78,7 +67,7 @@ int hpmmap_freeze_moving(struct hpmmap_ctx *ctx, unsigned long from,
 {
 	if (mmap_write_lock_killable(ctx->mm))
 		return -EINTR;
-	thaw_left(ctx);
+	hpmmap_late_undo(ctx);
 	ctx->frozen.moving = true;
 	add(ctx, from, from + from_len);
 	add(ctx, to, to + to_len);
@@ -91,31 +80,20 @@ int hpmmap_freeze_moving(struct hpmmap_ctx *ctx, unsigned long from,
  * @ctx: the caller's context; mmap_lock not held
  *
  * Who has waited touches the range again. Who has looked at a slot under mmap_lock, and is
- * about to map the block that it had, still finds it frozen. The caller may be killed while
- * he waits for such a one: others who have the address space, too, do it then when they come.
+ * about to map the block that it had, still finds it frozen: such a one is waited for, or, by who
+ * is being killed, left to a worker.
  */
 void hpmmap_thaw(struct hpmmap_ctx *ctx)
 {
 	lockdep_assert_held(&ctx->ops);
-	ctx->frozen.by = NULL;
+	WRITE_ONCE(ctx->frozen.by, NULL);
 	if (mmap_write_lock_killable(ctx->mm)) {
-		WRITE_ONCE(ctx->frozen.left, true);
-	} else {
-		WRITE_ONCE(ctx->frozen.nr, 0);
-		mmap_write_unlock(ctx->mm);
+		hpmmap_late_thaw(ctx);
+		return;
 	}
+	WRITE_ONCE(ctx->frozen.nr, 0);
+	mmap_write_unlock(ctx->mm);
 	hpmmap_thaws_tell(&ctx->frozen.thaws);
-}
-
-/* The lock may be had by now. */
-static void thaw_after_others(struct hpmmap_ctx *ctx)
-{
-	if (compat_mmap_write_trylock(ctx->mm)) {
-		thaw_left(ctx);
-		mmap_write_unlock(ctx->mm);
-	} else {
-		usleep_range(1000, 1100);
-	}
 }
 
 /**
@@ -128,18 +106,10 @@ static void thaw_after_others(struct hpmmap_ctx *ctx)
  */
 vm_fault_t hpmmap_frozen_wait(struct hpmmap_ctx *ctx, int seen, struct vm_fault *vmf)
 {
-	bool left = READ_ONCE(ctx->frozen.left);
-	vm_fault_t ret;
-
 	/* Linux fills what is locked when it maps it: who maps does, after the thaw. */
-	if (ctx->frozen.by == current)
+	if (READ_ONCE(ctx->frozen.by) == current)
 		return VM_FAULT_SIGBUS;
-	/* There is nobody to wait for. */
-	ret = hpmmap_thaws_wait(&ctx->frozen.thaws, left ? seen - 1 : seen,
-				&ctx->frozen.nr_impatient, vmf);
-	if (left && ret == VM_FAULT_RETRY && !(vmf->flags & FAULT_FLAG_RETRY_NOWAIT))
-		thaw_after_others(ctx);
-	return ret;
+	return hpmmap_thaws_wait(&ctx->frozen.thaws, seen, &ctx->frozen.nr_impatient, vmf);
 }
 
 /* May vm_operations read, or write, at an address of a mapping? mmap_lock held. */
@@ -147,5 +117,6 @@ bool hpmmap_frozen_access(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			  unsigned long addr, bool write)
 {
 	return !hpmmap_frozen_covers(ctx, vma, addr) ||
-	       (!write && !ctx->frozen.moving);
+	       (!write && !ctx->frozen.moving) ||
+	       smp_load_acquire(&ctx->late.thaw);
 }

@@ -200,6 +200,8 @@ static unsigned long place_make(struct hpmmap_ctx *ctx, const struct piece *p)
 		hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
 		if (flags_mod(ctx, to, len, VM_NOHUGEPAGE, 0))
 			return to;
+		if (fatal_signal_pending(current))
+			break;
 	}
 	vm_munmap(to, len);
 	return -ENOMEM;

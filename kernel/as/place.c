@@ -14,6 +14,7 @@
 #include "as/change.h"
 #include "as/ctx.h"
 #include "as/exchange.h"
+#include "as/late.h"
 #include "as/place.h"
 #include "as/policy.h"
 #include "as/reserve.h"
@@ -190,7 +191,7 @@ bool hpmmap_policy_move(struct hpmmap_ctx *ctx, unsigned long addr, int nid,
 		.end = end,
 		.lazy = true,
 	};
-	bool may, done = false, wait = true;
+	bool may, done = false, wait = true, vain = false;
 	struct hpmmap_block *block;
 	struct vm_area_struct *vma;
 
@@ -209,7 +210,7 @@ bool hpmmap_policy_move(struct hpmmap_ctx *ctx, unsigned long addr, int nid,
 					       false)));
 	mutex_unlock(&ctx->lock);
 	mmap_read_unlock(ctx->mm);
-	if (may && hpmmap_mmap_write_lock_soon(ctx, &wait)) {
+	if (may && hpmmap_mmap_write_lock_soon(ctx->mm, &vain)) {
 		done = slot_replace(ctx, slot_of(addr), &place, &wait);
 		mmap_write_unlock(ctx->mm);
 		hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);

@@ -10,6 +10,7 @@
 #include "hook.h"
 #include "hpmmap.h"
 #include "as/ctx.h"
+#include "as/late.h"
 #include "as/range.h"
 #include "as/vma.h"
 
@@ -186,11 +187,12 @@ void hpmmap_range_discount(struct hpmmap_ctx *ctx, unsigned long start,
 	lockdep_assert_held(&ctx->ops);
 	if (mmap_write_lock_killable(mm))
 		return;
+	hpmmap_late_undo(ctx);
 	/* A call without a hook may have changed it: what is there. */
 	for_each_vma_range(vmi, vma, start + len)
 		total += (min(vma->vm_end, start + len) -
 			  max(vma->vm_start, start)) >> PAGE_SHIFT;
-	ctx->discount.total += total;
+	ctx->discount.total = total;
 	ctx->discount.locked = mm->locked_vm;
 	WRITE_ONCE(mm->total_vm, mm->total_vm - total);
 	mmap_write_unlock(mm);
@@ -201,8 +203,8 @@ void hpmmap_range_discount(struct hpmmap_ctx *ctx, unsigned long start,
  * @ctx: the caller's context, ctx->ops held
  *
  * What mlockall(2) looks at is how much is mapped. Who has locked more meanwhile than
- * the process may has done so by what was not counted: nothing is locked then. For who is
- * being killed the next call does it, if others have the address space, too.
+ * the process may has done so by what was not counted: nothing is locked then. Who is being
+ * killed while he waits leaves it to a worker.
  */
 void hpmmap_range_count_again(struct hpmmap_ctx *ctx)
 {
@@ -212,8 +214,12 @@ void hpmmap_range_count_again(struct hpmmap_ctx *ctx)
 	bool too_much;
 
 	lockdep_assert_held(&ctx->ops);
-	if (!ctx->discount.total || mmap_write_lock_killable(mm))
+	if (!ctx->discount.total)
 		return;
+	if (mmap_write_lock_killable(mm)) {
+		hpmmap_late_count(ctx);
+		return;
+	}
 	too_much = mm->locked_vm > most &&
 		   mm->locked_vm > ctx->discount.locked;
 	WRITE_ONCE(mm->total_vm, mm->total_vm + ctx->discount.total);

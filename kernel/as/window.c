@@ -26,6 +26,7 @@
 #include "sysfs.h"
 #include "as/ctx.h"
 #include "as/file.h"
+#include "as/late.h"
 #include "as/window.h"
 
 static DEFINE_HASHTABLE(windows, 8);
@@ -302,11 +303,16 @@ static void watch_work_fn(struct work_struct *work)
 int hpmmap_window_watch(struct hpmmap_window *win)
 {
 	struct watch watch = { .win = win };
+	bool vain = false;
 
 	if (smp_load_acquire(&win->notified))
 		return 0;
-	if (mmap_write_lock_killable(win->mm))
-		return -EINTR;
+	/* Who queued for it would be in the way of the target's own threads, and of its end. */
+	while (!hpmmap_mmap_write_lock_soon(win->mm, &vain)) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		vain = false;
+	}
 	if (!win->notified) {
 		INIT_WORK_ONSTACK(&watch.work, watch_work_fn);
 		queue_work(hpmmap_wq, &watch.work);

@@ -204,16 +204,17 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 		.replaces = fixed,
 		.empty = addr >= ctx->hole.start && addr + len <= ctx->hole.end,
 	};
-	bool stack = hpmmap_wants_stack(ctx, flags), frozen;
+	bool stack = hpmmap_wants_stack(ctx, flags);
+	bool accessible = prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
 	unsigned long given = stack ? hpmmap_stack_given(c.start, c.end) : addr;
 	unsigned long ret = -ENOMEM;
 	LIST_HEAD(blocks);
 
 	lockdep_assert_held(&ctx->ops);
 	/* Linux maps it all at once, in the place of what has memory: so does it here. */
-	if (fixed && locked && prot & (PROT_READ | PROT_WRITE | PROT_EXEC))
+	if (fixed && locked && accessible)
 		c.lazy = false;
-	if (!(prot & (PROT_READ | PROT_WRITE | PROT_EXEC)))
+	if (!accessible)
 		c.few = true;
 	else if (!locked && !c.lazy && !c.reuse && !stack)
 		c.few = fixed ? hpmmap_few_begin(ctx, c.start, c.end) :
@@ -237,12 +238,12 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	 * it would be lost if the call failed, nobody comes there until that is known.
 	 * Otherwise what is to be locked has its memory then, too: Linux maps it at once.
 	 */
-	frozen = c.ours && prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
-	if (frozen) {
+	if (c.ours) {
 		ret = hpmmap_freeze(ctx, addr, addr + len);
 		if (ret)
 			goto err_few;
-	} else if (!c.ours) {
+		c.frozen = true;
+	} else {
 		if (!fixed && (locked || !c.empty) &&
 		    hpmmap_range_is_taken(ctx, addr, addr + len)) {
 			ctx->hole.end = 0;
@@ -258,7 +259,7 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	ret = hpmmap_vma_map(ctx, addr, len, prot, (flags & PASSED_MAP_FLAGS) |
 			     (is_stack(ctx, flags) ? MAP_STACK : 0) |
 			     (fixed ? MAP_FIXED : MAP_FIXED_NOREPLACE));
-	if (frozen) {
+	if (c.frozen) {
 		if (!IS_ERR_VALUE(ret))
 			hpmmap_change_renew(&c);
 		hpmmap_thaw(ctx);
@@ -272,10 +273,10 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	/* A mapping to be replaced may be gone even if it failed; or it has to be mapped again. */
 	c.lazy |= IS_ERR_VALUE(ret);
 	hpmmap_change_settle(&c, !IS_ERR_VALUE(ret) ? HPMMAP_FRESH :
-			     frozen ? HPMMAP_FAILED : HPMMAP_CUT, &blocks);
+			     c.frozen ? HPMMAP_FAILED : HPMMAP_CUT, &blocks);
 	if (!IS_ERR_VALUE(ret) &&
 	    ((ctx->job->first_touch && flags & MAP_POPULATE) ||
-	     (frozen && locked && !c.lazy)))
+	     (c.frozen && locked && accessible && !c.lazy)))
 		hpmmap_touch_range(addr, len, prot);
 	goto out;
 

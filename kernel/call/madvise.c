@@ -232,14 +232,13 @@ static long madvise_discard(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 		.lazy = true,
 	};
 	long ret = hpmmap_ops_lock(ctx);
-	bool wait = true;
 
 	if (ret)
 		return ret;
 	hpmmap_discard_begin(ctx);
 	/* Memory that is not given back now is zeroed. */
-	hpmmap_store_refresh(ctx, start, end, &wait);
-	hpmmap_store_drop_linux(ctx, start, end, &wait);
+	hpmmap_store_refresh(ctx, start, end, &c.vain);
+	hpmmap_store_drop_linux(ctx, start, end, &c.vain);
 	ret = discard_ours(ctx, start, end, regs->dx == MADV_DONTNEED_LOCKED);
 	hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
 	hpmmap_ops_unlock(ctx);

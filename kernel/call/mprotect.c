@@ -152,7 +152,7 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 		return ret;
 	}
 	/* Where nobody could touch it, nothing of a bad page is missing. */
-	healed = commit && hpmmap_poison_seen() && hpmmap_store_heal(ctx, start, end);
+	healed = commit && hpmmap_poison_seen() && hpmmap_store_heal(ctx, start, end, NULL);
 	hpmmap_change_begin(&c);
 	if (healed)
 		c.intact = 0;

@@ -241,6 +241,8 @@ long hpmmap_remap_move(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 		relock_old(r, true);
 		goto out;
 	}
+	old.frozen = true;
+	new.frozen = true;
 	hpmmap_remap_discount(ctx, r);
 	mapped = hpmmap_vma_map(ctx, to, r->new_len, r->prot, r->map_flags |
 				(fixed ? MAP_FIXED : MAP_FIXED_NOREPLACE));
@@ -249,10 +251,9 @@ long hpmmap_remap_move(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 	ret = IS_ERR_VALUE(mapped) ? mapped : 0;
 	if (ret)
 		goto err_relock;
-	ret = hpmmap_change_renew(&new);
+	hpmmap_change_renew(&new);
 	/* Before there is anything in it that a key protects. */
-	if (!ret)
-		ret = hpmmap_remap_copy_advice(ctx, r, to, r->new_len);
+	ret = hpmmap_remap_copy_advice(ctx, r, to, r->new_len);
 	if (!ret)
 		ret = detach_old(ctx, r);
 	if (ret) {

@@ -24,6 +24,7 @@
 #include "as/change.h"
 #include "as/ctx.h"
 #include "as/file.h"
+#include "as/late.h"
 #include "as/life.h"
 #include "as/share.h"
 #include "as/show.h"
@@ -60,19 +61,18 @@ static int fork_prepare(struct hpmmap_ctx *ctx)
 /* Map everything of @ctx that has memory, or only what needs no blocks. */
 static void populate(struct hpmmap_ctx *ctx, bool only_few)
 {
+	struct hpmmap_change c = {
+		.ctx = ctx,
+		.lazy = true,
+	};
 	struct hpmmap_block *block;
 	unsigned long slot;
 
 	xa_for_each(&ctx->store, slot, block) {
-		struct hpmmap_change c = {
-			.ctx = ctx,
-			.start = slot << SLOT_SHIFT,
-			.end = (slot + 1) << SLOT_SHIFT,
-			.lazy = true,
-		};
-
 		if (only_few && !hpmmap_block_is_few(block))
 			continue;
+		c.start = slot << SLOT_SHIFT;
+		c.end = (slot + 1) << SLOT_SHIFT;
 		hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
 	}
 }
@@ -117,6 +117,11 @@ static pid_t handle_fork(struct hpmmap_ctx *ctx, struct kernel_clone_args *args)
 
 	if (ret)
 		return ret;
+	/* The child inherits how much is counted. */
+	if (unlikely(READ_ONCE(ctx->late.count)) && !mmap_write_lock_killable(ctx->mm)) {
+		hpmmap_late_undo(ctx);
+		mmap_write_unlock(ctx->mm);
+	}
 	ret = fork_prepare(ctx);
 	if (ret) {
 		hpmmap_ops_unlock(ctx);
@@ -164,7 +169,7 @@ static void start_child(struct callback_head *work)
 		send_sig(SIGKILL, current, 1);
 	} else if (current->mm == ctx->mm && !(current->flags & PF_EXITING)) {
 		mutex_lock(&ctx->ops);
-		hpmmap_vma_own_file(ctx);
+		hpmmap_late_own_file(ctx);
 		hpmmap_count_held(ctx);
 		hpmmap_ctx_show(ctx);
 		mutex_unlock(&ctx->ops);
