@@ -54,13 +54,13 @@ static bool wants_collapse(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
  * somebody reads the address space all the time: whose call it is may be one that
  * would not wait for him on Linux, or none.
  */
-static void collapse_slot(struct hpmmap_ctx *ctx, unsigned long addr,
+static bool collapse_slot(struct hpmmap_ctx *ctx, unsigned long addr,
 			  vm_flags_t vm_flags, enum hpmmap_name name, bool *vain)
 {
 	unsigned long ret;
 
 	if (!hpmmap_mmap_write_lock_soon(ctx->mm, vain))
-		return;
+		return false;
 	/* Somebody who comes just here is waited for, until the caller is killed. */
 	mmap_write_unlock(ctx->mm);
 	ret = hpmmap_file_map_named(ctx, name, addr, SLOT_SIZE,
@@ -68,14 +68,15 @@ static void collapse_slot(struct hpmmap_ctx *ctx, unsigned long addr,
 				    (vm_flags & VM_NORESERVE ? MAP_NORESERVE : 0));
 	if (IS_ERR_VALUE(ret))
 		hpmmap_range_kill_if_lost(ctx, addr, addr + SLOT_SIZE);
+	return !IS_ERR_VALUE(ret);
 }
 
 /*
  * Commits and maps the part of a slot that one mapping covers. Returns
- * whether the slot should be collapsed, if it @may be.
+ * whether the slot should be collapsed.
  */
 static bool commit_slot(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
-			unsigned long addr, struct list_head *blocks, bool may)
+			unsigned long addr, struct list_head *blocks)
 {
 	unsigned long slot_start = addr & SLOT_MASK;
 	unsigned long lo = max(vma->vm_start, slot_start);
@@ -95,9 +96,8 @@ static bool commit_slot(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 		return false;
 	switch (how) {
 	case HPMMAP_COMMIT_SHARED:
-		/* Nothing is mapped beside entries of 4 KB but by a fault: that would copy all of it. */
 		if (wants_collapse(ctx, vma, slot_start))
-			return may;
+			return true;
 		/* Of what is locked, a copy: it has to be there. */
 		if (hi - lo == SLOT_SIZE || vma->vm_flags & VM_LOCKED)
 			hpmmap_pgmap_fault_in(vma, lo);
@@ -107,13 +107,13 @@ static bool commit_slot(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 		break;
 	case HPMMAP_COMMIT_OWN:
 		/* What would go again is not made. */
-		if (may && wants_collapse(ctx, vma, slot_start))
+		if (wants_collapse(ctx, vma, slot_start))
 			return true;
 		atomic_long_add(hpmmap_pgmap_fill(vma, lo, hi, block, false),
 				&ctx->stats.entries_4k);
 		break;
 	}
-	return may && wants_collapse(ctx, vma, slot_start);
+	return wants_collapse(ctx, vma, slot_start);
 }
 
 /* As far as whole slots can be mapped by one entry each; returns the end. */
@@ -169,51 +169,6 @@ static struct vm_area_struct *commit_next(struct hpmmap_ctx *ctx,
 	return NULL;
 }
 
-static void commit_range(struct hpmmap_ctx *ctx, unsigned long start,
-			 unsigned long end, struct list_head *blocks,
-			 bool only_present, bool *vain)
-{
-	unsigned long addr = start, next = end;
-
-	if (hpmmap_poison_seen() && start < end)
-		hpmmap_store_heal(ctx, start, end, vain);
-	while (addr < end) {
-		struct vm_area_struct *vma = NULL;
-		enum hpmmap_name name = HPMMAP_NAME_NONE;
-		vm_flags_t collapse_flags = 0;
-		bool collapse = false;
-
-		mmap_read_lock(ctx->mm);
-		while ((vma = commit_next(ctx, vma, &addr, end,
-					  only_present))) {
-			next = commit_run(ctx, vma, addr, end, blocks);
-			if (next == addr) {
-				next = min(vma->vm_end,
-					   (addr & SLOT_MASK) + SLOT_SIZE);
-				collapse = commit_slot(ctx, vma, addr, blocks, true);
-				collapse_flags = vma->vm_flags;
-				name = hpmmap_file_name(vma->vm_file);
-			}
-			if (collapse)
-				break;
-			cond_resched();
-			addr = next;
-		}
-		mmap_read_unlock(ctx->mm);
-		if (!collapse)
-			return;
-
-		collapse_slot(ctx, addr & SLOT_MASK, collapse_flags, name, vain);
-		mmap_read_lock(ctx->mm);
-		vma = find_vma_intersection(ctx->mm, addr, addr + 1);
-		if (vma && hpmmap_vma_is_ours(vma) &&
-		    hpmmap_vma_is_accessible(vma))
-			commit_slot(ctx, vma, addr, NULL, false);
-		mmap_read_unlock(ctx->mm);
-		addr = next;
-	}
-}
-
 /* As commit_slot(), for a block without stale pages there. Waits for nobody. */
 static void restore_part(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			 unsigned long slot_start, struct hpmmap_block *block)
@@ -228,6 +183,65 @@ static void restore_part(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 		return;
 	atomic_long_add(hpmmap_pgmap_fill(vma, lo, hi, block, true),
 			&ctx->stats.entries_4k);
+}
+
+/* Where nobody shares it: a part of what is shared would be copied whole by its fault. */
+static void restore_own(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
+			unsigned long addr)
+{
+	struct hpmmap_block *block = hpmmap_store_load(ctx, slot_of(addr));
+
+	if (block && !hpmmap_slot_is_marked(ctx, slot_of(addr)))
+		restore_part(ctx, vma, addr & SLOT_MASK, block);
+}
+
+static void commit_range(struct hpmmap_ctx *ctx, unsigned long start,
+			 unsigned long end, struct list_head *blocks,
+			 bool only_present, bool *vain)
+{
+	unsigned long addr = start, next = end;
+
+	if (hpmmap_poison_seen() && start < end)
+		hpmmap_store_heal(ctx, start, end, vain);
+	while (addr < end) {
+		struct vm_area_struct *vma = NULL;
+		enum hpmmap_name name = HPMMAP_NAME_NONE;
+		vm_flags_t collapse_flags = 0;
+		bool collapse = false, done;
+
+		mmap_read_lock(ctx->mm);
+		while ((vma = commit_next(ctx, vma, &addr, end,
+					  only_present))) {
+			next = commit_run(ctx, vma, addr, end, blocks);
+			if (next == addr) {
+				next = min(vma->vm_end,
+					   (addr & SLOT_MASK) + SLOT_SIZE);
+				collapse = commit_slot(ctx, vma, addr, blocks);
+				collapse_flags = vma->vm_flags;
+				name = hpmmap_file_name(vma->vm_file);
+			}
+			if (collapse)
+				break;
+			cond_resched();
+			addr = next;
+		}
+		mmap_read_unlock(ctx->mm);
+		if (!collapse)
+			return;
+
+		done = collapse_slot(ctx, addr & SLOT_MASK, collapse_flags, name, vain);
+		mmap_read_lock(ctx->mm);
+		vma = find_vma_intersection(ctx->mm, addr, addr + 1);
+		if (vma && hpmmap_vma_is_ours(vma) &&
+		    hpmmap_vma_is_accessible(vma)) {
+			if (done)
+				commit_slot(ctx, vma, addr, NULL);
+			else
+				restore_own(ctx, vma, addr);
+		}
+		mmap_read_unlock(ctx->mm);
+		addr = next;
+	}
 }
 
 /* Maps a slot's block as its mappings now allow. */
@@ -250,7 +264,7 @@ static bool remap_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 		else if (nowait)
 			restore_part(ctx, vma, start, block);
 		else
-			commit_slot(ctx, vma, max(start, vma->vm_start), NULL, true);
+			commit_slot(ctx, vma, max(start, vma->vm_start), NULL);
 	}
 	return flush;
 }
