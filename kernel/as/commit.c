@@ -360,14 +360,13 @@ void hpmmap_vma_slot_owned(struct hpmmap_ctx *ctx, unsigned long slot,
 
 /* From a slot on, then from the first: those that are marked. Returns how many. */
 static unsigned int collapse_some(struct hpmmap_ctx *ctx, unsigned long slot,
-				  unsigned int most)
+				  unsigned int most, bool *vain)
 {
 	unsigned int nr = 0;
 	unsigned long start;
-	bool vain = false;
 
 	lockdep_assert_held(&ctx->ops);
-	while (nr < most && !vain && !fatal_signal_pending(current)) {
+	while (nr < most && !*vain && !fatal_signal_pending(current)) {
 		if (!xa_find(&ctx->store, &slot, ULONG_MAX, SLOT_SPLIT)) {
 			slot = 0;
 			if (!xa_find(&ctx->store, &slot, ULONG_MAX, SLOT_SPLIT))
@@ -379,7 +378,7 @@ static unsigned int collapse_some(struct hpmmap_ctx *ctx, unsigned long slot,
 		if (hpmmap_slot_is_marked(ctx, slot))
 			continue;
 		start = slot << SLOT_SHIFT;
-		commit_range(ctx, start, start + SLOT_SIZE, NULL, true, &vain);
+		commit_range(ctx, start, start + SLOT_SIZE, NULL, true, vain);
 		cond_resched();
 	}
 	return nr;
@@ -390,6 +389,7 @@ static void collapse_work(struct callback_head *work)
 	struct hpmmap_ctx *ctx = container_of(work, struct hpmmap_ctx,
 					      collapse.work);
 	unsigned int nr, left = COLLAPSE_MOST;
+	bool vain = false;
 
 	/* Other threads map what there is meanwhile, and do not come again. */
 	do {
@@ -397,12 +397,12 @@ static void collapse_work(struct callback_head *work)
 		    !mutex_trylock(&ctx->ops)) {
 			nr = 0;
 		} else {
-			nr = collapse_some(ctx, ctx->collapse.slot, left);
+			nr = collapse_some(ctx, ctx->collapse.slot, left, &vain);
 			left -= nr;
 			hpmmap_ops_unlock(ctx);
 		}
 		atomic_set_release(&ctx->collapse.queued, 0);
-	} while (nr && left && xa_marked(&ctx->store, SLOT_SPLIT) &&
+	} while (nr && left && !vain && xa_marked(&ctx->store, SLOT_SPLIT) &&
 		 !atomic_cmpxchg_acquire(&ctx->collapse.queued, 0, 1));
 	hpmmap_ctx_put(ctx);
 }

@@ -88,8 +88,9 @@ enum hpmmap_name {
  *	somebody holds that, so who does sees whether anything may be mapped. @nr_impatient:
  *	faults that kept mmap_lock from who wanted it.
  * @late: what a worker is to do (as/late.c): thaw what is @frozen, count what is @discount, and
- *	make mappings those of the own file. Set under @ops; the first two cleared under mmap_lock
- *	held for writing.
+ *	make mappings those of the own file, each @ms milliseconds. Set under @ops; the first two
+ *	cleared under mmap_lock held for writing. While @thaw is set what is frozen is so for those
+ *	alone who have looked at it before.
  * @nr_replacing: calls of Linux that are replacing memory of ours; rises under
  *	@ops only
  * @collapse: a thread will map slots by one entry again before it goes on, @slot first;
@@ -164,6 +165,7 @@ struct hpmmap_ctx {
 	} fork;
 	struct {
 		struct delayed_work work;
+		unsigned int ms;
 		bool thaw;
 		bool count;
 		bool files;

@@ -43,6 +43,9 @@
 /* How long to wait for all who are in the way, in steps of 10 ms. */
 #define BUSY_STEPS 50
 
+/* The same for mmap_lock where only the mapping tells whose file it is. */
+#define UNMAP_STEPS 8
+
 /* How long to move contents: thousands may share a block. */
 #define MOVE_MS 5000
 
@@ -195,27 +198,33 @@ static void addr_unmap(struct hpmmap_ctx *ctx, unsigned long addr, const struct 
 		       struct hpmmap_block *block)
 {
 	struct vm_area_struct *vma;
+	int i;
 
 	/* Who found the page good has mapped it by then. */
 	mutex_lock(&ctx->lock);
 	mutex_unlock(&ctx->lock);
-	unmap_mapping_range(ctx->file->f_mapping, addr, PAGE_SIZE, 0);
 	hpmmap_window_zap(ctx, addr, addr + PAGE_SIZE);
+	/* By its file, and by its mapping while that may be another file's. */
+	unmap_mapping_range(ctx->file->f_mapping, addr, PAGE_SIZE, 0);
 	if (!mmget_not_zero(ctx->mm))
 		return;
+	for (i = 0; !mmap_read_trylock(ctx->mm); i++) {
+		if (i == UNMAP_STEPS)
+			goto busy;
+		usleep_range(1000, 1100);
+		unmap_mapping_range(ctx->file->f_mapping, addr, PAGE_SIZE, 0);
+	}
 	/* Of a fork that failed, the mappings are not to be looked at. */
-	if (mmap_read_trylock(ctx->mm)) {
-		if (check_stable_address_space(ctx->mm))
-			goto out;
+	if (!check_stable_address_space(ctx->mm)) {
 		/* A new child has mappings of its parent's file. */
 		vma = vma_lookup(ctx->mm, addr);
 		if (vma && hpmmap_vma_is_ours(vma) && vma->vm_file != ctx->file)
 			compat_zap(vma, addr, PAGE_SIZE);
 		if (use)
 			use_remap(use, block);
-out:
-		mmap_read_unlock(ctx->mm);
 	}
+	mmap_read_unlock(ctx->mm);
+busy:
 	mmput_async(ctx->mm);
 }
 

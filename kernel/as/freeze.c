@@ -80,8 +80,8 @@ int hpmmap_freeze_moving(struct hpmmap_ctx *ctx, unsigned long from,
  * @ctx: the caller's context; mmap_lock not held
  *
  * Who has waited touches the range again. Who has looked at a slot under mmap_lock, and is
- * about to map the block that it had, still finds it frozen: such a one is waited for, or, by who
- * is being killed, left to a worker.
+ * about to map the block that it had, still finds it frozen: such a one is waited for. Who is
+ * being killed leaves that to a worker; for all others it is thawed.
  */
 void hpmmap_thaw(struct hpmmap_ctx *ctx)
 {
@@ -109,6 +109,9 @@ vm_fault_t hpmmap_frozen_wait(struct hpmmap_ctx *ctx, int seen, struct vm_fault 
 	/* Linux fills what is locked when it maps it: who maps does, after the thaw. */
 	if (READ_ONCE(ctx->frozen.by) == current)
 		return VM_FAULT_SIGBUS;
+	/* It has just been left to a worker: that is not waited for. */
+	if (smp_load_acquire(&ctx->late.thaw))
+		seen--;
 	return hpmmap_thaws_wait(&ctx->frozen.thaws, seen, &ctx->frozen.nr_impatient, vmf);
 }
 
@@ -116,7 +119,6 @@ vm_fault_t hpmmap_frozen_wait(struct hpmmap_ctx *ctx, int seen, struct vm_fault 
 bool hpmmap_frozen_access(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			  unsigned long addr, bool write)
 {
-	return !hpmmap_frozen_covers(ctx, vma, addr) ||
-	       (!write && !ctx->frozen.moving) ||
-	       smp_load_acquire(&ctx->late.thaw);
+	return !hpmmap_frozen_still(ctx, vma, addr) ||
+	       (!write && !ctx->frozen.moving);
 }

@@ -37,6 +37,18 @@ static inline bool hpmmap_frozen_covers(struct hpmmap_ctx *ctx,
 	return false;
 }
 
+/*
+ * For who looks up afresh what is there: no more where nothing is left to be done but the thaw,
+ * which a worker does.
+ */
+static inline bool hpmmap_frozen_still(struct hpmmap_ctx *ctx,
+				       const struct vm_area_struct *vma,
+				       unsigned long addr)
+{
+	return unlikely(hpmmap_frozen_covers(ctx, vma, addr)) &&
+	       !smp_load_acquire(&ctx->late.thaw);
+}
+
 int hpmmap_freeze(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end);
 int hpmmap_freeze_moving(struct hpmmap_ctx *ctx, unsigned long from,
 			 unsigned long from_len, unsigned long to,

@@ -22,8 +22,9 @@
 #define SOON_FIRST_US 8
 #define SOON_LAST_US 4096
 
-/* How often a worker tries. */
-#define LATE_MS 10
+/* How soon a worker tries again: first, and last. */
+#define LATE_FIRST_MS 4
+#define LATE_LAST_MS 1024
 
 /**
  * hpmmap_mmap_write_lock_soon() - mmap_lock for writing, for what need not be done
@@ -84,6 +85,7 @@ static void late_work_fn(struct work_struct *work)
 					      struct hpmmap_ctx, late.work);
 	/* Calls may wait for a thaw with it. */
 	bool ops = READ_ONCE(ctx->late.files) && mutex_trylock(&ctx->ops);
+	unsigned int ms;
 
 	if (compat_mmap_write_trylock(ctx->mm)) {
 		hpmmap_late_undo(ctx);
@@ -99,17 +101,20 @@ static void late_work_fn(struct work_struct *work)
 	if (!atomic_read(&ctx->mm->mm_users))
 		WRITE_ONCE(ctx->late.files, false);
 	/* With the same reference, unless it was queued anew. */
+	ms = clamp(2 * READ_ONCE(ctx->late.ms), LATE_FIRST_MS, LATE_LAST_MS);
+	WRITE_ONCE(ctx->late.ms, ms);
 	if (!is_anything_left(ctx) ||
-	    !queue_delayed_work(hpmmap_wq, &ctx->late.work, msecs_to_jiffies(LATE_MS)))
+	    !queue_delayed_work(hpmmap_wq, &ctx->late.work, msecs_to_jiffies(ms)))
 		hpmmap_ctx_put(ctx);
 }
 
 static void late_queue(struct hpmmap_ctx *ctx)
 {
 	lockdep_assert_held(&ctx->ops);
+	WRITE_ONCE(ctx->late.ms, 0);
 	refcount_inc(&ctx->refs);
-	/* Not the last one: the caller has one, too. */
-	if (!queue_delayed_work(hpmmap_wq, &ctx->late.work, msecs_to_jiffies(LATE_MS)))
+	/* It goes on with one reference. */
+	if (mod_delayed_work(hpmmap_wq, &ctx->late.work, 0))
 		hpmmap_ctx_put(ctx);
 }
 
@@ -118,11 +123,12 @@ void hpmmap_late_init(struct hpmmap_ctx *ctx)
 	INIT_DELAYED_WORK(&ctx->late.work, late_work_fn);
 }
 
-/* Ranges stay frozen until then: who has frozen them is killed. ctx->ops held. */
+/* Who has frozen ranges is killed before he could thaw them. ctx->ops held. */
 void hpmmap_late_thaw(struct hpmmap_ctx *ctx)
 {
-	/* Who reads them by vm_operations sees all that was done in them. */
+	/* Who finds that sees all that was done in them. */
 	smp_store_release(&ctx->late.thaw, true);
+	hpmmap_thaws_tell(&ctx->frozen.thaws);
 	late_queue(ctx);
 }
 

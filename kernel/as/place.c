@@ -175,13 +175,14 @@ bool hpmmap_slot_correct(struct hpmmap_ctx *ctx, unsigned long slot,
  * @addr: an address of the slot
  * @nid: the node
  * @all: whatever mbind(2) said about others in the slot
+ * @vain: as hpmmap_mmap_write_lock_soon()
  *
  * It stays where somebody reads the address space for more than a moment.
  *
  * Return: whether it is there now.
  */
 bool hpmmap_policy_move(struct hpmmap_ctx *ctx, unsigned long addr, int nid,
-			bool all)
+			bool all, bool *vain)
 {
 	unsigned long start = addr & SLOT_MASK, end = start + SLOT_SIZE;
 	struct hpmmap_placement place = { .near = nid };
@@ -191,7 +192,7 @@ bool hpmmap_policy_move(struct hpmmap_ctx *ctx, unsigned long addr, int nid,
 		.end = end,
 		.lazy = true,
 	};
-	bool may, done = false, wait = true, vain = false;
+	bool may, done = false, wait = true;
 	struct hpmmap_block *block;
 	struct vm_area_struct *vma;
 
@@ -210,9 +211,10 @@ bool hpmmap_policy_move(struct hpmmap_ctx *ctx, unsigned long addr, int nid,
 					       false)));
 	mutex_unlock(&ctx->lock);
 	mmap_read_unlock(ctx->mm);
-	if (may && hpmmap_mmap_write_lock_soon(ctx->mm, &vain)) {
+	if (may && hpmmap_mmap_write_lock_soon(ctx->mm, vain)) {
 		done = slot_replace(ctx, slot_of(addr), &place, &wait);
 		mmap_write_unlock(ctx->mm);
+		c.vain = *vain;
 		hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
 	}
 	hpmmap_ops_unlock(ctx);

@@ -416,7 +416,7 @@ static enum outcome view_lock(struct view *v)
 	v->ctx = hpmmap_ctx_get(v->mm);
 	if (!v->ctx)
 		return VIEW_NOT_THERE;
-	return hpmmap_frozen_covers(v->ctx, NULL, v->va) ? VIEW_BUSY : VIEW_THERE;
+	return hpmmap_frozen_still(v->ctx, NULL, v->va) ? VIEW_BUSY : VIEW_THERE;
 }
 
 /* Who may let go of its own mmap_lock waits for the target's, and tries again then. */

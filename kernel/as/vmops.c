@@ -57,7 +57,7 @@ static vm_fault_t hpmmap_vm_fault(struct vm_fault *vmf)
 	/* A child without a snapshot: this ends it. */
 	if (!ctx)
 		return VM_FAULT_SIGBUS;
-	if (unlikely(hpmmap_frozen_covers(ctx, vmf->vma, vmf->address))) {
+	if (hpmmap_frozen_still(ctx, vmf->vma, vmf->address)) {
 		ret = hpmmap_frozen_wait(ctx, hpmmap_thaws_seen(&ctx->frozen.thaws), vmf);
 		hpmmap_ctx_put(ctx);
 		return ret;

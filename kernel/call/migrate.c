@@ -61,6 +61,7 @@ struct move {
 static void blocks_move(struct hpmmap_ctx *ctx, const struct move *m)
 {
 	struct xarray done;
+	bool vain = false;
 	unsigned long i;
 
 	/* Of as many as the caller has blocks, and for as long as it likes. */
@@ -82,7 +83,7 @@ static void blocks_move(struct hpmmap_ctx *ctx, const struct move *m)
 				    xa_mk_value(1), GFP_KERNEL)))
 			break;
 		if (nid != to && (!shared || m->shared_too))
-			hpmmap_policy_move(ctx, (unsigned long)page, to, false);
+			hpmmap_policy_move(ctx, (unsigned long)page, to, false, &vain);
 		cond_resched();
 	}
 	xa_destroy(&done);
@@ -178,6 +179,7 @@ static long blocks_migrate(struct hpmmap_ctx *ctx, const nodemask_t *from,
 {
 	unsigned long addr = 0;
 	long nr_left = 0;
+	bool vain = false;
 
 	for (;; addr = (addr | ~SLOT_MASK) + 1) {
 		bool shared = false;
@@ -195,7 +197,7 @@ static long blocks_migrate(struct hpmmap_ctx *ctx, const nodemask_t *from,
 			continue;
 		target = migration_target(from, to, nid);
 		if (target != nid && node_is_usable(target) &&
-		    !hpmmap_policy_move(ctx, addr, target, true))
+		    !hpmmap_policy_move(ctx, addr, target, true, &vain))
 			nr_left += SLOT_PAGES;
 	}
 }

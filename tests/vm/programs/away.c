@@ -587,8 +587,10 @@ static void kill_who_moves(volatile char *at, pid_t server)
 	if (*moving)
 		puts("who moves stays");
 	kill(server, SIGKILL);
-	if (!ends_in(surviving, 20, &status) || status)
+	if (!ends_in(surviving, 20, &status) || status) {
 		puts("what was moved is lost");
+		kill(surviving, SIGKILL);
+	}
 }
 
 static void all_calls(pid_t server)
