@@ -8,6 +8,7 @@
 #include "hpmmap.h"
 #include "mem/block.h"
 #include "as/ctx.h"
+#include "as/late.h"
 #include "as/move.h"
 #include "as/release.h"
 #include "as/reuse.h"
@@ -79,30 +80,6 @@ static unsigned long move_piece(struct hpmmap_ctx *ctx, unsigned long from,
 #define COPY_MOST (16UL << 20)
 #define BLOCK_COUNTS (16UL << 10)
 
-/*
- * Has the address space a user that is not being killed? Who exits is none: he needs it no
- * more, and may wait for us without anything to wake him, having seen to the signal. One
- * thread of those that are being killed may be different: who dumps core.
- */
-static bool is_needed(struct mm_struct *mm)
-{
-	struct task_struct *p, *t;
-	bool ret = false;
-
-	rcu_read_lock();
-	for_each_process(p) {
-		if (p->flags & PF_KTHREAD)
-			continue;
-		for_each_thread(p, t)
-			ret |= READ_ONCE(t->mm) == mm && !fatal_signal_pending(t) &&
-			       !(READ_ONCE(t->flags) & PF_EXITING);
-		if (ret)
-			break;
-	}
-	rcu_read_unlock();
-	return ret;
-}
-
 /**
  * hpmmap_store_move() - contents of a range go to another
  * @ctx: the caller's context, ctx->ops held
@@ -141,7 +118,7 @@ int hpmmap_store_move(struct hpmmap_ctx *ctx, unsigned long from,
 		mutex_unlock(&ctx->lock);
 		mmap_read_unlock(ctx->mm);
 		if (len && !ret && fatal_signal_pending(current) &&
-		    !is_needed(ctx->mm))
+		    !hpmmap_late_is_needed(ctx->mm))
 			ret = -EINTR;
 	}
 	return ret;

@@ -80,6 +80,9 @@ static bool range_is_mapped(struct hpmmap_ctx *ctx, unsigned long start,
 /* A call of the current process has lost contents for want of memory: it cannot go on. */
 void hpmmap_contents_lost(void)
 {
+	/* It had memory, but not the time. */
+	if (fatal_signal_pending(current))
+		return;
 	pr_warn_ratelimited("no memory for process %d, which is killed\n",
 			    current->pid);
 	send_sig(SIGKILL, current, 1);

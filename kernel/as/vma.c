@@ -10,6 +10,7 @@
 #include "hpmmap.h"
 #include "as/ctx.h"
 #include "as/file.h"
+#include "as/late.h"
 #include "as/store.h"
 #include "as/vma.h"
 
@@ -124,7 +125,7 @@ static long wipe_piece(struct hpmmap_ctx *ctx, unsigned long start,
 		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
 		if (ret)
 			return ret;
-		killed = mmap_write_lock_killable(ctx->mm);
+		killed = hpmmap_late_step(ctx, mmap_write_lock_killable(ctx->mm));
 		if (!killed) {
 			vma = vma_lookup(ctx->mm, start);
 			alone = vma && hpmmap_vma_is_ours(vma) &&
@@ -140,7 +141,7 @@ static long wipe_piece(struct hpmmap_ctx *ctx, unsigned long start,
 		regs.dx = old & flag ? toggles[i].set : toggles[i].clear;
 		if (old & VM_RAND_READ & flag)
 			regs.dx = MADV_RANDOM;
-		hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
+		hpmmap_late_step(ctx, hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs));
 		if (killed)
 			return -EINTR;
 	}
@@ -201,9 +202,10 @@ long hpmmap_vma_wipe_on_fork(struct hpmmap_ctx *ctx, unsigned long start,
 			continue;
 		/* Linux merges it with its neighbours when a flag changes. */
 		regs.dx = old & VM_DONTDUMP ? MADV_DODUMP : MADV_DONTDUMP;
-		hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
+		if (hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs))
+			continue;
 		regs.dx = old & VM_DONTDUMP ? MADV_DONTDUMP : MADV_DODUMP;
-		hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
+		hpmmap_late_step(ctx, hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs));
 	}
 	return hole ? -ENOMEM : 0;
 }

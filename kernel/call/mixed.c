@@ -10,6 +10,7 @@
 #include "hpmmap.h"
 #include "as/change.h"
 #include "as/ctx.h"
+#include "as/late.h"
 #include "as/range.h"
 #include "as/stats.h"
 #include "call/fresh.h"
@@ -79,7 +80,7 @@ static void unmap_ours(struct hpmmap_ctx *ctx, unsigned long start,
 
 	lockdep_assert_held(&ctx->ops);
 	for (addr = start; next_ours(ctx, &addr, end, &next); addr = next)
-		if (vm_munmap(addr, next - addr))
+		if (hpmmap_late_step(ctx, vm_munmap(addr, next - addr)))
 			break;
 	hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
 }
@@ -94,11 +95,14 @@ static void move_rest_back(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 		.start = r->vm_end,
 		.end = r->vm_end + old_rest,
 	};
+	long ret;
 
 	hpmmap_range_discount(ctx, from, new_rest);
-	if (IS_ERR_VALUE(hpmmap_map_fresh(ctx, c.start, old_rest, PROT_NONE,
-					  MAP_NORESERVE, false, NULL)) ||
-	    IS_ERR_VALUE(remap_rest(from, new_rest, old_rest, c.start)))
+	ret = hpmmap_late_step(ctx, hpmmap_map_fresh(ctx, c.start, old_rest, PROT_NONE,
+						     MAP_NORESERVE, false, NULL));
+	if (!IS_ERR_VALUE(ret))
+		ret = hpmmap_late_step(ctx, remap_rest(from, new_rest, old_rest, c.start));
+	if (IS_ERR_VALUE(ret))
 		hpmmap_contents_lost();
 	hpmmap_range_count_again(ctx);
 	hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
@@ -145,7 +149,7 @@ static long move_mixed(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 	ret = hpmmap_map_fresh(ctx, to, r->new_len, PROT_NONE, MAP_NORESERVE,
 			       r->flags & MREMAP_FIXED, NULL);
 	if (!IS_ERR_VALUE(ret)) {
-		ret = move_rest(ctx, &whole, to);
+		ret = hpmmap_late_step(ctx, move_rest(ctx, &whole, to));
 		if (IS_ERR_VALUE(ret))
 			unmap_ours(ctx, to, to + r->new_len);
 	}
@@ -156,7 +160,7 @@ static long move_mixed(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 	part.old_len = nr_ours;
 	part.new_len = nr_ours;
 	part.flags = MREMAP_MAYMOVE | MREMAP_FIXED;
-	ret = hpmmap_remap_move(ctx, &part, to);
+	ret = hpmmap_late_step(ctx, hpmmap_remap_move(ctx, &part, to));
 	if (!IS_ERR_VALUE(ret))
 		return ret;
 	unmap_ours(ctx, to, to + r->new_len);
