@@ -11,6 +11,8 @@
  *			for it; or "sees nothing" where no window shows memory of Linux.
  *   away --calls	The same of calls of such a process: names those that wait and
  *			would not on Linux, and those that SIGKILL does not end.
+ *   away --undone	A call is killed while somebody reads so for a moment: says "done", or
+ *			what another process of the same address space finds.
  */
 #include <err.h>
 #include <errno.h>
@@ -536,7 +538,7 @@ static int move_many(void *to)
  * A process of the same address space moves what is copied, and is killed while it waits
  * for who reads. What it has moved is there, sooner or later.
  */
-static void survivor(volatile pid_t *moving)
+static void survivor_of_move(volatile pid_t *moving)
 {
 	static char stack[64 << 10] __attribute__((aligned(16)));
 	volatile char *to = mmap(NULL, MANY + BLOCK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
@@ -563,32 +565,82 @@ static void survivor(volatile pid_t *moving)
 			errx(1, "byte %zu is lost", i);
 }
 
-static void kill_who_moves(volatile char *at, pid_t server)
+static unsigned long mapped_pages(void)
 {
-	volatile pid_t *moving = (volatile void *)(waits + 64);
+	char text[64] = "";
+	int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
+		err(1, "/proc/self/statm");
+	close(fd);
+	return strtoul(text, NULL, 10);
+}
+
+static int merge_many(void *argument)
+{
+	(void)argument;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	*ready = true;
+	madvise((char *)own, MANY, MADV_MERGEABLE);
+	return 0;
+}
+
+/*
+ * A process of the same address space hands memory back, and is killed while somebody reads for a
+ * moment. All of the call is undone.
+ */
+static void survivor_of_merge(volatile pid_t *calling)
+{
+	static char stack[64 << 10] __attribute__((aligned(16)));
+	unsigned long before;
+
+	own = memory_make(MANY);
+	before = mapped_pages();
+	*calling = clone(merge_many, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL);
+	if (*calling < 0 || waitpid(*calling, NULL, 0) != *calling)
+		err(1, "clone");
+	*calling = 0;
+	if (mapped_pages() != before)
+		errx(1, "%lu pages were mapped, now %lu", before, mapped_pages());
+	while (!*waits)
+		usleep(1000);
+	for (size_t i = 0; i < MANY; i += 4096)
+		if (own[i] != 1)
+			errx(1, "byte %zu is lost", i);
+}
+
+/* @moment: so many microseconds after that who reads is answered; 0: when it was seen. */
+static void kill_who_calls(void (*survive)(volatile pid_t *calling), volatile char *at,
+			   pid_t server, useconds_t moment)
+{
+	volatile pid_t *calling = (volatile void *)(waits + 64);
 	pid_t surviving, pid;
 	int status;
 
 	*waits = *ready = false;
 	surviving = fork();
 	if (!surviving) {
-		survivor(moving);
+		survive(calling);
 		_exit(0);
 	}
 	while (!*ready)
 		;
 	usleep(10000);
 	start_reader(surviving, at);
-	pid = *moving;
+	pid = *calling;
 	if (pid)
 		kill(pid, SIGKILL);
-	for (int i = 0; *moving && i < 500; i++)
+	if (moment) {
+		usleep(moment);
+		kill(server, SIGKILL);
+	}
+	for (int i = 0; *calling && i < 500; i++)
 		usleep(20000);
-	if (*moving)
-		puts("who moves stays");
+	if (*calling)
+		puts("who calls stays");
 	kill(server, SIGKILL);
 	if (!ends_in(surviving, 20, &status) || status) {
-		puts("what was moved is lost");
+		puts("something is lost");
 		kill(surviving, SIGKILL);
 	}
 }
@@ -601,7 +653,16 @@ static void all_calls(pid_t server)
 	inherited = memory_make(2 * BLOCK);
 	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++)
 		call_beside_reader(&calls[i], at + i * 4096);
-	kill_who_moves(at + 512 * 1024, server);
+	kill_who_calls(survivor_of_move, at + 512 * 1024, server, 0);
+	puts("done");
+}
+
+static void undone(pid_t server)
+{
+	volatile char *at = program_map() + AWAY;
+
+	ready = waits + 1;
+	kill_who_calls(survivor_of_merge, at, server, 20000);
 	puts("done");
 }
 
@@ -625,6 +686,8 @@ int main(int argc, char **argv)
 		window();
 	else if (has_calls)
 		all_calls(server);
+	else if (argc == 2 && strcmp(argv[1], "--undone") == 0)
+		undone(server);
 	else
 		command(argc, argv);
 	/* That is an answer to all. */
