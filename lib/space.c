@@ -158,7 +158,6 @@ static int attach_zones(struct hpmmap_peer *peer, const struct hpmmap_space *spa
 		if (start + bytes > TASK_END)
 			bytes = TASK_END - start;
 		at = attach_at(space->id, start, bytes, 0, (void *)slot);
-
 		if (!at) {
 			err = errno;
 			detach_zones(peer);

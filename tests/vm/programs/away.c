@@ -526,6 +526,27 @@ static bool is_mapped(volatile char *at)
 	return !msync((char *)at, 4096, MS_ASYNC);
 }
 
+/* By a process of its own that shares the address space. Returns when that has ended. */
+static void call_beside(int (*call)(void *argument), void *argument, volatile pid_t *calling)
+{
+	static char stack[64 << 10] __attribute__((aligned(16)));
+
+	*calling = clone(call, stack + sizeof(stack), CLONE_VM | SIGCHLD, argument);
+	if (*calling < 0 || waitpid(*calling, NULL, 0) != *calling)
+		err(1, "clone");
+	*calling = 0;
+}
+
+/* Where the call has not waited, who reads comes later. */
+static void expect_many(volatile char *at)
+{
+	while (!*waits)
+		usleep(1000);
+	for (size_t i = 0; i < MANY; i += 4096)
+		if (at[i] != 1)
+			errx(1, "byte %zu is lost", i);
+}
+
 static int move_many(void *to)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -538,9 +559,8 @@ static int move_many(void *to)
  * A process of the same address space moves what is copied, and is killed while it waits
  * for who reads. What it has moved is there, sooner or later.
  */
-static void survivor_of_move(volatile pid_t *moving)
+static void survivor_of_move(volatile pid_t *calling)
 {
-	static char stack[64 << 10] __attribute__((aligned(16)));
 	volatile char *to = mmap(NULL, MANY + BLOCK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
 				 -1, 0);
 
@@ -549,20 +569,12 @@ static void survivor_of_move(volatile pid_t *moving)
 	to += 4096;
 	if (((uintptr_t)to ^ (uintptr_t)own) % BLOCK == 0)
 		to += 4096;
-	*moving = clone(move_many, stack + sizeof(stack), CLONE_VM | SIGCHLD, (void *)to);
-	if (*moving < 0 || waitpid(*moving, NULL, 0) != *moving)
-		err(1, "clone");
-	*moving = 0;
-	/* Without a copy it was done before. */
-	while (!*waits)
-		usleep(1000);
+	call_beside(move_many, (void *)to, calling);
 	if (is_mapped(own))
 		to = own;
 	else if (!is_mapped(to))
 		errx(1, "what is moved is nowhere");
-	for (size_t i = 0; i < MANY; i += 4096)
-		if (to[i] != 1)
-			errx(1, "byte %zu is lost", i);
+	expect_many(to);
 }
 
 static unsigned long mapped_pages(void)
@@ -591,22 +603,14 @@ static int merge_many(void *argument)
  */
 static void survivor_of_merge(volatile pid_t *calling)
 {
-	static char stack[64 << 10] __attribute__((aligned(16)));
 	unsigned long before;
 
 	own = memory_make(MANY);
 	before = mapped_pages();
-	*calling = clone(merge_many, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL);
-	if (*calling < 0 || waitpid(*calling, NULL, 0) != *calling)
-		err(1, "clone");
-	*calling = 0;
+	call_beside(merge_many, NULL, calling);
 	if (mapped_pages() != before)
 		errx(1, "%lu pages were mapped, now %lu", before, mapped_pages());
-	while (!*waits)
-		usleep(1000);
-	for (size_t i = 0; i < MANY; i += 4096)
-		if (own[i] != 1)
-			errx(1, "byte %zu is lost", i);
+	expect_many(own);
 }
 
 /* @moment: so many microseconds after that who reads is answered; 0: when it was seen. */
@@ -649,7 +653,6 @@ static void all_calls(pid_t server)
 {
 	volatile char *at = program_map() + AWAY;
 
-	ready = waits + 1;
 	inherited = memory_make(2 * BLOCK);
 	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++)
 		call_beside_reader(&calls[i], at + i * 4096);
@@ -659,10 +662,7 @@ static void all_calls(pid_t server)
 
 static void undone(pid_t server)
 {
-	volatile char *at = program_map() + AWAY;
-
-	ready = waits + 1;
-	kill_who_calls(survivor_of_merge, at, server, 20000);
+	kill_who_calls(survivor_of_merge, program_map() + AWAY, server, 20000);
 	puts("done");
 }
 
@@ -681,6 +681,7 @@ int main(int argc, char **argv)
 	waits = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (waits == MAP_FAILED)
 		err(1, "mmap");
+	ready = waits + 1;
 	server = mount_program();
 	if (has_window)
 		window();
