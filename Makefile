@@ -23,6 +23,7 @@ help:
 	@echo 'make bench-children     instructions that the children of a shell cost, natively and registered'
 	@echo 'make bench-colocation   what neighbours do to lammps under each memory manager; BENCH_ARGS: more (an hour)'
 	@echo 'make module KVER=...    build/<version>/hpmmap.ko, by default for the running kernel'
+	@echo 'make module DEBUG=1     the same with assertions, and hooks that can be skipped: build/<version>/debug/hpmmap.ko'
 	@echo 'make modules            the same for the kernels that are tested'
 	@echo 'make tools              build/hpmmap, the command, and its manual pages'
 	@echo 'make guest-tests        the test programs that run in a guest'
@@ -42,7 +43,7 @@ setup:
 	@HPMMAP_TIER=all scripts/setup
 
 module:
-	@scripts/build-module $(KVER)
+	@scripts/build-module $(if $(DEBUG),--debug) $(KVER)
 
 tools:
 	@scripts/build-tools

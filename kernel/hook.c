@@ -96,6 +96,34 @@ static DECLARE_WORK(put_work, put_work_fn);
 static void remove_work_fn(struct work_struct *work);
 static DECLARE_DELAYED_WORK(remove_work, remove_work_fn);
 
+#ifdef HPMMAP_DEBUG
+/* How many of 1000 hooked calls of registered processes are left to Linux. */
+static unsigned int skip_hooks;
+module_param(skip_hooks, uint, 0600);
+static unsigned int hooks_skipped;
+module_param(hooks_skipped, uint, 0400);
+
+/* Nothing in here can be traced. */
+static __always_inline bool is_skipped(void)
+{
+	static unsigned int nr;
+	u64 x;
+
+	if (likely(!READ_ONCE(skip_hooks)))
+		return false;
+	x = (rdtsc() ^ xadd(&nr, 1)) * 0x9e3779b97f4a7c15;
+	if ((x >> 32) % 1000 >= READ_ONCE(skip_hooks))
+		return false;
+	xadd(&hooks_skipped, 1);
+	return true;
+}
+#else
+static __always_inline bool is_skipped(void)
+{
+	return false;
+}
+#endif
+
 /*
  * The call of a registered process that does not come from this module
  * continues in the handler.
@@ -107,7 +135,7 @@ static void notrace hook_entry(unsigned long ip, unsigned long parent_ip,
 	int i;
 
 	if (!static_call(hpmmap_is_meant)(current->mm) ||
-	    compat_is_own_text(parent_ip))
+	    compat_is_own_text(parent_ip) || is_skipped())
 		return;
 	for (i = 0; i < HPMMAP_NR_CALLS; i++) {
 		/* This kernel may lack it: then it is 0. */

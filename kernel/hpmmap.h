@@ -55,6 +55,7 @@
 #define _HPMMAP_H
 
 #include <linux/bitmap.h>
+#include <linux/bug.h>
 #include <linux/list.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
@@ -76,6 +77,13 @@
 
 static_assert(SLOT_SIZE == HPMMAP_BLOCK_BYTES);
 static_assert(SLOT_SIZE == PMD_SIZE);
+
+/* A report on debug builds (scripts/build-module --debug); else @cond is not evaluated. */
+#ifdef HPMMAP_DEBUG
+#define HPMMAP_ASSERT(cond) ((void)WARN_ON_ONCE(!(cond)))
+#else
+#define HPMMAP_ASSERT(cond) BUILD_BUG_ON_INVALID(!(cond))
+#endif
 
 static inline unsigned long slot_of(unsigned long addr)
 {

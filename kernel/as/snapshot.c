@@ -327,15 +327,18 @@ void hpmmap_fork_open(struct vm_area_struct *vma)
 	if (vma->vm_mm == current->mm)
 		return;
 	parent = hpmmap_ctx_get(current->mm);
-	if (!parent)
-		return;
-	if (hpmmap_is_forking(parent)) {
+	if (parent && hpmmap_is_forking(parent)) {
 		child = parent->fork.child;
 		child_publish(child, vma->vm_mm);
 		old = vma_lookup(parent->mm, vma->vm_start);
 		if (child->mm == vma->vm_mm && old &&
 		    !(vma->vm_flags & VM_WIPEONFORK))
 			snapshot(parent, child, old);
+	} else if (userfaultfd_armed(vma)) {
+		/* If it is a fork, no hook has seen it, and Linux would copy the entries. */
+		unmap_mapping_pages(vma->vm_file->f_mapping, vma->vm_pgoff,
+				    vma_pages(vma), false);
 	}
-	hpmmap_ctx_put(parent);
+	if (parent)
+		hpmmap_ctx_put(parent);
 }
