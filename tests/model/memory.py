@@ -6,7 +6,7 @@ happens at once. Between two steps of an operation everybody else may do theirs,
 that the operation keeps is in their way.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 NOBODY, FORKING, LIVES, DYING, GONE = range(5)
 FREE, USED, HELD, QUARANTINED = range(4)
@@ -23,6 +23,7 @@ class Rules:
     free: a block has to be unknown to all when it is freed and handed out, or only idle when freed
     alone: references prove it; only pins are looked at; or nothing but the count of users is
     zap: by the mappings of the address space, or by the file of its context
+    left: an entry that munmap has yet to remove, below no mapping any more, is noticed, or not
     """
 
     removal: str = "zaps"
@@ -30,10 +31,11 @@ class Rules:
     free: str = "checked"
     alone: str = "references"
     zap: str = "mappings"
+    left: str = "noticed"
 
 
 NEW = Rules()
-OLD = Rules(removal="trusts", installation="pointer", free="idle", alone="pins")
+OLD = Rules(removal="trusts", installation="pointer", free="idle", alone="pins", left="ignored")
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class Op:
     args: tuple = (0,)
     whose: str = "life"
     slotted: bool = True
-    words: dict = field(default_factory=dict)
+    remembers: bool = False
 
 
 class Memory:
@@ -180,7 +182,7 @@ class Memory:
         if found is False:
             return w
         if found is not DONE and pc + 1 < len(self.ops[name].steps):
-            w.running.append((name, m, s, arg, pc + 1, found or ()))
+            w.running.append((name, m, s, arg if self.ops[name].remembers else 0, pc + 1, found or ()))
         self.write_all(w)
         reached = self.pack(w)
         if reached != state:
@@ -196,7 +198,7 @@ class Memory:
         """As folio_ref_count(): the module's, one for each entry and pin, and those for a moment."""
         n = 1 + self.entries(w, b) + w.pin.count(b)
         for r in w.running:
-            if r[0] in HOLDS_PAGE and r[4] == 1 and r[5] and r[5][0] == b and r[5][-1]:
+            if r[4] == 1 and r[0] in HOLDS_PAGE and r[5] and r[5][0] == b and r[5][-1]:
                 n += 1
         return n
 
@@ -234,7 +236,7 @@ class Memory:
     def free(self, w, b):
         bad = self.refs(w, b) > 1 or w.users[b] or self.in_a_store(w, b)
         w.state[b] = QUARANTINED if bad and self.rules.free == "checked" else FREE
-        w.foreign_pin[b] = 0
+        w.foreign_pin[b] = w.text[b] = 0
 
     def release(self, w, m, b):
         """A block has left the store of @m."""
@@ -279,6 +281,9 @@ class Memory:
         old = w.store[k]
         if old and old != b and self.rules.removal == "zaps" and self.refs(w, old) > 1:
             self.zap(w, m, s)
+        if old and w.dying[k] == old and self.rules.left == "noticed":
+            # Whoever has the block afterwards does not know what pins come by that entry.
+            w.foreign_pin[old] = 1
         w.store[k], w.shared[k] = b, shared
 
     def install(self, w, m, s, b):
@@ -297,6 +302,10 @@ class Memory:
         k = self.at(m, s)
         if w.mapped[k] and w.entry[k] in (0, b):
             w.entry[k], w.writes[k] = b, 1
+
+    def pointer(self, b, ref):
+        """What is known of a block when the lock has been dropped; @ref: with a reference."""
+        return (b, ref) if self.rules.installation == "pointer" else ()
 
     def may_adopt(self, w, m, b):
         if w.users[b] > 1:
@@ -485,7 +494,7 @@ def fault(x, w, m, s, how, _):
         if not x.own(w, m, s):
             return DONE
         # Of what has become the context's own no page is given to the core: no reference.
-        return w.store[k], 0
+        return x.pointer(w.store[k], 0)
     if not b:
         b = x.hand_out(w)
         if not b:
@@ -494,7 +503,7 @@ def fault(x, w, m, s, how, _):
     if x.rules.installation == "looks up":
         x.install(w, m, s, b)
         return DONE
-    return b, 1
+    return x.pointer(b, 1)
 
 
 def begin_draft(x, w, m, s, b):
@@ -554,17 +563,17 @@ def adopt_some(x, w, m, *_):
             if w.users[w.behind[b]] > 1:
                 continue
             x.settle(w, m, s)
-            found += ((s, w.store[k]),)
+            found += ((s, *x.pointer(w.store[k], 0)),)
         elif x.may_adopt(w, m, b):
             w.shared[k] = w.foreign_pin[b] = 0
-            found += ((s, b),)
+            found += ((s, *x.pointer(b, 0)),)
     return found or False
 
 
 def map_adopted(x, w, m, _, __, found):
     """what was adopted is mapped writable."""
-    for s, b in found:
-        map_found(x, w, m, s, "write", (b, 0))
+    for s, *pointer in found:
+        map_found(x, w, m, s, "write", pointer)
 
 
 def fork_protects(x, w, m, *_):
@@ -603,7 +612,7 @@ def fork_shares(x, w, m, _, __, found):
             w.text[copy] = w.text[b]
             w.store[c] = copy
     w.life[child] = LIVES
-    w.late[child] = m + 1
+    w.late[child] = m + 1 if x.rules.zap == "file" else 0
     # What they write from here on the other one may not know.
     fresh = max(w.tag) << 1
     w.reads[child] = w.reads[m] | fresh << 1
@@ -693,7 +702,7 @@ def view(x, w, m, s, how, _):
         return DONE
     b = w.store[k]
     w.window[s], w.window_writes[s] = b, 1
-    return (b, 0) if was else DONE
+    return x.pointer(b, 0) if was else DONE
 
 
 # What needs no hook: Linux alone, at any time, by int 0x80 or with the hook left out.
@@ -798,9 +807,9 @@ OPS = {
     "grow unhooked": Op([Step(grow, "write")]),
     "munmap unhooked": Op([Step(linux_detaches, "write", "read"), Step(linux_zaps)]),
     "mprotect": Op([Step(protect, "write")], slotted=False),
-    "gup": Op([Step(gup_takes), Step(gup_looks_again)], PINS),
+    "gup": Op([Step(gup_takes), Step(gup_looks_again)], PINS, remembers=True),
     "unpin": Op([Step(unpin)], slotted=False),
-    "viewer's gup": Op([Step(gup_takes), Step(gup_looks_again)], PINS, whose="viewer"),
+    "viewer's gup": Op([Step(gup_takes), Step(gup_looks_again)], PINS, remembers=True, whose="viewer"),
     "viewer's unpin": Op([Step(unpin)], whose="viewer", slotted=False),
     "secret": Op([Step(stranger_takes)], whose="pool"),
     "stranger's exit": Op([Step(stranger_ends)], whose="pool", slotted=False),
