@@ -1,14 +1,14 @@
 """
 The model: stores, page-table entries, pools, forks, and what Linux does without a hook.
 
-README.md says which function of kernel/ each step stands for. One step is one lock region: it
-happens at once. Between two steps of an operation everybody else may do theirs, unless a lock
-that the operation keeps is in their way.
+README.md says which function of kernel/ each step stands for. A step is a lock region: it happens
+at once. Between two steps of an operation other operations may take theirs, unless they need a
+lock that the operation keeps.
 """
 
 from dataclasses import dataclass
 
-NOBODY, FORKING, LIVES, DYING, GONE = range(5)
+UNBORN, FORKING, LIVES, DYING, GONE = range(5)
 FREE, USED, HELD, QUARANTINED = range(4)
 STATES = ("free", "in use", "held until its pins go", "quarantined")
 
@@ -16,14 +16,16 @@ STATES = ("free", "in use", "held until its pins go", "quarantined")
 @dataclass(frozen=True)
 class Rules:
     """
-    The four invariants, each of which can be put back to what the code did before.
+    The four invariants. Each can be put back to what the code did before.
 
-    removal: who takes a block out of a store takes its entries away, or trusts the call before
-    installation: an entry is made by looking into the store, or by a pointer found before
-    free: a block has to be unknown to all when it is freed and handed out, or only idle when freed
-    alone: references prove it; only pins are looked at; or nothing but the count of users is
-    zap: by the mappings of the address space, or by the file of its context
-    left: an entry that munmap has yet to remove, below no mapping any more, is noticed, or not
+    removal: a slot that loses its block loses its entries ("zaps"), or the caller is trusted ("trusts")
+    installation: an entry is made by a look into the store ("looks up"), or by a pointer ("pointer")
+    free: references, users and stores are checked at free and at hand-out ("checked"), or the block
+        is only idle when it is freed ("idle")
+    alone: references prove it ("references"), only pins count ("pins"), only users count ("users")
+    zap: by the mappings of the address space ("mappings"), or by the file of its context ("file")
+    order: the entries go before the user does ("entries first"), or after it ("users first")
+    left: an entry below no mapping, which munmap is about to remove, is "noticed" or "ignored"
     """
 
     removal: str = "zaps"
@@ -31,6 +33,7 @@ class Rules:
     free: str = "checked"
     alone: str = "references"
     zap: str = "mappings"
+    order: str = "entries first"
     left: str = "noticed"
 
 
@@ -41,10 +44,11 @@ OLD = Rules(removal="trusts", installation="pointer", free="idle", alone="pins",
 @dataclass(frozen=True)
 class Scene:
     """
-    Who there is and what may happen.
+    The address spaces (people) and what may happen.
 
-    Each of @names may be started by any of @actors at any time, as often as it likes, but @at_once
-    operations of several steps are under way at most. @spare: further blocks in the pool.
+    Any of @actors may start any operation of @names at any time and any number of times. At most
+    @at_once operations of several steps are under way. @target has the windows, if there are any.
+    @begin: operations that have happened before. @only: words that a violation has to have.
     """
 
     names: tuple
@@ -56,6 +60,7 @@ class Scene:
     target: int = 0
     drafts: bool = False
     rules: Rules = NEW
+    pins: tuple = ("pipe", "dma", "dma write")
     only: tuple = ()
     begin: tuple = ()
 
@@ -90,7 +95,7 @@ class Op:
     args: tuple = (0,)
     whose: str = "life"
     slotted: bool = True
-    remembers: bool = False
+    remembers: bool = False  # its argument is one of the scene's pins
 
 
 class Memory:
@@ -101,9 +106,7 @@ class Memory:
         self.m, self.s, self.b = len(scene.people), scene.slots, scene.blocks + 1
         sizes = [self.m] * 6 + [self.m + 1] * 3 + [self.m * self.s] * 7 + [self.s] * 2 + [self.b] * 5
         ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
-        self.layout = [
-            (name, end - size, end) for name, size, end in zip(World.FIELDS, sizes, ends, strict=True)
-        ]
+        self.layout = [(name, end - size, end) for name, size, end in zip(World.FIELDS, sizes, ends, strict=True)]
         self.ops = {name: OPS[name] for name in scene.names}
         self.whose = {"life": scene.actors, "pool": (self.m - 1,), "viewer": (self.m,)}
 
@@ -120,14 +123,14 @@ class Memory:
         return w
 
     def first(self):
-        """The parent has its slots mapped, and one that nobody has written to yet; a stranger lives, too."""
+        """The parent has its slots mapped, without memory. All blocks are in the pool."""
         w = World()
         for name, start, end in self.layout:
             setattr(w, name, [0] * (end - start))
         w.running = []
         for m, name in enumerate(self.scene.people):
-            w.life[m] = NOBODY if name.startswith("child") else LIVES
-            w.tag[m] = w.reads[m] = 0 if w.life[m] == NOBODY else 1 << m
+            w.life[m] = UNBORN if name.startswith("child") else LIVES
+            w.tag[m] = w.reads[m] = 0 if w.life[m] == UNBORN else 1 << m
         w.mapped[: self.s] = [1] * self.s
         for m, name, s, how in self.scene.begin:
             found = ()
@@ -139,7 +142,7 @@ class Memory:
         return self.pack(w)
 
     def steps(self, state):
-        """All that can happen next, with who does it."""
+        """All that can happen next: pairs of a label and a state."""
         running = state[1]
         kept = [(r[1], self.ops[r[0]].steps[r[4] - 1].keeps) for r in running]
         w = None
@@ -152,29 +155,29 @@ class Memory:
             if len(op.steps) > 1 and len(running) >= self.scene.at_once:
                 continue
             for m in self.whose[op.whose]:
-                if op.whose == "life" and state[0][m] != LIVES or not self.may(step, m, kept):
+                if (op.whose == "life" and state[0][m] != LIVES) or not self.may(step, m, kept):
                     continue
                 for s in range(self.s) if op.slotted else (0,):
-                    for arg in op.args:
+                    for arg in self.scene.pins if op.remembers else op.args:
                         w = yield from self.do(w or self.unpack(state), state, step, (name, m, s, arg, 0, ()))
 
     @staticmethod
     def may(step, m, others):
-        """Is no lock that a step needs kept by another operation?"""
+        """Does no other operation keep a lock that a step needs?"""
         needs = step.needs
         for who, keeps in others:
             if who != m:
                 continue
             if "alone" in needs:
                 return False
-            if "ops" in needs and "ops" in keeps or "lock" in needs and "lock" in keeps:
+            if ("ops" in needs and "ops" in keeps) or ("lock" in needs and "lock" in keeps):
                 return False
             if ("write" in needs and ("read" in keeps or "write" in keeps)) or ("read" in needs and "write" in keeps):
                 return False
         return True
 
     def do(self, w, state, step, r):
-        """One step. Returns the world where nothing has changed, to be used again."""
+        """One step. Returns the world if nothing has changed in it."""
         name, m, s, arg, pc, found = r
         if pc:
             w.running.remove(r)
@@ -203,7 +206,7 @@ class Memory:
         return n
 
     def entries(self, w, b):
-        """As folio_mapcount(): whoever's they are."""
+        """As folio_mapcount(): those of all address spaces."""
         return w.entry.count(b) + w.dying.count(b) + w.window.count(b)
 
     def own_entries(self, w, m, b):
@@ -222,7 +225,7 @@ class Memory:
         return b in w.store or b in w.behind
 
     def hand_out(self, w):
-        """A block for somebody, or 0."""
+        """A block of the pool, or 0."""
         for b in range(1, self.b):
             if w.state[b] != FREE:
                 continue
@@ -282,7 +285,7 @@ class Memory:
         if old and old != b and self.rules.removal == "zaps" and self.refs(w, old) > 1:
             self.zap(w, m, s)
         if old and w.dying[k] == old and self.rules.left == "noticed":
-            # Whoever has the block afterwards does not know what pins come by that entry.
+            # A pin may still come by that entry, when the block is another address space's alone.
             w.foreign_pin[old] = 1
         w.store[k], w.shared[k] = b, shared
 
@@ -298,7 +301,7 @@ class Memory:
             w.writes[k] = 1
 
     def install_pointer(self, w, m, s, b):
-        """The same for a block that was found before: nobody looks what the slot has by now."""
+        """The same for a block that was found before, whatever the slot has by now."""
         k = self.at(m, s)
         if w.mapped[k] and w.entry[k] in (0, b):
             w.entry[k], w.writes[k] = b, 1
@@ -357,13 +360,13 @@ class Memory:
     # Properties.
 
     def write_all(self, w):
-        """Whoever may write does so at once: the worst that can happen."""
+        """An address space that may write does so at once: the worst that can happen."""
         for m, _, b, writes in self.accesses(w):
             if writes:
                 w.text[b] = w.tag[m]
 
     def accesses(self, w):
-        """Who can read a block, and whether he can write to it. A viewer may what its target may."""
+        """(address space, how, block, may it write). A viewer may know what its target knows."""
         target = self.scene.target
         for k, b in enumerate(w.entry):
             if b:
@@ -407,16 +410,20 @@ class Memory:
                 yield f"P2: a window may write at slot {s} to block {b}, which is shared"
         for b in range(1, self.b):
             if w.state[b] == FREE and self.refs(w, b) > 1:
-                yield f"P4: block {b} is in the pool and somebody refers to it"
+                yield f"P4: block {b} is in the pool and it has a reference"
             if w.state[b] == QUARANTINED:
                 yield f"P4: block {b} is quarantined"
             has = w.store.count(b) + w.behind.count(b)
-            if has != w.users[b] and FORKING not in w.life:
+            if has != w.users[b] and FORKING not in w.life and not self.between(w):
                 yield f"P5: block {b} is in {has} stores and has {w.users[b]} users"
         if not any(life in (FORKING, LIVES, DYING) for life in w.life) and not any(w.pin) and not w.running:
             for b in range(1, self.b):
                 if w.state[b] not in (FREE, HELD):
-                    yield f"P5: nobody lives, and block {b} has not come back"
+                    yield f"P5: all processes are gone, and block {b} has not come back"
+
+    def between(self, w):
+        """Has a block left a store that is its user for a moment still?"""
+        return any(self.ops[r[0]].steps[r[4]].do is give_up for r in w.running)
 
     def may_be_written(self, w, m, k, b):
         others = [o for o in range(self.m) if o != m]
@@ -543,16 +550,27 @@ def linux_zaps(x, w, m, s, *_):
 
 def take_back(x, w, m, s, *_):
     """take_back() removes the slot's block from the store, whatever is mapped."""
-    k = x.at(m, s)
-    b = w.store[k]
+    b = w.store[x.at(m, s)]
     x.window_zap(w, m, s)
-    if b:
-        x.slot_set(w, m, s, 0)
+    if not b:
+        return DONE
+    if x.rules.order == "users first":
         x.release(w, m, b)
+    else:
+        x.slot_set(w, m, s, 0)
+    return (b,)
+
+
+def give_up(x, w, m, s, _, found):
+    """take_back() gives the block up."""
+    if x.rules.order == "users first":
+        x.slot_set(w, m, s, 0)
+    else:
+        x.release(w, m, *found)
 
 
 def adopt_some(x, w, m, *_):
-    """blocks that nobody shares any more become its own."""
+    """blocks that are shared no more become its own."""
     found = ()
     for s in range(x.s):
         k = x.at(m, s)
@@ -578,7 +596,7 @@ def map_adopted(x, w, m, _, __, found):
 
 def fork_protects(x, w, m, *_):
     """fork takes the right to write away."""
-    child = next((c for c in range(x.m) if w.life[c] == NOBODY), None)
+    child = next((c for c in range(x.m) if w.life[c] == UNBORN), None)
     if child is None:
         return False
     w.life[child] = FORKING
@@ -613,7 +631,7 @@ def fork_shares(x, w, m, _, __, found):
             w.store[c] = copy
     w.life[child] = LIVES
     w.late[child] = m + 1 if x.rules.zap == "file" else 0
-    # What they write from here on the other one may not know.
+    # From here on neither may know what the other one writes.
     fresh = max(w.tag) << 1
     w.reads[child] = w.reads[m] | fresh << 1
     w.reads[m] |= fresh
@@ -668,7 +686,7 @@ def move(x, w, m, s, *_):
 
 
 def refresh(x, w, m, s, *_):
-    """another block takes the place of one that nobody shares."""
+    """another block takes the place of one that is not shared."""
     k = x.at(m, s)
     b = w.store[k]
     if not b or w.shared[k]:
@@ -705,7 +723,7 @@ def view(x, w, m, s, how, _):
     return x.pointer(b, 0) if was else DONE
 
 
-# What needs no hook: Linux alone, at any time, by int 0x80 or with the hook left out.
+# What Linux does without a hook, at any time: by int 0x80, or with the hook left out.
 
 
 def grow(x, w, m, s, *_):
@@ -762,7 +780,7 @@ def unpin(x, w, m, *_):
 
 
 def stranger_takes(x, w, m, s, *_):
-    """another user gets a block, and writes a secret to it."""
+    """a process of another user gets a block and writes a secret to it."""
     k = x.at(m, s)
     if w.store[k] or w.life[m] != LIVES:
         return False
@@ -782,13 +800,12 @@ def stranger_ends(x, w, m, s, *_):
 
 
 WAYS = ("read", "write")
-PINS = ("pipe", "dma", "dma write")
+
+TAKE_BACK = (Step(take_back, "read lock", "ops read lock"), Step(give_up))
 
 OPS = {
     "fault": Op([Step(fault, "read lock", "read"), Step(map_found, "lock")], WAYS),
-    "munmap": Op(
-        [Step(linux_detaches, "ops write", "ops read"), Step(linux_zaps, "", "ops"), Step(take_back, "read lock")]
-    ),
+    "munmap": Op([Step(linux_detaches, "ops write", "ops read"), Step(linux_zaps, "", "ops"), *TAKE_BACK]),
     "restore": Op([Step(adopt_some, "read lock", "read"), Step(map_adopted, "lock")], slotted=False),
     "fork": Op([Step(fork_protects, "ops write lock", "ops write lock"), Step(fork_shares)], slotted=False),
     "own file": Op([Step(own_file, "ops write")], slotted=False),
@@ -799,7 +816,7 @@ OPS = {
             Step(move, "ops read lock", "ops"),
             Step(linux_detaches, "write", "ops read"),
             Step(linux_zaps, "", "ops"),
-            Step(take_back, "read lock"),
+            *TAKE_BACK,
         ]
     ),
     "discard": Op([Step(refresh, "ops write lock")]),
@@ -807,9 +824,9 @@ OPS = {
     "grow unhooked": Op([Step(grow, "write")]),
     "munmap unhooked": Op([Step(linux_detaches, "write", "read"), Step(linux_zaps)]),
     "mprotect": Op([Step(protect, "write")], slotted=False),
-    "gup": Op([Step(gup_takes), Step(gup_looks_again)], PINS, remembers=True),
+    "gup": Op([Step(gup_takes), Step(gup_looks_again)], remembers=True),
     "unpin": Op([Step(unpin)], slotted=False),
-    "viewer's gup": Op([Step(gup_takes), Step(gup_looks_again)], PINS, remembers=True, whose="viewer"),
+    "viewer's gup": Op([Step(gup_takes), Step(gup_looks_again)], remembers=True, whose="viewer"),
     "viewer's unpin": Op([Step(unpin)], whose="viewer", slotted=False),
     "secret": Op([Step(stranger_takes)], whose="pool"),
     "stranger's exit": Op([Step(stranger_ends)], whose="pool", slotted=False),

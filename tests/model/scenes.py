@@ -1,8 +1,8 @@
-"""What is searched: who there is, what they may do, how much of it at once."""
+"""What is searched: address spaces, what they may do, how much of it at once."""
 
 from memory import NEW, OLD, Rules, Scene
 
-# The parent has written to its slot and forked: both have one block, and nobody may write to it.
+# The parent has written to its slot and forked. Parent and child share the block; neither may write to it.
 SHARED = ((0, "fault", 0, "write"), (0, "fork", 0, 0))
 
 CALLS = ("fault", "munmap", "restore", "exit", "poll")
@@ -15,7 +15,12 @@ SCENES = {
     "drafts": Scene((*CALLS, *UNHOOKED, "secret"), begin=SHARED, drafts=True),
     "forks": Scene(("fault", "munmap", "restore", "fork", "gup", "unpin", "mprotect"), blocks=2),
     "windows": Scene((*CALLS, "grow unhooked", "munmap unhooked", "secret", "window"), begin=SHARED, blocks=2),
-    "pins": Scene(("fault", "munmap", "restore", "grow unhooked", "munmap unhooked", "gup"), begin=SHARED, blocks=2),
+    "pins": Scene(
+        ("fault", "munmap", "restore", "grow unhooked", "munmap unhooked", "gup"),
+        begin=SHARED,
+        blocks=2,
+        pins=("dma",),
+    ),
     "viewers": Scene(
         ("fault", "munmap", "restore", "exit", "poll", "window", "viewer's gup", "viewer's unpin"),
         begin=SHARED,
@@ -34,6 +39,13 @@ DEEP = {
     "windows onto a child": Scene((*CALLS, *UNHOOKED, "secret", "window"), begin=SHARED, target=1),
     "pins": Scene((*CALLS, *UNHOOKED, "secret", "gup", "unpin"), begin=SHARED),
     "viewers": Scene((*CALLS, *UNHOOKED, "secret", "window", "viewer's gup", "viewer's unpin"), begin=SHARED),
+    "two children": Scene(
+        (*CALLS, *UNHOOKED, "fork"),
+        people=("parent", "child", "child of either"),
+        actors=(0, 1, 2),
+        begin=SHARED,
+        blocks=2,
+    ),
     "moves": Scene((*CALLS, *UNHOOKED, "secret", "mremap", "discard"), begin=SHARED, slots=2),
 }
 
