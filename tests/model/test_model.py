@@ -109,4 +109,4 @@ def test_new_rules(name, capsys):
 @pytest.mark.skipif(os.environ.get("HPMMAP_TIER") != "all", reason="half an hour, in the longer runs: HPMMAP_TIER=all")
 @pytest.mark.parametrize("name", DEEP)
 def test_new_rules_deep(name, capsys):
-    is_clean(DEEP[name], capsys, 1_000_000)
+    is_clean(DEEP[name], capsys, 500_000)
