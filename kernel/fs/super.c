@@ -321,24 +321,19 @@ static int fs_reconfigure(struct fs_context *fc)
 	const struct options *options = fc->fs_private;
 	struct hpmmap_fs *fs = hpmmap_fs_of(fc->root->d_sb);
 	struct inode *inode = d_inode(fc->root);
-	unsigned long used, inodes;
-	bool size_fits, inodes_fit;
+	bool size = options->given & BIT(OPT_SIZE), fits;
+	bool inodes = options->given & BIT(OPT_NR_INODES);
 
 	spin_lock(&fs->lock);
-	used = fs->used;
-	inodes = fs->inodes;
-	size_fits = !(options->given & BIT(OPT_SIZE)) || options->limit >= used;
-	inodes_fit = !(options->given & BIT(OPT_NR_INODES)) || options->inode_limit >= inodes;
-	if (size_fits && inodes_fit && options->given & BIT(OPT_SIZE))
+	fits = !(size && options->limit < fs->used) &&
+	       !(inodes && options->inode_limit < fs->inodes);
+	if (fits && size)
 		fs->limit = options->limit;
-	if (size_fits && inodes_fit && options->given & BIT(OPT_NR_INODES))
+	if (fits && inodes)
 		fs->inode_limit = options->inode_limit;
 	spin_unlock(&fs->lock);
-	if (!size_fits)
-		return invalf(fc, "hpmmap: size is less than the %llu MB that are used",
-			      (u64)used << (SLOT_SHIFT - 20));
-	if (!inodes_fit)
-		return invalf(fc, "hpmmap: nr_inodes is less than the %lu that are used", inodes);
+	if (!fits)
+		return invalf(fc, "hpmmap: size or nr_inodes is less than what is used: see df");
 	inode_lock(inode);
 	if (options->given & BIT(OPT_UID))
 		inode->i_uid = options->uid;

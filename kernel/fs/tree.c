@@ -16,7 +16,6 @@
 #define NAME_SIZE 20
 
 static const struct inode_operations dir_ops;
-static const struct inode_operations special_ops;
 
 /**
  * hpmmap_fs_new() - a new inode
@@ -59,7 +58,6 @@ struct inode *hpmmap_fs_new(struct super_block *sb, compat_idmap *idmap,
 		inode->i_op = &simple_symlink_inode_operations;
 		break;
 	default:
-		inode->i_op = &special_ops;
 		init_special_inode(inode, mode, dev);
 		break;
 	}
@@ -222,11 +220,4 @@ static const struct inode_operations dir_ops = {
 	.mknod = fs_mknod,
 	.rename = fs_rename,
 	.tmpfile = fs_tmpfile,
-	.setattr = simple_setattr,
-	.getattr = simple_getattr,
-};
-
-static const struct inode_operations special_ops = {
-	.setattr = simple_setattr,
-	.getattr = simple_getattr,
 };
