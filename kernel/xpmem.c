@@ -107,8 +107,7 @@ static void object_free(struct kref *ref)
 		kref_put(&object->segment->refs, object_free);
 	if (object->win)
 		hpmmap_window_put(object->win);
-	if (object->user_ns)
-		put_user_ns(object->user_ns);
+	put_user_ns(object->user_ns);
 	put_pid(object->pid);
 	hpmmap_grant_put(object->grant);
 	mmdrop(object->mm);
@@ -343,11 +342,9 @@ static long cmd_make(struct xpmem_file *xf, struct xpmem_cmd_make *c)
 	} else {
 		ret = object_publish(xf, segment, &c->segid);
 	}
-	if (ret) {
+	if (ret)
 		object_put(segment);
-		return ret;
-	}
-	return 0;
+	return ret;
 }
 
 static long cmd_remove(struct xpmem_file *xf, s64 id, bool segment)

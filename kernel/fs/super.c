@@ -200,41 +200,26 @@ struct options {
 	umode_t mode;
 };
 
-/* Bytes with a suffix, or a share of all pool memory. */
-static int parse_size(struct fs_context *fc, const char *string, unsigned long *limit)
+/*
+ * A number with a suffix, of bytes also a share of all pool memory. 0 means no limit, as on
+ * tmpfs.
+ */
+static int parse_limit(struct fs_context *fc, const struct fs_parameter *param, bool bytes,
+		       unsigned long *limit)
 {
 	char *end;
-	u64 size = memparse(string, &end);
+	u64 nr = memparse(param->string, &end);
 
-	if (end == string)
-		goto err;
-	if (*end == '%') {
-		end++;
-		if (size > 100)
-			return invalf(fc, "hpmmap: size is more than all pool memory");
-		size = div_u64((u64)hpmmap_pool_count_all() * size, 100) << SLOT_SHIFT;
-		if (!size)
+	if (bytes && *end == '%' && nr <= 100) {
+		nr = div_u64((u64)hpmmap_pool_count_all() * nr, 100) << SLOT_SHIFT;
+		if (!nr)
 			return invalf(fc, "hpmmap: size is a share of no pool memory");
+		end++;
 	}
-	if (*end || *string == '-' || size > MAX_LFS_FILESIZE)
-		goto err;
-	/* As tmpfs has it. */
-	*limit = size ? hpmmap_fs_blocks(size) : HPMMAP_FS_NO_LIMIT;
-	return 0;
-
-err:
-	return invalf(fc, "hpmmap: size is no number of bytes, nor a share: '%s'", string);
-}
-
-/* A number with a suffix; 0 means no limit, as on tmpfs. */
-static int parse_inodes(struct fs_context *fc, const char *string, unsigned long *limit)
-{
-	char *end;
-	u64 nr = memparse(string, &end);
-
-	if (!isdigit(*string) || *end)
-		return invalf(fc, "hpmmap: nr_inodes is no number: '%s'", string);
-	*limit = nr ?: HPMMAP_FS_NO_LIMIT;
+	if (!isdigit(*param->string) || *end || nr > MAX_LFS_FILESIZE)
+		return invalf(fc, "hpmmap: %s is no number%s: '%s'", param->key,
+			      bytes ? ", nor a share up to 100%" : "", param->string);
+	*limit = (bytes ? hpmmap_fs_blocks(nr) : nr) ?: HPMMAP_FS_NO_LIMIT;
 	return 0;
 }
 
@@ -249,10 +234,10 @@ static int fs_parse_param(struct fs_context *fc, struct fs_parameter *param)
 		return opt;
 	switch (opt) {
 	case OPT_SIZE:
-		ret = parse_size(fc, param->string, &options->limit);
+		ret = parse_limit(fc, param, true, &options->limit);
 		break;
 	case OPT_NR_INODES:
-		ret = parse_inodes(fc, param->string, &options->inode_limit);
+		ret = parse_limit(fc, param, false, &options->inode_limit);
 		break;
 	case OPT_UID:
 		options->uid = make_kuid(current_user_ns(), result.uint_32);

@@ -65,8 +65,22 @@ static void obeys(int fd)
 	}
 }
 
+static void *obeys_in_thread(void *arg)
+{
+	obeys((int)(intptr_t)arg);
+	_exit(0);
+}
+
+/* A process whose first thread has ended has an address space all the same. */
+static void obeys_without_first(int fd)
+{
+	start_thread(obeys_in_thread, (void *)(intptr_t)fd);
+	pthread_exit(NULL);
+}
+
 const struct role roles[] = {
 	{ "obeys", obeys },
+	{ "obeys_without_first", obeys_without_first },
 	{ NULL, NULL },
 };
 
@@ -276,6 +290,37 @@ static void root_needs_no_mode(void)
 }
 SAME(root_needs_no_mode)
 
+static void user_does_not_get(void *arg)
+{
+	become_user();
+	refused(((struct view *)arg)->segid);
+}
+
+static void user_attaches(void *arg)
+{
+	become_user();
+	window(((struct view *)arg)->segid);
+}
+
+static void first_thread_has_ended(void)
+{
+	struct view view;
+	struct peer peer;
+
+	need_xpmem();
+	need_root();
+	peer = peer_start("obeys_without_first");
+	view = (struct view){ &peer, made(&peer, 0666) };
+	window(view.segid);
+	in_child(user_does_not_get, &view);
+	CHECK_EQ(ask(&peer, BECOME_USER), 0);
+	CHECK_EQ(ask(&peer, DUMPABLE), 0);
+	view.segid = made(&peer, 0600);
+	in_child(user_attaches, &view);
+	target_end(&peer);
+}
+SAME(first_thread_has_ended)
+
 /* ---- Yama -------------------------------------------------------------- */
 
 static void set_scope(char scope)
@@ -320,6 +365,7 @@ static const struct test tests[] = {
 	T_SAME(daemon_lowers_its_user),
 	T_SAME(target_gets_a_secret),
 	T_SAME(root_needs_no_mode),
+	T_SAME(first_thread_has_ended),
 	T_SAME(yama_is_not_asked),
 };
 
