@@ -15,7 +15,11 @@
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/pid_namespace.h>
+#include <linux/ptrace.h>
+#include <linux/sched/coredump.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/task.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 #include <linux/user_namespace.h>
@@ -67,7 +71,7 @@ struct xpmem_file {
  * @uid: of a segment: effective user who made it
  * @gid: and group
  * @user_ns: of a segment: where these mean something; holds a reference
- * @pid_ns: of a segment: of the process that made it; holds a reference
+ * @pid: of a segment: the process that made it; holds a reference
  * @readonly: of a permit: nobody writes by it
  *
  * Immutable but for @refs and @link.
@@ -87,7 +91,7 @@ struct object {
 	kuid_t uid;
 	kgid_t gid;
 	struct user_namespace *user_ns;
-	struct pid_namespace *pid_ns;
+	struct pid *pid;
 	bool readonly;
 };
 
@@ -103,10 +107,8 @@ static void object_free(struct kref *ref)
 		kref_put(&object->segment->refs, object_free);
 	if (object->win)
 		hpmmap_window_put(object->win);
-	if (object->user_ns)
-		put_user_ns(object->user_ns);
-	if (object->pid_ns)
-		put_pid_ns(object->pid_ns);
+	put_user_ns(object->user_ns);
+	put_pid(object->pid);
 	hpmmap_grant_put(object->grant);
 	mmdrop(object->mm);
 	kfree(object);
@@ -250,24 +252,64 @@ out:
 	return ret;
 }
 
+/* A thread of the process in the address space that it published, with a reference, or NULL. */
+static struct task_struct *thread_get(const struct object *segment)
+{
+	struct task_struct *process, *thread, *found = NULL;
+
+	rcu_read_lock();
+	process = pid_task(segment->pid, PIDTYPE_TGID);
+	if (process)
+		for_each_thread(process, thread)
+			if (!found && READ_ONCE(thread->mm) == segment->mm)
+				found = get_task_struct(thread);
+	rcu_read_unlock();
+	return found;
+}
+
 /*
- * As for SysV memory, and more: the mode alone does not let other users, nor the same
- * number in another namespace, a container's say.
+ * May the caller read the memory of the process, by what the kernel asks for ptrace(2)? The
+ * credentials and the dumpable flag are asked for in the same way for a write. A publication is the
+ * agreement for which Yama looks before it lets a process attach, so Yama is not asked.
+ *
+ * Return: 0, -EACCES, or -ENOENT where the process has left the address space.
+ */
+static int may_trace(const struct object *segment)
+{
+	struct task_struct *thread;
+	bool may, left;
+
+	do {
+		thread = thread_get(segment);
+		if (!thread)
+			return -ENOENT;
+		may = compat_ptrace_may_access(thread, PTRACE_MODE_READ_REALCREDS);
+		/* The dumpable flag is that of the address space, as long as the thread has it. */
+		left = READ_ONCE(thread->mm) != segment->mm;
+		put_task_struct(thread);
+	} while (left);
+	return may && ns_of_pid(segment->pid) == task_active_pid_ns(current) ? 0 : -EACCES;
+}
+
+/*
+ * Like System V shared memory, for a caller that may trace the process. The mode alone lets no
+ * other caller: the administrator must agree (xpmem_others), and the process be dumpable.
  */
 static int may(const struct object *segment, bool write)
 {
 	unsigned int want = write ? 6 : 4, granted = segment->mode;
-	bool same = uid_eq(current_euid(), segment->uid) &&
-		    current_user_ns() == segment->user_ns &&
-		    task_active_pid_ns(current) == segment->pid_ns;
+	int ret = may_trace(segment);
 
-	if (same)
+	if (ret == -ENOENT || (ret && !(READ_ONCE(others) &&
+					get_dumpable(segment->mm) == SUID_DUMP_USER)))
+		return ret;
+	if (!ret && uid_eq(current_euid(), segment->uid))
 		granted >>= 6;
-	else if (!READ_ONCE(others))
-		return -EACCES;
 	else if (in_group_p(segment->gid))
 		granted >>= 3;
-	return want & ~granted ? -EACCES : 0;
+	if (!(want & ~granted) || (!ret && ns_capable(segment->user_ns, CAP_IPC_OWNER)))
+		return 0;
+	return -EACCES;
 }
 
 static long cmd_make(struct xpmem_file *xf, struct xpmem_cmd_make *c)
@@ -280,6 +322,9 @@ static long cmd_make(struct xpmem_file *xf, struct xpmem_cmd_make *c)
 	    !c->size || !PAGE_ALIGNED(c->vaddr) || c->vaddr >= room ||
 	    (c->size != XPMEM_ABI_MAXADDR_SIZE && !PAGE_ALIGNED(c->size)))
 		return -EINVAL;
+	/* Set-user-ID, set-group-ID, file capabilities, changed credentials: see ptrace(2). */
+	if (get_dumpable(current->mm) != SUID_DUMP_USER)
+		return -EACCES;
 	segment = object_alloc(NULL);
 	if (!segment)
 		return -ENOMEM;
@@ -289,7 +334,7 @@ static long cmd_make(struct xpmem_file *xf, struct xpmem_cmd_make *c)
 	segment->uid = current_euid();
 	segment->gid = current_egid();
 	segment->user_ns = get_user_ns(current_user_ns());
-	segment->pid_ns = get_pid_ns(task_active_pid_ns(current));
+	segment->pid = get_pid(task_tgid(current));
 	segment->win = hpmmap_window_get(current->mm);
 	if (IS_ERR(segment->win)) {
 		ret = PTR_ERR(segment->win);
@@ -297,11 +342,9 @@ static long cmd_make(struct xpmem_file *xf, struct xpmem_cmd_make *c)
 	} else {
 		ret = object_publish(xf, segment, &c->segid);
 	}
-	if (ret) {
+	if (ret)
 		object_put(segment);
-		return ret;
-	}
-	return 0;
+	return ret;
 }
 
 static long cmd_remove(struct xpmem_file *xf, s64 id, bool segment)
@@ -511,12 +554,12 @@ static const struct file_operations xpmem_fops = {
 	.llseek = noop_llseek,
 };
 
-/* For everybody, as XPMEM's: who has nothing published has nothing to fear. */
+/* Udev gives it to the group hpmmap. */
 static struct miscdevice xpmem_misc = {
 	.minor = MISC_DYNAMIC_MINOR,
 	.name = "xpmem",
 	.fops = &xpmem_fops,
-	.mode = 0666,
+	.mode = 0660,
 };
 
 int hpmmap_xpmem_init(void)

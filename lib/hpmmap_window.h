@@ -38,7 +38,7 @@ extern "C" {
  * Publishes [start, start + bytes), both multiples of 4096, for processes of the same user; SIZE_MAX as bytes
  * is all of the address space from start on. mode has bits of chmod(2): 0400 to read, 0200 to write; other users
  * need theirs, and the administrator's permission. Returns a number for hpmmap_attach(), positive,
- * or -1. EINVAL: misaligned, empty, an unknown mode; ENOMEM.
+ * or -1. EINVAL: misaligned, empty, an unknown mode; EACCES: this process is not dumpable; ENOMEM.
  */
 int64_t hpmmap_publish(void *start, size_t bytes, unsigned int mode);
 
@@ -47,7 +47,7 @@ int hpmmap_unpublish(int64_t id);
 
 /*
  * Maps bytes, rounded up to 4096, from offset, a multiple of 4096, of what is published. EINVAL: not within it, misaligned, an
- * unknown flag; ENOENT: not published any more; EACCES: not for this user; ENOMEM.
+ * unknown flag; ENOENT: not published any more; EACCES: not for this access, or its process may not be traced; ENOMEM.
  */
 void *hpmmap_attach(int64_t id, size_t offset, size_t bytes, unsigned int flags);
 

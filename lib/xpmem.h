@@ -42,7 +42,7 @@ int xpmem_version(void);
 
 /*
  * Makes a segment of [vaddr, vaddr + size), both multiples of a page. It need not be mapped:
- * what is there when a window is looked at counts. EINVAL, ENOMEM.
+ * what is there when a window is looked at counts. EINVAL, EACCES: this process is not dumpable, ENOMEM.
  */
 xpmem_segid_t xpmem_make(void *vaddr, size_t size, int permit_type, void *permit_value);
 
@@ -50,7 +50,7 @@ xpmem_segid_t xpmem_make(void *vaddr, size_t size, int permit_type, void *permit
 int xpmem_remove(xpmem_segid_t segid);
 
 /*
- * EINVAL, ENOENT: no such segment, EACCES: of another user whom the administrator does not let, or not by this mode,
+ * EINVAL, ENOENT: no such segment, EACCES: its process may not be traced (ptrace(2)), or not by this mode,
  * ENOSPC: 65,536 segments and rights, ENOMEM.
  */
 xpmem_apid_t xpmem_get(xpmem_segid_t segid, int flags, int permit_type, void *permit_value);

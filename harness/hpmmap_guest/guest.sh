@@ -63,7 +63,9 @@ if [ -n "$MODULE" ]; then
 	done
 	[ -c /dev/hpmmap ] || fail "the module is loaded but there is no /dev/hpmmap"
 	[ -d /sys/kernel/hpmmap ] || fail "the module is loaded but there is no /sys/kernel/hpmmap"
-	chown root:hpmmap /dev/hpmmap && chmod 0660 /dev/hpmmap || fail "cannot set the rights of /dev/hpmmap"
+	for device in /dev/hpmmap /dev/xpmem; do
+		[ ! -c $device ] || { chown root:hpmmap $device && chmod 0660 $device; } || fail "cannot set the rights of $device"
+	done
 fi
 
 : >"$work/started"

@@ -83,6 +83,17 @@ static char *hpmmap_dname(struct dentry *dentry, char *buffer, int len)
 	return memcpy(buffer + len - size, dentry->d_name.name, size);
 }
 
+/*
+ * Bit 0 of coredump_filter decides over these mappings, as over private memory: a core dump has all
+ * mappings with a name of this kind. Of the others it looks at the bit for shared mappings of
+ * linked files, 3, which is seldom set.
+ */
+const char *hpmmap_vma_dump_name(struct vm_area_struct *vma)
+{
+	return current->flags & PF_DUMPCORE && !(vma->vm_flags & VM_DONTDUMP) &&
+	       compat_mm_flag(vma->vm_mm, MMF_DUMP_ANON_PRIVATE) ? "" : NULL;
+}
+
 static const struct dentry_operations hpmmap_dops = {
 	.d_dname = hpmmap_dname,
 };
@@ -190,8 +201,6 @@ static struct file *file_new(const char *name, const struct file_operations *fop
 	hpmmap_file_mapping_init(inode->i_mapping, &hpmmap_aops);
 	/* Never one that is only read, which khugepaged has pages of its own for. */
 	atomic_set(&inode->i_writecount, 1);
-	/* Unlinked files are dumped as anonymous memory is. */
-	clear_nlink(inode);
 	file = file_open(inode, name, fops);
 	if (IS_ERR(file))
 		simple_release_fs(&hpmmap_mnt, &hpmmap_mnt_count);

@@ -57,6 +57,7 @@ bool hpmmap_vma_grows(const struct hpmmap_ctx *ctx,
 		      const struct vm_area_struct *vma);
 unsigned long hpmmap_vma_given(const struct hpmmap_ctx *ctx,
 			       const struct vm_area_struct *vma);
+const char *hpmmap_vma_dump_name(struct vm_area_struct *vma);
 void hpmmap_vma_own_file(struct hpmmap_ctx *ctx);
 
 #endif /* _HPMMAP_AS_FILE_H */

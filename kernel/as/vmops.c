@@ -134,6 +134,7 @@ static const struct vm_operations_struct vm_ops = {
 	.mremap = hpmmap_vm_mremap,
 	.fault = hpmmap_vm_fault,
 	.access = hpmmap_vm_access,
+	.name = hpmmap_vma_dump_name,
 #ifdef CONFIG_NUMA
 	.get_policy = hpmmap_vm_get_policy,
 	.set_policy = hpmmap_vm_set_policy,

@@ -178,6 +178,16 @@ static inline void compat_fault_unlock(struct vm_fault *vmf)
 	mmap_read_unlock(vmf->vma->vm_mm);
 }
 
+/* Has an address space this flag, MMF_*? */
+static inline bool compat_mm_flag(const struct mm_struct *mm, int flag)
+{
+#ifdef MMF_DISABLE_THP_COMPLETELY
+	return mm_flags_test(flag, mm);
+#else
+	return test_bit(flag, &mm->flags);
+#endif
+}
+
 /* Clears, then sets flags; mmap_lock held for writing. */
 static inline void compat_vm_flags_mod(struct vm_area_struct *vma,
 				       vm_flags_t set, vm_flags_t clear)
@@ -270,9 +280,9 @@ static inline bool compat_maps_2m(struct mm_struct *mm)
 #ifndef CONFIG_TRANSPARENT_HUGEPAGE
 	return false;
 #elif defined(MMF_DISABLE_THP_COMPLETELY)
-	return !mm_flags_test(MMF_DISABLE_THP_COMPLETELY, mm);
+	return !compat_mm_flag(mm, MMF_DISABLE_THP_COMPLETELY);
 #else
-	return !test_bit(MMF_DISABLE_THP, &mm->flags);
+	return !compat_mm_flag(mm, MMF_DISABLE_THP);
 #endif
 }
 

@@ -86,55 +86,42 @@ static ssize_t copy_piece(struct inode *inode, loff_t pos, size_t len, struct io
 	return left == len ? -EFAULT : -EAGAIN;
 }
 
-static ssize_t fs_read_iter(struct kiocb *iocb, struct iov_iter *to)
+/*
+ * Copies as much as there is memory for, and where the file is read as much as its size has, which may
+ * become less meanwhile. Returns how much, or an errno.
+ */
+static ssize_t copy_all(struct inode *inode, loff_t pos, struct iov_iter *iter, bool write)
 {
-	struct inode *inode = file_inode(iocb->ki_filp);
 	ssize_t done = 0, ret = 0;
 
-	while (iov_iter_count(to)) {
-		loff_t size = i_size_read(inode);
+	while (iov_iter_count(iter)) {
+		loff_t len = iov_iter_count(iter);
 
-		/* It may have become smaller since the last try. */
-		if (iocb->ki_pos >= size) {
-			ret = 0;
-			break;
-		}
-		if (fatal_signal_pending(current))
-			ret = -EINTR;
-		else
-			ret = copy_piece(inode, iocb->ki_pos,
-					 min_t(loff_t, size - iocb->ki_pos,
-					       iov_iter_count(to)), to, false);
+		if (!write)
+			len = min(len, i_size_read(inode) - pos - done);
+		if (len <= 0)
+			return done;
+		ret = -EINTR;
+		if (!fatal_signal_pending(current))
+			ret = copy_piece(inode, pos + done, len, iter, write);
 		cond_resched();
 		if (ret == -EAGAIN)
 			continue;
 		if (ret <= 0)
 			break;
-		iocb->ki_pos += ret;
 		done += ret;
 	}
-	file_accessed(iocb->ki_filp);
 	return done ? done : ret;
 }
 
-/* What there is memory for. Returns how much, or an errno. */
-static ssize_t write_there(struct inode *inode, loff_t pos, struct iov_iter *from)
+static ssize_t fs_read_iter(struct kiocb *iocb, struct iov_iter *to)
 {
-	ssize_t done = 0, ret = 0;
+	ssize_t ret = copy_all(file_inode(iocb->ki_filp), iocb->ki_pos, to, false);
 
-	while (iov_iter_count(from)) {
-		if (fatal_signal_pending(current))
-			ret = -EINTR;
-		else
-			ret = copy_piece(inode, pos + done, iov_iter_count(from), from, true);
-		cond_resched();
-		if (ret == -EAGAIN)
-			continue;
-		if (ret <= 0)
-			break;
-		done += ret;
-	}
-	return done ? done : ret;
+	if (ret > 0)
+		iocb->ki_pos += ret;
+	file_accessed(iocb->ki_filp);
+	return ret;
 }
 
 static ssize_t fs_write_locked(struct kiocb *iocb, struct iov_iter *from)
@@ -156,7 +143,7 @@ static ssize_t fs_write_locked(struct kiocb *iocb, struct iov_iter *from)
 	if (!ret && pos + iov_iter_count(from) > size)
 		hpmmap_fs_zero_tail(inode, pos, pos + iov_iter_count(from));
 	if (!ret)
-		ret = write_there(inode, pos, from);
+		ret = copy_all(inode, pos, from, true);
 	end = ret > 0 ? pos + ret : 0;
 	if (end > size)
 		i_size_write(inode, end);

@@ -145,8 +145,7 @@ static vm_fault_t fs_fault(struct vm_fault *vmf)
 }
 
 /* One slot that needs nothing but an entry of 2 MB; false where it needs anything else. */
-static bool fill_2m(struct vm_area_struct *vma, unsigned long addr, struct folio **folio,
-		    unsigned long *nr)
+static bool fill_2m(struct vm_area_struct *vma, unsigned long addr)
 {
 	struct inode *inode = file_inode(vma->vm_file);
 	unsigned long pgoff = linear_page_index(vma, addr);
@@ -166,10 +165,8 @@ static bool fill_2m(struct vm_area_struct *vma, unsigned long addr, struct folio
 	/* Now it cannot become smaller any more. */
 	if (!hpmmap_fs_is_frozen(inode) && maps_2m(vma, addr, pgoff, hpmmap_fs_pages(inode)) &&
 	    !hpmmap_block_is_hurt(block)) {
-		if (hpmmap_pgmap_insert_2m(vma, addr & SLOT_MASK, pmdp, block->folio, true)) {
-			*folio = block->folio;
-			++*nr;
-		}
+		if (hpmmap_pgmap_insert_2m(vma, addr & SLOT_MASK, pmdp, block->folio, true))
+			compat_add_rss(vma->vm_mm, block->folio, SLOT_PAGES);
 		done = true;
 	}
 	hpmmap_fs_block_unlock(block);
@@ -184,8 +181,7 @@ static unsigned long fill_some(struct vm_area_struct *vma, unsigned long start,
 			       unsigned long end)
 {
 	unsigned int flags = FAULT_FLAG_REMOTE, batch = FILL_BATCH;
-	struct folio *folio = NULL;
-	unsigned long addr, next, nr = 0;
+	unsigned long addr, next;
 
 	if (vma->vm_flags & VM_WRITE)
 		flags |= FAULT_FLAG_WRITE;
@@ -198,19 +194,13 @@ static unsigned long fill_some(struct vm_area_struct *vma, unsigned long start,
 		/* What becomes Linux's is left to faults. */
 		if (fatal_signal_pending(current) ||
 		    hpmmap_fs_is_frozen(file_inode(vma->vm_file)) ||
-		    pgoff >= hpmmap_fs_pages(file_inode(vma->vm_file))) {
-			addr = end;
-			break;
-		}
-		if (!fill_2m(vma, addr, &folio, &nr) &&
-		    handle_mm_fault(vma, addr, flags, NULL) & VM_FAULT_OOM) {
-			addr = end;
-			break;
-		}
+		    pgoff >= hpmmap_fs_pages(file_inode(vma->vm_file)))
+			return end;
+		if (!fill_2m(vma, addr) &&
+		    handle_mm_fault(vma, addr, flags, NULL) & VM_FAULT_OOM)
+			return end;
 		cond_resched();
 	}
-	if (nr)
-		compat_add_rss(vma->vm_mm, folio, nr * SLOT_PAGES);
 	return addr;
 }
 

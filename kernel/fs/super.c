@@ -3,10 +3,12 @@
  * Mounting file systems whose files are memory of the pools:
  * mount -t hpmmap -o size=64G,uid=1000,gid=1000,mode=0770 none /dev/hpmmapfs
  */
+#include <linux/ctype.h>
 #include <linux/fs.h>
 #include <linux/fs_context.h>
 #include <linux/fs_parser.h>
 #include <linux/math64.h>
+#include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/mount.h>
 #include <linux/nodemask.h>
@@ -27,6 +29,9 @@
 #include "fs/tree.h"
 
 #define DEFAULT_MODE (S_ISVTX | 0777)
+
+/* Without nr_inodes= there is one inode for so many pages of the machine, 256 KB. */
+#define PAGES_OF_INODE 64
 
 static struct kmem_cache *inodes;
 
@@ -102,6 +107,7 @@ static void fs_evict_inode(struct inode *inode)
 	hpmmap_fs_cut(inode, 0);
 	xa_destroy(&hpmmap_fs_inode(inode)->blocks);
 	clear_inode(inode);
+	hpmmap_fs_uncharge_inode(hpmmap_fs_of(inode->i_sb));
 }
 
 static int fs_statfs(struct dentry *dentry, struct kstatfs *buf)
@@ -122,6 +128,10 @@ static int fs_statfs(struct dentry *dentry, struct kstatfs *buf)
 		buf->f_blocks = fs->limit;
 		free = min(free, fs->limit - min(fs->used, fs->limit));
 	}
+	if (fs->inode_limit != HPMMAP_FS_NO_LIMIT) {
+		buf->f_files = fs->inode_limit;
+		buf->f_ffree = fs->inode_limit - fs->inodes;
+	}
 	spin_unlock(&fs->lock);
 	buf->f_bfree = free;
 	buf->f_bavail = free;
@@ -133,8 +143,9 @@ static int fs_show_options(struct seq_file *seq, struct dentry *root)
 {
 	struct hpmmap_fs *fs = hpmmap_fs_of(root->d_sb);
 	struct inode *inode = d_inode(root);
-	unsigned long limit = READ_ONCE(fs->limit);
+	unsigned long limit = READ_ONCE(fs->limit), inodes = READ_ONCE(fs->inode_limit);
 
+	seq_printf(seq, ",nr_inodes=%lu", inodes == HPMMAP_FS_NO_LIMIT ? 0 : inodes);
 	if (limit != HPMMAP_FS_NO_LIMIT)
 		seq_printf(seq, ",size=%lluk", (u64)limit << (SLOT_SHIFT - 10));
 	seq_printf(seq, ",mode=%03ho", inode->i_mode & S_IALLUGO);
@@ -156,6 +167,7 @@ static const struct super_operations super_ops = {
 
 enum {
 	OPT_SIZE,
+	OPT_NR_INODES,
 	OPT_UID,
 	OPT_GID,
 	OPT_MODE,
@@ -163,6 +175,7 @@ enum {
 
 static const struct fs_parameter_spec parameters[] = {
 	fsparam_string("size", OPT_SIZE),
+	fsparam_string("nr_inodes", OPT_NR_INODES),
 	fsparam_u32("uid", OPT_UID),
 	fsparam_u32("gid", OPT_GID),
 	fsparam_u32oct("mode", OPT_MODE),
@@ -173,6 +186,7 @@ static const struct fs_parameter_spec parameters[] = {
  * struct options - what a mount asks for
  * @given: bits of OPT_*
  * @limit: blocks
+ * @inode_limit: inodes and further names
  * @uid: of the first directory
  * @gid: the same
  * @mode: the same
@@ -180,35 +194,33 @@ static const struct fs_parameter_spec parameters[] = {
 struct options {
 	unsigned int given;
 	unsigned long limit;
+	unsigned long inode_limit;
 	kuid_t uid;
 	kgid_t gid;
 	umode_t mode;
 };
 
-/* Bytes with a suffix, or a share of all pool memory. */
-static int parse_size(struct fs_context *fc, const char *string, unsigned long *limit)
+/*
+ * A number with a suffix, of bytes also a share of all pool memory. 0 means no limit, as on
+ * tmpfs.
+ */
+static int parse_limit(struct fs_context *fc, const struct fs_parameter *param, bool bytes,
+		       unsigned long *limit)
 {
 	char *end;
-	u64 size = memparse(string, &end);
+	u64 nr = memparse(param->string, &end);
 
-	if (end == string)
-		goto err;
-	if (*end == '%') {
-		end++;
-		if (size > 100)
-			return invalf(fc, "hpmmap: size is more than all pool memory");
-		size = div_u64((u64)hpmmap_pool_count_all() * size, 100) << SLOT_SHIFT;
-		if (!size)
+	if (bytes && *end == '%' && nr <= 100) {
+		nr = div_u64((u64)hpmmap_pool_count_all() * nr, 100) << SLOT_SHIFT;
+		if (!nr)
 			return invalf(fc, "hpmmap: size is a share of no pool memory");
+		end++;
 	}
-	if (*end || *string == '-' || size > MAX_LFS_FILESIZE)
-		goto err;
-	/* As tmpfs has it. */
-	*limit = size ? hpmmap_fs_blocks(size) : HPMMAP_FS_NO_LIMIT;
+	if (!isdigit(*param->string) || *end || nr > MAX_LFS_FILESIZE)
+		return invalf(fc, "hpmmap: %s is no number%s: '%s'", param->key,
+			      bytes ? ", nor a share up to 100%" : "", param->string);
+	*limit = (bytes ? hpmmap_fs_blocks(nr) : nr) ?: HPMMAP_FS_NO_LIMIT;
 	return 0;
-
-err:
-	return invalf(fc, "hpmmap: size is no number of bytes, nor a share: '%s'", string);
 }
 
 static int fs_parse_param(struct fs_context *fc, struct fs_parameter *param)
@@ -222,7 +234,10 @@ static int fs_parse_param(struct fs_context *fc, struct fs_parameter *param)
 		return opt;
 	switch (opt) {
 	case OPT_SIZE:
-		ret = parse_size(fc, param->string, &options->limit);
+		ret = parse_limit(fc, param, true, &options->limit);
+		break;
+	case OPT_NR_INODES:
+		ret = parse_limit(fc, param, false, &options->inode_limit);
 		break;
 	case OPT_UID:
 		options->uid = make_kuid(current_user_ns(), result.uint_32);
@@ -254,6 +269,11 @@ static int fs_fill_super(struct super_block *sb, struct fs_context *fc)
 		return -ENOMEM;
 	sb->s_fs_info = fs;
 	fs->limit = options->limit;
+	if (sb->s_flags & SB_KERNMOUNT)
+		/* AppArmor looks for the path of a file without this flag, and these have none. */
+		sb->s_flags |= SB_NOUSER;
+	else
+		fs->inode_limit = options->inode_limit;
 	sb->s_maxbytes = MAX_LFS_FILESIZE;
 	sb->s_max_links = INT_MAX;
 	sb->s_blocksize = SLOT_SIZE;
@@ -286,20 +306,19 @@ static int fs_reconfigure(struct fs_context *fc)
 	const struct options *options = fc->fs_private;
 	struct hpmmap_fs *fs = hpmmap_fs_of(fc->root->d_sb);
 	struct inode *inode = d_inode(fc->root);
-	unsigned long used;
-	bool fits = true;
+	bool size = options->given & BIT(OPT_SIZE), fits;
+	bool inodes = options->given & BIT(OPT_NR_INODES);
 
-	if (options->given & BIT(OPT_SIZE)) {
-		spin_lock(&fs->lock);
-		used = fs->used;
-		fits = options->limit >= used;
-		if (fits)
-			fs->limit = options->limit;
-		spin_unlock(&fs->lock);
-	}
+	spin_lock(&fs->lock);
+	fits = !(size && options->limit < fs->used) &&
+	       !(inodes && options->inode_limit < fs->inodes);
+	if (fits && size)
+		fs->limit = options->limit;
+	if (fits && inodes)
+		fs->inode_limit = options->inode_limit;
+	spin_unlock(&fs->lock);
 	if (!fits)
-		return invalf(fc, "hpmmap: size is less than the %llu MB that are used",
-			      (u64)used << (SLOT_SHIFT - 20));
+		return invalf(fc, "hpmmap: size or nr_inodes is less than what is used: see df");
 	inode_lock(inode);
 	if (options->given & BIT(OPT_UID))
 		inode->i_uid = options->uid;
@@ -330,6 +349,7 @@ static int fs_init_context(struct fs_context *fc)
 	if (!options)
 		return -ENOMEM;
 	options->limit = HPMMAP_FS_NO_LIMIT;
+	options->inode_limit = totalram_pages() / PAGES_OF_INODE;
 	options->uid = current_fsuid();
 	options->gid = current_fsgid();
 	options->mode = DEFAULT_MODE;

@@ -9,13 +9,13 @@
 
 #include "hpmmap.h"
 #include "fs/file.h"
+#include "fs/space.h"
 #include "fs/tree.h"
 
 /* What a name adds to the size of its directory, as on tmpfs. */
 #define NAME_SIZE 20
 
 static const struct inode_operations dir_ops;
-static const struct inode_operations special_ops;
 
 /**
  * hpmmap_fs_new() - a new inode
@@ -25,15 +25,21 @@ static const struct inode_operations special_ops;
  * @mode: with its type
  * @dev: of a device
  *
- * Return: the inode with one reference, or NULL without memory.
+ * Return: the inode with one reference, or NULL without memory or where the limit is reached.
  */
 struct inode *hpmmap_fs_new(struct super_block *sb, compat_idmap *idmap,
 			    struct inode *dir, umode_t mode, dev_t dev)
 {
-	struct inode *inode = new_inode(sb);
+	struct inode *inode;
 
-	if (!inode)
+	if (!hpmmap_fs_charge_inode(hpmmap_fs_of(sb)))
 		return NULL;
+	/* Uncharged when it is evicted. */
+	inode = new_inode(sb);
+	if (!inode) {
+		hpmmap_fs_uncharge_inode(hpmmap_fs_of(sb));
+		return NULL;
+	}
 	inode->i_ino = get_next_ino();
 	inode_init_owner(idmap, inode, dir, mode);
 	compat_inode_times_init(inode);
@@ -52,7 +58,6 @@ struct inode *hpmmap_fs_new(struct super_block *sb, compat_idmap *idmap,
 		inode->i_op = &simple_symlink_inode_operations;
 		break;
 	default:
-		inode->i_op = &special_ops;
 		init_special_inode(inode, mode, dev);
 		break;
 	}
@@ -117,17 +122,33 @@ static int fs_symlink(compat_idmap *idmap, struct inode *dir, struct dentry *den
 
 static int fs_link(struct dentry *old, struct inode *dir, struct dentry *dentry)
 {
-	int ret = simple_link(old, dir, dentry);
+	struct hpmmap_fs *fs = hpmmap_fs_of(dir->i_sb);
+	bool further = d_inode(old)->i_nlink;
+	int ret;
 
+	if (further && !hpmmap_fs_charge_inode(fs))
+		return -ENOSPC;
+	ret = simple_link(old, dir, dentry);
 	if (!ret)
 		dir->i_size += NAME_SIZE;
+	else if (further)
+		hpmmap_fs_uncharge_inode(fs);
 	return ret;
+}
+
+/* A file has lost a name: the last one goes with the inode. */
+static void unname(struct inode *inode)
+{
+	if (!S_ISDIR(inode->i_mode) && inode->i_nlink)
+		hpmmap_fs_uncharge_inode(hpmmap_fs_of(inode->i_sb));
 }
 
 static int fs_unlink(struct inode *dir, struct dentry *dentry)
 {
 	dir->i_size -= NAME_SIZE;
-	return simple_unlink(dir, dentry);
+	simple_unlink(dir, dentry);
+	unname(d_inode(dentry));
+	return 0;
 }
 
 static int fs_rmdir(struct inode *dir, struct dentry *dentry)
@@ -171,7 +192,9 @@ static int fs_rename(compat_idmap *idmap, struct inode *old_dir, struct dentry *
 	if (ret || (flags & RENAME_EXCHANGE))
 		return ret;
 	old_dir->i_size -= NAME_SIZE;
-	if (!replaces)
+	if (replaces)
+		unname(d_inode(new));
+	else
 		new_dir->i_size += NAME_SIZE;
 	return 0;
 }
@@ -197,11 +220,4 @@ static const struct inode_operations dir_ops = {
 	.mknod = fs_mknod,
 	.rename = fs_rename,
 	.tmpfile = fs_tmpfile,
-	.setattr = simple_setattr,
-	.getattr = simple_getattr,
-};
-
-static const struct inode_operations special_ops = {
-	.setattr = simple_setattr,
-	.getattr = simple_getattr,
 };

@@ -31,7 +31,8 @@
  * @ctx: its context
  *
  * In the next 2 MB that the program has nothing of, behind some room for small
- * mappings. Left alone where something is in the way.
+ * mappings, and as random as the break was, modulo 512 KB. Left alone where something is in
+ * the way.
  */
 void hpmmap_start_heap(struct hpmmap_ctx *ctx)
 {
@@ -45,6 +46,8 @@ void hpmmap_start_heap(struct hpmmap_ctx *ctx)
 				   start + SLOT_SIZE)) {
 		ctx->heap_slot = start;
 		start += BESIDE_HEAP_BYTES;
+		if (current->flags & PF_RANDOMIZE)
+			start += PAGE_ALIGN(mm->brk) % BESIDE_HEAP_BYTES;
 		spin_lock(&mm->arg_lock);
 		mm->start_brk = start;
 		mm->brk = start;

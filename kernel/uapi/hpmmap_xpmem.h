@@ -52,7 +52,8 @@
  * Publishes a part of the caller's address space. It ends with XPMEM_CMD_REMOVE, with the
  * address space (exit, execve), and when the last reference to the file is closed.
  *
- * ENOSPC: 65,536 segments and permits of this file are there.
+ * EACCES: the caller is not dumpable (prctl(2)); ENOSPC: 65,536 segments and permits of this file
+ * are there.
  */
 struct xpmem_cmd_make {
 	__u64 vaddr;
@@ -71,8 +72,8 @@ struct xpmem_cmd_make {
  * @permit_value: in: 0
  * @apid: out: number of the permit, greater than 0
  *
- * ENOENT: no such segment; EACCES: its mode, its user or the administrator does not let the
- * caller; ENOSPC: as above.
+ * ENOENT: no such segment, or its process has left the address space; EACCES: its mode does not let
+ * the caller, or ptrace(2) would not let it read the process; ENOSPC: as above.
  */
 struct xpmem_cmd_get {
 	__s64 segid;

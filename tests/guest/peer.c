@@ -2,9 +2,11 @@
 #include "peer.h"
 
 #include <fcntl.h>
+#include <grp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -110,6 +112,22 @@ uint64_t ask(struct peer *peer, uint64_t value)
 {
 	say(peer->fd, value);
 	return hear(peer->fd);
+}
+
+void need_root(void)
+{
+	if (geteuid() != 0)
+		SKIP("becoming another user needs root");
+}
+
+void become_user(void)
+{
+	struct stat st;
+
+	CHECK_OK(stat("/dev/xpmem", &st));
+	CHECK_OK(setgroups(1, &st.st_gid));
+	CHECK_OK(setresgid(USER, USER, USER));
+	CHECK_OK(setresuid(USER, USER, USER));
 }
 
 void need_xpmem(void)

@@ -13,6 +13,9 @@
 #include "common.h"
 #include "xpmem.h"
 
+/* An ordinary user, for become_user(). */
+#define USER	2001
+
 struct role {
 	const char *name;
 	void (*play)(int fd);
@@ -37,6 +40,10 @@ void say(int fd, uint64_t value);
 uint64_t hear(int fd);
 /* Tells it what to do next, and hears what came of it. */
 uint64_t ask(struct peer *peer, uint64_t value);
+
+void need_root(void);
+/* For good, and in the group that may open the device. Not dumpable, as the kernel leaves it. */
+void become_user(void);
 
 /* Skips where the module is not loaded. */
 void need_xpmem(void);

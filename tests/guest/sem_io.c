@@ -776,7 +776,7 @@ static const char *in_core(const char *core, size_t len, const void *addr, size_
 }
 
 static void check_core(const char *path, char *const *place, size_t nr,
-		       const char *left_out)
+		       const char *left_out, bool has_private)
 {
 	struct stat stat;
 	char *core;
@@ -790,16 +790,18 @@ static void check_core(const char *path, char *const *place, size_t nr,
 		const char *found = in_core(core, (size_t)stat.st_size, place[i],
 					    KB(64));
 
-		if (!found)
-			FAIL("the core has no memory for %p", place[i]);
-		verify(found, KB(64), 700 + i, 0);
+		if (!found != !has_private)
+			FAIL("the core has %s memory for %p", found ? "the" : "no", place[i]);
+		if (found)
+			verify(found, KB(64), 700 + i, 0);
 	}
 	CHECK(in_core(core, (size_t)stat.st_size, left_out, PAGE) == NULL);
 	unmap(core, (size_t)stat.st_size);
 	close(fd);
 }
 
-static void core_dump_has_the_memory(void)
+/* Of a process with this coredump_filter, if it is not NULL. */
+static void dump_core(const char *filter, bool has_private)
 {
 	static const char core_pattern[] = "core\n";
 	char saved[256] = "";
@@ -818,7 +820,7 @@ static void core_dump_has_the_memory(void)
 
 	CHECK(place[2] != NULL);
 	CHECK_OK(getrlimit(RLIMIT_CORE, &limit));
-	if (limit.rlim_max != RLIM_INFINITY)
+	if (limit.rlim_max != RLIM_INFINITY && geteuid() != 0)
 		SKIP("the hard limit RLIMIT_CORE is not unlimited");
 	fd = open(CORE_PATTERN, O_RDONLY | O_CLOEXEC);
 	CHECK_OK(fd);
@@ -835,10 +837,12 @@ static void core_dump_has_the_memory(void)
 	CHECK_OK(madvise(secret, MB(2), MADV_DONTDUMP));
 	pid = fork_child();
 	if (pid == 0) {
-		limit.rlim_cur = RLIM_INFINITY;
+		limit.rlim_cur = limit.rlim_max = RLIM_INFINITY;
 		CHECK_OK(setrlimit(RLIMIT_CORE, &limit));
 		CHECK_OK(prctl(PR_SET_DUMPABLE, 1, 0, 0, 0));
 		CHECK_OK(chdir(dir));
+		fd = open("/proc/self/coredump_filter", O_WRONLY | O_CLOEXEC);
+		CHECK(!filter || write(fd, filter, strlen(filter)) > 0);
 		abort();
 	}
 	status = wait_child(pid);
@@ -848,12 +852,24 @@ static void core_dump_has_the_memory(void)
 	snprintf(path, sizeof(path), "%s/core", dir);
 	if (access(path, R_OK) != 0)
 		snprintf(path, sizeof(path), "%s/core.%d", dir, pid);
-	check_core(path, place, ARRAY_SIZE(place), secret);
+	check_core(path, place, ARRAY_SIZE(place), secret, has_private);
 	CHECK_OK(unlink(path));
 	CHECK_OK(rmdir(dir));
 	free(place[2]);
 	unmap(mapping, MB(4));
 	unmap(secret, MB(2));
+}
+
+static void core_dump_has_the_memory(void)
+{
+	dump_core(NULL, true);
+}
+
+/* Bit 0, whatever bit 1 (shared memory without a file) says. */
+static void core_dump_obeys_the_filter(void)
+{
+	dump_core("0x1", true);
+	dump_core("0x32", false);
 }
 
 int main(void)
@@ -879,6 +895,7 @@ int main(void)
 		T(pagemap),
 		T(resident_size_follows),
 		T(core_dump_has_the_memory),
+		T(core_dump_obeys_the_filter),
 	};
 
 	return RUN_GROUP("sem_io", tests);

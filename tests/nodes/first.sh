@@ -14,7 +14,9 @@ complaints=$(systemd-analyze verify hpmmap-pools.service hpmmap-limits.service h
 hpmmap pool limit --list
 hpmmap status --json | grep -A2 '"name": "alice"' >/dev/null || fail 'status does not have the limit of alice'
 hpmmap status --prometheus | grep '^hpmmap_limit_bytes{kind="user",name="alice"} 134217728$' || fail 'the metrics do not have the limit of alice'
-[ "$(stat -c %G:%a /dev/hpmmap)" = hpmmap:660 ] || fail "/dev/hpmmap is $(stat -c %G:%a /dev/hpmmap)"
+for device in /dev/hpmmap /dev/xpmem; do
+	[ "$(stat -c %G:%a $device)" = hpmmap:660 ] || fail "$device is $(stat -c %G:%a $device)"
+done
 hpmmap doctor || fail 'doctor finds something missing'
 
 step 'a job'

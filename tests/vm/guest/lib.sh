@@ -125,6 +125,7 @@ load_module() {
 	within 5 test -c /dev/hpmmap || fail "no /dev/hpmmap"
 	chown root:hpmmap /dev/hpmmap
 	chmod 0660 /dev/hpmmap
+	[ ! -c /dev/xpmem ] || chown root:hpmmap /dev/xpmem
 }
 
 TRACING=/sys/kernel/tracing

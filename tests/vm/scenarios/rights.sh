@@ -7,7 +7,12 @@
 # paths: kernel/chardev.* kernel/sysfs.* kernel/mem/show.* kernel/as/show.* kernel/as/stats.* tests/vm/programs/ioctls.c
 . "$(dirname "$0")/../guest/lib.sh"
 
-[ "$(stat -c '%a %G' /dev/hpmmap)" = '660 hpmmap' ] || fail "/dev/hpmmap is $(stat -c '%a %G' /dev/hpmmap)"
+for device in hpmmap xpmem; do
+	[ "$(stat -c '%a %G' /dev/$device)" = '660 hpmmap' ] || fail "/dev/$device is $(stat -c '%a %G' /dev/$device)"
+	[ "$(grep DEVMODE /sys/class/misc/$device/uevent)" = DEVMODE=0660 ] || fail "/dev/$device is made with $(cat /sys/class/misc/$device/uevent)"
+	as_user sh -c "exec <>/dev/$device" 2>/dev/null && fail "/dev/$device is everybody's"
+	as_member sh -c "exec <>/dev/$device" || fail "a member cannot open /dev/$device"
+done
 
 expect_error 125 'permission|group' as_user hpmmap run -- true
 expect_error 1 'permission|root|CAP_SYS_ADMIN' as_user hpmmap pool add --size 128M
