@@ -374,14 +374,11 @@ bool compat_overcommits(void)
 
 bool compat_enough_memory(unsigned long pages)
 {
-	switch (READ_ONCE(*core_overcommit)) {
-	case OVERCOMMIT_ALWAYS:
-		return true;
-	case OVERCOMMIT_GUESS:
-		return pages <= totalram_pages() + READ_ONCE(*core_total_swap);
-	default:
-		return !pages;
-	}
+	int mode = READ_ONCE(*core_overcommit);
+
+	return !pages || mode == OVERCOMMIT_ALWAYS ||
+	       (mode == OVERCOMMIT_GUESS &&
+		pages <= totalram_pages() + READ_ONCE(*core_total_swap));
 }
 
 void compat_commit(long pages)
