@@ -372,8 +372,8 @@ bool compat_mm_knows_intervals(struct mm_struct *mm)
 
 static int *core_overcommit;
 static long *core_total_swap;
-typedef unsigned long commit_limit_t(void);
-DEFINE_STATIC_CALL_RET0(hpmmap_commit_limit, commit_limit_t);
+static struct percpu_counter *core_committed;
+static s32 *core_committed_batch;
 
 bool compat_overcommits(void)
 {
@@ -382,15 +382,16 @@ bool compat_overcommits(void)
 
 bool compat_enough_memory(unsigned long pages)
 {
-	switch (READ_ONCE(*core_overcommit)) {
-	case OVERCOMMIT_ALWAYS:
-		return true;
-	case OVERCOMMIT_GUESS:
-		return pages <= totalram_pages() + READ_ONCE(*core_total_swap);
-	default:
-		return vm_memory_committed() + pages <
-		       static_call(hpmmap_commit_limit)();
-	}
+	int mode = READ_ONCE(*core_overcommit);
+
+	return !pages || mode == OVERCOMMIT_ALWAYS ||
+	       (mode == OVERCOMMIT_GUESS &&
+		pages <= totalram_pages() + READ_ONCE(*core_total_swap));
+}
+
+void compat_commit(long pages)
+{
+	percpu_counter_add_batch(core_committed, pages, READ_ONCE(*core_committed_batch));
 }
 
 static int *core_max_map_count;
@@ -565,7 +566,6 @@ static const struct {
 	FUNCTION("flush_tlb_mm_range", hpmmap_flush_tlb),
 	FUNCTION(TREE_INSERT_NAME, hpmmap_tree_insert),
 	FUNCTION(TREE_REMOVE_NAME, hpmmap_tree_remove),
-	FUNCTION("vm_commit_limit", hpmmap_commit_limit),
 	FUNCTION("ptrace_may_access", hpmmap_may_access),
 	FUNCTION("oom_badness", hpmmap_oom_badness),
 	FUNCTION("shmem_kernel_file_setup", hpmmap_shm_file_fn),
@@ -582,6 +582,8 @@ static const struct {
 } variables[] = {
 	{ "sysctl_overcommit_memory", (void **)&core_overcommit },
 	{ "total_swap_pages", (void **)&core_total_swap },
+	{ "vm_committed_as", (void **)&core_committed },
+	{ "vm_committed_as_batch", (void **)&core_committed_batch },
 };
 
 /* The first instruction of the function that contains @addr. */

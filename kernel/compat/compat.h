@@ -516,8 +516,11 @@ static inline bool compat_remap_unmaps_first(void)
 /* Does Linux's overcommit policy let a process have more than there is, if it asks to? */
 bool compat_overcommits(void);
 
-/* Would it let a process have so much more? */
+/* Would it let a process have so much more, of which Committed_AS has nothing? */
 bool compat_enough_memory(unsigned long pages);
+
+/* So many pages more in Committed_AS; less than 0: as many less. */
+void compat_commit(long pages);
 
 /* vm.max_map_count; vm.mmap_min_addr, or what a security module asks for if that is more */
 int compat_max_map_count(void);

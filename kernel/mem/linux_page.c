@@ -106,7 +106,16 @@ struct page *hpmmap_linux_page_alloc(struct hpmmap_owner *owner,
 	SetPageUptodate(page);
 	block->pages[i] = page;
 	atomic_long_inc(hpmmap_block_count(owner, block));
+	compat_commit(1);
 	return page;
+}
+
+/* A block has a page no more. */
+static void page_put(struct page *page)
+{
+	hpmmap_folio_detach(page_folio(page));
+	put_page(page);
+	compat_commit(-1);
 }
 
 /* A page of Linux that is stale, and in no page table, goes back. */
@@ -116,8 +125,7 @@ void hpmmap_linux_page_drop(struct hpmmap_owner *owner, struct hpmmap_block *blo
 	struct page *page = block->pages[i];
 
 	block->pages[i] = NULL;
-	hpmmap_folio_detach(page_folio(page));
-	put_page(page);
+	page_put(page);
 	atomic_long_dec(hpmmap_block_count(owner, block));
 }
 
@@ -135,8 +143,7 @@ void hpmmap_block_empty(struct hpmmap_block *block)
 		if (!page)
 			continue;
 		WRITE_ONCE(block->pages[i], NULL);
-		hpmmap_folio_detach(page_folio(page));
-		put_page(page);
+		page_put(page);
 	}
 }
 

@@ -2,11 +2,13 @@
 /*
  * The OOM killer: memory of the pools is no reason to kill a process.
  *
- * To Linux it is RSS, so that oom_badness() would choose jobs, whose death frees
- * nothing for it. What is the pools' is taken off, for the killer and for
- * /proc/PID/oom_score alike.
+ * To Linux it is RSS, so that oom_badness() would choose processes that map it, whose
+ * death frees nothing. It is taken off, for the killer and for /proc/PID/oom_score alike.
+ * Ordinary pages that stand in for blocks count, mapped or not.
  */
 #include <linux/ftrace.h>
+#include <linux/fs.h>
+#include <linux/mm.h>
 #include <linux/oom.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
@@ -14,32 +16,62 @@
 
 #include "hpmmap.h"
 #include "as/ctx.h"
+#include "as/vma.h"
 #include "task/oom.h"
 
-/* With task_lock() held, which keeps the address space. */
-static long pool_pages_of(struct mm_struct *mm)
-{
-	struct hpmmap_ctx *ctx;
-	long pages = 0, mapped;
+/* So many mappings of a process are looked at. */
+#define MAPPINGS_MOST 4096
 
-	rcu_read_lock();
-	ctx = hpmmap_ctx_find_rcu(mm);
-	if (ctx) {
+/*
+ * Pages of the pools that a mm may have mapped: blocks of its own, files, windows. Where
+ * mmap_lock is taken, what a registered process has mapped is all taken for such.
+ */
+static long pages_of_pools(struct mm_struct *mm, struct hpmmap_ctx *ctx)
+{
+	int left = MAPPINGS_MOST;
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, mm, 0);
+	long pages = 0;
+
+	if (ctx)
 		pages = (atomic_long_read(&ctx->nr_held) -
 			 (long)READ_ONCE(ctx->reuse.nr)) << SLOT_ORDER;
-		/* What of it is not mapped has not been counted. */
-		mapped = get_mm_counter(mm, MM_FILEPAGES) -
-			 atomic_long_read(&ctx->owner.nr_linux_pages) -
-			 atomic_long_read(&ctx->owner.nr_few_pages);
-		pages = clamp(pages, 0L, max(mapped, 0L));
+	if (get_mm_counter(mm, MM_FILEPAGES) < SLOT_PAGES)
+		return pages;
+	if (!mmap_read_trylock(mm))
+		return ctx ? LONG_MAX : 0;
+	for_each_vma(vmi, vma) {
+		if (!left--)
+			break;
+		if (vma->vm_file && !hpmmap_vma_is_ours(vma) &&
+		    vma->vm_file->f_op->owner == THIS_MODULE)
+			pages += vma_pages(vma);
 	}
-	rcu_read_unlock();
+	mmap_read_unlock(mm);
 	return pages;
 }
 
 /*
- * In a process that needs memory: nothing is allocated here, and only the locks
- * are taken that oom_badness() takes.
+ * How many pages fewer than its RSS the end of a mm frees; less than 0 where it frees
+ * more. task_lock() keeps the mm.
+ *
+ * RssFile has the memory of the pools, and of the ordinary pages that stand in for blocks
+ * those that are mapped. These all count, mapped or not.
+ */
+static long pages_not_freed(struct mm_struct *mm)
+{
+	struct hpmmap_ctx *ctx = hpmmap_ctx_find_rcu(mm);
+	long pages = get_mm_counter(mm, MM_FILEPAGES);
+
+	if (ctx)
+		pages -= atomic_long_read(&ctx->owner.nr_linux_pages) +
+			 atomic_long_read(&ctx->owner.nr_few_pages);
+	return min(pages, pages_of_pools(mm, ctx));
+}
+
+/*
+ * In a process that needs memory: nothing is allocated here, task_lock() is taken as in
+ * oom_badness(), and mmap_lock only tried.
  */
 static noinline long badness_without_pools(struct task_struct *task,
 					   unsigned long total)
@@ -57,7 +89,7 @@ static noinline long badness_without_pools(struct task_struct *task,
 		task_lock(t);
 		mm = t->mm;
 		if (mm)
-			pages = pool_pages_of(mm);
+			pages = pages_not_freed(mm);
 		task_unlock(t);
 		if (mm)
 			break;
