@@ -23,7 +23,7 @@
 #include "hook.h"
 #include "hpmmap.h"
 
-/* HPMMAP_NR_CALLS of them. */
+/* HPMMAP_NR_HOOKS of them. */
 static struct hpmmap_hook *hooks;
 static const struct hpmmap_hooked *hooked;
 
@@ -159,7 +159,7 @@ static void notrace hook_entry(unsigned long ip, unsigned long parent_ip,
 	if (!static_call(hpmmap_is_meant)(current->mm) ||
 	    compat_is_own_text(parent_ip) || is_skipped())
 		return;
-	for (i = 0; i < HPMMAP_NR_CALLS; i++) {
+	for (i = 0; i < HPMMAP_NR_HOOKS; i++) {
 		/* This kernel may lack it: then it is 0. */
 		if (ip - hooks[i].orig > MAX_ENTRY_OFFSET)
 			continue;
@@ -203,10 +203,10 @@ static int hooks_park(void)
 /* The functions that this kernel has, as the filter of @ops. */
 static int hooks_filter(struct ftrace_ops *ops)
 {
-	unsigned long ips[HPMMAP_NR_CALLS];
+	unsigned long ips[HPMMAP_NR_HOOKS];
 	unsigned int i, nr = 0;
 
-	for (i = 0; i < HPMMAP_NR_CALLS; i++)
+	for (i = 0; i < HPMMAP_NR_HOOKS; i++)
 		if (hooks[i].orig)
 			ips[nr++] = hooks[i].orig;
 	return ftrace_set_filter_ips(ops, ips, nr, 0, 1);
@@ -386,7 +386,7 @@ bool hpmmap_hook_active(void)
 
 /**
  * hpmmap_hook_init() - find the functions that will be hooked
- * @table: HPMMAP_NR_CALLS hooks
+ * @table: HPMMAP_NR_HOOKS hooks
  * @whose: whose calls are hooked, and what comes and goes with the hooks
  *
  * Return: 0 or an errno.
@@ -399,7 +399,7 @@ int hpmmap_hook_init(struct hpmmap_hook *table,
 	hooks = table;
 	hooked = whose;
 	static_call_update(hpmmap_is_meant, whose->is_meant);
-	for (i = 0; i < HPMMAP_NR_CALLS; i++) {
+	for (i = 0; i < HPMMAP_NR_HOOKS; i++) {
 		hooks[i].orig = compat_symbol(hooks[i].symbol);
 		if (!hooks[i].orig && hooks[i].optional)
 			continue;
