@@ -5,7 +5,13 @@
  *
  * ftrace redirects the call of a registered process to its handler. The hooks
  * are there while somebody is registered, all of them or none.
+ *
+ * unregister_ftrace_function() waits under ftrace_lock until each task has slept or left
+ * the kernel, and any user can make a call that does neither for a minute. A launch would
+ * wait for that. So what the first launch registers stays until the module is unloaded:
+ * the filter of the ops brings the hooks and takes them away, and waits for no task.
  */
+#include <linux/delay.h>
 #include <linux/fs.h>
 #include <linux/ftrace.h>
 #include <linux/jiffies.h>
@@ -17,7 +23,7 @@
 #include "hook.h"
 #include "hpmmap.h"
 
-/* HPMMAP_NR_CALLS of them. */
+/* HPMMAP_NR_HOOKS of them. */
 static struct hpmmap_hook *hooks;
 static const struct hpmmap_hooked *hooked;
 
@@ -30,6 +36,10 @@ DEFINE_STATIC_CALL_RET0(hpmmap_is_meant, is_meant_t);
 
 /* How long nobody tries again where a live patch holds a function: an attempt is costly. */
 #define HELD_MS 1000
+
+/* How often, and how long it pauses, where BPF is changing a trampoline. */
+#define PEER_TRIES 20
+#define PEER_PAUSE_MS 2
 
 /**
  * struct redirection - functions that calls are redirected from, all of them or none
@@ -59,9 +69,21 @@ static void hold(struct redirection *r, int error)
 	r->held_until = get_jiffies_64() + msecs_to_jiffies(HELD_MS);
 }
 
+/* BPF programs of these functions are asked to go along; -EAGAIN where that fails. */
+static int register_ops(struct ftrace_ops *ops)
+{
+	int i, ret = register_ftrace_function(ops);
+
+	for (i = 1; i < PEER_TRIES && ret == -EAGAIN; i++) {
+		msleep(PEER_PAUSE_MS);
+		ret = register_ftrace_function(ops);
+	}
+	return ret;
+}
+
 static int redirect(struct redirection *r)
 {
-	int ret = register_ftrace_function(&r->ops);
+	int ret = register_ops(&r->ops);
 
 	if (ret == -EBUSY)
 		hold(r, ret);
@@ -84,7 +106,7 @@ static bool redirect_end(struct redirection *r)
 /* The call of the tracer lies at the start, behind the ENDBR of IBT. */
 #define MAX_ENTRY_OFFSET 8
 
-/* Protects installing and removing. */
+/* Protects installing and removing. Nothing under it waits for each task. */
 static DEFINE_MUTEX(hpmmap_hook_mutex);
 /* Contexts and members; the module stays loaded while there are any. */
 static refcount_t hook_refs = REFCOUNT_INIT(0);
@@ -137,7 +159,7 @@ static void notrace hook_entry(unsigned long ip, unsigned long parent_ip,
 	if (!static_call(hpmmap_is_meant)(current->mm) ||
 	    compat_is_own_text(parent_ip) || is_skipped())
 		return;
-	for (i = 0; i < HPMMAP_NR_CALLS; i++) {
+	for (i = 0; i < HPMMAP_NR_HOOKS; i++) {
 		/* This kernel may lack it: then it is 0. */
 		if (ip - hooks[i].orig > MAX_ENTRY_OFFSET)
 			continue;
@@ -154,6 +176,59 @@ static struct redirection calls = {
 			 FTRACE_OPS_FL_DYNAMIC,
 	},
 };
+
+/* @calls' ops are registered, with whatever filter. */
+static bool registered;
+
+/*
+ * The functions again. Only who registers asks BPF programs to go along, so this is
+ * registered once more when a filter has redirected them: that asks, and fails.
+ */
+static struct ftrace_ops asking = {
+	.func = hook_entry,
+	.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_DYNAMIC,
+};
+
+/* The only function that is redirected while nobody is registered: no filter means all. */
+static noinline void parking(void)
+{
+	barrier();
+}
+
+static int hooks_park(void)
+{
+	return ftrace_set_filter_ip(&calls.ops, (unsigned long)parking, 0, 1);
+}
+
+/* The functions that this kernel has, as the filter of @ops. */
+static int hooks_filter(struct ftrace_ops *ops)
+{
+	unsigned long ips[HPMMAP_NR_HOOKS];
+	unsigned int i, nr = 0;
+
+	for (i = 0; i < HPMMAP_NR_HOOKS; i++)
+		if (hooks[i].orig)
+			ips[nr++] = hooks[i].orig;
+	return ftrace_set_filter_ips(ops, ips, nr, 0, 1);
+}
+
+static int hooks_redirect(void)
+{
+	int ret = hooks_filter(&calls.ops);
+
+	if (ret)
+		return ret;
+	if (!registered) {
+		ret = register_ops(&calls.ops);
+		registered = !ret;
+		return ret;
+	}
+	ret = register_ops(&asking);
+	if (ret == -EBUSY)
+		return 0;
+	hooks_park();
+	return ret;
+}
 
 /**
  * hpmmap_call_orig() - the system call as Linux has it
@@ -187,13 +262,17 @@ noinline long hpmmap_call_userfaultfd(struct file *file, unsigned int cmd,
 	return ret;
 }
 
+/* A task may still be in hook_entry(); it finds nothing registered. */
 static void hooks_remove(void)
 {
 	lockdep_assert_held(&hpmmap_hook_mutex);
-	if (!redirect_end(&calls))
+	/* Without memory for the filter. */
+	if (hooks_park()) {
+		mod_delayed_work(compat_wq, &remove_work,
+				 msecs_to_jiffies(LINGER_MS));
 		return;
+	}
 	hooked->stop();
-	synchronize_rcu_tasks();
 	WRITE_ONCE(calls.installed, false);
 }
 
@@ -207,13 +286,17 @@ static int hooks_install(void)
 	ret = hooked->start();
 	if (ret)
 		return ret;
-	ret = redirect(&calls);
-	if (ret) {
-		pr_err_ratelimited("system calls cannot be hooked: %d%s\n", ret,
-				   ret == -EBUSY ?
-				   ", a live patch or another module holds one" : "");
-		hooked->stop();
+	ret = hooks_redirect();
+	if (!ret) {
+		WRITE_ONCE(calls.installed, true);
+		return 0;
 	}
+	if (ret == -EBUSY)
+		hold(&calls, ret);
+	pr_err_ratelimited("system calls cannot be hooked: %d%s\n", ret,
+			   ret == -EBUSY ?
+			   ", a live patch or another module holds one" : "");
+	hooked->stop();
 	return ret;
 }
 
@@ -231,7 +314,6 @@ int hpmmap_hook_get(void)
 
 	if (refcount_inc_not_zero(&hook_refs))
 		return 0;
-	/* Who installs or removes them waits for all tasks. */
 	if (mutex_lock_killable(&hpmmap_hook_mutex))
 		return -EINTR;
 	if (!refcount_inc_not_zero(&hook_refs)) {
@@ -304,7 +386,7 @@ bool hpmmap_hook_active(void)
 
 /**
  * hpmmap_hook_init() - find the functions that will be hooked
- * @table: HPMMAP_NR_CALLS hooks
+ * @table: HPMMAP_NR_HOOKS hooks
  * @whose: whose calls are hooked, and what comes and goes with the hooks
  *
  * Return: 0 or an errno.
@@ -317,7 +399,7 @@ int hpmmap_hook_init(struct hpmmap_hook *table,
 	hooks = table;
 	hooked = whose;
 	static_call_update(hpmmap_is_meant, whose->is_meant);
-	for (i = 0; i < HPMMAP_NR_CALLS; i++) {
+	for (i = 0; i < HPMMAP_NR_HOOKS; i++) {
 		hooks[i].orig = compat_symbol(hooks[i].symbol);
 		if (!hooks[i].orig && hooks[i].optional)
 			continue;
@@ -326,7 +408,7 @@ int hpmmap_hook_init(struct hpmmap_hook *table,
 			ret = -ENOENT;
 			goto err_filter;
 		}
-		ret = ftrace_set_filter_ip(&calls.ops, hooks[i].orig, 0, 0);
+		ret = ftrace_set_filter_ip(&asking, hooks[i].orig, 0, 0);
 		if (ret) {
 			pr_err("%s cannot be hooked: %d\n", hooks[i].symbol,
 			       ret);
@@ -336,7 +418,7 @@ int hpmmap_hook_init(struct hpmmap_hook *table,
 	return 0;
 
 err_filter:
-	ftrace_free_filter(&calls.ops);
+	ftrace_free_filter(&asking);
 	return ret;
 }
 
@@ -346,14 +428,18 @@ void hpmmap_hook_exit(void)
 	flush_work(&put_work);
 	cancel_delayed_work_sync(&remove_work);
 	mutex_lock(&hpmmap_hook_mutex);
+	if (registered)
+		registered = !redirect_end(&calls);
 	if (calls.installed)
-		hooks_remove();
+		hooked->stop();
 	mutex_unlock(&hpmmap_hook_mutex);
 	/* Somebody may have counted, and queued it only after the first one. */
 	synchronize_rcu_tasks();
 	flush_work(&put_work);
 	cancel_delayed_work_sync(&remove_work);
-	ftrace_free_filter(&calls.ops);
+	ftrace_free_filter(&asking);
+	if (!registered)
+		ftrace_free_filter(&calls.ops);
 }
 
 /* A function that is kept from its work now and then, of all processes. */

@@ -71,7 +71,11 @@ static const struct attribute *root_attrs[] = {
 #define HOOK_INNER(call, sym, fn, may_lack) \
 	[call] = { .symbol = sym, .handler = fn, .optional = may_lack }
 
-static struct hpmmap_hook hooks[HPMMAP_NR_CALLS] = {
+/* What a 64-bit process calls by int 0x80. */
+#define HOOK_IA32(nr, sym) \
+	HOOK_INNER(HPMMAP_NR_CALLS + nr, "__ia32_" sym, hpmmap_sys_ia32, true)
+
+static struct hpmmap_hook hooks[HPMMAP_NR_HOOKS] = {
 	HOOK(HPMMAP_CALL_MMAP, "mmap", hpmmap_sys_mmap),
 	HOOK(HPMMAP_CALL_MUNMAP, "munmap", hpmmap_sys_munmap),
 	HOOK(HPMMAP_CALL_MPROTECT, "mprotect", hpmmap_sys_mprotect),
@@ -105,6 +109,19 @@ static struct hpmmap_hook hooks[HPMMAP_NR_CALLS] = {
 	/* What makes the file of a segment, in the middle of shmget(2). */
 	HOOK_INNER(HPMMAP_CALL_SHM_FILE, "shmem_kernel_file_setup", hpmmap_shm_file,
 		   true),
+	HOOK_IA32(0, "sys_brk"),
+	HOOK_IA32(1, "compat_sys_ia32_mmap"),
+	HOOK_IA32(2, "sys_munmap"),
+	HOOK_IA32(3, "sys_mprotect"),
+	HOOK_IA32(4, "sys_mlock"),
+	HOOK_IA32(5, "sys_munlock"),
+	HOOK_IA32(6, "sys_munlockall"),
+	HOOK_IA32(7, "sys_mremap"),
+	HOOK_IA32(8, "sys_mmap_pgoff"),
+	HOOK_IA32(9, "sys_madvise"),
+	HOOK_IA32(10, "sys_remap_file_pages"),
+	HOOK_IA32(11, "sys_mlock2"),
+	HOOK_IA32(12, "sys_pkey_mprotect"),
 };
 
 static const struct hpmmap_hooked registered = {

@@ -313,6 +313,8 @@ unsigned long hpmmap_find_place(struct hpmmap_ctx *ctx,
 	unsigned long addr, whole;
 
 	lockdep_assert_held(&ctx->ops);
+	if (in_32bit_syscall())
+		flags |= MAP_32BIT;
 	if (!hint && len < SLOT_SIZE && align == PAGE_SIZE &&
 	    !(flags & (MAP_32BIT | MAP_STACK))) {
 		addr = hpmmap_policy_beside_heap(ctx, place, len);
