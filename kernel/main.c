@@ -49,8 +49,16 @@ static ssize_t hooks_active_show(struct kobject *kobj,
 }
 static struct kobj_attribute hooks_active_attr = __ATTR_RO(hooks_active);
 
+static ssize_t quarantined_blocks_show(struct kobject *kobj,
+				       struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%ld\n", atomic_long_read(&hpmmap_pool_quarantined));
+}
+static struct kobj_attribute quarantined_blocks_attr = __ATTR_RO(quarantined_blocks);
+
 static const struct attribute *root_attrs[] = {
 	&version_attr.attr,
+	&quarantined_blocks_attr.attr,
 	&user_limit_bytes_attr.attr,
 	&hooks_active_attr.attr,
 	NULL,

@@ -25,12 +25,15 @@ installed() {
 }
 
 # Installed kernel versions of the series $1 that can be booted and built
-# against, newest first.
+# against, newest first. Not the flavours, which the tests do not take for the series.
 kernels_installed() {
 	local dir
 	for dir in /lib/modules/"$1".*/build; do
 		dir=${dir%/build}
 		dir=${dir##*/}
+		case $dir in
+		*-rt-* | *-cloud-*) continue ;;
+		esac
 		if [ -e "/lib/modules/$dir/build/Makefile" ] && [ -r "/boot/vmlinuz-$dir" ]; then
 			echo "$dir"
 		fi

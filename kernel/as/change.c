@@ -53,7 +53,7 @@ static int own_edges(struct hpmmap_ctx *ctx, unsigned long start,
 		block = hpmmap_store_own(ctx, NULL, slots[i], NULL, 0, 0);
 		mutex_unlock(&ctx->lock);
 		if (block)
-			hpmmap_vma_slot_owned(ctx, slots[i], block);
+			hpmmap_vma_slot_owned(ctx, slots[i]);
 		else
 			ret = -ENOMEM;
 	}

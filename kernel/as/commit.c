@@ -15,13 +15,13 @@
 #include "mem/poison.h"
 #include "as/commit.h"
 #include "as/ctx.h"
+#include "as/entry.h"
 #include "as/exchange.h"
 #include "as/file.h"
 #include "as/freeze.h"
 #include "as/late.h"
 #include "as/pgmap.h"
 #include "as/range.h"
-#include "as/run.h"
 #include "as/store.h"
 #include "as/touch.h"
 #include "as/vma.h"
@@ -81,7 +81,6 @@ static bool commit_slot(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	unsigned long slot_start = addr & SLOT_MASK;
 	unsigned long lo = max(vma->vm_start, slot_start);
 	unsigned long hi = min(vma->vm_end, slot_start + SLOT_SIZE);
-	struct hpmmap_block *block;
 	enum hpmmap_commit how;
 
 	/* What is locked is there. */
@@ -91,8 +90,7 @@ static bool commit_slot(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 		hpmmap_store_reserve(ctx, vma, slot_of(addr), blocks);
 		return false;
 	}
-	block = hpmmap_store_commit(ctx, vma, lo, hi, blocks, &how);
-	if (!block)
+	if (!hpmmap_store_commit(ctx, vma, lo, hi, blocks, &how))
 		return false;
 	switch (how) {
 	case HPMMAP_COMMIT_SHARED:
@@ -100,17 +98,16 @@ static bool commit_slot(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			return true;
 		/* Of what is locked, a copy: it has to be there. */
 		if (hi - lo == SLOT_SIZE || vma->vm_flags & VM_LOCKED)
-			hpmmap_pgmap_fault_in(vma, lo);
+			hpmmap_entry_fault_in(vma, lo);
 		return false;
 	case HPMMAP_COMMIT_OWNED_NOW:
-		hpmmap_vma_slot_owned(ctx, slot_of(addr), block);
+		hpmmap_vma_slot_owned(ctx, slot_of(addr));
 		break;
 	case HPMMAP_COMMIT_OWN:
 		/* What would go again is not made. */
 		if (wants_collapse(ctx, vma, slot_start))
 			return true;
-		atomic_long_add(hpmmap_pgmap_fill(vma, lo, hi, block, false),
-				&ctx->stats.entries_4k);
+		hpmmap_entry_fill(ctx, vma, lo, hi, false);
 		break;
 	}
 	return wants_collapse(ctx, vma, slot_start);
@@ -129,7 +126,7 @@ static unsigned long commit_run(struct hpmmap_ctx *ctx,
 	    vma->vm_flags & (VM_LOCKED | VM_NOHUGEPAGE) ||
 	    !compat_maps_2m(ctx->mm))
 		return addr;
-	return hpmmap_store_map_run(ctx, vma, addr, end, blocks);
+	return hpmmap_entry_run(ctx, vma, addr, end, blocks);
 }
 
 /*
@@ -169,30 +166,17 @@ static struct vm_area_struct *commit_next(struct hpmmap_ctx *ctx,
 	return NULL;
 }
 
-/* As commit_slot(), for a block without stale pages there. Waits for nobody. */
+/*
+ * As commit_slot(), for what has no stale pages, and nobody shares: a part of what is shared
+ * would be copied whole by its fault. Waits for nobody.
+ */
 static void restore_part(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
-			 unsigned long slot_start, struct hpmmap_block *block)
+			 unsigned long addr)
 {
-	unsigned long lo = max(vma->vm_start, slot_start);
-	unsigned long hi = min(vma->vm_end, slot_start + SLOT_SIZE);
-	unsigned int first, nr;
+	unsigned long start = addr & SLOT_MASK;
 
-	slot_clip(slot_of(lo), lo, hi, &first, &nr);
-	/* Those are left to a fault. */
-	if (find_next_bit(block->stale, first + nr, first) < first + nr)
-		return;
-	atomic_long_add(hpmmap_pgmap_fill(vma, lo, hi, block, true),
-			&ctx->stats.entries_4k);
-}
-
-/* Where nobody shares it: a part of what is shared would be copied whole by its fault. */
-static void restore_own(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
-			unsigned long addr)
-{
-	struct hpmmap_block *block = hpmmap_store_load(ctx, slot_of(addr));
-
-	if (block && !hpmmap_slot_is_marked(ctx, slot_of(addr)))
-		restore_part(ctx, vma, addr & SLOT_MASK, block);
+	hpmmap_entry_fill(ctx, vma, max(vma->vm_start, start),
+			  min(vma->vm_end, start + SLOT_SIZE), true);
 }
 
 static void commit_range(struct hpmmap_ctx *ctx, unsigned long start,
@@ -237,121 +221,60 @@ static void commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 			if (done)
 				commit_slot(ctx, vma, addr, NULL);
 			else
-				restore_own(ctx, vma, addr);
+				restore_part(ctx, vma, addr);
 		}
 		mmap_read_unlock(ctx->mm);
 		addr = next;
 	}
 }
 
-/* Maps a slot's block as its mappings now allow. */
-static bool remap_slot(struct hpmmap_ctx *ctx, unsigned long slot,
-		       struct hpmmap_block *block, bool nowait)
+/**
+ * hpmmap_vma_remap_slot() - map a slot's block as its mappings now allow
+ * @ctx: a context, not only the caller's; its lock not held, and mmap_lock held
+ * @slot: the slot
+ * @nowait: as far as that is possible without waiting for anybody; the rest is left to faults
+ *
+ * Return: whether stale entries may have to be flushed.
+ */
+bool hpmmap_vma_remap_slot(struct hpmmap_ctx *ctx, unsigned long slot, bool nowait)
 {
 	unsigned long start = slot << SLOT_SHIFT, end = start + SLOT_SIZE;
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, ctx->mm, start);
 	bool flush = false;
 
+	lockdep_assert_held(&ctx->mm->mmap_lock);
 	for_each_vma_range(vmi, vma, end) {
 		if (!hpmmap_vma_is_ours(vma) ||
 		    !hpmmap_vma_is_accessible(vma) ||
 		    hpmmap_frozen_covers(ctx, vma, start))
 			continue;
-		if (hpmmap_pgmap_slot(ctx->mm, start) == HPMMAP_ENTRY_2M)
-			flush |= hpmmap_pgmap_unprotect(vma, start,
-							block->folio);
-		else if (nowait)
-			restore_part(ctx, vma, start, block);
-		else
+		if (hpmmap_pgmap_slot(ctx->mm, start) == HPMMAP_ENTRY_2M) {
+			if (!nowait)
+				mutex_lock(&ctx->lock);
+			else if (!mutex_trylock(&ctx->lock))
+				return flush;
+			flush |= hpmmap_entry_unprotect(ctx, vma, slot);
+			mutex_unlock(&ctx->lock);
+		} else if (nowait) {
+			restore_part(ctx, vma, start);
+		} else {
 			commit_slot(ctx, vma, max(start, vma->vm_start), NULL);
-	}
-	return flush;
-}
-
-/**
- * hpmmap_vma_remap_slot() - map a slot's block as its mappings now allow
- * @ctx: a context, not only the caller's; mmap_lock held
- * @slot: the slot
- * @block: its block, which is not shared
- *
- * Return: whether stale entries may have to be flushed.
- */
-bool hpmmap_vma_remap_slot(struct hpmmap_ctx *ctx, unsigned long slot,
-			   struct hpmmap_block *block)
-{
-	lockdep_assert_held(&ctx->mm->mmap_lock);
-	return remap_slot(ctx, slot, block, false);
-}
-
-/* Does a mapping of ours cover all of a slot? */
-static bool is_ordinary(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
-			unsigned long start)
-{
-	return vma && vma->vm_start <= start && vma->vm_end - SLOT_SIZE >= start &&
-	       hpmmap_vma_is_ours(vma) && hpmmap_vma_is_accessible(vma) &&
-	       !hpmmap_frozen_covers(ctx, vma, start);
-}
-
-/**
- * hpmmap_vma_restore() - map slots again that nobody shares any more
- * @ctx: a context, not the caller's; mmap_lock held
- * @slots: the slots, in ascending order
- * @blocks: their blocks, of the context's own
- * @nr: how many
- *
- * As far as that is possible without waiting for anybody; the rest is left to
- * faults.
- *
- * Return: whether stale entries may have to be flushed.
- */
-bool hpmmap_vma_restore(struct hpmmap_ctx *ctx, const unsigned long *slots,
-			struct hpmmap_block **blocks, unsigned int nr)
-{
-	struct vm_area_struct *vma = NULL;
-	unsigned long before = 0;
-	pmd_t *pmdp = NULL;
-	bool flush = false;
-	unsigned int i;
-
-	lockdep_assert_held(&ctx->mm->mmap_lock);
-	for (i = 0; i < nr; i++) {
-		unsigned long start = slots[i] << SLOT_SHIFT;
-
-		if (!vma || vma->vm_end <= start)
-			vma = find_vma(ctx->mm, start);
-		if (!is_ordinary(ctx, vma, start)) {
-			flush |= remap_slot(ctx, slots[i], blocks[i], true);
-			continue;
 		}
-		/* Entries of one gigabyte follow each other. */
-		if (pmdp && (start & PUD_MASK) == (before & PUD_MASK))
-			pmdp += (start - before) >> SLOT_SHIFT;
-		else
-			pmdp = hpmmap_pgmap_pmd(ctx->mm, start);
-		before = start;
-		if (pmdp && pmd_leaf(READ_ONCE(*pmdp)))
-			flush |= hpmmap_pgmap_unprotect_pmd(vma, start, pmdp,
-							    blocks[i]->folio);
-		else
-			flush |= remap_slot(ctx, slots[i], blocks[i], true);
 	}
 	return flush;
 }
 
 /**
  * hpmmap_vma_slot_owned() - a slot's block became the context's own
- * @ctx: the context; mmap_lock held
+ * @ctx: the context, its lock not held; mmap_lock held
  * @slot: the slot
- * @block: its block
  *
  * While it was shared the slot was mapped read-only, or not at all.
  */
-void hpmmap_vma_slot_owned(struct hpmmap_ctx *ctx, unsigned long slot,
-			   struct hpmmap_block *block)
+void hpmmap_vma_slot_owned(struct hpmmap_ctx *ctx, unsigned long slot)
 {
-	lockdep_assert_held(&ctx->mm->mmap_lock);
-	if (hpmmap_vma_remap_slot(ctx, slot, block))
+	if (hpmmap_vma_remap_slot(ctx, slot, false))
 		compat_flush_tlb_mm(ctx->mm);
 }
 

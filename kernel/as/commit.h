@@ -5,17 +5,12 @@
 
 #include <linux/types.h>
 
-struct hpmmap_block;
 struct hpmmap_ctx;
 struct list_head;
 struct vm_fault;
 
-bool hpmmap_vma_remap_slot(struct hpmmap_ctx *ctx, unsigned long slot,
-			   struct hpmmap_block *block);
-bool hpmmap_vma_restore(struct hpmmap_ctx *ctx, const unsigned long *slots,
-			struct hpmmap_block **blocks, unsigned int nr);
-void hpmmap_vma_slot_owned(struct hpmmap_ctx *ctx, unsigned long slot,
-			   struct hpmmap_block *block);
+bool hpmmap_vma_remap_slot(struct hpmmap_ctx *ctx, unsigned long slot, bool nowait);
+void hpmmap_vma_slot_owned(struct hpmmap_ctx *ctx, unsigned long slot);
 bool hpmmap_vma_collapse_soon(struct hpmmap_ctx *ctx,
 			      const struct vm_fault *vmf);
 void hpmmap_vma_commit(struct hpmmap_ctx *ctx, unsigned long start,

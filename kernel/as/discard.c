@@ -93,7 +93,7 @@ int hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 		if (nr == SLOT_PAGES && (lazy || hpmmap_block_is_shared(block) ||
 					 block->draft || block->few ||
 					 !hpmmap_block_idle(block))) {
-			xa_erase(&ctx->store, slot);
+			hpmmap_slot_set(ctx, slot, NULL);
 			hpmmap_reuse_forget(ctx, block);
 			hpmmap_block_release(ctx, block);
 			continue;
@@ -326,7 +326,7 @@ static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 	}
 	mutex_unlock(&ctx->lock);
 	if (owned && block)
-		hpmmap_vma_slot_owned(ctx, slot, block);
+		hpmmap_vma_slot_owned(ctx, slot);
 	return ret;
 }
 

@@ -302,9 +302,8 @@ struct hpmmap_block *hpmmap_draft_go_back(struct hpmmap_ctx *ctx,
 	for_each_clear_bit(i, own->draft->left, SLOT_PAGES)
 		if (hpmmap_block_copy(&ctx->owner, behind, i, own, i, 1))
 			return NULL;
-	behind->foreign_pin = false;
 	/* Cannot fail: there is an entry. */
-	xa_store(&ctx->store, slot, behind, GFP_KERNEL);
+	hpmmap_slot_set(ctx, slot, behind);
 	hpmmap_block_attach(behind, ctx->file->f_mapping, slot);
 	hpmmap_reuse_forget(ctx, own);
 	draft_end(ctx, slot, own, own);

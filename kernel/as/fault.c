@@ -13,6 +13,7 @@
 #include "as/counters.h"
 #include "as/ctx.h"
 #include "as/draft.h"
+#include "as/entry.h"
 #include "as/fault.h"
 #include "as/pgmap.h"
 #include "as/stats.h"
@@ -36,10 +37,12 @@ static bool covers_slot(const struct vm_fault *vmf)
 static bool share_readable(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 			   struct hpmmap_block *block)
 {
-	return !(vmf->flags & FAULT_FLAG_WRITE) &&
-	       hpmmap_block_is_shared(block) && !hpmmap_block_is_hurt(block) &&
-	       !hpmmap_block_has_stale(block, 0, SLOT_PAGES) &&
-	       hpmmap_pgmap_insert_readonly(vmf, block->folio);
+	if (vmf->flags & FAULT_FLAG_WRITE || !hpmmap_block_is_shared(block))
+		return false;
+	if (hpmmap_entry_2m(ctx, slot_of(vmf->address), vmf->vma,
+			    vmf->address & SLOT_MASK, vmf->pmd, false))
+		atomic_long_inc(&ctx->stats.entries_2m);
+	return hpmmap_pgmap_kind(vmf->pmd) == HPMMAP_ENTRY_2M;
 }
 
 /*
@@ -82,8 +85,7 @@ static bool draft_page(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 	}
 	if (!ready)
 		return false;
-	atomic_long_add(hpmmap_pgmap_fill_pages(vmf, block, range.first, range.nr),
-			&ctx->stats.entries_4k);
+	hpmmap_entry_fill_pages(ctx, vmf, range.first, range.nr);
 	/* Without a table for them nothing was mapped, and nothing would ever be. */
 	return !pmd_none(READ_ONCE(*vmf->pmd));
 }
@@ -100,32 +102,45 @@ static bool map_some(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 		*why = HPMMAP_FAULT_FORK;
 		return true;
 	}
-	if (covered && share_readable(ctx, vmf, block)) {
-		atomic_long_inc(&ctx->stats.entries_2m);
+	if (covered && share_readable(ctx, vmf, block))
 		return true;
-	}
 	return marked && draft_page(ctx, vmf, block, covered);
 }
 
+/*
+ * Waits, without ctx->lock, until a folio is not locked, which is cleared first if the caller has
+ * locked it. Its reference keeps it from its pool.
+ */
+static void wait_folio(struct hpmmap_ctx *ctx, struct hpmmap_block *block, bool clear)
+{
+	struct folio *folio = block->folio;
+
+	folio_get(folio);
+	mutex_unlock(&ctx->lock);
+	if (clear) {
+		hpmmap_block_zero(block);
+		folio_unlock(folio);
+	} else {
+		folio_wait_locked(folio);
+	}
+	folio_put(folio);
+}
+
 /**
- * hpmmap_store_fault() - the page for a fault
+ * hpmmap_store_fault() - answer a fault
  * @ctx: the context; mmap_lock held
- * @vmf: the fault; vmf->page is set, with a reference
+ * @vmf: the fault
  * @committed: out: false if memory had to be found first
  * @why: out: why it was not mapped
  *
  * In a block of the pools the whole part of the slot that the mapping covers
- * is made ready: the core may map all of it with one entry. Where it cannot, it
- * finds all pages but the one for the fault mapped already. Where the pools are
- * exhausted it is a page of Linux.
+ * is made ready, and mapped. Where the pools are exhausted it is a page of Linux.
  *
  * Whole blocks are cleared without ctx->lock, so that threads that touch memory
- * first do not wait for each other; the lock of the folio stands for it.
+ * first do not wait for each other; the lock of the folio stands for it. Then the fault begins
+ * anew: the slot may have another block.
  *
- * A block that was shared until now is not mapped by the core alone: it maps
- * one page where the slot has a table of 4 KB entries.
- *
- * Return: 0, VM_FAULT_NOPAGE (it is mapped), VM_FAULT_OOM, VM_FAULT_HWPOISON
+ * Return: VM_FAULT_NOPAGE (it is mapped), VM_FAULT_OOM, VM_FAULT_HWPOISON
  * where the contents are lost, or VM_FAULT_RETRY for a fault that must not wait.
  */
 vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
@@ -135,9 +150,10 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 	unsigned int first = page_in_slot(vmf->address), nr = 1;
 	vm_fault_t ret = VM_FAULT_OOM;
 	struct hpmmap_block *block;
-	bool owned = false, clear = false, covered = false;
+	bool owned = false, clear = false, covered = false, again = false;
 
 	lockdep_assert_held(&ctx->mm->mmap_lock);
+begin:
 	if (!(vmf->flags & FAULT_FLAG_RETRY_NOWAIT))
 		mutex_lock(&ctx->lock);
 	else if (!mutex_trylock(&ctx->lock))
@@ -148,8 +164,10 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 		ret = VM_FAULT_SIGBUS;
 		goto out;
 	}
-	*committed = block;
-	*why = block ? HPMMAP_FAULT_UNMAPPED : HPMMAP_FAULT_RESERVED;
+	if (!again) {
+		*committed = block;
+		*why = block ? HPMMAP_FAULT_UNMAPPED : HPMMAP_FAULT_RESERVED;
+	}
 	owned = hpmmap_slot_is_marked(ctx, slot);
 	/* A few pages are copied for a child, and mapped when it comes to them. */
 	if (owned || (block && hpmmap_block_is_few(block) && ctx->stats.forked))
@@ -187,6 +205,14 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 			atomic_long_add(SLOT_PAGES, &ctx->owner.nr_cleared);
 		}
 	}
+	/* A fault of another thread may be clearing it. */
+	if (clear || (block->folio && folio_test_locked(block->folio) &&
+		      !(vmf->flags & FAULT_FLAG_RETRY_NOWAIT))) {
+		wait_folio(ctx, block, clear);
+		clear = false;
+		again = true;
+		goto begin;
+	}
 	if (hpmmap_store_fill(ctx, block, first, nr))
 		goto out;
 	if (hpmmap_block_is_lost(block, page_in_slot(vmf->address))) {
@@ -197,22 +223,11 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 		ret = VM_FAULT_NOPAGE;
 		goto out;
 	}
-	vmf->page = hpmmap_block_page(block, page_in_slot(vmf->address));
-	get_page(vmf->page);
-	ret = 0;
+	ret = hpmmap_entry_fault(ctx, vmf, nr > 1 && !(vmf->flags & FAULT_FLAG_RETRY_NOWAIT));
 out:
 	mutex_unlock(&ctx->lock);
 	if (owned && block && !(covered && hpmmap_vma_collapse_soon(ctx, vmf)))
-		hpmmap_vma_slot_owned(ctx, slot, block);
-	if (clear) {
-		hpmmap_block_zero(block);
-		folio_unlock(block->folio);
-	} else if (!ret) {
-		folio_wait_locked(page_folio(vmf->page));
-	}
-	if (!ret && nr > 1 && !(vmf->flags & FAULT_FLAG_RETRY_NOWAIT))
-		atomic_long_add(hpmmap_pgmap_fill_fault(vmf, block),
-				&ctx->stats.entries_4k);
+		hpmmap_vma_slot_owned(ctx, slot);
 	return ret;
 }
 
@@ -273,6 +288,6 @@ int hpmmap_store_access(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 out:
 	mutex_unlock(&ctx->lock);
 	if (owned && block)
-		hpmmap_vma_slot_owned(ctx, slot_of(addr), block);
+		hpmmap_vma_slot_owned(ctx, slot_of(addr));
 	return ret;
 }

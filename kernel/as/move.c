@@ -13,6 +13,7 @@
 #include "as/release.h"
 #include "as/reuse.h"
 #include "as/store.h"
+#include "as/zap.h"
 
 /* Pages that were copied are kept when they are unmapped as they were before. */
 static void move_reuse(struct hpmmap_ctx *ctx, unsigned long from,
@@ -55,7 +56,7 @@ static unsigned long move_piece(struct hpmmap_ctx *ctx, unsigned long from,
 			return len;
 		if (hpmmap_slot_is_marked(ctx, slot_of(from)))
 			xa_set_mark(&ctx->store, slot_of(to), SLOT_SHARED);
-		xa_erase(&ctx->store, slot_of(from));
+		hpmmap_slot_set(ctx, slot_of(from), NULL);
 		if (dst) {
 			hpmmap_reuse_forget(ctx, dst);
 			hpmmap_block_release(ctx, dst);

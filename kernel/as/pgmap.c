@@ -91,8 +91,8 @@ pte_t *hpmmap_pgmap_peek(pmd_t *pmdp, unsigned long addr, pmd_t *pmd)
 }
 
 /* The same with the lock of the table held, which keeps it where it is. */
-static pte_t *table_lock(struct mm_struct *mm, pmd_t *pmdp, unsigned long addr,
-			 spinlock_t **ptlp)
+pte_t *hpmmap_pgmap_table_lock(struct mm_struct *mm, pmd_t *pmdp, unsigned long addr,
+			       spinlock_t **ptlp)
 {
 	pmd_t pmd;
 	pte_t *ptep;
@@ -107,24 +107,6 @@ static pte_t *table_lock(struct mm_struct *mm, pmd_t *pmdp, unsigned long addr,
 	}
 	rcu_read_unlock();
 	return ptep;
-}
-
-/* Through the core's fault path. False without memory. */
-static bool fault_in(struct vm_area_struct *vma, unsigned long addr,
-		     unsigned int flags)
-{
-	return !(handle_mm_fault(vma, addr, flags, NULL) & VM_FAULT_ERROR);
-}
-
-/**
- * hpmmap_pgmap_fault_in() - what a read by the program would map
- * @vma: accessible mapping of ours; mmap_lock held
- * @addr: address
- */
-void hpmmap_pgmap_fault_in(struct vm_area_struct *vma, unsigned long addr)
-{
-	lockdep_assert_held(&vma->vm_mm->mmap_lock);
-	fault_in(vma, addr, FAULT_FLAG_REMOTE);
 }
 
 /**
@@ -148,22 +130,27 @@ bool hpmmap_pgmap_is_done(struct vm_area_struct *vma, pmd_t *pmdp)
  * @addr: start of the slot
  * @pmdp: its entry
  * @folio: the block's, which nobody else may take from the slot now
+ * @write: as the mapping allows; otherwise read-only, also where the process wants no huge pages
  *
  * The caller counts it by compat_add_rss(), once for many.
  *
  * Return: false where there is something already.
  */
 bool hpmmap_pgmap_insert_2m(struct vm_area_struct *vma, unsigned long addr,
-			    pmd_t *pmdp, struct folio *folio)
+			    pmd_t *pmdp, struct folio *folio, bool write)
 {
 	pmd_t entry = pmd_mkhuge(pfn_pmd(folio_pfn(folio), vma->vm_page_prot));
 	spinlock_t *ptl;
 	bool none;
 
 	lockdep_assert_held(&vma->vm_mm->mmap_lock);
+	if (!IS_ENABLED(CONFIG_TRANSPARENT_HUGEPAGE))
+		return false;
 	/* As the core does it: written to sooner or later. */
-	if (vma->vm_flags & VM_WRITE)
+	if (write && vma->vm_flags & VM_WRITE)
 		entry = compat_pmd_mkwrite(pmd_mkdirty(entry));
+	else if (!write)
+		entry = pmd_wrprotect(entry);
 	ptl = pmd_lock(vma->vm_mm, pmdp);
 	none = pmd_none(*pmdp);
 	if (none) {
@@ -173,41 +160,6 @@ bool hpmmap_pgmap_insert_2m(struct vm_area_struct *vma, unsigned long addr,
 	}
 	spin_unlock(ptl);
 	return none;
-}
-
-/**
- * hpmmap_pgmap_insert_readonly() - map a shared block by one entry
- * @vmf: a fault in a mapping of ours that covers the whole slot
- * @folio: the block's
- *
- * Also where the process wants no huge pages (some so that little is copied after a
- * fork): with entries of 4 KB all of it would have to be copied.
- *
- * Return: whether the slot is mapped by one entry now.
- */
-bool hpmmap_pgmap_insert_readonly(struct vm_fault *vmf, struct folio *folio)
-{
-	struct vm_area_struct *vma = vmf->vma;
-	struct mm_struct *mm = vma->vm_mm;
-	bool mapped = true;
-	spinlock_t *ptl;
-	pmd_t entry;
-
-	if (!IS_ENABLED(CONFIG_TRANSPARENT_HUGEPAGE))
-		return false;
-	entry = pmd_mkhuge(pfn_pmd(folio_pfn(folio), vma->vm_page_prot));
-	ptl = pmd_lock(mm, vmf->pmd);
-	if (pmd_none(*vmf->pmd)) {
-		folio_get(folio);
-		compat_add_rmap_2m(folio, vma);
-		compat_add_rss(mm, folio, SLOT_PAGES);
-		set_pmd_at(mm, vmf->address & SLOT_MASK, vmf->pmd,
-			   pmd_wrprotect(entry));
-	} else {
-		mapped = hpmmap_pgmap_kind(vmf->pmd) == HPMMAP_ENTRY_2M;
-	}
-	spin_unlock(ptl);
-	return mapped;
 }
 
 /**
@@ -290,17 +242,16 @@ unsigned int hpmmap_pgmap_protect_run(struct vm_area_struct *vma,
 }
 
 /**
- * hpmmap_pgmap_unprotect_pmd() - give the right to write back
+ * hpmmap_pgmap_unprotect() - give the right to write back
  * @vma: mapping of ours; mmap_lock held
- * @addr: an address in the slot
+ * @addr: start of a slot
  * @pmdp: the slot's entry
  * @folio: what it has to refer to
  *
- * Return: whether the entry was changed. The TLB may know the old one: the
- * program would take a fault for it.
+ * Return: whether the entry was changed. A userfaultfd's own protection stays.
  */
-bool hpmmap_pgmap_unprotect_pmd(struct vm_area_struct *vma, unsigned long addr,
-				pmd_t *pmdp, struct folio *folio)
+bool hpmmap_pgmap_unprotect(struct vm_area_struct *vma, unsigned long addr,
+			    pmd_t *pmdp, struct folio *folio)
 {
 	struct mm_struct *mm = vma->vm_mm;
 	bool changed = false;
@@ -311,208 +262,90 @@ bool hpmmap_pgmap_unprotect_pmd(struct vm_area_struct *vma, unsigned long addr,
 		return false;
 	ptl = pmd_lock(mm, pmdp);
 	if (hpmmap_pgmap_kind(pmdp) == HPMMAP_ENTRY_2M && !pmd_write(*pmdp) &&
-	    pmd_pfn(*pmdp) == folio_pfn(folio)) {
-		set_pmd_at(mm, addr & SLOT_MASK, pmdp,
-			   pmd_mkdirty(compat_pmd_mkwrite(*pmdp)));
+	    !pmd_uffd_wp(*pmdp) && pmd_pfn(*pmdp) == folio_pfn(folio)) {
+		set_pmd_at(mm, addr, pmdp, pmd_mkdirty(compat_pmd_mkwrite(*pmdp)));
 		changed = true;
 	}
 	spin_unlock(ptl);
 	return changed;
 }
 
-/* The same where the entry is not known. */
-bool hpmmap_pgmap_unprotect(struct vm_area_struct *vma, unsigned long addr,
-			    struct folio *folio)
-{
-	pmd_t *pmdp = hpmmap_pgmap_pmd(vma->vm_mm, addr);
-
-	return pmdp && hpmmap_pgmap_unprotect_pmd(vma, addr, pmdp, folio);
-}
-
 /*
- * None entries from @ptep on, at most @most, for pages of a block from @first on
- * that are not lost.
+ * Entries of a slot that refer to a folio; with the lock of its table held, or NULL in *ptlp where
+ * there is none. Each has a reference as long as that is so.
  */
-static unsigned int count_none(struct hpmmap_block *block, bool hurt,
-			       unsigned int first, pte_t *ptep,
-			       unsigned int most)
+static unsigned int count_locked(struct mm_struct *mm, unsigned long slot,
+				 struct folio *folio, spinlock_t **ptlp)
 {
-	unsigned int nr = 0;
+	unsigned long addr = slot << SLOT_SHIFT, first = folio_pfn(folio);
+	pmd_t *pmdp = hpmmap_pgmap_pmd(mm, addr);
+	unsigned int i, nr = 0;
+	pte_t *ptep, pte;
 
-	while (nr < most && pte_none(ptep_get(ptep + nr)) &&
-	       !(hurt && hpmmap_block_is_lost(block, first + nr)))
-		nr++;
+	*ptlp = NULL;
+	if (!pmdp)
+		return 0;
+	ptep = hpmmap_pgmap_table_lock(mm, pmdp, addr, ptlp);
+	if (!ptep) {
+		*ptlp = pmd_lock(mm, pmdp);
+		return hpmmap_pgmap_kind(pmdp) == HPMMAP_ENTRY_2M &&
+		       pmd_pfn(*pmdp) == first;
+	}
+	for (i = 0; i < SLOT_PAGES; i++) {
+		pte = ptep_get(ptep + i);
+		nr += pte_present(pte) && pte_pfn(pte) - first < SLOT_PAGES;
+	}
 	return nr;
 }
 
-/* Entries of a locked table; @folio, which @page is of, is locked, too. */
-static void set_entries(struct vm_area_struct *vma, pmd_t *pmdp, pte_t *ptep,
-			spinlock_t *ptl, unsigned long addr, unsigned int nr,
-			struct folio *folio, struct page *page,
-			unsigned int flags)
+/* How many entries of a slot refer to a folio. mmap_lock held. */
+unsigned int hpmmap_pgmap_count(struct mm_struct *mm, unsigned long slot,
+				struct folio *folio)
 {
-	struct vm_fault vmf = {
-		.vma = vma,
-		.address = addr,
-		.flags = flags,
-		.pmd = pmdp,
-		.pte = ptep,
-		.ptl = ptl,
-	};
+	spinlock_t *ptl;
+	unsigned int nr = count_locked(mm, slot, folio, &ptl);
 
-	compat_set_ptes(&vmf, folio, page, nr, addr);
+	if (ptl)
+		spin_unlock(ptl);
+	return nr;
 }
 
 /*
- * Fills the none entries of a table for @nr pages of one folio of a block, from
- * that of @addr on: where a mapping grows most is there already. Returns how
- * many.
+ * Is a block mapped by one entry of 2 MB, and does nobody refer to it but that and the module?
+ * mmap_lock held.
  */
-static unsigned long fill_entries(struct vm_area_struct *vma, pmd_t *pmdp,
-				  unsigned long addr, unsigned int nr,
-				  struct hpmmap_block *block,
-				  unsigned int flags)
+bool hpmmap_pgmap_is_alone_2m(struct mm_struct *mm, pmd_t *pmdp, struct folio *folio)
 {
-	unsigned int first = page_in_slot(addr), i = 0, run;
-	struct page *page = hpmmap_block_page(block, first);
-	struct folio *folio = page_folio(page);
-	unsigned long made = 0;
-	spinlock_t *ptl;
-	pte_t *ptep;
-	bool hurt;
+	spinlock_t *ptl = pmd_lock(mm, pmdp);
+	bool ret = hpmmap_pgmap_kind(pmdp) == HPMMAP_ENTRY_2M &&
+		   pmd_pfn(*pmdp) == folio_pfn(folio) && folio_ref_count(folio) == 2;
 
-	folio_lock(folio);
-	hurt = hpmmap_block_is_hurt(block);
-	ptep = table_lock(vma->vm_mm, pmdp, addr, &ptl);
-	while (ptep && i < nr) {
-		run = count_none(block, hurt, first + i, ptep + i, nr - i);
-		if (run)
-			set_entries(vma, pmdp, ptep + i, ptl,
-				    addr + i * PAGE_SIZE, run, folio, page + i,
-				    flags);
-		made += run;
-		i += max(run, 1U);
-		/* What is there already goes on. */
-		while (i < nr && !pte_none(ptep_get(ptep + i)))
-			i++;
-	}
-	if (ptep)
-		spin_unlock(ptl);
-	folio_unlock(folio);
-	return made;
-}
-
-/* Of Linux's memory, there may be only some pages, or soon. */
-static unsigned long fill_linux(struct vm_area_struct *vma, pmd_t *pmdp,
-				unsigned long start, unsigned long end,
-				struct hpmmap_block *block, unsigned int flags)
-{
-	unsigned long addr, made = 0;
-
-	for (addr = start; addr < end; addr += PAGE_SIZE)
-		if (!test_bit_acquire(page_in_slot(addr), block->stale))
-			made += fill_entries(vma, pmdp, addr, 1, block, flags);
-	return made;
-}
-
-static unsigned long fill_some(struct vm_area_struct *vma, pmd_t *pmdp,
-			       unsigned long start, unsigned long end,
-			       struct hpmmap_block *block, unsigned int flags)
-{
-	unsigned int first = page_in_slot(start), stop = first + ((end - start) >> PAGE_SHIFT);
-
-	/* Entries beside a mapping are nobody's to take away. */
-	VM_WARN_ON_ONCE(start < end && (start < vma->vm_start || end > vma->vm_end));
-	/* What is behind a draft is mapped by nothing. */
-	VM_WARN_ON_ONCE(block->draft && start < end &&
-			find_next_bit(block->draft->left, stop, first) < stop);
-	if (!block->folio)
-		return fill_linux(vma, pmdp, start, end, block, flags);
-	return fill_entries(vma, pmdp, start, (end - start) >> PAGE_SHIFT,
-			    block, flags);
-}
-
-/* Would an access take a fault? */
-static bool is_missing(struct mm_struct *mm, unsigned long addr)
-{
-	pmd_t *pmdp = hpmmap_pgmap_pmd(mm, addr), pmd;
-	pte_t *ptep;
-	bool ret;
-
-	rcu_read_lock();
-	ptep = hpmmap_pgmap_peek(pmdp, addr, &pmd);
-	ret = !ptep || pte_none(ptep_get(ptep));
-	rcu_read_unlock();
+	spin_unlock(ptl);
 	return ret;
 }
 
 /**
- * hpmmap_pgmap_fill() - map what the store has for a part of one slot
- * @vma: accessible mapping of ours; mmap_lock held
- * @start: first address
- * @end: end, in the same slot
- * @block: the slot's block; if it is of the pools, all pages of the range are
- *	committed
- * @nowait: wait for nobody
+ * hpmmap_pgmap_others() - references to a block beside the module's and those of one slot's entries
+ * @mm: address space, its mmap_lock held
+ * @slot: its slot
+ * @folio: the block's
  *
- * Without memory for page tables, and where a table is freed at the same
- * time, the rest is left to later faults.
+ * One that comes or goes meanwhile is found: in doubt there is one more.
  *
- * Return: how many entries of 4 KB were made without the core's fault path.
+ * Return: how many.
  */
-unsigned long hpmmap_pgmap_fill(struct vm_area_struct *vma,
-				unsigned long start, unsigned long end,
-				struct hpmmap_block *block, bool nowait)
+int hpmmap_pgmap_others(struct mm_struct *mm, unsigned long slot, struct folio *folio)
 {
-	lockdep_assert_held(&vma->vm_mm->mmap_lock);
-	/* As if from outside: the caller's protection keys do not matter. */
-	unsigned int flags = FAULT_FLAG_REMOTE;
-	unsigned long addr;
-	pmd_t *pmdp;
+	int refs = folio_ref_count(folio) - 1;
+	spinlock_t *ptl;
 
-	if (vma->vm_flags & VM_WRITE)
-		flags |= FAULT_FLAG_WRITE;
-	if (nowait)
-		flags |= FAULT_FLAG_ALLOW_RETRY | FAULT_FLAG_RETRY_NOWAIT;
-	if (!block->folio) {
-		unsigned int nr = (end - start) >> PAGE_SHIFT;
-		unsigned int first = page_in_slot(start);
-		unsigned int i;
-
-		i = find_next_zero_bit(block->stale, first + nr, first);
-		if (i >= first + nr)
-			return 0;
-		start += (unsigned long)(i - first) << PAGE_SHIFT;
-	}
-	while (hpmmap_block_is_lost(block, page_in_slot(start))) {
-		start += PAGE_SIZE;
-		if (start == end)
-			return 0;
-	}
-	pmdp = hpmmap_pgmap_pmd(vma->vm_mm, start);
-	switch (hpmmap_pgmap_kind(pmdp)) {
-	case HPMMAP_ENTRY_2M:
+	if (!refs)
 		return 0;
-	case HPMMAP_ENTRY_NONE:
-		if (!fault_in(vma, start, flags))
-			return 0;
-		pmdp = hpmmap_pgmap_pmd(vma->vm_mm, start);
-		if (hpmmap_pgmap_kind(pmdp) != HPMMAP_ENTRY_TABLE)
-			return 0;
-		break;
-	case HPMMAP_ENTRY_TABLE:
-		break;
-	}
-	/* The core's path knows what mlock wants. */
-	if (vma->vm_flags & VM_LOCKED) {
-		for (addr = start; addr < end; addr += PAGE_SIZE)
-			if (!test_bit(page_in_slot(addr), block->stale) &&
-			    is_missing(vma->vm_mm, addr) &&
-			    !fault_in(vma, addr, flags))
-				break;
-		return 0;
-	}
-	return fill_some(vma, pmdp, start, end, block, flags);
+	refs = -count_locked(mm, slot, folio, &ptl);
+	refs += folio_ref_count(folio) - 1;
+	if (ptl)
+		spin_unlock(ptl);
+	return refs;
 }
 
 /**
@@ -550,69 +383,6 @@ static void install_table(struct vm_fault *vmf)
 	spin_unlock(ptl);
 }
 
-/**
- * hpmmap_pgmap_fill_fault() - map all that a fault has made ready
- * @vmf: the fault; vmf->page is set
- * @block: the slot's, of the context's own, and with pages for all that is mapped; all pages are
- *	committed as far as the mapping covers the slot
- *
- * The core maps a single page where it cannot map a slot by one entry; the others,
- * which are mapped here, would take a fault each.
- *
- * Not what is locked, for only the core's path knows what mlock wants, nor
- * what a userfaultfd watches.
- *
- * Return: how many entries of 4 KB were made.
- */
-unsigned long hpmmap_pgmap_fill_fault(struct vm_fault *vmf,
-				      struct hpmmap_block *block)
-{
-	struct vm_area_struct *vma = vmf->vma;
-	unsigned long start = max(vma->vm_start, vmf->address & SLOT_MASK);
-	unsigned long end = min(vma->vm_end,
-				(vmf->address & SLOT_MASK) + SLOT_SIZE);
-	unsigned long addr = vmf->address & PAGE_MASK;
-	unsigned int flags = FAULT_FLAG_REMOTE;
-
-	lockdep_assert_held(&vma->vm_mm->mmap_lock);
-	if (vma->vm_flags & VM_LOCKED || userfaultfd_armed(vma) ||
-	    hpmmap_pgmap_is_2m(vmf))
-		return 0;
-	install_table(vmf);
-	if (vma->vm_flags & VM_WRITE)
-		flags |= FAULT_FLAG_WRITE;
-	return fill_some(vma, vmf->pmd, start, addr, block, flags) +
-	       fill_some(vma, vmf->pmd, addr + PAGE_SIZE, end, block, flags);
-}
-
-/**
- * hpmmap_pgmap_fill_pages() - map some pages where a fault is
- * @vmf: the fault
- * @block: the slot's; those pages are its own
- * @first: the first of them
- * @nr: how many, as far as the mapping goes
- *
- * By entries of 4 KB, whatever the mapping covers; none without a table for them.
- *
- * Return: how many entries were made.
- */
-unsigned long hpmmap_pgmap_fill_pages(struct vm_fault *vmf,
-				      struct hpmmap_block *block,
-				      unsigned int first, unsigned int nr)
-{
-	struct vm_area_struct *vma = vmf->vma;
-	unsigned long start = (vmf->address & SLOT_MASK) + first * PAGE_SIZE;
-	unsigned long end = start + nr * PAGE_SIZE;
-	unsigned int flags = FAULT_FLAG_REMOTE;
-
-	lockdep_assert_held(&vma->vm_mm->mmap_lock);
-	install_table(vmf);
-	if (vma->vm_flags & VM_WRITE)
-		flags |= FAULT_FLAG_WRITE;
-	return fill_some(vma, vmf->pmd, max(start, vma->vm_start),
-			 min(end, vma->vm_end), block, flags);
-}
-
 /* The entry for a page in a window, where somebody may write by it or not. */
 static pte_t window_entry(const struct vm_area_struct *vma, struct page *page, bool write)
 {
@@ -635,7 +405,7 @@ static unsigned int insert_run_locked(struct vm_fault *vmf, unsigned long addr,
 	bool hurt;
 
 	hurt = hpmmap_block_is_hurt(block);
-	ptep = table_lock(vma->vm_mm, vmf->pmd, addr, &ptl);
+	ptep = hpmmap_pgmap_table_lock(vma->vm_mm, vmf->pmd, addr, &ptl);
 	for (i = 0; ptep && i < nr; i++) {
 		if (!pte_none(ptep_get(ptep + i)) ||
 		    (hurt && hpmmap_block_is_lost(block, first + i)))
@@ -743,7 +513,7 @@ bool hpmmap_pgmap_insert_special(struct vm_fault *vmf, struct page *page, bool w
 
 	lockdep_assert_held(&vma->vm_mm->mmap_lock);
 	install_table(vmf);
-	ptep = table_lock(vma->vm_mm, vmf->pmd, addr, &ptl);
+	ptep = hpmmap_pgmap_table_lock(vma->vm_mm, vmf->pmd, addr, &ptl);
 	if (!ptep)
 		return false;
 	if (pte_none(ptep_get(ptep)))

@@ -21,16 +21,10 @@ enum hpmmap_entry {
 
 enum hpmmap_entry hpmmap_pgmap_kind(pmd_t *pmdp);
 pte_t *hpmmap_pgmap_peek(pmd_t *pmdp, unsigned long addr, pmd_t *pmd);
+pte_t *hpmmap_pgmap_table_lock(struct mm_struct *mm, pmd_t *pmdp, unsigned long addr,
+			       spinlock_t **ptlp);
 enum hpmmap_entry hpmmap_pgmap_slot(struct mm_struct *mm, unsigned long addr);
-unsigned long hpmmap_pgmap_fill(struct vm_area_struct *vma,
-				unsigned long start, unsigned long end,
-				struct hpmmap_block *block, bool nowait);
 bool hpmmap_pgmap_is_2m(const struct vm_fault *vmf);
-unsigned long hpmmap_pgmap_fill_fault(struct vm_fault *vmf,
-				      struct hpmmap_block *block);
-unsigned long hpmmap_pgmap_fill_pages(struct vm_fault *vmf,
-				      struct hpmmap_block *block,
-				      unsigned int first, unsigned int nr);
 unsigned int hpmmap_pgmap_insert_pages(struct vm_fault *vmf, unsigned long addr,
 				       struct hpmmap_block *block, unsigned int first,
 				       unsigned int nr, bool write);
@@ -39,18 +33,18 @@ void hpmmap_pgmap_insert_locked(struct vm_fault *vmf, unsigned long addr,
 				unsigned int nr, bool write);
 bool hpmmap_pgmap_table(struct vm_fault *vmf);
 bool hpmmap_pgmap_insert_special(struct vm_fault *vmf, struct page *page, bool write);
-void hpmmap_pgmap_fault_in(struct vm_area_struct *vma, unsigned long addr);
 pmd_t *hpmmap_pgmap_pmd(struct mm_struct *mm, unsigned long addr);
 bool hpmmap_pgmap_is_done(struct vm_area_struct *vma, pmd_t *pmdp);
 bool hpmmap_pgmap_insert_2m(struct vm_area_struct *vma, unsigned long addr,
-			    pmd_t *pmdp, struct folio *folio);
-bool hpmmap_pgmap_insert_readonly(struct vm_fault *vmf, struct folio *folio);
+			    pmd_t *pmdp, struct folio *folio, bool write);
 void hpmmap_pgmap_protect(struct vm_area_struct *vma, unsigned long start);
 unsigned int hpmmap_pgmap_protect_run(struct vm_area_struct *vma,
 				      unsigned long start, unsigned int nr);
-bool hpmmap_pgmap_unprotect_pmd(struct vm_area_struct *vma, unsigned long addr,
-				pmd_t *pmdp, struct folio *folio);
 bool hpmmap_pgmap_unprotect(struct vm_area_struct *vma, unsigned long addr,
-			    struct folio *folio);
+			    pmd_t *pmdp, struct folio *folio);
+unsigned int hpmmap_pgmap_count(struct mm_struct *mm, unsigned long slot,
+				struct folio *folio);
+bool hpmmap_pgmap_is_alone_2m(struct mm_struct *mm, pmd_t *pmdp, struct folio *folio);
+int hpmmap_pgmap_others(struct mm_struct *mm, unsigned long slot, struct folio *folio);
 
 #endif /* _HPMMAP_AS_PGMAP_H */

@@ -20,25 +20,6 @@
 /* How long a call waits for somebody else's reference, in steps of 1 ms. */
 #define PIN_WAIT_STEPS 10
 
-static int known_refs(struct folio *folio)
-{
-	return compat_folio_mapcount(folio) + compat_folio_pincount(folio);
-}
-
-/*
- * Are there references that are neither page tables' nor pins of devices? One of those
- * that comes or goes meanwhile is found as somebody else's, and hides nobody's.
- */
-static bool is_pinned_otherwise(struct folio *folio)
-{
-	int before = known_refs(folio), refs;
-
-	smp_rmb();
-	refs = folio_ref_count(folio);
-	smp_rmb();
-	return refs > 1 + min(before, known_refs(folio));
-}
-
 /**
  * hpmmap_block_wait_unpinned() - wait a moment for pins to go
  * @ctx: who waits
@@ -101,20 +82,6 @@ void hpmmap_block_release(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 	hpmmap_pool_free(&freed);
 }
 
-/*
- * Whether a process that shared a block, and is not in its way any more, may have
- * left pins there: a transfer under way that a file keeps, a pipe. While it was
- * shared they could only read; whoever has it alone then must not write to it.
- */
-static bool may_have_pinned(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
-{
-	if (!block->folio || !hpmmap_block_is_pinned(block))
-		return false;
-	/* Nor are those of who has a window, whoever they are; nor others than a device's. */
-	return READ_ONCE(ctx->window) || compat_mm_has_pinned(ctx->mm) ||
-	       is_pinned_otherwise(block->folio);
-}
-
 /**
  * hpmmap_block_release_to() - give up one of many blocks
  * @ctx: the context it came from
@@ -133,9 +100,6 @@ void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 		block->draft = NULL;
 		hpmmap_block_release_to(ctx, behind, freed);
 	}
-	/* Before the others can see that they have it alone. */
-	if (atomic_read(&block->users) > 1 && may_have_pinned(ctx, block))
-		WRITE_ONCE(block->foreign_pin, true);
 	left = atomic_dec_return(&block->users);
 	if (left) {
 		atomic_long_dec(&ctx->nr_held);

@@ -29,6 +29,8 @@
 #include "mem/block.h"
 #include "as/commit.h"
 #include "as/ctx.h"
+#include "as/draft.h"
+#include "as/entry.h"
 #include "as/family.h"
 #include "as/share.h"
 #include "as/store.h"
@@ -38,7 +40,7 @@
 
 /*
  * How often slots of a relative are looked at without letting go of its mmap_lock,
- * HPMMAP_ADOPT_MOST at a time.
+ * HPMMAP_RESTORE_MOST at a time.
  */
 #define RESTORE_BATCHES 2
 
@@ -102,6 +104,39 @@ static bool wait_a_moment(unsigned int *steps)
 }
 
 /*
+ * The same for the slots that hpmmap_entry_restore() has left. Those that are to be mapped
+ * afterwards stay in @slots; returns how many.
+ */
+static unsigned int settle(struct hpmmap_ctx *ctx, unsigned long *slots,
+			   unsigned int nr, int *drafts, bool *pinned)
+{
+	unsigned int i, left = 0;
+
+	for (i = 0; i < nr; i++) {
+		struct hpmmap_block *block = hpmmap_store_load(ctx, slots[i]);
+		bool part = true, done;
+
+		if (!block->draft) {
+			done = hpmmap_store_adopt_locked(ctx, slots[i], block);
+		} else if (*drafts <= 0) {
+			*drafts = -1;
+			continue;
+		} else {
+			--*drafts;
+			part = block->draft->part;
+			done = hpmmap_store_go_back(ctx, slots[i], block) ||
+			       /* One of pages of Linux is not completed: it is looked at again. */
+			       (block->folio && hpmmap_draft_complete(ctx, slots[i], block));
+		}
+		*pinned |= !done;
+		/* What was a draft, and can be mapped by one entry, is left to a fault. */
+		if (done && part)
+			slots[left++] = slots[i];
+	}
+	return left;
+}
+
+/*
  * Lets a context write again to what it is alone with, in slots from *slot on,
  * for a while. Returns -EBUSY where its mappings are locked, -EAGAIN where its
  * blocks are, 0 at the end, otherwise 1.
@@ -109,8 +144,7 @@ static bool wait_a_moment(unsigned int *steps)
 static int restore_some(struct hpmmap_family *family, struct hpmmap_ctx *ctx,
 			unsigned long *slot, int *drafts)
 {
-	struct hpmmap_block *blocks[HPMMAP_ADOPT_MOST];
-	unsigned long slots[HPMMAP_ADOPT_MOST];
+	unsigned long slots[HPMMAP_RESTORE_MOST];
 	bool flush = false, pinned = false;
 	unsigned int nr, i;
 	int ret = 1;
@@ -119,13 +153,14 @@ static int restore_some(struct hpmmap_family *family, struct hpmmap_ctx *ctx,
 		return -EBUSY;
 	for (i = 0; i < RESTORE_BATCHES && ret == 1; i++) {
 		/* Of a fork that failed, the mappings are not to be looked at. */
-		if (check_stable_address_space(ctx->mm)) {
-			ret = 0;
+		ret = check_stable_address_space(ctx->mm) ? 0 : -EAGAIN;
+		if (!ret || !mutex_trylock(&ctx->lock))
 			break;
-		}
-		ret = hpmmap_store_adopt(ctx, slot, slots, blocks, &nr, drafts,
-					 &pinned);
-		flush |= hpmmap_vma_restore(ctx, slots, blocks, nr);
+		ret = hpmmap_entry_restore(ctx, slot, slots, &nr, &flush);
+		nr = settle(ctx, slots, nr, drafts, &pinned);
+		mutex_unlock(&ctx->lock);
+		while (nr--)
+			flush |= hpmmap_vma_remap_slot(ctx, slots[nr], true);
 	}
 	if (pinned)
 		WRITE_ONCE(family->pinned, true);

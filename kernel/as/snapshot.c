@@ -16,6 +16,7 @@
 #include "hpmmap.h"
 #include "mem/block.h"
 #include "as/ctx.h"
+#include "as/entry.h"
 #include "as/life.h"
 #include "as/pgmap.h"
 #include "as/snapshot.h"
@@ -102,7 +103,7 @@ static bool share_slot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 	if (hpmmap_block_is_pinned(block)) {
 		/* Others may have it since an earlier fork. */
 		if (!hpmmap_slot_is_marked(parent, slot))
-			hpmmap_pgmap_unprotect(vma, start, block->folio);
+			hpmmap_entry_unprotect(parent, vma, slot);
 		return false;
 	}
 	atomic_inc(&block->users);
@@ -257,8 +258,7 @@ static void protect_undo(struct hpmmap_ctx *parent, struct vm_area_struct *vma,
 
 	xa_for_each_range(&parent->store, slot, block, slot, last)
 		if (block->folio && !hpmmap_slot_is_marked(parent, slot))
-			hpmmap_pgmap_unprotect(vma, slot << SLOT_SHIFT,
-					       block->folio);
+			hpmmap_entry_unprotect(parent, vma, slot);
 }
 
 /*

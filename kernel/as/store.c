@@ -16,6 +16,7 @@
 #include "as/counters.h"
 #include "as/ctx.h"
 #include "as/draft.h"
+#include "as/pgmap.h"
 #include "as/policy.h"
 #include "as/release.h"
 #include "as/reserve.h"
@@ -23,6 +24,7 @@
 #include "as/stats.h"
 #include "as/store.h"
 #include "as/vma.h"
+#include "as/window.h"
 #include "as/zap.h"
 
 /* Block behind a slot, or NULL. */
@@ -165,15 +167,13 @@ int hpmmap_store_fill(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 int hpmmap_store_insert(struct hpmmap_ctx *ctx, unsigned long slot,
 			struct hpmmap_block *block)
 {
-	void *old;
+	int ret = hpmmap_slot_set(ctx, slot, block);
 
-	lockdep_assert_held(&ctx->lock);
-	old = xa_store(&ctx->store, slot, block, GFP_KERNEL);
-	if (xa_err(old))
-		return xa_err(old);
+	if (ret)
+		return ret;
 	if (hpmmap_block_is_few(block))
 		xa_set_mark(&ctx->store, slot, SLOT_FEW);
-	else if (old)
+	else if (xa_marked(&ctx->store, SLOT_FEW))
 		xa_clear_mark(&ctx->store, slot, SLOT_FEW);
 	if (hpmmap_block_is_shared(block)) {
 		xa_set_mark(&ctx->store, slot, SLOT_SHARED);
@@ -215,18 +215,23 @@ bool hpmmap_store_insert_few(struct hpmmap_ctx *ctx, unsigned long slot)
 }
 
 /*
- * May the block of a marked slot be the context's own without a copy? The others
- * have given it up. What they handed to somebody else (a pipe, a
- * device that still reads it) must not change; only pins that can be nobody's
- * but the context's own follow it.
+ * Alone: may a block that was shared be the context's own without a copy? No other store has
+ * it, and its page says so as well: each reference is the module's, or that of an entry of
+ * this slot. What somebody has pinned while it was shared (a pipe, a device that still reads it)
+ * must not change.
  */
-static bool may_adopt(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
+static bool is_alone(struct hpmmap_ctx *ctx, unsigned long slot,
+		     struct hpmmap_block *block)
 {
-	return !hpmmap_block_is_shared(block) &&
-	       (!hpmmap_block_is_pinned(block) ||
-		(!READ_ONCE(block->foreign_pin) &&
-		 folio_maybe_dma_pinned(block->folio) &&
-		 compat_mm_has_pinned(ctx->mm)));
+	unsigned long start = slot << SLOT_SHIFT;
+
+	lockdep_assert_held(&ctx->lock);
+	if (hpmmap_block_is_shared(block))
+		return false;
+	if (hpmmap_pgmap_others(ctx->mm, slot, block->folio) && READ_ONCE(ctx->window))
+		/* Windows onto the slot are mapped anew. */
+		hpmmap_window_zap(ctx, start, start + SLOT_SIZE);
+	return !hpmmap_pgmap_others(ctx->mm, slot, block->folio);
 }
 
 /* Makes the block of a marked slot the context's own without a copy, if that can be. */
@@ -234,19 +239,18 @@ bool hpmmap_store_adopt_locked(struct hpmmap_ctx *ctx, unsigned long slot,
 			struct hpmmap_block *block)
 {
 	lockdep_assert_held(&ctx->lock);
-	if (block->draft || !may_adopt(ctx, block))
+	if (block->draft || !is_alone(ctx, slot, block))
 		return false;
-	block->foreign_pin = false;
 	xa_clear_mark(&ctx->store, slot, SLOT_SHARED);
 	hpmmap_block_attach(block, ctx->file->f_mapping, slot);
 	return true;
 }
 
 /* The few pages of a draft go back, if nobody shares the block behind it; or NULL. */
-static struct hpmmap_block *go_back(struct hpmmap_ctx *ctx, unsigned long slot,
-				    struct hpmmap_block *draft)
+struct hpmmap_block *hpmmap_store_go_back(struct hpmmap_ctx *ctx, unsigned long slot,
+					  struct hpmmap_block *draft)
 {
-	return may_adopt(ctx, draft->draft->behind) ?
+	return is_alone(ctx, slot, draft->draft->behind) ?
 	       hpmmap_draft_go_back(ctx, slot, draft) : NULL;
 }
 
@@ -273,8 +277,6 @@ static struct hpmmap_block *copy_whole(struct hpmmap_ctx *ctx, unsigned long slo
 	unsigned int end = skip + skip_nr;
 
 	own->slot = slot;
-	/* Reads see the old block until here, the new one from there on. */
-	hpmmap_slot_zap(ctx, slot);
 	if (hpmmap_block_copy(&ctx->owner, own, 0, block, 0, skip) ||
 	    hpmmap_block_copy(&ctx->owner, own, end, block, end, SLOT_PAGES - end)) {
 		hpmmap_store_put_back(ctx, own);
@@ -358,7 +360,7 @@ struct hpmmap_block *hpmmap_store_own(struct hpmmap_ctx *ctx,
 	if (!block || !hpmmap_slot_is_marked(ctx, slot) || hpmmap_store_adopt_locked(ctx, slot, block))
 		return block;
 	if (block->draft) {
-		own = go_back(ctx, slot, block);
+		own = hpmmap_store_go_back(ctx, slot, block);
 		if (own)
 			return own;
 		if (!wants_exchange(ctx, slot, block))
@@ -412,7 +414,6 @@ struct hpmmap_block *hpmmap_store_draft(struct hpmmap_ctx *ctx,
 	}
 	if (own->folio)
 		hpmmap_store_gained(ctx, own);
-	hpmmap_slot_zap(ctx, slot);
 	hpmmap_reuse_forget(ctx, block);
 	/* Cannot fail: there is an entry. */
 	hpmmap_store_insert(ctx, slot, own);
@@ -469,86 +470,6 @@ struct hpmmap_block *hpmmap_store_widen(struct hpmmap_ctx *ctx,
 	return own;
 }
 
-/**
- * hpmmap_store_adopt() - blocks may be shared no more
- * @ctx: a context, not only the caller's; mmap_lock held
- * @slot: where to begin; out: where to go on
- * @slots: out: those whose block is the context's own now, and was marked
- * @blocks: out: their blocks
- * @nr: out: how many, at most HPMMAP_ADOPT_MOST
- * @drafts: drafts that may be settled; counted down, and below 0 if there were more
- * @pinned: set where a block that nobody shares is pinned
- *
- * Waits for nobody. What was a draft, and can be mapped by one entry, is left to a fault.
- *
- * Return: 1, 0 if there are no more marked slots, or -EAGAIN if somebody has the
- * context's lock.
- */
-int hpmmap_store_adopt(struct hpmmap_ctx *ctx, unsigned long *slot,
-		       unsigned long *slots, struct hpmmap_block **blocks,
-		       unsigned int *nr, int *drafts, bool *pinned)
-{
-	XA_STATE(xas, &ctx->store, *slot);
-	unsigned int looks = HPMMAP_ADOPT_MOST;
-	struct hpmmap_block *block, *draft = NULL;
-	bool part;
-	int ret = 0;
-
-	lockdep_assert_held(&ctx->mm->mmap_lock);
-	*nr = 0;
-	if (!mutex_trylock(&ctx->lock))
-		return -EAGAIN;
-	xas_lock(&xas);
-	xas_for_each_marked(&xas, block, ULONG_MAX, SLOT_SHARED) {
-		if (!looks--) {
-			*slot = xas.xa_index;
-			ret = 1;
-			break;
-		}
-		if (hpmmap_block_is_shared(block))
-			continue;
-		if (block->draft) {
-			if (hpmmap_block_is_shared(block->draft->behind))
-				continue;
-			if (*drafts <= 0) {
-				*drafts = -1;
-				continue;
-			}
-			draft = block;
-			*slot = xas.xa_index;
-			break;
-		}
-		if (!may_adopt(ctx, block)) {
-			*pinned = true;
-			continue;
-		}
-		xas_clear_mark(&xas, SLOT_SHARED);
-		block->foreign_pin = false;
-		hpmmap_block_attach(block, ctx->file->f_mapping, xas.xa_index);
-		slots[*nr] = xas.xa_index;
-		blocks[(*nr)++] = block;
-	}
-	xas_unlock(&xas);
-	if (draft) {
-		--*drafts;
-		part = draft->draft->part;
-		block = go_back(ctx, *slot, draft);
-		/* One of pages of Linux is not completed: it is looked at again. */
-		if (!block && draft->folio)
-			block = hpmmap_draft_complete(ctx, *slot, draft);
-		if (!block) {
-			*pinned = true;
-		} else if (part) {
-			slots[*nr] = *slot;
-			blocks[(*nr)++] = block;
-		}
-		++*slot;
-		ret = 1;
-	}
-	mutex_unlock(&ctx->lock);
-	return ret;
-}
-
 /*
  * The block of a slot, to be changed; a new one, for what @from has or for
  * zeros, if there is none. NULL without memory.
@@ -583,20 +504,16 @@ struct hpmmap_block *hpmmap_store_get(struct hpmmap_ctx *ctx,
  * @start: first address, page aligned
  * @end: end, page aligned, in the same slot
  * @blocks: blocks to use first, or NULL
- * @how: out, or NULL; where it is HPMMAP_COMMIT_SHARED the block may be
- *	replaced at any time, otherwise it stays while mmap_lock is held
+ * @how: out, or NULL
  *
  * Pages without a meaning read as zero afterwards; the others are unchanged.
  * A slot that has memory of Linux gets no more of it.
  *
- * Return: the slot's block, or NULL if it has none.
+ * Return: whether the slot has a block.
  */
-struct hpmmap_block *hpmmap_store_commit(struct hpmmap_ctx *ctx,
-					 struct vm_area_struct *vma,
-					 unsigned long start,
-					 unsigned long end,
-					 struct list_head *blocks,
-					 enum hpmmap_commit *how)
+bool hpmmap_store_commit(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
+			 unsigned long start, unsigned long end,
+			 struct list_head *blocks, enum hpmmap_commit *how)
 {
 	enum hpmmap_commit done = HPMMAP_COMMIT_OWN;
 	struct hpmmap_block *block;

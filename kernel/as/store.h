@@ -17,9 +17,6 @@
 /* Mark of a slot that needs no more than a few pages (as/few.c). */
 #define SLOT_FEW XA_MARK_2
 
-/* Slots that hpmmap_store_adopt() looks at. */
-#define HPMMAP_ADOPT_MOST 32
-
 static inline bool hpmmap_slot_is_marked(struct hpmmap_ctx *ctx, unsigned long slot)
 {
 	return xa_marked(&ctx->store, SLOT_SHARED) &&
@@ -48,12 +45,9 @@ unsigned long hpmmap_store_count(struct hpmmap_ctx *ctx, unsigned long start,
 unsigned long hpmmap_store_count_shared(struct hpmmap_ctx *ctx,
 					unsigned long start,
 					unsigned long end);
-struct hpmmap_block *hpmmap_store_commit(struct hpmmap_ctx *ctx,
-					 struct vm_area_struct *vma,
-					 unsigned long start,
-					 unsigned long end,
-					 struct list_head *blocks,
-					 enum hpmmap_commit *how);
+bool hpmmap_store_commit(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
+			 unsigned long start, unsigned long end,
+			 struct list_head *blocks, enum hpmmap_commit *how);
 bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start,
 			    unsigned long end);
 bool hpmmap_store_wait_unpinned(struct hpmmap_ctx *ctx, unsigned long start,
@@ -62,9 +56,8 @@ void hpmmap_store_put(struct hpmmap_ctx *ctx, unsigned long slot,
 		      struct hpmmap_block *block);
 void hpmmap_store_reserve(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			  unsigned long slot, struct list_head *blocks);
-int hpmmap_store_adopt(struct hpmmap_ctx *ctx, unsigned long *slot,
-		       unsigned long *slots, struct hpmmap_block **blocks,
-		       unsigned int *nr, int *drafts, bool *pinned);
+struct hpmmap_block *hpmmap_store_go_back(struct hpmmap_ctx *ctx, unsigned long slot,
+					  struct hpmmap_block *draft);
 struct hpmmap_block *hpmmap_list_take(struct list_head *blocks,
 				      unsigned long slot);
 void hpmmap_store_put_back(struct hpmmap_ctx *ctx, struct hpmmap_block *block);

@@ -15,6 +15,7 @@
 #include "as/unmap.h"
 #include "as/vma.h"
 #include "as/window.h"
+#include "as/zap.h"
 #include "trace.h"
 
 /* Blocks whose slots are looked at without a pause. */
@@ -126,6 +127,14 @@ static unsigned long take_back(struct hpmmap_ctx *ctx, unsigned long start,
 			if (unmapped && !xas_get_mark(&xas, SLOT_SHARED))
 				discard_unmapped(ctx, slot, block, start, end);
 			goto pause;
+		}
+		if (!hpmmap_block_idle(block)) {
+			/* What is still mapped is unmapped, which sleeps. */
+			xas_set(&xas, slot);
+			xas_unlock(&xas);
+			hpmmap_slot_unmap(ctx, slot, block);
+			xas_lock(&xas);
+			xas_load(&xas);
 		}
 		kept = hpmmap_reuse_forget(ctx, block);
 		xas_store(&xas, NULL);

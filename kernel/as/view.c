@@ -31,6 +31,7 @@
 #include "as/commit.h"
 #include "as/counters.h"
 #include "as/ctx.h"
+#include "as/entry.h"
 #include "as/freeze.h"
 #include "as/grant.h"
 #include "as/pgmap.h"
@@ -131,7 +132,6 @@ static void map_around(const struct view *v)
 	unsigned long here = v->vmf->address & SLOT_MASK;
 	unsigned long table = here & PUD_MASK;
 	unsigned long off = (v->va & SLOT_MASK) - here;
-	struct folio *folio = NULL;
 	unsigned long addr, end, nr = 0;
 	pmd_t *pmdp;
 
@@ -146,58 +146,30 @@ static void map_around(const struct view *v)
 	if (end - here > v->vma->vm_end - (v->va & SLOT_MASK))
 		end = (v->vma->vm_end & SLOT_MASK) - off;
 	for (pmdp = v->vmf->pmd - ((here - addr) >> SLOT_SHIFT); addr < end;
-	     addr += SLOT_SIZE, pmdp++) {
-		struct hpmmap_block *block;
-
+	     addr += SLOT_SIZE, pmdp++)
 		/* Of what is frozen only the slot of the fault was looked at. */
-		if (!pmd_none(READ_ONCE(*pmdp)) ||
-		    hpmmap_frozen_covers(v->ctx, NULL, addr + off))
-			continue;
-		block = hpmmap_store_load(v->ctx, slot_of(addr + off));
-		if (!block || !block->folio ||
-		    hpmmap_slot_is_marked(v->ctx, slot_of(addr + off)) ||
-		    !bitmap_empty(block->stale, SLOT_PAGES) ||
-		    !folio_trylock(block->folio))
-			continue;
-		if (!hpmmap_block_is_hurt(block) &&
-		    hpmmap_pgmap_insert_2m(vma, addr, pmdp, block->folio)) {
-			folio = block->folio;
-			nr++;
-		}
-		folio_unlock(block->folio);
-	}
-	if (folio)
-		compat_add_rss(vma->vm_mm, folio, nr * SLOT_PAGES);
+		if (pmd_none(READ_ONCE(*pmdp)) &&
+		    !hpmmap_frozen_covers(v->ctx, NULL, addr + off))
+			nr += hpmmap_entry_2m(v->ctx, slot_of(addr + off), vma, addr,
+					      pmdp, true);
 	hpmmap_window_count(HPMMAP_WINDOW_ENTRIES_2M, nr);
 }
 
 /* Maps a slot by one entry. False where that cannot be. */
-static bool map_slot(const struct view *v, struct hpmmap_block *block, bool write)
+static bool map_slot(const struct view *v, bool write)
 {
 	struct vm_fault *vmf = v->vmf;
-	struct folio *folio = block->folio;
-	bool made = false;
 
-	if (!folio || !maps_2m(v) || hpmmap_block_has_stale(block, 0, SLOT_PAGES))
+	if (!maps_2m(v))
 		return false;
-	folio_lock(folio);
-	if (hpmmap_block_is_hurt(block)) {
-		;
-	} else if (is_mixed(v, write)) {
-		made = hpmmap_pgmap_insert_readonly(vmf, folio);
-	} else if (hpmmap_pgmap_insert_2m(vmf->vma, vmf->address & SLOT_MASK,
-					  vmf->pmd, folio)) {
-		compat_add_rss(vmf->vma->vm_mm, folio, SLOT_PAGES);
+	if (hpmmap_entry_2m(v->ctx, slot_of(v->va), vmf->vma, vmf->address & SLOT_MASK,
+			    vmf->pmd, write))
 		hpmmap_window_count(HPMMAP_WINDOW_ENTRIES_2M, 1);
-		made = true;
-	}
-	folio_unlock(folio);
-	return made || pmd_leaf(READ_ONCE(*vmf->pmd));
+	return pmd_leaf(READ_ONCE(*vmf->pmd));
 }
 
 /* Maps pages of a slot, as many as there are from @first on, @nr, that both mappings have. */
-static bool map_pages(const struct view *v, struct hpmmap_block *block,
-		      unsigned int first, unsigned int nr, bool write)
+static bool map_pages(const struct view *v, unsigned int first, unsigned int nr, bool write)
 {
 	struct vm_area_struct *vma = v->vmf->vma;
 	unsigned long addr = v->vmf->address & PAGE_MASK;
@@ -209,9 +181,8 @@ static bool map_pages(const struct view *v, struct hpmmap_block *block,
 
 	if (is_mixed(v, write))
 		make_mixed(vma);
-	nr = hpmmap_pgmap_insert_pages(v->vmf, addr - back, block,
-				       i - (back >> PAGE_SHIFT),
-				       (back + ahead) >> PAGE_SHIFT, write);
+	nr = hpmmap_entry_window(v->ctx, v->va - back, v->vmf, addr - back,
+				 (back + ahead) >> PAGE_SHIFT, write);
 	hpmmap_window_count(HPMMAP_WINDOW_ENTRIES_4K, nr);
 	/* Without a table for them nothing was mapped, and nothing would ever be. */
 	return !pmd_none(READ_ONCE(*v->vmf->pmd));
@@ -285,14 +256,14 @@ static vm_fault_t map_pool(const struct view *v)
 		ret = VM_FAULT_OOM;
 	else if (hpmmap_block_is_lost(block, page_in_slot(v->va)))
 		ret = VM_FAULT_HWPOISON;
-	else if (map_slot(v, block, write))
+	else if (map_slot(v, write))
 		map_around(v);
-	else if (!map_pages(v, block, first, nr, write))
+	else if (!map_pages(v, first, nr, write))
 		ret = VM_FAULT_OOM;
 	marked = marked && !hpmmap_slot_is_marked(ctx, slot);
 	mutex_unlock(&ctx->lock);
 	if (marked && block)
-		hpmmap_vma_slot_owned(ctx, slot, block);
+		hpmmap_vma_slot_owned(ctx, slot);
 	hpmmap_count_held(ctx);
 	return ret;
 }

@@ -32,19 +32,10 @@ static void fault_count(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 		 !(vmf->flags & FAULT_FLAG_RETRY_NOWAIT))
 		atomic_long_inc(&ctx->nr_faults_kernel);
 	else
-		return;		/* hpmmap_pgmap_fill() */
+		return;		/* hpmmap_entry_fill() */
 	hpmmap_count_fault(ctx, vmf->address, why);
 	hpmmap_count_held(ctx);
 	trace_hpmmap_fault(ctx->id, vmf->address, vmf->flags, committed);
-}
-
-/* An entry is about to be made by the core: of 2 MB, if that fits. */
-static void entry_count(struct hpmmap_ctx *ctx, struct vm_fault *vmf)
-{
-	if (hpmmap_pgmap_is_2m(vmf))
-		atomic_long_inc(&ctx->stats.entries_2m);
-	else
-		atomic_long_inc(&ctx->stats.entries_4k);
 }
 
 static vm_fault_t hpmmap_vm_fault(struct vm_fault *vmf)
@@ -65,20 +56,8 @@ static vm_fault_t hpmmap_vm_fault(struct vm_fault *vmf)
 	ret = hpmmap_store_fault(ctx, vmf, &committed, &why);
 	if (!(ret & (VM_FAULT_ERROR | VM_FAULT_RETRY)))
 		fault_count(ctx, vmf, committed, why);
-	if (!ret)
-		entry_count(ctx, vmf);
 	hpmmap_ctx_put(ctx);
-	if (ret)
-		return ret;
-	lock_page(vmf->page);
-	if (unlikely(PageHWPoison(vmf->page))) {
-		/* Just now. */
-		unlock_page(vmf->page);
-		put_page(vmf->page);
-		vmf->page = NULL;
-		return VM_FAULT_HWPOISON;
-	}
-	return VM_FAULT_LOCKED;
+	return ret;
 }
 
 /*

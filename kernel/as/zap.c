@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Taking memory of ours out of the page tables.
+ * Taking memory of ours out of the page tables, and out of the store.
  */
 #include <linux/mm.h>
 
@@ -28,6 +28,46 @@ void hpmmap_slot_zap(struct hpmmap_ctx *ctx, unsigned long slot)
 		    hpmmap_pgmap_slot(ctx->mm, start) != HPMMAP_ENTRY_NONE)
 			compat_zap(vma, lo, min(end, vma->vm_end) - lo);
 	}
+}
+
+/**
+ * hpmmap_slot_unmap() - no entry of a context's page tables maps the block of a slot
+ * @ctx: the context, its lock and mmap_lock held
+ * @slot: the slot
+ * @block: its block, which is about to leave the store
+ *
+ * Removal: the one place that makes sure of it, whichever mappings there are, those that
+ * no hook has seen too. Each entry has a reference: where the module's own is the only
+ * one, no entry need be looked for.
+ */
+void hpmmap_slot_unmap(struct hpmmap_ctx *ctx, unsigned long slot,
+		       struct hpmmap_block *block)
+{
+	lockdep_assert_held(&ctx->lock);
+	if (likely(hpmmap_block_idle(block)))
+		return;
+	hpmmap_slot_zap(ctx, slot);
+	HPMMAP_ASSERT(!block->folio || !hpmmap_pgmap_count(ctx->mm, slot, block->folio));
+}
+
+/**
+ * hpmmap_slot_set() - change the block of a slot
+ * @ctx: the context, its lock and mmap_lock held
+ * @slot: the slot
+ * @block: its new block, or NULL; what becomes of the old one is the caller's business
+ *
+ * Return: 0; -ENOMEM only where the slot had no block.
+ */
+int hpmmap_slot_set(struct hpmmap_ctx *ctx, unsigned long slot,
+		    struct hpmmap_block *block)
+{
+	struct hpmmap_block *old = xa_load(&ctx->store, slot);
+
+	lockdep_assert_held(&ctx->lock);
+	if (old && old != block)
+		hpmmap_slot_unmap(ctx, slot, old);
+	return xa_err(block ? xa_store(&ctx->store, slot, block, GFP_KERNEL) :
+			      xa_erase(&ctx->store, slot));
 }
 
 /**

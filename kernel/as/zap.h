@@ -5,9 +5,14 @@
 
 #include <linux/types.h>
 
+struct hpmmap_block;
 struct hpmmap_ctx;
 
 void hpmmap_slot_zap(struct hpmmap_ctx *ctx, unsigned long slot);
+void hpmmap_slot_unmap(struct hpmmap_ctx *ctx, unsigned long slot,
+		       struct hpmmap_block *block);
+int hpmmap_slot_set(struct hpmmap_ctx *ctx, unsigned long slot,
+		    struct hpmmap_block *block);
 void hpmmap_store_zap_shared(struct hpmmap_ctx *ctx, unsigned long start,
 			     unsigned long end);
 void hpmmap_range_zap(struct hpmmap_ctx *ctx, unsigned long start,

@@ -160,6 +160,14 @@ void compat_add_rmap_4k(struct folio *folio, struct page *page,
 #endif
 }
 
+typedef vm_fault_t finish_fault_t(struct vm_fault *vmf);
+DEFINE_STATIC_CALL_RET0(hpmmap_finish_fault, finish_fault_t);
+
+vm_fault_t compat_finish_fault(struct vm_fault *vmf)
+{
+	return static_call(hpmmap_finish_fault)(vmf);
+}
+
 typedef void flush_tlb_t(struct mm_struct *mm, unsigned long start,
 			 unsigned long end, unsigned int stride_shift,
 			 bool freed_tables);
@@ -553,6 +561,7 @@ static const struct {
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
 	FUNCTION("folio_add_file_rmap_ptes", hpmmap_add_rmap_4k),
 #endif
+	FUNCTION("finish_fault", hpmmap_finish_fault),
 	FUNCTION("flush_tlb_mm_range", hpmmap_flush_tlb),
 	FUNCTION(TREE_INSERT_NAME, hpmmap_tree_insert),
 	FUNCTION(TREE_REMOVE_NAME, hpmmap_tree_remove),

@@ -178,16 +178,6 @@ static inline void compat_fault_unlock(struct vm_fault *vmf)
 	mmap_read_unlock(vmf->vma->vm_mm);
 }
 
-/* Has it ever pinned memory, for a device say? */
-static inline bool compat_mm_has_pinned(struct mm_struct *mm)
-{
-#ifdef MMF_DISABLE_THP_COMPLETELY
-	return mm_flags_test(MMF_HAS_PINNED, mm);
-#else
-	return test_bit(MMF_HAS_PINNED, &mm->flags);
-#endif
-}
-
 /* Clears, then sets flags; mmap_lock held for writing. */
 static inline void compat_vm_flags_mod(struct vm_area_struct *vma,
 				       vm_flags_t set, vm_flags_t clear)
@@ -323,16 +313,6 @@ static inline int compat_folio_mapcount(struct folio *folio)
 #endif
 }
 
-/* Pins of devices of a large folio; each is a reference, too. */
-static inline int compat_folio_pincount(struct folio *folio)
-{
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
-	return atomic_read(&folio->_pincount);
-#else
-	return atomic_read(folio_pincount_ptr(folio));
-#endif
-}
-
 /* The entry of a mapping that is no shadow stack. */
 static inline pmd_t compat_pmd_mkwrite(pmd_t pmd)
 {
@@ -450,6 +430,15 @@ void compat_add_rmap_4k(struct folio *folio, struct page *page,
 
 /* Count memory of files like @folio that an address space has mapped. */
 void compat_add_rss(struct mm_struct *mm, struct folio *folio, long nr_pages);
+
+/*
+ * The entry for a fault, as the core makes it after .fault: of vmf->page, which is locked and has a
+ * reference for it.
+ *
+ * Return: 0, and the reference is the entry's; VM_FAULT_NOPAGE where there is one already, or
+ * VM_FAULT_OOM.
+ */
+vm_fault_t compat_finish_fault(struct vm_fault *vmf);
 
 /* All of it, on all CPUs. */
 void compat_flush_tlb_mm(struct mm_struct *mm);

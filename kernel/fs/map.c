@@ -85,7 +85,7 @@ static bool map_shared(struct vm_fault *vmf, struct hpmmap_block *block, unsigne
 	if (pmd_none(READ_ONCE(*vmf->pmd)) && !hpmmap_block_is_hurt(block) &&
 	    maps_2m(vma, vmf->address, vmf->pgoff, pages)) {
 		if (hpmmap_pgmap_insert_2m(vma, vmf->address & SLOT_MASK, vmf->pmd,
-					   block->folio))
+					   block->folio, true))
 			compat_add_rss(vma->vm_mm, block->folio, SLOT_PAGES);
 		return true;
 	}
@@ -166,7 +166,7 @@ static bool fill_2m(struct vm_area_struct *vma, unsigned long addr, struct folio
 	/* Now it cannot become smaller any more. */
 	if (!hpmmap_fs_is_frozen(inode) && maps_2m(vma, addr, pgoff, hpmmap_fs_pages(inode)) &&
 	    !hpmmap_block_is_hurt(block)) {
-		if (hpmmap_pgmap_insert_2m(vma, addr & SLOT_MASK, pmdp, block->folio)) {
+		if (hpmmap_pgmap_insert_2m(vma, addr & SLOT_MASK, pmdp, block->folio, true)) {
 			*folio = block->folio;
 			++*nr;
 		}

@@ -7,6 +7,7 @@
  */
 #include <linux/list.h>
 #include <linux/log2.h>
+#include <linux/module.h>
 #include <linux/sched/signal.h>
 #include <linux/spinlock.h>
 #include <linux/timex.h>
@@ -39,20 +40,58 @@ void hpmmap_pool_reclaim_all(void)
 	reclaimer->reclaim(&node_states[N_POSSIBLE], NULL, ULONG_MAX);
 }
 
-static void take_run(struct pool_node *pn, struct hpmmap_account *account,
-		     unsigned long unit, unsigned long nr,
-		     struct list_head *out)
+/* Looks at references that last for a moment only: a lockless walk of page tables. */
+#define REF_LOOKS 1000
+
+atomic_long_t hpmmap_pool_quarantined;
+
+/*
+ * Free: a block in the pool, and one that leaves it, is nobody's. Only the module refers to it,
+ * so no page table maps it, and no store has it. Otherwise it is never handed out again, and
+ * the module stays: Linux must not have the memory either.
+ */
+static bool is_nobodys(struct pool_node *pn, struct hpmmap_block *block)
+{
+	unsigned int looks = 0;
+
+	lockdep_assert_held(&pn->lock);
+	while (folio_ref_count(block->folio) != 1 && ++looks < REF_LOOKS)
+		cpu_relax();
+	if (likely(looks < REF_LOOKS && !atomic_read(&block->users)))
+		return true;
+	if (!block->bad)
+		pn->nr_doomed++;
+	block->bad = true;
+	if (!atomic_long_fetch_inc(&hpmmap_pool_quarantined))
+		__module_get(THIS_MODULE);
+	pr_err_once("a free block at %#llx is in use: references %d, stores %d. It is not handed out again; please report this\n",
+		    PFN_PHYS(folio_pfn(block->folio)), folio_ref_count(block->folio),
+		    atomic_read(&block->users));
+	HPMMAP_ASSERT(false);
+	return false;
+}
+
+/* Returns how many of the run there are. */
+static unsigned long take_run(struct pool_node *pn, struct hpmmap_account *account,
+			      unsigned long unit, unsigned long nr,
+			      struct list_head *out)
 {
 	struct hpmmap_block *blocks = block_of(pn, unit);
-	unsigned long i;
+	unsigned long i, got = 0;
 
 	lockdep_assert_held(&pn->lock);
 	for (i = 0; i < nr; i++) {
+		if (unlikely(!is_nobodys(pn, &blocks[i]))) {
+			block_retire(pn, &blocks[i]);
+			continue;
+		}
+		got++;
 		block_set_state(&blocks[i], HPMMAP_BLOCK_HELD);
 		blocks[i].account = account;
 		atomic_set(&blocks[i].users, 1);
 		list_add_tail(&blocks[i].link, out);
 	}
+	return got;
 }
 
 /*
@@ -103,8 +142,7 @@ static unsigned long node_alloc(int nid, struct hpmmap_request *req,
 
 		if (order < 0)
 			break;
-		take_run(pn, req->account, unit, 1UL << order, out);
-		got += 1UL << order;
+		got += take_run(pn, req->account, unit, 1UL << order, out);
 		if (order == LARGE_ORDER)
 			req->nr_large++;
 		cond_resched_lock(&pn->lock);
@@ -512,6 +550,7 @@ static void run_free(struct hpmmap_block *first, unsigned long nr)
 		}
 		first[i].account = NULL;
 		block_set_state(&first[i], HPMMAP_BLOCK_FREE);
+		is_nobodys(pn, &first[i]);
 	}
 	if (unlikely(pn->nr_doomed) && run_free_slowly(pn, first, nr)) {
 		spin_unlock(&pn->lock);
@@ -596,6 +635,7 @@ void hpmmap_pool_free_unused(struct list_head *list)
 		bitmap_fill(block->stale, SLOT_PAGES);
 		bitmap_zero(block->reuse, SLOT_PAGES);
 		block->reuse_id = 0;
+		atomic_dec(&block->users);
 	}
 	hpmmap_pool_free(list);
 	list_for_each_entry_safe(block, tmp, &soiled, link) {

@@ -565,6 +565,8 @@ void hpmmap_block_free(struct hpmmap_block *block, struct list_head *freed)
 	hpmmap_block_set_stale(block, 0, SLOT_PAGES);
 	bitmap_zero(block->reuse, SLOT_PAGES);
 	block->reuse_id = 0;
-	block->foreign_pin = false;
+	/* Of a file: it has no other user. */
+	if (atomic_read(&block->users))
+		atomic_dec(&block->users);
 	list_add_tail(&block->link, freed);
 }

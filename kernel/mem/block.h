@@ -101,8 +101,6 @@ enum hpmmap_block_state {
  * @spare: node that its pages come from if there are some to spare; NUMA_NO_NODE:
  *	they come from where they can be had. Protected as @few.
  * @bad: it is not to be handed out any more; protected by node->lock
- * @foreign_pin: a store that shared it gave it up while it was pinned, maybe for
- *	the process of that store
  * @users: stores it is in. With more than one, nobody may change it, and no
  *	entry of a page table lets anybody write to it (see share.c).
  * @state: changed only by block_set_state()
@@ -133,7 +131,6 @@ struct hpmmap_block {
 	int spare;
 	bool few;
 	bool bad;
-	bool foreign_pin;
 	atomic_t users;
 	enum hpmmap_block_state state;
 	DECLARE_BITMAP(stale, SLOT_PAGES);

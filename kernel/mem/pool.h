@@ -58,6 +58,9 @@ struct hpmmap_reclaimer {
 				 struct hpmmap_payer *payer, unsigned long nr);
 };
 
+/* Blocks that were found in use though they were free, and are not handed out again. */
+extern atomic_long_t hpmmap_pool_quarantined;
+
 void hpmmap_pool_set_reclaimer(const struct hpmmap_reclaimer *r);
 void hpmmap_pool_reclaim_all(void);
 

@@ -142,11 +142,11 @@ static unsigned long image_missing(struct hpmmap_ctx *ctx,
  * As the program itself would, whom a signal ends while it waits for a server; then
  * as a debugger, whatever the permissions are.
  */
-static int piece_read(struct hpmmap_block *block, unsigned long addr,
-		      size_t len, void *buf)
+static int piece_read(struct hpmmap_ctx *ctx, unsigned long addr, size_t len, void *buf)
 {
 	unsigned int first = page_in_slot(addr), i;
-	int ret = 0;
+	struct hpmmap_block *block;
+	int ret;
 
 	if (copy_from_user(buf, (void __user *)addr, len)) {
 		if (fatal_signal_pending(current))
@@ -155,8 +155,12 @@ static int piece_read(struct hpmmap_block *block, unsigned long addr,
 		    len)
 			return -EIO;
 	}
+	mutex_lock(&ctx->lock);
+	block = hpmmap_store_load(ctx, slot_of(addr));
+	ret = block ? 0 : -ENOMEM;
 	for (i = 0; !ret && i < len >> PAGE_SHIFT; i++)
 		ret = hpmmap_block_write(block, first + i, buf + i * PAGE_SIZE);
+	mutex_unlock(&ctx->lock);
 	return ret;
 }
 
@@ -168,12 +172,8 @@ static int segment_read(struct hpmmap_ctx *ctx, const struct segment *s,
 	int ret;
 
 	for (addr = s->start; addr < s->end; addr = next) {
-		struct hpmmap_block *block;
-
 		next = min(s->end, (addr & SLOT_MASK) + SLOT_SIZE);
-		block = hpmmap_store_commit(ctx, NULL, addr, next, blocks,
-					    NULL);
-		if (!block)
+		if (!hpmmap_store_commit(ctx, NULL, addr, next, blocks, NULL))
 			return -ENOMEM;
 		for (; addr < next; addr = end) {
 			if (fatal_signal_pending(current))
@@ -181,7 +181,7 @@ static int segment_read(struct hpmmap_ctx *ctx, const struct segment *s,
 			cond_resched();
 			end = s->empty ? next : min(next, addr + READ_PIECE);
 			ret = s->empty ? 0 :
-			      piece_read(block, addr, end - addr, buf);
+			      piece_read(ctx, addr, end - addr, buf);
 			if (ret)
 				return ret;
 		}
