@@ -240,18 +240,19 @@ static void look_at(uintptr_t at, const char *where)
 			foreign(words[i], at + offsets[i], where);
 }
 
-/* What the page tables map; every now and then what a fault gives, too. */
+/* Of each block some pages: what the page tables map; every now and then what a fault gives, too. */
 static void scan(uintptr_t start, uintptr_t stop, const char *where, unsigned int faults)
 {
-	uint64_t entries[64];
+	static __thread uint64_t entries[SLOT / PAGE];
+	unsigned int first = (unsigned int)(start + faults) % 4;
 
 	for (uintptr_t at = start; at < stop; at += sizeof(entries) / 8 * PAGE) {
 		unsigned int nr = sizeof(entries) / 8;
 
 		if (pread(pagemap, entries, sizeof(entries), (off_t)(at / PAGE * 8)) != (ssize_t)sizeof(entries))
 			return;
-		for (unsigned int i = 0; i < nr && at + i * PAGE < stop; i++)
-			if (entries[i] >> 63 || (faults && i % 16 == faults % 16))
+		for (unsigned int i = first; i < nr && at + i * PAGE < stop; i += 4)
+			if (entries[i] >> 63 || (faults && i % 64 == faults % 64))
 				look_at(at + i * PAGE, where);
 	}
 }
@@ -623,7 +624,7 @@ static void touch(struct actor *a)
 	size_t len;
 
 	range(a, &at, &len);
-	for (size_t i = 0; i < len; i += (1 + below(a, 8)) * PAGE) {
+	for (size_t i = 0; i < len; i += (1 + below(a, 32)) * PAGE) {
 		look_at(at + i, "what is touched");
 		write_page(at + i);
 	}
@@ -709,7 +710,7 @@ static void *act(void *arg)
 		if (below(&a, 4) == 0)
 			touch(&a);
 		if (below(&a, 8) == 0)
-			scan(ARENA, ARENA_END, "the arena", below(&a, 3) ? 0 : 1 + below(&a, 15));
+			scan(ARENA, ARENA_END, "the arena", below(&a, 3) ? 0 : 1 + below(&a, 63));
 	}
 	for (unsigned int i = 0; i < MAX_KIDS; i++)
 		if (a.kids[i])
@@ -793,7 +794,7 @@ static int drive(unsigned int workers, char **command, int words, const char *pa
 				started++;
 			}
 		usleep(100000 + step(&rng) % 400000);
-		if (step(&rng) % 8 == 0) {
+		if (step(&rng) % 12 == 0) {
 			/* One of them, or one and all of its children. */
 			pid = pids[step(&rng) % workers];
 			kill(step(&rng) % 2 ? pid : -pid, SIGKILL);
