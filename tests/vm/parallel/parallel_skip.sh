@@ -18,10 +18,9 @@ skipping() {
 	echo "$1" >$parameters/skip_hooks
 }
 
-sysctl -q vm.unprivileged_userfaultfd=1 debug.exception-trace=0
 mkdir -p /tmp/skip
 mount -t hpmmap -o size=64M,mode=1777 none /tmp/skip
-trap 'skipping 0; umount -l /tmp/skip; sysctl -q vm.unprivileged_userfaultfd=0 debug.exception-trace=1' EXIT
+trap 'skipping 0; umount -l /tmp/skip; sysctl -q debug.exception-trace=1' EXIT
 # Neither forks nor locked memory without end.
 ulimit -u 400 -c 0 -l 65536
 
@@ -35,9 +34,9 @@ strangers() {
 	MEMBER_ID=2002 as_member "$fuzzers/strangers" --seed $((seed + 1)) --seconds "$1" --workers 2 $board -- hpmmap run --strict -- &
 	started+=($!)
 }
-# Beside them; what it says of its own memory is forgotten.
+# Beside them, a third user; what a fuzzer says of its own memory is forgotten.
 beside() {
-	timeout --kill-after=5 60 "$@" >/tmp/beside.log 2>&1 || true
+	MEMBER_ID=2003 as_member timeout --kill-after=5 15 hpmmap run -- "$@" >/tmp/beside.log 2>&1 || true
 }
 nobody_saw() {
 	local pid
@@ -53,6 +52,7 @@ nobody_saw() {
 
 rounds=0
 until is_over; do
+	sysctl -q debug.exception-trace=0
 	for rate in 3 30 150; do
 		! is_over || break
 		echo "seed $seed, $rate of 1000"
@@ -63,11 +63,10 @@ until is_over; do
 	done
 	echo "seed $seed, beside fuzzers"
 	skipping 5
-	strangers 25
-	MEMBER_ID=2003
-	beside as_member hpmmap run -- "$fuzzers/space" --scarce --seed "$seed" --ops 60 --threads 2
-	beside as_member hpmmap run -- "$fuzzers/stale" --scarce --seed "$seed" --ops 300
-	beside as_member hpmmap run -- "$fuzzers/shared" --seed "$seed" --ops 100 --touchers 2 /tmp/skip
+	strangers 40
+	beside "$fuzzers/space" --scarce --seed "$seed" --ops 60 --threads 2
+	beside "$fuzzers/stale" --scarce --seed "$seed" --ops 300
+	beside "$fuzzers/shared" --seed "$seed" --ops 100 --touchers 2 /tmp/skip
 	rm -rf /tmp/skip/*
 	nobody_saw
 	if longer && ! is_over; then
