@@ -83,7 +83,7 @@ unit-rust:
 
 unit-python:
 	@scripts/setup python
-	$(PYTHON) -m pytest --quiet bench/tests tests/conformance tests/outside tests/unit
+	$(PYTHON) -m pytest --quiet bench/tests tests/conformance tests/model tests/outside tests/unit
 
 vm: tools guest-tests bench-tools modules
 	@scripts/setup guest

@@ -572,19 +572,21 @@ int hpmmap_entry_restore(struct hpmmap_ctx *ctx, unsigned long *slot,
 		ret = !!block->draft;
 		if (!vma || vma->vm_end <= start)
 			vma = find_vma(ctx->mm, start);
+		if (ret || !is_ordinary(ctx, vma, start))
+			goto rest;
 		/* Entries of one gigabyte follow each other. */
 		if (pmdp && (start & PUD_MASK) == (before & PUD_MASK))
 			pmdp += (start - before) >> SLOT_SHIFT;
 		else
 			pmdp = hpmmap_pgmap_pmd(ctx->mm, start);
 		before = start;
-		if (!ret && pmdp && is_ordinary(ctx, vma, start) &&
-		    hpmmap_pgmap_is_alone_2m(ctx->mm, pmdp, block->folio)) {
+		if (pmdp && hpmmap_pgmap_is_alone_2m(ctx->mm, pmdp, block->folio)) {
 			xas_clear_mark(&xas, SLOT_SHARED);
 			hpmmap_block_attach(block, ctx->file->f_mapping, xas.xa_index);
 			*flush |= hpmmap_pgmap_unprotect(vma, start, pmdp, block->folio);
 			continue;
 		}
+rest:
 		rest[(*nr)++] = xas.xa_index;
 		if (ret) {
 			++*slot;

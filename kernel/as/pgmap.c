@@ -272,17 +272,20 @@ bool hpmmap_pgmap_unprotect(struct vm_area_struct *vma, unsigned long addr,
 
 /*
  * Entries of a slot that refer to a folio; with the lock of its table held, or NULL in *ptlp where
- * there is none. Each has a reference as long as that is so.
+ * there is none. Each has a reference as long as that is so. Where nothing is mapped munmap(2) may
+ * be freeing the tables, and the entries before, with mmap_lock held for reading.
  */
 static unsigned int count_locked(struct mm_struct *mm, unsigned long slot,
 				 struct folio *folio, spinlock_t **ptlp)
 {
 	unsigned long addr = slot << SLOT_SHIFT, first = folio_pfn(folio);
-	pmd_t *pmdp = hpmmap_pgmap_pmd(mm, addr);
+	pmd_t *pmdp = NULL;
 	unsigned int i, nr = 0;
 	pte_t *ptep, pte;
 
 	*ptlp = NULL;
+	if (find_vma_intersection(mm, addr, addr + SLOT_SIZE))
+		pmdp = hpmmap_pgmap_pmd(mm, addr);
 	if (!pmdp)
 		return 0;
 	ptep = hpmmap_pgmap_table_lock(mm, pmdp, addr, ptlp);

@@ -30,6 +30,21 @@ void hpmmap_slot_zap(struct hpmmap_ctx *ctx, unsigned long slot)
 	}
 }
 
+/*
+ * Is a block mapped where one mapping covers all of its slot? Beside mappings munmap(2) may be
+ * about to remove entries: it does so with mmap_lock held for reading, and they have
+ * references meanwhile.
+ */
+static bool __maybe_unused is_left(struct mm_struct *mm, unsigned long slot,
+				   struct hpmmap_block *block)
+{
+	unsigned long start = slot << SLOT_SHIFT;
+	struct vm_area_struct *vma = vma_lookup(mm, start);
+
+	return block->folio && vma && vma->vm_end - SLOT_SIZE >= start &&
+	       hpmmap_pgmap_count(mm, slot, block->folio);
+}
+
 /**
  * hpmmap_slot_unmap() - no entry of a context's page tables maps the block of a slot
  * @ctx: the context, its lock and mmap_lock held
@@ -38,7 +53,8 @@ void hpmmap_slot_zap(struct hpmmap_ctx *ctx, unsigned long slot)
  *
  * Removal: the one place that makes sure of it, whichever mappings there are, those that
  * no hook has seen too. Each entry has a reference: where the module's own is the only
- * one, no entry need be looked for.
+ * one, no entry need be looked for. What munmap(2) is about to remove, of a mapping that is gone,
+ * stays until then: its reference keeps the block from its pool, and from being anybody's alone.
  */
 void hpmmap_slot_unmap(struct hpmmap_ctx *ctx, unsigned long slot,
 		       struct hpmmap_block *block)
@@ -47,7 +63,7 @@ void hpmmap_slot_unmap(struct hpmmap_ctx *ctx, unsigned long slot,
 	if (likely(hpmmap_block_idle(block)))
 		return;
 	hpmmap_slot_zap(ctx, slot);
-	HPMMAP_ASSERT(!block->folio || !hpmmap_pgmap_count(ctx->mm, slot, block->folio));
+	HPMMAP_ASSERT(!is_left(ctx->mm, slot, block));
 }
 
 /**

@@ -12,7 +12,8 @@ from suite import Item
 _NO_GUEST = (
     "*.md", ".ci/", ".gitignore", "LICENSE", "bench/tests/", "docs/", "integrations/slurm/", "packaging/",
     "scripts/check*", "scripts/changed", "scripts/floors", "scripts/install", "scripts/lint*", "scripts/matrix",
-    "scripts/mutants", "scripts/package", "tests/kdump/", "tests/mutants/", "tests/nodes/", "tests/unit/",
+    "scripts/mutants", "scripts/package", "tests/kdump/", "tests/model/", "tests/mutants/", "tests/nodes/",
+    "tests/unit/",
 )  # fmt: skip
 # Other parts of a check than guests, and whose they are.
 _PARTS = {
