@@ -37,6 +37,10 @@ MACHINES = {
     "icount": {"memory": "2G", "icount": True, "movable": "768M"},
     # More CPUs than many hosts have: one that loses its core does so anywhere.
     "parallel": {"memory": "4G", "cpus": 3, "parallel": True},
+    # The same for windows onto Linux's memory, which the debug kernel's check of page tables forbids.
+    "parallel-windows": {"memory": "4G", "cpus": 3, "parallel": True, "append": "page_table_check=off"},
+    # The same with the module's debug build.
+    "skipping": {"memory": "4G", "cpus": 3, "parallel": True, "append": "page_table_check=off", "debug": True},
 }
 # The clock of a guest that counts instructions leaps ahead whenever it waits for
 # the host, so its timeouts say little.
@@ -326,7 +330,10 @@ class GuestRun:
         )
         same_addresses = self.machine in _SAME_ADDRESSES and not is_debug_kernel(self.kver)
         options = {"append": "norandmaps"} if same_addresses else {}
-        guest = Guest(self.kver, module=self.module, **options, **MACHINES[self.machine])
+        machine = dict(MACHINES[self.machine])
+        debug = machine.pop("debug", False)
+        module = self.module or (BUILD / self.kver / "debug/hpmmap.ko" if debug else None)
+        guest = Guest(self.kver, module=module, **options, **machine)
         with self.log.open("a") as log:
             follower = _Follower(self._set, log)
             result = guest.run(

@@ -167,14 +167,49 @@ static inline void slow_munmap_end(struct slow_munmap *s)
 }
 
 /*
- * The low mapping grows over the target by the 32-bit entry. Returns 0, or an errno where that
- * is refused: then there is nothing to leak.
+ * Grows the low mapping over the target by the 32-bit entry. Another thread does it, which is there
+ * before the munmap stops: a call that waits for the munmap must not keep its monitor waiting.
  */
-static inline int grow_low(size_t len)
-{
-	long p = call32(CALL32_MREMAP, (uintptr_t)LOW, SLOT, SLOT + len, 0, 0);
+struct grower {
+	size_t len;
+	pthread_t thread;
+	volatile bool begin, done;
+	volatile int error;
+};
 
-	return p == (long)(uintptr_t)LOW ? 0 : p < 0 ? (int)-p : EFAULT;
+static inline void *grower_thread(void *arg)
+{
+	struct grower *g = arg;
+	long p;
+
+	while (!g->begin)
+		usleep(200);
+	p = call32(CALL32_MREMAP, (uintptr_t)LOW, SLOT, SLOT + g->len, 0, 0);
+	g->error = p == (long)(uintptr_t)LOW ? 0 : p < 0 ? (int)-p : EFAULT;
+	g->done = true;
+	return NULL;
+}
+
+static inline void grower_start(struct grower *g, const pthread_attr_t *attr)
+{
+	if (pthread_create(&g->thread, attr, grower_thread, g))
+		errx(2, "pthread_create");
+}
+
+/* Returns 0, EAGAIN where the call waits for the munmap, or why it is refused: nothing can leak then. */
+static inline int grower_grow(struct grower *g)
+{
+	double end = now() + 1;
+
+	g->begin = true;
+	while (!g->done && now() < end)
+		usleep(200);
+	return g->done ? g->error : EAGAIN;
+}
+
+static inline void grower_end(struct grower *g)
+{
+	pthread_join(g->thread, NULL);
 }
 
 #endif

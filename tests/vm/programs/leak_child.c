@@ -61,6 +61,7 @@ static uint64_t forged(unsigned int trial)
 static void child(unsigned int trial, bool late)
 {
 	struct slow_munmap s = { .len = LEN };
+	struct grower g = { .len = LEN };
 	uint64_t sum = 0;
 
 	if (syscall(SYS_setresgid, NOBODY, NOBODY, NOBODY) || syscall(SYS_setresuid, NOBODY, NOBODY, NOBODY)) {
@@ -68,13 +69,15 @@ static void child(unsigned int trial, bool late)
 		if (errno != EPERM)
 			err(2, "setresuid");
 	}
+	grower_start(&g, NULL);
 	slow_munmap_begin(&s, NULL);
-	board->error = grow_low(LEN);
+	board->error = grower_grow(&g);
 	if (!board->error)
 		for (unsigned int i = 0; i < SLOTS; i++)
 			sum += *word(i, 1);
 	slow_munmap_go_on(&s);
 	slow_munmap_end(&s);
+	grower_end(&g);
 	board->step = GONE;
 	wait_for(WRITTEN);
 	if (!board->error) {

@@ -200,6 +200,7 @@ static void trial(unsigned int n, struct result *r)
 {
 	size_t len = (16 + n % (SLOTS_MOST - 15)) * SLOT;
 	struct slow_munmap s = { .len = len };
+	struct grower g = { .len = len };
 	int go[2], status;
 	pthread_attr_t others;
 	unsigned long foreign;
@@ -230,9 +231,10 @@ static void trial(unsigned int n, struct result *r)
 	close(go[0]);
 	pthread_attr_init(&others);
 	pin(&others, false);
+	grower_start(&g, &others);
 	slow_munmap_begin(&s, &others);
 	r->trials++;
-	r->refused = grow_low(len);
+	r->refused = grower_grow(&g);
 	if (!r->refused) {
 		r->grown++;
 		cut(len, n % 2);
@@ -245,6 +247,7 @@ static void trial(unsigned int n, struct result *r)
 	r->mapped += !r->refused && now() < end;
 	slow_munmap_go_on(&s);
 	slow_munmap_end(&s);
+	grower_end(&g);
 	if (!r->refused && now() < end)
 		r->raced += count_mapped(len) < len / SLOT;
 	spinning = false;
