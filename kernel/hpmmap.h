@@ -39,6 +39,7 @@
  *	clean		of a free block: all of it is zero
  *	soiled		free blocks that nobody has zeroed yet, to be zeroed by
  *			the thread of their node
+ *	owed		by a user: blocks that its processes gave up unclean
  *	to launder	to zero free blocks
  *	shared		in several stores, since a fork; nobody may change it
  *	pinned		somebody but page tables refers to it

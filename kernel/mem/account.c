@@ -327,6 +327,17 @@ unsigned long hpmmap_account_room(struct hpmmap_account *account)
 	return room;
 }
 
+/* The least of its limits, in blocks. */
+unsigned long hpmmap_account_limit(const struct hpmmap_account *account)
+{
+	unsigned long limit = ULONG_MAX;
+	struct hpmmap_payer *p;
+
+	for_each_payer(account, p)
+		limit = min(limit, hpmmap_payer_limit(p));
+	return limit;
+}
+
 /* Does an account's memory count for a payer? */
 bool hpmmap_account_counts_for(struct hpmmap_account *account,
 			       struct hpmmap_payer *payer)

@@ -42,6 +42,7 @@ void hpmmap_account_uncharge(struct hpmmap_account *account, unsigned long nr);
 struct hpmmap_payer *hpmmap_account_full(struct hpmmap_account *account,
 					 unsigned long nr);
 unsigned long hpmmap_account_room(struct hpmmap_account *account);
+unsigned long hpmmap_account_limit(const struct hpmmap_account *account);
 bool hpmmap_account_counts_for(struct hpmmap_account *account,
 			       struct hpmmap_payer *payer);
 kuid_t hpmmap_account_uid(const struct hpmmap_account *account);

@@ -2,8 +2,9 @@
 /*
  * Handing out blocks, and taking them back.
  *
- * Clean blocks are handed out first. Before a request fails, those who may hold
- * what nobody needs are asked to give it back: the reclaimer, as shrinkers are.
+ * Clean blocks are handed out first, unless the user has left too many that are
+ * not. Before a request fails, those who may hold what nobody needs are asked to
+ * give it back: the reclaimer, as shrinkers are.
  */
 #include <linux/list.h>
 #include <linux/log2.h>
@@ -95,37 +96,70 @@ static unsigned long take_run(struct pool_node *pn, struct hpmmap_account *accou
 }
 
 /*
- * The largest run of at most @nr free blocks: of clean ones, unless a @large
- * job can have a gigabyte only of others. Returns its order, or -1.
+ * Has a user, who owes so much, made blocks unclean that others need clean: more than it
+ * may hold, or some where half of what is free is not clean, and not to be so soon?
  */
-static int run_alloc(struct pool_node *pn, bool large, unsigned long nr,
-		     unsigned long *unit)
+static bool soils_too_much(const struct pool_node *pn, unsigned int owed,
+			   const struct hpmmap_account *account)
 {
-	int any = hpmmap_buddy_largest(&pn->buddy);
-	int clean = hpmmap_buddy_largest(&pn->clean);
-	int most = min_t(int, ilog2(nr), LARGE_ORDER), order;
+	return owed &&
+	       (nr_unclean(pn) > pn->buddy.nr_free / 2 + pn->nr_soiled ||
+		owed > hpmmap_account_limit(account));
+}
+
+/* A user gets blocks that are not clean, and zeroes them. */
+static void owed_pay(struct pool_node *pn, unsigned int *owed, unsigned long nr)
+{
+	nr = min_t(unsigned long, nr, *owed);
+	*owed -= nr;
+	pn->nr_owed -= nr;
+	owed_trim(pn);
+}
+
+/*
+ * The largest run of at most @nr free blocks, and how many there are: of clean ones, unless
+ * the user soils too much, or a large job that has soiled no gigabyte finds a whole one
+ * only of others.
+ */
+static unsigned long run_alloc(struct pool_node *pn,
+			       const struct hpmmap_request *req,
+			       unsigned long nr, unsigned long *unit)
+{
+	unsigned int *owed = owed_of(pn, req->account);
+	int most = min_t(int, ilog2(nr), LARGE_ORDER), any, clean, order;
 	unsigned long i;
 
 	lockdep_assert_held(&pn->lock);
+	if (pn->clean.nr_free && soils_too_much(pn, *owed, req->account)) {
+		i = unclean_take(pn, min_t(unsigned long, nr, *owed), unit);
+		owed_pay(pn, owed, i);
+		if (i)
+			return i;
+	}
+	any = hpmmap_buddy_largest(&pn->buddy);
+	clean = hpmmap_buddy_largest(&pn->clean);
 	if (any < 0)
-		return -1;
-	if (clean >= 0 && !(large && most == LARGE_ORDER && any > clean)) {
+		return 0;
+	if (clean >= 0 &&
+	    (!req->large || most < LARGE_ORDER || any == clean ||
+	     *owed >= pn->nr_soiled + (1UL << LARGE_ORDER))) {
 		order = min(clean, most);
 		hpmmap_buddy_alloc(&pn->clean, order, unit);
 		hpmmap_buddy_take(&pn->buddy, *unit, order);
-		return order;
+		return 1UL << order;
 	}
 	order = min(any, most);
+	nr = nr_unclean(pn);
 	hpmmap_buddy_alloc(&pn->buddy, order, unit);
 	if (clean >= 0)
 		for (i = 0; i < 1UL << order; i++)
 			hpmmap_buddy_take(&pn->clean, *unit + i, 0);
-	return order;
+	owed_pay(pn, owed, nr - nr_unclean(pn));
+	return 1UL << order;
 }
 
 /*
- * Up to @nr blocks of one node in as few runs as possible, clean ones first;
- * returns how many.
+ * Up to @nr blocks of one node in as few runs as possible; returns how many.
  */
 static unsigned long node_alloc(int nid, struct hpmmap_request *req,
 				unsigned long nr, struct list_head *out)
@@ -138,15 +172,16 @@ static unsigned long node_alloc(int nid, struct hpmmap_request *req,
 		return 0;
 	spin_lock(&pn->lock);
 	while (got < nr) {
-		int order = run_alloc(pn, req->large, nr - got, &unit);
+		unsigned long n = run_alloc(pn, req, nr - got, &unit);
 
-		if (order < 0)
+		if (!n)
 			break;
-		got += take_run(pn, req->account, unit, 1UL << order, out);
-		if (order == LARGE_ORDER)
+		got += take_run(pn, req->account, unit, n, out);
+		if (n == 1UL << LARGE_ORDER)
 			req->nr_large++;
 		cond_resched_lock(&pn->lock);
 	}
+	zeroer_hurry(pn);
 	spin_unlock(&pn->lock);
 	hpmmap_pool_count_mapped(nid, got);
 	return got;
@@ -435,18 +470,22 @@ struct hpmmap_block *hpmmap_pool_alloc_more(struct hpmmap_account *account,
  * @account: that of the other, which is given up next, so that no limit is in the way
  * @nid: the node it has to lie on
  *
- * Return: the block, all of it stale, or NULL where there is none.
+ * Return: the block, all of it stale, or NULL where there is none, or the user soils
+ * too much.
  */
 struct hpmmap_block *hpmmap_pool_alloc_clean(struct hpmmap_account *account,
 					     int nid)
 {
+	struct hpmmap_request req = { .account = account };
 	struct pool_node *pn = pool_node_find(nid);
 	struct hpmmap_block *block;
 	unsigned long unit;
 	LIST_HEAD(one);
 
 	spin_lock(&pn->lock);
-	if (pn->clean.nr_free && !run_alloc(pn, false, 1, &unit))
+	if (pn->clean.nr_free &&
+	    !soils_too_much(pn, *owed_of(pn, account), account) &&
+	    run_alloc(pn, &req, 1, &unit))
 		take_run(pn, account, unit, 1, &one);
 	spin_unlock(&pn->lock);
 	block = list_first_entry_or_null(&one, struct hpmmap_block, link);
@@ -538,6 +577,7 @@ static void run_free(struct hpmmap_block *first, unsigned long nr)
 {
 	struct pool_node *pn = pool_node_find(first->nid);
 	struct hpmmap_account *account = first->account;
+	unsigned int *owed = owed_of(pn, account);
 	unsigned long i;
 
 	hpmmap_account_uncharge(account, nr);
@@ -557,10 +597,14 @@ static void run_free(struct hpmmap_block *first, unsigned long nr)
 		return;
 	}
 	hpmmap_buddy_free_range(&pn->buddy, unit_of(first), nr);
-	if (first->zeroed)
+	if (first->zeroed) {
 		hpmmap_buddy_free_range(&pn->clean, unit_of(first), nr);
-	else
+	} else {
 		list_move(&chunk_of(pn, unit_of(first))->link, &pn->chunks);
+		*owed += nr;
+		pn->nr_owed += nr;
+		zeroer_hurry(pn);
+	}
 	spin_unlock(&pn->lock);
 }
 

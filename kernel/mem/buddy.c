@@ -381,6 +381,37 @@ int hpmmap_buddy_alloc(struct hpmmap_buddy *b, unsigned int order,
 	return 0;
 }
 
+/**
+ * hpmmap_buddy_alloc_unlike - allocate units that are not free in another allocator
+ * @b: the allocator
+ * @chunk: one of its chunks
+ * @other: the chunk of that number in the other allocator
+ * @nr: number of units, at most
+ * @unit: out: the first one; only written on success
+ *
+ * Return: how many there are from @unit on, or 0 if no unit of the chunk is one.
+ */
+unsigned int hpmmap_buddy_alloc_unlike(struct hpmmap_buddy *b,
+				       struct hpmmap_buddy_chunk *chunk,
+				       const struct hpmmap_buddy_chunk *other,
+				       unsigned int nr, unsigned long *unit)
+{
+	const u8 *free = &chunk->tree[CHUNK_UNITS];
+	const u8 *not = &other->tree[CHUNK_UNITS];
+	unsigned int first = 0, end;
+
+	while (first < CHUNK_UNITS && free[first] <= not[first])
+		first++;
+	for (end = first; end < CHUNK_UNITS && end - first < nr; end++)
+		if (free[end] <= not[end])
+			break;
+	if (end == first)
+		return 0;
+	chunk_set_free(b, chunk, first, end - first, false);
+	*unit = chunk->nr * CHUNK_UNITS + first;
+	return end - first;
+}
+
 /* A block is a range within a chunk. */
 static bool block_valid(unsigned long unit, unsigned int order)
 {

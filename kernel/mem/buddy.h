@@ -100,6 +100,10 @@ int hpmmap_buddy_remove(struct hpmmap_buddy *b, unsigned long unit,
 
 int hpmmap_buddy_alloc(struct hpmmap_buddy *b, unsigned int order,
 		       unsigned long *unit);
+unsigned int hpmmap_buddy_alloc_unlike(struct hpmmap_buddy *b,
+				       struct hpmmap_buddy_chunk *chunk,
+				       const struct hpmmap_buddy_chunk *other,
+				       unsigned int nr, unsigned long *unit);
 int hpmmap_buddy_take(struct hpmmap_buddy *b, unsigned long unit,
 		      unsigned int order);
 int hpmmap_buddy_free(struct hpmmap_buddy *b, unsigned long unit,

@@ -3,17 +3,22 @@
 #ifndef _HPMMAP_MEM_NODE_H
 #define _HPMMAP_MEM_NODE_H
 
+#include <linux/hash.h>
 #include <linux/kobject.h>
 #include <linux/list.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
 
 #include "hpmmap.h"
+#include "mem/account.h"
 #include "mem/block.h"
 #include "mem/buddy.h"
 #include "mem/pool.h"
 
 #define CHUNK_SECTIONS (HPMMAP_BUDDY_CHUNK_UNITS / SECTION_BLOCKS)
+
+/* Users are told apart by so many bits of their ID. */
+#define OWED_BITS 8
 
 /**
  * struct pool_chunk - one GB of physical memory
@@ -23,7 +28,6 @@
  * @nr_sections: sections of it that are in the pool
  * @pinned: blocks of each section that are pinned
  * @out: those that are free, and out of the allocator
- * @scan: where the search for a block that is not clean goes on
  * @blocks: its blocks; those of sections not in the pool are zero
  */
 struct pool_chunk {
@@ -33,7 +37,6 @@ struct pool_chunk {
 	unsigned int nr_sections;
 	unsigned int pinned[CHUNK_SECTIONS];
 	unsigned int out[CHUNK_SECTIONS];
-	unsigned int scan;
 	struct hpmmap_block blocks[HPMMAP_BUDDY_CHUNK_UNITS];
 };
 
@@ -49,6 +52,10 @@ struct pool_chunk {
  * @nr_pinned: blocks that are pinned
  * @nr_out: free blocks that are out of the allocator, being zeroed
  * @nr_soiled: free blocks that are not clean and that @zeroer should zero
+ * @hurry: @zeroer is to add to @nr_soiled what live processes gave up
+ * @owed: by user, blocks that its processes gave up and that were not clean, as far as
+ *	nobody has zeroed them
+ * @nr_owed: all of those; no more than there are free blocks that are not clean
  * @zeroer: thread of the node; there while there is memory. Protected by
  *	hpmmap_pool_mutex.
  * @work: it waits here
@@ -64,6 +71,9 @@ struct pool_node {
 	unsigned long nr_pinned;
 	unsigned long nr_out;
 	unsigned long nr_soiled;
+	bool hurry;
+	unsigned int owed[1 << OWED_BITS];
+	unsigned long nr_owed;
 	struct task_struct *zeroer;
 	wait_queue_head_t work;
 	struct kobject kobj;
@@ -128,6 +138,24 @@ static inline struct pool_node *pool_node_find(int nid)
 	return smp_load_acquire(&pool_nodes[nid]);
 }
 
+/* Free blocks that are not clean. */
+static inline unsigned long nr_unclean(const struct pool_node *pn)
+{
+	return pn->buddy.nr_free - pn->clean.nr_free;
+}
+
+/* What the user of an account owes; others may share it, which costs them no more. */
+static inline unsigned int *owed_of(struct pool_node *pn,
+				    const struct hpmmap_account *account)
+{
+	return &pn->owed[hash_32(__kuid_val(hpmmap_account_uid(account)),
+				 OWED_BITS)];
+}
+
+unsigned int unclean_take(struct pool_node *pn, unsigned long nr,
+			  unsigned long *unit);
+void owed_trim(struct pool_node *pn);
+void zeroer_hurry(struct pool_node *pn);
 int zeroer_start(struct pool_node *pn, int nid);
 void zeroer_stop(struct pool_node *pn);
 

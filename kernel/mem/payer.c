@@ -245,7 +245,8 @@ kuid_t hpmmap_charged_uid(void)
 	return uid;
 }
 
-static unsigned long payer_limit(struct hpmmap_payer *p)
+/* In blocks. */
+unsigned long hpmmap_payer_limit(const struct hpmmap_payer *p)
 {
 	unsigned long limit = READ_ONCE(p->limit);
 
@@ -255,7 +256,7 @@ static unsigned long payer_limit(struct hpmmap_payer *p)
 /* How many more blocks it may hold, as far as its own limit goes. */
 unsigned long hpmmap_payer_room(struct hpmmap_payer *p)
 {
-	unsigned long limit = payer_limit(p);
+	unsigned long limit = hpmmap_payer_limit(p);
 	unsigned long held = atomic_long_read(&p->held);
 
 	return limit - min(held, limit);
@@ -264,7 +265,7 @@ unsigned long hpmmap_payer_room(struct hpmmap_payer *p)
 /* Blocks count for it, unless its limit is in the way. */
 bool hpmmap_payer_charge(struct hpmmap_payer *p, unsigned long nr)
 {
-	unsigned long limit = payer_limit(p);
+	unsigned long limit = hpmmap_payer_limit(p);
 	long held = atomic_long_read(&p->held);
 
 	do {
@@ -464,7 +465,7 @@ static void list_payer(struct listing *list, struct hpmmap_payer *p)
 	} else {
 		entry->uid = from_kuid(&init_user_ns, p->uid);
 	}
-	entry->limit_bytes = limit_bytes(payer_limit(p));
+	entry->limit_bytes = limit_bytes(hpmmap_payer_limit(p));
 	entry->held_bytes = (u64)atomic_long_read(&p->held) << SLOT_SHIFT;
 	entry_fill(entry, &p->rule);
 }

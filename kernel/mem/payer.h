@@ -67,6 +67,7 @@ struct hpmmap_payer *hpmmap_payer_get(kuid_t uid, struct cgroup *cgroup,
 				      struct hpmmap_payer *parent);
 struct hpmmap_payer *hpmmap_payer_get_group(struct cgroup *cgroup);
 void hpmmap_payer_put(struct hpmmap_payer *p);
+unsigned long hpmmap_payer_limit(const struct hpmmap_payer *p);
 unsigned long hpmmap_payer_room(struct hpmmap_payer *p);
 bool hpmmap_payer_charge(struct hpmmap_payer *p, unsigned long nr);
 enum hpmmap_limited hpmmap_payer_kind(struct hpmmap_payer *payer, u64 *id);

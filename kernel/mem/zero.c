@@ -4,8 +4,9 @@
  *
  * A free block is clean if all of it is zero. Others are zeroed by who adds
  * memory, or by a thread of the node, of the lowest priority: those that
- * processes left which are gone, and did not zero themselves. Where only such are
- * left, who gets one zeroes it.
+ * processes left which are gone, and did not zero themselves, and where clean ones
+ * are short those of live processes. Who gets one that is not clean zeroes it: the
+ * user who soils too many (see alloc.c), and everybody where no clean one is left.
  */
 #include <linux/kthread.h>
 #include <linux/sched/isolation.h>
@@ -23,103 +24,112 @@
 /* Blocks that are out of the allocator to be zeroed, for one caller. */
 #define LAUNDER_BATCH 16
 
+/* How long clean blocks are short before the thread does something about it. */
+#define SHORT_TICKS HZ
+
 /* While this is not 0, no free block leaves the allocator to be zeroed. */
 static atomic_t launder_stops;
 /* For who waits until those that have left are back. */
 static DECLARE_WAIT_QUEUE_HEAD(launder_wait);
 
-static bool chunk_has_unclean(struct pool_node *pn, struct pool_chunk *chunk)
-{
-	unsigned long unit = chunk->buddy.nr * HPMMAP_BUDDY_CHUNK_UNITS;
-
-	return hpmmap_buddy_count_free(&pn->buddy, unit,
-				       HPMMAP_BUDDY_CHUNK_UNITS) !=
-	       hpmmap_buddy_count_free(&pn->clean, unit,
-				       HPMMAP_BUDDY_CHUNK_UNITS);
-}
-
-/* Up to @nr free blocks of one chunk that are not clean, out of the allocator. */
-static unsigned int chunk_take_unclean(struct pool_node *pn,
-				     struct pool_chunk *chunk, unsigned int nr,
-				     struct hpmmap_block **out)
-{
-	unsigned long first = chunk->buddy.nr * HPMMAP_BUDDY_CHUNK_UNITS;
-	unsigned int got = 0, looks;
-
-	lockdep_assert_held(&pn->lock);
-	for (looks = HPMMAP_BUDDY_CHUNK_UNITS; looks && got < nr; looks--) {
-		unsigned int i = chunk->scan++ % HPMMAP_BUDDY_CHUNK_UNITS;
-
-		if (!hpmmap_buddy_is_free(&pn->buddy, first + i) ||
-		    hpmmap_buddy_is_free(&pn->clean, first + i))
-			continue;
-		hpmmap_buddy_take(&pn->buddy, first + i, 0);
-		++*out_of(pn, first + i);
-		out[got++] = &chunk->blocks[i];
-	}
-	return got;
-}
-
-/*
- * Up to @nr free blocks that are not clean, out of the allocator; with
- * @soiled_only no more than processes left that are gone.
+/**
+ * unclean_take() - take blocks that are free and not clean out of the allocator
+ * @pn: the pool, its lock held; it may be released for a moment
+ * @nr: how many, at most
+ * @unit: out: the first one
+ *
+ * Return: how many follow each other there; 0 if there is none, or somebody needs all
+ * that are free in the allocator.
  */
-static unsigned int unclean_take(struct pool_node *pn, unsigned int nr,
-			       bool soiled_only, struct hpmmap_block **out)
+unsigned int unclean_take(struct pool_node *pn, unsigned long nr,
+			  unsigned long *unit)
 {
 	struct pool_chunk *chunk;
-	unsigned int got = 0;
+	unsigned int got;
 
-	spin_lock(&pn->lock);
-	while (!atomic_read(&launder_stops)) {
-		unsigned long unclean = pn->buddy.nr_free - pn->clean.nr_free;
-
-		/* Some may have been handed out meanwhile. */
-		pn->nr_soiled = min(pn->nr_soiled, unclean);
-		if (soiled_only)
-			nr = min_t(unsigned long, nr, pn->nr_soiled);
-		if (!nr || !unclean)
-			break;
+	lockdep_assert_held(&pn->lock);
+	while (nr_unclean(pn) && !atomic_read(&launder_stops)) {
 		chunk = list_first_entry(&pn->chunks, struct pool_chunk, link);
-		if (chunk_has_unclean(pn, chunk)) {
-			got = chunk_take_unclean(pn, chunk, nr, out);
-			pn->nr_soiled -= min_t(unsigned long, got,
-					       pn->nr_soiled);
-			pn->nr_out += got;
-			break;
-		}
+		got = hpmmap_buddy_alloc_unlike(&pn->buddy, &chunk->buddy,
+						&chunk->clean, nr, unit);
+		if (got)
+			return got;
 		list_move_tail(&chunk->link, &pn->chunks);
 		cond_resched_lock(&pn->lock);
 	}
+	return 0;
+}
+
+/* No more is owed than there is: those who owe most need not pay what others did. */
+void owed_trim(struct pool_node *pn)
+{
+	unsigned int i, most, nr;
+
+	lockdep_assert_held(&pn->lock);
+	while (pn->nr_owed > nr_unclean(pn)) {
+		for (i = most = 0; i < ARRAY_SIZE(pn->owed); i++)
+			if (pn->owed[i] > pn->owed[most])
+				most = i;
+		nr = min_t(unsigned long, pn->owed[most],
+			   pn->nr_owed - nr_unclean(pn));
+		pn->owed[most] -= nr;
+		pn->nr_owed -= nr;
+	}
+}
+
+/*
+ * Free blocks to be zeroed that follow each other, out of the allocator; with
+ * @soiled_only no more than are the thread's. Returns how many.
+ */
+static unsigned int launder_take(struct pool_node *pn, unsigned long nr,
+				 bool soiled_only, struct hpmmap_block **first)
+{
+	unsigned int got = 0, i;
+	unsigned long unit;
+
+	spin_lock(&pn->lock);
+	/* Some may have been handed out meanwhile. */
+	pn->nr_soiled = min(pn->nr_soiled, nr_unclean(pn));
+	if (soiled_only)
+		nr = min(nr, pn->nr_soiled);
+	if (nr)
+		got = unclean_take(pn, nr, &unit);
+	if (got)
+		*first = block_of(pn, unit);
+	pn->nr_soiled -= min_t(unsigned long, got, pn->nr_soiled);
+	pn->nr_out += got;
+	for (i = 0; i < got; i++)
+		++*out_of(pn, unit + i);
+	owed_trim(pn);
 	spin_unlock(&pn->lock);
 	return got;
 }
 
-static unsigned int launder(struct pool_node *pn, unsigned int nr,
+static unsigned int launder(struct pool_node *pn, unsigned long nr,
 			    bool soiled_only)
 {
-	struct hpmmap_block *blocks[LAUNDER_BATCH];
+	struct hpmmap_block *blocks;
 	unsigned int n, i;
 
-	n = unclean_take(pn, min_t(unsigned int, nr, LAUNDER_BATCH), soiled_only,
-		       blocks);
+	n = launder_take(pn, min_t(unsigned long, nr, LAUNDER_BATCH),
+			 soiled_only, &blocks);
 	if (!n)
 		return 0;
 	for (i = 0; i < n; i++) {
-		hpmmap_block_zero(blocks[i]);
-		blocks[i]->zeroed = true;
+		hpmmap_block_zero(&blocks[i]);
+		blocks[i].zeroed = true;
 	}
-	trace_hpmmap_zero(blocks[0]->nid, n);
+	trace_hpmmap_zero(blocks->nid, n);
 	spin_lock(&pn->lock);
 	for (i = 0; i < n; i++) {
-		--*out_of(pn, unit_of(blocks[i]));
+		--*out_of(pn, unit_of(&blocks[i]));
 		/* Of an error somebody has learned meanwhile. */
-		if (unlikely(blocks[i]->bad)) {
-			block_retire(pn, blocks[i]);
+		if (unlikely(blocks[i].bad)) {
+			block_retire(pn, &blocks[i]);
 			continue;
 		}
-		hpmmap_buddy_free(&pn->buddy, unit_of(blocks[i]), 0);
-		hpmmap_buddy_free(&pn->clean, unit_of(blocks[i]), 0);
+		hpmmap_buddy_free(&pn->buddy, unit_of(&blocks[i]), 0);
+		hpmmap_buddy_free(&pn->clean, unit_of(&blocks[i]), 0);
 	}
 	/* Pairs with count_to_come(): free before it is not out. */
 	smp_wmb();
@@ -142,8 +152,7 @@ void hpmmap_pool_launder(int nid, unsigned long nr)
 	struct pool_node *pn = pool_node_find(nid);
 
 	while (nr && !fatal_signal_pending(current)) {
-		unsigned int n = launder(pn, min(nr, (unsigned long)UINT_MAX),
-					 false);
+		unsigned int n = launder(pn, nr, false);
 
 		if (!n)
 			break;
@@ -235,9 +244,38 @@ void hpmmap_pool_launder_go(void)
 	}
 }
 
-static bool zeroer_has_work(struct pool_node *pn)
+/* Of all that is free less than a quarter is clean, and it is worth the while. */
+static bool is_short(const struct pool_node *pn)
 {
-	return READ_ONCE(pn->nr_soiled) && !atomic_read(&launder_stops);
+	return pn->clean.nr_free < pn->buddy.nr_free / 4 &&
+	       nr_unclean(pn) > pn->buddy.nr_total / 8;
+}
+
+/* Blocks have been taken or given up: are clean ones short? */
+void zeroer_hurry(struct pool_node *pn)
+{
+	lockdep_assert_held(&pn->lock);
+	if (likely(!is_short(pn)) || pn->hurry)
+		return;
+	pn->hurry = true;
+	wake_up(&pn->work);
+}
+
+static bool zeroer_has_soiled(struct pool_node *pn)
+{
+	return READ_ONCE(pn->nr_soiled) || kthread_should_stop();
+}
+
+/* Live processes gave up much. They may be about to take it again. */
+static void zeroer_wait(struct pool_node *pn)
+{
+	wait_event_idle_timeout(pn->work, zeroer_has_soiled(pn), SHORT_TICKS);
+	spin_lock(&pn->lock);
+	pn->hurry = false;
+	if (is_short(pn))
+		pn->nr_soiled = max(pn->nr_soiled,
+				    nr_unclean(pn) - pn->buddy.nr_free / 2);
+	spin_unlock(&pn->lock);
 }
 
 /* Block by block, so that an allocation finds all the others. */
@@ -247,8 +285,12 @@ static int zeroer_fn(void *data)
 
 	set_user_nice(current, MAX_NICE);
 	while (!kthread_should_stop()) {
-		wait_event_idle(pn->work, zeroer_has_work(pn) ||
-					  kthread_should_stop());
+		wait_event_idle(pn->work,
+				(!atomic_read(&launder_stops) &&
+				 (zeroer_has_soiled(pn) || READ_ONCE(pn->hurry))) ||
+				kthread_should_stop());
+		if (READ_ONCE(pn->hurry))
+			zeroer_wait(pn);
 		launder(pn, 1, true);
 		cond_resched();
 	}

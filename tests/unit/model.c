@@ -199,7 +199,8 @@ static bool compare_result(struct model *m, enum model_op op, int err,
 {
 	static const char * const name[MODEL_NR_OPS] = {
 		"chunk_insert", "chunk_remove", "add", "remove", "alloc",
-		"free", "free", "count_free"
+		"alloc_unlike", "free", "free", "take", "free_range",
+		"count_free"
 	};
 
 	if (err != expected)
@@ -410,6 +411,41 @@ static bool step_alloc(struct model *m)
 	return true;
 }
 
+/* The other chunk has some of the free units, as the tree of clean blocks has. */
+static bool step_alloc_unlike(struct model *m)
+{
+	unsigned int nr = 1 + pick(m, 2 * UNITS), one_in = 1 + pick(m, 4);
+	int i = pick(m, MODEL_CHUNKS);
+	struct hpmmap_buddy_chunk other;
+	unsigned char *state = m->state[i];
+	unsigned int first = 0, n = 0, got;
+	unsigned long unit = -1UL;
+
+	if (!m->chunk[i])
+		return true;
+	memset(&other, 0, sizeof(other));
+	for (unsigned int u = 0; u < UNITS; u++)
+		other.tree[UNITS + u] = state[u] == FREE && !pick(m, one_in);
+	for (unsigned int u = 0; u < UNITS && n < nr; u++) {
+		if (state[u] == FREE && !other.tree[UNITS + u]) {
+			if (!n++)
+				first = u;
+			state[u] = USED;
+		} else if (n) {
+			break;
+		}
+	}
+	got = hpmmap_buddy_alloc_unlike(&m->buddy, m->chunk[i], &other, nr,
+					&unit);
+	if (got != n)
+		return fail(m, "alloc_unlike(%u) gives %u, model: %u", nr, got, n);
+	if (unit != (n ? chunk_nr[i] * UNITS + first : -1UL))
+		return fail(m, "alloc_unlike(%u): unit %lu of chunk %lu, model: %u",
+			    nr, unit, chunk_nr[i], first);
+	return compare_result(m, MODEL_ALLOC_UNLIKE, n ? 0 : -ENOMEM,
+			      n ? 0 : -ENOMEM, nr, 0);
+}
+
 static bool free_block(struct model *m, enum model_op op, unsigned long unit,
 		       unsigned int order)
 {
@@ -549,8 +585,8 @@ bool model_step(struct model *m, enum model_op op)
 {
 	static bool (* const step[MODEL_NR_OPS])(struct model *m) = {
 		step_chunk_insert, step_chunk_remove, step_add, step_remove,
-		step_alloc, step_free, step_free_any, step_take,
-		step_free_range, step_count
+		step_alloc, step_alloc_unlike, step_free, step_free_any,
+		step_take, step_free_range, step_count
 	};
 
 	return step[op](m) && compare_counters(m);

@@ -18,6 +18,7 @@ enum model_op {
 	MODEL_ADD,
 	MODEL_REMOVE,
 	MODEL_ALLOC,
+	MODEL_ALLOC_UNLIKE,
 	MODEL_FREE,		/* units that are allocated */
 	MODEL_FREE_ANY,		/* any block, in any state */
 	MODEL_TAKE,

@@ -522,6 +522,35 @@ static void free_refuses_free_units(void **state)
 	assert_refused(f, -EINVAL, hpmmap_buddy_free(&f->b, 6, 1));
 }
 
+static void alloc_unlike_spares_what_the_other_has(void **state)
+{
+	struct hpmmap_buddy_chunk other = { 0 };
+	struct fixture *f = *state;
+	struct hpmmap_buddy_chunk *chunk;
+	unsigned long unit = 0;
+
+	add(f, UNITS, UNITS);
+	chunk = hpmmap_buddy_chunk_find(&f->b, UNITS);
+	memset(&other.tree[UNITS], 1, UNITS);
+	assert_int_equal(hpmmap_buddy_alloc_unlike(&f->b, chunk, &other, UNITS, &unit), 0);
+	assert_int_equal(unit, 0);
+	memset(&other.tree[UNITS + 5], 0, 3);
+	other.tree[UNITS + 9] = 0;
+	assert_int_equal(hpmmap_buddy_alloc_unlike(&f->b, chunk, &other, 2, &unit), 2);
+	assert_int_equal(unit, UNITS + 5);
+	assert_int_equal(hpmmap_buddy_alloc_unlike(&f->b, chunk, &other, UNITS, &unit), 1);
+	assert_int_equal(unit, UNITS + 7);
+	assert_int_equal(hpmmap_buddy_alloc_unlike(&f->b, chunk, &other, UNITS, &unit), 1);
+	assert_int_equal(unit, UNITS + 9);
+	assert_int_equal(f->b.nr_free, UNITS - 4);
+	assert_int_equal(hpmmap_buddy_free_range(&f->b, UNITS + 5, 3), 0);
+	give_back(f, UNITS + 9, 0);
+	memset(&other.tree[UNITS], 0, UNITS);
+	assert_int_equal(hpmmap_buddy_alloc_unlike(&f->b, chunk, &other, -1U, &unit), UNITS);
+	assert_int_equal(unit, UNITS);
+	assert_int_equal(f->b.nr_free, 0);
+}
+
 static void take_gives_the_block_that_was_named(void **state)
 {
 	struct fixture *f = *state;
@@ -698,14 +727,14 @@ static unsigned long random_seed(void)
  */
 static const unsigned char weight[][MODEL_NR_OPS] = {
 	/*
-	 * insert, remove chunk, add, remove, alloc, free, free any, take,
-	 * free range, count
+	 * insert, remove chunk, add, remove, alloc, alloc unlike, free,
+	 * free any, take, free range, count
 	 */
-	{  2,  1,  8,  4, 10, 10, 4, 10, 4, 4 },
-	{  4,  0, 16,  0, 30,  4, 2, 20, 1, 2 },
-	{  0,  2,  0,  8,  4, 30, 2,  2, 8, 2 },
-	{  1, 10,  0, 40,  2, 20, 2,  1, 8, 2 },
-	{  4,  0, 30,  0,  1, 30, 0,  1, 8, 2 },
+	{  2,  1,  8,  4, 10, 4, 10, 4, 10, 4, 4 },
+	{  4,  0, 16,  0, 30, 2,  4, 2, 20, 1, 2 },
+	{  0,  2,  0,  8,  4, 1, 30, 2,  2, 8, 2 },
+	{  1, 10,  0, 40,  2, 1, 20, 2,  1, 8, 2 },
+	{  4,  0, 30,  0,  1, 0, 30, 0,  1, 8, 2 },
 };
 
 static enum model_op random_op(unsigned short *rng, unsigned int phase)
@@ -753,6 +782,7 @@ static void random_operations_match_the_model(void **state)
 		{ MODEL_REMOVE, ENOENT }, { MODEL_REMOVE, EBUSY },
 		{ MODEL_ALLOC, 0 }, { MODEL_ALLOC, EINVAL },
 		{ MODEL_ALLOC, ENOMEM },
+		{ MODEL_ALLOC_UNLIKE, 0 }, { MODEL_ALLOC_UNLIKE, ENOMEM },
 		{ MODEL_FREE, 0 },
 		{ MODEL_FREE_ANY, 0 }, { MODEL_FREE_ANY, EINVAL },
 		{ MODEL_FREE_ANY, ENOENT },
@@ -828,6 +858,7 @@ int main(void)
 		TEST(free_refuses_bad_blocks),
 		TEST(free_refuses_absent_units),
 		TEST(free_refuses_free_units),
+		TEST(alloc_unlike_spares_what_the_other_has),
 		TEST(take_gives_the_block_that_was_named),
 		TEST(free_range_spans_chunks_and_is_all_or_nothing),
 		TEST(largest_follows_every_order),
