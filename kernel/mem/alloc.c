@@ -46,20 +46,22 @@ void hpmmap_pool_reclaim_all(void)
 
 atomic_long_t hpmmap_pool_quarantined;
 
-/*
- * Free: a block in the pool, and one that leaves it, is nobody's. Only the module refers to it,
- * so no page table maps it, and no store has it. Otherwise it is never handed out again, and
- * the module stays: Linux must not have the memory either.
- */
-static bool is_nobodys(struct pool_node *pn, struct hpmmap_block *block)
+static bool has_no_user(const struct hpmmap_block *block)
 {
-	unsigned int looks = 0;
+	return folio_ref_count(block->folio) == 1 && !atomic_read(&block->users);
+}
+
+/* Of a block that has a user: does that last? Then it is bad from now on. */
+static noinline bool quarantine(struct pool_node *pn, struct hpmmap_block *block)
+{
+	unsigned int looks;
 
 	lockdep_assert_held(&pn->lock);
-	while (folio_ref_count(block->folio) != 1 && ++looks < REF_LOOKS)
+	for (looks = 0; looks < REF_LOOKS; looks++) {
+		if (has_no_user(block))
+			return false;
 		cpu_relax();
-	if (likely(looks < REF_LOOKS && !atomic_read(&block->users)))
-		return true;
+	}
 	if (!block->bad)
 		pn->nr_doomed++;
 	block->bad = true;
@@ -69,7 +71,17 @@ static bool is_nobodys(struct pool_node *pn, struct hpmmap_block *block)
 		    PFN_PHYS(folio_pfn(block->folio)), folio_ref_count(block->folio),
 		    atomic_read(&block->users));
 	HPMMAP_ASSERT(false);
-	return false;
+	return true;
+}
+
+/*
+ * Free: a block in the pool, and one that leaves it, is nobody's. Only the module refers to it,
+ * so no page table maps it, and no store has it. Otherwise it is never handed out again, and
+ * the module stays: Linux must not have the memory either.
+ */
+static inline bool is_nobodys(struct pool_node *pn, struct hpmmap_block *block)
+{
+	return likely(has_no_user(block)) || !quarantine(pn, block);
 }
 
 /* Returns how many of the run there are. */

@@ -481,16 +481,11 @@ int hpmmap_block_read(struct hpmmap_block *block, unsigned int i, void *buf)
 	return ret ? ret : !!memchr_inv(buf, 0, PAGE_SIZE);
 }
 
-/**
- * hpmmap_block_idle() - does only the module refer to this block?
- * @block: the block, in no page table that may still change
- */
-bool hpmmap_block_idle(struct hpmmap_block *block)
+/* Does only the module refer to the ordinary pages of a block? */
+bool hpmmap_block_linux_idle(const struct hpmmap_block *block)
 {
 	unsigned int i;
 
-	if (block->folio)
-		return folio_ref_count(block->folio) == 1;
 	for (i = 0; i < SLOT_PAGES; i++) {
 		/* It may be being given up. */
 		struct page *page = READ_ONCE(block->pages[i]);

@@ -201,6 +201,15 @@ static inline bool hpmmap_block_has_contents(struct hpmmap_block *block, unsigne
 	return find_next_zero_bit(block->stale, first + nr, first) < first + nr;
 }
 
+bool hpmmap_block_linux_idle(const struct hpmmap_block *block);
+
+/* Does only the module refer to a block, in no page table that may still change? */
+static inline bool hpmmap_block_idle(const struct hpmmap_block *block)
+{
+	return block->folio ? folio_ref_count(block->folio) == 1 :
+			      hpmmap_block_linux_idle(block);
+}
+
 void hpmmap_block_prepare(struct hpmmap_block *block, unsigned long pfn,
 			  int nid);
 void hpmmap_block_attach(struct hpmmap_block *block,
@@ -223,7 +232,6 @@ void hpmmap_block_detach(struct hpmmap_block *block);
 struct page *hpmmap_block_page(struct hpmmap_block *block, unsigned int i);
 int hpmmap_block_read(struct hpmmap_block *block, unsigned int i, void *buf);
 bool hpmmap_block_is_pinned(struct hpmmap_block *block);
-bool hpmmap_block_idle(struct hpmmap_block *block);
 void hpmmap_block_free(struct hpmmap_block *block, struct list_head *freed);
 
 #endif /* _HPMMAP_MEM_BLOCK_H */
