@@ -30,6 +30,8 @@ static const struct hpmmap_hooked *hooked;
 /* Asked at each call of each process: a direct call. */
 typedef bool is_meant_t(struct mm_struct *mm);
 DEFINE_STATIC_CALL_RET0(hpmmap_is_meant, is_meant_t);
+typedef bool forks_t(void);
+DEFINE_STATIC_CALL_RET0(hpmmap_forks, forks_t);
 
 /* How long the hooks stay when nobody is registered: the next job may come. */
 #define LINGER_MS 3000
@@ -156,8 +158,11 @@ static void notrace hook_entry(unsigned long ip, unsigned long parent_ip,
 {
 	int i;
 
-	if (!static_call(hpmmap_is_meant)(current->mm) ||
-	    compat_is_own_text(parent_ip) || is_skipped())
+	if (!static_call(hpmmap_is_meant)(current->mm) &&
+	    (ip - hooks[HPMMAP_CALL_CLONE].orig > MAX_ENTRY_OFFSET ||
+	     !static_call(hpmmap_forks)()))
+		return;
+	if (compat_is_own_text(parent_ip) || is_skipped())
 		return;
 	for (i = 0; i < HPMMAP_NR_HOOKS; i++) {
 		/* This kernel may lack it: then it is 0. */
@@ -399,6 +404,7 @@ int hpmmap_hook_init(struct hpmmap_hook *table,
 	hooks = table;
 	hooked = whose;
 	static_call_update(hpmmap_is_meant, whose->is_meant);
+	static_call_update(hpmmap_forks, whose->forks);
 	for (i = 0; i < HPMMAP_NR_HOOKS; i++) {
 		hooks[i].orig = compat_symbol(hooks[i].symbol);
 		if (!hooks[i].orig && hooks[i].optional)

@@ -55,11 +55,14 @@ enum hpmmap_call {
  * struct hpmmap_hooked - whose calls are hooked
  * @is_meant: is a call of this address space? Called by ftrace: notrace, any
  *	context
+ * @forks: may a fork of the caller be meant where its address space is not?
+ *	Called by ftrace, too
  * @start: the hooks are about to be installed; 0 or an errno
  * @stop: they are removed
  */
 struct hpmmap_hooked {
 	bool (*is_meant)(struct mm_struct *mm);
+	bool (*forks)(void);
 	int (*start)(void);
 	void (*stop)(void);
 };

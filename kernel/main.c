@@ -126,6 +126,7 @@ static struct hpmmap_hook hooks[HPMMAP_NR_HOOKS] = {
 
 static const struct hpmmap_hooked registered = {
 	.is_meant = hpmmap_ctx_exists,
+	.forks = hpmmap_is_member,
 	.start = hpmmap_probes_register,
 	.stop = hpmmap_probes_unregister,
 };

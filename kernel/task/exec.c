@@ -36,19 +36,13 @@
 #include "task/start.h"
 #include "trace.h"
 
-/*
- * Forks of members without a context between two runs of members_work at most. Those
- * with one bring their child's record along.
- */
-#define NR_SPARES 256
-
 /* How long the end of a process waits for its other threads. */
 #define THREADS_WAIT_MS 1000
 
 /**
  * struct member - a process that belongs to a job
  * @refs: the hash and a work under way
- * @node: in the hash, among those that are expected, the spares or the former ones
+ * @node: in the hash, among those that are expected or the former ones
  * @parent: of one that is expected: who forks
  * @tgid: who; holds a reference
  * @job: which; holds a reference
@@ -85,11 +79,8 @@ static void members_work_fn(struct work_struct *work);
 static DECLARE_WORK(members_work, members_work_fn);
 
 static DEFINE_HASHTABLE(members, 14);
-/* Children of who forks at this moment, in its name; zeroed, as the spares are. */
+/* Children of who forks at this moment, in its name; zeroed. */
 static DEFINE_HASHTABLE(expected, 6);
-/* For the probes, which cannot allocate. */
-static HLIST_HEAD(spares);
-static unsigned int nr_spares;
 /* Without references, to be freed. */
 static HLIST_HEAD(former);
 /* Protects all of these; raw, because the probes take it. */
@@ -116,24 +107,6 @@ static void member_put(struct member *m)
 	/* Under the lock: once it is freed, the module may go. */
 	schedule_work(&members_work);
 	raw_spin_unlock(&members_lock);
-}
-
-static struct member *spare_take(void)
-{
-	struct member *m = NULL;
-	bool low;
-
-	raw_spin_lock(&members_lock);
-	if (!hlist_empty(&spares)) {
-		m = hlist_entry(spares.first, struct member, node);
-		hlist_del_init(&m->node);
-		nr_spares--;
-	}
-	low = nr_spares < NR_SPARES / 2;
-	raw_spin_unlock(&members_lock);
-	if (low)
-		schedule_work(&members_work);
-	return m;
 }
 
 /* Somebody is about to fork; 0 or -ENOMEM. Charged to its cgroup. */
@@ -166,21 +139,6 @@ static struct member *child_take(struct task_struct *parent)
 	return found;
 }
 
-static int spares_fill(void)
-{
-	while (READ_ONCE(nr_spares) < NR_SPARES) {
-		struct member *m = kzalloc(sizeof(*m), GFP_KERNEL);
-
-		if (!m)
-			return -ENOMEM;
-		raw_spin_lock(&members_lock);
-		hlist_add_head(&m->node, &spares);
-		nr_spares++;
-		raw_spin_unlock(&members_lock);
-	}
-	return 0;
-}
-
 static void members_work_fn(struct work_struct *work)
 {
 	struct hlist_node *tmp;
@@ -190,14 +148,10 @@ static void members_work_fn(struct work_struct *work)
 	raw_spin_lock(&members_lock);
 	hlist_move_list(&former, &gone);
 	raw_spin_unlock(&members_lock);
-	/* Without memory the next fork tries again. */
-	spares_fill();
 	hlist_for_each_entry_safe(m, tmp, &gone, node) {
-		/* It could not do so itself. That may take a while, and others fork. */
-		if (m->ctx) {
+		/* It could not do so itself. */
+		if (m->ctx)
 			hpmmap_ctx_leave(m->ctx);
-			spares_fill();
-		}
 		put_pid(m->tgid);
 		hpmmap_job_put(m->job);
 		kfree(m);
@@ -205,20 +159,7 @@ static void members_work_fn(struct work_struct *work)
 	}
 }
 
-/* Nobody is a member. */
-static void spares_free(void)
-{
-	struct hlist_node *tmp;
-	struct member *m;
-
-	cancel_work_sync(&members_work);
-	hlist_for_each_entry_safe(m, tmp, &spares, node)
-		kfree(m);
-	INIT_HLIST_HEAD(&spares);
-	nr_spares = 0;
-}
-
-static struct member *member_find_locked(struct pid *tgid)
+static notrace struct member *member_find_locked(struct pid *tgid)
 {
 	struct member *m;
 
@@ -233,10 +174,29 @@ static struct member *member_find_locked(struct pid *tgid)
  * Is there none by all means? Without the lock, which is one for the machine: who begins
  * or ends a membership is the process itself, or its parent before it runs.
  */
-static bool is_stranger(struct pid *tgid)
+static notrace bool is_stranger(struct pid *tgid)
 {
 	return hlist_empty(&members[hash_min((unsigned long)tgid,
 					     HASH_BITS(members))]);
+}
+
+/**
+ * hpmmap_is_member() - is the calling process a member?
+ *
+ * It stays one, and keeps the module loaded, until its last thread ends or executes a
+ * program. Called by ftrace.
+ */
+notrace bool hpmmap_is_member(void)
+{
+	struct pid *tgid = task_tgid(current);
+	bool ret;
+
+	if (is_stranger(tgid))
+		return false;
+	raw_spin_lock(&members_lock);
+	ret = member_find_locked(tgid);
+	raw_spin_unlock(&members_lock);
+	return ret;
 }
 
 static struct member *member_get(struct pid *tgid)
@@ -440,7 +400,10 @@ static void probe_exec(void *data, struct task_struct *task, pid_t old_pid,
 	member_queue_work(m, task, true);
 }
 
-/* The child of a member is one, too; without memory it is not registered. */
+/*
+ * The child of a member is one, too. Only of a fork that had begun before its process
+ * became a member there is no record: the child is none, which the job counts.
+ */
 static void member_inherit(struct member *m, struct task_struct *child,
 			   bool needs_ctx)
 {
@@ -450,13 +413,13 @@ static void member_inherit(struct member *m, struct task_struct *child,
 
 	if (!hpmmap_hook_get_another())
 		return;
-	c = child_take(current) ?: spare_take();
+	c = child_take(current);
 	if (!c) {
 		hpmmap_hook_put();
 		count_program(m->job, HPMMAP_PROGRAM_FAILED);
 		/* It may have a context, which nobody joins. */
 		hpmmap_reap_soon();
-		pr_warn_ratelimited("no memory to register process %d\n",
+		pr_warn_ratelimited("process %d is not registered: no hook saw its fork\n",
 				    child->pid);
 		return;
 	}
@@ -598,9 +561,6 @@ int hpmmap_probes_register(void)
 {
 	int i, ret;
 
-	ret = spares_fill();
-	if (ret)
-		goto err_spares;
 	for_each_kernel_tracepoint(probe_match, NULL);
 	for (i = 0; i < ARRAY_SIZE(probes); i++) {
 		ret = probes[i].tp ?
@@ -610,20 +570,17 @@ int hpmmap_probes_register(void)
 			pr_err_ratelimited("no tracepoint %s: %d\n",
 					   probes[i].name, ret);
 			probes_remove(i);
-			goto err_spares;
+			return ret;
 		}
 	}
 	return 0;
-
-err_spares:
-	spares_free();
-	return ret;
 }
 
 void hpmmap_probes_unregister(void)
 {
 	probes_remove(ARRAY_SIZE(probes));
-	spares_free();
+	/* Nobody is a member. */
+	cancel_work_sync(&members_work);
 }
 
 /**

@@ -12,6 +12,7 @@ struct hpmmap_job;
 struct kernel_clone_args;
 struct linux_binprm;
 
+bool hpmmap_is_member(void);
 int hpmmap_probes_register(void);
 void hpmmap_probes_unregister(void);
 int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,

@@ -125,7 +125,9 @@ pub fn livepatch(root: &Root) -> Check {
             id,
             format!("loaded: {}", patches.join(", ")),
             "if 'hpmmap run' says that the hooks are in use, a live patch holds \
-             one of the functions that hpmmap hooks",
+             one of the functions that hpmmap hooks; if a live patch is refused, \
+             end the jobs, wait until /sys/kernel/hpmmap/hooks_active is 0, and \
+             load it again",
         ),
         Err(error) => Check::unknown(id, &error),
     }
