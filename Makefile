@@ -66,7 +66,7 @@ bench-tools:
 
 # Modules for all the kernels that are tested.
 modules:
-	@set -e; for version in $$(scripts/kernels); do scripts/build-module $$version; done
+	@set -e; for version in $$(scripts/kernels); do scripts/build-module $$version; scripts/build-module --debug $$version; done
 
 lint:
 	@scripts/lint

@@ -124,15 +124,20 @@ static DECLARE_DELAYED_WORK(remove_work, remove_work_fn);
 /* How many of 1000 hooked calls of registered processes are left to Linux. */
 static unsigned int skip_hooks;
 module_param(skip_hooks, uint, 0600);
+/* All 32-bit calls are. */
+static bool skip_ia32;
+module_param(skip_ia32, bool, 0600);
 static unsigned int hooks_skipped;
 module_param(hooks_skipped, uint, 0400);
 
 /* Nothing in here can be traced. */
-static __always_inline bool is_skipped(void)
+static __always_inline bool is_skipped(int hook)
 {
 	static unsigned int nr;
 	u64 x;
 
+	if (READ_ONCE(skip_ia32) && hook >= HPMMAP_NR_CALLS)
+		return true;
 	if (likely(!READ_ONCE(skip_hooks)))
 		return false;
 	x = (rdtsc() ^ xadd(&nr, 1)) * 0x9e3779b97f4a7c15;
@@ -142,7 +147,7 @@ static __always_inline bool is_skipped(void)
 	return true;
 }
 #else
-static __always_inline bool is_skipped(void)
+static __always_inline bool is_skipped(int hook)
 {
 	return false;
 }
@@ -162,12 +167,14 @@ static void notrace hook_entry(unsigned long ip, unsigned long parent_ip,
 	    (ip - hooks[HPMMAP_CALL_CLONE].orig > MAX_ENTRY_OFFSET ||
 	     !static_call(hpmmap_forks)()))
 		return;
-	if (compat_is_own_text(parent_ip) || is_skipped())
+	if (compat_is_own_text(parent_ip))
 		return;
 	for (i = 0; i < HPMMAP_NR_HOOKS; i++) {
 		/* This kernel may lack it: then it is 0. */
 		if (ip - hooks[i].orig > MAX_ENTRY_OFFSET)
 			continue;
+		if (is_skipped(i))
+			return;
 		compat_ftrace_set_ip(fregs, (unsigned long)hooks[i].handler);
 		return;
 	}

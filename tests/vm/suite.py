@@ -33,6 +33,8 @@ MACHINES = {
     "programs": {"memory": "4G", "cpus": 2, "append": "no5lvl"},
     # On the debug kernel, for windows onto Linux's memory, which its check of page tables forbids.
     "windows": {"memory": "4G", "cpus": 2, "append": "no5lvl page_table_check=off"},
+    # The module's debug build, which can leave calls to Linux.
+    "unhooked": {"memory": "4G", "cpus": 2, "debug": True},
     "numa": {"numa": ["2G", "2G"], "cpus": 2},
     "icount": {"memory": "2G", "icount": True, "movable": "768M"},
     # More CPUs than many hosts have: one that loses its core does so anywhere.
