@@ -238,8 +238,11 @@ static int hooks_redirect(void)
 	ret = register_ops(&asking);
 	if (ret == -EBUSY)
 		return 0;
+	if (!ret)
+		unregister_ftrace_function(&asking);
+	/* Without memory for that the next launch is the next try. */
 	hooks_park();
-	return ret;
+	return ret ?: -EIO;
 }
 
 /**

@@ -147,13 +147,15 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 			      bool *committed, enum hpmmap_fault *why)
 {
 	unsigned long slot = slot_of(vmf->address);
-	unsigned int first = page_in_slot(vmf->address), nr = 1;
 	vm_fault_t ret = VM_FAULT_OOM;
 	struct hpmmap_block *block;
+	unsigned int first, nr;
 	bool owned = false, clear = false, covered = false, again = false;
 
 	lockdep_assert_held(&ctx->mm->mmap_lock);
 begin:
+	first = page_in_slot(vmf->address);
+	nr = 1;
 	if (!(vmf->flags & FAULT_FLAG_RETRY_NOWAIT))
 		mutex_lock(&ctx->lock);
 	else if (!mutex_trylock(&ctx->lock))

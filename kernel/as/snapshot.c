@@ -155,6 +155,7 @@ static unsigned int run_store(struct hpmmap_ctx *child, unsigned long slot,
 	do {
 		xas_lock(&xas);
 		while (n < nr) {
+			HPMMAP_ASSERT(!xas_load(&xas));
 			xas_store(&xas, blocks[n]);
 			if (xas_error(&xas))
 				break;

@@ -62,12 +62,13 @@ void hpmmap_slot_unmap(struct hpmmap_ctx *ctx, unsigned long slot,
 	lockdep_assert_held(&ctx->lock);
 	if (likely(hpmmap_block_idle(block)))
 		return;
+	lockdep_assert_held(&ctx->mm->mmap_lock);
 	hpmmap_slot_zap(ctx, slot);
 	HPMMAP_ASSERT(!is_left(ctx->mm, slot, block));
 }
 
 /**
- * hpmmap_slot_set() - change the block of a slot
+ * hpmmap_slot_set() - change the block of a slot, or take it away
  * @ctx: the context, its lock and mmap_lock held
  * @slot: the slot
  * @block: its new block, or NULL; what becomes of the old one is the caller's business

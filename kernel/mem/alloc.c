@@ -41,8 +41,11 @@ void hpmmap_pool_reclaim_all(void)
 	reclaimer->reclaim(&node_states[N_POSSIBLE], NULL, ULONG_MAX);
 }
 
-/* Looks at references that last for a moment only: a lockless walk of page tables. */
-#define REF_LOOKS 1000
+/*
+ * How long somebody else's reference may last that is no use: of a lockless walk of page tables,
+ * whose virtual CPU may be preempted.
+ */
+#define REF_TICKS (HZ / 50 + 1)
 
 atomic_long_t hpmmap_pool_quarantined;
 
@@ -54,10 +57,10 @@ static bool has_no_user(const struct hpmmap_block *block)
 /* Of a block that has a user: does that last? Then it is bad from now on. */
 static noinline bool quarantine(struct pool_node *pn, struct hpmmap_block *block)
 {
-	unsigned int looks;
+	unsigned long until = jiffies + REF_TICKS;
 
 	lockdep_assert_held(&pn->lock);
-	for (looks = 0; looks < REF_LOOKS; looks++) {
+	while (!atomic_read(&block->users) && time_before(jiffies, until)) {
 		if (has_no_user(block))
 			return false;
 		cpu_relax();

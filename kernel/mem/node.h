@@ -52,7 +52,8 @@ struct pool_chunk {
  * @nr_pinned: blocks that are pinned
  * @nr_out: free blocks that are out of the allocator, being zeroed
  * @nr_soiled: free blocks that are not clean and that @zeroer should zero
- * @hurry: @zeroer is to add to @nr_soiled what live processes gave up
+ * @hurry: since when clean blocks have been short, in jiffies; 0: they are not. After a second
+ *	@zeroer adds to @nr_soiled what live processes gave up
  * @owed: by user, blocks that its processes gave up and that were not clean, as far as
  *	nobody has zeroed them
  * @nr_owed: all of those; no more than there are free blocks that are not clean
@@ -71,7 +72,7 @@ struct pool_node {
 	unsigned long nr_pinned;
 	unsigned long nr_out;
 	unsigned long nr_soiled;
-	bool hurry;
+	unsigned long hurry;
 	unsigned int owed[1 << OWED_BITS];
 	unsigned long nr_owed;
 	struct task_struct *zeroer;

@@ -257,7 +257,7 @@ void zeroer_hurry(struct pool_node *pn)
 	lockdep_assert_held(&pn->lock);
 	if (likely(!is_short(pn)) || pn->hurry)
 		return;
-	pn->hurry = true;
+	pn->hurry = jiffies ?: 1;
 	wake_up(&pn->work);
 }
 
@@ -269,9 +269,14 @@ static bool zeroer_has_soiled(struct pool_node *pn)
 /* Live processes gave up much. They may be about to take it again. */
 static void zeroer_wait(struct pool_node *pn)
 {
-	wait_event_idle_timeout(pn->work, zeroer_has_soiled(pn), SHORT_TICKS);
+	unsigned long until = READ_ONCE(pn->hurry) + SHORT_TICKS;
+
+	if (time_before(jiffies, until))
+		wait_event_idle_timeout(pn->work, zeroer_has_soiled(pn), until - jiffies);
+	if (time_before(jiffies, until))
+		return;
 	spin_lock(&pn->lock);
-	pn->hurry = false;
+	pn->hurry = 0;
 	if (is_short(pn))
 		pn->nr_soiled = max(pn->nr_soiled,
 				    nr_unclean(pn) - pn->buddy.nr_free / 2);

@@ -20,7 +20,7 @@
 #include "task/oom.h"
 
 /* So many mappings of a process are looked at. */
-#define MAPPINGS_MOST 4096
+#define MAPPINGS_MOST 512
 
 /*
  * Pages of the pools that a mm may have mapped: blocks of its own, files, windows. Where
