@@ -27,7 +27,6 @@
 #include "as/ctx.h"
 #include "as/freeze.h"
 #include "as/handback.h"
-#include "as/late.h"
 #include "as/range.h"
 #include "as/release.h"
 #include "as/stats.h"
@@ -204,7 +203,7 @@ static unsigned long place_make(struct hpmmap_ctx *ctx, const struct piece *p)
 		if (fatal_signal_pending(current))
 			break;
 	}
-	hpmmap_late_step(ctx, vm_munmap(to, len));
+	vm_munmap(to, len);
 	return -ENOMEM;
 }
 
@@ -311,14 +310,14 @@ static long piece_hand_back(struct hpmmap_ctx *ctx, const struct piece *p,
 		hpmmap_thaw(ctx);
 	}
 	if (ret) {
-		hpmmap_late_step(ctx, vm_munmap(to, piece_len(p)));
+		vm_munmap(to, piece_len(p));
 		hpmmap_change_settle(&c, HPMMAP_FAILED, NULL);
 		return ret;
 	}
 	hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
 	hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_ASKED, piece_len(p));
 	if (p->vm_flags & VM_LOCKED)
-		ret = hpmmap_late_step(ctx, hpmmap_call_orig(HPMMAP_CALL_MLOCK2, &regs));
+		ret = hpmmap_call_orig(HPMMAP_CALL_MLOCK2, &regs);
 	return ret;
 }
 

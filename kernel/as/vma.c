@@ -10,7 +10,6 @@
 #include "hpmmap.h"
 #include "as/ctx.h"
 #include "as/file.h"
-#include "as/late.h"
 #include "as/store.h"
 #include "as/vma.h"
 
@@ -118,32 +117,28 @@ static long wipe_piece(struct hpmmap_ctx *ctx, unsigned long start,
 
 	for (i = 0; i < ARRAY_SIZE(toggles); i++) {
 		vm_flags_t flag = toggles[i].flag;
-		bool alone = false, killed;
+		bool alone;
 		long ret;
 
 		regs.dx = old & flag ? toggles[i].clear : toggles[i].set;
 		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
 		if (ret)
 			return ret;
-		killed = hpmmap_late_step(ctx, mmap_write_lock_killable(ctx->mm));
-		if (!killed) {
-			vma = vma_lookup(ctx->mm, start);
-			alone = vma && hpmmap_vma_is_ours(vma) &&
-				vma->vm_start == start && vma->vm_end == start + len;
-			if (alone)
-				compat_vm_flags_mod(vma, (old & flag) |
-						    (wipe ? VM_WIPEONFORK : 0),
-						    flag | VM_WIPEONFORK);
-			mmap_write_unlock(ctx->mm);
-		}
+		if (mmap_write_lock_killable(ctx->mm))
+			return -EINTR;
+		vma = vma_lookup(ctx->mm, start);
+		alone = vma && hpmmap_vma_is_ours(vma) &&
+			vma->vm_start == start && vma->vm_end == start + len;
+		if (alone)
+			compat_vm_flags_mod(vma, (old & flag) | (wipe ? VM_WIPEONFORK : 0),
+					    flag | VM_WIPEONFORK);
+		mmap_write_unlock(ctx->mm);
 		if (alone)
 			return 0;
 		regs.dx = old & flag ? toggles[i].set : toggles[i].clear;
 		if (old & VM_RAND_READ & flag)
 			regs.dx = MADV_RANDOM;
-		hpmmap_late_step(ctx, hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs));
-		if (killed)
-			return -EINTR;
+		hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
 	}
 	return -EAGAIN;
 }
@@ -205,7 +200,7 @@ long hpmmap_vma_wipe_on_fork(struct hpmmap_ctx *ctx, unsigned long start,
 		if (hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs))
 			continue;
 		regs.dx = old & VM_DONTDUMP ? MADV_DONTDUMP : MADV_DODUMP;
-		hpmmap_late_step(ctx, hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs));
+		hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
 	}
 	return hole ? -ENOMEM : 0;
 }

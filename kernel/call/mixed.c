@@ -10,7 +10,6 @@
 #include "hpmmap.h"
 #include "as/change.h"
 #include "as/ctx.h"
-#include "as/late.h"
 #include "as/range.h"
 #include "as/stats.h"
 #include "call/fresh.h"
@@ -80,7 +79,7 @@ static void unmap_ours(struct hpmmap_ctx *ctx, unsigned long start,
 
 	lockdep_assert_held(&ctx->ops);
 	for (addr = start; next_ours(ctx, &addr, end, &next); addr = next)
-		if (hpmmap_late_step(ctx, vm_munmap(addr, next - addr)))
+		if (vm_munmap(addr, next - addr))
 			break;
 	hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
 }
@@ -98,10 +97,9 @@ static void move_rest_back(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 	long ret;
 
 	hpmmap_range_discount(ctx, from, new_rest);
-	ret = hpmmap_late_step(ctx, hpmmap_map_fresh(ctx, c.start, old_rest, PROT_NONE,
-						     MAP_NORESERVE, false, NULL));
+	ret = hpmmap_map_fresh(ctx, c.start, old_rest, PROT_NONE, MAP_NORESERVE, false, NULL);
 	if (!IS_ERR_VALUE(ret))
-		ret = hpmmap_late_step(ctx, remap_rest(from, new_rest, old_rest, c.start));
+		ret = remap_rest(from, new_rest, old_rest, c.start);
 	if (IS_ERR_VALUE(ret))
 		hpmmap_contents_lost();
 	hpmmap_range_count_again(ctx);
@@ -149,7 +147,7 @@ static long move_mixed(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 	ret = hpmmap_map_fresh(ctx, to, r->new_len, PROT_NONE, MAP_NORESERVE,
 			       r->flags & MREMAP_FIXED, NULL);
 	if (!IS_ERR_VALUE(ret)) {
-		ret = hpmmap_late_step(ctx, move_rest(ctx, &whole, to));
+		ret = move_rest(ctx, &whole, to);
 		if (IS_ERR_VALUE(ret))
 			unmap_ours(ctx, to, to + r->new_len);
 	}
@@ -160,7 +158,7 @@ static long move_mixed(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 	part.old_len = nr_ours;
 	part.new_len = nr_ours;
 	part.flags = MREMAP_MAYMOVE | MREMAP_FIXED;
-	ret = hpmmap_late_step(ctx, hpmmap_remap_move(ctx, &part, to));
+	ret = hpmmap_remap_move(ctx, &part, to);
 	if (!IS_ERR_VALUE(ret))
 		return ret;
 	unmap_ours(ctx, to, to + r->new_len);

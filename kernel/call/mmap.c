@@ -15,7 +15,6 @@
 #include "as/change.h"
 #include "as/counters.h"
 #include "as/ctx.h"
-#include "as/late.h"
 #include "as/policy.h"
 #include "as/range.h"
 #include "as/reserve.h"
@@ -460,7 +459,7 @@ static long mmap_short(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	if (fixed)
 		return ret;
 	if (rest.si)
-		hpmmap_late_step(ctx, vm_munmap(rest.di, rest.si));
+		vm_munmap(rest.di, rest.si);
 	return ret == -ENOMEM || ret == -EEXIST ? -EAGAIN : ret;
 }
 

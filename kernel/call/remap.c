@@ -19,7 +19,6 @@
 #include "as/file.h"
 #include "as/fit.h"
 #include "as/freeze.h"
-#include "as/late.h"
 #include "as/move.h"
 #include "as/policy.h"
 #include "as/range.h"
@@ -167,12 +166,12 @@ static long detach_old(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r)
 	unsigned long ret;
 
 	if (!(r->flags & MREMAP_DONTUNMAP))
-		return hpmmap_late_step(ctx, vm_munmap(r->addr, r->old_len));
-	ret = hpmmap_late_step(ctx, hpmmap_vma_map(ctx, r->addr, r->old_len, r->prot, MAP_FIXED |
-						   (r->map_flags & ~MAP_LOCKED)));
+		return vm_munmap(r->addr, r->old_len);
+	ret = hpmmap_vma_map(ctx, r->addr, r->old_len, r->prot,
+			     MAP_FIXED | (r->map_flags & ~MAP_LOCKED));
 	if (IS_ERR_VALUE(ret))
 		return ret;
-	hpmmap_late_step(ctx, hpmmap_remap_copy_advice(ctx, r, r->addr, r->old_len));
+	hpmmap_remap_copy_advice(ctx, r, r->addr, r->old_len);
 	return 0;
 }
 
@@ -239,7 +238,7 @@ long hpmmap_remap_move(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 	 */
 	ret = hpmmap_freeze_moving(ctx, r->addr, len, to, r->new_len);
 	if (ret) {
-		hpmmap_late_step(ctx, relock_old(r, true));
+		relock_old(r, true);
 		goto out;
 	}
 	old.frozen = true;
@@ -254,11 +253,11 @@ long hpmmap_remap_move(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 		goto err_relock;
 	hpmmap_change_renew(&new);
 	/* Before there is anything in it that a key protects. */
-	ret = hpmmap_late_step(ctx, hpmmap_remap_copy_advice(ctx, r, to, r->new_len));
+	ret = hpmmap_remap_copy_advice(ctx, r, to, r->new_len);
 	if (!ret)
 		ret = detach_old(ctx, r);
 	if (ret) {
-		hpmmap_late_step(ctx, vm_munmap(to, r->new_len));
+		vm_munmap(to, r->new_len);
 		if (r->flags & MREMAP_DONTUNMAP)
 			hpmmap_range_kill_if_lost(ctx, old.start, old.end);
 		goto err_relock;
@@ -278,7 +277,7 @@ long hpmmap_remap_move(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 	if (r->map_flags & MAP_LOCKED && !lazy(r))
 		hpmmap_touch_range(to, r->new_len, r->prot);
 	/* This may fill it, too. Where it fails, it is locked in another way than it was. */
-	hpmmap_late_step(ctx, hpmmap_remap_copy_lock(ctx, r, to, r->new_len));
+	hpmmap_remap_copy_lock(ctx, r, to, r->new_len);
 	if (!ret)
 		ret = to;
 	goto out;
@@ -288,7 +287,7 @@ err_relock:
 	/* What was to be replaced may be gone, or a part of the old one. */
 	new.lazy = true;
 	hpmmap_change_settle(&new, fixed ? HPMMAP_FAILED : HPMMAP_CUT, NULL);
-	hpmmap_late_step(ctx, relock_old(r, true));
+	relock_old(r, true);
 	old.lazy = true;
 	hpmmap_change_settle(&old, HPMMAP_FAILED, NULL);
 out:
