@@ -284,12 +284,7 @@ static long piece_hand_back(struct hpmmap_ctx *ctx, const struct piece *p,
 		.si = piece_len(p),
 		.dx = p->vm_flags & VM_LOCKONFAULT ? MLOCK_ONFAULT : 0,
 	};
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = p->start,
-		.end = p->end,
-		.lazy = true,
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, p->start, p->end, .lazy = true);
 	unsigned long to;
 	long ret;
 

@@ -172,12 +172,7 @@ static long reuse_ours(struct hpmmap_ctx *ctx, unsigned long start,
 static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 		       unsigned long start, unsigned long end, int advice)
 {
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = start,
-		.end = end,
-		.lazy = true,
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, start, end, .lazy = true);
 	long ret;
 
 	if (advice_discards(advice) &&
@@ -279,11 +274,7 @@ static long madvise_remove(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 static long madvise_with_ours(struct hpmmap_ctx *ctx,
 			      const struct pt_regs *regs)
 {
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = regs->di,
-		.end = regs->di + PAGE_ALIGN(regs->si),
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, regs->di, regs->di + PAGE_ALIGN(regs->si));
 	long ret;
 
 	switch ((int)regs->dx) {

@@ -317,12 +317,7 @@ static long handle_mbind(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
 	int mode = regs->dx & ~(unsigned long)MPOL_MODE_FLAGS;
 	struct bind b = { .regs = *regs, .flags = regs->r9 };
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = start,
-		.end = end,
-		.lazy = true,
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, start, end, .lazy = true);
 	long ret = 0;
 
 	/* What cannot be right is Linux's to refuse. */

@@ -70,11 +70,7 @@ static bool next_ours(struct hpmmap_ctx *ctx, unsigned long *start,
 static void unmap_ours(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long end)
 {
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = start,
-		.end = end,
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, start, end);
 	unsigned long addr, next;
 
 	lockdep_assert_held(&ctx->ops);
@@ -89,11 +85,7 @@ static void move_rest_back(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 			   unsigned long from, unsigned long new_rest)
 {
 	unsigned long old_rest = r->addr + r->old_len - r->vm_end;
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = r->vm_end,
-		.end = r->vm_end + old_rest,
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, r->vm_end, r->vm_end + old_rest);
 	long ret;
 
 	hpmmap_range_discount(ctx, from, new_rest);
@@ -136,11 +128,7 @@ static long move_mixed(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 	unsigned long nr_ours = r->vm_end - r->addr;
 	unsigned long new_rest = r->new_len - nr_ours;
 	struct hpmmap_remap whole = *r, part = *r;
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = to + nr_ours,
-		.end = to + r->new_len,
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, to + nr_ours, to + r->new_len);
 	long ret;
 
 	hpmmap_remap_discount(ctx, r);

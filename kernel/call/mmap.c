@@ -102,11 +102,7 @@ static unsigned long mmap_ours(struct hpmmap_ctx *ctx,
 static long growsdown_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 			    unsigned long len)
 {
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = regs->di,
-		.end = regs->di + len,
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, regs->di, regs->di + len);
 	struct pt_regs part = *regs;
 	long ret;
 
@@ -154,11 +150,7 @@ static bool may_be_refused(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 static long growsdown_at(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
 	unsigned long len = PAGE_ALIGN(regs->si), ours = regs->di + PAGE_SIZE;
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = ours,
-		.end = regs->di + len,
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, ours, regs->di + len);
 	struct hpmmap_placement place;
 	long ret;
 
@@ -225,11 +217,7 @@ static bool wants_populated(struct hpmmap_ctx *ctx, unsigned long flags)
 static long mmap_apart(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 		       struct file *file)
 {
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = regs->di,
-		.end = regs->di + PAGE_ALIGN(regs->si),
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, regs->di, regs->di + PAGE_ALIGN(regs->si));
 	bool fixed = regs->r10 & MAP_FIXED && !offset_in_page(c.start) &&
 		     c.end > c.start;
 	struct pt_regs with_flags = *regs;
@@ -513,11 +501,7 @@ long hpmmap_sys_mmap(const struct pt_regs *regs)
 long hpmmap_handle_munmap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 			  const struct pt_regs *regs)
 {
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = regs->di,
-		.end = regs->di + PAGE_ALIGN(regs->si),
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, regs->di, regs->di + PAGE_ALIGN(regs->si));
 	long ret;
 
 	hpmmap_change_begin(&c);
@@ -538,11 +522,7 @@ long hpmmap_handle_munmap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 /* Nothing of it is ours, but another thread may map there at this moment. */
 static long munmap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = regs->di,
-		.end = regs->di + PAGE_ALIGN(regs->si),
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, regs->di, regs->di + PAGE_ALIGN(regs->si));
 	long ret = hpmmap_call_orig(HPMMAP_CALL_MUNMAP, regs);
 
 	if (!ret)

@@ -65,11 +65,7 @@ static bool remap_lookup(struct hpmmap_ctx *ctx, struct hpmmap_remap *r)
 static unsigned long grow_short(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 				unsigned long addr, unsigned long len)
 {
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = addr,
-		.end = addr + len,
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, addr, addr + len);
 	unsigned long mapped;
 
 	if (!r->prot || r->map_flags & MAP_NORESERVE ||
@@ -99,13 +95,8 @@ static long grow_in_place(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r)
 {
 	unsigned long end = r->addr + r->old_len;
 	unsigned long len = r->new_len - r->old_len;
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = end,
-		.end = end + len,
-		.intact = HPMMAP_END_LAST,
-		.lazy = true,
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, end, end + len, .intact = HPMMAP_END_LAST,
+					       .lazy = true);
 	unsigned long mapped;
 	bool fresh;
 	long ret;
@@ -269,12 +260,8 @@ static long remap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
 	unsigned long to = regs->r8, len = PAGE_ALIGN(regs->dx);
 	unsigned long from = regs->di, old_len = PAGE_ALIGN(regs->si);
-	struct hpmmap_change old = {
-		.ctx = ctx,
-		.start = from + len,
-		.end = from + old_len,
-	};
-	struct hpmmap_change new = { .ctx = ctx, .start = to, .end = to + len };
+	struct hpmmap_change old = HPMMAP_CHANGE(ctx, from + len, from + old_len);
+	struct hpmmap_change new = HPMMAP_CHANGE(ctx, to, to + len);
 	/* What it shrinks by may be more than one mapping. */
 	bool shrinks = !offset_in_page(from) && len < old_len &&
 		       from + old_len > from;

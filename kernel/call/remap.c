@@ -116,11 +116,7 @@ long hpmmap_remap_copy_lock(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r
 long hpmmap_remap_unmap(struct hpmmap_ctx *ctx, unsigned long start,
 			unsigned long len)
 {
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = start,
-		.end = start + len,
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, start, start + len);
 	long ret = vm_munmap(start, len);
 
 	/* One end may be cut, and not the other. */
@@ -203,18 +199,9 @@ long hpmmap_remap_move(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 		       unsigned long to)
 {
 	unsigned long len = min(r->old_len, r->new_len);
-	struct hpmmap_change old = {
-		.ctx = ctx,
-		.start = r->addr,
-		.end = r->addr + r->old_len,
-		.lazy = lazy(r),
-	};
-	struct hpmmap_change new = {
-		.ctx = ctx,
-		.start = to,
-		.end = to + r->new_len,
-		.lazy = lazy(r),
-	};
+	struct hpmmap_change old = HPMMAP_CHANGE(ctx, r->addr, r->addr + r->old_len,
+						 .lazy = lazy(r));
+	struct hpmmap_change new = HPMMAP_CHANGE(ctx, to, to + r->new_len, .lazy = lazy(r));
 	bool fixed = r->flags & MREMAP_FIXED;
 	unsigned long mapped, needed;
 	LIST_HEAD(blocks);

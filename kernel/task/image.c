@@ -229,11 +229,8 @@ static int image_move(struct hpmmap_ctx *ctx, const struct image *image,
 	if (!ret)
 		ret = image_replace(ctx, image);
 	for (i = 0; i < image->nr; i++) {
-		struct hpmmap_change c = {
-			.ctx = ctx,
-			.start = image->segments[i].start,
-			.end = image->segments[i].end,
-		};
+		struct hpmmap_change c = HPMMAP_CHANGE(ctx, image->segments[i].start,
+						       image->segments[i].end);
 
 		hpmmap_change_settle(&c, ret ? HPMMAP_FAILED : HPMMAP_KEPT,
 				     NULL);
