@@ -316,9 +316,19 @@ static long piece_hand_back(struct hpmmap_ctx *ctx, const struct piece *p,
 	return ret;
 }
 
-static long range_hand_back(struct hpmmap_ctx *ctx, unsigned long start,
-			    unsigned long end, const struct pt_regs *mbind,
-			    bool skip_sealed)
+/**
+ * hpmmap_handback_bound() - hpmmap_handback(), with a policy
+ * @ctx: the caller's context, ctx->ops held
+ * @start: first address, page aligned
+ * @end: end
+ * @mbind: what mbind(2) is told, but the range; or NULL for none
+ * @skip_sealed: what is sealed stays as it is, without an error
+ *
+ * Return: as hpmmap_handback().
+ */
+long hpmmap_handback_bound(struct hpmmap_ctx *ctx, unsigned long start,
+			   unsigned long end, const struct pt_regs *mbind,
+			   bool skip_sealed)
 {
 	struct piece p;
 	long ret = 0;
@@ -329,21 +339,6 @@ static long range_hand_back(struct hpmmap_ctx *ctx, unsigned long start,
 		if (!p.sealed || !skip_sealed)
 			ret = piece_hand_back(ctx, &p, mbind);
 	return ret;
-}
-
-/**
- * hpmmap_handback_bound() - hpmmap_handback(), with a policy
- * @ctx: the caller's context, ctx->ops held
- * @start: first address, page aligned
- * @end: end
- * @mbind: what mbind(2) is told, but the range; or NULL for none
- *
- * Return: as hpmmap_handback().
- */
-long hpmmap_handback_bound(struct hpmmap_ctx *ctx, unsigned long start,
-			   unsigned long end, const struct pt_regs *mbind)
-{
-	return range_hand_back(ctx, start, end, mbind, false);
 }
 
 /**
@@ -368,7 +363,7 @@ long hpmmap_handback(struct hpmmap_ctx *ctx, unsigned long start,
 	ret = hpmmap_ops_lock(ctx);
 	if (ret)
 		return ret;
-	ret = range_hand_back(ctx, start, end, NULL, skip_sealed);
+	ret = hpmmap_handback_bound(ctx, start, end, NULL, skip_sealed);
 	hpmmap_ops_unlock(ctx);
 	return ret;
 }

@@ -12,6 +12,7 @@
 #include "as/ctx.h"
 #include "as/range.h"
 #include "as/stats.h"
+#include "as/vma.h"
 #include "call/fresh.h"
 #include "call/mixed.h"
 #include "call/remap.h"
@@ -50,32 +51,16 @@ static long remap_rest(unsigned long from, unsigned long old_len,
 	return hpmmap_call_orig(HPMMAP_CALL_MREMAP, &regs);
 }
 
-/* The next mapping of ours in [*start, end), as far as it lies in there. */
-static bool next_ours(struct hpmmap_ctx *ctx, unsigned long *start,
-		      unsigned long end, unsigned long *ours_end)
-{
-	struct vm_area_struct *vma;
-
-	mmap_read_lock(ctx->mm);
-	vma = hpmmap_range_first_ours(ctx->mm, *start, end);
-	if (vma) {
-		*start = max(*start, vma->vm_start);
-		*ours_end = min(end, vma->vm_end);
-	}
-	mmap_read_unlock(ctx->mm);
-	return vma;
-}
-
 /* What is ours of a range goes: where there is room, others may be by now. */
 static void unmap_ours(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long end)
 {
 	struct hpmmap_change c = HPMMAP_CHANGE(ctx, start, end);
-	unsigned long addr, next;
+	unsigned long lo = start, hi = end;
 
 	lockdep_assert_held(&ctx->ops);
-	for (addr = start; next_ours(ctx, &addr, end, &next); addr = next)
-		if (vm_munmap(addr, next - addr))
+	for (; hpmmap_range_next(ctx->mm, &lo, &hi, hpmmap_vma_is_ours); lo = hi, hi = end)
+		if (vm_munmap(lo, hi - lo))
 			break;
 	hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
 }
@@ -158,14 +143,13 @@ static long move_mixed(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 /* Nothing of it is done where Linux can let its own part grow. */
 long hpmmap_remap_mixed(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r)
 {
-	unsigned long nr_ours = r->vm_end - r->addr, to = r->new_addr;
-	long ret = -EEXIST;
-	int tries = 16;
+	unsigned long nr_ours = r->vm_end - r->addr;
+	long ret;
 
 	if (r->flags & MREMAP_DONTUNMAP)
 		return -EFAULT;
 	if (r->flags & MREMAP_FIXED)
-		return move_mixed(ctx, r, to);
+		return move_mixed(ctx, r, r->new_addr);
 	ret = remap_rest(r->vm_end, r->old_len - nr_ours, r->new_len - nr_ours,
 			 0);
 	if (!IS_ERR_VALUE(ret)) {
@@ -175,16 +159,9 @@ long hpmmap_remap_mixed(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r)
 	}
 	if (ret != -ENOMEM || !(r->flags & MREMAP_MAYMOVE))
 		return ret;
-	for (ret = -EEXIST; ret == -EEXIST && tries--;) {
-		to = hpmmap_find_place(ctx, &r->place, 0, r->new_len,
-				       MAP_PRIVATE | MAP_ANONYMOUS, SLOT_SIZE,
-				       hpmmap_remap_phase(r, SLOT_SIZE));
-		if (IS_ERR_VALUE(to))
-			return to;
-		ret = move_mixed(ctx, r, to);
-	}
+	ret = hpmmap_remap_anywhere(ctx, r, 0, move_mixed);
 	if (!IS_ERR_VALUE(ret))
 		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP,
 				      r->new_len - r->old_len);
-	return ret == -EEXIST ? -ENOMEM : ret;
+	return ret;
 }

@@ -129,27 +129,6 @@ static long grow_in_place(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r)
 	return r->addr;
 }
 
-static long move_anywhere(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
-			  unsigned long hint)
-{
-	unsigned long align = r->new_len >= SLOT_SIZE ? SLOT_SIZE : PAGE_SIZE;
-	long ret = -EEXIST;
-	int tries = 16;
-
-	while (ret == -EEXIST && tries--) {
-		unsigned long to;
-
-		to = hpmmap_find_place(ctx, &r->place, hint, r->new_len,
-				       MAP_PRIVATE | MAP_ANONYMOUS, align,
-				       hpmmap_remap_phase(r, align));
-		if (IS_ERR_VALUE(to))
-			return to;
-		ret = hpmmap_remap_move(ctx, r, to);
-		hint = 0;
-	}
-	return ret == -EEXIST ? -ENOMEM : ret;
-}
-
 /* Also where it is no more than a hint. */
 static bool target_is_valid(const struct hpmmap_remap *r)
 {
@@ -241,7 +220,7 @@ static long remap_ours(struct hpmmap_ctx *ctx, struct hpmmap_remap *r)
 	if (r->flags & MREMAP_FIXED)
 		return hpmmap_remap_move(ctx, r, r->new_addr);
 	if (r->flags & MREMAP_DONTUNMAP)
-		return move_anywhere(ctx, r, r->new_addr);
+		return hpmmap_remap_anywhere(ctx, r, r->new_addr, hpmmap_remap_move);
 
 	ret = grow_in_place(ctx, r);
 	/* What is locked may find pages of Linux elsewhere. */
@@ -249,7 +228,7 @@ static long remap_ours(struct hpmmap_ctx *ctx, struct hpmmap_remap *r)
 		return ret;
 	if (!(r->flags & MREMAP_MAYMOVE))
 		return -ENOMEM;
-	return move_anywhere(ctx, r, 0);
+	return hpmmap_remap_anywhere(ctx, r, 0, hpmmap_remap_move);
 }
 
 /*

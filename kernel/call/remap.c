@@ -286,11 +286,32 @@ out:
  * Where in its slot the new mapping should start: where the old one does, if
  * whole slots then move without a copy; otherwise at its beginning.
  */
-unsigned long hpmmap_remap_phase(const struct hpmmap_remap *r, unsigned long align)
+static unsigned long phase(const struct hpmmap_remap *r, unsigned long align)
 {
 	unsigned long end = r->addr + min(r->old_len, r->new_len);
 
 	if (ALIGN(r->addr, SLOT_SIZE) + SLOT_SIZE > end)
 		return 0;
 	return r->addr & (align - 1);
+}
+
+/* Moves a mapping by @move to where there is room, at @hint if it is not 0 and that is free. */
+long hpmmap_remap_anywhere(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
+			   unsigned long hint, hpmmap_remap_move_t move)
+{
+	unsigned long align = r->new_len >= SLOT_SIZE ? SLOT_SIZE : PAGE_SIZE;
+	long ret = -EEXIST;
+	int tries = 16;
+
+	while (ret == -EEXIST && tries--) {
+		unsigned long to;
+
+		to = hpmmap_find_place(ctx, &r->place, hint, r->new_len,
+				       MAP_PRIVATE | MAP_ANONYMOUS, align, phase(r, align));
+		if (IS_ERR_VALUE(to))
+			return to;
+		ret = move(ctx, r, to);
+		hint = 0;
+	}
+	return ret == -EEXIST ? -ENOMEM : ret;
 }
