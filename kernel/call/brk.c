@@ -11,6 +11,7 @@
 #include "as/change.h"
 #include "as/counters.h"
 #include "as/ctx.h"
+#include "as/fit.h"
 #include "as/policy.h"
 #include "as/range.h"
 #include "as/stats.h"

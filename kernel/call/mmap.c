@@ -15,6 +15,7 @@
 #include "as/change.h"
 #include "as/counters.h"
 #include "as/ctx.h"
+#include "as/fit.h"
 #include "as/policy.h"
 #include "as/range.h"
 #include "as/reserve.h"

@@ -114,13 +114,11 @@ static long grow_in_place(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r)
 	ret = hpmmap_remap_copy_advice(ctx, r, end, len);
 	if (!ret)
 		ret = hpmmap_remap_copy_lock(ctx, r, end, len);
+	if (!ret && r->bound && !hpmmap_policy_place(ctx, end, end + len))
+		ret = -ENOMEM;
 	if (ret) {
 		hpmmap_remap_unmap(ctx, end, len);
 		return ret;
-	}
-	if (r->bound && !hpmmap_policy_place(ctx, end, end + len)) {
-		hpmmap_remap_unmap(ctx, end, len);
-		return -ENOMEM;
 	}
 	/* One mapping now: its first slot may have one entry. */
 	if (!r->bound)
