@@ -326,13 +326,12 @@ static int alloc_range(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
  * @out: list they are added to: one for each slot that has none, or a shared
  *	one, which the mapping will not keep
  *
- * Return: 0, or -ENOMEM and nothing where there are not enough.
+ * Return: 0, or -ENOMEM where there are not enough: then @out is empty.
  */
 int hpmmap_policy_alloc(struct hpmmap_ctx *ctx, unsigned long start,
 			unsigned long end, struct list_head *out)
 {
 	unsigned long slot = slot_of(start);
-	LIST_HEAD(got);
 	int ret;
 
 	lockdep_assert_held(&ctx->ops);
@@ -340,11 +339,9 @@ int hpmmap_policy_alloc(struct hpmmap_ctx *ctx, unsigned long start,
 	if (slot == slot_of(end - 1) && hpmmap_store_load(ctx, slot) &&
 	    !hpmmap_slot_is_marked(ctx, slot))
 		return 0;
-	ret = alloc_range(ctx, NULL, start, end, &got);
+	ret = alloc_range(ctx, NULL, start, end, out);
 	if (ret)
-		hpmmap_pool_free_unused(&got);
-	else
-		list_splice_tail(&got, out);
+		hpmmap_pool_free_unused(out);
 	return ret;
 }
 
@@ -356,14 +353,13 @@ int hpmmap_policy_alloc(struct hpmmap_ctx *ctx, unsigned long start,
  * @out: list they are added to: one for each slot of a mapping of ours that
  *	has none
  *
- * Return: 0, or -ENOMEM and nothing where there are not enough.
+ * Return: 0, or -ENOMEM where there are not enough: then @out is empty.
  */
 int hpmmap_policy_alloc_mapped(struct hpmmap_ctx *ctx, unsigned long start,
 			       unsigned long end, struct list_head *out)
 {
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, ctx->mm, start);
-	LIST_HEAD(got);
 	int ret = 0;
 
 	lockdep_assert_held(&ctx->ops);
@@ -375,7 +371,7 @@ int hpmmap_policy_alloc_mapped(struct hpmmap_ctx *ctx, unsigned long start,
 			continue;
 		ret = alloc_range(ctx, vma,
 				  max(start, hpmmap_vma_given(ctx, vma)), hi,
-				  &got);
+				  out);
 		if (ret)
 			break;
 		/* Two mappings in one slot need one block. */
@@ -383,8 +379,6 @@ int hpmmap_policy_alloc_mapped(struct hpmmap_ctx *ctx, unsigned long start,
 	}
 	mmap_read_unlock(ctx->mm);
 	if (ret)
-		hpmmap_pool_free_unused(&got);
-	else
-		list_splice_tail(&got, out);
+		hpmmap_pool_free_unused(out);
 	return ret;
 }

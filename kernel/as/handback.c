@@ -195,9 +195,7 @@ static unsigned long place_make(struct hpmmap_ctx *ctx, const struct piece *p)
 		return to;
 	/* An advice keeps it from its neighbours: one that they do not have. */
 	for (i = 0; i < ARRAY_SIZE(advice); i++) {
-		struct pt_regs regs = { .di = to, .si = len, .dx = advice[i] };
-
-		hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
+		hpmmap_madvise(to, len, advice[i]);
 		if (flags_mod(ctx, to, len, VM_NOHUGEPAGE, 0))
 			return to;
 		if (fatal_signal_pending(current))

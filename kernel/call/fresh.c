@@ -107,11 +107,7 @@ static int blocks_find(struct hpmmap_ctx *ctx, unsigned long start,
 		block->slot = slot_of(addr);
 		list_move_tail(&block->link, blocks);
 	}
-	if (!ret)
-		ret = hpmmap_policy_alloc(ctx, addr, end, blocks);
-	if (ret)
-		hpmmap_pool_free_unused(blocks);
-	return ret;
+	return ret ? ret : hpmmap_policy_alloc(ctx, addr, end, blocks);
 }
 
 /* For a range that is not mapped yet. */
@@ -163,14 +159,7 @@ bool hpmmap_wants_stack(struct hpmmap_ctx *ctx, unsigned long flags)
  */
 void hpmmap_touch_range(unsigned long addr, unsigned long len, unsigned long prot)
 {
-	struct pt_regs regs = {
-		.di = addr,
-		.si = len,
-		.dx = prot & PROT_WRITE ? MADV_POPULATE_WRITE :
-					  MADV_POPULATE_READ,
-	};
-
-	hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
+	hpmmap_madvise(addr, len, prot & PROT_WRITE ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
 }
 
 /**
