@@ -8,20 +8,16 @@
  * who touches it waits: what was copied does not change any more. Pages of zeros
  * are not copied, so they are missing afterwards as they are in fresh memory.
  */
-#include <linux/highmem.h>
 #include <linux/mempolicy.h>
 #include <linux/mman.h>
 #include <linux/pagemap.h>
 #include <linux/pkeys.h>
-#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/uaccess.h>
-#include <linux/userfaultfd_k.h>
 
 #include "hook.h"
 #include "hpmmap.h"
 #include "mem/block.h"
-#include "mem/poison.h"
 #include "as/change.h"
 #include "as/counters.h"
 #include "as/ctx.h"

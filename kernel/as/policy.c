@@ -7,7 +7,6 @@
  * policies; here they are read at the moment a block is needed. What a policy
  * says about a page holds for a block of 2 MB.
  */
-#include <linux/capability.h>
 #include <linux/cpuset.h>
 #include <linux/mempolicy.h>
 #include <linux/mman.h>

@@ -6,7 +6,6 @@
 #include <linux/mman.h>
 #include <linux/pkeys.h>
 #include <linux/sched/signal.h>
-#include <linux/syscalls.h>
 
 #include "hook.h"
 #include "hpmmap.h"
@@ -17,7 +16,6 @@
 #include "as/place.h"
 #include "as/policy.h"
 #include "as/range.h"
-#include "as/stats.h"
 #include "as/store.h"
 #include "as/vma.h"
 #include "call/fresh.h"

@@ -8,8 +8,6 @@
  */
 #include <linux/mempolicy.h>
 #include <linux/mman.h>
-#include <linux/pkeys.h>
-#include <linux/syscalls.h>
 
 #include "hook.h"
 #include "hpmmap.h"
@@ -48,12 +46,7 @@ long hpmmap_remap_copy_advice(struct hpmmap_ctx *ctx, const struct hpmmap_remap 
 		{ VM_SEQ_READ, MADV_SEQUENTIAL },
 		{ VM_RAND_READ, MADV_RANDOM },
 	};
-	struct pt_regs regs = {
-		.di = addr,
-		.si = len,
-		.dx = r->prot,
-		.r10 = r->pkey,
-	};
+	const struct pt_regs regs = { .di = addr, .si = len, .dx = r->prot, .r10 = r->pkey };
 	long ret = 0;
 	int i;
 
@@ -68,8 +61,7 @@ long hpmmap_remap_copy_advice(struct hpmmap_ctx *ctx, const struct hpmmap_remap 
 	for (i = 0; i < ARRAY_SIZE(table) && !ret; i++) {
 		if (!(r->vm_flags & table[i].flag))
 			continue;
-		regs.dx = table[i].advice;
-		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
+		ret = hpmmap_madvise(addr, len, table[i].advice);
 	}
 	if (r->vm_flags & VM_WIPEONFORK && !ret)
 		ret = hpmmap_vma_wipe_on_fork(ctx, addr, addr + len, true);
