@@ -260,6 +260,14 @@ noinline long hpmmap_call_orig(enum hpmmap_call call,
 	return ret;
 }
 
+/* madvise(2), as Linux has it. */
+long hpmmap_madvise(unsigned long start, unsigned long len, int advice)
+{
+	const struct pt_regs regs = { .di = start, .si = len, .dx = advice };
+
+	return hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
+}
+
 /**
  * hpmmap_call_userfaultfd() - userfaultfd_ioctl() as Linux has it
  * @file: its arguments

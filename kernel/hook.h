@@ -78,6 +78,7 @@ int hpmmap_veto_begin(const char *symbol, bool (*is_forbidden)(unsigned long arg
 bool hpmmap_veto_active(void);
 void hpmmap_veto_end(void);
 long hpmmap_call_orig(enum hpmmap_call call, const struct pt_regs *regs);
+long hpmmap_madvise(unsigned long start, unsigned long len, int advice);
 long hpmmap_call_userfaultfd(struct file *file, unsigned int cmd,
 			     unsigned long arg);
 

@@ -65,6 +65,10 @@ struct hpmmap_change {
 	bool vain;
 };
 
+/* The change of a range, and what else is known: .lazy = true, say. */
+#define HPMMAP_CHANGE(_ctx, _start, _end, ...) \
+	{ .ctx = (_ctx), .start = (_start), .end = (_end), ##__VA_ARGS__ }
+
 /**
  * enum hpmmap_outcome - what has become of a range
  * @HPMMAP_NOTHING: nothing in it has to be mapped; beside it the core may have

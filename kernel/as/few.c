@@ -22,7 +22,6 @@
 #include "as/exchange.h"
 #include "as/few.h"
 #include "as/policy.h"
-#include "as/range.h"
 #include "as/reserve.h"
 #include "as/stats.h"
 #include "as/store.h"

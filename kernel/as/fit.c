@@ -4,8 +4,10 @@
  */
 #include <linux/mempolicy.h>
 #include <linux/mm.h>
+#include <linux/mman.h>
 
 #include "hpmmap.h"
+#include "mem/account.h"
 #include "mem/block.h"
 #include "mem/placement.h"
 #include "mem/pool.h"
@@ -80,26 +82,19 @@ bool hpmmap_policy_fits(struct hpmmap_ctx *ctx,
 	return ret;
 }
 
-/**
- * hpmmap_policy_beside_heap() - a place for a small mapping in the heap's slot
- * @ctx: the caller's context, ctx->ops held
- * @place: where its memory should come from
- * @len: length of a new mapping
- *
- * The linker and the C library map a few pages each, here and there, which would
- * take a block each. One page is left free at both ends.
- *
- * Return: the highest address that is free, or 0.
+/*
+ * A place for a small mapping in the heap's slot: the highest address that is free, or 0.
+ * The linker and the C library map a few pages each, here and there, which would take a
+ * block each. One page is left free at both ends.
  */
-unsigned long hpmmap_policy_beside_heap(struct hpmmap_ctx *ctx,
-					const struct hpmmap_placement *place,
-					unsigned long len)
+static unsigned long place_beside_heap(struct hpmmap_ctx *ctx,
+				       const struct hpmmap_placement *place,
+				       unsigned long len)
 {
 	unsigned long start = ctx->heap_slot + PAGE_SIZE, addr = 0;
 	unsigned long end = ctx->heap_slot + BESIDE_HEAP_BYTES - PAGE_SIZE;
 	MA_STATE(mas, &ctx->mm->mm_mt, 0, 0);
 
-	lockdep_assert_held(&ctx->ops);
 	if (!ctx->heap_slot || len > BESIDE_HEAP_BYTES / 2)
 		return 0;
 	mmap_read_lock(ctx->mm);
@@ -111,22 +106,15 @@ unsigned long hpmmap_policy_beside_heap(struct hpmmap_ctx *ctx,
 	       addr : 0;
 }
 
-/**
- * hpmmap_policy_apart() - a place beside others that were put apart
- * @ctx: the caller's context, ctx->ops held
- * @place: where its memory should come from
- * @len: length of a new mapping
- *
- * Return: where there may be room for it in a slot that was begun for the same
- * node by hpmmap_policy_begin_apart(), or 0.
+/*
+ * A place beside others that were put apart: where there may be room in a slot that was begun
+ * for the same node by begin_apart(), or 0.
  */
-unsigned long hpmmap_policy_apart(struct hpmmap_ctx *ctx,
-				  const struct hpmmap_placement *place,
-				  unsigned long len)
+static unsigned long place_apart(struct hpmmap_ctx *ctx, const struct hpmmap_placement *place,
+				 unsigned long len)
 {
 	int nid = place->in_turn ? NUMA_NO_NODE : hpmmap_placement_nearest(place), i;
 
-	lockdep_assert_held(&ctx->ops);
 	for (i = 0; i < ARRAY_SIZE(ctx->apart.slots); i++) {
 		unsigned long next = ctx->apart.slots[i].next;
 
@@ -140,19 +128,12 @@ unsigned long hpmmap_policy_apart(struct hpmmap_ctx *ctx,
 	return 0;
 }
 
-/**
- * hpmmap_policy_begin_apart() - a slot of its own for a small mapping
- * @ctx: the caller's context, ctx->ops held
- * @place: where its memory should come from
- * @end: end of the mapping, behind which others may follow
- */
-void hpmmap_policy_begin_apart(struct hpmmap_ctx *ctx,
-			       const struct hpmmap_placement *place,
-			       unsigned long end)
+/* A slot of its own for a small mapping; others may follow behind its @end. */
+static void begin_apart(struct hpmmap_ctx *ctx, const struct hpmmap_placement *place,
+			unsigned long end)
 {
 	int nid = place->in_turn ? NUMA_NO_NODE : hpmmap_placement_nearest(place), i;
 
-	lockdep_assert_held(&ctx->ops);
 	for (i = 0; i < ARRAY_SIZE(ctx->apart.slots); i++)
 		if (ctx->apart.slots[i].next && ctx->apart.slots[i].nid == nid)
 			break;
@@ -160,6 +141,60 @@ void hpmmap_policy_begin_apart(struct hpmmap_ctx *ctx,
 		i = ctx->apart.turn++ % ARRAY_SIZE(ctx->apart.slots);
 	ctx->apart.slots[i].nid = nid;
 	ctx->apart.slots[i].next = end;
+}
+
+/**
+ * hpmmap_find_place() - where a mapping may go
+ * @ctx: the caller's context, ctx->ops held
+ * @place: where its memory should come from
+ * @hint: where it should be, or 0
+ * @len: its length
+ * @flags: of mmap
+ * @align: a power of two
+ * @phase: distance to a multiple of @align
+ *
+ * What is small goes where the heap has a block already, if there is room. Not
+ * in a slot whose old contents a device still uses, nor in one of another
+ * node than its policy wants, if there is room.
+ *
+ * Return: an address, or an errno.
+ */
+unsigned long hpmmap_find_place(struct hpmmap_ctx *ctx,
+				const struct hpmmap_placement *place,
+				unsigned long hint, unsigned long len,
+				unsigned long flags, unsigned long align,
+				unsigned long phase)
+{
+	unsigned long addr, whole;
+
+	lockdep_assert_held(&ctx->ops);
+	if (in_32bit_syscall())
+		flags |= MAP_32BIT;
+	if (!hint && len < SLOT_SIZE && align == PAGE_SIZE &&
+	    !(flags & (MAP_32BIT | MAP_STACK))) {
+		addr = place_beside_heap(ctx, place, len);
+		if (addr && !hpmmap_store_is_pinned(ctx, addr, addr + len))
+			return addr;
+	}
+	addr = hpmmap_vma_find_hole(hint, len, flags, align, phase);
+	if (IS_ERR_VALUE(addr) ||
+	    (!hpmmap_store_is_pinned(ctx, addr, addr + len) &&
+	     /* A hint is kept where a policy is no more than advice. */
+	     hpmmap_policy_fits(ctx, place, addr, addr + len,
+				hint && addr == hint)))
+		return addr;
+	hint = len < SLOT_SIZE && !(flags & MAP_32BIT) ?
+	       place_apart(ctx, place, len) : 0;
+	if (hint && hpmmap_vma_find_hole(hint, len, flags, align, 0) == hint &&
+	    !hpmmap_store_is_pinned(ctx, hint, hint + len))
+		return hint;
+	whole = hpmmap_vma_find_hole(0, ALIGN(len, SLOT_SIZE), flags,
+				     max(align, SLOT_SIZE), 0);
+	if (IS_ERR_VALUE(whole))
+		return addr;
+	if (len < SLOT_SIZE)
+		begin_apart(ctx, place, whole + len);
+	return whole;
 }
 
 /* The first slot of [slot, end) whose block a mapping can keep. */
@@ -173,23 +208,15 @@ static unsigned long next_kept(struct hpmmap_ctx *ctx, unsigned long slot,
 	return slot < end && xa_load(&ctx->store, slot) ? slot : end;
 }
 
-/**
- * hpmmap_policy_reach() - how far some blocks reach
- * @ctx: the context, ctx->ops held
- * @start: start of a range
- * @end: its end
- * @nr: how many blocks there are
- * @renew: for a new mapping; otherwise for what is there
- *
- * Return: @end, or the start of the first slot that there is none left for; it
- * may be below @start.
+/*
+ * How far @nr blocks reach: @end, or the start of the first slot that there is none left for;
+ * it may be below @start.
  */
-unsigned long hpmmap_policy_reach(struct hpmmap_ctx *ctx, unsigned long start,
-				  unsigned long end, unsigned long nr, bool renew)
+static unsigned long reach(struct hpmmap_ctx *ctx, unsigned long start,
+			   unsigned long end, unsigned long nr, bool renew)
 {
 	unsigned long slot = slot_of(start), last = slot_of(end - 1) + 1;
 
-	lockdep_assert_held(&ctx->ops);
 	while (slot < last) {
 		unsigned long next = next_kept(ctx, slot, last, renew);
 
@@ -199,6 +226,35 @@ unsigned long hpmmap_policy_reach(struct hpmmap_ctx *ctx, unsigned long start,
 		slot = next + 1;
 	}
 	return end;
+}
+
+/**
+ * hpmmap_short_end() - how far the pools reach that have too little for a range
+ * @ctx: the caller's context, ctx->ops held
+ * @place: where its memory should come from
+ * @start: start of a new mapping, or of what is to get memory
+ * @end: its end
+ * @renew: it is a new mapping
+ *
+ * Return: the end of the part that they have memory for now: of a slot, or @end;
+ * @start where there is no such part.
+ */
+unsigned long hpmmap_short_end(struct hpmmap_ctx *ctx,
+			       const struct hpmmap_placement *place,
+			       unsigned long start, unsigned long end, bool renew)
+{
+	unsigned long nr = slot_of(end - 1) - slot_of(start) + 1;
+	struct hpmmap_account *account;
+
+	lockdep_assert_held(&ctx->ops);
+	if (nr == 1)
+		return start;
+	account = hpmmap_charged(ctx);
+	if (!account)
+		return start;
+	nr = hpmmap_pool_offer(account, &place->nodes, nr);
+	hpmmap_account_put(account);
+	return clamp(reach(ctx, start, end, nr, renew), start, end);
 }
 
 /* Blocks for those slots of [slot, end) that have none to keep. */
@@ -270,13 +326,12 @@ static int alloc_range(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
  * @out: list they are added to: one for each slot that has none, or a shared
  *	one, which the mapping will not keep
  *
- * Return: 0, or -ENOMEM and nothing where there are not enough.
+ * Return: 0, or -ENOMEM where there are not enough: then @out is empty.
  */
 int hpmmap_policy_alloc(struct hpmmap_ctx *ctx, unsigned long start,
 			unsigned long end, struct list_head *out)
 {
 	unsigned long slot = slot_of(start);
-	LIST_HEAD(got);
 	int ret;
 
 	lockdep_assert_held(&ctx->ops);
@@ -284,11 +339,9 @@ int hpmmap_policy_alloc(struct hpmmap_ctx *ctx, unsigned long start,
 	if (slot == slot_of(end - 1) && hpmmap_store_load(ctx, slot) &&
 	    !hpmmap_slot_is_marked(ctx, slot))
 		return 0;
-	ret = alloc_range(ctx, NULL, start, end, &got);
+	ret = alloc_range(ctx, NULL, start, end, out);
 	if (ret)
-		hpmmap_pool_free_unused(&got);
-	else
-		list_splice_tail(&got, out);
+		hpmmap_pool_free_unused(out);
 	return ret;
 }
 
@@ -300,14 +353,13 @@ int hpmmap_policy_alloc(struct hpmmap_ctx *ctx, unsigned long start,
  * @out: list they are added to: one for each slot of a mapping of ours that
  *	has none
  *
- * Return: 0, or -ENOMEM and nothing where there are not enough.
+ * Return: 0, or -ENOMEM where there are not enough: then @out is empty.
  */
 int hpmmap_policy_alloc_mapped(struct hpmmap_ctx *ctx, unsigned long start,
 			       unsigned long end, struct list_head *out)
 {
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, ctx->mm, start);
-	LIST_HEAD(got);
 	int ret = 0;
 
 	lockdep_assert_held(&ctx->ops);
@@ -319,7 +371,7 @@ int hpmmap_policy_alloc_mapped(struct hpmmap_ctx *ctx, unsigned long start,
 			continue;
 		ret = alloc_range(ctx, vma,
 				  max(start, hpmmap_vma_given(ctx, vma)), hi,
-				  &got);
+				  out);
 		if (ret)
 			break;
 		/* Two mappings in one slot need one block. */
@@ -327,8 +379,6 @@ int hpmmap_policy_alloc_mapped(struct hpmmap_ctx *ctx, unsigned long start,
 	}
 	mmap_read_unlock(ctx->mm);
 	if (ret)
-		hpmmap_pool_free_unused(&got);
-	else
-		list_splice_tail(&got, out);
+		hpmmap_pool_free_unused(out);
 	return ret;
 }

@@ -12,18 +12,15 @@ struct list_head;
 bool hpmmap_policy_fits(struct hpmmap_ctx *ctx,
 			const struct hpmmap_placement *place,
 			unsigned long start, unsigned long end, bool strictly);
-unsigned long hpmmap_policy_beside_heap(struct hpmmap_ctx *ctx,
-					const struct hpmmap_placement *place,
-					unsigned long len);
-unsigned long hpmmap_policy_apart(struct hpmmap_ctx *ctx,
-				  const struct hpmmap_placement *place,
-				  unsigned long len);
-void hpmmap_policy_begin_apart(struct hpmmap_ctx *ctx,
+unsigned long hpmmap_find_place(struct hpmmap_ctx *ctx,
+				const struct hpmmap_placement *place,
+				unsigned long hint, unsigned long len,
+				unsigned long flags, unsigned long align,
+				unsigned long phase);
+unsigned long hpmmap_short_end(struct hpmmap_ctx *ctx,
 			       const struct hpmmap_placement *place,
-			       unsigned long end);
-unsigned long hpmmap_policy_reach(struct hpmmap_ctx *ctx, unsigned long start,
-				  unsigned long end, unsigned long nr,
-				  bool renew);
+			       unsigned long start, unsigned long end,
+			       bool renew);
 int hpmmap_policy_alloc(struct hpmmap_ctx *ctx, unsigned long start,
 			unsigned long end, struct list_head *out);
 int hpmmap_policy_alloc_mapped(struct hpmmap_ctx *ctx, unsigned long start,

@@ -40,13 +40,7 @@ static void add(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end)
  */
 int hpmmap_freeze(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end)
 {
-	if (mmap_write_lock_killable(ctx->mm))
-		return -EINTR;
-	hpmmap_late_undo(ctx);
-	ctx->frozen.moving = false;
-	add(ctx, start, end);
-	mmap_write_unlock(ctx->mm);
-	return 0;
+	return hpmmap_freeze_moving(ctx, start, end - start, 0, 0);
 }
 
 /**
@@ -55,7 +49,7 @@ int hpmmap_freeze(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end
  * @from: old start
  * @from_len: length of what moves
  * @to: new start, where nothing of that need be mapped yet
- * @to_len: new length
+ * @to_len: new length; 0 where nothing moves
  *
  * Nobody can tell where a page is meanwhile, and nobody reads it.
  *
@@ -68,9 +62,10 @@ int hpmmap_freeze_moving(struct hpmmap_ctx *ctx, unsigned long from,
 	if (mmap_write_lock_killable(ctx->mm))
 		return -EINTR;
 	hpmmap_late_undo(ctx);
-	ctx->frozen.moving = true;
+	ctx->frozen.moving = to_len;
 	add(ctx, from, from + from_len);
-	add(ctx, to, to + to_len);
+	if (to_len)
+		add(ctx, to, to + to_len);
 	mmap_write_unlock(ctx->mm);
 	return 0;
 }

@@ -8,26 +8,21 @@
  * who touches it waits: what was copied does not change any more. Pages of zeros
  * are not copied, so they are missing afterwards as they are in fresh memory.
  */
-#include <linux/highmem.h>
 #include <linux/mempolicy.h>
 #include <linux/mman.h>
 #include <linux/pagemap.h>
 #include <linux/pkeys.h>
-#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/uaccess.h>
-#include <linux/userfaultfd_k.h>
 
 #include "hook.h"
 #include "hpmmap.h"
 #include "mem/block.h"
-#include "mem/poison.h"
 #include "as/change.h"
 #include "as/counters.h"
 #include "as/ctx.h"
 #include "as/freeze.h"
 #include "as/handback.h"
-#include "as/late.h"
 #include "as/range.h"
 #include "as/release.h"
 #include "as/stats.h"
@@ -196,15 +191,13 @@ static unsigned long place_make(struct hpmmap_ctx *ctx, const struct piece *p)
 		return to;
 	/* An advice keeps it from its neighbours: one that they do not have. */
 	for (i = 0; i < ARRAY_SIZE(advice); i++) {
-		struct pt_regs regs = { .di = to, .si = len, .dx = advice[i] };
-
-		hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
+		hpmmap_madvise(to, len, advice[i]);
 		if (flags_mod(ctx, to, len, VM_NOHUGEPAGE, 0))
 			return to;
 		if (fatal_signal_pending(current))
 			break;
 	}
-	hpmmap_late_step(ctx, vm_munmap(to, len));
+	vm_munmap(to, len);
 	return -ENOMEM;
 }
 
@@ -285,12 +278,7 @@ static long piece_hand_back(struct hpmmap_ctx *ctx, const struct piece *p,
 		.si = piece_len(p),
 		.dx = p->vm_flags & VM_LOCKONFAULT ? MLOCK_ONFAULT : 0,
 	};
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = p->start,
-		.end = p->end,
-		.lazy = true,
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, p->start, p->end, .lazy = true);
 	unsigned long to;
 	long ret;
 
@@ -311,20 +299,30 @@ static long piece_hand_back(struct hpmmap_ctx *ctx, const struct piece *p,
 		hpmmap_thaw(ctx);
 	}
 	if (ret) {
-		hpmmap_late_step(ctx, vm_munmap(to, piece_len(p)));
+		vm_munmap(to, piece_len(p));
 		hpmmap_change_settle(&c, HPMMAP_FAILED, NULL);
 		return ret;
 	}
 	hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
 	hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_ASKED, piece_len(p));
 	if (p->vm_flags & VM_LOCKED)
-		ret = hpmmap_late_step(ctx, hpmmap_call_orig(HPMMAP_CALL_MLOCK2, &regs));
+		ret = hpmmap_call_orig(HPMMAP_CALL_MLOCK2, &regs);
 	return ret;
 }
 
-static long range_hand_back(struct hpmmap_ctx *ctx, unsigned long start,
-			    unsigned long end, const struct pt_regs *mbind,
-			    bool skip_sealed)
+/**
+ * hpmmap_handback_bound() - hpmmap_handback(), with a policy
+ * @ctx: the caller's context, ctx->ops held
+ * @start: first address, page aligned
+ * @end: end
+ * @mbind: what mbind(2) is told, but the range; or NULL for none
+ * @skip_sealed: what is sealed stays as it is, without an error
+ *
+ * Return: as hpmmap_handback().
+ */
+long hpmmap_handback_bound(struct hpmmap_ctx *ctx, unsigned long start,
+			   unsigned long end, const struct pt_regs *mbind,
+			   bool skip_sealed)
 {
 	struct piece p;
 	long ret = 0;
@@ -335,21 +333,6 @@ static long range_hand_back(struct hpmmap_ctx *ctx, unsigned long start,
 		if (!p.sealed || !skip_sealed)
 			ret = piece_hand_back(ctx, &p, mbind);
 	return ret;
-}
-
-/**
- * hpmmap_handback_bound() - hpmmap_handback(), with a policy
- * @ctx: the caller's context, ctx->ops held
- * @start: first address, page aligned
- * @end: end
- * @mbind: what mbind(2) is told, but the range; or NULL for none
- *
- * Return: as hpmmap_handback().
- */
-long hpmmap_handback_bound(struct hpmmap_ctx *ctx, unsigned long start,
-			   unsigned long end, const struct pt_regs *mbind)
-{
-	return range_hand_back(ctx, start, end, mbind, false);
 }
 
 /**
@@ -374,7 +357,7 @@ long hpmmap_handback(struct hpmmap_ctx *ctx, unsigned long start,
 	ret = hpmmap_ops_lock(ctx);
 	if (ret)
 		return ret;
-	ret = range_hand_back(ctx, start, end, NULL, skip_sealed);
+	ret = hpmmap_handback_bound(ctx, start, end, NULL, skip_sealed);
 	hpmmap_ops_unlock(ctx);
 	return ret;
 }

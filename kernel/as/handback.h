@@ -10,7 +10,8 @@
 long hpmmap_handback(struct hpmmap_ctx *ctx, unsigned long start,
 		     unsigned long end, bool skip_sealed);
 long hpmmap_handback_bound(struct hpmmap_ctx *ctx, unsigned long start,
-			   unsigned long end, const struct pt_regs *mbind);
+			   unsigned long end, const struct pt_regs *mbind,
+			   bool skip_sealed);
 int hpmmap_handback_read(struct hpmmap_ctx *ctx, unsigned long addr, void *buf);
 
 #endif /* _HPMMAP_AS_HANDBACK_H */

@@ -9,7 +9,6 @@
  */
 #include <linux/delay.h>
 #include <linux/mm.h>
-#include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
 #include <linux/workqueue.h>
 
@@ -22,9 +21,6 @@
 /* The pauses between tries, each twice the one before: 8 ms in all. */
 #define SOON_FIRST_US 8U
 #define SOON_LAST_US 4096U
-
-/* The last one where a step of a call is tried again. */
-#define AGAIN_LAST_US 65536U
 
 /* How soon a worker tries again: first, and last. */
 #define LATE_FIRST_MS 4
@@ -51,53 +47,6 @@ bool hpmmap_mmap_write_lock_soon(struct mm_struct *mm, bool *vain)
 		usleep_range(us, us + us / 2);
 		us *= 2;
 	}
-	return true;
-}
-
-/*
- * Has the address space a user that is not being killed? Who exits is none: he needs it no
- * more, and may wait for us without anything to wake him, having seen to the signal. One
- * thread of those that are being killed may be different: who dumps core.
- */
-bool hpmmap_late_is_needed(struct mm_struct *mm)
-{
-	struct task_struct *p, *t;
-	bool ret = false;
-
-	rcu_read_lock();
-	for_each_process(p) {
-		if (p->flags & PF_KTHREAD)
-			continue;
-		for_each_thread(p, t)
-			ret |= READ_ONCE(t->mm) == mm && !fatal_signal_pending(t) &&
-			       !(READ_ONCE(t->flags) & PF_EXITING);
-		if (ret)
-			break;
-	}
-	rcu_read_unlock();
-	return ret;
-}
-
-/**
- * hpmmap_late_again() - try a step of a call again that SIGKILL has ended?
- * @ctx: the caller's context
- * @ret: what the step has returned
- * @us: pauses so far; 0 at first
- *
- * A call that is one step on Linux is several here. Once the first is done, or undone, a caller
- * who is being killed does not leave the others: a step needs mmap_lock for writing, which has him
- * only while it is free. That is tried for a quarter of a second, for others who live on with the
- * address space.
- *
- * Return: whether.
- */
-bool hpmmap_late_again(struct hpmmap_ctx *ctx, long ret, unsigned int *us)
-{
-	if (likely(ret != -EINTR) || !fatal_signal_pending(current) ||
-	    *us > AGAIN_LAST_US || !hpmmap_late_is_needed(ctx->mm))
-		return false;
-	*us = max(2 * *us, SOON_FIRST_US);
-	usleep_range(*us, *us + *us / 2);
 	return true;
 }
 

@@ -8,7 +8,6 @@
 #include "hpmmap.h"
 #include "mem/block.h"
 #include "as/ctx.h"
-#include "as/late.h"
 #include "as/move.h"
 #include "as/release.h"
 #include "as/reuse.h"
@@ -81,6 +80,16 @@ static unsigned long move_piece(struct hpmmap_ctx *ctx, unsigned long from,
 #define COPY_MOST (16UL << 20)
 #define BLOCK_COUNTS (16UL << 10)
 
+/*
+ * Is the caller's process, the only one of the address space, being killed? One of its threads
+ * may be dumping core: that needs the contents.
+ */
+static bool is_needless(const struct hpmmap_ctx *ctx)
+{
+	return fatal_signal_pending(current) && READ_ONCE(ctx->nr_procs) == 1 &&
+	       !READ_ONCE(current->signal->core_state);
+}
+
 /**
  * hpmmap_store_move() - contents of a range go to another
  * @ctx: the caller's context, ctx->ops held
@@ -94,8 +103,8 @@ static unsigned long move_piece(struct hpmmap_ctx *ctx, unsigned long from,
  * space does not wait for copies. They stay so until the caller has seen to what was
  * left behind: what is written there before that would be lost.
  *
- * Return: 0, -ENOMEM, or -EINTR if everybody who has the address space is being
- * killed.
+ * Return: 0, -ENOMEM, or -EINTR if the process is being killed and no other process has
+ * the address space.
  */
 int hpmmap_store_move(struct hpmmap_ctx *ctx, unsigned long from,
 		      unsigned long to, unsigned long len,
@@ -118,8 +127,7 @@ int hpmmap_store_move(struct hpmmap_ctx *ctx, unsigned long from,
 		}
 		mutex_unlock(&ctx->lock);
 		mmap_read_unlock(ctx->mm);
-		if (len && !ret && fatal_signal_pending(current) &&
-		    !hpmmap_late_is_needed(ctx->mm))
+		if (len && !ret && is_needless(ctx))
 			ret = -EINTR;
 	}
 	return ret;

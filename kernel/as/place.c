@@ -186,12 +186,7 @@ bool hpmmap_policy_move(struct hpmmap_ctx *ctx, unsigned long addr, int nid,
 {
 	unsigned long start = addr & SLOT_MASK, end = start + SLOT_SIZE;
 	struct hpmmap_placement place = { .near = nid };
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = start,
-		.end = end,
-		.lazy = true,
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, start, end, .lazy = true);
 	bool may, done = false, wait = true;
 	struct hpmmap_block *block;
 	struct vm_area_struct *vma;

@@ -7,7 +7,6 @@
  * policies; here they are read at the moment a block is needed. What a policy
  * says about a page holds for a block of 2 MB.
  */
-#include <linux/capability.h>
 #include <linux/cpuset.h>
 #include <linux/mempolicy.h>
 #include <linux/mman.h>
@@ -241,11 +240,7 @@ int hpmmap_vm_set_policy(struct vm_area_struct *vma, struct mempolicy *fresh)
 void hpmmap_policy_set(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long len, const struct mempolicy *pol)
 {
-	struct pt_regs regs = {
-		.di = start,
-		.si = len,
-		.dx = MPOL_LOCAL,
-	};
+	const struct pt_regs regs = { .di = start, .si = len, .dx = MPOL_LOCAL };
 
 	lockdep_assert_held(&ctx->ops);
 	ctx->bind.start = start;
@@ -255,10 +250,8 @@ void hpmmap_policy_set(struct hpmmap_ctx *ctx, unsigned long start,
 	hpmmap_call_orig(HPMMAP_CALL_MBIND, &regs);
 	ctx->bind.pol = NULL;
 	/* Linux merges it with its neighbours when a flag changes. */
-	regs.dx = MADV_DONTDUMP;
-	hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
-	regs.dx = MADV_DODUMP;
-	hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
+	hpmmap_madvise(start, len, MADV_DONTDUMP);
+	hpmmap_madvise(start, len, MADV_DODUMP);
 }
 #else
 bool hpmmap_policy_copy(struct vm_area_struct *vma, struct mempolicy *pol)

@@ -29,18 +29,6 @@ struct vm_area_struct *hpmmap_range_first_ours(struct mm_struct *mm,
 	return NULL;
 }
 
-/* Is a mapping of a range ours? */
-bool hpmmap_range_has_ours(struct hpmmap_ctx *ctx, unsigned long start,
-			   unsigned long end)
-{
-	bool ret;
-
-	mmap_read_lock(ctx->mm);
-	ret = hpmmap_range_first_ours(ctx->mm, start, end);
-	mmap_read_unlock(ctx->mm);
-	return ret;
-}
-
 /* Whose mappings are in a range? */
 enum hpmmap_range_what hpmmap_range_look(struct hpmmap_ctx *ctx,
 					 unsigned long start, unsigned long end)
@@ -58,6 +46,40 @@ enum hpmmap_range_what hpmmap_range_look(struct hpmmap_ctx *ctx,
 		       HPMMAP_RANGE_OURS : HPMMAP_RANGE_MIXED;
 	mmap_read_unlock(ctx->mm);
 	return what;
+}
+
+/* Is a mapping of a range ours? */
+bool hpmmap_range_has_ours(struct hpmmap_ctx *ctx, unsigned long start,
+			   unsigned long end)
+{
+	return hpmmap_range_look(ctx, start, end) != HPMMAP_RANGE_LINUX;
+}
+
+/**
+ * hpmmap_range_next() - the next mapping of a kind in a range
+ * @mm: the address space; mmap_lock not held
+ * @start: first address; out: of that mapping, as far as it lies in the range
+ * @end: end; out: as @start
+ * @is_it: what is looked for
+ *
+ * Return: false if there is none, and the range is as it was.
+ */
+bool hpmmap_range_next(struct mm_struct *mm, unsigned long *start, unsigned long *end,
+		       bool (*is_it)(const struct vm_area_struct *vma))
+{
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, mm, *start);
+
+	mmap_read_lock(mm);
+	for_each_vma_range(vmi, vma, *end) {
+		if (!is_it(vma))
+			continue;
+		*start = max(*start, vma->vm_start);
+		*end = min(*end, vma->vm_end);
+		break;
+	}
+	mmap_read_unlock(mm);
+	return vma;
 }
 
 /* Is all of a range mapped, by anybody? */
@@ -104,31 +126,15 @@ void hpmmap_range_kill_if_lost(struct hpmmap_ctx *ctx, unsigned long start,
 		hpmmap_contents_lost();
 }
 
-/* The next mapping of Linux's that a userfaultfd watches; false if there is none. */
-static bool find_watched(unsigned long *start, unsigned long *end)
+static bool is_watched(const struct vm_area_struct *vma)
 {
-	struct mm_struct *mm = current->mm;
-	struct vm_area_struct *vma;
-	VMA_ITERATOR(vmi, mm, *start);
-	bool found = false;
-
-	mmap_read_lock(mm);
-	for_each_vma_range(vmi, vma, *end) {
-		if (hpmmap_vma_is_ours(vma) || !userfaultfd_armed(vma))
-			continue;
-		*start = max(*start, vma->vm_start);
-		*end = min(*end, vma->vm_end);
-		found = true;
-		break;
-	}
-	mmap_read_unlock(mm);
-	return found;
+	return !hpmmap_vma_is_ours(vma) && userfaultfd_armed((struct vm_area_struct *)vma);
 }
 
 /* Does a userfaultfd watch any of the caller's range? */
 bool hpmmap_range_is_watched(unsigned long start, unsigned long end)
 {
-	return find_watched(&start, &end);
+	return hpmmap_range_next(current->mm, &start, &end, is_watched);
 }
 
 /**
@@ -145,7 +151,7 @@ long hpmmap_range_unwatch(unsigned long start, unsigned long end)
 {
 	unsigned long lo = start, hi = end, ret;
 
-	while (lo < end && find_watched(&lo, &hi)) {
+	while (lo < end && hpmmap_range_next(current->mm, &lo, &hi, is_watched)) {
 		if (fatal_signal_pending(current))
 			return -EINTR;
 		ret = vm_mmap(NULL, lo, hi - lo, PROT_NONE, MAP_PRIVATE |

@@ -29,6 +29,8 @@ struct vm_area_struct *hpmmap_range_first_ours(struct mm_struct *mm,
 					       unsigned long end);
 bool hpmmap_range_has_ours(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end);
+bool hpmmap_range_next(struct mm_struct *mm, unsigned long *start, unsigned long *end,
+		       bool (*is_it)(const struct vm_area_struct *vma));
 bool hpmmap_range_is_watched(unsigned long start, unsigned long end);
 void hpmmap_contents_lost(void);
 void hpmmap_range_kill_if_lost(struct hpmmap_ctx *ctx, unsigned long start,

@@ -10,7 +10,6 @@
 #include "hpmmap.h"
 #include "as/ctx.h"
 #include "as/file.h"
-#include "as/late.h"
 #include "as/store.h"
 #include "as/vma.h"
 
@@ -112,38 +111,30 @@ static const struct {
 static long wipe_piece(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long len, vm_flags_t old, bool wipe)
 {
-	struct pt_regs regs = { .di = start, .si = len };
 	struct vm_area_struct *vma;
 	int i;
 
 	for (i = 0; i < ARRAY_SIZE(toggles); i++) {
 		vm_flags_t flag = toggles[i].flag;
-		bool alone = false, killed;
+		bool has = old & flag, alone;
 		long ret;
 
-		regs.dx = old & flag ? toggles[i].clear : toggles[i].set;
-		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
+		ret = hpmmap_madvise(start, len, has ? toggles[i].clear : toggles[i].set);
 		if (ret)
 			return ret;
-		killed = hpmmap_late_step(ctx, mmap_write_lock_killable(ctx->mm));
-		if (!killed) {
-			vma = vma_lookup(ctx->mm, start);
-			alone = vma && hpmmap_vma_is_ours(vma) &&
-				vma->vm_start == start && vma->vm_end == start + len;
-			if (alone)
-				compat_vm_flags_mod(vma, (old & flag) |
-						    (wipe ? VM_WIPEONFORK : 0),
-						    flag | VM_WIPEONFORK);
-			mmap_write_unlock(ctx->mm);
-		}
+		if (mmap_write_lock_killable(ctx->mm))
+			return -EINTR;
+		vma = vma_lookup(ctx->mm, start);
+		alone = vma && hpmmap_vma_is_ours(vma) &&
+			vma->vm_start == start && vma->vm_end == start + len;
+		if (alone)
+			compat_vm_flags_mod(vma, (old & flag) | (wipe ? VM_WIPEONFORK : 0),
+					    flag | VM_WIPEONFORK);
+		mmap_write_unlock(ctx->mm);
 		if (alone)
 			return 0;
-		regs.dx = old & flag ? toggles[i].set : toggles[i].clear;
-		if (old & VM_RAND_READ & flag)
-			regs.dx = MADV_RANDOM;
-		hpmmap_late_step(ctx, hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs));
-		if (killed)
-			return -EINTR;
+		hpmmap_madvise(start, len, old & VM_RAND_READ & flag ? MADV_RANDOM :
+			       has ? toggles[i].set : toggles[i].clear);
 	}
 	return -EAGAIN;
 }
@@ -170,7 +161,7 @@ long hpmmap_vma_wipe_on_fork(struct hpmmap_ctx *ctx, unsigned long start,
 
 	lockdep_assert_held(&ctx->ops);
 	while (addr < end) {
-		struct pt_regs regs;
+		unsigned long lo, len;
 		vm_flags_t old;
 		bool ours;
 
@@ -181,31 +172,24 @@ long hpmmap_vma_wipe_on_fork(struct hpmmap_ctx *ctx, unsigned long start,
 			return -ENOMEM;
 		}
 		hole |= vma->vm_start > addr;
-		regs.di = max(addr, vma->vm_start);
+		lo = max(addr, vma->vm_start);
 		addr = min(end, vma->vm_end);
-		regs.si = addr - regs.di;
+		len = addr - lo;
 		old = vma->vm_flags;
 		ours = hpmmap_vma_is_ours(vma);
 		mmap_read_unlock(ctx->mm);
 
 		if (ours && !(old & VM_WIPEONFORK) == !wipe)
 			continue;
-		if (ours) {
-			ret = wipe_piece(ctx, regs.di, regs.si, old, wipe);
-		} else {
-			regs.dx = wipe ? MADV_WIPEONFORK : MADV_KEEPONFORK;
-			ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
-		}
+		ret = ours ? wipe_piece(ctx, lo, len, old, wipe) :
+			     hpmmap_madvise(lo, len, wipe ? MADV_WIPEONFORK : MADV_KEEPONFORK);
 		if (ret)
 			return ret;
 		if (!ours)
 			continue;
 		/* Linux merges it with its neighbours when a flag changes. */
-		regs.dx = old & VM_DONTDUMP ? MADV_DODUMP : MADV_DONTDUMP;
-		if (hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs))
-			continue;
-		regs.dx = old & VM_DONTDUMP ? MADV_DONTDUMP : MADV_DODUMP;
-		hpmmap_late_step(ctx, hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs));
+		if (!hpmmap_madvise(lo, len, old & VM_DONTDUMP ? MADV_DODUMP : MADV_DONTDUMP))
+			hpmmap_madvise(lo, len, old & VM_DONTDUMP ? MADV_DONTDUMP : MADV_DODUMP);
 	}
 	return hole ? -ENOMEM : 0;
 }

@@ -264,9 +264,8 @@ static int become_locked(struct become *b)
 /* What is locked has its pages. */
 static void fill_locked(const struct file *file)
 {
-	struct pt_regs regs = { .dx = MADV_POPULATE_READ };
 	struct vm_area_struct *vma;
-	unsigned long end = 0;
+	unsigned long start = 0, end = 0;
 
 	do {
 		VMA_ITERATOR(vmi, current->mm, end);
@@ -277,14 +276,13 @@ static void fill_locked(const struct file *file)
 			    !(vma->vm_flags & VM_LOCKONFAULT))
 				break;
 		if (vma) {
-			regs.di = vma->vm_start;
-			regs.si = vma->vm_end - vma->vm_start;
+			start = vma->vm_start;
 			end = vma->vm_end;
 		}
 		mmap_read_unlock(current->mm);
 		/* If there is something else by now, that is no harm. */
 		if (vma)
-			hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
+			hpmmap_madvise(start, end - start, MADV_POPULATE_READ);
 	} while (vma && !fatal_signal_pending(current));
 }
 

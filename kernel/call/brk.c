@@ -11,6 +11,7 @@
 #include "as/change.h"
 #include "as/counters.h"
 #include "as/ctx.h"
+#include "as/fit.h"
 #include "as/policy.h"
 #include "as/range.h"
 #include "as/stats.h"
@@ -139,10 +140,7 @@ static unsigned long heap_set(struct hpmmap_ctx *ctx, unsigned long brk)
 /* The break is where others have put it (prctl(2), int 0x80): Linux's from then on. */
 static long brk_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.end = PAGE_ALIGN(ctx->mm->brk),
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, 0, PAGE_ALIGN(ctx->mm->brk));
 	unsigned long brk = hpmmap_call_orig(HPMMAP_CALL_BRK, regs);
 
 	ctx->heap_end = 0;

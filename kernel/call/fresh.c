@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A new mapping: where it goes, its blocks, and what was there before.
+ * A new mapping: its blocks, and what was there before.
  */
 #include <linux/mman.h>
 #include <linux/sched/signal.h>
@@ -8,7 +8,6 @@
 #include "hook.h"
 #include "hpmmap.h"
 #include "mem/block.h"
-#include "mem/placement.h"
 #include "mem/pool.h"
 #include "as/change.h"
 #include "as/ctx.h"
@@ -17,11 +16,9 @@
 #include "as/fit.h"
 #include "as/freeze.h"
 #include "as/range.h"
-#include "as/reserve.h"
 #include "as/stats.h"
 #include "as/store.h"
 #include "as/touch.h"
-#include "as/vma.h"
 #include "call/fresh.h"
 
 /* What vm_mmap() is told. */
@@ -110,11 +107,7 @@ static int blocks_find(struct hpmmap_ctx *ctx, unsigned long start,
 		block->slot = slot_of(addr);
 		list_move_tail(&block->link, blocks);
 	}
-	if (!ret)
-		ret = hpmmap_policy_alloc(ctx, addr, end, blocks);
-	if (ret)
-		hpmmap_pool_free_unused(blocks);
-	return ret;
+	return ret ? ret : hpmmap_policy_alloc(ctx, addr, end, blocks);
 }
 
 /* For a range that is not mapped yet. */
@@ -166,14 +159,7 @@ bool hpmmap_wants_stack(struct hpmmap_ctx *ctx, unsigned long flags)
  */
 void hpmmap_touch_range(unsigned long addr, unsigned long len, unsigned long prot)
 {
-	struct pt_regs regs = {
-		.di = addr,
-		.si = len,
-		.dx = prot & PROT_WRITE ? MADV_POPULATE_WRITE :
-					  MADV_POPULATE_READ,
-	};
-
-	hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
+	hpmmap_madvise(addr, len, prot & PROT_WRITE ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
 }
 
 /**
@@ -288,60 +274,6 @@ out:
 	return ret;
 }
 
-/**
- * hpmmap_find_place() - where a mapping may go
- * @ctx: the caller's context, ctx->ops held
- * @place: where its memory should come from
- * @hint: where it should be, or 0
- * @len: its length
- * @flags: of mmap
- * @align: a power of two
- * @phase: distance to a multiple of @align
- *
- * What is small goes where the heap has a block already, if there is room. Not
- * in a slot whose old contents a device still uses, nor in one of another
- * node than its policy wants, if there is room.
- *
- * Return: an address, or an errno.
- */
-unsigned long hpmmap_find_place(struct hpmmap_ctx *ctx,
-				const struct hpmmap_placement *place,
-				unsigned long hint, unsigned long len,
-				unsigned long flags, unsigned long align,
-				unsigned long phase)
-{
-	unsigned long addr, whole;
-
-	lockdep_assert_held(&ctx->ops);
-	if (in_32bit_syscall())
-		flags |= MAP_32BIT;
-	if (!hint && len < SLOT_SIZE && align == PAGE_SIZE &&
-	    !(flags & (MAP_32BIT | MAP_STACK))) {
-		addr = hpmmap_policy_beside_heap(ctx, place, len);
-		if (addr && !hpmmap_store_is_pinned(ctx, addr, addr + len))
-			return addr;
-	}
-	addr = hpmmap_vma_find_hole(hint, len, flags, align, phase);
-	if (IS_ERR_VALUE(addr) ||
-	    (!hpmmap_store_is_pinned(ctx, addr, addr + len) &&
-	     /* A hint is kept where a policy is no more than advice. */
-	     hpmmap_policy_fits(ctx, place, addr, addr + len,
-				hint && addr == hint)))
-		return addr;
-	hint = len < SLOT_SIZE && !(flags & MAP_32BIT) ?
-	       hpmmap_policy_apart(ctx, place, len) : 0;
-	if (hint && hpmmap_vma_find_hole(hint, len, flags, align, 0) == hint &&
-	    !hpmmap_store_is_pinned(ctx, hint, hint + len))
-		return hint;
-	whole = hpmmap_vma_find_hole(0, ALIGN(len, SLOT_SIZE), flags,
-				     max(align, SLOT_SIZE), 0);
-	if (IS_ERR_VALUE(whole))
-		return addr;
-	if (len < SLOT_SIZE)
-		hpmmap_policy_begin_apart(ctx, place, whole + len);
-	return whole;
-}
-
 /* hpmmap_map_fresh(), but -ENOMEM where a policy forbids the node of a slot. */
 unsigned long hpmmap_map_where_fit(struct hpmmap_ctx *ctx,
 				   const struct hpmmap_placement *place,
@@ -352,34 +284,4 @@ unsigned long hpmmap_map_where_fit(struct hpmmap_ctx *ctx,
 	if (!hpmmap_policy_fits(ctx, place, addr, addr + len, true))
 		return -ENOMEM;
 	return hpmmap_map_fresh(ctx, addr, len, prot, flags, fixed, ahead);
-}
-
-/**
- * hpmmap_short_end() - how far the pools reach that have too little for a range
- * @ctx: the caller's context, ctx->ops held
- * @place: where its memory should come from
- * @start: start of a new mapping, or of what is to get memory
- * @end: its end
- * @renew: it is a new mapping
- *
- * Return: the end of the part that they have memory for now: of a slot, or @end;
- * @start where there is no such part.
- */
-unsigned long hpmmap_short_end(struct hpmmap_ctx *ctx,
-			       const struct hpmmap_placement *place,
-			       unsigned long start, unsigned long end, bool renew)
-{
-	unsigned long nr = slot_of(end - 1) - slot_of(start) + 1;
-	struct hpmmap_account *account;
-	unsigned long mid;
-
-	if (nr == 1)
-		return start;
-	account = hpmmap_charged(ctx);
-	if (!account)
-		return start;
-	nr = hpmmap_pool_offer(account, &place->nodes, nr);
-	hpmmap_account_put(account);
-	mid = hpmmap_policy_reach(ctx, start, end, nr, renew);
-	return clamp(mid, start, end);
 }

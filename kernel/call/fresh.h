@@ -19,19 +19,10 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 			       unsigned long len, unsigned long prot,
 			       unsigned long flags, bool fixed,
 			       struct list_head *ahead);
-unsigned long hpmmap_find_place(struct hpmmap_ctx *ctx,
-				const struct hpmmap_placement *place,
-				unsigned long hint, unsigned long len,
-				unsigned long flags, unsigned long align,
-				unsigned long phase);
 unsigned long hpmmap_map_where_fit(struct hpmmap_ctx *ctx,
 				   const struct hpmmap_placement *place,
 				   unsigned long addr, unsigned long len,
 				   unsigned long prot, unsigned long flags,
 				   bool fixed, struct list_head *ahead);
-unsigned long hpmmap_short_end(struct hpmmap_ctx *ctx,
-			       const struct hpmmap_placement *place,
-			       unsigned long start, unsigned long end,
-			       bool renew);
 
 #endif /* _HPMMAP_CALL_FRESH_H */

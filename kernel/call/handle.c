@@ -15,7 +15,6 @@
 
 #include "hook.h"
 #include "hpmmap.h"
-#include "mem/buddy.h"
 #include "as/counters.h"
 #include "as/ctx.h"
 #include "as/range.h"

@@ -112,12 +112,14 @@ static long discard_ours(struct hpmmap_ctx *ctx, unsigned long start,
 /* Is a hint wrong for a mapping? */
 static bool refuses_hint(struct vm_area_struct *vma, int advice)
 {
+	if (advice == HPMMAP_MADV_REUSE)
+		return !hpmmap_vma_is_ours(vma);
 	if (advice == MADV_FREE && !hpmmap_vma_is_ours(vma) && !vma_is_anonymous(vma))
 		return true;
 	return vma->vm_flags & VM_LOCKED && advice != MADV_COLLAPSE;
 }
 
-/* A hint about what is ours: 0, -EINVAL where it is wrong, or -ENOMEM. */
+/* A hint about what is ours: 0, -EINVAL where it is wrong, or -ENOMEM where nothing is mapped. */
 static long hint_ours(struct hpmmap_ctx *ctx, unsigned long start,
 		      unsigned long end, int advice)
 {
@@ -140,44 +142,10 @@ static long hint_ours(struct hpmmap_ctx *ctx, unsigned long start,
 	return !ret && addr < end ? -ENOMEM : ret;
 }
 
-/* Flags what is mapped: 0, -EINVAL where it is not ours, or -ENOMEM. */
-static long reuse_ours(struct hpmmap_ctx *ctx, unsigned long start,
-		       unsigned long end)
-{
-	struct vm_area_struct *vma;
-	unsigned long addr = start;
-	VMA_ITERATOR(vmi, ctx->mm, start);
-	long ret = 0;
-
-	mmap_read_lock(ctx->mm);
-	for_each_vma_range(vmi, vma, end) {
-		if (vma->vm_start > addr) {
-			ret = -ENOMEM;
-			break;
-		}
-		if (!hpmmap_vma_is_ours(vma)) {
-			ret = -EINVAL;
-			break;
-		}
-		addr = vma->vm_end;
-	}
-	mmap_read_unlock(ctx->mm);
-	if (!ret && addr < end)
-		ret = -ENOMEM;
-	if (!ret)
-		hpmmap_reuse_set(ctx, start, end);
-	return ret;
-}
-
 static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 		       unsigned long start, unsigned long end, int advice)
 {
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = start,
-		.end = end,
-		.lazy = true,
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, start, end, .lazy = true);
 	long ret;
 
 	if (advice_discards(advice) &&
@@ -191,7 +159,11 @@ static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 		/* Our memory is there, and it stays. */
 		return hint_ours(ctx, start, end, advice);
 	case HPMMAP_MADV_REUSE:
-		return reuse_ours(ctx, start, end);
+		/* It flags what is mapped. */
+		ret = hint_ours(ctx, start, end, advice);
+		if (!ret)
+			hpmmap_reuse_set(ctx, start, end);
+		return ret;
 	case MADV_WIPEONFORK:
 	case MADV_KEEPONFORK:
 		ret = hpmmap_vma_wipe_on_fork(ctx, start, end,
@@ -223,14 +195,9 @@ static long handle_madvise(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 static long madvise_discard(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
 	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = start,
-		.end = end,
-		/* No mapping is cut. */
-		.intact = HPMMAP_END_BOTH,
-		.lazy = true,
-	};
+	/* No mapping is cut. */
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, start, end, .intact = HPMMAP_END_BOTH,
+					       .lazy = true);
 	long ret = hpmmap_ops_lock(ctx);
 
 	if (ret)
@@ -259,17 +226,14 @@ static long madvise_remove(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
 	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
 	struct pt_regs before = *regs;
-	struct vm_area_struct *vma;
+	unsigned long ours = start;
 	long ret = 0;
 
 	if (range_keeps_contents(ctx, start, end, MADV_REMOVE))
 		return -EPERM;
-	mmap_read_lock(ctx->mm);
-	vma = hpmmap_range_first_ours(ctx->mm, start, end);
-	if (vma)
-		end = max(start, vma->vm_start);
-	mmap_read_unlock(ctx->mm);
 	before.si = end - start;
+	if (hpmmap_range_next(ctx->mm, &ours, &end, hpmmap_vma_is_ours))
+		before.si = ours - start;
 	if (before.si)
 		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, &before);
 	/* Of holes it is told only where nothing refuses it. */
@@ -279,11 +243,7 @@ static long madvise_remove(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 static long madvise_with_ours(struct hpmmap_ctx *ctx,
 			      const struct pt_regs *regs)
 {
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = regs->di,
-		.end = regs->di + PAGE_ALIGN(regs->si),
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, regs->di, regs->di + PAGE_ALIGN(regs->si));
 	long ret;
 
 	switch ((int)regs->dx) {

@@ -194,7 +194,7 @@ static long bind_apart(struct hpmmap_ctx *ctx, const struct bind *b,
 
 	if (start == end)
 		return 0;
-	ret = hpmmap_handback_bound(ctx, start, end, &b->regs);
+	ret = hpmmap_handback_bound(ctx, start, end, &b->regs, false);
 	if (!ret || fatal_signal_pending(current))
 		return ret;
 	return bind_left(ctx, b, start, end);
@@ -237,32 +237,25 @@ static long bind_ours(struct hpmmap_ctx *ctx, const struct bind *b,
 	return ret ? ret : left;
 }
 
+static bool is_linux(const struct vm_area_struct *vma)
+{
+	return !hpmmap_vma_is_ours(vma);
+}
+
 /* The call as it is, for what is not ours of the range. */
 static long bind_others(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 			unsigned long start, unsigned long end)
 {
 	struct pt_regs part = *regs;
+	unsigned long next = end;
 	long ret = 0;
 
-	while (!ret && start < end) {
-		struct vm_area_struct *vma;
-		unsigned long lo = end, hi = end;
-		VMA_ITERATOR(vmi, ctx->mm, start);
-
-		mmap_read_lock(ctx->mm);
-		for_each_vma_range(vmi, vma, end) {
-			if (hpmmap_vma_is_ours(vma))
-				continue;
-			lo = max(start, vma->vm_start);
-			hi = min(end, vma->vm_end);
-			break;
-		}
-		mmap_read_unlock(ctx->mm);
-		part.di = lo;
-		part.si = hi - lo;
-		if (lo < hi)
-			ret = hpmmap_call_orig(HPMMAP_CALL_MBIND, &part);
-		start = hi;
+	while (!ret && hpmmap_range_next(ctx->mm, &start, &next, is_linux)) {
+		part.di = start;
+		part.si = next - start;
+		ret = hpmmap_call_orig(HPMMAP_CALL_MBIND, &part);
+		start = next;
+		next = end;
 	}
 	return ret;
 }
@@ -317,12 +310,7 @@ static long handle_mbind(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
 	int mode = regs->dx & ~(unsigned long)MPOL_MODE_FLAGS;
 	struct bind b = { .regs = *regs, .flags = regs->r9 };
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = start,
-		.end = end,
-		.lazy = true,
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, start, end, .lazy = true);
 	long ret = 0;
 
 	/* What cannot be right is Linux's to refuse. */

@@ -10,9 +10,9 @@
 #include "hpmmap.h"
 #include "as/change.h"
 #include "as/ctx.h"
-#include "as/late.h"
 #include "as/range.h"
 #include "as/stats.h"
+#include "as/vma.h"
 #include "call/fresh.h"
 #include "call/mixed.h"
 #include "call/remap.h"
@@ -51,36 +51,16 @@ static long remap_rest(unsigned long from, unsigned long old_len,
 	return hpmmap_call_orig(HPMMAP_CALL_MREMAP, &regs);
 }
 
-/* The next mapping of ours in [*start, end), as far as it lies in there. */
-static bool next_ours(struct hpmmap_ctx *ctx, unsigned long *start,
-		      unsigned long end, unsigned long *ours_end)
-{
-	struct vm_area_struct *vma;
-
-	mmap_read_lock(ctx->mm);
-	vma = hpmmap_range_first_ours(ctx->mm, *start, end);
-	if (vma) {
-		*start = max(*start, vma->vm_start);
-		*ours_end = min(end, vma->vm_end);
-	}
-	mmap_read_unlock(ctx->mm);
-	return vma;
-}
-
 /* What is ours of a range goes: where there is room, others may be by now. */
 static void unmap_ours(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long end)
 {
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = start,
-		.end = end,
-	};
-	unsigned long addr, next;
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, start, end);
+	unsigned long lo = start, hi = end;
 
 	lockdep_assert_held(&ctx->ops);
-	for (addr = start; next_ours(ctx, &addr, end, &next); addr = next)
-		if (hpmmap_late_step(ctx, vm_munmap(addr, next - addr)))
+	for (; hpmmap_range_next(ctx->mm, &lo, &hi, hpmmap_vma_is_ours); lo = hi, hi = end)
+		if (vm_munmap(lo, hi - lo))
 			break;
 	hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
 }
@@ -90,18 +70,13 @@ static void move_rest_back(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 			   unsigned long from, unsigned long new_rest)
 {
 	unsigned long old_rest = r->addr + r->old_len - r->vm_end;
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = r->vm_end,
-		.end = r->vm_end + old_rest,
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, r->vm_end, r->vm_end + old_rest);
 	long ret;
 
 	hpmmap_range_discount(ctx, from, new_rest);
-	ret = hpmmap_late_step(ctx, hpmmap_map_fresh(ctx, c.start, old_rest, PROT_NONE,
-						     MAP_NORESERVE, false, NULL));
+	ret = hpmmap_map_fresh(ctx, c.start, old_rest, PROT_NONE, MAP_NORESERVE, false, NULL);
 	if (!IS_ERR_VALUE(ret))
-		ret = hpmmap_late_step(ctx, remap_rest(from, new_rest, old_rest, c.start));
+		ret = remap_rest(from, new_rest, old_rest, c.start);
 	if (IS_ERR_VALUE(ret))
 		hpmmap_contents_lost();
 	hpmmap_range_count_again(ctx);
@@ -138,18 +113,14 @@ static long move_mixed(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 	unsigned long nr_ours = r->vm_end - r->addr;
 	unsigned long new_rest = r->new_len - nr_ours;
 	struct hpmmap_remap whole = *r, part = *r;
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = to + nr_ours,
-		.end = to + r->new_len,
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, to + nr_ours, to + r->new_len);
 	long ret;
 
 	hpmmap_remap_discount(ctx, r);
 	ret = hpmmap_map_fresh(ctx, to, r->new_len, PROT_NONE, MAP_NORESERVE,
 			       r->flags & MREMAP_FIXED, NULL);
 	if (!IS_ERR_VALUE(ret)) {
-		ret = hpmmap_late_step(ctx, move_rest(ctx, &whole, to));
+		ret = move_rest(ctx, &whole, to);
 		if (IS_ERR_VALUE(ret))
 			unmap_ours(ctx, to, to + r->new_len);
 	}
@@ -160,7 +131,7 @@ static long move_mixed(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 	part.old_len = nr_ours;
 	part.new_len = nr_ours;
 	part.flags = MREMAP_MAYMOVE | MREMAP_FIXED;
-	ret = hpmmap_late_step(ctx, hpmmap_remap_move(ctx, &part, to));
+	ret = hpmmap_remap_move(ctx, &part, to);
 	if (!IS_ERR_VALUE(ret))
 		return ret;
 	unmap_ours(ctx, to, to + r->new_len);
@@ -172,14 +143,13 @@ static long move_mixed(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 /* Nothing of it is done where Linux can let its own part grow. */
 long hpmmap_remap_mixed(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r)
 {
-	unsigned long nr_ours = r->vm_end - r->addr, to = r->new_addr;
-	long ret = -EEXIST;
-	int tries = 16;
+	unsigned long nr_ours = r->vm_end - r->addr;
+	long ret;
 
 	if (r->flags & MREMAP_DONTUNMAP)
 		return -EFAULT;
 	if (r->flags & MREMAP_FIXED)
-		return move_mixed(ctx, r, to);
+		return move_mixed(ctx, r, r->new_addr);
 	ret = remap_rest(r->vm_end, r->old_len - nr_ours, r->new_len - nr_ours,
 			 0);
 	if (!IS_ERR_VALUE(ret)) {
@@ -189,16 +159,9 @@ long hpmmap_remap_mixed(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r)
 	}
 	if (ret != -ENOMEM || !(r->flags & MREMAP_MAYMOVE))
 		return ret;
-	for (ret = -EEXIST; ret == -EEXIST && tries--;) {
-		to = hpmmap_find_place(ctx, &r->place, 0, r->new_len,
-				       MAP_PRIVATE | MAP_ANONYMOUS, SLOT_SIZE,
-				       hpmmap_remap_phase(r, SLOT_SIZE));
-		if (IS_ERR_VALUE(to))
-			return to;
-		ret = move_mixed(ctx, r, to);
-	}
+	ret = hpmmap_remap_anywhere(ctx, r, 0, move_mixed);
 	if (!IS_ERR_VALUE(ret))
 		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP,
 				      r->new_len - r->old_len);
-	return ret == -EEXIST ? -ENOMEM : ret;
+	return ret;
 }

@@ -44,11 +44,8 @@ static bool stays_locked(const struct hpmmap_change *c)
 static long lock_range(enum hpmmap_call call, const struct pt_regs *regs)
 {
 	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = regs->di & PAGE_MASK,
-		.end = PAGE_ALIGN(regs->di + regs->si),
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, regs->di & PAGE_MASK,
+					       PAGE_ALIGN(regs->di + regs->si));
 	unsigned int tries = LOCK_TRIES;
 	bool ours;
 	long ret;
@@ -79,12 +76,8 @@ long hpmmap_sys_mlock2(const struct pt_regs *regs)
 static long handle_munlock(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 			   const struct pt_regs *regs)
 {
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = regs->di & PAGE_MASK,
-		.end = PAGE_ALIGN(regs->di + regs->si),
-		.lazy = true,
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, regs->di & PAGE_MASK,
+					       PAGE_ALIGN(regs->di + regs->si), .lazy = true);
 	long ret = hpmmap_call_orig(call, regs);
 
 	if (c.end > c.start && c.end < TASK_SIZE)

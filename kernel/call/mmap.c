@@ -15,7 +15,7 @@
 #include "as/change.h"
 #include "as/counters.h"
 #include "as/ctx.h"
-#include "as/late.h"
+#include "as/fit.h"
 #include "as/policy.h"
 #include "as/range.h"
 #include "as/reserve.h"
@@ -103,11 +103,7 @@ static unsigned long mmap_ours(struct hpmmap_ctx *ctx,
 static long growsdown_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 			    unsigned long len)
 {
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = regs->di,
-		.end = regs->di + len,
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, regs->di, regs->di + len);
 	struct pt_regs part = *regs;
 	long ret;
 
@@ -155,11 +151,7 @@ static bool may_be_refused(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 static long growsdown_at(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
 	unsigned long len = PAGE_ALIGN(regs->si), ours = regs->di + PAGE_SIZE;
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = ours,
-		.end = regs->di + len,
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, ours, regs->di + len);
 	struct hpmmap_placement place;
 	long ret;
 
@@ -226,11 +218,7 @@ static bool wants_populated(struct hpmmap_ctx *ctx, unsigned long flags)
 static long mmap_apart(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 		       struct file *file)
 {
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = regs->di,
-		.end = regs->di + PAGE_ALIGN(regs->si),
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, regs->di, regs->di + PAGE_ALIGN(regs->si));
 	bool fixed = regs->r10 & MAP_FIXED && !offset_in_page(c.start) &&
 		     c.end > c.start;
 	struct pt_regs with_flags = *regs;
@@ -460,7 +448,7 @@ static long mmap_short(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	if (fixed)
 		return ret;
 	if (rest.si)
-		hpmmap_late_step(ctx, vm_munmap(rest.di, rest.si));
+		vm_munmap(rest.di, rest.si);
 	return ret == -ENOMEM || ret == -EEXIST ? -EAGAIN : ret;
 }
 
@@ -514,11 +502,7 @@ long hpmmap_sys_mmap(const struct pt_regs *regs)
 long hpmmap_handle_munmap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 			  const struct pt_regs *regs)
 {
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = regs->di,
-		.end = regs->di + PAGE_ALIGN(regs->si),
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, regs->di, regs->di + PAGE_ALIGN(regs->si));
 	long ret;
 
 	hpmmap_change_begin(&c);
@@ -539,11 +523,7 @@ long hpmmap_handle_munmap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 /* Nothing of it is ours, but another thread may map there at this moment. */
 static long munmap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = regs->di,
-		.end = regs->di + PAGE_ALIGN(regs->si),
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, regs->di, regs->di + PAGE_ALIGN(regs->si));
 	long ret = hpmmap_call_orig(HPMMAP_CALL_MUNMAP, regs);
 
 	if (!ret)

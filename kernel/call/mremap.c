@@ -6,7 +6,6 @@
 #include <linux/mman.h>
 #include <linux/pkeys.h>
 #include <linux/sched/signal.h>
-#include <linux/syscalls.h>
 
 #include "hook.h"
 #include "hpmmap.h"
@@ -17,7 +16,6 @@
 #include "as/place.h"
 #include "as/policy.h"
 #include "as/range.h"
-#include "as/stats.h"
 #include "as/store.h"
 #include "as/vma.h"
 #include "call/fresh.h"
@@ -65,11 +63,7 @@ static bool remap_lookup(struct hpmmap_ctx *ctx, struct hpmmap_remap *r)
 static unsigned long grow_short(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 				unsigned long addr, unsigned long len)
 {
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = addr,
-		.end = addr + len,
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, addr, addr + len);
 	unsigned long mapped;
 
 	if (!r->prot || r->map_flags & MAP_NORESERVE ||
@@ -99,13 +93,8 @@ static long grow_in_place(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r)
 {
 	unsigned long end = r->addr + r->old_len;
 	unsigned long len = r->new_len - r->old_len;
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = end,
-		.end = end + len,
-		.intact = HPMMAP_END_LAST,
-		.lazy = true,
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, end, end + len, .intact = HPMMAP_END_LAST,
+					       .lazy = true);
 	unsigned long mapped;
 	bool fresh;
 	long ret;
@@ -123,40 +112,17 @@ static long grow_in_place(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r)
 	ret = hpmmap_remap_copy_advice(ctx, r, end, len);
 	if (!ret)
 		ret = hpmmap_remap_copy_lock(ctx, r, end, len);
+	if (!ret && r->bound && !hpmmap_policy_place(ctx, end, end + len))
+		ret = -ENOMEM;
 	if (ret) {
 		hpmmap_remap_unmap(ctx, end, len);
 		return ret;
-	}
-	if (r->bound && !hpmmap_policy_place(ctx, end, end + len)) {
-		hpmmap_remap_unmap(ctx, end, len);
-		return -ENOMEM;
 	}
 	/* One mapping now: its first slot may have one entry. */
 	if (!r->bound)
 		c.end = ALIGN(end, SLOT_SIZE);
 	hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
 	return r->addr;
-}
-
-static long move_anywhere(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
-			  unsigned long hint)
-{
-	unsigned long align = r->new_len >= SLOT_SIZE ? SLOT_SIZE : PAGE_SIZE;
-	long ret = -EEXIST;
-	int tries = 16;
-
-	while (ret == -EEXIST && tries--) {
-		unsigned long to;
-
-		to = hpmmap_find_place(ctx, &r->place, hint, r->new_len,
-				       MAP_PRIVATE | MAP_ANONYMOUS, align,
-				       hpmmap_remap_phase(r, align));
-		if (IS_ERR_VALUE(to))
-			return to;
-		ret = hpmmap_remap_move(ctx, r, to);
-		hint = 0;
-	}
-	return ret == -EEXIST ? -ENOMEM : ret;
 }
 
 /* Also where it is no more than a hint. */
@@ -250,7 +216,7 @@ static long remap_ours(struct hpmmap_ctx *ctx, struct hpmmap_remap *r)
 	if (r->flags & MREMAP_FIXED)
 		return hpmmap_remap_move(ctx, r, r->new_addr);
 	if (r->flags & MREMAP_DONTUNMAP)
-		return move_anywhere(ctx, r, r->new_addr);
+		return hpmmap_remap_anywhere(ctx, r, r->new_addr, hpmmap_remap_move);
 
 	ret = grow_in_place(ctx, r);
 	/* What is locked may find pages of Linux elsewhere. */
@@ -258,7 +224,7 @@ static long remap_ours(struct hpmmap_ctx *ctx, struct hpmmap_remap *r)
 		return ret;
 	if (!(r->flags & MREMAP_MAYMOVE))
 		return -ENOMEM;
-	return move_anywhere(ctx, r, 0);
+	return hpmmap_remap_anywhere(ctx, r, 0, hpmmap_remap_move);
 }
 
 /*
@@ -269,12 +235,8 @@ static long remap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
 	unsigned long to = regs->r8, len = PAGE_ALIGN(regs->dx);
 	unsigned long from = regs->di, old_len = PAGE_ALIGN(regs->si);
-	struct hpmmap_change old = {
-		.ctx = ctx,
-		.start = from + len,
-		.end = from + old_len,
-	};
-	struct hpmmap_change new = { .ctx = ctx, .start = to, .end = to + len };
+	struct hpmmap_change old = HPMMAP_CHANGE(ctx, from + len, from + old_len);
+	struct hpmmap_change new = HPMMAP_CHANGE(ctx, to, to + len);
 	/* What it shrinks by may be more than one mapping. */
 	bool shrinks = !offset_in_page(from) && len < old_len &&
 		       from + old_len > from;

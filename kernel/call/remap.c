@@ -8,8 +8,6 @@
  */
 #include <linux/mempolicy.h>
 #include <linux/mman.h>
-#include <linux/pkeys.h>
-#include <linux/syscalls.h>
 
 #include "hook.h"
 #include "hpmmap.h"
@@ -19,7 +17,6 @@
 #include "as/file.h"
 #include "as/fit.h"
 #include "as/freeze.h"
-#include "as/late.h"
 #include "as/move.h"
 #include "as/policy.h"
 #include "as/range.h"
@@ -49,12 +46,7 @@ long hpmmap_remap_copy_advice(struct hpmmap_ctx *ctx, const struct hpmmap_remap 
 		{ VM_SEQ_READ, MADV_SEQUENTIAL },
 		{ VM_RAND_READ, MADV_RANDOM },
 	};
-	struct pt_regs regs = {
-		.di = addr,
-		.si = len,
-		.dx = r->prot,
-		.r10 = r->pkey,
-	};
+	const struct pt_regs regs = { .di = addr, .si = len, .dx = r->prot, .r10 = r->pkey };
 	long ret = 0;
 	int i;
 
@@ -69,8 +61,7 @@ long hpmmap_remap_copy_advice(struct hpmmap_ctx *ctx, const struct hpmmap_remap 
 	for (i = 0; i < ARRAY_SIZE(table) && !ret; i++) {
 		if (!(r->vm_flags & table[i].flag))
 			continue;
-		regs.dx = table[i].advice;
-		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
+		ret = hpmmap_madvise(addr, len, table[i].advice);
 	}
 	if (r->vm_flags & VM_WIPEONFORK && !ret)
 		ret = hpmmap_vma_wipe_on_fork(ctx, addr, addr + len, true);
@@ -117,11 +108,7 @@ long hpmmap_remap_copy_lock(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r
 long hpmmap_remap_unmap(struct hpmmap_ctx *ctx, unsigned long start,
 			unsigned long len)
 {
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.start = start,
-		.end = start + len,
-	};
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, start, start + len);
 	long ret = vm_munmap(start, len);
 
 	/* One end may be cut, and not the other. */
@@ -167,12 +154,12 @@ static long detach_old(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r)
 	unsigned long ret;
 
 	if (!(r->flags & MREMAP_DONTUNMAP))
-		return hpmmap_late_step(ctx, vm_munmap(r->addr, r->old_len));
-	ret = hpmmap_late_step(ctx, hpmmap_vma_map(ctx, r->addr, r->old_len, r->prot, MAP_FIXED |
-						   (r->map_flags & ~MAP_LOCKED)));
+		return vm_munmap(r->addr, r->old_len);
+	ret = hpmmap_vma_map(ctx, r->addr, r->old_len, r->prot,
+			     MAP_FIXED | (r->map_flags & ~MAP_LOCKED));
 	if (IS_ERR_VALUE(ret))
 		return ret;
-	hpmmap_late_step(ctx, hpmmap_remap_copy_advice(ctx, r, r->addr, r->old_len));
+	hpmmap_remap_copy_advice(ctx, r, r->addr, r->old_len);
 	return 0;
 }
 
@@ -204,18 +191,9 @@ long hpmmap_remap_move(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 		       unsigned long to)
 {
 	unsigned long len = min(r->old_len, r->new_len);
-	struct hpmmap_change old = {
-		.ctx = ctx,
-		.start = r->addr,
-		.end = r->addr + r->old_len,
-		.lazy = lazy(r),
-	};
-	struct hpmmap_change new = {
-		.ctx = ctx,
-		.start = to,
-		.end = to + r->new_len,
-		.lazy = lazy(r),
-	};
+	struct hpmmap_change old = HPMMAP_CHANGE(ctx, r->addr, r->addr + r->old_len,
+						 .lazy = lazy(r));
+	struct hpmmap_change new = HPMMAP_CHANGE(ctx, to, to + r->new_len, .lazy = lazy(r));
 	bool fixed = r->flags & MREMAP_FIXED;
 	unsigned long mapped, needed;
 	LIST_HEAD(blocks);
@@ -239,7 +217,7 @@ long hpmmap_remap_move(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 	 */
 	ret = hpmmap_freeze_moving(ctx, r->addr, len, to, r->new_len);
 	if (ret) {
-		hpmmap_late_step(ctx, relock_old(r, true));
+		relock_old(r, true);
 		goto out;
 	}
 	old.frozen = true;
@@ -254,11 +232,11 @@ long hpmmap_remap_move(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 		goto err_relock;
 	hpmmap_change_renew(&new);
 	/* Before there is anything in it that a key protects. */
-	ret = hpmmap_late_step(ctx, hpmmap_remap_copy_advice(ctx, r, to, r->new_len));
+	ret = hpmmap_remap_copy_advice(ctx, r, to, r->new_len);
 	if (!ret)
 		ret = detach_old(ctx, r);
 	if (ret) {
-		hpmmap_late_step(ctx, vm_munmap(to, r->new_len));
+		vm_munmap(to, r->new_len);
 		if (r->flags & MREMAP_DONTUNMAP)
 			hpmmap_range_kill_if_lost(ctx, old.start, old.end);
 		goto err_relock;
@@ -278,7 +256,7 @@ long hpmmap_remap_move(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 	if (r->map_flags & MAP_LOCKED && !lazy(r))
 		hpmmap_touch_range(to, r->new_len, r->prot);
 	/* This may fill it, too. Where it fails, it is locked in another way than it was. */
-	hpmmap_late_step(ctx, hpmmap_remap_copy_lock(ctx, r, to, r->new_len));
+	hpmmap_remap_copy_lock(ctx, r, to, r->new_len);
 	if (!ret)
 		ret = to;
 	goto out;
@@ -288,7 +266,7 @@ err_relock:
 	/* What was to be replaced may be gone, or a part of the old one. */
 	new.lazy = true;
 	hpmmap_change_settle(&new, fixed ? HPMMAP_FAILED : HPMMAP_CUT, NULL);
-	hpmmap_late_step(ctx, relock_old(r, true));
+	relock_old(r, true);
 	old.lazy = true;
 	hpmmap_change_settle(&old, HPMMAP_FAILED, NULL);
 out:
@@ -300,11 +278,32 @@ out:
  * Where in its slot the new mapping should start: where the old one does, if
  * whole slots then move without a copy; otherwise at its beginning.
  */
-unsigned long hpmmap_remap_phase(const struct hpmmap_remap *r, unsigned long align)
+static unsigned long phase(const struct hpmmap_remap *r, unsigned long align)
 {
 	unsigned long end = r->addr + min(r->old_len, r->new_len);
 
 	if (ALIGN(r->addr, SLOT_SIZE) + SLOT_SIZE > end)
 		return 0;
 	return r->addr & (align - 1);
+}
+
+/* Moves a mapping by @move to where there is room, at @hint if it is not 0 and that is free. */
+long hpmmap_remap_anywhere(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
+			   unsigned long hint, hpmmap_remap_move_t move)
+{
+	unsigned long align = r->new_len >= SLOT_SIZE ? SLOT_SIZE : PAGE_SIZE;
+	long ret = -EEXIST;
+	int tries = 16;
+
+	while (ret == -EEXIST && tries--) {
+		unsigned long to;
+
+		to = hpmmap_find_place(ctx, &r->place, hint, r->new_len,
+				       MAP_PRIVATE | MAP_ANONYMOUS, align, phase(r, align));
+		if (IS_ERR_VALUE(to))
+			return to;
+		ret = move(ctx, r, to);
+		hint = 0;
+	}
+	return ret == -EEXIST ? -ENOMEM : ret;
 }

@@ -53,8 +53,11 @@ long hpmmap_remap_copy_lock(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r
 long hpmmap_remap_unmap(struct hpmmap_ctx *ctx, unsigned long start,
 			unsigned long len);
 void hpmmap_remap_discount(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r);
-unsigned long hpmmap_remap_phase(const struct hpmmap_remap *r, unsigned long align);
 long hpmmap_remap_move(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 		       unsigned long to);
+typedef long (*hpmmap_remap_move_t)(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
+				    unsigned long to);
+long hpmmap_remap_anywhere(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
+			   unsigned long hint, hpmmap_remap_move_t move);
 
 #endif /* _HPMMAP_CALL_REMAP_H */

@@ -229,11 +229,8 @@ static int image_move(struct hpmmap_ctx *ctx, const struct image *image,
 	if (!ret)
 		ret = image_replace(ctx, image);
 	for (i = 0; i < image->nr; i++) {
-		struct hpmmap_change c = {
-			.ctx = ctx,
-			.start = image->segments[i].start,
-			.end = image->segments[i].end,
-		};
+		struct hpmmap_change c = HPMMAP_CHANGE(ctx, image->segments[i].start,
+						       image->segments[i].end);
 
 		hpmmap_change_settle(&c, ret ? HPMMAP_FAILED : HPMMAP_KEPT,
 				     NULL);
@@ -245,13 +242,7 @@ static int image_move(struct hpmmap_ctx *ctx, const struct image *image,
 /* An error means that there is nothing to map, which is as good. */
 static void map_file(unsigned long start, unsigned long end, bool writable)
 {
-	struct pt_regs regs = {
-		.di = start,
-		.si = end - start,
-		.dx = writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ,
-	};
-
-	hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
+	hpmmap_madvise(start, end - start, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
 }
 
 /* Some of its pages need not exist. */

@@ -11,8 +11,6 @@
  *			for it; or "sees nothing" where no window shows memory of Linux.
  *   away --calls	The same of calls of such a process: names those that wait and
  *			would not on Linux, and those that SIGKILL does not end.
- *   away --undone	A call is killed while somebody reads so for a moment: says "done", or
- *			what another process of the same address space finds.
  */
 #include <err.h>
 #include <errno.h>
@@ -577,45 +575,8 @@ static void survivor_of_move(volatile pid_t *calling)
 	expect_many(to);
 }
 
-static unsigned long mapped_pages(void)
-{
-	char text[64] = "";
-	int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-
-	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
-		err(1, "/proc/self/statm");
-	close(fd);
-	return strtoul(text, NULL, 10);
-}
-
-static int merge_many(void *argument)
-{
-	(void)argument;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	*ready = true;
-	madvise((char *)own, MANY, MADV_MERGEABLE);
-	return 0;
-}
-
-/*
- * A process of the same address space hands memory back, and is killed while somebody reads for a
- * moment. All of the call is undone.
- */
-static void survivor_of_merge(volatile pid_t *calling)
-{
-	unsigned long before;
-
-	own = memory_make(MANY);
-	before = mapped_pages();
-	call_beside(merge_many, NULL, calling);
-	if (mapped_pages() != before)
-		errx(1, "%lu pages were mapped, now %lu", before, mapped_pages());
-	expect_many(own);
-}
-
-/* @moment: so many microseconds after that who reads is answered; 0: when it was seen. */
-static void kill_who_calls(void (*survive)(volatile pid_t *calling), volatile char *at,
-			   pid_t server, useconds_t moment)
+/* A process that moves what it shares with another one is killed while it waits for a reader. */
+static void kill_who_moves(volatile char *at, pid_t server)
 {
 	volatile pid_t *calling = (volatile void *)(waits + 64);
 	pid_t surviving, pid;
@@ -624,7 +585,7 @@ static void kill_who_calls(void (*survive)(volatile pid_t *calling), volatile ch
 	*waits = *ready = false;
 	surviving = fork();
 	if (!surviving) {
-		survive(calling);
+		survivor_of_move(calling);
 		_exit(0);
 	}
 	while (!*ready)
@@ -634,10 +595,6 @@ static void kill_who_calls(void (*survive)(volatile pid_t *calling), volatile ch
 	pid = *calling;
 	if (pid)
 		kill(pid, SIGKILL);
-	if (moment) {
-		usleep(moment);
-		kill(server, SIGKILL);
-	}
 	for (int i = 0; *calling && i < 500; i++)
 		usleep(20000);
 	if (*calling)
@@ -656,13 +613,7 @@ static void all_calls(pid_t server)
 	inherited = memory_make(2 * BLOCK);
 	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++)
 		call_beside_reader(&calls[i], at + i * 4096);
-	kill_who_calls(survivor_of_move, at + 512 * 1024, server, 0);
-	puts("done");
-}
-
-static void undone(pid_t server)
-{
-	kill_who_calls(survivor_of_merge, program_map() + AWAY, server, 20000);
+	kill_who_moves(at + 512 * 1024, server);
 	puts("done");
 }
 
@@ -687,8 +638,6 @@ int main(int argc, char **argv)
 		window();
 	else if (has_calls)
 		all_calls(server);
-	else if (argc == 2 && strcmp(argv[1], "--undone") == 0)
-		undone(server);
 	else
 		command(argc, argv);
 	/* That is an answer to all. */
