@@ -89,9 +89,6 @@ static struct hpmmap_hook hooks[HPMMAP_NR_HOOKS] = {
 	HOOK(HPMMAP_CALL_MUNLOCK, "munlock", hpmmap_sys_munlock),
 	HOOK(HPMMAP_CALL_MUNLOCKALL, "munlockall", hpmmap_sys_munlockall),
 	HOOK(HPMMAP_CALL_MBIND, "mbind", hpmmap_sys_mbind),
-	HOOK(HPMMAP_CALL_MOVE_PAGES, "move_pages", hpmmap_sys_move_pages),
-	HOOK(HPMMAP_CALL_MIGRATE_PAGES, "migrate_pages",
-	     hpmmap_sys_migrate_pages),
 	HOOK(HPMMAP_CALL_REMAP_FILE_PAGES, "remap_file_pages",
 	     hpmmap_sys_remap_file_pages),
 	/* clone, clone3, fork, vfork, by way of int 0x80, too. */
