@@ -184,15 +184,13 @@ static const struct fs_parameter_spec parameters[] = {
 
 /**
  * struct options - what a mount asks for
- * @given: bits of OPT_*
- * @limit: blocks
- * @inode_limit: inodes and further names
+ * @limit: blocks; 0: those of before
+ * @inode_limit: inodes and further names; the same
  * @uid: of the first directory
  * @gid: the same
  * @mode: the same
  */
 struct options {
-	unsigned int given;
 	unsigned long limit;
 	unsigned long inode_limit;
 	kuid_t uid;
@@ -255,7 +253,6 @@ static int fs_parse_param(struct fs_context *fc, struct fs_parameter *param)
 		options->mode = result.uint_32 & S_IALLUGO;
 		break;
 	}
-	options->given |= BIT(opt);
 	return ret;
 }
 
@@ -300,34 +297,25 @@ static int fs_get_tree(struct fs_context *fc)
 	return get_tree_nodev(fc, fs_fill_super);
 }
 
-/* All that can fail comes first. */
+/* The first directory stays as it is, as on tmpfs. */
 static int fs_reconfigure(struct fs_context *fc)
 {
 	const struct options *options = fc->fs_private;
 	struct hpmmap_fs *fs = hpmmap_fs_of(fc->root->d_sb);
-	struct inode *inode = d_inode(fc->root);
-	bool size = options->given & BIT(OPT_SIZE), fits;
-	bool inodes = options->given & BIT(OPT_NR_INODES);
+	unsigned long limit, inode_limit;
+	bool fits;
 
 	spin_lock(&fs->lock);
-	fits = !(size && options->limit < fs->used) &&
-	       !(inodes && options->inode_limit < fs->inodes);
-	if (fits && size)
-		fs->limit = options->limit;
-	if (fits && inodes)
-		fs->inode_limit = options->inode_limit;
+	limit = options->limit ?: fs->limit;
+	inode_limit = options->inode_limit ?: fs->inode_limit;
+	fits = (limit == fs->limit || limit >= fs->used) && inode_limit >= fs->inodes;
+	if (fits) {
+		fs->limit = limit;
+		fs->inode_limit = inode_limit;
+	}
 	spin_unlock(&fs->lock);
-	if (!fits)
-		return invalf(fc, "hpmmap: size or nr_inodes is less than what is used: see df");
-	inode_lock(inode);
-	if (options->given & BIT(OPT_UID))
-		inode->i_uid = options->uid;
-	if (options->given & BIT(OPT_GID))
-		inode->i_gid = options->gid;
-	if (options->given & BIT(OPT_MODE))
-		inode->i_mode = S_IFDIR | options->mode;
-	inode_unlock(inode);
-	return 0;
+	return fits ? 0 :
+	       invalf(fc, "hpmmap: size or nr_inodes is less than what is used: see df");
 }
 
 static void fs_free_context(struct fs_context *fc)
@@ -350,6 +338,9 @@ static int fs_init_context(struct fs_context *fc)
 		return -ENOMEM;
 	options->limit = HPMMAP_FS_NO_LIMIT;
 	options->inode_limit = totalram_pages() / PAGES_OF_INODE;
+	/* A remount changes what it names. */
+	if (fc->root)
+		options->limit = options->inode_limit = 0;
 	options->uid = current_fsuid();
 	options->gid = current_fsgid();
 	options->mode = DEFAULT_MODE;
