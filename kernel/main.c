@@ -16,7 +16,6 @@
 #include "as/vmops.h"
 #include "as/viewer.h"
 #include "as/window.h"
-#include "fs/show.h"
 #include "fs/super.h"
 #include "call/sys.h"
 #include "task/exec.h"
@@ -24,7 +23,6 @@
 #include "task/mark.h"
 #include "task/oom.h"
 #include "chardev.h"
-#include "xpmem.h"
 
 /* Files of /sys/kernel/hpmmap. */
 
@@ -165,7 +163,6 @@ static const struct {
 	{ hpmmap_section_init, hpmmap_section_exit },
 	{ hpmmap_failure_init, hpmmap_failure_exit },
 	{ hpmmap_fs_init, hpmmap_fs_exit },
-	{ hpmmap_fs_show_init, hpmmap_fs_show_exit },
 	{ NULL, hpmmap_pinned_exit },
 	{ hpmmap_chardev_init, hpmmap_chardev_exit },
 	{ hpmmap_xpmem_init, hpmmap_xpmem_exit },

@@ -15,18 +15,18 @@
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/statfs.h>
+#include <linux/sysfs.h>
 #include <uapi/linux/magic.h>
 #include <linux/workqueue.h>
 
 #include "hpmmap.h"
+#include "sysfs.h"
 #include "mem/nodes.h"
 #include "mem/pool.h"
 #include "as/ctx.h"
 #include "as/failure.h"
-#include "fs/bad.h"
 #include "fs/space.h"
 #include "fs/super.h"
-#include "fs/tree.h"
 
 #define DEFAULT_MODE (S_ISVTX | 0777)
 
@@ -123,7 +123,7 @@ static int fs_statfs(struct dentry *dentry, struct kstatfs *buf)
 	buf->f_fsid = u64_to_fsid(huge_encode_dev(sb->s_dev));
 	spin_lock(&fs->lock);
 	if (fs->limit == HPMMAP_FS_NO_LIMIT) {
-		buf->f_blocks = hpmmap_pool_count_all();
+		buf->f_blocks = hpmmap_pool_count_all(all);
 	} else {
 		buf->f_blocks = fs->limit;
 		free = min(free, fs->limit - min(fs->used, fs->limit));
@@ -209,7 +209,8 @@ static int parse_limit(struct fs_context *fc, const struct fs_parameter *param, 
 	u64 nr = memparse(param->string, &end);
 
 	if (bytes && *end == '%' && nr <= 100) {
-		nr = div_u64((u64)hpmmap_pool_count_all() * nr, 100) << SLOT_SHIFT;
+		nr = div_u64((u64)hpmmap_pool_count_all(&node_states[N_POSSIBLE]) * nr,
+			     100) << SLOT_SHIFT;
 		if (!nr)
 			return invalf(fc, "hpmmap: size is a share of no pool memory");
 		end++;
@@ -382,6 +383,30 @@ struct vfsmount *hpmmap_fs_pin(void)
 	return ret ? ERR_PTR(ret) : internal;
 }
 
+/* What /sys/kernel/hpmmap/shared shows: see the UAPI header. */
+#define SHARED_ATTR(_file, _what, _shift) \
+	static ssize_t _file##_show(struct kobject *kobj, \
+				    struct kobj_attribute *attr, char *buf) \
+	{ \
+		u64 nr = atomic_long_read(&hpmmap_fs_counts[_what]); \
+		\
+		return sysfs_emit(buf, "%llu\n", nr << (_shift)); \
+	} \
+	static struct kobj_attribute _file##_attr = __ATTR_RO(_file)
+
+SHARED_ATTR(mounts, HPMMAP_FS_MOUNTS, 0);
+SHARED_ATTR(files, HPMMAP_FS_FILES, 0);
+SHARED_ATTR(held_bytes, HPMMAP_FS_BLOCKS, SLOT_SHIFT);
+SHARED_ATTR(pinned_bytes, HPMMAP_FS_PINNED, SLOT_SHIFT);
+
+static const struct attribute *shared_attrs[] = {
+	&mounts_attr.attr,
+	&files_attr.attr,
+	&held_bytes_attr.attr,
+	&pinned_bytes_attr.attr,
+	NULL,
+};
+
 /* It can be mounted. */
 int hpmmap_fs_init(void)
 {
@@ -397,9 +422,14 @@ int hpmmap_fs_init(void)
 	ret = register_filesystem(&type);
 	if (ret)
 		goto err_cache;
+	ret = sysfs_create_files(hpmmap_sysfs_dir(HPMMAP_DIR_SHARED), shared_attrs);
+	if (ret)
+		goto err_type;
 	hpmmap_failure_set_files(&hpmmap_fs_failure);
 	return 0;
 
+err_type:
+	unregister_filesystem(&type);
 err_cache:
 	kmem_cache_destroy(inodes);
 err_space:
@@ -411,6 +441,7 @@ err_space:
 void hpmmap_fs_exit(void)
 {
 	hpmmap_failure_set_files(NULL);
+	sysfs_remove_files(hpmmap_sysfs_dir(HPMMAP_DIR_SHARED), shared_attrs);
 	unregister_filesystem(&type);
 	/* Inodes are freed a grace period later; who has unmounted may not have returned yet. */
 	rcu_barrier();

@@ -8,9 +8,7 @@
 #include <linux/slab.h>
 
 #include "hpmmap.h"
-#include "fs/file.h"
 #include "fs/space.h"
-#include "fs/tree.h"
 
 /* What a name adds to the size of its directory, as on tmpfs. */
 #define NAME_SIZE 20
