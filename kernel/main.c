@@ -16,7 +16,6 @@
 #include "as/vmops.h"
 #include "as/viewer.h"
 #include "as/window.h"
-#include "fs/show.h"
 #include "fs/super.h"
 #include "call/sys.h"
 #include "task/exec.h"
@@ -24,7 +23,6 @@
 #include "task/mark.h"
 #include "task/oom.h"
 #include "chardev.h"
-#include "xpmem.h"
 
 /* Files of /sys/kernel/hpmmap. */
 
@@ -89,9 +87,6 @@ static struct hpmmap_hook hooks[HPMMAP_NR_HOOKS] = {
 	HOOK(HPMMAP_CALL_MUNLOCK, "munlock", hpmmap_sys_munlock),
 	HOOK(HPMMAP_CALL_MUNLOCKALL, "munlockall", hpmmap_sys_munlockall),
 	HOOK(HPMMAP_CALL_MBIND, "mbind", hpmmap_sys_mbind),
-	HOOK(HPMMAP_CALL_MOVE_PAGES, "move_pages", hpmmap_sys_move_pages),
-	HOOK(HPMMAP_CALL_MIGRATE_PAGES, "migrate_pages",
-	     hpmmap_sys_migrate_pages),
 	HOOK(HPMMAP_CALL_REMAP_FILE_PAGES, "remap_file_pages",
 	     hpmmap_sys_remap_file_pages),
 	/* clone, clone3, fork, vfork, by way of int 0x80, too. */
@@ -169,7 +164,6 @@ static const struct {
 	{ hpmmap_section_init, hpmmap_section_exit },
 	{ hpmmap_failure_init, hpmmap_failure_exit },
 	{ hpmmap_fs_init, hpmmap_fs_exit },
-	{ hpmmap_fs_show_init, hpmmap_fs_show_exit },
 	{ NULL, hpmmap_pinned_exit },
 	{ hpmmap_chardev_init, hpmmap_chardev_exit },
 	{ hpmmap_xpmem_init, hpmmap_xpmem_exit },

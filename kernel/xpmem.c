@@ -30,7 +30,7 @@
 #include "as/attach.h"
 #include "as/grant.h"
 #include "as/window.h"
-#include "xpmem.h"
+#include "chardev.h"
 
 /* Segments and permits of one file at most. */
 #define MOST_OF_FILE 65536

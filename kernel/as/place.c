@@ -11,10 +11,8 @@
 #include "mem/block.h"
 #include "mem/placement.h"
 #include "mem/pool.h"
-#include "as/change.h"
 #include "as/ctx.h"
 #include "as/exchange.h"
-#include "as/late.h"
 #include "as/place.h"
 #include "as/policy.h"
 #include "as/reserve.h"
@@ -42,12 +40,11 @@ static bool block_is_right(const struct hpmmap_placement *place,
 
 /*
  * Would others in the slot of [start, end) object to a block where @place says?
- * What has no policy of its own may be where a thread's policy wanted it:
- * @unbound is whether that counts.
+ * What has no policy of its own may be where a thread's policy wanted it.
  */
 static bool others_object(struct hpmmap_ctx *ctx, unsigned long start,
 			  unsigned long end,
-			  const struct hpmmap_placement *place, bool unbound)
+			  const struct hpmmap_placement *place)
 {
 	unsigned long slot = slot_of(start);
 	struct vm_area_struct *vma;
@@ -60,8 +57,6 @@ static bool others_object(struct hpmmap_ctx *ctx, unsigned long start,
 		if (!hpmmap_vma_is_ours(vma) ||
 		    (max(vma->vm_start, slot << SLOT_SHIFT) >= start &&
 		     min(vma->vm_end, (slot + 1) << SLOT_SHIFT) <= end))
-			continue;
-		if (!vma_policy(vma) && !unbound)
 			continue;
 		if (!vma_policy(vma))
 			return true;
@@ -97,8 +92,7 @@ enum hpmmap_look hpmmap_slot_look(struct hpmmap_ctx *ctx, unsigned long start,
 		hpmmap_placement_get(ctx->job, vma, place);
 		if (block_is_right(place, block))
 			break;
-		look = others_object(ctx, start, end, place, true) ?
-		       LOOK_OTHERS : LOOK_WRONG;
+		look = others_object(ctx, start, end, place) ? LOOK_OTHERS : LOOK_WRONG;
 		break;
 	}
 	mutex_unlock(&ctx->lock);
@@ -135,109 +129,28 @@ static struct hpmmap_block *block_instead(struct hpmmap_ctx *ctx,
 	return block;
 }
 
-/* With mmap_lock held for writing, as hpmmap_slot_correct() has it. */
-static bool slot_replace(struct hpmmap_ctx *ctx, unsigned long slot,
+bool hpmmap_slot_correct(struct hpmmap_ctx *ctx, unsigned long slot,
 			 struct hpmmap_placement *place, bool *wait)
 {
 	struct hpmmap_block *block;
+	bool done = false;
 	LIST_HEAD(one);
 
+	if (mmap_write_lock_killable(ctx->mm))
+		return false;
 	if (place->in_turn) {
 		int nid = hpmmap_placement_turn(place, slot, 1, NULL);
 
 		init_nodemask_of_node(&place->preferred, nid);
 	}
 	block = block_instead(ctx, slot, place);
-	if (!block)
-		return false;
-	if (hpmmap_store_replace(ctx, slot, block, wait))
-		return true;
-	list_add(&block->link, &one);
+	if (block)
+		done = hpmmap_store_replace(ctx, slot, block, wait);
+	if (block && !done)
+		list_add(&block->link, &one);
 	hpmmap_pool_free_unused(&one);
-	return false;
-}
-
-bool hpmmap_slot_correct(struct hpmmap_ctx *ctx, unsigned long slot,
-			 struct hpmmap_placement *place, bool *wait)
-{
-	bool done;
-
-	if (mmap_write_lock_killable(ctx->mm))
-		return false;
-	done = slot_replace(ctx, slot, place, wait);
 	mmap_write_unlock(ctx->mm);
 	return done;
-}
-
-/**
- * hpmmap_policy_move() - move the block of a slot to a node
- * @ctx: the caller's context, ctx->ops not held
- * @addr: an address of the slot
- * @nid: the node
- * @all: whatever mbind(2) said about others in the slot
- * @vain: as hpmmap_mmap_write_lock_soon()
- *
- * It stays where somebody reads the address space for more than a moment.
- *
- * Return: whether it is there now.
- */
-bool hpmmap_policy_move(struct hpmmap_ctx *ctx, unsigned long addr, int nid,
-			bool all, bool *vain)
-{
-	unsigned long start = addr & SLOT_MASK, end = start + SLOT_SIZE;
-	struct hpmmap_placement place = { .near = nid };
-	struct hpmmap_change c = HPMMAP_CHANGE(ctx, start, end, .lazy = true);
-	bool may, done = false, wait = true;
-	struct hpmmap_block *block;
-	struct vm_area_struct *vma;
-
-	lockdep_assert_not_held(&ctx->ops);
-	init_nodemask_of_node(&place.nodes, nid);
-	place.preferred = place.nodes;
-	if (!node_isset(nid, ctx->job->nodes) || hpmmap_ops_lock(ctx))
-		return false;
-	mmap_read_lock(ctx->mm);
-	mutex_lock(&ctx->lock);
-	block = hpmmap_store_load(ctx, slot_of(addr));
-	vma = vma_lookup(ctx->mm, addr);
-	may = block && (all || (vma && hpmmap_vma_is_ours(vma) &&
-				!others_object(ctx, max(start, vma->vm_start),
-					       min(end, vma->vm_end), &place,
-					       false)));
-	mutex_unlock(&ctx->lock);
-	mmap_read_unlock(ctx->mm);
-	if (may && hpmmap_mmap_write_lock_soon(ctx->mm, vain)) {
-		done = slot_replace(ctx, slot_of(addr), &place, &wait);
-		mmap_write_unlock(ctx->mm);
-		c.vain = *vain;
-		hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
-	}
-	hpmmap_ops_unlock(ctx);
-	return done;
-}
-
-/**
- * hpmmap_slot_node() - where the block of a slot lies
- * @ctx: the context
- * @slot: the slot
- * @shared: out: whether it is shared since a fork
- *
- * Return: its node, NUMA_NO_NODE where there is none, or nobody has seen it.
- */
-int hpmmap_slot_node(struct hpmmap_ctx *ctx, unsigned long slot, bool *shared)
-{
-	struct hpmmap_block *block;
-	int nid = NUMA_NO_NODE;
-
-	mutex_lock(&ctx->lock);
-	block = hpmmap_store_load(ctx, slot);
-	if (block && (block->folio || block->draft) &&
-	    !bitmap_full(block->stale, SLOT_PAGES)) {
-		nid = hpmmap_block_nid(block);
-		*shared = hpmmap_block_is_shared(block);
-	}
-	mutex_unlock(&ctx->lock);
-	return nid;
 }
 
 /* Is the block of a slot on one of these nodes? */

@@ -24,9 +24,6 @@ enum hpmmap_look hpmmap_slot_look(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end, struct hpmmap_placement *place);
 bool hpmmap_slot_correct(struct hpmmap_ctx *ctx, unsigned long slot,
 			 struct hpmmap_placement *place, bool *wait);
-bool hpmmap_policy_move(struct hpmmap_ctx *ctx, unsigned long addr, int nid,
-			bool all, bool *vain);
-int hpmmap_slot_node(struct hpmmap_ctx *ctx, unsigned long slot, bool *shared);
 bool hpmmap_slot_is_on(struct hpmmap_ctx *ctx, unsigned long slot,
 		       const nodemask_t *nodes);
 bool hpmmap_policy_place(struct hpmmap_ctx *ctx, unsigned long start,

@@ -26,7 +26,6 @@
 #include "as/touch.h"
 #include "as/vma.h"
 #include "call/handle.h"
-#include "call/mbind.h"
 #include "call/sys.h"
 
 #define ABOUT_PAGES (MPOL_MF_STRICT | MPOL_MF_MOVE | MPOL_MF_MOVE_ALL)
@@ -260,15 +259,11 @@ static long bind_others(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	return ret;
 }
 
-/**
- * hpmmap_nodes_read() - the nodes that a call names
- * @max: one more than there are bits
- * @from: address of the bits, or 0
- * @nodes: out
- *
- * Return: false where Linux will not understand it.
+/*
+ * The nodes that the call names: @max is one more than there are bits at @from.
+ * False where Linux will not understand it.
  */
-bool hpmmap_nodes_read(unsigned long max, unsigned long from, nodemask_t *nodes)
+static bool nodes_read(unsigned long max, unsigned long from, nodemask_t *nodes)
 {
 	unsigned long nr = max - 1, *last;
 
@@ -317,7 +312,7 @@ static long handle_mbind(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	if (offset_in_page(start) || end <= start || end > TASK_SIZE ||
 	    b.flags & ~(unsigned long)MPOL_MF_VALID ||
 	    (b.flags & MPOL_MF_MOVE_ALL && !capable(CAP_SYS_NICE)) ||
-	    !hpmmap_nodes_read(regs->r8, regs->r10, &b.named) ||
+	    !nodes_read(regs->r8, regs->r10, &b.named) ||
 	    !hpmmap_range_has_ours(ctx, start, end))
 		return hpmmap_call_orig(call, regs);
 	/* What is bound has blocks: pages of Linux follow who is first. */

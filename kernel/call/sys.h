@@ -20,8 +20,6 @@ long hpmmap_sys_mlock2(const struct pt_regs *regs);
 long hpmmap_sys_munlock(const struct pt_regs *regs);
 long hpmmap_sys_munlockall(const struct pt_regs *regs);
 long hpmmap_sys_mbind(const struct pt_regs *regs);
-long hpmmap_sys_move_pages(const struct pt_regs *regs);
-long hpmmap_sys_migrate_pages(const struct pt_regs *regs);
 long hpmmap_sys_remap_file_pages(const struct pt_regs *regs);
 long hpmmap_sys_memfd_create(const struct pt_regs *regs);
 long hpmmap_sys_ftruncate(const struct pt_regs *regs);

@@ -16,7 +16,6 @@
 #include "mem/block.h"
 #include "as/failure.h"
 #include "as/tell.h"
-#include "fs/bad.h"
 #include "fs/space.h"
 
 /* How long to wait for who writes to the file, or refers to the block, in steps of 10 ms. */

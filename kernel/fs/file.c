@@ -15,8 +15,6 @@
 #include "mem/block.h"
 #include "mem/poison.h"
 #include "as/file.h"
-#include "fs/file.h"
-#include "fs/map.h"
 #include "fs/space.h"
 
 /* Copied without a pause. */

@@ -10,8 +10,6 @@
 #include "hpmmap.h"
 #include "fs/internal.h"
 #include "fs/space.h"
-#include "fs/super.h"
-#include "fs/tree.h"
 
 static int give_size(struct inode *inode, loff_t size)
 {

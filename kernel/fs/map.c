@@ -23,7 +23,6 @@
 #include "mem/block.h"
 #include "as/pgmap.h"
 #include "fs/leave.h"
-#include "fs/map.h"
 #include "fs/space.h"
 
 /* Slots that are filled before others get a chance to have mmap_lock. */

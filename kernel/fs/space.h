@@ -72,6 +72,7 @@ enum hpmmap_fs_count {
 extern atomic_long_t hpmmap_fs_counts[HPMMAP_FS_NR_COUNTS];
 
 extern const struct address_space_operations hpmmap_fs_aops;
+extern const struct hpmmap_failure_files hpmmap_fs_failure;
 
 static inline struct hpmmap_fs_inode *hpmmap_fs_inode(struct inode *inode)
 {
@@ -112,5 +113,13 @@ void hpmmap_fs_shrink(struct inode *inode, loff_t size);
 int hpmmap_fs_zero(struct inode *inode, loff_t start, loff_t end);
 int hpmmap_fs_exchange(struct inode *inode, struct hpmmap_block *block,
 		       unsigned int first, unsigned int nr, struct hpmmap_block **fresh);
+
+/* Of the other files of this floor. */
+struct inode *hpmmap_fs_new(struct super_block *sb, compat_idmap *idmap,
+			    struct inode *dir, umode_t mode, dev_t dev);
+void hpmmap_fs_file_init(struct inode *inode);
+int hpmmap_fs_mmap(struct file *file, struct vm_area_struct *vma);
+struct vfsmount *hpmmap_fs_pin(void);
+void hpmmap_fs_unpin(void);
 
 #endif /* _HPMMAP_FS_SPACE_H */

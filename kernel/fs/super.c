@@ -15,18 +15,18 @@
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/statfs.h>
+#include <linux/sysfs.h>
 #include <uapi/linux/magic.h>
 #include <linux/workqueue.h>
 
 #include "hpmmap.h"
+#include "sysfs.h"
 #include "mem/nodes.h"
 #include "mem/pool.h"
 #include "as/ctx.h"
 #include "as/failure.h"
-#include "fs/bad.h"
 #include "fs/space.h"
 #include "fs/super.h"
-#include "fs/tree.h"
 
 #define DEFAULT_MODE (S_ISVTX | 0777)
 
@@ -123,7 +123,7 @@ static int fs_statfs(struct dentry *dentry, struct kstatfs *buf)
 	buf->f_fsid = u64_to_fsid(huge_encode_dev(sb->s_dev));
 	spin_lock(&fs->lock);
 	if (fs->limit == HPMMAP_FS_NO_LIMIT) {
-		buf->f_blocks = hpmmap_pool_count_all();
+		buf->f_blocks = hpmmap_pool_count_all(all);
 	} else {
 		buf->f_blocks = fs->limit;
 		free = min(free, fs->limit - min(fs->used, fs->limit));
@@ -184,15 +184,13 @@ static const struct fs_parameter_spec parameters[] = {
 
 /**
  * struct options - what a mount asks for
- * @given: bits of OPT_*
- * @limit: blocks
- * @inode_limit: inodes and further names
+ * @limit: blocks; 0: those of before
+ * @inode_limit: inodes and further names; the same
  * @uid: of the first directory
  * @gid: the same
  * @mode: the same
  */
 struct options {
-	unsigned int given;
 	unsigned long limit;
 	unsigned long inode_limit;
 	kuid_t uid;
@@ -211,7 +209,8 @@ static int parse_limit(struct fs_context *fc, const struct fs_parameter *param, 
 	u64 nr = memparse(param->string, &end);
 
 	if (bytes && *end == '%' && nr <= 100) {
-		nr = div_u64((u64)hpmmap_pool_count_all() * nr, 100) << SLOT_SHIFT;
+		nr = div_u64((u64)hpmmap_pool_count_all(&node_states[N_POSSIBLE]) * nr,
+			     100) << SLOT_SHIFT;
 		if (!nr)
 			return invalf(fc, "hpmmap: size is a share of no pool memory");
 		end++;
@@ -255,7 +254,6 @@ static int fs_parse_param(struct fs_context *fc, struct fs_parameter *param)
 		options->mode = result.uint_32 & S_IALLUGO;
 		break;
 	}
-	options->given |= BIT(opt);
 	return ret;
 }
 
@@ -300,34 +298,25 @@ static int fs_get_tree(struct fs_context *fc)
 	return get_tree_nodev(fc, fs_fill_super);
 }
 
-/* All that can fail comes first. */
+/* The first directory stays as it is, as on tmpfs. */
 static int fs_reconfigure(struct fs_context *fc)
 {
 	const struct options *options = fc->fs_private;
 	struct hpmmap_fs *fs = hpmmap_fs_of(fc->root->d_sb);
-	struct inode *inode = d_inode(fc->root);
-	bool size = options->given & BIT(OPT_SIZE), fits;
-	bool inodes = options->given & BIT(OPT_NR_INODES);
+	unsigned long limit, inode_limit;
+	bool fits;
 
 	spin_lock(&fs->lock);
-	fits = !(size && options->limit < fs->used) &&
-	       !(inodes && options->inode_limit < fs->inodes);
-	if (fits && size)
-		fs->limit = options->limit;
-	if (fits && inodes)
-		fs->inode_limit = options->inode_limit;
+	limit = options->limit ?: fs->limit;
+	inode_limit = options->inode_limit ?: fs->inode_limit;
+	fits = (limit == fs->limit || limit >= fs->used) && inode_limit >= fs->inodes;
+	if (fits) {
+		fs->limit = limit;
+		fs->inode_limit = inode_limit;
+	}
 	spin_unlock(&fs->lock);
-	if (!fits)
-		return invalf(fc, "hpmmap: size or nr_inodes is less than what is used: see df");
-	inode_lock(inode);
-	if (options->given & BIT(OPT_UID))
-		inode->i_uid = options->uid;
-	if (options->given & BIT(OPT_GID))
-		inode->i_gid = options->gid;
-	if (options->given & BIT(OPT_MODE))
-		inode->i_mode = S_IFDIR | options->mode;
-	inode_unlock(inode);
-	return 0;
+	return fits ? 0 :
+	       invalf(fc, "hpmmap: size or nr_inodes is less than what is used: see df");
 }
 
 static void fs_free_context(struct fs_context *fc)
@@ -350,6 +339,9 @@ static int fs_init_context(struct fs_context *fc)
 		return -ENOMEM;
 	options->limit = HPMMAP_FS_NO_LIMIT;
 	options->inode_limit = totalram_pages() / PAGES_OF_INODE;
+	/* A remount changes what it names. */
+	if (fc->root)
+		options->limit = options->inode_limit = 0;
 	options->uid = current_fsuid();
 	options->gid = current_fsgid();
 	options->mode = DEFAULT_MODE;
@@ -391,6 +383,30 @@ struct vfsmount *hpmmap_fs_pin(void)
 	return ret ? ERR_PTR(ret) : internal;
 }
 
+/* What /sys/kernel/hpmmap/shared shows: see the UAPI header. */
+#define SHARED_ATTR(_file, _what, _shift) \
+	static ssize_t _file##_show(struct kobject *kobj, \
+				    struct kobj_attribute *attr, char *buf) \
+	{ \
+		u64 nr = atomic_long_read(&hpmmap_fs_counts[_what]); \
+		\
+		return sysfs_emit(buf, "%llu\n", nr << (_shift)); \
+	} \
+	static struct kobj_attribute _file##_attr = __ATTR_RO(_file)
+
+SHARED_ATTR(mounts, HPMMAP_FS_MOUNTS, 0);
+SHARED_ATTR(files, HPMMAP_FS_FILES, 0);
+SHARED_ATTR(held_bytes, HPMMAP_FS_BLOCKS, SLOT_SHIFT);
+SHARED_ATTR(pinned_bytes, HPMMAP_FS_PINNED, SLOT_SHIFT);
+
+static const struct attribute *shared_attrs[] = {
+	&mounts_attr.attr,
+	&files_attr.attr,
+	&held_bytes_attr.attr,
+	&pinned_bytes_attr.attr,
+	NULL,
+};
+
 /* It can be mounted. */
 int hpmmap_fs_init(void)
 {
@@ -406,9 +422,14 @@ int hpmmap_fs_init(void)
 	ret = register_filesystem(&type);
 	if (ret)
 		goto err_cache;
+	ret = sysfs_create_files(hpmmap_sysfs_dir(HPMMAP_DIR_SHARED), shared_attrs);
+	if (ret)
+		goto err_type;
 	hpmmap_failure_set_files(&hpmmap_fs_failure);
 	return 0;
 
+err_type:
+	unregister_filesystem(&type);
 err_cache:
 	kmem_cache_destroy(inodes);
 err_space:
@@ -420,6 +441,7 @@ err_space:
 void hpmmap_fs_exit(void)
 {
 	hpmmap_failure_set_files(NULL);
+	sysfs_remove_files(hpmmap_sysfs_dir(HPMMAP_DIR_SHARED), shared_attrs);
 	unregister_filesystem(&type);
 	/* Inodes are freed a grace period later; who has unmounted may not have returned yet. */
 	rcu_barrier();

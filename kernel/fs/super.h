@@ -3,10 +3,6 @@
 #ifndef _HPMMAP_FS_SUPER_H
 #define _HPMMAP_FS_SUPER_H
 
-struct vfsmount;
-
-struct vfsmount *hpmmap_fs_pin(void);
-void hpmmap_fs_unpin(void);
 int hpmmap_fs_init(void);
 void hpmmap_fs_exit(void);
 

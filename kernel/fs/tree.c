@@ -8,9 +8,7 @@
 #include <linux/slab.h>
 
 #include "hpmmap.h"
-#include "fs/file.h"
 #include "fs/space.h"
-#include "fs/tree.h"
 
 /* What a name adds to the size of its directory, as on tmpfs. */
 #define NAME_SIZE 20
@@ -160,35 +158,12 @@ static int fs_rmdir(struct inode *dir, struct dentry *dentry)
 	return ret;
 }
 
-/* Leaves a whiteout where a name was; a look-up finds one of the two meanwhile. */
-static int leave_whiteout(compat_idmap *idmap, struct inode *dir, struct dentry *old)
-{
-	struct dentry *whiteout = d_alloc(old->d_parent, &old->d_name);
-	int ret;
-
-	if (!whiteout)
-		return -ENOMEM;
-	ret = fs_mknod(idmap, dir, whiteout, S_IFCHR | WHITEOUT_MODE, WHITEOUT_DEV);
-	if (!ret)
-		d_rehash(whiteout);
-	dput(whiteout);
-	return ret;
-}
-
 static int fs_rename(compat_idmap *idmap, struct inode *old_dir, struct dentry *old,
 		     struct inode *new_dir, struct dentry *new, unsigned int flags)
 {
 	bool replaces = d_really_is_positive(new);
-	int ret;
+	int ret = simple_rename(idmap, old_dir, old, new_dir, new, flags);
 
-	if ((flags & RENAME_WHITEOUT) && !simple_empty(new))
-		return -ENOTEMPTY;
-	if (flags & RENAME_WHITEOUT) {
-		ret = leave_whiteout(idmap, old_dir, old);
-		if (ret)
-			return ret;
-	}
-	ret = simple_rename(idmap, old_dir, old, new_dir, new, flags & ~RENAME_WHITEOUT);
 	if (ret || (flags & RENAME_EXCHANGE))
 		return ret;
 	old_dir->i_size -= NAME_SIZE;

@@ -12,19 +12,6 @@
 /* A node's pool exists from its first section until the module goes. */
 struct pool_node *pool_nodes[MAX_NUMNODES];
 
-bool hpmmap_pool_has(const nodemask_t *nodes)
-{
-	int nid;
-
-	hpmmap_for_each_node(nid, *nodes) {
-		struct pool_node *pn = pool_node_find(nid);
-
-		if (pn && READ_ONCE(pn->buddy.nr_total))
-			return true;
-	}
-	return false;
-}
-
 /**
  * hpmmap_pool_nearest() - the nearest node that has a pool
  * @nid: nearest to this one
@@ -66,32 +53,20 @@ void hpmmap_pool_nodes(nodemask_t *nodes)
 			node_set(nid, *nodes);
 }
 
-/* Free blocks on some nodes; a hint without the locks. */
-unsigned long hpmmap_pool_count_free(const nodemask_t *nodes)
-{
-	unsigned long n = 0;
-	int nid;
-
-	hpmmap_for_each_node(nid, *nodes) {
-		struct pool_node *pn = pool_node_find(nid);
-
-		if (pn)
-			n += READ_ONCE(pn->buddy.nr_free);
+/* Blocks on some nodes; a hint without the locks. */
+#define COUNT(_name, _field) \
+	unsigned long hpmmap_pool_count_##_name(const nodemask_t *nodes) \
+	{ \
+		unsigned long n = 0; \
+		int nid; \
+		\
+		hpmmap_for_each_node(nid, *nodes) \
+			if (pool_node_find(nid)) \
+				n += READ_ONCE(pool_node_find(nid)->_field); \
+		return n; \
 	}
-	return n;
-}
 
-/* All blocks there are; as above. */
-unsigned long hpmmap_pool_count_all(void)
-{
-	unsigned long n = 0;
-	int nid;
-
-	for_each_online_node(nid) {
-		struct pool_node *pn = pool_node_find(nid);
-
-		if (pn)
-			n += READ_ONCE(pn->buddy.nr_total);
-	}
-	return n;
-}
+COUNT(all, buddy.nr_total)
+COUNT(free, buddy.nr_free)
+/* Free ones that are being zeroed. */
+COUNT(out, nr_out)

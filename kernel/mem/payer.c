@@ -80,7 +80,8 @@ static unsigned long rule_limit(const struct hpmmap_rule *rule,
 				unsigned long inherited)
 {
 	if (rule->percent)
-		return div_u64((u64)hpmmap_pool_count_all() * rule->percent, 100);
+		return div_u64((u64)hpmmap_pool_count_all(&node_states[N_POSSIBLE]) *
+			       rule->percent, 100);
 	switch (rule->value) {
 	case HPMMAP_LIMIT_NONE:
 		return LIMIT_NONE;

@@ -69,7 +69,6 @@ bool hpmmap_pool_has_free(struct hpmmap_account *account,
 			  const nodemask_t *nodes);
 unsigned long hpmmap_pool_offer(struct hpmmap_account *account,
 				const nodemask_t *nodes, unsigned long nr);
-unsigned long hpmmap_pool_count_out(const nodemask_t *nodes);
 int hpmmap_pool_alloc(struct hpmmap_request *req, struct list_head *out);
 struct hpmmap_block *hpmmap_pool_alloc_instead(struct hpmmap_account *account,
 					       int nid,

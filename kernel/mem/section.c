@@ -601,7 +601,7 @@ static int pm_notify(struct notifier_block *nb, unsigned long action,
 {
 	nodemask_t all = NODE_MASK_ALL;
 
-	if (action == PM_HIBERNATION_PREPARE && hpmmap_pool_has(&all)) {
+	if (action == PM_HIBERNATION_PREPARE && hpmmap_pool_count_all(&all)) {
 		pr_warn("hibernation would lose the pools; remove them first\n");
 		return notifier_from_errno(-EBUSY);
 	}

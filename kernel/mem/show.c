@@ -12,58 +12,28 @@
 #include "mem/node.h"
 #include "mem/show.h"
 
-struct node_stat {
-	u64 total;
-	u64 free;
-	u64 clean;
-	u64 largest;
-	u64 pinned;
-	u64 bad;
-};
-
-static void stat_get(int nid, struct node_stat *stat)
-{
-	struct pool_node *pn = pool_node_find(nid);
-	int largest;
-
-	*stat = (struct node_stat) {};
-	/* Its files are there a moment earlier. */
-	if (!pn)
-		return;
-	spin_lock(&pn->lock);
-	stat->total = (u64)pn->buddy.nr_total << SLOT_SHIFT;
-	stat->free = (u64)(pn->buddy.nr_free + pn->nr_out) << SLOT_SHIFT;
-	stat->clean = (u64)pn->clean.nr_free << SLOT_SHIFT;
-	stat->pinned = (u64)pn->nr_pinned << SLOT_SHIFT;
-	stat->bad = (u64)pn->nr_bad << SLOT_SHIFT;
-	largest = hpmmap_buddy_largest(&pn->buddy);
-	spin_unlock(&pn->lock);
-	stat->largest = largest < 0 ? 0 : (u64)SLOT_SIZE << largest;
-}
-
-#define ATTR_RO(_name) \
-	static struct kobj_attribute _name##_attr = __ATTR_RO(_name)
-
-#define NODE_ATTR(_file, _field) \
+/* @_blocks of the pool @pn. */
+#define NODE_ATTR(_file, _blocks) \
 	static ssize_t _file##_show(struct kobject *kobj, \
 				    struct kobj_attribute *attr, char *buf) \
 	{ \
-		struct node_stat stat; \
-		int nid; \
+		struct pool_node *pn = container_of(kobj, struct pool_node, kobj); \
+		u64 nr; \
 		\
-		if (sscanf(kobject_name(kobj), "node%d", &nid) != 1) \
-			return -ENODEV; \
-		stat_get(nid, &stat); \
-		return sysfs_emit(buf, "%llu\n", stat._field); \
+		spin_lock(&pn->lock); \
+		nr = _blocks; \
+		spin_unlock(&pn->lock); \
+		return sysfs_emit(buf, "%llu\n", nr << SLOT_SHIFT); \
 	} \
-	ATTR_RO(_file)
+	static struct kobj_attribute _file##_attr = __ATTR_RO(_file)
 
-NODE_ATTR(total_bytes, total);
-NODE_ATTR(free_bytes, free);
-NODE_ATTR(clean_bytes, clean);
-NODE_ATTR(largest_free_bytes, largest);
-NODE_ATTR(pinned_bytes, pinned);
-NODE_ATTR(bad_bytes, bad);
+NODE_ATTR(total_bytes, pn->buddy.nr_total);
+NODE_ATTR(free_bytes, pn->buddy.nr_free + pn->nr_out);
+NODE_ATTR(clean_bytes, pn->clean.nr_free);
+/* Where nothing is free the order is -1. */
+NODE_ATTR(largest_free_bytes, 1ULL << (hpmmap_buddy_largest(&pn->buddy) + 1) >> 1);
+NODE_ATTR(pinned_bytes, pn->nr_pinned);
+NODE_ATTR(bad_bytes, pn->nr_bad);
 
 static struct attribute *node_attrs[] = {
 	&total_bytes_attr.attr,

@@ -177,21 +177,6 @@ void hpmmap_pool_soiled(int nid, unsigned long nr)
 	wake_up(&pn->work);
 }
 
-/* Free blocks that are being zeroed; a hint without the locks. */
-unsigned long hpmmap_pool_count_out(const nodemask_t *nodes)
-{
-	unsigned long n = 0;
-	int nid;
-
-	hpmmap_for_each_node(nid, *nodes) {
-		struct pool_node *pn = pool_node_find(nid);
-
-		if (pn)
-			n += READ_ONCE(pn->nr_out);
-	}
-	return n;
-}
-
 /* Who has taken some to zero them is seen here, or has seen the stop. */
 static bool all_are_back(void)
 {

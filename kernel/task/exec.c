@@ -623,7 +623,7 @@ int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
 	int ret;
 
 	ret = -ENODEV;
-	if (!hpmmap_pool_has(nodes))
+	if (!hpmmap_pool_count_all(nodes))
 		goto err_only;
 	job = hpmmap_job_alloc(arg, nodes);
 	ret = PTR_ERR_OR_ZERO(job);

@@ -118,7 +118,7 @@ expect 32 mount -o remount,size=16M $DIR 2>/dev/null
 mount -o remount,size=48M $DIR
 fallocate -l 20M $DIR/b
 mount -o remount,size=40M,mode=0711 $DIR
-[ "$(stat -c %a $DIR)" = 711 ] || fail "the mode stays $(stat -c %a $DIR)"
+[ "$(stat -c %a $DIR)" = 1777 ] || fail "a remount changes the mode to $(stat -c %a $DIR)"
 expect 1 fallocate -l 22M $DIR/b 2>/dev/null
 mount -o remount,ro $DIR
 expect 1 touch $DIR/c 2>/dev/null
