@@ -11,7 +11,9 @@
  *	ctx->ops		hooked system calls of one address space
  *	mm->mmap_lock		Linux's
  *	ctx->lock		blocks of one address space; a parent's before
- *				its child's in fork
+ *				its child's in fork. Entries are made under it:
+ *				then come a folio's lock, the store's xa_lock, and
+ *				the lock of a page table
  *	hpmmap_pool_mutex	which memory is in the pools (mem/section.c);
  *				device_hotplug_lock, then mem_hotplug_lock, are
  *				outside of it
