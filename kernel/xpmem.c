@@ -271,10 +271,11 @@ static struct task_struct *thread_get(const struct object *segment)
  * May the caller read the memory of the process, by what the kernel asks for ptrace(2)? The
  * credentials and the dumpable flag are asked for in the same way for a write. A publication is the
  * agreement for which Yama looks before it lets a process attach, so Yama is not asked.
+ * @dumpable: out: is the process dumpable?
  *
  * Return: 0, -EACCES, or -ENOENT where the process has left the address space.
  */
-static int may_trace(const struct object *segment)
+static int may_trace(const struct object *segment, bool *dumpable)
 {
 	struct task_struct *thread;
 	bool may, left;
@@ -284,6 +285,7 @@ static int may_trace(const struct object *segment)
 		if (!thread)
 			return -ENOENT;
 		may = compat_ptrace_may_access(thread, PTRACE_MODE_READ_REALCREDS);
+		*dumpable = compat_is_dumpable(thread, segment->mm);
 		/* The dumpable flag is that of the address space, as long as the thread has it. */
 		left = READ_ONCE(thread->mm) != segment->mm;
 		put_task_struct(thread);
@@ -298,10 +300,10 @@ static int may_trace(const struct object *segment)
 static int may(const struct object *segment, bool write)
 {
 	unsigned int want = write ? 6 : 4, granted = segment->mode;
-	int ret = may_trace(segment);
+	bool dumpable;
+	int ret = may_trace(segment, &dumpable);
 
-	if (ret == -ENOENT || (ret && !(READ_ONCE(others) &&
-					get_dumpable(segment->mm) == SUID_DUMP_USER)))
+	if (ret == -ENOENT || (ret && !(READ_ONCE(others) && dumpable)))
 		return ret;
 	if (!ret && uid_eq(current_euid(), segment->uid))
 		granted >>= 6;
@@ -323,7 +325,7 @@ static long cmd_make(struct xpmem_file *xf, struct xpmem_cmd_make *c)
 	    (c->size != XPMEM_ABI_MAXADDR_SIZE && !PAGE_ALIGNED(c->size)))
 		return -EINVAL;
 	/* Set-user-ID, set-group-ID, file capabilities, changed credentials: see ptrace(2). */
-	if (get_dumpable(current->mm) != SUID_DUMP_USER)
+	if (!compat_is_dumpable(current, current->mm))
 		return -EACCES;
 	segment = object_alloc(NULL);
 	if (!segment)

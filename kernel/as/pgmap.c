@@ -262,7 +262,7 @@ bool hpmmap_pgmap_unprotect(struct vm_area_struct *vma, unsigned long addr,
 		return false;
 	ptl = pmd_lock(mm, pmdp);
 	if (hpmmap_pgmap_kind(pmdp) == HPMMAP_ENTRY_2M && !pmd_write(*pmdp) &&
-	    !pmd_uffd_wp(*pmdp) && pmd_pfn(*pmdp) == folio_pfn(folio)) {
+	    !compat_pmd_uffd_wp(*pmdp) && pmd_pfn(*pmdp) == folio_pfn(folio)) {
 		set_pmd_at(mm, addr, pmdp, pmd_mkdirty(compat_pmd_mkwrite(*pmdp)));
 		changed = true;
 	}

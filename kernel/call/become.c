@@ -139,7 +139,7 @@ static bool fds_exchange(struct become *b)
 static struct file *linux_file(const struct file *old)
 {
 	struct file *file = shmem_file_setup(old->f_path.dentry->d_name.name,
-					     i_size_read(file_inode(old)), VM_NORESERVE);
+					     i_size_read(file_inode(old)), COMPAT_NORESERVE);
 
 	if (IS_ERR(file))
 		return ERR_PTR(-ENOMEM);

@@ -6,6 +6,7 @@
 #ifndef _HPMMAP_COMPAT_H
 #define _HPMMAP_COMPAT_H
 
+#include <linux/device.h>
 #include <linux/fs.h>
 #include <linux/ftrace.h>
 #include <linux/mm.h>
@@ -15,6 +16,9 @@
 #include <linux/page_table_check.h>
 #include <linux/pid_namespace.h>
 #include <linux/sched/coredump.h>
+#ifdef HAVE_TASK_EXEC_STATE
+#include <linux/sched/exec_state.h>
+#endif
 #include <linux/sched/mm.h>
 #include <linux/sched/task.h>
 #include <linux/uaccess.h>
@@ -188,6 +192,71 @@ static inline bool compat_mm_flag(const struct mm_struct *mm, int flag)
 #endif
 }
 
+#ifdef HAVE_INODE_JUST_DROP
+#define compat_drop_inode inode_just_drop
+#else
+#define compat_drop_inode generic_delete_inode
+#endif
+
+/* Names of a file system that has nothing else stay until they are removed. */
+#ifdef HAVE_D_MAKE_PERSISTENT
+#define compat_kill_super kill_anon_super
+#else
+#define compat_kill_super kill_litter_super
+#endif
+
+static inline void compat_d_keep(struct dentry *dentry, struct inode *inode)
+{
+#ifdef HAVE_D_MAKE_PERSISTENT
+	d_make_persistent(dentry, inode);
+#else
+	d_instantiate(dentry, inode);
+	dget(dentry);
+#endif
+}
+
+/* For shmem_file_setup(): nothing is accounted in advance. */
+#ifdef HAVE_SHMEM_VMA_FLAGS
+#define COMPAT_NORESERVE mk_vma_flags(VMA_NORESERVE_BIT)
+#else
+#define COMPAT_NORESERVE VM_NORESERVE
+#endif
+
+/* The last argument of inode_operations.create. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 1, 0)
+#define COMPAT_CREATE_EXCL
+#else
+#define COMPAT_CREATE_EXCL , bool excl
+#endif
+
+/* May a device not be set offline? */
+static inline void compat_disable_offline(struct device *dev, bool disable)
+{
+#ifdef HAVE_DEV_FLAGS
+	if (disable)
+		dev_set_offline_disabled(dev);
+	else
+		dev_clear_offline_disabled(dev);
+#else
+	dev->offline_disabled = disable;
+#endif
+}
+
+/* May a thread, of a process with this address space, be traced by its own user? */
+static inline bool compat_is_dumpable(struct task_struct *thread, struct mm_struct *mm)
+{
+#ifdef HAVE_TASK_EXEC_STATE
+	bool ret;
+
+	rcu_read_lock();
+	ret = rcu_dereference(thread->exec_state)->dumpable == TASK_DUMPABLE_OWNER;
+	rcu_read_unlock();
+	return ret;
+#else
+	return get_dumpable(mm) == SUID_DUMP_USER;
+#endif
+}
+
 /* Clears, then sets flags; mmap_lock held for writing. */
 static inline void compat_vm_flags_mod(struct vm_area_struct *vma,
 				       vm_flags_t set, vm_flags_t clear)
@@ -320,6 +389,16 @@ static inline int compat_folio_mapcount(struct folio *folio)
 	for (i = 0; i < nr; i++)
 		ret += atomic_read(&folio_page(folio, i)->_mapcount) + 1;
 	return ret - entire * nr + entire;
+#endif
+}
+
+/* Is an entry protected by a userfaultfd? */
+static inline bool compat_pmd_uffd_wp(pmd_t pmd)
+{
+#ifdef HAVE_PMD_UFFD
+	return pmd_uffd(pmd);
+#else
+	return pmd_uffd_wp(pmd);
 #endif
 }
 

@@ -160,7 +160,7 @@ static const struct super_operations super_ops = {
 	.alloc_inode = fs_alloc_inode,
 	.free_inode = fs_free_inode,
 	.evict_inode = fs_evict_inode,
-	.drop_inode = generic_delete_inode,
+	.drop_inode = compat_drop_inode,
 	.statfs = fs_statfs,
 	.show_options = fs_show_options,
 };
@@ -357,7 +357,7 @@ static void fs_kill_super(struct super_block *sb)
 	struct hpmmap_fs *fs = hpmmap_fs_of(sb);
 	bool counted = sb->s_root && !(sb->s_flags & SB_KERNMOUNT);
 
-	kill_litter_super(sb);
+	compat_kill_super(sb);
 	if (!fs)
 		return;
 	if (counted)

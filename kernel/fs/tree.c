@@ -65,8 +65,7 @@ struct inode *hpmmap_fs_new(struct super_block *sb, compat_idmap *idmap,
 /* It stays until it is unlinked, or the file system is unmounted. */
 static void name(struct inode *dir, struct dentry *dentry, struct inode *inode)
 {
-	d_instantiate(dentry, inode);
-	dget(dentry);
+	compat_d_keep(dentry, inode);
 	dir->i_size += NAME_SIZE;
 	compat_dir_changed(dir);
 }
@@ -83,7 +82,7 @@ static int fs_mknod(compat_idmap *idmap, struct inode *dir, struct dentry *dentr
 }
 
 static int fs_create(compat_idmap *idmap, struct inode *dir, struct dentry *dentry,
-		     umode_t mode, bool excl)
+		     umode_t mode COMPAT_CREATE_EXCL)
 {
 	return fs_mknod(idmap, dir, dentry, mode | S_IFREG, 0);
 }

@@ -229,7 +229,7 @@ static void devices_update(unsigned long nr, unsigned long end)
 
 		if (!mem)
 			continue;
-		mem->dev.offline_disabled = is_in_pool(nr, nr + per_block);
+		compat_disable_offline(&mem->dev, is_in_pool(nr, nr + per_block));
 		put_device(&mem->dev);
 	}
 }
