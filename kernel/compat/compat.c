@@ -3,6 +3,7 @@
 #include <linux/fs.h>
 #include <linux/kallsyms.h>
 #include <linux/kprobes.h>
+#include <linux/memory.h>
 #include <linux/mman.h>
 #include <linux/percpu_counter.h>
 #include <linux/static_call.h>
@@ -246,12 +247,21 @@ bool compat_ptrace_may_access(struct task_struct *task, unsigned int mode)
 	return static_call(hpmmap_may_access)(task, mode);
 }
 
-typedef struct memory_block *find_block_t(unsigned long section_nr);
+/* By the number of the memory block, or of a section of it. */
+#ifdef HAVE_MEMORY_BLOCK_GET
+#define FIND_BLOCK_NAME "memory_block_get"
+#else
+#define FIND_BLOCK_NAME "find_memory_block"
+#endif
+typedef struct memory_block *find_block_t(unsigned long nr);
 DEFINE_STATIC_CALL_RET0(hpmmap_find_block, find_block_t);
 
 struct memory_block *compat_find_memory_block(unsigned long section_nr)
 {
-	return static_call(hpmmap_find_block)(section_nr);
+	unsigned long per_block = memory_block_size_bytes() >> SECTION_SIZE_BITS;
+
+	return static_call(hpmmap_find_block)(IS_ENABLED(HAVE_MEMORY_BLOCK_GET) ?
+					      section_nr / per_block : section_nr);
 }
 
 typedef long oom_badness_t(struct task_struct *task, unsigned long total);
@@ -570,7 +580,7 @@ static const struct {
 	FUNCTION("oom_badness", hpmmap_oom_badness),
 	FUNCTION("shmem_kernel_file_setup", hpmmap_shm_file_fn),
 	FUNCTION("kernel_clone", hpmmap_kernel_clone_fn),
-	FUNCTION("find_memory_block", hpmmap_find_block),
+	FUNCTION(FIND_BLOCK_NAME, hpmmap_find_block),
 #ifdef CONFIG_CMA
 	FUNCTION(SET_PAGEBLOCK_NAME, hpmmap_set_pageblock),
 #endif

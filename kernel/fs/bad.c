@@ -83,7 +83,7 @@ static bool bad_tell(struct hpmmap_block *block, unsigned long pfn, int flags)
 	if (inode) {
 		pgoff = block->folio->index + (pfn & (SLOT_PAGES - 1));
 		pr_err("memory error at %#llx, node %d, in a file of %s, inode %lu\n",
-		       (u64)PFN_PHYS(pfn), block->nid, inode->i_sb->s_id, inode->i_ino);
+		       (u64)PFN_PHYS(pfn), block->nid, inode->i_sb->s_id, (unsigned long)inode->i_ino);
 		unmap_mapping_range(inode->i_mapping, (loff_t)pgoff << PAGE_SHIFT,
 				    PAGE_SIZE, 0);
 		mappings_tell(inode->i_mapping, pgoff, flags);
