@@ -300,7 +300,7 @@ static int may_trace(const struct object *segment, bool *dumpable)
 static int may(const struct object *segment, bool write)
 {
 	unsigned int want = write ? 6 : 4, granted = segment->mode;
-	bool dumpable;
+	bool dumpable = false;
 	int ret = may_trace(segment, &dumpable);
 
 	if (ret == -ENOENT || (ret && !(READ_ONCE(others) && dumpable)))
