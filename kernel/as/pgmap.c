@@ -7,19 +7,15 @@
  * a fork shares, which the core would map with the rights of its mapping. The rest is left
  * to the core's fault handler.
  */
-#include <linux/delay.h>
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
 #include <linux/pagemap.h>
 #include <linux/pgtable.h>
-#include <linux/sched/signal.h>
-#include <linux/userfaultfd_k.h>
 #include <asm/pgalloc.h>
 
 #include "hpmmap.h"
 #include "mem/block.h"
 #include "as/pgmap.h"
-#include "as/vma.h"
 
 /**
  * hpmmap_pgmap_pmd() - the entry that covers a slot

@@ -118,9 +118,6 @@ static unsigned int settle(struct hpmmap_ctx *ctx, unsigned long *slots,
 
 		if (!block->draft) {
 			done = hpmmap_store_adopt_locked(ctx, slots[i], block);
-		} else if (*drafts <= 0) {
-			*drafts = -1;
-			continue;
 		} else {
 			--*drafts;
 			part = block->draft->part;
@@ -156,7 +153,7 @@ static int restore_some(struct hpmmap_family *family, struct hpmmap_ctx *ctx,
 		ret = check_stable_address_space(ctx->mm) ? 0 : -EAGAIN;
 		if (!ret || !mutex_trylock(&ctx->lock))
 			break;
-		ret = hpmmap_entry_restore(ctx, slot, slots, &nr, &flush);
+		ret = hpmmap_entry_restore(ctx, slot, slots, &nr, drafts, &flush);
 		nr = settle(ctx, slots, nr, drafts, &pinned);
 		mutex_unlock(&ctx->lock);
 		while (nr--)
