@@ -6,7 +6,7 @@
  * An entry shows what the store has behind an address. So it is made under the lock of the
  * store, by a function that looks the block up itself. A block that was found before the
  * lock was taken is never mapped: it may have left the store, and even its pool, meanwhile.
- * What leaves the store is unmapped first (hpmmap_slot_unmap()).
+ * A block is unmapped before it leaves the store (hpmmap_slot_unmap()).
  */
 #include <linux/mm.h>
 #include <linux/pagemap.h>
@@ -164,7 +164,7 @@ unsigned long hpmmap_entry_run(struct hpmmap_ctx *ctx, struct vm_area_struct *vm
 			continue;
 		if (!pmd_none(READ_ONCE(*pmdp)))
 			break;
-		/* As mappable() looks, but for many. */
+		/* Looked up as mappable() does, for many slots. */
 		block = run_block(ctx, &xas, slot_of(addr), shared, blocks);
 		HPMMAP_ASSERT(!block || block == mappable(ctx, slot_of(addr), true));
 		if (!block)
@@ -419,7 +419,7 @@ void hpmmap_entry_fill_pages(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 			  min(start + nr * PAGE_SIZE, vma->vm_end));
 }
 
-/* What the core maps for a fault, as the store has it: all of a slot, or a page. */
+/* Maps all of a slot, or a page, as the core does after a fault. */
 static vm_fault_t finish(struct hpmmap_ctx *ctx, struct vm_fault *vmf)
 {
 	bool whole = hpmmap_pgmap_is_2m(vmf);

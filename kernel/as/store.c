@@ -217,8 +217,8 @@ bool hpmmap_store_insert_few(struct hpmmap_ctx *ctx, unsigned long slot)
 /*
  * Alone: may a block that was shared be the context's own without a copy? No other store has
  * it, and its page says so as well: each reference is the module's, or that of an entry of
- * this slot. What somebody has pinned while it was shared (a pipe, a device that still reads it)
- * must not change.
+ * this slot. A block that was pinned while it was shared (by a pipe, or a device that still reads
+ * it) must not change.
  */
 static bool is_alone(struct hpmmap_ctx *ctx, unsigned long slot,
 		     struct hpmmap_block *block)
