@@ -44,7 +44,7 @@ enum hpmmap_fault {
  * enum hpmmap_fallback - for what memory of Linux is used instead
  * @HPMMAP_FALLBACK_MMAP: a mapping
  * @HPMMAP_FALLBACK_BRK: a piece of the heap
- * @HPMMAP_FALLBACK_EXEC: the stack or the image of a program
+ * @HPMMAP_FALLBACK_EXEC: the image of a program
  * @HPMMAP_FALLBACK_BLOCK: one block, at a touch or for a copy
  * @HPMMAP_FALLBACK_ASKED: what a call needs Linux's own memory for
  */

@@ -27,14 +27,12 @@ struct hpmmap_window;
  * enum hpmmap_name - what a mapping is called in /proc/PID/maps
  * @HPMMAP_NAME_NONE: nothing
  * @HPMMAP_NAME_HEAP: up to the break
- * @HPMMAP_NAME_STACK: the main stack
  * @HPMMAP_NAME_THREAD: nothing, too; the stack of a thread, see
  *	hpmmap_stack_given()
  */
 enum hpmmap_name {
 	HPMMAP_NAME_NONE,
 	HPMMAP_NAME_HEAP,
-	HPMMAP_NAME_STACK,
 	HPMMAP_NAME_THREAD,
 	HPMMAP_NR_NAMES
 };

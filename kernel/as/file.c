@@ -7,8 +7,8 @@
  * the address space that faults, not of the file's owner: right after fork the
  * child's mappings still name the parent's file.
  *
- * What /proc/PID/maps shows is the name of a file, so heap and stack have files of
- * their own, of the same inode.
+ * What /proc/PID/maps shows is the name of a file, so the heap has a file of its own, of the
+ * same inode; so have the stacks of threads, which is how they are known.
  */
 #include <linux/dcache.h>
 #include <linux/file.h>
@@ -70,17 +70,19 @@ static const struct address_space_operations hpmmap_aops = {
 
 /*
  * As Linux calls private memory. A core dump's list of files leaves out what has
- * no path; the contents are dumped nevertheless.
+ * no path; the contents are dumped nevertheless. gdb's gcore takes shared memory for that of a
+ * file if it has a name, and leaves it out: to a debugger the heap has none.
  */
 static char *hpmmap_dname(struct dentry *dentry, char *buffer, int len)
 {
-	int size = dentry->d_name.len + 1;
+	int size = list_empty(&current->ptraced) ? dentry->d_name.len + 1 : 1;
 
 	if (current->flags & PF_DUMPCORE)
 		return ERR_PTR(-ENOENT);
 	if (size > len)
 		return ERR_PTR(-ENAMETOOLONG);
-	return memcpy(buffer + len - size, dentry->d_name.name, size);
+	buffer[len - 1] = '\0';
+	return memcpy(buffer + len - size, dentry->d_name.name, size - 1);
 }
 
 /*
@@ -120,7 +122,6 @@ static struct file_system_type hpmmap_fs_type = {
 static const char * const names[HPMMAP_NR_NAMES] = {
 	[HPMMAP_NAME_NONE] = "",
 	[HPMMAP_NAME_HEAP] = "[heap]",
-	[HPMMAP_NAME_STACK] = "[stack]",
 	[HPMMAP_NAME_THREAD] = "",
 };
 
@@ -298,17 +299,12 @@ static struct file *file_named(struct hpmmap_ctx *ctx, enum hpmmap_name name)
 	return ctx->named[name];
 }
 
-/* Linux names the heap up to the break, and the mapping where the stack began. */
+/* Linux names the heap up to the break. */
 static enum hpmmap_name name_of(struct hpmmap_ctx *ctx, unsigned long start,
 				unsigned long end)
 {
-	struct mm_struct *mm = ctx->mm;
-
-	if (start >= mm->start_brk && end <= ctx->heap_end)
-		return HPMMAP_NAME_HEAP;
-	if (start <= mm->start_stack && end > mm->start_stack)
-		return HPMMAP_NAME_STACK;
-	return HPMMAP_NAME_NONE;
+	return start >= ctx->mm->start_brk && end <= ctx->heap_end ?
+	       HPMMAP_NAME_HEAP : HPMMAP_NAME_NONE;
 }
 
 /* As hpmmap_vma_map(), under a name that is known. */
@@ -359,10 +355,8 @@ enum hpmmap_name hpmmap_file_name(const struct file *file)
 bool hpmmap_vma_is_stack(const struct hpmmap_ctx *ctx,
 			 const struct vm_area_struct *vma)
 {
-	enum hpmmap_name name = hpmmap_file_name(vma->vm_file);
-
 	return !ctx->job->eager_stacks &&
-	       (name == HPMMAP_NAME_STACK || name == HPMMAP_NAME_THREAD);
+	       hpmmap_file_name(vma->vm_file) == HPMMAP_NAME_THREAD;
 }
 
 /**

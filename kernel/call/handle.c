@@ -22,33 +22,18 @@
 #include "as/vma.h"
 #include "call/handle.h"
 
-/* Where the main stack is, if it is ours; mmap_lock held. */
-static void find_stack(struct mm_struct *mm, unsigned long *start,
-		       unsigned long *end)
-{
-	struct vm_area_struct *vma = vma_lookup(mm, mm->start_stack);
-
-	*start = *end = mm->start_stack;
-	for (; vma && hpmmap_vma_is_ours(vma); vma = vma_lookup(mm, *end))
-		*end = vma->vm_end;
-	while ((vma = vma_lookup(mm, *start - 1)) && hpmmap_vma_is_ours(vma))
-		*start = vma->vm_start;
-}
-
 /* What would count as data of a process with a mapping that is made now, in bytes. */
 static unsigned long data_after(struct hpmmap_ctx *ctx, unsigned long start,
 				unsigned long len)
 {
-	unsigned long stack_start, stack_end, bytes;
 	struct vm_area_struct *vma;
+	unsigned long bytes;
 	VMA_ITERATOR(vmi, ctx->mm, 0);
 
 	mmap_read_lock(ctx->mm);
-	find_stack(ctx->mm, &stack_start, &stack_end);
 	bytes = (ctx->mm->data_vm << PAGE_SHIFT) + len;
 	for_each_vma(vmi, vma) {
-		if (!hpmmap_vma_is_ours(vma) || !(vma->vm_flags & VM_WRITE) ||
-		    (vma->vm_start >= stack_start && vma->vm_end <= stack_end))
+		if (!hpmmap_vma_is_ours(vma) || !(vma->vm_flags & VM_WRITE))
 			continue;
 		bytes += vma->vm_end - vma->vm_start;
 		/* What is replaced does not count twice. */
@@ -68,8 +53,8 @@ static unsigned long data_after(struct hpmmap_ctx *ctx, unsigned long start,
  * @len: its length
  * @prot: its PROT_*
  *
- * The limit is about private writable memory but the main stack; ours is
- * shared memory to Linux, which does not count it.
+ * The limit is about private writable memory; ours is shared memory to Linux, which
+ * does not count it.
  */
 bool hpmmap_data_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
 			       unsigned long len, unsigned long prot)

@@ -36,7 +36,7 @@ static unsigned long placement_align(struct hpmmap_ctx *ctx, unsigned long len)
 	return len >= SLOT_SIZE ? SLOT_SIZE : PAGE_SIZE;
 }
 
-/* Flags that a mapping of ours may have; others are Linux's business. */
+/* Flags that a mapping of ours may have; others, MAP_GROWSDOWN too, are Linux's business. */
 #define OUR_MAP_FLAGS (MAP_TYPE | MAP_FIXED | MAP_FIXED_NOREPLACE | \
 		       MAP_ANONYMOUS | MAP_NORESERVE | MAP_POPULATE | \
 		       MAP_NONBLOCK | MAP_STACK | MAP_LOCKED | MAP_32BIT | \
@@ -95,107 +95,6 @@ static unsigned long mmap_ours(struct hpmmap_ctx *ctx,
 		if (ret != -EEXIST)
 			return ret;
 		addr = 0;
-	}
-	return ret == -EEXIST ? -ENOMEM : ret;
-}
-
-/* Linux's part of a mapping that grows, or all of it. It may replace some of ours. */
-static long growsdown_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
-			    unsigned long len)
-{
-	struct hpmmap_change c = HPMMAP_CHANGE(ctx, regs->di, regs->di + len);
-	struct pt_regs part = *regs;
-	long ret;
-
-	part.si = len;
-	ret = hpmmap_call_orig(HPMMAP_CALL_MMAP, &part);
-	/* What was to be replaced may be gone even if it failed. */
-	if (!IS_ERR_VALUE(ret) || regs->r10 & MAP_FIXED)
-		hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
-	return ret;
-}
-
-/* So many mappings more than before there are where a range is replaced by two. */
-#define GROWS_MAPPINGS 3
-
-/*
- * May Linux refuse the lowest page, or one page or mapping more? It looks before anything
- * is unmapped, if it is asked for all at once.
- */
-static bool may_be_refused(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
-{
-	unsigned long pages = PAGE_ALIGN(regs->si) >> PAGE_SHIFT;
-	struct mm_struct *mm = ctx->mm;
-	struct vm_area_struct *vma;
-	bool ret;
-
-	mmap_read_lock(mm);
-	vma = vma_lookup(mm, regs->di);
-	ret = (vma && (compat_vma_is_sealed(vma) || is_vm_hugetlb_page(vma))) ||
-	      regs->di < compat_mmap_min_addr() ||
-	      mm->map_count + GROWS_MAPPINGS > compat_max_map_count() ||
-	      mm->total_vm + pages > rlimit(RLIMIT_AS) >> PAGE_SHIFT ||
-	      !compat_enough_memory(1) ||
-	      ((regs->r10 & MAP_LOCKED || mm->def_flags & VM_LOCKED) &&
-	       mm->locked_vm + pages > rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT &&
-	       !capable(CAP_IPC_LOCK));
-	mmap_read_unlock(mm);
-	return ret;
-}
-
-/*
- * At an address, which others may know: who writes there as soon as he can finds what
- * stays. So each part is mapped once, ours first: without memory that fits for it nothing
- * has changed, and it is all Linux's.
- */
-static long growsdown_at(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
-{
-	unsigned long len = PAGE_ALIGN(regs->si), ours = regs->di + PAGE_SIZE;
-	struct hpmmap_change c = HPMMAP_CHANGE(ctx, ours, regs->di + len);
-	struct hpmmap_placement place;
-	long ret;
-
-	if (regs->r10 & MAP_FIXED_NOREPLACE &&
-	    hpmmap_range_is_taken(ctx, regs->di, regs->di + len))
-		return -EEXIST;
-	if (len == PAGE_SIZE || may_be_refused(ctx, regs))
-		return growsdown_linux(ctx, regs, len);
-	hpmmap_placement_get(ctx->job, NULL, &place);
-	ret = hpmmap_map_where_fit(ctx, &place, ours, len - PAGE_SIZE, regs->dx,
-				   regs->r10 & OUR_MAP_FLAGS,
-				   !(regs->r10 & MAP_FIXED_NOREPLACE), NULL);
-	if (ret == -ENOMEM)
-		return growsdown_linux(ctx, regs, len);
-	if (IS_ERR_VALUE(ret))
-		return ret;
-	ret = growsdown_linux(ctx, regs, PAGE_SIZE);
-	if (!IS_ERR_VALUE(ret))
-		return ret;
-	vm_munmap(ours, len - PAGE_SIZE);
-	hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
-	return ret;
-}
-
-/*
- * Linux's mapping is the lowest page, left to grow, and ours is above. Growth is as it is
- * on Linux, page by page.
- */
-static long mmap_growsdown(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
-{
-	struct pt_regs at = *regs;
-	long ret = -EEXIST;
-	int i;
-
-	if (regs->r10 & (MAP_FIXED | MAP_FIXED_NOREPLACE))
-		return growsdown_at(ctx, regs);
-	at.r10 |= MAP_FIXED_NOREPLACE;
-	for (i = 0; i < HOLE_TRIES && ret == -EEXIST; i++) {
-		at.di = hpmmap_vma_find_hole(i ? 0 : regs->di & PAGE_MASK,
-					     PAGE_ALIGN(regs->si), regs->r10,
-					     PAGE_SIZE, 0);
-		if (IS_ERR_VALUE(at.di))
-			return at.di;
-		ret = growsdown_at(ctx, &at);
 	}
 	return ret == -EEXIST ? -ENOMEM : ret;
 }
@@ -326,15 +225,12 @@ static long handle_mmap(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	unsigned long prot = regs->dx, flags = regs->r10;
 	long ret;
 
-	if (!(flags & MAP_GROWSDOWN) &&
-	    hpmmap_data_exceeds_limit(ctx, flags & MAP_FIXED ? addr : 0, len,
+	if (hpmmap_data_exceeds_limit(ctx, flags & MAP_FIXED ? addr : 0, len,
 				      prot))
 		return -ENOMEM;
 	if (flags & MAP_FIXED && !(flags & MAP_FIXED_NOREPLACE) &&
 	    hpmmap_range_is_watched(addr, addr + len))
 		return HPMMAP_REDO;
-	if (flags & MAP_GROWSDOWN)
-		return mmap_growsdown(ctx, regs);
 	ret = mmap_ours(ctx, place, addr, len, prot, flags, ahead);
 	*without = ret == -ENOMEM;
 	return ret;
@@ -481,7 +377,7 @@ long hpmmap_sys_mmap(const struct pt_regs *regs)
 
 	if (!ctx)
 		return hpmmap_call_orig(HPMMAP_CALL_MMAP, regs);
-	if (!mmap_is_ours(regs->di, regs->si, regs->r10 & ~MAP_GROWSDOWN) ||
+	if (!mmap_is_ours(regs->di, regs->si, regs->r10) ||
 	    offset_in_page(regs->r9)) {
 		ret = wants_shared(ctx, regs) ? mmap_shared(ctx, regs) :
 						mmap_linux(ctx, regs);

@@ -22,29 +22,6 @@
 #include "call/handle.h"
 #include "call/sys.h"
 
-/*
- * PROT_GROWSDOWN means down to the start of a mapping that grows down. Of such
- * a one only the lowest page is Linux's, see mmap_growsdown() and stack_setup().
- * Returns the new start, or @start where there is none.
- */
-static unsigned long growsdown_start(struct hpmmap_ctx *ctx,
-				     unsigned long start, unsigned long end)
-{
-	unsigned long addr = start;
-	struct vm_area_struct *vma;
-
-	mmap_read_lock(ctx->mm);
-	vma = find_vma_intersection(ctx->mm, start, end);
-	while (vma && hpmmap_vma_is_ours(vma)) {
-		addr = vma->vm_start;
-		vma = find_vma_intersection(ctx->mm, addr - PAGE_SIZE, addr);
-	}
-	if (vma && vma->vm_flags & VM_GROWSDOWN)
-		start = vma->vm_start;
-	mmap_read_unlock(ctx->mm);
-	return start;
-}
-
 /* Would what becomes writable exceed RLIMIT_DATA? */
 static bool mprotect_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
 				   unsigned long end, unsigned long prot)
@@ -115,7 +92,6 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	unsigned long start = regs->di, len = PAGE_ALIGN(regs->si);
 	unsigned long prot = regs->dx, end = start + len;
 	bool commit = prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
-	struct pt_regs args = *regs;
 	struct hpmmap_change c;
 	LIST_HEAD(blocks);
 	unsigned long mid;
@@ -125,14 +101,6 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	/* A range that cannot be right is Linux's to refuse. */
 	if (offset_in_page(start) || !len || end <= start || end > TASK_SIZE)
 		return hpmmap_call_orig(call, regs);
-	if ((prot & (PROT_GROWSDOWN | PROT_GROWSUP)) == PROT_GROWSDOWN) {
-		args.di = growsdown_start(ctx, start, end);
-		if (args.di != start) {
-			start = args.di;
-			args.si = end - start;
-			args.dx = prot & ~PROT_GROWSDOWN;
-		}
-	}
 	if (mprotect_exceeds_limit(ctx, start, end, prot))
 		return -ENOMEM;
 	if (commit && !hpmmap_few_begin(ctx, start, end))
@@ -156,7 +124,7 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	hpmmap_change_begin(&c);
 	if (healed)
 		c.intact = 0;
-	ret = hpmmap_call_orig(call, &args);
+	ret = hpmmap_call_orig(call, regs);
 	/* An error may come after a part of the range was changed. */
 	if (commit)
 		settle_kept(&c, mid, &blocks);

@@ -161,6 +161,33 @@ void compat_add_rmap_4k(struct folio *folio, struct page *page,
 #endif
 }
 
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+typedef bool isolate_t(struct folio *folio);
+#define ISOLATED true
+#else
+typedef int isolate_t(struct folio *folio);
+#define ISOLATED 0
+#endif
+typedef void lru_drain_t(void);
+DEFINE_STATIC_CALL_RET0(hpmmap_isolate, isolate_t);
+DEFINE_STATIC_CALL_NULL(hpmmap_lru_drain, lru_drain_t);
+
+void compat_pages_isolate(struct page **pages, long nr)
+{
+	/* A new page waits in a batch of its CPU for being put on a list. */
+	static_call(hpmmap_lru_drain)();
+	for (; nr; nr--, pages++) {
+		struct folio *folio = page_folio(*pages);
+
+		if (static_call(hpmmap_isolate)(folio) != ISOLATED)
+			continue;
+		/* Of the list it was on; nobody frees a page with one of them. */
+		folio_clear_active(folio);
+		folio_clear_unevictable(folio);
+		folio_put(folio);
+	}
+}
+
 typedef vm_fault_t finish_fault_t(struct vm_fault *vmf);
 DEFINE_STATIC_CALL_RET0(hpmmap_finish_fault, finish_fault_t);
 
@@ -404,19 +431,6 @@ void compat_commit(long pages)
 	percpu_counter_add_batch(core_committed, pages, READ_ONCE(*core_committed_batch));
 }
 
-static int *core_max_map_count;
-static unsigned long *core_mmap_min_addr;
-
-int compat_max_map_count(void)
-{
-	return core_max_map_count ? READ_ONCE(*core_max_map_count) : DEFAULT_MAX_MAP_COUNT;
-}
-
-unsigned long compat_mmap_min_addr(void)
-{
-	return core_mmap_min_addr ? READ_ONCE(*core_mmap_min_addr) : CONFIG_DEFAULT_MMAP_MIN_ADDR;
-}
-
 /* A table of weights by node, under RCU, from 6.9 on; behind a bool from 6.16. */
 static u8 __rcu **weights;
 static unsigned int weights_offset;
@@ -572,6 +586,8 @@ static const struct {
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
 	FUNCTION("folio_add_file_rmap_ptes", hpmmap_add_rmap_4k),
 #endif
+	FUNCTION("folio_isolate_lru", hpmmap_isolate),
+	FUNCTION("lru_add_drain", hpmmap_lru_drain),
 	FUNCTION("finish_fault", hpmmap_finish_fault),
 	FUNCTION("flush_tlb_mm_range", hpmmap_flush_tlb),
 	FUNCTION(TREE_INSERT_NAME, hpmmap_tree_insert),
@@ -642,8 +658,6 @@ int compat_init(void)
 	shmem_ops = (void *)compat_symbol("shmem_anon_vm_ops");
 	if (!shmem_ops)
 		shmem_ops = (void *)compat_symbol("shmem_vm_ops");
-	core_max_map_count = (void *)compat_symbol("sysctl_max_map_count");
-	core_mmap_min_addr = (void *)compat_symbol("mmap_min_addr");
 	for (i = 0; i < ARRAY_SIZE(variables); i++) {
 		*variables[i].address =
 			(void *)compat_symbol(variables[i].name);

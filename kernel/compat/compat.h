@@ -529,6 +529,9 @@ void compat_add_rss(struct mm_struct *mm, struct folio *folio, long nr_pages);
  */
 vm_fault_t compat_finish_fault(struct vm_fault *vmf);
 
+/* Takes pages that the caller has references to off the lists of what is reclaimed and moved. */
+void compat_pages_isolate(struct page **pages, long nr);
+
 /* All of it, on all CPUs. */
 void compat_flush_tlb_mm(struct mm_struct *mm);
 
@@ -600,10 +603,6 @@ bool compat_enough_memory(unsigned long pages);
 
 /* So many pages more in Committed_AS; less than 0: as many less. */
 void compat_commit(long pages);
-
-/* vm.max_map_count; vm.mmap_min_addr, or what a security module asks for if that is more */
-int compat_max_map_count(void);
-unsigned long compat_mmap_min_addr(void);
 
 /* What /proc asks before it tells of another process: PTRACE_MODE_*. */
 bool compat_ptrace_may_access(struct task_struct *task, unsigned int mode);

@@ -3,27 +3,18 @@
  * A new program before its first instruction: where its heap starts, and the memory of
  * its main stack.
  */
-#include <linux/mman.h>
+#include <linux/mm.h>
 #include <linux/resource.h>
-#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
-#include <linux/sched/task_stack.h>
 #include <linux/uaccess.h>
 
 #include "hpmmap.h"
-#include "mem/block.h"
-#include "mem/pool.h"
-#include "as/change.h"
-#include "as/counters.h"
 #include "as/ctx.h"
-#include "as/file.h"
 #include "as/fit.h"
 #include "as/job.h"
-#include "as/stats.h"
-#include "as/store.h"
 #include "task/start.h"
 
-/* The part of the main stack that is mapped at once, RLIMIT_STACK allowing. */
+/* What an eager stack has at once, RLIMIT_STACK allowing. */
 #define STACK_BYTES (8UL << 20)
 
 /**
@@ -57,108 +48,49 @@ void hpmmap_start_heap(struct hpmmap_ctx *ctx)
 	mmap_read_unlock(mm);
 }
 
-/**
- * struct stack - the main stack as execve left it
- * @start: where ours starts
- * @top: end
- * @sp: lowest address with contents
- * @prot: PROT_*
+/*
+ * Pages that are mapped, or get mapped, stay where they are: not where Linux wants to move
+ * what it has, nor on a list of what is reclaimed. As far as there is memory.
  */
-struct stack {
-	unsigned long start;
-	unsigned long top;
-	unsigned long sp;
-	unsigned long prot;
-};
-
-static bool stack_find(struct mm_struct *mm, struct stack *s)
+static void pages_hold(unsigned long start, unsigned long end)
 {
-	unsigned long size = min(rlimit(RLIMIT_STACK), STACK_BYTES) & PAGE_MASK;
-	struct vm_area_struct *vma;
-	unsigned long bottom = 0;
+	struct page *pages[16];
+	long nr;
 
-	s->sp = current_user_stack_pointer() & PAGE_MASK;
-	mmap_read_lock(mm);
-	vma = vma_lookup(mm, s->sp);
-	if (vma && vma->vm_flags & VM_GROWSDOWN && !vma->vm_file) {
-		bottom = vma->vm_start;
-		s->top = vma->vm_end;
-		s->prot = PROT_READ | PROT_WRITE;
-		if (vma->vm_flags & VM_EXEC)
-			s->prot |= PROT_EXEC;
+	for (; start < end; start += nr << PAGE_SHIFT) {
+		nr = min(ARRAY_SIZE(pages), (end - start) >> PAGE_SHIFT);
+		nr = pin_user_pages_fast(start, nr, FOLL_WRITE | FOLL_LONGTERM, pages);
+		if (nr <= 0)
+			return;
+		compat_pages_isolate(pages, nr);
+		unpin_user_pages(pages, nr);
 	}
-	mmap_read_unlock(mm);
-	/* The lowest page of what is allowed stays Linux's and can grow. */
-	if (!bottom || size < 2 * PAGE_SIZE || s->top < size)
-		return false;
-	s->start = s->top - size + PAGE_SIZE;
-	return s->start <= s->sp;
-}
-
-static int stack_copy(struct hpmmap_ctx *ctx, const struct stack *s)
-{
-	void *buf = (void *)__get_free_page(GFP_KERNEL);
-	struct hpmmap_block *block;
-	unsigned long addr;
-	int ret = 0;
-
-	if (!buf)
-		return -ENOMEM;
-	for (addr = s->sp; !ret && addr < s->top; addr += PAGE_SIZE) {
-		block = hpmmap_store_load(ctx, slot_of(addr));
-		if (!block)
-			ret = -ENOMEM;
-		else if (copy_from_user(buf, (void __user *)addr, PAGE_SIZE))
-			ret = -EFAULT;
-		else
-			ret = hpmmap_block_write(block, page_in_slot(addr),
-						 buf);
-	}
-	free_page((unsigned long)buf);
-	return ret;
 }
 
 /**
- * hpmmap_start_stack() - the memory of a new program's main stack becomes ours
+ * hpmmap_start_stack() - the main stack of a new program gets its memory
  * @ctx: its context, ctx->ops held
  *
- * It keeps its addresses. Below it a page of Linux's stack mapping stays and grows
- * as ever.
+ * It is Linux's mapping, with Linux's pages: it looks, counts, grows and ends as ever. All
+ * that execve has mapped, 128 KB below what is on it, is there from the beginning; of a job
+ * with eager stacks 8 MB, if the limits allow it.
  */
 void hpmmap_start_stack(struct hpmmap_ctx *ctx)
 {
-	struct mm_struct *mm = ctx->mm;
-	unsigned long ret = -ENOMEM, given, addr, next;
-	struct hpmmap_change c = { .ctx = ctx };
-	LIST_HEAD(blocks);
-	struct stack s;
+	unsigned long size = min(rlimit(RLIMIT_STACK), STACK_BYTES) & PAGE_MASK;
+	unsigned long start = 0, end = 0;
+	struct vm_area_struct *vma;
 
-	if (!stack_find(mm, &s))
-		return;
-	c.start = s.start;
-	c.end = s.top;
-	given = s.start;
-	if (!ctx->job->eager_stacks)
-		given = hpmmap_stack_given(s.start, s.sp);
-	if (hpmmap_policy_alloc(ctx, given, s.top, &blocks)) {
-		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_EXEC,
-				      s.top - s.start);
-		return;
+	mmap_read_lock(ctx->mm);
+	vma = vma_lookup(ctx->mm, ctx->mm->start_stack);
+	if (vma && vma->vm_flags & VM_GROWSDOWN) {
+		start = vma->vm_start;
+		end = vma->vm_end;
 	}
-	if (clear_user((void __user *)(s.start - PAGE_SIZE), 1))
-		goto out;
-	for (addr = given; addr < s.top; addr = next) {
-		next = min(s.top, (addr & SLOT_MASK) + SLOT_SIZE);
-		hpmmap_store_commit(ctx, NULL, addr, next, &blocks, NULL);
-	}
-	if (stack_copy(ctx, &s))
-		goto out;
-	ret = hpmmap_vma_map(ctx, s.start, s.top - s.start, s.prot, MAP_FIXED);
-out:
-	if (IS_ERR_VALUE(ret))
-		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_EXEC,
-				      s.top - s.start);
-	hpmmap_change_settle(&c, IS_ERR_VALUE(ret) ? HPMMAP_CUT : HPMMAP_KEPT,
-			     NULL);
-	hpmmap_pool_free_unused(&blocks);
+	mmap_read_unlock(ctx->mm);
+	/* A write below it lets it grow. */
+	if (ctx->job->eager_stacks && end - start < size &&
+	    !clear_user((void __user *)(end - size), 1))
+		start = end - size;
+	pages_hold(start, end);
 }

@@ -258,11 +258,11 @@ struct hpmmap_launch {
  */
 #define HPMMAP_LAUNCH_F_FIRST_TOUCH	(1U << 4)
 /*
- * All memory of stacks comes at once. Otherwise it is that of the 2 MB blocks with
- * the uppermost 128 KB, below what is on the main stack already and of each
- * mapping with MAP_STACK; the rest comes 2 MB at a time, with one page fault each,
- * and where the pools are used up then from Linux, with
- * HPMMAP_LAUNCH_F_STRICT, too.
+ * All memory of stacks comes at once: of each mapping with MAP_STACK, and of the main
+ * stack 8 MB or RLIMIT_STACK. Otherwise a mapping with MAP_STACK has the 2 MB blocks with
+ * its uppermost 128 KB; the rest comes 2 MB at a time, with one page fault each, and where
+ * the pools are used up then from Linux, with HPMMAP_LAUNCH_F_STRICT, too. The main stack,
+ * which is Linux's memory, has 128 KB and grows as ever.
  */
 #define HPMMAP_LAUNCH_F_EAGER_STACKS	(1U << 5)
 /*
@@ -549,7 +549,7 @@ struct hpmmap_limit_list {
  *				taken out of the page table
  *	fallback_bytes		asked for by calls that got memory of Linux
  *	fallbacks_mmap fallbacks_brk	such calls
- *	fallbacks_exec		stacks, and images of programs
+ *	fallbacks_exec		images of programs
  *	fallbacks_block		blocks of 2 MB: at a touch, or for a copy
  *	fallbacks_asked		memory handed back to Linux for a call that needs
  *				Linux's own (userfaultfd, MADV_MERGEABLE)

@@ -336,8 +336,6 @@ CASE(rlimit_data, within, 4, ALONE)
 	} while (map(spot(r, 9), PAGE, RW, MAP_FIXED_NOREPLACE) == MAP_FAILED &&
 		 room < GB(1));
 	munmap(spot(r, 9), PAGE);
-	/* The program's own data are 17 MB; the stack of 8 MB is none. */
-	say("stack=%s", room - r->unit * 4 < MB(23) ? "no_data" : "data");
 	limit(RLIMIT_DATA, room - PAGE + r->unit * 5 / 2);
 	at(r, "three", map(spot(r, 0), r->unit * 3, RW, MAP_FIXED));
 	at(r, "two", map(spot(r, 0), r->unit * 2, RW, MAP_FIXED));
@@ -435,7 +433,60 @@ CASE(rlimit_stack, overflow, 0, ONCE | ALONE)
 	if (pid == 0)
 		descend(depth);
 	ended("sub", pid);
-	say("seven_mb=%d endless=%d", *depth > MB(7), *depth > MB(32));
+	say("seven_mb=%d nine_mb=%d", *depth > MB(7), *depth > MB(9));
+}
+
+extern void *__libc_stack_end;
+
+/* Where a handler looks: at the fault's address, and at the stack in /proc/PID/maps. */
+static void tell_fault(int sig, siginfo_t *info, void *context)
+{
+	uintptr_t here = (uintptr_t)info->si_addr;
+	struct vma vma = { 0 };
+
+	(void)context;
+	vma_at(__libc_stack_end, &vma);
+	say("signal=%d code=%d %s=%zu MB below=%d", sig, info->si_code, vma.name,
+	    (vma.end - vma.start) / MB(1), here < vma.start && vma.start - here < KB(64));
+	_exit(0);
+}
+
+CASE(rlimit_stack, where_it_ends, 0, ONCE | ALONE)
+{
+	const size_t size = KB(256);
+	volatile size_t depth = 0;
+	stack_t stack = {
+		.ss_sp = map(NULL, size, RW, 0),
+		.ss_size = size,
+	};
+	struct sigaction action = {
+		.sa_sigaction = tell_fault,
+		.sa_flags = SA_SIGINFO | SA_ONSTACK,
+	};
+	pid_t pid = sub_process();
+
+	if (pid == 0) {
+		sigaltstack(&stack, NULL);
+		sigaction(SIGSEGV, &action, NULL);
+		descend(&depth);
+	}
+	ended("sub", pid);
+}
+
+CASE(rlimit_stack, as_threads_see_it, 0, ONCE | ALONE)
+{
+	static const rlim_t limits[] = { MB(8), MB(64), GB(1) };
+	pthread_attr_t attr;
+	size_t size;
+	void *low;
+
+	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+		limit(RLIMIT_STACK, limits[i]);
+		if (pthread_getattr_np(pthread_self(), &attr) || pthread_attr_getstack(&attr, &low, &size))
+			NOT_RUN("pthread_getattr_np");
+		say("%zu", (size + MB(1) - 1) / MB(1));
+		pthread_attr_destroy(&attr);
+	}
 }
 
 CASE(rlimit_stack, raised, 0, ONCE | ALONE)

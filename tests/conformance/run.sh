@@ -53,9 +53,23 @@ core_dump() {
 	echo "$core" >/proc/sys/kernel/core_pattern
 	(ulimit -c unlimited; cd "$scratch" && "${prefix[@]}" "$built/crashes") >/dev/null 2>&1 || echo "status $?"
 	echo "$old" >/proc/sys/kernel/core_pattern
+	texts "$core"*
+}
+
+# What a core has of the texts that "crashes" leaves.
+texts() {
 	gdb -nx -batch -ex 'printf "%s, ", heap + 50000' -ex 'printf "%s, ", mapping + (8 << 20) - 64' \
-		-ex 'printf "%s, ", read_only + 4096' -ex 'printf "%s\n", stack' "$built/crashes" "$core"* 2>&1 |
+		-ex 'printf "%s, ", read_only + 4096' -ex 'printf "%s\n", stack' "$built/crashes" "$1" 2>&1 |
 		grep -a 'on the'
+}
+
+# The core that a debugger writes, from what /proc/PID/smaps tells it, with a coredump_filter.
+debugger_core() {
+	local core=$scratch/debugger_core
+	rm -f "$core"
+	gdb -nx -batch ${prefix[@]:+-ex "set exec-wrapper ${prefix[*]}"} -ex run -ex "shell echo $1 >/proc/\$(pgrep -nx crashes)/coredump_filter" \
+		-ex "generate-core-file $core" "$built/crashes" >/dev/null 2>&1
+	texts "$core" || echo nothing
 }
 
 "${prefix[@]}" "$built/conformance" "${options[@]}" >"$output"
@@ -74,4 +88,7 @@ in_place unlimited_stack prlimit --stack=unlimited "${prefix[@]}"
 in_place small_stack prlimit --stack=262144 "${prefix[@]}"
 observe program_of_32_bits runs "${prefix[@]}" "$built/program32"
 observe core_dump gdb_reads_it core_dump
+observe core_dump gdb_writes_it debugger_core 0x33
+observe core_dump gdb_writes_private_memory debugger_core 0x1
+observe core_dump gdb_writes_none debugger_core 0x0
 cp "$output" "$target"

@@ -3,6 +3,7 @@
 #include "common.h"
 
 #include <alloca.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -233,6 +234,8 @@ static void environment_is_intact(void)
 	CHECK_OK(unsetenv("SEM_EXEC_TEST"));
 }
 
+static char *stack_top;
+
 /* ---- Layout ------------------------------------------------------------ */
 
 static void expect_name(const void *addr, const char *name)
@@ -273,6 +276,34 @@ static void program_layout(void)
 	CHECK((void *)&local > (void *)heap);
 	CHECK((void *)&local > map_anon(MB(2)));
 	free(small);
+}
+
+#define KPF_LRU 5
+
+/* What execve has mapped of the stack is there, and on no list of what is reclaimed. */
+static void program_stack_is_held(void)
+{
+	int fd = open("/proc/kpageflags", O_RDONLY | O_CLOEXEC);
+	struct vma vma;
+
+	CHECK(vma_at(stack_top, &vma));
+	CHECK(vma.end - vma.start >= KB(128) && vma.end - vma.start <= KB(256));
+	for (uintptr_t at = vma.start; at < vma.end; at += PAGE) {
+		uint64_t entry = pagemap_entry((void *)at), flags;
+
+		CHECK(entry >> 63 & 1);
+		if (fd >= 0 && pread(fd, &flags, sizeof(flags), (off_t)((entry & ((1UL << 55) - 1)) * sizeof(flags))) ==
+		    sizeof(flags))
+			CHECK(!(flags >> KPF_LRU & 1));
+	}
+	close(fd);
+}
+
+static void stack_is_held(void)
+{
+	if (!registered())
+		SKIP("Linux populates no stack");
+	run_program("stack-is-held", NULL);
 }
 
 static void child_layout(void *arg)
@@ -322,7 +353,6 @@ static void main_thread_attributes(void)
 
 /* ---- Stack depth -------------------------------------------------------- */
 
-static char *stack_top;
 
 static size_t depth_of(const void *addr)
 {
@@ -364,8 +394,8 @@ static void program_far(void)
 	((volatile char *)p)[0] = 1;
 	before = totals_now();
 	stamp(p, MB(6), 1);
-	/* 2 MB at a time. */
-	CHECK(totals_now().user - before.user <= MB(6) / SLOT + 1);
+	/* It is memory of Linux. */
+	CHECK_EQ(totals_now().user, before.user);
 	watch_begin();
 	stamp(p, MB(6), 1);
 	EXPECT_NO_FAULTS(p, MB(6));
@@ -416,13 +446,8 @@ static void overflow_handler(int sig, siginfo_t *info, void *context)
 	(void)context;
 	if (sig != SIGSEGV)
 		_exit(CHILD_FAILED);
-	/*
-	 * Up to one slot and the guard gap more or less than the limit. Below
-	 * pool memory Linux counts the limit anew (docs/design.md, exec).
-	 */
-	size_t most = registered() ? 2 * MB(8) : MB(8);
-
-	if (depth < MB(8) - MB(2) || depth > most + SLOT + MB(1)) {
+	/* The limit counts from the top of the stack, which is a little above. */
+	if (depth < MB(8) - MB(1) || depth > MB(8) + KB(64)) {
 		note("overflow at a depth of %zu KB", depth >> 10);
 		_exit(CHILD_FAILED);
 	}
@@ -532,6 +557,8 @@ static int run_named_program(int argc, char **argv)
 		program_far();
 	else if (strcmp(name, "raised-limit") == 0)
 		program_raised_limit();
+	else if (strcmp(name, "stack-is-held") == 0)
+		program_stack_is_held();
 	else if (strcmp(name, "overflow") == 0)
 		program_overflow(false);
 	else if (strcmp(name, "overflow-handled") == 0)
@@ -550,6 +577,7 @@ int main(int argc, char **argv)
 		T(exec_from_a_thread),
 		T(environment_is_intact),
 		T(heap_and_stack_are_listed),
+		T(stack_is_held),
 		T(main_thread_attributes),
 		T(seven_of_eight_mb),
 		T(forty_of_64_mb),

@@ -34,8 +34,8 @@ impl Placement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stacks {
-    /// What most need at once, the rest 2 MB at a time when it is reached,
-    /// with one page fault each
+    /// What most need at once; the rest when it is reached, with one page
+    /// fault for each 2 MB (main stack: 4 KB, as natively)
     Grow,
     /// All of it at once: 8 MB for each program and thread, or what their
     /// limits and attributes say

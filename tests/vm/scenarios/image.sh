@@ -7,13 +7,15 @@
 
 programs=$HPMMAP_ROOT/build/tests
 
-# 120 MB of bss and the rest do not fit: the program is Linux's, and complete.
+# 120 MB of bss do not fit: the program is Linux's, and complete.
+hpmmap pool limit --user root --size 100M
 for policy in '' --strict; do
 	env HPMMAP_TEST_EXPECT=registered HPMMAP_TEST_IMAGE=no HPMMAP_TEST_ONLY='[rmcpb]*' \
-		hpmmap run --image --stacks eager $policy -- "$programs/image_static" >/tmp/out || { cat /tmp/out; fail "without memory ($policy)"; }
+		hpmmap run --image $policy -- "$programs/image_static" >/tmp/out || { cat /tmp/out; fail "without memory ($policy)"; }
 	[ "$(grep -c '       OK' /tmp/out)" -ge 5 ] || { cat /tmp/out; fail "the tests did not run"; }
 	expect_pool_free
 done
+hpmmap pool limit --user root --size default
 mine='
 import os
 base = "/sys/kernel/hpmmap/contexts/"
@@ -24,11 +26,11 @@ read -r bytes fallbacks < <(hpmmap run --image --strict -- python3 -c "$mine")
 [ "$bytes" -gt $MIB ] && [ "$fallbacks" = 0 ] || fail "python3: $bytes bytes of image, $fallbacks fallbacks"
 read -r bytes fallbacks < <(hpmmap run -- python3 -c "$mine")
 [ "$bytes" = 0 ] || fail "python3 without --image: $bytes bytes of image"
-# The stack takes what this user may have.
-hpmmap pool limit --user $USER_ID --size 10M
-read -r bytes fallbacks < <(as_member hpmmap run --image --stacks eager -- python3 -c "$mine")
+# The heap takes most of what this user may have.
+hpmmap pool limit --user $USER_ID --size 4M
+read -r bytes fallbacks < <(as_member hpmmap run --image -- python3 -c "$mine")
 hpmmap pool limit --user $USER_ID --size default
-[ "$bytes" = 0 ] && [ "$fallbacks" -gt 0 ] || fail "python3 with 10 MB: $bytes bytes of image, $fallbacks fallbacks"
+[ "$bytes" = 0 ] && [ "$fallbacks" -gt 0 ] || fail "python3 with 4 MB: $bytes bytes of image, $fallbacks fallbacks"
 
 # While it is read, from a server that does not answer, it can be killed.
 [ "$("$HPMMAP_ROOT/build/tests-vm/away" hpmmap run --image --)" = ended ] || fail "a program whose server is away cannot be killed"

@@ -26,6 +26,7 @@ idle() {
 	pid=$!
 	read -r _ </tmp/small.fifo
 	held=$(($(context_of $pid held_bytes) / MB)) faults=$(context_of $pid faults)
+	stack=$(sed -n 's/^VmStk:[^0-9]*\([0-9]*\) kB/\1/p' /proc/$pid/status)
 	kill $pid
 	wait $pid || true
 	rm /tmp/small.fifo
@@ -33,7 +34,7 @@ idle() {
 
 read -r held faults <<<"$(peak -- /bin/true)"
 echo "/bin/true: $held MB, $faults faults"
-[ "$held" -le 4 ] || fail "/bin/true holds $held MB"
+[ "$held" -le 2 ] || fail "/bin/true holds $held MB"
 [ "$faults" = 0 ] || fail "/bin/true takes $faults faults"
 read -r held faults <<<"$(peak --strict -- /bin/true)"
 echo "strict: $held MB"
@@ -43,13 +44,14 @@ idle 0
 none=$held
 idle 64
 echo "a program: $none MB; 64 idle threads: $((held - none)) MB, $faults faults"
-[ "$none" -le 4 ] || fail "a program with a heap and a C library holds $none MB"
+[ "$none" -le 2 ] || fail "a program with a heap and a C library holds $none MB"
+[ "$stack" -le 256 ] || fail "the main stack has $stack KB from the start"
 [ $((held - none)) -le 140 ] || fail "64 idle threads hold $((held - none)) MB"
 [ "$faults" = 0 ] || fail "idle threads take $faults faults"
 
 idle 1 --stacks eager
 eager=$held
 idle 0 --stacks eager
-echo "with all of their stacks: a program $held MB, a thread $((eager - held)) MB"
-[ $((held - none)) -ge 6 ] || fail "--stacks eager: only $held MB"
+echo "with all of their stacks: a program $stack KB, a thread $((eager - held)) MB"
+[ "$stack" = 8192 ] || fail "--stacks eager: the main stack has only $stack KB"
 [ $((eager - held)) -ge 8 ] || fail "--stacks eager: a thread has only $((eager - held)) MB"
