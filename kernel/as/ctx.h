@@ -68,8 +68,8 @@ enum hpmmap_name {
  *	by @lock
  * @heap_end: end of the mapped heap, a multiple of the page size; 0: the heap
  *	is Linux's. Protected by @ops.
- * @heap_slot: start of the slot that the heap begins in, with room for small
- *	mappings before it; 0 without. Set before the program runs.
+ * @heap_start: where the heap began; what is free of its slot before it has room for small
+ *	mappings. Set before the program runs.
  * @hole: whole slots that were unmapped last, if nothing was mapped since; they
  *	have no blocks. Protected by @ops.
  * @discount: pages of the mapping that mremap(2) moves, taken out of the count of the
@@ -138,7 +138,7 @@ struct hpmmap_ctx {
 	struct llist_head graves;
 	unsigned long spare_slot;
 	unsigned long heap_end;
-	unsigned long heap_slot;
+	unsigned long heap_start;
 	struct {
 		unsigned long start;
 		unsigned long end;

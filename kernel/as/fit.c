@@ -85,21 +85,21 @@ bool hpmmap_policy_fits(struct hpmmap_ctx *ctx,
 /*
  * A place for a small mapping in the heap's slot: the highest address that is free, or 0.
  * The linker and the C library map a few pages each, here and there, which would take a
- * block each. One page is left free at both ends.
+ * block each. One page is left free at its start, and before the heap.
  */
 static unsigned long place_beside_heap(struct hpmmap_ctx *ctx,
 				       const struct hpmmap_placement *place,
 				       unsigned long len)
 {
-	unsigned long start = ctx->heap_slot + PAGE_SIZE, addr = 0;
-	unsigned long end = ctx->heap_slot + BESIDE_HEAP_BYTES - PAGE_SIZE;
+	unsigned long start = max(ctx->heap_start & SLOT_MASK, compat_mmap_min_addr()) + PAGE_SIZE;
+	unsigned long end = ctx->heap_start, addr = 0;
 	MA_STATE(mas, &ctx->mm->mm_mt, 0, 0);
 
-	if (!ctx->heap_slot || len > BESIDE_HEAP_BYTES / 2)
+	if (len > BESIDE_HEAP_BYTES / 2 || end < start + len + PAGE_SIZE)
 		return 0;
 	mmap_read_lock(ctx->mm);
 	/* There may be a hundred mappings with holes between them that are too small. */
-	if (!mas_empty_area_rev(&mas, start, end - 1, len))
+	if (!mas_empty_area_rev(&mas, start, end - PAGE_SIZE - 1, len))
 		addr = mas.last - len + 1;
 	mmap_read_unlock(ctx->mm);
 	return addr && hpmmap_policy_fits(ctx, place, addr, addr + len, false) ?

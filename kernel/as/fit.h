@@ -26,7 +26,7 @@ int hpmmap_policy_alloc(struct hpmmap_ctx *ctx, unsigned long start,
 int hpmmap_policy_alloc_mapped(struct hpmmap_ctx *ctx, unsigned long start,
 			       unsigned long end, struct list_head *out);
 
-/* Of the slot that the heap begins in, what is left to small mappings. */
+/* Of the slot that a random heap begins in, what is left to small mappings at least. */
 #define BESIDE_HEAP_BYTES (512UL << 10)
 
 #endif /* _HPMMAP_AS_FIT_H */

@@ -20,30 +20,6 @@
 #include "call/mmap.h"
 #include "call/sys.h"
 
-/* As prctl(2) does it: who reads the address space is not waited for. */
-static void set_brk(struct mm_struct *mm, unsigned long brk)
-{
-	mmap_read_lock(mm);
-	spin_lock(&mm->arg_lock);
-	mm->brk = brk;
-	spin_unlock(&mm->arg_lock);
-	mmap_read_unlock(mm);
-}
-
-static bool brk_exceeds_limit(struct mm_struct *mm, unsigned long brk)
-{
-	return check_data_rlimit(rlimit(RLIMIT_DATA), brk, mm->start_brk,
-				 mm->end_data, mm->start_data);
-}
-
-static bool heap_shrink(struct hpmmap_ctx *ctx, unsigned long start,
-			unsigned long end)
-{
-	const struct pt_regs regs = { .di = start, .si = end - start };
-
-	return !hpmmap_handle_munmap(ctx, HPMMAP_CALL_MUNMAP, &regs);
-}
-
 /* Memory of Linux for a part of the heap, which may be empty. */
 static bool heap_map_linux(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end)
@@ -65,24 +41,19 @@ static bool heap_grow_short(struct hpmmap_ctx *ctx,
 			    unsigned long start, unsigned long end)
 {
 	unsigned long mid = hpmmap_short_end(ctx, place, start, end, true);
-	unsigned long ret;
 
 	/* Linux's first: what it refuses costs nothing then. */
 	if (!heap_map_linux(ctx, mid, end))
 		return false;
-	if (mid > start) {
-		ret = hpmmap_map_where_fit(ctx, place, start, mid - start,
-					   PROT_READ | PROT_WRITE, 0, false,
-					   NULL);
-		/* Somebody else was quicker. */
-		if (IS_ERR_VALUE(ret)) {
-			if (!heap_map_linux(ctx, start, mid)) {
-				if (mid < end)
-					vm_munmap(mid, end - mid);
-				return false;
-			}
-			mid = start;
+	/* Another process may have been quicker. */
+	if (mid > start &&
+	    IS_ERR_VALUE(hpmmap_map_where_fit(ctx, place, start, mid - start,
+					      PROT_READ | PROT_WRITE, 0, false, NULL))) {
+		if (!heap_map_linux(ctx, start, mid)) {
+			vm_munmap(mid, end - mid);
+			return false;
 		}
+		mid = start;
 	}
 	if (mid < end)
 		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_BRK, end - mid);
@@ -118,22 +89,29 @@ static unsigned long heap_set(struct hpmmap_ctx *ctx, unsigned long brk)
 	struct mm_struct *mm = ctx->mm;
 	unsigned long old = mm->brk, old_end = ctx->heap_end;
 	unsigned long end = PAGE_ALIGN(brk);
+	const struct pt_regs cut = { .di = end, .si = old_end - end };
 	bool done = true;
 
 	if (brk < mm->start_brk || brk > TASK_SIZE - SLOT_SIZE ||
-	    brk_exceeds_limit(mm, brk))
+	    check_data_rlimit(rlimit(RLIMIT_DATA), brk, mm->start_brk, mm->end_data,
+			      mm->start_data))
 		return old;
 	/* What is mapped below it is called heap. */
 	ctx->heap_end = end;
 	if (end > old_end)
 		done = heap_grow(ctx, old_end, end);
 	else if (end < old_end)
-		done = heap_shrink(ctx, end, old_end);
+		done = !hpmmap_handle_munmap(ctx, HPMMAP_CALL_MUNMAP, &cut);
 	if (!done) {
 		ctx->heap_end = old_end;
 		return old;
 	}
-	set_brk(mm, brk);
+	/* As prctl(2) does it: a reader of the address space is not waited for. */
+	mmap_read_lock(mm);
+	spin_lock(&mm->arg_lock);
+	mm->brk = brk;
+	spin_unlock(&mm->arg_lock);
+	mmap_read_unlock(mm);
 	return brk;
 }
 

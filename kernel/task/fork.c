@@ -44,7 +44,7 @@ static int fork_prepare(struct hpmmap_ctx *ctx)
 		return -ENOMEM;
 	}
 	child->heap_end = ctx->heap_end;
-	child->heap_slot = ctx->heap_slot;
+	child->heap_start = ctx->heap_start;
 	child->image = ctx->image;
 	child->image_bytes = ctx->image_bytes;
 	memcpy(child->stats.program, ctx->stats.program,

@@ -21,31 +21,23 @@
  * hpmmap_start_heap() - where the heap of a new program starts
  * @ctx: its context
  *
- * In the next 2 MB that the program has nothing of, behind some room for small
- * mappings, and as random as the break was, modulo 512 KB. Left alone where something is in
- * the way.
+ * Where Linux put it. A random break moves up to the next 2 MB that the program has nothing
+ * of, behind room for small mappings: it is as random there, modulo 512 KB.
  */
 void hpmmap_start_heap(struct hpmmap_ctx *ctx)
 {
 	struct mm_struct *mm = ctx->mm;
-	unsigned long start = ALIGN(mm->brk, SLOT_SIZE);
+	unsigned long start = mm->brk, slot = ALIGN(start, SLOT_SIZE);
 
-	/* As prctl(2) does it, arg_lock says where it is: nothing is mapped. */
 	mmap_read_lock(mm);
-	if (mm->start_brk == mm->brk && start < TASK_SIZE - SLOT_SIZE &&
-	    !find_vma_intersection(mm, PAGE_ALIGN(mm->brk),
-				   start + SLOT_SIZE)) {
-		ctx->heap_slot = start;
-		start += BESIDE_HEAP_BYTES;
-		if (current->flags & PF_RANDOMIZE)
-			start += PAGE_ALIGN(mm->brk) % BESIDE_HEAP_BYTES;
-		spin_lock(&mm->arg_lock);
-		mm->start_brk = start;
-		mm->brk = start;
-		spin_unlock(&mm->arg_lock);
-		ctx->heap_end = start;
-	}
+	/* Linux leaves a page before a break that it chose at random. */
+	if (current->flags & PF_RANDOMIZE &&
+	    !find_vma_intersection(mm, start - PAGE_SIZE, slot + SLOT_SIZE))
+		start = slot + BESIDE_HEAP_BYTES + start % BESIDE_HEAP_BYTES;
 	mmap_read_unlock(mm);
+	/* The program does not run yet, so nothing changes it meanwhile. */
+	mm->start_brk = mm->brk = start;
+	ctx->heap_start = ctx->heap_end = start;
 }
 
 /*

@@ -22,7 +22,7 @@ trap 'rm -rf "$scratch"' EXIT
 # In a guest the files of the host are slow to start from, and to write to.
 output=$scratch/record
 built=$scratch
-cp "$(dirname "$0")"/../../build/conformance/{conformance,program32,crashes} "$built"
+cp "$(dirname "$0")"/../../build/conformance/{conformance,program32,crashes,break_*} "$built"
 
 # A few cases that use every call, for where it is the surroundings that matter.
 SOME=(mmap/anywhere mmap/fixed_middle mmap/read_only munmap/middle mprotect/none mremap/fixed_from_the_middle
@@ -87,6 +87,10 @@ in_place legacy_layout setarch --addr-compat-layout "${prefix[@]}"
 in_place unlimited_stack prlimit --stack=unlimited "${prefix[@]}"
 in_place small_stack prlimit --stack=262144 "${prefix[@]}"
 observe program_of_32_bits runs "${prefix[@]}" "$built/program32"
+for kind in static static-pie pie no-pie; do
+	observe brk "begins_in_${kind/-/_}" "${prefix[@]}" "$built/break_$kind"
+	observe brk "begins_in_${kind/-/_}_fixed" "${prefix[@]}" setarch --addr-no-randomize "$built/break_$kind"
+done
 observe core_dump gdb_reads_it core_dump
 observe core_dump gdb_writes_it debugger_core 0x33
 observe core_dump gdb_writes_private_memory debugger_core 0x1
