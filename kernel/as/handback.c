@@ -6,7 +6,7 @@
  * The contents are copied to a new private mapping elsewhere, which then takes
  * the place of ours in one step. Meanwhile nothing of the range is mapped, and
  * who touches it waits: what was copied does not change any more. Pages of zeros
- * are not copied, so they are missing afterwards as they are in fresh memory.
+ * are not copied: they are missing afterwards as they are in fresh memory, or the zero page.
  */
 #include <linux/mempolicy.h>
 #include <linux/mman.h>
@@ -130,11 +130,12 @@ int hpmmap_handback_read(struct hpmmap_ctx *ctx, unsigned long addr, void *buf)
 	return ret;
 }
 
+/* @zeros: a page of zeros is read, so that the zero page is there. */
 static int contents_copy(struct hpmmap_ctx *ctx, const struct piece *p,
-			 unsigned long to)
+			 unsigned long to, bool zeros)
 {
 	unsigned long addr = p->start;
-	void *buf = (void *)__get_free_page(GFP_KERNEL);
+	u8 *buf = (void *)__get_free_page(GFP_KERNEL);
 	int ret = 0;
 
 	if (!buf)
@@ -148,6 +149,8 @@ static int contents_copy(struct hpmmap_ctx *ctx, const struct piece *p,
 		if (ret > 0)
 			ret = copy_to_user((void __user *)(to + addr - p->start),
 					   buf, PAGE_SIZE) ? -ENOMEM : 0;
+		else if (!ret && zeros)
+			ret = get_user(*buf, (u8 __user *)(to + addr - p->start)) ? -ENOMEM : 0;
 		if (fatal_signal_pending(current))
 			ret = -EINTR;
 		cond_resched();
@@ -271,7 +274,7 @@ static long place_bind(const struct piece *p, unsigned long to,
 }
 
 static long piece_hand_back(struct hpmmap_ctx *ctx, const struct piece *p,
-			    const struct pt_regs *mbind)
+			    const struct pt_regs *mbind, bool zeros)
 {
 	struct pt_regs regs = {
 		.di = p->start,
@@ -291,7 +294,7 @@ static long piece_hand_back(struct hpmmap_ctx *ctx, const struct piece *p,
 	if (!ret)
 		ret = hpmmap_freeze(ctx, p->start, p->end);
 	if (!ret) {
-		ret = is_pinned(ctx, p) ? -EBUSY : contents_copy(ctx, p, to);
+		ret = is_pinned(ctx, p) ? -EBUSY : contents_copy(ctx, p, to, zeros);
 		if (!ret)
 			ret = place_finish(ctx, p, to);
 		if (!ret)
@@ -317,12 +320,13 @@ static long piece_hand_back(struct hpmmap_ctx *ctx, const struct piece *p,
  * @end: end
  * @mbind: what mbind(2) is told, but the range; or NULL for none
  * @skip_sealed: what is sealed stays as it is, without an error
+ * @zeros: pages of zeros are resident, too
  *
  * Return: as hpmmap_handback().
  */
 long hpmmap_handback_bound(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end, const struct pt_regs *mbind,
-			   bool skip_sealed)
+			   bool skip_sealed, bool zeros)
 {
 	struct piece p;
 	long ret = 0;
@@ -331,7 +335,7 @@ long hpmmap_handback_bound(struct hpmmap_ctx *ctx, unsigned long start,
 	for (; !ret && start < end && piece_find(ctx, start, end, &p);
 	     start = p.end)
 		if (!p.sealed || !skip_sealed)
-			ret = piece_hand_back(ctx, &p, mbind);
+			ret = piece_hand_back(ctx, &p, mbind, zeros);
 	return ret;
 }
 
@@ -341,6 +345,7 @@ long hpmmap_handback_bound(struct hpmmap_ctx *ctx, unsigned long start,
  * @start: first address, page aligned
  * @end: end
  * @skip_sealed: what is sealed stays as it is, without an error
+ * @zeros: pages of zeros are resident, too
  *
  * Contents, protection and advice stay; a policy of mbind(2) does not.
  *
@@ -349,7 +354,7 @@ long hpmmap_handback_bound(struct hpmmap_ctx *ctx, unsigned long start,
  * been handed back then.
  */
 long hpmmap_handback(struct hpmmap_ctx *ctx, unsigned long start,
-		     unsigned long end, bool skip_sealed)
+		     unsigned long end, bool skip_sealed, bool zeros)
 {
 	long ret;
 
@@ -357,7 +362,7 @@ long hpmmap_handback(struct hpmmap_ctx *ctx, unsigned long start,
 	ret = hpmmap_ops_lock(ctx);
 	if (ret)
 		return ret;
-	ret = hpmmap_handback_bound(ctx, start, end, NULL, skip_sealed);
+	ret = hpmmap_handback_bound(ctx, start, end, NULL, skip_sealed, zeros);
 	hpmmap_ops_unlock(ctx);
 	return ret;
 }

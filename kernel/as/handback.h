@@ -8,10 +8,10 @@
 #include "as/ctx.h"
 
 long hpmmap_handback(struct hpmmap_ctx *ctx, unsigned long start,
-		     unsigned long end, bool skip_sealed);
+		     unsigned long end, bool skip_sealed, bool zeros);
 long hpmmap_handback_bound(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end, const struct pt_regs *mbind,
-			   bool skip_sealed);
+			   bool skip_sealed, bool zeros);
 int hpmmap_handback_read(struct hpmmap_ctx *ctx, unsigned long addr, void *buf);
 
 #endif /* _HPMMAP_AS_HANDBACK_H */

@@ -41,6 +41,7 @@
  * @nr_vmas: mappings of the caller that are to have the other one
  * @nr_fds: descriptors of his that have it now
  * @blocks: the blocker may have been seen
+ * @zeros: pages of zeros are to be there, too
  */
 struct become {
 	struct file *old;
@@ -50,6 +51,7 @@ struct become {
 	unsigned long nr_vmas;
 	unsigned long nr_fds;
 	bool blocks;
+	bool zeros;
 };
 
 /*
@@ -224,7 +226,7 @@ static int copy_and_exchange(struct become *b, unsigned long refs)
 
 	if (ret)
 		return ret == -EBUSY ? -EAGAIN : ret;
-	ret = hpmmap_fs_copy(b->old, b->file->f_mapping, refs);
+	ret = hpmmap_fs_copy(b->old, b->file->f_mapping, refs, b->zeros);
 	if (!ret)
 		ret = exchange(b);
 	hpmmap_fs_thaw(inode);
@@ -291,10 +293,10 @@ static void fill_locked(const struct file *file)
  * soon, -EFAULT where a memory error is in it, -ENOMEM, or -EINTR for who is being killed: and
  * nothing has changed.
  */
-static int become(struct file *old)
+static int become(struct file *old, bool zeros)
 {
 	struct inode *inode = file_inode(old);
-	struct become b = { .old = old, .ops = compat_shmem_ops() };
+	struct become b = { .old = old, .ops = compat_shmem_ops(), .zeros = zeros };
 	int ret;
 
 	if (!b.ops)
@@ -326,7 +328,7 @@ bool hpmmap_become_linux(unsigned int fd)
 
 	if (!old)
 		return false;
-	done = hpmmap_fs_is_internal(old) && hpmmap_fs_is_unused(old) && !become(old);
+	done = hpmmap_fs_is_internal(old) && hpmmap_fs_is_unused(old) && !become(old, false);
 	fput(old);
 	return done;
 }
@@ -365,11 +367,11 @@ static void count(loff_t size)
  * Waits a little for who looks at the file just now, or is about to fill a mapping of it: so
  * many times in one call.
  */
-static int become_patiently(struct file *file, unsigned int *steps)
+static int become_patiently(struct file *file, bool zeros, unsigned int *steps)
 {
 	int ret;
 
-	while ((ret = become(file)) == -EAGAIN && *steps) {
+	while ((ret = become(file, zeros)) == -EAGAIN && *steps) {
 		if (fatal_signal_pending(current))
 			return -EINTR;
 		--*steps;
@@ -382,6 +384,7 @@ static int become_patiently(struct file *file, unsigned int *steps)
  * hpmmap_range_becomes_linux() - shared memory in a range becomes Linux's
  * @start: first address
  * @end: end
+ * @zeros: pages of zeros are there afterwards, too
  *
  * All of each file that is mapped there, with its contents, wherever the caller has it. What
  * somebody else has, too, stays what it is.
@@ -389,7 +392,7 @@ static int become_patiently(struct file *file, unsigned int *steps)
  * Return: 0; -EFAULT where a memory error is in it, -ENOMEM, or -EINTR for who is being
  * killed.
  */
-int hpmmap_range_becomes_linux(unsigned long start, unsigned long end)
+int hpmmap_range_becomes_linux(unsigned long start, unsigned long end, bool zeros)
 {
 	struct file *file, *refused = NULL;
 	unsigned int steps = BUSY_STEPS;
@@ -398,7 +401,7 @@ int hpmmap_range_becomes_linux(unsigned long start, unsigned long end)
 	while (!ret && start < end && (file = next_file(&start, end))) {
 		/* It has many mappings. */
 		if (file != refused)
-			ret = become_patiently(file, &steps);
+			ret = become_patiently(file, zeros, &steps);
 		if (ret == -EBUSY) {
 			swap(file, refused);
 			ret = 0;

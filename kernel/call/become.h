@@ -8,6 +8,6 @@
 struct file;
 
 bool hpmmap_become_linux(unsigned int fd);
-int hpmmap_range_becomes_linux(unsigned long start, unsigned long end);
+int hpmmap_range_becomes_linux(unsigned long start, unsigned long end, bool zeros);
 
 #endif /* _HPMMAP_CALL_BECOME_H */

@@ -266,7 +266,7 @@ static long madvise_with_ours(struct hpmmap_ctx *ctx,
 	case MADV_MERGEABLE:
 		/* It is advice: what is sealed stays, and is not merged. */
 		ret = IS_ENABLED(CONFIG_KSM) ?
-		      hpmmap_handback(ctx, c.start, c.end, true) : 0;
+		      hpmmap_handback(ctx, c.start, c.end, true, false) : 0;
 		return ret ? ret : hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
 	default:
 		return hpmmap_handle(HPMMAP_CALL_MADVISE, regs, handle_madvise);

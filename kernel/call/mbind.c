@@ -193,7 +193,7 @@ static long bind_apart(struct hpmmap_ctx *ctx, const struct bind *b,
 
 	if (start == end)
 		return 0;
-	ret = hpmmap_handback_bound(ctx, start, end, &b->regs, false);
+	ret = hpmmap_handback_bound(ctx, start, end, &b->regs, false, false);
 	if (!ret || fatal_signal_pending(current))
 		return ret;
 	return bind_left(ctx, b, start, end);

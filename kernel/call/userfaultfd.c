@@ -40,9 +40,12 @@ static bool is_range(unsigned long start, unsigned long end)
 	return !offset_in_page(start | end) && end > start && end <= TASK_SIZE;
 }
 
-/* Private memory in a range of the address space that a userfaultfd is of. */
+/*
+ * Private memory in a range of the address space that a userfaultfd is of. @zeros: pages of
+ * zeros are to be resident.
+ */
 static long before_use(struct file *file, unsigned long start,
-		       unsigned long end)
+		       unsigned long end, bool zeros)
 {
 	struct mm_struct *mm = compat_userfaultfd_mm(file);
 	struct hpmmap_ctx *ctx;
@@ -57,7 +60,7 @@ static long before_use(struct file *file, unsigned long start,
 	if (!ctx)
 		return 0;
 	ret = hpmmap_range_has_ours(ctx, start, end) ?
-	      hpmmap_handback(ctx, start, end, false) : 0;
+	      hpmmap_handback(ctx, start, end, false, zeros) : 0;
 	hpmmap_ctx_put(ctx);
 	return ret;
 }
@@ -67,6 +70,7 @@ static long before_register(struct file *file, void __user *arg)
 {
 	struct uffdio_register reg;
 	unsigned long start, end;
+	bool zeros, minor;
 	long ret = 0;
 
 	if (copy_from_user(&reg, arg, offsetof(struct uffdio_register, ioctls)))
@@ -77,11 +81,17 @@ static long before_register(struct file *file, void __user *arg)
 		return 0;
 	start = reg.range.start;
 	end = start + reg.range.len;
+	/*
+	 * Whether the program has touched a page of zeros is not known: who waits for missing
+	 * pages is told of all that may be, and who protects pages protects all.
+	 */
+	zeros = !(reg.mode & UFFDIO_REGISTER_MODE_MISSING);
 	/* Only what is shared can have pages that are not mapped. */
-	if (!(reg.mode & UFFDIO_REGISTER_MODE_MINOR))
-		ret = before_use(file, start, end);
+	minor = reg.mode & UFFDIO_REGISTER_MODE_MINOR;
+	if (!minor)
+		ret = before_use(file, start, end, zeros);
 	if (!ret && is_range(start, end) && compat_userfaultfd_mm(file) == current->mm)
-		ret = hpmmap_range_becomes_linux(start, end);
+		ret = hpmmap_range_becomes_linux(start, end, minor && zeros);
 	return ret;
 }
 
@@ -102,6 +112,6 @@ long hpmmap_userfaultfd_ioctl(struct file *file, unsigned int cmd,
 	if (cmd == UFFDIO_REGISTER)
 		ret = before_register(file, (void __user *)arg);
 	else if (compat_uffd_move_source(cmd, (void __user *)arg, &start, &end))
-		ret = before_use(file, start, end);
+		ret = before_use(file, start, end, true);
 	return ret ? ret : hpmmap_call_userfaultfd(file, cmd, arg);
 }

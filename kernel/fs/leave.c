@@ -119,20 +119,21 @@ void hpmmap_fs_thaw(struct inode *inode)
 	hpmmap_thaws_tell(&thaws);
 }
 
-/* One page, if it is not zero. */
+/* One page; without @zeros only if it is not zero. */
 static int copy_one(struct hpmmap_block *block, pgoff_t pgoff, void *buf,
-		     struct address_space *to)
+		     struct address_space *to, bool zeros)
 {
 	int ret = hpmmap_block_read(block, pgoff & (SLOT_PAGES - 1), buf);
 	struct page *page;
 
-	if (ret <= 0)
+	if (ret < 0 || !(ret || zeros))
 		return ret;
 	page = shmem_read_mapping_page(to, pgoff);
 	/* Tmpfs has several words for it. */
 	if (IS_ERR(page))
 		return PTR_ERR(page) == -EINTR ? -EINTR : -ENOMEM;
-	memcpy(page_address(page), buf, PAGE_SIZE);
+	if (ret)
+		memcpy(page_address(page), buf, PAGE_SIZE);
 	set_page_dirty(page);
 	put_page(page);
 	return 0;
@@ -143,13 +144,12 @@ static int copy_one(struct hpmmap_block *block, pgoff_t pgoff, void *buf,
  * @file: the file
  * @to: of a file of Linux's shared memory, of the same size and empty; charged to who calls
  * @refs: how often it is referred to: who comes for it meanwhile is not kept waiting
- *
- * Pages of zeros are missing there.
+ * @zeros: pages of zeros are there, too; otherwise they are missing
  *
  * Return: 0; -EBUSY where there are more references, -EFAULT where a memory error is,
  * -ENOMEM, or -EINTR for who is being killed.
  */
-int hpmmap_fs_copy(struct file *file, struct address_space *to, unsigned long refs)
+int hpmmap_fs_copy(struct file *file, struct address_space *to, unsigned long refs, bool zeros)
 {
 	struct inode *inode = file_inode(file);
 	unsigned long pgoff, pages = hpmmap_fs_pages(inode);
@@ -159,7 +159,7 @@ int hpmmap_fs_copy(struct file *file, struct address_space *to, unsigned long re
 	lockdep_assert_held_write(&inode->i_rwsem);
 	for (pgoff = 0; pgoff < pages && !ret; pgoff++) {
 		ret = copy_one(xa_load(&hpmmap_fs_inode(inode)->blocks,
-				       pgoff >> SLOT_ORDER), pgoff, buf, to);
+				       pgoff >> SLOT_ORDER), pgoff, buf, to, zeros);
 		if (fatal_signal_pending(current))
 			ret = -EINTR;
 		else if (!ret && file_count(file) > refs)

@@ -8,6 +8,8 @@
 #include <linux/mempolicy.h>
 #include <linux/seccomp.h>
 #include <linux/userfaultfd.h>
+#include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -260,6 +262,42 @@ CASE(userfaultfd, write_protect, 3, 0)
 CASE(userfaultfd, minor, 3, 0)
 {
 	registers(r, U(r, 1), r->unit, UFFDIO_REGISTER_MODE_MINOR);
+}
+
+static void *writes_a_byte(void *arg)
+{
+	*(char *)arg = 7;
+	return NULL;
+}
+
+/* A page that the program has written zeros to is there, and can be protected. */
+CASE(userfaultfd, protected_zeros, 3, 0)
+{
+	struct uffdio_register reg = {
+		.range = { (uintptr_t)U(r, 1), r->unit },
+		.mode = UFFDIO_REGISTER_MODE_WP,
+	};
+	struct uffdio_writeprotect protect = {
+		.range = reg.range,
+		.mode = UFFDIO_WRITEPROTECT_MODE_WP,
+	};
+	int fd = uffd();
+	struct pollfd event = { .fd = fd, .events = POLLIN };
+	pthread_t thread;
+
+	if (fd < 0)
+		NOT_RUN("userfaultfd: %s", errno_name(errno));
+	memset(U(r, 1), 0, r->unit);
+	ret("register", ioctl(fd, UFFDIO_REGISTER, &reg));
+	ret("protect", ioctl(fd, UFFDIO_WRITEPROTECT, &protect));
+	pthread_create(&thread, NULL, writes_a_byte, U(r, 2) - PAGE);
+	say("event=%d", poll(&event, 1, 5000));
+	protect.mode = 0;
+	ret("allow", ioctl(fd, UFFDIO_WRITEPROTECT, &protect));
+	pthread_join(thread, NULL);
+	say("written=%d", U(r, 2)[-PAGE]);
+	close(fd);
+	content(r, U(r, 1), r->unit - PAGE);
 }
 
 CASE(userfaultfd, hole, 3, ONCE)

@@ -369,6 +369,39 @@ static void beside_calls(void)
 	}
 }
 
+static void *read_a_byte(void *arg)
+{
+	CHECK_EQ(*(volatile char *)arg, 0);
+	return NULL;
+}
+
+/* A page of zeros that was written is there to be mapped. */
+static void minor_zeros(void)
+{
+	int fd = memfd(LEN), uffd = uffd_open();
+	char *p = map_shared(fd, LEN), *q = map_shared(fd, LEN);
+	struct uffdio_register reg = {
+		.range = { (uintptr_t)q, LEN },
+		.mode = UFFDIO_REGISTER_MODE_MINOR,
+	};
+	struct uffdio_continue go_on = { .range = { (uintptr_t)q + MB(1), PAGE } };
+	struct uffd_msg msg;
+	pthread_t thread;
+
+	memset(p, 0, LEN);
+	CHECK_OK(ioctl(uffd, UFFDIO_REGISTER, &reg));
+	CHECK_OK(madvise(q, LEN, MADV_DONTNEED));
+	thread = start_thread(read_a_byte, q + MB(1));
+	CHECK_EQ(read(uffd, &msg, sizeof(msg)), sizeof(msg));
+	CHECK(msg.arg.pagefault.flags & UFFD_PAGEFAULT_FLAG_MINOR);
+	CHECK_OK(ioctl(uffd, UFFDIO_CONTINUE, &go_on));
+	join_thread(thread);
+	close(uffd);
+	close(fd);
+	unmap(p, LEN);
+	unmap(q, LEN);
+}
+
 /* Where nothing will ever change it, nothing is waited for. */
 static void refused_at_once(void)
 {
@@ -400,6 +433,7 @@ int main(void)
 		T(shared_with_a_child),
 		T(opened_once_more),
 		T(opened_to_be_read),
+		T(minor_zeros),
 		T(refused_at_once),
 		T(beside_calls),
 	};

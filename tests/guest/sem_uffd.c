@@ -591,6 +591,47 @@ static void write_protection(void *arg)
 	unmap(p, MB(4));
 }
 
+static void *write_a_byte(void *arg)
+{
+	*(char *)arg = 7;
+	return NULL;
+}
+
+/* What has been written is there, also where it is zeros: each write to it is an event. */
+static void protected_zeros(void)
+{
+	char *p = map_anon(MB(4)), *at[] = { p, p + MB(1), p + MB(3) + PAGE };
+	int fd = uffd_open(0);
+	struct uffdio_writeprotect protect = {
+		.range = { (uintptr_t)p, MB(4) },
+		.mode = UFFDIO_WRITEPROTECT_MODE_WP,
+	};
+
+	alarm(GIVE_UP_S);
+	memset(p, 0, MB(4));
+	p[MB(1) + 1] = 1;
+	CHECK_OK(uffd_register(fd, p, MB(4), UFFDIO_REGISTER_MODE_WP));
+	CHECK_OK(ioctl(fd, UFFDIO_WRITEPROTECT, &protect));
+	protect.mode = 0;
+	protect.range.len = PAGE;
+	for (size_t i = 0; i < ARRAY_SIZE(at); i++) {
+		pthread_t thread = start_thread(write_a_byte, at[i]);
+		struct uffd_msg msg = read_fault(fd);
+
+		CHECK(msg.arg.pagefault.flags & UFFD_PAGEFAULT_FLAG_WP);
+		CHECK_EQ(msg.arg.pagefault.address & -PAGE, (uintptr_t)at[i]);
+		protect.range.start = (uintptr_t)at[i];
+		CHECK_OK(ioctl(fd, UFFDIO_WRITEPROTECT, &protect));
+		join_thread(thread);
+		CHECK_EQ(*at[i], 7);
+	}
+	CHECK_EQ(p[MB(1) + 1], 1);
+	verify_zero(p + PAGE, MB(1) - PAGE);
+	CHECK_OK(uffd_unregister(fd, p, MB(4)));
+	close(fd);
+	unmap(p, MB(4));
+}
+
 /* A mapping keeps its key, also if that is free by now, or is Linux's own. */
 static void keys(void *arg)
 {
@@ -751,6 +792,8 @@ static void moved_by_a_userfaultfd(void)
 		return;
 	stamp(from, MB(4), 3);
 	stamp(from + MB(1), MB(1), 4);
+	/* Zeros that were written are no hole. */
+	memset(from + MB(1) + PAGE, 0, PAGE);
 	CHECK_OK(uffd_register(fd, to, MB(4), UFFDIO_REGISTER_MODE_MISSING));
 	/* What is wrong with it, Linux says. */
 	move.len++;
@@ -760,7 +803,8 @@ static void moved_by_a_userfaultfd(void)
 	CHECK_OK(ioctl(fd, UFFDIO_MOVE, &move));
 	CHECK_EQ(move.move, MB(1));
 	CHECK_OK(uffd_unregister(fd, to, MB(4)));
-	verify_stamp(to + MB(1), MB(1), 4);
+	verify_stamp(to + MB(1), PAGE, 4);
+	verify_zero(to + MB(1) + PAGE, PAGE);
 	verify_stamp(from, MB(1), 3);
 	close(fd);
 	unmap(from, MB(4));
@@ -775,6 +819,7 @@ int main(void)
 		T(faults_served_by_a_thread_that_maps),
 		T(forks_watched_by_a_thread_that_maps),
 		T(registrations_of_ones_own),
+		T(protected_zeros),
 		T(protection_keys),
 		T(handed_back_beside_writers),
 		T(handed_back_beside_futexes),
