@@ -269,16 +269,17 @@ long hpmmap_madvise(unsigned long start, unsigned long len, int advice)
 }
 
 /**
- * hpmmap_call_userfaultfd() - userfaultfd_ioctl() as Linux has it
+ * hpmmap_call_file() - userfaultfd_ioctl() or memfd_fcntl() as Linux has it
+ * @call: which
  * @file: its arguments
  * @cmd: likewise
  * @arg: likewise
  */
-noinline long hpmmap_call_userfaultfd(struct file *file, unsigned int cmd,
-				      unsigned long arg)
+noinline long hpmmap_call_file(enum hpmmap_call call, struct file *file, unsigned int cmd,
+			       unsigned long arg)
 {
 	long (*orig)(struct file *file, unsigned int cmd, unsigned long arg) =
-		(void *)hooks[HPMMAP_CALL_USERFAULTFD].orig;
+		(void *)hooks[call].orig;
 	long ret = orig(file, cmd, arg);
 
 	barrier();

@@ -121,6 +121,14 @@ long hpmmap_sys_memfd_create(const struct pt_regs *regs)
 	return ret;
 }
 
+/* Stands in for memfd_fcntl(): a memfd of the pools was made without MFD_ALLOW_SEALING. */
+long hpmmap_memfd_fcntl(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	if (!hpmmap_fs_is_internal(file))
+		return hpmmap_call_file(HPMMAP_CALL_MEMFD_FCNTL, file, cmd, arg);
+	return cmd == F_GET_SEALS ? F_SEAL_SEAL : -EPERM;
+}
+
 /* A call that gives a file its size. */
 static long size_call(enum hpmmap_call call, const struct pt_regs *regs, unsigned long bytes)
 {
@@ -185,16 +193,12 @@ struct file *hpmmap_shm_file(const char *name, loff_t size, unsigned long flags)
 static long segment_new(const struct pt_regs *regs, struct file *file)
 {
 	struct segment segment = { .task = current, .file = file };
-	struct pt_regs plain = *regs;
 	long ret;
 
-	/* It has large pages anyway. */
-	if (plain.dx & SHM_HUGETLB)
-		plain.dx &= ~(SHM_HUGETLB | ((unsigned long)SHM_HUGE_MASK << SHM_HUGE_SHIFT));
 	spin_lock(&segments_lock);
 	list_add(&segment.link, &segments);
 	spin_unlock(&segments_lock);
-	ret = hpmmap_call_orig(HPMMAP_CALL_SHMGET, &plain);
+	ret = hpmmap_call_orig(HPMMAP_CALL_SHMGET, regs);
 	spin_lock(&segments_lock);
 	list_del(&segment.link);
 	spin_unlock(&segments_lock);
@@ -211,8 +215,6 @@ static long shmget_of(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	char name[16];
 	long ret;
 
-	if (regs->dx & SHM_HUGETLB)
-		size = ALIGN(size, SLOT_SIZE);
 	snprintf(name, sizeof(name), "SYSV%08x", (int)regs->di);
 	file = hpmmap_fs_file(name, size, true);
 	if (!IS_ERR(file))
@@ -253,8 +255,8 @@ long hpmmap_sys_shmget(const struct pt_regs *regs)
 
 	if (!ctx)
 		return hpmmap_call_orig(HPMMAP_CALL_SHMGET, regs);
-	/* What is only reserved, or cannot be right, is Linux's. */
-	if (regs->dx & SHM_NORESERVE || !regs->si || regs->si > TASK_SIZE)
+	/* What is only reserved, or of hugetlb, or cannot be right, is Linux's. */
+	if (regs->dx & (SHM_NORESERVE | SHM_HUGETLB) || !regs->si || regs->si > TASK_SIZE)
 		ret = hpmmap_call_orig(HPMMAP_CALL_SHMGET, regs);
 	else if (!segment_is_there(regs, &ret))
 		ret = shmget_of(ctx, regs);

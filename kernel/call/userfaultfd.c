@@ -82,8 +82,8 @@ static long before_register(struct file *file, void __user *arg)
 	start = reg.range.start;
 	end = start + reg.range.len;
 	/*
-	 * Whether the program has touched a page of zeros is not known: who waits for missing
-	 * pages is told of all that may be, and who protects pages protects all.
+	 * Whether the program has touched a page of zeros is not known. With MISSING it counts
+	 * as missing, so that every fault is an event; otherwise as resident.
 	 */
 	zeros = !(reg.mode & UFFDIO_REGISTER_MODE_MISSING);
 	/* Only what is shared can have pages that are not mapped. */
@@ -113,5 +113,5 @@ long hpmmap_userfaultfd_ioctl(struct file *file, unsigned int cmd,
 		ret = before_register(file, (void __user *)arg);
 	else if (compat_uffd_move_source(cmd, (void __user *)arg, &start, &end))
 		ret = before_use(file, start, end, true);
-	return ret ? ret : hpmmap_call_userfaultfd(file, cmd, arg);
+	return ret ? ret : hpmmap_call_file(HPMMAP_CALL_USERFAULTFD, file, cmd, arg);
 }
