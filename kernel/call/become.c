@@ -328,7 +328,7 @@ bool hpmmap_become_linux(unsigned int fd)
 
 	if (!old)
 		return false;
-	done = hpmmap_fs_is_internal(old) && hpmmap_fs_is_unused(old) && !become(old, false);
+	done = hpmmap_fs_is_internal(old) && !file_inode(old)->i_blocks && !become(old, false);
 	fput(old);
 	return done;
 }

@@ -24,6 +24,8 @@
 
 #include "hook.h"
 #include "hpmmap.h"
+#include "mem/account.h"
+#include "mem/nodes.h"
 #include "mem/placement.h"
 #include "as/ctx.h"
 #include "as/policy.h"
@@ -129,6 +131,22 @@ long hpmmap_memfd_fcntl(struct file *file, unsigned int cmd, unsigned long arg)
 	return cmd == F_GET_SEALS ? F_SEAL_SEAL : -EPERM;
 }
 
+/*
+ * Is it more than the pools, or a limit, could ever give? Such a file is address space: the
+ * program will write a part of it.
+ */
+static bool is_sparse(struct hpmmap_ctx *ctx, unsigned long bytes)
+{
+	struct hpmmap_account *account = hpmmap_account_get(&ctx->owner.account);
+	struct hpmmap_placement place;
+	unsigned long most;
+
+	hpmmap_placement_get(ctx->job, NULL, &place);
+	most = min(hpmmap_account_limit(account), hpmmap_pool_count_all(&place.nodes));
+	hpmmap_account_put(account);
+	return DIV_ROUND_UP(bytes, SLOT_SIZE) > most;
+}
+
 /* A call that gives a file its size. */
 static long size_call(enum hpmmap_call call, const struct pt_regs *regs, unsigned long bytes)
 {
@@ -140,7 +158,7 @@ static long size_call(enum hpmmap_call call, const struct pt_regs *regs, unsigne
 	ctx = sharing_ctx();
 	if (!ctx)
 		return ret;
-	if (!ctx->job->strict && hpmmap_become_linux(regs->di)) {
+	if ((!ctx->job->strict || is_sparse(ctx, bytes)) && hpmmap_become_linux(regs->di)) {
 		ret = hpmmap_call_orig(call, regs);
 		if (!ret)
 			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP,

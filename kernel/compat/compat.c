@@ -431,6 +431,13 @@ void compat_commit(long pages)
 	percpu_counter_add_batch(core_committed, pages, READ_ONCE(*core_committed_batch));
 }
 
+static unsigned long *core_mmap_min_addr;
+
+unsigned long compat_mmap_min_addr(void)
+{
+	return core_mmap_min_addr ? READ_ONCE(*core_mmap_min_addr) : CONFIG_DEFAULT_MMAP_MIN_ADDR;
+}
+
 /* A table of weights by node, under RCU, from 6.9 on; behind a bool from 6.16. */
 static u8 __rcu **weights;
 static unsigned int weights_offset;
@@ -658,6 +665,7 @@ int compat_init(void)
 	shmem_ops = (void *)compat_symbol("shmem_anon_vm_ops");
 	if (!shmem_ops)
 		shmem_ops = (void *)compat_symbol("shmem_vm_ops");
+	core_mmap_min_addr = (void *)compat_symbol("mmap_min_addr");
 	for (i = 0; i < ARRAY_SIZE(variables); i++) {
 		*variables[i].address =
 			(void *)compat_symbol(variables[i].name);

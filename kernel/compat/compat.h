@@ -604,6 +604,9 @@ bool compat_enough_memory(unsigned long pages);
 /* So many pages more in Committed_AS; less than 0: as many less. */
 void compat_commit(long pages);
 
+/* vm.mmap_min_addr, or what a security module asks for if that is more */
+unsigned long compat_mmap_min_addr(void);
+
 /* What /proc asks before it tells of another process: PTRACE_MODE_*. */
 bool compat_ptrace_may_access(struct task_struct *task, unsigned int mode);
 

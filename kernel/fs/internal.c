@@ -89,9 +89,3 @@ bool hpmmap_fs_is_internal(const struct file *file)
 	return file->f_mapping->a_ops == &hpmmap_fs_aops &&
 	       hpmmap_fs_inode(file_inode(file))->pins;
 }
-
-/* Has it no memory yet? */
-bool hpmmap_fs_is_unused(const struct file *file)
-{
-	return !READ_ONCE(hpmmap_fs_inode(file_inode(file))->nr);
-}

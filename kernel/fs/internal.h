@@ -9,6 +9,5 @@ struct file;
 
 struct file *hpmmap_fs_file(const char *name, loff_t size, bool private);
 bool hpmmap_fs_is_internal(const struct file *file);
-bool hpmmap_fs_is_unused(const struct file *file);
 
 #endif /* _HPMMAP_FS_INTERNAL_H */
