@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/personality.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -324,6 +325,41 @@ static void heap_and_stack_are_listed(void)
 	in_child(child_layout, NULL);
 }
 
+extern char end[];
+
+static void program_break(void)
+{
+	char line[1024], *at;
+	unsigned long first = 0;
+	FILE *stat = fopen("/proc/self/stat", "r");
+
+	program_must_be_registered();
+	CHECK(stat && fgets(line, sizeof(line), stat));
+	fclose(stat);
+	/* The third field is the one behind the name, and 47 is start_brk. */
+	at = strtok(strrchr(line, ')') + 1, " ");
+	for (int i = 3; at && i < 47; i++)
+		at = strtok(NULL, " ");
+	CHECK(at && sscanf(at, "%lu", &first) == 1);
+	CHECK_EQ(first, ((uintptr_t)end + PAGE - 1) & -PAGE);
+	CHECK((char *)sbrk(0) >= end);
+	CHECK_OK(sbrk(MB(3)));
+	fill(sbrk(0) - MB(3), MB(3), 1);
+	verify(sbrk(0) - MB(3), MB(3), 1, 0);
+}
+
+/* Programs that dump themselves, or manage their heap from the end of the image, need that. */
+static void heap_follows_the_image(void)
+{
+	pid_t pid = fork_child();
+
+	if (pid == 0) {
+		CHECK_OK(personality(ADDR_NO_RANDOMIZE));
+		become("break", NULL);
+	}
+	expect_success(pid);
+}
+
 static void program_pthread_attr(void)
 {
 	struct rlimit limit;
@@ -545,6 +581,8 @@ static int run_named_program(int argc, char **argv)
 		program_environment();
 	else if (strcmp(name, "layout") == 0)
 		program_layout();
+	else if (strcmp(name, "break") == 0)
+		program_break();
 	else if (strcmp(name, "pthread-attr") == 0)
 		program_pthread_attr();
 	else if (strcmp(name, "deep-7") == 0)
@@ -578,6 +616,7 @@ int main(int argc, char **argv)
 		T(environment_is_intact),
 		T(heap_and_stack_are_listed),
 		T(stack_is_held),
+		T(heap_follows_the_image),
 		T(main_thread_attributes),
 		T(seven_of_eight_mb),
 		T(forty_of_64_mb),
