@@ -13,6 +13,7 @@
 #include "as/failure.h"
 #include "as/job.h"
 #include "as/life.h"
+#include "as/show.h"
 #include "as/vmops.h"
 #include "as/viewer.h"
 #include "as/window.h"
@@ -157,6 +158,7 @@ static const struct {
 	{ hpmmap_vmops_init, NULL },
 	{ hooks_init, hpmmap_hook_exit },
 	{ sysfs_dir_init, hpmmap_sysfs_exit },
+	{ hpmmap_show_init, hpmmap_show_exit },
 	{ NULL, hpmmap_viewers_exit },
 	{ hpmmap_windows_init, hpmmap_windows_exit },
 	{ NULL, hpmmap_jobs_exit },

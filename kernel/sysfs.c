@@ -10,7 +10,6 @@
 
 static const char * const names[HPMMAP_NR_DIRS] = {
 	[HPMMAP_DIR_NODES] = "nodes",
-	[HPMMAP_DIR_CONTEXTS] = "contexts",
 	[HPMMAP_DIR_JOBS] = "jobs",
 	[HPMMAP_DIR_WINDOWS] = "windows",
 	[HPMMAP_DIR_SHARED] = "shared",

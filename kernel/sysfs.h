@@ -8,7 +8,6 @@ struct kobject;
 
 enum hpmmap_dir {
 	HPMMAP_DIR_NODES,
-	HPMMAP_DIR_CONTEXTS,
 	HPMMAP_DIR_JOBS,
 	HPMMAP_DIR_WINDOWS,
 	HPMMAP_DIR_SHARED,

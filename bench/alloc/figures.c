@@ -131,14 +131,17 @@ void wait_for_tick(void)
 static size_t read_file(const char *path, char *text, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	size_t len = 0;
 	ssize_t n;
 
 	if (fd < 0)
 		return 0;
-	n = read(fd, text, size - 1);
+	/* Some files have a part of their text for each read. */
+	while ((n = read(fd, text + len, size - 1 - len)) > 0)
+		len += n;
 	close(fd);
-	text[n > 0 ? n : 0] = 0;
-	return n > 0 ? n : 0;
+	text[len] = 0;
+	return len;
 }
 
 /* Of a line of /proc/self/status, in bytes; 0 without one. */
@@ -200,20 +203,25 @@ static void add(const char *dir, const char *name, int64_t *sum)
 		*sum = (*sum < 0 ? 0 : *sum) + bytes;
 }
 
-static void add_if_own(const char *dir, const char *name, int64_t *sum)
+/* A figure of this process's context; 0 where there is none. */
+static uint64_t own_bytes(const char *name)
 {
-	if (number_in(dir, name, "pid") == getpid())
-		add(dir, name, sum);
-}
+	static char text[65536];
+	char pid[32], *at, *end;
+	size_t len = strlen(name);
+	uint64_t bytes = 0;
 
-/* A figure of this process in sysfs; 0 where there is none. */
-static uint64_t own_bytes(const char *file)
-{
-	int64_t sum = 0;
-
-	summed = file;
-	each_entry("/sys/kernel/hpmmap/contexts", add_if_own, &sum);
-	return sum;
+	snprintf(pid, sizeof(pid), "\npid %d\n", getpid());
+	if (!read_file("/proc/hpmmap", text, sizeof(text)))
+		return 0;
+	at = strstr(text, pid);
+	end = at ? strstr(at, "\nid ") : NULL;
+	if (end)
+		*end = '\0';
+	for (; at; at = strchr(at + 1, '\n'))
+		if (!strncmp(at + 1, name, len) && at[len + 1] == ' ')
+			bytes = strtoull(at + 1 + len, NULL, 10);
+	return bytes;
 }
 
 /* Memory of the pools that this process has, mapped or kept for reuse. */

@@ -4,7 +4,6 @@
  * slurmstepd itself was killed: Slurm knows no more of them, and they would hold memory of
  * the pools that is granted to others next.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -16,7 +15,6 @@
 
 #include "plugin.h"
 
-#define CONTEXTS HPMMAP_SYSFS_PATH "/contexts"
 #define WAIT_MICROSECONDS 100000
 #define MAX_WAITS 100
 
@@ -58,25 +56,34 @@ static bool is_populated(int cgroup)
 	return strstr(text, "populated 1");
 }
 
-/* The process that a context in sysfs is of; 0: it is gone. */
-static pid_t pid_of(const char *context)
+/* The next context, and the process that it is of; false at the end. */
+static bool next_context(FILE *contexts, unsigned long long *id, pid_t *pid)
 {
-	char path[96];
-	FILE *file;
-	int pid = 0;
+	char line[128];
 
-	snprintf(path, sizeof(path), CONTEXTS "/%.32s/pid", context);
-	file = fopen(path, "re");
-	if (!file)
-		return 0;
-	if (fscanf(file, "%d", &pid) != 1)
-		pid = 0;
-	fclose(file);
-	return pid;
+	while (fgets(line, sizeof(line), contexts))
+		if (sscanf(line, "id %llu", id) != 1 && sscanf(line, "pid %d", pid) == 1)
+			return true;
+	return false;
+}
+
+/* Is a context still that of a process? */
+static bool is_context_of(unsigned long long context, pid_t pid)
+{
+	FILE *contexts = fopen(HPMMAP_CONTEXTS_PATH, "re");
+	unsigned long long id;
+	bool found = false;
+	pid_t its;
+
+	while (contexts && !found && next_context(contexts, &id, &its))
+		found = id == context && its == pid;
+	if (contexts)
+		fclose(contexts);
+	return found;
 }
 
 /* Once it is opened the number is nobody else's: then it has to be of the job still. */
-static bool kill_one(const struct leftover *left, const char *context, pid_t pid)
+static bool kill_one(const struct leftover *left, unsigned long long context, pid_t pid)
 {
 	int process = syscall(SYS_pidfd_open, pid, 0), cgroup;
 	bool done = false;
@@ -85,7 +92,7 @@ static bool kill_one(const struct leftover *left, const char *context, pid_t pid
 		return false;
 	errno = ESRCH;
 	cgroup = job_cgroup(pid, left->job, left->node);
-	if (cgroup >= 0 && pid != getpid() && pid_of(context) == pid)
+	if (cgroup >= 0 && pid != getpid() && is_context_of(context, pid))
 		done = !syscall(SYS_pidfd_send_signal, process, SIGKILL, NULL, 0);
 	if (cgroup >= 0)
 		close(cgroup);
@@ -94,9 +101,8 @@ static bool kill_one(const struct leftover *left, const char *context, pid_t pid
 }
 
 /* What becomes of a context; true: it was the job's, and may not be gone yet. */
-static bool end_one(struct leftover *left, const char *context, bool tell)
+static bool end_one(struct leftover *left, unsigned long long context, pid_t pid, bool tell)
 {
-	pid_t pid = pid_of(context);
 	int cgroup = pid > 0 ? job_cgroup(pid, left->job, left->node) : -1;
 	bool done;
 
@@ -116,15 +122,16 @@ static bool end_one(struct leftover *left, const char *context, bool tell)
 /* False: nothing of the job holds memory of the pools any more. */
 static bool end_all(struct leftover *left, bool tell)
 {
-	DIR *contexts = opendir(CONTEXTS);
-	struct dirent *entry;
+	FILE *contexts = fopen(HPMMAP_CONTEXTS_PATH, "re");
+	unsigned long long id = 0;
 	bool any = false;
+	pid_t pid;
 
-	while (contexts && (entry = readdir(contexts)))
-		if (end_one(left, entry->d_name, tell))
+	while (contexts && next_context(contexts, &id, &pid))
+		if (end_one(left, id, pid, tell))
 			any = true;
 	if (contexts)
-		closedir(contexts);
+		fclose(contexts);
 	/* Who shares memory with a process that is gone has no context of its own. */
 	if (!any && !left->is_ours && left->cgroup >= 0)
 		any = is_populated(left->cgroup);

@@ -20,6 +20,10 @@
  * one user may have as many contexts as processes.
  */
 static DEFINE_HASHTABLE(contexts, 15);
+/* The same by number. */
+static LIST_HEAD(in_order);
+static u64 last_id;
+/* Protects all three. */
 static DEFINE_SPINLOCK(contexts_lock);
 
 /* For work that may take long, or waits for readers. */
@@ -30,6 +34,8 @@ void hpmmap_ctx_hash(struct hpmmap_ctx *ctx)
 {
 	spin_lock(&contexts_lock);
 	hash_add_rcu(contexts, &ctx->node, (unsigned long)ctx->mm);
+	ctx->id = ++last_id;
+	list_add_tail_rcu(&ctx->next, &in_order);
 	spin_unlock(&contexts_lock);
 }
 
@@ -37,6 +43,7 @@ void hpmmap_ctx_unhash(struct hpmmap_ctx *ctx)
 {
 	spin_lock(&contexts_lock);
 	hash_del_rcu(&ctx->node);
+	list_del_rcu(&ctx->next);
 	spin_unlock(&contexts_lock);
 }
 
@@ -98,38 +105,32 @@ void hpmmap_ctx_put(struct hpmmap_ctx *ctx)
 }
 
 /**
- * hpmmap_ctx_list() - all contexts there are
- * @nr: out: how many
+ * hpmmap_ctx_from() - the first of the contexts with a number of at least @id
+ * @id: the number
  *
- * Return: an array for kvfree(), with a reference to each; NULL without memory.
+ * Return: the context with a reference for the caller, or NULL.
  */
-struct hpmmap_ctx **hpmmap_ctx_list(unsigned long *nr)
+struct hpmmap_ctx *hpmmap_ctx_from(u64 id)
 {
-	struct hpmmap_ctx **list, *ctx;
-	unsigned long room = 64;
-	int bkt;
+	struct hpmmap_ctx *ctx, *found = NULL;
 
-	for (;;) {
-		list = kvmalloc_array(room, sizeof(*list), GFP_KERNEL);
-		if (!list)
-			return NULL;
-		*nr = 0;
-		rcu_read_lock();
-		hash_for_each_rcu(contexts, bkt, ctx, node) {
-			if (*nr == room)
-				break;
-			if (refcount_inc_not_zero(&ctx->refs))
-				list[(*nr)++] = ctx;
+	rcu_read_lock();
+	list_for_each_entry_rcu(ctx, &in_order, next)
+		if (ctx->id >= id && refcount_inc_not_zero(&ctx->refs)) {
+			found = ctx;
+			break;
 		}
-		rcu_read_unlock();
-		if (*nr < room)
-			return list;
-		/* There may be more than fit. */
-		while (*nr)
-			hpmmap_ctx_put(list[--*nr]);
-		kvfree(list);
-		room *= 4;
-	}
+	rcu_read_unlock();
+	return found;
+}
+
+/* The one after it, for who has a reference to @ctx, which is put. */
+struct hpmmap_ctx *hpmmap_ctx_next(struct hpmmap_ctx *ctx)
+{
+	u64 id = ctx->id;
+
+	hpmmap_ctx_put(ctx);
+	return hpmmap_ctx_from(id + 1);
 }
 
 /* The workers of the pools zero what a context that is gone gave up. */

@@ -3,7 +3,6 @@
 #ifndef _HPMMAP_AS_CTX_H
 #define _HPMMAP_AS_CTX_H
 
-#include <linux/kobject.h>
 #include <linux/mutex.h>
 #include <linux/refcount.h>
 #include <linux/task_work.h>
@@ -39,11 +38,12 @@ enum hpmmap_name {
 
 /**
  * struct hpmmap_ctx - HPMMAP's half of one address space
- * @refs: the hash, sysfs, pinned blocks and lookups
+ * @refs: the hash, pinned blocks and lookups
  * @mm: the address space; mmgrab()bed until the teardown. Its address is the
  *	identity of the context.
- * @id: number shown to user space
- * @node: in the hash; protected by the hash's lock, read under RCU
+ * @id: number shown to user space; set with @node
+ * @node: in the hash, and
+ * @next: in the list by number; protected by the hash's lock, read under RCU
  * @job: policy; immutable, holds a reference
  * @owner: of the blocks it gets: who is charged for them, and what they come to
  * @holder: of blocks it gave up that are pinned
@@ -106,9 +106,10 @@ enum hpmmap_name {
  * @nr_procs: processes that use the address space, as far as they are members;
  *	protected by orphans_lock (life.c)
  * @orphan: in the list of contexts without such a process; protected by the same
- * @bury: what is left to do when it was torn down, and when nobody refers to it
+ * @bury: frees it, when nobody refers to it
  * @torn: it was torn down, so nobody hands over @soiled but who adds to it
  * @soiled: by node, blocks it gave up and that were not zeroed for it
+ * @shown: it is set up, and /proc/hpmmap tells of it
  * @doomed: the snapshot of a fork is incomplete: the child must not run
  */
 struct hpmmap_ctx {
@@ -116,6 +117,7 @@ struct hpmmap_ctx {
 	struct mm_struct *mm;
 	u64 id;
 	struct hlist_node node;
+	struct list_head next;
 	unsigned int nr_procs;
 	struct list_head orphan;
 	struct work_struct bury;
@@ -206,8 +208,7 @@ struct hpmmap_ctx {
 	atomic_long_t nr_pinned;
 	atomic_long_t nr_copied;
 
-	struct kobject kobj;
-	bool in_sysfs;
+	bool shown;
 	struct rcu_head rcu;
 
 	struct hpmmap_stats stats;
@@ -223,7 +224,13 @@ struct hpmmap_ctx *hpmmap_ctx_find_rcu(struct mm_struct *mm);
 struct hpmmap_ctx *hpmmap_ctx_get(struct mm_struct *mm);
 void hpmmap_ctx_put(struct hpmmap_ctx *ctx);
 bool hpmmap_ctx_exists(struct mm_struct *mm);
-struct hpmmap_ctx **hpmmap_ctx_list(unsigned long *nr);
+struct hpmmap_ctx *hpmmap_ctx_from(u64 id);
+struct hpmmap_ctx *hpmmap_ctx_next(struct hpmmap_ctx *ctx);
+
+/* By number, with a reference to each. Those that come and go meanwhile change nothing for the others. */
+#define hpmmap_for_each_ctx(_ctx) \
+	for (_ctx = hpmmap_ctx_from(0); _ctx; _ctx = hpmmap_ctx_next(_ctx))
+
 extern struct workqueue_struct *hpmmap_wq;
 int hpmmap_ctx_init(void);
 long hpmmap_ops_lock(struct hpmmap_ctx *ctx);

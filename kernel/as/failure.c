@@ -118,35 +118,34 @@ static unsigned long slot_with(struct hpmmap_ctx *ctx,
 	return found;
 }
 
+static bool has_use(const struct use *uses, unsigned long nr, const struct hpmmap_ctx *ctx)
+{
+	while (nr)
+		if (uses[--nr].ctx == ctx)
+			return true;
+	return false;
+}
+
 /* All stores that a block is in; for uses_put(). NULL without memory. */
 static struct use *uses_get(struct hpmmap_block *block, unsigned long *nr)
 {
-	unsigned long nr_ctxs, i, slot;
-	struct hpmmap_ctx **ctxs = hpmmap_ctx_list(&nr_ctxs);
-	struct use *uses;
+	unsigned long most = atomic_read(&block->users), slot;
+	struct use *uses = kvcalloc(most + 1, sizeof(*uses), GFP_KERNEL);
+	struct hpmmap_ctx *ctx;
 	int any;
 
 	*nr = 0;
-	if (!ctxs)
-		return NULL;
-	uses = kvcalloc(nr_ctxs + 1, sizeof(*uses), GFP_KERNEL);
 	/* A store is searched only if some are missing. */
-	for (any = 0; any < 2 && uses; any++) {
-		for (i = 0; i < nr_ctxs; i++) {
-			if (!ctxs[i] || *nr >= atomic_read(&block->users))
-				continue;
-			slot = slot_with(ctxs[i], block, any);
+	for (any = 0; any < 2 && uses && *nr < most; any++)
+		hpmmap_for_each_ctx(ctx) {
+			slot = *nr == most || has_use(uses, *nr, ctx) ? NO_SLOT :
+			       slot_with(ctx, block, any);
 			if (slot == NO_SLOT)
 				continue;
-			uses[(*nr)++] = (struct use) { ctxs[i], slot, false };
-			ctxs[i] = NULL;
+			refcount_inc(&ctx->refs);
+			uses[(*nr)++] = (struct use) { ctx, slot, false };
 			cond_resched();
 		}
-	}
-	for (i = 0; i < nr_ctxs; i++)
-		if (ctxs[i])
-			hpmmap_ctx_put(ctxs[i]);
-	kvfree(ctxs);
 	return uses;
 }
 
@@ -401,8 +400,8 @@ static void linux_page_unmap(unsigned long pfn)
 {
 	struct page *page = pfn_to_online_page(pfn);
 	const struct address_space *mapping;
-	struct hpmmap_ctx **ctxs, *ctx;
-	unsigned long addr, nr;
+	struct hpmmap_ctx *ctx;
+	unsigned long addr;
 
 	if (!page || !PageHWPoison(page))
 		return;
@@ -410,19 +409,11 @@ static void linux_page_unmap(unsigned long pfn)
 	/* Of anonymous memory it has bits that no file's has. */
 	if (!mapping || !IS_ALIGNED((unsigned long)mapping, sizeof(long)))
 		return;
-	ctxs = hpmmap_ctx_list(&nr);
-	if (!ctxs) {
-		pr_warn("no memory to look who has mapped page %#lx, which has an error\n", pfn);
-		return;
-	}
-	while (nr) {
-		ctx = ctxs[--nr];
+	hpmmap_for_each_ctx(ctx) {
 		if (ctx->file->f_mapping == mapping && page_stands_at(page, mapping, &addr))
 			addr_unmap(ctx, addr, NULL, NULL);
-		hpmmap_ctx_put(ctx);
 		cond_resched();
 	}
-	kvfree(ctxs);
 }
 
 /* memory_failure() for all other memory. */

@@ -33,7 +33,6 @@
 #include "as/reuse.h"
 #include "as/family.h"
 #include "as/share.h"
-#include "as/show.h"
 #include "as/stats.h"
 #include "as/unmap.h"
 #include "as/window.h"
@@ -61,8 +60,6 @@ static LIST_HEAD(orphans);
 static unsigned long nr_orphans;
 static DEFINE_RAW_SPINLOCK(orphans_lock);
 
-static atomic64_t next_ctx_id = ATOMIC64_INIT(0);
-
 static void reap_work_fn(struct work_struct *work);
 static DECLARE_DELAYED_WORK(reap_work, reap_work_fn);
 static unsigned int reap_ms = REAP_FIRST_MS;
@@ -83,20 +80,10 @@ static void ctx_free(struct hpmmap_ctx *ctx)
 	hpmmap_hook_put();
 }
 
-/*
- * Queued when it was torn down, with the reference of the hash, and by the last
- * put. Waits for readers of sysfs, which nobody else has to.
- */
+/* Whoever gave up the last reference may have held locks. */
 static void bury_work_fn(struct work_struct *work)
 {
-	struct hpmmap_ctx *ctx = container_of(work, struct hpmmap_ctx, bury);
-
-	if (!refcount_read(&ctx->refs)) {
-		ctx_free(ctx);
-		return;
-	}
-	hpmmap_ctx_hide(ctx);
-	hpmmap_ctx_put(ctx);
+	ctx_free(container_of(work, struct hpmmap_ctx, bury));
 }
 
 /**
@@ -133,7 +120,6 @@ struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 		goto err_account;
 	refcount_set(&ctx->refs, 1);
 	hpmmap_release_init(ctx);
-	ctx->id = atomic64_inc_return(&next_ctx_id);
 	ctx->job = hpmmap_job_get(job);
 	ctx->image = job->image;
 	mutex_init(&ctx->ops);
@@ -156,10 +142,11 @@ err_file:
 }
 
 /**
- * hpmmap_ctx_abandon() - a context that never was of an address space
- * @ctx: from hpmmap_ctx_alloc(); with the caller's reference
+ * hpmmap_ctx_abandon() - give up a reference to a context where no lock is held
+ * @ctx: the context
  *
- * Freed by who made it: one who fails time and again pays for that himself.
+ * If it is the last one, the caller itself frees the context. A process that registers
+ * or forks in vain time and again pays for that itself.
  */
 void hpmmap_ctx_abandon(struct hpmmap_ctx *ctx)
 {
@@ -215,8 +202,8 @@ static void tear_down(struct hpmmap_ctx *ctx, bool own)
 	hpmmap_ctx_torn(ctx);
 	hpmmap_stats_fold(ctx);
 	hpmmap_share_gone(ctx, own);
-	/* With the reference of the hash. */
-	queue_work(hpmmap_wq, &ctx->bury);
+	/* The hash's reference. */
+	hpmmap_ctx_put(ctx);
 }
 
 /*
@@ -277,7 +264,7 @@ void hpmmap_ctx_leave(struct hpmmap_ctx *ctx)
 		tear_down(ctx, true);
 	else if (last)
 		hpmmap_reap_soon();
-	hpmmap_ctx_put(ctx);
+	hpmmap_ctx_abandon(ctx);
 }
 
 /*

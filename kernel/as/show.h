@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What sysfs shows of contexts. */
+/* What /proc/hpmmap shows. */
 #ifndef _HPMMAP_AS_SHOW_H
 #define _HPMMAP_AS_SHOW_H
 
-struct hpmmap_ctx;
-
-void hpmmap_ctx_show(struct hpmmap_ctx *ctx);
-void hpmmap_ctx_hide(struct hpmmap_ctx *ctx);
+int hpmmap_show_init(void);
+void hpmmap_show_exit(void);
 
 #endif /* _HPMMAP_AS_SHOW_H */

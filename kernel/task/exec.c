@@ -27,7 +27,6 @@
 #include "as/ctx.h"
 #include "as/job.h"
 #include "as/life.h"
-#include "as/show.h"
 #include "as/stats.h"
 #include "task/exec.h"
 #include "task/fork.h"
@@ -318,7 +317,7 @@ static void member_work(struct callback_head *work)
 			hpmmap_image_setup(ctx);
 	}
 	hpmmap_count_held(ctx);
-	hpmmap_ctx_show(ctx);
+	WRITE_ONCE(ctx->shown, true);
 	trace_hpmmap_register(ctx->id, ctx->job->id, ctx->pid);
 	mutex_unlock(&ctx->ops);
 	hpmmap_ctx_put(ctx);

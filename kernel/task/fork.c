@@ -27,7 +27,6 @@
 #include "as/late.h"
 #include "as/life.h"
 #include "as/share.h"
-#include "as/show.h"
 #include "as/snapshot.h"
 #include "as/stats.h"
 #include "task/fork.h"
@@ -171,7 +170,7 @@ static void start_child(struct callback_head *work)
 		mutex_lock(&ctx->ops);
 		hpmmap_late_own_file(ctx);
 		hpmmap_count_held(ctx);
-		hpmmap_ctx_show(ctx);
+		WRITE_ONCE(ctx->shown, true);
 		mutex_unlock(&ctx->ops);
 	}
 	hpmmap_ctx_put(ctx);

@@ -36,6 +36,7 @@
 
 #define HPMMAP_DEVICE_PATH	"/dev/hpmmap"
 #define HPMMAP_SYSFS_PATH	"/sys/kernel/hpmmap"
+#define HPMMAP_CONTEXTS_PATH	"/proc/hpmmap"
 
 /* Grows by one when a member or command is added; never shrinks. */
 #define HPMMAP_ABI_VERSION	3
@@ -425,7 +426,7 @@ struct hpmmap_limit_list {
  * DOC: sysfs
  *
  * All values are decimal integers, one a file, in bytes where the name says
- * so. The files of contexts and jobs belong to the user who is charged, and
+ * so. The files of a job belong to the user who is charged, and
  * only they and root may read them; the others may be read by everybody.
  *
  * /sys/kernel/hpmmap/
@@ -454,49 +455,46 @@ struct hpmmap_limit_list {
  *		files			files that have memory
  *		held_bytes		what files have
  *		pinned_bytes		what files gave up, and somebody still refers to
- *	contexts/ID/			one directory an address space
- *		pid job uid		who it is (pid in the initial namespace)
- *		strict			1: policy strict, 0: fallback
- *		page_size		requested page size in bytes
- *		held_bytes		pool memory held; what it shares with a
- *					parent or child counts for each
- *		reuse_bytes		the part of it that is kept for reuse
- *		cleared_bytes		what was zeroed while the process waited
- *		linux_bytes		pages of Linux that stand in for the pools'
- *					in its blocks; exact
- *		mapped			what is mapped, see below
- *		few_bytes		Linux pages of shared libraries' bss, of what
- *					is accessible of reservations, and of what
- *					mappings have beyond whole slots of 2 MB:
- *					at most 256 KB in a slot, 16 MB in all;
- *					none with strict
- *		image_bytes		text, data and bss of its program that
- *					execve put into pool memory
- *		fallbacks		calls that got memory of Linux instead
- *		faults			page faults in its pool memory, in user
- *					mode, since it was registered
- *		faults_kernel		the same by the kernel, for a system
- *					call or another process
- *		pins_waiting		blocks given up but still pinned
- *		fork_copied_bytes	copied on a write (or, of what is mapped
- *					by 4 KB entries, any access) because a
- *					fork had left it shared; a multiple of
- *					4096
  *	jobs/ID/			one directory a job, see below
  *
- * A read of any of these is a read of counters, but for mapped: a walk of the
- * page tables of the process. It is done piece by piece while the process goes
- * on, so that what is mapped meanwhile may be missing. EACCES for who may not
- * read /proc/PID/smaps, EAGAIN where mappings have been changing for long.
- * Lines "NAME VALUE", decimal; names may be added:
+ * /proc/hpmmap: the registered address spaces, by number. Everybody may read the
+ * number of each; the rest is for the user who is charged, and for root. Lines "NAME VALUE",
+ * decimal, the first one of each address space "id NUMBER"; names may be added.
  *
+ *	pid job uid		the process (pid in the initial namespace)
+ *	strict			1: policy strict, 0: fallback
+ *	page_size		requested page size in bytes
+ *	held_bytes		pool memory held; what it shares with a parent or child
+ *				counts for each
+ *	reuse_bytes		the part of it that is kept for reuse
+ *	cleared_bytes		what was zeroed while the process waited
+ *	linux_bytes		pages of Linux that stand in for the pools' in its blocks;
+ *				exact
+ *	few_bytes		Linux pages of shared libraries' bss, of what is accessible
+ *				of reservations, and of what mappings have beyond whole
+ *				slots of 2 MB: at most 256 KB in a slot, 16 MB in all;
+ *				none with strict
+ *	image_bytes		text, data and bss of its program that execve put into
+ *				pool memory
+ *	fallbacks		calls that got memory of Linux instead
+ *	faults			page faults in its pool memory, in user mode, since it was
+ *				registered
+ *	faults_kernel		the same by the kernel, for a system call or another process
+ *	pins_waiting		blocks given up but still pinned
+ *	fork_copied_bytes	copied on a write (or, of what is mapped by 4 KB entries,
+ *				any access) because a fork had left it shared; a multiple
+ *				of 4096
  *	mapped_2m_bytes		of its pool memory, mapped by 2 MB entries
- *	mapped_4k_bytes		mapped by 4 KB entries, what of linux_bytes and
- *				few_bytes is mapped included
- *	mapped_linux_bytes	of anonymous mappings of Linux where those of
- *				the pools should be, as calls got it instead:
- *				it stands in as well as linux_bytes does.
- *				Without its stack, and the bss of its program
+ *	mapped_4k_bytes		mapped by 4 KB entries, what of linux_bytes and few_bytes
+ *				is mapped included
+ *	mapped_linux_bytes	of anonymous mappings of Linux where those of the pools
+ *				should be, as calls got it instead: it stands in as well
+ *				as linux_bytes does. Without its stack, and the bss of its
+ *				program
+ *
+ * The mapped ones take a walk of the page tables. It is done piece by piece while the process
+ * goes on, so that what is mapped meanwhile may be missing. The lines are missing for a reader
+ * that may not read /proc/PID/smaps, and where mappings have been changing for long.
  *
  * The files of a job hold several values each, so that they are of one
  * moment. They count from the launch on, for all processes that the job has

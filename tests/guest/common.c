@@ -616,39 +616,36 @@ static bool read_integer(const char *path, uint64_t *value)
 	return true;
 }
 
-/* Directory of this process's context; found once per process. */
-static const char *context_dir(void)
+/* A value of this process's context; false where it has none. */
+static bool own_value(const char *name, uint64_t *value)
 {
-	static char dir[128];
-	static pid_t looked_up_by;
-	struct dirent *entry;
-	DIR *contexts;
+	size_t len = strlen(name);
+	struct lines lines;
+	bool found = false;
+	long pid = 0;
+	char *line;
 
-	if (looked_up_by == getpid())
-		return dir[0] ? dir : NULL;
-	dir[0] = '\0';
-	contexts = opendir(HPMMAP_SYSFS_PATH "/contexts");
-	while (contexts && !dir[0] && (entry = readdir(contexts)) != NULL) {
-		char path[160];
-		uint64_t pid;
-
-		if (entry->d_name[0] == '.' || strlen(entry->d_name) > 64)
-			continue;
-		snprintf(path, sizeof(path), HPMMAP_SYSFS_PATH
-			 "/contexts/%.64s/pid", entry->d_name);
-		if (read_integer(path, &pid) && pid == (uint64_t)getpid())
-			snprintf(dir, sizeof(dir), HPMMAP_SYSFS_PATH
-				 "/contexts/%.64s", entry->d_name);
+	if (access(HPMMAP_CONTEXTS_PATH, F_OK) != 0)
+		return false;
+	open_lines(&lines, HPMMAP_CONTEXTS_PATH);
+	while (!found && (line = next_line(&lines)) != NULL) {
+		if (strncmp(line, "id ", 3) == 0)
+			pid = 0;
+		if (strncmp(line, "pid ", 4) == 0)
+			pid = strtol(line + 4, NULL, 10);
+		found = pid == getpid() && strncmp(line, name, len) == 0 && line[len] == ' ';
+		if (found)
+			*value = strtoull(line + len, NULL, 10);
 	}
-	if (contexts)
-		closedir(contexts);
-	looked_up_by = getpid();
-	return dir[0] ? dir : NULL;
+	close(lines.fd);
+	return found;
 }
 
 bool registered(void)
 {
-	return context_dir() != NULL;
+	uint64_t pid;
+
+	return own_value("pid", &pid);
 }
 
 void skip_unless_registered(void)
@@ -657,44 +654,12 @@ void skip_unless_registered(void)
 		SKIP("the process is not registered with HPMMAP");
 }
 
-uint64_t mapped_value(const char *name)
+uint64_t context_value(const char *name)
 {
-	const char *dir = context_dir();
-	char path[192], line[128];
-	uint64_t value = 0;
-	bool found = false;
-	FILE *file;
+	uint64_t value;
 
-	if (!dir)
-		FAIL("%s: the process is not registered", name);
-	snprintf(path, sizeof(path), "%s/mapped", dir);
-	file = fopen(path, "re");
-	if (!file)
-		FAIL("%s: %s", path, errno_name(errno));
-	while (!found && fgets(line, sizeof(line), file)) {
-		size_t len = strlen(name);
-
-		found = strncmp(line, name, len) == 0 && line[len] == ' ';
-		if (found)
-			value = strtoull(line + len, NULL, 10);
-	}
-	fclose(file);
-	if (!found)
-		FAIL("%s: no %s", path, name);
-	return value;
-}
-
-uint64_t context_value(const char *file)
-{
-	const char *dir = context_dir();
-	char path[192];
-	uint64_t value = 0;
-
-	if (!dir)
-		FAIL("%s: the process is not registered", file);
-	snprintf(path, sizeof(path), "%s/%s", dir, file);
-	if (!read_integer(path, &value))
-		FAIL("%s: %s", path, errno_name(errno));
+	if (!own_value(name, &value))
+		FAIL("%s: the process is not registered, or this is not shown", name);
 	return value;
 }
 

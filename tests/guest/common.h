@@ -185,10 +185,8 @@ size_t meminfo(const char *field);
 
 bool registered(void);
 void skip_unless_registered(void);
-/* A file of this process's context; the process must be registered. */
-uint64_t context_value(const char *file);
-/* The same of a line of its file mapped. */
-uint64_t mapped_value(const char *name);
+/* What /proc/hpmmap has of this process, which must be registered. */
+uint64_t context_value(const char *name);
 /* Sum over the nodes' pools. */
 uint64_t pool_value(const char *file);
 /* Waits until the pools' free bytes are at least want; fails after long. */

@@ -193,7 +193,7 @@ static void mmap_large(void)
 	unmap(p, PAGE);
 
 	if (registered()) {
-		mapped_2m = mapped_value("mapped_2m_bytes");
+		mapped_2m = context_value("mapped_2m_bytes");
 		linux_bytes = context_value("linux_bytes");
 	}
 	p = map_anon(len);
@@ -205,14 +205,14 @@ static void mmap_large(void)
 	check_totals(before);
 	check_2m(p, len);
 	if (registered()) {
-		CHECK_EQ(mapped_value("mapped_2m_bytes") - mapped_2m,
+		CHECK_EQ(context_value("mapped_2m_bytes") - mapped_2m,
 			 maps_2m() ? len / SLOT * SLOT : 0);
 		CHECK_EQ(context_value("linux_bytes"), linux_bytes);
 		CHECK(context_value("held_bytes") >= len);
 	}
 	unmap(p, len);
 	if (registered())
-		CHECK_EQ(mapped_value("mapped_2m_bytes"), mapped_2m);
+		CHECK_EQ(context_value("mapped_2m_bytes"), mapped_2m);
 }
 
 static void heap_by_sbrk(void)

@@ -84,7 +84,7 @@ seen() {
 	begins "$who" "$@" || fail "it does not start: $(cat $log)"
 	holds "$mib" || fail "the pool has given $(held)M instead of ${mib}M"
 	[ "$(of user "$charged")" -ge $((mib * MIB)) ] || fail "$charged is charged for $(of user "$charged"): $(hpmmap pool limit --list)"
-	cat /sys/kernel/hpmmap/contexts/*/uid | sort -u
+	grep ^uid /proc/hpmmap | sort -u
 	wait $job || fail "it ended with status $?: $(cat $log)"
 	within 20 is_free || fail "$(held)M are not free: $(hpmmap status)"
 }

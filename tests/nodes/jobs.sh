@@ -71,7 +71,7 @@ reports() { cat /tmp/jobs/*.*["$1"].out | grep -c "hpmmap: task 0: peak [0-9]* M
 [ "$(reports 49 '.* [1-9][0-9]* calls with memory of Linux instead')" = 20 ] || fail 'jobs that ran out of memory have other reports'
 
 step 'nothing is left'
-within 30 no_jobs || fail "contexts are left: $(ls /sys/kernel/hpmmap/contexts)"
+within 30 no_jobs || fail "contexts are left: $(cat /proc/hpmmap)"
 within 30 pool_is_free || fail "the pool is not free: $(hpmmap pool list)"
 hpmmap pool limit --list | grep job_ && fail 'limits of jobs that are gone are left'
 within 30 idle || fail "the node is $(sinfo -h -o %T)"

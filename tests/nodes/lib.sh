@@ -51,11 +51,11 @@ purge() {
 	echo "nothing left on $(hostname)"
 }
 
-registered() { [ -n "$(ls /sys/kernel/hpmmap/contexts 2>/dev/null)" ]; }
+registered() { [ -n "$(cat /proc/hpmmap 2>/dev/null)" ]; }
 # Without the module nobody knows.
 no_jobs() {
 	local there
-	there=$(ls /sys/kernel/hpmmap/contexts) && [ -z "$there" ]
+	there=$(cat /proc/hpmmap) && [ -z "$there" ]
 }
 
 as_alice() { runuser -u alice -- "$@"; }
@@ -79,7 +79,7 @@ answers() { scontrol ping | grep -q 'is UP'; }
 # Of jobs, within so many seconds: all nodes are idle, no context, all memory of the pools.
 nothing_left() { # [SECONDS]
 	within "${1:-120}" idle || fail "the nodes are not idle: $(sinfo -N)"
-	everywhere 'within 60 no_jobs && within 60 pool_is_free' || fail "$(everywhere 'ls /sys/kernel/hpmmap/contexts; hpmmap pool list')"
+	everywhere 'within 60 no_jobs && within 60 pool_is_free' || fail "$(everywhere 'cat /proc/hpmmap; hpmmap pool list')"
 }
 
 # What Slurm says of a failure, too; for scripts that have it.

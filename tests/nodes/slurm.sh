@@ -17,7 +17,7 @@ hpmmap pool limit --default --size none
 sees_two() {
 	cat <<-'END'
 		for i in $(seq 120); do
-			n=$(cat /sys/kernel/hpmmap/contexts/*/pid 2>/dev/null | wc -l)
+			n=$(grep -c ^pid /proc/hpmmap)
 			[ $n -lt 2 ] || break
 			sleep 0.5
 		done
@@ -33,15 +33,15 @@ echo "$said"
 [ "$(echo "$said" | grep -c 'hpmmap: task [01]: peak [1-9][0-9]* MB of the pools')" = 2 ] || fail 'there are not two reports'
 # Before that srun may say that the job has to wait.
 last_line() { echo "${1##*$'\n'}"; }
-said=$(as alice srun sh -c 'ls /sys/kernel/hpmmap/contexts | wc -l')
+said=$(as alice srun sh -c 'grep -c ^id /proc/hpmmap')
 [ "$(last_line "$said")" = 0 ] || fail "without the option: $said"
-said=$(as alice env SLURM_HPMMAP=yes srun sh -c 'ls /sys/kernel/hpmmap/contexts | wc -l')
+said=$(as alice env SLURM_HPMMAP=yes srun sh -c 'grep -c ^id /proc/hpmmap')
 [[ $(last_line "$said") == [1-9] ]] || fail "the variable does nothing: $said"
 said=$(as alice srun --hpmmap=stric true) && fail "a wrong word is taken: $said"
 [[ $said == *"'stric' is none of"* ]] || fail "it said: $said"
 
 step 'steps have it from their job'
-said=$(as alice salloc --hpmmap sh -c 'srun sh -c "ls /sys/kernel/hpmmap/contexts | wc -l"') || fail "salloc: $said"
+said=$(as alice salloc --hpmmap sh -c 'srun sh -c "grep -c ^id /proc/hpmmap"') || fail "salloc: $said"
 echo "$said" | grep -x '[1-9]' || fail "the step of salloc --hpmmap has none: $said"
 
 step 'a job is held to its grant'
@@ -107,7 +107,7 @@ step 'a batch job and its steps'
 cat >/tmp/batch <<-END
 	#!/bin/sh
 	$(need 40)
-	srun sh -c '$(need 60); ls /sys/kernel/hpmmap/contexts | wc -l'
+	srun sh -c '$(need 60); grep -c ^id /proc/hpmmap'
 END
 as alice sbatch --wait --output=/tmp/batch.out --hpmmap=strict,page-size=2M,report --gres=hpmmap:256M /tmp/batch ||
 	fail "sbatch: $(cat /tmp/batch.out)"
@@ -137,7 +137,7 @@ echo "$said"
 within 30 pool_is_free || fail "the pool is not free: $(hpmmap pool list)"
 
 within 60 no_queue || fail 'there are jobs left'
-within 30 no_jobs || fail "contexts are left: $(ls /sys/kernel/hpmmap/contexts)"
+within 30 no_jobs || fail "contexts are left: $(cat /proc/hpmmap)"
 within 30 pool_is_free || fail "the pool is not free: $(hpmmap pool list)"
 hpmmap pool limit --list
 hpmmap pool limit --list | grep job_ && fail 'limits of jobs that are gone are left'

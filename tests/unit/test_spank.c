@@ -25,6 +25,8 @@ static int fake_timedjoin(pthread_t thread, const struct timespec *until);
 /* The epilog finds what a test has put in its working directory, and who is of the job. */
 #undef HPMMAP_SYSFS_PATH
 #define HPMMAP_SYSFS_PATH "sysfs"
+#undef HPMMAP_CONTEXTS_PATH
+#define HPMMAP_CONTEXTS_PATH "contexts"
 #define job_cgroup(pid, job, node) fake_job_cgroup(pid, job)
 static int fake_job_cgroup(pid_t pid, uint32_t job);
 #define usleep(time) fake_sleep(time)
@@ -608,7 +610,7 @@ static void fake_sleep(unsigned int microseconds)
 {
 	assert_int_equal(microseconds, 100000);
 	if (++sleeps == context_goes)
-		unlink("sysfs/contexts/1/pid");
+		put("contexts", "");
 	if (sleeps == group_goes)
 		put("group/cgroup.events", "populated 0\nfrozen 0\n");
 }
@@ -618,7 +620,7 @@ static char directory_of_test[] = "/tmp/test_spank.XXXXXX";
 /* A child that stays, and its context. */
 static void leave_a_process(void)
 {
-	char text[16];
+	char text[32];
 
 	member = fork();
 	if (!member)
@@ -628,12 +630,9 @@ static void leave_a_process(void)
 	strcpy(strrchr(directory_of_test, '.'), ".XXXXXX");
 	assert_non_null(mkdtemp(directory_of_test));
 	assert_int_equal(chdir(directory_of_test), 0);
-	mkdir("sysfs", 0700);
-	mkdir("sysfs/contexts", 0700);
-	mkdir("sysfs/contexts/1", 0700);
 	mkdir("group", 0700);
-	snprintf(text, sizeof(text), "%d\n", member);
-	put("sysfs/contexts/1/pid", text);
+	snprintf(text, sizeof(text), "id 1\npid %d\n", member);
+	put("contexts", text);
 	put("group/cgroup.kill", "");
 	put("group/cgroup.events", "populated 1\nfrozen 0\n");
 	sleeps = context_goes = group_goes = 0;
@@ -655,13 +654,10 @@ static void forget_it(bool child_is_killed, bool group_is_killed)
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 	assert_int_equal(lstat("group/cgroup.kill", &stat), 0);
 	assert_int_equal(stat.st_size, group_is_killed ? 1 : 0);
-	unlink("sysfs/contexts/1/pid");
+	unlink("contexts");
 	unlink("group/cgroup.kill");
 	unlink("group/cgroup.events");
 	rmdir("group");
-	rmdir("sysfs/contexts/1");
-	rmdir("sysfs/contexts");
-	rmdir("sysfs");
 	assert_int_equal(chdir("/"), 0);
 	assert_int_equal(rmdir(directory_of_test), 0);
 }
@@ -704,15 +700,15 @@ static void a_process_of_another_job_is_not_killed(void **state)
 	(void)state;
 	leave_a_process();
 	/* Its context is another's by now. */
-	assert_false(kill_one(&left, "2", member));
+	assert_false(kill_one(&left, 2, member));
 	/* It has left the job since it was found. */
 	left.job = 8;
-	assert_false(kill_one(&left, "1", member));
+	assert_false(kill_one(&left, 1, member));
 	is_inside = true;
 	slurm_spank_job_epilog(NULL, 0, NULL);
 	forget_it(true, false);
 	leave_a_process();
-	put("sysfs/contexts/1/pid", "1\n");
+	put("contexts", "id 1\npid 1\n");
 	slurm_spank_job_epilog(NULL, 0, NULL);
 	assert_int_equal(sleeps, 0);
 	assert_string_equal(error_said, "");

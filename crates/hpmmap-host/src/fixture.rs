@@ -95,7 +95,8 @@ impl Fixture {
         self.write(&format!("{dir}/version"), "1.2.3\n");
         self.write(&format!("{dir}/user_limit_bytes"), "0\n");
         self.write(&format!("{dir}/hooks_active"), "0\n");
-        for sub in ["nodes", "contexts", "jobs"] {
+        self.write("proc/hpmmap", "");
+        for sub in ["nodes", "jobs"] {
             fs::create_dir_all(self.dir.path().join(dir).join(sub)).unwrap();
         }
     }
@@ -238,8 +239,8 @@ impl Fixture {
 
     /// A registered process that holds 8 MB.
     pub fn context(&self, id: u64, pid: u32, uid: u32) {
-        let dir = format!("sys/kernel/hpmmap/contexts/{id}");
-        for (name, value) in [
+        let values = [
+            ("id", id),
             ("pid", u64::from(pid)),
             ("job", 3),
             ("uid", u64::from(uid)),
@@ -254,12 +255,23 @@ impl Fixture {
             ("faults", 11),
             ("faults_kernel", 1),
             ("pins_waiting", 0),
-        ] {
-            self.write(&format!("{dir}/{name}"), &format!("{value}\n"));
-        }
-        self.write(
-            &format!("{dir}/mapped"),
-            "mapped_2m_bytes 6291456\nmapped_4k_bytes 4096\nmapped_linux_bytes 65536\n",
-        );
+            ("mapped_2m_bytes", 6 << 20),
+            ("mapped_4k_bytes", 4096),
+            ("mapped_linux_bytes", 65536),
+            ("something_newer", 1),
+        ];
+        let lines = values.iter().map(|(name, value)| format!("{name} {value}\n"));
+        self.edit("proc/hpmmap", |text| text + &lines.collect::<String>());
+    }
+
+    /// A registered process of another user.
+    pub fn hidden_context(&self, id: u64) {
+        self.edit("proc/hpmmap", |text| format!("{text}id {id}\n"));
+    }
+
+    /// Changes what a file has.
+    pub fn edit(&self, path: &str, change: impl FnOnce(String) -> String) {
+        let text = fs::read_to_string(self.dir.path().join(path)).unwrap();
+        self.write(path, &change(text));
     }
 }

@@ -1,4 +1,6 @@
-//! What the module reports: `/sys/kernel/hpmmap`.
+//! What the module reports: `/sys/kernel/hpmmap` and `/proc/hpmmap`.
+
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
@@ -6,6 +8,7 @@ use crate::root::optional;
 use crate::{Result, Root};
 
 const DIR: &str = "sys/kernel/hpmmap";
+const CONTEXTS: &str = "proc/hpmmap";
 
 /// The pool of one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -39,7 +42,7 @@ impl NodePool {
 /// One registered address space.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Context {
-    /// Its number in sysfs.
+    /// Its number.
     pub id: u64,
     /// Process, in the initial PID namespace.
     pub pid: u32,
@@ -125,17 +128,20 @@ impl Context {
     }
 }
 
-/// All registered address spaces. One that ends while it is read is left out.
+/// All registered address spaces; none without the module.
 pub fn contexts(root: &Root) -> Result<Contexts> {
-    let ids = optional(root.numbered(format!("{DIR}/contexts"), ""))?.unwrap_or_default();
-    let mut contexts = Contexts::default();
-    for id in ids {
-        match read_context(root, id) {
-            Err(error) if error.is_denied() => contexts.hidden += 1,
-            read => contexts.visible.extend(optional(read)?),
+    let expected = "lines of a name and a number, those of a process from its id on";
+    let read = root.parse(CONTEXTS, expected, |text| {
+        let mut contexts = Contexts::default();
+        for values in records(text)? {
+            match values.get("pid") {
+                Some(&pid) => contexts.visible.push(context_of(&values, pid)?),
+                None => contexts.hidden += 1,
+            }
         }
-    }
-    Ok(contexts)
+        Some(contexts)
+    });
+    Ok(optional(read)?.unwrap_or_default())
 }
 
 fn read_node(root: &Root, node: u32) -> Result<NodePool> {
@@ -151,28 +157,34 @@ fn read_node(root: &Root, node: u32) -> Result<NodePool> {
     })
 }
 
-fn read_context(root: &Root, id: u64) -> Result<Context> {
-    let path = |name: &str| format!("{DIR}/contexts/{id}/{name}");
-    let value = |name: &str| root.read_number::<u64>(path(name));
-    // One read, for it is a walk of the process's page tables.
-    let mapped = match root.read_values(path("mapped")) {
-        Err(error) if error.is_denied() || error.is_busy() => None,
-        read => Some(read?),
-    };
-    let mapped = |name: &str| mapped.as_ref().and_then(|values| values.get(name).copied());
-    Ok(Context {
-        id,
-        pid: root.read_number(path("pid"))?,
+/// The values of each process. The first one is its number.
+fn records(text: &str) -> Option<Vec<BTreeMap<&str, u64>>> {
+    let mut records = Vec::new();
+    for line in text.lines() {
+        let (name, value) = line.split_once(' ')?;
+        if name == "id" {
+            records.push(BTreeMap::new());
+        }
+        records.last_mut()?.insert(name, value.parse().ok()?);
+    }
+    Some(records)
+}
+
+fn context_of(values: &BTreeMap<&str, u64>, pid: u64) -> Option<Context> {
+    let value = |name: &str| values.get(name).copied();
+    Some(Context {
+        id: value("id")?,
+        pid: pid.try_into().ok()?,
         job: value("job")?,
-        uid: root.read_number(path("uid"))?,
+        uid: value("uid")?.try_into().ok()?,
         strict: value("strict")? != 0,
         page_size: value("page_size")?,
         held_bytes: value("held_bytes")?,
         reuse_bytes: value("reuse_bytes")?,
         cleared_bytes: value("cleared_bytes")?,
-        mapped_2m_bytes: mapped("mapped_2m_bytes"),
-        mapped_4k_bytes: mapped("mapped_4k_bytes"),
-        mapped_linux_bytes: mapped("mapped_linux_bytes"),
+        mapped_2m_bytes: value("mapped_2m_bytes"),
+        mapped_4k_bytes: value("mapped_4k_bytes"),
+        mapped_linux_bytes: value("mapped_linux_bytes"),
         linux_bytes: value("linux_bytes")?,
         few_bytes: value("few_bytes")?,
         fallbacks: value("fallbacks")?,
@@ -211,15 +223,33 @@ mod tests {
     }
 
     #[test]
-    fn a_context_that_ends_while_it_is_read_is_left_out() {
+    fn of_processes_of_others_there_is_only_the_number() {
+        let fixture = Fixture::new();
+        fixture.module();
+        fixture.hidden_context(6);
+        fixture.context(7, 1234, 1000);
+        fixture.hidden_context(8);
+        let contexts = contexts(&fixture.root()).unwrap();
+        assert_eq!((contexts.visible.len(), contexts.hidden), (1, 2));
+        let one = &contexts.visible[0];
+        assert_eq!((one.id, one.pid, one.uid), (7, 1234, 1000));
+        assert_eq!(one.mapped_2m_bytes, Some(6 << 20));
+    }
+
+    #[test]
+    fn what_is_mapped_may_not_be_told() {
         let fixture = Fixture::new();
         fixture.module();
         fixture.context(7, 1234, 1000);
-        fixture.context(8, 1235, 1000);
-        fixture.remove("sys/kernel/hpmmap/contexts/8/faults");
-        let contexts = contexts(&fixture.root()).unwrap().visible;
-        assert_eq!(contexts.len(), 1);
-        assert_eq!((contexts[0].id, contexts[0].pid), (7, 1234));
+        fixture.edit("proc/hpmmap", |text| {
+            let lines = text.lines().filter(|line| !line.starts_with("mapped_"));
+            lines.map(|line| format!("{line}\n")).collect()
+        });
+        let one = &contexts(&fixture.root()).unwrap().visible[0];
+        assert_eq!((one.mapped_4k_bytes, one.held_bytes), (None, 8 << 20));
+        fixture.edit("proc/hpmmap", |text| text.replace("faults 11\n", ""));
+        let error = contexts(&fixture.root()).unwrap_err().to_string();
+        assert!(error.contains("proc/hpmmap"), "{error}");
     }
 
     #[test]

@@ -44,11 +44,6 @@ impl Error {
         }
     }
 
-    /// It can be read at another time.
-    pub fn is_busy(&self) -> bool {
-        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::WouldBlock)
-    }
-
     /// The file is not for this user.
     pub fn is_denied(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)

@@ -3,6 +3,7 @@
 set -euo pipefail
 
 SYSFS=/sys/kernel/hpmmap
+CONTEXTS=/proc/hpmmap
 BLOCK_BYTES=$((0x$(cat /sys/devices/system/memory/block_size_bytes)))
 MIB=$((1 << 20))
 
@@ -35,22 +36,27 @@ memtotal_kib() {
 	echo "$kib"
 }
 
+# contexts [NAME]: how many there are, or a value of each.
 contexts() {
-	local dirs=("$SYSFS"/contexts/*)
-	[ -e "${dirs[0]}" ] || dirs=()
-	echo ${#dirs[@]}
+	local name value n=0
+	while read -r name value; do
+		[ "$name" != id ] || n=$((n + 1))
+		[ "$name" != "${1-}" ] || echo "$value"
+	done <$CONTEXTS
+	[ $# != 0 ] || echo $n
 }
 
-# context_of PID FILE: a value of the context of a process; fails if it has none.
+# context_of PID NAME: a value of the context of a process; fails if it has none.
 context_of() {
-	local dir pid
-	for dir in "$SYSFS"/contexts/*/; do
-		{ read -r pid <"$dir/pid"; } 2>/dev/null || continue
-		if [ "$pid" = "$1" ]; then
-			cat "$dir/$2"
+	local name value pid=
+	while read -r name value; do
+		[ "$name" != id ] || pid=
+		[ "$name" != pid ] || pid=$value
+		if [ "$pid" = "$1" ] && [ "$name" = "$2" ]; then
+			echo "$value"
 			return
 		fi
-	done
+	done <$CONTEXTS
 	return 1
 }
 

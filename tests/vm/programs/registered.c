@@ -3,7 +3,6 @@
  * Print whether this process is registered, then become the program given as
  * argument, if any.
  */
-#include <dirent.h>
 #include <err.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -12,46 +11,37 @@
 
 #include "hpmmap.h"
 
-/* Of a context; 0 where it has gone, for others come and go. */
-static long value_of(const char *id, const char *name)
+/* How many contexts of this process hold memory. */
+static int contexts_of_mine(void)
 {
-	char path[512];
-	long value = 0;
-	FILE *file;
+	FILE *contexts = fopen(HPMMAP_CONTEXTS_PATH, "r");
+	long long value, pid = 0;
+	char name[64];
+	int found = 0;
 
-	snprintf(path, sizeof(path), HPMMAP_SYSFS_PATH "/contexts/%s/%s", id, name);
-	file = fopen(path, "r");
-	if (!file)
-		return 0;
-	if (fscanf(file, "%ld", &value) != 1)
-		value = 0;
-	fclose(file);
-	return value;
-}
-
-/* The context of what the process executed before is shown a moment longer. */
-static bool is_me(const char *id)
-{
-	for (int i = 0; i < 15; i++) {
-		if (value_of(id, "pid") != getpid() || !value_of(id, "held_bytes"))
-			return false;
-		usleep(20000);
+	if (!contexts)
+		err(1, "%s", HPMMAP_CONTEXTS_PATH);
+	while (fscanf(contexts, "%63s %lld", name, &value) == 2) {
+		if (!strcmp(name, "id"))
+			pid = 0;
+		else if (!strcmp(name, "pid"))
+			pid = value;
+		else if (!strcmp(name, "held_bytes") && pid == getpid() && value)
+			found++;
 	}
-	return true;
+	fclose(contexts);
+	return found;
 }
 
 int main(int argc, char **argv)
 {
-	DIR *dir = opendir(HPMMAP_SYSFS_PATH "/contexts");
-	struct dirent *entry;
-	bool found = false;
+	bool found = true;
 
-	if (!dir)
-		err(1, "%s/contexts", HPMMAP_SYSFS_PATH);
-	while ((entry = readdir(dir)))
-		if (entry->d_name[0] != '.' && is_me(entry->d_name))
-			found = true;
-	closedir(dir);
+	/* That of what the process executed before may be there a moment longer. */
+	for (int i = 0; i < 15 && found; i++) {
+		found = contexts_of_mine();
+		usleep(20000);
+	}
 	puts(found ? "registered" : "native");
 	if (argc > 1) {
 		fflush(stdout);

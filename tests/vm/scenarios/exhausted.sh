@@ -15,11 +15,10 @@ try:
             memory[offset] = 1
 except OSError as error:
     assert error.errno == errno.ENOMEM, error
-pid = os.getpid()
-base = "/sys/kernel/hpmmap/contexts/"
-for id in os.listdir(base):
-    if int(open(base + id + "/pid").read()) == pid:
-        values = {name: int(open(base + id + "/" + name).read()) for name in ("fallbacks", "linux_bytes", "held_bytes")}
+for one in open("/proc/hpmmap").read().split("\nid "):
+    values = {name: int(value) for name, value in (line.split() for line in one.splitlines()[1:])}
+    if values["pid"] == os.getpid():
+        break
 print(len(held), values["fallbacks"], values["linux_bytes"], values["held_bytes"])
 '
 read -r pieces fallbacks linux held < <(hpmmap run --strict -- python3 -c "$program")

@@ -18,10 +18,10 @@ done
 hpmmap pool limit --user root --size default
 mine='
 import os
-base = "/sys/kernel/hpmmap/contexts/"
-for id in os.listdir(base):
-    if int(open(base + id + "/pid").read()) == os.getpid():
-        print(*(int(open(base + id + "/" + name).read()) for name in ("image_bytes", "fallbacks")))'
+for one in open("/proc/hpmmap").read().split("\nid "):
+    values = dict(line.split() for line in one.splitlines()[1:])
+    if int(values["pid"]) == os.getpid():
+        print(values["image_bytes"], values["fallbacks"])'
 read -r bytes fallbacks < <(hpmmap run --image --strict -- python3 -c "$mine")
 [ "$bytes" -gt $MIB ] && [ "$fallbacks" = 0 ] || fail "python3: $bytes bytes of image, $fallbacks fallbacks"
 read -r bytes fallbacks < <(hpmmap run -- python3 -c "$mine")

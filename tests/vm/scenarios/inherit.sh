@@ -24,7 +24,7 @@ hpmmap run -- bash -c 'sleep 1000 & sleep 1000 & wait' &
 job=$!
 three() { [ "$(contexts)" = 3 ]; }
 within 10 three || fail "there are $(contexts) contexts, not 3"
-[ "$(cat "$SYSFS"/contexts/*/job | sort -u | wc -l)" = 1 ] || fail "the contexts are of several jobs"
+[ "$(contexts job | sort -u | wc -l)" = 1 ] || fail "the contexts are of several jobs"
 pkill -TERM -P $job
 wait $job || true
 

@@ -14,7 +14,12 @@ mkdir $dir/bin
 for name in app1 app2 helper; do
 	cp "$registered" $dir/bin/$name
 done
-printf '#!/bin/sh\nset -- /sys/kernel/hpmmap/contexts/*\n[ ! -e "$1" ] || echo $#\n' >$dir/bin/script.sh
+cat >$dir/bin/script.sh <<-'SCRIPT'
+	#!/bin/sh
+	n=0
+	while read -r name value; do [ $name != id ] || n=$((n + 1)); done </proc/hpmmap
+	echo $n
+SCRIPT
 chmod 755 $dir/bin/script.sh
 
 # expect_only PATTERNS PROGRAMS: which of helper, app1 and app2 are registered.
