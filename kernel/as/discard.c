@@ -144,12 +144,7 @@ static void set_gone(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 /* What somebody has pinned of pages of Linux stays, and is not zeros yet. */
 static bool has_linux(struct hpmmap_block *block, unsigned int first, unsigned int nr)
 {
-	unsigned int i;
-
-	for (i = first; i < first + nr; i++)
-		if (block->pages[i])
-			return true;
-	return false;
+	return find_next_bit(block->has, first + nr, first) < first + nr;
 }
 
 static bool is_gone(struct hpmmap_ctx *ctx, const struct hpmmap_block *block,

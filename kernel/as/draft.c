@@ -88,6 +88,11 @@ static unsigned int nr_copied(const struct hpmmap_block *own)
 	       bitmap_weight(own->stale, SLOT_PAGES);
 }
 
+/* Each of them. */
+#define for_each_copied(_i, _own) \
+	for_each_clear_bit(_i, (_own)->stale, SLOT_PAGES) \
+		if (!test_bit(_i, (_own)->draft->left))
+
 /* How many of them may be pages of Linux. */
 static unsigned int linux_most(const struct hpmmap_draft *draft)
 {
@@ -163,7 +168,7 @@ bool hpmmap_draft_move(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
 	lockdep_assert_held(&ctx->lock);
 	if (hpmmap_block_is_hurt(own))
 		return false;
-	for_each_clear_bit(i, own->draft->left, SLOT_PAGES)
+	for_each_copied(i, own)
 		if (hpmmap_block_copy(&ctx->owner, to, i, own, i, 1))
 			return false;
 	bitmap_copy(to->stale, own->stale, SLOT_PAGES);
@@ -299,7 +304,7 @@ struct hpmmap_block *hpmmap_draft_go_back(struct hpmmap_ctx *ctx,
 	hpmmap_slot_zap(ctx, slot);
 	if (hpmmap_block_is_pinned(own))
 		return NULL;
-	for_each_clear_bit(i, own->draft->left, SLOT_PAGES)
+	for_each_copied(i, own)
 		if (hpmmap_block_copy(&ctx->owner, behind, i, own, i, 1))
 			return NULL;
 	/* Cannot fail: there is an entry. */

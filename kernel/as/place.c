@@ -22,6 +22,7 @@
 static bool block_is_right(const struct hpmmap_placement *place,
 			   struct hpmmap_block *block)
 {
+	struct page *page;
 	unsigned int i;
 
 	if (block->folio)
@@ -30,10 +31,8 @@ static bool block_is_right(const struct hpmmap_placement *place,
 	if (block->draft &&
 	    !hpmmap_placement_is_right(place, block->slot, hpmmap_block_nid(block)))
 		return false;
-	for (i = 0; i < SLOT_PAGES; i++)
-		if (block->pages[i] &&
-		    !hpmmap_placement_is_right(place, block->slot,
-					       page_to_nid(block->pages[i])))
+	hpmmap_for_each_linux_page(block, i, page)
+		if (!hpmmap_placement_is_right(place, block->slot, page_to_nid(page)))
 			return false;
 	return true;
 }

@@ -110,11 +110,8 @@ void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 	if (block->folio) {
 		atomic_long_dec(&ctx->nr_held);
 	} else {
-		unsigned int i;
-
-		for (i = 0; i < SLOT_PAGES; i++)
-			if (block->pages[i])
-				atomic_long_dec(hpmmap_block_count(&ctx->owner, block));
+		atomic_long_sub(bitmap_weight(block->has, SLOT_PAGES),
+				hpmmap_block_count(&ctx->owner, block));
 		if (block->few)
 			atomic_long_dec(&ctx->owner.nr_few_blocks);
 	}

@@ -76,6 +76,7 @@ void hpmmap_block_attach(struct hpmmap_block *block,
 			 struct address_space *mapping, unsigned long slot)
 {
 	pgoff_t index = slot << SLOT_ORDER;
+	struct page *page;
 	unsigned int i;
 
 	block->slot = slot;
@@ -84,11 +85,9 @@ void hpmmap_block_attach(struct hpmmap_block *block,
 		block->folio->index = index;
 		return;
 	}
-	for (i = 0; i < SLOT_PAGES; i++) {
-		if (!block->pages[i])
-			continue;
-		page_folio(block->pages[i])->mapping = mapping;
-		page_folio(block->pages[i])->index = index + i;
+	hpmmap_for_each_linux_page(block, i, page) {
+		page_folio(page)->mapping = mapping;
+		page_folio(page)->index = index + i;
 	}
 }
 
@@ -484,15 +483,12 @@ int hpmmap_block_read(struct hpmmap_block *block, unsigned int i, void *buf)
 /* Does only the module refer to the ordinary pages of a block? */
 bool hpmmap_block_linux_idle(const struct hpmmap_block *block)
 {
+	struct page *page;
 	unsigned int i;
 
-	for (i = 0; i < SLOT_PAGES; i++) {
-		/* It may be being given up. */
-		struct page *page = READ_ONCE(block->pages[i]);
-
-		if (page && !hpmmap_linux_page_idle(page))
+	hpmmap_for_each_linux_page(block, i, page)
+		if (!hpmmap_linux_page_idle(page))
 			return false;
-	}
 	return true;
 }
 
@@ -535,14 +531,14 @@ static bool folio_is_pinned(struct folio *folio)
  */
 bool hpmmap_block_is_pinned(struct hpmmap_block *block)
 {
+	struct page *page;
 	unsigned int i;
 
 	if (block->folio)
 		return folio_is_pinned(block->folio);
 	/* To a bad page of Linux that may be Linux itself, for good. */
-	for (i = 0; i < SLOT_PAGES; i++)
-		if (block->pages[i] && !PageHWPoison(block->pages[i]) &&
-		    folio_is_pinned(page_folio(block->pages[i])))
+	hpmmap_for_each_linux_page(block, i, page)
+		if (!PageHWPoison(page) && folio_is_pinned(page_folio(page)))
 			return true;
 	return false;
 }

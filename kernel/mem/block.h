@@ -106,9 +106,10 @@ enum hpmmap_block_state {
  * @state: changed only by block_set_state()
  * @stale: one bit a page: the content means nothing to the current mapping and
  *	has to be cleared before anybody sees it. Protected by ctx->lock.
- * @reuse: one bit a page: the content is of the process that has the block, and
- *	it may see it again. Means something only to the context @reuse_id.
+ * @reuse: of a pool block, one bit a page: the content is of the process that has the
+ *	block, and it may see it again. Means something only to the context @reuse_id.
  *	Protected as @stale.
+ * @has: of a block of Linux's memory, one bit for each of @pages
  * @reuse_id: id of the context that keeps it for reuse, or 0
  * @draft: NULL, or what there is to copy yet; protected as @stale
  * @gone: of its slot: which discard has made zeros of which pages last; protected as
@@ -134,7 +135,10 @@ struct hpmmap_block {
 	atomic_t users;
 	enum hpmmap_block_state state;
 	DECLARE_BITMAP(stale, SLOT_PAGES);
-	DECLARE_BITMAP(reuse, SLOT_PAGES);
+	union {
+		DECLARE_BITMAP(reuse, SLOT_PAGES);
+		DECLARE_BITMAP(has, SLOT_PAGES);
+	};
 	u64 reuse_id;
 	struct hpmmap_draft *draft;
 	struct hpmmap_gone {
@@ -154,6 +158,11 @@ static inline bool hpmmap_block_is_hurt(const struct hpmmap_block *block)
 	return block->folio ? folio_test_has_hwpoisoned(block->folio) :
 			      block->lost || hpmmap_block_has_bad_linux(block);
 }
+
+/* The pages of a block of Linux's memory, which may be being given up. */
+#define hpmmap_for_each_linux_page(_block, _i, _page) \
+	for_each_set_bit(_i, (_block)->has, SLOT_PAGES) \
+		if (((_page) = READ_ONCE((_block)->pages[_i])))
 
 /* Where pages of Linux in a block are counted. */
 static inline atomic_long_t *hpmmap_block_count(struct hpmmap_owner *owner,

@@ -105,6 +105,7 @@ struct page *hpmmap_linux_page_alloc(struct hpmmap_owner *owner,
 	page_folio(page)->index = (block->slot << SLOT_ORDER) + i;
 	SetPageUptodate(page);
 	block->pages[i] = page;
+	set_bit(i, block->has);
 	atomic_long_inc(hpmmap_block_count(owner, block));
 	compat_commit(1);
 	return page;
@@ -124,6 +125,7 @@ void hpmmap_linux_page_drop(struct hpmmap_owner *owner, struct hpmmap_block *blo
 {
 	struct page *page = block->pages[i];
 
+	clear_bit(i, block->has);
 	block->pages[i] = NULL;
 	page_put(page);
 	atomic_long_dec(hpmmap_block_count(owner, block));
@@ -135,13 +137,10 @@ void hpmmap_linux_page_drop(struct hpmmap_owner *owner, struct hpmmap_block *blo
  */
 void hpmmap_block_empty(struct hpmmap_block *block)
 {
+	struct page *page;
 	unsigned int i;
 
-	for (i = 0; i < SLOT_PAGES; i++) {
-		struct page *page = block->pages[i];
-
-		if (!page)
-			continue;
+	hpmmap_for_each_linux_page(block, i, page) {
 		WRITE_ONCE(block->pages[i], NULL);
 		page_put(page);
 	}
@@ -165,16 +164,14 @@ void hpmmap_block_bury(struct llist_head *graves)
 /* Has Linux marked one of the pages of a block of its memory? */
 bool hpmmap_block_has_bad_linux(const struct hpmmap_block *block)
 {
+	struct page *page;
 	unsigned int i;
 
 	if (likely(!compat_has_poison()))
 		return false;
-	for (i = 0; i < SLOT_PAGES; i++) {
-		struct page *page = READ_ONCE(block->pages[i]);
-
-		if (page && PageHWPoison(page))
+	hpmmap_for_each_linux_page(block, i, page)
+		if (PageHWPoison(page))
 			return true;
-	}
 	return false;
 }
 
@@ -191,10 +188,10 @@ void hpmmap_block_clear_linux(struct hpmmap_owner *owner,
 			      struct hpmmap_block *block, unsigned int first,
 			      unsigned int nr)
 {
-	unsigned int i;
+	unsigned int i = first;
 
-	for (i = first; i < first + nr; i++) {
-		if (!block->pages[i] || PageHWPoison(block->pages[i]))
+	for_each_set_bit_from(i, block->has, first + nr) {
+		if (PageHWPoison(block->pages[i]))
 			continue;
 		hpmmap_clear_words(page_address(block->pages[i]), PAGE_SIZE / sizeof(u64));
 		if (block->lost)
@@ -216,14 +213,11 @@ void hpmmap_block_clear_linux(struct hpmmap_owner *owner,
 void hpmmap_block_drop_linux(struct hpmmap_owner *owner, struct hpmmap_block *block,
 			     unsigned int first, unsigned int nr)
 {
-	unsigned int i;
+	unsigned int i = first;
 
-	for (i = first; i < first + nr; i++) {
-		struct page *page = block->pages[i];
-
-		if (page && hpmmap_linux_page_idle(page))
+	for_each_set_bit_from(i, block->has, first + nr)
+		if (hpmmap_linux_page_idle(block->pages[i]))
 			hpmmap_linux_page_drop(owner, block, i);
-	}
 }
 
 /**
@@ -246,10 +240,8 @@ bool hpmmap_block_may_be_few(const struct hpmmap_owner *owner, unsigned long pag
  */
 void hpmmap_block_few_end(struct hpmmap_owner *owner, struct hpmmap_block *block)
 {
-	unsigned int i, nr = 0;
+	unsigned int nr = bitmap_weight(block->has, SLOT_PAGES);
 
-	for (i = 0; i < SLOT_PAGES; i++)
-		nr += !!block->pages[i];
 	atomic_long_sub(nr, &owner->nr_few_pages);
 	atomic_long_add(nr, &owner->nr_linux_pages);
 	atomic_long_dec(&owner->nr_few_blocks);
