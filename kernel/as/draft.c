@@ -53,8 +53,12 @@
  */
 #define READS_MOST 16
 
-/* There what is only read is copied with what lies around it, as Linux maps files. */
-#define READ_AROUND 16
+/*
+ * There what is only read is copied with what lies around it, as Linux maps files: twice as
+ * much each time, up to so many pages. A child that ends or executes a program soon reads two
+ * or three.
+ */
+#define READ_AROUND 16U
 
 /**
  * hpmmap_draft_begin() - make a draft of a block
@@ -88,10 +92,19 @@ static unsigned int nr_copied(const struct hpmmap_block *own)
 	       bitmap_weight(own->stale, SLOT_PAGES);
 }
 
-/* Each of them. */
-#define for_each_copied(_i, _own) \
-	for_each_clear_bit(_i, (_own)->stale, SLOT_PAGES) \
-		if (!test_bit(_i, (_own)->draft->left))
+/* Copies them to another block; false after a memory error. */
+static bool copy_copied(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
+			struct hpmmap_block *own)
+{
+	DECLARE_BITMAP(others, SLOT_PAGES);
+	unsigned int i;
+
+	bitmap_or(others, own->draft->left, own->stale, SLOT_PAGES);
+	for_each_clear_bit(i, others, SLOT_PAGES)
+		if (hpmmap_block_copy(&ctx->owner, to, i, own, i, 1))
+			return false;
+	return true;
+}
 
 /* How many of them may be pages of Linux. */
 static unsigned int linux_most(const struct hpmmap_draft *draft)
@@ -163,14 +176,9 @@ bool hpmmap_draft_is_full(const struct hpmmap_ctx *ctx,
 bool hpmmap_draft_move(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
 		       struct hpmmap_block *own)
 {
-	unsigned int i;
-
 	lockdep_assert_held(&ctx->lock);
-	if (hpmmap_block_is_hurt(own))
+	if (hpmmap_block_is_hurt(own) || !copy_copied(ctx, to, own))
 		return false;
-	for_each_copied(i, own)
-		if (hpmmap_block_copy(&ctx->owner, to, i, own, i, 1))
-			return false;
 	bitmap_copy(to->stale, own->stale, SLOT_PAGES);
 	swap(to->draft, own->draft);
 	return true;
@@ -202,13 +210,15 @@ static unsigned int nr_ahead(const struct hpmmap_block *own, unsigned int page,
 static bool goes_around(struct hpmmap_ctx *ctx, const struct hpmmap_block *own,
 			unsigned int page, struct hpmmap_pages *range)
 {
-	unsigned int lo = max(range->first, round_down(page, READ_AROUND));
+	unsigned int around = own->draft->reads < ilog2(READ_AROUND) ?
+			      1U << own->draft->reads : READ_AROUND;
+	unsigned int lo = max(range->first, round_down(page, around));
 	unsigned int hi = min(range->first + range->nr,
-			      round_down(page, READ_AROUND) + READ_AROUND);
+			      round_down(page, around) + around);
 
 	if (own->folio || !own->draft->part || own->draft->stuck ||
-	    nr_copied(own) + READ_AROUND > linux_most(own->draft) ||
-	    !hpmmap_block_may_be_few(&ctx->owner, READ_AROUND, 0))
+	    nr_copied(own) + around > linux_most(own->draft) ||
+	    !hpmmap_block_may_be_few(&ctx->owner, around, 0))
 		return false;
 	range->first = lo;
 	range->nr = hi - lo;
@@ -291,7 +301,6 @@ struct hpmmap_block *hpmmap_draft_go_back(struct hpmmap_ctx *ctx,
 					  struct hpmmap_block *own)
 {
 	struct hpmmap_block *behind = own->draft->behind;
-	unsigned int i;
 
 	lockdep_assert_held(&ctx->lock);
 	lockdep_assert_held(&ctx->mm->mmap_lock);
@@ -302,11 +311,8 @@ struct hpmmap_block *hpmmap_draft_go_back(struct hpmmap_ctx *ctx,
 		return NULL;
 	/* A pin that comes at the same time finds the entry gone, or is found. */
 	hpmmap_slot_zap(ctx, slot);
-	if (hpmmap_block_is_pinned(own))
+	if (hpmmap_block_is_pinned(own) || !copy_copied(ctx, behind, own))
 		return NULL;
-	for_each_copied(i, own)
-		if (hpmmap_block_copy(&ctx->owner, behind, i, own, i, 1))
-			return NULL;
 	/* Cannot fail: there is an entry. */
 	hpmmap_slot_set(ctx, slot, behind);
 	hpmmap_block_attach(behind, ctx->file->f_mapping, slot);

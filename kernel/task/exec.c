@@ -138,26 +138,6 @@ static struct member *child_take(struct task_struct *parent)
 	return found;
 }
 
-static void members_work_fn(struct work_struct *work)
-{
-	struct hlist_node *tmp;
-	HLIST_HEAD(gone);
-	struct member *m;
-
-	raw_spin_lock(&members_lock);
-	hlist_move_list(&former, &gone);
-	raw_spin_unlock(&members_lock);
-	hlist_for_each_entry_safe(m, tmp, &gone, node) {
-		/* It could not do so itself. */
-		if (m->ctx)
-			hpmmap_ctx_leave(m->ctx);
-		put_pid(m->tgid);
-		hpmmap_job_put(m->job);
-		kfree(m);
-		hpmmap_hook_put();
-	}
-}
-
 static notrace struct member *member_find_locked(struct pid *tgid)
 {
 	struct member *m;
@@ -265,6 +245,37 @@ static void member_leave(struct member *m)
 		hpmmap_ctx_leave(ctx);
 }
 
+/* Nobody refers to it, and no lock is held. */
+static void member_free(struct member *m)
+{
+	member_leave(m);
+	put_pid(m->tgid);
+	hpmmap_job_put(m->job);
+	kfree(m);
+	hpmmap_hook_put();
+}
+
+static void members_work_fn(struct work_struct *work)
+{
+	struct hlist_node *tmp;
+	HLIST_HEAD(gone);
+	struct member *m;
+
+	raw_spin_lock(&members_lock);
+	hlist_move_list(&former, &gone);
+	raw_spin_unlock(&members_lock);
+	hlist_for_each_entry_safe(m, tmp, &gone, node)
+		member_free(m);
+}
+
+/* The process itself gives up what it had, and the hash's reference. */
+static void member_end(struct member *m)
+{
+	member_leave(m);
+	if (refcount_dec_and_test(&m->refs))
+		member_free(m);
+}
+
 /* The address space that the process uses from now on. */
 static void member_join(struct member *m, struct hpmmap_ctx *ctx)
 {
@@ -351,10 +362,7 @@ static void member_queue_work(struct member *m, struct task_struct *task,
 /* What had its memory is gone. */
 static void member_quit(struct callback_head *work)
 {
-	struct member *m = container_of(work, struct member, exit_work);
-
-	member_leave(m);
-	member_put(m);
+	member_end(container_of(work, struct member, exit_work));
 }
 
 /* What becomes of a program that a member executes, if there is memory. */
@@ -506,8 +514,7 @@ static void member_exit(struct callback_head *work)
 
 	for (i = 0; i < THREADS_WAIT_MS && others_are_leaving(); i++)
 		usleep_range(1000, 1100);
-	member_leave(m);
-	member_put(m);
+	member_end(m);
 }
 
 static void probe_exit(void *data, struct task_struct *task)
