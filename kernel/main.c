@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
 #include <linux/module.h>
-#include <linux/sysfs.h>
 
 #include "hook.h"
 #include "hpmmap.h"
@@ -27,33 +26,10 @@
 
 /* Files of /sys/kernel/hpmmap. */
 
-static ssize_t version_show(struct kobject *kobj, struct kobj_attribute *attr,
-			    char *buf)
-{
-	return sysfs_emit(buf, "%s\n", HPMMAP_VERSION);
-}
-static struct kobj_attribute version_attr = __ATTR_RO(version);
-
-static ssize_t user_limit_bytes_show(struct kobject *kobj,
-				     struct kobj_attribute *attr, char *buf)
-{
-	return sysfs_emit(buf, "%llu\n", hpmmap_limit_default());
-}
-static struct kobj_attribute user_limit_bytes_attr = __ATTR_RO(user_limit_bytes);
-
-static ssize_t hooks_active_show(struct kobject *kobj,
-				 struct kobj_attribute *attr, char *buf)
-{
-	return sysfs_emit(buf, "%d\n", hpmmap_hook_active());
-}
-static struct kobj_attribute hooks_active_attr = __ATTR_RO(hooks_active);
-
-static ssize_t quarantined_blocks_show(struct kobject *kobj,
-				       struct kobj_attribute *attr, char *buf)
-{
-	return sysfs_emit(buf, "%ld\n", atomic_long_read(&hpmmap_pool_quarantined));
-}
-static struct kobj_attribute quarantined_blocks_attr = __ATTR_RO(quarantined_blocks);
+HPMMAP_ATTR(version, "%s", HPMMAP_VERSION);
+HPMMAP_ATTR(user_limit_bytes, "%llu", hpmmap_limit_default());
+HPMMAP_ATTR(hooks_active, "%d", hpmmap_hook_active());
+HPMMAP_ATTR(quarantined_blocks, "%ld", atomic_long_read(&hpmmap_pool_quarantined));
 
 static const struct attribute *root_attrs[] = {
 	&version_attr.attr,

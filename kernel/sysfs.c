@@ -2,9 +2,6 @@
 /*
  * /sys/kernel/hpmmap: its directories. What is in them, those show whose it is.
  */
-#include <linux/kobject.h>
-#include <linux/sysfs.h>
-
 #include "hpmmap.h"
 #include "sysfs.h"
 

@@ -3,8 +3,17 @@
 #ifndef _HPMMAP_SYSFS_H
 #define _HPMMAP_SYSFS_H
 
-struct attribute;
-struct kobject;
+#include <linux/kobject.h>
+#include <linux/sysfs.h>
+
+/* A file that everybody may read, with a line. */
+#define HPMMAP_ATTR(_file, _format, _value) \
+	static ssize_t _file##_show(struct kobject *kobj, \
+				    struct kobj_attribute *attr, char *buf) \
+	{ \
+		return sysfs_emit(buf, _format "\n", _value); \
+	} \
+	static struct kobj_attribute _file##_attr = __ATTR_RO(_file)
 
 enum hpmmap_dir {
 	HPMMAP_DIR_NODES,

@@ -47,7 +47,8 @@ void hpmmap_ctx_unhash(struct hpmmap_ctx *ctx)
 	spin_unlock(&contexts_lock);
 }
 
-static struct hpmmap_ctx *ctx_find(struct mm_struct *mm)
+/* Context of an address space, in an RCU section of the caller's. */
+notrace struct hpmmap_ctx *hpmmap_ctx_find_rcu(struct mm_struct *mm)
 {
 	struct hpmmap_ctx *ctx;
 
@@ -55,12 +56,6 @@ static struct hpmmap_ctx *ctx_find(struct mm_struct *mm)
 		if (ctx->mm == mm)
 			return ctx;
 	return NULL;
-}
-
-/* Context of an address space, in an RCU section of the caller's. */
-struct hpmmap_ctx *hpmmap_ctx_find_rcu(struct mm_struct *mm)
-{
-	return ctx_find(mm);
 }
 
 /**
@@ -74,7 +69,7 @@ notrace bool hpmmap_ctx_exists(struct mm_struct *mm)
 	bool ret;
 
 	rcu_read_lock();
-	ret = mm && ctx_find(mm);
+	ret = mm && hpmmap_ctx_find_rcu(mm);
 	rcu_read_unlock();
 	return ret;
 }
@@ -90,7 +85,7 @@ struct hpmmap_ctx *hpmmap_ctx_get(struct mm_struct *mm)
 	struct hpmmap_ctx *ctx;
 
 	rcu_read_lock();
-	ctx = ctx_find(mm);
+	ctx = hpmmap_ctx_find_rcu(mm);
 	if (ctx && !refcount_inc_not_zero(&ctx->refs))
 		ctx = NULL;
 	rcu_read_unlock();

@@ -14,13 +14,11 @@
  * given up returns to its pool only when it has gone.
  */
 #include <linux/hashtable.h>
-#include <linux/kobject.h>
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
 #include <linux/mutex.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
-#include <linux/sysfs.h>
 
 #include "hpmmap.h"
 #include "sysfs.h"
@@ -324,13 +322,7 @@ int hpmmap_window_watch(struct hpmmap_window *win)
 }
 
 #define WINDOW_ATTR(_file, _what) \
-	static ssize_t _file##_show(struct kobject *kobj, \
-				    struct kobj_attribute *attr, char *buf) \
-	{ \
-		return sysfs_emit(buf, "%ld\n", \
-				  atomic_long_read(&hpmmap_window_counts[_what])); \
-	} \
-	static struct kobj_attribute _file##_attr = __ATTR_RO(_file)
+	HPMMAP_ATTR(_file, "%ld", atomic_long_read(&hpmmap_window_counts[_what]))
 
 WINDOW_ATTR(attachments, HPMMAP_WINDOW_ATTACHMENTS);
 WINDOW_ATTR(attached_bytes, HPMMAP_WINDOW_BYTES);

@@ -15,7 +15,6 @@
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/statfs.h>
-#include <linux/sysfs.h>
 #include <uapi/linux/magic.h>
 #include <linux/workqueue.h>
 
@@ -385,14 +384,7 @@ struct vfsmount *hpmmap_fs_pin(void)
 
 /* What /sys/kernel/hpmmap/shared shows: see the UAPI header. */
 #define SHARED_ATTR(_file, _what, _shift) \
-	static ssize_t _file##_show(struct kobject *kobj, \
-				    struct kobj_attribute *attr, char *buf) \
-	{ \
-		u64 nr = atomic_long_read(&hpmmap_fs_counts[_what]); \
-		\
-		return sysfs_emit(buf, "%llu\n", nr << (_shift)); \
-	} \
-	static struct kobj_attribute _file##_attr = __ATTR_RO(_file)
+	HPMMAP_ATTR(_file, "%ld", atomic_long_read(&hpmmap_fs_counts[_what]) << (_shift))
 
 SHARED_ATTR(mounts, HPMMAP_FS_MOUNTS, 0);
 SHARED_ATTR(files, HPMMAP_FS_FILES, 0);

@@ -2,9 +2,7 @@
 /*
  * What /sys/kernel/hpmmap/nodes shows: see the UAPI header.
  */
-#include <linux/kobject.h>
 #include <linux/slab.h>
-#include <linux/sysfs.h>
 
 #include "hpmmap.h"
 #include "sysfs.h"
