@@ -28,14 +28,15 @@ enum hpmmap_timed {
  * @HPMMAP_FAULT_RESERVED: of a mapping without memory of its own until now
  * @HPMMAP_FAULT_FIRST_TOUCH: the job asked for it
  * @HPMMAP_FAULT_LINUX: a page of Linux stands in
- * @HPMMAP_FAULT_UNMAPPED: it was taken out of the page table, by another call
- *	at the moment, say
+ * @HPMMAP_FAULT_CHANGING: a call of the process that is under way changes mappings, or forks
+ * @HPMMAP_FAULT_UNMAPPED: something else took it out of the page table
  */
 enum hpmmap_fault {
 	HPMMAP_FAULT_FORK,
 	HPMMAP_FAULT_RESERVED,
 	HPMMAP_FAULT_FIRST_TOUCH,
 	HPMMAP_FAULT_LINUX,
+	HPMMAP_FAULT_CHANGING,
 	HPMMAP_FAULT_UNMAPPED,
 	HPMMAP_NR_FAULTS
 };
@@ -142,7 +143,8 @@ struct hpmmap_fault_range {
  * @forks: those that a fork has made
  * @faults: in memory of ours
  * @faults_fork: the part of them that a fork was the reason of
- * @faults_asked: the part that was asked for: reserved memory, and first touch
+ * @faults_asked: the part that the program brought about: reserved memory, first touch, and
+ *	its calls that changed mappings
  * @fallbacks: calls that got memory of Linux
  * @refusals: calls that failed
  */

@@ -151,6 +151,8 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 	struct hpmmap_block *block;
 	unsigned int first, nr;
 	bool owned = false, clear = false, covered = false, again = false;
+	/* Before it can be over: a call maps what it has unmapped with the lock of the store. */
+	bool changing = mutex_is_locked(&ctx->ops);
 
 	lockdep_assert_held(&ctx->mm->mmap_lock);
 begin:
@@ -168,7 +170,8 @@ begin:
 	}
 	if (!again) {
 		*committed = block;
-		*why = block ? HPMMAP_FAULT_UNMAPPED : HPMMAP_FAULT_RESERVED;
+		*why = !block ? HPMMAP_FAULT_RESERVED : changing ? HPMMAP_FAULT_CHANGING :
+			HPMMAP_FAULT_UNMAPPED;
 	}
 	owned = hpmmap_slot_is_marked(ctx, slot);
 	/* A few pages are copied for a child, and mapped when it comes to them. */

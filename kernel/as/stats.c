@@ -25,6 +25,7 @@ static const char *const fault_names[HPMMAP_NR_FAULTS] = {
 	[HPMMAP_FAULT_RESERVED] = "reserved",
 	[HPMMAP_FAULT_FIRST_TOUCH] = "first_touch",
 	[HPMMAP_FAULT_LINUX] = "linux",
+	[HPMMAP_FAULT_CHANGING] = "changing",
 	[HPMMAP_FAULT_UNMAPPED] = "unmapped",
 };
 
@@ -327,7 +328,8 @@ static void add_program(struct hpmmap_totals *to, const struct hpmmap_stats *fro
 		p->faults += from->faults[i];
 	p->faults_fork += from->faults[HPMMAP_FAULT_FORK];
 	p->faults_asked += from->faults[HPMMAP_FAULT_RESERVED] +
-			   from->faults[HPMMAP_FAULT_FIRST_TOUCH];
+			   from->faults[HPMMAP_FAULT_FIRST_TOUCH] +
+			   from->faults[HPMMAP_FAULT_CHANGING];
 	for (i = 0; i < HPMMAP_NR_FALLBACKS; i++)
 		p->fallbacks += from->fallbacks[i];
 	p->refusals += from->refusals + from->failures;

@@ -543,8 +543,9 @@ struct hpmmap_limit_list {
  *	faults_reserved		MAP_NORESERVE, and what a stack grows by
  *	faults_first_touch	HPMMAP_LAUNCH_F_FIRST_TOUCH
  *	faults_linux		pages of Linux that stand in
- *	faults_unmapped		others: what another call or Linux had just
- *				taken out of the page table
+ *	faults_changing		a call of another thread that changed mappings at that
+ *				moment had taken it out of the page table
+ *	faults_unmapped		others: what Linux had taken out of the page table
  *	fallback_bytes		asked for by calls that got memory of Linux
  *	fallbacks_mmap fallbacks_brk	such calls
  *	fallbacks_exec		images of programs
@@ -574,8 +575,8 @@ struct hpmmap_limit_list {
  * name that execve gave the process, and one without a name for all others:
  * "ADDRESS_SPACES FORKS FAULTS FAULTS_FORK FAULTS_ASKED FALLBACKS REFUSALS NAME".
  * FORKS are those of the address spaces that a fork has made, FAULTS_FORK the
- * faults whose reason is a fork, FAULTS_ASKED reserved and first_touch; REFUSALS are
- * refusals and failures.
+ * faults whose reason is a fork, FAULTS_ASKED reserved, first_touch and changing; REFUSALS
+ * are refusals and failures.
  *
  * latency_mmap latency_munmap latency_mremap latency_brk: the times of these
  * calls, from their beginning until other calls of the process may go on:

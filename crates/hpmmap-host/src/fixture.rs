@@ -187,6 +187,7 @@ impl Fixture {
             ("faults_reserved", 0),
             ("faults_first_touch", 0),
             ("faults_linux", 1),
+            ("faults_changing", 0),
             ("faults_unmapped", 1),
             ("fallback_bytes", 20 << 20),
             ("fallbacks_mmap", 2),

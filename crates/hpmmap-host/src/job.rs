@@ -108,7 +108,7 @@ macro_rules! named {
 
 named! {
     /// Why there were faults; see the UAPI header.
-    FaultReasons: u64 { fork, reserved, first_touch, linux, unmapped }
+    FaultReasons: u64 { fork, reserved, first_touch, linux, changing, unmapped }
 }
 named! {
     /// What got memory of Linux.
@@ -350,6 +350,7 @@ pub fn read(root: &Root, id: u64) -> Result<Job> {
             reserved: value("faults_reserved")?,
             first_touch: value("faults_first_touch")?,
             linux: value("faults_linux")?,
+            changing: values.get("faults_changing").copied().unwrap_or(0),
             unmapped: value("faults_unmapped")?,
         },
         fallback_bytes: value("fallback_bytes")?,

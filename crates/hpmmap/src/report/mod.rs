@@ -501,8 +501,9 @@ hpmmap: job 3 (strict, 2M): killed by signal 9 after 12.3 s, 5 processes (2 stil
   pools        512M free at the least; 3 calls refused, 0 failed
   mmap         1000 calls, p50 512 ns, p99 512 ns, worst 2.00 s
   waits        calls: 7 times, 10.0 us, worst 4.00 us; zeroing: 1 times, 600 us, worst 600 us
+  note         page faults because of forks do not count: 2
   note         page faults of helpers do not count: mpirun 9
-  verdict      disturbed: 3 page faults in pool memory, 2 of them because of forks; 4 fallbacks to memory of Linux; 3 calls refused for want of pool memory; the limit of every user (the default) was reached"
+  verdict      disturbed: 1 page fault in pool memory; 4 fallbacks to memory of Linux; 3 calls refused for want of pool memory; the limit of every user (the default) was reached"
         );
     }
 
@@ -608,14 +609,53 @@ hpmmap: job 3 (strict, 2M): killed by signal 9 after 12.3 s, 5 processes (2 stil
         let helped = with(&calm, &faults);
         assert_eq!(helped.undisturbed, Some(true), "{}", helped.text());
         assert!(helped.text().contains("do not count: mpirun 9"));
-        calm.write(path, "1 0 1 1 0 0 0 lmp\n4 3 8 8 0 0 0 mpirun\n");
-        let disturbed = with(&calm, &faults);
+        let faults = [("faults", 9), ("faults_fork", 8), ("faults_unmapped", 1)];
+        calm.write(path, "1 0 1 0 0 0 0 lmp\n4 3 8 8 0 0 0 mpirun\n");
         assert_eq!(
-            disturbed.findings,
-            ["1 page fault in pool memory, because of forks"]
+            with(&calm, &faults).findings,
+            ["1 page fault in pool memory"]
         );
-        calm.write(path, "4 3 9 9 0 0 0 mpirun\n");
+        calm.write(path, "4 3 9 8 0 0 0 mpirun\n");
         assert_eq!(with(&calm, &faults).undisturbed, Some(false));
+    }
+
+    #[test]
+    fn what_a_program_forks_is_noted_and_does_not_count() {
+        let calm = calm();
+        let path = "sys/kernel/hpmmap/jobs/3/programs";
+        calm.write(path, "2 1 3 3 0 0 0 HPCCG\n3 2 6 6 0 0 0 orted\n");
+        let report = with(&calm, &[("faults", 9), ("faults_fork", 9)]);
+        assert_eq!(report.undisturbed, Some(true), "{}", report.text());
+        assert_eq!(
+            report.notes,
+            [
+                "page faults because of forks do not count: 3",
+                "page faults of helpers do not count: orted 6"
+            ]
+        );
+        calm.write(path, "2 1 5 3 1 0 0 HPCCG\n3 2 6 6 0 0 0 orted\n");
+        let faults = [("faults", 11), ("faults_fork", 9), ("faults_reserved", 1)];
+        let other = [("faults_unmapped", 1)];
+        assert_eq!(
+            with(&calm, &[&faults[..], &other[..]].concat()).findings,
+            ["1 page fault in pool memory"]
+        );
+    }
+
+    #[test]
+    fn what_a_thread_touches_while_another_unmaps_it_does_not_count() {
+        let calm = calm();
+        let path = "sys/kernel/hpmmap/jobs/3/programs";
+        calm.write(path, "1 0 2 0 2 0 0 java\n");
+        let report = with(&calm, &[("faults", 2), ("faults_changing", 2)]);
+        assert_eq!(report.undisturbed, Some(true), "{}", report.text());
+        assert!(report.text().contains("2 in pool memory (changing 2)"));
+        calm.write(path, "1 0 3 0 2 0 0 java\n");
+        let faults = [("faults", 3), ("faults_changing", 2), ("faults_unmapped", 1)];
+        assert_eq!(
+            with(&calm, &faults).findings,
+            ["1 page fault in pool memory"]
+        );
     }
 
     #[test]

@@ -121,10 +121,11 @@ impl Judgement {
     }
 
     fn faults(&mut self, job: &Job, programs: &[Program]) {
-        // What was asked for disturbs nobody.
+        // What the program asked for, or brought about by its own calls, disturbs nobody.
         let faults = FaultReasons {
             first_touch: 0,
             reserved: 0,
+            changing: 0,
             ..job.faults_by_reason
         };
         let helpers = || programs.iter().filter(|one| one.helper);
@@ -134,16 +135,17 @@ impl Judgement {
             total = u64::saturating_sub(total, unasked(one));
             forks = u64::saturating_sub(forks, one.counted.faults_fork);
         }
-        if total != 0 {
-            let part = match forks {
-                0 => String::new(),
-                forks if forks == total => ", because of forks".to_string(),
-                forks => format!(", {forks} of them because of forks"),
-            };
+        // The program asked for these, too: without HPMMAP a fork has as many.
+        let suffered = u64::saturating_sub(total, forks);
+        if suffered != 0 {
             self.findings.push(format!(
-                "{} in pool memory{part}",
-                plural(total, "page fault")
+                "{} in pool memory",
+                plural(suffered, "page fault")
             ));
+        }
+        if forks != 0 {
+            self.notes
+                .push(format!("page faults because of forks do not count: {forks}"));
         }
         let theirs = counted_owned(helpers().map(|one| (&*one.counted.name, unasked(one))));
         if !theirs.is_empty() {
