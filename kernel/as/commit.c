@@ -307,6 +307,14 @@ static unsigned int collapse_some(struct hpmmap_ctx *ctx, unsigned long slot,
 	return nr;
 }
 
+/* Maps all slots with SLOT_SPLIT as their mappings allow; ctx->ops held. */
+void hpmmap_vma_repair_split(struct hpmmap_ctx *ctx)
+{
+	bool vain = false;
+
+	collapse_some(ctx, 0, UINT_MAX, &vain);
+}
+
 static void collapse_work(struct callback_head *work)
 {
 	struct hpmmap_ctx *ctx = container_of(work, struct hpmmap_ctx,

@@ -15,6 +15,7 @@ bool hpmmap_vma_collapse_soon(struct hpmmap_ctx *ctx,
 			      const struct vm_fault *vmf);
 void hpmmap_vma_commit(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long end, struct list_head *blocks, bool *vain);
+void hpmmap_vma_repair_split(struct hpmmap_ctx *ctx);
 void hpmmap_vma_repair(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long end, bool *vain);
 

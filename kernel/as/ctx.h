@@ -159,9 +159,6 @@ struct hpmmap_ctx {
 	struct {
 		struct task_struct *task;
 		struct hpmmap_ctx *child;
-		bool repair;
-		bool repair_few;
-		struct vm_area_struct *zapped;
 	} fork;
 	struct {
 		struct delayed_work work;

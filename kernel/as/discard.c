@@ -177,7 +177,7 @@ static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
 		if (!clean)
 			return false;
 		set_gone(ctx, clean, 0, SLOT_PAGES);
-		hpmmap_store_put(ctx, slot, clean);
+		hpmmap_store_insert(ctx, slot, clean);
 		hpmmap_store_gained(ctx, clean);
 		hpmmap_block_release(ctx, block);
 		cond_resched();

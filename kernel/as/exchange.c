@@ -54,7 +54,7 @@ bool hpmmap_store_replace(struct hpmmap_ctx *ctx, unsigned long slot,
 	    !hpmmap_block_idle(old) ||
 	    hpmmap_block_copy(&ctx->owner, fresh, 0, old, 0, SLOT_PAGES))
 		goto out;
-	hpmmap_store_put(ctx, slot, fresh);
+	hpmmap_store_insert(ctx, slot, fresh);
 	hpmmap_store_gained(ctx, fresh);
 	hpmmap_reuse_forget(ctx, old);
 	hpmmap_block_release(ctx, old);

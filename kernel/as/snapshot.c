@@ -6,8 +6,8 @@
  * ones. So the child gets a store of its own while the address space is
  * duplicated, in vm_ops->open: with the same blocks, which from then on
  * nobody writes to (share.c), or with copies where that cannot be. As on Linux, the
- * snapshot is of one moment: where a mapping is copied, the access of other threads
- * to it is taken away first, and who needs it waits for mmap_lock until the fork is
+ * snapshot is of one moment: the access of other threads to a slot that is copied is
+ * taken away first, and a thread that needs it waits for mmap_lock until the fork is
  * done.
  */
 #include <linux/mm.h>
@@ -36,29 +36,24 @@ static bool has_other_threads(struct mm_struct *mm)
 	return atomic_read(&mm->mm_users) > 1;
 }
 
-/* A block of the parent's mapping is about to be copied; mmap_lock held for writing. */
-static void fork_copies(struct hpmmap_ctx *parent, struct vm_area_struct *vma)
+/*
+ * A block of the parent is about to be copied. No thread writes to it from here until the
+ * address space is copied, and to what is shared none can from then on: the child sees all of
+ * it as it is at that moment. The slot is mapped again when the fork ends.
+ */
+static void fork_copies(struct hpmmap_ctx *parent, struct vm_area_struct *vma,
+			unsigned long slot, const struct hpmmap_block *block)
 {
-	mmap_assert_write_locked(vma->vm_mm);
-	parent->fork.repair = true;
-	/* Nothing comes back while mmap_lock is held. */
-	if (parent->fork.zapped == vma)
-		return;
-	parent->fork.zapped = vma;
 	/* With a userfaultfd Linux copies the entries that it finds to the child. */
-	if (has_other_threads(vma->vm_mm) || userfaultfd_armed(vma))
-		compat_zap(vma, vma->vm_start, vma->vm_end - vma->vm_start);
-}
+	bool zap = has_other_threads(vma->vm_mm) || userfaultfd_armed(vma);
 
-/* The same of a few pages: only these are mapped again. */
-static void fork_copies_few(struct hpmmap_ctx *parent,
-			    struct vm_area_struct *vma, unsigned long slot)
-{
+	/* Nothing comes back while it is held. */
 	mmap_assert_write_locked(vma->vm_mm);
-	if (!has_other_threads(vma->vm_mm) && !userfaultfd_armed(vma))
-		return;
-	parent->fork.repair_few = true;
-	hpmmap_slot_zap(parent, slot);
+	if (zap)
+		hpmmap_slot_zap(parent, slot);
+	/* Where a block of the pools is mapped by 4 KB entries share_slot() has zapped them. */
+	if (zap || block->folio)
+		xa_set_mark(&parent->store, slot, SLOT_SPLIT);
 }
 
 /*
@@ -237,10 +232,7 @@ static bool snapshot_slot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 		return true;
 	if (fatal_signal_pending(current))
 		return false;
-	if (src->few)
-		fork_copies_few(parent, vma, slot);
-	else
-		fork_copies(parent, vma);
+	fork_copies(parent, vma, slot, src);
 	/* Without memory for it the child gets a block. */
 	if (src->few && !dst)
 		hpmmap_store_insert_few(child, slot);
@@ -263,16 +255,11 @@ static void protect_undo(struct hpmmap_ctx *parent, struct vm_area_struct *vma,
 }
 
 /*
- * Give a child the contents of a mapping.
- * @parent: whose contents; its mmap_lock is held for writing
- * @child: who gets them; not running yet
- * @vma: mapping of the parent
- *
- * Blocks are shared where that is possible and copied otherwise. Without
- * memory the child is doomed.
+ * Gives a child, which does not run yet, the contents of a mapping of its parent. Without memory
+ * it is doomed.
  */
 static void snapshot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
-			   struct vm_area_struct *vma)
+		     struct vm_area_struct *vma)
 {
 	unsigned long slot = slot_of(vma->vm_start);
 	unsigned long last = slot_of(vma->vm_end - 1);

@@ -559,20 +559,6 @@ void hpmmap_store_reserve(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	mutex_unlock(&ctx->lock);
 }
 
-/**
- * hpmmap_store_put() - another block for a slot that has one
- * @ctx: the context, its lock held
- * @slot: the slot
- * @block: its new block; what becomes of the old one is the caller's business
- */
-void hpmmap_store_put(struct hpmmap_ctx *ctx, unsigned long slot,
-		      struct hpmmap_block *block)
-{
-	lockdep_assert_held(&ctx->lock);
-	/* Needs no memory, for there is an entry. */
-	hpmmap_store_insert(ctx, slot, block);
-}
-
 /*
  * Of a range about to be mapped anew: see hpmmap_store_is_pinned(). @fresh: out: it may
  * have contents.

@@ -11,7 +11,7 @@
 /* Mark of a slot in the store whose block is shared, or was until lately. */
 #define SLOT_SHARED XA_MARK_0
 
-/* Mark of a slot that was copied page by page, and is mapped so, if at all. */
+/* Mark of a slot that may be mapped page by page, or not at all, since it was copied. */
 #define SLOT_SPLIT XA_MARK_1
 
 /* Mark of a slot that needs no more than a few pages (as/few.c). */
@@ -52,8 +52,6 @@ bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start,
 			    unsigned long end);
 bool hpmmap_store_wait_unpinned(struct hpmmap_ctx *ctx, unsigned long start,
 				unsigned long end, bool *fresh);
-void hpmmap_store_put(struct hpmmap_ctx *ctx, unsigned long slot,
-		      struct hpmmap_block *block);
 void hpmmap_store_reserve(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			  unsigned long slot, struct list_head *blocks);
 struct hpmmap_block *hpmmap_store_go_back(struct hpmmap_ctx *ctx, unsigned long slot,

@@ -70,7 +70,7 @@ static struct hpmmap_block *exchange(struct hpmmap_ctx *ctx,
 	other = hpmmap_pool_alloc_instead(block->account, nid, &nodes);
 	if (other) {
 		other->gone = block->gone;
-		hpmmap_store_put(ctx, slot, other);
+		hpmmap_store_insert(ctx, slot, other);
 		hpmmap_block_release(ctx, block);
 		atomic_long_inc(&ctx->nr_held);
 		return other;
@@ -81,8 +81,8 @@ static struct hpmmap_block *exchange(struct hpmmap_ctx *ctx,
 	if (!other)
 		return NULL;
 	swap(other->gone, block->gone);
-	hpmmap_store_put(ctx, other->slot, block);
-	hpmmap_store_put(ctx, slot, other);
+	hpmmap_store_insert(ctx, other->slot, block);
+	hpmmap_store_insert(ctx, slot, other);
 	return other;
 }
 

@@ -1,18 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * fork: the child gets everything the parent has, before it runs.
- *
- * Linux would share the memory for good, for to it our mappings are shared
- * ones. So the child gets a store of its own while the address space is
- * duplicated, in vm_ops->open: with the same blocks, which from then on
- * nobody writes to (share.c), or with copies where that cannot be.
+ * fork: the child gets everything the parent has, before it runs (as/snapshot.c).
  *
  * Every fork comes by kernel_clone(), whatever the system call; the hook there
  * says whose fork it is, for vm_ops->open is also called for what others split.
- * It keeps the parent's other threads from changing mappings
- * meanwhile. As on Linux, the snapshot is of one moment: where a mapping is
- * copied, the access of other threads to it is taken away first, and who
- * needs it waits for mmap_lock until the fork is done.
+ * It keeps the parent's other threads from changing mappings meanwhile.
  */
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
@@ -20,8 +12,7 @@
 #include <uapi/linux/sched.h>
 
 #include "hpmmap.h"
-#include "mem/block.h"
-#include "as/change.h"
+#include "as/commit.h"
 #include "as/ctx.h"
 #include "as/file.h"
 #include "as/late.h"
@@ -50,38 +41,16 @@ static int fork_prepare(struct hpmmap_ctx *ctx)
 	       sizeof(child->stats.program));
 	child->stats.forked = true;
 	ctx->fork.child = child;
-	ctx->fork.repair = false;
-	ctx->fork.repair_few = false;
-	ctx->fork.zapped = NULL;
 	WRITE_ONCE(ctx->fork.task, current);
 	return 0;
-}
-
-/* Map everything of @ctx that has memory, or only what needs no blocks. */
-static void populate(struct hpmmap_ctx *ctx, bool only_few)
-{
-	struct hpmmap_change c = {
-		.ctx = ctx,
-		.lazy = true,
-	};
-	struct hpmmap_block *block;
-	unsigned long slot;
-
-	xa_for_each(&ctx->store, slot, block) {
-		if (only_few && !hpmmap_block_is_few(block))
-			continue;
-		c.start = slot << SLOT_SHIFT;
-		c.end = (slot + 1) << SLOT_SHIFT;
-		hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
-	}
 }
 
 /* The address space has been copied, or never will be. */
 static void fork_finish(struct hpmmap_ctx *ctx)
 {
 	WRITE_ONCE(ctx->fork.task, NULL);
-	if (ctx->fork.repair || ctx->fork.repair_few)
-		populate(ctx, !ctx->fork.repair);
+	/* What was copied. */
+	hpmmap_vma_repair_split(ctx);
 	if (ctx->fork.child->mm)
 		hpmmap_ctx_put(ctx->fork.child);
 	else

@@ -17,6 +17,7 @@
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -158,12 +159,30 @@ static uint64_t checksum(const uint64_t *p)
 	return sum;
 }
 
-static void snapshot_while_a_thread_writes(void)
+/* All of it as one moment has it. */
+static void check_moment(const uint64_t *p)
+{
+	size_t nr = SNAP_BYTES / sizeof(*p);
+
+	for (size_t n = 1; n < nr; n++)
+		if (p[n] > p[n - 1])
+			FAIL("word %zu is of generation %llu, the one before it of %llu", n,
+			     (unsigned long long)p[n], (unsigned long long)p[n - 1]);
+	CHECK(p[0] - p[nr - 1] <= 1);
+}
+
+/* @pinned: of one slot somebody refers to a page, so that it is copied. */
+static void snapshots(bool pinned)
 {
 	uint64_t *p = map_anon(SNAP_BYTES);
+	struct iovec page = { (char *)p + MB(3), PAGE };
 	struct link link;
 	pthread_t thread;
+	int pipes[2];
 
+	CHECK_OK(pipe(pipes));
+	if (pinned)
+		CHECK_EQ(vmsplice(pipes[1], &page, 1, 0), PAGE);
 	atomic_store(&writer_stop, false);
 	thread = start_thread(writer, p);
 	open_link(&link);
@@ -175,6 +194,8 @@ static void snapshot_while_a_thread_writes(void)
 			uint64_t sum = checksum(p);
 
 			check_pages(p);
+			if (pinned)
+				check_moment(p);
 			tell(link.to_parent[1]);
 			await(link.to_child[0]);
 			CHECK_EQ(checksum(p), sum);
@@ -191,8 +212,22 @@ static void snapshot_while_a_thread_writes(void)
 	atomic_store(&writer_stop, true);
 	join_thread(thread);
 	CHECK_TOUCH(p, SNAP_BYTES);
+	close(pipes[0]);
+	close(pipes[1]);
 	close_link(&link);
 	unmap(p, SNAP_BYTES);
+}
+
+static void snapshot_while_a_thread_writes(void)
+{
+	snapshots(false);
+}
+
+/* Linux copies what is pinned while others write to it. */
+static void snapshot_of_what_is_pinned(void)
+{
+	skip_unless_registered();
+	snapshots(true);
 }
 
 /* ---- Families --------------------------------------------------------- */
@@ -1122,6 +1157,7 @@ int main(void)
 		T(private_both_ways),
 		T(children_inherit),
 		T(snapshot_while_a_thread_writes),
+		T(snapshot_of_what_is_pinned),
 		T(grandchildren),
 		T(many_generations),
 		T(child_survives_its_parent),
