@@ -98,7 +98,8 @@ enum hpmmap_name {
  * @window: what others have mapped of it, or NULL; holds a reference. Set once, under
  *	@lock, and read by who holds that, or mmap_lock for writing.
  * @family: those it shares blocks with, or NULL; set once
- * @kin: in the list of the family
+ * @kin: in a list of the family
+ * @again: the family is to look at it again
  * @start_work: runs in a new child before its first instruction
  * @reuse: memory it gave up and may get again
  * @stats: what it counts for its job
@@ -194,6 +195,7 @@ struct hpmmap_ctx {
 	struct hpmmap_window *window;
 	struct hpmmap_family *family;
 	struct list_head kin;
+	bool again;
 	struct callback_head start_work;
 	struct hpmmap_reuse reuse;
 	bool doomed;

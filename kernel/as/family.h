@@ -6,6 +6,7 @@
 #include <linux/list.h>
 #include <linux/mutex.h>
 #include <linux/refcount.h>
+#include <linux/spinlock.h>
 #include <linux/workqueue.h>
 
 #include "as/ctx.h"
@@ -17,20 +18,22 @@
  * struct hpmmap_family - contexts that may share blocks
  * @refs: its contexts, and the work if it is queued
  * @lock: held while entries are made writable again; only ever tried
- * @kin: contexts, by ctx->kin; protected by families_lock
- * @nr: how many; protected by families_lock
- * @alone: a block was left to one of them alone, and nobody has looked yet
- * @pinned: such a block is pinned; the next one who is gone looks again
- * @work: looks after those that were busy
+ * @lists: protects @kin, @alone and @nr
+ * @kin: contexts, by ctx->kin
+ * @alone: those instead that a block was left to alone since they were looked at
+ * @nr: how many contexts there are
+ * @pinned: such a block is pinned: the next process that ends looks again
+ * @work: looks again at those that were busy
  * @again_ms: how long it waits
  * @rcu: frees it
  */
 struct hpmmap_family {
 	refcount_t refs;
 	struct mutex lock;
+	spinlock_t lists;
 	struct list_head kin;
+	struct list_head alone;
 	unsigned long nr;
-	bool alone;
 	bool pinned;
 	struct delayed_work work;
 	unsigned int again_ms;
@@ -42,7 +45,10 @@ void hpmmap_family_put(struct hpmmap_family *family);
 void hpmmap_family_join(struct hpmmap_family *family, struct hpmmap_ctx *ctx);
 void hpmmap_family_leave(struct hpmmap_ctx *ctx);
 void hpmmap_family_queue(struct hpmmap_family *family, unsigned int ms);
-void hpmmap_family_alone(struct hpmmap_ctx *ctx);
+void hpmmap_family_share(const struct hpmmap_ctx *parent, const struct hpmmap_ctx *child,
+			 struct hpmmap_block *block);
+int hpmmap_family_unshare(const struct hpmmap_ctx *ctx, struct hpmmap_block *block);
 struct hpmmap_ctx *hpmmap_family_next(struct hpmmap_family *family);
+void hpmmap_family_again(struct hpmmap_family *family);
 
 #endif /* _HPMMAP_AS_FAMILY_H */

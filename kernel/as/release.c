@@ -91,8 +91,6 @@ void hpmmap_block_release(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 			     struct list_head *freed)
 {
-	int left;
-
 	if (unlikely(block->draft)) {
 		struct hpmmap_block *behind = block->draft->behind;
 
@@ -100,11 +98,8 @@ void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 		block->draft = NULL;
 		hpmmap_block_release_to(ctx, behind, freed);
 	}
-	left = atomic_dec_return(&block->users);
-	if (left) {
+	if (hpmmap_family_unshare(ctx, block)) {
 		atomic_long_dec(&ctx->nr_held);
-		if (left == 1)
-			hpmmap_family_alone(ctx);
 		return;
 	}
 	if (block->folio) {

@@ -12,8 +12,7 @@
  *
  * Who is gone waits for nobody: what a relative keeps locked at that moment is
  * left to a work of the family, which does not wait either, but comes back. All
- * of them together are given a moment: who has forked copies its stack at once,
- * and then waits for a child that may be quicker, and the work is soon done.
+ * of them together are given a moment.
  *
  * A family is everybody who descends by fork from one execve.
  */
@@ -34,9 +33,6 @@
 #include "as/family.h"
 #include "as/share.h"
 #include "as/store.h"
-
-/* Relatives that a process looks after when it is gone; a worker does the others. */
-#define RELATIVES 64
 
 /*
  * How often slots of a relative are looked at without letting go of its mmap_lock,
@@ -61,9 +57,6 @@ struct patience {
 	unsigned int locks;
 	int drafts;
 };
-
-/* How often all of them are looked at, while they go on. */
-#define RESTORE_ROUNDS 2
 
 /* How soon the worker comes back at last. */
 #define AGAIN_LAST_MS 200
@@ -138,11 +131,10 @@ static unsigned int settle(struct hpmmap_ctx *ctx, unsigned long *slots,
  * for a while. Returns -EBUSY where its mappings are locked, -EAGAIN where its
  * blocks are, 0 at the end, otherwise 1.
  */
-static int restore_some(struct hpmmap_family *family, struct hpmmap_ctx *ctx,
-			unsigned long *slot, int *drafts)
+static int restore_some(struct hpmmap_ctx *ctx, unsigned long *slot, int *drafts,
+			bool *flush, bool *pinned)
 {
 	unsigned long slots[HPMMAP_RESTORE_MOST];
-	bool flush = false, pinned = false;
 	unsigned int nr, i;
 	int ret = 1;
 
@@ -153,16 +145,12 @@ static int restore_some(struct hpmmap_family *family, struct hpmmap_ctx *ctx,
 		ret = check_stable_address_space(ctx->mm) ? 0 : -EAGAIN;
 		if (!ret || !mutex_trylock(&ctx->lock))
 			break;
-		ret = hpmmap_entry_restore(ctx, slot, slots, &nr, drafts, &flush);
-		nr = settle(ctx, slots, nr, drafts, &pinned);
+		ret = hpmmap_entry_restore(ctx, slot, slots, &nr, drafts, flush);
+		nr = settle(ctx, slots, nr, drafts, pinned);
 		mutex_unlock(&ctx->lock);
 		while (nr--)
-			flush |= hpmmap_vma_remap_slot(ctx, slots[nr], true);
+			*flush |= hpmmap_vma_remap_slot(ctx, slots[nr], true);
 	}
-	if (pinned)
-		WRITE_ONCE(family->pinned, true);
-	if (flush)
-		compat_flush_tlb_mm(ctx->mm);
 	mmap_read_unlock(ctx->mm);
 	return ret;
 }
@@ -171,6 +159,7 @@ static int restore_some(struct hpmmap_family *family, struct hpmmap_ctx *ctx,
 static bool restore(struct hpmmap_family *family, struct hpmmap_ctx *ctx,
 		    struct patience *patience)
 {
+	bool flush = false, pinned = false, busy;
 	unsigned long slot = 0;
 	int ret;
 
@@ -181,63 +170,45 @@ static bool restore(struct hpmmap_family *family, struct hpmmap_ctx *ctx,
 	if (!xa_marked(&ctx->store, SLOT_SHARED) || !mmget_not_zero(ctx->mm))
 		return false;
 	do {
-		ret = restore_some(family, ctx, &slot, &patience->drafts);
+		ret = restore_some(ctx, &slot, &patience->drafts, &flush, &pinned);
 		cond_resched();
 		if ((ret == -EAGAIN && wait_a_moment(&patience->copies)) ||
 		    (ret == -EBUSY && wait_a_moment(&patience->locks)))
 			ret = 1;
 	} while (ret > 0);
+	/* Once, so that its threads do not take a fault for each slot that they have read. */
+	if (flush)
+		compat_flush_tlb_mm(ctx->mm);
 	mmput_async(ctx->mm);
-	return ret || patience->drafts < 0;
-}
-
-/* Returns whether one of the next @nr relatives was busy. */
-static bool restore_relatives(struct hpmmap_family *family, unsigned long nr,
-			      struct patience *patience)
-{
-	bool busy = false;
-
-	while (nr--) {
-		struct hpmmap_ctx *ctx = hpmmap_family_next(family);
-
-		if (!ctx)
-			continue;
-		if (ctx->mm)
-			busy |= restore(family, ctx, patience);
-		hpmmap_ctx_put(ctx);
-	}
+	busy = ret || patience->drafts < 0;
+	if (busy || pinned)
+		WRITE_ONCE(ctx->again, true);
+	if (pinned)
+		WRITE_ONCE(family->pinned, true);
 	return busy;
 }
 
 /*
- * Lets a family write to what nobody shares any more, at most @most of them. Who
- * finds somebody else at it leaves it to him, but waits if he may: it is to be done
- * when a parent learns of the end. Returns whether there is something left for
- * the worker.
+ * Lets those of a family write to what nobody shares any more whom something was left to
+ * alone. Waits for another task that does so if it may: it is to be done when a parent learns
+ * of the end. Returns whether there is something left for the worker.
  */
-static bool family_restore(struct hpmmap_family *family, unsigned long most,
-			   struct patience patience)
+static bool family_restore(struct hpmmap_family *family, struct patience patience)
 {
-	unsigned int rounds = RESTORE_ROUNDS;
+	struct hpmmap_ctx *ctx;
+	unsigned long nr;
 	bool left = false;
 
-	do {
-		while (!mutex_trylock(&family->lock))
-			if (!wait_a_moment(&patience.copies))
-				return left;
-		if (xchg(&family->alone, false)) {
-			unsigned long nr = READ_ONCE(family->nr);
-
-			left |= nr > most;
-			left |= restore_relatives(family, min(nr, most),
-						  &patience);
-		}
-		mutex_unlock(&family->lock);
-		/* Pairs with that of hpmmap_share_gone(): one of both sees it. */
-		smp_mb();
-	} while (READ_ONCE(family->alone) && --rounds);
+	while (!mutex_trylock(&family->lock))
+		if (!wait_a_moment(&patience.copies))
+			return true;
+	for (nr = READ_ONCE(family->nr); nr && (ctx = hpmmap_family_next(family)); nr--) {
+		left |= ctx->mm && restore(family, ctx, &patience);
+		hpmmap_ctx_put(ctx);
+	}
+	mutex_unlock(&family->lock);
 	/* Relatives that copy leave blocks alone, one after the other. */
-	return left || READ_ONCE(family->alone);
+	return left || !list_empty_careful(&family->alone);
 }
 
 static void family_work_fn(struct work_struct *work)
@@ -245,10 +216,8 @@ static void family_work_fn(struct work_struct *work)
 	struct hpmmap_family *family = container_of(to_delayed_work(work),
 						    struct hpmmap_family, work);
 
-	WRITE_ONCE(family->alone, true);
-	smp_mb();
-	if (family_restore(family, ULONG_MAX,
-			   (struct patience) { .drafts = INT_MAX })) {
+	hpmmap_family_again(family);
+	if (family_restore(family, (struct patience) { .drafts = INT_MAX })) {
 		family->again_ms = min(2 * family->again_ms,
 				       (unsigned int)AGAIN_LAST_MS);
 		hpmmap_family_queue(family, family->again_ms);
@@ -278,9 +247,8 @@ void hpmmap_share_gone(struct hpmmap_ctx *ctx, bool here)
 	if (!family)
 		return;
 	if (xchg(&family->pinned, false))
-		WRITE_ONCE(family->alone, true);
-	smp_mb();
-	if (READ_ONCE(family->alone) &&
-	    (!here || family_restore(family, RELATIVES, patience)))
+		hpmmap_family_again(family);
+	if (!list_empty_careful(&family->alone) &&
+	    (!here || family_restore(family, patience)))
 		hpmmap_family_queue(family, FAMILY_SOON_MS);
 }

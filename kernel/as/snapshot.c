@@ -17,6 +17,7 @@
 #include "mem/block.h"
 #include "as/ctx.h"
 #include "as/entry.h"
+#include "as/family.h"
 #include "as/life.h"
 #include "as/pgmap.h"
 #include "as/snapshot.h"
@@ -101,9 +102,9 @@ static bool share_slot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 			hpmmap_entry_unprotect(parent, vma, slot);
 		return false;
 	}
-	atomic_inc(&block->users);
+	hpmmap_family_share(parent, child, block);
 	if (hpmmap_store_insert(child, slot, block)) {
-		atomic_dec(&block->users);
+		hpmmap_family_unshare(child, block);
 		child->doomed = true;
 		return true;
 	}
@@ -140,8 +141,9 @@ static unsigned int run_find(struct hpmmap_ctx *ctx, unsigned long slot,
 }
 
 /* Gives a child some blocks, of slots without one; how many. */
-static unsigned int run_store(struct hpmmap_ctx *child, unsigned long slot,
-			      unsigned int nr, struct hpmmap_block **blocks)
+static unsigned int run_store(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
+			      unsigned long slot, unsigned int nr,
+			      struct hpmmap_block **blocks)
 {
 	XA_STATE(xas, &child->store, slot);
 	unsigned int n = 0;
@@ -155,7 +157,7 @@ static unsigned int run_store(struct hpmmap_ctx *child, unsigned long slot,
 			if (xas_error(&xas))
 				break;
 			xas_set_mark(&xas, SLOT_SHARED);
-			atomic_inc(&blocks[n]->users);
+			hpmmap_family_share(parent, child, blocks[n]);
 			/* Nobody's offset. */
 			blocks[n]->folio->mapping = NULL;
 			if (++n < nr)
@@ -204,7 +206,7 @@ static unsigned int share_run(struct hpmmap_ctx *parent, struct hpmmap_ctx *chil
 		;
 	if (!n)
 		return 0;
-	nr = run_store(child, slot, n, blocks);
+	nr = run_store(parent, child, slot, n, blocks);
 	child->doomed |= nr < n;
 	if (nr)
 		run_mark(parent, slot, nr);

@@ -92,6 +92,7 @@ enum hpmmap_block_state {
  *	pages of Linux, NULL where none was needed yet. Protected by ctx->lock.
  * @account: who is charged for a pool block that is not free
  * @holder: who has given it up while it is PINNED
+ * @sharers: of one that is shared: which contexts have it (as/family.c)
  * @slot: its slot while in a store, protected by ctx->lock; on a list from
  *	hpmmap_pool_alloc() the one it is meant for, or NO_SLOT
  * @nid: node of a pool block. Immutable.
@@ -125,7 +126,10 @@ struct hpmmap_block {
 	struct folio *folio;
 	struct page **pages;
 	struct hpmmap_account *account;
-	struct hpmmap_holder *holder;
+	union {
+		struct hpmmap_holder *holder;
+		atomic64_t sharers;
+	};
 	unsigned long slot;
 	int nid;
 	bool zeroed;

@@ -1,0 +1,22 @@
+#!/bin/bash
+# What a fork costs, in instructions, beside what it is for: with a page that somebody has pinned
+# no more than to copy its block, and no more the more relatives live on.
+# machine: icount
+# pool: 640M
+# timeout: 300
+# tier: newest  it is the module's own code
+# paths: kernel/as/ kernel/task/fork.* tests/vm/programs/forks.c
+. "$(dirname "$0")/../guest/lib.sh"
+
+! is_debug_kernel || skip "instructions of a debug kernel tell nothing"
+
+hpmmap run --strict -- "$HPMMAP_ROOT/build/tests-vm/forks" costs 256 24 | tee /tmp/costs
+cost() { awk -v name="$1" '$1 == name { print $2 }' /tmp/costs; }
+
+# To copy 2 MB, and to zero the copy when the child is gone: counted by the byte and by the word.
+copy=2400000
+[ "$(cost pinned)" -le $(($(cost alone) * 12 / 10 + copy)) ] || fail "a pinned page costs a fork $(($(cost pinned) - $(cost alone)))"
+[ "$(cost pinned+thread)" -le $(($(cost thread) * 13 / 10 + copy)) ] || fail "a pinned page costs a fork beside a thread $(($(cost pinned+thread) - $(cost thread)))"
+[ "$(cost faults)" = 0 ] || fail "$(cost faults) page faults after the child is gone"
+[ "$(cost relatives)" -le $(($(cost alone) * 13 / 10)) ] || fail "24 relatives cost a fork $(($(cost relatives) - $(cost alone)))"
+expect_pool_free
