@@ -234,7 +234,7 @@ static void commit_range(struct hpmmap_ctx *ctx, unsigned long start,
  * @slot: the slot
  * @nowait: as far as that is possible without waiting for anybody; the rest is left to faults
  *
- * Return: whether stale entries may have to be flushed.
+ * Return: whether a TLB may have entries that allow less.
  */
 bool hpmmap_vma_remap_slot(struct hpmmap_ctx *ctx, unsigned long slot, bool nowait)
 {
@@ -270,12 +270,12 @@ bool hpmmap_vma_remap_slot(struct hpmmap_ctx *ctx, unsigned long slot, bool nowa
  * @ctx: the context, its lock not held; mmap_lock held
  * @slot: the slot
  *
- * While it was shared the slot was mapped read-only, or not at all.
+ * While it was shared the slot was mapped read-only, or not at all. A CPU that still has the
+ * read-only entry in its TLB takes one fault, which the core answers without the module.
  */
 void hpmmap_vma_slot_owned(struct hpmmap_ctx *ctx, unsigned long slot)
 {
-	if (hpmmap_vma_remap_slot(ctx, slot, false))
-		compat_flush_tlb_mm(ctx->mm);
+	hpmmap_vma_remap_slot(ctx, slot, false);
 }
 
 /* Slots that are mapped by one entry again at once. */

@@ -11,13 +11,11 @@
 #include "as/commit.h"
 #include "as/ctx.h"
 #include "as/discard.h"
-#include "as/late.h"
 #include "as/release.h"
 #include "as/reuse.h"
 #include "as/store.h"
 #include "as/touch.h"
 #include "as/vma.h"
-#include "as/window.h"
 #include "as/zap.h"
 
 /* Does a page of the part of a slot have contents, or all of it somebody's pins? */
@@ -159,6 +157,7 @@ static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
 			  unsigned long end)
 {
 	struct hpmmap_block *block, *clean;
+	bool mapped = true;
 	unsigned long slot;
 
 	lockdep_assert_held(&ctx->lock);
@@ -170,12 +169,17 @@ static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
 			cond_resched();
 			continue;
 		}
-		hpmmap_slot_zap(ctx, slot);
-		if (!hpmmap_block_idle(block))
-			continue;
 		clean = hpmmap_pool_alloc_clean(block->account, block->nid);
 		if (!clean)
 			return false;
+		/* All at once: each time other CPUs may have to flush their TLBs. */
+		if (mapped)
+			hpmmap_range_zap(ctx, slot << SLOT_SHIFT, end);
+		mapped = false;
+		if (!hpmmap_block_idle(block)) {
+			hpmmap_store_put_back(ctx, clean);
+			continue;
+		}
 		set_gone(ctx, clean, 0, SLOT_PAGES);
 		hpmmap_store_insert(ctx, slot, clean);
 		hpmmap_store_gained(ctx, clean);
@@ -192,7 +196,6 @@ static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
  * @ctx: the context, ctx->ops held since hpmmap_discard_begin()
  * @start: first address of a range that is about to be discarded
  * @end: its end
- * @vain: as hpmmap_mmap_write_lock_soon()
  *
  * That is cheaper than to zero them. Only as far as whole slots are mapped,
  * accessible and not locked, and there are clean blocks on their nodes; not
@@ -200,15 +203,15 @@ static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
  * They are not mapped then: hpmmap_change_settle() maps them.
  */
 void hpmmap_store_refresh(struct hpmmap_ctx *ctx, unsigned long start,
-			  unsigned long end, bool *vain)
+			  unsigned long end)
 {
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, ctx->mm, start);
 
 	lockdep_assert_held(&ctx->ops);
-	if (ALIGN(start, SLOT_SIZE) + SLOT_SIZE > end ||
-	    !hpmmap_mmap_write_lock_soon(ctx->mm, vain))
+	if (ALIGN(start, SLOT_SIZE) + SLOT_SIZE > end)
 		return;
+	mmap_read_lock(ctx->mm);
 	mutex_lock(&ctx->lock);
 	for_each_vma_range(vmi, vma, end) {
 		unsigned long lo = ALIGN(max(start, vma->vm_start), SLOT_SIZE);
@@ -221,14 +224,14 @@ void hpmmap_store_refresh(struct hpmmap_ctx *ctx, unsigned long start,
 			break;
 	}
 	mutex_unlock(&ctx->lock);
-	mmap_write_unlock(ctx->mm);
+	mmap_read_unlock(ctx->mm);
 }
 
-static void drop_linux_range(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
-			     unsigned long start, unsigned long end)
+static void drop_linux_range(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end)
 {
 	struct hpmmap_block *block;
 	unsigned long slot;
+	bool mapped = true;
 
 	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
 			  slot_of(end - 1)) {
@@ -236,10 +239,10 @@ static void drop_linux_range(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 
 		if (block->folio || block->draft)
 			continue;
+		if (mapped)
+			hpmmap_range_zap(ctx, max(start, slot << SLOT_SHIFT), end);
+		mapped = false;
 		slot_clip(slot, start, end, &first, &nr);
-		hpmmap_window_zap(ctx, slot << SLOT_SHIFT, (slot + 1) << SLOT_SHIFT);
-		compat_zap(vma, max(start, slot << SLOT_SHIFT),
-			   (unsigned long)nr << PAGE_SHIFT);
 		hpmmap_block_set_stale(block, first, nr);
 		hpmmap_block_drop_linux(&ctx->owner, block, first, nr);
 		if (!has_linux(block, first, nr))
@@ -255,22 +258,21 @@ static void drop_linux_range(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
  * @ctx: the context, ctx->ops held since hpmmap_discard_begin()
  * @start: first address of a range that is about to be discarded
  * @end: its end
- * @vain: as hpmmap_mmap_write_lock_soon()
  *
  * Who discards gives memory back, where it is Linux's as well. What is locked
  * stays.
  */
 void hpmmap_store_drop_linux(struct hpmmap_ctx *ctx, unsigned long start,
-			     unsigned long end, bool *vain)
+			     unsigned long end)
 {
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, ctx->mm, start);
 
 	lockdep_assert_held(&ctx->ops);
-	if ((!atomic_long_read(&ctx->owner.nr_linux_pages) &&
-	     !atomic_long_read(&ctx->owner.nr_few_pages)) ||
-	    !hpmmap_mmap_write_lock_soon(ctx->mm, vain))
+	if (!atomic_long_read(&ctx->owner.nr_linux_pages) &&
+	    !atomic_long_read(&ctx->owner.nr_few_pages))
 		return;
+	mmap_read_lock(ctx->mm);
 	mutex_lock(&ctx->lock);
 	for_each_vma_range(vmi, vma, end) {
 		/* hpmmap_store_discard() answers for these. */
@@ -278,11 +280,11 @@ void hpmmap_store_drop_linux(struct hpmmap_ctx *ctx, unsigned long start,
 		    (vma->vm_flags & VM_LOCKED || compat_vma_is_sealed(vma)))
 			break;
 		if (hpmmap_vma_is_ours(vma))
-			drop_linux_range(ctx, vma, max(start, vma->vm_start),
+			drop_linux_range(ctx, max(start, vma->vm_start),
 					 min(end, vma->vm_end));
 	}
 	mutex_unlock(&ctx->lock);
-	mmap_write_unlock(ctx->mm);
+	mmap_read_unlock(ctx->mm);
 }
 
 static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,

@@ -11,9 +11,9 @@ int hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long end, bool lazy, bool frozen);
 void hpmmap_discard_begin(struct hpmmap_ctx *ctx);
 void hpmmap_store_refresh(struct hpmmap_ctx *ctx, unsigned long start,
-			  unsigned long end, bool *vain);
+			  unsigned long end);
 void hpmmap_store_drop_linux(struct hpmmap_ctx *ctx, unsigned long start,
-			     unsigned long end, bool *vain);
+			     unsigned long end);
 int hpmmap_store_discard(struct hpmmap_ctx *ctx, unsigned long start,
 			 unsigned long end, bool accessible);
 

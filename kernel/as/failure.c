@@ -183,8 +183,8 @@ static void use_remap(const struct use *use, struct hpmmap_block *block)
 	mine = hpmmap_store_load(use->ctx, use->slot) == block &&
 	       !block->draft && !hpmmap_block_is_shared(block);
 	mutex_unlock(&use->ctx->lock);
-	if (mine && hpmmap_vma_remap_slot(use->ctx, use->slot, false))
-		compat_flush_tlb_mm(use->ctx->mm);
+	if (mine)
+		hpmmap_vma_slot_owned(use->ctx, use->slot);
 }
 
 /*

@@ -107,14 +107,14 @@ void hpmmap_store_zap_shared(struct hpmmap_ctx *ctx, unsigned long start,
 	} while (xa_find_after(&ctx->store, &slot, last, SLOT_SHARED));
 }
 
-/* Nothing of a range stays mapped by page tables of ours. */
+/* Nothing of a range stays mapped by page tables of ours; nor comes back while ctx->lock is held. */
 void hpmmap_range_zap(struct hpmmap_ctx *ctx, unsigned long start,
 		     unsigned long end)
 {
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, ctx->mm, start);
 
-	mmap_assert_write_locked(ctx->mm);
+	lockdep_assert_held(&ctx->mm->mmap_lock);
 	hpmmap_window_zap(ctx, start, end);
 	for_each_vma_range(vmi, vma, end) {
 		unsigned long lo = max(start, vma->vm_start);

@@ -204,8 +204,8 @@ static long madvise_discard(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 		return ret;
 	hpmmap_discard_begin(ctx);
 	/* Memory that is not given back now is zeroed. */
-	hpmmap_store_refresh(ctx, start, end, &c.vain);
-	hpmmap_store_drop_linux(ctx, start, end, &c.vain);
+	hpmmap_store_refresh(ctx, start, end);
+	hpmmap_store_drop_linux(ctx, start, end);
 	ret = discard_ours(ctx, start, end, regs->dx == MADV_DONTNEED_LOCKED);
 	hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
 	hpmmap_ops_unlock(ctx);

@@ -819,7 +819,7 @@ OPS = {
             *TAKE_BACK,
         ]
     ),
-    "discard": Op([Step(refresh, "ops write lock")]),
+    "discard": Op([Step(refresh, "ops read lock")]),
     "window": Op([Step(view, "read lock", "read"), Step(map_found, "lock")], WAYS),
     "grow unhooked": Op([Step(grow, "write")]),
     "munmap unhooked": Op([Step(linux_detaches, "write", "read"), Step(linux_zaps)]),
