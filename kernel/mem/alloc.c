@@ -49,25 +49,21 @@ void hpmmap_pool_reclaim_all(void)
 
 atomic_long_t hpmmap_pool_quarantined;
 
-static bool has_no_user(const struct hpmmap_block *block)
-{
-	return folio_ref_count(block->folio) == 1 && !atomic_read(&block->users);
-}
-
-/* Of a block that has a user: does that last? Then it is bad from now on. */
+/* Of a block that has a user: does that last? Then it is bad from now on. Not under the lock. */
 static noinline bool quarantine(struct pool_node *pn, struct hpmmap_block *block)
 {
 	unsigned long until = jiffies + REF_TICKS;
 
-	lockdep_assert_held(&pn->lock);
 	while (!atomic_read(&block->users) && time_before(jiffies, until)) {
 		if (has_no_user(block))
 			return false;
 		cpu_relax();
 	}
+	spin_lock(&pn->lock);
 	if (!block->bad)
 		pn->nr_doomed++;
 	block->bad = true;
+	spin_unlock(&pn->lock);
 	if (!atomic_long_fetch_inc(&hpmmap_pool_quarantined))
 		__module_get(THIS_MODULE);
 	pr_err_once("a free block at %#llx is in use: references %d, stores %d. It is not handed out again; please report this\n",
@@ -87,18 +83,18 @@ static inline bool is_nobodys(struct pool_node *pn, struct hpmmap_block *block)
 	return likely(has_no_user(block)) || !quarantine(pn, block);
 }
 
-/* Returns how many of the run there are. */
+/* Blocks of a run that has left the allocator, so that no lock is needed; how many there are. */
 static unsigned long take_run(struct pool_node *pn, struct hpmmap_account *account,
-			      unsigned long unit, unsigned long nr,
+			      struct hpmmap_block *blocks, unsigned long nr,
 			      struct list_head *out)
 {
-	struct hpmmap_block *blocks = block_of(pn, unit);
 	unsigned long i, got = 0;
 
-	lockdep_assert_held(&pn->lock);
 	for (i = 0; i < nr; i++) {
 		if (unlikely(!is_nobodys(pn, &blocks[i]))) {
+			spin_lock(&pn->lock);
 			block_retire(pn, &blocks[i]);
+			spin_unlock(&pn->lock);
 			continue;
 		}
 		got++;
@@ -173,6 +169,9 @@ static unsigned long run_alloc(struct pool_node *pn,
 	return 1UL << order;
 }
 
+/* Runs that leave the allocator before their blocks are looked at. */
+#define RUNS 16
+
 /*
  * Up to @nr blocks of one node in as few runs as possible; returns how many.
  */
@@ -180,24 +179,30 @@ static unsigned long node_alloc(int nid, struct hpmmap_request *req,
 				unsigned long nr, struct list_head *out)
 {
 	struct pool_node *pn = pool_node_find(nid);
-	unsigned long got = 0;
-	unsigned long unit;
+	struct { struct hpmmap_block *blocks; unsigned long nr; } runs[RUNS];
+	unsigned int n, i;
+	unsigned long got = 0, taken, unit;
 
 	if (!pn)
 		return 0;
-	spin_lock(&pn->lock);
-	while (got < nr) {
-		unsigned long n = run_alloc(pn, req, nr - got, &unit);
-
-		if (!n)
-			break;
-		got += take_run(pn, req->account, unit, n, out);
-		if (n == 1UL << LARGE_ORDER)
-			req->nr_large++;
-		cond_resched_lock(&pn->lock);
-	}
-	zeroer_hurry(pn);
-	spin_unlock(&pn->lock);
+	do {
+		spin_lock(&pn->lock);
+		for (n = 0, taken = got; n < RUNS && taken < nr; n++) {
+			runs[n].nr = run_alloc(pn, req, nr - taken, &unit);
+			if (!runs[n].nr)
+				break;
+			runs[n].blocks = block_of(pn, unit);
+			taken += runs[n].nr;
+		}
+		zeroer_hurry(pn);
+		spin_unlock(&pn->lock);
+		for (i = 0; i < n; i++) {
+			got += take_run(pn, req->account, runs[i].blocks, runs[i].nr, out);
+			if (runs[i].nr == 1UL << LARGE_ORDER)
+				req->nr_large++;
+			cond_resched();
+		}
+	} while (n && got < nr);
 	hpmmap_pool_count_mapped(nid, got);
 	return got;
 }
@@ -493,7 +498,7 @@ struct hpmmap_block *hpmmap_pool_alloc_clean(struct hpmmap_account *account,
 {
 	struct hpmmap_request req = { .account = account };
 	struct pool_node *pn = pool_node_find(nid);
-	struct hpmmap_block *block;
+	struct hpmmap_block *block = NULL;
 	unsigned long unit;
 	LIST_HEAD(one);
 
@@ -501,10 +506,9 @@ struct hpmmap_block *hpmmap_pool_alloc_clean(struct hpmmap_account *account,
 	if (pn->clean.nr_free &&
 	    !soils_too_much(pn, *owed_of(pn, account), account) &&
 	    run_alloc(pn, &req, 1, &unit))
-		take_run(pn, account, unit, 1, &one);
+		block = block_of(pn, unit);
 	spin_unlock(&pn->lock);
-	block = list_first_entry_or_null(&one, struct hpmmap_block, link);
-	if (!block)
+	if (!block || !take_run(pn, account, block, 1, &one))
 		return NULL;
 	list_del_init(&block->link);
 	hpmmap_pool_count_mapped(nid, 1);
@@ -564,62 +568,72 @@ enum hpmmap_block_state hpmmap_pool_state(struct hpmmap_block *block)
 	return READ_ONCE(block->state);
 }
 
-/* Those of a run that will be bad; true if there were some. */
-static bool run_free_slowly(struct pool_node *pn, struct hpmmap_block *first,
-			    unsigned long nr)
+/* Blocks that follow each other, all of them clean or none. */
+static void run_free(struct pool_node *pn, struct hpmmap_block *first, unsigned long nr,
+		     unsigned int *owed)
 {
-	unsigned long i;
-
 	lockdep_assert_held(&pn->lock);
-	for (i = 0; i < nr && !first[i].bad; i++)
-		;
-	if (i == nr)
-		return false;
-	for (i = 0; i < nr; i++) {
-		if (first[i].bad) {
-			block_retire(pn, &first[i]);
-			continue;
-		}
-		hpmmap_buddy_free(&pn->buddy, unit_of(&first[i]), 0);
-		if (first[i].zeroed)
-			hpmmap_buddy_free(&pn->clean, unit_of(&first[i]), 0);
-	}
-	return true;
-}
-
-/* Blocks that follow each other, all of one account, and all clean or not. */
-static void run_free(struct hpmmap_block *first, unsigned long nr)
-{
-	struct pool_node *pn = pool_node_find(first->nid);
-	struct hpmmap_account *account = first->account;
-	unsigned int *owed = owed_of(pn, account);
-	unsigned long i;
-
-	hpmmap_account_uncharge(account, nr);
-	hpmmap_pool_count_mapped(first->nid, -(long)nr);
-	spin_lock(&pn->lock);
-	for (i = 0; i < nr; i++) {
-		if (first[i].state == HPMMAP_BLOCK_PINNED) {
-			pn->nr_pinned--;
-			--*pinned_of(pn, unit_of(&first[i]));
-		}
-		first[i].account = NULL;
-		block_set_state(&first[i], HPMMAP_BLOCK_FREE);
-		is_nobodys(pn, &first[i]);
-	}
-	if (unlikely(pn->nr_doomed) && run_free_slowly(pn, first, nr)) {
-		spin_unlock(&pn->lock);
+	if (!nr)
 		return;
-	}
 	hpmmap_buddy_free_range(&pn->buddy, unit_of(first), nr);
 	if (first->zeroed) {
 		hpmmap_buddy_free_range(&pn->clean, unit_of(first), nr);
-	} else {
-		list_move(&chunk_of(pn, unit_of(first))->link, &pn->chunks);
-		*owed += nr;
-		pn->nr_owed += nr;
-		zeroer_hurry(pn);
+		return;
 	}
+	list_move(&chunk_of(pn, unit_of(first))->link, &pn->chunks);
+	*owed += nr;
+	pn->nr_owed += nr;
+}
+
+static void set_unpinned(struct pool_node *pn, struct hpmmap_block *block)
+{
+	spin_lock(&pn->lock);
+	pn->nr_pinned--;
+	--*pinned_of(pn, unit_of(block));
+	spin_unlock(&pn->lock);
+}
+
+/* Blocks of one account and one node. They are looked at before the lock is taken. */
+static void some_free(struct list_head *some, unsigned long nr)
+{
+	struct hpmmap_block *block, *tmp, *first;
+	struct hpmmap_account *account;
+	struct pool_node *pn;
+	unsigned int *owed;
+	unsigned long n = 0;
+
+	first = list_first_entry(some, struct hpmmap_block, link);
+	pn = pool_node_find(first->nid);
+	account = first->account;
+	owed = owed_of(pn, account);
+	list_for_each_entry(block, some, link) {
+		if (unlikely(block->state == HPMMAP_BLOCK_PINNED))
+			set_unpinned(pn, block);
+		block->account = NULL;
+		block_set_state(block, HPMMAP_BLOCK_FREE);
+		is_nobodys(pn, block);
+	}
+	hpmmap_account_uncharge(account, nr);
+	hpmmap_pool_count_mapped(first->nid, -(long)nr);
+	spin_lock(&pn->lock);
+	list_for_each_entry_safe(block, tmp, some, link) {
+		list_del_init(&block->link);
+		if (unlikely(block->bad)) {
+			block_retire(pn, block);
+			continue;
+		}
+		/* They are elements of one array within a chunk. */
+		if (n && block == first + n && unit_of(block) == unit_of(first) + n &&
+		    block->zeroed == first->zeroed) {
+			n++;
+			continue;
+		}
+		run_free(pn, first, n, owed);
+		first = block;
+		n = 1;
+	}
+	run_free(pn, first, n, owed);
+	zeroer_hurry(pn);
 	spin_unlock(&pn->lock);
 }
 
@@ -647,28 +661,24 @@ void hpmmap_pool_set_pinned(struct hpmmap_block *block)
  */
 void hpmmap_pool_free(struct list_head *list)
 {
-	struct hpmmap_block *block, *tmp, *first = NULL;
-	unsigned int looked = 0;
-	unsigned long nr = 0;
+	struct hpmmap_block *block, *first, *last;
+	unsigned long nr;
+	LIST_HEAD(some);
 
-	list_for_each_entry_safe(block, tmp, list, link) {
-		list_del_init(&block->link);
-		/* They are elements of one array within a chunk. */
-		if (first && block == first + nr &&
-		    unit_of(block) == unit_of(first) + nr &&
-		    block->account == first->account &&
-		    block->zeroed == first->zeroed) {
+	while (!list_empty(list)) {
+		first = list_first_entry(list, struct hpmmap_block, link);
+		nr = 0;
+		list_for_each_entry(block, list, link) {
+			if (nr == WITHOUT_PAUSE || block->nid != first->nid ||
+			    block->account != first->account)
+				break;
+			last = block;
 			nr++;
-			continue;
 		}
-		if (first)
-			run_free(first, nr);
-		hpmmap_every(&looked, WITHOUT_PAUSE);
-		first = block;
-		nr = 1;
+		list_cut_position(&some, list, &last->link);
+		some_free(&some, nr);
+		cond_resched();
 	}
-	if (first)
-		run_free(first, nr);
 }
 
 /* Blocks that were allocated and never shown to anybody. May sleep. */

@@ -5,6 +5,7 @@
 
 #include <linux/atomic.h>
 #include <linux/bitmap.h>
+#include <linux/cache.h>
 #include <linux/llist.h>
 #include <linux/mm.h>
 #include <linux/string.h>
@@ -84,6 +85,9 @@ enum hpmmap_block_state {
 
 /**
  * struct hpmmap_block - the memory behind one 2 MB slot of an address space
+ *
+ * Four cache lines; a call that hands a block out or takes it back needs the first two.
+ *
  * @link: list of whoever owns it (unused while in a store)
  * @grave: list of those of Linux's memory that have none any more
  * @folio: the order-9 folio of a pool block; NULL for Linux's memory.
@@ -124,26 +128,26 @@ struct hpmmap_block {
 		struct llist_node grave;
 	};
 	struct folio *folio;
-	struct page **pages;
 	struct hpmmap_account *account;
-	union {
-		struct hpmmap_holder *holder;
-		atomic64_t sharers;
-	};
 	unsigned long slot;
-	int nid;
-	bool zeroed;
-	int spare;
-	bool few;
-	bool bad;
 	atomic_t users;
 	enum hpmmap_block_state state;
-	DECLARE_BITMAP(stale, SLOT_PAGES);
+	int nid;
+	int spare;
+	bool zeroed;
+	bool few;
+	bool bad;
+	DECLARE_BITMAP(stale, SLOT_PAGES) ____cacheline_aligned;
 	union {
 		DECLARE_BITMAP(reuse, SLOT_PAGES);
 		DECLARE_BITMAP(has, SLOT_PAGES);
 	};
 	u64 reuse_id;
+	struct page **pages;
+	union {
+		struct hpmmap_holder *holder;
+		atomic64_t sharers;
+	};
 	struct hpmmap_draft *draft;
 	struct hpmmap_gone {
 		u64 discard;
@@ -151,7 +155,7 @@ struct hpmmap_block {
 		unsigned int nr;
 	} gone;
 	unsigned long *lost;
-};
+} ____cacheline_aligned;
 
 /*
  * Is there a page in it that nobody may touch? The core maps no such folio by

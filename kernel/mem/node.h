@@ -28,7 +28,7 @@
  * @nr_sections: sections of it that are in the pool
  * @pinned: blocks of each section that are pinned
  * @out: those that are free, and out of the allocator
- * @blocks: its blocks; those of sections not in the pool are zero
+ * @blocks: its blocks, on the node of their memory; those of sections not in the pool are zero
  */
 struct pool_chunk {
 	struct hpmmap_buddy_chunk buddy;
@@ -37,7 +37,7 @@ struct pool_chunk {
 	unsigned int nr_sections;
 	unsigned int pinned[CHUNK_SECTIONS];
 	unsigned int out[CHUNK_SECTIONS];
-	struct hpmmap_block blocks[HPMMAP_BUDDY_CHUNK_UNITS];
+	struct hpmmap_block *blocks;
 };
 
 /**
@@ -86,6 +86,12 @@ static inline void block_set_state(struct hpmmap_block *block,
 			    enum hpmmap_block_state state)
 {
 	WRITE_ONCE(block->state, state);
+}
+
+/* Does only the module refer to it, in no page table and no store? */
+static inline bool has_no_user(const struct hpmmap_block *block)
+{
+	return folio_ref_count(block->folio) == 1 && !atomic_read(&block->users);
 }
 
 /* A block that nobody has any more, and nobody will. */

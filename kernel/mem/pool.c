@@ -49,16 +49,22 @@ struct hpmmap_block *hpmmap_pool_block(int nid, unsigned long pfn)
 }
 
 /* The chunk of a section, made if there is none. */
-static struct pool_chunk *chunk_get(struct pool_node *pn, unsigned long unit)
+static struct pool_chunk *chunk_get(struct pool_node *pn, int nid, unsigned long unit)
 {
 	struct pool_chunk *chunk = chunk_of(pn, unit);
 
 	lockdep_assert_held(&hpmmap_pool_mutex);
 	if (chunk)
 		return chunk;
-	chunk = kvzalloc(sizeof(*chunk), GFP_KERNEL);
+	chunk = kzalloc_node(sizeof(*chunk), GFP_KERNEL, nid);
 	if (!chunk)
 		return NULL;
+	chunk->blocks = kvzalloc_node(HPMMAP_BUDDY_CHUNK_UNITS * sizeof(*chunk->blocks),
+				      GFP_KERNEL, nid);
+	if (!chunk->blocks) {
+		kfree(chunk);
+		return NULL;
+	}
 	spin_lock(&pn->lock);
 	hpmmap_buddy_chunk_insert(&pn->buddy, &chunk->buddy,
 				  unit / HPMMAP_BUDDY_CHUNK_UNITS);
@@ -79,7 +85,8 @@ static void chunk_put(struct pool_node *pn, struct pool_chunk *chunk)
 	hpmmap_buddy_chunk_remove(&pn->clean, &chunk->clean);
 	list_del(&chunk->link);
 	spin_unlock(&pn->lock);
-	kvfree(chunk);
+	kvfree(chunk->blocks);
+	kfree(chunk);
 }
 
 /**
@@ -103,7 +110,7 @@ int hpmmap_pool_prepare(int nid, unsigned long unit)
 	ret = zeroer_start(pn, nid);
 	if (ret)
 		return ret;
-	chunk = chunk_get(pn, unit);
+	chunk = chunk_get(pn, nid, unit);
 	if (!chunk) {
 		zeroer_stop(pn);
 		return -ENOMEM;
