@@ -18,7 +18,8 @@
  *				device_hotplug_lock, then mem_hotplug_lock, are
  *				outside of it
  *	reuse_lock, reuse.lock	spinlocks, memory kept for reuse (as/reuse.c)
- *	node->lock		spinlock, free blocks of a node (mem/node.h)
+ *	node->lock		spinlock, free blocks of a node (mem/node.h); then that of
+ *				a laundry (mem/zero.c)
  *	spinlocks that nest in nothing else: the hash of contexts, the list
  *				of pinned blocks, the tables of accounts, the
  *				counters of a job, then those of a context
@@ -77,6 +78,9 @@
 #define SLOT_PAGES	(1U << SLOT_ORDER)
 #define LARGE_ORDER	9	/* 1 GB, in blocks */
 #define NO_SLOT		ULONG_MAX
+
+/* For work that is not to run on a CPU only because its task asked for it. */
+extern struct workqueue_struct *hpmmap_wq;
 
 static_assert(SLOT_SIZE == HPMMAP_BLOCK_BYTES);
 static_assert(SLOT_SIZE == PMD_SIZE);

@@ -27,7 +27,6 @@ static u64 last_id;
 static DEFINE_SPINLOCK(contexts_lock);
 
 /* For work that may take long, or waits for readers. */
-struct workqueue_struct *hpmmap_wq;
 
 /* From here on it is found, or not any more. */
 void hpmmap_ctx_hash(struct hpmmap_ctx *ctx)

@@ -230,7 +230,6 @@ struct hpmmap_ctx *hpmmap_ctx_next(struct hpmmap_ctx *ctx);
 #define hpmmap_for_each_ctx(_ctx) \
 	for (_ctx = hpmmap_ctx_from(0); _ctx; _ctx = hpmmap_ctx_next(_ctx))
 
-extern struct workqueue_struct *hpmmap_wq;
 int hpmmap_ctx_init(void);
 long hpmmap_ops_lock(struct hpmmap_ctx *ctx);
 void hpmmap_ops_unlock(struct hpmmap_ctx *ctx);

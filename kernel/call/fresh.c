@@ -44,20 +44,11 @@ bool hpmmap_is_reservation(unsigned long prot, unsigned long flags)
 int hpmmap_blocks_clear(struct hpmmap_ctx *ctx, unsigned long start,
 			 unsigned long end, struct list_head *blocks)
 {
-	struct hpmmap_block *block;
-
 	/* Those will be cleared by who touches them. */
 	if (ctx->job->first_touch)
 		return 0;
-	list_for_each_entry(block, blocks, link) {
-		if (fatal_signal_pending(current))
-			return -EINTR;
-		if (block->slot >= slot_of(start + SLOT_SIZE - 1) &&
-		    block->slot < slot_of(end) &&
-		    bitmap_full(block->stale, SLOT_PAGES))
-			hpmmap_block_clear(&ctx->owner, block);
-	}
-	return 0;
+	return hpmmap_pool_clear(&ctx->owner, blocks, slot_of(start + SLOT_SIZE - 1),
+				 slot_of(end));
 }
 
 /* Will a new mapping find a block in a slot, and keep it? */

@@ -207,11 +207,7 @@ static void mmap_ahead(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	if (place->in_turn || flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) ||
 	    hpmmap_reserve(ctx, place, NO_SLOT, nr, &clean))
 		return;
-	list_for_each_entry(block, &clean, link) {
-		if (fatal_signal_pending(current))
-			break;
-		hpmmap_block_clear(&ctx->owner, block);
-	}
+	hpmmap_pool_clear(&ctx->owner, &clean, NO_SLOT, NO_SLOT);
 	/* What is not cleared nobody takes: the call ends. */
 	list_splice_tail(&clean, ahead);
 }

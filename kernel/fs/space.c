@@ -260,20 +260,6 @@ static int reserve(unsigned long index, unsigned long nr, struct list_head *out)
 	return ret;
 }
 
-/* All of them zero; -EINTR for who is being killed. */
-static int zero_blocks(struct hpmmap_fs *fs, struct list_head *blocks)
-{
-	struct hpmmap_block *block;
-
-	list_for_each_entry(block, blocks, link) {
-		if (fatal_signal_pending(current))
-			return -EINTR;
-		hpmmap_block_fill(&fs->owner, block, 0, SLOT_PAGES);
-		cond_resched();
-	}
-	return 0;
-}
-
 /* A block is the file's no more. Its folio is locked, and is not any more afterwards. */
 static void give_up(struct inode *inode, struct hpmmap_block *block,
 		    struct list_head *freed, unsigned long *nr)
@@ -425,7 +411,7 @@ int hpmmap_fs_grow(struct inode *inode, unsigned long nr)
 		fs_uncharge(fs, nr);
 		return fatal_signal_pending(current) ? -EINTR : -ENOSPC;
 	}
-	ret = zero_blocks(fs, &blocks);
+	ret = hpmmap_pool_clear(&fs->owner, &blocks, NO_SLOT, NO_SLOT);
 	if (!ret)
 		return insert(inode, &blocks);
 	hpmmap_pool_free_unused(&blocks);

@@ -223,7 +223,7 @@ static unsigned long alloc_near(struct hpmmap_request *req, int nid,
 	return got;
 }
 
-/* Free blocks with those that are being zeroed, which an allocation waits for. */
+/* Free blocks with those that are being zeroed, which an allocation takes back. */
 static unsigned long count_to_come(const nodemask_t *nodes)
 {
 	unsigned long nr_out = hpmmap_pool_count_out(nodes);
@@ -366,24 +366,20 @@ static bool reclaim(const struct hpmmap_request *req)
 	return reclaimer->reclaim(&req->place->nodes, NULL, req->nr - free);
 }
 
-/* Only what is being zeroed at this moment was missing: waits for it. */
-static bool alloc_after_zeroing(struct hpmmap_request *req,
-				struct list_head *out)
+/* Only what is being zeroed at this moment was missing: it is zeroed here. */
+static bool alloc_being_zeroed(struct hpmmap_request *req, struct list_head *out)
 {
-	unsigned long nr_out = hpmmap_pool_count_out(&req->place->nodes);
+	nodemask_t nodes = req->place->nodes;
 	u64 since = get_cycles();
 	bool done;
 
-	if (count_to_come(&req->place->nodes) < req->nr ||
+	if (count_to_come(&nodes) < req->nr ||
 	    hpmmap_account_full(req->account, req->nr))
 		return false;
-	done = !hpmmap_pool_launder_stop();
-	if (nr_out)
-		req->waited_zeroing = get_cycles() - since;
-	if (!done)
-		return false;
+	hpmmap_pool_launder_stop(&nodes);
+	req->waited_zeroing = get_cycles() - since;
 	done = try_alloc(req, out);
-	hpmmap_pool_launder_go();
+	hpmmap_pool_launder_go(&nodes);
 	return done;
 }
 
@@ -423,7 +419,7 @@ int hpmmap_pool_alloc(struct hpmmap_request *req, struct list_head *out)
 	if (i)
 		req->waited_reclaim = get_cycles() - since;
 	if (!done)
-		done = alloc_after_zeroing(req, &got);
+		done = alloc_being_zeroed(req, &got);
 	if (!done) {
 		req->refused_by = hpmmap_account_full(req->account, req->nr);
 		return -ENOMEM;

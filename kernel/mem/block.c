@@ -231,28 +231,45 @@ static bool has_avx(void)
 }
 
 /**
- * hpmmap_block_zero() - write zeros to all of a pool block that is good
+ * hpmmap_block_zero_unless() - write zeros to all of a pool block that is good
  * @block: nobody else can see it; its stale bits are the caller's business
+ * @lock: NULL, or what is held while a piece is zeroed, for some 10 us
+ * @stop: protected by @lock: end before the next piece
+ *
+ * Return: whether all of it is zero.
  */
-void hpmmap_block_zero(struct hpmmap_block *block)
+noinline bool hpmmap_block_zero_unless(struct hpmmap_block *block, spinlock_t *lock,
+				       const bool *stop)
 {
 	void (*clear)(void *addr, size_t len) = has_avx() ? clear_streaming_avx :
 							    clear_streaming;
+	bool hurt = unlikely(hpmmap_block_is_hurt(block)), done = false;
 	void *addr = folio_address(block->folio);
 	int cookie = hpmmap_poison_touch();
-	size_t done;
-
 	/* In pieces: the FPU cannot be preempted. */
-	if (likely(!hpmmap_block_is_hurt(block)))
-		for (done = 0; done < SLOT_SIZE; done += CLEAR_PIECE)
-			clear(addr + done, CLEAR_PIECE);
-	else
-		for (done = 0; done < SLOT_SIZE; done += PAGE_SIZE)
-			if (!PageHWPoison(folio_page(block->folio,
-						     done >> PAGE_SHIFT)))
-				clear_page(addr + done);
+	size_t piece = hurt ? PAGE_SIZE : CLEAR_PIECE, at;
+
+	for (at = 0; at < SLOT_SIZE && !done; at += piece) {
+		if (lock) {
+			spin_lock(lock);
+			done = *stop;
+		}
+		if (!hurt && !done)
+			clear(addr + at, piece);
+		else if (!done && !PageHWPoison(folio_page(block->folio, at >> PAGE_SHIFT)))
+			clear_page(addr + at);
+		if (lock)
+			spin_unlock(lock);
+	}
 	hpmmap_poison_untouch(cookie);
 	cond_resched();
+	return !done;
+}
+
+/* The same for a caller that nobody stops. */
+void hpmmap_block_zero(struct hpmmap_block *block)
+{
+	hpmmap_block_zero_unless(block, NULL, NULL);
 }
 
 /**

@@ -8,6 +8,7 @@
 #include <linux/cache.h>
 #include <linux/llist.h>
 #include <linux/mm.h>
+#include <linux/spinlock_types.h>
 #include <linux/string.h>
 
 #include "hpmmap.h"
@@ -235,6 +236,7 @@ int hpmmap_block_write(struct hpmmap_block *block, unsigned int i,
 		       const void *from);
 int hpmmap_block_fill(struct hpmmap_owner *owner, struct hpmmap_block *block,
 		      unsigned int first, unsigned int nr);
+bool hpmmap_block_zero_unless(struct hpmmap_block *block, spinlock_t *lock, const bool *stop);
 void hpmmap_block_zero(struct hpmmap_block *block);
 bool hpmmap_block_clean(struct hpmmap_block *block);
 void hpmmap_block_clear(struct hpmmap_owner *owner, struct hpmmap_block *block);

@@ -27,7 +27,6 @@
  * @link: in the list of the node
  * @nr_sections: sections of it that are in the pool
  * @pinned: blocks of each section that are pinned
- * @out: those that are free, and out of the allocator
  * @blocks: its blocks, on the node of their memory; those of sections not in the pool are zero
  */
 struct pool_chunk {
@@ -36,7 +35,6 @@ struct pool_chunk {
 	struct list_head link;
 	unsigned int nr_sections;
 	unsigned int pinned[CHUNK_SECTIONS];
-	unsigned int out[CHUNK_SECTIONS];
 	struct hpmmap_block *blocks;
 };
 
@@ -51,6 +49,8 @@ struct pool_chunk {
  * @chunks: all of them, those first that have free blocks which are not clean
  * @nr_pinned: blocks that are pinned
  * @nr_out: free blocks that are out of the allocator, being zeroed
+ * @laundries: what they belong to, by the task that zeroes them
+ * @stops: while this is not 0, no free block leaves the allocator to be zeroed
  * @nr_soiled: free blocks that are not clean and that @zeroer should zero
  * @hurry: since when clean blocks have been short, in jiffies; 0: they are not. After a second
  *	@zeroer adds to @nr_soiled what live processes gave up
@@ -71,6 +71,8 @@ struct pool_node {
 	struct list_head chunks;
 	unsigned long nr_pinned;
 	unsigned long nr_out;
+	struct list_head laundries;
+	unsigned int stops;
 	unsigned long nr_soiled;
 	unsigned long hurry;
 	unsigned int owed[1 << OWED_BITS];
@@ -130,14 +132,6 @@ static inline unsigned int *pinned_of(struct pool_node *pn, unsigned long unit)
 	struct pool_chunk *chunk = chunk_of(pn, unit);
 
 	return &chunk->pinned[unit % HPMMAP_BUDDY_CHUNK_UNITS / SECTION_BLOCKS];
-}
-
-/* Its free blocks that are being zeroed. */
-static inline unsigned int *out_of(struct pool_node *pn, unsigned long unit)
-{
-	struct pool_chunk *chunk = chunk_of(pn, unit);
-
-	return &chunk->out[unit % HPMMAP_BUDDY_CHUNK_UNITS / SECTION_BLOCKS];
 }
 
 static inline struct pool_node *pool_node_find(int nid)

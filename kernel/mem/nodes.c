@@ -11,6 +11,8 @@
 
 /* A node's pool exists from its first section until the module goes. */
 struct pool_node *pool_nodes[MAX_NUMNODES];
+/* Made by hpmmap_ctx_init(). */
+struct workqueue_struct *hpmmap_wq;
 
 /**
  * hpmmap_pool_nearest() - the nearest node that has a pool

@@ -47,7 +47,7 @@ void hpmmap_pinned_add(struct hpmmap_block *block, struct hpmmap_holder *holder)
 	list_add_tail(&block->link, &pinned);
 	nr_pinned++;
 	spin_unlock(&pinned_lock);
-	schedule_delayed_work(&pinned_work, msecs_to_jiffies(PIN_POLL_MS));
+	queue_delayed_work(hpmmap_wq, &pinned_work, msecs_to_jiffies(PIN_POLL_MS));
 }
 
 /*
@@ -143,7 +143,7 @@ static void pinned_work_fn(struct work_struct *work)
 		return;
 	ms = READ_ONCE(pinned_ms);
 	WRITE_ONCE(pinned_ms, min(2 * ms, (unsigned int)PIN_POLL_LAST_MS));
-	schedule_delayed_work(&pinned_work, msecs_to_jiffies(ms));
+	queue_delayed_work(hpmmap_wq, &pinned_work, msecs_to_jiffies(ms));
 }
 
 /* Pinned blocks keep the module loaded, so there are none left here. */

@@ -32,6 +32,7 @@ static struct pool_node *pool_node_get(int nid)
 	hpmmap_buddy_init(&pn->buddy);
 	hpmmap_buddy_init(&pn->clean);
 	INIT_LIST_HEAD(&pn->chunks);
+	INIT_LIST_HEAD(&pn->laundries);
 	init_waitqueue_head(&pn->work);
 	if (hpmmap_node_show(&pn->kobj, nid)) {
 		kobject_put(&pn->kobj);
@@ -228,6 +229,8 @@ static unsigned long section_bad(struct pool_node *pn, unsigned long unit)
  * @nid: its node
  * @unit: its first block
  * @use: bytes are added here
+ *
+ * Between hpmmap_pool_launder_stop() and hpmmap_pool_launder_go().
  */
 void hpmmap_pool_use(int nid, unsigned long unit, struct pool_use *use)
 {
@@ -235,8 +238,7 @@ void hpmmap_pool_use(int nid, unsigned long unit, struct pool_use *use)
 	unsigned long free, pinned, bad;
 
 	spin_lock(&pn->lock);
-	free = hpmmap_buddy_count_free(&pn->buddy, unit, SECTION_BLOCKS) +
-	       *out_of(pn, unit);
+	free = hpmmap_buddy_count_free(&pn->buddy, unit, SECTION_BLOCKS);
 	pinned = *pinned_of(pn, unit);
 	bad = section_bad(pn, unit);
 	spin_unlock(&pn->lock);

@@ -84,10 +84,12 @@ void hpmmap_pool_free_unused(struct list_head *list);
 void hpmmap_pool_retire(struct hpmmap_block *block);
 void hpmmap_pool_unretire(struct hpmmap_block *block);
 enum hpmmap_block_state hpmmap_pool_state(struct hpmmap_block *block);
+int hpmmap_pool_clear(struct hpmmap_owner *owner, struct list_head *list,
+		      unsigned long first, unsigned long end);
 void hpmmap_pool_launder(int nid, unsigned long nr);
 void hpmmap_pool_soiled(int nid, unsigned long nr);
-int hpmmap_pool_launder_stop(void);
-void hpmmap_pool_launder_go(void);
+void hpmmap_pool_launder_stop(nodemask_t *nodes);
+void hpmmap_pool_launder_go(const nodemask_t *nodes);
 
 /* For section.c: all calls are for one section. */
 

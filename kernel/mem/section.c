@@ -382,6 +382,7 @@ int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned, u64 *bad)
 {
 	unsigned long first = pfn_to_section_nr(PHYS_PFN(start));
 	unsigned long end = pfn_to_section_nr(PHYS_PFN(start + length));
+	nodemask_t nodes = node_states[N_POSSIBLE];
 	struct pool_use use = {};
 	int ret = range_check(start, length);
 
@@ -390,9 +391,7 @@ int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned, u64 *bad)
 	/* What dead processes held, or live ones keep, counts as free. */
 	hpmmap_pool_reclaim_all();
 
-	ret = hpmmap_pool_launder_stop();
-	if (ret)
-		return ret;
+	hpmmap_pool_launder_stop(&nodes);
 	compat_hotplug_lock();
 	/* Nobody is looking at a page of it for a memory error. */
 	hpmmap_poison_lock();
@@ -404,7 +403,7 @@ int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned, u64 *bad)
 	mutex_unlock(&hpmmap_pool_mutex);
 	hpmmap_poison_unlock();
 	compat_hotplug_unlock();
-	hpmmap_pool_launder_go();
+	hpmmap_pool_launder_go(&nodes);
 	*busy = use.busy;
 	*pinned = use.pinned;
 	*bad = use.bad;
@@ -436,6 +435,7 @@ static int ranges_to_user(void __user *to, u32 size,
  */
 int hpmmap_pool_list(void __user *ranges, u32 size, u32 *nr)
 {
+	nodemask_t nodes = node_states[N_POSSIBLE];
 	struct hpmmap_pool_range *buf;
 	u32 room = *nr, n = 0;
 	unsigned long index;
@@ -454,6 +454,7 @@ int hpmmap_pool_list(void __user *ranges, u32 size, u32 *nr)
 		return -ENOMEM;
 	}
 	n = 0;
+	hpmmap_pool_launder_stop(&nodes);
 	xa_for_each(&sections, index, s) {
 		struct pool_use use = {};
 
@@ -470,6 +471,7 @@ int hpmmap_pool_list(void __user *ranges, u32 size, u32 *nr)
 			.flags = s->flags,
 		};
 	}
+	hpmmap_pool_launder_go(&nodes);
 	mutex_unlock(&hpmmap_pool_mutex);
 	/* Not under the mutex: user memory may take its time. */
 	ret = ranges_to_user(ranges, size, buf, room);

@@ -12,6 +12,7 @@
 #include <linux/sched/isolation.h>
 #include <linux/sched/signal.h>
 #include <linux/topology.h>
+#include <linux/workqueue.h>
 
 #include "hpmmap.h"
 #include "mem/block.h"
@@ -27,10 +28,23 @@
 /* How long clean blocks are short before the thread does something about it. */
 #define SHORT_TICKS HZ
 
-/* While this is not 0, no free block leaves the allocator to be zeroed. */
-static atomic_t launder_stops;
-/* For who waits until those that have left are back. */
-static DECLARE_WAIT_QUEUE_HEAD(launder_wait);
+/**
+ * struct laundry - free blocks that are out of the allocator while a task zeroes them
+ * @lock: held while a part of one is zeroed; within the lock of the node
+ * @link: in the list of the node, protected by its lock
+ * @blocks: the first
+ * @nr: how many
+ * @nr_zeroed: how many are done
+ * @taken_back: somebody needs them, and has them back in the allocator
+ */
+struct laundry {
+	spinlock_t lock;
+	struct list_head link;
+	struct hpmmap_block *blocks;
+	unsigned int nr;
+	unsigned int nr_zeroed;
+	bool taken_back;
+};
 
 /**
  * unclean_take() - take blocks that are free and not clean out of the allocator
@@ -48,7 +62,7 @@ unsigned int unclean_take(struct pool_node *pn, unsigned long nr,
 	unsigned int got;
 
 	lockdep_assert_held(&pn->lock);
-	while (nr_unclean(pn) && !atomic_read(&launder_stops)) {
+	while (nr_unclean(pn) && !pn->stops) {
 		chunk = list_first_entry(&pn->chunks, struct pool_chunk, link);
 		got = hpmmap_buddy_alloc_unlike(&pn->buddy, &chunk->buddy,
 						&chunk->clean, nr, unit);
@@ -79,12 +93,11 @@ void owed_trim(struct pool_node *pn)
 
 /*
  * Free blocks to be zeroed that follow each other, out of the allocator; with
- * @soiled_only no more than are the thread's. Returns how many.
+ * @soiled_only no more than are the thread's.
  */
-static unsigned int launder_take(struct pool_node *pn, unsigned long nr,
-				 bool soiled_only, struct hpmmap_block **first)
+static void laundry_take(struct pool_node *pn, struct laundry *l, unsigned long nr,
+			 bool soiled_only)
 {
-	unsigned int got = 0, i;
 	unsigned long unit;
 
 	spin_lock(&pn->lock);
@@ -92,51 +105,77 @@ static unsigned int launder_take(struct pool_node *pn, unsigned long nr,
 	pn->nr_soiled = min(pn->nr_soiled, nr_unclean(pn));
 	if (soiled_only)
 		nr = min(nr, pn->nr_soiled);
-	if (nr)
-		got = unclean_take(pn, nr, &unit);
-	if (got)
-		*first = block_of(pn, unit);
-	pn->nr_soiled -= min_t(unsigned long, got, pn->nr_soiled);
-	pn->nr_out += got;
-	for (i = 0; i < got; i++)
-		++*out_of(pn, unit + i);
+	l->nr = nr ? unclean_take(pn, nr, &unit) : 0;
+	if (l->nr) {
+		l->blocks = block_of(pn, unit);
+		list_add(&l->link, &pn->laundries);
+	}
+	pn->nr_soiled -= min_t(unsigned long, l->nr, pn->nr_soiled);
+	pn->nr_out += l->nr;
 	owed_trim(pn);
 	spin_unlock(&pn->lock);
-	return got;
 }
 
-static unsigned int launder(struct pool_node *pn, unsigned long nr,
-			    bool soiled_only)
+/* Back into the allocator, as far as they have been zeroed as clean ones. */
+static void laundry_return(struct pool_node *pn, struct laundry *l)
 {
-	struct hpmmap_block *blocks;
-	unsigned int n, i;
+	struct hpmmap_block *block = l->blocks;
 
-	n = launder_take(pn, min_t(unsigned long, nr, LAUNDER_BATCH),
-			 soiled_only, &blocks);
-	if (!n)
-		return 0;
-	for (i = 0; i < n; i++) {
-		hpmmap_block_zero(&blocks[i]);
-		blocks[i].zeroed = true;
-	}
-	trace_hpmmap_zero(blocks->nid, n);
-	spin_lock(&pn->lock);
-	for (i = 0; i < n; i++) {
-		--*out_of(pn, unit_of(&blocks[i]));
+	lockdep_assert_held(&pn->lock);
+	for (; block < l->blocks + l->nr; block++) {
+		block->zeroed = block < l->blocks + l->nr_zeroed;
 		/* Of an error somebody has learned meanwhile. */
-		if (unlikely(blocks[i].bad)) {
-			block_retire(pn, &blocks[i]);
+		if (unlikely(block->bad)) {
+			block_retire(pn, block);
 			continue;
 		}
-		hpmmap_buddy_free(&pn->buddy, unit_of(&blocks[i]), 0);
-		hpmmap_buddy_free(&pn->clean, unit_of(&blocks[i]), 0);
+		hpmmap_buddy_free(&pn->buddy, unit_of(block), 0);
+		if (block->zeroed)
+			hpmmap_buddy_free(&pn->clean, unit_of(block), 0);
 	}
+	list_del(&l->link);
 	/* Pairs with count_to_come(): free before it is not out. */
 	smp_wmb();
-	WRITE_ONCE(pn->nr_out, pn->nr_out - n);
+	WRITE_ONCE(pn->nr_out, pn->nr_out - l->nr);
+}
+
+/* Returns how many of up to @nr blocks were zeroed. */
+static unsigned int launder(struct pool_node *pn, unsigned long nr, bool soiled_only)
+{
+	struct laundry l = {};
+
+	spin_lock_init(&l.lock);
+	laundry_take(pn, &l, min_t(unsigned long, nr, LAUNDER_BATCH), soiled_only);
+	while (l.nr_zeroed < l.nr &&
+	       hpmmap_block_zero_unless(&l.blocks[l.nr_zeroed], &l.lock, &l.taken_back)) {
+		spin_lock(&l.lock);
+		l.nr_zeroed += !l.taken_back;
+		spin_unlock(&l.lock);
+	}
+	if (!l.nr)
+		return 0;
+	if (l.nr_zeroed)
+		trace_hpmmap_zero(l.blocks->nid, l.nr_zeroed);
+	spin_lock(&pn->lock);
+	if (!l.taken_back)
+		laundry_return(pn, &l);
 	spin_unlock(&pn->lock);
-	wake_up_all(&launder_wait);
-	return n;
+	return l.nr_zeroed;
+}
+
+/**
+ * hpmmap_pool_soiled() - free blocks are to be zeroed by the thread of their node
+ * @nid: the node
+ * @nr: how many
+ */
+void hpmmap_pool_soiled(int nid, unsigned long nr)
+{
+	struct pool_node *pn = pool_node_find(nid);
+
+	spin_lock(&pn->lock);
+	pn->nr_soiled += nr;
+	spin_unlock(&pn->lock);
+	wake_up(&pn->work);
 }
 
 /**
@@ -163,70 +202,160 @@ void hpmmap_pool_launder(int nid, unsigned long nr)
 }
 
 /**
- * hpmmap_pool_soiled() - free blocks are to be zeroed by the thread of their node
- * @nid: the node
- * @nr: how many
+ * hpmmap_pool_launder_stop() - have all free blocks of some nodes in the allocator
+ * @nodes: the nodes; afterwards those that have a pool, for hpmmap_pool_launder_go()
+ *
+ * Blocks that are being zeroed are taken back from the task
+ * that does it, which may have no CPU for long, once it is done with 128 KB at most.
  */
-void hpmmap_pool_soiled(int nid, unsigned long nr)
+void hpmmap_pool_launder_stop(nodemask_t *nodes)
 {
-	struct pool_node *pn = pool_node_find(nid);
-
-	spin_lock(&pn->lock);
-	pn->nr_soiled += nr;
-	spin_unlock(&pn->lock);
-	wake_up(&pn->work);
-}
-
-/* Who has taken some to zero them is seen here, or has seen the stop. */
-static bool all_are_back(void)
-{
-	bool ret = true;
+	struct laundry *l, *tmp;
 	int nid;
 
-	for_each_online_node(nid) {
+	hpmmap_for_each_node(nid, *nodes) {
 		struct pool_node *pn = pool_node_find(nid);
 
-		if (!pn)
+		if (!pn) {
+			node_clear(nid, *nodes);
 			continue;
+		}
 		spin_lock(&pn->lock);
-		ret = !pn->nr_out;
+		pn->stops++;
+		list_for_each_entry_safe(l, tmp, &pn->laundries, link) {
+			spin_lock(&l->lock);
+			l->taken_back = true;
+			laundry_return(pn, l);
+			/* The thread's again: the last was not done. */
+			pn->nr_soiled += l->nr - l->nr_zeroed;
+			spin_unlock(&l->lock);
+		}
 		spin_unlock(&pn->lock);
-		if (!ret)
-			break;
 	}
-	return ret;
+}
+
+void hpmmap_pool_launder_go(const nodemask_t *nodes)
+{
+	int nid;
+
+	hpmmap_for_each_node(nid, *nodes) {
+		struct pool_node *pn = pool_node_find(nid);
+
+		spin_lock(&pn->lock);
+		pn->stops--;
+		spin_unlock(&pn->lock);
+		wake_up(&pn->work);
+	}
+}
+
+/* For so many blocks that are not clean, 128 MB, one worker helps; most of them. */
+#define HELPER_BLOCKS 64
+#define MOST_HELPERS 7
+
+/* Blocks that several threads clear; @at, protected by @lock, is the last one that has a thread. */
+struct clearing {
+	spinlock_t lock;
+	struct hpmmap_owner *owner;
+	struct list_head *list;
+	struct list_head *at;
+	unsigned long first;
+	unsigned long end;
+};
+
+struct helper {
+	struct work_struct work;
+	struct clearing *c;
+};
+
+static bool is_wanted(const struct clearing *c, const struct hpmmap_block *block)
+{
+	return c->first == NO_SLOT || (block->slot >= c->first && block->slot < c->end &&
+				       bitmap_full(block->stale, SLOT_PAGES));
+}
+
+/* Clears the next block that is not clean; false where there is none. */
+static bool clear_next(struct clearing *c)
+{
+	struct hpmmap_block *block = NULL;
+
+	spin_lock(&c->lock);
+	while (!block && !list_is_last(c->at, c->list)) {
+		c->at = c->at->next;
+		block = list_entry(c->at, struct hpmmap_block, link);
+		if (block->zeroed || !is_wanted(c, block))
+			block = NULL;
+	}
+	spin_unlock(&c->lock);
+	if (block)
+		hpmmap_block_clear(c->owner, block);
+	return block;
+}
+
+static void help(struct work_struct *work)
+{
+	while (clear_next(container_of(work, struct helper, work)->c))
+		;
+}
+
+/* Clears those that are not clean, with so many helpers on a node. */
+static noinline void clear_unclean(struct clearing *c, unsigned int nr, int nid)
+{
+	struct helper helpers[MOST_HELPERS];
+	unsigned int i;
+
+	spin_lock_init(&c->lock);
+	c->at = c->list;
+	for (i = 0; i < nr; i++) {
+		helpers[i].c = c;
+		INIT_WORK_ONSTACK(&helpers[i].work, help);
+		queue_work_node(nid, hpmmap_wq, &helpers[i].work);
+	}
+	while (!fatal_signal_pending(current) && clear_next(c))
+		;
+	spin_lock(&c->lock);
+	c->at = c->list->prev;
+	spin_unlock(&c->lock);
+	/* One that has not begun need not. */
+	for (i = 0; i < nr; i++) {
+		cancel_work_sync(&helpers[i].work);
+		destroy_work_on_stack(&helpers[i].work);
+	}
 }
 
 /**
- * hpmmap_pool_launder_stop() - have all free blocks in the allocator
+ * hpmmap_pool_clear() - clear blocks that the caller has got from the pools
+ * @owner: whose they will be
+ * @list: the blocks, which nobody else knows
+ * @first: those for slots from this one on, to @end, all of which means nothing; NO_SLOT: all
+ * @end: the end
  *
- * Waits for those that are being zeroed; several callers do not wait for each
- * other.
+ * Where many are not clean, workers on the node of the memory help.
  *
- * Return: 0, until hpmmap_pool_launder_go(); or -EINTR for a process that is being
- * killed.
+ * Return: 0, or -EINTR for a task that is being killed: then some are not cleared.
  */
-int hpmmap_pool_launder_stop(void)
+int hpmmap_pool_clear(struct hpmmap_owner *owner, struct list_head *list,
+		      unsigned long first, unsigned long end)
 {
-	atomic_inc(&launder_stops);
-	if (!wait_event_killable(launder_wait, all_are_back()))
-		return 0;
-	hpmmap_pool_launder_go();
-	return -EINTR;
-}
+	struct clearing c = { .owner = owner, .list = list, .first = first, .end = end };
+	unsigned int nr = 0, looked = 0;
+	struct hpmmap_block *block;
+	int nid = NUMA_NO_NODE;
 
-void hpmmap_pool_launder_go(void)
-{
-	int nid;
-
-	if (!atomic_dec_and_test(&launder_stops))
-		return;
-	for_each_online_node(nid) {
-		struct pool_node *pn = pool_node_find(nid);
-
-		if (pn)
-			wake_up(&pn->work);
+	list_for_each_entry(block, list, link) {
+		hpmmap_every(&looked, SLOT_PAGES);
+		if (!is_wanted(&c, block))
+			continue;
+		if (likely(block->zeroed)) {
+			bitmap_zero(block->stale, SLOT_PAGES);
+		} else {
+			nid = block->nid;
+			nr++;
+		}
 	}
+	if (nr)
+		clear_unclean(&c, min3(nr / HELPER_BLOCKS, num_online_cpus() - 1,
+				       (unsigned int)MOST_HELPERS), nid);
+	return fatal_signal_pending(current) ? -EINTR : 0;
 }
 
 /* Of all that is free less than a quarter is clean, and it is worth the while. */
@@ -276,7 +405,7 @@ static int zeroer_fn(void *data)
 	set_user_nice(current, MAX_NICE);
 	while (!kthread_should_stop()) {
 		wait_event_idle(pn->work,
-				(!atomic_read(&launder_stops) &&
+				(!READ_ONCE(pn->stops) &&
 				 (zeroer_has_soiled(pn) || READ_ONCE(pn->hurry))) ||
 				kthread_should_stop());
 		if (READ_ONCE(pn->hurry))

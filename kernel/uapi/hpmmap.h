@@ -138,7 +138,7 @@ struct hpmmap_pool_remove {
  * struct hpmmap_pool_range - one element of HPMMAP_IOC_POOL_LIST
  * @start: physical start address
  * @length: length; always one memory section (memory_block_bytes)
- * @free_bytes: bytes that nobody holds; without those being zeroed right now
+ * @free_bytes: bytes that nobody holds
  * @pinned_bytes: bytes no job holds but that are still pinned
  * @node: NUMA node
  * @flags: HPMMAP_POOL_F_* given when it was added
