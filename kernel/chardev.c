@@ -16,6 +16,7 @@
 
 #include "hpmmap.h"
 #include "mem/payer.h"
+#include "mem/pool.h"
 #include "mem/section.h"
 #include "as/job.h"
 #include "task/exec.h"
@@ -194,6 +195,7 @@ static int ioc_limit_list(struct file *file, union command *cmd)
 
 	if (arg->flags || arg->__reserved)
 		return -EOPNOTSUPP;
+	hpmmap_pool_gather();
 	return hpmmap_limit_list(u64_to_user_ptr(arg->entries), &arg->nr, all);
 }
 

@@ -21,7 +21,7 @@
  *	node->lock		spinlock, free blocks of a node (mem/node.h); then that of
  *				a laundry (mem/zero.c)
  *	spinlocks that nest in nothing else: the hash of contexts, the list
- *				of pinned blocks, the tables of accounts, the
+ *				of pinned blocks, stocks, the tables of accounts, the
  *				counters of a job, then those of a context
  *	members_lock, orphans_lock	raw spinlocks, for the probes (task/exec.c,
  *				as/life.c)

@@ -8,6 +8,7 @@
 #include "hpmmap.h"
 #include "sysfs.h"
 #include "mem/account.h"
+#include "mem/pool.h"
 #include "as/job.h"
 #include "as/stats.h"
 
@@ -135,6 +136,8 @@ static void gone_work_fn(struct work_struct *work)
 {
 	struct hpmmap_job *job, *tmp;
 
+	/* What CPUs have at hand for it keeps its cgroup. */
+	hpmmap_pool_gather();
 	llist_for_each_entry_safe(job, tmp, llist_del_all(&gone), gone) {
 		kobject_del(&job->kobj);
 		kobject_put(&job->kobj);

@@ -13,6 +13,7 @@
 
 #include "hpmmap.h"
 #include "mem/account.h"
+#include "mem/pool.h"
 #include "mem/nodes.h"
 #include "as/counters.h"
 #include "as/ctx.h"
@@ -465,6 +466,7 @@ static ssize_t show_stat(struct hpmmap_job *job,
 {
 	int at = 0, i;
 
+	hpmmap_pool_gather();
 #define LINE(name, value) \
 	(at += sysfs_emit_at(buf, at, name " %llu\n", (u64)(value)))
 #define LINES(prefix, names, values) \

@@ -114,8 +114,10 @@ static int fs_statfs(struct dentry *dentry, struct kstatfs *buf)
 	struct super_block *sb = dentry->d_sb;
 	struct hpmmap_fs *fs = hpmmap_fs_of(sb);
 	const nodemask_t *all = &node_states[N_POSSIBLE];
-	unsigned long free = hpmmap_pool_count_free(all) + hpmmap_pool_count_out(all);
+	unsigned long free;
 
+	hpmmap_pool_gather();
+	free = hpmmap_pool_count_free(all) + hpmmap_pool_count_out(all);
 	buf->f_type = sb->s_magic;
 	buf->f_bsize = SLOT_SIZE;
 	buf->f_namelen = NAME_MAX;

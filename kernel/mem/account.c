@@ -242,22 +242,31 @@ err_undo:
 	return -ENOMEM;
 }
 
-/**
- * hpmmap_account_tally() - blocks that were charged have been found
- * @account: the account
- * @nr: how many
- */
-void hpmmap_account_tally(struct hpmmap_account *account, unsigned long nr)
+/* A job has, or had a moment ago, what its tally says, and @spare of that were not in use. */
+void hpmmap_account_peak(struct hpmmap_account *account, unsigned long spare)
 {
 	struct hpmmap_tally *t = account->tally;
-	long held = atomic_long_add_return(nr, &t->held);
+	long held = atomic_long_read(&t->held) - (long)spare;
 	long peak = atomic_long_read(&t->peak);
 
 	while (held > peak && !atomic_long_try_cmpxchg(&t->peak, &peak, held))
 		;
 }
 
-/* The same where they are given back at once: no peak. */
+/**
+ * hpmmap_account_tally() - blocks that were charged have been found
+ * @account: the account
+ * @nr: how many
+ * @spare: how many it has that are not in use, for all that the caller knows
+ */
+void hpmmap_account_tally(struct hpmmap_account *account, unsigned long nr,
+			  unsigned long spare)
+{
+	atomic_long_add(nr, &account->tally->held);
+	hpmmap_account_peak(account, spare);
+}
+
+/* The same where they are given back at once, or not in use: no peak. */
 void hpmmap_account_tally_unused(struct hpmmap_account *account,
 				 unsigned long nr)
 {

@@ -34,7 +34,9 @@ void hpmmap_account_put(struct hpmmap_account *account);
 int hpmmap_account_charge(struct hpmmap_account *account, unsigned long nr);
 void hpmmap_account_charge_anyway(struct hpmmap_account *account,
 				  unsigned long nr);
-void hpmmap_account_tally(struct hpmmap_account *account, unsigned long nr);
+void hpmmap_account_peak(struct hpmmap_account *account, unsigned long spare);
+void hpmmap_account_tally(struct hpmmap_account *account, unsigned long nr,
+			  unsigned long spare);
 void hpmmap_account_tally_unused(struct hpmmap_account *account,
 				 unsigned long nr);
 void hpmmap_account_refund(struct hpmmap_account *account, unsigned long nr);

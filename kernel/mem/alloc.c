@@ -4,7 +4,8 @@
  *
  * Clean blocks are handed out first, unless the user has left too many that are
  * not. Before a request fails, those who may hold what nobody needs are asked to
- * give it back: the reclaimer, as shrinkers are.
+ * give it back: the reclaimer, as shrinkers are. Few blocks come from the stock of the CPU
+ * and go there (mem/stock.c), while there is so much that others do not miss them.
  */
 #include <linux/list.h>
 #include <linux/log2.h>
@@ -169,8 +170,24 @@ static unsigned long run_alloc(struct pool_node *pn,
 	return 1UL << order;
 }
 
+/**
+ * hpmmap_pool_count_mapped() - blocks have been handed out to be mapped, or not
+ * @nid: their node
+ * @nr: how many more
+ *
+ * Linux counts what is mapped of them as mapped page cache, of which they are
+ * none: with vm.zone_reclaim_mode it would take all page cache for mapped, and
+ * reclaim nothing. So they are taken off, as long as somebody has them.
+ */
+void hpmmap_pool_count_mapped(int nid, long nr)
+{
+	if (nr)
+		mod_node_page_state(NODE_DATA(nid), NR_FILE_MAPPED,
+				    -(nr << SLOT_ORDER));
+}
+
 /* Runs that leave the allocator before their blocks are looked at. */
-#define RUNS 16
+#define RUNS 8
 
 /*
  * Up to @nr blocks of one node in as few runs as possible; returns how many.
@@ -205,6 +222,166 @@ static unsigned long node_alloc(int nid, struct hpmmap_request *req,
 	} while (n && got < nr);
 	hpmmap_pool_count_mapped(nid, got);
 	return got;
+}
+
+/* Blocks of a list that are looked at without a pause. */
+#define WITHOUT_PAUSE 256
+
+/* Blocks that follow each other, all of them clean or none. */
+static void run_free(struct pool_node *pn, struct hpmmap_block *first, unsigned long nr,
+		     unsigned int *owed)
+{
+	lockdep_assert_held(&pn->lock);
+	if (!nr)
+		return;
+	hpmmap_buddy_free_range(&pn->buddy, unit_of(first), nr);
+	if (first->zeroed) {
+		hpmmap_buddy_free_range(&pn->clean, unit_of(first), nr);
+		return;
+	}
+	list_move(&chunk_of(pn, unit_of(first))->link, &pn->chunks);
+	*owed += nr;
+	pn->nr_owed += nr;
+}
+
+static void set_unpinned(struct pool_node *pn, struct hpmmap_block *block)
+{
+	spin_lock(&pn->lock);
+	pn->nr_pinned--;
+	--*pinned_of(pn, unit_of(block));
+	spin_unlock(&pn->lock);
+}
+
+/* The first of a list, as far as they have one account and node; looked at without the lock. */
+static void free_some(struct list_head *list)
+{
+	struct hpmmap_block *block, *first = list_first_entry(list, struct hpmmap_block, link);
+	struct hpmmap_account *account = first->account;
+	unsigned long n = 0, nr = 0;
+	int nid = first->nid;
+	struct pool_node *pn = pool_node_find(nid);
+	unsigned int *owed = owed_of(pn, account);
+
+	list_for_each_entry(block, list, link) {
+		if (nr == WITHOUT_PAUSE || block->nid != nid || block->account != account)
+			break;
+		if (unlikely(block->state == HPMMAP_BLOCK_PINNED))
+			set_unpinned(pn, block);
+		block->account = NULL;
+		block_set_state(block, HPMMAP_BLOCK_FREE);
+		is_nobodys(pn, block);
+		nr++;
+	}
+	hpmmap_account_uncharge(account, nr);
+	hpmmap_pool_count_mapped(nid, -(long)nr);
+	spin_lock(&pn->lock);
+	while (nr--) {
+		block = list_first_entry(list, struct hpmmap_block, link);
+		list_del_init(&block->link);
+		if (unlikely(block->bad)) {
+			block_retire(pn, block);
+			continue;
+		}
+		/* They are elements of one array within a chunk. */
+		if (n && block == first + n && unit_of(block) == unit_of(first) + n &&
+		    block->zeroed == first->zeroed) {
+			n++;
+			continue;
+		}
+		run_free(pn, first, n, owed);
+		first = block;
+		n = 1;
+	}
+	run_free(pn, first, n, owed);
+	zeroer_hurry(pn);
+	spin_unlock(&pn->lock);
+}
+
+/* To their nodes. May sleep. */
+static void free_now(struct list_head *list)
+{
+	while (!list_empty(list)) {
+		free_some(list);
+		cond_resched();
+	}
+}
+
+/* What CPUs have at hand goes back to the nodes; returns whether there was something. */
+static bool gather(bool unclean)
+{
+	LIST_HEAD(list);
+	bool ret;
+
+	stocks_take_all(unclean, &list);
+	ret = !list_empty(&list);
+	free_now(&list);
+	return ret;
+}
+
+/* All free blocks in the allocator, and charged to nobody. The same. May sleep. */
+bool hpmmap_pool_gather(void)
+{
+	return gather(false);
+}
+
+/**
+ * hpmmap_pool_soiled() - free blocks are to be zeroed by the thread of their node
+ * @nid: the node
+ * @nr: how many
+ */
+void hpmmap_pool_soiled(int nid, unsigned long nr)
+{
+	gather(true);
+	zeroer_add(pool_node_find(nid), nr);
+}
+
+/* One part in so many of what is free, or may be charged, is at hand on all CPUs together. */
+#define STOCK_SHARE 64
+
+/* Fewer blocks are not worth it. */
+#define STOCK_LEAST 4U
+
+/* How many blocks of one kind this CPU may have at hand; 0: none. */
+static unsigned int stock_most(struct pool_node *pn, struct hpmmap_account *account)
+{
+	unsigned long least = STOCK_LEAST * STOCK_SHARE * num_online_cpus(), nr;
+
+	nr = READ_ONCE(pn->buddy.nr_free);
+	if (nr < least || READ_ONCE(pn->stops))
+		return 0;
+	nr = min(nr, hpmmap_account_room(account));
+	return nr < least ? 0 : min(STOCK_LEAST * nr / least, (unsigned long)STOCK_MOST);
+}
+
+/*
+ * From the stock of this CPU, if it is of the node @nid, or that nearest to @place; it is filled
+ * where it has too little. All of them, or none.
+ */
+static noinline bool alloc_at_hand(struct hpmmap_account *account, int nid,
+				   const struct hpmmap_placement *place,
+				   unsigned long nr, struct list_head *out)
+{
+	struct hpmmap_request req = { .account = account };
+	unsigned int most;
+	unsigned long n;
+	LIST_HEAD(list);
+
+	if (place)
+		nid = hpmmap_placement_nearest(place);
+	if (nid == NUMA_NO_NODE)
+		return false;
+	if (stock_take(account, nid, nr, !place, out))
+		return true;
+	most = stock_most(pool_node_find(nid), account);
+	if (most < nr || hpmmap_account_charge(account, most))
+		return false;
+	n = node_alloc(nid, &req, most, &list);
+	if (n < most)
+		hpmmap_account_refund(account, most - n);
+	stock_fill(account, nid, most, &list);
+	hpmmap_account_tally_unused(account, n);
+	free_now(&list);
+	return stock_take(account, nid, nr, !place, out);
 }
 
 static unsigned long alloc_near(struct hpmmap_request *req, int nid,
@@ -246,9 +423,12 @@ static unsigned long count_to_come(const nodemask_t *nodes)
 unsigned long hpmmap_pool_offer(struct hpmmap_account *account,
 				const nodemask_t *nodes, unsigned long nr)
 {
-	struct hpmmap_payer *full = hpmmap_account_full(account, nr);
+	struct hpmmap_payer *full;
 	unsigned long free;
 
+	if (count_to_come(nodes) < nr || hpmmap_account_full(account, nr))
+		hpmmap_pool_gather();
+	full = hpmmap_account_full(account, nr);
 	if (full)
 		reclaimer->reclaim(&node_states[N_POSSIBLE], full, nr);
 	nr = min(nr, hpmmap_account_room(account));
@@ -315,19 +495,36 @@ static unsigned long alloc_in_turn(struct hpmmap_request *req,
 	return got;
 }
 
+/* Limits are asked again where stocks are charged. */
+static int charge(struct hpmmap_account *account, unsigned long nr)
+{
+	int ret = hpmmap_account_charge(account, nr);
+
+	return ret && hpmmap_pool_gather() ? hpmmap_account_charge(account, nr) : ret;
+}
+
 /* All of them, or none. */
 static bool try_alloc(struct hpmmap_request *req, struct list_head *out)
 {
-	unsigned long free = hpmmap_pool_count_free(&req->place->nodes), n;
+	const struct hpmmap_placement *place = req->place;
+	unsigned long free, n;
 
+	if (req->nr <= STOCK_MOST && !place->in_turn && stock_is_asked(req->account) &&
+	    alloc_at_hand(req->account, NUMA_NO_NODE, place, req->nr, out)) {
+		req->left = hpmmap_pool_count_free(&place->nodes);
+		return true;
+	}
+	free = hpmmap_pool_count_free(&place->nodes);
+	/* Whole gigabytes may miss single blocks. */
+	if ((free < req->nr || (req->large && req->nr >> LARGE_ORDER)) && hpmmap_pool_gather())
+		free = hpmmap_pool_count_free(&place->nodes);
 	/* A request that cannot succeed takes nothing from others. */
-	if (free < req->nr || hpmmap_account_charge(req->account, req->nr))
+	if (free < req->nr || charge(req->account, req->nr))
 		return false;
 	req->nr_large = 0;
-	n = req->place->in_turn ? alloc_in_turn(req, out) :
-				  alloc_alike(req, out);
+	n = place->in_turn ? alloc_in_turn(req, out) : alloc_alike(req, out);
 	if (n == req->nr) {
-		hpmmap_account_tally(req->account, n);
+		hpmmap_account_tally(req->account, n, stock_spare(req->account));
 		req->left = free - n;
 		return true;
 	}
@@ -336,9 +533,6 @@ static bool try_alloc(struct hpmmap_request *req, struct list_head *out)
 	hpmmap_pool_free_unused(out);
 	return false;
 }
-
-/* Blocks of a list that are looked at without a pause. */
-#define WITHOUT_PAUSE 256
 
 /* Others may get what was taken back. */
 #define RECLAIM_TRIES 8
@@ -448,8 +642,11 @@ struct hpmmap_block *hpmmap_pool_alloc_instead(struct hpmmap_account *account,
 	struct hpmmap_block *block;
 	LIST_HEAD(one);
 
-	if (!alloc_near(&req, nid, nodes, &tried, 1, &one))
-		return NULL;
+	if (!alloc_near(&req, nid, nodes, &tried, 1, &one)) {
+		nodes_clear(tried);
+		if (!hpmmap_pool_gather() || !alloc_near(&req, nid, nodes, &tried, 1, &one))
+			return NULL;
+	}
 	hpmmap_account_charge_anyway(account, 1);
 	block = list_first_entry(&one, struct hpmmap_block, link);
 	list_del_init(&block->link);
@@ -471,13 +668,13 @@ struct hpmmap_block *hpmmap_pool_alloc_more(struct hpmmap_account *account,
 {
 	struct hpmmap_block *block;
 
-	if (hpmmap_account_charge(account, 1))
+	if (charge(account, 1))
 		return NULL;
 	block = hpmmap_pool_alloc_instead(account, nid, nodes);
 	hpmmap_account_refund(account, 1);
 	/* Nothing is given up for it, so the job may hold more than before. */
 	if (block)
-		hpmmap_account_tally(account, 0);
+		hpmmap_account_tally(account, 0, stock_spare(account));
 	return block;
 }
 
@@ -498,17 +695,23 @@ struct hpmmap_block *hpmmap_pool_alloc_clean(struct hpmmap_account *account,
 	unsigned long unit;
 	LIST_HEAD(one);
 
+	if (soils_too_much(pn, *owed_of(pn, account), account) ||
+	    (stock_is_asked(account) && alloc_at_hand(account, nid, NULL, 1, &one)))
+		goto out;
 	spin_lock(&pn->lock);
 	if (pn->clean.nr_free &&
 	    !soils_too_much(pn, *owed_of(pn, account), account) &&
 	    run_alloc(pn, &req, 1, &unit))
 		block = block_of(pn, unit);
 	spin_unlock(&pn->lock);
-	if (!block || !take_run(pn, account, block, 1, &one))
-		return NULL;
-	list_del_init(&block->link);
-	hpmmap_pool_count_mapped(nid, 1);
-	hpmmap_account_charge_anyway(account, 1);
+	if (block && take_run(pn, account, block, 1, &one)) {
+		hpmmap_pool_count_mapped(nid, 1);
+		hpmmap_account_charge_anyway(account, 1);
+	}
+out:
+	block = list_first_entry_or_null(&one, struct hpmmap_block, link);
+	if (block)
+		list_del_init(&block->link);
 	return block;
 }
 
@@ -536,6 +739,7 @@ void hpmmap_pool_retire(struct hpmmap_block *block)
 		}
 	}
 	spin_unlock(&pn->lock);
+	hpmmap_pool_gather();
 }
 
 /**
@@ -564,75 +768,6 @@ enum hpmmap_block_state hpmmap_pool_state(struct hpmmap_block *block)
 	return READ_ONCE(block->state);
 }
 
-/* Blocks that follow each other, all of them clean or none. */
-static void run_free(struct pool_node *pn, struct hpmmap_block *first, unsigned long nr,
-		     unsigned int *owed)
-{
-	lockdep_assert_held(&pn->lock);
-	if (!nr)
-		return;
-	hpmmap_buddy_free_range(&pn->buddy, unit_of(first), nr);
-	if (first->zeroed) {
-		hpmmap_buddy_free_range(&pn->clean, unit_of(first), nr);
-		return;
-	}
-	list_move(&chunk_of(pn, unit_of(first))->link, &pn->chunks);
-	*owed += nr;
-	pn->nr_owed += nr;
-}
-
-static void set_unpinned(struct pool_node *pn, struct hpmmap_block *block)
-{
-	spin_lock(&pn->lock);
-	pn->nr_pinned--;
-	--*pinned_of(pn, unit_of(block));
-	spin_unlock(&pn->lock);
-}
-
-/* Blocks of one account and one node. They are looked at before the lock is taken. */
-static void some_free(struct list_head *some, unsigned long nr)
-{
-	struct hpmmap_block *block, *tmp, *first;
-	struct hpmmap_account *account;
-	struct pool_node *pn;
-	unsigned int *owed;
-	unsigned long n = 0;
-
-	first = list_first_entry(some, struct hpmmap_block, link);
-	pn = pool_node_find(first->nid);
-	account = first->account;
-	owed = owed_of(pn, account);
-	list_for_each_entry(block, some, link) {
-		if (unlikely(block->state == HPMMAP_BLOCK_PINNED))
-			set_unpinned(pn, block);
-		block->account = NULL;
-		block_set_state(block, HPMMAP_BLOCK_FREE);
-		is_nobodys(pn, block);
-	}
-	hpmmap_account_uncharge(account, nr);
-	hpmmap_pool_count_mapped(first->nid, -(long)nr);
-	spin_lock(&pn->lock);
-	list_for_each_entry_safe(block, tmp, some, link) {
-		list_del_init(&block->link);
-		if (unlikely(block->bad)) {
-			block_retire(pn, block);
-			continue;
-		}
-		/* They are elements of one array within a chunk. */
-		if (n && block == first + n && unit_of(block) == unit_of(first) + n &&
-		    block->zeroed == first->zeroed) {
-			n++;
-			continue;
-		}
-		run_free(pn, first, n, owed);
-		first = block;
-		n = 1;
-	}
-	run_free(pn, first, n, owed);
-	zeroer_hurry(pn);
-	spin_unlock(&pn->lock);
-}
-
 /**
  * hpmmap_pool_set_pinned() - a block was given up, but is pinned
  * @block: a block of the pools; it counts as pinned until hpmmap_pool_free()
@@ -657,24 +792,9 @@ void hpmmap_pool_set_pinned(struct hpmmap_block *block)
  */
 void hpmmap_pool_free(struct list_head *list)
 {
-	struct hpmmap_block *block, *first, *last;
-	unsigned long nr;
-	LIST_HEAD(some);
-
-	while (!list_empty(list)) {
-		first = list_first_entry(list, struct hpmmap_block, link);
-		nr = 0;
-		list_for_each_entry(block, list, link) {
-			if (nr == WITHOUT_PAUSE || block->nid != first->nid ||
-			    block->account != first->account)
-				break;
-			last = block;
-			nr++;
-		}
-		list_cut_position(&some, list, &last->link);
-		some_free(&some, nr);
-		cond_resched();
-	}
+	if (!list_empty(list))
+		stock_put(list);
+	free_now(list);
 }
 
 /* Blocks that were allocated and never shown to anybody. May sleep. */

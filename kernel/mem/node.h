@@ -153,9 +153,21 @@ static inline unsigned int *owed_of(struct pool_node *pn,
 				 OWED_BITS)];
 }
 
+/* Most blocks of one kind, clean or not, that a CPU has at hand (stock.c). */
+#define STOCK_MOST 32U
+
+bool stock_is_asked(const struct hpmmap_account *account);
+bool stock_take(struct hpmmap_account *account, int nid, unsigned long nr, bool clean,
+		struct list_head *out);
+void stock_fill(struct hpmmap_account *account, int nid, unsigned int most,
+		struct list_head *list);
+void stock_put(struct list_head *list);
+unsigned int stock_spare(struct hpmmap_account *account);
+void stocks_take_all(bool unclean, struct list_head *out);
 unsigned int unclean_take(struct pool_node *pn, unsigned long nr,
 			  unsigned long *unit);
 void owed_trim(struct pool_node *pn);
+void zeroer_add(struct pool_node *pn, unsigned long nr);
 void zeroer_hurry(struct pool_node *pn);
 int zeroer_start(struct pool_node *pn, int nid);
 void zeroer_stop(struct pool_node *pn);

@@ -248,22 +248,6 @@ void hpmmap_pool_use(int nid, unsigned long unit, struct pool_use *use)
 	use->busy += (SECTION_BLOCKS - free - pinned - bad) << SLOT_SHIFT;
 }
 
-/**
- * hpmmap_pool_count_mapped() - blocks have been handed out to be mapped, or not
- * @nid: their node
- * @nr: how many more
- *
- * Linux counts what is mapped of them as mapped page cache, of which they are
- * none: with vm.zone_reclaim_mode it would take all page cache for mapped, and
- * reclaim nothing. So they are taken off, as long as somebody has them.
- */
-void hpmmap_pool_count_mapped(int nid, long nr)
-{
-	if (nr)
-		mod_node_page_state(NODE_DATA(nid), NR_FILE_MAPPED,
-				    -(nr << SLOT_ORDER));
-}
-
 /* There is no memory in the pools any more. */
 void hpmmap_pool_exit(void)
 {

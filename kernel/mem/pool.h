@@ -65,6 +65,7 @@ void hpmmap_pool_set_reclaimer(const struct hpmmap_reclaimer *r);
 void hpmmap_pool_reclaim_all(void);
 
 void hpmmap_pool_exit(void);
+bool hpmmap_pool_gather(void);
 bool hpmmap_pool_has_free(struct hpmmap_account *account,
 			  const nodemask_t *nodes);
 unsigned long hpmmap_pool_offer(struct hpmmap_account *account,

@@ -392,6 +392,7 @@ int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned, u64 *bad)
 	hpmmap_pool_reclaim_all();
 
 	hpmmap_pool_launder_stop(&nodes);
+	hpmmap_pool_gather();
 	compat_hotplug_lock();
 	/* Nobody is looking at a page of it for a memory error. */
 	hpmmap_poison_lock();
@@ -455,6 +456,7 @@ int hpmmap_pool_list(void __user *ranges, u32 size, u32 *nr)
 	}
 	n = 0;
 	hpmmap_pool_launder_stop(&nodes);
+	hpmmap_pool_gather();
 	xa_for_each(&sections, index, s) {
 		struct pool_use use = {};
 

@@ -18,6 +18,7 @@
 		struct pool_node *pn = container_of(kobj, struct pool_node, kobj); \
 		u64 nr; \
 		\
+		hpmmap_pool_gather(); \
 		spin_lock(&pn->lock); \
 		nr = _blocks; \
 		spin_unlock(&pn->lock); \

@@ -163,15 +163,9 @@ static unsigned int launder(struct pool_node *pn, unsigned long nr, bool soiled_
 	return l.nr_zeroed;
 }
 
-/**
- * hpmmap_pool_soiled() - free blocks are to be zeroed by the thread of their node
- * @nid: the node
- * @nr: how many
- */
-void hpmmap_pool_soiled(int nid, unsigned long nr)
+/* Free blocks are to be zeroed by the thread. */
+void zeroer_add(struct pool_node *pn, unsigned long nr)
 {
-	struct pool_node *pn = pool_node_find(nid);
-
 	spin_lock(&pn->lock);
 	pn->nr_soiled += nr;
 	spin_unlock(&pn->lock);
@@ -198,7 +192,7 @@ void hpmmap_pool_launder(int nid, unsigned long nr)
 		nr -= n;
 	}
 	if (nr)
-		hpmmap_pool_soiled(nid, nr);
+		zeroer_add(pn, nr);
 }
 
 /**
