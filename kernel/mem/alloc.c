@@ -318,7 +318,13 @@ static bool gather(bool unclean)
 	return ret;
 }
 
-/* All free blocks in the allocator, and charged to nobody. The same. May sleep. */
+/**
+ * hpmmap_pool_gather() - have all free blocks in the allocator, and charged to nobody
+ *
+ * May sleep.
+ *
+ * Return: whether a CPU had some at hand.
+ */
 bool hpmmap_pool_gather(void)
 {
 	return gather(false);
