@@ -1,56 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * /proc/hpmmap: what each context has. See the UAPI header.
+ * /proc/hpmmap: what each context has. See docs/sysfs.md.
  */
 #include <linux/cred.h>
-#include <linux/pid_namespace.h>
 #include <linux/proc_fs.h>
-#include <linux/ptrace.h>
-#include <linux/sched/mm.h>
-#include <linux/sched/task.h>
 #include <linux/seq_file.h>
 
 #include "hpmmap.h"
 #include "mem/account.h"
 #include "as/ctx.h"
-#include "as/mapped.h"
 #include "as/show.h"
-
-/*
- * As for /proc/PID/smaps, which tells the same. A process whose first thread has
- * ended has none either.
- */
-static bool may_see_mapped(struct hpmmap_ctx *ctx)
-{
-	struct task_struct *task;
-	bool ret = false;
-
-	rcu_read_lock();
-	task = pid_task(find_pid_ns(ctx->pid, &init_pid_ns), PIDTYPE_TGID);
-	if (task)
-		get_task_struct(task);
-	rcu_read_unlock();
-	if (!task)
-		return false;
-	if (READ_ONCE(task->mm) == ctx->mm)
-		ret = compat_ptrace_may_access(task, PTRACE_MODE_READ_FSCREDS);
-	put_task_struct(task);
-	return ret;
-}
-
-static int count_mapped(struct hpmmap_ctx *ctx, struct hpmmap_mapped *mapped)
-{
-	int ret;
-
-	*mapped = (struct hpmmap_mapped) {};
-	if (!mmget_not_zero(ctx->mm))
-		return 0;
-	ret = may_see_mapped(ctx) ? hpmmap_mapped_count(ctx->mm, mapped) :
-				    -EACCES;
-	/* The last user may be the reader. */
-	mmput_async(ctx->mm);
-	return ret;
-}
 
 /* Owner and root, as who opened the file: a program of other rights may read it. */
 static bool may_see(const struct seq_file *m, kuid_t owner)
@@ -62,7 +21,6 @@ static bool may_see(const struct seq_file *m, kuid_t owner)
 static int show_ctx(struct seq_file *m, void *v)
 {
 	struct hpmmap_ctx *ctx = v;
-	struct hpmmap_mapped mapped;
 	kuid_t owner;
 
 	if (!READ_ONCE(ctx->shown))
@@ -89,11 +47,6 @@ static int show_ctx(struct seq_file *m, void *v)
 	SHOW("pins_waiting", atomic_long_read(&ctx->nr_pinned));
 	SHOW("cleared_bytes", atomic_long_read(&ctx->owner.nr_cleared) << PAGE_SHIFT);
 	SHOW("fork_copied_bytes", atomic_long_read(&ctx->nr_copied) << PAGE_SHIFT);
-	if (count_mapped(ctx, &mapped))
-		return 0;
-	SHOW("mapped_2m_bytes", mapped.bytes_2m);
-	SHOW("mapped_4k_bytes", mapped.bytes_4k);
-	SHOW("mapped_linux_bytes", mapped.bytes_linux);
 #undef SHOW
 	return 0;
 }

@@ -384,7 +384,7 @@ struct vfsmount *hpmmap_fs_pin(void)
 	return ret ? ERR_PTR(ret) : internal;
 }
 
-/* What /sys/kernel/hpmmap/shared shows: see the UAPI header. */
+/* What /sys/kernel/hpmmap/shared shows: see docs/sysfs.md. */
 #define SHARED_ATTR(_file, _what, _shift) \
 	HPMMAP_ATTR(_file, "%ld", atomic_long_read(&hpmmap_fs_counts[_what]) << (_shift))
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What /sys/kernel/hpmmap/nodes shows: see the UAPI header.
+ * What /sys/kernel/hpmmap/nodes shows: see docs/sysfs.md.
  */
 #include <linux/slab.h>
 

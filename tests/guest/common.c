@@ -663,6 +663,21 @@ uint64_t context_value(const char *name)
 	return value;
 }
 
+uint64_t mapped_2m_bytes(void)
+{
+	struct lines lines;
+	uint64_t sum = 0;
+	size_t bytes;
+	char *line;
+
+	open_lines(&lines, "/proc/self/smaps");
+	while ((line = next_line(&lines)))
+		if (parse_field(line, "FilePmdMapped", &bytes))
+			sum += bytes;
+	close(lines.fd);
+	return sum;
+}
+
 uint64_t pool_value(const char *file)
 {
 	DIR *nodes = opendir(HPMMAP_SYSFS_PATH "/nodes");

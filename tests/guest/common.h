@@ -187,6 +187,8 @@ bool registered(void);
 void skip_unless_registered(void);
 /* What /proc/hpmmap has of this process, which must be registered. */
 uint64_t context_value(const char *name);
+/* Of files and the pools, by entries of 2 MB. */
+uint64_t mapped_2m_bytes(void);
 /* Sum over the nodes' pools. */
 uint64_t pool_value(const char *file);
 /* Waits until the pools' free bytes are at least want; fails after long. */

@@ -224,7 +224,7 @@ static void mappings(void)
 	CHECK_EQ(context_value("fallbacks"), 0);
 	/* More than a slot of each is covered whole, if it is aligned. */
 	if (FILLER_BYTES >= 2 * SLOT)
-		CHECK(context_value("mapped_2m_bytes") >= BSS_BYTES + 3 * SLOT);
+		CHECK(mapped_2m_bytes() >= BSS_BYTES + 3 * SLOT);
 }
 
 static void links(void)

@@ -181,7 +181,7 @@ static void main_stack(void)
 static void mmap_large(void)
 {
 	size_t len = mmap_bytes();
-	uint64_t mapped_2m = 0, linux_bytes = 0;
+	uint64_t linux_bytes = 0;
 	struct totals before;
 	char *p;
 
@@ -192,10 +192,8 @@ static void mmap_large(void)
 	watch_end();
 	unmap(p, PAGE);
 
-	if (registered()) {
-		mapped_2m = context_value("mapped_2m_bytes");
+	if (registered())
 		linux_bytes = context_value("linux_bytes");
-	}
 	p = map_anon(len);
 	before = totals_now();
 	watch_begin();
@@ -205,14 +203,10 @@ static void mmap_large(void)
 	check_totals(before);
 	check_2m(p, len);
 	if (registered()) {
-		CHECK_EQ(context_value("mapped_2m_bytes") - mapped_2m,
-			 maps_2m() ? len / SLOT * SLOT : 0);
 		CHECK_EQ(context_value("linux_bytes"), linux_bytes);
 		CHECK(context_value("held_bytes") >= len);
 	}
 	unmap(p, len);
-	if (registered())
-		CHECK_EQ(context_value("mapped_2m_bytes"), mapped_2m);
 }
 
 static void heap_by_sbrk(void)

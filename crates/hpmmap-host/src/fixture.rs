@@ -256,11 +256,14 @@ impl Fixture {
             ("faults", 11),
             ("faults_kernel", 1),
             ("pins_waiting", 0),
-            ("mapped_2m_bytes", 6 << 20),
-            ("mapped_4k_bytes", 4096),
-            ("mapped_linux_bytes", 65536),
             ("something_newer", 1),
         ];
+        self.write(
+            &format!("proc/{pid}/smaps"),
+            "7f0000000000-7f0000800000 rw-s 7f0000000000 00:3a 1419\n\
+             Rss: 6148 kB\nFilePmdMapped: 6144 kB\n\
+             7f0000800000-7f0000900000 rw-p 00000000 00:00 0\nRss: 64 kB\n",
+        );
         let lines = values.iter().map(|(name, value)| format!("{name} {value}\n"));
         self.edit("proc/hpmmap", |text| text + &lines.collect::<String>());
     }

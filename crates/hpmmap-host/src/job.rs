@@ -107,7 +107,7 @@ macro_rules! named {
 }
 
 named! {
-    /// Why there were faults; see the UAPI header.
+    /// Why there were faults; see docs/sysfs.md.
     FaultReasons: u64 { fork, reserved, first_touch, linux, changing, unmapped }
 }
 named! {

@@ -7,6 +7,7 @@ pub mod boot;
 pub mod cgroup;
 pub mod job;
 pub mod list;
+pub mod mapped;
 pub mod memory;
 pub mod node;
 mod numbers;

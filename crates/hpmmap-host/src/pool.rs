@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::mapped;
 use crate::root::optional;
 use crate::{Result, Root};
 
@@ -60,8 +61,8 @@ pub struct Context {
     pub reuse_bytes: u64,
     /// Zeroed while the process waited, in total.
     pub cleared_bytes: u64,
-    /// Mapped by 2 MB entries, now. `None` where the module does not tell: the
-    /// process may not be looked into, or has been changing its mappings for long.
+    /// Mapped by 2 MB entries, now. `None` where the process may not be looked into, or does
+    /// not let anybody look for long.
     pub mapped_2m_bytes: Option<u64>,
     /// Mapped by 4 KB entries, now.
     pub mapped_4k_bytes: Option<u64>,
@@ -141,7 +142,14 @@ pub fn contexts(root: &Root) -> Result<Contexts> {
         }
         Some(contexts)
     });
-    Ok(optional(read)?.unwrap_or_default())
+    let mut contexts = optional(read)?.unwrap_or_default();
+    for context in &mut contexts.visible {
+        let mapped = mapped::of(root, context.pid);
+        context.mapped_2m_bytes = mapped.map(|m| m.by_2m);
+        context.mapped_4k_bytes = mapped.map(|m| m.by_4k);
+        context.mapped_linux_bytes = mapped.map(|m| m.linux);
+    }
+    Ok(contexts)
 }
 
 fn read_node(root: &Root, node: u32) -> Result<NodePool> {
@@ -182,9 +190,9 @@ fn context_of(values: &BTreeMap<&str, u64>, pid: u64) -> Option<Context> {
         held_bytes: value("held_bytes")?,
         reuse_bytes: value("reuse_bytes")?,
         cleared_bytes: value("cleared_bytes")?,
-        mapped_2m_bytes: value("mapped_2m_bytes"),
-        mapped_4k_bytes: value("mapped_4k_bytes"),
-        mapped_linux_bytes: value("mapped_linux_bytes"),
+        mapped_2m_bytes: None,
+        mapped_4k_bytes: None,
+        mapped_linux_bytes: None,
         linux_bytes: value("linux_bytes")?,
         few_bytes: value("few_bytes")?,
         fallbacks: value("fallbacks")?,
@@ -241,10 +249,7 @@ mod tests {
         let fixture = Fixture::new();
         fixture.module();
         fixture.context(7, 1234, 1000);
-        fixture.edit("proc/hpmmap", |text| {
-            let lines = text.lines().filter(|line| !line.starts_with("mapped_"));
-            lines.map(|line| format!("{line}\n")).collect()
-        });
+        fixture.edit("proc/1234/smaps", |_| "not smaps".into());
         let one = &contexts(&fixture.root()).unwrap().visible[0];
         assert_eq!((one.mapped_4k_bytes, one.held_bytes), (None, 8 << 20));
         fixture.edit("proc/hpmmap", |text| text.replace("faults 11\n", ""));

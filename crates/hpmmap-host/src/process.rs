@@ -10,7 +10,7 @@ use crate::{Result, Root};
 const MACHINES_NAMESPACE: &str = "pid:[4026531836]";
 
 /// Whether processes have other numbers here than the module tells, as in a container.
-fn has_other_numbers(root: &Root) -> bool {
+pub(crate) fn has_other_numbers(root: &Root) -> bool {
     fs::read_link(root.join("proc/self/ns/pid"))
         .is_ok_and(|namespace| namespace != Path::new(MACHINES_NAMESPACE))
 }
