@@ -108,20 +108,33 @@ static int range_check(u64 start, u64 length)
 	return 0;
 }
 
-static int resource_is_driver_managed(struct resource *res, void *arg)
+/* Whether removal_entry() is called. */
+static bool removal_is_guarded;
+
+/*
+ * virtio-mem unplugs parts of memory that is offline, and asks nobody. dax/kmem (CXL, HBM) has
+ * Linux remove all of it, which is refused as for memory that is online, and keeps it then.
+ */
+static int resource_may_be_unplugged(struct resource *res, void *arg)
 {
-	return !!(res->flags & IORESOURCE_SYSRAM_DRIVER_MANAGED);
+	struct resource *its = res->parent ? res->parent->child : NULL;
+
+	if (!(res->flags & IORESOURCE_SYSRAM_DRIVER_MANAGED))
+		return 0;
+	/* It is a copy without a name. Nobody adds or removes memory meanwhile. */
+	while (its && its->end < res->start)
+		its = its->sibling;
+	return !removal_is_guarded || !its || !its->name || strcmp(its->name, "System RAM (kmem)");
 }
 
-/* Memory of a driver (virtio-mem, dax) may be unplugged while it is offline. */
-static bool section_is_driver_managed(unsigned long nr)
+static bool section_may_be_unplugged(unsigned long nr)
 {
 	u64 start = PFN_PHYS(section_nr_to_pfn(nr));
 
 	return walk_iomem_res_desc(IORES_DESC_NONE,
 				   IORESOURCE_SYSTEM_RAM | IORESOURCE_BUSY,
 				   start, start + hpmmap_section_bytes() - 1,
-				   NULL, resource_is_driver_managed) > 0;
+				   NULL, resource_may_be_unplugged) > 0;
 }
 
 /*
@@ -156,6 +169,7 @@ static int section_node(unsigned long nr)
 {
 	unsigned long pfn = section_nr_to_pfn(nr);
 	unsigned long end = pfn + PAGES_PER_SECTION;
+	struct memory_block *mem;
 	int nid;
 
 	for (; pfn < end; pfn += pageblock_nr_pages) {
@@ -167,9 +181,13 @@ static int section_node(unsigned long nr)
 			return -ENXIO;
 		cond_resched();
 	}
-	if (section_is_driver_managed(nr) || section_holds_memmap(nr))
+	if (section_may_be_unplugged(nr) || section_holds_memmap(nr))
 		return -ENXIO;
-	nid = memory_add_physaddr_to_nid(PFN_PHYS(section_nr_to_pfn(nr)));
+	/* Of dax/kmem it need not be that of the address. */
+	mem = compat_find_memory_block(nr);
+	nid = mem ? mem->nid : NUMA_NO_NODE;
+	if (mem)
+		put_device(&mem->dev);
 	return nid < 0 || nid >= MAX_NUMNODES ? -ENXIO : nid;
 }
 
@@ -570,32 +588,51 @@ static void notrace guard_entry(unsigned long ip, unsigned long parent_ip,
 	rcu_read_unlock();
 }
 
-static struct ftrace_ops guard_ops = {
-	.func = guard_entry,
-	.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT |
-		 FTRACE_OPS_FL_DYNAMIC,
-};
-
-static int guard_install(void)
+static noinline int removal_refused(u64 start, u64 size)
 {
-	unsigned long addr = compat_symbol("online_pages");
+	pr_info("memory at %#llx is in a pool and cannot be removed; see hpmmap-pool-remove(1)\n",
+		start);
+	return -EBUSY;
+}
+
+/* Within the lock that hpmmap_pool_add() takes: what is removed is not being added. */
+static void notrace removal_entry(unsigned long ip, unsigned long parent_ip,
+				  struct ftrace_ops *op, struct ftrace_regs *fregs)
+{
+	u64 start = compat_ftrace_arg(fregs, 0), size = compat_ftrace_arg(fregs, 1);
+
+	rcu_read_lock();
+	if (is_in_pool(pfn_to_section_nr(PHYS_PFN(start)),
+		       pfn_to_section_nr(PHYS_PFN(start + size - 1)) + 1))
+		compat_ftrace_set_ip(fregs, (unsigned long)removal_refused);
+	rcu_read_unlock();
+}
+
+#define GUARD_FLAGS (FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT | FTRACE_OPS_FL_DYNAMIC)
+
+static struct ftrace_ops guard_ops = { .func = guard_entry, .flags = GUARD_FLAGS };
+static struct ftrace_ops removal_ops = { .func = removal_entry, .flags = GUARD_FLAGS };
+
+static int guard_install(struct ftrace_ops *ops, const char *function)
+{
+	unsigned long addr = compat_symbol(function);
 	int ret = -ENOENT;
 
 	if (addr)
-		ret = ftrace_set_filter_ip(&guard_ops, addr, 0, 0);
+		ret = ftrace_set_filter_ip(ops, addr, 0, 0);
 	if (!ret)
-		ret = register_ftrace_function(&guard_ops);
+		ret = register_ftrace_function(ops);
 	if (ret) {
-		pr_err("online_pages() cannot be guarded: %d\n", ret);
-		ftrace_free_filter(&guard_ops);
+		pr_err("%s() cannot be guarded: %d\n", function, ret);
+		ftrace_free_filter(ops);
 	}
 	return ret;
 }
 
-static void guard_remove(void)
+static void guard_remove(struct ftrace_ops *ops)
 {
-	unregister_ftrace_function(&guard_ops);
-	ftrace_free_filter(&guard_ops);
+	unregister_ftrace_function(ops);
+	ftrace_free_filter(ops);
 	synchronize_rcu_tasks();
 }
 
@@ -618,13 +655,15 @@ static struct notifier_block pm_nb = {
 
 int hpmmap_section_init(void)
 {
-	int ret = guard_install();
+	int ret = guard_install(&guard_ops, "online_pages");
 
 	if (ret)
 		return ret;
 	ret = register_pm_notifier(&pm_nb);
 	if (ret)
-		guard_remove();
+		guard_remove(&guard_ops);
+	else
+		removal_is_guarded = !guard_install(&removal_ops, "try_remove_memory");
 	return ret;
 }
 
@@ -638,7 +677,9 @@ void hpmmap_section_exit(void)
 	unsigned long nr;
 
 	unregister_pm_notifier(&pm_nb);
-	guard_remove();
+	if (removal_is_guarded)
+		guard_remove(&removal_ops);
+	guard_remove(&guard_ops);
 	xa_for_each(&sections, nr, s)
 		kfree(s);
 	xa_destroy(&sections);

@@ -36,6 +36,8 @@ MACHINES = {
     # The module's debug build, which can leave calls to Linux.
     "unhooked": {"memory": "4G", "cpus": 2, "debug": True},
     "numa": {"numa": ["2G", "2G"], "cpus": 2},
+    # With persistent memory, which can be given to Linux by dax/kmem.
+    "dax": {"memory": "4G", "cpus": 2, "movable": "512M", "append": "memmap=768M!4G"},
     "icount": {"memory": "2G", "icount": True, "movable": "768M"},
     # More CPUs than many hosts have: one that loses its core does so anywhere.
     "parallel": {"memory": "4G", "cpus": 3, "parallel": True},
