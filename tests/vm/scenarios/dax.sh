@@ -33,7 +33,7 @@ fcntl.ioctl(os.open("/dev/hpmmap", os.O_RDWR), 0xC020B601, add)
 PYTHON
 hpmmap run --strict -- python3 -c '
 import mmap, sys
-m = mmap.mmap(-1, 64 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+m = mmap.mmap(-1, 16 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 m[:] = b"x" * len(m)
 with open("/sys/bus/dax/drivers/kmem/unbind", "w") as file:
     file.write(sys.argv[1])
