@@ -30,7 +30,7 @@
 
 static volatile char *memory;
 static long blocks;
-static volatile int stop;
+static volatile int stop, reading;
 
 static long now(void)
 {
@@ -172,12 +172,13 @@ static long shootdowns(void)
 	return sum;
 }
 
+/* A thread that waits for a fault runs on no CPU, which then is not interrupted. */
 static void *spin(void *unused)
 {
 	unsigned long sum = 0;
 
 	while (!stop)
-		for (long i = 0; i < blocks && !stop; i++)
+		for (long i = 0; i < blocks && !stop && reading; i++)
 			sum += memory[i * BLOCK + 64];
 	return sum == 1 ? NULL : unused;
 }
@@ -211,6 +212,7 @@ static void flushes(int nr)
 	}
 	if (read(ready[0], &byte, 1) != 1)
 		err(1, "read");
+	reading = 1;
 	usleep(200000);
 	before = shootdowns();
 	faulted = faults();
