@@ -141,7 +141,7 @@ static long mmap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	return mmap_apart(ctx, regs, NULL);
 }
 
-/* Is a mapping for the process and its children to come from the pools? */
+/* Is a mapping for the process and its children to come from the pools? Not if a block is too much. */
 static bool wants_shared(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
 	unsigned long flags = regs->r10;
@@ -149,8 +149,8 @@ static bool wants_shared(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	return !ctx->job->shared_linux && flags & MAP_ANONYMOUS &&
 	       (flags & MAP_TYPE) == MAP_SHARED &&
 	       !(flags & (MAP_HUGETLB | MAP_GROWSDOWN)) && !offset_in_page(regs->r9) &&
-	       !hpmmap_is_reservation(regs->dx, flags) && regs->si &&
-	       PAGE_ALIGN(regs->si) >= regs->si && PAGE_ALIGN(regs->si) <= TASK_SIZE;
+	       !hpmmap_is_reservation(regs->dx, flags) && PAGE_ALIGN(regs->si) - 1 < TASK_SIZE &&
+	       (ctx->job->strict || regs->si > HPMMAP_FEW_IN_SLOT * PAGE_SIZE);
 }
 
 /* It is a file that nobody else has, under the name that Linux gives it. */
