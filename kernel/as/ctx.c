@@ -20,10 +20,9 @@
  * one user may have as many contexts as processes.
  */
 static DEFINE_HASHTABLE(contexts, 15);
-/* The same by number. */
+/* The same by number, and what protects all of it. */
 static LIST_HEAD(in_order);
 static u64 last_id;
-/* Protects all three. */
 static DEFINE_SPINLOCK(contexts_lock);
 
 /* For work that may take long, or waits for readers. */

@@ -8,8 +8,7 @@
  * The last process that leaves an address space takes the blocks back itself,
  * before its parent learns of its end. It waits for nobody: if somebody else
  * still uses the address space, the context becomes an orphan, which a worker
- * looks at from time to time, and who finds the pools empty, too. What waits for
- * others, or may be done later, a worker does for each context.
+ * looks at from time to time, and who finds the pools empty, too.
  */
 #include <linux/delay.h>
 #include <linux/mm.h>

@@ -268,14 +268,6 @@ static void members_work_fn(struct work_struct *work)
 		member_free(m);
 }
 
-/* The process itself gives up what it had, and the hash's reference. */
-static void member_end(struct member *m)
-{
-	member_leave(m);
-	if (refcount_dec_and_test(&m->refs))
-		member_free(m);
-}
-
 /* The address space that the process uses from now on. */
 static void member_join(struct member *m, struct hpmmap_ctx *ctx)
 {
@@ -354,16 +346,48 @@ static void member_queue_work(struct member *m, struct task_struct *task,
 }
 
 /*
+ * Whether another thread may still be about to leave the address space: a task
+ * that ends gives up its files right after that.
+ */
+static bool others_are_leaving(void)
+{
+	struct task_struct *other;
+	bool ret = false;
+
+	rcu_read_lock();
+	for_each_thread(current, other)
+		if (other != current && !READ_ONCE(other->exit_state) &&
+		    READ_ONCE(other->files)) {
+			ret = true;
+			break;
+		}
+	rcu_read_unlock();
+	return ret;
+}
+
+/*
+ * Runs in a process that is no member any more and has left its address space: before its
+ * parent is told of its end, or before the first instruction of another program. All other
+ * threads are ending, and one of them may be the one that unmaps.
+ */
+static void member_exit(struct callback_head *work)
+{
+	struct member *m = container_of(work, struct member, exit_work);
+	int i;
+
+	for (i = 0; i < THREADS_WAIT_MS && others_are_leaving(); i++)
+		usleep_range(1000, 1100);
+	member_leave(m);
+	/* The hash's reference. */
+	if (refcount_dec_and_test(&m->refs))
+		member_free(m);
+}
+
+/*
  * Tracepoints. They run with preemption disabled, on PREEMPT_RT too, where an
  * ordinary spinlock sleeps: no other lock than members_lock, nothing allocated
  * or freed, no signals.
  */
-
-/* What had its memory is gone. */
-static void member_quit(struct callback_head *work)
-{
-	member_end(container_of(work, struct member, exit_work));
-}
 
 /* What becomes of a program that a member executes, if there is memory. */
 static enum hpmmap_program_kind program_kind(const struct member *m,
@@ -394,7 +418,7 @@ static void probe_exec(void *data, struct task_struct *task, pid_t old_pid,
 		if (!m)
 			return;
 		/* Before the first instruction, as where it goes on as a member. */
-		init_task_work(&m->exit_work, member_quit);
+		init_task_work(&m->exit_work, member_exit);
 		if (task_work_add(task, &m->exit_work, TWA_RESUME))
 			member_put(m);
 		return;
@@ -481,40 +505,6 @@ pid_t hpmmap_clone(struct kernel_clone_args *args)
 	if (!thread)
 		kfree(child_take(current));
 	return ret;
-}
-
-/*
- * Whether another thread may still be about to leave the address space: a task
- * that ends gives up its files right after that.
- */
-static bool others_are_leaving(void)
-{
-	struct task_struct *other;
-	bool ret = false;
-
-	rcu_read_lock();
-	for_each_thread(current, other)
-		if (other != current && !READ_ONCE(other->exit_state) &&
-		    READ_ONCE(other->files)) {
-			ret = true;
-			break;
-		}
-	rcu_read_unlock();
-	return ret;
-}
-
-/*
- * Runs in a member without an address space, before its parent is told. All of
- * its threads are ending, and one of the others may be the one that unmaps.
- */
-static void member_exit(struct callback_head *work)
-{
-	struct member *m = container_of(work, struct member, exit_work);
-	int i;
-
-	for (i = 0; i < THREADS_WAIT_MS && others_are_leaving(); i++)
-		usleep_range(1000, 1100);
-	member_end(m);
 }
 
 static void probe_exit(void *data, struct task_struct *task)
