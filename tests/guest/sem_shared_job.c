@@ -96,6 +96,32 @@ static void anonymous(void)
 	expect_back(before);
 }
 
+/* A block is too much for each, unless all that a job has is to come from the pools. */
+static void small_ones(void)
+{
+	bool strict = pools() && context_value("strict") == 1;
+	uint64_t before = pool_free();
+	char *p[16];
+	pid_t pid;
+
+	for (int i = 0; i < 16; i++) {
+		p[i] = map_flags(NULL, KB(256), RW, MAP_SHARED | MAP_ANONYMOUS);
+		fill(p[i], KB(256), i);
+	}
+	if (pools())
+		CHECK_EQ(before - pool_free() >= MB(32), strict);
+	pid = fork_child();
+	if (pid == 0) {
+		verify(p[3], KB(256), 3, 0);
+		fill(p[3], KB(256), 99);
+		_exit(0);
+	}
+	expect_success(pid);
+	verify(p[3], KB(256), 99, 0);
+	for (int i = 0; i < 16; i++)
+		unmap(p[i], KB(256));
+}
+
 /* A child has it for longer. */
 static void outlives_the_parent(void)
 {
@@ -606,6 +632,7 @@ int main(void)
 {
 	static const struct test tests[] = {
 		T(anonymous),
+		T(small_ones),
 		T(outlives_the_parent),
 		T(odd_ones),
 		T(memfds),
