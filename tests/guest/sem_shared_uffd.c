@@ -388,6 +388,8 @@ static void minor_zeros(void)
 	struct uffd_msg msg;
 	pthread_t thread;
 
+	/* Without an event the read below would wait for ever. */
+	alarm(30);
 	memset(p, 0, LEN);
 	CHECK_OK(ioctl(uffd, UFFDIO_REGISTER, &reg));
 	CHECK_OK(madvise(q, LEN, MADV_DONTNEED));
