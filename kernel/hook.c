@@ -15,6 +15,7 @@
 #include <linux/fs.h>
 #include <linux/ftrace.h>
 #include <linux/jiffies.h>
+#include <linux/memfd.h>
 #include <linux/module.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/task.h>
@@ -280,7 +281,10 @@ noinline long hpmmap_call_file(enum hpmmap_call call, struct file *file, unsigne
 {
 	long (*orig)(struct file *file, unsigned int cmd, unsigned long arg) =
 		(void *)hooks[call].orig;
-	long ret = orig(file, cmd, arg);
+	/* kCFI compares types, and the kernel's versions have different ones. */
+	typeof(&memfd_fcntl) orig_memfd = (void *)orig;
+	long ret = call == HPMMAP_CALL_MEMFD_FCNTL ? orig_memfd(file, cmd, arg) :
+						     orig(file, cmd, arg);
 
 	barrier();
 	return ret;

@@ -17,11 +17,14 @@
  *	hpmmap_pool_mutex	which memory is in the pools (mem/section.c);
  *				device_hotplug_lock, then mem_hotplug_lock, are
  *				outside of it
+ *	stocks_rwsem		free blocks on their way to a CPU or from it (mem/alloc.c);
+ *				where an exit comes, only tried
  *	reuse_lock, reuse.lock	spinlocks, memory kept for reuse (as/reuse.c)
  *	node->lock		spinlock, free blocks of a node (mem/node.h); then that of
  *				a laundry (mem/zero.c)
  *	spinlocks that nest in nothing else: the hash of contexts, the list
- *				of pinned blocks, stocks, the tables of accounts, the
+ *				of pinned blocks, stocks, blocks that several threads clear,
+ *				the lists of a family, the tables of accounts, the
  *				counters of a job, then those of a context
  *	members_lock, orphans_lock	raw spinlocks, for the probes (task/exec.c,
  *				as/life.c)

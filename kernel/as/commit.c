@@ -281,7 +281,10 @@ void hpmmap_vma_slot_owned(struct hpmmap_ctx *ctx, unsigned long slot)
 /* Slots that are mapped by one entry again at once. */
 #define COLLAPSE_MOST 64
 
-/* From a slot on, then from the first: those that are marked. Returns how many. */
+/*
+ * From a slot on, then from the first: those that are marked. Returns how many. UINT_MAX is
+ * all of them, if by entries of 4 KB.
+ */
 static unsigned int collapse_some(struct hpmmap_ctx *ctx, unsigned long slot,
 				  unsigned int most, bool *vain)
 {
@@ -289,7 +292,7 @@ static unsigned int collapse_some(struct hpmmap_ctx *ctx, unsigned long slot,
 	unsigned long start;
 
 	lockdep_assert_held(&ctx->ops);
-	while (nr < most && !*vain && !fatal_signal_pending(current)) {
+	while (nr < most && (!*vain || most == UINT_MAX) && !fatal_signal_pending(current)) {
 		if (!xa_find(&ctx->store, &slot, ULONG_MAX, SLOT_SPLIT)) {
 			slot = 0;
 			if (!xa_find(&ctx->store, &slot, ULONG_MAX, SLOT_SPLIT))

@@ -25,8 +25,6 @@ static LIST_HEAD(in_order);
 static u64 last_id;
 static DEFINE_SPINLOCK(contexts_lock);
 
-/* For work that may take long, or waits for readers. */
-
 /* From here on it is found, or not any more. */
 void hpmmap_ctx_hash(struct hpmmap_ctx *ctx)
 {
@@ -97,6 +95,15 @@ void hpmmap_ctx_put(struct hpmmap_ctx *ctx)
 		queue_work(hpmmap_wq, &ctx->bury);
 }
 
+/* The first one behind @pos with a number of at least @id, with a reference; or NULL. */
+static struct hpmmap_ctx *first_behind(struct hpmmap_ctx *pos, u64 id)
+{
+	list_for_each_entry_continue_rcu(pos, &in_order, next)
+		if (pos->id >= id && refcount_inc_not_zero(&pos->refs))
+			return pos;
+	return NULL;
+}
+
 /**
  * hpmmap_ctx_from() - the first of the contexts with a number of at least @id
  * @id: the number
@@ -105,14 +112,10 @@ void hpmmap_ctx_put(struct hpmmap_ctx *ctx)
  */
 struct hpmmap_ctx *hpmmap_ctx_from(u64 id)
 {
-	struct hpmmap_ctx *ctx, *found = NULL;
+	struct hpmmap_ctx *found;
 
 	rcu_read_lock();
-	list_for_each_entry_rcu(ctx, &in_order, next)
-		if (ctx->id >= id && refcount_inc_not_zero(&ctx->refs)) {
-			found = ctx;
-			break;
-		}
+	found = first_behind(list_entry(&in_order, struct hpmmap_ctx, next), id);
 	rcu_read_unlock();
 	return found;
 }
@@ -120,10 +123,16 @@ struct hpmmap_ctx *hpmmap_ctx_from(u64 id)
 /* The one after it, for who has a reference to @ctx, which is put. */
 struct hpmmap_ctx *hpmmap_ctx_next(struct hpmmap_ctx *ctx)
 {
-	u64 id = ctx->id;
+	struct hpmmap_ctx *pos = ctx, *found;
 
+	rcu_read_lock();
+	/* What leaves the list now has its place in it until the section ends. */
+	if (hlist_unhashed_lockless(&ctx->node))
+		pos = list_entry(&in_order, struct hpmmap_ctx, next);
+	found = first_behind(pos, ctx->id + 1);
+	rcu_read_unlock();
 	hpmmap_ctx_put(ctx);
-	return hpmmap_ctx_from(id + 1);
+	return found;
 }
 
 /* The workers of the pools zero what a context that is gone gave up. */

@@ -161,6 +161,11 @@ static unsigned long run_alloc(struct pool_node *pn,
 		return 1UL << order;
 	}
 	order = min(any, most);
+	/* What others have soiled is theirs to pay for, unless it is handed out. */
+	if (req->at_hand)
+		order = *owed ? min(order, ilog2(*owed)) : -1;
+	if (order < 0)
+		return 0;
 	nr = nr_unclean(pn);
 	hpmmap_buddy_alloc(&pn->buddy, order, unit);
 	if (clean >= 0)
@@ -306,15 +311,27 @@ static void free_now(struct list_head *list)
 	}
 }
 
+/*
+ * Held for reading while free blocks are between a node and a stock, and tried only; for writing
+ * when a stock is emptied for everybody, who finds all of them then.
+ */
+static DECLARE_RWSEM(stocks_rwsem);
+
 /* What CPUs have at hand goes back to the nodes; returns whether there was something. */
 static bool gather(bool unclean)
 {
+	bool ret = !down_write_trylock(&stocks_rwsem);
 	LIST_HEAD(list);
-	bool ret;
 
+	/* What exits waits for nobody, and what it soiled will be zeroed sooner or later. */
+	if (ret && unclean)
+		return false;
+	if (ret)
+		down_write(&stocks_rwsem);
 	stocks_take_all(unclean, &list);
-	ret = !list_empty(&list);
+	ret |= !list_empty(&list);
 	free_now(&list);
+	up_write(&stocks_rwsem);
 	return ret;
 }
 
@@ -367,7 +384,8 @@ static noinline bool alloc_at_hand(struct hpmmap_account *account, int nid,
 				   const struct hpmmap_placement *place,
 				   unsigned long nr, struct list_head *out)
 {
-	struct hpmmap_request req = { .account = account };
+	struct hpmmap_request req = { .account = account, .at_hand = true };
+	struct pool_node *pn;
 	unsigned int most;
 	unsigned long n;
 	LIST_HEAD(list);
@@ -378,15 +396,20 @@ static noinline bool alloc_at_hand(struct hpmmap_account *account, int nid,
 		return false;
 	if (stock_take(account, nid, nr, !place, out))
 		return true;
-	most = stock_most(pool_node_find(nid), account);
-	if (most < nr || hpmmap_account_charge(account, most))
+	pn = pool_node_find(nid);
+	most = stock_most(pn, account);
+	if (most < nr || !(place || READ_ONCE(pn->clean.nr_free)) ||
+	    !down_read_trylock(&stocks_rwsem))
 		return false;
-	n = node_alloc(nid, &req, most, &list);
-	if (n < most)
-		hpmmap_account_refund(account, most - n);
-	stock_fill(account, nid, most, &list);
-	hpmmap_account_tally_unused(account, n);
-	free_now(&list);
+	if (!hpmmap_account_charge(account, most)) {
+		n = node_alloc(nid, &req, most, &list);
+		if (n < most)
+			hpmmap_account_refund(account, most - n);
+		stock_fill(account, nid, most, &list);
+		hpmmap_account_tally_unused(account, n);
+		free_now(&list);
+	}
+	up_read(&stocks_rwsem);
 	return stock_take(account, nid, nr, !place, out);
 }
 
@@ -409,11 +432,13 @@ static unsigned long alloc_near(struct hpmmap_request *req, int nid,
 /* Free blocks with those that are being zeroed, which an allocation takes back. */
 static unsigned long count_to_come(const nodemask_t *nodes)
 {
-	unsigned long nr_out = hpmmap_pool_count_out(nodes);
+	unsigned long nr_out = hpmmap_pool_count_out(nodes), nr;
 
-	/* What came back after the first look is counted by the second. */
+	/* What came back, or left, between two looks is counted by one of them. */
 	smp_rmb();
-	return hpmmap_pool_count_free(nodes) + nr_out;
+	nr = hpmmap_pool_count_free(nodes);
+	smp_rmb();
+	return nr + max(nr_out, hpmmap_pool_count_out(nodes));
 }
 
 /**
@@ -725,8 +750,7 @@ out:
  * hpmmap_pool_retire() - a block is not to be handed out any more
  * @block: the block
  *
- * At once if it is free, otherwise when it would be, or has been zeroed. Waits for
- * nobody.
+ * At once if it is free, otherwise when it would be, or has been zeroed. May sleep.
  */
 void hpmmap_pool_retire(struct hpmmap_block *block)
 {
@@ -798,9 +822,13 @@ void hpmmap_pool_set_pinned(struct hpmmap_block *block)
  */
 void hpmmap_pool_free(struct list_head *list)
 {
+	bool full = !list_empty(list) && stock_is_full(list) && down_read_trylock(&stocks_rwsem);
+
 	if (!list_empty(list))
-		stock_put(list);
+		stock_put(list, full);
 	free_now(list);
+	if (full)
+		up_read(&stocks_rwsem);
 }
 
 /* Blocks that were allocated and never shown to anybody. May sleep. */

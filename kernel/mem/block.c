@@ -230,34 +230,42 @@ static bool has_avx(void)
 	       cpu_has_xfeatures(XFEATURE_MASK_SSE | XFEATURE_MASK_YMM, NULL);
 }
 
+/* Zeroes a piece of what is good, and tells its length: the FPU cannot be preempted. */
+static size_t zero_piece(struct hpmmap_block *block, size_t at)
+{
+	void *addr = folio_address(block->folio) + at;
+
+	if (likely(!hpmmap_block_is_hurt(block))) {
+		(has_avx() ? clear_streaming_avx : clear_streaming)(addr, CLEAR_PIECE);
+		return CLEAR_PIECE;
+	}
+	if (!PageHWPoison(folio_page(block->folio, at >> PAGE_SHIFT)))
+		clear_page(addr);
+	return PAGE_SIZE;
+}
+
 /**
  * hpmmap_block_zero_unless() - write zeros to all of a pool block that is good
  * @block: nobody else can see it; its stale bits are the caller's business
  * @lock: NULL, or what is held while a piece is zeroed, for some 10 us
- * @stop: protected by @lock: end before the next piece
+ * @stop: protected by @lock: end before the next piece, and do not look at @block again
  *
  * Return: whether all of it is zero.
  */
 noinline bool hpmmap_block_zero_unless(struct hpmmap_block *block, spinlock_t *lock,
 				       const bool *stop)
 {
-	void (*clear)(void *addr, size_t len) = has_avx() ? clear_streaming_avx :
-							    clear_streaming;
-	bool hurt = unlikely(hpmmap_block_is_hurt(block)), done = false;
-	void *addr = folio_address(block->folio);
 	int cookie = hpmmap_poison_touch();
-	/* In pieces: the FPU cannot be preempted. */
-	size_t piece = hurt ? PAGE_SIZE : CLEAR_PIECE, at;
+	bool done = false;
+	size_t at = 0;
 
-	for (at = 0; at < SLOT_SIZE && !done; at += piece) {
+	while (at < SLOT_SIZE && !done) {
 		if (lock) {
 			spin_lock(lock);
 			done = *stop;
 		}
-		if (!hurt && !done)
-			clear(addr + at, piece);
-		else if (!done && !PageHWPoison(folio_page(block->folio, at >> PAGE_SHIFT)))
-			clear_page(addr + at);
+		if (!done)
+			at += zero_piece(block, at);
 		if (lock)
 			spin_unlock(lock);
 	}

@@ -71,7 +71,8 @@ struct hpmmap_draft {
 
 /**
  * enum hpmmap_block_state - where a block of a pool is
- * @HPMMAP_BLOCK_FREE: in the buddy allocator; nobody else refers to it
+ * @HPMMAP_BLOCK_FREE: in the buddy allocator, or at hand for a CPU and charged (mem/stock.c);
+ *	nobody else refers to it
  * @HPMMAP_BLOCK_HELD: charged to an account; on a caller's list or in a store
  * @HPMMAP_BLOCK_PINNED: given up by its holder, still charged, and waiting on
  *	the pinned list for somebody else's references to go
@@ -95,7 +96,7 @@ enum hpmmap_block_state {
  *	Immutable.
  * @pages: NULL for a pool block; otherwise SLOT_PAGES pointers to order-0
  *	pages of Linux, NULL where none was needed yet. Protected by ctx->lock.
- * @account: who is charged for a pool block that is not free
+ * @account: who is charged for a pool block that is not in the buddy allocator
  * @holder: who has given it up while it is PINNED
  * @sharers: of one that is shared: which contexts have it (as/family.c)
  * @slot: its slot while in a store, protected by ctx->lock; on a list from

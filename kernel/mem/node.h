@@ -161,7 +161,8 @@ bool stock_take(struct hpmmap_account *account, int nid, unsigned long nr, bool 
 		struct list_head *out);
 void stock_fill(struct hpmmap_account *account, int nid, unsigned int most,
 		struct list_head *list);
-void stock_put(struct list_head *list);
+bool stock_is_full(struct list_head *list);
+void stock_put(struct list_head *list, bool displace);
 unsigned int stock_spare(struct hpmmap_account *account);
 void stocks_take_all(bool unclean, struct list_head *out);
 unsigned int unclean_take(struct pool_node *pn, unsigned long nr,

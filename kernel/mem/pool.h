@@ -23,6 +23,7 @@ struct hpmmap_placement;
  *	follow; or NO_SLOT
  * @nr: how many
  * @large: in runs of 1 GB where possible
+ * @at_hand: to have some at hand: none that others have soiled
  * @nr_large: out: how many runs of 1 GB they are
  * @left: out: free blocks that were left on those nodes
  * @refused_by: out, where there were not enough: whose limit refused, or NULL
@@ -35,6 +36,7 @@ struct hpmmap_request {
 	unsigned long slot;
 	unsigned long nr;
 	bool large;
+	bool at_hand;
 	unsigned long nr_large;
 	unsigned long left;
 	struct hpmmap_payer *refused_by;

@@ -10,15 +10,16 @@
 #include "mem/node.h"
 #include "mem/show.h"
 
-/* @_blocks of the pool @pn. */
-#define NODE_ATTR(_file, _blocks) \
+/* @_blocks of the pool @pn; @_all: of those that CPUs have at hand, too. */
+#define NODE_ATTR(_file, _all, _blocks) \
 	static ssize_t _file##_show(struct kobject *kobj, \
 				    struct kobj_attribute *attr, char *buf) \
 	{ \
 		struct pool_node *pn = container_of(kobj, struct pool_node, kobj); \
 		u64 nr; \
 		\
-		hpmmap_pool_gather(); \
+		if (_all) \
+			hpmmap_pool_gather(); \
 		spin_lock(&pn->lock); \
 		nr = _blocks; \
 		spin_unlock(&pn->lock); \
@@ -26,13 +27,13 @@
 	} \
 	static struct kobj_attribute _file##_attr = __ATTR_RO(_file)
 
-NODE_ATTR(total_bytes, pn->buddy.nr_total);
-NODE_ATTR(free_bytes, pn->buddy.nr_free + pn->nr_out);
-NODE_ATTR(clean_bytes, pn->clean.nr_free);
+NODE_ATTR(total_bytes, false, pn->buddy.nr_total);
+NODE_ATTR(free_bytes, true, pn->buddy.nr_free + pn->nr_out);
+NODE_ATTR(clean_bytes, true, pn->clean.nr_free);
 /* Where nothing is free the order is -1. */
-NODE_ATTR(largest_free_bytes, 1ULL << (hpmmap_buddy_largest(&pn->buddy) + 1) >> 1);
-NODE_ATTR(pinned_bytes, pn->nr_pinned);
-NODE_ATTR(bad_bytes, pn->nr_bad);
+NODE_ATTR(largest_free_bytes, true, 1ULL << (hpmmap_buddy_largest(&pn->buddy) + 1) >> 1);
+NODE_ATTR(pinned_bytes, false, pn->nr_pinned);
+NODE_ATTR(bad_bytes, false, pn->nr_bad);
 
 static struct attribute *node_attrs[] = {
 	&total_bytes_attr.attr,

@@ -32,7 +32,8 @@ static unsigned int nr_gathered;
  * @nr: how many
  * @account: who all of them are charged to; there while there are some
  * @nid: node of all of them
- * @most: so many of one kind stay; 0: none is put here
+ * @most: so many of one kind stay when some are given up, twice as many after a fill; 0: none
+ *	is put here
  * @unclean_left: so many that are not clean are handed out before the node is asked again
  * @least: the fewest there were since the tally of @account was last told
  * @asking: who asked last, not under the lock; only compared
@@ -108,7 +109,7 @@ bool stock_take(struct hpmmap_account *account, int nid, unsigned long nr, bool 
 		goto none;
 	list_for_each_entry(block, &s->blocks[unclean], link) {
 		/* Whoever empties the stock finds out whether that lasts. */
-		if (unlikely(!has_no_user(block)))
+		if (unlikely(block->bad || !has_no_user(block)))
 			goto none;
 		if (++i == nr)
 			break;
@@ -152,7 +153,6 @@ void stock_fill(struct hpmmap_account *account, int nid, unsigned int most,
 {
 	struct stock *s = raw_cpu_ptr(&stocks);
 	struct hpmmap_block *block, *tmp;
-	unsigned int nr = list_count_nodes(list);
 	LIST_HEAD(leave);
 	bool other;
 	int kind;
@@ -172,19 +172,30 @@ void stock_fill(struct hpmmap_account *account, int nid, unsigned int most,
 	s->unclean_left = 0;
 	list_for_each_entry_safe(block, tmp, list, link) {
 		atomic_set(&block->users, 0);
+		if (unlikely(block->bad))
+			continue;
 		s->unclean_left += !block->zeroed;
+		s->least++;
 		stock_add(s, block);
 	}
-	s->least += nr;
 	spin_unlock(&s->lock);
 	list_splice(&leave, list);
 }
 
+/* Would something have to leave the stock of this CPU for blocks that are given up? A hint. */
+bool stock_is_full(struct list_head *list)
+{
+	struct stock *s = raw_cpu_ptr(&stocks);
+
+	return READ_ONCE(s->account) == list_first_entry(list, struct hpmmap_block, link)->account &&
+	       READ_ONCE(s->nr[0]) + READ_ONCE(s->nr[1]) >= READ_ONCE(s->most);
+}
+
 /*
  * Blocks that were given up, for the stock of this CPU. On the list are those that it does not
- * take then, and what leaves it for the others.
+ * take then, and with @displace what leaves it for the others.
  */
-void stock_put(struct list_head *list)
+void stock_put(struct list_head *list, bool displace)
 {
 	struct stock *s = raw_cpu_ptr(&stocks);
 	struct hpmmap_block *block, *tmp;
@@ -204,9 +215,10 @@ void stock_put(struct list_head *list)
 		if (block->account != s->account || block->nid != s->nid || !s->most ||
 		    block->bad || block->state != HPMMAP_BLOCK_HELD || !has_no_user(block))
 			continue;
-		if (s->nr[unclean] >= s->most)
+		if (s->nr[unclean] >= s->most && displace)
 			stock_empty(s, unclean, &leave);
-		stock_add(s, block);
+		if (s->nr[unclean] < s->most)
+			stock_add(s, block);
 	}
 	spin_unlock(&s->lock);
 	list_splice(&leave, list);

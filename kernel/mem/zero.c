@@ -32,7 +32,8 @@
  * struct laundry - free blocks that are out of the allocator while a task zeroes them
  * @lock: held while a part of one is zeroed; within the lock of the node
  * @link: in the list of the node, protected by its lock
- * @blocks: the first
+ * @blocks: the first; not looked at but under @lock, and not once they are @taken_back
+ * @nid: their node
  * @nr: how many
  * @nr_zeroed: how many are done
  * @taken_back: somebody needs them, and has them back in the allocator
@@ -41,6 +42,7 @@ struct laundry {
 	spinlock_t lock;
 	struct list_head link;
 	struct hpmmap_block *blocks;
+	int nid;
 	unsigned int nr;
 	unsigned int nr_zeroed;
 	bool taken_back;
@@ -108,6 +110,7 @@ static void laundry_take(struct pool_node *pn, struct laundry *l, unsigned long 
 	l->nr = nr ? unclean_take(pn, nr, &unit) : 0;
 	if (l->nr) {
 		l->blocks = block_of(pn, unit);
+		l->nid = l->blocks->nid;
 		list_add(&l->link, &pn->laundries);
 	}
 	pn->nr_soiled -= min_t(unsigned long, l->nr, pn->nr_soiled);
@@ -155,7 +158,7 @@ static unsigned int launder(struct pool_node *pn, unsigned long nr, bool soiled_
 	if (!l.nr)
 		return 0;
 	if (l.nr_zeroed)
-		trace_hpmmap_zero(l.blocks->nid, l.nr_zeroed);
+		trace_hpmmap_zero(l.nid, l.nr_zeroed);
 	spin_lock(&pn->lock);
 	if (!l.taken_back)
 		laundry_return(pn, &l);
@@ -200,7 +203,7 @@ void hpmmap_pool_launder(int nid, unsigned long nr)
  * @nodes: the nodes; afterwards those that have a pool, for hpmmap_pool_launder_go()
  *
  * Blocks that are being zeroed are taken back from the task
- * that does it, which may have no CPU for long, once it is done with 128 KB at most.
+ * that does it, which may have no CPU for long, once it is done with 128 KB.
  */
 void hpmmap_pool_launder_stop(nodemask_t *nodes)
 {

@@ -447,7 +447,7 @@ static void tell_fault(int sig, siginfo_t *info, void *context)
 	(void)context;
 	vma_at(__libc_stack_end, &vma);
 	say("signal=%d code=%d %s=%zu MB below=%d", sig, info->si_code, vma.name,
-	    (vma.end - vma.start) / MB(1), here < vma.start && vma.start - here < KB(64));
+	    (vma.end - vma.start + KB(512)) / MB(1), here < vma.start && vma.start - here < KB(64));
 	_exit(0);
 }
 

@@ -130,7 +130,7 @@ static void checks_can_fail(void)
 	}
 }
 
-/* How many faults a stack may take when it is used down to here. */
+/* How many faults the stack of a thread may take when it is used down to here. */
 static size_t stack_faults(size_t len)
 {
 	const char *stacks = getenv("HPMMAP_TEST_STACKS");
@@ -149,20 +149,17 @@ static void __attribute__((noinline)) touch_stack(size_t len, bool fresh)
 	char *p = alloca(len);
 	size_t unused = len > STACK_USED ? len - STACK_USED : 0;
 
-	watch_begin();
+	/* Not initialised, for all that the compiler knows. */
+	__asm__ volatile("" : : "r"(p) : "memory");
 	if (fresh)
 		verify_zero(p, unused);
 	touch_down(p, len);
-	watch_end();
-	if (registered() && watch_available())
-		CHECK(watch_user_faults(p, len) <= stack_faults(len));
 	watch_begin();
 	touch_down(p, len);
 	EXPECT_NO_FAULTS(p, len);
-	if (!stack_faults(len))
-		check_2m(p, len);
 }
 
+/* It is memory of Linux, which a fork has made read-only, too. */
 static void main_stack(void)
 {
 	struct rlimit limit;
@@ -174,8 +171,7 @@ static void main_stack(void)
 	touch_stack(KB(16), false);
 	before = totals_now();
 	touch_stack(STACK_BYTES, true);
-	if (!stack_faults(STACK_BYTES))
-		check_totals(before);
+	check_totals(before);
 }
 
 static void mmap_large(void)

@@ -1,5 +1,6 @@
 #!/bin/bash
 # Calls take what their CPU has at hand, and hardly touch what all CPUs share; figures, limits and requests know nothing of that.
+# machine: programs
 # pool: 2G
 # takes: 20
 # paths: kernel/mem/
@@ -46,7 +47,7 @@ while read -r function hits _; do
 done </sys/kernel/tracing/kprobe_profile
 
 echo "== figures"
-held=$(cat "$SYSFS"/contexts/*/held_bytes | awk '{ sum += $1 } END { print sum }')
+held=$(awk '$1 == "held_bytes" { sum += $2 } END { print sum }' /proc/hpmmap)
 [ $(($(pool_bytes free_bytes) + held)) = "$(pool_bytes total_bytes)" ] ||
 	fail "of $(pool_bytes total_bytes) bytes $held are held and $(pool_bytes free_bytes) free"
 finish
@@ -56,7 +57,7 @@ whole='import mmap, sys; mmap.mmap(-1, int(sys.argv[1]) << 20, mmap.MAP_PRIVATE 
 echo "== a limit that another CPU has something of"
 hpmmap pool limit --user $USER_ID --size 1536M
 start as_member 0 100
-held=$(cat "$SYSFS"/contexts/*/held_bytes | awk '{ sum += $1 } END { print sum }')
+held=$(awk '$1 == "held_bytes" { sum += $2 } END { print sum }' /proc/hpmmap)
 start_second() { as_member taskset -c 1 hpmmap run --strict -- python3 -c "$whole" "$1"; }
 # What the second process itself needs is less than 64 MB.
 start_second $((1536 - held / MIB - 64)) || fail "a limit of which nothing is used refuses a request"
@@ -69,8 +70,8 @@ total=$(pool_bytes total_bytes)
 start command 0 100
 # Nothing here asks for a figure of the pool, which would empty what CPUs have at hand.
 taskset -c 1 hpmmap run --strict -- python3 -c '
-import glob, mmap, sys
-held = sum(int(open(name).read()) for name in glob.glob("/sys/kernel/hpmmap/contexts/*/held_bytes"))
+import mmap, sys
+held = sum(int(line.split()[1]) for line in open("/proc/hpmmap") if line.startswith("held_bytes"))
 mmap.mmap(-1, int(sys.argv[1]) - held - (8 << 20), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)' "$total" ||
 	fail "a request failed though all of it was free"
 finish
