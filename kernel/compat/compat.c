@@ -179,7 +179,8 @@ void compat_pages_isolate(struct page **pages, long nr)
 	for (; nr; nr--, pages++) {
 		struct folio *folio = page_folio(*pages);
 
-		if (static_call(hpmmap_isolate)(folio) != ISOLATED)
+		/* The core may split a large one at any time, which needs its place in a list. */
+		if (folio_test_large(folio) || static_call(hpmmap_isolate)(folio) != ISOLATED)
 			continue;
 		/* Of the list it was on; nobody frees a page with one of them. */
 		folio_clear_active(folio);

@@ -529,7 +529,7 @@ void compat_add_rss(struct mm_struct *mm, struct folio *folio, long nr_pages);
  */
 vm_fault_t compat_finish_fault(struct vm_fault *vmf);
 
-/* Takes pages that the caller has references to off the lists of what is reclaimed and moved. */
+/* Takes small pages that the caller has references to off the lists of what is reclaimed and moved. */
 void compat_pages_isolate(struct page **pages, long nr);
 
 /* All of it, on all CPUs. */

@@ -4,10 +4,12 @@
  * its main stack.
  */
 #include <linux/mm.h>
+#include <linux/mman.h>
 #include <linux/resource.h>
 #include <linux/sched/signal.h>
 #include <linux/uaccess.h>
 
+#include "hook.h"
 #include "hpmmap.h"
 #include "as/ctx.h"
 #include "as/fit.h"
@@ -72,17 +74,21 @@ void hpmmap_start_stack(struct hpmmap_ctx *ctx)
 	unsigned long size = min(rlimit(RLIMIT_STACK), STACK_BYTES) & PAGE_MASK;
 	unsigned long start = 0, end = 0;
 	struct vm_area_struct *vma;
+	bool grow = false;
 
 	mmap_read_lock(ctx->mm);
 	vma = vma_lookup(ctx->mm, ctx->mm->start_stack);
 	if (vma && vma->vm_flags & VM_GROWSDOWN) {
 		start = vma->vm_start;
 		end = vma->vm_end;
+		grow = ctx->job->eager_stacks && end - start < size &&
+		       !find_vma_intersection(ctx->mm, end - size, start);
 	}
 	mmap_read_unlock(ctx->mm);
-	/* A write below it lets it grow. */
-	if (ctx->job->eager_stacks && end - start < size &&
-	    !clear_user((void __user *)(end - size), 1))
+	/* A write below it lets it grow, by small pages: large ones stay on the lists. */
+	if (grow && !clear_user((void __user *)(end - size), 1)) {
 		start = end - size;
+		hpmmap_madvise(start, end - start, MADV_NOHUGEPAGE);
+	}
 	pages_hold(start, end);
 }

@@ -264,7 +264,9 @@ impl Fixture {
              Rss: 6148 kB\nFilePmdMapped: 6144 kB\n\
              7f0000800000-7f0000900000 rw-p 00000000 00:00 0\nRss: 64 kB\n",
         );
-        let lines = values.iter().map(|(name, value)| format!("{name} {value}\n"));
+        let lines = values
+            .iter()
+            .map(|(name, value)| format!("{name} {value}\n"));
         self.edit("proc/hpmmap", |text| text + &lines.collect::<String>());
     }
 

@@ -62,7 +62,7 @@ fn parse(text: &str, exe: &Path) -> Option<Mapped> {
             }
         } else if let Some(mapping) = Mapping::parse(line) {
             whose = mapping.whose(end_of_program);
-            if Path::new(mapping.name) == exe {
+            if !mapping.name.is_empty() && Path::new(mapping.name) == exe {
                 end_of_program = Some(mapping.end);
             }
         } else if !line.starts_with("VmFlags:") {

@@ -2,6 +2,7 @@
 
 pub const DEVICE_PATH: &::std::ffi::CStr = c"/dev/hpmmap";
 pub const SYSFS_PATH: &::std::ffi::CStr = c"/sys/kernel/hpmmap";
+pub const CONTEXTS_PATH: &::std::ffi::CStr = c"/proc/hpmmap";
 pub const ABI_VERSION: u32 = 3;
 pub const BLOCK_BYTES: u64 = 2097152;
 pub const LARGE_BYTES: u64 = 1073741824;

@@ -651,7 +651,11 @@ hpmmap: job 3 (strict, 2M): killed by signal 9 after 12.3 s, 5 processes (2 stil
         assert_eq!(report.undisturbed, Some(true), "{}", report.text());
         assert!(report.text().contains("2 in pool memory (changing 2)"));
         calm.write(path, "1 0 3 0 2 0 0 java\n");
-        let faults = [("faults", 3), ("faults_changing", 2), ("faults_unmapped", 1)];
+        let faults = [
+            ("faults", 3),
+            ("faults_changing", 2),
+            ("faults_unmapped", 1),
+        ];
         assert_eq!(
             with(&calm, &faults).findings,
             ["1 page fault in pool memory"]

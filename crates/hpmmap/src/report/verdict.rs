@@ -138,14 +138,13 @@ impl Judgement {
         // The program asked for these, too: without HPMMAP a fork has as many.
         let suffered = u64::saturating_sub(total, forks);
         if suffered != 0 {
-            self.findings.push(format!(
-                "{} in pool memory",
-                plural(suffered, "page fault")
-            ));
+            self.findings
+                .push(format!("{} in pool memory", plural(suffered, "page fault")));
         }
         if forks != 0 {
-            self.notes
-                .push(format!("page faults because of forks do not count: {forks}"));
+            self.notes.push(format!(
+                "page faults because of forks do not count: {forks}"
+            ));
         }
         let theirs = counted_owned(helpers().map(|one| (&*one.counted.name, unasked(one))));
         if !theirs.is_empty() {
