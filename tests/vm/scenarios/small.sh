@@ -55,3 +55,20 @@ idle 0 --stacks eager
 echo "with all of their stacks: a program $stack KB, a thread $((eager - held)) MB"
 [ "$stack" = 8192 ] || fail "--stacks eager: the main stack has only $stack KB"
 [ $((eager - held)) -ge 8 ] || fail "--stacks eager: a thread has only $((eager - held)) MB"
+
+# Linux splits large pages of a stack, of which there are none then.
+thp=/sys/kernel/mm/transparent_hugepage/enabled
+was=$(sed 's/.*\[\(.*\)\].*/\1/' $thp)
+echo always >$thp
+hpmmap run --stacks eager -- python3 -c '
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+libc.madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+smaps = open("/proc/self/smaps").read().split("[stack]")
+start = int(smaps[0].split("\n")[-1].split("-")[0], 16)
+fields = dict(line.split(":", 1) for line in smaps[1].split("\n")[1:22])
+assert fields["AnonHugePages"].split()[0] == "0" and int(fields["Rss"].split()[0]) == 8192, fields
+low = (start + (2 << 20)) & -(2 << 20)
+for advice in 20, 21, 4:  # MADV_COLD, MADV_PAGEOUT, MADV_DONTNEED
+    libc.madvise(low + (256 << 10), 512 << 10, advice)' || fail "an eager stack"
+echo "$was" >$thp
