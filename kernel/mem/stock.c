@@ -185,10 +185,11 @@ void stock_fill(struct hpmmap_account *account, int nid, unsigned int most,
 /* Would something have to leave the stock of this CPU for blocks that are given up? A hint. */
 bool stock_is_full(struct list_head *list)
 {
+	const struct hpmmap_block *block = list_first_entry(list, struct hpmmap_block, link);
 	struct stock *s = raw_cpu_ptr(&stocks);
 
-	return READ_ONCE(s->account) == list_first_entry(list, struct hpmmap_block, link)->account &&
-	       READ_ONCE(s->nr[0]) + READ_ONCE(s->nr[1]) >= READ_ONCE(s->most);
+	return READ_ONCE(s->account) == block->account &&
+	       READ_ONCE(s->nr[!block->zeroed]) >= READ_ONCE(s->most);
 }
 
 /*
