@@ -3,6 +3,7 @@
  * A new program before its first instruction: where its heap starts, and the memory of
  * its main stack.
  */
+#include <linux/mempolicy.h>
 #include <linux/mm.h>
 #include <linux/mman.h>
 #include <linux/resource.h>
@@ -48,9 +49,14 @@ void hpmmap_start_heap(struct hpmmap_ctx *ctx)
  */
 static void pages_hold(unsigned long start, unsigned long end)
 {
+	const struct mempolicy *pol = current->mempolicy;
 	struct page *pages[16];
 	long nr;
 
+	/* Of nodes that have but movable memory nothing can be held. */
+	if (pol && pol->mode == MPOL_BIND &&
+	    !nodes_intersects(pol->nodes, node_states[N_NORMAL_MEMORY]))
+		return;
 	for (; start < end; start += nr << PAGE_SHIFT) {
 		nr = min(ARRAY_SIZE(pages), (end - start) >> PAGE_SHIFT);
 		nr = pin_user_pages_fast(start, nr, FOLL_WRITE | FOLL_LONGTERM, pages);
