@@ -6,6 +6,7 @@ if [ "$(pool_bytes total_bytes)" != 0 ]; then
 	hpmmap pool remove --all
 fi
 [ "$(pool_bytes total_bytes)" = 0 ] || fail "there are still pools"
+[ ! -e /run/offline_blocks_left ] || HPMMAP_OFFLINE_BLOCKS=$(cat /run/offline_blocks_left)
 [ "$(offline_blocks)" = "$HPMMAP_OFFLINE_BLOCKS" ] ||
 	fail "$(offline_blocks) memory blocks are offline, at the start it was $HPMMAP_OFFLINE_BLOCKS"
 [ "$(memtotal_kib)" = "$HPMMAP_MEMTOTAL_KIB" ] ||

@@ -44,7 +44,6 @@ m[:] = b"y" * len(m)' "$device" || fail "a process does not survive it"
 expect_pool_free
 hpmmap pool remove --all
 [ "$(cat "$memory/state")" = online ] || fail "memory that has left the pool is $(cat "$memory/state")"
-# All of it becomes Linux's, which the next expects.
-for state in $(grep -lx offline /sys/devices/system/memory/memory*/state); do
-	echo online_movable >"$state"
-done
+echo offline >"$memory/state"
+# The driver, which has let it go, can remove it no more until the next boot.
+offline_blocks >/run/offline_blocks_left
