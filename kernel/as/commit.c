@@ -281,41 +281,37 @@ void hpmmap_vma_slot_owned(struct hpmmap_ctx *ctx, unsigned long slot)
 /* Slots that are mapped by one entry again at once. */
 #define COLLAPSE_MOST 64
 
-/*
- * From a slot on, then from the first: those that are marked. Returns how many. UINT_MAX is
- * all of them, if by entries of 4 KB.
- */
-static unsigned int collapse_some(struct hpmmap_ctx *ctx, unsigned long slot,
-				  unsigned int most, bool *vain)
+/* The next one that is marked, from a slot on, then from the first; false where there is none. */
+static bool collapse_next(struct hpmmap_ctx *ctx, unsigned long *slot, bool *vain)
 {
-	unsigned int nr = 0;
 	unsigned long start;
 
 	lockdep_assert_held(&ctx->ops);
-	while (nr < most && (!*vain || most == UINT_MAX) && !fatal_signal_pending(current)) {
-		if (!xa_find(&ctx->store, &slot, ULONG_MAX, SLOT_SPLIT)) {
-			slot = 0;
-			if (!xa_find(&ctx->store, &slot, ULONG_MAX, SLOT_SPLIT))
-				break;
-		}
-		xa_clear_mark(&ctx->store, slot, SLOT_SPLIT);
-		nr++;
-		/* It may be shared again by now. */
-		if (hpmmap_slot_is_marked(ctx, slot))
-			continue;
-		start = slot << SLOT_SHIFT;
-		commit_range(ctx, start, start + SLOT_SIZE, NULL, true, vain);
-		cond_resched();
+	if (fatal_signal_pending(current))
+		return false;
+	if (!xa_find(&ctx->store, slot, ULONG_MAX, SLOT_SPLIT)) {
+		*slot = 0;
+		if (!xa_find(&ctx->store, slot, ULONG_MAX, SLOT_SPLIT))
+			return false;
 	}
-	return nr;
+	xa_clear_mark(&ctx->store, *slot, SLOT_SPLIT);
+	/* It may be shared again by now. */
+	if (hpmmap_slot_is_marked(ctx, *slot))
+		return true;
+	start = *slot << SLOT_SHIFT;
+	commit_range(ctx, start, start + SLOT_SIZE, NULL, true, vain);
+	cond_resched();
+	return true;
 }
 
-/* Maps all slots with SLOT_SPLIT as their mappings allow; ctx->ops held. */
+/* Maps all slots with SLOT_SPLIT as their mappings allow, in vain by 4 KB; ctx->ops held. */
 void hpmmap_vma_repair_split(struct hpmmap_ctx *ctx)
 {
+	unsigned long slot = 0;
 	bool vain = false;
 
-	collapse_some(ctx, 0, UINT_MAX, &vain);
+	while (collapse_next(ctx, &slot, &vain))
+		;
 }
 
 static void collapse_work(struct callback_head *work)
@@ -323,15 +319,17 @@ static void collapse_work(struct callback_head *work)
 	struct hpmmap_ctx *ctx = container_of(work, struct hpmmap_ctx,
 					      collapse.work);
 	unsigned int nr, left = COLLAPSE_MOST;
+	unsigned long slot;
 	bool vain = false;
 
 	/* Other threads map what there is meanwhile, and do not come again. */
 	do {
-		if (current->mm != ctx->mm || current->flags & PF_EXITING ||
-		    !mutex_trylock(&ctx->ops)) {
-			nr = 0;
-		} else {
-			nr = collapse_some(ctx, ctx->collapse.slot, left, &vain);
+		nr = 0;
+		if (current->mm == ctx->mm && !(current->flags & PF_EXITING) &&
+		    mutex_trylock(&ctx->ops)) {
+			slot = ctx->collapse.slot;
+			while (nr < left && !vain && collapse_next(ctx, &slot, &vain))
+				nr++;
 			left -= nr;
 			hpmmap_ops_unlock(ctx);
 		}

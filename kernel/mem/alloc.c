@@ -822,10 +822,12 @@ void hpmmap_pool_set_pinned(struct hpmmap_block *block)
  */
 void hpmmap_pool_free(struct list_head *list)
 {
-	bool full = !list_empty(list) && stock_is_full(list) && down_read_trylock(&stocks_rwsem);
+	bool full;
 
-	if (!list_empty(list))
-		stock_put(list, full);
+	if (list_empty(list))
+		return;
+	full = stock_is_full(list) && down_read_trylock(&stocks_rwsem);
+	stock_put(list, full);
 	free_now(list);
 	if (full)
 		up_read(&stocks_rwsem);
