@@ -435,7 +435,7 @@ static vm_fault_t finish(struct hpmmap_ctx *ctx, struct vm_fault *vmf)
 	else
 		put_page(vmf->page);
 	vmf->page = NULL;
-	return ret ?: VM_FAULT_NOPAGE;
+	return ret;
 }
 
 /**
@@ -446,8 +446,8 @@ static vm_fault_t finish(struct hpmmap_ctx *ctx, struct vm_fault *vmf)
  *	would take a fault each. Not what is locked, for only the core's path knows what
  *	mlock wants, nor what a userfaultfd watches.
  *
- * Return: VM_FAULT_NOPAGE (it is mapped, or the fault will come again), VM_FAULT_HWPOISON,
- * VM_FAULT_OOM, or VM_FAULT_RETRY for a fault that must not wait.
+ * Return: 0 if the fault has mapped it, VM_FAULT_NOPAGE (somebody else has meanwhile, or the fault
+ * will come again), VM_FAULT_HWPOISON, VM_FAULT_OOM, or VM_FAULT_RETRY for one that must not wait.
  */
 vm_fault_t hpmmap_entry_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf, bool around)
 {

@@ -14,11 +14,27 @@
 #include "as/ctx.h"
 #include "as/draft.h"
 #include "as/entry.h"
+#include "as/family.h"
 #include "as/fault.h"
 #include "as/pgmap.h"
 #include "as/stats.h"
 #include "as/store.h"
 #include "as/touch.h"
+
+/*
+ * Why is a page unmapped that has memory? To be asked before ctx->lock is taken: what unmapped
+ * it maps it again with that lock, and is done then. It is a call of the process, or the work of a
+ * relative that has ended.
+ */
+static enum hpmmap_fault unmapped_by(struct hpmmap_ctx *ctx)
+{
+	struct hpmmap_family *family = READ_ONCE(ctx->family);
+
+	if (mutex_is_locked(&ctx->ops))
+		return HPMMAP_FAULT_CHANGING;
+	return family && mutex_is_locked(&family->lock) ? HPMMAP_FAULT_FORK :
+							  HPMMAP_FAULT_UNMAPPED;
+}
 
 /* Does the mapping of a fault cover all of its slot? */
 static bool covers_slot(const struct vm_fault *vmf)
@@ -151,8 +167,7 @@ vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 	struct hpmmap_block *block;
 	unsigned int first, nr;
 	bool owned = false, clear = false, covered = false, again = false;
-	/* Before it can be over: a call maps what it has unmapped with the lock of the store. */
-	bool changing = mutex_is_locked(&ctx->ops);
+	enum hpmmap_fault unmapped = unmapped_by(ctx);
 
 	lockdep_assert_held(&ctx->mm->mmap_lock);
 begin:
@@ -170,8 +185,7 @@ begin:
 	}
 	if (!again) {
 		*committed = block;
-		*why = !block ? HPMMAP_FAULT_RESERVED : changing ? HPMMAP_FAULT_CHANGING :
-			HPMMAP_FAULT_UNMAPPED;
+		*why = block ? unmapped : HPMMAP_FAULT_RESERVED;
 	}
 	owned = hpmmap_slot_is_marked(ctx, slot);
 	/* A few pages are copied for a child, and mapped when it comes to them. */
@@ -229,6 +243,10 @@ begin:
 		goto out;
 	}
 	ret = hpmmap_entry_fault(ctx, vmf, nr > 1 && !(vmf->flags & FAULT_FLAG_RETRY_NOWAIT));
+	/* Whoever unmapped it was done before the question. */
+	if (ret == VM_FAULT_NOPAGE && *why == HPMMAP_FAULT_UNMAPPED)
+		*why = ctx->family ? HPMMAP_FAULT_FORK : HPMMAP_FAULT_CHANGING;
+	ret = ret ?: VM_FAULT_NOPAGE;
 out:
 	mutex_unlock(&ctx->lock);
 	if (owned && block && !(covered && hpmmap_vma_collapse_soon(ctx, vmf)))
