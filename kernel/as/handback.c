@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Memory that Linux gets back, for calls that need anonymous memory of its own:
- * a registration with a userfaultfd, MADV_MERGEABLE; and for mbind(2), see mbind.c.
+ * a registration with a userfaultfd, MADV_MERGEABLE, MADV_WIPEONFORK; and for mbind(2), see
+ * mbind.c.
  *
  * The contents are copied to a new private mapping elsewhere, which then takes
  * the place of ours in one step. Meanwhile nothing of the range is mapped, and
@@ -31,7 +32,7 @@
 
 /* What madvise(2) sets of a mapping, and can be set of a private one. */
 #define ADVICE_FLAGS (VM_DONTCOPY | VM_DONTDUMP | VM_SEQ_READ | VM_RAND_READ | \
-		      VM_WIPEONFORK | VM_HUGEPAGE | VM_NOHUGEPAGE)
+		      VM_HUGEPAGE | VM_NOHUGEPAGE)
 
 #ifdef CONFIG_ARCH_HAS_PKEYS
 #define PKEY_FLAGS ARCH_VM_PKEY_FLAGS

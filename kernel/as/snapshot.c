@@ -73,7 +73,7 @@ static bool can_share(struct hpmmap_ctx *parent, struct vm_area_struct *vma,
 	if (vma->vm_start > start || vma->vm_end < end)
 		for_each_vma_range(vmi, other, end)
 			if (hpmmap_vma_is_ours(other) &&
-			    other->vm_flags & (VM_DONTCOPY | VM_WIPEONFORK))
+			    other->vm_flags & VM_DONTCOPY)
 				return false;
 	return true;
 }
@@ -321,8 +321,7 @@ void hpmmap_fork_open(struct vm_area_struct *vma)
 		child = parent->fork.child;
 		child_publish(child, vma->vm_mm);
 		old = vma_lookup(parent->mm, vma->vm_start);
-		if (child->mm == vma->vm_mm && old &&
-		    !(vma->vm_flags & VM_WIPEONFORK))
+		if (child->mm == vma->vm_mm && old)
 			snapshot(parent, child, old);
 	} else if (userfaultfd_armed(vma)) {
 		/* If it is a fork, no hook has seen it, and Linux would copy the entries. */

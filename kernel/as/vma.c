@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Mappings of ours: where there is room for one, what it would need, and what
- * madvise(2) cannot do to it.
+ * Mappings of ours: where there is room for one, and what it would need.
  */
 #include <linux/mman.h>
 #include <linux/sched/signal.h>
 
-#include "hook.h"
 #include "hpmmap.h"
 #include "as/ctx.h"
 #include "as/file.h"
@@ -91,105 +89,4 @@ unsigned long hpmmap_vma_count_missing(struct hpmmap_ctx *ctx,
 	}
 	mmap_read_unlock(ctx->mm);
 	return n;
-}
-
-/*
- * Advice that makes a mapping of its own of a piece, unless it is just this
- * that tells the piece from a neighbour. It has two of them.
- */
-static const struct {
-	vm_flags_t flag;
-	int set;
-	int clear;
-} toggles[] = {
-	{ VM_DONTDUMP, MADV_DONTDUMP, MADV_DODUMP },
-	{ VM_DONTCOPY, MADV_DONTFORK, MADV_DOFORK },
-	{ VM_SEQ_READ | VM_RAND_READ, MADV_SEQUENTIAL, MADV_NORMAL },
-};
-
-/* A piece of one mapping of ours, whose flags are @old. */
-static long wipe_piece(struct hpmmap_ctx *ctx, unsigned long start,
-		       unsigned long len, vm_flags_t old, bool wipe)
-{
-	struct vm_area_struct *vma;
-	int i;
-
-	for (i = 0; i < ARRAY_SIZE(toggles); i++) {
-		vm_flags_t flag = toggles[i].flag;
-		bool has = old & flag, alone;
-		long ret;
-
-		ret = hpmmap_madvise(start, len, has ? toggles[i].clear : toggles[i].set);
-		if (ret)
-			return ret;
-		if (mmap_write_lock_killable(ctx->mm))
-			return -EINTR;
-		vma = vma_lookup(ctx->mm, start);
-		alone = vma && hpmmap_vma_is_ours(vma) &&
-			vma->vm_start == start && vma->vm_end == start + len;
-		if (alone)
-			compat_vm_flags_mod(vma, (old & flag) | (wipe ? VM_WIPEONFORK : 0),
-					    flag | VM_WIPEONFORK);
-		mmap_write_unlock(ctx->mm);
-		if (alone)
-			return 0;
-		hpmmap_madvise(start, len, old & VM_RAND_READ & flag ? MADV_RANDOM :
-			       has ? toggles[i].set : toggles[i].clear);
-	}
-	return -EAGAIN;
-}
-
-/**
- * hpmmap_vma_wipe_on_fork() - what madvise(2) cannot do to a shared mapping
- * @ctx: the caller's context, ctx->ops held
- * @start: first address, page aligned
- * @end: end, page aligned
- * @wipe: MADV_WIPEONFORK; otherwise MADV_KEEPONFORK
- *
- * Mappings are cut at both ends by an advice that they may have, which is
- * then taken back.
- *
- * Return: 0 or an errno of madvise(2).
- */
-long hpmmap_vma_wipe_on_fork(struct hpmmap_ctx *ctx, unsigned long start,
-			     unsigned long end, bool wipe)
-{
-	struct vm_area_struct *vma;
-	unsigned long addr = start;
-	bool hole = false;
-	long ret;
-
-	lockdep_assert_held(&ctx->ops);
-	while (addr < end) {
-		unsigned long lo, len;
-		vm_flags_t old;
-		bool ours;
-
-		mmap_read_lock(ctx->mm);
-		vma = find_vma_intersection(ctx->mm, addr, end);
-		if (!vma) {
-			mmap_read_unlock(ctx->mm);
-			return -ENOMEM;
-		}
-		hole |= vma->vm_start > addr;
-		lo = max(addr, vma->vm_start);
-		addr = min(end, vma->vm_end);
-		len = addr - lo;
-		old = vma->vm_flags;
-		ours = hpmmap_vma_is_ours(vma);
-		mmap_read_unlock(ctx->mm);
-
-		if (ours && !(old & VM_WIPEONFORK) == !wipe)
-			continue;
-		ret = ours ? wipe_piece(ctx, lo, len, old, wipe) :
-			     hpmmap_madvise(lo, len, wipe ? MADV_WIPEONFORK : MADV_KEEPONFORK);
-		if (ret)
-			return ret;
-		if (!ours)
-			continue;
-		/* Linux merges it with its neighbours when a flag changes. */
-		if (!hpmmap_madvise(lo, len, old & VM_DONTDUMP ? MADV_DODUMP : MADV_DONTDUMP))
-			hpmmap_madvise(lo, len, old & VM_DONTDUMP ? MADV_DONTDUMP : MADV_DODUMP);
-	}
-	return hole ? -ENOMEM : 0;
 }

@@ -30,8 +30,6 @@ static inline unsigned long hpmmap_vma_prot(vm_flags_t vm_flags)
 unsigned long hpmmap_vma_count_missing(struct hpmmap_ctx *ctx,
 				       unsigned long start, unsigned long end,
 				       unsigned long *unreserved);
-long hpmmap_vma_wipe_on_fork(struct hpmmap_ctx *ctx, unsigned long start,
-			     unsigned long end, bool wipe);
 unsigned long hpmmap_vma_find_hole(unsigned long hint, unsigned long len,
 				   unsigned long flags, unsigned long align,
 				   unsigned long phase);

@@ -51,8 +51,7 @@ static bool range_keeps_contents(struct hpmmap_ctx *ctx, unsigned long start,
 
 static bool advice_discards(int advice)
 {
-	return advice == MADV_FREE || advice == MADV_DONTFORK ||
-	       advice == MADV_WIPEONFORK;
+	return advice == MADV_FREE || advice == MADV_DONTFORK;
 }
 
 /* What is discarded before others may have mmap_lock, if they want it. */
@@ -164,12 +163,6 @@ static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 		if (!ret)
 			hpmmap_reuse_set(ctx, start, end);
 		return ret;
-	case MADV_WIPEONFORK:
-	case MADV_KEEPONFORK:
-		ret = hpmmap_vma_wipe_on_fork(ctx, start, end,
-					      advice == MADV_WIPEONFORK);
-		hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
-		return ret;
 	default:
 		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
 		/* Linux keeps the contents of files behind a guard. */
@@ -267,6 +260,10 @@ static long madvise_with_ours(struct hpmmap_ctx *ctx,
 		/* It is advice: what is sealed stays, and is not merged. */
 		ret = IS_ENABLED(CONFIG_KSM) ?
 		      hpmmap_handback(ctx, c.start, c.end, true, false) : 0;
+		return ret ? ret : hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
+	case MADV_WIPEONFORK:
+		/* Only private memory can be wiped. */
+		ret = hpmmap_handback(ctx, c.start, c.end, false, false);
 		return ret ? ret : hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
 	default:
 		return hpmmap_handle(HPMMAP_CALL_MADVISE, regs, handle_madvise);

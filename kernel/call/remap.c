@@ -63,8 +63,6 @@ long hpmmap_remap_copy_advice(struct hpmmap_ctx *ctx, const struct hpmmap_remap 
 			continue;
 		ret = hpmmap_madvise(addr, len, table[i].advice);
 	}
-	if (r->vm_flags & VM_WIPEONFORK && !ret)
-		ret = hpmmap_vma_wipe_on_fork(ctx, addr, addr + len, true);
 	/* madvise(2) says so where a mapping cannot be split. */
 	return ret == -EAGAIN ? -ENOMEM : ret;
 }

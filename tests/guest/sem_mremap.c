@@ -724,18 +724,6 @@ static void realloc_patterns(void)
 	}
 }
 
-/* mremap takes one mapping, so what is the same again has to be one. */
-static void advice_taken_back_leaves_one_mapping(void)
-{
-	char *p = map_filled(MB(8), MB(16));
-
-	CHECK_OK(madvise(p + MB(3), MB(2), MADV_WIPEONFORK));
-	CHECK_OK(madvise(p + MB(3), MB(2), MADV_KEEPONFORK));
-	CHECK(mremap(p, MB(8), MB(12), 0) == p);
-	check_grown(p, MB(8), MB(12));
-	unmap(p, MB(12));
-}
-
 /* A mapping moves with its key, also if that is free by now. */
 static void keys_that_are_free(void)
 {
@@ -776,7 +764,6 @@ int main(void)
 		T(what_cannot_move),
 		T(old_length_zero),
 		T(realloc_patterns),
-		T(advice_taken_back_leaves_one_mapping),
 		T(keys_that_are_free),
 	};
 
