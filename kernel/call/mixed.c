@@ -146,8 +146,6 @@ long hpmmap_remap_mixed(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r)
 	unsigned long nr_ours = r->vm_end - r->addr;
 	long ret;
 
-	if (r->flags & MREMAP_DONTUNMAP)
-		return -EFAULT;
 	if (r->flags & MREMAP_FIXED)
 		return move_mixed(ctx, r, r->new_addr);
 	ret = remap_rest(r->vm_end, r->old_len - nr_ours, r->new_len - nr_ours,
@@ -159,7 +157,7 @@ long hpmmap_remap_mixed(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r)
 	}
 	if (ret != -ENOMEM || !(r->flags & MREMAP_MAYMOVE))
 		return ret;
-	ret = hpmmap_remap_anywhere(ctx, r, 0, move_mixed);
+	ret = hpmmap_remap_anywhere(ctx, r, move_mixed);
 	if (!IS_ERR_VALUE(ret))
 		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP,
 				      r->new_len - r->old_len);

@@ -125,7 +125,6 @@ static long grow_in_place(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r)
 	return r->addr;
 }
 
-/* Also where it is no more than a hint. */
 static bool target_is_valid(const struct hpmmap_remap *r)
 {
 	if (offset_in_page(r->new_addr) || r->new_len > TASK_SIZE ||
@@ -161,31 +160,12 @@ static long unwatch(const struct hpmmap_remap *r)
 	return ret;
 }
 
-/*
- * What cannot be moved stays where it is. What was to make room for it, and what it was to
- * shrink by, is gone where Linux looks at that late.
- */
-static long refuse_move(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r, long error)
-{
-	long ret;
-
-	if (!(r->flags & MREMAP_FIXED) || !compat_remap_unmaps_first())
-		return error;
-	if (is_watched(r))
-		return HPMMAP_REDO;
-	ret = hpmmap_remap_unmap(ctx, r->new_addr, r->new_len);
-	if (!ret && r->old_len > r->new_len)
-		ret = hpmmap_remap_unmap(ctx, r->addr + r->new_len,
-					 r->old_len - r->new_len);
-	return ret ? ret : error;
-}
-
 static long remap_ours(struct hpmmap_ctx *ctx, struct hpmmap_remap *r)
 {
-	bool placed = r->flags & (MREMAP_FIXED | MREMAP_DONTUNMAP), mixed;
-	long ret = 0;
+	bool fixed = r->flags & MREMAP_FIXED, mixed;
+	long ret;
 
-	if (!placed && r->old_len >= r->new_len) {
+	if (!fixed && r->old_len >= r->new_len) {
 		if (r->old_len == r->new_len)
 			return r->addr;
 		if (is_watched(r))
@@ -194,17 +174,13 @@ static long remap_ours(struct hpmmap_ctx *ctx, struct hpmmap_remap *r)
 					 r->old_len - r->new_len);
 		return ret ? ret : r->addr;
 	}
-	if (placed && !target_is_valid(r))
+	/* As for private memory: a copy of it cannot be had this way. */
+	if ((fixed && !target_is_valid(r)) || !r->old_len)
 		return -EINVAL;
 	/* What does not move may be anything. */
 	mixed = min(r->old_len, r->new_len) > r->vm_end - r->addr;
-	/* As for private memory: a copy of it cannot be had this way. */
-	if (!r->old_len)
-		ret = -EINVAL;
-	else if (mixed && !hpmmap_remap_is_mixed(ctx, r))
-		ret = -EFAULT;
-	if (ret)
-		return refuse_move(ctx, r, ret);
+	if (mixed && !hpmmap_remap_is_mixed(ctx, r))
+		return -EFAULT;
 	if (r->new_len > r->old_len &&
 	    hpmmap_data_exceeds_limit(ctx, 0, r->new_len - r->old_len,
 				      r->prot))
@@ -213,10 +189,8 @@ static long remap_ours(struct hpmmap_ctx *ctx, struct hpmmap_remap *r)
 		return HPMMAP_REDO;
 	if (mixed)
 		return hpmmap_remap_mixed(ctx, r);
-	if (r->flags & MREMAP_FIXED)
+	if (fixed)
 		return hpmmap_remap_move(ctx, r, r->new_addr);
-	if (r->flags & MREMAP_DONTUNMAP)
-		return hpmmap_remap_anywhere(ctx, r, r->new_addr, hpmmap_remap_move);
 
 	ret = grow_in_place(ctx, r);
 	/* What is locked may find pages of Linux elsewhere. */
@@ -224,7 +198,7 @@ static long remap_ours(struct hpmmap_ctx *ctx, struct hpmmap_remap *r)
 		return ret;
 	if (!(r->flags & MREMAP_MAYMOVE))
 		return -ENOMEM;
-	return hpmmap_remap_anywhere(ctx, r, 0, hpmmap_remap_move);
+	return hpmmap_remap_anywhere(ctx, r, hpmmap_remap_move);
 }
 
 /*
@@ -266,8 +240,6 @@ static bool args_are_valid(const struct hpmmap_remap *r)
 	if (r->flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) &&
 	    !(r->flags & MREMAP_MAYMOVE))
 		return false;
-	if (r->flags & MREMAP_DONTUNMAP && r->old_len != r->new_len)
-		return false;
 	return !offset_in_page(r->addr) && r->new_len &&
 	       r->addr < TASK_SIZE && r->old_len <= TASK_SIZE - r->addr;
 }
@@ -294,6 +266,9 @@ static long handle_mremap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	/* It may have been unmapped since, or handed back. */
 	if (!remap_lookup(ctx, &r))
 		return GONE;
+	/* What is shared cannot leave its mapping behind, to Linux either. */
+	if (r.flags & MREMAP_DONTUNMAP)
+		return -EINVAL;
 	return r.sealed ? -EPERM : remap_ours(ctx, &r);
 }
 

@@ -139,26 +139,7 @@ static unsigned long count_needed(struct hpmmap_ctx *ctx,
 		/* At most as many as there are contents, cut differently. */
 		nr = min(nr, 1 + hpmmap_store_count(ctx, r->addr,
 						    r->addr + len));
-	nr -= min(nr, moved);
-	/* The old place is given new zeros for what moved away. */
-	if (r->flags & MREMAP_DONTUNMAP && !lazy(r))
-		nr += moved;
-	return nr;
-}
-
-/* Takes the old mapping's entries out of the page tables. */
-static long detach_old(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r)
-{
-	unsigned long ret;
-
-	if (!(r->flags & MREMAP_DONTUNMAP))
-		return vm_munmap(r->addr, r->old_len);
-	ret = hpmmap_vma_map(ctx, r->addr, r->old_len, r->prot,
-			     MAP_FIXED | (r->map_flags & ~MAP_LOCKED));
-	if (IS_ERR_VALUE(ret))
-		return ret;
-	hpmmap_remap_copy_advice(ctx, r, r->addr, r->old_len);
-	return 0;
+	return nr - min(nr, moved);
 }
 
 /*
@@ -167,9 +148,7 @@ static long detach_old(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r)
  */
 void hpmmap_remap_discount(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r)
 {
-	if (!(r->flags & MREMAP_DONTUNMAP))
-		hpmmap_range_discount(ctx, r->addr,
-				      min(r->old_len, r->new_len));
+	hpmmap_range_discount(ctx, r->addr, min(r->old_len, r->new_len));
 }
 
 /*
@@ -232,24 +211,17 @@ long hpmmap_remap_move(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 	/* Before there is anything in it that a key protects. */
 	ret = hpmmap_remap_copy_advice(ctx, r, to, r->new_len);
 	if (!ret)
-		ret = detach_old(ctx, r);
+		ret = vm_munmap(r->addr, r->old_len);
 	if (ret) {
 		vm_munmap(to, r->new_len);
-		if (r->flags & MREMAP_DONTUNMAP)
-			hpmmap_range_kill_if_lost(ctx, old.start, old.end);
 		goto err_relock;
 	}
 	ret = hpmmap_store_move(ctx, r->addr, to, len, &blocks);
 	/* Its mapping is gone, and what has not moved goes with it. */
 	if (ret && ret != -EINTR)
 		hpmmap_contents_lost();
-	/* Zeros are in the old place before it can be reached. */
-	if (r->flags & MREMAP_DONTUNMAP)
-		hpmmap_change_renew(&old);
 	hpmmap_thaw(ctx);
-	old.replaces = true;
-	hpmmap_change_settle(&old, r->flags & MREMAP_DONTUNMAP ?
-			     HPMMAP_FRESH : HPMMAP_CUT, &blocks);
+	hpmmap_change_settle(&old, HPMMAP_CUT, NULL);
 	hpmmap_change_settle(&new, HPMMAP_KEPT, &blocks);
 	if (r->map_flags & MAP_LOCKED && !lazy(r))
 		hpmmap_touch_range(to, r->new_len, r->prot);
@@ -285,9 +257,9 @@ static unsigned long phase(const struct hpmmap_remap *r, unsigned long align)
 	return r->addr & (align - 1);
 }
 
-/* Moves a mapping by @move to where there is room, at @hint if it is not 0 and that is free. */
+/* Moves a mapping by @move to where there is room. */
 long hpmmap_remap_anywhere(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
-			   unsigned long hint, hpmmap_remap_move_t move)
+			   hpmmap_remap_move_t move)
 {
 	unsigned long align = r->new_len >= SLOT_SIZE ? SLOT_SIZE : PAGE_SIZE;
 	long ret = -EEXIST;
@@ -296,12 +268,11 @@ long hpmmap_remap_anywhere(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 	while (ret == -EEXIST && tries--) {
 		unsigned long to;
 
-		to = hpmmap_find_place(ctx, &r->place, hint, r->new_len,
+		to = hpmmap_find_place(ctx, &r->place, 0, r->new_len,
 				       MAP_PRIVATE | MAP_ANONYMOUS, align, phase(r, align));
 		if (IS_ERR_VALUE(to))
 			return to;
 		ret = move(ctx, r, to);
-		hint = 0;
 	}
 	return ret == -EEXIST ? -ENOMEM : ret;
 }

@@ -58,6 +58,6 @@ long hpmmap_remap_move(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 typedef long (*hpmmap_remap_move_t)(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 				    unsigned long to);
 long hpmmap_remap_anywhere(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
-			   unsigned long hint, hpmmap_remap_move_t move);
+			   hpmmap_remap_move_t move);
 
 #endif /* _HPMMAP_CALL_REMAP_H */

@@ -586,15 +586,6 @@ static __always_inline bool compat_is_own_text(unsigned long addr)
 	return addr - base < size;
 }
 
-/*
- * Does mremap(2) unmap what a mapping is to replace, and to shrink by, before it looks whether
- * that can be moved? No header tells.
- */
-static inline bool compat_remap_unmaps_first(void)
-{
-	return LINUX_VERSION_CODE < KERNEL_VERSION(6, 17, 0);
-}
-
 /* Does Linux's overcommit policy let a process have more than there is, if it asks to? */
 bool compat_overcommits(void);
 

@@ -288,12 +288,6 @@ static long do_mremap_fixed_odd(void)
 	return result(mremap(TARGET, TARGET_LEN, TARGET_LEN, MREMAP_MAYMOVE | MREMAP_FIXED, ELSEWHERE_ODD));
 }
 
-static long do_mremap_dontunmap(void)
-{
-	moved_to = mremap(TARGET, TARGET_LEN, TARGET_LEN, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
-	return result(moved_to);
-}
-
 static long do_dontneed(void)
 {
 	return madvise(TARGET + PAGE, TARGET_LEN - 2 * PAGE, MADV_DONTNEED);
@@ -523,7 +517,6 @@ static const struct call calls[] = {
 	{ "mremap, moving", NULL, do_mremap_move, NULL, TARGET_LEN + 3 * SLOT, false },
 	{ "mremap MREMAP_FIXED", NULL, do_mremap_fixed, NULL, 0, false },
 	{ "mremap MREMAP_FIXED, off a slot", NULL, do_mremap_fixed_odd, NULL, 0, false },
-	{ "mremap MREMAP_DONTUNMAP", NULL, do_mremap_dontunmap, NULL, TARGET_LEN, false },
 	{ "madvise MADV_DONTNEED", NULL, do_dontneed, NULL, 0, false },
 	{ "madvise MADV_DONTFORK", NULL, do_dontfork, NULL, 0, true },
 	{ "madvise MADV_NOHUGEPAGE", NULL, do_nohugepage, NULL, 0, true },
@@ -585,8 +578,7 @@ static void check_moved(const struct call *call, long ret)
 {
 	const char *to = call->run == do_mremap_fixed ? ELSEWHERE :
 			 call->run == do_mremap_fixed_odd ? ELSEWHERE_ODD :
-			 call->run == do_mremap_move || call->run == do_mremap_dontunmap ?
-			 moved_to : NULL;
+			 call->run == do_mremap_move ? moved_to : NULL;
 
 	if (!to || ret)
 		return;
@@ -599,7 +591,7 @@ static void check_moved(const struct call *call, long ret)
 static void check_not_moved(const struct call *call, long ret)
 {
 	if (ret && (call->run == do_mremap_move || call->run == do_mremap_fixed ||
-		    call->run == do_mremap_fixed_odd || call->run == do_mremap_dontunmap))
+		    call->run == do_mremap_fixed_odd))
 		expect_old("mapping that did not move", TARGET, TARGET_LEN);
 }
 

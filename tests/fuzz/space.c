@@ -16,7 +16,7 @@
  *
  * What is not tried, because the answer of Linux depends on how it has merged
  * mappings, or because docs/design.md says that it differs: mremap across
- * mappings, and with MREMAP_DONTUNMAP of locked memory; access above the break;
+ * mappings, and with MREMAP_DONTUNMAP; access above the break;
  * mprotect in the heap without --heap-protect; mappings that can only be
  * written; advice that ends in an error after it was taken for a part of its
  * range.
@@ -904,17 +904,8 @@ static bool overlap(const struct range *a, const struct range *b)
 	return a->r == b->r && a->first < b->first + b->nr && b->first < a->first + a->nr;
 }
 
-/* What stays behind a move with MREMAP_DONTUNMAP. */
-static void model_leave(struct space *s, const struct range *g)
-{
-	for (unsigned int i = 0; i < g->nr; i++)
-		page_reset(range_pages(g) + i);
-	set_changed(s, g, g->nr);
-}
-
 static void op_mremap_fixed(struct space *s)
 {
-	bool dontunmap;
 	struct range g, to = pick_arena(s);
 	int flags = MREMAP_MAYMOVE | MREMAP_FIXED;
 	unsigned int nr;
@@ -925,12 +916,11 @@ static void op_mremap_fixed(struct space *s)
 	/* Of what Linux chose the place for, all or nothing. */
 	if (g.r != &s->arena && g.nr != g.r->nr)
 		return;
-	dontunmap = !has_flag(&g, LOCKED) && one_in(s, 4);
 	nr = g.nr;
 	/* Where the slots stay whole, or anywhere. */
 	if (one_in(s, 2))
 		to.first = (to.first & ~(SLOT_PAGES - 1)) + (g.first & (SLOT_PAGES - 1));
-	if (!dontunmap && one_in(s, 3) && range_pages(&g)->kind == ANON)
+	if (one_in(s, 3) && range_pages(&g)->kind == ANON)
 		nr = 1 + rnd(s, 2 * g.nr);
 	if (to.first + nr > to.r->nr)
 		return;
@@ -942,38 +932,14 @@ static void op_mremap_fixed(struct space *s)
 		check(s, (long)p, EINVAL);
 		return;
 	}
-	if (dontunmap)
-		flags |= MREMAP_DONTUNMAP;
 	p = mremap(range_addr(&g), g.nr * PAGE, nr * PAGE, flags, range_addr(&to));
 	say_range(s, &g, (int)to.first, (int)nr, (long)p);
 	if (!check(s, (long)p, 0))
 		return;
 	model_move(s, &g, &to);
-	if (dontunmap) {
-		model_leave(s, &g);
-	} else {
-		set_unmapped(&g);
-		if (g.r != &s->arena)
-			g.r->nr = 0;
-	}
-}
-
-static void op_mremap_dontunmap(struct space *s)
-{
-	struct region *f = free_float(s);
-	struct range g, to;
-	void *p;
-
-	if (!f || !pick_run(s, &g) || g.nr > FLOAT_PAGES || has_flag(&g, LOCKED))
-		return;
-	p = mremap(range_addr(&g), g.nr * PAGE, g.nr * PAGE,
-		   MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
-	say_range(s, &g, 0, 0, (long)p);
-	if (!check(s, (long)p, 0))
-		return;
-	to = set_float(f, p, g.nr);
-	model_move(s, &g, &to);
-	model_leave(s, &g);
+	set_unmapped(&g);
+	if (g.r != &s->arena)
+		g.r->nr = 0;
 }
 
 /* One kind or nothing locked, so that no error comes after a part was done. */
@@ -1666,7 +1632,6 @@ static const struct operation {
 	{ "mremap-shrink", op_mremap_shrink, 3, false },
 	{ "mremap-grow", op_mremap_grow, 6, false },
 	{ "mremap-fixed", op_mremap_fixed, 10, false },
-	{ "mremap-dontunmap", op_mremap_dontunmap, 3, false },
 	{ "dontneed", op_dontneed, 9, false },
 	{ "free", op_free, 2, false },
 	{ "advice", op_advice, 5, false },

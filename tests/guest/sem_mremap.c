@@ -242,63 +242,6 @@ static void copies_keep_nobody_out(void)
 	unmap(room + PAGE, MB(128));
 }
 
-/* Those who write to what is just moving, and stays mapped, wait until it is done. */
-#define WRITERS 6
-#define EACH KB(256)
-
-struct writer {
-	pthread_t thread;
-	char *start;
-};
-
-static void *write_meanwhile(void *arg)
-{
-	struct writer *w = arg;
-	char *p;
-
-	while (!moving)
-		;
-	p = w->start;
-	/* No word of fill() is even. */
-	for (size_t i = 0; i < EACH; i += PAGE)
-		*(uint64_t *)(p + i) = 2;
-	return NULL;
-}
-
-static void written_while_it_moves(size_t len)
-{
-	struct writer writers[WRITERS];
-	char *p, *room;
-
-	moving = 0;
-	for (size_t i = 0; i < WRITERS; i++)
-		writers[i].thread = start_thread(write_meanwhile, &writers[i]);
-	p = map_filled(len, 0);
-	room = free_range(len + SLOT);
-	for (size_t i = 0; i < WRITERS; i++)
-		writers[i].start = p + len - (i + 1) * EACH;
-	moving = 1;
-	CHECK(mremap(p, len, len, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP,
-		     room + PAGE) == room + PAGE);
-	for (size_t i = 0; i < WRITERS; i++)
-		join_thread(writers[i].thread);
-	verify(room + PAGE, len - WRITERS * EACH, 5, 0);
-	verify_zero(p, len - WRITERS * EACH);
-	/* Each write was before the move, or after it. */
-	for (size_t i = len - WRITERS * EACH; i < len; i += PAGE)
-		CHECK((*(uint64_t *)(p + i) == 2) !=
-		      (*(uint64_t *)(room + PAGE + i) == 2));
-	unmap(p, len);
-	unmap(room + PAGE, len);
-}
-
-static void touched_while_it_moves(void)
-{
-	for (int i = 0; i < 16; i++)
-		written_while_it_moves(MB(4));
-	written_while_it_moves(MB(64));
-}
-
 /* Nobody could write to the new place before: who does has found what moved there. */
 static void written_where_it_moves(void)
 {
@@ -358,21 +301,21 @@ static void locks_beside_what_moves(void)
 	room = free_range(len + SLOT);
 	locks = p + len;
 	moving = 1;
-	CHECK(mremap(p, len, len, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, room + PAGE) ==
+	CHECK(mremap(p, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, room + PAGE) ==
 	      room + PAGE);
 	moving = 2;
 	join_thread(thread);
 	verify(room + PAGE, len, 5, 0);
-	unmap(p, len + rest);
+	unmap(p + len, rest);
 	unmap(room + PAGE, len);
 }
 
-/* The word that tells of its end lies in what moves, and stays mapped, when all are killed. */
+/* The word that tells of its end lies where it moves to, when all are killed. */
 static void *told_of_the_end(void *arg)
 {
-	char *const *from = arg;
+	char *const *to = arg;
 
-	syscall(SYS_set_tid_address, *from + MB(100));
+	syscall(SYS_set_tid_address, *to + MB(100));
 	moving = 1;
 	for (;;)
 		pause();
@@ -385,11 +328,11 @@ static void move_and_be_killed(int fd)
 {
 	char *p = map_anon(KILLED_LEN), *room = free_range(KILLED_LEN + SLOT);
 
-	start_thread(told_of_the_end, &p);
+	start_thread(told_of_the_end, &room);
 	while (!moving)
 		usleep(1000);
 	tell(fd);
-	mremap(p, KILLED_LEN, KILLED_LEN, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, room + PAGE);
+	mremap(p, KILLED_LEN, KILLED_LEN, MREMAP_MAYMOVE | MREMAP_FIXED, room + PAGE);
 	tell(fd);
 	for (;;)
 		pause();
@@ -490,30 +433,6 @@ static void move_from_the_middle(void)
 	}
 }
 
-static void dontunmap(void)
-{
-	static const size_t lens[] = { PAGE, MB(2), MB(3) + PAGE };
-
-	for (size_t i = 0; i < ARRAY_SIZE(lens); i++) {
-		size_t len = lens[i];
-		char *p = map_filled(len, 0);
-		char *q = mremap(p, len, len, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
-
-		CHECK_OK(q);
-		CHECK(q != p);
-		watch_begin();
-		verify(q, len, 5, 0);
-		EXPECT_NO_FAULTS(q, len);
-		verify_zero(p, len);
-		fill(p, len, 6);
-		verify(q, len, 5, 0);
-		verify(p, len, 6, 0);
-		unmap(p, len);
-		CHECK_TOUCH(q, len);
-		unmap(q, len);
-	}
-}
-
 static void keeps_the_protection(void)
 {
 	char *p = map_filled(MB(4), 0);
@@ -579,93 +498,6 @@ static void errors(void)
 	verify(p, MB(4), 5, 0);
 	CHECK_READ_SEGV(p + MB(4), SEGV_MAPERR);
 	unmap(p, MB(4));
-}
-
-/* Before 6.17 Linux unmaps first, then looks what there is to move: tried with memory of its own. */
-static bool linux_unmaps_first(void)
-{
-	int fd = open("/dev/zero", O_RDWR);
-	char *p = mmap(NULL, 5 * PAGE, RW, MAP_PRIVATE, fd, 0);
-	bool first;
-
-	CHECK_OK(p);
-	CHECK_OK(mprotect(p + PAGE, PAGE, PROT_READ));
-	CHECK_ERR(mremap(p, 2 * PAGE, 3 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, p + 2 * PAGE),
-		  EFAULT);
-	first = probe_read(p + 2 * PAGE).sig;
-	unmap(p, 5 * PAGE);
-	close(fd);
-	return first;
-}
-
-static void check_gone(char *p, size_t len)
-{
-	CHECK_READ_SEGV(p, SEGV_MAPERR);
-	CHECK_READ_SEGV(p + len / 2, SEGV_MAPERR);
-	CHECK_READ_SEGV(p + len - 1, SEGV_MAPERR);
-}
-
-/*
- * A range that is no mapping, or more than one, does not move: by then what it was to replace,
- * and what it was to shrink by, is unmapped. It starts with 3 MB that may be written to.
- */
-static void refuse_to_move(char *p, size_t len, size_t new_len, size_t shift, int error)
-{
-	const size_t kept = len < new_len ? len : new_len;
-	char *room = free_range(MB(16));
-	char *to = room + SLOT + shift;
-
-	map_flags(room, MB(16), RW, ANON | MAP_FIXED_NOREPLACE);
-	fill(room, MB(16), 6);
-	CHECK_ERR(mremap(p, len, new_len, MREMAP_MAYMOVE | MREMAP_FIXED, to), error);
-	check_gone(to, new_len);
-	verify(room, SLOT + shift, 6, 0);
-	verify(to + new_len, MB(14) - shift - new_len, 6, SLOT + shift + new_len);
-	CHECK_TOUCH(room, SLOT + shift);
-	CHECK_TOUCH(to + new_len, MB(14) - shift - new_len);
-	verify(p, MB(3), 5, 0);
-	CHECK_TOUCH(p, MB(3));
-	if (kept > MB(5))
-		verify(p + MB(5), kept - MB(5), 5, MB(5));
-	if (len > kept)
-		check_gone(p + kept, len - kept);
-	verify(p + MB(8), MB(8), 5, MB(8));
-	unmap(room, MB(16));
-}
-
-/* What is in the middle, from 3 to 5 MB, is another mapping, or a hole. */
-static void what_cannot_move(void)
-{
-	static const struct sizes refused[] = {
-		{ MB(8), MB(8) },
-		{ MB(8), MB(9) + PAGE },
-		{ MB(8), MB(6) },
-		{ MB(8), MB(5) + PAGE },
-		{ MB(4) + PAGE, MB(3) + PAGE },
-	};
-	char *one;
-
-	if (!linux_unmaps_first())
-		SKIP("this kernel looks first");
-	for (size_t i = 0; i < 4 * ARRAY_SIZE(refused); i++) {
-		const struct sizes *s = &refused[i / 4];
-		char *p = map_filled(MB(16), 0);
-
-		if (i & 1)
-			unmap(p + MB(3), MB(2));
-		else
-			CHECK_OK(mprotect(p + MB(3), MB(2), PROT_READ));
-		/* To another place than that the call changes nothing. */
-		CHECK_ERR(mremap(p, MB(16), MB(17), MREMAP_MAYMOVE), EFAULT);
-		verify(p, MB(3), 5, 0);
-		verify(p + MB(5), MB(11), 5, MB(5));
-		refuse_to_move(p, s->len, s->new_len, i & 2 ? 3 * PAGE : 0, EFAULT);
-		unmap(p, MB(16));
-	}
-	/* A copy of private memory cannot be had this way. */
-	one = map_filled(MB(16), 0);
-	refuse_to_move(one, 0, MB(4), PAGE, EINVAL);
-	unmap(one, MB(16));
 }
 
 /* Only shared memory can be mapped a second time. */
@@ -752,16 +584,13 @@ int main(void)
 		T(fixed_to_shifted_addresses),
 		T(shifted_and_back),
 		T(copies_keep_nobody_out),
-		T(touched_while_it_moves),
 		T(written_where_it_moves),
 		T(locks_beside_what_moves),
 		T(killed_while_it_moves),
 		T(move_from_the_middle),
-		T(dontunmap),
 		T(keeps_the_protection),
 		T(moves_a_reservation),
 		T(errors),
-		T(what_cannot_move),
 		T(old_length_zero),
 		T(realloc_patterns),
 		T(keys_that_are_free),

@@ -802,25 +802,6 @@ static void mremap_over_others(void)
 	}
 }
 
-static void dontunmap_leaves_zeros(void)
-{
-	char *p = map_flagged(MB(4));
-	char *q;
-
-	dirty_flagged(p, MB(4));
-	q = mremap(p, MB(4), MB(4), MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
-	if (q == MAP_FAILED) {
-		CHECK_EQ(errno, EINVAL);
-		SKIP("MREMAP_DONTUNMAP: EINVAL");
-	}
-	verify_dirty(q, MB(4), MARK_FLAGGED, 0);
-	verify_zero(p, MB(4));
-	dirty_flagged(p, MB(4));
-	verify_dirty(q, MB(4), MARK_FLAGGED, 0);
-	unmap(p, MB(4));
-	unmap(q, MB(4));
-}
-
 /* ---- fork and exec ------------------------------------------------------ */
 
 struct family {
@@ -1355,7 +1336,6 @@ int main(int argc, char **argv)
 		T(growth_reads_as_zero),
 		T(mremap_keeps_the_flag),
 		T(mremap_over_others),
-		T(dontunmap_leaves_zeros),
 		T(child_starts_with_an_empty_pool),
 		T(snapshot_survives_reuse_by_the_parent),
 		T(nothing_of_the_child_comes_back),
