@@ -2,8 +2,8 @@
 /*
  * memfd_create(2) and shmget(2): what they make is a file of the pools, which anybody can have
  * then, registered or not, and for longer than the job lasts. Where the pools have too little it
- * is Linux's, unless the job is strict; a memfd gets its memory only with its size, so it
- * becomes one of Linux's then (become.c).
+ * is Linux's, unless the job is strict; a memfd gets its memory only with its size, so another
+ * file takes its place then.
  */
 #include <linux/dcache.h>
 #include <linux/fcntl.h>
@@ -32,7 +32,6 @@
 #include "as/reserve.h"
 #include "as/stats.h"
 #include "fs/internal.h"
-#include "call/become.h"
 #include "call/sys.h"
 
 #define MEMFD_PREFIX "memfd:"
@@ -147,6 +146,72 @@ static bool is_sparse(struct hpmmap_ctx *ctx, unsigned long bytes)
 	return DIV_ROUND_UP(bytes, SLOT_SIZE) > most;
 }
 
+/* Descriptions may say so, and what they say is kept; Linux's file knows no O_DIRECT everywhere. */
+#define KEPT_FLAGS (O_APPEND | O_NONBLOCK | O_NOATIME)
+
+/* What was set of a memfd: its owner and mode, its flags, its position. */
+static void inherit(struct file *file, const struct file *old)
+{
+	const struct inode *from = file_inode(old);
+	struct inode *inode = file_inode(file);
+
+	inode->i_mode = from->i_mode;
+	inode->i_uid = from->i_uid;
+	inode->i_gid = from->i_gid;
+	file->f_mode |= FMODE_LSEEK | FMODE_PREAD | FMODE_PWRITE;
+	file->f_flags |= O_LARGEFILE | (old->f_flags & KEPT_FLAGS);
+	/* What reads and writes of it look at. */
+	file->f_iocb_flags = iocb_flags(file);
+	file->f_pos = old->f_pos;
+}
+
+/*
+ * A descriptor has @file in place of @old. False, and nothing has changed, where there is any other
+ * reference to that, or to its name, or a lock: it would be another file from then on. It becomes
+ * one for a thread that comes for it at this moment.
+ */
+static bool fd_exchange(unsigned int fd, struct file *old, struct file *file)
+{
+	struct files_struct *files = current->files;
+	struct fdtable *fdt;
+	bool done;
+
+	spin_lock(&files->file_lock);
+	fdt = files_fdtable(files);
+	/* The caller has one, and the table. */
+	done = fd < fdt->max_fds && rcu_access_pointer(fdt->fd[fd]) == old &&
+	       file_count(old) == 2 && d_count(old->f_path.dentry) == 1 &&
+	       !READ_ONCE(file_inode(old)->i_flctx);
+	if (done) {
+		inherit(file, old);
+		rcu_assign_pointer(fdt->fd[fd], get_file(file));
+	}
+	spin_unlock(&files->file_lock);
+	return done;
+}
+
+/* A memfd of the caller's that could not get memory becomes one of Linux's, if nobody else has it. */
+static bool memfd_becomes_linux(unsigned int fd)
+{
+	struct file *old = fget(fd), *file;
+	bool done = false;
+
+	if (!old)
+		return false;
+	if (hpmmap_fs_is_internal(old) && !file_inode(old)->i_blocks &&
+	    !(~old->f_mode & (FMODE_READ | FMODE_WRITE))) {
+		file = shmem_file_setup(old->f_path.dentry->d_name.name, 0, COMPAT_NORESERVE);
+		if (!IS_ERR(file)) {
+			done = fd_exchange(fd, old, file);
+			fput(file);
+		}
+	}
+	if (done)
+		filp_close(old, current->files);
+	fput(old);
+	return done;
+}
+
 /* A call that gives a file its size. */
 static long size_call(enum hpmmap_call call, const struct pt_regs *regs, unsigned long bytes)
 {
@@ -158,7 +223,7 @@ static long size_call(enum hpmmap_call call, const struct pt_regs *regs, unsigne
 	ctx = sharing_ctx();
 	if (!ctx)
 		return ret;
-	if ((!ctx->job->strict || is_sparse(ctx, bytes)) && hpmmap_become_linux(regs->di)) {
+	if ((!ctx->job->strict || is_sparse(ctx, bytes)) && memfd_becomes_linux(regs->di)) {
 		ret = hpmmap_call_orig(call, regs);
 		if (!ret)
 			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP,

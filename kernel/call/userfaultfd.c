@@ -13,7 +13,6 @@
 #include "as/ctx.h"
 #include "as/handback.h"
 #include "as/range.h"
-#include "call/become.h"
 #include "call/sys.h"
 
 /* Is there memory of ours in a range of another address space? */
@@ -70,8 +69,7 @@ static long before_register(struct file *file, void __user *arg)
 {
 	struct uffdio_register reg;
 	unsigned long start, end;
-	bool zeros, minor;
-	long ret = 0;
+	bool zeros;
 
 	if (copy_from_user(&reg, arg, offsetof(struct uffdio_register, ioctls)))
 		return 0;
@@ -86,13 +84,8 @@ static long before_register(struct file *file, void __user *arg)
 	 * as missing, so that every fault is an event; otherwise as resident.
 	 */
 	zeros = !(reg.mode & UFFDIO_REGISTER_MODE_MISSING);
-	/* Only what is shared can have pages that are not mapped. */
-	minor = reg.mode & UFFDIO_REGISTER_MODE_MINOR;
-	if (!minor)
-		ret = before_use(file, start, end, zeros);
-	if (!ret && is_range(start, end) && compat_userfaultfd_mm(file) == current->mm)
-		ret = hpmmap_range_becomes_linux(start, end, minor && zeros);
-	return ret;
+	/* Only what is shared can have pages that are not mapped, and that Linux refuses here. */
+	return reg.mode & UFFDIO_REGISTER_MODE_MINOR ? 0 : before_use(file, start, end, zeros);
 }
 
 /**

@@ -248,14 +248,6 @@ void compat_vma_set_file(struct vm_area_struct *vma, struct file *file)
 	fput(old);
 }
 
-/* Without all symbols in the kernel's table there is no telling. */
-static const struct vm_operations_struct *shmem_ops;
-
-const struct vm_operations_struct *compat_shmem_ops(void)
-{
-	return shmem_ops;
-}
-
 void compat_for_each_vma_of(struct address_space *mapping,
 			    void (*fn)(struct vm_area_struct *vma, void *data),
 			    void *data)
@@ -663,9 +655,6 @@ int compat_init(void)
 	/* Without CONFIG_USERFAULTFD there is none. */
 	static_call_update(hpmmap_fork_copied_fn, (fork_copied_t *)
 			   compat_symbol("dup_userfaultfd_complete"));
-	shmem_ops = (void *)compat_symbol("shmem_anon_vm_ops");
-	if (!shmem_ops)
-		shmem_ops = (void *)compat_symbol("shmem_vm_ops");
 	core_mmap_min_addr = (void *)compat_symbol("mmap_min_addr");
 	for (i = 0; i < ARRAY_SIZE(variables); i++) {
 		*variables[i].address =

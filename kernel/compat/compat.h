@@ -535,36 +535,10 @@ void compat_pages_isolate(struct page **pages, long nr);
 /* All of it, on all CPUs. */
 void compat_flush_tlb_mm(struct mm_struct *mm);
 
-/* Of mappings of files by shmem_file_setup(); NULL if that is not known. */
-const struct vm_operations_struct *compat_shmem_ops(void);
-
 /* Calls a function for each mapping of a file; i_mmap_rwsem held. */
 void compat_for_each_vma_of(struct address_space *mapping,
 			    void (*fn)(struct vm_area_struct *vma, void *data),
 			    void *data);
-
-/*
- * Who finds a file in a table of descriptors gets no reference to it, and looks again, until
- * there is another. Only for a file that nobody else has ever had.
- */
-static inline void compat_file_block(struct file *file)
-{
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
-	atomic_long_set(&file->f_ref.refcnt, FILE_REF_DEAD);
-#else
-	atomic_long_set(&file->f_count, 0);
-#endif
-}
-
-/* Undo it a grace period after the file was in a table: there is the caller's reference. */
-static inline void compat_file_unblock(struct file *file)
-{
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
-	file_ref_init(&file->f_ref, 1);
-#else
-	atomic_long_set(&file->f_count, 1);
-#endif
-}
 
 /* Tell which file a mapping is of; mmap_lock held for writing. */
 void compat_vma_set_file(struct vm_area_struct *vma, struct file *file);

@@ -22,7 +22,6 @@
 #include "hpmmap.h"
 #include "mem/block.h"
 #include "as/pgmap.h"
-#include "fs/leave.h"
 #include "fs/space.h"
 
 /* Slots that are filled before others get a chance to have mmap_lock. */
@@ -98,22 +97,14 @@ static vm_fault_t fs_fault(struct vm_fault *vmf)
 	struct inode *inode = file_inode(vmf->vma->vm_file);
 	struct hpmmap_block *block;
 	vm_fault_t ret = VM_FAULT_LOCKED;
-	int thaws = hpmmap_fs_thaws();
 	unsigned long pages;
 
-	/* Without a reference to the block, which would be taken for a pin. */
-	if (unlikely(hpmmap_fs_is_frozen(inode)))
-		return hpmmap_fs_thaw_wait(vmf, thaws);
 	block = hpmmap_fs_block_lock(inode, vmf->pgoff >> SLOT_ORDER,
 				     vmf->flags & FAULT_FLAG_RETRY_NOWAIT);
 	if (!block || block == ERR_PTR(-EINTR))
 		return VM_FAULT_SIGBUS;
 	if (IS_ERR(block))
 		return VM_FAULT_RETRY;
-	if (unlikely(hpmmap_fs_is_frozen(inode))) {
-		hpmmap_fs_block_unlock(block);
-		return hpmmap_fs_thaw_wait(vmf, thaws);
-	}
 	pages = hpmmap_fs_pages(inode);
 	if (vmf->pgoff >= pages) {
 		ret = VM_FAULT_SIGBUS;
@@ -162,8 +153,7 @@ static bool fill_2m(struct vm_area_struct *vma, unsigned long addr)
 	if (IS_ERR_OR_NULL(block))
 		return false;
 	/* Now it cannot become smaller any more. */
-	if (!hpmmap_fs_is_frozen(inode) && maps_2m(vma, addr, pgoff, hpmmap_fs_pages(inode)) &&
-	    !hpmmap_block_is_hurt(block)) {
+	if (maps_2m(vma, addr, pgoff, hpmmap_fs_pages(inode)) && !hpmmap_block_is_hurt(block)) {
 		if (hpmmap_pgmap_insert_2m(vma, addr & SLOT_MASK, pmdp, block->folio, true))
 			compat_add_rss(vma->vm_mm, block->folio, SLOT_PAGES);
 		done = true;
@@ -190,9 +180,7 @@ static unsigned long fill_some(struct vm_area_struct *vma, unsigned long start,
 
 		/* No table, and no block, is left in one go. */
 		next = min3(end, (addr & PMD_MASK) + PMD_SIZE, addr + in_block * PAGE_SIZE);
-		/* What becomes Linux's is left to faults. */
 		if (fatal_signal_pending(current) ||
-		    hpmmap_fs_is_frozen(file_inode(vma->vm_file)) ||
 		    pgoff >= hpmmap_fs_pages(file_inode(vma->vm_file)))
 			return end;
 		if (!fill_2m(vma, addr) &&

@@ -46,9 +46,6 @@ struct hpmmap_fs {
  *	finds one gets a reference in time, and looks again when he has locked the folio.
  * @nr: how many there are. Protected by i_rwsem of the inode; the size is @nr blocks at most.
  * @pins: it keeps the file system that is mounted for files without a name
- * @frozen: nobody maps any of it: it is being copied (leave.c). Changed by who holds i_rwsem;
- *	what is mapped has the folio locked when it looks
- * @nr_impatient: faults that kept mmap_lock from who wanted it, since then
  * @linux_info: its inode, within what Linux's own shared memory has: the calls of System V's shared
  *	memory take each file that is not hugetlb's for one of those
  */
@@ -56,8 +53,6 @@ struct hpmmap_fs_inode {
 	struct xarray blocks;
 	unsigned long nr;
 	bool pins;
-	bool frozen;
-	atomic_t nr_impatient;
 	struct shmem_inode_info linux_info;
 };
 

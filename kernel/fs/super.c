@@ -73,8 +73,6 @@ static struct inode *fs_alloc_inode(struct super_block *sb)
 	xa_init_flags(&info->blocks, XA_FLAGS_ACCOUNT);
 	info->nr = 0;
 	info->pins = false;
-	info->frozen = false;
-	atomic_set(&info->nr_impatient, 0);
 	linux_info = &info->linux_info;
 	memset(linux_info, 0, offsetof(struct shmem_inode_info, vfs_inode));
 	spin_lock_init(&linux_info->lock);
