@@ -138,18 +138,14 @@ int hpmmap_change_begin_move(struct hpmmap_change *c)
  * @c: the change; c->ctx->ops held
  *
  * Before anybody can touch it. Pages with memory errors are good afterwards.
- *
- * Return: 0; -EINTR if the caller is being killed and it is not frozen: what was there is
- * there.
  */
-int hpmmap_change_renew(struct hpmmap_change *c)
+void hpmmap_change_renew(struct hpmmap_change *c)
 {
 	lockdep_assert_held(&c->ctx->ops);
 	if (c->renewed)
-		return 0;
+		return;
 	if (!c->empty) {
-		if (hpmmap_store_renew(c->ctx, c->start, c->end, c->lazy, c->frozen))
-			return -EINTR;
+		hpmmap_store_renew(c->ctx, c->start, c->end, c->lazy);
 		if (c->reuse)
 			hpmmap_reuse_see(c->ctx, c->start, c->end);
 		else
@@ -158,7 +154,6 @@ int hpmmap_change_renew(struct hpmmap_change *c)
 	if (hpmmap_poison_seen())
 		c->healed = hpmmap_store_heal(c->ctx, c->start, c->end, NULL);
 	c->renewed = true;
-	return 0;
 }
 
 /* What a commit of the range has done: its slots as far as its mappings go. */

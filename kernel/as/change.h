@@ -27,7 +27,6 @@ struct list_head;
  *	hpmmap_few_begin() and its like, or it is inaccessible
  * @replaces: of a new mapping: there may have been others, which it has cut
  * @empty: of a new mapping: nothing has contents there, nor gets them before it is mapped
- * @frozen: of a new mapping: it is, by hpmmap_freeze()
  * @renewed: of a new mapping: hpmmap_change_renew() was called
  * @healed: it was, and slots got other blocks: what is beside the range has to be mapped again
  * @blank: by hpmmap_change_begin_new(): nothing had contents there
@@ -57,7 +56,6 @@ struct hpmmap_change {
 	bool few;
 	bool replaces;
 	bool empty;
-	bool frozen;
 	bool renewed;
 	bool healed;
 	bool blank;
@@ -92,7 +90,7 @@ enum hpmmap_outcome {
 void hpmmap_change_begin(struct hpmmap_change *c);
 int hpmmap_change_begin_new(struct hpmmap_change *c);
 int hpmmap_change_begin_move(struct hpmmap_change *c);
-int hpmmap_change_renew(struct hpmmap_change *c);
+void hpmmap_change_renew(struct hpmmap_change *c);
 bool hpmmap_change_settle(struct hpmmap_change *c, enum hpmmap_outcome outcome,
 			  struct list_head *blocks);
 long hpmmap_change_begin_apart(struct hpmmap_change *c);

@@ -18,8 +18,6 @@
 #include "as/entry.h"
 #include "as/exchange.h"
 #include "as/file.h"
-#include "as/freeze.h"
-#include "as/late.h"
 #include "as/pgmap.h"
 #include "as/range.h"
 #include "as/store.h"
@@ -245,9 +243,7 @@ bool hpmmap_vma_remap_slot(struct hpmmap_ctx *ctx, unsigned long slot, bool nowa
 
 	lockdep_assert_held(&ctx->mm->mmap_lock);
 	for_each_vma_range(vmi, vma, end) {
-		if (!hpmmap_vma_is_ours(vma) ||
-		    !hpmmap_vma_is_accessible(vma) ||
-		    hpmmap_frozen_covers(ctx, vma, start))
+		if (!hpmmap_vma_is_ours(vma) || !hpmmap_vma_is_accessible(vma))
 			continue;
 		if (hpmmap_pgmap_slot(ctx->mm, start) == HPMMAP_ENTRY_2M) {
 			if (!nowait)

@@ -17,7 +17,6 @@
 #include "as/counters.h"
 #include "as/job.h"
 #include "as/reuse.h"
-#include "as/thaws.h"
 
 struct hpmmap_family;
 struct hpmmap_window;
@@ -74,21 +73,15 @@ enum hpmmap_name {
  *	have no blocks. Protected by @ops.
  * @discount: pages of the mapping that mremap(2) moves, taken out of the count of the
  *	address space (total_vm), and how many were locked then (locked_vm). Protected
- *	by @ops and mmap_lock.
+ *	by @ops and mmap_lock. A call that is killed may leave it to the next one.
  * @apart: slots begun for small mappings that would not be on their node @nid
  *	(NUMA_NO_NODE: interleaved) where others are: the first address that was
  *	not used yet, if it is in such a slot. Protected by @ops.
  * @fork: who is forking, and the context of its child; @task is read without a
  *	lock, for only the task itself sets it to itself. Protected by @ops.
- * @frozen: ranges whose contents go elsewhere (as/freeze.c), and who waits for that.
- *	@by: who has frozen them; it stands for itself alone, and is not looked into.
- *	Changed under mmap_lock held for writing, and @ops but by a worker: it does not change while
- *	somebody holds that, so who does sees whether anything may be mapped. @nr_impatient:
- *	faults that kept mmap_lock from who wanted it.
- * @late: what a worker is to do (as/late.c): thaw what is @frozen, count what is @discount, and
- *	make mappings those of the own file, each @ms milliseconds. Set under @ops; the first two
- *	cleared under mmap_lock held for writing. While @thaw is set what is frozen is so for those
- *	alone who have looked at it before.
+ * @frozen: a range whose contents are elsewhere (as/freeze.c); @end is 0 where there is none. Changed
+ *	under @ops and @lock. @by: the task that has frozen it; it is not looked into. @nr: how often
+ *	that has ended, which faults wait for. @nr_impatient: faults that kept mmap_lock meanwhile.
  * @nr_replacing: calls of Linux that are replacing memory of ours; rises under
  *	@ops only
  * @collapse: a thread will map slots by one entry again before it goes on, @slot first;
@@ -161,24 +154,15 @@ struct hpmmap_ctx {
 		struct task_struct *task;
 		struct hpmmap_ctx *child;
 	} fork;
-	struct {
-		struct delayed_work work;
-		unsigned int ms;
-		bool thaw;
-		bool count;
-		bool files;
-	} late;
 	atomic_t nr_replacing;
 	struct {
-		unsigned int nr;
+		unsigned long start;
+		unsigned long end;
 		bool moving;
 		struct task_struct *by;
+		unsigned int nr;
 		atomic_t nr_impatient;
-		struct {
-			unsigned long start;
-			unsigned long end;
-		} ranges[2];
-		struct hpmmap_thaws thaws;
+		wait_queue_head_t wait;
 	} frozen;
 	struct {
 		struct callback_head work;

@@ -53,18 +53,14 @@ static bool has_contents(struct hpmmap_ctx *ctx, unsigned long start,
  * @start: start of the new mapping
  * @end: its end
  * @lazy: it is a reservation, and has no memory yet
- * @frozen: the range is frozen, so nothing of it is mapped
  *
  * A stale page is never mapped, so what faults have mapped since the mapping
  * was made goes, too. A wholly covered slot whose old block somebody still
  * refers to loses it, and so does each that a reservation covers: that is how
  * programs give memory back that they have reserved.
- *
- * Return: 0; -EINTR if the caller is being killed and it is not frozen: what was there is
- * there.
  */
-int hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
-		       unsigned long end, bool lazy, bool frozen)
+void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
+			unsigned long end, bool lazy)
 {
 	struct hpmmap_block *block;
 	unsigned long slot;
@@ -73,15 +69,10 @@ int hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 	/* A fault from here on finds no contents, but makes zeros. */
 	if (!(lazy ? hpmmap_store_count(ctx, start, end) :
 		     has_contents(ctx, start, end)))
-		return 0;
-	/* Who looks at a slot of what is frozen does not use the block that he finds. */
-	if (frozen)
-		mmap_read_lock(ctx->mm);
-	else if (mmap_write_lock_killable(ctx->mm))
-		return -EINTR;
-	else
-		hpmmap_range_zap(ctx, start, end);
+		return;
+	mmap_read_lock(ctx->mm);
 	mutex_lock(&ctx->lock);
+	hpmmap_range_zap(ctx, start, end);
 	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
 			  slot_of(end - 1)) {
 		unsigned int first, nr;
@@ -106,11 +97,7 @@ int hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 			hpmmap_block_drop_linux(&ctx->owner, block, first, nr);
 	}
 	mutex_unlock(&ctx->lock);
-	if (frozen)
-		mmap_read_unlock(ctx->mm);
-	else
-		mmap_write_unlock(ctx->mm);
-	return 0;
+	mmap_read_unlock(ctx->mm);
 }
 
 /**

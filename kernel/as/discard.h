@@ -7,8 +7,8 @@
 
 struct hpmmap_ctx;
 
-int hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
-		       unsigned long end, bool lazy, bool frozen);
+void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
+			unsigned long end, bool lazy);
 void hpmmap_discard_begin(struct hpmmap_ctx *ctx);
 void hpmmap_store_refresh(struct hpmmap_ctx *ctx, unsigned long start,
 			  unsigned long end);

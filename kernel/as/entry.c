@@ -70,7 +70,8 @@ bool hpmmap_entry_2m(struct hpmmap_ctx *ctx, unsigned long slot,
 	struct hpmmap_block *block = mappable(ctx, slot, write);
 	bool made;
 
-	if (!block || !block->folio || !is_ready(block, 0, SLOT_PAGES))
+	if (!block || !block->folio || !is_ready(block, 0, SLOT_PAGES) ||
+	    hpmmap_frozen_covers(ctx, NULL, slot << SLOT_SHIFT))
 		return false;
 	folio_lock(block->folio);
 	made = !hpmmap_block_is_hurt(block) &&
@@ -282,7 +283,7 @@ static void fill_some(struct hpmmap_ctx *ctx, struct vm_area_struct *vma, pmd_t 
 
 	/* Entries beside a mapping are nobody's to take away. */
 	HPMMAP_ASSERT(start >= end || (start >= vma->vm_start && end <= vma->vm_end));
-	if (!block || start >= end)
+	if (!block || start >= end || hpmmap_frozen_covers(ctx, vma, start))
 		return;
 	slot_clip(slot_of(start), start, end, &first, &nr);
 	if (block->folio && is_ready(block, first, nr))
@@ -321,15 +322,16 @@ static bool lock(struct hpmmap_ctx *ctx, bool nowait)
 }
 
 /* The first address of a part of a slot whose page is there, and not lost; or @end. */
-static unsigned long first_ready(struct hpmmap_ctx *ctx, unsigned long start,
-				 unsigned long end, bool nowait)
+static unsigned long first_ready(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
+				 unsigned long start, unsigned long end, bool nowait)
 {
 	struct hpmmap_block *block;
 	unsigned int first, nr;
 
 	if (start >= end || !lock(ctx, nowait))
 		return end;
-	block = mappable(ctx, slot_of(start), true);
+	block = hpmmap_frozen_covers(ctx, vma, start) ? NULL :
+							mappable(ctx, slot_of(start), true);
 	slot_clip(slot_of(start), start, end, &first, &nr);
 	/* To clear pages takes its time. */
 	if (nowait && block && block->folio && !is_ready(block, first, nr))
@@ -376,7 +378,7 @@ void hpmmap_entry_fill(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	if (nowait)
 		flags |= FAULT_FLAG_ALLOW_RETRY | FAULT_FLAG_RETRY_NOWAIT;
 	if (hpmmap_pgmap_kind(pmdp) == HPMMAP_ENTRY_NONE) {
-		start = first_ready(ctx, start, end, nowait);
+		start = first_ready(ctx, vma, start, end, nowait);
 		if (start == end || !fault_in(vma, start, flags))
 			return;
 		pmdp = hpmmap_pgmap_pmd(vma->vm_mm, start);
@@ -385,7 +387,7 @@ void hpmmap_entry_fill(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 		return;
 	/* The core's path knows what mlock wants. */
 	if (vma->vm_flags & VM_LOCKED) {
-		while ((start = first_ready(ctx, start, end, nowait)) < end) {
+		while ((start = first_ready(ctx, vma, start, end, nowait)) < end) {
 			if (is_missing(vma->vm_mm, start) && !fault_in(vma, start, flags))
 				break;
 			start += PAGE_SIZE;
@@ -519,12 +521,10 @@ bool hpmmap_entry_unprotect(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 }
 
 /* Does a mapping of ours cover all of a slot? */
-static bool is_ordinary(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
-			unsigned long start)
+static bool is_ordinary(struct vm_area_struct *vma, unsigned long start)
 {
 	return vma && vma->vm_start <= start && vma->vm_end - SLOT_SIZE >= start &&
-	       hpmmap_vma_is_ours(vma) && hpmmap_vma_is_accessible(vma) &&
-	       !hpmmap_frozen_covers(ctx, vma, start);
+	       hpmmap_vma_is_ours(vma) && hpmmap_vma_is_accessible(vma);
 }
 
 /* Is there a block behind a slot's block or in it that others have? */
@@ -578,7 +578,7 @@ int hpmmap_entry_restore(struct hpmmap_ctx *ctx, unsigned long *slot,
 		ret = !!block->draft;
 		if (!vma || vma->vm_end <= start)
 			vma = find_vma(ctx->mm, start);
-		if (ret || !is_ordinary(ctx, vma, start))
+		if (ret || !is_ordinary(vma, start))
 			goto rest;
 		/* Entries of one gigabyte follow each other. */
 		if (pmdp && (start & PUD_MASK) == (before & PUD_MASK))

@@ -14,7 +14,7 @@
 #include "as/ctx.h"
 #include "as/draft.h"
 #include "as/exchange.h"
-#include "as/late.h"
+#include "as/range.h"
 #include "as/release.h"
 #include "as/reserve.h"
 #include "as/reuse.h"

@@ -16,6 +16,7 @@
 #include "as/entry.h"
 #include "as/family.h"
 #include "as/fault.h"
+#include "as/freeze.h"
 #include "as/pgmap.h"
 #include "as/stats.h"
 #include "as/store.h"
@@ -157,7 +158,8 @@ static void wait_folio(struct hpmmap_ctx *ctx, struct hpmmap_block *block, bool 
  * anew: the slot may have another block.
  *
  * Return: VM_FAULT_NOPAGE (it is mapped), VM_FAULT_OOM, VM_FAULT_HWPOISON
- * where the contents are lost, or VM_FAULT_RETRY for a fault that must not wait.
+ * where the contents are lost, VM_FAULT_RETRY for a fault that must not wait, or as
+ * hpmmap_frozen_wait().
  */
 vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 			      bool *committed, enum hpmmap_fault *why)
@@ -177,6 +179,12 @@ begin:
 		mutex_lock(&ctx->lock);
 	else if (!mutex_trylock(&ctx->lock))
 		return VM_FAULT_RETRY;
+	if (unlikely(hpmmap_frozen_covers(ctx, vmf->vma, vmf->address))) {
+		unsigned int seen = ctx->frozen.nr;
+
+		mutex_unlock(&ctx->lock);
+		return hpmmap_frozen_wait(ctx, seen, vmf);
+	}
 	block = xa_load(&ctx->store, slot);
 	/* It reads as zeros, which a core dump has as a hole. */
 	if (!block && current->flags & PF_DUMPCORE) {
@@ -263,8 +271,8 @@ out:
  * @len: length; all of it lies in one page
  * @write: to the page
  *
- * Return: 0, -ENOMEM, -EHWPOISON where the contents are lost, or -EINTR if the
- * caller is being killed.
+ * Return: 0, -ENOMEM, -EHWPOISON where the contents are lost, -EAGAIN where they are being
+ * moved, or changed what is copied, or -EINTR if the caller is being killed.
  */
 int hpmmap_store_access(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			unsigned long addr, void *buf, size_t len, bool write)
@@ -278,6 +286,10 @@ int hpmmap_store_access(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	lockdep_assert_held(&ctx->mm->mmap_lock);
 	if (mutex_lock_killable(&ctx->lock))
 		return -EINTR;
+	if (hpmmap_frozen_covers(ctx, vma, addr) && (write || ctx->frozen.moving)) {
+		ret = -EAGAIN;
+		goto out;
+	}
 	block = xa_load(&ctx->store, slot_of(addr));
 	if (!write && (!block || test_bit(i, block->stale))) {
 		memset(buf, 0, len);

@@ -1,119 +1,108 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Ranges that are frozen: nothing of them is mapped by page tables, and who touches them
- * waits. So contents can go elsewhere, which may take long, without mmap_lock held all
- * the time.
+ * A range that is frozen: nothing of it is mapped by page tables, and a thread that touches it
+ * waits. So contents can go elsewhere, which may take long, without mmap_lock held all the time.
+ *
+ * Entries are made under ctx->lock (as/entry.c), which is also what a range is frozen under. So
+ * mmap_lock need not be held for writing, and a process that is being killed can thaw at once.
  */
+#include <linux/delay.h>
 #include <linux/mm.h>
+#include <linux/sched/signal.h>
 
 #include "hpmmap.h"
 #include "as/ctx.h"
 #include "as/freeze.h"
-#include "as/late.h"
-#include "as/thaws.h"
 #include "as/zap.h"
 
-static void add(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end)
-{
-	unsigned int nr = ctx->frozen.nr;
+/*
+ * Faults that may not let go of mmap_lock, and wait 1 ms each while another thread wants it for
+ * writing; the thread that copies may be behind that one.
+ */
+#define IMPATIENT_MOST 100
 
+/**
+ * hpmmap_freeze() - freeze a range whose contents are copied, are to go, or come
+ * @ctx: the caller's context, ctx->ops held until hpmmap_thaw()
+ * @start: first address; nothing need be mapped there yet
+ * @end: end
+ * @moving: contents come to it: nobody can tell yet what a page has
+ *
+ * From here on nobody reaches the contents, except for reads by vm_operations of what does not
+ * come. What is mapped there in place of it is frozen, too.
+ *
+ * Return: 0, or -EINTR if the caller is being killed.
+ */
+int hpmmap_freeze(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end, bool moving)
+{
 	lockdep_assert_held(&ctx->ops);
-	mmap_assert_write_locked(ctx->mm);
-	hpmmap_range_zap(ctx, start, end);
-	ctx->frozen.ranges[nr].start = start;
-	ctx->frozen.ranges[nr].end = end;
+	if (mmap_read_lock_killable(ctx->mm))
+		return -EINTR;
+	mutex_lock(&ctx->lock);
+	ctx->frozen.start = start;
+	ctx->frozen.end = end;
+	ctx->frozen.moving = moving;
 	WRITE_ONCE(ctx->frozen.by, current);
 	atomic_set(&ctx->frozen.nr_impatient, 0);
-	WRITE_ONCE(ctx->frozen.nr, nr + 1);
-}
-
-/**
- * hpmmap_freeze() - freeze a range whose contents are copied, or are to go
- * @ctx: the caller's context, ctx->ops held until hpmmap_thaw()
- * @start: first address
- * @end: end
- *
- * From here on nobody reaches the contents, but who reads by vm_operations. What is mapped
- * there in place of it is frozen, too.
- *
- * Return: 0, or -EINTR if the caller is being killed.
- */
-int hpmmap_freeze(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end)
-{
-	return hpmmap_freeze_moving(ctx, start, end - start, 0, 0);
-}
-
-/**
- * hpmmap_freeze_moving() - freeze where contents move from, and where they move to
- * @ctx: the caller's context, ctx->ops held until hpmmap_thaw()
- * @from: old start
- * @from_len: length of what moves
- * @to: new start, where nothing of that need be mapped yet
- * @to_len: new length; 0 where nothing moves
- *
- * Nobody can tell where a page is meanwhile, and nobody reads it.
- *
- * Return: 0, or -EINTR if the caller is being killed.
- */
-int hpmmap_freeze_moving(struct hpmmap_ctx *ctx, unsigned long from,
-			 unsigned long from_len, unsigned long to,
-			 unsigned long to_len)
-{
-	if (mmap_write_lock_killable(ctx->mm))
-		return -EINTR;
-	hpmmap_late_undo(ctx);
-	ctx->frozen.moving = to_len;
-	add(ctx, from, from + from_len);
-	if (to_len)
-		add(ctx, to, to + to_len);
-	mmap_write_unlock(ctx->mm);
+	hpmmap_range_zap(ctx, start, end);
+	mutex_unlock(&ctx->lock);
+	mmap_read_unlock(ctx->mm);
 	return 0;
 }
 
-/**
- * hpmmap_thaw() - undo hpmmap_freeze() or hpmmap_freeze_moving()
- * @ctx: the caller's context; mmap_lock not held
- *
- * Who has waited touches the range again. Who has looked at a slot under mmap_lock, and is
- * about to map the block that it had, still finds it frozen: such a one is waited for. Who is
- * being killed leaves that to a worker; for all others it is thawed.
- */
+/* Undoes hpmmap_freeze(). Threads that have waited touch the range again. */
 void hpmmap_thaw(struct hpmmap_ctx *ctx)
 {
 	lockdep_assert_held(&ctx->ops);
+	mutex_lock(&ctx->lock);
+	ctx->frozen.end = 0;
 	WRITE_ONCE(ctx->frozen.by, NULL);
-	if (mmap_write_lock_killable(ctx->mm)) {
-		hpmmap_late_thaw(ctx);
-		return;
-	}
-	WRITE_ONCE(ctx->frozen.nr, 0);
-	mmap_write_unlock(ctx->mm);
-	hpmmap_thaws_tell(&ctx->frozen.thaws);
+	WRITE_ONCE(ctx->frozen.nr, ctx->frozen.nr + 1);
+	mutex_unlock(&ctx->lock);
+	wake_up_all(&ctx->frozen.wait);
+}
+
+/* A debugger that cannot wait has another way to where that is. */
+static bool comes_by_access(struct vm_fault *vmf)
+{
+	return vmf->flags & FAULT_FLAG_REMOTE && vmf->vma->vm_ops->access;
+}
+
+/*
+ * A thread that keeps mmap_lock, and needs the page: a futex, which comes again until the page is
+ * there, with mmap_lock free in between. Others come again with it held.
+ */
+static vm_fault_t wait_impatient(struct hpmmap_ctx *ctx, struct vm_fault *vmf)
+{
+	if (comes_by_access(vmf) || fatal_signal_pending(current) ||
+	    (mmap_lock_is_contended(vmf->vma->vm_mm) &&
+	     atomic_inc_return(&ctx->frozen.nr_impatient) > IMPATIENT_MOST))
+		return VM_FAULT_SIGBUS;
+	usleep_range(1000, 1100);
+	return VM_FAULT_NOPAGE;
 }
 
 /**
  * hpmmap_frozen_wait() - a fault in what is frozen
- * @ctx: its context
- * @seen: hpmmap_thaws_seen() of it, when mmap_lock was held and it was frozen
+ * @ctx: its context, its lock not held
+ * @seen: ctx->frozen.nr, when it was found so
  * @vmf: the fault
  *
- * Return: VM_FAULT_SIGBUS for who has frozen it; otherwise as hpmmap_thaws_wait().
+ * Return: VM_FAULT_RETRY, mostly when it is not frozen any more; for a thread that keeps mmap_lock
+ * VM_FAULT_SIGBUS, if it is a debugger, which then comes by vm_operations->access, and
+ * VM_FAULT_NOPAGE after a moment, for others. VM_FAULT_SIGBUS for the thread that has frozen it.
  */
-vm_fault_t hpmmap_frozen_wait(struct hpmmap_ctx *ctx, int seen, struct vm_fault *vmf)
+vm_fault_t hpmmap_frozen_wait(struct hpmmap_ctx *ctx, unsigned int seen, struct vm_fault *vmf)
 {
-	/* Linux fills what is locked when it maps it: who maps does, after the thaw. */
+	/* Linux fills what is locked when it maps it: the caller does, after the thaw. */
 	if (READ_ONCE(ctx->frozen.by) == current)
 		return VM_FAULT_SIGBUS;
-	/* It has just been left to a worker: that is not waited for. */
-	if (smp_load_acquire(&ctx->late.thaw))
-		seen--;
-	return hpmmap_thaws_wait(&ctx->frozen.thaws, seen, &ctx->frozen.nr_impatient, vmf);
-}
-
-/* May vm_operations read, or write, at an address of a mapping? mmap_lock held. */
-bool hpmmap_frozen_access(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
-			  unsigned long addr, bool write)
-{
-	return !hpmmap_frozen_still(ctx, vma, addr) ||
-	       (!write && !ctx->frozen.moving);
+	if (!(vmf->flags & FAULT_FLAG_ALLOW_RETRY))
+		return wait_impatient(ctx, vmf);
+	if (vmf->flags & FAULT_FLAG_RETRY_NOWAIT)
+		return VM_FAULT_RETRY;
+	compat_fault_unlock(vmf);
+	/* What is frozen next is another matter. */
+	wait_event_killable(ctx->frozen.wait, READ_ONCE(ctx->frozen.nr) != seen);
+	return VM_FAULT_RETRY;
 }

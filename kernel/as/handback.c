@@ -293,7 +293,7 @@ static long piece_hand_back(struct hpmmap_ctx *ctx, const struct piece *p,
 		return to;
 	ret = place_bind(p, to, mbind);
 	if (!ret)
-		ret = hpmmap_freeze(ctx, p->start, p->end);
+		ret = hpmmap_freeze(ctx, p->start, p->end, false);
 	if (!ret) {
 		ret = is_pinned(ctx, p) ? -EBUSY : contents_copy(ctx, p, to, zeros);
 		if (!ret)

@@ -26,7 +26,6 @@
 #include "as/ctx.h"
 #include "as/file.h"
 #include "as/job.h"
-#include "as/late.h"
 #include "as/life.h"
 #include "as/release.h"
 #include "as/reuse.h"
@@ -123,8 +122,7 @@ struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 	ctx->image = job->image;
 	mutex_init(&ctx->ops);
 	mutex_init(&ctx->lock);
-	hpmmap_thaws_init(&ctx->frozen.thaws);
-	hpmmap_late_init(ctx);
+	init_waitqueue_head(&ctx->frozen.wait);
 	xa_init_flags(&ctx->store, XA_FLAGS_ACCOUNT);
 	INIT_LIST_HEAD(&ctx->orphan);
 	INIT_WORK(&ctx->bury, bury_work_fn);

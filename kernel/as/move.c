@@ -12,6 +12,7 @@
 #include "as/release.h"
 #include "as/reuse.h"
 #include "as/store.h"
+#include "as/window.h"
 #include "as/zap.h"
 
 /* Pages that were copied are kept when they are unmapped as they were before. */
@@ -94,14 +95,13 @@ static bool is_needless(const struct hpmmap_ctx *ctx)
  * hpmmap_store_move() - contents of a range go to another
  * @ctx: the caller's context, ctx->ops held
  * @from: old start
- * @to: new start; the range is new and stale
+ * @to: new start; the range is new, stale and frozen
  * @len: length
  * @blocks: blocks to use first
  *
- * Whole slots move without a copy where both addresses are equal modulo 2 MB. Both
- * ranges are frozen by hpmmap_freeze_moving(), so that who only looks at the address
- * space does not wait for copies. They stay so until the caller has seen to what was
- * left behind: what is written there before that would be lost.
+ * Whole slots move without a copy where both addresses are equal modulo 2 MB. Nothing is
+ * mapped in the old range, and the new one is frozen, so that tasks that only look at the
+ * address space do not wait for copies.
  *
  * Return: 0, -ENOMEM, or -EINTR if the process is being killed and no other process has
  * the address space.
@@ -113,6 +113,8 @@ int hpmmap_store_move(struct hpmmap_ctx *ctx, unsigned long from,
 	int ret = 0;
 
 	lockdep_assert_held(&ctx->ops);
+	/* Without a mapping nobody gets into a window what was there. */
+	hpmmap_window_zap(ctx, from, from + len);
 	while (len && !ret) {
 		unsigned long n, copied = 0;
 

@@ -3,6 +3,7 @@
  * What is mapped in a range, by whom, and who watches it.
  */
 #include <linux/capability.h>
+#include <linux/delay.h>
 #include <linux/mman.h>
 #include <linux/sched/signal.h>
 #include <linux/userfaultfd_k.h>
@@ -10,9 +11,38 @@
 #include "hook.h"
 #include "hpmmap.h"
 #include "as/ctx.h"
-#include "as/late.h"
 #include "as/range.h"
 #include "as/vma.h"
+
+/* The pauses between tries for mmap_lock, each twice the one before: 8 ms in all. */
+#define SOON_FIRST_US 8U
+#define SOON_LAST_US 4096U
+
+/**
+ * hpmmap_mmap_write_lock_soon() - mmap_lock for writing, for what need not be done
+ * @mm: the address space
+ * @vain: do not try for long; set when that was in vain
+ *
+ * Calls that change no mapping do not wait on Linux for a task that reads the address space
+ * for as long as it likes (/proc/PID/mem, at a file whose server is away). Those that do
+ * change mappings wait for it until they are killed.
+ *
+ * Return: whether it is held.
+ */
+bool hpmmap_mmap_write_lock_soon(struct mm_struct *mm, bool *vain)
+{
+	unsigned long us = SOON_FIRST_US;
+
+	while (!compat_mmap_write_trylock(mm)) {
+		if (us > SOON_LAST_US || fatal_signal_pending(current))
+			*vain = true;
+		if (*vain)
+			return false;
+		usleep_range(us, us + us / 2);
+		us *= 2;
+	}
+	return true;
+}
 
 /* The first mapping of ours in a range, or NULL. mmap_lock held. */
 struct vm_area_struct *hpmmap_range_first_ours(struct mm_struct *mm,
@@ -196,7 +226,8 @@ void hpmmap_range_discount(struct hpmmap_ctx *ctx, unsigned long start,
 	lockdep_assert_held(&ctx->ops);
 	if (mmap_write_lock_killable(mm))
 		return;
-	hpmmap_late_undo(ctx);
+	/* An earlier call was killed before it could do so. */
+	WRITE_ONCE(mm->total_vm, mm->total_vm + ctx->discount.total);
 	/* A call without a hook may have changed it: what is there. */
 	for_each_vma_range(vmi, vma, start + len)
 		total += (min(vma->vm_end, start + len) -
@@ -211,9 +242,9 @@ void hpmmap_range_discount(struct hpmmap_ctx *ctx, unsigned long start,
  * hpmmap_range_count_again() - what was discounted counts
  * @ctx: the caller's context, ctx->ops held
  *
- * What mlockall(2) looks at is how much is mapped. Who has locked more meanwhile than
- * the process may has done so by what was not counted: nothing is locked then. Who is being
- * killed while he waits leaves it to a worker.
+ * What mlockall(2) looks at is how much is mapped. A thread that has locked more meanwhile than
+ * the process may has done so by what was not counted: nothing is locked then. A call that is
+ * killed while it waits leaves it to the next one.
  */
 void hpmmap_range_count_again(struct hpmmap_ctx *ctx)
 {
@@ -225,10 +256,8 @@ void hpmmap_range_count_again(struct hpmmap_ctx *ctx)
 	lockdep_assert_held(&ctx->ops);
 	if (!ctx->discount.total)
 		return;
-	if (mmap_write_lock_killable(mm)) {
-		hpmmap_late_count(ctx);
+	if (mmap_write_lock_killable(mm))
 		return;
-	}
 	too_much = mm->locked_vm > most &&
 		   mm->locked_vm > ctx->discount.locked;
 	WRITE_ONCE(mm->total_vm, mm->total_vm + ctx->discount.total);

@@ -21,6 +21,7 @@ enum hpmmap_range_what {
 	HPMMAP_RANGE_MIXED,
 };
 
+bool hpmmap_mmap_write_lock_soon(struct mm_struct *mm, bool *vain);
 enum hpmmap_range_what hpmmap_range_look(struct hpmmap_ctx *ctx,
 					 unsigned long start,
 					 unsigned long end);

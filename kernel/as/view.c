@@ -60,6 +60,7 @@
  * @va: the target's address, of a page
  * @vma: its mapping there
  * @ctx: its context, with a reference, if that memory is ours; otherwise NULL
+ * @seen: ctx->frozen.nr, where that memory is frozen
  * @held: a page that the core refers to during the fault, or NULL
  */
 struct view {
@@ -70,6 +71,7 @@ struct view {
 	unsigned long va;
 	struct vm_area_struct *vma;
 	struct hpmmap_ctx *ctx;
+	unsigned int seen;
 	struct page *held;
 };
 
@@ -147,9 +149,7 @@ static void map_around(const struct view *v)
 		end = (v->vma->vm_end & SLOT_MASK) - off;
 	for (pmdp = v->vmf->pmd - ((here - addr) >> SLOT_SHIFT); addr < end;
 	     addr += SLOT_SIZE, pmdp++)
-		/* Of what is frozen only the slot of the fault was looked at. */
-		if (pmd_none(READ_ONCE(*pmdp)) &&
-		    !hpmmap_frozen_covers(v->ctx, NULL, addr + off))
+		if (pmd_none(READ_ONCE(*pmdp)))
 			nr += hpmmap_entry_2m(v->ctx, slot_of(addr + off), vma, addr,
 					      pmdp, true);
 	hpmmap_window_count(HPMMAP_WINDOW_ENTRIES_2M, nr);
@@ -234,7 +234,8 @@ static struct hpmmap_block *block_for(const struct view *v, unsigned int *first,
 	return hpmmap_store_fill(v->ctx, block, *first, *nr) ? NULL : block;
 }
 
-static vm_fault_t map_pool(const struct view *v)
+/* Memory of ours; 0 where it is frozen. */
+static vm_fault_t map_pool(struct view *v)
 {
 	struct hpmmap_ctx *ctx = v->ctx;
 	unsigned long slot = slot_of(v->va);
@@ -248,6 +249,11 @@ static vm_fault_t map_pool(const struct view *v)
 			return VM_FAULT_RETRY;
 	} else if (mutex_lock_killable(&ctx->lock)) {
 		return VM_FAULT_SIGBUS;
+	}
+	if (hpmmap_frozen_covers(ctx, NULL, v->va)) {
+		v->seen = ctx->frozen.nr;
+		mutex_unlock(&ctx->lock);
+		return 0;
 	}
 	hpmmap_window_bind(v->att->win, ctx);
 	marked = hpmmap_slot_is_marked(ctx, slot);
@@ -385,9 +391,7 @@ static enum outcome view_lock(struct view *v)
 	if (!hpmmap_vma_is_ours(v->vma))
 		return VIEW_THERE;
 	v->ctx = hpmmap_ctx_get(v->mm);
-	if (!v->ctx)
-		return VIEW_NOT_THERE;
-	return hpmmap_frozen_still(v->ctx, NULL, v->va) ? VIEW_BUSY : VIEW_THERE;
+	return v->ctx ? VIEW_THERE : VIEW_NOT_THERE;
 }
 
 /* Who may let go of its own mmap_lock waits for the target's, and tries again then. */
@@ -396,14 +400,12 @@ static vm_fault_t wait_for_target(struct view *v)
 	hpmmap_window_count(HPMMAP_WINDOW_RETRIES, 1);
 	if (v->ctx) {
 		struct hpmmap_ctx *ctx = v->ctx;
-		/* It stays frozen as long as the target's mmap_lock is held, and no longer. */
-		int seen = hpmmap_thaws_seen(&ctx->frozen.thaws);
 		vm_fault_t ret;
 
 		/* Its contents are going elsewhere. */
 		refcount_inc(&ctx->refs);
 		view_unlock(v);
-		ret = hpmmap_frozen_wait(ctx, seen, v->vmf);
+		ret = hpmmap_frozen_wait(ctx, v->seen, v->vmf);
 		hpmmap_ctx_put(ctx);
 		return ret;
 	}
@@ -490,7 +492,7 @@ static vm_fault_t wait_for_page(struct view *v)
 	return VM_FAULT_RETRY;
 }
 
-/* The view is there, and locked. */
+/* The view is there, and locked. 0 where it is frozen. */
 static vm_fault_t view_map(struct view *v)
 {
 	const unsigned int flags = v->vmf->flags;
@@ -512,7 +514,11 @@ static vm_fault_t view_fault(struct view *v)
 	enum outcome outcome;
 	vm_fault_t ret;
 
-	while ((outcome = view_lock(v)) == VIEW_BUSY) {
+	for (;;) {
+		outcome = view_lock(v);
+		ret = outcome == VIEW_THERE ? view_map(v) : VM_FAULT_SIGBUS;
+		if (outcome != VIEW_BUSY && ret)
+			break;
 		if (flags & FAULT_FLAG_RETRY_NOWAIT) {
 			view_unlock(v);
 			return VM_FAULT_RETRY;
@@ -525,7 +531,6 @@ static vm_fault_t view_fault(struct view *v)
 			return VM_FAULT_SIGBUS;
 		usleep_range(WAIT_STEP_US, 2 * WAIT_STEP_US);
 	}
-	ret = outcome == VIEW_THERE ? view_map(v) : VM_FAULT_SIGBUS;
 	view_unlock(v);
 	return ret;
 }

@@ -13,7 +13,6 @@
 #include "as/ctx.h"
 #include "as/fault.h"
 #include "as/file.h"
-#include "as/freeze.h"
 #include "as/pgmap.h"
 #include "as/policy.h"
 #include "as/snapshot.h"
@@ -48,11 +47,6 @@ static vm_fault_t hpmmap_vm_fault(struct vm_fault *vmf)
 	/* A child without a snapshot: this ends it. */
 	if (!ctx)
 		return VM_FAULT_SIGBUS;
-	if (hpmmap_frozen_still(ctx, vmf->vma, vmf->address)) {
-		ret = hpmmap_frozen_wait(ctx, hpmmap_thaws_seen(&ctx->frozen.thaws), vmf);
-		hpmmap_ctx_put(ctx);
-		return ret;
-	}
 	ret = hpmmap_store_fault(ctx, vmf, &committed, &why);
 	if (!(ret & (VM_FAULT_ERROR | VM_FAULT_RETRY)))
 		fault_count(ctx, vmf, committed, why);
@@ -73,10 +67,7 @@ static int hpmmap_vm_access(struct vm_area_struct *vma, unsigned long addr,
 	if (!ctx)
 		return -EIO;
 	len = min_t(unsigned long, len, PAGE_SIZE - offset_in_page(addr));
-	if (!hpmmap_frozen_access(ctx, vma, addr, write))
-		ret = -EAGAIN;
-	else
-		ret = hpmmap_store_access(ctx, vma, addr, buf, len, write);
+	ret = hpmmap_store_access(ctx, vma, addr, buf, len, write);
 	hpmmap_ctx_put(ctx);
 	return ret ? ret : len;
 }

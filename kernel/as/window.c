@@ -24,7 +24,7 @@
 #include "sysfs.h"
 #include "as/ctx.h"
 #include "as/file.h"
-#include "as/late.h"
+#include "as/range.h"
 #include "as/window.h"
 
 static DEFINE_HASHTABLE(windows, 8);

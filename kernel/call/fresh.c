@@ -181,7 +181,7 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 		.replaces = fixed,
 		.empty = addr >= ctx->hole.start && addr + len <= ctx->hole.end,
 	};
-	bool stack = hpmmap_wants_stack(ctx, flags);
+	bool frozen = false, stack = hpmmap_wants_stack(ctx, flags);
 	bool accessible = prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
 	unsigned long given = stack ? hpmmap_stack_given(c.start, c.end) : addr;
 	unsigned long ret = -ENOMEM;
@@ -216,10 +216,10 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	 * Otherwise what is to be locked has its memory then, too: Linux maps it at once.
 	 */
 	if (c.ours) {
-		ret = hpmmap_freeze(ctx, addr, addr + len);
+		ret = hpmmap_freeze(ctx, addr, addr + len, false);
 		if (ret)
 			goto err_few;
-		c.frozen = true;
+		frozen = true;
 	} else {
 		if (!fixed && (locked || !c.empty) &&
 		    hpmmap_range_is_taken(ctx, addr, addr + len)) {
@@ -227,16 +227,14 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 			ret = -EEXIST;
 			goto err_few;
 		}
-		ret = hpmmap_change_renew(&c);
-		if (ret)
-			goto err_few;
+		hpmmap_change_renew(&c);
 		if (locked && !c.lazy)
 			store_commit_range(ctx, addr, addr + len, &blocks);
 	}
 	ret = hpmmap_vma_map(ctx, addr, len, prot, (flags & PASSED_MAP_FLAGS) |
 			     (is_stack(ctx, flags) ? MAP_STACK : 0) |
 			     (fixed ? MAP_FIXED : MAP_FIXED_NOREPLACE));
-	if (c.frozen) {
+	if (frozen) {
 		if (!IS_ERR_VALUE(ret))
 			hpmmap_change_renew(&c);
 		hpmmap_thaw(ctx);
@@ -250,10 +248,10 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	/* A mapping to be replaced may be gone even if it failed; or it has to be mapped again. */
 	c.lazy |= IS_ERR_VALUE(ret);
 	hpmmap_change_settle(&c, !IS_ERR_VALUE(ret) ? HPMMAP_FRESH :
-			     c.frozen ? HPMMAP_FAILED : HPMMAP_CUT, &blocks);
+			     frozen ? HPMMAP_FAILED : HPMMAP_CUT, &blocks);
 	if (!IS_ERR_VALUE(ret) &&
 	    ((ctx->job->first_touch && flags & MAP_POPULATE) ||
-	     (c.frozen && locked && accessible && !c.lazy)))
+	     (frozen && locked && accessible && !c.lazy)))
 		hpmmap_touch_range(addr, len, prot);
 	goto out;
 

@@ -75,8 +75,7 @@ static unsigned long grow_short(struct hpmmap_ctx *ctx, const struct hpmmap_rema
 	if (hpmmap_range_is_taken(ctx, addr, addr + len))
 		return -EEXIST;
 	/* Before somebody may write to it. */
-	if (hpmmap_change_renew(&c))
-		return -EINTR;
+	hpmmap_change_renew(&c);
 	mapped = hpmmap_vma_map(ctx, addr, len, r->prot, r->map_flags |
 				MAP_FIXED_NOREPLACE);
 	if (IS_ERR_VALUE(mapped))

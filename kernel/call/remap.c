@@ -189,16 +189,14 @@ long hpmmap_remap_move(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 	if (ret)
 		goto out;
 	/*
-	 * Who comes to either place from here on waits until it has what it is to have: what
-	 * is written there before would be lost.
+	 * A thread that comes to the new place waits until it has what it is to have. The old one
+	 * is gone before anything moves.
 	 */
-	ret = hpmmap_freeze_moving(ctx, r->addr, len, to, r->new_len);
+	ret = hpmmap_freeze(ctx, to, to + r->new_len, true);
 	if (ret) {
 		relock_old(r, true);
 		goto out;
 	}
-	old.frozen = true;
-	new.frozen = true;
 	hpmmap_remap_discount(ctx, r);
 	mapped = hpmmap_vma_map(ctx, to, r->new_len, r->prot, r->map_flags |
 				(fixed ? MAP_FIXED : MAP_FIXED_NOREPLACE));

@@ -15,7 +15,6 @@
 #include "as/commit.h"
 #include "as/ctx.h"
 #include "as/file.h"
-#include "as/late.h"
 #include "as/life.h"
 #include "as/share.h"
 #include "as/snapshot.h"
@@ -85,11 +84,6 @@ static pid_t handle_fork(struct hpmmap_ctx *ctx, struct kernel_clone_args *args)
 
 	if (ret)
 		return ret;
-	/* The child inherits how much is counted. */
-	if (unlikely(READ_ONCE(ctx->late.count)) && !mmap_write_lock_killable(ctx->mm)) {
-		hpmmap_late_undo(ctx);
-		mmap_write_unlock(ctx->mm);
-	}
 	ret = fork_prepare(ctx);
 	if (ret) {
 		hpmmap_ops_unlock(ctx);
@@ -137,7 +131,10 @@ static void start_child(struct callback_head *work)
 		send_sig(SIGKILL, current, 1);
 	} else if (current->mm == ctx->mm && !(current->flags & PF_EXITING)) {
 		mutex_lock(&ctx->ops);
-		hpmmap_late_own_file(ctx);
+		if (!mmap_write_lock_killable(ctx->mm)) {
+			hpmmap_vma_own_file(ctx);
+			mmap_write_unlock(ctx->mm);
+		}
 		hpmmap_count_held(ctx);
 		WRITE_ONCE(ctx->shown, true);
 		mutex_unlock(&ctx->ops);
