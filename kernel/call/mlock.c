@@ -11,34 +11,8 @@
 #include "as/change.h"
 #include "as/ctx.h"
 #include "as/range.h"
-#include "as/vma.h"
 #include "call/handle.h"
 #include "call/sys.h"
-
-/* How often a range is locked whose mappings are replaced meanwhile. */
-#define LOCK_TRIES 3
-
-/*
- * Is a range that mlock(2) has locked so still? Another thread's call may just have put
- * a mapping in the place of one, like that was before.
- */
-static bool stays_locked(const struct hpmmap_change *c)
-{
-	struct mm_struct *mm = c->ctx->mm;
-	struct vm_area_struct *vma;
-	VMA_ITERATOR(vmi, mm, c->start);
-	bool ret = true;
-
-	if (hpmmap_ops_lock(c->ctx))
-		return true;
-	mmap_read_lock(mm);
-	for_each_vma_range(vmi, vma, c->end)
-		if (vma_is_anonymous(vma) || hpmmap_vma_is_ours(vma))
-			ret = ret && vma->vm_flags & VM_LOCKED;
-	mmap_read_unlock(mm);
-	hpmmap_ops_unlock(c->ctx);
-	return ret;
-}
 
 /* Populates what is not there yet, others' memory, too. */
 static long lock_range(enum hpmmap_call call, const struct pt_regs *regs)
@@ -46,7 +20,6 @@ static long lock_range(enum hpmmap_call call, const struct pt_regs *regs)
 	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
 	struct hpmmap_change c = HPMMAP_CHANGE(ctx, regs->di & PAGE_MASK,
 					       PAGE_ALIGN(regs->di + regs->si));
-	unsigned int tries = LOCK_TRIES;
 	bool ours;
 	long ret;
 
@@ -54,9 +27,7 @@ static long lock_range(enum hpmmap_call call, const struct pt_regs *regs)
 		return hpmmap_call_orig(call, regs);
 	ours = c.end > c.start && c.end < TASK_SIZE &&
 	       hpmmap_range_has_ours(ctx, c.start, c.end);
-	do {
-		ret = hpmmap_call_orig(call, regs);
-	} while (ours && !ret && --tries && !stays_locked(&c));
+	ret = hpmmap_call_orig(call, regs);
 	if (ours)
 		hpmmap_change_settle_apart(&c, HPMMAP_KEPT);
 	hpmmap_ctx_put(ctx);
