@@ -213,12 +213,12 @@ static unsigned long next_kept(struct hpmmap_ctx *ctx, unsigned long slot,
  * it may be below @start.
  */
 static unsigned long reach(struct hpmmap_ctx *ctx, unsigned long start,
-			   unsigned long end, unsigned long nr, bool renew)
+			   unsigned long end, unsigned long nr)
 {
 	unsigned long slot = slot_of(start), last = slot_of(end - 1) + 1;
 
 	while (slot < last) {
-		unsigned long next = next_kept(ctx, slot, last, renew);
+		unsigned long next = next_kept(ctx, slot, last, true);
 
 		if (next - slot > nr)
 			return (slot + nr) << SLOT_SHIFT;
@@ -232,16 +232,15 @@ static unsigned long reach(struct hpmmap_ctx *ctx, unsigned long start,
  * hpmmap_short_end() - how far the pools reach that have too little for a range
  * @ctx: the caller's context, ctx->ops held
  * @place: where its memory should come from
- * @start: start of a new mapping, or of what is to get memory
+ * @start: start of a new mapping
  * @end: its end
- * @renew: it is a new mapping
  *
  * Return: the end of the part that they have memory for now: of a slot, or @end;
  * @start where there is no such part.
  */
 unsigned long hpmmap_short_end(struct hpmmap_ctx *ctx,
 			       const struct hpmmap_placement *place,
-			       unsigned long start, unsigned long end, bool renew)
+			       unsigned long start, unsigned long end)
 {
 	unsigned long nr = slot_of(end - 1) - slot_of(start) + 1;
 	struct hpmmap_account *account;
@@ -254,7 +253,7 @@ unsigned long hpmmap_short_end(struct hpmmap_ctx *ctx,
 		return start;
 	nr = hpmmap_pool_offer(account, &place->nodes, nr);
 	hpmmap_account_put(account);
-	return clamp(reach(ctx, start, end, nr, renew), start, end);
+	return clamp(reach(ctx, start, end, nr), start, end);
 }
 
 /* Blocks for those slots of [slot, end) that have none to keep. */

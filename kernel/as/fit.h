@@ -19,8 +19,7 @@ unsigned long hpmmap_find_place(struct hpmmap_ctx *ctx,
 				unsigned long phase);
 unsigned long hpmmap_short_end(struct hpmmap_ctx *ctx,
 			       const struct hpmmap_placement *place,
-			       unsigned long start, unsigned long end,
-			       bool renew);
+			       unsigned long start, unsigned long end);
 int hpmmap_policy_alloc(struct hpmmap_ctx *ctx, unsigned long start,
 			unsigned long end, struct list_head *out);
 int hpmmap_policy_alloc_mapped(struct hpmmap_ctx *ctx, unsigned long start,

@@ -40,7 +40,7 @@ static bool heap_grow_short(struct hpmmap_ctx *ctx,
 			    const struct hpmmap_placement *place,
 			    unsigned long start, unsigned long end)
 {
-	unsigned long mid = hpmmap_short_end(ctx, place, start, end, true);
+	unsigned long mid = hpmmap_short_end(ctx, place, start, end);
 
 	/* Linux's first: what it refuses costs nothing then. */
 	if (!heap_map_linux(ctx, mid, end))

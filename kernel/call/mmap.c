@@ -279,7 +279,7 @@ static unsigned long short_place(struct hpmmap_ctx *ctx,
 		addr = hpmmap_find_place(ctx, &place, addr & PAGE_MASK, len,
 					 regs->r10, placement_align(ctx, len), 0);
 	if (!IS_ERR_VALUE(addr))
-		*mid = hpmmap_short_end(ctx, &place, addr, addr + len, true);
+		*mid = hpmmap_short_end(ctx, &place, addr, addr + len);
 	hpmmap_ops_unlock(ctx);
 	return addr;
 }

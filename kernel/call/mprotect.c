@@ -7,7 +7,6 @@
 
 #include "hook.h"
 #include "hpmmap.h"
-#include "mem/placement.h"
 #include "mem/poison.h"
 #include "mem/pool.h"
 #include "as/change.h"
@@ -51,41 +50,6 @@ static bool mprotect_linux_may_help(struct hpmmap_ctx *ctx, unsigned long start,
 	return hpmmap_linux_may_help(ctx, missing - unreserved);
 }
 
-/*
- * Blocks for what the pools reach of a range that they have too little for; faults
- * find the rest, or memory of Linux. Returns how far that is.
- */
-static unsigned long alloc_short(struct hpmmap_ctx *ctx, unsigned long start,
-				 unsigned long end, struct list_head *blocks)
-{
-	struct hpmmap_placement place;
-	unsigned long mid;
-
-	hpmmap_placement_get(ctx->job, NULL, &place);
-	mid = hpmmap_short_end(ctx, &place, start, end, false);
-	if (mid == start || hpmmap_policy_alloc_mapped(ctx, start, mid, blocks))
-		return start;
-	return mid;
-}
-
-/* What is accessible now has its memory, up to @mid. */
-static void settle_kept(const struct hpmmap_change *c, unsigned long mid,
-			struct list_head *blocks)
-{
-	struct hpmmap_change part = *c;
-
-	if (mid > c->start) {
-		part.end = mid;
-		hpmmap_change_settle(&part, HPMMAP_KEPT, blocks);
-	}
-	if (mid < c->end) {
-		part.start = mid;
-		part.end = c->end;
-		part.lazy = true;
-		hpmmap_change_settle(&part, HPMMAP_KEPT, NULL);
-	}
-}
-
 static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 			    const struct pt_regs *regs)
 {
@@ -94,7 +58,6 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	bool commit = prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
 	struct hpmmap_change c;
 	LIST_HEAD(blocks);
-	unsigned long mid;
 	bool healed;
 	long ret;
 
@@ -105,14 +68,14 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 		return -ENOMEM;
 	if (commit && !hpmmap_few_begin(ctx, start, end))
 		hpmmap_few_grow(ctx, start, end);
-	mid = end;
 	c = (struct hpmmap_change) { .ctx = ctx, .start = start, .end = end };
 	if (commit && hpmmap_policy_alloc_mapped(ctx, start, end, &blocks)) {
 		if (!mprotect_linux_may_help(ctx, start, end)) {
 			hpmmap_count_refusal(ctx);
 			return -ENOMEM;
 		}
-		mid = alloc_short(ctx, start, end, &blocks);
+		/* Faults take what the pools have, slot by slot, and memory of Linux then. */
+		c.lazy = true;
 	}
 	ret = hpmmap_blocks_clear(ctx, start, end, &blocks);
 	if (ret) {
@@ -126,10 +89,7 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 		c.intact = 0;
 	ret = hpmmap_call_orig(call, regs);
 	/* An error may come after a part of the range was changed. */
-	if (commit)
-		settle_kept(&c, mid, &blocks);
-	else
-		hpmmap_change_settle(&c, HPMMAP_NOTHING, NULL);
+	hpmmap_change_settle(&c, commit ? HPMMAP_KEPT : HPMMAP_NOTHING, &blocks);
 	hpmmap_pool_free_unused(&blocks);
 	return ret;
 }
