@@ -236,13 +236,11 @@ static unsigned long use_addr(const struct use *use, unsigned long pfn)
 static void uses_tell(const struct use *uses, unsigned long nr, unsigned long pfn,
 		      int flags)
 {
-	struct hpmmap_tell tell;
+	struct hpmmap_tell tell = { .flags = flags };
 
-	hpmmap_tell_begin(&tell, nr, flags);
 	for (; nr; nr--, uses++)
 		if (uses->sees)
 			hpmmap_tell_add(&tell, uses->ctx->mm, use_addr(uses, pfn));
-	hpmmap_tell_all(&tell);
 	hpmmap_tell_end(&tell);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Who is told of a memory error. */
+/* Signals for memory errors. */
 #ifndef _HPMMAP_AS_TELL_H
 #define _HPMMAP_AS_TELL_H
 
@@ -7,31 +7,22 @@
 
 struct mm_struct;
 
-/* So many of those whom an error concerns are named. */
+/* So many of the processes that an error concerns are named. */
 #define HPMMAP_NAMED_MOST 16
 
-struct hpmmap_tell_place;
-
 /**
- * struct hpmmap_tell - who is to be told of one error
- * @flags: MF_*
- * @room: for how many places there is room
- * @nr: how many have been added since the last were told
- * @told: how many processes were told
- * @places: where the page is
+ * struct hpmmap_tell - the signals of one error
+ * @flags: MF_*, set by the caller; the rest is 0 at first
+ * @told: how many were sent
+ * @forced: the current task has got its own
  */
 struct hpmmap_tell {
 	int flags;
-	unsigned int room;
-	unsigned int nr;
 	unsigned int told;
-	struct hpmmap_tell_place *places;
+	bool forced;
 };
 
-void hpmmap_tell_begin(struct hpmmap_tell *tell, unsigned long nr, int flags);
-void hpmmap_tell_add(struct hpmmap_tell *tell, struct mm_struct *mm,
-		     unsigned long addr);
-void hpmmap_tell_all(struct hpmmap_tell *tell);
-void hpmmap_tell_end(struct hpmmap_tell *tell);
+void hpmmap_tell_add(struct hpmmap_tell *tell, struct mm_struct *mm, unsigned long addr);
+void hpmmap_tell_end(const struct hpmmap_tell *tell);
 
 #endif /* _HPMMAP_AS_TELL_H */

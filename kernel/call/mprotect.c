@@ -14,7 +14,6 @@
 #include "as/exchange.h"
 #include "as/few.h"
 #include "as/fit.h"
-#include "as/policy.h"
 #include "as/stats.h"
 #include "as/vma.h"
 #include "call/fresh.h"

@@ -61,14 +61,11 @@ static void tell_vma(struct vm_area_struct *vma, void *data)
 /* Tells all who have mapped a page of a file. */
 static void mappings_tell(struct address_space *mapping, pgoff_t pgoff, int flags)
 {
-	struct told told = { .pgoff = pgoff };
+	struct told told = { .pgoff = pgoff, .tell.flags = flags };
 
-	/* How many there are nobody has counted. Who wants memory may need the lock. */
-	hpmmap_tell_begin(&told.tell, ULONG_MAX, flags);
+	/* No mapping goes until it is unlocked, nor its address space. */
 	i_mmap_lock_read(mapping);
 	compat_for_each_vma_of(mapping, tell_vma, &told);
-	/* No mapping goes until then, nor its address space. */
-	hpmmap_tell_all(&told.tell);
 	i_mmap_unlock_read(mapping);
 	hpmmap_tell_end(&told.tell);
 }
