@@ -26,12 +26,9 @@ static bool keeps_contents(struct vm_area_struct *vma)
 		!arch_vma_access_permitted(vma, true, false, false));
 }
 
-/*
- * Linux asks private memory alone, which ours is not to it. It goes from mapping to
- * mapping, MADV_REMOVE no further than the first private one.
- */
+/* Linux asks private memory alone, which ours is not to it. */
 static bool range_keeps_contents(struct hpmmap_ctx *ctx, unsigned long start,
-				 unsigned long end, int advice)
+				 unsigned long end)
 {
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, ctx->mm, start);
@@ -40,9 +37,7 @@ static bool range_keeps_contents(struct hpmmap_ctx *ctx, unsigned long start,
 	mmap_read_lock(ctx->mm);
 	for_each_vma_range(vmi, vma, end) {
 		ret = hpmmap_vma_is_ours(vma) && keeps_contents(vma);
-		if (ret || (advice == MADV_REMOVE &&
-			    (hpmmap_vma_is_ours(vma) ||
-			     !(vma->vm_flags & VM_SHARED))))
+		if (ret)
 			break;
 	}
 	mmap_read_unlock(ctx->mm);
@@ -147,8 +142,7 @@ static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	struct hpmmap_change c = HPMMAP_CHANGE(ctx, start, end, .lazy = true);
 	long ret;
 
-	if (advice_discards(advice) &&
-	    range_keeps_contents(ctx, start, end, advice))
+	if (advice_discards(advice) && range_keeps_contents(ctx, start, end))
 		return -EPERM;
 	switch (advice) {
 	case MADV_FREE:
@@ -210,29 +204,6 @@ static long madvise_discard(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	return ret;
 }
 
-/*
- * MADV_REMOVE is not for private memory, but what comes before that in the range goes: Linux
- * stops at the first mapping that refuses it. Without ctx->ops, as others may have the file
- * locked and wait for another thread.
- */
-static long madvise_remove(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
-{
-	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
-	struct pt_regs before = *regs;
-	unsigned long ours = start;
-	long ret = 0;
-
-	if (range_keeps_contents(ctx, start, end, MADV_REMOVE))
-		return -EPERM;
-	before.si = end - start;
-	if (hpmmap_range_next(ctx->mm, &ours, &end, hpmmap_vma_is_ours))
-		before.si = ours - start;
-	if (before.si)
-		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, &before);
-	/* Of holes it is told only where nothing refuses it. */
-	return ret && ret != -ENOMEM ? ret : -EINVAL;
-}
-
 static long madvise_with_ours(struct hpmmap_ctx *ctx,
 			      const struct pt_regs *regs)
 {
@@ -255,7 +226,8 @@ static long madvise_with_ours(struct hpmmap_ctx *ctx,
 		hpmmap_change_settle_apart(&c, HPMMAP_KEPT);
 		return ret;
 	case MADV_REMOVE:
-		return madvise_remove(ctx, regs);
+		/* It is not for private memory. */
+		return range_keeps_contents(ctx, c.start, c.end) ? -EPERM : -EINVAL;
 	case MADV_MERGEABLE:
 		/* It is advice: what is sealed stays, and is not merged. */
 		ret = IS_ENABLED(CONFIG_KSM) ?

@@ -217,24 +217,6 @@ static void free_is_refused(void)
 	unmap(base, USED);
 }
 
-/* Shared memory goes as far as the first that is not. */
-static void remove_ends_at_private(void)
-{
-	char *base = map_filled(), *shared = base + PAGE, *again = base + MB(4);
-
-	map_flags(shared, MB(2), RW, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED);
-	map_flags(again, PAGE, RW, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED);
-	fill(shared, MB(2), 1);
-	fill(again, PAGE, 2);
-	CHECK_ERR(madvise(base, MB(6), MADV_REMOVE), EINVAL);
-	verify(shared, MB(2), 1, 0);
-	CHECK_ERR(madvise(shared, MB(5), MADV_REMOVE), EINVAL);
-	verify_zero(shared, MB(2));
-	verify(again, PAGE, 2, 0);
-	verify(shared + MB(2), PAGE, 5, MB(2) + PAGE);
-	unmap(base, USED);
-}
-
 static void expect_not_inherited(void *arg)
 {
 	char *base = arg;
@@ -724,7 +706,6 @@ int main(void)
 		T(guards),
 		T(free_keeps_or_zeroes),
 		T(free_is_refused),
-		T(remove_ends_at_private),
 		T(dontfork),
 		T(wipeonfork),
 		T(wipeonfork_beside_other_advice),
