@@ -61,7 +61,6 @@
  * @vma: its mapping there
  * @ctx: its context, with a reference, if that memory is ours; otherwise NULL
  * @seen: ctx->frozen.nr, where that memory is frozen
- * @held: a page that the core refers to during the fault, or NULL
  */
 struct view {
 	struct vm_fault *vmf;
@@ -72,7 +71,6 @@ struct view {
 	struct vm_area_struct *vma;
 	struct hpmmap_ctx *ctx;
 	unsigned int seen;
-	struct page *held;
 };
 
 static const struct vm_operations_struct mixed_vm_ops;
@@ -189,21 +187,6 @@ static bool map_pages(const struct view *v, unsigned int first, unsigned int nr,
 }
 
 /*
- * A block that nobody shares any more becomes the target's own without a copy. The core's own
- * reference is nobody's pin. In the store, and locked, the block stays whoever else lets go.
- */
-static void adopt_held(const struct view *v, unsigned long slot, struct hpmmap_block *block)
-{
-	lockdep_assert_held(&v->ctx->lock);
-	if (!v->held || !block || !block->folio || page_folio(v->held) != block->folio ||
-	    hpmmap_block_is_shared(block) || !hpmmap_slot_is_marked(v->ctx, slot))
-		return;
-	folio_put(block->folio);
-	hpmmap_store_adopt_locked(v->ctx, slot, block);
-	folio_get(block->folio);
-}
-
-/*
  * The block that a fault is to map, of the target's own if somebody may write to it by
  * that entry; NULL without memory. @write: out: whether somebody may.
  */
@@ -223,7 +206,6 @@ static struct hpmmap_block *block_for(const struct view *v, unsigned int *first,
 		*write = false;
 		return block;
 	}
-	adopt_held(v, slot, block);
 	block = hpmmap_store_get(v->ctx, v->vma, slot, NULL, NULL, true);
 	if (!block)
 		return NULL;
@@ -545,8 +527,7 @@ static vm_fault_t recheck(struct vm_area_struct *vma, const struct hpmmap_attach
 	return VM_FAULT_SIGBUS;
 }
 
-/* @held: as in struct view */
-static vm_fault_t fault_with(struct vm_fault *vmf, struct page *held)
+static vm_fault_t window_fault(struct vm_fault *vmf)
 {
 	struct hpmmap_attachment *att = hpmmap_attachment_of(vmf->vma);
 	struct view v = {
@@ -554,7 +535,6 @@ static vm_fault_t fault_with(struct vm_fault *vmf, struct page *held)
 		.att = att,
 		.mm = att->win->mm,
 		.va = target_of(vmf->vma, vmf->address & PAGE_MASK),
-		.held = held,
 	};
 	vm_fault_t ret;
 
@@ -578,11 +558,6 @@ static vm_fault_t fault_with(struct vm_fault *vmf, struct page *held)
 	return ret;
 }
 
-static vm_fault_t window_fault(struct vm_fault *vmf)
-{
-	return fault_with(vmf, NULL);
-}
-
 /*
  * Somebody writes to a read-only entry of 4 KB: it is made anew, at once. An instruction that
  * reads and writes the page would otherwise find it gone, then read-only, without an end.
@@ -597,7 +572,7 @@ static vm_fault_t window_mkwrite(struct vm_fault *vmf)
 	/* While the core has a page in hand it does not let go of the lock. */
 	if (!waits)
 		vmf->flags |= FAULT_FLAG_ALLOW_RETRY | FAULT_FLAG_RETRY_NOWAIT;
-	ret = fault_with(vmf, vmf->page);
+	ret = window_fault(vmf);
 	vmf->flags = flags;
 	return (waits ? ret : ret & ~VM_FAULT_RETRY) | VM_FAULT_NOPAGE;
 }

@@ -13,7 +13,7 @@
 
 #define AREA	MB(8)
 
-enum { FORK = 1, CHILD_SEES, CHILD_WRITES, CHILD_ENDS, SEES, WRITES, FRAME, REMOVE, END };
+enum { FORK = 1, CHILD_SEES, CHILD_WRITES, CHILD_ENDS, SEES, WRITES, REMOVE, END };
 
 static xpmem_segid_t make(void *at, size_t len, int mode)
 {
@@ -104,9 +104,6 @@ static void forks(int fd)
 			break;
 		case SEES:
 			say(fd, p[off]);
-			break;
-		case FRAME:
-			say(fd, pagemap_entry(p + off) & ((1ULL << 55) - 1));
 			break;
 		case WRITES:
 			p[off] = 7;
@@ -331,52 +328,6 @@ static void rights_come_back(void)
 	CHECK_EQ(xpmem_detach(w), 0);
 }
 PAIR(rights_come_back)
-
-/* A child copies all that it shares, then a window is written through: is that where it was? */
-static bool is_written_where_it_is(struct peer *peer, char *w)
-{
-	uint64_t frame, now;
-
-	w[0] = 1;
-	ask2(peer, FORK, 0);
-	for (size_t off = 0; off < MB(1); off += PAGE)
-		CHECK_EQ(w[off], 1);
-	for (size_t off = 0; off < MB(2); off += PAGE)
-		CHECK_EQ(ask2(peer, CHILD_WRITES, off), 9);
-	frame = ask2(peer, FRAME, 0);
-	CHECK(frame != 0);
-	w[0] = 3;
-	CHECK_EQ(ask2(peer, SEES, 0), 3);
-	now = ask2(peer, FRAME, 0);
-	CHECK_EQ(ask2(peer, CHILD_SEES, 0), 9);
-	ask2(peer, CHILD_ENDS, 0);
-	return now == frame;
-}
-
-/*
- * What nobody shares any more is written to where it is, also where it was mapped to be read, page
- * by page: by who has copied all of it. Whoever looks at a page has a reference for a moment, and
- * there is a copy then.
- */
-static void written_where_it_is(void)
-{
-	struct peer peer;
-	xpmem_apid_t apid;
-	int tries = 5;
-	char *w;
-
-	need_xpmem();
-	peer = peer_start("forks");
-	apid = get_right((xpmem_segid_t)hear(peer.fd), XPMEM_RDWR);
-	w = attach_at(apid, 0, MB(1));
-	while (!is_written_where_it_is(&peer, w))
-		if (--tries == 0)
-			FAIL("it is copied each time");
-	say(peer.fd, END);
-	peer_end(&peer);
-	CHECK_EQ(xpmem_detach(w), 0);
-}
-PAIR(written_where_it_is)
 
 /* ---- Who may ----------------------------------------------------------- */
 
@@ -883,7 +834,6 @@ static const struct test tests[] = {
 	T_PAIR(two_segments_attached),
 	T_PAIR(copy_on_write),
 	T_PAIR(rights_come_back),
-	T_PAIR(written_where_it_is),
 	T_SAME(stays_within_segment),
 	T_SAME(other_user_is_refused),
 	T_SAME(other_user_does_not_attach),
