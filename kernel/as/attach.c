@@ -2,28 +2,114 @@
 /*
  * Windows, seen from who has them: mappings of another address space's memory, and how they
  * are made and end. What there is to see by them is in view.c.
+ *
+ * What becomes of memory of Linux that a window shows is told by a notifier, to which
+ * somebody may come with a lock of the page's: the i_mmap_rwsem of its file, or that of its
+ * anon_vma. There the entries of all who have the window are taken away, under the
+ * i_mmap_rwsem of the window's mappings. Who registers a notifier takes all such locks of
+ * his address space (mm_take_all_locks()), first those of files, by address: with a window
+ * among his mappings he may have the window's and wait for the page's, while the other has
+ * the page's and waits for the window's.
+ *
+ * So an address space with windows takes all locks no more. The notifiers that windows onto
+ * it need take them once in its life: that is done before it has a window. Others are
+ * refused, which are few: KVM, devices that follow page tables.
  */
 #include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/mm.h>
 #include <linux/mman.h>
+#include <linux/mmu_notifier.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
+#include "hook.h"
 #include "hpmmap.h"
 #include "as/attach.h"
 #include "as/ctx.h"
 #include "as/file.h"
-#include "as/grant.h"
+#include "as/range.h"
 #include "as/store.h"
 #include "as/view.h"
-#include "as/viewer.h"
 #include "as/vma.h"
 #include "as/window.h"
 
 /* How often an address is looked for, if others map something there meanwhile. */
 #define PLACE_TRIES 8
+
+/* Has an address space windows? Its mmap_lock is held for writing. Called by ftrace. */
+static bool has_windows(unsigned long arg)
+{
+	struct mm_struct *mm = (struct mm_struct *)arg;
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, mm, 0);
+
+	if (likely(!atomic_long_read(&hpmmap_window_counts[HPMMAP_WINDOW_ATTACHMENTS])))
+		return false;
+	for_each_vma(vmi, vma)
+		if (hpmmap_vma_is_window(vma))
+			return true;
+	return false;
+}
+
+/* From the first window on, until the module goes. */
+static int veto(void)
+{
+	int ret;
+
+	/* What windows never show needs nothing. */
+	if (!compat_has_special_pages())
+		return 0;
+	ret = hpmmap_veto_begin("mm_take_all_locks", has_windows);
+	if (ret && ret != -EINTR)
+		pr_warn_ratelimited("windows show no memory of Linux: mm_take_all_locks() cannot be hooked: %d\n",
+				    ret);
+	return ret == -EINTR ? ret : 0;
+}
+
+/* May a window show memory of Linux? */
+static bool viewers_see_linux(void)
+{
+	return compat_has_special_pages() && hpmmap_veto_active();
+}
+
+/* Nothing concerns it. */
+static bool nothing_invalidate(struct mmu_interval_notifier *notifier,
+			       const struct mmu_notifier_range *range,
+			       unsigned long seq)
+{
+	return true;
+}
+
+static const struct mmu_interval_notifier_ops nothing_ops = {
+	.invalidate = nothing_invalidate,
+};
+
+/*
+ * The current process is about to have a window: notifiers can be registered for it without all
+ * of its locks from here on. Returns 0; -EBUSY where it has windows that it did not attach itself,
+ * but inherited (MADV_DOFORK); -EINTR if it is being killed, -ERESTARTNOINTR where it has a signal
+ * to see to first, or -ENOMEM.
+ */
+static int viewer_begin(void)
+{
+	struct mmu_interval_notifier notifier;
+	struct mm_struct *mm = current->mm;
+	int ret = veto();
+
+	if (ret || compat_mm_knows_intervals(mm))
+		return ret;
+	if (mmap_write_lock_killable(mm))
+		return -EINTR;
+	ret = mmu_interval_notifier_insert_locked(&notifier, mm, 0, PAGE_SIZE,
+						  &nothing_ops);
+	mmap_write_unlock(mm);
+	if (!ret)
+		mmu_interval_notifier_remove(&notifier);
+	/* Whoever takes all locks stops at any signal. */
+	return ret == -EINTR && !fatal_signal_pending(current) ? -ERESTARTNOINTR : ret;
+}
 
 static int window_mmap(struct file *file, struct vm_area_struct *vma)
 {
@@ -96,7 +182,7 @@ static struct hpmmap_attachment *attachment_alloc(struct hpmmap_window *win,
 	att->start = start;
 	att->len = len;
 	att->readonly = readonly;
-	att->sees_linux = hpmmap_viewers_see_linux();
+	att->sees_linux = viewers_see_linux();
 	INIT_LIST_HEAD(&att->viewer.link);
 	mmgrab(current->mm);
 	att->viewer.mm = current->mm;
@@ -119,7 +205,7 @@ static unsigned long place(struct file *file, unsigned long start, unsigned long
 	int tries;
 
 	for (tries = 0; ret == -EEXIST && tries < PLACE_TRIES; tries++) {
-		at = hpmmap_vma_find_hole(0, len, MAP_SHARED, align,
+		at = hpmmap_range_find_hole(0, len, MAP_SHARED, align,
 					  start & (align - 1));
 		if (IS_ERR_VALUE(at))
 			return at;
@@ -190,7 +276,7 @@ static void populate(const struct hpmmap_attachment *att, unsigned long addr)
  * Nothing need be there: who touches what the target does not have gets SIGBUS.
  *
  * Return: the address, -EEXIST where something is mapped at @at, -EBUSY as
- * hpmmap_viewer_begin(), or another errno of mmap(2).
+ * viewer_begin(), or another errno of mmap(2).
  */
 unsigned long hpmmap_attach(struct hpmmap_window *win, struct hpmmap_grant *grant,
 			    unsigned long start, unsigned long len,
@@ -200,7 +286,7 @@ unsigned long hpmmap_attach(struct hpmmap_window *win, struct hpmmap_grant *gran
 	unsigned long prot = PROT_READ | (readonly ? 0 : PROT_WRITE), addr;
 	struct hpmmap_attachment *att;
 	struct file *file;
-	int ret = hpmmap_viewer_begin();
+	int ret = viewer_begin();
 
 	if (ret)
 		return ret;
@@ -331,4 +417,10 @@ int hpmmap_detach_grant(const struct hpmmap_grant *grant)
 int hpmmap_detach_ended(void)
 {
 	return detach_range(0, TASK_SIZE_MAX, NULL, NULL);
+}
+
+/* There are no windows. */
+void hpmmap_viewers_exit(void)
+{
+	hpmmap_veto_end();
 }

@@ -15,6 +15,7 @@
 #include "as/file.h"
 #include "as/fit.h"
 #include "as/policy.h"
+#include "as/range.h"
 #include "as/reserve.h"
 #include "as/store.h"
 #include "as/vma.h"
@@ -176,7 +177,7 @@ unsigned long hpmmap_find_place(struct hpmmap_ctx *ctx,
 		if (addr && !hpmmap_store_is_pinned(ctx, addr, addr + len))
 			return addr;
 	}
-	addr = hpmmap_vma_find_hole(hint, len, flags, align, phase);
+	addr = hpmmap_range_find_hole(hint, len, flags, align, phase);
 	if (IS_ERR_VALUE(addr) ||
 	    (!hpmmap_store_is_pinned(ctx, addr, addr + len) &&
 	     /* A hint is kept where a policy is no more than advice. */
@@ -185,10 +186,10 @@ unsigned long hpmmap_find_place(struct hpmmap_ctx *ctx,
 		return addr;
 	hint = len < SLOT_SIZE && !(flags & MAP_32BIT) ?
 	       place_apart(ctx, place, len) : 0;
-	if (hint && hpmmap_vma_find_hole(hint, len, flags, align, 0) == hint &&
+	if (hint && hpmmap_range_find_hole(hint, len, flags, align, 0) == hint &&
 	    !hpmmap_store_is_pinned(ctx, hint, hint + len))
 		return hint;
-	whole = hpmmap_vma_find_hole(0, ALIGN(len, SLOT_SIZE), flags,
+	whole = hpmmap_range_find_hole(0, ALIGN(len, SLOT_SIZE), flags,
 				     max(align, SLOT_SIZE), 0);
 	if (IS_ERR_VALUE(whole))
 		return addr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What is mapped in a range, by whom, and who watches it.
+ * What is mapped in a range, by whom, and who watches it; and where there is room.
  */
 #include <linux/capability.h>
 #include <linux/delay.h>
@@ -13,6 +13,9 @@
 #include "as/ctx.h"
 #include "as/range.h"
 #include "as/vma.h"
+
+/* Hints below vm.mmap_min_addr are rounded up to it; this is its usual value. */
+#define LOWEST_HINT 65536UL
 
 /* The pauses between tries for mmap_lock, each twice the one before: 8 ms in all. */
 #define SOON_FIRST_US 8U
@@ -204,6 +207,43 @@ bool hpmmap_range_is_taken(struct hpmmap_ctx *ctx, unsigned long start,
 	ret = find_vma_intersection(ctx->mm, start, end);
 	mmap_read_unlock(ctx->mm);
 	return ret;
+}
+
+/**
+ * hpmmap_range_find_hole() - choose an address
+ * @hint: what the caller would like, or 0
+ * @len: length
+ * @flags: MAP_* flags of the caller
+ * @align: power of two, at least a page
+ * @phase: wanted address modulo @align
+ *
+ * Return: the address or an errno. It may be taken when it is used.
+ */
+unsigned long hpmmap_range_find_hole(unsigned long hint, unsigned long len,
+				     unsigned long flags, unsigned long align,
+				     unsigned long phase)
+{
+	unsigned long pad = align - PAGE_SIZE;
+	unsigned long addr;
+
+	if (len + pad < len)
+		return -ENOMEM;
+	if (hint && hint < LOWEST_HINT)
+		hint = LOWEST_HINT;
+	if (mmap_read_lock_killable(current->mm))
+		return -EINTR;
+	addr = hint ? compat_get_unmapped_area(hint, len, flags) : 0;
+	if (!hint || addr != hint)
+		addr = compat_get_unmapped_area(0, len + pad, flags);
+	if (IS_ERR_VALUE(addr) && pad) {
+		addr = compat_get_unmapped_area(0, len, flags);
+		pad = 0;
+	}
+	mmap_read_unlock(current->mm);
+	if (IS_ERR_VALUE(addr) || addr == hint || !pad)
+		return addr;
+	/* The highest fitting address: what is left over stays in one piece. */
+	return addr + pad - ((addr + pad - phase) & (align - 1));
 }
 
 /**

@@ -39,6 +39,9 @@ void hpmmap_range_kill_if_lost(struct hpmmap_ctx *ctx, unsigned long start,
 long hpmmap_range_unwatch(unsigned long start, unsigned long end);
 bool hpmmap_range_is_taken(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end);
+unsigned long hpmmap_range_find_hole(unsigned long hint, unsigned long len,
+				     unsigned long flags, unsigned long align,
+				     unsigned long phase);
 void hpmmap_range_discount(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long len);
 void hpmmap_range_count_again(struct hpmmap_ctx *ctx);

@@ -7,8 +7,6 @@
 
 #include "as/window.h"
 
-struct hpmmap_grant;
-
 /**
  * struct hpmmap_attachment - a mapping of a part of a window
  * @win: the window; holds a reference
@@ -16,7 +14,7 @@ struct hpmmap_grant;
  * @start: first address of the target's
  * @len: length
  * @readonly: nobody writes by it
- * @sees_linux: pages of Linux may be in it, see viewer.c
+ * @sees_linux: pages of Linux may be in it, see attach.c
  * @viewer: the address space that has it
  * @failed: where a thread, of such a start, has waited for a page of Linux in vain.
  *	Protected by the window's lock.

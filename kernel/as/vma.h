@@ -8,8 +8,6 @@
 #include "as/ctx.h"
 #include "as/file.h"
 
-struct hpmmap_block;
-
 static inline bool hpmmap_vma_is_ours(const struct vm_area_struct *vma)
 {
 	return vma->vm_ops == hpmmap_vm_ops;
@@ -26,12 +24,5 @@ static inline unsigned long hpmmap_vma_prot(vm_flags_t vm_flags)
 	       (vm_flags & VM_WRITE ? PROT_WRITE : 0) |
 	       (vm_flags & VM_EXEC ? PROT_EXEC : 0);
 }
-
-unsigned long hpmmap_vma_count_missing(struct hpmmap_ctx *ctx,
-				       unsigned long start, unsigned long end,
-				       unsigned long *unreserved);
-unsigned long hpmmap_vma_find_hole(unsigned long hint, unsigned long len,
-				   unsigned long flags, unsigned long align,
-				   unsigned long phase);
 
 #endif /* _HPMMAP_AS_VMA_H */

@@ -17,7 +17,6 @@
 #include "as/stats.h"
 #include "call/fresh.h"
 #include "call/handle.h"
-#include "call/mmap.h"
 #include "call/sys.h"
 
 /* Memory of Linux for a part of the heap, which may be empty. */

@@ -25,7 +25,6 @@
 #include "fs/internal.h"
 #include "call/fresh.h"
 #include "call/handle.h"
-#include "call/mmap.h"
 #include "call/sys.h"
 
 /* Alignment of a mapping that holds at least one whole unit of it. */

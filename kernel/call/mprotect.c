@@ -15,6 +15,7 @@
 #include "as/few.h"
 #include "as/fit.h"
 #include "as/stats.h"
+#include "as/store.h"
 #include "as/vma.h"
 #include "call/fresh.h"
 #include "call/handle.h"
@@ -39,14 +40,37 @@ static bool mprotect_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
 	return bytes && hpmmap_data_exceeds_limit(ctx, 0, bytes, prot);
 }
 
-/* Linux promises nothing for what is not reserved. */
+/* For the blocks that a commit of a range needs. Linux promises nothing for what is not reserved. */
 static bool mprotect_linux_may_help(struct hpmmap_ctx *ctx, unsigned long start,
 				    unsigned long end)
 {
-	unsigned long missing, unreserved = 0;
+	unsigned long n = 0, unreserved = 0, last = ULONG_MAX;
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, start);
 
-	missing = hpmmap_vma_count_missing(ctx, start, end, &unreserved);
-	return hpmmap_linux_may_help(ctx, missing - unreserved);
+	lockdep_assert_held(&ctx->ops);
+	mmap_read_lock(ctx->mm);
+	for_each_vma_range(vmi, vma, end) {
+		unsigned long lo = max(start, vma->vm_start);
+		unsigned long hi = min(end, vma->vm_end), nr;
+
+		if (!hpmmap_vma_is_ours(vma))
+			continue;
+		lo = max(lo, hpmmap_vma_given(ctx, vma));
+		if (lo >= hi)
+			continue;
+		nr = hpmmap_store_missing(ctx, lo, hi);
+		/* Two mappings in one slot need one block. */
+		if (last == slot_of(lo) &&
+		    !hpmmap_store_load(ctx, slot_of(lo)))
+			nr--;
+		last = slot_of(hi - 1);
+		n += nr;
+		if (vma->vm_flags & VM_NORESERVE)
+			unreserved += nr;
+	}
+	mmap_read_unlock(ctx->mm);
+	return hpmmap_linux_may_help(ctx, n - unreserved);
 }
 
 static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
