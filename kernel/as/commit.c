@@ -19,9 +19,9 @@
 #include "as/exchange.h"
 #include "as/file.h"
 #include "as/pgmap.h"
+#include "as/place.h"
 #include "as/range.h"
 #include "as/store.h"
-#include "as/touch.h"
 #include "as/vma.h"
 
 /* What vm_mmap() can make again; see collapse_slot(). */

@@ -11,10 +11,10 @@
 #include "as/commit.h"
 #include "as/ctx.h"
 #include "as/discard.h"
+#include "as/place.h"
 #include "as/release.h"
 #include "as/reuse.h"
 #include "as/store.h"
-#include "as/touch.h"
 #include "as/vma.h"
 #include "as/zap.h"
 

@@ -18,9 +18,9 @@
 #include "as/fault.h"
 #include "as/freeze.h"
 #include "as/pgmap.h"
+#include "as/place.h"
 #include "as/stats.h"
 #include "as/store.h"
-#include "as/touch.h"
 
 /*
  * Why is a page unmapped that has memory? To be asked before ctx->lock is taken: what unmapped

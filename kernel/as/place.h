@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Moving blocks to other nodes. */
+/* Moving blocks to other nodes, and first touch. */
 #ifndef _HPMMAP_AS_PLACE_H
 #define _HPMMAP_AS_PLACE_H
 
+#include <linux/nodemask.h>
 #include <linux/types.h>
 
+struct hpmmap_block;
 struct hpmmap_ctx;
 struct hpmmap_placement;
+struct vm_area_struct;
 
 /**
  * enum hpmmap_look - how the block of a slot lies
@@ -29,5 +32,10 @@ bool hpmmap_slot_is_on(struct hpmmap_ctx *ctx, unsigned long slot,
 bool hpmmap_policy_place(struct hpmmap_ctx *ctx, unsigned long start,
 			 unsigned long end);
 int hpmmap_page_node(struct hpmmap_ctx *ctx, unsigned long addr, bool *shared);
+bool hpmmap_policy_defers(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
+			  unsigned long start, unsigned long end);
+struct hpmmap_block *hpmmap_policy_touch(struct hpmmap_ctx *ctx,
+					 struct vm_area_struct *vma,
+					 struct hpmmap_block *block);
 
 #endif /* _HPMMAP_AS_PLACE_H */

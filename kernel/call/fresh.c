@@ -15,10 +15,10 @@
 #include "as/file.h"
 #include "as/fit.h"
 #include "as/freeze.h"
+#include "as/place.h"
 #include "as/range.h"
 #include "as/stats.h"
 #include "as/store.h"
-#include "as/touch.h"
 #include "call/fresh.h"
 
 /* What vm_mmap() is told. */

@@ -23,7 +23,6 @@
 #include "as/place.h"
 #include "as/range.h"
 #include "as/store.h"
-#include "as/touch.h"
 #include "as/vma.h"
 #include "call/handle.h"
 #include "call/sys.h"

@@ -20,7 +20,6 @@
 #include "as/vma.h"
 #include "call/fresh.h"
 #include "call/handle.h"
-#include "call/mixed.h"
 #include "call/remap.h"
 #include "call/sys.h"
 

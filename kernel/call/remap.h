@@ -52,12 +52,13 @@ long hpmmap_remap_copy_lock(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r
 			    unsigned long addr, unsigned long len);
 long hpmmap_remap_unmap(struct hpmmap_ctx *ctx, unsigned long start,
 			unsigned long len);
-void hpmmap_remap_discount(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r);
 long hpmmap_remap_move(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 		       unsigned long to);
 typedef long (*hpmmap_remap_move_t)(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 				    unsigned long to);
 long hpmmap_remap_anywhere(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 			   hpmmap_remap_move_t move);
+bool hpmmap_remap_is_mixed(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r);
+long hpmmap_remap_mixed(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r);
 
 #endif /* _HPMMAP_CALL_REMAP_H */

@@ -5,7 +5,7 @@
 # machine: numa
 # pool: 0
 # timeout: 400
-# paths: kernel/mem/ kernel/as/place.* kernel/as/fit.* kernel/as/policy.* kernel/as/share.* kernel/as/store.* kernel/as/touch.* kernel/as/vmops.* kernel/call/fresh.*
+# paths: kernel/mem/ kernel/as/place.* kernel/as/fit.* kernel/as/policy.* kernel/as/share.* kernel/as/store.* kernel/as/vmops.* kernel/call/fresh.*
 # paths: kernel/call/mbind.* kernel/call/mremap.* kernel/call/remap.* tests/vm/programs/numa_place.c
 . "$(dirname "$0")/../guest/lib.sh"
 
