@@ -8,9 +8,6 @@
 #include "as/ctx.h"
 #include "hook.h"
 
-/* Of a handler: hpmmap_range_unwatch(), then once more. No call returns it. */
-#define HPMMAP_REDO (-EPROBE_DEFER)
-
 /* A handler with the caller's context, under ctx->ops. */
 typedef long (*hpmmap_handler_t)(struct hpmmap_ctx *ctx,
 				 enum hpmmap_call call,

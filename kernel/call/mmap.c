@@ -223,9 +223,6 @@ static long handle_mmap(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	if (hpmmap_data_exceeds_limit(ctx, flags & MAP_FIXED ? addr : 0, len,
 				      prot))
 		return -ENOMEM;
-	if (flags & MAP_FIXED && !(flags & MAP_FIXED_NOREPLACE) &&
-	    hpmmap_range_is_watched(addr, addr + len))
-		return HPMMAP_REDO;
 	ret = mmap_ours(ctx, place, addr, len, prot, flags, ahead);
 	*without = ret == -ENOMEM;
 	return ret;
@@ -236,25 +233,17 @@ static long mmap_locked(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 			struct list_head *ahead, bool *without)
 {
 	u64 since = get_cycles();
-	long ret;
+	long ret = 0;
 
-	for (;;) {
-		ret = hpmmap_ops_lock(ctx);
-		if (ret)
-			return ret;
-		ret = handle_mmap(ctx, regs, place, ahead, without);
-		hpmmap_count_call(ctx, HPMMAP_TIMED_MMAP, since);
-		hpmmap_ops_unlock(ctx);
-		if (ret != HPMMAP_REDO)
-			return ret;
-		if (signal_pending(current))
-			return -ERESTARTNOINTR;
-		ret = hpmmap_range_unwatch(regs->di, regs->di +
-					   PAGE_ALIGN(regs->si));
-		if (ret)
-			return ret;
-		cond_resched();
-	}
+	if (regs->r10 & MAP_FIXED && !(regs->r10 & MAP_FIXED_NOREPLACE))
+		ret = hpmmap_range_unwatch(regs->di, regs->di + PAGE_ALIGN(regs->si));
+	ret = ret ?: hpmmap_ops_lock(ctx);
+	if (ret)
+		return ret;
+	ret = handle_mmap(ctx, regs, place, ahead, without);
+	hpmmap_count_call(ctx, HPMMAP_TIMED_MMAP, since);
+	hpmmap_ops_unlock(ctx);
+	return ret;
 }
 
 /* Others may get what there was just now. */

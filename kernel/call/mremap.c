@@ -134,27 +134,21 @@ static bool target_is_valid(const struct hpmmap_remap *r)
 }
 
 /*
- * What is about to be unmapped may be Linux's, and watched by somebody who is
- * told: in the old place beyond the first mapping, or in the new place.
+ * What is about to be unmapped may be Linux's, and watched by a task that is told: in the old place
+ * beyond the first mapping, or in the new place. Never what is to be moved.
  */
-static bool is_watched(const struct hpmmap_remap *r)
-{
-	return hpmmap_range_is_watched(r->addr + min(r->old_len, r->new_len),
-				       r->addr + r->old_len) ||
-	       (r->flags & MREMAP_FIXED &&
-		hpmmap_range_is_watched(r->new_addr, r->new_addr + r->new_len));
-}
-
-/* The same range, never what is to be moved. */
 static long unwatch(const struct hpmmap_remap *r)
 {
+	bool fixed = r->flags & MREMAP_FIXED;
 	long ret;
 
+	/* It will be refused. */
+	if (!r->old_len || (fixed && !target_is_valid(r)))
+		return 0;
 	ret = hpmmap_range_unwatch(r->addr + min(r->old_len, r->new_len),
 				   r->addr + r->old_len);
-	if (!ret && r->flags & MREMAP_FIXED)
-		ret = hpmmap_range_unwatch(r->new_addr,
-					   r->new_addr + r->new_len);
+	if (!ret && fixed)
+		ret = hpmmap_range_unwatch(r->new_addr, r->new_addr + r->new_len);
 	return ret;
 }
 
@@ -166,8 +160,6 @@ static long remap_ours(struct hpmmap_ctx *ctx, struct hpmmap_remap *r)
 	if (!fixed && r->old_len >= r->new_len) {
 		if (r->old_len == r->new_len)
 			return r->addr;
-		if (is_watched(r))
-			return HPMMAP_REDO;
 		ret = hpmmap_remap_unmap(ctx, r->addr + r->new_len,
 					 r->old_len - r->new_len);
 		return ret ? ret : r->addr;
@@ -183,8 +175,6 @@ static long remap_ours(struct hpmmap_ctx *ctx, struct hpmmap_remap *r)
 	    hpmmap_data_exceeds_limit(ctx, 0, r->new_len - r->old_len,
 				      r->prot))
 		return -ENOMEM;
-	if (is_watched(r))
-		return HPMMAP_REDO;
 	if (mixed)
 		return hpmmap_remap_mixed(ctx, r);
 	if (fixed)
@@ -284,9 +274,7 @@ long hpmmap_sys_mremap(const struct pt_regs *regs)
 			ret = remap_linux(ctx, regs);
 			break;
 		}
-		ret = hpmmap_handle(HPMMAP_CALL_MREMAP, regs, handle_mremap);
-		if (ret == HPMMAP_REDO)
-			ret = unwatch(&r) ?: GONE;
+		ret = unwatch(&r) ?: hpmmap_handle(HPMMAP_CALL_MREMAP, regs, handle_mremap);
 		if (ret == GONE && signal_pending(current))
 			ret = -ERESTARTNOINTR;
 		cond_resched();
