@@ -278,12 +278,8 @@ static void give_up(struct inode *inode, struct hpmmap_block *block,
 	hpmmap_pinned_add(block, &fs->holder);
 }
 
-/**
- * hpmmap_fs_unmap_block() - nobody has a block mapped
- * @inode: its file
- * @block: the block, its folio locked: until that is unlocked nobody will
- */
-void hpmmap_fs_unmap_block(struct inode *inode, struct hpmmap_block *block)
+/* Nobody has a block of a file mapped, its folio locked: until that is unlocked nobody will. */
+static void unmap_block(struct inode *inode, struct hpmmap_block *block)
 {
 	if (compat_folio_mapcount(block->folio))
 		unmap_mapping_range(inode->i_mapping,
@@ -323,7 +319,7 @@ static void cut_range(struct inode *inode, unsigned long from, unsigned long to)
 
 		if (!block)
 			continue;
-		hpmmap_fs_unmap_block(inode, block);
+		unmap_block(inode, block);
 		xa_erase(&info->blocks, i);
 		give_up(inode, block, &freed, &nr);
 		cond_resched();
@@ -637,7 +633,7 @@ int hpmmap_fs_exchange(struct inode *inode, struct hpmmap_block *block,
 	spin_lock(&fs->lock);
 	fs->used++;
 	spin_unlock(&fs->lock);
-	hpmmap_fs_unmap_block(inode, block);
+	unmap_block(inode, block);
 	/* A device would go on writing to the old one. */
 	if (hpmmap_block_is_pinned(block)) {
 		ret = -EBUSY;

@@ -102,7 +102,6 @@ struct hpmmap_block *hpmmap_fs_block_lock(struct inode *inode, unsigned long ind
 void hpmmap_fs_block_unlock(struct hpmmap_block *block);
 int hpmmap_fs_grow(struct inode *inode, unsigned long nr);
 void hpmmap_fs_cut(struct inode *inode, unsigned long nr);
-void hpmmap_fs_unmap_block(struct inode *inode, struct hpmmap_block *block);
 void hpmmap_fs_zero_tail(struct inode *inode, loff_t pos, loff_t new_size);
 void hpmmap_fs_shrink(struct inode *inode, loff_t size);
 int hpmmap_fs_zero(struct inode *inode, loff_t start, loff_t end);
