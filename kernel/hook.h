@@ -40,6 +40,7 @@ enum hpmmap_call {
 	HPMMAP_CALL_FORK_COPIED,
 	HPMMAP_CALL_USERFAULTFD,
 	HPMMAP_CALL_MEMFD_CREATE,
+	HPMMAP_CALL_MEMFD_FCNTL,
 	HPMMAP_CALL_FTRUNCATE,
 	HPMMAP_CALL_FALLOCATE,
 	HPMMAP_CALL_SHMGET,
@@ -77,6 +78,7 @@ bool hpmmap_veto_active(void);
 void hpmmap_veto_end(void);
 long hpmmap_call_orig(enum hpmmap_call call, const struct pt_regs *regs);
 long hpmmap_madvise(unsigned long start, unsigned long len, int advice);
-long hpmmap_call_userfaultfd(struct file *file, unsigned int cmd, unsigned long arg);
+long hpmmap_call_file(enum hpmmap_call call, struct file *file, unsigned int cmd,
+		      unsigned long arg);
 
 #endif /* _HPMMAP_HOOK_H */

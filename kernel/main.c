@@ -71,6 +71,7 @@ static struct hpmmap_hook hooks[HPMMAP_NR_HOOKS] = {
 	HOOK_INNER(HPMMAP_CALL_USERFAULTFD, "userfaultfd_ioctl", hpmmap_userfaultfd_ioctl, true),
 	HOOK_INNER(HPMMAP_CALL_MEMFD_CREATE, "__x64_sys_memfd_create",
 		   hpmmap_sys_memfd_create, true),
+	HOOK_INNER(HPMMAP_CALL_MEMFD_FCNTL, "memfd_fcntl", hpmmap_memfd_fcntl, true),
 	HOOK(HPMMAP_CALL_FTRUNCATE, "ftruncate", hpmmap_sys_ftruncate),
 	HOOK(HPMMAP_CALL_FALLOCATE, "fallocate", hpmmap_sys_fallocate),
 	HOOK_INNER(HPMMAP_CALL_SHMGET, "__x64_sys_shmget", hpmmap_sys_shmget, true),

@@ -122,6 +122,14 @@ long hpmmap_sys_memfd_create(const struct pt_regs *regs)
 	return ret;
 }
 
+/* Stands in for memfd_fcntl(): a memfd of the pools was made without MFD_ALLOW_SEALING. */
+long hpmmap_memfd_fcntl(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	if (!hpmmap_fs_is_internal(file))
+		return hpmmap_call_file(HPMMAP_CALL_MEMFD_FCNTL, file, cmd, arg);
+	return cmd == F_GET_SEALS ? F_SEAL_SEAL : -EPERM;
+}
+
 /*
  * Is it more than the pools, or a limit, could ever give? Such a file is address space: the
  * program will write a part of it.

@@ -26,6 +26,7 @@ long hpmmap_sys_ftruncate(const struct pt_regs *regs);
 long hpmmap_sys_fallocate(const struct pt_regs *regs);
 long hpmmap_sys_shmget(const struct pt_regs *regs);
 long hpmmap_sys_ia32(const struct pt_regs *regs);
+long hpmmap_memfd_fcntl(struct file *file, unsigned int cmd, unsigned long arg);
 long hpmmap_userfaultfd_ioctl(struct file *file, unsigned int cmd, unsigned long arg);
 struct file *hpmmap_shm_file(const char *name, loff_t size, unsigned long flags);
 

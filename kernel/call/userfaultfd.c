@@ -106,5 +106,5 @@ long hpmmap_userfaultfd_ioctl(struct file *file, unsigned int cmd,
 		ret = before_register(file, (void __user *)arg);
 	else if (compat_uffd_move_source(cmd, (void __user *)arg, &start, &end))
 		ret = before_use(file, start, end, true);
-	return ret ? ret : hpmmap_call_userfaultfd(file, cmd, arg);
+	return ret ? ret : hpmmap_call_file(HPMMAP_CALL_USERFAULTFD, file, cmd, arg);
 }

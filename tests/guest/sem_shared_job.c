@@ -257,6 +257,8 @@ static void seals(void)
 	char *p;
 
 	CHECK_OK(fd);
+	CHECK_EQ(fcntl(fd, F_GET_SEALS), F_SEAL_SEAL);
+	CHECK_ERR(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), EPERM);
 	close(fd);
 	fd = memfd_create("sealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	CHECK_OK(fd);
