@@ -13,6 +13,7 @@
 #include "as/ctx.h"
 #include "as/file.h"
 #include "as/fit.h"
+#include "as/handback.h"
 #include "as/place.h"
 #include "as/policy.h"
 #include "as/range.h"
@@ -228,6 +229,8 @@ static bool args_are_valid(const struct hpmmap_remap *r)
 	if (r->flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) &&
 	    !(r->flags & MREMAP_MAYMOVE))
 		return false;
+	if (r->flags & MREMAP_DONTUNMAP && r->old_len != r->new_len)
+		return false;
 	return !offset_in_page(r->addr) && r->new_len &&
 	       r->addr < TASK_SIZE && r->old_len <= TASK_SIZE - r->addr;
 }
@@ -254,9 +257,6 @@ static long handle_mremap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	/* It may have been unmapped since, or handed back. */
 	if (!remap_lookup(ctx, &r))
 		return GONE;
-	/* What is shared cannot leave its mapping behind, to Linux either. */
-	if (r.flags & MREMAP_DONTUNMAP)
-		return -EINVAL;
 	return r.sealed ? -EPERM : remap_ours(ctx, &r);
 }
 
@@ -272,6 +272,12 @@ long hpmmap_sys_mremap(const struct pt_regs *regs)
 		if (!args_are_valid(&r) ||
 		    !hpmmap_range_has_ours(ctx, r.addr, r.addr + 1)) {
 			ret = remap_linux(ctx, regs);
+			break;
+		}
+		/* Only Linux can leave the mapping of private memory behind. */
+		if (r.flags & MREMAP_DONTUNMAP) {
+			ret = hpmmap_handback(ctx, r.addr, r.addr + r.old_len, false, false) ?:
+			      remap_linux(ctx, regs);
 			break;
 		}
 		ret = unwatch(&r) ?: hpmmap_handle(HPMMAP_CALL_MREMAP, regs, handle_mremap);

@@ -254,7 +254,7 @@ CASE(rlimit_as, within, 4, 0)
 	within(r);
 }
 
-/* What moves counts once. */
+/* What moves counts once, and what is left where it was counts, too. */
 static void moves(struct run *r)
 {
 	at(r, "move", mremap(U(r, 0), r->unit * 2, r->unit * 2,
@@ -263,6 +263,8 @@ static void moves(struct run *r)
 			     MREMAP_MAYMOVE | MREMAP_FIXED, spot(r, 4)));
 	at(r, "too_far", mremap(spot(r, 4), r->unit * 3, r->unit * 4,
 				MREMAP_MAYMOVE | MREMAP_FIXED, spot(r, 0)));
+	at(r, "stays", mremap(U(r, 2), r->unit, r->unit, MREMAP_MAYMOVE |
+			      MREMAP_DONTUNMAP, spot(r, 0)));
 	at(r, "shrink", mremap(spot(r, 4), r->unit * 3, r->unit,
 			       MREMAP_MAYMOVE | MREMAP_FIXED, spot(r, 0)));
 	at(r, "mmap", map(spot(r, 8), r->unit * 2, RW, MAP_FIXED));

@@ -171,6 +171,26 @@ CASE(mremap, fixed_overlapping, 4, 0)
 	shows(r, NULL, 0);
 }
 
+CASE(mremap, dontunmap, 4, BIG)
+{
+	int flags = MAYMOVE | MREMAP_DONTUNMAP;
+	char *p = at(r, "mremap", mremap(U(r, 1), r->unit, r->unit, flags, 0));
+
+	shows(r, p, 1);
+	fill_pages(r, U(r, 1), r->unit, 300);
+	shows(r, p, 1);
+}
+
+CASE(mremap, dontunmap_fixed, 4, 0)
+{
+	at(r, "mremap", mremap(U(r, 0), r->unit * 2, r->unit * 2,
+			       FIXED | MREMAP_DONTUNMAP, spot(r, 0)));
+	shows(r, spot(r, 0), 2);
+	at(r, "over", mremap(U(r, 3), r->unit, r->unit,
+			     FIXED | MREMAP_DONTUNMAP, U(r, 0)));
+	shows(r, spot(r, 0), 2);
+}
+
 CASE(mremap, dontunmap_errors, 4, ONCE)
 {
 	int flags = MAYMOVE | MREMAP_DONTUNMAP;
