@@ -103,6 +103,8 @@ enum hpmmap_name {
  * @bury: frees it, when nobody refers to it
  * @torn: it was torn down, so nobody hands over @soiled but who adds to it
  * @soiled: by node, blocks it gave up and that were not zeroed for it
+ * @shared_linux: what it shares from now on, and has no name, is ordinary memory: the job asked
+ *	for that, or it has opened a userfaultfd, which cannot watch shared memory of the pools
  * @shown: it is set up, and /proc/hpmmap tells of it
  * @doomed: the snapshot of a fork is incomplete: the child must not run
  */
@@ -191,6 +193,7 @@ struct hpmmap_ctx {
 	atomic_long_t nr_pinned;
 	atomic_long_t nr_copied;
 
+	bool shared_linux;
 	bool shown;
 	struct rcu_head rcu;
 

@@ -119,6 +119,7 @@ struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 	refcount_set(&ctx->refs, 1);
 	hpmmap_release_init(ctx);
 	ctx->job = hpmmap_job_get(job);
+	ctx->shared_linux = job->shared_linux;
 	ctx->image = job->image;
 	mutex_init(&ctx->ops);
 	mutex_init(&ctx->lock);

@@ -145,7 +145,7 @@ static bool wants_shared(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
 	unsigned long flags = regs->r10;
 
-	return !ctx->job->shared_linux && flags & MAP_ANONYMOUS &&
+	return !READ_ONCE(ctx->shared_linux) && flags & MAP_ANONYMOUS &&
 	       (flags & MAP_TYPE) == MAP_SHARED &&
 	       !(flags & (MAP_HUGETLB | MAP_GROWSDOWN)) && !offset_in_page(regs->r9) &&
 	       !hpmmap_is_reservation(regs->dx, flags) && PAGE_ALIGN(regs->si) - 1 < TASK_SIZE &&

@@ -42,7 +42,7 @@ static struct hpmmap_ctx *sharing_ctx(void)
 {
 	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
 
-	if (ctx && ctx->job->shared_linux) {
+	if (ctx && READ_ONCE(ctx->shared_linux)) {
 		hpmmap_ctx_put(ctx);
 		return NULL;
 	}

@@ -88,6 +88,17 @@ static long before_register(struct file *file, void __user *arg)
 	return reg.mode & UFFDIO_REGISTER_MODE_MINOR ? 0 : before_use(file, start, end, zeros);
 }
 
+/* Further shared memory of the caller is ordinary memory, which a userfaultfd can watch. */
+static void before_open(void)
+{
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+
+	if (!ctx)
+		return;
+	WRITE_ONCE(ctx->shared_linux, true);
+	hpmmap_ctx_put(ctx);
+}
+
 /**
  * hpmmap_userfaultfd_ioctl() - stands in for userfaultfd_ioctl()
  * @file: of a userfaultfd, not only of the caller's own address space
@@ -102,7 +113,9 @@ long hpmmap_userfaultfd_ioctl(struct file *file, unsigned int cmd,
 	unsigned long start, end;
 	long ret = 0;
 
-	if (cmd == UFFDIO_REGISTER)
+	if (cmd == UFFDIO_API)
+		before_open();
+	else if (cmd == UFFDIO_REGISTER)
 		ret = before_register(file, (void __user *)arg);
 	else if (compat_uffd_move_source(cmd, (void __user *)arg, &start, &end))
 		ret = before_use(file, start, end, true);

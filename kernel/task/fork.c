@@ -34,6 +34,7 @@ static int fork_prepare(struct hpmmap_ctx *ctx)
 	}
 	child->heap_end = ctx->heap_end;
 	child->heap_start = ctx->heap_start;
+	child->shared_linux = READ_ONCE(ctx->shared_linux);
 	child->image = ctx->image;
 	child->image_bytes = ctx->image_bytes;
 	memcpy(child->stats.program, ctx->stats.program,
