@@ -29,7 +29,6 @@ struct list_head;
  * @empty: of a new mapping: nothing has contents there, nor gets them before it is mapped
  * @frozen: of a new mapping: it is, by hpmmap_freeze()
  * @renewed: of a new mapping: hpmmap_change_renew() was called
- * @healed: it was, and slots got other blocks: what is beside the range has to be mapped again
  * @blank: by hpmmap_change_begin_new(): nothing had contents there
  * @ours: by hpmmap_change_begin_new(), if it @replaces, and hpmmap_change_begin_apart():
  *	there was memory of ours
@@ -59,7 +58,6 @@ struct hpmmap_change {
 	bool empty;
 	bool frozen;
 	bool renewed;
-	bool healed;
 	bool blank;
 	bool ours;
 	bool vain;

@@ -112,6 +112,7 @@ enum hpmmap_name {
  * @soiled: by node, blocks it gave up and that were not zeroed for it
  * @shown: it is set up, and /proc/hpmmap tells of it
  * @doomed: the snapshot of a fork is incomplete: the child must not run
+ * @failed: where the page of the last memory error is, or 0; under hpmmap_poison_mutex
  */
 struct hpmmap_ctx {
 	refcount_t refs;
@@ -199,6 +200,7 @@ struct hpmmap_ctx {
 	struct callback_head start_work;
 	struct hpmmap_reuse reuse;
 	bool doomed;
+	unsigned long failed;
 
 	atomic_long_t nr_held;
 	atomic_long_t nr_fallbacks;

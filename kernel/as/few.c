@@ -19,7 +19,6 @@
 #include "as/commit.h"
 #include "as/counters.h"
 #include "as/ctx.h"
-#include "as/exchange.h"
 #include "as/few.h"
 #include "as/policy.h"
 #include "as/reserve.h"

@@ -12,7 +12,6 @@
 #include "mem/placement.h"
 #include "mem/pool.h"
 #include "as/ctx.h"
-#include "as/exchange.h"
 #include "as/place.h"
 #include "as/policy.h"
 #include "as/reserve.h"

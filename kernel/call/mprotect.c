@@ -8,11 +8,9 @@
 #include "hook.h"
 #include "hpmmap.h"
 #include "mem/placement.h"
-#include "mem/poison.h"
 #include "mem/pool.h"
 #include "as/change.h"
 #include "as/ctx.h"
-#include "as/exchange.h"
 #include "as/few.h"
 #include "as/fit.h"
 #include "as/policy.h"
@@ -95,7 +93,6 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	struct hpmmap_change c;
 	LIST_HEAD(blocks);
 	unsigned long mid;
-	bool healed;
 	long ret;
 
 	/* A range that cannot be right is Linux's to refuse. */
@@ -119,11 +116,7 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 		hpmmap_pool_free_unused(&blocks);
 		return ret;
 	}
-	/* Where nobody could touch it, nothing of a bad page is missing. */
-	healed = commit && hpmmap_poison_seen() && hpmmap_store_heal(ctx, start, end, NULL);
 	hpmmap_change_begin(&c);
-	if (healed)
-		c.intact = 0;
 	ret = hpmmap_call_orig(call, regs);
 	/* An error may come after a part of the range was changed. */
 	if (commit)

@@ -419,7 +419,7 @@ int hpmmap_fs_init(void)
 	ret = sysfs_create_files(hpmmap_sysfs_dir(HPMMAP_DIR_SHARED), shared_attrs);
 	if (ret)
 		goto err_type;
-	hpmmap_failure_set_files(&hpmmap_fs_failure);
+	hpmmap_failure_set_files(hpmmap_fs_fail);
 	return 0;
 
 err_type:

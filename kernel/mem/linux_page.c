@@ -155,7 +155,6 @@ void hpmmap_block_bury(struct llist_head *graves)
 	struct hpmmap_block *block, *tmp;
 
 	llist_for_each_entry_safe(block, tmp, llist_del_all(graves), grave) {
-		bitmap_free(block->lost);
 		kvfree(block->pages);
 		kfree(block);
 	}
@@ -194,8 +193,6 @@ void hpmmap_block_clear_linux(struct hpmmap_owner *owner,
 		if (PageHWPoison(block->pages[i]))
 			continue;
 		hpmmap_clear_words(page_address(block->pages[i]), PAGE_SIZE / sizeof(u64));
-		if (block->lost)
-			clear_bit(i, block->lost);
 		atomic_long_inc(&owner->nr_cleared);
 		clear_bit(i, block->stale);
 	}

@@ -14,7 +14,6 @@
 #include "mem/block.h"
 #include "mem/buddy.h"
 #include "mem/node.h"
-#include "mem/poison.h"
 #include "mem/pool.h"
 #include "mem/show.h"
 
@@ -217,8 +216,6 @@ static unsigned long section_bad(struct pool_node *pn, unsigned long unit)
 	unsigned long i, n = 0;
 
 	lockdep_assert_held(&pn->lock);
-	if (!hpmmap_poison_seen())
-		return 0;
 	for (i = 0; i < SECTION_BLOCKS; i++)
 		n += block_of(pn, unit + i)->state == HPMMAP_BLOCK_BAD;
 	return n;

@@ -21,7 +21,6 @@
 #include "mem/block.h"
 #include "mem/nodes.h"
 #include "mem/payer.h"
-#include "mem/poison.h"
 #include "mem/pool.h"
 #include "mem/section.h"
 #include "trace.h"
@@ -413,14 +412,14 @@ int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned, u64 *bad)
 	hpmmap_pool_gather();
 	compat_hotplug_lock();
 	/* Nobody is looking at a page of it for a memory error. */
-	hpmmap_poison_lock();
+	mutex_lock(&hpmmap_poison_mutex);
 	mutex_lock(&hpmmap_pool_mutex);
 	ret = sections_remove(first, end, &use);
 	if (!ret)
 		devices_update(first, end);
 	hpmmap_limits_update();
 	mutex_unlock(&hpmmap_pool_mutex);
-	hpmmap_poison_unlock();
+	mutex_unlock(&hpmmap_poison_mutex);
 	compat_hotplug_unlock();
 	hpmmap_pool_launder_go(&nodes);
 	*busy = use.busy;
@@ -507,42 +506,48 @@ bool hpmmap_section_is_known(unsigned long pfn)
 }
 
 /**
- * hpmmap_section_block() - whose a page frame is
- * @pfn: the page frame; hpmmap_poison_lock() was called, so that it stays so
- * @block: out: of HPMMAP_WHOSE_POOL, its block
+ * hpmmap_section_block() - the block of a pool that a page frame is of
+ * @pfn: the page frame; hpmmap_poison_mutex is held, so that it stays so
+ *
+ * Return: the block; NULL if it is of none.
  */
-enum hpmmap_whose hpmmap_section_block(unsigned long pfn,
-				       struct hpmmap_block **block)
+struct hpmmap_block *hpmmap_section_block(unsigned long pfn)
 {
-	enum hpmmap_whose whose = HPMMAP_WHOSE_LINUX;
+	struct hpmmap_block *block = NULL;
 	struct section *s;
 
 	mutex_lock(&hpmmap_pool_mutex);
 	s = xa_load(&sections, pfn_to_section_nr(pfn));
-	if (s && s->state == SECTION_ACTIVE) {
-		*block = hpmmap_pool_block(s->nid, pfn);
-		whose = HPMMAP_WHOSE_POOL;
-	} else if (s) {
-		whose = HPMMAP_WHOSE_NOBODYS;
-	}
+	if (s && s->state == SECTION_ACTIVE)
+		block = hpmmap_pool_block(s->nid, pfn);
 	mutex_unlock(&hpmmap_pool_mutex);
-	return whose;
+	return block;
 }
 
 /**
- * hpmmap_section_mended() - a page of a bad section is good
- * @pfn: the page, of HPMMAP_WHOSE_NOBODYS
+ * hpmmap_section_mend() - the memory error of a page was simulated
+ * @pfn: the page frame, of a section that has left its pool
  *
- * If it was the last, the section can be set online.
+ * If it was the last one, the section can be set online.
+ *
+ * Return: 0, or -EBUSY if it is not such a page.
  */
-void hpmmap_section_mended(unsigned long pfn)
+int hpmmap_section_mend(unsigned long pfn)
 {
 	unsigned long nr = pfn_to_section_nr(pfn);
+	struct section *s;
+	int ret = -EBUSY;
 
 	mutex_lock(&hpmmap_pool_mutex);
-	if (!pages_are_poisoned(section_nr_to_pfn(nr), PAGES_PER_SECTION))
-		section_forget(nr);
+	s = xa_load(&sections, nr);
+	if (s && s->state == SECTION_BAD && TestClearPageHWPoison(pfn_to_page(pfn))) {
+		compat_count_poison(pfn, -1);
+		if (!pages_are_poisoned(section_nr_to_pfn(nr), PAGES_PER_SECTION))
+			section_forget(nr);
+		ret = 0;
+	}
 	mutex_unlock(&hpmmap_pool_mutex);
+	return ret;
 }
 
 /*
