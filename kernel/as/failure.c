@@ -5,7 +5,7 @@
  * A machine check, the firmware, an administrator or madvise(2) tells memory_failure() of an
  * error, and soft_offline_page() of memory that may fail soon. Both refuse memory that is
  * offline, so the functions here stand in for them for pages of the pools. Linux handles its
- * own pages; one that stands in for a page of ours is unmapped afterwards.
+ * own pages, those that stand in for pages of ours included.
  *
  * An error takes a whole block. The bad page is marked as Linux marks its own, the block is
  * taken out of all page tables, every later access to it is answered by SIGBUS, and it is
@@ -13,7 +13,6 @@
  */
 #include <linux/delay.h>
 #include <linux/ftrace.h>
-#include <linux/memory_hotplug.h>
 #include <linux/module.h>
 #include <linux/oom.h>
 #include <linux/pagemap.h>
@@ -21,6 +20,7 @@
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 
+#include "hook.h"
 #include "hpmmap.h"
 #include "mem/account.h"
 #include "mem/block.h"
@@ -44,11 +44,6 @@
 
 /* So many of the processes that an error concerns are named. */
 #define NAMED_MOST 16
-
-/* The call of the tracer lies at the start, behind the ENDBR of IBT. */
-#define MAX_ENTRY_OFFSET 8
-
-static bool guarded;
 
 /* Those whose blocks are in no store. */
 static hpmmap_failure_file_t *file_fail;
@@ -268,58 +263,6 @@ out:
 	return ret;
 }
 
-/* The slot where a page stands in for one of ours, if it still does in that mapping; or NO_SLOT. */
-static unsigned long slot_of_page(struct page *page, const struct address_space *mapping)
-{
-	struct folio *folio = page_folio(page);
-	unsigned long slot = NO_SLOT;
-
-	if (!get_page_unless_zero(page))
-		return slot;
-	/* Linux marked it without this lock: a task that found it good under it has mapped it by then. */
-	folio_lock(folio);
-	if (folio->mapping == mapping)
-		slot = folio->index >> SLOT_ORDER;
-	folio_unlock(folio);
-	put_page(page);
-	return slot;
-}
-
-/*
- * Linux has marked a page that stands in for one of ours, and left it mapped, as it is on none
- * of its lists. Its mapping, which may be anything by now, is compared only.
- */
-static void linux_page_unmap(unsigned long pfn)
-{
-	struct page *page = pfn_to_online_page(pfn);
-	const struct address_space *mapping;
-	struct hpmmap_ctx *ctx;
-	unsigned long slot;
-
-	if (!page || !PageHWPoison(page))
-		return;
-	mapping = READ_ONCE(page_folio(page)->mapping);
-	/* Of anonymous memory it has bits that no file's has. */
-	if (!mapping || !IS_ALIGNED((unsigned long)mapping, sizeof(long)))
-		return;
-	hpmmap_for_each_ctx(ctx) {
-		slot = ctx->file->f_mapping == mapping ? slot_of_page(page, mapping) : NO_SLOT;
-		if (slot != NO_SLOT)
-			slot_unmap(ctx, slot);
-		cond_resched();
-	}
-}
-
-/* memory_failure() for all other memory. */
-static noinline int linux_memory_failure(unsigned long pfn, int flags)
-{
-	int ret = compat_memory_failure(pfn, flags);
-
-	linux_page_unmap(pfn);
-	module_put(THIS_MODULE);
-	return ret;
-}
-
 /* Moves what a context has in a block to another one, unless it is busy, or shares the block. */
 static void try_move(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 {
@@ -419,71 +362,46 @@ static noinline int hpmmap_unpoison(unsigned long pfn)
 	return ret;
 }
 
-enum entry {
-	ENTRY_MEMORY_FAILURE,
-	ENTRY_SOFT_OFFLINE,
-	ENTRY_UNPOISON,
-	NR_ENTRIES
-};
-
-static unsigned long linux_functions[NR_ENTRIES];
-
-/*
- * @handler: for memory that is known to mem/section.c
- * @linux_handler: for all other, or NULL
+/**
+ * struct entry - a function of Linux that does not see memory that is known to mem/section.c
+ * @ops: what ftrace knows of it
+ * @name: the function
+ * @handler: stands in for it
+ * @guarded: it does
  */
-static const struct {
+struct entry {
+	struct ftrace_ops ops;
 	const char *name;
 	void *handler;
-	void *linux_handler;
-} entries[NR_ENTRIES] = {
-	[ENTRY_MEMORY_FAILURE] = { "memory_failure", hpmmap_memory_failure,
-				   linux_memory_failure },
-	[ENTRY_SOFT_OFFLINE] = { "soft_offline_page", hpmmap_soft_offline },
-	[ENTRY_UNPOISON] = { "unpoison_memory", hpmmap_unpoison },
+	bool guarded;
 };
 
 static void notrace poison_entry(unsigned long ip, unsigned long parent_ip,
 				 struct ftrace_ops *op,
 				 struct ftrace_regs *fregs)
 {
-	void *handler;
-	int i;
+	const struct entry *e = container_of(op, struct entry, ops);
 
 	/* Where Linux is to stop at a memory error, it does. */
-	if (!compat_recovers_memory() || compat_is_own_text(parent_ip))
+	if (!compat_recovers_memory() || compat_is_own_text(parent_ip) ||
+	    !hpmmap_section_is_known(compat_ftrace_arg(fregs, 0)))
 		return;
-	for (i = 0; i < NR_ENTRIES; i++) {
-		if (ip - linux_functions[i] > MAX_ENTRY_OFFSET)
-			continue;
-		handler = hpmmap_section_is_known(compat_ftrace_arg(fregs, 0)) ?
-			  entries[i].handler : entries[i].linux_handler;
-		/* The handler's, which may sleep. */
-		if (handler && try_module_get(THIS_MODULE))
-			compat_ftrace_set_ip(fregs, (unsigned long)handler);
-		return;
-	}
+	/* The handler's, which may sleep. */
+	if (try_module_get(THIS_MODULE))
+		compat_ftrace_set_ip(fregs, (unsigned long)e->handler);
 }
 
-static struct ftrace_ops poison_ops = {
-	.func = poison_entry,
-	.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT |
-		 FTRACE_OPS_FL_DYNAMIC,
+#define ENTRY(_name, _handler) { \
+	.ops = { .func = poison_entry, .flags = HPMMAP_GUARD_FLAGS }, \
+	.name = _name, \
+	.handler = _handler, \
+}
+
+static struct entry entries[] = {
+	ENTRY("memory_failure", hpmmap_memory_failure),
+	ENTRY("soft_offline_page", hpmmap_soft_offline),
+	ENTRY("unpoison_memory", hpmmap_unpoison),
 };
-
-static int entries_find(void)
-{
-	int ret = compat_poison_init(), i;
-
-	for (i = 0; i < NR_ENTRIES && !ret; i++) {
-		linux_functions[i] = compat_symbol(entries[i].name);
-		if (!linux_functions[i])
-			return -ENOENT;
-		ret = ftrace_set_filter_ip(&poison_ops, linux_functions[i], 0,
-					   0);
-	}
-	return ret;
-}
 
 /**
  * hpmmap_failure_init() - stand in for Linux's handling of memory errors
@@ -494,27 +412,18 @@ static int entries_find(void)
  */
 int hpmmap_failure_init(void)
 {
-	int ret;
+	int i;
 
-	if (!IS_ENABLED(CONFIG_MEMORY_FAILURE))
-		return 0;
-	ret = entries_find();
-	if (!ret)
-		ret = register_ftrace_function(&poison_ops);
-	guarded = !ret;
-	if (guarded)
-		return 0;
-	ftrace_free_filter(&poison_ops);
-	pr_warn("memory errors in the pools will not be contained: %d\n", ret);
+	for (i = 0; i < ARRAY_SIZE(entries) && IS_ENABLED(CONFIG_MEMORY_FAILURE); i++)
+		entries[i].guarded = !hpmmap_guard_install(&entries[i].ops, entries[i].name);
 	return 0;
 }
 
 void hpmmap_failure_exit(void)
 {
-	if (!guarded)
-		return;
-	unregister_ftrace_function(&poison_ops);
-	ftrace_free_filter(&poison_ops);
-	synchronize_rcu_tasks();
-	guarded = false;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(entries); i++)
+		if (entries[i].guarded)
+			hpmmap_guard_remove(&entries[i].ops);
 }

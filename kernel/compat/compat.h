@@ -626,14 +626,8 @@ struct file *compat_shm_file(const char *name, loff_t size, unsigned long flags)
 int compat_memory_failure(unsigned long pfn, int flags);
 int compat_soft_offline(unsigned long pfn, int flags);
 
-/* Before the functions for memory errors that follow: 0 or -ENOENT. */
-int compat_poison_init(void);
-
-/* Count pages with memory errors, in all and in their memory block. */
+/* Count a page with a memory error, in all and in its memory block, or -1: one less. */
 void compat_count_poison(unsigned long pfn, long nr);
-
-/* Are there any, as far as is known? */
-bool compat_has_poison(void);
 
 /* SIGBUS for the current task, which cannot go on: BUS_MCEERR_AR. */
 void compat_force_sig_mceerr(void __user *addr, short lsb);

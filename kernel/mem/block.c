@@ -301,7 +301,7 @@ int hpmmap_block_fill(struct hpmmap_owner *owner, struct hpmmap_block *block,
 	unsigned int end = first + nr;
 	unsigned int i = first;
 
-	if (unlikely(block->folio && hpmmap_block_is_hurt(block)))
+	if (block->folio && unlikely(hpmmap_block_is_hurt(block)))
 		goto out;
 	if (block->folio && nr == SLOT_PAGES &&
 	    bitmap_full(block->stale, SLOT_PAGES)) {
@@ -311,10 +311,6 @@ int hpmmap_block_fill(struct hpmmap_owner *owner, struct hpmmap_block *block,
 	for_each_set_bit_from(i, block->stale, end) {
 		struct page *page = hpmmap_block_page(block, i);
 
-		if (!block->folio && page && PageHWPoison(page)) {
-			hpmmap_linux_page_drop(owner, block, i);
-			page = NULL;
-		}
 		if (!page) {
 			if (!hpmmap_linux_page_alloc(owner, block, i)) {
 				ret = -ENOMEM;

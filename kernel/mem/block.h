@@ -173,12 +173,11 @@ struct hpmmap_block {
 
 /*
  * Is there a memory error in it? Then all its contents are lost: nobody may touch or map any
- * page of it. Linux marks its own pages, and tells nobody.
+ * page of it. Errors in pages of Linux are not looked for.
  */
 static inline bool hpmmap_block_is_hurt(const struct hpmmap_block *block)
 {
-	return block->lost || (block->folio ? folio_test_has_hwpoisoned(block->folio) :
-			       hpmmap_block_has_bad_linux(block));
+	return block->lost || (block->folio && folio_test_has_hwpoisoned(block->folio));
 }
 
 /* The same, or in what is behind a draft. The store is locked. */

@@ -160,20 +160,6 @@ void hpmmap_block_bury(struct llist_head *graves)
 	}
 }
 
-/* Has Linux marked one of the pages of a block of its memory? */
-bool hpmmap_block_has_bad_linux(const struct hpmmap_block *block)
-{
-	struct page *page;
-	unsigned int i;
-
-	if (likely(!compat_has_poison()))
-		return false;
-	hpmmap_for_each_linux_page(block, i, page)
-		if (PageHWPoison(page))
-			return true;
-	return false;
-}
-
 /**
  * hpmmap_block_clear_linux() - pages of a block of Linux's memory read as zero
  * @owner: whose store it is in, locked

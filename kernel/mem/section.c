@@ -17,6 +17,7 @@
 #include <linux/suspend.h>
 #include <linux/uaccess.h>
 
+#include "hook.h"
 #include "hpmmap.h"
 #include "mem/block.h"
 #include "mem/nodes.h"
@@ -613,33 +614,8 @@ static void notrace removal_entry(unsigned long ip, unsigned long parent_ip,
 	rcu_read_unlock();
 }
 
-#define GUARD_FLAGS (FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT | FTRACE_OPS_FL_DYNAMIC)
-
-static struct ftrace_ops guard_ops = { .func = guard_entry, .flags = GUARD_FLAGS };
-static struct ftrace_ops removal_ops = { .func = removal_entry, .flags = GUARD_FLAGS };
-
-static int guard_install(struct ftrace_ops *ops, const char *function)
-{
-	unsigned long addr = compat_symbol(function);
-	int ret = -ENOENT;
-
-	if (addr)
-		ret = ftrace_set_filter_ip(ops, addr, 0, 0);
-	if (!ret)
-		ret = register_ftrace_function(ops);
-	if (ret) {
-		pr_err("%s() cannot be guarded: %d\n", function, ret);
-		ftrace_free_filter(ops);
-	}
-	return ret;
-}
-
-static void guard_remove(struct ftrace_ops *ops)
-{
-	unregister_ftrace_function(ops);
-	ftrace_free_filter(ops);
-	synchronize_rcu_tasks();
-}
+static struct ftrace_ops guard_ops = { .func = guard_entry, .flags = HPMMAP_GUARD_FLAGS };
+static struct ftrace_ops removal_ops = { .func = removal_entry, .flags = HPMMAP_GUARD_FLAGS };
 
 /* An image for hibernation leaves offline memory out. */
 static int pm_notify(struct notifier_block *nb, unsigned long action,
@@ -660,15 +636,15 @@ static struct notifier_block pm_nb = {
 
 int hpmmap_section_init(void)
 {
-	int ret = guard_install(&guard_ops, "online_pages");
+	int ret = hpmmap_guard_install(&guard_ops, "online_pages");
 
 	if (ret)
 		return ret;
 	ret = register_pm_notifier(&pm_nb);
 	if (ret)
-		guard_remove(&guard_ops);
+		hpmmap_guard_remove(&guard_ops);
 	else
-		removal_is_guarded = !guard_install(&removal_ops, "try_remove_memory");
+		removal_is_guarded = !hpmmap_guard_install(&removal_ops, "try_remove_memory");
 	return ret;
 }
 
@@ -683,8 +659,8 @@ void hpmmap_section_exit(void)
 
 	unregister_pm_notifier(&pm_nb);
 	if (removal_is_guarded)
-		guard_remove(&removal_ops);
-	guard_remove(&guard_ops);
+		hpmmap_guard_remove(&removal_ops);
+	hpmmap_guard_remove(&guard_ops);
 	xa_for_each(&sections, nr, s)
 		kfree(s);
 	xa_destroy(&sections);

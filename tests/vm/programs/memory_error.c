@@ -6,7 +6,6 @@
  *   memory_error pool LOG		what only memory of the pools has: an error takes all 2 MB
  *   memory_error frames BYTES		print the page frames of so much memory
  *   memory_error avoid BYTES LOG	fail if so much memory has a page of LOG
- *   memory_error linux LOG		what there is of pages of Linux where a few are enough
  *   memory_error untouched BYTES	map so much, and touch it after a line of input
  *
  * LOG is a list of page frames: those that are made bad are added to it.
@@ -528,47 +527,6 @@ static void pool_handback(void)
 	munmap(p, LARGE);
 }
 
-/*
- * One that loses its meaning is another one, also if Linux keeps the bad one. @quietly: as a machine
- * tells of it, not by a call of the process.
- */
-static void linux_page(bool quietly)
-{
-	char *p = mmap(NULL, 2 * LARGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *q;
-	const char *text;
-
-	q = (char *)(((uintptr_t)p + LARGE - 1) & ~(LARGE - 1));
-	if (p == MAP_FAILED || mprotect(q, 2 * PAGE, PROT_READ | PROT_WRITE))
-		err(1, "mprotect");
-	memset(q, 1, 2 * PAGE);
-	/* What it answers, and whom it tells, is Linux's business. */
-	armed = 1;
-	if (quietly) {
-		destroy(q);
-	} else {
-		note(frame_of(q));
-		if (!sigsetjmp(jump, 1))
-			madvise(q, PAGE, MADV_HWPOISON);
-	}
-	armed = 0;
-	/* Nobody goes on with it as if it were good. */
-	text = touch(q, OFFSET, true);
-	expect(strcmp(text, "none"), "linux: written to");
-	if (madvise(q, PAGE, MADV_DONTNEED))
-		err(1, "MADV_DONTNEED");
-	text = touch(q, OFFSET, false);
-	expect(!strcmp(text, "none") && !q[OFFSET], "linux: zero");
-	expect(q[PAGE] == 1, "linux: contents beside it");
-	munmap(p, 2 * LARGE);
-}
-
-static int run_linux(void)
-{
-	linux_page(false);
-	linux_page(true);
-	return !!failures;
-}
-
 static int run_pool(void)
 {
 	pool_handback();
@@ -646,7 +604,5 @@ int main(int argc, char **argv)
 	bad_log = fopen(argv[2], "ae");
 	if (!bad_log)
 		err(1, "%s", argv[2]);
-	if (!strcmp(argv[1], "linux"))
-		return run_linux();
 	return !strcmp(argv[1], "same") ? run_same() : run_pool();
 }
