@@ -66,12 +66,6 @@ static struct task_struct *early_thread(struct task_struct *process)
 	return NULL;
 }
 
-static void name(struct task_struct *t, unsigned int *told)
-{
-	if ((*told)++ < NAMED_MOST)
-		pr_err("sending SIGBUS to %s:%d for a memory error\n", t->comm, task_pid_nr(t));
-}
-
 /**
  * hpmmap_failure_tell() - tell processes of a memory error, as Linux does
  * @flags: MF_*
@@ -79,13 +73,12 @@ static void name(struct task_struct *t, unsigned int *told)
  *	not there. Called under RCU
  * @data: for @where
  *
- * BUS_MCEERR_AR goes to the current task if it cannot go on, BUS_MCEERR_AO to processes that
- * asked for early signals. hpmmap_poison_mutex is held.
+ * BUS_MCEERR_AO goes to processes that asked for early signals. A task that cannot go on gets
+ * BUS_MCEERR_AR when it tries the access again. hpmmap_poison_mutex is held.
  */
 void hpmmap_failure_tell(int flags, unsigned long (*where)(struct mm_struct *mm, void *data),
 			 void *data)
 {
-	bool required = flags & MF_ACTION_REQUIRED;
 	struct task_struct *process, *t;
 	unsigned int told = 0;
 	unsigned long addr;
@@ -95,20 +88,17 @@ void hpmmap_failure_tell(int flags, unsigned long (*where)(struct mm_struct *mm,
 		struct mm_struct *mm = READ_ONCE(process->mm);
 
 		t = early_thread(process);
-		if (!t || !mm || (required && mm == current->mm))
+		if (!t || !mm || (flags & MF_ACTION_REQUIRED && mm == current->mm))
 			continue;
 		addr = where(mm, data);
 		if (!addr)
 			continue;
-		name(t, &told);
+		if (told++ < NAMED_MOST)
+			pr_err("sending SIGBUS to %s:%d for a memory error\n", t->comm,
+			       task_pid_nr(t));
 		send_sig_mceerr(BUS_MCEERR_AO, (void __user *)addr, SLOT_SHIFT, t);
 	}
-	addr = required && current->mm ? where(current->mm, data) : 0;
 	rcu_read_unlock();
-	if (addr) {
-		name(current, &told);
-		compat_force_sig_mceerr((void __user *)addr, PAGE_SHIFT);
-	}
 	if (told > NAMED_MOST)
 		pr_err("and to %u more\n", told - NAMED_MOST);
 }
@@ -250,9 +240,8 @@ static noinline int hpmmap_memory_failure(unsigned long pfn, int flags)
 	} else {
 		page_mark(page, pfn);
 		hpmmap_pool_retire(block);
-	}
-	if (!ret || flags & MF_ACTION_REQUIRED)
 		block_tell(block, pfn, flags);
+	}
 	/* Tasks that read the block go on until then. */
 	synchronize_srcu(&hpmmap_touch_srcu);
 	if (flags & MF_COUNT_INCREASED)

@@ -481,14 +481,6 @@ bool compat_soft_offlines(void)
 	return !core_soft_offline || READ_ONCE(*core_soft_offline);
 }
 
-typedef int force_sig_mceerr_t(int code, void __user *addr, short lsb);
-DEFINE_STATIC_CALL_NULL(hpmmap_force_sig_mceerr, force_sig_mceerr_t);
-
-void compat_force_sig_mceerr(void __user *addr, short lsb)
-{
-	static_call(hpmmap_force_sig_mceerr)(BUS_MCEERR_AR, addr, lsb);
-}
-
 #ifdef HAVE_POISON_BY_PFN
 typedef void poison_inc_t(unsigned long pfn);
 typedef void poison_sub_t(unsigned long pfn, long nr);
@@ -574,7 +566,6 @@ static const struct {
 #ifdef CONFIG_MEMORY_FAILURE
 	FUNCTION("memory_failure", hpmmap_memory_failure_fn),
 	FUNCTION("soft_offline_page", hpmmap_soft_offline_fn),
-	FUNCTION("force_sig_mceerr", hpmmap_force_sig_mceerr),
 #ifdef HAVE_POISON_BY_PFN
 	FUNCTION("num_poisoned_pages_inc", hpmmap_poison_inc),
 	FUNCTION("num_poisoned_pages_sub", hpmmap_poison_sub),

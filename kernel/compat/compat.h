@@ -629,9 +629,6 @@ int compat_soft_offline(unsigned long pfn, int flags);
 /* Count a page with a memory error, in all and in its memory block, or -1: one less. */
 void compat_count_poison(unsigned long pfn, long nr);
 
-/* SIGBUS for the current task, which cannot go on: BUS_MCEERR_AR. */
-void compat_force_sig_mceerr(void __user *addr, short lsb);
-
 /* vm.memory_failure_early_kill, memory_failure_recovery, enable_soft_offline */
 bool compat_early_kill(void);
 bool compat_recovers_memory(void);

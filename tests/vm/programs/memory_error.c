@@ -204,7 +204,7 @@ static void case_advice(void)
 	note(frame_of(p + BAD * PAGE));
 	memset(&caught, 0, sizeof(caught));
 	ret = madvise(p + BAD * PAGE, PAGE, MADV_HWPOISON);
-	printf("advice: answer %d errno %d: %s\n", ret, ret ? errno : 0, signal_text(p));
+	printf("advice: answer %d errno %d\n", ret, ret ? errno : 0);
 	printf("advice: read: %s\n", touch(p, BAD * PAGE + OFFSET, false));
 	munmap(p, LARGE);
 }
