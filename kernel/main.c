@@ -16,7 +16,7 @@
 #include "as/vmops.h"
 #include "as/viewer.h"
 #include "as/window.h"
-#include "fs/super.h"
+#include "fs/files.h"
 #include "call/sys.h"
 #include "task/exec.h"
 #include "task/fork.h"

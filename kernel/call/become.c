@@ -25,8 +25,7 @@
 #include "hpmmap.h"
 #include "as/ctx.h"
 #include "as/stats.h"
-#include "fs/internal.h"
-#include "fs/leave.h"
+#include "fs/files.h"
 #include "call/become.h"
 
 #define BUSY_STEPS 10

@@ -22,7 +22,7 @@
 #include "as/reuse.h"
 #include "as/stats.h"
 #include "as/vma.h"
-#include "fs/internal.h"
+#include "fs/files.h"
 #include "call/fresh.h"
 #include "call/handle.h"
 #include "call/mmap.h"

@@ -31,7 +31,7 @@
 #include "as/policy.h"
 #include "as/reserve.h"
 #include "as/stats.h"
-#include "fs/internal.h"
+#include "fs/files.h"
 #include "call/become.h"
 #include "call/sys.h"
 

@@ -15,7 +15,7 @@
 #include "hpmmap.h"
 #include "mem/block.h"
 #include "as/thaws.h"
-#include "fs/leave.h"
+#include "fs/files.h"
 #include "fs/space.h"
 
 /* How long faults that have begun may refer to a block, in steps of 1 ms. */

@@ -22,7 +22,7 @@
 #include "hpmmap.h"
 #include "mem/block.h"
 #include "as/pgmap.h"
-#include "fs/leave.h"
+#include "fs/files.h"
 #include "fs/space.h"
 
 /* Slots that are filled before others get a chance to have mmap_lock. */

@@ -25,7 +25,7 @@
 #include "as/ctx.h"
 #include "as/failure.h"
 #include "fs/space.h"
-#include "fs/super.h"
+#include "fs/files.h"
 
 #define DEFAULT_MODE (S_ISVTX | 0777)
 

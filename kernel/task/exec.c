@@ -32,7 +32,6 @@
 #include "task/fork.h"
 #include "task/image.h"
 #include "task/only.h"
-#include "task/start.h"
 #include "trace.h"
 
 /* How long the end of a process waits for its other threads. */

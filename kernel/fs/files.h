@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Files that are memory of the pools, for the floors above. */
+#ifndef _HPMMAP_FS_FILES_H
+#define _HPMMAP_FS_FILES_H
+
+#include <linux/mm.h>
+
+int hpmmap_fs_init(void);
+void hpmmap_fs_exit(void);
+
+/* Files that no mount has. */
+struct file *hpmmap_fs_file(const char *name, loff_t size, bool private);
+bool hpmmap_fs_is_internal(const struct file *file);
+
+/* Files whose contents go to one of Linux. */
+int hpmmap_fs_thaws(void);
+vm_fault_t hpmmap_fs_thaw_wait(struct vm_fault *vmf, int seen);
+bool hpmmap_fs_is_frozen(struct inode *inode);
+int hpmmap_fs_freeze(struct inode *inode);
+void hpmmap_fs_thaw(struct inode *inode);
+int hpmmap_fs_copy(struct file *file, struct address_space *to, unsigned long refs, bool zeros);
+
+#endif /* _HPMMAP_FS_FILES_H */
