@@ -24,7 +24,6 @@
 #include "mem/payer.h"
 #include "mem/pool.h"
 #include "mem/section.h"
-#include "trace.h"
 
 /**
  * enum section_state - a section the module knows
@@ -371,7 +370,6 @@ int hpmmap_pool_add(u64 start, u64 length, int *node, u32 flags)
 	for (nr = first; nr < end; nr++)
 		section_activate(nr);
 	devices_update(first, end);
-	trace_hpmmap_pool_add(start, length, *node);
 	ret = 0;
 	goto out;
 
@@ -426,8 +424,6 @@ int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned, u64 *bad)
 	*busy = use.busy;
 	*pinned = use.pinned;
 	*bad = use.bad;
-	if (!ret)
-		trace_hpmmap_pool_remove(start, length);
 	return ret;
 }
 
