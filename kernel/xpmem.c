@@ -28,7 +28,6 @@
 #include "uapi/hpmmap_xpmem.h"
 #include "hpmmap.h"
 #include "as/attach.h"
-#include "as/grant.h"
 #include "as/window.h"
 #include "chardev.h"
 

@@ -15,7 +15,6 @@
 #include "as/attach.h"
 #include "as/ctx.h"
 #include "as/file.h"
-#include "as/grant.h"
 #include "as/store.h"
 #include "as/view.h"
 #include "as/viewer.h"

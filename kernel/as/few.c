@@ -14,7 +14,7 @@
 
 #include "hpmmap.h"
 #include "mem/block.h"
-#include "mem/placement.h"
+#include "mem/nodes.h"
 #include "mem/pool.h"
 #include "as/commit.h"
 #include "as/counters.h"

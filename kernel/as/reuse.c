@@ -23,7 +23,6 @@
 #include "mem/account.h"
 #include "mem/block.h"
 #include "mem/nodes.h"
-#include "mem/placement.h"
 #include "mem/pool.h"
 #include "as/ctx.h"
 #include "as/reuse.h"

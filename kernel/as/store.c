@@ -12,7 +12,7 @@
 
 #include "hpmmap.h"
 #include "mem/block.h"
-#include "mem/placement.h"
+#include "mem/nodes.h"
 #include "as/counters.h"
 #include "as/ctx.h"
 #include "as/draft.h"

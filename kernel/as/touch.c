@@ -7,7 +7,6 @@
 #include "hpmmap.h"
 #include "mem/block.h"
 #include "mem/nodes.h"
-#include "mem/placement.h"
 #include "mem/pool.h"
 #include "as/ctx.h"
 #include "as/policy.h"

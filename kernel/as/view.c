@@ -33,7 +33,6 @@
 #include "as/ctx.h"
 #include "as/entry.h"
 #include "as/freeze.h"
-#include "as/grant.h"
 #include "as/pgmap.h"
 #include "as/stats.h"
 #include "as/store.h"

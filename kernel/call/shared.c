@@ -26,7 +26,6 @@
 #include "hpmmap.h"
 #include "mem/account.h"
 #include "mem/nodes.h"
-#include "mem/placement.h"
 #include "as/ctx.h"
 #include "as/policy.h"
 #include "as/reserve.h"

@@ -23,7 +23,7 @@
 #include "mem/account.h"
 #include "mem/block.h"
 #include "mem/pinned.h"
-#include "mem/placement.h"
+#include "mem/nodes.h"
 #include "mem/pool.h"
 #include "as/ctx.h"
 #include "as/policy.h"

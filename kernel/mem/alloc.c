@@ -20,7 +20,6 @@
 #include "mem/buddy.h"
 #include "mem/node.h"
 #include "mem/nodes.h"
-#include "mem/placement.h"
 #include "mem/pool.h"
 
 /* Set once, before anybody asks. */

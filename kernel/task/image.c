@@ -21,7 +21,7 @@
 #include "hook.h"
 #include "hpmmap.h"
 #include "mem/block.h"
-#include "mem/placement.h"
+#include "mem/nodes.h"
 #include "mem/pool.h"
 #include "as/change.h"
 #include "as/counters.h"
