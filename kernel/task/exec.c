@@ -31,7 +31,6 @@
 #include "task/exec.h"
 #include "task/fork.h"
 #include "task/image.h"
-#include "task/only.h"
 #include "trace.h"
 
 /* How long the end of a process waits for its other threads. */

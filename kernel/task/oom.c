@@ -18,7 +18,7 @@
 #include "hpmmap.h"
 #include "as/ctx.h"
 #include "as/vma.h"
-#include "task/oom.h"
+#include "task/exec.h"
 
 /* So many mappings of a process are looked at. */
 #define MAPPINGS_MOST 512
