@@ -565,34 +565,24 @@ static int veto_try(const char *symbol, bool (*is_forbidden)(unsigned long arg))
  *	not
  *
  * For one function only, until hpmmap_veto_end(). Nothing of the module is on the stack of
- * who is let in. Where it fails it may be tried again. Any user may ask for it, as often as
- * he likes, so it is tried once a second at most. But a failure that passes, which others
- * have found, is no answer for who comes then: he waits for that second, once.
+ * who is let in. Where it fails it may be tried again; any user may ask for it, so once a
+ * second at most.
  *
  * Return: 0, at once if it is so already; -EINTR for a process that is being killed; or an
  * errno.
  */
 int hpmmap_veto_begin(const char *symbol, bool (*is_forbidden)(unsigned long arg))
 {
-	bool waited = false;
 	int ret;
 
 	if (hpmmap_veto_active())
 		return 0;
-	for (;;) {
-		/* Who installs it waits for all tasks. */
-		if (mutex_lock_killable(&veto_mutex))
-			return -EINTR;
-		ret = veto.installed ? 0 : veto_try(symbol, is_forbidden);
-		mutex_unlock(&veto_mutex);
-		/* Not so a live patch, or a kernel without that function. */
-		if (waited || (ret != -EAGAIN && ret != -ENOMEM))
-			return ret;
-		schedule_timeout_killable(msecs_to_jiffies(HELD_MS) + 1);
-		if (fatal_signal_pending(current))
-			return -EINTR;
-		waited = true;
-	}
+	/* Who installs it waits for all tasks. */
+	if (mutex_lock_killable(&veto_mutex))
+		return -EINTR;
+	ret = veto.installed ? 0 : veto_try(symbol, is_forbidden);
+	mutex_unlock(&veto_mutex);
+	return ret;
 }
 
 /* Has hpmmap_veto_begin() succeeded? Then no call is let in that it forbids. */

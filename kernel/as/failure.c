@@ -295,7 +295,7 @@ static int block_evacuate(struct hpmmap_block *block, unsigned long pfn)
 		hpmmap_for_each_ctx(ctx)
 			try_move(ctx, block);
 		hpmmap_pinned_poll();
-		if (hpmmap_pool_state(block) == HPMMAP_BLOCK_BAD) {
+		if (READ_ONCE(block->state) == HPMMAP_BLOCK_BAD) {
 			page_mark(pfn_to_page(pfn), pfn);
 			pr_info("memory taken out of use at %#llx, node %d, section %lu\n",
 				(u64)PFN_PHYS(pfn), block->nid, pfn_to_section_nr(pfn));

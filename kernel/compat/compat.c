@@ -256,17 +256,6 @@ const struct vm_operations_struct *compat_shmem_ops(void)
 	return shmem_ops;
 }
 
-void compat_for_each_vma_of(struct address_space *mapping,
-			    void (*fn)(struct vm_area_struct *vma, void *data),
-			    void *data)
-{
-	struct rb_node *node;
-
-	i_mmap_assert_locked(mapping);
-	for (node = rb_first_cached(&mapping->i_mmap); node; node = rb_next(node))
-		fn(rb_entry(node, struct vm_area_struct, shared.rb), data);
-}
-
 typedef bool may_access_t(struct task_struct *task, unsigned int mode);
 DEFINE_STATIC_CALL_RET0(hpmmap_may_access, may_access_t);
 

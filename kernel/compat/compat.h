@@ -538,11 +538,6 @@ void compat_flush_tlb_mm(struct mm_struct *mm);
 /* Of mappings of files by shmem_file_setup(); NULL if that is not known. */
 const struct vm_operations_struct *compat_shmem_ops(void);
 
-/* Calls a function for each mapping of a file; i_mmap_rwsem held. */
-void compat_for_each_vma_of(struct address_space *mapping,
-			    void (*fn)(struct vm_area_struct *vma, void *data),
-			    void *data);
-
 /*
  * Who finds a file in a table of descriptors gets no reference to it, and looks again, until
  * there is another. Only for a file that nobody else has ever had.

@@ -32,39 +32,29 @@ static struct inode *file_of(struct hpmmap_block *block)
 	return inode;
 }
 
-/**
- * struct place - where a page of a file is in an address space
- * @mapping: of the file
- * @pgoff: the page
- * @mm: the address space
- * @addr: its lowest address there, or 0
- */
+/* A page of a file. */
 struct place {
 	struct address_space *mapping;
 	pgoff_t pgoff;
-	struct mm_struct *mm;
-	unsigned long addr;
 };
 
-static void place_look(struct vm_area_struct *vma, void *data)
-{
-	struct place *place = data;
-	unsigned long addr = vma->vm_start + ((place->pgoff - vma->vm_pgoff) << PAGE_SHIFT);
-
-	if (vma->vm_mm == place->mm && place->pgoff >= vma->vm_pgoff &&
-	    place->pgoff - vma->vm_pgoff < vma_pages(vma) &&
-	    (!place->addr || addr < place->addr))
-		place->addr = addr;
-}
-
+/* The lowest address of a page in an address space. */
 static unsigned long place_of(struct mm_struct *mm, void *data)
 {
-	struct place *place = data;
+	const struct place *place = data;
+	unsigned long found = 0, addr;
+	struct vm_area_struct *vma;
+	struct rb_node *node;
 
-	place->mm = mm;
-	place->addr = 0;
-	compat_for_each_vma_of(place->mapping, place_look, place);
-	return place->addr;
+	i_mmap_assert_locked(place->mapping);
+	for (node = rb_first_cached(&place->mapping->i_mmap); node; node = rb_next(node)) {
+		vma = rb_entry(node, struct vm_area_struct, shared.rb);
+		addr = vma->vm_start + ((place->pgoff - vma->vm_pgoff) << PAGE_SHIFT);
+		if (vma->vm_mm == mm && place->pgoff >= vma->vm_pgoff &&
+		    place->pgoff - vma->vm_pgoff < vma_pages(vma) && (!found || addr < found))
+			found = addr;
+	}
+	return found;
 }
 
 /* See hpmmap_failure_file_t. */

@@ -771,12 +771,6 @@ void hpmmap_pool_retire(struct hpmmap_block *block)
 	hpmmap_pool_gather();
 }
 
-/* What a block is; it may change at any time. */
-enum hpmmap_block_state hpmmap_pool_state(struct hpmmap_block *block)
-{
-	return READ_ONCE(block->state);
-}
-
 /**
  * hpmmap_pool_set_pinned() - a block was given up, but is pinned
  * @block: a block of the pools; it counts as pinned until hpmmap_pool_free()
