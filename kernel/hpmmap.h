@@ -25,7 +25,7 @@
  *	spinlocks that nest in nothing else: the hash of contexts, the list
  *				of pinned blocks, stocks, blocks that several threads clear,
  *				the lists of a family, the tables of accounts, the
- *				counters of a job, then those of a context
+ *				counters of a job
  *	members_lock, orphans_lock	raw spinlocks, for the probes (task/exec.c,
  *				as/life.c)
  *

@@ -48,8 +48,6 @@ enum hpmmap_name {
  * @owner: of the blocks it gets: who is charged for them, and what they come to
  * @holder: of blocks it gave up that are pinned
  * @job_link: in the job's list
- * @in_sum: which sum of the job it has been added to last; protected by the
- *	job's lock
  * @file: what own VMAs map, offset equal to the virtual address. Until a new
  *	child runs its VMAs have the parent's; contents are found by vma->vm_mm.
  * @named: further files of the same inode, by name, made when they are needed.
@@ -129,7 +127,6 @@ struct hpmmap_ctx {
 	struct hpmmap_owner owner;
 	struct hpmmap_holder holder;
 	struct list_head job_link;
-	unsigned long in_sum;
 	struct file *file;
 	struct file *named[HPMMAP_NR_NAMES];
 	pid_t pid;

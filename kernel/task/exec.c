@@ -305,7 +305,6 @@ static void member_work(struct callback_head *work)
 	}
 	ctx->pid = current->tgid;
 	ctx->stats.forked = !execed;
-	get_task_comm(ctx->stats.program, current);
 	mutex_lock(&ctx->ops);
 	refcount_inc(&ctx->refs);
 	hpmmap_ctx_publish(ctx, mm);
