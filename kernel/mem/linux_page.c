@@ -120,8 +120,7 @@ static void page_put(struct page *page)
 }
 
 /* A page of Linux that is stale, and in no page table, goes back. */
-void hpmmap_linux_page_drop(struct hpmmap_owner *owner, struct hpmmap_block *block,
-			    unsigned int i)
+static void page_drop(struct hpmmap_owner *owner, struct hpmmap_block *block, unsigned int i)
 {
 	struct page *page = block->pages[i];
 
@@ -200,7 +199,7 @@ void hpmmap_block_drop_linux(struct hpmmap_owner *owner, struct hpmmap_block *bl
 
 	for_each_set_bit_from(i, block->has, first + nr)
 		if (hpmmap_linux_page_idle(block->pages[i]))
-			hpmmap_linux_page_drop(owner, block, i);
+			page_drop(owner, block, i);
 }
 
 /**

@@ -26,7 +26,5 @@ void hpmmap_folio_detach(struct folio *folio);
 bool hpmmap_linux_page_idle(struct page *page);
 struct page *hpmmap_linux_page_alloc(struct hpmmap_owner *owner,
 				     struct hpmmap_block *block, unsigned int i);
-void hpmmap_linux_page_drop(struct hpmmap_owner *owner, struct hpmmap_block *block,
-			    unsigned int i);
 
 #endif /* _HPMMAP_MEM_LINUX_PAGE_H */

@@ -45,7 +45,7 @@ int hpmmap_pool_nearest(int nid, const nodemask_t *nodes, nodemask_t *tried)
 }
 
 /* Nodes that have had a pool. */
-void hpmmap_pool_nodes(nodemask_t *nodes)
+static void pool_nodes_get(nodemask_t *nodes)
 {
 	int nid;
 
@@ -128,7 +128,7 @@ void hpmmap_placement_take_turns(struct hpmmap_placement *place)
 {
 	nodemask_t pools;
 
-	hpmmap_pool_nodes(&pools);
+	pool_nodes_get(&pools);
 	nodes_and(pools, pools, place->preferred);
 	if (nodes_empty(pools))
 		return;

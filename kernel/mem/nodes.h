@@ -10,7 +10,6 @@
 	for_each_set_bit(nid, nodes_addr(mask), nr_node_ids)
 
 int hpmmap_pool_nearest(int nid, const nodemask_t *nodes, nodemask_t *tried);
-void hpmmap_pool_nodes(nodemask_t *nodes);
 unsigned long hpmmap_pool_count_free(const nodemask_t *nodes);
 unsigned long hpmmap_pool_count_all(const nodemask_t *nodes);
 unsigned long hpmmap_pool_count_out(const nodemask_t *nodes);
