@@ -20,7 +20,6 @@
 #include "mem/section.h"
 #include "as/job.h"
 #include "task/exec.h"
-#include "task/only.h"
 #include "chardev.h"
 
 union command {

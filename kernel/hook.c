@@ -469,6 +469,36 @@ void hpmmap_hook_exit(void)
 		ftrace_free_filter(&calls.ops);
 }
 
+/**
+ * hpmmap_guard_install() - stand in for one function until hpmmap_guard_remove()
+ * @ops: with a callback, and HPMMAP_GUARD_FLAGS
+ * @function: its name
+ *
+ * Return: 0, or an errno, and the kernel log tells.
+ */
+int hpmmap_guard_install(struct ftrace_ops *ops, const char *function)
+{
+	unsigned long addr = compat_symbol(function);
+	int ret = -ENOENT;
+
+	if (addr)
+		ret = ftrace_set_filter_ip(ops, addr, 0, 0);
+	if (!ret)
+		ret = register_ftrace_function(ops);
+	if (ret) {
+		pr_err("%s() cannot be guarded: %d\n", function, ret);
+		ftrace_free_filter(ops);
+	}
+	return ret;
+}
+
+void hpmmap_guard_remove(struct ftrace_ops *ops)
+{
+	unregister_ftrace_function(ops);
+	ftrace_free_filter(ops);
+	synchronize_rcu_tasks();
+}
+
 /* A function that is kept from its work now and then, of all processes. */
 static bool (*veto_asks)(unsigned long arg);
 /* Protects installing it. */

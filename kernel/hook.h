@@ -6,6 +6,7 @@
 #include <linux/types.h>
 
 struct file;
+struct ftrace_ops;
 struct mm_struct;
 struct pt_regs;
 
@@ -73,6 +74,13 @@ int hpmmap_hook_get(void);
 bool hpmmap_hook_get_another(void);
 void hpmmap_hook_put(void);
 bool hpmmap_hook_active(void);
+
+/* For functions that the module stands in for from its beginning to its end, of all processes. */
+#define HPMMAP_GUARD_FLAGS \
+	(FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT | FTRACE_OPS_FL_DYNAMIC)
+int hpmmap_guard_install(struct ftrace_ops *ops, const char *function);
+void hpmmap_guard_remove(struct ftrace_ops *ops);
+
 int hpmmap_veto_begin(const char *symbol, bool (*is_forbidden)(unsigned long arg));
 bool hpmmap_veto_active(void);
 void hpmmap_veto_end(void);

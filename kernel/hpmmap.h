@@ -6,7 +6,7 @@
  *
  *	family->lock		what fork left shared (as/share.c); only ever tried, as
  *				are mmap_lock and ctx->lock under it
- *	poison_mutex		memory errors, one after the other (mem/poison.c)
+ *	hpmmap_poison_mutex	memory errors, one after the other (as/failure.c)
  *	hpmmap_hook_mutex, veto_mutex	installed hooks (hook.c)
  *	ctx->ops		hooked system calls of one address space
  *	mm->mmap_lock		Linux's
@@ -25,7 +25,7 @@
  *	spinlocks that nest in nothing else: the hash of contexts, the list
  *				of pinned blocks, stocks, blocks that several threads clear,
  *				the lists of a family, the tables of accounts, the
- *				counters of a job, then those of a context
+ *				counters of a job
  *	members_lock, orphans_lock	raw spinlocks, for the probes (task/exec.c,
  *				as/life.c)
  *
@@ -49,7 +49,7 @@
  *	to launder	to zero free blocks
  *	shared		in several stores, since a fork; nobody may change it
  *	pinned		somebody but page tables refers to it
- *	hurt, lost	a memory error is in it; a page whose content is gone
+ *	hurt, lost	of a block: a memory error is in it, or in what it was copied from
  *	few		of a slot: pages of Linux at once, since no more than a few
  *			are asked for (as/few.c)
  *	draft		a copy of a shared block that has only the pages that were

@@ -13,15 +13,13 @@
 #include "as/failure.h"
 #include "as/job.h"
 #include "as/life.h"
+#include "as/file.h"
 #include "as/show.h"
-#include "as/vmops.h"
 #include "as/window.h"
-#include "fs/super.h"
+#include "fs/files.h"
 #include "call/sys.h"
 #include "task/exec.h"
 #include "task/fork.h"
-#include "task/mark.h"
-#include "task/oom.h"
 #include "chardev.h"
 
 /* Files of /sys/kernel/hpmmap. */

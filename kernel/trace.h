@@ -7,38 +7,6 @@
 
 #include <linux/tracepoint.h>
 
-TRACE_EVENT(hpmmap_pool_add,
-	TP_PROTO(u64 start, u64 length, int node),
-	TP_ARGS(start, length, node),
-	TP_STRUCT__entry(
-		__field(u64, start)
-		__field(u64, length)
-		__field(int, node)
-	),
-	TP_fast_assign(
-		__entry->start = start;
-		__entry->length = length;
-		__entry->node = node;
-	),
-	TP_printk("start=0x%llx length=0x%llx node=%d", __entry->start,
-		  __entry->length, __entry->node)
-);
-
-TRACE_EVENT(hpmmap_pool_remove,
-	TP_PROTO(u64 start, u64 length),
-	TP_ARGS(start, length),
-	TP_STRUCT__entry(
-		__field(u64, start)
-		__field(u64, length)
-	),
-	TP_fast_assign(
-		__entry->start = start;
-		__entry->length = length;
-	),
-	TP_printk("start=0x%llx length=0x%llx", __entry->start,
-		  __entry->length)
-);
-
 /* Free blocks of 2 MB that were zeroed, by whom the event is of. */
 TRACE_EVENT(hpmmap_zero,
 	TP_PROTO(int node, unsigned int blocks),

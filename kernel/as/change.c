@@ -14,12 +14,10 @@
 
 #include "hpmmap.h"
 #include "mem/block.h"
-#include "mem/poison.h"
 #include "as/change.h"
 #include "as/commit.h"
 #include "as/ctx.h"
 #include "as/discard.h"
-#include "as/exchange.h"
 #include "as/few.h"
 #include "as/pgmap.h"
 #include "as/range.h"
@@ -137,7 +135,7 @@ int hpmmap_change_begin_move(struct hpmmap_change *c)
  * hpmmap_change_renew() - what is behind a new mapping means nothing any more
  * @c: the change; c->ctx->ops held
  *
- * Before anybody can touch it. Pages with memory errors are good afterwards.
+ * Before anybody can touch it.
  */
 void hpmmap_change_renew(struct hpmmap_change *c)
 {
@@ -151,8 +149,6 @@ void hpmmap_change_renew(struct hpmmap_change *c)
 		else
 			hpmmap_reuse_clear(c->ctx, c->start, c->end);
 	}
-	if (hpmmap_poison_seen())
-		c->healed = hpmmap_store_heal(c->ctx, c->start, c->end, NULL);
 	c->renewed = true;
 }
 
@@ -212,7 +208,7 @@ static void settle_fresh(struct hpmmap_change *c, struct list_head *blocks)
 		hpmmap_vma_commit(c->ctx, c->start, c->end, blocks, &c->vain);
 	if (c->reuse)
 		hpmmap_reuse_set(c->ctx, c->start, c->end);
-	if (c->replaces || c->healed)
+	if (c->replaces)
 		repair_ends(c, c->start, c->end);
 }
 

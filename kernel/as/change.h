@@ -28,7 +28,6 @@ struct list_head;
  * @replaces: of a new mapping: there may have been others, which it has cut
  * @empty: of a new mapping: nothing has contents there, nor gets them before it is mapped
  * @renewed: of a new mapping: hpmmap_change_renew() was called
- * @healed: it was, and slots got other blocks: what is beside the range has to be mapped again
  * @blank: by hpmmap_change_begin_new(): nothing had contents there
  * @ours: by hpmmap_change_begin_new(), if it @replaces, and hpmmap_change_begin_apart():
  *	there was memory of ours
@@ -57,7 +56,6 @@ struct hpmmap_change {
 	bool replaces;
 	bool empty;
 	bool renewed;
-	bool healed;
 	bool blank;
 	bool ours;
 	bool vain;

@@ -12,11 +12,9 @@
 
 #include "hpmmap.h"
 #include "mem/block.h"
-#include "mem/poison.h"
 #include "as/commit.h"
 #include "as/ctx.h"
 #include "as/entry.h"
-#include "as/exchange.h"
 #include "as/file.h"
 #include "as/pgmap.h"
 #include "as/place.h"
@@ -183,8 +181,6 @@ static void commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 {
 	unsigned long addr = start, next = end;
 
-	if (hpmmap_poison_seen() && start < end)
-		hpmmap_store_heal(ctx, start, end, vain);
 	while (addr < end) {
 		struct vm_area_struct *vma = NULL;
 		enum hpmmap_name name = HPMMAP_NAME_NONE;

@@ -120,9 +120,9 @@ enum hpmmap_program_kind {
  * @nr: how many, by bucket
  */
 struct hpmmap_latency {
-	u64 ticks;
-	u64 worst;
-	unsigned long nr[HPMMAP_LATENCY_BUCKETS];
+	atomic_long_t ticks;
+	atomic_long_t worst;
+	atomic_long_t nr[HPMMAP_LATENCY_BUCKETS];
 };
 
 /**
@@ -162,42 +162,20 @@ struct hpmmap_program {
 #define HPMMAP_NR_PROGRAMS 16
 
 /**
- * struct hpmmap_stats - what a context counts for its job
- * @calls: of the hooked calls; protected by ctx->ops
- * @peak: most blocks it has held, protected by the job's lock
- * @program: name of the program, set before it runs
+ * struct hpmmap_stats - what a context counts itself: on the way of most calls nothing is shared
+ * between processes
+ * @program: of its job: what its program is. Set before it is published.
  * @forked: a fork has made it
  * @remote: blocks placed on another node than that of the CPU; protected by
  *	ctx->lock, as is ctx->placed
  * @entries_2m: entries made in the page table
- * @lock: protects the members that follow
- * @faults: by reason
- * @fallbacks: by what for
- * @reasons: the same by reason
- * @refusals: calls that failed for want of memory of the pools
- * @failures: calls that failed because Linux had no memory either
- * @nr_ranges: how many of @ranges there are
- * @nr_unlisted: faults in none of them
- * @ranges: where there were faults
  */
 struct hpmmap_stats {
-	struct hpmmap_latency calls[HPMMAP_NR_TIMED];
-	long peak;
-	char program[TASK_COMM_LEN];
+	struct hpmmap_program *program;
 	bool forked;
 	unsigned long remote;
 	atomic_long_t entries_2m;
 	atomic_long_t entries_4k;
-	spinlock_t lock;
-	unsigned long faults[HPMMAP_NR_FAULTS];
-	unsigned long fallbacks[HPMMAP_NR_FALLBACKS];
-	unsigned long reasons[HPMMAP_NR_REASONS];
-	u64 fallback_bytes;
-	unsigned long refusals;
-	unsigned long failures;
-	unsigned int nr_ranges;
-	unsigned long nr_unlisted;
-	struct hpmmap_fault_range ranges[6];
 };
 
 /**
@@ -210,11 +188,12 @@ struct hpmmap_stall_total {
 };
 
 /**
- * struct hpmmap_totals - what the contexts of a job have counted
+ * struct hpmmap_totals - what a job has counted
  *
- * Those of a job, protected by its lock, hold what contexts that are gone have
- * left, and from @stalls to @limited_cgroup what is counted for the job itself.
+ * Protected by the job's lock. What contexts count themselves, from @remote to @cleared and
+ * @placed, is added when they are torn down.
  *
+ * @calls: of the hooked calls; not protected
  * @stalls: by what for
  * @peak_one: most blocks that one context held, see hpmmap_stats_peak()
  * @lowest_free: least free blocks that were left, ULONG_MAX if none were taken
@@ -223,10 +202,19 @@ struct hpmmap_stall_total {
  * @limited: requests that a limit has refused, by whose it is
  * @limited_cgroup: the last one of a cgroup was that of this one
  * @linux_pages: and up to @pinned: what live contexts have now; not of a job itself
+ * @faults: by reason
+ * @fallbacks: by what for
+ * @reasons: the same by reason
+ * @refusals: calls that failed for want of memory of the pools
+ * @failures: calls that failed because Linux had no memory either
  * @nr_programs: how many of @programs there are, the last one for all others
+ * @nr_ranges: how many of @ranges there are
+ * @nr_unlisted: faults in none of them
+ * @ranges: where there were faults
  * @placed: blocks by node, as struct hpmmap_ctx has them
  */
 struct hpmmap_totals {
+	struct hpmmap_latency calls[HPMMAP_NR_TIMED];
 	struct hpmmap_stall_total stalls[HPMMAP_NR_STALLS];
 	long peak_one;
 	unsigned long lowest_free;
@@ -238,7 +226,6 @@ struct hpmmap_totals {
 	long few_pages;
 	unsigned long kept;
 	long pinned;
-	struct hpmmap_latency calls[HPMMAP_NR_TIMED];
 	u64 remote;
 	u64 entries_2m;
 	u64 entries_4k;

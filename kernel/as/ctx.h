@@ -47,8 +47,6 @@ enum hpmmap_name {
  * @owner: of the blocks it gets: who is charged for them, and what they come to
  * @holder: of blocks it gave up that are pinned
  * @job_link: in the job's list
- * @in_sum: which sum of the job it has been added to last; protected by the
- *	job's lock
  * @file: what own VMAs map, offset equal to the virtual address. Until a new
  *	child runs its VMAs have the parent's; contents are found by vma->vm_mm.
  * @named: further files of the same inode, by name, made when they are needed.
@@ -107,6 +105,7 @@ enum hpmmap_name {
  *	for that, or it has opened a userfaultfd, which cannot watch shared memory of the pools
  * @shown: it is set up, and /proc/hpmmap tells of it
  * @doomed: the snapshot of a fork is incomplete: the child must not run
+ * @failed: where the page of the last memory error is, or 0; under hpmmap_poison_mutex
  */
 struct hpmmap_ctx {
 	refcount_t refs;
@@ -123,7 +122,6 @@ struct hpmmap_ctx {
 	struct hpmmap_owner owner;
 	struct hpmmap_holder holder;
 	struct list_head job_link;
-	unsigned long in_sum;
 	struct file *file;
 	struct file *named[HPMMAP_NR_NAMES];
 	pid_t pid;
@@ -185,6 +183,7 @@ struct hpmmap_ctx {
 	struct callback_head start_work;
 	struct hpmmap_reuse reuse;
 	bool doomed;
+	unsigned long failed;
 
 	atomic_long_t nr_held;
 	atomic_long_t nr_fallbacks;

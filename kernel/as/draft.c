@@ -92,7 +92,7 @@ static unsigned int nr_copied(const struct hpmmap_block *own)
 	       bitmap_weight(own->stale, SLOT_PAGES);
 }
 
-/* Copies them to another block; false after a memory error. */
+/* Copies them to another block; false without memory, never if it is of the pools. */
 static bool copy_copied(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
 			struct hpmmap_block *own)
 {
@@ -137,8 +137,7 @@ static int copy_pages(struct hpmmap_ctx *ctx, struct hpmmap_block *own,
 bool hpmmap_draft_may_move(const struct hpmmap_block *own, unsigned int page)
 {
 	return own->few && !own->draft->stuck && test_bit(page, own->draft->left) &&
-	       hpmmap_block_is_shared(own->draft->behind) &&
-	       !hpmmap_block_is_hurt(own) && !hpmmap_block_is_hurt(own->draft->behind);
+	       hpmmap_block_is_shared(own->draft->behind);
 }
 
 /**
@@ -170,18 +169,14 @@ bool hpmmap_draft_is_full(const struct hpmmap_ctx *ctx,
  * @ctx: the context, its lock held
  * @to: a block of the pools; nobody else knows it
  * @own: the draft, in no page table; it is none any more
- *
- * Return: false after a memory error, and the draft is as it was.
  */
-bool hpmmap_draft_move(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
+void hpmmap_draft_move(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
 		       struct hpmmap_block *own)
 {
 	lockdep_assert_held(&ctx->lock);
-	if (hpmmap_block_is_hurt(own) || !copy_copied(ctx, to, own))
-		return false;
+	copy_copied(ctx, to, own);
 	bitmap_copy(to->stale, own->stale, SLOT_PAGES);
 	swap(to->draft, own->draft);
-	return true;
 }
 
 /*
@@ -242,13 +237,9 @@ bool hpmmap_draft_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *own,
 	struct hpmmap_draft *draft = own->draft;
 
 	lockdep_assert_held(&ctx->lock);
-	/*
-	 * What is lost is found where blocks are copied as a whole. What somebody refers
-	 * to cannot go back yet.
-	 */
-	if ((!hpmmap_block_is_shared(draft->behind) &&
-	     (own->folio || !hpmmap_block_is_pinned(own))) ||
-	    hpmmap_block_is_hurt(own) || hpmmap_block_is_hurt(draft->behind))
+	/* What somebody refers to cannot go back yet. */
+	if (!hpmmap_block_is_shared(draft->behind) &&
+	    (own->folio || !hpmmap_block_is_pinned(own)))
 		return false;
 	/* Nothing is made ready in a draft. */
 	if (test_bit(page, own->stale))
@@ -305,8 +296,7 @@ struct hpmmap_block *hpmmap_draft_go_back(struct hpmmap_ctx *ctx,
 	lockdep_assert_held(&ctx->mm->mmap_lock);
 	/* A block that is given up must not be taken into use again. */
 	if ((own->folio && nr_copied(own) > SLOT_PAGES / 2) ||
-	    READ_ONCE(behind->bad) || hpmmap_block_is_hurt(own) ||
-	    hpmmap_block_is_hurt(behind))
+	    READ_ONCE(behind->bad))
 		return NULL;
 	/* A pin that comes at the same time finds the entry gone, or is found. */
 	hpmmap_slot_zap(ctx, slot);

@@ -21,7 +21,7 @@ bool hpmmap_draft_may_move(const struct hpmmap_block *own, unsigned int page);
 bool hpmmap_draft_is_full(const struct hpmmap_ctx *ctx,
 			  const struct hpmmap_block *own, unsigned int page,
 			  bool write, bool pins);
-bool hpmmap_draft_move(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
+void hpmmap_draft_move(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
 		       struct hpmmap_block *own);
 bool hpmmap_draft_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *own,
 		       unsigned int page, bool write, struct hpmmap_pages *range);

@@ -102,8 +102,7 @@ static struct hpmmap_block *run_block(struct hpmmap_ctx *ctx,
 		block = ERR_PTR(-EBUSY);
 	rcu_read_unlock();
 	if (block)
-		return IS_ERR(block) || !block->folio ||
-		       hpmmap_block_is_hurt(block) ? NULL : block;
+		return IS_ERR(block) || !block->folio ? NULL : block;
 	if (!blocks || list_empty(blocks))
 		return NULL;
 	block = hpmmap_list_take(blocks, xas->xa_index);
@@ -192,18 +191,12 @@ unsigned long hpmmap_entry_run(struct hpmmap_ctx *ctx, struct vm_area_struct *vm
 	return addr;
 }
 
-/*
- * None entries from @ptep on, at most @most, for pages of a block from @first on
- * that are not lost.
- */
-static unsigned int count_none(struct hpmmap_block *block, bool hurt,
-			       unsigned int first, pte_t *ptep,
-			       unsigned int most)
+/* None entries from @ptep on, at most @most. */
+static unsigned int count_none(pte_t *ptep, unsigned int most)
 {
 	unsigned int nr = 0;
 
-	while (nr < most && pte_none(ptep_get(ptep + nr)) &&
-	       !(hurt && hpmmap_block_is_lost(block, first + nr)))
+	while (nr < most && pte_none(ptep_get(ptep + nr)))
 		nr++;
 	return nr;
 }
@@ -241,19 +234,18 @@ static unsigned long fill_entries(struct vm_area_struct *vma, pmd_t *pmdp,
 				  unsigned long addr, unsigned int nr,
 				  struct hpmmap_block *block)
 {
-	unsigned int first = page_in_slot(addr), i = 0, run;
-	struct page *page = hpmmap_block_page(block, first);
+	struct page *page = hpmmap_block_page(block, page_in_slot(addr));
 	struct folio *folio = page_folio(page);
 	unsigned long made = 0;
+	unsigned int i = 0, run;
+	pte_t *ptep = NULL;
 	spinlock_t *ptl;
-	pte_t *ptep;
-	bool hurt;
 
 	folio_lock(folio);
-	hurt = hpmmap_block_is_hurt(block);
-	ptep = hpmmap_pgmap_table_lock(vma->vm_mm, pmdp, addr, &ptl);
+	if (likely(!hpmmap_block_is_hurt(block)))
+		ptep = hpmmap_pgmap_table_lock(vma->vm_mm, pmdp, addr, &ptl);
 	while (ptep && i < nr) {
-		run = count_none(block, hurt, first + i, ptep + i, nr - i);
+		run = count_none(ptep + i, nr - i);
 		if (run)
 			set_entries(vma, pmdp, ptep + i, ptl,
 				    addr + i * PAGE_SIZE, run, folio, page + i,
@@ -321,7 +313,7 @@ static bool lock(struct hpmmap_ctx *ctx, bool nowait)
 	return true;
 }
 
-/* The first address of a part of a slot whose page is there, and not lost; or @end. */
+/* The first address of a part of a slot whose page is there; or @end. */
 static unsigned long first_ready(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 				 unsigned long start, unsigned long end, bool nowait)
 {
@@ -334,10 +326,10 @@ static unsigned long first_ready(struct hpmmap_ctx *ctx, struct vm_area_struct *
 							mappable(ctx, slot_of(start), true);
 	slot_clip(slot_of(start), start, end, &first, &nr);
 	/* To clear pages takes its time. */
-	if (nowait && block && block->folio && !is_ready(block, first, nr))
+	if (block && (hpmmap_block_is_lost(block) ||
+		      (nowait && block->folio && !is_ready(block, first, nr))))
 		block = NULL;
-	while (start < end && (!block || test_bit(page_in_slot(start), block->stale) ||
-			       hpmmap_block_is_lost(block, page_in_slot(start))))
+	while (start < end && (!block || test_bit(page_in_slot(start), block->stale)))
 		start = block ? start + PAGE_SIZE : end;
 	mutex_unlock(&ctx->lock);
 	return start;
@@ -422,7 +414,8 @@ void hpmmap_entry_fill_pages(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 }
 
 /* Maps all of a slot, or a page, as the core does after a fault. */
-static vm_fault_t finish(struct hpmmap_ctx *ctx, struct vm_fault *vmf)
+static vm_fault_t finish(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
+			 const struct hpmmap_block *block)
 {
 	bool whole = hpmmap_pgmap_is_2m(vmf);
 	vm_fault_t ret;
@@ -430,7 +423,7 @@ static vm_fault_t finish(struct hpmmap_ctx *ctx, struct vm_fault *vmf)
 	get_page(vmf->page);
 	lock_page(vmf->page);
 	/* Just now, maybe. */
-	ret = PageHWPoison(vmf->page) ? VM_FAULT_HWPOISON : compat_finish_fault(vmf);
+	ret = hpmmap_block_is_hurt(block) ? VM_FAULT_HWPOISON : compat_finish_fault(vmf);
 	unlock_page(vmf->page);
 	if (!ret)
 		atomic_long_inc(whole ? &ctx->stats.entries_2m : &ctx->stats.entries_4k);
@@ -474,7 +467,7 @@ vm_fault_t hpmmap_entry_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf, bool
 		fill_some(ctx, vma, vmf->pmd, addr + PAGE_SIZE,
 			  min(vma->vm_end, start + SLOT_SIZE));
 	}
-	return finish(ctx, vmf);
+	return finish(ctx, vmf, block);
 }
 
 /**

@@ -2,19 +2,17 @@
 /*
  * Memory errors in the pools.
  *
- * Whoever learns of one, a machine check, the firmware, an administrator or
- * madvise(2), tells memory_failure(), and soft_offline_page() of memory that may
- * fail soon. For memory that is offline these only say that it is not theirs, so
- * they are not entered for pages of ours: the functions here stand in for them. What is
- * Linux's is handled by Linux; if it is a page that stands in for ours, it is unmapped then.
+ * A machine check, the firmware, an administrator or madvise(2) tells memory_failure() of an
+ * error, and soft_offline_page() of memory that may fail soon. Both refuse memory that is
+ * offline, so the functions here stand in for them for pages of the pools. Linux handles its
+ * own pages, those that stand in for pages of ours included.
  *
- * A bad page is marked as Linux marks its own and taken out of all page tables.
- * Who touches it gets SIGBUS from then on; the other pages of its block stay in
- * use, by entries of 4 KB, until their users give them up. Then the block is bad.
+ * An error takes a whole block. The bad page is marked as Linux marks its own, the block is
+ * taken out of all page tables, every later access to it is answered by SIGBUS, and it is
+ * retired when its users give it up.
  */
 #include <linux/delay.h>
 #include <linux/ftrace.h>
-#include <linux/memory_hotplug.h>
 #include <linux/module.h>
 #include <linux/oom.h>
 #include <linux/pagemap.h>
@@ -22,86 +20,102 @@
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 
+#include "hook.h"
 #include "hpmmap.h"
 #include "mem/account.h"
 #include "mem/block.h"
 #include "mem/pinned.h"
-#include "mem/poison.h"
 #include "mem/pool.h"
 #include "mem/section.h"
 #include "as/commit.h"
 #include "as/ctx.h"
-#include "as/exchange.h"
 #include "as/failure.h"
 #include "as/life.h"
 #include "as/reuse.h"
 #include "as/store.h"
-#include "as/tell.h"
-#include "as/vma.h"
 #include "as/window.h"
+#include "as/zap.h"
 
-/* How long to wait for all who are in the way, in steps of 10 ms. */
-#define BUSY_STEPS 50
+/* How long soft offline waits for a block to be free, in steps of 10 ms. */
+#define MOVE_STEPS 50
 
-/* The same for mmap_lock where only the mapping tells whose file it is. */
+/* How long to wait for mmap_lock where only the mapping tells whose file it is, in steps of 1 ms. */
 #define UNMAP_STEPS 8
 
-/* How long to move contents: thousands may share a block. */
-#define MOVE_MS 5000
-
-/* How long to wait for a free block that is being zeroed, in steps of 1 ms. */
-#define ZERO_STEPS 1000
-
-/* The call of the tracer lies at the start, behind the ENDBR of IBT. */
-#define MAX_ENTRY_OFFSET 8
-
-/* An error was real: nothing is good again. Protected by hpmmap_poison_lock(). */
-static bool seen_real;
-
-static bool guarded;
+/* So many of the processes that an error concerns are named. */
+#define NAMED_MOST 16
 
 /* Those whose blocks are in no store. */
-static const struct hpmmap_failure_files *files;
+static hpmmap_failure_file_t *file_fail;
 
-/**
- * struct use - where a block is
- * @ctx: the context, with a reference
- * @slot: the slot
- * @sees: the page that failed has contents for it
- */
-struct use {
-	struct hpmmap_ctx *ctx;
-	unsigned long slot;
-	bool sees;
-};
-
-static bool is_behind(const struct hpmmap_block *draft,
-		      const struct hpmmap_block *block)
+/* Before there are files, and when there are none any more: NULL. */
+void hpmmap_failure_set_files(hpmmap_failure_file_t *fn)
 {
-	return draft->draft && draft->draft->behind == block;
+	file_fail = fn;
 }
 
-/*
- * The slot of a context's store that has a block: the likely one, or any, also one
- * with a draft of it.
- */
-static unsigned long slot_with(struct hpmmap_ctx *ctx,
-			       struct hpmmap_block *block, bool any)
+/* The thread of a process that wants early signals, or NULL; under RCU. */
+static struct task_struct *early_thread(struct task_struct *process)
 {
-	unsigned long slot = READ_ONCE(block->slot), found = NO_SLOT;
+	struct task_struct *t;
+
+	for_each_thread(process, t)
+		if (t->flags & PF_MCE_PROCESS ? t->flags & PF_MCE_EARLY :
+						compat_early_kill())
+			return t;
+	return NULL;
+}
+
+/**
+ * hpmmap_failure_tell() - tell processes of a memory error, as Linux does
+ * @flags: MF_*
+ * @where: the address of the bad page in an address space, which is only compared; 0: it is
+ *	not there. Called under RCU
+ * @data: for @where
+ *
+ * BUS_MCEERR_AO goes to processes that asked for early signals. A task that cannot go on gets
+ * BUS_MCEERR_AR when it tries the access again. hpmmap_poison_mutex is held.
+ */
+void hpmmap_failure_tell(int flags, unsigned long (*where)(struct mm_struct *mm, void *data),
+			 void *data)
+{
+	struct task_struct *process, *t;
+	unsigned int told = 0;
+	unsigned long addr;
+
+	rcu_read_lock();
+	for_each_process(process) {
+		struct mm_struct *mm = READ_ONCE(process->mm);
+
+		t = early_thread(process);
+		if (!t || !mm || (flags & MF_ACTION_REQUIRED && mm == current->mm))
+			continue;
+		addr = where(mm, data);
+		if (!addr)
+			continue;
+		if (told++ < NAMED_MOST)
+			pr_err("sending SIGBUS to %s:%d for a memory error\n", t->comm,
+			       task_pid_nr(t));
+		send_sig_mceerr(BUS_MCEERR_AO, (void __user *)addr, SLOT_SHIFT, t);
+	}
+	rcu_read_unlock();
+	if (told > NAMED_MOST)
+		pr_err("and to %u more\n", told - NAMED_MOST);
+}
+
+/* The slot of a context whose block, or what is behind its draft, is @block; or NO_SLOT. */
+static unsigned long slot_with(struct hpmmap_ctx *ctx, const struct hpmmap_block *block)
+{
 	XA_STATE(xas, &ctx->store, 0);
+	unsigned long found = NO_SLOT;
 	struct hpmmap_block *other;
 	unsigned int looks = 0;
 
-	if (slot != NO_SLOT && hpmmap_store_load(ctx, slot) == block)
-		return slot;
-	if (!any)
-		return NO_SLOT;
-	/* What is in the store stays: who ends takes it out with the store's lock alone. */
+	/* What is in the store stays: a task that ends takes it out with the store's lock alone. */
 	mutex_lock(&ctx->lock);
 	xas_lock(&xas);
 	xas_for_each(&xas, other, ULONG_MAX) {
-		if (other == block || is_behind(other, block)) {
+		if (other == block || (other->draft && other->draft->behind == block)) {
 			found = xas.xa_index;
 			break;
 		}
@@ -118,210 +132,87 @@ static unsigned long slot_with(struct hpmmap_ctx *ctx,
 	return found;
 }
 
-static bool has_use(const struct use *uses, unsigned long nr, const struct hpmmap_ctx *ctx)
-{
-	while (nr)
-		if (uses[--nr].ctx == ctx)
-			return true;
-	return false;
-}
-
-/* All stores that a block is in; for uses_put(). NULL without memory. */
-static struct use *uses_get(struct hpmmap_block *block, unsigned long *nr)
-{
-	unsigned long most = atomic_read(&block->users), slot;
-	struct use *uses = kvcalloc(most + 1, sizeof(*uses), GFP_KERNEL);
-	struct hpmmap_ctx *ctx;
-	int any;
-
-	*nr = 0;
-	/* A store is searched only if some are missing. */
-	for (any = 0; any < 2 && uses && *nr < most; any++)
-		hpmmap_for_each_ctx(ctx) {
-			slot = *nr == most || has_use(uses, *nr, ctx) ? NO_SLOT :
-			       slot_with(ctx, block, any);
-			if (slot == NO_SLOT)
-				continue;
-			refcount_inc(&ctx->refs);
-			uses[(*nr)++] = (struct use) { ctx, slot, false };
-			cond_resched();
-		}
-	return uses;
-}
-
-static void uses_put(struct use *uses, unsigned long nr)
-{
-	while (nr)
-		hpmmap_ctx_put(uses[--nr].ctx);
-	kvfree(uses);
-}
-
-/* Does a page have contents for who uses its block? A draft may have others. */
-static bool use_sees(const struct use *use, unsigned long pfn)
-{
-	unsigned int i = pfn & (SLOT_PAGES - 1);
-	struct hpmmap_block *block;
-	bool ret;
-
-	mutex_lock(&use->ctx->lock);
-	/* As in slot_with(): a draft goes when it is out of the store. */
-	xa_lock(&use->ctx->store);
-	block = hpmmap_store_load(use->ctx, use->slot);
-	ret = block && !test_bit(i, block->stale) &&
-	      hpmmap_block_page(block, i) == pfn_to_page(pfn);
-	xa_unlock(&use->ctx->store);
-	mutex_unlock(&use->ctx->lock);
-	return ret;
-}
-
-/* Maps what is left of a slot, so that nobody takes a fault for each page. */
-static void use_remap(const struct use *use, struct hpmmap_block *block)
-{
-	bool mine;
-
-	mutex_lock(&use->ctx->lock);
-	mine = hpmmap_store_load(use->ctx, use->slot) == block &&
-	       !block->draft && !hpmmap_block_is_shared(block);
-	mutex_unlock(&use->ctx->lock);
-	if (mine)
-		hpmmap_vma_slot_owned(use->ctx, use->slot);
-}
-
 /*
- * Nobody has the page of an address mapped afterwards, nor in a window, and nobody will have.
- * mmap_lock may be held for long, and is only tried. @use, if not NULL, is mapped again but
- * for that page.
+ * Nothing of a slot stays mapped, nor in a window, and nothing will be: its block is marked.
+ * mmap_lock may be held for long, and is only tried.
  */
-static void addr_unmap(struct hpmmap_ctx *ctx, unsigned long addr, const struct use *use,
-		       struct hpmmap_block *block)
+static void slot_unmap(struct hpmmap_ctx *ctx, unsigned long slot)
 {
-	struct vm_area_struct *vma;
+	unsigned long start = slot << SLOT_SHIFT;
+	bool done = false;
 	int i;
 
-	/* Who found the page good has mapped it by then. */
+	/* A task that found the block good has mapped it by then. */
 	mutex_lock(&ctx->lock);
 	mutex_unlock(&ctx->lock);
-	hpmmap_window_zap(ctx, addr, addr + PAGE_SIZE);
-	/* By its file, and by its mapping while that may be another file's. */
-	unmap_mapping_range(ctx->file->f_mapping, addr, PAGE_SIZE, 0);
+	hpmmap_window_zap(ctx, start, start + SLOT_SIZE);
+	/* By the file, and by the mapping: that of a new child may be of its parent's file. */
+	unmap_mapping_range(ctx->file->f_mapping, start, SLOT_SIZE, 0);
 	if (!mmget_not_zero(ctx->mm))
 		return;
-	for (i = 0; !mmap_read_trylock(ctx->mm); i++) {
-		if (i == UNMAP_STEPS)
-			goto busy;
-		usleep_range(1000, 1100);
-		unmap_mapping_range(ctx->file->f_mapping, addr, PAGE_SIZE, 0);
+	for (i = 0; i < UNMAP_STEPS && !done; i++) {
+		done = mmap_read_trylock(ctx->mm);
+		if (done) {
+			/* The mappings of a fork that failed are not to be looked at. */
+			if (!check_stable_address_space(ctx->mm))
+				hpmmap_range_zap(ctx, start, start + SLOT_SIZE);
+			mmap_read_unlock(ctx->mm);
+		} else {
+			usleep_range(1000, 1100);
+			unmap_mapping_range(ctx->file->f_mapping, start, SLOT_SIZE, 0);
+		}
 	}
-	/* Of a fork that failed, the mappings are not to be looked at. */
-	if (!check_stable_address_space(ctx->mm)) {
-		/* A new child has mappings of its parent's file. */
-		vma = vma_lookup(ctx->mm, addr);
-		if (vma && hpmmap_vma_is_ours(vma) && vma->vm_file != ctx->file)
-			compat_zap(vma, addr, PAGE_SIZE);
-		if (use)
-			use_remap(use, block);
-	}
-	mmap_read_unlock(ctx->mm);
-busy:
 	mmput_async(ctx->mm);
 }
 
-static unsigned long use_addr(const struct use *use, unsigned long pfn)
+static unsigned long ctx_where(struct mm_struct *mm, void *data)
 {
-	return (use->slot << SLOT_SHIFT) +
-	       ((pfn & (SLOT_PAGES - 1)) << PAGE_SHIFT);
+	const struct hpmmap_ctx *ctx = hpmmap_ctx_find_rcu(mm);
+
+	return ctx ? READ_ONCE(ctx->failed) : 0;
 }
 
-/* Tells those who use a page that has contents for them. */
-static void uses_tell(const struct use *uses, unsigned long nr, unsigned long pfn,
-		      int flags)
+/* No page table has a block that was marked, and processes that have to know do. */
+static void block_tell(struct hpmmap_block *block, unsigned long pfn, int flags)
 {
-	struct hpmmap_tell tell = { .flags = flags };
+	struct hpmmap_ctx *ctx;
+	unsigned long nr = 0;
 
-	for (; nr; nr--, uses++)
-		if (uses->sees)
-			hpmmap_tell_add(&tell, uses->ctx->mm, use_addr(uses, pfn));
-	hpmmap_tell_end(&tell);
+	if (file_fail && file_fail(block, pfn, flags))
+		return;
+	pr_err("memory error at %#llx, node %d, section %lu: its block of 2 MB is given up\n",
+	       (u64)PFN_PHYS(pfn), block->nid, pfn_to_section_nr(pfn));
+	hpmmap_for_each_ctx(ctx) {
+		unsigned long slot = slot_with(ctx, block);
+
+		WRITE_ONCE(ctx->failed, slot == NO_SLOT ? 0 : (slot << SLOT_SHIFT) +
+			   ((pfn & (SLOT_PAGES - 1)) << PAGE_SHIFT));
+		if (slot != NO_SLOT) {
+			slot_unmap(ctx, slot);
+			if (nr++ < NAMED_MOST)
+				pr_err("  job %llu, process %d, user %u\n", ctx->job->id, ctx->pid,
+				       from_kuid(&init_user_ns,
+						 hpmmap_account_uid_at(&ctx->owner.account)));
+		}
+		cond_resched();
+	}
+	if (nr > NAMED_MOST)
+		pr_err("  and %lu more\n", nr - NAMED_MOST);
+	hpmmap_failure_tell(flags, ctx_where, NULL);
 }
 
-static void report(struct hpmmap_block *block, unsigned long pfn,
-		   const char *what, const struct use *uses, unsigned long nr)
-{
-	u64 address = PFN_PHYS(pfn);
-	unsigned long n;
-
-	pr_err("%s at %#llx, node %d, section %lu; processes that use its block of 2 MB, which is given up: %lu\n",
-	       what, address, block->nid, pfn_to_section_nr(pfn), nr);
-	for (n = 0; n < min(nr, HPMMAP_NAMED_MOST + 0UL); n++, uses++)
-		pr_err("  job %llu, process %d, user %u\n",
-		       uses->ctx->job->id, uses->ctx->pid,
-		       from_kuid(&init_user_ns,
-				 hpmmap_account_uid_at(&uses->ctx->owner.account)));
-	if (nr > n)
-		pr_err("  and %lu more\n", nr - n);
-}
-
-/* Before there are files, and when there are none any more: NULL. */
-void hpmmap_failure_set_files(const struct hpmmap_failure_files *ops)
-{
-	files = ops;
-}
-
-/* From here on nobody begins to touch a page. */
+/* From here on nobody begins to read or write the block of a page. */
 static void page_mark(struct page *page, unsigned long pfn)
 {
 	struct folio *folio = page_folio(page);
 
-	/* Who maps a page looks at the marks under this lock. */
+	/* A task that maps it looks at the marks under this lock. */
 	folio_lock(folio);
 	SetPageHWPoison(page);
 	folio_set_has_hwpoisoned(folio);
 	folio_unlock(folio);
 	compat_count_poison(pfn, 1);
 }
-
-/* Nobody has a page mapped afterwards that was marked, and who has to know does. */
-static int block_tell(struct hpmmap_block *block, unsigned long pfn, int flags)
-{
-	unsigned long nr, n;
-	struct use *uses;
-
-	if (files && files->tell(block, pfn, flags))
-		return 0;
-	uses = uses_get(block, &nr);
-	if (!uses)
-		return -ENOMEM;
-	for (n = 0; n < nr; n++) {
-		uses[n].sees = use_sees(&uses[n], pfn);
-		addr_unmap(uses[n].ctx, use_addr(&uses[n], pfn), &uses[n], block);
-		cond_resched();
-	}
-	report(block, pfn, "memory error", uses, nr);
-	uses_tell(uses, nr, pfn, flags);
-	uses_put(uses, nr);
-	return 0;
-}
-
-static int block_fail(struct hpmmap_block *block, unsigned long pfn, int flags)
-{
-	int ret;
-
-	page_mark(pfn_to_page(pfn), pfn);
-	hpmmap_pool_retire(block);
-	/* Before anything is waited for: who reads it goes on until then. */
-	ret = block_tell(block, pfn, flags);
-	hpmmap_poison_wait();
-	return ret;
-}
-
-enum entry {
-	ENTRY_MEMORY_FAILURE,
-	ENTRY_SOFT_OFFLINE,
-	ENTRY_UNPOISON,
-	NR_ENTRIES
-};
-
-static unsigned long linux_functions[NR_ENTRIES];
 
 /**
  * hpmmap_memory_failure() - memory_failure() for memory that is known to mem/section.c
@@ -336,211 +227,85 @@ static noinline int hpmmap_memory_failure(unsigned long pfn, int flags)
 	struct hpmmap_block *block;
 	int ret = 0;
 
-	/* Takes locks of CPU hotplug, outside of which is that of memory. */
-	hpmmap_poison_begin();
-	hpmmap_poison_lock();
-	switch (hpmmap_section_block(pfn, &block)) {
-	case HPMMAP_WHOSE_LINUX:
-		/* It was given back at this moment. */
-		hpmmap_poison_unlock();
+	mutex_lock(&hpmmap_poison_mutex);
+	block = hpmmap_section_block(pfn);
+	if (!block) {
+		/* It has left its pool. */
+		mutex_unlock(&hpmmap_poison_mutex);
 		ret = compat_memory_failure(pfn, flags);
 		goto out;
-	case HPMMAP_WHOSE_NOBODYS:
-		/* It may have been replaced. */
-		if (!pfn_valid(pfn))
-			ret = -ENXIO;
-		else if (!PageHWPoison(page))
-			page_mark(page, pfn);
-		hpmmap_poison_wait();
-		break;
-	case HPMMAP_WHOSE_POOL:
-		if (!PageHWPoison(page))
-			ret = block_fail(block, pfn, flags);
-		else if (flags & MF_ACTION_REQUIRED)
-			ret = block_tell(block, pfn, flags) ?: -EHWPOISON;
-		else
-			ret = -EHWPOISON;
-		break;
 	}
-	if (!(flags & MF_SW_SIMULATED))
-		seen_real = true;
+	if (PageHWPoison(page)) {
+		ret = -EHWPOISON;
+	} else {
+		page_mark(page, pfn);
+		hpmmap_pool_retire(block);
+		block_tell(block, pfn, flags);
+	}
+	/* Tasks that read the block go on until then. */
+	synchronize_srcu(&hpmmap_touch_srcu);
 	if (flags & MF_COUNT_INCREASED)
 		put_page(page);
-	hpmmap_poison_unlock();
+	mutex_unlock(&hpmmap_poison_mutex);
 out:
 	module_put(THIS_MODULE);
 	return ret;
 }
 
-/* Where a page stands in for one of ours, if it still does in that mapping. */
-static bool page_stands_at(struct page *page, const struct address_space *mapping,
-			   unsigned long *addr)
+/* Moves what a context has in a block to another one, unless it is busy, or shares the block. */
+static void try_move(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 {
-	struct folio *folio = page_folio(page);
-	bool ret;
+	unsigned long slot = READ_ONCE(block->slot);
+	struct hpmmap_block *fresh = NULL;
+	bool wait = true;
 
-	if (!get_page_unless_zero(page))
-		return false;
-	/* Linux has marked it without this lock: who found it good under it has mapped it by then. */
-	folio_lock(folio);
-	ret = folio->mapping == mapping;
-	*addr = folio->index << PAGE_SHIFT;
-	folio_unlock(folio);
-	put_page(page);
-	return ret;
-}
-
-/*
- * A page of Linux that stands in for one of ours Linux has marked, and left mapped, as it is
- * on none of its lists. Its mapping, which may be anything by now, is compared only.
- */
-static void linux_page_unmap(unsigned long pfn)
-{
-	struct page *page = pfn_to_online_page(pfn);
-	const struct address_space *mapping;
-	struct hpmmap_ctx *ctx;
-	unsigned long addr;
-
-	if (!page || !PageHWPoison(page))
+	if (slot == NO_SLOT || hpmmap_store_load(ctx, slot) != block ||
+	    hpmmap_block_is_shared(block) || !mmget_not_zero(ctx->mm))
 		return;
-	mapping = READ_ONCE(page_folio(page)->mapping);
-	/* Of anonymous memory it has bits that no file's has. */
-	if (!mapping || !IS_ALIGNED((unsigned long)mapping, sizeof(long)))
-		return;
-	hpmmap_for_each_ctx(ctx) {
-		if (ctx->file->f_mapping == mapping && page_stands_at(page, mapping, &addr))
-			addr_unmap(ctx, addr, NULL, NULL);
-		cond_resched();
-	}
-}
-
-/* memory_failure() for all other memory. */
-static noinline int linux_memory_failure(unsigned long pfn, int flags)
-{
-	int ret = compat_memory_failure(pfn, flags);
-
-	linux_page_unmap(pfn);
-	module_put(THIS_MODULE);
-	return ret;
-}
-
-/* One try: who has a lock of the context may have it for long. */
-static int try_exchange(struct hpmmap_ctx *ctx, unsigned long slot,
-			struct hpmmap_block *block)
-{
-	int ret = -EBUSY;
-
 	if (!mutex_trylock(&ctx->ops))
-		return ret;
+		goto out;
 	if (compat_mmap_write_trylock(ctx->mm)) {
-		ret = hpmmap_store_exchange(ctx, slot, block);
-		mmap_write_unlock(ctx->mm);
-	}
-	mutex_unlock(&ctx->ops);
-	return ret;
-}
-
-/*
- * Moves what a context has in a block to another one. @steps is what is left of the
- * time to wait. -EAGAIN: the context gives it up by itself.
- */
-static int use_exchange(const struct use *use, struct hpmmap_block *block,
-			int *steps)
-{
-	struct hpmmap_ctx *ctx = use->ctx;
-	int ret;
-
-	if (!mmget_not_zero(ctx->mm))
-		return -EAGAIN;
-	for (;;) {
-		ret = try_exchange(ctx, use->slot, block);
-		if (ret != -EBUSY || --*steps < 0 || fatal_signal_pending(current))
-			break;
-		msleep(10);
-	}
-	if (!ret && mmap_read_trylock(ctx->mm)) {
-		block = hpmmap_store_load(ctx, use->slot);
-		if (block)
-			use_remap(use, block);
+		if (hpmmap_store_load(ctx, slot) == block && !hpmmap_block_is_shared(block) &&
+		    !check_stable_address_space(ctx->mm))
+			fresh = hpmmap_pool_alloc_instead(block->account, block->nid,
+							  &ctx->job->nodes);
+		if (fresh && !hpmmap_store_replace(ctx, slot, fresh, &wait))
+			hpmmap_store_put_back(ctx, fresh);
+		mmap_write_downgrade(ctx->mm);
+		if (fresh)
+			hpmmap_vma_slot_owned(ctx, slot);
 		mmap_read_unlock(ctx->mm);
 	}
+	hpmmap_ops_unlock(ctx);
+out:
 	mmput_async(ctx->mm);
-	return ret;
 }
 
-/*
- * The same for all; whether the block may be gone then. Who keeps one from going keeps
- * the block: then nobody waits for the others. Other errors wait meanwhile.
- */
-static bool uses_exchange(const struct use *uses, unsigned long nr,
-			  struct hpmmap_block *block)
-{
-	unsigned long until = jiffies + msecs_to_jiffies(MOVE_MS);
-	int steps = BUSY_STEPS, ret;
-
-	for (; nr; nr--, uses++) {
-		ret = use_exchange(uses, block, &steps);
-		if (ret && ret != -EAGAIN)
-			return false;
-		if (nr > 1 && time_after(jiffies, until))
-			return false;
-		cond_resched();
-	}
-	return true;
-}
-
-static bool block_is_gone(struct hpmmap_block *block)
-{
-	int i;
-
-	for (i = 0; i < ZERO_STEPS; i++) {
-		enum hpmmap_block_state state;
-
-		hpmmap_pinned_poll();
-		state = hpmmap_pool_state(block);
-		if (state == HPMMAP_BLOCK_BAD)
-			return true;
-		if (fatal_signal_pending(current) ||
-		    (i >= BUSY_STEPS && state != HPMMAP_BLOCK_FREE))
-			break;
-		/* A reference may be somebody's who only looks. */
-		usleep_range(1000, 1100);
-	}
-	return false;
-}
-
-/* The same for a page that is still good: nobody may notice. */
+/* A block whose contents are still good is free soon: its users notice nothing. */
 static int block_evacuate(struct hpmmap_block *block, unsigned long pfn)
 {
 	nodemask_t node = nodemask_of_node(block->nid);
-	bool was_bad = block->bad;
-	struct use *uses;
-	unsigned long nr;
-	bool gone;
+	struct hpmmap_ctx *ctx;
+	int i;
 
 	hpmmap_reap();
 	hpmmap_reuse_reclaim(&node, NULL, ULONG_MAX);
 	hpmmap_pool_retire(block);
-	uses = uses_get(block, &nr);
-	if (!uses) {
-		if (!was_bad)
-			hpmmap_pool_unretire(block);
-		return -ENOMEM;
+	for (i = 0; i < MOVE_STEPS; i++) {
+		hpmmap_for_each_ctx(ctx)
+			try_move(ctx, block);
+		hpmmap_pinned_poll();
+		if (READ_ONCE(block->state) == HPMMAP_BLOCK_BAD) {
+			page_mark(pfn_to_page(pfn), pfn);
+			pr_info("memory taken out of use at %#llx, node %d, section %lu\n",
+				(u64)PFN_PHYS(pfn), block->nid, pfn_to_section_nr(pfn));
+			return 0;
+		}
+		if (fatal_signal_pending(current))
+			break;
+		msleep(10);
 	}
-	gone = uses_exchange(uses, nr, block);
-	if (gone && files)
-		files->exchange(block);
-	if (!gone || !block_is_gone(block)) {
-		uses_put(uses, nr);
-		if (!was_bad)
-			hpmmap_pool_unretire(block);
-		return -EBUSY;
-	}
-	page_mark(pfn_to_page(pfn), pfn);
-	hpmmap_poison_wait();
-	report(block, pfn, "memory taken out of use", uses, nr);
-	uses_put(uses, nr);
-	return 0;
+	return -EBUSY;
 }
 
 /**
@@ -548,7 +313,8 @@ static int block_evacuate(struct hpmmap_block *block, unsigned long pfn)
  * @pfn: page frame
  * @flags: MF_*
  *
- * Return: 0, -EBUSY (somebody but page tables refers to it), or an errno.
+ * Return: 0; -EBUSY if the block is shared or pinned, or its process is busy: then it is
+ * retired when it is given up; or an errno.
  */
 static noinline int hpmmap_soft_offline(unsigned long pfn, int flags)
 {
@@ -556,135 +322,75 @@ static noinline int hpmmap_soft_offline(unsigned long pfn, int flags)
 	struct hpmmap_block *block;
 	int ret = 0;
 
-	hpmmap_poison_begin();
-	hpmmap_poison_lock();
-	switch (hpmmap_section_block(pfn, &block)) {
-	case HPMMAP_WHOSE_LINUX:
-		hpmmap_poison_unlock();
+	mutex_lock(&hpmmap_poison_mutex);
+	block = hpmmap_section_block(pfn);
+	if (!block) {
+		mutex_unlock(&hpmmap_poison_mutex);
 		ret = compat_soft_offline(pfn, flags);
 		goto out;
-	case HPMMAP_WHOSE_NOBODYS:
-		break;
-	case HPMMAP_WHOSE_POOL:
-		/* It would look like a pin; the block stays ours. */
-		if (flags & MF_COUNT_INCREASED)
-			put_page(page);
-		if (!compat_soft_offlines())
-			ret = -EOPNOTSUPP;
-		else if (!PageHWPoison(page))
-			ret = block_evacuate(block, pfn);
-		break;
 	}
-	hpmmap_poison_unlock();
+	/* It would look like a pin; the block stays ours. */
+	if (flags & MF_COUNT_INCREASED)
+		put_page(page);
+	if (!compat_soft_offlines())
+		ret = -EOPNOTSUPP;
+	else if (!PageHWPoison(page))
+		ret = block_evacuate(block, pfn);
+	mutex_unlock(&hpmmap_poison_mutex);
 out:
 	module_put(THIS_MODULE);
 	return ret;
 }
 
-/* Of a block that nobody has. */
-static int block_unpoison(struct hpmmap_block *block, struct page *page)
-{
-	if (hpmmap_pool_state(block) != HPMMAP_BLOCK_BAD)
-		return -EBUSY;
-	ClearPageHWPoison(page);
-	hpmmap_block_mend(block);
-	if (!hpmmap_block_is_hurt(block))
-		hpmmap_pool_unretire(block);
-	return 0;
-}
-
-/**
- * hpmmap_unpoison() - unpoison_memory() for the same memory
- * @pfn: page frame
- *
- * As on Linux: only before an error was real, and while nobody uses the page.
- *
- * Return: 0, -EBUSY, or -EOPNOTSUPP.
- */
+/* unpoison_memory() for the same memory: of errors that were simulated, once it has left its pool. */
 static noinline int hpmmap_unpoison(unsigned long pfn)
 {
-	struct page *page = pfn_to_page(pfn);
-	struct hpmmap_block *block;
-	enum hpmmap_whose whose;
-	int ret = -EBUSY;
+	int ret = hpmmap_section_mend(pfn);
 
-	hpmmap_poison_lock();
-	whose = hpmmap_section_block(pfn, &block);
-	if (seen_real)
-		ret = -EOPNOTSUPP;
-	else if (!pfn_valid(pfn) || !PageHWPoison(page))
-		ret = -EBUSY;
-	else if (whose == HPMMAP_WHOSE_POOL)
-		ret = block_unpoison(block, page);
-	else if (whose == HPMMAP_WHOSE_NOBODYS)
-		ret = 0;
-	if (!ret)
-		compat_count_poison(pfn, -1);
-	if (!ret && whose == HPMMAP_WHOSE_NOBODYS) {
-		ClearPageHWPoison(page);
-		hpmmap_section_mended(pfn);
-	}
-	hpmmap_poison_unlock();
 	module_put(THIS_MODULE);
 	return ret;
 }
 
-/*
- * @handler: for memory that is known to mem/section.c
- * @linux_handler: for all other, or NULL
+/**
+ * struct entry - a function of Linux that does not see memory that is known to mem/section.c
+ * @ops: what ftrace knows of it
+ * @name: the function
+ * @handler: stands in for it
+ * @guarded: it does
  */
-static const struct {
+struct entry {
+	struct ftrace_ops ops;
 	const char *name;
 	void *handler;
-	void *linux_handler;
-} entries[NR_ENTRIES] = {
-	[ENTRY_MEMORY_FAILURE] = { "memory_failure", hpmmap_memory_failure,
-				   linux_memory_failure },
-	[ENTRY_SOFT_OFFLINE] = { "soft_offline_page", hpmmap_soft_offline },
-	[ENTRY_UNPOISON] = { "unpoison_memory", hpmmap_unpoison },
+	bool guarded;
 };
 
 static void notrace poison_entry(unsigned long ip, unsigned long parent_ip,
 				 struct ftrace_ops *op,
 				 struct ftrace_regs *fregs)
 {
-	void *handler;
-	int i;
+	const struct entry *e = container_of(op, struct entry, ops);
 
 	/* Where Linux is to stop at a memory error, it does. */
-	if (!compat_recovers_memory() || compat_is_own_text(parent_ip))
+	if (!compat_recovers_memory() || compat_is_own_text(parent_ip) ||
+	    !hpmmap_section_is_known(compat_ftrace_arg(fregs, 0)))
 		return;
-	for (i = 0; i < NR_ENTRIES; i++) {
-		if (ip - linux_functions[i] > MAX_ENTRY_OFFSET)
-			continue;
-		handler = hpmmap_section_is_known(compat_ftrace_arg(fregs, 0)) ?
-			  entries[i].handler : entries[i].linux_handler;
-		/* The handler's, which may sleep. */
-		if (handler && try_module_get(THIS_MODULE))
-			compat_ftrace_set_ip(fregs, (unsigned long)handler);
-		return;
-	}
+	/* The handler's, which may sleep. */
+	if (try_module_get(THIS_MODULE))
+		compat_ftrace_set_ip(fregs, (unsigned long)e->handler);
 }
 
-static struct ftrace_ops poison_ops = {
-	.func = poison_entry,
-	.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT |
-		 FTRACE_OPS_FL_DYNAMIC,
+#define ENTRY(_name, _handler) { \
+	.ops = { .func = poison_entry, .flags = HPMMAP_GUARD_FLAGS }, \
+	.name = _name, \
+	.handler = _handler, \
+}
+
+static struct entry entries[] = {
+	ENTRY("memory_failure", hpmmap_memory_failure),
+	ENTRY("soft_offline_page", hpmmap_soft_offline),
+	ENTRY("unpoison_memory", hpmmap_unpoison),
 };
-
-static int entries_find(void)
-{
-	int ret = compat_poison_init(), i;
-
-	for (i = 0; i < NR_ENTRIES && !ret; i++) {
-		linux_functions[i] = compat_symbol(entries[i].name);
-		if (!linux_functions[i])
-			return -ENOENT;
-		ret = ftrace_set_filter_ip(&poison_ops, linux_functions[i], 0,
-					   0);
-	}
-	return ret;
-}
 
 /**
  * hpmmap_failure_init() - stand in for Linux's handling of memory errors
@@ -695,27 +401,18 @@ static int entries_find(void)
  */
 int hpmmap_failure_init(void)
 {
-	int ret;
+	int i;
 
-	if (!IS_ENABLED(CONFIG_MEMORY_FAILURE))
-		return 0;
-	ret = entries_find();
-	if (!ret)
-		ret = register_ftrace_function(&poison_ops);
-	guarded = !ret;
-	if (guarded)
-		return 0;
-	ftrace_free_filter(&poison_ops);
-	pr_warn("memory errors in the pools will not be contained: %d\n", ret);
+	for (i = 0; i < ARRAY_SIZE(entries) && IS_ENABLED(CONFIG_MEMORY_FAILURE); i++)
+		entries[i].guarded = !hpmmap_guard_install(&entries[i].ops, entries[i].name);
 	return 0;
 }
 
 void hpmmap_failure_exit(void)
 {
-	if (!guarded)
-		return;
-	unregister_ftrace_function(&poison_ops);
-	ftrace_free_filter(&poison_ops);
-	synchronize_rcu_tasks();
-	guarded = false;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(entries); i++)
+		if (entries[i].guarded)
+			hpmmap_guard_remove(&entries[i].ops);
 }

@@ -1,24 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Memory errors in the pools, for who uses them. */
+/* Memory errors in the pools. */
 #ifndef _HPMMAP_AS_FAILURE_H
 #define _HPMMAP_AS_FAILURE_H
 
 #include <linux/types.h>
 
 struct hpmmap_block;
+struct mm_struct;
 
-/**
- * struct hpmmap_failure_files - blocks that are the memory of files
- * @tell: a page that was marked is in no page table afterwards, and who has to know does;
- *	false if its block is none of a file
- * @exchange: put another block in the place of one of a file, if nobody refers to it
+/*
+ * For a block that was marked: if a file has it, it is in no page table afterwards, and
+ * processes that have to know do. False if no file has it.
  */
-struct hpmmap_failure_files {
-	bool (*tell)(struct hpmmap_block *block, unsigned long pfn, int flags);
-	void (*exchange)(struct hpmmap_block *block);
-};
+typedef bool hpmmap_failure_file_t(struct hpmmap_block *block, unsigned long pfn, int flags);
 
-void hpmmap_failure_set_files(const struct hpmmap_failure_files *ops);
+void hpmmap_failure_set_files(hpmmap_failure_file_t *fn);
+void hpmmap_failure_tell(int flags, unsigned long (*where)(struct mm_struct *mm, void *data),
+			 void *data);
 int hpmmap_failure_init(void);
 void hpmmap_failure_exit(void);
 

@@ -8,7 +8,6 @@
 
 #include "hpmmap.h"
 #include "mem/block.h"
-#include "mem/poison.h"
 #include "as/commit.h"
 #include "as/counters.h"
 #include "as/ctx.h"
@@ -82,7 +81,6 @@ static bool draft_page(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 	slot_clip(slot, vmf->vma->vm_start, vmf->vma->vm_end, &range.first, &range.nr);
 	if (!block->draft) {
 		if ((covered ? !write : pins) || !hpmmap_block_is_shared(block) ||
-		    hpmmap_block_is_hurt(block) ||
 		    hpmmap_block_has_stale(block, range.first, range.nr))
 			return false;
 		block = hpmmap_store_draft(ctx, vmf->vma, slot, block, !pins,
@@ -90,7 +88,7 @@ static bool draft_page(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 	} else if (hpmmap_draft_is_full(ctx, block, page, write, pins)) {
 		block = hpmmap_store_widen(ctx, vmf->vma, slot, block);
 	}
-	if (!block || !block->draft || hpmmap_block_is_lost(block, page))
+	if (!block || !block->draft)
 		return false;
 	ready = hpmmap_draft_copy(ctx, block, page, write, &range);
 	/* Linux has no page to spare. */
@@ -158,8 +156,8 @@ static void wait_folio(struct hpmmap_ctx *ctx, struct hpmmap_block *block, bool 
  * anew: the slot may have another block.
  *
  * Return: VM_FAULT_NOPAGE (it is mapped), VM_FAULT_OOM, VM_FAULT_HWPOISON
- * where the contents are lost, VM_FAULT_RETRY for a fault that must not wait, or as
- * hpmmap_frozen_wait().
+ * where the slot has contents and they are lost, VM_FAULT_RETRY for a fault that must not wait, or
+ * as hpmmap_frozen_wait().
  */
 vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 			      bool *committed, enum hpmmap_fault *why)
@@ -189,6 +187,11 @@ begin:
 	/* It reads as zeros, which a core dump has as a hole. */
 	if (!block && current->flags & PF_DUMPCORE) {
 		ret = VM_FAULT_SIGBUS;
+		goto out;
+	}
+	if (unlikely(block && hpmmap_block_is_lost(block)) &&
+	    !bitmap_full(block->stale, SLOT_PAGES)) {
+		ret = VM_FAULT_HWPOISON;
 		goto out;
 	}
 	if (!again) {
@@ -222,9 +225,7 @@ begin:
 	    bitmap_full(block->stale, SLOT_PAGES)) {
 		if (ctx->job->first_touch)
 			block = hpmmap_policy_touch(ctx, vmf->vma, block);
-		/* What is lost in it is found page by page. */
-		clear = !block->zeroed && !hpmmap_block_is_hurt(block) &&
-			folio_trylock(block->folio);
+		clear = !block->zeroed && folio_trylock(block->folio);
 		if (clear) {
 			if (ctx->job->first_touch)
 				hpmmap_count_placed(ctx, block->nid);
@@ -242,10 +243,6 @@ begin:
 	}
 	if (hpmmap_store_fill(ctx, block, first, nr))
 		goto out;
-	if (hpmmap_block_is_lost(block, page_in_slot(vmf->address))) {
-		ret = VM_FAULT_HWPOISON;
-		goto out;
-	}
 	if (owned) {
 		ret = VM_FAULT_NOPAGE;
 		goto out;
@@ -305,10 +302,10 @@ int hpmmap_store_access(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	/* A fault may be clearing it. */
 	if (block->folio)
 		folio_wait_locked(block->folio);
-	cookie = hpmmap_poison_touch();
+	cookie = srcu_read_lock(&hpmmap_touch_srcu);
 	p = page_address(hpmmap_block_page(block, i)) + offset_in_page(addr);
 	ret = -EHWPOISON;
-	if (hpmmap_block_is_lost(block, i)) {
+	if (hpmmap_block_is_lost(block)) {
 		;
 	} else if (write) {
 		memcpy(p, buf, len);
@@ -319,7 +316,7 @@ int hpmmap_store_access(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 		memory_failure_queue(page_to_pfn(hpmmap_block_page(block, i)),
 				     0);
 	}
-	hpmmap_poison_untouch(cookie);
+	srcu_read_unlock(&hpmmap_touch_srcu, cookie);
 out:
 	mutex_unlock(&ctx->lock);
 	if (owned && block)

@@ -14,12 +14,11 @@
 
 #include "hpmmap.h"
 #include "mem/block.h"
-#include "mem/placement.h"
+#include "mem/nodes.h"
 #include "mem/pool.h"
 #include "as/commit.h"
 #include "as/counters.h"
 #include "as/ctx.h"
-#include "as/exchange.h"
 #include "as/few.h"
 #include "as/policy.h"
 #include "as/reserve.h"

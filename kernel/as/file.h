@@ -59,5 +59,6 @@ unsigned long hpmmap_vma_given(const struct hpmmap_ctx *ctx,
 			       const struct vm_area_struct *vma);
 const char *hpmmap_vma_dump_name(struct vm_area_struct *vma);
 void hpmmap_vma_own_file(struct hpmmap_ctx *ctx);
+int hpmmap_vmops_init(void);
 
 #endif /* _HPMMAP_AS_FILE_H */

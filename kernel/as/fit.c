@@ -9,7 +9,7 @@
 #include "hpmmap.h"
 #include "mem/account.h"
 #include "mem/block.h"
-#include "mem/placement.h"
+#include "mem/nodes.h"
 #include "mem/pool.h"
 #include "as/ctx.h"
 #include "as/file.h"

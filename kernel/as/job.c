@@ -83,7 +83,6 @@ struct hpmmap_job *hpmmap_job_alloc(const struct hpmmap_launch *arg,
 		goto err_free;
 	refcount_set(&job->refs, 1);
 	spin_lock_init(&job->lock);
-	mutex_init(&job->read_lock);
 	INIT_LIST_HEAD(&job->contexts);
 	job->id = atomic64_inc_return(&next_job_id);
 	job->strict = arg->flags & HPMMAP_LAUNCH_F_STRICT;

@@ -5,7 +5,6 @@
 
 #include <linux/kobject.h>
 #include <linux/llist.h>
-#include <linux/mutex.h>
 #include <linux/nodemask.h>
 #include <linux/refcount.h>
 #include <linux/spinlock.h>
@@ -35,9 +34,6 @@ struct hpmmap_tally;
  * @nr_programs: that they have executed, by what became of them
  * @lock: protects the members that follow, and @totals
  * @contexts: those that are in use
- * @sum: what somebody who reads is adding up, or NULL; and for the how manieth
- *	time it is (stats.c)
- * @read_lock: one reads at a time
  * @totals: what is known of its memory
  * @gone: in the list of jobs to be freed
  */
@@ -63,9 +59,6 @@ struct hpmmap_job {
 	atomic_long_t nr_programs[HPMMAP_NR_PROGRAM_KINDS];
 	spinlock_t lock;
 	struct list_head contexts;
-	struct hpmmap_totals *sum;
-	unsigned long nr_sums;
-	struct mutex read_lock;
 	struct kobject kobj;
 	struct llist_node gone;
 };

@@ -128,7 +128,6 @@ struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 	INIT_LIST_HEAD(&ctx->orphan);
 	INIT_WORK(&ctx->bury, bury_work_fn);
 	hpmmap_reuse_init(ctx);
-	hpmmap_stats_init(&ctx->stats);
 	return ctx;
 
 err_account:
@@ -163,8 +162,8 @@ void hpmmap_ctx_publish(struct hpmmap_ctx *ctx, struct mm_struct *mm)
 {
 	mmgrab(mm);
 	ctx->mm = mm;
-	hpmmap_ctx_hash(ctx);
 	hpmmap_stats_begin(ctx);
+	hpmmap_ctx_hash(ctx);
 	raw_spin_lock(&orphans_lock);
 	list_add_tail(&ctx->orphan, &orphans);
 	nr_orphans++;

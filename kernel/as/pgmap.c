@@ -356,7 +356,6 @@ bool hpmmap_pgmap_is_2m(const struct vm_fault *vmf)
 	unsigned long start = vmf->address & SLOT_MASK;
 
 	return PageCompound(vmf->page) &&
-	       !folio_test_has_hwpoisoned(page_folio(vmf->page)) &&
 	       pmd_none(READ_ONCE(*vmf->pmd)) &&
 	       vmf->vma->vm_start <= start &&
 	       vmf->vma->vm_end - SLOT_SIZE >= start &&
@@ -401,13 +400,12 @@ static unsigned int insert_run_locked(struct vm_fault *vmf, unsigned long addr,
 	unsigned int i, made = 0;
 	spinlock_t *ptl;
 	pte_t *ptep;
-	bool hurt;
 
-	hurt = hpmmap_block_is_hurt(block);
+	if (unlikely(hpmmap_block_is_hurt(block)))
+		return 0;
 	ptep = hpmmap_pgmap_table_lock(vma->vm_mm, vmf->pmd, addr, &ptl);
 	for (i = 0; ptep && i < nr; i++) {
-		if (!pte_none(ptep_get(ptep + i)) ||
-		    (hurt && hpmmap_block_is_lost(block, first + i)))
+		if (!pte_none(ptep_get(ptep + i)))
 			continue;
 		folio_get(folio);
 		compat_add_rmap_4k(folio, page + i, vma);

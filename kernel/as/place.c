@@ -10,10 +10,8 @@
 #include "mem/account.h"
 #include "mem/block.h"
 #include "mem/nodes.h"
-#include "mem/placement.h"
 #include "mem/pool.h"
 #include "as/ctx.h"
-#include "as/exchange.h"
 #include "as/place.h"
 #include "as/policy.h"
 #include "as/release.h"
@@ -313,7 +311,7 @@ static struct hpmmap_block *exchange(struct hpmmap_ctx *ctx,
  * @block: the slot's block, which hpmmap_policy_defers()
  *
  * The block is exchanged for one that lies where the caller's policy wants it,
- * if there is one, and for any if it has a memory error: nobody has lost anything.
+ * if there is one.
  *
  * Return: the slot's block from now on.
  */
@@ -321,7 +319,6 @@ struct hpmmap_block *hpmmap_policy_touch(struct hpmmap_ctx *ctx,
 					 struct vm_area_struct *vma,
 					 struct hpmmap_block *block)
 {
-	bool hurt = hpmmap_block_is_hurt(block);
 	nodemask_t tried = NODE_MASK_NONE;
 	struct hpmmap_placement place;
 	int nid;
@@ -338,9 +335,7 @@ struct hpmmap_block *hpmmap_policy_touch(struct hpmmap_ctx *ctx,
 		struct hpmmap_block *other;
 
 		nid = hpmmap_pool_nearest(place.near, &place.preferred, &tried);
-		if (nid == NUMA_NO_NODE && hurt)
-			nid = hpmmap_pool_nearest(place.near, &place.nodes, &tried);
-		if (nid == NUMA_NO_NODE || (nid == block->nid && !hurt))
+		if (nid == NUMA_NO_NODE || nid == block->nid)
 			return block;
 		other = exchange(ctx, block, nid);
 		if (other)

@@ -17,7 +17,6 @@
 #include "hpmmap.h"
 #include "mem/block.h"
 #include "mem/nodes.h"
-#include "mem/placement.h"
 #include "as/ctx.h"
 #include "as/job.h"
 #include "as/policy.h"

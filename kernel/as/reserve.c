@@ -4,7 +4,7 @@
  */
 #include "hpmmap.h"
 #include "mem/account.h"
-#include "mem/placement.h"
+#include "mem/nodes.h"
 #include "mem/pool.h"
 #include "as/counters.h"
 #include "as/ctx.h"

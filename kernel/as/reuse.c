@@ -23,7 +23,6 @@
 #include "mem/account.h"
 #include "mem/block.h"
 #include "mem/nodes.h"
-#include "mem/placement.h"
 #include "mem/pool.h"
 #include "as/ctx.h"
 #include "as/reuse.h"
@@ -397,8 +396,7 @@ unsigned long hpmmap_reuse_reclaim(const nodemask_t *nodes,
  * @start: start of the mapping, which has the flag
  * @end: its end
  *
- * Those that the process had mapped there with the flag need no zeroing. What a memory
- * error has destroyed means nothing, as in any new mapping.
+ * Those that the process had mapped there with the flag need no zeroing.
  */
 void hpmmap_reuse_see(struct hpmmap_ctx *ctx, unsigned long start,
 		      unsigned long end)
@@ -411,14 +409,12 @@ void hpmmap_reuse_see(struct hpmmap_ctx *ctx, unsigned long start,
 		return;
 	mutex_lock(&ctx->lock);
 	for_each_marked(ctx, slot, block, start, end) {
-		bool hurt = hpmmap_block_is_hurt(block);
 		unsigned int first, nr, i;
 
 		slot_clip(slot, start, end, &first, &nr);
 		i = first;
 		for_each_set_bit_from(i, block->reuse, first + nr)
-			if (!hurt || !hpmmap_block_is_lost(block, i))
-				clear_bit(i, block->stale);
+			clear_bit(i, block->stale);
 		cond_resched();
 	}
 	mutex_unlock(&ctx->lock);

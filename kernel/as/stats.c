@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What happened to a job: counters of each context, which its job inherits.
+ * What happened to a job.
  *
- * On the way of most calls a context counts for itself, under locks it holds
- * anyway. What is rare (a fault, a fallback, having to wait) takes a lock of its
- * own. When an address space is torn down its counters are added to the job's; until
- * then they are added up when somebody reads them, one after the other: nobody waits
- * for who reads.
+ * What most calls count a context counts for itself, under locks it holds anyway; that is added
+ * to its job's when its address space is torn down, and before when somebody reads it. The job
+ * counts the rest, under its lock: faults, fallbacks, waits; and the times of calls.
  */
 #include <linux/slab.h>
 #include <linux/sysfs.h>
@@ -75,15 +73,6 @@ static u64 bucket_end(unsigned int i)
 }
 
 /**
- * hpmmap_stats_init() - for a new context
- * @stats: zeroed
- */
-void hpmmap_stats_init(struct hpmmap_stats *stats)
-{
-	spin_lock_init(&stats->lock);
-}
-
-/**
  * hpmmap_stats_alloc() - the counters of a job
  *
  * Return: zeroed ones, or NULL.
@@ -108,38 +97,41 @@ struct hpmmap_totals *hpmmap_stats_alloc(void)
 void hpmmap_count_fault(struct hpmmap_ctx *ctx, unsigned long addr,
 			enum hpmmap_fault why)
 {
-	struct hpmmap_stats *stats = &ctx->stats;
 	unsigned long start = addr & PAGE_MASK, end = start + PAGE_SIZE;
-	unsigned int i;
+	struct hpmmap_program *program = ctx->stats.program;
+	struct hpmmap_totals *totals = ctx->job->totals;
+	struct hpmmap_fault_range *range;
 
-	spin_lock(&stats->lock);
-	stats->faults[why]++;
-	for (i = 0; i < stats->nr_ranges; i++) {
-		struct hpmmap_fault_range *range = &stats->ranges[i];
-
+	spin_lock(&ctx->job->lock);
+	totals->faults[why]++;
+	program->faults++;
+	program->faults_fork += why == HPMMAP_FAULT_FORK;
+	program->faults_asked += why == HPMMAP_FAULT_RESERVED || why == HPMMAP_FAULT_FIRST_TOUCH ||
+				 why == HPMMAP_FAULT_CHANGING;
+	for (range = totals->ranges; range < totals->ranges + totals->nr_ranges; range++) {
 		/* Neighbours within a block's size are one. */
-		if (range->why != why || start > range->end + SLOT_SIZE ||
-		    end + SLOT_SIZE < range->start)
+		if (range->pid != ctx->pid || range->why != why ||
+		    start > range->end + SLOT_SIZE || end + SLOT_SIZE < range->start)
 			continue;
 		range->start = min(range->start, start);
 		range->end = max(range->end, end);
 		range->nr++;
 		goto out;
 	}
-	if (i < ARRAY_SIZE(stats->ranges)) {
-		stats->ranges[i] = (struct hpmmap_fault_range) {
+	if (totals->nr_ranges < ARRAY_SIZE(totals->ranges)) {
+		*range = (struct hpmmap_fault_range) {
 			.start = start,
 			.end = end,
 			.nr = 1,
 			.why = why,
 			.pid = ctx->pid,
 		};
-		stats->nr_ranges++;
+		totals->nr_ranges++;
 	} else {
-		stats->nr_unlisted++;
+		totals->nr_unlisted++;
 	}
 out:
-	spin_unlock(&stats->lock);
+	spin_unlock(&ctx->job->lock);
 }
 
 /* As things are now, which may be a moment later. */
@@ -171,14 +163,15 @@ void hpmmap_count_fallback(struct hpmmap_ctx *ctx, enum hpmmap_fallback what,
 	enum hpmmap_reason reason = what == HPMMAP_FALLBACK_ASKED ?
 				    HPMMAP_REASON_OTHER :
 				    fallback_reason(ctx, bytes);
-	struct hpmmap_stats *stats = &ctx->stats;
+	struct hpmmap_totals *totals = ctx->job->totals;
 
 	atomic_long_inc(&ctx->nr_fallbacks);
-	spin_lock(&stats->lock);
-	stats->fallbacks[what]++;
-	stats->reasons[reason]++;
-	stats->fallback_bytes += bytes;
-	spin_unlock(&stats->lock);
+	spin_lock(&ctx->job->lock);
+	totals->fallbacks[what]++;
+	totals->reasons[reason]++;
+	totals->fallback_bytes += bytes;
+	ctx->stats.program->fallbacks++;
+	spin_unlock(&ctx->job->lock);
 	trace_hpmmap_fallback(ctx->id, bytes);
 }
 
@@ -188,9 +181,10 @@ void hpmmap_count_fallback(struct hpmmap_ctx *ctx, enum hpmmap_fallback what,
  */
 void hpmmap_count_refusal(struct hpmmap_ctx *ctx)
 {
-	spin_lock(&ctx->stats.lock);
-	ctx->stats.refusals++;
-	spin_unlock(&ctx->stats.lock);
+	spin_lock(&ctx->job->lock);
+	ctx->job->totals->refusals++;
+	ctx->stats.program->refusals++;
+	spin_unlock(&ctx->job->lock);
 }
 
 /**
@@ -199,9 +193,10 @@ void hpmmap_count_refusal(struct hpmmap_ctx *ctx)
  */
 void hpmmap_count_failure(struct hpmmap_ctx *ctx)
 {
-	spin_lock(&ctx->stats.lock);
-	ctx->stats.failures++;
-	spin_unlock(&ctx->stats.lock);
+	spin_lock(&ctx->job->lock);
+	ctx->job->totals->failures++;
+	ctx->stats.program->refusals++;
+	spin_unlock(&ctx->job->lock);
 }
 
 /**
@@ -223,22 +218,11 @@ void hpmmap_count_stall(struct hpmmap_job *job, enum hpmmap_stall what,
 	spin_unlock(&job->lock);
 }
 
-/**
- * hpmmap_stats_peak() - a context holds more than ever before
- * @ctx: the context, ctx->ops or its mmap_lock held
- * @nr: how many blocks
- */
-void hpmmap_stats_peak(struct hpmmap_ctx *ctx, long nr)
+/* A context of a job holds more blocks than any before. */
+void hpmmap_stats_peak(struct hpmmap_job *job, long nr)
 {
-	struct hpmmap_job *job = ctx->job;
-
-	lockdep_assert(lockdep_is_held(&ctx->ops) ||
-		       lockdep_is_held(&ctx->mm->mmap_lock));
 	spin_lock(&job->lock);
-	if (nr > ctx->stats.peak) {
-		WRITE_ONCE(ctx->stats.peak, nr);
-		job->totals->peak_one = max(job->totals->peak_one, nr);
-	}
+	WRITE_ONCE(job->totals->peak_one, max(job->totals->peak_one, nr));
 	spin_unlock(&job->lock);
 }
 
@@ -287,19 +271,6 @@ void hpmmap_count_limited(struct hpmmap_job *job, struct hpmmap_payer *payer)
 	spin_unlock(&job->lock);
 }
 
-static void add_ranges(struct hpmmap_totals *to, const struct hpmmap_stats *from)
-{
-	unsigned int i;
-
-	to->nr_unlisted += from->nr_unlisted;
-	for (i = 0; i < from->nr_ranges; i++) {
-		if (to->nr_ranges < ARRAY_SIZE(to->ranges))
-			to->ranges[to->nr_ranges++] = from->ranges[i];
-		else
-			to->nr_unlisted += from->ranges[i].nr;
-	}
-}
-
 /* Where a program's counters go; those that come too late share the last place. */
 static struct hpmmap_program *program_of(struct hpmmap_totals *to,
 					 const char *name)
@@ -318,75 +289,40 @@ static struct hpmmap_program *program_of(struct hpmmap_totals *to,
 	return &to->programs[HPMMAP_NR_PROGRAMS - 1];
 }
 
-static void add_program(struct hpmmap_totals *to, const struct hpmmap_stats *from)
-{
-	struct hpmmap_program *p = program_of(to, from->program);
-	unsigned int i;
-
-	p->address_spaces++;
-	p->forks += from->forked;
-	for (i = 0; i < HPMMAP_NR_FAULTS; i++)
-		p->faults += from->faults[i];
-	p->faults_fork += from->faults[HPMMAP_FAULT_FORK];
-	p->faults_asked += from->faults[HPMMAP_FAULT_RESERVED] +
-			   from->faults[HPMMAP_FAULT_FIRST_TOUCH] +
-			   from->faults[HPMMAP_FAULT_CHANGING];
-	for (i = 0; i < HPMMAP_NR_FALLBACKS; i++)
-		p->fallbacks += from->fallbacks[i];
-	p->refusals += from->refusals + from->failures;
-}
-
-static void add_counters(struct hpmmap_totals *to, struct hpmmap_ctx *ctx)
-{
-	struct hpmmap_stats *from = &ctx->stats;
-	unsigned int i, call;
-
-	for (call = 0; call < HPMMAP_NR_TIMED; call++) {
-		struct hpmmap_latency *sum = &to->calls[call];
-		const struct hpmmap_latency *one = &from->calls[call];
-
-		sum->ticks += READ_ONCE(one->ticks);
-		sum->worst = max(sum->worst, READ_ONCE(one->worst));
-		for (i = 0; i < HPMMAP_LATENCY_BUCKETS; i++)
-			sum->nr[i] += READ_ONCE(one->nr[i]);
-	}
-	for (i = 0; i < nr_node_ids; i++)
-		to->placed[i] += READ_ONCE(ctx->placed[i]);
-	to->remote += READ_ONCE(from->remote);
-	to->entries_2m += atomic_long_read(&from->entries_2m);
-	to->entries_4k += atomic_long_read(&from->entries_4k);
-	to->faults_user += atomic_long_read(&ctx->nr_faults);
-	to->faults_kernel += atomic_long_read(&ctx->nr_faults_kernel);
-	to->copied += atomic_long_read(&ctx->nr_copied);
-	to->cleared += atomic_long_read(&ctx->owner.nr_cleared);
-	to->address_spaces++;
-
-	spin_lock(&from->lock);
-	for (i = 0; i < HPMMAP_NR_FAULTS; i++)
-		to->faults[i] += from->faults[i];
-	for (i = 0; i < HPMMAP_NR_FALLBACKS; i++)
-		to->fallbacks[i] += from->fallbacks[i];
-	for (i = 0; i < HPMMAP_NR_REASONS; i++)
-		to->reasons[i] += from->reasons[i];
-	to->fallback_bytes += from->fallback_bytes;
-	to->refusals += from->refusals;
-	to->failures += from->failures;
-	add_program(to, from);
-	add_ranges(to, from);
-	spin_unlock(&from->lock);
-}
-
 /**
  * hpmmap_stats_begin() - a context counts for its job from here on
- * @ctx: published just now
+ * @ctx: about to be published; if it is the child of a fork, its program is set
  */
 void hpmmap_stats_begin(struct hpmmap_ctx *ctx)
 {
 	struct hpmmap_job *job = ctx->job;
+	char comm[TASK_COMM_LEN];
 
+	get_task_comm(comm, current);
 	spin_lock(&job->lock);
+	if (!ctx->stats.program)
+		ctx->stats.program = program_of(job->totals, comm);
+	ctx->stats.program->address_spaces++;
+	ctx->stats.program->forks += ctx->stats.forked;
+	job->totals->address_spaces++;
 	list_add_tail(&ctx->job_link, &job->contexts);
 	spin_unlock(&job->lock);
+}
+
+/* What a context counts itself. */
+static void add_counters(struct hpmmap_totals *to, struct hpmmap_ctx *ctx)
+{
+	int i;
+
+	for (i = 0; i < nr_node_ids; i++)
+		to->placed[i] += READ_ONCE(ctx->placed[i]);
+	to->remote += READ_ONCE(ctx->stats.remote);
+	to->entries_2m += atomic_long_read(&ctx->stats.entries_2m);
+	to->entries_4k += atomic_long_read(&ctx->stats.entries_4k);
+	to->faults_user += atomic_long_read(&ctx->nr_faults);
+	to->faults_kernel += atomic_long_read(&ctx->nr_faults_kernel);
+	to->copied += atomic_long_read(&ctx->nr_copied);
+	to->cleared += atomic_long_read(&ctx->owner.nr_cleared);
 }
 
 /**
@@ -395,67 +331,30 @@ void hpmmap_stats_begin(struct hpmmap_ctx *ctx)
  */
 void hpmmap_stats_fold(struct hpmmap_ctx *ctx)
 {
-	struct hpmmap_job *job = ctx->job;
-
-	spin_lock(&job->lock);
-	add_counters(job->totals, ctx);
-	/* Who reads began with totals that had nothing of it. */
-	if (job->sum && ctx->in_sum != job->nr_sums)
-		add_counters(job->sum, ctx);
+	spin_lock(&ctx->job->lock);
+	add_counters(ctx->job->totals, ctx);
 	list_del(&ctx->job_link);
-	spin_unlock(&job->lock);
+	spin_unlock(&ctx->job->lock);
 }
 
-/* What a live context adds to those that are gone, and holds now. */
-static void sum_ctx(struct hpmmap_totals *sum, struct hpmmap_ctx *ctx)
-{
-	add_counters(sum, ctx);
-	sum->linux_pages += atomic_long_read(&ctx->owner.nr_linux_pages);
-	sum->few_pages += atomic_long_read(&ctx->owner.nr_few_pages);
-	sum->kept += READ_ONCE(ctx->reuse.nr);
-	sum->pinned += atomic_long_read(&ctx->nr_pinned);
-}
-
-/*
- * What a job has counted, and its contexts: nothing twice, or not at all. The
- * lock, which contexts need that begin and end, is given up after each of them.
- */
-static void sum_contexts(struct hpmmap_job *job, struct hpmmap_totals *sum)
-{
-	LIST_HEAD(done);
-
-	spin_lock(&job->lock);
-	memcpy(sum, job->totals, struct_size(sum, placed, nr_node_ids));
-	job->sum = sum;
-	job->nr_sums++;
-	list_add(&done, &job->contexts);
-	while (!list_is_last(&done, &job->contexts)) {
-		struct hpmmap_ctx *ctx = list_entry(done.next,
-						   struct hpmmap_ctx,
-						   job_link);
-
-		ctx->in_sum = job->nr_sums;
-		sum_ctx(sum, ctx);
-		list_move(&done, &ctx->job_link);
-		cond_resched_lock(&job->lock);
-	}
-	list_del(&done);
-	job->sum = NULL;
-	spin_unlock(&job->lock);
-}
-
+/* What a job has counted, and its contexts: nothing twice, or not at all. */
 static struct hpmmap_totals *job_sum(struct hpmmap_job *job)
 {
 	struct hpmmap_totals *sum = hpmmap_stats_alloc();
+	struct hpmmap_ctx *ctx;
 
 	if (!sum)
 		return ERR_PTR(-ENOMEM);
-	if (mutex_lock_killable(&job->read_lock)) {
-		kfree(sum);
-		return ERR_PTR(-EINTR);
+	spin_lock(&job->lock);
+	memcpy(sum, job->totals, struct_size(sum, placed, nr_node_ids));
+	list_for_each_entry(ctx, &job->contexts, job_link) {
+		add_counters(sum, ctx);
+		sum->linux_pages += atomic_long_read(&ctx->owner.nr_linux_pages);
+		sum->few_pages += atomic_long_read(&ctx->owner.nr_few_pages);
+		sum->kept += READ_ONCE(ctx->reuse.nr);
+		sum->pinned += atomic_long_read(&ctx->nr_pinned);
 	}
-	sum_contexts(job, sum);
-	mutex_unlock(&job->read_lock);
+	spin_unlock(&job->lock);
 	return sum;
 }
 
@@ -570,14 +469,16 @@ static ssize_t show_latency(const struct hpmmap_latency *latency, char *buf)
 {
 	int at, i;
 
-	at = sysfs_emit(buf, "ticks %llu\nworst_ticks %llu\n", latency->ticks,
-			latency->worst);
-	for (i = 0; i < HPMMAP_LATENCY_BUCKETS - 1; i++)
-		if (latency->nr[i])
-			at += sysfs_emit_at(buf, at, "%llu %lu\n",
-					    bucket_end(i), latency->nr[i]);
-	if (latency->nr[i])
-		at += sysfs_emit_at(buf, at, "inf %lu\n", latency->nr[i]);
+	at = sysfs_emit(buf, "ticks %lu\nworst_ticks %lu\n", atomic_long_read(&latency->ticks),
+			atomic_long_read(&latency->worst));
+	for (i = 0; i < HPMMAP_LATENCY_BUCKETS; i++) {
+		long nr = atomic_long_read(&latency->nr[i]);
+
+		if (nr && i < HPMMAP_LATENCY_BUCKETS - 1)
+			at += sysfs_emit_at(buf, at, "%llu %lu\n", bucket_end(i), nr);
+		else if (nr)
+			at += sysfs_emit_at(buf, at, "inf %lu\n", nr);
+	}
 	return at;
 }
 

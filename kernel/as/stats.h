@@ -13,9 +13,8 @@ struct hpmmap_job;
 
 extern const struct attribute_group *hpmmap_stats_groups[];
 
-void hpmmap_stats_init(struct hpmmap_stats *stats);
 struct hpmmap_totals *hpmmap_stats_alloc(void);
-void hpmmap_stats_peak(struct hpmmap_ctx *ctx, long nr);
+void hpmmap_stats_peak(struct hpmmap_job *job, long nr);
 void hpmmap_stats_begin(struct hpmmap_ctx *ctx);
 void hpmmap_stats_fold(struct hpmmap_ctx *ctx);
 void hpmmap_count_fault(struct hpmmap_ctx *ctx, unsigned long addr,
@@ -40,28 +39,25 @@ static inline void hpmmap_count_placed(struct hpmmap_ctx *ctx, int nid)
 		ctx->stats.remote++;
 }
 
-/* A context may hold more than before; ctx->ops or mmap_lock held. */
+/* A context may hold more than before. */
 static inline void hpmmap_count_held(struct hpmmap_ctx *ctx)
 {
 	long nr = atomic_long_read(&ctx->nr_held);
 
-	if (unlikely(nr > READ_ONCE(ctx->stats.peak)))
-		hpmmap_stats_peak(ctx, nr);
+	if (unlikely(nr > READ_ONCE(ctx->job->totals->peak_one)))
+		hpmmap_stats_peak(ctx->job, nr);
 }
 
-/* A call that began at @since is done; ctx->ops held. */
+/* A call that began at @since is done. */
 static inline void hpmmap_count_call(struct hpmmap_ctx *ctx,
 				     enum hpmmap_timed call, u64 since)
 {
-	struct hpmmap_latency *latency = &ctx->stats.calls[call];
-	u64 ticks = get_cycles() - since;
+	struct hpmmap_latency *latency = &ctx->job->totals->calls[call];
+	/* The counters of two CPUs may differ. */
+	long ticks = max_t(s64, get_cycles() - since, 0);
+	long worst = atomic_long_read(&latency->worst);
 	unsigned int i;
 
-	lockdep_assert_held(&ctx->ops);
-
-	/* The counters of two CPUs may differ. */
-	if (unlikely((s64)ticks < 0))
-		ticks = 0;
 	if (unlikely(ticks < 1ULL << HPMMAP_LATENCY_FIRST)) {
 		i = 0;
 	} else if (unlikely(ticks >> HPMMAP_LATENCY_LAST)) {
@@ -73,10 +69,10 @@ static inline void hpmmap_count_call(struct hpmmap_ctx *ctx,
 		i = 1 + (high - HPMMAP_LATENCY_FIRST) * 4 +
 		    ((ticks >> (high - 2)) & 3);
 	}
-	latency->nr[i]++;
-	latency->ticks += ticks;
-	if (ticks > latency->worst)
-		latency->worst = ticks;
+	atomic_long_inc(&latency->nr[i]);
+	atomic_long_add(ticks, &latency->ticks);
+	while (ticks > worst && !atomic_long_try_cmpxchg(&latency->worst, &worst, ticks))
+		;
 }
 
 #endif /* _HPMMAP_AS_STATS_H */

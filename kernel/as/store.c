@@ -12,7 +12,7 @@
 
 #include "hpmmap.h"
 #include "mem/block.h"
-#include "mem/placement.h"
+#include "mem/nodes.h"
 #include "as/counters.h"
 #include "as/ctx.h"
 #include "as/draft.h"
@@ -78,6 +78,20 @@ unsigned long hpmmap_store_count(struct hpmmap_ctx *ctx, unsigned long start,
 			  slot_of(end - 1))
 		n++;
 	return n;
+}
+
+/* Has a memory error destroyed what a slot of [start, end) has? */
+bool hpmmap_store_is_lost(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end)
+{
+	struct hpmmap_block *block;
+	unsigned long slot;
+	bool lost = false;
+
+	mutex_lock(&ctx->lock);
+	xa_for_each_range(&ctx->store, slot, block, slot_of(start), slot_of(end - 1))
+		lost |= hpmmap_block_is_lost(block);
+	mutex_unlock(&ctx->lock);
+	return lost;
 }
 
 /* How many blocks of a list are looked at for the one that is meant. */
@@ -255,14 +269,13 @@ struct hpmmap_block *hpmmap_store_go_back(struct hpmmap_ctx *ctx, unsigned long 
 }
 
 /*
- * What was not copied yet into a draft with a memory error is good where it is, and a
- * draft of pages of Linux is not to be completed: another block for it, unless somebody
+ * A draft of pages of Linux is not to be completed: another block for it, unless somebody
  * would keep the old one.
  */
 static bool wants_exchange(struct hpmmap_ctx *ctx, unsigned long slot,
 			   struct hpmmap_block *draft)
 {
-	if (!hpmmap_block_is_hurt(draft) && draft->folio)
+	if (draft->folio)
 		return false;
 	hpmmap_slot_zap(ctx, slot);
 	return !hpmmap_block_is_pinned(draft);
@@ -431,7 +444,7 @@ struct hpmmap_block *hpmmap_store_draft(struct hpmmap_ctx *ctx,
  * somebody but page tables refers to it, it goes on as it is for now, and where there is
  * no block for good, page by page.
  *
- * Return: the slot's block, a draft; NULL after a memory error.
+ * Return: the slot's block, a draft.
  */
 struct hpmmap_block *hpmmap_store_widen(struct hpmmap_ctx *ctx,
 					struct vm_area_struct *vma,
@@ -459,10 +472,7 @@ struct hpmmap_block *hpmmap_store_widen(struct hpmmap_ctx *ctx,
 		draft->spare = NUMA_NO_NODE;
 		return draft;
 	}
-	if (!hpmmap_draft_move(ctx, own, draft)) {
-		hpmmap_store_put_back(ctx, own);
-		return NULL;
-	}
+	hpmmap_draft_move(ctx, own, draft);
 	hpmmap_store_gained(ctx, own);
 	/* Cannot fail: there is an entry. */
 	hpmmap_store_insert(ctx, slot, own);
@@ -483,6 +493,14 @@ struct hpmmap_block *hpmmap_store_get(struct hpmmap_ctx *ctx,
 	struct hpmmap_block *block = xa_load(&ctx->store, slot);
 
 	lockdep_assert_held(&ctx->lock);
+	if (block && unlikely(hpmmap_block_is_lost(block)) &&
+	    bitmap_full(block->stale, SLOT_PAGES)) {
+		/* Nothing that it had means anything. */
+		hpmmap_slot_set(ctx, slot, NULL);
+		hpmmap_reuse_forget(ctx, block);
+		hpmmap_block_release(ctx, block);
+		block = NULL;
+	}
 	if (block)
 		return hpmmap_store_own(ctx, vma, slot, blocks, 0, 0);
 	block = block_take(ctx, vma, slot, from, blocks, or_linux);
@@ -530,7 +548,7 @@ bool hpmmap_store_commit(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 
 		if (marked)
 			done = HPMMAP_COMMIT_OWNED_NOW;
-		if (!block || marked)
+		if (!block || marked || unlikely(hpmmap_block_is_hurt(block)))
 			block = hpmmap_store_get(ctx, vma, slot_of(start), NULL,
 						 blocks, false);
 		if (block && hpmmap_block_is_whole(block))
@@ -628,4 +646,46 @@ bool hpmmap_store_wait_unpinned(struct hpmmap_ctx *ctx, unsigned long start,
 				unsigned long end, bool *fresh)
 {
 	return !edges_are_pinned(ctx, start, end, true, fresh);
+}
+
+/**
+ * hpmmap_store_replace() - another block for a slot, with the same contents
+ * @ctx: the context, ctx->ops and mmap_lock held, that for writing
+ * @slot: the slot
+ * @fresh: the block; all of it is stale
+ * @wait: wait a moment for pins to go; false when that was in vain
+ *
+ * Nothing of the slot is mapped afterwards.
+ *
+ * Return: whether it was done. A block that somebody else refers to stays.
+ */
+bool hpmmap_store_replace(struct hpmmap_ctx *ctx, unsigned long slot,
+			  struct hpmmap_block *fresh, bool *wait)
+{
+	struct hpmmap_block *old;
+	bool done = false;
+
+	lockdep_assert_held(&ctx->ops);
+	mmap_assert_write_locked(ctx->mm);
+	mutex_lock(&ctx->lock);
+	old = xa_load(&ctx->store, slot);
+	if (old && old->draft)
+		old = hpmmap_store_own(ctx, NULL, slot, NULL, 0, 0);
+	if (!old)
+		goto out;
+	if (*wait)
+		*wait = hpmmap_block_wait_unpinned(ctx, old);
+	hpmmap_range_zap(ctx, slot << SLOT_SHIFT, (slot + 1) << SLOT_SHIFT);
+	if ((hpmmap_slot_is_marked(ctx, slot) && !hpmmap_store_adopt_locked(ctx, slot, old)) ||
+	    !hpmmap_block_idle(old) ||
+	    hpmmap_block_copy(&ctx->owner, fresh, 0, old, 0, SLOT_PAGES))
+		goto out;
+	hpmmap_store_insert(ctx, slot, fresh);
+	hpmmap_store_gained(ctx, fresh);
+	hpmmap_reuse_forget(ctx, old);
+	hpmmap_block_release(ctx, old);
+	done = true;
+out:
+	mutex_unlock(&ctx->lock);
+	return done;
 }

@@ -45,6 +45,7 @@ unsigned long hpmmap_store_count(struct hpmmap_ctx *ctx, unsigned long start,
 unsigned long hpmmap_store_count_shared(struct hpmmap_ctx *ctx,
 					unsigned long start,
 					unsigned long end);
+bool hpmmap_store_is_lost(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end);
 bool hpmmap_store_commit(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			 unsigned long start, unsigned long end,
 			 struct list_head *blocks, enum hpmmap_commit *how);
@@ -65,6 +66,8 @@ int hpmmap_store_fill(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 int hpmmap_store_insert(struct hpmmap_ctx *ctx, unsigned long slot,
 			struct hpmmap_block *block);
 bool hpmmap_store_insert_few(struct hpmmap_ctx *ctx, unsigned long slot);
+bool hpmmap_store_replace(struct hpmmap_ctx *ctx, unsigned long slot,
+			  struct hpmmap_block *fresh, bool *wait);
 bool hpmmap_store_adopt_locked(struct hpmmap_ctx *ctx, unsigned long slot,
 			struct hpmmap_block *block);
 struct hpmmap_block *hpmmap_store_own(struct hpmmap_ctx *ctx,

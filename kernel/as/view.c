@@ -241,7 +241,7 @@ static vm_fault_t map_pool(struct view *v)
 	block = block_for(v, &first, &nr, &write);
 	if (!block)
 		ret = VM_FAULT_OOM;
-	else if (hpmmap_block_is_lost(block, page_in_slot(v->va)))
+	else if (hpmmap_block_is_lost(block))
 		ret = VM_FAULT_HWPOISON;
 	else if (map_slot(v, write))
 		map_around(v);

@@ -17,7 +17,6 @@
 #include "as/policy.h"
 #include "as/snapshot.h"
 #include "as/stats.h"
-#include "as/vmops.h"
 #include "as/window.h"
 #include "as/zap.h"
 #include "trace.h"

@@ -54,18 +54,6 @@ struct hpmmap_window {
 };
 
 /**
- * struct hpmmap_grant - what attachments rest on
- * @refs: who has it, and attachments
- * @parent: what it rests on itself, or NULL; holds a reference
- * @revoked: it is not given any more; set once, by hpmmap_grant_end()
- */
-struct hpmmap_grant {
-	refcount_t refs;
-	struct hpmmap_grant *parent;
-	bool revoked;
-};
-
-/**
  * enum hpmmap_window_count - what is counted of all windows since the module was loaded
  * @HPMMAP_WINDOW_ATTACHMENTS: attachments that there are
  * @HPMMAP_WINDOW_BYTES: their length
@@ -97,6 +85,22 @@ static inline void hpmmap_window_count(enum hpmmap_window_count what, long nr)
 	atomic_long_add(nr, &hpmmap_window_counts[what]);
 }
 
+/**
+ * struct hpmmap_grant - what attachments rest on
+ * @refs: who has it, and attachments
+ * @parent: what it rests on itself, or NULL; holds a reference
+ * @revoked: it is not given any more; set once, by hpmmap_grant_end()
+ */
+struct hpmmap_grant {
+	refcount_t refs;
+	struct hpmmap_grant *parent;
+	bool revoked;
+};
+
+struct hpmmap_grant *hpmmap_grant_alloc(struct hpmmap_grant *parent);
+void hpmmap_grant_put(struct hpmmap_grant *grant);
+void hpmmap_grant_end(struct hpmmap_grant *grant);
+bool hpmmap_grant_is_revoked(const struct hpmmap_grant *grant);
 struct hpmmap_window *hpmmap_window_get(struct mm_struct *mm);
 void hpmmap_window_hold(struct hpmmap_window *win);
 void hpmmap_window_put(struct hpmmap_window *win);
@@ -108,10 +112,6 @@ void hpmmap_window_revoke(struct hpmmap_window *win, unsigned long start,
 			  unsigned long end);
 void hpmmap_window_gone(struct hpmmap_ctx *ctx);
 void hpmmap_window_forget(struct hpmmap_ctx *ctx);
-struct hpmmap_grant *hpmmap_grant_alloc(struct hpmmap_grant *parent);
-void hpmmap_grant_put(struct hpmmap_grant *grant);
-void hpmmap_grant_end(struct hpmmap_grant *grant);
-bool hpmmap_grant_is_revoked(const struct hpmmap_grant *grant);
 int hpmmap_windows_init(void);
 void hpmmap_windows_exit(void);
 

@@ -7,7 +7,7 @@
 
 #include "hook.h"
 #include "hpmmap.h"
-#include "mem/placement.h"
+#include "mem/nodes.h"
 #include "as/change.h"
 #include "as/counters.h"
 #include "as/ctx.h"

@@ -15,7 +15,7 @@
 #include "hook.h"
 #include "hpmmap.h"
 #include "mem/block.h"
-#include "mem/placement.h"
+#include "mem/nodes.h"
 #include "as/change.h"
 #include "as/ctx.h"
 #include "as/few.h"

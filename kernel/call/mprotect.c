@@ -7,11 +7,9 @@
 
 #include "hook.h"
 #include "hpmmap.h"
-#include "mem/poison.h"
 #include "mem/pool.h"
 #include "as/change.h"
 #include "as/ctx.h"
-#include "as/exchange.h"
 #include "as/few.h"
 #include "as/fit.h"
 #include "as/stats.h"
@@ -81,7 +79,6 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	bool commit = prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
 	struct hpmmap_change c;
 	LIST_HEAD(blocks);
-	bool healed;
 	long ret;
 
 	/* A range that cannot be right is Linux's to refuse. */
@@ -105,11 +102,7 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 		hpmmap_pool_free_unused(&blocks);
 		return ret;
 	}
-	/* Where nobody could touch it, nothing of a bad page is missing. */
-	healed = commit && hpmmap_poison_seen() && hpmmap_store_heal(ctx, start, end, NULL);
 	hpmmap_change_begin(&c);
-	if (healed)
-		c.intact = 0;
 	ret = hpmmap_call_orig(call, regs);
 	/* An error may come after a part of the range was changed. */
 	hpmmap_change_settle(&c, commit ? HPMMAP_KEPT : HPMMAP_NOTHING, &blocks);

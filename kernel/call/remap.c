@@ -174,11 +174,15 @@ long hpmmap_remap_move(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 	struct hpmmap_change old = HPMMAP_CHANGE(ctx, r->addr, r->addr + r->old_len,
 						 .lazy = lazy(r));
 	struct hpmmap_change new = HPMMAP_CHANGE(ctx, to, to + r->new_len, .lazy = lazy(r));
-	bool fixed = r->flags & MREMAP_FIXED;
+	bool fixed = r->flags & MREMAP_FIXED, whole = !((r->addr ^ to) & ~SLOT_MASK);
 	unsigned long mapped, needed;
 	LIST_HEAD(blocks);
 	long ret;
 
+	/* In a slot of the new place a copy of what is lost would take the rest with it. */
+	if (hpmmap_store_is_lost(ctx, r->addr, r->addr + (whole ? PAGE_SIZE : len)) ||
+	    hpmmap_store_is_lost(ctx, r->addr + len - PAGE_SIZE, r->addr + len))
+		return -EFAULT;
 	if (hpmmap_change_begin_new(&new) || hpmmap_change_begin_move(&old) ||
 	    !hpmmap_policy_fits(ctx, &r->place, to, to + r->new_len, true))
 		return -ENOMEM;

@@ -6,7 +6,7 @@
 #include <linux/mempolicy.h>
 #include <linux/mm_types.h>
 
-#include "mem/placement.h"
+#include "mem/nodes.h"
 
 struct hpmmap_ctx;
 

@@ -26,12 +26,11 @@
 #include "hpmmap.h"
 #include "mem/account.h"
 #include "mem/nodes.h"
-#include "mem/placement.h"
 #include "as/ctx.h"
 #include "as/policy.h"
 #include "as/reserve.h"
 #include "as/stats.h"
-#include "fs/internal.h"
+#include "fs/files.h"
 #include "call/sys.h"
 
 #define MEMFD_PREFIX "memfd:"

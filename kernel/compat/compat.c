@@ -248,17 +248,6 @@ void compat_vma_set_file(struct vm_area_struct *vma, struct file *file)
 	fput(old);
 }
 
-void compat_for_each_vma_of(struct address_space *mapping,
-			    void (*fn)(struct vm_area_struct *vma, void *data),
-			    void *data)
-{
-	struct rb_node *node;
-
-	i_mmap_assert_locked(mapping);
-	for (node = rb_first_cached(&mapping->i_mmap); node; node = rb_next(node))
-		fn(rb_entry(node, struct vm_area_struct, shared.rb), data);
-}
-
 typedef bool may_access_t(struct task_struct *task, unsigned int mode);
 DEFINE_STATIC_CALL_RET0(hpmmap_may_access, may_access_t);
 
@@ -473,22 +462,6 @@ bool compat_soft_offlines(void)
 	return !core_soft_offline || READ_ONCE(*core_soft_offline);
 }
 
-typedef int force_sig_mceerr_t(int code, void __user *addr, short lsb);
-DEFINE_STATIC_CALL_NULL(hpmmap_force_sig_mceerr, force_sig_mceerr_t);
-
-void compat_force_sig_mceerr(void __user *addr, short lsb)
-{
-	static_call(hpmmap_force_sig_mceerr)(BUS_MCEERR_AR, addr, lsb);
-}
-
-/* Before 6.2 memory blocks do not know their bad pages. */
-static atomic_long_t *core_nr_poisoned;
-
-bool compat_has_poison(void)
-{
-	return !core_nr_poisoned || atomic_long_read(core_nr_poisoned);
-}
-
 #ifdef HAVE_POISON_BY_PFN
 typedef void poison_inc_t(unsigned long pfn);
 typedef void poison_sub_t(unsigned long pfn, long nr);
@@ -499,10 +472,13 @@ void compat_count_poison(unsigned long pfn, long nr)
 {
 	if (nr < 0)
 		static_call(hpmmap_poison_sub)(pfn, -nr);
-	for (; nr > 0; nr--)
+	else
 		static_call(hpmmap_poison_inc)(pfn);
 }
 #else
+/* Before 6.2 memory blocks do not know their bad pages. */
+static atomic_long_t *core_nr_poisoned;
+
 void compat_count_poison(unsigned long pfn, long nr)
 {
 	atomic_long_add(nr, core_nr_poisoned);
@@ -531,38 +507,6 @@ int compat_soft_offline(unsigned long pfn, int flags)
 
 	barrier();
 	return ret;
-}
-
-int compat_poison_init(void)
-{
-	void *failure = (void *)compat_symbol("memory_failure");
-	void *offline = (void *)compat_symbol("soft_offline_page");
-	void *force = (void *)compat_symbol("force_sig_mceerr");
-#ifdef HAVE_POISON_BY_PFN
-	void *inc = (void *)compat_symbol("num_poisoned_pages_inc");
-	void *sub = (void *)compat_symbol("num_poisoned_pages_sub");
-#endif
-
-	core_nr_poisoned = (void *)compat_symbol("num_poisoned_pages");
-#ifdef HAVE_POISON_BY_PFN
-	if (!inc || !sub)
-		return -ENOENT;
-	static_call_update(hpmmap_poison_inc, (poison_inc_t *)inc);
-	static_call_update(hpmmap_poison_sub, (poison_sub_t *)sub);
-#else
-	if (!core_nr_poisoned)
-		return -ENOENT;
-#endif
-	if (!force || !failure || !offline)
-		return -ENOENT;
-	static_call_update(hpmmap_memory_failure_fn, (memory_error_t *)failure);
-	static_call_update(hpmmap_soft_offline_fn, (memory_error_t *)offline);
-	static_call_update(hpmmap_force_sig_mceerr,
-			   (force_sig_mceerr_t *)force);
-	core_early_kill = (void *)compat_symbol("sysctl_memory_failure_early_kill");
-	core_recovery = (void *)compat_symbol("sysctl_memory_failure_recovery");
-	core_soft_offline = (void *)compat_symbol("sysctl_enable_soft_offline");
-	return 0;
 }
 
 #define FUNCTION(_name, _call) \
@@ -600,6 +544,14 @@ static const struct {
 #ifdef CONFIG_CMA
 	FUNCTION(SET_PAGEBLOCK_NAME, hpmmap_set_pageblock),
 #endif
+#ifdef CONFIG_MEMORY_FAILURE
+	FUNCTION("memory_failure", hpmmap_memory_failure_fn),
+	FUNCTION("soft_offline_page", hpmmap_soft_offline_fn),
+#ifdef HAVE_POISON_BY_PFN
+	FUNCTION("num_poisoned_pages_inc", hpmmap_poison_inc),
+	FUNCTION("num_poisoned_pages_sub", hpmmap_poison_sub),
+#endif
+#endif
 };
 
 static const struct {
@@ -610,6 +562,9 @@ static const struct {
 	{ "total_swap_pages", (void **)&core_total_swap },
 	{ "vm_committed_as", (void **)&core_committed },
 	{ "vm_committed_as_batch", (void **)&core_committed_batch },
+#if defined(CONFIG_MEMORY_FAILURE) && !defined(HAVE_POISON_BY_PFN)
+	{ "num_poisoned_pages", (void **)&core_nr_poisoned },
+#endif
 };
 
 /* The first instruction of the function that contains @addr. */
@@ -656,6 +611,9 @@ int compat_init(void)
 	static_call_update(hpmmap_fork_copied_fn, (fork_copied_t *)
 			   compat_symbol("dup_userfaultfd_complete"));
 	core_mmap_min_addr = (void *)compat_symbol("mmap_min_addr");
+	core_early_kill = (void *)compat_symbol("sysctl_memory_failure_early_kill");
+	core_recovery = (void *)compat_symbol("sysctl_memory_failure_recovery");
+	core_soft_offline = (void *)compat_symbol("sysctl_enable_soft_offline");
 	for (i = 0; i < ARRAY_SIZE(variables); i++) {
 		*variables[i].address =
 			(void *)compat_symbol(variables[i].name);

@@ -535,11 +535,6 @@ void compat_pages_isolate(struct page **pages, long nr);
 /* All of it, on all CPUs. */
 void compat_flush_tlb_mm(struct mm_struct *mm);
 
-/* Calls a function for each mapping of a file; i_mmap_rwsem held. */
-void compat_for_each_vma_of(struct address_space *mapping,
-			    void (*fn)(struct vm_area_struct *vma, void *data),
-			    void *data);
-
 /* Tell which file a mapping is of; mmap_lock held for writing. */
 void compat_vma_set_file(struct vm_area_struct *vma, struct file *file);
 
@@ -591,17 +586,8 @@ struct file *compat_shm_file(const char *name, loff_t size, unsigned long flags)
 int compat_memory_failure(unsigned long pfn, int flags);
 int compat_soft_offline(unsigned long pfn, int flags);
 
-/* Before the functions for memory errors that follow: 0 or -ENOENT. */
-int compat_poison_init(void);
-
-/* Count pages with memory errors, in all and in their memory block. */
+/* Count a page with a memory error, in all and in its memory block, or -1: one less. */
 void compat_count_poison(unsigned long pfn, long nr);
-
-/* Are there any, as far as is known? */
-bool compat_has_poison(void);
-
-/* SIGBUS for the current task, which cannot go on: BUS_MCEERR_AR. */
-void compat_force_sig_mceerr(void __user *addr, short lsb);
 
 /* vm.memory_failure_early_kill, memory_failure_recovery, enable_soft_offline */
 bool compat_early_kill(void);

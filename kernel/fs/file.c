@@ -13,7 +13,6 @@
 
 #include "hpmmap.h"
 #include "mem/block.h"
-#include "mem/poison.h"
 #include "as/file.h"
 #include "fs/space.h"
 
@@ -32,18 +31,6 @@ static int fs_open(struct inode *inode, struct file *file)
 	return generic_file_open(inode, file);
 }
 
-/* How much of a piece of a block may be touched. */
-static size_t readable(struct hpmmap_block *block, size_t at, size_t len)
-{
-	size_t end = at;
-
-	if (likely(!hpmmap_block_is_hurt(block)))
-		return len;
-	while (end < at + len && !hpmmap_block_is_lost(block, end >> PAGE_SHIFT))
-		end = ALIGN(end + 1, PAGE_SIZE);
-	return min(len, end - at);
-}
-
 /*
  * Copies between a file and the caller's memory, as much as goes at once: his memory may be
  * that of the very block, or of somebody who lets him wait, so it is made accessible first if it
@@ -59,21 +46,22 @@ static ssize_t copy_piece(struct inode *inode, loff_t pos, size_t len, struct io
 	size_t at = pos & ~SLOT_MASK, left, done = 0;
 	int cookie;
 	void *addr;
+	bool bad;
 
 	if (!block)
 		return 0;
 	len = min3(len, SLOT_SIZE - at, PIECE);
 	addr = folio_address(block->folio) + at;
-	cookie = hpmmap_poison_touch();
-	len = readable(block, at, len);
-	if (len) {
+	cookie = srcu_read_lock(&hpmmap_touch_srcu);
+	bad = hpmmap_block_is_hurt(block);
+	if (likely(!bad)) {
 		pagefault_disable();
 		done = write ? copy_from_iter(addr, len, iter) : copy_to_iter(addr, len, iter);
 		pagefault_enable();
 	}
-	hpmmap_poison_untouch(cookie);
+	srcu_read_unlock(&hpmmap_touch_srcu, cookie);
 	folio_put(block->folio);
-	if (!len)
+	if (bad)
 		return -EIO;
 	if (done)
 		return done;
@@ -139,7 +127,7 @@ static ssize_t fs_write_locked(struct kiocb *iocb, struct iov_iter *from)
 		return ret;
 	ret = file_modified(iocb->ki_filp);
 	if (!ret && pos + iov_iter_count(from) > size)
-		hpmmap_fs_zero_tail(inode, pos, pos + iov_iter_count(from));
+		hpmmap_fs_zero_tail(inode, pos);
 	if (!ret)
 		ret = copy_all(inode, pos, from, true);
 	end = ret > 0 ? pos + ret : 0;
@@ -166,7 +154,7 @@ static ssize_t fs_write_iter(struct kiocb *iocb, struct iov_iter *from)
 /* A file that has the memory for it becomes larger. */
 static void fs_extend(struct inode *inode, loff_t size)
 {
-	hpmmap_fs_zero_tail(inode, size, size);
+	hpmmap_fs_zero_tail(inode, size);
 	i_size_write(inode, size);
 }
 

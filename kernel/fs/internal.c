@@ -8,7 +8,7 @@
 #include <linux/module.h>
 
 #include "hpmmap.h"
-#include "fs/internal.h"
+#include "fs/files.h"
 #include "fs/space.h"
 
 static int give_size(struct inode *inode, loff_t size)

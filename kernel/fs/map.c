@@ -80,7 +80,7 @@ static bool map_shared(struct vm_fault *vmf, struct hpmmap_block *block, unsigne
 {
 	struct vm_area_struct *vma = vmf->vma;
 
-	if (pmd_none(READ_ONCE(*vmf->pmd)) && !hpmmap_block_is_hurt(block) &&
+	if (pmd_none(READ_ONCE(*vmf->pmd)) &&
 	    maps_2m(vma, vmf->address, vmf->pgoff, pages)) {
 		if (hpmmap_pgmap_insert_2m(vma, vmf->address & SLOT_MASK, vmf->pmd,
 					   block->folio, true))
@@ -108,7 +108,7 @@ static vm_fault_t fs_fault(struct vm_fault *vmf)
 	pages = hpmmap_fs_pages(inode);
 	if (vmf->pgoff >= pages) {
 		ret = VM_FAULT_SIGBUS;
-	} else if (hpmmap_block_is_lost(block, vmf->pgoff & (SLOT_PAGES - 1))) {
+	} else if (hpmmap_block_is_hurt(block)) {
 		ret = VM_FAULT_HWPOISON;
 	} else if (is_ordinary(vmf->vma)) {
 		if (map_shared(vmf, block, pages))

@@ -14,7 +14,6 @@
  *
  * Calls that change how much memory a file has are serialised by i_rwsem of its inode.
  */
-#include <linux/delay.h>
 #include <linux/pagemap.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
@@ -24,8 +23,7 @@
 #include "mem/account.h"
 #include "mem/block.h"
 #include "mem/pinned.h"
-#include "mem/placement.h"
-#include "mem/poison.h"
+#include "mem/nodes.h"
 #include "mem/pool.h"
 #include "as/ctx.h"
 #include "as/policy.h"
@@ -34,9 +32,6 @@
 
 /* Blocks that are given back to the pools at once. */
 #define FREE_BATCH 512
-
-/* How long those are waited for who refer to a block with a memory error that is to be zeroed. */
-#define BUSY_MS 20
 
 atomic_long_t hpmmap_fs_counts[HPMMAP_FS_NR_COUNTS];
 
@@ -133,7 +128,6 @@ struct hpmmap_fs *hpmmap_fs_alloc(void)
 	refcount_set(&fs->refs, 1);
 	spin_lock_init(&fs->lock);
 	fs->holder.back = pinned_back;
-	fs->inode_limit = HPMMAP_FS_NO_LIMIT;
 	fs->limit = HPMMAP_FS_NO_LIMIT;
 	return fs;
 }
@@ -142,25 +136,6 @@ void hpmmap_fs_put(struct hpmmap_fs *fs)
 {
 	if (refcount_dec_and_test(&fs->refs))
 		kfree(fs);
-}
-
-/* One more inode, or one more name of an inode that has one; false where the limit is reached. */
-bool hpmmap_fs_charge_inode(struct hpmmap_fs *fs)
-{
-	bool ret;
-
-	spin_lock(&fs->lock);
-	ret = fs->inodes < fs->inode_limit;
-	fs->inodes += ret;
-	spin_unlock(&fs->lock);
-	return ret;
-}
-
-void hpmmap_fs_uncharge_inode(struct hpmmap_fs *fs)
-{
-	spin_lock(&fs->lock);
-	fs->inodes--;
-	spin_unlock(&fs->lock);
 }
 
 /**
@@ -279,31 +254,12 @@ static void give_up(struct inode *inode, struct hpmmap_block *block,
 }
 
 /* Nobody has a block of a file mapped, its folio locked: until that is unlocked nobody will. */
-static void unmap_block(struct inode *inode, struct hpmmap_block *block)
+void hpmmap_fs_unmap_block(struct inode *inode, struct hpmmap_block *block)
 {
 	if (compat_folio_mapcount(block->folio))
 		unmap_mapping_range(inode->i_mapping,
 				    (loff_t)block->folio->index << PAGE_SHIFT,
 				    SLOT_SIZE, 0);
-}
-
-/*
- * A block of a file, with its folio locked and no reference; NULL where there is none. Who is
- * being evicted holds no i_rwsem, so a block may be exchanged before it is locked.
- */
-static struct hpmmap_block *lock_for_good(struct inode *inode, unsigned long index)
-{
-	struct hpmmap_block *block;
-
-	while ((block = hpmmap_fs_block_get(inode, index))) {
-		folio_lock(block->folio);
-		if (xa_load(&hpmmap_fs_inode(inode)->blocks, index) == block) {
-			folio_put(block->folio);
-			break;
-		}
-		hpmmap_fs_block_unlock(block);
-	}
-	return block;
 }
 
 /* Takes the blocks from one on out of a file, whose size ends before them. */
@@ -315,11 +271,12 @@ static void cut_range(struct inode *inode, unsigned long from, unsigned long to)
 	LIST_HEAD(freed);
 
 	for (i = from; i < to; i++) {
-		struct hpmmap_block *block = lock_for_good(inode, i);
+		struct hpmmap_block *block = xa_load(&info->blocks, i);
 
 		if (!block)
 			continue;
-		unmap_block(inode, block);
+		folio_lock(block->folio);
+		hpmmap_fs_unmap_block(inode, block);
 		xa_erase(&info->blocks, i);
 		give_up(inode, block, &freed, &nr);
 		cond_resched();
@@ -426,110 +383,32 @@ static void zero_words(void *addr, size_t len)
 	memset(addr + head + words * sizeof(u64), 0, len - head - words * sizeof(u64));
 }
 
-/* Writes zeros to a part of a block. What a memory error is in is left alone. */
+/* Writes zeros to a part of a block, if no memory error is in it. */
 static void zero_part(struct hpmmap_block *block, size_t from, size_t to)
 {
-	void *addr = folio_address(block->folio);
-	int cookie = hpmmap_poison_touch();
+	int cookie = srcu_read_lock(&hpmmap_touch_srcu);
 
-	if (likely(!hpmmap_block_is_hurt(block))) {
-		zero_words(addr + from, to - from);
-		from = to;
-	}
-	while (from < to) {
-		size_t next = min(to, ALIGN(from + 1, PAGE_SIZE));
-
-		if (!hpmmap_block_is_lost(block, from >> PAGE_SHIFT))
-			zero_words(addr + from, next - from);
-		from = next;
-	}
-	hpmmap_poison_untouch(cookie);
-}
-
-/* Is a page that is to be zeroed as a whole one that nobody can touch? */
-static bool has_lost(struct hpmmap_block *block, size_t from, size_t to)
-{
-	unsigned int i, first = DIV_ROUND_UP(from, PAGE_SIZE), end = to >> PAGE_SHIFT;
-
-	for (i = first; i < end && hpmmap_block_is_hurt(block); i++)
-		if (hpmmap_block_is_lost(block, i))
-			return true;
-	return false;
-}
-
-/*
- * The block that a part of one is to be zeroed in, where pages are lost another one in its place. Its
- * folio is locked, and the caller has no reference. NULL where there is none: @block stays. Who
- * reads or touches the file has references for a moment, which is waited for @ms.
- */
-static struct hpmmap_block *block_to_zero(struct inode *inode, struct hpmmap_block *block,
-					  size_t from, size_t to, unsigned int ms)
-{
-	unsigned int first = DIV_ROUND_UP(from, PAGE_SIZE);
-	struct hpmmap_block *fresh;
-	int ret;
-
-	if (likely(!has_lost(block, from, to)))
-		return block;
-	for (;;) {
-		ret = hpmmap_fs_exchange(inode, block, first, (to >> PAGE_SHIFT) - first,
-					 &fresh);
-		if (ret != -EBUSY || !ms--)
-			return ret ? NULL : fresh;
-		/* Some wait for the lock; without it, too, the block is exchanged by nobody else. */
-		folio_unlock(block->folio);
-		usleep_range(1000, 1100);
-		folio_lock(block->folio);
-	}
-}
-
-/* What a locked block has behind an end is zero up to another, and good, if there is a block. */
-static void zero_behind(struct inode *inode, struct hpmmap_block *block, size_t end, size_t to)
-{
-	block = block_to_zero(inode, block, end, SLOT_SIZE, 0) ?: block;
-	zero_part(block, end, to);
-	folio_unlock(block->folio);
-}
-
-/* Blocks behind the end of a file have no contents: bad ones are exchanged, if there are others. */
-static void heal_behind(struct inode *inode, unsigned long index, unsigned long end)
-{
-	struct hpmmap_fs_inode *info = hpmmap_fs_inode(inode);
-
-	if (likely(!hpmmap_poison_seen()))
-		return;
-	end = min(end, info->nr);
-	for (; index < end && !fatal_signal_pending(current); index++) {
-		if (hpmmap_block_is_hurt(xa_load(&info->blocks, index)))
-			zero_behind(inode, lock_for_good(inode, index), 0, 0);
-		cond_resched();
-	}
+	if (likely(!hpmmap_block_is_hurt(block)))
+		zero_words(folio_address(block->folio) + from, to - from);
+	srcu_read_unlock(&hpmmap_touch_srcu, cookie);
 }
 
 /**
  * hpmmap_fs_zero_tail() - make what is behind the end of a file zero, before it becomes larger
  * @inode: the file, i_rwsem held
  * @pos: where it is written to next, or what its size will be
- * @new_size: what its size will be
  *
- * Up to @pos: who has its last page mapped may have written there. Up to @new_size nothing
- * of what has no contents is bad.
+ * Up to @pos: who has its last page mapped may have written there.
  */
-void hpmmap_fs_zero_tail(struct inode *inode, loff_t pos, loff_t new_size)
+void hpmmap_fs_zero_tail(struct inode *inode, loff_t pos)
 {
 	loff_t size = i_size_read(inode);
-	size_t end = size & ~SLOT_MASK, to = round_up(end, PAGE_SIZE);
-	struct hpmmap_block *block;
+	size_t end = size & ~SLOT_MASK;
 
 	lockdep_assert_held_write(&inode->i_rwsem);
-	heal_behind(inode, hpmmap_fs_blocks(size), hpmmap_fs_blocks(new_size));
-	if (!end)
-		return;
-	block = xa_load(&hpmmap_fs_inode(inode)->blocks, size >> SLOT_SHIFT);
-	if (unlikely(has_lost(block, end, SLOT_SIZE)))
-		zero_behind(inode, lock_for_good(inode, size >> SLOT_SHIFT), end, to);
-	else if (pos > size)
-		zero_part(block, end, to);
+	if (end && pos > size)
+		zero_part(xa_load(&hpmmap_fs_inode(inode)->blocks, size >> SLOT_SHIFT), end,
+			  round_up(end, PAGE_SIZE));
 }
 
 /**
@@ -547,11 +426,13 @@ void hpmmap_fs_shrink(struct inode *inode, loff_t size)
 	unmap_mapping_range(inode->i_mapping, behind, 0, 1);
 	if (size & ~SLOT_MASK) {
 		/* Who is mapping it now has looked at the old size. */
-		block = lock_for_good(inode, size >> SLOT_SHIFT);
+		block = xa_load(&hpmmap_fs_inode(inode)->blocks, size >> SLOT_SHIFT);
+		folio_lock(block->folio);
 		if (behind & ~SLOT_MASK)
 			unmap_mapping_range(inode->i_mapping, behind,
 					    round_up(behind, SLOT_SIZE) - behind, 0);
-		zero_behind(inode, block, size & ~SLOT_MASK, SLOT_SIZE);
+		zero_part(block, size & ~SLOT_MASK, SLOT_SIZE);
+		folio_unlock(block->folio);
 	}
 	hpmmap_fs_cut(inode, hpmmap_fs_blocks(size));
 	/* Copies of private mappings, that were made meanwhile. */
@@ -561,17 +442,15 @@ void hpmmap_fs_shrink(struct inode *inode, loff_t size)
 /* A part of one block. */
 static int zero_in(struct inode *inode, unsigned long index, size_t from, size_t to)
 {
-	struct hpmmap_block *block = hpmmap_fs_block_lock(inode, index, false), *fresh;
+	struct hpmmap_block *block = hpmmap_fs_block_lock(inode, index, false);
+	int ret;
 
 	if (IS_ERR_OR_NULL(block))
 		return PTR_ERR_OR_ZERO(block);
-	/* The lock keeps it. A reference would be taken for somebody's pin. */
-	folio_put(block->folio);
-	fresh = block_to_zero(inode, block, from, to, BUSY_MS);
-	if (fresh)
-		zero_part(fresh, from, to);
-	folio_unlock((fresh ?: block)->folio);
-	return fresh ? 0 : -EIO;
+	zero_part(block, from, to);
+	ret = hpmmap_block_is_hurt(block) ? -EIO : 0;
+	hpmmap_fs_block_unlock(block);
+	return ret;
 }
 
 /**
@@ -580,10 +459,10 @@ static int zero_in(struct inode *inode, unsigned long index, size_t from, size_t
  * @start: offset
  * @end: of the part that has memory
  *
- * In place: it keeps its memory, but for blocks with memory errors in what is zeroed.
+ * In place: it keeps its memory.
  *
- * Return: 0; -EINTR for who is being killed, when some of it may be zero; -EIO where no other
- * block can take the place of one with an error.
+ * Return: 0, or when some of it may be zero -EINTR for a task that is being killed, or -EIO
+ * where a memory error is.
  */
 int hpmmap_fs_zero(struct inode *inode, loff_t start, loff_t end)
 {
@@ -600,60 +479,5 @@ int hpmmap_fs_zero(struct inode *inode, loff_t start, loff_t end)
 		start = next;
 		cond_resched();
 	}
-	return ret;
-}
-
-/**
- * hpmmap_fs_exchange() - put another block in the place of one
- * @inode: the file, i_rwsem held
- * @block: its block, with its folio locked and no reference of the caller's
- * @first: page from which on contents do not matter any more
- * @nr: how many such pages
- * @fresh: out: the new one, with its folio locked, which keeps the inode where it is
- *
- * Where it succeeds, the folio of @block is not locked any more.
- *
- * Return: 0, -EBUSY where somebody refers to it, or -ENOMEM.
- */
-int hpmmap_fs_exchange(struct inode *inode, struct hpmmap_block *block,
-		       unsigned int first, unsigned int nr, struct hpmmap_block **fresh)
-{
-	struct hpmmap_fs_inode *info = hpmmap_fs_inode(inode);
-	struct hpmmap_fs *fs = hpmmap_fs_of(inode->i_sb);
-	unsigned long index = block->folio->index >> SLOT_ORDER, nr_freed = 0;
-	unsigned int end = first + nr;
-	struct hpmmap_block *other;
-	LIST_HEAD(freed);
-	int ret = -ENOMEM;
-
-	other = hpmmap_pool_alloc_instead(block->account, block->nid,
-					   &node_states[N_POSSIBLE]);
-	if (!other)
-		return -ENOMEM;
-	spin_lock(&fs->lock);
-	fs->used++;
-	spin_unlock(&fs->lock);
-	unmap_block(inode, block);
-	/* A device would go on writing to the old one. */
-	if (hpmmap_block_is_pinned(block)) {
-		ret = -EBUSY;
-		goto err_free;
-	}
-	hpmmap_block_fill(&fs->owner, other, 0, SLOT_PAGES);
-	if (hpmmap_block_copy(&fs->owner, other, 0, block, 0, first) ||
-	    hpmmap_block_copy(&fs->owner, other, end, block, end, SLOT_PAGES - end))
-		goto err_free;
-	folio_lock(other->folio);
-	hpmmap_block_attach(other, inode->i_mapping, index);
-	/* It takes no memory, as there is something. */
-	xa_store(&info->blocks, index, other, GFP_NOWAIT);
-	give_up(inode, block, &freed, &nr_freed);
-	free_blocks(fs, &freed, nr_freed);
-	*fresh = other;
-	return 0;
-
-err_free:
-	hpmmap_block_free(other, &freed);
-	free_blocks(fs, &freed, 1);
 	return ret;
 }

@@ -21,8 +21,6 @@
  * @refs: the super block, and blocks that are pinned
  * @holder: of those
  * @lock: protects what follows
- * @inode_limit: inodes and further names that it may have, or HPMMAP_FS_NO_LIMIT
- * @inodes: how many it has
  * @limit: blocks it may have, or HPMMAP_FS_NO_LIMIT
  * @used: blocks it has: those of its files, and those that files gave up and that
  *	somebody still refers to
@@ -32,8 +30,6 @@ struct hpmmap_fs {
 	refcount_t refs;
 	struct hpmmap_holder holder;
 	spinlock_t lock;
-	unsigned long inode_limit;
-	unsigned long inodes;
 	unsigned long limit;
 	unsigned long used;
 	struct hpmmap_owner owner;
@@ -67,7 +63,6 @@ enum hpmmap_fs_count {
 extern atomic_long_t hpmmap_fs_counts[HPMMAP_FS_NR_COUNTS];
 
 extern const struct address_space_operations hpmmap_fs_aops;
-extern const struct hpmmap_failure_files hpmmap_fs_failure;
 
 static inline struct hpmmap_fs_inode *hpmmap_fs_inode(struct inode *inode)
 {
@@ -94,25 +89,23 @@ int hpmmap_fs_space_init(void);
 void hpmmap_fs_space_exit(void);
 struct hpmmap_fs *hpmmap_fs_alloc(void);
 void hpmmap_fs_put(struct hpmmap_fs *fs);
-bool hpmmap_fs_charge_inode(struct hpmmap_fs *fs);
-void hpmmap_fs_uncharge_inode(struct hpmmap_fs *fs);
 struct hpmmap_block *hpmmap_fs_block_get(struct inode *inode, unsigned long index);
 struct hpmmap_block *hpmmap_fs_block_lock(struct inode *inode, unsigned long index,
 					  bool nowait);
 void hpmmap_fs_block_unlock(struct hpmmap_block *block);
 int hpmmap_fs_grow(struct inode *inode, unsigned long nr);
 void hpmmap_fs_cut(struct inode *inode, unsigned long nr);
-void hpmmap_fs_zero_tail(struct inode *inode, loff_t pos, loff_t new_size);
+void hpmmap_fs_unmap_block(struct inode *inode, struct hpmmap_block *block);
+void hpmmap_fs_zero_tail(struct inode *inode, loff_t pos);
 void hpmmap_fs_shrink(struct inode *inode, loff_t size);
 int hpmmap_fs_zero(struct inode *inode, loff_t start, loff_t end);
-int hpmmap_fs_exchange(struct inode *inode, struct hpmmap_block *block,
-		       unsigned int first, unsigned int nr, struct hpmmap_block **fresh);
 
 /* Of the other files of this floor. */
 struct inode *hpmmap_fs_new(struct super_block *sb, compat_idmap *idmap,
 			    struct inode *dir, umode_t mode, dev_t dev);
 void hpmmap_fs_file_init(struct inode *inode);
 int hpmmap_fs_mmap(struct file *file, struct vm_area_struct *vma);
+bool hpmmap_fs_fail(struct hpmmap_block *block, unsigned long pfn, int flags);
 struct vfsmount *hpmmap_fs_pin(void);
 void hpmmap_fs_unpin(void);
 

@@ -20,7 +20,6 @@
 #include "mem/buddy.h"
 #include "mem/node.h"
 #include "mem/nodes.h"
-#include "mem/placement.h"
 #include "mem/pool.h"
 
 /* Set once, before anybody asks. */
@@ -773,32 +772,6 @@ void hpmmap_pool_retire(struct hpmmap_block *block)
 }
 
 /**
- * hpmmap_pool_unretire() - undo hpmmap_pool_retire()
- * @block: the block
- */
-void hpmmap_pool_unretire(struct hpmmap_block *block)
-{
-	struct pool_node *pn = pool_node_find(block->nid);
-
-	spin_lock(&pn->lock);
-	if (block->bad && block->state == HPMMAP_BLOCK_BAD) {
-		block_set_state(block, HPMMAP_BLOCK_FREE);
-		hpmmap_buddy_free(&pn->buddy, unit_of(block), 0);
-		pn->nr_bad--;
-	} else if (block->bad) {
-		pn->nr_doomed--;
-	}
-	block->bad = false;
-	spin_unlock(&pn->lock);
-}
-
-/* What a block is; it may change at any time. */
-enum hpmmap_block_state hpmmap_pool_state(struct hpmmap_block *block)
-{
-	return READ_ONCE(block->state);
-}
-
-/**
  * hpmmap_pool_set_pinned() - a block was given up, but is pinned
  * @block: a block of the pools; it counts as pinned until hpmmap_pool_free()
  */
@@ -851,8 +824,7 @@ void hpmmap_pool_free_unused(struct list_head *list)
 		/* What was kept for reuse, and then not needed. */
 		if (!bitmap_empty(block->reuse, SLOT_PAGES))
 			list_move_tail(&block->link, &soiled);
-		if (unlikely(block->lost))
-			hpmmap_block_mend(block);
+		block->lost = false;
 		bitmap_fill(block->stale, SLOT_PAGES);
 		bitmap_zero(block->reuse, SLOT_PAGES);
 		block->reuse_id = 0;

@@ -15,7 +15,9 @@
 #include "hpmmap.h"
 #include "mem/block.h"
 #include "mem/linux_page.h"
-#include "mem/poison.h"
+
+DEFINE_MUTEX(hpmmap_poison_mutex);
+DEFINE_SRCU(hpmmap_touch_srcu);
 
 /* Cleared at once, in bytes: some 10 us. */
 #define CLEAR_PIECE (128UL << 10)
@@ -121,59 +123,6 @@ struct page *hpmmap_block_page(struct hpmmap_block *block, unsigned int i)
 	return own_page(block, i);
 }
 
-/**
- * hpmmap_block_is_lost() - have the contents of a page been lost?
- * @block: the block
- * @i: which page; it may have a memory error of its own, or be a copy of one
- *
- * Nobody may touch it, the kernel in no case.
- */
-bool hpmmap_block_is_lost(struct hpmmap_block *block, unsigned int i)
-{
-	struct page *page = hpmmap_block_page(block, i);
-
-	return (page && PageHWPoison(page)) ||
-	       (block->lost && test_bit(i, block->lost));
-}
-
-/* The copy of what cannot be read: it has nothing of who had the page before. */
-static int page_lose(struct hpmmap_block *block, unsigned int i)
-{
-	struct page *page = own_page(block, i);
-
-	if (!PageHWPoison(page))
-		clear_page(page_address(page));
-	if (!block->lost)
-		block->lost = bitmap_zalloc(SLOT_PAGES, GFP_KERNEL);
-	if (!block->lost)
-		return -ENOMEM;
-	set_bit(i, block->lost);
-	if (block->folio)
-		folio_set_has_hwpoisoned(block->folio);
-	return 0;
-}
-
-/**
- * hpmmap_block_mend() - nothing of a block is lost any more
- * @block: the block; if it is of the pools, its memory may still be bad
- */
-void hpmmap_block_mend(struct hpmmap_block *block)
-{
-	unsigned int i;
-
-	bitmap_free(block->lost);
-	block->lost = NULL;
-	if (!block->folio)
-		return;
-	folio_lock(block->folio);
-	for (i = 0; i < SLOT_PAGES; i++)
-		if (PageHWPoison(folio_page(block->folio, i)))
-			break;
-	if (i == SLOT_PAGES)
-		folio_clear_has_hwpoisoned(block->folio);
-	folio_unlock(block->folio);
-}
-
 /*
  * Clears with stores that bypass the caches: a block is as large as many a
  * second-level cache, and what is in there is of more use than zeros. bench/clear
@@ -230,22 +179,16 @@ static bool has_avx(void)
 	       cpu_has_xfeatures(XFEATURE_MASK_SSE | XFEATURE_MASK_YMM, NULL);
 }
 
-/* Zeroes a piece of what is good, and tells its length: the FPU cannot be preempted. */
-static size_t zero_piece(struct hpmmap_block *block, size_t at)
+/* One that is not too long: the FPU cannot be preempted. */
+static void zero_piece(struct hpmmap_block *block, size_t at)
 {
-	void *addr = folio_address(block->folio) + at;
-
-	if (likely(!hpmmap_block_is_hurt(block))) {
-		(has_avx() ? clear_streaming_avx : clear_streaming)(addr, CLEAR_PIECE);
-		return CLEAR_PIECE;
-	}
-	if (!PageHWPoison(folio_page(block->folio, at >> PAGE_SHIFT)))
-		clear_page(addr);
-	return PAGE_SIZE;
+	if (likely(!folio_test_has_hwpoisoned(block->folio)))
+		(has_avx() ? clear_streaming_avx : clear_streaming)(folio_address(block->folio) + at,
+								    CLEAR_PIECE);
 }
 
 /**
- * hpmmap_block_zero_unless() - write zeros to all of a pool block that is good
+ * hpmmap_block_zero_unless() - write zeros to all of a pool block, if it is good
  * @block: nobody else can see it; its stale bits are the caller's business
  * @lock: NULL, or what is held while a piece is zeroed, for some 10 us
  * @stop: protected by @lock: end before the next piece, and do not look at @block again
@@ -255,21 +198,21 @@ static size_t zero_piece(struct hpmmap_block *block, size_t at)
 noinline bool hpmmap_block_zero_unless(struct hpmmap_block *block, spinlock_t *lock,
 				       const bool *stop)
 {
-	int cookie = hpmmap_poison_touch();
+	int cookie = srcu_read_lock(&hpmmap_touch_srcu);
 	bool done = false;
-	size_t at = 0;
+	size_t at;
 
-	while (at < SLOT_SIZE && !done) {
+	for (at = 0; at < SLOT_SIZE && !done; at += CLEAR_PIECE) {
 		if (lock) {
 			spin_lock(lock);
 			done = *stop;
 		}
 		if (!done)
-			at += zero_piece(block, at);
+			zero_piece(block, at);
 		if (lock)
 			spin_unlock(lock);
 	}
-	hpmmap_poison_untouch(cookie);
+	srcu_read_unlock(&hpmmap_touch_srcu, cookie);
 	cond_resched();
 	return !done;
 }
@@ -296,14 +239,14 @@ bool hpmmap_block_clean(struct hpmmap_block *block)
 
 	if (!block->zeroed || !fresh || fresh > CLEAN_MOST)
 		return false;
-	cookie = hpmmap_poison_touch();
+	cookie = srcu_read_lock(&hpmmap_touch_srcu);
 	good = !hpmmap_block_is_hurt(block);
 	if (good) {
 		for_each_clear_bit(i, block->stale, SLOT_PAGES)
 			clear_page(page_address(folio_page(block->folio, i)));
 		bitmap_fill(block->stale, SLOT_PAGES);
 	}
-	hpmmap_poison_untouch(cookie);
+	srcu_read_unlock(&hpmmap_touch_srcu, cookie);
 	return good;
 }
 
@@ -346,20 +289,21 @@ void hpmmap_block_set_stale(struct hpmmap_block *block, unsigned int first,
  * @first: first page
  * @nr: number of pages
  *
- * Pages that are not stale are left alone, and so are those of the pools with a memory
- * error, which stay stale.
+ * Pages that are not stale are left alone, and so is a block of the pools with a memory
+ * error.
  *
  * Return: 0, or -ENOMEM where Linux has no page to give.
  */
 int hpmmap_block_fill(struct hpmmap_owner *owner, struct hpmmap_block *block,
 		      unsigned int first, unsigned int nr)
 {
-	int cookie = hpmmap_poison_touch(), ret = 0;
-	bool hurt = unlikely(hpmmap_block_is_hurt(block));
+	int cookie = srcu_read_lock(&hpmmap_touch_srcu), ret = 0;
 	unsigned int end = first + nr;
 	unsigned int i = first;
 
-	if (block->folio && nr == SLOT_PAGES && !hurt &&
+	if (block->folio && unlikely(hpmmap_block_is_hurt(block)))
+		goto out;
+	if (block->folio && nr == SLOT_PAGES &&
 	    bitmap_full(block->stale, SLOT_PAGES)) {
 		hpmmap_block_clear(owner, block);
 		goto out;
@@ -367,28 +311,20 @@ int hpmmap_block_fill(struct hpmmap_owner *owner, struct hpmmap_block *block,
 	for_each_set_bit_from(i, block->stale, end) {
 		struct page *page = hpmmap_block_page(block, i);
 
-		if (!block->folio && page && PageHWPoison(page)) {
-			hpmmap_linux_page_drop(owner, block, i);
-			page = NULL;
-		}
 		if (!page) {
 			if (!hpmmap_linux_page_alloc(owner, block, i)) {
 				ret = -ENOMEM;
 				break;
 			}
-		} else if (hurt && PageHWPoison(page)) {
-			continue;
 		} else if (!block->zeroed) {
 			/* It may be mapped. */
 			hpmmap_clear_words(page_address(page), PAGE_SIZE / sizeof(u64));
 			atomic_long_inc(&owner->nr_cleared);
 		}
-		if (block->lost)
-			clear_bit(i, block->lost);
 		clear_bit(i, block->stale);
 	}
 out:
-	hpmmap_poison_untouch(cookie);
+	srcu_read_unlock(&hpmmap_touch_srcu, cookie);
 	return ret;
 }
 
@@ -398,26 +334,24 @@ out:
  * @i: which page
  * @from: a page of the kernel's memory
  *
- * Return: 0, or -EIO where a memory error is in the page.
+ * Return: 0, or -EIO where a memory error is in the block.
  */
 int hpmmap_block_write(struct hpmmap_block *block, unsigned int i,
 		       const void *from)
 {
-	int cookie = hpmmap_poison_touch();
-	bool lost = hpmmap_block_is_lost(block, i);
+	int cookie = srcu_read_lock(&hpmmap_touch_srcu);
+	bool lost = hpmmap_block_is_lost(block);
 
 	if (!lost)
 		memcpy(page_address(hpmmap_block_page(block, i)), from,
 		       PAGE_SIZE);
-	hpmmap_poison_untouch(cookie);
+	srcu_read_unlock(&hpmmap_touch_srcu, cookie);
 	return lost ? -EIO : 0;
 }
 
 /* False if there is a memory error in what was to be read. */
 static bool page_copy(struct page *to, struct page *from)
 {
-	if (PageHWPoison(from))
-		return false;
 	if (!copy_mc_to_kernel(page_address(to), page_address(from), PAGE_SIZE))
 		return true;
 	/* Not at once: who copies holds locks. */
@@ -434,8 +368,8 @@ static bool page_copy(struct page *to, struct page *from)
  * @from_page: first page there
  * @nr: number of pages
  *
- * Stale pages are not copied. What a memory error has destroyed is destroyed in
- * the copy, too: who touches it there gets SIGBUS.
+ * Stale pages are not copied. If a memory error is in @from, all of @to is lost, too: an
+ * access to it is answered by SIGBUS.
  *
  * Return: 0, or -ENOMEM where Linux has no page to give.
  */
@@ -443,7 +377,8 @@ int hpmmap_block_copy(struct hpmmap_owner *owner, struct hpmmap_block *to,
 		       unsigned int to_page, struct hpmmap_block *from,
 		       unsigned int from_page, unsigned int nr)
 {
-	int cookie = hpmmap_poison_touch(), ret = 0;
+	int cookie = srcu_read_lock(&hpmmap_touch_srcu), ret = 0;
+	bool lost = hpmmap_block_is_lost(from) || hpmmap_block_is_hurt(to);
 	unsigned int i;
 
 	for (i = 0; i < nr; i++) {
@@ -452,30 +387,17 @@ int hpmmap_block_copy(struct hpmmap_owner *owner, struct hpmmap_block *to,
 
 		if (test_bit(from_page + i, from->stale))
 			continue;
-		/* As in hpmmap_block_fill(). */
-		if (dst && !to->folio && PageHWPoison(dst) &&
-		    test_bit(to_page + i, to->stale)) {
-			hpmmap_linux_page_drop(owner, to, to_page + i);
-			dst = NULL;
-		}
 		if (!dst)
 			dst = hpmmap_linux_page_alloc(owner, to, to_page + i);
 		if (!dst) {
 			ret = -ENOMEM;
 			break;
 		}
-		if (!hpmmap_block_is_lost(from, from_page + i) &&
-		    !PageHWPoison(dst) && page_copy(dst, src)) {
-			if (to->lost)
-				clear_bit(to_page + i, to->lost);
-		} else {
-			ret = page_lose(to, to_page + i);
-			if (ret)
-				break;
-		}
+		if (unlikely(lost || !page_copy(dst, src)))
+			to->lost = true;
 		clear_bit(to_page + i, to->stale);
 	}
-	hpmmap_poison_untouch(cookie);
+	srcu_read_unlock(&hpmmap_touch_srcu, cookie);
 	return ret;
 }
 
@@ -497,11 +419,11 @@ int hpmmap_block_read(struct hpmmap_block *block, unsigned int i, void *buf)
 		page = hpmmap_block_page(block, i);
 	if (!page)
 		return 0;
-	cookie = hpmmap_poison_touch();
-	if (hpmmap_block_is_lost(block, i) ||
+	cookie = srcu_read_lock(&hpmmap_touch_srcu);
+	if (hpmmap_block_is_lost(block) ||
 	    copy_mc_to_kernel(buf, page_address(page), PAGE_SIZE))
 		ret = -EFAULT;
-	hpmmap_poison_untouch(cookie);
+	srcu_read_unlock(&hpmmap_touch_srcu, cookie);
 	return ret ? ret : !!memchr_inv(buf, 0, PAGE_SIZE);
 }
 
@@ -576,8 +498,7 @@ bool hpmmap_block_is_pinned(struct hpmmap_block *block)
 void hpmmap_block_free(struct hpmmap_block *block, struct list_head *freed)
 {
 	hpmmap_folio_detach(block->folio);
-	if (unlikely(block->lost))
-		hpmmap_block_mend(block);
+	block->lost = false;
 	hpmmap_block_set_stale(block, 0, SLOT_PAGES);
 	bitmap_zero(block->reuse, SLOT_PAGES);
 	block->reuse_id = 0;

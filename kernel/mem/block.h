@@ -8,7 +8,9 @@
 #include <linux/cache.h>
 #include <linux/llist.h>
 #include <linux/mm.h>
+#include <linux/mutex.h>
 #include <linux/spinlock_types.h>
+#include <linux/srcu.h>
 #include <linux/string.h>
 
 #include "hpmmap.h"
@@ -16,6 +18,16 @@
 
 struct hpmmap_account;
 struct hpmmap_holder;
+
+/* One memory error after the other, while no memory leaves the pools. */
+extern struct mutex hpmmap_poison_mutex;
+
+/*
+ * Held while memory of blocks is read or written that may turn out to be bad: marks are looked
+ * at within it. Linux may unmap a bad page from its own tables, but not before all who have it
+ * by then are done.
+ */
+extern struct srcu_struct hpmmap_touch_srcu;
 
 /**
  * hpmmap_clear_words() - zero memory that somebody may be writing to
@@ -108,6 +120,8 @@ enum hpmmap_block_state {
  * @spare: node that its pages come from if there are some to spare; NUMA_NO_NODE:
  *	they come from where they can be had. Protected as @few.
  * @bad: it is not to be handed out any more; protected by node->lock
+ * @lost: its contents are lost: they were copied from a block with a memory error.
+ *	Protected as @stale.
  * @users: stores it is in. With more than one, nobody may change it, and no
  *	entry of a page table lets anybody write to it (see share.c).
  * @state: changed only by block_set_state()
@@ -121,8 +135,6 @@ enum hpmmap_block_state {
  * @draft: NULL, or what there is to copy yet; protected as @stale
  * @gone: of its slot: which discard has made zeros of which pages last; protected as
  *	@stale
- * @lost: NULL, or one bit a page: it is a copy of a page that a memory error was
- *	in, and who touches it gets SIGBUS. Protected as @stale.
  */
 struct hpmmap_block {
 	union {
@@ -139,6 +151,7 @@ struct hpmmap_block {
 	bool zeroed;
 	bool few;
 	bool bad;
+	bool lost;
 	DECLARE_BITMAP(stale, SLOT_PAGES) ____cacheline_aligned;
 	union {
 		DECLARE_BITMAP(reuse, SLOT_PAGES);
@@ -156,17 +169,22 @@ struct hpmmap_block {
 		unsigned int first;
 		unsigned int nr;
 	} gone;
-	unsigned long *lost;
 } ____cacheline_aligned;
 
 /*
- * Is there a page in it that nobody may touch? The core maps no such folio by
- * one entry either. Pages of Linux it marks, and tells nobody.
+ * Is there a memory error in it? Then all its contents are lost: nobody may touch or map any
+ * page of it. Errors in pages of Linux are not looked for.
  */
 static inline bool hpmmap_block_is_hurt(const struct hpmmap_block *block)
 {
-	return block->folio ? folio_test_has_hwpoisoned(block->folio) :
-			      block->lost || hpmmap_block_has_bad_linux(block);
+	return block->lost || (block->folio && folio_test_has_hwpoisoned(block->folio));
+}
+
+/* The same, or in what is behind a draft. The store is locked. */
+static inline bool hpmmap_block_is_lost(const struct hpmmap_block *block)
+{
+	return hpmmap_block_is_hurt(block) ||
+	       (unlikely(block->draft) && hpmmap_block_is_hurt(block->draft->behind));
 }
 
 /* The pages of a block of Linux's memory, which may be being given up. */
@@ -246,8 +264,6 @@ void hpmmap_block_set_stale(struct hpmmap_block *block, unsigned int first,
 int hpmmap_block_copy(struct hpmmap_owner *owner, struct hpmmap_block *to,
 		      unsigned int to_page, struct hpmmap_block *from,
 		      unsigned int from_page, unsigned int nr);
-bool hpmmap_block_is_lost(struct hpmmap_block *block, unsigned int i);
-void hpmmap_block_mend(struct hpmmap_block *block);
 void hpmmap_block_detach(struct hpmmap_block *block);
 struct page *hpmmap_block_page(struct hpmmap_block *block, unsigned int i);
 int hpmmap_block_read(struct hpmmap_block *block, unsigned int i, void *buf);

@@ -120,8 +120,7 @@ static void page_put(struct page *page)
 }
 
 /* A page of Linux that is stale, and in no page table, goes back. */
-void hpmmap_linux_page_drop(struct hpmmap_owner *owner, struct hpmmap_block *block,
-			    unsigned int i)
+static void page_drop(struct hpmmap_owner *owner, struct hpmmap_block *block, unsigned int i)
 {
 	struct page *page = block->pages[i];
 
@@ -155,24 +154,9 @@ void hpmmap_block_bury(struct llist_head *graves)
 	struct hpmmap_block *block, *tmp;
 
 	llist_for_each_entry_safe(block, tmp, llist_del_all(graves), grave) {
-		bitmap_free(block->lost);
 		kvfree(block->pages);
 		kfree(block);
 	}
-}
-
-/* Has Linux marked one of the pages of a block of its memory? */
-bool hpmmap_block_has_bad_linux(const struct hpmmap_block *block)
-{
-	struct page *page;
-	unsigned int i;
-
-	if (likely(!compat_has_poison()))
-		return false;
-	hpmmap_for_each_linux_page(block, i, page)
-		if (PageHWPoison(page))
-			return true;
-	return false;
 }
 
 /**
@@ -194,8 +178,6 @@ void hpmmap_block_clear_linux(struct hpmmap_owner *owner,
 		if (PageHWPoison(block->pages[i]))
 			continue;
 		hpmmap_clear_words(page_address(block->pages[i]), PAGE_SIZE / sizeof(u64));
-		if (block->lost)
-			clear_bit(i, block->lost);
 		atomic_long_inc(&owner->nr_cleared);
 		clear_bit(i, block->stale);
 	}
@@ -217,7 +199,7 @@ void hpmmap_block_drop_linux(struct hpmmap_owner *owner, struct hpmmap_block *bl
 
 	for_each_set_bit_from(i, block->has, first + nr)
 		if (hpmmap_linux_page_idle(block->pages[i]))
-			hpmmap_linux_page_drop(owner, block, i);
+			page_drop(owner, block, i);
 }
 
 /**

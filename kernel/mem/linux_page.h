@@ -22,12 +22,9 @@ void hpmmap_block_drop_linux(struct hpmmap_owner *owner, struct hpmmap_block *bl
 bool hpmmap_block_may_be_few(const struct hpmmap_owner *owner, unsigned long pages,
 			     unsigned long slots);
 void hpmmap_block_few_end(struct hpmmap_owner *owner, struct hpmmap_block *block);
-bool hpmmap_block_has_bad_linux(const struct hpmmap_block *block);
 void hpmmap_folio_detach(struct folio *folio);
 bool hpmmap_linux_page_idle(struct page *page);
 struct page *hpmmap_linux_page_alloc(struct hpmmap_owner *owner,
 				     struct hpmmap_block *block, unsigned int i);
-void hpmmap_linux_page_drop(struct hpmmap_owner *owner, struct hpmmap_block *block,
-			    unsigned int i);
 
 #endif /* _HPMMAP_MEM_LINUX_PAGE_H */

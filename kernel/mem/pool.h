@@ -85,8 +85,6 @@ void hpmmap_pool_set_pinned(struct hpmmap_block *block);
 void hpmmap_pool_free(struct list_head *list);
 void hpmmap_pool_free_unused(struct list_head *list);
 void hpmmap_pool_retire(struct hpmmap_block *block);
-void hpmmap_pool_unretire(struct hpmmap_block *block);
-enum hpmmap_block_state hpmmap_pool_state(struct hpmmap_block *block);
 int hpmmap_pool_clear(struct hpmmap_owner *owner, struct list_head *list,
 		      unsigned long first, unsigned long end);
 void hpmmap_pool_launder(int nid, unsigned long nr);

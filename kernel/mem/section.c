@@ -17,14 +17,13 @@
 #include <linux/suspend.h>
 #include <linux/uaccess.h>
 
+#include "hook.h"
 #include "hpmmap.h"
 #include "mem/block.h"
 #include "mem/nodes.h"
 #include "mem/payer.h"
-#include "mem/poison.h"
 #include "mem/pool.h"
 #include "mem/section.h"
-#include "trace.h"
 
 /**
  * enum section_state - a section the module knows
@@ -371,7 +370,6 @@ int hpmmap_pool_add(u64 start, u64 length, int *node, u32 flags)
 	for (nr = first; nr < end; nr++)
 		section_activate(nr);
 	devices_update(first, end);
-	trace_hpmmap_pool_add(start, length, *node);
 	ret = 0;
 	goto out;
 
@@ -413,21 +411,19 @@ int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned, u64 *bad)
 	hpmmap_pool_gather();
 	compat_hotplug_lock();
 	/* Nobody is looking at a page of it for a memory error. */
-	hpmmap_poison_lock();
+	mutex_lock(&hpmmap_poison_mutex);
 	mutex_lock(&hpmmap_pool_mutex);
 	ret = sections_remove(first, end, &use);
 	if (!ret)
 		devices_update(first, end);
 	hpmmap_limits_update();
 	mutex_unlock(&hpmmap_pool_mutex);
-	hpmmap_poison_unlock();
+	mutex_unlock(&hpmmap_poison_mutex);
 	compat_hotplug_unlock();
 	hpmmap_pool_launder_go(&nodes);
 	*busy = use.busy;
 	*pinned = use.pinned;
 	*bad = use.bad;
-	if (!ret)
-		trace_hpmmap_pool_remove(start, length);
 	return ret;
 }
 
@@ -507,42 +503,48 @@ bool hpmmap_section_is_known(unsigned long pfn)
 }
 
 /**
- * hpmmap_section_block() - whose a page frame is
- * @pfn: the page frame; hpmmap_poison_lock() was called, so that it stays so
- * @block: out: of HPMMAP_WHOSE_POOL, its block
+ * hpmmap_section_block() - the block of a pool that a page frame is of
+ * @pfn: the page frame; hpmmap_poison_mutex is held, so that it stays so
+ *
+ * Return: the block; NULL if it is of none.
  */
-enum hpmmap_whose hpmmap_section_block(unsigned long pfn,
-				       struct hpmmap_block **block)
+struct hpmmap_block *hpmmap_section_block(unsigned long pfn)
 {
-	enum hpmmap_whose whose = HPMMAP_WHOSE_LINUX;
+	struct hpmmap_block *block = NULL;
 	struct section *s;
 
 	mutex_lock(&hpmmap_pool_mutex);
 	s = xa_load(&sections, pfn_to_section_nr(pfn));
-	if (s && s->state == SECTION_ACTIVE) {
-		*block = hpmmap_pool_block(s->nid, pfn);
-		whose = HPMMAP_WHOSE_POOL;
-	} else if (s) {
-		whose = HPMMAP_WHOSE_NOBODYS;
-	}
+	if (s && s->state == SECTION_ACTIVE)
+		block = hpmmap_pool_block(s->nid, pfn);
 	mutex_unlock(&hpmmap_pool_mutex);
-	return whose;
+	return block;
 }
 
 /**
- * hpmmap_section_mended() - a page of a bad section is good
- * @pfn: the page, of HPMMAP_WHOSE_NOBODYS
+ * hpmmap_section_mend() - the memory error of a page was simulated
+ * @pfn: the page frame, of a section that has left its pool
  *
- * If it was the last, the section can be set online.
+ * If it was the last one, the section can be set online.
+ *
+ * Return: 0, or -EBUSY if it is not such a page.
  */
-void hpmmap_section_mended(unsigned long pfn)
+int hpmmap_section_mend(unsigned long pfn)
 {
 	unsigned long nr = pfn_to_section_nr(pfn);
+	struct section *s;
+	int ret = -EBUSY;
 
 	mutex_lock(&hpmmap_pool_mutex);
-	if (!pages_are_poisoned(section_nr_to_pfn(nr), PAGES_PER_SECTION))
-		section_forget(nr);
+	s = xa_load(&sections, nr);
+	if (s && s->state == SECTION_BAD && TestClearPageHWPoison(pfn_to_page(pfn))) {
+		compat_count_poison(pfn, -1);
+		if (!pages_are_poisoned(section_nr_to_pfn(nr), PAGES_PER_SECTION))
+			section_forget(nr);
+		ret = 0;
+	}
 	mutex_unlock(&hpmmap_pool_mutex);
+	return ret;
 }
 
 /*
@@ -608,33 +610,8 @@ static void notrace removal_entry(unsigned long ip, unsigned long parent_ip,
 	rcu_read_unlock();
 }
 
-#define GUARD_FLAGS (FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT | FTRACE_OPS_FL_DYNAMIC)
-
-static struct ftrace_ops guard_ops = { .func = guard_entry, .flags = GUARD_FLAGS };
-static struct ftrace_ops removal_ops = { .func = removal_entry, .flags = GUARD_FLAGS };
-
-static int guard_install(struct ftrace_ops *ops, const char *function)
-{
-	unsigned long addr = compat_symbol(function);
-	int ret = -ENOENT;
-
-	if (addr)
-		ret = ftrace_set_filter_ip(ops, addr, 0, 0);
-	if (!ret)
-		ret = register_ftrace_function(ops);
-	if (ret) {
-		pr_err("%s() cannot be guarded: %d\n", function, ret);
-		ftrace_free_filter(ops);
-	}
-	return ret;
-}
-
-static void guard_remove(struct ftrace_ops *ops)
-{
-	unregister_ftrace_function(ops);
-	ftrace_free_filter(ops);
-	synchronize_rcu_tasks();
-}
+static struct ftrace_ops guard_ops = { .func = guard_entry, .flags = HPMMAP_GUARD_FLAGS };
+static struct ftrace_ops removal_ops = { .func = removal_entry, .flags = HPMMAP_GUARD_FLAGS };
 
 /* An image for hibernation leaves offline memory out. */
 static int pm_notify(struct notifier_block *nb, unsigned long action,
@@ -655,15 +632,15 @@ static struct notifier_block pm_nb = {
 
 int hpmmap_section_init(void)
 {
-	int ret = guard_install(&guard_ops, "online_pages");
+	int ret = hpmmap_guard_install(&guard_ops, "online_pages");
 
 	if (ret)
 		return ret;
 	ret = register_pm_notifier(&pm_nb);
 	if (ret)
-		guard_remove(&guard_ops);
+		hpmmap_guard_remove(&guard_ops);
 	else
-		removal_is_guarded = !guard_install(&removal_ops, "try_remove_memory");
+		removal_is_guarded = !hpmmap_guard_install(&removal_ops, "try_remove_memory");
 	return ret;
 }
 
@@ -678,8 +655,8 @@ void hpmmap_section_exit(void)
 
 	unregister_pm_notifier(&pm_nb);
 	if (removal_is_guarded)
-		guard_remove(&removal_ops);
-	guard_remove(&guard_ops);
+		hpmmap_guard_remove(&removal_ops);
+	hpmmap_guard_remove(&guard_ops);
 	xa_for_each(&sections, nr, s)
 		kfree(s);
 	xa_destroy(&sections);

@@ -13,20 +13,8 @@ int hpmmap_pool_add(u64 start, u64 length, int *node, u32 flags);
 int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned, u64 *bad);
 int hpmmap_pool_list(void __user *ranges, u32 size, u32 *nr);
 u64 hpmmap_section_bytes(void);
-/**
- * enum hpmmap_whose - whose a page frame is
- * @HPMMAP_WHOSE_LINUX: not the module's
- * @HPMMAP_WHOSE_NOBODYS: of a section that stays offline for a memory error
- * @HPMMAP_WHOSE_POOL: of a pool
- */
-enum hpmmap_whose {
-	HPMMAP_WHOSE_LINUX,
-	HPMMAP_WHOSE_NOBODYS,
-	HPMMAP_WHOSE_POOL,
-};
 bool hpmmap_section_is_known(unsigned long pfn);
-enum hpmmap_whose hpmmap_section_block(unsigned long pfn,
-				       struct hpmmap_block **block);
-void hpmmap_section_mended(unsigned long pfn);
+struct hpmmap_block *hpmmap_section_block(unsigned long pfn);
+int hpmmap_section_mend(unsigned long pfn);
 
 #endif /* _HPMMAP_MEM_SECTION_H */

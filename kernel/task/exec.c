@@ -31,8 +31,6 @@
 #include "task/exec.h"
 #include "task/fork.h"
 #include "task/image.h"
-#include "task/only.h"
-#include "task/start.h"
 #include "trace.h"
 
 /* How long the end of a process waits for its other threads. */
@@ -307,7 +305,6 @@ static void member_work(struct callback_head *work)
 	}
 	ctx->pid = current->tgid;
 	ctx->stats.forked = !execed;
-	get_task_comm(ctx->stats.program, current);
 	mutex_lock(&ctx->ops);
 	refcount_inc(&ctx->refs);
 	hpmmap_ctx_publish(ctx, mm);

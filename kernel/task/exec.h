@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Members: processes of a job. */
+/* Members: processes of a job; which programs are registered; the OOM killer. */
 #ifndef _HPMMAP_TASK_EXEC_H
 #define _HPMMAP_TASK_EXEC_H
 
@@ -18,6 +18,12 @@ void hpmmap_probes_unregister(void);
 int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
 		  char *only, struct hpmmap_job **jobp);
 int hpmmap_launch_marked(const struct hpmmap_launch *arg);
+char *hpmmap_only_get(u64 user, u32 bytes);
+bool hpmmap_only_wants(const char *patterns, const struct linux_binprm *bprm);
+void hpmmap_mark_init(bool (*may)(void));
+void hpmmap_mark_exit(void);
+int hpmmap_oom_init(void);
+void hpmmap_oom_exit(void);
 void hpmmap_exec_begins(const struct linux_binprm *bprm);
 pid_t hpmmap_clone(struct kernel_clone_args *args);
 

@@ -37,8 +37,7 @@ static int fork_prepare(struct hpmmap_ctx *ctx)
 	child->shared_linux = READ_ONCE(ctx->shared_linux);
 	child->image = ctx->image;
 	child->image_bytes = ctx->image_bytes;
-	memcpy(child->stats.program, ctx->stats.program,
-	       sizeof(child->stats.program));
+	child->stats.program = ctx->stats.program;
 	child->stats.forked = true;
 	ctx->fork.child = child;
 	WRITE_ONCE(ctx->fork.task, current);

@@ -18,7 +18,6 @@
 
 #include "hpmmap.h"
 #include "task/exec.h"
-#include "task/mark.h"
 
 /**
  * struct marked - a marked program that is being executed

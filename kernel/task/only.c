@@ -12,7 +12,7 @@
 #include <linux/uaccess.h>
 
 #include "hpmmap.h"
-#include "task/only.h"
+#include "task/exec.h"
 
 /* Strings one after the other, the last one ended by a second zero. */
 static bool patterns_are_right(const char *patterns, u32 bytes)

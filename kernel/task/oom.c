@@ -14,10 +14,11 @@
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 
+#include "hook.h"
 #include "hpmmap.h"
 #include "as/ctx.h"
 #include "as/vma.h"
-#include "task/oom.h"
+#include "task/exec.h"
 
 /* So many mappings of a process are looked at. */
 #define MAPPINGS_MOST 512
@@ -107,46 +108,25 @@ static void notrace badness_entry(unsigned long ip, unsigned long parent_ip,
 				     (unsigned long)badness_without_pools);
 }
 
-static struct ftrace_ops badness_ops = {
-	.func = badness_entry,
-	.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT |
-		 FTRACE_OPS_FL_DYNAMIC,
-};
-
+static struct ftrace_ops badness_ops = { .func = badness_entry, .flags = HPMMAP_GUARD_FLAGS };
 static bool installed;
 
 /**
  * hpmmap_oom_init() - keep the OOM killer from jobs
  *
- * Where that is impossible, because a live patch has the function say, jobs are
- * in more danger than they need be, and the kernel log tells.
+ * Where that is impossible, because a live patch has the function say, memory of the pools
+ * counts for the OOM killer, and the kernel log tells.
  *
  * Return: 0 in either case.
  */
 int hpmmap_oom_init(void)
 {
-	unsigned long addr = compat_symbol("oom_badness");
-	int ret = -ENOENT;
-
-	if (addr)
-		ret = ftrace_set_filter_ip(&badness_ops, addr, 0, 0);
-	if (!ret)
-		ret = register_ftrace_function(&badness_ops);
-	if (ret) {
-		ftrace_free_filter(&badness_ops);
-		pr_warn("oom_badness() cannot be hooked: %d; memory of the pools counts for the OOM killer\n",
-			ret);
-		return 0;
-	}
-	installed = true;
+	installed = !hpmmap_guard_install(&badness_ops, "oom_badness");
 	return 0;
 }
 
 void hpmmap_oom_exit(void)
 {
-	if (!installed)
-		return;
-	unregister_ftrace_function(&badness_ops);
-	ftrace_free_filter(&badness_ops);
-	synchronize_rcu_tasks();
+	if (installed)
+		hpmmap_guard_remove(&badness_ops);
 }

@@ -5,7 +5,7 @@
 # pool: 256M
 # timeout: 300
 # tier: newest  contexts are made and given up in the same way on every kernel
-# paths: kernel/as/ctx.* kernel/as/life.* kernel/as/show.* kernel/as/draft.* kernel/as/snapshot.* kernel/as/share.*
+# paths: kernel/as/ctx.* kernel/as/life.* kernel/as/draft.* kernel/as/snapshot.* kernel/as/share.*
 # paths: kernel/task/fork.* kernel/task/exec.* tests/vm/programs/fork_cost.c
 . "$(dirname "$0")/../guest/lib.sh"
 

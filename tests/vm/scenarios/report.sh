@@ -3,7 +3,7 @@
 # takes: 35
 # pool: 256M
 # timeout: 240
-# paths: kernel/as/stats.* kernel/as/counters.* kernel/as/show.* crates/hpmmap/src/report/ crates/hpmmap/src/prometheus.rs
+# paths: kernel/as/show.* kernel/as/stats.* kernel/as/counters.* crates/hpmmap/src/report/ crates/hpmmap/src/prometheus.rs
 # paths: tests/vm/programs/counted.c
 . "$(dirname "$0")/../guest/lib.sh"
 
