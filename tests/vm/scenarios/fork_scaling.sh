@@ -16,8 +16,8 @@ done
 # cost WHAT [RELATIVES]
 cost() { awk -v name="$1" '$1 == name { print $2 }' "/tmp/costs.${2:-8}"; }
 
-# To copy 2 MB, and to zero the copy when the child is gone: counted by the byte and by the word.
-copy=2400000
+# To copy 2 MB, and to zero the copy when the child is gone.
+copy=600000
 [ "$(cost pinned)" -le $(($(cost alone) * 13 / 10 + copy)) ] || fail "a pinned page costs a fork $(($(cost pinned) - $(cost alone)))"
 [ "$(cost pinned+thread)" -le $(($(cost thread) * 13 / 10 + copy)) ] || fail "a pinned page costs a fork beside a thread $(($(cost pinned+thread) - $(cost thread)))"
 [ "$(cost faults)" = 0 ] || fail "$(cost faults) page faults after the child is gone"
