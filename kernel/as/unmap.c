@@ -227,22 +227,33 @@ static unsigned int unclean_split(struct list_head *blocks, unsigned int nr,
 /* Blocks that are taken out of a store at once. */
 #define TAKE_BATCH 32
 
-/* The first blocks of a store, from *slot on, leave it; how many. */
+/*
+ * Some blocks leave a store, of those without a mark from *slot on; how many. The others are first,
+ * for they are found without a look at each slot between: a child that ends soon has no more.
+ */
 static unsigned int take_some(struct hpmmap_ctx *ctx, unsigned long *slot,
 			      struct hpmmap_block **taken)
 {
-	XA_STATE(xas, &ctx->store, *slot);
+	xa_mark_t mark = xa_marked(&ctx->store, SLOT_SHARED) ? SLOT_SHARED : SLOT_FEW;
+	bool marked = xa_marked(&ctx->store, mark);
+	XA_STATE(xas, &ctx->store, marked ? 0 : *slot);
 	struct hpmmap_block *block;
 	unsigned int nr = 0;
 
+	if (xa_empty(&ctx->store))
+		return 0;
 	xas_lock(&xas);
-	xas_for_each(&xas, block, ULONG_MAX) {
+	block = marked ? xas_find_marked(&xas, ULONG_MAX, mark) : xas_find(&xas, ULONG_MAX);
+	while (block) {
 		xas_store(&xas, NULL);
 		taken[nr++] = block;
-		*slot = xas.xa_index;
 		if (nr == TAKE_BATCH)
 			break;
+		block = marked ? xas_next_marked(&xas, ULONG_MAX, mark) :
+				 xas_next_entry(&xas, ULONG_MAX);
 	}
+	if (!marked)
+		*slot = xas.xa_index;
 	xas_unlock(&xas);
 	return nr;
 }
