@@ -4,6 +4,7 @@
 #include "hook.h"
 #include "hpmmap.h"
 #include "sysfs.h"
+#include "mem/nodes.h"
 #include "mem/payer.h"
 #include "mem/pinned.h"
 #include "mem/pool.h"
@@ -123,7 +124,7 @@ static const struct {
 } parts[] = {
 	{ compat_init, NULL },
 	{ NULL, hpmmap_limits_exit },
-	{ hpmmap_ctx_init, hpmmap_ctx_exit },
+	{ hpmmap_wq_init, hpmmap_wq_exit },
 	{ hpmmap_life_init, hpmmap_life_exit },
 	{ hpmmap_vmops_init, NULL },
 	{ hooks_init, hpmmap_hook_exit },

@@ -209,18 +209,3 @@ void hpmmap_ops_unlock(struct hpmmap_ctx *ctx)
 		hpmmap_block_bury(&ctx->graves);
 	mutex_unlock(&ctx->ops);
 }
-
-int hpmmap_ctx_init(void)
-{
-	hpmmap_wq = alloc_workqueue("hpmmap", WQ_UNBOUND, 0);
-	return hpmmap_wq ? 0 : -ENOMEM;
-}
-
-/*
- * Contexts keep the module loaded, so there are none left here, and nobody
- * queues anything any more; works may be about to return.
- */
-void hpmmap_ctx_exit(void)
-{
-	destroy_workqueue(hpmmap_wq);
-}

@@ -200,7 +200,6 @@ struct hpmmap_ctx {
 	unsigned long placed[];
 };
 
-void hpmmap_ctx_exit(void);
 void hpmmap_ctx_hash(struct hpmmap_ctx *ctx);
 void hpmmap_ctx_unhash(struct hpmmap_ctx *ctx);
 void hpmmap_ctx_torn(struct hpmmap_ctx *ctx);
@@ -216,7 +215,6 @@ struct hpmmap_ctx *hpmmap_ctx_next(struct hpmmap_ctx *ctx);
 #define hpmmap_for_each_ctx(_ctx) \
 	for (_ctx = hpmmap_ctx_from(0); _ctx; _ctx = hpmmap_ctx_next(_ctx))
 
-int hpmmap_ctx_init(void);
 long hpmmap_ops_lock(struct hpmmap_ctx *ctx);
 void hpmmap_ops_unlock(struct hpmmap_ctx *ctx);
 

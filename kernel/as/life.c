@@ -89,7 +89,7 @@ static void bury_work_fn(struct work_struct *work)
  * @job: its policy
  *
  * What it gets is charged to who calls. The hooks must be active and stay so
- * until hpmmap_ctx_publish() or hpmmap_ctx_abandon().
+ * until hpmmap_ctx_publish() or hpmmap_ctx_put_now().
  *
  * Return: the context with one reference, or NULL.
  */
@@ -139,13 +139,13 @@ err_file:
 }
 
 /**
- * hpmmap_ctx_abandon() - give up a reference to a context where no lock is held
+ * hpmmap_ctx_put_now() - give up a reference to a context where no lock is held
  * @ctx: the context
  *
- * If it is the last one, the caller itself frees the context. A process that registers
- * or forks in vain time and again pays for that itself.
+ * If it is the last one, the context is freed at once: what a process that registers or forks in
+ * vain costs is charged to that process.
  */
-void hpmmap_ctx_abandon(struct hpmmap_ctx *ctx)
+void hpmmap_ctx_put_now(struct hpmmap_ctx *ctx)
 {
 	if (refcount_dec_and_test(&ctx->refs))
 		ctx_free(ctx);
@@ -261,7 +261,7 @@ void hpmmap_ctx_leave(struct hpmmap_ctx *ctx)
 		tear_down(ctx, true);
 	else if (last)
 		hpmmap_reap_soon();
-	hpmmap_ctx_abandon(ctx);
+	hpmmap_ctx_put_now(ctx);
 }
 
 /*
@@ -381,7 +381,7 @@ int hpmmap_life_init(void)
 	return 0;
 }
 
-/* As for hpmmap_ctx_exit(): it may be about to return. */
+/* As for hpmmap_wq_exit(): it may be about to return. */
 void hpmmap_life_exit(void)
 {
 	cancel_delayed_work_sync(&reap_work);

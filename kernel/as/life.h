@@ -16,7 +16,7 @@ struct mm_struct;
 int hpmmap_life_init(void);
 void hpmmap_life_exit(void);
 struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job);
-void hpmmap_ctx_abandon(struct hpmmap_ctx *ctx);
+void hpmmap_ctx_put_now(struct hpmmap_ctx *ctx);
 void hpmmap_ctx_publish(struct hpmmap_ctx *ctx, struct mm_struct *mm);
 void hpmmap_ctx_join(struct hpmmap_ctx *ctx);
 void hpmmap_ctx_leave(struct hpmmap_ctx *ctx);

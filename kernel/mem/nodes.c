@@ -4,6 +4,7 @@
  */
 #include <linux/nodemask.h>
 #include <linux/topology.h>
+#include <linux/workqueue.h>
 
 #include "hpmmap.h"
 #include "mem/node.h"
@@ -11,8 +12,20 @@
 
 /* A node's pool exists from its first section until the module goes. */
 struct pool_node *pool_nodes[MAX_NUMNODES];
-/* Made by hpmmap_ctx_init(). */
+
 struct workqueue_struct *hpmmap_wq;
+
+int hpmmap_wq_init(void)
+{
+	hpmmap_wq = alloc_workqueue("hpmmap", WQ_UNBOUND, 0);
+	return hpmmap_wq ? 0 : -ENOMEM;
+}
+
+/* Nobody queues anything any more; works may be about to return. */
+void hpmmap_wq_exit(void)
+{
+	destroy_workqueue(hpmmap_wq);
+}
 
 /**
  * hpmmap_pool_nearest() - the nearest node that has a pool

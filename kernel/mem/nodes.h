@@ -9,6 +9,8 @@
 #define hpmmap_for_each_node(nid, mask) \
 	for_each_set_bit(nid, nodes_addr(mask), nr_node_ids)
 
+int hpmmap_wq_init(void);
+void hpmmap_wq_exit(void);
 int hpmmap_pool_nearest(int nid, const nodemask_t *nodes, nodemask_t *tried);
 unsigned long hpmmap_pool_count_free(const nodemask_t *nodes);
 unsigned long hpmmap_pool_count_all(const nodemask_t *nodes);

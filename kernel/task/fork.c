@@ -29,7 +29,7 @@ static int fork_prepare(struct hpmmap_ctx *ctx)
 	if (!child)
 		return -ENOMEM;
 	if (hpmmap_share_begin(ctx, child)) {
-		hpmmap_ctx_abandon(child);
+		hpmmap_ctx_put_now(child);
 		return -ENOMEM;
 	}
 	child->heap_end = ctx->heap_end;
@@ -53,7 +53,7 @@ static void fork_finish(struct hpmmap_ctx *ctx)
 	if (ctx->fork.child->mm)
 		hpmmap_ctx_put(ctx->fork.child);
 	else
-		hpmmap_ctx_abandon(ctx->fork.child);
+		hpmmap_ctx_put_now(ctx->fork.child);
 	ctx->fork.child = NULL;
 	hpmmap_ops_unlock(ctx);
 }
