@@ -55,8 +55,8 @@
 
 /*
  * There what is only read is copied with what lies around it, as Linux maps files: twice as
- * much each time, up to so many pages. A child that ends or executes a program soon reads two
- * or three.
+ * much each other time, up to so many pages. A child that ends or executes a program soon reads
+ * two or three, and all that is copied is copied again for each of the next children.
  */
 #define READ_AROUND 16U
 
@@ -104,6 +104,35 @@ static bool copy_copied(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
 		if (hpmmap_block_copy(&ctx->owner, to, i, own, i, 1))
 			return false;
 	return true;
+}
+
+/* Of a draft with more a child gets no copies. */
+#define INHERITED_MOST 16
+
+/**
+ * hpmmap_draft_inherit() - make a draft for a child, of the same block and with the same pages
+ * @child: the child, its lock held
+ * @own: for a few pages of Linux; nobody else knows it
+ * @from: the parent's draft, its context's lock held
+ *
+ * Return: false where @from has to be settled, and @own is no draft.
+ */
+bool hpmmap_draft_inherit(struct hpmmap_ctx *child, struct hpmmap_block *own,
+			  struct hpmmap_block *from)
+{
+	struct hpmmap_block *behind = from->draft->behind;
+
+	lockdep_assert_held(&child->lock);
+	if (!from->few || !from->draft->part || from->draft->stuck ||
+	    nr_copied(from) > INHERITED_MOST || hpmmap_block_is_hurt(from) ||
+	    hpmmap_block_is_hurt(behind) || !hpmmap_draft_begin(own, behind, true))
+		return false;
+	bitmap_copy(own->draft->left, from->draft->left, SLOT_PAGES);
+	if (copy_copied(child, own, from))
+		return true;
+	kfree(own->draft);
+	own->draft = NULL;
+	return false;
 }
 
 /* How many of them may be pages of Linux. */
@@ -205,7 +234,7 @@ static unsigned int nr_ahead(const struct hpmmap_block *own, unsigned int page,
 static bool goes_around(struct hpmmap_ctx *ctx, const struct hpmmap_block *own,
 			unsigned int page, struct hpmmap_pages *range)
 {
-	unsigned int around = 1U << min_t(unsigned int, own->draft->reads, ilog2(READ_AROUND));
+	unsigned int around = 1U << min_t(unsigned int, (own->draft->reads - 1) / 2, ilog2(READ_AROUND));
 	unsigned int lo = max(range->first, round_down(page, around));
 	unsigned int hi = min(range->first + range->nr,
 			      round_down(page, around) + around);
@@ -226,7 +255,7 @@ static bool goes_around(struct hpmmap_ctx *ctx, const struct hpmmap_block *own,
  * @page: the page; see hpmmap_draft_is_full()
  * @write: it will be written to
  * @range: what the mapping has of the slot. Out: what of that may be mapped, @page at least;
- *	none of it is behind the draft, but some may be stale
+ *	none of it is behind the draft that is mapped then
  *
  * Return: false where the draft is to be settled.
  */
@@ -244,6 +273,9 @@ bool hpmmap_draft_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *own,
 	/* Nothing is made ready in a draft. */
 	if (test_bit(page, own->stale))
 		return false;
+	/* It has others, perhaps, that are not mapped. */
+	if (!own->folio && !test_bit(page, draft->left))
+		return true;
 	if (test_bit(page, draft->left)) {
 		/* Otherwise all of it would be Linux's. */
 		if (own->folio && (nr_copied(own) >= COPIED_MOST ||

@@ -17,6 +17,8 @@ struct hpmmap_pages {
 };
 
 bool hpmmap_draft_begin(struct hpmmap_block *own, struct hpmmap_block *behind, bool part);
+bool hpmmap_draft_inherit(struct hpmmap_ctx *child, struct hpmmap_block *own,
+			  struct hpmmap_block *from);
 bool hpmmap_draft_may_move(const struct hpmmap_block *own, unsigned int page);
 bool hpmmap_draft_is_full(const struct hpmmap_ctx *ctx,
 			  const struct hpmmap_block *own, unsigned int page,

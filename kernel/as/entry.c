@@ -533,7 +533,7 @@ static bool is_shared(const struct hpmmap_block *block)
  * @rest: out: slots, HPMMAP_RESTORE_MOST at most, that nobody shares and that are not done: with a
  *	draft, which is the last, with pins, without one entry
  * @nr: out: how many
- * @drafts: drafts that may be settled; below 0 if there were more
+ * @drafts: NULL, or out: there are drafts that nobody shares, which are left out
  * @flush: set if stale entries may have to be flushed
  *
  * Waits for nobody.
@@ -541,7 +541,7 @@ static bool is_shared(const struct hpmmap_block *block)
  * Return: 1, or 0 if there are no more marked slots.
  */
 int hpmmap_entry_restore(struct hpmmap_ctx *ctx, unsigned long *slot,
-			 unsigned long *rest, unsigned int *nr, int *drafts,
+			 unsigned long *rest, unsigned int *nr, bool *drafts,
 			 bool *flush)
 {
 	XA_STATE(xas, &ctx->store, *slot);
@@ -564,8 +564,8 @@ int hpmmap_entry_restore(struct hpmmap_ctx *ctx, unsigned long *slot,
 			break;
 		if (is_shared(block))
 			continue;
-		if (block->draft && *drafts <= 0) {
-			*drafts = -1;
+		if (block->draft && drafts) {
+			*drafts = true;
 			continue;
 		}
 		ret = !!block->draft;

@@ -28,7 +28,7 @@ unsigned int hpmmap_entry_window(struct hpmmap_ctx *ctx, unsigned long va,
 bool hpmmap_entry_unprotect(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			    unsigned long slot);
 int hpmmap_entry_restore(struct hpmmap_ctx *ctx, unsigned long *slot,
-			 unsigned long *rest, unsigned int *nr, int *drafts,
+			 unsigned long *rest, unsigned int *nr, bool *drafts,
 			 bool *flush);
 
 #endif /* _HPMMAP_AS_ENTRY_H */

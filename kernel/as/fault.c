@@ -211,11 +211,12 @@ begin:
 	block = hpmmap_store_get(ctx, vmf->vma, slot, NULL, NULL, true);
 	if (!block)
 		goto out;
-	if (hpmmap_block_is_whole(block))
+	/* Of a few pages a child has those that are not zero. */
+	if (block->folio || (block->few && !ctx->stats.forked))
 		slot_clip(slot, vmf->vma->vm_start, vmf->vma->vm_end, &first, &nr);
 	if (hpmmap_block_has_stale(block, first, nr)) {
 		*committed = false;
-		if (!owned)
+		if (!owned && *why != HPMMAP_FAULT_FORK)
 			*why = ctx->job->first_touch ?
 			       HPMMAP_FAULT_FIRST_TOUCH : HPMMAP_FAULT_RESERVED;
 	}
@@ -247,7 +248,8 @@ begin:
 		ret = VM_FAULT_NOPAGE;
 		goto out;
 	}
-	ret = hpmmap_entry_fault(ctx, vmf, nr > 1 && !(vmf->flags & FAULT_FLAG_RETRY_NOWAIT));
+	ret = hpmmap_entry_fault(ctx, vmf, (nr > 1 || block->few) &&
+				 !(vmf->flags & FAULT_FLAG_RETRY_NOWAIT));
 	/* Whoever unmapped it was done before the question. */
 	if (ret == VM_FAULT_NOPAGE && *why == HPMMAP_FAULT_UNMAPPED)
 		*why = ctx->family ? HPMMAP_FAULT_FORK : HPMMAP_FAULT_CHANGING;

@@ -48,14 +48,17 @@
 #define COPY_WAIT_STEPS 100
 #define LOCK_WAIT_STEPS 8
 
-/* Drafts that a process settles for others when it is gone. */
-#define DRAFTS_MOST 32
+/*
+ * How soon a worker settles the drafts of a process that is left alone: one that forks again
+ * before that goes on with them.
+ */
+#define DRAFTS_MS 20
 
-/* What may still be waited for, in steps, and done. */
+/* What may still be waited for, in steps, and whether drafts are settled. */
 struct patience {
 	unsigned int copies;
 	unsigned int locks;
-	int drafts;
+	bool drafts;
 };
 
 /* How soon the worker comes back at last. */
@@ -101,7 +104,7 @@ static bool wait_a_moment(unsigned int *steps)
  * afterwards stay in @slots; returns how many.
  */
 static unsigned int settle(struct hpmmap_ctx *ctx, unsigned long *slots,
-			   unsigned int nr, int *drafts, bool *pinned)
+			   unsigned int nr, bool *pinned)
 {
 	unsigned int i, left = 0;
 
@@ -112,7 +115,6 @@ static unsigned int settle(struct hpmmap_ctx *ctx, unsigned long *slots,
 		if (!block->draft) {
 			done = hpmmap_store_adopt_locked(ctx, slots[i], block);
 		} else {
-			--*drafts;
 			part = block->draft->part;
 			done = hpmmap_store_go_back(ctx, slots[i], block) ||
 			       /* One of pages of Linux is not completed: it is looked at again. */
@@ -128,10 +130,10 @@ static unsigned int settle(struct hpmmap_ctx *ctx, unsigned long *slots,
 
 /*
  * Lets a context write again to what it is alone with, in slots from *slot on,
- * for a while. Returns -EBUSY where its mappings are locked, -EAGAIN where its
- * blocks are, 0 at the end, otherwise 1.
+ * for a while. @drafts: NULL, or out: there are drafts, which stay as they are. Returns
+ * -EBUSY where its mappings are locked, -EAGAIN where its blocks are, 0 at the end, otherwise 1.
  */
-static int restore_some(struct hpmmap_ctx *ctx, unsigned long *slot, int *drafts,
+static int restore_some(struct hpmmap_ctx *ctx, unsigned long *slot, bool *drafts,
 			bool *flush, bool *pinned)
 {
 	unsigned long slots[HPMMAP_RESTORE_MOST];
@@ -146,7 +148,7 @@ static int restore_some(struct hpmmap_ctx *ctx, unsigned long *slot, int *drafts
 		if (!ret || !mutex_trylock(&ctx->lock))
 			break;
 		ret = hpmmap_entry_restore(ctx, slot, slots, &nr, drafts, flush);
-		nr = settle(ctx, slots, nr, drafts, pinned);
+		nr = settle(ctx, slots, nr, pinned);
 		mutex_unlock(&ctx->lock);
 		while (nr--)
 			*flush |= hpmmap_vma_remap_slot(ctx, slots[nr], true);
@@ -155,11 +157,11 @@ static int restore_some(struct hpmmap_ctx *ctx, unsigned long *slot, int *drafts
 	return ret;
 }
 
-/* Returns whether the context was busy, or there is more to do than is allowed. */
+/* Returns whether the context was busy. */
 static bool restore(struct hpmmap_family *family, struct hpmmap_ctx *ctx,
 		    struct patience *patience)
 {
-	bool flush = false, pinned = false, busy;
+	bool flush = false, pinned = false, drafts = false;
 	unsigned long slot = 0;
 	int ret;
 
@@ -170,7 +172,7 @@ static bool restore(struct hpmmap_family *family, struct hpmmap_ctx *ctx,
 	if (!xa_marked(&ctx->store, SLOT_SHARED) || !mmget_not_zero(ctx->mm))
 		return false;
 	do {
-		ret = restore_some(ctx, &slot, &patience->drafts, &flush, &pinned);
+		ret = restore_some(ctx, &slot, patience->drafts ? NULL : &drafts, &flush, &pinned);
 		cond_resched();
 		if ((ret == -EAGAIN && wait_a_moment(&patience->copies)) ||
 		    (ret == -EBUSY && wait_a_moment(&patience->locks)))
@@ -180,12 +182,13 @@ static bool restore(struct hpmmap_family *family, struct hpmmap_ctx *ctx,
 	if (flush)
 		compat_flush_tlb_mm(ctx->mm);
 	mmput_async(ctx->mm);
-	busy = ret || patience->drafts < 0;
-	if (busy || pinned)
+	if (ret || pinned || drafts)
 		WRITE_ONCE(ctx->again, true);
 	if (pinned)
 		WRITE_ONCE(family->pinned, true);
-	return busy;
+	if (drafts)
+		hpmmap_family_queue(family, DRAFTS_MS);
+	return ret;
 }
 
 /*
@@ -217,7 +220,7 @@ static void family_work_fn(struct work_struct *work)
 						    struct hpmmap_family, work);
 
 	hpmmap_family_again(family);
-	if (family_restore(family, (struct patience) { .drafts = INT_MAX })) {
+	if (family_restore(family, (struct patience) { .drafts = true })) {
 		family->again_ms = min(2 * family->again_ms,
 				       (unsigned int)AGAIN_LAST_MS);
 		hpmmap_family_queue(family, family->again_ms);
@@ -240,7 +243,6 @@ void hpmmap_share_gone(struct hpmmap_ctx *ctx, bool here)
 	const struct patience patience = {
 		.copies = COPY_WAIT_STEPS,
 		.locks = LOCK_WAIT_STEPS,
-		.drafts = DRAFTS_MOST,
 	};
 	struct hpmmap_family *family = ctx->family;
 

@@ -213,6 +213,41 @@ static unsigned int share_run(struct hpmmap_ctx *parent, struct hpmmap_ctx *chil
 	return nr;
 }
 
+/*
+ * Does a child get a draft as well, of the same block? What little was copied is copied again,
+ * and the parent goes on with its pages.
+ */
+static bool inherits(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
+		     struct vm_area_struct *vma, unsigned long slot,
+		     struct hpmmap_block *draft)
+{
+	struct hpmmap_block *dst = xa_load(&child->store, slot);
+
+	/* With a userfaultfd Linux copies the entries that it finds to the child. */
+	if (userfaultfd_armed(vma))
+		hpmmap_slot_zap(parent, slot);
+	/* There is a second mapping in the slot. */
+	if (dst)
+		return dst->draft;
+	return !has_other_threads(vma->vm_mm) &&
+	       can_share(parent, vma, slot, draft->draft->behind) &&
+	       hpmmap_store_inherit(parent, child, slot, draft);
+}
+
+/*
+ * Of a few pages, which are there at once, most were never written to: the child gets those that
+ * are zero when it touches them.
+ */
+static bool copy(struct hpmmap_ctx *child, struct hpmmap_block *dst, struct hpmmap_block *src,
+		 unsigned int first, unsigned int nr)
+{
+	for (; src->few && nr; first++, nr--)
+		if (!hpmmap_block_is_zero(src, first) &&
+		    hpmmap_block_copy(&child->owner, dst, first, src, first, 1))
+			return false;
+	return !hpmmap_block_copy(&child->owner, dst, first, src, first, nr);
+}
+
 /* Shares or copies what a mapping has of one slot. False without memory. */
 static bool snapshot_slot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 			  struct vm_area_struct *vma, unsigned long slot,
@@ -223,6 +258,8 @@ static bool snapshot_slot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 
 	slot_clip(slot, vma->vm_start, vma->vm_end, &first, &nr);
 	if (!hpmmap_block_has_contents(src, first, nr))
+		return true;
+	if (src->draft && inherits(parent, child, vma, slot, src))
 		return true;
 	if (src->draft)
 		src = hpmmap_store_own(parent, vma, slot, NULL, 0, 0);
@@ -239,8 +276,7 @@ static bool snapshot_slot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 	if (src->few && !dst)
 		hpmmap_store_insert_few(child, slot);
 	dst = hpmmap_store_get(child, vma, slot, src, NULL, true);
-	return dst && !hpmmap_block_copy(&child->owner, dst, first, src, first,
-					 nr);
+	return dst && copy(child, dst, src, first, nr);
 }
 
 /* What was to be shared next stays the parent's: it goes on writing to it. */

@@ -16,6 +16,7 @@
 #include "as/counters.h"
 #include "as/ctx.h"
 #include "as/draft.h"
+#include "as/family.h"
 #include "as/pgmap.h"
 #include "as/policy.h"
 #include "as/release.h"
@@ -431,6 +432,33 @@ struct hpmmap_block *hpmmap_store_draft(struct hpmmap_ctx *ctx,
 	/* Cannot fail: there is an entry. */
 	hpmmap_store_insert(ctx, slot, own);
 	return own;
+}
+
+/**
+ * hpmmap_store_inherit() - a child gets a draft with the pages that its parent's has
+ * @parent: the parent
+ * @child: the child; the locks of both are held
+ * @slot: the slot, of which the child has nothing
+ * @draft: the parent's
+ *
+ * Return: false where it has to be settled.
+ */
+bool hpmmap_store_inherit(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
+			  unsigned long slot, struct hpmmap_block *draft)
+{
+	struct hpmmap_block *own = few_take(child, draft->spare);
+
+	if (!own)
+		return false;
+	own->slot = slot;
+	if (hpmmap_draft_inherit(child, own, draft)) {
+		hpmmap_family_share(parent, child, draft->draft->behind);
+		atomic_long_inc(&child->nr_held);
+		if (!hpmmap_store_insert(child, slot, own))
+			return true;
+	}
+	hpmmap_store_put_back(child, own);
+	return false;
 }
 
 /**

@@ -80,6 +80,8 @@ struct hpmmap_block *hpmmap_store_draft(struct hpmmap_ctx *ctx,
 					unsigned long slot,
 					struct hpmmap_block *block, bool few,
 					bool part);
+bool hpmmap_store_inherit(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
+			  unsigned long slot, struct hpmmap_block *draft);
 struct hpmmap_block *hpmmap_store_widen(struct hpmmap_ctx *ctx,
 					struct vm_area_struct *vma,
 					unsigned long slot,

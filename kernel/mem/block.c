@@ -455,6 +455,38 @@ int hpmmap_block_copy(struct hpmmap_owner *owner, struct hpmmap_block *to,
 	return ret;
 }
 
+/* All of a page, as far as no memory error is found in it. */
+static bool page_is_zero(struct page *page)
+{
+	u64 *p = page_address(page), *end = p + PAGE_SIZE / sizeof(*p), word;
+	bool zero = false;
+
+	asm volatile("1:	mov	(%1), %2\n"
+		     "2:	or	8(%1), %2\n"
+		     "3:	or	16(%1), %2\n"
+		     "4:	or	24(%1), %2\n"
+		     "	jnz	5f\n"
+		     "	add	$32, %1\n"
+		     "	cmp	%3, %1\n"
+		     "	jne	1b\n"
+		     "	mov	$1, %0\n"
+		     "5:\n"
+		     MCE_SAFE(1b, 5b) MCE_SAFE(2b, 5b) MCE_SAFE(3b, 5b) MCE_SAFE(4b, 5b)
+		     : "+q" (zero), "+r" (p), "=&r" (word) : "r" (end) : "memory", "cc");
+	return zero;
+}
+
+/* Is a page zero, or means nothing? Not where a memory error is in it. */
+bool hpmmap_block_is_zero(struct hpmmap_block *block, unsigned int i)
+{
+	int cookie = hpmmap_poison_touch();
+	bool ret = test_bit(i, block->stale) ||
+		   (!hpmmap_block_is_lost(block, i) && page_is_zero(hpmmap_block_page(block, i)));
+
+	hpmmap_poison_untouch(cookie);
+	return ret;
+}
+
 /**
  * hpmmap_block_read() - what a page has
  * @block: its block, of which nothing changes meanwhile

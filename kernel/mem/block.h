@@ -266,6 +266,7 @@ int hpmmap_block_copy(struct hpmmap_owner *owner, struct hpmmap_block *to,
 		      unsigned int from_page, unsigned int nr);
 void hpmmap_block_detach(struct hpmmap_block *block);
 struct page *hpmmap_block_page(struct hpmmap_block *block, unsigned int i);
+bool hpmmap_block_is_zero(struct hpmmap_block *block, unsigned int i);
 int hpmmap_block_read(struct hpmmap_block *block, unsigned int i, void *buf);
 bool hpmmap_block_is_pinned(struct hpmmap_block *block);
 void hpmmap_block_free(struct hpmmap_block *block, struct list_head *freed);

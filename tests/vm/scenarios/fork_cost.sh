@@ -35,5 +35,5 @@ compare() {
 	echo "$1: $2 natively, $3 registered, $(($3 * 100 / $2)) %"
 	[ $(($3 * 100)) -le $(($2 * $4)) ] || fail "$1 costs $(($3 * 100 / $2)) % of what it costs natively, more than $4 %"
 }
-compare "fork, exit and wait" "$fork_native" "$fork_ours" 230
+compare "fork, exit and wait" "$fork_native" "$fork_ours" 130
 compare "vfork, execve and wait" "$exec_native" "$exec_ours" 170
