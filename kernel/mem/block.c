@@ -479,11 +479,11 @@ static bool page_is_zero(struct page *page)
 /* Is a page zero, or means nothing? Not where a memory error is in it. */
 bool hpmmap_block_is_zero(struct hpmmap_block *block, unsigned int i)
 {
-	int cookie = hpmmap_poison_touch();
+	int cookie = srcu_read_lock(&hpmmap_touch_srcu);
 	bool ret = test_bit(i, block->stale) ||
-		   (!hpmmap_block_is_lost(block, i) && page_is_zero(hpmmap_block_page(block, i)));
+		   (!hpmmap_block_is_lost(block) && page_is_zero(hpmmap_block_page(block, i)));
 
-	hpmmap_poison_untouch(cookie);
+	srcu_read_unlock(&hpmmap_touch_srcu, cookie);
 	return ret;
 }
 
