@@ -17,6 +17,10 @@
  * extent is committed, so there is no hook for committing and purging: jemalloc
  * then gives memory back where it would purge it.
  *
+ * Extents smaller than a slot are pinned for a jemalloc that knows that (5.4): giving
+ * one back frees nothing by itself, so the arena keeps it for its next request instead
+ * of letting it decay. Larger ones are given back as ever.
+ *
  * With jemalloc's option retain:false it asks for what it needs and not more;
  * without, this is correct, but holds more.
  */
@@ -48,6 +52,11 @@
 #define SLOT	((size_t)HPMMAP_BLOCK_BYTES)
 #define RW	(PROT_READ | PROT_WRITE)
 #define ANON	(MAP_PRIVATE | MAP_ANONYMOUS)
+
+/* In the address that the hook returns, of jemalloc 5.4: the extent is pinned. */
+#ifndef EXTENT_ALLOC_FLAG_PINNED
+#define EXTENT_ALLOC_FLAG_PINNED	0x1U
+#endif
 
 /* Address space that is looked for at once, if one extent does not need more. */
 #define RUN_BYTES	((size_t)256 << 20)
@@ -337,6 +346,9 @@ static uintptr_t take_at(struct source *source, uintptr_t at, size_t size,
 	return at;
 }
 
+/* The loaded jemalloc takes EXTENT_ALLOC_FLAG_PINNED. */
+static bool knows_pinned;
+
 static void *extent_alloc(extent_hooks_t *hooks, void *new_addr, size_t size,
 			  size_t alignment, bool *zero, bool *commit,
 			  unsigned int arena)
@@ -355,8 +367,12 @@ static void *extent_alloc(extent_hooks_t *hooks, void *new_addr, size_t size,
 			p = take(source, size, alignment, *zero);
 		pthread_mutex_unlock(&source->lock);
 	}
-	if (p)
-		*commit = true;
+	if (!p)
+		return NULL;
+	*commit = true;
+	/* What is to grow an extent is merged with it, and must be of its kind. */
+	if (knows_pinned && !new_addr && size < SLOT)
+		p |= EXTENT_ALLOC_FLAG_PINNED;
 	return (void *)p;
 }
 
@@ -695,7 +711,7 @@ static bool usable_jemalloc(void)
 {
 	typedef int nametomib_fn(const char *name, size_t *mib, size_t *miblen);
 	nametomib_fn *nametomib = (nametomib_fn *)dlsym(RTLD_NEXT, "mallctlnametomib");
-	size_t hooks_len = 3, create_len = 2, len;
+	size_t hooks_len = 3, create_len = 2, pinned_mib[2], pinned_len = 2, len;
 	const char *version = "";
 
 	next_mallctl = (mallctl_fn *)dlsym(RTLD_NEXT, "mallctl");
@@ -714,6 +730,7 @@ static bool usable_jemalloc(void)
 			"5.0 or newer is needed\n", version);
 		return false;
 	}
+	knows_pinned = nametomib("stats.pinned", pinned_mib, &pinned_len) == 0;
 	return true;
 }
 

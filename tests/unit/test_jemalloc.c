@@ -189,7 +189,9 @@ static void extents_keep_the_contract(void **state)
 	static struct extent extents[400];
 	extent_hooks_t *hooks = hooks_of(0);
 	uint64_t rng = 0x9e3779b97f4a7c15;
-	size_t zeros = 0, grown = 0, refused = 0;
+	size_t zeros = 0, grown = 0, refused = 0, pinned, pinned_len = sizeof(pinned);
+	/* jemalloc 5.4 knows pinned extents. */
+	bool pins = ctl("stats.pinned", &pinned, &pinned_len, NULL, 0) == 0;
 
 	(void)state;
 	for (size_t op = 0; op < contract_ops; op++) {
@@ -236,6 +238,9 @@ static void extents_keep_the_contract(void **state)
 		}
 		p = hooks->alloc(hooks, NULL, len, alignment, &zero, &commit, ARENA);
 		assert_non_null(p);
+		/* EXTENT_ALLOC_FLAG_PINNED. */
+		assert_int_equal((uintptr_t)p % PAGE, pins && len < SLOT ? 1 : 0);
+		p -= (uintptr_t)p % PAGE;
 		assert_int_equal((uintptr_t)p % alignment, 0);
 		assert_true(commit);
 		assert_true(!wanted || zero);
