@@ -1,5 +1,7 @@
 //! Control groups of the unified hierarchy (version 2).
 
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -25,32 +27,46 @@ pub fn directory(mount: &Path, text: &str) -> PathBuf {
     mount.join(text.trim_start_matches('/'))
 }
 
-/// The path of the cgroup with this number below where the hierarchy is
-/// mounted; `None` if it is not mounted, or the cgroup is gone.
-pub fn path(root: &Root, id: u64) -> Option<String> {
-    path_of(&mount(root)?, id)
+/// The path of the cgroup of a process, such as "self"; `None` if the process has ended.
+pub fn of(root: &Root, process: &str) -> Option<String> {
+    let text = root.read(format!("proc/{process}/cgroup")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("0::"))?;
+    Some(line.to_string())
 }
 
-fn path_of(mount: &Path, id: u64) -> Option<String> {
+/// The path of the cgroup with this number below where the hierarchy is mounted; `None` if
+/// it is not mounted, or the cgroup is gone. Without CAP_DAC_READ_SEARCH only the cgroup of
+/// this process and those above it are found.
+pub fn path(root: &Root, id: u64) -> Option<String> {
+    let mount = mount(root)?;
+    let own = of(root, "self").unwrap_or_else(|| "/".into());
+    let found = above(&mount, &own, id).or_else(|| by_handle(&mount, id))?;
+    Some(format!("/{}", found.strip_prefix(&mount).ok()?.display()))
+}
+
+/// The numbers of the cgroup of this process and of those above it.
+pub fn own_numbers(root: &Root) -> Vec<u64> {
+    let (Some(mount), Some(own)) = (mount(root), of(root, "self")) else {
+        return Vec::new();
+    };
+    let own = mount.join(own.trim_start_matches('/'));
+    let of_hierarchy = own.ancestors().take_while(|path| path.starts_with(&mount));
+    let metadata = of_hierarchy.filter_map(|path| path.metadata().ok());
+    metadata.map(|metadata| metadata.ino()).collect()
+}
+
+/// Of a cgroup and those above it, the one with this number.
+fn above(mount: &Path, own: &str, id: u64) -> Option<PathBuf> {
+    let own = mount.join(own.trim_start_matches('/'));
+    let of_hierarchy = own.ancestors().take_while(|path| path.starts_with(mount));
     // The number of a cgroup is the inode number of its directory.
-    let mut left = vec![mount.to_path_buf()];
-    while let Some(directory) = left.pop() {
-        if directory.metadata().is_ok_and(|meta| meta.ino() == id) {
-            let below = directory.strip_prefix(mount).ok()?;
-            return Some(format!("/{}", below.display()));
-        }
-        // Cgroups come and go.
-        let Ok(entries) = directory.read_dir() else {
-            continue;
-        };
-        left.extend(
-            entries
-                .flatten()
-                .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-                .map(|entry| entry.path()),
-        );
-    }
-    None
+    let is_it = |path: &&Path| path.metadata().is_ok_and(|meta| meta.ino() == id);
+    of_hierarchy.into_iter().find(is_it).map(Path::to_path_buf)
+}
+
+fn by_handle(mount: &Path, id: u64) -> Option<PathBuf> {
+    let found = hpmmap_sys::cgroup::open(&File::open(mount).ok()?, id).ok()?;
+    fs::read_link(format!("/proc/self/fd/{}", found.as_raw_fd())).ok()
 }
 
 #[cfg(test)]
@@ -80,8 +96,20 @@ mod tests {
         assert_eq!(directory(&mount, "/slurm/job_1"), job);
         assert_eq!(directory(&mount, "slurm/job_1"), job);
         assert_eq!(directory(&mount, job.to_str().unwrap()), job);
-        let id = job.metadata().unwrap().ino();
-        assert_eq!(path_of(&mount, id).as_deref(), Some("/slurm/job_1"));
-        assert_eq!(path_of(&mount, u64::MAX), None);
+        fixture.write("proc/self/mounts", "cgroup2 /cg cgroup2 rw 0 0\n");
+        fixture.write("proc/self/cgroup", "1:cpu:/x\n0::/slurm/job_1\n");
+        let root = fixture.root();
+        for (directory, name) in [(&job, "/slurm/job_1"), (&mount.join("slurm"), "/slurm")] {
+            let id = directory.metadata().unwrap().ino();
+            assert_eq!(path(&root, id).as_deref(), Some(name));
+        }
+        assert_eq!(path(&root, u64::MAX), None);
+        // Not a cgroup.
+        let outside = fixture.path().metadata().unwrap().ino();
+        assert_eq!(path(&root, outside), None);
+        assert_eq!(of(&root, "self").as_deref(), Some("/slurm/job_1"));
+        assert_eq!(of(&root, "12"), None);
+        assert_eq!(own_numbers(&root).len(), 3);
+        assert_eq!(own_numbers(&root)[0], job.metadata().unwrap().ino());
     }
 }
