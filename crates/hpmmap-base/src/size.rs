@@ -14,15 +14,16 @@ pub struct Size(pub u64);
 impl FromStr for Size {
     type Err = String;
 
-    /// A number of bytes, or with a unit, which is binary: `4G`, `4g`, `4GiB`, `1.5G`. Of
-    /// what is no whole number of bytes the part of a byte is left out.
+    /// A number of bytes, or with a unit, which is binary: `4G`, `4g`, `4GB`, `4GiB`, `1.5G`.
+    /// A part of a byte is left out.
     fn from_str(text: &str) -> std::result::Result<Self, String> {
         let upper = text.to_ascii_uppercase();
-        let bare = upper.strip_suffix("IB").unwrap_or(&upper);
+        let bare = upper.strip_suffix("IB").or(upper.strip_suffix('B'));
+        let bare = bare.unwrap_or(&upper);
         let unit = UNITS.iter().find(|(letter, _)| bare.ends_with(*letter));
         let (number, shift) = match unit {
             Some((_, shift)) => (&bare[..bare.len() - 1], *shift),
-            // "1iB" is none.
+            // "1iB" and "1B" are none.
             None => (upper.as_str(), 0),
         };
         let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
@@ -77,8 +78,17 @@ pub fn short(bytes: u64) -> String {
 
 /// `1 memory block`, `2 memory blocks`.
 pub fn memory_blocks(count: usize) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} memory block{plural}")
+    counted(count, "memory block")
+}
+
+/// `1 process`, `2 processes`.
+pub fn counted(count: usize, what: &str) -> String {
+    let plural = match (count, what.ends_with('s')) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{count} {what}{plural}")
 }
 
 /// `size` as a whole number (at least one) of `unit`s, which `unit_name`
@@ -87,6 +97,12 @@ pub fn multiple_of(size: Size, unit: u64, unit_name: &str) -> Result<u64> {
     if size.0 != 0 && size.0 % unit == 0 {
         return Ok(size.0 / unit);
     }
+    // Nobody means so few bytes.
+    if (1..1024).contains(&size.0) {
+        return Err(Error::Usage(format!(
+            "{size} is {size} bytes: did you mean {size}G?"
+        )));
+    }
     let below = Size(size.0 - size.0 % unit);
     let nearest = match below.0.checked_add(unit) {
         Some(above) if below.0 > 0 => format!("{below} or {}", Size(above)),
@@ -94,7 +110,7 @@ pub fn multiple_of(size: Size, unit: u64, unit_name: &str) -> Result<u64> {
         None => below.to_string(),
     };
     Err(Error::Usage(format!(
-        "--size {size} is not a multiple of {unit_name} {}: use {nearest}",
+        "{size} is not a multiple of {unit_name} {}: use {nearest}",
         Size(unit)
     )))
 }
@@ -113,6 +129,8 @@ mod tests {
             ("4G", 4 << 30),
             ("2t", 2 << 40),
             ("1GiB", 1 << 30),
+            ("16GB", 16 << 30),
+            ("16gb", 16 << 30),
             ("1g", 1 << 30),
             ("1gib", 1 << 30),
             ("1.5G", 3 << 29),
@@ -136,7 +154,8 @@ mod tests {
             "1.5.0G",
             "1iB",
             "GiB",
-            "4GB",
+            "1B",
+            "GB",
             "4 G",
             "0x10",
             "1é",
@@ -182,6 +201,13 @@ mod tests {
     }
 
     #[test]
+    fn one_of_something_is_singular() {
+        assert_eq!(counted(1, "process"), "1 process");
+        assert_eq!(counted(0, "process"), "0 processes");
+        assert_eq!(memory_blocks(2), "2 memory blocks");
+    }
+
+    #[test]
     fn a_wrong_multiple_names_the_nearest_right_ones() {
         let block = 128 << 20;
         assert_eq!(multiple_of(Size(4 << 30), block, "x").unwrap(), 32);
@@ -192,10 +218,11 @@ mod tests {
         };
         assert_eq!(
             message(200 << 20),
-            "--size 200M is not a multiple of the memory block size 128M: use 128M or 256M"
+            "200M is not a multiple of the memory block size 128M: use 128M or 256M"
         );
         assert!(message(1 << 20).ends_with(": use 128M"));
         assert!(message(0).ends_with(": use 128M"));
+        assert_eq!(message(16), "16 is 16 bytes: did you mean 16G?");
         assert!(
             message(u64::MAX).ends_with("use 17592186044288M"),
             "{}",

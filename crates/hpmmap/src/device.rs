@@ -28,6 +28,27 @@ pub fn open() -> Result<Device> {
     Ok(device)
 }
 
+/// As `open`, for what only root may: `what`, such as "to change pools".
+pub fn open_as_root(what: &str) -> Result<Device> {
+    open().map_err(|error| roots(error, what))
+}
+
+/// The group of the device would not help.
+fn roots(error: Error, what: &str) -> Error {
+    match error {
+        Error::NoPermission { .. } => only_root(what),
+        other => other,
+    }
+}
+
+/// That only root may do what was asked for.
+pub fn only_root(what: &str) -> Error {
+    Error::NoPermission {
+        what: what.into(),
+        hint: "only root may (CAP_SYS_ADMIN)".into(),
+    }
+}
+
 /// All ranges of all pools, in order of address.
 pub fn pool_ranges(device: &Device) -> Result<Vec<uapi::PoolRange>> {
     device
@@ -146,6 +167,11 @@ mod tests {
             error.to_string(),
             "no permission to open /nonexistent/hpmmap: only root may"
         );
+        assert_eq!(
+            roots(error, "to change pools").to_string(),
+            "no permission to change pools: only root may (CAP_SYS_ADMIN)"
+        );
+        assert!(matches!(roots(Error::NotLoaded, "x"), Error::NotLoaded));
     }
 
     #[test]

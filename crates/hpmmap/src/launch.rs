@@ -6,16 +6,16 @@ use clap::ValueEnum;
 use hpmmap_sys::uapi;
 use serde::Serialize;
 
-/// Where memory lies for which the program has no policy.
+/// NUMA node of memory without a memory policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
-    /// On the node of the CPU that maps it, or the nearest
+    /// The node of the CPU that maps it, or the nearest with free memory
     Local,
-    /// On the nodes in turn, 2 MB by 2 MB
+    /// All nodes in turn, 2 MB by 2 MB
     Interleave,
-    /// On the node of the CPU that touches it first, 2 MB by 2 MB, with one
-    /// page fault each; for threads that initialise their own part
+    /// The node of the CPU that touches it first, 2 MB by 2 MB, with one page fault each;
+    /// for threads that initialise their own part
     FirstTouch,
 }
 
@@ -34,22 +34,21 @@ impl Placement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stacks {
-    /// What most need at once; the rest when it is reached, with one page
-    /// fault for each 2 MB (main stack: 4 KB, as natively)
+    /// What most programs need at once, the rest at the first access, with one page fault
+    /// for each 2 MB (main stack: 4 KB, as natively)
     Grow,
-    /// All of it at once: 8 MB for each program and thread, or what their
-    /// limits and attributes say
+    /// In full at once: 8 MB for each program and thread, or the size that limits and
+    /// attributes set
     Eager,
 }
 
-/// Where memory comes from that processes share without naming it.
+/// Source of shared memory without a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shared {
-    /// From the pools: mmap with MAP_SHARED and MAP_ANONYMOUS, memfd_create,
-    /// shmget
+    /// Pool memory
     Pools,
-    /// From Linux
+    /// Ordinary memory
     Linux,
 }
 

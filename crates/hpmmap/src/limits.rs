@@ -8,6 +8,7 @@ use hpmmap_base::user_name;
 use hpmmap_host::{Root, cgroup};
 use hpmmap_sys::Device;
 use hpmmap_sys::uapi::{self, LimitEntry};
+use nix::unistd::Uid;
 use serde::Serialize;
 
 /// One limit.
@@ -60,13 +61,49 @@ impl Reported {
         self.kind != "default" && self.name.is_some()
     }
 
+    /// How much more may be held; `None`: there is no limit.
+    pub fn room(&self) -> Option<u64> {
+        Some(self.limit_bytes?.saturating_sub(self.held_bytes))
+    }
+
     /// Whether less than a block is left.
     pub fn is_full(&self) -> bool {
-        self.kind != "default"
-            && self
-                .limit_bytes
-                .is_some_and(|limit| self.held_bytes + uapi::BLOCK_BYTES > limit)
+        self.room().is_some_and(|room| room < uapi::BLOCK_BYTES)
     }
+
+    /// Whether it is the default limit of users.
+    pub fn is_default(&self) -> bool {
+        self.kind == "default" || (self.kind == "user" && self.rule.is_none())
+    }
+}
+
+/// The limit that leaves the least to this process; `None`: there is none.
+pub fn tightest(root: &Root, device: &Device) -> Option<Reported> {
+    let entries = device.limit_list().ok()?;
+    let (uid, cgroups) = (Uid::current().as_raw(), cgroup::own_numbers(root));
+    Some(Reported::new(root, tightest_of(&entries, uid, &cgroups)?))
+}
+
+fn tightest_of<'a>(entries: &'a [LimitEntry], uid: u32, cgroups: &[u64]) -> Option<&'a LimitEntry> {
+    let is = |entry: &LimitEntry, flag| entry.flags & flag != 0;
+    let of_user = |entry: &LimitEntry| {
+        !is(entry, uapi::LIMIT_F_DEFAULT | uapi::LIMIT_F_CGROUP) && entry.uid == uid
+    };
+    // What a user's own entry says follows from the default already.
+    let is_known = entries.iter().any(of_user);
+    let applies = |entry: &&LimitEntry| {
+        if is(entry, uapi::LIMIT_F_DEFAULT) {
+            uid != 0 && !is_known
+        } else if is(entry, uapi::LIMIT_F_CGROUP) {
+            cgroups.contains(&entry.cgroup_id)
+        } else {
+            entry.uid == uid
+        }
+    };
+    let limited = entries.iter().filter(applies);
+    limited
+        .filter(|entry| entry.limit_bytes != uapi::LIMIT_NONE)
+        .min_by_key(|entry| entry.limit_bytes.saturating_sub(entry.held_bytes))
 }
 
 impl fmt::Display for Reported {
@@ -131,5 +168,34 @@ mod tests {
             &entry(uapi::LIMIT_F_CGROUP, uapi::LIMIT_NONE, uapi::LIMIT_NONE),
         );
         assert_eq!((group.name, group.limit_bytes), (None, None));
+    }
+
+    #[test]
+    fn the_limit_that_leaves_the_least_counts() {
+        let entry = |flags, uid, cgroup_id, limit_bytes, held_bytes| LimitEntry {
+            flags,
+            uid,
+            cgroup_id,
+            limit_bytes,
+            held_bytes,
+            ..Default::default()
+        };
+        let none = uapi::LIMIT_NONE;
+        let entries = [
+            entry(uapi::LIMIT_F_DEFAULT, 0, 0, 50, 0),
+            entry(0, 0, 0, none, 7),
+            entry(0, 1, 0, 50, 40),
+            entry(uapi::LIMIT_F_CGROUP, 0, 17, 30, 25),
+            entry(uapi::LIMIT_F_CGROUP, 0, 18, 0, 0),
+        ];
+        let room = |uid, cgroups: &[u64]| {
+            tightest_of(&entries, uid, cgroups).map(|one| one.limit_bytes - one.held_bytes)
+        };
+        assert_eq!(room(0, &[]), None);
+        assert_eq!(room(0, &[17]), Some(5));
+        assert_eq!(room(1, &[]), Some(10));
+        assert_eq!(room(1, &[1, 17]), Some(5));
+        assert_eq!(room(1, &[17, 18]), Some(0));
+        assert_eq!(room(2, &[]), Some(50));
     }
 }

@@ -43,6 +43,12 @@ pub fn expand(name: &Path) -> Result<PathBuf> {
     expand_with(name, &known)
 }
 
+/// Whether this process is rank 0, or no rank: what all ranks would say is said once.
+pub fn is_first_rank() -> bool {
+    let mut ranks = RANK.iter().filter_map(std::env::var_os);
+    ranks.next().is_none_or(|rank| rank == "0")
+}
+
 fn expand_with(name: &Path, known: &Known) -> Result<PathBuf> {
     let wrong = |why: String| Error::Usage(format!("--report {}: {why}", name.display()));
     let mut out = Vec::new();

@@ -32,6 +32,15 @@ except OSError:
 expect 3 as_member hpmmap run --strict -- python3 -c "$whole" 250
 expect 0 as_member hpmmap run --strict -- python3 -c "$whole" 200
 expect 0 hpmmap run --strict -- python3 -c "$whole" 300
+# A launch says so, as nobody has decided it; root has no limit.
+said=$(as_member hpmmap run -- true 2>&1)
+[[ $said == *'the default limit of every user (256M) leaves 256M of the 512M that are free in the pools: '*'ordinary memory'* ]] ||
+	fail "a launch with the default limit says: $said"
+[ -z "$(hpmmap run -- true 2>&1)" ] || fail "root is told of a limit: $(hpmmap run -- true 2>&1)"
+hpmmap doctor | grep 'user-limit .* a user may hold 256M of the 512M' >/dev/null || fail "doctor does not tell the default limit: $(hpmmap doctor)"
+hpmmap pool limit --user $MEMBER_ID --size 2M
+expect_error 125 'the limit of user .* .2M. leaves 2M, and with --strict a program needs .* to start' as_member hpmmap run --strict -- true
+hpmmap pool limit --user $MEMBER_ID --size default
 hpmmap pool add --size 128M
 [ "$(cat "$SYSFS/user_limit_bytes")" = $((320 * MIB)) ] || fail "of 640M the default limit is $(cat "$SYSFS/user_limit_bytes")"
 hpmmap pool remove --size 128M
@@ -282,6 +291,36 @@ hpmmap pool limit --user 2007 --size default
 hpmmap pool limit --user daemon --size default
 hpmmap pool limit --user 2005 --size default
 hpmmap pool limit --user 2006 --size default
+
+# The lockdown of a batch system (docs/slurm.md): what is no batch job gets nothing, and a
+# batch job what it was granted.
+granted=/sys/fs/cgroup/system.slice/slurmstepd.scope/job_7
+login=/sys/fs/cgroup/user.slice/user-$MEMBER_ID.slice
+mkdir -p $granted/step_0 $login
+printf 'default none\ncgroup /user.slice 0\n' >/tmp/limits
+hpmmap pool limit --load /tmp/limits
+hpmmap pool limit --list | grep 'cgroup */user.slice *0 *0 ' >/dev/null || fail "the lockdown does not hold: $(hpmmap pool limit --list)"
+hpmmap pool limit --cgroup $granted --size 128M
+member=(setpriv --reuid $MEMBER_ID --regid $MEMBER_ID --groups "$(getent group hpmmap | cut -d: -f3)")
+logged_in() { within_cgroup $login "${member[@]}" "$@"; }
+said=$(logged_in hpmmap run -- true 2>&1) || fail "under a limit of 0 a program does not run: $said"
+[[ $said == *'the limit of cgroup /user.slice (0) is reached: the launch gets ordinary memory'* ]] || fail "under a limit of 0 a launch says: $said"
+expect_error 125 'the limit of cgroup /user.slice .0. is reached' logged_in hpmmap run --strict -- true
+got=$(pieces within_cgroup $granted/step_0 "${member[@]}")
+echo "in a batch job that was granted 128M: $got pieces of 8 MB"
+[ "$got" -ge 4 ] && [ "$got" -lt 16 ] || fail "of 128M that were granted a batch job got $got pieces of 8 MB"
+# A launch that comes to the login's cgroup goes on with ordinary memory.
+within_cgroup $granted/step_0 hpmmap run --report /tmp/limits.json -- python3 -c "
+import mmap, os
+open('$login/cgroup.procs', 'w').write(str(os.getpid()))
+held = mmap.mmap(-1, 64 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+held[::4096] = b'x' * (64 << 8)"
+grep -q 'the limit of cgroup /user.slice was reached' /tmp/limits.json || fail "the report does not name the limit: $(cat /tmp/limits.json)"
+hpmmap pool limit --cgroup /user.slice --size default
+none_there() { [ -z "$(cat "$@")" ]; }
+within 20 none_there $granted/step_0/cgroup.procs $login/cgroup.procs
+rmdir $granted/step_0 $granted $login
+hpmmap pool limit --user $MEMBER_ID --size default
 
 # Cgroups come and go, with limits and jobs, and leave nothing.
 for i in {1..10}; do

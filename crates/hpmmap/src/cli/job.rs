@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 use hpmmap_base::error::{Error, Result};
 use hpmmap_sys::uapi;
 
@@ -31,7 +31,7 @@ impl PageSize {
 /// What the launcher asks for, and a mark can.
 #[derive(Debug, Args)]
 pub struct LaunchArgs {
-    /// Size of the contiguous pieces memory is made of
+    /// Size of the contiguous pieces of memory
     #[arg(
         long,
         value_enum,
@@ -41,22 +41,21 @@ pub struct LaunchArgs {
         hide_possible_values = true
     )]
     pub page_size: PageSize,
-    /// Where memory lies for which the program has no memory policy of its
-    /// own (set_mempolicy, mbind, numactl)
+    /// NUMA node of memory without a memory policy (set_mempolicy, mbind, numactl)
     #[arg(long, value_enum, value_name = "HOW", default_value = "local")]
     pub placement: Placement,
-    /// When stacks have their memory, the main one and those of threads
+    /// When the main stack and those of threads are populated
     #[arg(long, value_enum, value_name = "WHEN", default_value = "grow")]
     pub stacks: Stacks,
-    /// Where memory comes from that processes share without naming it in a
-    /// file system: mmap with MAP_SHARED and MAP_ANONYMOUS, memfd_create, shmget
+    /// Source of shared memory without a name in a file system: mmap with MAP_SHARED and
+    /// MAP_ANONYMOUS, memfd_create, shmget
     #[arg(long, value_enum, value_name = "WHOSE", default_value = "pools")]
     pub shared: Shared,
-    /// Fail allocations when the pools are used up, instead of using memory
-    /// of Linux
+    /// Fail allocations with ENOMEM when the pools are exhausted or a limit is reached,
+    /// instead of falling back to ordinary memory
     #[arg(long)]
     pub strict: bool,
-    /// Leave out the programs that child processes execute
+    /// Do not register the programs that child processes execute
     #[arg(long)]
     pub no_inherit: bool,
 }
@@ -86,68 +85,67 @@ impl LaunchArgs {
 pub struct RunArgs {
     #[command(flatten)]
     pub launch: LaunchArgs,
-    /// Take memory only from these NUMA nodes, such as 0,2-3, whatever the
-    /// memory policies of the program say
+    /// Take memory only from these NUMA nodes, such as 0,2-3, even if a memory policy of
+    /// the program names others
     #[arg(long, value_name = "LIST")]
     pub node: Option<String>,
     /// Register only programs with this file name, such as 'lmp*'; may be given several times
     ///
-    /// The others (a launcher, shells, helpers) stay Linux's, and what they start
-    /// is registered if it matches. '*', '?' and '[...]' are what they are in a
-    /// shell, but match a dot and a slash, too. A PATTERN with a slash is compared with
-    /// the path that the program is executed by. Of a script its own name counts, and
-    /// that of the interpreter.
+    /// Other programs (a launcher, shells, helpers) use ordinary memory; the programs that
+    /// they start are registered if they match. '*', '?' and '[...]' are as in a shell, and
+    /// also match a dot and a slash. A PATTERN with a slash is compared with the path that
+    /// the program is executed by. A script matches by its own name or by that of its
+    /// interpreter.
     #[arg(long, value_name = "PATTERN")]
     pub only: Vec<OsString>,
-    /// Put the text, data and bss of the programs into the pools, too, and
-    /// map shared libraries in advance: a run has no file faults
+    /// Also put text, data and bss of the programs into the pools, and map shared libraries
+    /// in advance: the programs have no file faults
     ///
-    /// Segments are mapped with 2 MB pages where they cover them whole: link
-    /// with -Wl,-z,max-page-size=0x200000. Uprobes do not see such programs,
-    /// and perf does not find their symbols.
+    /// 2 MB page-table entries map what covers 2 MB in full: link with
+    /// -Wl,-z,max-page-size=0x200000. Uprobes do not see such programs, and perf does not
+    /// find their symbols.
     #[arg(long)]
     pub image: bool,
-    /// Use another malloc: jemalloc, which takes large allocations from the
-    /// pools without zeroing what the same process has had before
+    /// Use another malloc: jemalloc, which reuses large allocations of the same process
+    /// without zeroing
     ///
-    /// Puts Debian's libjemalloc2, which has to be installed, and a library of
-    /// hooks for it into LD_PRELOAD, and options for it in front of those in
-    /// MALLOC_CONF. Programs linked statically keep their malloc.
+    /// Puts libjemalloc2 of the distribution, which has to be installed, and a library with
+    /// hooks into LD_PRELOAD, and options in front of those in MALLOC_CONF. Programs that
+    /// are linked statically keep their malloc.
     #[arg(long, value_enum, value_name = "jemalloc", hide_possible_values = true)]
     pub malloc: Option<Malloc>,
-    /// Have glibc's malloc keep memory instead of giving it back and taking
-    /// it again
+    /// Make glibc's malloc keep freed memory
     ///
-    /// Adds glibc.malloc.trim_threshold, mmap_threshold and top_pad to
-    /// GLIBC_TUNABLES, where they are not set already.
+    /// Adds glibc.malloc.trim_threshold, mmap_threshold and top_pad to GLIBC_TUNABLES
+    /// unless they are set.
     #[arg(long)]
     pub malloc_tune: bool,
-    /// At the end, write to FILE (JSON) whether the job ran undisturbed: page
-    /// faults, fallbacks, latency of calls, waits, peak, places
+    /// Write a report to FILE (JSON) at the end: page faults, fallbacks, latency of calls,
+    /// waits, peak, NUMA nodes
     ///
-    /// For all processes the job has had. hpmmap stays, as the parent of the
-    /// program: signals that are sent to it are passed on, and it ends as the
-    /// program does. FILE is replaced in one step. In its name %h is the name of
-    /// the host, %r the rank in MPI or Slurm, %p hpmmap's process number, %j the
-    /// number of the batch job, and %% a %. Format: docs/report.md.
+    /// The report covers all processes of the launch. hpmmap stays as the parent of the
+    /// program, passes signals on, and ends as the program does. FILE is replaced in one
+    /// step. In its name %h is the host, %r the rank (MPI, Slurm), %p the process number of
+    /// hpmmap, %j the batch job, and %% a %. Format: docs/report.md.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// The same on standard error, in a few lines
+    /// Print the report on standard error, in a few lines
     #[arg(short, long)]
     pub verbose: bool,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND",
+          value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]
 pub struct MarkArgs {
-    /// Only tell whether the files are marked, and how
+    /// Only print whether the files are marked, and with which options
     #[arg(long, conflicts_with_all = ["page_size", "placement", "stacks", "shared", "strict", "no_inherit", "no_image"])]
     pub show: bool,
     #[command(flatten)]
     pub launch: LaunchArgs,
-    /// Leave text, data and bss to Linux
+    /// Keep text, data and bss in ordinary memory
     #[arg(long)]
     pub no_image: bool,
     /// Report as JSON

@@ -120,6 +120,30 @@ pub fn pools(root: &Root) -> Check {
     }
 }
 
+/// What a user may hold; nothing to say without pools.
+pub fn user_limit(root: &Root) -> Option<Check> {
+    let id = "user-limit";
+    let nodes = pool::nodes(root).ok()?;
+    let total: u64 = nodes.iter().map(|node| node.total_bytes).sum();
+    if total == 0 {
+        return None;
+    }
+    Some(match pool::user_limit_bytes(root) {
+        Ok(Some(limit)) if limit < total => Check::ok(
+            id,
+            format!(
+                "a user may hold {} of the {} in the pools, more comes from ordinary memory; on \
+                 a host of one user write 'default 100%' into /etc/hpmmap/limits and run: \
+                 hpmmap pool limit --load",
+                short(limit),
+                short(total)
+            ),
+        ),
+        Ok(_) => Check::ok(id, "a user may hold all of the pools"),
+        Err(error) => Check::unknown(id, &error),
+    })
+}
+
 /// Of these lines of the file.
 pub fn limits(unmet: &[String]) -> Check {
     let id = "limits";
@@ -128,7 +152,10 @@ pub fn limits(unmet: &[String]) -> Check {
     }
     Check::warn(
         id,
-        format!("of /etc/hpmmap/limits do not hold: {}", unmet.join(", ")),
-        "hpmmap pool limit --load; who is not known at boot needs it later, and a cgroup each time that it is made",
+        format!(
+            "lines of /etc/hpmmap/limits do not hold: {}",
+            unmet.join(", ")
+        ),
+        "run: hpmmap pool limit --load; again when a cgroup is made, and for users whose names were unknown at boot",
     )
 }

@@ -171,6 +171,7 @@ pub fn examine(root: &Root, facts: &Facts) -> Vec<Check> {
         checks.push(module::interface(facts));
         checks.push(module::device_node(root));
         checks.push(memory::pools(root));
+        checks.extend(memory::user_limit(root));
         checks.extend(facts.unmet_limits.as_deref().map(memory::limits));
     }
     checks
@@ -275,7 +276,7 @@ mod tests {
             .collect();
         assert!(bad.is_empty(), "{bad:?}");
         assert!(report.able);
-        assert_eq!(report.checks.len(), 13);
+        assert_eq!(report.checks.len(), 14);
     }
 
     #[test]
@@ -292,7 +293,12 @@ mod tests {
         for (release, result) in [
             ("6.1.0-56-amd64", Verdict::Ok),
             ("6.12.117+deb12-amd64", Verdict::Ok),
-            ("7.0-rc1", Verdict::Ok),
+            ("7.3.4+deb13-amd64", Verdict::Ok),
+            ("6.12.117+deb12-rt-amd64", Verdict::Ok),
+            ("7.0-rc1", Verdict::Warn),
+            ("6.8.0-40-generic", Verdict::Warn),
+            ("6.12.0-55.el10.x86_64", Verdict::Warn),
+            ("6.11.4-amd64", Verdict::Warn),
             ("6.0.19", Verdict::Fail),
             ("5.15.0", Verdict::Fail),
             ("unknown", Verdict::Fail),
@@ -366,6 +372,24 @@ mod tests {
             Verdict::Fail,
             "CONFIG_MEMORY_HOTREMOVE",
         );
+    }
+
+    #[test]
+    fn the_default_limit_is_told() {
+        let fixture = able();
+        let check = |words| assert_check(&fixture, "user-limit", Verdict::Ok, words);
+        check("a user may hold all of the pools");
+        fixture.write(
+            "sys/kernel/hpmmap/user_limit_bytes",
+            &format!("{}\n", 2u64 << 30),
+        );
+        check("a user may hold 2G of the 4G in the pools");
+        check("'default 100%' into /etc/hpmmap/limits");
+        fixture.write(
+            "sys/kernel/hpmmap/user_limit_bytes",
+            &format!("{}\n", 4u64 << 30),
+        );
+        check("a user may hold all of the pools");
     }
 
     #[test]

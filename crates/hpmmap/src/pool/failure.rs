@@ -94,7 +94,7 @@ impl Failure {
             (Step::Offline, Errno::ETIMEDOUT) => "Linux could not empty it in time",
             (Step::Offline, Errno::EINVAL) => "has holes or spans zones",
             (Step::Offline, Errno::ENOMEM) => "no memory to move its content to",
-            (Step::Offline, Errno::EEXIST) => "somebody else set it offline",
+            (Step::Offline, Errno::EEXIST) => "another program set it offline",
             (Step::PoolAdd, Errno::EBUSY) => "part of it is still online",
             (Step::PoolAdd, Errno::EEXIST) => "part of it is in a pool already",
             (Step::PoolAdd, Errno::ENXIO) => {

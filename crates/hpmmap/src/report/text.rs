@@ -1,6 +1,6 @@
 //! The report for a person, in a few lines.
 
-use hpmmap_base::size::{Size, short};
+use hpmmap_base::size::{self, Size, short};
 use hpmmap_host::job;
 
 use super::verdict::{Program, Verdict};
@@ -201,10 +201,7 @@ impl Report {
             self.job.id,
             Size(self.job.page_size),
             self.elapsed_seconds,
-            match self.processes.total {
-                1 => "1 process".to_string(),
-                total => format!("{total} processes"),
-            },
+            size::counted(self.processes.total as usize, "process"),
         )
     }
 }

@@ -63,7 +63,7 @@ fn require_node(root: &Root, asked: Option<u32>) -> Result<u32> {
     chosen_node(root, asked)?.ok_or_else(|| {
         let nodes = node::with_memory(root).unwrap_or_default();
         Error::Usage(format!(
-            "this machine has the nodes {}: say which with --node",
+            "--node is missing; nodes with memory: {}",
             list::format(&nodes)
         ))
     })
@@ -74,7 +74,7 @@ fn require_nodes(nodes: &[u32], asked: &[u32]) -> Result<()> {
     match asked.iter().find(|node| !nodes.contains(node)) {
         None => Ok(()),
         Some(node) => Err(Error::Usage(format!(
-            "there is no node {node} with memory: this machine has {}",
+            "there is no NUMA node {node} with memory; nodes with memory: {}",
             list::format(nodes)
         ))),
     }
@@ -97,7 +97,7 @@ mod tests {
         let error = require_node(&fixture.root(), None).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "this machine has the nodes 0-1: say which with --node"
+            "--node is missing; nodes with memory: 0-1"
         );
         assert_eq!(error.exit_code(), 2);
     }
@@ -110,7 +110,7 @@ mod tests {
             require_node(&fixture.root(), Some(1))
                 .unwrap_err()
                 .to_string(),
-            "there is no node 1 with memory: this machine has 0,2"
+            "there is no NUMA node 1 with memory; nodes with memory: 0,2"
         );
     }
 }

@@ -35,7 +35,7 @@ pub fn perform(args: &PoolLimitArgs) -> Result<ExitCode> {
         return load(&root, path);
     }
     let request = Request::new(args)?;
-    request.apply(&root, &device::open()?)?;
+    request.apply(&root, &device::open_as_root("to set limits")?)?;
     print(&request.to_string())?;
     Ok(ExitCode::SUCCESS)
 }
@@ -83,8 +83,15 @@ impl Request {
             }
             Limit::Default => LimitRule::Inherit,
             Limit::Percent(percent) => LimitRule::Percent(percent),
+            // Nothing at all.
+            Limit::Size(Size(0)) => LimitRule::Bytes(0),
+            Limit::Size(Size(few @ 1..=100)) => {
+                return Err(Error::Usage(format!(
+                    "{few} is {few} bytes: did you mean {few}% or {few}G?"
+                )));
+            }
             Limit::Size(size) => {
-                multiple_of(size, uapi::BLOCK_BYTES, "the unit")?;
+                multiple_of(size, uapi::BLOCK_BYTES, "the block size")?;
                 LimitRule::Bytes(size.0)
             }
         };
@@ -162,10 +169,7 @@ impl Request {
         device
             .limit_set(&who, self.rule)
             .map_err(|errno| match (errno, &self.who) {
-                (Errno::EPERM, _) => Error::NoPermission {
-                    what: "to set limits".into(),
-                    hint: "only root may (CAP_SYS_ADMIN)".into(),
-                },
+                (Errno::EPERM, _) => device::only_root("to set limits"),
                 (Errno::EBADF | Errno::ENOENT, Who::Cgroup(path)) => Error::Failed(format!(
                     "{path} is no cgroup of the unified hierarchy (version 2)"
                 )),
@@ -353,7 +357,7 @@ fn load(root: &Root, path: &Path) -> Result<ExitCode> {
     }
     // A file that says nothing changes nothing, and needs no module.
     if !limits.requests.is_empty() {
-        let device = device::open()?;
+        let device = device::open_as_root("to set limits")?;
         let entries = device
             .limit_list()
             .map_err(|errno| Error::Failed(format!("cannot read the limits: {}", errno.desc())))?;
@@ -449,7 +453,47 @@ mod tests {
         let right = request(Some("root"), limit("4M")).unwrap();
         assert_eq!(right.to_string(), "limit of user root: 4M");
         let wrong = request(None, limit("3M")).unwrap_err();
-        assert!(wrong.to_string().ends_with("use 2M or 4M"), "{wrong}");
+        assert_eq!(
+            wrong.to_string(),
+            "3M is not a multiple of the block size 2M: use 2M or 4M"
+        );
+        let nothing = request(Some("root"), limit("0")).unwrap();
+        assert_eq!(nothing.to_string(), "limit of user root: 0");
+        for (few, meant) in [("50", "50% or 50G"), ("1", "1% or 1G")] {
+            let wrong = request(None, limit(few)).unwrap_err().to_string();
+            assert_eq!(
+                wrong,
+                format!("{few} is {few} bytes: did you mean {meant}?")
+            );
+        }
+    }
+
+    #[test]
+    fn the_lockdown_of_a_batch_system_is_read() {
+        let fixture = Fixture::new();
+        let limits = Limits::parse(
+            &fixture.root(),
+            "default none\ncgroup /user.slice 0\ncgroup /system.slice/cron.service 0\n",
+        );
+        assert!(limits.wrong.is_empty(), "{:?}", limits.wrong);
+        assert_eq!(
+            said(&limits),
+            [
+                (1, "default limit of every user: none".to_string()),
+                (2, "limit of cgroup /user.slice: 0".to_string()),
+                (
+                    3,
+                    "limit of cgroup /system.slice/cron.service: 0".to_string()
+                ),
+            ]
+        );
+        // What the module reports of it is that it holds.
+        let nothing = entry(uapi::LIMIT_F_CGROUP, 0, 0);
+        let mut limits = [Reported::new(&fixture.root(), &nothing)];
+        limits[0].name = Some("/user.slice".into());
+        let lines = unmet_lines(&fixture.root(), "cgroup /user.slice 0\n", &limits);
+        assert_eq!(lines, [""; 0]);
+        assert!(limits[0].is_full());
     }
 
     #[test]
@@ -469,8 +513,8 @@ mod tests {
         for (line, says) in [
             ("user root 8G", "limit of user root: 8G"),
             (
-                " cgroup\t/slurm 16G # all jobs",
-                "limit of cgroup /slurm: 16G",
+                " cgroup\t/system.slice/slurmstepd.scope/job_7 16G # a batch job",
+                "limit of cgroup /system.slice/slurmstepd.scope/job_7: 16G",
             ),
             (
                 "default 50%",
@@ -490,7 +534,8 @@ mod tests {
             ("user nobody-there 8G", "there is no user"),
             ("default 101%", "not between 1% and 100%"),
             ("default much", "expected bytes"),
-            ("default 1M", "2M"),
+            ("default 1M", "1M is not a multiple"),
+            ("default 50", "50 is 50 bytes: did you mean 50% or 50G?"),
         ] {
             let error = parse(line).unwrap_err().to_string();
             assert!(error.contains(says), "{line}: {error}");

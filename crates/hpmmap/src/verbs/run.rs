@@ -5,18 +5,22 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use hpmmap_base::error::{Error, Result, exec_status};
-use hpmmap_base::output::complain;
+use hpmmap_base::output::{complain, say};
 use hpmmap_base::size::{Size, short};
 use hpmmap_host::{Root, list, node, pool};
-use hpmmap_sys::{Device, Errno, LaunchRequest, uapi};
+use hpmmap_sys::{Errno, LaunchRequest, uapi};
 use nix::unistd::execvpe;
 
 use super::{require_nodes, run_report};
 use crate::allocator;
 use crate::cli::RunArgs;
 use crate::device;
-use crate::limits;
+use crate::limits::{self, Reported};
 use crate::report_name;
+
+/// What the smallest program needs at its start: a block for its stack, and one for what
+/// the dynamic loader maps.
+const START_BYTES: u64 = 2 * uapi::BLOCK_BYTES;
 
 /// Registers this process and becomes the program; returns only on failure.
 pub fn perform(args: &RunArgs) -> Result<ExitCode> {
@@ -30,10 +34,20 @@ pub fn perform(args: &RunArgs) -> Result<ExitCode> {
         .transpose()?;
     let environment = allocator::environment(args.malloc, args.malloc_tune)?;
     let device = device::open()?;
+    let limit = limits::tightest(&root, &device);
+    if let Some(error) = limit.as_ref().and_then(|limit| no_start(&request, limit)) {
+        return Err(error);
+    }
+    let note = limit
+        .as_ref()
+        .and_then(|limit| note(&root, &request, limit));
     let launch = || -> Result<u64> {
-        device
-            .launch(&request)
-            .map_err(|errno| explain(&root, &request, errno, full(&root, &device)))
+        let id = device.launch(&request).map_err(|errno| {
+            let full = limit.as_ref().filter(|limit| limit.is_full());
+            explain(&root, &request, errno, full.map(ToString::to_string))
+        })?;
+        note.iter().for_each(|note| say(note));
+        Ok(id)
     };
     let execute = || -> u8 {
         let Err(errno) = execvpe(&command[0], &command, &environment);
@@ -104,11 +118,48 @@ fn program(command: &[OsString]) -> Result<Vec<CString>> {
         .collect()
 }
 
-/// The limit that leaves nothing to this user, if there is one.
-fn full(root: &Root, device: &Device) -> Option<String> {
-    let limits = limits::list(root, device).ok()?;
-    let full = limits.iter().find(|limit| limit.is_full())?;
-    Some(full.to_string())
+/// With --strict a program whose start a limit refuses would end with SIGSEGV.
+fn no_start(request: &LaunchRequest, limit: &Reported) -> Option<Error> {
+    let room = limit.room()?;
+    let all = request.only.is_empty() && request.flags & uapi::LAUNCH_F_STRICT != 0;
+    // A limit that leaves nothing is the module's to refuse.
+    (all && (uapi::BLOCK_BYTES..START_BYTES).contains(&room)).then(|| {
+        Error::Failed(format!(
+            "no memory for the launch: {limit} leaves {}, and with --strict a program needs {} \
+             to start: raise the limit (hpmmap pool limit) or leave out --strict",
+            short(room),
+            short(START_BYTES)
+        ))
+    })
+}
+
+/// That a limit and not the size of the pools makes memory fall back: one that is reached,
+/// or the default limit, which nobody has set here.
+fn note(root: &Root, request: &LaunchRequest, limit: &Reported) -> Option<String> {
+    let is_strict = request.flags & uapi::LAUNCH_F_STRICT != 0;
+    if limit.is_full() && !is_strict && report_name::is_first_rank() {
+        return Some(format!(
+            "{limit} is reached: the launch gets ordinary memory (see: hpmmap pool limit --list)"
+        ));
+    }
+    let room = limit.room().filter(|_| limit.is_default())?;
+    let file = root.read("etc/hpmmap/limits").unwrap_or_default();
+    let is_set = file.lines().any(|line| line.trim().starts_with("default"));
+    let pools = pool::nodes(root).unwrap_or_default();
+    let free: u64 = pools.iter().map(|pool| pool.free_bytes).sum();
+    if is_set || room >= free || !report_name::is_first_rank() {
+        return None;
+    }
+    let then = match is_strict {
+        true => "fails",
+        false => "comes from ordinary memory",
+    };
+    Some(format!(
+        "{limit} leaves {} of the {} that are free in the pools: more than that {then} \
+         (see: hpmmap pool limit --list)",
+        short(room),
+        short(free)
+    ))
 }
 
 /// Why the module refused, with the pools as they are now.
@@ -247,7 +298,7 @@ mod tests {
         };
         assert_eq!(
             message("0,5"),
-            "there is no node 5 with memory: this machine has 0-1"
+            "there is no NUMA node 5 with memory; nodes with memory: 0-1"
         );
         assert_eq!(
             message("zero"),
@@ -291,6 +342,72 @@ mod tests {
         args.launch.placement = Placement::FirstTouch;
         let error = checked(&fixture.root(), &args).unwrap_err();
         assert!(error.to_string().contains("--page-size 1G"), "{error}");
+    }
+
+    fn limit(flags: u32, rule: u64, limit_bytes: u64) -> Reported {
+        let entry = uapi::LimitEntry {
+            flags,
+            rule,
+            limit_bytes,
+            ..Default::default()
+        };
+        Reported::new(&Fixture::new().root(), &entry)
+    }
+
+    #[test]
+    fn the_default_limit_is_told_where_it_bounds_a_launch() {
+        let fixture = Fixture::new();
+        fixture.module();
+        fixture.node_pool(0, 16 << 30, 16 << 30, 1 << 30, 0);
+        let default = limit(uapi::LIMIT_F_DEFAULT | uapi::LIMIT_F_PERCENT, 50, 8 << 30);
+        let mut request = LaunchRequest::default();
+        let told =
+            |request: &LaunchRequest, limit: &Reported| note(&fixture.root(), request, limit);
+        assert_eq!(
+            told(&request, &default).unwrap(),
+            "the default limit of every user (8G) leaves 8G of the 16G that are free in the \
+             pools: more than that comes from ordinary memory (see: hpmmap pool limit --list)"
+        );
+        request.flags = uapi::LAUNCH_F_STRICT;
+        assert!(
+            told(&request, &default)
+                .unwrap()
+                .contains("more than that fails")
+        );
+        let nothing = limit(0, 0, 0);
+        assert_eq!(told(&request, &nothing), None);
+        request.flags = 0;
+        assert_eq!(
+            told(&request, &nothing).unwrap(),
+            "the limit of user root (0) is reached: the launch gets ordinary memory \
+             (see: hpmmap pool limit --list)"
+        );
+        // A limit that somebody has set is no surprise.
+        assert_eq!(told(&request, &limit(0, 8 << 30, 8 << 30)), None);
+        fixture.write("etc/hpmmap/limits", "# none\n default 50%\n");
+        assert_eq!(told(&request, &default), None);
+        fixture.write("etc/hpmmap/limits", "user alice 1G\n");
+        assert!(told(&request, &default).is_some());
+        fixture.node_pool(0, 16 << 30, 8 << 30, 1 << 30, 0);
+        assert_eq!(told(&request, &default), None);
+    }
+
+    #[test]
+    fn a_limit_that_lets_no_program_start_is_an_error() {
+        let strict = LaunchRequest {
+            flags: uapi::LAUNCH_F_STRICT,
+            ..Default::default()
+        };
+        let small = limit(0, 2 << 20, 2 << 20);
+        let error = no_start(&strict, &small).unwrap().to_string();
+        assert!(
+            error.starts_with("no memory for the launch: the limit of user root (2M) leaves 2M,"),
+            "{error}"
+        );
+        assert!(no_start(&LaunchRequest::default(), &small).is_none());
+        assert!(no_start(&strict, &limit(0, 64 << 20, 64 << 20)).is_none());
+        // The module refuses it itself.
+        assert!(no_start(&strict, &limit(0, 0, 0)).is_none());
     }
 
     #[test]
