@@ -13,7 +13,7 @@ CGROUP=/sys/fs/cgroup/footprint
 only=$*
 chmod 755 "$DIR"
 
-hpmmap pool add --node 0 --size 1G >/dev/null
+hpmmap pool add --node 0 --size 1G --leave 256M >/dev/null
 [ -e /sys/fs/cgroup/cgroup.procs ] || mount -t cgroup2 none /sys/fs/cgroup
 echo +memory >/sys/fs/cgroup/cgroup.subtree_control
 mkdir $CGROUP

@@ -62,7 +62,7 @@ def guest_script(mib: int, repeat: int) -> str:
     call = f"{mib * MIB} {repeat} /mnt/busybox true"
     lines += [f"/mnt/fork {method} {call}" for method in PEERS]
     lines += [
-        f"{hpmmap} pool add --size {(2 * mib + 256 + 127) // 128 * 128}M >/dev/null",
+        f"{hpmmap} pool add --size {(2 * mib + 256 + 127) // 128 * 128}M --leave 256M >/dev/null",
         # What the one has left behind is zeroed meanwhile.
         *(f"{hpmmap} run {options}-- /mnt/fork {method} {call}; sleep 10" for method, options in OURS.items()),
         f"{hpmmap} pool remove --all >/dev/null",

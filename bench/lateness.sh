@@ -8,7 +8,7 @@ out=$here/../build/bench
 # Else the C library writes in every child.
 export GLIBC_TUNABLES=glibc.pthread.rseq=0
 
-hpmmap pool add --node 0 --size "${1:-1G}" >/dev/null
+hpmmap pool add --node 0 --size "${1:-1G}" --leave 256M >/dev/null
 # Hooks stay in place, so that no run pays for them.
 hpmmap run -- sleep 100000 &
 resident=$!

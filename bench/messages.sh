@@ -7,7 +7,7 @@ WINDOWS=/sys/kernel/hpmmap/windows
 SIZES=()
 for kilobytes in 1 4 16 64 256 1024 4096 16384; do SIZES+=($((kilobytes << 10))); done
 
-hpmmap pool add --node 0 --size 1G >/dev/null
+hpmmap pool add --node 0 --size 1G --leave 256M >/dev/null
 sleep 5
 # The emulator counts each round of a repeated string instruction: one for each byte here.
 export GLIBC_TUNABLES=glibc.cpu.x86_rep_movsb_threshold=1073741824

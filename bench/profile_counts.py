@@ -209,7 +209,7 @@ def guest_script(method: str, mib: int, kallsyms: Path) -> str:
     if method.startswith("hugetlb"):
         lines.append(f"echo {pages} >/proc/sys/vm/nr_hugepages")
     if method.startswith("hpmmap"):
-        lines.append(f"{hpmmap} pool add --size {2 * (mib + 63) // 128 * 128 + 128}M >/dev/null")
+        lines.append(f"{hpmmap} pool add --size {2 * (mib + 63) // 128 * 128 + 128}M --leave 256M >/dev/null")
         prefix = f"{hpmmap} run --strict -- "
     lines.append(f"{prefix}{alloc} --method {method} --size {mib * MIB}")
     if prefix:

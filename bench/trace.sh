@@ -15,7 +15,7 @@ echo 20 >$thp/khugepaged/scan_sleep_millisecs
 echo 20 >$thp/khugepaged/alloc_sleep_millisecs
 echo 4096 >$thp/khugepaged/pages_to_scan
 
-hpmmap pool add --node 0 --size 384M
+hpmmap pool add --node 0 --size 384M --leave 256M
 
 neighbour_mib=$(($(awk '/^MemAvailable:/ { print $2 }' /proc/meminfo) / 1024 - 165))
 build/bench/fragment $neighbour_mib >/tmp/neighbour &

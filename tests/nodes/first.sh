@@ -43,7 +43,7 @@ pkill -u alice sleep
 within 20 no_jobs || fail 'the job does not end'
 printf '0 512M\n5 1G\n' >/etc/hpmmap/pools
 said=$(hpmmap pool set 2>&1) && fail "there is no node 5: $said"
-[[ $said == *'/etc/hpmmap/pools:2: there is no node 5'* ]] || fail "it said: $said"
+[[ $said == *'/etc/hpmmap/pools:2: there is no NUMA node 5'* ]] || fail "it said: $said"
 pool_is 512 'one line wrong'
 
 step 'the module is loaded again'
@@ -61,7 +61,10 @@ has_limit || fail 'a limit is gone'
 step 'less than was asked for keeps nobody from booting'
 echo '0 64G' >/etc/hpmmap/pools
 systemctl restart hpmmap-pools && fail '64G were had'
-journalctl --no-pager -b -o cat -u hpmmap-pools | grep '/etc/hpmmap/pools:1: the pool has .* instead of 64G' || fail 'the journal does not say why'
+journalctl --no-pager -b -o cat -u hpmmap-pools | grep '/etc/hpmmap/pools:1: 64G is more than NUMA node 0 has' || fail 'the journal does not say why'
+echo '0 3G' >/etc/hpmmap/pools
+systemctl restart hpmmap-pools && fail '3G were had'
+journalctl --no-pager -b -o cat -u hpmmap-pools | grep '/etc/hpmmap/pools:1: the pool has .* instead of 3G; Linux has .* and keeps 2G' || fail 'the journal does not say why'
 [ "$(cat $POOL)" -gt $((512 * MIB)) ] || fail 'what was possible was not taken'
 echo '0 512M' >/etc/hpmmap/pools
 systemctl restart hpmmap-pools || fail 'restart'

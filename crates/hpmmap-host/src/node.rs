@@ -2,7 +2,7 @@
 //! one node 0 that holds everything.
 
 use crate::root::optional;
-use crate::{Result, Root, list, memory};
+use crate::{Result, Root, list, memory, process};
 
 const DIR: &str = "sys/devices/system/node";
 
@@ -17,6 +17,18 @@ pub fn with_memory(root: &Root) -> Result<Vec<u32>> {
 /// All nodes, those without memory of Linux's included, ascending.
 pub fn all(root: &Root) -> Result<Vec<u32>> {
     Ok(optional(root.numbered(DIR, "node"))?.unwrap_or_else(|| vec![0]))
+}
+
+/// Memory of a node that Linux has: MemTotal of the node.
+pub fn linux_bytes(root: &Root, node: u32) -> Result<u64> {
+    let path = match root.join(DIR).exists() {
+        true => format!("{DIR}/node{node}/meminfo"),
+        false => "proc/meminfo".to_string(),
+    };
+    root.parse(path, "MemTotal in kB", |text| {
+        let (_, rest) = text.split_once("MemTotal:")?;
+        process::kib(rest.lines().next()?)
+    })
 }
 
 /// Numbers of the memory blocks of a node, ascending.
@@ -42,6 +54,17 @@ mod tests {
         assert_eq!(all(&fixture.root()).unwrap(), [0]);
         assert_eq!(memory_block_indices(&fixture.root(), 0).unwrap(), [2]);
         assert!(memory_block_indices(&fixture.root(), 1).is_err());
+        fixture.write("proc/meminfo", "MemTotal:  9 kB\nMemFree: 1 kB\n");
+        assert_eq!(linux_bytes(&fixture.root(), 0).unwrap(), 9 << 10);
+    }
+
+    #[test]
+    fn each_node_has_a_total() {
+        let fixture = Fixture::new();
+        let meminfo = "Node 1 MemTotal:        2048 kB\nNode 1 MemFree: 7 kB\n";
+        fixture.write("sys/devices/system/node/node1/meminfo", meminfo);
+        assert_eq!(linux_bytes(&fixture.root(), 1).unwrap(), 2 << 20);
+        assert!(linux_bytes(&fixture.root(), 0).is_err());
     }
 
     #[test]

@@ -39,15 +39,18 @@ pub fn ftrace_enabled(root: &Root) -> Result<Option<bool>> {
     Ok(optional(root.read_number::<u32>("proc/sys/kernel/ftrace_enabled"))?.map(|n| n != 0))
 }
 
+/// Bytes of a value such as `  12 kB`.
+pub(crate) fn kib(value: &str) -> Option<u64> {
+    let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
 /// What Linux could give up without killing anything: memory that is
 /// available plus free swap.
 pub fn available_bytes(root: &Root) -> Result<u64> {
     root.parse("proc/meminfo", "MemAvailable and SwapFree in kB", |text| {
-        let field = |name: &str| -> Option<u64> {
-            let line = text.lines().find_map(|l| l.strip_prefix(name))?;
-            let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-            Some(kib * 1024)
-        };
+        let field =
+            |name: &str| -> Option<u64> { kib(text.lines().find_map(|l| l.strip_prefix(name))?) };
         Some(field("MemAvailable:")? + field("SwapFree:")?)
     })
 }

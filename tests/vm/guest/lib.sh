@@ -102,7 +102,7 @@ set_pool() {
 	if [ "$have" -gt "$want" ] || [ -e "$SYSFS/nodes/node1" ]; then
 		hpmmap pool remove --all >/dev/null || return 1
 	fi
-	[ "$want" = 0 ] || hpmmap pool add --node 0 --size "$1" --up-to >/dev/null
+	[ "$want" = 0 ] || hpmmap pool add --node 0 --size "$1" --up-to --leave 256M >/dev/null
 }
 
 # expect STATUS COMMAND...: the command must end with this status.

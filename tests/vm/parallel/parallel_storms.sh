@@ -67,7 +67,7 @@ user() {
 pools() {
 	RANDOM=$((seed + 1))
 	until is_over; do
-		hpmmap pool add --node 0 --size $((128 * (1 + RANDOM % 4)))M || true
+		hpmmap pool add --node 0 --size $((128 * (1 + RANDOM % 4)))M --leave 256M || true
 		sleep 0.$((RANDOM % 10))
 		hpmmap pool remove --node 0 --size $((128 * (1 + RANDOM % 2)))M || true
 		[ $((RANDOM % 4)) != 0 ] || hpmmap pool remove --all || true

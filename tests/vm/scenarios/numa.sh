@@ -50,7 +50,7 @@ echo 0 >/proc/sys/kernel/numa_balancing
 placing native env
 echo 1 >/proc/sys/kernel/numa_balancing
 expect_error 2 'node' hpmmap pool add --size 128M
-hpmmap pool add --node 1 --size 256M
+hpmmap pool add --node 1 --size 256M --leave 256M
 [ "$(cat "$SYSFS/nodes/node1/total_bytes")" = $((256 * MIB)) ] || fail "node 1 has $(cat "$SYSFS/nodes/node1/total_bytes") bytes"
 
 # Only the other node has a pool: that one is taken.
@@ -89,7 +89,7 @@ print("with a limit of 64 MB, after mbind:", used() >> 20, "MB")'
 hpmmap pool limit --user 0 --size none
 expect_pool_free
 
-hpmmap pool add --node 0 --size 256M
+hpmmap pool add --node 0 --size 256M --leave 256M
 read -r zero one <<<"$(holding)"
 [ "$zero" -ge 64 ] && [ "$one" = 0 ] || fail "on CPU 0, by default: $zero MB and $one MB"
 read -r zero one <<<"$(holding --node 1)"

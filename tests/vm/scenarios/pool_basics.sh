@@ -27,6 +27,7 @@ expect 2 hpmmap pool remove
 expect 2 hpmmap nonsense
 expect_error 2 '128M|memory block|multiple' hpmmap pool add --size 1M
 expect_error 2 'node 7|--node 7' hpmmap pool add --node 7 --size 128M
+expect_error 1 "Linux has .* of NUMA node 0 and keeps 2G unless 'leave' says less" hpmmap pool add --size 2G
 
 # What is right but cannot be had leaves everything as it was.
 expect_error 1 . hpmmap pool add --size 512G
@@ -68,7 +69,7 @@ pool_is 256 "set twice"
 [ "$(hpmmap pool list --verbose)" = "$first" ] || fail "set again it has other blocks: $(hpmmap pool list --verbose)"
 printf '7 1G\n0 384M # more\n' >"$conf"
 said=$(service set --file "$conf" 2>&1) && fail "a line that cannot be done is no failure: $said"
-[[ $said == *"$conf:1: there is no node 7"* ]] || fail "it said: $said"
+[[ $said == *"$conf:1: there is no NUMA node 7 with memory; nodes with memory: 0"* ]] || fail "it said: $said"
 pool_is 384 "after a line that fails"
 
 # A job keeps what it holds, whatever the file says, and the rest goes when it has ended.
@@ -89,11 +90,23 @@ service set --file "$conf"
 pool_is 0 "nothing in use"
 [ "$(memtotal_kib)" = "$before" ] || fail "MemTotal went from $before to $(memtotal_kib) kB"
 
-# More than there is: what there is, and why no more.
-printf '0 512G\n' >"$conf"
-said=$(timeout -s TERM 240 hpmmap pool set --file "$conf" --timeout 1 2>&1) && fail "512G were had: $said"
-[[ $said == *"$conf:1: the pool has "*" instead of 512G"* ]] || fail "it said: $said"
+# More than the node has is an error; more than Linux may give is taken so far.
+printf '# big\n0 512G\n' >"$conf"
+said=$(hpmmap pool set --file "$conf" 2>&1) && fail "512G were had: $said"
+[[ $said == *"$conf:2: 512G is more than NUMA node 0 has: "* ]] || fail "it said: $said"
+pool_is 0 "more than the node has"
+total=$((MIB / 1024 * (before / 1024 / 128 * 128)))
+printf '0 %sM\n' $((total / 1024)) >"$conf"
+said=$(timeout -s TERM 240 hpmmap pool set --file "$conf" --timeout 1 2>&1) && fail "all was had: $said"
+[[ $said == *"$conf:1: the pool has "*" instead of "*"; Linux has "*" of NUMA node 0 and keeps 2G unless 'leave' says less"* ]] || fail "it said: $said"
 [ "$(pool_bytes total_bytes)" -gt 0 ] || fail "nothing was taken: $said"
+[ "$(memtotal_kib)" -ge $((2 * MIB)) ] || fail "Linux has only $(memtotal_kib) kB: $said"
+# As little as is said.
+first=$(pool_bytes total_bytes)
+printf 'leave 1792M\n%s\n' "$(cat "$conf")" >"$conf"
+hpmmap pool set --file "$conf" --timeout 1 2>/dev/null || true
+[ "$(pool_bytes total_bytes)" -gt "$first" ] || fail "the pool has not grown beyond $first bytes"
+[ "$(memtotal_kib)" -ge $((1792 * 1024)) ] || fail "Linux has only $(memtotal_kib) kB"
 printf '# nothing\n' >"$conf"
 hpmmap pool set --file "$conf" | grep 'stay as they are' >/dev/null || fail "a file without lines is not told"
 [ "$(pool_bytes total_bytes)" -gt 0 ] || fail "a file without lines emptied the pool"

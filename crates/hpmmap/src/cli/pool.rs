@@ -7,74 +7,89 @@ use hpmmap_base::size::Size;
 
 #[derive(Debug, Subcommand)]
 pub enum PoolVerb {
-    /// Take memory from Linux into the pool of a node
+    /// Take memory from Linux into the pool of a NUMA node
     ///
-    /// Picks memory blocks of the node, sets them offline and hands them to
-    /// the pool. Blocks that hold only movable memory come first, then those
-    /// that fill a whole gigabyte, then high addresses. Blocks that Linux
-    /// cannot give up are left alone and others are tried. If the whole size
-    /// cannot be had, everything is given back.
+    /// Sets memory blocks of the NUMA node offline and adds them to the pool. Movable
+    /// memory blocks come first, then those that complete a gigabyte, then those at high
+    /// addresses. If Linux cannot give up a memory block, another one is tried. If the
+    /// whole size cannot be had, all of it goes back to Linux and the exit status is 1.
+    ///
+    /// Linux keeps 2 GB or 5 % of the NUMA node, whichever is more, unless --leave says
+    /// otherwise.
     Add(PoolAddArgs),
     /// Give memory of the pools back to Linux
     ///
-    /// Takes memory blocks that are entirely free out of the pool and sets
-    /// them online again, in the zone they came from. Blocks in use are left
-    /// alone and named. Those in which there is a memory error leave the pool,
-    /// too, but stay offline and are named; the exit status is 1 then.
+    /// Takes free memory blocks out of the pool and sets them online, in the zone that
+    /// they came from. Memory blocks in use stay in the pool and are named.
+    ///
+    /// A memory block with a memory error leaves the pool, stays offline and is named; the
+    /// exit status is 1 then.
     Remove(PoolRemoveArgs),
-    /// Make the pools what /etc/hpmmap/pools says
+    /// Make the pools as large as /etc/hpmmap/pools says
     ///
-    /// Takes memory from Linux, or gives it back, until the pool of each node is as
-    /// large as its line of the file says, or --size for --node. Done again it does
-    /// nothing. A node without a line has no pool; a file without any line leaves all
-    /// pools as they are. What jobs hold stays theirs: the memory blocks that are in the
-    /// way are named, and go the next time. What Linux cannot give up is named, too, and
-    /// what was possible is kept. The exit status is 1 where a pool is not what it is
-    /// to be.
+    /// Takes memory from Linux or gives it back until the pool of each NUMA node has the
+    /// size of its line, or --size for --node. A second call changes nothing. A NUMA node
+    /// without a line has no pool; a file without any line changes nothing.
+    ///
+    /// A pool keeps the memory that launches hold: these memory blocks are named, and go
+    /// at the next call. If Linux cannot give up the whole size, the pool keeps what it
+    /// got. Linux keeps 2 GB or 5 % of each NUMA node, whichever is more, unless --leave
+    /// or a line 'leave SIZE' of the file says otherwise. A size larger than the NUMA node
+    /// is an error.
+    ///
+    /// The exit status is 1 if a pool does not have its size. Each error names the file
+    /// and the line.
     Set(PoolSetArgs),
-    /// Let Linux keep memory ready for the pools at the next boot
+    /// Reserve movable memory for the pools at the next boot
     ///
-    /// Linux puts into memory reserved by 'movablecore=' only what it can move away, so
-    /// that pools of this size can be had in full at any time. Writes that to
-    /// /etc/default/grub.d/hpmmap.cfg, with what Linux itself puts there at boot in
-    /// addition, and runs update-grub. Until a pool takes it the memory is Linux's.
-    /// Without --node all nodes give their part. With it, the node is to have that much:
-    /// since Linux keeps as much for itself on each node, others may reserve some, too.
+    /// Writes 'movablecore=' to /etc/default/grub.d/hpmmap.cfg and runs update-grub. From
+    /// the next boot on Linux puts only movable pages into this memory, so pools of this
+    /// size can be had in full at any time. Linux uses the memory until a pool takes it.
+    ///
+    /// Without --node all NUMA nodes give their part. With --node this NUMA node has the
+    /// size. Others may then reserve some, too: Linux keeps the same amount for itself on
+    /// each NUMA node.
     Reserve(PoolReserveArgs),
     /// Show the pools
     List(PoolListArgs),
     /// Print /proc/iomem without the memory of the pools
     ///
-    /// kexec makes the list of what a crash kernel dumps from /proc/iomem when it is
-    /// loaded. Shown this list in its place, it leaves the pools out of dumps:
-    /// /usr/lib/hpmmap/kdump-load loads a crash kernel so. Again when memory was added
-    /// to the pools or removed. Only root is told addresses.
+    /// kexec reads /proc/iomem when it loads a crash kernel, to know what to dump. With
+    /// this list in its place dumps have no memory of the pools:
+    /// /usr/lib/hpmmap/kdump-load loads a crash kernel in this way. Load it again after
+    /// each change of the pools. Only root sees addresses.
     Iomem,
     /// Limit how much of the pools a user or a cgroup may hold
     ///
-    /// Memory counts for the user and for the cgroup (version 2) of the process that
-    /// gets it, and for all cgroups above; which these are is decided at execve and
-    /// fork. A user without a limit of their own has the default one, half of all
-    /// pool memory unless something else is set; root has none. Cgroups have none
-    /// unless one is set, and it goes with the cgroup. A limit in percent follows the
-    /// size of the pools. Who holds more than a new limit keeps it but gets no more.
-    /// Who makes a user namespace is charged for all users in it; in one that root
-    /// has made, each is.
+    /// Pool memory is charged to the user of the process, to its cgroup (version 2) and to
+    /// all cgroups above. A process with a limit that is reached gets ordinary memory, or
+    /// ENOMEM with 'run --strict'.
     ///
-    /// The service hpmmap-limits sets those of /etc/hpmmap/limits at every boot, and
-    /// when the module is loaded again, with --load: a line each, 'user NAME SIZE',
-    /// 'group NAME SIZE', 'cgroup PATH SIZE' or 'default SIZE'. For a cgroup that is not there yet at that
-    /// time, reload it when it is. Other limits last until the module is unloaded.
+    /// A user without a limit has the default limit: half of all pool memory unless
+    /// --default changes it. root and cgroups have no limit unless one is set. The limit
+    /// of a cgroup ends with the cgroup. A limit in percent follows the size of the pools.
+    /// A user or cgroup that holds more than a new limit keeps it but gets no more. A user
+    /// who makes a user namespace is charged for all users in it; in a namespace that root
+    /// has made each user is charged.
+    ///
+    /// Limits last until the module is unloaded. --load sets those of /etc/hpmmap/limits;
+    /// the service hpmmap-limits does so at boot and when the module is loaded. See
+    /// hpmmap-limits(5).
     Limit(PoolLimitArgs),
 }
 
 /// How memory is taken from Linux.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct TakingArgs {
-    /// First use blocks that are offline already, such as after a crash
+    /// First use memory blocks that are offline already, such as after a crash of this
+    /// command
     #[arg(long)]
     pub offline_blocks: bool,
-    /// Give up on a block that Linux cannot empty within this time
+    /// Memory that Linux keeps of each NUMA node; by default 2G or 5 % of the node,
+    /// whichever is more, and nothing of a node with only movable memory (CXL)
+    #[arg(long, value_name = "SIZE")]
+    pub leave: Option<Size>,
+    /// Give up on a memory block that Linux cannot empty within this time
     #[arg(long, value_name = "SECONDS", default_value_t = 60,
           value_parser = clap::value_parser!(u32).range(1..=86400))]
     pub timeout: u32,
@@ -82,15 +97,13 @@ pub struct TakingArgs {
 
 #[derive(Debug, Args)]
 pub struct PoolAddArgs {
-    /// NUMA node to take memory from; may be left out if there is only one
+    /// NUMA node to take memory from; optional if only one has memory
     #[arg(long, value_name = "N")]
     pub node: Option<u32>,
-    /// How much: bytes, or a number with K, M, G or T; a multiple of the
-    /// memory block size
+    /// Bytes, or a number with K, M, G or T; a multiple of the memory block size
     #[arg(long)]
     pub size: Size,
-    /// Let --size be what the pool of the node is to have in all: add what is
-    /// missing, nothing if it has as much
+    /// Take --size as the total size of the pool, and add what is missing
     #[arg(long)]
     pub up_to: bool,
     /// Keep what was possible if the whole size cannot be had
@@ -106,12 +119,10 @@ pub struct PoolAddArgs {
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("amount").required(true).args(["size", "all"]))]
 pub struct PoolRemoveArgs {
-    /// NUMA node; may be left out if there is only one, and with --all, which
-    /// then means every node
+    /// NUMA node; optional if only one has memory. --all without it means every NUMA node
     #[arg(long, value_name = "N")]
     pub node: Option<u32>,
-    /// How much: bytes, or a number with K, M, G or T; a multiple of the
-    /// memory block size
+    /// Bytes, or a number with K, M, G or T; a multiple of the memory block size
     #[arg(long)]
     pub size: Option<Size>,
     /// Everything
@@ -124,11 +135,11 @@ pub struct PoolRemoveArgs {
 
 #[derive(Debug, Args)]
 pub struct PoolSetArgs {
-    /// NUMA node; may be left out if there is only one
+    /// NUMA node; optional if only one has memory
     #[arg(long, value_name = "N", requires = "size")]
     pub node: Option<u32>,
-    /// What the pool of the node is to have in all: 0, bytes, or a number with K, M, G
-    /// or T; a multiple of the memory block size
+    /// Total size of the pool: 0, bytes, or a number with K, M, G or T; a multiple of the
+    /// memory block size
     #[arg(long, conflicts_with = "file")]
     pub size: Option<Size>,
     /// Read this file instead
@@ -147,11 +158,10 @@ pub struct PoolReserveArgs {
     /// NUMA node
     #[arg(long, value_name = "N", conflicts_with = "remove")]
     pub node: Option<u32>,
-    /// How much: bytes, or a number with K, M, G or T; a multiple of the memory block
-    /// size
+    /// Bytes, or a number with K, M, G or T; a multiple of the memory block size
     #[arg(long)]
     pub size: Option<Size>,
-    /// Undo it: the next boot is one without
+    /// Reserve nothing from the next boot on
     #[arg(long)]
     pub remove: bool,
 }
@@ -161,7 +171,7 @@ pub struct PoolListArgs {
     /// Also show each memory block
     #[arg(short, long)]
     pub verbose: bool,
-    /// Print what all pools have in all as a line of Slurm's gres.conf
+    /// Print the total size of all pools as a line of Slurm's gres.conf
     #[arg(long, conflicts_with_all = ["verbose", "json"])]
     pub gres: bool,
     /// Report as JSON
@@ -176,19 +186,19 @@ pub struct PoolLimitArgs {
     /// Name or number of the user
     #[arg(long, value_name = "NAME|UID")]
     pub user: Option<String>,
-    /// Every user without a limit of their own
+    /// Every user without a limit
     #[arg(long)]
     pub default: bool,
-    /// A cgroup with all below it: path of its directory, or what /proc/PID/cgroup
-    /// says
+    /// A cgroup with all cgroups below it: the path of /proc/PID/cgroup, or the directory
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<String>,
-    /// The limit: a multiple of 2M, a part of all pool memory as '50%', 'none', or
-    /// 'default' for none of its own
+    /// The limit: 0 (nothing), a multiple of 2M, a share of all pool memory such as '50%',
+    /// 'none' (no limit), or 'default' to drop this limit
     #[arg(long, value_name = "SIZE|N%|none|default", value_parser = parse_limit,
           required_unless_present_any = ["list", "load"], conflicts_with_all = ["list", "load"])]
     pub size: Option<Limit>,
-    /// Show what everybody may hold, and does; to an ordinary user, what concerns them
+    /// Show what users and cgroups may hold, and what they hold; a user other than root
+    /// sees the limits that hold for this user
     #[arg(long)]
     pub list: bool,
     /// Report as JSON

@@ -1,6 +1,6 @@
-//! What `/etc/hpmmap/pools` says: a line for each node, `NODE SIZE`.
+//! What `/etc/hpmmap/pools` says: a line for each node, `NODE SIZE`, and `leave SIZE`.
 
-use hpmmap_base::error::{Error, Result};
+use hpmmap_base::error::Result;
 use hpmmap_base::size::{Size, multiple_of};
 
 /// A line that says how large the pool of a node is to be.
@@ -28,6 +28,8 @@ pub struct Wrong {
 pub struct Pools {
     /// No two of them of the same node.
     pub lines: Vec<Line>,
+    /// What Linux keeps of each node, if a line says so.
+    pub leave: Option<Size>,
     /// The others.
     pub wrong: Vec<Wrong>,
 }
@@ -41,24 +43,35 @@ impl Pools {
             if line.is_empty() {
                 continue;
             }
-            match pools.read(line, number) {
-                Ok(line) => pools.lines.push(line),
-                Err(reason) => pools.wrong.push(Wrong { number, reason }),
+            let read = match line.split_whitespace().collect::<Vec<_>>()[..] {
+                ["leave", size] => pools.read_leave(size),
+                _ => pools.read(line, number).map(|line| pools.lines.push(line)),
+            };
+            if let Err(reason) = read {
+                pools.wrong.push(Wrong { number, reason });
             }
         }
         pools
     }
 
+    fn read_leave(&mut self, size: &str) -> std::result::Result<(), String> {
+        if self.leave.is_some() {
+            return Err("'leave' has a line already".into());
+        }
+        self.leave = Some(size.parse().map_err(|why| format!("'{size}': {why}"))?);
+        Ok(())
+    }
+
     fn read(&self, line: &str, number: usize) -> std::result::Result<Line, String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [node, size] = words[..] else {
-            return Err(format!("'{line}' is not 'NODE SIZE'"));
+            return Err(format!("'{line}' is not 'NODE SIZE' or 'leave SIZE'"));
         };
         let node = match node.bytes().all(|byte| byte.is_ascii_digit()) {
             true => node.parse().ok(),
             false => None,
         }
-        .ok_or_else(|| format!("'{node}' is no number of a node"))?;
+        .ok_or_else(|| format!("'{node}' is not the number of a NUMA node"))?;
         let size = size.parse().map_err(|why| format!("'{size}': {why}"))?;
         match self.lines.iter().find(|known| known.node == node) {
             None => Ok(Line { number, node, size }),
@@ -74,9 +87,7 @@ impl Pools {
 pub fn checked(size: Size, block_bytes: u64) -> Result<()> {
     match size {
         Size(0) => Ok(()),
-        size => multiple_of(size, block_bytes, "the memory block size")
-            .map(|_| ())
-            .map_err(|error| Error::Usage(error.to_string().replacen("--size ", "", 1))),
+        size => multiple_of(size, block_bytes, "the memory block size").map(|_| ()),
     }
 }
 
@@ -102,18 +113,29 @@ mod tests {
             [(3, 0, 1 << 30), (4, 1, 2 << 30)]
         );
         assert_eq!(lines("12 0\r\n"), [(1, 12, 0)]);
+        assert_eq!(lines("0 1G\nleave 1G # for Linux\n"), [(1, 0, 1 << 30)]);
+        let leave = |text: &str| Pools::parse(text).leave;
+        assert_eq!(leave("0 1G\nleave 1G\n"), Some(Size(1 << 30)));
+        assert_eq!(leave("0 1G\n"), None);
     }
 
     #[test]
     fn a_line_that_is_wrong_is_named_and_keeps_no_other_from_being_read() {
         for (text, number, reason) in [
-            ("0", 1, "'0' is not 'NODE SIZE'"),
+            ("0", 1, "'0' is not 'NODE SIZE' or 'leave SIZE'"),
+            ("leave", 1, "'leave' is not 'NODE SIZE' or 'leave SIZE'"),
+            ("leave 1G\nleave 1G", 2, "'leave' has a line already"),
+            ("leave 5%", 1, "'5%': expected bytes"),
             ("\n0 1G more", 2, "'0 1G more' is not 'NODE SIZE'"),
-            ("--all 1G", 1, "'--all' is no number of a node"),
-            ("-1 1G", 1, "'-1' is no number of a node"),
-            ("+1 1G", 1, "'+1' is no number of a node"),
-            ("4294967296 1G", 1, "'4294967296' is no number of a node"),
-            ("$(id) 1G", 1, "'$(id)' is no number of a node"),
+            ("--all 1G", 1, "'--all' is not the number of a NUMA node"),
+            ("-1 1G", 1, "'-1' is not the number of a NUMA node"),
+            ("+1 1G", 1, "'+1' is not the number of a NUMA node"),
+            (
+                "4294967296 1G",
+                1,
+                "'4294967296' is not the number of a NUMA node",
+            ),
+            ("$(id) 1G", 1, "'$(id)' is not the number of a NUMA node"),
             ("0 much", 1, "'much': expected bytes"),
             ("0 -1G", 1, "'-1G': expected bytes"),
             ("0 99999999T", 1, "'99999999T': larger than any memory"),

@@ -3,16 +3,21 @@
 use std::collections::HashSet;
 
 use hpmmap_base::error::{Error, Result};
-use hpmmap_base::output::warn;
-use hpmmap_base::size::{Size, multiple_of};
-use hpmmap_host::memory::Block;
+use hpmmap_base::size::{Size, multiple_of, short};
+use hpmmap_host::memory::{Block, State as BlockState, Zone};
+use hpmmap_host::{Root, memory, node, process};
 
 use super::PooledBlock;
 use super::add::{Keep, Request};
 use super::choose::{Candidate, Queue};
 
-/// What Linux must keep, or it would have to kill processes.
+/// Of the memory that is available now, what stays available: with less Linux would have
+/// to kill processes.
 pub const RESERVE_BYTES: u64 = 256 << 20;
+
+/// The least that Linux keeps of a NUMA node, and the share, where nothing else is said.
+pub const LEAVE_BYTES: u64 = 2 << 30;
+pub const LEAVE_PERCENT: u64 = 5;
 
 /// How a node is.
 #[derive(Debug)]
@@ -25,8 +30,46 @@ pub struct State {
     pub blocks: Vec<Block>,
     /// Those of them that are in a pool; others' do no harm.
     pub pooled: Vec<PooledBlock>,
-    /// What Linux could give up.
+    /// What Linux has of it.
+    pub linux: u64,
+    /// What Linux could give up, of all nodes.
     pub available: u64,
+}
+
+impl State {
+    /// Of a node of this machine.
+    pub fn read(
+        root: &Root,
+        node: u32,
+        block_bytes: u64,
+        pooled: Vec<PooledBlock>,
+    ) -> Result<Self> {
+        Ok(Self {
+            node,
+            block_bytes,
+            blocks: memory::blocks_of_node(root, node)?,
+            pooled,
+            linux: node::linux_bytes(root, node)?,
+            available: process::available_bytes(root)?,
+        })
+    }
+
+    /// What Linux keeps of the node unless something else is said. A node that has only
+    /// movable memory, such as one of CXL, is not Linux's own: nothing.
+    pub fn left(&self) -> u64 {
+        let mut online = self
+            .blocks
+            .iter()
+            .filter(|block| block.state == BlockState::Online)
+            .peekable();
+        if online.peek().is_some() && online.all(|block| block.zone == Zone::Movable) {
+            return 0;
+        }
+        let of_node = |block: &&PooledBlock| i64::from(block.node) == i64::from(self.node);
+        let pooled = self.pooled.iter().filter(of_node);
+        let all = self.linux + pooled.map(|block| block.pooled_bytes).sum::<u64>();
+        LEAVE_BYTES.max(all / 100 * LEAVE_PERCENT)
+    }
 }
 
 /// What is to be taken.
@@ -36,8 +79,17 @@ pub struct Wish {
     pub size: Size,
     /// What is kept of less.
     pub keep: Keep,
-    /// Blocks that are offline already may be taken.
+    /// Which blocks.
+    pub taking: Taking,
+}
+
+/// What may be taken.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Taking {
+    /// Blocks that are offline already, too.
     pub offline_blocks: bool,
+    /// What Linux keeps of the node, where it is said.
+    pub leave: Option<Size>,
 }
 
 /// A request that this machine can fulfil, as far as can be seen.
@@ -49,10 +101,12 @@ pub struct Plan {
     pub offline: Vec<Candidate>,
     /// The others.
     pub queue: Queue,
+    /// Why it is less than was wished for.
+    pub less: Vec<String>,
 }
 
 impl Plan {
-    /// For a wish. What is too much is an error, or where less is kept a warning.
+    /// For a wish. What is too much is an error, unless less is kept.
     pub fn new(wish: &Wish, state: &State) -> Result<Self> {
         let size = |blocks: u64| Size(blocks * state.block_bytes);
         let wanted = multiple_of(wish.size, state.block_bytes, "the memory block size")?;
@@ -60,13 +114,13 @@ impl Plan {
         let queue = Queue::new(&state.blocks, &pooled, state.block_bytes);
         let all_offline = Queue::already_offline(&state.blocks, &pooled);
         let unused = all_offline.len() as u64;
-        let offline = if wish.offline_blocks {
+        let offline = if wish.taking.offline_blocks {
             all_offline
         } else {
             Vec::new()
         };
 
-        let less = wish.keep != Keep::Whole;
+        let mut less = Vec::new();
         let mut possible = offline.len() as u64 + queue.len() as u64;
         if possible < wanted {
             let mut text = format!(
@@ -75,18 +129,33 @@ impl Plan {
                 size(possible),
                 wish.size
             );
-            if unused > 0 && !wish.offline_blocks {
+            if unused > 0 && !wish.taking.offline_blocks {
                 text += &format!(
                     "; {} more are offline and in no pool (--offline-blocks uses them)",
                     size(unused)
                 );
             }
-            if !less || possible == 0 {
-                return Err(Error::Failed(text));
-            }
-            warn(&text);
+            less.push(refused(wish, possible, text)?);
         }
         // Blocks that are offline already cost Linux nothing.
+        let left = wish
+            .taking
+            .leave
+            .map_or_else(|| state.left(), |size| size.0);
+        let spare = state.linux.saturating_sub(left) / state.block_bytes;
+        if wanted.min(possible) > offline.len() as u64 + spare {
+            possible = offline.len() as u64 + spare;
+            let text = format!(
+                "Linux has {} of NUMA node {} and keeps {} unless 'leave' says less: \
+                 {} can be taken, not {}",
+                short(state.linux),
+                state.node,
+                short(left),
+                size(possible),
+                wish.size
+            );
+            less.push(refused(wish, possible, text)?);
+        }
         let spare = state.available.saturating_sub(RESERVE_BYTES) / state.block_bytes;
         if wanted.min(possible) > offline.len() as u64 + spare {
             possible = offline.len() as u64 + spare;
@@ -97,10 +166,7 @@ impl Plan {
                 Size(RESERVE_BYTES),
                 wish.size
             );
-            if !less || possible == 0 {
-                return Err(Error::Failed(text));
-            }
-            warn(&text);
+            less.push(refused(wish, possible, text)?);
         }
         let request = Request {
             node: state.node,
@@ -112,6 +178,15 @@ impl Plan {
             request,
             offline,
             queue,
+            less,
         })
     }
+}
+
+/// That only so many blocks are possible: an error unless fewer are kept.
+fn refused(wish: &Wish, possible: u64, text: String) -> Result<String> {
+    if wish.keep == Keep::Whole || possible == 0 {
+        return Err(Error::Failed(text));
+    }
+    Ok(text)
 }

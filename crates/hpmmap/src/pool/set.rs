@@ -4,7 +4,7 @@ use hpmmap_base::error::Result;
 use hpmmap_base::size::Size;
 
 use super::add::{self, Keep};
-use super::plan::{Plan, State, Wish};
+use super::plan::{Plan, State, Taking, Wish};
 use super::remove::{self, free_blocks};
 use super::{Machine, PooledBlock};
 
@@ -52,6 +52,8 @@ pub struct Brought {
     pub done: Done,
     /// Blocks that would have gone but are in use.
     pub in_use: Vec<PooledBlock>,
+    /// Why less than was missing could be taken.
+    pub less: Vec<String>,
 }
 
 /// What of the pool of a node there is.
@@ -85,7 +87,7 @@ pub fn bring(
     machine: &mut impl Machine,
     state: &State,
     wanted: u64,
-    offline_blocks: bool,
+    taking: Taking,
     progress: impl FnMut(usize, usize),
 ) -> Result<Brought> {
     let had = bytes(state);
@@ -94,6 +96,7 @@ pub fn bring(
         had,
         done: Done::Nothing,
         in_use: Vec::new(),
+        less: Vec::new(),
     };
     match difference(had, wanted, state.block_bytes) {
         Difference::None => (),
@@ -101,9 +104,10 @@ pub fn bring(
             let wish = Wish {
                 size: Size(blocks * state.block_bytes),
                 keep: Keep::Any,
-                offline_blocks,
+                taking,
             };
             let plan = Plan::new(&wish, state)?;
+            brought.less = plan.less;
             let outcome = add::add(machine, &plan.request, plan.offline, plan.queue, progress);
             brought.done = Done::Added(outcome);
         }
@@ -137,13 +141,21 @@ mod tests {
             block_bytes: BLOCK,
             blocks: machine.blocks(),
             pooled: machine.pooled_blocks(),
+            linux: 1 << 40,
             available: 1 << 40,
         }
     }
 
     fn set(machine: &mut Simulated, blocks: u64) -> Brought {
         let state = state(machine);
-        let brought = bring(machine, &state, blocks * BLOCK, false, |_, _| ()).unwrap();
+        let brought = bring(
+            machine,
+            &state,
+            blocks * BLOCK,
+            Taking::default(),
+            |_, _| (),
+        )
+        .unwrap();
         assert_eq!(
             brought.has(BLOCK),
             machine.pooled().len() as u64 * BLOCK,
@@ -233,11 +245,17 @@ mod tests {
         let mut machine = Simulated::new(32..48, "Normal");
         let mut state = state(&machine);
         state.available = RESERVE_BYTES + 3 * BLOCK;
-        let brought = bring(&mut machine, &state, 8 * BLOCK, false, |_, _| ()).unwrap();
+        let mut bring =
+            |state: &State| bring(&mut machine, state, 8 * BLOCK, Taking::default(), |_, _| ());
+        let brought = bring(&state).unwrap();
         assert_eq!(brought.has(BLOCK), 3 * BLOCK);
         assert!(!brought.is_done(BLOCK));
+        assert!(
+            brought.less[0].starts_with("Linux can spare only 384M"),
+            "{brought:?}"
+        );
         state.available = RESERVE_BYTES;
-        assert!(bring(&mut machine, &state, 8 * BLOCK, false, |_, _| ()).is_err());
+        assert!(bring(&state).is_err());
     }
 
     #[test]
@@ -247,7 +265,11 @@ mod tests {
         set(&mut machine, 1);
         assert_eq!(machine.pooled(), [34]);
         let state = state(&machine);
-        bring(&mut machine, &state, 2 * BLOCK, true, |_, _| ()).unwrap();
+        let taking = Taking {
+            offline_blocks: true,
+            leave: None,
+        };
+        bring(&mut machine, &state, 2 * BLOCK, taking, |_, _| ()).unwrap();
         assert_eq!(machine.pooled(), [34, 35]);
     }
 

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use hpmmap_base::error::{Error, Result};
 use hpmmap_base::output::{print, print_versioned, warn};
 use hpmmap_base::size::{Size, memory_blocks, multiple_of};
+use hpmmap_host::Root;
 use hpmmap_host::memory::{self, Zone};
-use hpmmap_host::{Root, process};
 use serde::Serialize;
 
 use super::progress::Progress;
@@ -15,13 +15,13 @@ use super::require_node;
 use crate::cli::PoolAddArgs;
 use crate::device;
 use crate::pool::add::{End, Keep, Outcome, Request, add};
-use crate::pool::plan::{Plan, State, Wish};
+use crate::pool::plan::{Plan, State, Taking, Wish};
 use crate::pool::{FailureReport, LiveMachine, join_ranges, summary};
 
 pub fn perform(args: &PoolAddArgs) -> Result<ExitCode> {
     let root = Root::default();
     let (node, block_bytes) = checked(&root, args)?;
-    let device = device::open()?;
+    let device = device::open_as_root("to change pools")?;
     let ranges = device::pool_ranges(&device)?;
     let has = ranges
         .iter()
@@ -34,14 +34,11 @@ pub fn perform(args: &PoolAddArgs) -> Result<ExitCode> {
         size: missing,
         ..*args
     };
-    let state = State {
-        node,
-        block_bytes,
-        blocks: memory::blocks_of_node(&root, node)?,
-        pooled: join_ranges(&ranges, block_bytes),
-        available: process::available_bytes(&root)?,
-    };
+    let state = State::read(&root, node, block_bytes, join_ranges(&ranges, block_bytes))?;
     let plan = Plan::new(&wish(args), &state)?;
+    for text in &plan.less {
+        warn(text);
+    }
 
     let mut machine = LiveMachine::new(&device, NonZeroU32::new(args.taking.timeout))?;
     let outcome = {
@@ -66,7 +63,10 @@ fn wish(args: &PoolAddArgs) -> Wish {
         } else {
             Keep::Whole
         },
-        offline_blocks: args.taking.offline_blocks,
+        taking: Taking {
+            offline_blocks: args.taking.offline_blocks,
+            leave: args.taking.leave,
+        },
     }
 }
 
@@ -192,10 +192,7 @@ fn refusal(args: &PoolAddArgs, request: &Request, outcome: &Outcome) -> Option<E
     let mut text = match outcome.end {
         End::Interrupted => format!("interrupted after {taken}; everything was given back"),
         End::Hopeless(failure) if failure.is_denied() => {
-            return Some(Error::NoPermission {
-                what: "to change pools".into(),
-                hint: "only root may (CAP_SYS_ADMIN)".into(),
-            });
+            return Some(device::only_root("to change pools"));
         }
         End::Hopeless(failure) => format!(
             "stopped after {taken}, everything was given back: {}",
@@ -246,6 +243,7 @@ mod tests {
             taking: TakingArgs {
                 offline_blocks: false,
                 timeout: 60,
+                leave: Some(Size(0)),
             },
             json: false,
         }
@@ -268,9 +266,58 @@ mod tests {
             block_bytes,
             blocks: memory::blocks_of_node(&fixture.root(), node)?,
             pooled: Vec::new(),
+            linux: 8 * BLOCK,
             available,
         };
         Plan::new(&wish(args), &state)
+    }
+
+    #[test]
+    fn linux_keeps_a_part_of_each_node() {
+        let wish = |leave: Option<u64>| Wish {
+            size: Size(8 * BLOCK),
+            keep: Keep::Whole,
+            taking: Taking {
+                offline_blocks: false,
+                leave: leave.map(Size),
+            },
+        };
+        let state = |linux, zone: &str| {
+            let fixture = Fixture::new();
+            fixture.block_size(BLOCK);
+            for index in 0..64 {
+                fixture.block(0, 32 + index, "online", zone);
+            }
+            State {
+                node: 0,
+                block_bytes: BLOCK,
+                blocks: memory::blocks_of_node(&fixture.root(), 0).unwrap(),
+                pooled: Vec::new(),
+                linux,
+                available: 1 << 40,
+            }
+        };
+        // A twentieth of a large node.
+        assert_eq!(state(100 << 30, "Normal").left(), (100 << 30) / 100 * 5);
+        // 2 GB at least.
+        let small = state(3 << 30, "Normal");
+        assert!(Plan::new(&wish(None), &small).is_ok());
+        let error = Plan::new(&wish(None), &state((3 << 30) - 1, "Normal")).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "Linux has 2.9G of NUMA node 0 and keeps 2G unless 'leave' says less: \
+             896M can be taken, not 1G"
+        );
+        assert!(Plan::new(&wish(Some(256 << 20)), &state(3 << 29, "Normal")).is_ok());
+        assert!(Plan::new(&wish(Some(1 << 30)), &state(3 << 29, "Normal")).is_err());
+        // Memory of CXL.
+        assert!(Plan::new(&wish(None), &state(1 << 30, "Movable")).is_ok());
+        let some = Wish {
+            keep: Keep::Less,
+            ..wish(None)
+        };
+        let plan = Plan::new(&some, &state((3 << 30) - 1, "Normal")).unwrap();
+        assert_eq!((plan.request.blocks, plan.less.len()), (7, 1));
     }
 
     #[test]

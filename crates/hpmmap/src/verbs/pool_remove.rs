@@ -18,7 +18,7 @@ use crate::pool::{FailureReport, LiveMachine, PooledBlock, Step, join_ranges, su
 pub fn perform(args: &PoolRemoveArgs) -> Result<ExitCode> {
     let root = Root::default();
     let (node, amount, block_bytes) = checked(&root, args)?;
-    let device = device::open()?;
+    let device = device::open_as_root("to change pools")?;
     let ranges = device::pool_ranges(&device)?;
     let blocks: Vec<PooledBlock> = join_ranges(&ranges, block_bytes)
         .into_iter()
@@ -205,10 +205,7 @@ fn removed(plan: &Plan, outcome: &Outcome) -> Size {
 /// The error if less went back than was asked for, or a block is stuck.
 fn shortfall(plan: &Plan, outcome: &Outcome) -> Option<Error> {
     if outcome.removed.is_empty() && outcome.failures.iter().any(|f| f.is_denied()) {
-        return Some(Error::NoPermission {
-            what: "to change pools".into(),
-            hint: "only root may (CAP_SYS_ADMIN)".into(),
-        });
+        return Some(device::only_root("to change pools"));
     }
     let mut reasons = Vec::new();
     if outcome.interrupted {

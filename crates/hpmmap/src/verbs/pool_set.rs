@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use hpmmap_base::error::{Error, Result};
 use hpmmap_base::output::{complain_of, print, print_versioned};
 use hpmmap_base::size::{Size, memory_blocks, short};
-use hpmmap_host::{Root, memory, node, process};
+use hpmmap_host::{Root, memory, node};
 use hpmmap_sys::Device;
 use serde::Serialize;
 
@@ -18,7 +18,7 @@ use super::require_nodes;
 use crate::cli::PoolSetArgs;
 use crate::device;
 use crate::pool::config::{Pools, checked};
-use crate::pool::plan::State;
+use crate::pool::plan::{State, Taking};
 use crate::pool::set::{self, Brought, Done, bring, bytes};
 use crate::pool::{FailureReport, LiveMachine, PooledBlock, join_ranges, summary};
 
@@ -42,33 +42,29 @@ pub fn perform(args: &PoolSetArgs) -> Result<ExitCode> {
         ))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let device = device::open()?;
+    let device = device::open_as_root("to change pools")?;
     let before = pools(&device, block_bytes)?;
-    request.check(&nodes, &before, block_bytes)?;
+    request.check(&nodes, &before, block_bytes, |node| {
+        let blocks = memory::blocks_of_node(&root, node)?;
+        Ok(blocks.len() as u64 * block_bytes)
+    })?;
     request.complete(&before);
 
+    let taking = Taking {
+        offline_blocks: args.taking.offline_blocks,
+        leave: args.taking.leave.or(request.leave),
+    };
     let mut machine = LiveMachine::new(&device, NonZeroU32::new(args.taking.timeout))?;
     let mut reports = Vec::new();
     for goal in request.in_order(&before) {
-        let state = State {
-            node: goal.node,
-            block_bytes,
-            blocks: memory::blocks_of_node(&root, goal.node)?,
-            pooled: before.get(&goal.node).cloned().unwrap_or_default(),
-            available: process::available_bytes(&root)?,
-        };
+        let pooled = before.get(&goal.node).cloned().unwrap_or_default();
+        let state = State::read(&root, goal.node, block_bytes, pooled)?;
         let brought = {
             let blocks = goal.bytes.abs_diff(bytes(&state)).div_ceil(block_bytes);
             let bar = Progress::new("pool set", blocks, block_bytes);
-            bring(
-                &mut machine,
-                &state,
-                goal.bytes,
-                args.taking.offline_blocks,
-                |done, failed| {
-                    bar.set(done, failed);
-                },
-            )
+            bring(&mut machine, &state, goal.bytes, taking, |done, failed| {
+                bar.set(done, failed);
+            })
         };
         match brought {
             Ok(brought) => {
@@ -122,6 +118,8 @@ struct Goal {
 #[derive(Debug, Default)]
 struct Request {
     goals: Vec<Goal>,
+    /// What Linux keeps of each node, if the file says so.
+    leave: Option<Size>,
     /// The file; empty without one.
     whence: String,
     failed: bool,
@@ -156,6 +154,7 @@ impl Request {
         });
         let mut request = Self {
             goals: goals.collect(),
+            leave: pools.leave,
             ..Self::default()
         };
         for wrong in &pools.wrong {
@@ -176,19 +175,30 @@ impl Request {
     }
 
     /// Leaves out what cannot be; what was said on the command line is an error then. A node
-    /// all of whose memory is in its pool is none of Linux's.
+    /// all of whose memory is in its pool is none of Linux's. `size_of` tells how large a
+    /// node is.
     fn check(
         &mut self,
         nodes: &[u32],
         before: &BTreeMap<u32, Vec<PooledBlock>>,
         block_bytes: u64,
+        size_of: impl Fn(u32) -> Result<u64>,
     ) -> Result<()> {
         let mut known: Vec<u32> = nodes.iter().chain(before.keys()).copied().collect();
         known.sort_unstable();
         known.dedup();
         for goal in std::mem::take(&mut self.goals) {
             let right = require_nodes(&known, &[goal.node])
-                .and_then(|()| checked(Size(goal.bytes), block_bytes));
+                .and_then(|()| checked(Size(goal.bytes), block_bytes))
+                .and_then(|()| match size_of(goal.node)? {
+                    size if goal.bytes > size => Err(Error::Usage(format!(
+                        "{} is more than NUMA node {} has: {}",
+                        Size(goal.bytes),
+                        goal.node,
+                        Size(size)
+                    ))),
+                    _ => Ok(()),
+                });
             match right {
                 Ok(()) => self.goals.push(goal),
                 Err(error) if self.whence.is_empty() => return Err(error),
@@ -209,7 +219,7 @@ impl Request {
                 self.goals.push(Goal {
                     node,
                     bytes: 0,
-                    place: format!("{}: no line of node {node}: ", self.whence),
+                    place: format!("{}: no line of NUMA node {node}: ", self.whence),
                 });
             }
         }
@@ -285,11 +295,13 @@ impl Report {
         let change = short(self.has_bytes.abs_diff(self.had_bytes));
         let blocks = memory_blocks(self.blocks);
         if self.has_bytes > self.had_bytes {
-            format!("node {node}: the pool has {size}, {change} taken from Linux ({blocks})")
+            format!("NUMA node {node}: the pool has {size}, {change} taken from Linux ({blocks})")
         } else if self.has_bytes < self.had_bytes {
-            format!("node {node}: the pool has {size}, {change} given back to Linux ({blocks})")
+            format!(
+                "NUMA node {node}: the pool has {size}, {change} given back to Linux ({blocks})"
+            )
         } else {
-            format!("node {node}: the pool has {size}, as before")
+            format!("NUMA node {node}: the pool has {size}, as before")
         }
     }
 }
@@ -318,6 +330,7 @@ fn lacks(brought: &Brought, block_bytes: u64) -> Option<String> {
         match &brought.done {
             Done::Nothing => (),
             Done::Added(outcome) => {
+                reasons.extend(brought.less.iter().cloned());
                 if !outcome.failures.is_empty() {
                     reasons.push(format!("not taken: {}", summary(&outcome.failures)));
                 }
@@ -368,7 +381,9 @@ mod tests {
 
     fn request(text: &str) -> Request {
         let mut request = Request::parse("/etc/hpmmap/pools".into(), text);
-        request.check(&[0], &before(), BLOCK).unwrap();
+        request
+            .check(&[0], &before(), BLOCK, |_| Ok(16 * BLOCK))
+            .unwrap();
         request.complete(&before());
         request
     }
@@ -387,7 +402,7 @@ mod tests {
         assert_eq!(goals(&one), [(1, 0), (0, 2)]);
         assert_eq!(
             one.in_order(&before())[0].place,
-            "/etc/hpmmap/pools: no line of node 1: "
+            "/etc/hpmmap/pools: no line of NUMA node 1: "
         );
         assert!(!one.failed);
         // The node is known by its pool, if Linux has none of its memory any more.
@@ -396,7 +411,12 @@ mod tests {
 
     #[test]
     fn a_line_that_is_wrong_may_have_meant_any_node() {
-        for text in ["0 256M\n1\n", "0 256M\n7 1G\n", "0 256M\n1 1M\n"] {
+        for text in [
+            "0 256M\n1\n",
+            "0 256M\n7 1G\n",
+            "0 256M\n1 1M\n",
+            "0 256M\n1 64G\n",
+        ] {
             let one = request(text);
             assert!(one.failed, "{text}");
             assert_eq!(goals(&one), [(0, 2)], "{text}");
@@ -413,16 +433,34 @@ mod tests {
     #[test]
     fn one_node_is_one_node() {
         let mut one = Request::of_node(1, Size(BLOCK));
-        one.check(&[0], &before(), BLOCK).unwrap();
+        one.check(&[0], &before(), BLOCK, |_| Ok(BLOCK)).unwrap();
         one.complete(&before());
         assert_eq!(goals(&one), [(1, 1)]);
         for mut wrong in [
             Request::of_node(7, Size(BLOCK)),
             Request::of_node(0, Size(1)),
+            Request::of_node(0, Size(2 * BLOCK)),
         ] {
-            let error = wrong.check(&[0], &before(), BLOCK).unwrap_err();
+            let error = wrong
+                .check(&[0], &before(), BLOCK, |_| Ok(BLOCK))
+                .unwrap_err();
             assert_eq!(error.exit_code(), 2, "{error}");
         }
+    }
+
+    #[test]
+    fn more_than_a_node_has_is_an_error_of_its_line() {
+        let mut one = Request::of_node(0, Size(64 << 30));
+        let error = one.check(&[0], &before(), BLOCK, |_| Ok(4 << 30));
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "64G is more than NUMA node 0 has: 4G"
+        );
+        // Every message of a file begins so.
+        let file = Request::parse("/etc/hpmmap/pools".into(), "# big\n0 64G\n");
+        assert_eq!(file.goals[0].place, "/etc/hpmmap/pools:2: ");
+        let file = Request::parse("x".into(), "leave 1G\n0 1G\n");
+        assert_eq!(file.leave, Some(Size(1 << 30)));
     }
 
     fn brought(wanted: u64, had: u64, done: Done) -> Brought {
@@ -431,6 +469,7 @@ mod tests {
             had: had * BLOCK,
             done,
             in_use: Vec::new(),
+            less: Vec::new(),
         }
     }
 
@@ -440,7 +479,7 @@ mod tests {
         assert_eq!(lacks(&same, BLOCK), None);
         assert_eq!(
             Report::new(0, BLOCK, &same).text(),
-            "node 0: the pool has 256M, as before"
+            "NUMA node 0: the pool has 256M, as before"
         );
         let outcome = remove::Outcome {
             removed: vec![block(0, 32, 0)],
@@ -452,7 +491,7 @@ mod tests {
         assert_eq!(lacks(&less, BLOCK), None);
         assert_eq!(
             Report::new(0, BLOCK, &less).text(),
-            "node 0: the pool has 128M, 128M given back to Linux (1 memory block)"
+            "NUMA node 0: the pool has 128M, 128M given back to Linux (1 memory block)"
         );
     }
 
@@ -465,10 +504,11 @@ mod tests {
             failures: vec![Failure::new(33, Step::Offline, Errno::EBUSY)],
             stranded: Vec::new(),
         };
-        let less = brought(2, 1, Done::Added(outcome));
+        let mut less = brought(2, 1, Done::Added(outcome));
+        less.less = vec!["Linux keeps 2G".into()];
         assert_eq!(
             lacks(&less, BLOCK).unwrap(),
-            "the pool has 128M instead of 256M; not taken: \
+            "the pool has 128M instead of 256M; Linux keeps 2G; not taken: \
              memory33 (offline: EBUSY, holds memory that Linux cannot move)"
         );
         let json = serde_json::to_value(Report::new(3, BLOCK, &less)).unwrap();
