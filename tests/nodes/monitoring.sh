@@ -25,34 +25,46 @@ told 'hpmmap_pool_free_bytes{node="0"}' $((512 * MIB))
 told 'hpmmap_limit_bytes{kind="user",name="alice"}' $((128 * MIB))
 told hpmmap_jobs 0
 
+# What the series of a process are named by: the first service, scope or user of its cgroup.
+hold_cgroup() {
+	awk -F / '/^0::/ {
+		for (i = 2; i <= NF; i++) {
+			path = path "/" $i
+			if ($i ~ /^user-.*[.]slice$|[.](scope|service)$/)
+				break
+		}
+		print path
+	}' "/proc/$(pgrep -u alice -x hold)/cgroup"
+}
+
 step 'a job'
 gcc -O2 -o /usr/local/bin/hold /srv/hold.c || fail 'hold does not compile'
 as_alice hpmmap run --strict -- hold 100 1000 >/tmp/held &
 within 60 grep -qx held /tmp/held || fail 'the job does not start'
 told hpmmap_jobs 1
-job=$(ls /sys/kernel/hpmmap/jobs)
+series="batch_job=\"\",cgroup=\"$(hold_cgroup)\",user=\"alice\""
 held=$((512 * MIB - $(cat ${POOL%total_bytes}free_bytes)))
 [ $held -ge $((100 * MIB)) ] || fail "the job holds $held bytes"
 told 'hpmmap_pool_free_bytes{node="0"}' $((512 * MIB - held))
-told "hpmmap_job_held_bytes{hpmmap_job=\"$job\",user=\"alice\"}" $held
+told "hpmmap_launches_held_bytes{$series}" $held
 told 'hpmmap_limit_held_bytes{kind="user",name="alice"}' $held
-told "hpmmap_job_processes{hpmmap_job=\"$job\",user=\"alice\"}" 1
-told "hpmmap_job_refusals_total{hpmmap_job=\"$job\",user=\"alice\"}" 0
+told "hpmmap_launches_processes{$series}" 1
+told "hpmmap_launches_refusals{$series}" 0
 told node_textfile_scrape_error 0
-asked=$(grep -o '"expr": .*' /usr/share/hpmmap/grafana.json | grep -Eo 'hpmmap_[a-z_]+' | grep -vx hpmmap_job | sort -u)
+asked=$(grep -o '"expr": .*' /usr/share/hpmmap/grafana.json | grep -Eo 'hpmmap_[a-z_]+' | sort -u)
 [ "$(echo "$asked" | wc -l)" -gt 10 ] || fail "the dashboard asks for $asked"
 for name in $asked; do
 	grep "^$name[{ ]" /tmp/scrape >/dev/null || fail "the dashboard asks for $name, which is not in the scrape"
 done
 echo "$(echo "$asked" | wc -l) names of the dashboard's, $(grep -c ^hpmmap_ /tmp/scrape) series"
-grep ^hpmmap_ /tmp/scrape | grep -v _bucket
+grep ^hpmmap_ /tmp/scrape
 written() { value "node_textfile_mtime_seconds{file=\"/var/lib/prometheus/node-exporter/hpmmap.prom\"}"; }
 before=$(written)
 later() { [ "$(written)" -ge $((before + 25)) ]; }
 within 60 later || fail "the file was written at $before, and then at $(written): $(systemctl list-timers --no-pager)"
 pkill -u alice -x hold
 told hpmmap_jobs 0
-says_none hpmmap_job_ || fail "of the job that has ended there is still: $(grep hpmmap_job_ /tmp/scrape)"
+says_none hpmmap_launches || fail "of the job that has ended there is still: $(grep hpmmap_launches /tmp/scrape)"
 
 step 'without the module'
 systemctl stop hpmmap-pools && modprobe -r hpmmap || fail 'the module does not go'

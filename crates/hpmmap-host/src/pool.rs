@@ -131,6 +131,18 @@ impl Context {
 
 /// All registered address spaces; none without the module.
 pub fn contexts(root: &Root) -> Result<Contexts> {
+    let mut contexts = contexts_unmapped(root)?;
+    for context in &mut contexts.visible {
+        let mapped = mapped::of(root, context.pid);
+        context.mapped_2m_bytes = mapped.map(|m| m.by_2m);
+        context.mapped_4k_bytes = mapped.map(|m| m.by_4k);
+        context.mapped_linux_bytes = mapped.map(|m| m.linux);
+    }
+    Ok(contexts)
+}
+
+/// The same without what is mapped, for which each process would be looked into.
+pub fn contexts_unmapped(root: &Root) -> Result<Contexts> {
     let expected = "lines of a name and a number, those of a process from its id on";
     let read = root.parse(CONTEXTS, expected, |text| {
         let mut contexts = Contexts::default();
@@ -142,14 +154,7 @@ pub fn contexts(root: &Root) -> Result<Contexts> {
         }
         Some(contexts)
     });
-    let mut contexts = optional(read)?.unwrap_or_default();
-    for context in &mut contexts.visible {
-        let mapped = mapped::of(root, context.pid);
-        context.mapped_2m_bytes = mapped.map(|m| m.by_2m);
-        context.mapped_4k_bytes = mapped.map(|m| m.by_4k);
-        context.mapped_linux_bytes = mapped.map(|m| m.linux);
-    }
-    Ok(contexts)
+    Ok(optional(read)?.unwrap_or_default())
 }
 
 fn read_node(root: &Root, node: u32) -> Result<NodePool> {

@@ -7,6 +7,7 @@ mod doctor;
 mod launch;
 mod limits;
 mod mark;
+mod metric_groups;
 mod pool;
 mod prometheus;
 mod report;

@@ -11,6 +11,7 @@ use hpmmap_host::window::Windows;
 use hpmmap_sys::uapi::BLOCK_BYTES;
 
 use crate::limits::Reported;
+use crate::metric_groups::Group;
 
 /// What is reported.
 pub struct State<'a> {
@@ -20,6 +21,8 @@ pub struct State<'a> {
     pub nodes: &'a [NodePool],
     pub contexts: &'a [Context],
     /// `None` from a module that does not show jobs.
+    pub groups: Option<&'a [Group]>,
+    /// `None` where the metrics of each are not asked for.
     pub jobs: Option<&'a [JobState]>,
     /// `None` from a module without.
     pub windows: Option<Windows>,
@@ -128,13 +131,19 @@ pub fn text(state: &State) -> String {
     );
     pools(&mut out, state.nodes);
     limits(&mut out, state.limits);
-    if let Some(jobs) = state.jobs {
+    if let Some(groups) = state.groups {
         out.family(
             "hpmmap_jobs",
             "gauge",
-            "Jobs with processes, or kept by who launched them.",
-            [(vec![], jobs.len())],
+            "Launches that exist now.",
+            [(
+                vec![],
+                groups.iter().map(|group| group.launches).sum::<u64>(),
+            )],
         );
+        launches(&mut out, groups);
+    }
+    if let Some(jobs) = state.jobs {
         gauges(&mut out, jobs, state.contexts);
         counters(&mut out, jobs);
         histograms(&mut out, jobs);
@@ -266,6 +275,79 @@ fn limits(out: &mut Text, limits: &[Reported]) {
         "gauge",
         "What a user or a cgroup holds of the pools.",
         shown().map(|one| (labels(one), one.held_bytes)),
+    );
+}
+
+/// Sums over launches that exist now: gauges, since a launch takes its counts with it.
+fn launches(out: &mut Text, groups: &[Group]) {
+    type Value = fn(&Group) -> f64;
+    let families: [(&str, &str, Value); 12] = [
+        ("", "Launches.", |g| g.launches as f64),
+        ("_processes", "Processes.", |g| g.processes as f64),
+        ("_held_bytes", "Pool memory held.", |g| g.held_bytes as f64),
+        ("_reuse_bytes", "Held pool memory kept for reuse.", |g| {
+            g.reuse_bytes as f64
+        }),
+        (
+            "_pinned_bytes",
+            "Pool memory given up but still pinned.",
+            |g| g.pinned_bytes as f64,
+        ),
+        (
+            "_linux_bytes",
+            "Ordinary memory in blocks of the pools.",
+            |g| g.linux_bytes as f64,
+        ),
+        (
+            "_fallback_bytes",
+            "Asked for by calls that fell back to ordinary memory.",
+            |g| g.fallback_bytes as f64,
+        ),
+        (
+            "_refusals",
+            "Calls that failed for want of pool memory.",
+            |g| g.refusals as f64,
+        ),
+        (
+            "_failures",
+            "Calls that failed for want of ordinary memory.",
+            |g| g.failures as f64,
+        ),
+        ("_faults", "Page faults in pool memory.", |g| {
+            g.faults as f64
+        }),
+        ("_cleared_bytes", "Zeroed while a process waited.", |g| {
+            g.cleared_bytes as f64
+        }),
+        (
+            "_wait_seconds",
+            "Time that processes waited in calls.",
+            |g| g.wait_seconds,
+        ),
+    ];
+    let labels = |group: &Group| {
+        vec![
+            ("batch_job", group.batch_job.clone()),
+            ("cgroup", group.cgroup.clone()),
+            ("user", group.user.clone()),
+        ]
+    };
+    for (what, help, value) in families {
+        out.family(
+            &format!("hpmmap_launches{what}"),
+            "gauge",
+            help,
+            groups.iter().map(|group| (labels(group), value(group))),
+        );
+    }
+    out.family(
+        "hpmmap_launches_fallbacks",
+        "gauge",
+        "Calls that fell back to ordinary memory: pools exhausted, a limit, other.",
+        groups.iter().flat_map(|group| {
+            let reasons = group.fallback_reasons.iter();
+            reasons.map(move |(reason, count)| (with(labels(group), "reason", reason), count))
+        }),
     );
 }
 
@@ -483,11 +565,19 @@ mod tests {
     use super::*;
 
     fn of(fixture: &Fixture) -> String {
-        with_limits(fixture, &[])
+        text_of(fixture, &[], true)
     }
 
     fn with_limits(fixture: &Fixture, limits: &[Reported]) -> String {
+        text_of(fixture, limits, false)
+    }
+
+    fn text_of(fixture: &Fixture, limits: &[Reported], per_launch: bool) -> String {
         let root = fixture.root();
+        let contexts = pool::contexts(&root).unwrap().visible;
+        let groups = job::all(&root)
+            .unwrap()
+            .map(|jobs| crate::metric_groups::of(&root, &jobs, &contexts));
         let jobs: Option<Vec<JobState>> = job::all(&root).unwrap().map(|jobs| {
             jobs.into_iter()
                 .map(|job| JobState {
@@ -504,8 +594,9 @@ mod tests {
             hooks_active: pool::hooks_active(&root).unwrap(),
             user_limit_bytes: pool::user_limit_bytes(&root).unwrap(),
             nodes: &pool::nodes(&root).unwrap(),
-            contexts: &pool::contexts(&root).unwrap().visible,
-            jobs: jobs.as_deref(),
+            contexts: &contexts,
+            groups: groups.as_deref(),
+            jobs: jobs.as_deref().filter(|_| per_launch),
             windows: window::read(&root).unwrap(),
             limits,
             shared: shared::read(&root).unwrap(),
@@ -631,6 +722,65 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_batch_job_has_as_many_series_as_one_of_its_launches() {
+        let fixture = machine();
+        let few = with_limits(&fixture, &[]);
+        for id in 10..138 {
+            fixture.job(id, 0);
+            fixture.context(id, 2000 + id as u32, 0);
+            fixture.edit("proc/hpmmap", |text| {
+                let at = text.rfind("job 3").unwrap();
+                format!("{}job {id}{}", &text[..at], &text[at + 5..])
+            });
+            fixture.write(
+                &format!("proc/{}/cgroup", 2000 + id),
+                &format!("0::/system.slice/slurmstepd.scope/job_77/step_0/user/task_{id}\n"),
+            );
+        }
+        let text = with_limits(&fixture, &[]);
+        let found = samples(&text);
+        let labels =
+            "batch_job=\"77\",cgroup=\"/system.slice/slurmstepd.scope/job_77\",user=\"root\"";
+        for (what, value) in [
+            ("", 128.0),
+            ("_held_bytes", f64::from(128 * (8 << 20))),
+            ("_refusals", 384.0),
+        ] {
+            let name = format!("hpmmap_launches{what}{{{labels}}}");
+            assert_eq!(found.get(&name), Some(&value), "{name} in\n{text}");
+        }
+        let series = found.len() - samples(&few).len();
+        assert!(series <= 16, "{series} series for a batch job");
+        assert_eq!(found["hpmmap_jobs"], 130.0);
+    }
+
+    /// The alerts ask for nothing that there is not.
+    #[test]
+    fn the_alerts_are_about_what_there_is() {
+        let fixture = machine();
+        let entry = LimitEntry {
+            limit_bytes: 8 << 20,
+            ..Default::default()
+        };
+        let limits = [Reported::new(&fixture.root(), &entry)];
+        let text = with_limits(&fixture, &limits);
+        let rules = include_str!("../../../packaging/prometheus/hpmmap.rules.yml");
+        let exprs = rules
+            .lines()
+            .filter(|line| line.trim().starts_with("expr:"));
+        let words =
+            exprs.flat_map(|line| line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')));
+        let asked: BTreeSet<&str> = words.filter(|word| word.starts_with("hpmmap_")).collect();
+        assert!(asked.len() >= 7, "{asked:?}");
+        for name in asked {
+            let found = |line: &str| {
+                line.starts_with(&format!("{name}{{")) || line.starts_with(&format!("{name} "))
+            };
+            assert!(text.lines().any(found), "{name}");
+        }
+    }
+
     /// The dashboard for Grafana asks for nothing that there is not.
     #[test]
     fn the_dashboard_shows_what_there_is() {
@@ -648,9 +798,7 @@ mod tests {
             for target in panel["targets"].as_array().unwrap() {
                 let words = target["expr"].as_str().unwrap();
                 let words = words.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-                asked.extend(
-                    words.filter(|word| word.starts_with("hpmmap_") && *word != "hpmmap_job"),
-                );
+                asked.extend(words.filter(|word| word.starts_with("hpmmap_")));
             }
         }
         assert!(asked.len() > 10, "{asked:?}");
@@ -698,7 +846,8 @@ mod tests {
         let stat = fixture.root().read(path).unwrap();
         fixture.write(path, &stat.replace("tick_khz 2500000", "tick_khz 0"));
         let text = of(&fixture);
-        assert!(!text.contains("seconds"), "{text}");
+        assert!(!text.contains("hpmmap_job_call_seconds"), "{text}");
+        assert!(!text.contains("hpmmap_job_wait_seconds"), "{text}");
         samples(&text);
     }
 }

@@ -179,9 +179,9 @@ grep -q '^  verdict      undisturbed$' $dir/maps.txt || fail "the text has no ve
 # The metrics are what a strict parser takes, and those of a job that runs.
 hpmmap run -- sh -c "$counted 4 4; exec sleep 1000" &
 job=$!
-calls() { grep -q 'hpmmap_job_call_seconds_count{.*call="mmap"} [1-9]' <(hpmmap status --prometheus); }
+calls() { grep -q 'hpmmap_job_call_seconds_count{.*call="mmap"} [1-9]' <(hpmmap status --prometheus --per-launch); }
 within 30 calls || fail "no calls of the job in the metrics"
-hpmmap status --prometheus --output $dir/hpmmap.prom
+hpmmap status --prometheus --per-launch --output $dir/hpmmap.prom
 "$HPMMAP_ROOT/build/venv/bin/python" - $dir/hpmmap.prom <<'PYTHON'
 import sys
 
@@ -201,6 +201,8 @@ def one(family, **labels):
 assert one("hpmmap_pool_size_bytes", node="0") == 256 << 20
 assert one("hpmmap_job_fallbacks", call="mmap") == 0
 assert one("hpmmap_job_processes", user="root") == 1
+assert one("hpmmap_launches", user="root") == 1
+assert one("hpmmap_launches_held_bytes", user="root") == one("hpmmap_job_held_bytes", user="root")
 assert families["hpmmap_job_faults"].type == "counter"
 calls = families["hpmmap_job_call_seconds"]
 assert calls.type == "histogram"

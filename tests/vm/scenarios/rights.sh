@@ -53,17 +53,17 @@ seen=$(readable as_member)
 [ -z "$seen" ] || fail "another user reads $seen"
 [ "$(find "${jobs[@]}" -type f ! -perm 400 | wc -l)" = 0 ] || fail "$(find "${jobs[@]}" -type f ! -perm 400)"
 as_member hpmmap status | tee /tmp/status
-grep -q '^No jobs of this user' /tmp/status && grep -q '^(1 processes of other users' /tmp/status || fail "status as another user"
+grep -q '^No jobs of this user' /tmp/status && grep -q '^(1 process of other users' /tmp/status || fail "status as another user"
 as_member hpmmap status --json | python3 -c '
 import json, sys
 status = json.load(sys.stdin)
 assert not status["contexts"] and not status["jobs"] and status["hidden_contexts"] == 1, status'
-as_member hpmmap status --prometheus >/tmp/status
-! grep '^hpmmap_job_' /tmp/status || fail "metrics of another user"
+as_member hpmmap status --prometheus --per-launch >/tmp/status
+! grep -E '^hpmmap_(job|launches)_' /tmp/status || fail "metrics of another user"
 grep -q '^hpmmap_pool_free_bytes' /tmp/status || fail "no metrics of the pools"
 MEMBER_ID=$USER_ID
 as_member hpmmap status | grep -w sleep || fail "a user does not see his own job"
-as_member hpmmap status --prometheus | grep '^hpmmap_job_held_bytes' >/dev/null || fail "no metrics of one's own job"
+as_member hpmmap status --prometheus | grep '^hpmmap_launches_held_bytes' >/dev/null || fail "no metrics of one's own job"
 hpmmap status | grep -w sleep || fail "root does not see the job"
 kill $job
 wait $shell || true

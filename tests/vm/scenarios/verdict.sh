@@ -94,7 +94,7 @@ job=$!
 within 60 test -e $dir/held || fail "nothing falls back"
 hpmmap status | tee $dir/status.txt
 hpmmap status --json >$dir/held.json
-hpmmap status --prometheus | grep -E '^hpmmap_job_(linux|few|mapped)_bytes' >$dir/held.prom
+hpmmap status --prometheus --per-launch | grep -E '^hpmmap_job_(linux|few|mapped)_bytes' >$dir/held.prom
 : >$dir/drop
 within 60 test -e $dir/dropped || fail "it does not end"
 hpmmap status --json >$dir/dropped.json

@@ -34,26 +34,35 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Move memory between Linux and the pools
+    /// Move memory between Linux and the pools, and limit its use
     #[command(subcommand)]
     Pool(PoolVerb),
     /// Run a program whose memory comes from the pools
     ///
-    /// Registers itself as a new job and becomes the program: process number,
-    /// signals and exit status are the program's own. With --report or
-    /// --verbose it is a child of hpmmap. Exit status 125: hpmmap failed; 126: the program cannot be executed; 127: it was not found.
+    /// hpmmap makes a launch, registers its own process and then executes the program:
+    /// process number, signals and exit status are those of the program. The programs that
+    /// it starts are registered, too. With --report or --verbose the program is a child of
+    /// hpmmap.
+    ///
+    /// If the pools are exhausted or a limit is reached, the program falls back to ordinary
+    /// memory; --strict makes the call fail instead. The default limit of a user is half of
+    /// the pools; hpmmap says so at the start where this is less than what is free.
+    ///
+    /// Exit status: 125 if hpmmap fails, 126 if the program cannot be executed, 127 if it
+    /// was not found, otherwise the status of the program.
     Run(RunArgs),
-    /// Show the pools and the jobs that use them
+    /// Show the pools and the processes that use them
     ///
-    /// Columns: PAGE is the page size asked for, HELD the pool memory of the
-    /// process, 2M and 4K how much of it is mapped by entries of that size,
-    /// LINUX memory of Linux that stands in for pool memory, FALLBACKS how
-    /// often that was needed, FAULTS the page faults taken in user mode, PINS
-    /// the blocks given up but still pinned by a device.
+    /// One line for each registered process: JOB is the number of the launch, PAGE the page
+    /// size asked for, HELD the pool memory, 2M and 4K the part that page-table entries of
+    /// this size map, LINUX the ordinary memory that it fell back to, FALLBACKS the calls
+    /// that fell back, FAULTS the page faults in user mode, PINS the blocks that were given
+    /// up and are still pinned by a device.
     Status(StatusArgs),
-    /// Check whether this machine can run hpmmap and say what is missing
+    /// Check whether this host can run hpmmap, and print what is missing
     ///
-    /// Exit status 1 if anything is missing; warnings do not count.
+    /// Each line has ok, warn or FAIL, the name of the check, what was found, and after an
+    /// arrow what to do. The exit status is 1 if a check failed; warnings do not count.
     Doctor(DoctorArgs),
     /// Print what container runtimes need to know of the device
     ///
@@ -65,26 +74,24 @@ pub enum Verb {
     Cdi(CdiArgs),
     /// Mark programs, which then register themselves when they are executed
     ///
-    /// A marked program runs as under 'hpmmap run' with the options of the
-    /// mark, if its user may open /dev/hpmmap, the module is loaded and there
-    /// are pools; otherwise as ever. Set-user-ID programs are never registered,
-    /// and in a job of 'hpmmap run' the options of the job count, to which the
-    /// mark can only add the program image.
+    /// A marked program runs as under 'hpmmap run' with the options of the mark, if its
+    /// user may open /dev/hpmmap, the module is loaded and there are pools. Otherwise it
+    /// runs with ordinary memory. Set-user-ID programs are never registered. Below 'hpmmap
+    /// run' the options of that launch hold; the mark can only add the program image.
     ///
-    /// The mark is four bytes in the ELF header (e_flags, which means nothing
-    /// on x86-64): the file is otherwise the same, and 'hpmmap unmark' restores
-    /// it. strip, objcopy and patchelf keep the mark. A new file takes the
-    /// place of the old one in one step, with its owner, mode, ACL and extended
-    /// attributes; processes that run the old one go on. Of a symbolic link the
-    /// file it points to is marked, unless the link is somebody else's (neither
-    /// the caller's nor root's). Files with several hard links are refused.
+    /// The mark is four bytes in the ELF header (e_flags, unused on x86-64). 'hpmmap
+    /// unmark' restores the file. strip, objcopy and patchelf keep the mark.
     ///
-    /// Prints the bytes that change and the SHA-256 of the file before and
-    /// after. A package manager will find that the file has changed.
+    /// A new file replaces the old one in one step, with its owner, mode, ACL and extended
+    /// attributes; running processes keep the old file. A symbolic link is followed if it
+    /// belongs to the caller or root. Files with several hard links are refused.
+    ///
+    /// The command prints the changed bytes and the SHA-256 of the file before and after.
+    /// The package manager will report that the file has changed.
     Mark(MarkArgs),
-    /// Take the mark out of programs
+    /// Remove the mark from programs
     ///
-    /// Restores the file as it was before 'hpmmap mark'.
+    /// The file is as it was before 'hpmmap mark'.
     Unmark(UnmarkArgs),
     /// Measure what memory costs, beside what Linux has
     #[command(subcommand)]
@@ -112,35 +119,46 @@ impl Verb {
 
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// Repeat every so many seconds, by default 2; 'q', Esc or Ctrl-C ends it
+    /// Repeat every SECONDS seconds, by default 2; 'q', Esc or Ctrl-C ends it
     ///
-    /// On a terminal it is a screen: the pools as bars, and one line for each
-    /// job, in colour unless NO_COLOR is set, in red where memory of Linux had to
-    /// help out or a call was refused. Columns that do not fit are left out.
-    /// Elsewhere the plain report is repeated.
+    /// A terminal shows the pools as bars and one line for each launch, in red after a
+    /// fallback or a refused call; NO_COLOR turns colours off. Columns that do not fit are
+    /// left out. Without a terminal the plain report is repeated.
     #[arg(
         long,
         value_name = "SECONDS",
         num_args = 0..=1,
         default_missing_value = "2",
-        allow_negative_numbers = true
+        allow_negative_numbers = true,
+        value_parser = parse_seconds
     )]
     pub watch: Option<f64>,
     /// Report as JSON; with --watch one line each time
     #[arg(long)]
     pub json: bool,
-    /// Report for Prometheus, in its text format, such as for the textfile
+    /// Print metrics in the text format of Prometheus, such as for the textfile
     /// collector of node_exporter
     ///
-    /// Without the module there is hpmmap_up 0, and nothing else.
+    /// Launches are added up by batch job (Slurm's cgroup of the job), or else by the
+    /// cgroup of the service, container or user: about 15 series for each, for at most 64
+    /// of them; the rest is cgroup="other". Without the module the only series is
+    /// hpmmap_up 0.
     #[arg(long, conflicts_with_all = ["watch", "json"])]
     pub prometheus: bool,
-    /// Replace this file by the report for Prometheus, in one step
+    /// Also print the metrics of each launch, about 120 series each
+    #[arg(long, requires = "prometheus")]
+    pub per_launch: bool,
+    /// Replace this file by the metrics, in one step
     ///
-    /// It keeps its owner, mode and attributes. A symbolic link is followed if
-    /// it is the caller's or root's.
+    /// The file keeps its owner, mode and attributes. A symbolic link is followed if it
+    /// belongs to the caller or root.
     #[arg(long, value_name = "FILE", requires = "prometheus")]
     pub output: Option<PathBuf>,
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    text.parse()
+        .map_err(|_| "expected a number of seconds, such as 2 or 0.5".into())
 }
 
 #[derive(Debug, Args)]
@@ -350,6 +368,16 @@ mod tests {
         assert_eq!(
             parse(&["pool", "limit", "--default", "--size", "much"]).unwrap_err(),
             ErrorKind::ValueValidation
+        );
+    }
+
+    #[test]
+    fn what_is_no_number_of_seconds_is_told_so() {
+        let error = Cli::try_parse_from(["hpmmap", "status", "--watch", "abc"]).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("'abc'") && text.contains("expected a number of seconds"),
+            "{text}"
         );
     }
 

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use hpmmap_base::error::{Error, Result};
 use hpmmap_base::output::Column::{Number, Text};
 use hpmmap_base::output::{print, print_versioned, print_versioned_line, table};
-use hpmmap_base::size::{Size, short};
+use hpmmap_base::size::{Size, counted, short};
 use hpmmap_base::user_name;
 use hpmmap_base::{replace, signals};
 use hpmmap_host::job::{self, TIMED_CALLS};
-use hpmmap_host::pool::{self, Context, NodePool};
+use hpmmap_host::pool::{self, Context, Contexts, NodePool};
 use hpmmap_host::shared::{self, Shared};
 use hpmmap_host::window::{self, Windows};
 use hpmmap_host::{Root, boot, process};
@@ -26,6 +26,7 @@ use crate::cli::StatusArgs;
 use crate::device::{self, require_module};
 use crate::doctor::module::{HOW_TO_RELOAD, waiting};
 use crate::limits::{self, Reported};
+use crate::metric_groups;
 use crate::prometheus::{self, JobState};
 
 /// Grows when a member changes its meaning or goes; new ones may come.
@@ -39,7 +40,7 @@ pub fn perform(args: &StatusArgs) -> Result<ExitCode> {
     let root = Root::default();
     match interval {
         None if args.prometheus => {
-            let text = metrics(&root)?;
+            let text = metrics(&root, args.per_launch)?;
             match &args.output {
                 Some(path) => replace::write(path, &text)?,
                 None => print(text.trim_end())?,
@@ -99,16 +100,26 @@ fn job_state(root: &Root, job: job::Job) -> Result<Option<JobState>> {
     Ok(Some(JobState { job, latency }))
 }
 
-/// For Prometheus, which is told so if there is no module.
-fn metrics(root: &Root) -> Result<String> {
-    let status = match Status::read(root) {
+/// For Prometheus, which is told so if there is no module. What is mapped, and the times of
+/// calls, are read only for the metrics of each launch.
+fn metrics(root: &Root, per_launch: bool) -> Result<String> {
+    let read = || match per_launch {
+        true => Status::read(root),
+        false => Status::of(root, pool::contexts_unmapped(root)?),
+    };
+    let status = match read() {
         // It may go while it is read.
         Err(_) if !pool::is_loaded(root) => return Ok(prometheus::text_without_module()),
         read => read?.complete(root),
     };
     let contexts: Vec<Context> = status.contexts.into_iter().map(|one| one.context).collect();
+    let groups = status
+        .jobs
+        .as_ref()
+        .map(|jobs| metric_groups::of(root, jobs, &contexts));
     let jobs: Option<Vec<JobState>> = status
         .jobs
+        .filter(|_| per_launch)
         .map(|jobs| {
             jobs.into_iter()
                 .filter_map(|job| job_state(root, job).transpose())
@@ -121,6 +132,7 @@ fn metrics(root: &Root) -> Result<String> {
         user_limit_bytes: status.user_limit_bytes,
         nodes: &status.nodes,
         contexts: &contexts,
+        groups: groups.as_deref(),
         jobs: jobs.as_deref(),
         windows: status.windows,
         limits: status.limits.as_deref().unwrap_or_default(),
@@ -175,9 +187,13 @@ pub struct Status {
 impl Status {
     pub fn read(root: &Root) -> Result<Self> {
         require_module(root)?;
-        let found = pool::contexts(root)?;
+        Self::of(root, pool::contexts(root)?)
+    }
+
+    fn of(root: &Root, found: Contexts) -> Result<Self> {
+        require_module(root)?;
         let jobs = job::all(root)?;
-        let contexts = found
+        let mut contexts = found
             .visible
             .into_iter()
             .map(|context| {
@@ -188,6 +204,7 @@ impl Status {
                 })
             })
             .collect::<Result<Vec<Process>>>()?;
+        contexts.sort_by_key(|one| (one.context.job, one.context.pid));
         Ok(Self {
             module_version: pool::version(root)?,
             hooks_active: pool::hooks_active(root)?,
@@ -269,7 +286,8 @@ impl Status {
     /// That there is more than is shown.
     pub fn hidden(&self) -> Option<String> {
         let count = self.hidden_contexts;
-        (count != 0).then(|| format!("({count} processes of other users: only root sees them)"))
+        let processes = counted(count, "process");
+        (count != 0).then(|| format!("({processes} of other users: only root sees them)"))
     }
 }
 
@@ -466,6 +484,21 @@ mod tests {
     }
 
     #[test]
+    fn processes_are_in_the_order_of_launches_and_numbers() {
+        let fixture = fixture();
+        fixture.context(8, 99, 0);
+        fixture.context(9, 5000, 0);
+        fixture.edit("proc/hpmmap", |text| text.replacen("job 3", "job 12", 1));
+        let status = Status::read(&fixture.root()).unwrap();
+        let order: Vec<_> = status
+            .contexts
+            .iter()
+            .map(|one| (one.context.job, one.context.pid))
+            .collect();
+        assert_eq!(order, [(3, 99), (3, 5000), (12, 1234)]);
+    }
+
+    #[test]
     fn no_jobs_is_said() {
         let fixture = Fixture::new();
         fixture.module();
@@ -477,6 +510,9 @@ mod tests {
     fn processes_of_others_are_counted() {
         let mut status = Status::read(&fixture().root()).unwrap();
         assert_eq!(status.hidden(), None);
+        status.hidden_contexts = 1;
+        let one = "(1 process of other users: only root sees them)";
+        assert_eq!(status.hidden().as_deref(), Some(one));
         status.hidden_contexts = 3;
         let text = status.text();
         assert!(
@@ -495,6 +531,7 @@ mod tests {
                 watch,
                 json: false,
                 prometheus: false,
+                per_launch: false,
                 output: None,
             })
         };
@@ -512,13 +549,21 @@ mod tests {
     fn metrics_are_those_of_the_machine() {
         let fixture = fixture();
         fixture.job(3, 0);
-        let text = metrics(&fixture.root()).unwrap();
-        assert!(text.contains("\nhpmmap_job_refusals_total{hpmmap_job=\"3\",user=\"root\"} 3\n"));
+        let metrics = |per_launch| metrics(&fixture.root(), per_launch);
+        let each = "\nhpmmap_job_refusals_total{hpmmap_job=\"3\",user=\"root\"} 3\n";
+        assert!(metrics(true).unwrap().contains(each));
         fixture.remove("sys/kernel/hpmmap/jobs/3/latency_brk");
-        let text = metrics(&fixture.root()).unwrap();
-        assert!(text.contains("\nhpmmap_jobs 0\n"), "{text}");
+        let text = metrics(true).unwrap();
+        assert!(!text.contains("hpmmap_job_"), "{text}");
         fixture.write("sys/kernel/hpmmap/jobs/3/latency_brk", "many\n");
-        assert!(metrics(&fixture.root()).is_err());
+        assert!(metrics(true).is_err());
+        // What is not printed is not read.
+        fixture.write("proc/1234/cgroup", "0::/user.slice/user-0.slice/x.scope\n");
+        let text = metrics(false).unwrap();
+        assert!(!text.contains("hpmmap_job_"), "{text}");
+        let all = "\nhpmmap_launches_refusals{batch_job=\"\",\
+                   cgroup=\"/user.slice/user-0.slice\",user=\"root\"} 3\n";
+        assert!(text.contains(all), "{text}");
     }
 
     #[test]
