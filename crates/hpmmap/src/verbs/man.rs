@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use clap::{Command, CommandFactory};
+use clap::{Arg, ArgAction, Command, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use hpmmap_base::VERSION;
@@ -30,10 +30,13 @@ const SYSFS: &str = "/sys/kernel/hpmmap";
 
 /// What each of the files is.
 const FILES: [(&str, &str); 10] = [
-    (DEVICE, "the module's device; its group may run jobs"),
-    (SYSFS, "what the module counts"),
-    ("/etc/hpmmap/pools", "how large the pools are at boot"),
-    ("/etc/hpmmap/limits", "who may hold how much of them"),
+    (
+        DEVICE,
+        "the device of the module; its group may use the pools",
+    ),
+    (SYSFS, "counters of the module"),
+    ("/etc/hpmmap/pools", "sizes of the pools at boot"),
+    ("/etc/hpmmap/limits", "limits of users and cgroups"),
     (
         "/sys/devices/system/memory",
         "the memory blocks, and whether they are online",
@@ -61,7 +64,7 @@ const MORE: [More; 23] = [
     More {
         page: "hpmmap",
         examples: &[(
-            "A pool, a job in it, and what it holds:",
+            "A pool, a launch that uses it, and what it holds:",
             &[
                 "# hpmmap pool add --node 0 --size 16G",
                 "$ hpmmap run -- mpirun -n 4 ./app",
@@ -74,7 +77,7 @@ const MORE: [More; 23] = [
     More {
         page: "hpmmap-pool",
         examples: &[(
-            "What there is, and who may hold how much of it:",
+            "The pools, and the limits of users and cgroups:",
             &["$ hpmmap pool list", "$ hpmmap pool limit --list"],
         )],
         files: &["/etc/hpmmap/pools", "/etc/hpmmap/limits", SYSFS],
@@ -84,11 +87,11 @@ const MORE: [More; 23] = [
         page: "hpmmap-pool-add",
         examples: &[
             (
-                "Take 16 GB of node 0 from Linux, or nothing:",
+                "Take 16 GB of NUMA node 0 from Linux, or nothing:",
                 &["# hpmmap pool add --node 0 --size 16G"],
             ),
             (
-                "Add what the pool of node 1 lacks of 1.5 TB:",
+                "Make the pool of NUMA node 1 at least 1.5 TB large:",
                 &["# hpmmap pool add --node 1 --size 1.5T --up-to"],
             ),
         ],
@@ -98,7 +101,7 @@ const MORE: [More; 23] = [
     More {
         page: "hpmmap-pool-remove",
         examples: &[(
-            "Give everything back that no job holds:",
+            "Give back all memory that no process holds:",
             &["# hpmmap pool remove --all"],
         )],
         files: &[DEVICE, "/sys/devices/system/memory"],
@@ -108,12 +111,16 @@ const MORE: [More; 23] = [
         page: "hpmmap-pool-set",
         examples: &[
             (
-                "Make the pools what /etc/hpmmap/pools says, as the service does:",
+                "Make the pools as large as /etc/hpmmap/pools says, as the service does:",
                 &["# hpmmap pool set"],
             ),
             (
-                "The pool of node 1 is to have 1.5 TB, whatever it has now:",
+                "Make the pool of NUMA node 1 1.5 TB large, whatever it has now:",
                 &["# hpmmap pool set --node 1 --size 1.5T"],
+            ),
+            (
+                "On a small virtual machine, where Linux needs less than 2 GB:",
+                &["# hpmmap pool set --size 2G --leave 1G"],
             ),
         ],
         files: &[DEVICE, "/etc/hpmmap/pools", "/sys/devices/system/memory"],
@@ -128,10 +135,13 @@ const MORE: [More; 23] = [
         page: "hpmmap-pool-reserve",
         examples: &[
             (
-                "From the next boot on, 64 GB that can be had in full:",
+                "Reserve 64 GB from the next boot on:",
                 &["# hpmmap pool reserve --size 64G"],
             ),
-            ("No longer:", &["# hpmmap pool reserve --remove"]),
+            (
+                "Reserve nothing from the next boot on:",
+                &["# hpmmap pool reserve --remove"],
+            ),
         ],
         files: &[
             "/etc/default/grub.d/hpmmap.cfg",
@@ -142,7 +152,7 @@ const MORE: [More; 23] = [
     More {
         page: "hpmmap-pool-list",
         examples: &[(
-            "With each memory block, for a program:",
+            "Each memory block, as JSON:",
             &["# hpmmap pool list --verbose --json"],
         )],
         files: &[SYSFS, DEVICE],
@@ -152,14 +162,14 @@ const MORE: [More; 23] = [
         page: "hpmmap-pool-limit",
         examples: &[
             (
-                "8 GB for alice, and 16 GB for all jobs of Slurm:",
+                "8 GB for alice, and 16 GB for all batch jobs of Slurm:",
                 &[
                     "# hpmmap pool limit --user alice --size 8G",
-                    "# hpmmap pool limit --cgroup /slurm --size 16G",
+                    "# hpmmap pool limit --cgroup /system.slice/slurmstepd.scope --size 16G",
                 ],
             ),
             (
-                "What everybody may hold, and does:",
+                "The limits of all users and cgroups, and what they hold:",
                 &["$ hpmmap pool limit --list"],
             ),
         ],
@@ -179,19 +189,19 @@ const MORE: [More; 23] = [
         page: "hpmmap-run",
         examples: &[
             (
-                "An MPI job:",
+                "All processes of an MPI program on this host:",
                 &["$ hpmmap run -- mpirun -n 4 ./lmp -in in.lj"],
             ),
             (
-                "The same, with what is no lmp left to Linux:",
+                "Only the ranks, and not mpirun and its helpers:",
                 &["$ hpmmap run --only 'lmp*' -- mpirun -n 4 ./lmp -in in.lj"],
             ),
             (
-                "A job for each rank, and a report of each:",
+                "A launch and a report for each rank:",
                 &["$ mpirun -n 4 hpmmap run --report 'r-%h-%r.json' -- ./lmp -in in.lj"],
             ),
             (
-                "Fail where the pools are used up, and say at the end how it went:",
+                "Fail when the pools are exhausted, and print a report at the end:",
                 &["$ hpmmap run --strict --verbose -- ./app"],
             ),
         ],
@@ -207,11 +217,11 @@ const MORE: [More; 23] = [
         page: "hpmmap-status",
         examples: &[
             (
-                "A screen that is drawn each second:",
+                "A screen that is updated each second:",
                 &["$ hpmmap status --watch 1"],
             ),
             (
-                "For the textfile collector of node_exporter:",
+                "Metrics for the textfile collector of node_exporter:",
                 &[
                     "# hpmmap status --prometheus --output \\",
                     "    /var/lib/prometheus/node-exporter/hpmmap.prom",
@@ -223,10 +233,7 @@ const MORE: [More; 23] = [
     },
     More {
         page: "hpmmap-doctor",
-        examples: &[(
-            "What is missing here, and what to do:",
-            &["$ hpmmap doctor"],
-        )],
+        examples: &[("Check this host:", &["$ hpmmap doctor"])],
         files: &[DEVICE, SYSFS],
         see: &["hpmmap-pool-add(8)", "modprobe(8)"],
     },
@@ -246,15 +253,18 @@ const MORE: [More; 23] = [
     More {
         page: "hpmmap-mark",
         examples: &[
-            ("From now on it registers itself:", &["$ hpmmap mark ./app"]),
-            ("Whether it does, and how:", &["$ hpmmap mark --show ./app"]),
+            ("Mark a program:", &["$ hpmmap mark ./app"]),
+            (
+                "Print whether it is marked, and with which options:",
+                &["$ hpmmap mark --show ./app"],
+            ),
         ],
         files: &[DEVICE],
         see: &["hpmmap-unmark(1)", "hpmmap-run(1)", "elf(5)"],
     },
     More {
         page: "hpmmap-unmark",
-        examples: &[("It is again what it was:", &["$ hpmmap unmark ./app"])],
+        examples: &[("Remove the mark:", &["$ hpmmap unmark ./app"])],
         files: &[DEVICE],
         see: &["hpmmap-mark(1)"],
     },
@@ -413,11 +423,17 @@ fn fill(line: &str, out: &mut String) {
 fn tidied(roff: &str, pages: &[String]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in roff.lines().map(str::trim_end) {
-        let last = lines.last().map(String::as_str);
-        if line.is_empty() || (line == ".br" && matches!(last, Some(".sp" | ".br"))) {
+        let last = lines.last().map_or(".", String::as_str);
+        // A paragraph of an option's text ends.
+        let line = match line {
+            "" if !last.starts_with('.') => ".sp",
+            "" => continue,
+            line => line,
+        };
+        if line == ".br" && matches!(last, ".sp" | ".br") {
             continue;
         }
-        if line == ".sp" && last == Some(".br") {
+        if line.starts_with('.') && matches!((last, line), (".sp", _) | (".br", ".sp")) {
             lines.pop();
         }
         lines.push(line.to_string());
@@ -438,6 +454,72 @@ fn tidied(roff: &str, pages: &[String]) -> String {
         out = out.replace(&format!("{name}(1)"), &format!("{name}({})", section(page)));
     }
     out
+}
+
+fn value_names(arg: &Arg) -> String {
+    let names = arg.get_value_names().unwrap_or_default();
+    let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
+    names.join(" ")
+}
+
+/// An option as it is typed.
+fn typed(arg: &Arg) -> String {
+    let mut names = Vec::new();
+    names.extend(arg.get_short().map(|short| format!("-{short}")));
+    names.extend(arg.get_long().map(|long| format!("--{long}")));
+    let mut text = format!("\\fB{}\\fR", escaped(&names.join("|")));
+    let values = value_names(arg);
+    if arg.get_action().takes_values() && !values.is_empty() {
+        let value = format!("\\fI{}\\fR", escaped(&values));
+        let may_lack = arg.get_num_args().is_some_and(|n| n.min_values() == 0);
+        text += &match may_lack {
+            true => format!(" [{value}]"),
+            false => format!(" {value}"),
+        };
+    }
+    text
+}
+
+/// How the command is called, with the values of options.
+fn synopsis(command: &Command) -> String {
+    let name = command.get_bin_name().unwrap_or(command.get_name());
+    let mut words = vec![format!("\\fB{}\\fR", escaped(name))];
+    if command.has_subcommands() {
+        words.push("\\fIVERB\\fR [\\fIOPTION\\fR ...]".into());
+    }
+    let is_shown = |arg: &&Arg| {
+        let help = matches!(arg.get_id().as_str(), "help" | "version");
+        !help && !arg.is_hide_set() && !arg.is_positional()
+    };
+    let groups = command.get_groups().filter(|group| group.is_required_set());
+    let one_of: Vec<_> = groups.flat_map(|group| group.get_args().cloned()).collect();
+    let of_group = |arg: &&Arg| one_of.contains(arg.get_id());
+    let options: Vec<&Arg> = command.get_arguments().filter(is_shown).collect();
+    if !one_of.is_empty() {
+        let group = options.iter().copied().filter(of_group).map(typed);
+        words.push(format!("{{{}}}", group.collect::<Vec<_>>().join(" | ")));
+    }
+    for arg in options.iter().copied().filter(|arg| !of_group(arg)) {
+        let again = match arg.get_action() {
+            ArgAction::Append => " ...",
+            _ => "",
+        };
+        words.push(match arg.is_required_set() {
+            true => typed(arg),
+            false => format!("[{}]{again}", typed(arg)),
+        });
+    }
+    for arg in command.get_positionals().filter(|arg| !arg.is_hide_set()) {
+        let name = value_names(arg);
+        let name = format!("\\fI{}\\fR", escaped(&name));
+        words.push(match (arg.is_trailing_var_arg_set(), arg.get_action()) {
+            (true, _) => format!("[\\-\\-] {name} [\\fIARGUMENT\\fR ...]"),
+            (_, ArgAction::Append) => format!("{name} ..."),
+            _ if arg.is_required_set() => name,
+            _ => format!("[{name}]"),
+        });
+    }
+    format!(".SH SYNOPSIS\n{}\n", words.join("\n"))
 }
 
 fn examples(examples: &[Example]) -> String {
@@ -485,10 +567,11 @@ fn commands(command: &Command, all: &mut Vec<(String, Command)>) {
 fn page(name: &str, command: Command, pages: &[String], date: &str) -> Result<String> {
     let has_verbs = command.has_subcommands();
     let has_more = command.get_after_help().is_some();
+    let synopsis = synopsis(&command);
     let man = Man::new(command).section(section(name));
     let mut roff = Vec::new();
     man.render_name_section(&mut roff)?;
-    man.render_synopsis_section(&mut roff)?;
+    roff.extend_from_slice(synopsis.as_bytes());
     man.render_description_section(&mut roff)?;
     man.render_options_section(&mut roff)?;
     if has_verbs {
@@ -540,6 +623,23 @@ pub fn perform(args: &ManArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// For bash, for which clap_complete does not: what follows the options of `run` is a command.
+const COMMAND_OF_RUN: &str = r#"    local at
+    if [[ "${COMP_WORDS[1]}" == run ]]; then
+        for ((at = 2; at < COMP_CWORD; at++)); do
+            [[ "${COMP_WORDS[at]}" == -- ]] || continue
+            if declare -F _command_offset >/dev/null; then
+                _command_offset $((at + 1))
+            elif ((at + 1 == COMP_CWORD)); then
+                mapfile -t COMPREPLY < <(compgen -c -- "$2")
+            else
+                mapfile -t COMPREPLY < <(compgen -f -- "$2")
+            fi
+            return
+        done
+    fi
+"#;
+
 /// What completes the command's words in three shells, under the names they look for.
 pub fn completions(args: &ManArgs) -> Result<ExitCode> {
     checked(args)?;
@@ -550,6 +650,13 @@ pub fn completions(args: &ManArgs) -> Result<ExitCode> {
     ] {
         let mut text = Vec::new();
         clap_complete::generate(shell, &mut Cli::command(), "hpmmap", &mut text);
+        if shell == Shell::Bash {
+            let function = "_hpmmap() {\n";
+            let script = String::from_utf8_lossy(&text);
+            text = script
+                .replacen(function, &format!("{function}{COMMAND_OF_RUN}"), 1)
+                .into();
+        }
         replace::write(&args.dir.join(name), text)?;
     }
     Ok(ExitCode::SUCCESS)
@@ -637,6 +744,31 @@ mod tests {
     }
 
     #[test]
+    fn a_synopsis_has_values_and_paragraphs_are_apart() {
+        let dir = made();
+        let page = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
+        let run = page("hpmmap-run.1");
+        for line in [
+            "[\\fB\\-\\-page\\-size\\fR \\fI2M|1G\\fR]",
+            "[\\fB\\-\\-only\\fR \\fIPATTERN\\fR] ...",
+            "[\\fB\\-v|\\-\\-verbose\\fR]",
+            "[\\-\\-] \\fICOMMAND\\fR [\\fIARGUMENT\\fR ...]",
+        ] {
+            assert!(run.lines().any(|one| one == line), "{line} in {run}");
+        }
+        let (first, rest) = run.split_once("\n.sp\n").unwrap();
+        assert!(!first.ends_with('.') && !rest.starts_with('.'), "{run}");
+        let limit = page("hpmmap-pool-limit.8");
+        let group = "{\\fB\\-\\-user\\fR \\fINAME|UID\\fR | ";
+        assert!(limit.contains(group), "{limit}");
+        let status = page("hpmmap-status.1");
+        assert!(
+            status.contains("\\-watch\\fR [\\fISECONDS\\fR]"),
+            "{status}"
+        );
+    }
+
+    #[test]
     fn mandoc_has_nothing_to_complain_of() {
         let dir = made();
         for name in names(dir.path()) {
@@ -685,6 +817,22 @@ mod tests {
             .arg(dir.path().join("hpmmap"))
             .status();
         assert!(bash.unwrap().success());
+        // With or without the package bash-completion.
+        let complete = |words: &str, after: &str| {
+            let script = format!(
+                ". {}; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+                 _hpmmap hpmmap \"${{COMP_WORDS[COMP_CWORD]}}\" {after}; echo \"${{COMPREPLY[*]}}\"",
+                dir.path().join("hpmmap").display()
+            );
+            let done = Command::new("bash").args(["-c", &script]).output().unwrap();
+            String::from_utf8(done.stdout).unwrap()
+        };
+        let commands = complete("hpmmap run --strict -- basenam", "--");
+        assert!(
+            commands.split_whitespace().any(|word| word == "basename"),
+            "{commands}"
+        );
+        assert!(complete("hpmmap run --stri", "run").contains("--strict"));
     }
 
     #[test]
