@@ -1,6 +1,7 @@
 //! What the benchmarks of costs and of noise share: where their programs are,
 //! how far they have come, and an end by a signal that sets everything back.
 
+use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use hpmmap_base::error::{Error, Result};
 use hpmmap_base::output::say;
-use hpmmap_base::signals;
+use hpmmap_base::{replace, signals};
 use hpmmap_host::Root;
 use hpmmap_sys::clock;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -28,6 +29,10 @@ pub struct Session<'a> {
 
 impl<'a> Session<'a> {
     pub fn new(root: &'a Root, args: &'a SessionArgs) -> Result<Self> {
+        if let Some(dir) = &args.out {
+            // Not after an hour of measuring.
+            output_dir(dir)?;
+        }
         let stop = Arc::new(AtomicBool::new(false));
         // What was changed is set back when the run is interrupted.
         signals::catch_and_watch(&stop)?;
@@ -68,6 +73,15 @@ impl<'a> Session<'a> {
             machine: machine::machine(self.root),
         }
     }
+}
+
+/// Makes the directory for results, and fails if nothing could be written there.
+fn output_dir(dir: &Path) -> Result<()> {
+    fs::create_dir_all(dir).map_err(|error| {
+        let why = replace::describe(&error);
+        Error::Failed(format!("--out {}: {why}", dir.display()))
+    })?;
+    replace::check(&dir.join("results.json"))
 }
 
 /// The program that does the work: what was asked for, or the first of these,
@@ -137,5 +151,20 @@ impl Drop for Progress {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_directory_for_results_is_made_or_the_reason_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let new = dir.path().join("a/b");
+        output_dir(&new).unwrap();
+        assert_eq!(new.read_dir().unwrap().count(), 0);
+        let error = output_dir(Path::new("/dev/null/x")).unwrap_err();
+        assert_eq!(error.to_string(), "--out /dev/null/x: Not a directory");
     }
 }
