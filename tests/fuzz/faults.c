@@ -422,7 +422,7 @@ static long do_vfork(void)
 
 /*
  * A child for which memory could not be found after it was made is killed,
- * which docs/design.md says.
+ * which docs/design/fork.md says.
  */
 static void wait_child(void)
 {

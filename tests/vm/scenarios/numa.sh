@@ -1,6 +1,6 @@
 #!/bin/bash
 # Memory comes from the nodes that were asked for: by options, memory policies, a
-# cpuset, or the first touch. The lines "placed:" are the table of docs/design.md.
+# cpuset, or the first touch. The lines "placed:" are the table of docs/design/numa.md.
 # takes: 50
 # machine: numa
 # pool: 0
