@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * libhpmmap: the memory of other processes of this node by plain loads and stores.
+ * libhpmmap: memory of other processes of this host by plain loads and stores.
  *
  * Three layers, each on the one before:
  *
@@ -9,15 +9,15 @@
  *   jobs     the ranks of a job find each other; put, get, fence and barrier in SHMEM's sense
  *
  * Sizes and offsets are in bytes. Functions that return int return 0, or -1 with errno set; those that
- * return a pointer, NULL with errno set. All may be called by several threads at once, but for those
- * that begin and end a job. Nothing is inherited over fork(2): a child has no windows, no
+ * return a pointer, NULL with errno set. Several threads may call all of them at once, except those
+ * that begin and end a job. A child of fork(2) inherits nothing: it has no windows, no
  * peers and no job.
  *
- * What a window shows is what its target has there at the moment: memory that comes later appears, and
- * touching what is not there, or not for this access, gives SIGBUS. When the target ends, or
- * executes another program, all of its windows do so.
+ * A window shows what its target has mapped at the moment of the access. Memory that the target maps
+ * later appears. An access to memory that is not mapped, or not for this access, gives SIGBUS, and so
+ * does every access after the target has ended or executed another program.
  *
- * ENOENT and ENODEV of any function: there is no /dev/xpmem, that is no HPMMAP on this machine.
+ * ENOENT and ENODEV of any function: there is no /dev/xpmem, so the module is not loaded.
  */
 #ifndef HPMMAP_WINDOW_H
 #define HPMMAP_WINDOW_H
@@ -59,9 +59,9 @@ int hpmmap_detach(void *address);
 #define HPMMAP_ZONES	3
 
 /*
- * A process's address space as others have to know it. Plain data without pointers: send it by whatever means
- * there are. Which memory is in the zones: the program with its heap, 256 GB; what mmap(2) returns without being
- * told where, 512 GB; the first thread's stack, as far as its limit goes and no more than 256 GB.
+ * A description of a process's address space. It is plain data without pointers: send it in any way. The zones
+ * are the program with its heap, 256 GB; the area in which mmap(2) places mappings without an address,
+ * 512 GB; the first thread's stack, up to its limit and at most 256 GB.
  */
 struct hpmmap_space {
 	int64_t id;		/* of hpmmap_publish() */
@@ -87,13 +87,13 @@ int hpmmap_space_has(const struct hpmmap_space *space, const void *ptr, size_t b
  */
 struct hpmmap_peer *hpmmap_peer_attach(const struct hpmmap_space *space);
 
-/* Where the caller has what the peer has at ptr. EFAULT: it is in no zone of the peer. */
+/* The caller's address of what the peer has at ptr. EFAULT: ptr is in no zone of the peer. */
 void *hpmmap_peer_ptr(const struct hpmmap_peer *peer, const void *ptr);
 
-/* Where the caller has the peer's copy of a global or static variable of the program, &variable: both run the same one. EFAULT. */
+/* The caller's address of the peer's copy of a global or static variable, &variable: both run the same program. EFAULT. */
 void *hpmmap_peer_static(const struct hpmmap_peer *peer, const void *ptr);
 
-/* Takes the windows away. Nobody may use the peer any more. */
+/* Detaches the windows. The peer must not be used any more. */
 int hpmmap_peer_detach(struct hpmmap_peer *peer);
 
 /* ---- Jobs ---------------------------------------------------------------- */
@@ -102,18 +102,18 @@ int hpmmap_peer_detach(struct hpmmap_peer *peer);
 #define HPMMAP_JOB_SECONDS	120
 
 /*
- * Becomes a rank of a job, of which a process can have one at a time, and waits until all ranks of this node
- * have. With name NULL, rank and size are not looked at, and the environment of Open MPI, MPICH or Slurm tells
- * all three: the rank on this node, and how many the job has on it. Else ranks are 0 to size - 1, and the name,
- * of at most 128 characters without a slash, is the same for all ranks and for no other job of this user
- * at the same time.
+ * Joins a job, of which a process can have one at a time, and waits until all ranks of this host have
+ * joined. With name NULL, rank and size are ignored. The environment of Open MPI, MPICH or Slurm gives all
+ * three: the rank on this host, and the number of ranks on it. Otherwise ranks are 0 to size - 1, and all ranks
+ * use the same name, which no other job of this user has at the same time: at most 128 characters without a
+ * slash.
  *
  * EINVAL: a wrong number or name, or nothing in the environment; EALREADY: the process has a job; EEXIST: another
  * process has this rank; ESRCH: a rank has ended; ETIMEDOUT: one has not come within HPMMAP_JOB_SECONDS; ENOMEM.
  */
 int hpmmap_job_join(const char *name, int rank, int size);
 
-/* Leaves it, and detaches all. Others' calls may fail with ESRCH from now on, so call hpmmap_barrier() before. ENOTCONN: there is no job. */
+/* Leaves the job, and detaches all. Calls of other ranks may fail with ESRCH from now on: call hpmmap_barrier() before. ENOTCONN: there is no job. */
 int hpmmap_job_leave(void);
 
 /* -1 and ENOTCONN: there is no job. */
@@ -121,8 +121,8 @@ int hpmmap_job_rank(void);
 int hpmmap_job_size(void);
 
 /*
- * Where the caller has what a rank has at ptr, its own address: a look-up among three zones and an addition. The first call for a rank
- * attaches it. EINVAL: no such rank; EFAULT: in no zone of it; ENOTCONN; otherwise as hpmmap_peer_attach().
+ * The caller's address of what a rank has at its own address ptr: a look-up among three zones and an addition. The first call for
+ * a rank attaches it. EINVAL: no such rank; EFAULT: in no zone of it; ENOTCONN; otherwise as hpmmap_peer_attach().
  */
 void *hpmmap_remote_ptr(int rank, const void *ptr);
 
@@ -136,7 +136,7 @@ void *hpmmap_remote_static(int rank, const void *ptr);
 int hpmmap_put(int rank, void *dest, const void *source, size_t bytes);
 int hpmmap_get(int rank, void *dest, const void *source, size_t bytes);
 
-/* What was written to any rank before is seen before what is written after. */
+/* Writes to any rank before the fence are seen before those after it. */
 void hpmmap_fence(void);
 
 /*

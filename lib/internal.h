@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What the files of libhpmmap have of each other. */
+/* Declarations that the files of libhpmmap share. */
 #ifndef HPMMAP_LIB_INTERNAL_H
 #define HPMMAP_LIB_INTERNAL_H
 
@@ -10,7 +10,7 @@
 /* hpmmap_attach() at a free place, or anywhere with NULL; EEXIST: it is not free. */
 void *attach_at(int64_t id, size_t offset, size_t bytes, unsigned int flags, void *at);
 
-/* Of a peer, so that hpmmap_remote_ptr() need not be two calls. */
+/* A peer: declared here so that hpmmap_remote_ptr() is one call. */
 struct hpmmap_peer {
 	struct {
 		uintptr_t start;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /*
- * Jobs: the ranks of a node find each other by a table in shared memory.
+ * Jobs: the ranks of a host find each other by a table in shared memory.
  *
- * Who comes first makes the table under the job's name; who comes last takes the name away, so
- * that nothing stays however the job ends. A table in which somebody has ended before all
- * had come is one that was left behind: it is made anew. The barrier is two words of the table, with a futex.
+ * The first rank makes the table under the job's name. The last one to join removes the name, so
+ * nothing stays behind however the job ends. If a rank has ended before all had joined, the
+ * table is a leftover and is made anew. The barrier is two words of the table, with a futex.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /*
- * libhpmmap_mpi: collectives of MPI in place, between ranks of one node.
+ * libhpmmap_mpi: collectives of MPI in place, between ranks of one host.
  *
- * Preloaded into an MPI program, it takes the place of some collectives, by MPI's profiling
- * interface. Ranks have windows onto each other, so each reads what it needs from where it is: nothing is
- * packed, sent or copied twice. Whatever it does not do goes on to the MPI library.
+ * Preloaded into an MPI program, it replaces some collectives through MPI's profiling
+ * interface. Ranks have windows onto each other, so each reads data where it is: nothing is
+ * packed, sent or copied twice. All other calls go on to the MPI library.
  *
- * A collective begins with what each rank says of its part (struct part), in memory of its own that the others
- * see, and a barrier. Then all know whether one of them cannot take part (a derived type, a buffer
- * that is in no zone), and either all go on to the library or none does. A second barrier ends
- * it, after which buffers may change. Before the first, every rank has to come to the same decision by what all
- * are given alike: the communicator, the operation, the number of bytes.
+ * A collective begins with a description of each rank's part (struct part), in memory that the other
+ * ranks see, and a barrier. After it all ranks know whether one of them cannot take part (a derived
+ * type, a buffer that is in no zone), and either all go on to the library or none does. A second
+ * barrier ends the collective; after it buffers may change. Before the first barrier every rank has to
+ * decide alike, by what all ranks are given alike: the communicator, the operation, the number of bytes.
  *
- * Who waits lets the MPI library make progress: others may still wait for what it has to send.
+ * A waiting rank lets the MPI library make progress, since other ranks may wait for its messages.
  */
 #define _GNU_SOURCE
 #include <mpi.h>

@@ -2,8 +2,8 @@
 /*
  * libxpmem: XPMEM's functions, each an ioctl of /dev/xpmem.
  *
- * What a process has made and got belongs to the device file that it opened: the kernel
- * cleans up when that is closed. So a child opens its own.
+ * Segments and rights of a process belong to the device file that it opened. The kernel cleans
+ * up when the file is closed. So a child opens its own.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -2,11 +2,11 @@
 /*
  * Spaces: where the memory of a process is, and windows onto all of it.
  *
- * Linux maps a program into three places far from each other: the program and its heap, what
- * mmap(2) returns, and the stack. One window onto all 128 TB would leave room for no second
- * one, so each place is a zone. The zones of a peer have windows in a slot of 1 TB below where programs
- * with random addresses begin, which nothing else uses; congruent modulo 1 GB, so that
- * page tables of both sides are cut at the same places.
+ * Linux maps a program into three distant places: the program and its heap, mmap(2)'s area,
+ * and the stack. One window onto all 128 TB would leave no room for a second one, so each
+ * place is a zone. The windows onto a peer's zones are in 1 TB of addresses below programs with
+ * random addresses, which nothing else uses. They are congruent modulo 1 GB, so page tables
+ * of both sides are cut at the same places.
  */
 #define _GNU_SOURCE
 #include <errno.h>

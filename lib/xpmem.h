@@ -2,9 +2,9 @@
 /*
  * libxpmem: windows onto the memory of other processes, with XPMEM's interface.
  *
- * A process makes a segment of part of its address space, and another one that gets the
- * segment attaches it: what it then loads and stores is the memory of the first. All sizes
- * and offsets are in bytes. Every function returns -1 and sets errno where it fails.
+ * A process makes a segment of a part of its address space. Another process gets the right to
+ * the segment and attaches it. It then loads from and stores to the memory of the first. All
+ * sizes and offsets are in bytes. Every function returns -1 and sets errno if it fails.
  */
 #ifndef _XPMEM_H
 #define _XPMEM_H
@@ -16,9 +16,9 @@
 extern "C" {
 #endif
 
-/* A segment that somebody has made; positive. */
+/* A segment; positive. */
 typedef int64_t xpmem_segid_t;
-/* The right to attach one, of the process that has got it; positive. */
+/* The right of one process to attach a segment; positive. */
 typedef int64_t xpmem_apid_t;
 
 /* A place in a segment: multiples of a page. */
@@ -42,7 +42,7 @@ int xpmem_version(void);
 
 /*
  * Makes a segment of [vaddr, vaddr + size), both multiples of a page. It need not be mapped:
- * what is there when a window is looked at counts. EINVAL, EACCES: this process is not dumpable, ENOMEM.
+ * a window shows what is mapped at the moment of the access. EINVAL, EACCES: this process is not dumpable, ENOMEM.
  */
 xpmem_segid_t xpmem_make(void *vaddr, size_t size, int permit_type, void *permit_value);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The cgroup that Slurm has put a job into, and the limit it has there. */
+/* The cgroup of a batch job, and its limit for pool memory. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>

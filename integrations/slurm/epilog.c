@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * On the node, as root, when a job has ended. Its processes are gone by then, but where
- * slurmstepd itself was killed: Slurm knows no more of them, and they would hold memory of
- * the pools that is granted to others next.
+ * Runs on the host, as root, when a batch job has ended. Its processes are gone by then, unless
+ * slurmstepd was killed: Slurm has then forgotten them, and they would hold pool memory that
+ * Slurm grants to other jobs.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What a job was granted of the generic resource "hpmmap": slurmctld is asked, and not waited for too long. */
+/* Asks slurmctld what a job was granted of the generic resource "hpmmap", and waits a bounded time. */
 #include <ctype.h>
 #include <pthread.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the parts of the plugin have of each other. It is loaded into Slurm's daemons: see docs/slurm.md. */
+/* Declarations that the files of the plugin share. Slurm's daemons load it: see docs/slurm.md. */
 #ifndef HPMMAP_SLURM_PLUGIN_H
 #define HPMMAP_SLURM_PLUGIN_H
 
@@ -18,7 +18,7 @@
 /* A line for the user. */
 #define say(...) slurm_spank_log("hpmmap: " __VA_ARGS__)
 
-/* grant.c: what a job was granted on this node, in bytes; false: Slurm does not tell in time. */
+/* grant.c: the grant of a job on this host, in bytes; false: Slurm did not answer in time. */
 bool granted_in_time(uint32_t job, uint64_t *bytes);
 
 /*

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Slurm: srun, sbatch and salloc --hpmmap[=WORDS] run tasks under HPMMAP, and a job holds
- * no more of the pools than the generic resource "hpmmap" it was granted, in whatever way
- * its programs come to them: those in its cgroup, that is. What its user runs beside it has
- * the limits of the user, and of the slice it is in. See docs/slurm.md.
+ * Slurm: srun, sbatch and salloc --hpmmap[=WORDS] run tasks under HPMMAP. A batch job holds at
+ * most the pool memory that it was granted as the generic resource "hpmmap". This counts for
+ * all programs in its cgroup, however they use the pools. Programs outside of it have the
+ * limits of the user and of their slice. See docs/slurm.md.
  *
- * What cannot be done is told in one line, and the task runs all the same, with memory of
- * Linux: nothing here fails a task, or a node.
+ * If something fails, the user gets one line, and the task runs with ordinary memory. Nothing
+ * here fails a task or drains a host.
  */
 #include <ctype.h>
 #include <errno.h>
