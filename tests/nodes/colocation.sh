@@ -27,9 +27,9 @@ refused() { # WORDS OPTION...
 }
 refused '--hosts: n3 is not in this allocation of Slurm, which has n1, n2' --hosts n1,n3
 refused '3 nodes cannot be had of 2 hosts' --hosts n1,n2 --nodes 3
-on n2 'mv /usr/bin/hpmmap /usr/bin/hpmmap.away'
+on n2 'mv /usr/bin/hpmmap-bench /usr/bin/hpmmap-bench.away'
 refused 'n2 cannot be used: ' --hosts n1,n2
-on n2 'mv /usr/bin/hpmmap.away /usr/bin/hpmmap; echo 0 >/sys/devices/system/cpu/cpu1/online'
+on n2 'mv /usr/bin/hpmmap-bench.away /usr/bin/hpmmap-bench; echo 0 >/sys/devices/system/cpu/cpu1/online'
 refused 'n2 has 1 CPUs (0) in 1 nodes, n1 has 2 (0-1) in 1' --hosts n1,n2
 on n2 'echo 1 >/sys/devices/system/cpu/cpu1/online'
 
@@ -38,7 +38,7 @@ study --hosts n1,n2 --quick --prepare --workload lammps --iterations 4 --manager
 pid=$!
 within 900 ended 2 || fail "no two runs have ended: $(cat /tmp/said)"
 # The command that runs the study, not its agent.
-pkill -TERM -x -P "$(pgrep -x salloc)" hpmmap || fail "there is no command: $(cat /tmp/said)"
+pkill -TERM -x -P "$(pgrep -x salloc)" hpmmap-bench || fail "there is no command: $(cat /tmp/said)"
 wait $pid && fail "the study did not fail: $(cat /tmp/said)"
 cat /tmp/said
 grep 'interrupted after [23] of 8 runs; go on with: hpmmap bench colocation --resume' /tmp/said || fail 'the end does not say how to go on'

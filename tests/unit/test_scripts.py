@@ -44,7 +44,8 @@ def test_crates_use_only_what_is_below_them(tmp_path):
     make_crate(
         tmp_path, "hpmmap-verb", {"lib.rs": "mod cli;", "cli.rs": "", "verbs/one.rs": args}, ["hpmmap-low", "clap"]
     )
-    make_crate(tmp_path, "hpmmap", {"main.rs": args, "cli/mod.rs": ""}, ["hpmmap-low", "hpmmap-verb", "clap"])
+    make_crate(tmp_path, "hpmmap-program", {"lib.rs": ""}, ["clap"])
+    make_crate(tmp_path, "hpmmap-man", {"main.rs": "use hpmmap_verb::cli::Cli;\n"}, ["hpmmap-verb", "clap"])
     assert lint_crates(tmp_path) == (0, [])
 
     make_crate(tmp_path, "hpmmap-low", {"lib.rs": ""}, ["clap", "hpmmap-verb"])
@@ -53,7 +54,9 @@ def test_crates_use_only_what_is_below_them(tmp_path):
         "hpmmap-other",
         {"cli.rs": "", "deep/a.rs": f"\n{args}", "b.rs": "use crate::{\n    a::{b},\n    verbs,\n};"},
     )
-    make_crate(tmp_path, "hpmmap-verb", {"plan.rs": "fn a() { hpmmap_other::cli::b() }"}, ["hpmmap-other", "hpmmap"])
+    make_crate(
+        tmp_path, "hpmmap-verb", {"plan.rs": "fn a() { hpmmap_other::cli::b() }"}, ["hpmmap-other", "hpmmap-man"]
+    )
     status, found = lint_crates(tmp_path)
     assert status == 1
     assert [line.split(": ")[0] for line in found] == [

@@ -1,12 +1,11 @@
 //! What all verbs of the command share: errors and their exit statuses, text
-//! that goes to people, sizes, files that are replaced as a whole, signals and
-//! pictures. Knows no verb and no argument.
+//! that goes to people, sizes, files that are replaced as a whole, and
+//! signals. Knows no verb and no argument.
 
 pub mod error;
 pub mod escape;
 pub mod fuzz;
 pub mod output;
-pub mod picture;
 pub mod replace;
 pub mod signals;
 pub mod size;

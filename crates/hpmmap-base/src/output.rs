@@ -27,6 +27,11 @@ pub fn messages_as_json() {
     JSON_MESSAGES.store(true, Ordering::Relaxed);
 }
 
+/// An error as a line of JSON, if that is what is wanted; `false` if not.
+pub fn complain_as_json(text: &str, status: u8) -> bool {
+    told_as_json("error", text, Some(status))
+}
+
 /// A message as a line of JSON, if that is what is wanted.
 fn told_as_json(kind: &str, text: &str, status: Option<u8>) -> bool {
     if !JSON_MESSAGES.load(Ordering::Relaxed) {
@@ -136,7 +141,7 @@ pub fn complain(error: &Error) {
 
 /// The same of what is no [`Error`], with the status it means.
 pub fn complain_of(text: &str, status: u8) {
-    if !told_as_json("error", text, Some(status)) {
+    if !complain_as_json(text, status) {
         say(text);
     }
 }

@@ -3,12 +3,26 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use hpmmap_base::size::Size;
 
 use crate::colocation::plan::{Manager, Profile, Workload};
 use crate::noise::plan::{Mode, Variant};
 use crate::plan::{Allocator, Method, Pattern};
+
+/// Measure what memory costs, beside what Linux has
+#[derive(Debug, Parser)]
+#[command(
+    name = "bench",
+    bin_name = "hpmmap bench",
+    display_name = "hpmmap-bench",
+    arg_required_else_help = true
+)]
+pub struct Cli {
+    /// What is measured.
+    #[command(subcommand)]
+    pub verb: BenchVerb,
+}
 
 /// The verbs of `hpmmap bench`.
 #[derive(Debug, Subcommand)]
@@ -393,17 +407,11 @@ pub struct BenchAllocArgs {
 pub(crate) mod tests {
     use clap::Parser;
 
-    use super::BenchVerb;
-
-    #[derive(Parser)]
-    struct Bench {
-        #[command(subcommand)]
-        verb: BenchVerb,
-    }
+    use super::{BenchVerb, Cli};
 
     /// What these words after `hpmmap bench` are.
     pub fn parse(words: &[&str]) -> BenchVerb {
         let all = ["bench"].iter().chain(words);
-        Bench::try_parse_from(all).unwrap().verb
+        Cli::try_parse_from(all).unwrap().verb
     }
 }

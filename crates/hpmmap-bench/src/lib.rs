@@ -10,6 +10,7 @@ mod machine;
 mod noise;
 mod plan;
 mod plot;
+mod program;
 mod report;
 mod result;
 pub mod verbs;

@@ -17,8 +17,8 @@ use hpmmap_sys::clock::ticks;
 use serde::Deserialize;
 
 use super::plan::{Allocator, Case, LARGE_PAGE, Method, Provider};
+use super::program::{content, hpmmap, memory_file};
 use super::result::PoolAdd;
-use super::worker::{content, memory_file};
 
 /// The setting of transparent huge pages.
 pub const THP: &str = "sys/kernel/mm/transparent_hugepage/enabled";
@@ -342,7 +342,7 @@ impl Prepared {
     /// the terminal are not for it once it `restores`.
     fn pool(&self, args: &[&str], restores: bool) -> Result<String> {
         let (output, errors) = (memory_file("output")?, memory_file("errors")?);
-        let mut command = Command::new("/proc/self/exe");
+        let mut command = Command::new(hpmmap());
         command.arg("pool").args(args).stdin(Stdio::null());
         Setup {
             own_group: restores,

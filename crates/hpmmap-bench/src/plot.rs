@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use hpmmap_base::error::{Error, Result};
+use hpmmap_base::error::Result;
+use hpmmap_base::replace;
 use hpmmap_base::size::short;
-use hpmmap_base::{picture, replace};
+use hpmmap_picture::{self as picture, FONT};
 use plotters::coord::Shift;
 use plotters::prelude::*;
-use plotters::style::{FontStyle, register_font};
 
 use super::plan::{Case, Method, Pattern};
 use super::result::{Measured, Record};
@@ -17,7 +17,6 @@ const WIDTH: u32 = 760;
 const HEIGHT: u32 = 460;
 /// Of the width, for the names of the lines.
 const LEGEND: u32 = 190;
-const FONT: &str = "sans-serif";
 
 /// One chart: lines by name, points in order; both axes are logarithmic.
 pub struct Chart {
@@ -220,8 +219,7 @@ pub fn write_parts(charts: &[Part], stem: &Path) -> Result<Vec<PathBuf>> {
     if charts.is_empty() {
         return Ok(Vec::new());
     }
-    register_font(FONT, FontStyle::Normal, dejavu::sans::regular())
-        .map_err(|_| Error::Failed("the font is broken".into()))?;
+    picture::use_font()?;
     let size = (2 * WIDTH, rows(charts) as u32 * HEIGHT);
     let (png, svg) = (stem.with_extension("png"), stem.with_extension("svg"));
     replace::write(&png, picture::png(size, |area| draw_all(area, charts))?)?;

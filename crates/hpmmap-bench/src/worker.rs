@@ -1,8 +1,6 @@
 //! Workers: one process for each repetition, so that nothing is carried over.
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{Read, Seek};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -12,13 +10,13 @@ use hpmmap_base::error::{Error, Result};
 use hpmmap_base::signals::{Means, Watched};
 use hpmmap_host::Root;
 use hpmmap_sys::child::{Setup, Signal};
-use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use serde::Deserialize;
 
 use super::machine::tasks_ns;
 use super::plan::{Allocator, Case, Method, Provider};
+use super::program::{self, content, memory_file};
 use super::result::{Figures, ThreadFigures};
 
 /// How long work that is put off until after the end of a process is waited
@@ -165,27 +163,12 @@ fn parse(text: &str, ended: &Ended) -> std::result::Result<Sample, String> {
     })
 }
 
-/// A file in memory: writing to it wakes nobody.
-pub fn memory_file(name: &str) -> Result<File> {
-    memfd_create(name, MFdFlags::MFD_CLOEXEC)
-        .map(File::from)
-        .map_err(|errno| Error::Failed(format!("memfd_create: {}", errno.desc())))
-}
-
 /// Nothing that was started is left, however this process ends.
 pub fn ends_with_this() -> Setup {
     Setup {
         dies_with_parent: Some(Signal::SIGKILL),
         ..Setup::default()
     }
-}
-
-/// All that was written to a file.
-pub fn content(mut file: File) -> Result<String> {
-    let mut bytes = Vec::new();
-    file.rewind()?;
-    file.read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// CPU time of all workers that have ended.
@@ -199,7 +182,7 @@ fn children_ns() -> Result<u64> {
 impl Worker {
     fn command(&self, case: &Case, libraries: &[PathBuf]) -> Command {
         let mut command = if case.method.provider() == Provider::Pools {
-            let mut run = Command::new("/proc/self/exe");
+            let mut run = Command::new(program::hpmmap());
             run.args(["run", "--strict", "--"]).arg(&self.program);
             run
         } else {
@@ -289,10 +272,8 @@ mod tests {
         let words_native = words(&case(Method::Small), &[]);
         assert_eq!(words_native[0], "/w");
         let words = words(&case(Method::Hpmmap), &["/l.so".into(), "/m.so".into()]);
-        assert_eq!(
-            words[..5],
-            ["/proc/self/exe", "run", "--strict", "--", "/w"]
-        );
+        assert!(words[0].ends_with("/hpmmap"), "{}", words[0]);
+        assert_eq!(words[1..5], ["run", "--strict", "--", "/w"]);
         assert_eq!(words[words.len() - 2..], ["--preload", "/l.so:/m.so"]);
     }
 

@@ -40,7 +40,9 @@ pub enum Error {
     #[error("no permission to load BPF programs")]
     NotPermitted,
     /// The kernel does not describe its types.
-    #[error("this kernel has no BTF (/sys/kernel/btf/vmlinux)")]
+    #[error(
+        "this kernel was built without CONFIG_DEBUG_INFO_BTF (there is no /sys/kernel/btf/vmlinux)"
+    )]
     NoBtf,
     /// The kernel lacks what they hook into.
     #[error("this kernel has no {0}")]

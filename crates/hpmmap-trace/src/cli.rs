@@ -3,10 +3,24 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand};
 use hpmmap_base::size::Size;
 
 use crate::report::{By, Unit};
+
+/// See the page faults of a program and everything it starts
+#[derive(Debug, Parser)]
+#[command(
+    name = "trace",
+    bin_name = "hpmmap trace",
+    display_name = "hpmmap-trace",
+    arg_required_else_help = true
+)]
+pub struct Cli {
+    /// What is done.
+    #[command(subcommand)]
+    pub verb: TraceVerb,
+}
 
 /// The verbs of `hpmmap trace`.
 #[derive(Debug, Subcommand)]
@@ -27,9 +41,7 @@ pub enum TraceVerb {
     /// killed can be read up to there.
     ///
     /// Needs root, or CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE, and a kernel with
-    /// BTF, as all of Debian's are. Where BPF is not allowed, tracefs is used: it
-    /// gives the counts, and the costs to a microsecond, but tells neither what a
-    /// fault did nor the names of mappings.
+    /// BTF, as all of Debian's are.
     Record(TraceRecordArgs),
     /// Show what a recorded file says
     ///
@@ -38,7 +50,7 @@ pub enum TraceVerb {
     /// made writable; 'swap' a page from swap; 'file' a page of a file or of shared
     /// memory; 'numa' a page that NUMA balancing asked about; 'migration' a page
     /// that was being moved; 'spurious' nothing left to do; 'error' a signal, not
-    /// counted by the kernel; 'fault' with tracefs. '+merge', '+compaction',
+    /// counted by the kernel. '+merge', '+compaction',
     /// '+reclaim': what it waited for. 'call': no exception, filled by a call.
     ///
     /// Columns: MEAN, STDDEV, P50, P99, MAX cost of a fault, TOTAL of all, RUN the
@@ -61,15 +73,6 @@ pub enum TraceVerb {
     Plot(TracePlotArgs),
 }
 
-/// How faults are seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum TraceMethod {
-    /// Everything
-    Bpf,
-    /// Counts and costs
-    Tracefs,
-}
-
 /// What is recorded, and where to.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").required(true).args(["pid", "command"]))]
@@ -80,9 +83,6 @@ pub struct TraceRecordArgs {
     /// Record this process and its descendants from now on
     #[arg(short, long, value_name = "PID")]
     pub pid: Option<u32>,
-    /// How to record; by default bpf, or tracefs where that is not possible
-    #[arg(long, value_enum, value_name = "HOW")]
-    pub method: Option<TraceMethod>,
     /// Memory for events that have not been written yet: a power of two
     ///
     /// An event has 112 bytes. Events that find no room are counted and left

@@ -39,10 +39,15 @@ fn any_trace_is_read_or_refused() {
         let path = dir.path().join("trace");
         written(&path);
         let good = fs::read(&path).unwrap();
+        let items = zstd::decode_all(&good[..]).unwrap();
         let mut rng = Rng::with_seed(1);
         let mut read = 0;
-        for _ in 0..ROUNDS {
-            fs::write(&path, broken(&good, &mut rng)).unwrap();
+        for round in 0..ROUNDS {
+            let bytes = match round % 2 {
+                0 => broken(&good, &mut rng),
+                _ => zstd::encode_all(&broken(&items, &mut rng)[..], 1).unwrap(),
+            };
+            fs::write(&path, bytes).unwrap();
             if let Ok(trace) = Trace::read(&path) {
                 read += 1;
                 show_trace(&trace, dir.path());

@@ -11,7 +11,6 @@ mod plot;
 mod report;
 mod sink;
 mod statistics;
-mod tracefs;
 pub mod verbs;
 
 use std::ffi::OsString;

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use hpmmap_base::error::{Error, Result};
-use hpmmap_base::{escape, picture, replace};
+use hpmmap_base::{escape, replace};
 use hpmmap_bpf::{Kind, Stall};
+use hpmmap_picture::{self as picture, FONT};
 use plotters::coord::Shift;
 use plotters::prelude::*;
-use plotters::style::{FontStyle, register_font};
 
 use super::format::{Fault, Trace};
 use super::report::{Process, processes};
@@ -18,7 +18,6 @@ const WIDTH: u32 = 820;
 const HEIGHT: u32 = 340;
 /// At the right, for what the colours mean.
 const LEGEND: u32 = 170;
-const FONT: &str = "sans-serif";
 /// More would not be seen.
 const MAX_PANELS: usize = 16;
 /// Shown where there is no fault.
@@ -336,8 +335,7 @@ pub fn check(path: &Path) -> Result<()> {
 /// start.
 pub fn write(trace: &Trace, after_ns: u64, path: &Path) -> Result<()> {
     let format = format(path)?;
-    register_font(FONT, FontStyle::Normal, dejavu::sans::regular())
-        .map_err(|_| Error::Failed("the font is broken".into()))?;
+    picture::use_font()?;
     let picture = picture_of(trace, after_ns);
     let size = (
         WIDTH + LEGEND,

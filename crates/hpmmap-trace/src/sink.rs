@@ -89,7 +89,7 @@ impl Sink {
             }
             Event::Fault(fault) => {
                 let mapping = self.mapping(&fault)?;
-                self.writer.fault(&Fault {
+                self.writer.fault(Fault {
                     start_ns: fault.start_ns,
                     cost_ns: fault.cost_ns,
                     address: fault.address,
@@ -114,7 +114,7 @@ impl Sink {
             Event::Fork(task) => self.task(Happened::Fork, task),
             Event::Exec(task) => self.task(Happened::Exec, task),
             Event::Exit(task) => self.task(Happened::Exit, task),
-            Event::Time(time) => self.writer.time(&Time {
+            Event::Time(time) => self.writer.time(Time {
                 cause: time.cause.name().into(),
                 pid: time.pid,
                 tid: time.tid,
@@ -127,7 +127,7 @@ impl Sink {
     /// A process that was there before.
     pub fn found(&mut self, pid: u32, comm: String, time_ns: u64) -> Result<()> {
         let rank = rank(&self.root, pid);
-        self.writer.task(&Task {
+        self.writer.task(Task {
             event: Happened::Found,
             pid,
             tid: pid,
@@ -143,7 +143,7 @@ impl Sink {
         if event == Happened::Fork && task.pid == task.tid {
             self.mappings.retain(|key, _| key.pid != task.pid);
         }
-        self.writer.task(&Task {
+        self.writer.task(Task {
             event,
             pid: task.pid,
             tid: task.tid,
@@ -171,7 +171,7 @@ impl Sink {
             if known.start > fault.map_start || known.end < fault.map_end {
                 known.start = known.start.min(fault.map_start);
                 known.end = known.end.max(fault.map_end);
-                self.writer.mapping(known)?;
+                self.writer.mapping(known.clone())?;
             }
             return Ok(known.id);
         }
@@ -190,7 +190,7 @@ impl Sink {
             start: fault.map_start,
             end: fault.map_end,
         };
-        self.writer.mapping(&mapping)?;
+        self.writer.mapping(mapping.clone())?;
         self.mappings.insert(key, mapping);
         self.next += 1;
         Ok(next)

@@ -11,10 +11,10 @@ use hpmmap_base::replace::Created;
 use hpmmap_host::{Root, process};
 use hpmmap_sys::clock;
 
-use crate::cli::{TraceMethod, TracePlotArgs, TraceRecordArgs, TraceReportArgs, TraceVerb};
+use crate::cli::{TracePlotArgs, TraceRecordArgs, TraceReportArgs, TraceVerb};
 use crate::format::{Header, Trace, Writer};
 use crate::report::{self, Report};
-use crate::{Target, bpf, job, plot, tracefs};
+use crate::{Target, bpf, job, plot};
 
 /// Does what the verb says.
 pub fn perform(verb: &TraceVerb) -> Result<ExitCode> {
@@ -45,7 +45,7 @@ fn target(args: &TraceRecordArgs) -> Result<Target> {
     }
 }
 
-fn header(root: &Root, target: &Target, method: &str) -> Result<Header> {
+fn header(root: &Root, target: &Target) -> Result<Header> {
     let (command, pid) = match target {
         Target::Command(words) => {
             let words = words.iter().map(|word| word.to_string_lossy().into_owned());
@@ -67,7 +67,6 @@ fn header(root: &Root, target: &Target, method: &str) -> Result<Header> {
         tsc_hz: clock::hertz(),
         command,
         pid,
-        method: method.into(),
         started,
         start_ns: job::now_ns(),
         ..Header::default()
@@ -80,31 +79,16 @@ fn record(args: &TraceRecordArgs) -> Result<ExitCode> {
     let target = target(args)?;
     // Before there is anything that would stay behind.
     let signals = job::Signals::catch()?;
-    let probes = match args.method {
-        Some(TraceMethod::Tracefs) => None,
-        method => match bpf::prepare(&target, buffer) {
-            Ok(probes) => Some(probes),
-            Err(error) if method.is_none() && tracefs::is_usable() => {
-                warn(&format!(
-                    "{error}: recording with tracefs, which knows less"
-                ));
-                return with_tracefs(&root, args, &target, Some(error.to_string()), &signals);
-            }
-            Err(hpmmap_bpf::Error::NotPermitted) => {
-                return Err(Error::NoPermission {
-                    what: "to load BPF programs".into(),
-                    hint: "be root, or have CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE".into(),
-                });
-            }
-            Err(error) => return Err(Error::Failed(error.to_string())),
+    let probes = bpf::prepare(&target, buffer).map_err(|error| match error {
+        hpmmap_bpf::Error::NotPermitted => Error::NoPermission {
+            what: "to load BPF programs".into(),
+            hint: "be root, or have CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE".into(),
         },
-    };
-    let Some(probes) = probes else {
-        return with_tracefs(&root, args, &target, None, &signals);
-    };
+        error => Error::Failed(format!("BPF programs cannot record here: {error}")),
+    })?;
     let header = Header {
         missing: probes.missing().to_vec(),
-        ..header(&root, &target, "bpf")?
+        ..header(&root, &target)?
     };
     let writer = Writer::create(&args.output, &header)?;
     let created = writer.created();
@@ -112,27 +96,6 @@ fn record(args: &TraceRecordArgs) -> Result<ExitCode> {
         args,
         &created,
         bpf::record(probes, &target, writer, &header, &signals),
-    )
-}
-
-fn with_tracefs(
-    root: &Root,
-    args: &TraceRecordArgs,
-    target: &Target,
-    reason: Option<String>,
-    signals: &job::Signals,
-) -> Result<ExitCode> {
-    let session = tracefs::Session::prepare(target, args.buffer.0)?;
-    let header = Header {
-        method_reason: reason,
-        ..header(root, target, "tracefs")?
-    };
-    let writer = Writer::create(&args.output, &header)?;
-    let created = writer.created();
-    conclude(
-        args,
-        &created,
-        session.record(target, writer, &header, signals),
     )
 }
 
@@ -149,7 +112,7 @@ fn conclude(args: &TraceRecordArgs, created: &Created, recorded: Recorded) -> Re
         }
         other => other?,
     };
-    writer.summary(&summary)?;
+    writer.summary(summary.clone())?;
     drop(writer);
     if !args.quiet {
         let whole = Report::new(&Trace::read(&args.output)?, 0);

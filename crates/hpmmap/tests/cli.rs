@@ -1,8 +1,9 @@
 //! The built command from outside: exit statuses, streams, signals.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use hpmmap_host::fixture::Fixture;
@@ -50,14 +51,6 @@ fn wrong_usage_is_two_and_125_for_run() {
         (&["mark"], 2),
         (&["mark", "--show", "--strict", "x"], 2),
         (&["unmark", "--strict", "x"], 2),
-        (&["trace"], 2),
-        (&["trace", "report"], 2),
-        (&["trace", "report", "x", "--json", "--csv"], 2),
-        (&["trace", "report", "x", "--by", "weather"], 2),
-        (&["trace", "plot", "x", "-o", "x.jpg"], 2),
-        (&["trace", "record"], 125),
-        (&["trace", "record", "-p", "1", "true"], 125),
-        (&["trace", "record", "--buffer", "3M", "true"], 125),
         (&["run"], 125),
         (&["run", "--page-size", "3M", "true"], 125),
         (&["run", "--node", "x", "true"], 125),
@@ -226,126 +219,34 @@ fn files_that_cannot_be_marked_do_not_keep_others_from_it() {
     assert_eq!(stdout(&output), format!("{program}: not marked\n"));
 }
 
-/// A file of the first version of the format: all later commands read it.
-fn first_trace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../hpmmap-trace/tests/fixtures/trace-v1.bin")
-}
-
-#[test]
-fn the_first_version_of_recorded_files_is_read() {
-    let file = first_trace();
-    let file = file.to_str().unwrap();
-    let output = hpmmap(&["trace", "report", file, "--json"]);
-    assert!(output.status.success(), "{output:?}");
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(report["header"]["method"], "bpf");
-    assert_eq!(report["complete"], true);
-    assert_eq!(report["faults"]["agree"], true);
-    let recorded = report["faults"]["recorded"].as_u64().unwrap();
-    let csv = stdout(&hpmmap(&["trace", "report", file, "--csv"]));
-    assert_eq!(csv.lines().count() as u64, recorded + 1);
-
+/// A directory with the command and a program for its verb `bench` that tells its words.
+fn with_bench() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let picture = dir.path().join("x.svg");
-    let output = hpmmap(&["trace", "plot", file, "-o", picture.to_str().unwrap()]);
-    assert!(output.status.success(), "{output:?}");
-    assert!(fs::read_to_string(&picture).unwrap().contains("faults"));
-
-    let mut later = fs::read(first_trace()).unwrap();
-    later[8] = 77;
-    let path = dir.path().join("later");
-    fs::write(&path, later).unwrap();
-    let output = hpmmap(&["trace", "report", path.to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        stderr(&output).contains("version 77 of the format"),
-        "{output:?}"
-    );
+    fs::copy(HPMMAP, dir.path().join("hpmmap")).unwrap();
+    let bench = dir.path().join("hpmmap-bench");
+    fs::write(&bench, "#!/bin/sh\nprintf '<%s>' \"$@\"\nexit 3\n").unwrap();
+    fs::set_permissions(&bench, fs::Permissions::from_mode(0o755)).unwrap();
+    dir
 }
 
-/// A benchmark whose worker hangs and does not want to end.
-fn hanging_benchmark(dir: &std::path::Path) -> std::process::Child {
-    use std::os::unix::fs::PermissionsExt;
-
-    let worker = dir.join("worker");
-    let script = "#!/bin/sh\ntrap '' TERM HUP QUIT INT PIPE\necho $$ >\"$0.pid\"\nwhile :; do sleep 1; done\n";
-    fs::write(&worker, script).unwrap();
-    fs::set_permissions(&worker, fs::Permissions::from_mode(0o755)).unwrap();
-    // As shells start what is to run in the background, but for what the tests
-    // themselves were started with: SIGQUIT may be ignored.
-    let child = Command::new("env")
-        .args([
-            "--default-signal",
-            "sh",
-            "-c",
-            "trap '' INT; exec \"$@\"",
-            "sh",
-        ])
-        .arg(env!("CARGO_BIN_EXE_hpmmap"))
-        .args(["bench", "alloc", "--method=4k", "--pattern=map"])
-        .args(["--size=4K", "--verbose", "--worker"])
-        .arg(&worker)
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let pid = dir.join("worker.pid");
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    while fs::read_to_string(&pid)
-        .unwrap_or_default()
-        .trim()
-        .is_empty()
-    {
-        assert!(std::time::Instant::now() < deadline, "it did not start");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    child
-}
-
-/// Every signal that ends a process ends a benchmark in an orderly way, with
-/// its worker, whatever that thinks of it.
 #[test]
-fn a_signal_ends_a_benchmark_and_its_worker() {
-    let signal = |name: &str, pid: u32| {
-        // The shell has a kill of its own; the program need not be there.
-        let sent = Command::new("sh")
-            .args(["-c", "kill -s $0 $1", name, &pid.to_string()])
-            .status();
-        assert!(sent.unwrap().success());
+fn a_verb_of_another_program_is_left_to_it() {
+    let dir = with_bench();
+    let run = |words: &[&str]| {
+        let output = Command::new(dir.path().join("hpmmap")).args(words).output();
+        let output = output.unwrap();
+        (output.status.code(), stdout(&output), stderr(&output))
     };
-    // They run at the same time: each takes as long as the worker may take.
-    let running: Vec<_> = ["HUP", "QUIT", "TERM", "PIPE", "INT"]
-        .map(|name| {
-            let dir = tempfile::tempdir().unwrap();
-            let child = hanging_benchmark(dir.path());
-            signal(name, child.id());
-            (name, dir, child)
-        })
-        .into();
-    for (name, dir, child) in running {
-        let output = child.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{name}: {said}");
-        assert!(said.contains("hpmmap: "), "{name}: {said}");
-        let pid = fs::read_to_string(dir.path().join("worker.pid")).unwrap();
-        let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-        assert!(stat.is_empty() || stat.contains(") Z "), "{name}: {stat}");
+    let words = &["bench", "alloc", "--json", "--help", "--", "-x"];
+    let told = "<alloc><--json><--help><--><-x>";
+    assert_eq!(run(words), (Some(3), told.into(), String::new()));
+    assert_eq!(run(&["help", "bench", "alloc"]).1, "<help><alloc>");
+    for (words, code) in [
+        (&["trace", "report", "x"], 1),
+        (&["trace", "record", "x"], 125),
+    ] {
+        let (status, _, said) = run(words);
+        assert_eq!(status, Some(code), "{words:?}");
+        assert!(said.contains("install the package hpmmap-trace"), "{said}");
     }
-}
-
-/// If it is killed itself the kernel ends what it has started.
-#[test]
-fn a_worker_does_not_outlive_a_benchmark() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut child = hanging_benchmark(dir.path());
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let pid = fs::read_to_string(dir.path().join("worker.pid")).unwrap();
-    let stat = format!("/proc/{}/stat", pid.trim());
-    let lives = || fs::read_to_string(&stat).is_ok_and(|text| !text.contains(") Z "));
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    while lives() && std::time::Instant::now() < deadline {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    assert!(!lives());
 }

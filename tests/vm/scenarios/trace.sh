@@ -3,12 +3,12 @@
 # takes: 60
 # pool: 512M
 # timeout: 240
-# tier: newest  trace_tracefs runs on every kernel
+# tier: newest  the hooks are the same functions on every kernel that is tested
 # paths: kernel/trace.* kernel/as/stats.* crates/hpmmap-trace/ crates/hpmmap-bpf/ tests/vm/guest/trace.sh tests/vm/guest/check_trace.py
 # paths: tests/vm/programs/faults.c
 . "$(dirname "$0")/../guest/trace.sh"
 
-[ -e /sys/kernel/btf/vmlinux ] || skip "this kernel has no BTF, which BPF programs need; trace_tracefs does without"
+[ -e /sys/kernel/btf/vmlinux ] || skip "this kernel has no BTF, which BPF programs need"
 hooked() { grep -q '^handle_mm_fault ' /sys/kernel/tracing/enabled_functions; }
 is_free() { ! hooked; }
 hooked && fail "the fault handler is traced already"

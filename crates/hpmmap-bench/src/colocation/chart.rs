@@ -1,10 +1,10 @@
 //! The charts of a study.
 
 use hpmmap_base::error::{Error, Result};
+use hpmmap_picture::FONT;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use plotters::style::{FontStyle, register_font};
 
 use super::cell::CellSummary;
 use super::plan::{Manager, Profile, Workload};
@@ -13,7 +13,6 @@ use super::summary::{JobKind, Summary};
 
 const WIDTH: u32 = 1080;
 const HEIGHT: u32 = 380;
-const FONT: &str = "sans-serif";
 /// What an added slowdown of memory-management origin is to stay below.
 const GOAL: f64 = 0.02;
 /// No bar is higher: an axis has few marks, however long it is, but of numbers
@@ -199,8 +198,7 @@ fn cost_bar(one: &CellSummary) -> Bar {
 
 /// One or two panels, as SVG.
 fn svg(summary: &Summary, panels: &[Panel]) -> Result<String> {
-    register_font(FONT, FontStyle::Normal, dejavu::sans::regular())
-        .map_err(|_| Error::Failed("the font is broken".into()))?;
+    hpmmap_picture::use_font()?;
     let mut svg = String::new();
     let draw_all = |svg: &mut String| {
         let area = SVGBackend::with_string(svg, (WIDTH, HEIGHT)).into_drawing_area();

@@ -164,8 +164,8 @@ pub enum Place {
 pub struct Runner<'a> {
     /// Of the study.
     pub parameters: &'a Parameters,
-    /// This command.
-    pub command: PathBuf,
+    /// This one: of `hpmmap bench`.
+    pub program: PathBuf,
     /// True once the study is to stop.
     pub stop: &'a dyn Fn() -> bool,
 }
@@ -203,7 +203,7 @@ impl Runner<'_> {
                 dir
             }
         };
-        mpirun.arg(&self.command).args(["bench", "colocation-rank"]);
+        mpirun.arg(&self.program).arg("colocation-rank");
         mpirun.arg("--record").arg(dir);
         let cpus: Vec<String> = self
             .parameters
@@ -225,7 +225,8 @@ impl Runner<'_> {
                 mpirun.args(["env", HUGETLB]);
             }
             Manager::Hpmmap => {
-                mpirun.arg(&self.command).args(["run", "--"]);
+                let command = self.program.with_file_name("hpmmap");
+                mpirun.arg(command).args(["run", "--"]);
             }
         }
         mpirun.arg(&start.program).args(&start.arguments);
@@ -424,7 +425,7 @@ mod tests {
         parameters.rank_cpus = vec![0, 1];
         let runner = Runner {
             parameters: &parameters,
-            command: "/h".into(),
+            program: "/b/hpmmap-bench".into(),
             stop: &|| false,
         };
         let start = start();

@@ -62,7 +62,6 @@ impl Launcher {
 
     /// Starts the agent on a host; `command` is the path of this one there.
     pub(super) fn agent(self, host: &str, command: &Path) -> Result<Command, String> {
-        let verb = ["bench", "colocation-agent"];
         let mut all = match self {
             Self::Ssh if self.is_child(host) => Command::new(command),
             Self::Ssh => {
@@ -86,7 +85,7 @@ impl Launcher {
                 srun
             }
         };
-        all.args(verb);
+        all.arg("colocation-agent");
         Ok(all)
     }
 
@@ -145,16 +144,16 @@ mod tests {
 
     #[test]
     fn agents_are_started_by_ssh_or_srun() {
-        let path = Path::new("/opt/my tools/hpmmap");
+        let path = Path::new("/opt/my tools/hpmmap-bench");
         let agent = |launcher: Launcher, host| words(&launcher.agent(host, path).unwrap());
         let ssh = agent(Launcher::Ssh, "n7");
-        let want = " -T -- n7 '/opt/my tools/hpmmap' bench colocation-agent";
+        let want = " -T -- n7 '/opt/my tools/hpmmap-bench' colocation-agent";
         assert!(
             ssh.starts_with("ssh -o BatchMode=yes") && ssh.ends_with(want),
             "{ssh}"
         );
         let here = agent(Launcher::Ssh, "localhost");
-        assert_eq!(here, "/opt/my tools/hpmmap bench colocation-agent");
+        assert_eq!(here, "/opt/my tools/hpmmap-bench colocation-agent");
         let srun = agent(Launcher::Srun, "n7");
         assert!(
             srun.starts_with("srun --overlap --nodes=1 --ntasks=1"),

@@ -12,7 +12,7 @@ use nix::sys::signal::killpg;
 use nix::unistd::Pid;
 
 use super::plan;
-use crate::worker::{content, memory_file};
+use crate::program::{content, memory_file};
 
 /// Until it does what it will do.
 const SETTLE: Duration = Duration::from_secs(1);

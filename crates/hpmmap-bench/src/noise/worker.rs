@@ -12,7 +12,8 @@ use serde::Deserialize;
 use super::plan::{Case, Mode, Parameters, Variant};
 use super::result::{Accesses, Cpu};
 use crate::plan::{Method, Provider};
-use crate::worker::{content, ends_with_this, memory_file};
+use crate::program::{content, hpmmap, memory_file};
+use crate::worker::ends_with_this;
 
 /// The program, and how it measures.
 pub struct Worker {
@@ -187,7 +188,7 @@ impl Drop for Running {
 impl Worker {
     fn command(&self, verb: &str, method: Method, cpu: u32, size: u64) -> Command {
         let mut command = if method.provider() == Provider::Pools {
-            let mut run = Command::new("/proc/self/exe");
+            let mut run = Command::new(hpmmap());
             run.args(["run", "--strict", "--"]).arg(&self.program);
             run
         } else {
@@ -316,7 +317,7 @@ mod tests {
         assert!(
             words(Method::Hpmmap)
                 .join(" ")
-                .starts_with("/proc/self/exe run --strict -- /w access --method hpmmap ")
+                .contains("/hpmmap run --strict -- /w access --method hpmmap ")
         );
     }
 

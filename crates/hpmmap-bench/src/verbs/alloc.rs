@@ -11,10 +11,11 @@ use hpmmap_base::size::Size;
 use hpmmap_host::Root;
 use hpmmap_sys::sigpipe;
 
-use super::session::{Progress, Session, beside, worker_program};
+use super::session::{Progress, Session, worker_program};
 use crate::cli::BenchAllocArgs;
 use crate::machine::{self, Prepared};
 use crate::plan::{Allocator, Case, Parameters, Pattern};
+use crate::program::beside;
 use crate::result::{AGREE, LeftOut, Measured, Outcome, PoolAdd, Record, SCHEMA, set_ratios};
 use crate::worker::{Sample, Worker};
 use crate::{compare, plot, report};

@@ -16,6 +16,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::SessionArgs;
 use crate::machine;
+use crate::program::beside;
 use crate::result::Provenance;
 
 /// One call of a benchmark.
@@ -92,19 +93,11 @@ pub fn worker_program(asked: Option<&Path>, places: &[&str]) -> Result<PathBuf> 
     }
     beside(places).ok_or_else(|| {
         Error::Failed(format!(
-            "the worker is missing: there is no {} beside this command \
+            "the worker is missing: there is no {} beside this program \
              (make bench-tools builds it, --worker names another)",
             places.join(" or ")
         ))
     })
-}
-
-/// The first of these paths, relative to the command, that is there.
-pub fn beside(paths: &[&str]) -> Option<PathBuf> {
-    let own = std::env::current_exe().ok()?;
-    let dir = own.parent()?;
-    let mut paths = paths.iter().map(|path| dir.join(path));
-    paths.find(|path| path.exists())
 }
 
 /// A bar on a terminal, otherwise a line for each case if asked for.

@@ -1,18 +1,23 @@
-//! Reading a recorded file, whoever wrote it.
+//! Reading a recorded file, which anybody may have written.
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::Path;
 
 use hpmmap_base::error::{Error, Result};
-use serde::Deserialize;
+use postcard::Error as Postcard;
+use serde::de::DeserializeOwned;
+use zstd::Decoder;
 
-use super::wire::{
-    FAULT, HEAD_BYTES, MAGIC, MAPPING, MAX_BYTES, SUMMARY, TASK, TIME, VERSION, decode_fault,
-    read_file_head, read_record_head,
-};
-use super::{Fault, Header, Mapping, Summary, Task, Time};
+use super::record::{Fault, Header, Mapping, NAME, Record, Summary, Task, Time, VERSION};
+
+/// What files of the first version began with.
+const FIRST_VERSION: &[u8] = b"HPMMAPT\n";
+/// No item is larger, however long the command line is.
+const MAX_BYTES: usize = 16 << 20;
+/// So much is decompressed at a time.
+const CHUNK: u64 = 1 << 18;
 
 /// No time is later or longer: 36 years.
 const MAX_NS: u64 = 1 << 60;
@@ -38,61 +43,85 @@ pub struct Trace {
     pub summary: Option<Summary>,
 }
 
-/// Reads as much as there is; `None` at the end, or if there is less.
-fn read_exactly(from: &mut impl Read, bytes: &mut [u8]) -> io::Result<Option<()>> {
-    match from.read_exact(bytes) {
-        Ok(()) => Ok(Some(())),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
-        Err(error) => Err(error),
-    }
+/// The items of a file.
+struct Items {
+    from: Decoder<'static, BufReader<File>>,
+    bytes: Vec<u8>,
+    /// Up to here they have been taken.
+    taken: usize,
 }
 
-fn read_head(from: &mut impl Read) -> io::Result<Option<[u8; HEAD_BYTES]>> {
-    let mut head = [0; HEAD_BYTES];
-    Ok(read_exactly(from, &mut head)?.map(|()| head))
+impl Items {
+    /// The next one; `None` at the end of the file, or where it is cut off.
+    fn next<T: DeserializeOwned>(&mut self) -> std::result::Result<Option<T>, String> {
+        loop {
+            let taken = postcard::take_from_bytes(&self.bytes[self.taken..]);
+            match taken.map(|(item, rest)| (item, rest.len())) {
+                Ok((item, left)) => {
+                    self.taken = self.bytes.len() - left;
+                    return Ok(Some(item));
+                }
+                Err(Postcard::DeserializeUnexpectedEnd) => {
+                    if !self.read_more()? {
+                        return Ok(None);
+                    }
+                }
+                Err(error) => return Err(format!("a record is broken: {error}")),
+            }
+        }
+    }
+
+    /// Whether there was more.
+    fn read_more(&mut self) -> std::result::Result<bool, String> {
+        self.bytes.drain(..self.taken);
+        self.taken = 0;
+        let had = self.bytes.len();
+        if had > MAX_BYTES {
+            return Err("a record is broken: it is too long".into());
+        }
+        match (&mut self.from).take(CHUNK).read_to_end(&mut self.bytes) {
+            // The recorder was killed.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => (),
+            Err(error) => return Err(error.to_string()),
+            Ok(_) => (),
+        }
+        Ok(self.bytes.len() > had)
+    }
 }
 
 impl Trace {
     /// Reads a file. What was cut off at its end is left out.
     pub fn read(path: &Path) -> Result<Self> {
         let failed = |what: String| Error::Failed(format!("{}: {what}", path.display()));
-        let file = File::open(path)
-            .map_err(|error| Error::Failed(format!("cannot read {}: {error}", path.display())))?;
-        let mut from = BufReader::with_capacity(1 << 18, file);
-        let mut magic = [0; 8];
-        let io_failed = |error: io::Error| failed(error.to_string());
-        let whole = read_exactly(&mut from, &mut magic).map_err(io_failed)?;
-        if whole.is_none() || magic != MAGIC {
-            return Err(failed(
-                "this is not a file of 'hpmmap trace record'".to_string(),
-            ));
+        let other = |version: u32| {
+            failed(format!(
+                "the file has version {version} of the format, this command reads version \
+                 {VERSION}: use the hpmmap that recorded it"
+            ))
+        };
+        let not_ours = || failed("this is not a file of 'hpmmap trace record'".to_string());
+        let cannot = |error| Error::Failed(format!("cannot read {}: {error}", path.display()));
+        let mut file = BufReader::new(File::open(path).map_err(cannot)?);
+        if file.fill_buf().map_err(cannot)?.starts_with(FIRST_VERSION) {
+            return Err(other(1));
         }
-        let cut = || failed("the file is cut off in its header".to_string());
-        let head = read_head(&mut from).map_err(io_failed)?;
-        let (version, length) = read_file_head(&head.ok_or_else(cut)?);
-        if version == 0 || version > VERSION {
-            return Err(failed(format!(
-                "the file has version {version} of the format, this command reads versions \
-                 up to {VERSION}: use the hpmmap that recorded it, or a later one"
-            )));
+        let mut items = Items {
+            from: Decoder::with_buffer(file).map_err(cannot)?,
+            bytes: Vec::new(),
+            taken: 0,
+        };
+        match items.next::<(String, u32)>() {
+            Ok(Some((name, VERSION))) if name == NAME => (),
+            Ok(Some((name, version))) if name == NAME => return Err(other(version)),
+            _ => return Err(not_ours()),
         }
-        if length > MAX_BYTES {
-            return Err(failed("the header is broken".into()));
-        }
-        let mut json = vec![0; length as usize];
-        read_exactly(&mut from, &mut json)
-            .map_err(io_failed)?
-            .ok_or_else(cut)?;
-        let header = serde_json::from_slice(&json)
-            .map_err(|error| failed(format!("the header is broken: {error}")))?;
+        let header = items.next().map_err(failed)?;
         let mut trace = Self {
-            header,
+            header: header.ok_or_else(|| failed("the file is cut off in its header".into()))?,
             ..Self::default()
         };
-        while let Some((kind, payload)) = record(&mut from).map_err(io_failed)? {
-            trace
-                .take(kind, &payload)
-                .map_err(|what| failed(format!("a record is broken: {what}")))?;
+        while let Some(record) = items.next().map_err(failed)? {
+            trace.take(record);
         }
         trace.check().map_err(failed)?;
         Ok(trace)
@@ -156,25 +185,16 @@ impl Trace {
         Ok(())
     }
 
-    /// Records of a kind that this version does not know are left out.
-    fn take(&mut self, kind: u16, payload: &[u8]) -> std::result::Result<(), String> {
-        fn json<'a, T: Deserialize<'a>>(payload: &'a [u8]) -> std::result::Result<T, String> {
-            serde_json::from_slice(payload).map_err(|error| error.to_string())
-        }
-        match kind {
-            FAULT => self
-                .faults
-                .push(decode_fault(payload).ok_or("a fault is cut off or has unknown numbers")?),
-            MAPPING => {
-                let mapping: Mapping = json(payload)?;
+    fn take(&mut self, record: Record) {
+        match record {
+            Record::Fault(fault) => self.faults.push(fault),
+            Record::Mapping(mapping) => {
                 self.mappings.insert(mapping.id, mapping);
             }
-            TASK => self.tasks.push(json(payload)?),
-            TIME => self.times.push(json(payload)?),
-            SUMMARY => self.summary = Some(json(payload)?),
-            _ => {}
+            Record::Task(task) => self.tasks.push(task),
+            Record::Time(time) => self.times.push(time),
+            Record::Summary(summary) => self.summary = Some(summary),
         }
-        Ok(())
     }
 
     /// When it ended, as far as is known.
@@ -195,16 +215,4 @@ impl Trace {
     pub fn run_ns(&self) -> u64 {
         self.end_ns().saturating_sub(self.header.start_ns)
     }
-}
-
-fn record(from: &mut impl Read) -> io::Result<Option<(u16, Vec<u8>)>> {
-    let Some(head) = read_head(from)? else {
-        return Ok(None);
-    };
-    let (kind, length) = read_record_head(&head);
-    if length > MAX_BYTES {
-        return Err(io::Error::other("a record is broken: it is too long"));
-    }
-    let mut payload = vec![0; length as usize];
-    Ok(read_exactly(from, &mut payload)?.map(|()| (kind, payload)))
 }

@@ -1,23 +1,28 @@
 //! Writing a recorded file.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use hpmmap_base::error::{Error, Result};
 use hpmmap_base::replace::{Created, create_private};
 use serde::Serialize;
+use zstd::Encoder;
 
-use super::wire::{
-    FAULT, MAGIC, MAPPING, SUMMARY, TASK, TIME, encode_fault, file_head, record_head,
-};
-use super::{Fault, Header, Mapping, Summary, Task, Time};
+use super::record::{Fault, Header, Mapping, NAME, Record, Summary, Task, Time, VERSION};
+
+/// The fastest: recording takes time from the command that is recorded.
+const LEVEL: i32 = 1;
+/// More is not kept before it is compressed.
+const MOST: usize = 1 << 16;
 
 /// Appends to a file. What was flushed can be read whatever happens later.
 /// Others cannot read it: it tells where programs have what.
 pub struct Writer {
-    out: BufWriter<File>,
+    out: Encoder<'static, File>,
+    items: Vec<u8>,
     created: Rc<Created>,
     path: PathBuf,
 }
@@ -27,35 +32,34 @@ impl Writer {
     pub fn create(path: &Path, header: &Header) -> Result<Self> {
         let created = create_private(path)?;
         let mut writer = Self {
-            out: BufWriter::with_capacity(1 << 18, created.file.try_clone()?),
+            out: Encoder::new(created.file.try_clone()?, LEVEL)?,
+            items: Vec::new(),
             created: Rc::new(created),
             path: path.to_path_buf(),
         };
-        let json = serde_json::to_vec(header).map_err(io::Error::from)?;
-        writer.put(&MAGIC)?;
-        writer.put(&file_head(&json))?;
-        writer.put(&json)?;
+        writer.put(&(NAME, VERSION))?;
+        writer.put(header)?;
         writer.flush()?;
         Ok(writer)
     }
 
-    fn put(&mut self, bytes: &[u8]) -> Result<()> {
-        let result = self.out.write_all(bytes);
-        result.map_err(|error| self.failed(&error))
+    fn put(&mut self, item: &impl Serialize) -> Result<()> {
+        let items = mem::take(&mut self.items);
+        self.items = postcard::to_extend(item, items).map_err(|error| self.failed(&error))?;
+        if self.items.len() < MOST {
+            return Ok(());
+        }
+        self.compress()
     }
 
-    fn failed(&self, error: &io::Error) -> Error {
+    fn compress(&mut self) -> Result<()> {
+        let written = self.out.write_all(&self.items);
+        self.items.clear();
+        written.map_err(|error| self.failed(&error))
+    }
+
+    fn failed(&self, error: &impl std::fmt::Display) -> Error {
         Error::Failed(format!("cannot write {}: {error}", self.path.display()))
-    }
-
-    fn record(&mut self, kind: u16, payload: &[u8]) -> Result<()> {
-        self.put(&record_head(kind, payload))?;
-        self.put(payload)
-    }
-
-    fn json(&mut self, kind: u16, value: &impl Serialize) -> Result<()> {
-        let json = serde_json::to_vec(value).map_err(io::Error::from)?;
-        self.record(kind, &json)
     }
 
     /// What takes the file away again.
@@ -64,34 +68,37 @@ impl Writer {
     }
 
     /// Appends a fault.
-    pub fn fault(&mut self, f: &Fault) -> Result<()> {
-        self.record(FAULT, &encode_fault(f))
+    pub fn fault(&mut self, fault: Fault) -> Result<()> {
+        self.put(&Record::Fault(fault))
     }
 
     /// Appends a mapping.
-    pub fn mapping(&mut self, mapping: &Mapping) -> Result<()> {
-        self.json(MAPPING, mapping)
+    pub fn mapping(&mut self, mapping: Mapping) -> Result<()> {
+        self.put(&Record::Mapping(mapping))
     }
 
     /// Appends what happened to a task.
-    pub fn task(&mut self, task: &Task) -> Result<()> {
-        self.json(TASK, task)
+    pub fn task(&mut self, task: Task) -> Result<()> {
+        self.put(&Record::Task(task))
     }
 
     /// Appends stolen time.
-    pub fn time(&mut self, time: &Time) -> Result<()> {
-        self.json(TIME, time)
+    pub fn time(&mut self, time: Time) -> Result<()> {
+        self.put(&Record::Time(time))
     }
 
     /// Appends the end.
-    pub fn summary(&mut self, summary: &Summary) -> Result<()> {
-        self.json(SUMMARY, summary)?;
-        self.flush()
+    pub fn summary(&mut self, summary: Summary) -> Result<()> {
+        self.put(&Record::Summary(summary))?;
+        self.compress()?;
+        let finished = self.out.do_finish().and_then(|()| self.out.flush());
+        finished.map_err(|error| self.failed(&error))
     }
 
     /// Hands everything to the kernel.
     pub fn flush(&mut self) -> Result<()> {
-        let result = self.out.flush();
+        self.compress()?;
+        let result: io::Result<()> = self.out.flush();
         result.map_err(|error| self.failed(&error))
     }
 }

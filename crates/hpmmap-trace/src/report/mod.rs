@@ -16,7 +16,7 @@ pub use csv::csv;
 pub use text::{agreement_lines, text};
 
 /// Version of the JSON.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 
 /// What the rows of a table are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -477,7 +477,6 @@ pub mod tests {
         Trace {
             header: Header {
                 command: vec!["mpirun".into(), "prog".into()],
-                method: "bpf".into(),
                 kernel: "6.12".into(),
                 cpus: 2,
                 tsc_hz: 2_000_000_000,

@@ -97,19 +97,11 @@ pub(super) fn title(what: &What) -> String {
 }
 
 fn rows_table(report: &Report, by: By, unit: Unit) -> String {
-    let costs =
-        report.header.method != "tracefs" || report.kinds.iter().any(|r| r.figures.sum_ns > 0);
     let ticks = match unit {
         Unit::Us => 1e-3,
         Unit::Cycles => report.header.tsc_hz as f64 / 1e9,
     };
-    let cost = |ns: f64| {
-        if costs {
-            brief(ns * ticks)
-        } else {
-            "-".to_string()
-        }
-    };
+    let cost = |ns: f64| brief(ns * ticks);
     let name = match by {
         By::Kind => "KIND",
         By::Mapping => "MAPPING",
@@ -131,11 +123,7 @@ fn rows_table(report: &Report, by: By, unit: Unit) -> String {
         for ns in [f.p50_ns, f.p99_ns, f.max_ns, f.sum_ns] {
             cells.push(cost(ns as f64));
         }
-        cells.push(if costs {
-            percent(row.run_share)
-        } else {
-            "-".into()
-        });
+        cells.push(percent(row.run_share));
         if calls {
             cells.push(row.calls.to_string());
         }
@@ -148,16 +136,11 @@ fn rows_table(report: &Report, by: By, unit: Unit) -> String {
 pub fn text(report: &Report, by: By, unit: Unit) -> String {
     let header = &report.header;
     let mut parts = vec![format!(
-        "{}\nLinux {}, {} CPUs, {:.3} s, recorded by {}{}",
+        "{}\nLinux {}, {} CPUs, {:.3} s",
         header.what(),
         header.kernel,
         header.cpus,
-        (report.run_ns + report.after_ns) as f64 / 1e9,
-        header.method,
-        match &header.method_reason {
-            Some(reason) => format!(" ({reason})"),
-            None => String::new(),
-        }
+        (report.run_ns + report.after_ns) as f64 / 1e9
     )];
     if report.after_ns > 0 {
         parts[0] += &format!(
@@ -197,7 +180,7 @@ pub(super) fn notes(report: &Report) -> String {
             milliseconds(one.max_ns)
         ));
     }
-    if lines.is_empty() && report.complete && report.header.method == "bpf" {
+    if lines.is_empty() && report.complete {
         lines.push("Stolen: no time by reclaim, compaction or migration; no merges.".into());
     }
     lines.extend(agreement_lines(report));

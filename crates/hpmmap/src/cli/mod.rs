@@ -6,20 +6,13 @@ mod pool;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use hpmmap_base::VERSION;
-use hpmmap_base::output::complain_of;
-use hpmmap_bench::cli::BenchVerb;
 use hpmmap_host::Root;
-use hpmmap_trace::cli::TraceVerb;
 
 pub use job::*;
 pub use pool::*;
-
-/// Status of `run` when hpmmap itself fails, as env(1) has it.
-pub const RUN_FAILED: u8 = 125;
 
 /// Give HPC jobs their own memory: pools of memory taken offline from Linux,
 /// mapped eagerly with large pages.
@@ -93,28 +86,24 @@ pub enum Verb {
     ///
     /// The file is as it was before 'hpmmap mark'.
     Unmark(UnmarkArgs),
-    /// Measure what memory costs, beside what Linux has
-    #[command(subcommand)]
-    Bench(Box<BenchVerb>),
-    /// See the page faults of a program and everything it starts
-    #[command(subcommand)]
-    Trace(TraceVerb),
-    /// Write the manual pages into a directory
-    #[command(hide = true)]
-    Man(ManArgs),
-    /// Write what completes words of the command in bash, zsh and fish into a directory
-    #[command(hide = true)]
-    Completions(ManArgs),
+    /// Measure what memory costs, beside what Linux has (package hpmmap-bench)
+    #[command(disable_help_flag = true)]
+    Bench(OtherArgs),
+    /// See the page faults of a program and everything it starts (package hpmmap-trace)
+    #[command(disable_help_flag = true)]
+    Trace(OtherArgs),
 }
 
-impl Verb {
-    /// Exit status for failures of hpmmap itself, where it is fixed.
-    pub fn own_failure(&self) -> Option<u8> {
-        match self {
-            Self::Run(_) | Self::Trace(TraceVerb::Record(_)) => Some(RUN_FAILED),
-            _ => None,
-        }
-    }
+/// What is left to the program of a verb.
+#[derive(Debug, Args)]
+pub struct OtherArgs {
+    /// Verb and options: 'hpmmap help bench' and 'hpmmap help trace' list them
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "WORDS"
+    )]
+    pub words: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]
@@ -186,42 +175,15 @@ pub struct CdiArgs {
     pub output: Option<PathBuf>,
 }
 
-#[derive(Debug, Args)]
-pub struct ManArgs {
-    /// The directory; it must exist
-    #[arg(value_name = "DIR")]
-    pub dir: PathBuf,
-}
-
-/// Whether a report is to be JSON, in words that may be wrong otherwise. What follows the
-/// program of `run` and `trace record` is the program's.
-pub fn wants_json(args: impl Iterator<Item = OsString>) -> bool {
-    let words: Vec<OsString> = args.skip(1).take_while(|word| word != "--").collect();
-    let word = |n: usize, text: &str| words.get(n).is_some_and(|word| word == text);
-    let runs = word(0, "run") || (word(0, "trace") && word(1, "record"));
-    !runs && words.iter().any(|word| word == "--json")
-}
-
-/// Prints what clap has to say (an error, or the help asked for) and gives
-/// the exit status.
-pub fn report(error: &clap::Error) -> ExitCode {
-    let status = error.exit_code() as u8;
-    if error.use_stderr() && wants_json(std::env::args_os()) {
-        let text = error.render().to_string();
-        let text = text.trim().trim_start_matches("error: ");
-        complain_of(text, status);
-        return ExitCode::from(status);
+/// "help bench alloc" as "bench help alloc": the program of the verb knows its help.
+pub fn with_help_last(mut words: Vec<OsString>) -> Vec<OsString> {
+    let is_other = words
+        .get(2)
+        .is_some_and(|verb| verb == "bench" || verb == "trace");
+    if is_other && words[1] == "help" {
+        words.swap(1, 2);
     }
-    // Nothing can be done if there is nobody to print to.
-    let _ = error.print();
-    let words: Vec<OsString> = std::env::args_os().skip(1).take(2).collect();
-    let word = |n: usize, text: &str| words.get(n).is_some_and(|word| word == text);
-    let runs = word(0, "run") || (word(0, "trace") && word(1, "record"));
-    if error.use_stderr() && runs {
-        ExitCode::from(RUN_FAILED)
-    } else {
-        ExitCode::from(status)
-    }
+    words
 }
 
 #[cfg(test)]
@@ -271,14 +233,18 @@ mod tests {
     }
 
     #[test]
-    fn json_is_wanted_in_front_of_a_program_only() {
-        let wants = |line: &str| wants_json(line.split(' ').map(OsString::from));
-        assert!(wants("hpmmap status --json"));
-        assert!(wants("hpmmap pool add --json --size 1X"));
-        assert!(!wants("hpmmap status"));
-        assert!(!wants("hpmmap run prog --json"));
-        assert!(!wants("hpmmap trace record prog --json"));
-        assert!(!wants("hpmmap mark -- --json"));
+    fn words_of_other_programs_are_left_to_them() {
+        let Ok(Verb::Trace(trace)) = parse(&["trace", "record", "-o", "x", "--help"]) else {
+            panic!();
+        };
+        assert_eq!(trace.words, ["record", "-o", "x", "--help"]);
+        assert!(matches!(parse(&["bench"]), Ok(Verb::Bench(bench)) if bench.words.is_empty()));
+        let help = |line: &str| with_help_last(line.split(' ').map(OsString::from).collect());
+        assert_eq!(
+            help("hpmmap help bench alloc"),
+            ["hpmmap", "bench", "help", "alloc"]
+        );
+        assert_eq!(help("hpmmap help run"), ["hpmmap", "help", "run"]);
     }
 
     #[test]
@@ -379,11 +345,5 @@ mod tests {
             text.contains("'abc'") && text.contains("expected a number of seconds"),
             "{text}"
         );
-    }
-
-    #[test]
-    fn failures_of_run_have_their_own_status() {
-        assert_eq!(parse(&["run", "x"]).unwrap().own_failure(), Some(125));
-        assert_eq!(parse(&["status"]).unwrap().own_failure(), None);
     }
 }

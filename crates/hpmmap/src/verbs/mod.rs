@@ -2,8 +2,8 @@
 
 mod cdi;
 mod doctor;
-mod man;
 mod mark;
+mod other;
 mod pool_add;
 mod pool_iomem;
 mod pool_limit;
@@ -34,16 +34,14 @@ pub fn perform(verb: Verb) -> Result<ExitCode> {
         Verb::Pool(PoolVerb::List(args)) => pool_list::perform(&args),
         Verb::Pool(PoolVerb::Iomem) => pool_iomem::perform(),
         Verb::Pool(PoolVerb::Limit(args)) => pool_limit::perform(&args),
-        Verb::Bench(verb) => hpmmap_bench::verbs::perform(&verb),
+        Verb::Bench(args) => other::perform("bench", &args.words),
         Verb::Run(args) => run::perform(&args),
         Verb::Status(args) => status::perform(&args),
         Verb::Doctor(args) => doctor::perform(&args),
         Verb::Cdi(args) => cdi::perform(&args),
         Verb::Mark(args) => mark::mark(&args),
         Verb::Unmark(args) => mark::unmark(&args),
-        Verb::Trace(verb) => hpmmap_trace::verbs::perform(&verb),
-        Verb::Man(args) => man::perform(&args),
-        Verb::Completions(args) => man::completions(&args),
+        Verb::Trace(args) => other::perform("trace", &args.words),
     }
 }
 

@@ -11,6 +11,7 @@ use hpmmap_base::error::{Error, Result};
 use hpmmap_base::output::{complain, tell, warn};
 use hpmmap_base::replace;
 use hpmmap_host::{Root, pool};
+use hpmmap_program::RUN_FAILED;
 use hpmmap_sys::{Device, Errno, child, uapi};
 use nix::fcntl::OFlag;
 use nix::libc;
@@ -21,7 +22,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, gethostname, pipe2};
 use signal_hook::low_level::emulate_default_handler;
 
-use crate::cli::{RUN_FAILED, RunArgs};
+use crate::cli::RunArgs;
 use crate::report::{Exit, Report, Run};
 
 /// What whoever sends it to hpmmap means for the program.

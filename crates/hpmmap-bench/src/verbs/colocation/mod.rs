@@ -262,7 +262,7 @@ impl Study<'_> {
         let parameters = &self.plan.parameters;
         let runner = Runner {
             parameters,
-            command: env::current_exe().map_err(|error| error.to_string())?,
+            program: env::current_exe().map_err(|error| error.to_string())?,
             stop: self.stop,
         };
         let program = &self.programs[&cell.workload];

@@ -1,18 +1,18 @@
-//! `hpmmap man`: the manual pages come from the definition of the arguments, with what
-//! that does not say: examples, files, other pages. `hpmmap completions` likewise.
+//! `hpmmap-man MAN COMPLETIONS` writes the manual pages of all programs of hpmmap into one
+//! directory, and completions for bash, zsh and fish into the other. Pages come from the
+//! definition of the arguments, with what that does not say: examples, files, other pages.
 
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use clap::{Arg, ArgAction, Command, CommandFactory};
+use clap::{Arg, ArgAction, Command, CommandFactory, Parser};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use hpmmap_base::VERSION;
 use hpmmap_base::error::{Error, Result};
-use hpmmap_base::replace;
-
-use crate::cli::{Cli, ManArgs};
+use hpmmap_base::{output, replace};
 
 /// An example: what it is for, and its lines.
 type Example = (&'static str, &'static [&'static str]);
@@ -341,9 +341,9 @@ const MORE: [More; 23] = [
 
 /// Those of section 5, but for their titles.
 const OF_FILES: [(&str, &str); 3] = [
-    ("hpmmap-pools", include_str!("../../man/hpmmap-pools.5")),
-    ("hpmmap-limits", include_str!("../../man/hpmmap-limits.5")),
-    ("hpmmap-mount", include_str!("../../man/hpmmap-mount.5")),
+    ("hpmmap-pools", include_str!("../man/hpmmap-pools.5")),
+    ("hpmmap-limits", include_str!("../man/hpmmap-limits.5")),
+    ("hpmmap-mount", include_str!("../man/hpmmap-mount.5")),
 ];
 
 /// What is an administrator's is in section 8.
@@ -594,19 +594,46 @@ fn page(name: &str, command: Command, pages: &[String], date: &str) -> Result<St
     Ok(out)
 }
 
-fn checked(args: &ManArgs) -> Result<()> {
-    if args.dir.is_dir() {
+/// Where to write to.
+#[derive(Debug, Parser)]
+struct Dirs {
+    /// The manual pages
+    man: PathBuf,
+    /// Completions
+    completions: PathBuf,
+}
+
+fn main() -> ExitCode {
+    let dirs = Dirs::parse();
+    match write_pages(&dirs.man).and_then(|()| write_completions(&dirs.completions)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::complain(&error);
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+/// The command with its verbs, those of other programs too.
+fn whole() -> Command {
+    hpmmap::command()
+        .mut_subcommand("bench", |_| hpmmap_bench::cli::Cli::command())
+        .mut_subcommand("trace", |_| hpmmap_trace::cli::Cli::command())
+}
+
+fn checked(dir: &Path) -> Result<()> {
+    if dir.is_dir() {
         return Ok(());
     }
     Err(Error::Usage(format!(
         "{} is not a directory",
-        args.dir.display()
+        dir.display()
     )))
 }
 
-pub fn perform(args: &ManArgs) -> Result<ExitCode> {
-    checked(args)?;
-    let mut command = Cli::command().disable_help_subcommand(true);
+fn write_pages(dir: &Path) -> Result<()> {
+    checked(dir)?;
+    let mut command = whole().disable_help_subcommand(true);
     command.build();
     let mut all = Vec::new();
     commands(&command, &mut all);
@@ -614,13 +641,13 @@ pub fn perform(args: &ManArgs) -> Result<ExitCode> {
     let date = today();
     for (name, command) in all {
         let text = page(&name, command, &pages, &date)?;
-        replace::write(&args.dir.join(format!("{name}.{}", section(&name))), text)?;
+        replace::write(&dir.join(format!("{name}.{}", section(&name))), text)?;
     }
     for (name, text) in OF_FILES {
         let text = title(name, "5", &date) + text;
-        replace::write(&args.dir.join(format!("{name}.5")), text)?;
+        replace::write(&dir.join(format!("{name}.5")), text)?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// For bash, for which clap_complete does not: what follows the options of `run` is a command.
@@ -641,15 +668,15 @@ const COMMAND_OF_RUN: &str = r#"    local at
 "#;
 
 /// What completes the command's words in three shells, under the names they look for.
-pub fn completions(args: &ManArgs) -> Result<ExitCode> {
-    checked(args)?;
+fn write_completions(dir: &Path) -> Result<()> {
+    checked(dir)?;
     for (shell, name) in [
         (Shell::Bash, "hpmmap"),
         (Shell::Zsh, "_hpmmap"),
         (Shell::Fish, "hpmmap.fish"),
     ] {
         let mut text = Vec::new();
-        clap_complete::generate(shell, &mut Cli::command(), "hpmmap", &mut text);
+        clap_complete::generate(shell, &mut whole(), "hpmmap", &mut text);
         if shell == Shell::Bash {
             let function = "_hpmmap() {\n";
             let script = String::from_utf8_lossy(&text);
@@ -657,26 +684,22 @@ pub fn completions(args: &ManArgs) -> Result<ExitCode> {
                 .replacen(function, &format!("{function}{COMMAND_OF_RUN}"), 1)
                 .into();
         }
-        replace::write(&args.dir.join(name), text)?;
+        replace::write(&dir.join(name), text)?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
     use std::fs;
-    use std::path::Path;
     use std::process::Command;
 
     use super::*;
 
     fn made() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
-        perform(&ManArgs {
-            dir: dir.path().to_path_buf(),
-        })
-        .unwrap();
+        write_pages(dir.path()).unwrap();
         dir
     }
 
@@ -688,7 +711,7 @@ mod tests {
     }
 
     #[test]
-    fn one_page_per_verb_and_none_for_the_hidden_one() {
+    fn one_page_per_verb() {
         let dir = made();
         let expected = [
             "hpmmap.1",
@@ -798,10 +821,7 @@ mod tests {
     #[test]
     fn each_shell_has_its_completions() {
         let dir = tempfile::tempdir().unwrap();
-        completions(&ManArgs {
-            dir: dir.path().to_path_buf(),
-        })
-        .unwrap();
+        write_completions(dir.path()).unwrap();
         assert_eq!(
             names(dir.path()),
             ["_hpmmap", "hpmmap", "hpmmap.fish"]
@@ -810,7 +830,9 @@ mod tests {
         );
         for name in names(dir.path()) {
             let text = fs::read_to_string(dir.path().join(&name)).unwrap();
-            assert!(text.contains("page-size"), "{name}");
+            for option in ["page-size", "hpmmap-jemalloc", "after"] {
+                assert!(text.contains(option), "{name}: {option}");
+            }
         }
         let bash = Command::new("bash")
             .arg("-n")
@@ -837,10 +859,7 @@ mod tests {
 
     #[test]
     fn a_directory_that_is_not_there_is_wrong_usage() {
-        let error = perform(&ManArgs {
-            dir: "/nonexistent".into(),
-        })
-        .unwrap_err();
+        let error = write_pages(Path::new("/nonexistent")).unwrap_err();
         assert_eq!(error.exit_code(), 2);
     }
 }

@@ -3,15 +3,24 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
+use hpmmap_base::error::{Error, Result};
 use plotters::coord::Shift;
 use plotters::prelude::*;
+use plotters::style::register_font;
 
-use crate::error::{Error, Result};
+/// Of all text in pictures.
+pub const FONT: &str = "sans-serif";
 
 type Drawn<E> = std::result::Result<(), DrawingAreaErrorKind<E>>;
 
 fn failed(error: impl std::fmt::Display) -> Error {
     Error::Failed(format!("cannot draw: {error}"))
+}
+
+/// Has [`FONT`] drawn without the fonts of this machine.
+pub fn use_font() -> Result<()> {
+    register_font(FONT, FontStyle::Normal, dejavu::sans::regular())
+        .map_err(|_| Error::Failed("the font is broken".into()))
 }
 
 /// The bytes of a PNG file.
