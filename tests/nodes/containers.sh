@@ -12,7 +12,7 @@ tree() { # DIRECTORY PROGRAM...: a root file system of programs, and of the libr
 	shift
 	mkdir -p "$directory"/{tmp,dev,proc,sys,etc}
 	for program; do
-		cp -L --parents "$program" $(ldd "$program" | grep -o '/[^ ]*') "$directory" || fail "no $program"
+		ldd "$program" | grep -o '/[^ ]*' | xargs cp -L --parents -t "$directory" "$program" || fail "no $program"
 	done
 }
 tree all /bin/sh /bin/sleep /bin/cat /bin/ls /usr/bin/id /usr/bin/hpmmap
@@ -52,8 +52,9 @@ holds() { [ "$(held)" -ge "$1" ]; }
 is_free() { no_jobs && [ "$(held)" = 0 ]; }
 
 step 'without the device'
-said=$(pod root all hpmmap run hold 40 0)
-[ $? = 125 ] || fail "status $? instead of 125: $said"
+status=0
+said=$(pod root all hpmmap run hold 40 0) || status=$?
+[ $status = 125 ] || fail "status $status instead of 125: $said"
 echo "$said"
 [[ $(echo "$said" | wc -l) = 1 && $said == *'--device hpmmap.io/pool=all'* ]] || fail 'it is not one line that says what to do'
 

@@ -54,7 +54,7 @@ told node_textfile_scrape_error 0
 asked=$(grep -o '"expr": .*' /usr/share/hpmmap/grafana.json | grep -Eo 'hpmmap_[a-z_]+' | sort -u)
 [ "$(echo "$asked" | wc -l)" -gt 10 ] || fail "the dashboard asks for $asked"
 for name in $asked; do
-	grep "^$name[{ ]" /tmp/scrape >/dev/null || fail "the dashboard asks for $name, which is not in the scrape"
+	grep "^${name}[{ ]" /tmp/scrape >/dev/null || fail "the dashboard asks for $name, which is not in the scrape"
 done
 echo "$(echo "$asked" | wc -l) names of the dashboard's, $(grep -c ^hpmmap_ /tmp/scrape) series"
 grep ^hpmmap_ /tmp/scrape

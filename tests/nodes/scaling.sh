@@ -15,7 +15,7 @@ step 'four nodes that know each other'
 within 240 everywhere true || fail 'not all nodes are there'
 systemctl stop slurmctld
 everywhere 'systemctl stop slurmd'
-mkdir -p -m 700 /root/.ssh
+install -d -m 700 /root/.ssh
 ssh-keygen -q -t ed25519 -N '' -f /root/.ssh/id_ed25519 || fail 'ssh-keygen'
 everywhere "mkdir -p -m 700 /root/.ssh; echo '$(cat /root/.ssh/id_ed25519.pub)' >/root/.ssh/authorized_keys"
 for n in 2 3 4; do

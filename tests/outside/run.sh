@@ -35,7 +35,7 @@ run_one() {
 	[ "$how" = native ] || prefix=(hpmmap run --)
 	: >"$records/$how/$name"
 	# What outlives it may still write.
-	setsid timeout --kill-after=10 "$timeout" "${prefix[@]}" "$built/$@" >>"$records/$how/$name" 2>&1 </dev/null &
+	setsid timeout --kill-after=10 "$timeout" "${prefix[@]}" "$built/$1" "${@:2}" >>"$records/$how/$name" 2>&1 </dev/null &
 	wait $! || status=$?
 	end_session $!
 	printf '\nexit status %d\n' $status >>"$records/$how/$name"

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * The parts of the kernel's types that the programs read. libbpf finds where
  * they lie in the running kernel (CO-RE), so only the names must be right.

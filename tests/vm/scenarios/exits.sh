@@ -70,7 +70,7 @@ esac
 echo "== calls of a process that somebody reads, and waits for a server meanwhile"
 for run in "" "hpmmap run --strict --"; do
 	meanwhile=$($run "$HPMMAP_ROOT/build/tests-vm/away" --calls)
-	[ "$meanwhile" = done ] || fail "${run:-natively}: $meanwhile"
+	[ "$meanwhile" = 'done' ] || fail "${run:-natively}: $meanwhile"
 	expect_pool_free
 done
 

@@ -94,7 +94,7 @@ cp "$(command -v dd)" copier
 hpmmap mark --placement first-touch copier >/dev/null
 expect_error 2 'first-touch places 2M at a time' hpmmap mark --placement first-touch --page-size 1G copier
 mkfifo pipe
-sleep 1000 <pipe &
+tail -f /dev/null <pipe &
 reader=$!
 ./copier if=/dev/zero of=pipe bs=16M count=1 status=none &
 job=$!
