@@ -4,8 +4,6 @@ use std::io;
 
 use hpmmap_sys::{Errno, uapi};
 
-use crate::replace::describe;
-
 /// An error that ends the command.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -62,6 +60,15 @@ impl Error {
             Self::Usage(_) => 2,
             _ => 1,
         }
+    }
+}
+
+/// Without the number of the error that Rust appends.
+pub fn describe(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(number) => Errno::from_raw(number).desc().to_string(),
+        // Those made here have a text of their own.
+        None => error.to_string(),
     }
 }
 

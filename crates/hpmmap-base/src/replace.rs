@@ -21,7 +21,7 @@ use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 use nix::unistd::{AccessFlags, Uid, UnlinkatFlags, faccessat, unlinkat};
 use xattr::FileExt as _;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, describe};
 use crate::user_name;
 
 const ACCESS_ACL: &str = "system.posix_acl_access";
@@ -33,15 +33,6 @@ const ATTEMPTS: usize = 100;
 /// Whether what belongs to `uid` is as good as the caller's own.
 fn is_trusted(uid: u32) -> bool {
     uid == 0 || uid == Uid::effective().as_raw()
-}
-
-/// Without the number of the error that Rust appends.
-pub fn describe(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(number) => Errno::from_raw(number).desc().to_string(),
-        // Those made here have a text of their own.
-        None => error.to_string(),
-    }
 }
 
 fn refused(why: String) -> io::Error {

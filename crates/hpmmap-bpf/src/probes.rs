@@ -14,12 +14,11 @@ use libbpf_rs::{
 };
 use zerocopy::IntoBytes;
 
-use crate::event::{Event, read, totals};
+use crate::event::{Cause, Event, Kind, Origin, Stall, read, totals};
 use crate::events::{
     COUNTER_DROPPED, COUNTER_EXCEPTIONS, COUNTER_KERNEL_MAJOR, COUNTER_KERNEL_MINOR, COUNTER_MAJOR,
     COUNTER_MINOR, COUNTER_RETRIES, COUNTER_UNTRACKED, control, total,
 };
-use crate::{Cause, Kind, Origin, Stall};
 
 static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trace.bpf.o"));
 

@@ -2,7 +2,7 @@
 //! one node 0 that holds everything.
 
 use crate::root::optional;
-use crate::{Result, Root, list, memory, process};
+use crate::{Result, Root, list, process};
 
 const DIR: &str = "sys/devices/system/node";
 
@@ -34,7 +34,7 @@ pub fn linux_bytes(root: &Root, node: u32) -> Result<u64> {
 /// Numbers of the memory blocks of a node, ascending.
 pub(crate) fn memory_block_indices(root: &Root, node: u32) -> Result<Vec<u64>> {
     if !root.join(DIR).exists() && node == 0 {
-        return memory::indices(root);
+        return root.numbered("sys/devices/system/memory", "memory");
     }
     root.numbered(format!("{DIR}/node{node}"), "memory")
 }

@@ -23,7 +23,8 @@ use perf_event::events::Software;
 use perf_event::{Builder, Counter};
 use serde::{Deserialize, Serialize};
 
-use super::record::check_seconds;
+/// No time is longer, in seconds: a hundred years.
+const MAX_SECONDS: f64 = 100.0 * 366.0 * 86400.0;
 
 /// How soon the end of the start-up is noticed.
 const LOOK: Duration = Duration::from_millis(20);
@@ -279,6 +280,16 @@ pub fn run(args: &Rank) -> Result<ExitCode> {
         .code()
         .unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+/// A time that was measured.
+pub fn check_seconds(what: &str, seconds: f64) -> std::result::Result<(), String> {
+    match (0.0..=MAX_SECONDS).contains(&seconds) {
+        true => Ok(()),
+        false => Err(format!(
+            "{what} is {seconds:e}, which is no time in seconds"
+        )),
+    }
 }
 
 #[cfg(test)]

@@ -6,12 +6,12 @@ use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use hpmmap_base::error::{Error, Result};
-use hpmmap_base::replace::{Dir, describe};
+use hpmmap_base::error::{Error, Result, describe};
+use hpmmap_base::replace::Dir;
 use serde::{Deserialize, Serialize};
 
 use super::plan::{Cell, Parameters, Planned};
-use super::rank::RankRecord;
+use super::rank::{RankRecord, check_seconds};
 use super::workload::Memory;
 
 /// Of the files.
@@ -22,8 +22,6 @@ const RUNS: &str = "runs.jsonl";
 const RUN_DIRS: &str = "runs";
 /// No file of a study that is read is larger.
 const MAX_BYTES: u64 = 1 << 30;
-/// No time is longer, in seconds: a hundred years.
-pub const MAX_SECONDS: f64 = 100.0 * 366.0 * 86400.0;
 
 /// No count is larger, so that sums of them are numbers, too.
 const MAX_COUNT: u64 = 1 << 48;
@@ -237,16 +235,6 @@ impl Figures {
             true => self.run_seconds,
             false => self.seconds,
         }
-    }
-}
-
-/// A time that was measured.
-pub fn check_seconds(what: &str, seconds: f64) -> std::result::Result<(), String> {
-    match (0.0..=MAX_SECONDS).contains(&seconds) {
-        true => Ok(()),
-        false => Err(format!(
-            "{what} is {seconds:e}, which is no time in seconds"
-        )),
     }
 }
 

@@ -6,7 +6,7 @@ use hpmmap_base::error::Result;
 use hpmmap_base::escape;
 
 use super::super::format::Trace;
-use super::processes;
+use super::figures::processes;
 
 /// All faults, one a line.
 pub fn csv(trace: &Trace, after_ns: u64, out: &mut impl Write) -> Result<()> {

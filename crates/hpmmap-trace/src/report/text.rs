@@ -3,7 +3,7 @@
 use hpmmap_base::output::{Column, table};
 
 use super::super::format::Counts;
-use super::{By, Report, Unit, What};
+use super::figures::{By, Report, Unit, What};
 
 /// The lines that compare the counts.
 pub fn agreement_lines(report: &Report) -> Vec<String> {

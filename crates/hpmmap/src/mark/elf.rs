@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 
+use hpmmap_base::error::describe;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use object::{LittleEndian, ReadCache};
@@ -14,7 +15,7 @@ pub fn program_flags(file: &File) -> Result<u32, String> {
     let mut start = Vec::new();
     file.take(16)
         .read_to_end(&mut start)
-        .map_err(|error| super::describe(&error))?;
+        .map_err(|error| describe(&error))?;
     check_ident(&start)?;
     // From here on whatever cannot be read is damage.
     let data = ReadCache::new(file);

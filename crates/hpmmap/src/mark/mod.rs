@@ -7,18 +7,16 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use hpmmap_base::error::{Error, Result};
+use hpmmap_base::error::{Error, Result, describe};
 use hpmmap_base::escape;
-use hpmmap_base::replace::{Dir, Links, Place, describe, find};
+use hpmmap_base::replace::{Dir, Links, Place, find};
 use hpmmap_sys::{Errno, uapi};
 
 use crate::launch::{Options, Placement, Shared, Stacks};
-pub use replace::{Digests, hex};
+pub use replace::{Digests, LENGTH, hex};
 
 /// The bytes of the file that hold the mark: e_flags.
 pub const OFFSET: u64 = 48;
-/// How many they are.
-pub const LENGTH: usize = 4;
 
 const PLACEMENTS: u32 = uapi::LAUNCH_F_INTERLEAVE | uapi::LAUNCH_F_FIRST_TOUCH;
 

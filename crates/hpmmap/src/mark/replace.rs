@@ -6,13 +6,15 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use hpmmap_base::replace::{Dir, Inode, copy_attributes, describe, is_unsupported};
+use hpmmap_base::error::describe;
+use hpmmap_base::replace::{Dir, Inode, copy_attributes, is_unsupported};
 use hpmmap_base::user_name;
 use nix::unistd::Uid;
 use sha2::{Digest, Sha256};
 use xattr::FileExt as _;
 
-use super::LENGTH;
+/// Of a mark, in bytes: e_flags of the ELF header.
+pub const LENGTH: usize = 4;
 
 const CAPABILITIES: &str = "security.capability";
 const SIGNATURE: &str = "security.ima";

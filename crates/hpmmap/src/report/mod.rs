@@ -8,13 +8,14 @@ use hpmmap_base::error::Result;
 use hpmmap_base::user_name;
 use hpmmap_host::job::{self, FaultReasons, Faults, Latency, Limited, Stall};
 use hpmmap_host::{Root, cgroup, pool, process};
-use hpmmap_sys::uapi::LARGE_BYTES;
 use serde::Serialize;
 
 mod text;
 mod verdict;
+mod words;
 
 use verdict::{Judgement, Program, Verdict, programs};
+use words::gigabytes;
 
 /// Grows when a member changes its meaning or goes; new ones may come.
 const SCHEMA: u32 = 2;
@@ -237,15 +238,6 @@ fn wait(stall: &Stall, khz: u64) -> Wait {
         total_ns: nanoseconds(stall.ticks, khz),
         worst_ns: nanoseconds(stall.worst_ticks, khz),
     }
-}
-
-/// Whole ones.
-fn gigabytes(bytes: u64) -> u64 {
-    bytes / LARGE_BYTES
-}
-
-fn plural(count: u64, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 impl Report {

@@ -4,7 +4,8 @@ use hpmmap_base::size::{self, Size, short};
 use hpmmap_host::job;
 
 use super::verdict::{Program, Verdict};
-use super::{Exit, Report, plural};
+use super::words::plural;
+use super::{Exit, Report};
 
 /// The names of those that are not 0.
 fn counted(numbers: impl Iterator<Item = (&'static str, u64)>) -> String {

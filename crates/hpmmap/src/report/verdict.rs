@@ -5,7 +5,7 @@ use hpmmap_host::job::{self, FaultReasons, Job};
 use hpmmap_sys::uapi::LARGE_BYTES;
 use serde::Serialize;
 
-use super::{gigabytes, plural};
+use super::words::{gigabytes, plural};
 
 /// A program of the job, and whether it counts for the verdict.
 #[derive(Debug, Serialize)]

@@ -5,9 +5,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use hpmmap_base::error::{Error, Result};
+use hpmmap_base::error::{Error, Result, describe};
 use hpmmap_base::output::print;
-use hpmmap_base::replace::{self, describe};
+use hpmmap_base::replace;
 use hpmmap_host::Root;
 use hpmmap_sys::uapi;
 use nix::sys::stat::{Mode, umask};

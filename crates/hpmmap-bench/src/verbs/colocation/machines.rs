@@ -10,8 +10,7 @@ use hpmmap_base::error::{Error, Result};
 use hpmmap_base::output::say;
 use hpmmap_host::Root;
 
-use super::cannot_go_on;
-use super::options::{asked_hosts, changed, decided, listed};
+use super::options::{asked_hosts, cannot_go_on, changed, decided, listed};
 use crate::cli::BenchColocationArgs;
 use crate::colocation::cluster::{self, Cluster};
 use crate::colocation::job::{Machines, Trouble};

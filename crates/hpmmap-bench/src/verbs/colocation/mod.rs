@@ -24,7 +24,7 @@ use hpmmap_sys::child::adopt_orphans;
 use hpmmap_sys::sigpipe;
 
 use machines::Here;
-use options::changed_since;
+use options::{cannot_go_on, changed_since};
 use progress::Progress;
 
 use crate::cli::BenchColocationArgs;
@@ -106,10 +106,6 @@ pub fn perform(args: &BenchColocationArgs) -> Result<ExitCode> {
         true => status,
         false => ExitCode::FAILURE,
     })
-}
-
-fn cannot_go_on(dir: &Path, why: &str) -> Error {
-    Error::Usage(format!("{} cannot go on: {why}", dir.display()))
 }
 
 /// Why a study cannot go on as it was planned.

@@ -1,5 +1,7 @@
 //! What a study is to be, from the options and from what it was begun with.
 
+use std::path::Path;
+
 use clap::ValueEnum;
 use hpmmap_base::error::{Error, Result};
 use hpmmap_base::size::Size;
@@ -11,6 +13,11 @@ use crate::colocation::plan::{
 use crate::colocation::site::Facts;
 
 const MEBIBYTE: u64 = 1 << 20;
+
+/// Why the study in a directory cannot go on.
+pub(super) fn cannot_go_on(dir: &Path, why: &str) -> Error {
+    Error::Usage(format!("{} cannot go on: {why}", dir.display()))
+}
 
 /// The hosts that are to take part.
 pub(super) fn asked_hosts(
