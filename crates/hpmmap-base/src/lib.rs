@@ -6,7 +6,7 @@ pub mod error;
 pub mod escape;
 pub mod fuzz;
 pub mod output;
-pub mod replace;
+pub mod safe_files;
 pub mod signals;
 pub mod size;
 

@@ -9,7 +9,7 @@ use comfy_table::{Cell, CellAlignment, Row, Table, presets};
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::{escape, replace};
+use crate::{escape, safe_files};
 
 /// What a report is when its members are of a form that others rely on.
 #[derive(Serialize)]
@@ -87,7 +87,7 @@ pub fn save_json(dir: &Path, file: &str, value: &impl Serialize) -> Result<()> {
         .map_err(|error| Error::Failed(format!("cannot write to {}: {error}", dir.display())))?;
     let mut json = serde_json::to_vec_pretty(value).map_err(io::Error::from)?;
     json.push(b'\n');
-    replace::write(&dir.join(file), json)
+    safe_files::write(&dir.join(file), json)
 }
 
 /// Prints `value` as indented JSON.

@@ -196,7 +196,7 @@ pub fn machine(root: &Root) -> BTreeMap<String, String> {
     let cpus = root
         .read("sys/devices/system/cpu/online")
         .ok()
-        .and_then(|text| hpmmap_host::list::parse(&text).ok())
+        .and_then(|text| hpmmap_host::number_list::parse(&text).ok())
         .map(|list| list.len().to_string());
     [
         ("cpu", line("proc/cpuinfo", "model name")),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use hpmmap_base::error::Result;
-use hpmmap_base::replace;
+use hpmmap_base::safe_files;
 use hpmmap_base::size::short;
 use hpmmap_picture::{self as picture, FONT};
 use plotters::coord::Shift;
@@ -222,8 +222,8 @@ pub fn write_parts(charts: &[Part], stem: &Path) -> Result<Vec<PathBuf>> {
     picture::use_font()?;
     let size = (2 * WIDTH, rows(charts) as u32 * HEIGHT);
     let (png, svg) = (stem.with_extension("png"), stem.with_extension("svg"));
-    replace::write(&png, picture::png(size, |area| draw_all(area, charts))?)?;
-    replace::write(&svg, picture::svg(size, |area| draw_all(area, charts))?)?;
+    safe_files::write(&png, picture::png(size, |area| draw_all(area, charts))?)?;
+    safe_files::write(&svg, picture::svg(size, |area| draw_all(area, charts))?)?;
     Ok(vec![png, svg])
 }
 

@@ -6,10 +6,10 @@
 pub mod boot;
 pub mod cgroup;
 pub mod job;
-pub mod list;
 pub mod mapped;
 pub mod memory;
 pub mod node;
+pub mod number_list;
 mod numbers;
 pub mod pool;
 pub mod process;

@@ -2,14 +2,14 @@
 //! one node 0 that holds everything.
 
 use crate::root::optional;
-use crate::{Result, Root, list, process};
+use crate::{Result, Root, number_list, process};
 
 const DIR: &str = "sys/devices/system/node";
 
 /// Nodes that have memory, ascending.
 pub fn with_memory(root: &Root) -> Result<Vec<u32>> {
     let listed = root.parse(format!("{DIR}/has_memory"), "a list of nodes", |text| {
-        list::parse(text).ok()
+        number_list::parse(text).ok()
     });
     Ok(optional(listed)?.unwrap_or_else(|| vec![0]))
 }

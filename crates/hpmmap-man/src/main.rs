@@ -12,7 +12,7 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use hpmmap_base::VERSION;
 use hpmmap_base::error::{Error, Result};
-use hpmmap_base::{output, replace};
+use hpmmap_base::{output, safe_files};
 
 /// An example: what it is for, and its lines.
 type Example = (&'static str, &'static [&'static str]);
@@ -641,11 +641,11 @@ fn write_pages(dir: &Path) -> Result<()> {
     let date = today();
     for (name, command) in all {
         let text = page(&name, command, &pages, &date)?;
-        replace::write(&dir.join(format!("{name}.{}", section(&name))), text)?;
+        safe_files::write(&dir.join(format!("{name}.{}", section(&name))), text)?;
     }
     for (name, text) in OF_FILES {
         let text = title(name, "5", &date) + text;
-        replace::write(&dir.join(format!("{name}.5")), text)?;
+        safe_files::write(&dir.join(format!("{name}.5")), text)?;
     }
     Ok(())
 }
@@ -684,7 +684,7 @@ fn write_completions(dir: &Path) -> Result<()> {
                 .replacen(function, &format!("{function}{COMMAND_OF_RUN}"), 1)
                 .into();
         }
-        replace::write(&dir.join(name), text)?;
+        safe_files::write(&dir.join(name), text)?;
     }
     Ok(())
 }

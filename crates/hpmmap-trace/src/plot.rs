@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use hpmmap_base::error::{Error, Result};
-use hpmmap_base::{escape, replace};
+use hpmmap_base::{escape, safe_files};
 use hpmmap_bpf::{Kind, Stall};
 use hpmmap_picture::{self as picture, FONT};
 use plotters::coord::Shift;
@@ -345,7 +345,7 @@ pub fn write(trace: &Trace, after_ns: u64, path: &Path) -> Result<()> {
         Format::Png => picture::png(size, |area| draw(area, &picture)),
         Format::Svg => picture::svg(size, |area| draw(area, &picture)),
     };
-    replace::write(path, drawn?)
+    safe_files::write(path, drawn?)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use hpmmap_base::VERSION;
 use hpmmap_base::error::{Error, Result, exec_status};
 use hpmmap_base::output::{complain, print, print_json, say, warn};
-use hpmmap_base::replace::Created;
+use hpmmap_base::safe_files::Created;
 use hpmmap_host::{Root, process};
 use hpmmap_sys::clock;
 

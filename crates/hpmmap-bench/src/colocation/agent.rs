@@ -21,9 +21,9 @@ use hpmmap_sys::child::adopt_orphans;
 use serde::{Deserialize, Serialize};
 
 use super::job::{LOOK, Machines, Nothing, Trouble};
+use super::local_host::{Facts, LocalHost, Obstacle, clear, obstacles};
 use super::plan::{Cell, Parameters, Workload};
 use super::record::OnHost;
-use super::site::{Facts, Obstacle, Site, clear, obstacles};
 use super::workload::Start;
 
 /// How often each side lets the other hear something.
@@ -195,7 +195,7 @@ impl<W: Write + Send + 'static> Voice<W> {
 /// A study as far as this machine has a part in it.
 struct Part<'a> {
     root: &'a Root,
-    site: Option<Site<'a>>,
+    site: Option<LocalHost<'a>>,
     work: Option<PathBuf>,
     /// The file that tells the end of the start-up, while it is looked for.
     marker: Option<PathBuf>,
@@ -242,7 +242,7 @@ impl<'a> Part<'a> {
             ),
         })?;
         self.work = Some(work);
-        self.site = Some(Site::new(self.root, parameters, cache, stop));
+        self.site = Some(LocalHost::new(self.root, parameters, cache, stop));
         Ok(Event::Obstacles(obstacles(self.root, parameters)))
     }
 
@@ -305,7 +305,9 @@ impl<'a> Part<'a> {
     fn set_back(&mut self) -> Vec<String> {
         self.clear();
         let mut site = self.site.take();
-        site.as_mut().map(Site::set_all_back).unwrap_or_default()
+        site.as_mut()
+            .map(LocalHost::set_all_back)
+            .unwrap_or_default()
     }
 
     /// What happens while nobody asks for anything.

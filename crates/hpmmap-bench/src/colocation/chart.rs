@@ -6,7 +6,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::cell::CellSummary;
+use super::cell_summary::CellSummary;
 use super::plan::{Manager, Profile, Workload};
 use super::statistics::Estimate;
 use super::summary::{JobKind, Summary};

@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 
 use hpmmap_base::VERSION;
 use hpmmap_base::output::warn;
-use hpmmap_host::list;
+use hpmmap_host::number_list;
 
 use super::agent::{Event, Request, SILENCE, run_dir};
 use super::job::{Machines, Place, Trouble};
 use super::launcher::Launcher;
-use super::peer::{Heard, Peer, keep, locked};
+use super::local_host::{Facts, Obstacle};
 use super::plan::{Cell, Parameters, Workload};
 use super::rank;
 use super::record::{OnHost, decisive, first_difference};
-use super::site::{Facts, Obstacle};
+use super::remote_agent::{Heard, RemoteAgent, keep, locked};
 use super::workload::Start;
 
 /// How often it is looked whether the study is to stop.
@@ -28,7 +28,7 @@ const RESTORE: Duration = Duration::from_secs(90);
 
 /// All of them. What they have set is set back when this is dropped.
 pub struct Cluster<'a> {
-    peers: Vec<Peer>,
+    peers: Vec<RemoteAgent>,
     heard: Receiver<(usize, Heard)>,
     how: Vec<String>,
     work: PathBuf,
@@ -58,7 +58,7 @@ impl<'a> Cluster<'a> {
         for (n, host) in hosts.iter().enumerate() {
             let peer = launcher
                 .agent(host, command)
-                .and_then(|agent| Peer::start(n, host, agent, put.clone()));
+                .and_then(|agent| RemoteAgent::start(n, host, agent, put.clone()));
             let mut peer =
                 peer.map_err(|why| Trouble::Lost(format!("{host} cannot be used: {why}")))?;
             peer.is_agent = launcher.is_child(host);
@@ -406,7 +406,7 @@ pub fn check_alike(
     let (Some(first), Some(name)) = (facts.first(), hosts.first()) else {
         return Ok(());
     };
-    let cpus = |one: &Facts| list::format(&one.nodes.concat());
+    let cpus = |one: &Facts| number_list::format(&one.nodes.concat());
     let path = |one: &Facts, workload: &Workload| {
         let program = one.programs.get(workload)?.as_ref().ok()?;
         Some(program.path.display().to_string())
@@ -468,7 +468,7 @@ mod tests {
 
     fn cluster(
         hosts: &[&str],
-        peer: impl Fn(usize, Sender<(usize, Heard)>) -> Peer,
+        peer: impl Fn(usize, Sender<(usize, Heard)>) -> RemoteAgent,
     ) -> Cluster<'static> {
         let (put, heard) = channel();
         Cluster {
@@ -493,7 +493,7 @@ mod tests {
             let (events, output) = stream();
             let root = fixtures[n].root();
             thread::spawn(move || serve(&root, input, output, &|| ends(n), false));
-            Peer::new(n, names[n], requests, events, put)
+            RemoteAgent::new(n, names[n], requests, events, put)
         });
         all.greet().unwrap();
         all
@@ -505,7 +505,7 @@ mod tests {
             let (_, requests) = stream();
             let (events, mut output) = stream();
             output.write_all(words.as_bytes()).unwrap();
-            Peer::new(n, "n1", requests, events, put)
+            RemoteAgent::new(n, "n1", requests, events, put)
         })
     }
 
@@ -654,7 +654,7 @@ mod tests {
             let version = VERSION.into();
             write_line(&mut output, &Event::Hello { version }).unwrap();
             std::mem::forget((input, output));
-            Peer::new(n, "n1", requests, events, put)
+            RemoteAgent::new(n, "n1", requests, events, put)
         });
         all.greet().unwrap();
         all.patience = Duration::from_millis(300);
@@ -696,7 +696,7 @@ mod tests {
             let (events, output) = stream();
             // Both stay open.
             std::mem::forget((input, output));
-            Peer::new(n, "n1", requests, events, put)
+            RemoteAgent::new(n, "n1", requests, events, put)
         });
         let long_ago = Instant::now().checked_sub(SILENCE + BEAT).unwrap();
         *locked(&cluster.peers[0].heard) = long_ago;
@@ -763,7 +763,7 @@ mod tests {
         assert_eq!(why(&other), want);
         let mut other = facts();
         for (one, path) in other.iter_mut().zip(["/a/minicg", "/b/minicg"]) {
-            let program = super::super::site::Program {
+            let program = super::super::local_host::Program {
                 path: path.into(),
                 version: "1".into(),
             };

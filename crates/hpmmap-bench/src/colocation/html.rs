@@ -7,9 +7,9 @@ use askama::filters::Escaper;
 use hpmmap_base::error::{Error, Result};
 use hpmmap_base::escape;
 use hpmmap_base::size::short;
-use hpmmap_host::list;
+use hpmmap_host::number_list;
 
-use super::cell::{CellSummary, HostSummary};
+use super::cell_summary::{CellSummary, HostSummary};
 use super::chart;
 use super::paper::{CLAIMS_NOTE, PAPER_NOTE};
 use super::plan::{Parameters, Workload};
@@ -106,7 +106,7 @@ impl Page<'_> {
         };
         let cpus = |cpus: &[u32]| match cpus {
             [one] => format!("CPU {one}"),
-            all => format!("the CPUs {}", list::format(all)),
+            all => format!("the CPUs {}", number_list::format(all)),
         };
         let others = match &self.parameters.other_cpus[..] {
             [] => "no other CPU".to_string(),

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hpmmap_base::error::{Error, Result};
-use hpmmap_base::replace;
+use hpmmap_base::safe_files;
 use hpmmap_host::Root;
 use hpmmap_sys::child::{Setup, Signal};
 use nix::errno::Errno;
@@ -275,7 +275,7 @@ pub fn run(args: &Rank) -> Result<ExitCode> {
     };
     let json = serde_json::to_vec(&record).map_err(io::Error::from)?;
     let path = path(&args.record, rank);
-    replace::write(&path, json)?;
+    safe_files::write(&path, json)?;
     let code = status
         .code()
         .unwrap_or_else(|| 128 + status.signal().unwrap_or(0));

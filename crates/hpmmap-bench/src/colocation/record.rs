@@ -7,7 +7,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use hpmmap_base::error::{Error, Result, describe};
-use hpmmap_base::replace::Dir;
+use hpmmap_base::safe_files::Dir;
 use serde::{Deserialize, Serialize};
 
 use super::plan::{Cell, Parameters, Planned};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::cell::{CellSummary, cell_summary, less_one};
+use super::cell_summary::{CellSummary, cell_summary, less_one};
 use super::paper::{CLAIMS, Claim, paper};
 use super::plan::{Cell, Manager, Parameters, Profile, Workload};
 use super::record::{Figures, LeftOut, Plan, Run};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hpmmap_base::output::Column::{self, Number, Text};
 use hpmmap_base::output::table;
 
-use super::cell::{CellSummary, HostSummary, Parts, is_stall};
+use super::cell_summary::{CellSummary, HostSummary, Parts, is_stall};
 use super::paper::{CLAIMS_NOTE, PAPER_NOTE};
 use super::plan::{Profile, Workload};
 use super::statistics::Estimate;

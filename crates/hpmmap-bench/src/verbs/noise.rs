@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use hpmmap_base::error::{Error, Result};
 use hpmmap_base::output::{print, print_json, save_json};
 use hpmmap_base::size::Size;
-use hpmmap_host::{Root, list, process};
+use hpmmap_host::{Root, number_list, process};
 use hpmmap_sys::sigpipe;
 
 use super::session::{Progress, Session, worker_program};
@@ -32,7 +32,7 @@ const LEAST_SIZE: u64 = 4096;
 
 pub fn perform(args: &BenchNoiseArgs) -> Result<ExitCode> {
     let root = Root::default();
-    let online = list::parse(&root.read(ONLINE)?)
+    let online = number_list::parse(&root.read(ONLINE)?)
         .map_err(|error| Error::Failed(format!("/{ONLINE}: {error}")))?;
     let parameters = checked(args, &online, process::available_bytes(&root)?)?;
     let session = Session::new(&root, &args.session)?;
@@ -51,12 +51,13 @@ fn cpus(option: &str, asked: Option<&str>, online: &[u32]) -> Result<Option<Vec<
     let Some(text) = asked else {
         return Ok(None);
     };
-    let cpus = list::parse(text).map_err(|error| Error::Usage(format!("{option}: {error}")))?;
+    let cpus =
+        number_list::parse(text).map_err(|error| Error::Usage(format!("{option}: {error}")))?;
     match cpus.iter().find(|cpu| !online.contains(cpu)) {
         None => Ok(Some(cpus)),
         Some(cpu) => Err(Error::Usage(format!(
             "{option}: there is no CPU {cpu}: this machine has {}",
-            list::format(online)
+            number_list::format(online)
         ))),
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use hpmmap_base::error::{Error, Result};
-use hpmmap_base::replace::{Created, create_private};
+use hpmmap_base::safe_files::{Created, create_private};
 use serde::Serialize;
 use zstd::Encoder;
 

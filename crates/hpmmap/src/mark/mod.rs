@@ -1,7 +1,7 @@
 //! The mark in a program file: what it says, where it is, how it gets there.
 
 mod elf;
-mod replace;
+mod target;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 
 use hpmmap_base::error::{Error, Result, describe};
 use hpmmap_base::escape;
-use hpmmap_base::replace::{Dir, Links, Place, find};
+use hpmmap_base::safe_files::{Dir, Links, Place, find};
 use hpmmap_sys::{Errno, uapi};
 
 use crate::launch::{Options, Placement, Shared, Stacks};
-pub use replace::{Digests, LENGTH, hex};
+pub use target::{Digests, LENGTH, hex};
 
 /// The bytes of the file that hold the mark: e_flags.
 pub const OFFSET: u64 = 48;
@@ -129,7 +129,7 @@ impl Program {
         if flags == self.flags {
             return Ok(None);
         }
-        let place = replace::Place {
+        let place = target::Place {
             dir: &self.dir,
             name: &self.file_name,
             file: &self.file,

@@ -1,7 +1,7 @@
 //! What could not be done with a memory block, and why.
 
 use hpmmap_base::size::short;
-use hpmmap_host::list;
+use hpmmap_host::number_list;
 use hpmmap_sys::{Errno, RemoveError};
 use serde::Serialize;
 
@@ -152,7 +152,7 @@ pub fn summary(failures: &[Failure]) -> String {
     }
     let texts: Vec<String> = groups
         .iter()
-        .map(|(text, blocks)| format!("memory{} ({text})", list::format(blocks)))
+        .map(|(text, blocks)| format!("memory{} ({text})", number_list::format(blocks)))
         .collect();
     texts.join("; ")
 }

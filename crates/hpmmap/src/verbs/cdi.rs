@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use hpmmap_base::error::{Error, Result, describe};
 use hpmmap_base::output::print;
-use hpmmap_base::replace;
+use hpmmap_base::safe_files;
 use hpmmap_host::Root;
 use hpmmap_sys::uapi;
 use nix::sys::stat::{Mode, umask};
@@ -26,7 +26,7 @@ pub fn perform(args: &CdiArgs) -> Result<ExitCode> {
             // Runtimes of all users read it; this process makes nothing else.
             umask(Mode::S_IWGRP | Mode::S_IWOTH);
             make_directory(path)?;
-            replace::write(path, format!("{json}\n"))?;
+            safe_files::write(path, format!("{json}\n"))?;
         }
         None => print(&json)?,
     }

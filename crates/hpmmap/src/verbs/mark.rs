@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use hpmmap_base::error::Result;
 use hpmmap_base::escape;
 use hpmmap_base::output::{complain, print, print_versioned};
-use hpmmap_base::replace::Links;
+use hpmmap_base::safe_files::Links;
 use serde::Serialize;
 
 use crate::cli::{MarkArgs, UnmarkArgs};

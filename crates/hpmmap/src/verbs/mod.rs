@@ -20,7 +20,7 @@ mod status_watch;
 use std::process::ExitCode;
 
 use hpmmap_base::error::{Error, Result};
-use hpmmap_host::{Root, list, node};
+use hpmmap_host::{Root, node, number_list};
 
 use crate::cli::{PoolVerb, Verb};
 
@@ -62,7 +62,7 @@ fn require_node(root: &Root, asked: Option<u32>) -> Result<u32> {
         let nodes = node::with_memory(root).unwrap_or_default();
         Error::Usage(format!(
             "--node is missing; nodes with memory: {}",
-            list::format(&nodes)
+            number_list::format(&nodes)
         ))
     })
 }
@@ -73,7 +73,7 @@ fn require_nodes(nodes: &[u32], asked: &[u32]) -> Result<()> {
         None => Ok(()),
         Some(node) => Err(Error::Usage(format!(
             "there is no NUMA node {node} with memory; nodes with memory: {}",
-            list::format(nodes)
+            number_list::format(nodes)
         ))),
     }
 }

@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 use hpmmap_base::error::{Error, Result};
 use hpmmap_base::output::{print, warn};
-use hpmmap_base::replace;
+use hpmmap_base::safe_files;
 use hpmmap_base::size::{Size, multiple_of, short};
 use hpmmap_host::{Root, memory, node, process};
 
@@ -204,14 +204,14 @@ fn write(root: &Root, reserved: &Reserved, update: impl FnOnce(&str) -> Result<(
         fs::create_dir_all(dir)
             .map_err(|error| Error::Failed(format!("cannot make {}: {error}", dir.display())))?;
     }
-    replace::write(&path, reserved.text())?;
+    safe_files::write(&path, reserved.text())?;
     let hint = format!(
         "put {} on the kernel's command line yourself",
         reserved.option()
     );
     update(&hint).inspect_err(|_| {
         let undone = match &before {
-            Some(bytes) => replace::write(&path, bytes),
+            Some(bytes) => safe_files::write(&path, bytes),
             None => fs::remove_file(&path).map_err(Error::from),
         };
         if let Err(error) = undone {

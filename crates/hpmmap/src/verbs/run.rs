@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use hpmmap_base::error::{Error, Result, exec_status};
 use hpmmap_base::output::{complain, say};
 use hpmmap_base::size::{Size, short};
-use hpmmap_host::{Root, list, node, pool};
+use hpmmap_host::{Root, node, number_list, pool};
 use hpmmap_sys::{Errno, LaunchRequest, uapi};
 use nix::unistd::execvpe;
 
@@ -70,8 +70,8 @@ fn checked(root: &Root, args: &RunArgs) -> Result<LaunchRequest> {
     let nodes = match args.node.as_deref() {
         None => Vec::new(),
         Some(text) => {
-            let nodes =
-                list::parse(text).map_err(|error| Error::Usage(format!("--node: {error}")))?;
+            let nodes = number_list::parse(text)
+                .map_err(|error| Error::Usage(format!("--node: {error}")))?;
             require_nodes(&node::with_memory(root)?, &nodes)?;
             nodes
         }
@@ -174,7 +174,7 @@ fn explain(root: &Root, request: &LaunchRequest, errno: Errno, full: Option<Stri
     let whose = if request.nodes.is_empty() {
         "the pools".to_string()
     } else {
-        format!("the pools of node {}", list::format(&request.nodes))
+        format!("the pools of node {}", number_list::format(&request.nodes))
     };
     match errno {
         Errno::ENODEV | Errno::ENOMEM if total == 0 => {

@@ -9,7 +9,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use hpmmap_base::error::{Error, Result};
 use hpmmap_base::output::{complain, tell, warn};
-use hpmmap_base::replace;
+use hpmmap_base::safe_files;
 use hpmmap_host::{Root, pool};
 use hpmmap_program::RUN_FAILED;
 use hpmmap_sys::{Device, Errno, child, uapi};
@@ -47,7 +47,7 @@ pub fn perform(
 ) -> Result<ExitCode> {
     require_counters(root, device)?;
     if let Some(path) = file {
-        replace::check(path)?;
+        safe_files::check(path)?;
     }
     let signals: SigSet = PASSED_ON.into_iter().chain([Signal::SIGCHLD]).collect();
     let before = signals
@@ -173,7 +173,7 @@ fn write_report(root: &Root, file: Option<&Path>, verbose: bool, job: u64, run: 
     let report = Report::read(root, job, run)?;
     if let Some(path) = file {
         let json = serde_json::to_string_pretty(&report).map_err(io::Error::from)?;
-        replace::write(path, json + "\n")?;
+        safe_files::write(path, json + "\n")?;
     }
     if verbose {
         tell(&report.text());

@@ -12,7 +12,7 @@ use hpmmap_base::output::Column::{Number, Text};
 use hpmmap_base::output::{print, print_versioned, print_versioned_line, table};
 use hpmmap_base::size::{Size, counted, short};
 use hpmmap_base::user_name;
-use hpmmap_base::{replace, signals};
+use hpmmap_base::{safe_files, signals};
 use hpmmap_host::job::{self, TIMED_CALLS};
 use hpmmap_host::pool::{self, Context, Contexts, NodePool};
 use hpmmap_host::shared::{self, Shared};
@@ -42,7 +42,7 @@ pub fn perform(args: &StatusArgs) -> Result<ExitCode> {
         None if args.prometheus => {
             let text = metrics(&root, args.per_launch)?;
             match &args.output {
-                Some(path) => replace::write(path, &text)?,
+                Some(path) => safe_files::write(path, &text)?,
                 None => print(text.trim_end())?,
             }
         }

@@ -15,9 +15,9 @@ use crate::cli::BenchColocationArgs;
 use crate::colocation::cluster::{self, Cluster};
 use crate::colocation::job::{Machines, Trouble};
 use crate::colocation::launcher::Launcher;
+use crate::colocation::local_host::{self, Facts, LocalHost, Obstacle};
 use crate::colocation::plan::{Cell, Parameters, Workload};
 use crate::colocation::record::{LeftOut, Plan, SCHEMA};
-use crate::colocation::site::{self, Facts, Obstacle, Site};
 
 /// For the files of runs on other hosts: on a disk of each.
 const WORK: &str = "/var/tmp";
@@ -98,7 +98,7 @@ impl<'a> Here<'a> {
         cache: Option<&Path>,
     ) -> Result<Vec<Vec<Obstacle>>> {
         match &mut self.cluster {
-            None => Ok(vec![site::obstacles(self.root, parameters)]),
+            None => Ok(vec![local_host::obstacles(self.root, parameters)]),
             Some(cluster) => cluster.study(parameters, cache).map_err(before_it),
         }
     }
@@ -172,7 +172,7 @@ impl<'a> Here<'a> {
     ) -> Box<dyn Machines + 'a> {
         match self.cluster.take() {
             Some(cluster) => Box::new(cluster),
-            None => Box::new(Site::new(self.root, parameters, cache, self.stop)),
+            None => Box::new(LocalHost::new(self.root, parameters, cache, self.stop)),
         }
     }
 }

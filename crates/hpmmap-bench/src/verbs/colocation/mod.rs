@@ -19,7 +19,7 @@ use hpmmap_base::error::{Error, Result};
 use hpmmap_base::output::{print, print_json, say, tell};
 use hpmmap_base::signals;
 use hpmmap_base::size::short;
-use hpmmap_host::{Root, list};
+use hpmmap_host::{Root, number_list};
 use hpmmap_sys::child::adopt_orphans;
 use hpmmap_sys::sigpipe;
 
@@ -230,7 +230,7 @@ impl Study<'_> {
             "{} runs, {} ranks on CPU {}, {} for the job{}; again with:\n  {}",
             left.len(),
             parameters.ranks,
-            list::format(&parameters.rank_cpus),
+            number_list::format(&parameters.rank_cpus),
             short(parameters.memory_bytes),
             match parameters.hosts.is_empty() {
                 true => "",

@@ -7,10 +7,10 @@ use hpmmap_base::error::{Error, Result};
 use hpmmap_base::size::Size;
 
 use crate::cli::BenchColocationArgs;
+use crate::colocation::local_host::Facts;
 use crate::colocation::plan::{
     Parameters, Profile, check_hosts, default_nodes, default_ranks, divide_cpus,
 };
-use crate::colocation::site::Facts;
 
 const MEBIBYTE: u64 = 1 << 20;
 

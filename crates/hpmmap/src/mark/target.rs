@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use hpmmap_base::error::describe;
-use hpmmap_base::replace::{Dir, Inode, copy_attributes, is_unsupported};
+use hpmmap_base::safe_files::{Dir, Inode, copy_attributes, is_unsupported};
 use hpmmap_base::user_name;
 use nix::unistd::Uid;
 use sha2::{Digest, Sha256};

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use hpmmap_base::error::Result as CommandResult;
-use hpmmap_host::{Root, list, node, pool, process};
+use hpmmap_host::{Root, node, number_list, pool, process};
 use hpmmap_sys::child::allowed_cpus;
 use nix::unistd::gethostname;
 use serde::{Deserialize, Serialize};
@@ -89,7 +89,7 @@ pub struct Facts {
 impl Facts {
     /// Of this machine.
     pub fn look(root: &Root, workloads: &[Workload], apps: Option<&Path>) -> CommandResult<Self> {
-        let cpus = |path: String| list::parse(&root.read(path).ok()?).ok();
+        let cpus = |path: String| number_list::parse(&root.read(path).ok()?).ok();
         let nodes: Vec<Vec<u32>> = node::with_memory(root)?
             .iter()
             .filter_map(|node| cpus(format!("sys/devices/system/node/node{node}/cpulist")))
@@ -213,7 +213,7 @@ struct Running {
 }
 
 /// This machine's part in a study. What it sets is set back when this is dropped.
-pub struct Site<'a> {
+pub struct LocalHost<'a> {
     root: &'a Root,
     parameters: Parameters,
     /// Where neighbour D has its file; by default where the run has its own.
@@ -223,7 +223,7 @@ pub struct Site<'a> {
     running: Option<Running>,
 }
 
-impl<'a> Site<'a> {
+impl<'a> LocalHost<'a> {
     /// Nothing is set yet.
     pub fn new(
         root: &'a Root,
@@ -342,7 +342,7 @@ struct Ended {
     on_host: OnHost,
 }
 
-impl Machines for Site<'_> {
+impl Machines for LocalHost<'_> {
     fn begin(&mut self, cell: &Cell, start: &Start, dir: &Path) -> Result<(), Trouble> {
         let wrap = |error: std::io::Error| format!("{}: {error}", dir.display());
         self.settings

@@ -60,7 +60,7 @@ pub(super) fn locked<T>(shared: &Shared<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// A machine.
-pub(super) struct Peer {
+pub(super) struct RemoteAgent {
     pub(super) host: String,
     /// What reaches it.
     pub(super) child: Option<Child>,
@@ -134,7 +134,7 @@ fn listen(errors: impl Read + Send + 'static, said: Shared<Vec<String>>) {
     });
 }
 
-impl Peer {
+impl RemoteAgent {
     pub(super) fn new(
         n: usize,
         host: &str,
@@ -227,7 +227,7 @@ impl Peer {
     }
 }
 
-impl Drop for Peer {
+impl Drop for RemoteAgent {
     fn drop(&mut self) {
         self.requests = None;
         let Some(child) = &mut self.child else {
@@ -282,7 +282,7 @@ mod tests {
         let script = "trap 'sleep 1; echo > \"$1\"; exit' TERM; echo; while :; do sleep 0.1; done";
         command.args(["-c", script, "sh"]).arg(&file);
         let (put, heard) = channel();
-        let mut peer = Peer::start(0, "localhost", command, put).unwrap();
+        let mut peer = RemoteAgent::start(0, "localhost", command, put).unwrap();
         peer.is_agent = true;
         // The trap is set.
         assert!(matches!(heard.recv().unwrap(), (0, Heard::Words(_))));
