@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use hpmmap_base::error::{Error, Result};
+use hpmmap_base::error::{Error, Result, describe};
 use hpmmap_base::output::say;
-use hpmmap_base::{replace, signals};
+use hpmmap_base::{safe_files, signals};
 use hpmmap_host::Root;
 use hpmmap_sys::clock;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -79,10 +79,10 @@ impl<'a> Session<'a> {
 /// Makes the directory for results, and fails if nothing could be written there.
 fn output_dir(dir: &Path) -> Result<()> {
     fs::create_dir_all(dir).map_err(|error| {
-        let why = replace::describe(&error);
+        let why = describe(&error);
         Error::Failed(format!("--out {}: {why}", dir.display()))
     })?;
-    replace::check(&dir.join("results.json"))
+    safe_files::check(&dir.join("results.json"))
 }
 
 /// The program that does the work: what was asked for, or the first of these,
