@@ -4,6 +4,7 @@
 #include "hook.h"
 #include "hpmmap.h"
 #include "sysfs.h"
+#include "mem/linux_page.h"
 #include "mem/nodes.h"
 #include "mem/payer.h"
 #include "mem/pinned.h"
@@ -125,6 +126,7 @@ static const struct {
 	{ compat_init, NULL },
 	{ NULL, hpmmap_limits_exit },
 	{ hpmmap_wq_init, hpmmap_wq_exit },
+	{ hpmmap_linux_page_init, hpmmap_linux_page_exit },
 	{ hpmmap_life_init, hpmmap_life_exit },
 	{ hpmmap_vmops_init, NULL },
 	{ hooks_init, hpmmap_hook_exit },

@@ -234,7 +234,8 @@ static unsigned int nr_ahead(const struct hpmmap_block *own, unsigned int page,
 static bool goes_around(struct hpmmap_ctx *ctx, const struct hpmmap_block *own,
 			unsigned int page, struct hpmmap_pages *range)
 {
-	unsigned int around = 1U << min_t(unsigned int, (own->draft->reads - 1) / 2, ilog2(READ_AROUND));
+	unsigned int around = 1U << min_t(unsigned int, (own->draft->reads - 1) / 2,
+					  ilog2(READ_AROUND));
 	unsigned int lo = max(range->first, round_down(page, around));
 	unsigned int hi = min(range->first + range->nr,
 			      round_down(page, around) + around);

@@ -19,6 +19,29 @@
 #define FEW_PAGES 4096
 #define FEW_SLOTS 1024
 
+/*
+ * Arrays for block->pages, without a page when they come and go: they are not zeroed each time that
+ * a child with a few pages begins.
+ */
+static struct kmem_cache *arrays;
+
+static void array_init(void *array)
+{
+	memset(array, 0, SLOT_PAGES * sizeof(struct page *));
+}
+
+int hpmmap_linux_page_init(void)
+{
+	arrays = kmem_cache_create("hpmmap_pages", SLOT_PAGES * sizeof(struct page *), 0,
+				   SLAB_ACCOUNT, array_init);
+	return arrays ? 0 : -ENOMEM;
+}
+
+void hpmmap_linux_page_exit(void)
+{
+	kmem_cache_destroy(arrays);
+}
+
 /**
  * hpmmap_block_alloc_linux() - a block that will be filled with Linux's memory
  * @spare: only with what Linux has to spare on a node, see there; or NUMA_NO_NODE
@@ -32,7 +55,7 @@ struct hpmmap_block *hpmmap_block_alloc_linux(int spare)
 
 	if (!block)
 		return NULL;
-	block->pages = kvcalloc(SLOT_PAGES, sizeof(*block->pages), gfp);
+	block->pages = kmem_cache_alloc(arrays, gfp);
 	if (!block->pages) {
 		kfree(block);
 		return NULL;
@@ -154,7 +177,7 @@ void hpmmap_block_bury(struct llist_head *graves)
 	struct hpmmap_block *block, *tmp;
 
 	llist_for_each_entry_safe(block, tmp, llist_del_all(graves), grave) {
-		kvfree(block->pages);
+		kmem_cache_free(arrays, block->pages);
 		kfree(block);
 	}
 }

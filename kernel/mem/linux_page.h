@@ -11,6 +11,8 @@ struct hpmmap_owner;
 struct llist_head;
 struct page;
 
+int hpmmap_linux_page_init(void);
+void hpmmap_linux_page_exit(void);
 struct hpmmap_block *hpmmap_block_alloc_linux(int spare);
 void hpmmap_block_empty(struct hpmmap_block *block);
 void hpmmap_block_bury(struct llist_head *graves);
