@@ -8,7 +8,8 @@
  * writes (store.c). Who is left alone with a block may write to it again: when
  * a process is gone, its family's entries are made writable before its parent
  * learns of its end, so that a parent that waits for its child takes no
- * faults for it afterwards.
+ * faults for it afterwards. Drafts are settled by a worker, or the next fault: a
+ * process that forks again before goes on with them.
  *
  * Who is gone waits for nobody: what a relative keeps locked at that moment is
  * left to a work of the family, which does not wait either, but comes back. All
@@ -48,10 +49,7 @@
 #define COPY_WAIT_STEPS 100
 #define LOCK_WAIT_STEPS 8
 
-/*
- * How soon a worker settles the drafts of a process that is left alone: one that forks again
- * before that goes on with them.
- */
+/* How soon a worker settles the drafts of a process that is left alone. */
 #define DRAFTS_MS 20
 
 /* What may still be waited for, in steps, and whether drafts are settled. */
