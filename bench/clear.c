@@ -4,7 +4,7 @@
  *
  * For each size in bytes (default: 2 MB and 1 GB) the methods that a kernel has: "rep stosb"
  * and "rep stosq" (Linux's clear_page() and memset()), 16-byte streaming stores and,
- * where the CPU has them, 32-byte ones (kernel/mem/block.c takes the widest there are). Prints GB/s, the best and the
+ * where the CPU has them, 32-byte ones (kernel/mem/block/block.c takes the widest there are). Prints GB/s, the best and the
  * median of some runs over at least 1 GB, in memory that the caches do not hold.
  */
 #include <immintrin.h>

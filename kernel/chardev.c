@@ -15,10 +15,10 @@
 #include <linux/uaccess.h>
 
 #include "hpmmap.h"
-#include "mem/payer.h"
-#include "mem/pool.h"
-#include "mem/section.h"
-#include "as/job.h"
+#include "mem/block/payer.h"
+#include "mem/pool/pool.h"
+#include "mem/pool/section.h"
+#include "as/own/job.h"
 #include "task/exec.h"
 #include "chardev.h"
 

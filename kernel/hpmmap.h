@@ -4,9 +4,9 @@
  *
  * Lock order, outermost first:
  *
- *	family->lock		what fork left shared (as/share.c); only ever tried, as
+ *	family->lock		what fork left shared (as/life/share.c); only ever tried, as
  *				are mmap_lock and ctx->lock under it
- *	hpmmap_poison_mutex	memory errors, one after the other (as/failure.c)
+ *	hpmmap_poison_mutex	memory errors, one after the other (as/life/failure.c)
  *	hpmmap_hook_mutex, veto_mutex	installed hooks (hook.c)
  *	ctx->ops		hooked system calls of one address space
  *	mm->mmap_lock		Linux's
@@ -14,20 +14,20 @@
  *				its child's in fork. Entries are made under it:
  *				then come a folio's lock, the store's xa_lock, and
  *				the lock of a page table
- *	hpmmap_pool_mutex	which memory is in the pools (mem/section.c);
+ *	hpmmap_pool_mutex	which memory is in the pools (mem/pool/section.c);
  *				device_hotplug_lock, then mem_hotplug_lock, are
  *				outside of it
- *	stocks_rwsem		free blocks on their way to a CPU or from it (mem/alloc.c);
+ *	stocks_rwsem		free blocks on their way to a CPU or from it (mem/pool/alloc.c);
  *				where an exit comes, only tried
- *	reuse_lock, reuse.lock	spinlocks, memory kept for reuse (as/reuse.c)
- *	node->lock		spinlock, free blocks of a node (mem/node.h); then that of
- *				a laundry (mem/zero.c)
+ *	reuse_lock, reuse.lock	spinlocks, memory kept for reuse (as/own/reuse.c)
+ *	node->lock		spinlock, free blocks of a node (mem/block/node.h); then that of
+ *				a laundry (mem/pool/zero.c)
  *	spinlocks that nest in nothing else: the hash of contexts, the list
  *				of pinned blocks, stocks, blocks that several threads clear,
  *				the lists of a family, the tables of accounts, the
  *				counters of a job
  *	members_lock, orphans_lock	raw spinlocks, for the probes (task/exec.c,
- *				as/life.c)
+ *				as/life/life.c)
  *
  * Nothing that holds hpmmap_pool_mutex may set memory online or offline.
  *
@@ -51,10 +51,10 @@
  *	pinned		somebody but page tables refers to it
  *	hurt, lost	of a block: a memory error is in it, or in what it was copied from
  *	few		of a slot: pages of Linux at once, since no more than a few
- *			are asked for (as/few.c)
+ *			are asked for (as/change/few.c)
  *	draft		a copy of a shared block that has only the pages that were
- *			touched since the fork (as/draft.c)
- *	family		everybody who descends by fork from one execve (as/share.c)
+ *			touched since the fork (as/store/draft.c)
+ *	family		everybody who descends by fork from one execve (as/life/share.c)
  *	fresh		of a mapping or a range: mapped anew, nothing in it yet
  *	grave		where blocks wait that a call may still look at (ctx->graves)
  */

@@ -27,8 +27,8 @@
 
 #include "uapi/hpmmap_xpmem.h"
 #include "hpmmap.h"
-#include "as/attach.h"
-#include "as/window.h"
+#include "as/map/window.h"
+#include "as/view/attach.h"
 #include "chardev.h"
 
 /* Segments and permits of one file at most. */

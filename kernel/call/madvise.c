@@ -8,14 +8,14 @@
 
 #include "hook.h"
 #include "hpmmap.h"
-#include "as/change.h"
-#include "as/ctx.h"
-#include "as/discard.h"
-#include "as/handback.h"
-#include "as/range.h"
-#include "as/reuse.h"
-#include "as/vma.h"
-#include "call/handle.h"
+#include "as/own/ctx.h"
+#include "as/own/reuse.h"
+#include "as/map/range.h"
+#include "as/map/vma.h"
+#include "as/change/change.h"
+#include "as/change/discard.h"
+#include "as/change/handback.h"
+#include "call/step/handle.h"
 #include "call/sys.h"
 
 /* mseal(2): what the caller may not write to it may not discard either. */
@@ -216,7 +216,7 @@ static long madvise_with_ours(struct hpmmap_ctx *ctx,
 		return madvise_discard(ctx, regs);
 	case MADV_HWPOISON:
 	case MADV_SOFT_OFFLINE:
-		/* Not under ctx->ops: see as/failure.c. */
+		/* Not under ctx->ops: see as/life/failure.c. */
 		return hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
 	case MADV_WILLNEED:
 	case MADV_POPULATE_READ:

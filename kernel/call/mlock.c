@@ -8,10 +8,10 @@
 
 #include "hook.h"
 #include "hpmmap.h"
-#include "as/change.h"
-#include "as/ctx.h"
-#include "as/range.h"
-#include "call/handle.h"
+#include "as/own/ctx.h"
+#include "as/map/range.h"
+#include "as/change/change.h"
+#include "call/step/handle.h"
 #include "call/sys.h"
 
 /* Populates what is not there yet, others' memory, too. */

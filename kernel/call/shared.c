@@ -24,12 +24,12 @@
 
 #include "hook.h"
 #include "hpmmap.h"
-#include "mem/account.h"
-#include "mem/nodes.h"
-#include "as/ctx.h"
-#include "as/policy.h"
-#include "as/reserve.h"
-#include "as/stats.h"
+#include "mem/block/account.h"
+#include "mem/block/nodes.h"
+#include "as/own/ctx.h"
+#include "as/own/reserve.h"
+#include "as/own/stats.h"
+#include "as/map/policy.h"
 #include "fs/files.h"
 #include "call/sys.h"
 

@@ -10,9 +10,9 @@
 
 #include "hook.h"
 #include "hpmmap.h"
-#include "as/ctx.h"
-#include "as/handback.h"
-#include "as/range.h"
+#include "as/own/ctx.h"
+#include "as/map/range.h"
+#include "as/change/handback.h"
 #include "call/sys.h"
 
 /* Is there memory of ours in a range of another address space? */

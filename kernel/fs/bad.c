@@ -11,8 +11,8 @@
 #include <linux/pagemap.h>
 
 #include "hpmmap.h"
-#include "mem/block.h"
-#include "as/failure.h"
+#include "mem/block/block.h"
+#include "as/life/failure.h"
 #include "fs/space.h"
 
 /*

@@ -12,8 +12,8 @@
 #include <linux/uio.h>
 
 #include "hpmmap.h"
-#include "mem/block.h"
-#include "as/file.h"
+#include "mem/block/block.h"
+#include "as/map/file.h"
 #include "fs/space.h"
 
 /* Copied without a pause. */

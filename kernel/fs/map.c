@@ -20,8 +20,8 @@
 #include <linux/userfaultfd_k.h>
 
 #include "hpmmap.h"
-#include "mem/block.h"
-#include "as/pgmap.h"
+#include "mem/block/block.h"
+#include "as/map/pgmap.h"
 #include "fs/space.h"
 
 /* Slots that are filled before others get a chance to have mmap_lock. */

@@ -20,14 +20,14 @@
 #include <linux/slab.h>
 
 #include "hpmmap.h"
-#include "mem/account.h"
-#include "mem/block.h"
-#include "mem/pinned.h"
-#include "mem/nodes.h"
-#include "mem/pool.h"
-#include "as/ctx.h"
-#include "as/policy.h"
-#include "as/reserve.h"
+#include "mem/block/account.h"
+#include "mem/block/block.h"
+#include "mem/block/nodes.h"
+#include "mem/pool/pinned.h"
+#include "mem/pool/pool.h"
+#include "as/own/ctx.h"
+#include "as/own/reserve.h"
+#include "as/map/policy.h"
 #include "fs/space.h"
 
 /* Blocks that are given back to the pools at once. */

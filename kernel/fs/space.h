@@ -10,8 +10,8 @@
 #include <linux/xarray.h>
 
 #include "hpmmap.h"
-#include "mem/block.h"
-#include "mem/pinned.h"
+#include "mem/block/block.h"
+#include "mem/pool/pinned.h"
 
 #define HPMMAP_FS_MAGIC 0x48504d46
 #define HPMMAP_FS_NO_LIMIT ULONG_MAX

@@ -20,12 +20,12 @@
 
 #include "hpmmap.h"
 #include "sysfs.h"
-#include "mem/nodes.h"
-#include "mem/pool.h"
-#include "as/ctx.h"
-#include "as/failure.h"
-#include "fs/space.h"
+#include "mem/block/nodes.h"
+#include "mem/pool/pool.h"
+#include "as/own/ctx.h"
+#include "as/life/failure.h"
 #include "fs/files.h"
+#include "fs/space.h"
 
 #define DEFAULT_MODE (S_ISVTX | 0777)
 

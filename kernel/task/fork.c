@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * fork: the child gets everything the parent has, before it runs (as/snapshot.c).
+ * fork: the child gets everything the parent has, before it runs (as/life/snapshot.c).
  *
  * Every fork comes by kernel_clone(), whatever the system call; the hook there
  * says whose fork it is, for vm_ops->open is also called for what others split.
@@ -12,13 +12,13 @@
 #include <uapi/linux/sched.h>
 
 #include "hpmmap.h"
-#include "as/commit.h"
-#include "as/ctx.h"
-#include "as/file.h"
-#include "as/life.h"
-#include "as/share.h"
-#include "as/snapshot.h"
-#include "as/stats.h"
+#include "as/own/ctx.h"
+#include "as/own/stats.h"
+#include "as/map/file.h"
+#include "as/change/commit.h"
+#include "as/life/life.h"
+#include "as/life/share.h"
+#include "as/life/snapshot.h"
 #include "task/fork.h"
 
 /* All that may fail but for copies: what has begun has a context for a child. */

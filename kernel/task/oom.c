@@ -16,8 +16,8 @@
 
 #include "hook.h"
 #include "hpmmap.h"
-#include "as/ctx.h"
-#include "as/vma.h"
+#include "as/own/ctx.h"
+#include "as/map/vma.h"
 #include "task/exec.h"
 
 /* So many mappings of a process are looked at. */

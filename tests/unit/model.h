@@ -7,7 +7,7 @@
 #ifndef _MODEL_H
 #define _MODEL_H
 
-#include "mem/buddy.h"
+#include "mem/block/buddy.h"
 
 /* The chunks the model knows: neighbours, lone ones, and the very last. */
 #define MODEL_CHUNKS	6

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Tests of kernel/mem/buddy.c: each function and each argument it refuses, then a
+ * Tests of kernel/mem/block/buddy.c: each function and each argument it refuses, then a
  * random comparison with the naive model of model.c.
  *
  * HPMMAP_SEED=N repeats the random part of a run that printed "seed N".

@@ -6,7 +6,7 @@
 # timeout: 240
 # scales: yes
 # tier: newest  what programs see of a kernel, the test programs ask on every one
-# paths: tests/vm/programs/apps/App.java kernel/as/range.* tests/vm/guest/apps.sh
+# paths: tests/vm/programs/apps/App.java kernel/as/map/range.* tests/vm/guest/apps.sh
 . "$(dirname "$0")/../guest/apps.sh"
 
 java=$(echo /usr/lib/jvm/java-17-openjdk-*/bin/java)

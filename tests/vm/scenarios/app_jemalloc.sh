@@ -6,7 +6,7 @@
 # pool: 1G
 # timeout: 300
 # tier: newest  the calls it makes, the test programs and the conformance cases cover on every kernel
-# paths: lib/ kernel/as/reuse.* bench/traces.c tests/vm/guest/apps.sh
+# paths: lib/ kernel/as/own/reuse.* bench/traces.c tests/vm/guest/apps.sh
 . "$(dirname "$0")/../guest/apps.sh"
 
 traces=$HPMMAP_ROOT/build/bench/traces

@@ -6,7 +6,7 @@
 # timeout: 120
 # scales: yes
 # tier: newest  what programs see of a kernel, the test programs ask on every one
-# paths: tests/vm/programs/apps/numeric.py kernel/call/mremap.* kernel/call/remap.* tests/vm/guest/apps.sh
+# paths: tests/vm/programs/apps/numeric.py kernel/call/mremap.* kernel/call/step/remap.* tests/vm/guest/apps.sh
 . "$(dirname "$0")/../guest/apps.sh"
 
 export OPENBLAS_NUM_THREADS=2 PYTHONDONTWRITEBYTECODE=1

@@ -6,7 +6,7 @@
 # pool: 1G
 # timeout: 300
 # tier: newest  what programs see of a kernel, the test programs ask on every one
-# paths: tests/vm/programs/apps/sanitized.c kernel/as/commit.* tests/vm/guest/apps.sh
+# paths: tests/vm/programs/apps/sanitized.c kernel/as/change/commit.* tests/vm/guest/apps.sh
 . "$(dirname "$0")/../guest/apps.sh"
 
 filter() {

@@ -6,7 +6,7 @@
 # timeout: 600
 # scales: yes
 # tier: all  app_stress starts processes, too, and mpi and pipeline run shells
-# paths: tests/vm/programs/apps/children.sh kernel/task/ kernel/as/share.* kernel/as/snapshot.* tests/vm/guest/apps.sh
+# paths: tests/vm/programs/apps/children.sh kernel/task/ kernel/as/life/share.* kernel/as/life/snapshot.* tests/vm/guest/apps.sh
 . "$(dirname "$0")/../guest/apps.sh"
 
 times=$SCALE

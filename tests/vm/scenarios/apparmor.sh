@@ -4,7 +4,7 @@
 # pool: 256M
 # timeout: 120
 # takes: 20
-# paths: kernel/fs/ kernel/as/file.*
+# paths: kernel/fs/ kernel/as/map/file.*
 . "$(dirname "$0")/../guest/lib.sh"
 
 command -v apparmor_parser >/dev/null || skip "there is no apparmor_parser: apt-get install apparmor"

@@ -5,7 +5,7 @@
 # pool: 128M
 # timeout: 300
 # tier: newest  the hooks are set and removed in the same way on every kernel
-# paths: kernel/call/ kernel/as/range.* tests/vm/programs/call_cost.c tests/vm/programs/counted.c
+# paths: kernel/call/ kernel/as/map/range.* tests/vm/programs/call_cost.c tests/vm/programs/counted.c
 . "$(dirname "$0")/../guest/lib.sh"
 
 ! is_debug_kernel || skip "instructions of a debug kernel tell nothing"

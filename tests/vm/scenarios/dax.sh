@@ -3,7 +3,7 @@
 # machine: dax
 # pool: 0
 # takes: 20
-# paths: kernel/mem/section.*
+# paths: kernel/mem/pool/section.*
 . "$(dirname "$0")/../guest/lib.sh"
 
 modprobe -a nd_e820 nd_pmem dax_pmem device_dax kmem 2>/dev/null || skip "the kernel has no dax/kmem"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # strace and gdb see and change a job's memory.
 # pool: 512M
-# paths: kernel/as/fault.* kernel/as/vmops.*
+# paths: kernel/as/change/fault.* kernel/as/life/vmops.*
 . "$(dirname "$0")/../guest/lib.sh"
 
 hpmmap run -- strace -f -o /tmp/trace sh -c 'echo traced | cat'

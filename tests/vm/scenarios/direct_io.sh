@@ -1,7 +1,7 @@
 #!/bin/bash
 # O_DIRECT moves data between a block device and memory of a job.
 # pool: 512M
-# paths: kernel/mem/block.* kernel/as/pgmap.* kernel/as/vmops.*
+# paths: kernel/mem/block/block.* kernel/as/map/pgmap.* kernel/as/life/vmops.*
 . "$(dirname "$0")/../guest/lib.sh"
 
 modprobe brd rd_nr=1 rd_size=$((64 * 1024)) || skip "this kernel has no RAM disk"

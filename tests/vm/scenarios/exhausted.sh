@@ -1,7 +1,7 @@
 #!/bin/bash
 # An exhausted pool: ENOMEM under --strict, memory of Linux otherwise, never a signal.
 # pool: 256M
-# paths: kernel/mem/ kernel/as/fault.* kernel/call/fresh.* kernel/call/mmap.*
+# paths: kernel/mem/ kernel/as/change/fault.* kernel/call/step/fresh.* kernel/call/mmap.*
 . "$(dirname "$0")/../guest/lib.sh"
 
 program='

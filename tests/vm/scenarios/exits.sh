@@ -2,7 +2,7 @@
 # Who ends waits for nobody, and zeroes little; threads of the module zero the rest.
 # pool: 512M
 # timeout: 240
-# paths: kernel/mem/zero.* kernel/as/life.* kernel/as/release.* kernel/as/share.* kernel/as/unmap.* kernel/as/window.* kernel/task/exec.* tests/vm/programs/exits.c tests/vm/programs/away.c
+# paths: kernel/mem/pool/zero.* kernel/as/life/life.* kernel/as/own/release.* kernel/as/life/share.* kernel/as/store/unmap.* kernel/as/map/window.* kernel/task/exec.* tests/vm/programs/exits.c tests/vm/programs/away.c
 . "$(dirname "$0")/../guest/lib.sh"
 
 exits=$HPMMAP_ROOT/build/tests-vm/exits

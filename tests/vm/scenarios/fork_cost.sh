@@ -5,7 +5,7 @@
 # pool: 256M
 # timeout: 300
 # tier: newest  contexts are made and given up in the same way on every kernel
-# paths: kernel/as/ctx.* kernel/as/life.* kernel/as/draft.* kernel/as/snapshot.* kernel/as/share.*
+# paths: kernel/as/own/ctx.* kernel/as/life/life.* kernel/as/store/draft.* kernel/as/life/snapshot.* kernel/as/life/share.*
 # paths: kernel/task/fork.* kernel/task/exec.* tests/vm/programs/fork_cost.c
 . "$(dirname "$0")/../guest/lib.sh"
 

@@ -2,7 +2,7 @@
 # Random ioctls, malformed and right, beside jobs and pools that come and go.
 # pool: 512M
 # timeout: 180
-# paths: kernel/mem/ kernel/chardev.* kernel/as/job.* tests/fuzz/common.h tests/fuzz/ioctls.c
+# paths: kernel/mem/ kernel/chardev.* kernel/as/own/job.* tests/fuzz/common.h tests/fuzz/ioctls.c
 . "$(dirname "$0")/../guest/lib.sh"
 
 fuzzers=$HPMMAP_ROOT/build/tests-fuzz

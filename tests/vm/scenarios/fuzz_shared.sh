@@ -4,7 +4,7 @@
 # takes: 40
 # pool: 512M
 # timeout: 300
-# paths: kernel/fs/ kernel/mem/pinned.* kernel/as/file.* kernel/as/pgmap.* tests/fuzz/common.h tests/fuzz/shared.c
+# paths: kernel/fs/ kernel/mem/pool/pinned.* kernel/as/map/file.* kernel/as/map/pgmap.* tests/fuzz/common.h tests/fuzz/shared.c
 . "$(dirname "$0")/../guest/lib.sh"
 
 DIR=/tmp/fuzz-shared

@@ -3,7 +3,7 @@
 # it, and can be lifted; who is charged follows the process.
 # pool: 512M
 # tier: newest  who is charged is decided in the same way on every kernel
-# paths: kernel/mem/account.* kernel/mem/alloc.* kernel/mem/payer.* kernel/as/job.* kernel/as/place.* kernel/as/reserve.* kernel/as/reuse.*
+# paths: kernel/mem/block/account.* kernel/mem/pool/alloc.* kernel/mem/block/payer.* kernel/as/own/job.* kernel/as/change/place.* kernel/as/own/reserve.* kernel/as/own/reuse.*
 . "$(dirname "$0")/../guest/lib.sh"
 
 # How many pieces of 8 MB a strict job gets, at most 20.

@@ -2,7 +2,7 @@
 # Memory of the pools is no mapped page cache: "Mapped" of /proc/meminfo, by which
 # vm.zone_reclaim_mode decides, leaves it out, and is what it was when jobs have ended.
 # pool: 512M
-# paths: kernel/mem/pool.* kernel/mem/alloc.* kernel/as/reuse.*
+# paths: kernel/mem/pool/pool.* kernel/mem/pool/alloc.* kernel/as/own/reuse.*
 . "$(dirname "$0")/../guest/lib.sh"
 
 mapped_kib() {

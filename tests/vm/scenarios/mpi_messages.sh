@@ -7,7 +7,7 @@
 # machine: apps
 # windows: yes
 # tier: all  the components are built from Debian's source packages, which have to be fetched
-# paths: integrations/ lib/ tests/vm/programs/mpi_windows.c kernel/xpmem.* kernel/as/attach.* kernel/as/window.*
+# paths: integrations/ lib/ tests/vm/programs/mpi_windows.c kernel/xpmem.* kernel/as/view/attach.* kernel/as/map/window.*
 . "$(dirname "$0")/../guest/lib.sh"
 
 program=$HPMMAP_ROOT/build/tests-vm/mpi_windows

@@ -6,7 +6,7 @@
 # machine: apps
 # windows: yes
 # tier: all  8 ranks take minutes; mpi asks less of both libraries
-# paths: lib/ tests/vm/programs/mpi_windows.c kernel/xpmem.* kernel/as/attach.* kernel/as/window.*
+# paths: lib/ tests/vm/programs/mpi_windows.c kernel/xpmem.* kernel/as/view/attach.* kernel/as/map/window.*
 . "$(dirname "$0")/../guest/lib.sh"
 
 program=$HPMMAP_ROOT/build/tests-vm/mpi_windows

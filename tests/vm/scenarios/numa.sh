@@ -5,8 +5,8 @@
 # machine: numa
 # pool: 0
 # timeout: 400
-# paths: kernel/mem/ kernel/as/place.* kernel/as/fit.* kernel/as/policy.* kernel/as/share.* kernel/as/store.* kernel/as/vmops.* kernel/call/fresh.*
-# paths: kernel/call/mbind.* kernel/call/mremap.* kernel/call/remap.* tests/vm/programs/numa_place.c
+# paths: kernel/mem/ kernel/as/change/place.* kernel/as/change/fit.* kernel/as/map/policy.* kernel/as/life/share.* kernel/as/store/store.* kernel/as/life/vmops.* kernel/call/step/fresh.*
+# paths: kernel/call/mbind.* kernel/call/mremap.* kernel/call/step/remap.* tests/vm/programs/numa_place.c
 . "$(dirname "$0")/../guest/lib.sh"
 
 used() {

@@ -1,7 +1,7 @@
 #!/bin/bash
 # A block in a pool cannot be put online behind the module's back.
 # pool: 256M
-# paths: kernel/mem/section.*
+# paths: kernel/mem/pool/section.*
 . "$(dirname "$0")/../guest/lib.sh"
 
 blocks=$(hpmmap pool list --verbose --json | python3 -c '

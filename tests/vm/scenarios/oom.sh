@@ -2,7 +2,7 @@
 # The OOM killer, of a cgroup and of the machine, takes who frees memory of Linux, not a process
 # that maps memory of the pools.
 # pool: 512M
-# paths: kernel/task/oom.* kernel/mem/block.* kernel/mem/linux_page.*
+# paths: kernel/task/oom.* kernel/mem/block/block.* kernel/mem/block/linux_page.*
 . "$(dirname "$0")/../guest/lib.sh"
 
 hold='

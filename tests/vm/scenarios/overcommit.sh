@@ -1,7 +1,7 @@
 #!/bin/bash
 # With vm.overcommit_memory=2 pool memory is in addition to what Linux commits to.
 # pool: 512M
-# paths: kernel/call/handle.* kernel/as/reserve.* kernel/as/commit.* kernel/mem/linux_page.*
+# paths: kernel/call/step/handle.* kernel/as/own/reserve.* kernel/as/change/commit.* kernel/mem/block/linux_page.*
 . "$(dirname "$0")/../guest/lib.sh"
 
 whole='

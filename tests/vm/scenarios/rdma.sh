@@ -4,7 +4,7 @@
 # takes: 20
 # pool: 512M
 # timeout: 240
-# paths: kernel/mem/block.* kernel/mem/pinned.* kernel/as/ kernel/fs/ tests/vm/programs/rdma_pin.c
+# paths: kernel/mem/block/block.* kernel/mem/pool/pinned.* kernel/as/ kernel/fs/ tests/vm/programs/rdma_pin.c
 . "$(dirname "$0")/../guest/lib.sh"
 
 modprobe rdma_rxe || skip "this kernel has no soft-RoCE"

@@ -2,7 +2,7 @@
 # What --json prints can be read by a program, with and without a job.
 # pool: 512M
 # tier: newest  report asks on every kernel whether counts are right
-# paths: kernel/mem/pool.* kernel/as/show.* kernel/as/stats.* crates/hpmmap/src/doctor/
+# paths: kernel/mem/pool/pool.* kernel/as/own/show.* kernel/as/own/stats.* crates/hpmmap/src/doctor/
 . "$(dirname "$0")/../guest/lib.sh"
 
 hpmmap run --strict -- python3 -c '

@@ -4,7 +4,7 @@
 # takes: 20
 # pool: 256M
 # tier: newest  who may do what is decided in the same way on every kernel
-# paths: kernel/chardev.* kernel/sysfs.* kernel/mem/pool.* kernel/as/show.* kernel/as/stats.* tests/vm/programs/ioctls.c
+# paths: kernel/chardev.* kernel/sysfs.* kernel/mem/pool/pool.* kernel/as/own/show.* kernel/as/own/stats.* tests/vm/programs/ioctls.c
 . "$(dirname "$0")/../guest/lib.sh"
 
 for device in hpmmap xpmem; do

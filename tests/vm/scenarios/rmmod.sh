@@ -1,7 +1,7 @@
 #!/bin/bash
 # The module stays while it is in use, and goes without a trace.
 # pool: 128M
-# paths: kernel/mem/section.* kernel/task/ kernel/as/release.* kernel/as/share.*
+# paths: kernel/mem/pool/section.* kernel/task/ kernel/as/own/release.* kernel/as/life/share.*
 . "$(dirname "$0")/../guest/lib.sh"
 
 hpmmap run -- sleep 1000 &

@@ -4,7 +4,7 @@
 # pool: 512M
 # timeout: 400
 # takes: 60
-# paths: kernel/fs/ kernel/mem/pinned.* kernel/mem/account.* kernel/mem/pool.* kernel/as/file.* tests/guest/sem_shared*.c tests/guest/shared.*
+# paths: kernel/fs/ kernel/mem/pool/pinned.* kernel/mem/block/account.* kernel/mem/pool/pool.* kernel/as/map/file.* tests/guest/sem_shared*.c tests/guest/shared.*
 . "$(dirname "$0")/../guest/lib.sh"
 
 DIR=/tmp/shared

@@ -3,7 +3,7 @@
 # pool: 256M
 # timeout: 200
 # tier: newest  sem_shared asks most of it on every kernel
-# paths: kernel/fs/ kernel/mem/block.* kernel/as/failure.* tests/vm/programs/shared_errors.c
+# paths: kernel/fs/ kernel/mem/block/block.* kernel/as/life/failure.* tests/vm/programs/shared_errors.c
 . "$(dirname "$0")/../guest/lib.sh"
 
 DIR=$(mktemp -d)

@@ -2,7 +2,7 @@
 # What small programs and idle threads hold of a pool, and that it is theirs without faults.
 # pool: 512M
 # timeout: 60
-# paths: kernel/as/few.* kernel/as/fit.* kernel/as/file.* kernel/as/commit.* kernel/call/fresh.* kernel/call/mmap.* kernel/task/exec.* kernel/task/image.* tests/vm/programs/small.c
+# paths: kernel/as/change/few.* kernel/as/change/fit.* kernel/as/map/file.* kernel/as/change/commit.* kernel/call/step/fresh.* kernel/call/mmap.* kernel/task/exec.* kernel/task/image.* tests/vm/programs/small.c
 . "$(dirname "$0")/../guest/lib.sh"
 
 SMALL=$HPMMAP_ROOT/build/tests-vm/small

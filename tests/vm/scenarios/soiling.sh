@@ -3,7 +3,7 @@
 # pool: 512M
 # takes: 60
 # timeout: 480
-# paths: kernel/mem/ kernel/as/discard.* tests/vm/programs/soil.c
+# paths: kernel/mem/ kernel/as/change/discard.* tests/vm/programs/soil.c
 . "$(dirname "$0")/../guest/lib.sh"
 
 soil=$HPMMAP_ROOT/build/tests-vm/soil

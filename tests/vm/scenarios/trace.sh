@@ -4,7 +4,7 @@
 # pool: 512M
 # timeout: 240
 # tier: newest  the hooks are the same functions on every kernel that is tested
-# paths: kernel/trace.* kernel/as/stats.* crates/hpmmap-trace/ crates/hpmmap-bpf/ tests/vm/guest/trace.sh tests/vm/guest/check_trace.py
+# paths: kernel/trace.* kernel/as/own/stats.* crates/hpmmap-trace/ crates/hpmmap-bpf/ tests/vm/guest/trace.sh tests/vm/guest/check_trace.py
 # paths: tests/vm/programs/faults.c
 . "$(dirname "$0")/../guest/trace.sh"
 

@@ -2,7 +2,7 @@
 # Two jobs at once have memory of their own, and the end of one leaves the other alone.
 # pool: 512M
 # tier: newest  limits and exhausted ask more of jobs side by side
-# paths: kernel/as/life.* kernel/as/job.* kernel/task/
+# paths: kernel/as/life/life.* kernel/as/own/job.* kernel/task/
 . "$(dirname "$0")/../guest/lib.sh"
 
 program='

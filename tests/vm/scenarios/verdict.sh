@@ -2,7 +2,7 @@
 # What a report says of a job is true: its verdict, its peak, whose the faults are, and memory of Linux.
 # pool: 256M
 # tier: newest  report asks on every kernel whether counts are right
-# paths: kernel/as/show.* kernel/as/stats.* kernel/mem/account.* kernel/as/pgmap.c crates/hpmmap-host/src/mapped.rs crates/hpmmap/src/report/
+# paths: kernel/as/own/show.* kernel/as/own/stats.* kernel/mem/block/account.* kernel/as/map/pgmap.c crates/hpmmap-host/src/mapped.rs crates/hpmmap/src/report/
 # paths: crates/hpmmap/src/verbs/run_report.rs
 . "$(dirname "$0")/../guest/lib.sh"
 

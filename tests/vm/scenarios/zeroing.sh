@@ -3,7 +3,7 @@
 # takes: 10
 # pool: 512M
 # timeout: 240
-# paths: kernel/mem/ kernel/as/life.* kernel/as/release.* kernel/as/reuse.* kernel/as/unmap.* kernel/task/exec.*
+# paths: kernel/mem/ kernel/as/life/life.* kernel/as/own/release.* kernel/as/own/reuse.* kernel/as/store/unmap.* kernel/task/exec.*
 . "$(dirname "$0")/../guest/lib.sh"
 
 is_clean() { [ "$(pool_bytes free_bytes)" = "$(pool_bytes clean_bytes)" ]; }

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Moving blocks to other nodes, and first touch. */
+#ifndef _HPMMAP_AS_CHANGE_PLACE_H
+#define _HPMMAP_AS_CHANGE_PLACE_H
+
+#include <linux/nodemask.h>
+#include <linux/types.h>
+
+struct hpmmap_block;
+struct hpmmap_ctx;
+struct hpmmap_placement;
+struct vm_area_struct;
+
+/**
+ * enum hpmmap_look - how the block of a slot lies
+ * @LOOK_RIGHT: where it should
+ * @LOOK_WRONG: elsewhere
+ * @LOOK_OTHERS: elsewhere, but others have a part of the slot, too
+ */
+enum hpmmap_look {
+	LOOK_RIGHT,
+	LOOK_WRONG,
+	LOOK_OTHERS,
+};
+
+enum hpmmap_look hpmmap_slot_look(struct hpmmap_ctx *ctx, unsigned long start,
+			   unsigned long end, struct hpmmap_placement *place);
+bool hpmmap_slot_correct(struct hpmmap_ctx *ctx, unsigned long slot,
+			 struct hpmmap_placement *place, bool *wait);
+bool hpmmap_slot_is_on(struct hpmmap_ctx *ctx, unsigned long slot,
+		       const nodemask_t *nodes);
+bool hpmmap_policy_place(struct hpmmap_ctx *ctx, unsigned long start,
+			 unsigned long end);
+int hpmmap_page_node(struct hpmmap_ctx *ctx, unsigned long addr, bool *shared);
+bool hpmmap_policy_defers(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
+			  unsigned long start, unsigned long end);
+struct hpmmap_block *hpmmap_policy_touch(struct hpmmap_ctx *ctx,
+					 struct vm_area_struct *vma,
+					 struct hpmmap_block *block);
+
+#endif /* _HPMMAP_AS_CHANGE_PLACE_H */

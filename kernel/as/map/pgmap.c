@@ -1,0 +1,521 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Page tables: looking at them, and filling them.
+ *
+ * Entries of 2 MB are written here, with the reference, the reverse map and the counters
+ * that the core's do_set_pmd() would give them, so that the core can undo them. So is what
+ * a fork shares, which the core would map with the rights of its mapping. The rest is left
+ * to the core's fault handler.
+ */
+#include <linux/mm.h>
+#include <linux/mmu_notifier.h>
+#include <linux/pagemap.h>
+#include <linux/pgtable.h>
+#include <asm/pgalloc.h>
+
+#include "hpmmap.h"
+#include "mem/block/block.h"
+#include "as/map/pgmap.h"
+
+/**
+ * hpmmap_pgmap_pmd() - the entry that covers a slot
+ * @mm: address space, its mmap_lock held
+ * @addr: an address in the slot
+ *
+ * The entries of the slots of one gigabyte follow each other.
+ *
+ * Return: the entry, or NULL where there is not even a table for it.
+ */
+pmd_t *hpmmap_pgmap_pmd(struct mm_struct *mm, unsigned long addr)
+{
+	pgd_t *pgd;
+	p4d_t *p4d;
+	pud_t *pud;
+
+	mmap_assert_locked(mm);
+	pgd = pgd_offset(mm, addr);
+	if (pgd_none(*pgd) || pgd_bad(*pgd))
+		return NULL;
+	p4d = p4d_offset(pgd, addr);
+	if (p4d_none(*p4d) || p4d_bad(*p4d))
+		return NULL;
+	pud = pud_offset(p4d, addr);
+	if (pud_none(*pud) || pud_bad(*pud))
+		return NULL;
+	return pmd_offset(pud, addr);
+}
+
+/* How a slot is mapped whose entry is known; NULL: there is not even a table for it. */
+enum hpmmap_entry hpmmap_pgmap_kind(pmd_t *pmdp)
+{
+	pmd_t pmd;
+
+	if (!pmdp)
+		return HPMMAP_ENTRY_NONE;
+	pmd = READ_ONCE(*pmdp);
+	if (pmd_none(pmd))
+		return HPMMAP_ENTRY_NONE;
+	return pmd_leaf(pmd) ? HPMMAP_ENTRY_2M : HPMMAP_ENTRY_TABLE;
+}
+
+/**
+ * hpmmap_pgmap_slot() - how a slot is mapped
+ * @mm: address space, its mmap_lock held
+ * @addr: an address in the slot
+ */
+enum hpmmap_entry hpmmap_pgmap_slot(struct mm_struct *mm, unsigned long addr)
+{
+	return hpmmap_pgmap_kind(hpmmap_pgmap_pmd(mm, addr));
+}
+
+/*
+ * Tables of 4 KB entries.
+ *
+ * Those of 2 MB entries, and all above, stay below a mapping while mmap_lock is
+ * held. Not so these: where CONFIG_PT_RECLAIM is set, MADV_DONTNEED frees one
+ * that is empty, under mmap_lock for reading, if it does not go through our
+ * hook. Who frees a table holds its lock, and waits for RCU.
+ */
+
+/* A table's first entry of interest, under rcu_read_lock(); NULL without one. */
+pte_t *hpmmap_pgmap_peek(pmd_t *pmdp, unsigned long addr, pmd_t *pmd)
+{
+	*pmd = READ_ONCE(*pmdp);
+	if (!pmd_present(*pmd) || pmd_leaf(*pmd) || pmd_bad(*pmd))
+		return NULL;
+	return pte_offset_kernel(pmd, addr);
+}
+
+/* The same with the lock of the table held, which keeps it where it is. */
+pte_t *hpmmap_pgmap_table_lock(struct mm_struct *mm, pmd_t *pmdp, unsigned long addr,
+			       spinlock_t **ptlp)
+{
+	pmd_t pmd;
+	pte_t *ptep;
+
+	rcu_read_lock();
+	while ((ptep = hpmmap_pgmap_peek(pmdp, addr, &pmd))) {
+		*ptlp = pte_lockptr(mm, &pmd);
+		spin_lock(*ptlp);
+		if (likely(pmd_same(pmd, READ_ONCE(*pmdp))))
+			break;
+		spin_unlock(*ptlp);
+	}
+	rcu_read_unlock();
+	return ptep;
+}
+
+/**
+ * hpmmap_pgmap_is_done() - is a slot mapped by one entry, as its mapping allows?
+ * @vma: the mapping; mmap_lock held
+ * @pmdp: the slot's entry
+ */
+bool hpmmap_pgmap_is_done(struct vm_area_struct *vma, pmd_t *pmdp)
+{
+	pmd_t pmd = READ_ONCE(*pmdp);
+
+	lockdep_assert_held(&vma->vm_mm->mmap_lock);
+	return !pmd_none(pmd) && pmd_leaf(pmd) &&
+	       (pmd_write(pmd) || !(vma->vm_flags & VM_WRITE));
+}
+
+/**
+ * hpmmap_pgmap_insert_2m() - map a block by one entry
+ * @vma: accessible mapping of ours that covers the whole slot and is not
+ *	locked; mmap_lock held
+ * @addr: start of the slot
+ * @pmdp: its entry
+ * @folio: the block's, which nobody else may take from the slot now
+ * @write: as the mapping allows; otherwise read-only, also where the process wants no huge pages
+ *
+ * The caller counts it by compat_add_rss(), once for many.
+ *
+ * Return: false where there is something already.
+ */
+bool hpmmap_pgmap_insert_2m(struct vm_area_struct *vma, unsigned long addr,
+			    pmd_t *pmdp, struct folio *folio, bool write)
+{
+	pmd_t entry = pmd_mkhuge(pfn_pmd(folio_pfn(folio), vma->vm_page_prot));
+	spinlock_t *ptl;
+	bool none;
+
+	lockdep_assert_held(&vma->vm_mm->mmap_lock);
+	if (!IS_ENABLED(CONFIG_TRANSPARENT_HUGEPAGE))
+		return false;
+	/* As the core does it: written to sooner or later. */
+	if (write && vma->vm_flags & VM_WRITE)
+		entry = compat_pmd_mkwrite(pmd_mkdirty(entry));
+	else if (!write)
+		entry = pmd_wrprotect(entry);
+	ptl = pmd_lock(vma->vm_mm, pmdp);
+	none = pmd_none(*pmdp);
+	if (none) {
+		folio_get(folio);
+		compat_add_rmap_2m(folio, vma);
+		set_pmd_at(vma->vm_mm, addr, pmdp, entry);
+	}
+	spin_unlock(ptl);
+	return none;
+}
+
+/**
+ * hpmmap_pgmap_protect() - take away the right to write
+ * @vma: mapping of ours; mmap_lock held for writing
+ * @start: of a slot that it covers
+ *
+ * One entry of 2 MB stays, read-only; entries of 4 KB go. The caller flushes
+ * the TLB. It is clean, too: one that is dirty the core would make writable again
+ * when a userfaultfd ends its own protection.
+ */
+void hpmmap_pgmap_protect(struct vm_area_struct *vma, unsigned long start)
+{
+	struct mm_struct *mm = vma->vm_mm;
+	bool kept = false;
+	spinlock_t *ptl;
+	pmd_t *pmdp;
+
+	lockdep_assert_held(&vma->vm_mm->mmap_lock);
+	if (hpmmap_pgmap_slot(mm, start) == HPMMAP_ENTRY_NONE)
+		return;
+	/* Who has a copy of the page tables is told by the zap. */
+	if (!mm_has_notifiers(mm)) {
+		pmdp = hpmmap_pgmap_pmd(mm, start);
+		ptl = pmd_lock(mm, pmdp);
+		kept = hpmmap_pgmap_kind(pmdp) == HPMMAP_ENTRY_2M;
+		if (kept)
+			set_pmd_at(mm, start, pmdp,
+				   pmd_mkclean(pmd_wrprotect(*pmdp)));
+		spin_unlock(ptl);
+	}
+	if (!kept)
+		compat_zap(vma, start, SLOT_SIZE);
+	/*
+	 * Who pins without a lock takes a reference, then looks at the entry again:
+	 * either he finds it changed, or the caller finds the reference.
+	 */
+	smp_mb();
+}
+
+/**
+ * hpmmap_pgmap_protect_run() - hpmmap_pgmap_protect() for slots in a row
+ * @vma: mapping of ours; mmap_lock held for writing
+ * @start: of the first slot; all of them are covered by the mapping, and lie in one
+ *	gigabyte
+ * @nr: how many
+ *
+ * Return: how many of them from the first on it was done for; the next is
+ * mapped by entries of 4 KB, or somebody has a copy of the page tables.
+ */
+unsigned int hpmmap_pgmap_protect_run(struct vm_area_struct *vma,
+				      unsigned long start, unsigned int nr)
+{
+	struct mm_struct *mm = vma->vm_mm;
+	pmd_t *pmdp = hpmmap_pgmap_pmd(mm, start);
+	spinlock_t *ptl;
+	unsigned int i;
+
+	lockdep_assert_held(&vma->vm_mm->mmap_lock);
+	if (mm_has_notifiers(mm))
+		return 0;
+	/* Nothing is mapped in all of the gigabyte. */
+	if (!pmdp)
+		return nr;
+	/* The lock is that of the table. */
+	ptl = pmd_lock(mm, pmdp);
+	for (i = 0; i < nr; i++, pmdp++) {
+		enum hpmmap_entry kind = hpmmap_pgmap_kind(pmdp);
+
+		if (kind == HPMMAP_ENTRY_TABLE)
+			break;
+		if (kind == HPMMAP_ENTRY_2M)
+			set_pmd_at(mm, start + i * SLOT_SIZE, pmdp,
+				   pmd_mkclean(pmd_wrprotect(*pmdp)));
+	}
+	spin_unlock(ptl);
+	/* As in hpmmap_pgmap_protect(). */
+	smp_mb();
+	return i;
+}
+
+/**
+ * hpmmap_pgmap_unprotect() - give the right to write back
+ * @vma: mapping of ours; mmap_lock held
+ * @addr: start of a slot
+ * @pmdp: the slot's entry
+ * @folio: what it has to refer to
+ *
+ * Return: whether the entry was changed. A userfaultfd's own protection stays.
+ */
+bool hpmmap_pgmap_unprotect(struct vm_area_struct *vma, unsigned long addr,
+			    pmd_t *pmdp, struct folio *folio)
+{
+	struct mm_struct *mm = vma->vm_mm;
+	bool changed = false;
+	spinlock_t *ptl;
+
+	lockdep_assert_held(&vma->vm_mm->mmap_lock);
+	if (!(vma->vm_flags & VM_WRITE))
+		return false;
+	ptl = pmd_lock(mm, pmdp);
+	if (hpmmap_pgmap_kind(pmdp) == HPMMAP_ENTRY_2M && !pmd_write(*pmdp) &&
+	    !compat_pmd_uffd_wp(*pmdp) && pmd_pfn(*pmdp) == folio_pfn(folio)) {
+		set_pmd_at(mm, addr, pmdp, pmd_mkdirty(compat_pmd_mkwrite(*pmdp)));
+		changed = true;
+	}
+	spin_unlock(ptl);
+	return changed;
+}
+
+/*
+ * Entries of a slot that refer to a folio; with the lock of its table held, or NULL in *ptlp where
+ * there is none. Each has a reference as long as that is so. Where nothing is mapped munmap(2) may
+ * be freeing the tables, and the entries before, with mmap_lock held for reading.
+ */
+static unsigned int count_locked(struct mm_struct *mm, unsigned long slot,
+				 struct folio *folio, spinlock_t **ptlp)
+{
+	unsigned long addr = slot << SLOT_SHIFT, first = folio_pfn(folio);
+	pmd_t *pmdp = NULL;
+	unsigned int i, nr = 0;
+	pte_t *ptep, pte;
+
+	*ptlp = NULL;
+	if (find_vma_intersection(mm, addr, addr + SLOT_SIZE))
+		pmdp = hpmmap_pgmap_pmd(mm, addr);
+	if (!pmdp)
+		return 0;
+	ptep = hpmmap_pgmap_table_lock(mm, pmdp, addr, ptlp);
+	if (!ptep) {
+		*ptlp = pmd_lock(mm, pmdp);
+		return hpmmap_pgmap_kind(pmdp) == HPMMAP_ENTRY_2M &&
+		       pmd_pfn(*pmdp) == first;
+	}
+	for (i = 0; i < SLOT_PAGES; i++) {
+		pte = ptep_get(ptep + i);
+		nr += pte_present(pte) && pte_pfn(pte) - first < SLOT_PAGES;
+	}
+	return nr;
+}
+
+/* How many entries of a slot refer to a folio. mmap_lock held. */
+unsigned int hpmmap_pgmap_count(struct mm_struct *mm, unsigned long slot,
+				struct folio *folio)
+{
+	spinlock_t *ptl;
+	unsigned int nr = count_locked(mm, slot, folio, &ptl);
+
+	if (ptl)
+		spin_unlock(ptl);
+	return nr;
+}
+
+/*
+ * Is a block mapped by one entry of 2 MB, and does nobody refer to it but that and the module?
+ * mmap_lock held.
+ */
+bool hpmmap_pgmap_is_alone_2m(struct mm_struct *mm, pmd_t *pmdp, struct folio *folio)
+{
+	spinlock_t *ptl = pmd_lock(mm, pmdp);
+	bool ret = hpmmap_pgmap_kind(pmdp) == HPMMAP_ENTRY_2M &&
+		   pmd_pfn(*pmdp) == folio_pfn(folio) && folio_ref_count(folio) == 2;
+
+	spin_unlock(ptl);
+	return ret;
+}
+
+/**
+ * hpmmap_pgmap_others() - references to a block beside the module's and those of one slot's entries
+ * @mm: address space, its mmap_lock held
+ * @slot: its slot
+ * @folio: the block's
+ *
+ * One that comes or goes meanwhile is found: in doubt there is one more.
+ *
+ * Return: how many.
+ */
+int hpmmap_pgmap_others(struct mm_struct *mm, unsigned long slot, struct folio *folio)
+{
+	int refs = folio_ref_count(folio) - 1;
+	spinlock_t *ptl;
+
+	if (!refs)
+		return 0;
+	refs = -count_locked(mm, slot, folio, &ptl);
+	refs += folio_ref_count(folio) - 1;
+	if (ptl)
+		spin_unlock(ptl);
+	return refs;
+}
+
+/**
+ * hpmmap_pgmap_is_2m() - would the core answer a fault by an entry of 2 MB?
+ * @vmf: a fault in a mapping of ours; vmf->page is set
+ */
+bool hpmmap_pgmap_is_2m(const struct vm_fault *vmf)
+{
+	unsigned long start = vmf->address & SLOT_MASK;
+
+	return PageCompound(vmf->page) &&
+	       pmd_none(READ_ONCE(*vmf->pmd)) &&
+	       vmf->vma->vm_start <= start &&
+	       vmf->vma->vm_end - SLOT_SIZE >= start &&
+	       compat_vma_maps_2m(vmf->vma);
+}
+
+/* The table that the core has allocated for a fault, put where it belongs. */
+static void install_table(struct vm_fault *vmf)
+{
+	struct mm_struct *mm = vmf->vma->vm_mm;
+	spinlock_t *ptl;
+
+	if (!pmd_none(READ_ONCE(*vmf->pmd)) || !vmf->prealloc_pte)
+		return;
+	ptl = pmd_lock(mm, vmf->pmd);
+	if (pmd_none(*vmf->pmd)) {
+		mm_inc_nr_ptes(mm);
+		/* Who walks without locks finds it empty, not as it was. */
+		smp_wmb();
+		pmd_populate(mm, vmf->pmd, vmf->prealloc_pte);
+		vmf->prealloc_pte = NULL;
+	}
+	spin_unlock(ptl);
+}
+
+/* The entry for a page in a window, where somebody may write by it or not. */
+static pte_t window_entry(const struct vm_area_struct *vma, struct page *page, bool write)
+{
+	pte_t entry = mk_pte(page, vma->vm_page_prot);
+
+	return write ? compat_pte_mkwrite(pte_mkdirty(entry)) : pte_wrprotect(entry);
+}
+
+/* For pages of one folio of a block, which is locked. */
+static unsigned int insert_run_locked(struct vm_fault *vmf, unsigned long addr,
+				      struct hpmmap_block *block, unsigned int first,
+				      unsigned int nr, bool write)
+{
+	struct page *page = hpmmap_block_page(block, first);
+	struct folio *folio = page_folio(page);
+	struct vm_area_struct *vma = vmf->vma;
+	unsigned int i, made = 0;
+	spinlock_t *ptl;
+	pte_t *ptep;
+
+	if (unlikely(hpmmap_block_is_hurt(block)))
+		return 0;
+	ptep = hpmmap_pgmap_table_lock(vma->vm_mm, vmf->pmd, addr, &ptl);
+	for (i = 0; ptep && i < nr; i++) {
+		if (!pte_none(ptep_get(ptep + i)))
+			continue;
+		folio_get(folio);
+		compat_add_rmap_4k(folio, page + i, vma);
+		set_pte_at(vma->vm_mm, addr + i * PAGE_SIZE, ptep + i,
+			   window_entry(vma, page + i, write));
+		made++;
+	}
+	if (ptep)
+		spin_unlock(ptl);
+	if (made)
+		compat_add_rss(vma->vm_mm, folio, made);
+	return made;
+}
+
+static unsigned int insert_run(struct vm_fault *vmf, unsigned long addr,
+			       struct hpmmap_block *block, unsigned int first,
+			       unsigned int nr, bool write)
+{
+	struct folio *folio = page_folio(hpmmap_block_page(block, first));
+	unsigned int made;
+
+	folio_lock(folio);
+	made = insert_run_locked(vmf, addr, block, first, nr, write);
+	folio_unlock(folio);
+	return made;
+}
+
+/**
+ * hpmmap_pgmap_insert_pages() - map pages of a block, wherever they lie in their slot
+ * @vmf: a fault in a window
+ * @addr: where; in the table of the fault, as is all of it
+ * @block: the block, which nobody exchanges now; pages of the pools are committed
+ * @first: page of the block that is mapped there
+ * @nr: how many, from that on
+ * @write: somebody may write to them
+ *
+ * By entries of 4 KB; none without a table for them.
+ *
+ * Return: how many entries were made.
+ */
+unsigned int hpmmap_pgmap_insert_pages(struct vm_fault *vmf, unsigned long addr,
+				       struct hpmmap_block *block, unsigned int first,
+				       unsigned int nr, bool write)
+{
+	unsigned int made = 0;
+
+	lockdep_assert_held(&vmf->vma->vm_mm->mmap_lock);
+	install_table(vmf);
+	if (block->folio)
+		return insert_run(vmf, addr, block, first, nr, write);
+	/* Of Linux's memory, there may be only some pages. */
+	for (; nr; nr--, first++, addr += PAGE_SIZE)
+		if (!test_bit_acquire(first, block->stale))
+			made += insert_run(vmf, addr, block, first, 1, write);
+	return made;
+}
+
+/**
+ * hpmmap_pgmap_insert_locked() - the same for a block of the pools that is locked
+ * @vmf: a fault in a mapping of a file
+ * @addr: where; in the table of the fault, as is all of it
+ * @block: the block, its folio locked; none of its pages is stale
+ * @first: page of the block that is mapped there
+ * @nr: how many, from that on
+ * @write: somebody may write to them
+ */
+void hpmmap_pgmap_insert_locked(struct vm_fault *vmf, unsigned long addr,
+				struct hpmmap_block *block, unsigned int first,
+				unsigned int nr, bool write)
+{
+	lockdep_assert_held(&vmf->vma->vm_mm->mmap_lock);
+	install_table(vmf);
+	insert_run_locked(vmf, addr, block, first, nr, write);
+}
+
+/*
+ * A fault is to be answered by an entry of 4 KB, whatever the core would do. False where there
+ * is no table for it.
+ */
+bool hpmmap_pgmap_table(struct vm_fault *vmf)
+{
+	install_table(vmf);
+	return !pmd_none(READ_ONCE(*vmf->pmd));
+}
+
+/**
+ * hpmmap_pgmap_insert_special() - map a page of Linux without a reference
+ * @vmf: a fault in a window
+ * @page: the page; a notifier tells when it is somebody else's
+ * @write: somebody may write to it
+ *
+ * May be called with a spinlock held.
+ *
+ * Return: false without a table for it.
+ */
+bool hpmmap_pgmap_insert_special(struct vm_fault *vmf, struct page *page, bool write)
+{
+	struct vm_area_struct *vma = vmf->vma;
+	unsigned long addr = vmf->address & PAGE_MASK;
+	spinlock_t *ptl;
+	pte_t *ptep;
+
+	lockdep_assert_held(&vma->vm_mm->mmap_lock);
+	install_table(vmf);
+	ptep = hpmmap_pgmap_table_lock(vma->vm_mm, vmf->pmd, addr, &ptl);
+	if (!ptep)
+		return false;
+	if (pte_none(ptep_get(ptep)))
+		set_pte_at(vma->vm_mm, addr, ptep,
+			   pte_mkspecial(window_entry(vma, page, write)));
+	spin_unlock(ptl);
+	return true;
+}

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What is mapped in a range, by whom, and who watches it; and where there is room.
+ */
+#include <linux/capability.h>
+#include <linux/delay.h>
+#include <linux/mman.h>
+#include <linux/sched/signal.h>
+#include <linux/userfaultfd_k.h>
+
+#include "hook.h"
+#include "hpmmap.h"
+#include "as/own/ctx.h"
+#include "as/map/range.h"
+#include "as/map/vma.h"
+
+/* Hints below vm.mmap_min_addr are rounded up to it; this is its usual value. */
+#define LOWEST_HINT 65536UL
+
+/* The pauses between tries for mmap_lock, each twice the one before: 8 ms in all. */
+#define SOON_FIRST_US 8U
+#define SOON_LAST_US 4096U
+
+/**
+ * hpmmap_mmap_write_lock_soon() - mmap_lock for writing, for what need not be done
+ * @mm: the address space
+ * @vain: do not try for long; set when that was in vain
+ *
+ * Calls that change no mapping do not wait on Linux for a task that reads the address space
+ * for as long as it likes (/proc/PID/mem, at a file whose server is away). Those that do
+ * change mappings wait for it until they are killed.
+ *
+ * Return: whether it is held.
+ */
+bool hpmmap_mmap_write_lock_soon(struct mm_struct *mm, bool *vain)
+{
+	unsigned long us = SOON_FIRST_US;
+
+	while (!compat_mmap_write_trylock(mm)) {
+		if (us > SOON_LAST_US || fatal_signal_pending(current))
+			*vain = true;
+		if (*vain)
+			return false;
+		usleep_range(us, us + us / 2);
+		us *= 2;
+	}
+	return true;
+}
+
+/* The first mapping of ours in a range, or NULL. mmap_lock held. */
+struct vm_area_struct *hpmmap_range_first_ours(struct mm_struct *mm,
+					       unsigned long start,
+					       unsigned long end)
+{
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, mm, start);
+
+	lockdep_assert_held(&mm->mmap_lock);
+	for_each_vma_range(vmi, vma, end)
+		if (hpmmap_vma_is_ours(vma))
+			return vma;
+	return NULL;
+}
+
+/* Whose mappings are in a range? */
+enum hpmmap_range_what hpmmap_range_look(struct hpmmap_ctx *ctx,
+					 unsigned long start, unsigned long end)
+{
+	enum hpmmap_range_what what = HPMMAP_RANGE_LINUX;
+	struct vm_area_struct *vma;
+
+	mmap_read_lock(ctx->mm);
+	/* Mostly it is one mapping: that is the cheaper look. */
+	vma = vma_lookup(ctx->mm, start);
+	if (!vma || vma->vm_end < end || !hpmmap_vma_is_ours(vma))
+		vma = hpmmap_range_first_ours(ctx->mm, start, end);
+	if (vma)
+		what = vma->vm_start <= start && vma->vm_end >= end ?
+		       HPMMAP_RANGE_OURS : HPMMAP_RANGE_MIXED;
+	mmap_read_unlock(ctx->mm);
+	return what;
+}
+
+/* Is a mapping of a range ours? */
+bool hpmmap_range_has_ours(struct hpmmap_ctx *ctx, unsigned long start,
+			   unsigned long end)
+{
+	return hpmmap_range_look(ctx, start, end) != HPMMAP_RANGE_LINUX;
+}
+
+/**
+ * hpmmap_range_next() - the next mapping of a kind in a range
+ * @mm: the address space; mmap_lock not held
+ * @start: first address; out: of that mapping, as far as it lies in the range
+ * @end: end; out: as @start
+ * @is_it: what is looked for
+ *
+ * Return: false if there is none, and the range is as it was.
+ */
+bool hpmmap_range_next(struct mm_struct *mm, unsigned long *start, unsigned long *end,
+		       bool (*is_it)(const struct vm_area_struct *vma))
+{
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, mm, *start);
+
+	mmap_read_lock(mm);
+	for_each_vma_range(vmi, vma, *end) {
+		if (!is_it(vma))
+			continue;
+		*start = max(*start, vma->vm_start);
+		*end = min(*end, vma->vm_end);
+		break;
+	}
+	mmap_read_unlock(mm);
+	return vma;
+}
+
+/* Is all of a range mapped, by anybody? */
+static bool range_is_mapped(struct hpmmap_ctx *ctx, unsigned long start,
+			    unsigned long end)
+{
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+
+	mmap_read_lock(ctx->mm);
+	for_each_vma_range(vmi, vma, end) {
+		if (vma->vm_start > start)
+			break;
+		start = vma->vm_end;
+	}
+	mmap_read_unlock(ctx->mm);
+	return start >= end;
+}
+
+/* A call of the current process has lost contents for want of memory: it cannot go on. */
+void hpmmap_contents_lost(void)
+{
+	/* It had memory, but not the time. */
+	if (fatal_signal_pending(current))
+		return;
+	pr_warn_ratelimited("no memory for process %d, which is killed\n",
+			    current->pid);
+	send_sig(SIGKILL, current, 1);
+}
+
+/**
+ * hpmmap_range_kill_if_lost() - what a failed call was to replace may be gone
+ * @ctx: the caller's context
+ * @start: first address
+ * @end: end; all of it was mapped before
+ *
+ * Linux unmaps first what it replaces, and then may have no memory. A process whose
+ * contents are gone that way is killed.
+ */
+void hpmmap_range_kill_if_lost(struct hpmmap_ctx *ctx, unsigned long start,
+			       unsigned long end)
+{
+	if (!range_is_mapped(ctx, start, end))
+		hpmmap_contents_lost();
+}
+
+static bool is_watched(const struct vm_area_struct *vma)
+{
+	return !hpmmap_vma_is_ours(vma) && userfaultfd_armed((struct vm_area_struct *)vma);
+}
+
+/* Does a userfaultfd watch any of the caller's range? */
+bool hpmmap_range_is_watched(unsigned long start, unsigned long end)
+{
+	return hpmmap_range_next(current->mm, &start, &end, is_watched);
+}
+
+/**
+ * hpmmap_range_unwatch() - unmap what a userfaultfd watches
+ * @start: start of a range of the caller that is about to be unmapped
+ * @end: its end
+ *
+ * Its monitor is told, and may have to map memory before it listens: so
+ * ctx->ops is not held. The place stays taken, by a mapping without access.
+ *
+ * Return: 0, or an errno of mmap(2): who unmaps it next would fail, too.
+ */
+long hpmmap_range_unwatch(unsigned long start, unsigned long end)
+{
+	unsigned long lo = start, hi = end, ret;
+
+	while (lo < end && hpmmap_range_next(current->mm, &lo, &hi, is_watched)) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		ret = vm_mmap(NULL, lo, hi - lo, PROT_NONE, MAP_PRIVATE |
+			      MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, 0);
+		if (IS_ERR_VALUE(ret))
+			return ret;
+		lo = hi;
+		hi = end;
+	}
+	return 0;
+}
+
+/* Is anything mapped in a range? */
+bool hpmmap_range_is_taken(struct hpmmap_ctx *ctx, unsigned long start,
+			   unsigned long end)
+{
+	bool ret;
+
+	mmap_read_lock(ctx->mm);
+	ret = find_vma_intersection(ctx->mm, start, end);
+	mmap_read_unlock(ctx->mm);
+	return ret;
+}
+
+/**
+ * hpmmap_range_find_hole() - choose an address
+ * @hint: what the caller would like, or 0
+ * @len: length
+ * @flags: MAP_* flags of the caller
+ * @align: power of two, at least a page
+ * @phase: wanted address modulo @align
+ *
+ * Return: the address or an errno. It may be taken when it is used.
+ */
+unsigned long hpmmap_range_find_hole(unsigned long hint, unsigned long len,
+				     unsigned long flags, unsigned long align,
+				     unsigned long phase)
+{
+	unsigned long pad = align - PAGE_SIZE;
+	unsigned long addr;
+
+	if (len + pad < len)
+		return -ENOMEM;
+	if (hint && hint < LOWEST_HINT)
+		hint = LOWEST_HINT;
+	if (mmap_read_lock_killable(current->mm))
+		return -EINTR;
+	addr = hint ? compat_get_unmapped_area(hint, len, flags) : 0;
+	if (!hint || addr != hint)
+		addr = compat_get_unmapped_area(0, len + pad, flags);
+	if (IS_ERR_VALUE(addr) && pad) {
+		addr = compat_get_unmapped_area(0, len, flags);
+		pad = 0;
+	}
+	mmap_read_unlock(current->mm);
+	if (IS_ERR_VALUE(addr) || addr == hint || !pad)
+		return addr;
+	/* The highest fitting address: what is left over stays in one piece. */
+	return addr + pad - ((addr + pad - phase) & (align - 1));
+}
+
+/**
+ * hpmmap_range_discount() - a range does not count until hpmmap_range_count_again()
+ * @ctx: the caller's context, ctx->ops held
+ * @start: first address
+ * @len: length
+ *
+ * Against RLIMIT_AS: something takes its place, and is mapped before it goes. Not for who
+ * is being killed.
+ */
+void hpmmap_range_discount(struct hpmmap_ctx *ctx, unsigned long start,
+			   unsigned long len)
+{
+	struct mm_struct *mm = ctx->mm;
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, mm, start);
+	unsigned long total = 0;
+
+	lockdep_assert_held(&ctx->ops);
+	if (mmap_write_lock_killable(mm))
+		return;
+	/* An earlier call was killed before it could do so. */
+	WRITE_ONCE(mm->total_vm, mm->total_vm + ctx->discount.total);
+	/* A call without a hook may have changed it: what is there. */
+	for_each_vma_range(vmi, vma, start + len)
+		total += (min(vma->vm_end, start + len) -
+			  max(vma->vm_start, start)) >> PAGE_SHIFT;
+	ctx->discount.total = total;
+	ctx->discount.locked = mm->locked_vm;
+	WRITE_ONCE(mm->total_vm, mm->total_vm - total);
+	mmap_write_unlock(mm);
+}
+
+/**
+ * hpmmap_range_count_again() - what was discounted counts
+ * @ctx: the caller's context, ctx->ops held
+ *
+ * What mlockall(2) looks at is how much is mapped. A thread that has locked more meanwhile than
+ * the process may has done so by what was not counted: nothing is locked then. A call that is
+ * killed while it waits leaves it to the next one.
+ */
+void hpmmap_range_count_again(struct hpmmap_ctx *ctx)
+{
+	unsigned long most = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
+	const struct pt_regs none = {};
+	struct mm_struct *mm = ctx->mm;
+	bool too_much;
+
+	lockdep_assert_held(&ctx->ops);
+	if (!ctx->discount.total)
+		return;
+	if (mmap_write_lock_killable(mm))
+		return;
+	too_much = mm->locked_vm > most &&
+		   mm->locked_vm > ctx->discount.locked;
+	WRITE_ONCE(mm->total_vm, mm->total_vm + ctx->discount.total);
+	ctx->discount.total = 0;
+	mmap_write_unlock(mm);
+	if (unlikely(too_much) && !capable(CAP_IPC_LOCK))
+		hpmmap_call_orig(HPMMAP_CALL_MUNLOCKALL, &none);
+}

@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Windows, seen from their target: one object for each address space that others have
+ * mapped parts of. All these mappings hang on its address_space, by the addresses of the
+ * target, so a range is taken away from all of them by one call, which never meets the
+ * target's own entries. How they come to be is in attach.c and view.c.
+ *
+ * What an entry of a window shows is right as long as it is there: it is made with the
+ * target's mmap_lock, and for memory of ours with ctx->lock, and whoever changes what is
+ * behind an address holds the first for writing, or the second, and takes it away first.
+ * For memory of Linux a notifier tells that.
+ *
+ * Behind it all stands that each entry has a reference to its block, so that one which is
+ * given up returns to its pool only when it has gone.
+ */
+#include <linux/hashtable.h>
+#include <linux/mm.h>
+#include <linux/mmu_notifier.h>
+#include <linux/mutex.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+
+#include "hpmmap.h"
+#include "sysfs.h"
+#include "as/own/ctx.h"
+#include "as/map/file.h"
+#include "as/map/range.h"
+#include "as/map/window.h"
+
+static DEFINE_HASHTABLE(windows, 8);
+static DEFINE_MUTEX(windows_lock);
+
+atomic_long_t hpmmap_window_counts[HPMMAP_NR_WINDOW_COUNTS];
+
+/* Waits for notifiers that are under way. */
+static void free_work_fn(struct work_struct *work)
+{
+	struct hpmmap_window *win = container_of(work, struct hpmmap_window, free);
+
+	if (win->notified)
+		mmu_interval_notifier_remove(&win->notifier);
+	xa_destroy(&win->foreign);
+	mmdrop(win->mm);
+	kfree(win);
+	hpmmap_file_window_end();
+}
+
+static struct hpmmap_window *window_find(struct mm_struct *mm)
+{
+	struct hpmmap_window *win;
+
+	lockdep_assert_held(&windows_lock);
+	hash_for_each_possible(windows, win, link, (unsigned long)mm)
+		if (win->mm == mm)
+			return win;
+	return NULL;
+}
+
+static struct hpmmap_window *window_alloc(struct mm_struct *mm)
+{
+	struct hpmmap_window *win = kzalloc(sizeof(*win), GFP_KERNEL_ACCOUNT);
+	int ret;
+
+	if (!win)
+		return ERR_PTR(-ENOMEM);
+	ret = hpmmap_file_window_mapping(&win->mapping);
+	if (ret) {
+		kfree(win);
+		return ERR_PTR(ret);
+	}
+	refcount_set(&win->refs, 1);
+	mmgrab(mm);
+	win->mm = mm;
+	spin_lock_init(&win->lock);
+	INIT_LIST_HEAD(&win->viewers);
+	mutex_init(&win->viewers_lock);
+	xa_init_flags(&win->foreign, XA_FLAGS_ACCOUNT);
+	INIT_WORK(&win->free, free_work_fn);
+	return win;
+}
+
+/**
+ * hpmmap_window_get() - the window of an address space
+ * @mm: the address space, which the caller uses
+ *
+ * Return: the window, with a reference for hpmmap_window_put(), or an ERR_PTR.
+ */
+struct hpmmap_window *hpmmap_window_get(struct mm_struct *mm)
+{
+	struct hpmmap_window *win, *fresh = NULL;
+
+	for (;;) {
+		mutex_lock(&windows_lock);
+		win = window_find(mm);
+		if (win) {
+			refcount_inc(&win->refs);
+		} else if (fresh) {
+			hash_add(windows, &fresh->link, (unsigned long)mm);
+			swap(win, fresh);
+		}
+		mutex_unlock(&windows_lock);
+		if (win)
+			break;
+		fresh = window_alloc(mm);
+		if (IS_ERR(fresh))
+			return fresh;
+	}
+	if (fresh)
+		free_work_fn(&fresh->free);
+	return win;
+}
+
+/* Another reference, by who has one. */
+void hpmmap_window_hold(struct hpmmap_window *win)
+{
+	refcount_inc(&win->refs);
+}
+
+void hpmmap_window_put(struct hpmmap_window *win)
+{
+	if (!refcount_dec_and_mutex_lock(&win->refs, &windows_lock))
+		return;
+	hash_del(&win->link);
+	mutex_unlock(&windows_lock);
+	queue_work(hpmmap_wq, &win->free);
+}
+
+/**
+ * hpmmap_window_bind() - changes of a context's memory concern a window
+ * @win: the window
+ * @ctx: its target's context, its lock and mmap_lock held; nothing of it is in the window yet
+ *
+ * The context has a reference from then on, until it is freed itself: an address space
+ * may get a context later than a window.
+ */
+void hpmmap_window_bind(struct hpmmap_window *win, struct hpmmap_ctx *ctx)
+{
+	lockdep_assert_held(&ctx->lock);
+	if (likely(READ_ONCE(ctx->window) == win))
+		return;
+	refcount_inc(&win->refs);
+	if (cmpxchg(&ctx->window, NULL, win))
+		hpmmap_window_put(win);
+}
+
+/**
+ * hpmmap_window_revoke() - take a range out of a window
+ * @win: the window
+ * @start: first address of the target's
+ * @end: end
+ *
+ * May sleep, but waits for no process.
+ */
+void hpmmap_window_revoke(struct hpmmap_window *win, unsigned long start,
+			  unsigned long end)
+{
+	hpmmap_window_count(HPMMAP_WINDOW_REVOKED, 1);
+	unmap_mapping_range(&win->mapping, start, end - start, 1);
+}
+
+/**
+ * hpmmap_window_gone() - nobody uses a target's address space any more
+ * @ctx: its context; its blocks are about to be given back
+ */
+void hpmmap_window_gone(struct hpmmap_ctx *ctx)
+{
+	hpmmap_window_zap(ctx, 0, TASK_SIZE_MAX);
+}
+
+/* A context is freed. */
+void hpmmap_window_forget(struct hpmmap_ctx *ctx)
+{
+	if (ctx->window)
+		hpmmap_window_put(ctx->window);
+}
+
+static void foreign_forget(struct hpmmap_window *win, unsigned long first,
+			   unsigned long last)
+{
+	unsigned long index;
+	void *entry;
+
+	xa_for_each_range(&win->foreign, index, entry, first, last) {
+		xa_erase(&win->foreign, index);
+		cond_resched();
+	}
+}
+
+/**
+ * hpmmap_window_view() - somebody is about to have entries for pages of Linux
+ * @win: the window
+ * @viewer: who; until hpmmap_window_unview()
+ */
+void hpmmap_window_view(struct hpmmap_window *win, struct hpmmap_viewer *viewer)
+{
+	if (likely(!list_empty_careful(&viewer->link)))
+		return;
+	mutex_lock(&win->viewers_lock);
+	if (list_empty(&viewer->link))
+		list_add(&viewer->link, &win->viewers);
+	mutex_unlock(&win->viewers_lock);
+}
+
+/* Its mappings are gone, and no TLB has anything of them. */
+void hpmmap_window_unview(struct hpmmap_window *win, struct hpmmap_viewer *viewer)
+{
+	mutex_lock(&win->viewers_lock);
+	list_del_init(&viewer->link);
+	mutex_unlock(&win->viewers_lock);
+}
+
+/*
+ * Who unmaps a window takes its entries away, then the mapping out of i_mmap, and flushes
+ * the TLBs at last. In between a revocation does not find it, and an entry for a page of
+ * Linux has no reference that would keep the page.
+ */
+static void flush_viewers(struct hpmmap_window *win)
+{
+	struct hpmmap_viewer *viewer;
+
+	mutex_lock(&win->viewers_lock);
+	list_for_each_entry(viewer, &win->viewers, link)
+		compat_flush_tlb_mm(viewer->mm);
+	mutex_unlock(&win->viewers_lock);
+}
+
+/*
+ * Something becomes of the target's memory. That of ours is not told here. Pages are
+ * looked at one by one: a window of the target's own is never among them, so windows
+ * onto each other do not meet here.
+ */
+static bool notifier_invalidate(struct mmu_interval_notifier *notifier,
+				const struct mmu_notifier_range *range,
+				unsigned long seq)
+{
+	struct hpmmap_window *win = container_of(notifier, struct hpmmap_window,
+						 notifier);
+	unsigned long first = range->start >> PAGE_SHIFT;
+	unsigned long last = (range->end - 1) >> PAGE_SHIFT, found = first;
+
+	spin_lock(&win->lock);
+	mmu_interval_set_seq(notifier, seq);
+	spin_unlock(&win->lock);
+	/* Who maps a page from here on finds the number changed; who did before is found. */
+	if (!xa_find(&win->foreign, &found, last, XA_PRESENT))
+		return true;
+	if (!mmu_notifier_range_blockable(range))
+		return false;
+	/* Tells the notifiers of who has the window; to lockdep these are those of its target. */
+	lockdep_off();
+	hpmmap_window_revoke(win, range->start, range->end);
+	lockdep_on();
+	flush_viewers(win);
+	foreign_forget(win, first, last);
+	return true;
+}
+
+static const struct mmu_interval_notifier_ops notifier_ops = {
+	.invalidate = notifier_invalidate,
+};
+
+/**
+ * struct watch - a request to be told what becomes of a target's memory
+ * @work: whoever takes all locks of an address space stops at any signal, and who faults in
+ *	the kernel cannot see to one; to a worker they mean nothing
+ * @win: the window
+ * @ret: the answer
+ */
+struct watch {
+	struct work_struct work;
+	struct hpmmap_window *win;
+	int ret;
+};
+
+/* Who asks holds the target's mmap_lock meanwhile. */
+static void watch_work_fn(struct work_struct *work)
+{
+	struct watch *watch = container_of(work, struct watch, work);
+	struct hpmmap_window *win = watch->win;
+
+	/* Of mmap_lock lockdep knows only that it is somebody else's. */
+	lockdep_off();
+	watch->ret = mmu_interval_notifier_insert_locked(&win->notifier, win->mm, 0,
+							 TASK_SIZE_MAX, &notifier_ops);
+	lockdep_on();
+	if (!watch->ret)
+		smp_store_release(&win->notified, true);
+}
+
+/**
+ * hpmmap_window_watch() - be told what becomes of the target's memory of Linux
+ * @win: the window; the caller uses the target's address space, and holds no mmap_lock
+ *
+ * It makes forks of the target cost more, so it is left until there is such a page. A target
+ * may keep its mmap_lock for ever: it is who asks that waits for it, not a worker, whom others
+ * need, too.
+ *
+ * Return: 0, -EINTR if the caller is being killed, -EBUSY where the target has windows that
+ * it has inherited, or another errno.
+ */
+int hpmmap_window_watch(struct hpmmap_window *win)
+{
+	struct watch watch = { .win = win };
+	bool vain = false;
+
+	if (smp_load_acquire(&win->notified))
+		return 0;
+	/* Who queued for it would be in the way of the target's own threads, and of its end. */
+	while (!hpmmap_mmap_write_lock_soon(win->mm, &vain)) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		vain = false;
+	}
+	if (!win->notified) {
+		INIT_WORK_ONSTACK(&watch.work, watch_work_fn);
+		queue_work(hpmmap_wq, &watch.work);
+		flush_work(&watch.work);
+		destroy_work_on_stack(&watch.work);
+	}
+	mmap_write_unlock(win->mm);
+	return watch.ret;
+}
+
+/**
+ * hpmmap_grant_alloc() - something that attachments may rest on
+ * @parent: what it rests on itself, or NULL
+ *
+ * Return: the grant with a reference for hpmmap_grant_put(), or NULL.
+ */
+struct hpmmap_grant *hpmmap_grant_alloc(struct hpmmap_grant *parent)
+{
+	struct hpmmap_grant *grant = kzalloc(sizeof(*grant), GFP_KERNEL_ACCOUNT);
+
+	if (!grant)
+		return NULL;
+	refcount_set(&grant->refs, 1);
+	if (parent)
+		refcount_inc(&parent->refs);
+	grant->parent = parent;
+	return grant;
+}
+
+void hpmmap_grant_put(struct hpmmap_grant *grant)
+{
+	struct hpmmap_grant *parent;
+
+	while (grant && refcount_dec_and_test(&grant->refs)) {
+		parent = grant->parent;
+		kfree(grant);
+		grant = parent;
+	}
+}
+
+/**
+ * hpmmap_grant_end() - attachments are not to show anything any more
+ * @grant: what they rest on, themselves or by another one
+ *
+ * Who touches them gets SIGBUS once what is mapped was taken away, which is the caller's to
+ * do: by hpmmap_window_revoke(), after which others are mapped again by a fault, or by
+ * unmapping them.
+ */
+void hpmmap_grant_end(struct hpmmap_grant *grant)
+{
+	WRITE_ONCE(grant->revoked, true);
+	/* Pairs with that of recheck(): who maps something now sees it, or is found. */
+	smp_mb();
+}
+
+/* Is nothing that rests on a grant to show anything? */
+bool hpmmap_grant_is_revoked(const struct hpmmap_grant *grant)
+{
+	for (; grant; grant = grant->parent)
+		if (READ_ONCE(grant->revoked))
+			return true;
+	return false;
+}
+
+#define WINDOW_ATTR(_file, _what) \
+	HPMMAP_ATTR(_file, "%ld", atomic_long_read(&hpmmap_window_counts[_what]))
+
+WINDOW_ATTR(attachments, HPMMAP_WINDOW_ATTACHMENTS);
+WINDOW_ATTR(attached_bytes, HPMMAP_WINDOW_BYTES);
+WINDOW_ATTR(faults, HPMMAP_WINDOW_FAULTS);
+WINDOW_ATTR(retries, HPMMAP_WINDOW_RETRIES);
+WINDOW_ATTR(entries_2m, HPMMAP_WINDOW_ENTRIES_2M);
+WINDOW_ATTR(entries_4k, HPMMAP_WINDOW_ENTRIES_4K);
+WINDOW_ATTR(entries_linux, HPMMAP_WINDOW_ENTRIES_LINUX);
+WINDOW_ATTR(revoked, HPMMAP_WINDOW_REVOKED);
+WINDOW_ATTR(pools_only, HPMMAP_WINDOW_POOLS_ONLY);
+
+static const struct attribute *window_attrs[] = {
+	&attachments_attr.attr,
+	&attached_bytes_attr.attr,
+	&faults_attr.attr,
+	&retries_attr.attr,
+	&entries_2m_attr.attr,
+	&entries_4k_attr.attr,
+	&entries_linux_attr.attr,
+	&revoked_attr.attr,
+	&pools_only_attr.attr,
+	NULL,
+};
+
+int hpmmap_windows_init(void)
+{
+	return sysfs_create_files(hpmmap_sysfs_dir(HPMMAP_DIR_WINDOWS), window_attrs);
+}
+
+/* Windows keep the module loaded, so there are none left. */
+void hpmmap_windows_exit(void)
+{
+	sysfs_remove_files(hpmmap_sysfs_dir(HPMMAP_DIR_WINDOWS), window_attrs);
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Windows: mappings of another address space's memory, seen from their target. */
+#ifndef _HPMMAP_AS_MAP_WINDOW_H
+#define _HPMMAP_AS_MAP_WINDOW_H
+
+#include <linux/fs.h>
+#include <linux/list.h>
+#include <linux/mmu_notifier.h>
+#include <linux/mutex.h>
+#include <linux/refcount.h>
+#include <linux/spinlock.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+
+#include "as/own/ctx.h"
+
+/**
+ * struct hpmmap_viewer - who may have entries for pages of Linux
+ * @link: in the window's list; empty as long as there are none
+ * @mm: whose entries they are; mmgrab()bed
+ */
+struct hpmmap_viewer {
+	struct list_head link;
+	struct mm_struct *mm;
+};
+
+/**
+ * struct hpmmap_window - an address space that others have mapped parts of
+ * @refs: attachments, segments, and the target's context
+ * @link: in the hash; protected by its lock
+ * @mm: the target; mmgrab()bed. Its address is the identity of the window.
+ * @mapping: all attachments' mappings hang on it, by the target's addresses. No page does.
+ * @notifier: tells what becomes of the target's memory that is Linux's; inserted with
+ *	the first page of it that is mapped
+ * @notified: it was inserted; set with the target's mmap_lock held for writing
+ * @lock: protects the sequence number of @notifier, and what is mapped under it
+ * @viewers: those who may have entries for such pages
+ * @viewers_lock: protects @viewers. Taken by notifiers: nothing is allocated under it.
+ * @foreign: page numbers of the target's whose pages are Linux's and may be mapped
+ * @free: when nobody refers to it
+ */
+struct hpmmap_window {
+	refcount_t refs;
+	struct hlist_node link;
+	struct mm_struct *mm;
+	struct address_space mapping;
+	struct mmu_interval_notifier notifier;
+	bool notified;
+	spinlock_t lock;
+	struct list_head viewers;
+	struct mutex viewers_lock;
+	struct xarray foreign;
+	struct work_struct free;
+};
+
+/**
+ * enum hpmmap_window_count - what is counted of all windows since the module was loaded
+ * @HPMMAP_WINDOW_ATTACHMENTS: attachments that there are
+ * @HPMMAP_WINDOW_BYTES: their length
+ * @HPMMAP_WINDOW_FAULTS: faults, each tried again counted as another
+ * @HPMMAP_WINDOW_RETRIES: of those, tried again since the target's mmap_lock was taken
+ * @HPMMAP_WINDOW_ENTRIES_2M: entries of 2 MB that were made
+ * @HPMMAP_WINDOW_ENTRIES_4K: entries of 4 KB for memory of the pools, or what stands in for it
+ * @HPMMAP_WINDOW_ENTRIES_LINUX: entries of 4 KB for memory that is Linux's
+ * @HPMMAP_WINDOW_REVOKED: ranges that were taken out of windows
+ * @HPMMAP_WINDOW_POOLS_ONLY: attachments that there are, and show no memory of Linux
+ */
+enum hpmmap_window_count {
+	HPMMAP_WINDOW_ATTACHMENTS,
+	HPMMAP_WINDOW_BYTES,
+	HPMMAP_WINDOW_FAULTS,
+	HPMMAP_WINDOW_RETRIES,
+	HPMMAP_WINDOW_ENTRIES_2M,
+	HPMMAP_WINDOW_ENTRIES_4K,
+	HPMMAP_WINDOW_ENTRIES_LINUX,
+	HPMMAP_WINDOW_REVOKED,
+	HPMMAP_WINDOW_POOLS_ONLY,
+	HPMMAP_NR_WINDOW_COUNTS
+};
+
+extern atomic_long_t hpmmap_window_counts[HPMMAP_NR_WINDOW_COUNTS];
+
+static inline void hpmmap_window_count(enum hpmmap_window_count what, long nr)
+{
+	atomic_long_add(nr, &hpmmap_window_counts[what]);
+}
+
+/**
+ * struct hpmmap_grant - what attachments rest on
+ * @refs: who has it, and attachments
+ * @parent: what it rests on itself, or NULL; holds a reference
+ * @revoked: it is not given any more; set once, by hpmmap_grant_end()
+ */
+struct hpmmap_grant {
+	refcount_t refs;
+	struct hpmmap_grant *parent;
+	bool revoked;
+};
+
+struct hpmmap_grant *hpmmap_grant_alloc(struct hpmmap_grant *parent);
+void hpmmap_grant_put(struct hpmmap_grant *grant);
+void hpmmap_grant_end(struct hpmmap_grant *grant);
+bool hpmmap_grant_is_revoked(const struct hpmmap_grant *grant);
+struct hpmmap_window *hpmmap_window_get(struct mm_struct *mm);
+void hpmmap_window_hold(struct hpmmap_window *win);
+void hpmmap_window_put(struct hpmmap_window *win);
+void hpmmap_window_bind(struct hpmmap_window *win, struct hpmmap_ctx *ctx);
+int hpmmap_window_watch(struct hpmmap_window *win);
+void hpmmap_window_view(struct hpmmap_window *win, struct hpmmap_viewer *viewer);
+void hpmmap_window_unview(struct hpmmap_window *win, struct hpmmap_viewer *viewer);
+void hpmmap_window_revoke(struct hpmmap_window *win, unsigned long start,
+			  unsigned long end);
+void hpmmap_window_gone(struct hpmmap_ctx *ctx);
+void hpmmap_window_forget(struct hpmmap_ctx *ctx);
+int hpmmap_windows_init(void);
+void hpmmap_windows_exit(void);
+
+/**
+ * hpmmap_window_zap() - blocks of a range change: nobody keeps the old ones mapped
+ * @ctx: the context whose they are. Its lock is held, or its mmap_lock for writing: who
+ *	maps them anew holds both. Or nobody can map them any more.
+ * @start: first address
+ * @end: end
+ */
+static inline void hpmmap_window_zap(struct hpmmap_ctx *ctx, unsigned long start,
+				     unsigned long end)
+{
+	struct hpmmap_window *win = READ_ONCE(ctx->window);
+
+	if (unlikely(win))
+		hpmmap_window_revoke(win, start, end);
+}
+
+#endif /* _HPMMAP_AS_MAP_WINDOW_H */

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What is counted of contexts and jobs. */
+#ifndef _HPMMAP_AS_OWN_COUNTERS_H
+#define _HPMMAP_AS_OWN_COUNTERS_H
+
+#include <linux/atomic.h>
+#include <linux/sched.h>
+#include <linux/spinlock.h>
+#include <linux/types.h>
+
+#include "mem/block/account.h"
+#include "mem/block/payer.h"
+
+/**
+ * enum hpmmap_timed - hooked calls whose time is taken
+ */
+enum hpmmap_timed {
+	HPMMAP_TIMED_MMAP,
+	HPMMAP_TIMED_MUNMAP,
+	HPMMAP_TIMED_MREMAP,
+	HPMMAP_TIMED_BRK,
+	HPMMAP_NR_TIMED
+};
+
+/**
+ * enum hpmmap_fault - why there is a fault in memory of ours
+ * @HPMMAP_FAULT_FORK: shared since a fork, or was
+ * @HPMMAP_FAULT_RESERVED: of a mapping without memory of its own until now
+ * @HPMMAP_FAULT_FIRST_TOUCH: the job asked for it
+ * @HPMMAP_FAULT_LINUX: a page of Linux stands in
+ * @HPMMAP_FAULT_CHANGING: a call of the process that is under way changes mappings, or forks
+ * @HPMMAP_FAULT_UNMAPPED: something else took it out of the page table
+ */
+enum hpmmap_fault {
+	HPMMAP_FAULT_FORK,
+	HPMMAP_FAULT_RESERVED,
+	HPMMAP_FAULT_FIRST_TOUCH,
+	HPMMAP_FAULT_LINUX,
+	HPMMAP_FAULT_CHANGING,
+	HPMMAP_FAULT_UNMAPPED,
+	HPMMAP_NR_FAULTS
+};
+
+/**
+ * enum hpmmap_fallback - for what memory of Linux is used instead
+ * @HPMMAP_FALLBACK_MMAP: a mapping
+ * @HPMMAP_FALLBACK_BRK: a piece of the heap
+ * @HPMMAP_FALLBACK_EXEC: the image of a program
+ * @HPMMAP_FALLBACK_BLOCK: one block, at a touch or for a copy
+ * @HPMMAP_FALLBACK_ASKED: what a call needs Linux's own memory for
+ */
+enum hpmmap_fallback {
+	HPMMAP_FALLBACK_MMAP,
+	HPMMAP_FALLBACK_BRK,
+	HPMMAP_FALLBACK_EXEC,
+	HPMMAP_FALLBACK_BLOCK,
+	HPMMAP_FALLBACK_ASKED,
+	HPMMAP_NR_FALLBACKS
+};
+
+/**
+ * enum hpmmap_reason - why memory of Linux is used instead
+ * @HPMMAP_REASON_EXHAUSTED: the pools of the job's nodes have too little
+ * @HPMMAP_REASON_LIMIT: the user or the cgroup may not hold so much
+ * @HPMMAP_REASON_OTHER: a memory policy, a pinned block in the way, no memory
+ *	of the kernel
+ */
+enum hpmmap_reason {
+	HPMMAP_REASON_EXHAUSTED,
+	HPMMAP_REASON_LIMIT,
+	HPMMAP_REASON_OTHER,
+	HPMMAP_NR_REASONS
+};
+
+/**
+ * enum hpmmap_stall - what a process waits for
+ * @HPMMAP_STALL_CALLS: another hooked call of the same address space
+ * @HPMMAP_STALL_ZEROING: blocks that somebody is zeroing, for want of others
+ * @HPMMAP_STALL_RECLAIM: what processes keep for reuse, to be taken back
+ * @HPMMAP_STALL_PINS: somebody else's references to a block
+ */
+enum hpmmap_stall {
+	HPMMAP_STALL_CALLS,
+	HPMMAP_STALL_ZEROING,
+	HPMMAP_STALL_RECLAIM,
+	HPMMAP_STALL_PINS,
+	HPMMAP_NR_STALLS
+};
+
+/**
+ * enum hpmmap_program_kind - what became of a program that a member has executed
+ * @HPMMAP_PROGRAM_REGISTERED: it has a context
+ * @HPMMAP_PROGRAM_LEFT_OUT: the launch wants it to be Linux's
+ * @HPMMAP_PROGRAM_SECURE: set-user-ID, or another way to rights the caller has not
+ * @HPMMAP_PROGRAM_32BIT: of another instruction set
+ * @HPMMAP_PROGRAM_FAILED: there was no memory for a context
+ */
+enum hpmmap_program_kind {
+	HPMMAP_PROGRAM_REGISTERED,
+	HPMMAP_PROGRAM_LEFT_OUT,
+	HPMMAP_PROGRAM_SECURE,
+	HPMMAP_PROGRAM_32BIT,
+	HPMMAP_PROGRAM_FAILED,
+	HPMMAP_NR_PROGRAM_KINDS
+};
+
+/*
+ * Times are in ticks of the time stamp counter. A bucket for what is below 2^FIRST,
+ * four for each power of two, and one for what is 2^LAST or more.
+ */
+#define HPMMAP_LATENCY_FIRST 9
+#define HPMMAP_LATENCY_LAST 31
+#define HPMMAP_LATENCY_BUCKETS \
+	((HPMMAP_LATENCY_LAST - HPMMAP_LATENCY_FIRST) * 4 + 2)
+
+/**
+ * struct hpmmap_latency - the times of one call
+ * @ticks: their sum
+ * @worst: the longest
+ * @nr: how many, by bucket
+ */
+struct hpmmap_latency {
+	atomic_long_t ticks;
+	atomic_long_t worst;
+	atomic_long_t nr[HPMMAP_LATENCY_BUCKETS];
+};
+
+/**
+ * struct hpmmap_fault_range - faults that lie near each other
+ */
+struct hpmmap_fault_range {
+	unsigned long start;
+	unsigned long end;
+	unsigned long nr;
+	enum hpmmap_fault why;
+	pid_t pid;
+};
+
+/**
+ * struct hpmmap_program - what a program of a job has met with
+ * @name: as execve has named the process; empty: all those there was no room for
+ * @address_spaces: how many had it, forks included
+ * @forks: those that a fork has made
+ * @faults: in memory of ours
+ * @faults_fork: the part of them that a fork was the reason of
+ * @faults_asked: the part that the program brought about: reserved memory, first touch, and
+ *	its calls that changed mappings
+ * @fallbacks: calls that got memory of Linux
+ * @refusals: calls that failed
+ */
+struct hpmmap_program {
+	char name[TASK_COMM_LEN];
+	u64 address_spaces;
+	u64 forks;
+	u64 faults;
+	u64 faults_fork;
+	u64 faults_asked;
+	u64 fallbacks;
+	u64 refusals;
+};
+
+#define HPMMAP_NR_PROGRAMS 16
+
+/**
+ * struct hpmmap_stats - what a context counts itself: on the way of most calls nothing is shared
+ * between processes
+ * @program: of its job: what its program is. Set before it is published.
+ * @forked: a fork has made it
+ * @remote: blocks placed on another node than that of the CPU; protected by
+ *	ctx->lock, as is ctx->placed
+ * @entries_2m: entries made in the page table
+ */
+struct hpmmap_stats {
+	struct hpmmap_program *program;
+	bool forked;
+	unsigned long remote;
+	atomic_long_t entries_2m;
+	atomic_long_t entries_4k;
+};
+
+/**
+ * struct hpmmap_stall_total - how often and how long processes waited
+ */
+struct hpmmap_stall_total {
+	u64 nr;
+	u64 ticks;
+	u64 worst;
+};
+
+/**
+ * struct hpmmap_totals - what a job has counted
+ *
+ * Protected by the job's lock. What contexts count themselves, from @remote to @cleared and
+ * @placed, is added when they are torn down.
+ *
+ * @calls: of the hooked calls; not protected
+ * @stalls: by what for
+ * @peak_one: most blocks that one context held, see hpmmap_stats_peak()
+ * @lowest_free: least free blocks that were left, ULONG_MAX if none were taken
+ * @large_wanted: pieces of 1 GB that were asked for
+ * @large_missed: those of them that were not had as such
+ * @limited: requests that a limit has refused, by whose it is
+ * @limited_cgroup: the last one of a cgroup was that of this one
+ * @linux_pages: and up to @pinned: what live contexts have now; not of a job itself
+ * @faults: by reason
+ * @fallbacks: by what for
+ * @reasons: the same by reason
+ * @refusals: calls that failed for want of memory of the pools
+ * @failures: calls that failed because Linux had no memory either
+ * @nr_programs: how many of @programs there are, the last one for all others
+ * @nr_ranges: how many of @ranges there are
+ * @nr_unlisted: faults in none of them
+ * @ranges: where there were faults
+ * @placed: blocks by node, as struct hpmmap_ctx has them
+ */
+struct hpmmap_totals {
+	struct hpmmap_latency calls[HPMMAP_NR_TIMED];
+	struct hpmmap_stall_total stalls[HPMMAP_NR_STALLS];
+	long peak_one;
+	unsigned long lowest_free;
+	u64 large_wanted;
+	u64 large_missed;
+	u64 limited[HPMMAP_NR_LIMITED];
+	u64 limited_cgroup;
+	long linux_pages;
+	long few_pages;
+	unsigned long kept;
+	long pinned;
+	u64 remote;
+	u64 entries_2m;
+	u64 entries_4k;
+	u64 faults_user;
+	u64 faults_kernel;
+	u64 copied;
+	u64 cleared;
+	u64 address_spaces;
+	u64 faults[HPMMAP_NR_FAULTS];
+	u64 fallbacks[HPMMAP_NR_FALLBACKS];
+	u64 reasons[HPMMAP_NR_REASONS];
+	u64 fallback_bytes;
+	u64 refusals;
+	u64 failures;
+	unsigned int nr_programs;
+	struct hpmmap_program programs[HPMMAP_NR_PROGRAMS];
+	unsigned int nr_ranges;
+	unsigned long nr_unlisted;
+	struct hpmmap_fault_range ranges[32];
+	u64 placed[];
+};
+
+#endif /* _HPMMAP_AS_OWN_COUNTERS_H */

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Giving up blocks, and those that somebody still refers to. */
+#ifndef _HPMMAP_AS_OWN_RELEASE_H
+#define _HPMMAP_AS_OWN_RELEASE_H
+
+#include <linux/list.h>
+
+struct hpmmap_block;
+struct hpmmap_ctx;
+
+bool hpmmap_block_wait_unpinned(struct hpmmap_ctx *ctx,
+				struct hpmmap_block *block);
+void hpmmap_block_release(struct hpmmap_ctx *ctx, struct hpmmap_block *block);
+void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
+			     struct list_head *freed);
+void hpmmap_release_init(struct hpmmap_ctx *ctx);
+
+#endif /* _HPMMAP_AS_OWN_RELEASE_H */

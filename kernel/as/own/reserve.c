@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Asking the pools for an address space, and counting what came of it.
+ */
+#include "hpmmap.h"
+#include "mem/block/account.h"
+#include "mem/block/nodes.h"
+#include "mem/pool/pool.h"
+#include "as/own/counters.h"
+#include "as/own/ctx.h"
+#include "as/own/reserve.h"
+#include "as/own/stats.h"
+#include "trace.h"
+
+/**
+ * hpmmap_charged() - who is charged for what an address space gets now
+ * @ctx: its context
+ *
+ * The caller's user and cgroup, if it is his address space, and that of the last one who
+ * was, otherwise. May sleep.
+ *
+ * Return: the account with a reference for the caller; NULL without memory: nobody
+ * is charged then in place of the caller, who gets nothing.
+ */
+struct hpmmap_account *hpmmap_charged(struct hpmmap_ctx *ctx)
+{
+	struct hpmmap_account *account = hpmmap_account_get(&ctx->owner.account);
+
+	if (current->mm != ctx->mm || current->flags & PF_KTHREAD ||
+	    likely(hpmmap_account_is_current(account)))
+		return account;
+	hpmmap_account_put(account);
+	account = hpmmap_account_get_current(ctx->job->tally);
+	if (account)
+		hpmmap_account_set(&ctx->owner.account, account);
+	return account;
+}
+
+/**
+ * hpmmap_could_reserve() - could an address space get at least one block now?
+ * @ctx: its context; hpmmap_charged() is who would pay
+ * @place: where from
+ *
+ * May sleep. A limit that is in the way has refused a request.
+ */
+bool hpmmap_could_reserve(struct hpmmap_ctx *ctx, const struct hpmmap_placement *place)
+{
+	struct hpmmap_account *account = hpmmap_charged(ctx);
+	struct hpmmap_payer *full;
+	bool ret;
+
+	if (!account)
+		return false;
+	ret = hpmmap_pool_has_free(account, &place->nodes);
+	full = ret ? NULL : hpmmap_account_full(account, 1);
+	if (full)
+		hpmmap_count_limited(ctx->job, full);
+	hpmmap_account_put(account);
+	return ret;
+}
+
+/**
+ * hpmmap_reserve() - blocks for an address space
+ * @ctx: its context; hpmmap_charged() is who pays
+ * @place: where from
+ * @slot: the slot that the first one is for, the others being for those that
+ *	follow; or NO_SLOT
+ * @nr: how many
+ * @out: list they are added to, in runs that are contiguous where possible;
+ *	all their pages are stale
+ *
+ * May sleep.
+ *
+ * Return: 0, or -ENOMEM and nothing where there are not enough.
+ */
+int hpmmap_reserve(struct hpmmap_ctx *ctx, const struct hpmmap_placement *place,
+		   unsigned long slot, unsigned long nr, struct list_head *out)
+{
+	struct hpmmap_request req = {
+		.place = place,
+		.slot = slot,
+		.nr = nr,
+		.large = ctx->job->large,
+	};
+	int ret;
+
+	if (!nr)
+		return 0;
+	req.account = hpmmap_charged(ctx);
+	if (!req.account)
+		return -ENOMEM;
+	ret = hpmmap_pool_alloc(&req, out);
+	/* Who refused is there as long as the account. */
+	if (ret && req.refused_by)
+		hpmmap_count_limited(ctx->job, req.refused_by);
+	hpmmap_account_put(req.account);
+	if (unlikely(req.waited_reclaim))
+		hpmmap_count_stall(ctx->job, HPMMAP_STALL_RECLAIM,
+				   req.waited_reclaim);
+	if (unlikely(req.waited_zeroing))
+		hpmmap_count_stall(ctx->job, HPMMAP_STALL_ZEROING,
+				   req.waited_zeroing);
+	if (ret)
+		return ret;
+	hpmmap_count_lowest(ctx->job, req.left);
+	if (unlikely(req.large && nr >> LARGE_ORDER))
+		hpmmap_count_large(ctx->job, nr >> LARGE_ORDER, req.nr_large);
+	trace_hpmmap_alloc(ctx->job->id, nr);
+	return 0;
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Counting. */
+#ifndef _HPMMAP_AS_OWN_STATS_H
+#define _HPMMAP_AS_OWN_STATS_H
+
+#include <linux/topology.h>
+#include <linux/timex.h>
+
+#include "as/own/counters.h"
+#include "as/own/ctx.h"
+
+struct hpmmap_job;
+
+extern const struct attribute_group *hpmmap_stats_groups[];
+
+struct hpmmap_totals *hpmmap_stats_alloc(void);
+void hpmmap_stats_peak(struct hpmmap_job *job, long nr);
+void hpmmap_stats_begin(struct hpmmap_ctx *ctx);
+void hpmmap_stats_fold(struct hpmmap_ctx *ctx);
+void hpmmap_count_fault(struct hpmmap_ctx *ctx, unsigned long addr,
+			enum hpmmap_fault why);
+void hpmmap_count_fallback(struct hpmmap_ctx *ctx, enum hpmmap_fallback what,
+			   unsigned long bytes);
+void hpmmap_count_refusal(struct hpmmap_ctx *ctx);
+void hpmmap_count_failure(struct hpmmap_ctx *ctx);
+void hpmmap_count_stall(struct hpmmap_job *job, enum hpmmap_stall what,
+			s64 ticks);
+void hpmmap_count_lowest(struct hpmmap_job *job, unsigned long nr);
+void hpmmap_count_large(struct hpmmap_job *job, unsigned long nr,
+			unsigned long had);
+void hpmmap_count_limited(struct hpmmap_job *job, struct hpmmap_payer *payer);
+
+/* A block has got a slot; ctx->lock held. */
+static inline void hpmmap_count_placed(struct hpmmap_ctx *ctx, int nid)
+{
+	lockdep_assert_held(&ctx->lock);
+	ctx->placed[nid]++;
+	if (nid != numa_node_id())
+		ctx->stats.remote++;
+}
+
+/* A context may hold more than before. */
+static inline void hpmmap_count_held(struct hpmmap_ctx *ctx)
+{
+	long nr = atomic_long_read(&ctx->nr_held);
+
+	if (unlikely(nr > READ_ONCE(ctx->job->totals->peak_one)))
+		hpmmap_stats_peak(ctx->job, nr);
+}
+
+/* A call that began at @since is done. */
+static inline void hpmmap_count_call(struct hpmmap_ctx *ctx,
+				     enum hpmmap_timed call, u64 since)
+{
+	struct hpmmap_latency *latency = &ctx->job->totals->calls[call];
+	/* The counters of two CPUs may differ. */
+	long ticks = max_t(s64, get_cycles() - since, 0);
+	long worst = atomic_long_read(&latency->worst);
+	unsigned int i;
+
+	if (unlikely(ticks < 1ULL << HPMMAP_LATENCY_FIRST)) {
+		i = 0;
+	} else if (unlikely(ticks >> HPMMAP_LATENCY_LAST)) {
+		i = HPMMAP_LATENCY_BUCKETS - 1;
+	} else {
+		unsigned int high = __fls(ticks);
+
+		/* The two bits below the highest. */
+		i = 1 + (high - HPMMAP_LATENCY_FIRST) * 4 +
+		    ((ticks >> (high - 2)) & 3);
+	}
+	atomic_long_inc(&latency->nr[i]);
+	atomic_long_add(ticks, &latency->ticks);
+	while (ticks > worst && !atomic_long_try_cmpxchg(&latency->worst, &worst, ticks))
+		;
+}
+
+#endif /* _HPMMAP_AS_OWN_STATS_H */

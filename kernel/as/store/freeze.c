@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A range that is frozen: nothing of it is mapped by page tables, and a thread that touches it
+ * waits. So contents can go elsewhere, which may take long, without mmap_lock held all the time.
+ *
+ * Entries are made under ctx->lock (as/store/entry.c), which is also what a range is frozen under. So
+ * mmap_lock need not be held for writing, and a process that is being killed can thaw at once.
+ */
+#include <linux/delay.h>
+#include <linux/mm.h>
+#include <linux/sched/signal.h>
+
+#include "hpmmap.h"
+#include "as/own/ctx.h"
+#include "as/store/freeze.h"
+#include "as/store/zap.h"
+
+/*
+ * Faults that may not let go of mmap_lock, and wait 1 ms each while another thread wants it for
+ * writing; the thread that copies may be behind that one.
+ */
+#define IMPATIENT_MOST 100
+
+/**
+ * hpmmap_freeze() - freeze a range whose contents are copied, are to go, or come
+ * @ctx: the caller's context, ctx->ops held until hpmmap_thaw()
+ * @start: first address; nothing need be mapped there yet
+ * @end: end
+ * @moving: contents come to it: nobody can tell yet what a page has
+ *
+ * From here on nobody reaches the contents, except for reads by vm_operations of what does not
+ * come. What is mapped there in place of it is frozen, too.
+ *
+ * Return: 0, or -EINTR if the caller is being killed.
+ */
+int hpmmap_freeze(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end, bool moving)
+{
+	lockdep_assert_held(&ctx->ops);
+	if (mmap_read_lock_killable(ctx->mm))
+		return -EINTR;
+	mutex_lock(&ctx->lock);
+	ctx->frozen.start = start;
+	ctx->frozen.end = end;
+	ctx->frozen.moving = moving;
+	WRITE_ONCE(ctx->frozen.by, current);
+	atomic_set(&ctx->frozen.nr_impatient, 0);
+	hpmmap_range_zap(ctx, start, end);
+	mutex_unlock(&ctx->lock);
+	mmap_read_unlock(ctx->mm);
+	return 0;
+}
+
+/* Undoes hpmmap_freeze(). Threads that have waited touch the range again. */
+void hpmmap_thaw(struct hpmmap_ctx *ctx)
+{
+	lockdep_assert_held(&ctx->ops);
+	mutex_lock(&ctx->lock);
+	ctx->frozen.end = 0;
+	WRITE_ONCE(ctx->frozen.by, NULL);
+	WRITE_ONCE(ctx->frozen.nr, ctx->frozen.nr + 1);
+	mutex_unlock(&ctx->lock);
+	wake_up_all(&ctx->frozen.wait);
+}
+
+/* A debugger that cannot wait has another way to where that is. */
+static bool comes_by_access(struct vm_fault *vmf)
+{
+	return vmf->flags & FAULT_FLAG_REMOTE && vmf->vma->vm_ops->access;
+}
+
+/*
+ * A thread that keeps mmap_lock, and needs the page: a futex, which comes again until the page is
+ * there, with mmap_lock free in between. Others come again with it held.
+ */
+static vm_fault_t wait_impatient(struct hpmmap_ctx *ctx, struct vm_fault *vmf)
+{
+	if (comes_by_access(vmf) || fatal_signal_pending(current) ||
+	    (mmap_lock_is_contended(vmf->vma->vm_mm) &&
+	     atomic_inc_return(&ctx->frozen.nr_impatient) > IMPATIENT_MOST))
+		return VM_FAULT_SIGBUS;
+	usleep_range(1000, 1100);
+	return VM_FAULT_NOPAGE;
+}
+
+/**
+ * hpmmap_frozen_wait() - a fault in what is frozen
+ * @ctx: its context, its lock not held
+ * @seen: ctx->frozen.nr, when it was found so
+ * @vmf: the fault
+ *
+ * Return: VM_FAULT_RETRY, mostly when it is not frozen any more; for a thread that keeps mmap_lock
+ * VM_FAULT_SIGBUS, if it is a debugger, which then comes by vm_operations->access, and
+ * VM_FAULT_NOPAGE after a moment, for others. VM_FAULT_SIGBUS for the thread that has frozen it.
+ */
+vm_fault_t hpmmap_frozen_wait(struct hpmmap_ctx *ctx, unsigned int seen, struct vm_fault *vmf)
+{
+	/* Linux fills what is locked when it maps it: the caller does, after the thaw. */
+	if (READ_ONCE(ctx->frozen.by) == current)
+		return VM_FAULT_SIGBUS;
+	if (!(vmf->flags & FAULT_FLAG_ALLOW_RETRY))
+		return wait_impatient(ctx, vmf);
+	if (vmf->flags & FAULT_FLAG_RETRY_NOWAIT)
+		return VM_FAULT_RETRY;
+	compat_fault_unlock(vmf);
+	/* What is frozen next is another matter. */
+	wait_event_killable(ctx->frozen.wait, READ_ONCE(ctx->frozen.nr) != seen);
+	return VM_FAULT_RETRY;
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Taking memory of ours out of the page tables, and out of the store.
+ */
+#include <linux/mm.h>
+
+#include "hpmmap.h"
+#include "as/own/ctx.h"
+#include "as/map/pgmap.h"
+#include "as/map/vma.h"
+#include "as/map/window.h"
+#include "as/store/store.h"
+#include "as/store/zap.h"
+
+/* Nothing of a slot stays mapped by page tables, anybody's who has a window. */
+void hpmmap_slot_zap(struct hpmmap_ctx *ctx, unsigned long slot)
+{
+	unsigned long start = slot << SLOT_SHIFT, end = start + SLOT_SIZE;
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+
+	hpmmap_window_zap(ctx, start, end);
+	for_each_vma_range(vmi, vma, end) {
+		unsigned long lo = max(start, vma->vm_start);
+
+		/* Only below a mapping is it sure that the tables stay. */
+		if (hpmmap_vma_is_ours(vma) &&
+		    hpmmap_pgmap_slot(ctx->mm, start) != HPMMAP_ENTRY_NONE)
+			compat_zap(vma, lo, min(end, vma->vm_end) - lo);
+	}
+}
+
+/*
+ * Is a block mapped where one mapping covers all of its slot? Beside mappings munmap(2) may be
+ * about to remove entries: it does so with mmap_lock held for reading, and they have
+ * references meanwhile.
+ */
+static bool __maybe_unused is_left(struct mm_struct *mm, unsigned long slot,
+				   struct hpmmap_block *block)
+{
+	unsigned long start = slot << SLOT_SHIFT;
+	struct vm_area_struct *vma = vma_lookup(mm, start);
+
+	return block->folio && vma && vma->vm_end - SLOT_SIZE >= start &&
+	       hpmmap_pgmap_count(mm, slot, block->folio);
+}
+
+/**
+ * hpmmap_slot_unmap() - no entry of a context's page tables maps the block of a slot
+ * @ctx: the context, its lock and mmap_lock held
+ * @slot: the slot
+ * @block: its block, which is about to leave the store
+ *
+ * Removal: the one place that makes sure of it, whichever mappings there are, those that
+ * no hook has seen too. Each entry has a reference: where the module's own is the only
+ * one, no entry need be looked for. What munmap(2) is about to remove, of a mapping that is gone,
+ * stays until then: its reference keeps the block from its pool, and from being anybody's alone.
+ */
+void hpmmap_slot_unmap(struct hpmmap_ctx *ctx, unsigned long slot,
+		       struct hpmmap_block *block)
+{
+	lockdep_assert_held(&ctx->lock);
+	if (likely(hpmmap_block_idle(block)))
+		return;
+	lockdep_assert_held(&ctx->mm->mmap_lock);
+	hpmmap_slot_zap(ctx, slot);
+	HPMMAP_ASSERT(!is_left(ctx->mm, slot, block));
+}
+
+/**
+ * hpmmap_slot_set() - change the block of a slot, or take it away
+ * @ctx: the context, its lock and mmap_lock held
+ * @slot: the slot
+ * @block: its new block, or NULL; what becomes of the old one is the caller's business
+ *
+ * Return: 0; -ENOMEM only where the slot had no block.
+ */
+int hpmmap_slot_set(struct hpmmap_ctx *ctx, unsigned long slot,
+		    struct hpmmap_block *block)
+{
+	struct hpmmap_block *old = xa_load(&ctx->store, slot);
+
+	lockdep_assert_held(&ctx->lock);
+	if (old && old != block)
+		hpmmap_slot_unmap(ctx, slot, old);
+	return xa_err(block ? xa_store(&ctx->store, slot, block, GFP_KERNEL) :
+			      xa_erase(&ctx->store, slot));
+}
+
+/**
+ * hpmmap_store_zap_shared() - unmap the slots of a range that are shared
+ * @ctx: the context; mmap_lock held
+ * @start: first address
+ * @end: end
+ */
+void hpmmap_store_zap_shared(struct hpmmap_ctx *ctx, unsigned long start,
+			     unsigned long end)
+{
+	unsigned long slot = slot_of(start), last = slot_of(end - 1);
+
+	lockdep_assert_held(&ctx->mm->mmap_lock);
+	if (!xa_find(&ctx->store, &slot, last, SLOT_SHARED))
+		return;
+	do {
+		hpmmap_slot_zap(ctx, slot);
+		cond_resched();
+	} while (xa_find_after(&ctx->store, &slot, last, SLOT_SHARED));
+}
+
+/* Nothing of a range stays mapped by page tables of ours; nor comes back while ctx->lock is held. */
+void hpmmap_range_zap(struct hpmmap_ctx *ctx, unsigned long start,
+		     unsigned long end)
+{
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+
+	lockdep_assert_held(&ctx->mm->mmap_lock);
+	hpmmap_window_zap(ctx, start, end);
+	for_each_vma_range(vmi, vma, end) {
+		unsigned long lo = max(start, vma->vm_start);
+
+		if (hpmmap_vma_is_ours(vma))
+			compat_zap(vma, lo, min(end, vma->vm_end) - lo);
+	}
+}

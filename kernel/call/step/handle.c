@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Handlers of system calls, and what they have in common.
+ *
+ * Each handler stands in for a system call. It runs under ctx->ops, so that
+ * no other hooked call of the address space sees it half done. Memory is
+ * found before anything is changed: a call that fails has changed nothing.
+ *
+ * What Linux does with memory of its own may have to wait for another thread
+ * (a userfaultfd's monitor, FUSE) that maps memory first: that happens without
+ * ctx->ops. Blocks that are left over then are taken back afterwards.
+ */
+#include <linux/resource.h>
+#include <linux/sched/signal.h>
+
+#include "hook.h"
+#include "hpmmap.h"
+#include "as/own/counters.h"
+#include "as/own/ctx.h"
+#include "as/own/stats.h"
+#include "as/map/range.h"
+#include "as/map/vma.h"
+#include "call/step/handle.h"
+
+/* What would count as data of a process with a mapping that is made now, in bytes. */
+static unsigned long data_after(struct hpmmap_ctx *ctx, unsigned long start,
+				unsigned long len)
+{
+	struct vm_area_struct *vma;
+	unsigned long bytes;
+	VMA_ITERATOR(vmi, ctx->mm, 0);
+
+	mmap_read_lock(ctx->mm);
+	bytes = (ctx->mm->data_vm << PAGE_SHIFT) + len;
+	for_each_vma(vmi, vma) {
+		if (!hpmmap_vma_is_ours(vma) || !(vma->vm_flags & VM_WRITE))
+			continue;
+		bytes += vma->vm_end - vma->vm_start;
+		/* What is replaced does not count twice. */
+		if (start && vma->vm_start < start + len &&
+		    vma->vm_end > start)
+			bytes -= min(vma->vm_end, start + len) -
+				 max(vma->vm_start, start);
+	}
+	mmap_read_unlock(ctx->mm);
+	return bytes;
+}
+
+/**
+ * hpmmap_data_exceeds_limit() - would a mapping exceed RLIMIT_DATA?
+ * @ctx: the caller's context
+ * @start: its address, where it replaces what is there; otherwise 0
+ * @len: its length
+ * @prot: its PROT_*
+ *
+ * The limit is about private writable memory; ours is shared memory to Linux, which
+ * does not count it.
+ */
+bool hpmmap_data_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
+			       unsigned long len, unsigned long prot)
+{
+	unsigned long limit = rlimit(RLIMIT_DATA);
+
+	if (limit == RLIM_INFINITY || !(prot & PROT_WRITE))
+		return false;
+	/* As Linux does, for Valgrind. */
+	if (!limit)
+		limit = rlimit_max(RLIMIT_DATA);
+	return data_after(ctx, start, len) > limit;
+}
+
+/* One more than enum hpmmap_timed; 0 for calls whose time is not taken. */
+static const u8 timed[HPMMAP_NR_CALLS] = {
+	[HPMMAP_CALL_MUNMAP] = HPMMAP_TIMED_MUNMAP + 1,
+	[HPMMAP_CALL_MREMAP] = HPMMAP_TIMED_MREMAP + 1,
+	[HPMMAP_CALL_BRK] = HPMMAP_TIMED_BRK + 1,
+};
+
+/**
+ * hpmmap_linux_may_help() - may pages of Linux stand in for blocks?
+ * @ctx: the caller's context
+ * @nr: how many blocks there are not
+ *
+ * Not with policy strict, nor where Linux itself would not promise so much.
+ */
+bool hpmmap_linux_may_help(struct hpmmap_ctx *ctx, unsigned long nr)
+{
+	return !ctx->job->strict && compat_enough_memory(nr << SLOT_ORDER);
+}
+
+/**
+ * hpmmap_handle_in() - run a handler for the caller
+ * @ctx: the caller's context
+ * @call: the system call
+ * @regs: its arguments
+ * @handler: runs under ctx->ops
+ *
+ * Return: what the handler returns; an errno that restarts the call where a
+ * signal came while another one was under way.
+ */
+long hpmmap_handle_in(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+		      const struct pt_regs *regs, hpmmap_handler_t handler)
+{
+	u64 since = get_cycles();
+	long ret = hpmmap_ops_lock(ctx);
+
+	if (ret)
+		return ret;
+	ret = handler(ctx, call, regs);
+	if (timed[call])
+		hpmmap_count_call(ctx, timed[call] - 1, since);
+	hpmmap_ops_unlock(ctx);
+	return ret;
+}
+
+/**
+ * hpmmap_handle() - hpmmap_handle_in() where the context is not known
+ * @call: the system call
+ * @regs: its arguments
+ * @handler: runs under ctx->ops
+ *
+ * Return: what the handler returns, or the call where there is no context.
+ */
+long hpmmap_handle(enum hpmmap_call call, const struct pt_regs *regs,
+		   hpmmap_handler_t handler)
+{
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	long ret;
+
+	if (!ctx)
+		return hpmmap_call_orig(call, regs);
+	ret = hpmmap_handle_in(ctx, call, regs, handler);
+	hpmmap_ctx_put(ctx);
+	return ret;
+}
+
+/**
+ * hpmmap_handle_if_ours() - hpmmap_handle(), where a range is ours
+ * @call: a system call about the range of its first two arguments
+ * @regs: its arguments
+ * @handler: runs under ctx->ops
+ *
+ * If nothing of the range is ours, the call waits for nobody and keeps nobody
+ * waiting: it may take long (a file is read), or need calls of another thread.
+ *
+ * Return: what the handler or the call returns.
+ */
+long hpmmap_handle_if_ours(enum hpmmap_call call, const struct pt_regs *regs,
+			   hpmmap_handler_t handler)
+{
+	unsigned long start = regs->di & PAGE_MASK;
+	unsigned long end = PAGE_ALIGN(regs->di + regs->si);
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	long ret = 0;
+	bool ours;
+
+	if (!ctx)
+		return hpmmap_call_orig(call, regs);
+	ours = end > start && hpmmap_range_has_ours(ctx, start, end);
+	if (ours)
+		ret = hpmmap_handle_in(ctx, call, regs, handler);
+	hpmmap_ctx_put(ctx);
+	return ours ? ret : hpmmap_call_orig(call, regs);
+}

@@ -1,0 +1,578 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Buddy allocator for the 2 MB units of one NUMA node.
+ *
+ * Each chunk of 1 GB carries a tree that knows the largest free block below
+ * every node down to the single units, so the tree never has to remember what
+ * was allocated as one block: a block may be freed in pieces. The order of a
+ * chunk is the order of its largest free block; nothing merges across chunks.
+ *
+ * An allocation takes the chunk with the smallest sufficient order and, inside
+ * it, descends to the child with the smallest sufficient one, so that large
+ * blocks stay whole as long as possible.
+ */
+#include "mem/block/buddy.h"
+
+#define CHUNK_UNITS	HPMMAP_BUDDY_CHUNK_UNITS
+
+/*
+ * The index of the chunks is a digital search tree: the lowest bit of the
+ * number selects the child of the root, the next bit the child of that, and
+ * so on. Consecutive numbers spread evenly, no memory is needed besides the
+ * chunks, and the depth is at most the number of bits of a chunk number.
+ *
+ * Returns the pointer that leads to chunk @nr, or the NULL pointer where it
+ * would be linked.
+ */
+static struct hpmmap_buddy_chunk **chunk_link(struct hpmmap_buddy *b,
+					      unsigned long nr)
+{
+	struct hpmmap_buddy_chunk **link = &b->root;
+	unsigned long bits = nr;
+
+	while (*link && (*link)->nr != nr) {
+		link = &(*link)->child[bits & 1];
+		bits >>= 1;
+	}
+	return link;
+}
+
+/* Takes the chunk at @link out; a leaf below it, if any, takes its place. */
+static void chunk_unlink(struct hpmmap_buddy_chunk **link)
+{
+	struct hpmmap_buddy_chunk **leaf = link;
+	struct hpmmap_buddy_chunk *chunk = *link;
+	struct hpmmap_buddy_chunk *heir;
+
+	while ((*leaf)->child[0] || (*leaf)->child[1])
+		leaf = &(*leaf)->child[!(*leaf)->child[0]];
+	heir = *leaf;
+	*leaf = NULL;
+	if (heir == chunk)
+		return;
+	heir->child[0] = chunk->child[0];
+	heir->child[1] = chunk->child[1];
+	*link = heir;
+}
+
+static void bucket_insert(struct hpmmap_buddy *b,
+			  struct hpmmap_buddy_chunk *chunk)
+{
+	struct hpmmap_buddy_chunk **head = &b->bucket[chunk->tree[1]];
+
+	chunk->next = *head;
+	chunk->pprev = head;
+	if (*head)
+		(*head)->pprev = &chunk->next;
+	*head = chunk;
+}
+
+static void bucket_remove(struct hpmmap_buddy_chunk *chunk)
+{
+	*chunk->pprev = chunk->next;
+	if (chunk->next)
+		chunk->next->pprev = chunk->pprev;
+}
+
+/* What a node of an order, not 0, is by its children. */
+static u8 node_value(const u8 *tree, unsigned int node, unsigned int order)
+{
+	u8 left = tree[2 * node];
+	u8 right = tree[2 * node + 1];
+
+	/* The children's order is one less, their value one more. */
+	if (left == order && right == order)
+		return order + 1;
+	return left > right ? left : right;
+}
+
+/* A unit has changed: what lies above it, as far as that changes. Most are alone. */
+static void tree_rise(u8 *tree, unsigned int node)
+{
+	unsigned int order;
+
+	for (order = 1; (node /= 2); order++) {
+		u8 value = node_value(tree, node, order);
+
+		if (tree[node] == value)
+			break;
+		tree[node] = value;
+	}
+}
+
+/* The same of several units, up to the last one. */
+static void tree_rise_range(u8 *tree, unsigned int lo, unsigned int hi)
+{
+	unsigned int order, node;
+	bool changed = true;
+
+	for (order = 1; order <= HPMMAP_BUDDY_MAX_ORDER && changed; order++) {
+		changed = false;
+		lo /= 2;
+		hi /= 2;
+		for (node = lo; node <= hi; node++) {
+			u8 value = node_value(tree, node, order);
+
+			changed |= tree[node] != value;
+			tree[node] = value;
+		}
+	}
+}
+
+/*
+ * Sets @nr units of @chunk from @first on to free or not free; all of them
+ * must be the opposite before.
+ */
+static void chunk_set_free(struct hpmmap_buddy *b,
+			   struct hpmmap_buddy_chunk *chunk, unsigned int first,
+			   unsigned int nr, bool free)
+{
+	unsigned int lo = CHUNK_UNITS + first;
+	u8 root = chunk->tree[1];
+	u8 *tree = chunk->tree;
+
+	if (nr == 1) {
+		tree[lo] = free;
+		tree_rise(tree, lo);
+	} else {
+		memset(&tree[lo], free, nr);
+		tree_rise_range(tree, lo, lo + nr - 1);
+	}
+	if (tree[1] != root) {
+		bucket_remove(chunk);
+		bucket_insert(b, chunk);
+	}
+	if (free) {
+		chunk->nr_free += nr;
+		b->nr_free += nr;
+	} else {
+		chunk->nr_free -= nr;
+		b->nr_free -= nr;
+	}
+}
+
+/* Is one of @nr bytes, 0 or 1 each, @what? */
+static bool has_one(const u8 *bytes, u8 what, unsigned int nr)
+{
+	return nr == 1 ? *bytes == what : memchr(bytes, what, nr) != NULL;
+}
+
+static bool range_valid(unsigned long unit, unsigned long nr)
+{
+	return nr && unit < HPMMAP_BUDDY_NR_UNITS &&
+	       nr <= HPMMAP_BUDDY_NR_UNITS - unit;
+}
+
+/* Number of units from @unit on that are in its chunk and before @end. */
+static unsigned int span_units(unsigned long unit, unsigned long end)
+{
+	unsigned int in_chunk = CHUNK_UNITS - unit % CHUNK_UNITS;
+
+	return end - unit < in_chunk ? end - unit : in_chunk;
+}
+
+/**
+ * hpmmap_buddy_init - make an empty allocator
+ * @b: memory for the allocator; its contents do not matter
+ */
+void hpmmap_buddy_init(struct hpmmap_buddy *b)
+{
+	memset(b, 0, sizeof(*b));
+}
+
+/**
+ * hpmmap_buddy_destroy - forget every chunk, whatever the state of its units
+ * @b: the allocator; empty afterwards
+ * @release: called once for each chunk, which belongs to the caller again
+ */
+void hpmmap_buddy_destroy(struct hpmmap_buddy *b,
+			  void (*release)(struct hpmmap_buddy_chunk *chunk))
+{
+	while (b->root) {
+		struct hpmmap_buddy_chunk *chunk = b->root;
+
+		chunk_unlink(&b->root);
+		release(chunk);
+	}
+	hpmmap_buddy_init(b);
+}
+
+/**
+ * hpmmap_buddy_chunk_find - the chunk a unit lies in
+ * @b: the allocator
+ * @unit: number of the unit, present or not
+ *
+ * Return: the chunk, or NULL if the allocator has none there.
+ */
+struct hpmmap_buddy_chunk *hpmmap_buddy_chunk_find(const struct hpmmap_buddy *b,
+						   unsigned long unit)
+{
+	/* chunk_link() changes nothing: const is lost only to share it. */
+	return *chunk_link((struct hpmmap_buddy *)b, unit / CHUNK_UNITS);
+}
+
+/**
+ * hpmmap_buddy_chunk_insert - insert a chunk without any unit present
+ * @b: the allocator
+ * @chunk: memory for the chunk, which belongs to the allocator until
+ *	hpmmap_buddy_chunk_remove() or hpmmap_buddy_destroy()
+ * @nr: number of the chunk
+ *
+ * Return: 0, -EINVAL if @nr is beyond the largest physical address, or -EEXIST
+ * if the allocator has a chunk of that number; @chunk then stays the caller's.
+ */
+int hpmmap_buddy_chunk_insert(struct hpmmap_buddy *b,
+			      struct hpmmap_buddy_chunk *chunk,
+			      unsigned long nr)
+{
+	struct hpmmap_buddy_chunk **link;
+
+	if (nr >= HPMMAP_BUDDY_NR_CHUNKS)
+		return -EINVAL;
+	link = chunk_link(b, nr);
+	if (*link)
+		return -EEXIST;
+	memset(chunk, 0, sizeof(*chunk));
+	chunk->nr = nr;
+	*link = chunk;
+	bucket_insert(b, chunk);
+	return 0;
+}
+
+/**
+ * hpmmap_buddy_chunk_remove - take a chunk out that has no unit present
+ * @b: the allocator
+ * @chunk: a chunk of @b, which belongs to the caller after success
+ *
+ * Return: 0, or -EBUSY if a unit of the chunk is present.
+ */
+int hpmmap_buddy_chunk_remove(struct hpmmap_buddy *b,
+			      struct hpmmap_buddy_chunk *chunk)
+{
+	if (chunk->nr_present)
+		return -EBUSY;
+	bucket_remove(chunk);
+	chunk_unlink(chunk_link(b, chunk->nr));
+	return 0;
+}
+
+/**
+ * hpmmap_buddy_add - make units present and free
+ * @b: the allocator
+ * @unit: first unit
+ * @nr: number of units, not 0; may span chunks
+ *
+ * All or nothing.
+ *
+ * Return: 0, -EINVAL if the range is empty or reaches beyond the largest
+ * physical address, -ENOENT if the allocator lacks a chunk for part of it, or
+ * -EEXIST if part of it is present. Where both of the latter hold, the lower
+ * address decides.
+ */
+int hpmmap_buddy_add(struct hpmmap_buddy *b, unsigned long unit,
+		     unsigned long nr)
+{
+	struct hpmmap_buddy_chunk *chunk;
+	unsigned long end = unit + nr;
+	unsigned long u;
+	unsigned int n;
+
+	if (!range_valid(unit, nr))
+		return -EINVAL;
+	for (u = unit; u < end; u += n) {
+		n = span_units(u, end);
+		chunk = hpmmap_buddy_chunk_find(b, u);
+		if (!chunk)
+			return -ENOENT;
+		if (memchr(&chunk->present[u % CHUNK_UNITS], 1, n))
+			return -EEXIST;
+	}
+	for (u = unit; u < end; u += n) {
+		n = span_units(u, end);
+		chunk = hpmmap_buddy_chunk_find(b, u);
+		memset(&chunk->present[u % CHUNK_UNITS], 1, n);
+		chunk->nr_present += n;
+		chunk_set_free(b, chunk, u % CHUNK_UNITS, n, true);
+	}
+	b->nr_total += nr;
+	return 0;
+}
+
+/**
+ * hpmmap_buddy_remove - make free units not present
+ * @b: the allocator
+ * @unit: first unit
+ * @nr: number of units, not 0; may span chunks
+ *
+ * All or nothing. A chunk without units is left in place.
+ *
+ * Return: 0, -EINVAL if the range is empty or reaches beyond the largest
+ * physical address, -ENOENT if part of it is not present, else -EBUSY if part
+ * of it is not free.
+ */
+int hpmmap_buddy_remove(struct hpmmap_buddy *b, unsigned long unit,
+			unsigned long nr)
+{
+	struct hpmmap_buddy_chunk *chunk;
+	unsigned long end = unit + nr;
+	bool busy = false;
+	unsigned long u;
+	unsigned int n;
+
+	if (!range_valid(unit, nr))
+		return -EINVAL;
+	for (u = unit; u < end; u += n) {
+		n = span_units(u, end);
+		chunk = hpmmap_buddy_chunk_find(b, u);
+		if (!chunk || memchr(&chunk->present[u % CHUNK_UNITS], 0, n))
+			return -ENOENT;
+		if (memchr(&chunk->tree[CHUNK_UNITS + u % CHUNK_UNITS], 0, n))
+			busy = true;
+	}
+	if (busy)
+		return -EBUSY;
+	for (u = unit; u < end; u += n) {
+		n = span_units(u, end);
+		chunk = hpmmap_buddy_chunk_find(b, u);
+		memset(&chunk->present[u % CHUNK_UNITS], 0, n);
+		chunk->nr_present -= n;
+		chunk_set_free(b, chunk, u % CHUNK_UNITS, n, false);
+	}
+	b->nr_total -= nr;
+	return 0;
+}
+
+/**
+ * hpmmap_buddy_alloc - allocate a block
+ * @b: the allocator
+ * @order: the block has 2^order units
+ * @unit: out: first unit of the block, a multiple of 2^order; only written on
+ *	success
+ *
+ * Return: 0, -EINVAL if @order is larger than HPMMAP_BUDDY_MAX_ORDER, or
+ * -ENOMEM if no block of that order is free.
+ */
+int hpmmap_buddy_alloc(struct hpmmap_buddy *b, unsigned int order,
+		       unsigned long *unit)
+{
+	struct hpmmap_buddy_chunk *chunk = NULL;
+	unsigned int node = 1;
+	unsigned int level;
+	unsigned int first;
+
+	if (order > HPMMAP_BUDDY_MAX_ORDER)
+		return -EINVAL;
+	for (level = order; level <= HPMMAP_BUDDY_MAX_ORDER && !chunk; level++)
+		chunk = b->bucket[level + 1];
+	if (!chunk)
+		return -ENOMEM;
+
+	for (level = HPMMAP_BUDDY_MAX_ORDER; level > order; level--) {
+		u8 left = chunk->tree[2 * node];
+		u8 right = chunk->tree[2 * node + 1];
+
+		node *= 2;
+		if (left <= order || (right > order && right < left))
+			node++;
+	}
+	first = (node << order) - CHUNK_UNITS;
+	chunk_set_free(b, chunk, first, 1U << order, false);
+	*unit = chunk->nr * CHUNK_UNITS + first;
+	return 0;
+}
+
+/**
+ * hpmmap_buddy_alloc_unlike - allocate units that are not free in another allocator
+ * @b: the allocator
+ * @chunk: one of its chunks
+ * @other: the chunk of that number in the other allocator
+ * @nr: number of units, at most
+ * @unit: out: the first one; only written on success
+ *
+ * Return: how many there are from @unit on, or 0 if no unit of the chunk is one.
+ */
+unsigned int hpmmap_buddy_alloc_unlike(struct hpmmap_buddy *b,
+				       struct hpmmap_buddy_chunk *chunk,
+				       const struct hpmmap_buddy_chunk *other,
+				       unsigned int nr, unsigned long *unit)
+{
+	const u8 *free = &chunk->tree[CHUNK_UNITS];
+	const u8 *not = &other->tree[CHUNK_UNITS];
+	unsigned int first = 0, end;
+
+	while (first < CHUNK_UNITS && free[first] <= not[first])
+		first++;
+	for (end = first; end < CHUNK_UNITS && end - first < nr; end++)
+		if (free[end] <= not[end])
+			break;
+	if (end == first)
+		return 0;
+	chunk_set_free(b, chunk, first, end - first, false);
+	*unit = chunk->nr * CHUNK_UNITS + first;
+	return end - first;
+}
+
+/* A block is a range within a chunk. */
+static bool block_valid(unsigned long unit, unsigned int order)
+{
+	return order <= HPMMAP_BUDDY_MAX_ORDER &&
+	       unit < HPMMAP_BUDDY_NR_UNITS && !(unit & ((1UL << order) - 1));
+}
+
+/**
+ * hpmmap_buddy_take - allocate a block that is known
+ * @b: the allocator
+ * @unit: first unit, a multiple of 2^order
+ * @order: the block has 2^order units
+ *
+ * All or nothing.
+ *
+ * Return: 0, -EINVAL if @order is larger than HPMMAP_BUDDY_MAX_ORDER or @unit
+ * is not aligned to it or beyond the largest physical address, -ENOENT if a
+ * unit is not present, or -EBUSY if a unit is not free.
+ */
+int hpmmap_buddy_take(struct hpmmap_buddy *b, unsigned long unit,
+		      unsigned int order)
+{
+	unsigned int first = unit % CHUNK_UNITS;
+	struct hpmmap_buddy_chunk *chunk;
+
+	if (!block_valid(unit, order))
+		return -EINVAL;
+	chunk = hpmmap_buddy_chunk_find(b, unit);
+	if (!chunk || has_one(&chunk->present[first], 0, 1U << order))
+		return -ENOENT;
+	if (has_one(&chunk->tree[CHUNK_UNITS + first], 0, 1U << order))
+		return -EBUSY;
+	chunk_set_free(b, chunk, first, 1U << order, false);
+	return 0;
+}
+
+/**
+ * hpmmap_buddy_free - free a block
+ * @b: the allocator
+ * @unit: first unit, a multiple of 2^order
+ * @order: the block has 2^order units
+ *
+ * What was allocated as one block may be freed as several and the other way
+ * round: only the state of the units counts. All or nothing.
+ *
+ * Return: 0, -EINVAL if @order is larger than HPMMAP_BUDDY_MAX_ORDER or @unit
+ * is not aligned to it or beyond the largest physical address, -ENOENT if a
+ * unit is not present, or -EINVAL if a unit is free already.
+ */
+int hpmmap_buddy_free(struct hpmmap_buddy *b, unsigned long unit,
+		      unsigned int order)
+{
+	if (!block_valid(unit, order))
+		return -EINVAL;
+	return hpmmap_buddy_free_range(b, unit, 1UL << order);
+}
+
+/**
+ * hpmmap_buddy_free_range - free units that follow each other
+ * @b: the allocator
+ * @unit: first unit
+ * @nr: number of units, not 0; may span chunks
+ *
+ * All or nothing.
+ *
+ * Return: 0, -EINVAL if the range is empty or reaches beyond the largest
+ * physical address, -ENOENT if part of it is not present, else -EINVAL if part
+ * of it is free already.
+ */
+int hpmmap_buddy_free_range(struct hpmmap_buddy *b, unsigned long unit,
+			    unsigned long nr)
+{
+	struct hpmmap_buddy_chunk *chunk;
+	unsigned long end = unit + nr;
+	bool free = false;
+	unsigned long u;
+	unsigned int n;
+
+	if (!range_valid(unit, nr))
+		return -EINVAL;
+	for (u = unit; u < end; u += n) {
+		n = span_units(u, end);
+		chunk = hpmmap_buddy_chunk_find(b, u);
+		if (!chunk || has_one(&chunk->present[u % CHUNK_UNITS], 0, n))
+			return -ENOENT;
+		if (has_one(&chunk->tree[CHUNK_UNITS + u % CHUNK_UNITS], 1, n))
+			free = true;
+	}
+	if (free)
+		return -EINVAL;
+	for (u = unit; u < end; u += n) {
+		n = span_units(u, end);
+		chunk = hpmmap_buddy_chunk_find(b, u);
+		chunk_set_free(b, chunk, u % CHUNK_UNITS, n, true);
+	}
+	return 0;
+}
+
+/**
+ * hpmmap_buddy_largest - order of the largest free block
+ * @b: the allocator
+ *
+ * Return: the order, or -1 if no unit is free.
+ */
+int hpmmap_buddy_largest(const struct hpmmap_buddy *b)
+{
+	int order = HPMMAP_BUDDY_MAX_ORDER;
+
+	while (order >= 0 && !b->bucket[order + 1])
+		order--;
+	return order;
+}
+
+/**
+ * hpmmap_buddy_is_free - is a unit present and free?
+ * @b: the allocator
+ * @unit: number of the unit; any value
+ *
+ * Return: true if it is.
+ */
+bool hpmmap_buddy_is_free(const struct hpmmap_buddy *b, unsigned long unit)
+{
+	const struct hpmmap_buddy_chunk *chunk;
+
+	chunk = hpmmap_buddy_chunk_find(b, unit);
+	return chunk && chunk->tree[CHUNK_UNITS + unit % CHUNK_UNITS];
+}
+
+/**
+ * hpmmap_buddy_count_free - how many units of a range are free?
+ * @b: the allocator
+ * @unit: first unit
+ * @nr: number of units
+ *
+ * The range may hold units that are not present. The time taken grows with
+ * @nr, present or not.
+ *
+ * Return: the number; 0 for a range that reaches beyond the largest physical
+ * address.
+ */
+unsigned long hpmmap_buddy_count_free(const struct hpmmap_buddy *b,
+				      unsigned long unit, unsigned long nr)
+{
+	const struct hpmmap_buddy_chunk *chunk;
+	unsigned long end = unit + nr;
+	unsigned long count = 0;
+	unsigned int i, n;
+
+	if (!range_valid(unit, nr))
+		return 0;
+	for (; unit < end; unit += n) {
+		n = span_units(unit, end);
+		chunk = hpmmap_buddy_chunk_find(b, unit);
+		if (!chunk)
+			continue;
+		if (n == CHUNK_UNITS) {
+			count += chunk->nr_free;
+			continue;
+		}
+		for (i = 0; i < n; i++)
+			count += chunk->tree[CHUNK_UNITS + unit % CHUNK_UNITS + i];
+	}
+	return count;
+}

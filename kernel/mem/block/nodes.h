@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Which nodes have a pool, how much is in it, and where memory should come from. */
+#ifndef _HPMMAP_MEM_BLOCK_NODES_H
+#define _HPMMAP_MEM_BLOCK_NODES_H
+
+#include <linux/nodemask.h>
+
+/* for_each_node_mask() goes on to the nodes that a kernel could have at most. */
+#define hpmmap_for_each_node(nid, mask) \
+	for_each_set_bit(nid, nodes_addr(mask), nr_node_ids)
+
+int hpmmap_wq_init(void);
+void hpmmap_wq_exit(void);
+int hpmmap_pool_nearest(int nid, const nodemask_t *nodes, nodemask_t *tried);
+unsigned long hpmmap_pool_count_free(const nodemask_t *nodes);
+unsigned long hpmmap_pool_count_all(const nodemask_t *nodes);
+unsigned long hpmmap_pool_count_out(const nodemask_t *nodes);
+
+/**
+ * struct hpmmap_placement - where memory should come from
+ * @nodes: nodes that may be used
+ * @preferred: those of them to use first
+ * @near: of either, the nearest to this node first
+ * @in_turn: the @preferred nodes take turns, by the number of the slot
+ * @weighted: they have different shares
+ * @large: a turn is 1 GB where that fits
+ */
+struct hpmmap_placement {
+	nodemask_t nodes;
+	nodemask_t preferred;
+	int near;
+	bool in_turn;
+	bool weighted;
+	bool large;
+};
+
+int hpmmap_placement_turn(const struct hpmmap_placement *place,
+			  unsigned long slot, unsigned long left,
+			  unsigned long *nr);
+void hpmmap_placement_prefer(struct hpmmap_placement *place, int nid);
+int hpmmap_placement_nearest(const struct hpmmap_placement *place);
+void hpmmap_placement_take_turns(struct hpmmap_placement *place);
+
+#endif /* _HPMMAP_MEM_BLOCK_NODES_H */

@@ -1,0 +1,562 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Payers: users and cgroups for which blocks count, and how many they may hold.
+ *
+ * Pool memory is a resource of its own, as hugetlb's is. Cgroups are those of the
+ * unified hierarchy but for its root.
+ *
+ * A payer is there as long as somebody is charged, runs in it or has given it a
+ * limit. A limit goes with its cgroup.
+ */
+#include <linux/cgroup.h>
+#include <linux/cred.h>
+#include <linux/hashtable.h>
+#include <linux/math64.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/uaccess.h>
+#include <linux/user_namespace.h>
+
+#include "hpmmap.h"
+#include "mem/block/nodes.h"
+#include "mem/block/payer.h"
+
+/* In blocks. */
+#define LIMIT_NONE ULONG_MAX
+#define LIMIT_DEFAULT (ULONG_MAX - 1)	/* follow default_limit */
+
+/* Of all pool memory, what a user may hold where nothing else was said. */
+#define DEFAULT_PERCENT 50
+
+/* A user may have as many cgroups as jobs; everybody looks somebody up here. */
+static DEFINE_HASHTABLE(payers, 12);
+static u32 nr_payers;
+static LIST_HEAD(ruled_groups);
+static unsigned int nr_ruled;
+/* Protects all of these; references may go to zero without it. */
+static DEFINE_SPINLOCK(payers_lock);
+
+static struct hpmmap_rule default_rule = { .percent = DEFAULT_PERCENT };
+/* What follows from it. */
+static unsigned long default_limit;
+
+static unsigned long payer_key(kuid_t uid, struct cgroup *cgroup)
+{
+	return cgroup ? (unsigned long)cgroup : __kuid_val(uid);
+}
+
+/* With a reference for the caller, or NULL. */
+static struct hpmmap_payer *payer_find(kuid_t uid, struct cgroup *cgroup)
+{
+	struct hpmmap_payer *p;
+
+	lockdep_assert_held(&payers_lock);
+	hash_for_each_possible(payers, p, node, payer_key(uid, cgroup))
+		if (p->cgroup == cgroup && (cgroup || uid_eq(p->uid, uid)) &&
+		    refcount_inc_not_zero(&p->refs))
+			return p;
+	return NULL;
+}
+
+/* With any spinlock held; what it was the last one for goes, too. */
+void hpmmap_payer_put(struct hpmmap_payer *p)
+{
+	while (p && refcount_dec_and_test(&p->refs)) {
+		struct hpmmap_payer *parent = p->parent;
+
+		spin_lock(&payers_lock);
+		hash_del(&p->node);
+		WRITE_ONCE(nr_payers, nr_payers - 1);
+		spin_unlock(&payers_lock);
+		if (p->cgroup)
+			cgroup_put(p->cgroup);
+		kfree(p);
+		p = parent;
+	}
+}
+
+/* In blocks. */
+static unsigned long rule_limit(const struct hpmmap_rule *rule,
+				unsigned long inherited)
+{
+	if (rule->percent)
+		return div_u64((u64)hpmmap_pool_count_all(&node_states[N_POSSIBLE]) *
+			       rule->percent, 100);
+	switch (rule->value) {
+	case HPMMAP_LIMIT_NONE:
+		return LIMIT_NONE;
+	case HPMMAP_LIMIT_INHERIT:
+		return inherited;
+	default:
+		return rule->value >> SLOT_SHIFT;
+	}
+}
+
+static void payer_update(struct hpmmap_payer *p)
+{
+	bool ordinary = !p->cgroup && !uid_eq(p->uid, GLOBAL_ROOT_UID);
+
+	lockdep_assert_held(&payers_lock);
+	WRITE_ONCE(p->limit, rule_limit(&p->rule, ordinary ? LIMIT_DEFAULT :
+							     LIMIT_NONE));
+}
+
+static bool is_ruled(const struct hpmmap_payer *p)
+{
+	return p->rule.percent || p->rule.value != HPMMAP_LIMIT_INHERIT;
+}
+
+/* The payer has a limit of its own no more; returns whether it had. */
+static bool rule_drop(struct hpmmap_payer *p)
+{
+	bool ret = is_ruled(p);
+
+	lockdep_assert_held(&payers_lock);
+	p->rule = (struct hpmmap_rule) { .value = HPMMAP_LIMIT_INHERIT };
+	payer_update(p);
+	if (!list_empty(&p->ruled)) {
+		list_del_init(&p->ruled);
+		WRITE_ONCE(nr_ruled, nr_ruled - 1);
+	}
+	return ret;
+}
+
+/*
+ * Linux tells nobody of the end of a cgroup. So with each that comes two are
+ * looked at that have a limit, and in the end it goes with them.
+ */
+static void ruled_sweep(unsigned int nr)
+{
+	struct hpmmap_payer *p;
+
+	while (nr--) {
+		spin_lock(&payers_lock);
+		p = list_first_entry_or_null(&ruled_groups, struct hpmmap_payer,
+					     ruled);
+		if (p) {
+			list_move_tail(&p->ruled, &ruled_groups);
+			if (READ_ONCE(p->cgroup->self.flags) & CSS_ONLINE ||
+			    !rule_drop(p))
+				p = NULL;
+		}
+		spin_unlock(&payers_lock);
+		hpmmap_payer_put(p);
+	}
+}
+
+/*
+ * Made if there is none; takes over the caller's reference to @parent. With a
+ * reference for the caller; NULL without memory.
+ */
+struct hpmmap_payer *hpmmap_payer_get(kuid_t uid, struct cgroup *cgroup,
+				      struct hpmmap_payer *parent)
+{
+	struct hpmmap_payer *fresh = kzalloc(sizeof(*fresh), GFP_KERNEL_ACCOUNT), *p;
+
+	if (!fresh) {
+		hpmmap_payer_put(parent);
+		return NULL;
+	}
+	refcount_set(&fresh->refs, 1);
+	INIT_LIST_HEAD(&fresh->ruled);
+	fresh->uid = uid;
+	fresh->cgroup = cgroup;
+	fresh->parent = parent;
+	fresh->rule.value = HPMMAP_LIMIT_INHERIT;
+
+	spin_lock(&payers_lock);
+	p = payer_find(uid, cgroup);
+	if (!p) {
+		p = fresh;
+		payer_update(p);
+		if (cgroup)
+			css_get(&cgroup->self);
+		hash_add(payers, &p->node, payer_key(uid, cgroup));
+		WRITE_ONCE(nr_payers, nr_payers + 1);
+	}
+	spin_unlock(&payers_lock);
+	if (p != fresh) {
+		kfree(fresh);
+		hpmmap_payer_put(parent);
+	} else if (cgroup) {
+		ruled_sweep(2);
+	}
+	return p;
+}
+
+/* Those above it first. The root, for which there is none, is not asked for. */
+struct hpmmap_payer *hpmmap_payer_get_group(struct cgroup *cgroup)
+{
+	struct hpmmap_payer *p = NULL;
+	int level;
+
+	for (level = 1; level <= cgroup->level; level++) {
+		p = hpmmap_payer_get(INVALID_UID, cgroup_ancestor(cgroup, level), p);
+		if (!p)
+			return NULL;
+	}
+	return p;
+}
+
+/* With a reference for the caller. */
+struct cgroup *hpmmap_current_cgroup_get(void)
+{
+	struct cgroup *cgroup;
+
+	rcu_read_lock();
+	do {
+		cgroup = task_dfl_cgroup(current);
+		cpu_relax();
+	} while (!css_tryget(&cgroup->self));
+	rcu_read_unlock();
+	return cgroup;
+}
+
+/*
+ * Who somebody is. In a user namespace that somebody has made for himself, with
+ * user IDs of /etc/subuid say, that is who made it: otherwise a limit would be
+ * as many as he has IDs. Where root has made it, it is the ID there.
+ */
+static kuid_t uid_of(const struct cred *cred)
+{
+	struct user_namespace *ns = cred->user_ns;
+
+	if (ns == &init_user_ns)
+		return cred->uid;
+	while (ns->parent != &init_user_ns)
+		ns = ns->parent;
+	return uid_eq(ns->owner, GLOBAL_ROOT_UID) ? cred->uid : ns->owner;
+}
+
+/*
+ * Who is charged: whose process it is, not in whose name it does something at this
+ * moment. A read of an overlayfs is done with the credentials of who has mounted it,
+ * and the memory it goes to is touched meanwhile. The kernel's own threads of a
+ * process have those of the moment in which they were made.
+ */
+kuid_t hpmmap_charged_uid(void)
+{
+	kuid_t uid;
+
+	if (likely(!compat_is_worker(current)))
+		return uid_of(current_real_cred());
+	rcu_read_lock();
+	uid = uid_of(__task_cred(current->group_leader));
+	rcu_read_unlock();
+	return uid;
+}
+
+/* In blocks. */
+unsigned long hpmmap_payer_limit(const struct hpmmap_payer *p)
+{
+	unsigned long limit = READ_ONCE(p->limit);
+
+	return limit == LIMIT_DEFAULT ? READ_ONCE(default_limit) : limit;
+}
+
+/* How many more blocks it may hold, as far as its own limit goes. */
+unsigned long hpmmap_payer_room(struct hpmmap_payer *p)
+{
+	unsigned long limit = hpmmap_payer_limit(p);
+	unsigned long held = atomic_long_read(&p->held);
+
+	return limit - min(held, limit);
+}
+
+/* Blocks count for it, unless its limit is in the way. */
+bool hpmmap_payer_charge(struct hpmmap_payer *p, unsigned long nr)
+{
+	unsigned long limit = hpmmap_payer_limit(p);
+	long held = atomic_long_read(&p->held);
+
+	do {
+		if (held > limit || nr > limit - held)
+			return false;
+	} while (!atomic_long_try_cmpxchg(&p->held, &held, held + nr));
+	return true;
+}
+
+/**
+ * hpmmap_payer_kind() - whose limit it is
+ * @payer: of an account that the caller refers to
+ * @id: out: number of a cgroup
+ */
+enum hpmmap_limited hpmmap_payer_kind(struct hpmmap_payer *payer, u64 *id)
+{
+	if (payer->cgroup) {
+		*id = cgroup_id(payer->cgroup);
+		return HPMMAP_LIMITED_CGROUP;
+	}
+	return READ_ONCE(payer->limit) == LIMIT_DEFAULT ?
+	       HPMMAP_LIMITED_DEFAULT : HPMMAP_LIMITED_USER;
+}
+
+/* Takes over the caller's reference. */
+static void payer_rule(struct hpmmap_payer *p, const struct hpmmap_rule *rule)
+{
+	unsigned int refs = 1;
+
+	spin_lock(&payers_lock);
+	/* The table's reference. */
+	refs += rule_drop(p);
+	p->rule = *rule;
+	payer_update(p);
+	if (is_ruled(p)) {
+		refs--;
+		if (p->cgroup) {
+			list_add_tail(&p->ruled, &ruled_groups);
+			WRITE_ONCE(nr_ruled, nr_ruled + 1);
+		}
+	}
+	spin_unlock(&payers_lock);
+	while (refs--)
+		hpmmap_payer_put(p);
+}
+
+static int cgroup_rule(int fd, const struct hpmmap_rule *rule)
+{
+	struct cgroup *cgroup = cgroup_get_from_fd(fd);
+	struct hpmmap_payer *p;
+	int ret = -EINVAL;
+
+	if (IS_ERR(cgroup))
+		return PTR_ERR(cgroup) == -ENOENT ? -ENOENT : -EBADF;
+	if (cgroup->level) {
+		p = hpmmap_payer_get_group(cgroup);
+		ret = p ? 0 : -ENOMEM;
+		if (p)
+			payer_rule(p, rule);
+	}
+	cgroup_put(cgroup);
+	return ret;
+}
+
+static int user_rule(kuid_t uid, const struct hpmmap_rule *rule)
+{
+	struct hpmmap_payer *p = hpmmap_payer_get(uid, NULL, NULL);
+
+	if (!p)
+		return -ENOMEM;
+	payer_rule(p, rule);
+	return 0;
+}
+
+/**
+ * hpmmap_limit_set() - set how much somebody may hold
+ * @arg: what was asked for; checked
+ *
+ * Return: 0 or an errno of HPMMAP_IOC_LIMIT_SET.
+ */
+int hpmmap_limit_set(const struct hpmmap_limit_set *arg)
+{
+	bool percent = arg->flags & HPMMAP_LIMIT_F_PERCENT;
+	struct hpmmap_rule rule = {
+		.value = percent ? 0 : arg->bytes,
+		.percent = percent ? arg->bytes : 0,
+	};
+
+	if (arg->flags & HPMMAP_LIMIT_F_CGROUP)
+		return cgroup_rule(arg->cgroup_fd, &rule);
+	if (!(arg->flags & HPMMAP_LIMIT_F_DEFAULT))
+		return user_rule(make_kuid(&init_user_ns, arg->uid), &rule);
+	spin_lock(&payers_lock);
+	default_rule = rule;
+	WRITE_ONCE(default_limit, rule_limit(&rule, LIMIT_NONE));
+	spin_unlock(&payers_lock);
+	return 0;
+}
+
+/*
+ * All payers, chain by chain: @chain is called under payers_lock, which others wait
+ * for, launches and forks of everybody among them.
+ */
+static void for_each_chain(void (*chain)(struct hlist_head *head, void *data),
+			   void *data)
+{
+	unsigned int bkt;
+
+	for (bkt = 0; bkt < HASH_SIZE(payers); bkt++) {
+		if (hlist_empty(&payers[bkt]))
+			continue;
+		spin_lock(&payers_lock);
+		chain(&payers[bkt], data);
+		spin_unlock(&payers_lock);
+		cond_resched();
+	}
+}
+
+static void chain_update(struct hlist_head *head, void *data)
+{
+	struct hpmmap_payer *p;
+
+	hlist_for_each_entry(p, head, node)
+		payer_update(p);
+}
+
+/* The pools have become larger or smaller. May sleep. */
+void hpmmap_limits_update(void)
+{
+	spin_lock(&payers_lock);
+	WRITE_ONCE(default_limit, rule_limit(&default_rule, LIMIT_NONE));
+	spin_unlock(&payers_lock);
+	for_each_chain(chain_update, NULL);
+}
+
+/* In bytes; 0 where there is none. */
+u64 hpmmap_limit_default(void)
+{
+	unsigned long limit = READ_ONCE(default_limit);
+
+	return limit == LIMIT_NONE ? 0 : (u64)limit << SLOT_SHIFT;
+}
+
+static u64 limit_bytes(unsigned long limit)
+{
+	return limit == LIMIT_NONE ? HPMMAP_LIMIT_NONE : (u64)limit << SLOT_SHIFT;
+}
+
+static void entry_fill(struct hpmmap_limit_entry *entry,
+		       const struct hpmmap_rule *rule)
+{
+	entry->rule = rule->percent ?: rule->value;
+	if (rule->percent)
+		entry->flags |= HPMMAP_LIMIT_F_PERCENT;
+}
+
+/**
+ * struct listing - the list of limits
+ * @entries: room for them
+ * @room: how many have room
+ * @nr: how many there are
+ */
+struct listing {
+	struct hpmmap_limit_entry *entries;
+	u32 room;
+	u32 nr;
+};
+
+static struct hpmmap_limit_entry *entry_next(struct listing *list)
+{
+	return list->nr++ < list->room ? &list->entries[list->nr - 1] : NULL;
+}
+
+static void list_default(struct listing *list)
+{
+	struct hpmmap_limit_entry *entry = entry_next(list);
+
+	if (!entry)
+		return;
+	spin_lock(&payers_lock);
+	entry->flags = HPMMAP_LIMIT_F_DEFAULT;
+	entry->limit_bytes = limit_bytes(default_limit);
+	entry_fill(entry, &default_rule);
+	spin_unlock(&payers_lock);
+}
+
+static void list_payer(struct listing *list, struct hpmmap_payer *p)
+{
+	struct hpmmap_limit_entry *entry = entry_next(list);
+
+	lockdep_assert_held(&payers_lock);
+	if (!entry)
+		return;
+	if (p->cgroup) {
+		entry->flags = HPMMAP_LIMIT_F_CGROUP;
+		entry->cgroup_id = cgroup_id(p->cgroup);
+	} else {
+		entry->uid = from_kuid(&init_user_ns, p->uid);
+	}
+	entry->limit_bytes = limit_bytes(hpmmap_payer_limit(p));
+	entry->held_bytes = (u64)atomic_long_read(&p->held) << SLOT_SHIFT;
+	entry_fill(entry, &p->rule);
+}
+
+static void chain_list(struct hlist_head *head, void *data)
+{
+	struct hpmmap_payer *p;
+
+	hlist_for_each_entry(p, head, node)
+		list_payer(data, p);
+}
+
+/*
+ * Others' limits are not shown to who may not set them, and not looked at: the
+ * caller's own, and those of the cgroup @own and all above it.
+ */
+static void list_own(struct listing *list, struct cgroup *own)
+{
+	int level;
+
+	for (level = 0; level <= own->level; level++) {
+		struct cgroup *cgroup = level ? cgroup_ancestor(own, level) : NULL;
+		kuid_t uid = cgroup ? INVALID_UID : hpmmap_charged_uid();
+		struct hpmmap_payer *p;
+
+		spin_lock(&payers_lock);
+		p = payer_find(uid, cgroup);
+		if (p)
+			list_payer(list, p);
+		spin_unlock(&payers_lock);
+		hpmmap_payer_put(p);
+	}
+}
+
+/**
+ * hpmmap_limit_list() - copy the list of limits to user space
+ * @entries: array of user space
+ * @nr: in: its length; out: number of entries there are
+ * @all: those of others, too
+ *
+ * Return: 0, -ENOMEM or -EFAULT.
+ */
+int hpmmap_limit_list(struct hpmmap_limit_entry __user *entries, u32 *nr,
+		      bool all)
+{
+	struct cgroup *own = hpmmap_current_cgroup_get();
+	struct listing list = {};
+	u32 room = *nr;
+	int ret = 0;
+
+	if (all)
+		ruled_sweep(READ_ONCE(nr_ruled));
+	list.room = min(room, 1 + (all ? READ_ONCE(nr_payers) : 1 + (u32)own->level));
+	list.entries = kvcalloc(list.room, sizeof(*list.entries), GFP_KERNEL);
+	if (!list.entries && list.room) {
+		ret = -ENOMEM;
+		goto out;
+	}
+	list_default(&list);
+	if (all)
+		for_each_chain(chain_list, &list);
+	else
+		list_own(&list, own);
+	/* Where the caller has room, what came meanwhile is none of these. */
+	*nr = list.room < room ? min(list.room, list.nr) : list.nr;
+	list.room = min(list.room, list.nr);
+	if (list.room && copy_to_user(entries, list.entries,
+				      list.room * sizeof(*list.entries)))
+		ret = -EFAULT;
+	kvfree(list.entries);
+out:
+	cgroup_put(own);
+	return ret;
+}
+
+/* Nobody is charged any more: what is left has a limit. */
+void hpmmap_limits_exit(void)
+{
+	struct hpmmap_rule none = { .value = HPMMAP_LIMIT_INHERIT };
+	struct hpmmap_payer *p;
+	struct hlist_node *tmp;
+	int bkt;
+
+	/* A cgroup may be freed with one below it. */
+restart:
+	hash_for_each_safe(payers, bkt, tmp, p, node) {
+		if (!is_ruled(p))
+			continue;
+		refcount_inc(&p->refs);
+		payer_rule(p, &none);
+		goto restart;
+	}
+}

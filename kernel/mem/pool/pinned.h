@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Blocks that were given up, and that somebody still refers to. */
+#ifndef _HPMMAP_MEM_POOL_PINNED_H
+#define _HPMMAP_MEM_POOL_PINNED_H
+
+struct hpmmap_block;
+
+/**
+ * struct hpmmap_holder - who has given up blocks that are pinned
+ * @back: nobody but the module refers to one any more, which is on no list; may
+ *	sleep, and may be the end of the holder
+ */
+struct hpmmap_holder {
+	void (*back)(struct hpmmap_holder *holder, struct hpmmap_block *block);
+};
+
+void hpmmap_pinned_add(struct hpmmap_block *block, struct hpmmap_holder *holder);
+void hpmmap_pinned_poll(void);
+void hpmmap_pinned_poll_some(void);
+void hpmmap_pinned_exit(void);
+
+#endif /* _HPMMAP_MEM_POOL_PINNED_H */

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Pools: the blocks of each NUMA node.
+ *
+ * Memory comes and goes by way of section.c.
+ */
+#include <linux/list.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/topology.h>
+#include <linux/wait.h>
+
+#include "hpmmap.h"
+#include "sysfs.h"
+#include "mem/block/block.h"
+#include "mem/block/buddy.h"
+#include "mem/block/node.h"
+#include "mem/pool/pool.h"
+
+/* What /sys/kernel/hpmmap/nodes shows: see docs/sysfs.md. @_blocks of the pool @pn; @_all: of those that CPUs have at hand, too. */
+#define NODE_ATTR(_file, _all, _blocks) \
+	static ssize_t _file##_show(struct kobject *kobj, \
+				    struct kobj_attribute *attr, char *buf) \
+	{ \
+		struct pool_node *pn = container_of(kobj, struct pool_node, kobj); \
+		u64 nr; \
+		\
+		if (_all) \
+			hpmmap_pool_gather(); \
+		spin_lock(&pn->lock); \
+		nr = _blocks; \
+		spin_unlock(&pn->lock); \
+		return sysfs_emit(buf, "%llu\n", nr << SLOT_SHIFT); \
+	} \
+	static struct kobj_attribute _file##_attr = __ATTR_RO(_file)
+
+NODE_ATTR(total_bytes, false, pn->buddy.nr_total);
+NODE_ATTR(free_bytes, true, pn->buddy.nr_free + pn->nr_out);
+NODE_ATTR(clean_bytes, true, pn->clean.nr_free);
+/* Where nothing is free the order is -1. */
+NODE_ATTR(largest_free_bytes, true, 1ULL << (hpmmap_buddy_largest(&pn->buddy) + 1) >> 1);
+NODE_ATTR(pinned_bytes, false, pn->nr_pinned);
+NODE_ATTR(bad_bytes, false, pn->nr_bad);
+
+static struct attribute *node_attrs[] = {
+	&total_bytes_attr.attr,
+	&free_bytes_attr.attr,
+	&clean_bytes_attr.attr,
+	&largest_free_bytes_attr.attr,
+	&pinned_bytes_attr.attr,
+	&bad_bytes_attr.attr,
+	NULL,
+};
+ATTRIBUTE_GROUPS(node);
+
+/* The last reference to a node's kobject is gone. */
+static void node_free(struct kobject *kobj)
+{
+	kfree(container_of(kobj, struct pool_node, kobj));
+}
+
+static const struct kobj_type node_ktype = {
+	.release = node_free,
+	.sysfs_ops = &kobj_sysfs_ops,
+	.default_groups = node_groups,
+};
+
+/* A node's pool is there: its directory, whose name says which. */
+static int node_show(struct kobject *kobj, int nid)
+{
+	return kobject_init_and_add(kobj, (struct kobj_type *)&node_ktype,
+				    hpmmap_sysfs_dir(HPMMAP_DIR_NODES),
+				    "node%d", nid);
+}
+
+static struct pool_node *pool_node_get(int nid)
+{
+	struct pool_node *pn = pool_nodes[nid];
+
+	lockdep_assert_held(&hpmmap_pool_mutex);
+	if (pn)
+		return pn;
+	pn = kzalloc(sizeof(*pn), GFP_KERNEL);
+	if (!pn)
+		return NULL;
+	spin_lock_init(&pn->lock);
+	hpmmap_buddy_init(&pn->buddy);
+	hpmmap_buddy_init(&pn->clean);
+	INIT_LIST_HEAD(&pn->chunks);
+	INIT_LIST_HEAD(&pn->laundries);
+	init_waitqueue_head(&pn->work);
+	if (node_show(&pn->kobj, nid)) {
+		kobject_put(&pn->kobj);
+		return NULL;
+	}
+	/* Pairs with pool_node_find(), which does without the mutex. */
+	smp_store_release(&pool_nodes[nid], pn);
+	return pn;
+}
+
+/* The block that a page frame of an active section belongs to. */
+struct hpmmap_block *hpmmap_pool_block(int nid, unsigned long pfn)
+{
+	return block_of(pool_nodes[nid], pfn >> SLOT_ORDER);
+}
+
+/* The chunk of a section, made if there is none. */
+static struct pool_chunk *chunk_get(struct pool_node *pn, int nid, unsigned long unit)
+{
+	struct pool_chunk *chunk = chunk_of(pn, unit);
+
+	lockdep_assert_held(&hpmmap_pool_mutex);
+	if (chunk)
+		return chunk;
+	chunk = kzalloc_node(sizeof(*chunk), GFP_KERNEL, nid);
+	if (!chunk)
+		return NULL;
+	chunk->blocks = kvzalloc_node(HPMMAP_BUDDY_CHUNK_UNITS * sizeof(*chunk->blocks),
+				      GFP_KERNEL, nid);
+	if (!chunk->blocks) {
+		kfree(chunk);
+		return NULL;
+	}
+	spin_lock(&pn->lock);
+	hpmmap_buddy_chunk_insert(&pn->buddy, &chunk->buddy,
+				  unit / HPMMAP_BUDDY_CHUNK_UNITS);
+	hpmmap_buddy_chunk_insert(&pn->clean, &chunk->clean,
+				  unit / HPMMAP_BUDDY_CHUNK_UNITS);
+	list_add(&chunk->link, &pn->chunks);
+	spin_unlock(&pn->lock);
+	return chunk;
+}
+
+static void chunk_put(struct pool_node *pn, struct pool_chunk *chunk)
+{
+	lockdep_assert_held(&hpmmap_pool_mutex);
+	if (chunk->nr_sections)
+		return;
+	spin_lock(&pn->lock);
+	hpmmap_buddy_chunk_remove(&pn->buddy, &chunk->buddy);
+	hpmmap_buddy_chunk_remove(&pn->clean, &chunk->clean);
+	list_del(&chunk->link);
+	spin_unlock(&pn->lock);
+	kvfree(chunk->blocks);
+	kfree(chunk);
+}
+
+/**
+ * hpmmap_pool_prepare() - everything of taking memory in that can fail
+ * @nid: its node
+ * @unit: its first block
+ *
+ * For one section; its blocks are not handed out yet.
+ *
+ * Return: 0, -ENOMEM, or -EINTR if the caller is being killed.
+ */
+int hpmmap_pool_prepare(int nid, unsigned long unit)
+{
+	struct pool_node *pn = pool_node_get(nid);
+	struct pool_chunk *chunk;
+	unsigned long i;
+	int ret;
+
+	if (!pn)
+		return -ENOMEM;
+	ret = zeroer_start(pn, nid);
+	if (ret)
+		return ret;
+	chunk = chunk_get(pn, nid, unit);
+	if (!chunk) {
+		zeroer_stop(pn);
+		return -ENOMEM;
+	}
+	for (i = 0; i < SECTION_BLOCKS; i++) {
+		struct hpmmap_block *block;
+
+		block = &chunk->blocks[(unit + i) % HPMMAP_BUDDY_CHUNK_UNITS];
+		hpmmap_block_prepare(block, (unit + i) << SLOT_ORDER, nid);
+		bitmap_fill(block->stale, SLOT_PAGES);
+	}
+	chunk->nr_sections++;
+	return 0;
+}
+
+/* Undoes hpmmap_pool_prepare(); the blocks are not in the allocator. */
+void hpmmap_pool_drop(int nid, unsigned long unit)
+{
+	struct pool_node *pn = pool_nodes[nid];
+	struct pool_chunk *chunk = chunk_of(pn, unit);
+
+	memset(&chunk->blocks[unit % HPMMAP_BUDDY_CHUNK_UNITS], 0,
+	       SECTION_BLOCKS * sizeof(chunk->blocks[0]));
+	chunk->nr_sections--;
+	chunk_put(pn, chunk);
+	zeroer_stop(pn);
+}
+
+/* Bad blocks of a section are not in the allocator. */
+static void bad_take(struct pool_node *pn, unsigned long unit)
+{
+	unsigned long i;
+
+	lockdep_assert_held(&pn->lock);
+	for (i = 0; i < SECTION_BLOCKS; i++) {
+		if (block_of(pn, unit + i)->state != HPMMAP_BLOCK_BAD)
+			continue;
+		hpmmap_buddy_take(&pn->buddy, unit + i, 0);
+		if (hpmmap_buddy_is_free(&pn->clean, unit + i))
+			hpmmap_buddy_take(&pn->clean, unit + i, 0);
+		pn->nr_bad++;
+	}
+}
+
+/* Undoes bad_take(). */
+static void bad_give(struct pool_node *pn, unsigned long unit)
+{
+	unsigned long i;
+
+	lockdep_assert_held(&pn->lock);
+	for (i = 0; i < SECTION_BLOCKS; i++) {
+		if (block_of(pn, unit + i)->state != HPMMAP_BLOCK_BAD)
+			continue;
+		hpmmap_buddy_free(&pn->buddy, unit + i, 0);
+		pn->nr_bad--;
+	}
+}
+
+/* The blocks of a section can be handed out from here on. */
+void hpmmap_pool_activate(int nid, unsigned long unit)
+{
+	struct pool_node *pn = pool_nodes[nid];
+	unsigned long i;
+
+	spin_lock(&pn->lock);
+	hpmmap_buddy_add(&pn->buddy, unit, SECTION_BLOCKS);
+	hpmmap_buddy_add(&pn->clean, unit, SECTION_BLOCKS);
+	for (i = 0; i < SECTION_BLOCKS; i++)
+		if (!block_of(pn, unit + i)->zeroed)
+			hpmmap_buddy_take(&pn->clean, unit + i, 0);
+	bad_take(pn, unit);
+	spin_unlock(&pn->lock);
+}
+
+/*
+ * Undoes hpmmap_pool_activate(); -EBUSY if one is neither free nor bad. Between
+ * hpmmap_pool_launder_stop() and hpmmap_pool_launder_go().
+ */
+int hpmmap_pool_deactivate(int nid, unsigned long unit)
+{
+	struct pool_node *pn = pool_nodes[nid];
+	unsigned long i;
+	int ret;
+
+	spin_lock(&pn->lock);
+	bad_give(pn, unit);
+	ret = hpmmap_buddy_remove(&pn->buddy, unit, SECTION_BLOCKS);
+	if (ret) {
+		bad_take(pn, unit);
+	} else {
+		for (i = 0; i < SECTION_BLOCKS; i++)
+			if (!hpmmap_buddy_is_free(&pn->clean, unit + i))
+				hpmmap_buddy_free(&pn->clean, unit + i, 0);
+		hpmmap_buddy_remove(&pn->clean, unit, SECTION_BLOCKS);
+	}
+	spin_unlock(&pn->lock);
+	return ret;
+}
+
+/* Bad blocks of a section. */
+static unsigned long section_bad(struct pool_node *pn, unsigned long unit)
+{
+	unsigned long i, n = 0;
+
+	lockdep_assert_held(&pn->lock);
+	for (i = 0; i < SECTION_BLOCKS; i++)
+		n += block_of(pn, unit + i)->state == HPMMAP_BLOCK_BAD;
+	return n;
+}
+
+/**
+ * hpmmap_pool_use() - how the blocks of an active section are used
+ * @nid: its node
+ * @unit: its first block
+ * @use: bytes are added here
+ *
+ * Between hpmmap_pool_launder_stop() and hpmmap_pool_launder_go().
+ */
+void hpmmap_pool_use(int nid, unsigned long unit, struct pool_use *use)
+{
+	struct pool_node *pn = pool_nodes[nid];
+	unsigned long free, pinned, bad;
+
+	spin_lock(&pn->lock);
+	free = hpmmap_buddy_count_free(&pn->buddy, unit, SECTION_BLOCKS);
+	pinned = *pinned_of(pn, unit);
+	bad = section_bad(pn, unit);
+	spin_unlock(&pn->lock);
+	use->free += free << SLOT_SHIFT;
+	use->pinned += pinned << SLOT_SHIFT;
+	use->bad += bad << SLOT_SHIFT;
+	use->busy += (SECTION_BLOCKS - free - pinned - bad) << SLOT_SHIFT;
+}
+
+/* There is no memory in the pools any more. */
+void hpmmap_pool_exit(void)
+{
+	int nid;
+
+	for (nid = 0; nid < MAX_NUMNODES; nid++)
+		if (pool_nodes[nid])
+			kobject_put(&pool_nodes[nid]->kobj);
+}
