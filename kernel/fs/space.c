@@ -128,6 +128,7 @@ struct hpmmap_fs *hpmmap_fs_alloc(void)
 	refcount_set(&fs->refs, 1);
 	spin_lock_init(&fs->lock);
 	fs->holder.back = pinned_back;
+	fs->inode_limit = HPMMAP_FS_NO_LIMIT;
 	fs->limit = HPMMAP_FS_NO_LIMIT;
 	return fs;
 }
@@ -136,6 +137,25 @@ void hpmmap_fs_put(struct hpmmap_fs *fs)
 {
 	if (refcount_dec_and_test(&fs->refs))
 		kfree(fs);
+}
+
+/* One more inode, or one more name of an inode that has one; false where the limit is reached. */
+bool hpmmap_fs_charge_inode(struct hpmmap_fs *fs)
+{
+	bool ret;
+
+	spin_lock(&fs->lock);
+	ret = fs->inodes < fs->inode_limit;
+	fs->inodes += ret;
+	spin_unlock(&fs->lock);
+	return ret;
+}
+
+void hpmmap_fs_uncharge_inode(struct hpmmap_fs *fs)
+{
+	spin_lock(&fs->lock);
+	fs->inodes--;
+	spin_unlock(&fs->lock);
 }
 
 /**

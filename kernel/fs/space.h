@@ -21,6 +21,8 @@
  * @refs: the super block, and blocks that are pinned
  * @holder: of those
  * @lock: protects what follows
+ * @inode_limit: inodes and further names that it may have, or HPMMAP_FS_NO_LIMIT
+ * @inodes: how many it has
  * @limit: blocks it may have, or HPMMAP_FS_NO_LIMIT
  * @used: blocks it has: those of its files, and those that files gave up and that
  *	somebody still refers to
@@ -30,6 +32,8 @@ struct hpmmap_fs {
 	refcount_t refs;
 	struct hpmmap_holder holder;
 	spinlock_t lock;
+	unsigned long inode_limit;
+	unsigned long inodes;
 	unsigned long limit;
 	unsigned long used;
 	struct hpmmap_owner owner;
@@ -89,6 +93,8 @@ int hpmmap_fs_space_init(void);
 void hpmmap_fs_space_exit(void);
 struct hpmmap_fs *hpmmap_fs_alloc(void);
 void hpmmap_fs_put(struct hpmmap_fs *fs);
+bool hpmmap_fs_charge_inode(struct hpmmap_fs *fs);
+void hpmmap_fs_uncharge_inode(struct hpmmap_fs *fs);
 struct hpmmap_block *hpmmap_fs_block_get(struct inode *inode, unsigned long index);
 struct hpmmap_block *hpmmap_fs_block_lock(struct inode *inode, unsigned long index,
 					  bool nowait);

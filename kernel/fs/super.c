@@ -29,6 +29,9 @@
 
 #define DEFAULT_MODE (S_ISVTX | 0777)
 
+/* Without nr_inodes= there is one inode for so many pages of the machine, 256 KB. */
+#define PAGES_OF_INODE 64
+
 static struct kmem_cache *inodes;
 
 /* For files without a name, mounted while there are some. */
@@ -101,6 +104,7 @@ static void fs_evict_inode(struct inode *inode)
 	hpmmap_fs_cut(inode, 0);
 	xa_destroy(&hpmmap_fs_inode(inode)->blocks);
 	clear_inode(inode);
+	hpmmap_fs_uncharge_inode(hpmmap_fs_of(inode->i_sb));
 }
 
 static int fs_statfs(struct dentry *dentry, struct kstatfs *buf)
@@ -123,6 +127,10 @@ static int fs_statfs(struct dentry *dentry, struct kstatfs *buf)
 		buf->f_blocks = fs->limit;
 		free = min(free, fs->limit - min(fs->used, fs->limit));
 	}
+	if (fs->inode_limit != HPMMAP_FS_NO_LIMIT) {
+		buf->f_files = fs->inode_limit;
+		buf->f_ffree = fs->inode_limit - fs->inodes;
+	}
 	spin_unlock(&fs->lock);
 	buf->f_bfree = free;
 	buf->f_bavail = free;
@@ -134,8 +142,9 @@ static int fs_show_options(struct seq_file *seq, struct dentry *root)
 {
 	struct hpmmap_fs *fs = hpmmap_fs_of(root->d_sb);
 	struct inode *inode = d_inode(root);
-	unsigned long limit = READ_ONCE(fs->limit);
+	unsigned long limit = READ_ONCE(fs->limit), inodes = READ_ONCE(fs->inode_limit);
 
+	seq_printf(seq, ",nr_inodes=%lu", inodes == HPMMAP_FS_NO_LIMIT ? 0 : inodes);
 	if (limit != HPMMAP_FS_NO_LIMIT)
 		seq_printf(seq, ",size=%lluk", (u64)limit << (SLOT_SHIFT - 10));
 	seq_printf(seq, ",mode=%03ho", inode->i_mode & S_IALLUGO);
@@ -157,6 +166,7 @@ static const struct super_operations super_ops = {
 
 enum {
 	OPT_SIZE,
+	OPT_NR_INODES,
 	OPT_UID,
 	OPT_GID,
 	OPT_MODE,
@@ -164,6 +174,7 @@ enum {
 
 static const struct fs_parameter_spec parameters[] = {
 	fsparam_string("size", OPT_SIZE),
+	fsparam_string("nr_inodes", OPT_NR_INODES),
 	fsparam_u32("uid", OPT_UID),
 	fsparam_u32("gid", OPT_GID),
 	fsparam_u32oct("mode", OPT_MODE),
@@ -173,25 +184,30 @@ static const struct fs_parameter_spec parameters[] = {
 /**
  * struct options - what a mount asks for
  * @limit: blocks; 0: those of before
+ * @inode_limit: inodes and further names; the same
  * @uid: of the first directory
  * @gid: the same
  * @mode: the same
  */
 struct options {
 	unsigned long limit;
+	unsigned long inode_limit;
 	kuid_t uid;
 	kgid_t gid;
 	umode_t mode;
 };
 
-/* Bytes with a suffix, or a share of all pool memory. 0 means no limit, as on tmpfs. */
-static int parse_size(struct fs_context *fc, const struct fs_parameter *param,
-		      unsigned long *limit)
+/*
+ * A number with a suffix, of bytes also a share of all pool memory. 0 means no limit, as on
+ * tmpfs.
+ */
+static int parse_limit(struct fs_context *fc, const struct fs_parameter *param, bool bytes,
+		       unsigned long *limit)
 {
 	char *end;
 	u64 nr = memparse(param->string, &end);
 
-	if (*end == '%' && nr <= 100) {
+	if (bytes && *end == '%' && nr <= 100) {
 		nr = div_u64((u64)hpmmap_pool_count_all(&node_states[N_POSSIBLE]) * nr,
 			     100) << SLOT_SHIFT;
 		if (!nr)
@@ -199,9 +215,9 @@ static int parse_size(struct fs_context *fc, const struct fs_parameter *param,
 		end++;
 	}
 	if (!isdigit(*param->string) || *end || nr > MAX_LFS_FILESIZE)
-		return invalf(fc, "hpmmap: size is no number, nor a share up to 100%%: '%s'",
-			      param->string);
-	*limit = hpmmap_fs_blocks(nr) ?: HPMMAP_FS_NO_LIMIT;
+		return invalf(fc, "hpmmap: %s is no number%s: '%s'", param->key,
+			      bytes ? ", nor a share up to 100%" : "", param->string);
+	*limit = (bytes ? hpmmap_fs_blocks(nr) : nr) ?: HPMMAP_FS_NO_LIMIT;
 	return 0;
 }
 
@@ -216,7 +232,10 @@ static int fs_parse_param(struct fs_context *fc, struct fs_parameter *param)
 		return opt;
 	switch (opt) {
 	case OPT_SIZE:
-		ret = parse_size(fc, param, &options->limit);
+		ret = parse_limit(fc, param, true, &options->limit);
+		break;
+	case OPT_NR_INODES:
+		ret = parse_limit(fc, param, false, &options->inode_limit);
 		break;
 	case OPT_UID:
 		options->uid = make_kuid(current_user_ns(), result.uint_32);
@@ -250,6 +269,8 @@ static int fs_fill_super(struct super_block *sb, struct fs_context *fc)
 	if (sb->s_flags & SB_KERNMOUNT)
 		/* AppArmor looks for the path of a file without this flag, and these have none. */
 		sb->s_flags |= SB_NOUSER;
+	else
+		fs->inode_limit = options->inode_limit;
 	sb->s_maxbytes = MAX_LFS_FILESIZE;
 	sb->s_max_links = INT_MAX;
 	sb->s_blocksize = SLOT_SIZE;
@@ -281,14 +302,20 @@ static int fs_reconfigure(struct fs_context *fc)
 {
 	const struct options *options = fc->fs_private;
 	struct hpmmap_fs *fs = hpmmap_fs_of(fc->root->d_sb);
+	unsigned long limit, inode_limit;
 	bool fits;
 
 	spin_lock(&fs->lock);
-	fits = !options->limit || options->limit == fs->limit || options->limit >= fs->used;
-	if (fits && options->limit)
-		fs->limit = options->limit;
+	limit = options->limit ?: fs->limit;
+	inode_limit = options->inode_limit ?: fs->inode_limit;
+	fits = (limit == fs->limit || limit >= fs->used) && inode_limit >= fs->inodes;
+	if (fits) {
+		fs->limit = limit;
+		fs->inode_limit = inode_limit;
+	}
 	spin_unlock(&fs->lock);
-	return fits ? 0 : invalf(fc, "hpmmap: size is less than what is used: see df");
+	return fits ? 0 :
+	       invalf(fc, "hpmmap: size or nr_inodes is less than what is used: see df");
 }
 
 static void fs_free_context(struct fs_context *fc)
@@ -309,8 +336,11 @@ static int fs_init_context(struct fs_context *fc)
 
 	if (!options)
 		return -ENOMEM;
+	options->limit = HPMMAP_FS_NO_LIMIT;
+	options->inode_limit = totalram_pages() / PAGES_OF_INODE;
 	/* A remount changes what it names. */
-	options->limit = fc->root ? 0 : HPMMAP_FS_NO_LIMIT;
+	if (fc->root)
+		options->limit = options->inode_limit = 0;
 	options->uid = current_fsuid();
 	options->gid = current_fsgid();
 	options->mode = DEFAULT_MODE;

@@ -23,15 +23,21 @@ static const struct inode_operations dir_ops;
  * @mode: with its type
  * @dev: of a device
  *
- * Return: the inode with one reference, or NULL without memory.
+ * Return: the inode with one reference, or NULL without memory or where the limit is reached.
  */
 struct inode *hpmmap_fs_new(struct super_block *sb, compat_idmap *idmap,
 			    struct inode *dir, umode_t mode, dev_t dev)
 {
-	struct inode *inode = new_inode(sb);
+	struct inode *inode;
 
-	if (!inode)
+	if (!hpmmap_fs_charge_inode(hpmmap_fs_of(sb)))
 		return NULL;
+	/* Uncharged when it is evicted. */
+	inode = new_inode(sb);
+	if (!inode) {
+		hpmmap_fs_uncharge_inode(hpmmap_fs_of(sb));
+		return NULL;
+	}
 	inode->i_ino = get_next_ino();
 	inode_init_owner(idmap, inode, dir, mode);
 	compat_inode_times_init(inode);
@@ -113,17 +119,33 @@ static int fs_symlink(compat_idmap *idmap, struct inode *dir, struct dentry *den
 
 static int fs_link(struct dentry *old, struct inode *dir, struct dentry *dentry)
 {
-	int ret = simple_link(old, dir, dentry);
+	struct hpmmap_fs *fs = hpmmap_fs_of(dir->i_sb);
+	bool further = d_inode(old)->i_nlink;
+	int ret;
 
+	if (further && !hpmmap_fs_charge_inode(fs))
+		return -ENOSPC;
+	ret = simple_link(old, dir, dentry);
 	if (!ret)
 		dir->i_size += NAME_SIZE;
+	else if (further)
+		hpmmap_fs_uncharge_inode(fs);
 	return ret;
+}
+
+/* A file has lost a name: the last one goes with the inode. */
+static void unname(struct inode *inode)
+{
+	if (!S_ISDIR(inode->i_mode) && inode->i_nlink)
+		hpmmap_fs_uncharge_inode(hpmmap_fs_of(inode->i_sb));
 }
 
 static int fs_unlink(struct inode *dir, struct dentry *dentry)
 {
 	dir->i_size -= NAME_SIZE;
-	return simple_unlink(dir, dentry);
+	simple_unlink(dir, dentry);
+	unname(d_inode(dentry));
+	return 0;
 }
 
 static int fs_rmdir(struct inode *dir, struct dentry *dentry)
@@ -144,7 +166,9 @@ static int fs_rename(compat_idmap *idmap, struct inode *old_dir, struct dentry *
 	if (ret || (flags & RENAME_EXCHANGE))
 		return ret;
 	old_dir->i_size -= NAME_SIZE;
-	if (!replaces)
+	if (replaces)
+		unname(d_inode(new));
+	else
 		new_dir->i_size += NAME_SIZE;
 	return 0;
 }

@@ -33,6 +33,7 @@ refused uid=nosuchuser uid
 refused gid=-1 gid
 refused uid=4294967295 uid
 refused sice=4M sice
+for inodes in abc -1 k 12x 5%; do refused "nr_inodes=$inodes" nr_inodes; done
 ! mountpoint -q $DIR || fail "something is mounted"
 
 # What is right is what one gets.
@@ -66,6 +67,46 @@ umount $DIR-2
 rmdir $DIR-2
 umount $DIR
 expect_pool_free
+
+# So many files, directories and further names, and not one more: whoever makes them, and whatever becomes of them.
+inodes_of() { df --output=itotal,iused,iavail $DIR | tail -n 1 | xargs; }
+mounted size=8M,nr_inodes=6
+[ "$(inodes_of)" = "6 1 5" ] || fail "df -i: $(inodes_of)"
+grep " $DIR .*[ ,]nr_inodes=6," /proc/mounts >/dev/null || fail "/proc/mounts: $(grep " $DIR " /proc/mounts)"
+as_user mkdir $DIR/d
+as_user touch $DIR/d/a $DIR/d/b
+as_user ln $DIR/d/a $DIR/d/c
+as_user ln -s a $DIR/d/s
+[ "$(inodes_of)" = "6 6 0" ] || fail "df -i of a full one: $(inodes_of)"
+for make in "touch $DIR/x" "mkdir $DIR/x" "ln -s x $DIR/x" "ln $DIR/d/a $DIR/x" "mkfifo $DIR/x"; do
+	expect_error 1 'No space left' as_user $make
+done
+as_user dd if=/dev/zero of=$DIR/d/a bs=1M count=1 status=none || fail "a file that is there cannot be written to"
+expect 32 mount -o remount,nr_inodes=5 $DIR 2>/dev/null
+# A name that goes, a name that another one replaces, and a file that is open without one.
+as_user rm $DIR/d/a
+[ "$(inodes_of)" = "6 5 1" ] || fail "after rm of one of two names: $(inodes_of)"
+as_user ln $DIR/d/c $DIR/d/a
+as_user mv $DIR/d/b $DIR/d/a
+[ "$(inodes_of)" = "6 5 1" ] || fail "after mv over one of two names: $(inodes_of)"
+exec 7<$DIR/d/c
+as_user rm $DIR/d/c
+[ "$(inodes_of)" = "6 5 1" ] || fail "after rm of an open file: $(inodes_of)"
+exec 7<&-
+[ "$(inodes_of)" = "6 4 2" ] || fail "after it was closed: $(inodes_of)"
+as_user rm -r $DIR/d
+[ "$(inodes_of)" = "6 1 5" ] || fail "after all: $(inodes_of)"
+mount -o remount,nr_inodes=1k $DIR
+[ "$(inodes_of)" = "1024 1 1023" ] || fail "after the remount: $(inodes_of)"
+umount $DIR
+mounted nr_inodes=0
+[ "$(inodes_of)" = "0 0 0" ] || fail "without a limit: $(inodes_of)"
+umount $DIR
+mounted size=8M
+inodes=$(df --output=itotal $DIR | tail -n 1)
+[ "$inodes" -le $(($(memtotal_kib) / 256 + 1)) ] && [ "$inodes" -ge $(($(memtotal_kib) / 300)) ] ||
+	fail "of $(memtotal_kib) KB there are $inodes inodes"
+umount $DIR
 
 # Another size later: not less than what is used.
 mounted size=32M
