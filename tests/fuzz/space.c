@@ -15,7 +15,7 @@
  * model by Linux's means, whatever happens to what it describes.
  *
  * What is not tried, because the answer of Linux depends on how it has merged
- * mappings, or because docs/design.md says that it differs: mremap across
+ * mappings, or because docs/differences.md says that it differs: mremap across
  * mappings, and with MREMAP_DONTUNMAP; access above the break;
  * mprotect in the heap without --heap-protect; mappings that can only be
  * written; advice that ends in an error after it was taken for a part of its

@@ -301,7 +301,7 @@ printf 'default none\ncgroup /user.slice 0\n' >/tmp/limits
 hpmmap pool limit --load /tmp/limits
 hpmmap pool limit --list | grep 'cgroup */user.slice *0 *0 ' >/dev/null || fail "the lockdown does not hold: $(hpmmap pool limit --list)"
 hpmmap pool limit --cgroup $granted --size 128M
-member=(setpriv --reuid $MEMBER_ID --regid $MEMBER_ID --groups "$(getent group hpmmap | cut -d: -f3)")
+member=(setpriv --reuid "$MEMBER_ID" --regid "$MEMBER_ID" --groups "$(getent group hpmmap | cut -d: -f3)")
 logged_in() { within_cgroup $login "${member[@]}" "$@"; }
 said=$(logged_in hpmmap run -- true 2>&1) || fail "under a limit of 0 a program does not run: $said"
 [[ $said == *'the limit of cgroup /user.slice (0) is reached: the launch gets ordinary memory'* ]] || fail "under a limit of 0 a launch says: $said"
