@@ -596,9 +596,9 @@ static void bss_of_a_library(void)
 	if (pid == 0) {
 		verify(bss, KB(52), 4, 0);
 		fill(bss, KB(52), 5);
-		/* What it has copied of the heap may be few, too. */
+		/* Of what else its parent has in few pages it has those that are not zero. */
 		if (registered())
-			CHECK(few_bytes() - few >= KB(52));
+			CHECK(few_bytes() >= KB(52));
 		verify(bss, KB(52), 5, 0);
 		_exit(0);
 	}
