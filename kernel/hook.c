@@ -95,9 +95,9 @@ static int redirect(struct redirection *r)
 }
 
 /* False, and it stays, only after a failure of ftrace itself. */
-static bool redirect_end(struct redirection *r)
+static bool unregister_ops(struct ftrace_ops *ops)
 {
-	if (!unregister_ftrace_function(&r->ops))
+	if (!unregister_ftrace_function(ops))
 		return true;
 	pr_err("functions of the kernel stay hooked, and the module loaded\n");
 	__module_get(THIS_MODULE);
@@ -456,7 +456,7 @@ void hpmmap_hook_exit(void)
 	cancel_delayed_work_sync(&remove_work);
 	mutex_lock(&hpmmap_hook_mutex);
 	if (registered)
-		registered = !redirect_end(&calls);
+		registered = !unregister_ops(&calls.ops);
 	if (calls.installed)
 		hooked->stop();
 	mutex_unlock(&hpmmap_hook_mutex);
@@ -484,7 +484,7 @@ int hpmmap_guard_install(struct ftrace_ops *ops, const char *function)
 	if (addr)
 		ret = ftrace_set_filter_ip(ops, addr, 0, 0);
 	if (!ret)
-		ret = register_ftrace_function(ops);
+		ret = register_ops(ops);
 	if (ret) {
 		pr_err("%s() cannot be guarded: %d\n", function, ret);
 		ftrace_free_filter(ops);
@@ -494,8 +494,8 @@ int hpmmap_guard_install(struct ftrace_ops *ops, const char *function)
 
 void hpmmap_guard_remove(struct ftrace_ops *ops)
 {
-	unregister_ftrace_function(ops);
-	ftrace_free_filter(ops);
+	if (unregister_ops(ops))
+		ftrace_free_filter(ops);
 	synchronize_rcu_tasks();
 }
 
@@ -584,7 +584,7 @@ bool hpmmap_veto_active(void)
 /* Undoes hpmmap_veto_begin(), also if that has failed or was never called. */
 void hpmmap_veto_end(void)
 {
-	if (veto.installed && !redirect_end(&veto))
+	if (veto.installed && !unregister_ops(&veto.ops))
 		return;
 	if (veto.installed)
 		synchronize_rcu_tasks();

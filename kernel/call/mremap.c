@@ -275,7 +275,8 @@ long hpmmap_sys_mremap(const struct pt_regs *regs)
 			break;
 		}
 		/* Only Linux can leave the mapping of private memory behind. */
-		if (r.flags & MREMAP_DONTUNMAP) {
+		if (r.flags & MREMAP_DONTUNMAP &&
+		    (!(r.flags & MREMAP_FIXED) || target_is_valid(&r))) {
 			ret = hpmmap_handback(ctx, r.addr, r.addr + r.old_len, false, false) ?:
 			      remap_linux(ctx, regs);
 			break;

@@ -172,18 +172,17 @@ static void inherit(struct file *file, const struct file *old)
 static bool fd_exchange(unsigned int fd, struct file *old, struct file *file)
 {
 	struct files_struct *files = current->files;
-	struct fdtable *fdt;
+	struct inode *inode = file_inode(old);
 	bool done;
 
 	spin_lock(&files->file_lock);
-	fdt = files_fdtable(files);
-	/* The caller has one, and the table. */
-	done = fd < fdt->max_fds && rcu_access_pointer(fdt->fd[fd]) == old &&
+	/* The caller has one, and the table: no other call is inside the file. */
+	done = files_lookup_fd_locked(files, fd) == old &&
 	       file_count(old) == 2 && d_count(old->f_path.dentry) == 1 &&
-	       !READ_ONCE(file_inode(old)->i_flctx);
+	       !READ_ONCE(inode->i_flctx) && !inode->i_blocks && !i_size_read(inode);
 	if (done) {
 		inherit(file, old);
-		rcu_assign_pointer(fdt->fd[fd], get_file(file));
+		rcu_assign_pointer(files_fdtable(files)->fd[fd], get_file(file));
 	}
 	spin_unlock(&files->file_lock);
 	return done;
@@ -219,7 +218,7 @@ static long size_call(enum hpmmap_call call, const struct pt_regs *regs, unsigne
 
 	if (likely(ret != -ENOSPC))
 		return ret;
-	ctx = sharing_ctx();
+	ctx = hpmmap_ctx_get(current->mm);
 	if (!ctx)
 		return ret;
 	if ((!ctx->job->strict || is_sparse(ctx, bytes)) && memfd_becomes_linux(regs->di)) {

@@ -88,10 +88,11 @@ static long before_register(struct file *file, void __user *arg)
 	return reg.mode & UFFDIO_REGISTER_MODE_MINOR ? 0 : before_use(file, start, end, zeros);
 }
 
-/* Further shared memory of the caller is ordinary memory, which a userfaultfd can watch. */
-static void before_open(void)
+/* What its address space shares from now on is ordinary memory, which a userfaultfd can watch. */
+static void opened(struct file *file)
 {
-	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
+	struct mm_struct *mm = compat_userfaultfd_mm(file);
+	struct hpmmap_ctx *ctx = mm ? hpmmap_ctx_get(mm) : NULL;
 
 	if (!ctx)
 		return;
@@ -113,11 +114,12 @@ long hpmmap_userfaultfd_ioctl(struct file *file, unsigned int cmd,
 	unsigned long start, end;
 	long ret = 0;
 
-	if (cmd == UFFDIO_API)
-		before_open();
-	else if (cmd == UFFDIO_REGISTER)
+	if (cmd == UFFDIO_REGISTER)
 		ret = before_register(file, (void __user *)arg);
 	else if (compat_uffd_move_source(cmd, (void __user *)arg, &start, &end))
 		ret = before_use(file, start, end, true);
-	return ret ? ret : hpmmap_call_file(HPMMAP_CALL_USERFAULTFD, file, cmd, arg);
+	ret = ret ? ret : hpmmap_call_file(HPMMAP_CALL_USERFAULTFD, file, cmd, arg);
+	if (cmd == UFFDIO_API && !ret)
+		opened(file);
+	return ret;
 }

@@ -15,6 +15,7 @@
 #include "as/own/ctx.h"
 #include "as/own/stats.h"
 #include "as/map/file.h"
+#include "as/map/range.h"
 #include "as/change/commit.h"
 #include "as/life/life.h"
 #include "as/life/share.h"
@@ -84,6 +85,8 @@ static pid_t handle_fork(struct hpmmap_ctx *ctx, struct kernel_clone_args *args)
 
 	if (ret)
 		return ret;
+	/* The child gets the count of its parent's pages. */
+	hpmmap_range_count_again(ctx);
 	ret = fork_prepare(ctx);
 	if (ret) {
 		hpmmap_ops_unlock(ctx);

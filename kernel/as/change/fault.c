@@ -96,7 +96,7 @@ static bool draft_page(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 		block = hpmmap_store_widen(ctx, vmf->vma, slot, block);
 		slot_clip(slot, vmf->vma->vm_start, vmf->vma->vm_end, &range.first,
 			  &range.nr);
-		ready = block && hpmmap_draft_copy(ctx, block, page, write, &range);
+		ready = hpmmap_draft_copy(ctx, block, page, write, &range);
 	}
 	if (!ready)
 		return false;

@@ -85,10 +85,11 @@ void hpmmap_failure_tell(int flags, unsigned long (*where)(struct mm_struct *mm,
 
 	rcu_read_lock();
 	for_each_process(process) {
-		struct mm_struct *mm = READ_ONCE(process->mm);
+		struct mm_struct *mm;
 
 		t = early_thread(process);
-		if (!t || !mm || (flags & MF_ACTION_REQUIRED && mm == current->mm))
+		mm = t ? READ_ONCE(t->mm) : NULL;
+		if (!mm || (flags & MF_ACTION_REQUIRED && mm == current->mm))
 			continue;
 		addr = where(mm, data);
 		if (!addr)

@@ -222,14 +222,15 @@ static bool inherits(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 		     struct hpmmap_block *draft)
 {
 	struct hpmmap_block *dst = xa_load(&child->store, slot);
+	bool armed = userfaultfd_armed(vma);
 
 	/* With a userfaultfd Linux copies the entries that it finds to the child. */
-	if (userfaultfd_armed(vma))
+	if (armed)
 		hpmmap_slot_zap(parent, slot);
 	/* There is a second mapping in the slot. */
 	if (dst)
 		return dst->draft;
-	return !has_other_threads(vma->vm_mm) &&
+	return !armed && !has_other_threads(vma->vm_mm) &&
 	       can_share(parent, vma, slot, draft->draft->behind) &&
 	       hpmmap_store_inherit(parent, child, slot, draft);
 }

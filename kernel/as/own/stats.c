@@ -2,9 +2,9 @@
 /*
  * What happened to a job.
  *
- * What most calls count a context counts for itself, under locks it holds anyway; that is added
- * to its job's when its address space is torn down, and before when somebody reads it. The job
- * counts the rest, under its lock: faults, fallbacks, waits; and the times of calls.
+ * A context counts what most calls count, under locks that it holds anyway. Its counts are added
+ * to the job's when the address space is torn down, or when the job's are read. The job counts the
+ * rest: faults, fallbacks and waits under its lock, the times of calls by atomic operations.
  */
 #include <linux/slab.h>
 #include <linux/sysfs.h>

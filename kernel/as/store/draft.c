@@ -256,7 +256,7 @@ static bool goes_around(struct hpmmap_ctx *ctx, const struct hpmmap_block *own,
  * @page: the page; see hpmmap_draft_is_full()
  * @write: it will be written to
  * @range: what the mapping has of the slot. Out: what of that may be mapped, @page at least;
- *	none of it is behind the draft that is mapped then
+ *	pages of it that are still behind the draft are not mapped
  *
  * Return: false where the draft is to be settled.
  */

@@ -144,8 +144,8 @@ static unsigned long take_back(struct hpmmap_ctx *ctx, unsigned long start,
 			goto pause;
 		}
 		/*
-		 * Its link is not this context's alone. Who turns out to be the
-		 * last to give it up may sleep, where contents were lost.
+		 * Its link is not this context's alone: it is given up one by one, without the
+		 * lock of the tree.
 		 */
 		xas_set(&xas, slot + 1);
 		xas_unlock(&xas);
@@ -291,8 +291,9 @@ void hpmmap_store_release_all(struct hpmmap_ctx *ctx, unsigned int nr_zero)
 			hpmmap_block_release_to(ctx, taken[i], &freed);
 		}
 		n += nr;
-		if (n % RELEASE_BATCH)
+		if (n < RELEASE_BATCH)
 			continue;
+		n = 0;
 		nr_zero -= unclean_split(&freed, nr_zero, &unclean);
 		hpmmap_pool_free(&freed);
 		cond_resched();

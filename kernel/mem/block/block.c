@@ -291,7 +291,11 @@ void hpmmap_block_clear(struct hpmmap_owner *owner, struct hpmmap_block *block)
 		hpmmap_block_zero(block);
 		atomic_long_add(SLOT_PAGES, &owner->nr_cleared);
 	}
-	bitmap_zero(block->stale, SLOT_PAGES);
+	/* One with a memory error is exchanged for another as long as nothing of it means anything. */
+	if (!hpmmap_block_is_hurt(block))
+		/* One with a memory error is exchanged for another when it is to mean something. */
+	if (!hpmmap_block_is_hurt(block))
+		bitmap_zero(block->stale, SLOT_PAGES);
 }
 
 /**
@@ -510,6 +514,9 @@ int hpmmap_block_read(struct hpmmap_block *block, unsigned int i, void *buf)
 	    copy_mc_to_kernel(buf, page_address(page), PAGE_SIZE))
 		ret = -EFAULT;
 	srcu_read_unlock(&hpmmap_touch_srcu, cookie);
+	/* It may be news. */
+	if (ret && !hpmmap_block_is_lost(block))
+		memory_failure_queue(page_to_pfn(page), 0);
 	return ret ? ret : !!memchr_inv(buf, 0, PAGE_SIZE);
 }
 

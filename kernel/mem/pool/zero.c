@@ -343,7 +343,7 @@ int hpmmap_pool_clear(struct hpmmap_owner *owner, struct list_head *list,
 		if (!is_wanted(&c, block))
 			continue;
 		if (likely(block->zeroed)) {
-			bitmap_zero(block->stale, SLOT_PAGES);
+			hpmmap_block_clear(owner, block);
 		} else {
 			nid = block->nid;
 			nr++;
