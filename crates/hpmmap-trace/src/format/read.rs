@@ -12,7 +12,7 @@ use zstd::Decoder;
 
 use super::record::{Fault, Header, Mapping, NAME, Record, Summary, Task, Time, VERSION};
 
-/// What files of the first version began with.
+/// The first bytes of files of version 1.
 const FIRST_VERSION: &[u8] = b"HPMMAPT\n";
 /// No item is larger, however long the command line is.
 const MAX_BYTES: usize = 16 << 20;

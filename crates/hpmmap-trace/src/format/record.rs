@@ -1,14 +1,14 @@
-//! What a recorded file tells, in the order in which it lies there.
+//! The items of a recorded file, in the order of the file.
 
 use hpmmap_bpf::{Kind, Origin, Stall};
 use serde::{Deserialize, Serialize};
 
-/// What a file begins with: this, the version of the format, and the header.
+/// The first text of a file. The version of the format and the header follow it.
 pub const NAME: &str = "hpmmap trace";
 /// Of the format. Every change of a type below makes another one.
 pub const VERSION: u32 = 2;
 
-/// What follows the header.
+/// An item after the header.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Record {
     /// A page fault.
@@ -23,7 +23,7 @@ pub enum Record {
     Summary(Summary),
 }
 
-/// What is known before the first fault.
+/// Facts that are known before the first fault.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// Version of the command that recorded.
@@ -44,12 +44,12 @@ pub struct Header {
     pub started: u64,
     /// The same by CLOCK_MONOTONIC, by which all other times are given.
     pub start_ns: u64,
-    /// What the kernel lacks, so that nothing is known about it.
+    /// Probes that the kernel does not offer. The file says nothing about them.
     pub missing: Vec<String>,
 }
 
 impl Header {
-    /// What was recorded, in one line.
+    /// The recorded process or command, in one line.
     pub fn what(&self) -> String {
         let text = match self.pid {
             Some(pid) => format!("process {pid}"),
@@ -132,7 +132,7 @@ pub struct Mapping {
     pub end: u64,
 }
 
-/// What happened to a task.
+/// A change in the life of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Happened {
@@ -226,7 +226,7 @@ impl Counts {
     }
 }
 
-/// What recording cost.
+/// The cost of recording.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overhead {
     /// How often the programs in the kernel ran.
@@ -253,7 +253,7 @@ pub struct Summary {
     pub stolen: Vec<Stolen>,
     /// The faults of `totals` by the kernel's rules.
     pub recorded: Counts,
-    /// What the kernel's counters of the threads grew by.
+    /// Growth of the kernel's counters of the threads.
     pub kernel: Option<Counts>,
     /// getrusage of the command and those of its descendants that were
     /// waited for.
@@ -266,7 +266,7 @@ pub struct Summary {
     pub retries: u64,
     /// Processes that were still running.
     pub running: u32,
-    /// What recording cost.
+    /// The cost of recording.
     pub overhead: Overhead,
 }
 
