@@ -84,16 +84,6 @@ static int register_ops(struct ftrace_ops *ops)
 	return ret;
 }
 
-static int redirect(struct redirection *r)
-{
-	int ret = register_ops(&r->ops);
-
-	/* See hpmmap_veto_active(). */
-	if (!ret)
-		smp_store_release(&r->installed, true);
-	return ret;
-}
-
 /* False, and it stays, only after a failure of ftrace itself. */
 static bool unregister_ops(struct ftrace_ops *ops)
 {
@@ -540,7 +530,11 @@ static int veto_install(const char *symbol, bool (*is_forbidden)(unsigned long a
 			return ret;
 		veto_filtered = true;
 	}
-	return redirect(&veto);
+	ret = register_ops(&veto.ops);
+	/* See hpmmap_veto_active(). */
+	if (!ret)
+		smp_store_release(&veto.installed, true);
+	return ret;
 }
 
 /**
