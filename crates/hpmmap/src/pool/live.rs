@@ -13,7 +13,7 @@ use nix::unistd::alarm;
 use signal_hook::consts::SIGALRM;
 use signal_hook::flag;
 
-use super::Machine;
+use super::machine::Machine;
 
 /// See the module. While it exists, signals that end a process end the
 /// current step instead of the process, so that nothing stays half done.

@@ -6,6 +6,7 @@ pub mod choose;
 pub mod config;
 mod failure;
 mod live;
+mod machine;
 pub mod plan;
 pub mod remove;
 pub mod set;
@@ -14,25 +15,11 @@ pub mod simulated;
 
 use std::collections::BTreeMap;
 
-use hpmmap_host::memory::Change;
 use hpmmap_sys::uapi::{self, PoolRange};
-use hpmmap_sys::{Errno, RemoveError};
 
 pub use failure::{Failure, FailureReport, Step, summary};
 pub use live::LiveMachine;
-
-/// The operations that change the machine.
-pub trait Machine {
-    /// Sets a memory block offline or online. EINTR: the user wants to stop;
-    /// ETIMEDOUT: the kernel could not do it in time.
-    fn set_state(&mut self, block: u64, change: Change) -> Result<(), Errno>;
-    /// Hands an offline range to the pool of `node`.
-    fn pool_add(&mut self, start: u64, length: u64, node: u32, movable: bool) -> Result<(), Errno>;
-    /// Takes a range out of its pool, all or nothing.
-    fn pool_remove(&mut self, start: u64, length: u64) -> Result<(), RemoveError>;
-    /// True once the user wants to stop.
-    fn is_interrupted(&self) -> bool;
-}
+pub use machine::Machine;
 
 /// A memory block of sysfs, or the part of it that is in a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
