@@ -13,6 +13,7 @@ mod pool;
 mod prometheus;
 mod report;
 mod report_name;
+mod status;
 mod verbs;
 
 use std::ffi::OsString;

@@ -15,7 +15,10 @@ use hpmmap_base::size::{Size, short};
 use hpmmap_host::Root;
 use hpmmap_host::pool::{Context, NodePool};
 
-use super::status::{SLICE, Status, or_unknown};
+use crate::status::{Status, or_unknown};
+
+/// A signal is noticed after at most this time.
+pub const SLICE: Duration = Duration::from_millis(200);
 
 /// Shows the state again and again until a key or a signal ends it.
 pub fn watch(root: &Root, interval: Duration, stop: &AtomicBool) -> Result<()> {
