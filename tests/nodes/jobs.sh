@@ -68,7 +68,7 @@ reports() { cat /tmp/jobs/*.*["$1"].out | grep -c "hpmmap: task 0: peak [0-9]* M
 [ "$(reports 05 '.* 0 refused')" = 20 ] || fail 'jobs that ended well have other reports'
 [ "$(reports 27 '.* 0 refused')" = 20 ] || fail 'jobs that were killed have other reports'
 [ "$(reports 38 '.* [1-9][0-9]* refused')" = 20 ] || fail 'jobs that were refused memory have other reports'
-[ "$(reports 49 '.* [1-9][0-9]* calls with memory of Linux instead')" = 20 ] || fail 'jobs that ran out of memory have other reports'
+[ "$(reports 49 '.* [1-9][0-9]* fallbacks to ordinary memory')" = 20 ] || fail 'jobs that ran out of memory have other reports'
 
 step 'nothing is left'
 within 30 no_jobs || fail "contexts are left: $(cat /proc/hpmmap)"
