@@ -65,9 +65,9 @@ diff -b /tmp/wanted /tmp/ended || fail 'they have not ended as they should'
 [ -z "$(ls /tmp/jobs/*.4[16].out 2>/dev/null)" ] || fail 'jobs have run that were cancelled before'
 [ "$(cat /tmp/jobs/*[05] | grep -cxF "$right")" = 20 ] || fail "results are wrong: $(cat /tmp/jobs/*[05])"
 reports() { cat /tmp/jobs/*.*["$1"].out | grep -c "hpmmap: task 0: peak [0-9]* MB of the pools, $2"; }
-[ "$(reports 05 '.* 0 refused')" = 20 ] || fail 'jobs that ended well have other reports'
-[ "$(reports 27 '.* 0 refused')" = 20 ] || fail 'jobs that were killed have other reports'
-[ "$(reports 38 '.* [1-9][0-9]* refused')" = 20 ] || fail 'jobs that were refused memory have other reports'
+[ "$(reports 05 '.* 0 calls refused')" = 20 ] || fail 'jobs that ended well have other reports'
+[ "$(reports 27 '.* 0 calls refused')" = 20 ] || fail 'jobs that were killed have other reports'
+[ "$(reports 38 '.* [1-9][0-9]* calls refused')" = 20 ] || fail 'jobs that were refused memory have other reports'
 [ "$(reports 49 '.* [1-9][0-9]* fallbacks to ordinary memory')" = 20 ] || fail 'jobs that ran out of memory have other reports'
 
 step 'nothing is left'

@@ -82,7 +82,7 @@ cp $words /tmp/words
 sed -i 's/^optional hpmmap.so$/& hold=all/' $words
 said=$(as alice srun hpmmap run --strict -- sh -c "$(need 40)") && fail "a stranger has 40 MB: $said"
 echo "$said"
-[[ $said == *'no memory for the job: the limit of cgroup '*'(0) is reached'* || $said == *'memory exhausted'* ]] ||
+[[ $said == *'no memory for the launch: the limit of cgroup '*'(0) is reached'* || $said == *'memory exhausted'* ]] ||
 	fail 'it was not for want of memory'
 said=$(as alice srun -n2 --hpmmap=strict,report sh -c "$(need 40) && echo it runs") || fail "the task of a stranger does not run: $said"
 echo "$said"

@@ -1,6 +1,6 @@
 //! `hpmmap-man MAN COMPLETIONS` writes the manual pages of all programs of hpmmap into one
 //! directory, and completions for bash, zsh and fish into the other. Pages come from the
-//! definition of the arguments, with what that does not say: examples, files, other pages.
+//! definition of the arguments, and from `more.rs`: examples, files, related pages.
 
 mod more;
 mod page;
@@ -17,9 +17,9 @@ use hpmmap_base::{output, safe_files};
 use crate::more::OF_FILES;
 use crate::page::{page, section, title};
 
-/// The day of some seconds since 1970, as pages have it.
+/// Formats seconds since 1970 as a date of a page.
 fn day(seconds: u64) -> String {
-    // Years that begin in March have their odd day at the end.
+    // A year that begins in March has its leap day at the end.
     let days = seconds / 86_400 + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
     let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -34,7 +34,7 @@ fn day(seconds: u64) -> String {
     format!("{:04}-{month:02}-{day:02}", era * 400 + year + next)
 }
 
-/// That of the build, or what SOURCE_DATE_EPOCH says.
+/// The date of the build, or that of SOURCE_DATE_EPOCH.
 fn today() -> String {
     let told = std::env::var("SOURCE_DATE_EPOCH").ok();
     let seconds = told.and_then(|text| text.parse().ok()).unwrap_or_else(|| {
@@ -44,7 +44,7 @@ fn today() -> String {
     day(seconds)
 }
 
-/// The pages of a command and all below it: their names, and what clap_mangen is given.
+/// Collects a command and all its verbs, with the names of their pages.
 fn commands(command: &Command, all: &mut Vec<(String, Command)>) {
     let name = command.get_display_name().unwrap_or(command.get_name());
     all.push((name.to_string(), command.clone()));
@@ -53,12 +53,12 @@ fn commands(command: &Command, all: &mut Vec<(String, Command)>) {
     }
 }
 
-/// Where to write to.
+/// The directories for the output.
 #[derive(Debug, Parser)]
 struct Dirs {
-    /// The manual pages
+    /// Directory for the manual pages
     man: PathBuf,
-    /// Completions
+    /// Directory for the completions
     completions: PathBuf,
 }
 
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command with its verbs, those of other programs too.
+/// The command with its verbs, also those of other programs.
 fn whole() -> Command {
     hpmmap::command()
         .mut_subcommand("bench", |_| hpmmap_bench::cli::Cli::command())
@@ -109,7 +109,7 @@ fn write_pages(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// For bash, for which clap_complete does not: what follows the options of `run` is a command.
+/// For bash: the words after `run --` are a command, which clap_complete does not handle.
 const COMMAND_OF_RUN: &str = r#"    local at
     if [[ "${COMP_WORDS[1]}" == run ]]; then
         for ((at = 2; at < COMP_CWORD; at++)); do
@@ -126,7 +126,7 @@ const COMMAND_OF_RUN: &str = r#"    local at
     fi
 "#;
 
-/// What completes the command's words in three shells, under the names they look for.
+/// Writes completions for three shells, under the names that the shells look for.
 fn write_completions(dir: &Path) -> Result<()> {
     checked(dir)?;
     for (shell, name) in [
@@ -259,7 +259,7 @@ mod tests {
                 .args(["-T", "lint"])
                 .arg(path)
                 .output();
-            // Only where it is installed.
+            // Only if it is installed.
             let Ok(done) = done else { return };
             let said = String::from_utf8_lossy(&done.stdout);
             // Pages of other packages may be missing here.

@@ -1,10 +1,10 @@
 //! Examples, files and related pages of each manual page: what the definition of the arguments
 //! does not say.
 
-/// An example: what it is for, and its lines.
+/// An example: its purpose, and its lines.
 pub type Example = (&'static str, &'static [&'static str]);
 
-/// What the definition of the arguments does not say of a page.
+/// The sections of a page that do not come from the definition of its arguments.
 pub struct More {
     pub page: &'static str,
     pub examples: &'static [Example],
@@ -15,7 +15,7 @@ pub struct More {
 const DEVICE: &str = "/dev/hpmmap";
 const SYSFS: &str = "/sys/kernel/hpmmap";
 
-/// What each of the files is.
+/// The purpose of each file.
 pub const FILES: [(&str, &str); 10] = [
     (
         DEVICE,
@@ -28,10 +28,13 @@ pub const FILES: [(&str, &str); 10] = [
         "/sys/devices/system/memory",
         "the memory blocks, and whether they are online",
     ),
-    ("/etc/cdi/hpmmap.json", "how containers get the device"),
+    (
+        "/etc/cdi/hpmmap.json",
+        "specification of the device for containers",
+    ),
     (
         "/etc/default/grub.d/hpmmap.cfg",
-        "what is reserved at boot, for GRUB",
+        "the reservation at boot, for GRUB",
     ),
     (
         "/usr/lib/hpmmap/kdump-load",
@@ -39,11 +42,11 @@ pub const FILES: [(&str, &str); 10] = [
     ),
     (
         "/usr/lib/hpmmap/bench-alloc",
-        "what is measured by hpmmap bench alloc",
+        "the worker program of hpmmap bench alloc",
     ),
     (
         "/usr/lib/hpmmap/bench-noise",
-        "what is measured by hpmmap bench noise",
+        "the worker program of hpmmap bench noise",
     ),
 ];
 
@@ -257,14 +260,17 @@ pub const MORE: [More; 23] = [
     },
     More {
         page: "hpmmap-bench",
-        examples: &[("What memory costs here:", &["$ hpmmap bench alloc"])],
+        examples: &[(
+            "Measure the cost of memory on this host:",
+            &["$ hpmmap bench alloc"],
+        )],
         files: &["/usr/lib/hpmmap/bench-alloc", "/usr/lib/hpmmap/bench-noise"],
         see: &["hpmmap-status(1)"],
     },
     More {
         page: "hpmmap-bench-alloc",
         examples: &[(
-            "Pieces of 2 MB, of the pools and of Linux:",
+            "Pieces of 2 MB, of pool memory and of ordinary memory:",
             &["$ hpmmap bench alloc --method 4k,hpmmap --size 2M"],
         )],
         files: &["/usr/lib/hpmmap/bench-alloc", DEVICE],
@@ -272,7 +278,10 @@ pub const MORE: [More; 23] = [
     },
     More {
         page: "hpmmap-bench-noise",
-        examples: &[("What takes time away here:", &["$ hpmmap bench noise"])],
+        examples: &[(
+            "Measure the time that is taken away on this host:",
+            &["$ hpmmap bench noise"],
+        )],
         files: &["/usr/lib/hpmmap/bench-noise", DEVICE],
         see: &["hpmmap-bench-alloc(1)"],
     },
@@ -280,11 +289,11 @@ pub const MORE: [More; 23] = [
         page: "hpmmap-bench-colocation",
         examples: &[
             (
-                "MPI jobs beside neighbours:",
+                "Measure MPI jobs beside neighbours:",
                 &["# hpmmap bench colocation"],
             ),
             (
-                "On one and on two nodes of an allocation of Slurm:",
+                "On one and on two hosts of an allocation of Slurm:",
                 &["# salloc -w n1,n2 --exclusive hpmmap bench colocation --prepare --hosts n1,n2"],
             ),
         ],
@@ -294,7 +303,7 @@ pub const MORE: [More; 23] = [
     More {
         page: "hpmmap-trace",
         examples: &[(
-            "Record a program's page faults, and look at them:",
+            "Record a program's page faults and report them:",
             &[
                 "# hpmmap trace record -o faults -- ./app",
                 "$ hpmmap trace report faults",
@@ -306,7 +315,7 @@ pub const MORE: [More; 23] = [
     More {
         page: "hpmmap-trace-record",
         examples: &[(
-            "A program and all it starts:",
+            "A program and everything it starts:",
             &["# hpmmap trace record -o faults -- mpirun -n 2 ./app"],
         )],
         files: &[SYSFS],
@@ -314,19 +323,25 @@ pub const MORE: [More; 23] = [
     },
     More {
         page: "hpmmap-trace-report",
-        examples: &[("For a program:", &["$ hpmmap trace report faults --json"])],
+        examples: &[(
+            "As JSON, for a program:",
+            &["$ hpmmap trace report faults --json"],
+        )],
         files: &[SYSFS],
         see: &["hpmmap-trace-record(1)", "hpmmap-trace-plot(1)"],
     },
     More {
         page: "hpmmap-trace-plot",
-        examples: &[("A picture:", &["$ hpmmap trace plot faults -o faults.svg"])],
+        examples: &[(
+            "Draw a picture:",
+            &["$ hpmmap trace plot faults -o faults.svg"],
+        )],
         files: &[SYSFS],
         see: &["hpmmap-trace-record(1)", "hpmmap-trace-report(1)"],
     },
 ];
 
-/// Those of section 5, but for their titles.
+/// The pages of section 5, without their titles.
 pub const OF_FILES: [(&str, &str); 3] = [
     ("hpmmap-pools", include_str!("../man/hpmmap-pools.5")),
     ("hpmmap-limits", include_str!("../man/hpmmap-limits.5")),

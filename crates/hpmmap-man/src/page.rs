@@ -9,7 +9,7 @@ use hpmmap_base::error::Result;
 
 use crate::more::{Example, FILES, MORE};
 
-/// What is an administrator's is in section 8.
+/// Verbs for the administrator are in section 8.
 pub fn section(page: &str) -> &'static str {
     match page {
         "hpmmap-pool" => "8",
@@ -23,7 +23,7 @@ pub fn title(page: &str, section: &str, date: &str) -> String {
     format!(".TH {page} {section} {date} \"hpmmap {VERSION}\" \"HPMMAP\"\n")
 }
 
-/// Text for roff.
+/// Escapes text for roff.
 fn escaped(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     match text.starts_with(['.', '\'']) {
@@ -32,7 +32,7 @@ fn escaped(text: &str) -> String {
     }
 }
 
-/// A line of text as lines of at most so many characters.
+/// The width of a line of text in a page.
 const WIDTH: usize = 78;
 
 fn fill(line: &str, out: &mut String) {
@@ -54,13 +54,13 @@ fn fill(line: &str, out: &mut String) {
     out.push('\n');
 }
 
-/// What clap_mangen has made, in lines that are neither long nor end in blanks, without
-/// breaks beside spaces, and with the right sections.
+/// Tidies the output of clap_mangen: no long lines, no blanks at ends of lines, no breaks beside
+/// spaces, and the right sections in references.
 fn tidied(roff: &str, pages: &[String]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in roff.lines().map(str::trim_end) {
         let last = lines.last().map_or(".", String::as_str);
-        // A paragraph of an option's text ends.
+        // An empty line ends a paragraph of an option's text.
         let line = match line {
             "" if !last.starts_with('.') => ".sp",
             "" => continue,
@@ -98,7 +98,7 @@ fn value_names(arg: &Arg) -> String {
     names.join(" ")
 }
 
-/// An option as it is typed.
+/// An option with its values, as a user types it.
 fn typed(arg: &Arg) -> String {
     let mut names = Vec::new();
     names.extend(arg.get_short().map(|short| format!("-{short}")));
@@ -116,7 +116,7 @@ fn typed(arg: &Arg) -> String {
     text
 }
 
-/// How the command is called, with the values of options.
+/// The SYNOPSIS: the command with its options and their values.
 fn synopsis(command: &Command) -> String {
     let name = command.get_bin_name().unwrap_or(command.get_name());
     let mut words = vec![format!("\\fB{}\\fR", escaped(name))];
@@ -208,7 +208,7 @@ pub fn page(name: &str, command: Command, pages: &[String], date: &str) -> Resul
         man.render_extra_section(&mut roff)?;
     }
     let roff = String::from_utf8_lossy(&roff);
-    // Each of the pieces defines it again.
+    // clap_mangen repeats this definition in each piece.
     let roff: Vec<&str> = roff
         .lines()
         .filter(|line| !line.contains("\\n(.g .ds Aq") && !line.starts_with(".el .ds Aq"))

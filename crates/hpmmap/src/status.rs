@@ -13,15 +13,14 @@ use crate::device::{self, require_module};
 use crate::doctor::module::waiting;
 use crate::limits::{self, Reported};
 
-/// Version of the module that is installed, if another one is loaded.
+/// Version of the installed module, if another one is loaded.
 fn waiting_version(root: &Root) -> Option<String> {
     let release = process::kernel_release(root).ok()?;
     let installed = boot::installed_module(root, &release, "hpmmap");
     waiting(root, installed.as_ref()).map(|module| module.version.clone())
 }
 
-/// What users and cgroups may hold; `None` if this user may not ask, or it is not this
-/// machine's tree.
+/// The limits; `None` if this user may not read them, or `root` is not the running machine.
 fn limits(root: &Root) -> Option<Vec<Reported>> {
     root.is_live()
         .then(device::open)?
@@ -34,13 +33,13 @@ fn limits(root: &Root) -> Option<Vec<Reported>> {
 pub struct Process {
     #[serde(flatten)]
     pub context: Context,
-    /// `None` once the process has ended, and in a container.
+    /// `None` if the process has ended, and in a container.
     pub command: Option<String>,
     pub user: String,
 }
 
 impl Process {
-    /// A process may give itself any name; none may drive the terminal.
+    /// The command without control characters: a process may give itself any name.
     pub fn printable_command(&self) -> String {
         self.command
             .as_deref()
@@ -51,7 +50,7 @@ impl Process {
     }
 }
 
-/// Everything there is to see.
+/// The whole state.
 #[derive(Debug, Serialize)]
 pub struct Status {
     pub module_version: String,
@@ -59,17 +58,17 @@ pub struct Status {
     pub user_limit_bytes: Option<u64>,
     pub nodes: Vec<NodePool>,
     pub contexts: Vec<Process>,
-    /// Processes of other users, of which only root sees more.
+    /// Number of processes of other users, which only root can see.
     pub hidden_contexts: usize,
-    /// `None` from a module that does not show jobs.
+    /// `None` if the module does not show launches.
     pub jobs: Option<Vec<job::Job>>,
-    /// Of all users; `None` from a module without.
+    /// Of all users; `None` if the module has no windows.
     pub windows: Option<Windows>,
-    /// Those that this user may see; `None` if the device cannot be asked, and with --watch.
+    /// The limits that this user may see; `None` if the device cannot be opened, and with --watch.
     pub limits: Option<Vec<Reported>>,
-    /// Of the module that the next boot loads, if it is another one. Likewise.
+    /// Version of the module that the next boot loads, if it is another one; `None` with --watch.
     pub waiting_module_version: Option<String>,
-    /// Memory of files, of all users; `None` from a module without.
+    /// Memory of files, of all users; `None` if the module has no files.
     pub shared: Option<Shared>,
 }
 
@@ -109,14 +108,14 @@ impl Status {
         })
     }
 
-    /// With what is too much to ask for every other second.
+    /// Adds values that take too long to read every few seconds.
     pub fn complete(mut self, root: &Root) -> Self {
         self.limits = limits(root);
         self.waiting_module_version = waiting_version(root);
         self
     }
 
-    /// What is said where there is nothing to show.
+    /// The text if there is no process to show.
     pub fn none(&self) -> &'static str {
         match self.hidden_contexts {
             0 => "No jobs.",
@@ -124,7 +123,7 @@ impl Status {
         }
     }
 
-    /// That there is more than is shown.
+    /// A line about the processes that are not shown.
     pub fn hidden(&self) -> Option<String> {
         let count = self.hidden_contexts;
         let processes = counted(count, "process");
@@ -132,7 +131,7 @@ impl Status {
     }
 }
 
-/// Of what the module may not tell.
+/// A size, or "-" if it is not known.
 pub fn or_unknown(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| "-".to_string(), short)
 }

@@ -26,7 +26,7 @@ impl Text {
         let _ = writeln!(self.0, " {value}");
     }
 
-    /// A family of samples; nothing at all without any.
+    /// Writes a family of samples; without samples it writes nothing.
     pub fn family<T: Display>(
         &mut self,
         name: &str,

@@ -1,4 +1,4 @@
-//! The state of the pools and jobs for Prometheus, in its text format (0.0.4).
+//! The state of the pools and launches in the text format of Prometheus (0.0.4).
 
 mod format;
 mod per_launch;
@@ -13,26 +13,26 @@ use crate::metric_groups::Group;
 use format::{Text, with};
 pub use per_launch::JobState;
 
-/// What is reported.
+/// The state to report.
 pub struct State<'a> {
     pub module_version: &'a str,
     pub hooks_active: bool,
     pub user_limit_bytes: Option<u64>,
     pub nodes: &'a [NodePool],
     pub contexts: &'a [Context],
-    /// `None` from a module that does not show jobs.
+    /// `None` if the module does not show launches.
     pub groups: Option<&'a [Group]>,
-    /// `None` where the metrics of each are not asked for.
+    /// `None` if metrics of each launch are not wanted.
     pub jobs: Option<&'a [JobState]>,
-    /// `None` from a module without.
+    /// `None` if the module has no windows.
     pub windows: Option<Windows>,
-    /// Of users and cgroups, as far as the caller may see them.
+    /// Limits of users and cgroups, as far as the caller may see them.
     pub limits: &'a [Reported],
-    /// `None` from a module without.
+    /// `None` if the module has no files.
     pub shared: Option<Shared>,
 }
 
-/// Of a machine without the module: nobody takes old figures for today's.
+/// The text for a machine without the module, so that old figures are not taken for current ones.
 pub fn text_without_module() -> String {
     let mut out = Text::default();
     up(&mut out, false);
@@ -48,7 +48,7 @@ fn up(out: &mut Text, loaded: bool) {
     );
 }
 
-/// Everything, in the text format.
+/// The whole state in the text format.
 pub fn text(state: &State) -> String {
     let mut out = Text::default();
     up(&mut out, true);
@@ -67,7 +67,7 @@ pub fn text(state: &State) -> String {
     out.family(
         "hpmmap_user_limit_bytes",
         "gauge",
-        "Default limit of what one user may hold.",
+        "Default limit of a user.",
         state.user_limit_bytes.map(|bytes| (vec![], bytes)),
     );
     pools(&mut out, state.nodes);
@@ -103,7 +103,7 @@ fn shared_bytes(out: &mut Text, shared: &Shared) {
         ("bytes", "Pool memory of files.", shared.held_bytes),
         (
             "pinned_bytes",
-            "Pool memory that files gave up, and somebody still refers to.",
+            "Pool memory that files gave up and that still has references.",
             shared.pinned_bytes,
         ),
     ] {
@@ -159,7 +159,7 @@ fn window_counts(out: &mut Text, windows: &Windows) {
     out.family(
         "hpmmap_window_entries_total",
         "counter",
-        "Page table entries made in windows: of 2 MB, of 4 KB, of memory of Linux.",
+        "Page table entries made in windows: of 2 MB, of 4 KB, for ordinary memory.",
         [
             ("2m", windows.entries_2m),
             ("4k", windows.entries_4k),
@@ -173,7 +173,7 @@ fn pools(out: &mut Text, nodes: &[NodePool]) {
     type Value = fn(&NodePool) -> u64;
     let families: [(&str, &str, Value); 6] = [
         ("size", "Size of the pool of a node.", |n| n.total_bytes),
-        ("free", "Pool memory that nobody holds.", |n| n.free_bytes),
+        ("free", "Free pool memory.", |n| n.free_bytes),
         ("clean", "Pool memory that is free and zero already.", |n| {
             n.clean_bytes
         }),
@@ -206,18 +206,18 @@ fn limits(out: &mut Text, limits: &[Reported]) {
     out.family(
         "hpmmap_limit_bytes",
         "gauge",
-        "What a user or a cgroup may hold of the pools.",
+        "Pool memory that a user or a cgroup may hold.",
         shown().filter_map(|one| Some((labels(one), one.limit_bytes?))),
     );
     out.family(
         "hpmmap_limit_held_bytes",
         "gauge",
-        "What a user or a cgroup holds of the pools.",
+        "Pool memory that a user or a cgroup holds.",
         shown().map(|one| (labels(one), one.held_bytes)),
     );
 }
 
-/// Sums over launches that exist now: gauges, since a launch takes its counts with it.
+/// Sums over current launches. They are gauges, since the counts of a launch end with it.
 fn launches(out: &mut Text, groups: &[Group]) {
     type Value = fn(&Group) -> f64;
     let families: [(&str, &str, Value); 12] = [
@@ -239,7 +239,7 @@ fn launches(out: &mut Text, groups: &[Group]) {
         ),
         (
             "_fallback_bytes",
-            "Asked for by calls that fell back to ordinary memory.",
+            "Requested by calls that fell back to ordinary memory.",
             |g| g.fallback_bytes as f64,
         ),
         (
@@ -353,8 +353,8 @@ mod tests {
         fixture
     }
 
-    /// Each line is one of the format, each family is described once, before
-    /// its samples, and no sample comes twice.
+    /// Checks that each line is valid, that each family is described once and before its samples,
+    /// and that no sample comes twice.
     fn samples(text: &str) -> BTreeMap<String, f64> {
         let mut found = BTreeMap::new();
         let mut kinds = BTreeMap::new();
@@ -492,7 +492,7 @@ mod tests {
         assert_eq!(found["hpmmap_jobs"], 130.0);
     }
 
-    /// The alerts ask for nothing that there is not.
+    /// Each metric in the alerts exists.
     #[test]
     fn the_alerts_are_about_what_there_is() {
         let fixture = machine();
@@ -518,7 +518,7 @@ mod tests {
         }
     }
 
-    /// The dashboard for Grafana asks for nothing that there is not.
+    /// Each metric in Grafana's dashboard exists.
     #[test]
     fn the_dashboard_shows_what_there_is() {
         let fixture = machine();
@@ -554,7 +554,8 @@ mod tests {
             let labels = "hpmmap_job=\"3\",user=\"root\",call=\"mmap\"";
             found[&format!("hpmmap_job_call_seconds_bucket{{{labels},le=\"{end}\"}}")]
         };
-        // 1280 and 4096 ticks of 0.4 ns: 0.5 and 1.6 microseconds, on every host in the same.
+        // 1280 and 4096 ticks of 0.4 ns are 0.5 and 1.6 microseconds; the buckets are the same on
+        // each host.
         assert_eq!(bucket("0.000001"), 990.0);
         assert_eq!(bucket("0.0000025"), 999.0);
         assert_eq!(bucket("0.5"), 999.0);

@@ -7,21 +7,21 @@ use hpmmap_sys::uapi::BLOCK_BYTES;
 
 use super::format::{Labels, Text, with};
 
-/// A job and the times of its calls, as [`TIMED_CALLS`] has them.
+/// A launch and the times of its calls, in the order of [`TIMED_CALLS`].
 pub struct JobState {
     pub job: Job,
     pub latency: Vec<Latency>,
 }
 
 fn of_job(job: &Job) -> Labels {
-    // "job" is Prometheus's own.
+    // Prometheus uses the label "job" itself.
     vec![
         ("hpmmap_job", job.id.to_string()),
         ("user", user_name(job.uid)),
     ]
 }
 
-/// Writes all families of `jobs`; `contexts` are those of their processes.
+/// Writes all families of `jobs`; `contexts` are the contexts of their processes.
 pub fn families(out: &mut Text, jobs: &[JobState], contexts: &[Context]) {
     gauges(out, jobs, contexts);
     counters(out, jobs);
@@ -31,29 +31,31 @@ pub fn families(out: &mut Text, jobs: &[JobState], contexts: &[Context]) {
 fn gauges(out: &mut Text, jobs: &[JobState], contexts: &[Context]) {
     type Value = fn(&Job) -> u64;
     let families: [(&str, &str, Value); 8] = [
-        ("processes", "Processes of a job.", |j| j.processes),
-        ("held_bytes", "Pool memory that a job holds.", |j| {
+        ("processes", "Processes of a launch.", |j| j.processes),
+        ("held_bytes", "Pool memory that a launch holds.", |j| {
             j.held_bytes
         }),
-        ("peak_bytes", "Most pool memory that a job has held.", |j| {
-            j.peak_bytes
-        }),
+        (
+            "peak_bytes",
+            "Most pool memory that a launch has held.",
+            |j| j.peak_bytes,
+        ),
         ("reuse_bytes", "Held pool memory kept for reuse.", |j| {
             j.reuse_bytes
         }),
         (
             "linux_bytes",
-            "Pages of Linux that stand in for pool memory in blocks.",
+            "Ordinary pages that stand in for pool memory in blocks.",
             |j| j.linux_bytes,
         ),
         (
             "few_bytes",
-            "Pages of Linux where a block would be too much.",
+            "Ordinary pages in slots that need only a few.",
             |j| j.few_bytes,
         ),
         (
             "pinned_bytes",
-            "Pool memory of a job given up but still pinned.",
+            "Pool memory that a launch gave up and that is still pinned.",
             |j| j.pins_waiting * BLOCK_BYTES,
         ),
         ("strict", "1 for policy strict, 0 for fallback.", |j| {
@@ -71,7 +73,7 @@ fn gauges(out: &mut Text, jobs: &[JobState], contexts: &[Context]) {
     out.family(
         "hpmmap_job_lowest_free_bytes",
         "gauge",
-        "Least that was left in the pools of a job right after it took some.",
+        "Least free memory in the pools of a launch right after it took some.",
         jobs.iter().filter_map(|one| {
             let bytes = one.job.lowest_free_bytes?;
             Some((of_job(&one.job), bytes))
@@ -80,7 +82,7 @@ fn gauges(out: &mut Text, jobs: &[JobState], contexts: &[Context]) {
     out.family(
         "hpmmap_job_mapped_bytes",
         "gauge",
-        "Memory of a job that is mapped: of the pools by entries of 2M and 4K, and what calls got of Linux instead.",
+        "Mapped memory of a launch: pool memory by entries of 2M and 4K, and ordinary memory that calls fell back to.",
         jobs.iter().flat_map(|one| {
             let sum = |value: fn(&Context) -> Option<u64>| -> Option<u64> {
                 contexts
@@ -103,12 +105,14 @@ fn gauges(out: &mut Text, jobs: &[JobState], contexts: &[Context]) {
 fn counters(out: &mut Text, jobs: &[JobState]) {
     type Value = fn(&Job) -> u64;
     let families: [(&str, &str, Value); 7] = [
-        ("processes_started", "Processes that a job has had.", |j| {
-            j.processes_total
-        }),
+        (
+            "processes_started",
+            "Processes that a launch has had.",
+            |j| j.processes_total,
+        ),
         (
             "fallback_bytes",
-            "Asked for by calls that got memory of Linux.",
+            "Requested by calls that fell back to ordinary memory.",
             |j| j.fallback_bytes,
         ),
         (
@@ -118,7 +122,7 @@ fn counters(out: &mut Text, jobs: &[JobState]) {
         ),
         (
             "failures",
-            "Calls that failed because Linux had no memory either.",
+            "Calls that failed for want of ordinary memory.",
             |j| j.failures,
         ),
         (
@@ -173,7 +177,7 @@ fn counters(out: &mut Text, jobs: &[JobState]) {
     out.family(
         "hpmmap_job_fallbacks_total",
         "counter",
-        "Calls that got memory of Linux instead of the pools'.",
+        "Calls that fell back to ordinary memory.",
         jobs.iter().flat_map(|one| {
             let fallbacks = one.job.fallbacks.iter();
             fallbacks.map(|(call, count)| (with(of_job(&one.job), "call", call), count))

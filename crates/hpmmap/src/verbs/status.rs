@@ -24,7 +24,7 @@ use crate::metric_groups;
 use crate::prometheus::{self, JobState};
 use crate::status::{Process, Status, or_unknown};
 
-/// Grows when a member changes its meaning or goes; new ones may come.
+/// It grows when a member changes its meaning or is removed; new members may come without that.
 const SCHEMA: u32 = 2;
 
 pub fn perform(args: &StatusArgs) -> Result<ExitCode> {
@@ -63,7 +63,7 @@ fn checked_interval(args: &StatusArgs) -> Result<Option<Duration>> {
     }
 }
 
-/// A job with its times; `None` if it ends while it is read.
+/// A launch with its times; `None` if it ends while it is read.
 fn job_state(root: &Root, job: job::Job) -> Result<Option<JobState>> {
     let mut latency = Vec::new();
     for call in TIMED_CALLS {
@@ -76,15 +76,15 @@ fn job_state(root: &Root, job: job::Job) -> Result<Option<JobState>> {
     Ok(Some(JobState { job, latency }))
 }
 
-/// For Prometheus, which is told so if there is no module. What is mapped, and the times of
-/// calls, are read only for the metrics of each launch.
+/// The metrics for Prometheus; without the module they say so. Mapped memory and the times of
+/// calls are read only for the metrics of each launch.
 fn metrics(root: &Root, per_launch: bool) -> Result<String> {
     let read = || match per_launch {
         true => Status::read(root),
         false => Status::of(root, pool::contexts_unmapped(root)?),
     };
     let status = match read() {
-        // It may go while it is read.
+        // The module may be unloaded meanwhile.
         Err(_) if !pool::is_loaded(root) => return Ok(prometheus::text_without_module()),
         read => read?.complete(root),
     };
@@ -135,7 +135,7 @@ fn shown(status: &Status) -> String {
     text
 }
 
-/// What processes have mapped of each other, if they have.
+/// A line about windows, if there are any.
 fn shown_windows(status: &Status) -> Option<String> {
     let windows = status.windows.filter(|windows| windows.attachments != 0)?;
     Some(format!(
@@ -145,7 +145,7 @@ fn shown_windows(status: &Status) -> Option<String> {
     ))
 }
 
-/// That another module than the loaded one is installed.
+/// A line if another module than the loaded one is installed.
 fn shown_waiting(status: &Status) -> Option<String> {
     let version = status.waiting_module_version.as_ref()?;
     Some(format!(
@@ -154,7 +154,7 @@ fn shown_waiting(status: &Status) -> Option<String> {
     ))
 }
 
-/// What files have of the pools, if they have.
+/// A line about memory of files, if there is any.
 fn shown_files(status: &Status) -> Option<String> {
     let shared = status.shared.filter(|shared| shared.files != 0)?;
     Some(format!(
@@ -425,7 +425,7 @@ mod tests {
         assert!(!text.contains("hpmmap_job_"), "{text}");
         fixture.write("sys/kernel/hpmmap/jobs/3/latency_brk", "many\n");
         assert!(metrics(true).is_err());
-        // What is not printed is not read.
+        // Values that are not printed are not read.
         fixture.write("proc/1234/cgroup", "0::/user.slice/user-0.slice/x.scope\n");
         let text = metrics(false).unwrap();
         assert!(!text.contains("hpmmap_job_"), "{text}");
