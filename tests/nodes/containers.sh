@@ -1,5 +1,5 @@
-# Containers of podman, root's and a user's: the device by CDI, whose memory it is, limits, and
-# that nothing is left of what is killed.
+# Containers of podman, root's and a user's: the device by CDI, the user that is charged, limits, and
+# no leftovers of killed containers.
 # files: hold.c
 # timeout: 1800
 
@@ -151,7 +151,7 @@ for who in root rootless; do
 	$as podman exec limited hpmmap run --strict hold 40 0 || fail '40M of 64M'
 	said=$($as podman exec limited hpmmap run --strict hold 100 0 2>&1) && fail '100M of 64M were had'
 	echo "$said"
-	$as podman exec limited hpmmap run hold 100 0 || fail '100M of 64M, with memory of Linux'
+	$as podman exec limited hpmmap run hold 100 0 || fail '100M of 64M, with ordinary memory'
 	$as podman exec -d limited hpmmap run --strict hold 40 1000
 	within 60 holds 40 || fail 'it does not start'
 	hpmmap pool limit --list

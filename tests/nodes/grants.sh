@@ -1,4 +1,4 @@
-# What jobs are held to where nodes grant different sizes, and where slurmctld does not answer.
+# Limits of jobs if nodes grant different sizes, and if slurmctld does not answer.
 # nodes: 2
 # timeout: 1800
 slurm_fails_loudly

@@ -1,5 +1,5 @@
-# A hundred short jobs of two users: some end well, others are cancelled, killed, get no more of the
-# pools than they were granted, run out of memory. Nothing is left of them.
+# A hundred short jobs of two users: some end well, others are cancelled or killed, reach their grant,
+# or run out of memory. Nothing is left of them.
 # timeout: 1800
 slurm_fails_loudly
 
@@ -29,7 +29,7 @@ started=$SECONDS
 for user in alice bob; do
 	submit() { as $user sbatch --parsable --oversubscribe --mem=60M --output="/tmp/jobs/$user.%a.out" "$@" /tmp/jobs/job; }
 	some=$(submit --array=0-45:5,1-46:5,2-47:5,3-48:5 --hpmmap=strict,report --gres=hpmmap:64M) || fail "sbatch: $some"
-	# Beyond its grant there is memory of Linux, and of that --mem.
+	# Beyond its grant it gets ordinary memory, up to --mem.
 	submit --array=4-49:5 --hpmmap=report --gres=hpmmap:16M || fail 'sbatch'
 	# Before they run.
 	as $user scancel "${some}_41" "${some}_46" || fail 'scancel'

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Shared by the scripts that run on the first node of a cluster: they are put behind it.
+# Shared by the scripts that run on the first node of a cluster: each is appended to this.
 set -uo pipefail
 # How many there are: n1 to nN.
 NODES=$(sed -n 's/.*\<cluster\.nodes=\([0-9]*\).*/\1/p' /proc/cmdline)

@@ -1,4 +1,4 @@
-# A program of MPI on two nodes, over TCP: no page fault on either, both say so; then the packages go.
+# A program of MPI on two nodes, over TCP: no page fault on either, and reports of both; then the packages are removed.
 # nodes: 2
 # files: cg.c
 # timeout: 2400

@@ -1,4 +1,4 @@
-# Slurm on the node: tasks under HPMMAP, jobs held to what they were granted, nothing left.
+# Slurm on the node: tasks under HPMMAP, jobs limited to their grants, nothing left.
 # timeout: 1800
 
 slurm_fails_loudly
@@ -48,7 +48,7 @@ step 'a job is held to its grant'
 said=$(as alice srun --hpmmap=strict --gres=hpmmap:200M sh -c "$(need 100)") || fail "100 MB of 200M: $said"
 said=$(as alice srun --hpmmap=strict --gres=hpmmap:64M sh -c "$(need 100)") && fail '100 MB of 64M were had'
 echo "$said" | grep -i 'memory exhausted' || fail "it said: $said"
-said=$(as alice srun --hpmmap=report --gres=hpmmap:64M sh -c "$(need 100)") || fail "100 MB of 64M, with memory of Linux: $said"
+said=$(as alice srun --hpmmap=report --gres=hpmmap:64M sh -c "$(need 100)") || fail "100 MB of 64M, with ordinary memory: $said"
 echo "$said" | grep 'peak [1-6]\?[0-9] MB of the pools, .* [1-9][0-9]* fallbacks to ordinary memory' || fail "it said: $said"
 # Both tasks together.
 said=$(as alice srun -n2 --hpmmap=strict --gres=hpmmap:128M sh -c "$(need 80)"' && sleep 1') && fail "twice 80 MB of 128M were had: $said"
@@ -130,7 +130,7 @@ within 60 registered || fail 'the job does not register'
 as alice scancel --full --user alice
 wait $job && fail 'the job was not cancelled'
 within 60 no_jobs || fail 'what was cancelled is still registered'
-# Beyond the grant there is memory of Linux, and of that --mem.
+# Beyond the grant there is ordinary memory, up to --mem.
 said=$(as alice srun --hpmmap=report --gres=hpmmap:32M --mem=100M sh -c "$(need 400)") && fail "400 MB of 32M and 100M were had: $said"
 echo "$said"
 [[ ${said,,} == *oom* || ${said,,} == *'out of memory'* ]] || fail "it was not for want of memory: $said"

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034 # the scenarios use what is set here
-# What the scenarios with real programs share: a program runs natively and
+# Shared by the scenarios with real programs: a program runs natively and
 # registered, must do the same, and must have had pool memory.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 

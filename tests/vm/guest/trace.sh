@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the scenarios of hpmmap trace share: an empty directory to be in, and
+# Shared by the scenarios of hpmmap trace: an empty working directory, and
 # transparent huge pages and reserved pages as the program "faults" expects them.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Who ends waits for nobody, and zeroes little; threads of the module zero the rest.
+# An exiting process never waits for another one and zeroes little; threads of the module zero the rest.
 # pool: 512M
 # timeout: 240
 # paths: kernel/mem/pool/zero.* kernel/as/life/life.* kernel/as/own/release.* kernel/as/life/share.* kernel/as/store/unmap.* kernel/as/map/window.* kernel/task/exec.* tests/vm/programs/exits.c tests/vm/programs/away.c

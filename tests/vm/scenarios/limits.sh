@@ -1,6 +1,6 @@
 #!/bin/bash
-# A limit holds for one user, over all of the user's jobs, or for a cgroup with all below
-# it, and can be lifted; who is charged follows the process.
+# A limit holds for a user, over all of the user's launches, or for a cgroup with its descendants, and
+# can be lifted. Memory is charged to the user and the cgroup of the process.
 # pool: 512M
 # tier: newest  who is charged is decided in the same way on every kernel
 # paths: kernel/mem/block/account.* kernel/mem/pool/alloc.* kernel/mem/block/payer.* kernel/as/own/job.* kernel/as/change/place.* kernel/as/own/reserve.* kernel/as/own/reuse.*

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Marked programs register themselves, if their user may, and run as ever otherwise.
+# Marked programs register themselves if their user may; otherwise they run as without the mark.
 # takes: 25
 # pool: 512M
 # timeout: 300

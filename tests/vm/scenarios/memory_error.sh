@@ -1,6 +1,6 @@
 #!/bin/bash
-# Memory errors in the pools: programs see what they see of Linux's memory, of a whole block, nobody
-# gets the memory again, and it stays offline.
+# Memory errors in the pools: programs see the same as in ordinary memory, for a whole block. The memory
+# is never handed out again, and stays offline.
 # pool: 512M
 # timeout: 300
 # paths: kernel/mem/ kernel/as/ tests/vm/programs/memory_error.c

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The OOM killer, of a cgroup and of the machine, takes who frees memory of Linux, not a process
-# that maps memory of the pools.
+# The OOM killer, of a cgroup and of the machine, kills a process whose end frees ordinary memory, not
+# one that maps pool memory.
 # pool: 512M
 # paths: kernel/task/oom.* kernel/mem/block/block.* kernel/mem/block/linux_page.*
 . "$(dirname "$0")/../guest/lib.sh"
@@ -60,7 +60,7 @@ within 60 test -e /tmp/oom-linux || fail "the job without pool memory does not g
 status=0
 echo f >/proc/sysrq-trigger
 wait $linux || status=$?
-[ $status = 137 ] || fail "of a job with memory of Linux, the OOM killer made status $status"
+[ $status = 137 ] || fail "of a launch with ordinary memory, the OOM killer made status $status"
 is_registered $job && is_registered $rest || fail "the OOM killer took a job with memory of the pools"
 
 # Whose memory it is pays for it, not who writes to it: here somebody with less than that left.

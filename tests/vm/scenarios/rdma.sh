@@ -1,6 +1,6 @@
 #!/bin/bash
-# RDMA over soft-RoCE: transfers from and to memory of jobs, and a region that is
-# unmapped while it is registered stays out of use until it is not.
+# RDMA over soft-RoCE: transfers from and to pool memory. A region that is unmapped while it
+# is registered with the device is not reused until it is deregistered.
 # takes: 20
 # pool: 512M
 # timeout: 240

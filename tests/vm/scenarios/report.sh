@@ -1,5 +1,5 @@
 #!/bin/bash
-# run --report counts exactly what a job did, whatever became of it; --watch and --prometheus show it.
+# run --report counts exactly what a launch did, however it ended; --watch and --prometheus show it.
 # takes: 35
 # pool: 256M
 # timeout: 240

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Who is not in the group may not use the device; who is may not change the pools.
-# Jobs are for the eyes of their user and root.
+# Users outside of the group cannot use the device; members cannot change the pools.
+# Only their user and root see launches.
 # takes: 20
 # pool: 256M
 # tier: newest  who may do what is decided in the same way on every kernel

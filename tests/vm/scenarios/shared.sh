@@ -1,6 +1,5 @@
 #!/bin/bash
-# Files whose memory is the pools': mounting and its options, what is shown, and that nothing goes away
-# under anybody.
+# Files of pool memory: mounting and its options, figures, and that files in use are kept.
 # pool: 512M
 # timeout: 400
 # takes: 60

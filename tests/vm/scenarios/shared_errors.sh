@@ -1,5 +1,5 @@
 #!/bin/bash
-# Memory errors in files of hpmmapfs: SIGBUS and EIO for who touches the page, nobody gets it again, all else goes on.
+# Memory errors in files of hpmmapfs: SIGBUS and EIO for accesses to the page; it is never handed out again; all else works.
 # pool: 256M
 # timeout: 200
 # tier: newest  sem_shared asks most of it on every kernel

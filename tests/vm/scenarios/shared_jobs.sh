@@ -1,6 +1,6 @@
 #!/bin/bash
-# What the processes of a job share without a name comes from the pools by itself: mmap, memfd_create, shmget;
-# with too little of them Linux's, or with --strict an error; not with --shared linux. PostgreSQL with its shared
+# Shared memory without a name (mmap, memfd_create, shmget) in a launch comes from the pools. If they have too
+# little it is ordinary memory, with --strict an error; with --shared linux it is always ordinary. PostgreSQL with its shared
 # memory there.
 # pool: 256M
 # timeout: 400
