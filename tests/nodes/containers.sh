@@ -89,7 +89,7 @@ seen() {
 	wait $job || fail "it ended with status $?: $(cat $log)"
 	within 20 is_free || fail "$(held)M are not free: $(hpmmap status)"
 }
-# What is charged to somebody, of those whom the metrics name.
+# The memory charged to a user or cgroup that the metrics name.
 of() { # KIND NAME
 	local value
 	value=$(hpmmap status --prometheus | sed -n "s|^hpmmap_limit_held_bytes{kind=\"$1\",name=\"$2\"} ||p")
@@ -98,7 +98,7 @@ of() { # KIND NAME
 
 step "root's containers"
 seen root root 100 $with all hpmmap run --strict hold 100 8
-# Who is not root there, is who has the number here, and needs the group.
+# A user other than root in the container is the host user with that number, and needs the group.
 seen root alice 60 $with --user "$alice" --group-add "$group" all hpmmap run --strict hold 60 8
 said=$(pod root $with --user "$alice" all hpmmap run hold 40 0) && fail 'who is not of the group had the device'
 echo "$said"

@@ -89,7 +89,7 @@ echo "$said"
 [ "$(echo "$said" | grep -c hpmmap)" = 1 ] || fail 'it is not one line'
 [[ $said == *'granted no --gres=hpmmap'* && $(echo "$said" | grep -c 'it runs') = 2 ]] || fail "it said: $said"
 said=$(as alice srun --hpmmap=strict --gres=hpmmap:64M sh -c "$(need 40)") || fail "40 MB of 64M: $said"
-# All of the node is granted to who has it alone.
+# An exclusive job is granted all of the node.
 said=$(as alice srun --exclusive --hpmmap=strict sh -c "$(need 300)") || fail "300 MB of the whole node: $said"
 cp /tmp/words $words
 
@@ -101,7 +101,7 @@ wait $alice || fail "alice: $(cat /tmp/alice)"
 cat /tmp/alice /tmp/bob
 grep -i 'memory exhausted' /tmp/bob || fail 'bob was not refused for want of memory'
 grep 'hpmmap: task 0: peak 2[0-5][0-9] MB of the pools, .* 0 refused' /tmp/alice || fail "alice's report does not say what she had"
-grep 'hpmmap: task 0: peak 2[0-5][0-9] MB of the pools, .* [1-9][0-9]* refused' /tmp/bob || fail "bob's report does not say that he was refused"
+grep 'hpmmap: task 0: peak 2[0-5][0-9] MB of the pools, .* [1-9][0-9]* calls refused' /tmp/bob || fail "bob's report has no refused calls"
 
 step 'a batch job and its steps'
 cat >/tmp/batch <<-END

@@ -433,7 +433,7 @@ fn is_missing(error: &io::Error) -> bool {
 /// Attributes that describe a file's contents, not the file.
 const ABOUT_CONTENTS: [&str; 3] = ["security.capability", "security.ima", "security.evm"];
 
-/// Fails if replacing `old` in `dir` would keep it in the hands of an owner that is not trusted.
+/// Fails if the caller must not replace `old` in `dir` by a file with the same owner.
 fn check_owner(dir: &Dir, old: &File) -> io::Result<()> {
     let (uid, place) = (old.metadata()?.uid(), dir.file.metadata()?);
     let me = Uid::effective();

@@ -56,7 +56,7 @@ run_once() {
 }
 
 # Lines "BLOCKS PROCESSES COMMAND" of pool memory by command, and "fallback"
-# in place of the numbers where memory of Linux was given instead.
+# in place of the numbers if it got ordinary memory instead.
 taken() {
 	sed -nE 's/^ *(.+)-([0-9]+) +\( *([-0-9]+)\) \[.* hpmmap_(register|alloc|fallback): (.*[a-z]=)?([0-9]+)$/\4 \2 \3 \6 \1/p' \
 		"$TRACE/trace" | awk '

@@ -94,7 +94,7 @@ started+=($!)
 read_all >/dev/null 2>&1 &
 started+=($!)
 
-# Now and then nobody is registered for so long that the hooks go.
+# Now and then no process is registered for so long that the hooks are removed.
 no_hooks() { [ "$(cat $SYSFS/hooks_active)" = 0 ]; }
 out=0
 until is_over; do

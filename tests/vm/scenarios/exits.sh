@@ -59,12 +59,12 @@ echo "$meanwhile of $rounds children ended while their parent forked"
 expect_pool_free
 
 echo "== a window onto who waits for a server with its address space locked"
-# Workers are everybody's, and wait for nobody.
+# All processes share the workers, which never wait for one.
 meanwhile=$("$HPMMAP_ROOT/build/tests-vm/away" --window)
 case $meanwhile in
 ended) ;;
 "sees nothing") [[ $(uname -r) = *debug* ]] || fail "a window shows nothing of Linux" ;;
-*) fail "who has a window onto who waits: $meanwhile" ;;
+*) fail "a process with a window waits: $meanwhile" ;;
 esac
 
 echo "== calls of a process that somebody reads, and waits for a server meanwhile"

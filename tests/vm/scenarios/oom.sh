@@ -50,7 +50,7 @@ wait $big || status=$?
 [ $status = 137 ] || fail "of the machine's OOM killer, the large process ended with status $status"
 is_registered $job || fail "the OOM killer of the machine took the job"
 
-# Unlike its memory of Linux: what stands in for the pools' counts.
+# Its ordinary memory, which stands in for pool memory, does count.
 hpmmap run --strict -- python3 -c "$hold" 140 oom-rest &
 rest=$!
 within 30 test -e /tmp/oom-rest || fail "the second job does not get ready"
@@ -63,7 +63,7 @@ wait $linux || status=$?
 [ $status = 137 ] || fail "of a launch with ordinary memory, the OOM killer made status $status"
 is_registered $job && is_registered $rest || fail "the OOM killer took a job with memory of the pools"
 
-# Whose memory it is pays for it, not who writes to it: here somebody with less than that left.
+# The owner of the memory is charged, not the writer, which here has less than that left.
 reserve='
 import ctypes, mmap, time
 held = mmap.mmap(-1, 160 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)  # MAP_NORESERVE

@@ -92,8 +92,7 @@ impl Machine {
     }
 
     /// Memory in the reserved part of a node that Linux takes at boot and cannot move: its struct
-    /// pages, other tables sized by it, and a memory block that
-    /// begins below the part.
+    /// pages, other tables sized by it, and a memory block that begins below the part.
     fn lost(&self, node: &Node) -> u64 {
         let fixed = node.bytes / 64 + node.bytes / 512 + (64 << 20);
         fixed.next_multiple_of(self.block_bytes) + self.block_bytes
