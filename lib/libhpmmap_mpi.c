@@ -81,7 +81,7 @@ struct group {
 	struct hpmmap_peer *peer[MOST_RANKS];
 };
 
-/* What each rank sends the others when a communicator is first used. */
+/* Each rank sends this to the others when a communicator is first used. */
 struct hello {
 	struct hpmmap_space space;
 	uint64_t control;
