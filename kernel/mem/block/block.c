@@ -530,9 +530,9 @@ bool hpmmap_block_linux_idle(const struct hpmmap_block *block)
 }
 
 /*
- * Has it more references than the module's and those of entries? An entry takes its reference
- * before it is counted, and drops it after. So references are read after a new entry is counted and
- * before an old one is not. In doubt the block is pinned.
+ * Has it more references than the module's and those of entries? An entry holds its reference for
+ * longer than it is counted. The smaller of two counts is taken: an entry that comes or goes
+ * meanwhile looks like a pin.
  */
 static bool has_more_refs(struct folio *folio, int (*mapcount)(struct folio *))
 {

@@ -12,7 +12,7 @@
 #include "mem/block/block.h"
 #include "mem/block/linux_page.h"
 
-/* For pages that Linux has to spare: nothing is reclaimed for them, by kswapd neither. */
+/* For pages that Linux has to spare: nothing is reclaimed for them, not even by kswapd. */
 #define GFP_SPARE (__GFP_NOWARN | __GFP_ACCOUNT)
 
 /* The most pages of one owner in slots that need only a few. */
