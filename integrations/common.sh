@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# Shared by the builds of this directory: source it. Source packages of Debian, and our libxpmem.
+# Source this in the builds of this directory. It fetches source packages of Debian and builds
+# libxpmem.
 
 . "$(dirname "${BASH_SOURCE[0]}")/../scripts/common.sh"
 . "$ROOT/scripts/archive.sh"
@@ -9,13 +10,13 @@ APT_TYPE=deb-src
 MULTIARCH=/usr/lib/x86_64-linux-gnu
 LIBXPMEM=$BUILD/lib/libxpmem.so.0
 
-# source_version PACKAGE: of which source an installed package is made.
+# source_version PACKAGE: the version of the source package of an installed package.
 source_version() {
 	installed "$1" || die "$1 is not installed: scripts/setup programs"
 	dpkg-query -W -f '${source:Version}' "$1"
 }
 
-# fetch_source PACKAGE VERSION FOLDER TARGET: a folder of the source package, once.
+# fetch_source PACKAGE VERSION FOLDER TARGET: extracts a folder of the source package, if TARGET does not exist.
 fetch_source() {
 	local package=$1 version=$2 folder=$3 target=$4 work
 	[ ! -e "$target" ] || return 0
@@ -35,7 +36,7 @@ build_libxpmem() {
 	make --no-print-directory --silent -C "$ROOT/lib" OUT="$BUILD/lib"
 }
 
-# says OUT: what the file of variables at OUT/environment has.
+# says OUT: prints the file of variables OUT/environment.
 says() {
 	echo "$1/environment has what puts it in:"
 	cat "$1/environment"

@@ -35,19 +35,24 @@ extern "C" {
 #define HPMMAP_ATTACH_READONLY	0x1
 
 /*
- * Publishes [start, start + bytes), both multiples of 4096, for processes of the same user; SIZE_MAX as bytes
- * is all of the address space from start on. mode has bits of chmod(2): 0400 to read, 0200 to write; other users
- * need theirs, and the administrator's permission. Returns a number for hpmmap_attach(), positive,
- * or -1. EINVAL: misaligned, empty, an unknown mode; EACCES: this process is not dumpable; ENOMEM.
+ * Publishes [start, start + bytes), both multiples of 4096, for processes of the same user. bytes
+ * SIZE_MAX publishes the whole address space from start on. mode has bits of chmod(2): 0400 to
+ * read, 0200 to write. Other users need their own bits, and the administrator's permission (module
+ * parameter xpmem_others). Returns a positive number for hpmmap_attach(), or -1. EINVAL:
+ * misaligned, empty, an unknown mode; EACCES: this process is not dumpable; ENOMEM.
  */
 int64_t hpmmap_publish(void *start, size_t bytes, unsigned int mode);
 
-/* Takes it back, out of all windows, too. ENOENT: there is none; EACCES: it is another process's. */
+/*
+ * Ends a publication and takes it out of all windows. ENOENT: there is none; EACCES: it is another
+ * process's.
+ */
 int hpmmap_unpublish(int64_t id);
 
 /*
- * Maps bytes, rounded up to 4096, from offset, a multiple of 4096, of what is published. EINVAL: not within it, misaligned, an
- * unknown flag; ENOENT: not published any more; EACCES: not for this access, or its process may not be traced; ENOMEM.
+ * Maps bytes, rounded up to 4096, of what is published, from offset on, a multiple of 4096. EINVAL:
+ * outside of it, misaligned, an unknown flag; ENOENT: not published any more; EACCES: its mode
+ * forbids this access, or its process may not be traced; ENOMEM.
  */
 void *hpmmap_attach(int64_t id, size_t offset, size_t bytes, unsigned int flags);
 
@@ -59,9 +64,10 @@ int hpmmap_detach(void *address);
 #define HPMMAP_ZONES	3
 
 /*
- * A description of a process's address space. It is plain data without pointers: send it in any way. The zones
- * are the program with its heap, 256 GB; the area in which mmap(2) places mappings without an address,
- * 512 GB; the first thread's stack, up to its limit and at most 256 GB.
+ * A description of a process's address space. It is plain data without pointers, so it can be sent
+ * by any means. The zones are: the program with its heap, 256 GB; the area in which mmap(2) places
+ * mappings without an address, 512 GB; the first thread's stack, up to its limit and at most 256
+ * GB.
  */
 struct hpmmap_space {
 	int64_t id;		/* of hpmmap_publish() */
@@ -77,20 +83,27 @@ struct hpmmap_peer;
 /* Publishes the caller's memory, for the same user, once in each process, and describes it. ENOMEM. */
 int hpmmap_space_publish(struct hpmmap_space *space);
 
-/* Is [ptr, ptr + bytes) within one zone? 1 or 0. */
+/* Returns 1 if [ptr, ptr + bytes) is within one zone, else 0. */
 int hpmmap_space_has(const struct hpmmap_space *space, const void *ptr, size_t bytes);
 
 /*
- * Attaches all zones of another process; a space of the caller's own needs no windows. It takes address space, 1 TB of it,
- * and memory only for what is touched. 64 peers at least have room. EINVAL: not such a space; ENOMEM: no room,
- * also by RLIMIT_AS; ENOENT, EACCES as hpmmap_attach().
+ * Attaches all zones of another process. It takes 1 TB of address space, and memory only for pages
+ * that are touched. There is room for at least 64 peers. A space of the caller's own needs no
+ * windows. EINVAL: not a valid space; ENOMEM: no room, also by RLIMIT_AS; ENOENT, EACCES as
+ * hpmmap_attach().
  */
 struct hpmmap_peer *hpmmap_peer_attach(const struct hpmmap_space *space);
 
-/* The caller's address of what the peer has at ptr. EFAULT: ptr is in no zone of the peer. */
+/*
+ * Returns the caller's address of the memory that the peer has at ptr. EFAULT: ptr is in no zone of
+ * the peer.
+ */
 void *hpmmap_peer_ptr(const struct hpmmap_peer *peer, const void *ptr);
 
-/* The caller's address of the peer's copy of a global or static variable, &variable: both run the same program. EFAULT. */
+/*
+ * Returns the caller's address of the peer's copy of a global or static variable. ptr is the
+ * address of the caller's own copy: both run the same program. EFAULT: it is in no zone.
+ */
 void *hpmmap_peer_static(const struct hpmmap_peer *peer, const void *ptr);
 
 /* Detaches the windows. The peer must not be used any more. */
@@ -102,46 +115,58 @@ int hpmmap_peer_detach(struct hpmmap_peer *peer);
 #define HPMMAP_JOB_SECONDS	120
 
 /*
- * Joins a job, of which a process can have one at a time, and waits until all ranks of this host have
- * joined. With name NULL, rank and size are ignored. The environment of Open MPI, MPICH or Slurm gives all
- * three: the rank on this host, and the number of ranks on it. Otherwise ranks are 0 to size - 1, and all ranks
- * use the same name, which no other job of this user has at the same time: at most 128 characters without a
- * slash.
+ * Joins a job and waits until all ranks of this host have joined. A process can be in one job at a
+ * time.
  *
- * EINVAL: a wrong number or name, or nothing in the environment; EALREADY: the process has a job; EEXIST: another
- * process has this rank; ESRCH: a rank has ended; ETIMEDOUT: one has not come within HPMMAP_JOB_SECONDS; ENOMEM.
+ * With name NULL, rank and size are ignored: the environment of Open MPI, MPICH or Slurm gives the
+ * job, the rank on this host and the number of ranks on it. Otherwise ranks are 0 to size - 1, and
+ * all ranks use the same name. It has at most 128 characters and no slash, and no other job of this
+ * user may use it at the same time.
+ *
+ * EINVAL: a wrong number or name, or nothing in the environment; EALREADY: the process has a job;
+ * EEXIST: another process has this rank; ESRCH: a rank has ended; ETIMEDOUT: a rank has not joined
+ * within HPMMAP_JOB_SECONDS; ENOMEM.
  */
 int hpmmap_job_join(const char *name, int rank, int size);
 
-/* Leaves the job, and detaches all. Calls of other ranks may fail with ESRCH from now on: call hpmmap_barrier() before. ENOTCONN: there is no job. */
+/*
+ * Leaves the job and detaches all peers. From then on barriers of other ranks fail with ESRCH, so
+ * call hpmmap_barrier() before. ENOTCONN: there is no job.
+ */
 int hpmmap_job_leave(void);
 
-/* -1 and ENOTCONN: there is no job. */
+/* Return the caller's rank and the number of ranks. -1 and ENOTCONN: there is no job. */
 int hpmmap_job_rank(void);
 int hpmmap_job_size(void);
 
 /*
- * The caller's address of what a rank has at its own address ptr: a look-up among three zones and an addition. The first call for
- * a rank attaches it. EINVAL: no such rank; EFAULT: in no zone of it; ENOTCONN; otherwise as hpmmap_peer_attach().
+ * Returns the caller's address of the memory that a rank has at its own address ptr: a look-up
+ * among three zones and an addition. The first call for a rank attaches it. EINVAL: no such rank;
+ * EFAULT: ptr is in no zone of the rank; ENOTCONN: there is no job; otherwise as
+ * hpmmap_peer_attach().
  */
 void *hpmmap_remote_ptr(int rank, const void *ptr);
 
-/* The same of a global or static variable of the program that all ranks run: the caller's own address of it. */
+/*
+ * The same for a global or static variable of the program, which all ranks run: ptr is the address
+ * of the caller's own copy.
+ */
 void *hpmmap_remote_static(int rank, const void *ptr);
 
 /*
- * Copy to and from a rank's memory, dest and source being its own address there. bytes may be 0. They are done when the call
- * returns, but another rank may see the writes of two puts in another order without a fence between. The ranges must not overlap. Errors as hpmmap_remote_ptr().
+ * Copy bytes to and from a rank's memory; dest (put) or source (get) is the rank's own address.
+ * bytes may be 0. The ranges must not overlap. The copy is done when the call returns, but without
+ * a fence another rank may see two puts in another order. Errors as hpmmap_remote_ptr().
  */
 int hpmmap_put(int rank, void *dest, const void *source, size_t bytes);
 int hpmmap_get(int rank, void *dest, const void *source, size_t bytes);
 
-/* Writes to any rank before the fence are seen before those after it. */
+/* Other ranks see writes before the fence, to any rank, before writes after it. */
 void hpmmap_fence(void);
 
 /*
- * Waits until all ranks have called it; what any of them wrote before is seen by all after. ESRCH: a rank has ended
- * or left, and no later barrier succeeds; ENOTCONN.
+ * Waits until all ranks have called it. All ranks then see what any of them wrote before. ESRCH: a
+ * rank has ended or left, and no later barrier succeeds; ENOTCONN: there is no job.
  */
 int hpmmap_barrier(void);
 

@@ -7,7 +7,7 @@
 
 #define PUBLIC	__attribute__((visibility("default")))
 
-/* hpmmap_attach() at a free place, or anywhere with NULL; EEXIST: it is not free. */
+/* hpmmap_attach() at an address, or anywhere if at is NULL. EEXIST: the address is not free. */
 void *attach_at(int64_t id, size_t offset, size_t bytes, unsigned int flags, void *at);
 
 /* A peer: declared here so that hpmmap_remote_ptr() is one call. */
@@ -15,10 +15,10 @@ struct hpmmap_peer {
 	struct {
 		uintptr_t start;
 		uintptr_t bytes;
-		/* To be added to the peer's address. */
+		/* Added to an address of the peer it gives the caller's. */
 		uintptr_t delta;
 	} zone[HPMMAP_ZONES];
-	/* Of the peer's variables to those of the caller. */
+	/* Added to the address of a variable of the caller it gives that of the peer's. */
 	uintptr_t image_delta;
 };
 

@@ -28,17 +28,17 @@
 #include "internal.h"
 
 #define NAME_MAX_BYTES	128
-/* Of the barrier, before one sleeps, where each rank has a CPU. */
+/* Looks at the barrier before a rank sleeps, if each rank has a CPU. */
 #define SPINS		2000
 
 enum { ABSENT, HERE, LEFT };
 
 struct table {
-	/* Before all else: another version's table is refused. */
+	/* First, so that a table of another version is recognized. */
 	_Atomic uint32_t layout;
 	uint32_t size;
 	_Atomic uint32_t nr_joined;
-	/* Of the barrier: who has arrived, and how often all have. */
+	/* The barrier: the ranks that have arrived, and the number of completed rounds. */
 	_Atomic uint32_t nr_arrived;
 	_Atomic uint32_t round;
 	struct rank {
@@ -50,7 +50,7 @@ struct table {
 
 #define LAYOUT	(0x48504d00 + (uint32_t)sizeof(struct table) % 251)
 
-/* Of the process. In a page that a child finds empty. */
+/* The process's job, in a page that is empty in a child. */
 struct job {
 	struct table *table;
 	int rank;
@@ -68,7 +68,7 @@ static int fail(int err)
 	return -1;
 }
 
-/* ---- Who one is ------------------------------------------------------- */
+/* ---- A rank's identity ------------------------------------------------ */
 
 static int number(const char *variable)
 {
@@ -79,7 +79,7 @@ static int number(const char *variable)
 	if (!text || !*text)
 		return -1;
 	value = strtol(text, &end, 10);
-	/* Slurm writes 4(x2) where each of two nodes has four. */
+	/* Slurm writes 4(x2) if two nodes have four ranks each. */
 	return value >= 0 && value < INT_MAX && (*end == '\0' || *end == '(' || *end == ',') ? (int)value : -1;
 }
 
@@ -108,7 +108,10 @@ static bool from_environment(struct identity *who)
 	who->size = number("OMPI_COMM_WORLD_LOCAL_SIZE");
 	if (who->rank >= 0 && set_name(who, "ompi", getenv("PMIX_NAMESPACE"), NULL))
 		return true;
-	/* MPICH's mpiexec names no job: it is that of the process that starts a node's ranks. */
+	/*
+	 * MPICH's mpiexec does not name the job: use the PID of the process that starts the ranks
+	 * of a node.
+	 */
 	who->rank = number("MPI_LOCALRANKID");
 	who->size = number("MPI_LOCALNRANKS");
 	snprintf(parent, sizeof(parent), "%d", (int)getppid());
@@ -126,7 +129,7 @@ static bool is_alive(const struct rank *rank)
 	return rank->state == HERE && (kill(rank->pid, 0) == 0 || errno != ESRCH);
 }
 
-/* Has one that was here ended or left? */
+/* Has a rank that joined ended or left? */
 static bool somebody_is_missing(struct table *table)
 {
 	for (uint32_t i = 0; i < table->size; i++)
@@ -143,8 +146,8 @@ static bool is_named(int fd, const char *path)
 }
 
 /*
- * The job's table, locked: a new one, one that others wait in, or NULL. *again: there
- * was one that had been left behind, or has just gone.
+ * Returns the job's table, locked: a new one, or one in which ranks wait. NULL with *again: it was
+ * a leftover or has just been removed, so try once more.
  */
 static struct table *open_table(const char *name, const char *path, int size, int *fd, bool *again)
 {
@@ -157,7 +160,7 @@ static struct table *open_table(const char *name, const char *path, int size, in
 		return NULL;
 	if (flock(*fd, LOCK_EX) != 0 || fstat(*fd, &st) != 0)
 		goto close;
-	/* Not one that somebody else has put there. */
+	/* Not a table that another user has put there. */
 	if (st.st_uid != geteuid()) {
 		errno = EEXIST;
 		goto close;
@@ -186,7 +189,7 @@ close:
 	return NULL;
 }
 
-/* Puts oneself into the locked table. */
+/* Enters this rank into the locked table. */
 static int enter(struct table *table, const char *name, const struct identity *who)
 {
 	struct rank *rank = &table->rank[who->rank];
@@ -232,7 +235,7 @@ static int join_table(const struct identity *who, struct table **table)
 		return -1;
 	ret = enter(*table, name, who);
 	err = errno;
-	/* Nobody waits for one who could not enter a table that he made. */
+	/* If the rank made the table but could not enter it, no other rank has to wait for it. */
 	if (ret != 0 && (*table)->nr_joined == 0)
 		shm_unlink(name);
 	/* The mapping keeps the file open. */
@@ -262,7 +265,7 @@ static struct job *current_job(void)
 	return NULL;
 }
 
-/* Its page is kept for the next one. */
+/* Makes the page of the job, which is kept for the next job. */
 static int make_job(void)
 {
 	void *page;
@@ -411,7 +414,7 @@ PUBLIC int hpmmap_get(int rank, void *dest, const void *source, size_t bytes)
 
 PUBLIC void hpmmap_fence(void)
 {
-	/* memcpy() may have written past the cache. */
+	/* memcpy() may have used non-temporal stores. */
 	__builtin_ia32_sfence();
 	atomic_thread_fence(memory_order_seq_cst);
 }

@@ -2,27 +2,25 @@
 /*
  * libhpmmap_jemalloc: jemalloc's extents on HPMMAP.
  *
- * Loaded in front of an unmodified jemalloc 5 (LD_PRELOAD; hpmmap run --malloc
- * jemalloc does it), it gives each arena extent hooks that map memory in whole
- * 2 MB slots, without zeroing where jemalloc does not ask for zeros, and give
- * whole slots back, which are then reused without zeroing. In a process that
- * is not registered it does nothing.
+ * Preload it in front of an unmodified jemalloc 5 (hpmmap run --malloc jemalloc does). It gives
+ * each arena extent hooks that map whole 2 MB slots, without zeroing unless jemalloc asks for
+ * zeros, and that unmap whole slots, which the module then reuses without zeroing. In a process
+ * that is not registered it does nothing.
  *
- * Extents are seldom whole slots: jemalloc 5.3 adds a page to each large one.
- * So they lie side by side, and what is left of a slot when an extent is given back
- * is a piece, which serves later extents, alone or with new slots behind it, or
- * completes a slot together with its neighbours. All of it is one kind of
- * memory, so extents may be split and merged anywhere (but with what jemalloc
- * took from the break before there were hooks); and all that is in an
- * extent is committed, so there is no hook for committing and purging: jemalloc
- * then gives memory back where it would purge it.
+ * Few extents are whole slots: jemalloc 5.3 adds a page to each large one. So extents lie side by
+ * side. What remains of a slot when an extent is given back is a piece. A piece serves later
+ * extents, alone or with new slots behind it, or completes a slot together with its neighbours. All
+ * this memory is of one kind, so extents may be split and merged anywhere, except with extents that
+ * jemalloc took from the break before it had the hooks. All memory of an extent is committed, so
+ * there are no hooks for committing and purging: jemalloc gives an extent back where it would purge
+ * it.
  *
- * Extents smaller than a slot are pinned for a jemalloc that knows that (5.4): giving
- * one back frees nothing by itself, so the arena keeps it for its next request instead
- * of letting it decay. Larger ones are given back as ever.
+ * From jemalloc 5.4 on, extents smaller than a slot are pinned: giving one back frees nothing by
+ * itself, so the arena keeps it for its next request instead of letting it decay. Larger ones are
+ * given back as before.
  *
- * With jemalloc's option retain:false it asks for what it needs and not more;
- * without, this is correct, but holds more.
+ * With jemalloc's option retain:false it asks for no more than it needs. Without the option the
+ * library is correct, but holds more.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -53,23 +51,23 @@
 #define RW	(PROT_READ | PROT_WRITE)
 #define ANON	(MAP_PRIVATE | MAP_ANONYMOUS)
 
-/* In the address that the hook returns, of jemalloc 5.4: the extent is pinned. */
+/* A flag in the address that the alloc hook returns (jemalloc 5.4): the extent is pinned. */
 #ifndef EXTENT_ALLOC_FLAG_PINNED
 #define EXTENT_ALLOC_FLAG_PINNED	0x1U
 #endif
 
-/* Address space that is looked for at once, if one extent does not need more. */
+/* Address space looked for at once, unless one extent needs more. */
 #define RUN_BYTES	((size_t)256 << 20)
 #define MAX_PIECES	192
-/* Arenas that are as many apart share a source. */
+/* Arenas whose numbers differ by a multiple of this share a source. */
 #define NR_SOURCES	64
 /* jemalloc's own limit (MALLOCX_ARENA_LIMIT). */
 #define MAX_ARENAS	4096
 
 /*
- * Mapped memory [start, end) that is in no extent, never a whole slot, and
- * behind it, if hole is beyond end, whole slots of address space that were free
- * when they were last seen. Others may have mapped something there since.
+ * Mapped memory [start, end) that is in no extent, never a whole slot. If hole is beyond end, [end,
+ * hole) is whole slots of address space that were free when last seen. Other code may have mapped
+ * something there since.
  */
 struct piece {
 	uintptr_t start;
@@ -77,7 +75,7 @@ struct piece {
 	uintptr_t hole;
 };
 
-/* Where extents come from that are not whole slots. */
+/* The source of extents that are not whole slots. */
 struct source {
 	pthread_mutex_t lock;
 	unsigned int nr_pieces;
@@ -99,10 +97,9 @@ static uintptr_t slot_down(uintptr_t value)
 /* ---- Mapping ---------------------------------------------------------- */
 
 /*
- * Maps whole slots; at the given address, if it is free. Memory that must be
- * zero is mapped without the flag and gets it afterwards, so that it can be
- * reused one day. MAP_FIXED is for address space that is reserved. Returns 0 on
- * failure.
+ * Maps whole slots, at the given address if it is free. Memory that must be zero is mapped without
+ * MAP_UNINITIALIZED and gets HPMMAP_MADV_REUSE afterwards, so that it can be reused later.
+ * MAP_FIXED is for address space that is reserved. Returns 0 on failure.
  */
 static uintptr_t map(uintptr_t at, size_t size, int fixed, bool zero)
 {
@@ -111,7 +108,7 @@ static uintptr_t map(uintptr_t at, size_t size, int fixed, bool zero)
 
 	if (p == MAP_FAILED)
 		return 0;
-	/* Somewhere else is of no use. */
+	/* The caller needs this address or none. */
 	if (at && (uintptr_t)p != at) {
 		munmap(p, size);
 		return 0;
@@ -121,7 +118,7 @@ static uintptr_t map(uintptr_t at, size_t size, int fixed, bool zero)
 	return (uintptr_t)p;
 }
 
-/* Address space only, aligned to at least a slot. Returns 0 on failure. */
+/* Reserves address space, aligned to at least a slot. Returns 0 on failure. */
 static uintptr_t reserve(size_t size, size_t alignment)
 {
 	size_t room = size + alignment;
@@ -142,14 +139,14 @@ static uintptr_t reserve(size_t size, size_t alignment)
 	return start;
 }
 
-/* A mapping of its own, of whole slots. */
+/* Maps whole slots as a mapping of their own. */
 static uintptr_t map_slots(size_t size, size_t alignment, bool zero)
 {
 	uintptr_t p;
 
 	if (alignment < SLOT)
 		alignment = SLOT;
-	/* HPMMAP aligns to slots by itself. */
+	/* HPMMAP aligns mappings to slots. */
 	p = map(0, size, 0, zero);
 	if (p == 0 || p % alignment == 0)
 		return p;
@@ -166,16 +163,16 @@ static uintptr_t map_slots(size_t size, size_t alignment, bool zero)
 
 typedef void *sbrk_fn(intptr_t increment);
 
-/* The C library's, behind the one here. */
+/* The C library's sbrk(), which the one below calls. */
 static _Atomic(sbrk_fn *) next_sbrk;
 
-/* Where the break was before anybody moved it up; nobody has. */
+/* The break before it was first moved up; UINTPTR_MAX until then. */
 static atomic_uintptr_t break_start = UINTPTR_MAX;
 
 /*
- * jemalloc may take extents from the break before there are hooks, or in an
- * arena without them. Where the break begins nothing else tells: mappings lie
- * above it, or below (with an unlimited stack), or on both sides.
+ * jemalloc may take extents from the break before it has the hooks, or in an arena without them.
+ * Only this wrapper can tell where the break begins: mappings lie above it, below it (with an
+ * unlimited stack), or on both sides.
  */
 PUBLIC void *sbrk(intptr_t increment)
 {
@@ -210,7 +207,7 @@ static void remove_piece(struct source *source, unsigned int i)
 	source->pieces[i] = source->pieces[--source->nr_pieces];
 }
 
-/* Empty ones are none; where there is no room for one, it is unmapped. */
+/* An empty piece is not kept; if the table is full, the memory is unmapped. */
 static void add_piece(struct source *source, uintptr_t start, uintptr_t end,
 		      uintptr_t hole)
 {
@@ -223,23 +220,22 @@ static void add_piece(struct source *source, uintptr_t start, uintptr_t end,
 }
 
 /*
- * Takes [start, start + size) out of a piece, whose end new slots may have
- * moved before.
+ * Takes [start, start + size) out of a piece, whose end the caller may have moved over new slots.
  */
 static void cut_piece(struct source *source, unsigned int i, uintptr_t start,
 		      size_t size)
 {
 	struct piece piece = source->pieces[i];
 
-	/* In this order: one of the two always finds room. */
+	/* In this order one of the two always finds room. */
 	remove_piece(source, i);
 	add_piece(source, start + size, piece.end, piece.hole);
 	add_piece(source, piece.start, start, start);
 }
 
 /*
- * Makes a piece long enough by slots behind it; where somebody else has them
- * the piece has no hole any more. All of what is then taken is zero, if wanted.
+ * Makes a piece long enough, by slots behind it. If those are in use the piece loses its hole. With
+ * zero, the bytes to be taken are zero.
  */
 static bool extend_piece(struct piece *piece, uintptr_t start, size_t size,
 			 bool zero)
@@ -260,8 +256,8 @@ static bool extend_piece(struct piece *piece, uintptr_t start, size_t size,
 }
 
 /*
- * The piece that fits best: the smallest without its hole or, if none is large
- * enough, with it. MAX_PIECES if there is none.
+ * Returns the piece that fits best: the smallest that fits without its hole or, if none does, the
+ * smallest with it. MAX_PIECES: there is none.
  */
 static unsigned int find_piece(const struct source *source, size_t size,
 			       size_t alignment)
@@ -273,7 +269,7 @@ static unsigned int find_piece(const struct source *source, size_t size,
 		const struct piece *piece = &source->pieces[i];
 		uintptr_t start = up(piece->start, alignment);
 
-		/* What an alignment skips has to be there. */
+		/* The bytes that alignment skips must exist too. */
 		if (start > piece->end || piece->hole - start < size)
 			continue;
 		if (piece->end - start >= size && piece->end - piece->start < least) {
@@ -288,7 +284,7 @@ static unsigned int find_piece(const struct source *source, size_t size,
 	return best < MAX_PIECES ? best : best_with_hole;
 }
 
-/* Returns 0 without memory. */
+/* Returns 0 if there is no memory. */
 static uintptr_t take(struct source *source, size_t size, size_t alignment,
 		      bool zero)
 {
@@ -297,7 +293,7 @@ static uintptr_t take(struct source *source, size_t size, size_t alignment,
 	uintptr_t start;
 	unsigned int i;
 
-	/* Each turn that fails takes a hole away. */
+	/* Each failed turn removes a hole, so the loop ends. */
 	while ((i = find_piece(source, size, alignment)) < MAX_PIECES) {
 		start = up(source->pieces[i].start, alignment);
 		if (extend_piece(&source->pieces[i], start, size, zero)) {
@@ -307,13 +303,13 @@ static uintptr_t take(struct source *source, size_t size, size_t alignment,
 		if (source->pieces[i].start == source->pieces[i].hole)
 			remove_piece(source, i);
 	}
-	/* Where there is room shows in where a reservation goes. */
+	/* The kernel picks the place of a reservation, so there is room at that place. */
 	start = reserve(room, alignment < SLOT ? SLOT : alignment);
 	if (start) {
 		munmap((void *)start, room);
 		start = map(start, bytes, 0, zero);
 	}
-	/* It is gone already, or there is not that much. */
+	/* The place is taken again, or there is not that much room. */
 	if (!start) {
 		start = map_slots(bytes, alignment, zero);
 		room = bytes;
@@ -325,7 +321,7 @@ static uintptr_t take(struct source *source, size_t size, size_t alignment,
 
 /* ---- Extents ---------------------------------------------------------------- */
 
-/* Behind an extent that is to grow where it is. */
+/* Takes memory at the end of an extent that is to grow in place. */
 static uintptr_t take_at(struct source *source, uintptr_t at, size_t size,
 			 bool zero)
 {
@@ -346,7 +342,7 @@ static uintptr_t take_at(struct source *source, uintptr_t at, size_t size,
 	return at;
 }
 
-/* The loaded jemalloc takes EXTENT_ALLOC_FLAG_PINNED. */
+/* The loaded jemalloc knows EXTENT_ALLOC_FLAG_PINNED. */
 static bool knows_pinned;
 
 static void *extent_alloc(extent_hooks_t *hooks, void *new_addr, size_t size,
@@ -370,16 +366,15 @@ static void *extent_alloc(extent_hooks_t *hooks, void *new_addr, size_t size,
 	if (!p)
 		return NULL;
 	*commit = true;
-	/* What is to grow an extent is merged with it, and must be of its kind. */
+	/* Memory that grows an extent is merged with it, and only extents of one kind merge. */
 	if (knows_pinned && !new_addr && size < SLOT)
 		p |= EXTENT_ALLOC_FLAG_PINNED;
 	return (void *)p;
 }
 
 /*
- * Gives the whole slots of the range back, together with the pieces beside it;
- * what is left of it are pieces. False if they are too many: then nothing has
- * changed.
+ * Unmaps the whole slots of the range together with the pieces beside it; the rest becomes pieces.
+ * False: those would be too many, or munmap() failed, and nothing has changed.
  */
 static bool give_back(struct source *source, uintptr_t start, uintptr_t end)
 {
@@ -387,7 +382,7 @@ static bool give_back(struct source *source, uintptr_t start, uintptr_t end)
 	struct piece *before = NULL;
 	unsigned int joined = 0;
 
-	/* There is at most one at either end. */
+	/* At most one piece is at either end. */
 	for (unsigned int i = 0; i < source->nr_pieces; i++) {
 		struct piece *piece = &source->pieces[i];
 
@@ -420,7 +415,7 @@ static bool give_back(struct source *source, uintptr_t start, uintptr_t end)
 		add_piece(source, from, to, hole);
 		return true;
 	}
-	/* Where a hole ended that belongs to a piece it goes on. */
+	/* If a piece's hole ended here, the hole grows. */
 	for (unsigned int i = 0; from == first && i < source->nr_pieces; i++)
 		if (source->pieces[i].hole == first)
 			before = &source->pieces[i];
@@ -433,7 +428,7 @@ static bool give_back(struct source *source, uintptr_t start, uintptr_t end)
 	return true;
 }
 
-/* True: not given back; jemalloc keeps it for later. */
+/* True: not given back, so jemalloc keeps the extent for later. */
 static bool extent_dalloc(extent_hooks_t *hooks, void *addr, size_t size,
 			  bool committed, unsigned int arena)
 {
@@ -453,7 +448,7 @@ static bool extent_dalloc(extent_hooks_t *hooks, void *addr, size_t size,
 	return !done;
 }
 
-/* Of an arena that ends: there is nobody who could keep it. */
+/* For an arena that is destroyed: it cannot keep the extent. */
 static void extent_destroy(extent_hooks_t *hooks, void *addr, size_t size,
 			   bool committed, unsigned int arena)
 {
@@ -475,7 +470,7 @@ static bool extent_merge(extent_hooks_t *hooks, void *addr_a, size_t size_a,
 			 unsigned int arena)
 {
 	(void)hooks, (void)size_a, (void)size_b, (void)committed, (void)arena;
-	/* What is from the break is never given back, the rest is. */
+	/* Memory from the break is never given back, the other is, so they must not merge. */
 	return is_from_break(addr_a) != is_from_break(addr_b);
 }
 
@@ -488,8 +483,8 @@ static extent_hooks_t extent_hooks = {
 };
 
 /*
- * A source that another thread was changing at the moment of a fork is left
- * to itself in the child; what was in it stays mapped there, unused.
+ * If another thread held the source's lock during the fork, the child starts it anew. The memory of
+ * its pieces stays mapped there, unused.
  */
 static void after_fork_in_child(void)
 {
@@ -513,7 +508,7 @@ typedef int pthread_create_fn(pthread_t *thread, const pthread_attr_t *attr,
 			      void *(*start)(void *), void *arg);
 typedef int thrd_create_fn(thrd_t *thread, thrd_start_t start, void *arg);
 
-/* jemalloc's and the C library's, behind those here. */
+/* The functions of jemalloc and of the C library that the ones below call. */
 static mallctl_fn *next_mallctl;
 static mallctlbymib_fn *next_mallctlbymib;
 static pthread_create_fn *next_pthread_create;
@@ -533,7 +528,7 @@ static void hook_arena(unsigned int arena)
 		next_mallctlbymib(mib, 3, NULL, NULL, &hooks, sizeof(hooks));
 }
 
-/* A thread gets its arena when it first allocates, or is asked for it. */
+/* Asking for the thread's arena gives it one, as its first allocation would. */
 static void hook_own_arena(void)
 {
 	unsigned int arena;
@@ -544,9 +539,9 @@ static void hook_own_arena(void)
 }
 
 /*
- * The arena of allocations beyond oversize_threshold, the last one, comes into
- * being with the first of them, in whatever thread; so it is made here. jemalloc
- * then leaves it the usual decay, where it would let it give memory back at once.
+ * jemalloc makes the arena of allocations above oversize_threshold, the last one, at the first of
+ * them, in any thread. So it is made here. jemalloc then gives it the usual decay, so its decay is
+ * set to 0, which is what jemalloc sets itself.
  */
 static void hook_oversize_arena(unsigned int nr_arenas)
 {
@@ -579,7 +574,7 @@ static void hook_arenas(void)
 	if (next_mallctl("arenas.narenas", &nr, &len, NULL, 0) != 0)
 		return;
 	hook_oversize_arena(nr);
-	/* By processor there is no thread to ask. */
+	/* With an arena for each CPU, no thread asks for one. */
 	len = sizeof(percpu);
 	next_mallctl("opt.percpu_arena", &percpu, &len, NULL, 0);
 	if (strcmp(percpu, "disabled") != 0)
@@ -633,7 +628,7 @@ static int thrd_start_hooked(void *arg)
 	return start.fn(start.arg);
 }
 
-/* The C library's makes its thread without pthread_create. */
+/* The C library's thrd_create() does not call pthread_create(). */
 PUBLIC int thrd_create(thrd_t *thread, thrd_start_t fn, void *arg)
 {
 	struct thrd_start *start;
@@ -651,7 +646,7 @@ PUBLIC int thrd_create(thrd_t *thread, thrd_start_t fn, void *arg)
 	return err;
 }
 
-/* Its number may be that of one that has ended. */
+/* A new arena may have the number of one that was destroyed. */
 static void hook_new_arena(unsigned int arena)
 {
 	if (!active || arena >= MAX_ARENAS)
@@ -660,7 +655,7 @@ static void hook_new_arena(unsigned int arena)
 	hook_arena(arena);
 }
 
-/* Arenas that the program makes for itself, unless it brings hooks for them. */
+/* Hooks arenas that the program makes itself, unless it brings its own hooks. */
 PUBLIC int mallctl(const char *name, void *oldp, size_t *oldlenp, void *newp,
 		   size_t newlen)
 {
@@ -694,7 +689,7 @@ PUBLIC int mallctlbymib(const size_t *mib, size_t miblen, void *oldp,
 
 /* ---- Start ---------------------------------------------------------------------- */
 
-/* Only the module knows this advice. */
+/* Only the module knows this advice, and only in registered processes. */
 static bool is_registered(void)
 {
 	void *p = mmap(NULL, PAGE, RW, ANON, -1, 0);

@@ -2,15 +2,16 @@
 /*
  * libhpmmap_mpi: collectives of MPI in place, between ranks of one host.
  *
- * Preloaded into an MPI program, it replaces some collectives through MPI's profiling
- * interface. Ranks have windows onto each other, so each reads data where it is: nothing is
- * packed, sent or copied twice. All other calls go on to the MPI library.
+ * Preloaded into an MPI program, it replaces some collectives through MPI's profiling interface.
+ * Ranks have windows onto each other, so each reads data where it is: nothing is packed, sent or
+ * copied twice. All other calls go on to the MPI library.
  *
- * A collective begins with a description of each rank's part (struct part), in memory that the other
- * ranks see, and a barrier. After it all ranks know whether one of them cannot take part (a derived
- * type, a buffer that is in no zone), and either all go on to the library or none does. A second
- * barrier ends the collective; after it buffers may change. Before the first barrier every rank has to
- * decide alike, by what all ranks are given alike: the communicator, the operation, the number of bytes.
+ * At the start of a collective each rank describes its part (struct part) in memory that the other
+ * ranks see, and enters a barrier. After it all ranks know whether one of them cannot take part (a
+ * derived type, a buffer in no zone): either all go on to the library or none does. A second
+ * barrier ends the collective; after it buffers may change. Before the first barrier every rank
+ * must decide alike, from what MPI requires to be the same at all ranks: the communicator, the
+ * operation, the number of bytes.
  *
  * A waiting rank lets the MPI library make progress, since other ranks may wait for its messages.
  */
@@ -27,14 +28,15 @@
 #include "internal.h"
 
 #define MOST_RANKS	64
-/* Looks before one yields, where each rank has a CPU. */
+/* Looks at a flag before a rank yields, if each rank has a CPU. */
 #define SPINS		500
-/* Yields between two chances for the library. */
+/* Yields between two calls for the library's progress. */
 #define PROGRESS	4
 
 /*
- * From how many bytes on (of a rank, or between two of them) this takes fewer instructions than the library:
- * docs/mpi.md has the figures. HPMMAP_MPI_MIN_BYTES in the environment takes the place of all.
+ * From this many bytes on (of a rank, or between two ranks) this library takes fewer instructions
+ * than the MPI library: docs/mpi.md has the figures. HPMMAP_MPI_MIN_BYTES in the environment
+ * replaces all of them.
  */
 enum kind { BCAST, REDUCE, ALLREDUCE, ALLGATHER, ALLTOALL, ALLTOALLV, NR_KINDS };
 static size_t min_bytes[NR_KINDS] = {
@@ -43,29 +45,32 @@ static size_t min_bytes[NR_KINDS] = {
 	[ALLREDUCE] = 2048,
 	[ALLGATHER] = 2048,
 	[ALLTOALL] = 2048,
-	/* Of all ranks together. */
+	/* The bytes of all ranks together. */
 	[ALLTOALLV] = 0,
 };
 
-/* What a rank says of its part in a collective. */
+/* A rank's part in a collective. */
 struct part {
 	bool cannot;
 	const void *send;
 	void *recv;
-	/* Of MPI_Alltoallv: what is where for whom, and of which size each element is. */
+	/* MPI_Alltoallv: the offset of the data for each rank, and the size of an element. */
 	const int *displs;
 	size_t size;
 	size_t total;
 } __attribute__((aligned(64)));
 
-/* What others see of a rank. Two parts in turn, for one may still be read when the next collective begins. */
+/*
+ * The memory of a rank that the others see. Two parts in turn, since one may still be read when the
+ * next collective begins.
+ */
 struct control {
 	_Atomic uint32_t arrived __attribute__((aligned(64)));
 	_Atomic uint32_t released __attribute__((aligned(64)));
 	struct part part[2];
 };
 
-/* A communicator of which all ranks see each other. */
+/* A communicator whose ranks all see each other. */
 struct group {
 	int rank;
 	int size;
@@ -76,7 +81,7 @@ struct group {
 	struct hpmmap_peer *peer[MOST_RANKS];
 };
 
-/* What each rank tells the others when a communicator is first used. */
+/* Each rank sends this to the others when a communicator is first used. */
 struct hello {
 	struct hpmmap_space space;
 	uint64_t control;
@@ -87,11 +92,11 @@ struct hello {
 static struct hpmmap_space own_space;
 static int keyval = MPI_KEYVAL_INVALID;
 static int spins = SPINS;
-/* Of a communicator that is the library's. */
+/* Marks a communicator that is left to the library. */
 static struct group none;
 static pthread_mutex_t setup_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Peers that have been attached: communicators share them, and they stay. */
+/* Attached peers: communicators share them, and they are never detached. */
 static struct known {
 	struct known *next;
 	int64_t id;
@@ -137,7 +142,7 @@ static void read_environment(void)
 		min_bytes[kind] = strtoull(bytes, NULL, 0);
 }
 
-/* Are all of them on this node? */
+/* Are all ranks of the communicator on this host? */
 static bool is_local(MPI_Comm comm, int size)
 {
 	MPI_Comm local;
@@ -150,7 +155,7 @@ static bool is_local(MPI_Comm comm, int size)
 	return local_size == size;
 }
 
-/* Under setup_lock. */
+/* Caller holds setup_lock. */
 static bool attach_all(struct group *group, const struct hello *hellos)
 {
 	for (int i = 0; i < group->size; i++) {
@@ -166,7 +171,7 @@ static bool attach_all(struct group *group, const struct hello *hellos)
 	return true;
 }
 
-/* The same at all ranks: a group, or none. */
+/* Returns a group, or none; all ranks get the same answer. */
 static struct group *group_make(MPI_Comm comm)
 {
 	struct hello hellos[MOST_RANKS], hello = { .ok = 0 };
@@ -249,7 +254,7 @@ static void wait_for(_Atomic uint32_t *counter, uint32_t wanted)
 	}
 }
 
-/* All that was written before is seen by all after. */
+/* After it all ranks see what any of them wrote before. */
 static void barrier(struct group *group)
 {
 	uint32_t wanted = ++group->barriers;
@@ -265,7 +270,7 @@ static void barrier(struct group *group)
 	}
 }
 
-/* Where this rank has a rank's buffer. */
+/* Returns this rank's address of another rank's buffer. */
 static char *at(const struct group *group, int rank, const void *ptr)
 {
 	return peer_ptr(group->peer[rank], ptr);
@@ -281,7 +286,7 @@ static bool in_zone(const void *buffer, size_t bytes)
 	return bytes == 0 || hpmmap_space_has(&own_space, buffer, bytes);
 }
 
-/* Says what this rank's part is; true if all can take part. */
+/* Publishes this rank's part; true if all ranks can take part. */
 static bool begin(struct group *group, const struct part *part)
 {
 	group->collectives++;
@@ -293,12 +298,12 @@ static bool begin(struct group *group, const struct part *part)
 	return true;
 }
 
-/* From here on memcpy() does not go through the caches, which is right for what is larger than they are. */
+/* From here on memcpy() bypasses the caches, which is right only for data larger than they are. */
 #define COPY_LARGE	((size_t)512 << 10)
 
 typedef char vector __attribute__((vector_size(32), aligned(1), may_alias));
 
-/* memcpy() of this size would be "rep movsb", an instruction a byte for who counts them. */
+/* memcpy() would use "rep movsb" for this size, which counts as one instruction for each byte. */
 static __attribute__((target_clones("avx2", "default"))) void copy_vectors(char *to, const char *from, size_t bytes)
 {
 	for (; bytes >= 4 * sizeof(vector); bytes -= 4 * sizeof(vector)) {
@@ -325,7 +330,7 @@ static void copy(void *to, const void *from, size_t bytes)
 
 /* ---- Types and operations ----------------------------------------------- */
 
-/* Elements that lie one after the other, with nothing between. */
+/* Are the elements contiguous, without gaps? */
 static bool is_plain(MPI_Datatype type)
 {
 	int integers, addresses, types, combiner, size;
@@ -349,7 +354,7 @@ static size_t size_of(MPI_Datatype type)
 	return size < 0 ? 0 : (size_t)size;
 }
 
-/* Not a user's: what a user's does with the memory of another process nobody knows. */
+/* Is it a predefined operation? A user's may do anything with the memory of another process. */
 static bool is_known(MPI_Op op)
 {
 	const MPI_Op ops[] = {
@@ -362,7 +367,7 @@ static bool is_known(MPI_Op op)
 	return false;
 }
 
-/* The group where this much is done here; the decision is the same at all ranks. */
+/* Returns the group if this library does the collective; the decision is the same at all ranks. */
 static struct group *group_for(enum kind kind, MPI_Comm comm, size_t bytes)
 {
 	struct group *group = group_of(comm);
@@ -372,7 +377,7 @@ static struct group *group_for(enum kind kind, MPI_Comm comm, size_t bytes)
 
 /* ---- Collectives ---------------------------------------------------------- */
 
-/* Others may still look whether this rank has come to the last barrier. */
+/* Other ranks may still look whether this rank has reached the last barrier. */
 PUBLIC int MPI_Comm_free(MPI_Comm *comm)
 {
 	struct group *group = NULL;
@@ -392,7 +397,7 @@ PUBLIC int MPI_Barrier(MPI_Comm comm)
 {
 	struct group *group = group_of(comm);
 
-	/* Of two the library's is the cheaper one. */
+	/* Between two ranks the library is cheaper. */
 	if (!group || group->size == 2)
 		return PMPI_Barrier(comm);
 	barrier(group);
@@ -416,7 +421,7 @@ PUBLIC int MPI_Bcast(void *buffer, int count, MPI_Datatype type, int root, MPI_C
 	return MPI_SUCCESS;
 }
 
-/* The elements that a rank reduces. */
+/* The elements that one rank reduces. */
 struct chunk {
 	size_t off;
 	size_t bytes;
@@ -431,7 +436,7 @@ static struct chunk chunk_of(const struct group *group, int rank, int count, siz
 	return (struct chunk){ first * size, (end - first) * size, (int)(end - first) };
 }
 
-/* Adds the chunks of all ranks but one to what is in dest. */
+/* Reduces the chunks of all other ranks into dest. */
 static void reduce_chunk(const struct group *group, struct chunk chunk, void *dest, int but, MPI_Datatype type, MPI_Op op)
 {
 	for (int i = 1; i <= group->size; i++) {
@@ -461,7 +466,7 @@ PUBLIC int MPI_Reduce(const void *send, void *recv, int count, MPI_Datatype type
 	roots = part_of(group, root);
 	chunk = chunk_of(group, group->rank, count, size);
 	dest = at(group, root, roots->recv) + chunk.off;
-	/* In place the root's own is there already. */
+	/* In place, the root's own data is there already. */
 	if (roots->send == roots->recv) {
 		reduce_chunk(group, chunk, dest, root, type, op);
 	} else {
@@ -484,7 +489,7 @@ PUBLIC int MPI_Allreduce(const void *send, void *recv, int count, MPI_Datatype t
 	part.cannot = !is_plain(type) || !in_zone(part.send, bytes) || !in_zone(recv, bytes);
 	if (!begin(group, &part))
 		return PMPI_Allreduce(send, recv, count, type, op, comm);
-	/* Its own chunk of all, and when all have theirs, the others' chunks. */
+	/* Reduce this rank's chunk and, after a barrier, copy the chunks of the others. */
 	chunk = chunk_of(group, group->rank, count, size);
 	if (send != MPI_IN_PLACE)
 		copy((char *)recv + chunk.off, (const char *)send + chunk.off, chunk.bytes);
@@ -549,7 +554,7 @@ PUBLIC int MPI_Alltoall(const void *send, int send_count, MPI_Datatype send_type
 	return MPI_SUCCESS;
 }
 
-/* What is given to others is all in a zone; how much it is. */
+/* Is all data for others in a zone? Adds up its bytes. */
 static bool pieces_in_zone(const struct group *group, const void *send, const int *counts, const int *displs, size_t size,
 			   size_t *total)
 {
@@ -565,7 +570,7 @@ static bool pieces_in_zone(const struct group *group, const void *send, const in
 	return all;
 }
 
-/* Only all of them together know how much it is. */
+/* The total, which only all ranks together know. */
 static size_t total_of_all(const struct group *group)
 {
 	size_t total = 0;

@@ -22,7 +22,7 @@
 
 /* The device file and the process that opened it: fd + 1 in the lower half, so 0 is none. */
 static _Atomic uint64_t opened;
-/* Which device that is. */
+/* The device number of that file. */
 static _Atomic dev_t device;
 
 static bool is_device(int fd)
@@ -32,7 +32,9 @@ static bool is_device(int fd)
 	return fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) && st.st_rdev == device;
 }
 
-/* Programs close files that they do not know, and other ones get their numbers. */
+/*
+ * Programs may close files that they did not open, and the number may then belong to another file.
+ */
 static int device_fd(void)
 {
 	uint64_t old = opened, new;
@@ -51,11 +53,11 @@ static int device_fd(void)
 		device = st.st_rdev;
 	new = (uint64_t)pid << 32 | (uint32_t)(fd + 1);
 	if (!atomic_compare_exchange_strong(&opened, &old, new)) {
-		/* Another thread was first. */
+		/* Another thread has opened it first. */
 		close(fd);
 		return (int)(uint32_t)old - 1;
 	}
-	/* The parent's. */
+	/* This is the parent's file. */
 	if (had >= 0)
 		close(had);
 	return fd;
@@ -90,7 +92,10 @@ PUBLIC int xpmem_remove(xpmem_segid_t segid)
 	return command(XPMEM_CMD_REMOVE, &segid);
 }
 
-/* Callers pass a mode as permit_value, Open MPI for one; it means nothing here, and the device wants none. */
+/*
+ * Callers such as Open MPI pass a mode as permit_value. It has no meaning here, and the device
+ * accepts only 0.
+ */
 PUBLIC xpmem_apid_t xpmem_get(xpmem_segid_t segid, int flags, int permit_type, void *permit_value)
 {
 	struct xpmem_cmd_get cmd = {

@@ -31,13 +31,13 @@
 #define SLOTS_END	(85 * TB)
 #define NR_SLOTS	((SLOTS_END - SLOTS_START) / TB)
 /*
- * Where page tables have four levels a program's memory ends here: not where its last gigabyte
- * does, which one stack of sixteen is in.
+ * The end of a program's memory with page tables of four levels. Not the start of the last
+ * gigabyte: one stack in sixteen lies in that.
  */
 #define TASK_END	(128 * TB - 4096)
 
 static pthread_mutex_t space_lock = PTHREAD_MUTEX_INITIALIZER;
-/* This process's, once it is published; id 0 before. */
+/* This process's space; its id is 0 until it is published. */
 static struct hpmmap_space own;
 static pid_t own_pid;
 static bool slot_is_used[NR_SLOTS];
@@ -78,7 +78,7 @@ static int describe(struct hpmmap_space *space)
 		munmap(page, 4096);
 		mapped = (uintptr_t)page;
 	}
-	/* Where the loader was started as a program it is not near the heap. */
+	/* If the loader was started as a program it is not near the heap. */
 	if (program > heap || heap - program > IMAGE_BYTES / 2)
 		program = heap;
 	set_zone(space, 0, down(program), IMAGE_BYTES);
@@ -95,7 +95,7 @@ static int describe(struct hpmmap_space *space)
 	return 0;
 }
 
-/* A child publishes its own; its parent's slots are free in it. */
+/* A child publishes its own space; its parent's slots are free in the child. */
 static void forget_parent(void)
 {
 	if (own_pid == getpid())
@@ -147,7 +147,7 @@ static void detach_zones(struct hpmmap_peer *peer)
 			hpmmap_detach((void *)(peer->zone[i].start + peer->zone[i].delta));
 }
 
-/* All zones in the slot, or none. */
+/* Attaches all zones into the slot, or none. */
 static int attach_zones(struct hpmmap_peer *peer, const struct hpmmap_space *space, uintptr_t slot)
 {
 	for (int i = 0; i < HPMMAP_ZONES; i++) {
@@ -201,7 +201,7 @@ PUBLIC struct hpmmap_peer *hpmmap_peer_attach(const struct hpmmap_space *space)
 		errno = EINVAL;
 		return NULL;
 	}
-	/* Where the caller's own memory is, no window may lie. */
+	/* No window may overlap the caller's own zones. */
 	if (hpmmap_space_publish(&mine) != 0)
 		return NULL;
 	peer = calloc(1, sizeof(*peer));
@@ -221,7 +221,7 @@ PUBLIC struct hpmmap_peer *hpmmap_peer_attach(const struct hpmmap_space *space)
 			continue;
 		found = attach_zones(peer, space, slot) == 0;
 		slot_is_used[i] = found;
-		/* Somebody else's mapping is there: the next one. */
+		/* A mapping is in the way: try the next slot. */
 		if (!found && errno != EEXIST)
 			break;
 	}

@@ -89,7 +89,7 @@ PUBLIC int hpmmap_detach(void *address)
 	return 0;
 }
 
-/* A child has none of its parent's windows. */
+/* A child has no windows of its parent. */
 static void before_fork(void)
 {
 	pthread_mutex_lock(&windows_lock);

@@ -1,6 +1,5 @@
-//! Compiles the programs. What they need of the kernel's types is in
-//! `bpf/kernel.h`, so that the machine that builds need not run the kernel
-//! that they are loaded into.
+//! Compiles the programs. `bpf/kernel.h` has the kernel's types that they need, so the build
+//! machine need not run the kernel that they are loaded into.
 
 use std::env;
 use std::path::PathBuf;
@@ -16,7 +15,7 @@ fn main() {
     let status = Command::new(&clang)
         .args(["-g", "-O2", "-target", "bpf", "-mcpu=v3"])
         .args(["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"])
-        // Where Debian keeps asm/, which clang does not look for with this target.
+        // Debian's directory of asm/, which clang does not search for this target.
         .arg("-I/usr/include/x86_64-linux-gnu")
         .args(["-c", "bpf/trace.bpf.c", "-o"])
         .arg(&out)

@@ -1,6 +1,6 @@
 """Boot a stock kernel in QEMU with the built module and the host's files.
 
-Used alike by the tests and the benchmarks:
+The tests and the benchmarks use it:
 
     from hpmmap_guest import Guest
     result = Guest("6.12", memory="4G").run("hpmmap pool add --size 1G", timeout=120)

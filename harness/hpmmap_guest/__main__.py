@@ -50,7 +50,7 @@ def _script(command: list[str]) -> str:
 
 def _cluster(args: argparse.Namespace) -> int:
     disk = image(args.suite)
-    # Not in the way of another one on this machine.
+    # Must not collide with another guest on this machine.
     cluster = Cluster(disk, f"{args.suite}-{os.getpid()}", nodes=args.nodes, memory=args.memory, cpus=args.cpus)
     try:
         result = cluster.boot(
@@ -73,7 +73,7 @@ def _cluster(args: argparse.Namespace) -> int:
 
 def main() -> int:
     args = _parser().parse_args()
-    # Ends through the handlers that end the guest.
+    # Runs the exit handlers, which end the guest.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         if args.verb == "cluster":

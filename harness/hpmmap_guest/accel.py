@@ -1,4 +1,4 @@
-"""Choosing between KVM and emulation."""
+"""Choose between KVM and emulation."""
 
 import os
 from pathlib import Path
@@ -13,9 +13,9 @@ _QEMU_HAS_FSRS = (8, 1)
 def choose_accel(kver: str) -> str:
     """Return "kvm" or "tcg".
 
-    HPMMAP_ACCEL=kvm or =tcg in the environment decides. Otherwise KVM is taken
-    only if a guest really boots with it within ten seconds: a /dev/kvm that can
-    be opened may still hang. The answer is kept until the machine reboots.
+    HPMMAP_ACCEL=kvm or =tcg in the environment decides. Otherwise KVM is used only
+    if a guest boots with it within ten seconds: a /dev/kvm that can be opened may
+    still hang. The answer is kept until the machine reboots.
     """
     asked = os.environ.get("HPMMAP_ACCEL", "auto")
     if asked in ("kvm", "tcg"):
@@ -47,11 +47,11 @@ def _kvm_boots(kver: str) -> bool:
 
 
 def emulated_cpu(qemu_version: tuple[int, int]) -> str:
-    """The CPU of a guest whose time counts: all that QEMU can emulate, but fast strings.
+    """The CPU of an emulated guest: all that QEMU can emulate, except fast strings.
 
-    With them kernel and C library clear and copy by "rep stosb" and "rep movsb", which are
-    emulated byte by byte: what touches memory takes two to four times as long. All or none:
-    Linux 6.1 does not boot where a CPU has FSRM without ERMS.
+    With those, kernel and C library clear and copy by "rep stosb" and "rep movsb", which are
+    emulated byte by byte: programs that touch memory take two to four times as long. ERMS and
+    FSRM are removed together: Linux 6.1 does not boot on a CPU that has FSRM without ERMS.
     """
     features = ["erms", "fsrm"]
     if qemu_version >= _QEMU_HAS_FSRS:

@@ -1,7 +1,7 @@
 """Nodes on one network: machines with the disk of node.py, n1 to nN, each with an overlay of its own.
 
-The first one runs a script. The others are there until it has ended, and do what it sends them
-(skeleton/usr/local/sbin/on). What a boot changes on a disk is there at the next one.
+The first one runs a script. The others run until it has ended, and execute what it sends them
+(skeleton/usr/local/sbin/on). Changes of the disks persist over boots.
 """
 
 import contextlib
@@ -23,11 +23,11 @@ from .kmsg import kernel_problems
 from .node import Image
 from .roots import NODES, run_logged
 
-# As many as the skeleton has addresses for.
+# The skeleton has addresses for this many.
 MAX_NODES = 4
-# What the others run: until the harness says that the first one has ended.
+# The script of the others: waits until the harness says that the first one has ended.
 _STAY = "read -r _ </dev/virtio-ports/hpmmap.end\n"
-# What nodes have for their end, once the first one's script has ended.
+# Time for the other nodes to power off, once the first one's script has ended.
 _GRACE = 180
 _MARK = re.compile(r"HPMMAP-NODE-EXIT:(\d+)$")
 _MARK_BYTES = b"\nHPMMAP-NODE-EXIT:"
@@ -36,7 +36,7 @@ _SECTOR = 512
 
 @dataclass
 class Boot:
-    """What became of a boot of a node."""
+    """The outcome of a node's boot."""
 
     status: int | None
     """Exit status of the script; None if it never ended."""
@@ -44,7 +44,7 @@ class Boot:
     dmesg: str
     console: str
     reason: str
-    """Why it is not ok, in one line."""
+    """The failure in one line."""
 
     @property
     def ok(self) -> bool:
@@ -53,10 +53,10 @@ class Boot:
 
 @dataclass
 class Run:
-    """What became of a cluster's boot."""
+    """The outcome of a cluster's boot."""
 
     boots: list[Boot]
-    """Of n1, n2, ..."""
+    """The outcomes of n1, n2, ..."""
     seconds: float
 
     @property
@@ -65,7 +65,7 @@ class Run:
 
     @property
     def reason(self) -> str:
-        """Why it is not ok, in one line."""
+        """The failure in one line."""
         reasons = [f"n{number}: {boot.reason}" for number, boot in enumerate(self.boots, 1) if boot.reason]
         return reasons[0] if reasons else ""
 
@@ -77,8 +77,8 @@ class Run:
 def network(number: int, sockets: list[int]) -> list[str]:
     """QEMU's options for the network of node number, whose sockets lead to other nodes.
 
-    The first node's hub has a socket to each other node, which has one to the first: pairs of
-    sockets have no names, so that no two clusters can be in each other's way.
+    The first node's hub has a socket to each other node, and each of those has one to the first.
+    Pairs of sockets have no names, so clusters cannot collide.
     """
     options = ["-device", f"virtio-net-pci,netdev=nic,mac=52:54:00:00:00:{number:02x}"]
     options += ["-netdev", "hubport,id=nic,hubid=0"]
@@ -99,7 +99,7 @@ class _Machine:
     console: bytearray = field(default_factory=bytearray)
 
     def has_ended(self) -> bool:
-        """Whether its script has."""
+        """Has its script ended?"""
         with contextlib.suppress(FileNotFoundError):
             return _MARK_BYTES in b"\n" + self.output.read_bytes()
         return False
@@ -108,12 +108,12 @@ class _Machine:
 class Cluster:
     """Nodes with new disks of an image.
 
-    image:   what is on the disks
-    name:    of their directory in build/nodes, which is made anew
-    nodes:   how many
-    memory:  size of the memory of each
+    image:   the image of the disks
+    name:    name of their directory in build/nodes, which is made anew
+    nodes:   number of nodes
+    memory:  memory of each
     cpus:    number of CPUs of each
-    reboots: whether those after the first may be rebooted; a panic then ends none of them
+    reboots: nodes after the first may be rebooted; a panic then does not end them
     """
 
     def __init__(
@@ -148,8 +148,8 @@ class Cluster:
     ) -> Run:
         """Boot all, run a bash script as root on the first one once it is up, and power all off.
 
-        name is that of the files, in each node's directory, with what was printed; on_line is
-        called with each line that the script prints.
+        name is the name of the output files in each node's directory. on_line is called with each
+        line that the script prints.
         """
         started = time.monotonic()
         machines = self._start(name, script, append)
@@ -231,7 +231,7 @@ class Cluster:
 
 
 def _follow(machines: list[_Machine], deadline: float, on_line: Callable | None) -> set[int]:
-    """Until all have ended, some time after one of them has; the numbers of those that were late."""
+    """Wait until all have ended, a bounded time after the first end; return the late ones' numbers."""
     first, others = machines[0], machines[1:]
     shown = _Lines(first.output, on_line)
     is_over = False
@@ -257,7 +257,7 @@ def _follow(machines: list[_Machine], deadline: float, on_line: Callable | None)
 
 
 class _Lines:
-    """Shows what is written to a file, line by line, up to the end of the script."""
+    """Shows the lines written to a file, up to the end of the script."""
 
     def __init__(self, path: Path, on_line: Callable | None):
         self.path = path
@@ -280,9 +280,9 @@ class _Lines:
 
 
 def boot_of(output: Path, console: str, late: float | None, rebooted: bool = False) -> Boot:
-    """What became of a node that wrote this, and did not end within late seconds.
+    """The outcome of a node from its output; late: seconds within which it did not end.
 
-    Of earlier boots of one that was rebooted the console alone tells.
+    Earlier boots of a node that was rebooted are only on the console.
     """
     said = ""
     with contextlib.suppress(FileNotFoundError):

@@ -24,32 +24,32 @@ from .kernels import debug_memory, has_9p, kernel_image, resolve_kernel
 from .kmsg import kernel_problems
 from .paths import BUILD, GUEST_SCRIPT, INIT_TOOLS, ROOT
 
-# Called with "stdout" or "console" and a line without its end.
+# Called with "stdout" or "console", and a line without its line end.
 OnLine = Callable[[str, str], None]
-# Called about once a second; a text ends the guest, and is the reason.
+# Called about once a second. A returned text ends the guest; it is the reason.
 Watch = Callable[[], str | None]
 
 _GIB = 1 << 30
 _UNITS = {"": 1 << 20, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-# What a kernel and ordinary processes need beside the movable memory.
+# Memory for the kernel and ordinary processes, besides the movable memory.
 _KERNEL_SHARE = int(1.25 * _GIB)
-# A boot under emulation may die before anything of the project runs; what
-# happens later is never repeated.
+# A boot under emulation may die before any code of the project runs. Later
+# failures are never repeated.
 _BOOT_ATTEMPTS = 2
-# Directories a script may change; the changes stay in the guest. All others are
-# read-only, the repository apart.
+# Directories that a script may change; the changes stay in the guest. All others are
+# read-only, except the repository.
 _OVERLAYS = ("/etc", "/home", "/opt", "/root", "/srv", "/var", "/tmp")
-# Exports beside the root that the guest may cache, which makes starting programs
-# several times faster: where they come from and what is built, which a test wants
-# to find writable. guest.sh mounts them.
+# Exports besides the root that the guest may cache, so that programs start several
+# times faster: /usr, and the build directory, which tests need writable. guest.sh
+# mounts them.
 _CACHED = {"cached-usr": (Path("/usr"), "on"), "cached-build": (BUILD, "off")}
 _QEMU = "qemu-system-x86_64"
-# Before it, QEMU may run stale code when a kernel patches its own text while another
-# CPU runs it: seen as "Oops: int3". One thread cannot.
+# Older versions may run stale code when a kernel patches its own text while another
+# CPU runs it ("Oops: int3"). Emulation in one thread cannot.
 _QEMU_KEEPS_PATCHES = (8, 1)
-# The oldest that the parallel guests have been run with.
+# The oldest version that parallel guests have been run with.
 _QEMU_PARALLEL = (10, 0)
-# Emulated CPUs are slow and the host may be busy: late is not stuck.
+# Emulated CPUs are slow and the host may be busy, so timeouts are long.
 _KERNEL_OPTIONS = (
     "loglevel=5",
     "oops=panic",
@@ -59,11 +59,11 @@ _KERNEL_OPTIONS = (
     "log_buf_len=8M",
     # The self-tests of the ciphers take seconds, and time out under icount.
     "cryptomgr.notests",
-    # Drivers of devices nobody uses here cost seconds under emulation.
+    # Drivers of unused devices take seconds under emulation.
     "modprobe.blacklist=ahci,psmouse,i2c_i801,iTCO_wdt,lpc_ich,kvm_amd,kvm_intel,i6300esb,powernow_k8,pcspkr,serio_raw",
 )
 # The clock of a guest that counts instructions leaps ahead while it waits for
-# the host: what looks stuck to it is not.
+# the host, so its watchdogs would report hangs that are none.
 _ICOUNT_OPTIONS = (
     "nowatchdog",
     "rcupdate.rcu_cpu_stall_suppress=1",
@@ -72,12 +72,12 @@ _ICOUNT_OPTIONS = (
 
 
 class GuestError(Exception):
-    """The guest cannot be started at all: something is missing on this machine."""
+    """The guest cannot be started: something is missing on this machine."""
 
 
 @dataclass
 class Result:
-    """What became of a script in a guest."""
+    """The outcome of a script in a guest."""
 
     exit_status: int | None
     """Exit status of the script; None if the guest never reported one."""
@@ -86,7 +86,7 @@ class Result:
     dmesg: str
     """The kernel log; empty if the guest never reported it."""
     dmesg_problems: list[str]
-    """Lines of kernel log or console that tell of a problem in the kernel."""
+    """Lines of kernel log or console that report a problem of the kernel."""
     console: str
     """Output of the serial console."""
     seconds: float
@@ -94,10 +94,10 @@ class Result:
     boot_seconds: float | None
     """Time until the script started; None if it never did."""
     reason: str = ""
-    """Why it is not ok, in one line."""
+    """The failure in one line."""
     command: list[str] = field(default_factory=list)
     state: list[str] = field(default_factory=list)
-    """What the guest's kernel said of its tasks when it was ended for being late."""
+    """The guest's tasks as its kernel printed them, if it was ended for being late."""
 
     @property
     def ok(self) -> bool:
@@ -119,17 +119,17 @@ class Guest:
     memory:      size of the machine's memory
     cpus:        number of CPUs
     icount:      count instructions instead of time: one CPU, one nanosecond an
-                 instruction, so that clocks in the guest tell instructions
+                 instruction, so that clocks in the guest count instructions
     append:      further kernel options
     numa:        sizes of the memory of each node; they replace memory
-    movable:     size of the memory that can certainly be taken offline; by
-                 default all but what the kernel needs
+    movable:     size of the memory that can always be taken offline; by
+                 default all memory that the kernel does not need
     load_module: load the module before the script
-    module:      another one than build/VERSION/hpmmap.ko, below build/
-    accel:       "kvm", "tcg", or "auto" for what works
-    one_thread:  emulate all CPUs in one thread of the host: slower only where
-                 the host has cores to spare
-    parallel:    the CPUs really run at once, whatever it costs
+    module:      a module below build/ instead of build/VERSION/hpmmap.ko
+    accel:       "kvm", "tcg", or "auto" for the one that works
+    one_thread:  emulate all CPUs in one thread of the host: slower only if
+                 the host has idle cores
+    parallel:    run the CPUs at the same time, even if that is slower
     qemu:        further options of QEMU
     """
 
@@ -180,11 +180,11 @@ class Guest:
     ) -> Result:
         """Run a bash script as root in the guest; the timeout counts from its start.
 
-        With watch the guest is asked for the state of its tasks when time is over,
-        or when watch says that it hangs (a text that begins with HANGS).
+        With watch, the guest's tasks are printed when the time is over, or when watch
+        returns a text that begins with HANGS.
 
-        Success needs the guest's explicit word that the script ended with status
-        0, and a kernel log without problems. A guest that is silent has failed.
+        Success needs the guest's report that the script ended with status 0, and a
+        kernel log without problems. A silent guest has failed.
         """
         self._check()
         accel = choose_accel(self.kver) if self.accel == "auto" else self.accel
@@ -238,7 +238,7 @@ class Guest:
         options = [
             "--kimg", str(kernel_image(self.kver)),
             "--mods", "auto",
-            # Also where everything that mounts the root is built in.
+            # Also if the kernel has all drivers for the root built in.
             "--force-initramfs",
             "--disable-microvm",
             "--name", "hpmmap",
@@ -257,10 +257,10 @@ class Guest:
         if accel == "tcg":
             options.append("--disable-kvm")
             if not self.icount:
-                # Where CPUs run at once they are as real ones are, byte by byte.
+                # CPUs that run at once have the string instructions of real ones.
                 cpu = "max" if self.parallel else emulated_cpu(qemu_version())
                 options += ["--qemu-opt=-cpu", f"--qemu-opt={cpu}"]
-                # Each event of a device is looked for in every turn of QEMU's main loop: a fifth of all time.
+                # Otherwise QEMU's main loop polls each event of a device: a fifth of all time.
                 for device in ("virtio-9p-pci", "virtio-serial-pci"):
                     options += ["--qemu-opt=-global", f"--qemu-opt={device}.ioeventfd=off"]
             if self.parallel:
@@ -279,7 +279,7 @@ class Guest:
             options += ["--qemu-opt=-icount", "--qemu-opt=shift=0,sleep=off"]
         options += [f"--qemu-opt={option}" for option in self.qemu]
 
-        # The kernel puts what it does not know into the environment of init.
+        # The kernel puts unknown options into the environment of init.
         kernel_options = [*_KERNEL_OPTIONS, f"PATH={INIT_TOOLS}:/usr/sbin:/usr/bin:/sbin:/bin"]
         if self.icount:
             kernel_options += _ICOUNT_OPTIONS
@@ -300,17 +300,17 @@ class Guest:
         ]  # fmt: skip
 
 
-# A reason of this kind has the guest's state shown.
+# With a reason that begins like this the guest's state is shown.
 HANGS = "it hangs: "
 _MONITOR = "qmp"
-# How long the kernel may take to print all of its tasks.
+# Time for the kernel to print all of its tasks.
 _STATE_SECONDS = 20
-# The longest path of a socket.
+# Maximum length of the path of a socket.
 _SOCKET_PATH = 107
 
 
 def _with_monitor(command: list[str], work: Path) -> list[str]:
-    """The same with a socket by which keys are sent, and a kernel that answers them."""
+    """The same options with a socket for sending keys, and a kernel that answers them."""
     path = work / _MONITOR
     if len(str(path)) > _SOCKET_PATH:
         return command
@@ -319,7 +319,7 @@ def _with_monitor(command: list[str], work: Path) -> list[str]:
 
 
 def _send_keys(path: Path, letters: str) -> None:
-    """Alt-SysRq and each letter, on the guest's keyboard; an OSError if nobody listens."""
+    """Send Alt-SysRq and each letter to the guest's keyboard; OSError if QEMU is gone."""
     with socket.socket(socket.AF_UNIX) as monitor:
         monitor.settimeout(5)
         monitor.connect(str(path))
@@ -364,7 +364,7 @@ def _tool(name: str) -> str:
 
 
 class _Session:
-    """A running guest process and what it has said so far."""
+    """A running guest process and its output so far."""
 
     def __init__(self, command: list[str], work: Path, nonce: str, on_line: OnLine | None, watch: Watch | None = None):
         self.command = command
@@ -376,7 +376,7 @@ class _Session:
         self.dmesg_begin = f"HPMMAP-GUEST-DMESG-BEGIN:{nonce}"
         self.dmesg_end = f"HPMMAP-GUEST-DMESG-END:{nonce}"
         self.output_token = f"HPMMAP-GUEST-OUTPUT:{nonce}"
-        # virtme-ng's init runs the script on the console where it finds no ports in time.
+        # virtme-ng's init runs the script on the console if it finds no ports in time.
         self.on_console = False
         self.exit_token = re.compile(rf"HPMMAP-GUEST-EXIT:(\d+):{nonce}")
         self.partial = {"stdout": b"", "console": b""}
@@ -389,7 +389,7 @@ class _Session:
 
     def run(self, timeout: float, boot_timeout: float) -> Result:
         self.started = time.monotonic()
-        # The guest's temporary files go where they are deleted afterwards.
+        # The guest's temporary files are deleted afterwards.
         # Without 9p, virtme-run looks for virtiofsd; see scripts/archive-kernel.
         path = f"{os.environ.get('PATH', os.defpath)}:{BUILD}/kernels/libs/bin"
         env = {**os.environ, "TMPDIR": str(self.work), "PATH": path}
@@ -442,7 +442,7 @@ class _Session:
                 selector.unregister(key.fileobj)
 
     def _ask_for_state(self, selector: selectors.BaseSelector) -> None:
-        """What the kernel says of its tasks goes to the console: all of it, what is blocked, what there is."""
+        """Let the kernel print its tasks on the console: all messages, the blocked tasks, all tasks."""
         before = len(self.console)
         with contextlib.suppress(OSError):
             _send_keys(self.work / _MONITOR, "8wt")
@@ -455,7 +455,7 @@ class _Session:
         self.state = self.console[before:]
 
     def has(self, file: str) -> bool:
-        """Whether the guest has come so far: it makes files, since its output can get lost."""
+        """Has the guest come so far? It makes files for that, since its output can get lost."""
         return (self.work / file).exists()
 
     def _look_whether_up(self) -> None:
@@ -475,7 +475,7 @@ class _Session:
                 self.on_line(source, line)
 
     def _take(self, line: str) -> bool:
-        """Sort a line of the guest's output; true if it is the script's."""
+        """Take a line of the guest's output; true if it is the script's."""
         if line == self.dmesg_begin:
             self.in_dmesg = True
         elif line == self.dmesg_end:
@@ -533,7 +533,7 @@ _running: set[subprocess.Popen] = set()
 
 @atexit.register
 def _kill_running() -> None:
-    """Guests that other threads still follow must not outlive this process."""
+    """End guests that other threads still follow: they must not outlive this process."""
     for process in list(_running):
         _signal_group(process)
 

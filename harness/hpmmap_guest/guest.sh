@@ -3,7 +3,7 @@
 # WORKDIR/script and reports on its standard output with lines that hold the
 # nonce of this run, so that nothing a program prints can be taken for them.
 # The settings come from WORKDIR/settings. busybox, which virtme-ng needs anyway,
-# starts quicker than what it is called instead of.
+# starts faster than the programs that it replaces.
 set -uo pipefail
 
 work=$1
@@ -28,7 +28,7 @@ echo "HPMMAP-GUEST-OUTPUT:$NONCE"
 export HOME=/root LANG=C.UTF-8 TERM=dumb USER=root
 export PATH=$ROOT/build:$ROOT/build/tests:$ROOT/build/bench:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export HPMMAP_ROOT=$ROOT HPMMAP_KVER=$KVER HPMMAP_MODULE=$MODULE
-# How far it is, files tell, for lines can get lost, and nothing is to begin a second time.
+# Files show the progress: lines can get lost, and the script must not run twice.
 : >"$work/booted"
 cd "$ROOT" || fail "cannot enter $ROOT"
 if [ "$CACHED" = 1 ]; then
@@ -36,17 +36,17 @@ if [ "$CACHED" = 1 ]; then
 	busybox mount -t 9p -o ro,$options cached-usr /usr || fail "cannot mount /usr"
 	mkdir /run/cached-build
 	busybox mount -t 9p -o $options cached-build /run/cached-build || fail "cannot mount build"
-	# What a guest only reads; it writes results beside some of the programs.
+	# Read only by the guest; it writes results beside some of the programs.
 	for built in hpmmap hpmmap-bench hpmmap-trace lib tests tests-fuzz tests-vm unit conformance/conformance bench/apps bench/bench-alloc bench/bench-noise; do
 		[ ! -e "build/$built" ] || busybox mount -o bind "/run/cached-build/$built" "build/$built" || fail "cannot mount build/$built"
 	done
 fi
-# A kernel that is not installed: nothing in /lib/modules is for it.
+# A kernel that is not installed has no modules in /lib/modules.
 if [ -d "build/kernels/$KVER" ]; then
 	mount -t tmpfs modules /usr/lib/modules && ln -s "$ROOT/build/kernels/$KVER/lib/modules/$KVER" /usr/lib/modules/ ||
 		fail "cannot set up /usr/lib/modules"
 fi
-# Only what matters goes to the console; all of it is in the log at the end.
+# Only important messages go to the console; the log at the end has all.
 dmesg --console-level warn
 busybox ip link set lo up
 ulimit -c 0

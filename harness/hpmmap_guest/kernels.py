@@ -1,4 +1,4 @@
-"""Which kernels can be booted."""
+"""The kernels that can be booted."""
 
 import subprocess
 from pathlib import Path
@@ -21,7 +21,7 @@ def kernel_image(version: str) -> Path:
 
 
 def has_9p(version: str) -> bool:
-    """Whether the kernel can mount what QEMU exports by itself; cloud kernels cannot."""
+    """Can the kernel mount QEMU's exports (9p)? Cloud kernels cannot."""
     modules = kernel_image(version).parents[1] / "lib/modules" / version
     if any(modules.glob("kernel/fs/9p/9p.ko*")):
         return True
@@ -35,25 +35,25 @@ def _has_option(version: str, option: str) -> bool:
 
 
 def is_debug_kernel(version: str) -> bool:
-    """Whether it is one of scripts/build-debug-kernel that looks for wrong accesses."""
+    """Is it a kernel of scripts/build-debug-kernel that checks memory accesses?"""
     return _has_option(version, "CONFIG_KASAN")
 
 
 def kernel_label(version: str) -> str:
-    """What tests on it are called by: its series, or what it looks for."""
+    """Its name in tests: its series, or the checks that it makes."""
     if is_debug_kernel(version):
         return "debug"
     return "kcsan" if _has_option(version, "CONFIG_KCSAN") else ".".join(version.split(".")[:2])
 
 
 def debug_memory(version: str, memory: int) -> int:
-    """Bytes that a debug kernel needs beyond what another one does with this memory."""
-    # An eighth is KASAN's; objects are larger, and freed ones kept a while.
+    """Bytes that a debug kernel needs more than another one with this memory."""
+    # KASAN takes an eighth; objects are larger, and freed ones are kept for a while.
     return memory // 4 + (512 << 20) if is_debug_kernel(version) else 0
 
 
 def resolve_kernel(name: str) -> str:
-    """Full version of a kernel that is here, named in full or by its series ("6.12")."""
+    """Full version of an available kernel, named in full or by its series ("6.12")."""
     if kernel_image(name).exists():
         return name
     found = [version for version in kernels() if version.startswith(f"{name}.")]

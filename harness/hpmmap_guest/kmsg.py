@@ -1,4 +1,4 @@
-"""What in a kernel log counts as a problem."""
+"""Problems in a kernel log."""
 
 import re
 
@@ -10,46 +10,46 @@ _PROBLEM = re.compile(
     |hung\ task|blocked\ for\ more\ than
     |general\ protection|page\ allocation\ failure|Kernel\ panic|refcount_t:|list_(?:add|del)\ corruption
     |INFO:\ (?:possible|trying\ to\ register)|ODEBUG:|new\ suspected\ memory\ leak|unreferenced\ object
-    # A check that has given up finds nothing any more.
+    # A check that has switched itself off finds no problems any more.
     |turning\ off\ the\ locking\ correctness\ validator|kmemleak:.*(?:disabled|pool\ empty|Cannot)
     |unable\ to\ handle|scheduling\ while\ atomic|sleeping\ function\ called|Bad\ rss-counter|non-zero\ pgtables_bytes
     """,
     re.VERBOSE,
 )
 
-# Lines that match above and mean nothing in an emulated guest.
+# Lines that match the above but are harmless in an emulated guest.
 _HARMLESS = re.compile(
     r"""
     # An emulated CPU loses to the watchdog clock when the host is busy.
     clocksource:.*(?:tsc|kvm-clock|hpet|acpi_pm)
     # The host was too busy to run the guest in time.
     |perf:\ interrupt\ took\ too\ long
-    # One page at a time failing is how a full memory looks like.
+    # A single page that cannot be allocated is normal when memory is full.
     |page\ allocation\ failure:\ order:0,
-    # Notices of a user process that did something wrong, not of the kernel.
+    # Notices about a wrong action of a user process, not of the kernel.
     |traps:\ .*\ general\ protection\ fault\ ip:
     """,
     re.VERBOSE,
 )
 
 
-# The kernel's own code has data races in plenty, some of them on purpose.
+# The kernel's own code has many data races, some of them on purpose.
 _RACE = re.compile(r"BUG: KCSAN: ")
 _RACE_ACCESS = re.compile(r"\bto 0x[0-9a-f]+ of \d+ bytes by ")
 _RACE_END = "=" * 66
-# How many frames of an access tell whose it is: the function itself, and who called
-# it where that only copies or links. Every call that is hooked has the module further up.
+# Frames that show which code made an access: the function itself and, if that only copies
+# or links, its caller. Every hooked call has the module further up.
 _RACE_FRAMES = 2
 
 
-# A test writes this to /dev/kmsg that wants somebody killed for want of memory.
+# A test that wants the OOM killer to act writes this to /dev/kmsg.
 _OOM_WANTED = "hpmmap-test: the OOM killer is wanted"
-# What a program did, which Linux tells once an hour, with a call trace.
+# Actions of a program that Linux reports once an hour, with a call trace.
 _TRACED_NOTICE = "GUP no longer grows the stack in "
 
 
 def kernel_problems(log: str) -> list[str]:
-    """Lines of a kernel log that tell of a problem."""
+    """Lines of a kernel log that report a problem."""
     lines = _without_harmless_traces(log.splitlines())
     return [
         line
@@ -61,7 +61,7 @@ def kernel_problems(log: str) -> list[str]:
 
 
 def _without_harmless_traces(lines: list[str]) -> list[str]:
-    """Without the call trace of who asked for memory, where a test wants a kill, and of a notice."""
+    """Remove call traces of an OOM kill that a test wants, and of notices."""
     left = []
     wanted = traced = False
     for line in lines:
@@ -75,7 +75,7 @@ def _without_harmless_traces(lines: list[str]) -> list[str]:
 
 
 def _is_race_of_module(report: list[str]) -> bool:
-    """Whether one of the accesses of a data race is the module's."""
+    """Is one of the accesses of a data race the module's?"""
     if "[hpmmap]" in report[0]:
         return True
     frames_left = 0

@@ -1,8 +1,7 @@
-"""The disk of a node as an administrator has it: Debian's packages, systemd as init.
+"""The disk of a node as an administrator would install it: Debian's packages, systemd as init.
 
-A root file system is made once for each suite and set of packages (mmdebstrap), the disk once for
-each set of packages that `make deb` has built: both stay in build/nodes. Machines with it are in
-cluster.py.
+A root file system is made once for each suite and set of packages (mmdebstrap), and a disk once for
+each set of packages of `make deb`. Both stay in build/nodes. cluster.py has the machines.
 """
 
 import contextlib
@@ -23,7 +22,7 @@ from .roots import NODES, SUITES, Tree, archive, remove, run_logged
 
 # Files of every node.
 SKELETON = Path(__file__).resolve().with_name("skeleton")
-# Of the root file system.
+# Packages of the root file system.
 _PACKAGES = (
     "apt", "bash-completion", "dbus", "dkms", "grub2-common", "grub-pc-bin", "initramfs-tools", "kmod",
     "linux-headers-amd64", "linux-image-amd64", "procps", "psmisc", "systemd-sysv", "udev", "util-linux",
@@ -33,7 +32,7 @@ _PACKAGES = (
 )  # fmt: skip
 _OF_SUITES = {"bookworm": ("lammps", "hpcc", "openssh-server")}
 _DISK = "10G"
-# What would run beside the tests, some time after the boot, and what nobody looks at.
+# Timers and services that would run beside the tests or are not needed.
 _MASKED = (
     "apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer", "e2scrub_reap.service",
     "fstrim.timer", "getty@tty1.service", "grub-common.service", "logrotate.timer", "man-db.timer",
@@ -54,7 +53,7 @@ update-initramfs -u -k all
 
 @dataclass(frozen=True)
 class Image:
-    """A directory with a disk, and the kernel and initrd that are on it; there as long as this is, by hold()."""
+    """A directory with a disk and its kernel and initrd; hold() keeps it while this exists."""
 
     suite: str
     dir: Path
@@ -70,19 +69,19 @@ class Image:
 
 
 def packages_of(suite: str, build: Path = BUILD, here: str | None = None) -> list[Path]:
-    """What `make deb` has built for a suite, on this machine's suite."""
+    """The packages that `make deb` has built for a suite, on this machine's suite."""
     debs = {deb.name.partition("_")[0]: deb for deb in (build / "deb").glob("*.deb")}
     if not debs:
         raise GuestError("there are no packages in build/deb: make deb")
     if suite != (here or platform.freedesktop_os_release().get("VERSION_CODENAME")):
-        # The plugin is for the Slurm it was built with: make deb SUITE=...
+        # The plugin fits only the Slurm it was built with: make deb SUITE=...
         debs.pop("hpmmap-slurm", None)
         debs |= {deb.name.partition("_")[0]: deb for deb in (build / f"deb-{suite}").glob("*.deb")}
     return sorted(debs.values())
 
 
 def image_key(root: Path, debs: Sequence[Path]) -> str:
-    """Changes with whatever a disk is made of."""
+    """A key that changes with every input of a disk."""
     key = hashlib.sha256(f"{root.name} {_DISK} {_RECIPE}".encode())
     for path in [*debs, *sorted(path for path in SKELETON.rglob("*") if path.is_file())]:
         key.update(f"\0{path.name}\0".encode() + path.read_bytes())
@@ -90,7 +89,7 @@ def image_key(root: Path, debs: Sequence[Path]) -> str:
 
 
 def image(suite: str) -> Image:
-    """A node of a suite with the packages installed, and configured; made if it is not there."""
+    """The image of a node of a suite, with the packages installed; made if it does not exist."""
     if suite not in SUITES:
         raise GuestError(f"suite '{suite}': it must be one of {', '.join(SUITES)}")
     NODES.mkdir(parents=True, exist_ok=True)
@@ -107,7 +106,7 @@ def image(suite: str) -> Image:
 
 
 def remove_unless_held(directory: Path) -> None:
-    """That of an image, unless nodes run with it."""
+    """Remove the directory of an image, unless nodes run with it."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

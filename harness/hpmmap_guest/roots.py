@@ -18,14 +18,14 @@ SUITES = ("bookworm", "trixie")
 _MIRROR = "http://deb.debian.org"
 _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _MOUNTS = Path("/proc/self/mounts")
-# Whoever removes a tree in which the machine's /dev is mounted removes that of the machine: mounts
-# are for the script alone, and go with it, which goes with this process, however that ends.
+# Removing a tree with the machine's /dev mounted in it would remove the machine's files. So mounts
+# are visible to the script only and end with it, and the script ends with this process.
 _ALONE = (
     "setpriv", "--pdeathsig", "KILL",
     "unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child=KILL",
 )  # fmt: skip
-# Its init stays outside of the tree ("|| exit": no exec), as packages see that they are in one by
-# /proc/1/root.
+# init stays outside of the tree ("|| exit": no exec), so that packages see by /proc/1/root that they
+# are in a chroot.
 _IN_TREE = """
 mount -t proc proc "$0/proc"
 mount -t sysfs sysfs "$0/sys"
@@ -36,7 +36,7 @@ chroot "$0" bash -euo pipefail -c "$1" || exit
 
 
 def run_logged(command: Sequence[str | Path], log: Path, **options) -> None:
-    """Run a command whose output nobody need see unless it fails."""
+    """Run a command, and show its output only if it fails."""
     with log.open("a") as out:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False, **options)
     if done.returncode != 0:
@@ -45,7 +45,7 @@ def run_logged(command: Sequence[str | Path], log: Path, **options) -> None:
 
 
 def archive(suite: str, packages: Iterable[str]) -> Path:
-    """An archive of a root file system with these packages of Debian's; made if it is not there."""
+    """An archive of a root file system with these Debian packages; made if it does not exist."""
     wanted = sorted(set(packages))
     name = hashlib.sha256(" ".join(wanted).encode()).hexdigest()[:12]
     made = NODES / f"{suite}-{name}.tar"
@@ -71,7 +71,7 @@ def archive(suite: str, packages: Iterable[str]) -> Path:
 
 
 def remove(tree: Path, mounts: Path = _MOUNTS) -> None:
-    """A tree is removed, if it is there; none with something mounted in it, which is not its own."""
+    """Remove a tree, if it exists; fails if something is mounted in it."""
     top = tree.resolve()
     for line in mounts.read_text(errors="surrogateescape").splitlines():
         target = Path(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), line.split(" ")[1]))
@@ -91,8 +91,8 @@ class Tree:
         run_logged(["tar", "-x", "--xattrs", "--xattrs-include=*", "-p", "-f", archive, "-C", directory], log)
 
     def chroot(self, script: str) -> str:
-        """Run a script in its tree, on this machine's kernel, before its first boot; what it printed."""
-        # Services are not started where there is no init of its own.
+        """Run a script in the tree, on this machine's kernel; return its output."""
+        # Services must not start without an init of the tree.
         policy = self.root / "usr/sbin/policy-rc.d"
         policy.write_text("#!/bin/sh\nexit 101\n")
         policy.chmod(0o755)
@@ -119,7 +119,7 @@ class Tree:
         return done.stdout
 
     def install(self, debs: Sequence[Path]) -> str:
-        """Install packages with what they need."""
+        """Install packages with their dependencies."""
         target = self.root / "var/tmp/debs"
         target.mkdir(exist_ok=True)
         for deb in debs:

@@ -17,7 +17,10 @@
 #define SLICE "/system.slice/"
 #define SCOPE "slurmstepd.scope"
 
-/* Of what follows the slice: behind the scope of a slurmd, one of several or the only one; or NULL. */
+/*
+ * Returns the end of the scope of a slurmd in path, which follows SLICE: the scope of node's
+ * slurmd, or of any if node is NULL. NULL: there is none.
+ */
 static char *behind_scope(char *path, const char *node)
 {
 	char *end = path + strcspn(path, "/");
@@ -33,14 +36,17 @@ static char *behind_scope(char *path, const char *node)
 	return !node || (strlen(node) == length - 1 && !strncmp(path, node, length - 1)) ? end : NULL;
 }
 
-/* Of a line of /proc/PID/cgroup, cut behind the job's own cgroup: its path, or NULL. */
+/*
+ * Returns the path in a line of /proc/PID/cgroup, cut after the job's own cgroup; NULL: it is not
+ * in the job's cgroup.
+ */
 static const char *job_path(char *line, uint32_t job, const char *node)
 {
 	char name[32], *at = line + 3;
 	size_t length;
 
 	line[strcspn(line, "\n")] = '\0';
-	/* ".." stands for what is out of our sight. */
+	/* ".." stands for a cgroup outside of this cgroup namespace. */
 	if (strncmp(line, "0::" SLICE, strlen("0::" SLICE)) || strstr(line, "/.."))
 		return NULL;
 	at = behind_scope(at + strlen(SLICE), node);
@@ -51,7 +57,7 @@ static const char *job_path(char *line, uint32_t job, const char *node)
 	return line + 3;
 }
 
-/* Nothing but a directory of cgroups. */
+/* Opens a directory of cgroup v2, and nothing else. */
 static int open_cgroup(const char *path)
 {
 	int cgroup = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -82,7 +88,7 @@ int job_cgroup(pid_t pid, uint32_t job, const char *node)
 	return open_cgroup(path);
 }
 
-/* The limit that an earlier step, or the administrator, has given the cgroup. */
+/* Returns the limit that an earlier step or the administrator has given the cgroup. */
 static uint64_t limit_of(int device, int cgroup)
 {
 	struct hpmmap_limit_list list = { .size = sizeof(list) };
@@ -93,7 +99,7 @@ static uint64_t limit_of(int device, int cgroup)
 
 	if (fstat(cgroup, &stat) || ioctl(device, HPMMAP_IOC_LIMIT_LIST, &list))
 		return limit;
-	/* Others may come. */
+	/* More limits may be set before the next call. */
 	room = list.nr + 64;
 	entries = calloc(room, sizeof(*entries));
 	if (!entries)
@@ -123,19 +129,22 @@ static bool set_limit(int device, int cgroup, uint64_t bytes)
 	return cgroup >= 0 && !ioctl(device, HPMMAP_IOC_LIMIT_SET, &limit);
 }
 
-/* Where the site holds everybody, who is not known has nothing until the next step asks again. */
+/* With hold=all, a job of unknown grant may hold nothing until the next step asks again. */
 static enum held hold_unknown(int device, int cgroup, const struct holding *how)
 {
 	bool is_held = how->all && set_limit(device, cgroup, 0);
 
 	if (is_held)
-		say("the job has none of the pools here until Slurm's controller tells what it was granted; tasks run with memory of Linux");
+		say("Slurm's controller did not say what the job was granted, so it may hold no pool memory here; tasks run with ordinary memory");
 	else if (how->is_wished || how->all)
-		say("the job is not held to what it was granted, which Slurm's controller does not tell");
+		say("the job is not held to its grant: Slurm's controller did not say what it was granted");
 	return is_held ? HELD_UNTOLD : HELD_SOME;
 }
 
-/* What is asked of the controller once: it has more to do than to answer every step. */
+/*
+ * Sets the cgroup's limit to the grant. The controller is asked once for each job and host, not
+ * once for each step.
+ */
 static enum held hold_to_grant(int device, int cgroup, const struct holding *how)
 {
 	uint64_t bytes = 0;
@@ -157,7 +166,9 @@ static enum held hold_cgroup(int device, int cgroup, const struct holding *how)
 {
 	uint64_t limit = cgroup >= 0 ? limit_of(device, cgroup) : HPMMAP_LIMIT_INHERIT;
 
-	/* With hold=all a limit of nothing may be that of a step that was told nothing. */
+	/*
+	 * With hold=all a limit of 0 may stem from a step for which the controller did not answer.
+	 */
 	if (limit == HPMMAP_LIMIT_INHERIT || (!limit && how->all))
 		return hold_to_grant(device, cgroup, how);
 	return limit ? HELD_SOME : HELD_NONE;

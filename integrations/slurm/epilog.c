@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Runs on the host, as root, when a batch job has ended. Its processes are gone by then, unless
- * slurmstepd was killed: Slurm has then forgotten them, and they would hold pool memory that
- * Slurm grants to other jobs.
+ * Runs on the host, as root, when a batch job has ended. Usually its processes are gone by then. If
+ * slurmstepd was killed, Slurm has forgotten them, and they would keep pool memory that Slurm grants
+ * to other jobs: so they are killed here.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,11 +19,11 @@
 #define MAX_WAITS 100
 
 /**
- * struct leftover - what a job has left on this node
- * @job: it
- * @node: the name of our slurmd, where there are several; or NULL
- * @is_ours: we are in its cgroup ourselves (RunInJob), and slurmstepd with us
- * @cgroup: the job's, once a process was found in it; or -1
+ * struct leftover - a batch job that may have left processes on this host
+ * @job: its number
+ * @node: the name of this slurmd if several run on the host, or NULL
+ * @is_ours: the epilog runs in the job's cgroup (RunInJob), and so does slurmstepd
+ * @cgroup: the job's cgroup once a process was found in it, or -1
  */
 struct leftover {
 	uint32_t job;
@@ -42,7 +42,7 @@ static bool kill_group(int cgroup)
 	return done;
 }
 
-/* Some process is in it; a cgroup that was removed has none. */
+/* A cgroup that was removed has no processes. */
 static bool is_populated(int cgroup)
 {
 	int file = openat(cgroup, "cgroup.events", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -56,7 +56,7 @@ static bool is_populated(int cgroup)
 	return strstr(text, "populated 1");
 }
 
-/* The next context, and the process that it is of; false at the end. */
+/* Reads the next context and the PID of its process; false at the end. */
 static bool next_context(FILE *contexts, unsigned long long *id, pid_t *pid)
 {
 	char line[128];
@@ -67,7 +67,7 @@ static bool next_context(FILE *contexts, unsigned long long *id, pid_t *pid)
 	return false;
 }
 
-/* Is a context still that of a process? */
+/* Does this context still belong to this process? */
 static bool is_context_of(unsigned long long context, pid_t pid)
 {
 	FILE *contexts = fopen(HPMMAP_CONTEXTS_PATH, "re");
@@ -82,7 +82,10 @@ static bool is_context_of(unsigned long long context, pid_t pid)
 	return found;
 }
 
-/* Once it is opened the number is nobody else's: then it has to be of the job still. */
+/*
+ * Kills one process. Its PID may have been reused before pidfd_open(), so its cgroup and its
+ * context are compared after it.
+ */
 static bool kill_one(const struct leftover *left, unsigned long long context, pid_t pid)
 {
 	int process = syscall(SYS_pidfd_open, pid, 0), cgroup;
@@ -100,7 +103,7 @@ static bool kill_one(const struct leftover *left, unsigned long long context, pi
 	return done;
 }
 
-/* What becomes of a context; true: it was the job's, and may not be gone yet. */
+/* Kills the process of a context if it is the job's; true: it is, and may still be there. */
 static bool end_one(struct leftover *left, unsigned long long context, pid_t pid, bool tell)
 {
 	int cgroup = pid > 0 ? job_cgroup(pid, left->job, left->node) : -1;
@@ -110,7 +113,7 @@ static bool end_one(struct leftover *left, unsigned long long context, pid_t pid
 		return false;
 	done = left->is_ours ? kill_one(left, context, pid) : kill_group(cgroup);
 	if (tell)
-		slurm_error("hpmmap: job %u has ended, process %d of it has not and holds memory of the pools: %s",
+		slurm_error("hpmmap: job %u has ended, but its process %d has not and holds pool memory: %s",
 			    left->job, pid, done ? "killed" : strerror(errno));
 	if (left->cgroup < 0)
 		left->cgroup = cgroup;
@@ -119,7 +122,7 @@ static bool end_one(struct leftover *left, unsigned long long context, pid_t pid
 	return true;
 }
 
-/* False: nothing of the job holds memory of the pools any more. */
+/* False: no process of the job holds pool memory any more. */
 static bool end_all(struct leftover *left, bool tell)
 {
 	FILE *contexts = fopen(HPMMAP_CONTEXTS_PATH, "re");
@@ -132,7 +135,10 @@ static bool end_all(struct leftover *left, bool tell)
 			any = true;
 	if (contexts)
 		fclose(contexts);
-	/* Who shares memory with a process that is gone has no context of its own. */
+	/*
+	 * A context is listed by its first process: if that is gone, the others show only in the
+	 * cgroup.
+	 */
 	if (!any && !left->is_ours && left->cgroup >= 0)
 		any = is_populated(left->cgroup);
 	return any;
@@ -151,11 +157,14 @@ int slurm_spank_job_epilog(spank_t sp, int ac, char **av)
 	left.is_ours = own >= 0;
 	if (own >= 0)
 		close(own);
-	/* The next job is granted what they hold: it does not start before they are gone. */
+	/*
+	 * Slurm grants the next job the memory that these processes hold, so it must not start
+	 * before they are gone.
+	 */
 	while (end_all(&left, !waits) && waits++ < MAX_WAITS)
 		usleep(WAIT_MICROSECONDS);
 	if (waits > MAX_WAITS)
-		slurm_error("hpmmap: job %u has ended, processes of it are still there 10 seconds after they were killed",
+		slurm_error("hpmmap: job %u has ended, but its processes are still there 10 seconds after they were killed",
 			    left.job);
 	if (left.cgroup >= 0)
 		close(left.cgroup);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Asks slurmctld what a job was granted of the generic resource "hpmmap", and waits a bounded time. */
+/*
+ * Asks slurmctld how much of the generic resource "hpmmap" a job was granted, and waits a bounded
+ * time.
+ */
 #include <ctype.h>
 #include <pthread.h>
 #include <signal.h>
@@ -24,7 +27,7 @@ static bool behind(const char **text, const char *prefix)
 	return true;
 }
 
-/* A number with its unit; what is beyond 64 bits is the most there is. */
+/* A number with its unit, in bytes. Above 64 bits: UINT64_MAX. */
 static uint64_t amount(const char *text)
 {
 	static const char units[] = "KMGTP";
@@ -41,7 +44,10 @@ static uint64_t amount(const char *text)
 	return value > UINT64_MAX >> shift ? UINT64_MAX : value << shift;
 }
 
-/* One of them: "gres:hpmmap:32G", with "/" and "=", "hpmmap(CNT:2048)", each with a type or without. */
+/*
+ * Parses one grant: "gres:hpmmap:32G", also with "/" and "=", or "hpmmap(CNT:2048)", each with or
+ * without a type.
+ */
 static uint64_t granted_by_one(const char *text)
 {
 	size_t type;
@@ -59,7 +65,7 @@ static uint64_t granted_by_one(const char *text)
 	return 0;
 }
 
-/* All of them, with commas between: of each type there is one. */
+/* Adds up all grants of a list with commas: each type has its own. */
 static uint64_t granted_by(const char *tres)
 {
 	uint64_t sum = 0;
@@ -80,7 +86,10 @@ static bool is_named(const node_info_t *node, const char *name)
 	       (node->node_hostname && !strcmp(node->node_hostname, name));
 }
 
-/* Which of a job's nodes has this name, counted as Slurm does, by its table; -1: none. */
+/*
+ * The index of the named node among the job's nodes, in the order of Slurm's table; -1: none has
+ * this name.
+ */
 static int node_index(const job_info_t *job, const node_info_msg_t *nodes, const char *name)
 {
 	const int32_t *range = job->node_inx;
@@ -93,7 +102,7 @@ static int node_index(const job_info_t *job, const node_info_msg_t *nodes, const
 	return -1;
 }
 
-/* Which of a job's nodes this is; -1: it is known by another name. */
+/* The index of this node among the job's nodes; -1: Slurm knows it by another name. */
 static int this_node(const job_info_t *job)
 {
 	node_info_msg_t *nodes = NULL;
@@ -117,8 +126,9 @@ static const char *detail(const job_info_t *job, uint32_t index)
 }
 
 /*
- * What was allocated on this node, however it was asked for; where that is not told, what
- * was asked for on each. On a node that is known by another name, the most of any node.
+ * The grant on this node as allocated, however it was requested. Without details of the allocation:
+ * the request for each node. If Slurm knows this node by another name: the largest grant on any
+ * node.
  */
 static uint64_t granted_here(const job_info_t *job)
 {
@@ -138,7 +148,7 @@ static uint64_t granted_here(const job_info_t *job)
 	return bytes ? bytes : granted_by(job->tres_per_node);
 }
 
-/* What the job was granted on this node, in bytes; false: Slurm does not tell. */
+/* Returns the job's grant on this node in *bytes; false: Slurm did not tell. */
 static bool granted(uint32_t job, uint64_t *bytes)
 {
 	job_info_msg_t *info = NULL;
@@ -146,7 +156,7 @@ static bool granted(uint32_t job, uint64_t *bytes)
 
 	if (slurm_load_job(&info, job, SHOW_DETAIL) != SLURM_SUCCESS)
 		return false;
-	/* Asked for one of an array, or of a heterogeneous job, Slurm may tell of all of them. */
+	/* Slurm may return all jobs of an array or of a heterogeneous job. */
 	for (uint32_t i = 0; i < info->record_count; i++) {
 		if (info->job_array[i].job_id != job)
 			continue;
@@ -171,7 +181,7 @@ static void *ask(void *arg)
 	return NULL;
 }
 
-/* A thread that takes no signal meant for Slurm's. */
+/* Starts the thread with all signals blocked: Slurm's own threads handle them. */
 static bool start(pthread_t *thread, struct question *question)
 {
 	sigset_t all, before;
@@ -186,8 +196,8 @@ static bool start(pthread_t *thread, struct question *question)
 }
 
 /*
- * Slurm's own patience with a controller that is gone is minutes, in which no task starts. A
- * thread that is left behind keeps its question, so nobody may free that.
+ * If slurmctld is gone, Slurm's calls wait minutes, in which no task starts. So a thread asks. If
+ * it does not answer in time it is detached and keeps its question, which then must not be freed.
  */
 bool granted_in_time(uint32_t job, uint64_t *bytes)
 {

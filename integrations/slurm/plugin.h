@@ -12,32 +12,33 @@
 
 #include "uapi/hpmmap.h"
 
-/* Slurm's daemons export names of their own, which would come before ours. */
+/* Slurm's daemons export names that would otherwise take precedence over these. */
 #pragma GCC visibility push(hidden)
 
-/* A line for the user. */
+/* Prints a line for the user. */
 #define say(...) slurm_spank_log("hpmmap: " __VA_ARGS__)
 
-/* grant.c: the grant of a job on this host, in bytes; false: Slurm did not answer in time. */
+/* grant.c: returns the job's grant on this host in *bytes; false: Slurm did not answer in time. */
 bool granted_in_time(uint32_t job, uint64_t *bytes);
 
 /*
- * cgroup.c: the cgroup of a job that a process is in, with all its steps on this node; opened,
- * or -1. With a node, only where it is that of this node's slurmd.
+ * cgroup.c: opens the cgroup of the job, with all its steps on this host, if the process pid is in
+ * it; -1 if not. With node, only below the scope of that node's slurmd.
  */
 int job_cgroup(pid_t pid, uint32_t job, const char *node);
 
 /**
- * enum held - what a job may have of the pools on this node
- * @HELD_SOME: what its limits leave
- * @HELD_NONE: nothing, as it was granted nothing
- * @HELD_UNTOLD: nothing, as long as nobody tells what it was granted
+ * enum held - the pool memory that a batch job may hold on this host
+ * @HELD_SOME: as much as its limits leave
+ * @HELD_NONE: none, since it was granted none
+ * @HELD_UNTOLD: none until Slurm tells its grant
  */
 enum held { HELD_SOME, HELD_NONE, HELD_UNTOLD };
 
 /**
- * struct holding - cgroup.c: whom to hold, and how
- * @all: those that were granted nothing, too: hold=all
+ * struct holding - a batch job to be limited
+ * @job: its number
+ * @all: limit jobs without a grant to 0 (hold=all)
  * @is_wished: the user wants HPMMAP for this step
  */
 struct holding {
@@ -46,7 +47,7 @@ struct holding {
 	bool is_wished;
 };
 
-/* The job holds no more than it was granted, with all its steps and tasks on this node. */
+/* cgroup.c: limits the job, with all its steps and tasks on this host, to its grant. */
 enum held hold(int device, pid_t pid, const struct holding *how);
 
 #pragma GCC visibility pop

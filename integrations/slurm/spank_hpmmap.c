@@ -26,18 +26,18 @@ SPANK_PLUGIN(hpmmap, 1);
 
 #define OPTION_WORDS \
 	"strict,page-size=1G,node=N[-M][+...],placement=interleave|first-touch,stacks=eager,no-inherit,image,report,no"
-/* For who wants it without an option. */
+/* The default of users who do not want to give the option each time. */
 #define VARIABLE "SLURM_HPMMAP"
 #define MAX_WORDS 256
 #define MAX_NODES 1024
 
 /**
- * struct wishes - what the option says
- * @on: it is wanted at all
- * @report: a line about each task at its end
+ * struct wishes - the option, parsed
+ * @on: tasks are to run under HPMMAP
+ * @report: print a line about each task at its end
  * @flags: HPMMAP_LAUNCH_F_*
- * @page_size: in bytes; 0: the module's
- * @nodes: mask; all zero: all
+ * @page_size: in bytes; 0: the module's default
+ * @nodes: mask of NUMA nodes; all zero: all nodes
  */
 struct wishes {
 	bool on;
@@ -48,18 +48,18 @@ struct wishes {
 };
 
 static struct wishes wishes;
-/* The option was given: the variable and the site's default do not count. */
+/* The option was given, so the variable and the site's default do not count. */
 static bool is_given;
-/* The user asked for it, by the option or the variable: it is not only the site's default. */
+/* The user asked by the option or the variable; false: only the site's default asks. */
 static bool is_asked;
-/* In slurmstepd: of each local task the device, by which its job stays to be read. */
+/* In slurmstepd: one open device for each local task, which keeps its launch readable. */
 static int *devices;
 static uint32_t nr_devices;
 
 /**
- * struct shared - what slurmstepd and its tasks tell each other
- * @has_none: the job may hold nothing, and the user was told; written before tasks go on
- * @jobs: what each local task became, written by itself
+ * struct shared - memory that slurmstepd and its tasks share
+ * @has_none: the job may hold nothing; slurmstepd writes it before tasks go on
+ * @jobs: the launch of each local task, written by the task
  */
 struct shared {
 	bool has_none;
@@ -80,7 +80,7 @@ static bool parse_number(const char **text, uint64_t *value)
 	return errno == 0;
 }
 
-/* N, N-M, and several of these with a plus between them: a comma ends the word. */
+/* Parses N, N-M, or several of these with a plus between them: a comma would end the word. */
 static bool parse_nodes(const char *text, uint64_t *mask)
 {
 	do {
@@ -136,7 +136,7 @@ static bool parse_word(const char *word, struct wishes *w)
 	return true;
 }
 
-/* It goes to logs, and may be anything. */
+/* Makes text from the user fit for a log. */
 static void make_printable(char *text)
 {
 	for (; *text; text++)
@@ -144,7 +144,7 @@ static void make_printable(char *text)
 			*text = '?';
 }
 
-/* Words with commas between them; false, and which one, where one is wrong. */
+/* Parses words with commas between them. False: one is wrong, and a message is in wrong. */
 static bool parse_words(const char *text, struct wishes *w, char *wrong)
 {
 	char words[MAX_WORDS], *word, *rest = words;
@@ -203,7 +203,7 @@ static struct spank_option option = {
 	.cb = option_given,
 };
 
-/* What stands behind the plugin in plugstack.conf. */
+/* Is this word among the plugin's arguments in plugstack.conf? */
 static bool site_says(int ac, char **av, const char *word)
 {
 	for (int i = 0; i < ac; i++)
@@ -212,7 +212,7 @@ static bool site_says(int ac, char **av, const char *word)
 	return false;
 }
 
-/* The first of what stands there and is no word of ours, or NULL. */
+/* Returns the first unknown argument in plugstack.conf, or NULL. */
 static const char *site_mistake(int ac, char **av)
 {
 	for (int i = 0; i < ac; i++)
@@ -226,7 +226,7 @@ int slurm_spank_init(spank_t sp, int ac, char **av)
 {
 	spank_context_t context = spank_context();
 
-	/* In the log of slurmd, once. */
+	/* slurmd logs it once. */
 	if (context == S_CTX_SLURMD && site_mistake(ac, av))
 		slurm_error("hpmmap: plugstack.conf: '%s' is neither default[=words] nor hold=all",
 			    site_mistake(ac, av));
@@ -236,7 +236,7 @@ int slurm_spank_init(spank_t sp, int ac, char **av)
 	return 0;
 }
 
-/* Without an option: what the user's environment says, or else plugstack.conf. */
+/* Without the option, the user's variable decides, then plugstack.conf. */
 static void take_default(spank_t sp, int ac, char **av)
 {
 	char text[MAX_WORDS], wrong[MAX_WORDS];
@@ -259,10 +259,10 @@ static void take_default(spank_t sp, int ac, char **av)
 	if (parse_words(words, &said, wrong))
 		wishes = said;
 	else
-		say("%s: %s; tasks run with memory of Linux", VARIABLE, wrong);
+		say("%s: %s; tasks run with ordinary memory", VARIABLE, wrong);
 }
 
-/* In slurmstepd, as the user: who may not open the device cannot have it. */
+/* In slurmstepd, as the user: a user who may not open the device cannot use the pools. */
 int slurm_spank_user_init(spank_t sp, int ac, char **av)
 {
 	uint32_t step;
@@ -271,7 +271,7 @@ int slurm_spank_user_init(spank_t sp, int ac, char **av)
 		return 0;
 	if (!is_given)
 		take_default(sp, ac, av);
-	/* That of the job's prolog has no task of the user's. */
+	/* The step of the job's prolog (extern) has no task of the user. */
 	if (spank_get_item(sp, S_JOB_STEPID, &step) == ESPANK_SUCCESS &&
 	    step == SLURM_EXTERN_CONT)
 		wishes.on = false;
@@ -293,7 +293,7 @@ int slurm_spank_user_init(spank_t sp, int ac, char **av)
 		devices[i] = open(HPMMAP_DEVICE_PATH, O_RDWR | O_CLOEXEC);
 		if (devices[i] >= 0)
 			continue;
-		say("cannot open " HPMMAP_DEVICE_PATH ": %s; tasks run with memory of Linux",
+		say("cannot open " HPMMAP_DEVICE_PATH ": %s; tasks run with ordinary memory",
 		    errno == ENOENT ? "the module is not loaded" : strerror(errno));
 		wishes.on = false;
 		break;
@@ -301,19 +301,19 @@ int slurm_spank_user_init(spank_t sp, int ac, char **av)
 	return 0;
 }
 
-/* A job that may hold nothing is not registered; who did not ask for it hears nothing of it. */
+/* A job that may hold nothing is not registered. The user is told only after asking for HPMMAP. */
 static void take_held(enum held held)
 {
 	if (held == HELD_SOME || !wishes.on || !shared)
 		return;
 	shared->has_none = true;
 	if (held == HELD_NONE && is_asked)
-		say("the job was granted no --gres=hpmmap of 2M or more, and has none of the pools here; tasks run with memory of Linux");
+		say("the job was granted no --gres=hpmmap of 2M or more, so it may hold no pool memory here; tasks run with ordinary memory");
 }
 
 /*
- * In slurmstepd, as root, before any task goes on; in the step of the job's prolog, whose
- * cgroup others are adopted into, with no task. Without the module there is nothing to hold.
+ * In slurmstepd, as root, before any task goes on. Also in the extern step, which has no task but
+ * whose cgroup adopts other processes. Without the module there is nothing to limit.
  */
 int slurm_spank_task_post_fork(spank_t sp, int ac, char **av)
 {
@@ -364,14 +364,14 @@ int slurm_spank_task_init(spank_t sp, int ac, char **av)
 		shared->jobs[task] = launch.job_id;
 		return 0;
 	}
-	say("task %d runs with memory of Linux: %s", task,
+	say("task %d runs with ordinary memory: %s", task,
 	    errno == ENODEV ? "there is no pool on these nodes" :
 	    errno == ENOMEM ? "the pools, or what the job may hold of them, are used up" :
 	    strerror(errno));
 	return 0;
 }
 
-/* A value of a job's file stat; the file may be gone. */
+/* Returns a value of a launch's file stat, or 0. */
 static unsigned long long value_of(const char *stat, const char *name)
 {
 	size_t length = strlen(name);
@@ -400,14 +400,14 @@ static void report(uint32_t task, uint64_t id)
 	length = fread(stat, 1, sizeof(stat) - 1, file);
 	stat[length] = '\0';
 	fclose(file);
-	say("task %u: peak %llu MB of the pools, %llu page faults, %llu calls with memory of Linux instead, %llu refused",
+	say("task %u: peak %llu MB of the pools, %llu page faults, %llu fallbacks to ordinary memory, %llu calls refused",
 	    task, value_of(stat, "peak_bytes") >> 20, value_of(stat, "faults"),
 	    value_of(stat, "fallbacks_mmap") + value_of(stat, "fallbacks_brk") +
 	    value_of(stat, "fallbacks_exec") + value_of(stat, "fallbacks_block"),
 	    value_of(stat, "refusals") + value_of(stat, "failures"));
 }
 
-/* In slurmstepd, when a task has ended. The job goes with the device. */
+/* In slurmstepd, when a task has ended. Closing the device ends the launch. */
 int slurm_spank_task_exit(spank_t sp, int ac, char **av)
 {
 	uint32_t global;

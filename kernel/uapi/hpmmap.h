@@ -15,30 +15,30 @@
  *
  * The device is /dev/hpmmap. Every ioctl takes one struct whose first member
  * is __u32 size, the size of the struct as the caller knows it. A larger
- * struct is accepted if the bytes the kernel does not know are zero; a
- * smaller one is accepted down to the first published size, the rest reads
+ * struct is accepted if the bytes that the module does not know are zero; a
+ * smaller one is accepted down to the first published size, and the rest reads
  * as zero. All addresses and lengths are in bytes.
  *
  * The errnos mean the same for every ioctl:
  *
  *  - ENOTTY: the command number is not known.
- *  - E2BIG: the struct is larger than the kernel's and the rest is not zero, or
+ *  - E2BIG: the struct is larger than the module's and the rest is not zero, or
  *    size is more than 4096.
- *  - EINVAL: size is too small, or a value cannot be right whatever the
- *    state of the machine (alignment, an empty range, a wrong page size).
+ *  - EINVAL: size is too small, or a value is wrong in any state of the
+ *    machine (alignment, an empty range, a wrong page size).
  *  - EOPNOTSUPP: an unknown flag is set or a reserved member is not zero.
  *  - EPERM: the command needs CAP_SYS_ADMIN in the initial user namespace.
- *  - EFAULT: a pointer is wrong, or what it points to cannot be written to.
- *  - ENOMEM: no memory: of the kernel, or of the pools for HPMMAP_IOC_LAUNCH.
+ *  - EFAULT: memory that a pointer points to cannot be read or written.
+ *  - ENOMEM: no kernel memory; for HPMMAP_IOC_LAUNCH also: no pool memory.
  *
- * Further ones are listed with the command that gives them.
+ * Further errnos are listed with their commands.
  */
 
 #define HPMMAP_DEVICE_PATH	"/dev/hpmmap"
 #define HPMMAP_SYSFS_PATH	"/sys/kernel/hpmmap"
 #define HPMMAP_CONTEXTS_PATH	"/proc/hpmmap"
 
-/* Grows by one when a member or command is added; never shrinks. */
+/* Increased by one when a member or command is added. */
 #define HPMMAP_ABI_VERSION	3
 
 /* The unit of allocation: one 2 MB block. */
@@ -70,7 +70,7 @@ struct hpmmap_info {
 #define HPMMAP_IOC_INFO		_IOWR(HPMMAP_IOC_MAGIC, 0, struct hpmmap_info)
 
 /* Bit 0 is free: no module has set it. */
-/* Jobs are in sysfs, and stay as long as the file they were launched by. */
+/* Jobs are in sysfs, and stay there while the file that launched them is open. */
 #define HPMMAP_FEATURE_JOBS	(1ULL << 1)
 /* Limits of cgroups and in percent, and HPMMAP_IOC_LIMIT_LIST. */
 #define HPMMAP_FEATURE_LIMITS	(1ULL << 2)
@@ -103,7 +103,7 @@ struct hpmmap_pool_add {
 };
 #define HPMMAP_IOC_POOL_ADD	_IOWR(HPMMAP_IOC_MAGIC, 1, struct hpmmap_pool_add)
 
-/* The memory was in ZONE_MOVABLE: a note for whoever sets it online again. */
+/* The memory was in ZONE_MOVABLE: a note for setting it online again. */
 #define HPMMAP_POOL_F_MOVABLE	(1U << 0)
 
 /**
@@ -113,13 +113,13 @@ struct hpmmap_pool_add {
  * @start: physical start address, as for HPMMAP_IOC_POOL_ADD
  * @length: length; the range may be part of one that was added
  * @busy_bytes: out: bytes of the range that jobs hold (EBUSY)
- * @pinned_bytes: out: bytes no job holds but a device or another process
- *	has still pinned (EBUSY)
+ * @pinned_bytes: out: bytes that no job holds but that a device or another
+ *	process has still pinned (EBUSY)
  * @bad_bytes: out: bytes of blocks with memory errors; since ABI 2
  *
  * Needs CAP_SYS_ADMIN. All or nothing. After success the range can be set
- * online again, but for the sections in which there is a block with a memory
- * error: these cannot, and cannot be added again either (ENXIO).
+ * online again, except sections that contain a block with a memory error: these
+ * stay offline and cannot be added again (ENXIO).
  *
  * Errors: ENOENT (part of the range is in no pool), EBUSY (in use).
  */
@@ -138,12 +138,12 @@ struct hpmmap_pool_remove {
  * struct hpmmap_pool_range - one element of HPMMAP_IOC_POOL_LIST
  * @start: physical start address
  * @length: length; always one memory section (memory_block_bytes)
- * @free_bytes: bytes that nobody holds
- * @pinned_bytes: bytes no job holds but that are still pinned
+ * @free_bytes: bytes that are not held
+ * @pinned_bytes: bytes that no job holds but that are still pinned
  * @node: NUMA node
  * @flags: HPMMAP_POOL_F_* given when it was added
- * @bad_bytes: bytes of blocks with memory errors, which nobody will get; since
- *	ABI 2
+ * @bad_bytes: bytes of blocks with memory errors, which are never handed out;
+ *	since ABI 2
  */
 struct hpmmap_pool_range {
 	__aligned_u64 start;
@@ -161,12 +161,12 @@ struct hpmmap_pool_range {
  * @size: sizeof(struct hpmmap_pool_list)
  * @flags: must be 0
  * @ranges: pointer to an array of struct hpmmap_pool_range
- * @nr: in: length of the array (0: only count); out: number of ranges there
- *	are. Where that is more than the array holds, the array holds the
- *	first ones, in order of address.
+ * @nr: in: length of the array (0: only count); out: number of existing
+ *	ranges. If the array is too short it holds the first ones, in order
+ *	of address.
  * @range_size: sizeof(struct hpmmap_pool_range) as the caller knows it, a
- *	multiple of 8, at most 4096; 0: HPMMAP_POOL_RANGE_MIN_SIZE. What the
- *	kernel does not know reads as zero. Reserved before ABI 2.
+ *	multiple of 8, at most 4096; 0: HPMMAP_POOL_RANGE_MIN_SIZE. Members that
+ *	the module does not know read as zero. Reserved before ABI 2.
  *
  * Errors: EINVAL (@range_size).
  */
@@ -190,8 +190,8 @@ struct hpmmap_pool_list {
  * @__reserved: must be 0
  * @job_id: out: number of the new job, shown in sysfs
  * @only: pointer to patterns, one after the other, each of at least one character
- *	and ended by a zero; 0: none. Since ABI 3
- * @only_bytes: their length in all, at most HPMMAP_LAUNCH_ONLY_MAX_BYTES; 0: none
+ *	and ended by a zero byte; 0: none. Since ABI 3
+ * @only_bytes: their total length, at most HPMMAP_LAUNCH_ONLY_MAX_BYTES; 0: none
  * @__reserved2: must be 0
  *
  * The process becomes the first of a new job. Nothing changes for it until
@@ -200,29 +200,28 @@ struct hpmmap_pool_list {
  * is inherited over fork(2), unless HPMMAP_LAUNCH_F_NO_INHERIT is set. A
  * set-user-ID or 32-bit program ends it.
  *
- * With patterns, only programs that one of them matches are registered. The others
- * use memory of Linux, belong to the job all the same, and so does what they
- * execute. A pattern with a slash is compared with the path that was given to
- * execve(2) (of a script with the interpreter's path, too), another one with its last
- * component. "*", "?" and "[...]" mean what they do in a shell, but that they match a
- * slash and a dot, too.
+ * With patterns, only programs that match one of them are registered. Other programs
+ * use ordinary memory, but they and the programs that they execute belong to the job.
+ * A pattern with a slash is compared with the path that was given to execve(2) (for a
+ * script also with the interpreter's path), another one with its last component. "*",
+ * "?" and "[...]" mean the same as in a shell, but they also match a slash and a dot.
  *
- * The open file keeps the last job that was launched by it: what the job has
- * counted can be read in sysfs until both its last process has gone and the
- * file is closed, in whatever process it is open.
+ * The open file keeps the last job that was launched by it: its counters can be
+ * read in sysfs until its last process has ended and the file is closed in all
+ * processes.
  *
  * Memory comes from the nodes of @nodemask. Among these the memory policy of
  * the mapping (mbind(2)) decides, or else that of the thread
- * (set_mempolicy(2)); a cpuset's nodes restrict it further. Where there is no
- * policy it is the node of the calling CPU first, then the nearest, or as
- * HPMMAP_LAUNCH_F_INTERLEAVE or HPMMAP_LAUNCH_F_FIRST_TOUCH say. A policy that
- * leaves none of the nodes finds no memory, as if they were used up.
+ * (set_mempolicy(2)); a cpuset's nodes restrict it further. Without a
+ * policy the node of the calling CPU comes first, then the nearest ones, unless
+ * HPMMAP_LAUNCH_F_INTERLEAVE or HPMMAP_LAUNCH_F_FIRST_TOUCH is set. If a policy
+ * leaves none of the nodes there is no memory, as if they were exhausted.
  *
- * Errors: EINVAL also for patterns of another form, ENODEV (@nodemask names no node that has a pool), ENOMEM (with
- * HPMMAP_LAUNCH_F_STRICT: the pools of these nodes, or what the user or the
- * cgroup may hold of them, are used up), EAGAIN (the user has 32768 jobs, or 1024
- * without a process, which files keep), EBUSY (a live patch holds a system call that
- * has to be hooked; see the kernel log).
+ * Errors: EINVAL also for malformed patterns, ENODEV (no node of @nodemask has a
+ * pool), ENOMEM (with HPMMAP_LAUNCH_F_STRICT: the pools of these nodes are exhausted,
+ * or a limit of the user or the cgroup is reached), EAGAIN (the user has 32768 jobs,
+ * or 1024 without a process that open files keep), EBUSY (a live patch holds a system
+ * call that has to be hooked; see the kernel log).
  */
 struct hpmmap_launch {
 	__u32 size;
@@ -240,7 +239,7 @@ struct hpmmap_launch {
 
 #define HPMMAP_LAUNCH_ONLY_MAX_BYTES	256
 
-/* ENOMEM when the pools are exhausted, instead of memory of Linux. */
+/* ENOMEM when the pools are exhausted, instead of a fallback to ordinary memory. */
 #define HPMMAP_LAUNCH_F_STRICT		(1U << 0)
 /* Programs that child processes execute are not registered. */
 #define HPMMAP_LAUNCH_F_NO_INHERIT	(1U << 1)
@@ -252,47 +251,47 @@ struct hpmmap_launch {
  */
 #define HPMMAP_LAUNCH_F_IMAGE		(1U << 3)
 /*
- * A mapping has its blocks from the beginning, but each 2 MB block that it
- * covers wholly is mapped only when it is touched, with one page fault, and
- * then comes from the node of the CPU that touches it if there is a free one.
- * Neither with HPMMAP_LAUNCH_F_INTERLEAVE nor with a page_size of 1 GB (EINVAL).
+ * A mapping has its blocks from the beginning, but a 2 MB block that it covers
+ * wholly is mapped only at the first touch, with one page fault. It then comes
+ * from the node of the touching CPU if that has a free one. EINVAL together with
+ * HPMMAP_LAUNCH_F_INTERLEAVE or a page_size of 1 GB.
  */
 #define HPMMAP_LAUNCH_F_FIRST_TOUCH	(1U << 4)
 /*
- * All memory of stacks comes at once: of each mapping with MAP_STACK, and of the main
- * stack 8 MB or RLIMIT_STACK. Otherwise a mapping with MAP_STACK has the 2 MB blocks with
- * its uppermost 128 KB; the rest comes 2 MB at a time, with one page fault each, and where
- * the pools are used up then from Linux, with HPMMAP_LAUNCH_F_STRICT, too. The main stack,
- * which is Linux's memory, has 128 KB and grows as ever.
+ * Stacks are populated at once: each mapping with MAP_STACK, and 8 MB or RLIMIT_STACK of
+ * the main stack. Otherwise a mapping with MAP_STACK has the 2 MB blocks with its uppermost
+ * 128 KB. The rest is populated 2 MB at a time, with one page fault each; if the pools are
+ * exhausted then, with ordinary memory, even with HPMMAP_LAUNCH_F_STRICT. The main stack is
+ * ordinary memory, has 128 KB and grows as usual.
  */
 #define HPMMAP_LAUNCH_F_EAGER_STACKS	(1U << 5)
 /*
  * Shared memory without a name in a file system (mmap with MAP_SHARED and
- * MAP_ANONYMOUS, memfd_create, shmget) stays Linux's. Otherwise it comes from the
- * pools, and outlives the job where it does on Linux.
+ * MAP_ANONYMOUS, memfd_create, shmget) is ordinary memory. Otherwise it comes from
+ * the pools, and outlives the job as on Linux.
  */
 #define HPMMAP_LAUNCH_F_SHARED_LINUX	(1U << 6)
 
 /**
  * DOC: Limits
  *
- * Blocks are charged to a user and to a cgroup of the unified hierarchy (v2), and
- * with it to all cgroups above but the root. Which they are is decided by user ID
- * and cgroup of a process when it gets an address space of its own: execve(2),
- * fork(2), or the launch of a marked program. A setuid(2) or a move to another
- * cgroup counts from then on. What a fork leaves shared stays charged to who had
- * it, until nobody has it any more. Who makes a user namespace is charged for
- * all users in it; in one that root has made, each is.
+ * Blocks are charged to a user and to a cgroup of the unified hierarchy (v2), with
+ * all its ancestors except the root. User ID and cgroup of the process decide when it
+ * gets an address space of its own: by execve(2), fork(2), or the launch of a marked
+ * program. A setuid(2) or a move to another cgroup counts from then on. Blocks that
+ * a fork leaves shared stay charged as before until they are freed. The user that
+ * makes a user namespace is charged for all users in it; in one that root has made,
+ * each user is charged.
  *
- * A user without a limit of their own has the default one, which is half of all
- * pool memory unless something else is set; root has none. Cgroups have none
- * unless one is set, and it goes with the cgroup. A limit in percent is one of all
- * pool memory, and follows its size. Who holds more than a new limit keeps it but
- * gets no more.
+ * A user without a limit has the default limit, which is half of all pool memory
+ * unless another one is set; root has none. Cgroups have no limit unless one is set,
+ * and it ends with the cgroup. A limit in percent is a share of all pool memory and
+ * follows its size. A user or cgroup above a new limit keeps its memory but gets no
+ * more.
  */
 
 /**
- * struct hpmmap_limit_set - HPMMAP_IOC_LIMIT_SET: what somebody may hold
+ * struct hpmmap_limit_set - HPMMAP_IOC_LIMIT_SET: limit a user or a cgroup
  * @size: sizeof(struct hpmmap_limit_set)
  * @flags: HPMMAP_LIMIT_F_*
  * @uid: user ID in the initial user namespace; 0 with HPMMAP_LIMIT_F_DEFAULT or
@@ -300,12 +299,12 @@ struct hpmmap_launch {
  * @cgroup_fd: with HPMMAP_LIMIT_F_CGROUP the cgroup's directory, opened;
  *	otherwise 0
  * @bytes: limit, a multiple of HPMMAP_BLOCK_BYTES; HPMMAP_LIMIT_NONE;
- *	HPMMAP_LIMIT_INHERIT, but not for the default; with
+ *	HPMMAP_LIMIT_INHERIT, except for the default; with
  *	HPMMAP_LIMIT_F_PERCENT 1 to 100
  *
  * Needs CAP_SYS_ADMIN.
  *
- * Errors: EBADF (@cgroup_fd is not that of a directory of the unified hierarchy),
+ * Errors: EBADF (@cgroup_fd is not a directory of the unified hierarchy),
  * ENOENT (the cgroup was removed), EINVAL also for the root of the hierarchy.
  */
 struct hpmmap_limit_set {
@@ -317,24 +316,24 @@ struct hpmmap_limit_set {
 };
 #define HPMMAP_IOC_LIMIT_SET	_IOWR(HPMMAP_IOC_MAGIC, 5, struct hpmmap_limit_set)
 
-/* For every user without a limit of their own. */
+/* For all users without a limit of their own. */
 #define HPMMAP_LIMIT_F_DEFAULT	(1U << 0)
-/* For a cgroup, with all below it. */
+/* For a cgroup, with its descendants. */
 #define HPMMAP_LIMIT_F_CGROUP	(1U << 1)
 /* A share of all pool memory. */
 #define HPMMAP_LIMIT_F_PERCENT	(1U << 2)
 #define HPMMAP_LIMIT_NONE	(~0ULL)
-/* As if none had been set: the default for a user, none for a cgroup. */
+/* No limit of its own: the default for a user, none for a cgroup. */
 #define HPMMAP_LIMIT_INHERIT	(~0ULL - 1)
 
 /**
  * struct hpmmap_limit_entry - one element of HPMMAP_IOC_LIMIT_LIST
  * @flags: HPMMAP_LIMIT_F_*
- * @uid: of a user
- * @cgroup_id: of a cgroup: the inode number of its directory
+ * @uid: user ID of a user's limit
+ * @cgroup_id: inode number of the directory, for a cgroup's limit
  * @rule: @bytes of HPMMAP_IOC_LIMIT_SET; HPMMAP_LIMIT_INHERIT if none was set
- * @limit_bytes: what follows from it now, or HPMMAP_LIMIT_NONE
- * @held_bytes: what is charged; 0 for the default
+ * @limit_bytes: the limit that follows from @rule now, or HPMMAP_LIMIT_NONE
+ * @held_bytes: bytes charged; 0 for the default
  */
 struct hpmmap_limit_entry {
 	__u32 flags;
@@ -350,12 +349,12 @@ struct hpmmap_limit_entry {
  * @size: sizeof(struct hpmmap_limit_list)
  * @flags: must be 0
  * @entries: pointer to an array of struct hpmmap_limit_entry
- * @nr: in: length of the array (0: only count); out: number of entries there
- *	are, of which the array holds as many as it can
+ * @nr: in: length of the array (0: only count); out: number of existing
+ *	entries, of which the array holds as many as it can
  * @__reserved: must be 0
  *
- * The default first, then whoever has a limit, holds something or has jobs: all of
- * them with CAP_SYS_ADMIN, otherwise the caller and the cgroups it is in.
+ * The default comes first, then users and cgroups that have a limit, hold memory or
+ * have jobs: all with CAP_SYS_ADMIN, otherwise the caller and the cgroups it is in.
  */
 struct hpmmap_limit_list {
 	__u32 size;
@@ -371,11 +370,11 @@ struct hpmmap_limit_list {
  *
  * A program file with a mark registers itself when it is executed, as if
  * HPMMAP_IOC_LAUNCH had been called before, if its user may open the device.
- * The mark is in the ELF header: in e_flags, the 32 bits from byte 48 on, in
- * which x86-64 defines nothing and which are 0 otherwise. The upper half says
- * that there is a mark, the lower half holds options. A mark with options
- * that the module does not know, or that contradict each other as they must
- * not for HPMMAP_IOC_LAUNCH, is ignored.
+ * The mark is in the ELF header: in e_flags, the 32 bits from byte 48 on, which
+ * x86-64 does not use and which are 0 without a mark. The upper half is the
+ * magic number, the lower half holds options. A mark with options that the
+ * module does not know, or that HPMMAP_IOC_LAUNCH would refuse together, is
+ * ignored.
  */
 #define HPMMAP_MARK_MAGIC	0x484d0000
 #define HPMMAP_MARK_MAGIC_MASK	0xffff0000
@@ -394,29 +393,27 @@ struct hpmmap_limit_list {
 /**
  * DOC: Reuse of a process's own memory
  *
- * Memory mapped by mmap(2) with MAP_UNINITIALIZED (0x4000000; Linux takes no
- * notice of it where there is an MMU), private and anonymous, may have old
- * contents of the calling process. On munmap(2) it is kept for the process, and
- * comes back without zeroing to requests with the flag. Requests without it
- * get zeros, always; so do pages that a mapping grows by (mremap(2)) and
- * pages after MADV_DONTNEED. What never had the flag is not kept. Nothing that
- * is kept reaches another process, nor a child, nor the program after
- * execve(2).
+ * Private anonymous memory mapped by mmap(2) with MAP_UNINITIALIZED (0x4000000;
+ * Linux ignores it on machines with an MMU) may have old contents of the calling
+ * process. On munmap(2) it is kept for the process, and is returned without
+ * zeroing to requests with the flag. Requests without it always get zeros; so do
+ * pages that a mapping grows by (mremap(2)) and pages after MADV_DONTNEED. Memory
+ * that never had the flag is not kept. Kept memory never reaches another process,
+ * a child, or the program after execve(2).
  *
- * What a process has mapped with the flag and what is kept for it are, in
- * blocks of 2 MB, together never more than it had mapped with the flag at
- * its peak. What is kept counts as held by the user; it is taken back, from one
- * process after the other, before a request of anybody is refused for want of
- * memory.
+ * Memory that a process has mapped with the flag and memory kept for it, in blocks
+ * of 2 MB, are together never more than it had mapped with the flag at its peak.
+ * Kept memory counts as held by the user. It is taken back, from one process after
+ * the other, before any request is refused for want of memory.
  *
- * The flag means nothing for memory that is only reserved (PROT_NONE, or
- * MAP_NORESERVE without MAP_POPULATE), for memory of Linux, nor for jobs with
+ * The flag has no effect on memory that is only reserved (PROT_NONE, or
+ * MAP_NORESERVE without MAP_POPULATE), on ordinary memory, and in jobs with
  * HPMMAP_LAUNCH_F_FIRST_TOUCH.
  */
 
 /*
  * madvise(2): as if the range had been mapped with MAP_UNINITIALIZED; its
- * contents stay. What a child shares at the moment is left out.
+ * contents stay. Memory that a child shares at the moment is left out.
  * EINVAL: not page aligned, or part of the range is not memory of the module.
  * ENOMEM: part of it is not mapped. Nothing is done then.
  */

@@ -15,12 +15,12 @@
  *
  * ENOTTY	unknown command
  * EFAULT	the struct cannot be read or written
- * EINVAL	an argument is not possible, see there; a number that is not above 0
- * ENOMEM	no memory of the kernel
+ * EINVAL	an argument is impossible, see there; a number below 1
+ * ENOMEM	no kernel memory
  * EINTR	the caller is being killed
  */
 
-/* What XPMEM_CMD_VERSION returns: 2.6.5. */
+/* The return value of XPMEM_CMD_VERSION: 2.6.5. */
 #define XPMEM_ABI_VERSION	0x26005
 
 #define XPMEM_ABI_MAGIC		'x'
@@ -29,31 +29,31 @@
 #define XPMEM_ABI_RDONLY	1
 #define XPMEM_ABI_RDWR		2
 
-/* The only permit type: permit_value of struct xpmem_cmd_make is a mode as of a file. */
+/* The only permit type: permit_value of struct xpmem_cmd_make is a mode like that of a file. */
 #define XPMEM_ABI_PERMIT_MODE	1
 
-/* Size of a segment: all from vaddr on. */
+/* Size of a segment: the whole address space from vaddr on. */
 #define XPMEM_ABI_MAXADDR_SIZE	(~(__u64)0)
 
-/* Flag of struct xpmem_cmd_attach, of this implementation alone: map at once what is there. */
+/* Flag of struct xpmem_cmd_attach, only in this implementation: map what exists at once. */
 #define XPMEM_ABI_POPULATE	0x8000
 
 /**
  * struct xpmem_cmd_make - XPMEM_CMD_MAKE
- * @vaddr: in: first address, a multiple of 4 KB. Nothing need be mapped.
- * @size: in: bytes, a multiple of 4 KB, or XPMEM_ABI_MAXADDR_SIZE. What lies beyond the
- *	address space is left out.
+ * @vaddr: in: first address, a multiple of 4 KB. The range need not be mapped.
+ * @size: in: bytes, a multiple of 4 KB, or XPMEM_ABI_MAXADDR_SIZE. Cut off at the end of
+ *	the address space.
  * @permit_type: in: XPMEM_ABI_PERMIT_MODE
- * @permit_value: in: mode; read and write bits of owner, group and others. Others than the
- *	effective user who made it need the administrator's leave, too (the module's parameter
- *	xpmem_others).
+ * @permit_value: in: mode; read and write bits of owner, group and others. Users other
+ *	than the effective user of the maker also need the administrator's permission (the
+ *	module's parameter xpmem_others).
  * @segid: out: number of the segment, greater than 0
  *
  * Publishes a part of the caller's address space. It ends with XPMEM_CMD_REMOVE, with the
  * address space (exit, execve), and when the last reference to the file is closed.
  *
- * EACCES: the caller is not dumpable (prctl(2)); ENOSPC: 65,536 segments and permits of this file
- * are there.
+ * EACCES: the caller is not dumpable (prctl(2)); ENOSPC: this file has 65,536 segments and
+ * permits.
  */
 struct xpmem_cmd_make {
 	__u64 vaddr;
@@ -72,8 +72,8 @@ struct xpmem_cmd_make {
  * @permit_value: in: 0
  * @apid: out: number of the permit, greater than 0
  *
- * ENOENT: no such segment, or its process has left the address space; EACCES: its mode does not let
- * the caller, or ptrace(2) would not let it read the process; ENOSPC: as above.
+ * ENOENT: no such segment, or its process has left the address space; EACCES: its mode forbids it,
+ * or the caller may not read the process by ptrace(2); ENOSPC: as above.
  */
 struct xpmem_cmd_get {
 	__s64 segid;
@@ -88,16 +88,16 @@ struct xpmem_cmd_get {
  * @apid: in: number of a permit of the caller's address space
  * @offset: in: into the segment, bytes, a multiple of 4 KB
  * @size: in: bytes; rounded up to a multiple of 4 KB
- * @vaddr: in: where, a multiple of 4 KB; 0: where the module likes. Out: where
+ * @vaddr: in: address, a multiple of 4 KB, or 0 for any. Out: address
  * @fd: ignored
- * @flags: in: 0 or XPMEM_ABI_POPULATE; other bits are ignored, as XPMEM does
+ * @flags: in: 0 or XPMEM_ABI_POPULATE; other bits are ignored, as by XPMEM
  *
- * Maps a part of the segment. What the other process has there, now or later, is read and
- * written by plain loads and stores; where it has nothing, may not do so itself, or is gone,
- * there is SIGBUS.
+ * Maps a part of the segment. Plain loads and stores access the memory that the other process
+ * has mapped there at that moment. SIGBUS: it has none, may not access it like this itself, or
+ * has ended.
  *
- * ENOENT: no such permit, or its segment was removed, or its process is gone; EACCES: as
- * above; EINVAL: beyond the segment; EEXIST: something is mapped at @vaddr; and the errors
+ * ENOENT: no such permit, or its segment was removed, or its process has ended; EACCES: as
+ * above; EINVAL: outside of the segment; EEXIST: something is mapped at @vaddr; and the errors
  * of mmap(2).
  */
 struct xpmem_cmd_attach {
@@ -111,13 +111,13 @@ struct xpmem_cmd_attach {
 
 #define XPMEM_CMD_VERSION	_IO(XPMEM_ABI_MAGIC, 0)
 #define XPMEM_CMD_MAKE		_IO(XPMEM_ABI_MAGIC, 1)
-/* A pointer to a segid. Attachments show nothing any more. ENOENT; EACCES: another's. */
+/* Pointer to a segid, whose memory leaves all attachments. ENOENT; EACCES: another process's. */
 #define XPMEM_CMD_REMOVE	_IO(XPMEM_ABI_MAGIC, 2)
 #define XPMEM_CMD_GET		_IO(XPMEM_ABI_MAGIC, 3)
-/* A pointer to an apid. What was attached by it is unmapped. ENOENT; EACCES: another's. */
+/* Pointer to an apid; what was attached by it is unmapped. ENOENT; EACCES: another process's. */
 #define XPMEM_CMD_RELEASE	_IO(XPMEM_ABI_MAGIC, 4)
 #define XPMEM_CMD_ATTACH	_IO(XPMEM_ABI_MAGIC, 5)
-/* A pointer to an address in an attachment. 0 where nothing is mapped, EINVAL: something else. */
+/* Pointer to an address in an attachment. 0 if nothing is mapped there, EINVAL: another mapping. */
 #define XPMEM_CMD_DETACH	_IO(XPMEM_ABI_MAGIC, 6)
 /* Do nothing: a fork needs no preparation. */
 #define XPMEM_CMD_FORK_BEGIN	_IO(XPMEM_ABI_MAGIC, 7)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Where the break of a new program is: made into programs of several kinds, with and without
- * addresses that are chosen at random.
+ * The break of a new program: built as programs of several kinds, with and without random
+ * addresses.
  */
 #include <stdint.h>
 #include <stdio.h>

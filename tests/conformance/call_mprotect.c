@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* mprotect, protection keys, mseal, and what access comes to. */
+/* mprotect, protection keys, mseal, and the results of accesses. */
 #include "conf.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What /proc tells about memory, and what goes in through it. */
+/* Reading about memory in /proc, and writing through it. */
 #include "conf.h"
 
 #include <fcntl.h>

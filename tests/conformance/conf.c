@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * conformance: runs the cases and writes what they observe, one line of JSON
- * each. Every run of a case is a program of its own, so that it can do to its
- * address space whatever it likes.
+ * conformance: runs the cases and writes their observations, one line of JSON each.
+ * Every run of a case is a program of its own, so that it can change its address space
+ * freely.
  */
 #include "conf.h"
 

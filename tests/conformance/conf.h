@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Conformance cases: each tells what it observed, in words that do not depend
- * on where things lie. The observations of a native run and of one under
- * HPMMAP are compared afterwards (records.py); a case checks nothing itself.
+ * Conformance cases: each writes its observations, in words that do not depend on
+ * addresses. The observations of a native run and of one under HPMMAP are compared
+ * afterwards (records.py); a case checks nothing itself.
  *
  * A case works on an *arena*: a number of units of memory at a fixed address,
  * filled with a pattern that tells each page's origin. The size and alignment

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A 32-bit program without a C library: maps, writes, reads, unmaps, moves the
- * break; prints one character per thing that went as it should.
+ * break; prints one character for each success.
  */
 #define NR_EXIT		1
 #define NR_WRITE	4

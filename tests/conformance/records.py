@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Compares what the conformance cases observed natively and under HPMMAP.
+"""Compares the observations of the conformance cases, natively and under HPMMAP.
 
-    records.py compare DIRECTORY            the records of one kernel; fails if they tell of
-                                            anything but what differences.toml lists
+    records.py compare DIRECTORY            the records of one kernel; fails if they differ in
+                                            anything that differences.toml does not list
     records.py table OUTPUT [DIRECTORY...]  write the table of all kernels (docs/conformance.md)
 
-A directory has native.jsonl and one file for each way of hpmmap run that was used.
+A directory has native.jsonl and one file for each set of options of hpmmap run.
 """
 
 import itertools
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RECORDS = ROOT / "build/conformance/records"
 DIFFERENCES = Path(__file__).with_name("differences.toml")
 NATIVE = "native"
-# Units of 256 MB make sense where memory is placed in gigabytes, and natively to compare.
+# Units of 256 MB are for memory placed in gigabytes, and natively for comparison.
 _LARGE = "1g"
 
 
@@ -49,7 +49,7 @@ class Run:
 
 @dataclass
 class Record:
-    """What one run of the program wrote."""
+    """The output of one run of the program."""
 
     kernel: str
     registered: bool
@@ -58,7 +58,7 @@ class Record:
 
 
 def read_record(path: Path) -> Record:
-    """One or more outputs of the program, one after the other. Incomplete ones are an error."""
+    """Read one or more concatenated outputs of the program. An incomplete one is an error."""
     record, lines, ended = None, 0, False
     for number, line in enumerate(path.read_text().splitlines(), 1):
         try:
@@ -92,7 +92,7 @@ def read_record(path: Path) -> Record:
 
 @dataclass(frozen=True)
 class Change:
-    """Where a documented difference shows: a piece of what is observed natively, and what stands there
+    """One place of a documented difference: a piece of the native observation, and its replacement
     under HPMMAP."""
 
     difference: int
@@ -117,7 +117,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Differences:
-    """The documented differences: their reasons, numbered from 1, and where they show."""
+    """The documented differences: their reasons, numbered from 1, and their places."""
 
     reasons: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
@@ -141,7 +141,7 @@ def read_differences(path: Path = DIFFERENCES) -> Differences:
 
 
 def explain(native: str, observed: str, candidates: list[Change]) -> list[Change] | None:
-    """The fewest of the changes that make the one observation out of the other."""
+    """The smallest set of changes that turns one observation into the other."""
     for number in range(1, len(candidates) + 1):
         for chosen in itertools.combinations(candidates, number):
             text = native
@@ -180,7 +180,7 @@ def _compare_one(
     used: set[tuple[Change, str]],
     ran: set[tuple[Change, str]],
 ) -> None:
-    """Adds to the result, to the changes (by pattern) that were used, and to those that could be."""
+    """Add to the result, to the changes (by pattern) that were used, and to those that could be."""
     for run in sorted(native.observed.keys() | native.not_run.keys()):
         if run not in other.observed and run not in other.not_run:
             continue
@@ -242,7 +242,7 @@ def compare(directory: Path, differences: Differences) -> Comparison:
 
 
 def label(directory: Path, kernel: str) -> str:
-    """The column of the records: 6.12, 6.12-rt, debug, or the directory if that is not the version."""
+    """The column for the records: 6.12, 6.12-rt, debug, or the directory if that is not a version."""
     series = re.match(r"\d+\.\d+", kernel)
     if directory.name != kernel or not series:
         return directory.name
@@ -253,7 +253,7 @@ def label(directory: Path, kernel: str) -> str:
 
 
 def _cell(comparison: Comparison, case: str) -> str:
-    """What became of a case on one kernel, over all ways it was run in."""
+    """The outcome of a case on one kernel, over all options it was run with."""
     identical = comparison.identical.get(case, 0)
     documented = comparison.documented.get(case, {})
     unlisted = comparison.unlisted.get(case)

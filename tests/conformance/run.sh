@@ -1,7 +1,7 @@
 #!/bin/bash
 # Write the records of all cases: run.sh OUTPUT [OPTION OF CONFORMANCE...] [PATTERN...] -- [COMMAND...]
-# The command stands before every program that is run: none, or hpmmap run. With patterns
-# of cases it is these alone.
+# The command is the prefix of every program: none, or hpmmap run. With patterns only the
+# matching cases run.
 set -euo pipefail
 
 target=$1

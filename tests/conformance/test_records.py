@@ -1,4 +1,4 @@
-"""The comparison of records, on records made up."""
+"""The comparison of records, with invented records."""
 
 import json
 
@@ -18,7 +18,7 @@ def write(path, lines, registered, kernel="6.12.1", end=None):
 
 @pytest.fixture
 def records(tmp_path):
-    """Writes what was observed natively and under HPMMAP."""
+    """Write native observations and those under HPMMAP."""
 
     def make(native, hpmmap, **settings):
         write(tmp_path / "native.jsonl", native, False)
@@ -94,7 +94,7 @@ def test_differences_of_other_kernels_and_alignments(records):
     assert compare(directory, listed(change(aligns=("2m",)))).unlisted
     fitting = change(kernels="6.12.*", aligns=("4k",), processes=("main",))
     assert not compare(directory, listed(fitting)).problems
-    # What does not concern a run is not gone.
+    # A change that does not apply to a run does not count as gone.
     assert not compare(records([seen("a=0")], [seen("a=0")]), listed(change(kernels="6.1.*"))).problems
 
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the fuzzers share. */
+/* Shared by the fuzzers. */
 #ifndef HPMMAP_FUZZ_COMMON_H
 #define HPMMAP_FUZZ_COMMON_H
 

@@ -2,11 +2,11 @@
 /*
  * Sweeps the failure points of every hooked call and every ioctl.
  *
- * Each case prepares some memory and does one call, again and again: the first
- * time the first allocation (or copy from or to user space) in the call fails,
- * the second time the second, until none has failed. What the call returns has
- * to be success or a plausible errno, and the memory around it has to be as it
- * was; what the call is about has its old contents, zeros, or is not mapped.
+ * Each case prepares some memory and does one call repeatedly: the first time the
+ * first allocation (or copy from or to user space) in the call fails, the second
+ * time the second, until none has failed. The call must succeed or return a
+ * plausible errno. Memory around its range must not change; the range has its old
+ * contents, zeros, or is not mapped.
  *
  *	faults calls	the hooked calls; run it under "hpmmap run"
  *	faults ioctls	the ioctls, as root

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Random sequences of calls, guided by what of the kernel they reach.
+ * Random sequences of calls, guided by their coverage of the kernel.
  *
  * Registered workers of two ordinary users make up sequences, "programs", of calls
  * for memory that the module hooks, of those it does not see, and of those that work
  * on the memory of another process: userfaultfd, io_uring, process_madvise,
  * process_vm_writev, move_pages, /proc/PID/mem. Each runs in a child of the
  * worker, spread over three actors: the child itself, a thread of it, and a child of
- * its own. Those that reach edges of the kernel's code that none has reached before
- * (KCOV) are kept and varied further. Without KCOV all are new.
+ * its own. Programs that reach new edges of the kernel's code (KCOV) are kept and
+ * varied further. Without KCOV all are new.
  *
- * What counts is what the kernel says. Beside that, no program may end a worker,
+ * A failure is a problem that the kernel reports. Besides, no program may end a worker,
  * outlive SIGKILL, or change memory that it does not name: the worker's, and some of
  * the child's, are compared after each.
  *
  * Before it runs, each program is written to a file of the worker, in a ring of the
- * last ones, so that they are there when the machine is not: --print FILE shows
- * them, --replay FILE runs them again, one after the other.
+ * last ones, which survives a crash of the machine: --print FILE shows them,
+ * --replay FILE runs them again, one after the other.
  */
 #include <err.h>
 #include <errno.h>

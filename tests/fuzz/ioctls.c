@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Random ioctls: what is malformed, and what is right, all at once.
+ * Random ioctls, malformed and correct, all at once.
  *
- * Some processes call every command with arguments that are right but for a
- * few members, wrong sizes and pointers, and numbers that mean nothing, while
+ * Some processes call every command with arguments that are right except for a
+ * few members, with wrong sizes and pointers, and with unknown numbers, while
  * others take sections of memory out of the pools and put them in again, launch
- * jobs and read sysfs. Every answer has to be one that the header knows for the
- * command, nothing may be written behind the struct, and all sections have to be
- * in the pools at the end. As an ordinary user (in the device's group) the
+ * jobs and read sysfs. Every errno must be one that the header lists for the
+ * command, nothing may be written beyond the struct, and all sections must be in
+ * the pools at the end. As an ordinary user (in the device's group) the
  * commands for the administrator must not get further than EPERM.
  */
 #include <err.h>

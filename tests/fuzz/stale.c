@@ -7,14 +7,14 @@
  * must be zero. With the flag it may also be what this process itself wrote
  * to memory with the flag; of its parent, only what the child can still see.
  * Then it writes to all of it, so that it would be recognised elsewhere, and
- * every now and then looks whether it is still there.
+ * now and then checks that it is still there.
  *
  * With --neighbour it does nothing but dirty as much memory as it can get, with
- * words that nobody may ever find, until it is killed.
+ * words that no process may ever find, until it is killed.
  *
  * Each process has a sequence of its own that follows from the seed and its
- * place in the family, whatever the others do. Nothing here allocates memory
- * behind the model's back; the model is static data, which is Linux's.
+ * place in the family, independent of the others. No code here allocates memory
+ * unknown to the model; the model is static data, which is ordinary memory.
  */
 #include <errno.h>
 #include <getopt.h>

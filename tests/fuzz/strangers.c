@@ -4,19 +4,19 @@
  *
  *   strangers [--windows] [--seed N] --seconds N --workers N BOARD -- COMMAND...
  *
- * Workers, each started by COMMAND (hpmmap run --), fill memory with words that say whose they
- * are, and do random things to it in two threads and in children: the calls that the module
+ * Workers, each started by COMMAND (hpmmap run --), fill memory with words that name their
+ * writer, and do random things to it in two threads and in children: the calls that the module
  * hooks, the same by int $0x80, userfaultfd with and without a monitor, process_madvise,
  * io_uring's madvise, windows onto each other. The driver kills some of them. With --windows
  * most of it is windows, and what happens to their targets.
  *
- * Each process reads whatever it can: what its page tables map, what a fault gives it, the
+ * Each process reads all that it can: what its page tables map, what a fault gives it, the
  * windows. A word may be the reader's own, of an ancestor from before the fork, or, in a window,
- * of the target or the target's ancestors. Nothing else counts: a process may lose its contents,
- * its mappings and its life, as it does where hooks are skipped.
+ * of the target or the target's ancestors. Other damage does not count: a process may lose its contents,
+ * its mappings and its life, as happens if hooks are skipped.
  *
- * Several drivers, of several users, have the same BOARD, a file in which they
- * note who is who, and what was found. Status 1 if a word was foreign, also to another driver.
+ * Several drivers, of several users, share BOARD, a file in which they note the writers and
+ * the findings. Status 1 if a word was foreign, also to another driver.
  */
 #include <err.h>
 #include <fcntl.h>

@@ -2,9 +2,9 @@
 /*
  * Helpers of the guest tests.
  *
- * Every test holds for a process of plain Linux too. What only HPMMAP
- * promises (no page faults, 2 MB entries, pool accounting) is checked if the
- * process is registered; helpers that check such a thing say so.
+ * Every test also passes in an ordinary process. Promises of HPMMAP alone (no page
+ * faults, 2 MB entries, pool accounting) are checked if the process is registered;
+ * helpers that check such a promise say so.
  */
 #ifndef HPMMAP_TESTS_COMMON_H
 #define HPMMAP_TESTS_COMMON_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Children that have a snapshot, and what is copied beside them. */
+/* Children with a snapshot, and what is copied beside them. */
 #ifndef HPMMAP_TESTS_COPIES_H
 #define HPMMAP_TESTS_COPIES_H
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The pools used up. HPMMAP_TEST_POLICY says how the program was launched:
- * "strict" (calls fail with ENOMEM) or "fallback" (memory of Linux).
+ * Exhausted pools. HPMMAP_TEST_POLICY is the policy of the launch: "strict"
+ * (calls fail with ENOMEM) or "fallback" (ordinary memory).
  */
 #include "common.h"
 

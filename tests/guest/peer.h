@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Tests in which processes have windows onto each other: the test itself attaches, and
- * a peer beside it, who plays a role, is the target.
+ * a peer beside it, which plays a role, is the target.
  *
- * A role is a function that talks with the test by numbers: what one says the other hears.
+ * A role is a function that exchanges numbers with the test.
  * The peer is a child, or where other_kind is set a program of its own that is registered
  * if the test's process is not, and the other way round.
  */

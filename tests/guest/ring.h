@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Of io_uring only what is needed to have buffers registered, and one operation at a time. */
+/* The part of io_uring that registers buffers and runs one operation at a time. */
 #ifndef HPMMAP_TESTS_RING_H
 #define HPMMAP_TESTS_RING_H
 

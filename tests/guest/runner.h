@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Runs the tests of a program one after the other, in its own process, with
- * whatever that inherited: no library between, no handlers of signals, no
- * children. So it serves programs of all kinds, static ones too.
+ * Runs the tests of a program one after the other in its own process, unchanged:
+ * no test library, no signal handlers, no children. So it works for all kinds of
+ * programs, also static ones.
  */
 #ifndef HPMMAP_TESTS_RUNNER_H
 #define HPMMAP_TESTS_RUNNER_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What is copied after a fork, and when: while both live, of 2 MB that are written to
- * only the pages that are touched; whatever happens to them, each has what is its own.
+ * Copies after a fork: while parent and child live, a write to a 2 MB block copies only the
+ * pages that are touched. Each process always sees its own contents.
  */
 #include "copies.h"
 

@@ -3,8 +3,8 @@
  * The program itself: contents and permissions of text, data and bss, and the
  * page faults it takes from main() on. Linked in several ways as image_*.
  *
- * HPMMAP_TEST_IMAGE=yes in the environment: launched with --image, so the
- * program is in pool memory and takes no fault at all.
+ * HPMMAP_TEST_IMAGE=yes: launched with --image, so the program is in pool
+ * memory and takes no fault at all.
  */
 #include <dlfcn.h>
 #include <elf.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What else in the kernel looks at memory: I/O, other processes, /proc. */
+/* Other users of memory in the kernel: I/O, other processes, /proc. */
 #include "common.h"
 #include "ring.h"
 

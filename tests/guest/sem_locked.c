@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Locked memory: Linux populates it within mmap(2), before HPMMAP has put its
- * blocks in place. Once a mapping then showed another block than the one that
- * fork and mremap went by.
+ * blocks in place. A mapping must not show another block than the one that fork
+ * and mremap use.
  */
 #include "common.h"
 

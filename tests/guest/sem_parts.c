@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What is copied after a fork of slots that mappings cover in part: the pages that are
- * touched, none beside a mapping; whatever becomes of the mappings meanwhile.
+ * Copies after a fork of slots that mappings cover in part: only pages that are touched, none
+ * outside of a mapping, however the mappings change meanwhile.
  */
 #include "copies.h"
 

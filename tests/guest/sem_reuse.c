@@ -2,9 +2,9 @@
 /*
  * Reuse without zeroing: MAP_UNINITIALIZED and HPMMAP_MADV_REUSE.
  *
- * What a test writes tells of each word who wrote it and whether the memory
- * had the flag. Memory without the flag reads as zero wherever it comes from;
- * memory with it as zero or as what this process wrote to such memory before.
+ * Each word that a test writes tells its writer and whether the memory had the
+ * flag. Memory without the flag always reads as zero; memory with it reads as zero
+ * or as what this process wrote to such memory before.
  */
 #include "common.h"
 

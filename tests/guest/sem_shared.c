@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Files of hpmmapfs: their size and memory, and what comes of it where there is too little. */
+/* Files of hpmmapfs: their size and memory, and calls that get too little memory. */
 #include "shared.h"
 
 #include <fcntl.h>

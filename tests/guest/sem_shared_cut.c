@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Files of hpmmapfs that become smaller, or are punched, while others have them mapped and touch them. */
+/* Files of hpmmapfs that become smaller or are punched while other processes touch their mappings. */
 #include "shared.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Files of hpmmapfs and what else looks at their memory: I/O, pipes, devices, other processes, core dumps. */
+/* Files of hpmmapfs, and other users of their memory: I/O, pipes, devices, other processes, core dumps. */
 #include "ring.h"
 #include "shared.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a process shares without naming it in a file system: mappings of MAP_SHARED and
- * MAP_ANONYMOUS, memfds, System V's segments. In a job all of it is of the pools, unless
- * it was launched with --shared linux.
+ * Shared memory without a name in a file system: mappings with MAP_SHARED and MAP_ANONYMOUS,
+ * memfds, System V's segments. In a launch all of it is pool memory, unless the launch has
+ * --shared linux.
  */
 #include "shared.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Mappings of files of hpmmapfs: what is there at once, what may be done with it, what becomes of it with the file. */
+/* Mappings of files of hpmmapfs: population, calls that change them, and changes of the file. */
 #include "shared.h"
 
 #include <fcntl.h>

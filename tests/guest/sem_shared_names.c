@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Files of hpmmapfs: their names, who may do what with them, their times. */
+/* Files of hpmmapfs: their names, permissions and times. */
 #include "shared.h"
 
 #include <dirent.h>

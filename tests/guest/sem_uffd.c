@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * userfaultfd: in one's own memory, in that of others, and with a monitor that
- * needs calls of its own. As an ordinary user where Linux lets one.
+ * userfaultfd: in the process's own memory, in that of other processes, and with a
+ * monitor that makes calls itself. As an ordinary user if Linux permits that.
  */
 #include <fcntl.h>
 #include <linux/futex.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Tests of files whose memory several processes map: of hpmmapfs, where the module is
- * loaded and has it, otherwise of tmpfs. What only hpmmapfs promises (no holes, ENOSPC
- * before a file grows, no page faults, 2 MB entries) is checked on hpmmapfs only.
+ * Tests of files whose memory several processes map: files of hpmmapfs if the module is loaded
+ * and has it, otherwise of tmpfs. Promises of hpmmapfs alone (no holes, ENOSPC before a file
+ * grows, no page faults, 2 MB entries) are checked on hpmmapfs only.
  *
- * HPMMAP_TEST_FS is hpmmap or tmpfs where it must be the one or the other. Who may not
- * mount has HPMMAP_TEST_DIR, a directory of the file system.
+ * HPMMAP_TEST_FS is hpmmap or tmpfs if it must be one of them. HPMMAP_TEST_DIR is a directory
+ * of the file system, for users that may not mount.
  */
 #ifndef HPMMAP_TESTS_SHARED_H
 #define HPMMAP_TESTS_SHARED_H

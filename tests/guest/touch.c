@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory is there when the call that asked for it returns: no page fault in
+ * Memory is populated when the call that requests it returns: no page fault in
  * 1 GB of mmap, 256 MB of heap, and with --stacks eager in 7 MB of main stack and of
  * thread stacks, which take one for each 2 MB otherwise.
  * Built twice: touch_dynamic and touch_static.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Windows while their target changes: holes, growth, all calls, fork, execve, its end; and who else looks at them. */
+/* Windows while their target changes: holes, growth, all calls, fork, execve, its end; and other users of windows. */
 #include "peer.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* XPMEM's interface: segments, rights, attachments, whose they are and how they end. */
+/* XPMEM's interface: segments, rights, attachments, their owners and their ends. */
 #include "peer.h"
 
 #include <fcntl.h>

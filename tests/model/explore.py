@@ -1,11 +1,11 @@
-"""Breadth-first search over all states that a model can reach."""
+"""Breadth-first search of all states that a model can reach."""
 
 from dataclasses import dataclass
 
 
 @dataclass
 class Found:
-    """What a search has come to: all states without a violation, or the shortest trace to one."""
+    """The result of a search: all states without a violation, or the shortest trace to one."""
 
     states: int
     complete: bool
@@ -20,8 +20,9 @@ class Found:
 
 def explore(model, most=None):
     """
-    Goes through the states of a model: model.first(), model.steps(state) gives pairs of a label and
-    a state, model.broken(state) says which property a state violates, or nothing. States are hashable.
+    Search the states of a model. model.first() is the first state, model.steps(state) gives pairs of
+    a label and a state, model.broken(state) the property that a state violates, or nothing. States
+    are hashable.
     """
     first = model.first()
     came = {first: None}

@@ -1,9 +1,9 @@
 """
-The model: stores, page-table entries, pools, forks, and what Linux does without a hook.
+The model: stores, page-table entries, pools, forks, and unhooked actions of Linux.
 
-README.md says which function of kernel/ each step stands for. A step is a lock region: it happens
-at once. Between two steps of an operation other operations may take theirs, unless they need a
-lock that the operation keeps.
+README.md maps each step to a function of kernel/. A step is a lock region: it is atomic. Between
+two steps of an operation other operations may take steps, unless they need a lock that the
+operation holds.
 """
 
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ STATES = ("free", "in use", "held until its pins go", "quarantined")
 @dataclass(frozen=True)
 class Rules:
     """
-    The four invariants. Each can be put back to what the code did before.
+    The four invariants. Each can be replaced by the rule of the code before them.
 
     removal: a slot that loses its block loses its entries ("zaps"), or the caller is trusted ("trusts")
-    installation: an entry is made by a look into the store ("looks up"), or by a pointer ("pointer")
-    free: references, users and stores are checked at free and at hand-out ("checked"), or the block
-        is only idle when it is freed ("idle")
+    installation: an entry is made from a look-up in the store ("looks up"), or from a pointer ("pointer")
+    free: references, users and stores are checked at free and at hand-out ("checked"), or only that
+        the block is idle when it is freed ("idle")
     alone: references prove it ("references"), only pins count ("pins"), only users count ("users")
     zap: by the mappings of the address space ("mappings"), or by the file of its context ("file")
-    order: the entries go before the user does ("entries first"), or after it ("users first")
+    order: entries are removed before the user ("entries first"), or after it ("users first")
     left: an entry below no mapping, which munmap is about to remove, is "noticed" or "ignored"
     """
 
@@ -44,11 +44,11 @@ OLD = Rules(removal="trusts", installation="pointer", free="idle", alone="pins",
 @dataclass(frozen=True)
 class Scene:
     """
-    The address spaces (people) and what may happen.
+    The address spaces (people) and the possible operations.
 
-    Any of @actors may start any operation of @names at any time and any number of times. At most
-    @at_once operations of several steps are under way. @target has the windows, if there are any.
-    @begin: operations that have happened before. @only: words that a violation has to have.
+    Each of @actors may start each operation of @names at any time and any number of times. At most
+    @at_once operations of several steps run at once. @target is the target of windows, if any.
+    @begin: operations that have happened before. @only: words that a violation must contain.
     """
 
     names: tuple
@@ -80,7 +80,7 @@ class World:
 
 @dataclass(frozen=True)
 class Step:
-    """A lock region: what it needs, what stays locked until the next step."""
+    """A lock region: the locks it needs, and those it holds until the next step."""
 
     do: object
     needs: str = ""
@@ -89,7 +89,7 @@ class Step:
 
 @dataclass
 class Op:
-    """An operation: its steps, and the arguments it may be started with."""
+    """An operation: its steps, and its possible arguments."""
 
     steps: list
     args: tuple = (0,)
@@ -142,7 +142,7 @@ class Memory:
         return self.pack(w)
 
     def steps(self, state):
-        """All that can happen next: pairs of a label and a state."""
+        """All possible next steps: pairs of a label and a state."""
         running = state[1]
         kept = [(r[1], self.ops[r[0]].steps[r[4] - 1].keeps) for r in running]
         w = None
@@ -163,7 +163,7 @@ class Memory:
 
     @staticmethod
     def may(step, m, others):
-        """Does no other operation keep a lock that a step needs?"""
+        """Does no other operation hold a lock that a step needs?"""
         needs = step.needs
         for who, keeps in others:
             if who != m:
@@ -198,7 +198,7 @@ class Memory:
     # References.
 
     def refs(self, w, b):
-        """As folio_ref_count(): the module's, one for each entry and pin, and those for a moment."""
+        """As folio_ref_count(): the module's, one for each entry and pin, and temporary ones."""
         n = 1 + self.entries(w, b) + w.pin.count(b)
         for r in w.running:
             if r[4] == 1 and r[0] in HOLDS_PAGE and r[5] and r[5][0] == b and r[5][-1]:
@@ -265,12 +265,12 @@ class Memory:
             w.window[s] = w.window_writes[s] = 0
 
     def zap(self, w, m, s):
-        """No entry of a slot stays, nor of the windows onto it."""
+        """Remove all entries of a slot, and of the windows onto it."""
         self.window_zap(w, m, s)
         for other in range(self.m):
             mine = other == m
             if self.rules.zap == "file":
-                # The mappings of a child hang on its parent's file until it gets its own.
+                # The mappings of a child belong to its parent's file until it gets its own.
                 mine = (other == m and not w.late[m]) or w.late[other] == m + 1
             k = self.at(other, s)
             if mine:
@@ -279,13 +279,13 @@ class Memory:
                 w.dying[k] = w.dying_writes[k] = 0
 
     def slot_set(self, w, m, s, b, shared=0):
-        """The only way in which the block of a slot becomes another one, or none."""
+        """The only function that changes or removes the block of a slot."""
         k = self.at(m, s)
         old = w.store[k]
         if old and old != b and self.rules.removal == "zaps" and self.refs(w, old) > 1:
             self.zap(w, m, s)
         if old and w.dying[k] == old and self.rules.left == "noticed":
-            # A pin may still come by that entry, when the block is another address space's alone.
+            # That entry could still be pinned when the block belongs to another address space alone.
             w.foreign_pin[old] = 1
         w.store[k], w.shared[k] = b, shared
 
@@ -301,13 +301,13 @@ class Memory:
             w.writes[k] = 1
 
     def install_pointer(self, w, m, s, b):
-        """The same for a block that was found before, whatever the slot has by now."""
+        """The same for a block that was found before, even if the slot has another one now."""
         k = self.at(m, s)
         if w.mapped[k] and w.entry[k] in (0, b):
             w.entry[k], w.writes[k] = b, 1
 
     def pointer(self, b, ref):
-        """What is known of a block when the lock has been dropped; @ref: with a reference."""
+        """The knowledge of a block after the lock was dropped; @ref: with a reference."""
         return (b, ref) if self.rules.installation == "pointer" else ()
 
     def may_adopt(self, w, m, b):
@@ -322,7 +322,7 @@ class Memory:
         return not more or bool(own_pins and more == self.dma_pins(w, b))
 
     def own(self, w, m, s):
-        """The block of a slot may be changed afterwards; False without memory."""
+        """Make the block of a slot writable by its owner; False without memory."""
         k = self.at(m, s)
         b = w.store[k]
         if not w.shared[k]:
@@ -342,7 +342,7 @@ class Memory:
         return True
 
     def settle(self, w, m, s):
-        """A draft goes back to the block behind it, or has all of that."""
+        """A draft goes back to the block behind it, or completes its copy."""
         k = self.at(m, s)
         draft = w.store[k]
         behind = w.behind[draft]
@@ -360,13 +360,13 @@ class Memory:
     # Properties.
 
     def write_all(self, w):
-        """An address space that may write does so at once: the worst that can happen."""
+        """An address space that may write does so at once: the worst case."""
         for m, _, b, writes in self.accesses(w):
             if writes:
                 w.text[b] = w.tag[m]
 
     def accesses(self, w):
-        """(address space, how, block, may it write). A viewer may know what its target knows."""
+        """(address space, way, block, may it write). A viewer may know what its target knows."""
         target = self.scene.target
         for k, b in enumerate(w.entry):
             if b:
@@ -422,7 +422,7 @@ class Memory:
                     yield f"P5: all processes are gone, and block {b} has not come back"
 
     def between(self, w):
-        """Has a block left a store that is its user for a moment still?"""
+        """Has a block left a store that is still its user for a moment?"""
         return any(self.ops[r[0]].steps[r[4]].do is give_up for r in w.running)
 
     def may_be_written(self, w, m, k, b):
@@ -434,7 +434,7 @@ class Memory:
     # Words.
 
     def tell(self, found):
-        """A trace in plain words: what was done, and what has changed by it."""
+        """A trace in plain words: each step, and the changes it made."""
         lines = [found.violation]
         for n, label in enumerate(found.labels):
             name, m, s, arg, pc = label
@@ -480,7 +480,7 @@ HOLDS_PAGE = ("fault", "gup", "viewer's gup")
 
 
 # Operations of the module. Each step: (model, world, address space, slot, argument, found before);
-# returns what it has found, DONE, or False where it cannot be.
+# returns what it has found, DONE, or False if it is impossible.
 
 
 def fault(x, w, m, s, how, _):
@@ -500,7 +500,7 @@ def fault(x, w, m, s, how, _):
             return begin_draft(x, w, m, s, b)
         if not x.own(w, m, s):
             return DONE
-        # Of what has become the context's own no page is given to the core: no reference.
+        # A block that has become the context's own gives no page to the core: no reference.
         return x.pointer(w.store[k], 0)
     if not b:
         b = x.hand_out(w)
@@ -631,7 +631,7 @@ def fork_shares(x, w, m, _, __, found):
             w.store[c] = copy
     w.life[child] = LIVES
     w.late[child] = m + 1 if x.rules.zap == "file" else 0
-    # From here on neither may know what the other one writes.
+    # From here on neither may see what the other one writes.
     fresh = max(w.tag) << 1
     w.reads[child] = w.reads[m] | fresh << 1
     w.reads[m] |= fresh
@@ -723,7 +723,7 @@ def view(x, w, m, s, how, _):
     return x.pointer(b, 0) if was else DONE
 
 
-# What Linux does without a hook, at any time: by int 0x80, or with the hook left out.
+# Unhooked actions of Linux, at any time: by int 0x80, or with the hook left out.
 
 
 def grow(x, w, m, s, *_):
@@ -746,7 +746,7 @@ def protect(x, w, m, *_):
 
 
 def walk(x, w, m, s):
-    """What a lockless walk of a page table finds: a block, and whether it may be written to."""
+    """The result of a lockless page-table walk: a block, and whether it is writable."""
     if m == x.m:
         return w.window[s], w.window_writes[s]
     k = x.at(m, s)

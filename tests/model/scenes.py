@@ -1,4 +1,4 @@
-"""What is searched: address spaces, what they may do, how much of it at once."""
+"""The searched scenes: address spaces, their operations, and how many at once."""
 
 from memory import NEW, OLD, Rules, Scene
 
@@ -31,7 +31,7 @@ SCENES = {
     ),
 }
 
-# The same with more of everything, for a longer run.
+# The same with more of each, for a longer run.
 DEEP = {
     "all": Scene((*CALLS, *UNHOOKED, *STRANGER, "fork"), drafts=True),
     "three at once": Scene((*CALLS, *UNHOOKED, "secret"), begin=SHARED, blocks=2, at_once=3),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Searches one scene of the model and prints the shortest trace to what is wrong, if there is one."""
+"""Searches one scene of the model and prints the shortest trace to a violation, if there is one."""
 
 import argparse
 import time

@@ -1,4 +1,4 @@
-"""The rules before the four invariants let one process read another one's memory; the new ones do not."""
+"""Without the four invariants a process can read another one's memory; with them it cannot."""
 
 import os
 from dataclasses import replace
@@ -17,7 +17,7 @@ def search(scene, rules, *only):
 
 
 def in_order(found, *wanted):
-    """Do these steps, (who, operation, number of its step), come one after another in a trace?"""
+    """Do these steps, (address space, operation, number of its step), occur in this order in a trace?"""
     labels = iter([(m, name, pc) for name, m, _, _, pc in found.labels])
     return all(step in labels for step in wanted)
 
@@ -26,7 +26,7 @@ PARENT, CHILD, STRANGER = range(3)
 
 
 def test_before_a_stranger_writes_to_what_is_mapped_by_pointer():
-    """C1 of issue 37: take_back() frees what restore_some() has adopted, and is about to map."""
+    """take_back() frees a block that restore_some() has adopted and is about to map."""
     scene = Scene(("munmap", "restore", "exit", "grow unhooked", "secret"), begin=SHARED)
     found, told = search(scene, OLD, "P3", "what the stranger writes")
     assert found.violation, told
@@ -41,7 +41,7 @@ def test_before_a_stranger_writes_to_what_is_mapped_by_pointer():
 
 
 def test_before_a_child_reads_what_its_parent_writes():
-    """C2 of issue 37: a block leaves the child's store and stays mapped; the parent takes it for its own."""
+    """A block leaves the child's store but stays mapped; the parent takes it for its own."""
     scene = Scene(("munmap", "restore", "fault", "grow unhooked", "secret"), begin=SHARED)
     found, told = search(scene, OLD, "P3", "the child reads by an entry")
     steps = (
@@ -56,7 +56,7 @@ def test_before_a_child_reads_what_its_parent_writes():
 
 
 def test_before_a_child_writes_to_its_parents_memory():
-    """The second half of C2: mprotect() makes the entry that was left writable."""
+    """The same, and mprotect() makes the entry that was left writable."""
     scene = Scene(("munmap", "fault", "grow unhooked", "mprotect"), begin=SHARED)
     found, told = search(scene, OLD, "P3", "the parent reads", "what the child writes")
     assert in_order(found, (CHILD, "grow unhooked", 0), (CHILD, "munmap", 2), (CHILD, "mprotect", 0)), told
@@ -81,7 +81,7 @@ def test_each_rule_is_needed(name):
 
 
 def test_free_is_a_second_line():
-    """Nothing is found without the check alone. Where entries are made by pointer it quarantines the block."""
+    """No violation without the check alone. If entries are made from pointers it quarantines the block."""
     found, told = search(SCENES["sharing"], Rules(free="idle"))
     assert found.clean, told
     scene = Scene(("munmap", "restore", "exit", "grow unhooked", "secret"), begin=SHARED, blocks=1)

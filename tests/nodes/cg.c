@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A program of MPI for nodes: conjugate gradients for Poisson's equation on a square whose rows
- * are spread over the ranks, and blocks that go round a ring. All is done once, so that
- * code is there and connections stand, and then again, with memory that is allocated and given
- * back each time. Each rank tells the page faults that this took, and fails if a result is wrong.
+ * are spread over the ranks, and blocks that go round a ring. All is done once, to
+ * load code and make connections, and then again, with memory that is allocated and given back
+ * each time. Each rank prints the page faults of that, and fails if a result is wrong.
  *
  * cg SIDE BYTES: unknowns along a side; of each block
  */

@@ -1,4 +1,4 @@
-# The co-location study on two nodes, in an allocation of Slurm: stopped, gone on with, a node lost; nothing is left set.
+# The co-location study on two nodes, in an allocation of Slurm: stopped, continued, a node lost; no setting is left.
 # nodes: 2
 # suites: bookworm
 # files: study.lib

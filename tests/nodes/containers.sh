@@ -1,5 +1,5 @@
-# Containers of podman, root's and a user's: the device by CDI, whose memory it is, limits, and
-# that nothing is left of what is killed.
+# Containers of podman, root's and a user's: the device by CDI, the user that is charged, limits, and
+# no leftovers of killed containers.
 # files: hold.c
 # timeout: 1800
 
@@ -89,7 +89,7 @@ seen() {
 	wait $job || fail "it ended with status $?: $(cat $log)"
 	within 20 is_free || fail "$(held)M are not free: $(hpmmap status)"
 }
-# What is charged to somebody, of those whom the metrics name.
+# The memory charged to a user or cgroup that the metrics name.
 of() { # KIND NAME
 	local value
 	value=$(hpmmap status --prometheus | sed -n "s|^hpmmap_limit_held_bytes{kind=\"$1\",name=\"$2\"} ||p")
@@ -98,7 +98,7 @@ of() { # KIND NAME
 
 step "root's containers"
 seen root root 100 $with all hpmmap run --strict hold 100 8
-# Who is not root there, is who has the number here, and needs the group.
+# A user other than root in the container is the host user with that number, and needs the group.
 seen root alice 60 $with --user "$alice" --group-add "$group" all hpmmap run --strict hold 60 8
 said=$(pod root $with --user "$alice" all hpmmap run hold 40 0) && fail 'who is not of the group had the device'
 echo "$said"
@@ -151,7 +151,7 @@ for who in root rootless; do
 	$as podman exec limited hpmmap run --strict hold 40 0 || fail '40M of 64M'
 	said=$($as podman exec limited hpmmap run --strict hold 100 0 2>&1) && fail '100M of 64M were had'
 	echo "$said"
-	$as podman exec limited hpmmap run hold 100 0 || fail '100M of 64M, with memory of Linux'
+	$as podman exec limited hpmmap run hold 100 0 || fail '100M of 64M, with ordinary memory'
 	$as podman exec -d limited hpmmap run --strict hold 40 1000
 	within 60 holds 40 || fail 'it does not start'
 	hpmmap pool limit --list

@@ -1,5 +1,5 @@
-# What fails on a node, and is restarted, while jobs run: no block stays behind, and no job of
-# anybody else is touched: it ends with its right result.
+# Daemons on a node fail and restart while jobs run: no block is left behind, and jobs of other
+# users end with the right result.
 # nodes: 2
 # reboots: yes
 # timeout: 1800
@@ -42,7 +42,7 @@ finish() { # NAME
 	on "${node_of[$1]}" "touch /tmp/$1.end"
 	ends_right "$1"
 }
-# A task of alice's that runs with memory of Linux, after one line that has these words.
+# A task of alice's runs with ordinary memory, after one line that has these words.
 one_line() { # WORDS
 	said=$(as alice srun -w n2 --hpmmap=strict --gres=hpmmap:64M sh -c "$(need 20) && echo it runs") || fail "srun: $said"
 	echo "$said"
@@ -93,7 +93,7 @@ on n2 'echo "0 256M" >/etc/hpmmap/pools && hpmmap pool set && pool_is 256 "made 
 said=$(as alice srun -w n2 --hpmmap=strict,report --gres=hpmmap:384M sh -c "$(need 300)") && fail '300 MB of 256M were had'
 echo "$said"
 [[ $said == *'memory exhausted'* && $said == *'hpmmap: task 0: peak'* ]] || fail 'it was not for want of memory'
-as alice srun -w n2 --hpmmap --gres=hpmmap:384M --mem=500M sh -c "$(need 300)" || fail 'with memory of Linux 300 MB are not had'
+as alice srun -w n2 --hpmmap --gres=hpmmap:384M --mem=500M sh -c "$(need 300)" || fail '300 MB with ordinary memory failed'
 finish stays
 nothing_left
 

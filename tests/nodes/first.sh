@@ -1,4 +1,4 @@
-# The first boot after the installation: pools and limits are there, and stay what the files say.
+# The first boot after the installation: pools and limits are as the files say, and stay so.
 
 step 'what the boot has made'
 [ "$(systemctl is-active hpmmap-pools)" = active ] || fail 'hpmmap-pools is not active'

@@ -1,4 +1,4 @@
-# What jobs are held to where nodes grant different sizes, and where slurmctld does not answer.
+# Limits of jobs if nodes grant different sizes, and if slurmctld does not answer.
 # nodes: 2
 # timeout: 1800
 slurm_fails_loudly
@@ -39,9 +39,9 @@ one_line() { # WORDS: that has these, and the task runs
 	on n2 'cp /tmp/hosts /etc/hosts; pkill -KILL -f "^slurmstepd: [[][0-9]"; true'
 	nothing_left 300
 }
-one_line 'the job is not held to what it was granted'
+one_line 'the job is not held to its grant'
 words=/etc/slurm/plugstack.conf.d/hpmmap.conf
 on n2 "cp $words /tmp/words; sed -i 's/^optional hpmmap.so\$/& hold=all/' $words"
-one_line 'the job has none of the pools here until'
+one_line 'so it may hold no pool memory here'
 on n2 "cp /tmp/words $words; systemctl stop deaf"
 echo 'done'

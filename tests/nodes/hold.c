@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* hold MIB SECONDS: have so much memory for so long; hold MIB: again and again. */
+/* hold MIB SECONDS: hold this much memory for this time; hold MIB: repeatedly. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-# A hundred short jobs of two users: some end well, others are cancelled, killed, get no more of the
-# pools than they were granted, run out of memory. Nothing is left of them.
+# A hundred short jobs of two users: some end well, others are cancelled or killed, reach their grant,
+# or run out of memory. Nothing is left of them.
 # timeout: 1800
 slurm_fails_loudly
 
@@ -29,7 +29,7 @@ started=$SECONDS
 for user in alice bob; do
 	submit() { as $user sbatch --parsable --oversubscribe --mem=60M --output="/tmp/jobs/$user.%a.out" "$@" /tmp/jobs/job; }
 	some=$(submit --array=0-45:5,1-46:5,2-47:5,3-48:5 --hpmmap=strict,report --gres=hpmmap:64M) || fail "sbatch: $some"
-	# Beyond its grant there is memory of Linux, and of that --mem.
+	# Beyond its grant it gets ordinary memory, up to --mem.
 	submit --array=4-49:5 --hpmmap=report --gres=hpmmap:16M || fail 'sbatch'
 	# Before they run.
 	as $user scancel "${some}_41" "${some}_46" || fail 'scancel'
@@ -65,10 +65,10 @@ diff -b /tmp/wanted /tmp/ended || fail 'they have not ended as they should'
 [ -z "$(ls /tmp/jobs/*.4[16].out 2>/dev/null)" ] || fail 'jobs have run that were cancelled before'
 [ "$(cat /tmp/jobs/*[05] | grep -cxF "$right")" = 20 ] || fail "results are wrong: $(cat /tmp/jobs/*[05])"
 reports() { cat /tmp/jobs/*.*["$1"].out | grep -c "hpmmap: task 0: peak [0-9]* MB of the pools, $2"; }
-[ "$(reports 05 '.* 0 refused')" = 20 ] || fail 'jobs that ended well have other reports'
-[ "$(reports 27 '.* 0 refused')" = 20 ] || fail 'jobs that were killed have other reports'
-[ "$(reports 38 '.* [1-9][0-9]* refused')" = 20 ] || fail 'jobs that were refused memory have other reports'
-[ "$(reports 49 '.* [1-9][0-9]* calls with memory of Linux instead')" = 20 ] || fail 'jobs that ran out of memory have other reports'
+[ "$(reports 05 '.* 0 calls refused')" = 20 ] || fail 'jobs that ended well have other reports'
+[ "$(reports 27 '.* 0 calls refused')" = 20 ] || fail 'jobs that were killed have other reports'
+[ "$(reports 38 '.* [1-9][0-9]* calls refused')" = 20 ] || fail 'jobs that were refused memory have other reports'
+[ "$(reports 49 '.* [1-9][0-9]* fallbacks to ordinary memory')" = 20 ] || fail 'jobs that ran out of memory have other reports'
 
 step 'nothing is left'
 within 30 no_jobs || fail "contexts are left: $(cat /proc/hpmmap)"

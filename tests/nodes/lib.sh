@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Shared by the scripts that run on the first node of a cluster: they are put behind it.
+# Shared by the scripts that run on the first node of a cluster: each is appended to this.
 set -uo pipefail
 # How many there are: n1 to nN.
 NODES=$(sed -n 's/.*\<cluster\.nodes=\([0-9]*\).*/\1/p' /proc/cmdline)
@@ -30,7 +30,7 @@ within() { # SECONDS COMMAND...
 	done
 }
 
-# All of the pools, with nobody's memory in them.
+# Total size of the pools, which must be free.
 pool_is_free() {
 	local total free
 	total=$(cat $POOL) && free=$(cat ${POOL%total_bytes}free_bytes) && [ "$total" = "$free" ]
@@ -52,7 +52,7 @@ purge() {
 }
 
 registered() { [ -n "$(cat /proc/hpmmap 2>/dev/null)" ]; }
-# Without the module nobody knows.
+# Fails without the module: then it cannot be told.
 no_jobs() {
 	local there
 	there=$(cat /proc/hpmmap) && [ -z "$there" ]
@@ -106,5 +106,5 @@ everywhere() {
 	done
 }
 
-# From here on Linux's call trace of who asked for memory is no complaint.
+# From here on Linux's call trace of an OOM kill is no complaint.
 oom_is_wanted() { echo 'hpmmap-test: the OOM killer is wanted' >/dev/kmsg; }

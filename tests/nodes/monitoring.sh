@@ -1,8 +1,8 @@
-# Figures for Prometheus as Debian's node_exporter tells them, with the module and without; how much the
-# services are held to.
+# Figures for Prometheus from Debian's node_exporter, with the module and without; the limits of the
+# services.
 # files: hold.c
 
-# SERIES: its value in the scrape, as a whole number; nothing without it.
+# SERIES: its value in the scrape, as a whole number; empty if it is missing.
 scrape() { curl -sf http://localhost:9100/metrics >/tmp/scrape; }
 value() {
 	scrape && awk -v series="$1" '{ end = match($0, / [^ ]*$/) } substr($0, 1, end - 1) == series { printf "%.0f\n", substr($0, end + 1) }' /tmp/scrape

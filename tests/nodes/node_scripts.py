@@ -1,4 +1,4 @@
-"""The scripts that run on nodes, what their heads say, and which of them a run takes."""
+"""The scripts for nodes: their headers, and the choice of a run."""
 
 import re
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _HEAD = re.compile(r"# (nodes|suites|after|timeout|memory|files|reboots): (.+)")
 
 @dataclass(frozen=True)
 class Script:
-    """A script, and what it needs."""
+    """A script and its requirements."""
 
     name: str
     nodes: int = 1
@@ -34,7 +34,7 @@ class Script:
 
 
 def parse(name: str, text: str) -> Script:
-    """What a script says in the comments that it begins with."""
+    """Parse the comments at the head of a script."""
     says = {}
     for line in text.splitlines():
         if not line.startswith("#"):
@@ -61,13 +61,13 @@ def all_scripts() -> list[Script]:
 
 
 def text_of(script: Script) -> str:
-    """What the node runs."""
+    """The text that the node runs."""
     files = (f"cat >/srv/{name} <<'{_END}'\n{(HERE / name).read_text()}{_END}\n" for name in script.files)
     return LIBRARY.read_text() + "".join(files) + (HERE / f"{script.name}.sh").read_text()
 
 
 def chains(scripts: Sequence[Script]) -> list[list[Script]]:
-    """Each that comes after none, and those that find its disks, in their order."""
+    """Each first script with those that continue on its disks, in order."""
     next_of: dict[str, Script] = {}
     for script in scripts:
         if script.after in next_of:
@@ -85,9 +85,9 @@ def chains(scripts: Sequence[Script]) -> list[list[Script]]:
 
 
 def chosen(words: Sequence[str], scripts: Sequence[Script]) -> list[tuple[str, list[Script]]]:
-    """Which chains run on which suite, for words such as "trixie" and "bookworm:slurm"; all without a word.
+    """The chains for each suite, for words such as "trixie" and "bookworm:slurm"; without words all.
 
-    Of a chain, what comes before one that was asked for runs, too.
+    Scripts of a chain that precede a requested one run, too.
     """
     names = {script.name for script in scripts}
     wanted: dict[str, set[str]] = {}

@@ -1,4 +1,4 @@
-# The co-location study on 1, 2 and 4 nodes without Slurm: hosts are reached by ssh. Then one of them cannot be.
+# The co-location study on 1, 2 and 4 nodes without Slurm: hosts are reached by ssh. Then one of them is unreachable.
 # nodes: 4
 # suites: bookworm
 # files: study.lib

@@ -1,4 +1,4 @@
-# The second boot, with reserved memory: all of the pool is of it. Then the packages go.
+# The second boot, with reserved memory: all of the pool lies in it. Then the packages are removed.
 # after: first
 
 step 'the pool is of reserved memory'

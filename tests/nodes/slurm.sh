@@ -1,4 +1,4 @@
-# Slurm on the node: tasks under HPMMAP, jobs held to what they were granted, nothing left.
+# Slurm on the node: tasks under HPMMAP, jobs limited to their grants, nothing left.
 # timeout: 1800
 
 slurm_fails_loudly
@@ -48,8 +48,8 @@ step 'a job is held to its grant'
 said=$(as alice srun --hpmmap=strict --gres=hpmmap:200M sh -c "$(need 100)") || fail "100 MB of 200M: $said"
 said=$(as alice srun --hpmmap=strict --gres=hpmmap:64M sh -c "$(need 100)") && fail '100 MB of 64M were had'
 echo "$said" | grep -i 'memory exhausted' || fail "it said: $said"
-said=$(as alice srun --hpmmap=report --gres=hpmmap:64M sh -c "$(need 100)") || fail "100 MB of 64M, with memory of Linux: $said"
-echo "$said" | grep 'peak [1-6]\?[0-9] MB of the pools, .* [1-9][0-9]* calls with memory of Linux instead' || fail "it said: $said"
+said=$(as alice srun --hpmmap=report --gres=hpmmap:64M sh -c "$(need 100)") || fail "100 MB of 64M, with ordinary memory: $said"
+echo "$said" | grep 'peak [1-6]\?[0-9] MB of the pools, .* [1-9][0-9]* fallbacks to ordinary memory' || fail "it said: $said"
 # Both tasks together.
 said=$(as alice srun -n2 --hpmmap=strict --gres=hpmmap:128M sh -c "$(need 80)"' && sleep 1') && fail "twice 80 MB of 128M were had: $said"
 echo "$said" | grep -i 'memory exhausted' || fail "it said: $said"
@@ -82,14 +82,14 @@ cp $words /tmp/words
 sed -i 's/^optional hpmmap.so$/& hold=all/' $words
 said=$(as alice srun hpmmap run --strict -- sh -c "$(need 40)") && fail "a stranger has 40 MB: $said"
 echo "$said"
-[[ $said == *'no memory for the job: the limit of cgroup '*'(0) is reached'* || $said == *'memory exhausted'* ]] ||
+[[ $said == *'no memory for the launch: the limit of cgroup '*'(0) is reached'* || $said == *'memory exhausted'* ]] ||
 	fail 'it was not for want of memory'
 said=$(as alice srun -n2 --hpmmap=strict,report sh -c "$(need 40) && echo it runs") || fail "the task of a stranger does not run: $said"
 echo "$said"
 [ "$(echo "$said" | grep -c hpmmap)" = 1 ] || fail 'it is not one line'
 [[ $said == *'granted no --gres=hpmmap'* && $(echo "$said" | grep -c 'it runs') = 2 ]] || fail "it said: $said"
 said=$(as alice srun --hpmmap=strict --gres=hpmmap:64M sh -c "$(need 40)") || fail "40 MB of 64M: $said"
-# All of the node is granted to who has it alone.
+# An exclusive job is granted all of the node.
 said=$(as alice srun --exclusive --hpmmap=strict sh -c "$(need 300)") || fail "300 MB of the whole node: $said"
 cp /tmp/words $words
 
@@ -101,7 +101,7 @@ wait $alice || fail "alice: $(cat /tmp/alice)"
 cat /tmp/alice /tmp/bob
 grep -i 'memory exhausted' /tmp/bob || fail 'bob was not refused for want of memory'
 grep 'hpmmap: task 0: peak 2[0-5][0-9] MB of the pools, .* 0 refused' /tmp/alice || fail "alice's report does not say what she had"
-grep 'hpmmap: task 0: peak 2[0-5][0-9] MB of the pools, .* [1-9][0-9]* refused' /tmp/bob || fail "bob's report does not say that he was refused"
+grep 'hpmmap: task 0: peak 2[0-5][0-9] MB of the pools, .* [1-9][0-9]* calls refused' /tmp/bob || fail "bob's report has no refused calls"
 
 step 'a batch job and its steps'
 cat >/tmp/batch <<-END
@@ -130,7 +130,7 @@ within 60 registered || fail 'the job does not register'
 as alice scancel --full --user alice
 wait $job && fail 'the job was not cancelled'
 within 60 no_jobs || fail 'what was cancelled is still registered'
-# Beyond the grant there is memory of Linux, and of that --mem.
+# Beyond the grant there is ordinary memory, up to --mem.
 said=$(as alice srun --hpmmap=report --gres=hpmmap:32M --mem=100M sh -c "$(need 400)") && fail "400 MB of 32M and 100M were had: $said"
 echo "$said"
 [[ ${said,,} == *oom* || ${said,,} == *'out of memory'* ]] || fail "it was not for want of memory: $said"

@@ -1,4 +1,4 @@
-# A kernel that takes no module without a key it knows, as with Secure Boot; then the packages go.
+# A kernel that refuses modules without a known key, as with Secure Boot; then the packages are removed.
 # after: monitoring
 
 step 'the module is kept out, and the boot goes on'

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Build the kernel's own tests of memory, from Debian's source of the newest series, into
-# build/outside. Done once: again only if this script or the source package have changed.
+# build/outside. Repeated only if this script or the source package has changed.
 set -euo pipefail
 . "$(dirname "$0")/../../scripts/common.sh"
 

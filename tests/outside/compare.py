@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Compares how outside test programs ended natively and under HPMMAP.
+"""Compares the results of outside test programs, natively and under HPMMAP.
 
     compare.py RECORDS PROGRAM...    RECORDS/native/PROGRAM and RECORDS/hpmmap/PROGRAM
 
-What passes natively has to pass under HPMMAP, but for what expected.toml lists. What fails natively,
-or is skipped, says nothing.
+A test that passes natively must pass under HPMMAP, unless expected.toml lists it. A test that fails
+or is skipped natively does not count.
 """
 
 import re
@@ -13,12 +13,12 @@ import tomllib
 from pathlib import Path
 
 EXPECTED = Path(__file__).with_name("expected.toml")
-# Of "timeout", and of programs that a signal has ended.
+# Exit status of "timeout", and of programs that a signal has ended.
 _ENDED = {124, *range(129, 193)}
 
 
 def results(text: str) -> dict[str, tuple[str, str]]:
-    """Of each subtest, by number or name: pass, fail or skip, and its title. Without any, the program is one."""
+    """The result (pass, fail or skip) and title of each subtest; without subtests the program is one."""
     found = {}
     for line in text.splitlines():
         if match := re.match(r"\s*(not )?ok (\d+) ?(.*)", line):
@@ -38,7 +38,7 @@ def results(text: str) -> dict[str, tuple[str, str]]:
 
 
 def differences(native: str, hpmmap: str) -> list[str]:
-    """What passes natively and does not under HPMMAP."""
+    """The tests that pass natively but not under HPMMAP."""
     ours = results(hpmmap)
     found = []
     for key, (how, title) in results(native).items():
@@ -46,7 +46,7 @@ def differences(native: str, hpmmap: str) -> list[str]:
         if how == "pass" and other != "pass":
             name = title if key in title else f"{key}: {title}"
             found.append(name if instead == title else f"{name} -> {instead}")
-    # It may have been ended from outside behind the last subtest.
+    # It may have been ended from outside after the last subtest.
     if ours.get("end", ("pass", ""))[0] == "fail" and "end" not in results(native):
         found.append(ours["end"][1])
     return found

@@ -1,4 +1,4 @@
-"""compare.py: what counts as a difference."""
+"""compare.py: the definition of a difference."""
 
 import pytest
 from compare import differences

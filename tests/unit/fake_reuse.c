@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Preloaded in front of libhpmmap_jemalloc: a Linux that knows reuse and makes
- * the worst of it. Memory with MAP_UNINITIALIZED is full of junk, and what is
- * written to it after munmap or where nothing is mapped faults as ever.
+ * Preloaded in front of libhpmmap_jemalloc: a Linux that knows reuse in its worst form.
+ * Memory with MAP_UNINITIALIZED is full of junk; accesses after munmap, or where nothing
+ * is mapped, fault as usual.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-"""What belongs to a change."""
+"""Tests for a change."""
 
 import changed
 import suite
@@ -25,7 +25,7 @@ def test_items_that_belong_to_a_path():
     assert names("kernel/as/deep/new.h") == ["space"]
     assert names("tests/heap.sh", "docs/design.md") == ["heap"]
     assert names("docs/design.md", "README.md") == []
-    # What is run only now and then belongs to its own change nevertheless.
+    # Items that run only now and then are still run for their own change.
     assert [i.tier for i in changed.items_for(ITEMS, ["tests/long.sh"])] == ["newest"]
 
 

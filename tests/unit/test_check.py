@@ -1,4 +1,4 @@
-"""scripts/check goes on where it stopped, and says what has run on what."""
+"""scripts/check continues where it stopped, and reports what has run on which commit."""
 
 import shutil
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 from record import Record
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
-# Writes down that it was run, and fails where there is a file fail-NAME.
+# Records that it was run, and fails if there is a file fail-NAME.
 STUB = """#!/bin/bash
 echo {name} >>{root}/ran
 [ ! -e {root}/fail-{name} ]
@@ -18,7 +18,7 @@ echo {name} >>{root}/ran
 
 @pytest.fixture
 def tree(tmp_path, monkeypatch):
-    """A repository whose steps are stubs."""
+    """A repository with stubs for the steps."""
     root = tmp_path / "tree"
     (root / "scripts").mkdir(parents=True)
     for name in ("check", "check-table", "common.sh"):

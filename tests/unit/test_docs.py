@@ -13,7 +13,7 @@ def pages() -> list[Path]:
 
 
 def anchors(page: Path) -> set[str]:
-    """As GitHub makes them of headings; and those that are written out."""
+    """The anchors that GitHub makes from headings, and explicit ones."""
     found: set[str] = set()
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE):

@@ -1,4 +1,4 @@
-"""How what a guest says is taken apart, and how one that hangs is ended."""
+"""Parsing the output of a guest, and ending one that hangs."""
 
 import sys
 from pathlib import Path
@@ -27,14 +27,14 @@ def test_the_script_writes_to_its_port():
 
 
 def test_the_script_writes_to_the_console():
-    # What virtme-ng's init falls back to on a slow guest.
+    # The fallback of virtme-ng's init on a slow guest.
     session, seen = follow([("console", SAID)])
     assert seen == [("console", "[    1.0] a driver"), ("stdout", "a result")]
     assert (session.stdout, session.dmesg, session.exit_status) == (["a result"], ["in the log"], 3)
     assert "in the log" in session.console
 
 
-# Stands in for QEMU: prints on the console for each key that is sent by its monitor.
+# Stands in for QEMU: prints a line on the console for each key from the monitor.
 MONITOR = """
 import json, socket, sys
 server = socket.socket(socket.AF_UNIX)
@@ -54,7 +54,7 @@ for line in lines:
 
 
 def ended(tmp_path, monkeypatch, command, reason):
-    """The result of a guest that is ended for this reason once it has said something."""
+    """The result of a guest that is ended for this reason after its first output."""
     monkeypatch.setattr("hpmmap_guest.guest._STATE_SECONDS", 5)
     said = []
     watch = lambda: reason if said else None  # noqa: E731
@@ -73,7 +73,7 @@ def test_a_guest_that_cannot_be_asked_is_ended_all_the_same(tmp_path, monkeypatc
     command = ["bash", "-c", "echo word >&2; exec sleep 1000"]
     result = ended(tmp_path, monkeypatch, command, HANGS + "run 3")
     assert result.reason == "it hangs: run 3" and result.state == []
-    # Nothing is wrong with this one.
+    # This one is fine.
     result = ended(tmp_path, monkeypatch, command, "interrupted")
     assert result.reason == "interrupted" and result.state == [] and result.seconds < 100
 
@@ -81,6 +81,6 @@ def test_a_guest_that_cannot_be_asked_is_ended_all_the_same(tmp_path, monkeypatc
 def test_a_guest_with_a_monitor_answers_its_keys(tmp_path):
     command = _with_monitor(["run", "--x"], tmp_path)
     assert command[0] == "run" and command[-1] == "--x" and "sysrq_always_enabled" in command
-    # A socket has no longer name.
+    # Maximum length of the name of a socket.
     long = tmp_path / ("x" * 100)
     assert _with_monitor(["run"], long) == ["run"]

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * libhpmmap_jemalloc, preloaded with jemalloc and fake_reuse: everything that
- * jemalloc and its hooks give is checked, on memory full of junk. With the
+ * libhpmmap_jemalloc, preloaded with jemalloc and fake_reuse: checks all memory that
+ * jemalloc and its hooks return, on memory full of junk. With the
  * argument "inactive", without fake_reuse: jemalloc is left alone. With
- * "layout" what depends on where mappings and the break lie.
+ * "layout": tests that depend on the addresses of mappings and the break.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>

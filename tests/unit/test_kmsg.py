@@ -1,4 +1,4 @@
-"""What of a kernel log counts as a problem."""
+"""Problems in a kernel log."""
 
 from hpmmap_guest import kernel_problems
 
@@ -30,7 +30,7 @@ def test_those_of_the_kernel_do_not():
     frames = ["do_mmap+0x1/0x2", "vm_mmap_pgoff+0x1/0x2", "hpmmap_call_orig+0x1/0x2 [hpmmap]"]
     theirs = race("do_mmap / exit_mmap", frames, ["exit_mmap+0x1/0x2"])
     assert problems(*theirs) == []
-    # What follows is another report.
+    # Another report follows.
     ours = race("pool_take [hpmmap] / pool_give [hpmmap]", ["pool_take+0x1/0x2 [hpmmap]"])
     assert problems(*theirs, *ours) == [ours[1]]
     assert problems(*theirs, "[   99.0] WARNING: CPU: 0 PID: 1 at mm/memory.c:1") == [

@@ -1,4 +1,4 @@
-"""Clusters of nodes: which scripts run, with which disks, on which network; without a guest."""
+"""Clusters of nodes, without a guest: scripts, disks and networks."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""What is installed beside the programs."""
+"""Installed files besides the programs."""
 
 import re
 import shutil
@@ -53,7 +53,7 @@ def test_the_version_of_the_plugin_names_the_suite(tmp_path, release, named):
     asked = asked.replace("/etc/os-release", str(tmp_path / "os-release"))
     ran = subprocess.run(["sh", "-c", asked], env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == named
-    # So its own version is that of no other package.
+    # So the version of its package is unique.
     control = (PACKAGING / "debian/control").read_text().split("Package: hpmmap-slurm")[1].split("\n\n")[0]
     assert "hpmmap (= ${source:Version})" in control
 
@@ -65,7 +65,7 @@ def test_every_unit_is_packaged():
 
 
 def maintain(tmp_path, script, *words):
-    """What a maintainer script does to a system below tmp_path; its commands write down how they were called."""
+    """Run a maintainer script on a system below tmp_path; its commands record their calls."""
     commands = tmp_path / "commands"
     commands.mkdir()
     for name in ("getent", "groupdel", "deb-systemd-invoke", "hpmmap", "modprobe", "update-grub"):
@@ -100,7 +100,7 @@ def test_figures_are_not_written_again_after_removal(tmp_path):
 
 
 def dkms(tmp_path, kernel, options):
-    """What DKMS finds in dkms.conf for a kernel with these options: whether it is to be built, and what is said."""
+    """DKMS's result of dkms.conf for a kernel with these options: build or not, and the messages."""
     (tmp_path / ".config").write_text("".join(f"{option}=y\n" for option in options))
     source = """. "$0"; [[ $kernelver =~ $BUILD_EXCLUSIVE_KERNEL ]] && echo "$AUTOINSTALL" """
     env = {"PATH": "/usr/bin:/bin", "kernelver": kernel, "kernel_source_dir": str(tmp_path)}

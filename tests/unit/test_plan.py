@@ -1,4 +1,4 @@
-"""How the items are spread over guests."""
+"""Distribution of the items over guests."""
 
 import plan
 import suite
@@ -22,9 +22,9 @@ def test_a_guest_is_split_where_others_would_wait_for_it():
     def names(total, slots):
         return [[i.name for i in part] for part in plan.parts(items, lambda i: times[i.name], total, slots)]
 
-    # On two CPUs this guest is as long as the others together.
+    # On two CPUs this guest takes as long as the others together.
     assert names(4500, 2) == [list(times)]
-    # 900 of 1800 seconds, 8 at once: four guests. The longest item is alone in its own.
+    # 900 of 1800 seconds, 8 at once: four guests. The longest item has a guest of its own.
     found = names(1800, 8)
     assert len(found) == 4
     assert ["long", "end"] in found

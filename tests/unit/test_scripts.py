@@ -1,4 +1,4 @@
-"""What the scripts find out about a machine."""
+"""Facts that the scripts find out about a machine."""
 
 import subprocess
 from pathlib import Path
@@ -13,7 +13,7 @@ def shell(commands):
 
 
 def test_no_kernel_of_a_series_is_no_failure():
-    # Otherwise the set-up of a machine without kernels would end without a word.
+    # Otherwise the set-up of a machine without kernels would end silently.
     ran = shell('version=$(kernels_installed 0.0 | head -n 1); echo "<$version>"')
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "<>\n", "")
 

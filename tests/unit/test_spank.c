@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The plugin of Slurm: what users write, what Slurm tells of resources and cgroups. */
+/* The plugin of Slurm: users' options, Slurm's answers about resources, cgroups. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-"""Which items run when."""
+"""The choice of items for a run."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which items, and which other parts of a check, belong to what has changed."""
+"""The items, and the other parts of a check, that test a change."""
 
 import subprocess
 from collections.abc import Iterable
@@ -8,14 +8,14 @@ from fnmatch import fnmatch
 from hpmmap_guest.paths import ROOT
 from suite import Item
 
-# What no guest looks at. Lint does, and the unit tests that are in Python.
+# Files that no guest uses. Lint and the unit tests in Python check them.
 _NO_GUEST = (
     "*.md", ".ci/", ".gitignore", "LICENSE", "bench/tests/", "docs/", "integrations/slurm/", "packaging/",
     "scripts/check*", "scripts/changed", "scripts/floors", "scripts/install", "scripts/lint*", "scripts/matrix",
     "scripts/mutants", "scripts/package", "tests/kdump/", "tests/model/", "tests/mutants/", "tests/nodes/",
     "tests/unit/",
 )  # fmt: skip
-# Other parts of a check than guests, and whose they are.
+# The parts of a check besides guests, and the paths that they test.
 _PARTS = {
     "rust": ("Cargo.*", "crates/", "kernel/uapi/"),
     "unit": (
@@ -32,7 +32,7 @@ _PARTS = {
 
 
 def paths_since(ref: str) -> list[str]:
-    """Files that differ from a commit, or are new."""
+    """Files that differ from a commit or are new."""
 
     def git(*args: str) -> list[str]:
         done = subprocess.run(["git", *args], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -48,12 +48,12 @@ def _matches(path: str, patterns: Iterable[str]) -> bool:
 
 
 def _unclaimed(items: list[Item], paths: list[str]) -> list[str]:
-    """Paths of which nobody has said what belongs to them."""
+    """Paths that no item or part claims."""
     return [p for p in paths if not _matches(p, _NO_GUEST) and not any(_matches(p, item.paths) for item in items)]
 
 
 def items_for(items: list[Item], paths: list[str]) -> list[Item]:
-    """Those that belong to the paths, in whatever run they are; all if nobody claims one of the paths."""
+    """The items for these paths, of any tier; all items if a path is unclaimed."""
     if _unclaimed(items, paths):
         return items
     found = [item for item in items if any(_matches(path, item.paths) for path in paths)]
@@ -61,7 +61,7 @@ def items_for(items: list[Item], paths: list[str]) -> list[Item]:
 
 
 def parts_for(items: list[Item], paths: list[str]) -> list[str]:
-    """The parts of a check that belong to the paths: some of rust, unit, modules, guests."""
+    """The parts of a check for these paths: some of rust, unit, modules, guests."""
     if _unclaimed(items, paths):
         return [*_PARTS, "guests"]
     parts = [part for part, patterns in _PARTS.items() if any(_matches(path, patterns) for path in paths)]

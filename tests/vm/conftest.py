@@ -1,4 +1,4 @@
-"""Boots the guests and hands their outcomes to the tests."""
+"""Boot the guests and pass their outcomes to the tests."""
 
 import os
 import re
@@ -27,9 +27,9 @@ from suite import (
     selected_tier,
 )
 
-# In pytest's cache: how long the items took.
+# Times of the items, in pytest's cache.
 _SECONDS = "hpmmap/seconds"
-# Items of a run that are shown with their time.
+# Number of items that are shown with their time.
 _SLOWEST = 15
 
 
@@ -75,7 +75,7 @@ def pytest_generate_tests(metafunc):
         for machine in MACHINES:
             here = [i for i in on_kernel if i.machine == machine and runs_in(i, tier, kver == newest)]
             here = [i for i in here if not i.debug or is_debug_kernel(kver)]
-            # Of items by name, nothing but these.
+            # With --item only these items run.
             ends = [leaving(machine)] if here and not asked else []
             for item in in_order(here) + ends:
                 params.append((kver, item))
@@ -85,13 +85,13 @@ def pytest_generate_tests(metafunc):
 
 def _kver_and_item(node) -> tuple[str, Item] | None:
     params = getattr(getattr(node, "callspec", None), "params", {})
-    # Where there are no items, there is a node nevertheless, without one.
+    # A parameter set without items still needs one node.
     return (params["kver"], params["item"]) if isinstance(params.get("item"), Item) else None
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config, items):
-    """Whatever -k and -m select and is left to do, each of its guests gives everything back in the end."""
+    """Add the final check to each guest that -k and -m leave with items."""
     nodes = list(items)
     result = yield
     record = Record.of_check()
@@ -111,7 +111,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish(session):
-    """Only what was selected is run."""
+    """Run only the selected items."""
     wanted: dict[tuple[str, str], list[Item]] = {}
     for node in session.items:
         found = _kver_and_item(node)
@@ -133,7 +133,7 @@ def _start_guests(config, wanted: dict[tuple[str, str], list[Item]]) -> None:
     seconds = seconds_of(config.cache.get(_SECONDS, {}))
     weights = {(kver, machine): sum(seconds(kver, item) for item in items) for (kver, machine), items in wanted.items()}
     total = sum(weights.values())
-    # Those with most to do first: then the last ones end at about the same time.
+    # The longest guests first, so that the last ones end at about the same time.
     for kver, machine in sorted(wanted, key=weights.get, reverse=True):
         found = parts(wanted[kver, machine], partial(seconds, kver), total, n)
         for number, items in enumerate(found, 1):
@@ -144,10 +144,10 @@ def _start_guests(config, wanted: dict[tuple[str, str], list[Item]]) -> None:
 
 @pytest.fixture
 def outcome(request, kver: str, item: Item) -> Outcome:
-    """What became of an item: waits until its guest has come to it."""
+    """The outcome of an item; waits until its guest has run it."""
     runs = [run for run in request.config.hpmmap_runs if run.kver == kver and item in run.items]
     outcomes = [run.outcome(item.name) for run in runs]
-    # Of the end of each guest, what is wrong with one.
+    # All guests end with the same item: its problem, if one has any.
     found = next(filter(problems, outcomes), outcomes[0])
     for title, lines in (("output", found.output), ("kernel log", found.dmesg)):
         text = "\n".join(lines).strip()
@@ -184,7 +184,7 @@ def pytest_sessionfinish(session):
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    """Where the time went, since waiting for a guest says nothing about it."""
+    """Print the items' times: pytest only knows the time of waiting for a guest."""
     if config.hpmmap_done:
         terminalreporter.write_line(f"{config.hpmmap_done} items passed before")
     items = []

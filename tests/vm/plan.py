@@ -1,4 +1,4 @@
-"""How many guests run at once, and how the items are spread over them."""
+"""The number of guests at once, and the distribution of items over them."""
 
 import os
 from collections.abc import Callable
@@ -6,14 +6,14 @@ from pathlib import Path
 
 from suite import Item
 
-# The largest guests, and what QEMU and the caches of the host need beside them.
+# Memory of the largest guest, with that of QEMU and of the host's caches.
 _GUEST_BYTES = 5 << 30
-# Of a guest with less to do, half as much in each of two is not worth another boot.
+# A guest with less to do is not split: a boot costs more than the halves save.
 _WORTH_A_BOOT = 120
 
 
 def guests_at_once() -> int:
-    """As many as this process may use CPUs (see taskset(1)) for, and as there is memory for."""
+    """As many as the CPUs of this process (see taskset(1)) and the memory allow."""
     available = next(
         int(line.split()[1]) << 10
         for line in Path("/proc/meminfo").read_text().splitlines()
@@ -23,19 +23,19 @@ def guests_at_once() -> int:
 
 
 def at_once(cpus: int, available: int) -> int:
-    """Each guest has two CPUs, which on a machine with two are emulated in one thread."""
+    """Guests for a number of CPUs: each has two, which a machine with two emulates in one thread."""
     return max(1, min(max(cpus // 2, min(cpus, 2)), available // _GUEST_BYTES))
 
 
 def seconds_of(known: dict[str, float]) -> Callable[[str, Item], float]:
-    """How long an item takes on a kernel: measured here before, or as its head says."""
+    """The time of an item on a kernel: measured here before, or from its head."""
     return lambda kver, item: known.get(f"{kver} {item.name}", item.takes)
 
 
 def parts(items: list[Item], seconds: Callable[[Item], float], total: float, slots: int) -> list[list[Item]]:
-    """The items of one guest, for as many as it takes that they end with the others.
+    """Split the items of one guest into as many guests as are needed to end with the others.
 
-    @total: seconds of all guests, of which @slots run at once. Those that must come last
+    @total: seconds of all guests, of which @slots run at once. Items that must come last
     (a guest gives everything back) are in each part.
     """
     first = [item for item in items if not item.last]
@@ -48,5 +48,5 @@ def parts(items: list[Item], seconds: Callable[[Item], float], total: float, slo
         lightest = loads.index(min(loads))
         found[lightest].append(item)
         loads[lightest] += seconds(item)
-    # In the order they had.
+    # In the original order.
     return [sorted(part, key=items.index) + last for part in found]

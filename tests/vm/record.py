@@ -1,4 +1,4 @@
-"""What scripts/check keeps of a run, to go on with it and for its table: scripts/check-table."""
+"""The record of a run of scripts/check, for continuing it and for scripts/check-table."""
 
 import os
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Record:
-    """Lines of a file, for one step of a check on one commit."""
+    """A file with lines about one step of a check on one commit."""
 
     path: Path
     commit: str
@@ -17,7 +17,7 @@ class Record:
 
     @classmethod
     def of_check(cls) -> "Record | None":
-        """That of the check that has started this process, if one has."""
+        """The record of the check that has started this process, if any."""
         path = os.environ.get("HPMMAP_RECORD")
         if not path:
             return None
@@ -26,7 +26,7 @@ class Record:
         )
 
     def passed(self) -> set[tuple[str, str]]:
-        """Kernels and items of which the last result on this commit was no failure."""
+        """Kernels and items whose last result on this commit was not a failure."""
         results = {}
         for line in self.path.read_text().splitlines() if self.path.exists() else []:
             commit, step, kernel, item, result, _ = line.split("\t")

@@ -1,4 +1,4 @@
-"""What runs in which guest, and following a guest while it runs the items."""
+"""The items of each guest, and following a guest while it runs them."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from hpmmap_guest.paths import BUILD, ROOT
 
 HERE = Path(__file__).parent
 SCENARIOS = HERE / "scenarios"
-# On a kernel of scripts/build-debug-kernel only.
+# Only on a kernel of scripts/build-debug-kernel.
 DEBUG_SCENARIOS = HERE / "debug"
 # In guests whose CPUs run at once.
 PARALLEL_SCENARIOS = HERE / "parallel"
@@ -24,55 +24,55 @@ RUNNER = HERE / "guest/runner.sh"
 PROGRAMS = BUILD / "tests"
 LOGS = BUILD / "vm"
 
-# The machines the items ask for by name.
+# The machines that items request by name.
 MACHINES = {
     "main": {"memory": "4G", "cpus": 2},
     "apps": {"memory": "4G", "cpus": 2},
     # The test programs and the conformance cases, at the same time as the scenarios.
-    # With page tables of four levels, as most machines have them; the others have five.
+    # Page tables of four levels, as on most machines; the other guests have five.
     "programs": {"memory": "4G", "cpus": 2, "append": "no5lvl"},
-    # On the debug kernel, for windows onto Linux's memory, which its check of page tables forbids.
+    # The debug kernel without its check of page tables, which forbids windows onto ordinary memory.
     "windows": {"memory": "4G", "cpus": 2, "append": "no5lvl page_table_check=off"},
-    # The module's debug build, which can leave calls to Linux.
+    # The module's debug build, which can leave hooked calls to Linux.
     "unhooked": {"memory": "4G", "cpus": 2, "debug": True},
     "numa": {"numa": ["2G", "2G"], "cpus": 2},
-    # With persistent memory, which can be given to Linux by dax/kmem.
+    # Persistent memory, which dax/kmem can add to Linux.
     "dax": {"memory": "4G", "cpus": 2, "movable": "512M", "append": "memmap=768M!4G"},
     "icount": {"memory": "2G", "icount": True, "movable": "768M"},
-    # More CPUs than many hosts have: one that loses its core does so anywhere.
+    # More CPUs than many hosts have, so a CPU can lose its core at any instruction.
     "parallel": {"memory": "4G", "cpus": 3, "parallel": True},
-    # The same for windows onto Linux's memory, which the debug kernel's check of page tables forbids.
+    # The same without the debug kernel's check of page tables, which forbids windows onto ordinary memory.
     "parallel-windows": {"memory": "4G", "cpus": 3, "parallel": True, "append": "page_table_check=off"},
     # The same with the module's debug build.
     "skipping": {"memory": "4G", "cpus": 3, "parallel": True, "append": "page_table_check=off", "debug": True},
 }
 # The clock of a guest that counts instructions leaps ahead whenever it waits for
-# the host, so its timeouts say little.
+# the host, so its timeouts mean little.
 _CLOCK_FACTOR = {"icount": 30}
-# The scenarios start thousands of processes, and those at the same addresses start twice
-# as fast under emulation. On the debug kernel they have random ones, like all others.
+# The scenarios start thousands of processes, which start twice as fast under emulation
+# without random addresses. On the debug kernel addresses are random.
 _SAME_ADDRESSES = {"main", "apps"}
 
-# The tiers of the items, which comments at their heads name, and which of them a run
-# takes on the newest of its kernels and on the others; HPMMAP_TIER says which run it is.
+# The tiers of items, from comments at their heads, that a run takes: on the newest of its
+# kernels, and on the others. HPMMAP_TIER selects the run.
 TIERS = {
     "check": ({"check", "newest"}, {"check", "older"}),
     "all": ({"check", "newest", "all"}, {"check", "newest", "all"}),
     "parallel": ({"parallel"}, {"parallel"}),
 }
-# A guest that dies takes one item with it; the others get a new guest, but not
-# without end.
+# If a guest dies one item has failed; the others get a new guest, a bounded number
+# of times.
 _MAX_BOOTS = 4
 _SKIPPED = 77
 # What stands before the reason where an item has told nothing of what it tests.
 NO_GUEST = "the guest came to no item"
-# Complaints of the kernel that are shown; the first tells most.
+# Number of kernel problems that are shown; the first one tells most.
 _SHOWN = 3
 
 
 @dataclass(frozen=True)
 class Item:
-    """Something to run in a guest."""
+    """One test to run in a guest."""
 
     name: str
     machine: str
@@ -91,7 +91,7 @@ class Item:
     takes: int = 8
     """About how many seconds it takes, for where it has not run yet."""
     windows: bool = False
-    """Whether it has windows onto memory of Linux."""
+    """Has it windows onto ordinary memory?"""
 
     def on(self, kver: str) -> "Item":
         """The same on a kernel."""
@@ -100,7 +100,7 @@ class Item:
 
 @dataclass
 class Outcome:
-    """What became of an item."""
+    """The outcome of an item."""
 
     status: int | None
     """Exit status; None if the guest never told."""
@@ -113,7 +113,7 @@ class Outcome:
 
     @property
     def skipped(self) -> str | None:
-        """The reason if the item says it cannot run here."""
+        """The reason, if the item reports that it cannot run here."""
         if self.status != _SKIPPED:
             return None
         reasons = [line for line in self.output if line.startswith("SKIP: ")]
@@ -133,7 +133,7 @@ def _registered(options: str) -> str:
 
 
 def selected_tier() -> str:
-    """The run that HPMMAP_TIER names."""
+    """The run that HPMMAP_TIER selects."""
     tier = os.environ.get("HPMMAP_TIER") or "check"
     if tier not in TIERS:
         raise ValueError(f"HPMMAP_TIER is '{tier}'; there are: {', '.join(TIERS)}")
@@ -141,13 +141,13 @@ def selected_tier() -> str:
 
 
 def runs_in(item: Item, tier: str, newest: bool) -> bool:
-    """Whether a run takes an item, on the newest of its kernels or on another one."""
+    """Does a run take an item, on the newest of its kernels or on another one?"""
     on_newest, on_others = TIERS[tier]
     return item.tier in (on_newest if newest else on_others)
 
 
 def _item_tier(source: Path, text: str, key: str = "tier", default: str = "check") -> str:
-    """What a line "# KEY: TIER  REASON" says; without a reason nobody knows when to drop it."""
+    """The tier of a line "# KEY: TIER  REASON". The reason tells when to drop it."""
     found = re.search(rf"^# {key}:(.*)$", text, re.MULTILINE)
     if not found:
         return default
@@ -159,25 +159,25 @@ def _item_tier(source: Path, text: str, key: str = "tier", default: str = "check
 
 
 def _item_paths(source: Path, text: str) -> tuple[str, ...]:
-    """The item's own source, and what lines "# paths: PATTERN..." say: whose change it looks at."""
+    """The paths whose changes it tests: its own source, and lines "# paths: PATTERN..."."""
     named = " ".join(re.findall(r"^# paths: (.*)$", text, re.MULTILINE)).split()
     return (str(source.relative_to(ROOT)), *named)
 
 
 def all_items() -> list[Item]:
-    """In the order in which they run."""
+    """All items in the order in which they run."""
     return program_items() + scenario_items()
 
 
 def in_order(items: list[Item]) -> list[Item]:
-    """Those that must come last at the end; before, their pools get larger, for each change takes seconds."""
+    """Sort by growing pools, since each change takes seconds; items that must come last at the end."""
     return sorted(items, key=lambda item: (item.last, 0 if item.pool == "-" else parse_size(item.pool)))
 
 
 def program_items() -> list[Item]:
-    """Every test program, natively and under hpmmap run: with no options, and with those on
-    each line of tests/guest/<name>.args, if there is that file. Natively most tell only
-    whether they are right themselves, and options do the same on every kernel."""
+    """Every test program, natively and under hpmmap run: without options, and with those of
+    each line of tests/guest/<name>.args, if that exists. Natively most only check the test
+    itself, and options do the same on every kernel."""
     items = []
     sources = ROOT / "tests/guest"
     for program in sorted(p for p in PROGRAMS.glob("*") if p.is_file() and p.stat().st_mode & 0o111):
@@ -192,7 +192,7 @@ def program_items() -> list[Item]:
             if not line.startswith("#"):
                 variants[f"hpmmap {line}".replace(" ", "_")] = (_registered(line), with_options)
         for variant, (prefix, tier) in variants.items():
-            # The line that tells of success must be the program's own.
+            # The line of success must be the program's own.
             command = f"set -o pipefail; {prefix} {program} | tee /tmp/out; status=$?; "
             command += f"[ $status = 0 ] || exit $status; grep -qx 'HPMMAP-TEST-PASS {program.name}' /tmp/out"
             own, *others = _item_paths(args, text)
@@ -204,12 +204,12 @@ def program_items() -> list[Item]:
 
 
 def scenario_items() -> list[Item]:
-    """The scripts; a comment "# key: value" at their head sets what is not the default.
-    Those that scale do more with the environment variable HPMMAP_TEST_SCALE."""
+    """The scripts; comments "# key: value" at their heads replace defaults. Scripts that scale
+    do more with the environment variable HPMMAP_TEST_SCALE."""
     items = []
     run = selected_tier()
     scale = int(os.environ.get("HPMMAP_TEST_SCALE", "1"))
-    # Of the fuzzers without end; they say which they use.
+    # A seed for the endless fuzzers, which print it.
     seed = int(os.environ.get("HPMMAP_SEED") or secrets.randbelow(1 << 30))
     cases = shlex.quote(os.environ.get("HPMMAP_CONFORMANCE_CASES", ""))
     for script in [path for where in SCRIPTS for path in sorted(where.glob("*.sh"))]:
@@ -246,7 +246,7 @@ def scenario_items() -> list[Item]:
 
 
 def leaving(machine: str) -> Item:
-    """The end of every guest: everything back as it was before."""
+    """The last item of every guest: everything is given back and checked."""
     return Item(f"leave-{machine}", machine, 120, "-", f"exec bash {HERE}/guest/leave.sh", last=True)
 
 
@@ -279,11 +279,11 @@ class GuestRun:
 
     @property
     def log(self) -> Path:
-        """Where everything the guest says is written while it runs."""
+        """The file with all output of the guest, written while it runs."""
         return self.logs / f"{self.kver}-{self.name}.log"
 
     def start(self) -> None:
-        """Run as soon as there is a slot."""
+        """Run as soon as a slot is free."""
         self._thread.start()
 
     def outcome(self, name: str) -> Outcome:
@@ -293,7 +293,7 @@ class GuestRun:
             return self.outcomes.get(name) or Outcome(None, trouble="it was never run")
 
     def seconds(self, name: str) -> float:
-        """How long an item took, if it was run here."""
+        """The time of an item, if it was run here."""
         return self.outcomes[name].seconds if name in self.outcomes else 0
 
     def _run(self) -> None:
@@ -310,7 +310,7 @@ class GuestRun:
                     break
             for item in left:
                 self._set(item.name, Outcome(None, trouble="too many guests died before it"))
-        except Exception as error:  # the thread's end must not be silent
+        except Exception as error:  # the failure of the thread must not be silent
             for item in self.items:
                 if item.name not in self.outcomes:
                     self._set(item.name, Outcome(None, trouble=f"{NO_GUEST}: {type(error).__name__}: {error}"))
@@ -325,7 +325,7 @@ class GuestRun:
             self._changed.notify_all()
 
     def _boot(self, items: list[Item]) -> list[Item]:
-        """Run items in one guest; return those that it did not come to."""
+        """Run items in one guest; return those that it did not reach."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         listing = self.log.with_name(f"{secrets.token_hex(8)}.items")
         clock = _CLOCK_FACTOR.get(self.machine, 1)
@@ -362,7 +362,7 @@ class GuestRun:
 
 
 class _Follower:
-    """Takes the lines of a guest apart into items."""
+    """Splits the output of a guest into items."""
 
     def __init__(self, report, log: TextIO):
         self.nonce = secrets.token_hex(8)
@@ -396,7 +396,7 @@ class _Follower:
 
 
 def problems(outcome: Outcome) -> list[str]:
-    """Everything that keeps an item from passing."""
+    """The problems for which an item does not pass."""
     found = []
     if outcome.trouble:
         found.append(outcome.trouble)

@@ -1,6 +1,6 @@
 """Each item of each guest: the programs of tests/guest, natively and registered,
-and the scenarios. It passes if it ended with status 0, left the pools free and
-the kernel had nothing to complain about; see suite.py and guest/runner.sh."""
+and the scenarios. It passes if it ends with status 0, leaves the pools free and
+the kernel reports no problem; see suite.py and guest/runner.sh."""
 
 import pytest
 

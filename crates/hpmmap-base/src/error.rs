@@ -1,4 +1,4 @@
-//! What goes wrong, each in one line that says what to do.
+//! Errors of a command, each in one line that says what to do.
 
 use std::io;
 
@@ -7,10 +7,10 @@ use hpmmap_sys::{Errno, uapi};
 /// An error that ends the command.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The arguments cannot be right.
+    /// The arguments are wrong.
     #[error("{0}")]
     Usage(String),
-    /// There is no module to talk to.
+    /// The module is not loaded.
     #[error("the module is not loaded (load it with: modprobe hpmmap)")]
     NotLoaded,
     /// The module is older than this command.
@@ -20,26 +20,26 @@ pub enum Error {
         need = uapi::ABI_VERSION
     )]
     OldModule(u32),
-    /// The caller may not do this.
+    /// The caller has no permission.
     #[error("no permission {what}: {hint}")]
     NoPermission {
-        /// To do what.
+        /// The action that was refused.
         what: String,
-        /// Who may, or how to become one who may.
+        /// The users who have permission, or the way to get it.
         hint: String,
     },
-    /// There is nothing to run a job in.
+    /// There is no pool memory for a launch.
     #[error("{0} (add memory with: hpmmap pool add --size SIZE)")]
     PoolEmpty(String),
-    /// The program cannot be executed; the status is the one of env(1).
+    /// The program cannot be executed; the exit status is that of env(1).
     #[error("cannot run '{program}': {}", errno.desc())]
     Exec {
-        /// As given.
+        /// The name as given.
         program: String,
-        /// Why.
+        /// The reason.
         errno: Errno,
     },
-    /// Anything else that stands for itself.
+    /// Any other error, as a complete message.
     #[error("{0}")]
     Failed(String),
     /// A file of the kernel could not be read.
@@ -63,17 +63,16 @@ impl Error {
     }
 }
 
-/// Without the number of the error that Rust appends.
+/// The text of an error without the number that Rust appends.
 pub fn describe(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(number) => Errno::from_raw(number).desc().to_string(),
-        // Those made here have a text of their own.
+        // Errors that this program has made have a text of their own.
         None => error.to_string(),
     }
 }
 
-/// Exit status of a verb that was to execute a program and could not, as env(1)
-/// has it.
+/// Exit status of a verb that could not execute a program, as of env(1).
 pub fn exec_status(errno: Errno) -> u8 {
     match errno {
         Errno::ENOENT => 127,

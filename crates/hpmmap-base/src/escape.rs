@@ -1,14 +1,14 @@
-//! Text that others chose, made harmless where it goes.
+//! Makes text from others harmless for the place where it is printed.
 //!
-//! A program may give itself any name, and a file any contents. On a terminal
-//! control characters move and erase what is there, and some characters of
-//! Unicode turn the order of others around; XML may not hold them at all; a
-//! spreadsheet executes fields that begin like formulas.
+//! A program may give itself any name, and a file may have any contents. On a terminal control
+//! characters move and erase text, and some characters of Unicode change the order of others. XML
+//! does not allow control characters at all. A spreadsheet executes fields that begin like
+//! formulas.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Whether it does something other than to be seen.
+/// Does the character have an effect other than being shown?
 fn acts(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -38,12 +38,12 @@ fn replaced(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// For a place in a line: a name, a cell of a table.
+/// For one line: a name, a cell of a table.
 pub fn line(text: &str) -> Cow<'_, str> {
     replaced(text, |_| false)
 }
 
-/// For a terminal: lines stay lines.
+/// For a terminal; line ends are kept.
 pub fn lines(text: &str) -> Cow<'_, str> {
     replaced(text, |c| c == '\n' || c == '\t')
 }
@@ -58,8 +58,8 @@ pub fn xml(text: &str) -> String {
         .replace('\'', "&#39;")
 }
 
-/// For a terminal that shows JSON: where something acts it is in a string, and
-/// stays what it is there.
+/// For a terminal that shows JSON. A character with an effect can only be in a string, and gets
+/// JSON's own escape there.
 pub fn json(text: &str) -> Cow<'_, str> {
     let is_bad = |c: char| acts(c) && c != '\n';
     if !text.chars().any(is_bad) {
@@ -95,7 +95,7 @@ pub fn csv(text: &str) -> String {
 
 /// For the value of a label of Prometheus.
 pub fn label(text: &str) -> String {
-    // A line end has an escape of its own there; for others backslashes do.
+    // For a line end the format has an escape; the other characters get backslashes.
     let kept = replaced(text, |c| c == '\n');
     let kept = match &kept {
         Cow::Borrowed(text) => text.replace('\\', "\\\\"),

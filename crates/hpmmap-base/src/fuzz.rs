@@ -1,5 +1,5 @@
-//! For tests of what reads files that anybody may have written: what comes out
-//! is to be an error or a report, soon, and nothing in it that acts on who reads it.
+//! For tests of readers of files that any user may have written: the result must be an error or a
+//! report, soon, and nothing in it may act on a terminal or a browser.
 
 use std::sync::mpsc;
 use std::thread;
@@ -8,12 +8,12 @@ use std::time::Duration;
 use fastrand::Rng;
 use serde_json::{Value, json};
 
-/// How many files a test makes.
+/// Files that a test makes.
 pub const ROUNDS: usize = 400;
-/// Far longer than all rounds together take.
+/// Much longer than all rounds together take.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Runs it, and fails where it would hang.
+/// Runs a test, and fails if it hangs.
 pub fn in_time(test: impl FnOnce() + Send + 'static) {
     let (done, wait) = mpsc::channel();
     let thread = thread::spawn(move || {
@@ -23,10 +23,10 @@ pub fn in_time(test: impl FnOnce() + Send + 'static) {
     if let Err(mpsc::RecvTimeoutError::Timeout) = wait.recv_timeout(LIMIT) {
         panic!("it does not end");
     }
-    thread.join().expect("no panic").expect("somebody waits");
+    thread.join().expect("no panic").expect("the test waits");
 }
 
-/// Some bytes changed, taken away, doubled or put in.
+/// Returns `bytes` with some bytes changed, removed, doubled or inserted.
 pub fn broken(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..rng.usize(1..6) {
@@ -52,10 +52,10 @@ pub fn broken(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// A text with what acts on terminals, browsers and spreadsheets.
+/// A text with characters that act on terminals, browsers and spreadsheets.
 pub const NASTY: &str = "=\u{1b}]0;<script>&\"'\u{7}\n\u{202e}\u{9b}2J";
 
-/// Values that are right for JSON, one in so many exchanged.
+/// Replaces one JSON value in `one_in`.
 fn odd(value: &mut Value, rng: &mut Rng, one_in: u32) {
     match value {
         Value::Array(all) => all.iter_mut().for_each(|one| odd(one, rng, one_in)),
@@ -80,11 +80,11 @@ fn odd(value: &mut Value, rng: &mut Rng, one_in: u32) {
     }
 }
 
-/// JSON in which some values are others, as any may stand there.
+/// Returns JSON in which some values are replaced by others.
 ///
 /// # Panics
 ///
-/// If it is no JSON.
+/// If `bytes` is not JSON.
 pub fn odd_json(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut value: Value = serde_json::from_slice(bytes).unwrap();
     let one_in = rng.u32(1..60);
@@ -92,7 +92,7 @@ pub fn odd_json(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
     serde_json::to_vec(&value).unwrap()
 }
 
-/// Whether a file for a browser holds no control characters.
+/// Is the file, which a browser shows, free of control characters?
 pub fn is_quiet(text: &str) -> bool {
     text.chars()
         .all(|c| c == '\n' || c == '\r' || c == '\t' || !c.is_control())

@@ -1,6 +1,5 @@
-//! What all verbs of the command share: errors and their exit statuses, text
-//! that goes to people, sizes, files that are replaced as a whole, and
-//! signals. Knows no verb and no argument.
+//! Shared by all verbs of the command: errors and their exit statuses, text for people, sizes,
+//! files that are replaced as a whole, and signals. Knows no verb and no argument.
 
 pub mod error;
 pub mod escape;
@@ -12,10 +11,10 @@ pub mod size;
 
 use nix::unistd::{Uid, User};
 
-/// The version of the product; the file VERSION is the only place.
+/// The version of the product, from the file VERSION.
 pub const VERSION: &str = include_str!("../../../VERSION").trim_ascii();
 
-/// Name of a user, or the number where there is none.
+/// Name of a user, or the number if it has no name.
 pub fn user_name(uid: u32) -> String {
     match User::from_uid(Uid::from_raw(uid)) {
         Ok(Some(user)) => user.name,

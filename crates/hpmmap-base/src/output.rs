@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 use crate::{escape, safe_files};
 
-/// What a report is when its members are of a form that others rely on.
+/// A report with the number of its schema, for readers that rely on the names.
 #[derive(Serialize)]
 struct Versioned<'a, T> {
     schema: u32,
@@ -19,20 +19,20 @@ struct Versioned<'a, T> {
     value: &'a T,
 }
 
-/// Set once, by the arguments: messages are JSON, too.
+/// Messages are JSON, too. Set once, by the arguments.
 static JSON_MESSAGES: AtomicBool = AtomicBool::new(false);
 
-/// From here on errors and warnings are a line of JSON each.
+/// From here on each error and warning is one line of JSON.
 pub fn messages_as_json() {
     JSON_MESSAGES.store(true, Ordering::Relaxed);
 }
 
-/// An error as a line of JSON, if that is what is wanted; `false` if not.
+/// Prints an error as a line of JSON if messages are JSON; `false` if they are not.
 pub fn complain_as_json(text: &str, status: u8) -> bool {
     told_as_json("error", text, Some(status))
 }
 
-/// A message as a line of JSON, if that is what is wanted.
+/// Prints a message as a line of JSON if messages are JSON; `false` if they are not.
 fn told_as_json(kind: &str, text: &str, status: Option<u8>) -> bool {
     if !JSON_MESSAGES.load(Ordering::Relaxed) {
         return false;
@@ -80,8 +80,7 @@ pub fn table(columns: &[Column], rows: impl IntoIterator<Item = Vec<String>>) ->
     table.trim_fmt()
 }
 
-/// Writes `value` as indented JSON into a file of a directory, which is made if
-/// there is none.
+/// Writes `value` as indented JSON into a file of a directory, which is made if it does not exist.
 pub fn save_json(dir: &Path, file: &str, value: &impl Serialize) -> Result<()> {
     fs::create_dir_all(dir)
         .map_err(|error| Error::Failed(format!("cannot write to {}: {error}", dir.display())))?;
@@ -98,7 +97,7 @@ pub fn print_json(value: &impl Serialize) -> Result<()> {
     Ok(())
 }
 
-/// Prints `value`, an object, as indented JSON with the number of its form.
+/// Prints `value`, an object, as indented JSON with the number of its schema.
 pub fn print_versioned(schema: u32, value: &impl Serialize) -> Result<()> {
     print_json(&Versioned { schema, value })
 }
@@ -117,36 +116,36 @@ pub fn print_json_line(value: &impl Serialize) -> Result<()> {
     Ok(())
 }
 
-/// Prints `text` and a line end. What would act on a terminal is made visible.
+/// Prints `text` and a line end. Characters that act on a terminal are made visible.
 pub fn print(text: &str) -> Result<()> {
     writeln!(io::stdout().lock(), "{}", escape::lines(text))?;
     Ok(())
 }
 
-/// Text on standard error, as it is but for what would act on a terminal.
-/// Nobody can be told if it does not get there, and nothing else fails by that.
+/// Prints text on standard error, with characters that act on a terminal made visible. A failure
+/// is ignored: there is no place to report it.
 pub fn tell(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", escape::lines(text));
 }
 
-/// A line of this command's on standard error.
+/// Prints a line of this command on standard error.
 pub fn say(text: &str) {
     tell(&format!("hpmmap: {text}"));
 }
 
-/// An error on standard error.
+/// Prints an error on standard error.
 pub fn complain(error: &Error) {
     complain_of(&error.to_string(), error.exit_code());
 }
 
-/// The same of what is no [`Error`], with the status it means.
+/// The same for a text that is not an [`Error`], with its exit status.
 pub fn complain_of(text: &str, status: u8) {
     if !complain_as_json(text, status) {
         say(text);
     }
 }
 
-/// A line on standard error that does not end the command.
+/// Prints a warning, which does not end the command, on standard error.
 pub fn warn(text: &str) {
     if !told_as_json("warning", text, None) {
         say(&format!("warning: {text}"));

@@ -1,11 +1,10 @@
-//! Files that are made, replaced and read where others may write, too.
+//! Files that are made, replaced and read in directories that others may write to.
 //!
-//! root writes into directories of users, and a user into those of a group. So
-//! a directory is opened once, and everything else is done in that directory by
-//! name: new files have names that nobody can foresee, none is opened that is
-//! there already, a rename replaces a link and does not follow it. A link at
-//! the end of a path is followed only if the caller or root made it; by root, one in
-//! the middle of a path, too.
+//! root writes into directories of users, and a user into those of a group. So a directory is
+//! opened once, and everything else is done by name in that open directory: new files have
+//! unpredictable names, a file that exists is never opened as a new one, and a rename replaces a
+//! link instead of following it. A link at the end of a path is followed only if the caller or
+//! root made it; for root the same holds for links in the middle of a path.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata, Permissions};
@@ -25,12 +24,12 @@ use crate::error::{Error, Result, describe};
 use crate::user_name;
 
 const ACCESS_ACL: &str = "system.posix_acl_access";
-/// As many as the kernel follows.
+/// The kernel's own limit.
 const MAX_LINKS: usize = 40;
-/// Names are tried as often, should there be one already.
+/// How often another name is tried if one exists already.
 const ATTEMPTS: usize = 100;
 
-/// Whether what belongs to `uid` is as good as the caller's own.
+/// Is an owner `uid` as trustworthy as the caller?
 fn is_trusted(uid: u32) -> bool {
     uid == 0 || uid == Uid::effective().as_raw()
 }
@@ -39,7 +38,7 @@ fn refused(why: String) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
 
-/// Why files there may be what somebody else wants them to be.
+/// Explains why another user may control the files there.
 fn distrust(meta: &Metadata) -> io::Result<()> {
     if !is_trusted(meta.uid()) {
         return Err(refused(format!("belongs to {}", user_name(meta.uid()))));
@@ -52,7 +51,7 @@ fn distrust(meta: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts the components of a path on a stack, the first one on top.
+/// Pushes the components of a path onto a stack, the first one on top.
 fn push_components(path: &Path, stack: &mut Vec<OsString>) {
     stack.extend(path.iter().rev().map(OsStr::to_os_string));
 }
@@ -64,7 +63,7 @@ fn others_link(stat: &FileStat) -> io::Error {
     ))
 }
 
-/// Opens a directory component by component, and follows no link of others.
+/// Opens a directory component by component, and follows no link of another user.
 fn open_trusted(path: &Path) -> io::Result<File> {
     let open = |at: &File, name: &OsStr, flags: OFlag| -> io::Result<File> {
         let flags = flags | OFlag::O_CLOEXEC;
@@ -76,7 +75,7 @@ fn open_trusted(path: &Path) -> io::Result<File> {
     let mut links = 0;
     push_components(path, &mut left);
     while let Some(name) = left.pop() {
-        // What is looked at is what is gone on with: its name may be another's by then.
+        // Continue from the descriptor that was checked: the name may lead elsewhere by then.
         let next = open(&at, &name, OFlag::O_PATH | OFlag::O_NOFOLLOW)?;
         let stat = fstat(&next)?;
         if SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT != SFlag::S_IFLNK {
@@ -90,7 +89,7 @@ fn open_trusted(path: &Path) -> io::Result<File> {
         if !is_trusted(stat.st_uid) {
             return Err(others_link(&stat));
         }
-        // Those in /proc lead to open files, not to paths.
+        // Links in /proc lead to open files, not to paths.
         if fstatfs(&next)?.filesystem_type() == PROC_SUPER_MAGIC {
             at = open(&at, &name, OFlag::O_PATH)?;
             continue;
@@ -101,7 +100,7 @@ fn open_trusted(path: &Path) -> io::Result<File> {
     open(&at, OsStr::new("."), OFlag::O_RDONLY | OFlag::O_DIRECTORY)
 }
 
-/// A directory that stays the same, whatever becomes of its path.
+/// An open directory: it stays the same, whatever happens to its path.
 #[derive(Debug)]
 pub struct Dir {
     file: File,
@@ -109,7 +108,7 @@ pub struct Dir {
 }
 
 impl Dir {
-    /// Opens it. Symbolic links are followed.
+    /// Opens a directory. Symbolic links are followed.
     pub fn open(path: &Path) -> io::Result<Self> {
         let path = match path == Path::new("") {
             true => Path::new("."),
@@ -123,8 +122,8 @@ impl Dir {
         })
     }
 
-    /// Opens it for `links`. Where root trusts no others' links that goes for each of
-    /// the path: it could lead into any directory of root's.
+    /// Opens a directory for `links`. If root trusts only its own links, that holds for each link
+    /// in the path: any could lead into a directory of root.
     fn open_by(path: &Path, links: Links) -> io::Result<Self> {
         if links == Links::All || !Uid::effective().is_root() {
             return Self::open(path);
@@ -135,12 +134,12 @@ impl Dir {
         })
     }
 
-    /// Fails if others can change what is in it.
+    /// Fails if other users can change the directory.
     pub fn check_trusted(&self) -> io::Result<()> {
         distrust(&self.file.metadata()?)
     }
 
-    /// As it was opened.
+    /// The path as it was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -153,7 +152,7 @@ impl Dir {
         }
     }
 
-    /// What is there now, if anything; not what a link leads to.
+    /// The file that has this name now, if any; a link is not followed.
     pub fn inode(&self, name: &OsStr) -> io::Result<Option<Inode>> {
         Ok(self.stat(name)?.map(|stat| Inode {
             device: stat.st_dev,
@@ -174,9 +173,9 @@ impl Dir {
         )?)
     }
 
-    /// A regular file that is no link, open.
+    /// Opens a regular file that is not a link.
     fn regular(&self, name: &OsStr, flags: OFlag, mode: u32) -> io::Result<File> {
-        // Without waiting for the other end, should it be a pipe.
+        // Does not wait for the other end if it is a pipe.
         let file = match self.open_at(name, flags | OFlag::O_NONBLOCK, mode) {
             Err(error) if error.raw_os_error() == Some(Errno::ELOOP as i32) => {
                 return Err(refused("is a symbolic link".into()));
@@ -189,8 +188,8 @@ impl Dir {
         }
     }
 
-    /// All of a regular file of at most so many bytes; with `trusted` only if
-    /// nobody but the caller and root can write to it.
+    /// Reads a whole regular file of at most `limit` bytes; with `trusted` only if no user but the
+    /// caller and root can write to it.
     pub fn read(&self, name: &str, limit: u64, trusted: bool) -> io::Result<Vec<u8>> {
         let file = self.regular(OsStr::new(name), OFlag::O_RDONLY, 0)?;
         let meta = file.metadata()?;
@@ -205,8 +204,7 @@ impl Dir {
         Ok(bytes)
     }
 
-    /// A regular file of the caller's or root's to append to, made if it is
-    /// not there.
+    /// Opens a regular file of the caller or root for appending; it is made if it does not exist.
     pub fn append(&self, name: &str) -> io::Result<File> {
         let flags = OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_CREAT;
         let file = self.regular(OsStr::new(name), flags, 0o644)?;
@@ -214,7 +212,7 @@ impl Dir {
         Ok(file)
     }
 
-    /// Makes a directory in it that others cannot write to, or finds one.
+    /// Makes a directory in it that other users cannot write to, or finds one.
     pub fn make_dir(&self, name: &str) -> io::Result<()> {
         match mkdirat(&self.file, name, Mode::from_bits_truncate(0o755)) {
             Ok(()) => return Ok(()),
@@ -225,11 +223,11 @@ impl Dir {
         distrust(&File::from(self.open_at(OsStr::new(name), flags, 0)?).metadata()?)
     }
 
-    /// A new file, without a name that anybody knows.
+    /// Makes a new file with an unpredictable name.
     pub fn create(&self, mode: u32) -> io::Result<New<'_>> {
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL;
         for _ in 0..ATTEMPTS {
-            // A collector of *.prom files skips it.
+            // Collectors of *.prom files skip names with another ending.
             let name: String = (0..12).map(|_| fastrand::alphanumeric()).collect();
             let name = OsString::from(format!(".hpmmap-{name}"));
             match self.open_at(&name, flags, mode) {
@@ -246,7 +244,7 @@ impl Dir {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Puts a file in place whole or not at all, and for good.
+    /// Replaces a file whole or not at all, durably.
     pub fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let mut new = self.create(0o666)?;
         new.file.write_all(bytes)?;
@@ -255,7 +253,7 @@ impl Dir {
         self.sync()
     }
 
-    /// Makes its names last.
+    /// Makes changes of names durable.
     pub fn sync(&self) -> io::Result<()> {
         self.file.sync_all()
     }
@@ -266,7 +264,7 @@ impl Dir {
     }
 }
 
-/// A file as it was at a moment.
+/// Identifies a file at a moment.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Inode {
     device: u64,
@@ -288,7 +286,7 @@ impl From<&Metadata> for Inode {
     }
 }
 
-/// A file that gets its name at the end; without that it is removed.
+/// A new file, which gets its name at the end; without that it is removed.
 pub struct New<'a> {
     /// Open for writing.
     pub file: File,
@@ -297,7 +295,7 @@ pub struct New<'a> {
 }
 
 impl New<'_> {
-    /// Puts it in the place of what has that name.
+    /// Gives the file the name `to`, in place of a file that has it.
     pub fn commit(mut self, to: &OsStr) -> io::Result<File> {
         if let Some(name) = &self.name {
             renameat(&self.dir.file, name.as_os_str(), &self.dir.file, to)?;
@@ -310,31 +308,31 @@ impl New<'_> {
 impl Drop for New<'_> {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
-            // There is nobody to tell.
+            // There is no place to report a failure.
             let _ = self.dir.remove(name);
         }
     }
 }
 
-/// Which symbolic links are followed: at the end of a path and, by root, in it.
+/// The symbolic links that are followed: at the end of a path and, for root, in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Links {
-    /// All: for what is only read.
+    /// All links: for files that are only read.
     All,
-    /// Those that the caller or root made.
+    /// Links that the caller or root made.
     Trusted,
 }
 
-/// Where a path leads to.
+/// The place that a path leads to.
 #[derive(Debug)]
 pub enum Place {
-    /// A name in a directory, and the regular file that has it now.
+    /// A name in a directory, and the regular file that has the name now.
     Name(Dir, OsString, Option<File>),
     /// A pipe, a device or the like.
     Stream(Dir, OsString, OFlag),
 }
 
-/// Looks where a path leads to.
+/// Finds the place that a path leads to.
 pub fn find(path: &Path, links: Links) -> io::Result<Place> {
     let mut path = path.to_path_buf();
     for _ in 0..MAX_LINKS {
@@ -351,7 +349,7 @@ pub fn find(path: &Path, links: Links) -> io::Result<Place> {
             SFlag::S_IFLNK if is_others => {
                 return Err(others_link(&stat));
             }
-            // Those in /proc lead to open files, not to paths.
+            // Links in /proc lead to open files, not to paths.
             SFlag::S_IFLNK
                 if links == Links::Trusted
                     && fstatfs(&dir.file)?.filesystem_type() == PROC_SUPER_MAGIC =>
@@ -374,10 +372,10 @@ pub fn find(path: &Path, links: Links) -> io::Result<Place> {
     Err(Errno::ELOOP.into())
 }
 
-/// Gives `new` the owner, mode and extended attributes of `old`. Owner first,
-/// for that takes capabilities and mode bits away; mode last. What is about
-/// `old`'s own contents is `skipped`. An owner that is right already is not set: a service
-/// may have no right to set any.
+/// Gives `new` the owner, mode and extended attributes of `old`, except the attributes in
+/// `skipped`, which describe `old`'s contents. The owner comes first, since setting it clears
+/// capabilities and mode bits; the mode comes last. An owner that is right already is not set: a
+/// service may not be allowed to.
 pub fn copy_attributes(
     old: &File,
     new: &File,
@@ -400,7 +398,7 @@ pub fn copy_attributes(
             continue;
         }
         let copied = old.get_xattr(name).and_then(|value| match value {
-            // The new file often has it already, from the directory.
+            // The new file often inherits it from the directory.
             Some(value) if new.get_xattr(name)?.as_ref() == Some(&value) => Ok(()),
             Some(value) => new.set_xattr(name, &value),
             None => Ok(()),
@@ -410,7 +408,7 @@ pub fn copy_attributes(
             format!("cannot keep its attribute {name}: {}", describe(&error))
         })?;
     }
-    // One that the directory gives to new files, but the old has not.
+    // The directory gives it to new files, but the old file does not have it.
     if !names.iter().any(|name| name == ACCESS_ACL) {
         match new.remove_xattr(ACCESS_ACL) {
             Err(error) if !is_unsupported(&error) && !is_missing(&error) => {
@@ -423,7 +421,7 @@ pub fn copy_attributes(
         .map_err(|error| format!("cannot keep its mode: {}", describe(&error)))
 }
 
-/// Whether the file system has no such attributes.
+/// Does the file system lack such attributes?
 pub fn is_unsupported(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Unsupported
 }
@@ -432,14 +430,14 @@ fn is_missing(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::ENODATA as i32)
 }
 
-/// Of a file's contents, not of the file.
+/// Attributes that describe a file's contents, not the file.
 const ABOUT_CONTENTS: [&str; 3] = ["security.capability", "security.ima", "security.evm"];
 
-/// Whether `old` may be replaced in `dir` and go on as its owner's.
+/// Fails if the caller must not replace `old` in `dir` by a file with the same owner.
 fn check_owner(dir: &Dir, old: &File) -> io::Result<()> {
     let (uid, place) = (old.metadata()?.uid(), dir.file.metadata()?);
     let me = Uid::effective();
-    // As fs.protected_regular has it: it may have been put there for us.
+    // The rule of fs.protected_regular: another user may have put the file there as a trap.
     let is_common = place.mode() & 0o1000 != 0 && place.mode() & 0o022 != 0;
     if uid != me.as_raw() && (!me.is_root() || (is_common && uid != place.uid())) {
         return Err(refused(format!(
@@ -475,7 +473,7 @@ fn try_check(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Error if `path` could not be written now.
+/// Fails if `path` could not be written now.
 pub fn check(path: &Path) -> Result<()> {
     try_check(path).map_err(|error| explain(path, &error))
 }
@@ -504,13 +502,13 @@ fn try_write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts `bytes` into `path` in one step; what is there stays if that fails.
-/// A file that is there keeps its owner, mode and attributes.
+/// Replaces `path` by `bytes` in one step; on failure the old file stays. A file that exists keeps
+/// its owner, mode and attributes.
 pub fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<()> {
     try_write(path, bytes.as_ref()).map_err(|error| explain(path, &error))
 }
 
-/// A file that is written while others may read it already.
+/// A file that others may read while it is written.
 pub struct Created {
     /// Open for writing.
     pub file: File,
@@ -518,7 +516,7 @@ pub struct Created {
 }
 
 impl Created {
-    /// Takes it away again; what is not a file of its own stays.
+    /// Removes the file; a place that is not a regular file stays.
     pub fn remove(&self) -> io::Result<()> {
         let Some((dir, name)) = &self.place else {
             return Ok(());
@@ -531,7 +529,7 @@ impl Created {
     }
 }
 
-/// Makes an empty file that only the caller can read, in place of what is there.
+/// Makes an empty file that only the caller can read, in place of the old one.
 pub fn create_private(path: &Path) -> Result<Created> {
     let create = || -> io::Result<Created> {
         match find(path, Links::Trusted)? {
@@ -563,7 +561,7 @@ mod tests {
 
     const STRANGER: u32 = 65534;
 
-    /// A directory of somebody else's. Only root can make one.
+    /// A directory of another user. Only root can make one.
     pub fn strangers_dir() -> Option<tempfile::TempDir> {
         if !Uid::effective().is_root() {
             crate::output::say("left out: only root can give files away");
@@ -612,7 +610,7 @@ mod tests {
         fs::write(roots.path().join("limits"), "old").unwrap();
         let link = dir.path().join("out");
         symlink(roots.path(), &link).unwrap();
-        // Of root's own links, of those in /proc, and of "..", there is nothing to fear.
+        // Links of root, links in /proc and ".." are harmless.
         let ups = dir
             .path()
             .join("../.")

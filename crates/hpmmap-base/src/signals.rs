@@ -1,5 +1,4 @@
-//! Signals that are to end something which has changed the machine: it sets
-//! everything back first.
+//! Signals that end a command which has changed the machine: it first sets everything back.
 
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
@@ -16,21 +15,20 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
 
 use crate::error::Result;
 
-/// What ends a process from outside: by the keyboard, with the terminal, by the
-/// administrator, or when nobody reads what it prints any more.
+/// Signals that end a process from outside: from the keyboard, with the terminal, by the
+/// administrator, or when the reader of its output has ended.
 const ENDING: [i32; 5] = [SIGINT, SIGQUIT, SIGHUP, SIGTERM, SIGPIPE];
 
-/// How long a process that was started may take to end by itself.
+/// Time in which a child process may end by itself.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Whether a signal is to be left as it is: nohup ignores those that are not for
-/// what goes on. Scripts start everything in the background with SIGINT
-/// ignored, though, and then send it.
+/// Must a signal be left ignored? nohup ignores signals for commands that are to continue. SIGINT
+/// is an exception: scripts start background commands with it ignored, and send it nevertheless.
 pub fn is_left(signal: i32) -> Result<bool> {
     Ok(signal != SIGINT && is_ignored(signal)?)
 }
 
-/// Those of these signals that are not left as they are.
+/// Returns the signals that are not to be left ignored.
 fn wanted() -> Result<Vec<i32>> {
     let mut wanted = Vec::new();
     for signal in ENDING {
@@ -49,15 +47,15 @@ pub fn catch(stop: &Arc<AtomicBool>) -> Result<()> {
     Ok(())
 }
 
-/// Processes that are waited for without looking at the flag.
+/// Child processes that this process waits for without looking at the flag.
 static CHILDREN: Mutex<Vec<(Pid, Means)>> = Mutex::new(Vec::new());
 
-/// How a process is ended.
+/// The way to end a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Means {
-    /// It is asked to, and killed if it does not.
+    /// Signal it, and kill it if it does not end.
     Kill,
-    /// It is only asked to: it has something to set back itself.
+    /// Only signal it: it has something to set back itself.
     Ask,
 }
 
@@ -65,22 +63,22 @@ fn children() -> MutexGuard<'static, Vec<(Pid, Means)>> {
     CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A process that is ended if a signal comes and it does not end by itself.
+/// A process that is ended when a signal comes.
 pub struct Watched(Pid);
 
 impl Watched {
-    /// From now on.
+    /// Watches the process from now on.
     pub fn new(pid: u32, means: Means) -> Self {
         let pid = Pid::from_raw(pid as i32);
         children().push((pid, means));
         Self(pid)
     }
 
-    /// Waits for its end, and leaves its status to the next who waits: until
-    /// then nobody else has its number.
+    /// Waits for its end but leaves its status to a later wait: until then its number is not
+    /// reused.
     pub fn wait(self) {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
-        // An error means that there is nothing to wait for.
+        // An error means that there is no such child.
         while waitid(Id::Pid(self.0), flags) == Err(nix::errno::Errno::EINTR) {}
     }
 }
@@ -100,8 +98,8 @@ fn end_children(signal: Signal) {
     }
 }
 
-/// As `catch`; and processes that are watched end, too: they are asked to at
-/// the first signal, and killed at the second, or if it takes too long.
+/// As `catch`; watched processes end, too: the first signal is passed on to them, the second, or
+/// too long a wait, kills them.
 pub fn catch_and_watch(stop: &Arc<AtomicBool>) -> Result<()> {
     let (mut come, tell) = UnixStream::pair()?;
     for signal in wanted()? {
@@ -119,7 +117,7 @@ pub fn catch_and_watch(stop: &Arc<AtomicBool>) -> Result<()> {
         }
         end_children(Signal::SIGTERM);
         let _ = come.set_read_timeout(Some(GRACE));
-        // A second signal, or none in time.
+        // A second signal came, or the time is over.
         let _ = come.read_exact(&mut byte);
         loop {
             end_children(Signal::SIGKILL);
@@ -129,7 +127,7 @@ pub fn catch_and_watch(stop: &Arc<AtomicBool>) -> Result<()> {
     Ok(())
 }
 
-/// Whether one of the signals has come.
+/// Has one of the signals come?
 pub fn has_come(stop: &AtomicBool) -> bool {
     stop.load(Ordering::Relaxed)
 }

@@ -7,15 +7,15 @@ use crate::error::{Error, Result};
 
 const UNITS: [(char, u32); 4] = [('T', 40), ('G', 30), ('M', 20), ('K', 10)];
 
-/// A number of bytes. Prints exactly, in the form that is parsed.
+/// A number of bytes. It prints exactly, in the form that is parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
 impl FromStr for Size {
     type Err = String;
 
-    /// A number of bytes, or with a unit, which is binary: `4G`, `4g`, `4GB`, `4GiB`, `1.5G`.
-    /// A part of a byte is left out.
+    /// Parses a number of bytes, or a number with a binary unit: `4G`, `4g`, `4GB`, `4GiB`,
+    /// `1.5G`. A fraction of a byte is dropped.
     fn from_str(text: &str) -> std::result::Result<Self, String> {
         let upper = text.to_ascii_uppercase();
         let bare = upper.strip_suffix("IB").or(upper.strip_suffix('B'));
@@ -23,7 +23,7 @@ impl FromStr for Size {
         let unit = UNITS.iter().find(|(letter, _)| bare.ends_with(*letter));
         let (number, shift) = match unit {
             Some((_, shift)) => (&bare[..bare.len() - 1], *shift),
-            // "1iB" and "1B" are none.
+            // "1iB" and "1B" have no unit.
             None => (upper.as_str(), 0),
         };
         let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
@@ -97,7 +97,7 @@ pub fn multiple_of(size: Size, unit: u64, unit_name: &str) -> Result<u64> {
     if size.0 != 0 && size.0 % unit == 0 {
         return Ok(size.0 / unit);
     }
-    // Nobody means so few bytes.
+    // So few bytes are a forgotten unit.
     if (1..1024).contains(&size.0) {
         return Err(Error::Usage(format!(
             "{size} is {size} bytes: did you mean {size}G?"

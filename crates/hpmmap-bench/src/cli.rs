@@ -10,7 +10,7 @@ use crate::colocation::plan::{Manager, Profile, Workload};
 use crate::noise::plan::{Mode, Variant};
 use crate::plan::{Allocator, Method, Pattern};
 
-/// Measure what memory costs, beside what Linux has
+/// Measure the cost of memory under HPMMAP and under Linux
 #[derive(Debug, Parser)]
 #[command(
     name = "bench",
@@ -19,7 +19,7 @@ use crate::plan::{Allocator, Method, Pattern};
     arg_required_else_help = true
 )]
 pub struct Cli {
-    /// What is measured.
+    /// The verb.
     #[command(subcommand)]
     pub verb: BenchVerb,
 }
@@ -27,38 +27,34 @@ pub struct Cli {
 /// The verbs of `hpmmap bench`.
 #[derive(Debug, Subcommand)]
 pub enum BenchVerb {
-    /// What it costs to get memory, touch it and give it back
+    /// Measure the cost of getting memory, touching it and giving it back
     ///
-    /// Runs each method, pattern and size in a process of its own, several
-    /// times, and prints tables, each result with its ratio to the best peer
-    /// (the cheapest method of Linux at the same pattern and size).
+    /// Runs each method, pattern and size in a process of its own, several times. Prints tables,
+    /// each result with its ratio to the best peer: the cheapest method of Linux at the same
+    /// pattern and size.
     ///
-    /// Methods: '4k', 'thp', 'hugetlb', each also filled before the first
-    /// touch ('-populate'); 'hpmmap', a plain call under 'hpmmap run --strict';
-    /// 'hpmmap-dirty', the same after every block of the pools has been used;
-    /// 'hpmmap-reuse', with the flag for memory that need not be zero.
+    /// Methods: '4k', 'thp', 'hugetlb', each also populated before the first touch ('-populate');
+    /// 'hpmmap', a plain call under 'hpmmap run --strict'; 'hpmmap-dirty', the same after every
+    /// block of the pools has been used; 'hpmmap-reuse', with the flag for memory that need not be
+    /// zero.
     ///
-    /// Patterns: 'map': map, touch each 4 KB page, unmap; 'crowded': the same
-    /// in a process that has 10,000 mappings; 'cycle': map, touch, unmap
-    /// several times in one process; 'brk', 'mremap': a heap and an array that
-    /// grow; 'stacks': stacks of 8 MB with a guard page, of which 64 KB are
-    /// used; 'amr': blocks of varied sizes, as a mesh that is refined and
-    /// coarsened has them; 'amr-malloc', 'malloc': these and small objects from
-    /// an allocator; 'threads' (with --threads).
+    /// Patterns: 'map': map, touch each 4 KB page, unmap; 'crowded': the same in a process that
+    /// has 10,000 mappings; 'cycle': map, touch, unmap several times in one process; 'brk',
+    /// 'mremap': a heap and an array that grow; 'stacks': stacks of 8 MB with a guard page, of
+    /// which 64 KB are used; 'amr': blocks of varied sizes, as in a mesh that is refined and
+    /// coarsened; 'amr-malloc', 'malloc': these and small objects from an allocator; 'threads'
+    /// (with --threads).
     ///
-    /// Columns: MAP, UNMAP the calls that get memory and give it back, TOUCH
-    /// the first touches less what a touch costs that finds its page, TOTAL the
-    /// three, FAULTS page faults, WORST TOUCH, WORST CALL the costliest one,
-    /// TABLES memory for page tables, MEMORY what was resident or held at the
-    /// peak, EXIT the CPU time of the process after the pattern (zeroing that was
-    /// put off until its end is there), OTHERS that of all other tasks until
-    /// 100 ms after its end, RATIO+EXIT the ratio of TOTAL and EXIT together, SPREAD the
-    /// largest distance of a TOTAL from the median of the repetitions, with '!'
-    /// above 1 %.
+    /// Columns: MAP, UNMAP: the calls that get memory and give it back; TOUCH: the first touches,
+    /// without the cost of a touch that finds its page; TOTAL: the sum of the three; FAULTS: page
+    /// faults; WORST TOUCH, WORST CALL: the costliest one; TABLES: memory for page tables; MEMORY:
+    /// resident or held memory at the peak; EXIT: CPU time of the process after the pattern, with
+    /// zeroing that was put off until then; OTHERS: CPU time of all other tasks until 100 ms after
+    /// its end; RATIO+EXIT: the ratio of TOTAL and EXIT together; SPREAD: the largest distance of
+    /// a TOTAL from the median of the repetitions, with '!' above 1 %.
     ///
-    /// Costs are cycles of the time stamp counter. In a guest with one CPU
-    /// under QEMU's '-icount shift=0' those are instructions; say so with
-    /// --icount.
+    /// Costs are cycles of the time stamp counter. In a guest with one CPU under QEMU's '-icount
+    /// shift=0' these are instructions; --icount says so.
     #[command(
         after_help = "Exit status: 1 if HPMMAP took page faults, or if --compare finds \
         a difference of more than 1 %.\n\n\
@@ -68,69 +64,60 @@ pub enum BenchVerb {
         ratio_to_best_peer, ratio_with_exit. bench/README.md of the source describes them all."
     )]
     Alloc(BenchAllocArgs),
-    /// What neighbours do to a job, under HPMMAP and what Linux has
+    /// Measure how neighbours slow a job down, under HPMMAP and under Linux
     ///
-    /// Runs MPI programs alone and beside compile jobs, with 4 KB pages,
-    /// transparent huge pages, reserved huge pages (malloc's) and HPMMAP, in
-    /// rounds: each round runs every combination once, in an order of its own.
-    /// Prints tables and writes everything into one directory: the plan, a
-    /// record and the output of each run, a report in HTML. It can be stopped
-    /// at any time (Ctrl-C) and goes on with --resume.
+    /// Runs MPI programs alone and beside compile jobs, with 4 KB pages, transparent huge pages,
+    /// reserved huge pages (for malloc) and HPMMAP, in rounds: each round runs every combination
+    /// once, in a random order. Prints tables and writes everything into one directory: the plan,
+    /// a record and the output of each run, a report in HTML. It can be stopped at any time
+    /// (Ctrl-C) and continued with --resume.
     ///
-    /// Neighbours: 'none', always measured; 'a': one parallel compile on any CPU,
-    /// with as many jobs as there are CPUs without a rank; 'b': two of these;
-    /// 'c': two, each on a half of the CPUs without a rank. They go on until the
-    /// job ends. Ranks are bound to a CPU each.
+    /// Neighbours: 'none', always measured; 'a': one parallel compile on any CPU, with as many
+    /// jobs as there are CPUs without a rank; 'b': two of these; 'c': two, each on half of the
+    /// CPUs without a rank. They run until the job ends. Each rank is bound to a CPU.
     ///
-    /// Workloads: 'lammps' and 'hpcc' (Debian's packages), and the programs of
-    /// the source's bench/apps. Their results must be right, and the same in
-    /// all runs.
+    /// Workloads: 'lammps' and 'hpcc' (Debian's packages), and the programs of the source's
+    /// bench/apps. Results must be right, and the same in all runs.
     ///
-    /// Columns: SECONDS mean of the runtimes, +- half of its 95 % confidence
-    /// interval; SLOWDOWN by the neighbour, and its parts: KERNEL and BLOCKED,
-    /// together MEMORY, the most that is due to memory management, WAIT for a CPU,
-    /// USER mode; FAULTS page faults of a run, LATE after the start-up, POOL in
-    /// memory of the pools, MAJOR with a disk; of the whole machine STALLS for
-    /// memory, HUGE pages had, MERGED by khugepaged. With --icount: INSTR.
-    /// instructions of a rank in thousand millions, their GROWTH by the
-    /// neighbour; HPMMAP takes so many FEWER. docs/colocation.md of the source has
-    /// the formulas.
+    /// Columns: SECONDS: mean of the runtimes, +- half of its 95 % confidence interval; SLOWDOWN
+    /// by the neighbour, and its parts: KERNEL and BLOCKED, together MEMORY, the most that memory
+    /// management can have caused, WAIT for a CPU, USER mode; FAULTS: page faults of a run, LATE:
+    /// after the start-up, POOL: in pool memory, MAJOR: with disk reads; for the whole machine
+    /// STALLS for memory, HUGE pages allocated, MERGED by khugepaged. With --icount: INSTR.:
+    /// instructions of a rank in thousand millions, their GROWTH by the neighbour, and how many
+    /// FEWER HPMMAP takes. docs/colocation.md of the source has the formulas.
     #[command(after_help = "Exit status: 1 if a run failed or gave a wrong result, \
         or the study was interrupted.")]
     Colocation(Box<BenchColocationArgs>),
-    /// Run one rank of a study and record what it took
+    /// Run one rank of a study and record its figures
     #[command(hide = true)]
     ColocationRank(ColocationRankArgs),
     /// Do this machine's part of a study that another machine runs
     #[command(hide = true)]
     ColocationAgent,
-    /// How much of the CPUs' time is taken away, and what random accesses cost
+    /// Measure the CPU time that is taken away, and the cost of random accesses
     ///
-    /// Detours (the benchmark 'selfish'): on every CPU at once a loop reads the
-    /// clock; a round that takes much longer than usual is a detour, its time
-    /// was taken by something else. Loops: 'plain' does nothing else, and shows
-    /// interrupts and other tasks, but no memory management; 'touch' also writes
-    /// to pages that are there, one after the other, and shows what is done to
-    /// resident memory (khugepaged, migration, reclaim); 'fresh' writes to pages
-    /// it has just mapped, 2 MB at a time, and shows page faults; what mmap and
-    /// munmap take is in no detour but apart, in CALLS.
+    /// Detours (the benchmark 'selfish'): on every CPU at once a loop reads the clock. A round
+    /// that takes much longer than usual is a detour: something else took the time. Loops: 'plain'
+    /// does nothing else, and shows interrupts and other tasks but no memory management; 'touch'
+    /// also writes to resident pages, one after the other, and shows what happens to them
+    /// (khugepaged, migration, reclaim); 'fresh' writes to newly mapped pages, 2 MB at a time, and
+    /// shows page faults. The time of mmap and munmap is in no detour but in CALLS.
     ///
-    /// Random accesses: to arrays of growing size, on the first CPU. 'dependent':
-    /// each number is the index of the next, so a read has to wait for the one
-    /// before; 'independent': updates at random places, as GUPS does them.
+    /// Random accesses: to arrays of growing size, on the first CPU. 'dependent': each number is
+    /// the index of the next, so a read waits for the one before; 'independent': updates at random
+    /// places, as in GUPS.
     ///
-    /// Methods: '4k', 'thp', 'hugetlb', and 'hpmmap', a plain call under 'hpmmap
-    /// run --strict'. The plain loop has no memory; it runs once natively and
-    /// once under HPMMAP.
+    /// Methods: '4k', 'thp', 'hugetlb', and 'hpmmap', a plain call under 'hpmmap run --strict'.
+    /// The plain loop uses no memory; it runs once natively and once under HPMMAP.
     ///
-    /// With --neighbour detours are looked for again while something that uses
-    /// much memory runs on half of the CPUs.
+    /// With --neighbour detours are measured again while a program that uses much memory runs on
+    /// half of the CPUs.
     ///
-    /// Columns: NOISE the part of the time that detours took, mean of the CPUs,
-    /// WORST that of the CPU with the most, DETOURS how many a second, LONGEST the
-    /// longest one, CALLS the part of the time in mmap and munmap, SLOWEST the
-    /// longest of these, FAULTS page faults a second, ROUNDS rounds of the loop a
-    /// second, with memory that is pages.
+    /// Columns: NOISE: the part of the time that detours took, mean of the CPUs; WORST: that of
+    /// the CPU with the most; DETOURS: number per second; LONGEST: the longest one; CALLS: the
+    /// part of the time in mmap and munmap; SLOWEST: the longest of these calls; FAULTS: page
+    /// faults per second; ROUNDS: rounds of the loop per second, with memory: pages.
     #[command(
         after_help = "An emulated guest has no TLB model: random accesses differ there \
         only by instructions and page faults, and detours have in them what the emulator and \
@@ -143,46 +130,44 @@ pub enum BenchVerb {
     Noise(BenchNoiseArgs),
 }
 
-/// What a study is made of.
+/// The options of a study.
 #[derive(Debug, Args)]
 pub struct BenchColocationArgs {
-    /// Only these workloads; by default all that are installed
+    /// Only these workloads [default: all that are installed]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub workload: Vec<Workload>,
     /// Only these memory managers
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub manager: Vec<Manager>,
-    /// Only these neighbours; by default none, a, b and c
+    /// Only these neighbours [default: none, a, b and c]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub neighbour: Vec<Profile>,
-    /// How often each combination is run [default: 10, 2 with --quick]
+    /// Runs of each combination [default: 10, 2 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: Option<u32>,
     /// Run the jobs on these machines, and the neighbours on each
     ///
-    /// They are reached by ssh, which must ask for nothing. Inside an allocation of
-    /// Slurm they must be hosts of it and are reached by srun, never by ssh. Each has this command in the same place, the same
-    /// version of everything, and the same CPUs. --ranks, --memory and the size
-    /// of the problem are those of each. By default neighbour c is measured.
+    /// They are reached by ssh, which must not ask for anything. Inside an allocation of Slurm
+    /// they must be hosts of it and are reached by srun, never by ssh. Each has this command at
+    /// the same path, the same versions of everything, and the same CPUs. --ranks, --memory and
+    /// the size of the problem are per host. By default only neighbour c is measured.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub hosts: Vec<String>,
-    /// On how many of the hosts jobs run, the first ones [default: 1, 2, 4, ... and
-    /// all]
+    /// Numbers of hosts that jobs run on, the first ones each time [default: 1, 2, 4, ... and all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub nodes: Vec<u32>,
-    /// Ranks of a job [default: the largest power of two of at most two thirds
-    /// of the CPUs]
+    /// Ranks of a job [default: the largest power of two that is at most two thirds of the CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub ranks: Option<u32>,
-    /// Memory of a job in all, which is reserved for it under hugetlb and
-    /// HPMMAP [default: three quarters of the machine's, 256M with --quick]
+    /// Memory of a whole job, which is reserved for it under hugetlb and HPMMAP [default: three
+    /// quarters of the machine's, 256M with --quick]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<Size>,
-    /// Beside the builds have one program fill and free Linux's memory over and
-    /// over, all but this much
+    /// Beside the builds run a program that fills and frees ordinary memory repeatedly, all but
+    /// this much
     #[arg(long, value_name = "SIZE")]
     pub room: Option<Size>,
-    /// Time steps of lammps, minimd and miniamr; the others solve to the end
+    /// Time steps of lammps, minimd and miniamr; the others run to the solution
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub iterations: Option<u32>,
     /// Seed of the order of the runs [default: 1]
@@ -197,49 +182,48 @@ pub struct BenchColocationArgs {
     /// Set transparent huge pages, reserve huge pages and add pools as each run
     /// needs it, and set everything back afterwards (root)
     ///
-    /// Otherwise only what is there is used.
+    /// Otherwise only existing huge pages and pools are used.
     #[arg(long)]
     pub prepare: bool,
-    /// A run that takes longer has failed [default: 3600]
+    /// Time after which a run has failed [default: 3600]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     pub timeout: Option<u32>,
     /// Directory for the study, new or empty [default: colocation-SECONDS]
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     pub out: Option<PathBuf>,
-    /// Go on with the study in this directory, or report it again
+    /// Continue the study in this directory, or report it again
     ///
-    /// The options are those it was begun with; the machine must be the same.
-    /// To go on, the directory and what is in it must belong to the caller or
-    /// root, and nobody else may be able to write to it.
+    /// The options are those of its begin; the machine must be the same. To continue, the
+    /// directory and its contents must belong to the caller or root, and no other user may be able
+    /// to write to it.
     #[arg(long, value_name = "DIR")]
     pub resume: Option<PathBuf>,
-    /// With --resume: run nothing, report what there is, on any machine
+    /// With --resume: run nothing, report what was measured, on any machine
     #[arg(long, requires = "resume")]
     pub report: bool,
-    /// Directory for the files of a run while it goes on, those of the
-    /// neighbours' builds too [default: in the study's; with --hosts one of each
-    /// host's own, /var/tmp]
+    /// Directory for the files of a run and of the neighbours' builds [default: in the study's
+    /// directory; with --hosts in /var/tmp of each host]
     #[arg(long, value_name = "DIR")]
     pub work: Option<PathBuf>,
-    /// Directory for the file that neighbour D reads, on a file system whose pages
-    /// are kept in memory [default: with the files of a run]
+    /// Directory for the file that neighbour D reads, on a file system with a page cache [default:
+    /// with the files of a run]
     #[arg(long, value_name = "DIR")]
     pub cache: Option<PathBuf>,
-    /// This run has failed, as it did not end, and is not tried again
+    /// This run did not end, so it has failed and is not tried again
     #[arg(long, value_name = "RUN", requires = "resume", hide = true)]
     pub gave_up: Vec<u32>,
-    /// Where the programs of bench/apps are, if they are not in their place
+    /// Directory of the programs of bench/apps, if they are not installed
     #[arg(long, value_name = "DIR")]
     pub apps: Option<PathBuf>,
     /// Report as JSON
     #[arg(long)]
     pub json: bool,
-    /// Say what is run, if standard error is no terminal
+    /// Print what is run, if standard error is not a terminal
     #[arg(short, long)]
     pub verbose: bool,
 }
 
-/// What a rank runs.
+/// The options of a rank.
 #[derive(Debug, Args)]
 pub struct ColocationRankArgs {
     /// Directory for the record
@@ -259,7 +243,7 @@ pub struct ColocationRankArgs {
     pub command: Vec<OsString>,
 }
 
-/// How benchmarks run that have a worker, and what comes of them.
+/// The options of benchmarks with a worker.
 #[derive(Debug, Args)]
 pub struct SessionArgs {
     /// The clock of this machine counts instructions
@@ -268,7 +252,7 @@ pub struct SessionArgs {
     /// Reserve huge pages, add pools and set transparent huge pages as the
     /// methods need it, and set everything back afterwards (root)
     ///
-    /// Otherwise only what is there is used.
+    /// Otherwise only existing huge pages and pools are used.
     #[arg(long)]
     pub prepare: bool,
     /// Write the results as JSON, and charts of them as PNG and SVG, into this
@@ -278,15 +262,15 @@ pub struct SessionArgs {
     /// Report as JSON
     #[arg(long)]
     pub json: bool,
-    /// Say what is measured, if standard error is no terminal
+    /// Print what is measured, if standard error is not a terminal
     #[arg(short, long)]
     pub verbose: bool,
-    /// The program that does the work, if it is not in its place
+    /// The worker program, if it is not installed
     #[arg(long, value_name = "FILE")]
     pub worker: Option<PathBuf>,
 }
 
-/// What noise is looked for in.
+/// The options of `bench noise`.
 #[derive(Debug, Args)]
 pub struct BenchNoiseArgs {
     /// Only these methods: 4k, thp, hugetlb, hpmmap
@@ -322,26 +306,26 @@ pub struct BenchNoiseArgs {
     /// Only these CPUs, such as 0,2-3
     #[arg(long, value_name = "LIST")]
     pub cpu: Option<String>,
-    /// Look for detours beside a neighbour, too: a COMMAND for the shell that is
-    /// repeated, or processes that fill memory and write files as a build does
+    /// Also look for detours beside a neighbour: COMMAND, repeated by a shell, or without one
+    /// processes that fill memory and write files like a build
     #[arg(long, value_name = "COMMAND", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub neighbour: Option<String>,
-    /// Where it runs, instead of on the upper half of the CPUs
+    /// CPUs of the neighbour, instead of the upper half
     #[arg(long, value_name = "LIST", requires = "neighbour")]
     pub neighbour_cpu: Option<String>,
-    /// How long each search for detours takes [default: 10]
+    /// Length of each search for detours [default: 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=86400))]
     pub seconds: Option<u32>,
-    /// A detour takes so many times as long as a usual round
+    /// A round is a detour if it takes this many times as long as a usual one
     #[arg(long, value_name = "N", default_value_t = 9,
           value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     pub factor: u32,
-    /// What the loops write to, on each CPU: a multiple of 2M [default: 64M, or
-    /// an eighth of what is available to each CPU]
+    /// Memory that the loops write to, on each CPU: a multiple of 2M [default: 64M, or an eighth
+    /// of the memory available to each CPU]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<Size>,
-    /// These sizes of arrays: powers of two [default: 64K to 1G, four times each,
-    /// as far as a quarter of the available memory]
+    /// Sizes of arrays: powers of two [default: 64K to 1G by factors of four, up to a quarter of
+    /// the available memory]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub size: Vec<Size>,
     /// Random accesses in a round [default: 4194304]
@@ -351,18 +335,18 @@ pub struct BenchNoiseArgs {
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Where nothing else is said: 1 second, 8M, sizes up to 16M, 65536 accesses
+    /// Other defaults: 1 second, 8M, sizes up to 16M, 65536 accesses
     #[arg(long)]
     pub quick: bool,
-    /// A table of every CPU, too
+    /// Also print a table for each CPU
     #[arg(long)]
     pub per_cpu: bool,
-    /// What is the same for all that have a worker.
+    /// The options of benchmarks with a worker.
     #[command(flatten)]
     pub session: SessionArgs,
 }
 
-/// What is measured of allocation.
+/// The options of `bench alloc`.
 #[derive(Debug, Args)]
 pub struct BenchAllocArgs {
     /// Only these methods
@@ -374,14 +358,13 @@ pub struct BenchAllocArgs {
     /// Only these allocators, for the patterns that use one
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub allocator: Vec<Allocator>,
-    /// These sizes instead of 4K to 4G: multiples of 4K; those the machine has
-    /// no memory for are left out
+    /// These sizes instead of 4K to 4G: multiples of 4K; sizes without enough memory are left out
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub size: Vec<Size>,
     /// Largest size of patterns other than 'map'
     #[arg(long, value_name = "SIZE", default_value = "128M")]
     pub limit: Size,
-    /// Processes for each result, after one that does not count
+    /// Processes for each result, after one that is not counted
     #[arg(long, value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
@@ -398,7 +381,7 @@ pub struct BenchAllocArgs {
     /// Only compare two results
     #[arg(long, num_args = 2, value_names = ["FIRST.json", "SECOND.json"], exclusive = true)]
     pub compare: Vec<PathBuf>,
-    /// What is the same for all that have a worker.
+    /// The options of benchmarks with a worker.
     #[command(flatten)]
     pub session: SessionArgs,
 }
@@ -409,7 +392,7 @@ pub(crate) mod tests {
 
     use super::{BenchVerb, Cli};
 
-    /// What these words after `hpmmap bench` are.
+    /// Parses these words after `hpmmap bench`.
     pub fn parse(words: &[&str]) -> BenchVerb {
         let all = ["bench"].iter().chain(words);
         Cli::try_parse_from(all).unwrap().verb

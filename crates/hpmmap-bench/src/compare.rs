@@ -1,4 +1,4 @@
-//! Two results beside each other.
+//! Compares two results.
 
 use std::collections::BTreeMap;
 
@@ -8,24 +8,24 @@ use hpmmap_base::output::{Column, table};
 use super::plan::Case;
 use super::result::{AGREE, Record};
 
-/// What differs between two results.
+/// The differences of two results.
 #[derive(Debug, PartialEq)]
 pub struct Comparison {
-    /// Cases that both have.
+    /// Number of cases that both have.
     pub compared: usize,
-    /// Those whose costs differ by more than 1 %: the costs in both.
+    /// Cases whose costs differ by more than 1 %, with the costs in both.
     pub different: Vec<(Case, u64, u64)>,
-    /// Cases that only one has, and whether that is the first.
+    /// Cases that only one has; true: the first.
     pub only_in_one: Vec<(Case, bool)>,
 }
 
 impl Comparison {
-    /// True if nothing differs.
+    /// Is there no difference?
     pub fn is_same(&self) -> bool {
         self.different.is_empty() && self.only_in_one.is_empty()
     }
 
-    /// For people.
+    /// The comparison for people.
     pub fn text(&self) -> String {
         let mut parts = Vec::new();
         if !self.different.is_empty() {

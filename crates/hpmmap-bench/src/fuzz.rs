@@ -1,4 +1,4 @@
-//! Studies and records that anybody may have written.
+//! Tests with studies and records that any user may have written.
 
 use std::fs;
 use std::path::Path;
@@ -114,7 +114,7 @@ fn any_record_is_read_or_refused() {
             }
         }
         assert!(read > 3, "{read}");
-        // What is read is only compared; shown and drawn is what was measured.
+        // A record that is read is only compared; only measured ones are shown and drawn.
         report::text(&good);
         plot::write(&good, &dir.path().join("alloc")).unwrap();
     });

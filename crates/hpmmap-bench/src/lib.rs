@@ -1,5 +1,5 @@
-//! The benchmarks' parts: what to measure, workers, results and what is made
-//! of them. `bench/README.md` describes the figures.
+//! The parts of the benchmarks: plans, workers, results and reports. `bench/README.md` describes
+//! the figures.
 
 pub mod cli;
 mod colocation;

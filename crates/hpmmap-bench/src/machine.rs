@@ -1,4 +1,4 @@
-//! The machine: what it is like, and what the methods need of it.
+//! The machine: its properties, and the settings that the methods need.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,17 +24,17 @@ use super::result::PoolAdd;
 pub const THP: &str = "sys/kernel/mm/transparent_hugepage/enabled";
 /// Reserved huge pages.
 pub const HUGETLB: &str = "sys/kernel/mm/hugepages/hugepages-2048kB";
-/// Those of a node, below its directory.
+/// Reserved huge pages of a node, below its directory.
 const NODE_HUGETLB: &str = "hugepages/hugepages-2048kB";
 const MEMORY_BLOCK: &str = "sys/devices/system/memory/block_size_bytes";
 
-/// What Linux keeps when pools or reserved pages are made.
+/// Memory that Linux keeps when pools or reserved pages are made.
 const RESERVE_BYTES: u64 = 512 << 20;
 
-/// How long the last pages of a job that has ended may take to become free.
+/// Time that the last pages of an ended job may take to become free.
 const REMOVE: Duration = Duration::from_secs(20);
 
-/// Where the libraries of the allocators are looked for.
+/// Directories of the allocators' libraries.
 const LIBRARIES: [&str; 5] = [
     "usr/lib/x86_64-linux-gnu",
     "usr/lib64",
@@ -50,7 +50,7 @@ pub fn thp(root: &Root) -> Option<String> {
     Some(rest.split_once(']')?.0.to_string())
 }
 
-/// Reserved huge pages that nobody has, in bytes.
+/// Free reserved huge pages, in bytes.
 pub fn hugetlb_free(root: &Root) -> u64 {
     let pages: u64 = root
         .read_number(format!("{HUGETLB}/free_hugepages"))
@@ -58,13 +58,13 @@ pub fn hugetlb_free(root: &Root) -> u64 {
     pages * LARGE_PAGE
 }
 
-/// What nobody has of all pools.
+/// Free memory of all pools.
 pub fn pools_free(root: &Root) -> u64 {
     let pools = pool::nodes(root).unwrap_or_default();
     pools.iter().map(|pool| pool.free_bytes).sum()
 }
 
-/// Why a case cannot be measured on the machine as it is now.
+/// The reason why a case cannot be measured on the machine as it is now.
 pub fn obstacle(root: &Root, case: &Case) -> Option<String> {
     lacking(
         root,
@@ -74,7 +74,7 @@ pub fn obstacle(root: &Root, case: &Case) -> Option<String> {
     )
 }
 
-/// What the machine lacks for so much memory by a method.
+/// The reason why the machine cannot provide this much memory by a method.
 pub fn lacking(root: &Root, method: Method, need: u64, by_allocator: bool) -> Option<String> {
     let short_of = |what: &str, there: u64| {
         (need > there).then(|| {
@@ -110,8 +110,8 @@ pub fn lacking(root: &Root, method: Method, need: u64, by_allocator: bool) -> Op
     }
 }
 
-/// The libraries to load for an allocator, none for the C library's. That of
-/// HPMMAP works on jemalloc, and may be named.
+/// The libraries to preload for an allocator; none for the C library's. HPMMAP's needs jemalloc,
+/// too, and its path may be given.
 pub fn libraries(
     root: &Root,
     allocator: Allocator,
@@ -139,7 +139,7 @@ pub fn libraries(
     })
 }
 
-/// Versions of what takes part.
+/// Versions of all software that takes part.
 pub fn versions(root: &Root, libraries: &[PathBuf]) -> BTreeMap<String, String> {
     let mut versions = BTreeMap::from([("hpmmap".to_string(), VERSION.to_string())]);
     let mut put = |name: &str, value: Option<String>| {
@@ -155,7 +155,7 @@ pub fn versions(root: &Root, libraries: &[PathBuf]) -> BTreeMap<String, String> 
     );
     for library in libraries {
         let name = library.file_name().unwrap_or_default().to_string_lossy();
-        // A library of Debian's is named with its package's version.
+        // A library of Debian has its package's version.
         let file = fs::canonicalize(library).unwrap_or_else(|_| library.clone());
         let version = package_version(&file).unwrap_or_else(|| file.display().to_string());
         put(&name, Some(version));
@@ -186,7 +186,7 @@ pub fn package_version(file: &Path) -> Option<String> {
     ]))
 }
 
-/// What the machine is like.
+/// Properties of the machine.
 pub fn machine(root: &Root) -> BTreeMap<String, String> {
     let line = |file: &str, name: &str| -> Option<String> {
         let text = root.read(file).ok()?;
@@ -213,7 +213,7 @@ pub fn machine(root: &Root) -> BTreeMap<String, String> {
     .collect()
 }
 
-/// Settings of the machine that were changed, and are set back at the end.
+/// Changed settings of the machine, which are restored at the end.
 pub struct Prepared {
     root: Root,
     undo: Vec<Undo>,
@@ -225,7 +225,7 @@ enum Undo {
 }
 
 impl Prepared {
-    /// Nothing yet.
+    /// Without any change yet.
     pub fn new(root: &Root) -> Self {
         Self {
             root: root.clone(),
@@ -233,7 +233,7 @@ impl Prepared {
         }
     }
 
-    /// Writes a setting, and remembers the old one.
+    /// Changes a setting and remembers the old value.
     pub fn write(&mut self, path: &str, text: &str) -> Result<()> {
         let old = match path {
             THP => thp(&self.root),
@@ -248,8 +248,8 @@ impl Prepared {
         Ok(())
     }
 
-    /// Reserves so many huge pages in all. Those of each node come back, however
-    /// Linux divides the new ones.
+    /// Reserves this many huge pages in all. The number of each node is restored at the end,
+    /// however Linux divides the new ones.
     pub fn reserve_hugepages(&mut self, pages: u64) -> Result<()> {
         let nodes = node::with_memory(&self.root).unwrap_or_default();
         let of_nodes: Vec<(String, String)> = nodes
@@ -258,7 +258,7 @@ impl Prepared {
             .filter_map(|path| self.root.read(&path).ok().map(|old| (path, old)))
             .collect();
         self.write(&format!("{HUGETLB}/nr_hugepages"), &pages.to_string())?;
-        // Taken back first to last: the total, then where they were.
+        // Restored from first to last: the total, then the nodes.
         let undo = of_nodes.into_iter();
         let at = self.undo.len() - 1;
         self.undo
@@ -266,7 +266,7 @@ impl Prepared {
         Ok(())
     }
 
-    /// Memory of one provider, as far as it can be had.
+    /// Gets memory from one provider, as much as possible.
     pub fn provide(&mut self, provider: Provider, need: u64) -> Result<Option<PoolAdd>> {
         self.restore();
         let available = process::available_bytes(&self.root)?.saturating_sub(RESERVE_BYTES);
@@ -282,7 +282,7 @@ impl Prepared {
         }
     }
 
-    /// What a case needs beside memory.
+    /// Makes the settings that a case needs besides memory.
     pub fn set_for(&mut self, case: &Case) -> Result<()> {
         self.set_thp(match (case.method, case.pattern.uses_allocator()) {
             (Method::Thp, true) => "always",
@@ -290,7 +290,7 @@ impl Prepared {
         })
     }
 
-    /// The setting of transparent huge pages, where there are any.
+    /// Sets transparent huge pages, if the kernel has them.
     pub fn set_thp(&mut self, want: &str) -> Result<()> {
         if thp(&self.root).is_some_and(|now| now != want) {
             self.write(THP, want)?;
@@ -298,8 +298,7 @@ impl Prepared {
         Ok(())
     }
 
-    /// Adds pools of so much in all, in equal parts on all nodes, as far as it
-    /// can be had.
+    /// Adds pools of this size in all, in equal parts on all nodes, as far as possible.
     pub fn add_pool(&mut self, bytes: u64) -> Result<Option<PoolAdd>> {
         let text = self.root.read(MEMORY_BLOCK)?;
         let block = u64::from_str_radix(text.trim_start_matches("0x"), 16)
@@ -338,8 +337,8 @@ impl Prepared {
         }
     }
 
-    /// What it prints. It is asked to end by the signals that end this; keys of
-    /// the terminal are not for it once it `restores`.
+    /// Runs a verb of pools and returns its output. Signals that end this process end it, too;
+    /// with `restores` it is out of reach of the terminal's keys.
     fn pool(&self, args: &[&str], restores: bool) -> Result<String> {
         let (output, errors) = (memory_file("output")?, memory_file("errors")?);
         let mut command = Command::new(hpmmap());
@@ -367,12 +366,12 @@ impl Prepared {
         )))
     }
 
-    /// Gives back and sets back what was changed, and says what could not be.
+    /// Restores all changes, and prints what could not be restored.
     pub fn restore(&mut self) {
         say_not_set_back(&self.set_back());
     }
 
-    /// The same, the last first: what could not be, and why.
+    /// The same, from last to first; returns what could not be restored, and why.
     pub fn set_back(&mut self) -> Vec<String> {
         let mut failed = Vec::new();
         while let Some(undo) = self.undo.pop() {
@@ -390,7 +389,7 @@ impl Prepared {
     }
 }
 
-/// For whoever looks after the machine.
+/// Tells the administrator.
 pub fn say_not_set_back(failed: &[String]) {
     for why in failed {
         hpmmap_base::output::warn(&format!("not set back: {why}"));
@@ -403,7 +402,7 @@ impl Drop for Prepared {
     }
 }
 
-/// What `pool add --json` says that it has added.
+/// The bytes that `pool add --json` has added.
 fn added_bytes(json: &str) -> Result<u64> {
     #[derive(Deserialize)]
     struct Added {
@@ -509,7 +508,7 @@ mod tests {
         {
             let mut prepared = Prepared::new(&fixture.root());
             prepared.reserve_hugepages(64).unwrap();
-            // As Linux divides them.
+            // The division by Linux.
             fixture.write(&of_node(0), "32\n");
             fixture.write(&of_node(1), "32\n");
             assert_eq!(read(&all), "64");

@@ -1,4 +1,4 @@
-//! What is to be measured: methods, patterns, allocators, sizes.
+//! The plan of `bench alloc`: methods, patterns, allocators, sizes.
 
 use clap::ValueEnum;
 use hpmmap_base::size::Size;
@@ -10,7 +10,7 @@ const MIB: u64 = 1 << 20;
 /// A large page, and a block of the pools.
 pub const LARGE_PAGE: u64 = 2 * MIB;
 
-/// How memory is asked for.
+/// The way to get memory.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
 )]
@@ -20,30 +20,30 @@ pub enum Method {
     #[value(name = "4k")]
     #[serde(rename = "4k")]
     Small,
-    /// The same, filled before the first touch
+    /// The same, populated before the first touch
     #[value(name = "4k-populate")]
     #[serde(rename = "4k-populate")]
     SmallPopulate,
     /// Transparent huge pages
     Thp,
-    /// The same, filled before the first touch
+    /// The same, populated before the first touch
     ThpPopulate,
     /// Reserved huge pages
     Hugetlb,
-    /// The same, filled before the first touch
+    /// The same, populated before the first touch
     HugetlbPopulate,
     /// A plain call under 'hpmmap run'
     Hpmmap,
-    /// The same where every block of the pools has been used
+    /// The same after every block of the pools has been used
     HpmmapDirty,
     /// With the flag for memory that need not be zero
     HpmmapReuse,
 }
 
-/// Who sees to it that a method can be used.
+/// The source of a method's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Provider {
-    /// Linux, always.
+    /// Linux, which always has some.
     Linux,
     /// Reserved huge pages.
     Hugetlb,
@@ -52,7 +52,7 @@ pub enum Provider {
 }
 
 impl Method {
-    /// As it is written.
+    /// The name in options and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Small => "4k",
@@ -67,7 +67,7 @@ impl Method {
         }
     }
 
-    /// Whose memory it is.
+    /// The source of the memory.
     pub fn provider(self) -> Provider {
         match self {
             Self::Small | Self::SmallPopulate | Self::Thp | Self::ThpPopulate => Provider::Linux,
@@ -76,7 +76,7 @@ impl Method {
         }
     }
 
-    /// True for what HPMMAP is compared with.
+    /// Is HPMMAP compared with it?
     pub fn is_peer(self) -> bool {
         self.provider() != Provider::Pools
     }
@@ -88,13 +88,13 @@ impl Method {
         )
     }
 
-    /// True for those that need transparent huge pages.
+    /// Does it need transparent huge pages?
     pub fn is_thp(self) -> bool {
         matches!(self, Self::Thp | Self::ThpPopulate)
     }
 }
 
-/// What is done with the memory.
+/// The use of the memory.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
 )]
@@ -112,7 +112,7 @@ pub enum Pattern {
     Mremap,
     /// Stacks of threads
     Stacks,
-    /// Blocks of varied sizes, as a mesh that is refined has them
+    /// Blocks of varied sizes, as in a mesh that is refined
     Amr,
     /// The same from an allocator
     AmrMalloc,
@@ -123,7 +123,7 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// As it is written.
+    /// The name in options and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Map => "map",
@@ -139,12 +139,12 @@ impl Pattern {
         }
     }
 
-    /// True where memory comes from an allocator.
+    /// Does memory come from an allocator?
     pub fn uses_allocator(self) -> bool {
         matches!(self, Self::AmrMalloc | Self::Malloc)
     }
 
-    /// The least size that means something.
+    /// The smallest size that makes sense.
     fn least(self) -> u64 {
         match self {
             Self::Map | Self::Crowded | Self::Cycle | Self::Threads => 4 * KIB,
@@ -155,9 +155,9 @@ impl Pattern {
         }
     }
 
-    /// Whether a method can do this; which allocator matters to some.
+    /// Can a method do this? For some the allocator matters.
     fn allows(self, method: Method, allocator: Option<Allocator>) -> bool {
-        // Only this allocator asks for memory that need not be zero.
+        // Only this allocator requests memory that need not be zero.
         let reuses = allocator == Some(Allocator::HpmmapJemalloc);
         match (self, method) {
             (Self::AmrMalloc | Self::Malloc, method) => match method {
@@ -180,7 +180,7 @@ impl Pattern {
     }
 }
 
-/// Where malloc comes from.
+/// The source of malloc.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
 )]
@@ -197,7 +197,7 @@ pub enum Allocator {
 }
 
 impl Allocator {
-    /// As it is written.
+    /// The name in options and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Glibc => "glibc",
@@ -208,38 +208,38 @@ impl Allocator {
     }
 }
 
-/// One thing to measure.
+/// One case to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Case {
-    /// What is done.
+    /// The pattern.
     pub pattern: Pattern,
-    /// By which means.
+    /// The method.
     pub method: Method,
-    /// With which allocator, if any.
+    /// The allocator, if the pattern uses one.
     pub allocator: Option<Allocator>,
-    /// How much, for each thread.
+    /// Bytes for each thread.
     pub size_bytes: u64,
-    /// How many threads.
+    /// Number of threads.
     pub threads: u32,
 }
 
 impl Case {
-    /// Memory that it may need at most.
+    /// The most memory that it may need.
     pub fn need_bytes(&self) -> u64 {
-        // Allocators and blocks of 2 MB do not use all they hold.
+        // Allocators, and blocks of 2 MB, hold more than is used.
         let held = match self.pattern {
             Pattern::Amr | Pattern::AmrMalloc | Pattern::Malloc => self.size_bytes * 2,
-            // The array is copied where it cannot grow.
+            // The array is copied if it cannot grow.
             Pattern::Mremap => self.size_bytes * 3 / 2,
-            // What is there already.
+            // The mappings that exist before.
             Pattern::Crowded => self.size_bytes.next_multiple_of(LARGE_PAGE) + 80 * MIB,
             _ => self.size_bytes.next_multiple_of(LARGE_PAGE),
         };
-        // The program, its stacks and the allocator's lists.
+        // For the program, its stacks and the allocator's lists.
         held * u64::from(self.threads) + 64 * MIB + u64::from(self.threads - 1) * 8 * MIB
     }
 
-    /// For messages.
+    /// The case in messages.
     pub fn title(&self) -> String {
         let mut title = format!(
             "{} {} {}",
@@ -257,7 +257,7 @@ impl Case {
     }
 }
 
-/// What was asked for.
+/// The requested measurements.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parameters {
     /// Methods, in the order of the tables.
@@ -279,8 +279,8 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Everything to measure: what belongs to one provider together, because
-    /// providing takes memory from the others.
+    /// All cases. Those of one provider are together, because providing takes memory from the
+    /// others.
     pub fn cases(&self) -> Vec<Case> {
         let mut cases = Vec::new();
         for &pattern in &self.patterns {
@@ -303,7 +303,7 @@ impl Parameters {
                 for &threads in threads {
                     for &allocator in &allocators {
                         for &method in &self.methods {
-                            // A huge page cannot be had in part.
+                            // A huge page cannot be used in part.
                             let whole = method.provider() != Provider::Hugetlb
                                 || size_bytes % LARGE_PAGE == 0;
                             if whole && pattern.allows(method, allocator) {

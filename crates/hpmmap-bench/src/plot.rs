@@ -15,32 +15,32 @@ use super::result::{Measured, Record};
 
 const WIDTH: u32 = 760;
 const HEIGHT: u32 = 460;
-/// Of the width, for the names of the lines.
+/// Width of the legend.
 const LEGEND: u32 = 190;
 
 /// One chart: lines by name, points in order; both axes are logarithmic.
 pub struct Chart {
-    /// Above it.
+    /// The title above it.
     pub title: String,
-    /// What is to the right: `"size"` is one in bytes.
+    /// The horizontal axis: `"size"` is in bytes.
     pub x: &'static str,
-    /// What is upwards.
+    /// The vertical axis.
     pub y: String,
     /// The lines.
     pub lines: BTreeMap<(Method, String), Vec<(u64, f64)>>,
 }
 
-/// One chart of single dots over the time, their height logarithmic.
+/// A chart of dots over time; the vertical axis is logarithmic.
 pub struct Dots {
-    /// Above it.
+    /// The title above it.
     pub title: String,
-    /// What is upwards.
+    /// The vertical axis.
     pub y: String,
     /// The end of the time, in seconds.
     pub end: f64,
-    /// From the least to the most of all charts beside it.
+    /// The range of the vertical axis, the same for all charts beside it.
     pub range: (f64, f64),
-    /// The dots, and which colour they have.
+    /// The dots, with the number of their colour.
     pub dots: BTreeMap<Method, (usize, Vec<(f64, f64)>)>,
 }
 
@@ -90,7 +90,7 @@ fn chart(record: &Record, pattern: Pattern) -> Option<Chart> {
     }
     for line in chart.lines.values_mut() {
         line.sort_by_key(|point| point.0);
-        // Threads of several sizes: the largest is the last.
+        // Threads of several sizes: the last is the largest.
         line.dedup_by_key(|point| point.0);
     }
     (!chart.lines.is_empty()).then_some(chart)
@@ -202,7 +202,7 @@ fn rows(parts: &[Part]) -> usize {
     parts.len().div_ceil(2)
 }
 
-/// Writes `stem`.png and `stem`.svg; none without a result.
+/// Writes `stem`.png and `stem`.svg; no file without a result.
 pub fn write(record: &Record, stem: &Path) -> Result<Vec<PathBuf>> {
     let charts: Vec<Part> = record
         .parameters
@@ -214,7 +214,7 @@ pub fn write(record: &Record, stem: &Path) -> Result<Vec<PathBuf>> {
     write_parts(&charts, stem)
 }
 
-/// Writes `stem`.png and `stem`.svg; none without a part.
+/// Writes `stem`.png and `stem`.svg; no file without a part.
 pub fn write_parts(charts: &[Part], stem: &Path) -> Result<Vec<PathBuf>> {
     if charts.is_empty() {
         return Ok(Vec::new());

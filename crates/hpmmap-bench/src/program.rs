@@ -1,4 +1,4 @@
-//! Programs that are run: where they are, and what they print.
+//! Programs to run: their paths and their output.
 
 use std::env;
 use std::fs::File;
@@ -14,7 +14,7 @@ pub fn hpmmap() -> PathBuf {
     own.with_file_name("hpmmap")
 }
 
-/// The first of these paths, relative to this program, that is there.
+/// The first of these paths, relative to this program, that exists.
 pub fn beside(paths: &[&str]) -> Option<PathBuf> {
     let own = env::current_exe().ok()?;
     let dir = own.parent()?;
@@ -22,7 +22,7 @@ pub fn beside(paths: &[&str]) -> Option<PathBuf> {
     paths.find(|path| path.exists())
 }
 
-/// A file in memory: writing to it wakes nobody.
+/// A file in memory: writing to it wakes no other task.
 pub fn memory_file(name: &str) -> Result<File> {
     memfd_create(name, MFdFlags::MFD_CLOEXEC)
         .map(File::from)

@@ -8,7 +8,7 @@ use hpmmap_base::size::{Size, short};
 use super::plan::{Case, Pattern};
 use super::result::{Figures, Measured, Outcome, Record, ThreadFigures};
 
-/// A number of at most five places.
+/// A number with at most five characters.
 fn brief(n: u64) -> String {
     match n {
         0..100_000 => n.to_string(),
@@ -127,7 +127,7 @@ fn what(pattern: Pattern) -> &'static str {
     }
 }
 
-/// All tables, what was left out, and whether the repetitions agree.
+/// All tables, the cases that were left out, and whether the repetitions agree.
 pub fn text(record: &Record) -> String {
     let mut parts = Vec::new();
     let version = |name| record.provenance.version(name);
@@ -194,7 +194,7 @@ fn notes(record: &Record) -> Vec<String> {
     notes
 }
 
-/// What was left out: a line for each reason, with all sizes.
+/// The cases that were left out: a line for each reason, with all sizes.
 fn left_out(record: &Record) -> String {
     let mut sizes: BTreeMap<(Pattern, String, &str), Vec<String>> = BTreeMap::new();
     for one in &record.left_out {
@@ -217,8 +217,8 @@ fn left_out(record: &Record) -> String {
     lines.join("\n")
 }
 
-/// Results of ours that took page faults: their memory was not filled.
-/// Allocators reserve (MAP_NORESERVE) and may take some.
+/// Results of HPMMAP with page faults: their memory was not populated. Allocators reserve memory
+/// (MAP_NORESERVE) and may take some.
 pub fn faulted(record: &Record) -> Vec<String> {
     record
         .results

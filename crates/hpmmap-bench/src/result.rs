@@ -1,4 +1,4 @@
-//! Results, as they are written to JSON and read back.
+//! Results, written to JSON and read back.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,11 +11,10 @@ use super::plan::{Case, Parameters, Pattern};
 /// Grows when a member changes its meaning.
 pub const SCHEMA: u32 = 1;
 
-/// Results whose totals lie within this part of each other agree.
+/// Results agree if their totals differ by at most this part.
 pub const AGREE: f64 = 0.01;
 
-/// Defines a struct of numbers, and how to combine several of them member by
-/// member.
+/// Defines a struct of numbers that can be combined member by member.
 macro_rules! figures {
     ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $member:ident,)* }) => {
         $(#[$meta])*
@@ -25,7 +24,7 @@ macro_rules! figures {
         }
 
         impl $name {
-            /// What `combine` makes of each member.
+            /// Combines each member of several structs.
             pub fn combined(all: &[Self], combine: impl Fn(Vec<u64>) -> u64) -> Self {
                 Self {
                     $($member: combine(all.iter().map(|one| one.$member).collect()),)*
@@ -36,17 +35,17 @@ macro_rules! figures {
 }
 
 figures! {
-    /// What one process found, or a median. Times are in the unit of the results.
+    /// The figures of one process, or medians. Times are in the unit of the results.
     Figures {
         /// Calls that get memory.
         map,
-        /// First touches, without what a touch costs that finds its page.
+        /// First touches, without the cost of a touch that finds its page.
         touch,
         /// Calls that give memory back.
         unmap,
-        /// The three of them.
+        /// Sum of the three.
         total,
-        /// What was taken off `touch`.
+        /// The cost that was subtracted from `touch`.
         loop_cost,
         /// The costliest touch.
         worst_touch,
@@ -64,9 +63,9 @@ figures! {
         resident_bytes,
         /// Memory of the pools at the peak, mapped or not.
         held_bytes,
-        /// What the process had before.
+        /// Memory of the process before.
         base_bytes,
-        /// Zeroed by the module within the calls, where it tells.
+        /// Bytes that the module zeroed within the calls, if it tells.
         cleared_bytes,
         /// CPU time of the process after the pattern, in nanoseconds.
         exit_ns,
@@ -76,8 +75,8 @@ figures! {
 }
 
 figures! {
-    /// What threads found. Times are in nanoseconds, sums over the threads
-    /// apart from the first.
+    /// The figures of threads. Times are in nanoseconds, and except for the first sums over the
+    /// threads.
     ThreadFigures {
         /// From the first thread's start to the last one's end.
         wall_ns,
@@ -85,11 +84,11 @@ figures! {
         cpu_ns,
         /// Ready to run but without a CPU.
         run_delay_ns,
-        /// Asleep: for the most part on locks of the kernel.
+        /// Asleep, mostly on locks of the kernel.
         blocked_ns,
-        /// How often a thread went to sleep.
+        /// Number of times that a thread went to sleep.
         voluntary_switches,
-        /// How often a thread had to leave its CPU.
+        /// Number of times that a thread was preempted.
         involuntary_switches,
         /// Number of 4 KB pages touched.
         pages,
@@ -98,7 +97,7 @@ figures! {
     }
 }
 
-/// What was measured of one case.
+/// The measurements of one case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Measured {
@@ -121,89 +120,87 @@ pub enum Measured {
 /// The result of one case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// What was measured.
+    /// The case.
     #[serde(flatten)]
     pub case: Case,
-    /// How faults were counted; absent for threads.
+    /// The counter of faults; absent for threads.
     pub fault_counter: Option<String>,
-    /// Clean bytes of the pools before the first repetition, where the module
-    /// tells.
+    /// Clean bytes of the pools before the first repetition, if the module tells.
     pub clean_bytes: Option<u64>,
     /// The figures.
     pub measured: Measured,
     /// Largest distance of a total from the median, as a part of it.
     pub spread: f64,
-    /// Whether that is at most 1 %.
+    /// Is that at most 1 %?
     pub agree: bool,
-    /// Median over that of the best peer at the same pattern, size and number
-    /// of threads.
+    /// The median over that of the best peer at the same pattern, size and number of threads.
     pub ratio_to_best_peer: Option<f64>,
-    /// The same with what the end of the process costs.
+    /// The same with the cost of the end of the process.
     pub ratio_with_exit: Option<f64>,
 }
 
-/// What was not measured.
+/// A case that was not measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
-    /// What it was.
+    /// The case.
     #[serde(flatten)]
     pub case: Case,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// What the pools cost before the first process.
+/// The cost of making the pools before the first process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolAdd {
-    /// Memory that was taken from Linux.
+    /// Memory taken from Linux.
     pub bytes: u64,
-    /// What that took.
+    /// The cost.
     pub cost: u64,
 }
 
-/// Of which run a record is.
+/// The circumstances of a run, for its record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provenance {
     /// Name of the benchmark: `"alloc"` or `"noise"`.
     pub benchmark: String,
     /// Grows when a member of the record changes its meaning.
     pub schema: u32,
-    /// `"instructions"` where those are counted, otherwise `"tsc cycles"`
-    /// (alloc) or `"nanoseconds"` (noise).
+    /// `"instructions"` if those are counted, otherwise `"tsc cycles"` (alloc) or `"nanoseconds"`
+    /// (noise).
     pub unit: String,
-    /// Ticks of the time stamp counter a second, if it tells time.
+    /// Rate of the time stamp counter, if it measures time.
     pub tsc_hz: Option<u64>,
     /// Kernel, module, command, C library, allocators.
     pub versions: BTreeMap<String, String>,
-    /// What the machine is like.
+    /// Properties of the machine.
     pub machine: BTreeMap<String, String>,
 }
 
 impl Provenance {
-    /// Of one that takes part, or `"none"`.
+    /// The version of a component, or `"none"`.
     pub fn version(&self, name: &str) -> &str {
         self.versions.get(name).map_or("none", String::as_str)
     }
 }
 
-/// All of one run.
+/// The record of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// Which.
+    /// The circumstances.
     #[serde(flatten)]
     pub provenance: Provenance,
-    /// What was asked for.
+    /// The requested measurements.
     pub parameters: Parameters,
-    /// If the command made the pools itself.
+    /// The cost, if the command made the pools itself.
     pub pool_add: Option<PoolAdd>,
-    /// What was not measured, and why.
+    /// Cases that were not measured, with the reasons.
     pub left_out: Vec<LeftOut>,
     /// The results.
     pub results: Vec<Outcome>,
 }
 
 impl Record {
-    /// From a file.
+    /// Reads a record from a file.
     pub fn read(path: &Path) -> Result<Self> {
         let failed = |why: String| Error::Failed(format!("{}: {why}", path.display()));
         let bytes = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
@@ -235,7 +232,7 @@ fn spread(values: &[u64], middle: u64) -> f64 {
 }
 
 impl Measured {
-    /// Medians of what the processes found, and how far apart they are.
+    /// Medians of the processes' figures, and the spread of their totals.
     pub fn of_single(repetitions: Vec<Figures>) -> (Self, f64) {
         let median = Figures::combined(&repetitions, median);
         let totals: Vec<u64> = repetitions.iter().map(|one| one.total).collect();
@@ -263,7 +260,7 @@ impl Measured {
         )
     }
 
-    /// What results are compared by: less is better.
+    /// The number by which results are compared: less is better.
     pub fn cost(&self) -> u64 {
         match self {
             Self::Single { median, .. } => median.total,
@@ -281,8 +278,7 @@ impl Measured {
     }
 }
 
-/// Sets each result's ratios to the best peer. The clock that costs are
-/// measured by has so many ticks in a nanosecond.
+/// Sets each result's ratios to the best peer. `ticks_per_ns`: rate of the clock of the costs.
 pub fn set_ratios(results: &mut [Outcome], ticks_per_ns: f64) {
     type Key = (Pattern, u64, u32);
     let key = |case: &Case| -> Key { (case.pattern, case.size_bytes, case.threads) };
@@ -341,7 +337,7 @@ pub mod tests {
         }
     }
 
-    /// In instructions, or in time that is counted in so many ticks a second.
+    /// In instructions, or in time with this many ticks per second.
     pub fn provenance(benchmark: &str, tsc_hz: Option<u64>) -> Provenance {
         let unit = tsc_hz.map_or("instructions", |_| "nanoseconds");
         Provenance {

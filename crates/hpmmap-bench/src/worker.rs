@@ -1,4 +1,4 @@
-//! Workers: one process for each repetition, so that nothing is carried over.
+//! Workers of `bench alloc`: one process for each repetition, so that none affects the next.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -19,43 +19,42 @@ use super::plan::{Allocator, Case, Method, Provider};
 use super::program::{self, content, memory_file};
 use super::result::{Figures, ThreadFigures};
 
-/// How long work that is put off until after the end of a process is waited
-/// for.
+/// Time for work that is put off until after the end of a process.
 const AFTER: Duration = Duration::from_millis(100);
 
 /// Makes glibc's malloc use reserved huge pages.
 const HUGETLB_MALLOC: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=2");
 
-/// Makes jemalloc ask for what it needs, and give it back.
+/// Makes jemalloc allocate no more than it needs, and give it back.
 const HPMMAP_JEMALLOC: (&str, &str) = ("MALLOC_CONF", "retain:false,oversize_threshold:2097152");
 
-/// The program, and how it is started.
+/// The worker program and its start.
 pub struct Worker {
-    /// Where it is.
+    /// Path of the program.
     pub program: PathBuf,
     /// Rounds in one process.
     pub rounds: u32,
 }
 
-/// What one process found.
+/// The result of one process.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Sample {
     /// One thread.
     Single {
         /// The figures.
         figures: Figures,
-        /// How faults were counted.
+        /// The counter of faults.
         fault_counter: String,
-        /// Clean bytes of the pools before, where the module tells.
+        /// Clean bytes of the pools before, if the module tells.
         clean_bytes: Option<u64>,
     },
     /// Several threads.
     Threads(ThreadFigures),
-    /// The module or the kernel does not offer what the method needs.
+    /// The module or the kernel lacks something that the method needs.
     LeftOut(String),
 }
 
-/// A line of the worker. Names are those it prints.
+/// A line of the worker's output, with the names that it prints.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Line {
@@ -98,15 +97,15 @@ struct Single {
     tasks_ns: Option<u64>,
 }
 
-/// What was found when a worker had ended.
+/// Values read when a worker had ended.
 struct Ended {
-    /// CPU time it had used in all.
+    /// Its total CPU time.
     cpu_ns: u64,
-    /// CPU time of all tasks, a little later.
+    /// CPU time of all tasks, read a little later.
     tasks_ns: Option<u64>,
 }
 
-/// What a worker's line means.
+/// Parses a worker's line.
 fn parse(text: &str, ended: &Ended) -> std::result::Result<Sample, String> {
     let line = text.lines().last().unwrap_or("");
     let line: Line =
@@ -163,7 +162,7 @@ fn parse(text: &str, ended: &Ended) -> std::result::Result<Sample, String> {
     })
 }
 
-/// Nothing that was started is left, however this process ends.
+/// Ends all child processes with this process, however it ends.
 pub fn ends_with_this() -> Setup {
     Setup {
         dies_with_parent: Some(Signal::SIGKILL),

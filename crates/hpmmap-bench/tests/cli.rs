@@ -1,4 +1,4 @@
-//! The built program from outside: signals.
+//! Tests the built program from outside: signals.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,14 +7,14 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// A benchmark whose worker hangs and does not want to end.
+/// A benchmark whose worker hangs and ignores signals.
 fn hanging_benchmark(dir: &Path) -> Child {
     let worker = dir.join("worker");
     let script = "#!/bin/sh\ntrap '' TERM HUP QUIT INT PIPE\necho $$ >\"$0.pid\"\nwhile :; do sleep 1; done\n";
     fs::write(&worker, script).unwrap();
     fs::set_permissions(&worker, fs::Permissions::from_mode(0o755)).unwrap();
-    // As shells start what is to run in the background, but for what the tests
-    // themselves were started with: SIGQUIT may be ignored.
+    // Starts it as a shell starts background commands; SIGQUIT may be ignored already, as the
+    // tests were started.
     let child = Command::new("env")
         .args([
             "--default-signal",
@@ -44,12 +44,12 @@ fn hanging_benchmark(dir: &Path) -> Child {
     child
 }
 
-/// Every signal that ends a process ends a benchmark in an orderly way, with
-/// its worker, whatever that thinks of it.
+/// Every signal that ends a process ends a benchmark in an orderly way, with its worker, even if
+/// that ignores it.
 #[test]
 fn a_signal_ends_a_benchmark_and_its_worker() {
     let signal = |name: &str, pid: u32| {
-        // The shell has a kill of its own; the program need not be there.
+        // The shell's own kill: the program may not be installed.
         let sent = Command::new("sh")
             .args(["-c", "kill -s $0 $1", name, &pid.to_string()])
             .status();
@@ -75,7 +75,7 @@ fn a_signal_ends_a_benchmark_and_its_worker() {
     }
 }
 
-/// If it is killed itself the kernel ends what it has started.
+/// If the benchmark itself is killed the kernel ends its children.
 #[test]
 fn a_worker_does_not_outlive_a_benchmark() {
     let dir = tempfile::tempdir().unwrap();

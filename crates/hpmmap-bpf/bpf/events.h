@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/*
- * What the programs tell the recorder, which has it from here: src/events.rs.
- */
+/* Events that the programs send to the recorder. src/events.rs is made from this file. */
 #ifndef HPMMAP_BPF_EVENTS_H
 #define HPMMAP_BPF_EVENTS_H
 
@@ -34,7 +32,7 @@ enum kind {
 	KIND_COUNT = 12,
 };
 
-/* What it waited for: the first that applies. */
+/* What a fault waited for: the first that applies. */
 enum stall {
 	STALL_NONE = 0,
 	STALL_MERGE = 1,
@@ -43,7 +41,7 @@ enum stall {
 	STALL_COUNT = 4,
 };
 
-/* Who took it. */
+/* The origin of a fault. */
 enum origin {
 	ORIGIN_USER = 0,
 	ORIGIN_KERNEL = 1,
@@ -83,7 +81,7 @@ struct fault_event {
 	__u8 flags;
 	__u64 start_ns;
 	__u64 cost_ns;
-	/* Of the cost: until the handler was entered, such as for the lock of the address space. */
+	/* Part of the cost: until the handler was entered, for example waiting for mmap_lock. */
 	__u64 wait_ns;
 	__u64 reclaim_ns;
 	__u64 compaction_ns;
@@ -94,7 +92,7 @@ struct fault_event {
 	__u64 map_ino;
 	__u32 map_dev;
 	__u8 map_class;
-	/* Of the entry that maps the page now: 1 4 KB, 2 2 MB, 3 1 GB, 0 none. */
+	/* Level of the entry that maps the page now: 1 4 KB, 2 2 MB, 3 1 GB, 0 none. */
 	__u8 level;
 	__u16 retries;
 };
@@ -113,7 +111,7 @@ struct file_event {
 struct task_event {
 	__u16 type;
 	__u16 unused;
-	/* The process and thread; a fork's are the new ones. */
+	/* The process and thread; for a fork the new ones. */
 	__u32 pid;
 	__u32 tid;
 	__u32 parent;
@@ -121,7 +119,7 @@ struct task_event {
 	char comm[16];
 };
 
-/* A merge by khugepaged, or time stolen outside of a fault, too. */
+/* A merge by khugepaged, or stolen time, also outside of a fault. */
 struct time_event {
 	__u16 type;
 	__u16 cause;
@@ -143,14 +141,14 @@ struct total {
 #define TOTALS (KIND_COUNT * STALL_COUNT * ORIGIN_COUNT)
 
 enum counter {
-	/* Events for which the buffer had no room. */
+	/* Events without room in the buffer. */
 	COUNTER_DROPPED = 0,
-	/* Threads and processes for which there was no room: their faults are missing. */
+	/* Threads and processes without room: their faults are missing. */
 	COUNTER_UNTRACKED = 1,
-	/* What the kernel added to the counters of the threads. */
+	/* Growth of the kernel's counters of the threads. */
 	COUNTER_KERNEL_MINOR = 2,
 	COUNTER_KERNEL_MAJOR = 3,
-	/* As the programs count them, by the kernel's rules. */
+	/* Counted by the programs, by the kernel's rules. */
 	COUNTER_MINOR = 4,
 	COUNTER_MAJOR = 5,
 	COUNTER_RETRIES = 6,
@@ -159,7 +157,7 @@ enum counter {
 };
 
 struct control {
-	/* Its first child is the command. */
+	/* Its first child is the recorded command. */
 	__u32 recorder;
 	__u32 root;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The parts of the kernel's types that the programs read. libbpf finds where
- * they lie in the running kernel (CO-RE), so only the names must be right.
+ * The parts of the kernel's types that the programs read. libbpf finds their offsets in the running
+ * kernel (CO-RE), so only the names must be right.
  */
 #ifndef HPMMAP_BPF_KERNEL_H
 #define HPMMAP_BPF_KERNEL_H
@@ -72,7 +72,7 @@ struct task_struct {
 
 #pragma clang attribute pop
 
-/* Their values are taken from the running kernel, too. */
+/* The values are taken from the running kernel, too. */
 enum vm_fault_reason {
 	VM_FAULT_OOM = 0x1,
 	VM_FAULT_SIGBUS = 0x2,
@@ -91,7 +91,7 @@ enum fault_flag {
 	FAULT_FLAG_INSTRUCTION = 1 << 8,
 };
 
-/* Macros of the kernel, on which user space relies as well (/proc/PID/smaps). */
+/* Macros of the kernel that are also visible to user space (/proc/PID/smaps). */
 #define VM_SHARED	0x00000008UL
 #define VM_HUGETLB	0x00400000UL
 
@@ -102,9 +102,9 @@ enum fault_flag {
 /* Of an entry that is not present: protected by NUMA balancing. */
 #define ENTRY_PROTNONE	(1ULL << 8)
 #define ENTRY_ADDRESS	0x000ffffffffff000ULL
-/* Of an entry that is not present: where the page is. */
+/* The type of swap of an entry that is not present. */
 #define ENTRY_SWAP_TYPE(entry)	((entry) >> 59)
-/* Types from here on stand for other things than swap, however the kernel is configured. */
+/* Types from here on do not stand for swap, in any configuration of the kernel. */
 #define SWAP_TYPES_MIN	22
 
 #endif

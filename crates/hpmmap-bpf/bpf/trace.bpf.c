@@ -2,11 +2,10 @@
 /*
  * Page faults of a tree of processes.
  *
- * A fault begins with the exception (tracepoints page_fault_*), or, where the
- * kernel fills pages itself, with handle_mm_fault(), and ends when that
- * function returns other than to be called again. What it did is seen from the
- * page-table entry before and after. The kernel accounts faults there as well,
- * so that its counters, read right after it, have to agree.
+ * A fault begins with the exception (tracepoints page_fault_*) or, if the kernel fills pages
+ * itself, with handle_mm_fault(). It ends when that function returns other than to be called again.
+ * The page-table entry before and after tells what it did. The kernel accounts faults at the same
+ * place, so its counters, read right after it, must agree.
  */
 #include <linux/bpf.h>
 #include <stdbool.h>
@@ -20,13 +19,13 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* Where the kernel maps all memory, and the shift of the topmost table. */
+/* The start of the kernel's direct map, and the shift of the topmost page table. */
 extern const void page_offset_base __ksym __weak;
 extern const void pgdir_shift __ksym __weak;
 
 /* A thread, from the exception to the end of the fault. */
 struct thread {
-	/* What the kernel's counters of the thread were when last looked at. */
+	/* The kernel's counters of the thread at the last look. */
 	__u64 minor;
 	__u64 major;
 	/* The fault; 0 if there is none. */
@@ -46,7 +45,7 @@ struct thread {
 	__u8 has_ops;
 	__u16 retries;
 	__u16 waited_for_migration;
-	/* Stolen: when it began, and how much of the fault. */
+	/* Stolen time: when it began, and its part of the fault. */
 	__u64 since_ns[CAUSE_COUNT];
 	__u64 stolen_ns[CAUSE_COUNT];
 };
@@ -104,7 +103,7 @@ struct file_key {
 	__u64 dev;
 };
 
-/* Files whose names the recorder has been told. */
+/* Files whose names the recorder knows already. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 8192);
@@ -112,7 +111,7 @@ struct {
 	__type(value, __u8);
 } files SEC(".maps");
 
-/* When the last merge in an address space ended. */
+/* The end of the last merge in an address space. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1024);
@@ -120,7 +119,7 @@ struct {
 	__type(value, __u64);
 } merged SEC(".maps");
 
-/* When the thread that merges took the locks. */
+/* The time at which the merging thread took the locks. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1024);
@@ -154,7 +153,7 @@ static __always_inline void add_total(void *map, __u32 index, __u64 ns)
 	}
 }
 
-/* The recorder looks every few milliseconds by itself. */
+/* The recorder also looks every few milliseconds. */
 static __always_inline __u64 wake_up(void)
 {
 	if (bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) * 2 >
@@ -198,7 +197,7 @@ static __always_inline void look_at_counters(struct thread *thread)
 	thread->major = task->maj_flt;
 }
 
-/* What the kernel's own counters of the running thread grew by since last time. */
+/* Adds the growth of the kernel's counters of the running thread since the last look. */
 static __always_inline void take_counters(struct thread *thread)
 {
 	__u64 minor = thread->minor, major = thread->major;
@@ -208,7 +207,7 @@ static __always_inline void take_counters(struct thread *thread)
 	count(COUNTER_KERNEL_MAJOR, thread->major - major);
 }
 
-/* As above; threads that were there before the recorder are met here first. */
+/* As above; here also for threads that are older than the recorder and seen for the first time. */
 static struct thread *this_thread(void)
 {
 	__u32 tid = this_tid(), pid = this_pid();
@@ -226,9 +225,8 @@ static struct thread *this_thread(void)
 }
 
 /*
- * The entry that maps an address, or the one that is not present; tells the
- * level: 1 for 4 KB, 2 for 2 MB, ... A table may go away meanwhile: what is
- * read then is wrong, and harmless.
+ * Finds the entry that maps an address, or the one that is not present, and its level: 1 for 4 KB,
+ * 2 for 2 MB, ... A table may be freed meanwhile: the value is then wrong but harmless.
  */
 static __always_inline __u32 walk(__u64 pgd, __u64 address, __u64 *entry)
 {
@@ -262,7 +260,7 @@ static __always_inline void begin_exception(unsigned long address)
 {
 	struct thread *thread = this_thread();
 
-	/* Not an address of user space: no fault of its memory. */
+	/* Not an address of user space, so not a fault in its memory. */
 	if (!thread || (long)address < 0)
 		return;
 	count(COUNTER_EXCEPTIONS, 1);
@@ -346,9 +344,9 @@ int BPF_PROG(fault_enter, struct vm_area_struct *vma, unsigned long address, uns
 	if (!thread)
 		return 0;
 	now = bpf_ktime_get_ns();
-	/* Only the first attempt finds the entry as it was. */
+	/* Only the first attempt sees the entry as it was before. */
 	if (!thread->entered_ns || !thread->start_ns) {
-		/* Without registers the kernel fills a page by itself. */
+		/* Without registers the kernel itself fills a page. */
 		if (!regs || !thread->start_ns)
 			thread->start_ns = now;
 		thread->entered_ns = now;
@@ -394,7 +392,7 @@ static __always_inline __u32 what_it_did(const struct thread *thread, __u64 afte
 		return KIND_NUMA;
 	if (before)
 		return ENTRY_SWAP_TYPE(before) < SWAP_TYPES_MIN ? KIND_SWAP : KIND_OTHER;
-	/* Nothing is there, or the page tables cannot be read. */
+	/* No page is present, or the page tables cannot be read. */
 	if (!(after & ENTRY_PRESENT))
 		return KIND_OTHER;
 	if (after_level > 1)
@@ -432,7 +430,7 @@ int BPF_PROG(fault_exit, struct vm_area_struct *vma, unsigned long address, unsi
 	if (!thread)
 		return 0;
 	if (!thread->entered_ns) {
-		/* It had begun before the thread was traced. */
+		/* The fault had begun before the thread was traced. */
 		look_at_counters(thread);
 		return 0;
 	}
@@ -495,7 +493,7 @@ static __always_inline void begin_stealing(__u32 cause)
 {
 	struct thread *thread = this_thread();
 
-	/* Migration is a part of the others. */
+	/* Migration is part of the other causes. */
 	if (!thread || (cause == CAUSE_MIGRATION &&
 			(thread->since_ns[CAUSE_RECLAIM] || thread->since_ns[CAUSE_COMPACTION])))
 		return;
@@ -528,7 +526,7 @@ static __always_inline void end_stealing(__u32 cause)
 	bpf_ringbuf_submit(event, wake_up());
 }
 
-/* Programs at two hooks between which a thread's time is stolen. */
+/* Defines programs for two hooks between which a thread's time is stolen. */
 #define STOLEN_BETWEEN(name, first, last, begin, cause)	\
 SEC(first)						\
 int BPF_PROG(name##_begin)				\
@@ -568,7 +566,7 @@ STOLEN_BETWEEN(wait, "fentry/migration_entry_wait", "fexit/migration_entry_wait"
 STOLEN_BETWEEN(pmd_wait, "fentry/pmd_migration_entry_wait", "fexit/pmd_migration_entry_wait", begin_waiting(),
 	       CAUSE_MIGRATION)
 
-/* Called with the address space locked, by khugepaged or for MADV_COLLAPSE. */
+/* Called with mmap_lock held, by khugepaged or for MADV_COLLAPSE. */
 SEC("tp_btf/mm_collapse_huge_page_isolate")
 int BPF_PROG(merge_begin)
 {
@@ -633,7 +631,7 @@ static __always_inline bool is_traced(__u32 pid)
 	return bpf_map_lookup_elem(&processes, &pid);
 }
 
-/* The first process that the recorder starts. */
+/* Is it the first process that the recorder starts? */
 static __always_inline bool is_root(__u32 parent, __u32 child)
 {
 	__u32 zero = 0;
@@ -666,7 +664,7 @@ int BPF_PROG(task_exec, struct task_struct *task, int old_pid)
 
 	if (!is_traced(task->tgid))
 		return 0;
-	/* Another thread than the first has become the first. */
+	/* Another thread has become the first one by execve. */
 	if (old_pid != task->pid)
 		bpf_map_delete_elem(&threads, &old);
 	tell_task(EVENT_EXEC, task, 0);
@@ -679,7 +677,7 @@ int BPF_PROG(task_exit, struct task_struct *task)
 	__u32 pid = task->tgid, tid = task->pid;
 	struct thread *thread = bpf_map_lookup_elem(&threads, &tid);
 
-	/* The last one to leave may come here before the others. */
+	/* The last thread to exit may come here before the others. */
 	if (!thread && !is_traced(pid))
 		return 0;
 	if (thread)

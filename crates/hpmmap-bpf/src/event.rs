@@ -1,4 +1,4 @@
-//! What the programs tell: the numbers and structs of `bpf/events.h`, checked.
+//! The events of the programs: the numbers and structs of `bpf/events.h`, checked.
 
 use std::ffi::c_char;
 
@@ -7,8 +7,7 @@ use zerocopy::FromBytes;
 
 use crate::events::*;
 
-/// Numbers of an enumeration of `bpf/events.h` with the names that files and
-/// reports use.
+/// Defines the numbers of an enumeration of `bpf/events.h`, with the names for files and reports.
 macro_rules! numbered {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $number:expr, $text:literal;)* }) => {
         $(#[$doc])*
@@ -22,17 +21,17 @@ macro_rules! numbered {
             /// All of them, in the order of their numbers.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// The one with a number.
+            /// The value with this number.
             pub fn from_number(number: u8) -> Option<Self> {
                 Self::ALL.iter().copied().find(|one| *one as u8 == number)
             }
 
-            /// How it is called.
+            /// The name.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
             }
 
-            /// The one of this name.
+            /// The value with this name.
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|one| one.name() == name)
             }
@@ -43,7 +42,7 @@ macro_rules! numbered {
 numbered! {
     /// What a fault did.
     Kind {
-        /// None of the others.
+        /// Another kind.
         Other = KIND_OTHER, "other";
         /// A 4 KB page of anonymous memory.
         Small = KIND_4K, "4k";
@@ -53,17 +52,17 @@ numbered! {
         Hugetlb = KIND_HUGETLB, "hugetlb";
         /// A copy of a page: after fork, of the zero page, of a file.
         Cow = KIND_COW, "cow";
-        /// A page that was there was made writable.
+        /// A present page was made writable.
         Write = KIND_WRITE, "write";
         /// A page came back from swap.
         Swap = KIND_SWAP, "swap";
         /// A page of a file or of shared memory.
         File = KIND_FILE, "file";
-        /// NUMA balancing had taken the page away to see who uses it.
+        /// NUMA balancing had unmapped the page to see which CPU uses it.
         Numa = KIND_NUMA, "numa";
         /// The page was being moved.
         Migration = KIND_MIGRATION, "migration";
-        /// There was nothing left to do.
+        /// Nothing was left to do.
         Spurious = KIND_SPURIOUS, "spurious";
         /// A signal; the kernel does not count it.
         Error = KIND_ERROR, "error";
@@ -77,27 +76,27 @@ numbered! {
         None = STALL_NONE, "";
         /// A merge of small pages into a large one in its address space.
         Merge = STALL_MERGE, "merge";
-        /// Compaction of memory, which it had to do itself.
+        /// Direct compaction.
         Compaction = STALL_COMPACTION, "compaction";
-        /// Reclaim of memory, which it had to do itself.
+        /// Direct reclaim.
         Reclaim = STALL_RECLAIM, "reclaim";
     }
 }
 
 numbered! {
-    /// Who took a fault.
+    /// Origin of a fault.
     Origin {
         /// The program.
         User = ORIGIN_USER, "user";
         /// The kernel, in a system call, on memory of the program.
         Kernel = ORIGIN_KERNEL, "kernel";
-        /// Nobody: a call filled pages, without an exception.
+        /// No exception: a call filled pages.
         Call = ORIGIN_CALL, "call";
     }
 }
 
 numbered! {
-    /// What time was stolen by.
+    /// Cause of stolen time.
     Cause {
         /// Direct reclaim.
         Reclaim = CAUSE_RECLAIM, "reclaim";
@@ -111,7 +110,7 @@ numbered! {
 }
 
 numbered! {
-    /// What kind of mapping a fault was in.
+    /// Class of the mapping of a fault.
     Class {
         /// Anonymous memory.
         Anon = MAPPING_ANON, "anon";
@@ -121,7 +120,7 @@ numbered! {
         Stack = MAPPING_STACK, "stack";
         /// A file, shared memory, or memory of HPMMAP.
         File = MAPPING_FILE, "file";
-        /// Of the kernel, such as the vdso.
+        /// A mapping of the kernel's, such as the vdso.
         Special = MAPPING_SPECIAL, "special";
     }
 }
@@ -133,13 +132,13 @@ pub struct Fault {
     pub pid: u32,
     /// Thread.
     pub tid: u32,
-    /// CPU it ended on.
+    /// CPU on which it ended.
     pub cpu: u16,
     /// What it did.
     pub kind: Kind,
     /// What it waited for.
     pub stall: Stall,
-    /// Who took it.
+    /// Its origin.
     pub origin: Origin,
     /// It wrote.
     pub write: bool,
@@ -147,21 +146,21 @@ pub struct Fault {
     pub exec: bool,
     /// The kernel counts it as a major one.
     pub major: bool,
-    /// Of the entry that maps the page now: 1 4 KB, 2 2 MB, 3 1 GB, 0 none.
+    /// Level of the entry that maps the page now: 1 4 KB, 2 2 MB, 3 1 GB, 0 none.
     pub level: u8,
-    /// How often it was begun anew.
+    /// Number of times it was begun anew.
     pub retries: u16,
-    /// When it began, by CLOCK_MONOTONIC.
+    /// Start, by CLOCK_MONOTONIC.
     pub start_ns: u64,
-    /// How long it took.
+    /// Cost.
     pub cost_ns: u64,
-    /// Of that, until its handler was entered.
+    /// Part of the cost: until its handler was entered.
     pub wait_ns: u64,
-    /// Of that, for direct reclaim.
+    /// Part of the cost: direct reclaim.
     pub reclaim_ns: u64,
-    /// Of that, for direct compaction.
+    /// Part of the cost: direct compaction.
     pub compaction_ns: u64,
-    /// Of that, for moving pages.
+    /// Part of the cost: moving pages.
     pub migration_ns: u64,
     /// Address.
     pub address: u64,
@@ -169,7 +168,7 @@ pub struct Fault {
     pub map_start: u64,
     /// Its end.
     pub map_end: u64,
-    /// What it is.
+    /// The mapping's class.
     pub map_class: Class,
     /// Its file: device and inode number.
     pub map_file: Option<(u32, u64)>,
@@ -184,7 +183,7 @@ pub struct TaskEvent {
     pub tid: u32,
     /// The process that made it; 0 except for fork.
     pub parent: u32,
-    /// When.
+    /// The time.
     pub time_ns: u64,
     /// Its short name.
     pub comm: String,
@@ -193,19 +192,19 @@ pub struct TaskEvent {
 /// Time that was stolen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Time {
-    /// By what.
+    /// The cause.
     pub cause: Cause,
-    /// From which process.
+    /// The process that lost it.
     pub pid: u32,
-    /// From which thread; for a merge, the one that merged.
+    /// The thread that lost it; for a merge, the thread that merged.
     pub tid: u32,
-    /// From when.
+    /// Start.
     pub start_ns: u64,
-    /// How long.
+    /// Length.
     pub ns: u64,
 }
 
-/// What the programs tell.
+/// An event of the programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A page fault.
@@ -227,12 +226,12 @@ pub enum Event {
     Time(Time),
 }
 
-/// A struct from the front of the bytes; `None` if there is less.
+/// Reads a struct from the front of `bytes`; `None` if they are too few.
 pub(crate) fn read<T: FromBytes>(bytes: &[u8]) -> Option<T> {
     T::read_from_prefix(bytes).ok().map(|(value, _)| value)
 }
 
-/// Text that ends at a zero or with the array.
+/// Text up to a zero or the end of the array.
 fn text(chars: &[c_char]) -> String {
     let bytes = chars.iter().map(|&c| c as u8);
     let text: Vec<u8> = bytes.take_while(|&byte| byte != 0).collect();
@@ -240,7 +239,7 @@ fn text(chars: &[c_char]) -> String {
 }
 
 impl Event {
-    /// From the bytes in the ring buffer; `None` if they are not one.
+    /// Decodes an event of the ring buffer; `None` if it is not valid.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         match read::<u16>(bytes)?.into() {
             EVENT_FAULT => fault(&read(bytes)?).map(Self::Fault),
@@ -308,7 +307,7 @@ fn time(told: &time_event) -> Option<Time> {
     })
 }
 
-/// Where the total of a kind is in the map `totals`.
+/// The indices of the totals in the map `totals`.
 pub(crate) fn totals() -> impl Iterator<Item = (u32, Kind, Stall, Origin)> {
     let cases = Kind::ALL.iter().flat_map(|kind| {
         Stall::ALL.iter().flat_map(move |stall| {
@@ -324,7 +323,7 @@ pub(crate) fn totals() -> impl Iterator<Item = (u32, Kind, Stall, Origin)> {
 mod tests {
     use super::*;
 
-    /// Recorded files have these numbers, too.
+    /// Recorded files contain these numbers, too.
     #[test]
     fn numbers_stay_what_they_are() {
         let kinds = [

@@ -1,5 +1,5 @@
-//! Page faults of a tree of processes, seen by eBPF programs
-//! (`bpf/trace.bpf.c`): loading them, what they tell, and their counts.
+//! Page faults of a tree of processes, seen by eBPF programs (`bpf/trace.bpf.c`): loading them,
+//! their events, and their counts.
 
 mod event;
 #[rustfmt::skip]

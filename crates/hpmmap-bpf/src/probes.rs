@@ -1,4 +1,4 @@
-//! Loading the programs, and what they count.
+//! Loads the programs and reads their counts.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,7 +22,7 @@ use crate::events::{
 
 static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trace.bpf.o"));
 
-/// Without these there is nothing to record.
+/// The hooks without which nothing can be recorded.
 const NEEDED: [&str; 6] = [
     "fault_enter",
     "fault_exit",
@@ -32,26 +32,26 @@ const NEEDED: [&str; 6] = [
     "task_exit",
 ];
 
-/// Why the programs do not run.
+/// Errors of loading and attaching the programs.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The caller may not load them.
+    /// The caller has no permission to load them.
     #[error("no permission to load BPF programs")]
     NotPermitted,
-    /// The kernel does not describe its types.
+    /// The kernel has no description of its types (BTF).
     #[error(
         "this kernel was built without CONFIG_DEBUG_INFO_BTF (there is no /sys/kernel/btf/vmlinux)"
     )]
     NoBtf,
-    /// The kernel lacks what they hook into.
+    /// The kernel lacks a function to hook.
     #[error("this kernel has no {0}")]
     Missing(String),
-    /// The kernel refused.
+    /// The kernel refused a step.
     #[error("{0}: {1}")]
     Refused(&'static str, String),
 }
 
-/// Result of everything here.
+/// Result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
 fn refused(what: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
@@ -61,14 +61,14 @@ fn refused(what: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
     }
 }
 
-/// How many events of a kind there were, and how long they took.
+/// Number and time of events of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// How many.
+    /// Number of events.
     pub count: u64,
-    /// All together.
+    /// Total time.
     pub sum_ns: u64,
-    /// The longest.
+    /// The longest time.
     pub max_ns: u64,
 }
 
@@ -79,66 +79,65 @@ pub struct Total {
     pub kind: Kind,
     /// What they waited for.
     pub stall: Stall,
-    /// Who took them.
+    /// Their origin.
     pub origin: Origin,
-    /// How many, and how long.
+    /// Their number and time.
     pub figures: Figures,
 }
 
 /// The time stolen by one cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StolenTotal {
-    /// By what.
+    /// The cause.
     pub cause: Cause,
-    /// How often, and how long.
+    /// Number and time.
     pub figures: Figures,
 }
 
-/// What the programs count besides.
+/// Other counters of the programs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Events for which the buffer had no room.
     pub dropped: u64,
     /// Processes and threads for which there was no room.
     pub untracked: u64,
-    /// What the kernel added to the minor faults of the threads.
+    /// Growth of the kernel's counters of minor faults of the threads.
     pub kernel_minor: u64,
-    /// And to their major faults.
+    /// Growth of the kernel's counters of major faults of the threads.
     pub kernel_major: u64,
-    /// Minor faults, as the programs saw them.
+    /// Minor faults as the programs counted them.
     pub minor: u64,
-    /// Major faults.
+    /// Major faults as the programs counted them.
     pub major: u64,
-    /// Attempts after which the kernel began anew.
+    /// Attempts that the kernel began anew.
     pub retries: u64,
     /// Exceptions on addresses of user space.
     pub exceptions: u64,
 }
 
-/// How often a program ran.
+/// The runs of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Runs {
     /// Its name.
     pub program: String,
-    /// How often.
+    /// Number of runs.
     pub count: u64,
-    /// How long, all together.
+    /// Total time.
     pub ns: u64,
-    /// How often it did not, because it was running on that CPU already.
+    /// Runs that were skipped because the program was running on that CPU already.
     pub missed: u64,
 }
 
-/// The programs, attached. They are gone when this is dropped, or the process
-/// that has it is killed.
+/// The attached programs. They are detached when this is dropped or its process is killed.
 pub struct Probes {
     links: Vec<Link>,
     object: Object,
     missing: Vec<String>,
-    // Run times are counted as long as it is open.
+    // Run times are counted while it is open.
     _statistics: Option<OwnedFd>,
 }
 
-/// The kernel's name of what a program hooks into, if it exists.
+/// Does the kernel have the function or tracepoint that a program hooks?
 fn target_exists(kernel: &Btf, section: &str) -> bool {
     match section.split_once('/') {
         Some(("tp_btf", name)) => kernel
@@ -149,7 +148,7 @@ fn target_exists(kernel: &Btf, section: &str) -> bool {
     }
 }
 
-/// What a program hooks into: `handle_mm_fault` for `fentry/handle_mm_fault`.
+/// The name of the hooked function: `handle_mm_fault` for `fentry/handle_mm_fault`.
 fn target(section: &str) -> String {
     section.rsplit('/').next().unwrap_or_default().to_string()
 }
@@ -160,7 +159,7 @@ fn open() -> Result<OpenObject> {
         .map_err(refused("cannot open the BPF programs"))
 }
 
-/// What the running kernel does not have; an error if it is needed.
+/// The hooks that the running kernel lacks; an error if one is needed.
 fn missing_targets() -> Result<Vec<String>> {
     let kernel = Btf::from_vmlinux().map_err(|error| match error.kind() {
         ErrorKind::NotFound => Error::NoBtf,
@@ -180,7 +179,7 @@ fn missing_targets() -> Result<Vec<String>> {
     Ok(missing)
 }
 
-/// Loads the programs but those that hook into what is missing.
+/// Loads the programs except those with missing hooks.
 fn load(buffer_bytes: u32, missing: &[String]) -> Result<Object> {
     let mut open = open()?;
     for mut program in open.progs_mut() {
@@ -198,14 +197,13 @@ fn load(buffer_bytes: u32, missing: &[String]) -> Result<Object> {
 }
 
 impl Probes {
-    /// Loads and attaches them; they trace nothing yet but the first child of
-    /// the process `recorder`, if there is one. Events wait in a buffer of
-    /// `buffer_bytes`, a power of two.
+    /// Loads and attaches them. They trace nothing yet, except the first child of the process
+    /// `recorder`, if given. Events wait in a buffer of `buffer_bytes`, a power of two.
     pub fn attach(buffer_bytes: u32, recorder: Option<u32>) -> Result<Self> {
         set_print(None);
         let (object, missing) = match load(buffer_bytes, &[]) {
             Err(Error::Refused(..)) => {
-                // Perhaps the kernel lacks something that can be done without.
+                // The kernel may lack a hook that is not needed.
                 let missing = missing_targets()?;
                 (load(buffer_bytes, &missing)?, missing)
             }
@@ -222,9 +220,9 @@ impl Probes {
             probes
                 .map("control")?
                 .update(&[0; 4], value.as_bytes(), MapFlags::ANY)
-                .map_err(refused("cannot tell the programs what to trace"))?;
+                .map_err(refused("cannot pass the process to trace to the programs"))?;
         }
-        // The ends first: what begins before its program is there has no end.
+        // First the programs at ends: a begin whose program is attached before would have no end.
         let mut programs: Vec<_> = probes
             .object
             .progs_mut()
@@ -247,17 +245,17 @@ impl Probes {
         Ok(probes)
     }
 
-    /// Ends recording; what was counted stays. First the program that ends a
-    /// thread's count, which must not see faults that the others have missed.
+    /// Ends recording; the counts stay. First the program that ends a thread's count is detached,
+    /// since it must not count faults that the others have missed.
     pub fn detach(&mut self) {
         while let Some(link) = self.links.pop() {
             drop(link);
         }
-        // One may still be running on another CPU.
+        // A program may still be running on another CPU.
         thread::sleep(Duration::from_millis(20));
     }
 
-    /// What the kernel lacks, so that nothing is known about it.
+    /// The hooks that the kernel lacks, about which nothing is known.
     pub fn missing(&self) -> &[String] {
         &self.missing
     }
@@ -271,19 +269,19 @@ impl Probes {
         MapHandle::try_from(&map).map_err(refused("cannot use a BPF map"))
     }
 
-    /// Traces a process from now on, and what it starts.
+    /// Traces a process and its descendants from now on.
     pub fn trace(&self, pid: u32) -> Result<()> {
         self.map("processes")?
             .update(&pid.to_le_bytes(), &[1], MapFlags::ANY)
             .map_err(refused("cannot trace the process"))
     }
 
-    /// How many processes are traced now.
+    /// Number of processes that are traced now.
     pub fn running(&self) -> Result<u32> {
         Ok(self.map("processes")?.keys().count() as u32)
     }
 
-    /// The buffer of events. `None` is one that cannot be decoded.
+    /// The buffer of events. `None` stands for an event that cannot be decoded.
     pub fn ring<'a>(&self, mut take: impl FnMut(Option<Event>) + 'a) -> Result<Ring<'a>> {
         let map = self.map("events")?;
         let mut builder = RingBufferBuilder::new();
@@ -313,7 +311,7 @@ impl Probes {
         Ok(figures)
     }
 
-    /// The totals of the faults that there were.
+    /// The totals of the faults.
     pub fn totals(&self) -> Result<Vec<Total>> {
         let map = self.map("totals")?;
         let mut all = Vec::new();
@@ -366,8 +364,7 @@ impl Probes {
         })
     }
 
-    /// How often each program ran, and how long; no times if the kernel would
-    /// not count them.
+    /// The runs of each program; their times are 0 if the kernel does not count them.
     pub fn runs(&self) -> Vec<Runs> {
         let mut ours: BTreeMap<u32, String> = BTreeMap::new();
         for program in self.object.progs() {
@@ -388,12 +385,12 @@ impl Probes {
     }
 }
 
-/// The events that wait.
+/// The buffer of events.
 pub struct Ring<'a>(RingBuffer<'a>);
 
 impl Ring<'_> {
-    /// Waits until the buffer is half full, a signal comes or the time is up,
-    /// and takes all events.
+    /// Waits until the buffer is half full, a signal comes or the time is over; then takes all
+    /// events.
     pub fn take(&self, timeout: Duration) -> Result<()> {
         let waited = self.0.poll(timeout);
         match waited {

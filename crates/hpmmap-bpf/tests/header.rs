@@ -1,5 +1,5 @@
-//! `src/events.rs` is what bindgen makes of `bpf/events.h`. It is kept, so that who
-//! only builds the command needs no bindgen.
+//! `src/events.rs` is the output of bindgen for `bpf/events.h`. It is kept in the tree, so that
+//! building the command does not need bindgen.
 
 use std::env;
 use std::fs;
@@ -9,7 +9,7 @@ use bindgen::callbacks::{DeriveInfo, IntKind, ParseCallbacks};
 
 const HEADER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/events.h");
 const GENERATED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/events.rs");
-/// If it is set the file is written instead of compared.
+/// If it is set, the file is written instead of compared.
 const UPDATE: &str = "HPMMAP_UPDATE_BINDINGS";
 
 #[derive(Debug)]

@@ -12,15 +12,14 @@ use crate::{Error, Result, Root};
 /// Build configuration of a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The file it was read from.
+    /// The file it came from.
     pub source: String,
     options: HashMap<String, String>,
 }
 
 impl Config {
-    /// Reads `/boot/config-RELEASE`, else `/lib/modules/RELEASE/config`, where
-    /// distributions have it lately, else `/proc/config.gz`; `None` if none is
-    /// there.
+    /// Reads `/boot/config-RELEASE`, else `/lib/modules/RELEASE/config` (newer distributions),
+    /// else `/proc/config.gz`; `None` if none exists.
     pub fn read(root: &Root, release: &str) -> Result<Option<Self>> {
         for file in [
             format!("boot/config-{release}"),
@@ -77,14 +76,14 @@ pub fn is_module_installed(root: &Root, release: &str, name: &str) -> Result<boo
 pub struct Installed {
     /// Its version.
     pub version: String,
-    /// Sum of its sources: another one is another module.
+    /// Checksum of its sources, which tells builds apart.
     pub srcversion: String,
-    /// Who has signed it; empty if nobody has.
+    /// Its signer; empty if it is not signed.
     pub signer: String,
 }
 
 impl Installed {
-    /// What modinfo(8) prints.
+    /// Parses the output of modinfo(8).
     fn parse(text: &str) -> Self {
         let field = |name: &str| {
             let mut lines = text.lines();
@@ -100,10 +99,10 @@ impl Installed {
     }
 }
 
-/// The installed module `name` for the kernel `release`; `None` if there is none, or it
-/// cannot be told.
+/// The installed module `name` for the kernel `release`; `None` if there is none or it cannot be
+/// read.
 pub fn installed_module(root: &Root, release: &str, name: &str) -> Option<Installed> {
-    // Compressed or not, which kmod knows. It is no command of ordinary users'.
+    // kmod reads compressed modules. The PATH of ordinary users may lack it.
     let path = format!(
         "{}:/usr/sbin:/sbin",
         std::env::var("PATH").unwrap_or_default()
@@ -122,7 +121,7 @@ pub fn installed_module(root: &Root, release: &str, name: &str) -> Option<Instal
         .then(|| Installed::parse(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// The sum of the sources of the module `name` that is loaded.
+/// The checksum of the sources of the loaded module `name`.
 pub fn loaded_srcversion(root: &Root, name: &str) -> Result<Option<String>> {
     optional(root.read(format!("sys/module/{name}/srcversion")))
 }

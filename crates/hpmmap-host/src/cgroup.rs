@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Root;
 
-/// Where the hierarchy is mounted; `None` if it is not.
+/// The mount point of the hierarchy; `None` if it is not mounted.
 pub fn mount(root: &Root) -> Option<PathBuf> {
     let mounts = root.read("proc/self/mounts").ok()?;
     mounts.lines().find_map(|line| {
@@ -17,8 +17,7 @@ pub fn mount(root: &Root) -> Option<PathBuf> {
     })
 }
 
-/// The directory that is meant: a path below the mount, as `/proc/PID/cgroup`
-/// has it, or the whole one.
+/// The directory for a path below the mount, as in `/proc/PID/cgroup`, or for a whole path.
 pub fn directory(mount: &Path, text: &str) -> PathBuf {
     let path = Path::new(text);
     if path.starts_with(mount) {
@@ -34,9 +33,9 @@ pub fn of(root: &Root, process: &str) -> Option<String> {
     Some(line.to_string())
 }
 
-/// The path of the cgroup with this number below where the hierarchy is mounted; `None` if
-/// it is not mounted, or the cgroup is gone. Without CAP_DAC_READ_SEARCH only the cgroup of
-/// this process and those above it are found.
+/// The path of the cgroup with this ID, below the mount; `None` if the hierarchy is not mounted or
+/// the cgroup is gone. Without CAP_DAC_READ_SEARCH only the cgroup of this process and its
+/// ancestors are found.
 pub fn path(root: &Root, id: u64) -> Option<String> {
     let mount = mount(root)?;
     let own = of(root, "self").unwrap_or_else(|| "/".into());
@@ -44,7 +43,7 @@ pub fn path(root: &Root, id: u64) -> Option<String> {
     Some(format!("/{}", found.strip_prefix(&mount).ok()?.display()))
 }
 
-/// The numbers of the cgroup of this process and of those above it.
+/// The IDs of the cgroup of this process and of its ancestors.
 pub fn own_numbers(root: &Root) -> Vec<u64> {
     let (Some(mount), Some(own)) = (mount(root), of(root, "self")) else {
         return Vec::new();
@@ -55,11 +54,11 @@ pub fn own_numbers(root: &Root) -> Vec<u64> {
     metadata.map(|metadata| metadata.ino()).collect()
 }
 
-/// Of a cgroup and those above it, the one with this number.
+/// Finds the cgroup with this ID among a cgroup and its ancestors.
 fn above(mount: &Path, own: &str, id: u64) -> Option<PathBuf> {
     let own = mount.join(own.trim_start_matches('/'));
     let of_hierarchy = own.ancestors().take_while(|path| path.starts_with(mount));
-    // The number of a cgroup is the inode number of its directory.
+    // The ID of a cgroup is the inode number of its directory.
     let is_it = |path: &&Path| path.metadata().is_ok_and(|meta| meta.ino() == id);
     of_hierarchy.into_iter().find(is_it).map(Path::to_path_buf)
 }

@@ -101,7 +101,7 @@ impl Fixture {
         }
     }
 
-    /// Attachments, and their bytes; the other counts are 10 to 15.
+    /// Sets the attachments and their bytes; the other counts are 10 to 15.
     pub fn windows(&self, attachments: u64, bytes: u64) {
         for (name, value) in [
             ("attachments", attachments),
@@ -120,7 +120,7 @@ impl Fixture {
         }
     }
 
-    /// Files, and their bytes, in one file system; one block more is pinned.
+    /// Sets the files and their bytes, in one file system; one further block is pinned.
     pub fn shared(&self, files: u64, bytes: u64) {
         for (name, value) in [
             ("mounts", 1),
@@ -135,7 +135,7 @@ impl Fixture {
         }
     }
 
-    /// The pool of a node; only the largest free block is zero.
+    /// Makes the pool of a node; only the largest free block is zero.
     pub fn node_pool(&self, node: u32, total: u64, free: u64, largest: u64, pinned: u64) {
         let dir = format!("sys/kernel/hpmmap/nodes/node{node}");
         for (name, value) in [
@@ -150,7 +150,7 @@ impl Fixture {
         }
     }
 
-    /// A job that holds 8 MB, and has had more.
+    /// Makes a launch that holds 8 MB and has held more.
     pub fn job(&self, id: u64, uid: u32) {
         let dir = format!("sys/kernel/hpmmap/jobs/{id}");
         let stat: String = [
@@ -238,7 +238,7 @@ impl Fixture {
         );
     }
 
-    /// A registered process that holds 8 MB.
+    /// Makes a registered process that holds 8 MB.
     pub fn context(&self, id: u64, pid: u32, uid: u32) {
         let values = [
             ("id", id),
@@ -270,12 +270,12 @@ impl Fixture {
         self.edit("proc/hpmmap", |text| text + &lines.collect::<String>());
     }
 
-    /// A registered process of another user.
+    /// Makes a registered process of another user.
     pub fn hidden_context(&self, id: u64) {
         self.edit("proc/hpmmap", |text| format!("{text}id {id}\n"));
     }
 
-    /// Changes what a file has.
+    /// Changes the contents of a file.
     pub fn edit(&self, path: &str, change: impl FnOnce(String) -> String) {
         let text = fs::read_to_string(self.dir.path().join(path)).unwrap();
         self.write(path, &change(text));

@@ -1,4 +1,4 @@
-//! What the module has counted for each job: `/sys/kernel/hpmmap/jobs`.
+//! The counters of each launch: `/sys/kernel/hpmmap/jobs`.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use crate::{Error, Result, Root};
 
 const DIR: &str = "sys/kernel/hpmmap/jobs";
 
-/// One job, with all processes it has had.
+/// One launch, with all processes it has had.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Job {
     /// Its number.
     pub id: u64,
-    /// Who launched it.
+    /// User who launched it.
     pub uid: u32,
-    /// Policy on exhaustion: true for ENOMEM, false for memory of Linux.
+    /// Policy on exhaustion: true for ENOMEM, false for fallback to ordinary memory.
     pub strict: bool,
     /// Requested page size in bytes.
     pub page_size: u64,
@@ -24,12 +24,12 @@ pub struct Job {
     pub tick_khz: u64,
     /// Processes that belong to it now.
     pub processes: u64,
-    /// Processes that ever have.
+    /// Processes that have ever belonged to it.
     pub processes_total: u64,
     /// Programs executed and forks.
     pub address_spaces_total: u64,
-    /// Programs that its processes have executed, by what became of them; `None` from
-    /// a module that does not tell.
+    /// Programs that its processes have executed, by outcome; `None` if the module does not count
+    /// them.
     pub programs: Option<ProgramKinds>,
     /// Pool memory held now, each block once.
     pub held_bytes: u64,
@@ -39,41 +39,41 @@ pub struct Job {
     pub peak_one_bytes: u64,
     /// Part of what is held that is kept for reuse.
     pub reuse_bytes: u64,
-    /// Pages of Linux that stand in for the pools' in its blocks.
+    /// Ordinary pages that stand in for pool memory in blocks.
     pub linux_bytes: u64,
-    /// Pages of Linux where a slot needs no more than a few.
+    /// Ordinary pages in slots that need only a few.
     pub few_bytes: u64,
     /// Blocks given up but still pinned.
     pub pins_waiting: u64,
-    /// The least that was left in its pools; `None` if it never took any.
+    /// The least free memory that its pools had after it took some; `None` if it never did.
     pub lowest_free_bytes: Option<u64>,
-    /// Requests that a limit has refused, by whose; 0 from a module that does not tell.
+    /// Requests that a limit has refused, by kind of limit; 0 if the module does not count them.
     pub limited: Limited,
-    /// The last cgroup whose limit has refused one.
+    /// The cgroup whose limit refused a request last.
     pub limited_cgroup_id: Option<u64>,
     /// Calls that failed because the pools had too little.
     pub refusals: u64,
     /// Calls that failed because Linux had no memory either.
     pub failures: u64,
-    /// Asked for by whole gigabytes, by a job that wants them contiguous.
+    /// Bytes requested in whole gigabytes that should be contiguous.
     pub large_wanted_bytes: u64,
-    /// The part of it that is not.
+    /// The part of these that is not contiguous.
     pub large_missed_bytes: u64,
     /// 2 MB entries made in page tables.
     pub entries_2m: u64,
     /// 4 KB entries made in page tables.
     pub entries_4k: u64,
-    /// Page faults in its pool memory in user mode.
+    /// Page faults in its pool memory, in user mode.
     pub faults: u64,
-    /// The same by the kernel.
+    /// The same, in the kernel.
     pub faults_kernel: u64,
-    /// All of them by reason.
+    /// All faults by reason.
     pub faults_by_reason: FaultReasons,
-    /// Asked for by calls that got memory of Linux.
+    /// Bytes requested by calls that fell back to ordinary memory.
     pub fallback_bytes: u64,
     /// Such calls, by call.
     pub fallbacks: Fallbacks,
-    /// The same by reason.
+    /// The same calls by reason.
     pub fallback_reasons: FallbackReasons,
     /// How often and how long its processes waited.
     pub stalls: Stalls,
@@ -81,13 +81,13 @@ pub struct Job {
     pub fork_copied_bytes: u64,
     /// Zeroed while a process waited.
     pub cleared_bytes: u64,
-    /// Given to mappings on another node than that of the CPU that asked.
+    /// Placed on another node than that of the requesting CPU.
     pub placed_remote_bytes: u64,
-    /// Given to mappings, by node.
+    /// Placed, by node.
     pub placed_bytes: BTreeMap<u32, u64>,
 }
 
-/// Numbers of a job with a name each.
+/// Defines a struct of named numbers.
 macro_rules! named {
     ($(#[$doc:meta])* $name:ident: $value:ty { $($field:ident),* }) => {
         $(#[$doc])*
@@ -98,7 +98,7 @@ macro_rules! named {
         }
 
         impl $name {
-            /// With their names.
+            /// All members with their names.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, $value)> {
                 [$((stringify!($field), self.$field)),*].into_iter()
             }
@@ -107,49 +107,49 @@ macro_rules! named {
 }
 
 named! {
-    /// Why there were faults; see docs/sysfs.md.
+    /// Reasons for faults; see docs/sysfs.md.
     FaultReasons: u64 { fork, reserved, first_touch, linux, changing, unmapped }
 }
 named! {
-    /// What got memory of Linux.
+    /// Fallbacks to ordinary memory, by call.
     Fallbacks: u64 { mmap, brk, exec, block, asked }
 }
 named! {
-    /// Why something got memory of Linux.
+    /// Reasons for fallbacks to ordinary memory.
     FallbackReasons: u64 { exhausted, limit, other }
 }
 named! {
-    /// Whose limit has refused a request.
+    /// Kinds of limits that refused a request.
     Limited: u64 { user, default, cgroup }
 }
 named! {
-    /// What became of programs that were executed.
+    /// Outcomes for programs that were executed.
     ProgramKinds: u64 { registered, left_out, secure, bits_32, failed }
 }
 named! {
-    /// What processes waited for.
+    /// Causes of waits.
     Stalls: Stall { calls, zeroing, reclaim, pins }
 }
 
 impl Fallbacks {
-    /// All of them.
+    /// Their sum.
     pub fn total(&self) -> u64 {
         self.iter().map(|(_, count)| count).sum()
     }
 }
 
-/// How often and how long processes waited for one thing.
+/// Number and time of the waits for one cause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Stall {
-    /// How often.
+    /// Number of waits.
     pub count: u64,
-    /// How long in all, in ticks.
+    /// Their total time in ticks.
     pub ticks: u64,
-    /// The longest, in ticks.
+    /// The longest one in ticks.
     pub worst_ticks: u64,
 }
 
-/// The calls whose times are taken.
+/// The calls that the module times.
 pub const TIMED_CALLS: [&str; 4] = ["mmap", "munmap", "mremap", "brk"];
 
 /// Ends of buckets in nanoseconds, the same on every host.
@@ -177,7 +177,7 @@ pub const BUCKET_ENDS_NS: [u64; 18] = [
 /// The times of one call, in ticks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Latency {
-    /// Their sum.
+    /// Total ticks.
     pub ticks: u64,
     /// The longest.
     pub worst_ticks: u64,
@@ -186,13 +186,13 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// How many calls there were.
+    /// The number of calls.
     pub fn count(&self) -> u64 {
         self.buckets.iter().map(|(_, count)| count).sum()
     }
 
-    /// The calls in buckets that end at [`BUCKET_ENDS_NS`], and one without an end: a
-    /// bucket of ticks is in the first that it lies in wholly.
+    /// The calls in buckets that end at [`BUCKET_ENDS_NS`], and a last one without an end. A
+    /// bucket of ticks counts in the first of these that contains all of it.
     pub fn buckets_ns(&self, tick_khz: u64) -> Vec<(Option<u64>, u64)> {
         let ends = BUCKET_ENDS_NS.map(Some).into_iter().chain([None]);
         let mut found: Vec<_> = ends.map(|end| (end, 0)).collect();
@@ -208,8 +208,8 @@ impl Latency {
         found
     }
 
-    /// What at least this part of the calls did not exceed: the end of a
-    /// bucket, or the longest if that is less. `None` without calls.
+    /// A time that at least this part of the calls did not exceed: the end of a bucket, or the
+    /// longest call if that is less. `None` without calls.
     pub fn quantile(&self, part: f64) -> Option<u64> {
         let wanted = (part * self.count() as f64).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -223,19 +223,19 @@ impl Latency {
     }
 }
 
-/// Where a job took faults.
+/// The places of a launch's faults.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Faults {
-    /// The ranges that were noted.
+    /// The ranges that the module noted.
     pub ranges: Vec<FaultRange>,
-    /// Faults outside of them.
+    /// Faults outside of these ranges.
     pub unlisted: u64,
 }
 
-/// Faults near each other, for one reason.
+/// Faults near each other, with one reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FaultRange {
-    /// The process.
+    /// Process ID.
     pub pid: i32,
     /// First address.
     pub start: u64,
@@ -243,33 +243,34 @@ pub struct FaultRange {
     pub end: u64,
     /// A name of [`FaultReasons`].
     pub reason: String,
-    /// How many.
+    /// Number of faults.
     pub count: u64,
 }
 
-/// What one of the programs of a job has met with.
+/// The counters of one program of a launch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Program {
-    /// As its processes are called, 15 characters at most; empty: all that there was no room for.
+    /// Name of its processes, 15 characters at most; empty: all programs beyond the module's
+    /// table.
     pub name: String,
-    /// How many had it, forks included.
+    /// Address spaces of this name, forks included.
     pub address_spaces: u64,
-    /// Those that a fork has made.
+    /// Address spaces that a fork has made.
     pub forks: u64,
     /// Page faults in pool memory.
     pub faults: u64,
-    /// Those whose reason is a fork.
+    /// Faults with the reason fork.
     pub faults_fork: u64,
-    /// Those that were asked for: reserved memory and first touch.
+    /// Faults with the reasons reserved and first touch.
     pub faults_asked: u64,
-    /// Calls that got memory of Linux.
+    /// Calls that fell back to ordinary memory.
     pub fallbacks: u64,
     /// Calls that failed for want of memory.
     pub refusals: u64,
 }
 
-/// All jobs that this user may see, by number. One that ends while it is read is
-/// left out. `None` from a module that does not show jobs.
+/// All launches that this user may see, by number. One that ends while it is read is left out.
+/// `None` if the module does not show launches.
 pub fn all(root: &Root) -> Result<Option<Vec<Job>>> {
     let Some(ids) = optional(root.numbered(DIR, ""))? else {
         return Ok(None);
@@ -284,7 +285,7 @@ pub fn all(root: &Root) -> Result<Option<Vec<Job>>> {
     Ok(Some(jobs))
 }
 
-/// One job.
+/// One launch.
 pub fn read(root: &Root, id: u64) -> Result<Job> {
     let path = format!("{DIR}/{id}/stat");
     let values = root.read_values(&path)?;
@@ -407,7 +408,7 @@ pub fn latency(root: &Root, id: u64, call: &str) -> Result<Latency> {
     )
 }
 
-/// Where a job took faults.
+/// The places of a launch's faults.
 pub fn faults(root: &Root, id: u64) -> Result<Faults> {
     root.parse(
         format!("{DIR}/{id}/fault_ranges"),
@@ -434,7 +435,7 @@ pub fn faults(root: &Root, id: u64) -> Result<Faults> {
     )
 }
 
-/// What the programs of a job have met with; nothing from a module that does not tell.
+/// The counters of a launch's programs; empty if the module does not show them.
 pub fn programs(root: &Root, id: u64) -> Result<Vec<Program>> {
     let parsed = root.parse(
         format!("{DIR}/{id}/programs"),

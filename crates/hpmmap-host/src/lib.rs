@@ -1,7 +1,6 @@
-//! What the command reads from (and, for the state of memory blocks, writes
-//! to) the kernel's file systems. Everything goes through a [`Root`], so that
-//! it works the same on `/`, on a copy of another machine's files and on the
-//! fixture trees of the tests.
+//! Reads (and, for the state of memory blocks, writes) the kernel's file systems. Everything goes
+//! through a [`Root`], so that it works the same on `/`, on a copy of another machine's files and
+//! on the fixture trees of the tests.
 
 pub mod boot;
 pub mod cgroup;

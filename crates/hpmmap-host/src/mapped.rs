@@ -1,4 +1,4 @@
-//! What of an address space is mapped, and by which entries: `/proc/PID/smaps`.
+//! Mapped memory of a process, by size of page-table entries: `/proc/PID/smaps`.
 
 use std::path::Path;
 use std::sync::mpsc;
@@ -8,18 +8,18 @@ use std::{fs, thread};
 use crate::Root;
 use crate::process::has_other_numbers;
 
-/// Reading waits for a process that changes its mappings; one may do so for as long as
-/// a file server is away.
+/// Reading waits while the process changes its mappings, which may last as long as a file server
+/// is away.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Bytes that are mapped.
+/// Mapped bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Mapped {
-    /// Of memory of the pools, by entries of 2 MB.
+    /// Pool memory, by entries of 2 MB.
     pub by_2m: u64,
-    /// The same by entries of 4 KB.
+    /// Pool memory, by entries of 4 KB.
     pub by_4k: u64,
-    /// Of anonymous mappings of Linux, without the stack and the bss of the program.
+    /// Ordinary anonymous memory, without the stack and the bss of the program.
     pub linux: u64,
 }
 
@@ -30,8 +30,8 @@ enum Whose {
     Other,
 }
 
-/// What a process has mapped; `None` if it may not be looked into, has ended, or does not let
-/// anybody look for long.
+/// The mapped memory of a process; `None` if the caller may not read it, the process has ended, or
+/// reading takes too long.
 pub fn of(root: &Root, pid: u32) -> Option<Mapped> {
     if has_other_numbers(root) {
         return None;
@@ -72,7 +72,7 @@ fn parse(text: &str, exe: &Path) -> Option<Mapped> {
     Some(mapped)
 }
 
-/// A line such as "Rss:   4 kB", or of a number without a unit.
+/// Parses a line such as "Rss:   4 kB", or a number without a unit.
 fn field(line: &str) -> Option<(&str, u64)> {
     let (name, value) = line.split_once(':')?;
     let mut words = value.split_whitespace();
@@ -107,7 +107,7 @@ impl<'a> Mapping<'a> {
         })
     }
 
-    /// The offset of the pools' memory in their file is its address.
+    /// Pool memory has its address as its offset in the file.
     fn whose(&self, end_of_program: Option<u64>) -> Whose {
         let unnamed = self.name.is_empty() || self.name == "[heap]";
         if self.shared && unnamed && self.inode != 0 && self.offset == self.start {

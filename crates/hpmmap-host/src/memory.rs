@@ -8,30 +8,30 @@ use crate::{Error, Result, Root, node};
 
 const DIR: &str = "sys/devices/system/memory";
 
-/// Whether Linux uses a block.
+/// The state of a memory block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// Linux uses it.
     Online,
-    /// Nobody uses it, or it is in a pool.
+    /// Linux does not use it; it may be in a pool.
     Offline,
-    /// Somebody is setting it offline at this moment.
+    /// It is being set offline at this moment.
     GoingOffline,
 }
 
-/// What a block can be asked to become; the words the kernel takes.
+/// The changes that the kernel can be asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// Out of Linux's hands.
+    /// Take it from Linux.
     Offline,
-    /// Back to Linux, into the zone that Linux chooses.
+    /// Give it to Linux, in the zone that Linux chooses.
     Online,
-    /// Back to Linux, into the zone for movable memory.
+    /// Give it to Linux, in the zone for movable memory.
     OnlineMovable,
 }
 
 impl Change {
-    /// What is written to the file `state`.
+    /// The word for the file `state`.
     pub fn word(self) -> &'static str {
         match self {
             Self::Offline => "offline",
@@ -51,13 +51,13 @@ impl Change {
 /// The zone of an online block, or the one an offline block would get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Zone {
-    /// Only movable pages: setting it offline works as good as always.
+    /// Movable pages only: setting it offline nearly always works.
     Movable,
-    /// May hold memory of the kernel itself.
+    /// May hold memory of the kernel.
     Normal,
     /// Low memory that some devices need.
     Low,
-    /// Spans zones or nodes: cannot be set offline.
+    /// It spans zones or nodes: it cannot be set offline.
     None,
 }
 
@@ -75,11 +75,11 @@ impl Zone {
 /// One directory `memoryN`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
-    /// N.
+    /// The number N.
     pub index: u64,
     /// Physical address of its first byte.
     pub start: u64,
-    /// Whether Linux uses it.
+    /// Its state.
     pub state: State,
     /// The kernel is built so that memory can be removed.
     pub removable: bool,
@@ -88,18 +88,18 @@ pub struct Block {
 }
 
 impl Block {
-    /// Linux has it and would try to give it up.
+    /// Is it online, and would Linux try to set it offline?
     pub fn can_go_offline(&self) -> bool {
         self.state == State::Online && self.removable && self.zone != Zone::None
     }
 }
 
-/// True if this kernel has memory blocks at all.
+/// Does this kernel have memory blocks?
 pub fn is_supported(root: &Root) -> bool {
     root.join(DIR).join("block_size_bytes").exists()
 }
 
-/// Size of every memory block.
+/// The size of each memory block.
 pub fn block_bytes(root: &Root) -> Result<u64> {
     root.parse(
         format!("{DIR}/block_size_bytes"),
@@ -108,7 +108,7 @@ pub fn block_bytes(root: &Root) -> Result<u64> {
     )
 }
 
-/// The blocks of a node, in order of address.
+/// The memory blocks of a node, in order of address.
 pub fn blocks_of_node(root: &Root, node: u32) -> Result<Vec<Block>> {
     let bytes = block_bytes(root)?;
     node::memory_block_indices(root, node)?
@@ -117,12 +117,12 @@ pub fn blocks_of_node(root: &Root, node: u32) -> Result<Vec<Block>> {
         .collect()
 }
 
-/// All block numbers of the machine.
+/// The numbers of all memory blocks of the machine.
 pub fn indices(root: &Root) -> Result<Vec<u64>> {
     root.numbered(DIR, "memory")
 }
 
-/// Whether Linux uses the block `index`.
+/// The state of the memory block `index`.
 pub fn state(root: &Root, index: u64) -> Result<State> {
     root.parse(
         format!("{DIR}/memory{index}/state"),
@@ -159,11 +159,10 @@ fn read_block(root: &Root, index: u64, block_bytes: u64) -> Result<Block> {
     })
 }
 
-/// Asks the kernel to change a block. May take long for `Change::Offline`:
-/// the kernel moves the content elsewhere; a signal with a handler ends the
-/// attempt with EINTR. A block that is there already is no error for the
-/// online changes, and EEXIST for `Change::Offline`, because then somebody
-/// else did it.
+/// Asks the kernel to change a memory block. `Change::Offline` may take long, since the kernel
+/// moves the contents elsewhere; a signal with a handler ends it with EINTR. If the block has the
+/// requested state already, the online changes succeed, and `Change::Offline` fails with EEXIST:
+/// another process did it.
 pub fn set_state(root: &Root, index: u64, change: Change) -> Result<()> {
     let path = root.join(DIR).join(format!("memory{index}/state"));
     let wrap = |source| Error::Io {
@@ -178,7 +177,7 @@ pub fn set_state(root: &Root, index: u64, change: Change) -> Result<()> {
     }
     let mut file = OpenOptions::new().write(true).open(&path).map_err(wrap)?;
     let word = change.word().as_bytes();
-    // One write(2), because write_all() would repeat it after EINTR.
+    // One write(2): write_all() would repeat it after EINTR.
     match file.write(word) {
         Ok(written) if written == word.len() => Ok(()),
         Ok(_) => Err(wrap(io::ErrorKind::WriteZero.into())),

@@ -1,5 +1,5 @@
-//! NUMA nodes: `/sys/devices/system/node`. A kernel without NUMA counts as
-//! one node 0 that holds everything.
+//! NUMA nodes: `/sys/devices/system/node`. A kernel without NUMA counts as one node 0 with all
+//! memory.
 
 use crate::root::optional;
 use crate::{Result, Root, number_list, process};
@@ -14,12 +14,12 @@ pub fn with_memory(root: &Root) -> Result<Vec<u32>> {
     Ok(optional(listed)?.unwrap_or_else(|| vec![0]))
 }
 
-/// All nodes, those without memory of Linux's included, ascending.
+/// All nodes, also those without ordinary memory, ascending.
 pub fn all(root: &Root) -> Result<Vec<u32>> {
     Ok(optional(root.numbered(DIR, "node"))?.unwrap_or_else(|| vec![0]))
 }
 
-/// Memory of a node that Linux has: MemTotal of the node.
+/// Ordinary memory of a node: its MemTotal.
 pub fn linux_bytes(root: &Root, node: u32) -> Result<u64> {
     let path = match root.join(DIR).exists() {
         true => format!("{DIR}/node{node}/meminfo"),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// A text that is no list of numbers.
+/// An error: the text is not a list of numbers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not a list of numbers such as 0,2-3")]
 pub struct ListError(pub String);

@@ -1,7 +1,7 @@
 //! Directories of sysfs whose files hold a number each.
 
-/// Defines a struct whose members are the files of a directory, each a decimal number,
-/// and how it is read.
+/// Defines a struct whose members are the files of a directory, each a decimal number, and its
+/// reader.
 macro_rules! numbers {
     ($(#[$doc:meta])* $name:ident: $dir:literal { $($(#[$file_doc:meta])* $file:ident,)* }) => {
         $(#[$doc])*

@@ -1,4 +1,4 @@
-//! What the module reports: `/sys/kernel/hpmmap` and `/proc/hpmmap`.
+//! The module's reports: `/sys/kernel/hpmmap` and `/proc/hpmmap`.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub struct NodePool {
     pub node: u32,
     /// Size of the pool.
     pub total_bytes: u64,
-    /// What nobody holds.
+    /// Memory that is not held.
     pub free_bytes: u64,
     /// Free and zero already.
     pub clean_bytes: u64,
@@ -26,12 +26,12 @@ pub struct NodePool {
     pub largest_free_bytes: u64,
     /// Given up but still pinned by a device or another process.
     pub pinned_bytes: u64,
-    /// Blocks with memory errors, which nobody has or gets.
+    /// Blocks with memory errors, which are never handed out.
     pub bad_bytes: u64,
 }
 
 impl NodePool {
-    /// What jobs hold.
+    /// Memory that launches hold.
     pub fn used_bytes(&self) -> u64 {
         self.total_bytes
             .saturating_sub(self.free_bytes)
@@ -47,32 +47,32 @@ pub struct Context {
     pub id: u64,
     /// Process, in the initial PID namespace.
     pub pid: u32,
-    /// The job it belongs to.
+    /// Its launch.
     pub job: u64,
     /// Owner.
     pub uid: u32,
-    /// Policy on exhaustion: true for ENOMEM, false for memory of Linux.
+    /// Policy on exhaustion: true for ENOMEM, false for fallback to ordinary memory.
     pub strict: bool,
     /// Requested page size in bytes.
     pub page_size: u64,
     /// Pool memory held.
     pub held_bytes: u64,
-    /// Part of it that is kept for the process to use again without zeroing.
+    /// Part of it that is kept for reuse by the process without zeroing.
     pub reuse_bytes: u64,
     /// Zeroed while the process waited, in total.
     pub cleared_bytes: u64,
-    /// Mapped by 2 MB entries, now. `None` where the process may not be looked into, or does
-    /// not let anybody look for long.
+    /// Mapped by 2 MB entries, now. `None` if the caller may not read it, or reading takes too
+    /// long.
     pub mapped_2m_bytes: Option<u64>,
     /// Mapped by 4 KB entries, now.
     pub mapped_4k_bytes: Option<u64>,
-    /// Anonymous memory of Linux that calls got instead, now.
+    /// Anonymous ordinary memory that calls fell back to, now.
     pub mapped_linux_bytes: Option<u64>,
-    /// Pages of Linux that stand in for the pools' in its blocks.
+    /// Ordinary pages that stand in for pool memory in blocks.
     pub linux_bytes: u64,
-    /// Pages of Linux where a slot needs no more than a few.
+    /// Ordinary pages in slots that need only a few.
     pub few_bytes: u64,
-    /// Calls that got memory of Linux instead.
+    /// Calls that fell back to ordinary memory.
     pub fallbacks: u64,
     /// Page faults taken in user mode, in total.
     pub faults: u64,
@@ -118,12 +118,12 @@ pub fn nodes(root: &Root) -> Result<Vec<NodePool>> {
 pub struct Contexts {
     /// Those that this user may see, by number.
     pub visible: Vec<Context>,
-    /// How many there are of other users.
+    /// Number of those of other users.
     pub hidden: usize,
 }
 
 impl Context {
-    /// All memory of Linux that stands in for the pools', now.
+    /// All ordinary memory in place of pool memory, now.
     pub fn stands_in_bytes(&self) -> Option<u64> {
         Some(self.linux_bytes + self.mapped_linux_bytes?)
     }
@@ -141,7 +141,7 @@ pub fn contexts(root: &Root) -> Result<Contexts> {
     Ok(contexts)
 }
 
-/// The same without what is mapped, for which each process would be looked into.
+/// The same without the mapped memory, which would have to be read for each process.
 pub fn contexts_unmapped(root: &Root) -> Result<Contexts> {
     let expected = "lines of a name and a number, those of a process from its id on";
     let read = root.parse(CONTEXTS, expected, |text| {
@@ -170,7 +170,7 @@ fn read_node(root: &Root, node: u32) -> Result<NodePool> {
     })
 }
 
-/// The values of each process. The first one is its number.
+/// The values of each process. Each record begins with the ID.
 fn records(text: &str) -> Option<Vec<BTreeMap<&str, u64>>> {
     let mut records = Vec::new();
     for line in text.lines() {

@@ -1,4 +1,4 @@
-//! `/proc`: processes, memory, the command line of the kernel.
+//! `/proc`: processes, memory, the kernel command line.
 
 use std::fs;
 use std::path::Path;
@@ -6,17 +6,17 @@ use std::path::Path;
 use crate::root::optional;
 use crate::{Result, Root};
 
-/// The PID namespace of the machine (PROC_PID_INIT_INO of the kernel).
+/// The initial PID namespace (PROC_PID_INIT_INO of the kernel).
 const MACHINES_NAMESPACE: &str = "pid:[4026531836]";
 
-/// Whether processes have other numbers here than the module tells, as in a container.
+/// Do processes have other numbers here than in the module's reports, as in a container?
 pub(crate) fn has_other_numbers(root: &Root) -> bool {
     fs::read_link(root.join("proc/self/ns/pid"))
         .is_ok_and(|namespace| namespace != Path::new(MACHINES_NAMESPACE))
 }
 
-/// Short name of a process by its number on the machine; `None` if it has ended, or has
-/// another number here.
+/// The short name of a process by its number in the initial PID namespace; `None` if it has ended
+/// or has another number here.
 pub fn command(root: &Root, pid: u32) -> Result<Option<String>> {
     if has_other_numbers(root) {
         return Ok(None);
@@ -29,7 +29,7 @@ pub fn kernel_release(root: &Root) -> Result<String> {
     root.read("proc/sys/kernel/osrelease")
 }
 
-/// What the kernel was booted with.
+/// The kernel command line.
 pub fn kernel_command_line(root: &Root) -> Result<String> {
     root.read("proc/cmdline")
 }
@@ -45,8 +45,7 @@ pub(crate) fn kib(value: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// What Linux could give up without killing anything: memory that is
-/// available plus free swap.
+/// Memory that Linux could give up without killing a process: available memory plus free swap.
 pub fn available_bytes(root: &Root) -> Result<u64> {
     root.parse("proc/meminfo", "MemAvailable and SwapFree in kB", |text| {
         let field =

@@ -4,25 +4,25 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// A file that could not be read, or does not hold what it should.
+/// An error: a file could not be read, or its contents are not of the expected form.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The operating system refused.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which file or directory.
+        /// The file or directory.
         path: PathBuf,
-        /// The operating system's reason.
+        /// The reason.
         source: io::Error,
     },
-    /// The content is not of the expected form.
+    /// The contents are not of the expected form.
     #[error("{}: expected {expected}, found '{found}'", path.display())]
     Format {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What it holds.
+        /// Its contents.
         found: String,
-        /// What it should hold.
+        /// The expected form.
         expected: &'static str,
     },
 }
@@ -31,7 +31,7 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// The file is not there, or went away while it was read.
+    /// The file does not exist, or went away while it was read.
     pub fn is_absent(&self) -> bool {
         const ENODEV: i32 = 19;
         const ESRCH: i32 = 3;
@@ -44,13 +44,13 @@ impl Error {
         }
     }
 
-    /// The file is not for this user.
+    /// This user may not read the file.
     pub fn is_denied(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
     }
 }
 
-/// `Ok(None)` for what is not there.
+/// `Ok(None)` if the file does not exist.
 pub(crate) fn optional<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -75,7 +75,7 @@ impl Root {
         Self(path.into())
     }
 
-    /// True for the running system itself.
+    /// Is this the running system itself?
     pub fn is_live(&self) -> bool {
         self.0 == Path::new("/")
     }
@@ -85,13 +85,13 @@ impl Root {
         self.0.join(path)
     }
 
-    /// Content of a file without the white space at its ends.
+    /// The contents of a file without white space at its ends.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<String> {
         let bytes = self.read_bytes(path)?;
         Ok(String::from_utf8_lossy(&bytes).trim().to_string())
     }
 
-    /// Content of a file as it is.
+    /// The contents of a file.
     pub fn read_bytes(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
         let path = self.join(path);
         fs::read(&path).map_err(|source| Error::Io { path, source })
@@ -114,7 +114,7 @@ impl Root {
         })
     }
 
-    /// A file whose whole content `parse` understands.
+    /// Parses the whole contents of a file.
     pub(crate) fn parse<T>(
         &self,
         path: impl AsRef<Path>,

@@ -1,5 +1,5 @@
-//! What may keep a module out: lockdown, signatures, Secure Boot, and other
-//! users of the hooks.
+//! Obstacles for loading a module: lockdown, signatures, Secure Boot, and other users of the
+//! hooks.
 
 use crate::root::optional;
 use crate::{Result, Root};
@@ -33,16 +33,16 @@ pub fn lockdown(root: &Root) -> Result<Lockdown> {
     Ok(optional(mode)?.unwrap_or(Lockdown::None))
 }
 
-/// True if the kernel takes only signed modules.
+/// Does the kernel accept only signed modules?
 pub fn modules_must_be_signed(root: &Root) -> Result<bool> {
     let value = optional(root.read("sys/module/module/parameters/sig_enforce"))?;
     Ok(value.is_some_and(|v| v == "Y" || v == "1"))
 }
 
-/// True if the firmware started with Secure Boot.
+/// Has the firmware started with Secure Boot?
 pub fn secure_boot(root: &Root) -> Result<bool> {
     let variable = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
-    // Four bytes of attributes, then the value.
+    // Four bytes of attributes precede the value.
     Ok(optional(root.read_bytes(variable))?.is_some_and(|bytes| bytes.get(4) == Some(&1)))
 }
 

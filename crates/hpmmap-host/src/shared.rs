@@ -11,14 +11,14 @@ numbers! {
         mounts,
         /// Files that have memory.
         files,
-        /// What they have.
+        /// Memory of the files.
         held_bytes,
-        /// What files gave up, and somebody still refers to.
+        /// Memory that files gave up and that still has references.
         pinned_bytes,
     }
 }
 
-/// What there is to see; `None` from a module that has no files.
+/// The counters; `None` if the module has no files.
 pub fn read(root: &Root) -> Result<Option<Shared>> {
     optional(Shared::read(root))
 }

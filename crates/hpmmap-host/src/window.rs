@@ -5,28 +5,28 @@ use crate::root::optional;
 use crate::{Result, Root};
 
 numbers! {
-    /// Of all processes; all but the first two since the module was loaded.
+    /// Of all processes. The first two are current, the others count since the module was loaded.
     Windows: "sys/kernel/hpmmap/windows" {
-        /// Mappings of other processes' memory that there are.
+        /// Current mappings of other processes' memory.
         attachments,
         /// Their length.
         attached_bytes,
-        /// Page faults in them.
+        /// Page faults in windows.
         faults,
-        /// Of those, tried again since the other process was changing its mappings.
+        /// Faults that were retried because the other process was changing its mappings.
         retries,
-        /// Entries of 2 MB that were made.
+        /// Entries of 2 MB made.
         entries_2m,
-        /// Entries of 4 KB that were made.
+        /// Entries of 4 KB made.
         entries_4k,
-        /// Entries of 4 KB that were made for memory of Linux.
+        /// Entries of 4 KB made for ordinary memory.
         entries_linux,
-        /// Ranges that were taken out of them, since they changed.
+        /// Ranges that were taken out of windows because they changed.
         revoked,
     }
 }
 
-/// What there is to see; `None` from a module that has no windows.
+/// The counters; `None` if the module has no windows.
 pub fn read(root: &Root) -> Result<Option<Windows>> {
     optional(Windows::read(root))
 }

@@ -1,4 +1,4 @@
-//! Pictures, drawn in private before they go where they were asked for.
+//! Pictures, drawn into a private place and then moved to the requested one.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::register_font;
 
-/// Of all text in pictures.
+/// The font of all text in pictures.
 pub const FONT: &str = "sans-serif";
 
 type Drawn<E> = std::result::Result<(), DrawingAreaErrorKind<E>>;
@@ -17,13 +17,13 @@ fn failed(error: impl std::fmt::Display) -> Error {
     Error::Failed(format!("cannot draw: {error}"))
 }
 
-/// Has [`FONT`] drawn without the fonts of this machine.
+/// Makes [`FONT`] available without the fonts of this machine.
 pub fn use_font() -> Result<()> {
     register_font(FONT, FontStyle::Normal, dejavu::sans::regular())
         .map_err(|_| Error::Failed("the font is broken".into()))
 }
 
-/// The bytes of a PNG file.
+/// Draws a picture and returns it as a PNG file.
 pub fn png(
     size: (u32, u32),
     draw: impl FnOnce(
@@ -38,7 +38,7 @@ pub fn png(
     Ok(fs::read(path)?)
 }
 
-/// The text of an SVG file.
+/// Draws a picture and returns it as an SVG file.
 pub fn svg(
     size: (u32, u32),
     draw: impl FnOnce(

@@ -1,4 +1,4 @@
-//! How a program of hpmmap begins and ends: arguments, messages, exit status.
+//! The begin and end of each program of hpmmap: arguments, messages, exit status.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -7,12 +7,11 @@ use clap::Parser;
 use hpmmap_base::error::{Error, Result};
 use hpmmap_base::output;
 
-/// Exit status of failures of hpmmap itself, of a verb that runs another program, as env(1)
-/// has it.
+/// Exit status if hpmmap itself fails in a verb that runs another program, as of env(1).
 pub const RUN_FAILED: u8 = 125;
 
-/// Parses `words`, the first of which is the program's name, performs what they say, and
-/// reports what fails. `runs`: whether the words belong to a verb that runs another program.
+/// Parses `words`, the first of which is the program's name, performs the verb and reports errors.
+/// `runs`: the verb runs another program.
 pub fn main<C: Parser>(
     words: &[OsString],
     runs: bool,
@@ -44,8 +43,8 @@ pub fn main<C: Parser>(
     }
 }
 
-/// Whether a report is to be JSON, in words that may be wrong otherwise. Words after "--"
-/// belong to another program.
+/// Is a report to be JSON? The words may be wrong otherwise. Words after "--" belong to another
+/// program.
 fn wants_json(words: &[OsString]) -> bool {
     let mut options = words.iter().skip(1).take_while(|word| *word != "--");
     options.any(|word| word == "--json")

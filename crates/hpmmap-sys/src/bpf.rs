@@ -6,16 +6,14 @@ use nix::errno::Errno;
 use nix::libc;
 
 const ENABLE_STATS: libc::c_long = 32;
-/// The kernel takes shorter arguments than it knows; this one is all that the
-/// command has.
+/// A prefix of the kernel's argument: the kernel accepts shorter ones than it knows.
 #[repr(C)]
 struct EnableStats {
     kind: u32,
 }
 const RUN_TIME: u32 = 0;
 
-/// Makes the kernel count how often BPF programs run, and how long, as long as
-/// the file is open.
+/// Makes the kernel count the runs of BPF programs and their time while the returned file is open.
 pub fn count_run_times() -> Result<OwnedFd, Errno> {
     let argument = EnableStats { kind: RUN_TIME };
     // SAFETY: the kernel only reads the argument, whose size it is told.
@@ -28,6 +26,6 @@ pub fn count_run_times() -> Result<OwnedFd, Errno> {
         )
     };
     let fd = Errno::result(fd)? as i32;
-    // SAFETY: the kernel has just made it for us.
+    // SAFETY: the kernel has just made the descriptor for this call.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -1,4 +1,4 @@
-//! A cgroup by its number.
+//! Opens a cgroup by its ID.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -6,10 +6,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use nix::errno::Errno;
 use nix::libc;
 
-/// FILEID_KERNFS: the handle is the number of a kernfs node.
+/// FILEID_KERNFS: the handle is the ID of a kernfs node.
 const KERNFS: i32 = 0xfe;
 
-/// `struct file_handle` with a number.
+/// `struct file_handle` with an ID.
 #[repr(C)]
 struct Handle {
     bytes: u32,
@@ -17,8 +17,8 @@ struct Handle {
     id: u64,
 }
 
-/// Opens the directory of the cgroup with this number. `mount` is any directory of the
-/// unified hierarchy. Needs CAP_DAC_READ_SEARCH; ESTALE: there is none.
+/// Opens the directory of the cgroup with this ID. `mount` is any directory of the unified
+/// hierarchy. Needs CAP_DAC_READ_SEARCH; ESTALE: there is no such cgroup.
 pub fn open(mount: &File, id: u64) -> Result<OwnedFd, Errno> {
     let mut handle = Handle {
         bytes: size_of::<u64>() as u32,
@@ -28,7 +28,7 @@ pub fn open(mount: &File, id: u64) -> Result<OwnedFd, Errno> {
     let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
     // SAFETY: the handle is as large as it says and lives until the call returns.
     let fd = unsafe { libc::open_by_handle_at(mount.as_raw_fd(), (&raw mut handle).cast(), flags) };
-    // SAFETY: nobody else has the descriptor that the call has made.
+    // SAFETY: the call has made the descriptor, and nothing else owns it.
     Errno::result(fd).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -50,7 +50,7 @@ mod tests {
     fn the_number_of_a_cgroup_is_that_of_its_directory() {
         let root = Path::new("/sys/fs/cgroup");
         let mount = File::open(root);
-        // Only root may, where there are cgroups of version 2.
+        // Needs root and cgroup v2.
         if !nix::unistd::Uid::effective().is_root() || !root.join("cgroup.procs").exists() {
             return;
         }

@@ -1,5 +1,5 @@
-//! Child processes: what they are to be like before they become their program,
-//! and one that runs code of the parent's.
+//! Child processes: settings that they get before they execute a program, and children that run
+//! code of the parent.
 
 use std::fs;
 use std::io;
@@ -14,21 +14,21 @@ use nix::unistd::{ForkResult, Pid, fork, getppid, setpgid};
 
 pub use nix::sys::signal::Signal;
 
-/// What is set between fork and exec. The default changes nothing.
+/// Settings made between fork and exec. The default changes nothing.
 #[derive(Debug, Clone, Default)]
 pub struct Setup {
-    /// It runs on these CPUs only; on all it may if there is none.
+    /// Run on these CPUs only; empty: on all allowed ones.
     pub cpus: Vec<u32>,
-    /// It gets no transparent huge pages, nor do its children.
+    /// Disable transparent huge pages, also for its children.
     pub no_thp: bool,
-    /// It leads a process group of its own.
+    /// Lead a process group of its own.
     pub own_group: bool,
-    /// It gets this signal when the thread that starts it ends.
+    /// Get this signal when the thread that starts it ends.
     pub dies_with_parent: Option<Signal>,
 }
 
 impl Setup {
-    /// Has `command` start that way.
+    /// Makes `command` start with these settings.
     pub fn apply(self, command: &mut Command) -> io::Result<()> {
         let mut set = CpuSet::new();
         for &cpu in &self.cpus {
@@ -53,8 +53,8 @@ impl Setup {
             }
             Ok(())
         };
-        // SAFETY: the closure only makes system calls; an error of the kernel
-        // is a number, nothing is allocated for it.
+        // SAFETY: the closure makes only system calls; an error of the kernel is a number, so
+        // nothing is allocated.
         unsafe {
             command.pre_exec(before_exec);
         }
@@ -62,24 +62,23 @@ impl Setup {
     }
 }
 
-/// How many CPUs this process may use.
+/// The number of CPUs that this process may use.
 pub fn allowed_cpus() -> io::Result<u32> {
     let set = sched_getaffinity(Pid::from_raw(0))?;
     let is_set = |cpu: &usize| set.is_set(*cpu).unwrap_or(false);
     Ok((0..CpuSet::count()).filter(is_set).count() as u32)
 }
 
-/// Makes this process the parent of what its children leave behind.
+/// Makes this process the parent of orphans of its children.
 pub fn adopt_orphans() -> io::Result<()> {
     Ok(prctl::set_child_subreaper(true)?)
 }
 
-/// Forks. The child runs `child` and ends with the status it returns; the
-/// parent gets its number, and can wait for it even if it was told to ignore
-/// SIGCHLD, which only the child still does.
+/// Forks. The child runs `child` and ends with the status it returns. The parent gets the child's
+/// number and can wait for it even if the parent ignores SIGCHLD; the child still ignores it.
 ///
-/// Only for a process with one thread: of others' the child would find locks
-/// that nobody releases. With more it is an error.
+/// Fails in a process with more than one thread: the child would find locks that no thread
+/// releases.
 pub fn spawn(child: impl FnOnce() -> i32) -> io::Result<Pid> {
     let threads = fs::read_dir("/proc/self/task")?.count();
     if threads != 1 {
@@ -87,17 +86,16 @@ pub fn spawn(child: impl FnOnce() -> i32) -> io::Result<Pid> {
             "cannot fork a process of {threads} threads"
         )));
     }
-    // SAFETY: the default handler is no code of this program.
+    // SAFETY: the default handler is not code of this program.
     let sigchld = unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) }?;
     // SAFETY: there is one thread, so the child is a whole copy of the process.
     match unsafe { fork() }? {
         ForkResult::Parent { child } => Ok(child),
         ForkResult::Child => {
-            // SAFETY: as it was set before.
+            // SAFETY: restores the previous handler.
             let restored = unsafe { signal(Signal::SIGCHLD, sigchld) };
             let status = restored.map_or(1, |_| child());
-            // SAFETY: ends the process without running what the parent has
-            // registered to run at its own end.
+            // SAFETY: ends the process without running the exit handlers of the parent.
             unsafe { nix::libc::_exit(status) }
         }
     }

@@ -3,8 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Its value now. In a guest that counts instructions it grows by one with
-/// each.
+/// The counter's value now. In a guest that counts instructions it grows by one with each.
 pub fn ticks() -> u64 {
     let mut processor = 0;
     // SAFETY: every x86-64 processor this runs on has the instruction, and it
@@ -12,7 +11,7 @@ pub fn ticks() -> u64 {
     unsafe { core::arch::x86_64::__rdtscp(&mut processor) }
 }
 
-/// How much it grows in a second, which takes a tenth of one to find out.
+/// Its ticks per second; measuring them takes a tenth of a second.
 pub fn hertz() -> u64 {
     let (start, from) = (Instant::now(), ticks());
     thread::sleep(Duration::from_millis(100));

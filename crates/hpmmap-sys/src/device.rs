@@ -13,10 +13,10 @@ pub struct Device {
     file: File,
 }
 
-/// Why memory could not be taken out of a pool.
+/// An error of taking memory out of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemoveError {
-    /// What the module answered.
+    /// The module's errno.
     pub errno: Errno,
     /// With EBUSY: bytes of the range that jobs hold.
     pub busy_bytes: u64,
@@ -24,14 +24,14 @@ pub struct RemoveError {
     pub pinned_bytes: u64,
 }
 
-/// Whose limit it is.
+/// Subject of a limit.
 #[derive(Debug)]
 pub enum LimitOf {
-    /// Of every user without one of their own.
+    /// All users without a limit of their own.
     Default,
-    /// Of the user with this number.
+    /// The user with this number.
     User(u32),
-    /// Of the cgroup with this directory, and all below it.
+    /// The cgroup of this directory, with its descendants.
     Cgroup(File),
 }
 
@@ -40,15 +40,15 @@ pub enum LimitOf {
 pub enum LimitRule {
     /// No limit.
     None,
-    /// None of its own.
+    /// No limit of its own: the default or the parent's applies.
     Inherit,
     /// A multiple of `uapi::BLOCK_BYTES`.
     Bytes(u64),
-    /// Of all pool memory, 1 to 100.
+    /// Share of all pool memory, 1 to 100.
     Percent(u8),
 }
 
-/// What a new job asks for.
+/// A request for a launch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LaunchRequest {
     /// `uapi::LAUNCH_F_*`
@@ -68,13 +68,13 @@ impl Device {
         Ok(Self { file })
     }
 
-    /// What the loaded module can do.
+    /// Returns the abilities of the loaded module.
     pub fn info(&self) -> Result<uapi::Info, Errno> {
         let mut arg = uapi::Info {
             size: size_of_u32::<uapi::Info>(),
             ..Default::default()
         };
-        // SAFETY: the fd is open and the struct is the one of this command.
+        // SAFETY: the fd is open, and the struct is that of the uapi header.
         unsafe { raw::info(self.file.as_raw_fd(), &mut arg) }?;
         Ok(arg)
     }
@@ -89,12 +89,12 @@ impl Device {
             node: i32::try_from(node).map_err(|_| Errno::EINVAL)?,
             ..Default::default()
         };
-        // SAFETY: the fd is open and the struct is the one of this command.
+        // SAFETY: the fd is open, and the struct is that of the uapi header.
         unsafe { raw::pool_add(self.file.as_raw_fd(), &mut arg) }?;
         Ok(())
     }
 
-    /// Takes the range out of its pool; all of it or nothing.
+    /// Takes the range out of its pool, all or nothing.
     pub fn pool_remove(&self, start: u64, length: u64) -> Result<(), RemoveError> {
         let mut arg = uapi::PoolRemove {
             size: size_of_u32::<uapi::PoolRemove>(),
@@ -102,7 +102,7 @@ impl Device {
             length,
             ..Default::default()
         };
-        // SAFETY: the fd is open and the struct is the one of this command.
+        // SAFETY: the fd is open, and the struct is that of the uapi header.
         match unsafe { raw::pool_remove(self.file.as_raw_fd(), &mut arg) } {
             Ok(_) => Ok(()),
             Err(errno) => Err(RemoveError {
@@ -113,7 +113,7 @@ impl Device {
         }
     }
 
-    /// All ranges of all pools, in order of address.
+    /// Returns all ranges of all pools, in order of address.
     pub fn pool_list(&self) -> Result<Vec<uapi::PoolRange>, Errno> {
         let mut ranges: Vec<uapi::PoolRange> = Vec::new();
         loop {
@@ -129,9 +129,8 @@ impl Device {
                 range_size: size_of_u32::<uapi::PoolRange>(),
                 ..Default::default()
             };
-            // SAFETY: the fd is open, the struct is the one of this command,
-            // and `ranges` is valid for `nr` elements of plain integers,
-            // borrowed by nobody else during the call.
+            // SAFETY: the fd is open, the struct is that of the uapi header, and `ranges` is valid
+            // for `nr` elements of plain integers that nothing else borrows during the call.
             unsafe { raw::pool_list(self.file.as_raw_fd(), &mut arg) }?;
             if arg.nr <= capacity {
                 ranges.truncate(arg.nr as usize);
@@ -141,9 +140,9 @@ impl Device {
         }
     }
 
-    /// Registers the calling process as the first of a new job and returns
-    /// the job's number. The job stays in sysfs as long as the device is open,
-    /// in this process or one that has inherited it.
+    /// Registers the calling process as the first of a new launch and returns the launch's number.
+    /// The launch stays in sysfs while the device is open, in this process or one that has
+    /// inherited it.
     pub fn launch(&self, request: &LaunchRequest) -> Result<u64, Errno> {
         let mask = nodemask(&request.nodes)?;
         let mut arg = uapi::Launch {
@@ -164,13 +163,13 @@ impl Device {
             only_bytes: u32::try_from(request.only.len()).map_err(|_| Errno::EINVAL)?,
             ..Default::default()
         };
-        // SAFETY: the fd is open, the struct is the one of this command, and
-        // `mask` and `request` outlive the call, which only reads them.
+        // SAFETY: the fd is open, the struct is that of the uapi header, and `mask` and `request`
+        // outlive the call, which only reads them.
         unsafe { raw::launch(self.file.as_raw_fd(), &mut arg) }?;
         Ok(arg.job_id)
     }
 
-    /// Sets what somebody may hold.
+    /// Sets a limit.
     pub fn limit_set(&self, who: &LimitOf, rule: LimitRule) -> Result<(), Errno> {
         let (who_flags, uid, cgroup_fd) = match who {
             LimitOf::Default => (uapi::LIMIT_F_DEFAULT, 0, 0),
@@ -190,12 +189,12 @@ impl Device {
             cgroup_fd,
             bytes,
         };
-        // SAFETY: the fd is open and the struct is the one of this command.
+        // SAFETY: the fd is open, and the struct is that of the uapi header.
         unsafe { raw::limit_set(self.file.as_raw_fd(), &mut arg) }?;
         Ok(())
     }
 
-    /// The limits that this process may see, the default one first.
+    /// Returns the limits that this process may see, the default one first.
     pub fn limit_list(&self) -> Result<Vec<uapi::LimitEntry>, Errno> {
         let mut entries: Vec<uapi::LimitEntry> = Vec::new();
         loop {
@@ -210,15 +209,14 @@ impl Device {
                 nr: capacity,
                 ..Default::default()
             };
-            // SAFETY: the fd is open, the struct is the one of this command,
-            // and `entries` is valid for `nr` elements of plain integers,
-            // borrowed by nobody else during the call.
+            // SAFETY: the fd is open, the struct is that of the uapi header, and `entries` is
+            // valid for `nr` elements of plain integers that nothing else borrows during the call.
             unsafe { raw::limit_list(self.file.as_raw_fd(), &mut arg) }?;
             if arg.nr <= capacity {
                 entries.truncate(arg.nr as usize);
                 return Ok(entries);
             }
-            // Some more may come at any time.
+            // More limits may be set before the next call.
             entries.resize(arg.nr as usize + 16, Default::default());
         }
     }

@@ -1,4 +1,4 @@
-//! What a signal does, as whoever started this process left it.
+//! The disposition of a signal, as the caller of this process left it.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -6,12 +6,10 @@ use std::mem::MaybeUninit;
 use nix::errno::Errno;
 use nix::libc;
 
-/// Whether a signal is ignored, as nohup and shells have it for what is to go
-/// on without them.
+/// Is a signal ignored? nohup and shells ignore signals for commands that are to continue.
 pub fn is_ignored(signal: i32) -> io::Result<bool> {
     let mut now = MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: nothing is set; what is there now is written to a struct of the
-    // right type.
+    // SAFETY: sets nothing; the current disposition is written to a struct of the right type.
     Errno::result(unsafe { libc::sigaction(signal, std::ptr::null(), now.as_mut_ptr()) })?;
     // SAFETY: the call has succeeded, so it has written all of it.
     Ok(unsafe { now.assume_init() }.sa_sigaction == libc::SIG_IGN)
@@ -23,7 +21,7 @@ mod tests {
 
     #[test]
     fn the_disposition_is_told() {
-        // The test harness's runtime ignores SIGPIPE, if nobody has undone it.
+        // The runtime of the test harness ignores SIGPIPE, unless it was restored.
         assert!(!is_ignored(libc::SIGTERM).unwrap());
         assert!(is_ignored(9999).is_err());
     }

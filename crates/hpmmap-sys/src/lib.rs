@@ -1,9 +1,8 @@
 //! The contract with the kernel module: `kernel/uapi/hpmmap.h` in Rust.
 //!
-//! All unsafe code of the command is in this crate: the ioctls, the handling
-//! of SIGPIPE and what signals do, child processes, the time stamp counter, one call of bpf(2)
-//! and one of open_by_handle_at(2).
-//! What it exports is safe.
+//! All unsafe code of the command is in this crate: the ioctls, SIGPIPE and signal dispositions,
+//! child processes, the time stamp counter, one call of bpf(2) and one of open_by_handle_at(2). It
+//! exports safe functions only.
 
 pub mod bpf;
 pub mod cgroup;

@@ -1,8 +1,8 @@
 //! SIGPIPE as the caller of the command left it.
 //!
-//! The Rust runtime ignores SIGPIPE before `main`. A launcher must not pass
-//! that on to the program it becomes, and a reporter should end quietly when
-//! its reader does. So the disposition is noted before the runtime starts.
+//! The Rust runtime ignores SIGPIPE before `main`. A launcher must not pass that on to the program
+//! it executes, and a reporter should end quietly when its reader does. So the disposition is
+//! saved before the runtime starts.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,5 +1,4 @@
-//! The structs and constants of `kernel/uapi/hpmmap.h`, without the prefix of
-//! their names, and its ioctls.
+//! The structs, constants and ioctls of `kernel/uapi/hpmmap.h`, without the prefix of their names.
 #![allow(missing_docs)]
 
 use std::ffi::CStr;
@@ -12,7 +11,7 @@ pub use generated::*;
 
 /// Path of the device.
 pub const DEVICE_PATH: &str = text(generated::DEVICE_PATH);
-/// Most nodes that a node mask can name.
+/// The most nodes that a node mask can name.
 pub const LAUNCH_MAX_NODES: u32 = 1024;
 
 const fn text(of_header: &CStr) -> &str {
@@ -27,7 +26,7 @@ pub(crate) const fn size_of_u32<T>() -> u32 {
     size_of::<T>() as u32
 }
 
-/// The numbers are those that the header's macros give, not made here again.
+/// The numbers come from the header's macros.
 pub(crate) mod raw {
     use super::*;
     nix::ioctl_readwrite_bad!(info, IOC_INFO, Info);

@@ -1,5 +1,5 @@
-//! `src/uapi/generated.rs` is what bindgen makes of `kernel/uapi/hpmmap.h`. It is
-//! kept, so that who only builds the command needs no bindgen.
+//! `src/uapi/generated.rs` is the output of bindgen for `kernel/uapi/hpmmap.h`. It is kept in the
+//! tree, so that building the command does not need bindgen.
 
 use std::env;
 use std::fs;
@@ -8,10 +8,10 @@ use bindgen::callbacks::{IntKind, ItemInfo, ParseCallbacks};
 
 const HEADER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernel/uapi/hpmmap.h");
 const GENERATED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/uapi/generated.rs");
-/// If it is set the file is written instead of compared.
+/// If it is set, the file is written instead of compared.
 const UPDATE: &str = "HPMMAP_UPDATE_BINDINGS";
 
-/// Macros of 64 bits, by the begins and ends of their names.
+/// Macros of 64 bits, by prefixes of their names.
 const WIDE: [&str; 3] = ["HPMMAP_FEATURE_", "HPMMAP_IOC_", "HPMMAP_LIMIT_"];
 const NARROW: [&str; 2] = ["HPMMAP_IOC_MAGIC", "HPMMAP_LIMIT_F_"];
 
@@ -41,7 +41,7 @@ fn generated() -> String {
         .header(HEADER)
         .allowlist_file(".*/uapi/hpmmap[.]h")
         .parse_callbacks(Box::new(Names))
-        // The numbers of ioctls are casts and sizes, which only a compiler can tell.
+        // The numbers of ioctls are casts and sizes, which only a compiler can evaluate.
         .clang_macro_fallback()
         .clang_macro_fallback_build_dir(env!("CARGO_TARGET_TMPDIR"))
         .derive_default(true)
@@ -70,7 +70,7 @@ fn the_bindings_are_those_of_the_header() {
     );
 }
 
-/// bindgen leaves out what it cannot evaluate, and says nothing.
+/// bindgen silently leaves out macros that it cannot evaluate.
 #[test]
 fn no_macro_of_the_header_is_missing() {
     let (header, generated) = (

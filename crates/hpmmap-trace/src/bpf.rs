@@ -13,10 +13,10 @@ use super::format::{Counts, Header, Overhead, Stolen, Summary, Total, Writer};
 use super::job::{self, Job, Signals, State};
 use super::sink::Sink;
 
-/// How often the buffer is emptied.
+/// Interval at which the buffer is emptied.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// The programs, ready to trace a command or process.
+/// Loads the programs, ready to trace a command or process.
 pub fn prepare(target: &Target, buffer_bytes: u32) -> hpmmap_bpf::Result<Probes> {
     let recorder = match target {
         Target::Command(_) => Some(std::process::id()),
@@ -109,8 +109,7 @@ pub fn record(
     Ok((sink.into_writer(), summary))
 }
 
-/// Traces a process that is there, and its descendants: until a look finds no
-/// other than those that are traced.
+/// Traces a running process and its descendants: looks for descendants until all are traced.
 fn follow(root: &Root, probes: &Probes, pid: u32, sink: &mut Sink, now: u64) -> Result<()> {
     let mut traced = Vec::new();
     loop {

@@ -17,7 +17,7 @@ use crate::report::{By, Unit};
     arg_required_else_help = true
 )]
 pub struct Cli {
-    /// What is done.
+    /// The verb.
     #[command(subcommand)]
     pub verb: TraceVerb,
 }
@@ -27,35 +27,33 @@ pub struct Cli {
 pub enum TraceVerb {
     /// Record every page fault of a command or process
     ///
-    /// Of the command, its threads, its children and theirs, whether registered
-    /// or not: when, on which CPU, in which process and thread, what the fault
-    /// did, where, what it waited for, and how long it took, from the exception
-    /// to the end of the handler. Also the time that direct reclaim, direct
-    /// compaction, migration and merges of small pages into large ones took.
-    /// Pages that calls fill without an exception (mmap with MAP_POPULATE, and
-    /// some of what HPMMAP does in mmap) are recorded as calls.
+    /// Records the command, its threads and all descendants, registered or not: for each fault the
+    /// time, CPU, process and thread, what the fault did, its address, what it waited for, and its
+    /// cost from the exception to the end of the handler. Also records the time of direct reclaim,
+    /// direct compaction, migration and merges of small pages into large ones. Pages that calls
+    /// fill without an exception (mmap with MAP_POPULATE, and some of what HPMMAP does in mmap)
+    /// are recorded as calls.
     ///
-    /// Ends with the command, and has its exit status; 125: hpmmap failed; 126:
-    /// the command cannot be executed; 127: it was not found. With --pid it ends
-    /// with that process or with SIGINT or SIGTERM. A file whose recorder was
-    /// killed can be read up to there.
+    /// Recording ends with the command and has its exit status; 125: hpmmap failed; 126: the
+    /// command cannot be executed; 127: it was not found. With --pid it ends with that process or
+    /// with SIGINT or SIGTERM. If the recorder is killed, the file can be read up to that moment.
     ///
-    /// Needs root, or CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE, and a kernel with
-    /// BTF, as all of Debian's are.
+    /// Needs root, or CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE, and a kernel with BTF, which all of
+    /// Debian's have.
     Record(TraceRecordArgs),
-    /// Show what a recorded file says
+    /// Show the faults of a recorded file as tables
     ///
-    /// Kinds: '4k' a page of anonymous memory; '2m' memory mapped by one entry of
-    /// 2 MB; 'hugetlb' a page of hugetlbfs; 'cow' a copy of a page; 'write' a page
-    /// made writable; 'swap' a page from swap; 'file' a page of a file or of shared
-    /// memory; 'numa' a page that NUMA balancing asked about; 'migration' a page
-    /// that was being moved; 'spurious' nothing left to do; 'error' a signal, not
-    /// counted by the kernel. '+merge', '+compaction',
-    /// '+reclaim': what it waited for. 'call': no exception, filled by a call.
+    /// Kinds: '4k' a page of anonymous memory; '2m' memory mapped by one entry of 2 MB; 'hugetlb'
+    /// a page of hugetlbfs; 'cow' a copy of a page; 'write' a page made writable; 'swap' a page
+    /// from swap; 'file' a page of a file or of shared memory; 'numa' a page that NUMA balancing
+    /// asked about; 'migration' a page that was being moved; 'spurious' a fault with nothing left
+    /// to do; 'error' a signal, which the kernel does not count. '+merge', '+compaction',
+    /// '+reclaim': the fault waited for this. 'call': a page that a call filled without an
+    /// exception.
     ///
-    /// Columns: MEAN, STDDEV, P50, P99, MAX cost of a fault, TOTAL of all, RUN the
-    /// same as a part of the time of the run (of several threads it can be more than
-    /// 100 %), CALLS pages filled by calls.
+    /// Columns: MEAN, STDDEV, P50, P99, MAX cost of a fault; TOTAL cost of all; RUN the total as a
+    /// part of the run time (with several threads it can be more than 100 %); CALLS pages filled
+    /// by calls.
     #[command(
         after_help = "The JSON has the members schema, header, complete, run_ns, after_ns, kinds[], \
         mappings[], threads[], ranks[], stolen[], faults (counts, and whether they agree with the \
@@ -66,14 +64,13 @@ pub enum TraceVerb {
     Report(TraceReportArgs),
     /// Draw the faults of a recorded file: cost over time
     ///
-    /// A point for each fault, in cycles of the time stamp counter on a
-    /// logarithmic scale, coloured by kind; a panel for each rank of an MPI job, or
-    /// each process. Triangles are merges of small pages into large ones. Pages
-    /// filled by calls are not shown.
+    /// Draws a point for each fault, in cycles of the time stamp counter on a logarithmic scale,
+    /// coloured by kind; a panel for each rank of an MPI job, or each process. Triangles are
+    /// merges of small pages into large ones. Pages filled by calls are not shown.
     Plot(TracePlotArgs),
 }
 
-/// What is recorded, and where to.
+/// The process or command to record, and the file.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").required(true).args(["pid", "command"]))]
 pub struct TraceRecordArgs {
@@ -83,13 +80,13 @@ pub struct TraceRecordArgs {
     /// Record this process and its descendants from now on
     #[arg(short, long, value_name = "PID")]
     pub pid: Option<u32>,
-    /// Memory for events that have not been written yet: a power of two
+    /// Size of the buffer for events that have not been written yet: a power of two
     ///
-    /// An event has 112 bytes. Events that find no room are counted and left
-    /// out; the totals by kind hold them.
+    /// An event has 112 bytes. Events without room are counted and left out of the file; the
+    /// totals by kind include them.
     #[arg(long, value_name = "SIZE", default_value = "16M")]
     pub buffer: Size,
-    /// Say nothing at the end
+    /// Print nothing at the end
     #[arg(short, long)]
     pub quiet: bool,
     /// The command and its arguments
@@ -101,19 +98,19 @@ pub struct TraceRecordArgs {
     pub command: Vec<OsString>,
 }
 
-/// What is reported.
+/// The file and the form of the report.
 #[derive(Debug, Args)]
 pub struct TraceReportArgs {
     /// The recorded file
     pub file: PathBuf,
-    /// What the table is about
+    /// Rows of the table
     #[arg(long, value_enum, value_name = "WHAT", default_value = "kind")]
     pub by: By,
     /// Unit of the costs
     #[arg(long, value_enum, value_name = "UNIT", default_value = "us")]
     pub unit: Unit,
-    /// Leave out faults before so many seconds after the start, or, as
-    /// @SECONDS, before a time of CLOCK_MONOTONIC
+    /// Leave out faults before this time: seconds after the start or, as @SECONDS, of
+    /// CLOCK_MONOTONIC
     #[arg(long, value_name = "SECONDS")]
     pub after: Option<String>,
     /// Report as JSON
@@ -124,17 +121,17 @@ pub struct TraceReportArgs {
     pub csv: bool,
 }
 
-/// What is drawn.
+/// The file and the picture.
 #[derive(Debug, Args)]
 pub struct TracePlotArgs {
     /// The recorded file
     pub file: PathBuf,
-    /// The picture to write, .png or .svg; may be given several times. By
-    /// default beside the recorded file
+    /// The picture to write, .png or .svg; may be given several times. Default: beside the
+    /// recorded file
     #[arg(short, long, value_name = "FILE")]
     pub output: Vec<PathBuf>,
-    /// Leave out faults before so many seconds after the start, or, as
-    /// @SECONDS, before a time of CLOCK_MONOTONIC
+    /// Leave out faults before this time: seconds after the start or, as @SECONDS, of
+    /// CLOCK_MONOTONIC
     #[arg(long, value_name = "SECONDS")]
     pub after: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Recorded files that anybody may have written.
+//! Tests with recorded files that any user may have written.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What is recorded: a command that is started, or a process that is there.
+//! The recorded command, which is started, or process, which exists.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -20,17 +20,17 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
 
 use super::format::Counts;
 
-/// Now, by the clock that the kernel's events have.
+/// The time by the clock of the kernel's events.
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every kernel has this clock");
     now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
 }
 
-/// A command or a process, while it is recorded.
+/// A command or a process while it is recorded.
 pub enum Job {
     /// Started by the recorder.
     Command(Child),
-    /// There before.
+    /// Existed before.
     Process(u32),
 }
 
@@ -41,8 +41,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// From now on signals do not end the recorder: the file has to be
-    /// finished.
+    /// From now on signals do not end the recorder, which has to finish the file.
     pub fn catch() -> Result<Self> {
         let signals = Self {
             interrupt: Arc::default(),
@@ -53,7 +52,7 @@ impl Signals {
             (SIGQUIT, &signals.interrupt),
             (SIGTERM, &signals.end),
             (SIGHUP, &signals.end),
-            // Nobody reads what it says of itself; the file is written on.
+            // The reader of the messages may be gone; the file is still written.
             (SIGPIPE, &Arc::default()),
         ] {
             if !is_left(signal)? {
@@ -64,11 +63,11 @@ impl Signals {
     }
 }
 
-/// What has become of a job.
+/// The state of a job.
 pub enum State {
     /// It runs.
     Running,
-    /// It has ended, with this status if it was a command.
+    /// It has ended; a command with this status.
     Ended(Option<ExitStatus>),
 }
 
@@ -85,8 +84,8 @@ impl Job {
             })
     }
 
-    /// Looks how it is, and hands on signals. A terminal sends its interrupt to
-    /// the command itself.
+    /// Returns the state and passes signals on. A terminal sends its interrupt to the command
+    /// itself.
     pub fn state(&mut self, signals: &Signals) -> Result<State> {
         let end = signals.end.swap(false, Ordering::Relaxed);
         let interrupt = signals.interrupt.swap(false, Ordering::Relaxed);
@@ -114,7 +113,7 @@ fn exists(pid: u32) -> bool {
     kill(Pid::from_raw(pid as i32), None) != Err(Errno::ESRCH)
 }
 
-/// A process asked for, or why it cannot be recorded.
+/// Checks that a process can be recorded.
 pub fn existing(pid: u32) -> Result<u32> {
     if i32::try_from(pid).is_ok_and(|n| n > 0) && exists(pid) {
         Ok(pid)
@@ -123,14 +122,14 @@ pub fn existing(pid: u32) -> Result<u32> {
     }
 }
 
-/// A status as a shell tells it.
+/// A status as a shell returns it.
 pub fn shell_status(status: ExitStatus) -> i32 {
     status
         .code()
         .unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
 
-/// What the kernel tells of the children that were waited for, and theirs.
+/// The kernel's counts for children that were waited for, and their descendants.
 pub fn children_faults() -> Result<Counts> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).map_err(io::Error::from)?;
     Ok(Counts {
@@ -148,7 +147,7 @@ pub fn own_cpu_ns() -> Result<u64> {
     Ok(ns(usage.user_time()) + ns(usage.system_time()))
 }
 
-/// A process and all its descendants as they are now.
+/// A process and all its current descendants.
 pub fn family(root: &Root, pid: u32) -> Result<Vec<u32>> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for other in root.numbered::<u32>("proc", "")? {
@@ -167,7 +166,7 @@ pub fn family(root: &Root, pid: u32) -> Result<Vec<u32>> {
 
 fn parent(root: &Root, pid: u32) -> Option<u32> {
     let stat = root.read(format!("proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything.
+    // The name in parentheses may contain anything.
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_whitespace().nth(1)?.parse().ok()
 }

@@ -1,5 +1,5 @@
-//! Page faults of a program and its descendants: recording, the file, and
-//! what is made of it. `docs/trace.md` describes the figures and the format.
+//! Page faults of a program and its descendants: recording, the file, and reports. `docs/trace.md`
+//! describes the figures and the format.
 
 mod bpf;
 pub mod cli;
@@ -15,10 +15,10 @@ pub mod verbs;
 
 use std::ffi::OsString;
 
-/// What is recorded.
+/// The subject of a recording.
 enum Target {
     /// A command, from its start to its end.
     Command(Vec<OsString>),
-    /// A process that is there, and its descendants.
+    /// A running process, and its descendants.
     Process(u32),
 }

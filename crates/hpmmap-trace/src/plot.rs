@@ -1,5 +1,5 @@
-//! Faults as points: what each cost over the time of the run, a panel for
-//! each rank or process.
+//! Draws faults as points: the cost of each over the time of the run, with a panel for each rank
+//! or process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,15 +16,14 @@ use super::report::{Process, processes};
 
 const WIDTH: u32 = 820;
 const HEIGHT: u32 = 340;
-/// At the right, for what the colours mean.
+/// Width of the legend at the right.
 const LEGEND: u32 = 170;
-/// More would not be seen.
+/// More could not be told apart.
 const MAX_PANELS: usize = 16;
-/// Shown where there is no fault.
+/// The range of costs if there is no fault.
 const NO_FAULTS: (f64, f64) = (1e2, 1e7);
 
-/// Points that belong together by their colour. The order is that of the
-/// legend, and of drawing: later ones lie on top.
+/// Points of one colour. The order is that of the legend and of drawing: later ones lie on top.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Colour {
     Small,
@@ -89,7 +88,7 @@ struct Panel {
     merges: Vec<f64>,
 }
 
-/// What all panels have in common.
+/// Common to all panels.
 struct Picture {
     title: String,
     seconds: (f64, f64),
@@ -105,7 +104,7 @@ fn chosen(trace: &Trace, all: &BTreeMap<u32, Process>) -> (Vec<u32>, usize) {
         *faults.entry(fault.pid).or_default() += 1;
     }
     let rank = |pid: &u32| all.get(pid).and_then(|process| process.rank);
-    // A launcher of a rank, such as a shell, has it in its environment, too.
+    // The launcher of a rank, such as a shell, has the rank in its environment, too.
     let mut busiest: BTreeMap<u32, u32> = BTreeMap::new();
     for pid in faults.keys() {
         if let Some(rank) = rank(pid) {
@@ -190,7 +189,7 @@ fn picture_of(trace: &Trace, after_ns: u64) -> Picture {
     }
 }
 
-/// A command may be long; its end tells less than its beginning.
+/// Shortens a command at its end, which tells less than its beginning.
 fn shortened(text: &str) -> String {
     const MOST: usize = 90;
     if text.chars().count() <= MOST {
@@ -199,7 +198,7 @@ fn shortened(text: &str) -> String {
     text.chars().take(MOST - 1).chain(['…']).collect()
 }
 
-/// Of several points that would be drawn at the same place one is enough.
+/// Keeps one of several points that would be drawn at the same place.
 fn thinned(points: &[(f64, f64)], picture: &Picture) -> Vec<(f64, f64)> {
     let (x0, x1) = picture.seconds;
     let (y0, y1) = (picture.cycles.0.ln(), picture.cycles.1.ln());
@@ -308,7 +307,7 @@ fn draw<B: DrawingBackend>(
 /// Height of the line above the panels.
 const TITLE: u32 = 30;
 
-/// Which kind of file a name asks for.
+/// The format of a picture, from the ending of its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Format {
     Png,
@@ -326,7 +325,7 @@ fn format(path: &Path) -> Result<Format> {
     }
 }
 
-/// Refuses names that are no pictures'.
+/// Refuses names without an ending for pictures.
 pub fn check(path: &Path) -> Result<()> {
     format(path).map(|_| ())
 }
@@ -369,7 +368,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}");
         }
-        // Of two processes one is a rank: the other is its launcher.
+        // One of two processes is a rank, the other its launcher.
         assert!(!text.contains("sh 20"));
     }
 

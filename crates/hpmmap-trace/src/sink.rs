@@ -1,5 +1,5 @@
-//! From the events of the programs to the records of the file: mappings and
-//! names get numbers, processes their ranks.
+//! Turns the events of the programs into the records of the file: numbers mappings and names, and
+//! finds the ranks of processes.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use hpmmap_host::Root;
 
 use super::format::{Fault, Happened, Mapping, Task, Time, Writer};
 
-/// Where launchers say which rank a process is.
+/// Variables in which launchers give the rank of a process.
 const RANKS: [&str; 4] = [
     "OMPI_COMM_WORLD_RANK",
     "PMIX_RANK",
@@ -17,8 +17,7 @@ const RANKS: [&str; 4] = [
     "SLURM_PROCID",
 ];
 
-/// What faults of one place have in common. Heap and stack grow, other
-/// mappings are known by where they begin.
+/// Identifies a mapping. Heap and stack grow; other mappings are known by their start.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     pid: u32,
@@ -27,7 +26,7 @@ struct Key {
     start: u64,
 }
 
-/// Writes what is told. The first error stays, and nothing is written then.
+/// Writes records. After the first error, which is kept, it writes nothing.
 pub struct Sink {
     root: Root,
     writer: Writer,
@@ -40,7 +39,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Writes to a file that has its header.
+    /// Appends to a file that has its header.
     pub fn new(root: Root, writer: Writer) -> Self {
         Self {
             root,
@@ -53,7 +52,7 @@ impl Sink {
         }
     }
 
-    /// Takes an event; `None` is one that could not be decoded.
+    /// Takes an event; `None`: one that could not be decoded.
     pub fn take(&mut self, event: Option<Event>) {
         if self.error.is_some() {
             return;
@@ -68,7 +67,7 @@ impl Sink {
         self.error = result.err();
     }
 
-    /// Hands everything to the kernel; fails if anything has failed so far.
+    /// Hands everything to the kernel; fails if any write has failed so far.
     pub fn flush(&mut self) -> Result<()> {
         match self.error.take() {
             Some(error) => Err(error),
@@ -76,7 +75,7 @@ impl Sink {
         }
     }
 
-    /// The file, to end it.
+    /// Returns the file, to be finished.
     pub fn into_writer(self) -> Writer {
         self.writer
     }
@@ -124,7 +123,7 @@ impl Sink {
         }
     }
 
-    /// A process that was there before.
+    /// Adds a process that existed before.
     pub fn found(&mut self, pid: u32, comm: String, time_ns: u64) -> Result<()> {
         let rank = rank(&self.root, pid);
         self.writer.task(Task {
@@ -139,7 +138,7 @@ impl Sink {
     }
 
     fn task(&mut self, event: Happened, task: TaskEvent) -> Result<()> {
-        // Numbers of processes are used again.
+        // Numbers of processes are reused.
         if event == Happened::Fork && task.pid == task.tid {
             self.mappings.retain(|key, _| key.pid != task.pid);
         }
@@ -156,8 +155,7 @@ impl Sink {
         })
     }
 
-    /// The number of a fault's mapping, which is written when it is new or has
-    /// grown.
+    /// The number of a fault's mapping, which is written if it is new or has grown.
     fn mapping(&mut self, fault: &hpmmap_bpf::Fault) -> Result<u32> {
         let grows = matches!(fault.map_class, Class::Heap | Class::Stack);
         let key = Key {
@@ -197,7 +195,7 @@ impl Sink {
     }
 }
 
-/// The rank of a process in an MPI job, if a launcher has told it.
+/// The rank of a process in an MPI job, if its environment has one.
 fn rank(root: &Root, pid: u32) -> Option<u32> {
     let environment = root.read_bytes(format!("proc/{pid}/environ")).ok()?;
     let variables: Vec<&str> = environment

@@ -1,15 +1,15 @@
-//! How long things took: mean, deviation, percentiles.
+//! Statistics of durations: mean, deviation, percentiles.
 
 use serde::Serialize;
 
 /// Figures of a set of durations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Statistics {
-    /// How many.
+    /// Number of durations.
     pub count: u64,
-    /// All together.
+    /// Their sum.
     pub sum_ns: u64,
-    /// On average.
+    /// Their mean.
     pub mean_ns: f64,
     /// Standard deviation of the sample.
     pub stddev_ns: f64,
@@ -22,7 +22,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Of these durations.
+    /// Computes the figures of these durations.
     pub fn of(mut ns: Vec<u64>) -> Self {
         ns.sort_unstable();
         let Some(max_ns) = ns.last().copied() else {
@@ -36,7 +36,7 @@ impl Statistics {
             1 => 0.0,
             _ => (squares / (count - 1) as f64).sqrt(),
         };
-        // The smallest that is at least as large as so many percent of them.
+        // The smallest duration that at least this percentage does not exceed.
         let percentile = |percent: u64| ns[((count * percent).div_ceil(100).max(1) - 1) as usize];
         Self {
             count,
@@ -49,8 +49,7 @@ impl Statistics {
         }
     }
 
-    /// The same with what is known exactly although some of the durations are
-    /// missing.
+    /// Replaces count, sum and maximum by exact ones, if some of the durations are missing.
     pub fn with_totals(mut self, count: u64, sum_ns: u64, max_ns: u64) -> Self {
         (self.count, self.sum_ns) = (count, sum_ns);
         self.max_ns = max_ns;

@@ -16,7 +16,7 @@ use crate::format::{Header, Trace, Writer};
 use crate::report::{self, Report};
 use crate::{Target, bpf, job, plot};
 
-/// Does what the verb says.
+/// Performs the verb.
 pub fn perform(verb: &TraceVerb) -> Result<ExitCode> {
     match verb {
         TraceVerb::Record(args) => record(args),
@@ -25,7 +25,7 @@ pub fn perform(verb: &TraceVerb) -> Result<ExitCode> {
     }
 }
 
-/// Room for events: BPF wants a power of two.
+/// The size of the buffer for events, which BPF wants as a power of two.
 fn buffer_bytes(args: &TraceRecordArgs) -> Result<u32> {
     let bytes = args.buffer.0;
     if bytes.is_power_of_two() && (64 << 10..=1 << 30).contains(&bytes) {
@@ -77,7 +77,7 @@ fn record(args: &TraceRecordArgs) -> Result<ExitCode> {
     let root = Root::default();
     let buffer = buffer_bytes(args)?;
     let target = target(args)?;
-    // Before there is anything that would stay behind.
+    // Before anything is made that would have to be removed.
     let signals = job::Signals::catch()?;
     let probes = bpf::prepare(&target, buffer).map_err(|error| match error {
         hpmmap_bpf::Error::NotPermitted => Error::NoPermission {
@@ -101,12 +101,12 @@ fn record(args: &TraceRecordArgs) -> Result<ExitCode> {
 
 type Recorded = Result<(Writer, crate::format::Summary)>;
 
-/// Ends the file, and tells what is in it. The status is the command's own.
+/// Finishes the file and prints a summary. Returns the exit status of the command.
 fn conclude(args: &TraceRecordArgs, created: &Created, recorded: Recorded) -> Result<ExitCode> {
     let (mut writer, summary) = match recorded {
         Err(error @ Error::Exec { errno, .. }) => {
             complain(&error);
-            // There is nothing in it.
+            // The file is empty.
             created.remove()?;
             return Ok(ExitCode::from(exec_status(errno)));
         }
@@ -130,7 +130,7 @@ fn conclude(args: &TraceRecordArgs, created: &Created, recorded: Recorded) -> Re
     Ok(ExitCode::from(summary.exit_status.unwrap_or(0) as u8))
 }
 
-/// Nanoseconds after the start that an option asks for.
+/// The nanoseconds after the start that an option gives.
 fn after_ns(after: Option<&str>, trace: &Trace) -> Result<u64> {
     let Some(text) = after else {
         return Ok(0);
@@ -188,7 +188,7 @@ fn draw(args: &TracePlotArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Beside the file.
+/// The name of the recorded file with the ending of a picture.
 fn default_picture(file: &Path) -> PathBuf {
     let mut name = file.as_os_str().to_os_string();
     name.push(".png");

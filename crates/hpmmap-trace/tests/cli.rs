@@ -1,9 +1,9 @@
-//! The built program from outside: exit statuses, a recorded file.
+//! Tests the built program from outside: exit statuses, a recorded file.
 
 use std::fs;
 use std::process::{Command, Output};
 
-/// Made by other code than this program's: postcard and zstd as others have them.
+/// A file made by other implementations of postcard and zstd.
 const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/trace-v2.zst");
 
 fn trace(args: &[&str]) -> Output {

@@ -1,4 +1,4 @@
-//! Allocators of the programs that `run` executes: what their environment needs.
+//! The environment for programs with another malloc, or with a tuned one.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use hpmmap_base::error::{Error, Result};
 
-/// What programs get in place of their malloc.
+/// The malloc that replaces the program's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Malloc {
     Jemalloc,
@@ -17,15 +17,14 @@ pub enum Malloc {
 
 const LIBRARY: &str = "libhpmmap_jemalloc.so";
 const JEMALLOC: &str = "libjemalloc.so.2";
-/// Where distributions have libraries for x86-64.
+/// Directories of distributions for libraries of x86-64.
 const SYSTEM_DIRS: [&str; 4] = [
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib64",
     "/usr/lib",
     "/usr/local/lib",
 ];
-/// Where the library is, seen from the directory of the command: in a build
-/// tree, and installed.
+/// Directories of the library relative to that of the command: in a build tree, and installed.
 const OWN_DIRS: [&str; 4] = [
     "lib",
     "../lib/x86_64-linux-gnu/hpmmap",
@@ -33,17 +32,17 @@ const OWN_DIRS: [&str; 4] = [
     "../lib/hpmmap",
 ];
 
-/// Extents are what was asked for, and those of a block or more are given back
-/// when they are free: the module hands them out again without zeroing. Free
-/// ones of any size serve small requests before new memory does.
+/// Extents are as large as requested, and those of a block or more are given back when they are
+/// free: the module hands them out again without zeroing. Free extents of any size serve small
+/// requests before new memory does.
 const JEMALLOC_OPTIONS: &str =
     "retain:false,oversize_threshold:2097152,lg_extent_max_active_fit:30";
 
 /// Variables of an environment.
 type Variables = BTreeMap<OsString, OsString>;
 
-/// The environment of the command, as execve(2) takes it: with what `malloc`
-/// needs, and if `tune` is set what has glibc's keep memory.
+/// The environment for execve(2): that of the command, with the variables for `malloc` and, with
+/// `tune`, those that make glibc keep memory.
 pub fn environment(malloc: Option<Malloc>, tune: bool) -> Result<Vec<CString>> {
     let mut variables: Variables = env::vars_os().collect();
     if malloc == Some(Malloc::Jemalloc) {
@@ -81,7 +80,7 @@ fn use_jemalloc(variables: &mut Variables, own: &[PathBuf], system: &[PathBuf]) 
         ))
     })?;
     for path in [&library, &jemalloc] {
-        // What separates the names in LD_PRELOAD cannot be part of one.
+        // A path in LD_PRELOAD cannot contain its separators.
         if path
             .as_os_str()
             .as_bytes()
@@ -100,7 +99,7 @@ fn use_jemalloc(variables: &mut Variables, own: &[PathBuf], system: &[PathBuf]) 
         &[library.as_os_str(), jemalloc.as_os_str()].join(OsStr::new(":")),
         ":",
     );
-    // jemalloc takes the last of several values: the user's.
+    // jemalloc uses the last of several values, which is the user's.
     put_first(variables, "MALLOC_CONF", OsStr::new(JEMALLOC_OPTIONS), ",");
     Ok(())
 }
@@ -112,7 +111,7 @@ fn find(name: &str, dirs: &[PathBuf]) -> Option<PathBuf> {
         .map(|path| path.canonicalize().unwrap_or(path))
 }
 
-/// Puts something in front of a list that there may be already.
+/// Puts an element in front of a list, which may be empty.
 fn put_first(variables: &mut Variables, name: &str, value: &OsStr, separator: &str) {
     let list = variables.entry(name.into()).or_default();
     let mut new = value.to_os_string();
@@ -123,9 +122,8 @@ fn put_first(variables: &mut Variables, name: &str, value: &OsStr, separator: &s
     *list = new;
 }
 
-/// The break and the heaps of threads grow by a block at least and are not
-/// trimmed below a size, and buffers up to 32 MB, the most that glibc accepts,
-/// come from there.
+/// The break and the heaps of threads grow by at least a block and are not trimmed below a size.
+/// Buffers up to 32 MB, the maximum that glibc accepts, come from there.
 const GLIBC_OPTIONS: [(&str, &str); 3] = [
     ("glibc.malloc.trim_threshold", "268435456"),
     ("glibc.malloc.mmap_threshold", "33554432"),

@@ -1,4 +1,4 @@
-//! Opening /dev/hpmmap with errors that help.
+//! Opens /dev/hpmmap; its errors say what to do.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -28,12 +28,12 @@ pub fn open() -> Result<Device> {
     Ok(device)
 }
 
-/// As `open`, for what only root may: `what`, such as "to change pools".
+/// As `open`, for actions of root only: `what`, such as "to change pools".
 pub fn open_as_root(what: &str) -> Result<Device> {
     open().map_err(|error| roots(error, what))
 }
 
-/// The group of the device would not help.
+/// Replaces an error that advises to join the device's group, which would not help here.
 fn roots(error: Error, what: &str) -> Error {
     match error {
         Error::NoPermission { .. } => only_root(what),
@@ -41,7 +41,7 @@ fn roots(error: Error, what: &str) -> Error {
     }
 }
 
-/// That only root may do what was asked for.
+/// The error for an action of root only.
 pub fn only_root(what: &str) -> Error {
     Error::NoPermission {
         what: what.into(),
@@ -56,7 +56,7 @@ pub fn pool_ranges(device: &Device) -> Result<Vec<uapi::PoolRange>> {
         .map_err(|errno| Error::Failed(format!("cannot list the pools: {}", errno.desc())))
 }
 
-/// Error unless the module is loaded; for verbs that only read sysfs.
+/// Fails unless the module is loaded; for verbs that only read sysfs.
 pub fn require_module(root: &Root) -> Result<()> {
     if pool::is_loaded(root) {
         Ok(())
@@ -85,17 +85,17 @@ fn explain_open(path: &Path, error: &io::Error) -> Error {
     }
 }
 
-/// What all groups are in a user namespace that has no number for them.
+/// The number that stands for all unmapped groups in a user namespace.
 const NO_GROUP: u32 = 65534;
 
 /// A group that may open the device.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// One of this machine's.
+    /// A group of this machine.
     Named(String),
-    /// One that has no name here, as in a container.
+    /// A group without a name here, as in a container.
     Numbered(u32),
-    /// One that has no number either, as in a user's container.
+    /// A group without a number here, as in a user's container.
     Unmapped,
 }
 
@@ -128,7 +128,7 @@ impl fmt::Display for Owner {
     }
 }
 
-/// How a user becomes a member.
+/// Tells how to become a member of the group.
 pub fn how_to_join(group: &Owner) -> String {
     match group {
         Owner::Named(name) => format!(

@@ -1,4 +1,4 @@
-//! What a launch or a mark asks for.
+//! The options of a launch or a mark.
 
 use std::fmt;
 
@@ -30,14 +30,14 @@ impl Placement {
     }
 }
 
-/// When stacks have their memory.
+/// Time at which stacks get their memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stacks {
-    /// What most programs need at once, the rest at the first access, with one page fault
-    /// for each 2 MB (main stack: 4 KB, as natively)
+    /// Populated as far as most programs need at once; the rest at the first access, with one page
+    /// fault for each 2 MB (main stack: 4 KB, as natively)
     Grow,
-    /// In full at once: 8 MB for each program and thread, or the size that limits and
+    /// Populated in full at once: 8 MB for each program and thread, or the size that limits and
     /// attributes set
     Eager,
 }
@@ -55,24 +55,24 @@ pub enum Shared {
 /// Options of a launched program, apart from the nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Options {
-    /// Text, data and bss come from the pools.
+    /// Put text, data and bss into the pools.
     pub image: bool,
-    /// No memory of Linux instead.
+    /// Do not fall back to ordinary memory.
     pub strict: bool,
-    /// Children's programs are left out.
+    /// Do not register programs that children execute.
     pub no_inherit: bool,
-    /// Where memory lies.
+    /// NUMA nodes of memory without a policy.
     pub placement: Placement,
-    /// When stacks have their memory.
+    /// Time at which stacks get their memory.
     pub stacks: Stacks,
-    /// Where shared memory without a name comes from.
+    /// Source of shared memory without a name.
     pub shared: Shared,
     /// In bytes.
     pub page_size: u64,
 }
 
 impl Options {
-    /// Flags of HPMMAP_IOC_LAUNCH, which marks have, too.
+    /// Flags of HPMMAP_IOC_LAUNCH; a mark has the same.
     pub fn flags(self) -> u32 {
         let flag = |set: bool, bit: u32| if set { bit } else { 0 };
         flag(self.image, uapi::LAUNCH_F_IMAGE)
@@ -99,7 +99,7 @@ impl fmt::Display for Options {
             (self.placement == Placement::Interleave, "interleave"),
             (self.placement == Placement::FirstTouch, "first-touch"),
             (self.stacks == Stacks::Eager, "eager stacks"),
-            (self.shared == Shared::Linux, "shared memory of Linux"),
+            (self.shared == Shared::Linux, "ordinary shared memory"),
         ] {
             if set {
                 write!(f, ", {name}")?;

@@ -1,5 +1,5 @@
-//! The command `hpmmap`: pools, launches and what there is to see of them. Its verbs `bench`
-//! and `trace` are programs of their own.
+//! The command `hpmmap`: pools, launches and their state. Its verbs `bench` and `trace` are
+//! programs of their own.
 
 mod allocator;
 mod cli;
@@ -13,6 +13,7 @@ mod pool;
 mod prometheus;
 mod report;
 mod report_name;
+mod status;
 mod verbs;
 
 use std::ffi::OsString;
@@ -20,12 +21,13 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 
-/// The command, its verbs and their options. Those of `bench` and `trace` are in their programs.
+/// The definition of the command, its verbs and their options. Those of `bench` and `trace` are in
+/// their programs.
 pub fn command() -> clap::Command {
     cli::Cli::command()
 }
 
-/// Does what the arguments of the process say.
+/// Parses the arguments of the process and performs the verb.
 pub fn main() -> ExitCode {
     let words = cli::with_help_last(std::env::args_os().collect());
     let word = |n: usize, text: &str| words.get(n).is_some_and(|word: &OsString| word == text);

@@ -1,4 +1,4 @@
-//! What users and cgroups may hold, as it is reported.
+//! Limits of users and cgroups, as they are reported.
 
 use std::fmt;
 
@@ -20,15 +20,15 @@ pub struct Reported {
     /// Name of the user, or path of the cgroup unless it is gone.
     pub name: Option<String>,
     cgroup_id: Option<u64>,
-    /// What was set, as it can be set; `None`: nothing.
+    /// The rule as it was set; `None`: none was set.
     pub rule: Option<String>,
-    /// What follows from it now; `None`: no limit.
+    /// The limit that follows from it now; `None`: no limit.
     pub limit_bytes: Option<u64>,
     pub held_bytes: u64,
 }
 
 impl Reported {
-    /// What the module says, with names.
+    /// Adds names to an entry of the module.
     pub fn new(root: &Root, entry: &LimitEntry) -> Self {
         let is = |flag| entry.flags & flag != 0;
         let (kind, uid, cgroup_id) = if is(uapi::LIMIT_F_DEFAULT) {
@@ -56,22 +56,22 @@ impl Reported {
         }
     }
 
-    /// A user's, or that of a cgroup that is there.
+    /// Is it a user's limit, or that of a cgroup that still exists?
     pub fn is_of_somebody(&self) -> bool {
         self.kind != "default" && self.name.is_some()
     }
 
-    /// How much more may be held; `None`: there is no limit.
+    /// The bytes that may still be taken; `None`: there is no limit.
     pub fn room(&self) -> Option<u64> {
         Some(self.limit_bytes?.saturating_sub(self.held_bytes))
     }
 
-    /// Whether less than a block is left.
+    /// Is less than a block left?
     pub fn is_full(&self) -> bool {
         self.room().is_some_and(|room| room < uapi::BLOCK_BYTES)
     }
 
-    /// Whether it is the default limit of users.
+    /// Is it the default limit of users?
     pub fn is_default(&self) -> bool {
         self.kind == "default" || (self.kind == "user" && self.rule.is_none())
     }
@@ -89,7 +89,7 @@ fn tightest_of<'a>(entries: &'a [LimitEntry], uid: u32, cgroups: &[u64]) -> Opti
     let of_user = |entry: &LimitEntry| {
         !is(entry, uapi::LIMIT_F_DEFAULT | uapi::LIMIT_F_CGROUP) && entry.uid == uid
     };
-    // What a user's own entry says follows from the default already.
+    // A user's own entry replaces the default.
     let is_known = entries.iter().any(of_user);
     let applies = |entry: &&LimitEntry| {
         if is(entry, uapi::LIMIT_F_DEFAULT) {
@@ -118,7 +118,7 @@ impl fmt::Display for Reported {
     }
 }
 
-/// The limits that concern this user; to root, all of them.
+/// The limits that concern this user; for root all of them.
 pub fn list(root: &Root, device: &Device) -> Result<Vec<Reported>> {
     let mut limits: Vec<Reported> = device
         .limit_list()

@@ -9,15 +9,15 @@ use hpmmap_host::pool::Context;
 use hpmmap_host::{Root, cgroup};
 use hpmmap_sys::uapi::BLOCK_BYTES;
 
-/// So many are told apart; the rest is one.
+/// The most groups; the rest becomes one.
 const MAX_GROUPS: usize = 64;
 
-/// The sums of the launches of a batch job or cgroup that exist now.
+/// The sums over the current launches of a batch job or cgroup.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Group {
-    /// Slurm's number of it; empty: no batch job.
+    /// Its number in Slurm; empty: not a batch job.
     pub batch_job: String,
-    /// That of the batch job, or of the service, container or user; empty: not known.
+    /// The cgroup of the batch job, or of the service, container or user; empty: not known.
     pub cgroup: String,
     pub user: String,
     pub launches: u64,
@@ -78,8 +78,8 @@ impl Group {
     }
 }
 
-/// Of a path of `/proc/PID/cgroup`: the number of the batch job, and the path of what its
-/// processes have in common.
+/// From a path of `/proc/PID/cgroup`: the number of the batch job, and the path that all its
+/// processes share.
 fn whose(path: &str) -> (&str, &str) {
     let mut end = 0;
     let mut service = None;
@@ -98,7 +98,7 @@ fn whose(path: &str) -> (&str, &str) {
     ("", service.unwrap_or(path))
 }
 
-/// The sums of these launches, by batch job or cgroup and by user.
+/// The sums over these launches, by batch job or cgroup and by user.
 pub fn of(root: &Root, jobs: &[Job], contexts: &[Context]) -> Vec<Group> {
     let process: BTreeMap<u64, u32> = contexts.iter().map(|one| (one.job, one.pid)).collect();
     let mut groups: BTreeMap<(String, u32), Group> = BTreeMap::new();
@@ -121,7 +121,7 @@ pub fn of(root: &Root, jobs: &[Job], contexts: &[Context]) -> Vec<Group> {
     bounded(groups.into_values().collect())
 }
 
-/// Those with the most memory, and the sum of the others.
+/// The groups with the most memory, and the sum of the others.
 fn bounded(mut groups: Vec<Group>) -> Vec<Group> {
     if groups.len() <= MAX_GROUPS {
         return groups;

@@ -1,4 +1,4 @@
-//! The name of a report, with what tells the processes of a job apart.
+//! The name of a report, with fields that differ between the processes of a launch.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use hpmmap_base::error::{Error, Result};
 use nix::unistd::gethostname;
 
-/// Who sets the rank of a process.
+/// Variables with the rank of a process, of MPI libraries and Slurm.
 const RANK: [&str; 6] = [
     "OMPI_COMM_WORLD_RANK",
     "PMIX_RANK",
@@ -16,7 +16,7 @@ const RANK: [&str; 6] = [
     "PALS_RANKID",
     "SLURM_PROCID",
 ];
-/// Who sets the number of a job.
+/// Variables with the number of a batch job.
 const JOB: [&str; 6] = [
     "SLURM_JOB_ID",
     "PBS_JOBID",
@@ -26,14 +26,14 @@ const JOB: [&str; 6] = [
     "JOB_ID",
 ];
 
-/// What this process knows of itself.
+/// Values for the fields, of this process.
 pub struct Known<'a> {
     pub host: Option<OsString>,
     pub pid: u32,
     pub variable: &'a dyn Fn(&str) -> Option<OsString>,
 }
 
-/// `name` with %h, %r, %p, %j and %% replaced, for this process.
+/// Replaces %h, %r, %p, %j and %% in `name`, for this process.
 pub fn expand(name: &Path) -> Result<PathBuf> {
     let known = Known {
         host: gethostname().ok(),
@@ -43,7 +43,7 @@ pub fn expand(name: &Path) -> Result<PathBuf> {
     expand_with(name, &known)
 }
 
-/// Whether this process is rank 0, or no rank: what all ranks would say is said once.
+/// Is this process rank 0, or not a rank? Then it prints messages that are the same for all ranks.
 pub fn is_first_rank() -> bool {
     let mut ranks = RANK.iter().filter_map(std::env::var_os);
     ranks.next().is_none_or(|rank| rank == "0")

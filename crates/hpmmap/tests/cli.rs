@@ -23,7 +23,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// Tests of a machine without the module make no sense on one with it.
+/// Tests for a machine without the module are skipped on one with it.
 fn module_is_loaded() -> bool {
     Path::new("/sys/kernel/hpmmap").exists()
 }
@@ -219,7 +219,7 @@ fn files_that_cannot_be_marked_do_not_keep_others_from_it() {
     assert_eq!(stdout(&output), format!("{program}: not marked\n"));
 }
 
-/// A directory with the command and a program for its verb `bench` that tells its words.
+/// A directory with the command and a program for its verb `bench` that prints its arguments.
 fn with_bench() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::copy(HPMMAP, dir.path().join("hpmmap")).unwrap();

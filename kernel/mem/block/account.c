@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Accounts: who is charged for blocks.
+ * Accounts: what blocks are charged to.
  *
- * An account is one user and one cgroup; what is charged to it counts for both, and
- * for all cgroups above (mem/block/payer.c). Which it is is asked whenever an address space
- * gets blocks (as/own/reserve.c); a block stays charged to who got it, and so does what
- * takes its place, whoever has it in the end.
+ * An account is one user and one cgroup. Its blocks count for both, and for all
+ * ancestors of the cgroup (mem/block/payer.c). The account is determined whenever an
+ * address space gets blocks (as/own/reserve.c). A block stays charged to it, and so does
+ * a block that takes its place, even if another process holds it in the end.
  *
- * An account also belongs to a tally, that of a job: what is charged to all of its
- * accounts, each block once, and the most that it ever was. Its line is written to
- * where those of the payers are, which are shared by as many.
+ * An account also belongs to the tally of a job, which counts the blocks of all its
+ * accounts, each once, and their peak. The tally's cache line is written where those of
+ * the payers are, which as many CPUs share.
  */
 #include <linux/cgroup.h>
 #include <linux/hashtable.h>
@@ -23,12 +23,12 @@
 
 /**
  * struct hpmmap_account - a user and a cgroup, for one tally
- * @refs: contexts, jobs, and blocks charged to it
+ * @refs: held by contexts, jobs, and blocks charged to it
  * @node: in the table
  * @user: holds a reference
- * @group: the same; NULL for the root of the hierarchy
+ * @group: holds a reference; NULL for the root of the hierarchy
  * @tally: holds a reference
- * @rcu: it may be looked for where it was found, see hpmmap_account_get()
+ * @rcu: frees it after readers that found it, see hpmmap_account_get()
  */
 struct hpmmap_account {
 	refcount_t refs;
@@ -39,13 +39,13 @@ struct hpmmap_account {
 	struct rcu_head rcu;
 };
 
-/* As many as there are users, cgroups and jobs; everybody looks one up here. */
+/* For many users, cgroups and jobs: every call that gets blocks looks its account up here. */
 static DEFINE_HASHTABLE(accounts, 12);
-/* Protects it; references may go to zero without it. */
+/* Protects the table; references may become zero without it. */
 static DEFINE_SPINLOCK(accounts_lock);
 
 /**
- * hpmmap_tally_alloc() - a tally of nothing
+ * hpmmap_tally_alloc() - make an empty tally
  *
  * Return: the tally with one reference, or NULL.
  */
@@ -58,14 +58,14 @@ struct hpmmap_tally *hpmmap_tally_alloc(void)
 	return t;
 }
 
-/* With any spinlock held. */
+/* May be called with any spinlock held. */
 void hpmmap_tally_put(struct hpmmap_tally *t)
 {
 	if (refcount_dec_and_test(&t->refs))
 		kfree(t);
 }
 
-/* Takes over the caller's references to payers; NULL without memory. */
+/* Takes over the caller's references to payers; NULL if there is no memory. */
 static struct hpmmap_account *account_of(struct hpmmap_payer *user,
 					 struct hpmmap_payer *group,
 					 struct hpmmap_tally *tally)
@@ -101,12 +101,12 @@ out:
 }
 
 /**
- * hpmmap_account_get_current() - who is charged for what the caller gets
- * @tally: of the job it is for
+ * hpmmap_account_get_current() - the account for blocks that the caller gets now
+ * @tally: tally of the job
  *
- * By its user ID and its cgroup as they are now.
+ * The current user ID and cgroup decide.
  *
- * Return: the account with a reference for the caller, or NULL without memory.
+ * Return: the account with a reference for the caller, or NULL if there is no memory.
  */
 struct hpmmap_account *hpmmap_account_get_current(struct hpmmap_tally *tally)
 {
@@ -131,7 +131,7 @@ out:
 }
 
 /**
- * hpmmap_account_is_current() - would what the caller gets be charged to an account?
+ * hpmmap_account_is_current() - would blocks that the caller gets now be charged to it?
  * @account: the account
  */
 bool hpmmap_account_is_current(const struct hpmmap_account *account)
@@ -163,8 +163,8 @@ static void account_put_many(struct hpmmap_account *account, unsigned long nr)
 }
 
 /**
- * hpmmap_account_get() - the account that is somewhere
- * @from: where; it has a reference to each that comes there, as long as it is there
+ * hpmmap_account_get() - get the account that a pointer points to
+ * @from: the pointer, which holds a reference to its account
  *
  * Return: the account with a reference for the caller.
  */
@@ -181,11 +181,11 @@ struct hpmmap_account *hpmmap_account_get(struct hpmmap_account __rcu *const *fr
 }
 
 /**
- * hpmmap_account_set() - another account for somewhere
- * @at: where
- * @account: gets a reference for it
+ * hpmmap_account_set() - let a pointer point to another account
+ * @at: the pointer
+ * @account: the new account, which gets a reference
  *
- * That to the old one is put.
+ * The reference to the old account is put.
  */
 void hpmmap_account_set(struct hpmmap_account __rcu **at,
 			struct hpmmap_account *account)
@@ -194,7 +194,7 @@ void hpmmap_account_set(struct hpmmap_account __rcu **at,
 	hpmmap_account_put(unrcu_pointer(xchg(at, RCU_INITIALIZER(account))));
 }
 
-/* Whose account it is that is somewhere. */
+/* The user of the account that a pointer points to. */
 kuid_t hpmmap_account_uid_at(struct hpmmap_account __rcu *const *from)
 {
 	struct hpmmap_account *account = hpmmap_account_get(from);
@@ -204,24 +204,24 @@ kuid_t hpmmap_account_uid_at(struct hpmmap_account __rcu *const *from)
 	return uid;
 }
 
-/* With any spinlock held. */
+/* May be called with any spinlock held. */
 void hpmmap_account_put(struct hpmmap_account *account)
 {
 	account_put_many(account, 1);
 }
 
-/* The user, the cgroup, and those above it. */
+/* The user, the cgroup and its ancestors. */
 #define for_each_payer(_account, _p) \
 	for (_p = (_account)->user; _p; \
 	     _p = _p->cgroup ? _p->parent : (_account)->group)
 
 /**
  * hpmmap_account_charge() - charge blocks to an account
- * @account: the account; each of the blocks refers to it from here on
- * @nr: how many; as many are to be given to hpmmap_account_tally(),
+ * @account: the account; each block holds a reference to it from here on
+ * @nr: number of blocks; the caller passes as many to hpmmap_account_tally(),
  *	hpmmap_account_tally_unused() or hpmmap_account_refund()
  *
- * Return: 0, or -ENOMEM where a limit does not allow it.
+ * Return: 0, or -ENOMEM if a limit forbids it.
  */
 int hpmmap_account_charge(struct hpmmap_account *account, unsigned long nr)
 {
@@ -242,7 +242,7 @@ err_undo:
 	return -ENOMEM;
 }
 
-/* A job has, or had a moment ago, what its tally says, and @spare of that were not in use. */
+/* The job has, or just had, all blocks of its tally but @spare unused ones: updates the peak. */
 void hpmmap_account_peak(struct hpmmap_account *account, unsigned long spare)
 {
 	struct hpmmap_tally *t = account->tally;
@@ -254,10 +254,10 @@ void hpmmap_account_peak(struct hpmmap_account *account, unsigned long spare)
 }
 
 /**
- * hpmmap_account_tally() - blocks that were charged have been found
+ * hpmmap_account_tally() - count charged blocks that were found
  * @account: the account
- * @nr: how many
- * @spare: how many it has that are not in use, for all that the caller knows
+ * @nr: number of blocks
+ * @spare: blocks of the account that the caller knows to be unused
  */
 void hpmmap_account_tally(struct hpmmap_account *account, unsigned long nr,
 			  unsigned long spare)
@@ -266,14 +266,14 @@ void hpmmap_account_tally(struct hpmmap_account *account, unsigned long nr,
 	hpmmap_account_peak(account, spare);
 }
 
-/* The same where they are given back at once, or not in use: no peak. */
+/* The same for blocks that are given back at once or not in use: the peak does not change. */
 void hpmmap_account_tally_unused(struct hpmmap_account *account,
 				 unsigned long nr)
 {
 	atomic_long_add(nr, &account->tally->held);
 }
 
-/* Without asking for limits: as many are given up next, so this is no peak. */
+/* Charges without regard to limits and the peak: the caller gives up as many next. */
 void hpmmap_account_charge_anyway(struct hpmmap_account *account,
 				  unsigned long nr)
 {
@@ -287,7 +287,7 @@ void hpmmap_account_charge_anyway(struct hpmmap_account *account,
 	refcount_add(nr, &account->refs);
 }
 
-/* Blocks that were charged and not found. */
+/* Undoes the charge of blocks that were not found. */
 void hpmmap_account_refund(struct hpmmap_account *account, unsigned long nr)
 {
 	struct hpmmap_payer *p;
@@ -297,7 +297,7 @@ void hpmmap_account_refund(struct hpmmap_account *account, unsigned long nr)
 	account_put_many(account, nr);
 }
 
-/* With any spinlock held; the account may be gone afterwards. */
+/* May be called with any spinlock held; it may free the account. */
 void hpmmap_account_uncharge(struct hpmmap_account *account, unsigned long nr)
 {
 	if (!nr)
@@ -307,12 +307,12 @@ void hpmmap_account_uncharge(struct hpmmap_account *account, unsigned long nr)
 }
 
 /**
- * hpmmap_account_full() - could so many blocks be charged?
- * @account: to this account
- * @nr: how many
+ * hpmmap_account_full() - is there a limit that forbids to charge blocks?
+ * @account: the account
+ * @nr: number of blocks
  *
- * Return: NULL if so, or the payer whose limit is in the way; it stays as long as
- * the account.
+ * Return: NULL if not, or the payer whose limit forbids it, which lives as long as the
+ * account.
  */
 struct hpmmap_payer *hpmmap_account_full(struct hpmmap_account *account,
 					 unsigned long nr)
@@ -325,7 +325,7 @@ struct hpmmap_payer *hpmmap_account_full(struct hpmmap_account *account,
 	return NULL;
 }
 
-/* How many blocks could be charged to an account, as far as limits go? */
+/* The number of blocks that the limits still allow. */
 unsigned long hpmmap_account_room(struct hpmmap_account *account)
 {
 	unsigned long room = ULONG_MAX;
@@ -336,7 +336,7 @@ unsigned long hpmmap_account_room(struct hpmmap_account *account)
 	return room;
 }
 
-/* The least of its limits, in blocks. */
+/* The lowest of the account's limits, in blocks. */
 unsigned long hpmmap_account_limit(const struct hpmmap_account *account)
 {
 	unsigned long limit = ULONG_MAX;
@@ -347,7 +347,7 @@ unsigned long hpmmap_account_limit(const struct hpmmap_account *account)
 	return limit;
 }
 
-/* Does an account's memory count for a payer? */
+/* Do the account's blocks count for this payer? */
 bool hpmmap_account_counts_for(struct hpmmap_account *account,
 			       struct hpmmap_payer *payer)
 {
@@ -364,13 +364,13 @@ kuid_t hpmmap_account_uid(const struct hpmmap_account *account)
 	return account->user->uid;
 }
 
-/* How many jobs its user has. */
+/* The number of jobs of its user. */
 atomic_t *hpmmap_account_jobs(struct hpmmap_account *account)
 {
 	return &account->user->nr_jobs;
 }
 
-/* How many of them have no process. */
+/* The number of these jobs that have no process. */
 atomic_t *hpmmap_account_idle_jobs(struct hpmmap_account *account)
 {
 	return &account->user->nr_idle_jobs;

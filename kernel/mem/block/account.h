@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Accounts: who is charged. */
+/* Accounts: the user and the cgroup that blocks are charged to. */
 #ifndef _HPMMAP_MEM_BLOCK_ACCOUNT_H
 #define _HPMMAP_MEM_BLOCK_ACCOUNT_H
 
@@ -11,10 +11,10 @@ struct hpmmap_account;
 struct hpmmap_payer;
 
 /**
- * struct hpmmap_tally - blocks of a job, each counted once
- * @refs: the job, and accounts
- * @held: how many there are
- * @peak: the most there were at one moment
+ * struct hpmmap_tally - counts the blocks of a job, each once
+ * @refs: held by the job and by accounts
+ * @held: blocks charged now
+ * @peak: the highest @held so far
  */
 struct hpmmap_tally {
 	refcount_t refs;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * One block: its struct pages, its contents, and who still refers to it.
+ * One block: its struct pages, its contents, and the references to it.
  *
  * A pool block is an order-9 folio of which the module holds one reference.
- * Page-table entries and pins (devices, ptrace, pipes) hold one each, so the
- * block is nobody else's exactly when the count is back to one. It must never
+ * Page-table entries and pins (devices, ptrace, pipes) hold one each, so nothing
+ * else uses the block exactly when the count is back to one. It must never
  * reach zero: that would free offlined memory into Linux's allocator.
  */
 #include <linux/highmem.h>
@@ -19,18 +19,18 @@
 DEFINE_MUTEX(hpmmap_poison_mutex);
 DEFINE_SRCU(hpmmap_touch_srcu);
 
-/* Cleared at once, in bytes: some 10 us. */
+/* Cleared without a pause, in bytes: some 10 us. */
 #define CLEAR_PIECE (128UL << 10)
 
-/* So many pages are zeroed one by one rather than with all the block. */
+/* Up to this many pages are zeroed one by one instead of the whole block. */
 #define CLEAN_MOST (SLOT_PAGES / 4)
 
 static void page_init(struct page *page, unsigned long pfn, int nid)
 {
 	memset(page, 0, sizeof(*page));
 	/*
-	 * ZONE_NORMAL whatever it was: with ZONE_MOVABLE a long-term pin tries
-	 * to migrate the page first, for ever.
+	 * ZONE_NORMAL whatever it was: with ZONE_MOVABLE a long-term pin would
+	 * try to migrate the page for ever.
 	 */
 	set_page_links(page, ZONE_NORMAL, nid, pfn);
 	atomic_set(&page->_mapcount, -1);
@@ -67,9 +67,9 @@ void hpmmap_block_prepare(struct hpmmap_block *block, unsigned long pfn,
 }
 
 /**
- * hpmmap_block_attach() - say which file offset a block stands for
+ * hpmmap_block_attach() - set the file offset of a block
  * @block: the block
- * @mapping: of the context's file
+ * @mapping: the mapping of the context's file
  * @slot: its slot
  *
  * Shared futexes and core dumps look at a page's mapping and index.
@@ -94,15 +94,15 @@ void hpmmap_block_attach(struct hpmmap_block *block,
 }
 
 /**
- * hpmmap_block_detach() - a pool block stands for no file offset any more
- * @block: the block; nobody but the module refers to it
+ * hpmmap_block_detach() - clear the file offset of a pool block
+ * @block: the block; only the module refers to it
  */
 void hpmmap_block_detach(struct hpmmap_block *block)
 {
 	hpmmap_folio_detach(block->folio);
 }
 
-/* Its own memory, even where that has no contents yet. */
+/* The block's own page, even if its contents are still in the block behind its draft. */
 static struct page *own_page(struct hpmmap_block *block, unsigned int i)
 {
 	return block->folio ? folio_page(block->folio, i) : block->pages[i];
@@ -111,10 +111,10 @@ static struct page *own_page(struct hpmmap_block *block, unsigned int i)
 /**
  * hpmmap_block_page() - one page of a block
  * @block: the block
- * @i: which, below SLOT_PAGES
+ * @i: its number, below SLOT_PAGES
  *
- * Return: the page, of a draft the one that has the contents; NULL where a block of
- * Linux's memory has none yet.
+ * Return: the page, for a draft the one that has the contents; NULL if ordinary memory
+ * has no page there yet.
  */
 struct page *hpmmap_block_page(struct hpmmap_block *block, unsigned int i)
 {
@@ -124,9 +124,8 @@ struct page *hpmmap_block_page(struct hpmmap_block *block, unsigned int i)
 }
 
 /*
- * Clears with stores that bypass the caches: a block is as large as many a
- * second-level cache, and what is in there is of more use than zeros. bench/clear
- * compares the ways there are.
+ * Clears with stores that bypass the caches: a block is as large as many second-level caches, and
+ * their contents are of more use than zeros. bench/clear compares the ways to clear.
  */
 static void clear_streaming(void *addr, size_t len)
 {
@@ -150,7 +149,7 @@ static void clear_streaming(void *addr, size_t len)
 	kernel_fpu_end();
 }
 
-/* The same with stores twice as wide. */
+/* The same with stores of twice the width. */
 static void clear_streaming_avx(void *addr, size_t len)
 {
 	void *end = addr + len;
@@ -173,10 +172,10 @@ static void clear_streaming_avx(void *addr, size_t len)
 	kernel_fpu_end();
 }
 
-/* The addresses at which a memory error ends an instruction, and where it goes on. */
+/* The instructions at which a memory error may be found, and where execution goes on then. */
 #define MCE_SAFE(_label, _to) _ASM_EXTABLE_TYPE(_label, _to, EX_TYPE_DEFAULT_MCE_SAFE)
 
-/* Copies in the same way; false after a memory error in what was to be read. */
+/* Copies in the same way; false: the source has a memory error. */
 static bool copy_streaming_avx(void *to, const void *from, size_t len)
 {
 	const void *end = from + len;
@@ -209,7 +208,7 @@ static bool has_avx(void)
 	       cpu_has_xfeatures(XFEATURE_MASK_SSE | XFEATURE_MASK_YMM, NULL);
 }
 
-/* One that is not too long: the FPU cannot be preempted. */
+/* Kept short: the FPU cannot be preempted. */
 static void zero_piece(struct hpmmap_block *block, size_t at)
 {
 	if (likely(!folio_test_has_hwpoisoned(block->folio)))
@@ -219,8 +218,8 @@ static void zero_piece(struct hpmmap_block *block, size_t at)
 
 /**
  * hpmmap_block_zero_unless() - write zeros to all of a pool block, if it is good
- * @block: nobody else can see it; its stale bits are the caller's business
- * @lock: NULL, or what is held while a piece is zeroed, for some 10 us
+ * @block: invisible to others; the caller takes care of its stale bits
+ * @lock: NULL, or a lock that is held while a piece is zeroed, for some 10 us
  * @stop: protected by @lock: end before the next piece, and do not look at @block again
  *
  * Return: whether all of it is zero.
@@ -247,18 +246,18 @@ noinline bool hpmmap_block_zero_unless(struct hpmmap_block *block, spinlock_t *l
 	return !done;
 }
 
-/* The same for a caller that nobody stops. */
+/* The same without a way to stop it. */
 void hpmmap_block_zero(struct hpmmap_block *block)
 {
 	hpmmap_block_zero_unless(block, NULL, NULL);
 }
 
 /**
- * hpmmap_block_clean() - a pool block is given up: zero the few pages that are not
- * @block: nobody else can see it
+ * hpmmap_block_clean() - zero a pool block that is given up, if few pages need it
+ * @block: invisible to others
  *
- * Return: whether all of it is zero now, and stale; otherwise nothing was done, since
- * that is no cheaper than to zero the block.
+ * Return: whether all of it is zero now, and stale. If not, nothing was done: zeroing
+ * the whole block is as cheap.
  */
 bool hpmmap_block_clean(struct hpmmap_block *block)
 {
@@ -281,9 +280,9 @@ bool hpmmap_block_clean(struct hpmmap_block *block)
 }
 
 /**
- * hpmmap_block_clear() - zero all of a pool block, if it is not
- * @owner: who needs it
- * @block: nobody else can see it
+ * hpmmap_block_clear() - zero all of a pool block, if it is not zero
+ * @owner: its new owner
+ * @block: invisible to others
  */
 void hpmmap_block_clear(struct hpmmap_owner *owner, struct hpmmap_block *block)
 {
@@ -291,15 +290,14 @@ void hpmmap_block_clear(struct hpmmap_owner *owner, struct hpmmap_block *block)
 		hpmmap_block_zero(block);
 		atomic_long_add(SLOT_PAGES, &owner->nr_cleared);
 	}
-	/* One with a memory error is exchanged for another as long as nothing of it means anything. */
+	/* A block with a memory error stays stale: it is replaced before its contents count. */
 	if (!hpmmap_block_is_hurt(block))
-		/* One with a memory error is exchanged for another when it is to mean something. */
 	if (!hpmmap_block_is_hurt(block))
 		bitmap_zero(block->stale, SLOT_PAGES);
 }
 
 /**
- * hpmmap_block_set_stale() - pages of a block mean nothing any more
+ * hpmmap_block_set_stale() - mark pages of a block as stale
  * @block: the block
  * @first: first page
  * @nr: number of pages
@@ -318,15 +316,14 @@ void hpmmap_block_set_stale(struct hpmmap_block *block, unsigned int first,
 
 /**
  * hpmmap_block_fill() - make pages of a block readable as zero
- * @owner: whose store it is in, locked; or who alone knows it
+ * @owner: its store has the block and is locked; or the block is invisible to others
  * @block: the block
  * @first: first page
  * @nr: number of pages
  *
- * Pages that are not stale are left alone, and so is a block of the pools with a memory
- * error.
+ * Pages that are not stale, and pool blocks with a memory error, are left alone.
  *
- * Return: 0, or -ENOMEM where Linux has no page to give.
+ * Return: 0, or -ENOMEM if an ordinary page cannot be allocated.
  */
 int hpmmap_block_fill(struct hpmmap_owner *owner, struct hpmmap_block *block,
 		      unsigned int first, unsigned int nr)
@@ -363,12 +360,12 @@ out:
 }
 
 /**
- * hpmmap_block_write() - give a fresh page of a block contents
- * @block: the block; nobody else uses the page yet
- * @i: which page
- * @from: a page of the kernel's memory
+ * hpmmap_block_write() - fill a fresh page of a block
+ * @block: the block; the page is not used yet
+ * @i: number of the page
+ * @from: a page of kernel memory
  *
- * Return: 0, or -EIO where a memory error is in the block.
+ * Return: 0, or -EIO if the block has a memory error.
  */
 int hpmmap_block_write(struct hpmmap_block *block, unsigned int i,
 		       const void *from)
@@ -383,19 +380,19 @@ int hpmmap_block_write(struct hpmmap_block *block, unsigned int i,
 	return lost ? -EIO : 0;
 }
 
-/* False if there is a memory error in what was to be read. */
+/* False if the source has a memory error. */
 static bool page_copy(struct page *to, struct page *from)
 {
 	if (!copy_mc_to_kernel(page_address(to), page_address(from), PAGE_SIZE))
 		return true;
-	/* Not at once: who copies holds locks. */
+	/* Queued, since the caller holds locks. */
 	memory_failure_queue(page_to_pfn(from), 0);
 	return false;
 }
 
 /*
- * Copies a block as a whole, without a look at each page. False where something is out of the
- * ordinary, and nothing is said of what @to has.
+ * Copies a whole block without looking at each page. False: something is out of the ordinary, and
+ * the contents of @to are undefined.
  */
 static bool whole_copy(struct hpmmap_block *to, const struct hpmmap_block *from)
 {
@@ -416,16 +413,16 @@ static bool whole_copy(struct hpmmap_block *to, const struct hpmmap_block *from)
 /**
  * hpmmap_block_copy() - copy pages from one block to another
  * @owner: of @to; its store is locked, as is that of the owner of @from
- * @to: where to
+ * @to: target
  * @to_page: first page there
- * @from: where from
+ * @from: source
  * @from_page: first page there
  * @nr: number of pages
  *
- * Stale pages are not copied. If a memory error is in @from, all of @to is lost, too: an
- * access to it is answered by SIGBUS.
+ * Stale pages are not copied. If @from has a memory error all of @to is lost, too: an
+ * access to it gives SIGBUS.
  *
- * Return: 0, or -ENOMEM where Linux has no page to give.
+ * Return: 0, or -ENOMEM if an ordinary page cannot be allocated.
  */
 int hpmmap_block_copy(struct hpmmap_owner *owner, struct hpmmap_block *to,
 		       unsigned int to_page, struct hpmmap_block *from,
@@ -459,7 +456,7 @@ int hpmmap_block_copy(struct hpmmap_owner *owner, struct hpmmap_block *to,
 	return ret;
 }
 
-/* All of a page, as far as no memory error is found in it. */
+/* Is the whole page zero? False if a memory error is found in it. */
 static bool page_is_zero(struct page *page)
 {
 	u64 *p = page_address(page), *end = p + PAGE_SIZE / sizeof(*p), word;
@@ -480,7 +477,7 @@ static bool page_is_zero(struct page *page)
 	return zero;
 }
 
-/* Is a page zero, or means nothing? Not where a memory error is in it. */
+/* Is the page zero or stale? False if it has a memory error. */
 bool hpmmap_block_is_zero(struct hpmmap_block *block, unsigned int i)
 {
 	int cookie = srcu_read_lock(&hpmmap_touch_srcu);
@@ -492,12 +489,12 @@ bool hpmmap_block_is_zero(struct hpmmap_block *block, unsigned int i)
 }
 
 /**
- * hpmmap_block_read() - what a page has
- * @block: its block, of which nothing changes meanwhile
- * @i: which
- * @buf: a page
+ * hpmmap_block_read() - read a page of a block
+ * @block: the block, which does not change meanwhile
+ * @i: number of the page
+ * @buf: a page for the contents
  *
- * Return: 1 if it has contents, now in @buf, 0 if it is zero, or not there, or -EFAULT after a
+ * Return: 1 with the contents in @buf, 0 if the page is zero or missing, or -EFAULT after a
  * memory error.
  */
 int hpmmap_block_read(struct hpmmap_block *block, unsigned int i, void *buf)
@@ -514,7 +511,7 @@ int hpmmap_block_read(struct hpmmap_block *block, unsigned int i, void *buf)
 	    copy_mc_to_kernel(buf, page_address(page), PAGE_SIZE))
 		ret = -EFAULT;
 	srcu_read_unlock(&hpmmap_touch_srcu, cookie);
-	/* It may be news. */
+	/* The error may be new. */
 	if (ret && !hpmmap_block_is_lost(block))
 		memory_failure_queue(page_to_pfn(page), 0);
 	return ret ? ret : !!memchr_inv(buf, 0, PAGE_SIZE);
@@ -533,9 +530,9 @@ bool hpmmap_block_linux_idle(const struct hpmmap_block *block)
 }
 
 /*
- * More references than the module's and those of entries? An entry has its own
- * before it counts, and afterwards: one that comes has to be counted before the
- * references are, one that goes after them. In doubt there is a pin.
+ * Has it more references than the module's and those of entries? An entry holds its reference for
+ * longer than it is counted. The smaller of two counts is taken: an entry that comes or goes
+ * meanwhile looks like a pin.
  */
 static bool has_more_refs(struct folio *folio, int (*mapcount)(struct folio *))
 {
@@ -559,14 +556,14 @@ static int entries(struct folio *folio)
 
 static bool folio_is_pinned(struct folio *folio)
 {
-	/* Counting the entries of 4 KB takes its time on kernels before 6.7. */
+	/* Before 6.7, counting the entries of 4 KB takes time. */
 	if (folio_test_large(folio) && !has_more_refs(folio, entries_2m))
 		return false;
 	return has_more_refs(folio, entries);
 }
 
 /**
- * hpmmap_block_is_pinned() - does somebody but page tables refer to it?
+ * hpmmap_block_is_pinned() - does anything but page tables and the module refer to it?
  * @block: the block
  */
 bool hpmmap_block_is_pinned(struct hpmmap_block *block)
@@ -576,7 +573,7 @@ bool hpmmap_block_is_pinned(struct hpmmap_block *block)
 
 	if (block->folio)
 		return folio_is_pinned(block->folio);
-	/* To a bad page of Linux that may be Linux itself, for good. */
+	/* Linux may keep a reference to a bad ordinary page for good. */
 	hpmmap_for_each_linux_page(block, i, page)
 		if (!PageHWPoison(page) && folio_is_pinned(page_folio(page)))
 			return true;
@@ -584,9 +581,9 @@ bool hpmmap_block_is_pinned(struct hpmmap_block *block)
 }
 
 /**
- * hpmmap_block_free() - nobody has a block any more
- * @block: of the pools, to which only the module refers; its contents stay as they are
- * @freed: it is added here, for hpmmap_pool_free()
+ * hpmmap_block_free() - put a block without a user on a list
+ * @block: a pool block that only the module refers to; its contents stay
+ * @freed: the list, for hpmmap_pool_free()
  */
 void hpmmap_block_free(struct hpmmap_block *block, struct list_head *freed)
 {
@@ -595,7 +592,7 @@ void hpmmap_block_free(struct hpmmap_block *block, struct list_head *freed)
 	hpmmap_block_set_stale(block, 0, SLOT_PAGES);
 	bitmap_zero(block->reuse, SLOT_PAGES);
 	block->reuse_id = 0;
-	/* Of a file: it has no other user. */
+	/* A block of a file: it has no other user. */
 	if (atomic_read(&block->users))
 		atomic_dec(&block->users);
 	list_add_tail(&block->link, freed);

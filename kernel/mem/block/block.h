@@ -19,24 +19,23 @@
 struct hpmmap_account;
 struct hpmmap_holder;
 
-/* One memory error after the other, while no memory leaves the pools. */
+/* Serializes the handling of memory errors, during which no memory leaves the pools. */
 extern struct mutex hpmmap_poison_mutex;
 
 /*
- * Held while memory of blocks is read or written that may turn out to be bad: marks are looked
- * at within it. Linux may unmap a bad page from its own tables, but not before all who have it
- * by then are done.
+ * Held while contents of blocks are read or written that may be found bad: the reader checks the
+ * marks within it. Linux unmaps a bad page from its own tables only after all such readers are
+ * done.
  */
 extern struct srcu_struct hpmmap_touch_srcu;
 
 /**
- * hpmmap_clear_words() - zero memory that somebody may be writing to
- * @addr: where, aligned to a word
- * @nr: words of 8 bytes
+ * hpmmap_clear_words() - zero memory that another CPU may be writing to
+ * @addr: first word, aligned
+ * @nr: number of words of 8 bytes
  *
- * Who writes a word meanwhile finds it zero afterwards, or what he wrote. memset() and
- * clear_page() write bytes where the CPU is good at that (ERMS), and half a word of each
- * may be left.
+ * A word that is written meanwhile is zero afterwards or has the value written. memset() and
+ * clear_page() write single bytes on CPUs with ERMS, so a word could become half of each.
  */
 static inline void hpmmap_clear_words(void *addr, size_t nr)
 {
@@ -44,13 +43,13 @@ static inline void hpmmap_clear_words(void *addr, size_t nr)
 }
 
 /**
- * struct hpmmap_owner - whose blocks they are, as far as that matters here
- * @account: who is charged for what it gets, as far as is known: hpmmap_charged() asks, and
- *	changes it. Holds a reference; for others there is hpmmap_account_get()
- * @mapping: of the file that its blocks stand for; immutable
- * @mm: whose memory cgroup is charged for pages of Linux; NULL: the caller's
- * @nr_linux_pages: pages of Linux that stand in for its blocks
- * @nr_few_pages: those where no more than a few are needed
+ * struct hpmmap_owner - the owner of blocks, as this room sees it
+ * @account: account that new blocks are charged to; hpmmap_charged() updates it. Holds a
+ *	reference; other tasks use hpmmap_account_get()
+ * @mapping: of the file that its blocks are pages of; immutable
+ * @mm: ordinary pages are charged to its memory cgroup; NULL: to the caller's
+ * @nr_linux_pages: ordinary pages that stand in for its blocks
+ * @nr_few_pages: ordinary pages in slots that need only a few
  * @nr_few_blocks: the blocks of these
  * @nr_cleared: pages that were zeroed for it
  */
@@ -66,12 +65,12 @@ struct hpmmap_owner {
 
 /**
  * struct hpmmap_draft - a copy of a block that is not complete (as/store/draft.c)
- * @behind: what it is a copy of
- * @part: no one mapping covered its slot when it was begun
- * @stuck: of pages of Linux, since the pools had no block
- * @reads: pages that were copied though they were only read
- * @left: one bit a page: it was not copied yet. Of what is stale it is never set: that is
- *	the draft's own, as it is that of any block.
+ * @behind: the block that it copies
+ * @part: no single mapping covered its slot when the draft was begun
+ * @stuck: it has ordinary pages, since the pools had no block
+ * @reads: pages that were copied by an access that only reads
+ * @left: one bit a page: it was not copied yet. Never set for a stale page: that is the
+ *	draft's own, as in any block.
  */
 struct hpmmap_draft {
 	struct hpmmap_block *behind;
@@ -82,13 +81,13 @@ struct hpmmap_draft {
 };
 
 /**
- * enum hpmmap_block_state - where a block of a pool is
- * @HPMMAP_BLOCK_FREE: in the buddy allocator, or at hand for a CPU and charged (mem/pool/stock.c);
- *	nobody else refers to it
+ * enum hpmmap_block_state - the state of a pool block
+ * @HPMMAP_BLOCK_FREE: in the buddy allocator, or in a CPU's stock and charged (mem/pool/stock.c);
+ *	nothing else refers to it
  * @HPMMAP_BLOCK_HELD: charged to an account; on a caller's list or in a store
  * @HPMMAP_BLOCK_PINNED: given up by its holder, still charged, and waiting on
- *	the pinned list for somebody else's references to go
- * @HPMMAP_BLOCK_BAD: a memory error is in it; nobody's, and never handed out
+ *	the pinned list until the last other reference is dropped
+ * @HPMMAP_BLOCK_BAD: it has a memory error; never handed out
  */
 enum hpmmap_block_state {
 	HPMMAP_BLOCK_FREE,
@@ -102,38 +101,38 @@ enum hpmmap_block_state {
  *
  * Four cache lines; a call that hands a block out or takes it back needs the first two.
  *
- * @link: list of whoever owns it (unused while in a store)
- * @grave: list of those of Linux's memory that have none any more
- * @folio: the order-9 folio of a pool block; NULL for Linux's memory.
+ * @link: in a list of its owner (unused while in a store)
+ * @grave: list of blocks of ordinary memory whose pages are gone
+ * @folio: the order-9 folio of a pool block; NULL for ordinary memory.
  *	Immutable.
  * @pages: NULL for a pool block; otherwise SLOT_PAGES pointers to order-0
- *	pages of Linux, NULL where none was needed yet. Protected by ctx->lock.
- * @account: who is charged for a pool block that is not in the buddy allocator
- * @holder: who has given it up while it is PINNED
- * @sharers: of one that is shared: which contexts have it (as/own/family.c)
+ *	ordinary pages, NULL where none was needed yet. Protected by ctx->lock.
+ * @account: charged for a pool block that is not in the buddy allocator
+ * @holder: has given it up, while it is PINNED
+ * @sharers: the contexts that share it (as/own/family.c)
  * @slot: its slot while in a store, protected by ctx->lock; on a list from
- *	hpmmap_pool_alloc() the one it is meant for, or NO_SLOT
+ *	hpmmap_pool_alloc() the slot it is meant for, or NO_SLOT
  * @nid: node of a pool block. Immutable.
- * @zeroed: those of its pages that are stale are zero
- * @few: pages of Linux that do not stand in for a block of the pools: it would be
- *	too much for them (as/change/few.c). Protected by ctx->lock.
- * @spare: node that its pages come from if there are some to spare; NUMA_NO_NODE:
- *	they come from where they can be had. Protected as @few.
- * @bad: it is not to be handed out any more; protected by node->lock
+ * @zeroed: its stale pages are zero
+ * @few: its ordinary pages do not stand in for a pool block: a few pages need no
+ *	block (as/change/few.c). Protected by ctx->lock.
+ * @spare: its pages come from this node if that has some to spare; NUMA_NO_NODE:
+ *	from any node. Protected as @few.
+ * @bad: it must not be handed out again; protected by node->lock
  * @lost: its contents are lost: they were copied from a block with a memory error.
  *	Protected as @stale.
- * @users: stores it is in. With more than one, nobody may change it, and no
- *	entry of a page table lets anybody write to it (see share.c).
+ * @users: number of stores it is in. With more than one it must not change, and no
+ *	page-table entry is writable (see share.c).
  * @state: changed only by block_set_state()
- * @stale: one bit a page: the content means nothing to the current mapping and
- *	has to be cleared before anybody sees it. Protected by ctx->lock.
- * @reuse: of a pool block, one bit a page: the content is of the process that has the
- *	block, and it may see it again. Means something only to the context @reuse_id.
+ * @stale: one bit a page: the contents do not belong to the current mapping and
+ *	must be cleared before they are visible. Protected by ctx->lock.
+ * @reuse: pool block, one bit a page: the contents belong to the process that has the
+ *	block, which may see them again. Valid only for the context @reuse_id.
  *	Protected as @stale.
- * @has: of a block of Linux's memory, one bit for each of @pages
+ * @has: ordinary memory, one bit for each of @pages
  * @reuse_id: id of the context that keeps it for reuse, or 0
- * @draft: NULL, or what there is to copy yet; protected as @stale
- * @gone: of its slot: which discard has made zeros of which pages last; protected as
+ * @draft: NULL, or the copy that is not complete; protected as @stale
+ * @gone: for its slot, the discard that last made each page zero; protected as
  *	@stale
  */
 struct hpmmap_block {
@@ -172,49 +171,49 @@ struct hpmmap_block {
 } ____cacheline_aligned;
 
 /*
- * Is there a memory error in it? Then all its contents are lost: nobody may touch or map any
- * page of it. Errors in pages of Linux are not looked for.
+ * Does the block have a memory error? Then all its contents are lost: no page of it may be touched
+ * or mapped. Errors in ordinary pages are not looked for.
  */
 static inline bool hpmmap_block_is_hurt(const struct hpmmap_block *block)
 {
 	return block->lost || (block->folio && folio_test_has_hwpoisoned(block->folio));
 }
 
-/* The same, or in what is behind a draft. The store is locked. */
+/* The same for the block or the one behind its draft. The store is locked. */
 static inline bool hpmmap_block_is_lost(const struct hpmmap_block *block)
 {
 	return hpmmap_block_is_hurt(block) ||
 	       (unlikely(block->draft) && hpmmap_block_is_hurt(block->draft->behind));
 }
 
-/* The pages of a block of Linux's memory, which may be being given up. */
+/* The pages of a block of ordinary memory; the block may be in the course of being freed. */
 #define hpmmap_for_each_linux_page(_block, _i, _page) \
 	for_each_set_bit(_i, (_block)->has, SLOT_PAGES) \
 		if (((_page) = READ_ONCE((_block)->pages[_i])))
 
-/* Where pages of Linux in a block are counted. */
+/* The owner's counter for the ordinary pages of this block. */
 static inline atomic_long_t *hpmmap_block_count(struct hpmmap_owner *owner,
 						const struct hpmmap_block *block)
 {
 	return block->few ? &owner->nr_few_pages : &owner->nr_linux_pages;
 }
 
-/* Most pages of a slot that has no more than a few. */
+/* The most pages of a slot that needs only a few. */
 #define HPMMAP_FEW_IN_SLOT 64
 
-/* Needs a slot no more than a few pages? A draft of them is a copy of more. */
+/* Does the slot need only a few pages? A draft does not count: it copies a block with more. */
 static inline bool hpmmap_block_is_few(const struct hpmmap_block *block)
 {
 	return block->few && !block->draft;
 }
 
-/* Where it lies, or will; of a draft of Linux's pages what that is a copy of does. */
+/* The node of a block; for a draft of ordinary pages, that of the block it copies. */
 static inline int hpmmap_block_nid(const struct hpmmap_block *block)
 {
 	return block->draft && !block->folio ? block->draft->behind->nid : block->nid;
 }
 
-/* Has it all pages that its mappings ask for, without a touch? */
+/* Does it have all pages that its mappings need, without a fault? */
 static inline bool hpmmap_block_is_whole(const struct hpmmap_block *block)
 {
 	return block->folio || block->few;
@@ -222,7 +221,7 @@ static inline bool hpmmap_block_is_whole(const struct hpmmap_block *block)
 
 static inline bool hpmmap_block_is_shared(const struct hpmmap_block *block)
 {
-	/* Who finds it alone sees what the others wrote before they left. */
+	/* A task that finds itself the last user sees all writes of the others. */
 	return atomic_read_acquire(&block->users) > 1;
 }
 
@@ -240,7 +239,7 @@ static inline bool hpmmap_block_has_contents(struct hpmmap_block *block, unsigne
 
 bool hpmmap_block_linux_idle(const struct hpmmap_block *block);
 
-/* Does only the module refer to a block, in no page table that may still change? */
+/* Does only the module refer to a block that is in no page table that may still change? */
 static inline bool hpmmap_block_idle(const struct hpmmap_block *block)
 {
 	return block->folio ? folio_ref_count(block->folio) == 1 :

@@ -74,7 +74,7 @@ static void bucket_remove(struct hpmmap_buddy_chunk *chunk)
 		chunk->next->pprev = chunk->pprev;
 }
 
-/* What a node of an order, not 0, is by its children. */
+/* The value of a node of an order other than 0, from its children. */
 static u8 node_value(const u8 *tree, unsigned int node, unsigned int order)
 {
 	u8 left = tree[2 * node];
@@ -86,7 +86,7 @@ static u8 node_value(const u8 *tree, unsigned int node, unsigned int order)
 	return left > right ? left : right;
 }
 
-/* A unit has changed: what lies above it, as far as that changes. Most are alone. */
+/* A unit has changed: updates its ancestors, up to the first that does not change. */
 static void tree_rise(u8 *tree, unsigned int node)
 {
 	unsigned int order;
@@ -100,7 +100,7 @@ static void tree_rise(u8 *tree, unsigned int node)
 	}
 }
 
-/* The same of several units, up to the last one. */
+/* The same for the units from @lo to @hi. */
 static void tree_rise_range(u8 *tree, unsigned int lo, unsigned int hi)
 {
 	unsigned int order, node;
@@ -181,7 +181,7 @@ void hpmmap_buddy_init(struct hpmmap_buddy *b)
 }
 
 /**
- * hpmmap_buddy_destroy - forget every chunk, whatever the state of its units
+ * hpmmap_buddy_destroy - remove every chunk, whatever the state of its units
  * @b: the allocator; empty afterwards
  * @release: called once for each chunk, which belongs to the caller again
  */
@@ -207,7 +207,7 @@ void hpmmap_buddy_destroy(struct hpmmap_buddy *b,
 struct hpmmap_buddy_chunk *hpmmap_buddy_chunk_find(const struct hpmmap_buddy *b,
 						   unsigned long unit)
 {
-	/* chunk_link() changes nothing: const is lost only to share it. */
+	/* chunk_link() changes nothing: the const is cast away only to share its code. */
 	return *chunk_link((struct hpmmap_buddy *)b, unit / CHUNK_UNITS);
 }
 
@@ -389,7 +389,7 @@ int hpmmap_buddy_alloc(struct hpmmap_buddy *b, unsigned int order,
  * @nr: number of units, at most
  * @unit: out: the first one; only written on success
  *
- * Return: how many there are from @unit on, or 0 if no unit of the chunk is one.
+ * Return: the number of units from @unit on, or 0 if the chunk has no such unit.
  */
 unsigned int hpmmap_buddy_alloc_unlike(struct hpmmap_buddy *b,
 				       struct hpmmap_buddy_chunk *chunk,
@@ -420,7 +420,7 @@ static bool block_valid(unsigned long unit, unsigned int order)
 }
 
 /**
- * hpmmap_buddy_take - allocate a block that is known
+ * hpmmap_buddy_take - allocate a given block
  * @b: the allocator
  * @unit: first unit, a multiple of 2^order
  * @order: the block has 2^order units

@@ -10,8 +10,8 @@
  * A chunk is 512 units (1 GB), aligned; its number is the physical address
  * >> 30. A block of order k is 2^k units, aligned to 2^k units.
  *
- * Locking: the caller makes sure that nobody changes an allocator while
- * another call on it runs. A spinlock will do.
+ * Locking: the caller serializes all calls that change an allocator with all
+ * other calls on it. A spinlock will do.
  */
 #ifndef _HPMMAP_BUDDY_H
 #define _HPMMAP_BUDDY_H
@@ -41,7 +41,7 @@ typedef unsigned char u8;
  * @nr: number of the chunk; immutable while inserted
  * @child: the chunks below this one in the index of the allocator
  * @next: next chunk in the same bucket
- * @pprev: what points to this chunk in its bucket
+ * @pprev: the pointer that points to this chunk in its bucket
  * @nr_present: number of units that are present
  * @nr_free: number of units that are free
  * @present: 1 for each unit that is present, else 0

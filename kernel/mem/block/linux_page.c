@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Pages of Linux that stand in for a block of the pools, or for a few pages of one.
+ * Ordinary pages that stand in for a pool block, or for a few pages of one.
  */
 #include <linux/memcontrol.h>
 #include <linux/page-flags.h>
@@ -12,16 +12,16 @@
 #include "mem/block/block.h"
 #include "mem/block/linux_page.h"
 
-/* What Linux has to spare: nothing is reclaimed for it, not by kswapd either. */
+/* For pages that Linux has to spare: nothing is reclaimed for them, not even by kswapd. */
 #define GFP_SPARE (__GFP_NOWARN | __GFP_ACCOUNT)
 
-/* Most that one has in slots with no more than a few. */
+/* The most pages of one owner in slots that need only a few. */
 #define FEW_PAGES 4096
 #define FEW_SLOTS 1024
 
 /*
- * Arrays for block->pages, without a page when they come and go: they are not zeroed each time that
- * a child with a few pages begins.
+ * Arrays for block->pages. They have no page when they come and go, so they need not be zeroed each
+ * time that a child with a few pages begins.
  */
 static struct kmem_cache *arrays;
 
@@ -43,8 +43,8 @@ void hpmmap_linux_page_exit(void)
 }
 
 /**
- * hpmmap_block_alloc_linux() - a block that will be filled with Linux's memory
- * @spare: only with what Linux has to spare on a node, see there; or NUMA_NO_NODE
+ * hpmmap_block_alloc_linux() - make a block for ordinary pages
+ * @spare: value of @spare of struct hpmmap_block
  *
  * Return: the block, without any page yet, or NULL.
  */
@@ -69,7 +69,7 @@ struct hpmmap_block *hpmmap_block_alloc_linux(int spare)
 	return block;
 }
 
-/* Nothing of its use by a context remains. */
+/* Removes all traces of a folio's use by a context. */
 void hpmmap_folio_detach(struct folio *folio)
 {
 	folio->mapping = NULL;
@@ -81,7 +81,7 @@ void hpmmap_folio_detach(struct folio *folio)
 		folio_clear_active(folio);
 }
 
-/* Of a page of Linux with a memory error Linux may keep a reference for good. */
+/* Linux may keep a reference for good to an ordinary page with a memory error. */
 bool hpmmap_linux_page_idle(struct page *page)
 {
 	return page_ref_count(page) == 1 || PageHWPoison(page);
@@ -95,9 +95,9 @@ static struct page *page_alloc(int spare)
 }
 
 /*
- * As on Linux it is charged to the memory cgroup of whose memory it is, not of who
- * touches it (a debugger). A child that is being made has none yet: its parent's. What
- * a thread of the kernel allocates would be charged to nobody, whichever mm it uses.
+ * As on Linux the page is charged to the memory cgroup of the mm, not to that of the task that
+ * touches it (a debugger). A child that is being made has no mm yet: its parent's is charged.
+ * Without this, a thread of the kernel would charge no cgroup, whatever mm it uses.
  */
 static struct page *charged_alloc(struct hpmmap_owner *owner, int spare)
 {
@@ -116,7 +116,7 @@ static struct page *charged_alloc(struct hpmmap_owner *owner, int spare)
 	return page;
 }
 
-/* A page of zeros for a block that has none there, or NULL. */
+/* Allocates a zeroed page for a place without one, or returns NULL. */
 struct page *hpmmap_linux_page_alloc(struct hpmmap_owner *owner,
 				     struct hpmmap_block *block, unsigned int i)
 {
@@ -134,7 +134,7 @@ struct page *hpmmap_linux_page_alloc(struct hpmmap_owner *owner,
 	return page;
 }
 
-/* A block has a page no more. */
+/* Drops a block's reference to its page. */
 static void page_put(struct page *page)
 {
 	hpmmap_folio_detach(page_folio(page));
@@ -142,7 +142,7 @@ static void page_put(struct page *page)
 	compat_commit(-1);
 }
 
-/* A page of Linux that is stale, and in no page table, goes back. */
+/* Gives back an ordinary page that is stale and in no page table. */
 static void page_drop(struct hpmmap_owner *owner, struct hpmmap_block *block, unsigned int i)
 {
 	struct page *page = block->pages[i];
@@ -154,8 +154,8 @@ static void page_drop(struct hpmmap_owner *owner, struct hpmmap_block *block, un
 }
 
 /**
- * hpmmap_block_empty() - nobody has a block of Linux's memory any more
- * @block: to which only the module refers; for hpmmap_block_bury()
+ * hpmmap_block_empty() - give back the pages of a block of ordinary memory
+ * @block: the block, which only the module refers to; hpmmap_block_bury() follows
  */
 void hpmmap_block_empty(struct hpmmap_block *block)
 {
@@ -169,8 +169,8 @@ void hpmmap_block_empty(struct hpmmap_block *block)
 }
 
 /**
- * hpmmap_block_bury() - free what is left of blocks
- * @graves: those from hpmmap_block_empty()
+ * hpmmap_block_bury() - free the structs of blocks
+ * @graves: the blocks that hpmmap_block_empty() has emptied
  */
 void hpmmap_block_bury(struct llist_head *graves)
 {
@@ -183,13 +183,13 @@ void hpmmap_block_bury(struct llist_head *graves)
 }
 
 /**
- * hpmmap_block_clear_linux() - pages of a block of Linux's memory read as zero
- * @owner: whose store it is in, locked
+ * hpmmap_block_clear_linux() - make pages of ordinary memory read as zero
+ * @owner: its store has the block and is locked
  * @block: the block
  * @first: first page
  * @nr: number of pages, all of them stale
  *
- * Where it has no page it gets none: the first touch brings one.
+ * No page is allocated: the first touch does that.
  */
 void hpmmap_block_clear_linux(struct hpmmap_owner *owner,
 			      struct hpmmap_block *block, unsigned int first,
@@ -208,12 +208,12 @@ void hpmmap_block_clear_linux(struct hpmmap_owner *owner,
 
 /**
  * hpmmap_block_drop_linux() - give pages back to Linux
- * @owner: whose store it is in, locked
- * @block: a block of Linux's memory
+ * @owner: its store has the block and is locked
+ * @block: a block of ordinary memory
  * @first: first page
  * @nr: number of pages, all of them stale and in no page table
  *
- * What somebody still refers to stays.
+ * Pages that have other references stay.
  */
 void hpmmap_block_drop_linux(struct hpmmap_owner *owner, struct hpmmap_block *block,
 			     unsigned int first, unsigned int nr)
@@ -226,10 +226,10 @@ void hpmmap_block_drop_linux(struct hpmmap_owner *owner, struct hpmmap_block *bl
 }
 
 /**
- * hpmmap_block_may_be_few() - may more be pages of Linux although the pools have blocks?
- * @owner: whose
- * @pages: how many more
- * @slots: in so many slots that have none yet
+ * hpmmap_block_may_be_few() - may an owner have more ordinary pages in place of blocks?
+ * @owner: the owner
+ * @pages: number of further pages
+ * @slots: number of slots, without such pages yet, that they are in
  */
 bool hpmmap_block_may_be_few(const struct hpmmap_owner *owner, unsigned long pages,
 			     unsigned long slots)
@@ -239,8 +239,8 @@ bool hpmmap_block_may_be_few(const struct hpmmap_owner *owner, unsigned long pag
 }
 
 /**
- * hpmmap_block_few_end() - the few pages of a block stand in for one of the pools
- * @owner: whose store it is in, locked
+ * hpmmap_block_few_end() - count the few pages of a block as standing in for a pool block
+ * @owner: its store has the block and is locked
  * @block: the block
  */
 void hpmmap_block_few_end(struct hpmmap_owner *owner, struct hpmmap_block *block)

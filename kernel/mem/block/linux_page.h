@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Pages of Linux that stand in for blocks. */
+/* Ordinary pages that stand in for blocks. */
 #ifndef _HPMMAP_MEM_BLOCK_LINUX_PAGE_H
 #define _HPMMAP_MEM_BLOCK_LINUX_PAGE_H
 

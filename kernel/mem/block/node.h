@@ -17,7 +17,7 @@
 #define SECTION_BLOCKS (1UL << (SECTION_SIZE_BITS - SLOT_SHIFT))
 #define CHUNK_SECTIONS (HPMMAP_BUDDY_CHUNK_UNITS / SECTION_BLOCKS)
 
-/* Users are told apart by so many bits of their ID. */
+/* Bits of a user ID that tell users apart in @owed. */
 #define OWED_BITS 8
 
 /**
@@ -25,9 +25,9 @@
  * @buddy: the allocator's part
  * @clean: the clean blocks' part
  * @link: in the list of the node
- * @nr_sections: sections of it that are in the pool
- * @pinned: blocks of each section that are pinned
- * @blocks: its blocks, on the node of their memory; those of sections not in the pool are zero
+ * @nr_sections: its sections that are in the pool
+ * @pinned: number of pinned blocks in each section
+ * @blocks: its blocks, on the node of their memory; zero for sections that are not in the pool
  */
 struct pool_chunk {
 	struct hpmmap_buddy_chunk buddy;
@@ -40,26 +40,26 @@ struct pool_chunk {
 
 /**
  * struct pool_node - the pool of one NUMA node
- * @lock: protects the members that follow, the state of free blocks, and how
- *	many are pinned in each section
+ * @lock: protects the members that follow, the state of free blocks, and the
+ *	number of pinned blocks of each section
  * @buddy: its blocks; chunks come and go under hpmmap_pool_mutex too
  * @clean: which of the free blocks are clean
- * @nr_doomed: blocks that will be bad once nobody has them any more
+ * @nr_doomed: blocks in use that become bad when they are freed
  * @nr_bad: bad blocks
- * @chunks: all of them, those first that have free blocks which are not clean
+ * @chunks: all chunks, those with free blocks that are not clean first
  * @nr_pinned: blocks that are pinned
- * @nr_out: free blocks that are out of the allocator, being zeroed
- * @laundries: what they belong to, by the task that zeroes them
+ * @nr_out: free blocks that a task has taken out of the allocator to zero them
+ * @laundries: these blocks, one struct laundry for each such task
  * @stops: while this is not 0, no free block leaves the allocator to be zeroed
  * @nr_soiled: free blocks that are not clean and that @zeroer should zero
- * @hurry: since when clean blocks have been short, in jiffies; 0: they are not. After a second
- *	@zeroer adds to @nr_soiled what live processes gave up
- * @owed: by user, blocks that its processes gave up and that were not clean, as far as
- *	nobody has zeroed them
- * @nr_owed: all of those; no more than there are free blocks that are not clean
- * @zeroer: thread of the node; there while there is memory. Protected by
+ * @hurry: jiffies since which clean blocks have been short; 0: they are not. After a second
+ *	@zeroer adds to @nr_soiled the blocks that live processes gave up
+ * @owed: for each user, the blocks that its processes gave up, not clean, and that have
+ *	not been zeroed since
+ * @nr_owed: sum of @owed; at most the number of free blocks that are not clean
+ * @zeroer: thread that zeroes blocks, while the pool has memory. Protected by
  *	hpmmap_pool_mutex.
- * @work: it waits here
+ * @work: @zeroer waits here
  * @kobj: in sysfs
  */
 struct pool_node {
@@ -90,13 +90,13 @@ static inline void block_set_state(struct hpmmap_block *block,
 	WRITE_ONCE(block->state, state);
 }
 
-/* Does only the module refer to it, in no page table and no store? */
+/* Does only the module refer to it? No page table maps it, no store has it. */
 static inline bool has_no_user(const struct hpmmap_block *block)
 {
 	return folio_ref_count(block->folio) == 1 && !atomic_read(&block->users);
 }
 
-/* A block that nobody has any more, and nobody will. */
+/* Makes a free block bad: it is never handed out again. */
 static inline void block_retire(struct pool_node *pn, struct hpmmap_block *block)
 {
 	lockdep_assert_held(&pn->lock);
@@ -126,7 +126,7 @@ static inline unsigned long unit_of(const struct hpmmap_block *block)
 	return folio_pfn(block->folio) >> SLOT_ORDER;
 }
 
-/* How many blocks of a section are pinned. */
+/* The number of pinned blocks of a section. */
 static inline unsigned int *pinned_of(struct pool_node *pn, unsigned long unit)
 {
 	struct pool_chunk *chunk = chunk_of(pn, unit);
@@ -145,7 +145,7 @@ static inline unsigned long nr_unclean(const struct pool_node *pn)
 	return pn->buddy.nr_free - pn->clean.nr_free;
 }
 
-/* What the user of an account owes; others may share it, which costs them no more. */
+/* The blocks that an account's user owes. Users may share a counter: it costs zeroing only. */
 static inline unsigned int *owed_of(struct pool_node *pn,
 				    const struct hpmmap_account *account)
 {
@@ -153,7 +153,7 @@ static inline unsigned int *owed_of(struct pool_node *pn,
 				 OWED_BITS)];
 }
 
-/* Most blocks of one kind, clean or not, that a CPU has at hand (stock.c). */
+/* The most blocks of one kind, clean or not, in the stock of a CPU (stock.c). */
 #define STOCK_MOST 32U
 
 bool stock_is_asked(const struct hpmmap_account *account);

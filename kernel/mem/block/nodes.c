@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Which nodes have a pool, how much is in it, and which of a placement comes first.
+ * The NUMA nodes that have a pool, the amount in each, and the order of a placement.
  */
 #include <linux/nodemask.h>
 #include <linux/topology.h>
@@ -10,7 +10,7 @@
 #include "mem/block/node.h"
 #include "mem/block/nodes.h"
 
-/* A node's pool exists from its first section until the module goes. */
+/* A node's pool exists from its first section until the module is unloaded. */
 struct pool_node *pool_nodes[MAX_NUMNODES];
 
 struct workqueue_struct *hpmmap_wq;
@@ -21,17 +21,17 @@ int hpmmap_wq_init(void)
 	return hpmmap_wq ? 0 : -ENOMEM;
 }
 
-/* Nobody queues anything any more; works may be about to return. */
+/* No work is queued any more, but some may be about to return. */
 void hpmmap_wq_exit(void)
 {
 	destroy_workqueue(hpmmap_wq);
 }
 
 /**
- * hpmmap_pool_nearest() - the nearest node that has a pool
- * @nid: nearest to this one
- * @nodes: of these
- * @tried: but not one of these; the node is added
+ * hpmmap_pool_nearest() - find the nearest node that has a pool
+ * @nid: nearest to this node
+ * @nodes: among these
+ * @tried: except these; the node found is added
  *
  * Return: the node, or NUMA_NO_NODE.
  */
@@ -39,7 +39,7 @@ int hpmmap_pool_nearest(int nid, const nodemask_t *nodes, nodemask_t *tried)
 {
 	int best = NUMA_NO_NODE, n;
 
-	/* Mostly itself. */
+	/* Usually it is the node itself. */
 	if ((unsigned int)nid < nr_node_ids && node_isset(nid, *nodes) &&
 	    !node_isset(nid, *tried) && pool_node_find(nid)) {
 		node_set(nid, *tried);
@@ -57,7 +57,7 @@ int hpmmap_pool_nearest(int nid, const nodemask_t *nodes, nodemask_t *tried)
 	return best;
 }
 
-/* Nodes that have had a pool. */
+/* All nodes that ever had a pool. */
 static void pool_nodes_get(nodemask_t *nodes)
 {
 	int nid;
@@ -68,7 +68,7 @@ static void pool_nodes_get(nodemask_t *nodes)
 			node_set(nid, *nodes);
 }
 
-/* Blocks on some nodes; a hint without the locks. */
+/* Sums up blocks of some nodes; a hint, since no lock is held. */
 #define COUNT(_name, _field) \
 	unsigned long hpmmap_pool_count_##_name(const nodemask_t *nodes) \
 	{ \
@@ -83,15 +83,15 @@ static void pool_nodes_get(nodemask_t *nodes)
 
 COUNT(all, buddy.nr_total)
 COUNT(free, buddy.nr_free)
-/* Free ones that are being zeroed. */
+/* Free blocks that are being zeroed. */
 COUNT(out, nr_out)
 
 /**
- * hpmmap_placement_turn() - whose turn it is
- * @place: with turns
- * @slot: the slot, whose number says whose
- * @left: length of the range that starts there, in slots
- * @nr: out: how many slots have the same turn, if the caller wants to know
+ * hpmmap_placement_turn() - the node whose turn a slot is
+ * @place: a placement with turns
+ * @slot: the slot; its number decides
+ * @left: slots in the range from there on
+ * @nr: out, or NULL: number of slots in the same turn
  */
 int hpmmap_placement_turn(const struct hpmmap_placement *place,
 			  unsigned long slot, unsigned long left,
@@ -116,11 +116,11 @@ int hpmmap_placement_turn(const struct hpmmap_placement *place,
 			return nid;
 		slot -= sum;
 	}
-	/* The weights were lowered meanwhile. */
+	/* The weights have been lowered meanwhile. */
 	return first_node(place->preferred);
 }
 
-/* Use one node first, if it may be used, or none. */
+/* Makes one node the preferred one, if it may be used; otherwise none. */
 void hpmmap_placement_prefer(struct hpmmap_placement *place, int nid)
 {
 	nodes_clear(place->preferred);
@@ -128,7 +128,7 @@ void hpmmap_placement_prefer(struct hpmmap_placement *place, int nid)
 		node_set(nid, place->preferred);
 }
 
-/* Of the nodes that have a pool, the nearest to the caller. */
+/* Returns the node nearest to the caller among those that have a pool. */
 int hpmmap_placement_nearest(const struct hpmmap_placement *place)
 {
 	nodemask_t tried = NODE_MASK_NONE;
@@ -136,7 +136,7 @@ int hpmmap_placement_nearest(const struct hpmmap_placement *place)
 	return hpmmap_pool_nearest(place->near, &place->preferred, &tried);
 }
 
-/* Takes turns at the preferred nodes, if one of them has a pool. */
+/* Makes the preferred nodes take turns, if one of them has a pool. */
 void hpmmap_placement_take_turns(struct hpmmap_placement *place)
 {
 	nodemask_t pools;

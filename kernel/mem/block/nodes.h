@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Which nodes have a pool, how much is in it, and where memory should come from. */
+/* The NUMA nodes that have a pool, the amount in each, and the order in which memory is taken. */
 #ifndef _HPMMAP_MEM_BLOCK_NODES_H
 #define _HPMMAP_MEM_BLOCK_NODES_H
 
 #include <linux/nodemask.h>
 
-/* for_each_node_mask() goes on to the nodes that a kernel could have at most. */
+/* for_each_node_mask() with a bound: it stops at the last node that the machine can have. */
 #define hpmmap_for_each_node(nid, mask) \
 	for_each_set_bit(nid, nodes_addr(mask), nr_node_ids)
 
@@ -17,12 +17,12 @@ unsigned long hpmmap_pool_count_all(const nodemask_t *nodes);
 unsigned long hpmmap_pool_count_out(const nodemask_t *nodes);
 
 /**
- * struct hpmmap_placement - where memory should come from
+ * struct hpmmap_placement - the nodes that memory comes from, and their order
  * @nodes: nodes that may be used
- * @preferred: those of them to use first
- * @near: of either, the nearest to this node first
+ * @preferred: the nodes among them that are used first
+ * @near: within each set, the node nearest to this one comes first
  * @in_turn: the @preferred nodes take turns, by the number of the slot
- * @weighted: they have different shares
+ * @weighted: the turns have weights
  * @large: a turn is 1 GB where that fits
  */
 struct hpmmap_placement {

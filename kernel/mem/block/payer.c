@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Payers: users and cgroups for which blocks count, and how many they may hold.
+ * Payers: the users and cgroups that blocks count for, and how many they may hold.
  *
  * Pool memory is a resource of its own, as hugetlb's is. Cgroups are those of the
- * unified hierarchy but for its root.
+ * unified hierarchy, without its root.
  *
- * A payer is there as long as somebody is charged, runs in it or has given it a
- * limit. A limit goes with its cgroup.
+ * A payer exists while an account refers to it or it has a limit. A limit ends with
+ * its cgroup.
  */
 #include <linux/cgroup.h>
 #include <linux/cred.h>
@@ -25,19 +25,19 @@
 #define LIMIT_NONE ULONG_MAX
 #define LIMIT_DEFAULT (ULONG_MAX - 1)	/* follow default_limit */
 
-/* Of all pool memory, what a user may hold where nothing else was said. */
+/* The share of all pool memory that a user may hold unless a limit is set. */
 #define DEFAULT_PERCENT 50
 
-/* A user may have as many cgroups as jobs; everybody looks somebody up here. */
+/* A user may have as many cgroups as jobs, and every call that gets blocks looks payers up here. */
 static DEFINE_HASHTABLE(payers, 12);
 static u32 nr_payers;
 static LIST_HEAD(ruled_groups);
 static unsigned int nr_ruled;
-/* Protects all of these; references may go to zero without it. */
+/* Protects all of these; references may become zero without it. */
 static DEFINE_SPINLOCK(payers_lock);
 
 static struct hpmmap_rule default_rule = { .percent = DEFAULT_PERCENT };
-/* What follows from it. */
+/* In blocks, from default_rule. */
 static unsigned long default_limit;
 
 static unsigned long payer_key(kuid_t uid, struct cgroup *cgroup)
@@ -45,7 +45,7 @@ static unsigned long payer_key(kuid_t uid, struct cgroup *cgroup)
 	return cgroup ? (unsigned long)cgroup : __kuid_val(uid);
 }
 
-/* With a reference for the caller, or NULL. */
+/* Returns the payer with a reference for the caller, or NULL. */
 static struct hpmmap_payer *payer_find(kuid_t uid, struct cgroup *cgroup)
 {
 	struct hpmmap_payer *p;
@@ -58,7 +58,7 @@ static struct hpmmap_payer *payer_find(kuid_t uid, struct cgroup *cgroup)
 	return NULL;
 }
 
-/* With any spinlock held; what it was the last one for goes, too. */
+/* May be called with any spinlock held. Also puts the parents that it was the last reference to. */
 void hpmmap_payer_put(struct hpmmap_payer *p)
 {
 	while (p && refcount_dec_and_test(&p->refs)) {
@@ -106,7 +106,7 @@ static bool is_ruled(const struct hpmmap_payer *p)
 	return p->rule.percent || p->rule.value != HPMMAP_LIMIT_INHERIT;
 }
 
-/* The payer has a limit of its own no more; returns whether it had. */
+/* Removes the payer's own limit; returns whether it had one. */
 static bool rule_drop(struct hpmmap_payer *p)
 {
 	bool ret = is_ruled(p);
@@ -122,8 +122,8 @@ static bool rule_drop(struct hpmmap_payer *p)
 }
 
 /*
- * Linux tells nobody of the end of a cgroup. So with each that comes two are
- * looked at that have a limit, and in the end it goes with them.
+ * The kernel does not tell when a cgroup ends. So each new payer looks at two cgroups with a limit,
+ * and the limit of one that has ended goes.
  */
 static void ruled_sweep(unsigned int nr)
 {
@@ -145,8 +145,8 @@ static void ruled_sweep(unsigned int nr)
 }
 
 /*
- * Made if there is none; takes over the caller's reference to @parent. With a
- * reference for the caller; NULL without memory.
+ * Finds or makes a payer; takes over the caller's reference to @parent. Returns it with a reference
+ * for the caller, or NULL if there is no memory.
  */
 struct hpmmap_payer *hpmmap_payer_get(kuid_t uid, struct cgroup *cgroup,
 				      struct hpmmap_payer *parent)
@@ -184,7 +184,7 @@ struct hpmmap_payer *hpmmap_payer_get(kuid_t uid, struct cgroup *cgroup,
 	return p;
 }
 
-/* Those above it first. The root, for which there is none, is not asked for. */
+/* Makes the payers of its ancestors first. Not called for the root, which has no payer. */
 struct hpmmap_payer *hpmmap_payer_get_group(struct cgroup *cgroup)
 {
 	struct hpmmap_payer *p = NULL;
@@ -198,7 +198,7 @@ struct hpmmap_payer *hpmmap_payer_get_group(struct cgroup *cgroup)
 	return p;
 }
 
-/* With a reference for the caller. */
+/* Returns the cgroup with a reference for the caller. */
 struct cgroup *hpmmap_current_cgroup_get(void)
 {
 	struct cgroup *cgroup;
@@ -213,9 +213,9 @@ struct cgroup *hpmmap_current_cgroup_get(void)
 }
 
 /*
- * Who somebody is. In a user namespace that somebody has made for himself, with
- * user IDs of /etc/subuid say, that is who made it: otherwise a limit would be
- * as many as he has IDs. Where root has made it, it is the ID there.
+ * The user of credentials. In a user namespace made by an ordinary user, the maker counts (with the
+ * IDs of /etc/subuid a user would otherwise have many limits). In one that root has made, the ID in
+ * the initial namespace counts.
  */
 static kuid_t uid_of(const struct cred *cred)
 {
@@ -229,10 +229,10 @@ static kuid_t uid_of(const struct cred *cred)
 }
 
 /*
- * Who is charged: whose process it is, not in whose name it does something at this
- * moment. A read of an overlayfs is done with the credentials of who has mounted it,
- * and the memory it goes to is touched meanwhile. The kernel's own threads of a
- * process have those of the moment in which they were made.
+ * The user that is charged is the owner of the process, not the user whose credentials the task has
+ * taken on. For example, a read of an overlayfs has the credentials of the mounter while it faults
+ * on the caller's memory. A worker of the kernel has the credentials of the time it was made, so
+ * its process counts.
  */
 kuid_t hpmmap_charged_uid(void)
 {
@@ -254,7 +254,7 @@ unsigned long hpmmap_payer_limit(const struct hpmmap_payer *p)
 	return limit == LIMIT_DEFAULT ? READ_ONCE(default_limit) : limit;
 }
 
-/* How many more blocks it may hold, as far as its own limit goes. */
+/* The number of blocks that its own limit still allows. */
 unsigned long hpmmap_payer_room(struct hpmmap_payer *p)
 {
 	unsigned long limit = hpmmap_payer_limit(p);
@@ -263,7 +263,7 @@ unsigned long hpmmap_payer_room(struct hpmmap_payer *p)
 	return limit - min(held, limit);
 }
 
-/* Blocks count for it, unless its limit is in the way. */
+/* Charges blocks, unless the payer's own limit forbids it. */
 bool hpmmap_payer_charge(struct hpmmap_payer *p, unsigned long nr)
 {
 	unsigned long limit = hpmmap_payer_limit(p);
@@ -277,9 +277,9 @@ bool hpmmap_payer_charge(struct hpmmap_payer *p, unsigned long nr)
 }
 
 /**
- * hpmmap_payer_kind() - whose limit it is
- * @payer: of an account that the caller refers to
- * @id: out: number of a cgroup
+ * hpmmap_payer_kind() - the kind of the payer's limit
+ * @payer: the payer, of an account that the caller refers to
+ * @id: out: ID of the cgroup, if it is one
  */
 enum hpmmap_limited hpmmap_payer_kind(struct hpmmap_payer *payer, u64 *id)
 {
@@ -342,8 +342,8 @@ static int user_rule(kuid_t uid, const struct hpmmap_rule *rule)
 }
 
 /**
- * hpmmap_limit_set() - set how much somebody may hold
- * @arg: what was asked for; checked
+ * hpmmap_limit_set() - set the limit of a user or a cgroup
+ * @arg: the request, checked
  *
  * Return: 0 or an errno of HPMMAP_IOC_LIMIT_SET.
  */
@@ -367,8 +367,8 @@ int hpmmap_limit_set(const struct hpmmap_limit_set *arg)
 }
 
 /*
- * All payers, chain by chain: @chain is called under payers_lock, which others wait
- * for, launches and forks of everybody among them.
+ * Calls @chain for each chain of payers, under payers_lock. Launches and forks of all users wait
+ * for that lock, so it is released between chains.
  */
 static void for_each_chain(void (*chain)(struct hlist_head *head, void *data),
 			   void *data)
@@ -393,7 +393,7 @@ static void chain_update(struct hlist_head *head, void *data)
 		payer_update(p);
 }
 
-/* The pools have become larger or smaller. May sleep. */
+/* Updates the limits after the pools have become larger or smaller. May sleep. */
 void hpmmap_limits_update(void)
 {
 	spin_lock(&payers_lock);
@@ -402,7 +402,7 @@ void hpmmap_limits_update(void)
 	for_each_chain(chain_update, NULL);
 }
 
-/* In bytes; 0 where there is none. */
+/* In bytes; 0: there is no default limit. */
 u64 hpmmap_limit_default(void)
 {
 	unsigned long limit = READ_ONCE(default_limit);
@@ -424,10 +424,10 @@ static void entry_fill(struct hpmmap_limit_entry *entry,
 }
 
 /**
- * struct listing - the list of limits
- * @entries: room for them
- * @room: how many have room
- * @nr: how many there are
+ * struct listing - a list of limits
+ * @entries: array for the list
+ * @room: its length
+ * @nr: number of limits, which may exceed @room
  */
 struct listing {
 	struct hpmmap_limit_entry *entries;
@@ -480,8 +480,8 @@ static void chain_list(struct hlist_head *head, void *data)
 }
 
 /*
- * Others' limits are not shown to who may not set them, and not looked at: the
- * caller's own, and those of the cgroup @own and all above it.
+ * Lists the limits shown to callers that may not set any: the caller's own limits, and those of the
+ * cgroup @own and its ancestors.
  */
 static void list_own(struct listing *list, struct cgroup *own)
 {
@@ -505,7 +505,7 @@ static void list_own(struct listing *list, struct cgroup *own)
  * hpmmap_limit_list() - copy the list of limits to user space
  * @entries: array of user space
  * @nr: in: its length; out: number of entries there are
- * @all: those of others, too
+ * @all: list the limits of all users and cgroups
  *
  * Return: 0, -ENOMEM or -EFAULT.
  */
@@ -530,7 +530,7 @@ int hpmmap_limit_list(struct hpmmap_limit_entry __user *entries, u32 *nr,
 		for_each_chain(chain_list, &list);
 	else
 		list_own(&list, own);
-	/* Where the caller has room, what came meanwhile is none of these. */
+	/* If the caller had room, limits that were set meanwhile are left out. */
 	*nr = list.room < room ? min(list.room, list.nr) : list.nr;
 	list.room = min(list.room, list.nr);
 	if (list.room && copy_to_user(entries, list.entries,
@@ -542,7 +542,7 @@ out:
 	return ret;
 }
 
-/* Nobody is charged any more: what is left has a limit. */
+/* No account is left, so all remaining payers have a limit. */
 void hpmmap_limits_exit(void)
 {
 	struct hpmmap_rule none = { .value = HPMMAP_LIMIT_INHERIT };
@@ -550,7 +550,7 @@ void hpmmap_limits_exit(void)
 	struct hlist_node *tmp;
 	int bkt;
 
-	/* A cgroup may be freed with one below it. */
+	/* Freeing a cgroup's payer may free its parent's, so the walk starts anew. */
 restart:
 	hash_for_each_safe(payers, bkt, tmp, p, node) {
 		if (!is_ruled(p))

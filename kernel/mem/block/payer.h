@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Payers: users and cgroups for which blocks count, and how many they may hold. */
+/* Payers: the users and cgroups that blocks count for, and how many they may hold. */
 #ifndef _HPMMAP_MEM_BLOCK_PAYER_H
 #define _HPMMAP_MEM_BLOCK_PAYER_H
 
@@ -15,7 +15,7 @@ struct cgroup;
 /**
  * struct hpmmap_rule - a limit as it was set
  * @value: bytes, HPMMAP_LIMIT_NONE or HPMMAP_LIMIT_INHERIT
- * @percent: or rather, if not 0, a share of all pool memory
+ * @percent: if not 0, it replaces @value: a share of all pool memory
  */
 struct hpmmap_rule {
 	u64 value;
@@ -24,17 +24,17 @@ struct hpmmap_rule {
 
 /**
  * struct hpmmap_payer - a user or a cgroup
- * @refs: accounts, cgroups below, and the table if there is a rule
+ * @refs: held by accounts, child cgroups, and the table if there is a rule
  * @node: in the table
  * @ruled: in the list of cgroups with a rule
- * @parent: the cgroup above, unless that is the root; holds a reference
+ * @parent: the parent cgroup, unless that is the root; holds a reference
  * @cgroup: holds a reference; NULL for a user
  * @uid: of a user
  * @held: blocks charged
- * @limit: what follows from @rule
+ * @limit: in blocks, from @rule
  * @rule: protected by payers_lock
- * @nr_jobs: jobs of a user, those included that only a file keeps
- * @nr_idle_jobs: those of them without a process
+ * @nr_jobs: jobs of a user, with those that only an open file keeps
+ * @nr_idle_jobs: jobs among them without a process
  */
 struct hpmmap_payer {
 	refcount_t refs;
@@ -51,10 +51,10 @@ struct hpmmap_payer {
 };
 
 /**
- * enum hpmmap_limited - whose limit
- * @HPMMAP_LIMITED_USER: of the user
- * @HPMMAP_LIMITED_DEFAULT: of users without one of their own
- * @HPMMAP_LIMITED_CGROUP: of the cgroup, or one above
+ * enum hpmmap_limited - the limit that refused a request
+ * @HPMMAP_LIMITED_USER: the user's
+ * @HPMMAP_LIMITED_DEFAULT: the default for users without one of their own
+ * @HPMMAP_LIMITED_CGROUP: that of the cgroup or an ancestor
  */
 enum hpmmap_limited {
 	HPMMAP_LIMITED_USER,

@@ -3,9 +3,9 @@
  * Handing out blocks, and taking them back.
  *
  * Clean blocks are handed out first, unless the user has left too many that are
- * not. Before a request fails, those who may hold what nobody needs are asked to
- * give it back: the reclaimer, as shrinkers are. Few blocks come from the stock of the CPU
- * and go there (mem/pool/stock.c), while there is so much that others do not miss them.
+ * not. Before a request fails, the reclaimer takes back blocks that are held but not
+ * needed, like a shrinker. A few blocks come from the stock of the CPU and go there
+ * (mem/pool/stock.c), as long as the pools have plenty.
  */
 #include <linux/list.h>
 #include <linux/log2.h>
@@ -22,19 +22,19 @@
 #include "mem/block/nodes.h"
 #include "mem/pool/pool.h"
 
-/* Set once, before anybody asks. */
+/* Set once, before the first request. */
 static const struct hpmmap_reclaimer *reclaimer;
 
 /**
- * hpmmap_pool_set_reclaimer() - whom to ask when there is too little
- * @r: those who hold memory
+ * hpmmap_pool_set_reclaimer() - set what takes blocks back when there are too few
+ * @r: the reclaimer
  */
 void hpmmap_pool_set_reclaimer(const struct hpmmap_reclaimer *r)
 {
 	reclaimer = r;
 }
 
-/* Takes back all that nobody needs. */
+/* Takes back all blocks that are held but not needed. */
 void hpmmap_pool_reclaim_all(void)
 {
 	reclaimer->reap();
@@ -42,14 +42,14 @@ void hpmmap_pool_reclaim_all(void)
 }
 
 /*
- * How long somebody else's reference may last that is no use: of a lockless walk of page tables,
- * whose virtual CPU may be preempted.
+ * How long a harmless reference may last: that of a lockless page-table walk, whose virtual CPU may
+ * be preempted.
  */
 #define REF_TICKS (HZ / 50 + 1)
 
 atomic_long_t hpmmap_pool_quarantined;
 
-/* Of a block that has a user: does that last? Then it is bad from now on. Not under the lock. */
+/* A free block has a user: if that lasts the block becomes bad. Called without the lock. */
 static noinline bool quarantine(struct pool_node *pn, struct hpmmap_block *block)
 {
 	unsigned long until = jiffies + REF_TICKS;
@@ -74,16 +74,16 @@ static noinline bool quarantine(struct pool_node *pn, struct hpmmap_block *block
 }
 
 /*
- * Free: a block in the pool, and one that leaves it, is nobody's. Only the module refers to it,
- * so no page table maps it, and no store has it. Otherwise it is never handed out again, and
- * the module stays: Linux must not have the memory either.
+ * A free block has no user: only the module refers to it, no page table maps it, no store has it.
+ * If it has one it is never handed out again, and the module stays loaded: Linux must not get that
+ * memory either.
  */
 static inline bool is_nobodys(struct pool_node *pn, struct hpmmap_block *block)
 {
 	return likely(has_no_user(block)) || !quarantine(pn, block);
 }
 
-/* Blocks of a run that has left the allocator, so that no lock is needed; how many there are. */
+/* Takes a run of blocks that has left the allocator, without a lock; returns how many. */
 static unsigned long take_run(struct pool_node *pn, struct hpmmap_account *account,
 			      struct hpmmap_block *blocks, unsigned long nr,
 			      struct list_head *out)
@@ -107,8 +107,8 @@ static unsigned long take_run(struct pool_node *pn, struct hpmmap_account *accou
 }
 
 /*
- * Has a user, who owes so much, made blocks unclean that others need clean: more than it
- * may hold, or some where half of what is free is not clean, and not to be so soon?
+ * Has the user soiled blocks that others need clean? It owes more than it may hold, or it owes some
+ * while half of the free blocks is not clean and will not be soon.
  */
 static bool soils_too_much(const struct pool_node *pn, unsigned int owed,
 			   const struct hpmmap_account *account)
@@ -118,7 +118,7 @@ static bool soils_too_much(const struct pool_node *pn, unsigned int owed,
 		owed > hpmmap_account_limit(account));
 }
 
-/* A user gets blocks that are not clean, and zeroes them. */
+/* A user gets blocks that are not clean and zeroes them, so it owes less. */
 static void owed_pay(struct pool_node *pn, unsigned int *owed, unsigned long nr)
 {
 	nr = min_t(unsigned long, nr, *owed);
@@ -128,9 +128,9 @@ static void owed_pay(struct pool_node *pn, unsigned int *owed, unsigned long nr)
 }
 
 /*
- * The largest run of at most @nr free blocks, and how many there are: of clean ones, unless
- * the user soils too much, or a large job that has soiled no gigabyte finds a whole one
- * only of others.
+ * Takes a run of at most @nr free blocks, as large as possible; returns its length. Clean ones,
+ * unless the user soils too much, or a large request finds a whole gigabyte only among the others
+ * and the user has soiled none.
  */
 static unsigned long run_alloc(struct pool_node *pn,
 			       const struct hpmmap_request *req,
@@ -160,7 +160,7 @@ static unsigned long run_alloc(struct pool_node *pn,
 		return 1UL << order;
 	}
 	order = min(any, most);
-	/* What others have soiled is theirs to pay for, unless it is handed out. */
+	/* Blocks that other users soiled do not go into a stock: those users should zero them. */
 	if (req->at_hand)
 		order = *owed ? min(order, ilog2(*owed)) : -1;
 	if (order < 0)
@@ -175,13 +175,13 @@ static unsigned long run_alloc(struct pool_node *pn,
 }
 
 /**
- * hpmmap_pool_count_mapped() - blocks have been handed out to be mapped, or not
- * @nid: their node
- * @nr: how many more
+ * hpmmap_pool_count_mapped() - adjust Linux's count of mapped page cache
+ * @nid: the node
+ * @nr: number of blocks handed out, negative: taken back
  *
- * Linux counts what is mapped of them as mapped page cache, of which they are
- * none: with vm.zone_reclaim_mode it would take all page cache for mapped, and
- * reclaim nothing. So they are taken off, as long as somebody has them.
+ * Linux counts mapped pages of blocks as mapped page cache, although they are not page
+ * cache: with vm.zone_reclaim_mode it would take all page cache for mapped, and reclaim
+ * nothing. So blocks are subtracted from that count while they are held.
  */
 void hpmmap_pool_count_mapped(int nid, long nr)
 {
@@ -190,12 +190,10 @@ void hpmmap_pool_count_mapped(int nid, long nr)
 				    -(nr << SLOT_ORDER));
 }
 
-/* Runs that leave the allocator before their blocks are looked at. */
+/* Runs that leave the allocator before their blocks are checked. */
 #define RUNS 8
 
-/*
- * Up to @nr blocks of one node in as few runs as possible; returns how many.
- */
+/* Takes up to @nr blocks of one node, in as few runs as possible; returns how many. */
 static unsigned long node_alloc(int nid, struct hpmmap_request *req,
 				unsigned long nr, struct list_head *out)
 {
@@ -228,10 +226,10 @@ static unsigned long node_alloc(int nid, struct hpmmap_request *req,
 	return got;
 }
 
-/* Blocks of a list that are looked at without a pause. */
+/* Blocks of a list that are handled without a pause. */
 #define WITHOUT_PAUSE 256
 
-/* Blocks that follow each other, all of them clean or none. */
+/* Frees contiguous blocks, all of them clean or none. */
 static void run_free(struct pool_node *pn, struct hpmmap_block *first, unsigned long nr,
 		     unsigned int *owed)
 {
@@ -256,7 +254,7 @@ static void set_unpinned(struct pool_node *pn, struct hpmmap_block *block)
 	spin_unlock(&pn->lock);
 }
 
-/* The first of a list, as far as they have one account and node; looked at without the lock. */
+/* Frees the first blocks of a list, of one account and node; checks them without the lock. */
 static void free_some(struct list_head *list)
 {
 	struct hpmmap_block *block, *first = list_first_entry(list, struct hpmmap_block, link);
@@ -286,7 +284,7 @@ static void free_some(struct list_head *list)
 			block_retire(pn, block);
 			continue;
 		}
-		/* They are elements of one array within a chunk. */
+		/* Both are elements of the array of one chunk. */
 		if (n && block == first + n && unit_of(block) == unit_of(first) + n &&
 		    block->zeroed == first->zeroed) {
 			n++;
@@ -301,7 +299,7 @@ static void free_some(struct list_head *list)
 	spin_unlock(&pn->lock);
 }
 
-/* To their nodes. May sleep. */
+/* Gives blocks back to their nodes. May sleep. */
 static void free_now(struct list_head *list)
 {
 	while (!list_empty(list)) {
@@ -311,18 +309,18 @@ static void free_now(struct list_head *list)
 }
 
 /*
- * Held for reading while free blocks are between a node and a stock, and tried only; for writing
- * when a stock is emptied for everybody, who finds all of them then.
+ * Read-locked, by trylock only, while free blocks are between a node and a stock. Write-locked
+ * while all stocks are emptied, so that none is missed.
  */
 static DECLARE_RWSEM(stocks_rwsem);
 
-/* What CPUs have at hand goes back to the nodes; returns whether there was something. */
+/* Moves the blocks of all stocks back to their nodes; returns whether there were any. */
 static bool gather(bool unclean)
 {
 	bool ret = !down_write_trylock(&stocks_rwsem);
 	LIST_HEAD(list);
 
-	/* What exits waits for nobody, and what it soiled will be zeroed sooner or later. */
+	/* An exiting process does not wait; its soiled blocks are zeroed later anyway. */
 	if (ret && unclean)
 		return false;
 	if (ret)
@@ -335,11 +333,11 @@ static bool gather(bool unclean)
 }
 
 /**
- * hpmmap_pool_gather() - have all free blocks in the allocator, and charged to nobody
+ * hpmmap_pool_gather() - put all free blocks into the allocator, uncharged
  *
  * May sleep.
  *
- * Return: whether a CPU had some at hand.
+ * Return: whether a stock had some.
  */
 bool hpmmap_pool_gather(void)
 {
@@ -347,9 +345,9 @@ bool hpmmap_pool_gather(void)
 }
 
 /**
- * hpmmap_pool_soiled() - free blocks are to be zeroed by the thread of their node
+ * hpmmap_pool_soiled() - let the thread of a node zero free blocks
  * @nid: the node
- * @nr: how many
+ * @nr: number of blocks
  */
 void hpmmap_pool_soiled(int nid, unsigned long nr)
 {
@@ -357,13 +355,13 @@ void hpmmap_pool_soiled(int nid, unsigned long nr)
 	zeroer_add(pool_node_find(nid), nr);
 }
 
-/* One part in so many of what is free, or may be charged, is at hand on all CPUs together. */
+/* All stocks together hold at most this fraction of the blocks that are free or may be charged. */
 #define STOCK_SHARE 64
 
-/* Fewer blocks are not worth it. */
+/* A smaller stock is not worth it. */
 #define STOCK_LEAST 4U
 
-/* How many blocks of one kind this CPU may have at hand; 0: none. */
+/* The most blocks of one kind that the stock of this CPU may hold; 0: none. */
 static unsigned int stock_most(struct pool_node *pn, struct hpmmap_account *account)
 {
 	unsigned long least = STOCK_LEAST * STOCK_SHARE * num_online_cpus(), nr;
@@ -376,8 +374,8 @@ static unsigned int stock_most(struct pool_node *pn, struct hpmmap_account *acco
 }
 
 /*
- * From the stock of this CPU, if it is of the node @nid, or that nearest to @place; it is filled
- * where it has too little. All of them, or none.
+ * Takes all blocks or none from the stock of this CPU, of node @nid or of the one nearest to
+ * @place. Fills the stock if it has too few.
  */
 static noinline bool alloc_at_hand(struct hpmmap_account *account, int nid,
 				   const struct hpmmap_placement *place,
@@ -428,12 +426,12 @@ static unsigned long alloc_near(struct hpmmap_request *req, int nid,
 	return got;
 }
 
-/* Free blocks with those that are being zeroed, which an allocation takes back. */
+/* Counts free blocks and those that are being zeroed, which an allocation can take back. */
 static unsigned long count_to_come(const nodemask_t *nodes)
 {
 	unsigned long nr_out = hpmmap_pool_count_out(nodes), nr;
 
-	/* What came back, or left, between two looks is counted by one of them. */
+	/* A block that moves between the two counts is counted by at least one of them. */
 	smp_rmb();
 	nr = hpmmap_pool_count_free(nodes);
 	smp_rmb();
@@ -441,14 +439,14 @@ static unsigned long count_to_come(const nodemask_t *nodes)
 }
 
 /**
- * hpmmap_pool_offer() - how many blocks could somebody get now?
- * @account: who
- * @nodes: where from
- * @nr: how many are wanted
+ * hpmmap_pool_offer() - how many blocks could an account get now?
+ * @account: the account
+ * @nodes: nodes to take them from
+ * @nr: number that is wanted
  *
- * What is kept for reuse is given back for it, as far as a limit lets him have it.
+ * Blocks kept for reuse are given back for it, as far as the account's limits allow.
  *
- * Return: @nr, or less; others may be quicker.
+ * Return: @nr or less; another task may take them first.
  */
 unsigned long hpmmap_pool_offer(struct hpmmap_account *account,
 				const nodemask_t *nodes, unsigned long nr)
@@ -469,25 +467,25 @@ unsigned long hpmmap_pool_offer(struct hpmmap_account *account,
 }
 
 /**
- * hpmmap_pool_has_free() - could somebody get at least one block now?
- * @account: who
- * @nodes: where from
+ * hpmmap_pool_has_free() - could an account get at least one block now?
+ * @account: the account
+ * @nodes: nodes to take it from
  *
- * Nothing is allocated for it. What nobody refers to any more is given back before, and
- * what is kept for reuse, where there would be none.
+ * Allocates nothing. If there would be none, blocks without a user and blocks kept for
+ * reuse are given back first.
  *
  * May sleep.
  */
 bool hpmmap_pool_has_free(struct hpmmap_account *account,
 			  const nodemask_t *nodes)
 {
-	/* It counts for limits, too. */
+	/* Such blocks count for limits, too. */
 	if (!count_to_come(nodes) || hpmmap_account_full(account, 1))
 		reclaimer->reap();
 	return hpmmap_pool_offer(account, nodes, 1);
 }
 
-/* As many as there are of those that one kind of placement treats alike. */
+/* Takes as many blocks as there are, from a placement without turns. */
 static unsigned long alloc_alike(struct hpmmap_request *req,
 				 struct list_head *out)
 {
@@ -525,7 +523,7 @@ static unsigned long alloc_in_turn(struct hpmmap_request *req,
 	return got;
 }
 
-/* Limits are asked again where stocks are charged. */
+/* Emptying the stocks uncharges their blocks, so a refused charge is tried again. */
 static int charge(struct hpmmap_account *account, unsigned long nr)
 {
 	int ret = hpmmap_account_charge(account, nr);
@@ -533,7 +531,7 @@ static int charge(struct hpmmap_account *account, unsigned long nr)
 	return ret && hpmmap_pool_gather() ? hpmmap_account_charge(account, nr) : ret;
 }
 
-/* All of them, or none. */
+/* Takes all blocks or none. */
 static bool try_alloc(struct hpmmap_request *req, struct list_head *out)
 {
 	const struct hpmmap_placement *place = req->place;
@@ -545,10 +543,10 @@ static bool try_alloc(struct hpmmap_request *req, struct list_head *out)
 		return true;
 	}
 	free = hpmmap_pool_count_free(&place->nodes);
-	/* Whole gigabytes may miss single blocks. */
+	/* Single blocks in stocks may be missing from whole gigabytes. */
 	if ((free < req->nr || (req->large && req->nr >> LARGE_ORDER)) && hpmmap_pool_gather())
 		free = hpmmap_pool_count_free(&place->nodes);
-	/* A request that cannot succeed takes nothing from others. */
+	/* A request that cannot succeed must not take blocks from others. */
 	if (free < req->nr || charge(req->account, req->nr))
 		return false;
 	req->nr_large = 0;
@@ -564,13 +562,10 @@ static bool try_alloc(struct hpmmap_request *req, struct list_head *out)
 	return false;
 }
 
-/* Others may get what was taken back. */
+/* Other tasks may get the blocks that were taken back, so it is tried again. */
 #define RECLAIM_TRIES 8
 
-/*
- * Takes back what processes keep for reuse, if that can be of help; returns
- * whether to try again.
- */
+/* Takes back blocks that are kept for reuse, if that can help; returns whether to try again. */
 static bool reclaim(const struct hpmmap_request *req)
 {
 	unsigned long free = hpmmap_pool_count_free(&req->place->nodes);
@@ -578,7 +573,7 @@ static bool reclaim(const struct hpmmap_request *req)
 	if (free >= req->nr) {
 		struct hpmmap_payer *full;
 
-		/* It is a limit that is in the way, or was: then nobody has to give. */
+		/* A limit was in the way. If it is not any more, nothing need be taken back. */
 		full = hpmmap_account_full(req->account, req->nr);
 		if (!full)
 			return true;
@@ -590,7 +585,7 @@ static bool reclaim(const struct hpmmap_request *req)
 	return reclaimer->reclaim(&req->place->nodes, NULL, req->nr - free);
 }
 
-/* Only what is being zeroed at this moment was missing: it is zeroed here. */
+/* Only blocks that are being zeroed were missing: they are taken and zeroed here. */
 static bool alloc_being_zeroed(struct hpmmap_request *req, struct list_head *out)
 {
 	nodemask_t nodes = req->place->nodes;
@@ -608,14 +603,14 @@ static bool alloc_being_zeroed(struct hpmmap_request *req, struct list_head *out
 }
 
 /**
- * hpmmap_pool_alloc() - blocks for somebody
- * @req: what is asked for; what came of it is entered, too
- * @out: list they are added to, in runs that are contiguous where possible;
- *	all their pages are stale
+ * hpmmap_pool_alloc() - allocate blocks
+ * @req: the request; its out members are set
+ * @out: list they are added to, in contiguous runs where possible; all their
+ *	pages are stale
  *
  * May sleep.
  *
- * Return: 0, or -ENOMEM and nothing where there are not enough.
+ * Return: 0, or -ENOMEM and no block if there are not enough.
  */
 int hpmmap_pool_alloc(struct hpmmap_request *req, struct list_head *out)
 {
@@ -657,12 +652,12 @@ int hpmmap_pool_alloc(struct hpmmap_request *req, struct list_head *out)
 }
 
 /**
- * hpmmap_pool_alloc_instead() - a block that takes the place of another
- * @account: that of the other, which is given up next, so that no limit is in the way
- * @nid: the node nearest to which it should be
- * @nodes: where from, and from nowhere else
+ * hpmmap_pool_alloc_instead() - allocate a block that replaces another
+ * @account: account of the other, which is given up next, so limits do not count
+ * @nid: prefer nodes near this one
+ * @nodes: the only nodes to take it from
  *
- * Return: the block, all of it stale, or NULL where there is none.
+ * Return: the block, all of it stale, or NULL if there is none.
  */
 struct hpmmap_block *hpmmap_pool_alloc_instead(struct hpmmap_account *account,
 					       int nid, const nodemask_t *nodes)
@@ -684,14 +679,14 @@ struct hpmmap_block *hpmmap_pool_alloc_instead(struct hpmmap_account *account,
 }
 
 /**
- * hpmmap_pool_alloc_more() - a block that takes the place of none
- * @account: who is charged, as far as limits allow it
- * @nid: the node nearest to which it should be
- * @nodes: where from, and from nowhere else
+ * hpmmap_pool_alloc_more() - allocate a block that replaces none
+ * @account: account that is charged, if its limits allow it
+ * @nid: prefer nodes near this one
+ * @nodes: the only nodes to take it from
  *
- * It takes nothing back for it.
+ * Blocks kept for reuse are not taken back for it.
  *
- * Return: the block, all of it stale, or NULL where there is none.
+ * Return: the block, all of it stale, or NULL if there is none.
  */
 struct hpmmap_block *hpmmap_pool_alloc_more(struct hpmmap_account *account,
 					    int nid, const nodemask_t *nodes)
@@ -702,19 +697,19 @@ struct hpmmap_block *hpmmap_pool_alloc_more(struct hpmmap_account *account,
 		return NULL;
 	block = hpmmap_pool_alloc_instead(account, nid, nodes);
 	hpmmap_account_refund(account, 1);
-	/* Nothing is given up for it, so the job may hold more than before. */
+	/* No block is given up for it, so the job may hold more than before. */
 	if (block)
 		hpmmap_account_tally(account, 0, stock_spare(account));
 	return block;
 }
 
 /**
- * hpmmap_pool_alloc_clean() - a clean block that takes the place of another
- * @account: that of the other, which is given up next, so that no limit is in the way
- * @nid: the node it has to lie on
+ * hpmmap_pool_alloc_clean() - allocate a clean block that replaces another
+ * @account: account of the other, which is given up next, so limits do not count
+ * @nid: its node
  *
- * Return: the block, all of it stale, or NULL where there is none, or the user soils
- * too much.
+ * Return: the block, all of it stale, or NULL if there is none or the user soils too
+ * much.
  */
 struct hpmmap_block *hpmmap_pool_alloc_clean(struct hpmmap_account *account,
 					     int nid)
@@ -746,10 +741,10 @@ out:
 }
 
 /**
- * hpmmap_pool_retire() - a block is not to be handed out any more
+ * hpmmap_pool_retire() - make a block bad: it is never handed out again
  * @block: the block
  *
- * At once if it is free, otherwise when it would be, or has been zeroed. May sleep.
+ * At once if it is free, otherwise when it is freed or has been zeroed. May sleep.
  */
 void hpmmap_pool_retire(struct hpmmap_block *block)
 {
@@ -772,7 +767,7 @@ void hpmmap_pool_retire(struct hpmmap_block *block)
 }
 
 /**
- * hpmmap_pool_set_pinned() - a block was given up, but is pinned
+ * hpmmap_pool_set_pinned() - count a block that was given up as pinned
  * @block: a block of the pools; it counts as pinned until hpmmap_pool_free()
  */
 void hpmmap_pool_set_pinned(struct hpmmap_block *block)
@@ -806,7 +801,7 @@ void hpmmap_pool_free(struct list_head *list)
 		up_read(&stocks_rwsem);
 }
 
-/* Blocks that were allocated and never shown to anybody. May sleep. */
+/* Frees blocks that were allocated and never visible to a process. May sleep. */
 void hpmmap_pool_free_unused(struct list_head *list)
 {
 	struct hpmmap_block *block, *tmp;
@@ -817,11 +812,11 @@ void hpmmap_pool_free_unused(struct list_head *list)
 		return;
 	list_for_each_entry_safe(block, tmp, list, link) {
 		hpmmap_every(&nr, WITHOUT_PAUSE);
-		/* All zero, if it was cleared in advance. */
+		/* It was cleared in advance, so it is all zero. */
 		if (!bitmap_full(block->stale, SLOT_PAGES))
 			block->zeroed = bitmap_empty(block->stale, SLOT_PAGES) &&
 					bitmap_empty(block->reuse, SLOT_PAGES);
-		/* What was kept for reuse, and then not needed. */
+		/* It was kept for reuse and then not needed. */
 		if (!bitmap_empty(block->reuse, SLOT_PAGES))
 			list_move_tail(&block->link, &soiled);
 		block->lost = false;
@@ -837,7 +832,7 @@ void hpmmap_pool_free_unused(struct list_head *list)
 
 		list_move(&block->link, &one);
 		hpmmap_pool_free(&one);
-		/* It is free before somebody may be asked to zero it. */
+		/* It must be free before the thread is told to zero it. */
 		hpmmap_pool_soiled(nid, 1);
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Blocks that were given up, and that somebody still refers to (a device, a pipe). They wait
- * on a list until the last reference has gone; then whoever had one gives it back.
+ * Blocks that were given up and still have references (of a device, a pipe). They wait
+ * on a list until the last reference is dropped; then their former holder gets them.
  */
 #include <linux/list.h>
 #include <linux/spinlock.h>
@@ -12,13 +12,13 @@
 #include "mem/pool/pinned.h"
 #include "mem/pool/pool.h"
 
-/* How often pinned blocks are looked at: first, and last if none came free. */
+/* Interval at which pinned blocks are looked at; it grows while none comes free. */
 #define PIN_POLL_MS 50
 #define PIN_POLL_LAST_MS 1000
 
 /*
- * Pinned blocks that are looked at without a pause; one of Linux's pages counts as so many,
- * each of which is looked at.
+ * Pinned blocks that are looked at without a pause. A block of ordinary pages counts as more, since
+ * each page is looked at.
  */
 #define PIN_POLL_BATCH 64
 #define PIN_POLL_LINUX 32
@@ -27,16 +27,16 @@ static LIST_HEAD(pinned);
 static unsigned long nr_pinned;
 static DEFINE_SPINLOCK(pinned_lock);
 static unsigned int pinned_ms = PIN_POLL_MS;
-/* When an allocation has looked at last. */
+/* When an allocation last looked. */
 static unsigned long pinned_looked;
 
 static void pinned_work_fn(struct work_struct *work);
 static DECLARE_DELAYED_WORK(pinned_work, pinned_work_fn);
 
 /**
- * hpmmap_pinned_add() - a block was given up, but is pinned
- * @block: of the pools or of Linux's memory, in no page table that may still change
- * @holder: gets it when it is so no more; stays until then
+ * hpmmap_pinned_add() - let a block that was given up wait for its pins
+ * @block: of the pools or of ordinary memory, in no page table that may still change
+ * @holder: gets it when it is not pinned any more; must exist until then
  */
 void hpmmap_pinned_add(struct hpmmap_block *block, struct hpmmap_holder *holder)
 {
@@ -51,8 +51,8 @@ void hpmmap_pinned_add(struct hpmmap_block *block, struct hpmmap_holder *holder)
 }
 
 /*
- * Moves those of the next pinned blocks, @most of them and a batch, that are not so any
- * more to @idle, and the others behind all the rest. Returns how many it has looked at.
+ * Looks at the next pinned blocks, at most @most and one batch. Those without a pin go to @idle,
+ * the others to the end of the list. Returns how many it has looked at.
  */
 static unsigned int pinned_look(unsigned long most, struct list_head *idle)
 {
@@ -114,10 +114,9 @@ void hpmmap_pinned_poll(void)
 }
 
 /**
- * hpmmap_pinned_poll_some() - the same with some of them, for an allocation
+ * hpmmap_pinned_poll_some() - the same for some of them, for an allocation
  *
- * Where there are many, once every few milliseconds; and never while somebody
- * else is at it.
+ * If there are many, at most once a jiffy; and never while another task does it.
  */
 void hpmmap_pinned_poll_some(void)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Blocks that were given up, and that somebody still refers to. */
+/* Blocks that were given up, and that still have references. */
 #ifndef _HPMMAP_MEM_POOL_PINNED_H
 #define _HPMMAP_MEM_POOL_PINNED_H
 
 struct hpmmap_block;
 
 /**
- * struct hpmmap_holder - who has given up blocks that are pinned
- * @back: nobody but the module refers to one any more, which is on no list; may
- *	sleep, and may be the end of the holder
+ * struct hpmmap_holder - has given up blocks that are pinned
+ * @back: called for a block, on no list, once only the module refers to it; may sleep,
+ *	and may free the holder
  */
 struct hpmmap_holder {
 	void (*back)(struct hpmmap_holder *holder, struct hpmmap_block *block);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Pools: the blocks of each NUMA node.
- *
- * Memory comes and goes by way of section.c.
+ * Pools: the blocks of each NUMA node. section.c adds and removes their memory.
  */
 #include <linux/list.h>
 #include <linux/slab.h>
@@ -17,7 +15,10 @@
 #include "mem/block/node.h"
 #include "mem/pool/pool.h"
 
-/* What /sys/kernel/hpmmap/nodes shows: see docs/sysfs.md. @_blocks of the pool @pn; @_all: of those that CPUs have at hand, too. */
+/*
+ * The files of /sys/kernel/hpmmap/nodes/nodeN, see docs/sysfs.md: @_blocks of the pool @pn; @_all:
+ * with the blocks in the stocks of CPUs.
+ */
 #define NODE_ATTR(_file, _all, _blocks) \
 	static ssize_t _file##_show(struct kobject *kobj, \
 				    struct kobj_attribute *attr, char *buf) \
@@ -37,7 +38,7 @@
 NODE_ATTR(total_bytes, false, pn->buddy.nr_total);
 NODE_ATTR(free_bytes, true, pn->buddy.nr_free + pn->nr_out);
 NODE_ATTR(clean_bytes, true, pn->clean.nr_free);
-/* Where nothing is free the order is -1. */
+/* If nothing is free the order is -1. */
 NODE_ATTR(largest_free_bytes, true, 1ULL << (hpmmap_buddy_largest(&pn->buddy) + 1) >> 1);
 NODE_ATTR(pinned_bytes, false, pn->nr_pinned);
 NODE_ATTR(bad_bytes, false, pn->nr_bad);
@@ -53,7 +54,7 @@ static struct attribute *node_attrs[] = {
 };
 ATTRIBUTE_GROUPS(node);
 
-/* The last reference to a node's kobject is gone. */
+/* Called when the last reference to a node's kobject is dropped. */
 static void node_free(struct kobject *kobj)
 {
 	kfree(container_of(kobj, struct pool_node, kobj));
@@ -65,7 +66,7 @@ static const struct kobj_type node_ktype = {
 	.default_groups = node_groups,
 };
 
-/* A node's pool is there: its directory, whose name says which. */
+/* Shows a node's pool as a directory, named after the node. */
 static int node_show(struct kobject *kobj, int nid)
 {
 	return kobject_init_and_add(kobj, (struct kobj_type *)&node_ktype,
@@ -93,18 +94,18 @@ static struct pool_node *pool_node_get(int nid)
 		kobject_put(&pn->kobj);
 		return NULL;
 	}
-	/* Pairs with pool_node_find(), which does without the mutex. */
+	/* Pairs with pool_node_find(), which does not take the mutex. */
 	smp_store_release(&pool_nodes[nid], pn);
 	return pn;
 }
 
-/* The block that a page frame of an active section belongs to. */
+/* The block of a page frame of an active section. */
 struct hpmmap_block *hpmmap_pool_block(int nid, unsigned long pfn)
 {
 	return block_of(pool_nodes[nid], pfn >> SLOT_ORDER);
 }
 
-/* The chunk of a section, made if there is none. */
+/* The chunk of a section, made if there is none yet. */
 static struct pool_chunk *chunk_get(struct pool_node *pn, int nid, unsigned long unit)
 {
 	struct pool_chunk *chunk = chunk_of(pn, unit);
@@ -146,11 +147,11 @@ static void chunk_put(struct pool_node *pn, struct pool_chunk *chunk)
 }
 
 /**
- * hpmmap_pool_prepare() - everything of taking memory in that can fail
+ * hpmmap_pool_prepare() - do everything that can fail to take a section in
  * @nid: its node
  * @unit: its first block
  *
- * For one section; its blocks are not handed out yet.
+ * Its blocks are not handed out yet.
  *
  * Return: 0, -ENOMEM, or -EINTR if the caller is being killed.
  */
@@ -195,7 +196,7 @@ void hpmmap_pool_drop(int nid, unsigned long unit)
 	zeroer_stop(pn);
 }
 
-/* Bad blocks of a section are not in the allocator. */
+/* Takes the section's bad blocks, which are not in the allocator, out of the counters. */
 static void bad_take(struct pool_node *pn, unsigned long unit)
 {
 	unsigned long i;
@@ -225,7 +226,7 @@ static void bad_give(struct pool_node *pn, unsigned long unit)
 	}
 }
 
-/* The blocks of a section can be handed out from here on. */
+/* Makes the blocks of a section available for allocation. */
 void hpmmap_pool_activate(int nid, unsigned long unit)
 {
 	struct pool_node *pn = pool_nodes[nid];
@@ -242,7 +243,7 @@ void hpmmap_pool_activate(int nid, unsigned long unit)
 }
 
 /*
- * Undoes hpmmap_pool_activate(); -EBUSY if one is neither free nor bad. Between
+ * Undoes hpmmap_pool_activate(); -EBUSY: a block is neither free nor bad. Caller is between
  * hpmmap_pool_launder_stop() and hpmmap_pool_launder_go().
  */
 int hpmmap_pool_deactivate(int nid, unsigned long unit)
@@ -266,7 +267,7 @@ int hpmmap_pool_deactivate(int nid, unsigned long unit)
 	return ret;
 }
 
-/* Bad blocks of a section. */
+/* Number of bad blocks of a section. */
 static unsigned long section_bad(struct pool_node *pn, unsigned long unit)
 {
 	unsigned long i, n = 0;
@@ -278,12 +279,12 @@ static unsigned long section_bad(struct pool_node *pn, unsigned long unit)
 }
 
 /**
- * hpmmap_pool_use() - how the blocks of an active section are used
+ * hpmmap_pool_use() - count the blocks of an active section by their use
  * @nid: its node
  * @unit: its first block
  * @use: bytes are added here
  *
- * Between hpmmap_pool_launder_stop() and hpmmap_pool_launder_go().
+ * Caller is between hpmmap_pool_launder_stop() and hpmmap_pool_launder_go().
  */
 void hpmmap_pool_use(int nid, unsigned long unit, struct pool_use *use)
 {
@@ -301,7 +302,7 @@ void hpmmap_pool_use(int nid, unsigned long unit, struct pool_use *use)
 	use->busy += (SECTION_BLOCKS - free - pinned - bad) << SLOT_SHIFT;
 }
 
-/* There is no memory in the pools any more. */
+/* The pools have no memory any more. */
 void hpmmap_pool_exit(void)
 {
 	int nid;

@@ -16,19 +16,19 @@ struct hpmmap_payer;
 struct hpmmap_placement;
 
 /**
- * struct hpmmap_request - what is asked of the pools, and what came of it
- * @account: who is charged
- * @place: where from
+ * struct hpmmap_request - a request for blocks, and its outcome
+ * @account: account that is charged
+ * @place: nodes to take them from
  * @slot: the slot that the first block is for, the others being for those that
  *	follow; or NO_SLOT
- * @nr: how many
+ * @nr: number of blocks
  * @large: in runs of 1 GB where possible
- * @at_hand: to have some at hand: none that others have soiled
- * @nr_large: out: how many runs of 1 GB they are
- * @left: out: free blocks that were left on those nodes
- * @refused_by: out, where there were not enough: whose limit refused, or NULL
- * @waited_reclaim: out: ticks that taking back from others took, or 0
- * @waited_zeroing: out: ticks that somebody else's zeroing took, or 0
+ * @at_hand: for a CPU's stock: no block that another user has soiled
+ * @nr_large: out: number of runs of 1 GB
+ * @left: out: free blocks that are left on those nodes
+ * @refused_by: out, after -ENOMEM: the payer whose limit refused it, or NULL
+ * @waited_reclaim: out: ticks spent on taking blocks back from others, or 0
+ * @waited_zeroing: out: ticks spent on waiting for another task's zeroing, or 0
  */
 struct hpmmap_request {
 	struct hpmmap_account *account;
@@ -45,12 +45,12 @@ struct hpmmap_request {
 };
 
 /**
- * struct hpmmap_reclaimer - who may hold blocks that nobody needs
- * @reap: give back what nobody refers to any more, all of it
- * @reap_one: a bounded part of that; true if another try is worth it
- * @kept: blocks that could be given back besides
- * @reclaim: give back up to @nr of those of some nodes, that count for a payer or,
- *	if it is NULL, for anybody; returns how many there were
+ * struct hpmmap_reclaimer - takes back blocks that are held but not needed
+ * @reap: give back all blocks without a user
+ * @reap_one: give back a bounded part of these; true if another try is worth it
+ * @kept: number of blocks that @reclaim could give back
+ * @reclaim: give back up to @nr kept blocks of some nodes that count for a payer or,
+ *	if it is NULL, for any; returns their number
  */
 struct hpmmap_reclaimer {
 	void (*reap)(void);
@@ -60,7 +60,7 @@ struct hpmmap_reclaimer {
 				 struct hpmmap_payer *payer, unsigned long nr);
 };
 
-/* Blocks that were found in use though they were free, and are not handed out again. */
+/* Blocks that were free but had a user; they are never handed out again. */
 extern atomic_long_t hpmmap_pool_quarantined;
 
 void hpmmap_pool_set_reclaimer(const struct hpmmap_reclaimer *r);
@@ -94,10 +94,10 @@ void hpmmap_pool_launder_go(const nodemask_t *nodes);
 
 /* For section.c: all calls are for one section. */
 
-/* Protects the sections, and the metadata of the pools coming and going. */
+/* Protects the sections, and the pools' metadata while they are made and freed. */
 extern struct mutex hpmmap_pool_mutex;
 
-/* Bytes by what they are used for. */
+/* Bytes by their use. */
 struct pool_use {
 	u64 free;
 	u64 busy;

@@ -3,9 +3,9 @@
  * Sections: memory that comes from Linux and goes back, and the guard that
  * keeps it offline in between.
  *
- * Memory comes and goes in sections, the smallest unit Linux can set online.
- * A section is known to the guard before its state is looked at, so that it
- * cannot be set online between the look and the use.
+ * Memory moves in sections, the smallest unit that Linux can set online. The guard
+ * knows a section before its state is checked, so that it cannot be set online
+ * between the check and the use.
  */
 #include <linux/ftrace.h>
 #include <linux/ioport.h>
@@ -26,10 +26,10 @@
 #include "mem/pool/section.h"
 
 /**
- * enum section_state - a section the module knows
- * @SECTION_ADDING: being taken over; guarded, nothing of it handed out
+ * enum section_state - the state of a section that the module knows
+ * @SECTION_ADDING: being taken over; guarded, none of it handed out
  * @SECTION_ACTIVE: guarded, its blocks are in the pool
- * @SECTION_BAD: given back, but guarded: there is a memory error in it
+ * @SECTION_BAD: given back but guarded, since it has a memory error
  */
 enum section_state {
 	SECTION_ADDING,
@@ -58,8 +58,8 @@ static unsigned long first_unit(unsigned long nr)
 }
 
 /*
- * From here on it cannot be set online. -EEXIST if it is there already, -ENXIO if
- * it is bad.
+ * Inserts a section; from here on it cannot be set online. -EEXIST: the module knows it already;
+ * -ENXIO: it is bad.
  */
 static int section_insert(unsigned long nr, u32 flags)
 {
@@ -86,7 +86,7 @@ static void section_forget(unsigned long nr)
 	struct section *s = xa_erase(&sections, nr);
 
 	lockdep_assert_held(&hpmmap_pool_mutex);
-	/* The guard may be looking at it. */
+	/* The guard may still read it. */
 	kfree_rcu(s, rcu);
 }
 
@@ -107,12 +107,12 @@ static int range_check(u64 start, u64 length)
 	return 0;
 }
 
-/* Whether removal_entry() is called. */
+/* Is removal_entry() hooked? */
 static bool removal_is_guarded;
 
 /*
- * virtio-mem unplugs parts of memory that is offline, and asks nobody. dax/kmem (CXL, HBM) has
- * Linux remove all of it, which is refused as for memory that is online, and keeps it then.
+ * virtio-mem unplugs parts of offline memory without asking. Memory of dax/kmem (CXL, HBM) is
+ * removed only as a whole, which is refused as for online memory, so Linux keeps it.
  */
 static int resource_may_be_unplugged(struct resource *res, void *arg)
 {
@@ -120,7 +120,7 @@ static int resource_may_be_unplugged(struct resource *res, void *arg)
 
 	if (!(res->flags & IORESOURCE_SYSRAM_DRIVER_MANAGED))
 		return 0;
-	/* It is a copy without a name. Nobody adds or removes memory meanwhile. */
+	/* This is a copy without a name. No memory is added or removed meanwhile. */
 	while (its && its->end < res->start)
 		its = its->sibling;
 	return !removal_is_guarded || !its || !its->name || strcmp(its->name, "System RAM (kmem)");
@@ -151,7 +151,7 @@ static bool section_holds_memmap(unsigned long nr)
 	return false;
 }
 
-/* Does a machine check say that a page of the page block is bad? */
+/* Is a page of the page block marked bad by a machine check? */
 static bool pages_are_poisoned(unsigned long pfn, unsigned long nr)
 {
 	for (; nr; nr--, pfn++) {
@@ -163,7 +163,7 @@ static bool pages_are_poisoned(unsigned long pfn, unsigned long nr)
 	return false;
 }
 
-/* The node of a section that is there and wholly offline, or an errno. */
+/* The node of a section that exists and is wholly offline, or an errno. */
 static int section_node(unsigned long nr)
 {
 	unsigned long pfn = section_nr_to_pfn(nr);
@@ -182,7 +182,7 @@ static int section_node(unsigned long nr)
 	}
 	if (section_may_be_unplugged(nr) || section_holds_memmap(nr))
 		return -ENXIO;
-	/* Of dax/kmem it need not be that of the address. */
+	/* dax/kmem may put memory on another node than that of its address. */
 	mem = compat_find_memory_block(nr);
 	nid = mem ? mem->nid : NUMA_NO_NODE;
 	if (mem)
@@ -190,7 +190,7 @@ static int section_node(unsigned long nr)
 	return nid < 0 || nid >= MAX_NUMNODES ? -ENXIO : nid;
 }
 
-/* Everything of it that can fail, and the struct pages. */
+/* Does everything that can fail, and sets up the struct pages. */
 static int section_prepare(unsigned long nr)
 {
 	struct section *s = xa_load(&sections, nr);
@@ -201,7 +201,7 @@ static int section_prepare(unsigned long nr)
 	return ret;
 }
 
-/* Its blocks can be handed out from here on. */
+/* Makes the section's blocks available for allocation. */
 static void section_activate(unsigned long nr)
 {
 	struct section *s = xa_load(&sections, nr);
@@ -210,7 +210,7 @@ static void section_activate(unsigned long nr)
 	hpmmap_pool_activate(s->nid, first_unit(nr));
 }
 
-/* Undoes section_prepare(); its blocks are not in the allocator. */
+/* Undoes section_prepare(); the blocks are not in the allocator. */
 static void section_drop(unsigned long nr)
 {
 	struct section *s = xa_load(&sections, nr);
@@ -224,7 +224,7 @@ static bool is_in_pool(unsigned long nr, unsigned long end)
 {
 	struct section *s;
 
-	/* What is bad has left the pool, and somebody may replace it. */
+	/* Bad pages have left the pool, so the memory may be replaced. */
 	xa_for_each_range(&sections, nr, s, nr, end - 1)
 		if (s->state != SECTION_BAD)
 			return true;
@@ -232,10 +232,10 @@ static bool is_in_pool(unsigned long nr, unsigned long end)
 }
 
 /*
- * Firmware may want memory back (ACPI eject), and Linux asks no more than
- * whether it is offline. Memory blocks that are in a pool, if only in part,
- * cannot be set offline, not even once more: that is where an eject begins.
- * With device_hotplug_lock held, as everybody has who changes these bits.
+ * Firmware may request memory back (ACPI eject), and Linux checks only that it is offline. An eject
+ * begins by setting memory blocks offline, once more if need be: so memory blocks that are in a
+ * pool, even in part, are marked so that this fails. Caller holds device_hotplug_lock, as all code
+ * does that changes these bits.
  */
 static void devices_update(unsigned long nr, unsigned long end)
 {
@@ -251,7 +251,7 @@ static void devices_update(unsigned long nr, unsigned long end)
 	}
 }
 
-/* The same for one with a bad block, which stays offline. */
+/* The same for a section with a bad block, which stays offline. */
 static void section_keep(unsigned long nr)
 {
 	struct section *s = xa_load(&sections, nr);
@@ -263,7 +263,7 @@ static void section_keep(unsigned long nr)
 	module_put(THIS_MODULE);
 }
 
-/* Gives a section back whose blocks are all free or bad; returns the bad bytes. */
+/* Gives back a section whose blocks are all free or bad; returns its bad bytes. */
 static u64 section_give_back(unsigned long nr)
 {
 	struct section *s = xa_load(&sections, nr);
@@ -277,7 +277,7 @@ static u64 section_give_back(unsigned long nr)
 	return use.bad;
 }
 
-/* All or nothing; @use is told where it is nothing, and what is bad. */
+/* All or nothing. @use gets the bytes that are in the way, or bad. */
 static int sections_remove(unsigned long first, unsigned long end,
 			   struct pool_use *use)
 {
@@ -300,7 +300,7 @@ static int sections_remove(unsigned long first, unsigned long end,
 		return 0;
 	}
 
-	/* The last one looked at is still active. */
+	/* The section that failed is still active. */
 	for (nr--; nr-- > first; ) {
 		s = xa_load(&sections, nr);
 		hpmmap_pool_activate(s->nid, first_unit(nr));
@@ -317,7 +317,7 @@ static int sections_remove(unsigned long first, unsigned long end,
  * @start: physical address
  * @length: in bytes
  * @node: in: expected node or NUMA_NO_NODE; out: the node
- * @flags: HPMMAP_POOL_F_*, kept for whoever gives it back
+ * @flags: HPMMAP_POOL_F_*, kept with the range, for the caller that gives it back
  *
  * Return: 0 or an errno of HPMMAP_IOC_POOL_ADD; all or nothing.
  */
@@ -333,7 +333,7 @@ int hpmmap_pool_add(u64 start, u64 length, int *node, u32 flags)
 	if (ret)
 		return ret;
 
-	/* No memory is on its way online or offline. */
+	/* No memory is being set online or offline meanwhile. */
 	compat_hotplug_lock();
 	mutex_lock(&hpmmap_pool_mutex);
 	for (nr = first; nr < end; nr++) {
@@ -404,13 +404,13 @@ int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned, u64 *bad)
 
 	if (ret)
 		return ret;
-	/* What dead processes held, or live ones keep, counts as free. */
+	/* Blocks of ended processes, and blocks kept for reuse, count as free. */
 	hpmmap_pool_reclaim_all();
 
 	hpmmap_pool_launder_stop(&nodes);
 	hpmmap_pool_gather();
 	compat_hotplug_lock();
-	/* Nobody is looking at a page of it for a memory error. */
+	/* No memory error in one of the pages is being handled meanwhile. */
 	mutex_lock(&hpmmap_poison_mutex);
 	mutex_lock(&hpmmap_pool_mutex);
 	ret = sections_remove(first, end, &use);
@@ -427,7 +427,7 @@ int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned, u64 *bad)
 	return ret;
 }
 
-/* Each of them has @size bytes there. */
+/* Each element has @size bytes in user space. */
 static int ranges_to_user(void __user *to, u32 size,
 			  const struct hpmmap_pool_range *buf, u32 nr)
 {
@@ -457,7 +457,7 @@ int hpmmap_pool_list(void __user *ranges, u32 size, u32 *nr)
 	struct section *s;
 	int ret;
 
-	/* Who adds memory may take long. */
+	/* A task that adds memory may hold it for long. */
 	if (mutex_lock_killable(&hpmmap_pool_mutex))
 		return -EINTR;
 	xa_for_each(&sections, index, s)
@@ -489,24 +489,24 @@ int hpmmap_pool_list(void __user *ranges, u32 size, u32 *nr)
 	}
 	hpmmap_pool_launder_go(&nodes);
 	mutex_unlock(&hpmmap_pool_mutex);
-	/* Not under the mutex: user memory may take its time. */
+	/* Without the mutex: an access to user memory may block. */
 	ret = ranges_to_user(ranges, size, buf, room);
 	kvfree(buf);
 	*nr = n;
 	return ret;
 }
 
-/* Is a page frame in a section that the module knows? For any context. */
+/* Is the page frame in a section that the module knows? For any context. */
 bool hpmmap_section_is_known(unsigned long pfn)
 {
 	return xa_load(&sections, pfn_to_section_nr(pfn));
 }
 
 /**
- * hpmmap_section_block() - the block of a pool that a page frame is of
- * @pfn: the page frame; hpmmap_poison_mutex is held, so that it stays so
+ * hpmmap_section_block() - the pool block of a page frame
+ * @pfn: the page frame; hpmmap_poison_mutex is held, so that the answer stays true
  *
- * Return: the block; NULL if it is of none.
+ * Return: the block, or NULL if it is in no pool.
  */
 struct hpmmap_block *hpmmap_section_block(unsigned long pfn)
 {
@@ -522,10 +522,10 @@ struct hpmmap_block *hpmmap_section_block(unsigned long pfn)
 }
 
 /**
- * hpmmap_section_mend() - the memory error of a page was simulated
- * @pfn: the page frame, of a section that has left its pool
+ * hpmmap_section_mend() - undo a simulated memory error
+ * @pfn: a bad page of a section that has left its pool
  *
- * If it was the last one, the section can be set online.
+ * After the last one the section can be set online.
  *
  * Return: 0, or -EBUSY if it is not such a page.
  */
@@ -597,7 +597,7 @@ static noinline int removal_refused(u64 start, u64 size)
 	return -EBUSY;
 }
 
-/* Within the lock that hpmmap_pool_add() takes: what is removed is not being added. */
+/* Under the lock that hpmmap_pool_add() takes, so memory that is removed is not being added. */
 static void notrace removal_entry(unsigned long ip, unsigned long parent_ip,
 				  struct ftrace_ops *op, struct ftrace_regs *fregs)
 {
@@ -613,7 +613,7 @@ static void notrace removal_entry(unsigned long ip, unsigned long parent_ip,
 static struct ftrace_ops guard_ops = { .func = guard_entry, .flags = HPMMAP_GUARD_FLAGS };
 static struct ftrace_ops removal_ops = { .func = removal_entry, .flags = HPMMAP_GUARD_FLAGS };
 
-/* An image for hibernation leaves offline memory out. */
+/* A hibernation image does not contain offline memory. */
 static int pm_notify(struct notifier_block *nb, unsigned long action,
 		     void *data)
 {
@@ -645,8 +645,8 @@ int hpmmap_section_init(void)
 }
 
 /*
- * Memory in a pool keeps the module loaded, so the pools are empty here. What has
- * memory errors is Linux's business from here on.
+ * Memory in a pool keeps the module loaded, so the pools are empty here. Memory with errors is left
+ * to Linux.
  */
 void hpmmap_section_exit(void)
 {

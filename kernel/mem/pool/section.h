@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Sections: memory that Linux has set offline. */
+/* Sections: offline memory that the pools take over. */
 #ifndef _HPMMAP_MEM_POOL_SECTION_H
 #define _HPMMAP_MEM_POOL_SECTION_H
 

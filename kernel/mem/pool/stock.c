@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Stocks: free blocks that each CPU has at hand.
+ * Stocks: free blocks at hand for each CPU.
  *
  * The lock of a node, the payers and the tally of a job are shared by all CPUs. The blocks of a
- * stock are charged to the account that its CPU serves, and counted as held, so that a call that
- * takes some, or puts some there, writes to nothing that others use. For everybody but the
- * allocator they are free.
+ * stock are already charged to the account that its CPU serves and counted as held. So a call
+ * that takes some, or puts some there, writes to nothing that other CPUs use. Outside of the
+ * allocator they count as free.
  *
- * Whoever finds too little elsewhere, or a limit in the way, or shows a figure, empties all
- * stocks before: hpmmap_pool_gather().
+ * A task that finds too few blocks or too low a limit, or that reports figures, first empties
+ * all stocks: hpmmap_pool_gather().
  */
 #include <linux/list.h>
 #include <linux/percpu.h>
@@ -20,26 +20,26 @@
 #include "mem/block/node.h"
 #include "mem/pool/pool.h"
 
-/* So many calls in a row, and then a stock is filled for an account. */
+/* A stock is filled for an account after this many calls in a row. */
 #define ASKED_LEAST 4
 
-/* How often all stocks were emptied; some are not counted. */
+/* How often all stocks were emptied; a few are missed. */
 static unsigned int nr_gathered;
 
 /**
- * struct stock - what one CPU has at hand
+ * struct stock - the stock of one CPU
  * @lock: protects all of it
- * @blocks: clean ones, and others, in the order in which they came
- * @nr: how many
- * @account: who all of them are charged to; there while there are some
+ * @blocks: clean ones, and others, in order of arrival
+ * @nr: number of each
+ * @account: all of them are charged to it; it exists while there are blocks
  * @nid: node of all of them
- * @most: so many of one kind stay when some are given up, twice as many after a fill; 0: none
- *	is put here
- * @unclean_left: so many that are not clean are handed out before the node is asked again
- * @least: the fewest there were since the tally of @account was last told
- * @asking: who asked last, not under the lock; only compared
- * @asked: how often without another between, and without a change of @asked_at
- * @asked_at: what nr_gathered was
+ * @most: keep this many of one kind when some are given up, twice as many after a fill; 0:
+ *	put none here
+ * @unclean_left: hand out this many that are not clean before the node is asked again
+ * @least: the fewest blocks since the tally of @account was last told
+ * @asking: account of the last call, not under the lock; only compared
+ * @asked: calls in a row for @asking, without a change of @asked_at
+ * @asked_at: nr_gathered at these calls
  */
 struct stock {
 	spinlock_t lock;
@@ -76,15 +76,15 @@ static void stock_empty(struct stock *s, int unclean, struct list_head *out)
 }
 
 /*
- * Is the stock of this CPU worth a look? To fill it is dearer than a call without it, and pays
- * with the calls that follow.
+ * Is it worth to look at this CPU's stock? To fill it costs more than a call without it, and pays
+ * only with the calls that follow.
  */
 bool stock_is_asked(const struct hpmmap_account *account)
 {
 	struct stock *s = raw_cpu_ptr(&stocks);
 	unsigned int now = READ_ONCE(nr_gathered);
 
-	/* If it goes wrong it has been a hint. */
+	/* A race only makes the hint wrong. */
 	if (s->asking != account || s->asked_at != now) {
 		s->asking = account;
 		s->asked_at = now;
@@ -93,7 +93,7 @@ bool stock_is_asked(const struct hpmmap_account *account)
 	return ++s->asked > ASKED_LEAST;
 }
 
-/* So many blocks from the stock of this CPU, or none; with @clean only clean ones. */
+/* Takes @nr blocks from the stock of this CPU, or none; with @clean only clean ones. */
 bool stock_take(struct hpmmap_account *account, int nid, unsigned long nr, bool clean,
 		struct list_head *out)
 {
@@ -109,7 +109,7 @@ bool stock_take(struct hpmmap_account *account, int nid, unsigned long nr, bool 
 	    (unclean && (clean || s->unclean_left < nr)))
 		goto none;
 	list_for_each_entry(block, &s->blocks[unclean], link) {
-		/* Whoever empties the stock finds out whether that lasts. */
+		/* The task that empties the stock finds out whether that lasts. */
 		if (unlikely(block->bad || !has_no_user(block)))
 			goto none;
 		if (++i == nr)
@@ -146,8 +146,8 @@ static void stock_add(struct stock *s, struct hpmmap_block *block)
 }
 
 /*
- * More blocks for the stock of this CPU, which may keep @most of one kind. On the list are those
- * that have to leave for them then. The tally learns of the blocks afterwards.
+ * Adds blocks to the stock of this CPU, which may keep @most of one kind. On return the list has
+ * the blocks that had to leave for them. The caller tells the tally afterwards.
  */
 void stock_fill(struct hpmmap_account *account, int nid, unsigned int most,
 		struct list_head *list)
@@ -183,7 +183,7 @@ void stock_fill(struct hpmmap_account *account, int nid, unsigned int most,
 	list_splice(&leave, list);
 }
 
-/* Would something have to leave the stock of this CPU for blocks that are given up? A hint. */
+/* Would blocks have to leave the stock of this CPU for blocks that are given up? A hint. */
 bool stock_is_full(struct list_head *list)
 {
 	const struct hpmmap_block *block = list_first_entry(list, struct hpmmap_block, link);
@@ -194,8 +194,8 @@ bool stock_is_full(struct list_head *list)
 }
 
 /*
- * Blocks that were given up, for the stock of this CPU. On the list are those that it does not
- * take then, and with @displace what leaves it for the others.
+ * Puts blocks that were given up into the stock of this CPU. On return the list has those that it
+ * did not take and, with @displace, those that left it for the others.
  */
 void stock_put(struct list_head *list, bool displace)
 {
@@ -226,7 +226,7 @@ void stock_put(struct list_head *list, bool displace)
 	list_splice(&leave, list);
 }
 
-/* How many blocks of the tally of an account are in the stock of this CPU; a hint. */
+/* The number of blocks in the stock of this CPU that belong to the account's tally; a hint. */
 unsigned int stock_spare(struct hpmmap_account *account)
 {
 	struct stock *s = raw_cpu_ptr(&stocks);
@@ -235,8 +235,8 @@ unsigned int stock_spare(struct hpmmap_account *account)
 }
 
 /*
- * Empties all stocks: with @unclean of what is not clean, otherwise of everything, and nothing is
- * put there until they are filled.
+ * Empties all stocks: with @unclean only of blocks that are not clean; otherwise of all, and none
+ * is put there until they are filled again.
  */
 void stocks_take_all(bool unclean, struct list_head *out)
 {

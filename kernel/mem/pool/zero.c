@@ -2,11 +2,11 @@
 /*
  * Zeroing free blocks.
  *
- * A free block is clean if all of it is zero. Others are zeroed by who adds
- * memory, or by a thread of the node, of the lowest priority: those that
- * processes left which are gone, and did not zero themselves, and where clean ones
- * are short those of live processes. Who gets one that is not clean zeroes it: the
- * user who soils too many (see alloc.c), and everybody where no clean one is left.
+ * A free block is clean if all of it is zero. The task that adds memory zeroes its
+ * blocks. A thread of the node, of the lowest priority, zeroes blocks that ended
+ * processes left, and, when clean ones are short, those of live processes. A task that
+ * gets a block that is not clean zeroes it: of a user that soils too many (alloc.c), or
+ * if no clean one is left.
  */
 #include <linux/kthread.h>
 #include <linux/sched/isolation.h>
@@ -22,21 +22,21 @@
 #include "mem/pool/pool.h"
 #include "trace.h"
 
-/* Blocks that are out of the allocator to be zeroed, for one caller. */
+/* Blocks that one caller takes out of the allocator at once to zero them. */
 #define LAUNDER_BATCH 16
 
-/* How long clean blocks are short before the thread does something about it. */
+/* The thread acts after clean blocks have been short for this long. */
 #define SHORT_TICKS HZ
 
 /**
- * struct laundry - free blocks that are out of the allocator while a task zeroes them
- * @lock: held while a part of one is zeroed; within the lock of the node
+ * struct laundry - free blocks that a task has taken out of the allocator to zero them
+ * @lock: held while a piece of one is zeroed; within the lock of the node
  * @link: in the list of the node, protected by its lock
- * @blocks: the first; not looked at but under @lock, and not once they are @taken_back
+ * @blocks: the first; used only under @lock, and not once they are @taken_back
  * @nid: their node
- * @nr: how many
- * @nr_zeroed: how many are done
- * @taken_back: somebody needs them, and has them back in the allocator
+ * @nr: number of blocks
+ * @nr_zeroed: number of blocks that are done
+ * @taken_back: another task needs them and has put them back into the allocator
  */
 struct laundry {
 	spinlock_t lock;
@@ -51,11 +51,11 @@ struct laundry {
 /**
  * unclean_take() - take blocks that are free and not clean out of the allocator
  * @pn: the pool, its lock held; it may be released for a moment
- * @nr: how many, at most
+ * @nr: maximum number
  * @unit: out: the first one
  *
- * Return: how many follow each other there; 0 if there is none, or somebody needs all
- * that are free in the allocator.
+ * Return: number of contiguous blocks; 0 if there is none, or if a task needs all free
+ * blocks in the allocator.
  */
 unsigned int unclean_take(struct pool_node *pn, unsigned long nr,
 			  unsigned long *unit)
@@ -76,7 +76,7 @@ unsigned int unclean_take(struct pool_node *pn, unsigned long nr,
 	return 0;
 }
 
-/* No more is owed than there is: those who owe most need not pay what others did. */
+/* Lowers debts beyond the blocks that are not clean, the largest first. */
 void owed_trim(struct pool_node *pn)
 {
 	unsigned int i, most, nr;
@@ -94,8 +94,8 @@ void owed_trim(struct pool_node *pn)
 }
 
 /*
- * Free blocks to be zeroed that follow each other, out of the allocator; with
- * @soiled_only no more than are the thread's.
+ * Takes contiguous free blocks out of the allocator to zero them; with @soiled_only no more than
+ * the thread should zero.
  */
 static void laundry_take(struct pool_node *pn, struct laundry *l, unsigned long nr,
 			 bool soiled_only)
@@ -103,7 +103,7 @@ static void laundry_take(struct pool_node *pn, struct laundry *l, unsigned long 
 	unsigned long unit;
 
 	spin_lock(&pn->lock);
-	/* Some may have been handed out meanwhile. */
+	/* Some may have been handed out since they were counted. */
 	pn->nr_soiled = min(pn->nr_soiled, nr_unclean(pn));
 	if (soiled_only)
 		nr = min(nr, pn->nr_soiled);
@@ -119,7 +119,7 @@ static void laundry_take(struct pool_node *pn, struct laundry *l, unsigned long 
 	spin_unlock(&pn->lock);
 }
 
-/* Back into the allocator, as far as they have been zeroed as clean ones. */
+/* Returns the blocks to the allocator, those that were zeroed as clean. */
 static void laundry_return(struct pool_node *pn, struct laundry *l)
 {
 	struct hpmmap_block *block = l->blocks;
@@ -127,7 +127,7 @@ static void laundry_return(struct pool_node *pn, struct laundry *l)
 	lockdep_assert_held(&pn->lock);
 	for (; block < l->blocks + l->nr; block++) {
 		block->zeroed = block < l->blocks + l->nr_zeroed;
-		/* Of an error somebody has learned meanwhile. */
+		/* A memory error was reported meanwhile. */
 		if (unlikely(block->bad)) {
 			block_retire(pn, block);
 			continue;
@@ -137,7 +137,7 @@ static void laundry_return(struct pool_node *pn, struct laundry *l)
 			hpmmap_buddy_free(&pn->clean, unit_of(block), 0);
 	}
 	list_del(&l->link);
-	/* Pairs with count_to_come(): free before it is not out. */
+	/* Pairs with count_to_come(): a block counts as free before it stops counting as out. */
 	smp_wmb();
 	WRITE_ONCE(pn->nr_out, pn->nr_out - l->nr);
 }
@@ -166,7 +166,7 @@ static unsigned int launder(struct pool_node *pn, unsigned long nr, bool soiled_
 	return l.nr_zeroed;
 }
 
-/* Free blocks are to be zeroed by the thread. */
+/* Leaves free blocks to the thread to be zeroed. */
 void zeroer_add(struct pool_node *pn, unsigned long nr)
 {
 	spin_lock(&pn->lock);
@@ -177,11 +177,11 @@ void zeroer_add(struct pool_node *pn, unsigned long nr)
 
 /**
  * hpmmap_pool_launder() - zero free blocks
- * @nid: of this node, which has a pool
- * @nr: how many, at most
+ * @nid: the node, which has a pool
+ * @nr: maximum number
  *
- * Takes long. The thread of the node does what is left when the caller is being
- * killed, or somebody needs all free blocks at this moment.
+ * Takes long. It ends early if the caller is being killed or a task needs all free
+ * blocks; the thread of the node does the rest.
  */
 void hpmmap_pool_launder(int nid, unsigned long nr)
 {
@@ -199,11 +199,11 @@ void hpmmap_pool_launder(int nid, unsigned long nr)
 }
 
 /**
- * hpmmap_pool_launder_stop() - have all free blocks of some nodes in the allocator
+ * hpmmap_pool_launder_stop() - put all free blocks of some nodes into the allocator
  * @nodes: the nodes; afterwards those that have a pool, for hpmmap_pool_launder_go()
  *
- * Blocks that are being zeroed are taken back from the task
- * that does it, which may have no CPU for long, once it is done with 128 KB.
+ * Blocks that a task is zeroing are taken back from it once it is done with 128 KB: it
+ * might have no CPU for long.
  */
 void hpmmap_pool_launder_stop(nodemask_t *nodes)
 {
@@ -223,7 +223,7 @@ void hpmmap_pool_launder_stop(nodemask_t *nodes)
 			spin_lock(&l->lock);
 			l->taken_back = true;
 			laundry_return(pn, l);
-			/* The thread's again: the last was not done. */
+			/* The rest is the thread's again: the last block was not completed. */
 			pn->nr_soiled += l->nr - l->nr_zeroed;
 			spin_unlock(&l->lock);
 		}
@@ -245,11 +245,11 @@ void hpmmap_pool_launder_go(const nodemask_t *nodes)
 	}
 }
 
-/* For so many blocks that are not clean, 128 MB, one worker helps; most of them. */
+/* One worker helps for each 128 MB of blocks that are not clean, and this many at most. */
 #define HELPER_BLOCKS 64
 #define MOST_HELPERS 7
 
-/* Blocks that several threads clear; @at, protected by @lock, is the last one that has a thread. */
+/* Blocks that several threads clear; @at, protected by @lock, is the last one taken. */
 struct clearing {
 	spinlock_t lock;
 	struct hpmmap_owner *owner;
@@ -270,7 +270,7 @@ static bool is_wanted(const struct clearing *c, const struct hpmmap_block *block
 				       bitmap_full(block->stale, SLOT_PAGES));
 }
 
-/* Clears the next block that is not clean; false where there is none. */
+/* Clears the next block that is not clean; false: there is none left. */
 static bool clear_next(struct clearing *c)
 {
 	struct hpmmap_block *block = NULL;
@@ -294,7 +294,7 @@ static void help(struct work_struct *work)
 		;
 }
 
-/* Clears those that are not clean, with so many helpers on a node. */
+/* Clears the blocks that are not clean, with @nr helpers on a node. */
 static noinline void clear_unclean(struct clearing *c, unsigned int nr, int nid)
 {
 	struct helper helpers[MOST_HELPERS];
@@ -312,7 +312,7 @@ static noinline void clear_unclean(struct clearing *c, unsigned int nr, int nid)
 	spin_lock(&c->lock);
 	c->at = c->list->prev;
 	spin_unlock(&c->lock);
-	/* One that has not begun need not. */
+	/* A helper that has not begun is not needed. */
 	for (i = 0; i < nr; i++) {
 		cancel_work_sync(&helpers[i].work);
 		destroy_work_on_stack(&helpers[i].work);
@@ -321,14 +321,14 @@ static noinline void clear_unclean(struct clearing *c, unsigned int nr, int nid)
 
 /**
  * hpmmap_pool_clear() - clear blocks that the caller has got from the pools
- * @owner: whose they will be
- * @list: the blocks, which nobody else knows
- * @first: those for slots from this one on, to @end, all of which means nothing; NO_SLOT: all
- * @end: the end
+ * @owner: their future owner
+ * @list: the blocks, invisible to others
+ * @first: clear only those for slots from this one to @end, all stale; NO_SLOT: all
+ * @end: first slot after these
  *
- * Where many are not clean, workers on the node of the memory help.
+ * If many are not clean, workers on the node of the memory help.
  *
- * Return: 0, or -EINTR for a task that is being killed: then some are not cleared.
+ * Return: 0, or -EINTR if the task is being killed: then some are not cleared.
  */
 int hpmmap_pool_clear(struct hpmmap_owner *owner, struct list_head *list,
 		      unsigned long first, unsigned long end)
@@ -355,14 +355,14 @@ int hpmmap_pool_clear(struct hpmmap_owner *owner, struct list_head *list,
 	return fatal_signal_pending(current) ? -EINTR : 0;
 }
 
-/* Of all that is free less than a quarter is clean, and it is worth the while. */
+/* Is less than a quarter of the free blocks clean, and is it worth acting? */
 static bool is_short(const struct pool_node *pn)
 {
 	return pn->clean.nr_free < pn->buddy.nr_free / 4 &&
 	       nr_unclean(pn) > pn->buddy.nr_total / 8;
 }
 
-/* Blocks have been taken or given up: are clean ones short? */
+/* Called after blocks were taken or given up: notes when clean ones become short. */
 void zeroer_hurry(struct pool_node *pn)
 {
 	lockdep_assert_held(&pn->lock);
@@ -377,7 +377,7 @@ static bool zeroer_has_soiled(struct pool_node *pn)
 	return READ_ONCE(pn->nr_soiled) || kthread_should_stop();
 }
 
-/* Live processes gave up much. They may be about to take it again. */
+/* Waits, since live processes that gave up much may take it again at once. */
 static void zeroer_wait(struct pool_node *pn)
 {
 	unsigned long until = READ_ONCE(pn->hurry) + SHORT_TICKS;
@@ -394,7 +394,7 @@ static void zeroer_wait(struct pool_node *pn)
 	spin_unlock(&pn->lock);
 }
 
-/* Block by block, so that an allocation finds all the others. */
+/* Zeroes block by block, so that an allocation finds all the others. */
 static int zeroer_fn(void *data)
 {
 	struct pool_node *pn = data;
@@ -413,7 +413,7 @@ static int zeroer_fn(void *data)
 	return 0;
 }
 
-/* CPUs of the node, but none that is kept free of threads of the kernel. */
+/* Runs the thread on CPUs of the node, except CPUs that are isolated from kernel threads. */
 static void zeroer_place(struct task_struct *task, int nid)
 {
 	cpumask_var_t cpus;
@@ -443,7 +443,7 @@ int zeroer_start(struct pool_node *pn, int nid)
 	return 0;
 }
 
-/* If there is no memory left. */
+/* Stops the thread if the pool has no memory left. */
 void zeroer_stop(struct pool_node *pn)
 {
 	lockdep_assert_held(&hpmmap_pool_mutex);

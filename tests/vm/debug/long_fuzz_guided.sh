@@ -1,5 +1,5 @@
 #!/bin/bash
-# Five minutes of random sequences of calls, guided by what of the kernel they reach.
+# Five minutes of random sequences of calls, guided by their coverage of the kernel.
 # pool: 1G
 # timeout: 600
 # scales: yes

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Two and a half minutes of trinity's calls of its VM group, from jobs of an
+# Two and a half minutes of trinity's calls of its VM group, from launches of an
 # ordinary user.
 # pool: 512M
 # timeout: 400

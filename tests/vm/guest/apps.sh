@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034 # the scenarios use what is set here
-# What the scenarios with real programs share: a program runs natively and
+# Shared by the scenarios with real programs: a program runs natively and
 # registered, must do the same, and must have had pool memory.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -56,7 +56,7 @@ run_once() {
 }
 
 # Lines "BLOCKS PROCESSES COMMAND" of pool memory by command, and "fallback"
-# in place of the numbers where memory of Linux was given instead.
+# in place of the numbers if it got ordinary memory instead.
 taken() {
 	sed -nE 's/^ *(.+)-([0-9]+) +\( *([-0-9]+)\) \[.* hpmmap_(register|alloc|fallback): (.*[a-z]=)?([0-9]+)$/\4 \2 \3 \6 \1/p' \
 		"$TRACE/trace" | awk '

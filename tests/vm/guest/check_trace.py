@@ -1,4 +1,4 @@
-"""Compares a trace with what the program tests/vm/programs/faults says.
+"""Compares a trace with the output of the program tests/vm/programs/faults.
 
 check_trace.py TRACE OUTPUT known     every range has the faults it should have
 check_trace.py TRACE OUTPUT capable   the same; BPF's statistics need another capability

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The last thing in a guest: give everything back and look whether it is all there.
+# The last item of a guest: give everything back and check that all of it is there.
 . "$(dirname "$0")/lib.sh"
 
 if [ "$(pool_bytes total_bytes)" != 0 ]; then

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the scenarios share. Runs in the guest, as root.
+# Shared by the scenarios. Runs in the guest, as root.
 set -euo pipefail
 
 SYSFS=/sys/kernel/hpmmap

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034 # the scenarios use what is set here
-# What the scenarios of the parallel guests share: each goes on for two and a half
+# Shared by the scenarios of the parallel guests: each runs for two and a half
 # minutes, HPMMAP_TEST_SCALE times as long, with a seed that it prints.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 

@@ -5,7 +5,7 @@
 #
 # Each runs in a session of its own with pools of the size POOL (- for "as they
 # are"), and must leave nothing behind: no process, no context, all pool memory
-# free. What becomes of it is told between lines with the nonce.
+# free. Its outcome is printed between lines with the nonce.
 set -uo pipefail
 . "$(dirname "$0")/lib.sh"
 set +e

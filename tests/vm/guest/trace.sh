@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the scenarios of hpmmap trace share: an empty directory to be in, and
+# Shared by the scenarios of hpmmap trace: an empty working directory, and
 # transparent huge pages and reserved pages as the program "faults" expects them.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -19,7 +19,7 @@ mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracin
 # check TRACE OUTPUT HOW: against what the program says.
 check() { python3 "$HPMMAP_ROOT/tests/vm/guest/check_trace.py" "$@"; }
 
-# has_faults TRACE: some are in the file, which somebody still writes to, by its size: a report takes longer.
+# has_faults TRACE: are there some in the file, which is still written? By its size: a report takes longer.
 has_faults() { [ "$(stat --format %s "$1")" -gt 3000 ]; }
 
 # kill_recorder [OPTION...]: a recorder that is killed leaves a file that says so.

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154 # fail and APPS are of apps.sh, which is sourced before
-# What processes had mapped of shared memory of the pools while a command ran.
+# Records the mapped shared pool memory of processes while a command runs.
 
 # watch_start [internal]: of all mounted file systems of the pools; internal: of what registered
 # processes share without a name, too. /tmp/watch-seen is there when something was seen.

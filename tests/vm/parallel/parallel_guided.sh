@@ -1,6 +1,6 @@
 #!/bin/bash
-# Random sequences of calls from jobs of two users, with threads, children, and calls on the memory
-# of others; on a kernel with KCOV guided by what they reach. tests/fuzz/guided.c.
+# Random sequences of calls from launches of two users, with threads, children, and calls on the memory
+# of other processes; guided by their coverage on a kernel with KCOV. tests/fuzz/guided.c.
 # machine: parallel
 # pool: 1G
 # timeout: 400

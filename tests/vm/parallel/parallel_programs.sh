@@ -1,5 +1,5 @@
 #!/bin/bash
-# The test programs with threads and children, over and over, and neighbours beside them.
+# The test programs with threads and children, repeatedly, with neighbours beside them.
 # machine: parallel
 # pool: 2G
 # timeout: 400

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Some hooked calls run as Linux has them: nobody else may lose anything by that. Jobs of two users that look
+# Some hooked calls are left to Linux: other processes must not be harmed by that. Launches of two users look
 # for each other's words, alone and beside the fuzzers, whose own findings do not count.
 # machine: skipping
 # pool: 1G

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Jobs of four users are launched and killed at random, while pools come and go beneath
-# them, the hooks with them, and others read all that is shown of it.
+# Launches of four users start and are killed at random, while pools and hooks come and go,
+# and other processes read all files about them.
 # machine: parallel
 # pool: 256M
 # timeout: 360
@@ -19,7 +19,7 @@ options=('' --image '--placement first-touch' '--page-size 1G' '--placement inte
 work='for n in 1 2 3; do (exec /bin/true) & perl -e "\$x = q(x) x 4000000; fork; fork" & done; wait'
 
 # start USER NUMBER: one job, which may be killed at any moment. One that was let
-# live and could fall back to memory of Linux must find nothing wrong.
+# live and could fall back to ordinary memory must find no error.
 start() {
 	local option=${options[$((RANDOM % ${#options[@]}))]} status=0 pid command
 	case $((RANDOM % 4)) in
@@ -94,7 +94,7 @@ started+=($!)
 read_all >/dev/null 2>&1 &
 started+=($!)
 
-# Now and then nobody is registered for so long that the hooks go.
+# Now and then no process is registered for so long that the hooks are removed.
 no_hooks() { [ "$(cat $SYSFS/hooks_active)" = 0 ]; }
 out=0
 until is_over; do

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Windows onto other processes: their test programs over and over, and a storm of targets, viewers, forks,
-# moves and discards of one user beside another user's, of whom nobody sees a word.
+# Windows onto other processes: their test programs repeatedly, and a storm of targets, viewers, forks, moves
+# and discards of one user beside another user's, whose data no process sees.
 # machine: parallel-windows
 # pool: 1G
 # timeout: 400

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A program whose file is on a server that is away: execve finds what it needs, and
- * whoever reads the middle waits. SIGKILL ends it.
+ * A program whose file is on a server that does not answer: execve finds what it needs,
+ * and a read of the middle waits. SIGKILL ends it.
  *
  *   away COMMAND...	as root; COMMAND is given the program as a further argument.
  *			Says "ended" or, after ten seconds, "stays".
- *   away --window	Somebody reads a process's memory by /proc/PID/mem, and waits with
- *			its mmap_lock held; another one touches memory of it by a window.
- *			Says the same of that one, and whether a worker of the module waits
- *			for it; or "sees nothing" where no window shows memory of Linux.
- *   away --calls	The same of calls of such a process: names those that wait and
+ *   away --window	A process reads another one's memory by /proc/PID/mem, and waits with
+ *			its mmap_lock held; a third one touches memory of it by a window.
+ *			Says the same of the third, and whether a worker of the module waits
+ *			for it; or "sees nothing" if windows do not show ordinary memory.
+ *   away --calls	The same for calls of such a process: names those that wait and
  *			would not on Linux, and those that SIGKILL does not end.
  */
 #include <err.h>

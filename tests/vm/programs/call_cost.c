@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Print what one mmap, munmap and brk cost: the median in ticks of the time
+ * Print the cost of one mmap, munmap and brk: the median in ticks of the time
  * stamp counter, which are instructions in a guest that counts them.
  */
 #include <err.h>

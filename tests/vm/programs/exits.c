@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Processes whose end others could have to wait for; for the scenario exits.
+ * Processes whose end could make other processes wait; for the scenario exits.
  *
  *   exits fill MB		fill so much memory, say "ready", and wait
  *   exits pin FIFO BLOCKS	leave a page of each of so many blocks in a pipe

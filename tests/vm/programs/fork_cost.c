@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Print what a child of a small process costs until it has been waited for: one that ends at
- * once, and one that executes a program. Medians in ticks of the time stamp counter, which are
+ * Print the cost of a child of a small process until it has been waited for: of one that ends at
+ * once, and of one that executes a program. Medians in ticks of the time stamp counter, which are
  * instructions in a guest that counts them.
  */
 #include <err.h>

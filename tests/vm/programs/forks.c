@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What fork, and what it leaves behind, costs a process with many blocks.
+ * The cost of fork, and of its after-effects, for a process with many blocks.
  *
  *   forks costs BLOCKS RELATIVES    nanoseconds of vfork, and of fork, _exit and wait: alone; with a
  *                                   thread; with a page that a pipe has pinned, without and with the

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the programs leak_* share: a munmap(2) of memory of ours that stops between the end of
- * Linux's part and the moment when the module takes the blocks back.
+ * Shared by the programs leak_*: a munmap(2) of pool memory that stops between the end of Linux's
+ * part and the moment when the module takes the blocks back.
  *
  * Layout, below 4 GB so that the 32-bit entry can name it:
  *

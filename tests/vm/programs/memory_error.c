@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a program sees of memory errors. Needs root.
+ * Memory errors as a program sees them. Needs root.
  *
  *   memory_error same LOG		what is the same natively and registered
  *   memory_error pool LOG		what only memory of the pools has: an error takes all 2 MB

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What MPI's collectives cost: mpi_cost ROUNDS BYTES...
+ * The cost of MPI's collectives: mpi_cost ROUNDS BYTES...
  *
  * In a guest that counts instructions and has one CPU the time between two barriers is what all ranks, and the
  * kernel for them, have executed. Prints a line for each collective and size, in thousands a call.

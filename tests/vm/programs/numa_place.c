@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * On which of two nodes memory lies, by what move_pages(2) answers for each
- * page: the same natively and under HPMMAP, unless a test says otherwise.
- * With HPMMAP_TEST_FIRST_TOUCH the job places memory at its first touch.
+ * The node of memory, of two nodes, by move_pages(2) for each page: the same
+ * natively and under HPMMAP, unless a test says otherwise. With
+ * HPMMAP_TEST_FIRST_TOUCH the launch places memory at the first touch.
  */
 #include "common.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * One thread reads memory while another takes it away and brings it back, so many times, and
- * in each way there is. What natively is a SIGSEGV is one here, too; the page is read again.
+ * One thread reads memory while another removes it and brings it back, a number of times, and in
+ * each possible way. A native SIGSEGV is one here, too; the page is read again.
  */
 #include <err.h>
 #include <pthread.h>

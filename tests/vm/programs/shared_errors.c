@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * shared_errors FILE FRAMES: memory errors in a file that two processes have mapped. Writes
- * the page frames that it has spoilt to FRAMES. Says what it finds wrong.
+ * the page frames that it has made bad to FRAMES. Prints the errors that it finds.
  */
 #include <err.h>
 #include <errno.h>

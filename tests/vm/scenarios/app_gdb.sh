@@ -1,6 +1,6 @@
 #!/bin/bash
-# gdb and the program it debugs: breakpoints, backtrace, watchpoints, memory read and
-# written, a call into the program, a thread, a child; and gdb outside of the job.
+# gdb and its program: breakpoints, backtrace, watchpoints, memory read and written, a call
+# into the program, a thread, a child; also with gdb outside of the launch.
 # takes: 25
 # machine: apps
 # pool: 1G

@@ -1,6 +1,6 @@
 #!/bin/bash
-# GCC's sanitizers, which reserve terabytes at addresses of their own: programs that
-# are right give the same results, and of those that are not they tell the same.
+# GCC's sanitizers, which reserve terabytes at addresses of their own: correct programs
+# give the same results, and for wrong ones they report the same.
 # takes: 25
 # machine: apps
 # pool: 1G

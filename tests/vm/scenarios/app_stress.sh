@@ -1,6 +1,6 @@
 #!/bin/bash
-# The memory stressors of stress-ng with --verify, as an ordinary user: so many
-# operations each, and none finds anything wrong.
+# The memory stressors of stress-ng with --verify, as an ordinary user: a number of
+# operations each, and none finds an error.
 # takes: 45
 # machine: apps
 # pool: 2304M

@@ -1,6 +1,6 @@
 #!/bin/bash
-# AppArmor: a program whose profile lets it use all files, and nothing else, has all of its memory registered:
-# what it shares without a name has no path that a profile could name.
+# AppArmor: a program whose profile allows only files has all of its memory registered: shared memory
+# without a name has no path that a profile could name.
 # pool: 256M
 # timeout: 120
 # takes: 20

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The benchmark runs natively and in the pools, and its JSON is as documented; no figure is judged.
+# The benchmark runs natively and in the pools, and its JSON is as documented; figures are not judged.
 # takes: 35
 # timeout: 300
 # tier: newest  the figures are not judged, and nothing of how they are made depends on the kernel

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What mmap, munmap and brk cost a process that is not registered, in instructions:
+# The cost of mmap, munmap and brk for a process that is not registered, in instructions:
 # the same before the first registration and after the last, a little more in between.
 # machine: icount
 # pool: 128M

@@ -1,5 +1,5 @@
 #!/bin/bash
-# A study of co-location is interrupted, goes on, and leaves the machine as it was; no time is judged.
+# A co-location study is interrupted, continues, and leaves the machine as it was; times are not judged.
 # takes: 45
 # timeout: 240
 # pool: 0

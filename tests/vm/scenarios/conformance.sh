@@ -1,5 +1,5 @@
 #!/bin/bash
-# What the conformance cases observe natively and under hpmmap run is the same, or documented.
+# The conformance cases observe the same natively and under hpmmap run, or a documented difference.
 # takes: 100
 # machine: programs
 # timeout: 600

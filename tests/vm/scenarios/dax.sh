@@ -1,5 +1,5 @@
 #!/bin/bash
-# Memory that dax/kmem has added (CXL memory, HBM) is taken, and its driver cannot pull it away.
+# Memory that dax/kmem has added (CXL memory, HBM) goes into a pool, and its driver cannot remove it.
 # machine: dax
 # pool: 0
 # takes: 20

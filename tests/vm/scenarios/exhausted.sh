@@ -1,5 +1,5 @@
 #!/bin/bash
-# An exhausted pool: ENOMEM under --strict, memory of Linux otherwise, never a signal.
+# An exhausted pool: ENOMEM under --strict, ordinary memory otherwise, never a signal.
 # pool: 256M
 # paths: kernel/mem/ kernel/as/change/fault.* kernel/call/step/fresh.* kernel/call/mmap.*
 . "$(dirname "$0")/../guest/lib.sh"
@@ -24,7 +24,7 @@ print(len(held), values["fallbacks"], values["linux_bytes"], values["held_bytes"
 read -r pieces fallbacks linux held < <(hpmmap run --strict -- python3 -c "$program")
 echo "strict: $pieces pieces of 16 MB, $fallbacks fallbacks, $linux bytes of Linux, $held held"
 [ "$pieces" -ge 8 ] && [ "$pieces" -lt 16 ] || fail "$pieces pieces of 16 MB came from a pool of 256 MB"
-[ "$fallbacks" = 0 ] && [ "$linux" = 0 ] || fail "a strict job got memory of Linux"
+[ "$fallbacks" = 0 ] && [ "$linux" = 0 ] || fail "a strict launch got ordinary memory"
 expect_pool_free
 
 read -r pieces fallbacks linux held < <(hpmmap run -- python3 -c "$program")

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Who ends waits for nobody, and zeroes little; threads of the module zero the rest.
+# An exiting process never waits for another one and zeroes little; threads of the module zero the rest.
 # pool: 512M
 # timeout: 240
 # paths: kernel/mem/pool/zero.* kernel/as/life/life.* kernel/as/own/release.* kernel/as/life/share.* kernel/as/store/unmap.* kernel/as/map/window.* kernel/task/exec.* tests/vm/programs/exits.c tests/vm/programs/away.c
@@ -59,12 +59,12 @@ echo "$meanwhile of $rounds children ended while their parent forked"
 expect_pool_free
 
 echo "== a window onto who waits for a server with its address space locked"
-# Workers are everybody's, and wait for nobody.
+# All processes share the workers, which never wait for one.
 meanwhile=$("$HPMMAP_ROOT/build/tests-vm/away" --window)
 case $meanwhile in
 ended) ;;
 "sees nothing") [[ $(uname -r) = *debug* ]] || fail "a window shows nothing of Linux" ;;
-*) fail "who has a window onto who waits: $meanwhile" ;;
+*) fail "a process with a window waits: $meanwhile" ;;
 esac
 
 echo "== calls of a process that somebody reads, and waits for a server meanwhile"

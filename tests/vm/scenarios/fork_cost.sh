@@ -1,6 +1,6 @@
 #!/bin/bash
-# What a child of a small process costs, in instructions, natively and registered: one that ends
-# at once, and one that executes a program.
+# The cost of a child of a small process, in instructions, natively and registered: of one that ends
+# at once, and of one that executes a program.
 # machine: icount
 # pool: 256M
 # timeout: 300

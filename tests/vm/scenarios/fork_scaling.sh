@@ -1,6 +1,6 @@
 #!/bin/bash
-# What a fork costs, in instructions, beside what it is for: with a page that somebody has pinned
-# no more than to copy its block, and no more the more relatives live on.
+# The extra cost of a fork, in instructions: a pinned page costs no more than the copy of its block,
+# and the cost does not grow with the number of living relatives.
 # machine: icount
 # pool: 640M
 # timeout: 300

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Random ioctls, malformed and right, beside jobs and pools that come and go.
+# Random ioctls, malformed and correct, beside launches and changing pools.
 # pool: 512M
 # timeout: 180
 # paths: kernel/mem/ kernel/chardev.* kernel/as/own/job.* tests/fuzz/common.h tests/fuzz/ioctls.c

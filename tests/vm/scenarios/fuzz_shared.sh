@@ -1,6 +1,6 @@
 #!/bin/bash
-# Random calls of several processes on the same files: as the model says, with room for all and, registered,
-# for less. The longer runs go on with other seeds, and on tmpfs.
+# Random calls of several processes on the same files behave as the model, with room for all data and, registered,
+# with less. Longer runs use other seeds, and tmpfs.
 # takes: 40
 # pool: 512M
 # timeout: 300

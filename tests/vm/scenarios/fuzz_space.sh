@@ -1,6 +1,6 @@
 #!/bin/bash
-# Random address-space calls: as the model says, and the same natively and under
-# HPMMAP. The seeds are fixed; make check-debug goes on with others.
+# Random address-space calls behave as the model, and the same natively and under
+# HPMMAP. The seeds are fixed; make check-debug uses others.
 # takes: 20
 # pool: 512M
 # timeout: 240

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Children and what they execute are registered, or not with --no-inherit.
+# Children and the programs that they execute are registered; with --no-inherit those programs are not.
 # pool: 256M
 # paths: kernel/task/ tests/vm/programs/registered.c
 . "$(dirname "$0")/../guest/lib.sh"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# kill -9 at any moment of a job's life gives everything back.
+# kill -9 at any moment of a launch gives all memory back.
 # takes: 20
 # pool: 512M
 # timeout: 240

@@ -1,6 +1,6 @@
 #!/bin/bash
-# What a user unmaps while the end of a child maps it again, in a mapping that a 32-bit call without a
-# hook has put there, is never seen by the user again once another user has it.
+# A user unmaps a block while the end of a child maps it again, in a mapping made by an unhooked 32-bit
+# call. The user never sees the block again once another user has it.
 # machine: unhooked
 # pool: 128M
 # timeout: 100

@@ -1,8 +1,8 @@
 #!/bin/bash
-# A limit holds for one user, over all of the user's jobs, or for a cgroup with all below
-# it, and can be lifted; who is charged follows the process.
+# A limit holds for a user, over all of the user's launches, or for a cgroup with its descendants, and
+# can be lifted. Memory is charged to the user and the cgroup of the process.
 # pool: 512M
-# tier: newest  who is charged is decided in the same way on every kernel
+# tier: newest  every kernel decides on charges in the same way
 # paths: kernel/mem/block/account.* kernel/mem/pool/alloc.* kernel/mem/block/payer.* kernel/as/own/job.* kernel/as/change/place.* kernel/as/own/reserve.* kernel/as/own/reuse.*
 . "$(dirname "$0")/../guest/lib.sh"
 
@@ -32,7 +32,7 @@ except OSError:
 expect 3 as_member hpmmap run --strict -- python3 -c "$whole" 250
 expect 0 as_member hpmmap run --strict -- python3 -c "$whole" 200
 expect 0 hpmmap run --strict -- python3 -c "$whole" 300
-# A launch says so, as nobody has decided it; root has no limit.
+# A launch prints a note about the default limit, which was not set; root has no limit.
 said=$(as_member hpmmap run -- true 2>&1)
 [[ $said == *'the default limit of every user (256M) leaves 256M of the 512M that are free in the pools: '*'ordinary memory'* ]] ||
 	fail "a launch with the default limit says: $said"
@@ -115,7 +115,7 @@ assert limits["/limits/two"]["held_bytes"] == limits["/limits"]["held_bytes"], l
 assert limits["/limits/two"]["limit_bytes"] is None and limits["/limits/two"]["rule"] is None, limits
 assert limits["root"]["held_bytes"] >= 64 << 20 and limits["root"]["limit_bytes"] is None, limits
 assert limits["default"]["rule"] == "none", limits'
-# An ordinary user learns of nobody else.
+# An ordinary user sees no other user.
 [ "$(MEMBER_ID=2003 other hpmmap pool limit --list --json | python3 -c 'import json, sys
 print(*{one["kind"] for one in json.load(sys.stdin)["limits"]})')" = default ] || fail "another user sees $(MEMBER_ID=2003 other hpmmap pool limit --list)"
 # But of the cgroup it is in, and those above.
@@ -135,7 +135,7 @@ wait $job || true
 expect_error 1 'no cgroup' hpmmap pool limit --cgroup /nowhere --size 2M
 expect_error 1 'root of all' hpmmap pool limit --cgroup / --size 2M
 
-# The charge follows the process: a child that becomes somebody else is charged to them.
+# The charge follows the process: a child that becomes another user is charged to that user.
 hpmmap pool limit --user 2005 --size 32M
 hpmmap run --strict -- setpriv --reuid 2005 --clear-groups python3 -c "$whole" 100 && fail "what drops to user 2005 is not charged to them"
 hpmmap run --strict -- python3 -c '
@@ -149,7 +149,7 @@ if os.fork() == 0:
     os._exit(0)
 sys.exit(os.waitstatus_to_exitcode(os.wait()[1]) != 3)' || fail "a child after setuid is not charged to user 2005"
 
-# So is one that goes on without another program, and who comes into a cgroup while it runs.
+# So is a child that does not execute another program, and a process that is moved into a cgroup.
 becomes='
 import errno, mmap, os, sys
 def have(n):
@@ -183,7 +183,7 @@ os.setresuid(0, 0, 0)
 assert have(100), "root gets nothing any more"
 os.setresuid(2005, 0, 0)'
 
-# What a process keeps for reuse is taken back for the limit of who pays for it, whoever the process is now.
+# Memory kept for reuse is taken back for the limit of the user it is charged to, even if the process is another user now.
 hpmmap pool limit --user 2005 --size 64M
 hpmmap run -- python3 -c '
 import mmap, os, time
@@ -204,7 +204,7 @@ rm /tmp/held
 hpmmap pool limit --user 2005 --size 32M
 
 # Who has a limit has it, too, while the kernel does something for the process with others' credentials:
-# what an overlayfs reads is read in the name of who has mounted it. held_by COMMAND...: what a process
+# a read of an overlayfs has the credentials of the mounter. held_by COMMAND...: what a process
 # holds, in MB, whose reads touched 100.
 reads='
 import ctypes, mmap, os, struct, sys, time
@@ -271,7 +271,7 @@ printf 'user 2006 4M\ncgroup /nowhere 8G # not there yet\n\ndefault 50%%\n' >/tm
 expect_error 1 '/tmp/limits:2: no cgroup' hpmmap pool limit --load /tmp/limits
 hpmmap pool limit --list | grep 'user *2006 *4M' >/dev/null || fail "the file's limits are not there"
 
-# What a file says of users is all there is; cgroups have theirs from whoever set them.
+# The file is complete for users; cgroups keep limits that others have set.
 mkdir $top/three
 hpmmap pool limit --cgroup $top/three --size 32M
 hpmmap pool limit --user 2006 --size 8M
@@ -280,7 +280,7 @@ hpmmap pool limit --load /tmp/limits
 hpmmap pool limit --load /tmp/limits
 limits=$(hpmmap pool limit --list)
 echo "$limits" | grep 'user *2007 *4M' >/dev/null || fail "the limit of user 2007 is not there: $limits"
-echo "$limits" | grep 'user *daemon *6M' >/dev/null || fail "the limit of who is in the group is not there: $limits"
+echo "$limits" | grep 'user *daemon *6M' >/dev/null || fail "the limit of the group member is missing: $limits"
 echo "$limits" | grep 'user *200[56]' >/dev/null && fail "users without a line have limits: $limits"
 echo "$limits" | grep 'default *- *50%' >/dev/null || fail "without a line the default is not 50%: $limits"
 echo "$limits" | grep 'cgroup */limits/three *32M' >/dev/null || fail "the limit of a cgroup is gone: $limits"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Memory of the pools is no mapped page cache: "Mapped" of /proc/meminfo, by which
-# vm.zone_reclaim_mode decides, leaves it out, and is what it was when jobs have ended.
+# Pool memory is not counted as mapped page cache: "Mapped" of /proc/meminfo, which
+# vm.zone_reclaim_mode relies on, does not grow with it, and is as before when launches have ended.
 # pool: 512M
 # paths: kernel/mem/pool/pool.* kernel/mem/pool/alloc.* kernel/as/own/reuse.*
 . "$(dirname "$0")/../guest/lib.sh"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Marked programs register themselves, if their user may, and run as ever otherwise.
+# Marked programs register themselves if their user may; otherwise they run as without the mark.
 # takes: 25
 # pool: 512M
 # timeout: 300
@@ -22,7 +22,7 @@ says() { # WANT COMMAND...
 	[ "$got" = "$want" ] || fail "'$got' instead of '$want': $*"
 }
 
-# Who may: those who may open the device.
+# Users who may open the device.
 says registered ./marked
 says native ./plain
 says registered as_member ./marked
@@ -89,7 +89,7 @@ kill -KILL $job
 wait $job || true
 expect_pool_free
 
-# dd has a buffer of 16 MB; whoever reads the pipe lets it wait.
+# dd has a buffer of 16 MB; the reader of the pipe lets it wait.
 cp "$(command -v dd)" copier
 hpmmap mark --placement first-touch copier >/dev/null
 expect_error 2 'first-touch places 2M at a time' hpmmap mark --placement first-touch --page-size 1G copier

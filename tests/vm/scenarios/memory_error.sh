@@ -1,6 +1,6 @@
 #!/bin/bash
-# Memory errors in the pools: programs see what they see of Linux's memory, of a whole block, nobody
-# gets the memory again, and it stays offline.
+# Memory errors in the pools: programs see the same as in ordinary memory, for a whole block. The memory
+# is never handed out again, and stays offline.
 # pool: 512M
 # timeout: 300
 # paths: kernel/mem/ kernel/as/ tests/vm/programs/memory_error.c
@@ -68,7 +68,7 @@ assert json.load(sys.stdin)["nodes"][0]["bad_bytes"] == int(sys.argv[1])' "$(poo
 hpmmap status --prometheus | grep -x "hpmmap_pool_bad_bytes{node=\"0\"} $(pool_bytes bad_bytes)" >/dev/null ||
 	fail "not in the text for Prometheus"
 dmesg | grep 'hpmmap: memory error at 0x[0-9a-f]*000, node 0, section' >/dev/null || fail "the kernel log does not tell"
-# Of 31 who share a block it names 16.
+# It names 16 of 31 processes that share a block.
 dmesg | grep 'hpmmap:   and 15 more' >/dev/null || fail "the kernel log names all who share a block"
 
 # Who takes all that is free gets none of it.

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Two MPI ranks compute the same with and without HPMMAP, whichever way they are started.
+# Two MPI ranks compute the same with and without HPMMAP, however they are started.
 # pool: 1G
 # timeout: 300
 # tier: newest  inherit and setuid ask on every kernel what starting programs does

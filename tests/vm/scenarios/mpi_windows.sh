@@ -47,6 +47,6 @@ run 8 hpmmap run -- mpirun.openmpi --mca btl self,vader --mca pml ob1 \
 run 8 hpmmap run -- mpirun.mpich -genv LD_PRELOAD "$libraries/mpich/libhpmmap_mpi.so" \
 	-genv HPMMAP_MPI_MIN_BYTES 1 -n 8 "$program.mpich" $((1 << 20)) 4096
 expect_pool_free
-# Ranks that are not registered have windows onto memory of Linux.
+# Ranks that are not registered have windows onto ordinary memory.
 run 2 mpirun.openmpi --mca btl self,vader --mca pml ob1 -x LD_PRELOAD="$libraries/openmpi/libhpmmap_mpi.so" \
 	-x HPMMAP_MPI_MIN_BYTES=1 -n 2 "$program.openmpi" $((1 << 20))

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Detours and random accesses: every CPU is there and the figures fit together; none is judged.
+# Detours and random accesses: every CPU is measured and the figures are consistent; they are not judged.
 # takes: 45
 # pool: 512M
 # timeout: 180

@@ -81,7 +81,7 @@ if libc.syscall(237, address, ctypes.c_ulong(size - some), 2, ctypes.byref(node1
     raise SystemExit("mbind: " + errno.errorcode[ctypes.get_errno()])
 assert used() <= limit, used()
 assert all(memory[at] == 1 + at // slot for at in range(some, size, slot))
-# What took the place of memory of Linux counts for the job, and once.
+# A block that replaces ordinary memory is charged to the launch, once.
 (stat,) = glob.glob("/sys/kernel/hpmmap/jobs/*/stat")
 stat = dict(line.split() for line in open(stat))
 assert before < used() == int(stat["held_bytes"]) <= int(stat["peak_bytes"]) <= limit, (before, used(), stat)
@@ -123,7 +123,7 @@ read -r zero one <<<"$(holding --placement interleave)"
 UNDER=(numactl --preferred=0)
 read -r zero one <<<"$(holding --node 1)"
 [ "$zero" = 0 ] && [ "$one" -ge 64 ] || fail "numactl --preferred=0 with --node 1: $zero MB and $one MB"
-# Nothing in common: memory of Linux if that is allowed, and it follows the policy.
+# No common node: ordinary memory if that is allowed, which follows the policy.
 UNDER=(numactl --membind=0)
 read -r zero one <<<"$(holding --node 1)"
 [ "$zero" = 0 ] && [ "$one" -lt 64 ] || fail "numactl --membind=0 with --node 1: $zero MB and $one MB"

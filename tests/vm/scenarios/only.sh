@@ -1,5 +1,5 @@
 #!/bin/bash
-# run --only: programs that match are registered, the others are of the job and stay Linux's.
+# run --only: programs that match are registered; the others belong to the launch but use ordinary memory.
 # pool: 256M
 # tier: newest  names are matched in the same way on every kernel
 # paths: kernel/task/ kernel/chardev.c tests/vm/programs/registered.c

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The OOM killer, of a cgroup and of the machine, takes who frees memory of Linux, not a process
-# that maps memory of the pools.
+# The OOM killer, of a cgroup and of the machine, kills a process whose end frees ordinary memory, not
+# one that maps pool memory.
 # pool: 512M
 # paths: kernel/task/oom.* kernel/mem/block/block.* kernel/mem/block/linux_page.*
 . "$(dirname "$0")/../guest/lib.sh"
@@ -50,7 +50,7 @@ wait $big || status=$?
 [ $status = 137 ] || fail "of the machine's OOM killer, the large process ended with status $status"
 is_registered $job || fail "the OOM killer of the machine took the job"
 
-# Unlike its memory of Linux: what stands in for the pools' counts.
+# Its ordinary memory, which stands in for pool memory, does count.
 hpmmap run --strict -- python3 -c "$hold" 140 oom-rest &
 rest=$!
 within 30 test -e /tmp/oom-rest || fail "the second job does not get ready"
@@ -60,10 +60,10 @@ within 60 test -e /tmp/oom-linux || fail "the job without pool memory does not g
 status=0
 echo f >/proc/sysrq-trigger
 wait $linux || status=$?
-[ $status = 137 ] || fail "of a job with memory of Linux, the OOM killer made status $status"
+[ $status = 137 ] || fail "of a launch with ordinary memory, the OOM killer made status $status"
 is_registered $job && is_registered $rest || fail "the OOM killer took a job with memory of the pools"
 
-# Whose memory it is pays for it, not who writes to it: here somebody with less than that left.
+# The owner of the memory is charged, not the writer, which here has less than that left.
 reserve='
 import ctypes, mmap, time
 held = mmap.mmap(-1, 160 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)  # MAP_NORESERVE

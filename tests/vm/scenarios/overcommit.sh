@@ -1,5 +1,5 @@
 #!/bin/bash
-# With vm.overcommit_memory=2 pool memory is in addition to what Linux commits to.
+# With vm.overcommit_memory=2 pool memory does not count for Linux's commit limit.
 # pool: 512M
 # paths: kernel/call/step/handle.* kernel/as/own/reserve.* kernel/as/change/commit.* kernel/mem/block/linux_page.*
 . "$(dirname "$0")/../guest/lib.sh"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# RDMA over soft-RoCE: transfers from and to memory of jobs, and a region that is
-# unmapped while it is registered stays out of use until it is not.
+# RDMA over soft-RoCE: transfers from and to pool memory. A region that is unmapped while it
+# is registered with the device is not reused until it is deregistered.
 # takes: 20
 # pool: 512M
 # timeout: 240
@@ -106,7 +106,7 @@ kill -KILL $job
 end_pin
 expect_pool_free
 
-# The same with memory of a file: what is cut while the device has it counts until that is over, and nobody gets it.
+# The same with memory of a file: memory that is cut while the device has it stays charged until that is over, and is not reused.
 file=/tmp/rdma-files/a
 mkdir -p /tmp/rdma-files
 mount -t hpmmap -o size=24M none /tmp/rdma-files

@@ -1,9 +1,9 @@
 #!/bin/bash
-# run --report counts exactly what a job did, whatever became of it; --watch and --prometheus show it.
+# run --report counts exactly what a launch did, however it ended; --watch and --prometheus show it.
 # takes: 35
 # pool: 256M
 # timeout: 240
-# paths: kernel/as/own/show.* kernel/as/own/stats.* kernel/as/own/counters.* crates/hpmmap/src/report/ crates/hpmmap/src/prometheus.rs
+# paths: kernel/as/own/show.* kernel/as/own/stats.* kernel/as/own/counters.* crates/hpmmap/src/report/ crates/hpmmap/src/prometheus/ crates/hpmmap/src/status.rs
 # paths: tests/vm/programs/counted.c
 . "$(dirname "$0")/../guest/lib.sh"
 
@@ -108,7 +108,7 @@ for name, report in reports.items():
     assert set(report["stalls"]) == {"calls", "zeroing", "reclaim", "pins"}, name
     faults = report["faults"]["pool_memory"]
     assert faults["total"] == faults["user"] + faults["kernel"] == sum(faults["by_reason"].values()), (name, faults)
-    # The ranges are read a moment later: who is being killed may have taken one more.
+    # The ranges are read a moment later: a process that is being killed may have taken one more.
     listed = faults["unlisted"] + sum(r["count"] for r in faults["ranges"])
     assert faults["total"] == listed or (name == "all_killed" and faults["total"] < listed), (name, faults)
     assert report["processes"]["left"] == 0 or name == "all_killed", (name, report["processes"])
@@ -135,7 +135,7 @@ assert at("maps", "exit") == {"status": 0}
 lowest = at("maps", "pools.lowest_free_bytes")
 assert lowest == 256 * MIB - at("maps", "memory.peak_bytes"), lowest
 
-# Three children that each copy of two blocks more. Of the stack, too, whoever is first.
+# Three children that each copy pages of two more blocks. Of the stack, too, by whichever writes first.
 assert faults_in_piece("forks0") == [] and faults_in_piece("forks2") == [2, 2, 2]
 assert at("forks2", "faults.pool_memory.by_reason.fork") == at("forks2", "faults.pool_memory.total")
 assert 6 * 4096 <= at("forks2", "fork_copied_bytes") <= at("forks2", "faults.pool_memory.total") * 2 * MIB
@@ -144,7 +144,7 @@ assert at("forks2", "undisturbed") and any("because of forks" in note for note i
 
 # All processes together.
 assert more("three", "latency.mmap.calls", "three0") == 22
-# What is copied of the shell's stack and heap, by whoever is first, are some pages, and takes no block.
+# The first writer copies some pages of the shell's stack and heap, which takes no block.
 placed = {name: at(name, "memory.placed_bytes") for name in ("three", "three0")}
 copied = {name: at(name, "fork_copied_bytes") for name in ("three", "three0")}
 assert placed["three"] - placed["three0"] == 44 * MIB, (placed, copied)

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What --json prints can be read by a program, with and without a job.
+# The output of --json is valid, with and without a launch.
 # pool: 512M
 # tier: newest  report asks on every kernel whether counts are right
 # paths: kernel/mem/pool/pool.* kernel/as/own/show.* kernel/as/own/stats.* crates/hpmmap/src/doctor/

@@ -1,9 +1,9 @@
 #!/bin/bash
-# Who is not in the group may not use the device; who is may not change the pools.
-# Jobs are for the eyes of their user and root.
+# Users outside of the group cannot use the device; members cannot change the pools.
+# Only their user and root see launches.
 # takes: 20
 # pool: 256M
-# tier: newest  who may do what is decided in the same way on every kernel
+# tier: newest  every kernel decides on rights in the same way
 # paths: kernel/chardev.* kernel/sysfs.* kernel/mem/pool/pool.* kernel/as/own/show.* kernel/as/own/stats.* tests/vm/programs/ioctls.c
 . "$(dirname "$0")/../guest/lib.sh"
 

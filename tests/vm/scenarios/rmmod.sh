@@ -1,5 +1,5 @@
 #!/bin/bash
-# The module stays while it is in use, and goes without a trace.
+# The module cannot be unloaded while it is in use; unloading leaves no trace.
 # pool: 128M
 # paths: kernel/mem/pool/section.* kernel/task/ kernel/as/own/release.* kernel/as/life/share.*
 . "$(dirname "$0")/../guest/lib.sh"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# A set-user-ID program is not registered, whoever starts it.
+# A set-user-ID program is never registered.
 # pool: 128M
 # paths: kernel/task/ tests/vm/programs/registered.c
 . "$(dirname "$0")/../guest/lib.sh"

@@ -1,6 +1,5 @@
 #!/bin/bash
-# Files whose memory is the pools': mounting and its options, what is shown, and that nothing goes away
-# under anybody.
+# Files of pool memory: mounting and its options, figures, and that files in use are kept.
 # pool: 512M
 # timeout: 400
 # takes: 60
@@ -68,7 +67,7 @@ rmdir $DIR-2
 umount $DIR
 expect_pool_free
 
-# So many files, directories and further names, and not one more: whoever makes them, and whatever becomes of them.
+# The number of files, directories and further names is limited, also for other users and after removals.
 inodes_of() { df --output=itotal,iused,iavail $DIR | tail -n 1 | xargs; }
 mounted size=8M,nr_inodes=6
 [ "$(inodes_of)" = "6 1 5" ] || fail "df -i: $(inodes_of)"
@@ -125,7 +124,7 @@ expect 1 touch $DIR/c 2>/dev/null
 mount -o remount,rw $DIR
 [ "$(df_of)" = "$((40 * MIB)) $((40 * MIB)) 0" ] || fail "at last: $(df_of)"
 
-# What there is of it, for everybody to see.
+# Its figures, which all users may see.
 shown() { cat "$SYSFS/shared/$1"; }
 [ "$(shown mounts) $(shown files) $(shown held_bytes) $(shown pinned_bytes)" = "1 2 $((40 * MIB)) 0" ] ||
 	fail "in sysfs: $(grep . "$SYSFS"/shared/*)"
@@ -134,7 +133,7 @@ hpmmap status --json | python3 -c 'import json, sys
 assert json.load(sys.stdin)["shared"]["held_bytes"] == 40 << 20'
 hpmmap status --prometheus | grep -x "hpmmap_shared_bytes $((40 * MIB))" >/dev/null || fail "not in the text for Prometheus"
 
-# It is somebody's: the pools do not go, nor does the module, nor is it unmounted under a process.
+# Memory in use: neither the pools nor the module can be removed, nor the file system unmounted under a process.
 expect_error 1 'use|busy' hpmmap pool remove --all
 expect 1 rmmod hpmmap 2>/dev/null
 exec 7<$DIR/a
@@ -156,7 +155,7 @@ rm $DIR/env $DIR/linked
 umount $DIR
 expect_pool_free
 
-# Files are somebody's: the limits of who makes them larger hold, also over several file systems, and
+# Files are charged: the limits of the user who makes them larger hold, also over several file systems, and
 # count until the last of a file has gone.
 set_pool 512M
 top=/sys/fs/cgroup/shared
@@ -170,7 +169,7 @@ expect 1 as_member fallocate -l 12M $DIR-2/b 2>/dev/null
 [ "$(stat -c %s:%b $DIR-2/b)" = 0:0 ] || fail "beyond the limit there are $(stat -c %s:%b $DIR-2/b)"
 as_member fallocate -l 8M $DIR-2/b
 expect 1 as_member fallocate -l 10M $DIR-2/b 2>/dev/null
-# Who writes into a file is charged, whoever it belongs to; root has no limit.
+# The writer of a file is charged, not its owner; root has no limit.
 chmod 666 $DIR/a $DIR-2/b
 fallocate -l 12M $DIR-2/b
 MEMBER_ID=2003 as_member truncate -s 26M $DIR/a
@@ -196,7 +195,7 @@ umount $DIR $DIR-2
 rmdir $DIR-2 $top
 expect_pool_free
 
-# Without a mount the file system knows who may: only root of the machine mounts, in no namespace of a user.
+# Only root of the machine may mount it, in no user namespace.
 as_member unshare --user --map-root-user --mount mount -t hpmmap none $DIR 2>/dev/null && fail "a user mounts it in a namespace"
 # In a mount namespace it ends with it.
 unshare --mount bash -c "mount -t hpmmap -o size=64M none $DIR && fallocate -l 32M $DIR/a && [ \$(stat -c %b $DIR/a) = 65536 ]"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Memory errors in files of hpmmapfs: SIGBUS and EIO for who touches the page, nobody gets it again, all else goes on.
+# Memory errors in files of hpmmapfs: SIGBUS and EIO for accesses to the page; it is never handed out again; all else works.
 # pool: 256M
 # timeout: 200
 # tier: newest  sem_shared asks most of it on every kernel
@@ -21,7 +21,7 @@ for how in '' 'hpmmap run --'; do
 done
 umount "$DIR/files"
 
-# Of 40 who want to know at once, each with two mappings, it names 16, in both runs.
+# It names 16 of 40 processes that ask for early signals, each with two mappings, in both runs.
 named=$(dmesg | grep -c 'hpmmap: sending SIGBUS to told:')
 [ "$named" = 32 ] || fail "the kernel log names $named processes of two times 40"
 [ "$(dmesg | grep -c 'hpmmap: and to [2-9][0-9] more')" = 2 ] || fail "the kernel log does not tell how many more there are"

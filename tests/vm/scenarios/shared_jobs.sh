@@ -1,6 +1,6 @@
 #!/bin/bash
-# What the processes of a job share without a name comes from the pools by itself: mmap, memfd_create, shmget;
-# with too little of them Linux's, or with --strict an error; not with --shared linux. PostgreSQL with its shared
+# Shared memory without a name (mmap, memfd_create, shmget) in a launch comes from the pools. If they have too
+# little it is ordinary memory, with --strict an error; with --shared linux it is always ordinary. PostgreSQL with its shared
 # memory there.
 # pool: 256M
 # timeout: 400
@@ -78,7 +78,7 @@ import json
 report = json.load(open("/tmp/shared.json"))
 assert "300" in str(report) or any("fallback" in key for key in report), report' || fail "the report says nothing: $(cat /tmp/shared.json)"
 
-# As somebody with a limit.
+# As a user with a limit.
 hpmmap pool limit --user $USER_ID --size 48M
 for way in memfd segment; do
 	expect_share pools $way 16 as_member hpmmap run --
@@ -122,7 +122,7 @@ got=$(as_member hpmmap run --strict -- python3 -c "$full")
 [[ $got = "pools ENOSPC "* ]] || fail "with --strict a late memfd: $got"
 hpmmap pool limit --user $USER_ID --size default
 
-# A segment outlives its job, and is whose it was; somebody who is not registered has it, too.
+# A segment outlives its launch and stays charged to its user; a process that is not registered has it, too.
 hpmmap run -- python3 -c '
 import ctypes
 libc = ctypes.CDLL(None, use_errno=True)

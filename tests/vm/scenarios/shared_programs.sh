@@ -1,6 +1,6 @@
 #!/bin/bash
-# Programs that share memory, with this memory in files of hpmmapfs: Open MPI's and MPICH's segments, Python's
-# shared memory, segment files as DPDK and QEMU have them. The same results, and nothing of it in pages of 4 KB.
+# Programs with their shared memory in files of hpmmapfs: Open MPI's and MPICH's segments, Python's shared
+# memory, segment files like those of DPDK and QEMU. The same results, and no pages of 4 KB.
 # pool: 1G
 # timeout: 400
 # takes: 90

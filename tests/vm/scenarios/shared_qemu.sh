@@ -1,6 +1,6 @@
 #!/bin/bash
 # QEMU's memory of a guest in the pools: a memory-backend-file in hpmmapfs, registered or not, and a
-# memory-backend-memfd, registered. The guest writes to all of it, and finds what it has written; so does who reads the file.
+# memory-backend-memfd, registered. The guest writes to all of it, and finds what it has written; so does a reader of the file.
 # pool: 512M
 # timeout: 300
 # takes: 40

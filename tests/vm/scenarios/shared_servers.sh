@@ -1,6 +1,6 @@
 #!/bin/bash
-# Servers: PostgreSQL with its shared memory in the pools, by each of the ways it has to get some, and redis with a
-# snapshot saved by a child. The same results, and of what is shared no page of 4 KB in whole blocks.
+# Servers: PostgreSQL with its shared memory in the pools, by each way it can get some, and redis with a
+# snapshot saved by a child. The same results, and no pages of 4 KB in whole blocks of shared memory.
 # pool: 1G
 # timeout: 600
 # takes: 150

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Other CPUs are not interrupted for each slot: not where an entry allows more than before, and once
-# for all of a range that is discarded.
+# Other CPUs are not interrupted for each slot: not at all if an entry allows more than before, and once
+# for a whole range that is discarded.
 # pool: 512M
 # timeout: 60
 # takes: 10

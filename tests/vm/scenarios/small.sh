@@ -1,5 +1,5 @@
 #!/bin/bash
-# What small programs and idle threads hold of a pool, and that it is theirs without faults.
+# The pool memory that small programs and idle threads hold, which they use without faults.
 # pool: 512M
 # timeout: 60
 # paths: kernel/as/change/few.* kernel/as/change/fit.* kernel/as/map/file.* kernel/as/change/commit.* kernel/call/step/fresh.* kernel/call/mmap.* kernel/task/exec.* kernel/task/image.* tests/vm/programs/small.c

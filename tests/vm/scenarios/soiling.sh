@@ -1,5 +1,5 @@
 #!/bin/bash
-# A user who maps and unmaps leaves clean memory to others, and where it is short all the same the thread zeroes what live processes gave up.
+# A user that maps and unmaps repeatedly leaves clean memory to others. If it is short all the same, the thread zeroes what live processes gave up.
 # pool: 512M
 # takes: 60
 # timeout: 480

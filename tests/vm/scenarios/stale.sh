@@ -1,6 +1,6 @@
 #!/bin/bash
-# Nobody sees what somebody else has written: 1,500 random calls, 10,000 in the longer
-# runs, every byte of what they give is read, while neighbours dirty the rest of the pool.
+# No process sees data of another one: 1,500 random calls, 10,000 in the longer runs; every
+# byte they return is read, while neighbours dirty the rest of the pool.
 # pool: 256M
 # timeout: 240
 # takes: 25

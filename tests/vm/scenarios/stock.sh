@@ -1,5 +1,5 @@
 #!/bin/bash
-# Calls take what their CPU has at hand, and hardly touch what all CPUs share; figures, limits and requests know nothing of that.
+# Calls take blocks from the stock of their CPU and rarely touch data that all CPUs share. Figures, limits and requests do not show the stocks.
 # machine: programs
 # pool: 2G
 # takes: 20

@@ -1,5 +1,5 @@
 #!/bin/bash
-# hpmmap trace: every page fault is there, of the kind it is, and the counts are the kernel's.
+# hpmmap trace: every page fault is recorded with its kind, and the counts agree with the kernel's.
 # takes: 60
 # pool: 512M
 # timeout: 240

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Two jobs at once have memory of their own, and the end of one leaves the other alone.
+# Two launches at once have separate memory, and the end of one does not affect the other.
 # pool: 512M
 # tier: newest  limits and exhausted ask more of jobs side by side
 # paths: kernel/as/life/life.* kernel/as/own/job.* kernel/task/
@@ -28,7 +28,7 @@ within 60 test -e /tmp/ready-b || fail "the second job does not get ready"
 [ "$(context_of $a job)" != "$(context_of $b job)" ] || fail "both have the same job number"
 for pid in $a $b; do
 	[ "$(context_of $pid held_bytes)" -ge $((96 * MIB)) ] || fail "$pid holds $(context_of $pid held_bytes) bytes"
-	[ "$(context_of $pid fallbacks)" = 0 ] || fail "$pid had to use memory of Linux"
+	[ "$(context_of $pid fallbacks)" = 0 ] || fail "$pid had to use ordinary memory"
 done
 [ "$(context_of $a strict)" = 0 ] && [ "$(context_of $b strict)" = 1 ] || fail "the policies are mixed up"
 

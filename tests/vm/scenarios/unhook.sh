@@ -1,5 +1,5 @@
 #!/bin/bash
-# A launch does not wait where hooks come and go while a task runs in the kernel for long, and never sleeps.
+# A launch does not wait while hooks are set and removed and a task runs in the kernel for long without sleeping.
 # pool: 128M
 # timeout: 120
 # paths: kernel/hook.* kernel/task/exec.*

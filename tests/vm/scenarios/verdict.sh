@@ -1,5 +1,5 @@
 #!/bin/bash
-# What a report says of a job is true: its verdict, its peak, whose the faults are, and memory of Linux.
+# A report is right about its launch: verdict, peak, faults by program, and ordinary memory.
 # pool: 256M
 # tier: newest  report asks on every kernel whether counts are right
 # paths: kernel/as/own/show.* kernel/as/own/stats.* kernel/mem/block/account.* kernel/as/map/pgmap.c crates/hpmmap-host/src/mapped.rs crates/hpmmap/src/report/

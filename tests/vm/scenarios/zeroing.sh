@@ -1,5 +1,5 @@
 #!/bin/bash
-# What a process has given up is free when its parent learns of its end, and zero again soon after.
+# The memory of a process is free when its parent learns of its end, and zeroed soon after.
 # takes: 10
 # pool: 512M
 # timeout: 240

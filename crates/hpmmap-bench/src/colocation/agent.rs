@@ -1,6 +1,6 @@
-//! What does a machine's part of a study that another machine runs: it reads
-//! requests and answers with events, a line of JSON each. It sets everything back
-//! and ends when it is told to, when a signal comes, or when nothing is heard.
+//! The agent for a machine's part of a study that another machine runs. It reads requests and
+//! answers with events, a line of JSON each. It restores everything and ends when it is told to,
+//! when a signal comes, or when the other side is silent.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -26,42 +26,42 @@ use super::plan::{Cell, Parameters, Workload};
 use super::record::OnHost;
 use super::workload::Start;
 
-/// How often each side lets the other hear something.
+/// Interval at which each side shows that it is alive.
 pub const BEAT: Duration = Duration::from_secs(1);
-/// After so long without it the other side is no longer there.
+/// After this silence the other side counts as gone.
 pub const SILENCE: Duration = Duration::from_secs(60);
-/// How soon the end of the start-up is noticed.
+/// Interval at which the end of the start-up is looked for.
 const SOON: Duration = Duration::from_millis(20);
-/// No result of a program that is passed on is longer.
+/// The longest result of a program that is passed on.
 const MOST_ANSWER: u64 = 16 << 20;
 
-/// What the machine that runs the study asks for.
+/// A request of the machine that runs the study.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// It is there.
+    /// The other side is alive.
     Beat,
-    /// What the machine is like, with these programs.
+    /// Asks for the machine's properties, with these programs.
     Look {
-        /// Which.
+        /// The programs.
         workloads: Vec<Workload>,
-        /// Where those of bench/apps are.
+        /// Directory of the programs of bench/apps.
         apps: Option<PathBuf>,
     },
     /// A study begins.
     Study {
         /// Its options.
         parameters: Box<Parameters>,
-        /// A directory that is not there yet, for the files of the runs.
+        /// A new directory for the files of the runs.
         work: PathBuf,
-        /// Where neighbour D has its file.
+        /// Directory for the file of neighbour D.
         cache: Option<PathBuf>,
     },
     /// A run begins.
     Begin {
-        /// Of what.
+        /// The combination.
         cell: Cell,
-        /// How its program is started.
+        /// The way to start its program.
         start: Box<Start>,
     },
     /// The start-up has ended on another machine.
@@ -74,43 +74,43 @@ pub enum Request {
     End,
 }
 
-/// What the machine answers, or says of its own accord.
+/// An answer of the machine, or an event.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    /// It is there.
+    /// The agent is alive.
     Beat,
-    /// The first.
+    /// The first event.
     Hello {
-        /// Of the command.
+        /// Version of the command.
         version: String,
     },
-    /// To `Look`.
+    /// Answer to `Look`.
     Facts(Box<Facts>),
-    /// To `Study`.
+    /// Answer to `Study`.
     Obstacles(Vec<Obstacle>),
-    /// To `Begin`: settings are made, neighbours are at work.
+    /// Answer to `Begin`: settings are made, neighbours run.
     Ready,
-    /// The start-up has ended here.
+    /// The start-up has ended on this machine.
     Started,
-    /// To `Finish`.
+    /// Answer to `Finish`.
     Finished {
-        /// What was found.
+        /// The figures.
         on_host: Box<OnHost>,
-        /// The file that has the program's result, if it is here.
+        /// The file with the program's result, if it is on this machine.
         answer: Option<String>,
-        /// What could not be set back before the run.
+        /// Settings that could not be restored before the run.
         failed: Vec<String>,
     },
-    /// To `Abandon`.
+    /// Answer to `Abandon`.
     Abandoned,
-    /// What was asked for failed, or a neighbour did.
+    /// A request or a neighbour failed.
     Failed(String),
-    /// To `End`: all is set back but this.
+    /// Answer to `End`: all settings are restored except these.
     Restored(Vec<String>),
 }
 
-/// One line.
+/// Writes one line.
 pub fn write_line(to: &mut dyn Write, what: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(what)?;
     line.push(b'\n');
@@ -118,7 +118,7 @@ pub fn write_line(to: &mut dyn Write, what: &impl Serialize) -> io::Result<()> {
     to.flush()
 }
 
-/// Where the files of a run are.
+/// The directory for the files of a run.
 pub fn run_dir(work: &Path) -> PathBuf {
     work.join("run")
 }
@@ -128,7 +128,7 @@ struct Other {
     requests: Receiver<Request>,
     heard: Arc<Mutex<Instant>>,
     gone: Arc<AtomicBool>,
-    /// What is done is to end, as it is of no use any more.
+    /// The current work is of no use any more and should end.
     hurry: Arc<AtomicBool>,
 }
 
@@ -169,7 +169,7 @@ impl Other {
     }
 }
 
-/// Says things, from any thread.
+/// Sends events, from any thread.
 struct Voice<W>(Arc<Mutex<W>>);
 
 impl<W: Write + Send + 'static> Voice<W> {
@@ -178,7 +178,7 @@ impl<W: Write + Send + 'static> Voice<W> {
         write_line(&mut *output, event)
     }
 
-    /// Until nobody reads it, or this is gone.
+    /// Sends a beat regularly, until the reader or this is gone.
     fn beat(&self) {
         let output = Arc::downgrade(&self.0);
         thread::spawn(move || {
@@ -192,18 +192,18 @@ impl<W: Write + Send + 'static> Voice<W> {
     }
 }
 
-/// A study as far as this machine has a part in it.
+/// A study, as far as this machine takes part in it.
 struct Part<'a> {
     root: &'a Root,
     site: Option<LocalHost<'a>>,
     work: Option<PathBuf>,
-    /// The file that tells the end of the start-up, while it is looked for.
+    /// The file that shows the end of the start-up, while it is looked for.
     marker: Option<PathBuf>,
     /// The file with the result.
     answer: Option<PathBuf>,
     looked: Instant,
     runs: bool,
-    /// Ends whatever a run leaves; only for a process that is nothing else.
+    /// End everything that a run leaves; only for a process of its own.
     sweeps: bool,
 }
 
@@ -286,10 +286,10 @@ impl<'a> Part<'a> {
         })
     }
 
-    /// Nothing of the run is left.
+    /// Ends all that is left of the run.
     fn clear(&mut self) {
         if let Some(site) = &mut self.site {
-            // It fails only where another machine has a part in it.
+            // It fails only if another machine takes part.
             let _ = site.abandon();
         }
         (self.runs, self.marker) = (false, None);
@@ -301,7 +301,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Sets back what was set: what could not be, and why.
+    /// Restores the settings; returns those that could not be restored, and why.
     fn set_back(&mut self) -> Vec<String> {
         self.clear();
         let mut site = self.site.take();
@@ -310,7 +310,7 @@ impl<'a> Part<'a> {
             .unwrap_or_default()
     }
 
-    /// What happens while nobody asks for anything.
+    /// Looks for events while there is no request.
     fn look(&mut self) -> Option<Event> {
         if !self.runs {
             return None;
@@ -332,10 +332,10 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Another machine's program has started up.
+    /// The program on another machine has finished its start-up.
     fn started(&mut self) {
         if let Some(file) = self.marker.take() {
-            // Who looks for it here only counts later if this fails.
+            // If this fails the rank here only counts late faults later.
             let _ = fs::OpenOptions::new().append(true).create(true).open(file);
         }
     }
@@ -344,7 +344,7 @@ impl<'a> Part<'a> {
 impl Drop for Part<'_> {
     fn drop(&mut self) {
         self.clear();
-        // Sets back what was set.
+        // Dropping it restores the settings.
         self.site = None;
         if let Some(work) = &self.work {
             let _ = fs::remove_dir_all(work);
@@ -352,7 +352,7 @@ impl Drop for Part<'_> {
     }
 }
 
-/// What a run's trouble is called on the other side.
+/// The event for a run's trouble.
 fn told(outcome: std::result::Result<Event, Trouble>) -> Event {
     match outcome {
         Ok(event) => event,
@@ -361,7 +361,7 @@ fn told(outcome: std::result::Result<Event, Trouble>) -> Event {
     }
 }
 
-/// Does what it is asked for, until `stop` or the other side is gone.
+/// Serves requests until `stop` or the other side is gone.
 pub fn serve(
     root: &Root,
     input: impl Read + Send + 'static,
@@ -420,7 +420,7 @@ pub fn serve(
     Ok(())
 }
 
-/// The verb.
+/// Performs the verb.
 pub fn run() -> Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
     signals::catch(&stop)?;
@@ -428,7 +428,7 @@ pub fn run() -> Result<ExitCode> {
     let root = Root::default();
     let stops = || signals::has_come(&stop);
     match serve(&root, io::stdin(), io::stdout(), &stops, true) {
-        // Nobody is there any more to be told.
+        // The other side is gone, so there is no place to report it.
         Err(Error::Output(_)) | Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) => Err(error),
     }
@@ -459,7 +459,7 @@ pub mod tests {
         fixture
     }
 
-    /// Two ends.
+    /// Two connected ends.
     pub fn stream() -> (File, File) {
         let (read, write) = pipe().unwrap();
         (File::from(read), File::from(write))
@@ -478,7 +478,7 @@ pub mod tests {
         }
     }
 
-    /// A program with a file, and one that it makes.
+    /// A program with an input file, and a file that it makes.
     pub fn start() -> Start {
         Start {
             program: "/p".into(),
@@ -488,7 +488,7 @@ pub mod tests {
         }
     }
 
-    /// The other side goes without a word: what was set is set back all the same.
+    /// The other side goes without a message: settings are restored all the same.
     #[test]
     fn who_is_left_alone_sets_everything_back() {
         let fixture = fixture("a");

@@ -1,4 +1,4 @@
-//! What the runs of one combination come to.
+//! The summary of the runs of one combination.
 
 use std::collections::BTreeMap;
 
@@ -9,46 +9,44 @@ use super::record::{Figures, OnHost};
 use super::statistics::{Estimate, Sample, difference, ratio};
 use super::workload::Memory;
 
-/// How the slowdown of a combination against the same alone is made up, each as
-/// a part of the runtime alone; where the clock counts instructions of those that
-/// the job takes alone. All ranks' mean.
+/// The parts of a combination's slowdown against the same job alone, each relative to the runtime
+/// alone; if the clock counts instructions, relative to the job's instructions alone. Means of all
+/// ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Parts {
-    /// Kernel and blocked together: the most that memory management can have
-    /// caused through the kernel.
+    /// Kernel and blocked together: the most that memory management can have caused through the
+    /// kernel.
     pub memory: Estimate,
     /// CPU time in the kernel.
     pub kernel: Estimate,
-    /// Blocked; `None` where the clock leaps meanwhile.
+    /// Blocked; `None` if the clock leaps meanwhile.
     pub blocked: Option<Estimate>,
-    /// Asleep of its own accord, as when it waits for mpirun; `None` where blocked has
-    /// this, too.
+    /// Asleep by its own choice, for example waiting for mpirun; `None` if blocked includes this.
     pub asleep: Option<Estimate>,
-    /// Ready, without a CPU.
+    /// Ready, but without a CPU.
     pub wait: Estimate,
-    /// CPU time in user mode; `None` where the clock counts instructions, which
-    /// are the same there.
+    /// CPU time in user mode; `None` if the clock counts instructions, which are the same there.
     pub user: Option<Estimate>,
 }
 
-/// What programs say of their memory: means of the runs, but the worst of all.
+/// The programs' own figures of their memory: means of the runs; "worst" is that of all runs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct MemorySummary {
     /// 99 of 100 first touches of a page take less, in nanoseconds.
     pub touch_p99_ns: f64,
-    /// The longest.
+    /// The longest first touch.
     pub touch_worst_ns: f64,
-    /// All of them.
+    /// Total time of first touches.
     pub touch_total_ns: f64,
     /// The longest call of malloc or free.
     pub call_worst_ns: f64,
-    /// All of them.
+    /// Total time of such calls.
     pub call_total_ns: f64,
-    /// In pages of 4 KB.
+    /// Bytes in pages of 4 KB.
     pub small_bytes: f64,
-    /// In transparent huge pages, or pages of hugetlbfs.
+    /// Bytes in transparent huge pages, or pages of hugetlbfs.
     pub large_bytes: f64,
-    /// In blocks of HPMMAP, mapped large.
+    /// Bytes in blocks of HPMMAP, mapped by large entries.
     pub pool_bytes: f64,
 }
 
@@ -73,15 +71,14 @@ impl MemorySummary {
         })
     }
 
-    /// Which part is in pages of 4 KB.
+    /// The part in pages of 4 KB.
     pub fn small_part(&self) -> f64 {
         let all = self.small_bytes + self.large_bytes + self.pool_bytes;
         self.small_bytes / all.max(1.0)
     }
 }
 
-/// A machine's part in the runs of a combination: means, but the most of all that
-/// was used of its pools.
+/// A machine's part in the runs of a combination: means; of the pools the highest use.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HostSummary {
     /// Its name.
@@ -90,15 +87,15 @@ pub struct HostSummary {
     pub seconds: f64,
     /// Page faults of its ranks.
     pub faults: f64,
-    /// Those after the start-up.
+    /// Faults after the start-up.
     pub late_faults: Option<f64>,
-    /// Calls that got memory of Linux under HPMMAP.
+    /// Calls that fell back to ordinary memory under HPMMAP.
     pub fallbacks: Option<f64>,
-    /// The largest part of pools or reserved pages that was seen in use.
+    /// The highest use of pools or reserved pages that was seen.
     pub reserved_peak_bytes: u64,
     /// Builds that its neighbours completed.
     pub builds: f64,
-    /// Times that somebody on it had to reclaim or compact memory.
+    /// Direct reclaims and compactions on it.
     pub stalls: f64,
 }
 
@@ -133,7 +130,7 @@ impl HostSummary {
     }
 }
 
-/// Whether a counter is of those who had to reclaim or compact memory.
+/// Does the counter count direct reclaim or compaction?
 pub fn is_stall(name: &str) -> bool {
     name.starts_with("allocstall") || name == "compact_stall"
 }
@@ -141,34 +138,34 @@ pub fn is_stall(name: &str) -> bool {
 /// All runs of a combination.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CellSummary {
-    /// Which.
+    /// The combination.
     #[serde(flatten)]
     pub cell: Cell,
-    /// Runtimes; where the clock counts instructions the CPU time of a rank, a
-    /// second of which is a thousand million of them.
+    /// Runtimes; if the clock counts instructions, CPU time of a rank in which a second is a
+    /// thousand million of them.
     pub seconds: Sample,
-    /// Each, in the order of the rounds.
+    /// Each value, in the order of the rounds.
     pub values: Vec<f64>,
-    /// This over the same alone, less one; where instructions are counted that is
+    /// `seconds` over those of the same job alone, minus one; if instructions are counted,
     /// `parts.memory`.
     pub slowdown: Option<Estimate>,
-    /// What it is made of.
+    /// The parts of the slowdown.
     pub parts: Option<Parts>,
     /// Mean page faults of a run.
     pub faults: f64,
-    /// Those after the start-up.
+    /// Faults after the start-up.
     pub late_faults: Option<f64>,
-    /// Those that waited for a disk.
+    /// Faults that waited for a disk.
     pub major_faults: f64,
-    /// Calls that got memory of Linux under HPMMAP.
+    /// Calls that fell back to ordinary memory under HPMMAP.
     pub fallbacks: Option<f64>,
-    /// Page faults in memory of the pools under HPMMAP.
+    /// Page faults in pool memory under HPMMAP.
     pub pool_faults: Option<f64>,
-    /// What the program says of its memory.
+    /// The program's own figures of its memory.
     pub memory: Option<MemorySummary>,
     /// Builds that the neighbours completed in a run.
     pub builds: f64,
-    /// Mean growth of counters of the whole machine in a run, of all where there are
+    /// Mean growth of counters of the whole machine in a run; of all machines if there are
     /// several.
     pub vmstat: BTreeMap<String, f64>,
     /// Each machine, in a study of several.
@@ -187,13 +184,13 @@ fn mean(figures: &[&Figures], of: impl Fn(&Figures) -> f64) -> f64 {
 
 /// The parts of a slowdown.
 fn parts(beside: &[&Figures], alone: &[&Figures], icount: bool) -> Option<Parts> {
-    // Where the clock counts instructions those of the program itself are the same in
-    // all runs, so what it runs longer it runs in the kernel, counted and not sampled.
+    // If the clock counts instructions, the program's own are the same in all runs. So what it
+    // runs longer it runs in the kernel, counted and not sampled.
     let kernel = |one: &Figures| match icount {
         true => one.run_seconds,
         false => one.system_seconds,
     };
-    // There the clock leaps while nothing runs: times without a CPU mean nothing.
+    // With that clock, times without a CPU mean nothing: it leaps while nothing runs.
     let whole = |one: &Figures| match icount {
         true => one.run_seconds,
         false => one.rank_seconds,
@@ -243,13 +240,13 @@ pub(super) fn cell_summary(
         _ => sample(alone, cost),
     };
     let parts = base.and_then(|_| parts(figures, alone, icount));
-    // Where instructions are counted all growth is the kernel's.
+    // If instructions are counted, all growth is the kernel's.
     let slowdown = match icount {
         true => parts.map(|parts| parts.memory),
         false => base.map(|base| less_one(ratio(&seconds, &base))),
     };
-    // What the kernel fills within a call of HPMMAP is a fault for the process table,
-    // by which programs count.
+    // Programs count faults by the process table, which includes pages that the kernel populates
+    // within a call of HPMMAP.
     let said = |one: &Figures| match cell.manager {
         Manager::Hpmmap => None,
         _ => one.late_faults_said,

@@ -13,13 +13,12 @@ use super::summary::{JobKind, Summary};
 
 const WIDTH: u32 = 1080;
 const HEIGHT: u32 = 380;
-/// What an added slowdown of memory-management origin is to stay below.
+/// The goal: an added slowdown caused by memory management stays below this.
 const GOAL: f64 = 0.02;
-/// No bar is higher: an axis has few marks, however long it is, but of numbers
-/// that can be told apart.
+/// The highest bar: an axis has few marks, however long it is, but their numbers must differ.
 const MOST: f64 = 1e10;
 
-/// Colours that people who do not see all of them can tell apart.
+/// Colours that colour-blind people can tell apart.
 fn colour(manager: Manager) -> RGBColor {
     match manager {
         Manager::Small => RGBColor(0x88, 0x88, 0x88),
@@ -29,7 +28,7 @@ fn colour(manager: Manager) -> RGBColor {
     }
 }
 
-/// A bar, what it varies by, and single values.
+/// A bar, its interval, and single values.
 struct Bar {
     manager: Manager,
     value: f64,
@@ -37,7 +36,7 @@ struct Bar {
     points: Vec<f64>,
 }
 
-/// Bars in groups with a name each.
+/// Bars in named groups.
 struct Panel {
     title: String,
     groups: Vec<(String, Vec<Bar>)>,
@@ -47,8 +46,7 @@ struct Panel {
 type Drawn<B> = std::result::Result<(), DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>>;
 
 impl Bar {
-    /// Only what can be drawn: quotients of tiny times may be of any size, or
-    /// no numbers.
+    /// Removes what cannot be drawn: quotients of tiny times may be huge or not numbers.
     fn bounded(mut self) -> Option<Self> {
         let fits = |value: &f64| (-MOST..=MOST).contains(value);
         self.interval = self.interval.filter(|(low, high)| fits(low) && fits(high));
@@ -57,7 +55,7 @@ impl Bar {
     }
 }
 
-/// Ends of an axis that holds everything, zero too.
+/// Ends of an axis that includes all values and zero.
 fn range(panel: &Panel) -> (f64, f64) {
     let bars = panel.groups.iter().flat_map(|(_, bars)| bars);
     let values = bars.flat_map(|bar| {
@@ -184,7 +182,7 @@ fn beside(neighbour: Profile) -> String {
     }
 }
 
-/// The runtime.
+/// A bar for the runtime.
 fn cost_bar(one: &CellSummary) -> Bar {
     let seconds = &one.seconds;
     let interval = |half| (seconds.mean - half, seconds.mean + half);
@@ -220,7 +218,7 @@ fn svg(summary: &Summary, panels: &[Panel]) -> Result<String> {
     Ok(svg)
 }
 
-/// The chart of a workload on so many machines, as SVG.
+/// The chart of a workload on this many machines, as SVG.
 pub fn chart(summary: &Summary, job: JobKind) -> Result<String> {
     let runtimes = panel(summary, job, summary.words().cost_axis, None, |one| {
         Some(cost_bar(one))
@@ -245,8 +243,7 @@ pub fn chart(summary: &Summary, job: JobKind) -> Result<String> {
     svg(summary, &panels)
 }
 
-/// Runtimes of a workload by the number of machines, as SVG: alone, and beside the
-/// last of the neighbours.
+/// Runtimes of a workload by the number of machines, as SVG: alone, and beside the last neighbour.
 pub fn scaling(summary: &Summary, workload: Workload) -> Result<String> {
     let scales = summary.scales(workload);
     let mut neighbours: Vec<Profile> = scales.iter().map(|one| one.neighbour).collect();

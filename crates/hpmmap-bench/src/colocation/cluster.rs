@@ -1,5 +1,5 @@
-//! The machines of a study of several: an agent on each, which this one starts by
-//! ssh, or by srun within an allocation of Slurm, and tells what to do.
+//! The machines of a study on several hosts. This one starts an agent on each by ssh, or by srun
+//! within an allocation of Slurm, and sends it requests.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,24 +21,24 @@ use super::record::{OnHost, decisive, first_difference};
 use super::remote_agent::{Heard, RemoteAgent, keep, locked};
 use super::workload::Start;
 
-/// How often it is looked whether the study is to stop.
+/// Interval at which the study's end is looked for.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long a machine may take to set everything back.
+/// Time that a machine may take to restore everything.
 const RESTORE: Duration = Duration::from_secs(90);
 
-/// All of them. What they have set is set back when this is dropped.
+/// All machines. Dropping this restores their settings.
 pub struct Cluster<'a> {
     peers: Vec<RemoteAgent>,
     heard: Receiver<(usize, Heard)>,
     how: Vec<String>,
     work: PathBuf,
-    /// How many have a part in the run that goes on.
+    /// Number of machines that take part in the current run.
     used: usize,
     /// The file that has the program's result.
     answer: Option<String>,
-    /// How long each may take to end a run.
+    /// Time that each may take to end a run.
     patience: Duration,
-    /// Not all was set back somewhere, or it is not known.
+    /// Some setting was not restored, or that is not known.
     has_failed: bool,
     has_ended: bool,
     stop: &'a dyn Fn() -> bool,
@@ -95,10 +95,10 @@ impl<'a> Cluster<'a> {
         Ok(())
     }
 
-    /// The next thing that one of them says of its own accord or in answer.
+    /// The next event of any machine.
     fn next(&mut self, time: Duration) -> Result<Option<(usize, Event)>, Trouble> {
         let found = match self.heard.recv_timeout(time) {
-            // Nobody has asked it to.
+            // It was not told to end.
             Ok((n, Heard::Event(Event::Restored(failed)))) => {
                 let what = match failed.is_empty() {
                     true => "its agent was ended, and has set back what was set",
@@ -135,7 +135,7 @@ impl<'a> Cluster<'a> {
         Ok(found)
     }
 
-    /// Waits until each of the first `count` has said what is wanted.
+    /// Waits until each of the first `count` has sent the wanted event.
     fn gather<T>(
         &mut self,
         count: usize,
@@ -144,7 +144,7 @@ impl<'a> Cluster<'a> {
         self.gather_until(None, count, want)
     }
 
-    /// The same; who has not said it by then is lost.
+    /// The same; machines that have not sent it in time are lost.
     fn gather_until<T>(
         &mut self,
         deadline: Option<Instant>,
@@ -175,7 +175,7 @@ impl<'a> Cluster<'a> {
         Ok(all.into_iter().flatten().collect())
     }
 
-    /// A machine has kept some of what was set there.
+    /// A machine has kept some of its settings.
     fn keeps(&mut self, n: usize, failed: &[String]) {
         self.has_failed |= !failed.is_empty();
         for why in failed {
@@ -183,7 +183,7 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// Some have taken too long, though they still let hear something.
+    /// Some machines have taken too long, although they are alive.
     fn lose_late(&mut self, late: &[bool]) -> Trouble {
         let peers = self.peers.iter_mut().zip(late);
         for (peer, _) in peers.filter(|(_, late)| **late) {
@@ -193,7 +193,7 @@ impl<'a> Cluster<'a> {
         Trouble::Lost(why.unwrap_or_default())
     }
 
-    /// What each is like.
+    /// Asks each for its properties.
     pub fn look(
         &mut self,
         workloads: &[Workload],
@@ -211,7 +211,7 @@ impl<'a> Cluster<'a> {
         })
     }
 
-    /// Begins the study: what each cannot have, by their order.
+    /// Begins the study; returns the obstacles of each, in their order.
     pub fn study(
         &mut self,
         parameters: &Parameters,
@@ -230,17 +230,17 @@ impl<'a> Cluster<'a> {
         })
     }
 
-    /// Has all of them set back what they have set, and end.
+    /// Lets all of them restore their settings and end.
     fn end(&mut self) {
         if std::mem::replace(&mut self.has_ended, true) {
             return;
         }
         let mut left: Vec<bool> = self.peers.iter().map(|peer| peer.lost.is_none()).collect();
         for peer in &mut self.peers {
-            // What is said from now on is shown.
+            // From now on their messages are shown.
             locked(&peer.said).clear();
             peer.ask(Request::End);
-            // Nothing is wanted any more.
+            // Closing it ends the agent.
             peer.requests = None;
         }
         let deadline = Instant::now() + RESTORE;
@@ -314,7 +314,7 @@ impl Machines for Cluster<'_> {
                 Some((n, Event::Failed(why))) => {
                     return Err(Trouble::Failed(format!("{}: {why}", self.peers[n].host)));
                 }
-                // Only one of the ranks makes the file that tells it.
+                // Only one of the ranks makes the file that shows it.
                 Some((from, Event::Started)) => {
                     let others = self.peers[..self.used].iter().enumerate();
                     for (_, peer) in others.filter(|(n, _)| *n != from) {
@@ -348,7 +348,7 @@ impl Machines for Cluster<'_> {
                 let json = serde_json::to_vec(record).map_err(|error| error.to_string())?;
                 fs::write(rank::path(dir, record.rank), json).map_err(wrap)?;
             }
-            // The first has rank 0, which writes the result.
+            // The first machine has rank 0, which writes the result.
             if let (0, Some(name), Some(text)) = (n, &self.answer, answer) {
                 fs::write(dir.join(name), text).map_err(wrap)?;
             }
@@ -363,7 +363,7 @@ impl Machines for Cluster<'_> {
         }
         let mut left: Vec<bool> = (0..self.peers.len()).map(|n| n < self.used).collect();
         let deadline = Instant::now() + self.patience;
-        // Also if the study is to stop: they end what goes on.
+        // Even if the study is to stop: they end the current run.
         while left.contains(&true) {
             if Instant::now() > deadline {
                 return Err(self.lose_late(&left));
@@ -395,8 +395,8 @@ impl Machines for Cluster<'_> {
     }
 }
 
-/// Error if machines cannot have a part in one study: the first that is not as the
-/// first of all, or that no ranks can be bound on.
+/// Fails if machines cannot take part in one study: names the first that differs from the first
+/// machine, or on which ranks cannot be bound.
 pub fn check_alike(
     hosts: &[String],
     facts: &[Facts],
@@ -485,7 +485,7 @@ mod tests {
         }
     }
 
-    /// Agents on these machines, which end by themselves once `ends` says so.
+    /// Agents on these machines, which end when `ends` returns true.
     fn agents(fixtures: &[Fixture], ends: fn(usize) -> bool) -> Cluster<'static> {
         let names = ["n1", "n2"];
         let mut all = cluster(&names[..fixtures.len()], |n, put| {
@@ -499,7 +499,7 @@ mod tests {
         all
     }
 
-    /// One that says only this.
+    /// An agent that sends only this.
     fn saying(words: &'static str) -> Cluster<'static> {
         cluster(&["n1"], |n, put| {
             let (_, requests) = stream();
@@ -553,7 +553,7 @@ mod tests {
         assert_eq!(facts[1].boot, "b");
         assert_eq!((facts[0].cpus(), facts[0].memory_bytes), (1, 2 << 30));
         let obstacles = cluster.study(&prepared(), None).unwrap();
-        // There is no module.
+        // The module is not loaded.
         assert_eq!(obstacles[1][0].reason, "the module is not loaded");
         cluster.begin(&cell(2), &start(), Path::new("/")).unwrap();
         let dirs = fixtures.each_ref().map(|one| one.path().join("study/run"));
@@ -561,7 +561,7 @@ mod tests {
             assert_eq!(thp(fixture), "always");
             assert!(dir.join("input").exists());
         }
-        // Rank 0 makes its file, which is then on the other machine, too.
+        // Rank 0 makes its file; then the other machine has it, too.
         fs::write(dirs[0].join("started"), "result").unwrap();
         let deadline = Instant::now() + Duration::from_secs(20);
         while !dirs[1].join("started").exists() && Instant::now() < deadline {
@@ -585,7 +585,7 @@ mod tests {
         assert_eq!(text, "result");
         assert!(rank::path(out.path(), 1).exists());
         assert!(!dirs[0].exists());
-        // On one machine, and not to its end.
+        // On one machine, and interrupted.
         cluster.begin(&cell(1), &start(), Path::new("/")).unwrap();
         assert!(dirs[0].exists() && !dirs[1].exists());
         cluster.abandon().unwrap();
@@ -630,7 +630,7 @@ mod tests {
         };
         let want = "n2 lost: its agent was ended, and has set back what was set";
         assert_eq!(lost(trouble), want);
-        // The same once more, for who has seen the job fail for it.
+        // The same again, for a caller that has seen the job fail because of it.
         assert_eq!(lost(cluster.abandon().unwrap_err()), want);
         drop(cluster);
         assert_eq!(thp(&fixtures[0]), "madvise");
@@ -646,7 +646,7 @@ mod tests {
         assert_eq!(lost(trouble), "n1 lost: Connection reset by peer");
     }
 
-    /// One that greets and says nothing more. Both ends stay open.
+    /// An agent that greets and then is silent. Both ends stay open.
     fn greeting() -> Cluster<'static> {
         let mut all = cluster(&["n1"], |n, put| {
             let (input, requests) = stream();

@@ -19,8 +19,8 @@ use super::text::{
     host_cells, memory_cells, or_empty, paper_cell, part_cells, percent_of, reduction, stalls,
 };
 
-/// How values get into the templates, as `askama.toml` has it: what is no text
-/// is shown, not done.
+/// The filter for values in the templates, see askama.toml: text that is not plain is shown, not
+/// executed.
 #[derive(Clone, Copy)]
 pub struct Visible;
 
@@ -58,7 +58,7 @@ struct Part {
     name: String,
     /// SVG.
     chart: String,
-    /// Whether the chart has the line of the goal.
+    /// Does the chart have the line of the goal?
     has_goal: bool,
     memory: Option<Table>,
     costs: Table,
@@ -67,7 +67,7 @@ struct Part {
     hosts: Option<Table>,
 }
 
-/// A heading, and whether what is below is numbers and stands right.
+/// A heading, and whether the column has numbers, aligned to the right.
 type Column = (String, bool);
 
 fn texts(head: &[&str]) -> Vec<Column> {
@@ -91,14 +91,14 @@ impl Page<'_> {
             .map_or("none", String::as_str)
     }
 
-    /// All of it, in units for people.
+    /// Its whole memory, in units for people.
     fn machine_memory(&self) -> Option<String> {
         let text = self.summary.machine.get("memory")?;
         let kilobytes: u64 = text.strip_suffix(" kB")?.trim().parse().ok()?;
         Some(short(kilobytes.checked_mul(1024)?))
     }
 
-    /// Where it ran.
+    /// The places where it ran.
     fn places(&self) -> String {
         let ranks = match self.parameters.ranks {
             1 => "1 rank".to_string(),
@@ -121,12 +121,12 @@ impl Page<'_> {
 }
 
 impl Table {
-    /// Nothing where there are no rows.
+    /// `None` without rows.
     fn or_none(self) -> Option<Self> {
         (!self.rows.is_empty()).then_some(self)
     }
 
-    /// Each row begins with the names of its cell of the study.
+    /// Each row begins with the names of its combination.
     fn of_cells<'a>(
         head: &[&str],
         cells: impl IntoIterator<Item = (&'a CellSummary, Vec<String>)>,
@@ -364,7 +364,7 @@ fn all_runs(summary: &Summary, runs: &[Run]) -> Table {
     head.extend(texts(&["Workload", "Manager", "Beside"]));
     head.extend(summary.has_hosts().then(|| ("Nodes".into(), true)));
     head.extend(numbers(&[summary.words().cost_column]));
-    // Where the clock counts instructions the others are times of one that leaps.
+    // If the clock counts instructions, other columns are times of a clock that leaps.
     if !icount {
         head.extend(numbers(&["Loop", "User", "Kernel", "Waiting", "Blocked"]));
     }
@@ -527,7 +527,7 @@ mod tests {
         let mut summary = of_two_hosts();
         summary.emulated = true;
         let html = report(&summary, &[run(plan().runs[0], 10.0, 1.0)]).unwrap();
-        // Two programs, on one and on two, and how they scale.
+        // Two programs, on one and on two hosts, and their scaling.
         assert_eq!(html.matches("<svg").count(), 2 * 3);
         for part in [
             "on each of n1, n2: 1 rank on CPU 0",

@@ -1,4 +1,4 @@
-//! One run: the machines and their neighbours, the job, what it took, and its result.
+//! One run: the machines and their neighbours, the job, its figures, and its result.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -18,22 +18,22 @@ use super::rank::RankRecord;
 use super::record::{Figures, OnHost};
 use super::workload::Start;
 
-/// How often the job and its neighbours are looked after.
+/// Interval at which the job and its neighbours are looked after.
 pub const LOOK: Duration = Duration::from_millis(200);
-/// How long mpirun may take to end its ranks.
+/// Time that mpirun may take to end its ranks.
 const END: Duration = Duration::from_secs(5);
 
 /// Makes glibc's malloc take everything from reserved huge pages.
 const HUGETLB: &str = "GLIBC_TUNABLES=glibc.malloc.hugetlb=2:glibc.malloc.mmap_max=0";
 
-/// Why a run has no figures.
+/// Reasons why a run has no figures.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// The study was interrupted.
     Interrupted,
-    /// It failed.
+    /// The run failed.
     Failed(String),
-    /// A machine is no longer there, so that no other run can be.
+    /// A machine is gone, so no further run is possible.
     Lost(String),
 }
 
@@ -43,7 +43,7 @@ impl From<String> for Trouble {
     }
 }
 
-/// mpirun, which ends its ranks when it is told to end.
+/// mpirun, which ends its ranks when it is terminated.
 struct Job {
     child: Child,
 }
@@ -78,7 +78,7 @@ impl Drop for Job {
         let group = Pid::from_raw(self.child.id() as i32);
         let deadline = Instant::now() + END;
         if matches!(self.child.try_wait(), Ok(None)) {
-            // An error means that nothing of it is left.
+            // An error means that the group is gone.
             let _ = killpg(group, Signal::SIGTERM);
             while Instant::now() < deadline && matches!(self.child.try_wait(), Ok(None)) {
                 thread::sleep(Duration::from_millis(50));
@@ -89,15 +89,15 @@ impl Drop for Job {
     }
 }
 
-/// Nothing that a run has started is left when this is dropped: this process
-/// must be the one that adopts orphans.
+/// Dropping this ends everything that a run has started. This process must be the one that adopts
+/// orphans.
 #[derive(Default)]
 pub struct Nothing {
-    /// Children that have nothing to do with it.
+    /// Children that do not belong to the run.
     pub but: Vec<u32>,
 }
 
-/// All descendants of this process but those of some children.
+/// All descendants of this process, except some children with theirs.
 fn descendants_but(but: &[u32]) -> Vec<Pid> {
     let root = Root::default();
     let mut left = descendants(&root, std::process::id() as i32);
@@ -128,45 +128,45 @@ impl Drop for Nothing {
 
 /// The machines that a job runs on.
 pub trait Machines {
-    /// Sets what a run needs, and starts its neighbours.
+    /// Makes the settings for a run, and starts its neighbours.
     fn begin(&mut self, cell: &Cell, start: &Start, dir: &Path) -> Result<(), Trouble>;
-    /// Looks after them for so long.
+    /// Looks after them for this time.
     fn tend(&mut self, time: Duration) -> Result<(), Trouble>;
-    /// The job has ended: so do the neighbours. What it has left is in `dir` then.
+    /// The job has ended: ends the neighbours. `dir` then has the files that it left.
     fn finish(&mut self, dir: &Path) -> Result<Vec<OnHost>, Trouble>;
-    /// The run has failed: nothing of it goes on.
+    /// The run has failed: ends all of it.
     fn abandon(&mut self) -> Result<(), Trouble>;
-    /// Sets everything back: false if that failed, which is said.
+    /// Restores everything; false if that failed, which is printed.
     fn set_back(&mut self) -> bool;
-    /// Where the ranks are to be started.
+    /// The place to start ranks.
     fn place(&self, nodes: u32) -> Place;
 }
 
-/// Where ranks are started, and how mpirun gets there.
+/// The place of ranks, and mpirun's way to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// On this machine.
     Here,
-    /// On others, in this directory of theirs.
+    /// On other machines, in this directory of theirs.
     There {
         /// Their names.
         hosts: Vec<String>,
-        /// What mpirun is told of how to start something there.
+        /// Options for mpirun to start something there.
         how: Vec<String>,
         /// The directory.
         dir: PathBuf,
-        /// Processes that are no part of the job.
+        /// Processes that are not part of the job.
         others: Vec<u32>,
     },
 }
 
-/// What a run needs to know.
+/// The context of a run.
 pub struct Runner<'a> {
-    /// Of the study.
+    /// The study's parameters.
     pub parameters: &'a Parameters,
-    /// This one: of `hpmmap bench`.
+    /// Path of this program.
     pub program: PathBuf,
-    /// True once the study is to stop.
+    /// True when the study is to stop.
     pub stop: &'a dyn Fn() -> bool,
 }
 
@@ -178,10 +178,10 @@ impl Runner<'_> {
         if Uid::effective().is_root() {
             mpirun.arg("--allow-run-as-root");
         }
-        // Each has its CPU from us, and does not give it up while it waits for others.
+        // Each rank is bound to its CPU by the rank program, and does not yield it while it waits.
         mpirun.args(["--bind-to", "none", "--mca", "mpi_yield_when_idle", "0"]);
         if cell.nodes == 1 {
-            // Ranks of one machine need no network nor its probing.
+            // Ranks of one machine need neither a network nor its detection.
             mpirun.args(["--mca", "pml", "ob1", "--mca", "btl", "self,vader"]);
         }
         let dir = match place {
@@ -198,7 +198,7 @@ impl Runner<'_> {
                     "slot",
                 ]);
                 mpirun.arg("--wdir").arg(dir);
-                // Where it uses srun it is beside the agents.
+                // With srun, mpirun's steps run beside the agents.
                 mpirun.env("SLURM_OVERLAP", "1").env("SLURM_HPMMAP", "no");
                 dir
             }
@@ -233,7 +233,7 @@ impl Runner<'_> {
         mpirun
     }
 
-    /// Runs it, with its files in `dir`.
+    /// Runs the job, with its files in `dir`.
     pub fn run(
         &self,
         machines: &mut dyn Machines,
@@ -243,7 +243,7 @@ impl Runner<'_> {
     ) -> Result<Figures, Trouble> {
         let wrap = |error: std::io::Error| format!("{}: {error}", dir.display());
         if dir.exists() {
-            // What is left of an attempt that was interrupted.
+            // Files of an interrupted attempt.
             fs::remove_dir_all(dir).map_err(wrap)?;
         }
         fs::create_dir_all(dir).map_err(wrap)?;
@@ -261,14 +261,14 @@ impl Runner<'_> {
         match ended {
             Ok(hosts) => self.figures(cell, hosts, dir),
             Err(trouble) => {
-                // That one is lost is why the others failed.
+                // The others failed because this one is lost.
                 machines.abandon()?;
                 Err(trouble)
             }
         }
     }
 
-    /// What it took in all.
+    /// The figures of the whole run.
     fn figures(&self, cell: &Cell, mut hosts: Vec<OnHost>, dir: &Path) -> Result<Figures, Trouble> {
         let answer = cell.workload.answer(dir)?;
         let ranks: Vec<RankRecord> = hosts
@@ -318,7 +318,7 @@ impl Runner<'_> {
             vmstat,
             digest: answer.digest,
             ranks,
-            // Of this machine alone they are the same.
+            // On this machine alone they are the same.
             hosts: match self.parameters.hosts.is_empty() {
                 true => Vec::new(),
                 false => hosts,
@@ -375,12 +375,12 @@ impl Runner<'_> {
     }
 }
 
-/// Neither running nor ready.
+/// Time in which it neither ran nor was ready.
 fn rest(rank: &RankRecord) -> f64 {
     (rank.seconds - rank.run_seconds - rank.wait_seconds).max(0.0)
 }
 
-/// The last line of a program's own words.
+/// The last line of a program's output.
 fn said(dir: &Path) -> String {
     let bytes = fs::read(dir.join("output")).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes).into_owned();

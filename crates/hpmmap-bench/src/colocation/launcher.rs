@@ -1,4 +1,4 @@
-//! How the hosts of a study are reached.
+//! Starts agents on the hosts of a study.
 
 use std::env;
 use std::path::Path;
@@ -8,7 +8,7 @@ use hpmmap_base::error::{Error, Result as CommandResult};
 use hpmmap_base::escape;
 use nix::unistd::gethostname;
 
-/// Asks for nothing, and fails where it would have to.
+/// Never asks for anything; fails instead.
 const SSH: [&str; 11] = [
     "ssh",
     "-o",
@@ -17,24 +17,24 @@ const SSH: [&str; 11] = [
     "ConnectTimeout=20",
     "-o",
     "LogLevel=ERROR",
-    // A connection that others share outlives this one, as a child that nobody asked for.
+    // A shared connection would outlive this one, as a child that was not started on purpose.
     "-o",
     "ControlMaster=no",
     "-o",
     "ControlPath=none",
 ];
 
-/// How other machines are reached.
+/// The way to other machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Launcher {
     /// By ssh.
     Ssh,
-    /// By srun, in the allocation of Slurm that this is in.
+    /// By srun, in the current allocation of Slurm.
     Srun,
 }
 
 impl Launcher {
-    /// The one to use for these hosts.
+    /// The way to these hosts.
     pub fn choose(hosts: &[String]) -> CommandResult<Self> {
         let Ok(nodes) = env::var("SLURM_JOB_NODELIST") else {
             return Ok(Self::Ssh);
@@ -55,18 +55,18 @@ impl Launcher {
         }
     }
 
-    /// Whether a host's agent is a child of this process.
+    /// Is a host's agent a child of this process?
     pub(super) fn is_child(self, host: &str) -> bool {
         self == Self::Ssh && is_here(host)
     }
 
-    /// Starts the agent on a host; `command` is the path of this one there.
+    /// The command that starts the agent on a host; `command` is this program's path there.
     pub(super) fn agent(self, host: &str, command: &Path) -> Result<Command, String> {
         let mut all = match self {
             Self::Ssh if self.is_child(host) => Command::new(command),
             Self::Ssh => {
                 let mut ssh = Command::new(SSH[0]);
-                // A shell there takes the words apart.
+                // A shell on the host splits the words.
                 let path = command
                     .to_str()
                     .and_then(|path| shlex::try_quote(path).ok());
@@ -80,7 +80,8 @@ impl Launcher {
                     .args(["--cpu-bind=none", "--mpi=none", "--quit-on-interrupt"])
                     .arg(format!("--nodelist={host}"))
                     .arg(command)
-                    // It is no job, whatever the steps of this allocation are.
+                    // The agent itself must not run under HPMMAP, whatever the allocation's steps
+                    // do.
                     .env("SLURM_HPMMAP", "no");
                 srun
             }
@@ -89,7 +90,7 @@ impl Launcher {
         Ok(all)
     }
 
-    /// What mpirun is told, so that it gets there in the same way.
+    /// mpirun's options for the same way.
     pub(super) fn mpirun(self) -> Vec<String> {
         let mca = |name: &str, value: &str| ["--mca", name, value].map(String::from);
         match self {
@@ -97,7 +98,7 @@ impl Launcher {
             Self::Ssh => [
                 mca("plm", "rsh"),
                 mca("plm_rsh_agent", &SSH.join(" ")),
-                // All of them from here, since here they can be reached.
+                // All from this machine, which is known to reach them.
                 mca("plm_rsh_no_tree_spawn", "1"),
             ]
             .concat(),
@@ -105,7 +106,7 @@ impl Launcher {
     }
 }
 
-/// What scontrol says, if that is no error.
+/// The output of scontrol, unless it failed.
 fn scontrol_text(output: &Output) -> CommandResult<String> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
@@ -118,7 +119,7 @@ fn scontrol_text(output: &Output) -> CommandResult<String> {
     )))
 }
 
-/// The first of these hosts that is not in an allocation.
+/// The first of these hosts outside of the allocation.
 fn outside<'a>(hosts: &'a [String], allocated: &[&str]) -> Option<&'a String> {
     hosts
         .iter()

@@ -1,5 +1,5 @@
-//! One machine: what it is like, and its part in a run: settings, neighbours,
-//! counters, and what its ranks have recorded.
+//! One machine: its properties, and its part in a run: settings, neighbours, counters, and the
+//! records of its ranks.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,11 +22,10 @@ use super::settings::{self, Settings};
 use super::workload::{self, Start};
 use crate::machine::{self, hugetlb_free, pools_free, say_not_set_back};
 
-/// Another one at each boot.
+/// Its contents differ at each boot.
 const BOOT: &str = "proc/sys/kernel/random/boot_id";
 
-/// Counters of /proc/vmstat that tell how hard memory was to get; those whose
-/// names begin so, too.
+/// Counters of /proc/vmstat that show how hard memory was to get, also those with these prefixes.
 const VMSTAT: [&str; 13] = [
     "pgfault",
     "pgmajfault",
@@ -56,38 +55,38 @@ fn vmstat(root: &Root) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// A program that is to be run.
+/// A program to run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// Of its package, or a hash.
+    /// Version of its package, or a hash.
     pub version: String,
 }
 
-/// What a machine is like.
+/// The properties of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
-    /// Its own name.
+    /// Its own host name.
     pub hostname: String,
-    /// Of this boot: no other machine has it.
+    /// ID of this boot, which no other machine has.
     pub boot: String,
     /// CPUs, by node.
     pub nodes: Vec<Vec<u32>>,
-    /// How many of them this process may use, of a host of several.
+    /// Number of CPUs that this process may use, if the study has several hosts.
     pub allowed_cpus: Option<u32>,
-    /// All memory.
+    /// Total memory.
     pub memory_bytes: u64,
     /// Kernel, module, command, mpirun, compiler.
     pub versions: BTreeMap<String, String>,
     /// CPU, memory, command line of the kernel.
     pub machine: BTreeMap<String, String>,
-    /// The programs, or what is missing of them.
+    /// The programs, or why one cannot be run.
     pub programs: BTreeMap<Workload, Result<Program, String>>,
 }
 
 impl Facts {
-    /// Of this machine.
+    /// Reads the properties of this machine.
     pub fn look(root: &Root, workloads: &[Workload], apps: Option<&Path>) -> CommandResult<Self> {
         let cpus = |path: String| number_list::parse(&root.read(path).ok()?).ok();
         let nodes: Vec<Vec<u32>> = node::with_memory(root)?
@@ -131,7 +130,7 @@ impl Facts {
         })
     }
 
-    /// Of this machine as one of several, all of which is to be used.
+    /// The same for one of several machines, which are used as a whole.
     pub fn look_at_host(
         root: &Root,
         workloads: &[Workload],
@@ -143,12 +142,12 @@ impl Facts {
         })
     }
 
-    /// How many there are.
+    /// The number of CPUs.
     pub fn cpus(&self) -> u32 {
         self.nodes.iter().map(|cpus| cpus.len() as u32).sum()
     }
 
-    /// Everything whose versions have to be the same, with these programs.
+    /// All versions that have to be the same, with these programs.
     pub fn versions_with(&self, workloads: &[Workload]) -> BTreeMap<String, String> {
         let mut versions = self.versions.clone();
         for (one, program) in &self.programs {
@@ -160,18 +159,18 @@ impl Facts {
     }
 }
 
-/// A manager beside a neighbour that a machine cannot have.
+/// A combination of manager and neighbour that is not possible on a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Obstacle {
     /// The manager.
     pub manager: Manager,
     /// The neighbour.
     pub neighbour: Profile,
-    /// Why not.
+    /// The reason.
     pub reason: String,
 }
 
-/// What cannot be measured on a machine as it is.
+/// The combinations that cannot be measured on the machine as it is.
 pub fn obstacles(root: &Root, parameters: &Parameters) -> Vec<Obstacle> {
     let mut all = Vec::new();
     for &manager in &parameters.managers {
@@ -192,7 +191,7 @@ pub fn obstacles(root: &Root, parameters: &Parameters) -> Vec<Obstacle> {
     all
 }
 
-/// What was seen while a job ran.
+/// Values seen while a job ran.
 #[derive(Default)]
 struct Seen {
     least_free: Option<u64>,
@@ -200,7 +199,7 @@ struct Seen {
     pool_faults: Option<u64>,
 }
 
-/// A run that goes on.
+/// A run in progress.
 struct Running {
     cell: Cell,
     dir: PathBuf,
@@ -212,11 +211,11 @@ struct Running {
     seen: Seen,
 }
 
-/// This machine's part in a study. What it sets is set back when this is dropped.
+/// This machine's part in a study. Dropping it restores the settings.
 pub struct LocalHost<'a> {
     root: &'a Root,
     parameters: Parameters,
-    /// Where neighbour D has its file; by default where the run has its own.
+    /// Directory for the file of neighbour D; by default that of the run.
     cache: Option<PathBuf>,
     stop: &'a dyn Fn() -> bool,
     settings: Settings,
@@ -224,7 +223,7 @@ pub struct LocalHost<'a> {
 }
 
 impl<'a> LocalHost<'a> {
-    /// Nothing is set yet.
+    /// Without any setting yet.
     pub fn new(
         root: &'a Root,
         parameters: &Parameters,
@@ -241,7 +240,7 @@ impl<'a> LocalHost<'a> {
         }
     }
 
-    /// What the program that fills memory gets.
+    /// Memory for the program that fills memory.
     fn fill_bytes(&self, cell: &Cell) -> Option<u64> {
         let room = self.parameters.room_bytes?;
         let job = match cell.manager {
@@ -261,7 +260,7 @@ impl<'a> LocalHost<'a> {
         }
     }
 
-    /// Looks at what the job has of the pools.
+    /// Reads the job's use of the pools.
     fn sample(&mut self) {
         let Some(manager) = self.running.as_ref().map(|one| one.cell.manager) else {
             return;
@@ -294,12 +293,12 @@ impl<'a> LocalHost<'a> {
         }
     }
 
-    /// What could not be set back before the runs since this was asked.
+    /// Settings that could not be restored before runs, since the last call.
     pub fn failed(&mut self) -> Vec<String> {
         self.settings.failed()
     }
 
-    /// Ends the neighbours and sets everything back: what could not be, and why.
+    /// Ends the neighbours and restores everything; returns what could not be restored, and why.
     pub fn set_all_back(&mut self) -> Vec<String> {
         self.end();
         self.settings.set_back()
@@ -311,7 +310,7 @@ impl<'a> LocalHost<'a> {
         let after = vmstat(self.root);
         let builds = running.neighbours.builds_ended();
         drop(running.neighbours);
-        // Sources and objects tell nothing.
+        // Sources and objects are of no interest.
         let _ = fs::remove_dir_all(&running.beside);
         let before = running.vmstat;
         let least = running.seen.least_free.unwrap_or(running.free);
@@ -336,7 +335,7 @@ impl<'a> LocalHost<'a> {
     }
 }
 
-/// What is known of a run that has ended, without its ranks.
+/// The figures of a run that has ended, without its ranks.
 struct Ended {
     dir: PathBuf,
     on_host: OnHost,
@@ -406,7 +405,7 @@ impl Machines for LocalHost<'_> {
     }
 }
 
-/// What ranks have recorded there, in order.
+/// The records of ranks in a directory, in order.
 fn records(dir: &Path) -> Result<Vec<RankRecord>, String> {
     let wrap = |error: std::io::Error| format!("{}: {error}", dir.display());
     let mut all = Vec::new();
@@ -425,7 +424,7 @@ fn records(dir: &Path) -> Result<Vec<RankRecord>, String> {
     Ok(all)
 }
 
-/// What goes on in a directory is ended, and the directory goes.
+/// Ends the processes that run in a directory, and removes it.
 pub fn clear(root: &Root, dir: &Path) {
     let pids = root.entries("proc").unwrap_or_default();
     let pids = pids.iter().filter_map(|name| name.parse::<i32>().ok());

@@ -1,5 +1,5 @@
-//! The neighbours: builds that begin anew until they are told to end, a program
-//! that fills memory, and one that fills the page cache and scatters its pages.
+//! The neighbours: builds that begin anew until they are told to end, a program that fills memory,
+//! and one that fills the page cache and fragments memory.
 
 use std::env;
 use std::fs::{self, File};
@@ -15,24 +15,22 @@ use nix::unistd::Pid;
 
 use super::plan::{Parameters, Profile};
 
-/// Files of the tree that is compiled, and functions of each.
+/// Files in the compiled tree, and functions in each.
 const FILES: u32 = 24;
 const FUNCTIONS: u32 = 60;
-/// How long neighbours run before the job starts, and at most until the memory
-/// is filled.
+/// Time that neighbours run before the job starts; at most until the memory is filled.
 const SETTLE: Duration = Duration::from_secs(1);
 const FILL: Duration = Duration::from_secs(10);
-/// The same for one that fills the page cache: all of memory is read from a disk.
+/// The same for the program that fills the page cache: it reads all of memory from a disk.
 const READ: Duration = Duration::from_secs(600);
-/// Of what Linux has available, this program has a part of its own, as scattered
-/// pages.
+/// The program's own part of the available memory, as scattered pages.
 const SCATTERED: u64 = 16;
-/// It, relative to this command: in the build tree, installed.
+/// Paths of the program relative to this command: in the build tree, installed.
 const FRAGMENT: [&str; 2] = ["bench/fragment", "../lib/hpmmap/fragment"];
-/// How long one may take to end when it is told to.
+/// Time that a neighbour may take to end when it is told to.
 const END: Duration = Duration::from_secs(3);
 
-/// A C file that keeps an optimising compiler busy; always the same.
+/// A C file that takes an optimising compiler long; always the same.
 fn source(file: u32) -> String {
     let mut text = String::from("#include <stddef.h>\n#include <string.h>\n");
     for n in 0..FUNCTIONS {
@@ -63,14 +61,14 @@ fn failed(what: &str, error: impl std::fmt::Display) -> String {
     format!("{what}: {error}")
 }
 
-/// A process and everything it starts.
+/// A process and all its descendants.
 struct Group {
     child: Child,
     log: PathBuf,
 }
 
 impl Group {
-    /// Its output goes to `log`.
+    /// Starts a command with its output in `log`.
     fn start(mut command: Command, cpus: &[u32], dir: &Path, log: PathBuf) -> Result<Self, String> {
         let name = command.get_program().to_string_lossy().into_owned();
         let output = File::create(&log).map_err(|error| failed("log", error))?;
@@ -80,7 +78,7 @@ impl Group {
             .stdin(Stdio::null())
             .stdout(output)
             .stderr(errors);
-        // SIGTERM, which both pass on to what they have started.
+        // Both commands pass SIGTERM on to their children.
         Setup {
             cpus: cpus.to_vec(),
             own_group: true,
@@ -93,7 +91,7 @@ impl Group {
         Ok(Self { child, log })
     }
 
-    /// `None` while it runs, else its output if it failed.
+    /// `None` while it runs; its output if it failed.
     fn ended(&mut self) -> Result<Option<Result<(), String>>, String> {
         let status = self
             .child
@@ -114,7 +112,7 @@ impl Group {
     fn end(&mut self) {
         let group = Pid::from_raw(self.child.id() as i32);
         let deadline = Instant::now() + END;
-        // An error means that nothing of it is left.
+        // An error means that the group is gone.
         let _ = killpg(group, Signal::SIGTERM);
         while Instant::now() < deadline && matches!(self.child.try_wait(), Ok(None)) {
             thread::sleep(Duration::from_millis(50));
@@ -130,7 +128,7 @@ impl Drop for Group {
     }
 }
 
-/// A build that is begun anew as often as it ends.
+/// A build that begins anew whenever it ends.
 struct Build {
     dir: PathBuf,
     jobs: u32,
@@ -159,10 +157,10 @@ impl Build {
         })
     }
 
-    /// Everything is built, also what is there already.
+    /// Builds everything, even what exists already.
     fn make(dir: &Path, jobs: u32, cpus: &[u32]) -> Result<Group, String> {
         let mut make = Command::new("make");
-        // Those of a make above are not for this one.
+        // The variables of a make above must not affect this one.
         make.env_remove("MAKEFLAGS").env_remove("MFLAGS");
         make.args(["--silent", "--always-make"])
             .arg(format!("--jobs={jobs}"));
@@ -193,14 +191,14 @@ pub fn find_fragment() -> Result<PathBuf, String> {
         .ok_or_else(|| format!("there is no {}", places[0].display()))
 }
 
-/// A program that keeps the page cache full, and memory in pieces.
+/// A program that keeps the page cache full and memory fragmented.
 struct Fragment {
     group: Group,
     file: PathBuf,
 }
 
 impl Fragment {
-    /// It reads a file in `cache` that is nothing but a hole.
+    /// Starts it; it reads a sparse file in `cache`.
     fn start(program: &Path, available: u64, cache: &Path, dir: &Path) -> Result<Self, String> {
         fs::create_dir_all(dir).map_err(|error| failed("neighbour", error))?;
         fs::create_dir_all(cache).map_err(|error| failed("neighbour", error))?;
@@ -230,19 +228,19 @@ impl Fragment {
 
 impl Drop for Fragment {
     fn drop(&mut self) {
-        // Its pages go with it once nobody reads it.
+        // Its pages are freed with it once no process reads it.
         self.group.end();
         let _ = fs::remove_file(&self.file);
     }
 }
 
-/// Everything that runs beside a job; it ends when this is dropped.
+/// All neighbours of a job. Dropping this ends them.
 pub struct Neighbours {
     builds: Vec<Build>,
     filler: Option<Group>,
     fragment: Option<Fragment>,
     fill_bytes: Option<u64>,
-    /// What was available before they began.
+    /// The available memory before they began.
     available_bytes: u64,
     begun: Instant,
 }
@@ -280,7 +278,7 @@ impl Neighbours {
             };
             fs::create_dir_all(dir).map_err(|error| failed("neighbour", error))?;
             let mut command = Command::new("stress-ng");
-            // Without --vm-keep it maps, fills and unmaps its memory over and over.
+            // Without --vm-keep it maps, fills and unmaps its memory repeatedly.
             command
                 .args(["--vm", "1", "--vm-bytes", &bytes.to_string()])
                 .args(["--vm-method", "write64", "--temp-path"])
@@ -318,7 +316,7 @@ impl Neighbours {
         since >= FILL || (since >= SETTLE && is_full)
     }
 
-    /// Begins builds anew that have ended; an error if a neighbour failed.
+    /// Begins ended builds anew; fails if a neighbour failed.
     pub fn tend(&mut self) -> Result<(), String> {
         for build in &mut self.builds {
             build.tend()?;
@@ -339,7 +337,7 @@ impl Neighbours {
         }
     }
 
-    /// Builds that were completed.
+    /// Number of completed builds.
     pub fn builds_ended(&self) -> u32 {
         self.builds.iter().map(|build| build.ended).sum()
     }
@@ -361,7 +359,7 @@ mod tests {
         assert!(makefile().contains("work23.o\n"));
     }
 
-    /// Processes of a group that are not at their end.
+    /// Processes of a group that have not ended.
     fn living(group: i32) -> usize {
         let root = Root::default();
         let lives = |pid: &String| {
@@ -390,7 +388,7 @@ mod tests {
         all.settle(&Root::default(), || false).unwrap();
         assert!(living(group) > 1);
         drop(all);
-        // They have been killed, but may still be on their way out.
+        // They have been killed but may not have ended yet.
         let deadline = Instant::now() + Duration::from_secs(20);
         while living(group) > 0 && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(20));

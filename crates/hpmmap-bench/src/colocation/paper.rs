@@ -1,9 +1,8 @@
-//! What the paper says of the same study, and of which figures.
+//! The paper's results for the same study.
 
 use super::plan::{Manager, Profile, Workload};
 
-/// What the paper found: HPMMAP's runtime was less by so much, beside this
-/// neighbour, than with this manager.
+/// How much less runtime HPMMAP took in the paper than this manager beside this neighbour.
 const PAPER: [(Profile, Manager, f64); 4] = [
     (Profile::A, Manager::Thp, 0.15),
     (Profile::A, Manager::Hugetlb, 0.09),
@@ -11,7 +10,7 @@ const PAPER: [(Profile, Manager, f64); 4] = [
     (Profile::B, Manager::Hugetlb, 0.36),
 ];
 
-/// What exactly these figures are.
+/// The exact meaning of these figures.
 pub const PAPER_NOTE: &str = "The paper (Kocoloski and Lange, IPDPS 2014, section 4.2) has means over \
     four programs (HPCCG, CoMD, miniMD, miniFE) on 1, 2, 4 and 8 cores of a machine with 12 Opteron \
     cores in two nodes and 16 GB, of which 12 GB were the job's; Linux 3.3, 10 runs each; the \
@@ -24,14 +23,14 @@ pub(super) fn paper(neighbour: Profile, peer: Manager) -> Option<f64> {
         .map(|&(_, _, reduction)| reduction)
 }
 
-/// What the paper says of a program on several machines.
+/// The paper's results for a program on several machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claim {
-    /// Ours.
+    /// The corresponding workload here.
     pub workload: Workload,
-    /// Its own.
+    /// The paper's program.
     pub program: &'static str,
-    /// What ran beside it.
+    /// The neighbour.
     pub neighbour: Profile,
     /// With gigabit Ethernet (figure 9).
     pub ethernet: &'static str,
@@ -39,7 +38,7 @@ pub struct Claim {
     pub infiniband: &'static str,
 }
 
-/// All of them.
+/// All of the paper's results.
 pub const CLAIMS: [Claim; 6] = [
     Claim {
         workload: Workload::Lammps,
@@ -85,7 +84,7 @@ pub const CLAIMS: [Claim; 6] = [
     },
 ];
 
-/// What exactly these are.
+/// The exact meaning of these results.
 pub const CLAIMS_NOTE: &str = "The paper (section 4.3, figures 9 and 10) has curves for 1, 2, 4 and 8 \
     nodes and gives no numbers for them, so what it says of them is here beside what was measured. \
     A node had 24 CPUs (two Xeon E5-2430) and 24 GB, of which 18 GB were the job's with HugeTLBfs and \

@@ -1,4 +1,4 @@
-//! What a study runs, and in which order.
+//! The runs of a study, and their order.
 
 use std::fmt;
 
@@ -6,9 +6,9 @@ use clap::ValueEnum;
 use hpmmap_base::size::Size;
 use serde::{Deserialize, Serialize};
 
-/// Far beyond what anybody would wait for.
+/// Far more than a study could have.
 const MAX_REPETITIONS: u32 = 100_000;
-/// More than addresses can be told apart.
+/// More than an address space has.
 const MAX_MEMORY: u64 = 1 << 57;
 
 /// An MPI program.
@@ -33,7 +33,7 @@ pub enum Workload {
     Phases,
 }
 
-/// Who manages the memory of the job.
+/// The manager of the job's memory.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
 )]
@@ -51,7 +51,7 @@ pub enum Manager {
     Hpmmap,
 }
 
-/// What runs beside the job.
+/// The load beside the job.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
 )]
@@ -61,16 +61,16 @@ pub enum Profile {
     None,
     /// One parallel compile
     A,
-    /// Two
+    /// Two parallel compiles
     B,
-    /// Two, on CPUs of their own
+    /// Two parallel compiles, on CPUs of their own
     C,
     /// A program that fills the page cache and takes memory in pieces
     D,
 }
 
 impl Workload {
-    /// As it is written.
+    /// The name in options and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Lammps => "lammps",
@@ -85,7 +85,7 @@ impl Workload {
 }
 
 impl Manager {
-    /// As it is written.
+    /// The name in options and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Small => "4k",
@@ -95,7 +95,7 @@ impl Manager {
         }
     }
 
-    /// For headings.
+    /// The name in headings.
     pub fn title(self) -> &'static str {
         match self {
             Self::Small => "4 KB pages",
@@ -107,7 +107,7 @@ impl Manager {
 }
 
 impl Profile {
-    /// As it is written.
+    /// The name in options and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -118,7 +118,7 @@ impl Profile {
         }
     }
 
-    /// For headings.
+    /// The name in headings.
     pub fn title(self) -> &'static str {
         match self {
             Self::None => "alone",
@@ -129,7 +129,7 @@ impl Profile {
         }
     }
 
-    /// What runs.
+    /// A description.
     pub fn about(self) -> &'static str {
         match self {
             Self::None => "nothing runs beside the job",
@@ -142,7 +142,7 @@ impl Profile {
         }
     }
 
-    /// How many builds go on at a time.
+    /// Number of builds that run at a time.
     pub fn builds(self) -> u32 {
         match self {
             Self::None | Self::D => 0,
@@ -152,50 +152,49 @@ impl Profile {
     }
 }
 
-/// Everything that decides what is run. A study goes on only with the same.
+/// The parameters that determine a study. It can continue only with the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parameters {
     /// Programs.
     pub workloads: Vec<Workload>,
     /// Memory managers.
     pub managers: Vec<Manager>,
-    /// Neighbours, `None` among them.
+    /// Neighbours, with `Profile::None` among them.
     pub neighbours: Vec<Profile>,
     /// Rounds.
     pub repetitions: u32,
     /// Ranks of a job on each machine.
     pub ranks: u32,
-    /// The CPU of each.
+    /// The CPU of each rank.
     pub rank_cpus: Vec<u32>,
     /// The other CPUs.
     pub other_cpus: Vec<u32>,
-    /// The machines that take part, of which jobs have the first ones; none for a
-    /// study of this machine.
+    /// The machines that take part; jobs use the first ones. Empty for a study of this machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
-    /// On how many of them jobs run.
+    /// Numbers of machines that jobs run on.
     #[serde(default = "one_node")]
     pub nodes: Vec<u32>,
     /// Memory of a job on each machine.
     pub memory_bytes: u64,
-    /// What a program that fills memory leaves free; `None` without one.
+    /// Memory that the program which fills memory leaves free; `None` without that program.
     pub room_bytes: Option<u64>,
-    /// Time steps; `None` for what the workload has by default.
+    /// Time steps; `None` for the workload's default.
     pub iterations: Option<u32>,
-    /// Of the order.
+    /// Seed of the order.
     pub seed: u64,
-    /// Small problems.
+    /// Use small problems.
     pub quick: bool,
     /// The clock counts instructions.
     pub icount: bool,
-    /// Settings of the machine are made for each run.
+    /// Make the machine's settings for each run.
     pub prepare: bool,
-    /// A run that takes longer has failed.
+    /// Time after which a run has failed.
     pub timeout_seconds: u32,
 }
 
 impl Parameters {
-    /// Error if no command line leads to these.
+    /// Fails if the command line cannot produce these.
     pub fn check(&self) -> Result<(), String> {
         let ranks = self.ranks as usize;
         if ranks == 0 || self.rank_cpus.len() != ranks {
@@ -222,9 +221,9 @@ fn one_node() -> Vec<u32> {
     vec![1]
 }
 
-/// Error if jobs cannot run on so many of these machines.
+/// Fails if jobs cannot run on these numbers of these machines.
 pub fn check_hosts(hosts: &[String], nodes: &[u32]) -> Result<(), String> {
-    // They are words of command lines.
+    // Names become words of command lines.
     let is_name = |host: &String| {
         let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         !host.is_empty() && !host.starts_with(['-', '.']) && host.chars().all(fits)
@@ -245,23 +244,23 @@ pub fn check_hosts(hosts: &[String], nodes: &[u32]) -> Result<(), String> {
     }
 }
 
-/// Jobs run on 1, 2, 4, ... of the machines, and on all of them.
+/// The default: 1, 2, 4, ... machines, and all of them.
 pub fn default_nodes(hosts: usize) -> Vec<u32> {
     let most = hosts.max(1) as u32;
     let powers = (0..32).map(|n| 1u32 << n).take_while(|&n| n < most);
     powers.chain([most]).collect()
 }
 
-/// A combination that is compared with others.
+/// A combination to be compared with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Cell {
     /// The program.
     pub workload: Workload,
-    /// Who manages its memory.
+    /// The manager of its memory.
     pub manager: Manager,
-    /// What runs beside it.
+    /// The load beside it.
     pub neighbour: Profile,
-    /// On how many machines.
+    /// Number of machines.
     #[serde(default = "one")]
     pub nodes: u32,
 }
@@ -292,19 +291,18 @@ pub struct Planned {
     pub run: u32,
     /// Its round, from 0.
     pub repetition: u32,
-    /// What is run.
+    /// The combination.
     #[serde(flatten)]
     pub cell: Cell,
 }
 
-/// Ranks by default: as in the paper, where 8 of 12 CPUs had one.
+/// The default number of ranks, as in the paper: 8 of 12 CPUs had one.
 pub fn default_ranks(cpus: u32) -> u32 {
     let most = (cpus * 2 / 3).max(1);
     1 << most.ilog2()
 }
 
-/// CPUs for ranks, in equal parts from each node, and the others. `None` if
-/// there are not so many.
+/// CPUs for ranks, in equal parts from each node, and the others. `None` if there are too few.
 pub fn divide_cpus(nodes: &[Vec<u32>], ranks: u32) -> Option<(Vec<u32>, Vec<u32>)> {
     let mut left: Vec<Vec<u32>> = nodes.to_vec();
     let mut chosen = Vec::new();
@@ -325,7 +323,7 @@ pub fn divide_cpus(nodes: &[Vec<u32>], ranks: u32) -> Option<(Vec<u32>, Vec<u32>
 }
 
 impl Parameters {
-    /// Jobs of one build.
+    /// Jobs of one build (make -j).
     pub fn build_jobs(&self, profile: Profile) -> u32 {
         let others = self.other_cpus.len() as u32;
         match profile {
@@ -334,7 +332,7 @@ impl Parameters {
         }
     }
 
-    /// CPUs of build `n`; none means any.
+    /// CPUs of build `n`; empty: any.
     pub fn build_cpus(&self, profile: Profile, n: u32) -> &[u32] {
         let half = self.other_cpus.len() / 2;
         match (profile, n) {
@@ -345,7 +343,7 @@ impl Parameters {
         }
     }
 
-    /// Why a neighbour cannot be run here.
+    /// The reason why a neighbour cannot be run here.
     pub fn obstacle(&self, profile: Profile) -> Option<String> {
         (profile == Profile::C && self.other_cpus.is_empty()).then(|| {
             format!(
@@ -355,7 +353,7 @@ impl Parameters {
         })
     }
 
-    /// Every combination.
+    /// All combinations.
     pub fn cells(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
         for &workload in &self.workloads {
@@ -373,7 +371,7 @@ impl Parameters {
         cells
     }
 
-    /// All runs in order: in each round every combination once, shuffled.
+    /// All runs in order: each round has every combination once, shuffled.
     pub fn order(&self, left_out: impl Fn(&Cell) -> bool) -> Vec<Planned> {
         let mut random = fastrand::Rng::with_seed(self.seed);
         let mut cells = self.cells();

@@ -1,5 +1,5 @@
-//! One rank: what MPI starts in place of the program. Starts the program, and
-//! records what it took.
+//! One rank: MPI starts this in place of the program. It starts the program, and records its
+//! figures.
 
 use std::env;
 use std::ffi::OsString;
@@ -23,35 +23,34 @@ use perf_event::events::Software;
 use perf_event::{Builder, Counter};
 use serde::{Deserialize, Serialize};
 
-/// No time is longer, in seconds: a hundred years.
+/// The longest time, in seconds: a hundred years.
 const MAX_SECONDS: f64 = 100.0 * 366.0 * 86400.0;
 
-/// How soon the end of the start-up is noticed.
+/// Interval at which the end of the start-up is looked for.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Names that MPI implementations give the number of a rank.
+/// Variables with a rank's number, of MPI implementations.
 const NUMBERS: [&str; 2] = ["OMPI_COMM_WORLD_RANK", "PMI_RANK"];
-/// The same for its number on its machine.
+/// Variables with its number on its machine.
 const LOCAL_NUMBERS: [&str; 2] = ["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"];
 
-/// Page faults. What the kernel fills of its own accord is not among them where
-/// perf counts.
+/// Page faults. perf does not count pages that the kernel populates without an exception.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Faults {
-    /// All.
+    /// All faults.
     pub minor: u64,
-    /// Those that had to wait for a disk.
+    /// Faults that waited for a disk.
     pub major: u64,
 }
 
-/// What a rank took, from its start to its end.
+/// The figures of a rank, from its start to its end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RankRecord {
     /// Its number.
     pub rank: u32,
-    /// Time that passed.
+    /// Elapsed time.
     pub seconds: f64,
-    /// CPU time in user mode, as the kernel divides it.
+    /// CPU time in user mode, as the kernel splits it.
     pub user_seconds: f64,
     /// CPU time in the kernel.
     pub system_seconds: f64,
@@ -59,25 +58,25 @@ pub struct RankRecord {
     pub run_seconds: f64,
     /// Time in which it was ready but had no CPU.
     pub wait_seconds: f64,
-    /// Time in which it was blocked and no signal could wake it, where the
-    /// scheduler counts that (kernel.sched_schedstats).
+    /// Time in which it was blocked uninterruptibly, if the scheduler counts it
+    /// (kernel.sched_schedstats).
     pub blocked_seconds: Option<f64>,
     /// Page faults.
     pub faults: Faults,
-    /// Those after the start-up, where its end was seen.
+    /// Faults after the start-up, if its end was seen.
     pub late_faults: Option<Faults>,
     /// `"perf"` or `"getrusage"`.
     pub fault_counter: String,
-    /// When the start-up ended.
+    /// Time at which the start-up ended.
     pub started_seconds: Option<f64>,
-    /// Largest resident size; memory of hugetlb is not in it.
+    /// Peak of the resident size, without memory of hugetlbfs.
     pub rss_peak_bytes: u64,
-    /// Context switches it did not ask for.
+    /// Involuntary context switches.
     pub preemptions: u64,
 }
 
 impl RankRecord {
-    /// Error if this cannot have been measured.
+    /// Fails if these cannot have been measured.
     pub fn check(&self) -> std::result::Result<(), String> {
         let times = [
             ("seconds", Some(self.seconds)),
@@ -96,12 +95,12 @@ impl RankRecord {
     }
 }
 
-/// Where the record of a rank is.
+/// The path of a rank's record.
 pub fn path(dir: &Path, rank: u32) -> PathBuf {
     dir.join(format!("rank{rank}.json"))
 }
 
-/// Whose record a file with this name is.
+/// The rank whose record has this file name.
 pub fn number(name: &str) -> Option<u32> {
     name.strip_prefix("rank")?
         .strip_suffix(".json")?
@@ -109,7 +108,7 @@ pub fn number(name: &str) -> Option<u32> {
         .ok()
 }
 
-/// Counters that start with the program, not with what starts it.
+/// Counters that begin with the program, not with the process that executes it.
 struct Perf {
     minor: Counter,
     major: Counter,
@@ -160,8 +159,8 @@ fn blocked(root: &Root, pid: u32) -> Option<f64> {
     Some(milliseconds / 1e3)
 }
 
-/// Faults so far as the process table has them: what the kernel fills of its own
-/// accord is among them.
+/// Faults so far by the process table, which includes pages that the kernel populates without an
+/// exception.
 fn table_faults(root: &Root, pid: u32) -> Option<Faults> {
     let text = root.read(format!("proc/{pid}/stat")).ok()?;
     let (_, rest) = text.rsplit_once(')')?;
@@ -180,13 +179,13 @@ fn failed(what: &str, why: impl std::fmt::Display) -> Error {
     Error::Failed(format!("{what}: {why}"))
 }
 
-/// What a rank is to run.
+/// The task of a rank.
 pub struct Rank {
     /// Directory for the record.
     pub record: PathBuf,
     /// CPUs of the ranks of a machine, in order.
     pub cpus: Vec<u32>,
-    /// No transparent huge pages.
+    /// Disable transparent huge pages.
     pub no_thp: bool,
     /// A file that the program makes when its start-up ends.
     pub started: Option<PathBuf>,
@@ -196,8 +195,8 @@ pub struct Rank {
     pub arguments: Vec<OsString>,
 }
 
-/// Runs the program of the rank whose number MPI has put into the environment,
-/// and writes its record; gives the program's status.
+/// Runs the program for the rank whose number MPI has put into the environment, and writes its
+/// record; returns the program's exit status.
 pub fn run(args: &Rank) -> Result<ExitCode> {
     let of = |names: [&str; 2]| -> Option<u32> {
         names
@@ -230,7 +229,7 @@ pub fn run(args: &Rank) -> Result<ExitCode> {
     let mut started = None;
     let mut looking = args.started.is_some();
     loop {
-        // Left in the process table until everything about it has been read.
+        // It stays in the process table until all its counters have been read.
         let mut flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
         flags.set(WaitPidFlag::WNOHANG, looking);
         match waitid(Id::Pid(Pid::from_raw(pid as i32)), flags) {
@@ -282,7 +281,7 @@ pub fn run(args: &Rank) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
-/// A time that was measured.
+/// Checks a measured time.
 pub fn check_seconds(what: &str, seconds: f64) -> std::result::Result<(), String> {
     match (0.0..=MAX_SECONDS).contains(&seconds) {
         true => Ok(()),

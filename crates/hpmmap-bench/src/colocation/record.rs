@@ -14,16 +14,16 @@ use super::plan::{Cell, Parameters, Planned};
 use super::rank::{RankRecord, check_seconds};
 use super::workload::Memory;
 
-/// Of the files.
+/// Version of the files.
 pub const SCHEMA: u32 = 1;
 
 const PLAN: &str = "study.json";
 const RUNS: &str = "runs.jsonl";
 const RUN_DIRS: &str = "runs";
-/// No file of a study that is read is larger.
+/// The largest file of a study that is read.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// No count is larger, so that sums of them are numbers, too.
+/// The largest count, so that sums cannot overflow.
 const MAX_COUNT: u64 = 1 << 48;
 
 /// A machine's part in a run.
@@ -35,27 +35,27 @@ pub struct OnHost {
     pub seconds: f64,
     /// Page faults of its ranks.
     pub faults: u64,
-    /// Those after the start-up, where that is known.
+    /// Faults after the start-up, if that is known.
     pub late_faults: Option<u64>,
-    /// Largest part of its pools or reserved pages that was seen in use.
+    /// The highest use of its pools or reserved pages that was seen.
     pub reserved_peak_bytes: u64,
-    /// Calls that got memory of Linux instead, under HPMMAP.
+    /// Calls that fell back to ordinary memory, under HPMMAP.
     pub fallbacks: Option<u64>,
-    /// Page faults in memory of its pools, as last seen, under HPMMAP.
+    /// Page faults in its pool memory, as last seen, under HPMMAP.
     pub pool_faults: Option<u64>,
-    /// What the program that fills memory was told to fill.
+    /// Bytes for the program that fills memory.
     pub fill_bytes: Option<u64>,
     /// Builds that its neighbours completed.
     pub builds: u32,
     /// Growth of its counters.
     pub vmstat: BTreeMap<String, u64>,
-    /// Its ranks, until they are with all others.
+    /// Its ranks, until they are collected with all others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranks: Vec<RankRecord>,
 }
 
 impl OnHost {
-    /// With these ranks.
+    /// Adds these ranks.
     pub fn put(&mut self, ranks: Vec<RankRecord>) {
         self.seconds = ranks.iter().map(|rank| rank.seconds).fold(0.0, f64::max);
         self.faults = ranks.iter().map(|r| r.faults.minor + r.faults.major).sum();
@@ -78,13 +78,13 @@ impl OnHost {
     }
 }
 
-/// What was found of a run that succeeded. Times are means of the ranks, but
-/// for `seconds`, which is the longest.
+/// The figures of a run that succeeded. Times are means of the ranks, except `seconds`, which is
+/// the longest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Runtime of the program, from exec to exit.
     pub seconds: f64,
-    /// Its main loop in its own words.
+    /// Time of its main loop, from its output.
     pub loop_seconds: Option<f64>,
     /// Mean of the ranks' runtimes.
     pub rank_seconds: f64,
@@ -94,35 +94,34 @@ pub struct Figures {
     pub system_seconds: f64,
     /// CPU time as the scheduler counts it.
     pub run_seconds: f64,
-    /// Ready, without a CPU.
+    /// Ready, but without a CPU.
     pub wait_seconds: f64,
-    /// Blocked, so that no signal could wake it; where the scheduler does not
-    /// count that, all of the rest.
+    /// Blocked uninterruptibly; if the scheduler does not count that, all of the rest.
     pub blocked_seconds: f64,
-    /// The rest: asleep of its own accord; `None` where that is not known.
+    /// The rest: asleep by its own choice; `None` if that is not known.
     pub asleep_seconds: Option<f64>,
     /// Page faults of all ranks.
     pub faults: u64,
-    /// Those that waited for a disk.
+    /// Faults that waited for a disk.
     pub major_faults: u64,
-    /// Those after the start-up, where that is known.
+    /// Faults after the start-up, if that is known.
     pub late_faults: Option<u64>,
-    /// How they were counted.
+    /// The counter of faults.
     pub fault_counter: String,
-    /// What the program says of its own faults after its start-up.
+    /// The program's own count of faults after its start-up.
     pub late_faults_said: Option<u64>,
     /// Largest resident size of a rank.
     pub rss_peak_bytes: u64,
-    /// Largest part of pools or reserved pages that was seen in use, five times a second.
+    /// The highest use of pools or reserved pages that was seen, five times a second.
     pub reserved_peak_bytes: u64,
-    /// Calls that got memory of Linux instead, under HPMMAP.
+    /// Calls that fell back to ordinary memory, under HPMMAP.
     pub fallbacks: Option<u64>,
-    /// Page faults in memory of the pools, as last seen, under HPMMAP.
+    /// Page faults in pool memory, as last seen, under HPMMAP.
     pub pool_faults: Option<u64>,
-    /// What the program says of its memory.
+    /// The program's own figures of its memory.
     #[serde(default)]
     pub memory: Option<Memory>,
-    /// What the program that fills memory was told to fill.
+    /// Bytes for the program that fills memory.
     pub fill_bytes: Option<u64>,
     /// Builds that the neighbours completed.
     pub builds: u32,
@@ -140,35 +139,35 @@ pub struct Figures {
 /// A run that has ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Which.
+    /// The planned run.
     #[serde(flatten)]
     pub planned: Planned,
-    /// When it began, in seconds since 1970.
+    /// Start, in seconds since 1970.
     pub begun: u64,
-    /// What was found.
+    /// The figures of a run that succeeded.
     pub figures: Option<Figures>,
-    /// Why nothing was.
+    /// The reason why it failed.
     pub error: Option<String>,
 }
 
 /// A combination that cannot be run here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
-    /// Which.
+    /// The combination.
     #[serde(flatten)]
     pub cell: Cell,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// What is decided once, and kept.
+/// The part of a study that is fixed at its begin.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// `"colocation"`.
     pub benchmark: String,
     /// `SCHEMA`.
     pub schema: u32,
-    /// Command that plans the same study anew.
+    /// The command that plans the same study anew.
     pub redo: String,
     /// Kernel, module, command, programs.
     pub versions: BTreeMap<String, String>,
@@ -176,14 +175,14 @@ pub struct Plan {
     pub machine: BTreeMap<String, String>,
     /// The options.
     pub parameters: Parameters,
-    /// What cannot be run here.
+    /// Combinations that cannot be run here.
     pub left_out: Vec<LeftOut>,
     /// All runs, in order.
     pub runs: Vec<Planned>,
 }
 
 impl Figures {
-    /// Error if these cannot have been measured.
+    /// Fails if these cannot have been measured.
     fn check(&self) -> std::result::Result<(), String> {
         let times = [
             ("seconds", Some(self.seconds)),
@@ -228,8 +227,8 @@ impl Figures {
         }
     }
 
-    /// What is compared: the runtime; where the clock counts instructions the CPU
-    /// time of a rank, a second of which is a thousand million of them.
+    /// The compared figure: the runtime; if the clock counts instructions, CPU time of a rank in
+    /// which a second is a thousand million of them.
     pub fn cost(&self, icount: bool) -> f64 {
         match icount {
             true => self.run_seconds,
@@ -238,8 +237,7 @@ impl Figures {
     }
 }
 
-/// Runs that have ended, a line each, and the length of the lines that were
-/// written to their end.
+/// Parses the lines of runs that have ended; also returns the length of the complete lines.
 fn parse_runs(text: &[u8]) -> std::result::Result<(Vec<Run>, usize), String> {
     let last = text.iter().rposition(|&byte| byte == b'\n');
     let whole = last.map_or(0, |at| at + 1);
@@ -259,7 +257,7 @@ fn parse_runs(text: &[u8]) -> std::result::Result<(Vec<Run>, usize), String> {
 }
 
 impl Plan {
-    /// What the file says, if that can be a plan.
+    /// Parses a plan and checks it.
     fn parse(text: &[u8]) -> std::result::Result<Self, String> {
         let plan: Self = serde_json::from_slice(text).map_err(|error| error.to_string())?;
         if plan.benchmark != "colocation" || plan.schema != SCHEMA {
@@ -282,7 +280,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// What must be the same for a study to go on: the first difference.
+    /// The first difference that keeps a study from continuing.
     pub fn difference(&self, now: &Self) -> Option<String> {
         let then = decisive(&self.versions, &self.machine);
         let (name, then, now) = first_difference(&then, &decisive(&now.versions, &now.machine))?;
@@ -292,7 +290,7 @@ impl Plan {
     }
 }
 
-/// Of a machine and its versions, what figures depend on.
+/// The entries of a machine and its versions that affect figures.
 pub fn decisive(
     versions: &BTreeMap<String, String>,
     machine: &BTreeMap<String, String>,
@@ -304,7 +302,7 @@ pub fn decisive(
         .collect()
 }
 
-/// The first name that has another value, and both values.
+/// The first name with different values, and both values.
 pub fn first_difference(
     one: &BTreeMap<String, String>,
     other: &BTreeMap<String, String>,
@@ -324,12 +322,12 @@ pub struct Store {
     runs: Option<File>,
 }
 
-/// What a study is to be opened for.
+/// The purpose of opening a study.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// To read it, and to write reports of it beside it.
+    /// To read it, and to write reports into its directory.
     Report,
-    /// To go on with it: what is in it decides what is done to the machine.
+    /// To continue it: its contents then control changes of the machine.
     GoOn,
 }
 
@@ -338,9 +336,9 @@ fn failed(path: &Path, why: impl std::fmt::Display) -> Error {
 }
 
 impl Store {
-    /// A new study in a directory that is empty or not there.
+    /// Makes a new study in a directory that is empty or does not exist.
     pub fn create(dir: &Path, plan: &Plan) -> Result<Self> {
-        // Nobody else may put anything into it.
+        // Other users must not be able to put anything into it.
         DirBuilder::new()
             .recursive(true)
             .mode(0o755)
@@ -373,7 +371,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Makes it ready for more runs.
+    /// Prepares it for more runs.
     fn open(&mut self) -> Result<()> {
         let runs = self.dir.append(RUNS).and_then(|file| {
             self.dir.make_dir(RUN_DIRS)?;
@@ -383,8 +381,8 @@ impl Store {
         Ok(())
     }
 
-    /// The study in a directory, and the runs that have ended. A last line that
-    /// was not written to its end is left out, and taken off to go on.
+    /// Opens a study and reads its ended runs. An incomplete last line is left out, and removed
+    /// when the study continues.
     pub fn resume(dir: &Path, purpose: Purpose) -> Result<(Self, Plan, Vec<Run>)> {
         let missing = |error: io::Error| {
             let why = describe(&error);
@@ -397,7 +395,7 @@ impl Store {
         let goes_on = purpose == Purpose::GoOn;
         let foreign = |path: &Path, error: io::Error| {
             Error::Failed(format!(
-                "{} {}: what is in it would decide what is done to this machine; --report \
+                "{} {}: its contents would control changes of this machine; --report \
                  only shows it",
                 path.display(),
                 describe(&error)
@@ -430,14 +428,14 @@ impl Store {
         Ok((store, plan, runs))
     }
 
-    /// Writes a file of the study whole or not at all.
+    /// Writes a file of the study, whole or not at all.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
         self.dir
             .write(name, bytes)
             .map_err(|error| failed(&self.dir().join(name), describe(&error)))
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
@@ -449,7 +447,7 @@ impl Store {
         self.dir().join(name)
     }
 
-    /// Keeps a run, for good.
+    /// Appends a run durably.
     pub fn append(&mut self, run: &Run) -> Result<()> {
         let mut line = serde_json::to_vec(run).map_err(io::Error::from)?;
         line.push(b'\n');
@@ -485,7 +483,7 @@ pub mod tests {
         }
     }
 
-    /// A run that took so long, so much of it in the kernel.
+    /// A run of this length, with this part of it in the kernel.
     pub fn run(planned: Planned, seconds: f64, system_seconds: f64) -> Run {
         Run {
             planned,
@@ -533,7 +531,7 @@ pub mod tests {
         }
         let file = dir.join(RUNS);
         let whole = fs::read(&file).unwrap();
-        // As after a loss of power.
+        // The state after a loss of power.
         let mut torn = whole.clone();
         torn.extend(b"{\"run\":1,");
         fs::write(&file, torn).unwrap();

@@ -1,4 +1,5 @@
-//! An agent on another machine, as the study has it: what reaches it, and what it says.
+//! An agent on another machine, as seen by the study: the process that reaches it, and its
+//! messages.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -14,28 +15,28 @@ use nix::unistd::Pid;
 
 use super::agent::{BEAT, Event, Request, SILENCE, write_line};
 
-/// What comes by another way may come so much later.
+/// Messages on another stream may arrive this much later.
 const LATER: Duration = Duration::from_millis(100);
-/// How long what reaches it may take to end.
+/// Time that the process which reaches it may take to end.
 const END: Duration = Duration::from_secs(5);
 
-/// What comes from an agent.
+/// Input from an agent.
 pub(super) enum Heard {
     Event(Event),
-    /// Something else, such as the words of a shell.
+    /// Other text, such as the output of a shell.
     Words(Vec<u8>),
-    /// Nothing any more.
+    /// The end of the stream.
     End,
 }
 
-/// No answer is longer: the longest has a result of 16 MiB, in which each byte may be six.
+/// The longest answer: a result of 16 MiB in which each byte may take six.
 const MOST_LINE: u64 = 128 << 20;
-/// No line that is shown is longer.
+/// The longest line that is shown.
 const MOST_SHOWN: u64 = 4096;
-/// So many lines are kept of the first that are said, and of the last.
+/// Number of the first and of the last messages that are kept.
 const KEPT: usize = 100;
 
-/// The next line, or as much of it as is read of one.
+/// The next line, or its first `most` bytes.
 fn next_line(from: &mut impl BufRead, most: u64) -> Option<Vec<u8>> {
     let mut line = Vec::new();
     let n = from.take(most).read_until(b'\n', &mut line).ok()?;
@@ -62,26 +63,26 @@ pub(super) fn locked<T>(shared: &Shared<T>) -> std::sync::MutexGuard<'_, T> {
 /// A machine.
 pub(super) struct RemoteAgent {
     pub(super) host: String,
-    /// What reaches it.
+    /// The process that reaches it.
     pub(super) child: Option<Child>,
-    /// That is the agent.
+    /// That process is the agent itself.
     pub(super) is_agent: bool,
-    /// To the thread that writes; nothing once it is told to end.
+    /// Requests for the thread that writes; `None` once the agent is told to end.
     pub(super) requests: Option<Sender<Request>>,
     pub(super) heard: Shared<Instant>,
-    /// What it and what reaches it say beside the events.
+    /// Messages of the agent and of the process that reaches it, besides events.
     pub(super) said: Shared<Vec<String>>,
     pub(super) is_greeted: bool,
-    /// What became of it, if it is no longer there.
+    /// The reason, if it is lost.
     pub(super) lost: Option<String>,
-    /// Whether it said that all is set back.
+    /// Has it reported that everything is restored?
     pub(super) is_restored: bool,
 }
 
-/// Requests, and beats where there are none.
+/// Writes requests, and beats while there are none.
 fn write_all(mut input: impl Write + Send + 'static, requests: Receiver<Request>) {
     thread::spawn(move || {
-        // It is no end of this process if one of the others cannot be written to.
+        // This process must not end because an agent's pipe is closed.
         let mut pipe = SigSet::empty();
         pipe.add(Signal::SIGPIPE);
         if pipe.thread_block().is_err() {
@@ -93,7 +94,7 @@ fn write_all(mut input: impl Write + Send + 'static, requests: Receiver<Request>
                 Err(RecvTimeoutError::Timeout) => Request::Beat,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            // Its other end tells what has become of it.
+            // The reading side reports why it is gone.
             if write_line(&mut input, &request).is_err() {
                 return;
             }
@@ -120,7 +121,7 @@ fn read_all(
                 return;
             }
         }
-        // Nobody may listen any more.
+        // The receiver may be gone.
         let _ = put.send((n, Heard::End));
     });
 }
@@ -167,9 +168,9 @@ impl RemoteAgent {
     ) -> Result<Self, String> {
         let name = command.get_program().to_string_lossy().into_owned();
         Setup {
-            // A key of the terminal is for this command, which tells them. No signal
-            // comes when this ends, as srun would kill the agent for it: the end of
-            // its input tells each to set everything back.
+            // The terminal's keys are for this command, which then tells the agents. No signal is
+            // sent when this command ends, since srun would kill the agent for it: the end of its
+            // input tells each agent to restore everything.
             own_group: true,
             ..Setup::default()
         }
@@ -193,12 +194,12 @@ impl RemoteAgent {
 
     pub(super) fn ask(&self, request: Request) {
         if let Some(requests) = &self.requests {
-            // Its other end tells what has become of it.
+            // The reading side reports why it is gone.
             let _ = requests.send(request);
         }
     }
 
-    /// What it said last, or first if it never got to run.
+    /// Its last message, or the first one if it never started.
     pub(super) fn words(&self) -> String {
         thread::sleep(LATER);
         let said = locked(&self.said);
@@ -212,7 +213,7 @@ impl RemoteAgent {
         })
     }
 
-    /// It is no longer there.
+    /// Marks it as lost.
     pub(super) fn lose(&mut self, why: &str) {
         let what = match self.is_greeted {
             true => "lost",
@@ -239,12 +240,12 @@ impl Drop for RemoteAgent {
             thread::sleep(Duration::from_millis(20));
         }
         let pid = Pid::from_raw(child.id() as i32);
-        // An error means that nothing of it is left.
+        // An error means that it is gone.
         if !self.is_agent {
             let _ = killpg(pid, Signal::SIGKILL);
             let _ = child.wait();
         } else if matches!(child.try_wait(), Ok(None)) {
-            // It may still be at setting back, and ends by itself.
+            // It may still be restoring settings, and ends by itself.
             let _ = kill(pid, Signal::SIGTERM);
         }
     }

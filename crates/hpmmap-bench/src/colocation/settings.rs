@@ -1,4 +1,4 @@
-//! The machine as a memory manager needs it.
+//! The machine's settings for each memory manager.
 
 use std::thread;
 use std::time::Duration;
@@ -11,17 +11,16 @@ use super::plan::{Cell, Manager, Parameters};
 use crate::machine::{HUGETLB, Prepared, THP, hugetlb_free, pools_free, say_not_set_back, thp};
 use crate::plan::LARGE_PAGE;
 
-/// How often what the pools lack is asked for again.
+/// Number of further attempts to complete a pool.
 const ADD_TRIES: u32 = 5;
 
-/// Whether the scheduler counts for how long tasks are blocked.
+/// Does the scheduler count the time that tasks are blocked?
 const SCHEDSTATS: &str = "proc/sys/kernel/sched_schedstats";
 
-/// What is set for a run.
+/// The settings for a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Setting {
-    /// Huge pages that are reserved: for the job, or so that Linux has as much
-    /// left as with a pool.
+    /// Huge pages to reserve: for the job, or so that Linux has as much left as with a pool.
     reserved_bytes: u64,
     pool_bytes: u64,
 }
@@ -44,8 +43,8 @@ impl Setting {
     }
 }
 
-/// Why a manager cannot be measured on the machine as it is; `None` if it can,
-/// or if that is prepared.
+/// The reason why a manager cannot be measured on the machine as it is; `None` if it can, or if
+/// the settings are made for it.
 pub fn obstacle(root: &Root, manager: Manager, parameters: &Parameters) -> Option<String> {
     let need = parameters.memory_bytes;
     let short_of = |what: &str, there: u64| {
@@ -66,18 +65,18 @@ pub fn obstacle(root: &Root, manager: Manager, parameters: &Parameters) -> Optio
     }
 }
 
-/// Sets what each run needs, and everything back at the end.
+/// Makes the settings for each run, and restores everything at the end.
 pub struct Settings {
     root: Root,
     base: Prepared,
     memory: Prepared,
     now: Option<Setting>,
-    /// What could not be set back before a run.
+    /// Settings that could not be restored before a run.
     failed: Vec<String>,
 }
 
 impl Settings {
-    /// Nothing is changed yet.
+    /// Without any change yet.
     pub fn new(root: &Root) -> Self {
         Self {
             root: root.clone(),
@@ -88,12 +87,12 @@ impl Settings {
         }
     }
 
-    /// What could not be set back since this was asked.
+    /// Settings that could not be restored since the last call.
     pub fn failed(&mut self) -> Vec<String> {
         std::mem::take(&mut self.failed)
     }
 
-    /// Sets everything back: what could not be, and why.
+    /// Restores everything; returns what could not be restored, and why.
     pub fn set_back(&mut self) -> Vec<String> {
         self.now = None;
         let mut failed = self.failed();
@@ -102,13 +101,12 @@ impl Settings {
         failed
     }
 
-    /// For a run of `cell`.
+    /// Makes the settings for a run of `cell`.
     pub fn set(&mut self, cell: &Cell, parameters: &Parameters) -> Result<()> {
         if !parameters.prepare {
             return Ok(());
         }
-        // The same for the neighbours of all managers; 4 KB pages are the job's own
-        // setting.
+        // The same for the neighbours of all managers; 4 KB pages are a setting of the job itself.
         if thp(&self.root).is_some_and(|now| now != "always") {
             self.base.write(THP, "always")?;
         }
@@ -135,7 +133,7 @@ impl Settings {
         }
         if want.pool_bytes > 0 {
             self.memory.add_pool(want.pool_bytes)?;
-            // A page that somebody has pinned keeps its memory block for a moment.
+            // A pinned page can hold its memory block for a moment.
             for _ in 0..ADD_TRIES {
                 let missing = want.pool_bytes.saturating_sub(pools_free(&self.root));
                 if missing == 0 {

@@ -1,14 +1,14 @@
-//! Means, and how certain they are.
+//! Means and their confidence intervals.
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// How certain the intervals are.
+/// The confidence of the intervals.
 const CONFIDENCE: f64 = 0.95;
 
 /// The quantile of Student's t that bounds a two-sided interval.
 fn t(freedom: f64) -> f64 {
-    // Rounding may make of tiny variances what is no number of values.
+    // With tiny variances rounding may give an impossible number of degrees of freedom.
     if !(0.5..=1e12).contains(&freedom) {
         return f64::INFINITY;
     }
@@ -20,11 +20,11 @@ fn t(freedom: f64) -> f64 {
 /// A sample of one figure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Sample {
-    /// How many.
+    /// Number of values.
     pub n: usize,
     /// Their mean.
     pub mean: f64,
-    /// Standard deviation (with n - 1); `None` of a single one.
+    /// Standard deviation (with n - 1); `None` for a single value.
     pub stddev: Option<f64>,
     /// Half width of the 95 % confidence interval of the mean.
     pub half_width: Option<f64>,
@@ -35,7 +35,7 @@ pub struct Sample {
 pub struct Estimate {
     /// The estimate.
     pub value: f64,
-    /// The ends of the interval; `None` where there are too few values.
+    /// The ends of the interval; `None` if there are too few values.
     pub interval: Option<(f64, f64)>,
 }
 
@@ -66,8 +66,8 @@ impl Sample {
     }
 }
 
-/// Half width of the interval of a sum of two independent estimates with these
-/// variances, by Welch and Satterthwaite.
+/// Half width of the interval of a sum of two independent estimates with these variances, by Welch
+/// and Satterthwaite.
 fn welch(first: (f64, usize), second: (f64, usize)) -> f64 {
     let sum = first.0 + second.0;
     if sum == 0.0 {
@@ -77,8 +77,8 @@ fn welch(first: (f64, usize), second: (f64, usize)) -> f64 {
     t(sum.powi(2) / (part(first) + part(second))) * sum.sqrt()
 }
 
-/// `a` over `b`. The interval is that of the difference of the logarithms, whose
-/// variances are those of the means over the squares of these.
+/// `a` over `b`. The interval is that of the difference of the logarithms; their variances are
+/// those of the means over the squares of the means.
 pub fn ratio(a: &Sample, b: &Sample) -> Estimate {
     let value = a.mean / b.mean;
     let interval = a.error().zip(b.error()).map(|(of_a, of_b)| {
@@ -88,7 +88,7 @@ pub fn ratio(a: &Sample, b: &Sample) -> Estimate {
     Estimate { value, interval }
 }
 
-/// `a` less `b`, over `unit`, which is taken as certain.
+/// `a` minus `b`, over `unit`, which is taken as exact.
 pub fn difference(a: &Sample, b: &Sample, unit: f64) -> Estimate {
     let value = (a.mean - b.mean) / unit;
     let interval = a.error().zip(b.error()).map(|(of_a, of_b)| {

@@ -1,4 +1,4 @@
-//! What a study has found, each figure with how certain it is.
+//! The results of a study, each figure with its confidence interval.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use super::plan::{Cell, Manager, Parameters, Profile, Workload};
 use super::record::{Figures, LeftOut, Plan, Run};
 use super::statistics::{Estimate, ratio};
 
-/// What emulated machines cannot show of several.
+/// What several emulated machines cannot show.
 pub const EMULATED_NODES_NOTE: &str = "A network of emulated machines is one of processes: each packet \
     is copied by the emulator, and costs the CPU time that ranks and neighbours of all machines share. \
     A job on two nodes takes longer for that reason alone, under every manager; so how one scales, with \
     a slow network or a fast one, cannot show. What can: right results on several machines, page faults, \
     what fell back to Linux, and what was used of the pools, on each.";
 
-/// So much more of the memory in 4 KB pages is no accident.
+/// A larger growth of memory in 4 KB pages is not chance.
 const FELL_BACK: f64 = 0.05;
 
 /// What an emulated machine cannot show.
@@ -28,30 +28,30 @@ pub const EMULATED_NOTE: &str = "This machine is emulated. Its processor has no 
     Runtimes here cannot be compared with the paper's; page faults, stalls and what the kernel does \
     on behalf of the job can.";
 
-/// What is compared where the clock counts instructions.
+/// The compared figure if the clock counts instructions.
 pub const COUNTED_NOTE: &str = "The clock counts instructions, and leaps to the next timer while \
     nothing runs. So it is not runtimes that are compared but the instructions that a rank executes, \
     in user mode and in the kernel; what a neighbour takes by running instead is not in them. Those of \
     the program are the same in all runs, so growth is the kernel's: the most that memory management can \
     have caused.";
 
-/// How figures are called.
+/// The names of figures.
 pub struct Words {
-    /// What a run costs.
+    /// The cost of a run.
     pub costs: &'static str,
-    /// Above bars of it.
+    /// The axis of costs.
     pub cost_axis: &'static str,
-    /// Above a column of it.
+    /// The column of costs.
     pub cost_column: &'static str,
-    /// What grows beside neighbours.
+    /// The growth beside neighbours.
     pub growth: &'static str,
-    /// The same above a column.
+    /// The column of growth.
     pub growth_column: &'static str,
-    /// What nanoseconds are.
+    /// The unit of nanoseconds.
     pub stalls: &'static str,
-    /// How HPMMAP differs.
+    /// The difference to HPMMAP.
     pub less: &'static str,
-    /// The same above a column.
+    /// The column of differences.
     pub less_column: &'static str,
 }
 
@@ -77,12 +77,12 @@ const COUNTED: Words = Words {
     less_column: "Fewer %",
 };
 
-/// A program on so many machines.
+/// A program on a number of machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JobKind {
     /// The program.
     pub workload: Workload,
-    /// How many.
+    /// The number of machines.
     pub nodes: u32,
 }
 
@@ -91,38 +91,38 @@ pub struct JobKind {
 pub struct Comparison {
     /// The program; `None` for the mean of all.
     pub workload: Option<Workload>,
-    /// What ran beside it.
+    /// The load beside it.
     pub neighbour: Profile,
     /// The other manager.
     pub peer: Manager,
-    /// On how many machines.
+    /// Number of machines.
     pub nodes: u32,
     /// Runtime, or instructions, with HPMMAP over that with the other.
     pub ratio: Estimate,
-    /// What the paper has for one less this, where it has something.
+    /// The paper's value for one minus `ratio`, if it has one.
     pub paper_reduction: Option<f64>,
 }
 
 /// A run that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Failure {
-    /// Its number.
+    /// Number of the run.
     pub run: u32,
-    /// What was run.
+    /// The combination.
     #[serde(flatten)]
     pub cell: Cell,
-    /// Why.
+    /// The reason.
     pub error: String,
 }
 
-/// All of it.
+/// The summary of a study.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
     /// `"colocation"`.
     pub benchmark: String,
-    /// Of the record.
+    /// Version of the record.
     pub schema: u32,
-    /// Command that plans the same study anew.
+    /// The command that plans the same study anew.
     pub redo: String,
     /// Kernel, module, command, programs.
     pub versions: BTreeMap<String, String>,
@@ -130,31 +130,31 @@ pub struct Summary {
     pub machine: BTreeMap<String, String>,
     /// The options.
     pub parameters: Parameters,
-    /// Runs that have ended, of so many.
+    /// Number of runs that have ended.
     pub ended: usize,
-    /// All planned.
+    /// Number of planned runs.
     pub planned: usize,
-    /// By workload, neighbour and manager.
+    /// Summaries by workload, neighbour and manager.
     pub cells: Vec<CellSummary>,
-    /// Of HPMMAP with the others.
+    /// Comparisons of HPMMAP with the others.
     pub comparisons: Vec<Comparison>,
     /// Runs without figures.
     pub failures: Vec<Failure>,
-    /// What could not be run here.
+    /// Combinations that could not be run here.
     pub left_out: Vec<LeftOut>,
-    /// True in an emulated machine.
+    /// Was it measured in an emulated machine?
     pub emulated: bool,
 }
 
 /// A program on several numbers of machines.
 pub struct Scale<'a> {
-    /// What ran beside it.
+    /// The load beside it.
     pub neighbour: Profile,
-    /// Who managed its memory.
+    /// The manager of its memory.
     pub manager: Manager,
-    /// By the number.
+    /// The summaries, by number of machines.
     pub cells: Vec<&'a CellSummary>,
-    /// All that the study is of.
+    /// All numbers of machines in the study.
     pub nodes: &'a [u32],
 }
 
@@ -164,12 +164,12 @@ impl Scale<'_> {
         cells.find(|one| one.cell.nodes == nodes).copied()
     }
 
-    /// The runtime on so many.
+    /// The runtime on this number of machines.
     pub fn seconds(&self, nodes: u32) -> Option<f64> {
         Some(self.on(nodes)?.seconds.mean)
     }
 
-    /// That on the most over that on the fewest of the study, less one.
+    /// Runtime on the largest over that on the smallest number of machines, minus one.
     pub fn growth(&self) -> Option<Estimate> {
         let (first, last) = (*self.nodes.first()?, *self.nodes.last()?);
         let (few, most) = (self.on(first)?, self.on(last)?);
@@ -189,7 +189,7 @@ fn comparisons(cells: &[CellSummary], parameters: &Parameters) -> Vec<Comparison
     all
 }
 
-/// With one other manager: each program, and the mean of all.
+/// Comparisons with one other manager: each program, and the mean of all.
 fn compared(
     cells: &[CellSummary],
     parameters: &Parameters,
@@ -210,7 +210,7 @@ fn compared(
         peer,
         nodes,
         ratio,
-        // The paper has runtimes, and figures of one machine.
+        // The paper has runtimes, on one machine.
         paper_reduction: match parameters.icount || !parameters.hosts.is_empty() {
             true => None,
             false => paper(neighbour, peer),
@@ -236,7 +236,7 @@ fn compared(
 }
 
 impl Summary {
-    /// Of the runs that have ended.
+    /// Summarizes the runs that have ended.
     pub fn new(plan: &Plan, runs: &[Run]) -> Self {
         let parameters = &plan.parameters;
         let mut found: BTreeMap<Cell, Vec<&Figures>> = BTreeMap::new();
@@ -284,8 +284,8 @@ impl Summary {
         }
     }
 
-    /// What became of THP beside neighbours, of programs that say what their pages
-    /// are: a sentence each.
+    /// A sentence for each program that reports its page sizes: what happened to THP beside
+    /// neighbours.
     pub fn verdicts(&self) -> Vec<String> {
         let find = |cell: Cell| self.cells.iter().find(|one| one.cell == cell);
         let thp = |one: &&CellSummary| {
@@ -321,7 +321,7 @@ impl Summary {
         all
     }
 
-    /// How its figures are called.
+    /// The names of its figures.
     pub fn words(&self) -> &'static Words {
         match self.parameters.icount {
             true => &COUNTED,
@@ -329,18 +329,18 @@ impl Summary {
         }
     }
 
-    /// Whether the paper has figures for any of the comparisons.
+    /// Does the paper have figures for any of the comparisons?
     pub fn has_paper(&self) -> bool {
         let mut all = self.comparisons.iter();
         all.any(|one| one.paper_reduction.is_some())
     }
 
-    /// Whether it is of several machines.
+    /// Is it a study of several machines?
     pub fn has_hosts(&self) -> bool {
         !self.parameters.hosts.is_empty()
     }
 
-    /// Programs that have figures, on each number of machines, in order.
+    /// Programs with figures, on each number of machines, in order.
     pub fn jobs(&self) -> Vec<JobKind> {
         let of = |one: &CellSummary| JobKind {
             workload: one.cell.workload,
@@ -351,7 +351,7 @@ impl Summary {
         all
     }
 
-    /// For headings.
+    /// The heading of a job.
     pub fn title(&self, job: JobKind) -> String {
         let name = job.workload.name();
         match (self.has_hosts(), job.nodes) {
@@ -368,7 +368,7 @@ impl Summary {
         self.cells.iter().filter(of).collect()
     }
 
-    /// Programs that have figures on several numbers of machines.
+    /// Programs with figures on several numbers of machines.
     pub fn scaling(&self) -> Vec<Workload> {
         let jobs = self.jobs();
         let pairs = jobs
@@ -379,8 +379,7 @@ impl Summary {
         all
     }
 
-    /// Runtimes of a program on each number of machines, one manager beside one
-    /// neighbour at a time.
+    /// Runtimes of a program on each number of machines, for each manager and neighbour.
     pub fn scales(&self, workload: Workload) -> Vec<Scale<'_>> {
         let mut all: BTreeMap<(Profile, Manager), Vec<&CellSummary>> = BTreeMap::new();
         for one in self
@@ -401,8 +400,8 @@ impl Summary {
             .collect()
     }
 
-    /// What the paper says of programs on several machines, and what was found: by how
-    /// much less time HPMMAP took than each other, on each number of them.
+    /// The paper's results for programs on several machines, and the study's: how much less time
+    /// HPMMAP took than each other manager, on each number of machines.
     pub fn claims(&self) -> Vec<(Claim, String)> {
         let found = |claim: &Claim| {
             let mut all: BTreeMap<Manager, Vec<String>> = BTreeMap::new();
@@ -436,7 +435,7 @@ pub mod tests {
     use crate::colocation::workload::Memory;
     use crate::colocation::workload::{Pages, Stalls};
 
-    /// A study whose neighbour costs THP 10 % in the kernel and HPMMAP 1 %.
+    /// A study in which the neighbour costs THP 10 % in the kernel and HPMMAP 1 %.
     pub fn summary() -> Summary {
         let plan = plan();
         let runs: Vec<Run> = plan
@@ -454,8 +453,8 @@ pub mod tests {
         Summary::new(&plan, &runs)
     }
 
-    /// The same, with what its programs say of their memory: beside A all of THP's is
-    /// in small pages.
+    /// The same, with the programs' figures of their memory: beside A all of THP's is in small
+    /// pages.
     pub fn with_memory() -> Summary {
         let plan = plan();
         let memory = |cell: &Cell| {
@@ -573,7 +572,7 @@ pub mod tests {
         assert_eq!(counted, runs.len() - 1);
     }
 
-    /// A study of two machines, where HPMMAP takes 10 s, THP 12, both a second longer on
+    /// A study of two machines, on which HPMMAP takes 10 s and THP 12, both a second longer on
     /// two.
     pub fn of_two_hosts() -> Summary {
         let mut plan = plan();
@@ -614,7 +613,7 @@ pub mod tests {
         assert_eq!(titles[..2], ["lammps on 1 node", "lammps on 2 nodes"]);
         let beside = |one: &&CellSummary| one.cell.neighbour == Profile::C;
         for one in summary.cells.iter().filter(beside) {
-            // Beside nothing, on as many.
+            // Beside no neighbour, on the same number.
             assert_eq!(one.slowdown.unwrap().value, 0.0, "{:?}", one.cell);
             assert_eq!(one.hosts.len(), one.cell.nodes as usize);
             let last = one.hosts.last().unwrap();

@@ -13,7 +13,7 @@ use super::summary::{
     COUNTED_NOTE, Comparison, EMULATED_NODES_NOTE, EMULATED_NOTE, JobKind, Summary,
 };
 
-/// A part as per cent: `+1.25`.
+/// A part as a percentage: `+1.25`.
 pub fn percent(value: f64) -> String {
     let text = format!("{:+.2}", value * 100.0);
     match text.as_str() {
@@ -38,7 +38,7 @@ pub fn percent_of(estimate: Option<Estimate>) -> String {
     }
 }
 
-/// A number that is not always there.
+/// A number, or nothing.
 pub fn or_empty(value: Option<f64>, digits: usize) -> String {
     value
         .map(|value| format!("{value:.digits$}"))
@@ -68,7 +68,7 @@ const PARTS: [Column; 8] = [
     Number("USER"),
 ];
 
-/// The parts of a slowdown, as the tables have them.
+/// The parts of a slowdown, for tables.
 pub fn part_cells(parts: &Parts) -> [String; 6] {
     let or_none = |part: Option<Estimate>| part.map(|part| percent(part.value));
     [
@@ -102,7 +102,7 @@ const COUNTS: [Column; 9] = [
     Number("MERGED"),
 ];
 
-/// Times that somebody on the machine had to reclaim or compact memory.
+/// Direct reclaims and compactions on the machine.
 pub fn stalls(one: &CellSummary) -> f64 {
     let counters = one.vmstat.iter();
     counters
@@ -138,7 +138,7 @@ const MEMORY: [Column; 10] = [
     Number("POOL MB"),
 ];
 
-/// Page faults, stalls and pages, as the tables have them.
+/// Page faults, stalls and pages, for tables.
 pub fn memory_cells(one: &CellSummary) -> Option<[String; 8]> {
     let memory = one.memory?;
     let thousands = |ns: f64| format!("{:.1}", ns / 1e3);
@@ -166,7 +166,7 @@ fn memory(one: &CellSummary) -> Option<Vec<String>> {
     Some(names.into_iter().chain(memory_cells(one)?).collect())
 }
 
-/// By how much HPMMAP takes less.
+/// How much less HPMMAP takes.
 pub fn reduction(one: &Comparison) -> Estimate {
     Estimate {
         value: 1.0 - one.ratio.value,
@@ -177,7 +177,7 @@ pub fn reduction(one: &Comparison) -> Estimate {
     }
 }
 
-/// What the paper has for it, if anything.
+/// The paper's value, if it has one.
 pub fn paper_cell(one: &Comparison) -> String {
     one.paper_reduction.map(percent).unwrap_or_default()
 }
@@ -194,7 +194,7 @@ const HOSTS: [Column; 9] = [
     Number("BUILDS"),
 ];
 
-/// A machine's part, as the tables have it.
+/// A machine's part, for tables.
 pub fn host_cells(one: &HostSummary) -> [String; 6] {
     [
         format!("{:.3}", one.seconds),
@@ -218,7 +218,7 @@ fn hosts(cell: &CellSummary) -> Vec<Vec<String>> {
     cell.hosts.iter().map(row).collect()
 }
 
-/// Runtimes of a program by the number of machines, and how much longer the last is.
+/// Runtimes of a program by the number of machines, and their growth up to the last.
 fn scaling(summary: &Summary, workload: Workload) -> String {
     let nodes = &summary.parameters.nodes;
     let heads: Vec<String> = nodes.iter().map(|n| format!("ON {n}")).collect();
@@ -238,7 +238,7 @@ fn scaling(summary: &Summary, workload: Workload) -> String {
     )
 }
 
-/// What the paper says of several machines, and what was found.
+/// The paper's results for several machines, and the study's.
 fn claims(summary: &Summary) -> Vec<String> {
     let found = summary.claims();
     if found.is_empty() {
@@ -296,7 +296,7 @@ fn wrapped(text: &str) -> String {
     lines.join("\n")
 }
 
-/// The tables of a program on so many machines.
+/// The tables of a program on a number of machines.
 fn job(summary: &Summary, job: JobKind) -> Vec<String> {
     let words = summary.words();
     let cost_column = words.cost_column.to_uppercase();
@@ -343,7 +343,7 @@ fn job(summary: &Summary, job: JobKind) -> Vec<String> {
     let hosts: Vec<Vec<String>> = cells().flat_map(hosts).collect();
     if !hosts.is_empty() {
         let head = format!(
-            "{title}: in a run on each host; FALLB. calls that got memory of Linux, PEAK most of \
+            "{title}: in a run on each host; FALLB. calls that fell back to ordinary memory, PEAK most of \
              the pools or reserved pages in use"
         );
         all.push(format!("{}\n{}", wrapped(&head), table(&HOSTS, hosts)));
@@ -351,7 +351,7 @@ fn job(summary: &Summary, job: JobKind) -> Vec<String> {
     all
 }
 
-/// Everything that is to be said on the terminal.
+/// The whole text for the terminal.
 pub fn text(summary: &Summary) -> String {
     let words = summary.words();
     let less_column = words.less_column.to_uppercase();
@@ -536,7 +536,7 @@ mod tests {
         ] {
             assert!(words(&text).contains(part), "{part} is not in\n{text}");
         }
-        // Also of programs that the paper says nothing of.
+        // Also of programs that the paper does not have.
         summary.comparisons.clear();
         let text = super::text(&summary);
         assert!(!words(&text).contains("gives no numbers"), "{text}");

@@ -1,4 +1,4 @@
-//! The programs: how each is started, and whether its result is right.
+//! The programs of a study: their start, and the check of their results.
 
 use std::env;
 use std::fs;
@@ -13,78 +13,77 @@ use crate::machine::package_version;
 const LAMMPS_INPUT: &str = include_str!("lammps.in");
 const HPCC_INPUT: &str = include_str!("hpccinf.txt");
 
-/// Where the programs of bench/apps are, relative to the command: in the build
-/// tree, installed.
+/// Paths of the programs of bench/apps relative to the command: in the build tree, installed.
 const APPS: [&str; 2] = ["bench/apps", "../lib/hpmmap/apps"];
 
-/// What the melt takes for an atom, neighbour lists included.
+/// Bytes of the melt for an atom, neighbour lists included.
 const ATOM_BYTES: u64 = 700;
 /// Memory of small problems of LAMMPS and hpcc.
 const SMALL_BYTES: u64 = 64 << 20;
-/// Of the memory of a job, what its data may take; the rest is for the C
-/// library, MPI and what does not fill whole pages.
+/// The part of a job's memory for its data; the rest is for the C library, MPI and partly used
+/// pages.
 const DATA_PART: f64 = 0.75;
-/// Phases has little else than its data.
+/// Phases has little memory besides its data.
 const PHASES_PART: f64 = 0.94;
-/// What the programs of bench/apps make when their start-up ends.
+/// The file that programs of bench/apps make when their start-up ends.
 const APP_STARTED: &str = "started";
-/// hpcc calls its matrix product right below this residual.
+/// hpcc accepts its matrix product below this residual.
 const DGEMM_LIMIT: f64 = 16.0;
 
-/// A program's own words on its result.
+/// A program's output about its result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     /// Hash of everything that must be the same in all runs.
     pub digest: String,
-    /// What it says its main loop took.
+    /// Time of its main loop.
     pub loop_seconds: Option<f64>,
     /// Minor faults after its start-up, if it counts them itself.
     pub late_faults: Option<u64>,
-    /// What it says of its memory, if it does.
+    /// Figures of its memory, if it prints them.
     pub memory: Option<Memory>,
-    /// What finding that out took, of its CPU time.
+    /// CPU time that these figures took.
     pub aside_seconds: f64,
 }
 
-/// How long a program was kept at something, each time.
+/// The stalls of a program at one kind of operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stalls {
-    /// How often.
+    /// Number of operations.
     pub count: u64,
-    /// Below this in 99 of 100, in nanoseconds.
+    /// 99 of 100 take less, in nanoseconds.
     pub p99_ns: u64,
-    /// The longest.
+    /// The longest stall.
     pub worst_ns: u64,
-    /// All.
+    /// Their total.
     pub total_ns: u64,
 }
 
 /// Memory of all ranks at its peak by the size of its pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pages {
-    /// Resident; memory of hugetlbfs is not in it.
+    /// Resident bytes, without hugetlbfs.
     pub rss_bytes: u64,
-    /// Of it, transparent huge pages.
+    /// Bytes of these in transparent huge pages.
     pub thp_bytes: u64,
-    /// Of it, mapped large from files: so Linux calls what is HPMMAP's.
+    /// Bytes of these mapped by large entries from files, which Linux counts HPMMAP's memory as.
     pub file_bytes: u64,
-    /// Of hugetlbfs.
+    /// Bytes of hugetlbfs.
     pub hugetlb_bytes: u64,
 }
 
-/// What a program says of its memory after its start-up.
+/// A program's figures of its memory after its start-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
     /// At the first touch of each page.
     pub touches: Stalls,
     /// In calls of malloc and free.
     pub calls: Stalls,
-    /// By page size.
+    /// Memory by page size.
     pub pages: Pages,
 }
 
 impl Pages {
-    /// In pages of 4 KB.
+    /// Bytes in pages of 4 KB.
     pub fn small_bytes(&self) -> u64 {
         let large = self.thp_bytes.saturating_add(self.file_bytes);
         self.rss_bytes.saturating_sub(large)
@@ -112,20 +111,20 @@ impl Memory {
     }
 }
 
-/// How to start a program.
+/// The start of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
     /// The program.
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// Files it wants in its directory.
+    /// Files that it needs in its directory.
     pub files: Vec<(String, String)>,
     /// A file that it makes there when its start-up ends.
     pub marker: Option<String>,
 }
 
-/// The last line of `text` of a JSON object of the agreed form.
+/// The last line of `text` that is a JSON object of the agreed form.
 #[derive(Deserialize)]
 struct AppLine {
     verified: bool,
@@ -166,7 +165,7 @@ impl Workload {
         in_path(name).ok_or_else(|| format!("'{name}' is not installed (package {package})"))
     }
 
-    /// What the job needs of its memory, about.
+    /// The approximate memory that the job needs.
     pub fn memory_bytes(self, parameters: &Parameters) -> u64 {
         match self {
             Self::Lammps | Self::Hpcc if parameters.quick => {
@@ -176,13 +175,12 @@ impl Workload {
         }
     }
 
-    /// Whether it makes as many steps as it is told; the others solve until their
-    /// result can be verified.
+    /// Does it make a given number of steps? The others run until their result can be verified.
     pub fn goes_in_steps(self) -> bool {
         matches!(self, Self::Lammps | Self::Minimd | Self::Miniamr)
     }
 
-    /// How it is started on so many machines; the problem on each is the same.
+    /// Its start on this many machines; the problem on each is of the same size.
     pub fn start(self, program: &Path, parameters: &Parameters, nodes: u32) -> Start {
         let part = match self {
             Self::Phases => PHASES_PART,
@@ -253,8 +251,8 @@ impl Workload {
         start
     }
 
-    /// Reads the result that a run has left in its directory; its standard
-    /// output is in the file `output`.
+    /// Reads the result that a run has left in its directory; its standard output is in the file
+    /// `output`.
     pub fn answer(self, dir: &Path) -> Result<Answer, String> {
         let read = |name: &str| {
             let bytes = fs::read(dir.join(name)).map_err(|error| format!("{name}: {error}"))?;
@@ -274,7 +272,7 @@ fn in_path(name: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// Version of a program: of its package, or a hash of the file.
+/// Version of a program: that of its package, or a hash of the file.
 pub fn version(program: &Path) -> String {
     let file = fs::canonicalize(program).unwrap_or_else(|_| program.to_path_buf());
     package_version(&file).unwrap_or_else(|| match fs::read(&file) {
@@ -297,7 +295,7 @@ fn digest<'a>(lines: impl IntoIterator<Item = &'a str>) -> String {
     hex(&hash.finalize())
 }
 
-/// The input with other sizes.
+/// The input for hpcc with other sizes.
 fn hpcc_input(order: u64, rows: u32, columns: u32) -> String {
     let line = |line: &str| match line.split_whitespace().nth(1) {
         Some("Ns") => format!("{order}          Ns"),
@@ -334,8 +332,8 @@ fn lammps(log: &str) -> Result<Answer, String> {
     })
 }
 
-/// The residual checks of all tests of hpcc. It seeds one of them, DGEMM, with
-/// the clock, so that residual is held against hpcc's own limit only.
+/// The residual checks of all tests of hpcc. DGEMM is seeded with the clock, so its residual is
+/// compared with hpcc's own limit only.
 fn hpcc(output: &str) -> Result<Answer, String> {
     type Kind = (&'static str, fn(&str) -> bool);
     let same: [Kind; 10] = [

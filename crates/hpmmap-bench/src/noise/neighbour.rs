@@ -1,4 +1,4 @@
-//! What runs beside: a process group of its own, that ends with this.
+//! The neighbour of `bench noise`: a process group of its own, which ends with this process.
 
 use std::fs::File;
 use std::path::Path;
@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use super::plan;
 use crate::program::{content, memory_file};
 
-/// Until it does what it will do.
+/// Time for the neighbour to get to work.
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// A neighbour that runs until this is dropped.
@@ -24,8 +24,7 @@ pub struct Neighbour {
 }
 
 impl Neighbour {
-    /// Starts it. Each of the CPUs gets one process; together they use the
-    /// bytes.
+    /// Starts it, one process for each CPU; together they use `bytes`.
     pub fn start(program: &Path, neighbour: &plan::Neighbour, bytes: u64) -> Result<Self> {
         let errors = memory_file("errors")?;
         let mut command = Command::new(program);
@@ -59,7 +58,7 @@ impl Neighbour {
         Ok(started)
     }
 
-    /// Error if it has ended.
+    /// Fails if it has ended.
     pub fn check(&mut self) -> Result<()> {
         let Some(status) = self.child.try_wait()? else {
             return Ok(());
@@ -74,8 +73,7 @@ impl Neighbour {
 
 impl Drop for Neighbour {
     fn drop(&mut self) {
-        // Its processes are in its group, however deep. Nobody can be told
-        // if they are gone already.
+        // All its processes are in its group. If they are gone already there is nothing to do.
         let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! What is to be measured.
+//! The plan of `bench noise`.
 
 use clap::ValueEnum;
 use hpmmap_base::size::Size;
@@ -8,10 +8,10 @@ use crate::plan::{LARGE_PAGE, Method, Provider};
 
 const MIB: u64 = 1 << 20;
 
-/// Those that can be compared here; the first is the default peer.
+/// The methods that can be compared here; the first is the default peer.
 pub const METHODS: [Method; 4] = [Method::Small, Method::Thp, Method::Hugetlb, Method::Hpmmap];
 
-/// What the loop does that looks for detours.
+/// The work of the loop that looks for detours.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
 )]
@@ -19,25 +19,25 @@ pub const METHODS: [Method; 4] = [Method::Small, Method::Thp, Method::Hugetlb, M
 pub enum Variant {
     /// Reads the clock, no memory
     Plain,
-    /// Writes to pages that are there
+    /// Writes to resident pages
     Touch,
-    /// Writes to pages that it has just asked for
+    /// Writes to pages that it has just mapped
     Fresh,
 }
 
-/// What is random.
+/// The kind of random accesses.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Each read says where the next one is
+    /// Each read gives the index of the next one
     Dependent,
-    /// Updates that need not wait for each other
+    /// Updates that do not wait for each other
     Independent,
 }
 
-/// What else runs.
+/// The load besides the benchmark.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
 )]
@@ -50,7 +50,7 @@ pub enum Condition {
 }
 
 impl Variant {
-    /// As it is written.
+    /// The name in options and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -61,7 +61,7 @@ impl Variant {
 }
 
 impl Mode {
-    /// As it is written.
+    /// The name in options and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Dependent => "dependent",
@@ -71,7 +71,7 @@ impl Mode {
 }
 
 impl Condition {
-    /// As it is written.
+    /// The name in options and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Alone => "alone",
@@ -86,32 +86,32 @@ impl Condition {
 pub enum What {
     /// Detours on all CPUs at once.
     Detours {
-        /// Of the loop.
+        /// The loop.
         variant: Variant,
-        /// What else runs.
+        /// The load besides it.
         condition: Condition,
     },
     /// Random accesses on one CPU.
     Accesses {
-        /// What is random.
+        /// The kind of accesses.
         mode: Mode,
-        /// Of the array.
+        /// Size of the array.
         size_bytes: u64,
     },
 }
 
-/// One thing to measure.
+/// One case to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Case {
-    /// How memory is asked for.
+    /// The way to get memory.
     pub method: Method,
-    /// What is done.
+    /// The measurement.
     #[serde(flatten)]
     pub what: What,
 }
 
 impl Case {
-    /// For messages.
+    /// The case in messages.
     pub fn title(&self) -> String {
         let method = self.method.name();
         match self.what {
@@ -128,41 +128,41 @@ impl Case {
 /// The neighbour.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Neighbour {
-    /// A command; otherwise the one that is built in.
+    /// A command; without one the built-in neighbour.
     pub command: Option<String>,
-    /// Where it runs.
+    /// CPUs that it runs on.
     pub cpus: Vec<u32>,
 }
 
-/// What was asked for.
+/// The requested measurements.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parameters {
-    /// How memory is asked for.
+    /// The ways to get memory.
     pub methods: Vec<Method>,
-    /// Of the loop that looks for detours; none: no detours.
+    /// The loops; empty: no detours.
     pub variants: Vec<Variant>,
-    /// Of random accesses; none: no accesses.
+    /// The kinds of random accesses; empty: no accesses.
     pub modes: Vec<Mode>,
-    /// The CPUs that are measured.
+    /// The CPUs to measure.
     pub cpus: Vec<u32>,
-    /// What runs beside, if anything does.
+    /// The neighbour, if there is one.
     pub neighbour: Option<Neighbour>,
-    /// For each search for detours.
+    /// Length of each search for detours.
     pub milliseconds: u64,
-    /// A detour takes longer than a usual round so many times.
+    /// A round is a detour if it takes this many times as long as a usual one.
     pub factor: u32,
-    /// What a loop writes to, on each CPU.
+    /// Memory that a loop writes to, on each CPU.
     pub memory_bytes: u64,
     /// Sizes of arrays, ascending.
     pub sizes_bytes: Vec<u64>,
-    /// In a round.
+    /// Accesses in a round.
     pub accesses: u64,
-    /// In a process.
+    /// Rounds in a process.
     pub rounds: u32,
 }
 
 impl Parameters {
-    /// Everything to measure: what belongs to one provider together.
+    /// All cases; those of one provider are together.
     pub fn cases(&self) -> Vec<Case> {
         let mut cases = Vec::new();
         let conditions = match self.neighbour {
@@ -183,7 +183,7 @@ impl Parameters {
                 let sizes = self.sizes_bytes.iter();
                 cases.extend(
                     sizes
-                        // A huge page cannot be had in part.
+                        // A huge page cannot be used in part.
                         .filter(|&&size| {
                             method.provider() != Provider::Hugetlb || size % LARGE_PAGE == 0
                         })
@@ -198,15 +198,15 @@ impl Parameters {
         cases
     }
 
-    /// The plain loop has no memory: it differs only by who launched it.
+    /// The plain loop uses no memory: methods differ only in the launch.
     fn differs(&self, variant: Variant, method: Method) -> bool {
         let peer = self.methods.iter().find(|method| method.is_peer());
         variant != Variant::Plain || !method.is_peer() || peer == Some(&method)
     }
 
-    /// Memory that a case may need at most.
+    /// The most memory that a case may need.
     pub fn need_bytes(&self, case: &Case) -> u64 {
-        // The program, its stack and its heap.
+        // For the program, its stack and its heap.
         let own = 64 * MIB;
         match case.what {
             What::Detours { .. } => {

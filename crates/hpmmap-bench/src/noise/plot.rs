@@ -20,7 +20,7 @@ fn dots_of(cpu: &Cpu) -> impl Iterator<Item = (f64, f64)> {
         .map(move |(i, &longest)| ((i as f64 + 0.5) * each, longest as f64 / 1e3))
 }
 
-/// Those with a result, in the order of their colours.
+/// The methods with a result, in the order of their colours.
 fn methods(record: &Record) -> BTreeSet<Method> {
     let detours = record.detours.iter().map(|one| one.method);
     detours
@@ -63,7 +63,7 @@ fn dots(record: &Record, variant: Variant, condition: Condition) -> Option<Dots>
     })
 }
 
-/// The same for all charts, so that they can be compared.
+/// The range of the vertical axis, the same for all charts so that they can be compared.
 fn range(record: &Record) -> (f64, f64) {
     let all = || {
         let cpus = record.detours.iter().flat_map(|one| &one.cpus);
@@ -97,7 +97,7 @@ fn chart(record: &Record, mode: Mode) -> Option<Chart> {
     (!chart.lines.is_empty()).then_some(chart)
 }
 
-/// Writes `stem`.png and `stem`.svg; none without a result.
+/// Writes `stem`.png and `stem`.svg; no file without a result.
 pub fn write(record: &Record, stem: &Path) -> Result<Vec<PathBuf>> {
     let mut parts = Vec::new();
     for &variant in &record.parameters.variants {
@@ -141,7 +141,7 @@ mod tests {
     fn a_method_has_one_colour() {
         let mut record = record();
         record.accesses[0].method = Method::Thp;
-        // Thp and hpmmap have results.
+        // thp and hpmmap have results.
         let dots = dots(&record, Variant::Touch, Condition::Neighbour).unwrap();
         assert_eq!(dots.dots[&Method::Hpmmap].0, 1);
     }

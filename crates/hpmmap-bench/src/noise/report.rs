@@ -9,7 +9,7 @@ use super::plan::{Case, Condition, Mode};
 use super::result::{Cpu, Detours, Record};
 use crate::plan::Method;
 
-/// A part of the time.
+/// A part of the time as a percentage.
 fn percent(part: f64) -> String {
     match part * 100.0 {
         0.0 => "0%".into(),
@@ -40,7 +40,7 @@ fn duration(ns: u64, is_time: bool) -> String {
     }
 }
 
-/// At most five places.
+/// A number with at most five characters.
 fn count(n: f64) -> String {
     match n {
         n if n < 9.95 && n > 0.0 => format!("{n:.1}"),
@@ -105,7 +105,7 @@ fn cpu_row(one: &Detours, cpu: &Cpu, is_time: bool) -> Vec<String> {
     ]
 }
 
-/// Sizes down, methods across.
+/// A table with sizes as rows and methods as columns.
 fn access_table(record: &Record, mode: Mode) -> Option<String> {
     let mut sizes: BTreeMap<u64, BTreeMap<Method, f64>> = BTreeMap::new();
     for one in record.accesses.iter().filter(|one| one.mode == mode) {
@@ -136,7 +136,7 @@ fn access_table(record: &Record, mode: Mode) -> Option<String> {
     ))
 }
 
-/// What was left out: a line for each reason.
+/// The cases that were left out: a line for each reason.
 fn left_out(record: &Record) -> Option<String> {
     let mut reasons: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for one in &record.left_out {
@@ -155,7 +155,7 @@ fn left_out(record: &Record) -> Option<String> {
     ))
 }
 
-/// All tables, with one of every CPU if wanted.
+/// All tables; with `per_cpu` also one for each CPU.
 pub fn text(record: &Record, per_cpu: bool) -> String {
     let is_time = record.provenance.tsc_hz.is_some();
     let version = |name| record.provenance.version(name);

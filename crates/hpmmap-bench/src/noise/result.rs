@@ -11,58 +11,58 @@ use crate::result::{PoolAdd, Provenance};
 /// Grows when a member changes its meaning.
 pub const SCHEMA: u32 = 1;
 
-/// What the loop found on one CPU. Times are in nanoseconds, or in
-/// instructions where those are counted.
+/// The result of the loop on one CPU. Times are in nanoseconds, or in instructions if those are
+/// counted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cpu {
-    /// Which.
+    /// Number of the CPU.
     pub cpu: u32,
-    /// Whether the neighbour ran there, too.
+    /// Did the neighbour run on it, too?
     pub shared: bool,
-    /// How long the loop ran.
+    /// Time that the loop ran.
     pub elapsed_ns: u64,
-    /// How often it went round.
+    /// Rounds of the loop.
     pub rounds: u64,
     /// The usual round, in thousandths.
     pub round_ps: u64,
-    /// Longer rounds are detours.
+    /// The limit above which a round is a detour.
     pub threshold_ns: u64,
     /// Their number.
     pub detours: u64,
-    /// Their time in all, without that of usual rounds.
+    /// Their total time, without that of usual rounds.
     pub detour_ns: u64,
-    /// The longest.
+    /// The longest detour.
     pub longest_ns: u64,
-    /// Of mmap and munmap, in the variant `fresh`.
+    /// Calls of mmap and munmap, in the variant `fresh`.
     pub calls: u64,
-    /// Their time, which is in no detour.
+    /// Their total time, which is in no detour.
     pub call_ns: u64,
-    /// The longest.
+    /// The longest call.
     pub longest_call_ns: u64,
     /// Page faults.
     pub faults: u64,
-    /// `"perf"`, or `"getrusage"`, which also counts pages that a call fills.
+    /// `"perf"`, or `"getrusage"`, which also counts pages that a call populates.
     pub fault_counter: String,
-    /// How often the loop had to leave the CPU.
+    /// Number of times that the loop was preempted.
     pub preempted: u64,
-    /// Detours of 2^i to 2^(i+1).
+    /// Number of detours of 2^i to 2^(i+1).
     pub histogram: Vec<u64>,
-    /// The longest in each of equal parts of the time; 0: none.
+    /// The longest detour in each of equal parts of the time; 0: none.
     pub slices: Vec<u64>,
 }
 
 impl Cpu {
-    /// The part of the time that was lost to detours.
+    /// The part of the time that detours took.
     pub fn noise(&self) -> f64 {
         self.detour_ns as f64 / self.elapsed_ns.max(1) as f64
     }
 
-    /// How many in a second.
+    /// `count` per second.
     pub fn rate(&self, count: u64) -> f64 {
         count as f64 * 1e9 / self.elapsed_ns.max(1) as f64
     }
 
-    /// What is wrong with figures that cannot be.
+    /// Describes figures that contradict each other.
     pub fn contradiction(&self) -> Option<String> {
         if self.detour_ns + self.call_ns > self.elapsed_ns {
             return Some(format!(
@@ -83,31 +83,31 @@ impl Cpu {
     }
 }
 
-/// Detours of all CPUs in one figure each.
+/// The detours of all CPUs, in one figure each.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Mean of the CPUs: part of the time.
     pub noise: f64,
-    /// Of the CPU with the most.
+    /// The same of the CPU with the most.
     pub worst_noise: f64,
-    /// Which that is.
+    /// That CPU.
     pub worst_cpu: u32,
-    /// A second, mean of the CPUs.
+    /// Detours per second, mean of the CPUs.
     pub detours_per_second: f64,
-    /// Of all CPUs.
+    /// The longest detour of all CPUs.
     pub longest_ns: u64,
-    /// Page faults a second, mean of the CPUs.
+    /// Page faults per second, mean of the CPUs.
     pub faults_per_second: f64,
-    /// Rounds of the loop a second, mean of the CPUs: pages written to.
+    /// Rounds of the loop per second, mean of the CPUs: pages written to.
     pub rounds_per_second: f64,
     /// Part of the time in mmap and munmap, mean of the CPUs.
     pub calls: f64,
-    /// Of all CPUs.
+    /// The longest call of all CPUs.
     pub longest_call_ns: u64,
 }
 
 impl Summary {
-    /// Of at least one CPU.
+    /// The summary of at least one CPU.
     pub fn of(cpus: &[Cpu]) -> Self {
         let mean = |figure: &dyn Fn(&Cpu) -> f64| {
             cpus.iter().map(figure).sum::<f64>() / cpus.len().max(1) as f64
@@ -134,64 +134,64 @@ impl Summary {
 /// Detours of one case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Detours {
-    /// Of the loop.
+    /// The loop.
     pub variant: Variant,
-    /// How memory was asked for.
+    /// The way to get memory.
     pub method: Method,
-    /// What else ran.
+    /// The load besides it.
     pub condition: Condition,
-    /// What the built-in neighbour uses.
+    /// Memory that the built-in neighbour used.
     pub neighbour_bytes: Option<u64>,
-    /// In one figure each.
+    /// All CPUs in one figure each.
     pub summary: Summary,
-    /// CPU by CPU.
+    /// Each CPU.
     pub cpus: Vec<Cpu>,
 }
 
 /// Accesses of one case: costs of one access, in the unit of the record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Accesses {
-    /// What is random.
+    /// The kind of accesses.
     pub mode: Mode,
-    /// How memory was asked for.
+    /// The way to get memory.
     pub method: Method,
-    /// Of the array.
+    /// Size of the array.
     pub size_bytes: u64,
     /// The median of the rounds.
     pub median: f64,
-    /// The least of them.
+    /// The cheapest round.
     pub least: f64,
-    /// The most.
+    /// The costliest round.
     pub most: f64,
     /// Page faults of all rounds.
     pub faults: u64,
-    /// What it took to map the array and to fill it, in all.
+    /// Total time to map and fill the array.
     pub set_up_ns: u64,
-    /// Where the last access was: the same for all methods.
+    /// The index of the last access, which is the same for all methods.
     pub last: u64,
 }
 
-/// What was not measured.
+/// A case that was not measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
-    /// What it was.
+    /// The case.
     #[serde(flatten)]
     pub case: Case,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// All of one run.
+/// The record of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// Which.
+    /// The circumstances.
     #[serde(flatten)]
     pub provenance: Provenance,
-    /// What was asked for.
+    /// The requested measurements.
     pub parameters: Parameters,
-    /// If the command made the pools itself; the cost is in ticks.
+    /// The cost in ticks, if the command made the pools itself.
     pub pool_add: Option<PoolAdd>,
-    /// What was not measured, and why.
+    /// Cases that were not measured, with the reasons.
     pub left_out: Vec<LeftOut>,
     /// Detours.
     pub detours: Vec<Detours>,
@@ -199,7 +199,7 @@ pub struct Record {
     pub accesses: Vec<Accesses>,
 }
 
-/// An array of which two methods ended at different places.
+/// Finds an array for which two methods ended at different places.
 pub fn disagreement(accesses: &[Accesses]) -> Option<String> {
     let mut last = BTreeMap::new();
     accesses.iter().find_map(|one| {

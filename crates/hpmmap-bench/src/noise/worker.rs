@@ -1,4 +1,4 @@
-//! Workers: a process for each CPU, or one for each array.
+//! Workers of `bench noise`: a process for each CPU, or one for each array.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -15,15 +15,15 @@ use crate::plan::{Method, Provider};
 use crate::program::{content, hpmmap, memory_file};
 use crate::worker::ends_with_this;
 
-/// The program, and how it measures.
+/// The worker program and its clock.
 pub struct Worker {
-    /// Where it is.
+    /// Path of the program.
     pub program: PathBuf,
     /// Ticks of the time stamp counter a second.
     pub hz: u64,
 }
 
-/// A line of the worker. Names are those it prints.
+/// A line of the worker's output, with the names that it prints.
 #[derive(Deserialize)]
 struct DetourLine {
     elapsed_ns: u64,
@@ -104,7 +104,7 @@ fn parse_accesses(
     })
 }
 
-/// A process that is killed if nobody waits for it.
+/// A running process; dropping it kills it.
 struct Running {
     child: Child,
     watched: Option<Watched>,
@@ -130,7 +130,7 @@ impl Running {
         })
     }
 
-    /// Waits until it only waits for the start.
+    /// Waits until the process is ready to start.
     fn ready(&mut self) -> std::result::Result<(), String> {
         let mut line = String::new();
         match self.output.read_line(&mut line) {
@@ -146,7 +146,7 @@ impl Running {
         drop(self.child.stdin.take());
     }
 
-    /// What it prints until its end.
+    /// Reads its output until its end.
     fn rest(&mut self) -> std::result::Result<String, String> {
         let mut text = String::new();
         self.output
@@ -178,7 +178,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It has ended already unless something else failed.
+        // It has ended already unless something failed.
         self.watched = None;
         let _ = self.child.kill();
         let _ = self.child.wait();

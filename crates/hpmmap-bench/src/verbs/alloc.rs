@@ -30,9 +30,9 @@ const SIZES: [u64; 7] = [
     1 << 30,
     4 << 30,
 ];
-/// Where the worker is, relative to the command: in the build tree, installed.
+/// Paths of the worker relative to the command: in the build tree, installed.
 const WORKERS: [&str; 2] = ["bench/bench-alloc", "../lib/hpmmap/bench-alloc"];
-/// Where the allocator's library is, likewise.
+/// Path of the allocator's library, likewise.
 const LIBRARIES: [&str; 1] = ["lib/libhpmmap_jemalloc.so"];
 
 pub fn perform(args: &BenchAllocArgs) -> Result<ExitCode> {
@@ -48,7 +48,7 @@ pub fn perform(args: &BenchAllocArgs) -> Result<ExitCode> {
     let session = Session::new(&root, &args.session)?;
     let hpmmap_jemalloc = args.hpmmap_jemalloc.clone().or_else(|| beside(&LIBRARIES));
     let record = Run::new(session, parameters, worker, hpmmap_jemalloc.as_deref()).finish()?;
-    // Nothing is left to be set back.
+    // Nothing is left to be restored.
     sigpipe::restore();
     conclude(args, &record)
 }
@@ -118,7 +118,7 @@ fn checked(args: &BenchAllocArgs) -> Result<Parameters> {
     })
 }
 
-/// A run and what it has found so far.
+/// A benchmark in progress and its results so far.
 struct Run<'a> {
     session: Session<'a>,
     parameters: Parameters,
@@ -219,7 +219,7 @@ impl<'a> Run<'a> {
         };
         let (mut singles, mut threads) = (Vec::new(), Vec::new());
         let (mut counter, mut clean) = (None, None);
-        // The first leaves the allocators of the kernel as the others find them.
+        // The first process brings the kernel's allocators into the state that the others find.
         for repetition in 0..=self.parameters.repetitions {
             self.session.go_on()?;
             match self.worker.run(self.session.root, case, &libraries)? {

@@ -1,4 +1,4 @@
-//! One file per benchmark.
+//! One file for each benchmark.
 
 mod alloc;
 mod colocation;
@@ -13,12 +13,11 @@ use crate::cli::{BenchVerb, ColocationRankArgs};
 use crate::colocation::agent;
 use crate::colocation::rank::{self, Rank};
 
-/// Does what the verb says. What it changed on the machine is set back at the
-/// end, and when a signal ends it.
+/// Performs the verb. Changes of the machine are restored at the end, and when a signal ends it.
 ///
 /// # Errors
 ///
-/// If the arguments cannot be, or something that is needed is missing or fails.
+/// The arguments are impossible, or a needed thing is missing or fails.
 pub fn perform(verb: &BenchVerb) -> Result<ExitCode> {
     match verb {
         BenchVerb::Alloc(args) => alloc::perform(args),

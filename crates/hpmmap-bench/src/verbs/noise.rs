@@ -22,12 +22,12 @@ use crate::result::PoolAdd;
 
 const MIB: u64 = 1 << 20;
 const ONLINE: &str = "sys/devices/system/cpu/online";
-/// Where the worker is, relative to the command: in the build tree, installed.
+/// Paths of the worker relative to the command: in the build tree, installed.
 const WORKERS: [&str; 2] = ["bench/bench-noise", "../lib/hpmmap/bench-noise"];
 /// In a guest that counts instructions each takes a nanosecond.
 const INSTRUCTIONS_HZ: u64 = 1_000_000_000;
 const ACCESSES: u64 = 4 << 20;
-/// Cache lines, the least there are accesses to.
+/// The smallest array.
 const LEAST_SIZE: u64 = 4096;
 
 pub fn perform(args: &BenchNoiseArgs) -> Result<ExitCode> {
@@ -41,12 +41,12 @@ pub fn perform(args: &BenchNoiseArgs) -> Result<ExitCode> {
         hz: session.tsc_hz.unwrap_or(INSTRUCTIONS_HZ),
     };
     let record = Run::new(session, parameters, worker).finish()?;
-    // Nothing is left to be set back.
+    // Nothing is left to be restored.
     sigpipe::restore();
     conclude(args, &record)
 }
 
-/// What was asked for of a set, or all of it.
+/// The requested CPUs, which must be online; `None` if none were requested.
 fn cpus(option: &str, asked: Option<&str>, online: &[u32]) -> Result<Option<Vec<u32>>> {
     let Some(text) = asked else {
         return Ok(None);
@@ -162,7 +162,7 @@ fn checked(args: &BenchNoiseArgs, online: &[u32], available: u64) -> Result<Para
     })
 }
 
-/// A run and what it has found so far.
+/// A benchmark in progress and its results so far.
 struct Run<'a> {
     session: Session<'a>,
     parameters: Parameters,
@@ -236,12 +236,12 @@ impl<'a> Run<'a> {
                 .accesses(&self.parameters, case, mode, size_bytes)
                 .map(|accesses| self.accesses.push(accesses)),
         };
-        // Workers get the signal of a terminal, too, and end by it.
+        // The terminal's signals also end the workers.
         self.session.go_on()?;
         found
     }
 
-    /// What the built-in neighbour uses: most of what the workers leave.
+    /// Memory of the built-in neighbour: most of what the workers leave.
     fn neighbour_bytes(&self, case: &Case) -> Result<u64> {
         let own = match case.method.provider() {
             Provider::Linux => self.parameters.need_bytes(case),

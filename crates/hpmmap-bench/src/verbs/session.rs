@@ -1,5 +1,5 @@
-//! What the benchmarks of costs and of noise share: where their programs are,
-//! how far they have come, and an end by a signal that sets everything back.
+//! Shared by the benchmarks of costs and of noise: paths of programs, progress, and an orderly end
+//! by a signal.
 
 use std::fs;
 use std::io::{self, IsTerminal};
@@ -23,7 +23,7 @@ use crate::result::Provenance;
 pub struct Session<'a> {
     pub root: &'a Root,
     pub args: &'a SessionArgs,
-    /// Ticks of the time stamp counter a second, if they tell time.
+    /// Rate of the time stamp counter, if it measures time.
     pub tsc_hz: Option<u64>,
     stop: Arc<AtomicBool>,
 }
@@ -31,11 +31,11 @@ pub struct Session<'a> {
 impl<'a> Session<'a> {
     pub fn new(root: &'a Root, args: &'a SessionArgs) -> Result<Self> {
         if let Some(dir) = &args.out {
-            // Not after an hour of measuring.
+            // Fails now rather than after an hour of measuring.
             output_dir(dir)?;
         }
         let stop = Arc::new(AtomicBool::new(false));
-        // What was changed is set back when the run is interrupted.
+        // Changes are restored when the run is interrupted.
         signals::catch_and_watch(&stop)?;
         Ok(Self {
             root,
@@ -53,8 +53,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// What a record says of the run. Costs are in instructions where those
-    /// are counted, otherwise in `unit`.
+    /// The circumstances of the run for its record. Costs are in instructions if those are
+    /// counted, otherwise in `unit`.
     pub fn provenance(
         &self,
         benchmark: &str,
@@ -76,7 +76,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Makes the directory for results, and fails if nothing could be written there.
+/// Makes the directory for results, and fails if it is not writable.
 fn output_dir(dir: &Path) -> Result<()> {
     fs::create_dir_all(dir).map_err(|error| {
         let why = describe(&error);
@@ -85,8 +85,8 @@ fn output_dir(dir: &Path) -> Result<()> {
     safe_files::check(&dir.join("results.json"))
 }
 
-/// The program that does the work: what was asked for, or the first of these,
-/// relative to the command, that is there.
+/// The worker program: the requested one, or the first of these paths, relative to the command,
+/// that exists.
 pub fn worker_program(asked: Option<&Path>, places: &[&str]) -> Result<PathBuf> {
     if let Some(path) = asked {
         return Ok(path.to_path_buf());
@@ -100,7 +100,7 @@ pub fn worker_program(asked: Option<&Path>, places: &[&str]) -> Result<PathBuf> 
     })
 }
 
-/// A bar on a terminal, otherwise a line for each case if asked for.
+/// Shows the progress: a bar on a terminal, otherwise on request a line for each case.
 pub struct Progress {
     bar: Option<ProgressBar>,
     verbose: bool,

@@ -138,7 +138,7 @@ pub mod tests {
                 assert!(trace.faults.len() <= 1);
             }
         }
-        // The header is flushed on its own: all that is longer can be read.
+        // The header is flushed separately; everything after it can be read as far as it goes.
         assert!(read > whole.len() / 3, "{read} of {}", whole.len());
     }
 
@@ -156,7 +156,7 @@ pub mod tests {
         }
     }
 
-    /// A file of these items.
+    /// Makes a file of these items.
     fn compressed(path: &Path, items: &[Vec<u8>]) {
         fs::write(path, zstd::encode_all(&items.concat()[..], 1).unwrap()).unwrap();
     }
@@ -194,7 +194,7 @@ pub mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t");
         let head = [item(&(NAME, VERSION)), item(&header())].concat();
-        // There is no such type of records; there is a length that nothing has.
+        // A record of an unknown type, and an impossible length.
         let endless = [vec![1, 1, 1], vec![0xff; 9], vec![1], vec![0; 17 << 20]].concat();
         for record in [vec![99, 1], endless] {
             compressed(&path, &[head.clone(), record]);

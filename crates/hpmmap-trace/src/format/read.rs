@@ -1,4 +1,4 @@
-//! Reading a recorded file, which anybody may have written.
+//! Reads a recorded file, which any user may have written.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,19 +14,19 @@ use super::record::{Fault, Header, Mapping, NAME, Record, Summary, Task, Time, V
 
 /// The first bytes of files of version 1.
 const FIRST_VERSION: &[u8] = b"HPMMAPT\n";
-/// No item is larger, however long the command line is.
+/// Maximum size of an item, enough for any command line.
 const MAX_BYTES: usize = 16 << 20;
-/// So much is decompressed at a time.
+/// Bytes decompressed at a time.
 const CHUNK: u64 = 1 << 18;
 
-/// No time is later or longer: 36 years.
+/// Maximum of a time or duration: 36 years.
 const MAX_NS: u64 = 1 << 60;
-/// No counter is faster.
+/// Maximum rate of a counter.
 const MAX_HZ: u64 = 1_000_000_000_000;
-/// No count is larger.
+/// Maximum of a count.
 const MAX_COUNT: u64 = 1 << 48;
 
-/// A file that was read.
+/// A recorded file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trace {
     /// Its header.
@@ -35,7 +35,7 @@ pub struct Trace {
     pub faults: Vec<Fault>,
     /// Mappings by number.
     pub mappings: BTreeMap<u32, Mapping>,
-    /// What happened to tasks.
+    /// Events of tasks.
     pub tasks: Vec<Task>,
     /// Stolen times.
     pub times: Vec<Time>,
@@ -47,12 +47,12 @@ pub struct Trace {
 struct Items {
     from: Decoder<'static, BufReader<File>>,
     bytes: Vec<u8>,
-    /// Up to here they have been taken.
+    /// The items up to here have been returned.
     taken: usize,
 }
 
 impl Items {
-    /// The next one; `None` at the end of the file, or where it is cut off.
+    /// Returns the next item; `None` at the end of the file, or where it is cut off.
     fn next<T: DeserializeOwned>(&mut self) -> std::result::Result<Option<T>, String> {
         loop {
             let taken = postcard::take_from_bytes(&self.bytes[self.taken..]);
@@ -71,7 +71,7 @@ impl Items {
         }
     }
 
-    /// Whether there was more.
+    /// Reads on; false at the end.
     fn read_more(&mut self) -> std::result::Result<bool, String> {
         self.bytes.drain(..self.taken);
         self.taken = 0;
@@ -90,7 +90,7 @@ impl Items {
 }
 
 impl Trace {
-    /// Reads a file. What was cut off at its end is left out.
+    /// Reads a file. An incomplete item at its end is left out.
     pub fn read(path: &Path) -> Result<Self> {
         let failed = |what: String| Error::Failed(format!("{}: {what}", path.display()));
         let other = |version: u32| {
@@ -127,8 +127,7 @@ impl Trace {
         Ok(trace)
     }
 
-    /// Error if times cannot be such, or are so long that sums of them would
-    /// be no numbers any more.
+    /// Fails if times are impossible, or so long that their sums would overflow.
     fn check(&self) -> std::result::Result<(), String> {
         let header = [
             ("time of the start", self.header.start_ns, MAX_NS),
@@ -179,7 +178,7 @@ impl Trace {
         .unwrap_or(0);
         if longest > u128::from(MAX_NS) {
             return Err(format!(
-                "the file is broken: what it tells of took {longest} ns"
+                "the file is broken: it has an event of {longest} ns"
             ));
         }
         Ok(())
@@ -197,7 +196,7 @@ impl Trace {
         }
     }
 
-    /// When it ended, as far as is known.
+    /// The end, as far as it is known.
     pub fn end_ns(&self) -> u64 {
         match &self.summary {
             Some(summary) => summary.end_ns,
@@ -211,7 +210,7 @@ impl Trace {
         }
     }
 
-    /// How long it took.
+    /// The length of the recording.
     pub fn run_ns(&self) -> u64 {
         self.end_ns().saturating_sub(self.header.start_ns)
     }

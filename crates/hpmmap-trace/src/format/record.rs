@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// The first text of a file. The version of the format and the header follow it.
 pub const NAME: &str = "hpmmap trace";
-/// Of the format. Every change of a type below makes another one.
+/// Version of the format. Every change of a type below needs another one.
 pub const VERSION: u32 = 2;
 
 /// An item after the header.
@@ -15,7 +15,7 @@ pub enum Record {
     Fault(Fault),
     /// A mapping that is new or has grown.
     Mapping(Mapping),
-    /// Something happened to a task.
+    /// An event of a task.
     Task(Task),
     /// Stolen time.
     Time(Time),
@@ -36,13 +36,13 @@ pub struct Header {
     pub cpus: u32,
     /// Rate of its time stamp counter.
     pub tsc_hz: u64,
-    /// The command; empty with a process that was there already.
+    /// The command; empty for a process that existed already.
     pub command: Vec<String>,
     /// That process.
     pub pid: Option<u32>,
-    /// When it began: seconds of the calendar.
+    /// The start: seconds since 1970.
     pub started: u64,
-    /// The same by CLOCK_MONOTONIC, by which all other times are given.
+    /// The start by CLOCK_MONOTONIC, the clock of all other times.
     pub start_ns: u64,
     /// Probes that the kernel does not offer. The file says nothing about them.
     pub missing: Vec<String>,
@@ -62,19 +62,19 @@ impl Header {
 /// A page fault, or a page filled by a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
-    /// When it began.
+    /// Start.
     pub start_ns: u64,
-    /// How long it took.
+    /// Cost.
     pub cost_ns: u64,
-    /// Where.
+    /// Address.
     pub address: u64,
-    /// Of the cost, until the handler was entered.
+    /// Part of the cost: until the handler was entered.
     pub wait_ns: u64,
-    /// Of the cost, for direct reclaim.
+    /// Part of the cost: direct reclaim.
     pub reclaim_ns: u64,
-    /// Of the cost, for direct compaction.
+    /// Part of the cost: direct compaction.
     pub compaction_ns: u64,
-    /// Of the cost, for moving pages.
+    /// Part of the cost: moving pages.
     pub migration_ns: u64,
     /// Process.
     pub pid: u32,
@@ -84,13 +84,13 @@ pub struct Fault {
     pub mapping: u32,
     /// CPU.
     pub cpu: u16,
-    /// How often it was begun anew.
+    /// Number of times it was begun anew.
     pub retries: u16,
     /// What it did.
     pub kind: Kind,
     /// What it waited for.
     pub stall: Stall,
-    /// Who took it.
+    /// Its origin.
     pub origin: Origin,
     /// It wrote.
     pub write: bool,
@@ -98,24 +98,24 @@ pub struct Fault {
     pub exec: bool,
     /// The kernel counts it as a major one.
     pub major: bool,
-    /// Of the entry that maps the page after it: 1 4 KB, 2 2 MB, 3 1 GB.
+    /// Level of the entry that maps the page after it: 1 4 KB, 2 2 MB, 3 1 GB.
     pub level: u8,
 }
 
 impl Fault {
-    /// Whether getrusage counts it.
+    /// Does getrusage count it?
     pub fn is_counted(&self) -> bool {
         self.kind != Kind::Error
     }
 
-    /// Whether the program was interrupted, as by every real page fault.
+    /// Did it interrupt the program, as every real page fault does?
     pub fn is_exception(&self) -> bool {
         self.origin != Origin::Call
     }
 }
 
-/// A range of addresses with one purpose. A later one of the same number takes
-/// the place of an earlier one.
+/// A range of addresses with one purpose. A later one with the same number replaces an earlier
+/// one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mapping {
     /// Its number.
@@ -124,19 +124,19 @@ pub struct Mapping {
     pub pid: u32,
     /// `anon`, `heap`, `stack`, `file` or `special`.
     pub class: String,
-    /// Of the file; otherwise as the class.
+    /// Name of the file; without a file the class.
     pub name: String,
     /// First address.
     pub start: u64,
-    /// The one after the last.
+    /// The end: the address after the last.
     pub end: u64,
 }
 
-/// A change in the life of a task.
+/// An event in the life of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Happened {
-    /// It was there before.
+    /// It existed before.
     Found,
     /// It began.
     Fork,
@@ -146,18 +146,18 @@ pub enum Happened {
     Exit,
 }
 
-/// Something happened to a process or thread.
+/// An event of a process or thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
-    /// What.
+    /// The event.
     pub event: Happened,
     /// Process.
     pub pid: u32,
     /// Thread.
     pub tid: u32,
-    /// Who made it; with `fork`.
+    /// The process that made it; with `fork`.
     pub parent: Option<u32>,
-    /// When.
+    /// The time.
     pub time_ns: u64,
     /// Its short name.
     pub comm: String,
@@ -170,13 +170,13 @@ pub struct Task {
 pub struct Time {
     /// `reclaim`, `compaction`, `migration` or `merge`.
     pub cause: String,
-    /// From which process.
+    /// The process that lost it.
     pub pid: u32,
-    /// From which thread; for a merge, the one that merged.
+    /// The thread that lost it; for a merge, the thread that merged.
     pub tid: u32,
-    /// From when.
+    /// Start.
     pub start_ns: u64,
-    /// How long.
+    /// Length.
     pub ns: u64,
 }
 
@@ -187,40 +187,40 @@ pub struct Total {
     pub kind: String,
     /// What they waited for.
     pub stall: String,
-    /// Who took them.
+    /// Their origin.
     pub origin: String,
-    /// How many.
+    /// Number of faults.
     pub count: u64,
-    /// How long, all together.
+    /// Their total cost.
     pub sum_ns: u64,
-    /// The longest.
+    /// The highest cost.
     pub max_ns: u64,
 }
 
 /// All time stolen by a cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stolen {
-    /// By what.
+    /// The cause.
     pub cause: String,
-    /// How often.
+    /// Number of times.
     pub count: u64,
-    /// How long, all together.
+    /// Total time.
     pub sum_ns: u64,
-    /// The longest.
+    /// The longest time.
     pub max_ns: u64,
 }
 
 /// Counts of minor and major faults.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Without input or output.
+    /// Faults without input or output.
     pub minor: u64,
-    /// With.
+    /// Faults with input or output.
     pub major: u64,
 }
 
 impl Counts {
-    /// Both.
+    /// Their sum.
     pub fn all(self) -> u64 {
         self.minor + self.major
     }
@@ -229,29 +229,28 @@ impl Counts {
 /// The cost of recording.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overhead {
-    /// How often the programs in the kernel ran.
+    /// Number of runs of the programs in the kernel.
     pub runs: u64,
-    /// How long, in the tasks that were traced and in others.
+    /// Their time, in tasks that were traced and in others.
     pub run_ns: u64,
-    /// How often one did not run although it should have.
+    /// Runs that were skipped.
     pub missed: u64,
     /// CPU time of the recorder itself.
     pub recorder_ns: u64,
 }
 
-/// What is known at the end. A file without one is of a recorder that was
-/// killed.
+/// Facts that are known at the end. A file without them is of a recorder that was killed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
-    /// When it ended.
+    /// The end.
     pub end_ns: u64,
-    /// Of the command, as a shell has it; `None` if it was not waited for.
+    /// Exit status of the command, as a shell returns it; `None` if it was not waited for.
     pub exit_status: Option<i32>,
     /// Exact totals.
     pub totals: Vec<Total>,
-    /// The same of stolen time.
+    /// Exact totals of stolen time.
     pub stolen: Vec<Stolen>,
-    /// The faults of `totals` by the kernel's rules.
+    /// The faults of `totals`, counted by the kernel's rules.
     pub recorded: Counts,
     /// Growth of the kernel's counters of the threads.
     pub kernel: Option<Counts>,
@@ -262,7 +261,7 @@ pub struct Summary {
     pub dropped: u64,
     /// Processes and threads that could not be traced.
     pub untracked: u64,
-    /// Attempts after which the kernel began anew.
+    /// Attempts that the kernel began anew.
     pub retries: u64,
     /// Processes that were still running.
     pub running: u32,
@@ -271,7 +270,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// All numbers that others are added to.
+    /// All numbers that are summed up.
     pub fn counts(&self) -> Vec<u64> {
         let both = |counts: &Counts| [counts.minor, counts.major];
         let given = [Some(self.recorded), self.kernel, self.getrusage];

@@ -13,13 +13,13 @@ use zstd::Encoder;
 
 use super::record::{Fault, Header, Mapping, NAME, Record, Summary, Task, Time, VERSION};
 
-/// The fastest: recording takes time from the command that is recorded.
+/// The fastest level: recording takes time from the recorded command.
 const LEVEL: i32 = 1;
-/// More is not kept before it is compressed.
+/// Bytes collected before they are compressed.
 const MOST: usize = 1 << 16;
 
-/// Appends to a file. What was flushed can be read whatever happens later.
-/// Others cannot read it: it tells where programs have what.
+/// Appends to a file. Flushed records can be read whatever happens later. Only the owner can read
+/// the file, since it tells the addresses of programs.
 pub struct Writer {
     out: Encoder<'static, File>,
     items: Vec<u8>,
@@ -28,7 +28,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Creates the file, in place of what is there.
+    /// Creates the file, or replaces an old one.
     pub fn create(path: &Path, header: &Header) -> Result<Self> {
         let created = create_private(path)?;
         let mut writer = Self {
@@ -62,7 +62,7 @@ impl Writer {
         Error::Failed(format!("cannot write {}: {error}", self.path.display()))
     }
 
-    /// What takes the file away again.
+    /// The file, to be removed.
     pub fn created(&self) -> Rc<Created> {
         Rc::clone(&self.created)
     }
@@ -77,7 +77,7 @@ impl Writer {
         self.put(&Record::Mapping(mapping))
     }
 
-    /// Appends what happened to a task.
+    /// Appends an event of a task.
     pub fn task(&mut self, task: Task) -> Result<()> {
         self.put(&Record::Task(task))
     }

@@ -1,4 +1,4 @@
-//! All faults for programs.
+//! All faults as CSV, for programs.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use hpmmap_base::escape;
 use super::super::format::Trace;
 use super::figures::processes;
 
-/// All faults, one a line.
+/// Writes all faults, one a line.
 pub fn csv(trace: &Trace, after_ns: u64, out: &mut impl Write) -> Result<()> {
     let processes = processes(trace);
     let write = |out: &mut dyn Write| -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! The figures of a recorded file, which are its JSON too.
+//! The figures of a recorded file, which are also its JSON.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,20 +12,20 @@ use crate::statistics::Statistics;
 /// Version of the JSON.
 const SCHEMA: u32 = 2;
 
-/// What the rows of a table are.
+/// The rows of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum By {
     /// What the faults did
     Kind,
-    /// The mappings they were in
+    /// The mappings of the faults
     Mapping,
-    /// The threads that took them
+    /// The threads that took the faults
     Thread,
     /// The ranks, or processes
     Rank,
 }
 
-/// What costs are told in.
+/// The unit of costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Unit {
     /// Microseconds
@@ -34,21 +34,21 @@ pub enum Unit {
     Cycles,
 }
 
-/// A process of a trace.
+/// A process of a recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Process {
-    /// The name of the program it executed last.
+    /// The name of the program that it executed last.
     pub comm: String,
     /// Rank in an MPI job.
     pub rank: Option<u32>,
 }
 
-/// The processes of a trace by their numbers.
+/// The processes of a recording by their numbers.
 pub fn processes(trace: &Trace) -> BTreeMap<u32, Process> {
     let mut processes: BTreeMap<u32, Process> = BTreeMap::new();
     for task in &trace.tasks {
         let process = processes.entry(task.pid).or_default();
-        // A thread may be called otherwise.
+        // Other threads may have other names.
         if process.comm.is_empty() || matches!(task.event, Happened::Exec | Happened::Found) {
             process.comm.clone_from(&task.comm);
         }
@@ -57,19 +57,18 @@ pub fn processes(trace: &Trace) -> BTreeMap<u32, Process> {
     processes
 }
 
-/// Faults that belong together, and what they cost.
+/// A group of faults, and their cost.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// What they have in common.
+    /// What the faults have in common.
     #[serde(flatten)]
     pub what: What,
-    /// Those of them without an exception, which the other figures leave out
-    /// except in the rows of calls.
+    /// Faults without an exception, which the other figures leave out except in rows of calls.
     pub calls: u64,
-    /// What they cost.
+    /// Their costs.
     #[serde(flatten)]
     pub figures: Statistics,
-    /// Their cost as a part of the time that was recorded.
+    /// Their cost as a part of the recorded time.
     pub run_share: f64,
 }
 
@@ -98,7 +97,7 @@ pub enum What {
         mapping: String,
         /// First address.
         start: u64,
-        /// The one after the last.
+        /// The end: the address after the last.
         end: u64,
     },
     /// The thread.
@@ -121,41 +120,41 @@ pub enum What {
     },
 }
 
-/// How the counts of the kernel and of the recording compare.
+/// The counts of the kernel and of the recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Agreement {
     /// Faults and filled pages by the kernel's rules.
     pub recorded: u64,
-    /// Of those, minor ones.
+    /// Minor ones of `recorded`.
     pub minor: u64,
-    /// And major ones.
+    /// Major ones of `recorded`.
     pub major: u64,
-    /// Of the recorded ones, those in the file.
+    /// Faults of `recorded` that are in the file.
     pub in_file: u64,
-    /// Of those in the file, exceptions.
+    /// Exceptions among those in the file.
     pub exceptions: u64,
-    /// And pages filled by calls.
+    /// Pages filled by calls among those in the file.
     pub calls: u64,
-    /// What the kernel's counters of the threads say.
+    /// The kernel's counters of the threads.
     pub kernel: Option<Counts>,
-    /// What getrusage says.
+    /// The counts of getrusage.
     pub getrusage: Option<Counts>,
-    /// Whether all of these are the same.
+    /// Do all of these agree?
     pub agree: bool,
 }
 
-/// What a file says.
+/// The report on a file.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// Of this JSON.
+    /// Version of this JSON.
     pub schema: u32,
-    /// How it was recorded.
+    /// The circumstances of the recording.
     pub header: Header,
-    /// Whether the recorder could finish.
+    /// Could the recorder finish?
     pub complete: bool,
-    /// What time was recorded.
+    /// The recorded time.
     pub run_ns: u64,
-    /// Only faults that began so long after the start are in the tables.
+    /// The tables have only faults that began at least this long after the start.
     pub after_ns: u64,
     /// By kind.
     pub kinds: Vec<Row>,
@@ -165,25 +164,25 @@ pub struct Report {
     pub threads: Vec<Row>,
     /// By rank or process.
     pub ranks: Vec<Row>,
-    /// Time stolen, in the whole run.
+    /// Stolen time of the whole run.
     pub stolen: Vec<Stolen>,
-    /// Agreement with the kernel, in the whole run.
+    /// Agreement with the kernel in the whole run.
     pub faults: Agreement,
     /// Events that are missing in the file.
     pub dropped: u64,
     /// Processes and threads that could not be traced.
     pub untracked: u64,
-    /// Attempts after which the kernel began anew.
+    /// Attempts that the kernel began anew.
     pub retries: u64,
     /// Processes that were still running at the end.
     pub running: u32,
     /// Exit status of the command.
     pub exit_status: Option<i32>,
-    /// What recording cost.
+    /// The cost of recording.
     pub overhead: Overhead,
 }
 
-/// Costs by what faults have in common.
+/// Costs by what the faults have in common.
 #[derive(Default)]
 struct Groups(BTreeMap<What, (u64, Vec<u64>)>);
 
@@ -198,7 +197,7 @@ impl Groups {
         }
     }
 
-    /// The most expensive first.
+    /// Sorts rows, the most expensive first.
     fn rows(self, run_ns: u64) -> Vec<Row> {
         let mut rows: Vec<Row> = self
             .0
@@ -230,7 +229,7 @@ fn kind_of(fault: &Fault) -> What {
 }
 
 impl Report {
-    /// From faults that began at least `after_ns` after the start.
+    /// Makes the report on faults that began at least `after_ns` after the start.
     pub fn new(trace: &Trace, after_ns: u64) -> Self {
         let from = trace.header.start_ns + after_ns;
         let run_ns = trace.run_ns().saturating_sub(after_ns);
@@ -301,7 +300,7 @@ impl Report {
     }
 }
 
-/// All mappings of one process with one name.
+/// All mappings of one process with the same name.
 struct Range<'a> {
     pid: u32,
     class: &'a str,
@@ -323,7 +322,7 @@ impl Range<'_> {
     }
 }
 
-/// By the numbers of the mappings in them.
+/// The ranges, by the numbers of their mappings.
 fn ranges(trace: &Trace) -> HashMap<u32, Range<'_>> {
     let key = |mapping: &Mapping| (mapping.pid, mapping.class.clone(), mapping.name.clone());
     let mut spans: BTreeMap<(u32, String, String), (u64, u64)> = BTreeMap::new();
@@ -350,7 +349,7 @@ fn ranges(trace: &Trace) -> HashMap<u32, Range<'_>> {
         .collect()
 }
 
-/// The programs' own totals hold faults whose events were dropped, too.
+/// The totals of the programs include faults whose events were dropped.
 fn take_totals(kinds: &mut Vec<Row>, trace: &Trace, run_ns: u64) {
     let totals = trace.summary.iter().flat_map(|summary| &summary.totals);
     let mut sums: BTreeMap<What, (u64, u64, u64)> = BTreeMap::new();
@@ -388,7 +387,7 @@ fn take_totals(kinds: &mut Vec<Row>, trace: &Trace, run_ns: u64) {
     kinds.sort_by_key(|row| std::cmp::Reverse(row.figures.sum_ns));
 }
 
-/// Compares what was recorded with the kernel's counters.
+/// Compares the recording with the kernel's counters.
 fn agreement(trace: &Trace) -> Agreement {
     let counted = || trace.faults.iter().filter(|fault| fault.is_counted());
     let in_file = counted().count() as u64;
@@ -443,8 +442,7 @@ pub mod tests {
         }
     }
 
-    /// Two processes, of which one is rank 3; three faults and a filled page
-    /// within a second.
+    /// Two processes, one of them rank 3; three faults and a filled page within a second.
     pub fn trace() -> Trace {
         let start_ns = 1_000_000_000;
         let mapping = |id: u32, pid: u32, name: &str, start: u64| Mapping {
@@ -567,7 +565,7 @@ pub mod tests {
         assert_eq!((small.mean_ns, small.p50_ns), (1000.0, 1000));
         assert_eq!((row("swap").count, row("swap").p99_ns), (1, 0));
         assert!(notes(&report).contains("9 events had no room"));
-        // Of a part of the run they say nothing.
+        // They do not hold for a part of the run.
         let late = Report::new(&trace, 100);
         assert!(late.kinds.iter().all(|row| title(&row.what) != "swap"));
     }

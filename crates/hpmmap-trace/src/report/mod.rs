@@ -1,4 +1,4 @@
-//! What a recorded file says: tables for people, JSON and CSV for programs.
+//! Reports on a recorded file: tables for people, JSON and CSV for programs.
 
 mod csv;
 mod figures;

@@ -46,12 +46,12 @@ pub fn agreement_lines(report: &Report) -> Vec<String> {
         major: faults.major,
     };
     if !faults.agree && faults.kernel == Some(recorded) {
-        lines.push("getrusage lacks processes that nobody has waited for.".into());
+        lines.push("getrusage lacks processes that were not waited for.".into());
     }
     lines
 }
 
-/// A number of at most six places.
+/// A number with at most six characters.
 fn brief(n: f64) -> String {
     match n {
         n if n < 100.0 => format!("{n:.1}"),
@@ -73,7 +73,7 @@ fn milliseconds(ns: u64) -> String {
     format!("{:.3} ms", ns as f64 / 1e6)
 }
 
-/// How a row is called.
+/// The title of a row.
 pub(super) fn title(what: &What) -> String {
     match what {
         What::Kind { call, kind, stall } => {
@@ -165,7 +165,7 @@ pub fn text(report: &Report, by: By, unit: Unit) -> String {
     parts.join("\n\n")
 }
 
-/// The lines behind the table.
+/// The lines after the table.
 pub(super) fn notes(report: &Report) -> String {
     let mut lines = Vec::new();
     for one in report.stolen.iter().filter(|one| one.count > 0) {

@@ -19,7 +19,7 @@ pub enum PageSize {
 }
 
 impl PageSize {
-    /// How many bytes it has.
+    /// Its size in bytes.
     fn bytes(self) -> u64 {
         match self {
             Self::TwoMega => uapi::BLOCK_BYTES,
@@ -28,7 +28,7 @@ impl PageSize {
     }
 }
 
-/// What the launcher asks for, and a mark can.
+/// Options of a launch that a mark can have, too.
 #[derive(Debug, Args)]
 pub struct LaunchArgs {
     /// Size of the contiguous pieces of memory

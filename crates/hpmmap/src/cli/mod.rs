@@ -1,5 +1,5 @@
-//! Arguments as they are parsed. Each verb turns them into its own checked
-//! type before it does anything.
+//! The arguments as they are parsed. Each verb turns them into its own checked type before it does
+//! anything.
 
 mod job;
 mod pool;
@@ -94,7 +94,7 @@ pub enum Verb {
     Trace(OtherArgs),
 }
 
-/// What is left to the program of a verb.
+/// Words for the program of a verb.
 #[derive(Debug, Args)]
 pub struct OtherArgs {
     /// Verb and options: 'hpmmap help bench' and 'hpmmap help trace' list them

@@ -78,7 +78,7 @@ pub enum PoolVerb {
     Limit(PoolLimitArgs),
 }
 
-/// How memory is taken from Linux.
+/// Options for taking memory from Linux.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct TakingArgs {
     /// First use memory blocks that are offline already, such as after a crash of this

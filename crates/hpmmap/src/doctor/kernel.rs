@@ -1,4 +1,4 @@
-//! The machine and its kernel: what they must be and have.
+//! Checks of the machine and its kernel.
 
 use hpmmap_host::boot::Config;
 use hpmmap_host::{Root, process, security};
@@ -11,7 +11,7 @@ const OLDEST_KERNEL: (u32, u32) = (6, 1);
 /// Series of Debian's kernels that the tests have run on; see docs/kernels.md.
 const TRIED: [(u32, u32); 3] = [(6, 1), (6, 12), (7, 3)];
 
-/// What the kernel must be built with; any one of each line, and why.
+/// Required options of the kernel: one of each list, and the reason.
 pub const OPTIONS: &[(&[&str], &str)] = &[
     (
         &["CONFIG_MEMORY_HOTPLUG", "CONFIG_MEMORY_HOTPLUG_SPARSE"],
@@ -95,7 +95,7 @@ pub fn config(root: &Root, release: &str) -> Check {
     }
 }
 
-/// PREEMPT_RT excludes transparent huge pages, and with them what maps 2 MB.
+/// PREEMPT_RT excludes transparent huge pages, and with them entries of 2 MB.
 pub fn entries(root: &Root) -> Check {
     let id = "entries";
     if root.join("sys/kernel/mm/transparent_hugepage").is_dir() {

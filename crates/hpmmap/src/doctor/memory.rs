@@ -1,4 +1,4 @@
-//! Memory: what can be taken offline, and what the pools have.
+//! Checks of memory: what can be set offline, and the pools.
 
 use hpmmap_base::size::short;
 use hpmmap_host::memory::{self, Zone};
@@ -6,7 +6,7 @@ use hpmmap_host::{Root, node, pool, process};
 
 use super::Check;
 
-/// Blocks of a node that could be taken.
+/// Memory blocks of a node that could be taken.
 struct Removable {
     node: u32,
     movable: usize,
@@ -58,7 +58,7 @@ pub fn memory_blocks(root: &Root) -> Check {
         .collect();
     let detail = format!("{} each; {}", short(block_bytes), per_node.join("; "));
     let total: usize = nodes.iter().map(|n| n.movable + n.other).sum();
-    // Where a pool has taken them all, none being left is as it should be.
+    // If a pool has taken all of them, none left is fine.
     if total > 0 || has_pools(root) {
         Check::ok(id, detail)
     } else {
@@ -74,7 +74,7 @@ fn has_pools(root: &Root) -> bool {
     pool::nodes(root).is_ok_and(|nodes| nodes.iter().any(|node| node.total_bytes > 0))
 }
 
-/// Whether taking blocks will succeed; nothing to say without blocks.
+/// Will taking memory blocks succeed? `None` without memory blocks.
 pub fn movable(root: &Root) -> Option<Check> {
     let id = "movablecore";
     let nodes = removable(root).ok()?;
@@ -120,7 +120,7 @@ pub fn pools(root: &Root) -> Check {
     }
 }
 
-/// What a user may hold; nothing to say without pools.
+/// The default limit of a user; `None` without pools.
 pub fn user_limit(root: &Root) -> Option<Check> {
     let id = "user-limit";
     let nodes = pool::nodes(root).ok()?;
@@ -144,7 +144,7 @@ pub fn user_limit(root: &Root) -> Option<Check> {
     })
 }
 
-/// Of these lines of the file.
+/// A check for these lines of the file of limits that do not hold.
 pub fn limits(unmet: &[String]) -> Check {
     let id = "limits";
     if unmet.is_empty() {

@@ -1,4 +1,4 @@
-//! What `hpmmap doctor` finds out: each check says what there is, and what to do.
+//! The checks of `hpmmap doctor`: each says what was found, and what to do.
 
 mod kernel;
 mod memory;
@@ -13,7 +13,7 @@ use hpmmap_sys::{Device, Errno, uapi};
 use nix::sys::utsname::uname;
 use serde::Serialize;
 
-/// How a check ended.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -57,7 +57,7 @@ impl Check {
         }
     }
 
-    /// For what could not be found out.
+    /// A check that could not be made.
     fn unknown(id: &'static str, error: &hpmmap_host::Error) -> Self {
         Self::warn(
             id,
@@ -67,17 +67,17 @@ impl Check {
     }
 }
 
-/// What all checks together say.
+/// The result of all checks.
 #[derive(Debug, Serialize)]
 pub struct Report {
     version: &'static str,
-    /// No check failed.
+    /// True if no check failed.
     pub able: bool,
     checks: Vec<Check>,
 }
 
 impl Report {
-    /// Of these checks.
+    /// Sums up these checks.
     pub fn new(checks: Vec<Check>) -> Self {
         Self {
             version: VERSION,
@@ -86,7 +86,7 @@ impl Report {
         }
     }
 
-    /// For people.
+    /// The report for people.
     pub fn text(&self) -> String {
         let mut lines = Vec::new();
         for check in &self.checks {
@@ -111,11 +111,11 @@ impl Report {
     }
 }
 
-/// What does not come from files below the root.
+/// Facts that do not come from files below the root.
 #[derive(Debug)]
 pub struct Facts {
     machine: String,
-    /// What the device answers; `None` if it was not asked.
+    /// The device's answer; `None` if it was not asked.
     info: Option<std::result::Result<uapi::Info, Errno>>,
     /// Lines of `/etc/hpmmap/limits` that do not hold; `None` if that is not known.
     unmet_limits: Option<Vec<String>>,
@@ -124,7 +124,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Asks the running machine if `root` is its own; otherwise only files.
+    /// If `root` is the running machine, the device and the tools are asked; otherwise only files
+    /// are read.
     pub fn gather(root: &Root, unmet_limits: Option<Vec<String>>) -> Self {
         let machine = if root.is_live() {
             uname().map_or_else(
@@ -152,7 +153,7 @@ impl Facts {
     }
 }
 
-/// All checks of a machine, in the order in which things are needed.
+/// All checks of a machine, in the order in which they matter.
 pub fn examine(root: &Root, facts: &Facts) -> Vec<Check> {
     let release = process::kernel_release(root).unwrap_or_else(|_| "unknown".into());
     let mut checks = vec![
@@ -455,7 +456,7 @@ mod tests {
     fn a_module_that_waits_is_told() {
         let fixture = able();
         let (newer, other) = (with_installed("9.9.9", ""), with_installed(VERSION, ""));
-        // An older module does not tell what it was made of.
+        // An older module does not tell its checksum.
         assert_check_with(&fixture, &newer, "module", Verdict::Ok, VERSION);
         fixture.write("sys/module/hpmmap/srcversion", "OLD\n");
         assert_check_with(

@@ -1,4 +1,4 @@
-//! The module: whether it can be loaded, is, and who may use it.
+//! Checks of the module: whether it can be loaded, is loaded, and who may use it.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -66,13 +66,13 @@ pub fn signatures(root: &Root, facts: &Facts) -> Check {
     }
 }
 
-/// The installed module, if it is another one than the loaded.
+/// The installed module, if it differs from the loaded one.
 pub fn waiting<'a>(root: &Root, installed: Option<&'a Installed>) -> Option<&'a Installed> {
     let loaded = boot::loaded_srcversion(root, "hpmmap").ok().flatten()?;
     installed.filter(|module| module.srcversion != loaded)
 }
 
-/// How it becomes the loaded one.
+/// How to load the installed one.
 pub const HOW_TO_RELOAD: &str = "it is used from the next boot on, or, when no job runs: \
     systemctl stop hpmmap-pools; modprobe -r hpmmap; systemctl start hpmmap-pools";
 

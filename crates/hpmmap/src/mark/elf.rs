@@ -17,7 +17,7 @@ pub fn program_flags(file: &File) -> Result<u32, String> {
         .read_to_end(&mut start)
         .map_err(|error| describe(&error))?;
     check_ident(&start)?;
-    // From here on whatever cannot be read is damage.
+    // From here on a failed read means a damaged file.
     let data = ReadCache::new(file);
     let header = Header::parse(&data).map_err(|_| damaged())?;
     let endian = LittleEndian;
@@ -66,8 +66,8 @@ fn check_ident(start: &[u8]) -> Result<(), String> {
     }
 }
 
-/// A position-independent program says so or, if it is older, has an
-/// interpreter and no name for others to link with: libc.so has both.
+/// A position-independent program has the flag for it. An older one has an interpreter and no name
+/// for others to link with: libc.so has both.
 fn is_pie(header: &Header, data: &ReadCache<&File>) -> object::read::Result<bool> {
     let endian = LittleEndian;
     let (mut pie, mut interpreter, mut name) = (false, false, false);

@@ -1,4 +1,4 @@
-//! The mark in a program file: what it says, where it is, how it gets there.
+//! The mark in a program file: its contents, its place, and how it is set.
 
 mod elf;
 mod target;
@@ -20,14 +20,14 @@ pub const OFFSET: u64 = 48;
 
 const PLACEMENTS: u32 = uapi::LAUNCH_F_INTERLEAVE | uapi::LAUNCH_F_FIRST_TOUCH;
 
-/// Whether these options place a block in two ways.
+/// Do these flags have two placements?
 fn places_twice(flags: u32) -> bool {
     let is_first_touch = flags & uapi::LAUNCH_F_FIRST_TOUCH != 0;
     let is_other = flags & (uapi::LAUNCH_F_INTERLEAVE | uapi::MARK_F_1G) != 0;
     is_first_touch && is_other
 }
 
-/// e_flags of a program so marked.
+/// e_flags of a program with this mark.
 fn to_flags(options: Options) -> u32 {
     let large = options.page_size == uapi::LARGE_BYTES;
     uapi::MARK_MAGIC | options.flags() | if large { uapi::MARK_F_1G } else { 0 }
@@ -61,12 +61,12 @@ fn from_flags(flags: u32) -> Options {
     }
 }
 
-/// A program file that was looked at.
+/// A program file that was checked.
 #[derive(Debug)]
 pub struct Program {
-    /// As the user named it.
+    /// The name that the user gave.
     name: PathBuf,
-    /// Where the file itself is, symbolic links followed.
+    /// The path of the file itself, after symbolic links.
     pub path: PathBuf,
     dir: Dir,
     file_name: OsString,
@@ -75,9 +75,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// Opens `name` and checks that it is a program that can be marked or
-    /// unmarked. One that is to be changed stays where it was found, whatever
-    /// becomes of its path.
+    /// Opens `name` and checks that it is a program that can be marked or unmarked. The directory
+    /// stays open, so that a change hits this file, whatever happens to its path.
     pub fn open(name: &Path, links: Links) -> Result<Self> {
         let io = |error| failed(name, &describe(&error));
         let (dir, file_name, file) = match find(name, links) {
@@ -114,7 +113,7 @@ impl Program {
         })
     }
 
-    /// How it is marked, if it is.
+    /// The options of the mark, if there is one.
     pub fn mark(&self) -> Result<Option<Options>> {
         if places_twice(self.flags) {
             let what = "has a mark that places memory in two ways, so it is ignored: mark or unmark it anew";
@@ -123,7 +122,7 @@ impl Program {
         Ok((self.flags != 0).then(|| from_flags(self.flags)))
     }
 
-    /// Marks it, or takes the mark away. `None` if it is so already.
+    /// Marks the program, or removes the mark. `None` if it is in that state already.
     pub fn change(&self, to: Option<Options>) -> Result<Option<Change>> {
         let flags = to.map_or(0, to_flags);
         if flags == self.flags {
@@ -148,7 +147,7 @@ impl Program {
     }
 }
 
-/// What became of the bytes from `OFFSET` on, and of the file.
+/// A change of the bytes from `OFFSET` on, and of the file.
 #[derive(Debug)]
 pub struct Change {
     /// The old bytes.
@@ -221,7 +220,7 @@ mod tests {
         assert_eq!(IMAGE.to_string(), "page size 2M, image");
         assert_eq!(
             ALL.to_string(),
-            "page size 1G, image, strict, no-inherit, interleave, eager stacks, shared memory of Linux"
+            "page size 1G, image, strict, no-inherit, interleave, eager stacks, ordinary shared memory"
         );
         assert_eq!(first_touch.to_string(), "page size 2M, image, first-touch");
     }
@@ -442,7 +441,7 @@ mod tests {
         fs::rename(&other, &path).unwrap();
         let text = program.change(Some(IMAGE)).unwrap_err().to_string();
         assert!(
-            text.ends_with("was changed by somebody else meanwhile"),
+            text.ends_with("was changed by another process meanwhile"),
             "{text}"
         );
         let mut flags = [0xff; 4];

@@ -1,4 +1,4 @@
-//! Replacing a file by one that differs in a few bytes and in nothing else.
+//! Replaces a file by a copy that differs in a few bytes only.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use nix::unistd::Uid;
 use sha2::{Digest, Sha256};
 use xattr::FileExt as _;
 
-/// Of a mark, in bytes: e_flags of the ELF header.
+/// Length of a mark in bytes: e_flags of the ELF header.
 pub const LENGTH: usize = 4;
 
 const CAPABILITIES: &str = "security.capability";
@@ -22,9 +22,9 @@ const SIGNATURE: &str = "security.ima";
 /// SHA-256 of a file, in hexadecimal.
 #[derive(Debug)]
 pub struct Digests {
-    /// As it was.
+    /// The old file.
     pub before: String,
-    /// As it is now.
+    /// The new file.
     pub after: String,
 }
 
@@ -39,7 +39,7 @@ pub struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// What speaks against replacing the file, or, `to_mark`, against a mark.
+    /// The reasons against replacing the file or, with `to_mark`, against a mark.
     pub fn check(&self, to_mark: bool) -> Result<(), String> {
         let meta = self.file.metadata().map_err(|error| describe(&error))?;
         if meta.nlink() > 1 {
@@ -81,11 +81,10 @@ impl Place<'_> {
         }
     }
 
-    /// Puts a copy with other bytes at `offset` in the file's place, at once
-    /// and for good.
+    /// Replaces the file by a copy with other bytes at `offset`, in one step and durably.
     pub fn replace(&self, offset: u64, bytes: [u8; LENGTH]) -> Result<Digests, String> {
         let dir = self.dir.path();
-        // As a user would name it from elsewhere, too.
+        // An absolute path, which is valid from any directory.
         let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf());
         let dir = dir.display();
         let step = |what: String| move |error: io::Error| format!("{what}: {}", describe(&error));
@@ -105,7 +104,7 @@ impl Place<'_> {
             .inode(self.name)
             .map_err(|error| describe(&error))?;
         if now != Some(Inode::from(&meta)) {
-            return Err("was changed by somebody else meanwhile".into());
+            return Err("was changed by another process meanwhile".into());
         }
         new.commit(self.name)
             .map_err(step("cannot replace it".into()))?;
@@ -145,7 +144,7 @@ fn copy(mut old: &File, new: &mut File, offset: u64, bytes: [u8; LENGTH]) -> io:
     })
 }
 
-/// As sha256sum and diff tools print bytes.
+/// Bytes in hexadecimal, as sha256sum prints them.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");

@@ -6,34 +6,34 @@ use hpmmap_sys::{Errno, uapi};
 use super::choose::{Candidate, Queue};
 use super::{Failure, Machine, Step};
 
-/// What stays in the pool if not all could be had.
+/// The memory to keep if the whole size cannot be had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
     /// Nothing.
     Whole,
-    /// What was possible.
+    /// As much as was possible.
     Less,
-    /// Whatever was taken until it ended, by a signal or a failure, too.
+    /// All that was taken before the end, also after a signal or a failure.
     Any,
 }
 
-/// What to do.
+/// The task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
     /// NUMA node.
     pub node: u32,
     /// Size of a memory block.
     pub block_bytes: u64,
-    /// How many memory blocks.
+    /// Number of memory blocks.
     pub blocks: u64,
-    /// What of fewer than that.
+    /// The memory to keep if there are fewer.
     pub keep: Keep,
 }
 
-/// How it ended.
+/// The reason for the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// As many blocks as asked for.
+    /// All memory blocks were taken.
     Complete,
     /// Fewer.
     Short,
@@ -43,34 +43,33 @@ pub enum End {
     Hopeless(Failure),
 }
 
-/// What happened.
+/// The outcome.
 #[derive(Debug)]
 pub struct Outcome {
-    /// How it ended.
+    /// The reason for the end.
     pub end: End,
-    /// Blocks that were taken, whether or not they were kept.
+    /// Memory blocks that were taken, kept or not.
     pub taken: Vec<Candidate>,
-    /// They are in the pool. Otherwise they were given back.
+    /// They are in the pool; otherwise they were given back.
     pub kept: bool,
-    /// Blocks that could not be had.
+    /// Memory blocks that could not be taken.
     pub failures: Vec<Failure>,
-    /// Blocks that could not be given back.
+    /// Memory blocks that could not be given back.
     pub stranded: Vec<Failure>,
 }
 
 impl Outcome {
-    /// Blocks that are in the pool now because of this call.
+    /// Memory blocks that this call has added to the pool.
     pub fn added(&self) -> &[Candidate] {
         if self.kept { &self.taken } else { &[] }
     }
 }
 
-/// Takes blocks: `offline` (already offline ones) first, then those of
-/// `queue`. Others are tried for those that fail; where failing may have been
-/// a matter of the moment, once again at the end. While a whole gigabyte or
-/// more is missing, the rest of a gigabyte with a failed block waits until
-/// whole ones are used up. `progress` is told the
-/// number of blocks taken and failed.
+/// Takes memory blocks: first those of `offline`, which are offline already, then those of
+/// `queue`. For each failure another one is tried; those whose failure may pass are tried once
+/// more at the end. While at least a whole gigabyte is missing, the rest of a gigabyte with a
+/// failed memory block waits until whole ones are used up. `progress` gets the numbers of memory
+/// blocks taken and failed.
 pub fn add(
     machine: &mut impl Machine,
     request: &Request,
@@ -161,7 +160,7 @@ fn take(
         })
 }
 
-/// Undoes all of `outcome.taken`, the last first.
+/// Gives back all of `outcome.taken`, the last first.
 fn give_back(machine: &mut impl Machine, request: &Request, outcome: &mut Outcome) {
     outcome.kept = false;
     for candidate in outcome.taken.iter().rev() {
@@ -173,7 +172,7 @@ fn give_back(machine: &mut impl Machine, request: &Request, outcome: &mut Outcom
     }
 }
 
-/// Back to what it was before.
+/// Sets a memory block online in the zone that it came from.
 fn set_online(machine: &mut impl Machine, candidate: &Candidate) -> Result<(), Failure> {
     if !candidate.online {
         return Ok(());

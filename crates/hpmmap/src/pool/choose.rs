@@ -1,4 +1,4 @@
-//! Which memory blocks to try, and in which order.
+//! Chooses the memory blocks to try, and their order.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -9,19 +9,19 @@ use hpmmap_sys::uapi;
 /// A memory block that may be tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Candidate {
-    /// N of memoryN.
+    /// The number N of memoryN.
     pub index: u64,
     /// Physical address.
     pub start: u64,
     /// Its zone, now or before it went offline.
     pub zone: Zone,
-    /// Linux has it: it must be set offline first.
+    /// It is online: it must be set offline first.
     pub online: bool,
-    /// The aligned gigabyte it lies in.
+    /// The aligned gigabyte that contains it.
     run: u64,
-    /// That gigabyte can become the pool's as a whole.
+    /// The pool can get that gigabyte as a whole.
     whole_run: bool,
-    /// Blocks of that gigabyte that the pool has or can get.
+    /// Memory blocks of that gigabyte that the pool has or can get.
     run_blocks: usize,
 }
 
@@ -48,8 +48,8 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// From the blocks of a node and the numbers of those in a pool. Blocks
-    /// that are offline for reasons of their own are left out.
+    /// Candidates from the memory blocks of a node and the numbers of those in a pool. Memory
+    /// blocks that are offline for another reason are left out.
     pub fn new(blocks: &[Block], pooled: &HashSet<u64>, block_bytes: u64) -> Self {
         let mut run_blocks: HashMap<(Zone, u64), usize> = HashMap::new();
         let mut pooled_blocks: HashMap<u64, usize> = HashMap::new();
@@ -74,7 +74,7 @@ impl Queue {
         queue
     }
 
-    /// Blocks that are offline and in no pool, high addresses first.
+    /// Memory blocks that are offline and in no pool, high addresses first.
     pub fn already_offline(blocks: &[Block], pooled: &HashSet<u64>) -> Vec<Candidate> {
         use hpmmap_host::memory::State;
         let mut found: Vec<Candidate> = blocks
@@ -86,7 +86,7 @@ impl Queue {
         found
     }
 
-    /// How many are left.
+    /// Number of candidates left.
     pub fn len(&self) -> usize {
         self.candidates.len()
     }
@@ -96,7 +96,7 @@ impl Queue {
         self.candidates.pop()
     }
 
-    /// A block could not be had: the rest of its gigabyte loses its rank.
+    /// A memory block failed: the rest of its gigabyte loses its rank.
     pub fn demote(&mut self, failed: &Candidate) {
         let mut changed = false;
         for candidate in &mut self.candidates {
@@ -111,7 +111,7 @@ impl Queue {
         }
     }
 
-    /// The best one is the last, where it can be popped.
+    /// Sorts the best candidate to the end, where it can be popped.
     fn sort(&mut self) {
         self.candidates.sort_by_key(|c| {
             Reverse((

@@ -1,41 +1,41 @@
-//! What `/etc/hpmmap/pools` says: a line for each node, `NODE SIZE`, and `leave SIZE`.
+//! Parses `/etc/hpmmap/pools`: a line for each node, `NODE SIZE`, and `leave SIZE`.
 
 use hpmmap_base::error::Result;
 use hpmmap_base::size::{Size, multiple_of};
 
-/// A line that says how large the pool of a node is to be.
+/// A line with the size of a node's pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Line {
-    /// Its number, the first being 1.
+    /// Its number in the file, from 1.
     pub number: usize,
     /// NUMA node.
     pub node: u32,
-    /// What its pool is to have in all.
+    /// Total size of the pool.
     pub size: Size,
 }
 
 /// A line that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wrong {
-    /// Its number, the first being 1.
+    /// Its number in the file, from 1.
     pub number: usize,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// What a file says.
+/// The contents of a file.
 #[derive(Debug, Default)]
 pub struct Pools {
-    /// No two of them of the same node.
+    /// At most one line for each node.
     pub lines: Vec<Line>,
-    /// What Linux keeps of each node, if a line says so.
+    /// Memory that Linux keeps of each node, if a line gives it.
     pub leave: Option<Size>,
-    /// The others.
+    /// The wrong lines.
     pub wrong: Vec<Wrong>,
 }
 
 impl Pools {
-    /// Any text, of however many lines.
+    /// Parses any text.
     pub fn parse(text: &str) -> Self {
         let mut pools = Self::default();
         for (line, number) in text.lines().zip(1..) {
@@ -83,7 +83,7 @@ impl Pools {
     }
 }
 
-/// A size that a pool can have: nothing, or a multiple of the memory block size.
+/// Checks a size of a pool: 0 or a multiple of the memory block size.
 pub fn checked(size: Size, block_bytes: u64) -> Result<()> {
     match size {
         Size(0) => Ok(()),

@@ -1,11 +1,11 @@
-//! What could not be done with a memory block, and why.
+//! Failures of moving memory blocks, and their reasons.
 
 use hpmmap_base::size::short;
 use hpmmap_host::number_list;
 use hpmmap_sys::{Errno, RemoveError};
 use serde::Serialize;
 
-/// Which step failed.
+/// The step that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
@@ -22,9 +22,9 @@ pub enum Step {
 /// A failed step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failure {
-    /// N of memoryN.
+    /// The number N of memoryN.
     pub block: u64,
-    /// Which step.
+    /// The step.
     pub step: Step,
     /// The kernel's answer.
     pub errno: Errno,
@@ -68,7 +68,7 @@ impl Failure {
         }
     }
 
-    /// Other blocks will fare no better.
+    /// Would other memory blocks fail for the same reason?
     pub fn is_hopeless(&self) -> bool {
         use Errno::{E2BIG, EFAULT, ENOMEM, ENOTTY, EOPNOTSUPP, EROFS};
         let pool = matches!(self.step, Step::PoolAdd | Step::PoolRemove);
@@ -76,17 +76,17 @@ impl Failure {
         self.is_denied() || self.errno == EROFS || (pool && mismatch)
     }
 
-    /// The caller lacks the right.
+    /// Does the caller lack the permission?
     pub fn is_denied(&self) -> bool {
         matches!(self.errno, Errno::EACCES | Errno::EPERM)
     }
 
-    /// May go away by itself.
+    /// May the same step succeed later?
     pub fn is_passing(&self) -> bool {
         self.step == Step::Offline && matches!(self.errno, Errno::EBUSY | Errno::EAGAIN)
     }
 
-    /// Why, in words.
+    /// The reason in words.
     pub fn reason(&self) -> String {
         let text = match (self.step, self.errno) {
             (_, Errno::EACCES | Errno::EPERM) => "only root may",
@@ -116,7 +116,7 @@ impl Failure {
         text.to_string()
     }
 
-    /// For JSON.
+    /// The failure for JSON.
     pub fn report(&self) -> FailureReport {
         FailureReport {
             memory_block: self.block,

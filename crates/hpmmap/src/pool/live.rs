@@ -13,10 +13,10 @@ use nix::unistd::alarm;
 use signal_hook::consts::SIGALRM;
 use signal_hook::flag;
 
-use super::Machine;
+use super::machine::Machine;
 
-/// See the module. While it exists, signals that end a process end the
-/// current step instead of the process, so that nothing stays half done.
+/// The running machine. While this exists, signals that end a process end the current step
+/// instead, so that no step stays half done.
 pub struct LiveMachine<'a> {
     device: &'a Device,
     root: Root,
@@ -26,7 +26,7 @@ pub struct LiveMachine<'a> {
 }
 
 impl<'a> LiveMachine<'a> {
-    /// Setting a block offline may take `timeout_seconds`, or for ever.
+    /// Setting a memory block offline may take `timeout_seconds`, or any time with `None`.
     pub fn new(
         device: &'a Device,
         timeout_seconds: Option<NonZeroU32>,
@@ -59,7 +59,7 @@ impl Machine for LiveMachine<'_> {
         result.map_err(|error| match errno(&error) {
             Errno::EINTR if self.is_interrupted() => Errno::EINTR,
             Errno::EINTR if self.timed_out.load(Ordering::Relaxed) => Errno::ETIMEDOUT,
-            // Some other signal: as good as busy, to be tried again.
+            // Another signal: treated as busy, and tried again.
             Errno::EINTR => Errno::EAGAIN,
             other => other,
         })

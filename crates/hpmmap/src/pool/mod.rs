@@ -1,11 +1,12 @@
-//! Moving memory between Linux and the pools. The algorithms work on
-//! [`Machine`], so that their retries and undoing are tested without one.
+//! Moves memory between Linux and the pools. The algorithms work on a [`Machine`], so that tests
+//! can simulate one for retries and undoing.
 
 pub mod add;
 pub mod choose;
 pub mod config;
 mod failure;
 mod live;
+mod machine;
 pub mod plan;
 pub mod remove;
 pub mod set;
@@ -14,49 +15,35 @@ pub mod simulated;
 
 use std::collections::BTreeMap;
 
-use hpmmap_host::memory::Change;
 use hpmmap_sys::uapi::{self, PoolRange};
-use hpmmap_sys::{Errno, RemoveError};
 
 pub use failure::{Failure, FailureReport, Step, summary};
 pub use live::LiveMachine;
+pub use machine::Machine;
 
-/// The operations that change the machine.
-pub trait Machine {
-    /// Sets a memory block offline or online. EINTR: the user wants to stop;
-    /// ETIMEDOUT: the kernel could not do it in time.
-    fn set_state(&mut self, block: u64, change: Change) -> Result<(), Errno>;
-    /// Hands an offline range to the pool of `node`.
-    fn pool_add(&mut self, start: u64, length: u64, node: u32, movable: bool) -> Result<(), Errno>;
-    /// Takes a range out of its pool, all or nothing.
-    fn pool_remove(&mut self, start: u64, length: u64) -> Result<(), RemoveError>;
-    /// True once the user wants to stop.
-    fn is_interrupted(&self) -> bool;
-}
-
-/// A memory block of sysfs, or the part of it that is in a pool.
+/// A memory block of sysfs, as far as it is in a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PooledBlock {
-    /// N of memoryN.
+    /// The number N of memoryN.
     pub index: u64,
     /// Physical address of the block.
     pub start: u64,
     /// Bytes of it that are in the pool.
     pub pooled_bytes: u64,
-    /// Bytes nobody holds.
+    /// Bytes that are not held.
     pub free_bytes: u64,
-    /// Bytes no job holds but that are still pinned.
+    /// Bytes that no launch holds but that are still pinned.
     pub pinned_bytes: u64,
-    /// Bytes of blocks with memory errors, which nobody has or gets.
+    /// Bytes of blocks with memory errors, which are never handed out.
     pub bad_bytes: u64,
     /// NUMA node.
     pub node: i32,
-    /// Came from the zone for movable memory.
+    /// It came from the zone for movable memory.
     pub movable: bool,
 }
 
 impl PooledBlock {
-    /// What jobs hold.
+    /// Bytes that launches hold.
     pub fn busy_bytes(&self) -> u64 {
         self.pooled_bytes
             .saturating_sub(self.free_bytes)
@@ -64,14 +51,13 @@ impl PooledBlock {
             .saturating_sub(self.bad_bytes)
     }
 
-    /// All of the memory block is in the pool and nobody uses any of it.
+    /// Is all of the memory block in the pool and unused?
     pub fn is_free(&self, block_bytes: u64) -> bool {
         self.pooled_bytes == block_bytes && self.free_bytes + self.bad_bytes == block_bytes
     }
 }
 
-/// Joins the module's ranges (sections) to memory blocks of sysfs, in order
-/// of address.
+/// Joins the module's ranges (sections) to memory blocks of sysfs, in order of address.
 pub fn join_ranges(ranges: &[PoolRange], block_bytes: u64) -> Vec<PooledBlock> {
     let mut blocks: BTreeMap<u64, PooledBlock> = BTreeMap::new();
     for range in ranges {

@@ -1,4 +1,4 @@
-//! What can be taken, as far as can be seen before anything is touched.
+//! Plans which memory to take, as far as it can be known beforehand.
 
 use std::collections::HashSet;
 
@@ -11,15 +11,15 @@ use super::PooledBlock;
 use super::add::{Keep, Request};
 use super::choose::{Candidate, Queue};
 
-/// Of the memory that is available now, what stays available: with less Linux would have
-/// to kill processes.
+/// Of the available memory this much stays available: with less Linux would have to kill
+/// processes.
 pub const RESERVE_BYTES: u64 = 256 << 20;
 
-/// The least that Linux keeps of a NUMA node, and the share, where nothing else is said.
+/// The least memory that Linux keeps of a NUMA node, and the share, unless told otherwise.
 pub const LEAVE_BYTES: u64 = 2 << 30;
 pub const LEAVE_PERCENT: u64 = 5;
 
-/// How a node is.
+/// The state of a node.
 #[derive(Debug)]
 pub struct State {
     /// Its number.
@@ -28,16 +28,16 @@ pub struct State {
     pub block_bytes: u64,
     /// All its memory blocks.
     pub blocks: Vec<Block>,
-    /// Those of them that are in a pool; others' do no harm.
+    /// The parts of it that are in a pool; entries of other nodes do no harm.
     pub pooled: Vec<PooledBlock>,
-    /// What Linux has of it.
+    /// Ordinary memory of the node.
     pub linux: u64,
-    /// What Linux could give up, of all nodes.
+    /// Memory that Linux could give up, on all nodes.
     pub available: u64,
 }
 
 impl State {
-    /// Of a node of this machine.
+    /// Reads the state of a node of this machine.
     pub fn read(
         root: &Root,
         node: u32,
@@ -54,8 +54,8 @@ impl State {
         })
     }
 
-    /// What Linux keeps of the node unless something else is said. A node that has only
-    /// movable memory, such as one of CXL, is not Linux's own: nothing.
+    /// The memory of the node that Linux keeps unless told otherwise: none of a node with only
+    /// movable memory, such as CXL.
     pub fn left(&self) -> u64 {
         let mut online = self
             .blocks
@@ -72,41 +72,41 @@ impl State {
     }
 }
 
-/// What is to be taken.
+/// The memory to take.
 #[derive(Debug, Clone, Copy)]
 pub struct Wish {
-    /// How much.
+    /// The size.
     pub size: Size,
-    /// What is kept of less.
+    /// The memory to keep if the size cannot be had.
     pub keep: Keep,
-    /// Which blocks.
+    /// The memory blocks to choose from.
     pub taking: Taking,
 }
 
-/// What may be taken.
+/// The memory that may be taken.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Taking {
-    /// Blocks that are offline already, too.
+    /// Also use memory blocks that are offline already.
     pub offline_blocks: bool,
-    /// What Linux keeps of the node, where it is said.
+    /// Memory that Linux keeps of the node, if given.
     pub leave: Option<Size>,
 }
 
-/// A request that this machine can fulfil, as far as can be seen.
+/// A request that this machine can fulfil, as far as it can be known.
 #[derive(Debug)]
 pub struct Plan {
-    /// How many blocks.
+    /// The request.
     pub request: Request,
-    /// Those that are offline already, to begin with.
+    /// Memory blocks that are offline already, which come first.
     pub offline: Vec<Candidate>,
-    /// The others.
+    /// The other memory blocks.
     pub queue: Queue,
-    /// Why it is less than was wished for.
+    /// Reasons why the request is for less than the wish.
     pub less: Vec<String>,
 }
 
 impl Plan {
-    /// For a wish. What is too much is an error, unless less is kept.
+    /// Plans a wish. If it is too large, that is an error unless less may be kept.
     pub fn new(wish: &Wish, state: &State) -> Result<Self> {
         let size = |blocks: u64| Size(blocks * state.block_bytes);
         let wanted = multiple_of(wish.size, state.block_bytes, "the memory block size")?;
@@ -137,7 +137,7 @@ impl Plan {
             }
             less.push(refused(wish, possible, text)?);
         }
-        // Blocks that are offline already cost Linux nothing.
+        // Memory blocks that are offline already take no memory from Linux.
         let left = wish
             .taking
             .leave
@@ -183,7 +183,7 @@ impl Plan {
     }
 }
 
-/// That only so many blocks are possible: an error unless fewer are kept.
+/// The message that only `possible` memory blocks can be had: an error unless fewer may be kept.
 fn refused(wish: &Wish, possible: u64, text: String) -> Result<String> {
     if wish.keep == Keep::Whole || possible == 0 {
         return Err(Error::Failed(text));

@@ -7,20 +7,20 @@ use hpmmap_sys::uapi;
 
 use super::{Failure, Machine, PooledBlock, Step};
 
-/// What happened.
+/// The outcome.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Blocks that Linux has again.
+    /// Memory blocks that were given back.
     pub removed: Vec<PooledBlock>,
-    /// Blocks that stayed, or are stuck between pool and Linux.
+    /// Memory blocks that stayed, or are stuck between pool and Linux.
     pub failures: Vec<Failure>,
     /// The user stopped it.
     pub interrupted: bool,
 }
 
-/// The blocks that nobody uses, in the order in which to give them back:
-/// gigabytes of which the pool has only parts come first, low addresses come
-/// first; those with memory errors, which Linux will not have, come last.
+/// The unused memory blocks, in the order in which to give them back: first those of gigabytes of
+/// which the pool has only parts, low addresses first; last those with memory errors, which Linux
+/// does not accept.
 pub fn free_blocks(blocks: &[PooledBlock], block_bytes: u64) -> Vec<PooledBlock> {
     let run = |block: &PooledBlock| block.start / uapi::LARGE_BYTES;
     let mut run_bytes: HashMap<u64, u64> = HashMap::new();
@@ -36,9 +36,8 @@ pub fn free_blocks(blocks: &[PooledBlock], block_bytes: u64) -> Vec<PooledBlock>
     free
 }
 
-/// Gives back up to `wanted` of `candidates`; others are tried for those
-/// that got busy meanwhile. `progress` is told the number of blocks given
-/// back and failed.
+/// Gives back up to `wanted` of `candidates`. Another one is tried for each that got busy
+/// meanwhile. `progress` gets the numbers of memory blocks given back and failed.
 pub fn remove(
     machine: &mut impl Machine,
     candidates: &[PooledBlock],
@@ -92,7 +91,7 @@ mod tests {
     use super::super::simulated::{BLOCK, Simulated};
     use super::*;
 
-    /// A machine whose blocks are all in the pool.
+    /// A machine with all its memory blocks in the pool.
     fn filled(blocks: std::ops::Range<u64>, zone: &str) -> Simulated {
         let mut machine = Simulated::new(blocks.clone(), zone);
         let queue = machine.queue();

@@ -1,4 +1,4 @@
-//! Making a pool as large as it is said to be, however large it is.
+//! Gives a pool the requested size, whatever its size is.
 
 use hpmmap_base::error::Result;
 use hpmmap_base::size::Size;
@@ -8,17 +8,17 @@ use super::plan::{Plan, State, Taking, Wish};
 use super::remove::{self, free_blocks};
 use super::{Machine, PooledBlock};
 
-/// What makes a pool as large as it is to be.
+/// The change that gives a pool its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Difference {
     None,
-    /// So many memory blocks are missing.
+    /// This many memory blocks are missing.
     Missing(u64),
-    /// So many are too much.
+    /// This many memory blocks are too many.
     TooMuch(u64),
 }
 
-/// A part of a block that is missing takes a whole one, and one that is too much stays.
+/// A missing part of a memory block takes a whole one; an excess part stays.
 fn difference(has: u64, wanted: u64, block_bytes: u64) -> Difference {
     match (
         wanted.saturating_sub(has).div_ceil(block_bytes),
@@ -30,39 +30,39 @@ fn difference(has: u64, wanted: u64, block_bytes: u64) -> Difference {
     }
 }
 
-/// What was done.
+/// The change that was made.
 #[derive(Debug)]
 pub enum Done {
-    /// Nothing: it is as large as it is to be.
+    /// None: the pool has its size.
     Nothing,
-    /// Memory was taken from Linux, or could not be.
+    /// Memory was taken from Linux, or could not be taken.
     Added(add::Outcome),
-    /// Memory went back to Linux, as far as no job held it.
+    /// Memory was given back to Linux, as far as no launch holds it.
     Removed(remove::Outcome),
 }
 
-/// What became of a pool.
+/// The outcome for one pool.
 #[derive(Debug)]
 pub struct Brought {
-    /// What it was to have.
+    /// The requested bytes.
     pub wanted: u64,
-    /// What it had.
+    /// The bytes before.
     pub had: u64,
-    /// What was done.
+    /// The change that was made.
     pub done: Done,
-    /// Blocks that would have gone but are in use.
+    /// Memory blocks that would have been given back but are in use.
     pub in_use: Vec<PooledBlock>,
-    /// Why less than was missing could be taken.
+    /// Reasons why less than the missing memory could be taken.
     pub less: Vec<String>,
 }
 
-/// What of the pool of a node there is.
+/// The bytes that a node's pool has.
 pub fn bytes(state: &State) -> u64 {
     state.pooled.iter().map(|block| block.pooled_bytes).sum()
 }
 
 impl Brought {
-    /// What it has now.
+    /// The bytes that the pool has now.
     pub fn has(&self, block_bytes: u64) -> u64 {
         match &self.done {
             Done::Nothing => self.had,
@@ -74,15 +74,15 @@ impl Brought {
         }
     }
 
-    /// It is as it should be, as far as whole memory blocks allow.
+    /// Does the pool have its size, as far as whole memory blocks allow?
     pub fn is_done(&self, block_bytes: u64) -> bool {
         difference(self.has(block_bytes), self.wanted, block_bytes) == Difference::None
     }
 }
 
-/// Makes the pool of a node as large as `wanted`, or as near to it as can be: what jobs
-/// hold stays theirs, and what Linux cannot give up stays its own. `progress` is told the
-/// number of blocks done and failed.
+/// Gives the pool of a node the size `wanted`, or as near to it as possible: launches keep the
+/// memory they hold, and Linux keeps what it cannot give up. `progress` gets the numbers of memory
+/// blocks done and failed.
 pub fn bring(
     machine: &mut impl Machine,
     state: &State,
@@ -198,7 +198,7 @@ mod tests {
         assert!(!brought.is_done(BLOCK));
         let named: Vec<u64> = brought.in_use.iter().map(|block| block.index).collect();
         assert_eq!(named, [33, 34]);
-        // Once nobody does, the rest goes.
+        // Once no launch holds it, the rest is given back.
         machine.use_bytes(33, 0, 0);
         machine.use_bytes(34, 0, 0);
         assert!(set(&mut machine, 1).is_done(BLOCK));

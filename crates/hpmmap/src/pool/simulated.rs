@@ -1,5 +1,4 @@
-//! A machine for tests: a fixture tree for what is read, and a module that
-//! keeps the rules of the real one.
+//! A machine for tests: a fixture tree to be read, and a module with the rules of the real one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -15,8 +14,7 @@ use super::{Machine, PooledBlock, join_ranges};
 /// Size of a memory block.
 pub const BLOCK: u64 = 128 << 20;
 
-/// A block all of which is in the pool of a node, with what jobs hold of it and what is
-/// pinned.
+/// A memory block in the pool of a node, all of it, with bytes that are held and pinned.
 pub fn pooled(node: i32, index: u64, busy: u64, pinned: u64) -> PooledBlock {
     PooledBlock {
         index,
@@ -30,7 +28,7 @@ pub fn pooled(node: i32, index: u64, busy: u64, pinned: u64) -> PooledBlock {
     }
 }
 
-/// See the module.
+/// The simulated machine.
 pub struct Simulated {
     fixture: Fixture,
     pool: BTreeMap<u64, PoolRange>,
@@ -44,7 +42,7 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// Node 0 with these blocks online in one zone.
+    /// Node 0 with these memory blocks, online in one zone.
     pub fn new(blocks: Range<u64>, zone: &str) -> Self {
         let fixture = Fixture::new();
         fixture.block_size(BLOCK);
@@ -65,37 +63,37 @@ impl Simulated {
         }
     }
 
-    /// Setting `block` offline fails the first `times` times.
+    /// Lets setting `block` offline fail the first `times` times.
     pub fn fail_offline(&mut self, block: u64, errno: Errno, times: u32) {
         self.fail_offline.insert(block, (errno, times));
     }
 
-    /// Setting `block` online fails.
+    /// Lets setting `block` online fail.
     pub fn fail_online(&mut self, block: u64, errno: Errno) {
         self.fail_online.insert(block, errno);
     }
 
-    /// The module refuses `block`.
+    /// Lets the module refuse `block`.
     pub fn fail_pool_add(&mut self, block: u64, errno: Errno) {
         self.fail_pool_add.insert(block, errno);
     }
 
-    /// The user interrupts once `block` has gone offline.
+    /// Lets the user interrupt once `block` is offline.
     pub fn interrupt_after_offline(&mut self, block: u64) {
         self.interrupt_after = Some(block);
     }
 
-    /// The user interrupts now.
+    /// Lets the user interrupt now.
     pub fn interrupt(&mut self) {
         self.interrupted = true;
     }
 
-    /// `block` was offline before anything else happened.
+    /// Sets `block` offline beforehand.
     pub fn set_offline_before(&mut self, block: u64) {
         memory::set_state(&self.fixture.root(), block, Change::Offline).unwrap();
     }
 
-    /// Jobs hold, and devices pin, so much of a pooled block.
+    /// Lets launches hold, and devices pin, bytes of a memory block in the pool.
     pub fn use_bytes(&mut self, block: u64, busy: u64, pinned: u64) {
         let range = self.pool.get_mut(&(block * BLOCK)).unwrap();
         range.free_bytes = range.length - busy - pinned;
@@ -114,7 +112,7 @@ impl Simulated {
         Queue::already_offline(&self.blocks(), &self.pooled().into_iter().collect())
     }
 
-    /// Numbers of the blocks in the pool.
+    /// Numbers of the memory blocks in the pool.
     pub fn pooled(&self) -> Vec<u64> {
         self.pool.keys().map(|start| start / BLOCK).collect()
     }
@@ -136,7 +134,7 @@ impl Simulated {
         self.attempts.get(&block).copied().unwrap_or(0)
     }
 
-    /// The last change that succeeded.
+    /// The last successful change.
     pub fn last_change(&self, block: u64) -> Option<Change> {
         self.changes.get(&block).copied()
     }

@@ -1,4 +1,4 @@
-//! The report of `run`: whether a job ran undisturbed.
+//! The report of `run`: decides whether a launch ran undisturbed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,34 +17,34 @@ mod words;
 use verdict::{Judgement, Program, Verdict, programs};
 use words::gigabytes;
 
-/// Grows when a member changes its meaning or goes; new ones may come.
+/// It grows when a member changes its meaning or is removed; new members may come without that.
 const SCHEMA: u32 = 2;
 
-/// How the program ended.
+/// The end of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Exit {
-    /// By itself.
+    /// Its exit status.
     Status(i32),
-    /// By a signal.
+    /// The signal that ended it.
     Signal(i32),
 }
 
-/// What the launcher knows by itself.
+/// Facts that the launcher itself knows.
 #[derive(Debug, Clone)]
 pub struct Run {
     pub command: Vec<String>,
     pub host: String,
-    /// Seconds since 1970.
+    /// Start, in seconds since 1970.
     pub started: u64,
     pub elapsed: Duration,
     pub exit: Exit,
-    /// Of the processes that were waited for.
+    /// Minor faults of the processes that were waited for.
     pub minor_faults: u64,
     pub major_faults: u64,
 }
 
-/// The report, as it is written.
+/// The report as it is written.
 #[derive(Debug, Serialize)]
 pub struct Report {
     report: &'static str,
@@ -59,7 +59,7 @@ pub struct Report {
     processes: Processes,
     programs: Vec<Program>,
     verdict: Verdict,
-    /// `None` where it is not known.
+    /// `None` if that is not known.
     undisturbed: Option<bool>,
     findings: Vec<String>,
     unknown: Vec<String>,
@@ -95,7 +95,7 @@ struct Processes {
     total: u64,
     address_spaces: u64,
     left: u64,
-    /// Programs that were executed, by what became of them.
+    /// Programs that were executed, by outcome.
     executed: Option<job::ProgramKinds>,
 }
 
@@ -105,11 +105,11 @@ struct FaultReport {
     all_memory: AllFaults,
 }
 
-/// In memory of the pools: every one, from execve on.
+/// Page faults in pool memory: all of them, from execve on.
 #[derive(Debug, Serialize)]
 struct PoolFaults {
     total: u64,
-    /// The part of them in programs that are no helpers.
+    /// The part of them in programs that are not helpers.
     application: u64,
     user: u64,
     kernel: u64,
@@ -118,7 +118,7 @@ struct PoolFaults {
     places: Faults,
 }
 
-/// Of Linux's counters: start-up is in them, and memory of Linux.
+/// Linux's counters: they include the start-up and ordinary memory.
 #[derive(Debug, Serialize)]
 struct AllFaults {
     minor: u64,
@@ -135,13 +135,13 @@ struct Memory {
     placed_bytes: u64,
     placed: Vec<Placed>,
     remote_bytes: u64,
-    /// `None` where nothing was placed.
+    /// `None` if no memory was placed.
     remote_share: Option<f64>,
     entries: Entries,
     gigabytes: Gigabytes,
 }
 
-/// Of a job that asked for contiguous ones.
+/// For a launch that asked for contiguous gigabytes.
 #[derive(Debug, Serialize)]
 struct Gigabytes {
     wanted: u64,
@@ -179,13 +179,13 @@ struct Pools {
     lowest_free_bytes: Option<u64>,
     refusals: u64,
     failures: u64,
-    /// Requests that a limit has refused, by whose.
+    /// Requests that a limit has refused, by kind of limit.
     limited: Limited,
-    /// Path of the last such cgroup.
+    /// Path of the cgroup whose limit refused last.
     limited_cgroup: Option<String>,
 }
 
-/// In nanoseconds; `None` without calls, or where the clock is not known.
+/// Times in nanoseconds; `None` without calls, or if the clock's rate is not known.
 #[derive(Debug, Serialize)]
 struct Times {
     calls: u64,
@@ -198,7 +198,7 @@ struct Times {
 
 #[derive(Debug, Serialize)]
 struct Bucket {
-    /// `None`: no end.
+    /// `None`: no upper end.
     below_ns: Option<u64>,
     calls: u64,
 }
@@ -210,7 +210,7 @@ struct Wait {
     worst_ns: Option<u64>,
 }
 
-/// Nanoseconds of ticks; `None` where the clock is not known.
+/// Ticks in nanoseconds; `None` if the clock's rate is not known.
 fn nanoseconds(ticks: u64, khz: u64) -> Option<u64> {
     (khz != 0).then(|| (u128::from(ticks) * 1_000_000 / u128::from(khz)) as u64)
 }
@@ -241,7 +241,7 @@ fn wait(stall: &Stall, khz: u64) -> Wait {
 }
 
 impl Report {
-    /// From what the module has counted for job `id`.
+    /// Reads the module's counters of launch `id` and makes the report.
     pub fn read(root: &Root, id: u64, run: Run) -> Result<Self> {
         let job = job::read(root, id)?;
         let places = job::faults(root, id)?;
@@ -389,7 +389,7 @@ mod tests {
         Report::read(&fixture.root(), 3, run()).unwrap()
     }
 
-    /// A job of which nothing bad is known.
+    /// A launch without any disturbance.
     fn calm() -> Fixture {
         let fixture = fixture();
         let path = "sys/kernel/hpmmap/jobs/3/stat";
@@ -451,7 +451,7 @@ mod tests {
             ("/latency/mmap/calls", json!(1000)),
             ("/latency/mmap/p99_ns", json!(512)),
             ("/latency/mmap/worst_ns", json!(2_000_000_000u64)),
-            // 512 and 1638 nanoseconds at most, and one of two seconds.
+            // At most 512 and 1638 nanoseconds, and one of two seconds.
             (
                 "/latency/mmap/histogram/0",
                 json!({"below_ns": 1000, "calls": 990}),
@@ -495,7 +495,7 @@ hpmmap: job 3 (strict, 2M): killed by signal 9 after 12.3 s, 5 processes (2 stil
   waits        calls: 7 times, 10.0 us, worst 4.00 us; zeroing: 1 times, 600 us, worst 600 us
   note         page faults because of forks do not count: 2
   note         page faults of helpers do not count: mpirun 9
-  verdict      disturbed: 1 page fault in pool memory; 4 fallbacks to memory of Linux; 3 calls refused for want of pool memory; the limit of every user (the default) was reached"
+  verdict      disturbed: 1 page fault in pool memory; 4 fallbacks to ordinary memory; 3 calls refused for want of pool memory; the limit of every user (the default) was reached"
         );
     }
 
@@ -511,7 +511,7 @@ hpmmap: job 3 (strict, 2M): killed by signal 9 after 12.3 s, 5 processes (2 stil
         assert!(text.contains("page faults  0 in pool memory"), "{text}");
     }
 
-    /// The same with some lines of what the module tells changed.
+    /// The same with some lines of the module's counters changed.
     fn with(fixture: &Fixture, changed: &[(&str, u64)]) -> Report {
         let path = "sys/kernel/hpmmap/jobs/3/stat";
         let stat = fixture.root().read(path).unwrap();

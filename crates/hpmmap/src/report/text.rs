@@ -7,7 +7,7 @@ use super::verdict::{Program, Verdict};
 use super::words::plural;
 use super::{Exit, Report};
 
-/// The names of those that are not 0.
+/// The names and values of the numbers that are not 0.
 fn counted(numbers: impl Iterator<Item = (&'static str, u64)>) -> String {
     numbers
         .filter(|(_, count)| *count != 0)
@@ -151,7 +151,7 @@ impl Report {
         lines.join("\n")
     }
 
-    /// Where there are several, or a fork has made some.
+    /// One line for each program, if there are several or a fork has made some.
     fn program_lines(&self) -> Vec<String> {
         let plain = |one: &Program| one.counted.forks == 0;
         if self.programs.len() < 2 && self.programs.iter().all(plain) {

@@ -1,4 +1,4 @@
-//! Whether a job ran undisturbed, and what did disturb it.
+//! Decides whether a launch ran undisturbed, and names the disturbances.
 
 use hpmmap_base::user_name;
 use hpmmap_host::job::{self, FaultReasons, Job};
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::words::{gigabytes, plural};
 
-/// A program of the job, and whether it counts for the verdict.
+/// A program of the launch, and whether it counts for the verdict.
 #[derive(Debug, Serialize)]
 pub(super) struct Program {
     #[serde(flatten)]
@@ -23,7 +23,7 @@ pub(super) enum Verdict {
     Unknown,
 }
 
-/// The names of those that are not 0.
+/// The names and values of the numbers that are not 0.
 fn counted_owned<'a>(numbers: impl Iterator<Item = (&'a str, u64)>) -> String {
     numbers
         .filter(|(_, count)| *count != 0)
@@ -32,7 +32,7 @@ fn counted_owned<'a>(numbers: impl Iterator<Item = (&'a str, u64)>) -> String {
         .join(", ")
 }
 
-/// The limits that have refused something.
+/// The limits that have refused a request.
 fn limits(job: &Job, cgroup: Option<&str>) -> Option<String> {
     let names: Vec<String> = job
         .limited
@@ -48,7 +48,7 @@ fn limits(job: &Job, cgroup: Option<&str>) -> Option<String> {
     (!names.is_empty()).then(|| format!("the limit of {} was reached", names.join(" and of ")))
 }
 
-/// Programs that start others and do none of the work, as their processes are called.
+/// Names of programs that start others and do none of the work.
 const HELPERS: [&str; 25] = [
     "mpirun",
     "mpiexec",
@@ -77,7 +77,7 @@ const HELPERS: [&str; 25] = [
     "setarch",
 ];
 
-/// The programs of a job. If all of them are helpers, none is.
+/// The programs of a launch. If all of them are helpers, all count.
 pub(super) fn programs(counted: Vec<job::Program>) -> Vec<Program> {
     let helps = |one: &job::Program| HELPERS.contains(&one.name.as_str());
     let some_work = counted.iter().any(|one| !helps(one));
@@ -90,14 +90,14 @@ pub(super) fn programs(counted: Vec<job::Program>) -> Vec<Program> {
         .collect()
 }
 
-/// What was found out about a job.
+/// The findings about a launch.
 #[derive(Debug, Default)]
 pub(super) struct Judgement {
-    /// What was not as it should be.
+    /// Disturbances.
     pub(super) findings: Vec<String>,
-    /// What nobody has seen.
+    /// Facts that the module did not record.
     pub(super) unknown: Vec<String>,
-    /// What does not count, and is said.
+    /// Facts that do not count but are printed.
     pub(super) notes: Vec<String>,
 }
 
@@ -121,7 +121,7 @@ impl Judgement {
     }
 
     fn faults(&mut self, job: &Job, programs: &[Program]) {
-        // What the program asked for, or brought about by its own calls, disturbs nobody.
+        // Faults that the program asked for, or that its own calls cause, are not disturbances.
         let faults = FaultReasons {
             first_touch: 0,
             reserved: 0,
@@ -135,7 +135,7 @@ impl Judgement {
             total = u64::saturating_sub(total, unasked(one));
             forks = u64::saturating_sub(forks, one.counted.faults_fork);
         }
-        // The program asked for these, too: without HPMMAP a fork has as many.
+        // The program asked for these, too: without HPMMAP a fork causes as many.
         let suffered = u64::saturating_sub(total, forks);
         if suffered != 0 {
             self.findings
@@ -157,7 +157,7 @@ impl Judgement {
         let fallbacks = job.fallbacks.total();
         if fallbacks != 0 {
             self.findings.push(format!(
-                "{} to memory of Linux",
+                "{} to ordinary memory",
                 plural(fallbacks, "fallback")
             ));
         }

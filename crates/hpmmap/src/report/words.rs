@@ -1,8 +1,8 @@
-//! Numbers as reports say them.
+//! Numbers in the form of reports.
 
 use hpmmap_sys::uapi::LARGE_BYTES;
 
-/// Whole ones.
+/// Whole gigabytes.
 pub fn gigabytes(bytes: u64) -> u64 {
     bytes / LARGE_BYTES
 }

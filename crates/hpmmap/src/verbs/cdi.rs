@@ -1,4 +1,4 @@
-//! `hpmmap cdi`: how a container gets the device, for every runtime that knows CDI.
+//! `hpmmap cdi`: a specification by which container runtimes that know CDI add the device.
 
 use std::fs::create_dir_all;
 use std::os::unix::fs::MetadataExt;
@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::cli::CdiArgs;
 
-/// Old enough for podman 4.3, of Debian 12.
+/// The version that podman 4.3 of Debian 12 knows.
 const VERSION: &str = "0.5.0";
 const KIND: &str = "hpmmap.io/pool";
 
@@ -23,7 +23,7 @@ pub fn perform(args: &CdiArgs) -> Result<ExitCode> {
     let json = specification(&Root::default())?;
     match &args.output {
         Some(path) => {
-            // Runtimes of all users read it; this process makes nothing else.
+            // All users' runtimes must be able to read it. This process makes no other file.
             umask(Mode::S_IWGRP | Mode::S_IWOTH);
             make_directory(path)?;
             safe_files::write(path, format!("{json}\n"))?;
@@ -33,7 +33,7 @@ pub fn perform(args: &CdiArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `/etc/cdi` is there only once somebody has had something for it.
+/// `/etc/cdi` exists only if a package or an administrator has made it.
 fn make_directory(path: &Path) -> Result<()> {
     let Some(directory) = path.parent() else {
         return Ok(());
@@ -68,8 +68,8 @@ struct Edits {
     device_nodes: [Node; 1],
 }
 
-/// As it is on this machine: who may open it there may open it in the container. Without a
-/// user it would be the container's.
+/// The device with its owner and mode on this machine, so that the same users may open it in the
+/// container. Without an owner it would be the container's.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Node {

@@ -31,10 +31,10 @@ pub fn unmark(args: &UnmarkArgs) -> Result<ExitCode> {
     })
 }
 
-/// How a program is marked now, and what was changed if anything was to be.
+/// The mark before, and the change if one was requested.
 type Outcome = (Option<Options>, Option<Option<Change>>);
 
-/// A file that fails does not keep the others from being done.
+/// Handles each file; a failure does not stop the others.
 fn for_each(
     files: &[PathBuf],
     links: Links,
@@ -67,7 +67,7 @@ fn for_each(
     Ok(code)
 }
 
-/// As it is printed.
+/// The printed form.
 #[derive(Debug, Serialize)]
 struct Marked<'a> {
     files: &'a [Report],
@@ -85,15 +85,15 @@ struct ChangeReport {
 
 #[derive(Debug, Serialize)]
 struct Report {
-    /// As it was named.
+    /// The name that the user gave.
     file: PathBuf,
-    /// Behind symbolic links.
+    /// The path after symbolic links.
     path: PathBuf,
     marked: bool,
     options: Option<Options>,
     #[serde(skip)]
     was_to_change: bool,
-    /// What was changed; nothing if it was so already.
+    /// The change; absent if the mark was as requested already.
     change: Option<ChangeReport>,
 }
 

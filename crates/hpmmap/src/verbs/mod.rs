@@ -1,4 +1,4 @@
-//! One file per verb.
+//! One file for each verb.
 
 mod cdi;
 mod doctor;
@@ -24,7 +24,7 @@ use hpmmap_host::{Root, node, number_list};
 
 use crate::cli::{PoolVerb, Verb};
 
-/// Does what the verb says.
+/// Performs the verb.
 pub fn perform(verb: Verb) -> Result<ExitCode> {
     match verb {
         Verb::Pool(PoolVerb::Add(args)) => pool_add::perform(&args),
@@ -45,8 +45,8 @@ pub fn perform(verb: Verb) -> Result<ExitCode> {
     }
 }
 
-/// The node asked for, checked; the only one if none was asked for; `None` if
-/// there are several.
+/// The requested node, checked, or the only one if none was requested; `None` if there are
+/// several.
 fn chosen_node(root: &Root, asked: Option<u32>) -> Result<Option<u32>> {
     let nodes = node::with_memory(root)?;
     match asked {
@@ -56,7 +56,7 @@ fn chosen_node(root: &Root, asked: Option<u32>) -> Result<Option<u32>> {
     }
 }
 
-/// As `chosen_node`, where one must be said.
+/// As `chosen_node`, but there must be one.
 fn require_node(root: &Root, asked: Option<u32>) -> Result<u32> {
     chosen_node(root, asked)?.ok_or_else(|| {
         let nodes = node::with_memory(root).unwrap_or_default();
@@ -67,7 +67,7 @@ fn require_node(root: &Root, asked: Option<u32>) -> Result<u32> {
     })
 }
 
-/// Error for the first of `asked` that is not among the machine's `nodes`.
+/// Fails for the first of `asked` that is not among the machine's `nodes`.
 fn require_nodes(nodes: &[u32], asked: &[u32]) -> Result<()> {
     match asked.iter().find(|node| !nodes.contains(node)) {
         None => Ok(()),

@@ -1,4 +1,4 @@
-//! `hpmmap bench` and `hpmmap trace`: programs of packages of their own, beside this one.
+//! `hpmmap bench` and `hpmmap trace`: programs of their own packages, installed beside this one.
 
 use std::env;
 use std::ffi::OsString;
@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 use hpmmap_base::error::{Error, Result};
 use hpmmap_sys::Errno;
 
-/// Becomes the program of the verb, which takes the words.
+/// Executes the program of the verb with the words.
 pub fn perform(verb: &str, words: &[OsString]) -> Result<ExitCode> {
     let name = format!("hpmmap-{verb}");
     let program = env::current_exe()?.with_file_name(&name);

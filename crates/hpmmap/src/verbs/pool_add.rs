@@ -54,7 +54,7 @@ pub fn perform(args: &PoolAddArgs) -> Result<ExitCode> {
     conclude(args, &plan.request, &outcome)
 }
 
-/// The arguments, as far as they are about memory.
+/// The arguments about memory.
 fn wish(args: &PoolAddArgs) -> Wish {
     Wish {
         size: args.size,
@@ -70,7 +70,7 @@ fn wish(args: &PoolAddArgs) -> Wish {
     }
 }
 
-/// What is to be added to a pool that has so much.
+/// The size to add to a pool that has `has` bytes.
 fn missing(args: &PoolAddArgs, block_bytes: u64, has: u64) -> Size {
     match args.up_to {
         true => Size(
@@ -103,7 +103,7 @@ fn nothing_missing(args: &PoolAddArgs, node: u32) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What of the arguments can be checked without the module.
+/// Checks the arguments as far as that needs no module.
 fn checked(root: &Root, args: &PoolAddArgs) -> Result<(u32, u64)> {
     if !memory::is_supported(root) {
         return Err(Error::Failed(
@@ -183,7 +183,7 @@ fn conclude(args: &PoolAddArgs, request: &Request, outcome: &Outcome) -> Result<
     Ok(ExitCode::SUCCESS)
 }
 
-/// The error that ends it, if nothing was added.
+/// The error if nothing was added.
 fn refusal(args: &PoolAddArgs, request: &Request, outcome: &Outcome) -> Option<Error> {
     if !outcome.added().is_empty() {
         return None;
@@ -297,9 +297,9 @@ mod tests {
                 available: 1 << 40,
             }
         };
-        // A twentieth of a large node.
+        // Five percent of a large node.
         assert_eq!(state(100 << 30, "Normal").left(), (100 << 30) / 100 * 5);
-        // 2 GB at least.
+        // At least 2 GB.
         let small = state(3 << 30, "Normal");
         assert!(Plan::new(&wish(None), &small).is_ok());
         let error = Plan::new(&wish(None), &state((3 << 30) - 1, "Normal")).unwrap_err();
@@ -310,7 +310,7 @@ mod tests {
         );
         assert!(Plan::new(&wish(Some(256 << 20)), &state(3 << 29, "Normal")).is_ok());
         assert!(Plan::new(&wish(Some(1 << 30)), &state(3 << 29, "Normal")).is_err());
-        // Memory of CXL.
+        // A node with only CXL memory.
         assert!(Plan::new(&wish(None), &state(1 << 30, "Movable")).is_ok());
         let some = Wish {
             keep: Keep::Less,
@@ -401,7 +401,7 @@ mod tests {
         );
         let mut wish = args("384M");
         wish.taking.offline_blocks = true;
-        // Two online blocks are needed, not three.
+        // Two online memory blocks are needed, not three.
         let plan = plan(&fixture, &wish, RESERVE_BYTES + 2 * BLOCK).unwrap();
         assert_eq!((plan.offline.len(), plan.queue.len()), (1, 2));
         assert_eq!(plan.request.blocks, 3);

@@ -20,7 +20,7 @@ pub fn perform() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A line of /proc/iomem: how far it is indented, its addresses, and its name.
+/// Parses a line of /proc/iomem: its indentation, its addresses, and its name.
 fn parse(line: &str) -> Option<(&str, RangeInclusive<u64>, &str)> {
     let (addresses, name) = line.split_once(" : ")?;
     let digits = addresses.trim_start();
@@ -30,7 +30,7 @@ fn parse(line: &str) -> Option<(&str, RangeInclusive<u64>, &str)> {
     Some((indent, address(start)?..=address(end)?, name))
 }
 
-/// The lines of `iomem`, each without the addresses that are in `pools`.
+/// The lines of `iomem`, each without addresses that are in `pools`.
 fn without(iomem: &str, pools: &[RangeInclusive<u64>]) -> Result<String> {
     let mut kept = String::new();
     let mut hidden = true;
@@ -51,7 +51,7 @@ fn without(iomem: &str, pools: &[RangeInclusive<u64>]) -> Result<String> {
     Ok(kept)
 }
 
-/// What of `range` is in none of `holes`.
+/// The parts of `range` that are in none of `holes`.
 fn subtract(
     range: &RangeInclusive<u64>,
     holes: &[RangeInclusive<u64>],

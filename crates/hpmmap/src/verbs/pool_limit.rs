@@ -40,15 +40,15 @@ pub fn perform(args: &PoolLimitArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the module does by itself, in percent.
+/// The module's own default in percent.
 const DEFAULT_PERCENT: u8 = 50;
 
-/// Whose limit it is.
+/// The subject of a limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Who {
     Default,
     User(u32),
-    /// Each of its members, in a file.
+    /// Each member of the group; only in a file.
     Group(String),
     Cgroup(String),
 }
@@ -83,7 +83,7 @@ impl Request {
             }
             Limit::Default => LimitRule::Inherit,
             Limit::Percent(percent) => LimitRule::Percent(percent),
-            // Nothing at all.
+            // 0 means no memory.
             Limit::Size(Size(0)) => LimitRule::Bytes(0),
             Limit::Size(Size(few @ 1..=100)) => {
                 return Err(Error::Usage(format!(
@@ -98,7 +98,7 @@ impl Request {
         Ok(Self { who, rule })
     }
 
-    /// A line of the file; `None` for one that says nothing.
+    /// Parses a line of the file; `None` for an empty one.
     fn parse(line: &str) -> Result<Option<Self>> {
         let line = line.split('#').next().unwrap_or_default();
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -122,7 +122,7 @@ impl Request {
         match &self.who {
             Who::Default => one.kind == "default",
             Who::User(uid) => one.uid == Some(*uid),
-            // Its members are asked for in its place.
+            // The members are in the list instead.
             Who::Group(_) => false,
             Who::Cgroup(path) => {
                 let name = one.name.as_deref().map(|name| name.trim_matches('/'));
@@ -133,7 +133,7 @@ impl Request {
         }
     }
 
-    /// Whether this is what holds. Who has nothing of his own need not be in the list.
+    /// Is this limit in force? A subject without a limit of its own need not be in the list.
     fn holds(&self, limits: &[Reported]) -> bool {
         let rule = match self.rule {
             LimitRule::Bytes(bytes) => Some(Size(bytes).to_string()),
@@ -158,7 +158,7 @@ impl Request {
         let who = match &self.who {
             Who::Default => LimitOf::Default,
             Who::User(uid) => LimitOf::User(*uid),
-            // Files have them, which know their members.
+            // Only files have groups, and they are replaced by their members before.
             Who::Group(name) => {
                 return Err(Error::Failed(format!(
                     "group {name} has no limit by itself"
@@ -207,7 +207,7 @@ fn open_cgroup(root: &Root, path: &str) -> Result<File> {
         .map_err(|error| Error::Failed(format!("no cgroup {}: {error}", directory.display())))
 }
 
-/// What a file says, with the numbers of its lines.
+/// The requests of a file, with the numbers of their lines.
 #[derive(Debug, Default)]
 struct Limits {
     requests: Vec<(usize, Request)>,
@@ -227,8 +227,8 @@ impl Limits {
         limits
     }
 
-    /// Users in the place of groups. Who has a line of their own keeps it, and of several
-    /// groups the first counts.
+    /// Replaces groups by their users. A user's own line takes precedence; of several groups the
+    /// first one counts.
     fn expand(&mut self, root: &Root) {
         let mut known: HashSet<u32> = self
             .requests
@@ -252,9 +252,9 @@ impl Limits {
         }
     }
 
-    /// What follows from what it does not say: a user without a line has no limit of their
-    /// own, and the default is the module's. Not where a line is wrong, which may have
-    /// meant them, and not of cgroups, whose limits others set for their time.
+    /// The requests that follow from missing lines: a user without a line has no limit of their
+    /// own, and without a line the default is the module's. Not while a line is wrong, which may
+    /// have meant them, and not for cgroups, whose limits other programs set.
     fn unsaid(&self, entries: &[LimitEntry]) -> Vec<Request> {
         if !self.wrong.is_empty() {
             return Vec::new();
@@ -286,7 +286,7 @@ impl Limits {
 
 /// The lines of the file of limits that do not hold; `None` if that cannot be known.
 pub fn unmet(root: &Root) -> Option<Vec<String>> {
-    // Others see only their own.
+    // Other users see only their own limits.
     if !root.is_live() || !Uid::effective().is_root() {
         return None;
     }
@@ -299,7 +299,7 @@ fn unmet_lines(root: &Root, content: &str, limits: &[Reported]) -> Vec<String> {
     let said = Limits::parse(root, content);
     let mut numbers: BTreeSet<usize> = said.wrong.iter().map(|(number, _)| *number).collect();
     for (at, (number, request)) in said.requests.iter().enumerate() {
-        // The last one is what holds.
+        // The last line for a subject counts.
         let replaced = said.requests[at + 1..]
             .iter()
             .any(|(_, later)| later.who == request.who);
@@ -315,7 +315,7 @@ fn unmet_lines(root: &Root, content: &str, limits: &[Reported]) -> Vec<String> {
     numbers.into_iter().map(text).collect()
 }
 
-/// The users of a group: its members, and those of /etc/passwd whose first it is.
+/// The users of a group: its members, and the users of /etc/passwd with this primary group.
 fn members(root: &Root, name: &str) -> Result<Vec<u32>> {
     let group = Group::from_name(name)
         .ok()
@@ -342,7 +342,7 @@ fn first_members(passwd: &str, gid: u32) -> impl Iterator<Item = u32> {
     })
 }
 
-/// Makes the limits what a file says: as far as can be.
+/// Sets the limits of a file, as far as possible.
 fn load(root: &Root, path: &Path) -> Result<ExitCode> {
     let content = fs::read_to_string(path)
         .map_err(|error| Error::Failed(format!("{}: {error}", path.display())))?;
@@ -355,7 +355,7 @@ fn load(root: &Root, path: &Path) -> Result<ExitCode> {
     for (number, error) in &limits.wrong {
         refuse(*number, error);
     }
-    // A file that says nothing changes nothing, and needs no module.
+    // An empty file changes nothing and needs no module.
     if !limits.requests.is_empty() {
         let device = device::open_as_root("to set limits")?;
         let entries = device
@@ -375,7 +375,7 @@ fn load(root: &Root, path: &Path) -> Result<ExitCode> {
     Ok(status)
 }
 
-/// As it is printed.
+/// The printed form.
 #[derive(Debug, Serialize)]
 struct Listed<'a> {
     limits: &'a [Reported],
@@ -408,7 +408,7 @@ fn text(limits: &[Reported]) -> String {
     )
 }
 
-/// A name goes before a number, as in chown(1).
+/// A name takes precedence over a number, as in chown(1).
 fn find_user(text: &str) -> Result<u32> {
     if let Ok(Some(user)) = User::from_name(text) {
         return Ok(user.uid.as_raw());
@@ -487,7 +487,7 @@ mod tests {
                 ),
             ]
         );
-        // What the module reports of it is that it holds.
+        // The module reports this for a limit that holds.
         let nothing = entry(uapi::LIMIT_F_CGROUP, 0, 0);
         let mut limits = [Reported::new(&fixture.root(), &nothing)];
         limits[0].name = Some("/user.slice".into());

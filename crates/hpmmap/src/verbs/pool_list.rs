@@ -39,7 +39,7 @@ pub fn perform(args: &PoolListArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A generic resource of Slurm, counted in bytes; its suffixes are binary.
+/// A line for Slurm's generic resource, counted in bytes; its suffixes are binary.
 fn gres(nodes: &[NodePool]) -> String {
     let total: u64 = nodes.iter().map(|node| node.total_bytes).sum();
     format!("Name=hpmmap Count={}M Flags=CountOnly", total >> 20)
@@ -61,7 +61,7 @@ struct BlockReport {
 #[derive(Debug, Serialize)]
 struct Report {
     nodes: Vec<NodePool>,
-    /// Only with --verbose: reading them needs access to the device.
+    /// Only with --verbose, since reading them needs the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     blocks: Option<Vec<BlockReport>>,
 }

@@ -40,7 +40,7 @@ pub fn perform(args: &PoolRemoveArgs) -> Result<ExitCode> {
     conclude(args, node, &plan, &outcome)
 }
 
-/// How much, checked.
+/// The amount, checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Amount {
     All,
@@ -55,19 +55,19 @@ fn checked(root: &Root, args: &PoolRemoveArgs) -> Result<(Option<u32>, Amount, u
             let blocks = multiple_of(size, block_bytes, "the memory block size")?;
             Ok((Some(node), Amount::Blocks(blocks), block_bytes))
         }
-        // Without --node all nodes are meant, however many there are.
+        // Without --node all nodes are meant, even if there are several.
         None if args.node.is_none() => Ok((None, Amount::All, block_bytes)),
         None => Ok((chosen_node(root, args.node)?, Amount::All, block_bytes)),
     }
 }
 
-/// Which blocks can go.
+/// The memory blocks to remove.
 #[derive(Debug)]
 struct Plan {
     candidates: Vec<PooledBlock>,
     wanted: usize,
     block_bytes: u64,
-    /// Blocks that were wanted but are in use, in words; empty if none.
+    /// Requested memory blocks that are in use, in words; may be empty.
     in_use: String,
     in_use_blocks: Vec<PooledBlock>,
 }
@@ -202,7 +202,7 @@ fn removed(plan: &Plan, outcome: &Outcome) -> Size {
     Size(outcome.removed.len() as u64 * plan.block_bytes)
 }
 
-/// The error if less went back than was asked for, or a block is stuck.
+/// The error if less than requested was given back, or a memory block is stuck.
 fn shortfall(plan: &Plan, outcome: &Outcome) -> Option<Error> {
     if outcome.removed.is_empty() && outcome.failures.iter().any(|f| f.is_denied()) {
         return Some(device::only_root("to change pools"));

@@ -13,16 +13,16 @@ use hpmmap_host::{Root, memory, node, process};
 use super::require_nodes;
 use crate::cli::PoolReserveArgs;
 
-/// What GRUB reads beside /etc/default/grub.
+/// GRUB reads it after /etc/default/grub.
 const DROP_IN: &str = "etc/default/grub.d/hpmmap.cfg";
 
-/// Where it is said to be, whatever the root.
+/// The path for messages, whatever the root.
 const DROP_IN_PATH: &str = "/etc/default/grub.d/hpmmap.cfg";
 
-/// With more memory than that, Linux reserves nothing below.
+/// If there is memory above this address, Linux reserves none below.
 const LOW_END: u64 = 4 << 30;
 
-/// What Linux must have for itself, or it would not live.
+/// Linux must keep this much to boot and run.
 const LINUX_BYTES: u64 = 512 << 20;
 
 pub fn perform(args: &PoolReserveArgs) -> Result<ExitCode> {
@@ -91,16 +91,15 @@ impl Machine {
         Ok(Self { block_bytes, nodes })
     }
 
-    /// What Linux puts into the reserved part of a node at boot, and cannot move: the
-    /// table of its pages and what else is sized by the memory, and a block that begins
-    /// before it.
+    /// Memory in the reserved part of a node that Linux takes at boot and cannot move: its struct
+    /// pages, other tables sized by it, and a memory block that begins below the part.
     fn lost(&self, node: &Node) -> u64 {
         let fixed = node.bytes / 64 + node.bytes / 512 + (64 << 20);
         fixed.next_multiple_of(self.block_bytes) + self.block_bytes
     }
 }
 
-/// What is written.
+/// The reservation to write.
 #[derive(Debug, PartialEq, Eq)]
 struct Reserved {
     size: Size,
@@ -129,7 +128,7 @@ impl Reserved {
                 let node = node.ok_or_else(|| Error::Failed(format!("node {number} is gone")))?;
                 let lost = machine.lost(node);
                 fits(&format!("node {number}"), size, lost, node.able)?;
-                // Linux keeps as much on every node, as far as it has that.
+                // Linux keeps the same amount on each node, if the node has it.
                 let kept = node.bytes.saturating_sub(size.0 + lost);
                 let over = |node: &Node| node.bytes.saturating_sub(kept).min(node.able);
                 machine.nodes.iter().map(over).sum()
@@ -174,14 +173,14 @@ fn fits(who: &str, size: Size, lost: u64, able: u64) -> Result<()> {
     }
     Err(Error::Failed(format!(
         "{who} can have at most {} reserved, not {size}: {} lie where Linux reserves memory \
-         (with more than 4G, none below), and {} of that are its own from the boot on",
+         (with more than 4G, none below), and Linux takes {} of that at boot",
         short(able.saturating_sub(lost)),
         short(able),
         short(lost)
     )))
 }
 
-/// A reservation of somebody else's.
+/// A reservation that was not made by this command.
 fn other_option(command_line: &str, root: &Root) -> Option<String> {
     let own = root.read(DROP_IN).unwrap_or_default();
     let mut words = command_line.split_whitespace();
@@ -220,7 +219,7 @@ fn write(root: &Root, reserved: &Reserved, update: impl FnOnce(&str) -> Result<(
     })
 }
 
-/// Whether there was one.
+/// Removes the reservation; returns whether there was one.
 fn remove(root: &Root, update: impl FnOnce(&str) -> Result<()>) -> Result<bool> {
     match fs::remove_file(root.join(DROP_IN)) {
         Ok(()) => (),
@@ -231,10 +230,10 @@ fn remove(root: &Root, update: impl FnOnce(&str) -> Result<()>) -> Result<bool> 
     Ok(true)
 }
 
-/// GRUB's configuration is written anew. `hint`: what else helps.
+/// Writes GRUB's configuration anew. `hint`: another way if that fails.
 fn update_grub(hint: &str) -> Result<()> {
     let failed = |why: String| Error::Failed(format!("update-grub {why}: {hint}"));
-    // It is no command of ordinary users'.
+    // The PATH of ordinary users may lack it.
     let path = format!(
         "{}:/usr/sbin:/sbin",
         std::env::var("PATH").unwrap_or_default()
@@ -269,7 +268,7 @@ mod tests {
     const BLOCK: u64 = 128 << 20;
     const GIB: u64 = 1 << 30;
 
-    /// Gigabytes of each node; those of the first begin at 0, without a hole.
+    /// Gigabytes of each node; those of the first node begin at 0, without a hole.
     fn machine(gigabytes: &[u64]) -> (Fixture, Machine) {
         let fixture = Fixture::new();
         fixture.block_size(BLOCK);
@@ -288,7 +287,7 @@ mod tests {
     fn the_size_and_what_linux_puts_there() {
         let (_fixture, machine) = machine(&[32]);
         let reserved = Reserved::new(&machine, Size(16 * GIB), None).unwrap();
-        // Tables of 512M and 64M, 64M more, in blocks of 128M, and one block.
+        // Tables of 512M and 64M, 64M more, in memory blocks of 128M, and one memory block.
         assert_eq!(reserved.bytes, 16 * GIB + 5 * BLOCK + BLOCK);
         assert_eq!(reserved.option(), "movablecore=17152M");
         assert_eq!(
@@ -348,7 +347,7 @@ mod tests {
     fn a_smaller_node_keeps_what_it_has() {
         let (_fixture, machine) = machine(&[8, 32]);
         let reserved = Reserved::new(&machine, Size(16 * GIB), Some(1)).unwrap();
-        // Linux keeps 15.25G on node 1: more than node 0 has.
+        // Linux keeps 15.25G on node 1, which is more than node 0 has.
         assert_eq!(reserved.bytes, 16 * GIB + 6 * BLOCK);
     }
 

@@ -27,7 +27,7 @@ pub fn perform(args: &PoolSetArgs) -> Result<ExitCode> {
     let block_bytes = memory::block_bytes(&root)?;
     let nodes = node::with_memory(&root)?;
     let mut request = match args.size {
-        // One that is given may be all in its pool, and none of Linux's.
+        // The node is given: it may have all its memory in its pool, and none of it ordinary.
         Some(size) => Request::of_node(
             args.node
                 .map_or_else(|| super::require_node(&root, None), Ok)?,
@@ -93,7 +93,7 @@ pub fn perform(args: &PoolSetArgs) -> Result<ExitCode> {
     })
 }
 
-/// What is in the pools, by node.
+/// The memory blocks in the pools, by node.
 fn pools(device: &Device, block_bytes: u64) -> Result<BTreeMap<u32, Vec<PooledBlock>>> {
     let ranges = device::pool_ranges(device)?;
     let mut pools: BTreeMap<u32, Vec<PooledBlock>> = BTreeMap::new();
@@ -105,20 +105,20 @@ fn pools(device: &Device, block_bytes: u64) -> Result<BTreeMap<u32, Vec<PooledBl
     Ok(pools)
 }
 
-/// How large the pool of a node is to be.
+/// The requested size of a node's pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Goal {
     node: u32,
     bytes: u64,
-    /// What says so, for messages.
+    /// The source of the request, for messages.
     place: String,
 }
 
-/// All of it, and what was wrong so far.
+/// All requests, and the errors so far.
 #[derive(Debug, Default)]
 struct Request {
     goals: Vec<Goal>,
-    /// What Linux keeps of each node, if the file says so.
+    /// Memory that Linux keeps of each node, if the file gives it.
     leave: Option<Size>,
     /// The file; empty without one.
     whence: String,
@@ -169,14 +169,13 @@ impl Request {
         complain_of(&format!("{place}{text}"), 1);
     }
 
-    /// A file that says nothing.
+    /// Is the file without any request?
     fn is_empty(&self) -> bool {
         self.goals.is_empty() && !self.failed
     }
 
-    /// Leaves out what cannot be; what was said on the command line is an error then. A node
-    /// all of whose memory is in its pool is none of Linux's. `size_of` tells how large a
-    /// node is.
+    /// Removes impossible requests; one from the command line is an error. `size_of` returns the
+    /// size of a node; a node with all its memory in its pool has no ordinary memory.
     fn check(
         &mut self,
         nodes: &[u32],
@@ -208,8 +207,8 @@ impl Request {
         Ok(())
     }
 
-    /// What a file says is all there is: a node without a line has no pool. Unless there
-    /// is a line that may have meant it.
+    /// A file is complete: a node without a line gets no pool. Not while a line is wrong, which
+    /// may have meant that node.
     fn complete(&mut self, before: &BTreeMap<u32, Vec<PooledBlock>>) {
         if self.whence.is_empty() || self.failed {
             return;
@@ -225,7 +224,7 @@ impl Request {
         }
     }
 
-    /// What goes back first: Linux can spare more then.
+    /// Pools that shrink come first: Linux can then spare more.
     fn in_order(&self, before: &BTreeMap<u32, Vec<PooledBlock>>) -> Vec<Goal> {
         let has = |node| -> u64 {
             let blocks = before.get(&node).map_or(&[][..], Vec::as_slice);
@@ -248,9 +247,9 @@ struct Report {
     wanted_bytes: u64,
     had_bytes: u64,
     has_bytes: u64,
-    /// Blocks that were tried in vain.
+    /// Memory blocks that were tried in vain.
     failed: Vec<FailureReport>,
-    /// Blocks that would have gone but for jobs.
+    /// Memory blocks that would have been given back but are held by launches.
     in_use: Vec<u64>,
     #[serde(skip)]
     blocks: usize,
@@ -306,7 +305,7 @@ impl Report {
     }
 }
 
-/// What keeps a pool from being as it should; `None`: nothing.
+/// The reason why a pool does not have its size; `None` if it does.
 fn lacks(brought: &Brought, block_bytes: u64) -> Option<String> {
     let stuck = match &brought.done {
         Done::Nothing => return None,
@@ -351,7 +350,7 @@ fn lacks(brought: &Brought, block_bytes: u64) -> Option<String> {
         return None;
     }
     if !stuck.is_empty() {
-        reasons.push(format!("neither in the pool nor Linux's: {stuck}"));
+        reasons.push(format!("neither in the pool nor online: {stuck}"));
     }
     let mut text = format!("the pool has {has} instead of {wanted}");
     if !reasons.is_empty() {
@@ -405,7 +404,7 @@ mod tests {
             "/etc/hpmmap/pools: no line of NUMA node 1: "
         );
         assert!(!one.failed);
-        // The node is known by its pool, if Linux has none of its memory any more.
+        // The node is known by its pool, even if it has no ordinary memory any more.
         assert_eq!(goals(&request("1 1G\n0 0\n")), [(0, 0), (1, 8)]);
     }
 
@@ -456,7 +455,7 @@ mod tests {
             error.unwrap_err().to_string(),
             "64G is more than NUMA node 0 has: 4G"
         );
-        // Every message of a file begins so.
+        // Every message about a file begins like this.
         let file = Request::parse("/etc/hpmmap/pools".into(), "# big\n0 64G\n");
         assert_eq!(file.goals[0].place, "/etc/hpmmap/pools:2: ");
         let file = Request::parse("x".into(), "leave 1G\n0 1G\n");
@@ -483,7 +482,7 @@ mod tests {
         );
         let outcome = remove::Outcome {
             removed: vec![block(0, 32, 0)],
-            // Another one went for it.
+            // Another memory block was given back instead.
             failures: vec![Failure::new(33, Step::PoolRemove, Errno::EBUSY)],
             interrupted: false,
         };
@@ -537,7 +536,7 @@ mod tests {
         };
         let text = lacks(&brought(1, 2, Done::Removed(outcome)), BLOCK).unwrap();
         assert!(
-            text.contains("neither in the pool nor Linux's: memory33"),
+            text.contains("neither in the pool nor online: memory33"),
             "{text}"
         );
     }

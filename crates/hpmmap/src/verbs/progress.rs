@@ -10,7 +10,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// For `blocks` memory blocks.
+    /// A bar for `blocks` memory blocks.
     pub fn new(what: &'static str, blocks: u64, block_bytes: u64) -> Self {
         let style = ProgressStyle::with_template("{prefix} [{bar:32}] {msg} {eta} left")
             .expect("the template is sound")
@@ -21,7 +21,7 @@ impl Progress {
         progress
     }
 
-    /// Shows how far it is.
+    /// Shows the progress.
     pub fn set(&self, done: usize, failed: usize) {
         let total = self.bar.length().unwrap_or(0) * self.block_bytes;
         let mut text = format!(

@@ -18,11 +18,11 @@ use crate::device;
 use crate::limits::{self, Reported};
 use crate::report_name;
 
-/// What the smallest program needs at its start: a block for its stack, and one for what
-/// the dynamic loader maps.
+/// The least memory that a program needs at its start: a block for its stack, and one for what the
+/// dynamic loader maps.
 const START_BYTES: u64 = 2 * uapi::BLOCK_BYTES;
 
-/// Registers this process and becomes the program; returns only on failure.
+/// Registers this process and executes the program; returns only on failure.
 pub fn perform(args: &RunArgs) -> Result<ExitCode> {
     let root = Root::default();
     let request = checked(&root, args)?;
@@ -85,7 +85,7 @@ fn checked(root: &Root, args: &RunArgs) -> Result<LaunchRequest> {
     })
 }
 
-/// As the module wants them.
+/// The patterns in the module's form.
 fn patterns(only: &[OsString]) -> Result<Vec<u8>> {
     let mut all = Vec::new();
     for pattern in only {
@@ -118,11 +118,11 @@ fn program(command: &[OsString]) -> Result<Vec<CString>> {
         .collect()
 }
 
-/// With --strict a program whose start a limit refuses would end with SIGSEGV.
+/// With --strict and a limit too low for its start, a program would end with SIGSEGV: fail before.
 fn no_start(request: &LaunchRequest, limit: &Reported) -> Option<Error> {
     let room = limit.room()?;
     let all = request.only.is_empty() && request.flags & uapi::LAUNCH_F_STRICT != 0;
-    // A limit that leaves nothing is the module's to refuse.
+    // With a limit that leaves less than a block the module refuses the launch itself.
     (all && (uapi::BLOCK_BYTES..START_BYTES).contains(&room)).then(|| {
         Error::Failed(format!(
             "no memory for the launch: {limit} leaves {}, and with --strict a program needs {} \
@@ -133,8 +133,8 @@ fn no_start(request: &LaunchRequest, limit: &Reported) -> Option<Error> {
     })
 }
 
-/// That a limit and not the size of the pools makes memory fall back: one that is reached,
-/// or the default limit, which nobody has set here.
+/// A note if a limit, not the size of the pools, will cause fallbacks: one that is reached, or the
+/// default limit, which the user has not chosen.
 fn note(root: &Root, request: &LaunchRequest, limit: &Reported) -> Option<String> {
     let is_strict = request.flags & uapi::LAUNCH_F_STRICT != 0;
     if limit.is_full() && !is_strict && report_name::is_first_rank() {
@@ -162,7 +162,7 @@ fn note(root: &Root, request: &LaunchRequest, limit: &Reported) -> Option<String
     ))
 }
 
-/// Why the module refused, with the pools as they are now.
+/// The reason why the module refused, with the current state of the pools.
 fn explain(root: &Root, request: &LaunchRequest, errno: Errno, full: Option<String>) -> Error {
     let pools = pool::nodes(root).unwrap_or_default();
     let eligible: Vec<_> = pools
@@ -186,12 +186,12 @@ fn explain(root: &Root, request: &LaunchRequest, errno: Errno, full: Option<Stri
         }
         Errno::ENOMEM => Error::Failed(match full {
             Some(limit) => format!(
-                "no memory for the job: {limit} is reached (see: hpmmap pool limit --list); {} \
+                "no memory for the launch: {limit} is reached (see: hpmmap pool limit --list); {} \
                  are free in {whose}",
                 short(free)
             ),
             None => format!(
-                "no memory for the job: {} are free in {whose} now",
+                "no memory for the launch: {} are free in {whose} now",
                 short(free)
             ),
         }),
@@ -201,14 +201,14 @@ fn explain(root: &Root, request: &LaunchRequest, errno: Errno, full: Option<Stri
                 .into(),
         ),
         Errno::EAGAIN => Error::Failed(
-            "this user has 32768 jobs, or 1024 without a process that open files keep, the most there can be: let some of them end".into(),
+            "this user has 32768 launches, or 1024 without a process that open files keep, which is the maximum: let some of them end".into(),
         ),
         Errno::EINVAL | Errno::EOPNOTSUPP => Error::Failed(format!(
             "the module refuses this request (page size {}): {}",
             Size(request.page_size),
             errno.desc()
         )),
-        other => Error::Failed(format!("cannot register the job: {}", other.desc())),
+        other => Error::Failed(format!("cannot register the launch: {}", other.desc())),
     }
 }
 
@@ -382,7 +382,7 @@ mod tests {
             "the limit of user root (0) is reached: the launch gets ordinary memory \
              (see: hpmmap pool limit --list)"
         );
-        // A limit that somebody has set is no surprise.
+        // An administrator's limit is no surprise.
         assert_eq!(told(&request, &limit(0, 8 << 30, 8 << 30)), None);
         fixture.write("etc/hpmmap/limits", "# none\n default 50%\n");
         assert_eq!(told(&request, &default), None);

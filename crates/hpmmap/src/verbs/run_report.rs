@@ -25,7 +25,7 @@ use signal_hook::low_level::emulate_default_handler;
 use crate::cli::RunArgs;
 use crate::report::{Exit, Report, Run};
 
-/// What whoever sends it to hpmmap means for the program.
+/// Signals to hpmmap that are meant for the program.
 const PASSED_ON: [Signal; 6] = [
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -35,8 +35,8 @@ const PASSED_ON: [Signal; 6] = [
     Signal::SIGUSR2,
 ];
 
-/// Runs `launch` and `execute` in a child. The device stays open here: it is
-/// what keeps the job's counters.
+/// Runs `launch` and `execute` in a child. The device stays open here, which keeps the launch's
+/// counters.
 pub fn perform(
     root: &Root,
     args: &RunArgs,
@@ -62,7 +62,7 @@ pub fn perform(
     let elapsed = start.elapsed();
     before.thread_set_mask().map_err(io::Error::from)?;
 
-    // Without one the program did not run, and the child has said why.
+    // Without a launch the program did not run, and the child has printed the reason.
     if let Some(job) = job {
         let usage = getrusage(UsageWho::RUSAGE_CHILDREN).map_err(io::Error::from)?;
         let run = Run {
@@ -83,7 +83,7 @@ pub fn perform(
             minor_faults: usage.minor_page_faults().try_into().unwrap_or(0),
             major_faults: usage.major_page_faults().try_into().unwrap_or(0),
         };
-        // The program's status tells more than that of the report.
+        // The exit status is the program's, even if the report fails.
         if let Err(error) = write_report(root, file, args.verbose, job, run) {
             warn(&format!("no report: {error}"));
         }
@@ -105,8 +105,8 @@ fn require_counters(root: &Root, device: &Device) -> Result<()> {
     )))
 }
 
-/// In the child. What arrives in the pipe: nothing if there is no job, its
-/// number, and one byte more if the program could not be executed.
+/// Runs in the child. The pipe gets: nothing if the launch failed, else its number, and one byte
+/// more if the program could not be executed.
 fn become_program(
     pipe: &OwnedFd,
     signals: SigSet,
@@ -126,15 +126,15 @@ fn become_program(
         }
         Ok(mut pipe) => {
             let status = execute();
-            // If nobody reads it there is nobody to tell.
+            // If the reader is gone there is no place to report that.
             let _ = pipe.write_all(&[1]);
             status
         }
     }
 }
 
-/// Waits until the child is the program, or is not going to be it; the number
-/// of the job if it is.
+/// Waits until the child has executed the program or failed; returns the number of the launch if
+/// it has.
 fn read_job(pipe: OwnedFd) -> Result<Option<u64>> {
     let mut told = Vec::new();
     File::from(pipe).read_to_end(&mut told)?;
@@ -155,13 +155,13 @@ fn supervise(pid: Pid, signals: &SigSet) -> Result<Exit> {
             Ok(None) | Err(Errno::EINTR) => continue,
             Err(errno) => return Err(io::Error::from(errno).into()),
         };
-        // A key of the terminal reaches the program without help.
+        // The terminal sends signals of its keys to the program itself.
         if signal.ssi_code == libc::SI_KERNEL {
             continue;
         }
         match Signal::try_from(signal.ssi_signo as i32) {
             Ok(signal) if PASSED_ON.contains(&signal) => {
-                // It may have ended; then that is what comes next.
+                // If the program has ended the next wait shows it.
                 let _ = kill(pid, signal);
             }
             _ => (),
@@ -181,14 +181,14 @@ fn write_report(root: &Root, file: Option<&Path>, verbose: bool, job: u64, run: 
     Ok(())
 }
 
-/// Ends as the program did; a core of this process would be of no use.
+/// Ends in the same way as the program, but without a core dump of this process.
 fn end_alike(exit: Exit) -> Result<ExitCode> {
     match exit {
         Exit::Status(status) => Ok(ExitCode::from(status as u8)),
         Exit::Signal(signal) => {
             setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(io::Error::from)?;
             emulate_default_handler(signal)?;
-            // Only for a signal that does not end a process.
+            // Only if the signal does not end a process.
             Ok(ExitCode::from(128u8.wrapping_add(signal as u8)))
         }
     }

@@ -10,30 +10,22 @@ use std::time::{Duration, Instant};
 use hpmmap_base::error::{Error, Result};
 use hpmmap_base::output::Column::{Number, Text};
 use hpmmap_base::output::{print, print_versioned, print_versioned_line, table};
-use hpmmap_base::size::{Size, counted, short};
-use hpmmap_base::user_name;
+use hpmmap_base::size::{Size, short};
 use hpmmap_base::{safe_files, signals};
+use hpmmap_host::Root;
 use hpmmap_host::job::{self, TIMED_CALLS};
-use hpmmap_host::pool::{self, Context, Contexts, NodePool};
-use hpmmap_host::shared::{self, Shared};
-use hpmmap_host::window::{self, Windows};
-use hpmmap_host::{Root, boot, process};
-use serde::Serialize;
+use hpmmap_host::pool::{self, Context};
 
 use super::pool_list::nodes_table;
-use super::status_watch;
+use super::status_watch::{self, SLICE};
 use crate::cli::StatusArgs;
-use crate::device::{self, require_module};
-use crate::doctor::module::{HOW_TO_RELOAD, waiting};
-use crate::limits::{self, Reported};
+use crate::doctor::module::HOW_TO_RELOAD;
 use crate::metric_groups;
 use crate::prometheus::{self, JobState};
+use crate::status::{Process, Status, or_unknown};
 
-/// Grows when a member changes its meaning or goes; new ones may come.
+/// It grows when a member changes its meaning or is removed; new members may come without that.
 const SCHEMA: u32 = 2;
-
-/// How long a signal may go unnoticed.
-pub const SLICE: Duration = Duration::from_millis(200);
 
 pub fn perform(args: &StatusArgs) -> Result<ExitCode> {
     let interval = checked_interval(args)?;
@@ -50,28 +42,12 @@ pub fn perform(args: &StatusArgs) -> Result<ExitCode> {
             let status = Status::read(&root)?.complete(&root);
             match args.json {
                 true => print_versioned(SCHEMA, &status)?,
-                false => print(&status.text())?,
+                false => print(&shown(&status))?,
             }
         }
         Some(interval) => watch(&root, args.json, interval)?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Version of the module that is installed, if another one is loaded.
-fn waiting_version(root: &Root) -> Option<String> {
-    let release = process::kernel_release(root).ok()?;
-    let installed = boot::installed_module(root, &release, "hpmmap");
-    waiting(root, installed.as_ref()).map(|module| module.version.clone())
-}
-
-/// What users and cgroups may hold; `None` if this user may not ask, or it is not this
-/// machine's tree.
-fn limits(root: &Root) -> Option<Vec<Reported>> {
-    root.is_live()
-        .then(device::open)?
-        .ok()
-        .and_then(|device| limits::list(root, &device).ok())
 }
 
 /// The time between two reports; `None` for a single one.
@@ -87,7 +63,7 @@ fn checked_interval(args: &StatusArgs) -> Result<Option<Duration>> {
     }
 }
 
-/// A job with its times; `None` if it ends while it is read.
+/// A launch with its times; `None` if it ends while it is read.
 fn job_state(root: &Root, job: job::Job) -> Result<Option<JobState>> {
     let mut latency = Vec::new();
     for call in TIMED_CALLS {
@@ -100,15 +76,15 @@ fn job_state(root: &Root, job: job::Job) -> Result<Option<JobState>> {
     Ok(Some(JobState { job, latency }))
 }
 
-/// For Prometheus, which is told so if there is no module. What is mapped, and the times of
-/// calls, are read only for the metrics of each launch.
+/// The metrics for Prometheus; without the module they say so. Mapped memory and the times of
+/// calls are read only for the metrics of each launch.
 fn metrics(root: &Root, per_launch: bool) -> Result<String> {
     let read = || match per_launch {
         true => Status::read(root),
         false => Status::of(root, pool::contexts_unmapped(root)?),
     };
     let status = match read() {
-        // It may go while it is read.
+        // The module may be unloaded meanwhile.
         Err(_) if !pool::is_loaded(root) => return Ok(prometheus::text_without_module()),
         read => read?.complete(root),
     };
@@ -140,160 +116,52 @@ fn metrics(root: &Root, per_launch: bool) -> Result<String> {
     }))
 }
 
-/// One registered process.
-#[derive(Debug, Serialize)]
-pub struct Process {
-    #[serde(flatten)]
-    pub context: Context,
-    /// `None` once the process has ended, and in a container.
-    command: Option<String>,
-    pub user: String,
+fn shown(status: &Status) -> String {
+    let jobs = if status.contexts.is_empty() {
+        status.none().to_string()
+    } else {
+        processes_table(&status.contexts)
+    };
+    let mut text = format!("{}\n\n{jobs}", nodes_table(&status.nodes));
+    let more = [
+        status.hidden(),
+        shown_windows(status),
+        shown_files(status),
+        shown_waiting(status),
+    ];
+    for more in more.into_iter().flatten() {
+        text += &format!("\n{more}");
+    }
+    text
 }
 
-impl Process {
-    /// A process may give itself any name; none may drive the terminal.
-    pub fn printable_command(&self) -> String {
-        self.command
-            .as_deref()
-            .unwrap_or("-")
-            .chars()
-            .map(|c| if c.is_control() { '?' } else { c })
-            .collect()
-    }
+/// A line about windows, if there are any.
+fn shown_windows(status: &Status) -> Option<String> {
+    let windows = status.windows.filter(|windows| windows.attachments != 0)?;
+    Some(format!(
+        "Windows onto other processes' memory: {}, {}.",
+        windows.attachments,
+        short(windows.attached_bytes)
+    ))
 }
 
-/// Everything there is to see.
-#[derive(Debug, Serialize)]
-pub struct Status {
-    pub module_version: String,
-    hooks_active: bool,
-    user_limit_bytes: Option<u64>,
-    pub nodes: Vec<NodePool>,
-    pub contexts: Vec<Process>,
-    /// Processes of other users, of which only root sees more.
-    pub hidden_contexts: usize,
-    /// `None` from a module that does not show jobs.
-    pub jobs: Option<Vec<job::Job>>,
-    /// Of all users; `None` from a module without.
-    windows: Option<Windows>,
-    /// Those that this user may see; `None` if the device cannot be asked, and with --watch.
-    limits: Option<Vec<Reported>>,
-    /// Of the module that the next boot loads, if it is another one. Likewise.
-    waiting_module_version: Option<String>,
-    /// Memory of files, of all users; `None` from a module without.
-    shared: Option<Shared>,
+/// A line if another module than the loaded one is installed.
+fn shown_waiting(status: &Status) -> Option<String> {
+    let version = status.waiting_module_version.as_ref()?;
+    Some(format!(
+        "Version {} of the module is loaded, {version} is installed: {HOW_TO_RELOAD}.",
+        status.module_version
+    ))
 }
 
-impl Status {
-    pub fn read(root: &Root) -> Result<Self> {
-        require_module(root)?;
-        Self::of(root, pool::contexts(root)?)
-    }
-
-    fn of(root: &Root, found: Contexts) -> Result<Self> {
-        require_module(root)?;
-        let jobs = job::all(root)?;
-        let mut contexts = found
-            .visible
-            .into_iter()
-            .map(|context| {
-                Ok(Process {
-                    command: process::command(root, context.pid)?,
-                    user: user_name(context.uid),
-                    context,
-                })
-            })
-            .collect::<Result<Vec<Process>>>()?;
-        contexts.sort_by_key(|one| (one.context.job, one.context.pid));
-        Ok(Self {
-            module_version: pool::version(root)?,
-            hooks_active: pool::hooks_active(root)?,
-            user_limit_bytes: pool::user_limit_bytes(root)?,
-            nodes: pool::nodes(root)?,
-            contexts,
-            hidden_contexts: found.hidden,
-            jobs,
-            windows: window::read(root)?,
-            limits: None,
-            waiting_module_version: None,
-            shared: shared::read(root)?,
-        })
-    }
-
-    /// With what is too much to ask for every other second.
-    fn complete(mut self, root: &Root) -> Self {
-        self.limits = limits(root);
-        self.waiting_module_version = waiting_version(root);
-        self
-    }
-
-    fn text(&self) -> String {
-        let jobs = if self.contexts.is_empty() {
-            self.none().to_string()
-        } else {
-            processes_table(&self.contexts)
-        };
-        let mut text = format!("{}\n\n{jobs}", nodes_table(&self.nodes));
-        let more = [
-            self.hidden(),
-            self.shown_windows(),
-            self.shown_files(),
-            self.shown_waiting(),
-        ];
-        for more in more.into_iter().flatten() {
-            text += &format!("\n{more}");
-        }
-        text
-    }
-
-    /// What is said where there is nothing to show.
-    pub fn none(&self) -> &'static str {
-        match self.hidden_contexts {
-            0 => "No jobs.",
-            _ => "No jobs of this user.",
-        }
-    }
-
-    /// What processes have mapped of each other, if they have.
-    fn shown_windows(&self) -> Option<String> {
-        let windows = self.windows.filter(|windows| windows.attachments != 0)?;
-        Some(format!(
-            "Windows onto other processes' memory: {}, {}.",
-            windows.attachments,
-            short(windows.attached_bytes)
-        ))
-    }
-
-    /// That another module than the loaded one is installed.
-    fn shown_waiting(&self) -> Option<String> {
-        let version = self.waiting_module_version.as_ref()?;
-        Some(format!(
-            "Version {} of the module is loaded, {version} is installed: {HOW_TO_RELOAD}.",
-            self.module_version
-        ))
-    }
-
-    /// What files have of the pools, if they have.
-    fn shown_files(&self) -> Option<String> {
-        let shared = self.shared.filter(|shared| shared.files != 0)?;
-        Some(format!(
-            "Shared memory in files: {}, {}.",
-            shared.files,
-            short(shared.held_bytes)
-        ))
-    }
-
-    /// That there is more than is shown.
-    pub fn hidden(&self) -> Option<String> {
-        let count = self.hidden_contexts;
-        let processes = counted(count, "process");
-        (count != 0).then(|| format!("({processes} of other users: only root sees them)"))
-    }
-}
-
-/// Of what the module may not tell.
-pub fn or_unknown(bytes: Option<u64>) -> String {
-    bytes.map_or_else(|| "-".to_string(), short)
+/// A line about memory of files, if there is any.
+fn shown_files(status: &Status) -> Option<String> {
+    let shared = status.shared.filter(|shared| shared.files != 0)?;
+    Some(format!(
+        "Shared memory in files: {}, {}.",
+        shared.files,
+        short(shared.held_bytes)
+    ))
 }
 
 fn processes_table(processes: &[Process]) -> String {
@@ -344,7 +212,7 @@ fn watch(root: &Root, json: bool, interval: Duration) -> Result<()> {
     }
     if !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
         return every(interval, &stop, || {
-            print(&format!("{}\n", Status::read(root)?.text()))
+            print(&format!("{}\n", shown(&Status::read(root)?)))
         });
     }
     status_watch::watch(root, interval, &stop)
@@ -421,11 +289,11 @@ mod tests {
         let fixture = fixture();
         fixture.windows(0, 0);
         let status = Status::read(&fixture.root()).unwrap();
-        assert!(!status.text().contains("Windows"), "{}", status.text());
+        assert!(!shown(&status).contains("Windows"), "{}", shown(&status));
         fixture.windows(3, 5 << 20);
         let status = Status::read(&fixture.root()).unwrap();
         let last = "Windows onto other processes' memory: 3, 5M.";
-        assert!(status.text().ends_with(last), "{}", status.text());
+        assert!(shown(&status).ends_with(last), "{}", shown(&status));
         let json = serde_json::to_value(&status).unwrap();
         assert_eq!(json["windows"]["attached_bytes"], 5 << 20);
     }
@@ -433,9 +301,9 @@ mod tests {
     #[test]
     fn a_module_that_waits_is_told() {
         let mut status = Status::read(&fixture().root()).unwrap();
-        assert!(!status.text().contains("installed"));
+        assert!(!shown(&status).contains("installed"));
         status.waiting_module_version = Some("1.3.0".into());
-        let text = status.text();
+        let text = shown(&status);
         assert!(
             text.contains("\nVersion 1.2.3 of the module is loaded, 1.3.0 is installed: it"),
             "{text}"
@@ -450,11 +318,11 @@ mod tests {
         let fixture = fixture();
         fixture.shared(0, 0);
         let status = Status::read(&fixture.root()).unwrap();
-        assert!(!status.text().contains("Shared"), "{}", status.text());
+        assert!(!shown(&status).contains("Shared"), "{}", shown(&status));
         fixture.shared(2, 6 << 20);
         let status = Status::read(&fixture.root()).unwrap();
         let last = "Shared memory in files: 2, 6M.";
-        assert!(status.text().ends_with(last), "{}", status.text());
+        assert!(shown(&status).ends_with(last), "{}", shown(&status));
         let json = serde_json::to_value(&status).unwrap();
         assert_eq!(json["shared"]["held_bytes"], 6 << 20);
     }
@@ -466,12 +334,12 @@ mod tests {
         let status = Status::read(&fixture.root()).unwrap();
         let json = serde_json::to_value(&status).unwrap();
         assert_eq!(json["contexts"][0]["command"], serde_json::Value::Null);
-        assert!(status.text().contains(" - "), "{}", status.text());
+        assert!(shown(&status).contains(" - "), "{}", shown(&status));
     }
 
     #[test]
     fn the_table_names_the_job_and_hides_control_characters() {
-        let text = Status::read(&fixture().root()).unwrap().text();
+        let text = shown(&Status::read(&fixture().root()).unwrap());
         let row = text.lines().last().unwrap();
         let words: Vec<&str> = row.split_whitespace().collect();
         assert_eq!(
@@ -502,7 +370,7 @@ mod tests {
     fn no_jobs_is_said() {
         let fixture = Fixture::new();
         fixture.module();
-        let text = Status::read(&fixture.root()).unwrap().text();
+        let text = shown(&Status::read(&fixture.root()).unwrap());
         assert!(text.ends_with("No jobs."), "{text}");
     }
 
@@ -514,13 +382,13 @@ mod tests {
         let one = "(1 process of other users: only root sees them)";
         assert_eq!(status.hidden().as_deref(), Some(one));
         status.hidden_contexts = 3;
-        let text = status.text();
+        let text = shown(&status);
         assert!(
             text.ends_with("\n(3 processes of other users: only root sees them)"),
             "{text}"
         );
         status.contexts.clear();
-        let text = status.text();
+        let text = shown(&status);
         assert!(text.contains("\n\nNo jobs of this user.\n("), "{text}");
     }
 
@@ -557,7 +425,7 @@ mod tests {
         assert!(!text.contains("hpmmap_job_"), "{text}");
         fixture.write("sys/kernel/hpmmap/jobs/3/latency_brk", "many\n");
         assert!(metrics(true).is_err());
-        // What is not printed is not read.
+        // Values that are not printed are not read.
         fixture.write("proc/1234/cgroup", "0::/user.slice/user-0.slice/x.scope\n");
         let text = metrics(false).unwrap();
         assert!(!text.contains("hpmmap_job_"), "{text}");

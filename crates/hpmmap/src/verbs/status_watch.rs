@@ -15,14 +15,17 @@ use hpmmap_base::size::{Size, short};
 use hpmmap_host::Root;
 use hpmmap_host::pool::{Context, NodePool};
 
-use super::status::{SLICE, Status, or_unknown};
+use crate::status::{Status, or_unknown};
 
-/// Shows the state again and again until a key or a signal ends it.
+/// A signal is noticed after at most this time.
+pub const SLICE: Duration = Duration::from_millis(200);
+
+/// Shows the state repeatedly until a key or a signal ends it.
 pub fn watch(root: &Root, interval: Duration, stop: &AtomicBool) -> Result<()> {
     // See https://no-color.org.
     let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let screen = Screen::new(colour)?;
-    // From here on a change of size is noticed, even before anything is shown.
+    // From here on a resize of the terminal is noticed.
     event::poll(Duration::ZERO)?;
     while !stop.load(Ordering::Relaxed) {
         let status = Status::read(root)?;
@@ -70,7 +73,7 @@ fn span(text: impl Into<String>, colour: Option<Color>) -> Span {
     }
 }
 
-/// The terminal as a screen; as it was before when dropped.
+/// The terminal as a screen; dropping it restores the terminal.
 struct Screen {
     colour: bool,
 }
@@ -118,7 +121,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // The terminal may be gone; then there is nothing to restore.
+        // If the terminal is gone there is nothing to restore.
         let _ = execute!(
             io::stdout(),
             cursor::Show,
@@ -145,7 +148,7 @@ const FREE: Color = Color::Blue;
 const CLEAN: Color = Color::Green;
 const DISTURBED: Color = Color::Red;
 
-/// Everything, for a terminal so wide.
+/// All lines, for a terminal of this width.
 fn view(status: &Status, interval: Duration, columns: usize) -> Vec<Line> {
     let mut lines = vec![
         vec![span(
@@ -217,7 +220,7 @@ fn pool(node: &NodePool, columns: usize) -> Line {
     ]
 }
 
-/// Used, free and clean parts of a bar; what is not 0 can be seen.
+/// Used, free and clean parts of a bar. A part that is not 0 is visible.
 fn shares(node: &NodePool, width: usize) -> (usize, usize, usize) {
     let total = node.total_bytes.max(1) as u128;
     let part = |bytes: u64| {
@@ -229,7 +232,7 @@ fn shares(node: &NodePool, width: usize) -> (usize, usize, usize) {
     (used, soiled, width - used - soiled)
 }
 
-/// A job as it is shown.
+/// A launch as a row.
 #[derive(Debug)]
 struct Row {
     id: u64,
@@ -257,7 +260,7 @@ impl Row {
     }
 }
 
-/// All jobs that have processes, by number.
+/// The launches that have processes, by number.
 fn jobs(status: &Status) -> Vec<Row> {
     let mut ids: Vec<u64> = status.contexts.iter().map(|one| one.context.job).collect();
     ids.sort_unstable();
@@ -275,11 +278,11 @@ fn row(status: &Status, id: u64) -> Row {
     let sum = |value: fn(&hpmmap_host::pool::Context) -> u64| -> u64 {
         processes.iter().map(|one| value(&one.context)).sum()
     };
-    // Of one that is not known the sum is not either.
+    // If one value is not known, the sum is not known either.
     let known = |value: fn(&hpmmap_host::pool::Context) -> Option<u64>| -> Option<u64> {
         processes.iter().map(|one| value(&one.context)).sum()
     };
-    // What processes that are gone have counted, only the job knows.
+    // Only the launch has the counts of processes that have ended.
     let job = status
         .jobs
         .as_ref()
@@ -310,7 +313,7 @@ fn unless_unknown(value: Option<String>) -> String {
     value.unwrap_or_else(|| "-".to_string())
 }
 
-/// A column, and how soon it goes where there is no room: 0 stays.
+/// A column, and its rank for being left out if there is no room; 0: never.
 type Shown = (Column<'static>, u32, fn(&Row) -> String);
 
 const COLUMNS: [Shown; 15] = [
@@ -335,7 +338,7 @@ const COLUMNS: [Shown; 15] = [
     (Number("PINS"), 1, |row| row.pins.to_string()),
 ];
 
-/// Head and rows, without the columns for which there is no room.
+/// Head and rows, without the columns that do not fit.
 fn jobs_table(rows: &[Row], columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for dispensable in (1..=6).rev() {

@@ -1,7 +1,7 @@
 #!/bin/bash
 # A redis server whose child saves a snapshot while the data change: redis.sh KEYS, in an empty directory.
-# Prints hashes of all data: before, after the changes, and what was saved. The server is the
-# program of Debian's redis-tools, which is one under another name.
+# Prints hashes of all data: before, after the changes, and of the snapshot. A program of Debian's
+# redis-tools is the server under another name.
 set -euo pipefail
 
 keys=$1

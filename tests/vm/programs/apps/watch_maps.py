@@ -1,10 +1,10 @@
-"""Looks at the mappings of files of hpmmapfs, of all processes, until /tmp/watch-end is there.
+"""Watches the mappings of files of hpmmapfs, of all processes, until /tmp/watch-end exists.
 
-Prints the most KB that were mapped at once, and the most of whole slots that were not mapped by 2 MB entries: of
-one mapping, and seen there twice in a row, its file as long as before. What is mapped when the end comes is seen so.
-/tmp/watch-seen tells that something was mapped in two looks.
+Prints the most KB that were mapped at once, and the most KB of whole slots that were not mapped by 2 MB entries: in
+one mapping, in two looks in a row, with its file as long as before. Mappings at the end are looked at twice.
+/tmp/watch-seen exists once something was mapped in two looks.
 
-With the argument "internal", of a registered process, it looks at files that have no mount, too.
+With the argument "internal", in a registered process, it also watches files without a mount.
 """
 
 import glob
@@ -19,13 +19,13 @@ HEAD = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) ([0-9a-f]+):([0-9a-f
 
 
 def internal():
-    """The file system of memfds, if they are the pools' here; a memfd keeps it."""
+    """The file system of memfds, if they are pool memory here; a memfd keeps it."""
     device = os.fstat(os.memfd_create("watch")).st_dev
     return os.major(device), os.minor(device)
 
 
 def devices():
-    """Of file systems of the pools: the same directory may be Linux's tmpfs a moment earlier or later."""
+    """Device numbers of mounted hpmmapfs, each time anew: a directory may be tmpfs before or after."""
     with open("/proc/self/mountinfo", encoding="utf-8") as mounts:
         lines = [line.split() for line in mounts]
     mounted = {tuple(map(int, words[2].split(":"))) for words in lines if words[words.index("-") + 1] == "hpmmap"}
@@ -33,7 +33,7 @@ def devices():
 
 
 def mappings(process, of):
-    """Of each: first and last address, offset, inode, KB resident and KB by 2 MB entries."""
+    """First and last address, offset, inode, resident KB and KB by 2 MB entries of each mapping."""
     current, found = None, []
     with open(f"{process}/smaps", encoding="utf-8") as smaps:
         for line in smaps:
@@ -50,14 +50,14 @@ def mappings(process, of):
 
 
 def in_pages(start, end, offset, size):
-    """How many KB of a mapping no 2 MB entry can have: its ends, and that of its file."""
+    """KB of a mapping that no 2 MB entry can map: its ends, and the end of its file."""
     end = min(end, start - offset + -(-size // 4096) * 4096)
     first, last = -(-start // SLOT) * SLOT, min(end, start - offset + size) // SLOT * SLOT
     return (end - start - max(0, last - first)) >> 10
 
 
 def look():
-    """KB that are mapped, and of each mapping with less by 2 MB entries than there could be: how much."""
+    """Mapped KB, and for each mapping the KB that 2 MB entries could map but do not."""
     mapped, small = 0, {}
     of = devices()
     for process in glob.glob("/proc/[0-9]*"):
@@ -68,7 +68,7 @@ def look():
         for start, end, offset, inode, rss, large in found:
             mapped += rss
             try:
-                # Also of a file without a name.
+                # Also for a file without a name.
                 size = os.stat(f"{process}/map_files/{start:x}-{end:x}").st_size
             except OSError:
                 continue

@@ -1,4 +1,4 @@
-//! The machines of a study, this one or others: what they are like, and what cannot be run there.
+//! The machines of a study, this one or others: their properties and obstacles.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -19,20 +19,20 @@ use crate::colocation::local_host::{self, Facts, LocalHost, Obstacle};
 use crate::colocation::plan::{Cell, Parameters, Workload};
 use crate::colocation::record::{LeftOut, Plan, SCHEMA};
 
-/// For the files of runs on other hosts: on a disk of each.
+/// Directory for the files of runs on other hosts, on a disk of each.
 const WORK: &str = "/var/tmp";
 
-/// The machines of a study, this one or others, and what they are like.
+/// The machines of a study, this one or others, and their properties.
 pub(super) struct Here<'a> {
     root: &'a Root,
     cluster: Option<Cluster<'a>>,
     hosts: Vec<String>,
-    /// Of each; of this one where no others are named.
+    /// Properties of each host, or of this machine alone.
     facts: Vec<Facts>,
     stop: &'a dyn Fn() -> bool,
 }
 
-/// What ends a study that has not begun.
+/// The error that ends a study before it begins.
 fn before_it(trouble: Trouble) -> Error {
     Error::Failed(match trouble {
         Trouble::Interrupted => "interrupted before anything was run".into(),
@@ -67,7 +67,7 @@ impl<'a> Here<'a> {
         })
     }
 
-    /// Why a program cannot be run on them.
+    /// The reason why a program cannot be run on them.
     fn lack(&self, workload: Workload) -> Option<String> {
         self.facts.iter().enumerate().find_map(|(n, facts)| {
             let why = facts.programs.get(&workload)?.as_ref().err()?;
@@ -91,7 +91,7 @@ impl<'a> Here<'a> {
         Ok(programs)
     }
 
-    /// What cannot be run, on each.
+    /// What cannot be run, for each machine.
     fn obstacles(
         &mut self,
         parameters: &Parameters,
@@ -103,7 +103,7 @@ impl<'a> Here<'a> {
         }
     }
 
-    /// What is to be run, which is what was before.
+    /// The parameters of the study; `before`, if given, are those it was begun with.
     pub(super) fn parameters(
         &self,
         args: &BenchColocationArgs,
@@ -120,7 +120,7 @@ impl<'a> Here<'a> {
         }
     }
 
-    /// The plan for these machines as they are.
+    /// The plan for these machines in their present state.
     pub(super) fn plan(
         &mut self,
         args: &BenchColocationArgs,
@@ -164,7 +164,7 @@ impl<'a> Here<'a> {
         })
     }
 
-    /// To run jobs on.
+    /// The machines for running jobs.
     pub(super) fn machines(
         &mut self,
         parameters: &Parameters,
@@ -206,13 +206,13 @@ fn connect<'a>(
             )));
         }
     }
-    // Nobody can have made it before, where all may.
+    // No other user can have made it before, although all may write to the directory.
     let name = format!("hpmmap-colocation-{:016x}", RandomState::new().hash_one(0));
     let launcher = Launcher::choose(hosts)?;
     Cluster::connect(hosts, launcher, &command, base.join(name), stop).map_err(before_it)
 }
 
-/// What mpirun is told of the network by the environment.
+/// Settings for mpirun's network in the environment.
 fn mpi_settings() -> String {
     settings_of(env::vars_os())
 }

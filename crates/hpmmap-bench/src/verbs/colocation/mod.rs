@@ -34,7 +34,7 @@ use crate::colocation::record::{Figures, Plan, Purpose, Run, Store};
 use crate::colocation::summary::Summary;
 use crate::colocation::{chart, html, text};
 
-/// Of a run that who started this has ended, and not for the first time.
+/// The error of a run that the caller has ended for the second time.
 const GAVE_UP: &str = "it did not end within its limit, nor did it when it was repeated";
 
 pub fn perform(args: &BenchColocationArgs) -> Result<ExitCode> {
@@ -54,7 +54,7 @@ pub fn perform(args: &BenchColocationArgs) -> Result<ExitCode> {
         }
     }
     let stop = Arc::new(AtomicBool::new(false));
-    // What was changed is set back when the study is interrupted.
+    // Changes are restored when the study is interrupted.
     signals::catch(&stop)?;
     adopt_orphans()?;
     let stops = || signals::has_come(&stop);
@@ -95,11 +95,11 @@ pub fn perform(args: &BenchColocationArgs) -> Result<ExitCode> {
         store, plan, runs, ..
     } = study;
     if ended.is_err() && !runs.is_empty() {
-        // Of what there is; why it is not all is said once.
+        // The report on the runs so far; their errors are printed elsewhere.
         let _ = write_report(&store, &Summary::new(&plan, &runs), &runs);
     }
     ended?;
-    // Nothing is left to be set back.
+    // Nothing is left to be restored.
     sigpipe::restore();
     let status = conclude(args, &store, &plan, &runs)?;
     Ok(match is_set_back {
@@ -108,7 +108,7 @@ pub fn perform(args: &BenchColocationArgs) -> Result<ExitCode> {
     })
 }
 
-/// Why a study cannot go on as it was planned.
+/// The reason why a study cannot continue as it was planned.
 fn refusal(then: &Plan, now: &Plan) -> Option<String> {
     then.difference(now).or_else(|| {
         let of = |plan: &Plan| (plan.parameters.rank_cpus.clone(), plan.left_out.clone());
@@ -119,17 +119,17 @@ fn refusal(then: &Plan, now: &Plan) -> Option<String> {
 
 type Opened = (Store, Plan, Vec<Run>);
 
-/// A new study.
+/// Makes a new study.
 fn create(args: &BenchColocationArgs, plan: &Plan) -> Result<Store> {
     let dir = match &args.out {
         Some(dir) => dir.clone(),
         None => PathBuf::from(format!("colocation-{}", now())),
     };
-    // Programs are started elsewhere.
+    // Programs start in another directory.
     Store::create(&std::path::absolute(&dir)?, plan)
 }
 
-/// One that was begun.
+/// Reads a study that was begun.
 fn read(dir: &Path, only_shown: bool) -> Result<Opened> {
     let purpose = match only_shown {
         true => Purpose::Report,
@@ -138,7 +138,7 @@ fn read(dir: &Path, only_shown: bool) -> Result<Opened> {
     Store::resume(&std::path::absolute(dir)?, purpose)
 }
 
-/// Copies the files of a directory, if it is there.
+/// Copies the files of a directory, if it exists.
 fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     let entries = match fs::read_dir(from) {
@@ -159,7 +159,7 @@ fn now() -> u64 {
     now.map_or(0, |time| time.as_secs())
 }
 
-/// A study and what it has found so far.
+/// A study in progress and its results so far.
 struct Study<'a> {
     args: &'a BenchColocationArgs,
     programs: BTreeMap<Workload, PathBuf>,
@@ -189,7 +189,7 @@ impl Study<'_> {
         );
         for &workload in &self.plan.parameters.workloads {
             let same = left.iter().filter(|one| one.cell.workload == workload);
-            // The first of those on all the machines.
+            // The first run that uses all the machines.
             if let Some(planned) = same.rev().max_by_key(|one| one.cell.nodes) {
                 progress.say(&format!("{} once, not counted", workload.name()));
                 self.warm_up(machines, planned)?;
@@ -223,7 +223,7 @@ impl Study<'_> {
         Ok(())
     }
 
-    /// Says what is about to be done.
+    /// Prints what will be done.
     fn announce(&self, left: &[Planned]) {
         let parameters = &self.plan.parameters;
         say(&format!(
@@ -248,7 +248,7 @@ impl Study<'_> {
         }
     }
 
-    /// Runs a cell in the directory of scratch files, and keeps what it printed.
+    /// Runs a cell in the directory for scratch files, and keeps its output.
     fn run_cell(
         &self,
         machines: &mut dyn Machines,
@@ -280,7 +280,7 @@ impl Study<'_> {
         result
     }
 
-    /// Reads the program and what it uses from the disk.
+    /// Reads the program and its files from the disk beforehand.
     fn warm_up(&self, machines: &mut dyn Machines, planned: &Planned) -> Result<()> {
         let cell = Cell {
             neighbour: Profile::None,

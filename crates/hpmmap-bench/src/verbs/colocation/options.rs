@@ -1,4 +1,4 @@
-//! What a study is to be, from the options and from what it was begun with.
+//! The parameters of a study, from the options and from its begin.
 
 use std::path::Path;
 
@@ -14,12 +14,12 @@ use crate::colocation::plan::{
 
 const MEBIBYTE: u64 = 1 << 20;
 
-/// Why the study in a directory cannot go on.
+/// The error that the study in a directory cannot continue.
 pub(super) fn cannot_go_on(dir: &Path, why: &str) -> Error {
     Error::Usage(format!("{} cannot go on: {why}", dir.display()))
 }
 
-/// The hosts that are to take part.
+/// The requested hosts.
 pub(super) fn asked_hosts(
     args: &BenchColocationArgs,
     before: Option<&Parameters>,
@@ -40,7 +40,7 @@ fn or_all<T: ValueEnum + Copy>(asked: &[T]) -> Vec<T> {
     }
 }
 
-/// What was asked for, or before, or all there are.
+/// The requested values, or those of the begin, or all.
 pub(super) fn listed<T: ValueEnum + Copy + Ord>(asked: &[T], before: Option<&Vec<T>>) -> Vec<T> {
     let mut all = match (asked, before) {
         ([], Some(before)) => before.clone(),
@@ -51,7 +51,7 @@ pub(super) fn listed<T: ValueEnum + Copy + Ord>(asked: &[T], before: Option<&Vec
     all
 }
 
-/// What is decided from the options, and from `before` where they say nothing.
+/// The parameters from the options, and from `before` for options that are not given.
 pub(super) fn decided(
     args: &BenchColocationArgs,
     machine: &Facts,
@@ -97,7 +97,7 @@ pub(super) fn decided(
     }
     let mut neighbours = match (&args.neighbour[..], before) {
         ([], Some(before)) => before.neighbours.clone(),
-        // As the paper has it on several machines.
+        // The default on several machines is the paper's.
         ([], None) if !hosts.is_empty() => vec![Profile::C],
         ([], None) => vec![Profile::A, Profile::B, Profile::C],
         (asked, _) => asked.to_vec(),
@@ -137,7 +137,7 @@ pub(super) fn decided(
     })
 }
 
-/// On how many of the hosts jobs are to run.
+/// The requested numbers of hosts.
 fn asked_nodes(
     args: &BenchColocationArgs,
     before: Option<&Parameters>,
@@ -154,7 +154,7 @@ fn asked_nodes(
     Ok(nodes)
 }
 
-/// The first option that is not the one the study was begun with.
+/// The first option that differs from the study's begin.
 pub(super) fn changed(then: &Parameters, now: &Parameters) -> Option<String> {
     let (then, now) = (then.options(), now.options());
     let asked = now.iter().find(|option| !then.contains(option))?;
@@ -168,7 +168,7 @@ pub(super) fn changed(then: &Parameters, now: &Parameters) -> Option<String> {
     ))
 }
 
-/// The same, of a study whose machines are not needed any more.
+/// The same, for a study whose machines are not needed any more.
 pub(super) fn changed_since(
     args: &BenchColocationArgs,
     then: &Parameters,

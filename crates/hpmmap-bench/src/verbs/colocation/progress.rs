@@ -1,4 +1,4 @@
-//! How far a study is.
+//! The progress of a study.
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use crate::colocation::plan::Planned;
 use crate::colocation::record::Run;
 
-/// A bar on a terminal, otherwise a line for each run if asked for.
+/// A bar on a terminal, otherwise on request a line for each run.
 pub(super) struct Progress {
     bar: Option<ProgressBar>,
     verbose: bool,

@@ -1,97 +1,38 @@
-//! The state of the pools and jobs for Prometheus, in its text format (0.0.4).
+//! The state of the pools and launches in the text format of Prometheus (0.0.4).
 
-use std::fmt::{Display, Write};
+mod format;
+mod per_launch;
 
-use hpmmap_base::escape;
-use hpmmap_base::user_name;
-use hpmmap_host::job::{Job, Latency, TIMED_CALLS};
 use hpmmap_host::pool::{Context, NodePool};
 use hpmmap_host::shared::Shared;
 use hpmmap_host::window::Windows;
-use hpmmap_sys::uapi::BLOCK_BYTES;
 
 use crate::limits::Reported;
 use crate::metric_groups::Group;
 
-/// What is reported.
+use format::{Text, with};
+pub use per_launch::JobState;
+
+/// The state to report.
 pub struct State<'a> {
     pub module_version: &'a str,
     pub hooks_active: bool,
     pub user_limit_bytes: Option<u64>,
     pub nodes: &'a [NodePool],
     pub contexts: &'a [Context],
-    /// `None` from a module that does not show jobs.
+    /// `None` if the module does not show launches.
     pub groups: Option<&'a [Group]>,
-    /// `None` where the metrics of each are not asked for.
+    /// `None` if metrics of each launch are not wanted.
     pub jobs: Option<&'a [JobState]>,
-    /// `None` from a module without.
+    /// `None` if the module has no windows.
     pub windows: Option<Windows>,
-    /// Of users and cgroups, as far as the caller may see them.
+    /// Limits of users and cgroups, as far as the caller may see them.
     pub limits: &'a [Reported],
-    /// `None` from a module without.
+    /// `None` if the module has no files.
     pub shared: Option<Shared>,
 }
 
-/// A job and the times of its calls, as [`TIMED_CALLS`] has them.
-pub struct JobState {
-    pub job: Job,
-    pub latency: Vec<Latency>,
-}
-
-type Labels = Vec<(&'static str, String)>;
-
-#[derive(Default)]
-struct Text(String);
-
-impl Text {
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
-
-    fn sample(&mut self, name: &str, labels: &[(&str, String)], value: impl Display) {
-        self.0 += name;
-        for (i, (label, text)) in labels.iter().enumerate() {
-            let before = if i == 0 { '{' } else { ',' };
-            let _ = write!(self.0, "{before}{label}=\"{}\"", escape::label(text));
-        }
-        if !labels.is_empty() {
-            self.0.push('}');
-        }
-        let _ = writeln!(self.0, " {value}");
-    }
-
-    /// A family of samples; nothing at all without any.
-    fn family<T: Display>(
-        &mut self,
-        name: &str,
-        kind: &str,
-        help: &str,
-        samples: impl IntoIterator<Item = (Labels, T)>,
-    ) {
-        let mut samples = samples.into_iter().peekable();
-        if samples.peek().is_some() {
-            self.head(name, kind, help);
-        }
-        for (labels, value) in samples {
-            self.sample(name, &labels, value);
-        }
-    }
-}
-
-fn of_job(job: &Job) -> Labels {
-    // "job" is Prometheus's own.
-    vec![
-        ("hpmmap_job", job.id.to_string()),
-        ("user", user_name(job.uid)),
-    ]
-}
-
-fn with(mut labels: Labels, name: &'static str, value: impl Display) -> Labels {
-    labels.push((name, value.to_string()));
-    labels
-}
-
-/// Of a machine without the module: nobody takes old figures for today's.
+/// The text for a machine without the module, so that old figures are not taken for current ones.
 pub fn text_without_module() -> String {
     let mut out = Text::default();
     up(&mut out, false);
@@ -107,7 +48,7 @@ fn up(out: &mut Text, loaded: bool) {
     );
 }
 
-/// Everything, in the text format.
+/// The whole state in the text format.
 pub fn text(state: &State) -> String {
     let mut out = Text::default();
     up(&mut out, true);
@@ -126,7 +67,7 @@ pub fn text(state: &State) -> String {
     out.family(
         "hpmmap_user_limit_bytes",
         "gauge",
-        "Default limit of what one user may hold.",
+        "Default limit of a user.",
         state.user_limit_bytes.map(|bytes| (vec![], bytes)),
     );
     pools(&mut out, state.nodes);
@@ -144,9 +85,7 @@ pub fn text(state: &State) -> String {
         launches(&mut out, groups);
     }
     if let Some(jobs) = state.jobs {
-        gauges(&mut out, jobs, state.contexts);
-        counters(&mut out, jobs);
-        histograms(&mut out, jobs);
+        per_launch::families(&mut out, jobs, state.contexts);
     }
     if let Some(windows) = &state.windows {
         window_counts(&mut out, windows);
@@ -164,7 +103,7 @@ fn shared_bytes(out: &mut Text, shared: &Shared) {
         ("bytes", "Pool memory of files.", shared.held_bytes),
         (
             "pinned_bytes",
-            "Pool memory that files gave up, and somebody still refers to.",
+            "Pool memory that files gave up and that still has references.",
             shared.pinned_bytes,
         ),
     ] {
@@ -220,7 +159,7 @@ fn window_counts(out: &mut Text, windows: &Windows) {
     out.family(
         "hpmmap_window_entries_total",
         "counter",
-        "Page table entries made in windows: of 2 MB, of 4 KB, of memory of Linux.",
+        "Page table entries made in windows: of 2 MB, of 4 KB, for ordinary memory.",
         [
             ("2m", windows.entries_2m),
             ("4k", windows.entries_4k),
@@ -234,7 +173,7 @@ fn pools(out: &mut Text, nodes: &[NodePool]) {
     type Value = fn(&NodePool) -> u64;
     let families: [(&str, &str, Value); 6] = [
         ("size", "Size of the pool of a node.", |n| n.total_bytes),
-        ("free", "Pool memory that nobody holds.", |n| n.free_bytes),
+        ("free", "Free pool memory.", |n| n.free_bytes),
         ("clean", "Pool memory that is free and zero already.", |n| {
             n.clean_bytes
         }),
@@ -267,18 +206,18 @@ fn limits(out: &mut Text, limits: &[Reported]) {
     out.family(
         "hpmmap_limit_bytes",
         "gauge",
-        "What a user or a cgroup may hold of the pools.",
+        "Pool memory that a user or a cgroup may hold.",
         shown().filter_map(|one| Some((labels(one), one.limit_bytes?))),
     );
     out.family(
         "hpmmap_limit_held_bytes",
         "gauge",
-        "What a user or a cgroup holds of the pools.",
+        "Pool memory that a user or a cgroup holds.",
         shown().map(|one| (labels(one), one.held_bytes)),
     );
 }
 
-/// Sums over launches that exist now: gauges, since a launch takes its counts with it.
+/// Sums over current launches. They are gauges, since the counts of a launch end with it.
 fn launches(out: &mut Text, groups: &[Group]) {
     type Value = fn(&Group) -> f64;
     let families: [(&str, &str, Value); 12] = [
@@ -300,7 +239,7 @@ fn launches(out: &mut Text, groups: &[Group]) {
         ),
         (
             "_fallback_bytes",
-            "Asked for by calls that fell back to ordinary memory.",
+            "Requested by calls that fell back to ordinary memory.",
             |g| g.fallback_bytes as f64,
         ),
         (
@@ -351,214 +290,12 @@ fn launches(out: &mut Text, groups: &[Group]) {
     );
 }
 
-fn gauges(out: &mut Text, jobs: &[JobState], contexts: &[Context]) {
-    type Value = fn(&Job) -> u64;
-    let families: [(&str, &str, Value); 8] = [
-        ("processes", "Processes of a job.", |j| j.processes),
-        ("held_bytes", "Pool memory that a job holds.", |j| {
-            j.held_bytes
-        }),
-        ("peak_bytes", "Most pool memory that a job has held.", |j| {
-            j.peak_bytes
-        }),
-        ("reuse_bytes", "Held pool memory kept for reuse.", |j| {
-            j.reuse_bytes
-        }),
-        (
-            "linux_bytes",
-            "Pages of Linux that stand in for pool memory in blocks.",
-            |j| j.linux_bytes,
-        ),
-        (
-            "few_bytes",
-            "Pages of Linux where a block would be too much.",
-            |j| j.few_bytes,
-        ),
-        (
-            "pinned_bytes",
-            "Pool memory of a job given up but still pinned.",
-            |j| j.pins_waiting * BLOCK_BYTES,
-        ),
-        ("strict", "1 for policy strict, 0 for fallback.", |j| {
-            u64::from(j.strict)
-        }),
-    ];
-    for (what, help, value) in families {
-        out.family(
-            &format!("hpmmap_job_{what}"),
-            "gauge",
-            help,
-            jobs.iter().map(|one| (of_job(&one.job), value(&one.job))),
-        );
-    }
-    out.family(
-        "hpmmap_job_lowest_free_bytes",
-        "gauge",
-        "Least that was left in the pools of a job right after it took some.",
-        jobs.iter().filter_map(|one| {
-            let bytes = one.job.lowest_free_bytes?;
-            Some((of_job(&one.job), bytes))
-        }),
-    );
-    out.family(
-        "hpmmap_job_mapped_bytes",
-        "gauge",
-        "Memory of a job that is mapped: of the pools by entries of 2M and 4K, and what calls got of Linux instead.",
-        jobs.iter().flat_map(|one| {
-            let sum = |value: fn(&Context) -> Option<u64>| -> Option<u64> {
-                contexts
-                    .iter()
-                    .filter(|context| context.job == one.job.id)
-                    .map(value)
-                    .sum()
-            };
-            [
-                ("2M", sum(|context| context.mapped_2m_bytes)),
-                ("4K", sum(|context| context.mapped_4k_bytes)),
-                ("linux", sum(|context| context.mapped_linux_bytes)),
-            ]
-            .into_iter()
-            .filter_map(|(size, bytes)| Some((with(of_job(&one.job), "page_size", size), bytes?)))
-        }),
-    );
-}
-
-fn counters(out: &mut Text, jobs: &[JobState]) {
-    type Value = fn(&Job) -> u64;
-    let families: [(&str, &str, Value); 7] = [
-        ("processes_started", "Processes that a job has had.", |j| {
-            j.processes_total
-        }),
-        (
-            "fallback_bytes",
-            "Asked for by calls that got memory of Linux.",
-            |j| j.fallback_bytes,
-        ),
-        (
-            "refusals",
-            "Calls that failed for want of pool memory.",
-            |j| j.refusals,
-        ),
-        (
-            "failures",
-            "Calls that failed because Linux had no memory either.",
-            |j| j.failures,
-        ),
-        (
-            "placed_remote_bytes",
-            "Pool memory given to mappings on another node than the CPU's.",
-            |j| j.placed_remote_bytes,
-        ),
-        (
-            "fork_copied_bytes",
-            "Copied because a fork had left it shared.",
-            |j| j.fork_copied_bytes,
-        ),
-        ("cleared_bytes", "Zeroed while a process waited.", |j| {
-            j.cleared_bytes
-        }),
-    ];
-    for (what, help, value) in families {
-        out.family(
-            &format!("hpmmap_job_{what}_total"),
-            "counter",
-            help,
-            jobs.iter().map(|one| (of_job(&one.job), value(&one.job))),
-        );
-    }
-    out.family(
-        "hpmmap_job_placed_bytes_total",
-        "counter",
-        "Pool memory given to mappings, by node.",
-        jobs.iter().flat_map(|one| {
-            let placed = one.job.placed_bytes.iter();
-            placed.map(|(node, &bytes)| (with(of_job(&one.job), "node", node), bytes))
-        }),
-    );
-    out.family(
-        "hpmmap_job_page_table_entries_total",
-        "counter",
-        "Page table entries made for pool memory.",
-        jobs.iter().flat_map(|one| {
-            [("2M", one.job.entries_2m), ("4K", one.job.entries_4k)]
-                .map(|(size, count)| (with(of_job(&one.job), "page_size", size), count))
-        }),
-    );
-    out.family(
-        "hpmmap_job_faults_total",
-        "counter",
-        "Page faults in pool memory.",
-        jobs.iter().flat_map(|one| {
-            let faults = one.job.faults_by_reason.iter();
-            faults.map(|(reason, count)| (with(of_job(&one.job), "reason", reason), count))
-        }),
-    );
-    out.family(
-        "hpmmap_job_fallbacks_total",
-        "counter",
-        "Calls that got memory of Linux instead of the pools'.",
-        jobs.iter().flat_map(|one| {
-            let fallbacks = one.job.fallbacks.iter();
-            fallbacks.map(|(call, count)| (with(of_job(&one.job), "call", call), count))
-        }),
-    );
-    out.family(
-        "hpmmap_job_waits_total",
-        "counter",
-        "How often processes waited.",
-        jobs.iter().flat_map(|one| {
-            let stalls = one.job.stalls.iter();
-            stalls.map(|(cause, stall)| (with(of_job(&one.job), "cause", cause), stall.count))
-        }),
-    );
-    out.family(
-        "hpmmap_job_wait_seconds_total",
-        "counter",
-        "How long processes waited.",
-        jobs.iter().flat_map(|one| {
-            let khz = one.job.tick_khz;
-            let stalls = one.job.stalls.iter().filter(move |_| khz != 0);
-            stalls.map(move |(cause, stall)| {
-                let labels = with(of_job(&one.job), "cause", cause);
-                (labels, seconds(stall.ticks, khz))
-            })
-        }),
-    );
-}
-
-fn seconds(ticks: u64, khz: u64) -> f64 {
-    ticks as f64 / (khz as f64 * 1e3)
-}
-
-fn histograms(out: &mut Text, jobs: &[JobState]) {
-    let name = "hpmmap_job_call_seconds";
-    let known = || jobs.iter().filter(|one| one.job.tick_khz != 0);
-    if known().next().is_none() {
-        return;
-    }
-    out.head(name, "histogram", "Time of hooked system calls.");
-    for one in known() {
-        for (call, latency) in TIMED_CALLS.iter().zip(&one.latency) {
-            let labels = with(of_job(&one.job), "call", call);
-            let khz = one.job.tick_khz;
-            let mut below = 0;
-            for (end, calls) in latency.buckets_ns(khz) {
-                below += calls;
-                let end = end.map_or("+Inf".to_string(), |end| (end as f64 / 1e9).to_string());
-                let labels = with(labels.clone(), "le", end);
-                out.sample(&format!("{name}_bucket"), &labels, below);
-            }
-            out.sample(&format!("{name}_sum"), &labels, seconds(latency.ticks, khz));
-            out.sample(&format!("{name}_count"), &labels, below);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use hpmmap_host::fixture::Fixture;
+    use hpmmap_host::job::TIMED_CALLS;
     use hpmmap_host::{job, pool, shared, window};
     use hpmmap_sys::uapi::{self, LimitEntry};
 
@@ -616,8 +353,8 @@ mod tests {
         fixture
     }
 
-    /// Each line is one of the format, each family is described once, before
-    /// its samples, and no sample comes twice.
+    /// Checks that each line is valid, that each family is described once and before its samples,
+    /// and that no sample comes twice.
     fn samples(text: &str) -> BTreeMap<String, f64> {
         let mut found = BTreeMap::new();
         let mut kinds = BTreeMap::new();
@@ -755,7 +492,7 @@ mod tests {
         assert_eq!(found["hpmmap_jobs"], 130.0);
     }
 
-    /// The alerts ask for nothing that there is not.
+    /// Each metric in the alerts exists.
     #[test]
     fn the_alerts_are_about_what_there_is() {
         let fixture = machine();
@@ -765,7 +502,7 @@ mod tests {
         };
         let limits = [Reported::new(&fixture.root(), &entry)];
         let text = with_limits(&fixture, &limits);
-        let rules = include_str!("../../../packaging/prometheus/hpmmap.rules.yml");
+        let rules = include_str!("../../../../packaging/prometheus/hpmmap.rules.yml");
         let exprs = rules
             .lines()
             .filter(|line| line.trim().starts_with("expr:"));
@@ -781,7 +518,7 @@ mod tests {
         }
     }
 
-    /// The dashboard for Grafana asks for nothing that there is not.
+    /// Each metric in Grafana's dashboard exists.
     #[test]
     fn the_dashboard_shows_what_there_is() {
         let fixture = machine();
@@ -791,7 +528,7 @@ mod tests {
         };
         let limits = [Reported::new(&fixture.root(), &entry)];
         let text = with_limits(&fixture, &limits);
-        let dashboard = include_str!("../../../packaging/grafana/hpmmap.json");
+        let dashboard = include_str!("../../../../packaging/grafana/hpmmap.json");
         let json: serde_json::Value = serde_json::from_str(dashboard).unwrap();
         let mut asked = BTreeSet::new();
         for panel in json["panels"].as_array().unwrap() {
@@ -817,7 +554,8 @@ mod tests {
             let labels = "hpmmap_job=\"3\",user=\"root\",call=\"mmap\"";
             found[&format!("hpmmap_job_call_seconds_bucket{{{labels},le=\"{end}\"}}")]
         };
-        // 1280 and 4096 ticks of 0.4 ns: 0.5 and 1.6 microseconds, on every host in the same.
+        // 1280 and 4096 ticks of 0.4 ns are 0.5 and 1.6 microseconds; the buckets are the same on
+        // each host.
         assert_eq!(bucket("0.000001"), 990.0);
         assert_eq!(bucket("0.0000025"), 999.0);
         assert_eq!(bucket("0.5"), 999.0);

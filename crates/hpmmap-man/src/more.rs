@@ -1,0 +1,349 @@
+//! Examples, files and related pages of each manual page: what the definition of the arguments
+//! does not say.
+
+/// An example: its purpose, and its lines.
+pub type Example = (&'static str, &'static [&'static str]);
+
+/// The sections of a page that do not come from the definition of its arguments.
+pub struct More {
+    pub page: &'static str,
+    pub examples: &'static [Example],
+    pub files: &'static [&'static str],
+    pub see: &'static [&'static str],
+}
+
+const DEVICE: &str = "/dev/hpmmap";
+const SYSFS: &str = "/sys/kernel/hpmmap";
+
+/// The purpose of each file.
+pub const FILES: [(&str, &str); 10] = [
+    (
+        DEVICE,
+        "the device of the module; its group may use the pools",
+    ),
+    (SYSFS, "counters of the module"),
+    ("/etc/hpmmap/pools", "sizes of the pools at boot"),
+    ("/etc/hpmmap/limits", "limits of users and cgroups"),
+    (
+        "/sys/devices/system/memory",
+        "the memory blocks, and whether they are online",
+    ),
+    (
+        "/etc/cdi/hpmmap.json",
+        "specification of the device for containers",
+    ),
+    (
+        "/etc/default/grub.d/hpmmap.cfg",
+        "the reservation at boot, for GRUB",
+    ),
+    (
+        "/usr/lib/hpmmap/kdump-load",
+        "loads a crash kernel that leaves the pools out",
+    ),
+    (
+        "/usr/lib/hpmmap/bench-alloc",
+        "the worker program of hpmmap bench alloc",
+    ),
+    (
+        "/usr/lib/hpmmap/bench-noise",
+        "the worker program of hpmmap bench noise",
+    ),
+];
+
+pub const MORE: [More; 23] = [
+    More {
+        page: "hpmmap",
+        examples: &[(
+            "A pool, a launch that uses it, and what it holds:",
+            &[
+                "# hpmmap pool add --node 0 --size 16G",
+                "$ hpmmap run -- mpirun -n 4 ./app",
+                "$ hpmmap status",
+            ],
+        )],
+        files: &[DEVICE, SYSFS, "/etc/hpmmap/pools", "/etc/hpmmap/limits"],
+        see: &["hpmmap-pools(5)", "hpmmap-limits(5)", "numactl(8)"],
+    },
+    More {
+        page: "hpmmap-pool",
+        examples: &[(
+            "The pools, and the limits of users and cgroups:",
+            &["$ hpmmap pool list", "$ hpmmap pool limit --list"],
+        )],
+        files: &["/etc/hpmmap/pools", "/etc/hpmmap/limits", SYSFS],
+        see: &["hpmmap(1)", "hpmmap-pools(5)"],
+    },
+    More {
+        page: "hpmmap-pool-add",
+        examples: &[
+            (
+                "Take 16 GB of NUMA node 0 from Linux, or nothing:",
+                &["# hpmmap pool add --node 0 --size 16G"],
+            ),
+            (
+                "Make the pool of NUMA node 1 at least 1.5 TB large:",
+                &["# hpmmap pool add --node 1 --size 1.5T --up-to"],
+            ),
+        ],
+        files: &[DEVICE, "/etc/hpmmap/pools", "/sys/devices/system/memory"],
+        see: &["hpmmap-pool-remove(8)", "hpmmap-pools(5)", "lsmem(1)"],
+    },
+    More {
+        page: "hpmmap-pool-remove",
+        examples: &[(
+            "Give back all memory that no process holds:",
+            &["# hpmmap pool remove --all"],
+        )],
+        files: &[DEVICE, "/sys/devices/system/memory"],
+        see: &["hpmmap-pool-add(8)", "hpmmap-status(1)", "lsmem(1)"],
+    },
+    More {
+        page: "hpmmap-pool-set",
+        examples: &[
+            (
+                "Make the pools as large as /etc/hpmmap/pools says, as the service does:",
+                &["# hpmmap pool set"],
+            ),
+            (
+                "Make the pool of NUMA node 1 1.5 TB large, whatever it has now:",
+                &["# hpmmap pool set --node 1 --size 1.5T"],
+            ),
+            (
+                "On a small virtual machine, where Linux needs less than 2 GB:",
+                &["# hpmmap pool set --size 2G --leave 1G"],
+            ),
+        ],
+        files: &[DEVICE, "/etc/hpmmap/pools", "/sys/devices/system/memory"],
+        see: &[
+            "hpmmap-pools(5)",
+            "hpmmap-pool-add(8)",
+            "hpmmap-pool-remove(8)",
+            "hpmmap-pool-reserve(8)",
+        ],
+    },
+    More {
+        page: "hpmmap-pool-reserve",
+        examples: &[
+            (
+                "Reserve 64 GB from the next boot on:",
+                &["# hpmmap pool reserve --size 64G"],
+            ),
+            (
+                "Reserve nothing from the next boot on:",
+                &["# hpmmap pool reserve --remove"],
+            ),
+        ],
+        files: &[
+            "/etc/default/grub.d/hpmmap.cfg",
+            "/sys/devices/system/memory",
+        ],
+        see: &["hpmmap-pool-set(8)", "hpmmap-doctor(1)", "update-grub(8)"],
+    },
+    More {
+        page: "hpmmap-pool-list",
+        examples: &[(
+            "Each memory block, as JSON:",
+            &["# hpmmap pool list --verbose --json"],
+        )],
+        files: &[SYSFS, DEVICE],
+        see: &["hpmmap-status(1)", "hpmmap-pool-limit(8)"],
+    },
+    More {
+        page: "hpmmap-pool-limit",
+        examples: &[
+            (
+                "8 GB for alice, and 16 GB for all batch jobs of Slurm:",
+                &[
+                    "# hpmmap pool limit --user alice --size 8G",
+                    "# hpmmap pool limit --cgroup /system.slice/slurmstepd.scope --size 16G",
+                ],
+            ),
+            (
+                "The limits of all users and cgroups, and what they hold:",
+                &["$ hpmmap pool limit --list"],
+            ),
+        ],
+        files: &[DEVICE, "/etc/hpmmap/limits"],
+        see: &["hpmmap-limits(5)", "hpmmap-status(1)", "cgroups(7)"],
+    },
+    More {
+        page: "hpmmap-pool-iomem",
+        examples: &[(
+            "Load a crash kernel that leaves the pools out of dumps:",
+            &["# /usr/lib/hpmmap/kdump-load"],
+        )],
+        files: &["/usr/lib/hpmmap/kdump-load"],
+        see: &["hpmmap-pool-add(8)", "kexec(8)"],
+    },
+    More {
+        page: "hpmmap-run",
+        examples: &[
+            (
+                "All processes of an MPI program on this host:",
+                &["$ hpmmap run -- mpirun -n 4 ./lmp -in in.lj"],
+            ),
+            (
+                "Only the ranks, and not mpirun and its helpers:",
+                &["$ hpmmap run --only 'lmp*' -- mpirun -n 4 ./lmp -in in.lj"],
+            ),
+            (
+                "A launch and a report for each rank:",
+                &["$ mpirun -n 4 hpmmap run --report 'r-%h-%r.json' -- ./lmp -in in.lj"],
+            ),
+            (
+                "Fail when the pools are exhausted, and print a report at the end:",
+                &["$ hpmmap run --strict --verbose -- ./app"],
+            ),
+        ],
+        files: &[DEVICE, SYSFS],
+        see: &[
+            "hpmmap-status(1)",
+            "hpmmap-mark(1)",
+            "numactl(8)",
+            "mpirun(1)",
+        ],
+    },
+    More {
+        page: "hpmmap-status",
+        examples: &[
+            (
+                "A screen that is updated each second:",
+                &["$ hpmmap status --watch 1"],
+            ),
+            (
+                "Metrics for the textfile collector of node_exporter:",
+                &[
+                    "# hpmmap status --prometheus --output \\",
+                    "    /var/lib/prometheus/node-exporter/hpmmap.prom",
+                ],
+            ),
+        ],
+        files: &[SYSFS],
+        see: &["hpmmap-run(1)", "hpmmap-pool-list(8)"],
+    },
+    More {
+        page: "hpmmap-doctor",
+        examples: &[("Check this host:", &["$ hpmmap doctor"])],
+        files: &[DEVICE, SYSFS],
+        see: &["hpmmap-pool-add(8)", "modprobe(8)"],
+    },
+    More {
+        page: "hpmmap-cdi",
+        examples: &[(
+            "A container with the device, for a user of its group:",
+            &[
+                "# hpmmap cdi --output /etc/cdi/hpmmap.json",
+                "# podman run --device hpmmap.io/pool=all \\",
+                "    --group-add $(stat -c %g /dev/hpmmap) image hpmmap run -- ./app",
+            ],
+        )],
+        files: &[DEVICE, "/etc/cdi/hpmmap.json"],
+        see: &["hpmmap-run(1)", "hpmmap-mark(1)", "podman-run(1)"],
+    },
+    More {
+        page: "hpmmap-mark",
+        examples: &[
+            ("Mark a program:", &["$ hpmmap mark ./app"]),
+            (
+                "Print whether it is marked, and with which options:",
+                &["$ hpmmap mark --show ./app"],
+            ),
+        ],
+        files: &[DEVICE],
+        see: &["hpmmap-unmark(1)", "hpmmap-run(1)", "elf(5)"],
+    },
+    More {
+        page: "hpmmap-unmark",
+        examples: &[("Remove the mark:", &["$ hpmmap unmark ./app"])],
+        files: &[DEVICE],
+        see: &["hpmmap-mark(1)"],
+    },
+    More {
+        page: "hpmmap-bench",
+        examples: &[(
+            "Measure the cost of memory on this host:",
+            &["$ hpmmap bench alloc"],
+        )],
+        files: &["/usr/lib/hpmmap/bench-alloc", "/usr/lib/hpmmap/bench-noise"],
+        see: &["hpmmap-status(1)"],
+    },
+    More {
+        page: "hpmmap-bench-alloc",
+        examples: &[(
+            "Pieces of 2 MB, of pool memory and of ordinary memory:",
+            &["$ hpmmap bench alloc --method 4k,hpmmap --size 2M"],
+        )],
+        files: &["/usr/lib/hpmmap/bench-alloc", DEVICE],
+        see: &["hpmmap-bench-noise(1)", "hpmmap-run(1)"],
+    },
+    More {
+        page: "hpmmap-bench-noise",
+        examples: &[(
+            "Measure the time that is taken away on this host:",
+            &["$ hpmmap bench noise"],
+        )],
+        files: &["/usr/lib/hpmmap/bench-noise", DEVICE],
+        see: &["hpmmap-bench-alloc(1)"],
+    },
+    More {
+        page: "hpmmap-bench-colocation",
+        examples: &[
+            (
+                "Measure MPI jobs beside neighbours:",
+                &["# hpmmap bench colocation"],
+            ),
+            (
+                "On one and on two hosts of an allocation of Slurm:",
+                &["# salloc -w n1,n2 --exclusive hpmmap bench colocation --prepare --hosts n1,n2"],
+            ),
+        ],
+        files: &[DEVICE, SYSFS],
+        see: &["hpmmap-run(1)", "mpirun(1)"],
+    },
+    More {
+        page: "hpmmap-trace",
+        examples: &[(
+            "Record a program's page faults and report them:",
+            &[
+                "# hpmmap trace record -o faults -- ./app",
+                "$ hpmmap trace report faults",
+            ],
+        )],
+        files: &[SYSFS],
+        see: &["hpmmap-run(1)", "perf(1)"],
+    },
+    More {
+        page: "hpmmap-trace-record",
+        examples: &[(
+            "A program and everything it starts:",
+            &["# hpmmap trace record -o faults -- mpirun -n 2 ./app"],
+        )],
+        files: &[SYSFS],
+        see: &["hpmmap-trace-report(1)", "perf-record(1)"],
+    },
+    More {
+        page: "hpmmap-trace-report",
+        examples: &[(
+            "As JSON, for a program:",
+            &["$ hpmmap trace report faults --json"],
+        )],
+        files: &[SYSFS],
+        see: &["hpmmap-trace-record(1)", "hpmmap-trace-plot(1)"],
+    },
+    More {
+        page: "hpmmap-trace-plot",
+        examples: &[(
+            "Draw a picture:",
+            &["$ hpmmap trace plot faults -o faults.svg"],
+        )],
+        files: &[SYSFS],
+        see: &["hpmmap-trace-record(1)", "hpmmap-trace-report(1)"],
+    },
+];
+
+/// The pages of section 5, without their titles.
+pub const OF_FILES: [(&str, &str); 3] = [
+    ("hpmmap-pools", include_str!("../man/hpmmap-pools.5")),
+    ("hpmmap-limits", include_str!("../man/hpmmap-limits.5")),
+    ("hpmmap-mount", include_str!("../man/hpmmap-mount.5")),
+];
