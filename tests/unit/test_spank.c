@@ -671,7 +671,7 @@ static void the_epilog_waits_for_what_it_kills(void **state)
 	group_goes = 4;
 	slurm_spank_job_epilog(NULL, 0, NULL);
 	assert_int_equal(sleeps, 4);
-	assert_non_null(strstr(error_said, "holds memory of the pools: killed"));
+	assert_non_null(strstr(error_said, "holds pool memory: killed"));
 	forget_it(false, true);
 	/* Not for ever. */
 	leave_a_process();
