@@ -86,12 +86,10 @@ static u8 node_value(const u8 *tree, unsigned int node, unsigned int order)
 	return left > right ? left : right;
 }
 
-/* A unit has changed: what lies above it, as far as that changes. Most are alone. */
-static void tree_rise(u8 *tree, unsigned int node)
+/* A node has changed: what lies above it, from @order on, as far as that changes. */
+static void tree_rise(u8 *tree, unsigned int node, unsigned int order)
 {
-	unsigned int order;
-
-	for (order = 1; (node /= 2); order++) {
+	for (; (node /= 2); order++) {
 		u8 value = node_value(tree, node, order);
 
 		if (tree[node] == value)
@@ -100,23 +98,23 @@ static void tree_rise(u8 *tree, unsigned int node)
 	}
 }
 
-/* The same of several units, up to the last one. */
-static void tree_rise_range(u8 *tree, unsigned int lo, unsigned int hi)
+/* The units from @lo to @hi have changed. Nodes that have only such units below them are alike. */
+static void tree_rise_range(u8 *tree, unsigned int lo, unsigned int hi, bool free)
 {
-	unsigned int order, node;
-	bool changed = true;
+	unsigned int order = 0, first, end;
 
-	for (order = 1; order <= HPMMAP_BUDDY_MAX_ORDER && changed; order++) {
-		changed = false;
-		lo /= 2;
-		hi /= 2;
-		for (node = lo; node <= hi; node++) {
-			u8 value = node_value(tree, node, order);
-
-			changed |= tree[node] != value;
-			tree[node] = value;
-		}
+	while (lo >> order != hi >> order) {
+		order++;
+		first = (lo + (1U << order) - 1) >> order;
+		end = (hi + 1) >> order;
+		if (first < end)
+			memset(&tree[first], free ? order + 1 : 0, end - first);
+		if (lo >> order < first)
+			tree[lo >> order] = node_value(tree, lo >> order, order);
+		if (hi >> order >= end)
+			tree[hi >> order] = node_value(tree, hi >> order, order);
 	}
+	tree_rise(tree, lo >> order, order + 1);
 }
 
 /*
@@ -133,10 +131,10 @@ static void chunk_set_free(struct hpmmap_buddy *b,
 
 	if (nr == 1) {
 		tree[lo] = free;
-		tree_rise(tree, lo);
+		tree_rise(tree, lo, 1);
 	} else {
 		memset(&tree[lo], free, nr);
-		tree_rise_range(tree, lo, lo + nr - 1);
+		tree_rise_range(tree, lo, lo + nr - 1, free);
 	}
 	if (tree[1] != root) {
 		bucket_remove(chunk);
@@ -154,7 +152,18 @@ static void chunk_set_free(struct hpmmap_buddy *b,
 /* Is one of @nr bytes, 0 or 1 each, @what? */
 static bool has_one(const u8 *bytes, u8 what, unsigned int nr)
 {
-	return nr == 1 ? *bytes == what : memchr(bytes, what, nr) != NULL;
+	const unsigned long without = what ? 0 : ~0UL / 0xff;
+	unsigned long word;
+
+	for (; nr >= sizeof(word); nr -= sizeof(word), bytes += sizeof(word)) {
+		memcpy(&word, bytes, sizeof(word));
+		if (word != without)
+			return true;
+	}
+	for (; nr; nr--)
+		if (*bytes++ == what)
+			return true;
+	return false;
 }
 
 static bool range_valid(unsigned long unit, unsigned long nr)
@@ -368,12 +377,11 @@ int hpmmap_buddy_alloc(struct hpmmap_buddy *b, unsigned int order,
 		return -ENOMEM;
 
 	for (level = HPMMAP_BUDDY_MAX_ORDER; level > order; level--) {
-		u8 left = chunk->tree[2 * node];
-		u8 right = chunk->tree[2 * node + 1];
+		/* Of a child that is too small, a large number. */
+		u8 left = chunk->tree[2 * node] - order - 1;
+		u8 right = chunk->tree[2 * node + 1] - order - 1;
 
-		node *= 2;
-		if (left <= order || (right > order && right < left))
-			node++;
+		node = 2 * node + (right < left);
 	}
 	first = (node << order) - CHUNK_UNITS;
 	chunk_set_free(b, chunk, first, 1U << order, false);
@@ -440,10 +448,10 @@ int hpmmap_buddy_take(struct hpmmap_buddy *b, unsigned long unit,
 	if (!block_valid(unit, order))
 		return -EINVAL;
 	chunk = hpmmap_buddy_chunk_find(b, unit);
-	if (!chunk || has_one(&chunk->present[first], 0, 1U << order))
+	if (!chunk)
 		return -ENOENT;
-	if (has_one(&chunk->tree[CHUNK_UNITS + first], 0, 1U << order))
-		return -EBUSY;
+	if (chunk->tree[(CHUNK_UNITS + first) >> order] != order + 1)
+		return has_one(&chunk->present[first], 0, 1U << order) ? -ENOENT : -EBUSY;
 	chunk_set_free(b, chunk, first, 1U << order, false);
 	return 0;
 }
