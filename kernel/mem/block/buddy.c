@@ -65,13 +65,17 @@ static void bucket_insert(struct hpmmap_buddy *b,
 	if (*head)
 		(*head)->pprev = &chunk->next;
 	*head = chunk;
+	b->filled |= 1U << chunk->tree[1];
 }
 
-static void bucket_remove(struct hpmmap_buddy_chunk *chunk)
+static void bucket_remove(struct hpmmap_buddy *b, struct hpmmap_buddy_chunk *chunk,
+			  unsigned int bucket)
 {
 	*chunk->pprev = chunk->next;
 	if (chunk->next)
 		chunk->next->pprev = chunk->pprev;
+	if (!b->bucket[bucket])
+		b->filled &= ~(1U << bucket);
 }
 
 /* What a node of an order, not 0, is by its children. */
@@ -98,8 +102,11 @@ static void tree_rise(u8 *tree, unsigned int node, unsigned int order)
 	}
 }
 
-/* The units from @lo to @hi have changed. Nodes that have only such units below them are alike. */
-static void tree_rise_range(u8 *tree, unsigned int lo, unsigned int hi, bool free)
+/*
+ * The units from @lo to @hi have changed: all nodes above them, up to the order that is returned, of
+ * which there is one. Nodes that have only such units below them are alike.
+ */
+static unsigned int tree_fill(u8 *tree, unsigned int lo, unsigned int hi, bool free)
 {
 	unsigned int order = 0, first, end;
 
@@ -114,7 +121,7 @@ static void tree_rise_range(u8 *tree, unsigned int lo, unsigned int hi, bool fre
 		if (hi >> order >= end)
 			tree[hi >> order] = node_value(tree, hi >> order, order);
 	}
-	tree_rise(tree, lo >> order, order + 1);
+	return order;
 }
 
 /*
@@ -125,19 +132,19 @@ static void chunk_set_free(struct hpmmap_buddy *b,
 			   struct hpmmap_buddy_chunk *chunk, unsigned int first,
 			   unsigned int nr, bool free)
 {
-	unsigned int lo = CHUNK_UNITS + first;
+	unsigned int lo = CHUNK_UNITS + first, order = 0;
 	u8 root = chunk->tree[1];
 	u8 *tree = chunk->tree;
 
 	if (nr == 1) {
 		tree[lo] = free;
-		tree_rise(tree, lo, 1);
 	} else {
 		memset(&tree[lo], free, nr);
-		tree_rise_range(tree, lo, lo + nr - 1, free);
+		order = tree_fill(tree, lo, lo + nr - 1, free);
 	}
+	tree_rise(tree, lo >> order, order + 1);
 	if (tree[1] != root) {
-		bucket_remove(chunk);
+		bucket_remove(b, chunk, root);
 		bucket_insert(b, chunk);
 	}
 	if (free) {
@@ -260,7 +267,7 @@ int hpmmap_buddy_chunk_remove(struct hpmmap_buddy *b,
 {
 	if (chunk->nr_present)
 		return -EBUSY;
-	bucket_remove(chunk);
+	bucket_remove(b, chunk, chunk->tree[1]);
 	chunk_unlink(chunk_link(b, chunk->nr));
 	return 0;
 }
@@ -364,17 +371,16 @@ int hpmmap_buddy_remove(struct hpmmap_buddy *b, unsigned long unit,
 int hpmmap_buddy_alloc(struct hpmmap_buddy *b, unsigned int order,
 		       unsigned long *unit)
 {
-	struct hpmmap_buddy_chunk *chunk = NULL;
+	struct hpmmap_buddy_chunk *chunk;
 	unsigned int node = 1;
 	unsigned int level;
 	unsigned int first;
 
 	if (order > HPMMAP_BUDDY_MAX_ORDER)
 		return -EINVAL;
-	for (level = order; level <= HPMMAP_BUDDY_MAX_ORDER && !chunk; level++)
-		chunk = b->bucket[level + 1];
-	if (!chunk)
+	if (!(b->filled >> (order + 1)))
 		return -ENOMEM;
+	chunk = b->bucket[__builtin_ctz(b->filled >> (order + 1)) + order + 1];
 
 	for (level = HPMMAP_BUDDY_MAX_ORDER; level > order; level--) {
 		/* Of a child that is too small, a large number. */
@@ -526,11 +532,7 @@ int hpmmap_buddy_free_range(struct hpmmap_buddy *b, unsigned long unit,
  */
 int hpmmap_buddy_largest(const struct hpmmap_buddy *b)
 {
-	int order = HPMMAP_BUDDY_MAX_ORDER;
-
-	while (order >= 0 && !b->bucket[order + 1])
-		order--;
-	return order;
+	return b->filled >> 1 ? 30 - __builtin_clz(b->filled) : -1;
 }
 
 /**
