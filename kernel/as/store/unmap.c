@@ -177,8 +177,12 @@ static unsigned long take_back(struct hpmmap_ctx *ctx, unsigned long start,
 		hpmmap_block_release_to(ctx, block, &freed);
 		xas_lock(&xas);
 pause:
-		if (++batch % RECONCILE_BATCH)
+		/* All slots of a node of the tree in one batch. */
+		if ((slot + 1) % RECONCILE_BATCH && ++batch < RECONCILE_BATCH)
 			continue;
+		batch = 0;
+		slots_erase(ctx, from, to);
+		from = to;
 		/* Not xas_pause(): a node may have gone with its last entry. */
 		xas_set(&xas, slot + 1);
 		xas_unlock(&xas);

@@ -518,7 +518,8 @@ int hpmmap_buddy_free_range(struct hpmmap_buddy *b, unsigned long unit,
 		return -EINVAL;
 	for (u = unit; u < end; u += n) {
 		n = span_units(u, end);
-		chunk = hpmmap_buddy_chunk_find(b, u);
+		if (n != nr)
+			chunk = hpmmap_buddy_chunk_find(b, u);
 		chunk_set_free(b, chunk, u % CHUNK_UNITS, n, true);
 	}
 	return 0;
