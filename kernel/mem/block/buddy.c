@@ -197,23 +197,6 @@ void hpmmap_buddy_init(struct hpmmap_buddy *b)
 }
 
 /**
- * hpmmap_buddy_destroy - forget every chunk, whatever the state of its units
- * @b: the allocator; empty afterwards
- * @release: called once for each chunk, which belongs to the caller again
- */
-void hpmmap_buddy_destroy(struct hpmmap_buddy *b,
-			  void (*release)(struct hpmmap_buddy_chunk *chunk))
-{
-	while (b->root) {
-		struct hpmmap_buddy_chunk *chunk = b->root;
-
-		chunk_unlink(&b->root);
-		release(chunk);
-	}
-	hpmmap_buddy_init(b);
-}
-
-/**
  * hpmmap_buddy_chunk_find - the chunk a unit lies in
  * @b: the allocator
  * @unit: number of the unit, present or not
@@ -231,7 +214,7 @@ struct hpmmap_buddy_chunk *hpmmap_buddy_chunk_find(const struct hpmmap_buddy *b,
  * hpmmap_buddy_chunk_insert - insert a chunk without any unit present
  * @b: the allocator
  * @chunk: memory for the chunk, which belongs to the allocator until
- *	hpmmap_buddy_chunk_remove() or hpmmap_buddy_destroy()
+ *	hpmmap_buddy_chunk_remove()
  * @nr: number of the chunk
  *
  * Return: 0, -EINVAL if @nr is beyond the largest physical address, or -EEXIST
@@ -463,33 +446,12 @@ int hpmmap_buddy_take(struct hpmmap_buddy *b, unsigned long unit,
 }
 
 /**
- * hpmmap_buddy_free - free a block
- * @b: the allocator
- * @unit: first unit, a multiple of 2^order
- * @order: the block has 2^order units
- *
- * What was allocated as one block may be freed as several and the other way
- * round: only the state of the units counts. All or nothing.
- *
- * Return: 0, -EINVAL if @order is larger than HPMMAP_BUDDY_MAX_ORDER or @unit
- * is not aligned to it or beyond the largest physical address, -ENOENT if a
- * unit is not present, or -EINVAL if a unit is free already.
- */
-int hpmmap_buddy_free(struct hpmmap_buddy *b, unsigned long unit,
-		      unsigned int order)
-{
-	if (!block_valid(unit, order))
-		return -EINVAL;
-	return hpmmap_buddy_free_range(b, unit, 1UL << order);
-}
-
-/**
  * hpmmap_buddy_free_range - free units that follow each other
  * @b: the allocator
  * @unit: first unit
  * @nr: number of units, not 0; may span chunks
  *
- * All or nothing.
+ * All or nothing. Only the state of the units counts, not how they were allocated.
  *
  * Return: 0, -EINVAL if the range is empty or reaches beyond the largest
  * physical address, -ENOENT if part of it is not present, else -EINVAL if part

@@ -84,9 +84,6 @@ struct hpmmap_buddy {
 };
 
 void hpmmap_buddy_init(struct hpmmap_buddy *b);
-void hpmmap_buddy_destroy(struct hpmmap_buddy *b,
-			  void (*release)(struct hpmmap_buddy_chunk *chunk));
-
 struct hpmmap_buddy_chunk *hpmmap_buddy_chunk_find(const struct hpmmap_buddy *b,
 						   unsigned long unit);
 int hpmmap_buddy_chunk_insert(struct hpmmap_buddy *b,
@@ -108,9 +105,6 @@ unsigned int hpmmap_buddy_alloc_unlike(struct hpmmap_buddy *b,
 				       unsigned int nr, unsigned long *unit);
 int hpmmap_buddy_take(struct hpmmap_buddy *b, unsigned long unit,
 		      unsigned int order);
-int hpmmap_buddy_free(struct hpmmap_buddy *b, unsigned long unit,
-		      unsigned int order);
-
 int hpmmap_buddy_free_range(struct hpmmap_buddy *b, unsigned long unit,
 			    unsigned long nr);
 

@@ -132,9 +132,9 @@ static void laundry_return(struct pool_node *pn, struct laundry *l)
 			block_retire(pn, block);
 			continue;
 		}
-		hpmmap_buddy_free(&pn->buddy, unit_of(block), 0);
+		hpmmap_buddy_free_range(&pn->buddy, unit_of(block), 1);
 		if (block->zeroed)
-			hpmmap_buddy_free(&pn->clean, unit_of(block), 0);
+			hpmmap_buddy_free_range(&pn->clean, unit_of(block), 1);
 	}
 	list_del(&l->link);
 	/* Pairs with count_to_come(): free before it is not out. */
