@@ -108,18 +108,16 @@ static struct hpmmap_block *run_block(struct hpmmap_ctx *ctx,
 		return IS_ERR_OR_NULL(block) || !block->folio ? NULL : block;
 	}
 	block = hpmmap_list_take(blocks, slot);
-	xas_store(xas, block);
-	xas_unlock(xas);
-	if (unlikely(xas_error(xas))) {
-		while (xas_nomem(xas, GFP_KERNEL)) {
-			xas_lock(xas);
-			xas_store(xas, block);
-			xas_unlock(xas);
-		}
-		if (xas_error(xas)) {
+	for (;;) {
+		xas_store(xas, block);
+		xas_unlock(xas);
+		if (likely(!xas_error(xas)))
+			break;
+		if (!xas_nomem(xas, GFP_KERNEL)) {
 			list_add(&block->link, blocks);
 			return NULL;
 		}
+		xas_lock(xas);
 	}
 	hpmmap_block_attach(block, ctx->file->f_mapping, slot);
 	hpmmap_store_gained(ctx, block);

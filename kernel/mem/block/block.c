@@ -128,29 +128,6 @@ struct page *hpmmap_block_page(struct hpmmap_block *block, unsigned int i)
  * second-level cache, and what is in there is of more use than zeros. bench/clear
  * compares the ways there are.
  */
-static void clear_streaming(void *addr, size_t len)
-{
-	void *end = addr + len;
-
-	kernel_fpu_begin();
-	asm volatile("	pxor	%%xmm0, %%xmm0\n"
-		     "1:	movntdq	%%xmm0, (%0)\n"
-		     "	movntdq	%%xmm0, 16(%0)\n"
-		     "	movntdq	%%xmm0, 32(%0)\n"
-		     "	movntdq	%%xmm0, 48(%0)\n"
-		     "	movntdq	%%xmm0, 64(%0)\n"
-		     "	movntdq	%%xmm0, 80(%0)\n"
-		     "	movntdq	%%xmm0, 96(%0)\n"
-		     "	movntdq	%%xmm0, 112(%0)\n"
-		     "	add	$128, %0\n"
-		     "	cmp	%1, %0\n"
-		     "	jne	1b\n"
-		     "	sfence"
-		     : "+r" (addr) : "r" (end) : "memory", "cc");
-	kernel_fpu_end();
-}
-
-/* The same with stores twice as wide. */
 static void clear_streaming_avx(void *addr, size_t len)
 {
 	void *end = addr + len;
@@ -212,9 +189,14 @@ static bool has_avx(void)
 /* One that is not too long: the FPU cannot be preempted. */
 static void zero_piece(struct hpmmap_block *block, size_t at)
 {
-	if (likely(!folio_test_has_hwpoisoned(block->folio)))
-		(has_avx() ? clear_streaming_avx : clear_streaming)(folio_address(block->folio) + at,
-								    CLEAR_PIECE);
+	void *addr = folio_address(block->folio) + at;
+
+	if (unlikely(folio_test_has_hwpoisoned(block->folio)))
+		return;
+	if (likely(has_avx()))
+		clear_streaming_avx(addr, CLEAR_PIECE);
+	else
+		hpmmap_clear_words(addr, CLEAR_PIECE / sizeof(u64));
 }
 
 /**
@@ -596,11 +578,4 @@ void hpmmap_block_reset(struct hpmmap_block *block)
 	/* It has no other user. */
 	if (atomic_read(&block->users))
 		atomic_dec(&block->users);
-}
-
-/* The same, and it is added to a list for hpmmap_pool_free(). */
-void hpmmap_block_free(struct hpmmap_block *block, struct list_head *freed)
-{
-	hpmmap_block_reset(block);
-	list_add_tail(&block->link, freed);
 }

@@ -292,6 +292,5 @@ bool hpmmap_block_is_zero(struct hpmmap_block *block, unsigned int i);
 int hpmmap_block_read(struct hpmmap_block *block, unsigned int i, void *buf);
 bool hpmmap_block_is_pinned(struct hpmmap_block *block);
 void hpmmap_block_reset(struct hpmmap_block *block);
-void hpmmap_block_free(struct hpmmap_block *block, struct list_head *freed);
 
 #endif /* _HPMMAP_MEM_BLOCK_BLOCK_H */

@@ -300,18 +300,6 @@ bool hpmmap_pool_has_free(struct hpmmap_account *account,
 	return hpmmap_pool_offer(account, nodes, 1);
 }
 
-/* As alloc_alike(), where the nearest node has too little: up to @nr blocks. */
-static noinline unsigned long alloc_farther(struct hpmmap_request *req, unsigned long nr,
-					    struct list_head *out)
-{
-	const struct hpmmap_placement *place = req->place;
-	nodemask_t tried = NODE_MASK_NONE;
-	unsigned long got;
-
-	got = alloc_near(req, place->near, &place->preferred, &tried, nr, out);
-	return got + alloc_near(req, place->near, &place->nodes, &tried, nr - got, out);
-}
-
 /* As many as there are of those that one kind of placement treats alike. */
 static unsigned long alloc_alike(struct hpmmap_request *req,
 				 struct list_head *out)
@@ -319,9 +307,16 @@ static unsigned long alloc_alike(struct hpmmap_request *req,
 	const struct hpmmap_placement *place = req->place;
 	unsigned long got = 0;
 
+	/* Mostly the nearest has enough. */
 	if ((unsigned int)place->near < nr_node_ids && node_isset(place->near, place->preferred))
 		got = node_alloc(place->near, req, req->nr, out);
-	return got == req->nr ? got : got + alloc_farther(req, req->nr - got, out);
+	if (got < req->nr) {
+		nodemask_t tried = NODE_MASK_NONE;
+
+		got += alloc_near(req, place->near, &place->preferred, &tried, req->nr - got, out);
+		got += alloc_near(req, place->near, &place->nodes, &tried, req->nr - got, out);
+	}
+	return got;
 }
 
 static unsigned long alloc_in_turn(struct hpmmap_request *req,

@@ -85,14 +85,6 @@ static void run_free(struct pool_node *pn, struct hpmmap_block *first, unsigned 
 	pn->nr_owed += nr;
 }
 
-static void set_unpinned(struct pool_node *pn, struct hpmmap_block *block)
-{
-	spin_lock(&pn->lock);
-	pn->nr_pinned--;
-	--*pinned_of(pn, unit_of(block));
-	spin_unlock(&pn->lock);
-}
-
 /* The first of a list, as far as they have one account and node; looked at without the lock. */
 static void free_some(struct list_head *list)
 {
@@ -107,8 +99,12 @@ static void free_some(struct list_head *list)
 	list_for_each_entry(block, list, link) {
 		if (nr == WITHOUT_PAUSE || block->nid != nid || block->account != account)
 			break;
-		if (unlikely(block->state == HPMMAP_BLOCK_PINNED))
-			set_unpinned(pn, block);
+		if (unlikely(block->state == HPMMAP_BLOCK_PINNED)) {
+			spin_lock(&pn->lock);
+			pn->nr_pinned--;
+			--*pinned_of(pn, unit_of(block));
+			spin_unlock(&pn->lock);
+		}
 		block->account = NULL;
 		block_set_state(block, HPMMAP_BLOCK_FREE);
 		is_nobodys(pn, block);
