@@ -108,7 +108,8 @@ static void pinned_back(struct hpmmap_holder *holder, struct hpmmap_block *block
 	struct hpmmap_fs *fs = container_of(holder, struct hpmmap_fs, holder);
 	LIST_HEAD(freed);
 
-	hpmmap_block_free(block, &freed);
+	hpmmap_block_reset(block);
+	list_add_tail(&block->link, &freed);
 	free_blocks(fs, &freed, 1);
 	atomic_long_dec(&hpmmap_fs_counts[HPMMAP_FS_PINNED]);
 	hpmmap_fs_put(fs);
@@ -264,7 +265,8 @@ static void give_up(struct inode *inode, struct hpmmap_block *block,
 	block->folio->mapping = NULL;
 	folio_unlock(block->folio);
 	if (hpmmap_block_idle(block)) {
-		hpmmap_block_free(block, freed);
+		hpmmap_block_reset(block);
+		list_add_tail(&block->link, freed);
 		++*nr;
 		return;
 	}

@@ -39,14 +39,10 @@ void model_init(struct model *m)
 	m->failure[0] = '\0';
 }
 
-static void release(struct hpmmap_buddy_chunk *chunk)
-{
-	free(chunk);
-}
-
 void model_exit(struct model *m)
 {
-	hpmmap_buddy_destroy(&m->buddy, release);
+	for (int i = 0; i < MODEL_CHUNKS; i++)
+		free(m->chunk[i]);
 }
 
 /* The state of a unit, or NULL where there is no chunk. */
@@ -453,7 +449,7 @@ static bool free_block(struct model *m, enum model_op op, unsigned long unit,
 	int expected = 0;
 	int err;
 
-	if (order > HPMMAP_BUDDY_MAX_ORDER || !in_space(unit, 1) || unit % nr)
+	if (!in_space(unit, nr))
 		expected = -EINVAL;
 	for (unsigned long u = unit; !expected && u < unit + nr; u++) {
 		if (!state_of(m, u) || *state_of(m, u) == ABSENT)
@@ -465,7 +461,7 @@ static bool free_block(struct model *m, enum model_op op, unsigned long unit,
 	}
 	for (unsigned long u = unit; !expected && u < unit + nr; u++)
 		*state_of(m, u) = FREE;
-	err = hpmmap_buddy_free(&m->buddy, unit, order);
+	err = hpmmap_buddy_free_range(&m->buddy, unit, nr);
 	return compare_result(m, op, err, expected, unit, order);
 }
 

@@ -59,7 +59,8 @@ static void give_up(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 		    struct list_head *freed)
 {
 	if (block->folio) {
-		hpmmap_block_free(block, freed);
+		hpmmap_block_reset(block);
+		list_add_tail(&block->link, freed);
 	} else {
 		hpmmap_block_empty(block);
 		llist_add(&block->grave, &ctx->graves);
@@ -120,6 +121,36 @@ void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 	refcount_inc(&ctx->refs);
 	atomic_long_inc(&ctx->nr_pinned);
 	hpmmap_pinned_add(block, &ctx->holder);
+}
+
+/**
+ * hpmmap_block_release_list() - give up many blocks that no other context has
+ * @ctx: the context they came from, its lock held
+ * @list: the blocks; afterwards those of them that hpmmap_pool_free() can have
+ */
+void hpmmap_block_release_list(struct hpmmap_ctx *ctx, struct list_head *list)
+{
+	struct hpmmap_block *block, *tmp;
+	unsigned int looked = 0;
+	LIST_HEAD(freed);
+	long nr = 0;
+
+	lockdep_assert_held(&ctx->lock);
+	list_for_each_entry_safe(block, tmp, list, link) {
+		hpmmap_every(&looked, SLOT_PAGES);
+		if (unlikely(!block->folio || block->draft || !hpmmap_block_idle(block))) {
+			list_del(&block->link);
+			hpmmap_block_release_to(ctx, block, &freed);
+			continue;
+		}
+		HPMMAP_ASSERT(!hpmmap_block_is_shared(block));
+		hpmmap_block_reset(block);
+		if (!block->zeroed)
+			hpmmap_ctx_soil(ctx, block->nid, 1);
+		nr++;
+	}
+	atomic_long_sub(nr, &ctx->nr_held);
+	list_splice(&freed, list);
 }
 
 /* The pins of a block that was given up have gone. */

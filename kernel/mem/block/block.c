@@ -127,29 +127,6 @@ struct page *hpmmap_block_page(struct hpmmap_block *block, unsigned int i)
  * Clears with stores that bypass the caches: a block is as large as many second-level caches, and
  * their contents are of more use than zeros. bench/clear compares the ways to clear.
  */
-static void clear_streaming(void *addr, size_t len)
-{
-	void *end = addr + len;
-
-	kernel_fpu_begin();
-	asm volatile("	pxor	%%xmm0, %%xmm0\n"
-		     "1:	movntdq	%%xmm0, (%0)\n"
-		     "	movntdq	%%xmm0, 16(%0)\n"
-		     "	movntdq	%%xmm0, 32(%0)\n"
-		     "	movntdq	%%xmm0, 48(%0)\n"
-		     "	movntdq	%%xmm0, 64(%0)\n"
-		     "	movntdq	%%xmm0, 80(%0)\n"
-		     "	movntdq	%%xmm0, 96(%0)\n"
-		     "	movntdq	%%xmm0, 112(%0)\n"
-		     "	add	$128, %0\n"
-		     "	cmp	%1, %0\n"
-		     "	jne	1b\n"
-		     "	sfence"
-		     : "+r" (addr) : "r" (end) : "memory", "cc");
-	kernel_fpu_end();
-}
-
-/* The same with stores of twice the width. */
 static void clear_streaming_avx(void *addr, size_t len)
 {
 	void *end = addr + len;
@@ -211,9 +188,14 @@ static bool has_avx(void)
 /* Kept short: the FPU cannot be preempted. */
 static void zero_piece(struct hpmmap_block *block, size_t at)
 {
-	if (likely(!folio_test_has_hwpoisoned(block->folio)))
-		(has_avx() ? clear_streaming_avx : clear_streaming)(folio_address(block->folio) + at,
-								    CLEAR_PIECE);
+	void *addr = folio_address(block->folio) + at;
+
+	if (unlikely(folio_test_has_hwpoisoned(block->folio)))
+		return;
+	if (likely(has_avx()))
+		clear_streaming_avx(addr, CLEAR_PIECE);
+	else
+		hpmmap_clear_words(addr, CLEAR_PIECE / sizeof(u64));
 }
 
 /**
@@ -290,10 +272,7 @@ void hpmmap_block_clear(struct hpmmap_owner *owner, struct hpmmap_block *block)
 		hpmmap_block_zero(block);
 		atomic_long_add(SLOT_PAGES, &owner->nr_cleared);
 	}
-	/* A block with a memory error stays stale: it is replaced before its contents count. */
-	if (!hpmmap_block_is_hurt(block))
-	if (!hpmmap_block_is_hurt(block))
-		bitmap_zero(block->stale, SLOT_PAGES);
+	hpmmap_block_show(block);
 }
 
 /**
@@ -581,19 +560,20 @@ bool hpmmap_block_is_pinned(struct hpmmap_block *block)
 }
 
 /**
- * hpmmap_block_free() - put a block without a user on a list
- * @block: a pool block that only the module refers to; its contents stay
- * @freed: the list, for hpmmap_pool_free()
+ * hpmmap_block_reset() - no store has a block any more
+ * @block: of the pools, to which only the module refers; its contents stay as they are
+ *
+ * hpmmap_pool_free() can have it then.
  */
-void hpmmap_block_free(struct hpmmap_block *block, struct list_head *freed)
+void hpmmap_block_reset(struct hpmmap_block *block)
 {
 	hpmmap_folio_detach(block->folio);
 	block->lost = false;
-	hpmmap_block_set_stale(block, 0, SLOT_PAGES);
+	block->zeroed &= hpmmap_pages_are(block->stale, true);
+	bitmap_fill(block->stale, SLOT_PAGES);
 	bitmap_zero(block->reuse, SLOT_PAGES);
 	block->reuse_id = 0;
-	/* A block of a file: it has no other user. */
+	/* It has no other user. */
 	if (atomic_read(&block->users))
 		atomic_dec(&block->users);
-	list_add_tail(&block->link, freed);
 }

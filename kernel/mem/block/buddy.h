@@ -69,6 +69,7 @@ struct hpmmap_buddy_chunk {
  * struct hpmmap_buddy - an allocator
  * @root: index of the chunks, see chunk_link()
  * @bucket: the chunks by the value of the root of their tree
+ * @filled: one bit for each of these: it has chunks
  * @nr_total: number of units that are present, free or not
  * @nr_free: number of units that are free
  *
@@ -77,14 +78,12 @@ struct hpmmap_buddy_chunk {
 struct hpmmap_buddy {
 	struct hpmmap_buddy_chunk *root;
 	struct hpmmap_buddy_chunk *bucket[HPMMAP_BUDDY_MAX_ORDER + 2];
+	unsigned int filled;
 	unsigned long nr_total;
 	unsigned long nr_free;
 };
 
 void hpmmap_buddy_init(struct hpmmap_buddy *b);
-void hpmmap_buddy_destroy(struct hpmmap_buddy *b,
-			  void (*release)(struct hpmmap_buddy_chunk *chunk));
-
 struct hpmmap_buddy_chunk *hpmmap_buddy_chunk_find(const struct hpmmap_buddy *b,
 						   unsigned long unit);
 int hpmmap_buddy_chunk_insert(struct hpmmap_buddy *b,
@@ -106,9 +105,6 @@ unsigned int hpmmap_buddy_alloc_unlike(struct hpmmap_buddy *b,
 				       unsigned int nr, unsigned long *unit);
 int hpmmap_buddy_take(struct hpmmap_buddy *b, unsigned long unit,
 		      unsigned int order);
-int hpmmap_buddy_free(struct hpmmap_buddy *b, unsigned long unit,
-		      unsigned int order);
-
 int hpmmap_buddy_free_range(struct hpmmap_buddy *b, unsigned long unit,
 			    unsigned long nr);
 

@@ -57,17 +57,6 @@ int hpmmap_pool_nearest(int nid, const nodemask_t *nodes, nodemask_t *tried)
 	return best;
 }
 
-/* All nodes that ever had a pool. */
-static void pool_nodes_get(nodemask_t *nodes)
-{
-	int nid;
-
-	nodes_clear(*nodes);
-	for_each_online_node(nid)
-		if (pool_node_find(nid))
-			node_set(nid, *nodes);
-}
-
 /* Sums up blocks of some nodes; a hint, since no lock is held. */
 #define COUNT(_name, _field) \
 	unsigned long hpmmap_pool_count_##_name(const nodemask_t *nodes) \
@@ -139,10 +128,12 @@ int hpmmap_placement_nearest(const struct hpmmap_placement *place)
 /* Makes the preferred nodes take turns, if one of them has a pool. */
 void hpmmap_placement_take_turns(struct hpmmap_placement *place)
 {
-	nodemask_t pools;
+	nodemask_t pools = place->preferred;
+	int nid;
 
-	pool_nodes_get(&pools);
-	nodes_and(pools, pools, place->preferred);
+	hpmmap_for_each_node(nid, place->preferred)
+		if (!pool_node_find(nid))
+			node_clear(nid, pools);
 	if (nodes_empty(pools))
 		return;
 	place->preferred = pools;

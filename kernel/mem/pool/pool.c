@@ -221,7 +221,7 @@ static void bad_give(struct pool_node *pn, unsigned long unit)
 	for (i = 0; i < SECTION_BLOCKS; i++) {
 		if (block_of(pn, unit + i)->state != HPMMAP_BLOCK_BAD)
 			continue;
-		hpmmap_buddy_free(&pn->buddy, unit + i, 0);
+		hpmmap_buddy_free_range(&pn->buddy, unit + i, 1);
 		pn->nr_bad--;
 	}
 }
@@ -260,7 +260,7 @@ int hpmmap_pool_deactivate(int nid, unsigned long unit)
 	} else {
 		for (i = 0; i < SECTION_BLOCKS; i++)
 			if (!hpmmap_buddy_is_free(&pn->clean, unit + i))
-				hpmmap_buddy_free(&pn->clean, unit + i, 0);
+				hpmmap_buddy_free_range(&pn->clean, unit + i, 1);
 		hpmmap_buddy_remove(&pn->clean, unit, SECTION_BLOCKS);
 	}
 	spin_unlock(&pn->lock);
