@@ -132,7 +132,7 @@ out:
 
 /**
  * hpmmap_account_is_current() - would what the caller gets be charged to an account?
- * @account: the account
+ * @account: the account; a reference or RCU keeps it
  */
 bool hpmmap_account_is_current(const struct hpmmap_account *account)
 {

@@ -18,6 +18,7 @@
 #include "mem/block/account.h"
 #include "mem/block/block.h"
 #include "mem/block/node.h"
+#include "mem/block/nodes.h"
 #include "mem/pool/pool.h"
 
 /* So many calls in a row, and then a stock is filled for an account. */
@@ -133,6 +134,30 @@ bool stock_take(struct hpmmap_account *account, int nid, unsigned long nr, bool 
 none:
 	spin_unlock(&s->lock);
 	return false;
+}
+
+/*
+ * hpmmap_pool_alloc() from the stock of this CPU alone, or nothing: it does not sleep, and writes to
+ * no cache line that other CPUs write to. RCU may keep the account.
+ */
+bool hpmmap_pool_at_hand(struct hpmmap_account *account, struct hpmmap_request *req,
+			 struct list_head *out)
+{
+	const struct hpmmap_placement *place = req->place;
+	const struct stock *s = raw_cpu_ptr(&stocks);
+	unsigned long slot = req->slot;
+	struct hpmmap_block *block;
+	LIST_HEAD(got);
+
+	if (s->asking != account || READ_ONCE(s->account) != account ||
+	    stock_nr(s) < req->nr || place->in_turn ||
+	    !stock_take(account, hpmmap_placement_nearest(place), req->nr, false, &got))
+		return false;
+	list_for_each_entry(block, &got, link)
+		block->slot = slot == NO_SLOT ? NO_SLOT : slot++;
+	list_splice_tail(&got, out);
+	req->left = hpmmap_pool_count_free(&place->nodes);
+	return true;
 }
 
 static void stock_add(struct stock *s, struct hpmmap_block *block)
