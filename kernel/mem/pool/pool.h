@@ -24,6 +24,7 @@ struct hpmmap_placement;
  * @nr: how many
  * @large: in runs of 1 GB where possible
  * @at_hand: to have some at hand: none that others have soiled
+ * @clean_only: and none that is not clean
  * @nr_large: out: how many runs of 1 GB they are
  * @left: out: free blocks that were left on those nodes
  * @refused_by: out, where there were not enough: whose limit refused, or NULL
@@ -37,6 +38,7 @@ struct hpmmap_request {
 	unsigned long nr;
 	bool large;
 	bool at_hand;
+	bool clean_only;
 	unsigned long nr_large;
 	unsigned long left;
 	struct hpmmap_payer *refused_by;
