@@ -120,9 +120,9 @@ enum hpmmap_program_kind {
  * @nr: how many, by bucket
  */
 struct hpmmap_latency {
-	atomic_long_t ticks;
-	atomic_long_t worst;
-	atomic_long_t nr[HPMMAP_LATENCY_BUCKETS];
+	unsigned long ticks;
+	unsigned long worst;
+	unsigned long nr[HPMMAP_LATENCY_BUCKETS];
 };
 
 /**
@@ -169,6 +169,7 @@ struct hpmmap_program {
  * @remote: blocks placed on another node than that of the CPU; protected by
  *	ctx->lock, as is ctx->placed
  * @entries_2m: entries made in the page table
+ * @calls: the hooked calls; protected by ctx->ops
  */
 struct hpmmap_stats {
 	struct hpmmap_program *program;
@@ -176,6 +177,7 @@ struct hpmmap_stats {
 	unsigned long remote;
 	atomic_long_t entries_2m;
 	atomic_long_t entries_4k;
+	struct hpmmap_latency calls[HPMMAP_NR_TIMED];
 };
 
 /**
@@ -190,10 +192,10 @@ struct hpmmap_stall_total {
 /**
  * struct hpmmap_totals - what a job has counted
  *
- * Protected by the job's lock. What contexts count themselves, from @remote to @cleared and
- * @placed, is added when they are torn down.
+ * Protected by the job's lock. What contexts count themselves, @calls, @placed and from @remote
+ * to @cleared, is added when they are torn down.
  *
- * @calls: of the hooked calls; not protected
+ * @calls: the hooked calls
  * @stalls: by what for
  * @peak_one: most blocks that one context held, see hpmmap_stats_peak()
  * @lowest_free: least free blocks that were left, ULONG_MAX if none were taken

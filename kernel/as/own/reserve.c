@@ -59,6 +59,20 @@ bool hpmmap_could_reserve(struct hpmmap_ctx *ctx, const struct hpmmap_placement 
 	return ret;
 }
 
+/* From the stock of this CPU, without a reference to the account: all ranks share their count. */
+static bool reserve_at_hand(struct hpmmap_ctx *ctx, struct hpmmap_request *req,
+			    struct list_head *out)
+{
+	struct hpmmap_account *account;
+	bool ret;
+
+	rcu_read_lock();
+	account = rcu_dereference(ctx->owner.account);
+	ret = hpmmap_account_is_current(account) && hpmmap_pool_at_hand(account, req, out);
+	rcu_read_unlock();
+	return ret;
+}
+
 /**
  * hpmmap_reserve() - blocks for an address space
  * @ctx: its context; hpmmap_charged() is who pays
@@ -86,6 +100,8 @@ int hpmmap_reserve(struct hpmmap_ctx *ctx, const struct hpmmap_placement *place,
 
 	if (!nr)
 		return 0;
+	if (reserve_at_hand(ctx, &req, out))
+		goto out;
 	req.account = hpmmap_charged(ctx);
 	if (!req.account)
 		return -ENOMEM;
@@ -102,6 +118,7 @@ int hpmmap_reserve(struct hpmmap_ctx *ctx, const struct hpmmap_placement *place,
 				   req.waited_zeroing);
 	if (ret)
 		return ret;
+out:
 	hpmmap_count_lowest(ctx->job, req.left);
 	if (unlikely(req.large && nr >> LARGE_ORDER))
 		hpmmap_count_large(ctx->job, nr >> LARGE_ORDER, req.nr_large);

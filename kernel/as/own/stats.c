@@ -3,8 +3,8 @@
  * What happened to a job.
  *
  * A context counts what most calls count, under locks that it holds anyway. Its counts are added
- * to the job's when the address space is torn down, or when the job's are read. The job counts the
- * rest: faults, fallbacks and waits under its lock, the times of calls by atomic operations.
+ * to the job's when the address space is torn down, or when the job's are read. The job counts
+ * faults, fallbacks and waits, under its lock.
  */
 #include <linux/slab.h>
 #include <linux/sysfs.h>
@@ -309,11 +309,25 @@ void hpmmap_stats_begin(struct hpmmap_ctx *ctx)
 	spin_unlock(&job->lock);
 }
 
+static void add_latency(struct hpmmap_latency *to, const struct hpmmap_latency *from)
+{
+	int i;
+
+	if (!READ_ONCE(from->ticks))
+		return;
+	to->ticks += READ_ONCE(from->ticks);
+	to->worst = max(to->worst, READ_ONCE(from->worst));
+	for (i = 0; i < HPMMAP_LATENCY_BUCKETS; i++)
+		to->nr[i] += READ_ONCE(from->nr[i]);
+}
+
 /* What a context counts itself. */
 static void add_counters(struct hpmmap_totals *to, struct hpmmap_ctx *ctx)
 {
 	int i;
 
+	for (i = 0; i < HPMMAP_NR_TIMED; i++)
+		add_latency(&to->calls[i], &ctx->stats.calls[i]);
 	for (i = 0; i < nr_node_ids; i++)
 		to->placed[i] += READ_ONCE(ctx->placed[i]);
 	to->remote += READ_ONCE(ctx->stats.remote);
@@ -469,10 +483,9 @@ static ssize_t show_latency(const struct hpmmap_latency *latency, char *buf)
 {
 	int at, i;
 
-	at = sysfs_emit(buf, "ticks %lu\nworst_ticks %lu\n", atomic_long_read(&latency->ticks),
-			atomic_long_read(&latency->worst));
+	at = sysfs_emit(buf, "ticks %lu\nworst_ticks %lu\n", latency->ticks, latency->worst);
 	for (i = 0; i < HPMMAP_LATENCY_BUCKETS; i++) {
-		long nr = atomic_long_read(&latency->nr[i]);
+		unsigned long nr = latency->nr[i];
 
 		if (nr && i < HPMMAP_LATENCY_BUCKETS - 1)
 			at += sysfs_emit_at(buf, at, "%llu %lu\n", bucket_end(i), nr);

@@ -48,16 +48,16 @@ static inline void hpmmap_count_held(struct hpmmap_ctx *ctx)
 		hpmmap_stats_peak(ctx->job, nr);
 }
 
-/* A call that began at @since is done. */
+/* A call that began at @since is done; ctx->ops held. */
 static inline void hpmmap_count_call(struct hpmmap_ctx *ctx,
 				     enum hpmmap_timed call, u64 since)
 {
-	struct hpmmap_latency *latency = &ctx->job->totals->calls[call];
+	struct hpmmap_latency *latency = &ctx->stats.calls[call];
 	/* The counters of two CPUs may differ. */
-	long ticks = max_t(s64, get_cycles() - since, 0);
-	long worst = atomic_long_read(&latency->worst);
+	unsigned long ticks = max_t(s64, get_cycles() - since, 0);
 	unsigned int i;
 
+	lockdep_assert_held(&ctx->ops);
 	if (unlikely(ticks < 1ULL << HPMMAP_LATENCY_FIRST)) {
 		i = 0;
 	} else if (unlikely(ticks >> HPMMAP_LATENCY_LAST)) {
@@ -69,10 +69,10 @@ static inline void hpmmap_count_call(struct hpmmap_ctx *ctx,
 		i = 1 + (high - HPMMAP_LATENCY_FIRST) * 4 +
 		    ((ticks >> (high - 2)) & 3);
 	}
-	atomic_long_inc(&latency->nr[i]);
-	atomic_long_add(ticks, &latency->ticks);
-	while (ticks > worst && !atomic_long_try_cmpxchg(&latency->worst, &worst, ticks))
-		;
+	WRITE_ONCE(latency->nr[i], latency->nr[i] + 1);
+	WRITE_ONCE(latency->ticks, latency->ticks + ticks);
+	if (unlikely(ticks > latency->worst))
+		WRITE_ONCE(latency->worst, ticks);
 }
 
 #endif /* _HPMMAP_AS_OWN_STATS_H */

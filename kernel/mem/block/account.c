@@ -132,7 +132,7 @@ out:
 
 /**
  * hpmmap_account_is_current() - would blocks that the caller gets now be charged to it?
- * @account: the account
+ * @account: the account; a reference or RCU keeps it
  */
 bool hpmmap_account_is_current(const struct hpmmap_account *account)
 {

@@ -70,7 +70,7 @@ void hpmmap_payer_put(struct hpmmap_payer *p)
 		spin_unlock(&payers_lock);
 		if (p->cgroup)
 			cgroup_put(p->cgroup);
-		kfree(p);
+		kfree_rcu(p, rcu);
 		p = parent;
 	}
 }

@@ -5,6 +5,7 @@
 
 #include <linux/atomic.h>
 #include <linux/list.h>
+#include <linux/rcupdate.h>
 #include <linux/refcount.h>
 #include <linux/uidgid.h>
 
@@ -35,6 +36,7 @@ struct hpmmap_rule {
  * @rule: protected by payers_lock
  * @nr_jobs: jobs of a user, with those that only an open file keeps
  * @nr_idle_jobs: jobs among them without a process
+ * @rcu: hpmmap_account_is_current() may look at it where only RCU keeps the account
  */
 struct hpmmap_payer {
 	refcount_t refs;
@@ -48,6 +50,7 @@ struct hpmmap_payer {
 	struct hpmmap_rule rule;
 	atomic_t nr_jobs;
 	atomic_t nr_idle_jobs;
+	struct rcu_head rcu;
 };
 
 /**

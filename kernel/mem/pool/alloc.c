@@ -99,6 +99,8 @@ static unsigned long run_alloc(struct pool_node *pn,
 	unsigned long i;
 
 	lockdep_assert_held(&pn->lock);
+	if (req->clean_only && (!pn->clean.nr_free || soils_too_much(pn, *owed, req->account)))
+		return 0;
 	if (pn->clean.nr_free && soils_too_much(pn, *owed, req->account)) {
 		i = unclean_take(pn, min_t(unsigned long, nr, *owed), unit);
 		owed_pay(pn, owed, i);
@@ -194,7 +196,11 @@ static noinline bool alloc_at_hand(struct hpmmap_account *account, int nid,
 				   const struct hpmmap_placement *place,
 				   unsigned long nr, struct list_head *out)
 {
-	struct hpmmap_request req = { .account = account, .at_hand = true };
+	struct hpmmap_request req = {
+		.account = account,
+		.at_hand = true,
+		.clean_only = stock_spare(account) >= nr,
+	};
 	struct pool_node *pn;
 	unsigned int most;
 	unsigned long n;

@@ -24,6 +24,7 @@ struct hpmmap_placement;
  * @nr: number of blocks
  * @large: in runs of 1 GB where possible
  * @at_hand: for a CPU's stock: no block that another user has soiled
+ * @clean_only: and none that is not clean
  * @nr_large: out: number of runs of 1 GB
  * @left: out: free blocks that are left on those nodes
  * @refused_by: out, after -ENOMEM: the payer whose limit refused it, or NULL
@@ -37,6 +38,7 @@ struct hpmmap_request {
 	unsigned long nr;
 	bool large;
 	bool at_hand;
+	bool clean_only;
 	unsigned long nr_large;
 	unsigned long left;
 	struct hpmmap_payer *refused_by;
@@ -72,6 +74,8 @@ bool hpmmap_pool_has_free(struct hpmmap_account *account,
 			  const nodemask_t *nodes);
 unsigned long hpmmap_pool_offer(struct hpmmap_account *account,
 				const nodemask_t *nodes, unsigned long nr);
+bool hpmmap_pool_at_hand(struct hpmmap_account *account, struct hpmmap_request *req,
+			 struct list_head *out);
 int hpmmap_pool_alloc(struct hpmmap_request *req, struct list_head *out);
 struct hpmmap_block *hpmmap_pool_alloc_instead(struct hpmmap_account *account,
 					       int nid,

@@ -18,10 +18,14 @@
 #include "mem/block/account.h"
 #include "mem/block/block.h"
 #include "mem/block/node.h"
+#include "mem/block/nodes.h"
 #include "mem/pool/pool.h"
 
 /* A stock is filled for an account after this many calls in a row. */
 #define ASKED_LEAST 4
+
+/* How often each block that is not clean is handed out before the node is asked for clean ones. */
+#define UNCLEAN_TURNS 10
 
 /* How often all stocks were emptied; a few are missed. */
 static unsigned int nr_gathered;
@@ -136,6 +140,30 @@ none:
 	return false;
 }
 
+/*
+ * hpmmap_pool_alloc() from the stock of this CPU alone, or nothing: it does not sleep, and writes to
+ * no cache line that other CPUs write to. RCU may keep the account.
+ */
+bool hpmmap_pool_at_hand(struct hpmmap_account *account, struct hpmmap_request *req,
+			 struct list_head *out)
+{
+	const struct hpmmap_placement *place = req->place;
+	const struct stock *s = raw_cpu_ptr(&stocks);
+	unsigned long slot = req->slot;
+	struct hpmmap_block *block;
+	LIST_HEAD(got);
+
+	if (s->asking != account || READ_ONCE(s->account) != account ||
+	    stock_nr(s) < req->nr || place->in_turn ||
+	    !stock_take(account, hpmmap_placement_nearest(place), req->nr, false, &got))
+		return false;
+	list_for_each_entry(block, &got, link)
+		block->slot = slot == NO_SLOT ? NO_SLOT : slot++;
+	list_splice_tail(&got, out);
+	req->left = hpmmap_pool_count_free(&place->nodes);
+	return true;
+}
+
 static void stock_add(struct stock *s, struct hpmmap_block *block)
 {
 	int unclean = !block->zeroed;
@@ -156,7 +184,7 @@ void stock_fill(struct hpmmap_account *account, int nid, unsigned int most,
 	struct stock *s = raw_cpu_ptr(&stocks);
 	struct hpmmap_block *block, *tmp;
 	LIST_HEAD(leave);
-	bool other;
+	bool other, clean = false;
 	int kind;
 
 	spin_lock(&s->lock);
@@ -166,22 +194,34 @@ void stock_fill(struct hpmmap_account *account, int nid, unsigned int most,
 	}
 	other = s->account != account || s->nid != nid;
 	for (kind = 0; kind < 2; kind++)
-		if (other || s->nr[kind] >= most)
+		if (other || (!list_empty(list) && s->nr[kind] >= most))
 			stock_empty(s, kind, &leave);
 	WRITE_ONCE(s->account, account);
 	s->nid = nid;
 	WRITE_ONCE(s->most, most);
-	s->unclean_left = 0;
 	list_for_each_entry_safe(block, tmp, list, link) {
 		atomic_set(&block->users, 0);
 		if (unlikely(block->bad))
 			continue;
-		s->unclean_left += !block->zeroed;
+		clean |= block->zeroed;
 		s->least++;
 		stock_add(s, block);
 	}
+	s->unclean_left = clean ? 0 : UNCLEAN_TURNS * s->nr[1];
 	spin_unlock(&s->lock);
 	list_splice(&leave, list);
+}
+
+/* Would @most blocks hold all that is given up? Otherwise the next call asks the node anyway. */
+static bool is_short(struct list_head *list, unsigned int most)
+{
+	struct list_head *pos;
+	unsigned int nr = 0;
+
+	list_for_each(pos, list)
+		if (++nr > most)
+			return false;
+	return true;
 }
 
 /* Would blocks have to leave the stock of this CPU for blocks that are given up? A hint. */
@@ -189,9 +229,10 @@ bool stock_is_full(struct list_head *list)
 {
 	const struct hpmmap_block *block = list_first_entry(list, struct hpmmap_block, link);
 	struct stock *s = raw_cpu_ptr(&stocks);
+	unsigned int most = READ_ONCE(s->most);
 
 	return READ_ONCE(s->account) == block->account &&
-	       READ_ONCE(s->nr[!block->zeroed]) >= READ_ONCE(s->most);
+	       READ_ONCE(s->nr[!block->zeroed]) >= most && is_short(list, most);
 }
 
 /*
@@ -202,15 +243,11 @@ void stock_put(struct list_head *list, bool displace)
 {
 	struct stock *s = raw_cpu_ptr(&stocks);
 	struct hpmmap_block *block, *tmp;
-	unsigned int nr = 0;
 	LIST_HEAD(leave);
 
 	block = list_first_entry(list, struct hpmmap_block, link);
-	if (!READ_ONCE(s->most) || READ_ONCE(s->account) != block->account)
+	if (READ_ONCE(s->account) != block->account || !is_short(list, READ_ONCE(s->most)))
 		return;
-	list_for_each_entry(block, list, link)
-		if (++nr > STOCK_MOST)
-			return;
 	spin_lock(&s->lock);
 	list_for_each_entry_safe(block, tmp, list, link) {
 		int unclean = !block->zeroed;
