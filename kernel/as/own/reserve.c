@@ -59,20 +59,6 @@ bool hpmmap_could_reserve(struct hpmmap_ctx *ctx, const struct hpmmap_placement 
 	return ret;
 }
 
-/* From the stock of this CPU, without a reference to the account: all ranks share their count. */
-static bool reserve_at_hand(struct hpmmap_ctx *ctx, struct hpmmap_request *req,
-			    struct list_head *out)
-{
-	struct hpmmap_account *account;
-	bool ret;
-
-	rcu_read_lock();
-	account = rcu_dereference(ctx->owner.account);
-	ret = hpmmap_account_is_current(account) && hpmmap_pool_at_hand(account, req, out);
-	rcu_read_unlock();
-	return ret;
-}
-
 /**
  * hpmmap_reserve() - blocks for an address space
  * @ctx: its context; hpmmap_charged() is who pays
@@ -100,7 +86,7 @@ int hpmmap_reserve(struct hpmmap_ctx *ctx, const struct hpmmap_placement *place,
 
 	if (!nr)
 		return 0;
-	if (reserve_at_hand(ctx, &req, out))
+	if (hpmmap_pool_at_hand(&ctx->owner.account, &req, out))
 		goto out;
 	req.account = hpmmap_charged(ctx);
 	if (!req.account)

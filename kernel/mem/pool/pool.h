@@ -74,7 +74,7 @@ bool hpmmap_pool_has_free(struct hpmmap_account *account,
 			  const nodemask_t *nodes);
 unsigned long hpmmap_pool_offer(struct hpmmap_account *account,
 				const nodemask_t *nodes, unsigned long nr);
-bool hpmmap_pool_at_hand(struct hpmmap_account *account, struct hpmmap_request *req,
+bool hpmmap_pool_at_hand(struct hpmmap_account __rcu *const *from, struct hpmmap_request *req,
 			 struct list_head *out);
 int hpmmap_pool_alloc(struct hpmmap_request *req, struct list_head *out);
 struct hpmmap_block *hpmmap_pool_alloc_instead(struct hpmmap_account *account,

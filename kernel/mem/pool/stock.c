@@ -141,21 +141,29 @@ none:
 }
 
 /*
- * hpmmap_pool_alloc() from the stock of this CPU alone, or nothing: it does not sleep, and writes to
- * no cache line that other CPUs write to. RCU may keep the account.
+ * hpmmap_pool_alloc() from the stock of this CPU alone, for the account that is somewhere, if it is
+ * the caller's; or nothing. It does not sleep, and writes to no cache line that other CPUs write to:
+ * RCU keeps the account, without a reference.
  */
-bool hpmmap_pool_at_hand(struct hpmmap_account *account, struct hpmmap_request *req,
+bool hpmmap_pool_at_hand(struct hpmmap_account __rcu *const *from, struct hpmmap_request *req,
 			 struct list_head *out)
 {
 	const struct hpmmap_placement *place = req->place;
 	const struct stock *s = raw_cpu_ptr(&stocks);
-	unsigned long slot = req->slot;
+	unsigned long slot = req->slot, nr = req->nr;
+	struct hpmmap_account *account;
 	struct hpmmap_block *block;
 	LIST_HEAD(got);
+	bool taken;
 
-	if (s->asking != account || READ_ONCE(s->account) != account ||
-	    stock_nr(s) < req->nr || place->in_turn ||
-	    !stock_take(account, hpmmap_placement_nearest(place), req->nr, false, &got))
+	rcu_read_lock();
+	account = rcu_dereference(*from);
+	taken = s->asking == account && READ_ONCE(s->account) == account &&
+		(READ_ONCE(s->nr[0]) >= nr || READ_ONCE(s->unclean_left) >= nr) &&
+		!place->in_turn && hpmmap_account_is_current(account) &&
+		stock_take(account, hpmmap_placement_nearest(place), nr, false, &got);
+	rcu_read_unlock();
+	if (!taken)
 		return false;
 	list_for_each_entry(block, &got, link)
 		block->slot = slot == NO_SLOT ? NO_SLOT : slot++;
