@@ -13,6 +13,7 @@
 #include "as/own/ctx.h"
 #include "as/own/stats.h"
 #include "as/map/file.h"
+#include "as/map/gigabyte.h"
 #include "as/map/pgmap.h"
 #include "as/map/policy.h"
 #include "as/map/window.h"
@@ -77,7 +78,11 @@ static int hpmmap_vm_access(struct vm_area_struct *vma, unsigned long addr,
  */
 static int hpmmap_vm_may_split(struct vm_area_struct *vma, unsigned long addr)
 {
-	return vma->vm_mm == current->mm ? 0 : -EINVAL;
+	if (vma->vm_mm != current->mm)
+		return -EINVAL;
+	if (addr & ~PUD_MASK)
+		hpmmap_gigabyte_split(vma, addr);
+	return 0;
 }
 
 /*

@@ -175,6 +175,7 @@ struct hpmmap_stats {
 	bool forked;
 	unsigned long remote;
 	atomic_long_t entries_2m;
+	atomic_long_t entries_1g;
 	atomic_long_t entries_4k;
 };
 
@@ -228,6 +229,7 @@ struct hpmmap_totals {
 	long pinned;
 	u64 remote;
 	u64 entries_2m;
+	u64 entries_1g;
 	u64 entries_4k;
 	u64 faults_user;
 	u64 faults_kernel;

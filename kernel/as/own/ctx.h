@@ -208,6 +208,7 @@ struct hpmmap_ctx *hpmmap_ctx_find_rcu(struct mm_struct *mm);
 struct hpmmap_ctx *hpmmap_ctx_get(struct mm_struct *mm);
 void hpmmap_ctx_put(struct hpmmap_ctx *ctx);
 bool hpmmap_ctx_exists(struct mm_struct *mm);
+bool hpmmap_ctx_has_gigabytes(struct mm_struct *mm);
 struct hpmmap_ctx *hpmmap_ctx_from(u64 id);
 struct hpmmap_ctx *hpmmap_ctx_next(struct hpmmap_ctx *ctx);
 

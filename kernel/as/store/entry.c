@@ -17,6 +17,7 @@
 #include "mem/block/block.h"
 #include "as/own/ctx.h"
 #include "as/own/stats.h"
+#include "as/map/gigabyte.h"
 #include "as/map/pgmap.h"
 #include "as/map/vma.h"
 #include "as/store/entry.h"
@@ -120,6 +121,39 @@ static struct hpmmap_block *run_block(struct hpmmap_ctx *ctx,
 	return block;
 }
 
+/*
+ * Commits a gigabyte and maps it by one entry, where that can be. Where not, slots may have got
+ * their blocks.
+ */
+static bool run_gigabyte(struct hpmmap_ctx *ctx, struct vm_area_struct *vma, unsigned long addr,
+			 struct xa_state *xas, struct list_head *blocks)
+{
+	struct folio *first = NULL;
+	unsigned long i;
+
+	if (!hpmmap_gigabyte_may(vma, addr))
+		return false;
+	for (i = 0; i < GIGABYTE_SLOTS; i++) {
+		struct hpmmap_block *block = run_block(ctx, xas, slot_of(addr) + i, true, blocks);
+
+		if (!block || block->draft || hpmmap_block_is_shared(block))
+			return false;
+		first = first ?: block->folio;
+		/* One that is locked may be being cleared. */
+		if (folio_pfn(block->folio) != folio_pfn(first) + (i << SLOT_ORDER) ||
+		    hpmmap_block_is_hurt(block) || folio_test_locked(block->folio) ||
+		    hpmmap_folio_in_gigabyte(block->folio))
+			return false;
+		if (!bitmap_empty(block->stale, SLOT_PAGES))
+			hpmmap_block_fill(&ctx->owner, block, 0, SLOT_PAGES);
+	}
+	if (!IS_ALIGNED(folio_pfn(first), GIGABYTE_SLOTS << SLOT_ORDER) ||
+	    !hpmmap_gigabyte_set(vma, addr, first))
+		return false;
+	atomic_long_inc(&ctx->stats.entries_1g);
+	return true;
+}
+
 /**
  * hpmmap_entry_run() - commit whole slots and map them by one entry each
  * @ctx: the context, ctx->ops held; mmap_lock held
@@ -141,7 +175,7 @@ unsigned long hpmmap_entry_run(struct hpmmap_ctx *ctx, struct vm_area_struct *vm
 	struct folio *folio = NULL;
 	unsigned long addr, nr = 0;
 	pmd_t *pmdp = NULL;
-	bool shared, inserted;
+	bool shared, inserted, large = ctx->job->large && hpmmap_gigabytes_ready();
 
 	lockdep_assert_held(&ctx->ops);
 	lockdep_assert_held(&ctx->mm->mmap_lock);
@@ -154,6 +188,13 @@ unsigned long hpmmap_entry_run(struct hpmmap_ctx *ctx, struct vm_area_struct *vm
 
 		if (fatal_signal_pending(current))
 			break;
+		if (large && hpmmap_gigabyte_is_done(vma, addr))
+			continue;
+		if (large && !(addr & ~PUD_MASK) && end - addr >= PUD_SIZE &&
+		    run_gigabyte(ctx, vma, addr, &xas, blocks)) {
+			addr += PUD_SIZE - SLOT_SIZE;
+			continue;
+		}
 		if (!pmdp || !(addr & ~PUD_MASK))
 			pmdp = hpmmap_pgmap_pmd(ctx->mm, addr);
 		else
@@ -364,9 +405,12 @@ void hpmmap_entry_fill(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 		       unsigned long start, unsigned long end, bool nowait)
 {
 	unsigned int flags = fill_flags(vma);
-	pmd_t *pmdp = hpmmap_pgmap_pmd(vma->vm_mm, start);
+	pmd_t *pmdp;
 
 	lockdep_assert_held(&vma->vm_mm->mmap_lock);
+	if (hpmmap_pgmap_slot(vma->vm_mm, start) == HPMMAP_ENTRY_1G)
+		return;
+	pmdp = hpmmap_pgmap_pmd(vma->vm_mm, start);
 	if (nowait)
 		flags |= FAULT_FLAG_ALLOW_RETRY | FAULT_FLAG_RETRY_NOWAIT;
 	if (hpmmap_pgmap_kind(pmdp) == HPMMAP_ENTRY_NONE) {
@@ -571,7 +615,8 @@ int hpmmap_entry_restore(struct hpmmap_ctx *ctx, unsigned long *slot,
 		ret = !!block->draft;
 		if (!vma || vma->vm_end <= start)
 			vma = find_vma(ctx->mm, start);
-		if (ret || !is_ordinary(vma, start))
+		/* To split an entry of 1 GB sleeps. */
+		if (ret || !is_ordinary(vma, start) || hpmmap_gigabyte_find(ctx->mm, start))
 			goto rest;
 		/* Entries of one gigabyte follow each other. */
 		if (pmdp && (start & PUD_MASK) == (before & PUD_MASK))
