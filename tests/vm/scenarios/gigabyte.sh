@@ -16,7 +16,7 @@ fi
 
 # stat_of NAME: of all jobs together.
 stat_of() {
-	cat $SYSFS/jobs/*/stats | awk -v name="$1" '$1 == name { n += $2 } END { print n + 0 }'
+	cat $SYSFS/jobs/*/stat | awk -v name="$1" '$1 == name { n += $2 } END { print n + 0 }'
 }
 
 # Holds a gigabyte: dd copies a line by a buffer of that size, and waits for more.
