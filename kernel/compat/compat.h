@@ -562,8 +562,8 @@ static inline void compat_pmd_free(struct mm_struct *mm, pud_t pud)
 #endif
 }
 
-/* What one entry of 1 GB had, on all CPUs. */
-void compat_flush_tlb_gigabyte(struct mm_struct *mm, unsigned long addr);
+/* What one entry of 1 GB had, or the table in its place, on all CPUs. */
+void compat_flush_tlb_gigabyte(struct mm_struct *mm, unsigned long addr, bool table);
 
 /* The kernel's own, whoever redirects them. */
 void compat_vma_adjust(struct vm_area_struct *vma, unsigned long start, unsigned long end,

@@ -23,6 +23,7 @@
 #include "as/store/entry.h"
 #include "as/store/freeze.h"
 #include "as/store/store.h"
+#include "trace.h"
 
 /* Mapped at once at most. */
 #define RUN_SLOTS 512UL
@@ -122,36 +123,85 @@ static struct hpmmap_block *run_block(struct hpmmap_ctx *ctx,
 }
 
 /*
+ * The first folio of a gigabyte that one entry may map, or NULL. Slots get blocks from @blocks, or,
+ * with NULL, have theirs already. @later: out: it may be so some time.
+ */
+static struct folio *gigabyte_of(struct hpmmap_ctx *ctx, unsigned long addr,
+				 struct xa_state *xas, struct list_head *blocks, bool *later)
+{
+	struct folio *first = NULL;
+	unsigned long i;
+
+	*later = false;
+	for (i = 0; i < GIGABYTE_SLOTS; i++) {
+		struct hpmmap_block *block = run_block(ctx, xas, slot_of(addr) + i, false, blocks);
+		bool shared = block && (block->draft || hpmmap_slot_is_marked(ctx, slot_of(addr) + i));
+
+		*later = shared;
+		if (!block || shared)
+			return NULL;
+		first = first ?: block->folio;
+		if (folio_pfn(block->folio) != folio_pfn(first) + (i << SLOT_ORDER) ||
+		    hpmmap_block_is_hurt(block))
+			return NULL;
+		/* One that is locked may be being cleared. */
+		*later = folio_test_locked(block->folio) || hpmmap_folio_in_gigabyte(block->folio);
+		if (*later)
+			return NULL;
+		if (!bitmap_empty(block->stale, SLOT_PAGES))
+			hpmmap_block_fill(&ctx->owner, block, 0, SLOT_PAGES);
+	}
+	return IS_ALIGNED(folio_pfn(first), GIGABYTE_SLOTS << SLOT_ORDER) ? first : NULL;
+}
+
+/*
  * Commits a gigabyte and maps it by one entry, where that can be. Where not, slots may have got
  * their blocks.
  */
 static bool run_gigabyte(struct hpmmap_ctx *ctx, struct vm_area_struct *vma, unsigned long addr,
 			 struct xa_state *xas, struct list_head *blocks)
 {
-	struct folio *first = NULL;
-	unsigned long i;
+	struct folio *first;
+	bool later;
 
 	if (!hpmmap_gigabyte_may(vma, addr))
 		return false;
-	for (i = 0; i < GIGABYTE_SLOTS; i++) {
-		struct hpmmap_block *block = run_block(ctx, xas, slot_of(addr) + i, true, blocks);
-
-		if (!block || block->draft || hpmmap_block_is_shared(block))
-			return false;
-		first = first ?: block->folio;
-		/* One that is locked may be being cleared. */
-		if (folio_pfn(block->folio) != folio_pfn(first) + (i << SLOT_ORDER) ||
-		    hpmmap_block_is_hurt(block) || folio_test_locked(block->folio) ||
-		    hpmmap_folio_in_gigabyte(block->folio))
-			return false;
-		if (!bitmap_empty(block->stale, SLOT_PAGES))
-			hpmmap_block_fill(&ctx->owner, block, 0, SLOT_PAGES);
-	}
-	if (!IS_ALIGNED(folio_pfn(first), GIGABYTE_SLOTS << SLOT_ORDER) ||
-	    !hpmmap_gigabyte_set(vma, addr, first))
+	first = gigabyte_of(ctx, addr, xas, blocks, &later);
+	if (!first || !hpmmap_gigabyte_set(vma, addr, first))
 		return false;
 	atomic_long_inc(&ctx->stats.entries_1g);
 	return true;
+}
+
+/**
+ * hpmmap_entry_join() - map by one entry of 1 GB what entries of 2 MB map
+ * @ctx: the context, ctx->ops held, and mmap_lock for writing
+ * @vma: accessible mapping of ours that is not locked, and may have large entries
+ * @addr: start of a gigabyte that it covers
+ *
+ * Return: 0; -EAGAIN where that may be possible later, -EINVAL where it is not.
+ */
+int hpmmap_entry_join(struct hpmmap_ctx *ctx, struct vm_area_struct *vma, unsigned long addr)
+{
+	XA_STATE(xas, &ctx->store, slot_of(addr));
+	struct folio *first = NULL;
+	bool later = true;
+	int ret = -EINVAL;
+
+	lockdep_assert_held(&ctx->ops);
+	mmap_assert_write_locked(ctx->mm);
+	mutex_lock(&ctx->lock);
+	if (ctx->frozen.end <= ctx->frozen.start)
+		first = gigabyte_of(ctx, addr, &xas, NULL, &later);
+	if (first && hpmmap_gigabyte_join(vma, addr, first)) {
+		atomic_long_inc(&ctx->stats.joins_1g);
+		trace_hpmmap_gigabyte(ctx->id, addr, true);
+		ret = 0;
+	} else if (later) {
+		ret = -EAGAIN;
+	}
+	mutex_unlock(&ctx->lock);
+	return ret;
 }
 
 /**
