@@ -76,40 +76,35 @@ static bool wanted(void)
 	return answer;
 }
 
-/* Entries of 1 GB that processes of this job have made so far. */
-static uint64_t made(void)
+/* What this job has counted of all its processes. */
+static uint64_t counted(const char *name)
 {
 	char path[96];
 
 	snprintf(path, sizeof(path), HPMMAP_SYSFS_PATH "/jobs/%llu/stat",
 		 (unsigned long long)context_value("job"));
-	return line_value(path, "\nentries_1g ");
+	return line_value(path, name);
 }
 
-/* Page tables of a process, in KB. Unlike others that look this splits no entry. */
-static uint64_t tables_of(pid_t pid)
+static uint64_t made(void)
 {
-	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/%d/status", pid);
-	return line_value(path, "\nVmPTE:");
+	return counted("\nentries_1g ");
 }
 
-static uint64_t tables_before;
-
-static void watch_tables(pid_t pid)
+static uint64_t splits(void)
 {
-	tables_before = tables_of(pid);
+	return wanted() ? counted("\nsplits_1g ") : 0;
 }
 
-/* No entry of 1 GB was split since watch_tables(). */
-static void expect_kept(pid_t pid, const char *what)
-{
-	uint64_t now = tables_of(pid);
+static uint64_t splits_before;
 
-	if (wanted() && now > tables_before)
-		FAIL("%s: the entry was split: %llu KB of page tables, before %llu KB", what,
-		     (unsigned long long)now, (unsigned long long)tables_before);
+/* No entry was split since start() or owner(). */
+static void expect_whole(const char *what)
+{
+	uint64_t n = splits() - splits_before;
+
+	if (n)
+		FAIL("%s: %llu entries of 1 GB were split", what, (unsigned long long)n);
 }
 
 /* ---- Contents ----------------------------------------------------------------- */
@@ -176,7 +171,7 @@ static void start(unsigned int nr)
 {
 	map_at(A, nr);
 	put(A, GB(nr), 0, 1);
-	watch_tables(getpid());
+	splits_before = splits();
 }
 
 static void end(void)
@@ -270,7 +265,7 @@ static pid_t owner(struct link *link)
 		_exit(0);
 	}
 	await(link->to_parent[0]);
-	watch_tables(pid);
+	splits_before = splits();
 	return pid;
 }
 
@@ -299,7 +294,7 @@ static void other_processes(void)
 	memset(mine, 0, MB(8));
 	CHECK_EQ(process_vm_readv(pid, &local, 1, &remote, 1, 0), 2 * PAGE);
 	expect(mine, 2 * PAGE, SLOT - PAGE, 2);
-	expect_kept(pid, "process_vm_readv(2) and process_vm_writev(2)");
+	expect_whole("process_vm_readv(2) and process_vm_writev(2)");
 	CHECK_EQ(syscall(SYS_move_pages, pid, 2UL, pages, NULL, status, 0), 0);
 	CHECK(status[0] >= 0 && status[1] >= 0);
 	end_owner(&link, pid);
@@ -335,7 +330,7 @@ static void debuggers(void)
 	CHECK_EQ(pread(fd, mine, 2 * PAGE, (off_t)(uintptr_t)(A + SLOT - PAGE)), 2 * PAGE);
 	expect(mine, 2 * PAGE, SLOT - PAGE, 4);
 	close(fd);
-	expect_kept(pid, "ptrace(2) and /proc/PID/mem");
+	expect_whole("ptrace(2) and /proc/PID/mem");
 	CHECK_OK(ptrace(PTRACE_DETACH, pid, NULL, NULL));
 	end_owner(&link, pid);
 	unmap(mine, MB(8));
@@ -360,7 +355,7 @@ static void direct_io(void)
 	expect(A + MB(801) + PAGE, MB(2), GB(1) - MB(1), 1);
 	kept(0, MB(512) - KB(64));
 	kept(GB(1), GB(2));
-	expect_kept(getpid(), "O_DIRECT");
+	expect_whole("O_DIRECT");
 	end();
 	close(fd);
 	shell("modprobe -r brd");
@@ -378,7 +373,7 @@ static void pages_in_pipes(void)
 	CHECK_OK(pipe(fd));
 	start(1);
 	CHECK_EQ(vmsplice(fd[1], &vec, 1, 0), len);
-	expect_kept(getpid(), "vmsplice(2)");
+	expect_whole("vmsplice(2)");
 	end();
 	/* Who gets all that is free does not get these. */
 	map_flags(A, GB(2), RW, ANON | MAP_FIXED_NOREPLACE);
@@ -439,7 +434,7 @@ static void fixed_buffers(void)
 	sqe.addr += MB(32);
 	CHECK_EQ(ring_run(&ring, &sqe), MB(1));
 	expect(A + SLOT - KB(64) + MB(32), MB(1), SLOT - KB(64), 1);
-	expect_kept(getpid(), "fixed buffers");
+	expect_whole("fixed buffers");
 	kept(0, MB(32));
 	end();
 	/* Pinned, and mapped no more. */
@@ -752,7 +747,7 @@ static void protections(void)
 	CHECK_WRITE_SEGV(A + SLOT, SEGV_ACCERR);
 	CHECK_OK(mprotect(A, GB(1), RW));
 	kept_without_faults(0, GB(2));
-	expect_kept(getpid(), "mprotect(2) of all");
+	expect_whole("mprotect(2) of all");
 	CHECK_OK(mprotect(A, GB(1), PROT_NONE));
 	CHECK_READ_SEGV(A, SEGV_ACCERR);
 	kept(GB(1), GB(2));
@@ -1147,7 +1142,7 @@ static void looked_at(void)
 		start(1);
 		look(getpid(), "maps");
 		look(getpid(), "statm");
-		expect_kept(getpid(), "maps and statm");
+		expect_whole("maps and statm");
 		look(getpid(), files[i]);
 		kept_without_faults(0, GB(1));
 		end();
@@ -1175,6 +1170,32 @@ static void looked_at(void)
 		end_owner(&link, pid);
 	}
 	unmap(core, GB(1) / PAGE);
+}
+
+/* By itself, soon. */
+static void joined_again(void)
+{
+	uint64_t joins;
+
+	if (!wanted())
+		SKIP("there are no entries of 1 GB");
+	for (int round = 0; round < 2; round++) {
+		start(1);
+		joins = counted("\njoins_1g ");
+		look(getpid(), "smaps");
+		CHECK_EQ(splits() - splits_before, 1);
+		for (int i = 0; i < 100 && counted("\njoins_1g ") == joins; i++) {
+			kept(0, GB(1));
+			pause_ms(50);
+		}
+		CHECK_EQ(counted("\njoins_1g ") - joins, 1);
+		kept_without_faults(0, GB(1));
+		/* It is shared as one that was never split. */
+		scribble(5);
+		in_child(child_writes, NULL);
+		kept(0, GB(1));
+		end();
+	}
 }
 
 /* ---- userfaultfd ----------------------------------------------------------------------- */
@@ -1520,6 +1541,7 @@ int main(void)
 		T(advice_of_others),
 		T(locks),
 		T(looked_at),
+		T(joined_again),
 		T(registered_parts),
 		T(registered_as_a_whole),
 		T(calls_without_a_hook),
