@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/shm.h>
 #include <sys/syscall.h>
@@ -827,6 +828,28 @@ static void borders_move_by_advice(void)
 	ring_close(&ring);
 }
 
+/* Calls that cut a mapping for a page of it. */
+static void cuts(void)
+{
+	for (int how = 0; how < 4; how++) {
+		char *at = A + GB(1) / 2 + PAGE;
+		unsigned long node0 = 1;
+
+		start(1);
+		if (how == 0)
+			syscall(SYS_mbind, at, PAGE, 1 /* PREFERRED */, &node0, 64UL, 0U);
+		if (how == 1)
+			syscall(450 /* set_mempolicy_home_node */, at, PAGE, 0UL, 0UL);
+		if (how == 2)
+			syscall(SYS_remap_file_pages, at, PAGE, 0UL, 1UL, 0UL);
+		if (how == 3)
+			prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, at, PAGE, "name");
+		kept(0, GB(1) / 2);
+		kept(GB(1) / 2 + 2 * PAGE, GB(1));
+		end();
+	}
+}
+
 /* ---- Seals ------------------------------------------------------------------------- */
 
 /* What is sealed stays until the process ends. */
@@ -1266,16 +1289,25 @@ static void registered_as_a_whole(void)
 	};
 	int fd = uffd_open(UFFD_FEATURE_WP_ASYNC);
 
-	if (fd >= 0) {
+	for (int by_child = 1; fd >= 0 && by_child >= 0; by_child--) {
+		pid_t pid = -1;
+
 		start(1);
-		if (!uffd_register(fd, A, GB(1), UFFDIO_REGISTER_MODE_WP))
+		if (by_child)
+			pid = fork_child();
+		/* All of a mapping, which is not cut for it. */
+		if (pid <= 0 && !uffd_register(fd, A, GB(1), UFFDIO_REGISTER_MODE_WP))
 			CHECK_OK(ioctl(fd, UFFDIO_WRITEPROTECT, &wp));
+		if (!pid)
+			_exit(0);
+		if (by_child)
+			expect_success(pid);
 		kept(0, GB(1));
 		put(A, GB(1), 0, 2);
 		expect(A, GB(1), 0, 2);
-		close(fd);
 		end();
 	}
+	close(fd);
 	/* A new mapping of a registered range is no gigabyte. */
 	fd = uffd_open(0);
 	map_flags(A, GB(1), PROT_NONE, ANON | MAP_NORESERVE | MAP_FIXED_NOREPLACE);
@@ -1532,6 +1564,7 @@ int main(void)
 		T(protections),
 		T(borders_move),
 		T(borders_move_by_advice),
+		T(cuts),
 		T(seals),
 		T(moves_of_all),
 		T(moves_of_parts),

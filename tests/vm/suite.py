@@ -45,6 +45,8 @@ MACHINES = {
     "parallel": {"memory": "4G", "cpus": 3, "parallel": True},
     # The same for windows onto Linux's memory, which the debug kernel's check of page tables forbids.
     "parallel-windows": {"memory": "4G", "cpus": 3, "parallel": True, "append": "page_table_check=off"},
+    # Two nodes with whole gigabytes, and the debug build.
+    "parallel-gigabytes": {"numa": ["4G", "4G"], "movable": "6G", "cpus": 4, "parallel": True, "debug": True},
     # The same with the module's debug build.
     "skipping": {"memory": "4G", "cpus": 3, "parallel": True, "append": "page_table_check=off", "debug": True},
 }
