@@ -94,9 +94,6 @@ static bool unregister_ops(struct ftrace_ops *ops)
 	return false;
 }
 
-/* The call of the tracer lies at the start, behind the ENDBR of IBT. */
-#define MAX_ENTRY_OFFSET 8
-
 /* Protects installing and removing. Nothing under it waits for each task. */
 static DEFINE_MUTEX(hpmmap_hook_mutex);
 /* Contexts and members; the module stays loaded while there are any. */
@@ -153,14 +150,14 @@ static void notrace hook_entry(unsigned long ip, unsigned long parent_ip,
 	int i;
 
 	if (!static_call(hpmmap_is_meant)(current->mm) &&
-	    (ip - hooks[HPMMAP_CALL_CLONE].orig > MAX_ENTRY_OFFSET ||
+	    (ip - hooks[HPMMAP_CALL_CLONE].orig > HPMMAP_ENTRY_OFFSET ||
 	     !static_call(hpmmap_forks)()))
 		return;
 	if (compat_is_own_text(parent_ip))
 		return;
 	for (i = 0; i < HPMMAP_NR_HOOKS; i++) {
 		/* This kernel may lack it: then it is 0. */
-		if (ip - hooks[i].orig > MAX_ENTRY_OFFSET)
+		if (ip - hooks[i].orig > HPMMAP_ENTRY_OFFSET)
 			continue;
 		if (is_skipped(i))
 			return;
@@ -469,16 +466,22 @@ void hpmmap_hook_exit(void)
 int hpmmap_guard_install(struct ftrace_ops *ops, const char *function)
 {
 	unsigned long addr = compat_symbol(function);
-	int ret = -ENOENT;
+	int ret = addr ? hpmmap_guard_install_all(ops, &addr, 1) : -ENOENT;
 
-	if (addr)
-		ret = ftrace_set_filter_ip(ops, addr, 0, 0);
+	if (ret)
+		pr_err("%s() cannot be guarded: %d\n", function, ret);
+	return ret;
+}
+
+/* The same for functions of which the addresses are known, all of them or none. */
+int hpmmap_guard_install_all(struct ftrace_ops *ops, unsigned long *ips, unsigned int nr)
+{
+	int ret = ftrace_set_filter_ips(ops, ips, nr, 0, 0);
+
 	if (!ret)
 		ret = register_ops(ops);
-	if (ret) {
-		pr_err("%s() cannot be guarded: %d\n", function, ret);
+	if (ret)
 		ftrace_free_filter(ops);
-	}
 	return ret;
 }
 

@@ -78,7 +78,10 @@ bool hpmmap_hook_active(void);
 /* For functions that the module stands in for from its beginning to its end, of all processes. */
 #define HPMMAP_GUARD_FLAGS \
 	(FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT | FTRACE_OPS_FL_DYNAMIC)
+/* How far behind the start of a function its tracer is called: behind the ENDBR of IBT. */
+#define HPMMAP_ENTRY_OFFSET 8
 int hpmmap_guard_install(struct ftrace_ops *ops, const char *function);
+int hpmmap_guard_install_all(struct ftrace_ops *ops, unsigned long *ips, unsigned int nr);
 void hpmmap_guard_remove(struct ftrace_ops *ops);
 
 int hpmmap_veto_begin(const char *symbol, bool (*is_forbidden)(unsigned long arg));

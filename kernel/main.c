@@ -14,6 +14,7 @@
 #include "as/own/job.h"
 #include "as/own/show.h"
 #include "as/map/file.h"
+#include "as/map/gigabyte.h"
 #include "as/map/window.h"
 #include "as/life/failure.h"
 #include "as/life/life.h"
@@ -133,6 +134,7 @@ static const struct {
 	{ sysfs_dir_init, hpmmap_sysfs_exit },
 	{ hpmmap_show_init, hpmmap_show_exit },
 	{ NULL, hpmmap_viewers_exit },
+	{ NULL, hpmmap_gigabytes_exit },
 	{ hpmmap_windows_init, hpmmap_windows_exit },
 	{ NULL, hpmmap_jobs_exit },
 	{ NULL, hpmmap_pool_exit },

@@ -207,6 +207,69 @@ void compat_flush_tlb_mm(struct mm_struct *mm)
 	static_call(hpmmap_flush_tlb)(mm, 0, TLB_FLUSH_ALL, 0, true);
 }
 
+#ifdef COMPAT_GIGABYTES
+typedef int p4d_alloc_t(struct mm_struct *mm, pgd_t *pgd, unsigned long addr);
+typedef int pud_alloc_t(struct mm_struct *mm, p4d_t *p4d, unsigned long addr);
+typedef int pmd_alloc_t(struct mm_struct *mm, pud_t *pud, unsigned long addr);
+typedef void vma_adjust_t(struct vm_area_struct *vma, unsigned long start, unsigned long end,
+			  unsigned long next);
+typedef long gup_t(struct mm_struct *mm, unsigned long start, unsigned long nr,
+		   unsigned int flags, struct page **pages, int *locked);
+DEFINE_STATIC_CALL_RET0(hpmmap_p4d_alloc, p4d_alloc_t);
+DEFINE_STATIC_CALL_RET0(hpmmap_pud_alloc, pud_alloc_t);
+DEFINE_STATIC_CALL_RET0(hpmmap_pmd_alloc, pmd_alloc_t);
+DEFINE_STATIC_CALL_NULL(hpmmap_vma_adjust, vma_adjust_t);
+DEFINE_STATIC_CALL_RET0(hpmmap_gup, gup_t);
+
+static bool lacks_gigabytes;
+
+bool compat_has_gigabytes(void)
+{
+	return !lacks_gigabytes;
+}
+
+pud_t *compat_pud_alloc(struct mm_struct *mm, unsigned long addr)
+{
+	pgd_t *pgd = pgd_offset(mm, addr);
+	p4d_t *p4d;
+
+	if (pgd_none(*pgd) && static_call(hpmmap_p4d_alloc)(mm, pgd, addr))
+		return NULL;
+	p4d = p4d_offset(pgd, addr);
+	if (p4d_none(*p4d) && static_call(hpmmap_pud_alloc)(mm, p4d, addr))
+		return NULL;
+	return pud_offset(p4d, addr);
+}
+
+void compat_pmd_alloc(struct mm_struct *mm, pud_t *pudp, unsigned long addr)
+{
+	static_call(hpmmap_pmd_alloc)(mm, pudp, addr);
+}
+
+void compat_flush_tlb_gigabyte(struct mm_struct *mm, unsigned long addr, bool table)
+{
+	static_call(hpmmap_flush_tlb)(mm, addr, addr + PUD_SIZE, table ? PMD_SHIFT : PUD_SHIFT,
+				      table);
+}
+
+noinline void compat_vma_adjust(struct vm_area_struct *vma, unsigned long start,
+				unsigned long end, unsigned long next)
+{
+	static_call(hpmmap_vma_adjust)(vma, start, end, next);
+	barrier();
+}
+
+noinline long compat_get_user_pages(struct mm_struct *mm, unsigned long start,
+				    unsigned long nr, unsigned int flags,
+				    struct page **pages, int *locked)
+{
+	long ret = static_call(hpmmap_gup)(mm, start, nr, flags, pages, locked);
+
+	barrier();
+	return ret;
+}
+#endif
+
 /* Which mappings there are of a file. */
 #ifdef HAVE_MAPPING_RMAP_TREE
 #define TREE_INSERT_NAME "mapping_rmap_tree_insert"
@@ -509,14 +572,22 @@ int compat_soft_offline(unsigned long pfn, int flags)
 	return ret;
 }
 
-#define FUNCTION(_name, _call) \
-	{ _name, &STATIC_CALL_KEY(_call), STATIC_CALL_TRAMP_ADDR(_call) }
+#define FUNCTION(_name, _call, ...) \
+	{ _name, &STATIC_CALL_KEY(_call), STATIC_CALL_TRAMP_ADDR(_call), __VA_ARGS__ }
 
 static const struct {
 	const char *name;
 	struct static_call_key *key;
 	void *trampoline;
+	bool *lacks;
 } functions[] = {
+#ifdef COMPAT_GIGABYTES
+	FUNCTION("__p4d_alloc", hpmmap_p4d_alloc, &lacks_gigabytes),
+	FUNCTION("__pud_alloc", hpmmap_pud_alloc, &lacks_gigabytes),
+	FUNCTION("__pmd_alloc", hpmmap_pmd_alloc, &lacks_gigabytes),
+	FUNCTION("vma_adjust_trans_huge", hpmmap_vma_adjust, &lacks_gigabytes),
+	FUNCTION("__get_user_pages", hpmmap_gup, &lacks_gigabytes),
+#endif
 	FUNCTION("prep_compound_page", hpmmap_prep_compound_page),
 	FUNCTION("lock_device_hotplug", hpmmap_lock_device_hotplug),
 	FUNCTION("unlock_device_hotplug", hpmmap_unlock_device_hotplug),
@@ -600,6 +671,10 @@ int compat_init(void)
 	for (i = 0; i < ARRAY_SIZE(functions); i++) {
 		void *func = (void *)compat_symbol(functions[i].name);
 
+		if (!func && functions[i].lacks) {
+			*functions[i].lacks = true;
+			continue;
+		}
 		if (!func) {
 			pr_err("this kernel has no %s()\n", functions[i].name);
 			return -ENOENT;

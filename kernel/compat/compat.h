@@ -59,7 +59,7 @@ static __always_inline void compat_ftrace_set_ip(struct ftrace_regs *fregs,
 #endif
 }
 
-/* The traced function's argument @n, the first being 0; at most 1. */
+/* The traced function's argument @n, the first being 0; at most 1 before 6.6. */
 static __always_inline unsigned long compat_ftrace_arg(struct ftrace_regs *fregs,
 						       unsigned int n)
 {
@@ -534,6 +534,69 @@ void compat_pages_isolate(struct page **pages, long nr);
 
 /* All of it, on all CPUs. */
 void compat_flush_tlb_mm(struct mm_struct *mm);
+
+/* Entries of 1 GB for memory that is no device's, and in no folio of 1 GB. */
+#if defined(CONFIG_TRANSPARENT_HUGEPAGE) && defined(CONFIG_HAVE_ARCH_TRANSPARENT_HUGEPAGE_PUD) && \
+	defined(CONFIG_ARCH_SUPPORTS_PUD_PFNMAP) && \
+	(defined(CONFIG_FIND_NORMAL_PAGE) || !defined(HAVE_NORMAL_PAGE_PUD))
+#define COMPAT_GIGABYTES
+
+/* Since 6.18 the core asks for the page of a special entry, and takes it for a bad one otherwise. */
+#ifdef CONFIG_FIND_NORMAL_PAGE
+#define COMPAT_FIND_NORMAL_PAGE(_fn) .find_normal_page = _fn,
+#else
+#define COMPAT_FIND_NORMAL_PAGE(_fn)
+#endif
+
+/* Has the kernel all functions that they need? */
+bool compat_has_gigabytes(void);
+
+/* The entry of a gigabyte, with tables above it; NULL without memory. */
+pud_t *compat_pud_alloc(struct mm_struct *mm, unsigned long addr);
+
+/* A table of entries of 2 MB in @pudp, which is none; otherwise it stays as it is. */
+void compat_pmd_alloc(struct mm_struct *mm, pud_t *pudp, unsigned long addr);
+
+/* Frees such a table that nobody has seen. */
+static inline void compat_pmd_free(struct mm_struct *mm, pud_t pud)
+{
+	mm_dec_nr_pmds(mm);
+#ifdef HAVE_PAGETABLE_DTOR
+	pagetable_dtor(virt_to_ptdesc(pud_pgtable(pud)));
+	__free_page(virt_to_page(pud_pgtable(pud)));
+#else
+	pagetable_pmd_dtor(virt_to_ptdesc(pud_pgtable(pud)));
+	pagetable_free(virt_to_ptdesc(pud_pgtable(pud)));
+#endif
+}
+
+/* What one entry of 1 GB had, or the table in its place, on all CPUs. */
+void compat_flush_tlb_gigabyte(struct mm_struct *mm, unsigned long addr, bool table);
+
+/* The kernel's own, whoever redirects them. */
+void compat_vma_adjust(struct vm_area_struct *vma, unsigned long start, unsigned long end,
+		       unsigned long next);
+long compat_get_user_pages(struct mm_struct *mm, unsigned long start, unsigned long nr,
+			   unsigned int flags, struct page **pages, int *locked);
+
+/* Of its arguments: the mapping behind whose start moves, or NULL, and in *border where to. */
+static inline struct vm_area_struct *compat_adjusted_next(const struct vm_area_struct *vma,
+							  unsigned long next,
+							  unsigned long *border)
+{
+#ifdef HAVE_ADJUST_NEXT_VMA
+	return (struct vm_area_struct *)next;
+#else
+	struct vm_area_struct *after = (long)next > 0 ? find_vma(vma->vm_mm, vma->vm_end) : NULL;
+
+	if (after)
+		*border = after->vm_start + next;
+	return after;
+#endif
+}
+#else
+#define COMPAT_FIND_NORMAL_PAGE(_fn)
+#endif
 
 /* Tell which file a mapping is of; mmap_lock held for writing. */
 void compat_vma_set_file(struct vm_area_struct *vma, struct file *file);

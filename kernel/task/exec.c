@@ -27,6 +27,7 @@
 #include "as/own/ctx.h"
 #include "as/own/job.h"
 #include "as/own/stats.h"
+#include "as/map/gigabyte.h"
 #include "as/life/life.h"
 #include "task/exec.h"
 #include "task/fork.h"
@@ -618,6 +619,9 @@ int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
 	ret = -ENODEV;
 	if (!hpmmap_pool_count_all(nodes))
 		goto err_only;
+	/* What cannot have entries of 1 GB has those of 2 MB. */
+	if (arg->page_size == HPMMAP_LARGE_BYTES)
+		hpmmap_gigabytes_begin();
 	job = hpmmap_job_alloc(arg, nodes);
 	ret = PTR_ERR_OR_ZERO(job);
 	if (ret)

@@ -17,6 +17,7 @@
 #include <linux/task_work.h>
 
 #include "hpmmap.h"
+#include "as/map/gigabyte.h"
 #include "task/exec.h"
 
 /**
@@ -126,6 +127,9 @@ static int mark_load_binary(struct linux_binprm *bprm)
 	hpmmap_exec_begins(bprm);
 	if (!mark)
 		return -ENOEXEC;
+	/* Before the address space can be seen. */
+	if (mark & HPMMAP_MARK_F_1G)
+		hpmmap_gigabytes_begin();
 	m = kzalloc(sizeof(*m), GFP_KERNEL_ACCOUNT);
 	if (!m)
 		return -ENOEXEC;

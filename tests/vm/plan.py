@@ -7,7 +7,7 @@ from pathlib import Path
 from suite import Item
 
 # Memory of the largest guest, with that of QEMU and of the host's caches.
-_GUEST_BYTES = 5 << 30
+_GUEST_BYTES = 7 << 30
 # A guest with less to do is not split: a boot costs more than the halves save.
 _WORTH_A_BOOT = 120
 

@@ -241,7 +241,7 @@ bool hpmmap_vma_remap_slot(struct hpmmap_ctx *ctx, unsigned long slot, bool nowa
 	for_each_vma_range(vmi, vma, end) {
 		if (!hpmmap_vma_is_ours(vma) || !hpmmap_vma_is_accessible(vma))
 			continue;
-		if (hpmmap_pgmap_slot(ctx->mm, start) == HPMMAP_ENTRY_2M) {
+		if (hpmmap_pgmap_slot(ctx->mm, start) >= HPMMAP_ENTRY_2M) {
 			if (!nowait)
 				mutex_lock(&ctx->lock);
 			else if (!mutex_trylock(&ctx->lock))

@@ -17,6 +17,7 @@
 #include "mem/block/block.h"
 #include "as/own/ctx.h"
 #include "as/own/family.h"
+#include "as/map/gigabyte.h"
 #include "as/map/pgmap.h"
 #include "as/map/vma.h"
 #include "as/map/window.h"
@@ -339,6 +340,22 @@ static void child_publish(struct hpmmap_ctx *child, struct mm_struct *mm)
 	hpmmap_ctx_publish(child, mm);
 }
 
+/*
+ * A mapping was split, or mremap(2) is about to move page tables, which no hook has seen: the core
+ * would take an entry of 1 GB for a table.
+ */
+static void split_moving(struct vm_area_struct *vma)
+{
+	unsigned long addr = vma->vm_pgoff << PAGE_SHIFT, end = addr + vma->vm_end - vma->vm_start;
+
+	for (; addr != vma->vm_start && addr < end; addr = (addr & PUD_MASK) + PUD_SIZE) {
+		struct vm_area_struct *old = vma_lookup(vma->vm_mm, addr);
+
+		if (old && hpmmap_vma_is_ours(old))
+			hpmmap_gigabyte_split(old, addr);
+	}
+}
+
 /**
  * hpmmap_fork_open() - a mapping was duplicated
  * @vma: the duplicate; mmap_lock of its address space is held for writing
@@ -351,8 +368,10 @@ void hpmmap_fork_open(struct vm_area_struct *vma)
 	struct hpmmap_ctx *parent, *child;
 	struct vm_area_struct *old;
 
-	if (vma->vm_mm == current->mm)
+	if (vma->vm_mm == current->mm) {
+		split_moving(vma);
 		return;
+	}
 	parent = hpmmap_ctx_get(current->mm);
 	if (parent && hpmmap_is_forking(parent)) {
 		child = parent->fork.child;

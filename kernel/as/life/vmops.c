@@ -13,6 +13,7 @@
 #include "as/own/ctx.h"
 #include "as/own/stats.h"
 #include "as/map/file.h"
+#include "as/map/gigabyte.h"
 #include "as/map/pgmap.h"
 #include "as/map/policy.h"
 #include "as/map/window.h"
@@ -77,7 +78,11 @@ static int hpmmap_vm_access(struct vm_area_struct *vma, unsigned long addr,
  */
 static int hpmmap_vm_may_split(struct vm_area_struct *vma, unsigned long addr)
 {
-	return vma->vm_mm == current->mm ? 0 : -EINVAL;
+	if (vma->vm_mm != current->mm)
+		return -EINVAL;
+	if (addr & ~PUD_MASK)
+		hpmmap_gigabyte_split(vma, addr);
+	return 0;
 }
 
 /*
@@ -117,6 +122,15 @@ static struct mempolicy *hpmmap_vm_get_policy(COMPAT_GET_POLICY_ARGS)
 }
 #endif
 
+/* The first page of an entry of 1 GB, which is special; its lock is held. */
+static __maybe_unused struct page *hpmmap_vm_normal_page(struct vm_area_struct *vma,
+							 unsigned long addr)
+{
+	pud_t *pudp = hpmmap_gigabyte_find(vma->vm_mm, addr);
+
+	return pudp ? pfn_to_page(pud_pfn(*pudp)) : NULL;
+}
+
 static const struct vm_operations_struct vm_ops = {
 	.open = hpmmap_fork_open,
 	.may_split = hpmmap_vm_may_split,
@@ -124,6 +138,7 @@ static const struct vm_operations_struct vm_ops = {
 	.mremap = hpmmap_vm_mremap,
 	.fault = hpmmap_vm_fault,
 	.access = hpmmap_vm_access,
+	COMPAT_FIND_NORMAL_PAGE(hpmmap_vm_normal_page)
 	.name = hpmmap_vma_dump_name,
 #ifdef CONFIG_NUMA
 	.get_policy = hpmmap_vm_get_policy,

@@ -15,14 +15,17 @@
 
 #include "hpmmap.h"
 #include "mem/block/block.h"
+#include "as/map/gigabyte.h"
 #include "as/map/pgmap.h"
+#include "as/map/vma.h"
 
 /**
- * hpmmap_pgmap_pmd() - the entry that covers a slot
+ * hpmmap_pgmap_pmd() - the entry of 2 MB that covers a slot
  * @mm: address space, its mmap_lock held
  * @addr: an address in the slot
  *
- * The entries of the slots of one gigabyte follow each other.
+ * The entries of the slots of one gigabyte follow each other. An entry of 1 GB is split,
+ * which sleeps: hpmmap_pgmap_slot() only looks.
  *
  * Return: the entry, or NULL where there is not even a table for it.
  */
@@ -33,6 +36,13 @@ pmd_t *hpmmap_pgmap_pmd(struct mm_struct *mm, unsigned long addr)
 	pud_t *pud;
 
 	mmap_assert_locked(mm);
+	if (unlikely(hpmmap_gigabyte_find(mm, addr))) {
+		struct vm_area_struct *vma = vma_lookup(mm, addr);
+
+		/* Otherwise munmap(2) is about to remove it. */
+		if (vma && hpmmap_vma_is_ours(vma))
+			hpmmap_gigabyte_split(vma, addr);
+	}
 	pgd = pgd_offset(mm, addr);
 	if (pgd_none(*pgd) || pgd_bad(*pgd))
 		return NULL;
@@ -65,6 +75,8 @@ enum hpmmap_entry hpmmap_pgmap_kind(pmd_t *pmdp)
  */
 enum hpmmap_entry hpmmap_pgmap_slot(struct mm_struct *mm, unsigned long addr)
 {
+	if (unlikely(hpmmap_gigabyte_find(mm, addr)))
+		return HPMMAP_ENTRY_1G;
 	return hpmmap_pgmap_kind(hpmmap_pgmap_pmd(mm, addr));
 }
 
@@ -210,13 +222,18 @@ unsigned int hpmmap_pgmap_protect_run(struct vm_area_struct *vma,
 				      unsigned long start, unsigned int nr)
 {
 	struct mm_struct *mm = vma->vm_mm;
-	pmd_t *pmdp = hpmmap_pgmap_pmd(mm, start);
 	spinlock_t *ptl;
 	unsigned int i;
+	pmd_t *pmdp;
 
 	lockdep_assert_held(&vma->vm_mm->mmap_lock);
 	if (mm_has_notifiers(mm))
 		return 0;
+	if (hpmmap_gigabyte_protect(mm, start)) {
+		smp_mb();
+		return nr;
+	}
+	pmdp = hpmmap_pgmap_pmd(mm, start);
 	/* Nothing is mapped in all of the gigabyte. */
 	if (!pmdp)
 		return nr;
@@ -275,13 +292,23 @@ static unsigned int count_locked(struct mm_struct *mm, unsigned long slot,
 				 struct folio *folio, spinlock_t **ptlp)
 {
 	unsigned long addr = slot << SLOT_SHIFT, first = folio_pfn(folio);
-	pmd_t *pmdp = NULL;
 	unsigned int i, nr = 0;
 	pte_t *ptep, pte;
+	pmd_t *pmdp;
+	pud_t *pudp;
 
 	*ptlp = NULL;
-	if (find_vma_intersection(mm, addr, addr + SLOT_SIZE))
-		pmdp = hpmmap_pgmap_pmd(mm, addr);
+	if (!find_vma_intersection(mm, addr, addr + SLOT_SIZE))
+		return 0;
+	pudp = hpmmap_gigabyte_find(mm, addr);
+	if (unlikely(pudp)) {
+		*ptlp = pud_lock(mm, pudp);
+		if (pud_leaf(*pudp))
+			return pud_pfn(*pudp) + ((addr & ~PUD_MASK) >> PAGE_SHIFT) == first;
+		spin_unlock(*ptlp);
+		*ptlp = NULL;
+	}
+	pmdp = hpmmap_pgmap_pmd(mm, addr);
 	if (!pmdp)
 		return 0;
 	ptep = hpmmap_pgmap_table_lock(mm, pmdp, addr, ptlp);

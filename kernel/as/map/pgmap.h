@@ -12,11 +12,13 @@ struct hpmmap_block;
  * @HPMMAP_ENTRY_NONE: nothing, not even a table of 4 KB entries
  * @HPMMAP_ENTRY_TABLE: a table of 4 KB entries
  * @HPMMAP_ENTRY_2M: one 2 MB entry
+ * @HPMMAP_ENTRY_1G: an entry of 1 GB
  */
 enum hpmmap_entry {
 	HPMMAP_ENTRY_NONE,
 	HPMMAP_ENTRY_TABLE,
 	HPMMAP_ENTRY_2M,
+	HPMMAP_ENTRY_1G,
 };
 
 enum hpmmap_entry hpmmap_pgmap_kind(pmd_t *pmdp);

@@ -70,6 +70,19 @@ notrace bool hpmmap_ctx_exists(struct mm_struct *mm)
 	return ret;
 }
 
+/* May an address space have entries of 1 GB? As cheap. */
+notrace bool hpmmap_ctx_has_gigabytes(struct mm_struct *mm)
+{
+	const struct hpmmap_ctx *ctx;
+	bool ret;
+
+	rcu_read_lock();
+	ctx = hpmmap_ctx_find_rcu(mm);
+	ret = ctx && ctx->job->large;
+	rcu_read_unlock();
+	return ret;
+}
+
 /**
  * hpmmap_ctx_get() - context of an address space
  * @mm: whose

@@ -17,11 +17,13 @@
 #include "mem/block/block.h"
 #include "as/own/ctx.h"
 #include "as/own/stats.h"
+#include "as/map/gigabyte.h"
 #include "as/map/pgmap.h"
 #include "as/map/vma.h"
 #include "as/store/entry.h"
 #include "as/store/freeze.h"
 #include "as/store/store.h"
+#include "trace.h"
 
 /* Mapped at once at most. */
 #define RUN_SLOTS 512UL
@@ -124,6 +126,88 @@ static struct hpmmap_block *run_block(struct hpmmap_ctx *ctx,
 	return block;
 }
 
+/*
+ * The first folio of a gigabyte that one entry may map, or NULL. Slots get blocks from @blocks, or,
+ * with NULL, have theirs already. @later: out: it may be so some time.
+ */
+static struct folio *gigabyte_of(struct hpmmap_ctx *ctx, unsigned long addr,
+				 struct xa_state *xas, struct list_head *blocks, bool *later)
+{
+	struct folio *first = NULL;
+	unsigned long i;
+
+	*later = false;
+	for (i = 0; i < GIGABYTE_SLOTS; i++) {
+		struct hpmmap_block *block = run_block(ctx, xas, slot_of(addr) + i, false, blocks);
+		bool shared = block && (block->draft || hpmmap_slot_is_marked(ctx, slot_of(addr) + i));
+
+		*later = shared;
+		if (!block || shared)
+			return NULL;
+		first = first ?: block->folio;
+		if (folio_pfn(block->folio) != folio_pfn(first) + (i << SLOT_ORDER) ||
+		    hpmmap_block_is_hurt(block))
+			return NULL;
+		/* One that is locked may be being cleared. */
+		*later = folio_test_locked(block->folio) || hpmmap_folio_in_gigabyte(block->folio);
+		if (*later)
+			return NULL;
+		if (!hpmmap_pages_are(block->stale, false))
+			hpmmap_block_fill(&ctx->owner, block, 0, SLOT_PAGES);
+	}
+	return IS_ALIGNED(folio_pfn(first), GIGABYTE_SLOTS << SLOT_ORDER) ? first : NULL;
+}
+
+/*
+ * Commits a gigabyte and maps it by one entry, where that can be. Where not, slots may have got
+ * their blocks.
+ */
+static bool run_gigabyte(struct hpmmap_ctx *ctx, struct vm_area_struct *vma, unsigned long addr,
+			 struct xa_state *xas, struct list_head *blocks)
+{
+	struct folio *first;
+	bool later;
+
+	if (!hpmmap_gigabyte_may(vma, addr))
+		return false;
+	first = gigabyte_of(ctx, addr, xas, blocks, &later);
+	if (!first || !hpmmap_gigabyte_set(vma, addr, first))
+		return false;
+	atomic_long_inc(&ctx->stats.entries_1g);
+	return true;
+}
+
+/**
+ * hpmmap_entry_join() - map by one entry of 1 GB what entries of 2 MB map
+ * @ctx: the context, ctx->ops held, and mmap_lock for writing
+ * @vma: accessible mapping of ours that is not locked, and may have large entries
+ * @addr: start of a gigabyte that it covers
+ *
+ * Return: 0; -EAGAIN where that may be possible later, -EINVAL where it is not.
+ */
+int hpmmap_entry_join(struct hpmmap_ctx *ctx, struct vm_area_struct *vma, unsigned long addr)
+{
+	XA_STATE(xas, &ctx->store, slot_of(addr));
+	struct folio *first = NULL;
+	bool later = true;
+	int ret = -EINVAL;
+
+	lockdep_assert_held(&ctx->ops);
+	mmap_assert_write_locked(ctx->mm);
+	mutex_lock(&ctx->lock);
+	if (ctx->frozen.end <= ctx->frozen.start)
+		first = gigabyte_of(ctx, addr, &xas, NULL, &later);
+	if (first && hpmmap_gigabyte_join(vma, addr, first)) {
+		atomic_long_inc(&ctx->stats.joins_1g);
+		trace_hpmmap_gigabyte(ctx->id, addr, true);
+		ret = 0;
+	} else if (later) {
+		ret = -EAGAIN;
+	}
+	mutex_unlock(&ctx->lock);
+	return ret;
+}
+
 /**
  * hpmmap_entry_run() - commit whole slots and map them by one entry each
  * @ctx: the context, ctx->ops held; mmap_lock held
@@ -146,7 +230,7 @@ unsigned long hpmmap_entry_run(struct hpmmap_ctx *ctx, struct vm_area_struct *vm
 	unsigned long addr, nr = 0;
 	unsigned int made = 0;
 	pmd_t *pmdp = NULL;
-	bool shared, inserted;
+	bool shared, inserted, large = ctx->job->large && hpmmap_gigabytes_ready();
 
 	lockdep_assert_held(&ctx->ops);
 	lockdep_assert_held(&ctx->mm->mmap_lock);
@@ -159,6 +243,13 @@ unsigned long hpmmap_entry_run(struct hpmmap_ctx *ctx, struct vm_area_struct *vm
 
 		if (fatal_signal_pending(current))
 			break;
+		if (large && hpmmap_gigabyte_is_done(vma, addr))
+			continue;
+		if (large && !(addr & ~PUD_MASK) && end - addr >= PUD_SIZE &&
+		    run_gigabyte(ctx, vma, addr, &xas, blocks)) {
+			addr += PUD_SIZE - SLOT_SIZE;
+			continue;
+		}
 		if (!pmdp || !(addr & ~PUD_MASK))
 			pmdp = hpmmap_pgmap_pmd(ctx->mm, addr);
 		else
@@ -370,9 +461,12 @@ void hpmmap_entry_fill(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 		       unsigned long start, unsigned long end, bool nowait)
 {
 	unsigned int flags = fill_flags(vma);
-	pmd_t *pmdp = hpmmap_pgmap_pmd(vma->vm_mm, start);
+	pmd_t *pmdp;
 
 	lockdep_assert_held(&vma->vm_mm->mmap_lock);
+	if (hpmmap_pgmap_slot(vma->vm_mm, start) == HPMMAP_ENTRY_1G)
+		return;
+	pmdp = hpmmap_pgmap_pmd(vma->vm_mm, start);
 	if (nowait)
 		flags |= FAULT_FLAG_ALLOW_RETRY | FAULT_FLAG_RETRY_NOWAIT;
 	if (hpmmap_pgmap_kind(pmdp) == HPMMAP_ENTRY_NONE) {
@@ -532,6 +626,34 @@ static bool is_shared(const struct hpmmap_block *block)
 	return hpmmap_block_is_shared(block->draft ? block->draft->behind : block);
 }
 
+/*
+ * The same for a gigabyte from its first slot on, which @xas has, if all of it is mapped by one entry
+ * and shared with nobody. @xas has its last slot then.
+ */
+static bool restore_gigabyte(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
+			     struct xa_state *xas, unsigned long start, bool *flush)
+{
+	struct hpmmap_block *first = xas_load(xas), *block;
+	XA_STATE(look, &ctx->store, xas->xa_index);
+	unsigned long i;
+
+	lockdep_assert_held(&ctx->lock);
+	if (start & ~PUD_MASK || !first->folio ||
+	    !hpmmap_gigabyte_is_alone(ctx->mm, start, first->folio))
+		return false;
+	for (i = 0, block = xas_load(&look); i < GIGABYTE_SLOTS; i++, block = xas_next(&look))
+		if (!block || block->draft || hpmmap_block_is_shared(block))
+			return false;
+	for (i = 1, block = first;; i++, block = xas_next(xas)) {
+		xas_clear_mark(xas, SLOT_SHARED);
+		hpmmap_block_attach(block, ctx->file->f_mapping, xas->xa_index);
+		if (i == GIGABYTE_SLOTS)
+			break;
+	}
+	*flush |= hpmmap_gigabyte_unprotect(vma, start);
+	return true;
+}
+
 /**
  * hpmmap_entry_restore() - slots that nobody shares any more are written to in place again
  * @ctx: the context, its lock held, and mmap_lock
@@ -579,6 +701,12 @@ int hpmmap_entry_restore(struct hpmmap_ctx *ctx, unsigned long *slot,
 			vma = find_vma(ctx->mm, start);
 		if (ret || !is_ordinary(vma, start))
 			goto rest;
+		if (unlikely(hpmmap_gigabyte_find(ctx->mm, start))) {
+			/* To split it sleeps. */
+			if (!restore_gigabyte(ctx, vma, &xas, start, flush))
+				goto rest;
+			continue;
+		}
 		/* Entries of one gigabyte follow each other. */
 		if (pmdp && (start & PUD_MASK) == (before & PUD_MASK))
 			pmdp += (start - before) >> SLOT_SHIFT;

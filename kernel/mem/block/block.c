@@ -523,14 +523,16 @@ static bool has_more_refs(struct folio *folio, int (*mapcount)(struct folio *))
 	return refs > 1 + min(before, mapcount(folio));
 }
 
+/* An entry of 1 GB is in no reverse map. */
 static int entries_2m(struct folio *folio)
 {
-	return folio_entire_mapcount(folio);
+	return folio_entire_mapcount(folio) + hpmmap_folio_in_gigabyte(folio);
 }
 
 static int entries(struct folio *folio)
 {
-	return compat_folio_mapcount(folio);
+	return compat_folio_mapcount(folio) +
+	       (folio_test_large(folio) && hpmmap_folio_in_gigabyte(folio));
 }
 
 static bool folio_is_pinned(struct folio *folio)

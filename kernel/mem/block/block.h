@@ -268,6 +268,12 @@ static inline bool hpmmap_block_idle(const struct hpmmap_block *block)
 			      hpmmap_block_linux_idle(block);
 }
 
+/* Is a folio of 2 MB mapped by an entry of 1 GB? It holds a reference, and is in no reverse map. */
+static inline bool hpmmap_folio_in_gigabyte(const struct folio *folio)
+{
+	return READ_ONCE(folio->private);
+}
+
 void hpmmap_block_prepare(struct hpmmap_block *block, unsigned long pfn,
 			  int nid);
 void hpmmap_block_attach(struct hpmmap_block *block,
