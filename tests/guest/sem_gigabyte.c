@@ -157,13 +157,24 @@ static void kept_without_faults(size_t from, size_t to)
 	CHECK_TOUCH(A + from, to - from);
 }
 
+/* Memory that was given back a moment ago comes in pieces, until it is zeroed. */
+#define TRIES 100
+
 static char *map_at(char *at, unsigned int nr)
 {
-	uint64_t before = registered() ? made() : 0;
+	uint64_t got;
 
-	map_flags(at, GB(nr), RW, ANON | MAP_FIXED_NOREPLACE);
-	if (registered())
-		CHECK_EQ(made() - before, wanted() ? nr : 0);
+	for (int i = 0; ; i++) {
+		uint64_t before = registered() ? made() : 0;
+
+		map_flags(at, GB(nr), RW, ANON | MAP_FIXED_NOREPLACE);
+		got = registered() ? made() - before : 0;
+		if (i == TRIES || !wanted() || got == nr)
+			break;
+		unmap(at, GB(nr));
+		pause_ms(100);
+	}
+	CHECK_EQ(got, wanted() ? nr : 0);
 	return at;
 }
 
@@ -297,7 +308,8 @@ static void other_processes(void)
 	expect(mine, 2 * PAGE, SLOT - PAGE, 2);
 	expect_whole("process_vm_readv(2) and process_vm_writev(2)");
 	CHECK_EQ(syscall(SYS_move_pages, pid, 2UL, pages, NULL, status, 0), 0);
-	CHECK(status[0] >= 0 && status[1] >= 0);
+	/* By entries of 1 GB that are no device's it finds nothing. */
+	CHECK(wanted() || (status[0] >= 0 && status[1] >= 0));
 	end_owner(&link, pid);
 	unmap(mine, MB(8));
 }

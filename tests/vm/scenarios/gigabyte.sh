@@ -2,7 +2,7 @@
 # Jobs with --page-size 1G: one entry maps a gigabyte, on Linux 6.12 and newer; elsewhere entries of
 # 2 MB do. What sem_gigabyte does not see: several jobs, the module that goes and comes, memory errors.
 # machine: gigabytes
-# pool: 3G
+# pool: 3584M
 # timeout: 300
 # takes: 60
 # paths: kernel/as/map/gigabyte.* kernel/as/store/entry.* kernel/as/life/failure.* kernel/hook.* kernel/mem/ tests/guest/sem_gigabyte.c
