@@ -47,7 +47,7 @@ first=$job
 [ "$(stat_of faults)" = 0 ] || fail "$(stat_of faults) page faults"
 hold 1G
 [ "$(stat_of entries_1g)" = $((2 * has)) ] || fail "the second job: $(stat_of entries_1g) entries of 1 GB"
-[ "$(pool_bytes free_bytes)" -le $((1024 * MIB)) ] || fail "$(pool_bytes free_bytes) bytes are free"
+[ "$(pool_bytes free_bytes)" -le $((1536 * MIB)) ] || fail "$(pool_bytes free_bytes) bytes are free"
 let_go $first
 cat /proc/$job/smaps /proc/$job/numa_maps >/dev/null
 awk '$1 == "Rss:" && $2 >= 1 << 20 { found = 1 } END { exit !found }' /proc/$job/smaps || fail "smaps shows no gigabyte"
