@@ -28,6 +28,9 @@
 /* Mapped at once at most. */
 #define RUN_SLOTS 512UL
 
+/* Without a pause. */
+#define RUN_BATCH 16
+
 /*
  * The block that entries of a slot may show until the lock is released, or NULL. Of a
  * draft these are the pages that were copied.
@@ -92,7 +95,7 @@ static struct hpmmap_block *run_block(struct hpmmap_ctx *ctx,
 	struct hpmmap_block *block;
 
 	lockdep_assert_held(&ctx->lock);
-	rcu_read_lock();
+	xas_lock(xas);
 	/* Nobody else changes the tree: the next slot is mostly in the same node. */
 	if (xas_valid(xas) && xas->xa_index + 1 == slot) {
 		block = xas_next(xas);
@@ -102,22 +105,25 @@ static struct hpmmap_block *run_block(struct hpmmap_ctx *ctx,
 	}
 	if (block && shared && xas_get_mark(xas, SLOT_SHARED))
 		block = ERR_PTR(-EBUSY);
-	rcu_read_unlock();
-	if (block)
-		return IS_ERR(block) || !block->folio ? NULL : block;
-	if (!blocks || list_empty(blocks))
-		return NULL;
-	block = hpmmap_list_take(blocks, xas->xa_index);
-	do {
-		xas_lock(xas);
-		xas_store(xas, block);
+	if (block || !blocks || list_empty(blocks)) {
 		xas_unlock(xas);
-	} while (xas_nomem(xas, GFP_KERNEL));
-	if (xas_error(xas)) {
-		list_add(&block->link, blocks);
-		return NULL;
+		return IS_ERR_OR_NULL(block) || !block->folio ? NULL : block;
 	}
-	hpmmap_block_attach(block, ctx->file->f_mapping, xas->xa_index);
+	block = hpmmap_list_take(blocks, slot);
+	xas_store(xas, block);
+	xas_unlock(xas);
+	if (unlikely(xas_error(xas))) {
+		while (xas_nomem(xas, GFP_KERNEL)) {
+			xas_lock(xas);
+			xas_store(xas, block);
+			xas_unlock(xas);
+		}
+		if (xas_error(xas)) {
+			list_add(&block->link, blocks);
+			return NULL;
+		}
+	}
+	hpmmap_block_attach(block, ctx->file->f_mapping, slot);
 	hpmmap_store_gained(ctx, block);
 	return block;
 }
@@ -148,7 +154,7 @@ static struct folio *gigabyte_of(struct hpmmap_ctx *ctx, unsigned long addr,
 		*later = folio_test_locked(block->folio) || hpmmap_folio_in_gigabyte(block->folio);
 		if (*later)
 			return NULL;
-		if (!bitmap_empty(block->stale, SLOT_PAGES))
+		if (!hpmmap_pages_are(block->stale, false))
 			hpmmap_block_fill(&ctx->owner, block, 0, SLOT_PAGES);
 	}
 	return IS_ALIGNED(folio_pfn(first), GIGABYTE_SLOTS << SLOT_ORDER) ? first : NULL;
@@ -224,6 +230,7 @@ unsigned long hpmmap_entry_run(struct hpmmap_ctx *ctx, struct vm_area_struct *vm
 	XA_STATE(xas, &ctx->store, slot_of(start));
 	struct folio *folio = NULL;
 	unsigned long addr, nr = 0;
+	unsigned int made = 0;
 	pmd_t *pmdp = NULL;
 	bool shared, inserted, large = ctx->job->large && hpmmap_gigabytes_ready();
 
@@ -260,7 +267,7 @@ unsigned long hpmmap_entry_run(struct hpmmap_ctx *ctx, struct vm_area_struct *vm
 		HPMMAP_ASSERT(!block || block == mappable(ctx, slot_of(addr), true));
 		if (!block)
 			break;
-		if (!bitmap_empty(block->stale, SLOT_PAGES))
+		if (!hpmmap_pages_are(block->stale, false))
 			hpmmap_block_fill(&ctx->owner, block, 0, SLOT_PAGES);
 		/* A fault may be clearing it. */
 		folio_lock(block->folio);
@@ -272,7 +279,8 @@ unsigned long hpmmap_entry_run(struct hpmmap_ctx *ctx, struct vm_area_struct *vm
 			break;
 		folio = block->folio;
 		nr += SLOT_PAGES;
-		cond_resched();
+		/* To clear a block takes longer, and pauses. */
+		hpmmap_every(&made, RUN_BATCH);
 	}
 	if (folio) {
 		compat_add_rss(ctx->mm, folio, nr);
@@ -620,6 +628,34 @@ static bool is_shared(const struct hpmmap_block *block)
 	return hpmmap_block_is_shared(block->draft ? block->draft->behind : block);
 }
 
+/*
+ * The same for a gigabyte from its first slot on, which @xas has, if all of it is mapped by one entry
+ * and shared with nobody. @xas has its last slot then.
+ */
+static bool restore_gigabyte(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
+			     struct xa_state *xas, unsigned long start, bool *flush)
+{
+	struct hpmmap_block *first = xas_load(xas), *block;
+	XA_STATE(look, &ctx->store, xas->xa_index);
+	unsigned long i;
+
+	lockdep_assert_held(&ctx->lock);
+	if (start & ~PUD_MASK || !first->folio ||
+	    !hpmmap_gigabyte_is_alone(ctx->mm, start, first->folio))
+		return false;
+	for (i = 0, block = xas_load(&look); i < GIGABYTE_SLOTS; i++, block = xas_next(&look))
+		if (!block || block->draft || hpmmap_block_is_shared(block))
+			return false;
+	for (i = 1, block = first;; i++, block = xas_next(xas)) {
+		xas_clear_mark(xas, SLOT_SHARED);
+		hpmmap_block_attach(block, ctx->file->f_mapping, xas->xa_index);
+		if (i == GIGABYTE_SLOTS)
+			break;
+	}
+	*flush |= hpmmap_gigabyte_unprotect(vma, start);
+	return true;
+}
+
 /**
  * hpmmap_entry_restore() - slots that nobody shares any more are written to in place again
  * @ctx: the context, its lock held, and mmap_lock
@@ -665,9 +701,14 @@ int hpmmap_entry_restore(struct hpmmap_ctx *ctx, unsigned long *slot,
 		ret = !!block->draft;
 		if (!vma || vma->vm_end <= start)
 			vma = find_vma(ctx->mm, start);
-		/* To split an entry of 1 GB sleeps. */
-		if (ret || !is_ordinary(vma, start) || hpmmap_gigabyte_find(ctx->mm, start))
+		if (ret || !is_ordinary(vma, start))
 			goto rest;
+		if (unlikely(hpmmap_gigabyte_find(ctx->mm, start))) {
+			/* To split it sleeps. */
+			if (!restore_gigabyte(ctx, vma, &xas, start, flush))
+				goto rest;
+			continue;
+		}
 		/* Entries of one gigabyte follow each other. */
 		if (pmdp && (start & PUD_MASK) == (before & PUD_MASK))
 			pmdp += (start - before) >> SLOT_SHIFT;
