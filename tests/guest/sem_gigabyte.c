@@ -546,6 +546,9 @@ static void children_read_and_write(void)
 	before = registered() ? pool_value("free_bytes") : 0;
 	in_child(child_shares, &before);
 	in_child(child_reads, NULL);
+	/* As it was before the fork. */
+	kept_without_faults(0, GB(1));
+	expect_whole("a child that only reads");
 	in_child(child_writes, NULL);
 	expect_scribbles(5);
 	scribble(7);
