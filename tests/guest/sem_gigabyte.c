@@ -10,6 +10,7 @@
 #include "common.h"
 #include "ring.h"
 
+#include <elf.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <linux/userfaultfd.h>
@@ -18,6 +19,7 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/shm.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -43,22 +45,16 @@
 
 /* ---- Entries ------------------------------------------------------------------ */
 
-/* The line of a file that begins with a name, as a number; 0 if there is none. */
-static uint64_t line_value(const char *path, const char *name)
+static void read_file(const char *path, char *text, size_t len)
 {
-	static char text[16384];
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t n;
-	char *line;
 
 	CHECK_OK(fd);
-	n = read(fd, text + 1, sizeof(text) - 2);
+	n = read(fd, text, len - 1);
+	CHECK(n >= 0);
+	text[n] = '\0';
 	close(fd);
-	CHECK(n > 0);
-	text[0] = '\n';
-	text[n + 1] = '\0';
-	line = strstr(text, name);
-	return line ? strtoull(line + strlen(name), NULL, 10) : 0;
 }
 
 /* Launched with --page-size 1G where there are entries of 1 GB? */
@@ -77,14 +73,17 @@ static bool wanted(void)
 	return answer;
 }
 
-/* What this job has counted of all its processes. */
+/* What this job has counted of all its processes; 0 where that is not counted. */
 static uint64_t counted(const char *name)
 {
-	char path[96];
+	static char text[16384];
+	char path[96], *line;
 
 	snprintf(path, sizeof(path), HPMMAP_SYSFS_PATH "/jobs/%llu/stat",
 		 (unsigned long long)context_value("job"));
-	return line_value(path, name);
+	read_file(path, text, sizeof(text));
+	line = strstr(text, name);
+	return line ? strtoull(line + strlen(name), NULL, 10) : 0;
 }
 
 static uint64_t made(void)
@@ -465,6 +464,45 @@ static void fixed_buffers(void)
 	ring_close(&ring);
 	close(fd);
 	unmap(mine, MB(1));
+}
+
+#define CORE_BYTES MB(16)
+
+/* The first of a core, which has the lowest addresses first. */
+static void core_dumps(void)
+{
+	char dir[] = "/tmp/sem-gigabyte-XXXXXX", path[64], *core = map_anon(CORE_BYTES);
+	struct rlimit limit = { CORE_BYTES, RLIM_INFINITY };
+	const Elf64_Ehdr *elf = (const void *)core;
+	const Elf64_Phdr *head;
+	pid_t pid;
+	int fd;
+
+	read_file("/proc/sys/kernel/core_pattern", path, sizeof(path));
+	if (strcmp(path, "core\n"))
+		SKIP("the core pattern is %s", path);
+	CHECK(mkdtemp(dir));
+	splits_before = splits();
+	pid = fork_child();
+	if (!pid) {
+		start(1);
+		CHECK_OK(chdir(dir));
+		CHECK_OK(setrlimit(RLIMIT_CORE, &limit));
+		abort();
+	}
+	expect_signal(pid, SIGABRT);
+	expect_whole("a core dump");
+	snprintf(path, sizeof(path), "%s/core", dir);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	CHECK_OK(fd);
+	CHECK(read(fd, core, CORE_BYTES) > (ssize_t)MB(8));
+	head = (const void *)(core + elf->e_phoff);
+	while (head->p_vaddr != (uintptr_t)A)
+		CHECK(++head < (const Elf64_Phdr *)(const void *)(core + elf->e_phoff) + elf->e_phnum);
+	expect(core + head->p_offset, MB(6), 0, 1);
+	close(fd);
+	shell("rm -r %s", dir);
+	unmap(core, CORE_BYTES);
 }
 
 static void *wait_for_word(void *arg)
@@ -1120,26 +1158,20 @@ static void locks(void)
 
 /* ---- Others who look ----------------------------------------------------------------- */
 
-static void read_file(const char *path)
+static void look(pid_t pid, const char *name)
 {
-	char text[4096];
+	char path[64], text[4096];
 	ssize_t n;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd;
 
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return;
 	while ((n = read(fd, text, sizeof(text))) > 0)
 		;
 	CHECK_EQ(n, 0);
 	close(fd);
-}
-
-static void look(pid_t pid, const char *name)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
-	read_file(path);
 }
 
 static void clear_refs(pid_t pid, const char *what)
@@ -1567,6 +1599,7 @@ int main(void)
 		T(direct_io),
 		T(pages_in_pipes),
 		T(fixed_buffers),
+		T(core_dumps),
 		T(futexes),
 		T(children_read_and_write),
 		T(parent_writes_while_a_child_lives),
