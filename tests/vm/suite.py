@@ -37,7 +37,7 @@ MACHINES = {
     "unhooked": {"memory": "4G", "cpus": 2, "debug": True},
     "numa": {"numa": ["2G", "2G"], "cpus": 2},
     # Whole gigabytes of memory that can be taken offline.
-    "gigabytes": {"memory": "6G", "cpus": 2, "movable": "4608M"},
+    "gigabytes": {"memory": "7G", "cpus": 2, "movable": "5G"},
     # Persistent memory, which dax/kmem can add to Linux.
     "dax": {"memory": "4G", "cpus": 2, "movable": "512M", "append": "memmap=768M!4G"},
     "icount": {"memory": "2G", "icount": True, "movable": "768M"},
@@ -205,7 +205,7 @@ def program_items() -> list[Item]:
             name = f"{program.name}[{variant}]"
             windows = "\n# windows: yes\n" in f"\n{text}"
             machine = "gigabytes" if "\n# gigabytes: yes\n" in f"\n{text}" else "programs"
-            pool = "3G" if machine == "gigabytes" else "2G"
+            pool = "3584M" if machine == "gigabytes" else "2G"
             items.append(Item(name, machine, 300, pool, command, tier=tier, paths=paths, windows=windows))
     return items
 
