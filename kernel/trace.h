@@ -92,6 +92,24 @@ TRACE_EVENT(hpmmap_register,
 		  __entry->pid)
 );
 
+/* An entry of 1 GB was split into 512 entries of 2 MB, or these were joined again. */
+TRACE_EVENT(hpmmap_gigabyte,
+	TP_PROTO(u64 ctx, unsigned long address, bool joined),
+	TP_ARGS(ctx, address, joined),
+	TP_STRUCT__entry(
+		__field(u64, ctx)
+		__field(unsigned long, address)
+		__field(bool, joined)
+	),
+	TP_fast_assign(
+		__entry->ctx = ctx;
+		__entry->address = address;
+		__entry->joined = joined;
+	),
+	TP_printk("ctx=%llu address=%#lx joined=%d", __entry->ctx, __entry->address,
+		  __entry->joined)
+);
+
 #endif /* _HPMMAP_TRACE_H */
 
 #undef TRACE_INCLUDE_PATH

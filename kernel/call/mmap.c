@@ -188,9 +188,7 @@ static void mmap_ahead(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	struct hpmmap_block *block;
 	LIST_HEAD(clean);
 
-	if (!mmap_is_ours(regs->di, regs->si, flags) ||
-	    offset_in_page(regs->r9) || hpmmap_is_reservation(regs->dx, flags) ||
-	    ctx->job->first_touch || hpmmap_wants_stack(ctx, flags) ||
+	if (hpmmap_is_reservation(regs->dx, flags) || ctx->job->first_touch || hpmmap_wants_stack(ctx, flags) ||
 	    !(nr || hpmmap_wants_reuse(regs->dx, flags)))
 		return;
 	if (hpmmap_wants_reuse(regs->dx, flags)) {
@@ -371,8 +369,10 @@ long hpmmap_sys_mmap(const struct pt_regs *regs)
 	hpmmap_placement_get(ctx->job, NULL, &place);
 	mmap_ahead(ctx, regs, &place, &ahead);
 	ret = mmap_locked(ctx, regs, &place, &ahead, &without);
-	hpmmap_reuse_return(ctx, &ahead);
-	hpmmap_pool_free_unused(&ahead);
+	if (unlikely(!list_empty(&ahead))) {
+		hpmmap_reuse_return(ctx, &ahead);
+		hpmmap_pool_free_unused(&ahead);
+	}
 	if (without && !ctx->job->strict)
 		ret = mmap_without(ctx, regs);
 	hpmmap_ctx_put(ctx);

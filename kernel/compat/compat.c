@@ -246,9 +246,10 @@ void compat_pmd_alloc(struct mm_struct *mm, pud_t *pudp, unsigned long addr)
 	static_call(hpmmap_pmd_alloc)(mm, pudp, addr);
 }
 
-void compat_flush_tlb_gigabyte(struct mm_struct *mm, unsigned long addr)
+void compat_flush_tlb_gigabyte(struct mm_struct *mm, unsigned long addr, bool table)
 {
-	static_call(hpmmap_flush_tlb)(mm, addr, addr + PUD_SIZE, PUD_SHIFT, false);
+	static_call(hpmmap_flush_tlb)(mm, addr, addr + PUD_SIZE, table ? PMD_SHIFT : PUD_SHIFT,
+				      table);
 }
 
 noinline void compat_vma_adjust(struct vm_area_struct *vma, unsigned long start,

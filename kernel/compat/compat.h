@@ -537,8 +537,16 @@ void compat_flush_tlb_mm(struct mm_struct *mm);
 
 /* Entries of 1 GB for memory that is no device's, and in no folio of 1 GB. */
 #if defined(CONFIG_TRANSPARENT_HUGEPAGE) && defined(CONFIG_HAVE_ARCH_TRANSPARENT_HUGEPAGE_PUD) && \
-	defined(CONFIG_ARCH_SUPPORTS_PUD_PFNMAP)
+	defined(CONFIG_ARCH_SUPPORTS_PUD_PFNMAP) && \
+	(defined(CONFIG_FIND_NORMAL_PAGE) || !defined(HAVE_NORMAL_PAGE_PUD))
 #define COMPAT_GIGABYTES
+
+/* Since 6.18 the core asks for the page of a special entry, and takes it for a bad one otherwise. */
+#ifdef CONFIG_FIND_NORMAL_PAGE
+#define COMPAT_FIND_NORMAL_PAGE(_fn) .find_normal_page = _fn,
+#else
+#define COMPAT_FIND_NORMAL_PAGE(_fn)
+#endif
 
 /* Has the kernel all functions that they need? */
 bool compat_has_gigabytes(void);
@@ -562,8 +570,8 @@ static inline void compat_pmd_free(struct mm_struct *mm, pud_t pud)
 #endif
 }
 
-/* What one entry of 1 GB had, on all CPUs. */
-void compat_flush_tlb_gigabyte(struct mm_struct *mm, unsigned long addr);
+/* What one entry of 1 GB had, or the table in its place, on all CPUs. */
+void compat_flush_tlb_gigabyte(struct mm_struct *mm, unsigned long addr, bool table);
 
 /* The kernel's own, whoever redirects them. */
 void compat_vma_adjust(struct vm_area_struct *vma, unsigned long start, unsigned long end,
@@ -586,6 +594,8 @@ static inline struct vm_area_struct *compat_adjusted_next(const struct vm_area_s
 	return after;
 #endif
 }
+#else
+#define COMPAT_FIND_NORMAL_PAGE(_fn)
 #endif
 
 /* Tell which file a mapping is of; mmap_lock held for writing. */

@@ -102,18 +102,18 @@ void hpmmap_change_begin(struct hpmmap_change *c)
  */
 int hpmmap_change_begin_new(struct hpmmap_change *c)
 {
-	bool fresh;
+	bool part = (c->start | c->end) & ~SLOT_MASK, fresh = true;
 
 	lockdep_assert_held(&c->ctx->ops);
 	c->blank = false;
 	c->ours = c->replaces &&
 		  hpmmap_range_has_ours(c->ctx, c->start, c->end);
 	/* What is copied there may be a few pages. */
-	if (own_edges(c->ctx, c->start, c->end))
+	if (part && own_edges(c->ctx, c->start, c->end))
 		return -ENOMEM;
 	if (!c->few)
 		hpmmap_few_end(c->ctx, c->start, c->end);
-	if (!hpmmap_store_wait_unpinned(c->ctx, c->start, c->end, &fresh))
+	if (part && !hpmmap_store_wait_unpinned(c->ctx, c->start, c->end, &fresh))
 		return -ENOMEM;
 	c->blank = !fresh;
 	return 0;
@@ -174,6 +174,8 @@ static void mappings_extend(struct hpmmap_ctx *ctx, unsigned long *start,
 static void repair_ends(struct hpmmap_change *c, unsigned long start,
 			unsigned long end)
 {
+	if (!((start | end) & ~SLOT_MASK))
+		return;
 	if (!(c->intact & HPMMAP_END_FIRST))
 		hpmmap_vma_repair(c->ctx, start & SLOT_MASK, start, &c->vain);
 	if (!(c->intact & HPMMAP_END_LAST))

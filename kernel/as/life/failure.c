@@ -139,7 +139,7 @@ static unsigned long slot_with(struct hpmmap_ctx *ctx, const struct hpmmap_block
  */
 static void slot_unmap(struct hpmmap_ctx *ctx, unsigned long slot)
 {
-	unsigned long start = slot << SLOT_SHIFT;
+	unsigned long start = slot << SLOT_SHIFT, len = SLOT_SIZE;
 	bool done = false;
 	int i;
 
@@ -147,8 +147,13 @@ static void slot_unmap(struct hpmmap_ctx *ctx, unsigned long slot)
 	mutex_lock(&ctx->lock);
 	mutex_unlock(&ctx->lock);
 	hpmmap_window_zap(ctx, start, start + SLOT_SIZE);
+	/* Without mmap_lock an entry of 1 GB goes as a whole; faults map the other slots again. */
+	if (ctx->job->large) {
+		start &= PUD_MASK;
+		len = PUD_SIZE;
+	}
 	/* By the file, and by the mapping: that of a new child may be of its parent's file. */
-	unmap_mapping_range(ctx->file->f_mapping, start, SLOT_SIZE, 0);
+	unmap_mapping_range(ctx->file->f_mapping, start, len, 0);
 	if (!mmget_not_zero(ctx->mm))
 		return;
 	for (i = 0; i < UNMAP_STEPS && !done; i++) {
@@ -156,11 +161,11 @@ static void slot_unmap(struct hpmmap_ctx *ctx, unsigned long slot)
 		if (done) {
 			/* The mappings of a fork that failed are not to be looked at. */
 			if (!check_stable_address_space(ctx->mm))
-				hpmmap_range_zap(ctx, start, start + SLOT_SIZE);
+				hpmmap_range_zap(ctx, start, start + len);
 			mmap_read_unlock(ctx->mm);
 		} else {
 			usleep_range(1000, 1100);
-			unmap_mapping_range(ctx->file->f_mapping, start, SLOT_SIZE, 0);
+			unmap_mapping_range(ctx->file->f_mapping, start, len, 0);
 		}
 	}
 	mmput_async(ctx->mm);

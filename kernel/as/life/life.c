@@ -32,6 +32,7 @@
 #include "as/map/file.h"
 #include "as/map/window.h"
 #include "as/store/unmap.h"
+#include "as/change/join.h"
 #include "as/life/life.h"
 #include "as/life/share.h"
 
@@ -128,6 +129,7 @@ struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 	INIT_LIST_HEAD(&ctx->orphan);
 	INIT_WORK(&ctx->bury, bury_work_fn);
 	hpmmap_reuse_init(ctx);
+	hpmmap_join_init(ctx);
 	return ctx;
 
 err_account:
@@ -194,6 +196,7 @@ void hpmmap_ctx_join(struct hpmmap_ctx *ctx)
 static void tear_down(struct hpmmap_ctx *ctx, bool own)
 {
 	hpmmap_ctx_unhash(ctx);
+	hpmmap_join_cancel(ctx);
 	hpmmap_window_gone(ctx);
 	hpmmap_store_release_all(ctx, own ? HPMMAP_EXIT_ZEROES : 0);
 	hpmmap_ctx_torn(ctx);

@@ -122,6 +122,15 @@ static struct mempolicy *hpmmap_vm_get_policy(COMPAT_GET_POLICY_ARGS)
 }
 #endif
 
+/* The first page of an entry of 1 GB, which is special; its lock is held. */
+static __maybe_unused struct page *hpmmap_vm_normal_page(struct vm_area_struct *vma,
+							 unsigned long addr)
+{
+	pud_t *pudp = hpmmap_gigabyte_find(vma->vm_mm, addr);
+
+	return pudp ? pfn_to_page(pud_pfn(*pudp)) : NULL;
+}
+
 static const struct vm_operations_struct vm_ops = {
 	.open = hpmmap_fork_open,
 	.may_split = hpmmap_vm_may_split,
@@ -129,6 +138,7 @@ static const struct vm_operations_struct vm_ops = {
 	.mremap = hpmmap_vm_mremap,
 	.fault = hpmmap_vm_fault,
 	.access = hpmmap_vm_access,
+	COMPAT_FIND_NORMAL_PAGE(hpmmap_vm_normal_page)
 	.name = hpmmap_vma_dump_name,
 #ifdef CONFIG_NUMA
 	.get_policy = hpmmap_vm_get_policy,

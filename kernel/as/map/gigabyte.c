@@ -23,14 +23,30 @@
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/pagemap.h>
+#include <linux/smp.h>
 
 #include "hook.h"
 #include "hpmmap.h"
+#include "mem/block/nodes.h"
 #include "as/own/ctx.h"
 #include "as/map/gigabyte.h"
 #include "as/map/vma.h"
+#include "trace.h"
 
 #ifdef COMPAT_GIGABYTES
+
+static pud_t *find_pud(struct mm_struct *mm, unsigned long addr)
+{
+	pgd_t *pgd = pgd_offset(mm, addr);
+	p4d_t *p4d;
+
+	if (pgd_none(*pgd) || pgd_bad(*pgd))
+		return NULL;
+	p4d = p4d_offset(pgd, addr);
+	if (p4d_none(*p4d) || p4d_bad(*p4d))
+		return NULL;
+	return pud_offset(p4d, addr);
+}
 
 static bool is_leaf(pud_t pud)
 {
@@ -46,17 +62,9 @@ static bool is_leaf(pud_t pud)
  */
 pud_t *hpmmap_gigabyte_find(struct mm_struct *mm, unsigned long addr)
 {
-	pgd_t *pgd = pgd_offset(mm, addr);
-	p4d_t *p4d;
-	pud_t *pudp;
+	pud_t *pudp = find_pud(mm, addr);
 
-	if (pgd_none(*pgd) || pgd_bad(*pgd))
-		return NULL;
-	p4d = p4d_offset(pgd, addr);
-	if (p4d_none(*p4d) || p4d_bad(*p4d))
-		return NULL;
-	pudp = pud_offset(p4d, addr);
-	return is_leaf(READ_ONCE(*pudp)) ? pudp : NULL;
+	return pudp && is_leaf(READ_ONCE(*pudp)) ? pudp : NULL;
 }
 
 /* Counts memory that an entry of 1 GB maps, or -1: that it maps no more. */
@@ -68,9 +76,10 @@ static void count(struct mm_struct *mm, struct folio *first, int sign)
 	mod_node_page_state(folio_pgdat(first), NR_FILE_MAPPED, nr);
 }
 
+/* The folios of an entry, whose struct pages follow each other. */
 static struct folio *folio_of(pud_t pud, unsigned long i)
 {
-	return page_folio(pfn_to_page(pud_pfn(pud) + (i << SLOT_ORDER)));
+	return (struct folio *)(pfn_to_page(pud_pfn(pud)) + (i << SLOT_ORDER));
 }
 
 /* An entry is gone from the page table and all TLBs. */
@@ -185,6 +194,20 @@ static void fill_table(struct vm_area_struct *vma, unsigned long addr, pud_t tab
 			    -(long)(PUD_SIZE >> PAGE_SHIFT));
 }
 
+/* An entry is to be made again. */
+static void was_split(struct mm_struct *mm, unsigned long addr)
+{
+	struct hpmmap_ctx *ctx = hpmmap_ctx_get(mm);
+
+	if (!ctx)
+		return;
+	atomic_long_inc(&ctx->stats.splits_1g);
+	trace_hpmmap_gigabyte(ctx->id, addr, false);
+	if (!queue_delayed_work(hpmmap_wq, &ctx->join.work,
+				msecs_to_jiffies(READ_ONCE(ctx->join.delay_ms))))
+		hpmmap_ctx_put(ctx);
+}
+
 static void split(struct vm_area_struct *vma, pud_t *pudp, unsigned long addr)
 {
 	struct mm_struct *mm = vma->vm_mm;
@@ -199,7 +222,7 @@ static void split(struct vm_area_struct *vma, pud_t *pudp, unsigned long addr)
 	old = *pudp;
 	if (is_leaf(old)) {
 		pudp_huge_get_and_clear(mm, addr, pudp);
-		compat_flush_tlb_gigabyte(mm, addr);
+		compat_flush_tlb_gigabyte(mm, addr, false);
 		if (!pud_none(table)) {
 			fill_table(vma, addr, table, old);
 			/* A walk without locks finds it full. */
@@ -212,6 +235,8 @@ static void split(struct vm_area_struct *vma, pud_t *pudp, unsigned long addr)
 		release(mm, old);
 	else if (!is_leaf(old) && !pud_none(table))
 		compat_pmd_free(mm, table);
+	if (is_leaf(old))
+		was_split(mm, addr);
 }
 
 /**
@@ -230,6 +255,61 @@ void hpmmap_gigabyte_split(struct vm_area_struct *vma, unsigned long addr)
 		split(vma, pudp, addr);
 }
 
+/* Could a table of entries be replaced by one entry: has it no table of 4 KB entries? */
+static pud_t *find_table(struct mm_struct *mm, unsigned long addr)
+{
+	pud_t *pudp = find_pud(mm, addr);
+	unsigned long i;
+	pmd_t *pmdp;
+
+	if (!pudp || pud_none(*pudp) || pud_leaf(*pudp) || pud_bad(*pudp))
+		return NULL;
+	pmdp = pmd_offset(pudp, addr);
+	for (i = 0; i < GIGABYTE_SLOTS; i++)
+		if (!pmd_none(pmdp[i]) && !pmd_leaf(pmdp[i]))
+			return NULL;
+	return pudp;
+}
+
+static void nothing(void *unused)
+{
+}
+
+/**
+ * hpmmap_gigabyte_join() - hpmmap_gigabyte_set() where entries of 2 MB are
+ * @vma: as for that; mmap_lock held for writing
+ * @addr: where
+ * @first: the first folio of those that are mapped there
+ *
+ * Return: false where there is an entry or table of another kind.
+ */
+bool hpmmap_gigabyte_join(struct vm_area_struct *vma, unsigned long addr, struct folio *first)
+{
+	struct address_space *mapping = vma->vm_file->f_mapping;
+	struct mm_struct *mm = vma->vm_mm;
+	pud_t *pudp, old;
+	spinlock_t *ptl;
+
+	mmap_assert_write_locked(mm);
+	/* No fault is under way, nor comes. */
+	vma_start_write(vma);
+	pudp = find_table(mm, addr);
+	if (!pudp)
+		return false;
+	compat_zap(vma, addr, PUD_SIZE);
+	/* unmap_mapping_range() walks tables without mmap_lock, gup_fast() without any. */
+	i_mmap_lock_write(mapping);
+	ptl = pud_lock(mm, pudp);
+	old = *pudp;
+	pud_clear(pudp);
+	spin_unlock(ptl);
+	compat_flush_tlb_gigabyte(mm, addr, true);
+	smp_call_function(nothing, NULL, 1);
+	i_mmap_unlock_write(mapping);
+	compat_pmd_free(mm, old);
+	return hpmmap_gigabyte_set(vma, addr, first);
+}
+
 /* Functions of the core. */
 
 static noinline int handle_zap(struct mmu_gather *tlb, struct vm_area_struct *vma, pud_t *pudp,
@@ -244,7 +324,7 @@ static noinline int handle_zap(struct mmu_gather *tlb, struct vm_area_struct *vm
 	spin_unlock(ptl);
 	if (!is_leaf(old))
 		return 0;
-	compat_flush_tlb_gigabyte(mm, addr);
+	compat_flush_tlb_gigabyte(mm, addr, false);
 	release(mm, old);
 	return 1;
 }
@@ -407,5 +487,9 @@ bool hpmmap_gigabyte_set(struct vm_area_struct *vma, unsigned long addr, struct 
 }
 bool hpmmap_gigabyte_protect(struct mm_struct *mm, unsigned long addr) { return false; }
 void hpmmap_gigabyte_split(struct vm_area_struct *vma, unsigned long addr) { }
+bool hpmmap_gigabyte_join(struct vm_area_struct *vma, unsigned long addr, struct folio *first)
+{
+	return false;
+}
 
 #endif

@@ -17,6 +17,7 @@ bool hpmmap_gigabyte_may(struct vm_area_struct *vma, unsigned long addr);
 bool hpmmap_gigabyte_is_done(struct vm_area_struct *vma, unsigned long addr);
 bool hpmmap_gigabyte_set(struct vm_area_struct *vma, unsigned long addr, struct folio *first);
 bool hpmmap_gigabyte_protect(struct mm_struct *mm, unsigned long addr);
+bool hpmmap_gigabyte_join(struct vm_area_struct *vma, unsigned long addr, struct folio *first);
 void hpmmap_gigabyte_split(struct vm_area_struct *vma, unsigned long addr);
 
 #endif /* _HPMMAP_AS_MAP_GIGABYTE_H */

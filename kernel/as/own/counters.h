@@ -169,6 +169,8 @@ struct hpmmap_program {
  * @remote: blocks placed on another node than that of the CPU; protected by
  *	ctx->lock, as is ctx->placed
  * @entries_2m: entries made in the page table
+ * @splits_1g: entries of 1 GB that became entries of 2 MB
+ * @joins_1g: those that became one again
  */
 struct hpmmap_stats {
 	struct hpmmap_program *program;
@@ -176,6 +178,8 @@ struct hpmmap_stats {
 	unsigned long remote;
 	atomic_long_t entries_2m;
 	atomic_long_t entries_1g;
+	atomic_long_t splits_1g;
+	atomic_long_t joins_1g;
 	atomic_long_t entries_4k;
 };
 
@@ -230,6 +234,8 @@ struct hpmmap_totals {
 	u64 remote;
 	u64 entries_2m;
 	u64 entries_1g;
+	u64 splits_1g;
+	u64 joins_1g;
 	u64 entries_4k;
 	u64 faults_user;
 	u64 faults_kernel;

@@ -84,6 +84,8 @@ enum hpmmap_name {
  *	@ops only
  * @collapse: a thread will map slots by one entry again before it goes on, @slot first;
  *	@work and @slot are whose who has set @queued
+ * @join: entries of 1 GB that were split are joined, @delay_ms after the next split; a work that is
+ *	queued holds a reference
  * @bind: what hpmmap_policy_set() is setting. Protected by @ops.
  * @discard: which discard is under way, see hpmmap_discard_begin(). Protected by @ops.
  * @window: what others have mapped of it, or NULL; holds a reference. Set once, under
@@ -169,6 +171,10 @@ struct hpmmap_ctx {
 		unsigned long slot;
 		atomic_t queued;
 	} collapse;
+	struct {
+		struct delayed_work work;
+		unsigned int delay_ms;
+	} join;
 	struct {
 		struct task_struct *task;
 		const struct mempolicy *pol;

@@ -122,6 +122,48 @@ void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 	hpmmap_pinned_add(block, &ctx->holder);
 }
 
+/* Blocks that are given up without a pause. */
+#define LIST_BATCH 64
+
+/**
+ * hpmmap_block_release_list() - give up many blocks that no other context has
+ * @ctx: the context they came from, its lock held
+ * @list: the blocks; afterwards those of them that hpmmap_pool_free() can have
+ */
+void hpmmap_block_release_list(struct hpmmap_ctx *ctx, struct list_head *list)
+{
+	struct hpmmap_block *block, *tmp;
+	unsigned int looked = 0;
+	long nr = 0, soiled = 0;
+	int nid = NUMA_NO_NODE;
+	LIST_HEAD(freed);
+
+	lockdep_assert_held(&ctx->lock);
+	list_for_each_entry_safe(block, tmp, list, link) {
+		hpmmap_every(&looked, LIST_BATCH);
+		if (unlikely(!block->folio || block->draft || !hpmmap_block_idle(block))) {
+			list_del(&block->link);
+			hpmmap_block_release_to(ctx, block, &freed);
+			continue;
+		}
+		HPMMAP_ASSERT(!hpmmap_block_is_shared(block));
+		hpmmap_block_reset(block);
+		nr++;
+		if (block->zeroed)
+			continue;
+		if (soiled && block->nid != nid) {
+			hpmmap_ctx_soil(ctx, nid, soiled);
+			soiled = 0;
+		}
+		nid = block->nid;
+		soiled++;
+	}
+	atomic_long_sub(nr, &ctx->nr_held);
+	if (soiled)
+		hpmmap_ctx_soil(ctx, nid, soiled);
+	list_splice(&freed, list);
+}
+
 /* The pins of a block that was given up have gone. */
 static void pinned_back(struct hpmmap_holder *holder, struct hpmmap_block *block)
 {

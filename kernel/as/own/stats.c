@@ -319,6 +319,8 @@ static void add_counters(struct hpmmap_totals *to, struct hpmmap_ctx *ctx)
 	to->remote += READ_ONCE(ctx->stats.remote);
 	to->entries_2m += atomic_long_read(&ctx->stats.entries_2m);
 	to->entries_1g += atomic_long_read(&ctx->stats.entries_1g);
+	to->splits_1g += atomic_long_read(&ctx->stats.splits_1g);
+	to->joins_1g += atomic_long_read(&ctx->stats.joins_1g);
 	to->entries_4k += atomic_long_read(&ctx->stats.entries_4k);
 	to->faults_user += atomic_long_read(&ctx->nr_faults);
 	to->faults_kernel += atomic_long_read(&ctx->nr_faults_kernel);
@@ -405,6 +407,8 @@ static ssize_t show_stat(struct hpmmap_job *job,
 	LINE("failures", sum->failures);
 	LINE("entries_2m", sum->entries_2m);
 	LINE("entries_1g", sum->entries_1g);
+	LINE("splits_1g", sum->splits_1g);
+	LINE("joins_1g", sum->joins_1g);
 	LINE("entries_4k", sum->entries_4k);
 	LINE("faults", sum->faults_user);
 	LINE("faults_kernel", sum->faults_kernel);

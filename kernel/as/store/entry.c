@@ -23,9 +23,13 @@
 #include "as/store/entry.h"
 #include "as/store/freeze.h"
 #include "as/store/store.h"
+#include "trace.h"
 
 /* Mapped at once at most. */
 #define RUN_SLOTS 512UL
+
+/* Without a pause. */
+#define RUN_BATCH 16
 
 /*
  * The block that entries of a slot may show until the lock is released, or NULL. Of a
@@ -91,7 +95,7 @@ static struct hpmmap_block *run_block(struct hpmmap_ctx *ctx,
 	struct hpmmap_block *block;
 
 	lockdep_assert_held(&ctx->lock);
-	rcu_read_lock();
+	xas_lock(xas);
 	/* Nobody else changes the tree: the next slot is mostly in the same node. */
 	if (xas_valid(xas) && xas->xa_index + 1 == slot) {
 		block = xas_next(xas);
@@ -101,24 +105,59 @@ static struct hpmmap_block *run_block(struct hpmmap_ctx *ctx,
 	}
 	if (block && shared && xas_get_mark(xas, SLOT_SHARED))
 		block = ERR_PTR(-EBUSY);
-	rcu_read_unlock();
-	if (block)
-		return IS_ERR(block) || !block->folio ? NULL : block;
-	if (!blocks || list_empty(blocks))
-		return NULL;
-	block = hpmmap_list_take(blocks, xas->xa_index);
-	do {
-		xas_lock(xas);
-		xas_store(xas, block);
+	if (block || !blocks || list_empty(blocks)) {
 		xas_unlock(xas);
-	} while (xas_nomem(xas, GFP_KERNEL));
-	if (xas_error(xas)) {
-		list_add(&block->link, blocks);
-		return NULL;
+		return IS_ERR_OR_NULL(block) || !block->folio ? NULL : block;
 	}
-	hpmmap_block_attach(block, ctx->file->f_mapping, xas->xa_index);
+	block = hpmmap_list_take(blocks, slot);
+	xas_store(xas, block);
+	xas_unlock(xas);
+	if (unlikely(xas_error(xas))) {
+		while (xas_nomem(xas, GFP_KERNEL)) {
+			xas_lock(xas);
+			xas_store(xas, block);
+			xas_unlock(xas);
+		}
+		if (xas_error(xas)) {
+			list_add(&block->link, blocks);
+			return NULL;
+		}
+	}
+	hpmmap_block_attach(block, ctx->file->f_mapping, slot);
 	hpmmap_store_gained(ctx, block);
 	return block;
+}
+
+/*
+ * The first folio of a gigabyte that one entry may map, or NULL. Slots get blocks from @blocks, or,
+ * with NULL, have theirs already. @later: out: it may be so some time.
+ */
+static struct folio *gigabyte_of(struct hpmmap_ctx *ctx, unsigned long addr,
+				 struct xa_state *xas, struct list_head *blocks, bool *later)
+{
+	struct folio *first = NULL;
+	unsigned long i;
+
+	*later = false;
+	for (i = 0; i < GIGABYTE_SLOTS; i++) {
+		struct hpmmap_block *block = run_block(ctx, xas, slot_of(addr) + i, false, blocks);
+		bool shared = block && (block->draft || hpmmap_slot_is_marked(ctx, slot_of(addr) + i));
+
+		*later = shared;
+		if (!block || shared)
+			return NULL;
+		first = first ?: block->folio;
+		if (folio_pfn(block->folio) != folio_pfn(first) + (i << SLOT_ORDER) ||
+		    hpmmap_block_is_hurt(block))
+			return NULL;
+		/* One that is locked may be being cleared. */
+		*later = folio_test_locked(block->folio) || hpmmap_folio_in_gigabyte(block->folio);
+		if (*later)
+			return NULL;
+		if (!bitmap_empty(block->stale, SLOT_PAGES))
+			hpmmap_block_fill(&ctx->owner, block, 0, SLOT_PAGES);
+	}
+	return IS_ALIGNED(folio_pfn(first), GIGABYTE_SLOTS << SLOT_ORDER) ? first : NULL;
 }
 
 /*
@@ -128,30 +167,47 @@ static struct hpmmap_block *run_block(struct hpmmap_ctx *ctx,
 static bool run_gigabyte(struct hpmmap_ctx *ctx, struct vm_area_struct *vma, unsigned long addr,
 			 struct xa_state *xas, struct list_head *blocks)
 {
-	struct folio *first = NULL;
-	unsigned long i;
+	struct folio *first;
+	bool later;
 
 	if (!hpmmap_gigabyte_may(vma, addr))
 		return false;
-	for (i = 0; i < GIGABYTE_SLOTS; i++) {
-		struct hpmmap_block *block = run_block(ctx, xas, slot_of(addr) + i, true, blocks);
-
-		if (!block || block->draft || hpmmap_block_is_shared(block))
-			return false;
-		first = first ?: block->folio;
-		/* One that is locked may be being cleared. */
-		if (folio_pfn(block->folio) != folio_pfn(first) + (i << SLOT_ORDER) ||
-		    hpmmap_block_is_hurt(block) || folio_test_locked(block->folio) ||
-		    hpmmap_folio_in_gigabyte(block->folio))
-			return false;
-		if (!bitmap_empty(block->stale, SLOT_PAGES))
-			hpmmap_block_fill(&ctx->owner, block, 0, SLOT_PAGES);
-	}
-	if (!IS_ALIGNED(folio_pfn(first), GIGABYTE_SLOTS << SLOT_ORDER) ||
-	    !hpmmap_gigabyte_set(vma, addr, first))
+	first = gigabyte_of(ctx, addr, xas, blocks, &later);
+	if (!first || !hpmmap_gigabyte_set(vma, addr, first))
 		return false;
 	atomic_long_inc(&ctx->stats.entries_1g);
 	return true;
+}
+
+/**
+ * hpmmap_entry_join() - map by one entry of 1 GB what entries of 2 MB map
+ * @ctx: the context, ctx->ops held, and mmap_lock for writing
+ * @vma: accessible mapping of ours that is not locked, and may have large entries
+ * @addr: start of a gigabyte that it covers
+ *
+ * Return: 0; -EAGAIN where that may be possible later, -EINVAL where it is not.
+ */
+int hpmmap_entry_join(struct hpmmap_ctx *ctx, struct vm_area_struct *vma, unsigned long addr)
+{
+	XA_STATE(xas, &ctx->store, slot_of(addr));
+	struct folio *first = NULL;
+	bool later = true;
+	int ret = -EINVAL;
+
+	lockdep_assert_held(&ctx->ops);
+	mmap_assert_write_locked(ctx->mm);
+	mutex_lock(&ctx->lock);
+	if (ctx->frozen.end <= ctx->frozen.start)
+		first = gigabyte_of(ctx, addr, &xas, NULL, &later);
+	if (first && hpmmap_gigabyte_join(vma, addr, first)) {
+		atomic_long_inc(&ctx->stats.joins_1g);
+		trace_hpmmap_gigabyte(ctx->id, addr, true);
+		ret = 0;
+	} else if (later) {
+		ret = -EAGAIN;
+	}
+	mutex_unlock(&ctx->lock);
+	return ret;
 }
 
 /**
@@ -174,6 +230,7 @@ unsigned long hpmmap_entry_run(struct hpmmap_ctx *ctx, struct vm_area_struct *vm
 	XA_STATE(xas, &ctx->store, slot_of(start));
 	struct folio *folio = NULL;
 	unsigned long addr, nr = 0;
+	unsigned int made = 0;
 	pmd_t *pmdp = NULL;
 	bool shared, inserted, large = ctx->job->large && hpmmap_gigabytes_ready();
 
@@ -210,7 +267,7 @@ unsigned long hpmmap_entry_run(struct hpmmap_ctx *ctx, struct vm_area_struct *vm
 		HPMMAP_ASSERT(!block || block == mappable(ctx, slot_of(addr), true));
 		if (!block)
 			break;
-		if (!bitmap_empty(block->stale, SLOT_PAGES))
+		if (!hpmmap_pages_are(block->stale, false))
 			hpmmap_block_fill(&ctx->owner, block, 0, SLOT_PAGES);
 		/* A fault may be clearing it. */
 		folio_lock(block->folio);
@@ -222,7 +279,8 @@ unsigned long hpmmap_entry_run(struct hpmmap_ctx *ctx, struct vm_area_struct *vm
 			break;
 		folio = block->folio;
 		nr += SLOT_PAGES;
-		cond_resched();
+		/* To clear a block takes longer, and pauses. */
+		hpmmap_every(&made, RUN_BATCH);
 	}
 	if (folio) {
 		compat_add_rss(ctx->mm, folio, nr);

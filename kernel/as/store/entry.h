@@ -16,6 +16,7 @@ bool hpmmap_entry_2m(struct hpmmap_ctx *ctx, unsigned long slot,
 unsigned long hpmmap_entry_run(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			       unsigned long start, unsigned long end,
 			       struct list_head *blocks);
+int hpmmap_entry_join(struct hpmmap_ctx *ctx, struct vm_area_struct *vma, unsigned long addr);
 void hpmmap_entry_fill(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 		       unsigned long start, unsigned long end, bool nowait);
 void hpmmap_entry_fill_pages(struct hpmmap_ctx *ctx, struct vm_fault *vmf,

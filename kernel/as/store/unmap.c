@@ -98,6 +98,21 @@ bool hpmmap_store_has_orphans(struct hpmmap_ctx *ctx, unsigned long start,
 	return ret;
 }
 
+/* Empties the slots from @slot to @end, by as few changes of the tree as possible. */
+static void slots_erase(struct hpmmap_ctx *ctx, unsigned long slot, unsigned long end)
+{
+	XA_STATE(xas, &ctx->store, slot);
+	unsigned long order;
+
+	lockdep_assert_held(&ctx->store.xa_lock);
+	for (; slot < end; slot += 1UL << order) {
+		order = IS_ENABLED(CONFIG_XARRAY_MULTI) ?
+			min_t(unsigned long, __ffs(slot | XA_CHUNK_SIZE), ilog2(end - slot)) : 0;
+		xas_set_order(&xas, slot, order);
+		xas_store(&xas, NULL);
+	}
+}
+
 /* @unmapped: nothing of ours is mapped in the range. Returns how many went. */
 static unsigned long take_back(struct hpmmap_ctx *ctx, unsigned long start,
 			       unsigned long end, bool unmapped)
@@ -105,7 +120,7 @@ static unsigned long take_back(struct hpmmap_ctx *ctx, unsigned long start,
 	struct hpmmap_block *block, *tmp;
 	struct vm_area_struct *next = NULL;
 	XA_STATE(xas, &ctx->store, slot_of(start));
-	unsigned long batch = 0, nr = 0;
+	unsigned long batch = 0, nr = 0, from = 0, to = 0;
 	unsigned int looked = 0;
 	bool known = false;
 	LIST_HEAD(reuse);
@@ -137,29 +152,45 @@ static unsigned long take_back(struct hpmmap_ctx *ctx, unsigned long start,
 			xas_load(&xas);
 		}
 		kept = hpmmap_reuse_forget(ctx, block);
-		xas_store(&xas, NULL);
 		nr++;
 		if (!hpmmap_block_is_shared(block)) {
 			list_add_tail(&block->link, kept ? &reuse : &gone);
+			if (slot_of(start) == slot_of(end - 1)) {
+				xas_store(&xas, NULL);
+				break;
+			}
+			/* Those that follow each other leave the store together. */
+			if (slot != to) {
+				slots_erase(ctx, from, to);
+				from = slot;
+			}
+			to = slot + 1;
 			goto pause;
 		}
 		/*
 		 * Its link is not this context's alone: it is given up one by one, without the
 		 * lock of the tree.
 		 */
+		xas_store(&xas, NULL);
 		xas_set(&xas, slot + 1);
 		xas_unlock(&xas);
 		hpmmap_block_release_to(ctx, block, &freed);
 		xas_lock(&xas);
 pause:
-		if (++batch % RECONCILE_BATCH)
+		/* All slots of a node of the tree in one batch. */
+		if ((slot + 1) % RECONCILE_BATCH && ++batch < RECONCILE_BATCH)
 			continue;
+		batch = 0;
+		slots_erase(ctx, from, to);
+		from = to;
 		/* Not xas_pause(): a node may have gone with its last entry. */
 		xas_set(&xas, slot + 1);
 		xas_unlock(&xas);
 		cond_resched();
 		xas_lock(&xas);
 	}
+	if (from < to)
+		slots_erase(ctx, from, to);
 	xas_unlock(&xas);
 	list_for_each_entry_safe(block, tmp, &reuse, link) {
 		list_del(&block->link);
@@ -167,13 +198,10 @@ pause:
 			list_add_tail(&block->link, &gone);
 		hpmmap_every(&looked, RECONCILE_BATCH);
 	}
-	list_for_each_entry_safe(block, tmp, &gone, link) {
-		list_del(&block->link);
-		hpmmap_block_release_to(ctx, block, &freed);
-		hpmmap_every(&looked, RECONCILE_BATCH);
-	}
+	hpmmap_block_release_list(ctx, &gone);
 	mutex_unlock(&ctx->lock);
 	mmap_read_unlock(ctx->mm);
+	list_splice(&gone, &freed);
 	hpmmap_pool_free(&freed);
 	return nr;
 }

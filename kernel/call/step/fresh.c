@@ -61,16 +61,26 @@ static bool slot_is_kept(struct hpmmap_ctx *ctx, unsigned long slot)
 /*
  * Blocks for the slots of a new mapping that have none. They take those of
  * @ahead first, slots covered in part only what was kept for reuse, from the
- * end. Where the place is not @fixed, no whole slot has a block.
+ * end. Where the place is not @fixed, no whole slot has a block. @unclear: out: they
+ * are not all of @ahead.
  */
 static int blocks_find(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long end, bool fixed, struct list_head *ahead,
-		       struct list_head *blocks)
+		       struct list_head *blocks, bool *unclear)
 {
 	unsigned long addr = start, next;
 	struct hpmmap_block *block, *last;
+	unsigned int looked = 0;
 	int ret = 0;
 
+	if (!fixed && !((start | end) & ~SLOT_MASK) && ahead) {
+		list_for_each_entry(block, ahead, link) {
+			block->slot = slot_of(addr);
+			addr += SLOT_SIZE;
+			hpmmap_every(&looked, SLOT_PAGES);
+		}
+		list_splice_tail_init(ahead, blocks);
+	}
 	for (; !ret && addr < end && ahead && !list_empty(ahead); addr = next) {
 		unsigned int first = page_in_slot(addr), nr;
 
@@ -98,7 +108,8 @@ static int blocks_find(struct hpmmap_ctx *ctx, unsigned long start,
 		block->slot = slot_of(addr);
 		list_move_tail(&block->link, blocks);
 	}
-	return ret ? ret : hpmmap_policy_alloc(ctx, addr, end, blocks);
+	*unclear = addr < end;
+	return ret || !*unclear ? ret : hpmmap_policy_alloc(ctx, addr, end, blocks);
 }
 
 /* For a range that is not mapped yet. */
@@ -181,7 +192,7 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 		.replaces = fixed,
 		.empty = addr >= ctx->hole.start && addr + len <= ctx->hole.end,
 	};
-	bool frozen = false, stack = hpmmap_wants_stack(ctx, flags);
+	bool frozen = false, unclear = false, stack = hpmmap_wants_stack(ctx, flags);
 	bool accessible = prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
 	unsigned long given = stack ? hpmmap_stack_given(c.start, c.end) : addr;
 	unsigned long ret = -ENOMEM;
@@ -202,12 +213,14 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	/* In a hole nothing gets contents until it is mapped. */
 	c.empty |= c.blank && !fixed && !c.reuse && !ctx->reuse.nr_mapped;
 	if (!c.lazy &&
-	    blocks_find(ctx, given, addr + len, fixed, ahead, &blocks)) {
+	    blocks_find(ctx, given, addr + len, fixed, ahead, &blocks, &unclear)) {
 		if (ctx->job->strict)
 			hpmmap_count_refusal(ctx);
 		goto err_few;
 	}
-	ret = hpmmap_blocks_clear(ctx, addr, addr + len, &blocks);
+	/* Where some of @ahead are not cleared the caller is being killed. */
+	ret = unclear ? hpmmap_blocks_clear(ctx, addr, addr + len, &blocks) :
+	      fatal_signal_pending(current) ? -EINTR : 0;
 	if (ret)
 		goto err_few;
 	/*
@@ -259,7 +272,8 @@ err_few:
 	if (c.few)
 		hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
 out:
-	hpmmap_pool_free_unused(&blocks);
+	if (unlikely(!list_empty(&blocks)))
+		hpmmap_pool_free_unused(&blocks);
 	return ret;
 }
 

@@ -291,11 +291,7 @@ void hpmmap_block_clear(struct hpmmap_owner *owner, struct hpmmap_block *block)
 		hpmmap_block_zero(block);
 		atomic_long_add(SLOT_PAGES, &owner->nr_cleared);
 	}
-	/* One with a memory error is exchanged for another as long as nothing of it means anything. */
-	if (!hpmmap_block_is_hurt(block))
-		/* One with a memory error is exchanged for another when it is to mean something. */
-	if (!hpmmap_block_is_hurt(block))
-		bitmap_zero(block->stale, SLOT_PAGES);
+	hpmmap_block_show(block);
 }
 
 /**
@@ -586,19 +582,27 @@ bool hpmmap_block_is_pinned(struct hpmmap_block *block)
 }
 
 /**
- * hpmmap_block_free() - nobody has a block any more
+ * hpmmap_block_reset() - no store has a block any more
  * @block: of the pools, to which only the module refers; its contents stay as they are
- * @freed: it is added here, for hpmmap_pool_free()
+ *
+ * hpmmap_pool_free() can have it then.
  */
-void hpmmap_block_free(struct hpmmap_block *block, struct list_head *freed)
+void hpmmap_block_reset(struct hpmmap_block *block)
 {
 	hpmmap_folio_detach(block->folio);
 	block->lost = false;
-	hpmmap_block_set_stale(block, 0, SLOT_PAGES);
+	block->zeroed &= hpmmap_pages_are(block->stale, true);
+	bitmap_fill(block->stale, SLOT_PAGES);
 	bitmap_zero(block->reuse, SLOT_PAGES);
 	block->reuse_id = 0;
-	/* Of a file: it has no other user. */
+	/* It has no other user. */
 	if (atomic_read(&block->users))
 		atomic_dec(&block->users);
+}
+
+/* The same, and it is added to a list for hpmmap_pool_free(). */
+void hpmmap_block_free(struct hpmmap_block *block, struct list_head *freed)
+{
+	hpmmap_block_reset(block);
 	list_add_tail(&block->link, freed);
 }

@@ -180,7 +180,17 @@ static inline bool hpmmap_block_is_hurt(const struct hpmmap_block *block)
 	return block->lost || (block->folio && folio_test_has_hwpoisoned(block->folio));
 }
 
-/* The same, or in what is behind a draft. The store is locked. */
+/*
+ * All of a pool block is zero, and may be seen so. One with a memory error is exchanged for
+ * another when it is to mean something.
+ */
+static inline void hpmmap_block_show(struct hpmmap_block *block)
+{
+	if (!hpmmap_block_is_hurt(block))
+		bitmap_zero(block->stale, SLOT_PAGES);
+}
+
+/* Is there one in it, or in what is behind a draft? The store is locked. */
 static inline bool hpmmap_block_is_lost(const struct hpmmap_block *block)
 {
 	return hpmmap_block_is_hurt(block) ||
@@ -218,6 +228,18 @@ static inline int hpmmap_block_nid(const struct hpmmap_block *block)
 static inline bool hpmmap_block_is_whole(const struct hpmmap_block *block)
 {
 	return block->folio || block->few;
+}
+
+/* Are all of these bits, one a page, as given? What bitmap_full() and bitmap_empty() call is dearer. */
+static inline bool hpmmap_pages_are(const unsigned long *bits, bool set)
+{
+	unsigned long other = 0;
+	unsigned int i;
+
+#pragma GCC unroll 8
+	for (i = 0; i < BITS_TO_LONGS(SLOT_PAGES); i++)
+		other |= set ? ~bits[i] : bits[i];
+	return !other;
 }
 
 static inline bool hpmmap_block_is_shared(const struct hpmmap_block *block)
@@ -275,6 +297,7 @@ struct page *hpmmap_block_page(struct hpmmap_block *block, unsigned int i);
 bool hpmmap_block_is_zero(struct hpmmap_block *block, unsigned int i);
 int hpmmap_block_read(struct hpmmap_block *block, unsigned int i, void *buf);
 bool hpmmap_block_is_pinned(struct hpmmap_block *block);
+void hpmmap_block_reset(struct hpmmap_block *block);
 void hpmmap_block_free(struct hpmmap_block *block, struct list_head *freed);
 
 #endif /* _HPMMAP_MEM_BLOCK_BLOCK_H */

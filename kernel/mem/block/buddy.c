@@ -65,13 +65,17 @@ static void bucket_insert(struct hpmmap_buddy *b,
 	if (*head)
 		(*head)->pprev = &chunk->next;
 	*head = chunk;
+	b->filled |= 1U << chunk->tree[1];
 }
 
-static void bucket_remove(struct hpmmap_buddy_chunk *chunk)
+static void bucket_remove(struct hpmmap_buddy *b, struct hpmmap_buddy_chunk *chunk,
+			  unsigned int bucket)
 {
 	*chunk->pprev = chunk->next;
 	if (chunk->next)
 		chunk->next->pprev = chunk->pprev;
+	if (!b->bucket[bucket])
+		b->filled &= ~(1U << bucket);
 }
 
 /* What a node of an order, not 0, is by its children. */
@@ -86,12 +90,10 @@ static u8 node_value(const u8 *tree, unsigned int node, unsigned int order)
 	return left > right ? left : right;
 }
 
-/* A unit has changed: what lies above it, as far as that changes. Most are alone. */
-static void tree_rise(u8 *tree, unsigned int node)
+/* A node has changed: what lies above it, from @order on, as far as that changes. */
+static void tree_rise(u8 *tree, unsigned int node, unsigned int order)
 {
-	unsigned int order;
-
-	for (order = 1; (node /= 2); order++) {
+	for (; (node /= 2); order++) {
 		u8 value = node_value(tree, node, order);
 
 		if (tree[node] == value)
@@ -100,23 +102,26 @@ static void tree_rise(u8 *tree, unsigned int node)
 	}
 }
 
-/* The same of several units, up to the last one. */
-static void tree_rise_range(u8 *tree, unsigned int lo, unsigned int hi)
+/*
+ * The units from @lo to @hi have changed: all nodes above them, up to the order that is returned, of
+ * which there is one. Nodes that have only such units below them are alike.
+ */
+static unsigned int tree_fill(u8 *tree, unsigned int lo, unsigned int hi, bool free)
 {
-	unsigned int order, node;
-	bool changed = true;
+	unsigned int order = 0, first, end;
 
-	for (order = 1; order <= HPMMAP_BUDDY_MAX_ORDER && changed; order++) {
-		changed = false;
-		lo /= 2;
-		hi /= 2;
-		for (node = lo; node <= hi; node++) {
-			u8 value = node_value(tree, node, order);
-
-			changed |= tree[node] != value;
-			tree[node] = value;
-		}
+	while (lo >> order != hi >> order) {
+		order++;
+		first = (lo + (1U << order) - 1) >> order;
+		end = (hi + 1) >> order;
+		if (first < end)
+			memset(&tree[first], free ? order + 1 : 0, end - first);
+		if (lo >> order < first)
+			tree[lo >> order] = node_value(tree, lo >> order, order);
+		if (hi >> order >= end)
+			tree[hi >> order] = node_value(tree, hi >> order, order);
 	}
+	return order;
 }
 
 /*
@@ -127,19 +132,19 @@ static void chunk_set_free(struct hpmmap_buddy *b,
 			   struct hpmmap_buddy_chunk *chunk, unsigned int first,
 			   unsigned int nr, bool free)
 {
-	unsigned int lo = CHUNK_UNITS + first;
+	unsigned int lo = CHUNK_UNITS + first, order = 0;
 	u8 root = chunk->tree[1];
 	u8 *tree = chunk->tree;
 
 	if (nr == 1) {
 		tree[lo] = free;
-		tree_rise(tree, lo);
 	} else {
 		memset(&tree[lo], free, nr);
-		tree_rise_range(tree, lo, lo + nr - 1);
+		order = tree_fill(tree, lo, lo + nr - 1, free);
 	}
+	tree_rise(tree, lo >> order, order + 1);
 	if (tree[1] != root) {
-		bucket_remove(chunk);
+		bucket_remove(b, chunk, root);
 		bucket_insert(b, chunk);
 	}
 	if (free) {
@@ -154,7 +159,18 @@ static void chunk_set_free(struct hpmmap_buddy *b,
 /* Is one of @nr bytes, 0 or 1 each, @what? */
 static bool has_one(const u8 *bytes, u8 what, unsigned int nr)
 {
-	return nr == 1 ? *bytes == what : memchr(bytes, what, nr) != NULL;
+	const unsigned long without = what ? 0 : ~0UL / 0xff;
+	unsigned long word;
+
+	for (; nr >= sizeof(word); nr -= sizeof(word), bytes += sizeof(word)) {
+		memcpy(&word, bytes, sizeof(word));
+		if (word != without)
+			return true;
+	}
+	for (; nr; nr--)
+		if (*bytes++ == what)
+			return true;
+	return false;
 }
 
 static bool range_valid(unsigned long unit, unsigned long nr)
@@ -251,7 +267,7 @@ int hpmmap_buddy_chunk_remove(struct hpmmap_buddy *b,
 {
 	if (chunk->nr_present)
 		return -EBUSY;
-	bucket_remove(chunk);
+	bucket_remove(b, chunk, chunk->tree[1]);
 	chunk_unlink(chunk_link(b, chunk->nr));
 	return 0;
 }
@@ -355,25 +371,23 @@ int hpmmap_buddy_remove(struct hpmmap_buddy *b, unsigned long unit,
 int hpmmap_buddy_alloc(struct hpmmap_buddy *b, unsigned int order,
 		       unsigned long *unit)
 {
-	struct hpmmap_buddy_chunk *chunk = NULL;
+	struct hpmmap_buddy_chunk *chunk;
 	unsigned int node = 1;
 	unsigned int level;
 	unsigned int first;
 
 	if (order > HPMMAP_BUDDY_MAX_ORDER)
 		return -EINVAL;
-	for (level = order; level <= HPMMAP_BUDDY_MAX_ORDER && !chunk; level++)
-		chunk = b->bucket[level + 1];
-	if (!chunk)
+	if (!(b->filled >> (order + 1)))
 		return -ENOMEM;
+	chunk = b->bucket[__builtin_ctz(b->filled >> (order + 1)) + order + 1];
 
 	for (level = HPMMAP_BUDDY_MAX_ORDER; level > order; level--) {
-		u8 left = chunk->tree[2 * node];
-		u8 right = chunk->tree[2 * node + 1];
+		/* Of a child that is too small, a large number. */
+		u8 left = chunk->tree[2 * node] - order - 1;
+		u8 right = chunk->tree[2 * node + 1] - order - 1;
 
-		node *= 2;
-		if (left <= order || (right > order && right < left))
-			node++;
+		node = 2 * node + (right < left);
 	}
 	first = (node << order) - CHUNK_UNITS;
 	chunk_set_free(b, chunk, first, 1U << order, false);
@@ -440,10 +454,10 @@ int hpmmap_buddy_take(struct hpmmap_buddy *b, unsigned long unit,
 	if (!block_valid(unit, order))
 		return -EINVAL;
 	chunk = hpmmap_buddy_chunk_find(b, unit);
-	if (!chunk || has_one(&chunk->present[first], 0, 1U << order))
+	if (!chunk)
 		return -ENOENT;
-	if (has_one(&chunk->tree[CHUNK_UNITS + first], 0, 1U << order))
-		return -EBUSY;
+	if (chunk->tree[(CHUNK_UNITS + first) >> order] != order + 1)
+		return has_one(&chunk->present[first], 0, 1U << order) ? -ENOENT : -EBUSY;
 	chunk_set_free(b, chunk, first, 1U << order, false);
 	return 0;
 }
@@ -504,7 +518,8 @@ int hpmmap_buddy_free_range(struct hpmmap_buddy *b, unsigned long unit,
 		return -EINVAL;
 	for (u = unit; u < end; u += n) {
 		n = span_units(u, end);
-		chunk = hpmmap_buddy_chunk_find(b, u);
+		if (n != nr)
+			chunk = hpmmap_buddy_chunk_find(b, u);
 		chunk_set_free(b, chunk, u % CHUNK_UNITS, n, true);
 	}
 	return 0;
@@ -518,11 +533,7 @@ int hpmmap_buddy_free_range(struct hpmmap_buddy *b, unsigned long unit,
  */
 int hpmmap_buddy_largest(const struct hpmmap_buddy *b)
 {
-	int order = HPMMAP_BUDDY_MAX_ORDER;
-
-	while (order >= 0 && !b->bucket[order + 1])
-		order--;
-	return order;
+	return b->filled >> 1 ? 30 - __builtin_clz(b->filled) : -1;
 }
 
 /**

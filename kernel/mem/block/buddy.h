@@ -69,6 +69,7 @@ struct hpmmap_buddy_chunk {
  * struct hpmmap_buddy - an allocator
  * @root: index of the chunks, see chunk_link()
  * @bucket: the chunks by the value of the root of their tree
+ * @filled: one bit for each of these: it has chunks
  * @nr_total: number of units that are present, free or not
  * @nr_free: number of units that are free
  *
@@ -77,6 +78,7 @@ struct hpmmap_buddy_chunk {
 struct hpmmap_buddy {
 	struct hpmmap_buddy_chunk *root;
 	struct hpmmap_buddy_chunk *bucket[HPMMAP_BUDDY_MAX_ORDER + 2];
+	unsigned int filled;
 	unsigned long nr_total;
 	unsigned long nr_free;
 };

@@ -6,6 +6,7 @@
 #include <linux/hash.h>
 #include <linux/kobject.h>
 #include <linux/list.h>
+#include <linux/rwsem.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
 
@@ -152,6 +153,25 @@ static inline unsigned int *owed_of(struct pool_node *pn,
 	return &pn->owed[hash_32(__kuid_val(hpmmap_account_uid(account)),
 				 OWED_BITS)];
 }
+
+bool block_quarantine(struct pool_node *pn, struct hpmmap_block *block);
+
+/*
+ * Free: a block in the pool, and one that leaves it, is nobody's. Only the module refers to it,
+ * so no page table maps it, and no store has it. Otherwise it is never handed out again, and
+ * the module stays: Linux must not have the memory either.
+ */
+static inline bool is_nobodys(struct pool_node *pn, struct hpmmap_block *block)
+{
+	return likely(has_no_user(block)) || !block_quarantine(pn, block);
+}
+
+/* Blocks of a list that are looked at without a pause. */
+#define WITHOUT_PAUSE 256
+
+extern struct rw_semaphore stocks_rwsem;
+
+void blocks_free(struct list_head *list);
 
 /* Most blocks of one kind, clean or not, that a CPU has at hand (stock.c). */
 #define STOCK_MOST 32U

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Handing out blocks, and taking them back.
+ * Handing out blocks. Taking them back: free.c.
  *
  * Clean blocks are handed out first, unless the user has left too many that are
  * not. Before a request fails, those who may hold what nobody needs are asked to
- * give it back: the reclaimer, as shrinkers are. Few blocks come from the stock of the CPU
- * and go there (mem/pool/stock.c), while there is so much that others do not miss them.
+ * give it back: the reclaimer, as shrinkers are. A few blocks come from the stock of the CPU
+ * (stock.c), as long as there is so much that nobody else misses them.
  */
 #include <linux/list.h>
 #include <linux/log2.h>
-#include <linux/module.h>
 #include <linux/sched/signal.h>
 #include <linux/spinlock.h>
 #include <linux/timex.h>
@@ -41,48 +40,6 @@ void hpmmap_pool_reclaim_all(void)
 	reclaimer->reclaim(&node_states[N_POSSIBLE], NULL, ULONG_MAX);
 }
 
-/*
- * How long somebody else's reference may last that is no use: of a lockless walk of page tables,
- * whose virtual CPU may be preempted.
- */
-#define REF_TICKS (HZ / 50 + 1)
-
-atomic_long_t hpmmap_pool_quarantined;
-
-/* Of a block that has a user: does that last? Then it is bad from now on. Not under the lock. */
-static noinline bool quarantine(struct pool_node *pn, struct hpmmap_block *block)
-{
-	unsigned long until = jiffies + REF_TICKS;
-
-	while (!atomic_read(&block->users) && time_before(jiffies, until)) {
-		if (has_no_user(block))
-			return false;
-		cpu_relax();
-	}
-	spin_lock(&pn->lock);
-	if (!block->bad)
-		pn->nr_doomed++;
-	block->bad = true;
-	spin_unlock(&pn->lock);
-	if (!atomic_long_fetch_inc(&hpmmap_pool_quarantined))
-		__module_get(THIS_MODULE);
-	pr_err_once("a free block at %#llx is in use: references %d, stores %d. It is not handed out again; please report this\n",
-		    PFN_PHYS(folio_pfn(block->folio)), folio_ref_count(block->folio),
-		    atomic_read(&block->users));
-	HPMMAP_ASSERT(false);
-	return true;
-}
-
-/*
- * Free: a block in the pool, and one that leaves it, is nobody's. Only the module refers to it,
- * so no page table maps it, and no store has it. Otherwise it is never handed out again, and
- * the module stays: Linux must not have the memory either.
- */
-static inline bool is_nobodys(struct pool_node *pn, struct hpmmap_block *block)
-{
-	return likely(has_no_user(block)) || !quarantine(pn, block);
-}
-
 /* Blocks of a run that has left the allocator, so that no lock is needed; how many there are. */
 static unsigned long take_run(struct pool_node *pn, struct hpmmap_account *account,
 			      struct hpmmap_block *blocks, unsigned long nr,
@@ -100,6 +57,7 @@ static unsigned long take_run(struct pool_node *pn, struct hpmmap_account *accou
 		got++;
 		block_set_state(&blocks[i], HPMMAP_BLOCK_HELD);
 		blocks[i].account = account;
+		blocks[i].slot = NO_SLOT;
 		atomic_set(&blocks[i].users, 1);
 		list_add_tail(&blocks[i].link, out);
 	}
@@ -174,22 +132,6 @@ static unsigned long run_alloc(struct pool_node *pn,
 	return 1UL << order;
 }
 
-/**
- * hpmmap_pool_count_mapped() - blocks have been handed out to be mapped, or not
- * @nid: their node
- * @nr: how many more
- *
- * Linux counts what is mapped of them as mapped page cache, of which they are
- * none: with vm.zone_reclaim_mode it would take all page cache for mapped, and
- * reclaim nothing. So they are taken off, as long as somebody has them.
- */
-void hpmmap_pool_count_mapped(int nid, long nr)
-{
-	if (nr)
-		mod_node_page_state(NODE_DATA(nid), NR_FILE_MAPPED,
-				    -(nr << SLOT_ORDER));
-}
-
 /* Runs that leave the allocator before their blocks are looked at. */
 #define RUNS 8
 
@@ -226,135 +168,6 @@ static unsigned long node_alloc(int nid, struct hpmmap_request *req,
 	} while (n && got < nr);
 	hpmmap_pool_count_mapped(nid, got);
 	return got;
-}
-
-/* Blocks of a list that are looked at without a pause. */
-#define WITHOUT_PAUSE 256
-
-/* Blocks that follow each other, all of them clean or none. */
-static void run_free(struct pool_node *pn, struct hpmmap_block *first, unsigned long nr,
-		     unsigned int *owed)
-{
-	lockdep_assert_held(&pn->lock);
-	if (!nr)
-		return;
-	hpmmap_buddy_free_range(&pn->buddy, unit_of(first), nr);
-	if (first->zeroed) {
-		hpmmap_buddy_free_range(&pn->clean, unit_of(first), nr);
-		return;
-	}
-	list_move(&chunk_of(pn, unit_of(first))->link, &pn->chunks);
-	*owed += nr;
-	pn->nr_owed += nr;
-}
-
-static void set_unpinned(struct pool_node *pn, struct hpmmap_block *block)
-{
-	spin_lock(&pn->lock);
-	pn->nr_pinned--;
-	--*pinned_of(pn, unit_of(block));
-	spin_unlock(&pn->lock);
-}
-
-/* The first of a list, as far as they have one account and node; looked at without the lock. */
-static void free_some(struct list_head *list)
-{
-	struct hpmmap_block *block, *first = list_first_entry(list, struct hpmmap_block, link);
-	struct hpmmap_account *account = first->account;
-	unsigned long n = 0, nr = 0;
-	int nid = first->nid;
-	struct pool_node *pn = pool_node_find(nid);
-	unsigned int *owed = owed_of(pn, account);
-
-	list_for_each_entry(block, list, link) {
-		if (nr == WITHOUT_PAUSE || block->nid != nid || block->account != account)
-			break;
-		if (unlikely(block->state == HPMMAP_BLOCK_PINNED))
-			set_unpinned(pn, block);
-		block->account = NULL;
-		block_set_state(block, HPMMAP_BLOCK_FREE);
-		is_nobodys(pn, block);
-		nr++;
-	}
-	hpmmap_account_uncharge(account, nr);
-	hpmmap_pool_count_mapped(nid, -(long)nr);
-	spin_lock(&pn->lock);
-	while (nr--) {
-		block = list_first_entry(list, struct hpmmap_block, link);
-		list_del_init(&block->link);
-		if (unlikely(block->bad)) {
-			block_retire(pn, block);
-			continue;
-		}
-		/* They are elements of one array within a chunk. */
-		if (n && block == first + n && unit_of(block) == unit_of(first) + n &&
-		    block->zeroed == first->zeroed) {
-			n++;
-			continue;
-		}
-		run_free(pn, first, n, owed);
-		first = block;
-		n = 1;
-	}
-	run_free(pn, first, n, owed);
-	zeroer_hurry(pn);
-	spin_unlock(&pn->lock);
-}
-
-/* To their nodes. May sleep. */
-static void free_now(struct list_head *list)
-{
-	while (!list_empty(list)) {
-		free_some(list);
-		cond_resched();
-	}
-}
-
-/*
- * Held for reading while free blocks are between a node and a stock, and tried only; for writing
- * when a stock is emptied for everybody, who finds all of them then.
- */
-static DECLARE_RWSEM(stocks_rwsem);
-
-/* What CPUs have at hand goes back to the nodes; returns whether there was something. */
-static bool gather(bool unclean)
-{
-	bool ret = !down_write_trylock(&stocks_rwsem);
-	LIST_HEAD(list);
-
-	/* What exits waits for nobody, and what it soiled will be zeroed sooner or later. */
-	if (ret && unclean)
-		return false;
-	if (ret)
-		down_write(&stocks_rwsem);
-	stocks_take_all(unclean, &list);
-	ret |= !list_empty(&list);
-	free_now(&list);
-	up_write(&stocks_rwsem);
-	return ret;
-}
-
-/**
- * hpmmap_pool_gather() - have all free blocks in the allocator, and charged to nobody
- *
- * May sleep.
- *
- * Return: whether a CPU had some at hand.
- */
-bool hpmmap_pool_gather(void)
-{
-	return gather(false);
-}
-
-/**
- * hpmmap_pool_soiled() - free blocks are to be zeroed by the thread of their node
- * @nid: the node
- * @nr: how many
- */
-void hpmmap_pool_soiled(int nid, unsigned long nr)
-{
-	gather(true);
-	zeroer_add(pool_node_find(nid), nr);
 }
 
 /* One part in so many of what is free, or may be charged, is at hand on all CPUs together. */
@@ -406,7 +219,7 @@ static noinline bool alloc_at_hand(struct hpmmap_account *account, int nid,
 			hpmmap_account_refund(account, most - n);
 		stock_fill(account, nid, most, &list);
 		hpmmap_account_tally_unused(account, n);
-		free_now(&list);
+		blocks_free(&list);
 	}
 	up_read(&stocks_rwsem);
 	return stock_take(account, nid, nr, !place, out);
@@ -487,18 +300,28 @@ bool hpmmap_pool_has_free(struct hpmmap_account *account,
 	return hpmmap_pool_offer(account, nodes, 1);
 }
 
-/* As many as there are of those that one kind of placement treats alike. */
-static unsigned long alloc_alike(struct hpmmap_request *req,
-				 struct list_head *out)
+/* As alloc_alike(), where the nearest node has too little: up to @nr blocks. */
+static noinline unsigned long alloc_farther(struct hpmmap_request *req, unsigned long nr,
+					    struct list_head *out)
 {
 	const struct hpmmap_placement *place = req->place;
 	nodemask_t tried = NODE_MASK_NONE;
 	unsigned long got;
 
-	got = alloc_near(req, place->near, &place->preferred, &tried, req->nr,
-			 out);
-	return got + alloc_near(req, place->near, &place->nodes, &tried,
-				req->nr - got, out);
+	got = alloc_near(req, place->near, &place->preferred, &tried, nr, out);
+	return got + alloc_near(req, place->near, &place->nodes, &tried, nr - got, out);
+}
+
+/* As many as there are of those that one kind of placement treats alike. */
+static unsigned long alloc_alike(struct hpmmap_request *req,
+				 struct list_head *out)
+{
+	const struct hpmmap_placement *place = req->place;
+	unsigned long got = 0;
+
+	if ((unsigned int)place->near < nr_node_ids && node_isset(place->near, place->preferred))
+		got = node_alloc(place->near, req, req->nr, out);
+	return got == req->nr ? got : got + alloc_farther(req, req->nr - got, out);
 }
 
 static unsigned long alloc_in_turn(struct hpmmap_request *req,
@@ -648,10 +471,11 @@ int hpmmap_pool_alloc(struct hpmmap_request *req, struct list_head *out)
 		req->refused_by = hpmmap_account_full(req->account, req->nr);
 		return -ENOMEM;
 	}
-	list_for_each_entry(block, &got, link) {
-		block->slot = slot == NO_SLOT ? NO_SLOT : slot++;
-		hpmmap_every(&nr, WITHOUT_PAUSE);
-	}
+	if (slot != NO_SLOT)
+		list_for_each_entry(block, &got, link) {
+			block->slot = slot++;
+			hpmmap_every(&nr, WITHOUT_PAUSE);
+		}
 	list_splice_tail(&got, out);
 	return 0;
 }
@@ -745,99 +569,3 @@ out:
 	return block;
 }
 
-/**
- * hpmmap_pool_retire() - a block is not to be handed out any more
- * @block: the block
- *
- * At once if it is free, otherwise when it would be, or has been zeroed. May sleep.
- */
-void hpmmap_pool_retire(struct hpmmap_block *block)
-{
-	struct pool_node *pn = pool_node_find(block->nid);
-	unsigned long unit = unit_of(block);
-
-	spin_lock(&pn->lock);
-	if (!block->bad) {
-		block->bad = true;
-		pn->nr_doomed++;
-		if (hpmmap_buddy_is_free(&pn->buddy, unit)) {
-			hpmmap_buddy_take(&pn->buddy, unit, 0);
-			if (hpmmap_buddy_is_free(&pn->clean, unit))
-				hpmmap_buddy_take(&pn->clean, unit, 0);
-			block_retire(pn, block);
-		}
-	}
-	spin_unlock(&pn->lock);
-	hpmmap_pool_gather();
-}
-
-/**
- * hpmmap_pool_set_pinned() - a block was given up, but is pinned
- * @block: a block of the pools; it counts as pinned until hpmmap_pool_free()
- */
-void hpmmap_pool_set_pinned(struct hpmmap_block *block)
-{
-	struct pool_node *pn = pool_node_find(block->nid);
-
-	spin_lock(&pn->lock);
-	block_set_state(block, HPMMAP_BLOCK_PINNED);
-	pn->nr_pinned++;
-	++*pinned_of(pn, unit_of(block));
-	spin_unlock(&pn->lock);
-}
-
-/**
- * hpmmap_pool_free() - take blocks back
- * @list: pool blocks to which only the module refers, all of them stale;
- *	cheaper where blocks that follow each other in memory do so here
- *
- * May sleep.
- */
-void hpmmap_pool_free(struct list_head *list)
-{
-	bool full;
-
-	if (list_empty(list))
-		return;
-	full = stock_is_full(list) && down_read_trylock(&stocks_rwsem);
-	stock_put(list, full);
-	free_now(list);
-	if (full)
-		up_read(&stocks_rwsem);
-}
-
-/* Blocks that were allocated and never shown to anybody. May sleep. */
-void hpmmap_pool_free_unused(struct list_head *list)
-{
-	struct hpmmap_block *block, *tmp;
-	unsigned int nr = 0;
-	LIST_HEAD(soiled);
-
-	if (list_empty(list))
-		return;
-	list_for_each_entry_safe(block, tmp, list, link) {
-		hpmmap_every(&nr, WITHOUT_PAUSE);
-		/* All zero, if it was cleared in advance. */
-		if (!bitmap_full(block->stale, SLOT_PAGES))
-			block->zeroed = bitmap_empty(block->stale, SLOT_PAGES) &&
-					bitmap_empty(block->reuse, SLOT_PAGES);
-		/* What was kept for reuse, and then not needed. */
-		if (!bitmap_empty(block->reuse, SLOT_PAGES))
-			list_move_tail(&block->link, &soiled);
-		block->lost = false;
-		bitmap_fill(block->stale, SLOT_PAGES);
-		bitmap_zero(block->reuse, SLOT_PAGES);
-		block->reuse_id = 0;
-		atomic_dec(&block->users);
-	}
-	hpmmap_pool_free(list);
-	list_for_each_entry_safe(block, tmp, &soiled, link) {
-		int nid = block->nid;
-		LIST_HEAD(one);
-
-		list_move(&block->link, &one);
-		hpmmap_pool_free(&one);
-		/* It is free before somebody may be asked to zero it. */
-		hpmmap_pool_soiled(nid, 1);
-	}
-}

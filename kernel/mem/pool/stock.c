@@ -118,6 +118,7 @@ bool stock_take(struct hpmmap_account *account, int nid, unsigned long nr, bool 
 	list_cut_position(&got, &s->blocks[unclean], &block->link);
 	list_for_each_entry(block, &got, link) {
 		block_set_state(block, HPMMAP_BLOCK_HELD);
+		block->slot = NO_SLOT;
 		atomic_set(&block->users, 1);
 	}
 	WRITE_ONCE(s->nr[unclean], s->nr[unclean] - nr);

@@ -267,7 +267,7 @@ struct helper {
 static bool is_wanted(const struct clearing *c, const struct hpmmap_block *block)
 {
 	return c->first == NO_SLOT || (block->slot >= c->first && block->slot < c->end &&
-				       bitmap_full(block->stale, SLOT_PAGES));
+				       hpmmap_pages_are(block->stale, true));
 }
 
 /* Clears the next block that is not clean; false where there is none. */
@@ -343,7 +343,7 @@ int hpmmap_pool_clear(struct hpmmap_owner *owner, struct list_head *list,
 		if (!is_wanted(&c, block))
 			continue;
 		if (likely(block->zeroed)) {
-			hpmmap_block_clear(owner, block);
+			hpmmap_block_show(block);
 		} else {
 			nid = block->nid;
 			nr++;
