@@ -102,6 +102,12 @@ pub fn lacking(root: &Root, method: Method, need: u64, by_allocator: bool) -> Op
             Some(_) => (),
         }
     }
+    if method == Method::Hpmmap1g
+        && pool::is_loaded(root)
+        && let Ok(Some(why)) = pool::why_no_gigabytes(root)
+    {
+        return Some(format!("entries would be of 2 MB: {why}"));
+    }
     match method.provider() {
         Provider::Linux => short_of(
             "available memory",
@@ -493,6 +499,13 @@ mod tests {
         fixture.module();
         fixture.node_pool(0, 1 << 30, 1 << 30, 0, 0);
         assert_eq!(why(Pattern::Map, Method::Hpmmap), None);
+        assert_eq!(why(Pattern::Map, Method::Hpmmap1g), None);
+        fixture.write("sys/kernel/hpmmap/gigabytes", "cpu\n");
+        assert!(
+            why(Pattern::Map, Method::Hpmmap1g)
+                .unwrap()
+                .starts_with("entries would be of 2 MB: the CPU")
+        );
     }
 
     #[test]
