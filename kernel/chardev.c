@@ -11,7 +11,6 @@
 #include <linux/module.h>
 #include <linux/namei.h>
 #include <linux/nodemask.h>
-#include <linux/slab.h>
 #include <linux/sched/task.h>
 #include <linux/uaccess.h>
 
@@ -223,7 +222,7 @@ static int ioc_runs(struct file *file, union command *cmd)
 		return -EINVAL;
 	if (arg->start + arg->length > TASK_SIZE_MAX)
 		return -EFAULT;
-	return hpmmap_runs_pin(arg, &opened->pins, &arg->nr);
+	return hpmmap_runs_pin(arg, &opened->pins);
 }
 
 /**

@@ -3,11 +3,9 @@
 #ifndef _HPMMAP_RUNS_H
 #define _HPMMAP_RUNS_H
 
-#include <linux/llist.h>
-
 #include "hpmmap.h"
 
-int hpmmap_runs_pin(const struct hpmmap_runs *arg, struct llist_head *list, u32 *nr);
+int hpmmap_runs_pin(struct hpmmap_runs *arg, struct llist_head *list);
 void hpmmap_runs_unpin(struct llist_head *list);
 
 #endif /* _HPMMAP_RUNS_H */
