@@ -34,8 +34,13 @@ def arguments() -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(prog="bench/run alloc", description=__doc__, allow_abbrev=False)
     parser.add_argument("--kernel", help="kernel version or series (default: 6.12)", default="6.12")
     parser.add_argument("--memory", type=int, default=4, metavar="GB", help="memory of the guest (default 4)")
-    parser.add_argument("--gigabytes", type=int, default=0, metavar="N",
-                        help="pages of 1 GB to reserve at boot, for the method hugetlb-1g (default 0)")
+    parser.add_argument(
+        "--gigabytes",
+        type=int,
+        default=0,
+        metavar="N",
+        help="pages of 1 GB to reserve at boot, for the method hugetlb-1g (default 0)",
+    )
     parser.add_argument("--threads", type=int, help="measure throughput with 1 to so many threads and CPUs")
     parser.add_argument("--timeout", type=int, default=5400, help="seconds to give up after (default 5400)")
     parser.add_argument("--out", type=Path, help="directory for the results (build/bench/alloc-KERNEL)")
