@@ -315,7 +315,7 @@ fn unless_unknown(value: Option<String>) -> String {
 /// A column, and how soon it goes where there is no room: 0 stays.
 type Shown = (Column<'static>, u32, fn(&Row) -> String);
 
-const COLUMNS: [Shown; 15] = [
+const COLUMNS: [Shown; 16] = [
     (Number("JOB"), 0, |row| row.id.to_string()),
     (Text("USER"), 2, |row| row.user.clone()),
     (Text("COMMAND"), 0, |row| row.command.clone()),
@@ -417,6 +417,8 @@ mod tests {
                 "PAGE",
                 "HELD",
                 "PEAK",
+                "1G",
+                "MADE",
                 "2M",
                 "4K",
                 "LINUX",
@@ -429,8 +431,8 @@ mod tests {
         assert_eq!(
             words(&lines[6]),
             [
-                "3", "root", "lmp?[2J", "2", "strict", "2M", "8M", "40M", "12M", "8K", "136K", "4",
-                "3", "12", "0"
+                "3", "root", "lmp?[2J", "2", "strict", "2M", "8M", "40M", "3", "12M", "8K", "136K",
+                "4", "3", "12", "0"
             ]
         );
         assert_eq!(lines.len(), 7);
@@ -444,8 +446,8 @@ mod tests {
         assert_eq!(
             words(lines.last().unwrap()),
             [
-                "3", "root", "lmp?[2J", "2", "strict", "2M", "16M", "-", "12M", "8K", "136K", "4",
-                "-", "24", "0"
+                "3", "root", "lmp?[2J", "2", "strict", "2M", "16M", "-", "0", "12M", "8K", "136K",
+                "4", "-", "24", "0"
             ]
         );
     }
