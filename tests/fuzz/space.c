@@ -66,6 +66,8 @@
 #define FLOAT_PAGES	(3 * SLOT_PAGES)
 #define HEAP_PAGES	(3 * SLOT_PAGES)
 #define FILE_PAGES	SLOT_PAGES
+/* With --gigabytes each has one, which begins with the arena. */
+#define GIGABYTE	(1UL << 30)
 
 #define MAX_THREADS	8
 #define MAX_DEPTH	3
@@ -156,6 +158,7 @@ static struct {
 	bool trace;
 	bool wipe;
 	bool heap_protect;
+	bool gigabytes;
 	/* The first operations are done without a full look at everything. */
 	unsigned int sync_from;
 } opt = { .seed = 1, .ops = 1000, .threads = 1, .fork = true, .wipe = true };
@@ -626,6 +629,17 @@ static void op_mmap_fixed(struct space *s)
 	say_range(s, &g, prot, flags, (long)p);
 	if (check(s, (long)p, 0))
 		set_new(s, &g, ANON, prot, flags & MAP_LOCKED ? LOCKED : 0, 0);
+}
+
+/* The arena is a part of it, and of nothing else of the gigabyte is anything known. */
+static void op_mmap_gigabyte(struct space *s)
+{
+	struct range g = { &s->arena, 0, s->arena.nr };
+	void *p = mmap(s->arena.base, GIGABYTE, RW, ANON_FLAGS | MAP_FIXED, -1, 0);
+
+	say_range(s, &g, RW, 0, (long)p);
+	if (check(s, (long)p, 0))
+		set_new(s, &g, ANON, RW, 0, 0);
 }
 
 static void op_mmap_noreplace(struct space *s)
@@ -1653,6 +1667,7 @@ static const struct operation {
 	{ "fork-remote", op_fork_remote, 4, true },
 	{ "spawn", op_spawn, 1, true },
 };
+static const struct operation gigabyte = { "mmap-gigabyte", op_mmap_gigabyte, 0, false };
 #define NR_OPERATIONS (sizeof(operations) / sizeof(operations[0]))
 
 static const struct operation *pick_operation(struct space *s)
@@ -1676,7 +1691,9 @@ static const struct operation *pick_operation(struct space *s)
 static void run_ops(struct space *s, unsigned int nr)
 {
 	for (unsigned int i = 0; i < nr; i++) {
-		const struct operation *operation = pick_operation(s);
+		/* There is not so much memory that children might have gigabytes of their own. */
+		const struct operation *operation = opt.gigabytes && !s->depth && one_in(s, 16) ?
+						    &gigabyte : pick_operation(s);
 
 		s->op++;
 		if (operation->forks && !opt.fork)
@@ -1695,7 +1712,7 @@ static void run_ops(struct space *s, unsigned int nr)
 static void tear_down(struct space *s)
 {
 	s->op_name = "tear-down";
-	if (munmap(s->arena.base, s->arena.nr * PAGE))
+	if (munmap(s->arena.base, opt.gigabytes ? GIGABYTE : s->arena.nr * PAGE))
 		die(s, "munmap: %s", errno_text(errno));
 	for (unsigned int i = 0; i < NR_FLOATS; i++) {
 		struct region *f = &s->floats[i];
@@ -1753,7 +1770,7 @@ static void space_init(struct space *s, unsigned int index)
 	s->has_heap = index == 0;
 	snprintf(s->path, sizeof(s->path), "%u", index);
 	region_init(&s->arena, 'a', pages, ARENA_PAGES);
-	s->arena.base = (char *)ARENA_BASE + index * ARENA_PAGES * PAGE;
+	s->arena.base = (char *)ARENA_BASE + index * (opt.gigabytes ? GIGABYTE : ARENA_PAGES * PAGE);
 	s->arena.nr = ARENA_PAGES;
 	pages += ARENA_PAGES;
 	for (unsigned int i = 0; i < NR_FLOATS; i++) {
@@ -1900,7 +1917,7 @@ static void usage(void)
 {
 	dprintf(2, "usage: space [--seed N] [--ops N] [--threads N] [--seconds N] [--log DIR]\n"
 		   "             [--expect registered|native] [--scarce] [--no-fork] [--no-wipe]\n"
-		   "             [--heap-protect] [--trace] [--look-from OP]\n");
+		   "             [--heap-protect] [--gigabytes] [--trace] [--look-from OP]\n");
 	_exit(2);
 }
 
@@ -1918,6 +1935,7 @@ static void parse(int argc, char **argv)
 		{ "no-fork", no_argument, NULL, 'f' },
 		{ "no-wipe", no_argument, NULL, 'w' },
 		{ "heap-protect", no_argument, NULL, 'H' },
+		{ "gigabytes", no_argument, NULL, 'G' },
 		{ "trace", no_argument, NULL, 'T' },
 		{ NULL, 0, NULL, 0 },
 	};
@@ -1937,6 +1955,7 @@ static void parse(int argc, char **argv)
 		case 'f': opt.fork = false; break;
 		case 'w': opt.wipe = false; break;
 		case 'H': opt.heap_protect = true; break;
+		case 'G': opt.gigabytes = true; break;
 		case 'T': opt.trace = true; break;
 		default: usage();
 		}

@@ -12,7 +12,7 @@ def item(name, last=False):
 
 def test_guests_follow_cpus_and_memory():
     assert [plan.at_once(cpus, 1000 * GIB) for cpus in (1, 2, 3, 4, 8, 16, 64)] == [1, 2, 2, 2, 4, 8, 32]
-    assert [plan.at_once(16, memory * GIB) for memory in (1, 11, 24, 64)] == [1, 2, 4, 8]
+    assert [plan.at_once(16, memory * GIB) for memory in (1, 15, 32, 64)] == [1, 2, 4, 8]
 
 
 def test_a_guest_is_split_where_others_would_wait_for_it():

@@ -7,7 +7,7 @@ from pathlib import Path
 from suite import Item
 
 # The largest guests, and what QEMU and the caches of the host need beside them.
-_GUEST_BYTES = 5 << 30
+_GUEST_BYTES = 7 << 30
 # Of a guest with less to do, half as much in each of two is not worth another boot.
 _WORTH_A_BOOT = 120
 

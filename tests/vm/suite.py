@@ -36,6 +36,8 @@ MACHINES = {
     # The module's debug build, which can leave calls to Linux.
     "unhooked": {"memory": "4G", "cpus": 2, "debug": True},
     "numa": {"numa": ["2G", "2G"], "cpus": 2},
+    # With whole gigabytes of memory that can be taken offline.
+    "gigabytes": {"memory": "6G", "cpus": 2, "movable": "4608M"},
     # With persistent memory, which can be given to Linux by dax/kmem.
     "dax": {"memory": "4G", "cpus": 2, "movable": "512M", "append": "memmap=768M!4G"},
     "icount": {"memory": "2G", "icount": True, "movable": "768M"},
@@ -43,6 +45,8 @@ MACHINES = {
     "parallel": {"memory": "4G", "cpus": 3, "parallel": True},
     # The same for windows onto Linux's memory, which the debug kernel's check of page tables forbids.
     "parallel-windows": {"memory": "4G", "cpus": 3, "parallel": True, "append": "page_table_check=off"},
+    # Two nodes with whole gigabytes, and the debug build.
+    "parallel-gigabytes": {"numa": ["4G", "4G"], "movable": "6G", "cpus": 4, "parallel": True, "debug": True},
     # The same with the module's debug build.
     "skipping": {"memory": "4G", "cpus": 3, "parallel": True, "append": "page_table_check=off", "debug": True},
 }
@@ -126,6 +130,7 @@ def _registered(options: str) -> str:
     others = "HPMMAP_TEST_STACKS=eager " if "--stacks eager" in options else ""
     others += "HPMMAP_TEST_FIRST_TOUCH=1 " if "first-touch" in options.split() else ""
     others += "HPMMAP_TEST_SHARED=linux " if "--shared linux" in options else ""
+    others += "HPMMAP_TEST_GIGABYTES=yes " if "--page-size 1G" in options else ""
     return (
         f"HPMMAP_TEST_EXPECT=registered HPMMAP_TEST_POLICY={policy} HPMMAP_TEST_IMAGE={image} "
         f"{others}hpmmap run {options} --"
@@ -199,7 +204,9 @@ def program_items() -> list[Item]:
             paths = (f"tests/guest/{program.name}.c", own, *(others if variant != "native" else ()))
             name = f"{program.name}[{variant}]"
             windows = "\n# windows: yes\n" in f"\n{text}"
-            items.append(Item(name, "programs", 300, "2G", command, tier=tier, paths=paths, windows=windows))
+            machine = "gigabytes" if "\n# gigabytes: yes\n" in f"\n{text}" else "programs"
+            pool = "3G" if machine == "gigabytes" else "2G"
+            items.append(Item(name, machine, 300, pool, command, tier=tier, paths=paths, windows=windows))
     return items
 
 

@@ -175,6 +175,45 @@ bool hpmmap_gigabyte_protect(struct mm_struct *mm, unsigned long addr)
 	return true;
 }
 
+/*
+ * Is a gigabyte, that begins with a folio, mapped by one entry, and does nobody refer to any of its
+ * folios but that and the module? mmap_lock held.
+ */
+bool hpmmap_gigabyte_is_alone(struct mm_struct *mm, unsigned long addr, struct folio *first)
+{
+	pud_t *pudp = hpmmap_gigabyte_find(mm, addr);
+	spinlock_t *ptl;
+	unsigned long i;
+	bool ret;
+
+	if (!pudp)
+		return false;
+	ptl = pud_lock(mm, pudp);
+	ret = is_leaf(*pudp) && pud_pfn(*pudp) == folio_pfn(first);
+	for (i = 0; ret && i < GIGABYTE_SLOTS; i++)
+		ret = folio_ref_count(folio_of(*pudp, i)) == 2;
+	spin_unlock(ptl);
+	return ret;
+}
+
+/* Gives the right to write back. Returns whether the entry was changed. */
+bool hpmmap_gigabyte_unprotect(struct vm_area_struct *vma, unsigned long addr)
+{
+	pud_t *pudp = hpmmap_gigabyte_find(vma->vm_mm, addr);
+	spinlock_t *ptl;
+	bool ret;
+
+	lockdep_assert_held(&vma->vm_mm->mmap_lock);
+	if (!pudp || !(vma->vm_flags & VM_WRITE) || userfaultfd_armed(vma))
+		return false;
+	ptl = pud_lock(vma->vm_mm, pudp);
+	ret = is_leaf(*pudp) && !pud_write(*pudp);
+	if (ret)
+		set_pud_at(vma->vm_mm, addr, pudp, pud_mkwrite(pud_mkdirty(*pudp)));
+	spin_unlock(ptl);
+	return ret;
+}
+
 /* 512 entries of 2 MB, as one of 1 GB was; it has been taken out of the page table. */
 static void fill_table(struct vm_area_struct *vma, unsigned long addr, pud_t table, pud_t old)
 {
@@ -504,6 +543,11 @@ bool hpmmap_gigabyte_set(struct vm_area_struct *vma, unsigned long addr, struct 
 	return false;
 }
 bool hpmmap_gigabyte_protect(struct mm_struct *mm, unsigned long addr) { return false; }
+bool hpmmap_gigabyte_is_alone(struct mm_struct *mm, unsigned long addr, struct folio *first)
+{
+	return false;
+}
+bool hpmmap_gigabyte_unprotect(struct vm_area_struct *vma, unsigned long addr) { return false; }
 void hpmmap_gigabyte_split(struct vm_area_struct *vma, unsigned long addr) { }
 bool hpmmap_gigabyte_join(struct vm_area_struct *vma, unsigned long addr, struct folio *first)
 {

@@ -18,6 +18,8 @@ bool hpmmap_gigabyte_may(struct vm_area_struct *vma, unsigned long addr);
 bool hpmmap_gigabyte_is_done(struct vm_area_struct *vma, unsigned long addr);
 bool hpmmap_gigabyte_set(struct vm_area_struct *vma, unsigned long addr, struct folio *first);
 bool hpmmap_gigabyte_protect(struct mm_struct *mm, unsigned long addr);
+bool hpmmap_gigabyte_is_alone(struct mm_struct *mm, unsigned long addr, struct folio *first);
+bool hpmmap_gigabyte_unprotect(struct vm_area_struct *vma, unsigned long addr);
 bool hpmmap_gigabyte_join(struct vm_area_struct *vma, unsigned long addr, struct folio *first);
 void hpmmap_gigabyte_split(struct vm_area_struct *vma, unsigned long addr);
 

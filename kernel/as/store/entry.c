@@ -154,7 +154,7 @@ static struct folio *gigabyte_of(struct hpmmap_ctx *ctx, unsigned long addr,
 		*later = folio_test_locked(block->folio) || hpmmap_folio_in_gigabyte(block->folio);
 		if (*later)
 			return NULL;
-		if (!bitmap_empty(block->stale, SLOT_PAGES))
+		if (!hpmmap_pages_are(block->stale, false))
 			hpmmap_block_fill(&ctx->owner, block, 0, SLOT_PAGES);
 	}
 	return IS_ALIGNED(folio_pfn(first), GIGABYTE_SLOTS << SLOT_ORDER) ? first : NULL;
@@ -628,6 +628,34 @@ static bool is_shared(const struct hpmmap_block *block)
 	return hpmmap_block_is_shared(block->draft ? block->draft->behind : block);
 }
 
+/*
+ * The same for a gigabyte from its first slot on, which @xas has, if all of it is mapped by one entry
+ * and shared with nobody. @xas has its last slot then.
+ */
+static bool restore_gigabyte(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
+			     struct xa_state *xas, unsigned long start, bool *flush)
+{
+	struct hpmmap_block *first = xas_load(xas), *block;
+	XA_STATE(look, &ctx->store, xas->xa_index);
+	unsigned long i;
+
+	lockdep_assert_held(&ctx->lock);
+	if (start & ~PUD_MASK || !first->folio ||
+	    !hpmmap_gigabyte_is_alone(ctx->mm, start, first->folio))
+		return false;
+	for (i = 0, block = xas_load(&look); i < GIGABYTE_SLOTS; i++, block = xas_next(&look))
+		if (!block || block->draft || hpmmap_block_is_shared(block))
+			return false;
+	for (i = 1, block = first;; i++, block = xas_next(xas)) {
+		xas_clear_mark(xas, SLOT_SHARED);
+		hpmmap_block_attach(block, ctx->file->f_mapping, xas->xa_index);
+		if (i == GIGABYTE_SLOTS)
+			break;
+	}
+	*flush |= hpmmap_gigabyte_unprotect(vma, start);
+	return true;
+}
+
 /**
  * hpmmap_entry_restore() - slots that nobody shares any more are written to in place again
  * @ctx: the context, its lock held, and mmap_lock
@@ -673,9 +701,14 @@ int hpmmap_entry_restore(struct hpmmap_ctx *ctx, unsigned long *slot,
 		ret = !!block->draft;
 		if (!vma || vma->vm_end <= start)
 			vma = find_vma(ctx->mm, start);
-		/* To split an entry of 1 GB sleeps. */
-		if (ret || !is_ordinary(vma, start) || hpmmap_gigabyte_find(ctx->mm, start))
+		if (ret || !is_ordinary(vma, start))
 			goto rest;
+		if (unlikely(hpmmap_gigabyte_find(ctx->mm, start))) {
+			/* To split it sleeps. */
+			if (!restore_gigabyte(ctx, vma, &xas, start, flush))
+				goto rest;
+			continue;
+		}
 		/* Entries of one gigabyte follow each other. */
 		if (pmdp && (start & PUD_MASK) == (before & PUD_MASK))
 			pmdp += (start - before) >> SLOT_SHIFT;

@@ -174,14 +174,15 @@ is_debug_kernel() {
 	[ -e /sys/kernel/debug/kmemleak ]
 }
 
-# fuzz_twins ARGUMENT...: the same random calls natively and under HPMMAP must
-# give the same results.
+# fuzz_twins ARGUMENT...: the same random calls natively and under HPMMAP, with the
+# options RUN_OPTIONS, must give the same results.
+RUN_OPTIONS=()
 fuzz_twins() {
 	local dir=/tmp/fuzz-twins space=$HPMMAP_ROOT/build/tests-fuzz/space
 	rm -rf $dir
 	mkdir -p $dir/native $dir/hpmmap
 	"$space" "$@" --log $dir/native --expect native
-	hpmmap run -- "$space" "$@" --log $dir/hpmmap --expect registered
+	hpmmap run "${RUN_OPTIONS[@]}" -- "$space" "$@" --log $dir/hpmmap --expect registered
 	[ "$(cat $dir/native/* | wc -l)" -gt 50 ] || fail "the fuzzer wrote no log"
 	diff -r $dir/native $dir/hpmmap >$dir/difference || {
 		head -n 20 $dir/difference
