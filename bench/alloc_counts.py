@@ -34,12 +34,21 @@ def arguments() -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(prog="bench/run alloc", description=__doc__, allow_abbrev=False)
     parser.add_argument("--kernel", help="kernel version or series (default: 6.12)", default="6.12")
     parser.add_argument("--memory", type=int, default=4, metavar="GB", help="memory of the guest (default 4)")
+    parser.add_argument(
+        "--gigabytes",
+        type=int,
+        default=0,
+        metavar="N",
+        help="pages of 1 GB to reserve at boot, for the method hugetlb-1g (default 0)",
+    )
     parser.add_argument("--threads", type=int, help="measure throughput with 1 to so many threads and CPUs")
     parser.add_argument("--timeout", type=int, default=5400, help="seconds to give up after (default 5400)")
     parser.add_argument("--out", type=Path, help="directory for the results (build/bench/alloc-KERNEL)")
     args, rest = parser.parse_known_args()
     if args.memory < 2:
         parser.error(f"--memory {args.memory}: must be at least 2")
+    if not 0 <= args.gigabytes <= args.memory - 2:
+        parser.error(f"--gigabytes {args.gigabytes}: must be at most {args.memory - 2} with --memory {args.memory}")
     if args.threads is not None and args.threads < 1:
         parser.error(f"--threads {args.threads}: must be at least 1")
     return args, rest
@@ -66,12 +75,14 @@ def main() -> int:
     args, rest = arguments()
     console = Console()
     try:
+        # At run time there would be no gigabyte that is not movable.
+        append = f"hugepagesz=1G hugepages={args.gigabytes}" if args.gigabytes else ""
         movable = f"{args.memory * 1024 - KERNEL_SHARE_MIB}M"
         if args.threads:
-            guest = Guest(args.kernel, memory=f"{args.memory}G", cpus=args.threads, movable=movable)
+            guest = Guest(args.kernel, memory=f"{args.memory}G", cpus=args.threads, movable=movable, append=append)
             options = ["--threads", str(args.threads), *rest]
         else:
-            guest = counting_guest(args.kernel, memory=f"{args.memory}G", movable=movable)
+            guest = counting_guest(args.kernel, memory=f"{args.memory}G", movable=movable, append=append)
             options = ["--icount", *rest]
         name = f"threads-{guest.kver}" if args.threads else f"alloc-{guest.kver}"
         out = args.out or ROOT / "build/bench" / name

@@ -33,6 +33,7 @@ def counting_guest(
     movable: str = "1536M",
     load_module: bool = True,
     qemu: Sequence[str] = (),
+    append: str = "",
 ) -> Guest:
     """One CPU; its clock advances by one nanosecond with each instruction."""
     return Guest(
@@ -40,7 +41,7 @@ def counting_guest(
         memory=memory,
         cpus=1,
         icount=True,
-        append=KERNEL_OPTIONS,
+        append=f"{KERNEL_OPTIONS} {append}",
         movable=movable,
         load_module=load_module,
         qemu=qemu,

@@ -21,6 +21,17 @@
 #include "as/own/job.h"
 #include "task/exec.h"
 #include "chardev.h"
+#include "runs.h"
+
+/**
+ * struct opened - what an open file keeps
+ * @job: the last one that was launched by it, with a reference
+ * @pins: memory that stays where it is
+ */
+struct opened {
+	struct hpmmap_job *job;
+	struct llist_head pins;
+};
 
 union command {
 	struct hpmmap_info info;
@@ -30,6 +41,7 @@ union command {
 	struct hpmmap_launch launch;
 	struct hpmmap_limit_set limit_set;
 	struct hpmmap_limit_list limit_list;
+	struct hpmmap_runs runs;
 };
 
 static int ioc_info(struct file *file, union command *cmd)
@@ -87,8 +99,8 @@ static int ioc_pool_list(struct file *file, union command *cmd)
 /* Takes over the caller's reference, in place of that to an earlier job. */
 static void file_keep_job(struct file *file, struct hpmmap_job *job)
 {
-	struct hpmmap_job *old = xchg((struct hpmmap_job **)&file->private_data,
-				      job);
+	struct opened *opened = file->private_data;
+	struct hpmmap_job *old = xchg(&opened->job, job);
 
 	if (old)
 		hpmmap_job_put(old);
@@ -198,38 +210,56 @@ static int ioc_limit_list(struct file *file, union command *cmd)
 	return hpmmap_limit_list(u64_to_user_ptr(arg->entries), &arg->nr, all);
 }
 
+static int ioc_runs(struct file *file, union command *cmd)
+{
+	struct hpmmap_runs *arg = &cmd->runs;
+	struct opened *opened = file->private_data;
+
+	if (arg->flags || arg->__reserved)
+		return -EOPNOTSUPP;
+	if (!arg->length || !PAGE_ALIGNED(arg->start | arg->length) ||
+	    arg->start + arg->length < arg->start)
+		return -EINVAL;
+	if (arg->start + arg->length > TASK_SIZE_MAX)
+		return -EFAULT;
+	return hpmmap_runs_pin(arg, &opened->pins);
+}
+
 /**
  * struct command_row - one command
  * @cmd: its number
  * @min_size: size of the struct when it was first published
  * @size: its size now
- * @admin: needs CAP_SYS_ADMIN
+ * @cap: needs this capability, or NO_CAP
  * @handler: does it; out members are copied back whatever it returns
  */
 struct command_row {
 	unsigned int cmd;
 	size_t min_size;
 	size_t size;
-	bool admin;
+	int cap;
 	int (*handler)(struct file *file, union command *cmd);
 };
 
 static const struct command_row rows[] = {
-#define ROW(nr, type, last, admin, fn) \
-	[_IOC_NR(nr)] = { nr, offsetofend(type, last), sizeof(type), admin, fn }
-	ROW(HPMMAP_IOC_INFO, struct hpmmap_info, features, false, ioc_info),
-	ROW(HPMMAP_IOC_POOL_ADD, struct hpmmap_pool_add, __reserved, true,
+#define NO_CAP (-1)
+#define ROW(nr, type, last, cap, fn) \
+	[_IOC_NR(nr)] = { nr, offsetofend(type, last), sizeof(type), cap, fn }
+	ROW(HPMMAP_IOC_INFO, struct hpmmap_info, features, NO_CAP, ioc_info),
+	ROW(HPMMAP_IOC_POOL_ADD, struct hpmmap_pool_add, __reserved, CAP_SYS_ADMIN,
 	    ioc_pool_add),
 	ROW(HPMMAP_IOC_POOL_REMOVE, struct hpmmap_pool_remove, pinned_bytes,
-	    true, ioc_pool_remove),
-	ROW(HPMMAP_IOC_POOL_LIST, struct hpmmap_pool_list, range_size, false,
+	    CAP_SYS_ADMIN, ioc_pool_remove),
+	ROW(HPMMAP_IOC_POOL_LIST, struct hpmmap_pool_list, range_size, NO_CAP,
 	    ioc_pool_list),
-	ROW(HPMMAP_IOC_LAUNCH, struct hpmmap_launch, job_id, false,
+	ROW(HPMMAP_IOC_LAUNCH, struct hpmmap_launch, job_id, NO_CAP,
 	    ioc_launch),
-	ROW(HPMMAP_IOC_LIMIT_SET, struct hpmmap_limit_set, bytes, true,
+	ROW(HPMMAP_IOC_LIMIT_SET, struct hpmmap_limit_set, bytes, CAP_SYS_ADMIN,
 	    ioc_limit_set),
-	ROW(HPMMAP_IOC_LIMIT_LIST, struct hpmmap_limit_list, __reserved, false,
+	ROW(HPMMAP_IOC_LIMIT_LIST, struct hpmmap_limit_list, __reserved, NO_CAP,
 	    ioc_limit_list),
+	ROW(HPMMAP_IOC_RUNS, struct hpmmap_runs, __reserved, CAP_SYS_RAWIO,
+	    ioc_runs),
 };
 
 /* The size is the caller's, and what he has no room for stays unsaid. */
@@ -258,7 +288,7 @@ static long hpmmap_ioctl(struct file *file, unsigned int cmd,
 	row = &rows[_IOC_NR(cmd)];
 	if (_IOC_DIR(cmd) != _IOC_DIR(row->cmd))
 		return -ENOTTY;
-	if (row->admin && !capable(CAP_SYS_ADMIN))
+	if (row->cap != NO_CAP && !capable(row->cap))
 		return -EPERM;
 	if (get_user(size, (u32 __user *)user))
 		return -EFAULT;
@@ -279,14 +309,18 @@ static long hpmmap_ioctl(struct file *file, unsigned int cmd,
 
 static int hpmmap_open(struct inode *inode, struct file *file)
 {
-	/* The misc device, so far. */
-	file->private_data = NULL;
-	return 0;
+	/* In place of the misc device. */
+	file->private_data = kzalloc(sizeof(struct opened), GFP_KERNEL_ACCOUNT);
+	return file->private_data ? 0 : -ENOMEM;
 }
 
 static int hpmmap_release(struct inode *inode, struct file *file)
 {
+	struct opened *opened = file->private_data;
+
 	file_keep_job(file, NULL);
+	hpmmap_runs_unpin(&opened->pins);
+	kfree(opened);
 	return 0;
 }
 

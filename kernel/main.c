@@ -30,6 +30,7 @@
 HPMMAP_ATTR(version, "%s", HPMMAP_VERSION);
 HPMMAP_ATTR(user_limit_bytes, "%llu", hpmmap_limit_default());
 HPMMAP_ATTR(hooks_active, "%d", hpmmap_hook_active());
+HPMMAP_ATTR(gigabytes, "%s", hpmmap_gigabytes_possible());
 HPMMAP_ATTR(quarantined_blocks, "%ld", atomic_long_read(&hpmmap_pool_quarantined));
 
 static const struct attribute *root_attrs[] = {
@@ -37,6 +38,7 @@ static const struct attribute *root_attrs[] = {
 	&quarantined_blocks_attr.attr,
 	&user_limit_bytes_attr.attr,
 	&hooks_active_attr.attr,
+	&gigabytes_attr.attr,
 	NULL,
 };
 

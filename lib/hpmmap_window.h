@@ -8,6 +8,8 @@
  *   spaces   the same of all memory of a process: a few zones, and a peer's addresses turned into one's own
  *   jobs     the ranks of a job find each other; put, get, fence and barrier in SHMEM's sense
  *
+ * and, beside them, the physical addresses of one's own memory, for devices.
+ *
  * Sizes and offsets are in bytes. Functions that return int return 0, or -1 with errno set; those that
  * return a pointer, NULL with errno set. Several threads may call all of them at once, except those
  * that begin and end a job. A child of fork(2) inherits nothing: it has no windows, no
@@ -17,7 +19,7 @@
  * later appears. An access to memory that is not mapped, or not for this access, gives SIGBUS, and so
  * does every access after the target has ended or executed another program.
  *
- * ENOENT and ENODEV of any function: there is no /dev/xpmem, so the module is not loaded.
+ * ENOENT and ENODEV of any function: there is no /dev/xpmem (hpmmap_runs(): /dev/hpmmap), so the module is not loaded.
  */
 #ifndef HPMMAP_WINDOW_H
 #define HPMMAP_WINDOW_H
@@ -169,6 +171,23 @@ void hpmmap_fence(void);
  * rank has ended or left, and no later barrier succeeds; ENOTCONN: there is no job.
  */
 int hpmmap_barrier(void);
+
+/* ---- Devices ------------------------------------------------------------- */
+
+/* A run of physical addresses that follow each other. */
+struct hpmmap_physical {
+	uint64_t address;
+	uint64_t bytes;
+};
+
+/*
+ * Pins [start, start + bytes), both multiples of 4096, and stores where it lies: at most *nr runs, in the order of the range.
+ * *nr becomes their number. Needs CAP_SYS_RAWIO. Returns a descriptor, or -1. The memory stays where it is, and
+ * is nobody else's, until all copies of the descriptor are closed. EMSGSIZE: there are *nr runs, more than the array
+ * holds; EPERM; EINVAL: misaligned or empty; EFAULT: not mapped, not writable, or cannot be pinned; ENOMEM: beyond
+ * RLIMIT_MEMLOCK; ENOTTY: an older module.
+ */
+int hpmmap_runs(void *start, size_t bytes, struct hpmmap_physical *runs, size_t *nr);
 
 #ifdef __cplusplus
 }

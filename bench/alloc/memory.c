@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/memfd.h>
+#include <linux/mman.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -30,10 +31,13 @@ static const struct method methods[] = {
 	{ .name = "thp-populate", .advice = MADV_HUGEPAGE, .populate = true },
 	{ .name = "hugetlb", .mmap_flags = MAP_HUGETLB, .advice = -1 },
 	{ .name = "hugetlb-populate", .mmap_flags = MAP_HUGETLB, .advice = -1, .populate = true },
+	{ .name = "hugetlb-1g", .mmap_flags = MAP_HUGETLB | MAP_HUGE_1GB, .advice = -1 },
 	/* Under `hpmmap run`: the plain calls of an unmodified program. */
 	{ .name = "hpmmap", .advice = -1 },
 	{ .name = "hpmmap-dirty", .advice = -1, .dirty = true },
 	{ .name = "hpmmap-reuse", .mmap_flags = MAP_UNINITIALIZED, .advice = -1, .reuse = true },
+	/* With `--page-size 1G`. */
+	{ .name = "hpmmap-1g", .advice = -1 },
 	/* What Linux's own part costs at least, for `bench/run profile`. */
 	{ .name = "4k-untouched", .advice = -1, .untouched = true },
 	{ .name = "hugetlb-shared", .mmap_flags = MAP_POPULATE, .advice = -1, .file = true },

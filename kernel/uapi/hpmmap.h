@@ -27,7 +27,8 @@
  *  - EINVAL: size is too small, or a value is wrong in any state of the
  *    machine (alignment, an empty range, a wrong page size).
  *  - EOPNOTSUPP: an unknown flag is set or a reserved member is not zero.
- *  - EPERM: the command needs CAP_SYS_ADMIN in the initial user namespace.
+ *  - EPERM: the command needs a capability in the initial user namespace
+ *    (CAP_SYS_ADMIN, where it names no other).
  *  - EFAULT: memory that a pointer points to cannot be read or written.
  *  - ENOMEM: no kernel memory; for HPMMAP_IOC_LAUNCH also: no pool memory.
  *
@@ -39,7 +40,7 @@
 #define HPMMAP_CONTEXTS_PATH	"/proc/hpmmap"
 
 /* Increased by one when a member or command is added. */
-#define HPMMAP_ABI_VERSION	3
+#define HPMMAP_ABI_VERSION	4
 
 /* The unit of allocation: one 2 MB block. */
 #define HPMMAP_BLOCK_BYTES	(1ULL << 21)
@@ -364,6 +365,53 @@ struct hpmmap_limit_list {
 	__u32 __reserved;
 };
 #define HPMMAP_IOC_LIMIT_LIST	_IOWR(HPMMAP_IOC_MAGIC, 6, struct hpmmap_limit_list)
+
+/**
+ * struct hpmmap_run - one element of HPMMAP_IOC_RUNS
+ * @address: physical start address
+ * @length: length
+ */
+struct hpmmap_run {
+	__aligned_u64 address;
+	__aligned_u64 length;
+};
+
+/**
+ * struct hpmmap_runs - HPMMAP_IOC_RUNS: where memory of the calling process is
+ * @size: sizeof(struct hpmmap_runs)
+ * @flags: must be 0
+ * @start: virtual start address, a multiple of 4096
+ * @length: length, a multiple of 4096, not 0
+ * @runs: pointer to an array of struct hpmmap_run
+ * @nr: in: length of the array; out with success and EMSGSIZE: number of runs there are
+ * @__reserved: must be 0
+ *
+ * Needs CAP_SYS_RAWIO. Since ABI 4. The runs follow each other as the memory does in the
+ * range. They are as long as they can be, and together as long as the range.
+ *
+ * The pages stay where they are, and are no other process's, until the file is closed: by
+ * all processes that have it, after munmap(2), execve(2) and the end of the process, too.
+ * The range is pinned for long and for writing, as for RDMA, and counts as VmPin of
+ * /proc/PID/status, again if it is pinned already. Each call pins; there is no other way
+ * to unpin than to close the file.
+ *
+ * The memory may be that of the pools or ordinary memory: whatever can be pinned so.
+ *
+ * Errors: EMSGSIZE (there are more runs than the array holds, or than 1048576), EFAULT also if part of the
+ * range is not mapped, cannot be written to, or cannot be pinned for long, as memory of a
+ * device; ENOMEM also if more than RLIMIT_MEMLOCK would be pinned, without CAP_IPC_LOCK;
+ * EINTR (the process is being killed). Nothing is pinned then.
+ */
+struct hpmmap_runs {
+	__u32 size;
+	__u32 flags;
+	__aligned_u64 start;
+	__aligned_u64 length;
+	__aligned_u64 runs;
+	__u32 nr;
+	__u32 __reserved;
+};
+#define HPMMAP_IOC_RUNS		_IOWR(HPMMAP_IOC_MAGIC, 7, struct hpmmap_runs)
 
 /**
  * DOC: Mark of a program

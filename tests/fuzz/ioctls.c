@@ -92,6 +92,7 @@ static const struct command commands[] = {
 	{ "LIMIT_SET", HPMMAP_IOC_LIMIT_SET, sizeof(struct hpmmap_limit_set), true,
 	  { EBADF, ENOENT, -1 } },
 	{ "LIMIT_LIST", HPMMAP_IOC_LIMIT_LIST, sizeof(struct hpmmap_limit_list), false, { -1 } },
+	{ "RUNS", HPMMAP_IOC_RUNS, sizeof(struct hpmmap_runs), true, { EMSGSIZE, -1 } },
 };
 #define NR_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
@@ -104,6 +105,7 @@ union argument {
 	struct hpmmap_launch launch;
 	struct hpmmap_limit_set limit;
 	struct hpmmap_limit_list limits;
+	struct hpmmap_runs runs;
 	uint64_t words[32];
 	unsigned char bytes[256];
 };
@@ -125,7 +127,7 @@ static void fill_right(const struct command *c, union argument *arg)
 {
 	const struct hpmmap_pool_range *section = &sections[rnd(nr_sections)];
 	/* Room for all there can be, however large spoil() says that one is. */
-	static char ranges[MAX_SECTIONS * PAGE] __attribute__((aligned(8)));
+	static char ranges[MAX_SECTIONS * PAGE] __attribute__((aligned(PAGE)));
 	static struct hpmmap_limit_entry entries[MAX_ENTRIES];
 	static uint64_t nodes[16] = { 1 };
 
@@ -165,6 +167,12 @@ static void fill_right(const struct command *c, union argument *arg)
 	case HPMMAP_IOC_LIMIT_LIST:
 		arg->limits.nr = rnd(9);
 		arg->limits.entries = (uintptr_t)entries;
+		break;
+	case HPMMAP_IOC_RUNS:
+		arg->runs.start = (uintptr_t)ranges;
+		arg->runs.length = PAGE * rnd(9);
+		arg->runs.nr = rnd(9);
+		arg->runs.runs = (uintptr_t)ranges;
 		break;
 	}
 }

@@ -33,10 +33,11 @@ pub enum BenchVerb {
     /// each result with its ratio to the best peer: the cheapest method of Linux at the same
     /// pattern and size.
     ///
-    /// Methods: '4k', 'thp', 'hugetlb', each also populated before the first touch ('-populate');
-    /// 'hpmmap', a plain call under 'hpmmap run --strict'; 'hpmmap-dirty', the same after every
-    /// block of the pools has been used; 'hpmmap-reuse', with the flag for memory that need not be
-    /// zero.
+    /// Methods: '4k', 'thp', 'hugetlb', each also filled before the first
+    /// touch ('-populate'); 'hugetlb-1g', reserved pages of 1 GB; 'hpmmap', a plain
+    /// call under 'hpmmap run --strict'; 'hpmmap-dirty', the same after every block
+    /// of the pools has been used; 'hpmmap-reuse', with the flag for memory that need
+    /// not be zero; 'hpmmap-1g', a plain call under 'hpmmap run --strict --page-size 1G'.
     ///
     /// Patterns: 'map': map, touch each 4 KB page, unmap; 'crowded': the same in a process that
     /// has 10,000 mappings; 'cycle': map, touch, unmap several times in one process; 'brk',

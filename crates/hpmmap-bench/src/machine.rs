@@ -16,7 +16,7 @@ use hpmmap_sys::child::Setup;
 use hpmmap_sys::clock::ticks;
 use serde::Deserialize;
 
-use super::plan::{Allocator, Case, LARGE_PAGE, Method, Provider};
+use super::plan::{Allocator, Case, GIGABYTE, LARGE_PAGE, Method, Provider};
 use super::program::{content, hpmmap, memory_file};
 use super::result::PoolAdd;
 
@@ -24,8 +24,6 @@ use super::result::PoolAdd;
 pub const THP: &str = "sys/kernel/mm/transparent_hugepage/enabled";
 /// Reserved huge pages.
 pub const HUGETLB: &str = "sys/kernel/mm/hugepages/hugepages-2048kB";
-/// Reserved huge pages of a node, below its directory.
-const NODE_HUGETLB: &str = "hugepages/hugepages-2048kB";
 const MEMORY_BLOCK: &str = "sys/devices/system/memory/block_size_bytes";
 
 /// Memory that Linux keeps when pools or reserved pages are made.
@@ -50,12 +48,17 @@ pub fn thp(root: &Root) -> Option<String> {
     Some(rest.split_once(']')?.0.to_string())
 }
 
-/// Free reserved huge pages, in bytes.
-pub fn hugetlb_free(root: &Root) -> u64 {
+/// The directory of reserved pages of a size.
+fn hugetlb(page: u64) -> String {
+    format!("sys/kernel/mm/hugepages/hugepages-{}kB", page >> 10)
+}
+
+/// Reserved pages of a size that nobody has, in bytes.
+pub fn hugetlb_free(root: &Root, page: u64) -> u64 {
     let pages: u64 = root
-        .read_number(format!("{HUGETLB}/free_hugepages"))
+        .read_number(format!("{}/free_hugepages", hugetlb(page)))
         .unwrap_or(0);
-    pages * LARGE_PAGE
+    pages * page
 }
 
 /// Free memory of all pools.
@@ -99,12 +102,19 @@ pub fn lacking(root: &Root, method: Method, need: u64, by_allocator: bool) -> Op
             Some(_) => (),
         }
     }
+    if method == Method::Hpmmap1g
+        && pool::is_loaded(root)
+        && let Ok(Some(why)) = pool::why_no_gigabytes(root)
+    {
+        return Some(format!("entries would be of 2 MB: {why}"));
+    }
     match method.provider() {
         Provider::Linux => short_of(
             "available memory",
             process::available_bytes(root).unwrap_or(0),
         ),
-        Provider::Hugetlb => short_of("reserved huge pages", hugetlb_free(root)),
+        Provider::Hugetlb => short_of("reserved huge pages", hugetlb_free(root, LARGE_PAGE)),
+        Provider::Hugetlb1g => short_of("reserved pages of 1 GB", hugetlb_free(root, GIGABYTE)),
         Provider::Pools if !pool::is_loaded(root) => Some("the module is not loaded".into()),
         Provider::Pools => short_of("free pool memory", pools_free(root)),
     }
@@ -248,17 +258,19 @@ impl Prepared {
         Ok(())
     }
 
-    /// Reserves this many huge pages in all. The number of each node is restored at the end,
-    /// however Linux divides the new ones.
-    pub fn reserve_hugepages(&mut self, pages: u64) -> Result<()> {
+    /// Reserves so many pages of a size in all, as far as they can be had. Those of each
+    /// node come back, however Linux divides the new ones.
+    pub fn reserve_hugepages(&mut self, page: u64, pages: u64) -> Result<()> {
+        let dir = hugetlb(page);
+        let size = dir.rsplit('/').next().unwrap_or_default();
         let nodes = node::with_memory(&self.root).unwrap_or_default();
         let of_nodes: Vec<(String, String)> = nodes
             .iter()
-            .map(|node| format!("sys/devices/system/node/node{node}/{NODE_HUGETLB}/nr_hugepages"))
+            .map(|node| format!("sys/devices/system/node/node{node}/hugepages/{size}/nr_hugepages"))
             .filter_map(|path| self.root.read(&path).ok().map(|old| (path, old)))
             .collect();
-        self.write(&format!("{HUGETLB}/nr_hugepages"), &pages.to_string())?;
-        // Restored from first to last: the total, then the nodes.
+        self.write(&format!("{dir}/nr_hugepages"), &pages.to_string())?;
+        // Taken back first to last: the total, then where they were.
         let undo = of_nodes.into_iter();
         let at = self.undo.len() - 1;
         self.undo
@@ -274,7 +286,15 @@ impl Prepared {
         match provider {
             Provider::Linux => Ok(None),
             Provider::Hugetlb => {
-                self.reserve_hugepages(bytes.div_ceil(LARGE_PAGE))?;
+                self.reserve_hugepages(LARGE_PAGE, bytes.div_ceil(LARGE_PAGE))?;
+                Ok(None)
+            }
+            // Those of the kernel's command line would not come back.
+            Provider::Hugetlb1g if hugetlb_free(&self.root, GIGABYTE) >= need => Ok(None),
+            // A kernel whose CPU has none has no directory for them.
+            Provider::Hugetlb1g if !self.root.join(hugetlb(GIGABYTE)).is_dir() => Ok(None),
+            Provider::Hugetlb1g => {
+                self.reserve_hugepages(GIGABYTE, bytes.div_ceil(GIGABYTE))?;
                 Ok(None)
             }
             Provider::Pools if !pool::is_loaded(&self.root) => Ok(None),
@@ -458,6 +478,12 @@ mod tests {
             why(Pattern::Map, Method::Hugetlb).unwrap(),
             "needs up to 192M of reserved huge pages, there is 16M"
         );
+        let mut gigabyte = case(Pattern::Map, Method::Hugetlb1g);
+        gigabyte.size_bytes = GIGABYTE;
+        assert_eq!(
+            obstacle(&fixture.root(), &gigabyte).unwrap(),
+            "needs up to 1G of reserved pages of 1 GB, there is 0"
+        );
         assert_eq!(
             why(Pattern::Map, Method::Hpmmap).unwrap(),
             "the module is not loaded"
@@ -472,6 +498,13 @@ mod tests {
         fixture.module();
         fixture.node_pool(0, 1 << 30, 1 << 30, 0, 0);
         assert_eq!(why(Pattern::Map, Method::Hpmmap), None);
+        assert_eq!(why(Pattern::Map, Method::Hpmmap1g), None);
+        fixture.write("sys/kernel/hpmmap/gigabytes", "cpu\n");
+        assert!(
+            why(Pattern::Map, Method::Hpmmap1g)
+                .unwrap()
+                .starts_with("entries would be of 2 MB: the CPU")
+        );
     }
 
     #[test]
@@ -498,8 +531,9 @@ mod tests {
         let fixture = fixture();
         fixture.nodes("0-1");
         fixture.write("sys/devices/system/node/has_memory", "0-1\n");
-        let of_node =
-            |node: u32| format!("sys/devices/system/node/node{node}/{NODE_HUGETLB}/nr_hugepages");
+        let of_node = |node: u32| {
+            format!("sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_hugepages")
+        };
         let all = format!("{HUGETLB}/nr_hugepages");
         fixture.write(&all, "5\n");
         fixture.write(&of_node(0), "5\n");
@@ -507,8 +541,8 @@ mod tests {
         let read = |path: &str| fixture.root().read(path).unwrap();
         {
             let mut prepared = Prepared::new(&fixture.root());
-            prepared.reserve_hugepages(64).unwrap();
-            // The division by Linux.
+            prepared.reserve_hugepages(LARGE_PAGE, 64).unwrap();
+            // As Linux divides them.
             fixture.write(&of_node(0), "32\n");
             fixture.write(&of_node(1), "32\n");
             assert_eq!(read(&all), "64");

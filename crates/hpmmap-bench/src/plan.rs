@@ -10,7 +10,10 @@ const MIB: u64 = 1 << 20;
 /// A large page, and a block of the pools.
 pub const LARGE_PAGE: u64 = 2 * MIB;
 
-/// The way to get memory.
+/// A page of the largest size.
+pub const GIGABYTE: u64 = 1024 * MIB;
+
+/// How memory is asked for.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
 )]
@@ -32,12 +35,20 @@ pub enum Method {
     Hugetlb,
     /// The same, populated before the first touch
     HugetlbPopulate,
+    /// Reserved pages of 1 GB
+    #[value(name = "hugetlb-1g")]
+    #[serde(rename = "hugetlb-1g")]
+    Hugetlb1g,
     /// A plain call under 'hpmmap run'
     Hpmmap,
     /// The same after every block of the pools has been used
     HpmmapDirty,
     /// With the flag for memory that need not be zero
     HpmmapReuse,
+    /// A plain call under 'hpmmap run --page-size 1G'
+    #[value(name = "hpmmap-1g")]
+    #[serde(rename = "hpmmap-1g")]
+    Hpmmap1g,
 }
 
 /// The source of a method's memory.
@@ -47,8 +58,21 @@ pub enum Provider {
     Linux,
     /// Reserved huge pages.
     Hugetlb,
+    /// Reserved pages of 1 GB.
+    Hugetlb1g,
     /// The pools.
     Pools,
+}
+
+impl Provider {
+    /// Sizes of memory are multiples of this.
+    pub fn page_bytes(self) -> u64 {
+        match self {
+            Self::Linux | Self::Pools => 4 * KIB,
+            Self::Hugetlb => LARGE_PAGE,
+            Self::Hugetlb1g => GIGABYTE,
+        }
+    }
 }
 
 impl Method {
@@ -61,9 +85,11 @@ impl Method {
             Self::ThpPopulate => "thp-populate",
             Self::Hugetlb => "hugetlb",
             Self::HugetlbPopulate => "hugetlb-populate",
+            Self::Hugetlb1g => "hugetlb-1g",
             Self::Hpmmap => "hpmmap",
             Self::HpmmapDirty => "hpmmap-dirty",
             Self::HpmmapReuse => "hpmmap-reuse",
+            Self::Hpmmap1g => "hpmmap-1g",
         }
     }
 
@@ -72,7 +98,10 @@ impl Method {
         match self {
             Self::Small | Self::SmallPopulate | Self::Thp | Self::ThpPopulate => Provider::Linux,
             Self::Hugetlb | Self::HugetlbPopulate => Provider::Hugetlb,
-            Self::Hpmmap | Self::HpmmapDirty | Self::HpmmapReuse => Provider::Pools,
+            Self::Hugetlb1g => Provider::Hugetlb1g,
+            Self::Hpmmap | Self::HpmmapDirty | Self::HpmmapReuse | Self::Hpmmap1g => {
+                Provider::Pools
+            }
         }
     }
 
@@ -168,9 +197,9 @@ impl Pattern {
             },
             (
                 Self::Map | Self::Crowded | Self::Cycle | Self::Threads,
-                Method::Hugetlb | Method::HugetlbPopulate,
+                Method::Hugetlb | Method::HugetlbPopulate | Method::Hugetlb1g,
             ) => true,
-            (_, Method::Hugetlb | Method::HugetlbPopulate) => false,
+            (_, Method::Hugetlb | Method::HugetlbPopulate | Method::Hugetlb1g) => false,
             (Self::Map, Method::HpmmapDirty) => true,
             (_, Method::HpmmapDirty) => false,
             (Self::Brk, Method::HpmmapReuse) => false,
@@ -226,7 +255,11 @@ pub struct Case {
 impl Case {
     /// The most memory that it may need.
     pub fn need_bytes(&self) -> u64 {
-        // Allocators, and blocks of 2 MB, hold more than is used.
+        // Nothing else is in these pages.
+        if self.method == Method::Hugetlb1g {
+            return self.size_bytes * u64::from(self.threads);
+        }
+        // Allocators and blocks of 2 MB do not use all they hold.
         let held = match self.pattern {
             Pattern::Amr | Pattern::AmrMalloc | Pattern::Malloc => self.size_bytes * 2,
             // The array is copied if it cannot grow.
@@ -235,8 +268,17 @@ impl Case {
             Pattern::Crowded => self.size_bytes.next_multiple_of(LARGE_PAGE) + 80 * MIB,
             _ => self.size_bytes.next_multiple_of(LARGE_PAGE),
         };
-        // For the program, its stacks and the allocator's lists.
-        held * u64::from(self.threads) + 64 * MIB + u64::from(self.threads - 1) * 8 * MIB
+        // Whole gigabytes need not begin where a pool does.
+        let unaligned = if self.method == Method::Hpmmap1g && self.size_bytes >= GIGABYTE {
+            GIGABYTE
+        } else {
+            0
+        };
+        // The program, its stacks and the allocator's lists.
+        unaligned
+            + held * u64::from(self.threads)
+            + 64 * MIB
+            + u64::from(self.threads - 1) * 8 * MIB
     }
 
     /// The case in messages.
@@ -303,9 +345,8 @@ impl Parameters {
                 for &threads in threads {
                     for &allocator in &allocators {
                         for &method in &self.methods {
-                            // A huge page cannot be used in part.
-                            let whole = method.provider() != Provider::Hugetlb
-                                || size_bytes % LARGE_PAGE == 0;
+                            // A huge page cannot be had in part.
+                            let whole = size_bytes % method.provider().page_bytes() == 0;
                             if whole && pattern.allows(method, allocator) {
                                 cases.push(Case {
                                     pattern,
@@ -382,6 +423,11 @@ pub mod tests {
             !has(&cases, Pattern::Map, Method::Hugetlb, 4 * KIB),
             "no whole page"
         );
+        assert!(
+            !has(&cases, Pattern::Map, Method::Hugetlb1g, 64 * MIB),
+            "no whole page"
+        );
+        assert!(has(&cases, Pattern::Map, Method::Hpmmap1g, 64 * MIB));
         assert!(!has(&cases, Pattern::Brk, Method::Hugetlb, 2 * MIB));
         assert!(
             !has(&cases, Pattern::Stacks, Method::Small, 2 * MIB),
@@ -434,6 +480,13 @@ pub mod tests {
         assert_eq!(case.need_bytes(), 68 * MIB);
         case.threads = 4;
         assert_eq!(case.need_bytes(), (16 + 64 + 24) * MIB);
+        case.method = Method::Hpmmap1g;
+        assert_eq!(case.need_bytes(), (16 + 64 + 24) * MIB);
+        (case.size_bytes, case.threads) = (GIGABYTE, 1);
+        assert_eq!(case.need_bytes(), 2 * GIGABYTE + 64 * MIB);
+        case.method = Method::Hugetlb1g;
+        assert_eq!(case.need_bytes(), GIGABYTE);
+        (case.method, case.size_bytes, case.threads) = (Method::Hpmmap, 3 * MIB, 4);
         assert_eq!(case.title(), "threads hpmmap 3M 4 threads");
     }
 }

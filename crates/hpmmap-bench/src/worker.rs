@@ -182,7 +182,11 @@ impl Worker {
     fn command(&self, case: &Case, libraries: &[PathBuf]) -> Command {
         let mut command = if case.method.provider() == Provider::Pools {
             let mut run = Command::new(program::hpmmap());
-            run.args(["run", "--strict", "--"]).arg(&self.program);
+            run.args(["run", "--strict"]);
+            if case.method == Method::Hpmmap1g {
+                run.args(["--page-size", "1G"]);
+            }
+            run.arg("--").arg(&self.program);
             run
         } else {
             Command::new(&self.program)
@@ -274,6 +278,12 @@ mod tests {
         assert!(words[0].ends_with("/hpmmap"), "{}", words[0]);
         assert_eq!(words[1..5], ["run", "--strict", "--", "/w"]);
         assert_eq!(words[words.len() - 2..], ["--preload", "/l.so:/m.so"]);
+    }
+
+    #[test]
+    fn entries_of_1g_are_asked_for() {
+        let words = words(&case(Method::Hpmmap1g), &[]);
+        assert_eq!(words[1..5], ["run", "--strict", "--page-size", "1G"]);
     }
 
     #[test]

@@ -95,6 +95,7 @@ impl Fixture {
         self.write(&format!("{dir}/version"), "1.2.3\n");
         self.write(&format!("{dir}/user_limit_bytes"), "0\n");
         self.write(&format!("{dir}/hooks_active"), "0\n");
+        self.write(&format!("{dir}/gigabytes"), "yes\n");
         self.write("proc/hpmmap", "");
         for sub in ["nodes", "jobs"] {
             fs::create_dir_all(self.dir.path().join(dir).join(sub)).unwrap();
@@ -179,6 +180,9 @@ impl Fixture {
             ("failures", 0),
             ("large_wanted_bytes", 0),
             ("large_missed_bytes", 0),
+            ("entries_1g", 3),
+            ("splits_1g", 2),
+            ("joins_1g", 1),
             ("entries_2m", 20),
             ("entries_4k", 100),
             ("faults", 11),

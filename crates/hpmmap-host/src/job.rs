@@ -59,6 +59,12 @@ pub struct Job {
     pub large_wanted_bytes: u64,
     /// The part of these that is not contiguous.
     pub large_missed_bytes: u64,
+    /// 1 GB entries made in page tables.
+    pub entries_1g: u64,
+    /// Those of them that were split into 2 MB entries.
+    pub splits_1g: u64,
+    /// Those that were made of 2 MB entries again.
+    pub joins_1g: u64,
     /// 2 MB entries made in page tables.
     pub entries_2m: u64,
     /// 4 KB entries made in page tables.
@@ -342,6 +348,9 @@ pub fn read(root: &Root, id: u64) -> Result<Job> {
         failures: values.get("failures").copied().unwrap_or(0),
         large_wanted_bytes: values.get("large_wanted_bytes").copied().unwrap_or(0),
         large_missed_bytes: values.get("large_missed_bytes").copied().unwrap_or(0),
+        entries_1g: values.get("entries_1g").copied().unwrap_or(0),
+        splits_1g: values.get("splits_1g").copied().unwrap_or(0),
+        joins_1g: values.get("joins_1g").copied().unwrap_or(0),
         entries_2m: value("entries_2m")?,
         entries_4k: value("entries_4k")?,
         faults: value("faults")?,

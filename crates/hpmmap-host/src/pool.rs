@@ -61,8 +61,8 @@ pub struct Context {
     pub reuse_bytes: u64,
     /// Zeroed while the process waited, in total.
     pub cleared_bytes: u64,
-    /// Mapped by 2 MB entries, now. `None` if the caller may not read it, or reading takes too
-    /// long.
+    /// Mapped by 2 MB entries, now. `None` where the process may not be looked into, does
+    /// not let anybody look for long, or has had 1 GB entries, which a look would split.
     pub mapped_2m_bytes: Option<u64>,
     /// Mapped by 4 KB entries, now.
     pub mapped_4k_bytes: Option<u64>,
@@ -80,6 +80,8 @@ pub struct Context {
     pub faults_kernel: u64,
     /// Blocks given up but still pinned.
     pub pins_waiting: u64,
+    /// 1 GB entries made in its page table, in total.
+    pub entries_1g: u64,
 }
 
 /// True while the module is loaded.
@@ -95,6 +97,20 @@ pub fn version(root: &Root) -> Result<String> {
 /// True while system calls are hooked.
 pub fn hooks_active(root: &Root) -> Result<bool> {
     Ok(root.read_number::<u32>(format!("{DIR}/hooks_active"))? != 0)
+}
+
+/// Why `--page-size 1G` makes entries of 2 MB; `None` if it makes entries of 1 GB.
+pub fn why_no_gigabytes(root: &Root) -> Result<Option<&'static str>> {
+    let word = optional(root.read(format!("{DIR}/gigabytes")))?;
+    Ok(match word.as_deref() {
+        Some("yes") => None,
+        Some("cpu") => Some("the CPU has no pages of 1 GB (pdpe1gb in /proc/cpuinfo)"),
+        Some("kernel") => {
+            Some("this kernel cannot map 1 GB (Linux 6.12 and newer can, without PREEMPT_RT)")
+        }
+        Some(_) => Some("another module or a live patch holds a function they need (see: dmesg)"),
+        None => Some("this version of the module makes none"),
+    })
 }
 
 /// Default limit per user; `None` if there is none.
@@ -132,7 +148,11 @@ impl Context {
 /// All registered address spaces; none without the module.
 pub fn contexts(root: &Root) -> Result<Contexts> {
     let mut contexts = contexts_unmapped(root)?;
-    for context in &mut contexts.visible {
+    for context in contexts
+        .visible
+        .iter_mut()
+        .filter(|one| one.entries_1g == 0)
+    {
         let mapped = mapped::of(root, context.pid);
         context.mapped_2m_bytes = mapped.map(|m| m.by_2m);
         context.mapped_4k_bytes = mapped.map(|m| m.by_4k);
@@ -204,6 +224,7 @@ fn context_of(values: &BTreeMap<&str, u64>, pid: u64) -> Option<Context> {
         faults: value("faults")?,
         faults_kernel: value("faults_kernel")?,
         pins_waiting: value("pins_waiting")?,
+        entries_1g: value("entries_1g").unwrap_or(0),
     })
 }
 
@@ -257,9 +278,29 @@ mod tests {
         fixture.edit("proc/1234/smaps", |_| "not smaps".into());
         let one = &contexts(&fixture.root()).unwrap().visible[0];
         assert_eq!((one.mapped_4k_bytes, one.held_bytes), (None, 8 << 20));
+        fixture.edit("proc/hpmmap", |text| text + "entries_1g 3\n");
+        let one = &contexts(&fixture.root()).unwrap().visible[0];
+        assert_eq!((one.mapped_2m_bytes, one.entries_1g), (None, 3));
         fixture.edit("proc/hpmmap", |text| text.replace("faults 11\n", ""));
         let error = contexts(&fixture.root()).unwrap_err().to_string();
         assert!(error.contains("proc/hpmmap"), "{error}");
+    }
+
+    #[test]
+    fn it_is_told_why_entries_are_of_2m() {
+        let fixture = Fixture::new();
+        fixture.module();
+        for (word, why) in [
+            ("yes", None),
+            ("cpu", Some("pdpe1gb")),
+            ("kernel", Some("6.12")),
+            ("busy", Some("live patch")),
+        ] {
+            fixture.write("sys/kernel/hpmmap/gigabytes", &format!("{word}\n"));
+            let found = why_no_gigabytes(&fixture.root()).unwrap();
+            assert_eq!(found.is_some(), why.is_some(), "{word}");
+            assert!(found.unwrap_or_default().contains(why.unwrap_or_default()));
+        }
     }
 
     #[test]

@@ -220,6 +220,32 @@ impl Device {
             entries.resize(arg.nr as usize + 16, Default::default());
         }
     }
+
+    /// Pins a range of this process until the device is closed, and tells where it lies.
+    pub fn runs(&self, start: u64, length: u64) -> Result<Vec<uapi::Run>, Errno> {
+        let mut runs = vec![uapi::Run::default(); 64];
+        loop {
+            let mut arg = uapi::Runs {
+                size: size_of_u32::<uapi::Runs>(),
+                start,
+                length,
+                runs: runs.as_mut_ptr() as u64,
+                nr: u32::try_from(runs.len()).map_err(|_| Errno::ENOMEM)?,
+                ..Default::default()
+            };
+            // SAFETY: the fd is open, the struct is the one of this command,
+            // and `runs` is valid for `nr` elements of plain integers,
+            // borrowed by nobody else during the call.
+            match unsafe { raw::runs(self.file.as_raw_fd(), &mut arg) } {
+                Err(Errno::EMSGSIZE) => runs.resize(arg.nr as usize, Default::default()),
+                result => {
+                    result?;
+                    runs.truncate(arg.nr as usize);
+                    return Ok(runs);
+                }
+            }
+        }
+    }
 }
 
 /// Bit n of word w stands for node 64 * w + n.
@@ -274,5 +300,6 @@ mod tests {
             Err(Errno::ENOTTY)
         );
         assert_eq!(device.limit_list(), Err(Errno::ENOTTY));
+        assert_eq!(device.runs(0, 4096), Err(Errno::ENOTTY));
     }
 }

@@ -36,4 +36,5 @@ pub(crate) mod raw {
     nix::ioctl_readwrite_bad!(launch, IOC_LAUNCH, Launch);
     nix::ioctl_readwrite_bad!(limit_set, IOC_LIMIT_SET, LimitSet);
     nix::ioctl_readwrite_bad!(limit_list, IOC_LIMIT_LIST, LimitList);
+    nix::ioctl_readwrite_bad!(runs, IOC_RUNS, Runs);
 }

@@ -503,6 +503,23 @@ bool hpmmap_gigabytes_ready(void)
 	return smp_load_acquire(&ready);
 }
 
+/* "yes", or what is in the way. Whether others have a function is known from the first try on. */
+const char *hpmmap_gigabytes_possible(void)
+{
+	if (!boot_cpu_has(X86_FEATURE_GBPAGES))
+		return "cpu";
+	if (!compat_has_gigabytes())
+		return "kernel";
+	switch (READ_ONCE(failed)) {
+	case 0:
+		return "yes";
+	case -EOPNOTSUPP:
+		return "kernel";
+	default:
+		return "busy";
+	}
+}
+
 void hpmmap_gigabytes_exit(void)
 {
 	if (ready)
@@ -516,6 +533,7 @@ int hpmmap_gigabytes_begin(void)
 	return -EOPNOTSUPP;
 }
 bool hpmmap_gigabytes_ready(void) { return false; }
+const char *hpmmap_gigabytes_possible(void) { return "kernel"; }
 void hpmmap_gigabytes_exit(void) { }
 pud_t *hpmmap_gigabyte_find(struct mm_struct *mm, unsigned long addr) { return NULL; }
 bool hpmmap_gigabyte_may(struct vm_area_struct *vma, unsigned long addr) { return false; }

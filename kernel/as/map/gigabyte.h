@@ -11,6 +11,7 @@
 int hpmmap_gigabytes_begin(void);
 void hpmmap_gigabytes_exit(void);
 bool hpmmap_gigabytes_ready(void);
+const char *hpmmap_gigabytes_possible(void);
 
 pud_t *hpmmap_gigabyte_find(struct mm_struct *mm, unsigned long addr);
 bool hpmmap_gigabyte_may(struct vm_area_struct *vma, unsigned long addr);

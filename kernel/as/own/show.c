@@ -46,6 +46,7 @@ static int show_ctx(struct seq_file *m, void *v)
 	SHOW("faults_kernel", atomic_long_read(&ctx->nr_faults_kernel));
 	SHOW("pins_waiting", atomic_long_read(&ctx->nr_pinned));
 	SHOW("cleared_bytes", atomic_long_read(&ctx->owner.nr_cleared) << PAGE_SHIFT);
+	SHOW("entries_1g", atomic_long_read(&ctx->stats.entries_1g));
 	SHOW("fork_copied_bytes", atomic_long_read(&ctx->nr_copied) << PAGE_SHIFT);
 #undef SHOW
 	return 0;

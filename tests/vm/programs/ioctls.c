@@ -381,6 +381,48 @@ static void check_limit_list(bool root)
 	}
 }
 
+static void check_runs(bool root)
+{
+	static char page[4096] __attribute__((aligned(4096)));
+	struct hpmmap_run run;
+	struct hpmmap_runs right = {
+		.size = sizeof(right), .start = (uintptr_t)page, .length = sizeof(page),
+		.runs = (uintptr_t)&run, .nr = 1,
+	};
+	struct hpmmap_runs runs;
+
+	if (!root) {
+		expect("RUNS without the capability", HPMMAP_IOC_RUNS, &right, EPERM);
+		return;
+	}
+	check_struct("RUNS", HPMMAP_IOC_RUNS, &right, sizeof(right),
+		     offsetof(struct hpmmap_runs, flags));
+#define REFUSED(change, want) do {					\
+	runs = right;							\
+	change;								\
+	expect("RUNS: " #change, HPMMAP_IOC_RUNS, &runs, want);		\
+} while (0)
+	REFUSED(runs.__reserved = 1, EOPNOTSUPP);
+	REFUSED(runs.start++, EINVAL);
+	REFUSED(runs.length++, EINVAL);
+	REFUSED(runs.length = 0, EINVAL);
+	REFUSED(runs.length = -runs.start, EINVAL);
+	REFUSED(runs.length = 1ULL << 63, EFAULT);
+	REFUSED(runs.start = 4096, EFAULT);
+	REFUSED(runs.runs = 8, EFAULT);
+	REFUSED(runs.nr = 0, EMSGSIZE);
+	if (runs.nr != 1) {
+		printf("RUNS: %u runs of one page\n", runs.nr);
+		failures++;
+	}
+#undef REFUSED
+	expect("RUNS", HPMMAP_IOC_RUNS, &right, 0);
+	if (run.length != sizeof(page) || !run.address || run.address % sizeof(page)) {
+		printf("RUNS: wrong contents\n");
+		failures++;
+	}
+}
+
 int main(int argc, char **argv)
 {
 	struct hpmmap_info info = { .size = sizeof(info) };
@@ -404,6 +446,7 @@ int main(int argc, char **argv)
 		check_idle_jobs();
 	check_limit_set(root);
 	check_limit_list(root);
+	check_runs(root);
 	if (mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0) != MAP_FAILED) {
 		printf("the device can be mapped\n");
 		failures++;

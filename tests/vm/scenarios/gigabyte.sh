@@ -54,6 +54,15 @@ awk '$1 == "Rss:" && $2 >= 1 << 20 { found = 1 } END { exit !found }' /proc/$job
 let_go $job
 expect_pool_free
 
+[ "$(grep -cx yes $SYSFS/gigabytes)" = $has ] || fail "has=$has, and $SYSFS/gigabytes says $(cat $SYSFS/gigabytes)"
+hpmmap run --page-size 1G -- true 2>/tmp/said
+[ "$(grep -c 'entries are of 2 MB' /tmp/said)" = $((1 - has)) ] || { cat /tmp/said; fail "has=$has, and run says this"; }
+
+# A gigabyte for a device, which is one run, and is not split.
+hpmmap run --strict --page-size 1G -- "$HPMMAP_ROOT/build/tests-vm/runs" 1024 | tee /tmp/said
+grep -qx '1024 MB in 1 runs' /tmp/said || fail "a gigabyte has several runs"
+expect_pool_free
+
 # Functions of the kernel are redirected until the module goes.
 hpmmap pool remove --all >/dev/null
 unload_module

@@ -21,6 +21,7 @@ use super::record::OnHost;
 use super::settings::{self, Settings};
 use super::workload::{self, Start};
 use crate::machine::{self, hugetlb_free, pools_free, say_not_set_back};
+use crate::plan::LARGE_PAGE;
 
 /// Its contents differ at each boot.
 const BOOT: &str = "proc/sys/kernel/random/boot_id";
@@ -255,7 +256,7 @@ impl<'a> LocalHost<'a> {
     fn reserved_free(&self, manager: Manager) -> u64 {
         match manager {
             Manager::Small | Manager::Thp => 0,
-            Manager::Hugetlb => hugetlb_free(self.root),
+            Manager::Hugetlb => hugetlb_free(self.root, LARGE_PAGE),
             Manager::Hpmmap => pools_free(self.root),
         }
     }

@@ -60,7 +60,7 @@ pub fn obstacle(root: &Root, manager: Manager, parameters: &Parameters) -> Optio
         Manager::Small => None,
         Manager::Thp => (thp(root).as_deref() != Some("always"))
             .then(|| format!("/{THP} is not 'always': use --prepare")),
-        Manager::Hugetlb => short_of("reserved huge pages", hugetlb_free(root)),
+        Manager::Hugetlb => short_of("reserved huge pages", hugetlb_free(root, LARGE_PAGE)),
         Manager::Hpmmap => short_of("free pool memory", pools_free(root)),
     }
 }
@@ -124,11 +124,11 @@ impl Settings {
             let file = format!("{HUGETLB}/nr_hugepages");
             let there: u64 = self.root.read_number(&file)?;
             let pages = want.reserved_bytes / LARGE_PAGE;
-            self.memory.reserve_hugepages(there + pages)?;
+            self.memory.reserve_hugepages(LARGE_PAGE, there + pages)?;
             enough(
                 "reserved huge pages",
                 want.reserved_bytes,
-                hugetlb_free(&self.root),
+                hugetlb_free(&self.root, LARGE_PAGE),
             )?;
         }
         if want.pool_bytes > 0 {

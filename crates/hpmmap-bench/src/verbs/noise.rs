@@ -245,7 +245,7 @@ impl<'a> Run<'a> {
     fn neighbour_bytes(&self, case: &Case) -> Result<u64> {
         let own = match case.method.provider() {
             Provider::Linux => self.parameters.need_bytes(case),
-            Provider::Hugetlb | Provider::Pools => 0,
+            Provider::Hugetlb | Provider::Hugetlb1g | Provider::Pools => 0,
         };
         let left = process::available_bytes(self.session.root)?.saturating_sub(own);
         Ok((left / 4 * 3).max(MIB))

@@ -3,7 +3,7 @@
 pub const DEVICE_PATH: &::std::ffi::CStr = c"/dev/hpmmap";
 pub const SYSFS_PATH: &::std::ffi::CStr = c"/sys/kernel/hpmmap";
 pub const CONTEXTS_PATH: &::std::ffi::CStr = c"/proc/hpmmap";
-pub const ABI_VERSION: u32 = 3;
+pub const ABI_VERSION: u32 = 4;
 pub const BLOCK_BYTES: u64 = 2097152;
 pub const LARGE_BYTES: u64 = 1073741824;
 pub const IOC_MAGIC: u32 = 182;
@@ -31,6 +31,7 @@ pub const LIMIT_F_PERCENT: u32 = 4;
 pub const LIMIT_NONE: u64 = 18446744073709551615;
 pub const LIMIT_INHERIT: u64 = 18446744073709551614;
 pub const IOC_LIMIT_LIST: u64 = 3222844934;
+pub const IOC_RUNS: u64 = 3223893511;
 pub const MARK_MAGIC: u32 = 1213005824;
 pub const MARK_MAGIC_MASK: u32 = 4294901760;
 pub const MARK_F_1G: u32 = 32768;
@@ -320,4 +321,42 @@ const _: () = {
     [
         "Offset of field: LimitList::__reserved",
     ][::std::mem::offset_of!(LimitList, __reserved) - 20usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct Run {
+    pub address: __u64,
+    pub length: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of Run"][::std::mem::size_of::<Run>() - 16usize];
+    ["Alignment of Run"][::std::mem::align_of::<Run>() - 8usize];
+    ["Offset of field: Run::address"][::std::mem::offset_of!(Run, address) - 0usize];
+    ["Offset of field: Run::length"][::std::mem::offset_of!(Run, length) - 8usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct Runs {
+    pub size: __u32,
+    pub flags: __u32,
+    pub start: __u64,
+    pub length: __u64,
+    pub runs: __u64,
+    pub nr: __u32,
+    pub __reserved: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of Runs"][::std::mem::size_of::<Runs>() - 40usize];
+    ["Alignment of Runs"][::std::mem::align_of::<Runs>() - 8usize];
+    ["Offset of field: Runs::size"][::std::mem::offset_of!(Runs, size) - 0usize];
+    ["Offset of field: Runs::flags"][::std::mem::offset_of!(Runs, flags) - 4usize];
+    ["Offset of field: Runs::start"][::std::mem::offset_of!(Runs, start) - 8usize];
+    ["Offset of field: Runs::length"][::std::mem::offset_of!(Runs, length) - 16usize];
+    ["Offset of field: Runs::runs"][::std::mem::offset_of!(Runs, runs) - 24usize];
+    ["Offset of field: Runs::nr"][::std::mem::offset_of!(Runs, nr) - 32usize];
+    [
+        "Offset of field: Runs::__reserved",
+    ][::std::mem::offset_of!(Runs, __reserved) - 36usize];
 };

@@ -31,7 +31,8 @@ impl PageSize {
 /// Options of a launch that a mark can have, too.
 #[derive(Debug, Args)]
 pub struct LaunchArgs {
-    /// Size of the contiguous pieces of memory
+    /// Size of the contiguous pieces of memory, and of the page-table entries that map them
+    /// (1G: on Linux 6.12 and newer, see 'hpmmap doctor')
     #[arg(
         long,
         value_enum,

@@ -170,6 +170,7 @@ pub fn examine(root: &Root, facts: &Facts) -> Vec<Check> {
     checks.push(module::module(root, &release, facts));
     if pool::is_loaded(root) {
         checks.push(module::interface(facts));
+        checks.push(module::gigabytes(root));
         checks.push(module::device_node(root));
         checks.push(memory::pools(root));
         checks.extend(memory::user_limit(root));
@@ -485,7 +486,7 @@ mod tests {
             .iter()
             .map(|check| check.id)
             .collect();
-        for id in ["interface", "device", "pools"] {
+        for id in ["interface", "gigabytes", "device", "pools"] {
             assert!(!ids.contains(&id), "{id}");
         }
     }

@@ -120,7 +120,7 @@ pub fn interface(facts: &Facts) -> Check {
     match &facts.info {
         Some(Ok(info)) if info.abi_version >= uapi::ABI_VERSION => {
             let version = info.abi_version;
-            Check::ok(id, format!("version {version}, 1 GB runs use 2 MB entries"))
+            Check::ok(id, format!("version {version}"))
         }
         Some(Ok(info)) => Check::fail(
             id,
@@ -141,6 +141,15 @@ pub fn interface(facts: &Facts) -> Check {
             "not asked, the device cannot be opened",
             "see the check 'device'",
         ),
+    }
+}
+
+pub fn gigabytes(root: &Root) -> Check {
+    let id = "gigabytes";
+    match pool::why_no_gigabytes(root) {
+        Ok(None) => Check::ok(id, "--page-size 1G makes entries of 1 GB"),
+        Ok(Some(why)) => Check::ok(id, format!("--page-size 1G makes entries of 2 MB: {why}")),
+        Err(error) => Check::unknown(id, &error),
     }
 }
 

@@ -156,6 +156,14 @@ struct Placed {
 
 #[derive(Debug, Serialize)]
 struct Entries {
+    #[serde(rename = "1g")]
+    huge: u64,
+    #[serde(rename = "1g_bytes")]
+    huge_bytes: u64,
+    #[serde(rename = "1g_splits")]
+    splits: u64,
+    #[serde(rename = "1g_joins")]
+    joins: u64,
     #[serde(rename = "2m")]
     large: u64,
     #[serde(rename = "4k")]
@@ -323,6 +331,10 @@ impl Report {
                 remote_share: (placed_bytes != 0)
                     .then(|| job.placed_remote_bytes as f64 / placed_bytes as f64),
                 entries: Entries {
+                    huge: job.entries_1g,
+                    huge_bytes: job.entries_1g << 30,
+                    splits: job.splits_1g,
+                    joins: job.joins_1g,
                     large: job.entries_2m,
                     small: job.entries_4k,
                     large_bytes: job.entries_2m << 21,
@@ -442,6 +454,9 @@ mod tests {
             ("/memory/peak_bytes", json!(40 << 20)),
             ("/memory/placed/1", json!({"node": 1, "bytes": 8 << 20})),
             ("/memory/remote_share", json!(0.2)),
+            ("/memory/entries/1g_bytes", json!(3u64 << 30)),
+            ("/memory/entries/1g_splits", json!(2)),
+            ("/memory/entries/1g_joins", json!(1)),
             ("/memory/entries/2m_bytes", json!(40 << 20)),
             ("/fallbacks/calls", json!(4)),
             ("/fallbacks/by_reason/exhausted", json!(4)),
@@ -487,7 +502,7 @@ hpmmap: job 3 (strict, 2M): killed by signal 9 after 12.3 s, 5 processes (2 stil
                my tool: 0 faults in 1 address space
                others: 0 faults in 1 address space
                812 minor and 3 major in all memory, start-up included
-  memory       peak 40M; entries: 20 of 2M, 100 of 4K
+  memory       peak 40M; entries: 3 of 1G (2 split, 1 rejoined), 20 of 2M, 100 of 4K
                placed on node 0 32M, node 1 8M; 20 % remote
   fallbacks    4 for 20M (calls: mmap 2, brk 1, block 1; reasons: exhausted 4)
   pools        512M free at the least; 3 calls refused, 0 failed

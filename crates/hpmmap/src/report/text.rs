@@ -2,6 +2,7 @@
 
 use hpmmap_base::size::{self, Size, short};
 use hpmmap_host::job;
+use hpmmap_sys::uapi::LARGE_BYTES;
 
 use super::verdict::{Program, Verdict};
 use super::words::plural;
@@ -58,8 +59,9 @@ impl Report {
         line(
             "memory",
             format!(
-                "peak {}; entries: {} of 2M, {} of 4K",
+                "peak {}; entries: {}{} of 2M, {} of 4K",
                 short(memory.peak_bytes),
+                self.gigabytes(),
                 memory.entries.large,
                 memory.entries.small
             ),
@@ -181,6 +183,19 @@ impl Report {
                 )
             })
             .collect()
+    }
+
+    /// For jobs that asked for entries of 1 GB, or had some.
+    fn gigabytes(&self) -> String {
+        let entries = &self.memory.entries;
+        match (self.job.page_size == LARGE_BYTES, entries.huge) {
+            (false, 0) => String::new(),
+            (_, made) if entries.splits == 0 => format!("{made} of 1G, "),
+            (_, made) => format!(
+                "{made} of 1G ({} split, {} rejoined), ",
+                entries.splits, entries.joins
+            ),
+        }
     }
 
     fn headline(&self) -> String {

@@ -47,6 +47,9 @@ pub fn perform(args: &RunArgs) -> Result<ExitCode> {
             explain(&root, &request, errno, full.map(ToString::to_string))
         })?;
         note.iter().for_each(|note| say(note));
+        small_entries(&root, &request)
+            .iter()
+            .for_each(|note| say(note));
         Ok(id)
     };
     let execute = || -> u8 {
@@ -162,7 +165,16 @@ fn note(root: &Root, request: &LaunchRequest, limit: &Reported) -> Option<String
     ))
 }
 
-/// The reason why the module refused, with the current state of the pools.
+/// That a launch with --page-size 1G has entries of 2 MB, after it has tried to get others.
+fn small_entries(root: &Root, request: &LaunchRequest) -> Option<String> {
+    if request.page_size != uapi::LARGE_BYTES || !report_name::is_first_rank() {
+        return None;
+    }
+    let why = pool::why_no_gigabytes(root).ok()??;
+    Some(format!("--page-size 1G: entries are of 2 MB: {why}"))
+}
+
+/// Why the module refused, with the pools as they are now.
 fn explain(root: &Root, request: &LaunchRequest, errno: Errno, full: Option<String>) -> Error {
     let pools = pool::nodes(root).unwrap_or_default();
     let eligible: Vec<_> = pools
@@ -263,6 +275,27 @@ mod tests {
             uapi::LAUNCH_F_NO_INHERIT | uapi::LAUNCH_F_IMAGE
         );
         assert!(request.nodes.is_empty());
+    }
+
+    #[test]
+    fn entries_of_2m_are_told() {
+        let fixture = Fixture::new();
+        fixture.module();
+        let mut request = LaunchRequest {
+            flags: 0,
+            page_size: 1 << 30,
+            nodes: Vec::new(),
+            only: Vec::new(),
+        };
+        assert_eq!(small_entries(&fixture.root(), &request), None);
+        fixture.write("sys/kernel/hpmmap/gigabytes", "cpu\n");
+        let note = small_entries(&fixture.root(), &request).unwrap();
+        assert!(
+            note.starts_with("--page-size 1G: entries are of 2 MB: the CPU"),
+            "{note}"
+        );
+        request.page_size = 2 << 20;
+        assert_eq!(small_entries(&fixture.root(), &request), None);
     }
 
     #[test]

@@ -174,6 +174,7 @@ fn processes_table(processes: &[Process]) -> String {
             Text("POLICY"),
             Number("PAGE"),
             Number("HELD"),
+            Number("1G MADE"),
             Number("2M"),
             Number("4K"),
             Number("LINUX"),
@@ -191,6 +192,7 @@ fn processes_table(processes: &[Process]) -> String {
                 if context.strict { "strict" } else { "fallback" }.to_string(),
                 Size(context.page_size).to_string(),
                 short(context.held_bytes),
+                context.entries_1g.to_string(),
                 or_unknown(context.mapped_2m_bytes),
                 or_unknown(context.mapped_4k_bytes),
                 or_unknown(context.stands_in_bytes()),
@@ -276,6 +278,7 @@ mod tests {
             ("faults", 11),
             ("faults_kernel", 1),
             ("pins_waiting", 0),
+            ("entries_1g", 0),
         ] {
             assert_eq!(context[name], value, "{name}");
         }
@@ -345,8 +348,8 @@ mod tests {
         assert_eq!(
             words,
             [
-                "3", "1234", "root", "lmp?[2J", "strict", "2M", "8M", "6M", "4K", "68K", "2", "11",
-                "0"
+                "3", "1234", "root", "lmp?[2J", "strict", "2M", "8M", "0", "6M", "4K", "68K", "2",
+                "11", "0"
             ]
         );
     }

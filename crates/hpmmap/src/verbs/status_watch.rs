@@ -243,6 +243,7 @@ struct Row {
     page_size: u64,
     held: u64,
     peak: Option<u64>,
+    made_1g: u64,
     mapped_2m: Option<u64>,
     mapped_4k: Option<u64>,
     linux: Option<u64>,
@@ -296,6 +297,7 @@ fn row(status: &Status, id: u64) -> Row {
         page_size: first.context.page_size,
         held: job.map_or_else(|| sum(|context| context.held_bytes), |job| job.held_bytes),
         peak: job.map(|job| job.peak_bytes),
+        made_1g: job.map_or_else(|| sum(|one| one.entries_1g), |job| job.entries_1g),
         mapped_2m: known(|context| context.mapped_2m_bytes),
         mapped_4k: known(|context| context.mapped_4k_bytes),
         linux: known(Context::stands_in_bytes),
@@ -316,7 +318,7 @@ fn unless_unknown(value: Option<String>) -> String {
 /// A column, and its rank for being left out if there is no room; 0: never.
 type Shown = (Column<'static>, u32, fn(&Row) -> String);
 
-const COLUMNS: [Shown; 15] = [
+const COLUMNS: [Shown; 16] = [
     (Number("JOB"), 0, |row| row.id.to_string()),
     (Text("USER"), 2, |row| row.user.clone()),
     (Text("COMMAND"), 0, |row| row.command.clone()),
@@ -327,6 +329,7 @@ const COLUMNS: [Shown; 15] = [
     (Number("PAGE"), 5, |row| Size(row.page_size).to_string()),
     (Number("HELD"), 0, |row| short(row.held)),
     (Number("PEAK"), 4, |row| unless_unknown(row.peak.map(short))),
+    (Number("1G MADE"), 4, |row| row.made_1g.to_string()),
     (Number("2M"), 0, |row| or_unknown(row.mapped_2m)),
     (Number("4K"), 0, |row| or_unknown(row.mapped_4k)),
     (Number("LINUX"), 1, |row| or_unknown(row.linux)),
@@ -417,6 +420,8 @@ mod tests {
                 "PAGE",
                 "HELD",
                 "PEAK",
+                "1G",
+                "MADE",
                 "2M",
                 "4K",
                 "LINUX",
@@ -429,8 +434,8 @@ mod tests {
         assert_eq!(
             words(&lines[6]),
             [
-                "3", "root", "lmp?[2J", "2", "strict", "2M", "8M", "40M", "12M", "8K", "136K", "4",
-                "3", "12", "0"
+                "3", "root", "lmp?[2J", "2", "strict", "2M", "8M", "40M", "3", "12M", "8K", "136K",
+                "4", "3", "12", "0"
             ]
         );
         assert_eq!(lines.len(), 7);
@@ -444,8 +449,8 @@ mod tests {
         assert_eq!(
             words(lines.last().unwrap()),
             [
-                "3", "root", "lmp?[2J", "2", "strict", "2M", "16M", "-", "12M", "8K", "136K", "4",
-                "-", "24", "0"
+                "3", "root", "lmp?[2J", "2", "strict", "2M", "16M", "-", "0", "12M", "8K", "136K",
+                "4", "-", "24", "0"
             ]
         );
     }
