@@ -44,33 +44,10 @@ DEFINE_STATIC_CALL_RET0(hpmmap_forks, forks_t);
 #define PEER_TRIES 20
 #define PEER_PAUSE_MS 2
 
-/**
- * struct redirection - functions that calls are redirected from, all of them or none
- * @ops: what ftrace knows of it
- * @installed: they are
- * @held_until: they could not be: until when that is taken for granted, or 0
- * @error: why
- *
- * Who changes it has a mutex of its own for it.
- */
-struct redirection {
-	struct ftrace_ops ops;
-	bool installed;
-	u64 held_until;
-	int error;
-};
-
-/* Is it of no use to try, for the time being? */
-static bool is_held(const struct redirection *r)
-{
-	return get_jiffies_64() < r->held_until;
-}
-
-static void hold(struct redirection *r, int error)
-{
-	r->error = error;
-	r->held_until = get_jiffies_64() + msecs_to_jiffies(HELD_MS);
-}
+/* The calls are redirected. */
+static bool installed;
+/* They could not be, until when nobody tries again. */
+static u64 held_until;
 
 /* BPF programs of these functions are asked to go along; -EAGAIN where that fails. */
 static int register_ops(struct ftrace_ops *ops)
@@ -170,15 +147,9 @@ static void notrace hook_entry(unsigned long ip, unsigned long parent_ip,
 }
 
 /* PERMANENT: kernel.ftrace_enabled=0 may not take the hooks away. */
-static struct redirection calls = {
-	.ops = {
-		.func = hook_entry,
-		.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT |
-			 FTRACE_OPS_FL_DYNAMIC,
-	},
-};
+static struct ftrace_ops calls = { .func = hook_entry, .flags = HPMMAP_GUARD_FLAGS };
 
-/* @calls' ops are registered, with whatever filter. */
+/* @calls is registered, with whatever filter. */
 static bool registered;
 
 /*
@@ -198,7 +169,7 @@ static noinline void parking(void)
 
 static int hooks_park(void)
 {
-	return ftrace_set_filter_ip(&calls.ops, (unsigned long)parking, 0, 1);
+	return ftrace_set_filter_ip(&calls, (unsigned long)parking, 0, 1);
 }
 
 /* The functions that this kernel has, as the filter of @ops. */
@@ -215,12 +186,12 @@ static int hooks_filter(struct ftrace_ops *ops)
 
 static int hooks_redirect(void)
 {
-	int ret = hooks_filter(&calls.ops);
+	int ret = hooks_filter(&calls);
 
 	if (ret)
 		return ret;
 	if (!registered) {
-		ret = register_ops(&calls.ops);
+		ret = register_ops(&calls);
 		registered = !ret;
 		return ret;
 	}
@@ -289,7 +260,7 @@ static void hooks_remove(void)
 		return;
 	}
 	hooked->stop();
-	WRITE_ONCE(calls.installed, false);
+	WRITE_ONCE(installed, false);
 }
 
 static int hooks_install(void)
@@ -297,18 +268,18 @@ static int hooks_install(void)
 	int ret;
 
 	lockdep_assert_held(&hpmmap_hook_mutex);
-	if (is_held(&calls))
+	if (get_jiffies_64() < held_until)
 		return -EBUSY;
 	ret = hooked->start();
 	if (ret)
 		return ret;
 	ret = hooks_redirect();
 	if (!ret) {
-		WRITE_ONCE(calls.installed, true);
+		WRITE_ONCE(installed, true);
 		return 0;
 	}
 	if (ret == -EBUSY)
-		hold(&calls, ret);
+		held_until = get_jiffies_64() + msecs_to_jiffies(HELD_MS);
 	pr_err_ratelimited("system calls cannot be hooked: %d%s\n", ret,
 			   ret == -EBUSY ?
 			   ", a live patch or another module holds one" : "");
@@ -336,7 +307,7 @@ int hpmmap_hook_get(void)
 		if (!try_module_get(THIS_MODULE)) {
 			ret = -ENODEV;
 		} else {
-			ret = calls.installed ? 0 : hooks_install();
+			ret = installed ? 0 : hooks_install();
 			if (ret)
 				module_put(THIS_MODULE);
 			else
@@ -376,7 +347,7 @@ static void put_work_fn(struct work_struct *work)
 static void remove_work_fn(struct work_struct *work)
 {
 	mutex_lock(&hpmmap_hook_mutex);
-	if (calls.installed && !refcount_read(&hook_refs))
+	if (installed && !refcount_read(&hook_refs))
 		hooks_remove();
 	mutex_unlock(&hpmmap_hook_mutex);
 }
@@ -397,7 +368,7 @@ void hpmmap_hook_put(void)
 /* Are system calls hooked? They are a moment longer than anybody needs it. */
 bool hpmmap_hook_active(void)
 {
-	return READ_ONCE(calls.installed);
+	return READ_ONCE(installed);
 }
 
 /**
@@ -446,8 +417,8 @@ void hpmmap_hook_exit(void)
 	cancel_delayed_work_sync(&remove_work);
 	mutex_lock(&hpmmap_hook_mutex);
 	if (registered)
-		registered = !unregister_ops(&calls.ops);
-	if (calls.installed)
+		registered = !unregister_ops(&calls);
+	if (installed)
 		hooked->stop();
 	mutex_unlock(&hpmmap_hook_mutex);
 	/* Somebody may have counted, and queued it only after the first one. */
@@ -456,7 +427,7 @@ void hpmmap_hook_exit(void)
 	cancel_delayed_work_sync(&remove_work);
 	ftrace_free_filter(&asking);
 	if (!registered)
-		ftrace_free_filter(&calls.ops);
+		ftrace_free_filter(&calls);
 }
 
 /**
@@ -487,101 +458,4 @@ void hpmmap_guard_remove(struct ftrace_ops *ops)
 	if (unregister_ops(ops))
 		ftrace_free_filter(ops);
 	synchronize_rcu_tasks();
-}
-
-/* A function that is kept from its work now and then, of all processes. */
-static bool (*veto_asks)(unsigned long arg);
-/* Protects installing it. */
-static DEFINE_MUTEX(veto_mutex);
-/* The filter is set; it stays, for nothing else makes it usable again. */
-static bool veto_filtered;
-
-static noinline int veto_refuse(void)
-{
-	return -EBUSY;
-}
-
-static void notrace veto_entry(unsigned long ip, unsigned long parent_ip,
-			       struct ftrace_ops *op, struct ftrace_regs *fregs)
-{
-	if (veto_asks(compat_ftrace_arg(fregs, 0)))
-		compat_ftrace_set_ip(fregs, (unsigned long)veto_refuse);
-}
-
-static struct redirection veto = {
-	.ops = {
-		.func = veto_entry,
-		.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_DYNAMIC,
-	},
-};
-
-static int veto_install(const char *symbol, bool (*is_forbidden)(unsigned long arg))
-{
-	unsigned long addr = compat_symbol(symbol);
-	int ret;
-
-	lockdep_assert_held(&veto_mutex);
-	if (!addr)
-		return -ENOENT;
-	veto_asks = is_forbidden;
-	if (!veto_filtered) {
-		ret = ftrace_set_filter_ip(&veto.ops, addr, 0, 0);
-		if (ret)
-			return ret;
-		veto_filtered = true;
-	}
-	ret = register_ops(&veto.ops);
-	/* See hpmmap_veto_active(). */
-	if (!ret)
-		smp_store_release(&veto.installed, true);
-	return ret;
-}
-
-/**
- * hpmmap_veto_begin() - a function of the kernel fails with -EBUSY where that is due
- * @symbol: its name; it returns an int, and its callers know that it can fail
- * @is_forbidden: is it due, of its first argument? Called by ftrace: notrace, and sleeps
- *	not
- *
- * For one function only, until hpmmap_veto_end(). Nothing of the module is on the stack of
- * who is let in. Any user may ask for it, as often as he likes, so it is tried once a second at
- * most: until then the last failure is the answer.
- *
- * Return: 0, at once if it is so already; -EINTR for a process that is being killed; or an
- * errno.
- */
-int hpmmap_veto_begin(const char *symbol, bool (*is_forbidden)(unsigned long arg))
-{
-	int ret = 0;
-
-	if (hpmmap_veto_active())
-		return 0;
-	/* Who installs it waits for all tasks. */
-	if (mutex_lock_killable(&veto_mutex))
-		return -EINTR;
-	if (is_held(&veto))
-		ret = veto.error;
-	else if (!veto.installed)
-		ret = veto_install(symbol, is_forbidden);
-	if (ret && !is_held(&veto))
-		hold(&veto, ret);
-	mutex_unlock(&veto_mutex);
-	return ret;
-}
-
-/* Has hpmmap_veto_begin() succeeded? Then no call is let in that it forbids. */
-bool hpmmap_veto_active(void)
-{
-	return smp_load_acquire(&veto.installed);
-}
-
-/* Undoes hpmmap_veto_begin(), also if that has failed or was never called. */
-void hpmmap_veto_end(void)
-{
-	if (veto.installed && !unregister_ops(&veto.ops))
-		return;
-	if (veto.installed)
-		synchronize_rcu_tasks();
-	if (veto_filtered)
-		ftrace_free_filter(&veto.ops);
 }

@@ -81,9 +81,6 @@ bool hpmmap_hook_active(void);
 int hpmmap_guard_install(struct ftrace_ops *ops, const char *function);
 void hpmmap_guard_remove(struct ftrace_ops *ops);
 
-int hpmmap_veto_begin(const char *symbol, bool (*is_forbidden)(unsigned long arg));
-bool hpmmap_veto_active(void);
-void hpmmap_veto_end(void);
 long hpmmap_call_orig(enum hpmmap_call call, const struct pt_regs *regs);
 long hpmmap_madvise(unsigned long start, unsigned long len, int advice);
 long hpmmap_call_file(enum hpmmap_call call, struct file *file, unsigned int cmd,

@@ -17,6 +17,7 @@
  */
 #include <linux/file.h>
 #include <linux/fs.h>
+#include <linux/ftrace.h>
 #include <linux/mm.h>
 #include <linux/mman.h>
 #include <linux/mmu_notifier.h>
@@ -38,10 +39,9 @@
 /* How often an address is looked for, if others map something there meanwhile. */
 #define PLACE_TRIES 8
 
-/* Has an address space windows? Its mmap_lock is held for writing. Called by ftrace. */
-static bool has_windows(unsigned long arg)
+/* Has an address space windows? Its mmap_lock is held for writing. */
+static notrace bool has_windows(struct mm_struct *mm)
 {
-	struct mm_struct *mm = (struct mm_struct *)arg;
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, mm, 0);
 
@@ -53,26 +53,26 @@ static bool has_windows(unsigned long arg)
 	return false;
 }
 
-/* From the first window on, until the module goes. */
-static int veto(void)
+/* Stands in for mm_take_all_locks() there. */
+static noinline int refuse(void)
 {
-	int ret;
-
-	/* What windows never show needs nothing. */
-	if (!compat_has_special_pages())
-		return 0;
-	ret = hpmmap_veto_begin("mm_take_all_locks", has_windows);
-	if (ret && ret != -EINTR)
-		pr_warn_ratelimited("windows show no memory of Linux: mm_take_all_locks() cannot be hooked: %d\n",
-				    ret);
-	return ret == -EINTR ? ret : 0;
+	return -EBUSY;
 }
 
-/* May a window show memory of Linux? */
-static bool viewers_see_linux(void)
+static void notrace take_locks_entry(unsigned long ip, unsigned long parent_ip,
+				     struct ftrace_ops *op, struct ftrace_regs *fregs)
 {
-	return compat_has_special_pages() && hpmmap_veto_active();
+	if (has_windows((struct mm_struct *)compat_ftrace_arg(fregs, 0)))
+		compat_ftrace_set_ip(fregs, (unsigned long)refuse);
 }
+
+static struct ftrace_ops take_locks_ops = {
+	.func = take_locks_entry,
+	.flags = HPMMAP_GUARD_FLAGS,
+};
+
+/* May windows show ordinary memory? */
+static bool see_linux;
 
 /* Nothing concerns it. */
 static bool nothing_invalidate(struct mmu_interval_notifier *notifier,
@@ -96,10 +96,10 @@ static int viewer_begin(void)
 {
 	struct mmu_interval_notifier notifier;
 	struct mm_struct *mm = current->mm;
-	int ret = veto();
+	int ret;
 
-	if (ret || compat_mm_knows_intervals(mm))
-		return ret;
+	if (compat_mm_knows_intervals(mm))
+		return 0;
 	if (mmap_write_lock_killable(mm))
 		return -EINTR;
 	ret = mmu_interval_notifier_insert_locked(&notifier, mm, 0, PAGE_SIZE,
@@ -182,7 +182,7 @@ static struct hpmmap_attachment *attachment_alloc(struct hpmmap_window *win,
 	att->start = start;
 	att->len = len;
 	att->readonly = readonly;
-	att->sees_linux = viewers_see_linux();
+	att->sees_linux = see_linux;
 	INIT_LIST_HEAD(&att->viewer.link);
 	mmgrab(current->mm);
 	att->viewer.mm = current->mm;
@@ -419,8 +419,16 @@ int hpmmap_detach_ended(void)
 	return detach_range(0, TASK_SIZE_MAX, NULL, NULL);
 }
 
-/* There are no windows. */
+/* Return: 0, also where mm_take_all_locks() cannot be guarded, and windows show the pools only. */
+int hpmmap_viewers_init(void)
+{
+	see_linux = compat_has_special_pages() &&
+		    !hpmmap_guard_install(&take_locks_ops, "mm_take_all_locks");
+	return 0;
+}
+
 void hpmmap_viewers_exit(void)
 {
-	hpmmap_veto_end();
+	if (see_linux)
+		hpmmap_guard_remove(&take_locks_ops);
 }
