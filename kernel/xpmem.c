@@ -9,7 +9,6 @@
 #include <linux/capability.h>
 #include <linux/cred.h>
 #include <linux/fs.h>
-#include <linux/kref.h>
 #include <linux/list_sort.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
@@ -56,12 +55,11 @@ struct xpmem_file {
 
 /**
  * struct object - a segment or a permit
- * @refs: its number's, and lookups
+ * @grant: what attachments rest on; has the references of its number, of lookups and of
+ *	attachments. A permit's rests on its segment's
  * @link: in its file's list
  * @file: the file that it was made by; not to be used but for what is in its list
  * @mm: the address space that it belongs to; mmgrab()bed
- * @grant: what attachments rest on; a permit's rests on its segment's
- * @segment: NULL for a segment; otherwise the one it is a permit for, with a reference
  * @id: its number
  * @win: of a segment: its window, with a reference
  * @start: of a segment: first address
@@ -73,15 +71,13 @@ struct xpmem_file {
  * @pid: of a segment: the process that made it; holds a reference
  * @readonly: of a permit: nobody writes by it
  *
- * Immutable but for @refs and @link.
+ * Immutable but for @grant and @link.
  */
 struct object {
-	struct kref refs;
+	struct hpmmap_grant grant;
 	struct list_head link;
 	struct xpmem_file *file;
 	struct mm_struct *mm;
-	struct hpmmap_grant *grant;
-	struct object *segment;
 	u32 id;
 	struct hpmmap_window *win;
 	u64 start;
@@ -98,24 +94,21 @@ struct object {
 static DEFINE_XARRAY_FLAGS(objects, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
 static u32 next_id;
 
-static void object_free(struct kref *ref)
+static void object_free(struct hpmmap_grant *grant)
 {
-	struct object *object = container_of(ref, struct object, refs);
+	struct object *object = container_of(grant, struct object, grant);
 
-	if (object->segment)
-		kref_put(&object->segment->refs, object_free);
 	if (object->win)
 		hpmmap_window_put(object->win);
 	put_user_ns(object->user_ns);
 	put_pid(object->pid);
-	hpmmap_grant_put(object->grant);
 	mmdrop(object->mm);
 	kfree(object);
 }
 
 static void object_put(struct object *object)
 {
-	kref_put(&object->refs, object_free);
+	hpmmap_grant_put(&object->grant);
 }
 
 /* A segment, or a permit for one, without a number; NULL without memory. */
@@ -125,18 +118,15 @@ static struct object *object_alloc(struct object *segment)
 
 	if (!object)
 		return NULL;
-	object->grant = hpmmap_grant_alloc(segment ? segment->grant : NULL);
-	if (!object->grant) {
-		kfree(object);
-		return NULL;
+	refcount_set(&object->grant.refs, 1);
+	object->grant.free = object_free;
+	if (segment) {
+		refcount_inc(&segment->grant.refs);
+		object->grant.parent = &segment->grant;
 	}
-	kref_init(&object->refs);
 	INIT_LIST_HEAD(&object->link);
 	object->mm = current->mm;
 	mmgrab(object->mm);
-	if (segment)
-		kref_get(&segment->refs);
-	object->segment = segment;
 	return object;
 }
 
@@ -175,8 +165,8 @@ static struct object *object_get(s64 id, bool segment)
 		return ERR_PTR(-EINVAL);
 	xa_lock(&objects);
 	object = id <= INT_MAX ? xa_load(&objects, id) : NULL;
-	if (object && !object->segment == segment)
-		kref_get(&object->refs);
+	if (object && !object->grant.parent == segment)
+		refcount_inc(&object->grant.refs);
 	else
 		object = ERR_PTR(-ENOENT);
 	xa_unlock(&objects);
@@ -185,13 +175,14 @@ static struct object *object_get(s64 id, bool segment)
 
 static const struct object *segment_of(const struct object *object)
 {
-	return object->segment ?: object;
+	return object->grant.parent ? container_of(object->grant.parent, struct object, grant) :
+				      object;
 }
 
 /* Is it a permit of the caller's, who can unmap what rests on it? */
 static bool is_own_permit(const struct object *object)
 {
-	return object->segment && object->mm == current->mm;
+	return object->grant.parent && object->mm == current->mm;
 }
 
 /*
@@ -201,7 +192,7 @@ static bool is_own_permit(const struct object *object)
  */
 static bool is_shown(const struct object *object, bool kept)
 {
-	return !object->segment || (is_own_permit(object) ? kept :
+	return !object->grant.parent || (is_own_permit(object) ? kept :
 				    atomic_read(&object->mm->mm_users));
 }
 
@@ -211,9 +202,9 @@ static int object_end(struct object *object)
 	const struct object *segment = segment_of(object);
 	int ret = 0;
 
-	hpmmap_grant_end(object->grant);
+	hpmmap_grant_end(&object->grant);
 	if (is_own_permit(object))
-		ret = hpmmap_detach_grant(object->grant);
+		ret = hpmmap_detach_all(&object->grant);
 	if (is_shown(object, ret))
 		hpmmap_window_revoke(segment->win, segment->start,
 				     segment->start + segment->len);
@@ -384,9 +375,9 @@ out:
 	return ret;
 }
 
-static long attach(const struct object *permit, struct xpmem_cmd_attach *c)
+static long attach(struct object *permit, struct xpmem_cmd_attach *c)
 {
-	const struct object *segment = permit->segment;
+	const struct object *segment = segment_of(permit);
 	unsigned int flags = permit->readonly ? HPMMAP_ATTACH_READONLY : 0;
 	u64 len = PAGE_ALIGN(c->size);
 	unsigned long addr;
@@ -402,11 +393,11 @@ static long attach(const struct object *permit, struct xpmem_cmd_attach *c)
 	if (ret)
 		return ret;
 	/* What was published is gone. */
-	if (READ_ONCE(segment->grant->revoked) || !atomic_read(&segment->mm->mm_users))
+	if (READ_ONCE(segment->grant.revoked) || !atomic_read(&segment->mm->mm_users))
 		return -ENOENT;
 	if (c->flags & XPMEM_ABI_POPULATE)
 		flags |= HPMMAP_ATTACH_POPULATE;
-	addr = hpmmap_attach(segment->win, permit->grant, segment->start + c->offset,
+	addr = hpmmap_attach(segment->win, &permit->grant, segment->start + c->offset,
 			     len, c->vaddr, flags);
 	if (IS_ERR_VALUE(addr))
 		return addr;
@@ -517,11 +508,11 @@ static void objects_end(struct xpmem_file *xf)
 
 	list_for_each_entry(object, &xf->objects, link) {
 		xa_erase(&objects, object->id);
-		hpmmap_grant_end(object->grant);
+		hpmmap_grant_end(&object->grant);
 		own |= is_own_permit(object);
 		cond_resched();
 	}
-	kept = own && hpmmap_detach_ended();
+	kept = own && hpmmap_detach_all(NULL);
 	list_sort(NULL, &xf->objects, by_window);
 	list_for_each_entry_safe(object, tmp, &xf->objects, link) {
 		struct hpmmap_window *win = segment_of(object)->win;

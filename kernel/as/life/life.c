@@ -66,7 +66,8 @@ static unsigned int reap_ms = REAP_FIRST_MS;
 static void ctx_free(struct hpmmap_ctx *ctx)
 {
 	hpmmap_family_leave(ctx);
-	hpmmap_window_forget(ctx);
+	if (ctx->window)
+		hpmmap_window_put(ctx->window);
 	xa_destroy(&ctx->store);
 	hpmmap_block_bury(&ctx->graves);
 	if (ctx->mm)
@@ -194,7 +195,7 @@ void hpmmap_ctx_join(struct hpmmap_ctx *ctx)
 static void tear_down(struct hpmmap_ctx *ctx, bool own)
 {
 	hpmmap_ctx_unhash(ctx);
-	hpmmap_window_gone(ctx);
+	hpmmap_window_zap(ctx, 0, TASK_SIZE_MAX);
 	hpmmap_store_release_all(ctx, own ? HPMMAP_EXIT_ZEROES : 0);
 	hpmmap_ctx_torn(ctx);
 	hpmmap_stats_fold(ctx);

@@ -110,12 +110,6 @@ struct hpmmap_window *hpmmap_window_get(struct mm_struct *mm)
 	return win;
 }
 
-/* Another reference, by who has one. */
-void hpmmap_window_hold(struct hpmmap_window *win)
-{
-	refcount_inc(&win->refs);
-}
-
 void hpmmap_window_put(struct hpmmap_window *win)
 {
 	if (!refcount_dec_and_mutex_lock(&win->refs, &windows_lock))
@@ -156,22 +150,6 @@ void hpmmap_window_revoke(struct hpmmap_window *win, unsigned long start,
 {
 	hpmmap_window_count(HPMMAP_WINDOW_REVOKED, 1);
 	unmap_mapping_range(&win->mapping, start, end - start, 1);
-}
-
-/**
- * hpmmap_window_gone() - nobody uses a target's address space any more
- * @ctx: its context; its blocks are about to be given back
- */
-void hpmmap_window_gone(struct hpmmap_ctx *ctx)
-{
-	hpmmap_window_zap(ctx, 0, TASK_SIZE_MAX);
-}
-
-/* A context is freed. */
-void hpmmap_window_forget(struct hpmmap_ctx *ctx)
-{
-	if (ctx->window)
-		hpmmap_window_put(ctx->window);
 }
 
 static void foreign_forget(struct hpmmap_window *win, unsigned long first,
@@ -321,32 +299,12 @@ int hpmmap_window_watch(struct hpmmap_window *win)
 	return watch.ret;
 }
 
-/**
- * hpmmap_grant_alloc() - something that attachments may rest on
- * @parent: what it rests on itself, or NULL
- *
- * Return: the grant with a reference for hpmmap_grant_put(), or NULL.
- */
-struct hpmmap_grant *hpmmap_grant_alloc(struct hpmmap_grant *parent)
-{
-	struct hpmmap_grant *grant = kzalloc(sizeof(*grant), GFP_KERNEL_ACCOUNT);
-
-	if (!grant)
-		return NULL;
-	refcount_set(&grant->refs, 1);
-	if (parent)
-		refcount_inc(&parent->refs);
-	grant->parent = parent;
-	return grant;
-}
-
 void hpmmap_grant_put(struct hpmmap_grant *grant)
 {
-	struct hpmmap_grant *parent;
-
 	while (grant && refcount_dec_and_test(&grant->refs)) {
-		parent = grant->parent;
-		kfree(grant);
+		struct hpmmap_grant *parent = grant->parent;
+
+		grant->free(grant);
 		grant = parent;
 	}
 }

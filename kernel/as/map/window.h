@@ -87,22 +87,22 @@ static inline void hpmmap_window_count(enum hpmmap_window_count what, long nr)
 
 /**
  * struct hpmmap_grant - what attachments rest on
- * @refs: who has it, and attachments
+ * @refs: attachments, and those who can give it
  * @parent: what it rests on itself, or NULL; holds a reference
  * @revoked: it is not given any more; set once, by hpmmap_grant_end()
+ * @free: after the last reference
  */
 struct hpmmap_grant {
 	refcount_t refs;
 	struct hpmmap_grant *parent;
 	bool revoked;
+	void (*free)(struct hpmmap_grant *grant);
 };
 
-struct hpmmap_grant *hpmmap_grant_alloc(struct hpmmap_grant *parent);
 void hpmmap_grant_put(struct hpmmap_grant *grant);
 void hpmmap_grant_end(struct hpmmap_grant *grant);
 bool hpmmap_grant_is_revoked(const struct hpmmap_grant *grant);
 struct hpmmap_window *hpmmap_window_get(struct mm_struct *mm);
-void hpmmap_window_hold(struct hpmmap_window *win);
 void hpmmap_window_put(struct hpmmap_window *win);
 void hpmmap_window_bind(struct hpmmap_window *win, struct hpmmap_ctx *ctx);
 int hpmmap_window_watch(struct hpmmap_window *win);
@@ -110,8 +110,6 @@ void hpmmap_window_view(struct hpmmap_window *win, struct hpmmap_viewer *viewer)
 void hpmmap_window_unview(struct hpmmap_window *win, struct hpmmap_viewer *viewer);
 void hpmmap_window_revoke(struct hpmmap_window *win, unsigned long start,
 			  unsigned long end);
-void hpmmap_window_gone(struct hpmmap_ctx *ctx);
-void hpmmap_window_forget(struct hpmmap_ctx *ctx);
 int hpmmap_windows_init(void);
 void hpmmap_windows_exit(void);
 

@@ -175,7 +175,7 @@ static struct hpmmap_attachment *attachment_alloc(struct hpmmap_window *win,
 
 	if (!att)
 		return NULL;
-	hpmmap_window_hold(win);
+	refcount_inc(&win->refs);
 	att->win = win;
 	refcount_inc(&grant->refs);
 	att->grant = grant;
@@ -397,26 +397,14 @@ int hpmmap_detach(unsigned long addr)
 }
 
 /**
- * hpmmap_detach_grant() - unmap all of the caller's attachments that rest on a grant
- * @grant: the grant; not through another one
+ * hpmmap_detach_all() - unmap attachments of the caller
+ * @grant: those that rest on it, not through another one; NULL: on any that has ended
  *
  * Return: 0 or an errno of munmap(2).
  */
-int hpmmap_detach_grant(const struct hpmmap_grant *grant)
+int hpmmap_detach_all(const struct hpmmap_grant *grant)
 {
 	return detach_range(0, TASK_SIZE_MAX, NULL, grant);
-}
-
-/**
- * hpmmap_detach_ended() - the same for all grants that have ended, at once
- *
- * Not where only what a grant rests on has ended.
- *
- * Return: 0 or an errno of munmap(2).
- */
-int hpmmap_detach_ended(void)
-{
-	return detach_range(0, TASK_SIZE_MAX, NULL, NULL);
 }
 
 /* Return: 0, also where mm_take_all_locks() cannot be guarded, and windows show the pools only. */
