@@ -99,7 +99,7 @@ static long grow_in_place(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r)
 	long ret;
 
 	if (end != r->vm_end || end + len < end || end + len > TASK_SIZE ||
-	    !hpmmap_store_wait_unpinned(ctx, end, end + len, &fresh) ||
+	    hpmmap_store_is_pinned(ctx, end, end + len, true, &fresh) ||
 	    !hpmmap_policy_fits(ctx, &r->place, end, end + len, true))
 		return -EEXIST;
 	mapped = hpmmap_map_fresh(ctx, end, len, r->prot, r->map_flags, false,

@@ -113,7 +113,7 @@ int hpmmap_change_begin_new(struct hpmmap_change *c)
 		return -ENOMEM;
 	if (!c->few)
 		hpmmap_few_end(c->ctx, c->start, c->end);
-	if (!hpmmap_store_wait_unpinned(c->ctx, c->start, c->end, &fresh))
+	if (hpmmap_store_is_pinned(c->ctx, c->start, c->end, true, &fresh))
 		return -ENOMEM;
 	c->blank = !fresh;
 	return 0;

@@ -302,7 +302,7 @@ static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 	*wait &= !pinned;
 	if (block) {
 		hpmmap_block_set_stale(block, first, nr);
-		/* What is pinned is zeros from now on: see edges_are_pinned(). */
+		/* What is pinned is zeros from now on: see hpmmap_store_is_pinned(). */
 		if ((accessible || pinned) && block->folio)
 			ret = hpmmap_block_fill(&ctx->owner, block, first, nr);
 		else if (accessible || pinned)

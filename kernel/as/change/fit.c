@@ -144,6 +144,13 @@ static void begin_apart(struct hpmmap_ctx *ctx, const struct hpmmap_placement *p
 	ctx->apart.slots[i].next = end;
 }
 
+static bool is_pinned(struct hpmmap_ctx *ctx, unsigned long addr, unsigned long len)
+{
+	bool fresh;
+
+	return hpmmap_store_is_pinned(ctx, addr, addr + len, false, &fresh);
+}
+
 /**
  * hpmmap_find_place() - where a mapping may go
  * @ctx: the caller's context, ctx->ops held
@@ -174,12 +181,12 @@ unsigned long hpmmap_find_place(struct hpmmap_ctx *ctx,
 	if (!hint && len < SLOT_SIZE && align == PAGE_SIZE &&
 	    !(flags & (MAP_32BIT | MAP_STACK))) {
 		addr = place_beside_heap(ctx, place, len);
-		if (addr && !hpmmap_store_is_pinned(ctx, addr, addr + len))
+		if (addr && !is_pinned(ctx, addr, len))
 			return addr;
 	}
 	addr = hpmmap_range_find_hole(hint, len, flags, align, phase);
 	if (IS_ERR_VALUE(addr) ||
-	    (!hpmmap_store_is_pinned(ctx, addr, addr + len) &&
+	    (!is_pinned(ctx, addr, len) &&
 	     /* A hint is kept where a policy is no more than advice. */
 	     hpmmap_policy_fits(ctx, place, addr, addr + len,
 				hint && addr == hint)))
@@ -187,7 +194,7 @@ unsigned long hpmmap_find_place(struct hpmmap_ctx *ctx,
 	hint = len < SLOT_SIZE && !(flags & MAP_32BIT) ?
 	       place_apart(ctx, place, len) : 0;
 	if (hint && hpmmap_range_find_hole(hint, len, flags, align, 0) == hint &&
-	    !hpmmap_store_is_pinned(ctx, hint, hint + len))
+	    !is_pinned(ctx, hint, len))
 		return hint;
 	whole = hpmmap_range_find_hole(0, ALIGN(len, SLOT_SIZE), flags,
 				     max(align, SLOT_SIZE), 0);

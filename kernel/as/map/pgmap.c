@@ -159,49 +159,14 @@ bool hpmmap_pgmap_insert_2m(struct vm_area_struct *vma, unsigned long addr,
 }
 
 /**
- * hpmmap_pgmap_protect() - take away the right to write
- * @vma: mapping of ours; mmap_lock held for writing
- * @start: of a slot that it covers
- *
- * One entry of 2 MB stays, read-only; entries of 4 KB go. The caller flushes
- * the TLB. It is clean, too: one that is dirty the core would make writable again
- * when a userfaultfd ends its own protection.
- */
-void hpmmap_pgmap_protect(struct vm_area_struct *vma, unsigned long start)
-{
-	struct mm_struct *mm = vma->vm_mm;
-	bool kept = false;
-	spinlock_t *ptl;
-	pmd_t *pmdp;
-
-	lockdep_assert_held(&vma->vm_mm->mmap_lock);
-	if (hpmmap_pgmap_slot(mm, start) == HPMMAP_ENTRY_NONE)
-		return;
-	/* Who has a copy of the page tables is told by the zap. */
-	if (!mm_has_notifiers(mm)) {
-		pmdp = hpmmap_pgmap_pmd(mm, start);
-		ptl = pmd_lock(mm, pmdp);
-		kept = hpmmap_pgmap_kind(pmdp) == HPMMAP_ENTRY_2M;
-		if (kept)
-			set_pmd_at(mm, start, pmdp,
-				   pmd_mkclean(pmd_wrprotect(*pmdp)));
-		spin_unlock(ptl);
-	}
-	if (!kept)
-		compat_zap(vma, start, SLOT_SIZE);
-	/*
-	 * Who pins without a lock takes a reference, then looks at the entry again:
-	 * either he finds it changed, or the caller finds the reference.
-	 */
-	smp_mb();
-}
-
-/**
- * hpmmap_pgmap_protect_run() - hpmmap_pgmap_protect() for slots in a row
+ * hpmmap_pgmap_protect_run() - take away the right to write in slots in a row
  * @vma: mapping of ours; mmap_lock held for writing
  * @start: of the first slot; all of them are covered by the mapping, and lie in one
  *	gigabyte
  * @nr: how many
+ *
+ * Entries of 2 MB stay, read-only. They are clean, too: the core would make dirty ones
+ * writable again when a userfaultfd ends its own protection. The caller flushes the TLB.
  *
  * Return: how many of them from the first on it was done for; the next is
  * mapped by entries of 4 KB, or somebody has a copy of the page tables.
@@ -232,9 +197,21 @@ unsigned int hpmmap_pgmap_protect_run(struct vm_area_struct *vma,
 				   pmd_mkclean(pmd_wrprotect(*pmdp)));
 	}
 	spin_unlock(ptl);
-	/* As in hpmmap_pgmap_protect(). */
+	/*
+	 * A lockless pin takes a reference, then looks at the entry again: either it finds the
+	 * entry changed, or the caller finds the reference.
+	 */
 	smp_mb();
 	return i;
+}
+
+/* The same for one slot, whose entries of 4 KB go. A zap tells those who have a copy of the tables. */
+void hpmmap_pgmap_protect(struct vm_area_struct *vma, unsigned long start)
+{
+	if (hpmmap_pgmap_protect_run(vma, start, 1))
+		return;
+	compat_zap(vma, start, SLOT_SIZE);
+	smp_mb();
 }
 
 /**

@@ -605,12 +605,19 @@ void hpmmap_store_reserve(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	mutex_unlock(&ctx->lock);
 }
 
-/*
- * Of a range about to be mapped anew: see hpmmap_store_is_pinned(). @fresh: out: it may
- * have contents.
+/**
+ * hpmmap_store_is_pinned() - would a new mapping share a pinned block?
+ * @ctx: the context
+ * @start: start of a range about to be mapped anew
+ * @end: its end
+ * @wait: a moment for the pins to go
+ * @fresh: out: something of the range may have contents
+ *
+ * A slot that the range covers wholly gets another block if need be; one that
+ * it covers in part cannot.
  */
-static bool edges_are_pinned(struct hpmmap_ctx *ctx, unsigned long start,
-			     unsigned long end, bool wait, bool *fresh)
+bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end,
+			    bool wait, bool *fresh)
 {
 	unsigned long slots[] = { slot_of(start), slot_of(end - 1) };
 	bool ret = false;
@@ -642,38 +649,6 @@ static bool edges_are_pinned(struct hpmmap_ctx *ctx, unsigned long start,
 	}
 	mutex_unlock(&ctx->lock);
 	return ret;
-}
-
-/**
- * hpmmap_store_is_pinned() - would a new mapping share a pinned block?
- * @ctx: the context
- * @start: start of a range about to be mapped anew
- * @end: its end
- *
- * A slot that the range covers wholly gets another block if need be; one that
- * it covers in part cannot.
- */
-bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start,
-			    unsigned long end)
-{
-	bool fresh;
-
-	return edges_are_pinned(ctx, start, end, false, &fresh);
-}
-
-/**
- * hpmmap_store_wait_unpinned() - the same, after a moment for the pins to go
- * @ctx: the context
- * @start: start of a range about to be mapped anew
- * @end: its end
- * @fresh: out: something of the range may have contents
- *
- * Return: whether there is no pin left.
- */
-bool hpmmap_store_wait_unpinned(struct hpmmap_ctx *ctx, unsigned long start,
-				unsigned long end, bool *fresh)
-{
-	return !edges_are_pinned(ctx, start, end, true, fresh);
 }
 
 /**
