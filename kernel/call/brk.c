@@ -134,18 +134,18 @@ static long handle_brk(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	       heap_set(ctx, regs->di) : brk_linux(ctx, regs);
 }
 
-/* Memory of Linux may be part of the heap. */
-static void heap_unwatch(unsigned long brk)
+static long brk_apart(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+		      const struct pt_regs *regs)
 {
-	struct mm_struct *mm = current->mm;
-	unsigned long old = READ_ONCE(mm->brk);
+	unsigned long brk = regs->di, old = READ_ONCE(ctx->mm->brk);
 
-	if (brk >= READ_ONCE(mm->start_brk) && brk < old)
+	/* Ordinary memory may be part of the heap. */
+	if (brk >= READ_ONCE(ctx->mm->start_brk) && brk < old)
 		hpmmap_range_unwatch(PAGE_ALIGN(brk), PAGE_ALIGN(old));
+	return hpmmap_handle_in(ctx, call, regs, handle_brk);
 }
 
 long hpmmap_sys_brk(const struct pt_regs *regs)
 {
-	heap_unwatch(regs->di);
-	return hpmmap_handle(HPMMAP_CALL_BRK, regs, handle_brk);
+	return hpmmap_handle(HPMMAP_CALL_BRK, regs, brk_apart);
 }

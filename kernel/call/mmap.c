@@ -110,9 +110,7 @@ static bool wants_populated(struct hpmmap_ctx *ctx, unsigned long flags)
 	       flags & MAP_DENYWRITE && !(flags & MAP_ANONYMOUS);
 }
 
-/*
- * Linux's mapping, or one of a file, may replace some of ours. Without ctx->ops.
- */
+/* A mapping of @file, or ordinary memory, which may replace some of ours. Without ctx->ops. */
 static long mmap_apart(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 		       struct file *file)
 {
@@ -133,11 +131,6 @@ static long mmap_apart(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	if (fixed)
 		hpmmap_change_settle_apart(&c, HPMMAP_CUT);
 	return ret;
-}
-
-static long mmap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
-{
-	return mmap_apart(ctx, regs, NULL);
 }
 
 /* Is a mapping for the process and its children to come from the pools? Not if a block is too much. */
@@ -168,7 +161,7 @@ static long mmap_shared(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 		hpmmap_count_failure(ctx);
 		ret = -ENOMEM;
 	} else {
-		ret = mmap_linux(ctx, regs);
+		ret = mmap_apart(ctx, regs, NULL);
 		if (!IS_ERR_VALUE(ret))
 			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP,
 					      PAGE_ALIGN(regs->si));
@@ -211,38 +204,37 @@ static void mmap_ahead(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	list_splice_tail(&clean, ahead);
 }
 
-/* @without: out: the pools have too little for it. */
-static long handle_mmap(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
-			const struct hpmmap_placement *place,
-			struct list_head *ahead, bool *without)
+/*
+ * From the pools. @asked: as @regs, but for an address that was chosen for it. @without: out: they
+ * have too little for it.
+ */
+static long mmap_pools(struct hpmmap_ctx *ctx, const struct pt_regs *asked,
+		       const struct pt_regs *regs, bool *without)
 {
 	unsigned long addr = regs->di, len = PAGE_ALIGN(regs->si);
 	unsigned long prot = regs->dx, flags = regs->r10;
-	long ret;
-
-	if (hpmmap_data_exceeds_limit(ctx, flags & MAP_FIXED ? addr : 0, len,
-				      prot))
-		return -ENOMEM;
-	ret = mmap_ours(ctx, place, addr, len, prot, flags, ahead);
-	*without = ret == -ENOMEM;
-	return ret;
-}
-
-static long mmap_locked(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
-			const struct hpmmap_placement *place,
-			struct list_head *ahead, bool *without)
-{
-	u64 since = get_cycles();
+	struct hpmmap_placement place;
+	LIST_HEAD(ahead);
 	long ret = 0;
+	u64 since;
 
-	if (regs->r10 & MAP_FIXED && !(regs->r10 & MAP_FIXED_NOREPLACE))
-		ret = hpmmap_range_unwatch(regs->di, regs->di + PAGE_ALIGN(regs->si));
+	hpmmap_placement_get(ctx->job, NULL, &place);
+	mmap_ahead(ctx, asked, &place, &ahead);
+	since = get_cycles();
+	if (flags & MAP_FIXED && !(flags & MAP_FIXED_NOREPLACE))
+		ret = hpmmap_range_unwatch(addr, addr + len);
 	ret = ret ?: hpmmap_ops_lock(ctx);
-	if (ret)
-		return ret;
-	ret = handle_mmap(ctx, regs, place, ahead, without);
-	hpmmap_count_call(ctx, HPMMAP_TIMED_MMAP, since);
-	hpmmap_ops_unlock(ctx);
+	if (!ret) {
+		ret = -ENOMEM;
+		if (!hpmmap_data_exceeds_limit(ctx, flags & MAP_FIXED ? addr : 0, len, prot)) {
+			ret = mmap_ours(ctx, &place, addr, len, prot, flags, &ahead);
+			*without = ret == -ENOMEM;
+		}
+		hpmmap_count_call(ctx, HPMMAP_TIMED_MMAP, since);
+		hpmmap_ops_unlock(ctx);
+	}
+	hpmmap_reuse_return(ctx, &ahead);
+	hpmmap_pool_free_unused(&ahead);
 	return ret;
 }
 
@@ -280,11 +272,9 @@ static unsigned long short_place(struct hpmmap_ctx *ctx,
  */
 static long mmap_short(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
-	struct pt_regs part = *regs, rest = *regs;
+	struct pt_regs asked = *regs, part = *regs, rest = *regs;
 	bool fixed = regs->r10 & MAP_FIXED, without = false;
-	struct hpmmap_placement place;
 	unsigned long addr, mid = 0;
-	LIST_HEAD(ahead);
 	long ret;
 
 	addr = short_place(ctx, regs, &mid);
@@ -297,19 +287,15 @@ static long mmap_short(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	if (!fixed)
 		rest.r10 |= MAP_FIXED_NOREPLACE;
 	if (rest.si) {
-		ret = mmap_linux(ctx, &rest);
+		ret = mmap_apart(ctx, &rest, NULL);
 		if (IS_ERR_VALUE(ret))
 			return ret == -EEXIST ? -EAGAIN : ret;
 	}
-	part.si = mid - addr;
-	hpmmap_placement_get(ctx->job, NULL, &place);
-	mmap_ahead(ctx, &part, &place, &ahead);
+	asked.si = part.si = mid - addr;
 	part.di = addr;
 	if (!fixed)
 		part.r10 |= MAP_FIXED_NOREPLACE;
-	ret = mmap_locked(ctx, &part, &place, &ahead, &without);
-	hpmmap_reuse_return(ctx, &ahead);
-	hpmmap_pool_free_unused(&ahead);
+	ret = mmap_pools(ctx, &asked, &part, &without);
 	if (!IS_ERR_VALUE(ret)) {
 		if (rest.si)
 			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP, rest.si);
@@ -320,7 +306,7 @@ static long mmap_short(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	 * what is there already may have been written to.
 	 */
 	if (fixed && ret == -ENOMEM) {
-		ret = mmap_linux(ctx, &part);
+		ret = mmap_apart(ctx, &part, NULL);
 		if (!IS_ERR_VALUE(ret))
 			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP,
 					      PAGE_ALIGN(regs->si));
@@ -342,7 +328,7 @@ static long mmap_without(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 		ret = mmap_short(ctx, regs);
 	if (ret != -ENOMEM && ret != -EAGAIN)
 		return ret;
-	ret = mmap_linux(ctx, regs);
+	ret = mmap_apart(ctx, regs, NULL);
 	if (!IS_ERR_VALUE(ret))
 		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP,
 				      PAGE_ALIGN(regs->si));
@@ -351,32 +337,22 @@ static long mmap_without(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	return ret;
 }
 
-long hpmmap_sys_mmap(const struct pt_regs *regs)
+static long handle_mmap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+			const struct pt_regs *regs)
 {
-	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
-	struct hpmmap_placement place;
 	bool without = false;
-	LIST_HEAD(ahead);
 	long ret;
 
-	if (!ctx)
-		return hpmmap_call_orig(HPMMAP_CALL_MMAP, regs);
-	if (!mmap_is_ours(regs->di, regs->si, regs->r10) ||
-	    offset_in_page(regs->r9)) {
-		ret = wants_shared(ctx, regs) ? mmap_shared(ctx, regs) :
-						mmap_linux(ctx, regs);
-		hpmmap_ctx_put(ctx);
-		return ret;
-	}
-	hpmmap_placement_get(ctx->job, NULL, &place);
-	mmap_ahead(ctx, regs, &place, &ahead);
-	ret = mmap_locked(ctx, regs, &place, &ahead, &without);
-	hpmmap_reuse_return(ctx, &ahead);
-	hpmmap_pool_free_unused(&ahead);
-	if (without && !ctx->job->strict)
-		ret = mmap_without(ctx, regs);
-	hpmmap_ctx_put(ctx);
-	return ret;
+	if (!mmap_is_ours(regs->di, regs->si, regs->r10) || offset_in_page(regs->r9))
+		return wants_shared(ctx, regs) ? mmap_shared(ctx, regs) :
+						 mmap_apart(ctx, regs, NULL);
+	ret = mmap_pools(ctx, regs, regs, &without);
+	return without && !ctx->job->strict ? mmap_without(ctx, regs) : ret;
+}
+
+long hpmmap_sys_mmap(const struct pt_regs *regs)
+{
+	return hpmmap_handle(HPMMAP_CALL_MMAP, regs, handle_mmap);
 }
 
 long hpmmap_handle_munmap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
@@ -411,37 +387,38 @@ static long munmap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	return ret;
 }
 
-long hpmmap_sys_munmap(const struct pt_regs *regs)
+static long munmap_apart(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+			 const struct pt_regs *regs)
 {
 	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
 	enum hpmmap_range_what what;
-	struct hpmmap_ctx *ctx;
-	long ret;
 
 	/* What cannot be right is Linux's to refuse. */
 	if (offset_in_page(start) || end <= start || end > TASK_SIZE)
-		return hpmmap_call_orig(HPMMAP_CALL_MUNMAP, regs);
-	ctx = hpmmap_ctx_get(current->mm);
-	if (!ctx)
-		return hpmmap_call_orig(HPMMAP_CALL_MUNMAP, regs);
+		return hpmmap_call_orig(call, regs);
 	what = hpmmap_range_look(ctx, start, end);
 	if (what == HPMMAP_RANGE_MIXED)
 		hpmmap_range_unwatch(start, end);
-	ret = what == HPMMAP_RANGE_LINUX ? munmap_linux(ctx, regs) :
-	      hpmmap_handle_in(ctx, HPMMAP_CALL_MUNMAP, regs, hpmmap_handle_munmap);
-	hpmmap_ctx_put(ctx);
-	return ret;
+	return what == HPMMAP_RANGE_LINUX ? munmap_linux(ctx, regs) :
+	       hpmmap_handle_in(ctx, call, regs, hpmmap_handle_munmap);
+}
+
+long hpmmap_sys_munmap(const struct pt_regs *regs)
+{
+	return hpmmap_handle(HPMMAP_CALL_MUNMAP, regs, munmap_apart);
 }
 
 /* As of all private memory: not for ours. */
+static long handle_remap_file_pages(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+				    const struct pt_regs *regs)
+{
+	unsigned long start = regs->di & PAGE_MASK;
+
+	return hpmmap_range_has_ours(ctx, start, start + PAGE_SIZE) ? -EINVAL :
+	       hpmmap_call_orig(call, regs);
+}
+
 long hpmmap_sys_remap_file_pages(const struct pt_regs *regs)
 {
-	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
-	unsigned long start = regs->di & PAGE_MASK;
-	bool ours = ctx && hpmmap_range_has_ours(ctx, start, start + PAGE_SIZE);
-
-	if (ctx)
-		hpmmap_ctx_put(ctx);
-	return ours ? -EINVAL :
-		      hpmmap_call_orig(HPMMAP_CALL_REMAP_FILE_PAGES, regs);
+	return hpmmap_handle(HPMMAP_CALL_REMAP_FILE_PAGES, regs, handle_remap_file_pages);
 }

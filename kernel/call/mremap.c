@@ -260,32 +260,30 @@ static long handle_mremap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	return r.sealed ? -EPERM : remap_ours(ctx, &r);
 }
 
-long hpmmap_sys_mremap(const struct pt_regs *regs)
+static long mremap_apart(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+			 const struct pt_regs *regs)
 {
-	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
 	struct hpmmap_remap r = remap_of(regs);
 	long ret = GONE;
 
-	if (!ctx)
-		return hpmmap_call_orig(HPMMAP_CALL_MREMAP, regs);
 	while (ret == GONE) {
 		if (!args_are_valid(&r) ||
-		    !hpmmap_range_has_ours(ctx, r.addr, r.addr + 1)) {
-			ret = remap_linux(ctx, regs);
-			break;
-		}
+		    !hpmmap_range_has_ours(ctx, r.addr, r.addr + 1))
+			return remap_linux(ctx, regs);
 		/* Only Linux can leave the mapping of private memory behind. */
 		if (r.flags & MREMAP_DONTUNMAP &&
-		    (!(r.flags & MREMAP_FIXED) || target_is_valid(&r))) {
-			ret = hpmmap_handback(ctx, r.addr, r.addr + r.old_len, false, false) ?:
-			      remap_linux(ctx, regs);
-			break;
-		}
-		ret = unwatch(&r) ?: hpmmap_handle(HPMMAP_CALL_MREMAP, regs, handle_mremap);
+		    (!(r.flags & MREMAP_FIXED) || target_is_valid(&r)))
+			return hpmmap_handback(ctx, r.addr, r.addr + r.old_len, false, false) ?:
+			       remap_linux(ctx, regs);
+		ret = unwatch(&r) ?: hpmmap_handle_in(ctx, call, regs, handle_mremap);
 		if (ret == GONE && signal_pending(current))
 			ret = -ERESTARTNOINTR;
 		cond_resched();
 	}
-	hpmmap_ctx_put(ctx);
 	return ret;
+}
+
+long hpmmap_sys_mremap(const struct pt_regs *regs)
+{
+	return hpmmap_handle(HPMMAP_CALL_MREMAP, regs, mremap_apart);
 }

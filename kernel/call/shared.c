@@ -31,22 +31,11 @@
 #include "as/own/stats.h"
 #include "as/map/policy.h"
 #include "fs/files.h"
+#include "call/step/handle.h"
 #include "call/sys.h"
 
 #define MEMFD_PREFIX "memfd:"
 #define MEMFD_NAME_MAX (NAME_MAX - (sizeof(MEMFD_PREFIX) - 1))
-
-/* The caller's context if what it shares comes from the pools, with a reference. */
-static struct hpmmap_ctx *sharing_ctx(void)
-{
-	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
-
-	if (ctx && READ_ONCE(ctx->shared_linux)) {
-		hpmmap_ctx_put(ctx);
-		return NULL;
-	}
-	return ctx;
-}
 
 /* Seals and pages of hugetlb are Linux's. */
 static bool memfd_is_plain(unsigned long flags)
@@ -89,9 +78,11 @@ out:
 	return fd;
 }
 
-static long memfd_create_of(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
+static long handle_memfd_create(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+				const struct pt_regs *regs)
 {
-	bool wanted = memfd_is_plain((unsigned int)regs->si), room;
+	bool wanted = !READ_ONCE(ctx->shared_linux) &&
+		      memfd_is_plain((unsigned int)regs->si), room;
 	struct hpmmap_placement place;
 	long ret;
 
@@ -102,7 +93,7 @@ static long memfd_create_of(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 		if (ret >= 0 || ret == -EMFILE)
 			return ret;
 	}
-	ret = hpmmap_call_orig(HPMMAP_CALL_MEMFD_CREATE, regs);
+	ret = hpmmap_call_orig(call, regs);
 	/* How large it will be nobody knows. */
 	if (ret >= 0 && wanted && !room)
 		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP, PAGE_SIZE);
@@ -111,14 +102,7 @@ static long memfd_create_of(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 
 long hpmmap_sys_memfd_create(const struct pt_regs *regs)
 {
-	struct hpmmap_ctx *ctx = sharing_ctx();
-	long ret;
-
-	if (!ctx)
-		return hpmmap_call_orig(HPMMAP_CALL_MEMFD_CREATE, regs);
-	ret = memfd_create_of(ctx, regs);
-	hpmmap_ctx_put(ctx);
-	return ret;
+	return hpmmap_handle(HPMMAP_CALL_MEMFD_CREATE, regs, handle_memfd_create);
 }
 
 /* Stands in for memfd_fcntl(): a memfd of the pools was made without MFD_ALLOW_SEALING. */
@@ -329,18 +313,19 @@ static bool segment_is_there(const struct pt_regs *regs, long *ret)
 	return true;
 }
 
-long hpmmap_sys_shmget(const struct pt_regs *regs)
+static long handle_shmget(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+			  const struct pt_regs *regs)
 {
-	struct hpmmap_ctx *ctx = sharing_ctx();
 	long ret;
 
-	if (!ctx)
-		return hpmmap_call_orig(HPMMAP_CALL_SHMGET, regs);
 	/* What is only reserved, or of hugetlb, or cannot be right, is Linux's. */
-	if (regs->dx & (SHM_NORESERVE | SHM_HUGETLB) || !regs->si || regs->si > TASK_SIZE)
-		ret = hpmmap_call_orig(HPMMAP_CALL_SHMGET, regs);
-	else if (!segment_is_there(regs, &ret))
-		ret = shmget_of(ctx, regs);
-	hpmmap_ctx_put(ctx);
-	return ret;
+	if (READ_ONCE(ctx->shared_linux) || regs->dx & (SHM_NORESERVE | SHM_HUGETLB) ||
+	    !regs->si || regs->si > TASK_SIZE)
+		return hpmmap_call_orig(call, regs);
+	return segment_is_there(regs, &ret) ? ret : shmget_of(ctx, regs);
+}
+
+long hpmmap_sys_shmget(const struct pt_regs *regs)
+{
+	return hpmmap_handle(HPMMAP_CALL_SHMGET, regs, handle_shmget);
 }

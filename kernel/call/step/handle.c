@@ -89,11 +89,11 @@ bool hpmmap_linux_may_help(struct hpmmap_ctx *ctx, unsigned long nr)
 }
 
 /**
- * hpmmap_handle_in() - run a handler for the caller
+ * hpmmap_handle_in() - run a handler under ctx->ops
  * @ctx: the caller's context
  * @call: the system call
  * @regs: its arguments
- * @handler: runs under ctx->ops
+ * @handler: what stands in for it
  *
  * Return: what the handler returns; an errno that restarts the call where a
  * signal came while another one was under way.
@@ -113,14 +113,7 @@ long hpmmap_handle_in(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	return ret;
 }
 
-/**
- * hpmmap_handle() - hpmmap_handle_in() where the context is not known
- * @call: the system call
- * @regs: its arguments
- * @handler: runs under ctx->ops
- *
- * Return: what the handler returns, or the call where there is no context.
- */
+/* Runs a handler without ctx->ops; the call itself where the caller has no context. */
 long hpmmap_handle(enum hpmmap_call call, const struct pt_regs *regs,
 		   hpmmap_handler_t handler)
 {
@@ -129,16 +122,16 @@ long hpmmap_handle(enum hpmmap_call call, const struct pt_regs *regs,
 
 	if (!ctx)
 		return hpmmap_call_orig(call, regs);
-	ret = hpmmap_handle_in(ctx, call, regs, handler);
+	ret = handler(ctx, call, regs);
 	hpmmap_ctx_put(ctx);
 	return ret;
 }
 
 /**
- * hpmmap_handle_if_ours() - hpmmap_handle(), where a range is ours
+ * hpmmap_handle_if_ours() - hpmmap_handle_in(), where a range is ours
  * @call: a system call about the range of its first two arguments
  * @regs: its arguments
- * @handler: runs under ctx->ops
+ * @handler: what stands in for it
  *
  * If nothing of the range is ours, the call waits for nobody and keeps nobody
  * waiting: it may take long (a file is read), or need calls of another thread.

@@ -8,7 +8,7 @@
 #include "as/own/ctx.h"
 #include "hook.h"
 
-/* A handler with the caller's context, under ctx->ops. */
+/* What stands in for a system call; with the caller's context. */
 typedef long (*hpmmap_handler_t)(struct hpmmap_ctx *ctx,
 				 enum hpmmap_call call,
 				 const struct pt_regs *regs);
