@@ -112,7 +112,7 @@ int hpmmap_change_begin_new(struct hpmmap_change *c)
 	if (own_edges(c->ctx, c->start, c->end))
 		return -ENOMEM;
 	if (!c->few)
-		hpmmap_few_end(c->ctx, c->start, c->end);
+		hpmmap_few_end(c->ctx, c->start, c->end, false);
 	if (hpmmap_store_is_pinned(c->ctx, c->start, c->end, true, &fresh))
 		return -ENOMEM;
 	c->blank = !fresh;
@@ -144,10 +144,7 @@ void hpmmap_change_renew(struct hpmmap_change *c)
 		return;
 	if (!c->empty) {
 		hpmmap_store_renew(c->ctx, c->start, c->end, c->lazy);
-		if (c->reuse)
-			hpmmap_reuse_see(c->ctx, c->start, c->end);
-		else
-			hpmmap_reuse_clear(c->ctx, c->start, c->end);
+		hpmmap_reuse_renew(c->ctx, c->start, c->end, c->reuse);
 	}
 	c->renewed = true;
 }

@@ -186,7 +186,7 @@ bool hpmmap_few_begin_tail(struct hpmmap_ctx *ctx, unsigned long start,
 	if (start & ~SLOT_MASK || start >= tail || tail == end ||
 	    !begin(ctx, tail, end, true))
 		return false;
-	hpmmap_few_end(ctx, start, tail);
+	hpmmap_few_end(ctx, start, tail, false);
 	return true;
 }
 
@@ -254,9 +254,15 @@ static bool is_full(struct hpmmap_ctx *ctx, unsigned long slot,
 	return ret;
 }
 
-/* @full: only slots that have too little room. */
-static void end_slots(struct hpmmap_ctx *ctx, unsigned long start,
-		      unsigned long end, bool full)
+/**
+ * hpmmap_few_end() - slots are going to have more than a few pages
+ * @ctx: the caller's context, ctx->ops held
+ * @start: start of a range about to be mapped anew, or to become accessible
+ * @end: its end
+ * @full: only slots that have too little room for it
+ */
+void hpmmap_few_end(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end,
+		    bool full)
 {
 	unsigned long slot = slot_of(start), last = slot_of(end - 1);
 	bool wait = true, vain = false;
@@ -274,31 +280,4 @@ static void end_slots(struct hpmmap_ctx *ctx, unsigned long start,
 				  (slot + 1) << SLOT_SHIFT, &vain);
 		cond_resched();
 	}
-}
-
-/**
- * hpmmap_few_end() - slots are going to have more than a few pages
- * @ctx: the caller's context, ctx->ops held
- * @start: start of a range about to be mapped anew
- * @end: its end
- */
-void hpmmap_few_end(struct hpmmap_ctx *ctx, unsigned long start,
-		    unsigned long end)
-{
-	end_slots(ctx, start, end, false);
-}
-
-/**
- * hpmmap_few_grow() - the same where a range is becoming accessible
- * @ctx: the caller's context, ctx->ops held
- * @start: its start
- * @end: its end
- *
- * Slots in which it has its memory, or not more than a few pages of all that there may
- * be, stay as they are.
- */
-void hpmmap_few_grow(struct hpmmap_ctx *ctx, unsigned long start,
-		     unsigned long end)
-{
-	end_slots(ctx, start, end, true);
 }

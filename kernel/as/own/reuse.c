@@ -383,23 +383,15 @@ unsigned long hpmmap_reuse_reclaim(const nodemask_t *nodes,
 	return n;
 }
 
-/* Blocks that are to be kept for a context, in a range of it. */
-#define for_each_marked(ctx, slot, block, start, end) \
-	xa_for_each_range(&(ctx)->store, slot, block, slot_of(start), \
-			  slot_of((end) - 1)) \
-		if ((block)->reuse_id == (ctx)->id && \
-		    !hpmmap_block_is_shared(block))
-
 /**
- * hpmmap_reuse_see() - let a new mapping have the pages that are there
+ * hpmmap_reuse_renew() - a new mapping is made where memory may be kept
  * @ctx: the caller's context, ctx->ops held
- * @start: start of the mapping, which has the flag
+ * @start: start of the mapping
  * @end: its end
- *
- * Those that the process had mapped there with the flag need no zeroing.
+ * @see: it has the flag, and sees the pages that had it; otherwise they lose it
  */
-void hpmmap_reuse_see(struct hpmmap_ctx *ctx, unsigned long start,
-		      unsigned long end)
+void hpmmap_reuse_renew(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end,
+			bool see)
 {
 	struct hpmmap_block *block;
 	unsigned long slot;
@@ -408,13 +400,18 @@ void hpmmap_reuse_see(struct hpmmap_ctx *ctx, unsigned long start,
 	if (!ctx->reuse.nr_mapped)
 		return;
 	mutex_lock(&ctx->lock);
-	for_each_marked(ctx, slot, block, start, end) {
+	xa_for_each_range(&ctx->store, slot, block, slot_of(start), slot_of(end - 1)) {
 		unsigned int first, nr, i;
 
+		if (block->reuse_id != ctx->id || hpmmap_block_is_shared(block))
+			continue;
 		slot_clip(slot, start, end, &first, &nr);
 		i = first;
-		for_each_set_bit_from(i, block->reuse, first + nr)
-			clear_bit(i, block->stale);
+		if (see)
+			for_each_set_bit_from(i, block->reuse, first + nr)
+				clear_bit(i, block->stale);
+		else
+			bitmap_clear(block->reuse, first, nr);
 		cond_resched();
 	}
 	mutex_unlock(&ctx->lock);
@@ -476,31 +473,5 @@ void hpmmap_reuse_set(struct hpmmap_ctx *ctx, unsigned long start,
 		cond_resched();
 	}
 	ctx->reuse.peak = max(ctx->reuse.peak, ctx->reuse.nr_mapped);
-	mutex_unlock(&ctx->lock);
-}
-
-/**
- * hpmmap_reuse_clear() - a new mapping without the flag is made
- * @ctx: the caller's context, ctx->ops held
- * @start: its start
- * @end: its end
- */
-void hpmmap_reuse_clear(struct hpmmap_ctx *ctx, unsigned long start,
-			unsigned long end)
-{
-	struct hpmmap_block *block;
-	unsigned long slot;
-
-	lockdep_assert_held(&ctx->ops);
-	if (!ctx->reuse.nr_mapped)
-		return;
-	mutex_lock(&ctx->lock);
-	for_each_marked(ctx, slot, block, start, end) {
-		unsigned int first, nr;
-
-		slot_clip(slot, start, end, &first, &nr);
-		bitmap_clear(block->reuse, first, nr);
-		cond_resched();
-	}
 	mutex_unlock(&ctx->lock);
 }

@@ -46,12 +46,10 @@ void hpmmap_reuse_return(struct hpmmap_ctx *ctx, struct list_head *blocks);
 unsigned long hpmmap_reuse_kept(void);
 unsigned long hpmmap_reuse_reclaim(const nodemask_t *nodes,
 				   struct hpmmap_payer *payer, unsigned long nr);
-void hpmmap_reuse_see(struct hpmmap_ctx *ctx, unsigned long start,
-		      unsigned long end);
+void hpmmap_reuse_renew(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end,
+			bool see);
 void hpmmap_reuse_set(struct hpmmap_ctx *ctx, unsigned long start,
 		      unsigned long end);
-void hpmmap_reuse_clear(struct hpmmap_ctx *ctx, unsigned long start,
-			unsigned long end);
 bool hpmmap_reuse_forget(struct hpmmap_ctx *ctx, struct hpmmap_block *block);
 
 #endif /* _HPMMAP_AS_OWN_REUSE_H */
