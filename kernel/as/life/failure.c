@@ -215,41 +215,22 @@ static void page_mark(struct page *page, unsigned long pfn)
 	compat_count_poison(pfn, 1);
 }
 
-/**
- * hpmmap_memory_failure() - memory_failure() for memory that is known to mem/pool/section.c
- * @pfn: page frame
- * @flags: MF_*
- *
- * Return: 0 (contained), -EHWPOISON (known already), or an errno.
- */
-static noinline int hpmmap_memory_failure(unsigned long pfn, int flags)
+/* An error in a block of the pools: 0 (contained) or -EHWPOISON (known already). */
+static int block_failed(struct hpmmap_block *block, unsigned long pfn, int flags)
 {
 	struct page *page = pfn_to_page(pfn);
-	struct hpmmap_block *block;
-	int ret = 0;
+	int ret = -EHWPOISON;
 
-	mutex_lock(&hpmmap_poison_mutex);
-	block = hpmmap_section_block(pfn);
-	if (!block) {
-		/* It has left its pool. */
-		mutex_unlock(&hpmmap_poison_mutex);
-		ret = compat_memory_failure(pfn, flags);
-		goto out;
-	}
-	if (PageHWPoison(page)) {
-		ret = -EHWPOISON;
-	} else {
+	if (!PageHWPoison(page)) {
 		page_mark(page, pfn);
 		hpmmap_pool_retire(block);
 		block_tell(block, pfn, flags);
+		ret = 0;
 	}
 	/* Tasks that read the block go on until then. */
 	synchronize_srcu(&hpmmap_touch_srcu);
 	if (flags & MF_COUNT_INCREASED)
 		put_page(page);
-	mutex_unlock(&hpmmap_poison_mutex);
-out:
-	module_put(THIS_MODULE);
 	return ret;
 }
 
@@ -309,38 +290,51 @@ static int block_evacuate(struct hpmmap_block *block, unsigned long pfn)
 	return -EBUSY;
 }
 
-/**
- * hpmmap_soft_offline() - soft_offline_page() for the same memory
- * @pfn: page frame
- * @flags: MF_*
- *
- * Return: 0; -EBUSY if the block is shared or pinned, or its process is busy: then it is
- * retired when it is given up; or an errno.
+/*
+ * A block that may fail soon is to be taken out of use. -EBUSY if it is shared or pinned, or its
+ * process is busy: then it is retired when it is given up.
  */
-static noinline int hpmmap_soft_offline(unsigned long pfn, int flags)
+static int block_fails_soon(struct hpmmap_block *block, unsigned long pfn, int flags)
 {
 	struct page *page = pfn_to_page(pfn);
+
+	/* It would look like a pin; the block stays ours. */
+	if (flags & MF_COUNT_INCREASED)
+		put_page(page);
+	if (!compat_soft_offlines())
+		return -EOPNOTSUPP;
+	return PageHWPoison(page) ? 0 : block_evacuate(block, pfn);
+}
+
+/* For memory that is known to mem/pool/section.c; Linux answers if it has left its pool since. */
+static int answer(unsigned long pfn, int flags,
+		  int (*ours)(struct hpmmap_block *block, unsigned long pfn, int flags),
+		  int (*others)(unsigned long pfn, int flags))
+{
 	struct hpmmap_block *block;
 	int ret = 0;
 
 	mutex_lock(&hpmmap_poison_mutex);
 	block = hpmmap_section_block(pfn);
-	if (!block) {
-		mutex_unlock(&hpmmap_poison_mutex);
-		ret = compat_soft_offline(pfn, flags);
-		goto out;
-	}
-	/* It would look like a pin; the block stays ours. */
-	if (flags & MF_COUNT_INCREASED)
-		put_page(page);
-	if (!compat_soft_offlines())
-		ret = -EOPNOTSUPP;
-	else if (!PageHWPoison(page))
-		ret = block_evacuate(block, pfn);
+	if (block)
+		ret = ours(block, pfn, flags);
 	mutex_unlock(&hpmmap_poison_mutex);
-out:
+	if (!block)
+		ret = others(pfn, flags);
 	module_put(THIS_MODULE);
 	return ret;
+}
+
+/* Stands in for memory_failure(). */
+static noinline int hpmmap_memory_failure(unsigned long pfn, int flags)
+{
+	return answer(pfn, flags, block_failed, compat_memory_failure);
+}
+
+/* Stands in for soft_offline_page(). */
+static noinline int hpmmap_soft_offline(unsigned long pfn, int flags)
+{
+	return answer(pfn, flags, block_fails_soon, compat_soft_offline);
 }
 
 /* unpoison_memory() for the same memory: of errors that were simulated, once it has left its pool. */
