@@ -105,7 +105,6 @@ static int hpmmap_vm_mremap(struct vm_area_struct *vma)
 	return -EINVAL;
 }
 
-#ifdef CONFIG_NUMA
 /*
  * What mbind(2) set, for get_mempolicy(2) and numa_maps. Kernels before 6.8
  * take having this function for "no NUMA balancing, unless that policy asks
@@ -115,7 +114,6 @@ static struct mempolicy *hpmmap_vm_get_policy(COMPAT_GET_POLICY_ARGS)
 {
 	return vma->vm_policy;
 }
-#endif
 
 static const struct vm_operations_struct vm_ops = {
 	.open = hpmmap_fork_open,
@@ -125,10 +123,8 @@ static const struct vm_operations_struct vm_ops = {
 	.fault = hpmmap_vm_fault,
 	.access = hpmmap_vm_access,
 	.name = hpmmap_vma_dump_name,
-#ifdef CONFIG_NUMA
 	.get_policy = hpmmap_vm_get_policy,
 	.set_policy = hpmmap_vm_set_policy,
-#endif
 };
 
 int hpmmap_vmops_init(void)

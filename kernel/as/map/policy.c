@@ -40,7 +40,6 @@ static void nodes_usable(struct hpmmap_job *job, bool own, nodemask_t *nodes)
 			node_clear(nid, *nodes);
 }
 
-#ifdef CONFIG_NUMA
 static void follow(struct hpmmap_placement *place, struct mempolicy *pol)
 {
 	switch (pol->mode) {
@@ -78,16 +77,6 @@ static struct mempolicy *policy_of(struct vm_area_struct *vma, bool own)
 		return vma->vm_policy;
 	return own ? current->mempolicy : NULL;
 }
-#else
-static void follow(struct hpmmap_placement *place, struct mempolicy *pol)
-{
-}
-
-static struct mempolicy *policy_of(struct vm_area_struct *vma, bool own)
-{
-	return NULL;
-}
-#endif
 
 /**
  * hpmmap_placement_get() - where memory for the caller should come from, now
@@ -188,7 +177,6 @@ void hpmmap_placement_copy(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 
 /* What mbind(2) set, for a mapping that takes the place of another. */
 
-#ifdef CONFIG_NUMA
 /**
  * hpmmap_policy_copy() - the policy of a mapping
  * @vma: the mapping, mmap_lock held
@@ -252,14 +240,3 @@ void hpmmap_policy_set(struct hpmmap_ctx *ctx, unsigned long start,
 	hpmmap_madvise(start, len, MADV_DONTDUMP);
 	hpmmap_madvise(start, len, MADV_DODUMP);
 }
-#else
-bool hpmmap_policy_copy(struct vm_area_struct *vma, struct mempolicy *pol)
-{
-	return false;
-}
-
-void hpmmap_policy_set(struct hpmmap_ctx *ctx, unsigned long start,
-		       unsigned long len, const struct mempolicy *pol)
-{
-}
-#endif
