@@ -115,23 +115,6 @@ bool hpmmap_range_next(struct mm_struct *mm, unsigned long *start, unsigned long
 	return vma;
 }
 
-/* Is all of a range mapped, by anybody? */
-static bool range_is_mapped(struct hpmmap_ctx *ctx, unsigned long start,
-			    unsigned long end)
-{
-	struct vm_area_struct *vma;
-	VMA_ITERATOR(vmi, ctx->mm, start);
-
-	mmap_read_lock(ctx->mm);
-	for_each_vma_range(vmi, vma, end) {
-		if (vma->vm_start > start)
-			break;
-		start = vma->vm_end;
-	}
-	mmap_read_unlock(ctx->mm);
-	return start >= end;
-}
-
 /* A call of the current process has lost contents for want of memory: it cannot go on. */
 void hpmmap_contents_lost(void)
 {
@@ -155,7 +138,17 @@ void hpmmap_contents_lost(void)
 void hpmmap_range_kill_if_lost(struct hpmmap_ctx *ctx, unsigned long start,
 			       unsigned long end)
 {
-	if (!range_is_mapped(ctx, start, end))
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+
+	mmap_read_lock(ctx->mm);
+	for_each_vma_range(vmi, vma, end) {
+		if (vma->vm_start > start)
+			break;
+		start = vma->vm_end;
+	}
+	mmap_read_unlock(ctx->mm);
+	if (start < end)
 		hpmmap_contents_lost();
 }
 

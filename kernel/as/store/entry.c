@@ -201,24 +201,6 @@ static unsigned int count_none(pte_t *ptep, unsigned int most)
 	return nr;
 }
 
-/* Entries of a locked table; @folio, which @page is of, is locked, too. */
-static void set_entries(struct vm_area_struct *vma, pmd_t *pmdp, pte_t *ptep,
-			spinlock_t *ptl, unsigned long addr, unsigned int nr,
-			struct folio *folio, struct page *page,
-			unsigned int flags)
-{
-	struct vm_fault vmf = {
-		.vma = vma,
-		.address = addr,
-		.flags = flags,
-		.pmd = pmdp,
-		.pte = ptep,
-		.ptl = ptl,
-	};
-
-	compat_set_ptes(&vmf, folio, page, nr, addr);
-}
-
 /* As if from outside: the caller's protection keys do not matter. */
 static unsigned int fill_flags(const struct vm_area_struct *vma)
 {
@@ -245,11 +227,18 @@ static unsigned long fill_entries(struct vm_area_struct *vma, pmd_t *pmdp,
 	if (likely(!hpmmap_block_is_hurt(block)))
 		ptep = hpmmap_pgmap_table_lock(vma->vm_mm, pmdp, addr, &ptl);
 	while (ptep && i < nr) {
+		struct vm_fault vmf = {
+			.vma = vma,
+			.address = addr + i * PAGE_SIZE,
+			.flags = fill_flags(vma),
+			.pmd = pmdp,
+			.pte = ptep + i,
+			.ptl = ptl,
+		};
+
 		run = count_none(ptep + i, nr - i);
 		if (run)
-			set_entries(vma, pmdp, ptep + i, ptl,
-				    addr + i * PAGE_SIZE, run, folio, page + i,
-				    fill_flags(vma));
+			compat_set_ptes(&vmf, folio, page + i, run, vmf.address);
 		made += run;
 		i += max(run, 1U);
 		/* What is there already goes on. */
