@@ -261,16 +261,11 @@ out:
 	return ret;
 }
 
-/**
- * hpmmap_store_access() - copy from or to a page, whatever its protection
- * @ctx: the context; mmap_lock held
- * @vma: the mapping
- * @addr: address
- * @buf: kernel memory
- * @len: length; all of it lies in one page
- * @write: to the page
+/*
+ * Copies from or to a page, whatever its protection; all of @len lies in one page.
+ * mmap_lock is held.
  *
- * Return: 0, -ENOMEM, -EHWPOISON where the contents are lost, -EAGAIN where they are being
+ * Returns 0, -ENOMEM, -EHWPOISON where the contents are lost, -EAGAIN where they are being
  * moved, or changed what is copied, or -EINTR if the caller is being killed.
  */
 int hpmmap_store_access(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,

@@ -48,15 +48,10 @@ static bool slot_fits(struct hpmmap_ctx *ctx,
 	return true;
 }
 
-/**
- * hpmmap_policy_fits() - may a new mapping share slots with what is there?
- * @ctx: the caller's context, ctx->ops held
- * @place: where its memory should come from
- * @start: start of the mapping
- * @end: its end
- * @strictly: anywhere but on a node that is not allowed (MPOL_BIND)
- *
- * What others have in a slot stays where it is, and so decides for all of it.
+/*
+ * May a new mapping whose memory should come from @place share slots with what is there?
+ * What others have in a slot stays where it is, and so decides for all of it. @strictly:
+ * anywhere but on a node that is not allowed (MPOL_BIND). ctx->ops is held.
  */
 bool hpmmap_policy_fits(struct hpmmap_ctx *ctx,
 			const struct hpmmap_placement *place,
@@ -151,21 +146,16 @@ static bool is_pinned(struct hpmmap_ctx *ctx, unsigned long addr, unsigned long 
 	return hpmmap_store_is_pinned(ctx, addr, addr + len, false, &fresh);
 }
 
-/**
- * hpmmap_find_place() - where a mapping may go
- * @ctx: the caller's context, ctx->ops held
- * @place: where its memory should come from
- * @hint: where it should be, or 0
- * @len: its length
- * @flags: of mmap
- * @align: a power of two
- * @phase: distance to a multiple of @align
+/*
+ * Where a mapping may go whose memory should come from @place. @hint: where it should be,
+ * or 0. @flags: of mmap. @phase: distance to a multiple of @align, a power of two. ctx->ops
+ * is held.
  *
- * What is small goes where the heap has a block already, if there is room. Not
- * in a slot whose old contents a device still uses, nor in one of another
- * node than its policy wants, if there is room.
+ * What is small goes where the heap has a block already, if there is room. Not in a slot
+ * whose old contents a device still uses, nor in one of another node than its policy wants,
+ * if there is room.
  *
- * Return: an address, or an errno.
+ * Returns an address, or an errno.
  */
 unsigned long hpmmap_find_place(struct hpmmap_ctx *ctx,
 				const struct hpmmap_placement *place,
@@ -236,15 +226,10 @@ static unsigned long reach(struct hpmmap_ctx *ctx, unsigned long start,
 	return end;
 }
 
-/**
- * hpmmap_short_end() - how far the pools reach that have too little for a range
- * @ctx: the caller's context, ctx->ops held
- * @place: where its memory should come from
- * @start: start of a new mapping
- * @end: its end
- *
- * Return: the end of the part that they have memory for now: of a slot, or @end;
- * @start where there is no such part.
+/*
+ * How far the pools reach that have too little for a new mapping. ctx->ops is held. Returns
+ * the end of the part that they have memory for now: of a slot, or @end; @start where there
+ * is no such part.
  */
 unsigned long hpmmap_short_end(struct hpmmap_ctx *ctx,
 			       const struct hpmmap_placement *place,
@@ -325,15 +310,10 @@ static int alloc_range(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			     !vma, out);
 }
 
-/**
- * hpmmap_policy_alloc() - blocks for a new mapping
- * @ctx: the caller's context, ctx->ops held
- * @start: its start
- * @end: its end
- * @out: list they are added to: one for each slot that has none, or a shared
- *	one, which the mapping will not keep
- *
- * Return: 0, or -ENOMEM where there are not enough: then @out is empty.
+/*
+ * Blocks for a new mapping, added to @out: one for each slot that has none, or a shared
+ * one, which the mapping will not keep. ctx->ops is held. Returns 0, or -ENOMEM where there
+ * are not enough: then @out is empty.
  */
 int hpmmap_policy_alloc(struct hpmmap_ctx *ctx, unsigned long start,
 			unsigned long end, struct list_head *out)
@@ -352,15 +332,9 @@ int hpmmap_policy_alloc(struct hpmmap_ctx *ctx, unsigned long start,
 	return ret;
 }
 
-/**
- * hpmmap_policy_alloc_mapped() - blocks that a commit of a range needs
- * @ctx: the caller's context, ctx->ops held
- * @start: first address
- * @end: end
- * @out: list they are added to: one for each slot of a mapping of ours that
- *	has none
- *
- * Return: 0, or -ENOMEM where there are not enough: then @out is empty.
+/*
+ * The same that a commit of a range needs: one for each slot of a mapping of ours that has
+ * none.
  */
 int hpmmap_policy_alloc_mapped(struct hpmmap_ctx *ctx, unsigned long start,
 			       unsigned long end, struct list_head *out)

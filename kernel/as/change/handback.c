@@ -106,14 +106,9 @@ static bool is_pinned(struct hpmmap_ctx *ctx, const struct piece *p)
 	return pinned;
 }
 
-/**
- * hpmmap_handback_read() - what a page has
- * @ctx: the context
- * @addr: the page, which nothing else need know to be there
- * @buf: a page
- *
- * Return: 1 if it has contents, now in @buf, 0 if it is zero, or -EFAULT after a
- * memory error.
+/*
+ * What a page has, which nothing else need know to be there. Returns 1 if it has contents,
+ * now in @buf, 0 if it is zero, or -EFAULT after a memory error.
  */
 int hpmmap_handback_read(struct hpmmap_ctx *ctx, unsigned long addr, void *buf)
 {
@@ -314,16 +309,9 @@ static long piece_hand_back(struct hpmmap_ctx *ctx, const struct piece *p,
 	return ret;
 }
 
-/**
- * hpmmap_handback_bound() - hpmmap_handback(), with a policy
- * @ctx: the caller's context, ctx->ops held
- * @start: first address, page aligned
- * @end: end
- * @mbind: what mbind(2) is told, but the range; or NULL for none
- * @skip_sealed: what is sealed stays as it is, without an error
- * @zeros: pages of zeros are resident, too
- *
- * Return: as hpmmap_handback().
+/*
+ * As hpmmap_handback(), with what mbind(2) is told except the range, or NULL for none.
+ * ctx->ops is held.
  */
 long hpmmap_handback_bound(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end, const struct pt_regs *mbind,
@@ -340,19 +328,13 @@ long hpmmap_handback_bound(struct hpmmap_ctx *ctx, unsigned long start,
 	return ret;
 }
 
-/**
- * hpmmap_handback() - memory of ours becomes anonymous memory of Linux
- * @ctx: the caller's context, ctx->ops not held
- * @start: first address, page aligned
- * @end: end
- * @skip_sealed: what is sealed stays as it is, without an error
- * @zeros: pages of zeros are resident, too
+/*
+ * Memory of ours becomes anonymous memory of Linux. Contents, protection and advice stay; a
+ * policy of mbind(2) does not. @skip_sealed: what is sealed stays as it is, without an
+ * error. @zeros: pages of zeros are resident, too. ctx->ops is not held.
  *
- * Contents, protection and advice stay; a policy of mbind(2) does not.
- *
- * Return: 0; -EBUSY where somebody (a device) refers to a block, -EPERM for
- * what is sealed, -ENOMEM, or an errno that restarts the call. A part may have
- * been handed back then.
+ * Returns 0; -EBUSY where a block is pinned, -EPERM for what is sealed, -ENOMEM, or an
+ * errno that restarts the call. A part may have been handed back then.
  */
 long hpmmap_handback(struct hpmmap_ctx *ctx, unsigned long start,
 		     unsigned long end, bool skip_sealed, bool zeros)

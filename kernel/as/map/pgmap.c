@@ -17,14 +17,9 @@
 #include "mem/block/block.h"
 #include "as/map/pgmap.h"
 
-/**
- * hpmmap_pgmap_pmd() - the entry that covers a slot
- * @mm: address space, its mmap_lock held
- * @addr: an address in the slot
- *
- * The entries of the slots of one gigabyte follow each other.
- *
- * Return: the entry, or NULL where there is not even a table for it.
+/*
+ * The entry that covers the slot of an address, or NULL where there is not even a table for
+ * it. The entries of the slots of one gigabyte follow each other. mmap_lock is held.
  */
 pmd_t *hpmmap_pgmap_pmd(struct mm_struct *mm, unsigned long addr)
 {
@@ -58,11 +53,7 @@ enum hpmmap_entry hpmmap_pgmap_kind(pmd_t *pmdp)
 	return pmd_leaf(pmd) ? HPMMAP_ENTRY_2M : HPMMAP_ENTRY_TABLE;
 }
 
-/**
- * hpmmap_pgmap_slot() - how a slot is mapped
- * @mm: address space, its mmap_lock held
- * @addr: an address in the slot
- */
+/* How the slot of an address is mapped. mmap_lock is held. */
 enum hpmmap_entry hpmmap_pgmap_slot(struct mm_struct *mm, unsigned long addr)
 {
 	return hpmmap_pgmap_kind(hpmmap_pgmap_pmd(mm, addr));
@@ -105,11 +96,7 @@ pte_t *hpmmap_pgmap_table_lock(struct mm_struct *mm, pmd_t *pmdp, unsigned long 
 	return ptep;
 }
 
-/**
- * hpmmap_pgmap_is_done() - is a slot mapped by one entry, as its mapping allows?
- * @vma: the mapping; mmap_lock held
- * @pmdp: the slot's entry
- */
+/* Is a slot mapped by one entry, as its mapping allows? mmap_lock is held. */
 bool hpmmap_pgmap_is_done(struct vm_area_struct *vma, pmd_t *pmdp)
 {
 	pmd_t pmd = READ_ONCE(*pmdp);
@@ -214,14 +201,10 @@ void hpmmap_pgmap_protect(struct vm_area_struct *vma, unsigned long start)
 	smp_mb();
 }
 
-/**
- * hpmmap_pgmap_unprotect() - give the right to write back
- * @vma: mapping of ours; mmap_lock held
- * @addr: start of a slot
- * @pmdp: the slot's entry
- * @folio: what it has to refer to
- *
- * Return: whether the entry was changed. A userfaultfd's own protection stays.
+/*
+ * Gives the right to write back, by the entry @pmdp of a slot that starts at @addr, if that
+ * refers to @folio. A userfaultfd's own protection stays. mmap_lock is held. Returns
+ * whether the entry was changed.
  */
 bool hpmmap_pgmap_unprotect(struct vm_area_struct *vma, unsigned long addr,
 			    pmd_t *pmdp, struct folio *folio)
@@ -300,15 +283,9 @@ bool hpmmap_pgmap_is_alone_2m(struct mm_struct *mm, pmd_t *pmdp, struct folio *f
 	return ret;
 }
 
-/**
- * hpmmap_pgmap_others() - references to a block beside the module's and those of one slot's entries
- * @mm: address space, its mmap_lock held
- * @slot: its slot
- * @folio: the block's
- *
- * One that comes or goes meanwhile is found: in doubt there is one more.
- *
- * Return: how many.
+/*
+ * References to a block beside the module's and those of one slot's entries. One that comes
+ * or goes meanwhile is found: in doubt there is one more. mmap_lock is held.
  */
 int hpmmap_pgmap_others(struct mm_struct *mm, unsigned long slot, struct folio *folio)
 {
@@ -324,10 +301,7 @@ int hpmmap_pgmap_others(struct mm_struct *mm, unsigned long slot, struct folio *
 	return refs;
 }
 
-/**
- * hpmmap_pgmap_is_2m() - would the core answer a fault by an entry of 2 MB?
- * @vmf: a fault in a mapping of ours; vmf->page is set
- */
+/* Would the core answer a fault in a mapping of ours by an entry of 2 MB? vmf->page is set. */
 bool hpmmap_pgmap_is_2m(const struct vm_fault *vmf)
 {
 	unsigned long start = vmf->address & SLOT_MASK;
@@ -410,18 +384,11 @@ static unsigned int insert_run(struct vm_fault *vmf, unsigned long addr,
 	return made;
 }
 
-/**
- * hpmmap_pgmap_insert_pages() - map pages of a block, wherever they lie in their slot
- * @vmf: a fault in a window
- * @addr: where; in the table of the fault, as is all of it
- * @block: the block, which nobody exchanges now; pages of the pools are committed
- * @first: page of the block that is mapped there
- * @nr: how many, from that on
- * @write: somebody may write to them
- *
- * By entries of 4 KB; none without a table for them.
- *
- * Return: how many entries were made.
+/*
+ * Maps @nr pages of a block from @first on in a window, by entries of 4 KB; none without a
+ * table for them. @addr: where; in the table of the fault, as is all of it. The block is
+ * not exchanged now, and pages of the pools are committed. @write: the entries allow
+ * writes. Returns how many entries were made.
  */
 unsigned int hpmmap_pgmap_insert_pages(struct vm_fault *vmf, unsigned long addr,
 				       struct hpmmap_block *block, unsigned int first,
@@ -440,14 +407,9 @@ unsigned int hpmmap_pgmap_insert_pages(struct vm_fault *vmf, unsigned long addr,
 	return made;
 }
 
-/**
- * hpmmap_pgmap_insert_locked() - the same for a block of the pools that is locked
- * @vmf: a fault in a mapping of a file
- * @addr: where; in the table of the fault, as is all of it
- * @block: the block, its folio locked; none of its pages is stale
- * @first: page of the block that is mapped there
- * @nr: how many, from that on
- * @write: somebody may write to them
+/*
+ * The same for a block of the pools whose folio is locked, none of whose pages is stale, in
+ * a mapping of a file.
  */
 void hpmmap_pgmap_insert_locked(struct vm_fault *vmf, unsigned long addr,
 				struct hpmmap_block *block, unsigned int first,
@@ -468,15 +430,9 @@ bool hpmmap_pgmap_table(struct vm_fault *vmf)
 	return !pmd_none(READ_ONCE(*vmf->pmd));
 }
 
-/**
- * hpmmap_pgmap_insert_special() - map a page of Linux without a reference
- * @vmf: a fault in a window
- * @page: the page; a notifier tells when it is somebody else's
- * @write: somebody may write to it
- *
- * May be called with a spinlock held.
- *
- * Return: false without a table for it.
+/*
+ * Maps a page of Linux in a window, without a reference: a notifier tells when the page is
+ * gone. May be called with a spinlock held. Returns false without a table for it.
  */
 bool hpmmap_pgmap_insert_special(struct vm_fault *vmf, struct page *page, bool write)
 {

@@ -79,11 +79,9 @@ static struct hpmmap_window *window_alloc(struct mm_struct *mm)
 	return win;
 }
 
-/**
- * hpmmap_window_get() - the window of an address space
- * @mm: the address space, which the caller uses
- *
- * Return: the window, with a reference for hpmmap_window_put(), or an ERR_PTR.
+/*
+ * The window of an address space that the caller uses, with a reference for
+ * hpmmap_window_put(), or an ERR_PTR.
  */
 struct hpmmap_window *hpmmap_window_get(struct mm_struct *mm)
 {
@@ -119,13 +117,10 @@ void hpmmap_window_put(struct hpmmap_window *win)
 	queue_work(hpmmap_wq, &win->free);
 }
 
-/**
- * hpmmap_window_bind() - changes of a context's memory concern a window
- * @win: the window
- * @ctx: its target's context, its lock and mmap_lock held; nothing of it is in the window yet
- *
- * The context has a reference from then on, until it is freed itself: an address space
- * may get a context later than a window.
+/*
+ * Changes of a context's memory concern a window from here on. ctx->lock and its mmap_lock
+ * are held, and nothing of it is in the window yet. The context has a reference until it is
+ * freed itself: an address space may get a context later than a window.
  */
 void hpmmap_window_bind(struct hpmmap_window *win, struct hpmmap_ctx *ctx)
 {
@@ -137,13 +132,9 @@ void hpmmap_window_bind(struct hpmmap_window *win, struct hpmmap_ctx *ctx)
 		hpmmap_window_put(win);
 }
 
-/**
- * hpmmap_window_revoke() - take a range out of a window
- * @win: the window
- * @start: first address of the target's
- * @end: end
- *
- * May sleep, but waits for no process.
+/*
+ * Takes a range of the target's addresses out of a window. May sleep, but waits for no
+ * process.
  */
 void hpmmap_window_revoke(struct hpmmap_window *win, unsigned long start,
 			  unsigned long end)
@@ -164,11 +155,7 @@ static void foreign_forget(struct hpmmap_window *win, unsigned long first,
 	}
 }
 
-/**
- * hpmmap_window_view() - somebody is about to have entries for pages of Linux
- * @win: the window
- * @viewer: who; until hpmmap_window_unview()
- */
+/* @viewer is about to have entries for ordinary pages, until hpmmap_window_unview(). */
 void hpmmap_window_view(struct hpmmap_window *win, struct hpmmap_viewer *viewer)
 {
 	if (likely(!list_empty_careful(&viewer->link)))
@@ -265,15 +252,13 @@ static void watch_work_fn(struct work_struct *work)
 		smp_store_release(&win->notified, true);
 }
 
-/**
- * hpmmap_window_watch() - be told what becomes of the target's memory of Linux
- * @win: the window; the caller uses the target's address space, and holds no mmap_lock
+/*
+ * The window is told from here on what becomes of the target's ordinary memory. That makes
+ * forks of the target cost more, so it is left until there is such a page. The caller uses
+ * the target's address space, and holds no mmap_lock. A target may keep its mmap_lock for
+ * ever: the caller waits for it, not a worker that others need, too.
  *
- * It makes forks of the target cost more, so it is left until there is such a page. A target
- * may keep its mmap_lock for ever: it is who asks that waits for it, not a worker, whom others
- * need, too.
- *
- * Return: 0, -EINTR if the caller is being killed, -EBUSY where the target has windows that
+ * Returns 0, -EINTR if the caller is being killed, -EBUSY where the target has windows that
  * it has inherited, or another errno.
  */
 int hpmmap_window_watch(struct hpmmap_window *win)
@@ -309,12 +294,10 @@ void hpmmap_grant_put(struct hpmmap_grant *grant)
 	}
 }
 
-/**
- * hpmmap_grant_end() - attachments are not to show anything any more
- * @grant: what they rest on, themselves or by another one
- *
- * Who touches them gets SIGBUS once what is mapped was taken away, which is the caller's to
- * do: by hpmmap_window_revoke(), after which others are mapped again by a fault, or by
+/*
+ * Attachments that rest on a grant, or on one that rests on it, are not to show anything
+ * any more. A touch of them is answered by SIGBUS once the caller has taken away what is
+ * mapped: by hpmmap_window_revoke(), after which others are mapped again by a fault, or by
  * unmapping them.
  */
 void hpmmap_grant_end(struct hpmmap_grant *grant)

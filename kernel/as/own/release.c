@@ -20,15 +20,10 @@
 /* How long a call waits for somebody else's reference, in steps of 1 ms. */
 #define PIN_WAIT_STEPS 10
 
-/**
- * hpmmap_block_wait_unpinned() - wait a moment for pins to go
- * @ctx: who waits
- * @block: a block that may be mapped
- *
- * References that are neither the module's nor a page table's are pins, or
- * last for microseconds only (a lockless page-table walk, a batch of mlock).
- *
- * Return: whether there is none left.
+/*
+ * Waits a moment for the pins of a block, which may be mapped, to go. References that are
+ * neither the module's nor a page table's are pins, or last for microseconds only (a
+ * lockless page-table walk, a batch of mlock). Returns whether there is none left.
  */
 bool hpmmap_block_wait_unpinned(struct hpmmap_ctx *ctx,
 				struct hpmmap_block *block)
@@ -66,13 +61,10 @@ static void give_up(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 	}
 }
 
-/**
- * hpmmap_block_release() - give up a block that is in no store any more
- * @ctx: the context it came from
- * @block: the block; not to be used afterwards
- *
- * It goes back to its pool at once, or when the last pin has gone; a shared
- * one stays with the others.
+/*
+ * Gives up a block of a context that is in no store any more; not to be used afterwards. It
+ * goes back to its pool at once, or when the last pin has gone; a shared one stays with the
+ * others.
  */
 void hpmmap_block_release(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 {
@@ -82,12 +74,7 @@ void hpmmap_block_release(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 	hpmmap_pool_free(&freed);
 }
 
-/**
- * hpmmap_block_release_to() - give up one of many blocks
- * @ctx: the context it came from
- * @block: the block, as for hpmmap_block_release()
- * @freed: it is added here if hpmmap_pool_free() can have it
- */
+/* Gives up one of many blocks: it is added to @freed if hpmmap_pool_free() can have it. */
 void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 			     struct list_head *freed)
 {

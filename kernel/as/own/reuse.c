@@ -133,10 +133,7 @@ static unsigned long give(struct hpmmap_ctx *ctx, const nodemask_t *nodes,
 	return n;
 }
 
-/**
- * hpmmap_reuse_exit() - a context keeps nothing any more
- * @ctx: nobody can find it
- */
+/* A context that nothing can find keeps nothing any more. */
 void hpmmap_reuse_exit(struct hpmmap_ctx *ctx)
 {
 	struct hpmmap_block *block;
@@ -195,12 +192,9 @@ bool hpmmap_reuse_forget(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 	return true;
 }
 
-/**
- * hpmmap_reuse_keep() - keep a block whose slot is not mapped any more
- * @ctx: the context, its lock held
- * @block: was in the store, with the context's id
- *
- * Return: whether it was kept; otherwise it is to be released.
+/*
+ * Keeps a block of the context that has left the store. ctx->lock is held. Returns whether
+ * it was kept; otherwise it is to be released.
  */
 bool hpmmap_reuse_keep(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 {
@@ -223,11 +217,7 @@ bool hpmmap_reuse_keep(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 	return true;
 }
 
-/**
- * hpmmap_reuse_return() - keep again what hpmmap_reuse_take() gave
- * @ctx: the caller's context
- * @blocks: blocks that were not needed; those that were kept go, up to the peak
- */
+/* Keeps again what hpmmap_reuse_take() gave and was not needed, up to the peak. */
 void hpmmap_reuse_return(struct hpmmap_ctx *ctx, struct list_head *blocks)
 {
 	struct hpmmap_block *block, *tmp;
@@ -250,13 +240,10 @@ void hpmmap_reuse_return(struct hpmmap_ctx *ctx, struct list_head *blocks)
 	mutex_unlock(&ctx->lock);
 }
 
-/**
- * hpmmap_reuse_take() - blocks that were kept, for a mapping with the flag
- * @ctx: the caller's context
- * @place: where they should lie; in turn is as good as it is
- * @nr: how many, at most
- * @out: list they are added to, with their old contents and otherwise zero;
- *       those of a node with the least are its last
+/*
+ * Adds up to @nr kept blocks to @out, for a mapping with the flag: with their old contents
+ * and otherwise zero; those of a node with the least are its last. @place: where they
+ * should lie; in turn is as good as it is.
  */
 void hpmmap_reuse_take(struct hpmmap_ctx *ctx,
 		       const struct hpmmap_placement *place, unsigned long nr,
@@ -355,15 +342,10 @@ static bool reclaim_one(const nodemask_t *nodes, struct hpmmap_payer *payer,
 	return found;
 }
 
-/**
- * hpmmap_reuse_reclaim() - take back what processes keep, in turn
- * @nodes: of these nodes
- * @payer: of those whose memory counts for this one, or NULL for all
- * @nr: how many blocks, at most
- *
- * Ends early for a process that is being killed.
- *
- * Return: how many there were.
+/*
+ * Takes back up to @nr blocks that processes keep, in turn, of @nodes and, with @payer, of
+ * those whose memory counts for it. Ends early for a process that is being killed. Returns
+ * how many.
  */
 unsigned long hpmmap_reuse_reclaim(const nodemask_t *nodes,
 				   struct hpmmap_payer *payer, unsigned long nr)
@@ -383,12 +365,9 @@ unsigned long hpmmap_reuse_reclaim(const nodemask_t *nodes,
 	return n;
 }
 
-/**
- * hpmmap_reuse_renew() - a new mapping is made where memory may be kept
- * @ctx: the caller's context, ctx->ops held
- * @start: start of the mapping
- * @end: its end
- * @see: it has the flag, and sees the pages that had it; otherwise they lose it
+/*
+ * A new mapping is made where memory may be kept. With the flag (@see) it sees the pages
+ * that had it; otherwise they lose it. ctx->ops is held.
  */
 void hpmmap_reuse_renew(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end,
 			bool see)
@@ -417,11 +396,7 @@ void hpmmap_reuse_renew(struct hpmmap_ctx *ctx, unsigned long start, unsigned lo
 	mutex_unlock(&ctx->lock);
 }
 
-/**
- * hpmmap_reuse_mark() - a block of the store is to be kept
- * @ctx: the context, its lock held
- * @block: a block of the pools, of the context's own
- */
+/* A block of the pools, in the store and its own, is to be kept. ctx->lock is held. */
 void hpmmap_reuse_mark(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 {
 	lockdep_assert_held(&ctx->lock);
@@ -446,11 +421,9 @@ static void set_reuse(struct hpmmap_block *block, unsigned int first,
 		__set_bit(i, block->reuse);
 }
 
-/**
- * hpmmap_reuse_set() - memory is to be kept when it is unmapped
- * @ctx: the caller's context, ctx->ops held
- * @start: first address
- * @end: end; memory of Linux, and what is shared with a child, is left out
+/*
+ * Memory of a range is to be kept when it is unmapped; not ordinary memory, nor what is
+ * shared with a child. ctx->ops is held.
  */
 void hpmmap_reuse_set(struct hpmmap_ctx *ctx, unsigned long start,
 		      unsigned long end)

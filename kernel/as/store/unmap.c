@@ -68,14 +68,7 @@ static void discard_unmapped(struct hpmmap_ctx *ctx, unsigned long slot,
 	hpmmap_block_set_stale(block, first, nr);
 }
 
-/**
- * hpmmap_store_has_orphans() - are there blocks that nothing maps?
- * @ctx: the context
- * @start: first address
- * @end: end
- *
- * Return: whether hpmmap_store_reconcile() would find some.
- */
+/* Are there blocks of a range that nothing maps, which hpmmap_store_reconcile() would find? */
 bool hpmmap_store_has_orphans(struct hpmmap_ctx *ctx, unsigned long start,
 			      unsigned long end)
 {
@@ -178,12 +171,7 @@ pause:
 	return nr;
 }
 
-/**
- * hpmmap_store_reconcile() - take back the blocks of unmapped slots
- * @ctx: the context, ctx->ops held
- * @start: start of a range in which mappings went
- * @end: its end
- */
+/* Takes back the blocks of slots that no mapping covers any more. ctx->ops is held. */
 void hpmmap_store_reconcile(struct hpmmap_ctx *ctx, unsigned long start,
 			    unsigned long end)
 {
@@ -191,13 +179,9 @@ void hpmmap_store_reconcile(struct hpmmap_ctx *ctx, unsigned long start,
 	take_back(ctx, start, end, false);
 }
 
-/**
- * hpmmap_store_take_back() - take back the blocks of a range
- * @ctx: the context, ctx->ops held
- * @start: start of a range in which nothing of ours is mapped since
- * @end: its end
- *
- * Return: whether there were some.
+/*
+ * The same for a range in which nothing of ours is mapped any more. Returns whether there
+ * were some.
  */
 bool hpmmap_store_take_back(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end)
@@ -269,12 +253,10 @@ static bool clean(struct hpmmap_block *block)
 	return true;
 }
 
-/**
- * hpmmap_store_release_all() - the address space is gone
- * @ctx: nobody uses it any more, so no lock is needed
- * @nr_zero: how many blocks to zero before they are given back
- *
- * It may have hundreds of thousands of blocks.
+/*
+ * The address space is gone, and its context in use by nobody, so no lock is needed.
+ * @nr_zero: how many blocks to zero before they are given back. It may have hundreds of
+ * thousands.
  */
 void hpmmap_store_release_all(struct hpmmap_ctx *ctx, unsigned int nr_zero)
 {
