@@ -88,7 +88,6 @@ static unsigned long heap_set(struct hpmmap_ctx *ctx, unsigned long brk)
 	struct mm_struct *mm = ctx->mm;
 	unsigned long old = mm->brk, old_end = ctx->heap_end;
 	unsigned long end = PAGE_ALIGN(brk);
-	const struct pt_regs cut = { .di = end, .si = old_end - end };
 	bool done = true;
 
 	if (brk < mm->start_brk || brk > TASK_SIZE - SLOT_SIZE ||
@@ -100,7 +99,7 @@ static unsigned long heap_set(struct hpmmap_ctx *ctx, unsigned long brk)
 	if (end > old_end)
 		done = heap_grow(ctx, old_end, end);
 	else if (end < old_end)
-		done = !hpmmap_handle_munmap(ctx, HPMMAP_CALL_MUNMAP, &cut);
+		done = !hpmmap_unmap(ctx, end, old_end - end);
 	if (!done) {
 		ctx->heap_end = old_end;
 		return old;

@@ -355,25 +355,10 @@ long hpmmap_sys_mmap(const struct pt_regs *regs)
 	return hpmmap_handle(HPMMAP_CALL_MMAP, regs, handle_mmap);
 }
 
-long hpmmap_handle_munmap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+static long handle_munmap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 			  const struct pt_regs *regs)
 {
-	struct hpmmap_change c = HPMMAP_CHANGE(ctx, regs->di, regs->di + PAGE_ALIGN(regs->si));
-	long ret;
-
-	hpmmap_change_begin(&c);
-	ret = hpmmap_call_orig(call, regs);
-	if (!ret) {
-		if (hpmmap_change_settle(&c, HPMMAP_GONE, NULL) && c.start &&
-		    !((c.start | c.end) & ~SLOT_MASK)) {
-			ctx->hole.start = c.start;
-			ctx->hole.end = c.end;
-		}
-	} else if (ret == -ENOMEM) {
-		/* A mapping was cut at one end and not at the other. */
-		hpmmap_change_settle(&c, HPMMAP_NOTHING, NULL);
-	}
-	return ret;
+	return hpmmap_unmap(ctx, regs->di, regs->si);
 }
 
 /* Nothing of it is ours, but another thread may map there at this moment. */
@@ -400,7 +385,7 @@ static long munmap_apart(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	if (what == HPMMAP_RANGE_MIXED)
 		hpmmap_range_unwatch(start, end);
 	return what == HPMMAP_RANGE_LINUX ? munmap_linux(ctx, regs) :
-	       hpmmap_handle_in(ctx, call, regs, hpmmap_handle_munmap);
+	       hpmmap_handle_in(ctx, call, regs, handle_munmap);
 }
 
 long hpmmap_sys_munmap(const struct pt_regs *regs)

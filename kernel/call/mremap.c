@@ -114,7 +114,7 @@ static long grow_in_place(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r)
 	if (!ret && r->bound && !hpmmap_policy_place(ctx, end, end + len))
 		ret = -ENOMEM;
 	if (ret) {
-		hpmmap_remap_unmap(ctx, end, len);
+		hpmmap_unmap(ctx, end, len);
 		return ret;
 	}
 	/* One mapping now: its first slot may have one entry. */
@@ -161,8 +161,7 @@ static long remap_ours(struct hpmmap_ctx *ctx, struct hpmmap_remap *r)
 	if (!fixed && r->old_len >= r->new_len) {
 		if (r->old_len == r->new_len)
 			return r->addr;
-		ret = hpmmap_remap_unmap(ctx, r->addr + r->new_len,
-					 r->old_len - r->new_len);
+		ret = hpmmap_unmap(ctx, r->addr + r->new_len, r->old_len - r->new_len);
 		return ret ? ret : r->addr;
 	}
 	/* As for private memory: a copy of it cannot be had this way. */

@@ -20,6 +20,7 @@
 #include "as/own/stats.h"
 #include "as/map/range.h"
 #include "as/map/vma.h"
+#include "as/change/change.h"
 #include "call/step/handle.h"
 
 /* What would count as data of a process with a mapping that is made now, in bytes. */
@@ -154,4 +155,29 @@ long hpmmap_handle_if_ours(enum hpmmap_call call, const struct pt_regs *regs,
 		ret = hpmmap_handle_in(ctx, call, regs, handler);
 	hpmmap_ctx_put(ctx);
 	return ours ? ret : hpmmap_call_orig(call, regs);
+}
+
+/*
+ * munmap(2) of a range that may be ours in part, under ctx->ops; what lies beside it in its slots
+ * stays mapped.
+ */
+long hpmmap_unmap(struct hpmmap_ctx *ctx, unsigned long start, unsigned long len)
+{
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, start, start + PAGE_ALIGN(len));
+	const struct pt_regs regs = { .di = start, .si = len };
+	long ret;
+
+	hpmmap_change_begin(&c);
+	ret = hpmmap_call_orig(HPMMAP_CALL_MUNMAP, &regs);
+	if (!ret) {
+		if (hpmmap_change_settle(&c, HPMMAP_GONE, NULL) && c.start &&
+		    !((c.start | c.end) & ~SLOT_MASK)) {
+			ctx->hole.start = c.start;
+			ctx->hole.end = c.end;
+		}
+	} else if (ret == -ENOMEM) {
+		/* A mapping was cut at one end and not at the other. */
+		hpmmap_change_settle(&c, HPMMAP_NOTHING, NULL);
+	}
+	return ret;
 }
