@@ -44,11 +44,6 @@ static bool range_keeps_contents(struct hpmmap_ctx *ctx, unsigned long start,
 	return ret;
 }
 
-static bool advice_discards(int advice)
-{
-	return advice == MADV_FREE || advice == MADV_DONTFORK;
-}
-
 /* What is discarded before others may have mmap_lock, if they want it. */
 #define AT_ONCE_BYTES (16 * SLOT_SIZE)
 
@@ -136,13 +131,18 @@ static long hint_ours(struct hpmmap_ctx *ctx, unsigned long start,
 	return !ret && addr < end ? -ENOMEM : ret;
 }
 
-static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
-		       unsigned long start, unsigned long end, int advice)
+static long handle_madvise(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+			   const struct pt_regs *regs)
 {
+	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
 	struct hpmmap_change c = HPMMAP_CHANGE(ctx, start, end, .lazy = true);
+	int advice = regs->dx;
 	long ret;
 
-	if (advice_discards(advice) && range_keeps_contents(ctx, start, end))
+	if (!hpmmap_range_has_ours(ctx, start, end))
+		return hpmmap_call_orig(call, regs);
+	if ((advice == MADV_FREE || advice == MADV_DONTFORK) &&
+	    range_keeps_contents(ctx, start, end))
 		return -EPERM;
 	switch (advice) {
 	case MADV_FREE:
@@ -158,7 +158,7 @@ static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 			hpmmap_reuse_set(ctx, start, end);
 		return ret;
 	default:
-		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
+		ret = hpmmap_call_orig(call, regs);
 		/* Linux keeps the contents of files behind a guard. */
 		if (!ret && advice == MADV_GUARD_INSTALL) {
 			hpmmap_discard_begin(ctx);
@@ -167,16 +167,6 @@ static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 		hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
 		return ret;
 	}
-}
-
-static long handle_madvise(struct hpmmap_ctx *ctx, enum hpmmap_call call,
-			   const struct pt_regs *regs)
-{
-	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
-
-	if (!hpmmap_range_has_ours(ctx, start, end))
-		return hpmmap_call_orig(call, regs);
-	return madvise_ours(ctx, regs, start, end, regs->dx);
 }
 
 static long madvise_discard(struct hpmmap_ctx *ctx, const struct pt_regs *regs)

@@ -11,23 +11,10 @@
 #include "fs/files.h"
 #include "fs/space.h"
 
-static int give_size(struct inode *inode, loff_t size)
-{
-	int ret = 0;
-
-	inode_lock(inode);
-	if (size)
-		ret = hpmmap_fs_grow(inode, hpmmap_fs_blocks(size));
-	if (!ret)
-		i_size_write(inode, size);
-	inode_unlock(inode);
-	return ret;
-}
-
 static struct inode *new_inode_of(struct vfsmount *mnt, loff_t size, bool private)
 {
 	struct inode *inode;
-	int ret;
+	int ret = 0;
 
 	inode = hpmmap_fs_new(mnt->mnt_sb, compat_nop_idmap, NULL, S_IFREG | 0777, 0);
 	if (!inode)
@@ -35,7 +22,12 @@ static struct inode *new_inode_of(struct vfsmount *mnt, loff_t size, bool privat
 	if (private)
 		inode->i_flags |= S_PRIVATE;
 	clear_nlink(inode);
-	ret = give_size(inode, size);
+	inode_lock(inode);
+	if (size)
+		ret = hpmmap_fs_grow(inode, hpmmap_fs_blocks(size));
+	if (!ret)
+		i_size_write(inode, size);
+	inode_unlock(inode);
 	if (!ret)
 		return inode;
 	iput(inode);

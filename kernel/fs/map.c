@@ -221,6 +221,13 @@ static struct vm_area_struct *next_vma(struct fill *fill)
 	return NULL;
 }
 
+static void fill_free(struct fill *fill)
+{
+	mmdrop(fill->mm);
+	fput(fill->file);
+	kfree(fill);
+}
+
 static void fill_work(struct callback_head *work)
 {
 	struct fill *fill = container_of(work, struct fill, work);
@@ -240,9 +247,7 @@ static void fill_work(struct callback_head *work)
 		mmap_read_unlock(fill->mm);
 	} while (vma && fill->start < fill->end && !fatal_signal_pending(current));
 out:
-	mmdrop(fill->mm);
-	fput(fill->file);
-	kfree(fill);
+	fill_free(fill);
 }
 
 /* Without memory for it each 2 MB take a fault. mmap_lock held. */
@@ -262,11 +267,8 @@ static void fill_soon(struct vm_area_struct *vma, unsigned long start, unsigned 
 	fill->file = get_file(vma->vm_file);
 	fill->start = start;
 	fill->end = end;
-	if (!task_work_add(current, &fill->work, TWA_RESUME))
-		return;
-	mmdrop(fill->mm);
-	fput(fill->file);
-	kfree(fill);
+	if (task_work_add(current, &fill->work, TWA_RESUME))
+		fill_free(fill);
 }
 
 /* What nobody could access was not filled. */

@@ -35,6 +35,7 @@
 #include "as/store/store.h"
 #include "as/change/change.h"
 #include "as/change/fit.h"
+#include "call/step/fresh.h"
 #include "task/image.h"
 
 /**
@@ -245,12 +246,6 @@ static int image_move(struct hpmmap_ctx *ctx, const struct image *image,
 	return ret;
 }
 
-/* An error means that there is nothing to map, which is as good. */
-static void map_file(unsigned long start, unsigned long end, bool writable)
-{
-	hpmmap_madvise(start, end - start, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
-}
-
 /* Some of its pages need not exist. */
 static void map_special(struct vm_area_struct *vma)
 {
@@ -265,7 +260,8 @@ static void map_rest(struct mm_struct *mm)
 {
 	struct vm_area_struct *vma;
 	unsigned long start, end = 0;
-	bool file, writable;
+	unsigned long prot;
+	bool file;
 
 	for (;;) {
 		mmap_read_lock(mm);
@@ -275,12 +271,13 @@ static void map_rest(struct mm_struct *mm)
 		start = vma->vm_start;
 		end = vma->vm_end;
 		file = vma->vm_file && !hpmmap_vma_is_ours(vma);
-		writable = vma->vm_flags & VM_WRITE;
+		prot = hpmmap_vma_prot(vma->vm_flags);
 		if (!vma->vm_file && vma->vm_ops)
 			map_special(vma);
 		mmap_read_unlock(mm);
+		/* An error means that there is nothing to map, which is as good. */
 		if (file)
-			map_file(start, end, writable);
+			hpmmap_touch_range(start, end - start, prot);
 	}
 	mmap_read_unlock(mm);
 }
