@@ -205,11 +205,7 @@ static int hooks_redirect(void)
 	return ret ?: -EIO;
 }
 
-/**
- * hpmmap_call_orig() - the system call as Linux has it
- * @call: which
- * @regs: its arguments
- */
+/* The system call as Linux has it. */
 noinline long hpmmap_call_orig(enum hpmmap_call call,
 			       const struct pt_regs *regs)
 {
@@ -228,13 +224,7 @@ long hpmmap_madvise(unsigned long start, unsigned long len, int advice)
 	return hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
 }
 
-/**
- * hpmmap_call_file() - userfaultfd_ioctl() or memfd_fcntl() as Linux has it
- * @call: which
- * @file: its arguments
- * @cmd: likewise
- * @arg: likewise
- */
+/* userfaultfd_ioctl() or memfd_fcntl() as Linux has it. */
 noinline long hpmmap_call_file(enum hpmmap_call call, struct file *file, unsigned int cmd,
 			       unsigned long arg)
 {
@@ -287,13 +277,10 @@ static int hooks_install(void)
 	return ret;
 }
 
-/**
- * hpmmap_hook_get() - keep the hooks installed, and the module loaded
- *
- * Sleeps, and takes hpmmap_hook_mutex, only if they are not installed.
- *
- * Return: 0, -EINTR for a process that is being killed, or an errno if they
- * cannot be installed.
+/*
+ * Keeps the hooks installed, and the module loaded. Sleeps, and takes hpmmap_hook_mutex,
+ * only if they are not installed. Returns 0, -EINTR for a process that is being killed, or
+ * an errno if they cannot be installed.
  */
 int hpmmap_hook_get(void)
 {
@@ -318,11 +305,7 @@ int hpmmap_hook_get(void)
 	return ret;
 }
 
-/**
- * hpmmap_hook_get_another() - hpmmap_hook_get() for any context
- *
- * Return: false if the hooks are not installed.
- */
+/* hpmmap_hook_get() for any context. Returns false if the hooks are not installed. */
 bool hpmmap_hook_get_another(void)
 {
 	return refcount_inc_not_zero(&hook_refs);
@@ -352,10 +335,9 @@ static void remove_work_fn(struct work_struct *work)
 	mutex_unlock(&hpmmap_hook_mutex);
 }
 
-/**
- * hpmmap_hook_put() - undo hpmmap_hook_get()
- *
- * May be called from any context: the last one is left to a worker.
+/*
+ * Undoes hpmmap_hook_get(). May be called from any context: the last one is left to a
+ * worker.
  */
 void hpmmap_hook_put(void)
 {
@@ -371,12 +353,9 @@ bool hpmmap_hook_active(void)
 	return READ_ONCE(installed);
 }
 
-/**
- * hpmmap_hook_init() - find the functions that will be hooked
- * @table: HPMMAP_NR_HOOKS hooks
- * @whose: whose calls are hooked, and what comes and goes with the hooks
- *
- * Return: 0 or an errno.
+/*
+ * Finds the functions of a table of HPMMAP_NR_HOOKS hooks. @whose: whose calls are hooked,
+ * and what comes and goes with the hooks. Returns 0 or an errno.
  */
 int hpmmap_hook_init(struct hpmmap_hook *table,
 		     const struct hpmmap_hooked *whose)
@@ -430,12 +409,9 @@ void hpmmap_hook_exit(void)
 		ftrace_free_filter(&calls);
 }
 
-/**
- * hpmmap_guard_install() - stand in for one function until hpmmap_guard_remove()
- * @ops: with a callback, and HPMMAP_GUARD_FLAGS
- * @function: its name
- *
- * Return: 0, or an errno, and the kernel log tells.
+/*
+ * Stands in for one function until hpmmap_guard_remove(). @ops: with a callback, and
+ * HPMMAP_GUARD_FLAGS. Returns 0, or an errno, and the kernel log tells.
  */
 int hpmmap_guard_install(struct ftrace_ops *ops, const char *function)
 {

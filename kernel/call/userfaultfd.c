@@ -95,14 +95,7 @@ static void opened(struct file *file)
 	hpmmap_ctx_put(ctx);
 }
 
-/**
- * hpmmap_userfaultfd_ioctl() - stands in for userfaultfd_ioctl()
- * @file: of a userfaultfd, not only of the caller's own address space
- * @cmd: what
- * @arg: its argument
- *
- * Return: what it returns.
- */
+/* Stands in for userfaultfd_ioctl(); the userfaultfd may be another address space's. */
 long hpmmap_userfaultfd_ioctl(struct file *file, unsigned int cmd,
 			      unsigned long arg)
 {

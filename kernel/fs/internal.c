@@ -34,16 +34,13 @@ static struct inode *new_inode_of(struct vfsmount *mnt, loff_t size, bool privat
 	return ERR_PTR(ret);
 }
 
-/**
- * hpmmap_fs_file() - a file without a name
- * @name: what mappings of it are called
- * @size: its size, for which it gets memory
- * @private: no security module is asked about it
+/*
+ * A file without a name, open for reading and writing. @name: what mappings of it are
+ * called. @size: it gets memory for that, for which the caller pays. @private: no security
+ * module is asked about it. The caller keeps the module loaded while this runs.
  *
- * The caller keeps the module loaded while this runs, and pays for the memory.
- *
- * Return: the file, open for reading and writing, or an ERR_PTR: -ENOSPC where the pools or
- * a limit have too little, -EINTR for who is being killed, -ENOMEM.
+ * Returns the file or an ERR_PTR: -ENOSPC where the pools or a limit have too little,
+ * -EINTR for a task that is being killed, -ENOMEM.
  */
 struct file *hpmmap_fs_file(const char *name, loff_t size, bool private)
 {

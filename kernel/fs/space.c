@@ -114,11 +114,7 @@ static void pinned_back(struct hpmmap_holder *holder, struct hpmmap_block *block
 	hpmmap_fs_put(fs);
 }
 
-/**
- * hpmmap_fs_alloc() - a file system without files
- *
- * Return: it, with one reference, or NULL without memory.
- */
+/* A file system without files, with one reference, or NULL without memory. */
 struct hpmmap_fs *hpmmap_fs_alloc(void)
 {
 	struct hpmmap_fs *fs = kzalloc(sizeof(*fs), GFP_KERNEL_ACCOUNT);
@@ -158,13 +154,9 @@ void hpmmap_fs_uncharge_inode(struct hpmmap_fs *fs)
 	spin_unlock(&fs->lock);
 }
 
-/**
- * hpmmap_fs_block_get() - a block of a file
- * @inode: the file
- * @index: which
- *
- * Return: the block, with a reference to its folio, so that it does not become somebody
- * else's; NULL where the file has none.
+/*
+ * A block of a file, with a reference to its folio, so that it does not go to another
+ * owner; NULL where the file has none.
  */
 struct hpmmap_block *hpmmap_fs_block_get(struct inode *inode, unsigned long index)
 {
@@ -179,16 +171,10 @@ struct hpmmap_block *hpmmap_fs_block_get(struct inode *inode, unsigned long inde
 	return block;
 }
 
-/**
- * hpmmap_fs_block_lock() - the same with its folio locked
- * @inode: the file
- * @index: which
- * @nowait: wait for nobody
- *
- * As long as it is locked it stays the file's.
- *
- * Return: the block for hpmmap_fs_block_unlock(); NULL where there is none; an ERR_PTR:
- * -EAGAIN where it would have had to wait, -EINTR for who is being killed.
+/*
+ * The same with its folio locked, as long as which it stays the file's; for
+ * hpmmap_fs_block_unlock(). An ERR_PTR: -EAGAIN where it would have had to wait and must
+ * not (@nowait), -EINTR for a task that is being killed.
  */
 struct hpmmap_block *hpmmap_fs_block_lock(struct inode *inode, unsigned long index,
 					  bool nowait)
@@ -308,10 +294,9 @@ static void cut_range(struct inode *inode, unsigned long from, unsigned long to)
 	free_blocks(fs, &freed, nr);
 }
 
-/**
- * hpmmap_fs_cut() - take memory from a file
- * @inode: the file, i_rwsem held, or nobody else's any more; its size ends before what goes
- * @nr: blocks that stay, if there are more
+/*
+ * Takes from a file all but @nr blocks; its size ends before what goes. i_rwsem is held, or
+ * nothing else has the file any more.
  */
 void hpmmap_fs_cut(struct inode *inode, unsigned long nr)
 {
@@ -357,14 +342,9 @@ err_undo:
 	return -ENOMEM;
 }
 
-/**
- * hpmmap_fs_grow() - give a file more memory
- * @inode: the file, i_rwsem held
- * @nr: blocks that it has afterwards, if it has less
- *
- * The size stays. Charged to who calls.
- *
- * Return: 0, or -ENOSPC, -ENOMEM or -EINTR, and nothing has changed.
+/*
+ * Gives a file @nr blocks, if it has less, charged to the caller. The size stays. i_rwsem
+ * is held. Returns 0, or -ENOSPC, -ENOMEM or -EINTR, and nothing has changed.
  */
 int hpmmap_fs_grow(struct inode *inode, unsigned long nr)
 {
@@ -413,12 +393,10 @@ static void zero_part(struct hpmmap_block *block, size_t from, size_t to)
 	srcu_read_unlock(&hpmmap_touch_srcu, cookie);
 }
 
-/**
- * hpmmap_fs_zero_tail() - make what is behind the end of a file zero, before it becomes larger
- * @inode: the file, i_rwsem held
- * @pos: where it is written to next, or what its size will be
- *
- * Up to @pos: who has its last page mapped may have written there.
+/*
+ * Makes what is behind the end of a file zero, before it becomes larger: a process that has
+ * its last page mapped may have written there. @pos: where it is written to next, or what
+ * its size will be. i_rwsem is held.
  */
 void hpmmap_fs_zero_tail(struct inode *inode, loff_t pos)
 {
@@ -431,11 +409,7 @@ void hpmmap_fs_zero_tail(struct inode *inode, loff_t pos)
 			  round_up(end, PAGE_SIZE));
 }
 
-/**
- * hpmmap_fs_shrink() - a file becomes smaller, or gives up what it has beyond its size
- * @inode: the file, i_rwsem held
- * @size: its size from now on
- */
+/* A file becomes smaller, or gives up what it has beyond its size. i_rwsem is held. */
 void hpmmap_fs_shrink(struct inode *inode, loff_t size)
 {
 	loff_t behind = round_up(size, PAGE_SIZE);
@@ -473,16 +447,10 @@ static int zero_in(struct inode *inode, unsigned long index, size_t from, size_t
 	return ret;
 }
 
-/**
- * hpmmap_fs_zero() - write zeros to a part of a file
- * @inode: the file, i_rwsem held
- * @start: offset
- * @end: of the part that has memory
- *
- * In place: it keeps its memory.
- *
- * Return: 0, or when some of it may be zero -EINTR for a task that is being killed, or -EIO
- * where a memory error is.
+/*
+ * Writes zeros to a part of a file that has memory, in place. i_rwsem is held. Returns 0,
+ * or when some of it may be zero -EINTR for a task that is being killed, or -EIO where a
+ * memory error is.
  */
 int hpmmap_fs_zero(struct inode *inode, loff_t start, loff_t end)
 {

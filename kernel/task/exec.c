@@ -157,11 +157,9 @@ static notrace bool is_stranger(struct pid *tgid)
 					     HASH_BITS(members))]);
 }
 
-/**
- * hpmmap_is_member() - is the calling process a member?
- *
- * It stays one, and keeps the module loaded, until its last thread ends or executes a
- * program. Called by ftrace.
+/*
+ * Is the calling process a member? It stays one, and keeps the module loaded, until its
+ * last thread ends or executes a program. Called by ftrace.
  */
 notrace bool hpmmap_is_member(void)
 {
@@ -481,14 +479,10 @@ static void probe_fork(void *data, struct task_struct *parent,
 	member_put(m);
 }
 
-/**
- * hpmmap_clone() - stands in for kernel_clone()
- * @args: its argument, in the memory of the kernel
- *
- * A child of a member is one, too. The probe cannot allocate its record, so who forks
- * brings it: a fork that has no memory fails, and nobody uses up what others need.
- *
- * Return: what kernel_clone() returns, or an errno as it does.
+/*
+ * Stands in for kernel_clone(). A child of a member is one, too. The probe cannot allocate
+ * its record, so the parent brings it: a fork without memory for it fails, and nothing is
+ * used up that others need.
  */
 pid_t hpmmap_clone(struct kernel_clone_args *args)
 {
@@ -545,11 +539,7 @@ static void probes_remove(int n)
 	tracepoint_synchronize_unregister();
 }
 
-/**
- * hpmmap_probes_register() - follow fork, execve and exit
- *
- * Return: 0 or an errno; all or nothing.
- */
+/* Follows fork, execve and exit. Returns 0 or an errno; all or nothing. */
 int hpmmap_probes_register(void)
 {
 	int i, ret;
@@ -576,12 +566,10 @@ void hpmmap_probes_unregister(void)
 	cancel_work_sync(&members_work);
 }
 
-/**
- * hpmmap_exec_begins() - somebody is about to execute a program
- * @bprm: the program; of a script once more with its interpreter
- *
- * A job's patterns are compared here, where that may take its time: the probe cannot be
- * preempted.
+/*
+ * The caller is about to execute a program; of a script this is called once more with its
+ * interpreter. A job's patterns are compared here, where that may take its time: the probe
+ * cannot be preempted.
  */
 void hpmmap_exec_begins(const struct linux_binprm *bprm)
 {
@@ -599,14 +587,10 @@ void hpmmap_exec_begins(const struct linux_binprm *bprm)
 	member_put(m);
 }
 
-/**
- * hpmmap_launch() - make the calling process the first of a new job
- * @arg: what it asked for; checked
- * @nodes: nodes it may use
- * @only: patterns of programs that are to be registered, or NULL; taken over
- * @jobp: out: the job, with a reference for the caller
- *
- * Return: 0 or an errno of HPMMAP_IOC_LAUNCH.
+/*
+ * Makes the calling process the first of a new job. @arg: checked. @only: patterns of
+ * programs that are to be registered, or NULL; taken over. @jobp: out: the job, with a
+ * reference for the caller. Returns 0 or an errno of HPMMAP_IOC_LAUNCH.
  */
 int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
 		  char *only, struct hpmmap_job **jobp)
@@ -649,14 +633,10 @@ err_only:
 	return ret;
 }
 
-/**
- * hpmmap_launch_marked() - register the calling process for its marked program
- * @arg: what the mark asks for
- *
- * Called in a task work, before the program's first instruction. In a job the
- * launcher's options count, and the mark adds that of the program image.
- *
- * Return: 0 or an errno of HPMMAP_IOC_LAUNCH.
+/*
+ * Registers the calling process for its marked program, in a task work, before the
+ * program's first instruction. In a job the launcher's options count, and the mark adds
+ * that of the program image. Returns 0 or an errno of HPMMAP_IOC_LAUNCH.
  */
 int hpmmap_launch_marked(const struct hpmmap_launch *arg)
 {

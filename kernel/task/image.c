@@ -282,11 +282,9 @@ static void map_rest(struct mm_struct *mm)
 	mmap_read_unlock(mm);
 }
 
-/**
- * hpmmap_image_setup() - move a program that has not run yet to our memory
- * @ctx: the caller's context, ctx->ops held
- *
- * What cannot be moved stays as Linux mapped it, and is counted.
+/*
+ * Moves a program that has not run yet to memory of the pools. What cannot be moved stays
+ * as Linux mapped it, and is counted. ctx->ops is held.
  */
 void hpmmap_image_setup(struct hpmmap_ctx *ctx)
 {
@@ -308,12 +306,10 @@ void hpmmap_image_setup(struct hpmmap_ctx *ctx)
 /* What an eager stack has at once, RLIMIT_STACK allowing. */
 #define STACK_BYTES (8UL << 20)
 
-/**
- * hpmmap_start_heap() - where the heap of a new program starts
- * @ctx: its context
- *
- * Where Linux put it. A random break moves up to the next 2 MB that the program has nothing
- * of, behind room for small mappings: it is as random there, modulo 512 KB.
+/*
+ * Sets where the heap of a new program starts: where Linux put it. A random break moves up
+ * to the next 2 MB that the program has nothing of, behind room for small mappings: it is
+ * as random there, modulo 512 KB.
  */
 void hpmmap_start_heap(struct hpmmap_ctx *ctx)
 {
@@ -355,13 +351,11 @@ static void pages_hold(unsigned long start, unsigned long end)
 	}
 }
 
-/**
- * hpmmap_start_stack() - the main stack of a new program gets its memory
- * @ctx: its context, ctx->ops held
- *
- * It is Linux's mapping, with Linux's pages: it looks, counts, grows and ends as ever. All
- * that execve has mapped, 128 KB below what is on it, is there from the beginning; of a job
- * with eager stacks 8 MB, if the limits allow it.
+/*
+ * The main stack of a new program gets its memory. It is Linux's mapping, with ordinary
+ * pages: it looks, counts, grows and ends as ever. All that execve has mapped, 128 KB below
+ * what is on it, is there from the beginning; of a job with eager stacks 8 MB, if the
+ * limits allow it. ctx->ops is held.
  */
 void hpmmap_start_stack(struct hpmmap_ctx *ctx)
 {

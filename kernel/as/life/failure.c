@@ -66,15 +66,13 @@ static struct task_struct *early_thread(struct task_struct *process)
 	return NULL;
 }
 
-/**
- * hpmmap_failure_tell() - tell processes of a memory error, as Linux does
- * @flags: MF_*
- * @where: the address of the bad page in an address space, which is only compared; 0: it is
- *	not there. Called under RCU
- * @data: for @where
+/*
+ * Tells processes of a memory error, as Linux does. @where: the address of the bad page in
+ * an address space, which is only compared; 0: it is not there; called under RCU, with
+ * @data. hpmmap_poison_mutex is held.
  *
- * BUS_MCEERR_AO goes to processes that asked for early signals. A task that cannot go on gets
- * BUS_MCEERR_AR when it tries the access again. hpmmap_poison_mutex is held.
+ * BUS_MCEERR_AO goes to processes that asked for early signals. A task that cannot go on
+ * gets BUS_MCEERR_AR when it tries the access again.
  */
 void hpmmap_failure_tell(int flags, unsigned long (*where)(struct mm_struct *mm, void *data),
 			 void *data)
@@ -387,12 +385,10 @@ static struct entry entries[] = {
 	ENTRY("unpoison_memory", hpmmap_unpoison),
 };
 
-/**
- * hpmmap_failure_init() - stand in for Linux's handling of memory errors
- *
- * Without it errors in the pools are as those in other offline memory.
- *
- * Return: 0, also where it is impossible: the kernel log tells.
+/*
+ * Stands in for Linux's handling of memory errors; without it errors in the pools are as
+ * those in other offline memory. Returns 0, also where it is impossible: the kernel log
+ * tells.
  */
 int hpmmap_failure_init(void)
 {

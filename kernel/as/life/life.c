@@ -85,14 +85,10 @@ static void bury_work_fn(struct work_struct *work)
 	ctx_free(container_of(work, struct hpmmap_ctx, bury));
 }
 
-/**
- * hpmmap_ctx_alloc() - a context that is not of any address space yet
- * @job: its policy
- *
- * What it gets is charged to who calls. The hooks must be active and stay so
- * until hpmmap_ctx_publish() or hpmmap_ctx_put_now().
- *
- * Return: the context with one reference, or NULL.
+/*
+ * A context that is not of any address space yet, with one reference, or NULL. It is
+ * charged to the caller. The hooks must be active and stay so until hpmmap_ctx_publish() or
+ * hpmmap_ctx_put_now().
  */
 struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 {
@@ -139,12 +135,9 @@ err_file:
 	return NULL;
 }
 
-/**
- * hpmmap_ctx_put_now() - give up a reference to a context where no lock is held
- * @ctx: the context
- *
- * If it is the last one, the context is freed at once: what a process that registers or forks in
- * vain costs is charged to that process.
+/*
+ * Gives up a reference where no lock is held. If it is the last one, the context is freed
+ * at once: what a process that registers or forks in vain costs is charged to that process.
  */
 void hpmmap_ctx_put_now(struct hpmmap_ctx *ctx)
 {
@@ -152,12 +145,10 @@ void hpmmap_ctx_put_now(struct hpmmap_ctx *ctx)
 		ctx_free(ctx);
 }
 
-/**
- * hpmmap_ctx_publish() - make a context that of an address space
- * @ctx: from hpmmap_ctx_alloc(); the hash takes over the caller's reference
- * @mm: an address space that has none; nobody else can give it one now
- *
- * It is an orphan until somebody joins it.
+/*
+ * A context becomes that of an address space that has none, and can be given one by the
+ * caller only. The hash takes over the caller's reference. The context is an orphan until a
+ * process joins it.
  */
 void hpmmap_ctx_publish(struct hpmmap_ctx *ctx, struct mm_struct *mm)
 {
@@ -171,11 +162,9 @@ void hpmmap_ctx_publish(struct hpmmap_ctx *ctx, struct mm_struct *mm)
 	raw_spin_unlock(&orphans_lock);
 }
 
-/**
- * hpmmap_ctx_join() - a process that is a member uses an address space
- * @ctx: published, and the process keeps the address space in use
- *
- * May be called from any context. hpmmap_ctx_leave() ends it.
+/*
+ * A process that is a member, and keeps the address space in use, uses it until
+ * hpmmap_ctx_leave(). May be called from any context.
  */
 void hpmmap_ctx_join(struct hpmmap_ctx *ctx)
 {
@@ -237,13 +226,11 @@ static void await_taken_apart(struct hpmmap_ctx *ctx)
 	}
 }
 
-/**
- * hpmmap_ctx_leave() - a process does not use an address space any more
- * @ctx: joined by hpmmap_ctx_join(); the reference becomes the callee's
- *
- * In the process, or in a worker if it could not be there. If it was the last
- * one, all that it held is in the pools afterwards, unless somebody still looks
- * at the address space and is not done within some milliseconds.
+/*
+ * A process does not use an address space any more; the reference becomes the callee's.
+ * Called in the process, or in a worker if it could not be there. After the last process
+ * all that the context held is in the pools, unless another task still looks at the address
+ * space and is not done within some milliseconds.
  */
 void hpmmap_ctx_leave(struct hpmmap_ctx *ctx)
 {
@@ -311,11 +298,9 @@ static bool reap_orphans(void)
 	return READ_ONCE(nr_orphans);
 }
 
-/**
- * hpmmap_reap() - take back what nobody refers to any more
- *
- * Of address spaces without users, and of blocks whose pins have gone. May sleep,
- * but waits for nobody.
+/*
+ * Takes back what nothing refers to any more: of address spaces without users, and blocks
+ * whose pins have gone. May sleep, but waits for no process.
  */
 void hpmmap_reap(void)
 {
@@ -324,12 +309,9 @@ void hpmmap_reap(void)
 }
 
 /*
- * Takes back a part of that, for an allocation that found none.
- *
- * Looks at a bounded number of orphans and blocks only, and not at all while
- * others do.
- *
- * Returns whether the memory of an address space came back.
+ * A part of that, for an allocation that found none: looks at a bounded number of orphans
+ * and blocks only, and not at all while others do. Returns whether the memory of an address
+ * space came back.
  */
 static bool reap_one(void)
 {
@@ -358,11 +340,7 @@ static void reap_work_fn(struct work_struct *work)
 	queue_delayed_work(hpmmap_wq, &reap_work, msecs_to_jiffies(ms));
 }
 
-/**
- * hpmmap_reap_soon() - an orphan may have lost its last user
- *
- * May be called from any context.
- */
+/* An orphan may have lost its last user. May be called from any context. */
 void hpmmap_reap_soon(void)
 {
 	WRITE_ONCE(reap_ms, REAP_FIRST_MS);

@@ -64,12 +64,9 @@ struct patience {
 
 static void family_work_fn(struct work_struct *work);
 
-/**
- * hpmmap_share_begin() - a child may get blocks of its parent
- * @parent: the parent; its ctx->ops is held
- * @child: not running yet
- *
- * Return: 0 or -ENOMEM.
+/*
+ * A child, not running yet, may get blocks of its parent, whose ctx->ops is held. Returns 0
+ * or -ENOMEM.
  */
 int hpmmap_share_begin(struct hpmmap_ctx *parent, struct hpmmap_ctx *child)
 {
@@ -228,13 +225,10 @@ static void family_work_fn(struct work_struct *work)
 	hpmmap_family_put(family);
 }
 
-/**
- * hpmmap_share_gone() - a context has given up everything
- * @ctx: the context
- * @here: the caller holds no lock, and looks after the others at once
- *
- * When it returns, and no relative had anything locked, all that was given up
- * before has been looked at. Waits for nobody; a worker does the rest.
+/*
+ * A context has given up everything. @here: the caller holds no lock, and looks after the
+ * relatives at once; all that was given up before has been looked at when it returns, if
+ * none of them had anything locked. Waits for bounded times only; a worker does the rest.
  */
 void hpmmap_share_gone(struct hpmmap_ctx *ctx, bool here)
 {

@@ -339,12 +339,10 @@ static void child_publish(struct hpmmap_ctx *child, struct mm_struct *mm)
 	hpmmap_ctx_publish(child, mm);
 }
 
-/**
- * hpmmap_fork_open() - a mapping was duplicated
- * @vma: the duplicate; mmap_lock of its address space is held for writing
- *
- * Of many who split mappings of their own, or others' (userfaultfd), only the
- * caller's own fork matters: it holds both mmap_locks.
+/*
+ * A mapping was duplicated; mmap_lock of its address space is held for writing. Of all that
+ * split mappings of their own, or others' (userfaultfd), only the caller's own fork
+ * matters: it holds both mmap_locks.
  */
 void hpmmap_fork_open(struct vm_area_struct *vma)
 {

@@ -264,19 +264,13 @@ static void populate(const struct hpmmap_attachment *att, unsigned long addr)
 	hpmmap_ctx_put(ctx);
 }
 
-/**
- * hpmmap_attach() - map a part of a window into the caller's address space
- * @win: the window
- * @grant: what allows it
- * @start: first address of the target's, page aligned
- * @len: length, page aligned, not 0
- * @at: where; 0: where the module likes
- * @flags: HPMMAP_ATTACH_*
+/*
+ * Maps a part of a window, page aligned and not empty, into the caller's address space.
+ * @grant: allows it. @at: where; 0: where the module likes. @flags: HPMMAP_ATTACH_*.
+ * Nothing need be there: a touch of what the target does not have is answered by SIGBUS.
  *
- * Nothing need be there: who touches what the target does not have gets SIGBUS.
- *
- * Return: the address, -EEXIST where something is mapped at @at, -EBUSY as
- * viewer_begin(), or another errno of mmap(2).
+ * Returns the address, -EEXIST where something is mapped at @at, -EBUSY as viewer_begin(),
+ * or another errno of mmap(2).
  */
 unsigned long hpmmap_attach(struct hpmmap_window *win, struct hpmmap_grant *grant,
 			    unsigned long start, unsigned long len,
@@ -360,12 +354,9 @@ static int detach_range(unsigned long start, unsigned long end, const struct fil
 	return 0;
 }
 
-/**
- * hpmmap_detach() - unmap an attachment of the caller's
- * @addr: an address in it
- *
- * Return: 0, also where nothing is mapped; -EINVAL where something else is, or an errno of
- * munmap(2).
+/*
+ * Unmaps the caller's attachment at an address. Returns 0, also where nothing is mapped;
+ * -EINVAL where something else is, or an errno of munmap(2).
  */
 int hpmmap_detach(unsigned long addr)
 {
@@ -396,11 +387,9 @@ int hpmmap_detach(unsigned long addr)
 	return ret;
 }
 
-/**
- * hpmmap_detach_all() - unmap attachments of the caller
- * @grant: those that rest on it, not through another one; NULL: on any that has ended
- *
- * Return: 0 or an errno of munmap(2).
+/*
+ * Unmaps the caller's attachments that rest on a grant, not through another one; NULL: on
+ * any that has ended. Returns 0 or an errno of munmap(2).
  */
 int hpmmap_detach_all(const struct hpmmap_grant *grant)
 {

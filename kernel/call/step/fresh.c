@@ -153,18 +153,11 @@ void hpmmap_touch_range(unsigned long addr, unsigned long len, unsigned long pro
 	hpmmap_madvise(addr, len, prot & PROT_WRITE ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
 }
 
-/**
- * hpmmap_map_fresh() - a new mapping of zeros, all of it mapped
- * @ctx: the caller's context, ctx->ops held
- * @addr: address, page aligned
- * @len: length, a multiple of the page size
- * @prot: PROT_*
- * @flags: MAP_* as given to mmap(2)
- * @fixed: replace what is there; otherwise that is -EEXIST
- * @ahead: blocks that need no clearing, to use first, or NULL
- *
- * Return: @addr or an errno. -ENOMEM: nothing was changed, unless @fixed: what was
- * to be replaced may be gone then.
+/*
+ * A new mapping of zeros, all of it mapped. @flags: as given to mmap(2). @fixed: replaces
+ * what is there; otherwise that is -EEXIST. @ahead: blocks that need no clearing, to use
+ * first, or NULL. ctx->ops is held. Returns @addr or an errno. -ENOMEM: nothing was
+ * changed, unless @fixed: what was to be replaced may be gone then.
  */
 unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 			       unsigned long len, unsigned long prot,
