@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Hooks: mechanism only. Which functions are hooked, who stands in for them and
- * whose calls are meant, says main.c.
+ * Hooks: mechanism only. main.c says which functions are hooked, what stands in for them and
+ * whose calls are meant.
  *
- * ftrace redirects the call of a registered process to its handler. The hooks
- * are there while somebody is registered, all of them or none.
+ * ftrace redirects the call of a registered process to its handler. The hooks are there while a
+ * process is registered, all of them or none.
  *
- * unregister_ftrace_function() waits under ftrace_lock until each task has slept or left
- * the kernel, and any user can make a call that does neither for a minute. A launch would
- * wait for that. So what the first launch registers stays until the module is unloaded:
- * the filter of the ops brings the hooks and takes them away, and waits for no task.
+ * unregister_ftrace_function() waits under ftrace_lock until each task has slept or left the
+ * kernel, and any user can make a call that does neither for a minute. A launch would wait for
+ * that. So what the first launch registers stays until the module is unloaded: the filter of the
+ * ops brings the hooks and takes them away, and waits for no task.
  */
 #include <linux/delay.h>
 #include <linux/fs.h>
@@ -34,10 +34,10 @@ DEFINE_STATIC_CALL_RET0(hpmmap_is_meant, is_meant_t);
 typedef bool forks_t(void);
 DEFINE_STATIC_CALL_RET0(hpmmap_forks, forks_t);
 
-/* How long the hooks stay when nobody is registered: the next job may come. */
+/* How long the hooks stay without a registered process: the next job may come. */
 #define LINGER_MS 3000
 
-/* How long nobody tries again where a live patch holds a function: an attempt is costly. */
+/* How long it is not tried again where a live patch holds a function: an attempt is costly. */
 #define HELD_MS 1000
 
 /* How often, and how long it pauses, where BPF is changing a trampoline. */
@@ -46,7 +46,7 @@ DEFINE_STATIC_CALL_RET0(hpmmap_forks, forks_t);
 
 /* The calls are redirected. */
 static bool installed;
-/* They could not be, until when nobody tries again. */
+/* They could not be, until when it is not tried again. */
 static u64 held_until;
 
 /* BPF programs of these functions are asked to go along; -EAGAIN where that fails. */
@@ -153,15 +153,15 @@ static struct ftrace_ops calls = { .func = hook_entry, .flags = HPMMAP_GUARD_FLA
 static bool registered;
 
 /*
- * The functions again. Only who registers asks BPF programs to go along, so this is
- * registered once more when a filter has redirected them: that asks, and fails.
+ * The functions again. Only a registration asks BPF programs to go along, so this is registered
+ * once more when a filter has redirected them: that asks, and fails.
  */
 static struct ftrace_ops asking = {
 	.func = hook_entry,
 	.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_DYNAMIC,
 };
 
-/* The only function that is redirected while nobody is registered: no filter means all. */
+/* The only function that is redirected while no process is registered: no filter means all. */
 static noinline void parking(void)
 {
 	barrier();
@@ -347,7 +347,7 @@ void hpmmap_hook_put(void)
 	schedule_work(&put_work);
 }
 
-/* Are system calls hooked? They are a moment longer than anybody needs it. */
+/* Are system calls hooked? They are a moment longer than needed. */
 bool hpmmap_hook_active(void)
 {
 	return READ_ONCE(installed);
@@ -389,7 +389,7 @@ err_filter:
 	return ret;
 }
 
-/* Nobody is registered. The workers may still be about to return. */
+/* No process is registered. The workers may still be about to return. */
 void hpmmap_hook_exit(void)
 {
 	flush_work(&put_work);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * /dev/xpmem: who may have windows onto whom, by the ABI of XPMEM.
+ * /dev/xpmem: which process may have windows onto which, by the ABI of XPMEM.
  *
- * A process publishes a part of its address space, a segment; another one gets a permit
- * for it, and attaches it. Segments and permits belong to the address space that made them,
- * as a child may have inherited the file, and end with the file at the latest.
+ * A process publishes a part of its address space, a segment; another one gets a permit for it,
+ * and attaches it. Segments and permits belong to the address space that made them, as a child
+ * may have inherited the file, and end with the file at the latest.
  */
 #include <linux/capability.h>
 #include <linux/cred.h>

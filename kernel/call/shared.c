@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * memfd_create(2) and shmget(2): what they make is a file of the pools, which anybody can have
- * then, registered or not, and for longer than the job lasts. Where the pools have too little it
- * is Linux's, unless the job is strict; a memfd gets its memory only with its size, so another
- * file takes its place then.
+ * memfd_create(2) and shmget(2): they make a file of the pools, which any process can have then,
+ * registered or not, and for longer than the job lasts. Where the pools have too little it is
+ * Linux's, unless the job is strict; a memfd gets its memory only with its size, so another file
+ * takes its place then.
  */
 #include <linux/dcache.h>
 #include <linux/fcntl.h>

@@ -2,11 +2,11 @@
 /*
  * Mappings of files of a mounted file system.
  *
- * The memory is there, so a shared mapping is filled at once: when the thread that has mapped
- * it returns to its program, since a mapping can be found by who makes the file smaller only
- * when mmap(2) is done with it. By entries of 2 MB where address and offset agree modulo 2 MB
- * and all of a block is within the mapping and the file; by entries of 4 KB elsewhere. What is
- * missing afterwards (in a child, after MADV_DONTNEED or the like) takes a fault for 2 MB.
+ * The memory is there, so a shared mapping is filled at once: when the thread that has mapped it
+ * returns to its program, since a truncation finds a mapping only when mmap(2) is done with it.
+ * By entries of 2 MB where address and offset agree modulo 2 MB and all of a block is within the
+ * mapping and the file; by entries of 4 KB elsewhere. What is missing afterwards (in a child,
+ * after MADV_DONTNEED or the like) takes a fault for 2 MB.
  *
  * Each entry is made with the folio of its block locked, see space.c.
  */

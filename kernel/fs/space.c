@@ -2,15 +2,15 @@
 /*
  * The memory of files.
  *
- * A file has no holes: its size, rounded up to 2 MB, is memory of the pools from the moment
- * on in which it has that size, all of it zero. So who touches it never asks for memory, and
- * never pays for it; who makes it larger does.
+ * A file has no holes: its size, rounded up to 2 MB, is memory of the pools from the moment on in
+ * which it has that size, all of it zero. So a touch never asks for memory, and is never charged
+ * for it; the process that makes the file larger is.
  *
- * What maps a page does so with its folio locked, after it has looked at the size and whether
- * the block is still the file's. Who makes a file smaller sets the size first, then locks each
- * folio behind it, takes it out of all page tables and out of the file: nobody maps it
- * afterwards. A block that somebody still refers to then goes the way of all pinned blocks,
- * and counts for who got it and for the file system until it is back in its pool.
+ * A page is mapped with its folio locked, after a look at the size and at whether the block is
+ * still the file's. A file becomes smaller in this order: its size is set, then each folio behind
+ * it is locked, taken out of all page tables and out of the file. So it is not mapped afterwards.
+ * A pinned block goes the way of all pinned blocks then, and counts for the user that got it and
+ * for the file system until it is back in its pool.
  *
  * Calls that change how much memory a file has are serialised by i_rwsem of its inode.
  */

@@ -80,9 +80,9 @@ static struct inode *fs_alloc_inode(struct super_block *sb)
 }
 
 /*
- * After a grace period. Who puts an inode last may have its file system locked (drop_caches goes
- * through all inodes of all), and needs that once more after it was evicted. So it is only now
- * that it does not keep it any more, and somebody else who unmounts it.
+ * After a grace period. The task that puts an inode last may have its file system locked
+ * (drop_caches goes through all inodes of all), and needs that once more after the inode was
+ * evicted. So the inode keeps the file system until now, and a worker unmounts it.
  */
 static void fs_free_inode(struct inode *inode)
 {

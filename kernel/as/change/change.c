@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The one place where a change of an address space is sequenced: what has to be so
- * before mappings are changed, and what follows for the blocks behind them.
+ * The one place where a change of an address space is sequenced: what has to be so before
+ * mappings are changed, and what follows for the blocks behind them.
  *
- * Before: slots that a new mapping covers in part are the context's own, and
- * nobody has pinned them. After: what means nothing any more is stale, blocks of
- * slots that no mapping covers have gone, and everything that is accessible is
- * mapped, also beside the range, where the core drops an entry of 2 MB when a part
- * of it changes.
+ * Before: slots that a new mapping covers in part are the context's own, and not pinned. After:
+ * what means nothing any more is stale, blocks of slots that no mapping covers have gone, and
+ * everything that is accessible is mapped, also beside the range, where the core drops an entry
+ * of 2 MB when a part of it changes.
  */
 #include <linux/mm.h>
 #include <linux/sched/signal.h>

@@ -45,10 +45,9 @@ static bool wants_collapse(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 }
 
 /*
- * Mapping the same again frees the table of 4 KB entries, and the next fill
- * installs one of 2 MB. Who accesses the slot in between takes a fault. Not where
- * somebody reads the address space all the time: whose call it is may be one that
- * would not wait for him on Linux, or none.
+ * Mapping the same again frees the table of 4 KB entries, and the next fill installs one of 2 MB.
+ * An access in between takes a fault. Not where a task reads the address space all the time: the
+ * call may be one that would not wait for it on Linux.
  */
 static bool collapse_slot(struct hpmmap_ctx *ctx, unsigned long addr,
 			  vm_flags_t vm_flags, enum hpmmap_name name, bool *vain)

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * Faults in memory of ours, and access by who looks at another process.
- */
+/* Faults in memory of ours, and access from other processes. */
 #include <linux/mm.h>
 #include <linux/pagemap.h>
 #include <linux/userfaultfd_k.h>

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory that Linux gets back, for calls that need anonymous memory of its own:
- * a registration with a userfaultfd, MADV_MERGEABLE, MADV_WIPEONFORK; and for mbind(2), see
- * mbind.c.
+ * Memory that Linux gets back, for calls that need anonymous memory of its own: a registration
+ * with a userfaultfd, MADV_MERGEABLE, MADV_WIPEONFORK; and for mbind(2), see mbind.c.
  *
- * The contents are copied to a new private mapping elsewhere, which then takes
- * the place of ours in one step. Meanwhile nothing of the range is mapped, and
- * who touches it waits: what was copied does not change any more. Pages of zeros
- * are not copied: they are missing afterwards as they are in fresh memory, or the zero page.
+ * The contents are copied to a new private mapping elsewhere, which then takes the place of ours
+ * in one step. Meanwhile nothing of the range is mapped, and a touch waits: what was copied does
+ * not change any more. Pages of zeros are not copied: they are missing afterwards as they are in
+ * fresh memory, or the zero page.
  */
 #include <linux/mempolicy.h>
 #include <linux/mman.h>

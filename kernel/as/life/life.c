@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The life of a context, from its publication until nobody uses the address space
- * (mm_users is zero), however the process ended. Linux tears the mappings
- * down on its own; the blocks are taken back when only the module still
- * refers to them.
+ * The life of a context, from its publication until its address space has no user (mm_users is
+ * zero), however the process ended. Linux tears the mappings down on its own; the blocks are
+ * taken back when only the module still refers to them.
  *
- * The last process that leaves an address space takes the blocks back itself,
- * before its parent learns of its end. It waits for nobody: if somebody else
- * still uses the address space, the context becomes an orphan, which a worker
- * looks at from time to time, and who finds the pools empty, too.
+ * The last process that leaves an address space takes the blocks back itself, before its parent
+ * learns of its end. It waits for bounded times only: if another task still uses the address
+ * space, the context becomes an orphan, which a worker looks at from time to time, as does an
+ * allocation that finds the pools empty.
  */
 #include <linux/delay.h>
 #include <linux/mm.h>
@@ -41,8 +40,8 @@
 #define REAP_LAST_MS 1000
 
 /*
- * What somebody who only looks at an address space is given to be done, and who was
- * the last to do so to take it apart.
+ * How long a task that only looks at an address space is waited for, and one that was the last to
+ * do so, and takes it apart.
  */
 #define LOOK_WAIT_MS 8
 #define APART_WAIT_MS 100
@@ -194,9 +193,8 @@ static void tear_down(struct hpmmap_ctx *ctx, bool own)
 }
 
 /*
- * Nobody uses it, and nothing is mapped in it any more. Whoever gave it up last takes it
- * apart, and that may be somebody who only looked at it; the blocks have references
- * of that until it is done.
+ * It has no user, and nothing is mapped in it any more. Its last user takes it apart, which may
+ * be a task that only looked at it; the blocks have references of that until it is done.
  */
 static bool is_taken_apart(struct mm_struct *mm)
 {

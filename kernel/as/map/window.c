@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Windows, seen from their target: one object for each address space that others have
- * mapped parts of. All these mappings hang on its address_space, by the addresses of the
- * target, so a range is taken away from all of them by one call, which never meets the
- * target's own entries. How they come to be is in attach.c and view.c.
+ * Windows, seen from their target: one object for each address space that others have mapped
+ * parts of. All these mappings hang on its address_space, by the addresses of the target, so a
+ * range is taken away from all of them by one call, which never meets the target's own entries.
+ * attach.c and view.c make them.
  *
- * What an entry of a window shows is right as long as it is there: it is made with the
- * target's mmap_lock, and for memory of ours with ctx->lock, and whoever changes what is
- * behind an address holds the first for writing, or the second, and takes it away first.
- * For memory of Linux a notifier tells that.
+ * What an entry of a window shows is right as long as it is there: it is made with the target's
+ * mmap_lock, and for memory of ours with ctx->lock. A change of what is behind an address holds
+ * the first for writing, or the second, and takes the entry away first. For ordinary memory a
+ * notifier tells that.
  *
- * Behind it all stands that each entry has a reference to its block, so that one which is
- * given up returns to its pool only when it has gone.
+ * Behind it all stands that each entry has a reference to its block, so that a block that is
+ * given up returns to its pool only when the entry has gone.
  */
 #include <linux/hashtable.h>
 #include <linux/mm.h>
@@ -175,9 +175,9 @@ void hpmmap_window_unview(struct hpmmap_window *win, struct hpmmap_viewer *viewe
 }
 
 /*
- * Who unmaps a window takes its entries away, then the mapping out of i_mmap, and flushes
- * the TLBs at last. In between a revocation does not find it, and an entry for a page of
- * Linux has no reference that would keep the page.
+ * An unmapping of a window takes its entries away, then the mapping out of i_mmap, and flushes
+ * the TLBs at last. In between a revocation does not find it, and an entry for an ordinary page
+ * has no reference that would keep the page.
  */
 static void flush_viewers(struct hpmmap_window *win)
 {

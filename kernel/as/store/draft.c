@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Drafts: who writes to a little of a block that is shared since a fork gets a block
- * of its own, but only those pages are copied that it touches. The shared block stays
- * behind the draft for the others, which are mapped by nothing. A draft begins with pages
- * of Linux, as long as there are a few: a block for each would be most of what a process
- * holds that forks, or has been forked.
+ * Drafts. A process that writes to a little of a block that is shared since a fork gets a block
+ * of its own, but only the pages that it touches are copied. The shared block stays behind the
+ * draft for the others, which are mapped by nothing. A draft begins with ordinary pages, as long
+ * as there are a few: a block for each would be most of what a process holds that forks, or has
+ * been forked.
  *
- * A draft stands in the store, marked as a shared block is: whoever wants to change it,
- * or to know that all of it is there, gets it by hpmmap_store_own(), which settles it.
- * What is read through hpmmap_block_page() is right at any time. Nobody shares a draft,
- * and nobody writes to what is behind one, even if it is left alone with it.
+ * A draft stands in the store, marked as a shared block is: code that changes it, or needs all of
+ * it to be there, gets it by hpmmap_store_own(), which settles it. What is read through
+ * hpmmap_block_page() is right at any time. A draft is never shared, and what is behind one is
+ * never written to, even if it is left to one context alone.
  *
- * Several mappings may have a part of the slot each, and some of it nobody. What no
- * mapping has is copied with the rest at most, and never mapped: entries there would be
- * nobody's to take away, and would keep the block, and the module, for good. A draft
- * follows what was mapped when its slot was shared: whatever is mapped there later finds
- * the slot settled (own_edges() of change.c), and what is unmapped keeps its page in the
- * draft until then.
+ * Several mappings may have a part of the slot each, and some of it may be in none. What is in
+ * none is copied with the rest at most, and never mapped: such entries would never be taken away,
+ * and would keep the block, and the module, for good. A draft follows what was mapped when its
+ * slot was shared: whatever is mapped there later finds the slot settled (own_edges() of
+ * change.c), and what is unmapped keeps its page in the draft until then.
  */
 #include <linux/mm.h>
 #include <linux/slab.h>
@@ -38,18 +37,18 @@
 #define COPIED_MOST (SLOT_PAGES * 2 / 3)
 
 /*
- * Of these, as many may be pages of Linux: a quarter of a slot. Who writes here and there
- * while a child saves a snapshot comes to that, and no further. Of a slot that is mapped
- * in part (the ends of heaps and stacks, what is small) all of it: it is never mapped by
- * one entry, some of it belongs to nobody, and more is never touched.
+ * Of these, as many may be ordinary pages: a quarter of a slot. Scattered writes while a child
+ * saves a snapshot come to that, and no further. Of a slot that is mapped in part (the ends of
+ * heaps and stacks, what is small) all of it: it is never mapped by one entry, some of it is in
+ * no mapping, and more is never touched.
  */
 #define LINUX_MOST (SLOT_PAGES / 4)
 #define LINUX_MOST_OF_PART SLOT_PAGES
 
 /*
- * What is only read is copied as well, since nothing else can be mapped beside pages
- * that may be written to. Of who reads much, the whole block is copied; not of a slot
- * that is mapped in part, as long as it has pages of Linux.
+ * What is only read is copied as well, since nothing else can be mapped beside pages that may be
+ * written to. After many reads the whole block is copied; not of a slot that is mapped in part,
+ * as long as it has ordinary pages.
  */
 #define READS_MOST 16
 
@@ -191,9 +190,7 @@ void hpmmap_draft_move(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
 	swap(to->draft, own->draft);
 }
 
-/*
- * Who writes to one page after the other gets half as many ahead as there are before.
- */
+/* Writes to one page after the other get half as many ahead as there are before. */
 static unsigned int nr_ahead(const struct hpmmap_block *own, unsigned int page,
 			     unsigned int most)
 {

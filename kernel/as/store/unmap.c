@@ -51,8 +51,8 @@ static bool slot_is_mapped(struct hpmmap_ctx *ctx, unsigned long slot,
 }
 
 /*
- * What was unmapped of a slot that stays means nothing any more. What somebody has
- * pinned, shares or wants again keeps its contents until something is mapped there.
+ * What was unmapped of a slot that stays means nothing any more. What is pinned, shared or to be
+ * reused keeps its contents until something is mapped there.
  */
 static void discard_unmapped(struct hpmmap_ctx *ctx, unsigned long slot,
 			     struct hpmmap_block *block, unsigned long start,

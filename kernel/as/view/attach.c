@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Windows, seen from who has them: mappings of another address space's memory, and how they
- * are made and end. What there is to see by them is in view.c.
+ * Attachments: how mappings of another address space's memory are made and end. What they show is
+ * in view.c.
  *
- * What becomes of memory of Linux that a window shows is told by a notifier, to which
- * somebody may come with a lock of the page's: the i_mmap_rwsem of its file, or that of its
- * anon_vma. There the entries of all who have the window are taken away, under the
- * i_mmap_rwsem of the window's mappings. Who registers a notifier takes all such locks of
- * his address space (mm_take_all_locks()), first those of files, by address: with a window
- * among his mappings he may have the window's and wait for the page's, while the other has
- * the page's and waits for the window's.
+ * A notifier tells what becomes of ordinary memory that a window shows. It may be called with a
+ * lock of the page held, the i_mmap_rwsem of its file or that of its anon_vma, and takes the
+ * entries of all that have the window away under the i_mmap_rwsem of the window's mappings. A
+ * task that registers a notifier takes all such locks of its address space (mm_take_all_locks()),
+ * first those of files, by address: with a window among its mappings it may have the window's and
+ * wait for the page's, while the notifier has the page's and waits for the window's.
  *
- * So an address space with windows takes all locks no more. The notifiers that windows onto
- * it need take them once in its life: that is done before it has a window. Others are
+ * So mm_take_all_locks() fails for an address space with windows. The notifiers that windows onto
+ * it need take all locks once in its life: that is done before it has a window. Others are
  * refused, which are few: KVM, devices that follow page tables.
  */
 #include <linux/file.h>

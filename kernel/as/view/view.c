@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Faults in windows: who has a mapping of another address space's memory touches it.
+ * Faults in windows: in mappings of another address space's memory.
  *
- * A mapping has nothing of its own. Who touches it has the target's mmap_lock for a moment,
- * and gets what the target has there: a whole slot by one entry of 2 MB, and with it those
- * beside it, up to a gigabyte, or as many entries of 4 KB as the slot has room for. The
- * target need not notice, and what it maps later is there as well, without a call. What it
- * has not yet touched of a reservation it gets, and pays for, as if it had touched it. An
- * entry has all that the core gives its own (reference, reverse map, counters), so whoever
- * pins memory may pin that of a window.
+ * A mapping has nothing of its own. A fault takes the target's mmap_lock for a moment, and maps
+ * what the target has there: a whole slot by one entry of 2 MB, and with it those beside it, up
+ * to a gigabyte, or as many entries of 4 KB as the slot has room for. The target need not notice,
+ * and what it maps later is there as well, without a call. What it has not yet touched of a
+ * reservation it gets, and is charged for, as if it had touched it. An entry has all that the
+ * core gives its own (reference, reverse map, counters), so it can be pinned as any.
  *
- * Of memory of Linux the entries are special ones without a reference, a page each, and the
- * target's notifier takes them away: nobody can pin these.
+ * Of ordinary memory the entries are special ones without a reference, a page each, which cannot
+ * be pinned. The target's notifier takes them away.
  *
- * What the module writes here it writes under ctx->lock of the target, or under the
- * window's lock. The core must not do so after .fault has returned: the block could have
- * been exchanged by then.
+ * What the module writes here it writes under ctx->lock of the target, or under the window's
+ * lock. The core must not do so after .fault has returned: the block could have been exchanged by
+ * then.
  */
 #include <linux/delay.h>
 #include <linux/file.h>
