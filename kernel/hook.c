@@ -172,22 +172,17 @@ static int hooks_park(void)
 	return ftrace_set_filter_ip(&calls, (unsigned long)parking, 0, 1);
 }
 
-/* The functions that this kernel has, as the filter of @ops. */
-static int hooks_filter(struct ftrace_ops *ops)
+static int hooks_redirect(void)
 {
 	unsigned long ips[HPMMAP_NR_HOOKS];
 	unsigned int i, nr = 0;
+	int ret;
 
+	/* The functions that this kernel has. */
 	for (i = 0; i < HPMMAP_NR_HOOKS; i++)
 		if (hooks[i].orig)
 			ips[nr++] = hooks[i].orig;
-	return ftrace_set_filter_ips(ops, ips, nr, 0, 1);
-}
-
-static int hooks_redirect(void)
-{
-	int ret = hooks_filter(&calls);
-
+	ret = ftrace_set_filter_ips(&calls, ips, nr, 0, 1);
 	if (ret)
 		return ret;
 	if (!registered) {

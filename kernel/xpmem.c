@@ -212,36 +212,6 @@ static int object_end(struct object *object)
 	return ret;
 }
 
-/*
- * Takes the number of the caller's own; only one of several who try does. The file is
- * that of its list: a process may have opened the device twice.
- */
-static int object_take(struct xpmem_file *xf, s64 id, bool segment,
-		       struct object **taken)
-{
-	struct object *object = object_get(id, segment);
-	int ret = 0;
-
-	if (IS_ERR(object))
-		return PTR_ERR(object);
-	if (object->mm != current->mm || object->file != xf) {
-		ret = -EACCES;
-		goto out;
-	}
-	mutex_lock(&xf->lock);
-	if (xa_cmpxchg(&objects, id, object, NULL, 0) == object) {
-		list_del_init(&object->link);
-		xf->nr--;
-	} else {
-		ret = -ENOENT;
-	}
-	mutex_unlock(&xf->lock);
-out:
-	*taken = object;
-	object_put(object);
-	return ret;
-}
-
 /* A thread of the process in the address space that it published, with a reference, or NULL. */
 static struct task_struct *thread_get(const struct object *segment)
 {
@@ -339,12 +309,30 @@ static long cmd_make(struct xpmem_file *xf, struct xpmem_cmd_make *c)
 	return ret;
 }
 
+/*
+ * Ends what is the caller's own; only one of several tries does. The file is that of its list: a
+ * process may have opened the device twice.
+ */
 static long cmd_remove(struct xpmem_file *xf, s64 id, bool segment)
 {
-	struct object *object;
-	int ret = object_take(xf, id, segment, &object);
+	struct object *object = object_get(id, segment);
+	long ret = -EACCES;
 
-	return ret ?: object_end(object);
+	if (IS_ERR(object))
+		return PTR_ERR(object);
+	if (object->mm == current->mm && object->file == xf) {
+		mutex_lock(&xf->lock);
+		ret = xa_cmpxchg(&objects, id, object, NULL, 0) == object ? 0 : -ENOENT;
+		if (!ret) {
+			list_del_init(&object->link);
+			xf->nr--;
+		}
+		mutex_unlock(&xf->lock);
+	}
+	if (!ret)
+		ret = object_end(object);
+	object_put(object);
+	return ret;
 }
 
 static long cmd_get(struct xpmem_file *xf, struct xpmem_cmd_get *c)

@@ -273,29 +273,6 @@ static long segment_new(const struct pt_regs *regs, struct file *file)
 	return ret;
 }
 
-static long shmget_of(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
-{
-	unsigned long size = regs->si;
-	struct file *file;
-	char name[16];
-	long ret;
-
-	snprintf(name, sizeof(name), "SYSV%08x", (int)regs->di);
-	file = hpmmap_fs_file(name, size, true);
-	if (!IS_ERR(file))
-		return segment_new(regs, file);
-	if (PTR_ERR(file) == -EINTR)
-		return -EINTR;
-	if (ctx->job->strict) {
-		hpmmap_count_failure(ctx);
-		return -ENOMEM;
-	}
-	ret = hpmmap_call_orig(HPMMAP_CALL_SHMGET, regs);
-	if (ret >= 0)
-		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP, PAGE_ALIGN(size));
-	return ret;
-}
-
 /* Is there a segment already, or is a new one not for the pools? */
 static bool segment_is_there(const struct pt_regs *regs, long *ret)
 {
@@ -316,13 +293,31 @@ static bool segment_is_there(const struct pt_regs *regs, long *ret)
 static long handle_shmget(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 			  const struct pt_regs *regs)
 {
+	unsigned long size = regs->si;
+	struct file *file;
+	char name[16];
 	long ret;
 
 	/* What is only reserved, or of hugetlb, or cannot be right, is Linux's. */
 	if (READ_ONCE(ctx->shared_linux) || regs->dx & (SHM_NORESERVE | SHM_HUGETLB) ||
-	    !regs->si || regs->si > TASK_SIZE)
+	    !size || size > TASK_SIZE)
 		return hpmmap_call_orig(call, regs);
-	return segment_is_there(regs, &ret) ? ret : shmget_of(ctx, regs);
+	if (segment_is_there(regs, &ret))
+		return ret;
+	snprintf(name, sizeof(name), "SYSV%08x", (int)regs->di);
+	file = hpmmap_fs_file(name, size, true);
+	if (!IS_ERR(file))
+		return segment_new(regs, file);
+	if (PTR_ERR(file) == -EINTR)
+		return -EINTR;
+	if (ctx->job->strict) {
+		hpmmap_count_failure(ctx);
+		return -ENOMEM;
+	}
+	ret = hpmmap_call_orig(call, regs);
+	if (ret >= 0)
+		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP, PAGE_ALIGN(size));
+	return ret;
 }
 
 long hpmmap_sys_shmget(const struct pt_regs *regs)

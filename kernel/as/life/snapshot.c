@@ -330,15 +330,6 @@ static void snapshot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 	mutex_unlock(&parent->lock);
 }
 
-/* Gives a new address space its context, once. */
-static void child_publish(struct hpmmap_ctx *child, struct mm_struct *mm)
-{
-	if (child->mm)
-		return;
-	refcount_inc(&child->refs);
-	hpmmap_ctx_publish(child, mm);
-}
-
 /*
  * A mapping was duplicated; mmap_lock of its address space is held for writing. Of all that
  * split mappings of their own, or others' (userfaultfd), only the caller's own fork
@@ -354,7 +345,10 @@ void hpmmap_fork_open(struct vm_area_struct *vma)
 	parent = hpmmap_ctx_get(current->mm);
 	if (parent && hpmmap_is_forking(parent)) {
 		child = parent->fork.child;
-		child_publish(child, vma->vm_mm);
+		if (!child->mm) {
+			refcount_inc(&child->refs);
+			hpmmap_ctx_publish(child, vma->vm_mm);
+		}
 		old = vma_lookup(parent->mm, vma->vm_start);
 		if (child->mm == vma->vm_mm && old)
 			snapshot(parent, child, old);

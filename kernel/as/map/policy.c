@@ -118,14 +118,6 @@ bool hpmmap_placement_is_right(const struct hpmmap_placement *place,
 	       node_isset(nid, place->preferred);
 }
 
-/* On a node if the policy leaves it, the nearest to it otherwise. */
-static void stay_on(struct hpmmap_placement *place, int nid)
-{
-	place->in_turn = false;
-	place->near = nid;
-	hpmmap_placement_prefer(place, nid);
-}
-
 /*
  * Where the copy of a slot's block @from should come from. @vma: the mapping it is for, or
  * NULL; during a fork that of the parent. The mmap_lock of its address space is held, or
@@ -162,8 +154,12 @@ void hpmmap_placement_copy(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	if (!bound)
 		hpmmap_placement_get(ctx->job, vma, place);
 	if (from->nid != NUMA_NO_NODE &&
-	    (!bound || hpmmap_placement_is_right(place, slot, from->nid)))
-		stay_on(place, from->nid);
+	    (!bound || hpmmap_placement_is_right(place, slot, from->nid))) {
+		/* There if the policy leaves that node, the nearest to it otherwise. */
+		place->in_turn = false;
+		place->near = from->nid;
+		hpmmap_placement_prefer(place, from->nid);
+	}
 }
 
 /* What mbind(2) set, for a mapping that takes the place of another. */

@@ -143,18 +143,6 @@ void hpmmap_window_revoke(struct hpmmap_window *win, unsigned long start,
 	unmap_mapping_range(&win->mapping, start, end - start, 1);
 }
 
-static void foreign_forget(struct hpmmap_window *win, unsigned long first,
-			   unsigned long last)
-{
-	unsigned long index;
-	void *entry;
-
-	xa_for_each_range(&win->foreign, index, entry, first, last) {
-		xa_erase(&win->foreign, index);
-		cond_resched();
-	}
-}
-
 /* @viewer is about to have entries for ordinary pages, until hpmmap_window_unview(). */
 void hpmmap_window_view(struct hpmmap_window *win, struct hpmmap_viewer *viewer)
 {
@@ -202,6 +190,7 @@ static bool notifier_invalidate(struct mmu_interval_notifier *notifier,
 						 notifier);
 	unsigned long first = range->start >> PAGE_SHIFT;
 	unsigned long last = (range->end - 1) >> PAGE_SHIFT, found = first;
+	void *entry;
 
 	spin_lock(&win->lock);
 	mmu_interval_set_seq(notifier, seq);
@@ -216,7 +205,10 @@ static bool notifier_invalidate(struct mmu_interval_notifier *notifier,
 	hpmmap_window_revoke(win, range->start, range->end);
 	lockdep_on();
 	flush_viewers(win);
-	foreign_forget(win, first, last);
+	xa_for_each_range(&win->foreign, found, entry, first, last) {
+		xa_erase(&win->foreign, found);
+		cond_resched();
+	}
 	return true;
 }
 

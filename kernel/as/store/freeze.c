@@ -57,19 +57,15 @@ void hpmmap_thaw(struct hpmmap_ctx *ctx)
 	wake_up_all(&ctx->frozen.wait);
 }
 
-/* A debugger that cannot wait has another way to where that is. */
-static bool comes_by_access(struct vm_fault *vmf)
-{
-	return vmf->flags & FAULT_FLAG_REMOTE && vmf->vma->vm_ops->access;
-}
-
 /*
  * A thread that keeps mmap_lock, and needs the page: a futex, which comes again until the page is
  * there, with mmap_lock free in between. Others come again with it held.
  */
 static vm_fault_t wait_impatient(struct hpmmap_ctx *ctx, struct vm_fault *vmf)
 {
-	if (comes_by_access(vmf) || fatal_signal_pending(current) ||
+	/* A debugger that cannot wait has another way to where that is. */
+	if ((vmf->flags & FAULT_FLAG_REMOTE && vmf->vma->vm_ops->access) ||
+	    fatal_signal_pending(current) ||
 	    (mmap_lock_is_contended(vmf->vma->vm_mm) &&
 	     atomic_inc_return(&ctx->frozen.nr_impatient) > IMPATIENT_MOST))
 		return VM_FAULT_SIGBUS;
