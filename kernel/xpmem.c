@@ -58,7 +58,7 @@ struct xpmem_file {
  * @grant: what attachments rest on; has the references of its number, of lookups and of
  *	attachments. A permit's rests on its segment's
  * @link: in its file's list
- * @file: the file that it was made by; not to be used but for what is in its list
+ * @file: the file that it was made by; only compared
  * @mm: the address space that it belongs to; mmgrab()bed
  * @id: its number
  * @win: of a segment: its window, with a reference
@@ -71,7 +71,7 @@ struct xpmem_file {
  * @pid: of a segment: the process that made it; holds a reference
  * @readonly: of a permit: nobody writes by it
  *
- * Immutable but for @grant and @link.
+ * Immutable, except for @grant and @link.
  */
 struct object {
 	struct hpmmap_grant grant;

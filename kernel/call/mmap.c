@@ -205,8 +205,8 @@ static void mmap_ahead(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 }
 
 /*
- * From the pools. @asked: as @regs, but for an address that was chosen for it. @without: out: they
- * have too little for it.
+ * Maps memory of the pools. @asked: as @regs, without an address that was chosen for it. @without:
+ * out: the pools have too little.
  */
 static long mmap_pools(struct hpmmap_ctx *ctx, const struct pt_regs *asked,
 		       const struct pt_regs *regs, bool *without)

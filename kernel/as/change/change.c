@@ -126,8 +126,8 @@ int hpmmap_change_begin_move(struct hpmmap_change *c)
 }
 
 /*
- * What is behind a new mapping means nothing any more; before anybody can touch it.
- * c->ctx->ops is held.
+ * The contents behind a new mapping become stale; before a thread can touch them. c->ctx->ops is
+ * held.
  */
 void hpmmap_change_renew(struct hpmmap_change *c)
 {
@@ -243,10 +243,10 @@ bool hpmmap_change_settle(struct hpmmap_change *c, enum hpmmap_outcome outcome,
 }
 
 /*
- * Linux is about to replace what may be ours. Sets c->ours. c->ctx->ops is not held, nor
- * during Linux's call, which may have to wait for another thread's. Until
- * hpmmap_change_settle_apart() nobody maps a slot anew after having found it to be ours.
- * Returns 0, or an errno that restarts the call.
+ * Linux is about to replace what may be ours. Sets c->ours. c->ctx->ops is not held, nor during
+ * Linux's call, which may have to wait for another thread's. A slot that was found to be ours is
+ * not mapped anew until hpmmap_change_settle_apart(). Returns 0, or an errno that restarts the
+ * call.
  */
 long hpmmap_change_begin_apart(struct hpmmap_change *c)
 {

@@ -49,9 +49,9 @@ static bool slot_fits(struct hpmmap_ctx *ctx,
 }
 
 /*
- * May a new mapping whose memory should come from @place share slots with what is there?
- * What others have in a slot stays where it is, and so decides for all of it. @strictly:
- * anywhere but on a node that is not allowed (MPOL_BIND). ctx->ops is held.
+ * May a new mapping whose memory should come from @place share slots with what is there? Other
+ * mappings of a slot stay where they are, and so decide for all of it. @strictly: any node that
+ * is allowed (MPOL_BIND). ctx->ops is held.
  */
 bool hpmmap_policy_fits(struct hpmmap_ctx *ctx,
 			const struct hpmmap_placement *place,

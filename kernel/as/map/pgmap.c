@@ -192,7 +192,7 @@ unsigned int hpmmap_pgmap_protect_run(struct vm_area_struct *vma,
 	return i;
 }
 
-/* The same for one slot, whose entries of 4 KB go. A zap tells those who have a copy of the tables. */
+/* The same for one slot, whose entries of 4 KB go. A zap tells those that have a copy of the tables. */
 void hpmmap_pgmap_protect(struct vm_area_struct *vma, unsigned long start)
 {
 	if (hpmmap_pgmap_protect_run(vma, start, 1))

@@ -87,7 +87,7 @@ static inline void hpmmap_window_count(enum hpmmap_window_count what, long nr)
 
 /**
  * struct hpmmap_grant - what attachments rest on
- * @refs: attachments, and those who can give it
+ * @refs: attachments, and the object that it is part of
  * @parent: what it rests on itself, or NULL; holds a reference
  * @revoked: it is not given any more; set once, by hpmmap_grant_end()
  * @free: after the last reference

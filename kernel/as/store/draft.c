@@ -60,9 +60,9 @@
 #define READ_AROUND 16U
 
 /*
- * Makes a draft of a shared block. @own: from a pool, or for a few ordinary pages; nobody
- * else knows it. @part: no one mapping covers the slot. The caller's use of @behind is the
- * draft's now. Returns false without memory.
+ * Makes a draft of a shared block. @own: new, from a pool, or for a few ordinary pages. @part: no
+ * one mapping covers the slot. The caller's use of @behind is the draft's now. Returns false
+ * without memory.
  */
 bool hpmmap_draft_begin(struct hpmmap_block *own, struct hpmmap_block *behind, bool part)
 {
@@ -104,9 +104,9 @@ static bool copy_copied(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
 #define INHERITED_MOST 16
 
 /*
- * Makes a draft for a child, of the same block and with the same pages as its parent's
- * (@from). @own: for a few ordinary pages; nobody else knows it. The locks of both contexts
- * are held. Returns false where @from has to be settled, and @own is no draft.
+ * Makes a draft for a child, of the same block and with the same pages as its parent's (@from).
+ * @own: new, for a few ordinary pages. The locks of both contexts are held. Returns false where
+ * @from has to be settled, and @own is no draft.
  */
 bool hpmmap_draft_inherit(struct hpmmap_ctx *child, struct hpmmap_block *own,
 			  struct hpmmap_block *from)
@@ -177,10 +177,7 @@ bool hpmmap_draft_is_full(const struct hpmmap_ctx *ctx,
 		!hpmmap_block_may_be_few(&ctx->owner, 1, 0));
 }
 
-/*
- * The draft @own, which is in no page table, moves to a block of the pools that nobody else
- * knows. ctx->lock is held.
- */
+/* The draft @own, which is in no page table, moves to a new block of the pools. ctx->lock is held. */
 void hpmmap_draft_move(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
 		       struct hpmmap_block *own)
 {

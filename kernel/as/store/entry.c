@@ -485,12 +485,12 @@ static bool is_shared(const struct hpmmap_block *block)
 }
 
 /*
- * Slots that nobody shares any more are written to in place again, from *slot on; out:
- * where to go on. @rest: out: @nr slots, HPMMAP_RESTORE_MOST at most, that nobody shares
- * and that are not done: with a draft, which is the last, with pins, without one entry.
- * @drafts: NULL, or out: there are drafts that nobody shares, which are left out. @flush:
- * set if stale entries may have to be flushed. ctx->lock and mmap_lock are held. Waits for
- * nobody. Returns 1, or 0 if there are no more marked slots.
+ * Slots that are not shared any more are written to in place again, from *slot on; out: where to
+ * go on. @rest: out: @nr slots, HPMMAP_RESTORE_MOST at most, that are not shared and not done:
+ * with a draft, which is the last, with pins, without one entry. @drafts: NULL, or out: there are
+ * drafts that are not shared, which are left out. @flush: set if stale entries may have to be
+ * flushed. ctx->lock and mmap_lock are held. Waits for no lock. Returns 1, or 0 if there are no
+ * more marked slots.
  */
 int hpmmap_entry_restore(struct hpmmap_ctx *ctx, unsigned long *slot,
 			 unsigned long *rest, unsigned int *nr, bool *drafts,

@@ -22,11 +22,11 @@
 #define IMPATIENT_MOST 100
 
 /*
- * Freezes a range whose contents are copied, are to go, or come (@moving: nobody can tell
- * yet what a page has); nothing need be mapped there yet. ctx->ops is held until
- * hpmmap_thaw(). From here on nobody reaches the contents, except for reads by
- * vm_operations of what does not come. What is mapped there in place of it is frozen, too.
- * Returns 0, or -EINTR if the caller is being killed.
+ * Freezes a range whose contents are copied, are to go, or come (@moving: it is not known yet
+ * what a page has); nothing need be mapped there yet. ctx->ops is held until hpmmap_thaw(). From
+ * here on the contents cannot be reached, except for reads by vm_operations of what does not
+ * come. What is mapped there in place of it is frozen, too. Returns 0, or -EINTR if the caller is
+ * being killed.
  */
 int hpmmap_freeze(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end, bool moving)
 {

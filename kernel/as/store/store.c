@@ -527,11 +527,10 @@ struct hpmmap_block *hpmmap_store_get(struct hpmmap_ctx *ctx,
 }
 
 /*
- * Makes sure that a range in one slot has memory of the pools. Pages without a meaning read
- * as zero afterwards; the others are unchanged. A slot that has ordinary memory gets no
- * more of it. @vma: the mapping, or NULL if there is none yet. @blocks: to use first, or
- * NULL. @how: out, or NULL. mmap_lock is held, or nobody else uses the context yet. Returns
- * whether the slot has a block.
+ * Makes sure that a range in one slot has memory of the pools. Stale pages read as zero
+ * afterwards; the others are unchanged. A slot that has ordinary memory gets no more of it. @vma:
+ * the mapping, or NULL if there is none yet. @blocks: to use first, or NULL. @how: out, or NULL.
+ * mmap_lock is held, or no other task uses the context yet. Returns whether the slot has a block.
  */
 bool hpmmap_store_commit(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			 unsigned long start, unsigned long end,

@@ -254,9 +254,8 @@ static bool clean(struct hpmmap_block *block)
 }
 
 /*
- * The address space is gone, and its context in use by nobody, so no lock is needed.
- * @nr_zero: how many blocks to zero before they are given back. It may have hundreds of
- * thousands.
+ * The address space is gone, and its context without users, so no lock is needed. @nr_zero: how
+ * many blocks to zero before they are given back. It may have hundreds of thousands.
  */
 void hpmmap_store_release_all(struct hpmmap_ctx *ctx, unsigned int nr_zero)
 {
