@@ -50,7 +50,7 @@ static bool slot_fits(struct hpmmap_ctx *ctx,
 
 /*
  * May a new mapping whose memory should come from @place share slots with what is there? Other
- * mappings of a slot stay where they are, and so decide for all of it. @strictly: any node that
+ * mappings of a slot stay where they are, and so decide for all of it. @strictly: on any node that
  * is allowed (MPOL_BIND). ctx->ops is held.
  */
 bool hpmmap_policy_fits(struct hpmmap_ctx *ctx,
