@@ -232,7 +232,7 @@ static const struct command_row rows[] = {
 	    ioc_limit_list),
 };
 
-/* The size is the caller's, and what he has no room for stays unsaid. */
+/* The size is the caller's: members beyond it are not copied. */
 static int command_answer(void __user *user, union command *buf,
 			  const struct command_row *row, u32 size)
 {

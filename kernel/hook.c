@@ -395,7 +395,7 @@ void hpmmap_hook_exit(void)
 	if (installed)
 		hooked->stop();
 	mutex_unlock(&hpmmap_hook_mutex);
-	/* Somebody may have counted, and queued it only after the first one. */
+	/* A task may have counted, and queued it only after the first one. */
 	synchronize_rcu_tasks();
 	flush_work(&put_work);
 	cancel_delayed_work_sync(&remove_work);

@@ -47,7 +47,7 @@ enum hpmmap_call {
 	HPMMAP_CALL_SHMGET,
 	HPMMAP_CALL_SHM_FILE,
 	HPMMAP_NR_CALLS,
-	/* And 32-bit entries, which nobody calls by their number here. */
+	/* And 32-bit entries, which are not called by their number here. */
 	HPMMAP_NR_HOOKS = HPMMAP_NR_CALLS + 13
 };
 

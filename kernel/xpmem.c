@@ -64,12 +64,12 @@ struct xpmem_file {
  * @win: of a segment: its window, with a reference
  * @start: of a segment: first address
  * @len: of a segment: length
- * @mode: of a segment: who may
- * @uid: of a segment: effective user who made it
+ * @mode: of a segment: as of System V shared memory
+ * @uid: of a segment: effective user of its maker
  * @gid: and group
  * @user_ns: of a segment: where these mean something; holds a reference
  * @pid: of a segment: the process that made it; holds a reference
- * @readonly: of a permit: nobody writes by it
+ * @readonly: of a permit: no writes by it
  *
  * Immutable, except for @grant and @link.
  */
@@ -131,7 +131,7 @@ static struct object *object_alloc(struct object *segment)
 }
 
 /*
- * Gives it a number, which has the caller's reference then: somebody may guess it, and end
+ * Gives it a number, which has the caller's reference then: another task may guess it, and end
  * the object at once.
  */
 static int object_publish(struct xpmem_file *xf, struct object *object, s64 *id)
@@ -179,7 +179,7 @@ static const struct object *segment_of(const struct object *object)
 				      object;
 }
 
-/* Is it a permit of the caller's, who can unmap what rests on it? */
+/* Is it a permit of the caller's, which can unmap what rests on it? */
 static bool is_own_permit(const struct object *object)
 {
 	return object->grant.parent && object->mm == current->mm;
@@ -456,7 +456,7 @@ static long xpmem_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	}
 	if (ret || !copy_to_user(user, &u, sizes[nr]))
 		return ret;
-	/* Nobody would know of it. */
+	/* The caller does not learn of it. */
 	if (cmd == XPMEM_CMD_MAKE)
 		cmd_remove(xf, u.make.segid, true);
 	else if (cmd == XPMEM_CMD_GET)
@@ -486,7 +486,7 @@ static int by_window(void *priv, const struct list_head *a, const struct list_he
 
 /*
  * All that there is of the file ends, at once: it may be tens of thousands of objects, of a window
- * with as many attachments, and who exits cannot be killed.
+ * with as many attachments, and a task that exits cannot be killed.
  */
 static void objects_end(struct xpmem_file *xf)
 {
@@ -520,7 +520,7 @@ static int xpmem_release(struct inode *inode, struct file *file)
 {
 	struct xpmem_file *xf = file->private_data;
 
-	/* Nobody else has the file any more. */
+	/* No other task has the file any more. */
 	objects_end(xf);
 	kfree(xf);
 	return 0;

@@ -101,8 +101,8 @@ static unsigned long mmap_ours(struct hpmmap_ctx *ctx,
 /*
  * Is a mapping of a file made in advance, with the program image?
  *
- * MAP_DENYWRITE has no meaning any more but for this: it is how the dynamic
- * linker maps shared objects, and nobody else.
+ * MAP_DENYWRITE has no other meaning any more: only the dynamic linker maps shared objects
+ * with it.
  */
 static bool wants_populated(struct hpmmap_ctx *ctx, unsigned long flags)
 {
@@ -145,7 +145,7 @@ static bool wants_shared(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	       (ctx->job->strict || regs->si > HPMMAP_FEW_IN_SLOT * PAGE_SIZE);
 }
 
-/* It is a file that nobody else has, under the name that Linux gives it. */
+/* It is a file of its own, under the name that Linux gives it. */
 static long mmap_shared(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
 	struct file *file;
@@ -200,7 +200,7 @@ static void mmap_ahead(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	    hpmmap_reserve(ctx, place, NO_SLOT, nr, &clean))
 		return;
 	hpmmap_pool_clear(&ctx->owner, &clean, NO_SLOT, NO_SLOT);
-	/* What is not cleared nobody takes: the call ends. */
+	/* What is not cleared is not taken: the call ends. */
 	list_splice_tail(&clean, ahead);
 }
 
@@ -268,7 +268,7 @@ static unsigned long short_place(struct hpmmap_ctx *ctx,
  * Of a mapping that the pools have too little for, what they have, from its start on,
  * and Linux's memory for the rest: two mappings side by side. Linux's first: what it
  * refuses has changed nothing then, and took nothing of the pools. -ENOMEM where
- * that cannot be, -EAGAIN where somebody else was quicker.
+ * that cannot be, -EAGAIN where another task was quicker.
  */
 static long mmap_short(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {

@@ -74,7 +74,7 @@ static unsigned long grow_short(struct hpmmap_ctx *ctx, const struct hpmmap_rema
 		return -ENOMEM;
 	if (hpmmap_range_is_taken(ctx, addr, addr + len))
 		return -EEXIST;
-	/* Before somebody may write to it. */
+	/* Before it may be written to. */
 	hpmmap_change_renew(&c);
 	mapped = hpmmap_vma_map(ctx, addr, len, r->prot, r->map_flags |
 				MAP_FIXED_NOREPLACE);

@@ -94,7 +94,7 @@ static long handle_memfd_create(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 			return ret;
 	}
 	ret = hpmmap_call_orig(call, regs);
-	/* How large it will be nobody knows. */
+	/* How large it will be is not known. */
 	if (ret >= 0 && wanted && !room)
 		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP, PAGE_SIZE);
 	return ret;
@@ -172,7 +172,7 @@ static bool fd_exchange(unsigned int fd, struct file *old, struct file *file)
 	return done;
 }
 
-/* A memfd of the caller's that could not get memory becomes one of Linux's, if nobody else has it. */
+/* A memfd of the caller's alone that could not get memory becomes one of Linux's. */
 static bool memfd_becomes_linux(unsigned int fd)
 {
 	struct file *old = fget(fd), *file;
@@ -228,7 +228,7 @@ long hpmmap_sys_fallocate(const struct pt_regs *regs)
 /**
  * struct segment - the file of a segment that shmget(2) is about to make
  * @link: in the list
- * @task: who calls
+ * @task: the caller
  * @file: the file; NULL once it was taken
  */
 struct segment {

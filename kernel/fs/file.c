@@ -26,7 +26,7 @@ const struct address_space_operations hpmmap_fs_aops = {
 
 static int fs_open(struct inode *inode, struct file *file)
 {
-	/* There are no pages between the memory and who reads it. */
+	/* Reads and writes copy from and to the memory itself. */
 	file->f_mode |= FMODE_CAN_ODIRECT;
 	return generic_file_open(inode, file);
 }

@@ -27,7 +27,7 @@
 /* Slots that are filled before others get a chance to have mmap_lock. */
 #define FILL_BATCH 512
 
-/* Is a mapping one of the file for all who have it? Also if it may only be read. */
+/* Does a mapping show the file itself? Also if it may only be read. */
 static bool is_shared(const struct vm_area_struct *vma)
 {
 	return vma->vm_flags & VM_MAYSHARE;
@@ -116,7 +116,7 @@ static vm_fault_t fs_fault(struct vm_fault *vmf)
 	} else if (!is_shared(vmf->vma) && !(vmf->flags & FAULT_FLAG_WRITE) &&
 		   !maps_2m(vmf->vma, vmf->address, vmf->pgoff, pages) &&
 		   !userfaultfd_armed(vmf->vma) && !(vmf->vma->vm_flags & VM_LOCKED)) {
-		/* Of a private mapping, until somebody writes to it. */
+		/* Of a private mapping, until it is written to. */
 		map_pages(vmf, block, pages, false);
 	}
 	if (ret != VM_FAULT_LOCKED) {
@@ -126,7 +126,7 @@ static vm_fault_t fs_fault(struct vm_fault *vmf)
 	/* The core would map what is behind the end of the file, too. */
 	if (!maps_2m(vmf->vma, vmf->address, vmf->pgoff, pages) &&
 	    !hpmmap_pgmap_table(vmf)) {
-		/* Somebody has taken an entry of 2 MB away just now: once more. */
+		/* An entry of 2 MB was taken away just now: once more. */
 		hpmmap_fs_block_unlock(block);
 		return VM_FAULT_NOPAGE;
 	}
@@ -207,7 +207,7 @@ struct fill {
 	unsigned long end;
 };
 
-/* The next mapping of the file in the range that somebody may access. mmap_lock held. */
+/* The next accessible mapping of the file in the range. mmap_lock held. */
 static struct vm_area_struct *next_vma(struct fill *fill)
 {
 	struct vm_area_struct *vma;
@@ -271,7 +271,7 @@ static void fill_soon(struct vm_area_struct *vma, unsigned long start, unsigned 
 		fill_free(fill);
 }
 
-/* What nobody could access was not filled. */
+/* What was not accessible was not filled. */
 static int fs_mprotect(struct vm_area_struct *vma, unsigned long start, unsigned long end,
 		       unsigned long newflags)
 {

@@ -80,7 +80,7 @@ static void fs_uncharge(struct hpmmap_fs *fs, unsigned long nr)
 	spin_unlock(&fs->lock);
 }
 
-/* Blocks that nobody refers to, back to their pools; what is not zero is left to be zeroed. */
+/* Unpinned blocks, back to their pools; what is not zero is left to be zeroed. */
 static void free_blocks(struct hpmmap_fs *fs, struct list_head *freed, unsigned long nr)
 {
 	struct hpmmap_block *block;
@@ -95,7 +95,7 @@ static void free_blocks(struct hpmmap_fs *fs, struct list_head *freed, unsigned 
 			soiled[block->nid]++;
 	hpmmap_pool_free(freed);
 	fs_uncharge(fs, nr);
-	/* They are free before somebody may be asked to zero them. */
+	/* They are free before a worker may be asked to zero them. */
 	for (nid = 0; soiled && nid < nr_node_ids; nid++)
 		if (soiled[nid])
 			hpmmap_pool_soiled(nid, soiled[nid]);
@@ -212,7 +212,7 @@ static void count_blocks(struct inode *inode, unsigned long before)
 	atomic_long_add(!!nr - !!before, &hpmmap_fs_counts[HPMMAP_FS_FILES]);
 }
 
-/* Blocks for who calls, who pays for them: a registered process as its job says. */
+/* Blocks that are charged to the caller; for a registered process as its job says. */
 static int reserve(unsigned long index, unsigned long nr, struct list_head *out)
 {
 	struct hpmmap_placement place;
@@ -259,7 +259,7 @@ static void give_up(struct inode *inode, struct hpmmap_block *block,
 	hpmmap_pinned_add(block, &fs->holder);
 }
 
-/* Nobody has a block of a file mapped, its folio locked: until that is unlocked nobody will. */
+/* No mapping has a block of a file afterwards, until its folio is unlocked, which is locked. */
 void hpmmap_fs_unmap_block(struct inode *inode, struct hpmmap_block *block)
 {
 	if (compat_folio_mapcount(block->folio))
@@ -372,7 +372,7 @@ int hpmmap_fs_grow(struct inode *inode, unsigned long nr)
 	return ret;
 }
 
-/* Word by word, as far as whole words are zeroed: somebody may be writing to them. */
+/* Word by word, as far as whole words are zeroed: another task may be writing to them. */
 static void zero_words(void *addr, size_t len)
 {
 	size_t head = min_t(size_t, len, -(unsigned long)addr & (sizeof(u64) - 1));
@@ -419,7 +419,7 @@ void hpmmap_fs_shrink(struct inode *inode, loff_t size)
 	i_size_write(inode, size);
 	unmap_mapping_range(inode->i_mapping, behind, 0, 1);
 	if (size & ~SLOT_MASK) {
-		/* Who is mapping it now has looked at the old size. */
+		/* A fault that maps it now has looked at the old size. */
 		block = xa_load(&hpmmap_fs_inode(inode)->blocks, size >> SLOT_SHIFT);
 		folio_lock(block->folio);
 		if (behind & ~SLOT_MASK)

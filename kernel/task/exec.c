@@ -40,8 +40,8 @@
  * struct member - a process that belongs to a job
  * @refs: the hash and a work under way
  * @node: in the hash, among those that are expected or the former ones
- * @parent: of one that is expected: who forks
- * @tgid: who; holds a reference
+ * @parent: of one that is expected: the task that forks
+ * @tgid: the process; holds a reference
  * @job: which; holds a reference
  * @registers: programs it executes are registered
  * @work: gives the address space a context; runs in the process
@@ -76,7 +76,7 @@ static void members_work_fn(struct work_struct *work);
 static DECLARE_WORK(members_work, members_work_fn);
 
 static DEFINE_HASHTABLE(members, 14);
-/* Children of who forks at this moment, in its name; zeroed. */
+/* Children of forks under way, by parent; zeroed. */
 static DEFINE_HASHTABLE(expected, 6);
 /* Without references, to be freed. */
 static HLIST_HEAD(former);
@@ -106,7 +106,7 @@ static void member_put(struct member *m)
 	raw_spin_unlock(&members_lock);
 }
 
-/* Somebody is about to fork; 0 or -ENOMEM. Charged to its cgroup. */
+/* A process is about to fork; 0 or -ENOMEM. Charged to its cgroup. */
 static int child_expect(struct task_struct *parent)
 {
 	struct member *m = kzalloc(sizeof(*m), GFP_KERNEL_ACCOUNT);
@@ -241,7 +241,7 @@ static void member_leave(struct member *m)
 		hpmmap_ctx_leave(ctx);
 }
 
-/* Nobody refers to it, and no lock is held. */
+/* After the last reference; no lock is held. */
 static void member_free(struct member *m)
 {
 	member_leave(m);
@@ -443,7 +443,7 @@ static void member_inherit(struct member *m, struct task_struct *child,
 	if (!c) {
 		hpmmap_hook_put();
 		count_program(m->job, HPMMAP_PROGRAM_FAILED);
-		/* It may have a context, which nobody joins. */
+		/* It may have a context, which no process joins. */
 		hpmmap_reap_soon();
 		pr_warn_ratelimited("process %d is not registered: no hook saw its fork\n",
 				    child->pid);
@@ -562,7 +562,7 @@ int hpmmap_probes_register(void)
 void hpmmap_probes_unregister(void)
 {
 	probes_remove(ARRAY_SIZE(probes));
-	/* Nobody is a member. */
+	/* There are no members. */
 	cancel_work_sync(&members_work);
 }
 

@@ -43,7 +43,7 @@
  * @start: first address
  * @end: end
  * @prot: PROT_*
- * @empty: bss that nobody has written to yet
+ * @empty: bss that was not written to yet
  */
 struct segment {
 	unsigned long start;
@@ -65,10 +65,7 @@ static bool is_bss(const struct vm_area_struct *vma, const struct image *image)
 	       image->segments[image->nr - 1].end == vma->vm_start;
 }
 
-/*
- * Somebody has changed what is read-only: a debugger or a uprobe, which must
- * find its page again.
- */
+/* Was what is read-only changed, by a debugger or a uprobe, which must find its page again? */
 static bool is_patched(const struct vm_area_struct *vma)
 {
 	return !(vma->vm_flags & VM_WRITE) && vma->anon_vma;
@@ -101,7 +98,7 @@ static void image_find_locked(struct mm_struct *mm, struct image *image)
 	}
 }
 
-/* The mappings to replace, in order of address. Nobody else changes them. */
+/* The mappings to replace, in order of address. No other task changes them. */
 static int image_find(struct mm_struct *mm, struct image *image)
 {
 	image->segments = kvcalloc(READ_ONCE(mm->map_count),

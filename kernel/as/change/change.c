@@ -281,7 +281,7 @@ void hpmmap_change_settle_apart(struct hpmmap_change *c,
 		return;
 	if (!any && !hpmmap_store_has_orphans(c->ctx, c->start, c->end))
 		return;
-	/* What Linux has done is to be completed: only who is being killed need not. */
+	/* What Linux has done is to be completed: only a task that is being killed need not. */
 	if (mutex_lock_killable(&c->ctx->ops))
 		return;
 	c->lazy = true;

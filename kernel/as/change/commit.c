@@ -56,7 +56,7 @@ static bool collapse_slot(struct hpmmap_ctx *ctx, unsigned long addr,
 
 	if (!hpmmap_mmap_write_lock_soon(ctx->mm, vain))
 		return false;
-	/* Somebody who comes just here is waited for, until the caller is killed. */
+	/* A reader that comes just here is waited for, until the caller is killed. */
 	mmap_write_unlock(ctx->mm);
 	ret = hpmmap_file_map_named(ctx, name, addr, SLOT_SIZE,
 				    hpmmap_vma_prot(vm_flags), MAP_FIXED |
@@ -162,8 +162,8 @@ static struct vm_area_struct *commit_next(struct hpmmap_ctx *ctx,
 }
 
 /*
- * As commit_slot(), for what has no stale pages, and nobody shares: a part of what is shared
- * would be copied whole by its fault. Waits for nobody.
+ * As commit_slot(), for what has no stale pages, and is not shared: a part of what is shared
+ * would be copied whole by its fault. Waits for no lock.
  */
 static void restore_part(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			 unsigned long addr)

@@ -18,7 +18,7 @@
 #include "as/change/discard.h"
 #include "as/change/place.h"
 
-/* Does a page of the part of a slot have contents, or all of it somebody's pins? */
+/* Does a page of the part of a slot have contents, or all of it pins? */
 static bool slot_has_contents(struct hpmmap_block *block, unsigned long slot,
 			      unsigned long start, unsigned long end)
 {
@@ -120,7 +120,7 @@ static void set_gone(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 	block->gone.nr = first + nr - block->gone.first;
 }
 
-/* What somebody has pinned of pages of Linux stays, and is not zeros yet. */
+/* Pinned ordinary pages stay, and are not zeros yet. */
 static bool has_linux(struct hpmmap_block *block, unsigned int first, unsigned int nr)
 {
 	return find_next_bit(block->has, first + nr, first) < first + nr;
@@ -272,7 +272,7 @@ static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 	mutex_lock(&ctx->lock);
 	block = xa_load(&ctx->store, slot);
 	owned = hpmmap_slot_is_marked(ctx, slot);
-	/* What nobody has touched yet has nothing to lose. */
+	/* What was not touched yet has nothing to lose. */
 	if (block && (is_gone(ctx, block, first, nr) ||
 		      hpmmap_policy_defers(ctx, block, slot << SLOT_SHIFT,
 					   (slot + 1) << SLOT_SHIFT)))

@@ -70,7 +70,7 @@ static bool draft_page(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 	unsigned long slot = slot_of(vmf->address);
 	unsigned int page = page_in_slot(vmf->address);
 	bool write = vmf->flags & FAULT_FLAG_WRITE, ready;
-	/* Who comes for a reference keeps the pages, while others are to be copied. */
+	/* A pin keeps the pages, while others are to be copied. */
 	bool pins = !(vmf->flags & FAULT_FLAG_INTERRUPTIBLE);
 	struct hpmmap_pages range;
 
@@ -248,7 +248,7 @@ begin:
 	}
 	ret = hpmmap_entry_fault(ctx, vmf, (nr > 1 || block->few) &&
 				 !(vmf->flags & FAULT_FLAG_RETRY_NOWAIT));
-	/* Whoever unmapped it was done before the question. */
+	/* What unmapped it was done before the question. */
 	if (ret == VM_FAULT_NOPAGE && *why == HPMMAP_FAULT_UNMAPPED)
 		*why = ctx->family ? HPMMAP_FAULT_FORK : HPMMAP_FAULT_CHANGING;
 	ret = ret ?: VM_FAULT_NOPAGE;

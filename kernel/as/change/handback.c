@@ -82,8 +82,8 @@ static size_t piece_len(const struct piece *p)
 }
 
 /*
- * A device, a pipe or another process would keep the old pages. False for who is being killed,
- * too: nothing is copied for him.
+ * A device, a pipe or another process would keep the old pages. False for a task that is being
+ * killed, too: nothing is copied for it.
  */
 static bool is_pinned(struct hpmmap_ctx *ctx, const struct piece *p)
 {
@@ -94,7 +94,7 @@ static bool is_pinned(struct hpmmap_ctx *ctx, const struct piece *p)
 	mutex_lock(&ctx->lock);
 	xa_for_each_range(&ctx->store, slot, block, slot_of(p->start),
 			  slot_of(p->end - 1)) {
-		/* Nobody writes to what is shared. */
+		/* What is shared is not written to. */
 		pinned = !hpmmap_block_is_shared(block) &&
 			 !hpmmap_block_wait_unpinned(ctx, block);
 		if (pinned || fatal_signal_pending(current))
@@ -232,7 +232,7 @@ static long place_finish(struct hpmmap_ctx *ctx, const struct piece *p,
 			 ADVICE_FLAGS) ? 0 : -ENOMEM;
 }
 
-/* In one step for everybody else. */
+/* In one step for all other threads. */
 static long place_move(struct hpmmap_ctx *ctx, const struct piece *p,
 		       unsigned long to)
 {

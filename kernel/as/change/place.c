@@ -100,8 +100,8 @@ enum hpmmap_look hpmmap_slot_look(struct hpmmap_ctx *ctx, unsigned long start,
 }
 
 /*
- * A block where @place says in place of what a slot has. It is charged to who that is charged
- * to; memory of Linux counts for no limit, so what takes its place has to ask.
+ * A block where @place says in place of what a slot has, charged as that is. Ordinary memory
+ * counts for no limit, so what takes its place has to ask.
  */
 static struct hpmmap_block *block_instead(struct hpmmap_ctx *ctx,
 					  unsigned long slot,
@@ -261,7 +261,7 @@ static struct hpmmap_block *find_spare(struct hpmmap_ctx *ctx, int nid,
 	return NULL;
 }
 
-/* A block on @nid for the place of @block, to which nobody else refers. */
+/* A block on @nid for the place of @block, which is not pinned. */
 static struct hpmmap_block *exchange(struct hpmmap_ctx *ctx,
 				     struct hpmmap_block *block, int nid)
 {

@@ -200,7 +200,7 @@ static void block_tell(struct hpmmap_block *block, unsigned long pfn, int flags)
 	hpmmap_failure_tell(flags, ctx_where, NULL);
 }
 
-/* From here on nobody begins to read or write the block of a page. */
+/* From here on no task begins to read or write the block of a page. */
 static void page_mark(struct page *page, unsigned long pfn)
 {
 	struct folio *folio = page_folio(page);

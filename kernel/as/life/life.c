@@ -34,7 +34,7 @@
 #include "as/life/life.h"
 #include "as/life/share.h"
 
-/* How soon to look again at orphans that somebody still uses: first, and last. */
+/* How soon to look again at orphans in use: first, and last. */
 #define REAP_FIRST_MS 1
 
 #define REAP_LAST_MS 1000
@@ -61,7 +61,7 @@ static void reap_work_fn(struct work_struct *work);
 static DECLARE_DELAYED_WORK(reap_work, reap_work_fn);
 static unsigned int reap_ms = REAP_FIRST_MS;
 
-/* Nobody refers to it any more. */
+/* After the last reference. */
 static void ctx_free(struct hpmmap_ctx *ctx)
 {
 	hpmmap_family_leave(ctx);
@@ -78,7 +78,7 @@ static void ctx_free(struct hpmmap_ctx *ctx)
 	hpmmap_hook_put();
 }
 
-/* Whoever gave up the last reference may have held locks. */
+/* The last reference may have been given up with locks held. */
 static void bury_work_fn(struct work_struct *work)
 {
 	ctx_free(container_of(work, struct hpmmap_ctx, bury));
@@ -209,7 +209,7 @@ static bool is_taken_apart(struct mm_struct *mm)
 	return ret;
 }
 
-/* Waits a moment for that, if nobody but the caller is a member. */
+/* Waits a moment for that, if only the caller is a member. */
 static void await_taken_apart(struct hpmmap_ctx *ctx)
 {
 	struct mm_struct *mm = ctx->mm;
@@ -251,7 +251,7 @@ void hpmmap_ctx_leave(struct hpmmap_ctx *ctx)
 }
 
 /*
- * Takes one out of at most @looks orphans that nobody uses any more, or NULL.
+ * Takes one without users out of at most @looks orphans, or NULL.
  * How many were looked at is taken off @looks.
  */
 static struct hpmmap_ctx *orphan_take(unsigned long *looks)
@@ -273,7 +273,7 @@ static struct hpmmap_ctx *orphan_take(unsigned long *looks)
 	return found;
 }
 
-/* All of them; returns whether there are some that somebody still uses. */
+/* All of them; returns whether some are in use. */
 static bool reap_orphans(void)
 {
 	unsigned long left = READ_ONCE(nr_orphans);
@@ -331,7 +331,7 @@ static void reap_work_fn(struct work_struct *work)
 {
 	unsigned int ms = READ_ONCE(reap_ms);
 
-	/* Somebody reads its /proc files, say. */
+	/* A task reads its /proc files, say. */
 	if (!reap_orphans())
 		return;
 	WRITE_ONCE(reap_ms, min(2 * ms, (unsigned int)REAP_LAST_MS));

@@ -160,7 +160,7 @@ static bool restore(struct hpmmap_family *family, struct hpmmap_ctx *ctx,
 
 	/*
 	 * An address space without users may still be taken apart, with its
-	 * references to the blocks: who ends looks again when it is done.
+	 * references to the blocks: the task that ends looks again when it is done.
 	 */
 	if (!xa_marked(&ctx->store, SLOT_SHARED) || !mmget_not_zero(ctx->mm))
 		return false;

@@ -4,8 +4,8 @@
  *
  * Linux would share the memory for good, for to it our mappings are shared
  * ones. So the child gets a store of its own while the address space is
- * duplicated, in vm_ops->open: with the same blocks, which from then on
- * nobody writes to (share.c), or with copies where that cannot be. As on Linux, the
+ * duplicated, in vm_ops->open: with the same blocks, which are not written to
+ * from then on (share.c), or with copies where that cannot be. As on Linux, the
  * snapshot is of one moment: the access of other threads to a slot that is copied is
  * taken away first, and a thread that needs it waits for mmap_lock until the fork is
  * done.
@@ -110,7 +110,7 @@ static bool share_slot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 	}
 	atomic_long_inc(&child->nr_held);
 	xa_set_mark(&parent->store, slot, SLOT_SHARED);
-	/* Nobody's offset. */
+	/* It has no one offset any more. */
 	block->folio->mapping = NULL;
 	return true;
 }
@@ -158,7 +158,7 @@ static unsigned int run_store(struct hpmmap_ctx *parent, struct hpmmap_ctx *chil
 				break;
 			xas_set_mark(&xas, SLOT_SHARED);
 			hpmmap_family_share(parent, child, blocks[n]);
-			/* Nobody's offset. */
+			/* It has no one offset any more. */
 			blocks[n]->folio->mapping = NULL;
 			if (++n < nr)
 				xas_next(&xas);

@@ -51,7 +51,7 @@ static int hpmmap_file_mmap(struct file *file, struct vm_area_struct *vma)
 	return 0;
 }
 
-/* Nobody opens it: mappings are made by the module only. */
+/* It cannot be opened: mappings are made by the module only. */
 static int hpmmap_file_open(struct inode *inode, struct file *file)
 {
 	return -EACCES;
@@ -251,7 +251,7 @@ int hpmmap_file_window_mapping(struct address_space *mapping)
 	if (ret)
 		return ret;
 	address_space_init_once(mapping);
-	/* Taken in notifiers, by who has that of an ordinary file. */
+	/* Taken in notifiers, under that of an ordinary file. */
 	lockdep_set_class(&mapping->i_mmap_rwsem, &key);
 	mapping->host = d_inode(hpmmap_mnt->mnt_root);
 	hpmmap_file_mapping_init(mapping, &hpmmap_aops);

@@ -65,7 +65,7 @@ enum hpmmap_entry hpmmap_pgmap_slot(struct mm_struct *mm, unsigned long addr)
  * Those of 2 MB entries, and all above, stay below a mapping while mmap_lock is
  * held. Not so these: where CONFIG_PT_RECLAIM is set, MADV_DONTNEED frees one
  * that is empty, under mmap_lock for reading, if it does not go through our
- * hook. Who frees a table holds its lock, and waits for RCU.
+ * hook. A table is freed with its lock held, after an RCU grace period.
  */
 
 /* A table's first entry of interest, under rcu_read_lock(); NULL without one. */
@@ -112,7 +112,7 @@ bool hpmmap_pgmap_is_done(struct vm_area_struct *vma, pmd_t *pmdp)
  *	locked; mmap_lock held
  * @addr: start of the slot
  * @pmdp: its entry
- * @folio: the block's, which nobody else may take from the slot now
+ * @folio: the block's, which stays in the slot now
  * @write: as the mapping allows; otherwise read-only, also where the process wants no huge pages
  *
  * The caller counts it by compat_add_rss(), once for many.
@@ -156,7 +156,7 @@ bool hpmmap_pgmap_insert_2m(struct vm_area_struct *vma, unsigned long addr,
  * writable again when a userfaultfd ends its own protection. The caller flushes the TLB.
  *
  * Return: how many of them from the first on it was done for; the next is
- * mapped by entries of 4 KB, or somebody has a copy of the page tables.
+ * mapped by entries of 4 KB, or a notifier keeps a copy of the page tables.
  */
 unsigned int hpmmap_pgmap_protect_run(struct vm_area_struct *vma,
 				      unsigned long start, unsigned int nr)
@@ -270,7 +270,7 @@ unsigned int hpmmap_pgmap_count(struct mm_struct *mm, unsigned long slot,
 }
 
 /*
- * Is a block mapped by one entry of 2 MB, and does nobody refer to it but that and the module?
+ * Is a block mapped by one entry of 2 MB, with no reference beside that and the module's?
  * mmap_lock held.
  */
 bool hpmmap_pgmap_is_alone_2m(struct mm_struct *mm, pmd_t *pmdp, struct folio *folio)
@@ -324,7 +324,7 @@ static void install_table(struct vm_fault *vmf)
 	ptl = pmd_lock(mm, vmf->pmd);
 	if (pmd_none(*vmf->pmd)) {
 		mm_inc_nr_ptes(mm);
-		/* Who walks without locks finds it empty, not as it was. */
+		/* A lockless walk finds it empty, not as it was. */
 		smp_wmb();
 		pmd_populate(mm, vmf->pmd, vmf->prealloc_pte);
 		vmf->prealloc_pte = NULL;
@@ -332,7 +332,7 @@ static void install_table(struct vm_fault *vmf)
 	spin_unlock(ptl);
 }
 
-/* The entry for a page in a window, where somebody may write by it or not. */
+/* The entry for a page in a window, which permits writes or not. */
 static pte_t window_entry(const struct vm_area_struct *vma, struct page *page, bool write)
 {
 	pte_t entry = mk_pte(page, vma->vm_page_prot);

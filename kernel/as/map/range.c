@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What is mapped in a range, by whom, and who watches it; and where there is room.
+ * What is mapped in a range, by whom it is watched, and where there is room.
  */
 #include <linux/capability.h>
 #include <linux/delay.h>

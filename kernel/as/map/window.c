@@ -195,12 +195,12 @@ static bool notifier_invalidate(struct mmu_interval_notifier *notifier,
 	spin_lock(&win->lock);
 	mmu_interval_set_seq(notifier, seq);
 	spin_unlock(&win->lock);
-	/* Who maps a page from here on finds the number changed; who did before is found. */
+	/* A fault from here on finds the number changed; an entry made before is found. */
 	if (!xa_find(&win->foreign, &found, last, XA_PRESENT))
 		return true;
 	if (!mmu_notifier_range_blockable(range))
 		return false;
-	/* Tells the notifiers of who has the window; to lockdep these are those of its target. */
+	/* Tells the notifiers of viewers; to lockdep these are those of the target. */
 	lockdep_off();
 	hpmmap_window_revoke(win, range->start, range->end);
 	lockdep_on();
@@ -218,8 +218,8 @@ static const struct mmu_interval_notifier_ops notifier_ops = {
 
 /**
  * struct watch - a request to be told what becomes of a target's memory
- * @work: whoever takes all locks of an address space stops at any signal, and who faults in
- *	the kernel cannot see to one; to a worker they mean nothing
+ * @work: a task that takes all locks of an address space stops at any signal, and one that
+ *	faults in the kernel cannot handle it; to a worker they mean nothing
  * @win: the window
  * @ret: the answer
  */
@@ -229,13 +229,13 @@ struct watch {
 	int ret;
 };
 
-/* Who asks holds the target's mmap_lock meanwhile. */
+/* The task that asks holds the target's mmap_lock meanwhile. */
 static void watch_work_fn(struct work_struct *work)
 {
 	struct watch *watch = container_of(work, struct watch, work);
 	struct hpmmap_window *win = watch->win;
 
-	/* Of mmap_lock lockdep knows only that it is somebody else's. */
+	/* Of mmap_lock lockdep knows only that another task holds it. */
 	lockdep_off();
 	watch->ret = mmu_interval_notifier_insert_locked(&win->notifier, win->mm, 0,
 							 TASK_SIZE_MAX, &notifier_ops);
@@ -260,7 +260,7 @@ int hpmmap_window_watch(struct hpmmap_window *win)
 
 	if (smp_load_acquire(&win->notified))
 		return 0;
-	/* Who queued for it would be in the way of the target's own threads, and of its end. */
+	/* A queued writer would be in the way of the target's own threads, and of its end. */
 	while (!hpmmap_mmap_write_lock_soon(win->mm, &vain)) {
 		if (fatal_signal_pending(current))
 			return -EINTR;
@@ -295,7 +295,7 @@ void hpmmap_grant_put(struct hpmmap_grant *grant)
 void hpmmap_grant_end(struct hpmmap_grant *grant)
 {
 	WRITE_ONCE(grant->revoked, true);
-	/* Pairs with that of recheck(): who maps something now sees it, or is found. */
+	/* Pairs with that of recheck(): a fault now sees it, or its entry is found. */
 	smp_mb();
 }
 

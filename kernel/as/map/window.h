@@ -15,9 +15,9 @@
 #include "as/own/ctx.h"
 
 /**
- * struct hpmmap_viewer - who may have entries for pages of Linux
+ * struct hpmmap_viewer - an address space that may have entries for ordinary pages
  * @link: in the window's list; empty as long as there are none
- * @mm: whose entries they are; mmgrab()bed
+ * @mm: the address space; mmgrab()bed
  */
 struct hpmmap_viewer {
 	struct list_head link;
@@ -34,10 +34,10 @@ struct hpmmap_viewer {
  *	the first page of it that is mapped
  * @notified: it was inserted; set with the target's mmap_lock held for writing
  * @lock: protects the sequence number of @notifier, and what is mapped under it
- * @viewers: those who may have entries for such pages
+ * @viewers: those that may have entries for such pages
  * @viewers_lock: protects @viewers. Taken by notifiers: nothing is allocated under it.
  * @foreign: page numbers of the target's whose pages are Linux's and may be mapped
- * @free: when nobody refers to it
+ * @free: after the last reference
  */
 struct hpmmap_window {
 	refcount_t refs;
@@ -114,9 +114,9 @@ int hpmmap_windows_init(void);
 void hpmmap_windows_exit(void);
 
 /**
- * hpmmap_window_zap() - blocks of a range change: nobody keeps the old ones mapped
- * @ctx: the context whose they are. Its lock is held, or its mmap_lock for writing: who
- *	maps them anew holds both. Or nobody can map them any more.
+ * hpmmap_window_zap() - blocks of a range change: no window keeps the old ones mapped
+ * @ctx: their context. Its lock is held, or its mmap_lock for writing: a fault that maps
+ *	them anew holds both. Or they cannot be mapped any more.
  * @start: first address
  * @end: end
  */

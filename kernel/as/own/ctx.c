@@ -111,7 +111,7 @@ struct hpmmap_ctx *hpmmap_ctx_from(u64 id)
 	return found;
 }
 
-/* The one after it, for who has a reference to @ctx, which is put. */
+/* The one after it; the caller's reference to @ctx is put. */
 struct hpmmap_ctx *hpmmap_ctx_next(struct hpmmap_ctx *ctx)
 {
 	struct hpmmap_ctx *pos = ctx, *found;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Giving up blocks. One that somebody still refers to (a device, a pipe) waits until
+ * Giving up blocks. One that is pinned (by a device, a pipe) waits until
  * the last reference has gone (mem/pool/pinned.c); then it is free.
  */
 #include <linux/delay.h>
@@ -17,7 +17,7 @@
 #include "as/own/release.h"
 #include "as/own/stats.h"
 
-/* How long a call waits for somebody else's reference, in steps of 1 ms. */
+/* How long a call waits for pins, in steps of 1 ms. */
 #define PIN_WAIT_STEPS 10
 
 /*
@@ -49,7 +49,7 @@ static bool all_zero(const struct hpmmap_block *block)
 	return block->zeroed && bitmap_full(block->stale, SLOT_PAGES);
 }
 
-/* Nobody has it any more. */
+/* It has no user any more. */
 static void give_up(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 		    struct list_head *freed)
 {
@@ -119,7 +119,7 @@ static void pinned_back(struct hpmmap_holder *holder, struct hpmmap_block *block
 
 	give_up(ctx, block, &freed);
 	hpmmap_pool_free(&freed);
-	/* It is free before somebody may be asked to zero it. */
+	/* It is free before a worker may be asked to zero it. */
 	if (soiled)
 		hpmmap_ctx_soil(ctx, nid, 1);
 	atomic_long_dec(&ctx->nr_pinned);

@@ -76,7 +76,7 @@ int hpmmap_reserve(struct hpmmap_ctx *ctx, const struct hpmmap_placement *place,
 	if (!req.account)
 		return -ENOMEM;
 	ret = hpmmap_pool_alloc(&req, out);
-	/* Who refused is there as long as the account. */
+	/* The payer that refused is there as long as the account. */
 	if (ret && req.refused_by)
 		hpmmap_count_limited(ctx->job, req.refused_by);
 	hpmmap_account_put(req.account);

@@ -88,7 +88,7 @@ static void keeper_unlist_locked(struct hpmmap_ctx *ctx)
 }
 
 /*
- * Moves up to @nr blocks of a node to a list; with @payer those that count for him. Where
+ * Moves up to @nr blocks of a node to a list; with @payer those that count for it. Where
  * they are charged to several, others go behind them, so that the next look finds more.
  */
 static unsigned long give_node(struct hpmmap_ctx *ctx, int nid,
@@ -407,7 +407,7 @@ void hpmmap_reuse_mark(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 	ctx->reuse.nr_mapped++;
 }
 
-/* What is stale may have been anybody's. */
+/* What is stale may have been of another process. */
 static void set_reuse(struct hpmmap_block *block, unsigned int first,
 		      unsigned int nr)
 {

@@ -18,7 +18,7 @@ struct hpmmap_placement;
  * @lock: protects @blocks, @nr and @account
  * @blocks: lists by node; NULL until something is to be kept
  * @nr: how many blocks they have
- * @account: who all of them are charged to, NULL where that is not the same; means
+ * @account: that all of them are charged to, NULL where that is not the same; means
  *	something while @nr is not 0
  * @nr_mapped: blocks in the store that are to be kept; this and @peak are protected by
  *	ctx->lock

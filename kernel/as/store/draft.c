@@ -239,7 +239,7 @@ bool hpmmap_draft_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *own,
 	struct hpmmap_draft *draft = own->draft;
 
 	lockdep_assert_held(&ctx->lock);
-	/* What somebody refers to cannot go back yet. */
+	/* What is pinned cannot go back yet. */
 	if (!hpmmap_block_is_shared(draft->behind) &&
 	    (own->folio || !hpmmap_block_is_pinned(own)))
 		return false;

@@ -29,7 +29,7 @@
 /*
  * The block that entries of a slot may show until the lock is released, or NULL. Of a
  * draft these are the pages that were copied.
- * @write: they let somebody write
+ * @write: they permit writes
  */
 static struct hpmmap_block *mappable(struct hpmmap_ctx *ctx, unsigned long slot, bool write)
 {
@@ -87,7 +87,7 @@ static struct hpmmap_block *run_block(struct hpmmap_ctx *ctx,
 
 	lockdep_assert_held(&ctx->lock);
 	rcu_read_lock();
-	/* Nobody else changes the tree: the next slot is mostly in the same node. */
+	/* No other task changes the tree: the next slot is mostly in the same node. */
 	if (xas_valid(xas) && xas->xa_index + 1 == slot) {
 		block = xas_next(xas);
 	} else {
@@ -253,7 +253,7 @@ static void fill_some(struct hpmmap_ctx *ctx, struct vm_area_struct *vma, pmd_t 
 	unsigned int first, nr;
 	unsigned long made = 0;
 
-	/* Entries beside a mapping are nobody's to take away. */
+	/* Entries beside a mapping would never be taken away. */
 	HPMMAP_ASSERT(start >= end || (start >= vma->vm_start && end <= vma->vm_end));
 	if (!block || start >= end || hpmmap_frozen_covers(ctx, vma, start))
 		return;

@@ -107,7 +107,7 @@ int hpmmap_store_move(struct hpmmap_ctx *ctx, unsigned long from,
 	int ret = 0;
 
 	lockdep_assert_held(&ctx->ops);
-	/* Without a mapping nobody gets into a window what was there. */
+	/* Without a mapping a window does not get again what was there. */
 	hpmmap_window_zap(ctx, from, from + len);
 	while (len && !ret) {
 		unsigned long n, copied = 0;

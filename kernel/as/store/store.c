@@ -261,7 +261,7 @@ bool hpmmap_store_adopt_locked(struct hpmmap_ctx *ctx, unsigned long slot,
 	return true;
 }
 
-/* The few pages of a draft go back, if nobody shares the block behind it; or NULL. */
+/* The few pages of a draft go back, if the block behind it is not shared; or NULL. */
 struct hpmmap_block *hpmmap_store_go_back(struct hpmmap_ctx *ctx, unsigned long slot,
 					  struct hpmmap_block *draft)
 {
@@ -602,7 +602,7 @@ bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start, unsigne
 		has = block && hpmmap_block_has_contents(block, first, nr);
 		*fresh |= has;
 		/*
-		 * What is stale nobody has seen, and nobody had it pinned. But a
+		 * What is stale was not seen, nor pinned. But a
 		 * pin leaves a slot that has a few pages of Linux no block, if
 		 * there is a choice.
 		 */

@@ -107,7 +107,7 @@ static unsigned long take_back(struct hpmmap_ctx *ctx, unsigned long start,
 
 	mmap_read_lock(ctx->mm);
 	mutex_lock(&ctx->lock);
-	/* The mappings are gone: nobody gets into a window what was behind them. */
+	/* The mappings are gone: a window does not get again what was behind them. */
 	hpmmap_window_zap(ctx, start & SLOT_MASK, ALIGN(end, SLOT_SIZE));
 	xas_lock(&xas);
 	xas_for_each(&xas, block, slot_of(end - 1)) {

@@ -12,7 +12,7 @@
 #include "as/store/store.h"
 #include "as/store/zap.h"
 
-/* Nothing of a slot stays mapped by page tables, anybody's who has a window. */
+/* Nothing of a slot stays mapped by page tables, those of windows too. */
 void hpmmap_slot_zap(struct hpmmap_ctx *ctx, unsigned long slot)
 {
 	unsigned long start = slot << SLOT_SHIFT, end = start + SLOT_SIZE;
@@ -52,7 +52,7 @@ static bool __maybe_unused is_left(struct mm_struct *mm, unsigned long slot,
  *
  * Each entry has a reference: where the module's own is the only one, no entry need be
  * looked for. What munmap(2) is about to remove, of a mapping that is gone, stays until
- * then: its reference keeps the block from its pool, and from being anybody's alone.
+ * then: its reference keeps the block from its pool, and from being Alone.
  */
 void hpmmap_slot_unmap(struct hpmmap_ctx *ctx, unsigned long slot,
 		       struct hpmmap_block *block)

@@ -106,7 +106,7 @@ static int viewer_begin(void)
 	mmap_write_unlock(mm);
 	if (!ret)
 		mmu_interval_notifier_remove(&notifier);
-	/* Whoever takes all locks stops at any signal. */
+	/* A task that takes all locks stops at any signal. */
 	return ret == -EINTR && !fatal_signal_pending(current) ? -ERESTARTNOINTR : ret;
 }
 
@@ -132,7 +132,7 @@ static int window_mmap(struct file *file, struct vm_area_struct *vma)
 	return 0;
 }
 
-/* Nobody opens it: mappings are made by the module only. */
+/* It cannot be opened: mappings are made by the module only. */
 static int window_open(struct inode *inode, struct file *file)
 {
 	return -EACCES;

@@ -316,7 +316,7 @@ static void unmap_ours(struct hpmmap_ctx *ctx, unsigned long start,
 	hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
 }
 
-/* Linux's part goes back to where it was, if nobody is there now. */
+/* Linux's part goes back to where it was, if that is free. */
 static void move_rest_back(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 			   unsigned long from, unsigned long new_rest)
 {
