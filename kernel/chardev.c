@@ -262,7 +262,7 @@ static const struct command_row rows[] = {
 	    ioc_runs),
 };
 
-/* The size is the caller's, and what he has no room for stays unsaid. */
+/* The size is the caller's: members beyond it are not copied. */
 static int command_answer(void __user *user, union command *buf,
 			  const struct command_row *row, u32 size)
 {
@@ -340,12 +340,10 @@ static struct miscdevice hpmmap_misc = {
 	.mode = 0660,
 };
 
-/**
- * hpmmap_chardev_may_open() - may the calling process open the device?
- *
- * As it is in init's file system, whatever the caller's looks like, and as
- * open(2) would decide: by owner, group, ACL, device cgroup, and the security
- * modules, some of which only look at files that are opened.
+/*
+ * May the calling process open the device? As it is in init's file system, whatever the
+ * caller's looks like, and as open(2) would decide: by owner, group, ACL, device cgroup,
+ * and the security modules, some of which only look at files that are opened.
  */
 bool hpmmap_chardev_may_open(void)
 {

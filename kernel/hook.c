@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Hooks: mechanism only. Which functions are hooked, who stands in for them and
- * whose calls are meant, says main.c.
+ * Hooks: mechanism only. main.c says which functions are hooked, what stands in for them and
+ * whose calls are meant.
  *
- * ftrace redirects the call of a registered process to its handler. The hooks
- * are there while somebody is registered, all of them or none.
+ * ftrace redirects the call of a registered process to its handler. The hooks are there while a
+ * process is registered, all of them or none.
  *
- * unregister_ftrace_function() waits under ftrace_lock until each task has slept or left
- * the kernel, and any user can make a call that does neither for a minute. A launch would
- * wait for that. So what the first launch registers stays until the module is unloaded:
- * the filter of the ops brings the hooks and takes them away, and waits for no task.
+ * unregister_ftrace_function() waits under ftrace_lock until each task has slept or left the
+ * kernel, and any user can make a call that does neither for a minute. A launch would wait for
+ * that. So what the first launch registers stays until the module is unloaded: the filter of the
+ * ops brings the hooks and takes them away, and waits for no task.
  */
 #include <linux/delay.h>
 #include <linux/fs.h>
@@ -34,43 +34,20 @@ DEFINE_STATIC_CALL_RET0(hpmmap_is_meant, is_meant_t);
 typedef bool forks_t(void);
 DEFINE_STATIC_CALL_RET0(hpmmap_forks, forks_t);
 
-/* How long the hooks stay when nobody is registered: the next job may come. */
+/* How long the hooks stay without a registered process: the next job may come. */
 #define LINGER_MS 3000
 
-/* How long nobody tries again where a live patch holds a function: an attempt is costly. */
+/* How long it is not tried again where a live patch holds a function: an attempt is costly. */
 #define HELD_MS 1000
 
 /* How often, and how long it pauses, where BPF is changing a trampoline. */
 #define PEER_TRIES 20
 #define PEER_PAUSE_MS 2
 
-/**
- * struct redirection - functions that calls are redirected from, all of them or none
- * @ops: what ftrace knows of it
- * @installed: they are
- * @held_until: they could not be: until when that is taken for granted, or 0
- * @error: why
- *
- * Who changes it has a mutex of its own for it.
- */
-struct redirection {
-	struct ftrace_ops ops;
-	bool installed;
-	u64 held_until;
-	int error;
-};
-
-/* Is it of no use to try, for the time being? */
-static bool is_held(const struct redirection *r)
-{
-	return get_jiffies_64() < r->held_until;
-}
-
-static void hold(struct redirection *r, int error)
-{
-	r->error = error;
-	r->held_until = get_jiffies_64() + msecs_to_jiffies(HELD_MS);
-}
+/* The calls are redirected. */
+static bool installed;
+/* They could not be, until when it is not tried again. */
+static u64 held_until;
 
 /* BPF programs of these functions are asked to go along; -EAGAIN where that fails. */
 static int register_ops(struct ftrace_ops *ops)
@@ -167,27 +144,21 @@ static void notrace hook_entry(unsigned long ip, unsigned long parent_ip,
 }
 
 /* PERMANENT: kernel.ftrace_enabled=0 may not take the hooks away. */
-static struct redirection calls = {
-	.ops = {
-		.func = hook_entry,
-		.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT |
-			 FTRACE_OPS_FL_DYNAMIC,
-	},
-};
+static struct ftrace_ops calls = { .func = hook_entry, .flags = HPMMAP_GUARD_FLAGS };
 
-/* @calls' ops are registered, with whatever filter. */
+/* @calls is registered, with whatever filter. */
 static bool registered;
 
 /*
- * The functions again. Only who registers asks BPF programs to go along, so this is
- * registered once more when a filter has redirected them: that asks, and fails.
+ * The functions again. Only a registration asks BPF programs to go along, so this is registered
+ * once more when a filter has redirected them: that asks, and fails.
  */
 static struct ftrace_ops asking = {
 	.func = hook_entry,
 	.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_DYNAMIC,
 };
 
-/* The only function that is redirected while nobody is registered: no filter means all. */
+/* The only function that is redirected while no process is registered: no filter means all. */
 static noinline void parking(void)
 {
 	barrier();
@@ -195,29 +166,24 @@ static noinline void parking(void)
 
 static int hooks_park(void)
 {
-	return ftrace_set_filter_ip(&calls.ops, (unsigned long)parking, 0, 1);
-}
-
-/* The functions that this kernel has, as the filter of @ops. */
-static int hooks_filter(struct ftrace_ops *ops)
-{
-	unsigned long ips[HPMMAP_NR_HOOKS];
-	unsigned int i, nr = 0;
-
-	for (i = 0; i < HPMMAP_NR_HOOKS; i++)
-		if (hooks[i].orig)
-			ips[nr++] = hooks[i].orig;
-	return ftrace_set_filter_ips(ops, ips, nr, 0, 1);
+	return ftrace_set_filter_ip(&calls, (unsigned long)parking, 0, 1);
 }
 
 static int hooks_redirect(void)
 {
-	int ret = hooks_filter(&calls.ops);
+	unsigned long ips[HPMMAP_NR_HOOKS];
+	unsigned int i, nr = 0;
+	int ret;
 
+	/* The functions that this kernel has. */
+	for (i = 0; i < HPMMAP_NR_HOOKS; i++)
+		if (hooks[i].orig)
+			ips[nr++] = hooks[i].orig;
+	ret = ftrace_set_filter_ips(&calls, ips, nr, 0, 1);
 	if (ret)
 		return ret;
 	if (!registered) {
-		ret = register_ops(&calls.ops);
+		ret = register_ops(&calls);
 		registered = !ret;
 		return ret;
 	}
@@ -231,11 +197,7 @@ static int hooks_redirect(void)
 	return ret ?: -EIO;
 }
 
-/**
- * hpmmap_call_orig() - the system call as Linux has it
- * @call: which
- * @regs: its arguments
- */
+/* The system call as Linux has it. */
 noinline long hpmmap_call_orig(enum hpmmap_call call,
 			       const struct pt_regs *regs)
 {
@@ -254,13 +216,7 @@ long hpmmap_madvise(unsigned long start, unsigned long len, int advice)
 	return hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
 }
 
-/**
- * hpmmap_call_file() - userfaultfd_ioctl() or memfd_fcntl() as Linux has it
- * @call: which
- * @file: its arguments
- * @cmd: likewise
- * @arg: likewise
- */
+/* userfaultfd_ioctl() or memfd_fcntl() as Linux has it. */
 noinline long hpmmap_call_file(enum hpmmap_call call, struct file *file, unsigned int cmd,
 			       unsigned long arg)
 {
@@ -286,7 +242,7 @@ static void hooks_remove(void)
 		return;
 	}
 	hooked->stop();
-	WRITE_ONCE(calls.installed, false);
+	WRITE_ONCE(installed, false);
 }
 
 static int hooks_install(void)
@@ -294,18 +250,18 @@ static int hooks_install(void)
 	int ret;
 
 	lockdep_assert_held(&hpmmap_hook_mutex);
-	if (is_held(&calls))
+	if (get_jiffies_64() < held_until)
 		return -EBUSY;
 	ret = hooked->start();
 	if (ret)
 		return ret;
 	ret = hooks_redirect();
 	if (!ret) {
-		WRITE_ONCE(calls.installed, true);
+		WRITE_ONCE(installed, true);
 		return 0;
 	}
 	if (ret == -EBUSY)
-		hold(&calls, ret);
+		held_until = get_jiffies_64() + msecs_to_jiffies(HELD_MS);
 	pr_err_ratelimited("system calls cannot be hooked: %d%s\n", ret,
 			   ret == -EBUSY ?
 			   ", a live patch or another module holds one" : "");
@@ -313,13 +269,10 @@ static int hooks_install(void)
 	return ret;
 }
 
-/**
- * hpmmap_hook_get() - keep the hooks installed, and the module loaded
- *
- * Sleeps, and takes hpmmap_hook_mutex, only if they are not installed.
- *
- * Return: 0, -EINTR for a process that is being killed, or an errno if they
- * cannot be installed.
+/*
+ * Keeps the hooks installed, and the module loaded. Sleeps, and takes hpmmap_hook_mutex,
+ * only if they are not installed. Returns 0, -EINTR for a process that is being killed, or
+ * an errno if they cannot be installed.
  */
 int hpmmap_hook_get(void)
 {
@@ -333,7 +286,7 @@ int hpmmap_hook_get(void)
 		if (!try_module_get(THIS_MODULE)) {
 			ret = -ENODEV;
 		} else {
-			ret = calls.installed ? 0 : hooks_install();
+			ret = installed ? 0 : hooks_install();
 			if (ret)
 				module_put(THIS_MODULE);
 			else
@@ -344,11 +297,7 @@ int hpmmap_hook_get(void)
 	return ret;
 }
 
-/**
- * hpmmap_hook_get_another() - hpmmap_hook_get() for any context
- *
- * Return: false if the hooks are not installed.
- */
+/* hpmmap_hook_get() for any context. Returns false if the hooks are not installed. */
 bool hpmmap_hook_get_another(void)
 {
 	return refcount_inc_not_zero(&hook_refs);
@@ -373,15 +322,14 @@ static void put_work_fn(struct work_struct *work)
 static void remove_work_fn(struct work_struct *work)
 {
 	mutex_lock(&hpmmap_hook_mutex);
-	if (calls.installed && !refcount_read(&hook_refs))
+	if (installed && !refcount_read(&hook_refs))
 		hooks_remove();
 	mutex_unlock(&hpmmap_hook_mutex);
 }
 
-/**
- * hpmmap_hook_put() - undo hpmmap_hook_get()
- *
- * May be called from any context: the last one is left to a worker.
+/*
+ * Undoes hpmmap_hook_get(). May be called from any context: the last one is left to a
+ * worker.
  */
 void hpmmap_hook_put(void)
 {
@@ -391,18 +339,15 @@ void hpmmap_hook_put(void)
 	schedule_work(&put_work);
 }
 
-/* Are system calls hooked? They are a moment longer than anybody needs it. */
+/* Are system calls hooked? They are a moment longer than needed. */
 bool hpmmap_hook_active(void)
 {
-	return READ_ONCE(calls.installed);
+	return READ_ONCE(installed);
 }
 
-/**
- * hpmmap_hook_init() - find the functions that will be hooked
- * @table: HPMMAP_NR_HOOKS hooks
- * @whose: whose calls are hooked, and what comes and goes with the hooks
- *
- * Return: 0 or an errno.
+/*
+ * Finds the functions of a table of HPMMAP_NR_HOOKS hooks. @whose: whose calls are hooked,
+ * and what comes and goes with the hooks. Returns 0 or an errno.
  */
 int hpmmap_hook_init(struct hpmmap_hook *table,
 		     const struct hpmmap_hooked *whose)
@@ -436,32 +381,29 @@ err_filter:
 	return ret;
 }
 
-/* Nobody is registered. The workers may still be about to return. */
+/* No process is registered. The workers may still be about to return. */
 void hpmmap_hook_exit(void)
 {
 	flush_work(&put_work);
 	cancel_delayed_work_sync(&remove_work);
 	mutex_lock(&hpmmap_hook_mutex);
 	if (registered)
-		registered = !unregister_ops(&calls.ops);
-	if (calls.installed)
+		registered = !unregister_ops(&calls);
+	if (installed)
 		hooked->stop();
 	mutex_unlock(&hpmmap_hook_mutex);
-	/* Somebody may have counted, and queued it only after the first one. */
+	/* A task may have counted, and queued it only after the first one. */
 	synchronize_rcu_tasks();
 	flush_work(&put_work);
 	cancel_delayed_work_sync(&remove_work);
 	ftrace_free_filter(&asking);
 	if (!registered)
-		ftrace_free_filter(&calls.ops);
+		ftrace_free_filter(&calls);
 }
 
-/**
- * hpmmap_guard_install() - stand in for one function until hpmmap_guard_remove()
- * @ops: with a callback, and HPMMAP_GUARD_FLAGS
- * @function: its name
- *
- * Return: 0, or an errno, and the kernel log tells.
+/*
+ * Stands in for one function until hpmmap_guard_remove(). @ops: with a callback, and
+ * HPMMAP_GUARD_FLAGS. Returns 0, or an errno, and the kernel log tells.
  */
 int hpmmap_guard_install(struct ftrace_ops *ops, const char *function)
 {
@@ -490,101 +432,4 @@ void hpmmap_guard_remove(struct ftrace_ops *ops)
 	if (unregister_ops(ops))
 		ftrace_free_filter(ops);
 	synchronize_rcu_tasks();
-}
-
-/* A function that is kept from its work now and then, of all processes. */
-static bool (*veto_asks)(unsigned long arg);
-/* Protects installing it. */
-static DEFINE_MUTEX(veto_mutex);
-/* The filter is set; it stays, for nothing else makes it usable again. */
-static bool veto_filtered;
-
-static noinline int veto_refuse(void)
-{
-	return -EBUSY;
-}
-
-static void notrace veto_entry(unsigned long ip, unsigned long parent_ip,
-			       struct ftrace_ops *op, struct ftrace_regs *fregs)
-{
-	if (veto_asks(compat_ftrace_arg(fregs, 0)))
-		compat_ftrace_set_ip(fregs, (unsigned long)veto_refuse);
-}
-
-static struct redirection veto = {
-	.ops = {
-		.func = veto_entry,
-		.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_DYNAMIC,
-	},
-};
-
-static int veto_install(const char *symbol, bool (*is_forbidden)(unsigned long arg))
-{
-	unsigned long addr = compat_symbol(symbol);
-	int ret;
-
-	lockdep_assert_held(&veto_mutex);
-	if (!addr)
-		return -ENOENT;
-	veto_asks = is_forbidden;
-	if (!veto_filtered) {
-		ret = ftrace_set_filter_ip(&veto.ops, addr, 0, 0);
-		if (ret)
-			return ret;
-		veto_filtered = true;
-	}
-	ret = register_ops(&veto.ops);
-	/* See hpmmap_veto_active(). */
-	if (!ret)
-		smp_store_release(&veto.installed, true);
-	return ret;
-}
-
-/**
- * hpmmap_veto_begin() - a function of the kernel fails with -EBUSY where that is due
- * @symbol: its name; it returns an int, and its callers know that it can fail
- * @is_forbidden: is it due, of its first argument? Called by ftrace: notrace, and sleeps
- *	not
- *
- * For one function only, until hpmmap_veto_end(). Nothing of the module is on the stack of
- * who is let in. Any user may ask for it, as often as he likes, so it is tried once a second at
- * most: until then the last failure is the answer.
- *
- * Return: 0, at once if it is so already; -EINTR for a process that is being killed; or an
- * errno.
- */
-int hpmmap_veto_begin(const char *symbol, bool (*is_forbidden)(unsigned long arg))
-{
-	int ret = 0;
-
-	if (hpmmap_veto_active())
-		return 0;
-	/* Who installs it waits for all tasks. */
-	if (mutex_lock_killable(&veto_mutex))
-		return -EINTR;
-	if (is_held(&veto))
-		ret = veto.error;
-	else if (!veto.installed)
-		ret = veto_install(symbol, is_forbidden);
-	if (ret && !is_held(&veto))
-		hold(&veto, ret);
-	mutex_unlock(&veto_mutex);
-	return ret;
-}
-
-/* Has hpmmap_veto_begin() succeeded? Then no call is let in that it forbids. */
-bool hpmmap_veto_active(void)
-{
-	return smp_load_acquire(&veto.installed);
-}
-
-/* Undoes hpmmap_veto_begin(), also if that has failed or was never called. */
-void hpmmap_veto_end(void)
-{
-	if (veto.installed && !unregister_ops(&veto.ops))
-		return;
-	if (veto.installed)
-		synchronize_rcu_tasks();
-	if (veto_filtered)
-		ftrace_free_filter(&veto.ops);
 }

@@ -47,7 +47,7 @@ enum hpmmap_call {
 	HPMMAP_CALL_SHMGET,
 	HPMMAP_CALL_SHM_FILE,
 	HPMMAP_NR_CALLS,
-	/* And 32-bit entries, which nobody calls by their number here. */
+	/* And 32-bit entries, which are not called by their number here. */
 	HPMMAP_NR_HOOKS = HPMMAP_NR_CALLS + 13
 };
 
@@ -84,9 +84,6 @@ int hpmmap_guard_install(struct ftrace_ops *ops, const char *function);
 int hpmmap_guard_install_all(struct ftrace_ops *ops, unsigned long *ips, unsigned int nr);
 void hpmmap_guard_remove(struct ftrace_ops *ops);
 
-int hpmmap_veto_begin(const char *symbol, bool (*is_forbidden)(unsigned long arg));
-bool hpmmap_veto_active(void);
-void hpmmap_veto_end(void);
 long hpmmap_call_orig(enum hpmmap_call call, const struct pt_regs *regs);
 long hpmmap_madvise(unsigned long start, unsigned long len, int advice);
 long hpmmap_call_file(enum hpmmap_call call, struct file *file, unsigned int cmd,

@@ -7,7 +7,7 @@
  *	family->lock		what fork left shared (as/life/share.c); only ever tried, as
  *				are mmap_lock and ctx->lock under it
  *	hpmmap_poison_mutex	memory errors, one after the other (as/life/failure.c)
- *	hpmmap_hook_mutex, veto_mutex	installed hooks (hook.c)
+ *	hpmmap_hook_mutex	installed hooks (hook.c)
  *	ctx->ops		hooked system calls of one address space
  *	mm->mmap_lock		Linux's
  *	ctx->lock		blocks of one address space; a parent's before

@@ -135,7 +135,7 @@ static const struct {
 	{ hooks_init, hpmmap_hook_exit },
 	{ sysfs_dir_init, hpmmap_sysfs_exit },
 	{ hpmmap_show_init, hpmmap_show_exit },
-	{ NULL, hpmmap_viewers_exit },
+	{ hpmmap_viewers_init, hpmmap_viewers_exit },
 	{ NULL, hpmmap_gigabytes_exit },
 	{ hpmmap_windows_init, hpmmap_windows_exit },
 	{ NULL, hpmmap_jobs_exit },

@@ -20,12 +20,7 @@ struct kobject *hpmmap_sysfs_dir(enum hpmmap_dir dir)
 	return dirs[dir];
 }
 
-/**
- * hpmmap_sysfs_init() - make the directories
- * @attrs: files of the first one
- *
- * Return: 0 or -ENOMEM.
- */
+/* Makes the directories. @attrs: files of the first one. Returns 0 or -ENOMEM. */
 int hpmmap_sysfs_init(const struct attribute * const *attrs)
 {
 	int i;

@@ -6,7 +6,7 @@
 #include <linux/kobject.h>
 #include <linux/sysfs.h>
 
-/* A file that everybody may read, with a line. */
+/* A file of one line that every user may read. */
 #define HPMMAP_ATTR(_file, _format, _value) \
 	static ssize_t _file##_show(struct kobject *kobj, \
 				    struct kobj_attribute *attr, char *buf) \

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * /dev/xpmem: who may have windows onto whom, by the ABI of XPMEM.
+ * /dev/xpmem: which process may have windows onto which, by the ABI of XPMEM.
  *
- * A process publishes a part of its address space, a segment; another one gets a permit
- * for it, and attaches it. Segments and permits belong to the address space that made them,
- * as a child may have inherited the file, and end with the file at the latest.
+ * A process publishes a part of its address space, a segment; another one gets a permit for it,
+ * and attaches it. Segments and permits belong to the address space that made them, as a child
+ * may have inherited the file, and end with the file at the latest.
  */
 #include <linux/capability.h>
 #include <linux/cred.h>
 #include <linux/fs.h>
-#include <linux/kref.h>
 #include <linux/list_sort.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
@@ -56,32 +55,29 @@ struct xpmem_file {
 
 /**
  * struct object - a segment or a permit
- * @refs: its number's, and lookups
+ * @grant: what attachments rest on; has the references of its number, of lookups and of
+ *	attachments. A permit's rests on its segment's
  * @link: in its file's list
- * @file: the file that it was made by; not to be used but for what is in its list
+ * @file: the file that it was made by; only compared
  * @mm: the address space that it belongs to; mmgrab()bed
- * @grant: what attachments rest on; a permit's rests on its segment's
- * @segment: NULL for a segment; otherwise the one it is a permit for, with a reference
  * @id: its number
  * @win: of a segment: its window, with a reference
  * @start: of a segment: first address
  * @len: of a segment: length
- * @mode: of a segment: who may
- * @uid: of a segment: effective user who made it
+ * @mode: of a segment: as of System V shared memory
+ * @uid: of a segment: effective user of its maker
  * @gid: and group
  * @user_ns: of a segment: where these mean something; holds a reference
  * @pid: of a segment: the process that made it; holds a reference
- * @readonly: of a permit: nobody writes by it
+ * @readonly: of a permit: no writes by it
  *
- * Immutable but for @refs and @link.
+ * Immutable, except for @grant and @link.
  */
 struct object {
-	struct kref refs;
+	struct hpmmap_grant grant;
 	struct list_head link;
 	struct xpmem_file *file;
 	struct mm_struct *mm;
-	struct hpmmap_grant *grant;
-	struct object *segment;
 	u32 id;
 	struct hpmmap_window *win;
 	u64 start;
@@ -98,24 +94,21 @@ struct object {
 static DEFINE_XARRAY_FLAGS(objects, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
 static u32 next_id;
 
-static void object_free(struct kref *ref)
+static void object_free(struct hpmmap_grant *grant)
 {
-	struct object *object = container_of(ref, struct object, refs);
+	struct object *object = container_of(grant, struct object, grant);
 
-	if (object->segment)
-		kref_put(&object->segment->refs, object_free);
 	if (object->win)
 		hpmmap_window_put(object->win);
 	put_user_ns(object->user_ns);
 	put_pid(object->pid);
-	hpmmap_grant_put(object->grant);
 	mmdrop(object->mm);
 	kfree(object);
 }
 
 static void object_put(struct object *object)
 {
-	kref_put(&object->refs, object_free);
+	hpmmap_grant_put(&object->grant);
 }
 
 /* A segment, or a permit for one, without a number; NULL without memory. */
@@ -125,23 +118,20 @@ static struct object *object_alloc(struct object *segment)
 
 	if (!object)
 		return NULL;
-	object->grant = hpmmap_grant_alloc(segment ? segment->grant : NULL);
-	if (!object->grant) {
-		kfree(object);
-		return NULL;
+	refcount_set(&object->grant.refs, 1);
+	object->grant.free = object_free;
+	if (segment) {
+		refcount_inc(&segment->grant.refs);
+		object->grant.parent = &segment->grant;
 	}
-	kref_init(&object->refs);
 	INIT_LIST_HEAD(&object->link);
 	object->mm = current->mm;
 	mmgrab(object->mm);
-	if (segment)
-		kref_get(&segment->refs);
-	object->segment = segment;
 	return object;
 }
 
 /*
- * Gives it a number, which has the caller's reference then: somebody may guess it, and end
+ * Gives it a number, which has the caller's reference then: another task may guess it, and end
  * the object at once.
  */
 static int object_publish(struct xpmem_file *xf, struct object *object, s64 *id)
@@ -175,8 +165,8 @@ static struct object *object_get(s64 id, bool segment)
 		return ERR_PTR(-EINVAL);
 	xa_lock(&objects);
 	object = id <= INT_MAX ? xa_load(&objects, id) : NULL;
-	if (object && !object->segment == segment)
-		kref_get(&object->refs);
+	if (object && !object->grant.parent == segment)
+		refcount_inc(&object->grant.refs);
 	else
 		object = ERR_PTR(-ENOENT);
 	xa_unlock(&objects);
@@ -185,13 +175,14 @@ static struct object *object_get(s64 id, bool segment)
 
 static const struct object *segment_of(const struct object *object)
 {
-	return object->segment ?: object;
+	return object->grant.parent ? container_of(object->grant.parent, struct object, grant) :
+				      object;
 }
 
-/* Is it a permit of the caller's, who can unmap what rests on it? */
+/* Is it a permit of the caller's, which can unmap what rests on it? */
 static bool is_own_permit(const struct object *object)
 {
-	return object->segment && object->mm == current->mm;
+	return object->grant.parent && object->mm == current->mm;
 }
 
 /*
@@ -201,7 +192,7 @@ static bool is_own_permit(const struct object *object)
  */
 static bool is_shown(const struct object *object, bool kept)
 {
-	return !object->segment || (is_own_permit(object) ? kept :
+	return !object->grant.parent || (is_own_permit(object) ? kept :
 				    atomic_read(&object->mm->mm_users));
 }
 
@@ -211,42 +202,12 @@ static int object_end(struct object *object)
 	const struct object *segment = segment_of(object);
 	int ret = 0;
 
-	hpmmap_grant_end(object->grant);
+	hpmmap_grant_end(&object->grant);
 	if (is_own_permit(object))
-		ret = hpmmap_detach_grant(object->grant);
+		ret = hpmmap_detach_all(&object->grant);
 	if (is_shown(object, ret))
 		hpmmap_window_revoke(segment->win, segment->start,
 				     segment->start + segment->len);
-	object_put(object);
-	return ret;
-}
-
-/*
- * Takes the number of the caller's own; only one of several who try does. The file is
- * that of its list: a process may have opened the device twice.
- */
-static int object_take(struct xpmem_file *xf, s64 id, bool segment,
-		       struct object **taken)
-{
-	struct object *object = object_get(id, segment);
-	int ret = 0;
-
-	if (IS_ERR(object))
-		return PTR_ERR(object);
-	if (object->mm != current->mm || object->file != xf) {
-		ret = -EACCES;
-		goto out;
-	}
-	mutex_lock(&xf->lock);
-	if (xa_cmpxchg(&objects, id, object, NULL, 0) == object) {
-		list_del_init(&object->link);
-		xf->nr--;
-	} else {
-		ret = -ENOENT;
-	}
-	mutex_unlock(&xf->lock);
-out:
-	*taken = object;
 	object_put(object);
 	return ret;
 }
@@ -348,12 +309,30 @@ static long cmd_make(struct xpmem_file *xf, struct xpmem_cmd_make *c)
 	return ret;
 }
 
+/*
+ * Ends what is the caller's own; only one of several tries does. The file is that of its list: a
+ * process may have opened the device twice.
+ */
 static long cmd_remove(struct xpmem_file *xf, s64 id, bool segment)
 {
-	struct object *object;
-	int ret = object_take(xf, id, segment, &object);
+	struct object *object = object_get(id, segment);
+	long ret = -EACCES;
 
-	return ret ?: object_end(object);
+	if (IS_ERR(object))
+		return PTR_ERR(object);
+	if (object->mm == current->mm && object->file == xf) {
+		mutex_lock(&xf->lock);
+		ret = xa_cmpxchg(&objects, id, object, NULL, 0) == object ? 0 : -ENOENT;
+		if (!ret) {
+			list_del_init(&object->link);
+			xf->nr--;
+		}
+		mutex_unlock(&xf->lock);
+	}
+	if (!ret)
+		ret = object_end(object);
+	object_put(object);
+	return ret;
 }
 
 static long cmd_get(struct xpmem_file *xf, struct xpmem_cmd_get *c)
@@ -384,9 +363,9 @@ out:
 	return ret;
 }
 
-static long attach(const struct object *permit, struct xpmem_cmd_attach *c)
+static long attach(struct object *permit, struct xpmem_cmd_attach *c)
 {
-	const struct object *segment = permit->segment;
+	const struct object *segment = segment_of(permit);
 	unsigned int flags = permit->readonly ? HPMMAP_ATTACH_READONLY : 0;
 	u64 len = PAGE_ALIGN(c->size);
 	unsigned long addr;
@@ -402,11 +381,11 @@ static long attach(const struct object *permit, struct xpmem_cmd_attach *c)
 	if (ret)
 		return ret;
 	/* What was published is gone. */
-	if (READ_ONCE(segment->grant->revoked) || !atomic_read(&segment->mm->mm_users))
+	if (READ_ONCE(segment->grant.revoked) || !atomic_read(&segment->mm->mm_users))
 		return -ENOENT;
 	if (c->flags & XPMEM_ABI_POPULATE)
 		flags |= HPMMAP_ATTACH_POPULATE;
-	addr = hpmmap_attach(segment->win, permit->grant, segment->start + c->offset,
+	addr = hpmmap_attach(segment->win, &permit->grant, segment->start + c->offset,
 			     len, c->vaddr, flags);
 	if (IS_ERR_VALUE(addr))
 		return addr;
@@ -477,7 +456,7 @@ static long xpmem_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	}
 	if (ret || !copy_to_user(user, &u, sizes[nr]))
 		return ret;
-	/* Nobody would know of it. */
+	/* The caller does not learn of it. */
 	if (cmd == XPMEM_CMD_MAKE)
 		cmd_remove(xf, u.make.segid, true);
 	else if (cmd == XPMEM_CMD_GET)
@@ -507,7 +486,7 @@ static int by_window(void *priv, const struct list_head *a, const struct list_he
 
 /*
  * All that there is of the file ends, at once: it may be tens of thousands of objects, of a window
- * with as many attachments, and who exits cannot be killed.
+ * with as many attachments, and a task that exits cannot be killed.
  */
 static void objects_end(struct xpmem_file *xf)
 {
@@ -517,11 +496,11 @@ static void objects_end(struct xpmem_file *xf)
 
 	list_for_each_entry(object, &xf->objects, link) {
 		xa_erase(&objects, object->id);
-		hpmmap_grant_end(object->grant);
+		hpmmap_grant_end(&object->grant);
 		own |= is_own_permit(object);
 		cond_resched();
 	}
-	kept = own && hpmmap_detach_ended();
+	kept = own && hpmmap_detach_all(NULL);
 	list_sort(NULL, &xf->objects, by_window);
 	list_for_each_entry_safe(object, tmp, &xf->objects, link) {
 		struct hpmmap_window *win = segment_of(object)->win;
@@ -541,7 +520,7 @@ static int xpmem_release(struct inode *inode, struct file *file)
 {
 	struct xpmem_file *xf = file->private_data;
 
-	/* Nobody else has the file any more. */
+	/* No other task has the file any more. */
 	objects_end(xf);
 	kfree(xf);
 	return 0;

@@ -88,7 +88,6 @@ static unsigned long heap_set(struct hpmmap_ctx *ctx, unsigned long brk)
 	struct mm_struct *mm = ctx->mm;
 	unsigned long old = mm->brk, old_end = ctx->heap_end;
 	unsigned long end = PAGE_ALIGN(brk);
-	const struct pt_regs cut = { .di = end, .si = old_end - end };
 	bool done = true;
 
 	if (brk < mm->start_brk || brk > TASK_SIZE - SLOT_SIZE ||
@@ -100,7 +99,7 @@ static unsigned long heap_set(struct hpmmap_ctx *ctx, unsigned long brk)
 	if (end > old_end)
 		done = heap_grow(ctx, old_end, end);
 	else if (end < old_end)
-		done = !hpmmap_handle_munmap(ctx, HPMMAP_CALL_MUNMAP, &cut);
+		done = !hpmmap_unmap(ctx, end, old_end - end);
 	if (!done) {
 		ctx->heap_end = old_end;
 		return old;
@@ -134,18 +133,18 @@ static long handle_brk(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	       heap_set(ctx, regs->di) : brk_linux(ctx, regs);
 }
 
-/* Memory of Linux may be part of the heap. */
-static void heap_unwatch(unsigned long brk)
+static long brk_apart(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+		      const struct pt_regs *regs)
 {
-	struct mm_struct *mm = current->mm;
-	unsigned long old = READ_ONCE(mm->brk);
+	unsigned long brk = regs->di, old = READ_ONCE(ctx->mm->brk);
 
-	if (brk >= READ_ONCE(mm->start_brk) && brk < old)
+	/* Ordinary memory may be part of the heap. */
+	if (brk >= READ_ONCE(ctx->mm->start_brk) && brk < old)
 		hpmmap_range_unwatch(PAGE_ALIGN(brk), PAGE_ALIGN(old));
+	return hpmmap_handle_in(ctx, call, regs, handle_brk);
 }
 
 long hpmmap_sys_brk(const struct pt_regs *regs)
 {
-	heap_unwatch(regs->di);
-	return hpmmap_handle(HPMMAP_CALL_BRK, regs, handle_brk);
+	return hpmmap_handle(HPMMAP_CALL_BRK, regs, brk_apart);
 }

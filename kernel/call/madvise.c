@@ -44,11 +44,6 @@ static bool range_keeps_contents(struct hpmmap_ctx *ctx, unsigned long start,
 	return ret;
 }
 
-static bool advice_discards(int advice)
-{
-	return advice == MADV_FREE || advice == MADV_DONTFORK;
-}
-
 /* What is discarded before others may have mmap_lock, if they want it. */
 #define AT_ONCE_BYTES (16 * SLOT_SIZE)
 
@@ -136,13 +131,18 @@ static long hint_ours(struct hpmmap_ctx *ctx, unsigned long start,
 	return !ret && addr < end ? -ENOMEM : ret;
 }
 
-static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
-		       unsigned long start, unsigned long end, int advice)
+static long handle_madvise(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+			   const struct pt_regs *regs)
 {
+	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
 	struct hpmmap_change c = HPMMAP_CHANGE(ctx, start, end, .lazy = true);
+	int advice = regs->dx;
 	long ret;
 
-	if (advice_discards(advice) && range_keeps_contents(ctx, start, end))
+	if (!hpmmap_range_has_ours(ctx, start, end))
+		return hpmmap_call_orig(call, regs);
+	if ((advice == MADV_FREE || advice == MADV_DONTFORK) &&
+	    range_keeps_contents(ctx, start, end))
 		return -EPERM;
 	switch (advice) {
 	case MADV_FREE:
@@ -158,7 +158,7 @@ static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 			hpmmap_reuse_set(ctx, start, end);
 		return ret;
 	default:
-		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
+		ret = hpmmap_call_orig(call, regs);
 		/* Linux keeps the contents of files behind a guard. */
 		if (!ret && advice == MADV_GUARD_INSTALL) {
 			hpmmap_discard_begin(ctx);
@@ -167,16 +167,6 @@ static long madvise_ours(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 		hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
 		return ret;
 	}
-}
-
-static long handle_madvise(struct hpmmap_ctx *ctx, enum hpmmap_call call,
-			   const struct pt_regs *regs)
-{
-	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
-
-	if (!hpmmap_range_has_ours(ctx, start, end))
-		return hpmmap_call_orig(call, regs);
-	return madvise_ours(ctx, regs, start, end, regs->dx);
 }
 
 static long madvise_discard(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
@@ -204,12 +194,15 @@ static long madvise_discard(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	return ret;
 }
 
-static long madvise_with_ours(struct hpmmap_ctx *ctx,
-			      const struct pt_regs *regs)
+static long madvise_apart(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+			  const struct pt_regs *regs)
 {
 	struct hpmmap_change c = HPMMAP_CHANGE(ctx, regs->di, regs->di + PAGE_ALIGN(regs->si));
 	long ret;
 
+	if (offset_in_page(c.start) || c.end <= c.start ||
+	    !hpmmap_range_has_ours(ctx, c.start, c.end))
+		return hpmmap_call_orig(call, regs);
 	switch ((int)regs->dx) {
 	case MADV_DONTNEED:
 	case MADV_DONTNEED_LOCKED:
@@ -217,12 +210,12 @@ static long madvise_with_ours(struct hpmmap_ctx *ctx,
 	case MADV_HWPOISON:
 	case MADV_SOFT_OFFLINE:
 		/* Not under ctx->ops: see as/life/failure.c. */
-		return hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
+		return hpmmap_call_orig(call, regs);
 	case MADV_WILLNEED:
 	case MADV_POPULATE_READ:
 	case MADV_POPULATE_WRITE:
 		/* Others' memory may have to be found by other threads. */
-		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
+		ret = hpmmap_call_orig(call, regs);
 		hpmmap_change_settle_apart(&c, HPMMAP_KEPT);
 		return ret;
 	case MADV_REMOVE:
@@ -232,29 +225,17 @@ static long madvise_with_ours(struct hpmmap_ctx *ctx,
 		/* It is advice: what is sealed stays, and is not merged. */
 		ret = IS_ENABLED(CONFIG_KSM) ?
 		      hpmmap_handback(ctx, c.start, c.end, true, false) : 0;
-		return ret ? ret : hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
+		return ret ?: hpmmap_call_orig(call, regs);
 	case MADV_WIPEONFORK:
 		/* Only private memory can be wiped. */
-		ret = hpmmap_handback(ctx, c.start, c.end, false, false);
-		return ret ? ret : hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
+		return hpmmap_handback(ctx, c.start, c.end, false, false) ?:
+		       hpmmap_call_orig(call, regs);
 	default:
-		return hpmmap_handle(HPMMAP_CALL_MADVISE, regs, handle_madvise);
+		return hpmmap_handle_in(ctx, call, regs, handle_madvise);
 	}
 }
 
 long hpmmap_sys_madvise(const struct pt_regs *regs)
 {
-	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
-	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
-	long ret;
-
-	if (!ctx)
-		return hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
-	if (!offset_in_page(start) && end > start &&
-	    hpmmap_range_has_ours(ctx, start, end))
-		ret = madvise_with_ours(ctx, regs);
-	else
-		ret = hpmmap_call_orig(HPMMAP_CALL_MADVISE, regs);
-	hpmmap_ctx_put(ctx);
-	return ret;
+	return hpmmap_handle(HPMMAP_CALL_MADVISE, regs, madvise_apart);
 }

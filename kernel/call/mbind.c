@@ -315,7 +315,7 @@ static long handle_mbind(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	    !hpmmap_range_has_ours(ctx, start, end))
 		return hpmmap_call_orig(call, regs);
 	/* What is bound has blocks: pages of Linux follow who is first. */
-	hpmmap_few_end(ctx, start, end);
+	hpmmap_few_end(ctx, start, end, false);
 	b.regs.r9 &= ~(unsigned long)ABOUT_PAGES;
 	b.bound = mode == MPOL_BIND;
 	if (mode == MPOL_DEFAULT)

@@ -15,33 +15,28 @@
 #include "call/sys.h"
 
 /* Populates what is not there yet, others' memory, too. */
-static long lock_range(enum hpmmap_call call, const struct pt_regs *regs)
+static long lock_range(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+		       const struct pt_regs *regs)
 {
-	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
 	struct hpmmap_change c = HPMMAP_CHANGE(ctx, regs->di & PAGE_MASK,
 					       PAGE_ALIGN(regs->di + regs->si));
-	bool ours;
-	long ret;
+	bool ours = c.end > c.start && c.end < TASK_SIZE &&
+		    hpmmap_range_has_ours(ctx, c.start, c.end);
+	long ret = hpmmap_call_orig(call, regs);
 
-	if (!ctx)
-		return hpmmap_call_orig(call, regs);
-	ours = c.end > c.start && c.end < TASK_SIZE &&
-	       hpmmap_range_has_ours(ctx, c.start, c.end);
-	ret = hpmmap_call_orig(call, regs);
 	if (ours)
 		hpmmap_change_settle_apart(&c, HPMMAP_KEPT);
-	hpmmap_ctx_put(ctx);
 	return ret;
 }
 
 long hpmmap_sys_mlock(const struct pt_regs *regs)
 {
-	return lock_range(HPMMAP_CALL_MLOCK, regs);
+	return hpmmap_handle(HPMMAP_CALL_MLOCK, regs, lock_range);
 }
 
 long hpmmap_sys_mlock2(const struct pt_regs *regs)
 {
-	return lock_range(HPMMAP_CALL_MLOCK2, regs);
+	return hpmmap_handle(HPMMAP_CALL_MLOCK2, regs, lock_range);
 }
 
 static long handle_munlock(struct hpmmap_ctx *ctx, enum hpmmap_call call,
@@ -64,7 +59,13 @@ long hpmmap_sys_munlock(const struct pt_regs *regs)
 static long handle_munlockall(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 			      const struct pt_regs *regs)
 {
-	return hpmmap_call_orig(call, regs);
+	long ret = hpmmap_ops_lock(ctx);
+
+	if (ret)
+		return ret;
+	ret = hpmmap_call_orig(call, regs);
+	hpmmap_ops_unlock(ctx);
+	return ret;
 }
 
 long hpmmap_sys_munlockall(const struct pt_regs *regs)

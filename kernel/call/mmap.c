@@ -101,8 +101,8 @@ static unsigned long mmap_ours(struct hpmmap_ctx *ctx,
 /*
  * Is a mapping of a file made in advance, with the program image?
  *
- * MAP_DENYWRITE has no meaning any more but for this: it is how the dynamic
- * linker maps shared objects, and nobody else.
+ * MAP_DENYWRITE has no other meaning any more: only the dynamic linker maps shared objects
+ * with it.
  */
 static bool wants_populated(struct hpmmap_ctx *ctx, unsigned long flags)
 {
@@ -110,9 +110,7 @@ static bool wants_populated(struct hpmmap_ctx *ctx, unsigned long flags)
 	       flags & MAP_DENYWRITE && !(flags & MAP_ANONYMOUS);
 }
 
-/*
- * Linux's mapping, or one of a file, may replace some of ours. Without ctx->ops.
- */
+/* A mapping of @file, or ordinary memory, which may replace some of ours. Without ctx->ops. */
 static long mmap_apart(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 		       struct file *file)
 {
@@ -135,11 +133,6 @@ static long mmap_apart(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	return ret;
 }
 
-static long mmap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
-{
-	return mmap_apart(ctx, regs, NULL);
-}
-
 /* Is a mapping for the process and its children to come from the pools? Not if a block is too much. */
 static bool wants_shared(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
@@ -152,7 +145,7 @@ static bool wants_shared(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	       (ctx->job->strict || regs->si > HPMMAP_FEW_IN_SLOT * PAGE_SIZE);
 }
 
-/* It is a file that nobody else has, under the name that Linux gives it. */
+/* It is a file of its own, under the name that Linux gives it. */
 static long mmap_shared(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
 	struct file *file;
@@ -168,7 +161,7 @@ static long mmap_shared(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 		hpmmap_count_failure(ctx);
 		ret = -ENOMEM;
 	} else {
-		ret = mmap_linux(ctx, regs);
+		ret = mmap_apart(ctx, regs, NULL);
 		if (!IS_ERR_VALUE(ret))
 			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP,
 					      PAGE_ALIGN(regs->si));
@@ -205,42 +198,41 @@ static void mmap_ahead(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	    hpmmap_reserve(ctx, place, NO_SLOT, nr, &clean))
 		return;
 	hpmmap_pool_clear(&ctx->owner, &clean, NO_SLOT, NO_SLOT);
-	/* What is not cleared nobody takes: the call ends. */
+	/* What is not cleared is not taken: the call ends. */
 	list_splice_tail(&clean, ahead);
 }
 
-/* @without: out: the pools have too little for it. */
-static long handle_mmap(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
-			const struct hpmmap_placement *place,
-			struct list_head *ahead, bool *without)
+/*
+ * Maps memory of the pools. @asked: as @regs, without an address that was chosen for it. @without:
+ * out: the pools have too little.
+ */
+static long mmap_pools(struct hpmmap_ctx *ctx, const struct pt_regs *asked,
+		       const struct pt_regs *regs, bool *without)
 {
 	unsigned long addr = regs->di, len = PAGE_ALIGN(regs->si);
 	unsigned long prot = regs->dx, flags = regs->r10;
-	long ret;
-
-	if (hpmmap_data_exceeds_limit(ctx, flags & MAP_FIXED ? addr : 0, len,
-				      prot))
-		return -ENOMEM;
-	ret = mmap_ours(ctx, place, addr, len, prot, flags, ahead);
-	*without = ret == -ENOMEM;
-	return ret;
-}
-
-static long mmap_locked(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
-			const struct hpmmap_placement *place,
-			struct list_head *ahead, bool *without)
-{
-	u64 since = get_cycles();
+	struct hpmmap_placement place;
+	LIST_HEAD(ahead);
 	long ret = 0;
+	u64 since;
 
-	if (regs->r10 & MAP_FIXED && !(regs->r10 & MAP_FIXED_NOREPLACE))
-		ret = hpmmap_range_unwatch(regs->di, regs->di + PAGE_ALIGN(regs->si));
+	hpmmap_placement_get(ctx->job, NULL, &place);
+	mmap_ahead(ctx, asked, &place, &ahead);
+	since = get_cycles();
+	if (flags & MAP_FIXED && !(flags & MAP_FIXED_NOREPLACE))
+		ret = hpmmap_range_unwatch(addr, addr + len);
 	ret = ret ?: hpmmap_ops_lock(ctx);
-	if (ret)
-		return ret;
-	ret = handle_mmap(ctx, regs, place, ahead, without);
-	hpmmap_count_call(ctx, HPMMAP_TIMED_MMAP, since);
-	hpmmap_ops_unlock(ctx);
+	if (!ret) {
+		ret = -ENOMEM;
+		if (!hpmmap_data_exceeds_limit(ctx, flags & MAP_FIXED ? addr : 0, len, prot)) {
+			ret = mmap_ours(ctx, &place, addr, len, prot, flags, &ahead);
+			*without = ret == -ENOMEM;
+		}
+		hpmmap_count_call(ctx, HPMMAP_TIMED_MMAP, since);
+		hpmmap_ops_unlock(ctx);
+	}
+	hpmmap_reuse_return(ctx, &ahead);
+	hpmmap_pool_free_unused(&ahead);
 	return ret;
 }
 
@@ -274,15 +266,13 @@ static unsigned long short_place(struct hpmmap_ctx *ctx,
  * Of a mapping that the pools have too little for, what they have, from its start on,
  * and Linux's memory for the rest: two mappings side by side. Linux's first: what it
  * refuses has changed nothing then, and took nothing of the pools. -ENOMEM where
- * that cannot be, -EAGAIN where somebody else was quicker.
+ * that cannot be, -EAGAIN where another task was quicker.
  */
 static long mmap_short(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
-	struct pt_regs part = *regs, rest = *regs;
+	struct pt_regs asked = *regs, part = *regs, rest = *regs;
 	bool fixed = regs->r10 & MAP_FIXED, without = false;
-	struct hpmmap_placement place;
 	unsigned long addr, mid = 0;
-	LIST_HEAD(ahead);
 	long ret;
 
 	addr = short_place(ctx, regs, &mid);
@@ -295,19 +285,15 @@ static long mmap_short(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	if (!fixed)
 		rest.r10 |= MAP_FIXED_NOREPLACE;
 	if (rest.si) {
-		ret = mmap_linux(ctx, &rest);
+		ret = mmap_apart(ctx, &rest, NULL);
 		if (IS_ERR_VALUE(ret))
 			return ret == -EEXIST ? -EAGAIN : ret;
 	}
-	part.si = mid - addr;
-	hpmmap_placement_get(ctx->job, NULL, &place);
-	mmap_ahead(ctx, &part, &place, &ahead);
+	asked.si = part.si = mid - addr;
 	part.di = addr;
 	if (!fixed)
 		part.r10 |= MAP_FIXED_NOREPLACE;
-	ret = mmap_locked(ctx, &part, &place, &ahead, &without);
-	hpmmap_reuse_return(ctx, &ahead);
-	hpmmap_pool_free_unused(&ahead);
+	ret = mmap_pools(ctx, &asked, &part, &without);
 	if (!IS_ERR_VALUE(ret)) {
 		if (rest.si)
 			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP, rest.si);
@@ -318,7 +304,7 @@ static long mmap_short(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	 * what is there already may have been written to.
 	 */
 	if (fixed && ret == -ENOMEM) {
-		ret = mmap_linux(ctx, &part);
+		ret = mmap_apart(ctx, &part, NULL);
 		if (!IS_ERR_VALUE(ret))
 			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP,
 					      PAGE_ALIGN(regs->si));
@@ -340,7 +326,7 @@ static long mmap_without(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 		ret = mmap_short(ctx, regs);
 	if (ret != -ENOMEM && ret != -EAGAIN)
 		return ret;
-	ret = mmap_linux(ctx, regs);
+	ret = mmap_apart(ctx, regs, NULL);
 	if (!IS_ERR_VALUE(ret))
 		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP,
 				      PAGE_ALIGN(regs->si));
@@ -349,55 +335,28 @@ static long mmap_without(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	return ret;
 }
 
-long hpmmap_sys_mmap(const struct pt_regs *regs)
+static long handle_mmap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+			const struct pt_regs *regs)
 {
-	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
-	struct hpmmap_placement place;
 	bool without = false;
-	LIST_HEAD(ahead);
 	long ret;
 
-	if (!ctx)
-		return hpmmap_call_orig(HPMMAP_CALL_MMAP, regs);
-	if (!mmap_is_ours(regs->di, regs->si, regs->r10) ||
-	    offset_in_page(regs->r9)) {
-		ret = wants_shared(ctx, regs) ? mmap_shared(ctx, regs) :
-						mmap_linux(ctx, regs);
-		hpmmap_ctx_put(ctx);
-		return ret;
-	}
-	hpmmap_placement_get(ctx->job, NULL, &place);
-	mmap_ahead(ctx, regs, &place, &ahead);
-	ret = mmap_locked(ctx, regs, &place, &ahead, &without);
-	if (unlikely(!list_empty(&ahead))) {
-		hpmmap_reuse_return(ctx, &ahead);
-		hpmmap_pool_free_unused(&ahead);
-	}
-	if (without && !ctx->job->strict)
-		ret = mmap_without(ctx, regs);
-	hpmmap_ctx_put(ctx);
-	return ret;
+	if (!mmap_is_ours(regs->di, regs->si, regs->r10) || offset_in_page(regs->r9))
+		return wants_shared(ctx, regs) ? mmap_shared(ctx, regs) :
+						 mmap_apart(ctx, regs, NULL);
+	ret = mmap_pools(ctx, regs, regs, &without);
+	return without && !ctx->job->strict ? mmap_without(ctx, regs) : ret;
 }
 
-long hpmmap_handle_munmap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+long hpmmap_sys_mmap(const struct pt_regs *regs)
+{
+	return hpmmap_handle(HPMMAP_CALL_MMAP, regs, handle_mmap);
+}
+
+static long handle_munmap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 			  const struct pt_regs *regs)
 {
-	struct hpmmap_change c = HPMMAP_CHANGE(ctx, regs->di, regs->di + PAGE_ALIGN(regs->si));
-	long ret;
-
-	hpmmap_change_begin(&c);
-	ret = hpmmap_call_orig(call, regs);
-	if (!ret) {
-		if (hpmmap_change_settle(&c, HPMMAP_GONE, NULL) && c.start &&
-		    !((c.start | c.end) & ~SLOT_MASK)) {
-			ctx->hole.start = c.start;
-			ctx->hole.end = c.end;
-		}
-	} else if (ret == -ENOMEM) {
-		/* A mapping was cut at one end and not at the other. */
-		hpmmap_change_settle(&c, HPMMAP_NOTHING, NULL);
-	}
-	return ret;
+	return hpmmap_unmap(ctx, regs->di, regs->si);
 }
 
 /* Nothing of it is ours, but another thread may map there at this moment. */
@@ -411,37 +370,38 @@ static long munmap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	return ret;
 }
 
-long hpmmap_sys_munmap(const struct pt_regs *regs)
+static long munmap_apart(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+			 const struct pt_regs *regs)
 {
 	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
 	enum hpmmap_range_what what;
-	struct hpmmap_ctx *ctx;
-	long ret;
 
 	/* What cannot be right is Linux's to refuse. */
 	if (offset_in_page(start) || end <= start || end > TASK_SIZE)
-		return hpmmap_call_orig(HPMMAP_CALL_MUNMAP, regs);
-	ctx = hpmmap_ctx_get(current->mm);
-	if (!ctx)
-		return hpmmap_call_orig(HPMMAP_CALL_MUNMAP, regs);
+		return hpmmap_call_orig(call, regs);
 	what = hpmmap_range_look(ctx, start, end);
 	if (what == HPMMAP_RANGE_MIXED)
 		hpmmap_range_unwatch(start, end);
-	ret = what == HPMMAP_RANGE_LINUX ? munmap_linux(ctx, regs) :
-	      hpmmap_handle_in(ctx, HPMMAP_CALL_MUNMAP, regs, hpmmap_handle_munmap);
-	hpmmap_ctx_put(ctx);
-	return ret;
+	return what == HPMMAP_RANGE_LINUX ? munmap_linux(ctx, regs) :
+	       hpmmap_handle_in(ctx, call, regs, handle_munmap);
+}
+
+long hpmmap_sys_munmap(const struct pt_regs *regs)
+{
+	return hpmmap_handle(HPMMAP_CALL_MUNMAP, regs, munmap_apart);
 }
 
 /* As of all private memory: not for ours. */
+static long handle_remap_file_pages(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+				    const struct pt_regs *regs)
+{
+	unsigned long start = regs->di & PAGE_MASK;
+
+	return hpmmap_range_has_ours(ctx, start, start + PAGE_SIZE) ? -EINVAL :
+	       hpmmap_call_orig(call, regs);
+}
+
 long hpmmap_sys_remap_file_pages(const struct pt_regs *regs)
 {
-	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
-	unsigned long start = regs->di & PAGE_MASK;
-	bool ours = ctx && hpmmap_range_has_ours(ctx, start, start + PAGE_SIZE);
-
-	if (ctx)
-		hpmmap_ctx_put(ctx);
-	return ours ? -EINVAL :
-		      hpmmap_call_orig(HPMMAP_CALL_REMAP_FILE_PAGES, regs);
+	return hpmmap_handle(HPMMAP_CALL_REMAP_FILE_PAGES, regs, handle_remap_file_pages);
 }

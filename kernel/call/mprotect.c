@@ -87,7 +87,7 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	if (mprotect_exceeds_limit(ctx, start, end, prot))
 		return -ENOMEM;
 	if (commit && !hpmmap_few_begin(ctx, start, end))
-		hpmmap_few_grow(ctx, start, end);
+		hpmmap_few_end(ctx, start, end, true);
 	c = (struct hpmmap_change) { .ctx = ctx, .start = start, .end = end };
 	if (commit && hpmmap_policy_alloc_mapped(ctx, start, end, &blocks)) {
 		if (!mprotect_linux_may_help(ctx, start, end)) {

@@ -74,7 +74,7 @@ static unsigned long grow_short(struct hpmmap_ctx *ctx, const struct hpmmap_rema
 		return -ENOMEM;
 	if (hpmmap_range_is_taken(ctx, addr, addr + len))
 		return -EEXIST;
-	/* Before somebody may write to it. */
+	/* Before it may be written to. */
 	hpmmap_change_renew(&c);
 	mapped = hpmmap_vma_map(ctx, addr, len, r->prot, r->map_flags |
 				MAP_FIXED_NOREPLACE);
@@ -99,7 +99,7 @@ static long grow_in_place(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r)
 	long ret;
 
 	if (end != r->vm_end || end + len < end || end + len > TASK_SIZE ||
-	    !hpmmap_store_wait_unpinned(ctx, end, end + len, &fresh) ||
+	    hpmmap_store_is_pinned(ctx, end, end + len, true, &fresh) ||
 	    !hpmmap_policy_fits(ctx, &r->place, end, end + len, true))
 		return -EEXIST;
 	mapped = hpmmap_map_fresh(ctx, end, len, r->prot, r->map_flags, false,
@@ -114,7 +114,7 @@ static long grow_in_place(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r)
 	if (!ret && r->bound && !hpmmap_policy_place(ctx, end, end + len))
 		ret = -ENOMEM;
 	if (ret) {
-		hpmmap_remap_unmap(ctx, end, len);
+		hpmmap_unmap(ctx, end, len);
 		return ret;
 	}
 	/* One mapping now: its first slot may have one entry. */
@@ -161,8 +161,7 @@ static long remap_ours(struct hpmmap_ctx *ctx, struct hpmmap_remap *r)
 	if (!fixed && r->old_len >= r->new_len) {
 		if (r->old_len == r->new_len)
 			return r->addr;
-		ret = hpmmap_remap_unmap(ctx, r->addr + r->new_len,
-					 r->old_len - r->new_len);
+		ret = hpmmap_unmap(ctx, r->addr + r->new_len, r->old_len - r->new_len);
 		return ret ? ret : r->addr;
 	}
 	/* As for private memory: a copy of it cannot be had this way. */
@@ -260,32 +259,30 @@ static long handle_mremap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	return r.sealed ? -EPERM : remap_ours(ctx, &r);
 }
 
-long hpmmap_sys_mremap(const struct pt_regs *regs)
+static long mremap_apart(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+			 const struct pt_regs *regs)
 {
-	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
 	struct hpmmap_remap r = remap_of(regs);
 	long ret = GONE;
 
-	if (!ctx)
-		return hpmmap_call_orig(HPMMAP_CALL_MREMAP, regs);
 	while (ret == GONE) {
 		if (!args_are_valid(&r) ||
-		    !hpmmap_range_has_ours(ctx, r.addr, r.addr + 1)) {
-			ret = remap_linux(ctx, regs);
-			break;
-		}
+		    !hpmmap_range_has_ours(ctx, r.addr, r.addr + 1))
+			return remap_linux(ctx, regs);
 		/* Only Linux can leave the mapping of private memory behind. */
 		if (r.flags & MREMAP_DONTUNMAP &&
-		    (!(r.flags & MREMAP_FIXED) || target_is_valid(&r))) {
-			ret = hpmmap_handback(ctx, r.addr, r.addr + r.old_len, false, false) ?:
-			      remap_linux(ctx, regs);
-			break;
-		}
-		ret = unwatch(&r) ?: hpmmap_handle(HPMMAP_CALL_MREMAP, regs, handle_mremap);
+		    (!(r.flags & MREMAP_FIXED) || target_is_valid(&r)))
+			return hpmmap_handback(ctx, r.addr, r.addr + r.old_len, false, false) ?:
+			       remap_linux(ctx, regs);
+		ret = unwatch(&r) ?: hpmmap_handle_in(ctx, call, regs, handle_mremap);
 		if (ret == GONE && signal_pending(current))
 			ret = -ERESTARTNOINTR;
 		cond_resched();
 	}
-	hpmmap_ctx_put(ctx);
 	return ret;
+}
+
+long hpmmap_sys_mremap(const struct pt_regs *regs)
+{
+	return hpmmap_handle(HPMMAP_CALL_MREMAP, regs, mremap_apart);
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * memfd_create(2) and shmget(2): what they make is a file of the pools, which anybody can have
- * then, registered or not, and for longer than the job lasts. Where the pools have too little it
- * is Linux's, unless the job is strict; a memfd gets its memory only with its size, so another
- * file takes its place then.
+ * memfd_create(2) and shmget(2): they make a file of the pools, which any process can have then,
+ * registered or not, and for longer than the job lasts. Where the pools have too little it is
+ * Linux's, unless the job is strict; a memfd gets its memory only with its size, so another file
+ * takes its place then.
  */
 #include <linux/dcache.h>
 #include <linux/fcntl.h>
@@ -31,22 +31,11 @@
 #include "as/own/stats.h"
 #include "as/map/policy.h"
 #include "fs/files.h"
+#include "call/step/handle.h"
 #include "call/sys.h"
 
 #define MEMFD_PREFIX "memfd:"
 #define MEMFD_NAME_MAX (NAME_MAX - (sizeof(MEMFD_PREFIX) - 1))
-
-/* The caller's context if what it shares comes from the pools, with a reference. */
-static struct hpmmap_ctx *sharing_ctx(void)
-{
-	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
-
-	if (ctx && READ_ONCE(ctx->shared_linux)) {
-		hpmmap_ctx_put(ctx);
-		return NULL;
-	}
-	return ctx;
-}
 
 /* Seals and pages of hugetlb are Linux's. */
 static bool memfd_is_plain(unsigned long flags)
@@ -89,9 +78,11 @@ out:
 	return fd;
 }
 
-static long memfd_create_of(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
+static long handle_memfd_create(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+				const struct pt_regs *regs)
 {
-	bool wanted = memfd_is_plain((unsigned int)regs->si), room;
+	bool wanted = !READ_ONCE(ctx->shared_linux) &&
+		      memfd_is_plain((unsigned int)regs->si), room;
 	struct hpmmap_placement place;
 	long ret;
 
@@ -102,8 +93,8 @@ static long memfd_create_of(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 		if (ret >= 0 || ret == -EMFILE)
 			return ret;
 	}
-	ret = hpmmap_call_orig(HPMMAP_CALL_MEMFD_CREATE, regs);
-	/* How large it will be nobody knows. */
+	ret = hpmmap_call_orig(call, regs);
+	/* How large it will be is not known. */
 	if (ret >= 0 && wanted && !room)
 		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP, PAGE_SIZE);
 	return ret;
@@ -111,14 +102,7 @@ static long memfd_create_of(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 
 long hpmmap_sys_memfd_create(const struct pt_regs *regs)
 {
-	struct hpmmap_ctx *ctx = sharing_ctx();
-	long ret;
-
-	if (!ctx)
-		return hpmmap_call_orig(HPMMAP_CALL_MEMFD_CREATE, regs);
-	ret = memfd_create_of(ctx, regs);
-	hpmmap_ctx_put(ctx);
-	return ret;
+	return hpmmap_handle(HPMMAP_CALL_MEMFD_CREATE, regs, handle_memfd_create);
 }
 
 /* Stands in for memfd_fcntl(): a memfd of the pools was made without MFD_ALLOW_SEALING. */
@@ -188,7 +172,7 @@ static bool fd_exchange(unsigned int fd, struct file *old, struct file *file)
 	return done;
 }
 
-/* A memfd of the caller's that could not get memory becomes one of Linux's, if nobody else has it. */
+/* A memfd of the caller's alone that could not get memory becomes one of Linux's. */
 static bool memfd_becomes_linux(unsigned int fd)
 {
 	struct file *old = fget(fd), *file;
@@ -244,7 +228,7 @@ long hpmmap_sys_fallocate(const struct pt_regs *regs)
 /**
  * struct segment - the file of a segment that shmget(2) is about to make
  * @link: in the list
- * @task: who calls
+ * @task: the caller
  * @file: the file; NULL once it was taken
  */
 struct segment {
@@ -289,29 +273,6 @@ static long segment_new(const struct pt_regs *regs, struct file *file)
 	return ret;
 }
 
-static long shmget_of(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
-{
-	unsigned long size = regs->si;
-	struct file *file;
-	char name[16];
-	long ret;
-
-	snprintf(name, sizeof(name), "SYSV%08x", (int)regs->di);
-	file = hpmmap_fs_file(name, size, true);
-	if (!IS_ERR(file))
-		return segment_new(regs, file);
-	if (PTR_ERR(file) == -EINTR)
-		return -EINTR;
-	if (ctx->job->strict) {
-		hpmmap_count_failure(ctx);
-		return -ENOMEM;
-	}
-	ret = hpmmap_call_orig(HPMMAP_CALL_SHMGET, regs);
-	if (ret >= 0)
-		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP, PAGE_ALIGN(size));
-	return ret;
-}
-
 /* Is there a segment already, or is a new one not for the pools? */
 static bool segment_is_there(const struct pt_regs *regs, long *ret)
 {
@@ -329,18 +290,37 @@ static bool segment_is_there(const struct pt_regs *regs, long *ret)
 	return true;
 }
 
-long hpmmap_sys_shmget(const struct pt_regs *regs)
+static long handle_shmget(struct hpmmap_ctx *ctx, enum hpmmap_call call,
+			  const struct pt_regs *regs)
 {
-	struct hpmmap_ctx *ctx = sharing_ctx();
+	unsigned long size = regs->si;
+	struct file *file;
+	char name[16];
 	long ret;
 
-	if (!ctx)
-		return hpmmap_call_orig(HPMMAP_CALL_SHMGET, regs);
 	/* What is only reserved, or of hugetlb, or cannot be right, is Linux's. */
-	if (regs->dx & (SHM_NORESERVE | SHM_HUGETLB) || !regs->si || regs->si > TASK_SIZE)
-		ret = hpmmap_call_orig(HPMMAP_CALL_SHMGET, regs);
-	else if (!segment_is_there(regs, &ret))
-		ret = shmget_of(ctx, regs);
-	hpmmap_ctx_put(ctx);
+	if (READ_ONCE(ctx->shared_linux) || regs->dx & (SHM_NORESERVE | SHM_HUGETLB) ||
+	    !size || size > TASK_SIZE)
+		return hpmmap_call_orig(call, regs);
+	if (segment_is_there(regs, &ret))
+		return ret;
+	snprintf(name, sizeof(name), "SYSV%08x", (int)regs->di);
+	file = hpmmap_fs_file(name, size, true);
+	if (!IS_ERR(file))
+		return segment_new(regs, file);
+	if (PTR_ERR(file) == -EINTR)
+		return -EINTR;
+	if (ctx->job->strict) {
+		hpmmap_count_failure(ctx);
+		return -ENOMEM;
+	}
+	ret = hpmmap_call_orig(call, regs);
+	if (ret >= 0)
+		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP, PAGE_ALIGN(size));
 	return ret;
+}
+
+long hpmmap_sys_shmget(const struct pt_regs *regs)
+{
+	return hpmmap_handle(HPMMAP_CALL_SHMGET, regs, handle_shmget);
 }

@@ -34,11 +34,6 @@ static bool other_has_ours(struct mm_struct *mm, unsigned long start,
 	return ret;
 }
 
-static bool is_range(unsigned long start, unsigned long end)
-{
-	return !offset_in_page(start | end) && end > start && end <= TASK_SIZE;
-}
-
 /*
  * Private memory in a range of the address space that a userfaultfd is of. @zeros: pages of
  * zeros are to be resident.
@@ -50,7 +45,7 @@ static long before_use(struct file *file, unsigned long start,
 	struct hpmmap_ctx *ctx;
 	long ret;
 
-	if (!is_range(start, end))
+	if (offset_in_page(start | end) || end <= start || end > TASK_SIZE)
 		return 0;
 	/* As any mapping of a file that is shared. */
 	if (mm != current->mm)
@@ -100,14 +95,7 @@ static void opened(struct file *file)
 	hpmmap_ctx_put(ctx);
 }
 
-/**
- * hpmmap_userfaultfd_ioctl() - stands in for userfaultfd_ioctl()
- * @file: of a userfaultfd, not only of the caller's own address space
- * @cmd: what
- * @arg: its argument
- *
- * Return: what it returns.
- */
+/* Stands in for userfaultfd_ioctl(); the userfaultfd may be another address space's. */
 long hpmmap_userfaultfd_ioctl(struct file *file, unsigned int cmd,
 			      unsigned long arg)
 {

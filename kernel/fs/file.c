@@ -26,15 +26,14 @@ const struct address_space_operations hpmmap_fs_aops = {
 
 static int fs_open(struct inode *inode, struct file *file)
 {
-	/* There are no pages between the memory and who reads it. */
+	/* Reads and writes copy from and to the memory itself. */
 	file->f_mode |= FMODE_CAN_ODIRECT;
 	return generic_file_open(inode, file);
 }
 
 /*
- * Copies between a file and the caller's memory, as much as goes at once: his memory may be
- * that of the very block, or of somebody who lets him wait, so it is made accessible first if it
- * is not.
+ * Copies between a file and the caller's memory, as much as goes at once. That memory may be of
+ * the very block, or wait for another task, so it is made accessible first if it is not.
  *
  * Returns how much; 0 behind the end of what the file has; -EAGAIN to be called again; -EFAULT;
  * -EIO where a memory error is.

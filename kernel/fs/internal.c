@@ -11,23 +11,10 @@
 #include "fs/files.h"
 #include "fs/space.h"
 
-static int give_size(struct inode *inode, loff_t size)
-{
-	int ret = 0;
-
-	inode_lock(inode);
-	if (size)
-		ret = hpmmap_fs_grow(inode, hpmmap_fs_blocks(size));
-	if (!ret)
-		i_size_write(inode, size);
-	inode_unlock(inode);
-	return ret;
-}
-
 static struct inode *new_inode_of(struct vfsmount *mnt, loff_t size, bool private)
 {
 	struct inode *inode;
-	int ret;
+	int ret = 0;
 
 	inode = hpmmap_fs_new(mnt->mnt_sb, compat_nop_idmap, NULL, S_IFREG | 0777, 0);
 	if (!inode)
@@ -35,23 +22,25 @@ static struct inode *new_inode_of(struct vfsmount *mnt, loff_t size, bool privat
 	if (private)
 		inode->i_flags |= S_PRIVATE;
 	clear_nlink(inode);
-	ret = give_size(inode, size);
+	inode_lock(inode);
+	if (size)
+		ret = hpmmap_fs_grow(inode, hpmmap_fs_blocks(size));
+	if (!ret)
+		i_size_write(inode, size);
+	inode_unlock(inode);
 	if (!ret)
 		return inode;
 	iput(inode);
 	return ERR_PTR(ret);
 }
 
-/**
- * hpmmap_fs_file() - a file without a name
- * @name: what mappings of it are called
- * @size: its size, for which it gets memory
- * @private: no security module is asked about it
+/*
+ * A file without a name, open for reading and writing. @name: what mappings of it are
+ * called. @size: it gets memory for that, for which the caller pays. @private: no security
+ * module is asked about it. The caller keeps the module loaded while this runs.
  *
- * The caller keeps the module loaded while this runs, and pays for the memory.
- *
- * Return: the file, open for reading and writing, or an ERR_PTR: -ENOSPC where the pools or
- * a limit have too little, -EINTR for who is being killed, -ENOMEM.
+ * Returns the file or an ERR_PTR: -ENOSPC where the pools or a limit have too little,
+ * -EINTR for a task that is being killed, -ENOMEM.
  */
 struct file *hpmmap_fs_file(const char *name, loff_t size, bool private)
 {

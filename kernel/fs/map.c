@@ -2,11 +2,11 @@
 /*
  * Mappings of files of a mounted file system.
  *
- * The memory is there, so a shared mapping is filled at once: when the thread that has mapped
- * it returns to its program, since a mapping can be found by who makes the file smaller only
- * when mmap(2) is done with it. By entries of 2 MB where address and offset agree modulo 2 MB
- * and all of a block is within the mapping and the file; by entries of 4 KB elsewhere. What is
- * missing afterwards (in a child, after MADV_DONTNEED or the like) takes a fault for 2 MB.
+ * The memory is there, so a shared mapping is filled at once: when the thread that has mapped it
+ * returns to its program, since a truncation finds a mapping only when mmap(2) is done with it.
+ * By entries of 2 MB where address and offset agree modulo 2 MB and all of a block is within the
+ * mapping and the file; by entries of 4 KB elsewhere. What is missing afterwards (in a child,
+ * after MADV_DONTNEED or the like) takes a fault for 2 MB.
  *
  * Each entry is made with the folio of its block locked, see space.c.
  */
@@ -27,7 +27,7 @@
 /* Slots that are filled before others get a chance to have mmap_lock. */
 #define FILL_BATCH 512
 
-/* Is a mapping one of the file for all who have it? Also if it may only be read. */
+/* Does a mapping show the file itself? Also if it may only be read. */
 static bool is_shared(const struct vm_area_struct *vma)
 {
 	return vma->vm_flags & VM_MAYSHARE;
@@ -116,7 +116,7 @@ static vm_fault_t fs_fault(struct vm_fault *vmf)
 	} else if (!is_shared(vmf->vma) && !(vmf->flags & FAULT_FLAG_WRITE) &&
 		   !maps_2m(vmf->vma, vmf->address, vmf->pgoff, pages) &&
 		   !userfaultfd_armed(vmf->vma) && !(vmf->vma->vm_flags & VM_LOCKED)) {
-		/* Of a private mapping, until somebody writes to it. */
+		/* Of a private mapping, until it is written to. */
 		map_pages(vmf, block, pages, false);
 	}
 	if (ret != VM_FAULT_LOCKED) {
@@ -126,7 +126,7 @@ static vm_fault_t fs_fault(struct vm_fault *vmf)
 	/* The core would map what is behind the end of the file, too. */
 	if (!maps_2m(vmf->vma, vmf->address, vmf->pgoff, pages) &&
 	    !hpmmap_pgmap_table(vmf)) {
-		/* Somebody has taken an entry of 2 MB away just now: once more. */
+		/* An entry of 2 MB was taken away just now: once more. */
 		hpmmap_fs_block_unlock(block);
 		return VM_FAULT_NOPAGE;
 	}
@@ -207,7 +207,7 @@ struct fill {
 	unsigned long end;
 };
 
-/* The next mapping of the file in the range that somebody may access. mmap_lock held. */
+/* The next accessible mapping of the file in the range. mmap_lock held. */
 static struct vm_area_struct *next_vma(struct fill *fill)
 {
 	struct vm_area_struct *vma;
@@ -219,6 +219,13 @@ static struct vm_area_struct *next_vma(struct fill *fill)
 		    is_shared(vma) && vma->vm_flags & (VM_READ | VM_WRITE | VM_EXEC))
 			return vma;
 	return NULL;
+}
+
+static void fill_free(struct fill *fill)
+{
+	mmdrop(fill->mm);
+	fput(fill->file);
+	kfree(fill);
 }
 
 static void fill_work(struct callback_head *work)
@@ -240,9 +247,7 @@ static void fill_work(struct callback_head *work)
 		mmap_read_unlock(fill->mm);
 	} while (vma && fill->start < fill->end && !fatal_signal_pending(current));
 out:
-	mmdrop(fill->mm);
-	fput(fill->file);
-	kfree(fill);
+	fill_free(fill);
 }
 
 /* Without memory for it each 2 MB take a fault. mmap_lock held. */
@@ -262,14 +267,11 @@ static void fill_soon(struct vm_area_struct *vma, unsigned long start, unsigned 
 	fill->file = get_file(vma->vm_file);
 	fill->start = start;
 	fill->end = end;
-	if (!task_work_add(current, &fill->work, TWA_RESUME))
-		return;
-	mmdrop(fill->mm);
-	fput(fill->file);
-	kfree(fill);
+	if (task_work_add(current, &fill->work, TWA_RESUME))
+		fill_free(fill);
 }
 
-/* What nobody could access was not filled. */
+/* What was not accessible was not filled. */
 static int fs_mprotect(struct vm_area_struct *vma, unsigned long start, unsigned long end,
 		       unsigned long newflags)
 {

@@ -2,15 +2,15 @@
 /*
  * The memory of files.
  *
- * A file has no holes: its size, rounded up to 2 MB, is memory of the pools from the moment
- * on in which it has that size, all of it zero. So who touches it never asks for memory, and
- * never pays for it; who makes it larger does.
+ * A file has no holes: its size, rounded up to 2 MB, is memory of the pools from the moment on in
+ * which it has that size, all of it zero. So a touch never asks for memory, and is never charged
+ * for it; the process that makes the file larger is.
  *
- * What maps a page does so with its folio locked, after it has looked at the size and whether
- * the block is still the file's. Who makes a file smaller sets the size first, then locks each
- * folio behind it, takes it out of all page tables and out of the file: nobody maps it
- * afterwards. A block that somebody still refers to then goes the way of all pinned blocks,
- * and counts for who got it and for the file system until it is back in its pool.
+ * A page is mapped with its folio locked, after a look at the size and at whether the block is
+ * still the file's. A file becomes smaller in this order: its size is set, then each folio behind
+ * it is locked, taken out of all page tables and out of the file. So it is not mapped afterwards.
+ * A pinned block goes the way of all pinned blocks then, and counts for the user that got it and
+ * for the file system until it is back in its pool.
  *
  * Calls that change how much memory a file has are serialised by i_rwsem of its inode.
  */
@@ -80,7 +80,7 @@ static void fs_uncharge(struct hpmmap_fs *fs, unsigned long nr)
 	spin_unlock(&fs->lock);
 }
 
-/* Blocks that nobody refers to, back to their pools; what is not zero is left to be zeroed. */
+/* Unpinned blocks, back to their pools; what is not zero is left to be zeroed. */
 static void free_blocks(struct hpmmap_fs *fs, struct list_head *freed, unsigned long nr)
 {
 	struct hpmmap_block *block;
@@ -95,7 +95,7 @@ static void free_blocks(struct hpmmap_fs *fs, struct list_head *freed, unsigned 
 			soiled[block->nid]++;
 	hpmmap_pool_free(freed);
 	fs_uncharge(fs, nr);
-	/* They are free before somebody may be asked to zero them. */
+	/* They are free before a worker may be asked to zero them. */
 	for (nid = 0; soiled && nid < nr_node_ids; nid++)
 		if (soiled[nid])
 			hpmmap_pool_soiled(nid, soiled[nid]);
@@ -115,11 +115,7 @@ static void pinned_back(struct hpmmap_holder *holder, struct hpmmap_block *block
 	hpmmap_fs_put(fs);
 }
 
-/**
- * hpmmap_fs_alloc() - a file system without files
- *
- * Return: it, with one reference, or NULL without memory.
- */
+/* A file system without files, with one reference, or NULL without memory. */
 struct hpmmap_fs *hpmmap_fs_alloc(void)
 {
 	struct hpmmap_fs *fs = kzalloc(sizeof(*fs), GFP_KERNEL_ACCOUNT);
@@ -159,13 +155,9 @@ void hpmmap_fs_uncharge_inode(struct hpmmap_fs *fs)
 	spin_unlock(&fs->lock);
 }
 
-/**
- * hpmmap_fs_block_get() - a block of a file
- * @inode: the file
- * @index: which
- *
- * Return: the block, with a reference to its folio, so that it does not become somebody
- * else's; NULL where the file has none.
+/*
+ * A block of a file, with a reference to its folio, so that it does not go to another
+ * owner; NULL where the file has none.
  */
 struct hpmmap_block *hpmmap_fs_block_get(struct inode *inode, unsigned long index)
 {
@@ -180,16 +172,10 @@ struct hpmmap_block *hpmmap_fs_block_get(struct inode *inode, unsigned long inde
 	return block;
 }
 
-/**
- * hpmmap_fs_block_lock() - the same with its folio locked
- * @inode: the file
- * @index: which
- * @nowait: wait for nobody
- *
- * As long as it is locked it stays the file's.
- *
- * Return: the block for hpmmap_fs_block_unlock(); NULL where there is none; an ERR_PTR:
- * -EAGAIN where it would have had to wait, -EINTR for who is being killed.
+/*
+ * The same with its folio locked, as long as which it stays the file's; for
+ * hpmmap_fs_block_unlock(). An ERR_PTR: -EAGAIN where it would have had to wait and must
+ * not (@nowait), -EINTR for a task that is being killed.
  */
 struct hpmmap_block *hpmmap_fs_block_lock(struct inode *inode, unsigned long index,
 					  bool nowait)
@@ -227,7 +213,7 @@ static void count_blocks(struct inode *inode, unsigned long before)
 	atomic_long_add(!!nr - !!before, &hpmmap_fs_counts[HPMMAP_FS_FILES]);
 }
 
-/* Blocks for who calls, who pays for them: a registered process as its job says. */
+/* Blocks that are charged to the caller; for a registered process as its job says. */
 static int reserve(unsigned long index, unsigned long nr, struct list_head *out)
 {
 	struct hpmmap_placement place;
@@ -275,7 +261,7 @@ static void give_up(struct inode *inode, struct hpmmap_block *block,
 	hpmmap_pinned_add(block, &fs->holder);
 }
 
-/* Nobody has a block of a file mapped, its folio locked: until that is unlocked nobody will. */
+/* No mapping has a block of a file afterwards, until its folio is unlocked, which is locked. */
 void hpmmap_fs_unmap_block(struct inode *inode, struct hpmmap_block *block)
 {
 	if (compat_folio_mapcount(block->folio))
@@ -310,10 +296,9 @@ static void cut_range(struct inode *inode, unsigned long from, unsigned long to)
 	free_blocks(fs, &freed, nr);
 }
 
-/**
- * hpmmap_fs_cut() - take memory from a file
- * @inode: the file, i_rwsem held, or nobody else's any more; its size ends before what goes
- * @nr: blocks that stay, if there are more
+/*
+ * Takes from a file all but @nr blocks; its size ends before what goes. i_rwsem is held, or
+ * nothing else has the file any more.
  */
 void hpmmap_fs_cut(struct inode *inode, unsigned long nr)
 {
@@ -359,14 +344,9 @@ err_undo:
 	return -ENOMEM;
 }
 
-/**
- * hpmmap_fs_grow() - give a file more memory
- * @inode: the file, i_rwsem held
- * @nr: blocks that it has afterwards, if it has less
- *
- * The size stays. Charged to who calls.
- *
- * Return: 0, or -ENOSPC, -ENOMEM or -EINTR, and nothing has changed.
+/*
+ * Gives a file @nr blocks, if it has less, charged to the caller. The size stays. i_rwsem
+ * is held. Returns 0, or -ENOSPC, -ENOMEM or -EINTR, and nothing has changed.
  */
 int hpmmap_fs_grow(struct inode *inode, unsigned long nr)
 {
@@ -394,7 +374,7 @@ int hpmmap_fs_grow(struct inode *inode, unsigned long nr)
 	return ret;
 }
 
-/* Word by word, as far as whole words are zeroed: somebody may be writing to them. */
+/* Word by word, as far as whole words are zeroed: another task may be writing to them. */
 static void zero_words(void *addr, size_t len)
 {
 	size_t head = min_t(size_t, len, -(unsigned long)addr & (sizeof(u64) - 1));
@@ -415,12 +395,10 @@ static void zero_part(struct hpmmap_block *block, size_t from, size_t to)
 	srcu_read_unlock(&hpmmap_touch_srcu, cookie);
 }
 
-/**
- * hpmmap_fs_zero_tail() - make what is behind the end of a file zero, before it becomes larger
- * @inode: the file, i_rwsem held
- * @pos: where it is written to next, or what its size will be
- *
- * Up to @pos: who has its last page mapped may have written there.
+/*
+ * Makes what is behind the end of a file zero, before it becomes larger: a process that has
+ * its last page mapped may have written there. @pos: where it is written to next, or what
+ * its size will be. i_rwsem is held.
  */
 void hpmmap_fs_zero_tail(struct inode *inode, loff_t pos)
 {
@@ -433,11 +411,7 @@ void hpmmap_fs_zero_tail(struct inode *inode, loff_t pos)
 			  round_up(end, PAGE_SIZE));
 }
 
-/**
- * hpmmap_fs_shrink() - a file becomes smaller, or gives up what it has beyond its size
- * @inode: the file, i_rwsem held
- * @size: its size from now on
- */
+/* A file becomes smaller, or gives up what it has beyond its size. i_rwsem is held. */
 void hpmmap_fs_shrink(struct inode *inode, loff_t size)
 {
 	loff_t behind = round_up(size, PAGE_SIZE);
@@ -447,7 +421,7 @@ void hpmmap_fs_shrink(struct inode *inode, loff_t size)
 	i_size_write(inode, size);
 	unmap_mapping_range(inode->i_mapping, behind, 0, 1);
 	if (size & ~SLOT_MASK) {
-		/* Who is mapping it now has looked at the old size. */
+		/* A fault that maps it now has looked at the old size. */
 		block = xa_load(&hpmmap_fs_inode(inode)->blocks, size >> SLOT_SHIFT);
 		folio_lock(block->folio);
 		if (behind & ~SLOT_MASK)
@@ -475,16 +449,10 @@ static int zero_in(struct inode *inode, unsigned long index, size_t from, size_t
 	return ret;
 }
 
-/**
- * hpmmap_fs_zero() - write zeros to a part of a file
- * @inode: the file, i_rwsem held
- * @start: offset
- * @end: of the part that has memory
- *
- * In place: it keeps its memory.
- *
- * Return: 0, or when some of it may be zero -EINTR for a task that is being killed, or -EIO
- * where a memory error is.
+/*
+ * Writes zeros to a part of a file that has memory, in place. i_rwsem is held. Returns 0,
+ * or when some of it may be zero -EINTR for a task that is being killed, or -EIO where a
+ * memory error is.
  */
 int hpmmap_fs_zero(struct inode *inode, loff_t start, loff_t end)
 {

@@ -25,7 +25,7 @@
  * @inodes: how many it has
  * @limit: blocks it may have, or HPMMAP_FS_NO_LIMIT
  * @used: blocks it has: those of its files, and those that files gave up and that
- *	somebody still refers to
+ *	are pinned
  * @owner: whose blocks they are, as far as zeroing counts that
  */
 struct hpmmap_fs {
@@ -41,9 +41,9 @@ struct hpmmap_fs {
 
 /**
  * struct hpmmap_fs_inode - a file, and its memory
- * @blocks: number (offset / 2 MB) -> struct hpmmap_block, from 0 on without a hole. Who takes
- *	one out has its folio locked, and takes it out with the lock of @blocks; so whoever
- *	finds one gets a reference in time, and looks again when he has locked the folio.
+ * @blocks: number (offset / 2 MB) -> struct hpmmap_block, from 0 on without a hole. One is
+ *	taken out with its folio locked, and with the lock of @blocks; so a task that finds
+ *	one gets a reference in time, and looks again when it has locked the folio.
  * @nr: how many there are. Protected by i_rwsem of the inode; the size is @nr blocks at most.
  * @pins: it keeps the file system that is mounted for files without a name
  * @linux_info: its inode, within what Linux's own shared memory has: the calls of System V's shared
@@ -60,7 +60,7 @@ enum hpmmap_fs_count {
 	HPMMAP_FS_MOUNTS,
 	HPMMAP_FS_FILES,	/* that have memory */
 	HPMMAP_FS_BLOCKS,	/* of files */
-	HPMMAP_FS_PINNED,	/* that files gave up, and somebody refers to */
+	HPMMAP_FS_PINNED,	/* that files gave up, and that are pinned */
 	HPMMAP_FS_NR_COUNTS
 };
 

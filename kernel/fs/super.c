@@ -80,9 +80,9 @@ static struct inode *fs_alloc_inode(struct super_block *sb)
 }
 
 /*
- * After a grace period. Who puts an inode last may have its file system locked (drop_caches goes
- * through all inodes of all), and needs that once more after it was evicted. So it is only now
- * that it does not keep it any more, and somebody else who unmounts it.
+ * After a grace period. The task that puts an inode last may have its file system locked
+ * (drop_caches goes through all inodes of all), and needs that once more after the inode was
+ * evicted. So the inode keeps the file system until now, and a worker unmounts it.
  */
 static void fs_free_inode(struct inode *inode)
 {
@@ -97,7 +97,7 @@ static void fs_free_inode(struct inode *inode)
 	queue_work(hpmmap_wq, &unpin_work);
 }
 
-/* Nobody refers to it any more, and it has no name. */
+/* It has no reference any more, and no name. */
 static void fs_evict_inode(struct inode *inode)
 {
 	truncate_inode_pages_final(&inode->i_data);
@@ -346,7 +346,7 @@ static int fs_init_context(struct fs_context *fc)
 	options->mode = DEFAULT_MODE;
 	fc->fs_private = options;
 	fc->ops = &context_ops;
-	/* Who mounts it is asked in the first namespace, and the internal one is everybody's. */
+	/* The right to mount is checked in the first namespace, and all share the internal one. */
 	fc->global = true;
 	return 0;
 }
@@ -435,7 +435,7 @@ void hpmmap_fs_exit(void)
 	hpmmap_failure_set_files(NULL);
 	sysfs_remove_files(hpmmap_sysfs_dir(HPMMAP_DIR_SHARED), shared_attrs);
 	unregister_filesystem(&type);
-	/* Inodes are freed a grace period later; who has unmounted may not have returned yet. */
+	/* Inodes are freed a grace period later; a work that has unmounted may not have returned yet. */
 	rcu_barrier();
 	flush_work(&unpin_work);
 	kmem_cache_destroy(inodes);

@@ -15,15 +15,9 @@
 
 static const struct inode_operations dir_ops;
 
-/**
- * hpmmap_fs_new() - a new inode
- * @sb: of the file system
- * @idmap: of the mount
- * @dir: in which directory, or NULL
- * @mode: with its type
- * @dev: of a device
- *
- * Return: the inode with one reference, or NULL without memory or where the limit is reached.
+/*
+ * A new inode with one reference, in a directory or (NULL) in none, or NULL without memory
+ * or where the limit is reached. @mode: with its type. @dev: of a device.
  */
 struct inode *hpmmap_fs_new(struct super_block *sb, compat_idmap *idmap,
 			    struct inode *dir, umode_t mode, dev_t dev)

@@ -41,8 +41,8 @@
  * struct member - a process that belongs to a job
  * @refs: the hash and a work under way
  * @node: in the hash, among those that are expected or the former ones
- * @parent: of one that is expected: who forks
- * @tgid: who; holds a reference
+ * @parent: of one that is expected: the task that forks
+ * @tgid: the process; holds a reference
  * @job: which; holds a reference
  * @registers: programs it executes are registered
  * @work: gives the address space a context; runs in the process
@@ -77,7 +77,7 @@ static void members_work_fn(struct work_struct *work);
 static DECLARE_WORK(members_work, members_work_fn);
 
 static DEFINE_HASHTABLE(members, 14);
-/* Children of who forks at this moment, in its name; zeroed. */
+/* Children of forks under way, by parent; zeroed. */
 static DEFINE_HASHTABLE(expected, 6);
 /* Without references, to be freed. */
 static HLIST_HEAD(former);
@@ -107,7 +107,7 @@ static void member_put(struct member *m)
 	raw_spin_unlock(&members_lock);
 }
 
-/* Somebody is about to fork; 0 or -ENOMEM. Charged to its cgroup. */
+/* A process is about to fork; 0 or -ENOMEM. Charged to its cgroup. */
 static int child_expect(struct task_struct *parent)
 {
 	struct member *m = kzalloc(sizeof(*m), GFP_KERNEL_ACCOUNT);
@@ -158,11 +158,9 @@ static notrace bool is_stranger(struct pid *tgid)
 					     HASH_BITS(members))]);
 }
 
-/**
- * hpmmap_is_member() - is the calling process a member?
- *
- * It stays one, and keeps the module loaded, until its last thread ends or executes a
- * program. Called by ftrace.
+/*
+ * Is the calling process a member? It stays one, and keeps the module loaded, until its
+ * last thread ends or executes a program. Called by ftrace.
  */
 notrace bool hpmmap_is_member(void)
 {
@@ -244,7 +242,7 @@ static void member_leave(struct member *m)
 		hpmmap_ctx_leave(ctx);
 }
 
-/* Nobody refers to it, and no lock is held. */
+/* After the last reference; no lock is held. */
 static void member_free(struct member *m)
 {
 	member_leave(m);
@@ -446,7 +444,7 @@ static void member_inherit(struct member *m, struct task_struct *child,
 	if (!c) {
 		hpmmap_hook_put();
 		count_program(m->job, HPMMAP_PROGRAM_FAILED);
-		/* It may have a context, which nobody joins. */
+		/* It may have a context, which no process joins. */
 		hpmmap_reap_soon();
 		pr_warn_ratelimited("process %d is not registered: no hook saw its fork\n",
 				    child->pid);
@@ -482,14 +480,10 @@ static void probe_fork(void *data, struct task_struct *parent,
 	member_put(m);
 }
 
-/**
- * hpmmap_clone() - stands in for kernel_clone()
- * @args: its argument, in the memory of the kernel
- *
- * A child of a member is one, too. The probe cannot allocate its record, so who forks
- * brings it: a fork that has no memory fails, and nobody uses up what others need.
- *
- * Return: what kernel_clone() returns, or an errno as it does.
+/*
+ * Stands in for kernel_clone(). A child of a member is one, too. The probe cannot allocate
+ * its record, so the parent brings it: a fork without memory for it fails, and nothing is
+ * used up that others need.
  */
 pid_t hpmmap_clone(struct kernel_clone_args *args)
 {
@@ -546,11 +540,7 @@ static void probes_remove(int n)
 	tracepoint_synchronize_unregister();
 }
 
-/**
- * hpmmap_probes_register() - follow fork, execve and exit
- *
- * Return: 0 or an errno; all or nothing.
- */
+/* Follows fork, execve and exit. Returns 0 or an errno; all or nothing. */
 int hpmmap_probes_register(void)
 {
 	int i, ret;
@@ -573,16 +563,14 @@ int hpmmap_probes_register(void)
 void hpmmap_probes_unregister(void)
 {
 	probes_remove(ARRAY_SIZE(probes));
-	/* Nobody is a member. */
+	/* There are no members. */
 	cancel_work_sync(&members_work);
 }
 
-/**
- * hpmmap_exec_begins() - somebody is about to execute a program
- * @bprm: the program; of a script once more with its interpreter
- *
- * A job's patterns are compared here, where that may take its time: the probe cannot be
- * preempted.
+/*
+ * The caller is about to execute a program; of a script this is called once more with its
+ * interpreter. A job's patterns are compared here, where that may take its time: the probe
+ * cannot be preempted.
  */
 void hpmmap_exec_begins(const struct linux_binprm *bprm)
 {
@@ -600,14 +588,10 @@ void hpmmap_exec_begins(const struct linux_binprm *bprm)
 	member_put(m);
 }
 
-/**
- * hpmmap_launch() - make the calling process the first of a new job
- * @arg: what it asked for; checked
- * @nodes: nodes it may use
- * @only: patterns of programs that are to be registered, or NULL; taken over
- * @jobp: out: the job, with a reference for the caller
- *
- * Return: 0 or an errno of HPMMAP_IOC_LAUNCH.
+/*
+ * Makes the calling process the first of a new job. @arg: checked. @only: patterns of
+ * programs that are to be registered, or NULL; taken over. @jobp: out: the job, with a
+ * reference for the caller. Returns 0 or an errno of HPMMAP_IOC_LAUNCH.
  */
 int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
 		  char *only, struct hpmmap_job **jobp)
@@ -653,14 +637,10 @@ err_only:
 	return ret;
 }
 
-/**
- * hpmmap_launch_marked() - register the calling process for its marked program
- * @arg: what the mark asks for
- *
- * Called in a task work, before the program's first instruction. In a job the
- * launcher's options count, and the mark adds that of the program image.
- *
- * Return: 0 or an errno of HPMMAP_IOC_LAUNCH.
+/*
+ * Registers the calling process for its marked program, in a task work, before the
+ * program's first instruction. In a job the launcher's options count, and the mark adds
+ * that of the program image. Returns 0 or an errno of HPMMAP_IOC_LAUNCH.
  */
 int hpmmap_launch_marked(const struct hpmmap_launch *arg)
 {

@@ -59,13 +59,10 @@ static void fork_finish(struct hpmmap_ctx *ctx)
 	hpmmap_ops_unlock(ctx);
 }
 
-/**
- * hpmmap_fork_copied() - stands in for dup_userfaultfd_complete()
- * @events: its argument
- *
- * That is called when a fork has copied the address space. From there on it may
- * wait: for who reads these events, for a debugger, with CLONE_VFORK for the
- * child. The other threads can go on.
+/*
+ * Stands in for dup_userfaultfd_complete(), which is called when a fork has copied the
+ * address space. From there on the fork may wait: for a reader of these events, for a
+ * debugger, with CLONE_VFORK for the child. The other threads can go on.
  */
 void hpmmap_fork_copied(struct list_head *events)
 {
@@ -102,12 +99,7 @@ static pid_t handle_fork(struct hpmmap_ctx *ctx, struct kernel_clone_args *args)
 	return ret;
 }
 
-/**
- * hpmmap_kernel_clone() - kernel_clone() of a registered process
- * @args: its argument, in the memory of the kernel
- *
- * Return: what kernel_clone() returns, or an errno as it does.
- */
+/* kernel_clone() of a registered process. */
 pid_t hpmmap_kernel_clone(struct kernel_clone_args *args)
 {
 	struct hpmmap_ctx *ctx;
@@ -145,13 +137,10 @@ static void start_child(struct callback_head *work)
 	hpmmap_ctx_put(ctx);
 }
 
-/**
- * hpmmap_fork_child() - a child is about to run
- * @child: it; called in its parent, with preemption disabled
- *
- * Here the child cannot be killed: it kills itself in its first work.
- *
- * Return: false if it may still be given a context.
+/*
+ * A child is about to run; called in its parent, with preemption disabled. The child cannot
+ * be killed here: it kills itself in its first work. Returns false if it may still be given
+ * a context.
  */
 bool hpmmap_fork_child(struct task_struct *child)
 {

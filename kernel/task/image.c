@@ -35,6 +35,7 @@
 #include "as/store/store.h"
 #include "as/change/change.h"
 #include "as/change/fit.h"
+#include "call/step/fresh.h"
 #include "task/image.h"
 
 /**
@@ -42,7 +43,7 @@
  * @start: first address
  * @end: end
  * @prot: PROT_*
- * @empty: bss that nobody has written to yet
+ * @empty: bss that was not written to yet
  */
 struct segment {
 	unsigned long start;
@@ -64,10 +65,7 @@ static bool is_bss(const struct vm_area_struct *vma, const struct image *image)
 	       image->segments[image->nr - 1].end == vma->vm_start;
 }
 
-/*
- * Somebody has changed what is read-only: a debugger or a uprobe, which must
- * find its page again.
- */
+/* Was what is read-only changed, by a debugger or a uprobe, which must find its page again? */
 static bool is_patched(const struct vm_area_struct *vma)
 {
 	return !(vma->vm_flags & VM_WRITE) && vma->anon_vma;
@@ -100,7 +98,7 @@ static void image_find_locked(struct mm_struct *mm, struct image *image)
 	}
 }
 
-/* The mappings to replace, in order of address. Nobody else changes them. */
+/* The mappings to replace, in order of address. No other task changes them. */
 static int image_find(struct mm_struct *mm, struct image *image)
 {
 	image->segments = kvcalloc(READ_ONCE(mm->map_count),
@@ -245,12 +243,6 @@ static int image_move(struct hpmmap_ctx *ctx, const struct image *image,
 	return ret;
 }
 
-/* An error means that there is nothing to map, which is as good. */
-static void map_file(unsigned long start, unsigned long end, bool writable)
-{
-	hpmmap_madvise(start, end - start, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
-}
-
 /* Some of its pages need not exist. */
 static void map_special(struct vm_area_struct *vma)
 {
@@ -265,7 +257,8 @@ static void map_rest(struct mm_struct *mm)
 {
 	struct vm_area_struct *vma;
 	unsigned long start, end = 0;
-	bool file, writable;
+	unsigned long prot;
+	bool file;
 
 	for (;;) {
 		mmap_read_lock(mm);
@@ -275,21 +268,20 @@ static void map_rest(struct mm_struct *mm)
 		start = vma->vm_start;
 		end = vma->vm_end;
 		file = vma->vm_file && !hpmmap_vma_is_ours(vma);
-		writable = vma->vm_flags & VM_WRITE;
+		prot = hpmmap_vma_prot(vma->vm_flags);
 		if (!vma->vm_file && vma->vm_ops)
 			map_special(vma);
 		mmap_read_unlock(mm);
+		/* An error means that there is nothing to map, which is as good. */
 		if (file)
-			map_file(start, end, writable);
+			hpmmap_touch_range(start, end - start, prot);
 	}
 	mmap_read_unlock(mm);
 }
 
-/**
- * hpmmap_image_setup() - move a program that has not run yet to our memory
- * @ctx: the caller's context, ctx->ops held
- *
- * What cannot be moved stays as Linux mapped it, and is counted.
+/*
+ * Moves a program that has not run yet to memory of the pools. What cannot be moved stays
+ * as Linux mapped it, and is counted. ctx->ops is held.
  */
 void hpmmap_image_setup(struct hpmmap_ctx *ctx)
 {
@@ -311,12 +303,10 @@ void hpmmap_image_setup(struct hpmmap_ctx *ctx)
 /* What an eager stack has at once, RLIMIT_STACK allowing. */
 #define STACK_BYTES (8UL << 20)
 
-/**
- * hpmmap_start_heap() - where the heap of a new program starts
- * @ctx: its context
- *
- * Where Linux put it. A random break moves up to the next 2 MB that the program has nothing
- * of, behind room for small mappings: it is as random there, modulo 512 KB.
+/*
+ * Sets where the heap of a new program starts: where Linux put it. A random break moves up
+ * to the next 2 MB that the program has nothing of, behind room for small mappings: it is
+ * as random there, modulo 512 KB.
  */
 void hpmmap_start_heap(struct hpmmap_ctx *ctx)
 {
@@ -358,13 +348,11 @@ static void pages_hold(unsigned long start, unsigned long end)
 	}
 }
 
-/**
- * hpmmap_start_stack() - the main stack of a new program gets its memory
- * @ctx: its context, ctx->ops held
- *
- * It is Linux's mapping, with Linux's pages: it looks, counts, grows and ends as ever. All
- * that execve has mapped, 128 KB below what is on it, is there from the beginning; of a job
- * with eager stacks 8 MB, if the limits allow it.
+/*
+ * The main stack of a new program gets its memory. It is Linux's mapping, with ordinary
+ * pages: it looks, counts, grows and ends as ever. All that execve has mapped, 128 KB below
+ * what is on it, is there from the beginning; of a job with eager stacks 8 MB, if the
+ * limits allow it. ctx->ops is held.
  */
 void hpmmap_start_stack(struct hpmmap_ctx *ctx)
 {

@@ -152,10 +152,7 @@ static struct linux_binfmt mark_format = {
 	.load_binary = mark_load_binary,
 };
 
-/**
- * hpmmap_mark_init() - register marked programs from here on
- * @may: whether the calling process may register itself
- */
+/* Registers marked programs from here on. @may: may the calling process register itself? */
 void hpmmap_mark_init(bool (*may)(void))
 {
 	may_register = may;

@@ -27,13 +27,10 @@ static bool patterns_are_right(const char *patterns, u32 bytes)
 	return true;
 }
 
-/**
- * hpmmap_only_get() - the patterns of a launch
- * @user: where they are in user space
- * @bytes: how long they are in all, each with its zero; 0: there are none
- *
- * Return: a copy, with an empty string behind the last one, to be freed by
- * kfree(); NULL if there are none; or an errno of HPMMAP_IOC_LAUNCH.
+/*
+ * A copy of the patterns of a launch, @bytes in all with their zeros, with an empty string
+ * behind the last one, to be freed by kfree(); NULL if there are none; or an errno of
+ * HPMMAP_IOC_LAUNCH.
  */
 char *hpmmap_only_get(u64 user, u32 bytes)
 {
@@ -62,12 +59,10 @@ static bool matches(const char *pattern, const char *path)
 	return glob_match(pattern, strchr(pattern, '/') ? path : kbasename(path));
 }
 
-/**
- * hpmmap_only_wants() - is a program to be registered?
- * @patterns: as hpmmap_only_get() returned them, or NULL: all are
- * @bprm: the program. A script is meant as well as its interpreter.
- *
- * May sleep, and takes milliseconds for what somebody has made up for that.
+/*
+ * Is a program to be registered? @patterns: as hpmmap_only_get() returned them, or NULL:
+ * all are. A script is meant as well as its interpreter. May sleep, and takes milliseconds
+ * for patterns made for that.
  */
 bool hpmmap_only_wants(const char *patterns, const struct linux_binprm *bprm)
 {

@@ -111,13 +111,10 @@ static void notrace badness_entry(unsigned long ip, unsigned long parent_ip,
 static struct ftrace_ops badness_ops = { .func = badness_entry, .flags = HPMMAP_GUARD_FLAGS };
 static bool installed;
 
-/**
- * hpmmap_oom_init() - keep the OOM killer from jobs
- *
- * Where that is impossible, because a live patch has the function say, memory of the pools
- * counts for the OOM killer, and the kernel log tells.
- *
- * Return: 0 in either case.
+/*
+ * Keeps the OOM killer from jobs. Where that is impossible, because a live patch has the
+ * function say, memory of the pools counts for the OOM killer, and the kernel log tells.
+ * Returns 0 in either case.
  */
 int hpmmap_oom_init(void)
 {

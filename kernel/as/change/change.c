@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The one place where a change of an address space is sequenced: what has to be so
- * before mappings are changed, and what follows for the blocks behind them.
+ * The one place where a change of an address space is sequenced: what has to be so before
+ * mappings are changed, and what follows for the blocks behind them.
  *
- * Before: slots that a new mapping covers in part are the context's own, and
- * nobody has pinned them. After: what means nothing any more is stale, blocks of
- * slots that no mapping covers have gone, and everything that is accessible is
- * mapped, also beside the range, where the core drops an entry of 2 MB when a part
- * of it changes.
+ * Before: slots that a new mapping covers in part are the context's own, and not pinned. After:
+ * what means nothing any more is stale, blocks of slots that no mapping covers have gone, and
+ * everything that is accessible is mapped, also beside the range, where the core drops an entry
+ * of 2 MB when a part of it changes.
  */
 #include <linux/mm.h>
 #include <linux/sched/signal.h>
@@ -68,11 +67,9 @@ static bool has_pages(struct hpmmap_ctx *ctx, unsigned long addr)
 	       hpmmap_pgmap_slot(ctx->mm, addr) == HPMMAP_ENTRY_TABLE;
 }
 
-/**
- * hpmmap_change_begin() - mappings of a range are about to be changed
- * @c: the change; c->ctx->ops held. Out: c->intact
- *
- * Where a slot is mapped page by page the core changes nothing beyond the range.
+/*
+ * Mappings of a range are about to be changed. Sets c->intact: where a slot is mapped page
+ * by page the core changes nothing beyond the range. c->ctx->ops is held.
  */
 void hpmmap_change_begin(struct hpmmap_change *c)
 {
@@ -92,13 +89,12 @@ void hpmmap_change_begin(struct hpmmap_change *c)
 	mmap_read_unlock(ctx->mm);
 }
 
-/**
- * hpmmap_change_begin_new() - a range is about to be mapped anew
- * @c: the change; c->ctx->ops held. Out: c->blank, c->ours
+/*
+ * A range is about to be mapped anew. Sets c->blank and c->ours. c->ctx->ops is held.
  *
- * Return: 0; -ENOMEM where it cannot be, and nothing is changed for the program:
- * there is no memory for a copy of what is shared, or somebody has pinned what
- * lies beside it in a slot, and keeps it.
+ * Returns 0; -ENOMEM where it cannot be, and nothing is changed for the program: there is
+ * no memory for a copy of what is shared, or what lies beside it in a slot is pinned, and
+ * stays so.
  */
 int hpmmap_change_begin_new(struct hpmmap_change *c)
 {
@@ -112,18 +108,16 @@ int hpmmap_change_begin_new(struct hpmmap_change *c)
 	if (part && own_edges(c->ctx, c->start, c->end))
 		return -ENOMEM;
 	if (!c->few)
-		hpmmap_few_end(c->ctx, c->start, c->end);
-	if (part && !hpmmap_store_wait_unpinned(c->ctx, c->start, c->end, &fresh))
+		hpmmap_few_end(c->ctx, c->start, c->end, false);
+	if (part && hpmmap_store_is_pinned(c->ctx, c->start, c->end, true, &fresh))
 		return -ENOMEM;
 	c->blank = !fresh;
 	return 0;
 }
 
-/**
- * hpmmap_change_begin_move() - a mapping of ours is about to move away
- * @c: the change, where it was; c->ctx->ops held
- *
- * Return: 0; -ENOMEM as hpmmap_change_begin_new(). What is pinned moves, too.
+/*
+ * A mapping of ours is about to move away from c. Returns 0; -ENOMEM as
+ * hpmmap_change_begin_new(). What is pinned moves, too. c->ctx->ops is held.
  */
 int hpmmap_change_begin_move(struct hpmmap_change *c)
 {
@@ -131,11 +125,9 @@ int hpmmap_change_begin_move(struct hpmmap_change *c)
 	return own_edges(c->ctx, c->start, c->end);
 }
 
-/**
- * hpmmap_change_renew() - what is behind a new mapping means nothing any more
- * @c: the change; c->ctx->ops held
- *
- * Before anybody can touch it.
+/*
+ * The contents behind a new mapping become stale; before a thread can touch them. c->ctx->ops is
+ * held.
  */
 void hpmmap_change_renew(struct hpmmap_change *c)
 {
@@ -144,10 +136,7 @@ void hpmmap_change_renew(struct hpmmap_change *c)
 		return;
 	if (!c->empty) {
 		hpmmap_store_renew(c->ctx, c->start, c->end, c->lazy);
-		if (c->reuse)
-			hpmmap_reuse_see(c->ctx, c->start, c->end);
-		else
-			hpmmap_reuse_clear(c->ctx, c->start, c->end);
+		hpmmap_reuse_renew(c->ctx, c->start, c->end, c->reuse);
 	}
 	c->renewed = true;
 }
@@ -214,16 +203,12 @@ static void settle_fresh(struct hpmmap_change *c, struct list_head *blocks)
 		repair_ends(c, c->start, c->end);
 }
 
-/**
- * hpmmap_change_settle() - a range has been changed
- * @c: the change; c->ctx->ops held
- * @outcome: what has become of it
- * @blocks: to use first for what gets memory, or NULL
+/*
+ * A range has been changed, and this is what has become of it. @blocks: to use first for
+ * what gets memory, or NULL. c->ctx->ops is held. Everything is mapped when it returns
+ * except what is lazy, and what the pools have no block for: that is left to faults.
  *
- * Everything is mapped when it returns but what is lazy, and what the pools have
- * no block for: that is left to faults.
- *
- * Return: of HPMMAP_GONE, whether there were blocks of ours.
+ * Returns, of HPMMAP_GONE, whether there were blocks of ours.
  */
 bool hpmmap_change_settle(struct hpmmap_change *c, enum hpmmap_outcome outcome,
 			  struct list_head *blocks)
@@ -259,15 +244,11 @@ bool hpmmap_change_settle(struct hpmmap_change *c, enum hpmmap_outcome outcome,
 	return ours;
 }
 
-/**
- * hpmmap_change_begin_apart() - Linux is about to replace what may be ours
- * @c: the change; c->ctx->ops not held, nor during Linux's call, which may have to
- *	wait for another thread's. Out: c->ours
- *
- * Until hpmmap_change_settle_apart() nobody maps a slot anew who has found it to be
- * ours.
- *
- * Return: 0, or an errno that restarts the call.
+/*
+ * Linux is about to replace what may be ours. Sets c->ours. c->ctx->ops is not held, nor during
+ * Linux's call, which may have to wait for another thread's. A slot that was found to be ours is
+ * not mapped anew until hpmmap_change_settle_apart(). Returns 0, or an errno that restarts the
+ * call.
  */
 long hpmmap_change_begin_apart(struct hpmmap_change *c)
 {
@@ -285,12 +266,10 @@ long hpmmap_change_begin_apart(struct hpmmap_change *c)
 	return 0;
 }
 
-/**
- * hpmmap_change_settle_apart() - Linux has changed mappings without ctx->ops
- * @c: the change; c->ctx->ops not held
- * @outcome: HPMMAP_CUT, also where there was nothing of ours: another thread may
- *	have mapped memory there meanwhile, which is gone; or HPMMAP_KEPT, of what
- *	has memory; or HPMMAP_NOTHING, where Linux was not called
+/*
+ * Linux has changed mappings without ctx->ops. @outcome: HPMMAP_CUT, also where there was
+ * nothing of ours: another thread may have mapped memory there meanwhile, which is gone;
+ * HPMMAP_KEPT, of what has memory; or HPMMAP_NOTHING, where Linux was not called.
  */
 void hpmmap_change_settle_apart(struct hpmmap_change *c,
 				enum hpmmap_outcome outcome)
@@ -304,7 +283,7 @@ void hpmmap_change_settle_apart(struct hpmmap_change *c,
 		return;
 	if (!any && !hpmmap_store_has_orphans(c->ctx, c->start, c->end))
 		return;
-	/* What Linux has done is to be completed: only who is being killed need not. */
+	/* What Linux has done is to be completed: only a task that is being killed need not. */
 	if (mutex_lock_killable(&c->ctx->ops))
 		return;
 	c->lazy = true;

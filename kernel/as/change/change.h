@@ -31,7 +31,7 @@ struct list_head;
  * @blank: by hpmmap_change_begin_new(): nothing had contents there
  * @ours: by hpmmap_change_begin_new(), if it @replaces, and hpmmap_change_begin_apart():
  *	there was memory of ours
- * @vain: somebody reads the address space all the time: what would need mmap_lock for
+ * @vain: a task reads the address space all the time: what would need mmap_lock for
  *	writing, and need not be, is left out. May be kept from one change to the next.
  *
  * The caller sets @ctx, @start, @end, and what else it knows; then comes one of

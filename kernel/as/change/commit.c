@@ -45,10 +45,9 @@ static bool wants_collapse(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 }
 
 /*
- * Mapping the same again frees the table of 4 KB entries, and the next fill
- * installs one of 2 MB. Who accesses the slot in between takes a fault. Not where
- * somebody reads the address space all the time: whose call it is may be one that
- * would not wait for him on Linux, or none.
+ * Mapping the same again frees the table of 4 KB entries, and the next fill installs one of 2 MB.
+ * An access in between takes a fault. Not where a task reads the address space all the time: the
+ * call may be one that would not wait for it on Linux.
  */
 static bool collapse_slot(struct hpmmap_ctx *ctx, unsigned long addr,
 			  vm_flags_t vm_flags, enum hpmmap_name name, bool *vain)
@@ -57,7 +56,7 @@ static bool collapse_slot(struct hpmmap_ctx *ctx, unsigned long addr,
 
 	if (!hpmmap_mmap_write_lock_soon(ctx->mm, vain))
 		return false;
-	/* Somebody who comes just here is waited for, until the caller is killed. */
+	/* A reader that comes just here is waited for, until the caller is killed. */
 	mmap_write_unlock(ctx->mm);
 	ret = hpmmap_file_map_named(ctx, name, addr, SLOT_SIZE,
 				    hpmmap_vma_prot(vm_flags), MAP_FIXED |
@@ -163,8 +162,8 @@ static struct vm_area_struct *commit_next(struct hpmmap_ctx *ctx,
 }
 
 /*
- * As commit_slot(), for what has no stale pages, and nobody shares: a part of what is shared
- * would be copied whole by its fault. Waits for nobody.
+ * As commit_slot(), for what has no stale pages, and is not shared: a part of what is shared
+ * would be copied whole by its fault. Waits for no lock.
  */
 static void restore_part(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			 unsigned long addr)
@@ -222,13 +221,10 @@ static void commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 	}
 }
 
-/**
- * hpmmap_vma_remap_slot() - map a slot's block as its mappings now allow
- * @ctx: a context, not only the caller's; its lock not held, and mmap_lock held
- * @slot: the slot
- * @nowait: as far as that is possible without waiting for anybody; the rest is left to faults
- *
- * Return: whether a TLB may have entries that allow less.
+/*
+ * Maps a slot's block as its mappings now allow. The context need not be the caller's;
+ * mmap_lock is held, ctx->lock is not. @nowait: as far as that is possible without waiting;
+ * the rest is left to faults. Returns whether a TLB may have entries that allow less.
  */
 bool hpmmap_vma_remap_slot(struct hpmmap_ctx *ctx, unsigned long slot, bool nowait)
 {
@@ -257,13 +253,10 @@ bool hpmmap_vma_remap_slot(struct hpmmap_ctx *ctx, unsigned long slot, bool nowa
 	return flush;
 }
 
-/**
- * hpmmap_vma_slot_owned() - a slot's block became the context's own
- * @ctx: the context, its lock not held; mmap_lock held
- * @slot: the slot
- *
- * While it was shared the slot was mapped read-only, or not at all. A CPU that still has the
- * read-only entry in its TLB takes one fault, which the core answers without the module.
+/*
+ * A slot's block became the context's own. While it was shared the slot was mapped
+ * read-only, or not at all. A CPU that still has the read-only entry in its TLB takes one
+ * fault, which the core answers without the module. mmap_lock is held, ctx->lock is not.
  */
 void hpmmap_vma_slot_owned(struct hpmmap_ctx *ctx, unsigned long slot)
 {
@@ -331,16 +324,11 @@ static void collapse_work(struct callback_head *work)
 	hpmmap_ctx_put(ctx);
 }
 
-/**
- * hpmmap_vma_collapse_soon() - map slots by one entry again
- * @ctx: the context; mmap_lock held
- * @vmf: a fault in a mapping that covers its slot
- *
- * Those that were copied page by page, and are complete: when the thread returns to
- * its program, which then finds them mapped. Not while calls are under way: who
- * touches memory waits for none.
- *
- * Return: whether it will be done for the slot of the fault.
+/*
+ * Slots that were copied page by page, and are complete, are mapped by one entry again,
+ * first that of a fault in a mapping that covers it: when the thread returns to its
+ * program. Not while calls are under way: a touch of memory waits for none. mmap_lock is
+ * held. Returns whether it will be done for the slot of the fault.
  */
 bool hpmmap_vma_collapse_soon(struct hpmmap_ctx *ctx, const struct vm_fault *vmf)
 {
@@ -365,18 +353,15 @@ bool hpmmap_vma_collapse_soon(struct hpmmap_ctx *ctx, const struct vm_fault *vmf
 	return false;
 }
 
-/**
- * hpmmap_vma_commit() - give memory to the accessible mappings of a range
- * @ctx: the context, ctx->ops held; the caller's or of a child not running yet
- * @start: first address
- * @end: end
- * @blocks: blocks to use first, or NULL
- * @vain: as hpmmap_mmap_write_lock_soon()
+/*
+ * Gives memory to the accessible mappings of a range, of the caller or of a child not
+ * running yet. @blocks: to use first, or NULL; @vain: as hpmmap_mmap_write_lock_soon().
+ * ctx->ops is held.
  *
- * Everything is mapped when it returns, by one entry where a slot is covered
- * by one mapping; where the pools are exhausted it is left to faults. A slot is
- * always committed as far as its mapping covers it, even outside the range: the
- * core may map all of it with one entry.
+ * Everything is mapped when it returns, by one entry where a slot is covered by one
+ * mapping; where the pools are exhausted it is left to faults. A slot is always committed
+ * as far as its mapping covers it, even outside the range: the core may map all of it with
+ * one entry.
  */
 void hpmmap_vma_commit(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long end, struct list_head *blocks, bool *vain)
@@ -385,15 +370,9 @@ void hpmmap_vma_commit(struct hpmmap_ctx *ctx, unsigned long start,
 	commit_range(ctx, start, end, blocks, false, vain);
 }
 
-/**
- * hpmmap_vma_repair() - map again what the core has unmapped
- * @ctx: the context, ctx->ops held
- * @start: first address
- * @end: end
- * @vain: as hpmmap_mmap_write_lock_soon()
- *
- * The core drops a 2 MB entry when a part of it changes. Slots without a
- * block stay without.
+/*
+ * Maps again what the core has unmapped: it drops a 2 MB entry when a part of it changes.
+ * Slots without a block stay without. ctx->ops is held.
  */
 void hpmmap_vma_repair(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long end, bool *vain)

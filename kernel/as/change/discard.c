@@ -18,7 +18,7 @@
 #include "as/change/discard.h"
 #include "as/change/place.h"
 
-/* Does a page of the part of a slot have contents, or all of it somebody's pins? */
+/* Does a page of the part of a slot have contents, or all of it pins? */
 static bool slot_has_contents(struct hpmmap_block *block, unsigned long slot,
 			      unsigned long start, unsigned long end)
 {
@@ -47,17 +47,13 @@ static bool has_contents(struct hpmmap_ctx *ctx, unsigned long start,
 	return false;
 }
 
-/**
- * hpmmap_store_renew() - a new mapping is made: what was there means nothing
- * @ctx: the context, ctx->ops held
- * @start: start of the new mapping
- * @end: its end
- * @lazy: it is a reservation, and has no memory yet
+/*
+ * A new mapping is made: what was there means nothing. @lazy: it is a reservation, and has
+ * no memory yet. ctx->ops is held.
  *
- * A stale page is never mapped, so what faults have mapped since the mapping
- * was made goes, too. A wholly covered slot whose old block somebody still
- * refers to loses it, and so does each that a reservation covers: that is how
- * programs give memory back that they have reserved.
+ * A stale page is never mapped, so what faults have mapped since the mapping was made goes,
+ * too. A wholly covered slot whose old block is pinned loses it, and so does each that a
+ * reservation covers: that is how programs give memory back that they have reserved.
  */
 void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 			unsigned long end, bool lazy)
@@ -100,11 +96,9 @@ void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 	mmap_read_unlock(ctx->mm);
 }
 
-/**
- * hpmmap_discard_begin() - contents are about to be discarded
- * @ctx: the context, ctx->ops held until all of it is done
- *
- * Who has seen zeros may write there, while the rest is being discarded. So what is zeros
+/*
+ * Contents are about to be discarded. ctx->ops is held until all of it is done. A thread
+ * that has seen zeros may write there, while the rest is being discarded. So what is zeros
  * by one step of it is left alone by the next.
  */
 void hpmmap_discard_begin(struct hpmmap_ctx *ctx)
@@ -126,7 +120,7 @@ static void set_gone(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 	block->gone.nr = first + nr - block->gone.first;
 }
 
-/* What somebody has pinned of pages of Linux stays, and is not zeros yet. */
+/* Pinned ordinary pages stay, and are not zeros yet. */
 static bool has_linux(struct hpmmap_block *block, unsigned int first, unsigned int nr)
 {
 	return find_next_bit(block->has, first + nr, first) < first + nr;
@@ -178,16 +172,12 @@ static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
 	return true;
 }
 
-/**
- * hpmmap_store_refresh() - clean blocks for slots whose contents will go
- * @ctx: the context, ctx->ops held since hpmmap_discard_begin()
- * @start: first address of a range that is about to be discarded
- * @end: its end
- *
- * That is cheaper than to zero them. Only as far as whole slots are mapped,
- * accessible and not locked, and there are clean blocks on their nodes; not
- * for what somebody else refers to, nor for what is to be kept for reuse.
- * They are not mapped then: hpmmap_change_settle() maps them.
+/*
+ * Clean blocks for slots of a range that is about to be discarded, which is cheaper than to
+ * zero them. Only as far as whole slots are mapped, accessible and not locked, and there
+ * are clean blocks on their nodes; not for what is pinned, nor for what is to be kept for
+ * reuse. They are not mapped then: hpmmap_change_settle() maps them. ctx->ops is held since
+ * hpmmap_discard_begin().
  */
 void hpmmap_store_refresh(struct hpmmap_ctx *ctx, unsigned long start,
 			  unsigned long end)
@@ -240,14 +230,9 @@ static void drop_linux_range(struct hpmmap_ctx *ctx, unsigned long start, unsign
 	}
 }
 
-/**
- * hpmmap_store_drop_linux() - give back pages of Linux whose contents will go
- * @ctx: the context, ctx->ops held since hpmmap_discard_begin()
- * @start: first address of a range that is about to be discarded
- * @end: its end
- *
- * Who discards gives memory back, where it is Linux's as well. What is locked
- * stays.
+/*
+ * Gives back ordinary pages of a range that is about to be discarded. What is locked stays.
+ * ctx->ops is held since hpmmap_discard_begin().
  */
 void hpmmap_store_drop_linux(struct hpmmap_ctx *ctx, unsigned long start,
 			     unsigned long end)
@@ -287,7 +272,7 @@ static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 	mutex_lock(&ctx->lock);
 	block = xa_load(&ctx->store, slot);
 	owned = hpmmap_slot_is_marked(ctx, slot);
-	/* What nobody has touched yet has nothing to lose. */
+	/* What was not touched yet has nothing to lose. */
 	if (block && (is_gone(ctx, block, first, nr) ||
 		      hpmmap_policy_defers(ctx, block, slot << SLOT_SHIFT,
 					   (slot + 1) << SLOT_SHIFT)))
@@ -302,7 +287,7 @@ static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 	*wait &= !pinned;
 	if (block) {
 		hpmmap_block_set_stale(block, first, nr);
-		/* What is pinned is zeros from now on: see edges_are_pinned(). */
+		/* What is pinned is zeros from now on: see hpmmap_store_is_pinned(). */
 		if ((accessible || pinned) && block->folio)
 			ret = hpmmap_block_fill(&ctx->owner, block, first, nr);
 		else if (accessible || pinned)
@@ -314,15 +299,11 @@ static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 	return ret;
 }
 
-/**
- * hpmmap_store_discard() - contents of a range are not wanted any more
- * @ctx: the context, ctx->ops held since hpmmap_discard_begin(); mmap_lock held
- * @start: first address
- * @end: end
- * @accessible: the program can read it: it has to read as zero at once, and
- *	stays mapped. Otherwise nothing of it is mapped.
- *
- * Return: 0, -ENOMEM, or -EINTR if the caller is being killed.
+/*
+ * Contents of a range are not wanted any more. @accessible: the program can read it: it has
+ * to read as zero at once, and stays mapped. Otherwise nothing of it is mapped. ctx->ops is
+ * held since hpmmap_discard_begin(), and mmap_lock. Returns 0, -ENOMEM, or -EINTR if the
+ * caller is being killed.
  */
 int hpmmap_store_discard(struct hpmmap_ctx *ctx, unsigned long start,
 			 unsigned long end, bool accessible)

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * Faults in memory of ours, and access by who looks at another process.
- */
+/* Faults in memory of ours, and access from other processes. */
 #include <linux/mm.h>
 #include <linux/pagemap.h>
 #include <linux/userfaultfd_k.h>
@@ -72,7 +70,7 @@ static bool draft_page(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 	unsigned long slot = slot_of(vmf->address);
 	unsigned int page = page_in_slot(vmf->address);
 	bool write = vmf->flags & FAULT_FLAG_WRITE, ready;
-	/* Who comes for a reference keeps the pages, while others are to be copied. */
+	/* A pin keeps the pages, while others are to be copied. */
 	bool pins = !(vmf->flags & FAULT_FLAG_INTERRUPTIBLE);
 	struct hpmmap_pages range;
 
@@ -250,7 +248,7 @@ begin:
 	}
 	ret = hpmmap_entry_fault(ctx, vmf, (nr > 1 || block->few) &&
 				 !(vmf->flags & FAULT_FLAG_RETRY_NOWAIT));
-	/* Whoever unmapped it was done before the question. */
+	/* What unmapped it was done before the question. */
 	if (ret == VM_FAULT_NOPAGE && *why == HPMMAP_FAULT_UNMAPPED)
 		*why = ctx->family ? HPMMAP_FAULT_FORK : HPMMAP_FAULT_CHANGING;
 	ret = ret ?: VM_FAULT_NOPAGE;
@@ -261,16 +259,11 @@ out:
 	return ret;
 }
 
-/**
- * hpmmap_store_access() - copy from or to a page, whatever its protection
- * @ctx: the context; mmap_lock held
- * @vma: the mapping
- * @addr: address
- * @buf: kernel memory
- * @len: length; all of it lies in one page
- * @write: to the page
+/*
+ * Copies from or to a page, whatever its protection; all of @len lies in one page.
+ * mmap_lock is held.
  *
- * Return: 0, -ENOMEM, -EHWPOISON where the contents are lost, -EAGAIN where they are being
+ * Returns 0, -ENOMEM, -EHWPOISON where the contents are lost, -EAGAIN where they are being
  * moved, or changed what is copied, or -EINTR if the caller is being killed.
  */
 int hpmmap_store_access(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,

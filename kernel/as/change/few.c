@@ -149,14 +149,11 @@ static bool begin(struct hpmmap_ctx *ctx, unsigned long start,
 	return ret;
 }
 
-/**
- * hpmmap_few_begin() - a range is about to get memory, a few pages
- * @ctx: the caller's context, ctx->ops held
- * @start: start of a mapping that is to be replaced, or made accessible
- * @end: its end
- *
- * Return: whether its slots have pages of Linux from now on, also those where
- * nothing is mapped in the end: see hpmmap_change_settle(). Not under strict.
+/*
+ * A range is about to get memory, a few pages: a mapping there is to be replaced, or made
+ * accessible. Returns whether its slots have ordinary pages from now on, also those where
+ * nothing is mapped in the end: see hpmmap_change_settle(). Not under strict. ctx->ops is
+ * held.
  */
 bool hpmmap_few_begin(struct hpmmap_ctx *ctx, unsigned long start,
 		      unsigned long end)
@@ -165,17 +162,10 @@ bool hpmmap_few_begin(struct hpmmap_ctx *ctx, unsigned long start,
 	return begin(ctx, start, end, false);
 }
 
-/**
- * hpmmap_few_begin_tail() - the same of what a new mapping has beyond whole slots
- * @ctx: the caller's context, ctx->ops held
- * @start: start of the mapping, where nothing is yet
- * @end: its end
- *
- * A buffer of a power of two, and the C library's header before it, would hold a
- * block more.
- *
- * Return: as hpmmap_few_begin(); false where its other slots may be shared with
- * others.
+/*
+ * The same of what a new mapping, where nothing is yet, has beyond whole slots: a buffer of
+ * a power of two, and the C library's header before it, would hold a block more. False,
+ * too, where its other slots may be shared with others.
  */
 bool hpmmap_few_begin_tail(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end)
@@ -186,7 +176,7 @@ bool hpmmap_few_begin_tail(struct hpmmap_ctx *ctx, unsigned long start,
 	if (start & ~SLOT_MASK || start >= tail || tail == end ||
 	    !begin(ctx, tail, end, true))
 		return false;
-	hpmmap_few_end(ctx, start, tail);
+	hpmmap_few_end(ctx, start, tail, false);
 	return true;
 }
 
@@ -254,9 +244,12 @@ static bool is_full(struct hpmmap_ctx *ctx, unsigned long slot,
 	return ret;
 }
 
-/* @full: only slots that have too little room. */
-static void end_slots(struct hpmmap_ctx *ctx, unsigned long start,
-		      unsigned long end, bool full)
+/*
+ * Slots are going to have more than a few pages: a range is about to be mapped anew, or to
+ * become accessible. @full: only slots that have too little room for it. ctx->ops is held.
+ */
+void hpmmap_few_end(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end,
+		    bool full)
 {
 	unsigned long slot = slot_of(start), last = slot_of(end - 1);
 	bool wait = true, vain = false;
@@ -274,31 +267,4 @@ static void end_slots(struct hpmmap_ctx *ctx, unsigned long start,
 				  (slot + 1) << SLOT_SHIFT, &vain);
 		cond_resched();
 	}
-}
-
-/**
- * hpmmap_few_end() - slots are going to have more than a few pages
- * @ctx: the caller's context, ctx->ops held
- * @start: start of a range about to be mapped anew
- * @end: its end
- */
-void hpmmap_few_end(struct hpmmap_ctx *ctx, unsigned long start,
-		    unsigned long end)
-{
-	end_slots(ctx, start, end, false);
-}
-
-/**
- * hpmmap_few_grow() - the same where a range is becoming accessible
- * @ctx: the caller's context, ctx->ops held
- * @start: its start
- * @end: its end
- *
- * Slots in which it has its memory, or not more than a few pages of all that there may
- * be, stay as they are.
- */
-void hpmmap_few_grow(struct hpmmap_ctx *ctx, unsigned long start,
-		     unsigned long end)
-{
-	end_slots(ctx, start, end, true);
 }

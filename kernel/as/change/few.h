@@ -9,9 +9,7 @@ bool hpmmap_few_begin(struct hpmmap_ctx *ctx, unsigned long start,
 		      unsigned long end);
 bool hpmmap_few_begin_tail(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end);
-void hpmmap_few_end(struct hpmmap_ctx *ctx, unsigned long start,
-		    unsigned long end);
-void hpmmap_few_grow(struct hpmmap_ctx *ctx, unsigned long start,
-		     unsigned long end);
+void hpmmap_few_end(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end,
+		    bool full);
 
 #endif /* _HPMMAP_AS_CHANGE_FEW_H */

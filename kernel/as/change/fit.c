@@ -48,15 +48,10 @@ static bool slot_fits(struct hpmmap_ctx *ctx,
 	return true;
 }
 
-/**
- * hpmmap_policy_fits() - may a new mapping share slots with what is there?
- * @ctx: the caller's context, ctx->ops held
- * @place: where its memory should come from
- * @start: start of the mapping
- * @end: its end
- * @strictly: anywhere but on a node that is not allowed (MPOL_BIND)
- *
- * What others have in a slot stays where it is, and so decides for all of it.
+/*
+ * May a new mapping whose memory should come from @place share slots with what is there? Other
+ * mappings of a slot stay where they are, and so decide for all of it. @strictly: on any node that
+ * is allowed (MPOL_BIND). ctx->ops is held.
  */
 bool hpmmap_policy_fits(struct hpmmap_ctx *ctx,
 			const struct hpmmap_placement *place,
@@ -144,21 +139,23 @@ static void begin_apart(struct hpmmap_ctx *ctx, const struct hpmmap_placement *p
 	ctx->apart.slots[i].next = end;
 }
 
-/**
- * hpmmap_find_place() - where a mapping may go
- * @ctx: the caller's context, ctx->ops held
- * @place: where its memory should come from
- * @hint: where it should be, or 0
- * @len: its length
- * @flags: of mmap
- * @align: a power of two
- * @phase: distance to a multiple of @align
+static bool is_pinned(struct hpmmap_ctx *ctx, unsigned long addr, unsigned long len)
+{
+	bool fresh;
+
+	return hpmmap_store_is_pinned(ctx, addr, addr + len, false, &fresh);
+}
+
+/*
+ * Where a mapping may go whose memory should come from @place. @hint: where it should be,
+ * or 0. @flags: of mmap. @phase: distance to a multiple of @align, a power of two. ctx->ops
+ * is held.
  *
- * What is small goes where the heap has a block already, if there is room. Not
- * in a slot whose old contents a device still uses, nor in one of another
- * node than its policy wants, if there is room.
+ * What is small goes where the heap has a block already, if there is room. Not in a slot
+ * whose old contents a device still uses, nor in one of another node than its policy wants,
+ * if there is room.
  *
- * Return: an address, or an errno.
+ * Returns an address, or an errno.
  */
 unsigned long hpmmap_find_place(struct hpmmap_ctx *ctx,
 				const struct hpmmap_placement *place,
@@ -174,12 +171,12 @@ unsigned long hpmmap_find_place(struct hpmmap_ctx *ctx,
 	if (!hint && len < SLOT_SIZE && align == PAGE_SIZE &&
 	    !(flags & (MAP_32BIT | MAP_STACK))) {
 		addr = place_beside_heap(ctx, place, len);
-		if (addr && !hpmmap_store_is_pinned(ctx, addr, addr + len))
+		if (addr && !is_pinned(ctx, addr, len))
 			return addr;
 	}
 	addr = hpmmap_range_find_hole(hint, len, flags, align, phase);
 	if (IS_ERR_VALUE(addr) ||
-	    (!hpmmap_store_is_pinned(ctx, addr, addr + len) &&
+	    (!is_pinned(ctx, addr, len) &&
 	     /* A hint is kept where a policy is no more than advice. */
 	     hpmmap_policy_fits(ctx, place, addr, addr + len,
 				hint && addr == hint)))
@@ -187,7 +184,7 @@ unsigned long hpmmap_find_place(struct hpmmap_ctx *ctx,
 	hint = len < SLOT_SIZE && !(flags & MAP_32BIT) ?
 	       place_apart(ctx, place, len) : 0;
 	if (hint && hpmmap_range_find_hole(hint, len, flags, align, 0) == hint &&
-	    !hpmmap_store_is_pinned(ctx, hint, hint + len))
+	    !is_pinned(ctx, hint, len))
 		return hint;
 	whole = hpmmap_range_find_hole(0, ALIGN(len, SLOT_SIZE), flags,
 				     max(align, SLOT_SIZE), 0);
@@ -229,15 +226,10 @@ static unsigned long reach(struct hpmmap_ctx *ctx, unsigned long start,
 	return end;
 }
 
-/**
- * hpmmap_short_end() - how far the pools reach that have too little for a range
- * @ctx: the caller's context, ctx->ops held
- * @place: where its memory should come from
- * @start: start of a new mapping
- * @end: its end
- *
- * Return: the end of the part that they have memory for now: of a slot, or @end;
- * @start where there is no such part.
+/*
+ * How far the pools reach that have too little for a new mapping. ctx->ops is held. Returns
+ * the end of the part that they have memory for now: of a slot, or @end; @start where there
+ * is no such part.
  */
 unsigned long hpmmap_short_end(struct hpmmap_ctx *ctx,
 			       const struct hpmmap_placement *place,
@@ -318,15 +310,10 @@ static int alloc_range(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			     !vma, out);
 }
 
-/**
- * hpmmap_policy_alloc() - blocks for a new mapping
- * @ctx: the caller's context, ctx->ops held
- * @start: its start
- * @end: its end
- * @out: list they are added to: one for each slot that has none, or a shared
- *	one, which the mapping will not keep
- *
- * Return: 0, or -ENOMEM where there are not enough: then @out is empty.
+/*
+ * Blocks for a new mapping, added to @out: one for each slot that has none, or a shared
+ * one, which the mapping will not keep. ctx->ops is held. Returns 0, or -ENOMEM where there
+ * are not enough: then @out is empty.
  */
 int hpmmap_policy_alloc(struct hpmmap_ctx *ctx, unsigned long start,
 			unsigned long end, struct list_head *out)
@@ -345,15 +332,9 @@ int hpmmap_policy_alloc(struct hpmmap_ctx *ctx, unsigned long start,
 	return ret;
 }
 
-/**
- * hpmmap_policy_alloc_mapped() - blocks that a commit of a range needs
- * @ctx: the caller's context, ctx->ops held
- * @start: first address
- * @end: end
- * @out: list they are added to: one for each slot of a mapping of ours that
- *	has none
- *
- * Return: 0, or -ENOMEM where there are not enough: then @out is empty.
+/*
+ * The same that a commit of a range needs: one for each slot of a mapping of ours that has
+ * none.
  */
 int hpmmap_policy_alloc_mapped(struct hpmmap_ctx *ctx, unsigned long start,
 			       unsigned long end, struct list_head *out)

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory that Linux gets back, for calls that need anonymous memory of its own:
- * a registration with a userfaultfd, MADV_MERGEABLE, MADV_WIPEONFORK; and for mbind(2), see
- * mbind.c.
+ * Memory that Linux gets back, for calls that need anonymous memory of its own: a registration
+ * with a userfaultfd, MADV_MERGEABLE, MADV_WIPEONFORK; and for mbind(2), see mbind.c.
  *
- * The contents are copied to a new private mapping elsewhere, which then takes
- * the place of ours in one step. Meanwhile nothing of the range is mapped, and
- * who touches it waits: what was copied does not change any more. Pages of zeros
- * are not copied: they are missing afterwards as they are in fresh memory, or the zero page.
+ * The contents are copied to a new private mapping elsewhere, which then takes the place of ours
+ * in one step. Meanwhile nothing of the range is mapped, and a touch waits: what was copied does
+ * not change any more. Pages of zeros are not copied: they are missing afterwards as they are in
+ * fresh memory, or the zero page.
  */
 #include <linux/mempolicy.h>
 #include <linux/mman.h>
@@ -83,8 +82,8 @@ static size_t piece_len(const struct piece *p)
 }
 
 /*
- * A device, a pipe or another process would keep the old pages. False for who is being killed,
- * too: nothing is copied for him.
+ * A device, a pipe or another process would keep the old pages. False for a task that is being
+ * killed, too: nothing is copied for it.
  */
 static bool is_pinned(struct hpmmap_ctx *ctx, const struct piece *p)
 {
@@ -95,7 +94,7 @@ static bool is_pinned(struct hpmmap_ctx *ctx, const struct piece *p)
 	mutex_lock(&ctx->lock);
 	xa_for_each_range(&ctx->store, slot, block, slot_of(p->start),
 			  slot_of(p->end - 1)) {
-		/* Nobody writes to what is shared. */
+		/* What is shared is not written to. */
 		pinned = !hpmmap_block_is_shared(block) &&
 			 !hpmmap_block_wait_unpinned(ctx, block);
 		if (pinned || fatal_signal_pending(current))
@@ -106,14 +105,9 @@ static bool is_pinned(struct hpmmap_ctx *ctx, const struct piece *p)
 	return pinned;
 }
 
-/**
- * hpmmap_handback_read() - what a page has
- * @ctx: the context
- * @addr: the page, which nothing else need know to be there
- * @buf: a page
- *
- * Return: 1 if it has contents, now in @buf, 0 if it is zero, or -EFAULT after a
- * memory error.
+/*
+ * What a page has, which nothing else need know to be there. Returns 1 if it has contents,
+ * now in @buf, 0 if it is zero, or -EFAULT after a memory error.
  */
 int hpmmap_handback_read(struct hpmmap_ctx *ctx, unsigned long addr, void *buf)
 {
@@ -238,7 +232,7 @@ static long place_finish(struct hpmmap_ctx *ctx, const struct piece *p,
 			 ADVICE_FLAGS) ? 0 : -ENOMEM;
 }
 
-/* In one step for everybody else. */
+/* In one step for all other threads. */
 static long place_move(struct hpmmap_ctx *ctx, const struct piece *p,
 		       unsigned long to)
 {
@@ -314,16 +308,9 @@ static long piece_hand_back(struct hpmmap_ctx *ctx, const struct piece *p,
 	return ret;
 }
 
-/**
- * hpmmap_handback_bound() - hpmmap_handback(), with a policy
- * @ctx: the caller's context, ctx->ops held
- * @start: first address, page aligned
- * @end: end
- * @mbind: what mbind(2) is told, but the range; or NULL for none
- * @skip_sealed: what is sealed stays as it is, without an error
- * @zeros: pages of zeros are resident, too
- *
- * Return: as hpmmap_handback().
+/*
+ * As hpmmap_handback(), with what mbind(2) is told except the range, or NULL for none.
+ * ctx->ops is held.
  */
 long hpmmap_handback_bound(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end, const struct pt_regs *mbind,
@@ -340,19 +327,13 @@ long hpmmap_handback_bound(struct hpmmap_ctx *ctx, unsigned long start,
 	return ret;
 }
 
-/**
- * hpmmap_handback() - memory of ours becomes anonymous memory of Linux
- * @ctx: the caller's context, ctx->ops not held
- * @start: first address, page aligned
- * @end: end
- * @skip_sealed: what is sealed stays as it is, without an error
- * @zeros: pages of zeros are resident, too
+/*
+ * Memory of ours becomes anonymous memory of Linux. Contents, protection and advice stay; a
+ * policy of mbind(2) does not. @skip_sealed: what is sealed stays as it is, without an
+ * error. @zeros: pages of zeros are resident, too. ctx->ops is not held.
  *
- * Contents, protection and advice stay; a policy of mbind(2) does not.
- *
- * Return: 0; -EBUSY where somebody (a device) refers to a block, -EPERM for
- * what is sealed, -ENOMEM, or an errno that restarts the call. A part may have
- * been handed back then.
+ * Returns 0; -EBUSY where a block is pinned, -EPERM for what is sealed, -ENOMEM, or an
+ * errno that restarts the call. A part may have been handed back then.
  */
 long hpmmap_handback(struct hpmmap_ctx *ctx, unsigned long start,
 		     unsigned long end, bool skip_sealed, bool zeros)

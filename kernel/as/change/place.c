@@ -100,8 +100,8 @@ enum hpmmap_look hpmmap_slot_look(struct hpmmap_ctx *ctx, unsigned long start,
 }
 
 /*
- * A block where @place says in place of what a slot has. It is charged to who that is charged
- * to; memory of Linux counts for no limit, so what takes its place has to ask.
+ * A block where @place says in place of what a slot has, charged as that is. Ordinary memory
+ * counts for no limit, so what takes its place has to ask.
  */
 static struct hpmmap_block *block_instead(struct hpmmap_ctx *ctx,
 					  unsigned long slot,
@@ -167,15 +167,9 @@ bool hpmmap_slot_is_on(struct hpmmap_ctx *ctx, unsigned long slot,
 	return ret;
 }
 
-/**
- * hpmmap_policy_place() - move what lies where its mapping does not want it
- * @ctx: the caller's context, ctx->ops held
- * @start: first address
- * @end: end
- *
- * What was moved is not mapped afterwards.
- *
- * Return: false if some is on a node where it must not be.
+/*
+ * Moves what lies in a range where its mapping does not want it; it is not mapped
+ * afterwards. ctx->ops is held. Returns false if some is on a node where it must not be.
  */
 bool hpmmap_policy_place(struct hpmmap_ctx *ctx, unsigned long start,
 			 unsigned long end)
@@ -206,13 +200,9 @@ bool hpmmap_policy_place(struct hpmmap_ctx *ctx, unsigned long start,
 	return ret;
 }
 
-/**
- * hpmmap_page_node() - where a page lies
- * @ctx: the context
- * @addr: any address
- * @shared: out: whether it is shared since a fork
- *
- * Return: its node, NUMA_NO_NODE if it is not ours or was not placed yet.
+/*
+ * The node of a page, NUMA_NO_NODE if it is not ours or was not placed yet. @shared: out:
+ * whether it is shared since a fork.
  */
 int hpmmap_page_node(struct hpmmap_ctx *ctx, unsigned long addr, bool *shared)
 {
@@ -236,14 +226,10 @@ int hpmmap_page_node(struct hpmmap_ctx *ctx, unsigned long addr, bool *shared)
 /* How many blocks are looked at for one to change places with. */
 #define SPARE_LOOKS 1024
 
-/**
- * hpmmap_policy_defers() - is memory placed only when it is touched?
- * @ctx: the context
- * @block: a slot's block, or NULL
- * @start: start of what a mapping covers of the slot
- * @end: its end
- *
- * If so, the slot has a block, but it is not mapped before it is touched.
+/*
+ * Is memory placed only when it is touched? @block: a slot's, or NULL; @start, @end: what a
+ * mapping covers of the slot. If so, the slot has a block, but it is not mapped before it
+ * is touched.
  */
 bool hpmmap_policy_defers(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 			  unsigned long start, unsigned long end)
@@ -275,7 +261,7 @@ static struct hpmmap_block *find_spare(struct hpmmap_ctx *ctx, int nid,
 	return NULL;
 }
 
-/* A block on @nid for the place of @block, to which nobody else refers. */
+/* A block on @nid for the place of @block, which is not pinned. */
 static struct hpmmap_block *exchange(struct hpmmap_ctx *ctx,
 				     struct hpmmap_block *block, int nid)
 {
@@ -304,16 +290,10 @@ static struct hpmmap_block *exchange(struct hpmmap_ctx *ctx,
 	return other;
 }
 
-/**
- * hpmmap_policy_touch() - a slot is touched for the first time
- * @ctx: the context, its lock held
- * @vma: the mapping; mmap_lock held
- * @block: the slot's block, which hpmmap_policy_defers()
- *
- * The block is exchanged for one that lies where the caller's policy wants it,
- * if there is one.
- *
- * Return: the slot's block from now on.
+/*
+ * A slot whose block hpmmap_policy_defers() is touched for the first time. The block is
+ * exchanged for one that lies where the caller's policy wants it, if there is one.
+ * ctx->lock and mmap_lock are held. Returns the slot's block from now on.
  */
 struct hpmmap_block *hpmmap_policy_touch(struct hpmmap_ctx *ctx,
 					 struct vm_area_struct *vma,

@@ -66,15 +66,13 @@ static struct task_struct *early_thread(struct task_struct *process)
 	return NULL;
 }
 
-/**
- * hpmmap_failure_tell() - tell processes of a memory error, as Linux does
- * @flags: MF_*
- * @where: the address of the bad page in an address space, which is only compared; 0: it is
- *	not there. Called under RCU
- * @data: for @where
+/*
+ * Tells processes of a memory error, as Linux does. @where: the address of the bad page in
+ * an address space, which is only compared; 0: it is not there; called under RCU, with
+ * @data. hpmmap_poison_mutex is held.
  *
- * BUS_MCEERR_AO goes to processes that asked for early signals. A task that cannot go on gets
- * BUS_MCEERR_AR when it tries the access again. hpmmap_poison_mutex is held.
+ * BUS_MCEERR_AO goes to processes that asked for early signals. A task that cannot go on
+ * gets BUS_MCEERR_AR when it tries the access again.
  */
 void hpmmap_failure_tell(int flags, unsigned long (*where)(struct mm_struct *mm, void *data),
 			 void *data)
@@ -207,7 +205,7 @@ static void block_tell(struct hpmmap_block *block, unsigned long pfn, int flags)
 	hpmmap_failure_tell(flags, ctx_where, NULL);
 }
 
-/* From here on nobody begins to read or write the block of a page. */
+/* From here on no task begins to read or write the block of a page. */
 static void page_mark(struct page *page, unsigned long pfn)
 {
 	struct folio *folio = page_folio(page);
@@ -220,41 +218,22 @@ static void page_mark(struct page *page, unsigned long pfn)
 	compat_count_poison(pfn, 1);
 }
 
-/**
- * hpmmap_memory_failure() - memory_failure() for memory that is known to mem/pool/section.c
- * @pfn: page frame
- * @flags: MF_*
- *
- * Return: 0 (contained), -EHWPOISON (known already), or an errno.
- */
-static noinline int hpmmap_memory_failure(unsigned long pfn, int flags)
+/* An error in a block of the pools: 0 (contained) or -EHWPOISON (known already). */
+static int block_failed(struct hpmmap_block *block, unsigned long pfn, int flags)
 {
 	struct page *page = pfn_to_page(pfn);
-	struct hpmmap_block *block;
-	int ret = 0;
+	int ret = -EHWPOISON;
 
-	mutex_lock(&hpmmap_poison_mutex);
-	block = hpmmap_section_block(pfn);
-	if (!block) {
-		/* It has left its pool. */
-		mutex_unlock(&hpmmap_poison_mutex);
-		ret = compat_memory_failure(pfn, flags);
-		goto out;
-	}
-	if (PageHWPoison(page)) {
-		ret = -EHWPOISON;
-	} else {
+	if (!PageHWPoison(page)) {
 		page_mark(page, pfn);
 		hpmmap_pool_retire(block);
 		block_tell(block, pfn, flags);
+		ret = 0;
 	}
 	/* Tasks that read the block go on until then. */
 	synchronize_srcu(&hpmmap_touch_srcu);
 	if (flags & MF_COUNT_INCREASED)
 		put_page(page);
-	mutex_unlock(&hpmmap_poison_mutex);
-out:
-	module_put(THIS_MODULE);
 	return ret;
 }
 
@@ -314,38 +293,51 @@ static int block_evacuate(struct hpmmap_block *block, unsigned long pfn)
 	return -EBUSY;
 }
 
-/**
- * hpmmap_soft_offline() - soft_offline_page() for the same memory
- * @pfn: page frame
- * @flags: MF_*
- *
- * Return: 0; -EBUSY if the block is shared or pinned, or its process is busy: then it is
- * retired when it is given up; or an errno.
+/*
+ * A block that may fail soon is to be taken out of use. -EBUSY if it is shared or pinned, or its
+ * process is busy: then it is retired when it is given up.
  */
-static noinline int hpmmap_soft_offline(unsigned long pfn, int flags)
+static int block_fails_soon(struct hpmmap_block *block, unsigned long pfn, int flags)
 {
 	struct page *page = pfn_to_page(pfn);
+
+	/* It would look like a pin; the block stays ours. */
+	if (flags & MF_COUNT_INCREASED)
+		put_page(page);
+	if (!compat_soft_offlines())
+		return -EOPNOTSUPP;
+	return PageHWPoison(page) ? 0 : block_evacuate(block, pfn);
+}
+
+/* For memory that is known to mem/pool/section.c; Linux answers if it has left its pool since. */
+static int answer(unsigned long pfn, int flags,
+		  int (*ours)(struct hpmmap_block *block, unsigned long pfn, int flags),
+		  int (*others)(unsigned long pfn, int flags))
+{
 	struct hpmmap_block *block;
 	int ret = 0;
 
 	mutex_lock(&hpmmap_poison_mutex);
 	block = hpmmap_section_block(pfn);
-	if (!block) {
-		mutex_unlock(&hpmmap_poison_mutex);
-		ret = compat_soft_offline(pfn, flags);
-		goto out;
-	}
-	/* It would look like a pin; the block stays ours. */
-	if (flags & MF_COUNT_INCREASED)
-		put_page(page);
-	if (!compat_soft_offlines())
-		ret = -EOPNOTSUPP;
-	else if (!PageHWPoison(page))
-		ret = block_evacuate(block, pfn);
+	if (block)
+		ret = ours(block, pfn, flags);
 	mutex_unlock(&hpmmap_poison_mutex);
-out:
+	if (!block)
+		ret = others(pfn, flags);
 	module_put(THIS_MODULE);
 	return ret;
+}
+
+/* Stands in for memory_failure(). */
+static noinline int hpmmap_memory_failure(unsigned long pfn, int flags)
+{
+	return answer(pfn, flags, block_failed, compat_memory_failure);
+}
+
+/* Stands in for soft_offline_page(). */
+static noinline int hpmmap_soft_offline(unsigned long pfn, int flags)
+{
+	return answer(pfn, flags, block_fails_soon, compat_soft_offline);
 }
 
 /* unpoison_memory() for the same memory: of errors that were simulated, once it has left its pool. */
@@ -398,12 +390,10 @@ static struct entry entries[] = {
 	ENTRY("unpoison_memory", hpmmap_unpoison),
 };
 
-/**
- * hpmmap_failure_init() - stand in for Linux's handling of memory errors
- *
- * Without it errors in the pools are as those in other offline memory.
- *
- * Return: 0, also where it is impossible: the kernel log tells.
+/*
+ * Stands in for Linux's handling of memory errors; without it errors in the pools are as
+ * those in other offline memory. Returns 0, also where it is impossible: the kernel log
+ * tells.
  */
 int hpmmap_failure_init(void)
 {

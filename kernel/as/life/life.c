@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The life of a context, from its publication until nobody uses the address space
- * (mm_users is zero), however the process ended. Linux tears the mappings
- * down on its own; the blocks are taken back when only the module still
- * refers to them.
+ * The life of a context, from its publication until its address space has no user (mm_users is
+ * zero), however the process ended. Linux tears the mappings down on its own; the blocks are
+ * taken back when only the module still refers to them.
  *
- * The last process that leaves an address space takes the blocks back itself,
- * before its parent learns of its end. It waits for nobody: if somebody else
- * still uses the address space, the context becomes an orphan, which a worker
- * looks at from time to time, and who finds the pools empty, too.
+ * The last process that leaves an address space takes the blocks back itself, before its parent
+ * learns of its end. It waits for bounded times only: if another task still uses the address
+ * space, the context becomes an orphan, which a worker looks at from time to time, as does an
+ * allocation that finds the pools empty.
  */
 #include <linux/delay.h>
 #include <linux/mm.h>
@@ -36,14 +35,14 @@
 #include "as/life/life.h"
 #include "as/life/share.h"
 
-/* How soon to look again at orphans that somebody still uses: first, and last. */
+/* How soon to look again at orphans in use: first, and last. */
 #define REAP_FIRST_MS 1
 
 #define REAP_LAST_MS 1000
 
 /*
- * What somebody who only looks at an address space is given to be done, and who was
- * the last to do so to take it apart.
+ * How long a task that only looks at an address space is waited for, and one that was the last to
+ * do so, and takes it apart.
  */
 #define LOOK_WAIT_MS 8
 #define APART_WAIT_MS 100
@@ -63,11 +62,12 @@ static void reap_work_fn(struct work_struct *work);
 static DECLARE_DELAYED_WORK(reap_work, reap_work_fn);
 static unsigned int reap_ms = REAP_FIRST_MS;
 
-/* Nobody refers to it any more. */
+/* After the last reference. */
 static void ctx_free(struct hpmmap_ctx *ctx)
 {
 	hpmmap_family_leave(ctx);
-	hpmmap_window_forget(ctx);
+	if (ctx->window)
+		hpmmap_window_put(ctx->window);
 	xa_destroy(&ctx->store);
 	hpmmap_block_bury(&ctx->graves);
 	if (ctx->mm)
@@ -79,20 +79,16 @@ static void ctx_free(struct hpmmap_ctx *ctx)
 	hpmmap_hook_put();
 }
 
-/* Whoever gave up the last reference may have held locks. */
+/* The last reference may have been given up with locks held. */
 static void bury_work_fn(struct work_struct *work)
 {
 	ctx_free(container_of(work, struct hpmmap_ctx, bury));
 }
 
-/**
- * hpmmap_ctx_alloc() - a context that is not of any address space yet
- * @job: its policy
- *
- * What it gets is charged to who calls. The hooks must be active and stay so
- * until hpmmap_ctx_publish() or hpmmap_ctx_put_now().
- *
- * Return: the context with one reference, or NULL.
+/*
+ * A context that is not of any address space yet, with one reference, or NULL. It is
+ * charged to the caller. The hooks must be active and stay so until hpmmap_ctx_publish() or
+ * hpmmap_ctx_put_now().
  */
 struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 {
@@ -140,12 +136,9 @@ err_file:
 	return NULL;
 }
 
-/**
- * hpmmap_ctx_put_now() - give up a reference to a context where no lock is held
- * @ctx: the context
- *
- * If it is the last one, the context is freed at once: what a process that registers or forks in
- * vain costs is charged to that process.
+/*
+ * Gives up a reference where no lock is held. If it is the last one, the context is freed
+ * at once: what a process that registers or forks in vain costs is charged to that process.
  */
 void hpmmap_ctx_put_now(struct hpmmap_ctx *ctx)
 {
@@ -153,12 +146,10 @@ void hpmmap_ctx_put_now(struct hpmmap_ctx *ctx)
 		ctx_free(ctx);
 }
 
-/**
- * hpmmap_ctx_publish() - make a context that of an address space
- * @ctx: from hpmmap_ctx_alloc(); the hash takes over the caller's reference
- * @mm: an address space that has none; nobody else can give it one now
- *
- * It is an orphan until somebody joins it.
+/*
+ * A context becomes that of an address space that has none, and can be given one by the
+ * caller only. The hash takes over the caller's reference. The context is an orphan until a
+ * process joins it.
  */
 void hpmmap_ctx_publish(struct hpmmap_ctx *ctx, struct mm_struct *mm)
 {
@@ -172,11 +163,9 @@ void hpmmap_ctx_publish(struct hpmmap_ctx *ctx, struct mm_struct *mm)
 	raw_spin_unlock(&orphans_lock);
 }
 
-/**
- * hpmmap_ctx_join() - a process that is a member uses an address space
- * @ctx: published, and the process keeps the address space in use
- *
- * May be called from any context. hpmmap_ctx_leave() ends it.
+/*
+ * A process that is a member, and keeps the address space in use, uses it until
+ * hpmmap_ctx_leave(). May be called from any context.
  */
 void hpmmap_ctx_join(struct hpmmap_ctx *ctx)
 {
@@ -197,7 +186,7 @@ static void tear_down(struct hpmmap_ctx *ctx, bool own)
 {
 	hpmmap_ctx_unhash(ctx);
 	hpmmap_join_cancel(ctx);
-	hpmmap_window_gone(ctx);
+	hpmmap_window_zap(ctx, 0, TASK_SIZE_MAX);
 	hpmmap_store_release_all(ctx, own ? HPMMAP_EXIT_ZEROES : 0);
 	hpmmap_ctx_torn(ctx);
 	hpmmap_stats_fold(ctx);
@@ -207,9 +196,8 @@ static void tear_down(struct hpmmap_ctx *ctx, bool own)
 }
 
 /*
- * Nobody uses it, and nothing is mapped in it any more. Whoever gave it up last takes it
- * apart, and that may be somebody who only looked at it; the blocks have references
- * of that until it is done.
+ * It has no user, and nothing is mapped in it any more. Its last user takes it apart, which may
+ * be a task that only looked at it; the blocks have references of that until it is done.
  */
 static bool is_taken_apart(struct mm_struct *mm)
 {
@@ -224,7 +212,7 @@ static bool is_taken_apart(struct mm_struct *mm)
 	return ret;
 }
 
-/* Waits a moment for that, if nobody but the caller is a member. */
+/* Waits a moment for that, if only the caller is a member. */
 static void await_taken_apart(struct hpmmap_ctx *ctx)
 {
 	struct mm_struct *mm = ctx->mm;
@@ -239,13 +227,11 @@ static void await_taken_apart(struct hpmmap_ctx *ctx)
 	}
 }
 
-/**
- * hpmmap_ctx_leave() - a process does not use an address space any more
- * @ctx: joined by hpmmap_ctx_join(); the reference becomes the callee's
- *
- * In the process, or in a worker if it could not be there. If it was the last
- * one, all that it held is in the pools afterwards, unless somebody still looks
- * at the address space and is not done within some milliseconds.
+/*
+ * A process does not use an address space any more; the reference becomes the callee's.
+ * Called in the process, or in a worker if it could not be there. After the last process
+ * all that the context held is in the pools, unless another task still looks at the address
+ * space and is not done within some milliseconds.
  */
 void hpmmap_ctx_leave(struct hpmmap_ctx *ctx)
 {
@@ -268,7 +254,7 @@ void hpmmap_ctx_leave(struct hpmmap_ctx *ctx)
 }
 
 /*
- * Takes one out of at most @looks orphans that nobody uses any more, or NULL.
+ * Takes one without users out of at most @looks orphans, or NULL.
  * How many were looked at is taken off @looks.
  */
 static struct hpmmap_ctx *orphan_take(unsigned long *looks)
@@ -290,7 +276,7 @@ static struct hpmmap_ctx *orphan_take(unsigned long *looks)
 	return found;
 }
 
-/* All of them; returns whether there are some that somebody still uses. */
+/* All of them; returns whether some are in use. */
 static bool reap_orphans(void)
 {
 	unsigned long left = READ_ONCE(nr_orphans);
@@ -313,11 +299,9 @@ static bool reap_orphans(void)
 	return READ_ONCE(nr_orphans);
 }
 
-/**
- * hpmmap_reap() - take back what nobody refers to any more
- *
- * Of address spaces without users, and of blocks whose pins have gone. May sleep,
- * but waits for nobody.
+/*
+ * Takes back what nothing refers to any more: of address spaces without users, and blocks
+ * whose pins have gone. May sleep, but waits for no process.
  */
 void hpmmap_reap(void)
 {
@@ -326,12 +310,9 @@ void hpmmap_reap(void)
 }
 
 /*
- * Takes back a part of that, for an allocation that found none.
- *
- * Looks at a bounded number of orphans and blocks only, and not at all while
- * others do.
- *
- * Returns whether the memory of an address space came back.
+ * A part of that, for an allocation that found none: looks at a bounded number of orphans
+ * and blocks only, and not at all while others do. Returns whether the memory of an address
+ * space came back.
  */
 static bool reap_one(void)
 {
@@ -353,18 +334,14 @@ static void reap_work_fn(struct work_struct *work)
 {
 	unsigned int ms = READ_ONCE(reap_ms);
 
-	/* Somebody reads its /proc files, say. */
+	/* A task reads its /proc files, say. */
 	if (!reap_orphans())
 		return;
 	WRITE_ONCE(reap_ms, min(2 * ms, (unsigned int)REAP_LAST_MS));
 	queue_delayed_work(hpmmap_wq, &reap_work, msecs_to_jiffies(ms));
 }
 
-/**
- * hpmmap_reap_soon() - an orphan may have lost its last user
- *
- * May be called from any context.
- */
+/* An orphan may have lost its last user. May be called from any context. */
 void hpmmap_reap_soon(void)
 {
 	WRITE_ONCE(reap_ms, REAP_FIRST_MS);

@@ -8,8 +8,8 @@ struct hpmmap_job;
 struct mm_struct;
 
 /*
- * Blocks that who exits or executes a program zeroes itself, of those that it
- * gives up: what small programs have, and some ten milliseconds at most.
+ * Blocks that a task in exit or execve zeroes itself, of those that it gives up: what small
+ * programs have, and some ten milliseconds at most.
  */
 #define HPMMAP_EXIT_ZEROES 16
 

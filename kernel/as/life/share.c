@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Sharing: after fork, parent and child have the same blocks until one of
- * them writes.
+ * Sharing: after fork, parent and child have the same blocks until one of them writes.
  *
- * A shared block is in several stores and never changes. No page table lets
- * anybody write to it, so a write is a fault, which copies the block for who
- * writes (store.c). Who is left alone with a block may write to it again: when
- * a process is gone, its family's entries are made writable before its parent
- * learns of its end, so that a parent that waits for its child takes no
- * faults for it afterwards. Drafts are settled by a worker, or the next fault: a
- * process that forks again before goes on with them.
+ * A shared block is in several stores and never changes. No page table permits writes to it, so a
+ * write is a fault, which copies the block for the writer (store.c). A context that is left alone
+ * with a block may write to it again: when a process is gone, its family's entries are made
+ * writable before its parent learns of its end, so that a parent that waits for its child takes
+ * no faults for it afterwards. Drafts are settled by a worker, or the next fault: a process that
+ * forks again before goes on with them.
  *
- * Who is gone waits for nobody: what a relative keeps locked at that moment is
- * left to a work of the family, which does not wait either, but comes back. All
- * of them together are given a moment.
+ * A process that is gone waits for no other: what a relative keeps locked at that moment is left
+ * to a work of the family, which does not wait either, but comes back. All of them together are
+ * given a moment.
  *
- * A family is everybody who descends by fork from one execve.
+ * A family is all that descend by fork from one execve.
  */
 #include <linux/delay.h>
 #include <linux/list.h>
@@ -64,12 +62,9 @@ struct patience {
 
 static void family_work_fn(struct work_struct *work);
 
-/**
- * hpmmap_share_begin() - a child may get blocks of its parent
- * @parent: the parent; its ctx->ops is held
- * @child: not running yet
- *
- * Return: 0 or -ENOMEM.
+/*
+ * A child, not running yet, may get blocks of its parent, whose ctx->ops is held. Returns 0
+ * or -ENOMEM.
  */
 int hpmmap_share_begin(struct hpmmap_ctx *parent, struct hpmmap_ctx *child)
 {
@@ -165,7 +160,7 @@ static bool restore(struct hpmmap_family *family, struct hpmmap_ctx *ctx,
 
 	/*
 	 * An address space without users may still be taken apart, with its
-	 * references to the blocks: who ends looks again when it is done.
+	 * references to the blocks: the task that ends looks again when it is done.
 	 */
 	if (!xa_marked(&ctx->store, SLOT_SHARED) || !mmget_not_zero(ctx->mm))
 		return false;
@@ -190,9 +185,9 @@ static bool restore(struct hpmmap_family *family, struct hpmmap_ctx *ctx,
 }
 
 /*
- * Lets those of a family write to what nobody shares any more whom something was left to
- * alone. Waits for another task that does so if it may: it is to be done when a parent learns
- * of the end. Returns whether there is something left for the worker.
+ * Lets those of a family write again to what they were left alone with. Waits for another task
+ * that does so if it may: it is to be done when a parent learns of the end. Returns whether there
+ * is something left for the worker.
  */
 static bool family_restore(struct hpmmap_family *family, struct patience patience)
 {
@@ -228,13 +223,10 @@ static void family_work_fn(struct work_struct *work)
 	hpmmap_family_put(family);
 }
 
-/**
- * hpmmap_share_gone() - a context has given up everything
- * @ctx: the context
- * @here: the caller holds no lock, and looks after the others at once
- *
- * When it returns, and no relative had anything locked, all that was given up
- * before has been looked at. Waits for nobody; a worker does the rest.
+/*
+ * A context has given up everything. @here: the caller holds no lock, and looks after the
+ * relatives at once; all that was given up before has been looked at when it returns, if
+ * none of them had anything locked. Waits for bounded times only; a worker does the rest.
  */
 void hpmmap_share_gone(struct hpmmap_ctx *ctx, bool here)
 {

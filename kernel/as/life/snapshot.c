@@ -4,8 +4,8 @@
  *
  * Linux would share the memory for good, for to it our mappings are shared
  * ones. So the child gets a store of its own while the address space is
- * duplicated, in vm_ops->open: with the same blocks, which from then on
- * nobody writes to (share.c), or with copies where that cannot be. As on Linux, the
+ * duplicated, in vm_ops->open: with the same blocks, which are not written to
+ * from then on (share.c), or with copies where that cannot be. As on Linux, the
  * snapshot is of one moment: the access of other threads to a slot that is copied is
  * taken away first, and a thread that needs it waits for mmap_lock until the fork is
  * done.
@@ -111,7 +111,7 @@ static bool share_slot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 	}
 	atomic_long_inc(&child->nr_held);
 	xa_set_mark(&parent->store, slot, SLOT_SHARED);
-	/* Nobody's offset. */
+	/* It has no one offset any more. */
 	block->folio->mapping = NULL;
 	return true;
 }
@@ -159,7 +159,7 @@ static unsigned int run_store(struct hpmmap_ctx *parent, struct hpmmap_ctx *chil
 				break;
 			xas_set_mark(&xas, SLOT_SHARED);
 			hpmmap_family_share(parent, child, blocks[n]);
-			/* Nobody's offset. */
+			/* It has no one offset any more. */
 			blocks[n]->folio->mapping = NULL;
 			if (++n < nr)
 				xas_next(&xas);
@@ -331,15 +331,6 @@ static void snapshot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 	mutex_unlock(&parent->lock);
 }
 
-/* Gives a new address space its context, once. */
-static void child_publish(struct hpmmap_ctx *child, struct mm_struct *mm)
-{
-	if (child->mm)
-		return;
-	refcount_inc(&child->refs);
-	hpmmap_ctx_publish(child, mm);
-}
-
 /*
  * A mapping was split, or mremap(2) is about to move page tables, which no hook has seen: the core
  * would take an entry of 1 GB for a table.
@@ -356,12 +347,10 @@ static void split_moving(struct vm_area_struct *vma)
 	}
 }
 
-/**
- * hpmmap_fork_open() - a mapping was duplicated
- * @vma: the duplicate; mmap_lock of its address space is held for writing
- *
- * Of many who split mappings of their own, or others' (userfaultfd), only the
- * caller's own fork matters: it holds both mmap_locks.
+/*
+ * A mapping was duplicated; mmap_lock of its address space is held for writing. Of all that
+ * split mappings of their own, or others' (userfaultfd), only the caller's own fork
+ * matters: it holds both mmap_locks.
  */
 void hpmmap_fork_open(struct vm_area_struct *vma)
 {
@@ -375,7 +364,10 @@ void hpmmap_fork_open(struct vm_area_struct *vma)
 	parent = hpmmap_ctx_get(current->mm);
 	if (parent && hpmmap_is_forking(parent)) {
 		child = parent->fork.child;
-		child_publish(child, vma->vm_mm);
+		if (!child->mm) {
+			refcount_inc(&child->refs);
+			hpmmap_ctx_publish(child, vma->vm_mm);
+		}
 		old = vma_lookup(parent->mm, vma->vm_start);
 		if (child->mm == vma->vm_mm && old)
 			snapshot(parent, child, old);

@@ -110,7 +110,6 @@ static int hpmmap_vm_mremap(struct vm_area_struct *vma)
 	return -EINVAL;
 }
 
-#ifdef CONFIG_NUMA
 /*
  * What mbind(2) set, for get_mempolicy(2) and numa_maps. Kernels before 6.8
  * take having this function for "no NUMA balancing, unless that policy asks
@@ -120,7 +119,6 @@ static struct mempolicy *hpmmap_vm_get_policy(COMPAT_GET_POLICY_ARGS)
 {
 	return vma->vm_policy;
 }
-#endif
 
 /* The first page of an entry of 1 GB, which is special; its lock is held. */
 static __maybe_unused struct page *hpmmap_vm_normal_page(struct vm_area_struct *vma,
@@ -140,10 +138,8 @@ static const struct vm_operations_struct vm_ops = {
 	.access = hpmmap_vm_access,
 	COMPAT_FIND_NORMAL_PAGE(hpmmap_vm_normal_page)
 	.name = hpmmap_vma_dump_name,
-#ifdef CONFIG_NUMA
 	.get_policy = hpmmap_vm_get_policy,
 	.set_policy = hpmmap_vm_set_policy,
-#endif
 };
 
 int hpmmap_vmops_init(void)

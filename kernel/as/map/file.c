@@ -51,7 +51,7 @@ static int hpmmap_file_mmap(struct file *file, struct vm_area_struct *vma)
 	return 0;
 }
 
-/* Nobody opens it: mappings are made by the module only. */
+/* It cannot be opened: mappings are made by the module only. */
 static int hpmmap_file_open(struct inode *inode, struct file *file)
 {
 	return -EACCES;
@@ -208,26 +208,19 @@ static struct file *file_new(const char *name, const struct file_operations *fop
 	return file;
 }
 
-/**
- * hpmmap_file_alloc() - the file of a new context
- *
- * The caller keeps the module loaded while this runs.
- *
- * Return: the file, given back by hpmmap_file_put(), or an ERR_PTR.
+/*
+ * The file of a new context, to be given back by hpmmap_file_put(), or an ERR_PTR. The
+ * caller keeps the module loaded while this runs.
  */
 struct file *hpmmap_file_alloc(void)
 {
 	return file_new(names[HPMMAP_NAME_NONE], &hpmmap_fops);
 }
 
-/**
- * hpmmap_file_window() - a file of a window
- * @fops: what it can do; its release has to call hpmmap_file_window_end()
- * @mapping: where its mappings are to be found, from hpmmap_file_window_mapping()
- *
- * The caller keeps the module loaded while this runs.
- *
- * Return: the file, or an ERR_PTR.
+/*
+ * A file of a window, or an ERR_PTR. @fops: its release has to call
+ * hpmmap_file_window_end(). @mapping: where its mappings are to be found, from
+ * hpmmap_file_window_mapping(). The caller keeps the module loaded while this runs.
  */
 struct file *hpmmap_file_window(const struct file_operations *fops,
 				struct address_space *mapping)
@@ -245,13 +238,9 @@ void hpmmap_file_window_end(void)
 	simple_release_fs(&hpmmap_mnt, &hpmmap_mnt_count);
 }
 
-/**
- * hpmmap_file_window_mapping() - get ready what the mappings of a window hang on
- * @mapping: zeroed memory
- *
- * It has no pages of its own.
- *
- * Return: 0, to be undone by hpmmap_file_window_end(), or an errno.
+/*
+ * Gets zeroed memory ready for the mappings of a window to hang on; it has no pages of its
+ * own. Returns 0, to be undone by hpmmap_file_window_end(), or an errno.
  */
 int hpmmap_file_window_mapping(struct address_space *mapping)
 {
@@ -262,7 +251,7 @@ int hpmmap_file_window_mapping(struct address_space *mapping)
 	if (ret)
 		return ret;
 	address_space_init_once(mapping);
-	/* Taken in notifiers, by who has that of an ordinary file. */
+	/* Taken in notifiers, under that of an ordinary file. */
 	lockdep_set_class(&mapping->i_mmap_rwsem, &key);
 	mapping->host = d_inode(hpmmap_mnt->mnt_root);
 	hpmmap_file_mapping_init(mapping, &hpmmap_aops);
@@ -317,16 +306,10 @@ unsigned long hpmmap_file_map_named(struct hpmmap_ctx *ctx, enum hpmmap_name nam
 		       MAP_SHARED | flags, addr);
 }
 
-/**
- * hpmmap_vma_map() - map a range of a context's file
- * @ctx: the caller's context, ctx->ops held
- * @addr: address
- * @len: length
- * @prot: PROT_*
- * @flags: further MAP_* flags: MAP_FIXED or MAP_FIXED_NOREPLACE, and
- *	MAP_NORESERVE, MAP_LOCKED, MAP_STACK
- *
- * Return: @addr or an errno, as from mmap(2).
+/*
+ * Maps a range of a context's file, whose offset is the address. ctx->ops is held. @flags:
+ * MAP_FIXED or MAP_FIXED_NOREPLACE, and MAP_NORESERVE, MAP_LOCKED, MAP_STACK. Returns @addr
+ * or an errno, as mmap(2).
  */
 unsigned long hpmmap_vma_map(struct hpmmap_ctx *ctx, unsigned long addr,
 			     unsigned long len, unsigned long prot,
@@ -345,12 +328,9 @@ enum hpmmap_name hpmmap_file_name(const struct file *file)
 	return (enum hpmmap_name)(unsigned long)file->private_data;
 }
 
-/**
- * hpmmap_vma_is_stack() - is a mapping a stack?
- * @ctx: the context
- * @vma: mapping of ours
- *
- * To a job whose stacks have all their memory at once they are mappings like others.
+/*
+ * Is a mapping of ours a stack? To a job whose stacks have all their memory at once they
+ * are mappings like others.
  */
 bool hpmmap_vma_is_stack(const struct hpmmap_ctx *ctx,
 			 const struct vm_area_struct *vma)
@@ -359,22 +339,14 @@ bool hpmmap_vma_is_stack(const struct hpmmap_ctx *ctx,
 	       hpmmap_file_name(vma->vm_file) == HPMMAP_NAME_THREAD;
 }
 
-/**
- * hpmmap_vma_grows() - may memory of a mapping wait until it is touched?
- * @ctx: the context
- * @vma: mapping of ours
- */
+/* May memory of a mapping of ours wait until it is touched? */
 bool hpmmap_vma_grows(const struct hpmmap_ctx *ctx,
 		      const struct vm_area_struct *vma)
 {
 	return hpmmap_vma_is_stack(ctx, vma) && !(vma->vm_flags & VM_LOCKED);
 }
 
-/**
- * hpmmap_vma_given() - where the part of a mapping begins that has memory at once
- * @ctx: the context
- * @vma: mapping of ours
- */
+/* Where the part of a mapping of ours begins that has memory at once. */
 unsigned long hpmmap_vma_given(const struct hpmmap_ctx *ctx,
 			       const struct vm_area_struct *vma)
 {
@@ -382,12 +354,10 @@ unsigned long hpmmap_vma_given(const struct hpmmap_ctx *ctx,
 	       hpmmap_stack_given(vma->vm_start, vma->vm_end) : vma->vm_start;
 }
 
-/**
- * hpmmap_vma_own_file() - make inherited mappings those of the own file
- * @ctx: the context of a child, ctx->ops and mmap_lock held, that for writing
- *
- * They merge with what the child maps only if the file is the same, and who unmaps a page of it
- * finds them all.
+/*
+ * Mappings that a child inherited become those of its own file: they merge with what the
+ * child maps only if the file is the same, and an unmapping by the file has to find them
+ * all. ctx->ops is held, and mmap_lock for writing.
  */
 void hpmmap_vma_own_file(struct hpmmap_ctx *ctx)
 {

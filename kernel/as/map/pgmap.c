@@ -19,15 +19,10 @@
 #include "as/map/pgmap.h"
 #include "as/map/vma.h"
 
-/**
- * hpmmap_pgmap_pmd() - the entry of 2 MB that covers a slot
- * @mm: address space, its mmap_lock held
- * @addr: an address in the slot
- *
- * The entries of the slots of one gigabyte follow each other. An entry of 1 GB is split,
- * which sleeps: hpmmap_pgmap_slot() only looks.
- *
- * Return: the entry, or NULL where there is not even a table for it.
+/*
+ * The entry of 2 MB that covers the slot of an address, or NULL where there is not even a table for
+ * it. The entries of the slots of one gigabyte follow each other. mmap_lock is held. An entry of
+ * 1 GB is split, which sleeps: hpmmap_pgmap_slot() only looks.
  */
 pmd_t *hpmmap_pgmap_pmd(struct mm_struct *mm, unsigned long addr)
 {
@@ -68,11 +63,7 @@ enum hpmmap_entry hpmmap_pgmap_kind(pmd_t *pmdp)
 	return pmd_leaf(pmd) ? HPMMAP_ENTRY_2M : HPMMAP_ENTRY_TABLE;
 }
 
-/**
- * hpmmap_pgmap_slot() - how a slot is mapped
- * @mm: address space, its mmap_lock held
- * @addr: an address in the slot
- */
+/* How the slot of an address is mapped. mmap_lock is held. */
 enum hpmmap_entry hpmmap_pgmap_slot(struct mm_struct *mm, unsigned long addr)
 {
 	if (unlikely(hpmmap_gigabyte_find(mm, addr)))
@@ -86,7 +77,7 @@ enum hpmmap_entry hpmmap_pgmap_slot(struct mm_struct *mm, unsigned long addr)
  * Those of 2 MB entries, and all above, stay below a mapping while mmap_lock is
  * held. Not so these: where CONFIG_PT_RECLAIM is set, MADV_DONTNEED frees one
  * that is empty, under mmap_lock for reading, if it does not go through our
- * hook. Who frees a table holds its lock, and waits for RCU.
+ * hook. A table is freed with its lock held, after an RCU grace period.
  */
 
 /* A table's first entry of interest, under rcu_read_lock(); NULL without one. */
@@ -117,11 +108,7 @@ pte_t *hpmmap_pgmap_table_lock(struct mm_struct *mm, pmd_t *pmdp, unsigned long 
 	return ptep;
 }
 
-/**
- * hpmmap_pgmap_is_done() - is a slot mapped by one entry, as its mapping allows?
- * @vma: the mapping; mmap_lock held
- * @pmdp: the slot's entry
- */
+/* Is a slot mapped by one entry, as its mapping allows? mmap_lock is held. */
 bool hpmmap_pgmap_is_done(struct vm_area_struct *vma, pmd_t *pmdp)
 {
 	pmd_t pmd = READ_ONCE(*pmdp);
@@ -137,7 +124,7 @@ bool hpmmap_pgmap_is_done(struct vm_area_struct *vma, pmd_t *pmdp)
  *	locked; mmap_lock held
  * @addr: start of the slot
  * @pmdp: its entry
- * @folio: the block's, which nobody else may take from the slot now
+ * @folio: the block's, which stays in the slot now
  * @write: as the mapping allows; otherwise read-only, also where the process wants no huge pages
  *
  * The caller counts it by compat_add_rss(), once for many.
@@ -171,52 +158,17 @@ bool hpmmap_pgmap_insert_2m(struct vm_area_struct *vma, unsigned long addr,
 }
 
 /**
- * hpmmap_pgmap_protect() - take away the right to write
- * @vma: mapping of ours; mmap_lock held for writing
- * @start: of a slot that it covers
- *
- * One entry of 2 MB stays, read-only; entries of 4 KB go. The caller flushes
- * the TLB. It is clean, too: one that is dirty the core would make writable again
- * when a userfaultfd ends its own protection.
- */
-void hpmmap_pgmap_protect(struct vm_area_struct *vma, unsigned long start)
-{
-	struct mm_struct *mm = vma->vm_mm;
-	bool kept = false;
-	spinlock_t *ptl;
-	pmd_t *pmdp;
-
-	lockdep_assert_held(&vma->vm_mm->mmap_lock);
-	if (hpmmap_pgmap_slot(mm, start) == HPMMAP_ENTRY_NONE)
-		return;
-	/* Who has a copy of the page tables is told by the zap. */
-	if (!mm_has_notifiers(mm)) {
-		pmdp = hpmmap_pgmap_pmd(mm, start);
-		ptl = pmd_lock(mm, pmdp);
-		kept = hpmmap_pgmap_kind(pmdp) == HPMMAP_ENTRY_2M;
-		if (kept)
-			set_pmd_at(mm, start, pmdp,
-				   pmd_mkclean(pmd_wrprotect(*pmdp)));
-		spin_unlock(ptl);
-	}
-	if (!kept)
-		compat_zap(vma, start, SLOT_SIZE);
-	/*
-	 * Who pins without a lock takes a reference, then looks at the entry again:
-	 * either he finds it changed, or the caller finds the reference.
-	 */
-	smp_mb();
-}
-
-/**
- * hpmmap_pgmap_protect_run() - hpmmap_pgmap_protect() for slots in a row
+ * hpmmap_pgmap_protect_run() - take away the right to write in slots in a row
  * @vma: mapping of ours; mmap_lock held for writing
  * @start: of the first slot; all of them are covered by the mapping, and lie in one
  *	gigabyte
  * @nr: how many
  *
+ * Entries of 2 MB stay, read-only. They are clean, too: the core would make dirty ones
+ * writable again when a userfaultfd ends its own protection. The caller flushes the TLB.
+ *
  * Return: how many of them from the first on it was done for; the next is
- * mapped by entries of 4 KB, or somebody has a copy of the page tables.
+ * mapped by entries of 4 KB, or a notifier keeps a copy of the page tables.
  */
 unsigned int hpmmap_pgmap_protect_run(struct vm_area_struct *vma,
 				      unsigned long start, unsigned int nr)
@@ -249,19 +201,27 @@ unsigned int hpmmap_pgmap_protect_run(struct vm_area_struct *vma,
 				   pmd_mkclean(pmd_wrprotect(*pmdp)));
 	}
 	spin_unlock(ptl);
-	/* As in hpmmap_pgmap_protect(). */
+	/*
+	 * A lockless pin takes a reference, then looks at the entry again: either it finds the
+	 * entry changed, or the caller finds the reference.
+	 */
 	smp_mb();
 	return i;
 }
 
-/**
- * hpmmap_pgmap_unprotect() - give the right to write back
- * @vma: mapping of ours; mmap_lock held
- * @addr: start of a slot
- * @pmdp: the slot's entry
- * @folio: what it has to refer to
- *
- * Return: whether the entry was changed. A userfaultfd's own protection stays.
+/* The same for one slot, whose entries of 4 KB go. A zap tells those that have a copy of the tables. */
+void hpmmap_pgmap_protect(struct vm_area_struct *vma, unsigned long start)
+{
+	if (hpmmap_pgmap_protect_run(vma, start, 1))
+		return;
+	compat_zap(vma, start, SLOT_SIZE);
+	smp_mb();
+}
+
+/*
+ * Gives the right to write back, by the entry @pmdp of a slot that starts at @addr, if that
+ * refers to @folio. A userfaultfd's own protection stays. mmap_lock is held. Returns
+ * whether the entry was changed.
  */
 bool hpmmap_pgmap_unprotect(struct vm_area_struct *vma, unsigned long addr,
 			    pmd_t *pmdp, struct folio *folio)
@@ -337,7 +297,7 @@ unsigned int hpmmap_pgmap_count(struct mm_struct *mm, unsigned long slot,
 }
 
 /*
- * Is a block mapped by one entry of 2 MB, and does nobody refer to it but that and the module?
+ * Is a block mapped by one entry of 2 MB, with no reference beside that and the module's?
  * mmap_lock held.
  */
 bool hpmmap_pgmap_is_alone_2m(struct mm_struct *mm, pmd_t *pmdp, struct folio *folio)
@@ -350,15 +310,9 @@ bool hpmmap_pgmap_is_alone_2m(struct mm_struct *mm, pmd_t *pmdp, struct folio *f
 	return ret;
 }
 
-/**
- * hpmmap_pgmap_others() - references to a block beside the module's and those of one slot's entries
- * @mm: address space, its mmap_lock held
- * @slot: its slot
- * @folio: the block's
- *
- * One that comes or goes meanwhile is found: in doubt there is one more.
- *
- * Return: how many.
+/*
+ * References to a block beside the module's and those of one slot's entries. One that comes
+ * or goes meanwhile is found: in doubt there is one more. mmap_lock is held.
  */
 int hpmmap_pgmap_others(struct mm_struct *mm, unsigned long slot, struct folio *folio)
 {
@@ -374,10 +328,7 @@ int hpmmap_pgmap_others(struct mm_struct *mm, unsigned long slot, struct folio *
 	return refs;
 }
 
-/**
- * hpmmap_pgmap_is_2m() - would the core answer a fault by an entry of 2 MB?
- * @vmf: a fault in a mapping of ours; vmf->page is set
- */
+/* Would the core answer a fault in a mapping of ours by an entry of 2 MB? vmf->page is set. */
 bool hpmmap_pgmap_is_2m(const struct vm_fault *vmf)
 {
 	unsigned long start = vmf->address & SLOT_MASK;
@@ -400,7 +351,7 @@ static void install_table(struct vm_fault *vmf)
 	ptl = pmd_lock(mm, vmf->pmd);
 	if (pmd_none(*vmf->pmd)) {
 		mm_inc_nr_ptes(mm);
-		/* Who walks without locks finds it empty, not as it was. */
+		/* A lockless walk finds it empty, not as it was. */
 		smp_wmb();
 		pmd_populate(mm, vmf->pmd, vmf->prealloc_pte);
 		vmf->prealloc_pte = NULL;
@@ -408,7 +359,7 @@ static void install_table(struct vm_fault *vmf)
 	spin_unlock(ptl);
 }
 
-/* The entry for a page in a window, where somebody may write by it or not. */
+/* The entry for a page in a window, which permits writes or not. */
 static pte_t window_entry(const struct vm_area_struct *vma, struct page *page, bool write)
 {
 	pte_t entry = mk_pte(page, vma->vm_page_prot);
@@ -460,18 +411,11 @@ static unsigned int insert_run(struct vm_fault *vmf, unsigned long addr,
 	return made;
 }
 
-/**
- * hpmmap_pgmap_insert_pages() - map pages of a block, wherever they lie in their slot
- * @vmf: a fault in a window
- * @addr: where; in the table of the fault, as is all of it
- * @block: the block, which nobody exchanges now; pages of the pools are committed
- * @first: page of the block that is mapped there
- * @nr: how many, from that on
- * @write: somebody may write to them
- *
- * By entries of 4 KB; none without a table for them.
- *
- * Return: how many entries were made.
+/*
+ * Maps @nr pages of a block from @first on in a window, by entries of 4 KB; none without a
+ * table for them. @addr: where; in the table of the fault, as is all of it. The block is
+ * not exchanged now, and pages of the pools are committed. @write: the entries allow
+ * writes. Returns how many entries were made.
  */
 unsigned int hpmmap_pgmap_insert_pages(struct vm_fault *vmf, unsigned long addr,
 				       struct hpmmap_block *block, unsigned int first,
@@ -490,14 +434,9 @@ unsigned int hpmmap_pgmap_insert_pages(struct vm_fault *vmf, unsigned long addr,
 	return made;
 }
 
-/**
- * hpmmap_pgmap_insert_locked() - the same for a block of the pools that is locked
- * @vmf: a fault in a mapping of a file
- * @addr: where; in the table of the fault, as is all of it
- * @block: the block, its folio locked; none of its pages is stale
- * @first: page of the block that is mapped there
- * @nr: how many, from that on
- * @write: somebody may write to them
+/*
+ * The same for a block of the pools whose folio is locked, none of whose pages is stale, in
+ * a mapping of a file.
  */
 void hpmmap_pgmap_insert_locked(struct vm_fault *vmf, unsigned long addr,
 				struct hpmmap_block *block, unsigned int first,
@@ -518,15 +457,9 @@ bool hpmmap_pgmap_table(struct vm_fault *vmf)
 	return !pmd_none(READ_ONCE(*vmf->pmd));
 }
 
-/**
- * hpmmap_pgmap_insert_special() - map a page of Linux without a reference
- * @vmf: a fault in a window
- * @page: the page; a notifier tells when it is somebody else's
- * @write: somebody may write to it
- *
- * May be called with a spinlock held.
- *
- * Return: false without a table for it.
+/*
+ * Maps a page of Linux in a window, without a reference: a notifier tells when the page is
+ * gone. May be called with a spinlock held. Returns false without a table for it.
  */
 bool hpmmap_pgmap_insert_special(struct vm_fault *vmf, struct page *page, bool write)
 {

@@ -40,7 +40,6 @@ static void nodes_usable(struct hpmmap_job *job, bool own, nodemask_t *nodes)
 			node_clear(nid, *nodes);
 }
 
-#ifdef CONFIG_NUMA
 static void follow(struct hpmmap_placement *place, struct mempolicy *pol)
 {
 	switch (pol->mode) {
@@ -78,25 +77,11 @@ static struct mempolicy *policy_of(struct vm_area_struct *vma, bool own)
 		return vma->vm_policy;
 	return own ? current->mempolicy : NULL;
 }
-#else
-static void follow(struct hpmmap_placement *place, struct mempolicy *pol)
-{
-}
 
-static struct mempolicy *policy_of(struct vm_area_struct *vma, bool own)
-{
-	return NULL;
-}
-#endif
-
-/**
- * hpmmap_placement_get() - where memory for the caller should come from, now
- * @job: the job that pays, or NULL for who is in none
- * @vma: the mapping it is for, mmap_lock held; NULL for a new one
- * @place: out
- *
- * A debugger, say, may be the first to touch memory of another process: its own
- * policy and cpuset say nothing about that.
+/*
+ * Where memory for the caller should come from, now. @job: pays, or NULL without one. @vma:
+ * the mapping it is for, mmap_lock held; NULL for a new one. A debugger may be the first to
+ * touch memory of another process: its own policy and cpuset say nothing about that.
  */
 void hpmmap_placement_get(struct hpmmap_job *job, struct vm_area_struct *vma,
 			  struct hpmmap_placement *place)
@@ -133,26 +118,13 @@ bool hpmmap_placement_is_right(const struct hpmmap_placement *place,
 	       node_isset(nid, place->preferred);
 }
 
-/* On a node if the policy leaves it, the nearest to it otherwise. */
-static void stay_on(struct hpmmap_placement *place, int nid)
-{
-	place->in_turn = false;
-	place->near = nid;
-	hpmmap_placement_prefer(place, nid);
-}
-
-/**
- * hpmmap_placement_copy() - where the copy of a slot's block should come from
- * @ctx: who gets it
- * @vma: the mapping it is for, or NULL; during a fork that of the parent. The
- *	mmap_lock of its address space is held, or that of @ctx.
- * @slot: the slot
- * @from: its block
- * @place: out
+/*
+ * Where the copy of a slot's block @from should come from. @vma: the mapping it is for, or
+ * NULL; during a fork that of the parent. The mmap_lock of its address space is held, or
+ * that of @ctx.
  *
- * Where several mappings share the slot, a write to one of them moves none of
- * them: the copy lies where the block did, unless mbind(2) said otherwise for
- * one of them since.
+ * Where several mappings share the slot, a write to one of them moves none of them: the
+ * copy lies where the block did, unless mbind(2) said otherwise for one of them since.
  */
 void hpmmap_placement_copy(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			   unsigned long slot, const struct hpmmap_block *from,
@@ -182,19 +154,19 @@ void hpmmap_placement_copy(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	if (!bound)
 		hpmmap_placement_get(ctx->job, vma, place);
 	if (from->nid != NUMA_NO_NODE &&
-	    (!bound || hpmmap_placement_is_right(place, slot, from->nid)))
-		stay_on(place, from->nid);
+	    (!bound || hpmmap_placement_is_right(place, slot, from->nid))) {
+		/* There if the policy leaves that node, the nearest to it otherwise. */
+		place->in_turn = false;
+		place->near = from->nid;
+		hpmmap_placement_prefer(place, from->nid);
+	}
 }
 
 /* What mbind(2) set, for a mapping that takes the place of another. */
 
-#ifdef CONFIG_NUMA
-/**
- * hpmmap_policy_copy() - the policy of a mapping
- * @vma: the mapping, mmap_lock held
- * @pol: out; only good for hpmmap_policy_set()
- *
- * Return: whether it has one of its own.
+/*
+ * Copies the policy of a mapping, for hpmmap_policy_set() only. Returns whether it has one
+ * of its own. mmap_lock is held.
  */
 bool hpmmap_policy_copy(struct vm_area_struct *vma, struct mempolicy *pol)
 {
@@ -226,15 +198,10 @@ int hpmmap_vm_set_policy(struct vm_area_struct *vma, struct mempolicy *fresh)
 	return 0;
 }
 
-/**
- * hpmmap_policy_set() - give a range of ours a policy
- * @ctx: the caller's context, ctx->ops held
- * @start: first address
- * @len: length
- * @pol: the policy
- *
- * A kernel address cannot be given to mbind(2): it is told another policy,
- * which hpmmap_vm_set_policy() replaces. Without memory there is none.
+/*
+ * Gives a range of ours a policy. A kernel address cannot be given to mbind(2): it is told
+ * another policy, which hpmmap_vm_set_policy() replaces. Without memory there is none.
+ * ctx->ops is held.
  */
 void hpmmap_policy_set(struct hpmmap_ctx *ctx, unsigned long start,
 		       unsigned long len, const struct mempolicy *pol)
@@ -252,14 +219,3 @@ void hpmmap_policy_set(struct hpmmap_ctx *ctx, unsigned long start,
 	hpmmap_madvise(start, len, MADV_DONTDUMP);
 	hpmmap_madvise(start, len, MADV_DODUMP);
 }
-#else
-bool hpmmap_policy_copy(struct vm_area_struct *vma, struct mempolicy *pol)
-{
-	return false;
-}
-
-void hpmmap_policy_set(struct hpmmap_ctx *ctx, unsigned long start,
-		       unsigned long len, const struct mempolicy *pol)
-{
-}
-#endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What is mapped in a range, by whom, and who watches it; and where there is room.
+ * What is mapped in a range, by whom it is watched, and where there is room.
  */
 #include <linux/capability.h>
 #include <linux/delay.h>
@@ -21,16 +21,13 @@
 #define SOON_FIRST_US 8U
 #define SOON_LAST_US 4096U
 
-/**
- * hpmmap_mmap_write_lock_soon() - mmap_lock for writing, for what need not be done
- * @mm: the address space
- * @vain: do not try for long; set when that was in vain
+/*
+ * mmap_lock for writing, for what need not be done. @vain: do not try for long; set when
+ * that was in vain. Returns whether it is held.
  *
  * Calls that change no mapping do not wait on Linux for a task that reads the address space
  * for as long as it likes (/proc/PID/mem, at a file whose server is away). Those that do
  * change mappings wait for it until they are killed.
- *
- * Return: whether it is held.
  */
 bool hpmmap_mmap_write_lock_soon(struct mm_struct *mm, bool *vain)
 {
@@ -88,14 +85,10 @@ bool hpmmap_range_has_ours(struct hpmmap_ctx *ctx, unsigned long start,
 	return hpmmap_range_look(ctx, start, end) != HPMMAP_RANGE_LINUX;
 }
 
-/**
- * hpmmap_range_next() - the next mapping of a kind in a range
- * @mm: the address space; mmap_lock not held
- * @start: first address; out: of that mapping, as far as it lies in the range
- * @end: end; out: as @start
- * @is_it: what is looked for
- *
- * Return: false if there is none, and the range is as it was.
+/*
+ * The next mapping of a kind in a range: @start and @end become its own, as far as it lies
+ * in the range. Returns false if there is none, and the range is as it was. mmap_lock is
+ * not held.
  */
 bool hpmmap_range_next(struct mm_struct *mm, unsigned long *start, unsigned long *end,
 		       bool (*is_it)(const struct vm_area_struct *vma))
@@ -115,23 +108,6 @@ bool hpmmap_range_next(struct mm_struct *mm, unsigned long *start, unsigned long
 	return vma;
 }
 
-/* Is all of a range mapped, by anybody? */
-static bool range_is_mapped(struct hpmmap_ctx *ctx, unsigned long start,
-			    unsigned long end)
-{
-	struct vm_area_struct *vma;
-	VMA_ITERATOR(vmi, ctx->mm, start);
-
-	mmap_read_lock(ctx->mm);
-	for_each_vma_range(vmi, vma, end) {
-		if (vma->vm_start > start)
-			break;
-		start = vma->vm_end;
-	}
-	mmap_read_unlock(ctx->mm);
-	return start >= end;
-}
-
 /* A call of the current process has lost contents for want of memory: it cannot go on. */
 void hpmmap_contents_lost(void)
 {
@@ -143,19 +119,25 @@ void hpmmap_contents_lost(void)
 	send_sig(SIGKILL, current, 1);
 }
 
-/**
- * hpmmap_range_kill_if_lost() - what a failed call was to replace may be gone
- * @ctx: the caller's context
- * @start: first address
- * @end: end; all of it was mapped before
- *
- * Linux unmaps first what it replaces, and then may have no memory. A process whose
+/*
+ * A call of the caller has failed that was to replace a range, all of which was mapped
+ * before. Linux first unmaps what it replaces, and may have no memory then. A process whose
  * contents are gone that way is killed.
  */
 void hpmmap_range_kill_if_lost(struct hpmmap_ctx *ctx, unsigned long start,
 			       unsigned long end)
 {
-	if (!range_is_mapped(ctx, start, end))
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, ctx->mm, start);
+
+	mmap_read_lock(ctx->mm);
+	for_each_vma_range(vmi, vma, end) {
+		if (vma->vm_start > start)
+			break;
+		start = vma->vm_end;
+	}
+	mmap_read_unlock(ctx->mm);
+	if (start < end)
 		hpmmap_contents_lost();
 }
 
@@ -170,15 +152,11 @@ bool hpmmap_range_is_watched(unsigned long start, unsigned long end)
 	return hpmmap_range_next(current->mm, &start, &end, is_watched);
 }
 
-/**
- * hpmmap_range_unwatch() - unmap what a userfaultfd watches
- * @start: start of a range of the caller that is about to be unmapped
- * @end: its end
- *
- * Its monitor is told, and may have to map memory before it listens: so
- * ctx->ops is not held. The place stays taken, by a mapping without access.
- *
- * Return: 0, or an errno of mmap(2): who unmaps it next would fail, too.
+/*
+ * Unmaps what a userfaultfd watches in a range of the caller that is about to be unmapped.
+ * Its monitor is told, and may have to map memory before it listens, so ctx->ops is not
+ * held. The place stays taken, by a mapping without access. Returns 0 or an errno of
+ * mmap(2): the unmapping would fail, too.
  */
 long hpmmap_range_unwatch(unsigned long start, unsigned long end)
 {
@@ -209,15 +187,9 @@ bool hpmmap_range_is_taken(struct hpmmap_ctx *ctx, unsigned long start,
 	return ret;
 }
 
-/**
- * hpmmap_range_find_hole() - choose an address
- * @hint: what the caller would like, or 0
- * @len: length
- * @flags: MAP_* flags of the caller
- * @align: power of two, at least a page
- * @phase: wanted address modulo @align
- *
- * Return: the address or an errno. It may be taken when it is used.
+/*
+ * Chooses an address: a multiple of @align, a power of two, plus @phase. @hint: what the
+ * caller would like, or 0. Returns it or an errno. It may be taken when it is used.
  */
 unsigned long hpmmap_range_find_hole(unsigned long hint, unsigned long len,
 				     unsigned long flags, unsigned long align,
@@ -246,14 +218,10 @@ unsigned long hpmmap_range_find_hole(unsigned long hint, unsigned long len,
 	return addr + pad - ((addr + pad - phase) & (align - 1));
 }
 
-/**
- * hpmmap_range_discount() - a range does not count until hpmmap_range_count_again()
- * @ctx: the caller's context, ctx->ops held
- * @start: first address
- * @len: length
- *
- * Against RLIMIT_AS: something takes its place, and is mapped before it goes. Not for who
- * is being killed.
+/*
+ * A range does not count against RLIMIT_AS until hpmmap_range_count_again(): something
+ * takes its place, and is mapped before it goes. Not for a task that is being killed.
+ * ctx->ops is held.
  */
 void hpmmap_range_discount(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long len)
@@ -278,13 +246,11 @@ void hpmmap_range_discount(struct hpmmap_ctx *ctx, unsigned long start,
 	mmap_write_unlock(mm);
 }
 
-/**
- * hpmmap_range_count_again() - what was discounted counts
- * @ctx: the caller's context, ctx->ops held
- *
- * What mlockall(2) looks at is how much is mapped. A thread that has locked more meanwhile than
- * the process may has done so by what was not counted: nothing is locked then. A call that is
- * killed while it waits leaves it to the next one.
+/*
+ * What was discounted counts again. ctx->ops is held. mlockall(2) looks at how much is
+ * mapped: a thread that has locked more meanwhile than the process may could do so because
+ * something was not counted, and nothing is locked then. A call that is killed while it
+ * waits leaves it to the next.
  */
 void hpmmap_range_count_again(struct hpmmap_ctx *ctx)
 {

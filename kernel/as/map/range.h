@@ -11,7 +11,7 @@ struct vm_area_struct;
 
 /**
  * enum hpmmap_range_what - whose mappings are in a range
- * @HPMMAP_RANGE_LINUX: nobody's, or only Linux's
+ * @HPMMAP_RANGE_LINUX: none, or only Linux's
  * @HPMMAP_RANGE_OURS: one of ours, and nothing else
  * @HPMMAP_RANGE_MIXED: some of ours, and maybe others
  */

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Windows, seen from their target: one object for each address space that others have
- * mapped parts of. All these mappings hang on its address_space, by the addresses of the
- * target, so a range is taken away from all of them by one call, which never meets the
- * target's own entries. How they come to be is in attach.c and view.c.
+ * Windows, seen from their target: one object for each address space that others have mapped
+ * parts of. All these mappings hang on its address_space, by the addresses of the target, so a
+ * range is taken away from all of them by one call, which never meets the target's own entries.
+ * attach.c and view.c make them.
  *
- * What an entry of a window shows is right as long as it is there: it is made with the
- * target's mmap_lock, and for memory of ours with ctx->lock, and whoever changes what is
- * behind an address holds the first for writing, or the second, and takes it away first.
- * For memory of Linux a notifier tells that.
+ * What an entry of a window shows is right as long as it is there: it is made with the target's
+ * mmap_lock, and for memory of ours with ctx->lock. A change of what is behind an address holds
+ * the first for writing, or the second, and takes the entry away first. For ordinary memory a
+ * notifier tells that.
  *
- * Behind it all stands that each entry has a reference to its block, so that one which is
- * given up returns to its pool only when it has gone.
+ * Behind it all stands that each entry has a reference to its block, so that a block that is
+ * given up returns to its pool only when the entry has gone.
  */
 #include <linux/hashtable.h>
 #include <linux/mm.h>
@@ -79,11 +79,9 @@ static struct hpmmap_window *window_alloc(struct mm_struct *mm)
 	return win;
 }
 
-/**
- * hpmmap_window_get() - the window of an address space
- * @mm: the address space, which the caller uses
- *
- * Return: the window, with a reference for hpmmap_window_put(), or an ERR_PTR.
+/*
+ * The window of an address space that the caller uses, with a reference for
+ * hpmmap_window_put(), or an ERR_PTR.
  */
 struct hpmmap_window *hpmmap_window_get(struct mm_struct *mm)
 {
@@ -110,12 +108,6 @@ struct hpmmap_window *hpmmap_window_get(struct mm_struct *mm)
 	return win;
 }
 
-/* Another reference, by who has one. */
-void hpmmap_window_hold(struct hpmmap_window *win)
-{
-	refcount_inc(&win->refs);
-}
-
 void hpmmap_window_put(struct hpmmap_window *win)
 {
 	if (!refcount_dec_and_mutex_lock(&win->refs, &windows_lock))
@@ -125,13 +117,10 @@ void hpmmap_window_put(struct hpmmap_window *win)
 	queue_work(hpmmap_wq, &win->free);
 }
 
-/**
- * hpmmap_window_bind() - changes of a context's memory concern a window
- * @win: the window
- * @ctx: its target's context, its lock and mmap_lock held; nothing of it is in the window yet
- *
- * The context has a reference from then on, until it is freed itself: an address space
- * may get a context later than a window.
+/*
+ * Changes of a context's memory concern a window from here on. ctx->lock and its mmap_lock
+ * are held, and nothing of it is in the window yet. The context has a reference until it is
+ * freed itself: an address space may get a context later than a window.
  */
 void hpmmap_window_bind(struct hpmmap_window *win, struct hpmmap_ctx *ctx)
 {
@@ -143,13 +132,9 @@ void hpmmap_window_bind(struct hpmmap_window *win, struct hpmmap_ctx *ctx)
 		hpmmap_window_put(win);
 }
 
-/**
- * hpmmap_window_revoke() - take a range out of a window
- * @win: the window
- * @start: first address of the target's
- * @end: end
- *
- * May sleep, but waits for no process.
+/*
+ * Takes a range of the target's addresses out of a window. May sleep, but waits for no
+ * process.
  */
 void hpmmap_window_revoke(struct hpmmap_window *win, unsigned long start,
 			  unsigned long end)
@@ -158,39 +143,7 @@ void hpmmap_window_revoke(struct hpmmap_window *win, unsigned long start,
 	unmap_mapping_range(&win->mapping, start, end - start, 1);
 }
 
-/**
- * hpmmap_window_gone() - nobody uses a target's address space any more
- * @ctx: its context; its blocks are about to be given back
- */
-void hpmmap_window_gone(struct hpmmap_ctx *ctx)
-{
-	hpmmap_window_zap(ctx, 0, TASK_SIZE_MAX);
-}
-
-/* A context is freed. */
-void hpmmap_window_forget(struct hpmmap_ctx *ctx)
-{
-	if (ctx->window)
-		hpmmap_window_put(ctx->window);
-}
-
-static void foreign_forget(struct hpmmap_window *win, unsigned long first,
-			   unsigned long last)
-{
-	unsigned long index;
-	void *entry;
-
-	xa_for_each_range(&win->foreign, index, entry, first, last) {
-		xa_erase(&win->foreign, index);
-		cond_resched();
-	}
-}
-
-/**
- * hpmmap_window_view() - somebody is about to have entries for pages of Linux
- * @win: the window
- * @viewer: who; until hpmmap_window_unview()
- */
+/* @viewer is about to have entries for ordinary pages, until hpmmap_window_unview(). */
 void hpmmap_window_view(struct hpmmap_window *win, struct hpmmap_viewer *viewer)
 {
 	if (likely(!list_empty_careful(&viewer->link)))
@@ -210,9 +163,9 @@ void hpmmap_window_unview(struct hpmmap_window *win, struct hpmmap_viewer *viewe
 }
 
 /*
- * Who unmaps a window takes its entries away, then the mapping out of i_mmap, and flushes
- * the TLBs at last. In between a revocation does not find it, and an entry for a page of
- * Linux has no reference that would keep the page.
+ * An unmapping of a window takes its entries away, then the mapping out of i_mmap, and flushes
+ * the TLBs at last. In between a revocation does not find it, and an entry for an ordinary page
+ * has no reference that would keep the page.
  */
 static void flush_viewers(struct hpmmap_window *win)
 {
@@ -237,21 +190,25 @@ static bool notifier_invalidate(struct mmu_interval_notifier *notifier,
 						 notifier);
 	unsigned long first = range->start >> PAGE_SHIFT;
 	unsigned long last = (range->end - 1) >> PAGE_SHIFT, found = first;
+	void *entry;
 
 	spin_lock(&win->lock);
 	mmu_interval_set_seq(notifier, seq);
 	spin_unlock(&win->lock);
-	/* Who maps a page from here on finds the number changed; who did before is found. */
+	/* A fault from here on finds the number changed; an entry made before is found. */
 	if (!xa_find(&win->foreign, &found, last, XA_PRESENT))
 		return true;
 	if (!mmu_notifier_range_blockable(range))
 		return false;
-	/* Tells the notifiers of who has the window; to lockdep these are those of its target. */
+	/* Tells the notifiers of viewers; to lockdep these are those of the target. */
 	lockdep_off();
 	hpmmap_window_revoke(win, range->start, range->end);
 	lockdep_on();
 	flush_viewers(win);
-	foreign_forget(win, first, last);
+	xa_for_each_range(&win->foreign, found, entry, first, last) {
+		xa_erase(&win->foreign, found);
+		cond_resched();
+	}
 	return true;
 }
 
@@ -261,8 +218,8 @@ static const struct mmu_interval_notifier_ops notifier_ops = {
 
 /**
  * struct watch - a request to be told what becomes of a target's memory
- * @work: whoever takes all locks of an address space stops at any signal, and who faults in
- *	the kernel cannot see to one; to a worker they mean nothing
+ * @work: a task that takes all locks of an address space stops at any signal, and one that
+ *	faults in the kernel cannot handle it; to a worker they mean nothing
  * @win: the window
  * @ret: the answer
  */
@@ -272,13 +229,13 @@ struct watch {
 	int ret;
 };
 
-/* Who asks holds the target's mmap_lock meanwhile. */
+/* The task that asks holds the target's mmap_lock meanwhile. */
 static void watch_work_fn(struct work_struct *work)
 {
 	struct watch *watch = container_of(work, struct watch, work);
 	struct hpmmap_window *win = watch->win;
 
-	/* Of mmap_lock lockdep knows only that it is somebody else's. */
+	/* Of mmap_lock lockdep knows only that another task holds it. */
 	lockdep_off();
 	watch->ret = mmu_interval_notifier_insert_locked(&win->notifier, win->mm, 0,
 							 TASK_SIZE_MAX, &notifier_ops);
@@ -287,15 +244,13 @@ static void watch_work_fn(struct work_struct *work)
 		smp_store_release(&win->notified, true);
 }
 
-/**
- * hpmmap_window_watch() - be told what becomes of the target's memory of Linux
- * @win: the window; the caller uses the target's address space, and holds no mmap_lock
+/*
+ * The window is told from here on what becomes of the target's ordinary memory. That makes
+ * forks of the target cost more, so it is left until there is such a page. The caller uses
+ * the target's address space, and holds no mmap_lock. A target may keep its mmap_lock for
+ * ever: the caller waits for it, not a worker that others need, too.
  *
- * It makes forks of the target cost more, so it is left until there is such a page. A target
- * may keep its mmap_lock for ever: it is who asks that waits for it, not a worker, whom others
- * need, too.
- *
- * Return: 0, -EINTR if the caller is being killed, -EBUSY where the target has windows that
+ * Returns 0, -EINTR if the caller is being killed, -EBUSY where the target has windows that
  * it has inherited, or another errno.
  */
 int hpmmap_window_watch(struct hpmmap_window *win)
@@ -305,7 +260,7 @@ int hpmmap_window_watch(struct hpmmap_window *win)
 
 	if (smp_load_acquire(&win->notified))
 		return 0;
-	/* Who queued for it would be in the way of the target's own threads, and of its end. */
+	/* A queued writer would be in the way of the target's own threads, and of its end. */
 	while (!hpmmap_mmap_write_lock_soon(win->mm, &vain)) {
 		if (fatal_signal_pending(current))
 			return -EINTR;
@@ -321,48 +276,26 @@ int hpmmap_window_watch(struct hpmmap_window *win)
 	return watch.ret;
 }
 
-/**
- * hpmmap_grant_alloc() - something that attachments may rest on
- * @parent: what it rests on itself, or NULL
- *
- * Return: the grant with a reference for hpmmap_grant_put(), or NULL.
- */
-struct hpmmap_grant *hpmmap_grant_alloc(struct hpmmap_grant *parent)
-{
-	struct hpmmap_grant *grant = kzalloc(sizeof(*grant), GFP_KERNEL_ACCOUNT);
-
-	if (!grant)
-		return NULL;
-	refcount_set(&grant->refs, 1);
-	if (parent)
-		refcount_inc(&parent->refs);
-	grant->parent = parent;
-	return grant;
-}
-
 void hpmmap_grant_put(struct hpmmap_grant *grant)
 {
-	struct hpmmap_grant *parent;
-
 	while (grant && refcount_dec_and_test(&grant->refs)) {
-		parent = grant->parent;
-		kfree(grant);
+		struct hpmmap_grant *parent = grant->parent;
+
+		grant->free(grant);
 		grant = parent;
 	}
 }
 
-/**
- * hpmmap_grant_end() - attachments are not to show anything any more
- * @grant: what they rest on, themselves or by another one
- *
- * Who touches them gets SIGBUS once what is mapped was taken away, which is the caller's to
- * do: by hpmmap_window_revoke(), after which others are mapped again by a fault, or by
+/*
+ * Attachments that rest on a grant, or on one that rests on it, are not to show anything
+ * any more. A touch of them is answered by SIGBUS once the caller has taken away what is
+ * mapped: by hpmmap_window_revoke(), after which others are mapped again by a fault, or by
  * unmapping them.
  */
 void hpmmap_grant_end(struct hpmmap_grant *grant)
 {
 	WRITE_ONCE(grant->revoked, true);
-	/* Pairs with that of recheck(): who maps something now sees it, or is found. */
+	/* Pairs with that of recheck(): a fault now sees it, or its entry is found. */
 	smp_mb();
 }
 

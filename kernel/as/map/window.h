@@ -15,9 +15,9 @@
 #include "as/own/ctx.h"
 
 /**
- * struct hpmmap_viewer - who may have entries for pages of Linux
+ * struct hpmmap_viewer - an address space that may have entries for ordinary pages
  * @link: in the window's list; empty as long as there are none
- * @mm: whose entries they are; mmgrab()bed
+ * @mm: the address space; mmgrab()bed
  */
 struct hpmmap_viewer {
 	struct list_head link;
@@ -34,10 +34,10 @@ struct hpmmap_viewer {
  *	the first page of it that is mapped
  * @notified: it was inserted; set with the target's mmap_lock held for writing
  * @lock: protects the sequence number of @notifier, and what is mapped under it
- * @viewers: those who may have entries for such pages
+ * @viewers: those that may have entries for such pages
  * @viewers_lock: protects @viewers. Taken by notifiers: nothing is allocated under it.
  * @foreign: page numbers of the target's whose pages are Linux's and may be mapped
- * @free: when nobody refers to it
+ * @free: after the last reference
  */
 struct hpmmap_window {
 	refcount_t refs;
@@ -87,22 +87,22 @@ static inline void hpmmap_window_count(enum hpmmap_window_count what, long nr)
 
 /**
  * struct hpmmap_grant - what attachments rest on
- * @refs: who has it, and attachments
+ * @refs: attachments, and the object that it is part of
  * @parent: what it rests on itself, or NULL; holds a reference
  * @revoked: it is not given any more; set once, by hpmmap_grant_end()
+ * @free: after the last reference
  */
 struct hpmmap_grant {
 	refcount_t refs;
 	struct hpmmap_grant *parent;
 	bool revoked;
+	void (*free)(struct hpmmap_grant *grant);
 };
 
-struct hpmmap_grant *hpmmap_grant_alloc(struct hpmmap_grant *parent);
 void hpmmap_grant_put(struct hpmmap_grant *grant);
 void hpmmap_grant_end(struct hpmmap_grant *grant);
 bool hpmmap_grant_is_revoked(const struct hpmmap_grant *grant);
 struct hpmmap_window *hpmmap_window_get(struct mm_struct *mm);
-void hpmmap_window_hold(struct hpmmap_window *win);
 void hpmmap_window_put(struct hpmmap_window *win);
 void hpmmap_window_bind(struct hpmmap_window *win, struct hpmmap_ctx *ctx);
 int hpmmap_window_watch(struct hpmmap_window *win);
@@ -110,15 +110,13 @@ void hpmmap_window_view(struct hpmmap_window *win, struct hpmmap_viewer *viewer)
 void hpmmap_window_unview(struct hpmmap_window *win, struct hpmmap_viewer *viewer);
 void hpmmap_window_revoke(struct hpmmap_window *win, unsigned long start,
 			  unsigned long end);
-void hpmmap_window_gone(struct hpmmap_ctx *ctx);
-void hpmmap_window_forget(struct hpmmap_ctx *ctx);
 int hpmmap_windows_init(void);
 void hpmmap_windows_exit(void);
 
 /**
- * hpmmap_window_zap() - blocks of a range change: nobody keeps the old ones mapped
- * @ctx: the context whose they are. Its lock is held, or its mmap_lock for writing: who
- *	maps them anew holds both. Or nobody can map them any more.
+ * hpmmap_window_zap() - blocks of a range change: no window keeps the old ones mapped
+ * @ctx: their context. Its lock is held, or its mmap_lock for writing: a fault that maps
+ *	them anew holds both. Or they cannot be mapped any more.
  * @start: first address
  * @end: end
  */

@@ -75,9 +75,9 @@ enum hpmmap_reason {
 /**
  * enum hpmmap_stall - what a process waits for
  * @HPMMAP_STALL_CALLS: another hooked call of the same address space
- * @HPMMAP_STALL_ZEROING: blocks that somebody is zeroing, for want of others
+ * @HPMMAP_STALL_ZEROING: blocks that are being zeroed, for want of others
  * @HPMMAP_STALL_RECLAIM: what processes keep for reuse, to be taken back
- * @HPMMAP_STALL_PINS: somebody else's references to a block
+ * @HPMMAP_STALL_PINS: pins of a block
  */
 enum hpmmap_stall {
 	HPMMAP_STALL_CALLS,

@@ -54,11 +54,9 @@ notrace struct hpmmap_ctx *hpmmap_ctx_find_rcu(struct mm_struct *mm)
 	return NULL;
 }
 
-/**
- * hpmmap_ctx_exists() - is this address space registered?
- * @mm: the caller's, or NULL for a kernel thread
- *
- * Cheap enough for every hooked system call of every process.
+/*
+ * Is this address space (NULL: of a kernel thread) registered? Cheap enough for every
+ * hooked system call of every process.
  */
 notrace bool hpmmap_ctx_exists(struct mm_struct *mm)
 {
@@ -83,12 +81,7 @@ notrace bool hpmmap_ctx_has_gigabytes(struct mm_struct *mm)
 	return ret;
 }
 
-/**
- * hpmmap_ctx_get() - context of an address space
- * @mm: whose
- *
- * Return: the context with a reference for the caller, or NULL.
- */
+/* The context of an address space with a reference for the caller, or NULL. */
 struct hpmmap_ctx *hpmmap_ctx_get(struct mm_struct *mm)
 {
 	struct hpmmap_ctx *ctx;
@@ -117,11 +110,9 @@ static struct hpmmap_ctx *first_behind(struct hpmmap_ctx *pos, u64 id)
 	return NULL;
 }
 
-/**
- * hpmmap_ctx_from() - the first of the contexts with a number of at least @id
- * @id: the number
- *
- * Return: the context with a reference for the caller, or NULL.
+/*
+ * The first of the contexts with a number of at least @id, with a reference for the caller,
+ * or NULL.
  */
 struct hpmmap_ctx *hpmmap_ctx_from(u64 id)
 {
@@ -133,7 +124,7 @@ struct hpmmap_ctx *hpmmap_ctx_from(u64 id)
 	return found;
 }
 
-/* The one after it, for who has a reference to @ctx, which is put. */
+/* The one after it; the caller's reference to @ctx is put. */
 struct hpmmap_ctx *hpmmap_ctx_next(struct hpmmap_ctx *ctx)
 {
 	struct hpmmap_ctx *pos = ctx, *found;
@@ -161,13 +152,9 @@ static void hand_over_soiled(struct hpmmap_ctx *ctx)
 	}
 }
 
-/**
- * hpmmap_ctx_soil() - a context has given up blocks that are not zero
- * @ctx: the context
- * @nid: their node
- * @nr: how many; or less than 0: they were zeroed since
- *
- * Nobody zeroes them as long as it lives: it may get them again.
+/*
+ * A context has given up @nr blocks of a node that are not zero; less than 0: they were
+ * zeroed since. They are not zeroed as long as the context lives: it may get them again.
  */
 void hpmmap_ctx_soil(struct hpmmap_ctx *ctx, int nid, long nr)
 {
@@ -178,12 +165,7 @@ void hpmmap_ctx_soil(struct hpmmap_ctx *ctx, int nid, long nr)
 		hand_over_soiled(ctx);
 }
 
-/**
- * hpmmap_ctx_torn() - a context has given up all its blocks
- * @ctx: the context
- *
- * But those that are pinned, and shared ones, which come later.
- */
+/* A context has given up all its blocks except pinned and shared ones, which come later. */
 void hpmmap_ctx_torn(struct hpmmap_ctx *ctx)
 {
 	WRITE_ONCE(ctx->torn, true);
@@ -191,11 +173,9 @@ void hpmmap_ctx_torn(struct hpmmap_ctx *ctx)
 	hand_over_soiled(ctx);
 }
 
-/**
- * hpmmap_ops_lock() - wait until no other call of the address space is under way
- * @ctx: the caller's context
- *
- * Return: 0, or an errno that restarts the call, where there is a signal.
+/*
+ * Waits until no other call of the caller's address space is under way. Returns 0, or an
+ * errno that restarts the call, where there is a signal.
  */
 long hpmmap_ops_lock(struct hpmmap_ctx *ctx)
 {

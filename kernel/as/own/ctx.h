@@ -44,7 +44,7 @@ enum hpmmap_name {
  * @node: in the hash, and
  * @next: in the list by number; protected by the hash's lock, read under RCU
  * @job: policy; immutable, holds a reference
- * @owner: of the blocks it gets: who is charged for them, and what they come to
+ * @owner: of the blocks it gets: the account that is charged, and what they come to
  * @holder: of blocks it gave up that are pinned
  * @job_link: in the job's list
  * @file: what own VMAs map, offset equal to the virtual address. Until a new
@@ -57,7 +57,7 @@ enum hpmmap_name {
  *	@ops.
  * @ops: serialises the hooked calls and fork
  * @lock: protects @store and the blocks in it
- * @graves: blocks of Linux's memory that were given up. Who holds @ops may look at some
+ * @graves: blocks of Linux's memory that were given up. A holder of @ops may look at some
  *	without @lock: they are freed when @ops is released
  * @store: slot number -> struct hpmmap_block; marked with SLOT_SHARED, SLOT_SPLIT
  *	and SLOT_FEW
@@ -75,7 +75,7 @@ enum hpmmap_name {
  * @apart: slots begun for small mappings that would not be on their node @nid
  *	(NUMA_NO_NODE: interleaved) where others are: the first address that was
  *	not used yet, if it is in such a slot. Protected by @ops.
- * @fork: who is forking, and the context of its child; @task is read without a
+ * @fork: the task that is forking, and the context of its child; @task is read without a
  *	lock, for only the task itself sets it to itself. Protected by @ops.
  * @frozen: a range whose contents are elsewhere (as/store/freeze.c); @end is 0 where there is none. Changed
  *	under @ops and @lock. @by: the task that has frozen it; it is not looked into. @nr: how often
@@ -83,13 +83,13 @@ enum hpmmap_name {
  * @nr_replacing: calls of Linux that are replacing memory of ours; rises under
  *	@ops only
  * @collapse: a thread will map slots by one entry again before it goes on, @slot first;
- *	@work and @slot are whose who has set @queued
+ *	@work and @slot belong to the task that has set @queued
  * @join: entries of 1 GB that were split are joined, @delay_ms after the next split; a work that is
  *	queued holds a reference
  * @bind: what hpmmap_policy_set() is setting. Protected by @ops.
  * @discard: which discard is under way, see hpmmap_discard_begin(). Protected by @ops.
  * @window: what others have mapped of it, or NULL; holds a reference. Set once, under
- *	@lock, and read by who holds that, or mmap_lock for writing.
+ *	@lock, and read under that, or mmap_lock for writing.
  * @family: those it shares blocks with, or NULL; set once
  * @kin: in a list of the family
  * @again: the family is to look at it again
@@ -100,8 +100,8 @@ enum hpmmap_name {
  * @nr_procs: processes that use the address space, as far as they are members;
  *	protected by orphans_lock (life.c)
  * @orphan: in the list of contexts without such a process; protected by the same
- * @bury: frees it, when nobody refers to it
- * @torn: it was torn down, so nobody hands over @soiled but who adds to it
+ * @bury: frees it, after the last reference
+ * @torn: it was torn down, so only a task that adds to @soiled hands it over
  * @soiled: by node, blocks it gave up and that were not zeroed for it
  * @shared_linux: what it shares from now on, and has no name, is ordinary memory: the job asked
  *	for that, or it has opened a userfaultfd, which cannot watch shared memory of the pools

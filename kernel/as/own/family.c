@@ -19,11 +19,9 @@ static u64 key_of(const struct hpmmap_ctx *ctx)
 	return ctx->id * GOLDEN_RATIO_64;
 }
 
-/**
- * hpmmap_family_new() - a family without contexts
- * @work: looks after it
- *
- * Return: the family with a reference for the caller; NULL without memory.
+/*
+ * A family without contexts, with a reference for the caller; @work looks after it. NULL
+ * without memory.
  */
 struct hpmmap_family *hpmmap_family_new(work_func_t work)
 {
@@ -47,11 +45,7 @@ void hpmmap_family_put(struct hpmmap_family *family)
 		kfree_rcu(family, rcu);
 }
 
-/**
- * hpmmap_family_join() - a context belongs to a family from here on
- * @family: the family; a reference is taken
- * @ctx: the context
- */
+/* A context belongs to a family from here on, which gets a reference for it. */
 void hpmmap_family_join(struct hpmmap_family *family, struct hpmmap_ctx *ctx)
 {
 	refcount_inc(&family->refs);
@@ -62,10 +56,7 @@ void hpmmap_family_join(struct hpmmap_family *family, struct hpmmap_ctx *ctx)
 	spin_unlock(&family->lists);
 }
 
-/**
- * hpmmap_family_leave() - a context shares nothing any more
- * @ctx: about to be freed
- */
+/* A context that is about to be freed shares nothing any more. */
 void hpmmap_family_leave(struct hpmmap_ctx *ctx)
 {
 	struct hpmmap_family *family = ctx->family;
@@ -82,12 +73,9 @@ void hpmmap_family_leave(struct hpmmap_ctx *ctx)
 	hpmmap_family_put(family);
 }
 
-/**
- * hpmmap_family_queue() - a worker looks after a family
- * @family: the family
- * @ms: how soon
- *
- * Not for a family without contexts: nothing else keeps the module loaded.
+/*
+ * A worker looks after a family in @ms. Not after a family without contexts: nothing else
+ * keeps the module loaded.
  */
 void hpmmap_family_queue(struct hpmmap_family *family, unsigned int ms)
 {
@@ -140,15 +128,12 @@ void hpmmap_family_share(const struct hpmmap_ctx *parent, const struct hpmmap_ct
 	atomic_inc(&block->users);
 }
 
-/**
- * hpmmap_family_unshare() - a context gives a block up
- * @ctx: the context
- * @block: a block that it had; not to be used afterwards if others have it
+/*
+ * A context gives a block up; the block is not to be used afterwards if others have it. If
+ * it is left to another context alone, a process that ends looks after that: a worker could
+ * still be at it when the parent of a process that ends learns of the end.
  *
- * If it is left to another alone, a process that ends looks after that. No worker before
- * that: while it looks at a process that ends, its parent may learn of that too early.
- *
- * Return: how many others have it.
+ * Returns how many others have it.
  */
 int hpmmap_family_unshare(const struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 {

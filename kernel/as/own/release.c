@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Giving up blocks. One that somebody still refers to (a device, a pipe) waits until
+ * Giving up blocks. One that is pinned (by a device, a pipe) waits until
  * the last reference has gone (mem/pool/pinned.c); then it is free.
  */
 #include <linux/delay.h>
@@ -17,18 +17,13 @@
 #include "as/own/release.h"
 #include "as/own/stats.h"
 
-/* How long a call waits for somebody else's reference, in steps of 1 ms. */
+/* How long a call waits for pins, in steps of 1 ms. */
 #define PIN_WAIT_STEPS 10
 
-/**
- * hpmmap_block_wait_unpinned() - wait a moment for pins to go
- * @ctx: who waits
- * @block: a block that may be mapped
- *
- * References that are neither the module's nor a page table's are pins, or
- * last for microseconds only (a lockless page-table walk, a batch of mlock).
- *
- * Return: whether there is none left.
+/*
+ * Waits a moment for the pins of a block, which may be mapped, to go. References that are
+ * neither the module's nor a page table's are pins, or last for microseconds only (a
+ * lockless page-table walk, a batch of mlock). Returns whether there is none left.
  */
 bool hpmmap_block_wait_unpinned(struct hpmmap_ctx *ctx,
 				struct hpmmap_block *block)
@@ -54,7 +49,7 @@ static bool all_zero(const struct hpmmap_block *block)
 	return block->zeroed && bitmap_full(block->stale, SLOT_PAGES);
 }
 
-/* Nobody has it any more. */
+/* It has no user any more. */
 static void give_up(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 		    struct list_head *freed)
 {
@@ -67,13 +62,10 @@ static void give_up(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 	}
 }
 
-/**
- * hpmmap_block_release() - give up a block that is in no store any more
- * @ctx: the context it came from
- * @block: the block; not to be used afterwards
- *
- * It goes back to its pool at once, or when the last pin has gone; a shared
- * one stays with the others.
+/*
+ * Gives up a block of a context that is in no store any more; not to be used afterwards. It
+ * goes back to its pool at once, or when the last pin has gone; a shared one stays with the
+ * others.
  */
 void hpmmap_block_release(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 {
@@ -83,12 +75,7 @@ void hpmmap_block_release(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 	hpmmap_pool_free(&freed);
 }
 
-/**
- * hpmmap_block_release_to() - give up one of many blocks
- * @ctx: the context it came from
- * @block: the block, as for hpmmap_block_release()
- * @freed: it is added here if hpmmap_pool_free() can have it
- */
+/* Gives up one of many blocks: it is added to @freed if hpmmap_pool_free() can have it. */
 void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 			     struct list_head *freed)
 {
@@ -163,7 +150,7 @@ static void pinned_back(struct hpmmap_holder *holder, struct hpmmap_block *block
 
 	give_up(ctx, block, &freed);
 	hpmmap_pool_free(&freed);
-	/* It is free before somebody may be asked to zero it. */
+	/* It is free before a worker may be asked to zero it. */
 	if (soiled)
 		hpmmap_ctx_soil(ctx, nid, 1);
 	atomic_long_dec(&ctx->nr_pinned);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Giving up blocks, and those that somebody still refers to. */
+/* Giving up blocks, and those that are pinned. */
 #ifndef _HPMMAP_AS_OWN_RELEASE_H
 #define _HPMMAP_AS_OWN_RELEASE_H
 

@@ -12,15 +12,11 @@
 #include "as/own/stats.h"
 #include "trace.h"
 
-/**
- * hpmmap_charged() - who is charged for what an address space gets now
- * @ctx: its context
- *
- * The caller's user and cgroup, if it is his address space, and that of the last one who
- * was, otherwise. May sleep.
- *
- * Return: the account with a reference for the caller; NULL without memory: nobody
- * is charged then in place of the caller, who gets nothing.
+/*
+ * The account that is charged for what an address space gets now, with a reference for the
+ * caller: that of the calling user and cgroup if it is the caller's address space,
+ * otherwise the last one that was charged. NULL without memory: then the caller gets
+ * nothing. May sleep.
  */
 struct hpmmap_account *hpmmap_charged(struct hpmmap_ctx *ctx)
 {
@@ -36,12 +32,9 @@ struct hpmmap_account *hpmmap_charged(struct hpmmap_ctx *ctx)
 	return account;
 }
 
-/**
- * hpmmap_could_reserve() - could an address space get at least one block now?
- * @ctx: its context; hpmmap_charged() is who would pay
- * @place: where from
- *
- * May sleep. A limit that is in the way has refused a request.
+/*
+ * Could an address space get at least one block from @place now? A limit that is in the way
+ * counts as having refused a request. May sleep.
  */
 bool hpmmap_could_reserve(struct hpmmap_ctx *ctx, const struct hpmmap_placement *place)
 {
@@ -59,19 +52,12 @@ bool hpmmap_could_reserve(struct hpmmap_ctx *ctx, const struct hpmmap_placement 
 	return ret;
 }
 
-/**
- * hpmmap_reserve() - blocks for an address space
- * @ctx: its context; hpmmap_charged() is who pays
- * @place: where from
- * @slot: the slot that the first one is for, the others being for those that
- *	follow; or NO_SLOT
- * @nr: how many
- * @out: list they are added to, in runs that are contiguous where possible;
- *	all their pages are stale
+/*
+ * Adds @nr blocks for an address space to @out, in runs that are contiguous where possible;
+ * all their pages are stale. They are charged to hpmmap_charged(). @slot: the slot that the
+ * first one is for, the others being for those that follow; or NO_SLOT. May sleep.
  *
- * May sleep.
- *
- * Return: 0, or -ENOMEM and nothing where there are not enough.
+ * Returns 0, or -ENOMEM and nothing where there are not enough.
  */
 int hpmmap_reserve(struct hpmmap_ctx *ctx, const struct hpmmap_placement *place,
 		   unsigned long slot, unsigned long nr, struct list_head *out)
@@ -92,7 +78,7 @@ int hpmmap_reserve(struct hpmmap_ctx *ctx, const struct hpmmap_placement *place,
 	if (!req.account)
 		return -ENOMEM;
 	ret = hpmmap_pool_alloc(&req, out);
-	/* Who refused is there as long as the account. */
+	/* The payer that refused is there as long as the account. */
 	if (ret && req.refused_by)
 		hpmmap_count_limited(ctx->job, req.refused_by);
 	hpmmap_account_put(req.account);

@@ -88,7 +88,7 @@ static void keeper_unlist_locked(struct hpmmap_ctx *ctx)
 }
 
 /*
- * Moves up to @nr blocks of a node to a list; with @payer those that count for him. Where
+ * Moves up to @nr blocks of a node to a list; with @payer those that count for it. Where
  * they are charged to several, others go behind them, so that the next look finds more.
  */
 static unsigned long give_node(struct hpmmap_ctx *ctx, int nid,
@@ -133,10 +133,7 @@ static unsigned long give(struct hpmmap_ctx *ctx, const nodemask_t *nodes,
 	return n;
 }
 
-/**
- * hpmmap_reuse_exit() - a context keeps nothing any more
- * @ctx: nobody can find it
- */
+/* A context that nothing can find keeps nothing any more. */
 void hpmmap_reuse_exit(struct hpmmap_ctx *ctx)
 {
 	struct hpmmap_block *block;
@@ -195,12 +192,9 @@ bool hpmmap_reuse_forget(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 	return true;
 }
 
-/**
- * hpmmap_reuse_keep() - keep a block whose slot is not mapped any more
- * @ctx: the context, its lock held
- * @block: was in the store, with the context's id
- *
- * Return: whether it was kept; otherwise it is to be released.
+/*
+ * Keeps a block of the context that has left the store. ctx->lock is held. Returns whether
+ * it was kept; otherwise it is to be released.
  */
 bool hpmmap_reuse_keep(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 {
@@ -223,11 +217,7 @@ bool hpmmap_reuse_keep(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 	return true;
 }
 
-/**
- * hpmmap_reuse_return() - keep again what hpmmap_reuse_take() gave
- * @ctx: the caller's context
- * @blocks: blocks that were not needed; those that were kept go, up to the peak
- */
+/* Keeps again what hpmmap_reuse_take() gave and was not needed, up to the peak. */
 void hpmmap_reuse_return(struct hpmmap_ctx *ctx, struct list_head *blocks)
 {
 	struct hpmmap_block *block, *tmp;
@@ -250,13 +240,10 @@ void hpmmap_reuse_return(struct hpmmap_ctx *ctx, struct list_head *blocks)
 	mutex_unlock(&ctx->lock);
 }
 
-/**
- * hpmmap_reuse_take() - blocks that were kept, for a mapping with the flag
- * @ctx: the caller's context
- * @place: where they should lie; in turn is as good as it is
- * @nr: how many, at most
- * @out: list they are added to, with their old contents and otherwise zero;
- *       those of a node with the least are its last
+/*
+ * Adds up to @nr kept blocks to @out, for a mapping with the flag: with their old contents
+ * and otherwise zero; those of a node with the least are its last. @place: where they
+ * should lie; in turn is as good as it is.
  */
 void hpmmap_reuse_take(struct hpmmap_ctx *ctx,
 		       const struct hpmmap_placement *place, unsigned long nr,
@@ -355,15 +342,10 @@ static bool reclaim_one(const nodemask_t *nodes, struct hpmmap_payer *payer,
 	return found;
 }
 
-/**
- * hpmmap_reuse_reclaim() - take back what processes keep, in turn
- * @nodes: of these nodes
- * @payer: of those whose memory counts for this one, or NULL for all
- * @nr: how many blocks, at most
- *
- * Ends early for a process that is being killed.
- *
- * Return: how many there were.
+/*
+ * Takes back up to @nr blocks that processes keep, in turn, of @nodes and, with @payer, of
+ * those whose memory counts for it. Ends early for a process that is being killed. Returns
+ * how many.
  */
 unsigned long hpmmap_reuse_reclaim(const nodemask_t *nodes,
 				   struct hpmmap_payer *payer, unsigned long nr)
@@ -383,23 +365,12 @@ unsigned long hpmmap_reuse_reclaim(const nodemask_t *nodes,
 	return n;
 }
 
-/* Blocks that are to be kept for a context, in a range of it. */
-#define for_each_marked(ctx, slot, block, start, end) \
-	xa_for_each_range(&(ctx)->store, slot, block, slot_of(start), \
-			  slot_of((end) - 1)) \
-		if ((block)->reuse_id == (ctx)->id && \
-		    !hpmmap_block_is_shared(block))
-
-/**
- * hpmmap_reuse_see() - let a new mapping have the pages that are there
- * @ctx: the caller's context, ctx->ops held
- * @start: start of the mapping, which has the flag
- * @end: its end
- *
- * Those that the process had mapped there with the flag need no zeroing.
+/*
+ * A new mapping is made where memory may be kept. With the flag (@see) it sees the pages
+ * that had it; otherwise they lose it. ctx->ops is held.
  */
-void hpmmap_reuse_see(struct hpmmap_ctx *ctx, unsigned long start,
-		      unsigned long end)
+void hpmmap_reuse_renew(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end,
+			bool see)
 {
 	struct hpmmap_block *block;
 	unsigned long slot;
@@ -408,23 +379,24 @@ void hpmmap_reuse_see(struct hpmmap_ctx *ctx, unsigned long start,
 	if (!ctx->reuse.nr_mapped)
 		return;
 	mutex_lock(&ctx->lock);
-	for_each_marked(ctx, slot, block, start, end) {
+	xa_for_each_range(&ctx->store, slot, block, slot_of(start), slot_of(end - 1)) {
 		unsigned int first, nr, i;
 
+		if (block->reuse_id != ctx->id || hpmmap_block_is_shared(block))
+			continue;
 		slot_clip(slot, start, end, &first, &nr);
 		i = first;
-		for_each_set_bit_from(i, block->reuse, first + nr)
-			clear_bit(i, block->stale);
+		if (see)
+			for_each_set_bit_from(i, block->reuse, first + nr)
+				clear_bit(i, block->stale);
+		else
+			bitmap_clear(block->reuse, first, nr);
 		cond_resched();
 	}
 	mutex_unlock(&ctx->lock);
 }
 
-/**
- * hpmmap_reuse_mark() - a block of the store is to be kept
- * @ctx: the context, its lock held
- * @block: a block of the pools, of the context's own
- */
+/* A block of the pools, in the store and its own, is to be kept. ctx->lock is held. */
 void hpmmap_reuse_mark(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 {
 	lockdep_assert_held(&ctx->lock);
@@ -435,7 +407,7 @@ void hpmmap_reuse_mark(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 	ctx->reuse.nr_mapped++;
 }
 
-/* What is stale may have been anybody's. */
+/* What is stale may have been of another process. */
 static void set_reuse(struct hpmmap_block *block, unsigned int first,
 		      unsigned int nr)
 {
@@ -449,11 +421,9 @@ static void set_reuse(struct hpmmap_block *block, unsigned int first,
 		__set_bit(i, block->reuse);
 }
 
-/**
- * hpmmap_reuse_set() - memory is to be kept when it is unmapped
- * @ctx: the caller's context, ctx->ops held
- * @start: first address
- * @end: end; memory of Linux, and what is shared with a child, is left out
+/*
+ * Memory of a range is to be kept when it is unmapped; not ordinary memory, nor what is
+ * shared with a child. ctx->ops is held.
  */
 void hpmmap_reuse_set(struct hpmmap_ctx *ctx, unsigned long start,
 		      unsigned long end)
@@ -476,31 +446,5 @@ void hpmmap_reuse_set(struct hpmmap_ctx *ctx, unsigned long start,
 		cond_resched();
 	}
 	ctx->reuse.peak = max(ctx->reuse.peak, ctx->reuse.nr_mapped);
-	mutex_unlock(&ctx->lock);
-}
-
-/**
- * hpmmap_reuse_clear() - a new mapping without the flag is made
- * @ctx: the caller's context, ctx->ops held
- * @start: its start
- * @end: its end
- */
-void hpmmap_reuse_clear(struct hpmmap_ctx *ctx, unsigned long start,
-			unsigned long end)
-{
-	struct hpmmap_block *block;
-	unsigned long slot;
-
-	lockdep_assert_held(&ctx->ops);
-	if (!ctx->reuse.nr_mapped)
-		return;
-	mutex_lock(&ctx->lock);
-	for_each_marked(ctx, slot, block, start, end) {
-		unsigned int first, nr;
-
-		slot_clip(slot, start, end, &first, &nr);
-		bitmap_clear(block->reuse, first, nr);
-		cond_resched();
-	}
 	mutex_unlock(&ctx->lock);
 }

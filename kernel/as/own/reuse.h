@@ -18,7 +18,7 @@ struct hpmmap_placement;
  * @lock: protects @blocks, @nr and @account
  * @blocks: lists by node; NULL until something is to be kept
  * @nr: how many blocks they have
- * @account: who all of them are charged to, NULL where that is not the same; means
+ * @account: that all of them are charged to, NULL where that is not the same; means
  *	something while @nr is not 0
  * @nr_mapped: blocks in the store that are to be kept; this and @peak are protected by
  *	ctx->lock
@@ -46,12 +46,10 @@ void hpmmap_reuse_return(struct hpmmap_ctx *ctx, struct list_head *blocks);
 unsigned long hpmmap_reuse_kept(void);
 unsigned long hpmmap_reuse_reclaim(const nodemask_t *nodes,
 				   struct hpmmap_payer *payer, unsigned long nr);
-void hpmmap_reuse_see(struct hpmmap_ctx *ctx, unsigned long start,
-		      unsigned long end);
+void hpmmap_reuse_renew(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end,
+			bool see);
 void hpmmap_reuse_set(struct hpmmap_ctx *ctx, unsigned long start,
 		      unsigned long end);
-void hpmmap_reuse_clear(struct hpmmap_ctx *ctx, unsigned long start,
-			unsigned long end);
 bool hpmmap_reuse_forget(struct hpmmap_ctx *ctx, struct hpmmap_block *block);
 
 #endif /* _HPMMAP_AS_OWN_REUSE_H */

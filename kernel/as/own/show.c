@@ -11,7 +11,7 @@
 #include "as/own/ctx.h"
 #include "as/own/show.h"
 
-/* Owner and root, as who opened the file: a program of other rights may read it. */
+/* Owner and root, by the credentials of the opener: a program of other rights may read it. */
 static bool may_see(const struct seq_file *m, kuid_t owner)
 {
 	return uid_eq(m->file->f_cred->fsuid, owner) ||

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Drafts: who writes to a little of a block that is shared since a fork gets a block
- * of its own, but only those pages are copied that it touches. The shared block stays
- * behind the draft for the others, which are mapped by nothing. A draft begins with pages
- * of Linux, as long as there are a few: a block for each would be most of what a process
- * holds that forks, or has been forked.
+ * Drafts. A process that writes to a little of a block that is shared since a fork gets a block
+ * of its own, but only the pages that it touches are copied. The shared block stays behind the
+ * draft for the others, which are mapped by nothing. A draft begins with ordinary pages, as long
+ * as there are a few: a block for each would be most of what a process holds that forks, or has
+ * been forked.
  *
- * A draft stands in the store, marked as a shared block is: whoever wants to change it,
- * or to know that all of it is there, gets it by hpmmap_store_own(), which settles it.
- * What is read through hpmmap_block_page() is right at any time. Nobody shares a draft,
- * and nobody writes to what is behind one, even if it is left alone with it.
+ * A draft stands in the store, marked as a shared block is: code that changes it, or needs all of
+ * it to be there, gets it by hpmmap_store_own(), which settles it. What is read through
+ * hpmmap_block_page() is right at any time. A draft is never shared, and what is behind one is
+ * never written to, even if it is left to one context alone.
  *
- * Several mappings may have a part of the slot each, and some of it nobody. What no
- * mapping has is copied with the rest at most, and never mapped: entries there would be
- * nobody's to take away, and would keep the block, and the module, for good. A draft
- * follows what was mapped when its slot was shared: whatever is mapped there later finds
- * the slot settled (own_edges() of change.c), and what is unmapped keeps its page in the
- * draft until then.
+ * Several mappings may have a part of the slot each, and some of it may be in none. What is in
+ * none is copied with the rest at most, and never mapped: such entries would never be taken away,
+ * and would keep the block, and the module, for good. A draft follows what was mapped when its
+ * slot was shared: whatever is mapped there later finds the slot settled (own_edges() of
+ * change.c), and what is unmapped keeps its page in the draft until then.
  */
 #include <linux/mm.h>
 #include <linux/slab.h>
@@ -38,18 +37,18 @@
 #define COPIED_MOST (SLOT_PAGES * 2 / 3)
 
 /*
- * Of these, as many may be pages of Linux: a quarter of a slot. Who writes here and there
- * while a child saves a snapshot comes to that, and no further. Of a slot that is mapped
- * in part (the ends of heaps and stacks, what is small) all of it: it is never mapped by
- * one entry, some of it belongs to nobody, and more is never touched.
+ * Of these, as many may be ordinary pages: a quarter of a slot. Scattered writes while a child
+ * saves a snapshot come to that, and no further. Of a slot that is mapped in part (the ends of
+ * heaps and stacks, what is small) all of it: it is never mapped by one entry, some of it is in
+ * no mapping, and more is never touched.
  */
 #define LINUX_MOST (SLOT_PAGES / 4)
 #define LINUX_MOST_OF_PART SLOT_PAGES
 
 /*
- * What is only read is copied as well, since nothing else can be mapped beside pages
- * that may be written to. Of who reads much, the whole block is copied; not of a slot
- * that is mapped in part, as long as it has pages of Linux.
+ * What is only read is copied as well, since nothing else can be mapped beside pages that may be
+ * written to. After many reads the whole block is copied; not of a slot that is mapped in part,
+ * as long as it has ordinary pages.
  */
 #define READS_MOST 16
 
@@ -60,15 +59,10 @@
  */
 #define READ_AROUND 16U
 
-/**
- * hpmmap_draft_begin() - make a draft of a block
- * @own: from a pool, or for a few pages of Linux; nobody else knows it
- * @behind: shared
- * @part: no one mapping covers the slot
- *
- * The caller's use of @behind is the draft's now.
- *
- * Return: false without memory.
+/*
+ * Makes a draft of a shared block. @own: new, from a pool, or for a few ordinary pages. @part: no
+ * one mapping covers the slot. The caller's use of @behind is the draft's now. Returns false
+ * without memory.
  */
 bool hpmmap_draft_begin(struct hpmmap_block *own, struct hpmmap_block *behind, bool part)
 {
@@ -109,13 +103,10 @@ static bool copy_copied(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
 /* Of a draft with more a child gets no copies. */
 #define INHERITED_MOST 16
 
-/**
- * hpmmap_draft_inherit() - make a draft for a child, of the same block and with the same pages
- * @child: the child, its lock held
- * @own: for a few pages of Linux; nobody else knows it
- * @from: the parent's draft, its context's lock held
- *
- * Return: false where @from has to be settled, and @own is no draft.
+/*
+ * Makes a draft for a child, of the same block and with the same pages as its parent's (@from).
+ * @own: new, for a few ordinary pages. The locks of both contexts are held. Returns false where
+ * @from has to be settled, and @own is no draft.
  */
 bool hpmmap_draft_inherit(struct hpmmap_ctx *child, struct hpmmap_block *own,
 			  struct hpmmap_block *from)
@@ -158,10 +149,9 @@ static int copy_pages(struct hpmmap_ctx *ctx, struct hpmmap_block *own,
 	return 0;
 }
 
-/**
- * hpmmap_draft_may_move() - would it be of use to move a draft to a block?
- * @own: the draft; its context's lock is held
- * @page: a page that is to be copied, if it was not
+/*
+ * Would it be of use to move a draft to a block, for a page that is to be copied, if it was
+ * not? The lock of its context is held.
  */
 bool hpmmap_draft_may_move(const struct hpmmap_block *own, unsigned int page)
 {
@@ -169,16 +159,10 @@ bool hpmmap_draft_may_move(const struct hpmmap_block *own, unsigned int page)
 	       hpmmap_block_is_shared(own->draft->behind);
 }
 
-/**
- * hpmmap_draft_is_full() - has a draft of pages of Linux no room for another one?
- * @ctx: the context, its lock held
- * @own: the draft
- * @page: the page
- * @write: it will be written to
- * @pins: somebody will refer to it
- *
- * Return: whether @page is to be copied, and that takes a draft of the pools: see
- * hpmmap_store_widen().
+/*
+ * Is @page to be copied, and has a draft of ordinary pages no room for it? See
+ * hpmmap_store_widen(). @write: it will be written to. @pins: it will be pinned. ctx->lock
+ * is held.
  */
 bool hpmmap_draft_is_full(const struct hpmmap_ctx *ctx,
 			  const struct hpmmap_block *own, unsigned int page,
@@ -193,12 +177,7 @@ bool hpmmap_draft_is_full(const struct hpmmap_ctx *ctx,
 		!hpmmap_block_may_be_few(&ctx->owner, 1, 0));
 }
 
-/**
- * hpmmap_draft_move() - another block for a draft
- * @ctx: the context, its lock held
- * @to: a block of the pools; nobody else knows it
- * @own: the draft, in no page table; it is none any more
- */
+/* The draft @own, which is in no page table, moves to a new block of the pools. ctx->lock is held. */
 void hpmmap_draft_move(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
 		       struct hpmmap_block *own)
 {
@@ -208,9 +187,7 @@ void hpmmap_draft_move(struct hpmmap_ctx *ctx, struct hpmmap_block *to,
 	swap(to->draft, own->draft);
 }
 
-/*
- * Who writes to one page after the other gets half as many ahead as there are before.
- */
+/* Writes to one page after the other get half as many ahead as there are before. */
 static unsigned int nr_ahead(const struct hpmmap_block *own, unsigned int page,
 			     unsigned int most)
 {
@@ -249,16 +226,11 @@ static bool goes_around(struct hpmmap_ctx *ctx, const struct hpmmap_block *own,
 	return true;
 }
 
-/**
- * hpmmap_draft_copy() - a page of a draft is touched
- * @ctx: the context, its lock held
- * @own: the draft
- * @page: the page; see hpmmap_draft_is_full()
- * @write: it will be written to
- * @range: what the mapping has of the slot. Out: what of that may be mapped, @page at least;
- *	pages of it that are still behind the draft are not mapped
- *
- * Return: false where the draft is to be settled.
+/*
+ * A page of a draft is touched. @range: what the mapping has of the slot; out: what of that
+ * may be mapped, @page at least; pages of it that are still behind the draft are not
+ * mapped. ctx->lock is held, and hpmmap_draft_is_full() was asked. Returns false where the
+ * draft is to be settled.
  */
 bool hpmmap_draft_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *own,
 		       unsigned int page, bool write, struct hpmmap_pages *range)
@@ -267,7 +239,7 @@ bool hpmmap_draft_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *own,
 	struct hpmmap_draft *draft = own->draft;
 
 	lockdep_assert_held(&ctx->lock);
-	/* What somebody refers to cannot go back yet. */
+	/* What is pinned cannot go back yet. */
 	if (!hpmmap_block_is_shared(draft->behind) &&
 	    (own->folio || !hpmmap_block_is_pinned(own)))
 		return false;
@@ -307,17 +279,14 @@ static void draft_end(struct hpmmap_ctx *ctx, unsigned long slot,
 	hpmmap_block_release(ctx, given);
 }
 
-/**
- * hpmmap_draft_go_back() - the few pages that were copied go back
- * @ctx: the context, its lock held, and mmap_lock
- * @slot: the slot
- * @own: the draft; the block behind it is the context's alone
+/*
+ * The few pages of a draft that were copied go back to the block behind it, which is the
+ * context's alone, if their copies have no reference but of page tables. Then the slot is
+ * not marked any more, and some of its pages may be mapped. ctx->lock and mmap_lock are
+ * held.
  *
- * If nobody but page tables knows their copies. Then the slot is not marked any more,
- * and some of its pages may be mapped.
- *
- * Return: the block that was behind the draft; NULL if that cannot be, or it is cheaper
- * to complete the draft.
+ * Returns the block that was behind the draft; NULL if that cannot be, or it is cheaper to
+ * complete the draft.
  */
 struct hpmmap_block *hpmmap_draft_go_back(struct hpmmap_ctx *ctx,
 					  unsigned long slot,
@@ -343,15 +312,11 @@ struct hpmmap_block *hpmmap_draft_go_back(struct hpmmap_ctx *ctx,
 	return behind;
 }
 
-/**
- * hpmmap_draft_complete() - copy what there is to copy yet
- * @ctx: the context, its lock held, and mmap_lock
- * @slot: the slot
- * @own: the draft; of pages of Linux only if it cannot be moved to a block
- *
- * The slot is not marked any more, and some of its pages may be mapped.
- *
- * Return: @own; NULL without memory, and the draft is as it was.
+/*
+ * Copies what there is to copy yet of a draft; of one of ordinary pages only if it cannot
+ * move to a block. Then the slot is not marked any more, and some of its pages may be
+ * mapped. ctx->lock and mmap_lock are held. Returns @own; NULL without memory, and the
+ * draft is as it was.
  */
 struct hpmmap_block *hpmmap_draft_complete(struct hpmmap_ctx *ctx,
 					   unsigned long slot,

@@ -34,7 +34,7 @@
 /*
  * The block that entries of a slot may show until the lock is released, or NULL. Of a
  * draft these are the pages that were copied.
- * @write: they let somebody write
+ * @write: they permit writes
  */
 static struct hpmmap_block *mappable(struct hpmmap_ctx *ctx, unsigned long slot, bool write)
 {
@@ -56,16 +56,12 @@ static bool is_ready(struct hpmmap_block *block, unsigned int first, unsigned in
 		find_next_bit(block->draft->left, first + nr, first) >= first + nr);
 }
 
-/**
- * hpmmap_entry_2m() - map a slot by one entry
- * @ctx: the context, its lock held
- * @slot: the slot
- * @vma: a mapping of ours, or of a window, that covers the slot; its mmap_lock held
- * @addr: where it has the slot
- * @pmdp: the entry there
- * @write: as the mapping allows; otherwise read-only
+/*
+ * Maps a slot by one entry. @vma: a mapping of ours, or of a window, that covers the slot,
+ * at @addr; its mmap_lock is held. @pmdp: the entry there. @write: as the mapping allows;
+ * otherwise read-only. ctx->lock is held.
  *
- * Return: whether an entry was made; not where there is one already, nor where the slot
+ * Returns whether an entry was made; not where there is one already, nor where the slot
  * cannot be mapped so.
  */
 bool hpmmap_entry_2m(struct hpmmap_ctx *ctx, unsigned long slot,
@@ -96,7 +92,7 @@ static struct hpmmap_block *run_block(struct hpmmap_ctx *ctx,
 
 	lockdep_assert_held(&ctx->lock);
 	xas_lock(xas);
-	/* Nobody else changes the tree: the next slot is mostly in the same node. */
+	/* No other task changes the tree: the next slot is mostly in the same node. */
 	if (xas_valid(xas) && xas->xa_index + 1 == slot) {
 		block = xas_next(xas);
 	} else {
@@ -208,18 +204,13 @@ int hpmmap_entry_join(struct hpmmap_ctx *ctx, struct vm_area_struct *vma, unsign
 	return ret;
 }
 
-/**
- * hpmmap_entry_run() - commit whole slots and map them by one entry each
- * @ctx: the context, ctx->ops held; mmap_lock held
- * @vma: mapping that can be mapped so
- * @start: of a slot
- * @end: of a slot, within the mapping
- * @blocks: blocks for slots that have none
- *
- * The way of most memory, without the core's fault path. It ends where
+/*
+ * Commits whole slots from @start to @end, within a mapping that can be mapped so, with
+ * @blocks for those that have none, and maps them by one entry each: the way of most
+ * memory, without the core's fault path. ctx->ops and mmap_lock are held. It ends where
  * anything is out of the ordinary.
  *
- * Return: the end of what is committed and mapped.
+ * Returns the end of what is committed and mapped.
  */
 unsigned long hpmmap_entry_run(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			       unsigned long start, unsigned long end,
@@ -298,24 +289,6 @@ static unsigned int count_none(pte_t *ptep, unsigned int most)
 	return nr;
 }
 
-/* Entries of a locked table; @folio, which @page is of, is locked, too. */
-static void set_entries(struct vm_area_struct *vma, pmd_t *pmdp, pte_t *ptep,
-			spinlock_t *ptl, unsigned long addr, unsigned int nr,
-			struct folio *folio, struct page *page,
-			unsigned int flags)
-{
-	struct vm_fault vmf = {
-		.vma = vma,
-		.address = addr,
-		.flags = flags,
-		.pmd = pmdp,
-		.pte = ptep,
-		.ptl = ptl,
-	};
-
-	compat_set_ptes(&vmf, folio, page, nr, addr);
-}
-
 /* As if from outside: the caller's protection keys do not matter. */
 static unsigned int fill_flags(const struct vm_area_struct *vma)
 {
@@ -342,11 +315,18 @@ static unsigned long fill_entries(struct vm_area_struct *vma, pmd_t *pmdp,
 	if (likely(!hpmmap_block_is_hurt(block)))
 		ptep = hpmmap_pgmap_table_lock(vma->vm_mm, pmdp, addr, &ptl);
 	while (ptep && i < nr) {
+		struct vm_fault vmf = {
+			.vma = vma,
+			.address = addr + i * PAGE_SIZE,
+			.flags = fill_flags(vma),
+			.pmd = pmdp,
+			.pte = ptep + i,
+			.ptl = ptl,
+		};
+
 		run = count_none(ptep + i, nr - i);
 		if (run)
-			set_entries(vma, pmdp, ptep + i, ptl,
-				    addr + i * PAGE_SIZE, run, folio, page + i,
-				    fill_flags(vma));
+			compat_set_ptes(&vmf, folio, page + i, run, vmf.address);
 		made += run;
 		i += max(run, 1U);
 		/* What is there already goes on. */
@@ -370,7 +350,7 @@ static void fill_some(struct hpmmap_ctx *ctx, struct vm_area_struct *vma, pmd_t 
 	unsigned int first, nr;
 	unsigned long made = 0;
 
-	/* Entries beside a mapping are nobody's to take away. */
+	/* Entries beside a mapping would never be taken away. */
 	HPMMAP_ASSERT(start >= end || (start >= vma->vm_start && end <= vma->vm_end));
 	if (!block || start >= end || hpmmap_frozen_covers(ctx, vma, start))
 		return;
@@ -391,10 +371,9 @@ static bool fault_in(struct vm_area_struct *vma, unsigned long addr,
 	return !(handle_mm_fault(vma, addr, flags, NULL) & VM_FAULT_ERROR);
 }
 
-/**
- * hpmmap_entry_fault_in() - what a read by the program would map
- * @vma: accessible mapping of ours; mmap_lock held
- * @addr: address
+/*
+ * Maps what a read by the program would map, in an accessible mapping of ours. mmap_lock is
+ * held.
  */
 void hpmmap_entry_fault_in(struct vm_area_struct *vma, unsigned long addr)
 {
@@ -446,16 +425,11 @@ static bool is_missing(struct mm_struct *mm, unsigned long addr)
 	return ret;
 }
 
-/**
- * hpmmap_entry_fill() - map what the store has for a part of one slot
- * @ctx: the context, its lock not held; mmap_lock held
- * @vma: accessible mapping of ours
- * @start: first address
- * @end: end, in the same slot
- * @nowait: wait for nobody
- *
- * Without memory for page tables, where a table is freed at the same time, and where the slot
- * is shared, the rest is left to later faults.
+/*
+ * Maps what the store has for a part of one slot of an accessible mapping of ours. @nowait:
+ * without waiting. Without memory for page tables, where a table is freed at the same time,
+ * and where the slot is shared, the rest is left to later faults. mmap_lock is held,
+ * ctx->lock is not.
  */
 void hpmmap_entry_fill(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 		       unsigned long start, unsigned long end, bool nowait)
@@ -492,14 +466,10 @@ void hpmmap_entry_fill(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	mutex_unlock(&ctx->lock);
 }
 
-/**
- * hpmmap_entry_fill_pages() - map some pages where a fault is
- * @ctx: the context, its lock held
- * @vmf: the fault; mmap_lock held
- * @first: the first page of the slot; those pages are the block's own
- * @nr: how many, as far as the mapping goes
- *
- * By entries of 4 KB, whatever the mapping covers; none without a table for them.
+/*
+ * Maps pages @first to @first + @nr of a slot, which are the block's own, where a fault is,
+ * as far as its mapping goes: by entries of 4 KB, whatever the mapping covers; none without
+ * a table for them. ctx->lock and mmap_lock are held.
  */
 void hpmmap_entry_fill_pages(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 			     unsigned int first, unsigned int nr)
@@ -533,16 +503,15 @@ static vm_fault_t finish(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 	return ret;
 }
 
-/**
- * hpmmap_entry_fault() - map what a fault is for
- * @ctx: the context, its lock held
- * @vmf: the fault, in a mapping of ours; mmap_lock held
- * @around: also what is ready beside it, where the slot cannot have one entry: the other pages
- *	would take a fault each. Not what is locked, for only the core's path knows what
- *	mlock wants, nor what a userfaultfd watches.
+/*
+ * Maps what a fault in a mapping of ours is for. @around: also what is ready beside it,
+ * where the slot cannot have one entry: the other pages would take a fault each. Not what
+ * is locked, for only the core's path knows what mlock wants, nor what a userfaultfd
+ * watches. ctx->lock and mmap_lock are held.
  *
- * Return: 0 if the fault has mapped it, VM_FAULT_NOPAGE (somebody else has meanwhile, or the fault
- * will come again), VM_FAULT_HWPOISON, VM_FAULT_OOM, or VM_FAULT_RETRY for one that must not wait.
+ * Returns 0 if the fault has mapped it, VM_FAULT_NOPAGE (another task has meanwhile, or the
+ * fault will come again), VM_FAULT_HWPOISON, VM_FAULT_OOM, or VM_FAULT_RETRY for one that
+ * must not wait.
  */
 vm_fault_t hpmmap_entry_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf, bool around)
 {
@@ -570,18 +539,11 @@ vm_fault_t hpmmap_entry_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf, bool
 	return finish(ctx, vmf, block);
 }
 
-/**
- * hpmmap_entry_window() - map pages of a slot in a window, wherever they lie in theirs
- * @ctx: the target's context, its lock held
- * @va: the target's address of the first page
- * @vmf: a fault in a window; its mmap_lock held
- * @addr: where the first page is to be; in the table of the fault, as is all of it
- * @nr: how many pages of the same slot; of the pools, they are committed
- * @write: somebody may write to them
- *
- * By entries of 4 KB; none without a table for them.
- *
- * Return: how many entries were made.
+/*
+ * Maps @nr pages of one slot, from the target's address @va on, at @addr of a window, by
+ * entries of 4 KB; none without a table for them. All of it is in the table of the fault,
+ * and committed where it is of the pools. @write: the entries allow writes. The target's
+ * ctx->lock and the window's mmap_lock are held. Returns how many entries were made.
  */
 unsigned int hpmmap_entry_window(struct hpmmap_ctx *ctx, unsigned long va,
 				 struct vm_fault *vmf, unsigned long addr,
@@ -594,14 +556,10 @@ unsigned int hpmmap_entry_window(struct hpmmap_ctx *ctx, unsigned long va,
 						 write) : 0;
 }
 
-/**
- * hpmmap_entry_unprotect() - give the right to write back
- * @ctx: the context, its lock held
- * @vma: mapping of ours; mmap_lock held
- * @slot: a slot that it covers
- *
- * Return: whether the entry was changed. The TLB may know the old one: the
- * program would take a fault for it.
+/*
+ * Gives the right to write back for a slot that a mapping of ours covers. ctx->lock and
+ * mmap_lock are held. Returns whether the entry was changed. The TLB may have the old one:
+ * the program would take a fault for it.
  */
 bool hpmmap_entry_unprotect(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			    unsigned long slot)
@@ -654,19 +612,13 @@ static bool restore_gigabyte(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	return true;
 }
 
-/**
- * hpmmap_entry_restore() - slots that nobody shares any more are written to in place again
- * @ctx: the context, its lock held, and mmap_lock
- * @slot: where to begin; out: where to go on
- * @rest: out: slots, HPMMAP_RESTORE_MOST at most, that nobody shares and that are not done: with a
- *	draft, which is the last, with pins, without one entry
- * @nr: out: how many
- * @drafts: NULL, or out: there are drafts that nobody shares, which are left out
- * @flush: set if stale entries may have to be flushed
- *
- * Waits for nobody.
- *
- * Return: 1, or 0 if there are no more marked slots.
+/*
+ * Slots that are not shared any more are written to in place again, from *slot on; out: where to
+ * go on. @rest: out: @nr slots, HPMMAP_RESTORE_MOST at most, that are not shared and not done:
+ * with a draft, which is the last, with pins, without one entry. @drafts: NULL, or out: there are
+ * drafts that are not shared, which are left out. @flush: set if stale entries may have to be
+ * flushed. ctx->lock and mmap_lock are held. Waits for no lock. Returns 1, or 0 if there are no
+ * more marked slots.
  */
 int hpmmap_entry_restore(struct hpmmap_ctx *ctx, unsigned long *slot,
 			 unsigned long *rest, unsigned int *nr, bool *drafts,

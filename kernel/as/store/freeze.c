@@ -21,17 +21,12 @@
  */
 #define IMPATIENT_MOST 100
 
-/**
- * hpmmap_freeze() - freeze a range whose contents are copied, are to go, or come
- * @ctx: the caller's context, ctx->ops held until hpmmap_thaw()
- * @start: first address; nothing need be mapped there yet
- * @end: end
- * @moving: contents come to it: nobody can tell yet what a page has
- *
- * From here on nobody reaches the contents, except for reads by vm_operations of what does not
- * come. What is mapped there in place of it is frozen, too.
- *
- * Return: 0, or -EINTR if the caller is being killed.
+/*
+ * Freezes a range whose contents are copied, are to go, or come (@moving: it is not known yet
+ * what a page has); nothing need be mapped there yet. ctx->ops is held until hpmmap_thaw(). From
+ * here on the contents cannot be reached, except for reads by vm_operations of what does not
+ * come. What is mapped there in place of it is frozen, too. Returns 0, or -EINTR if the caller is
+ * being killed.
  */
 int hpmmap_freeze(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end, bool moving)
 {
@@ -62,19 +57,15 @@ void hpmmap_thaw(struct hpmmap_ctx *ctx)
 	wake_up_all(&ctx->frozen.wait);
 }
 
-/* A debugger that cannot wait has another way to where that is. */
-static bool comes_by_access(struct vm_fault *vmf)
-{
-	return vmf->flags & FAULT_FLAG_REMOTE && vmf->vma->vm_ops->access;
-}
-
 /*
  * A thread that keeps mmap_lock, and needs the page: a futex, which comes again until the page is
  * there, with mmap_lock free in between. Others come again with it held.
  */
 static vm_fault_t wait_impatient(struct hpmmap_ctx *ctx, struct vm_fault *vmf)
 {
-	if (comes_by_access(vmf) || fatal_signal_pending(current) ||
+	/* A debugger that cannot wait has another way to where that is. */
+	if ((vmf->flags & FAULT_FLAG_REMOTE && vmf->vma->vm_ops->access) ||
+	    fatal_signal_pending(current) ||
 	    (mmap_lock_is_contended(vmf->vma->vm_mm) &&
 	     atomic_inc_return(&ctx->frozen.nr_impatient) > IMPATIENT_MOST))
 		return VM_FAULT_SIGBUS;
@@ -82,15 +73,14 @@ static vm_fault_t wait_impatient(struct hpmmap_ctx *ctx, struct vm_fault *vmf)
 	return VM_FAULT_NOPAGE;
 }
 
-/**
- * hpmmap_frozen_wait() - a fault in what is frozen
- * @ctx: its context, its lock not held
- * @seen: ctx->frozen.nr, when it was found so
- * @vmf: the fault
+/*
+ * A fault in what is frozen; @seen is ctx->frozen.nr from when it was found so. ctx->lock
+ * is not held.
  *
- * Return: VM_FAULT_RETRY, mostly when it is not frozen any more; for a thread that keeps mmap_lock
- * VM_FAULT_SIGBUS, if it is a debugger, which then comes by vm_operations->access, and
- * VM_FAULT_NOPAGE after a moment, for others. VM_FAULT_SIGBUS for the thread that has frozen it.
+ * Returns VM_FAULT_RETRY, mostly when it is not frozen any more; for a thread that keeps
+ * mmap_lock VM_FAULT_SIGBUS, if it is a debugger, which then comes by
+ * vm_operations->access, and VM_FAULT_NOPAGE after a moment, for others. VM_FAULT_SIGBUS
+ * for the thread that has frozen it.
  */
 vm_fault_t hpmmap_frozen_wait(struct hpmmap_ctx *ctx, unsigned int seen, struct vm_fault *vmf)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* A range that nobody reaches while its contents are elsewhere. */
+/* A range that cannot be reached while its contents are elsewhere. */
 #ifndef _HPMMAP_AS_STORE_FREEZE_H
 #define _HPMMAP_AS_STORE_FREEZE_H
 

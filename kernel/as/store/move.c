@@ -91,20 +91,14 @@ static bool is_needless(const struct hpmmap_ctx *ctx)
 	       !READ_ONCE(current->signal->core_state);
 }
 
-/**
- * hpmmap_store_move() - contents of a range go to another
- * @ctx: the caller's context, ctx->ops held
- * @from: old start
- * @to: new start; the range is new, stale and frozen
- * @len: length
- * @blocks: blocks to use first
+/*
+ * Contents of a range go to another, which is new, stale and frozen; @blocks are used
+ * first. ctx->ops is held. Whole slots move without a copy where both addresses are equal
+ * modulo 2 MB. Nothing is mapped in the old range, so tasks that only look at the address
+ * space do not wait for copies.
  *
- * Whole slots move without a copy where both addresses are equal modulo 2 MB. Nothing is
- * mapped in the old range, and the new one is frozen, so that tasks that only look at the
- * address space do not wait for copies.
- *
- * Return: 0, -ENOMEM, or -EINTR if the process is being killed and no other process has
- * the address space.
+ * Returns 0, -ENOMEM, or -EINTR if the process is being killed and no other process has the
+ * address space.
  */
 int hpmmap_store_move(struct hpmmap_ctx *ctx, unsigned long from,
 		      unsigned long to, unsigned long len,
@@ -113,7 +107,7 @@ int hpmmap_store_move(struct hpmmap_ctx *ctx, unsigned long from,
 	int ret = 0;
 
 	lockdep_assert_held(&ctx->ops);
-	/* Without a mapping nobody gets into a window what was there. */
+	/* Without a mapping a window does not get again what was there. */
 	hpmmap_window_zap(ctx, from, from + len);
 	while (len && !ret) {
 		unsigned long n, copied = 0;

@@ -261,7 +261,7 @@ bool hpmmap_store_adopt_locked(struct hpmmap_ctx *ctx, unsigned long slot,
 	return true;
 }
 
-/* The few pages of a draft go back, if nobody shares the block behind it; or NULL. */
+/* The few pages of a draft go back, if the block behind it is not shared; or NULL. */
 struct hpmmap_block *hpmmap_store_go_back(struct hpmmap_ctx *ctx, unsigned long slot,
 					  struct hpmmap_block *draft)
 {
@@ -390,20 +390,15 @@ struct hpmmap_block *hpmmap_store_own(struct hpmmap_ctx *ctx,
 	return own ? copy_whole(ctx, slot, block, own, skip, skip_nr) : NULL;
 }
 
-/**
- * hpmmap_store_draft() - begin to copy a shared block, a few pages at a time
- * @ctx: the context, its lock and mmap_lock held
- * @vma: a mapping of the slot
- * @slot: the slot
- * @block: its block; shared, of the pools, and no page stale that @vma has of it
- * @few: it may begin with pages of Linux
- * @part: @vma does not cover the slot: it has to begin with pages of Linux
+/*
+ * Begins to copy a shared block of the pools, no page of which is stale that @vma has of
+ * it, a few pages at a time. @few: it may begin with ordinary pages; @part: @vma does not
+ * cover the slot, and it has to. Nothing of the slot is mapped afterwards. As long as there
+ * are a few the copies are ordinary pages: what is written to while a child lives may be
+ * little of many blocks. Where the pools have nothing left all of it is copied, into
+ * ordinary memory. ctx->lock and mmap_lock are held.
  *
- * Nothing of the slot is mapped afterwards. As long as there are a few the copies are
- * pages of Linux: what is written to while a child lives may be little of many blocks.
- * Where the pools have nothing left all of it is copied, into memory of Linux.
- *
- * Return: the slot's block, a draft or not; NULL without memory.
+ * Returns the slot's block, a draft or not; NULL without memory.
  */
 struct hpmmap_block *hpmmap_store_draft(struct hpmmap_ctx *ctx,
 					struct vm_area_struct *vma,
@@ -434,14 +429,9 @@ struct hpmmap_block *hpmmap_store_draft(struct hpmmap_ctx *ctx,
 	return own;
 }
 
-/**
- * hpmmap_store_inherit() - a child gets a draft with the pages that its parent's has
- * @parent: the parent
- * @child: the child; the locks of both are held
- * @slot: the slot, of which the child has nothing
- * @draft: the parent's
- *
- * Return: false where it has to be settled.
+/*
+ * A child that has nothing of a slot gets a draft with the pages that its parent's has. The
+ * locks of both are held. Returns false where the parent's has to be settled.
  */
 bool hpmmap_store_inherit(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 			  unsigned long slot, struct hpmmap_block *draft)
@@ -461,18 +451,11 @@ bool hpmmap_store_inherit(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 	return false;
 }
 
-/**
- * hpmmap_store_widen() - a draft of pages of Linux has no room for more
- * @ctx: the context, its lock and mmap_lock held
- * @vma: a mapping of the slot
- * @slot: the slot
- * @draft: its block
- *
- * It moves to a block of the pools, and nothing of the slot is mapped afterwards. Where
- * somebody but page tables refers to it, it goes on as it is for now, and where there is
- * no block for good, page by page.
- *
- * Return: the slot's block, a draft.
+/*
+ * A draft of ordinary pages has no room for more: it moves to a block of the pools, and
+ * nothing of the slot is mapped afterwards. Where it is pinned it goes on as it is for now,
+ * and where there is no block for good, page by page. ctx->lock and mmap_lock are held.
+ * Returns the slot's block, a draft.
  */
 struct hpmmap_block *hpmmap_store_widen(struct hpmmap_ctx *ctx,
 					struct vm_area_struct *vma,
@@ -543,19 +526,11 @@ struct hpmmap_block *hpmmap_store_get(struct hpmmap_ctx *ctx,
 	return block;
 }
 
-/**
- * hpmmap_store_commit() - make sure that a range has memory of the pools
- * @ctx: the context; mmap_lock held, or nobody else uses it yet
- * @vma: the mapping, or NULL if there is none yet
- * @start: first address, page aligned
- * @end: end, page aligned, in the same slot
- * @blocks: blocks to use first, or NULL
- * @how: out, or NULL
- *
- * Pages without a meaning read as zero afterwards; the others are unchanged.
- * A slot that has memory of Linux gets no more of it.
- *
- * Return: whether the slot has a block.
+/*
+ * Makes sure that a range in one slot has memory of the pools. Stale pages read as zero
+ * afterwards; the others are unchanged. A slot that has ordinary memory gets no more of it. @vma:
+ * the mapping, or NULL if there is none yet. @blocks: to use first, or NULL. @how: out, or NULL.
+ * mmap_lock is held, or no other task uses the context yet. Returns whether the slot has a block.
  */
 bool hpmmap_store_commit(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			 unsigned long start, unsigned long end,
@@ -588,14 +563,9 @@ bool hpmmap_store_commit(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	return block;
 }
 
-/**
- * hpmmap_store_reserve() - make sure that a slot has a block
- * @ctx: the context; mmap_lock held, or nobody else uses it yet
- * @vma: the mapping, or NULL if there is none yet
- * @slot: the slot
- * @blocks: blocks to use first, or NULL
- *
- * Its contents are not made ready: that is left to the first touch.
+/*
+ * As hpmmap_store_commit(), for a slot whose contents are not made ready: that is left to
+ * the first touch.
  */
 void hpmmap_store_reserve(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			  unsigned long slot, struct list_head *blocks)
@@ -606,11 +576,12 @@ void hpmmap_store_reserve(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 }
 
 /*
- * Of a range about to be mapped anew: see hpmmap_store_is_pinned(). @fresh: out: it may
- * have contents.
+ * Would a new mapping of a range share a pinned block? A slot that the range covers wholly
+ * gets another block if need be; one that it covers in part cannot. @wait: a moment for the
+ * pins to go. @fresh: out: something of the range may have contents.
  */
-static bool edges_are_pinned(struct hpmmap_ctx *ctx, unsigned long start,
-			     unsigned long end, bool wait, bool *fresh)
+bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end,
+			    bool wait, bool *fresh)
 {
 	unsigned long slots[] = { slot_of(start), slot_of(end - 1) };
 	bool ret = false;
@@ -631,7 +602,7 @@ static bool edges_are_pinned(struct hpmmap_ctx *ctx, unsigned long start,
 		has = block && hpmmap_block_has_contents(block, first, nr);
 		*fresh |= has;
 		/*
-		 * What is stale nobody has seen, and nobody had it pinned. But a
+		 * What is stale was not seen, nor pinned. But a
 		 * pin leaves a slot that has a few pages of Linux no block, if
 		 * there is a choice.
 		 */
@@ -644,48 +615,11 @@ static bool edges_are_pinned(struct hpmmap_ctx *ctx, unsigned long start,
 	return ret;
 }
 
-/**
- * hpmmap_store_is_pinned() - would a new mapping share a pinned block?
- * @ctx: the context
- * @start: start of a range about to be mapped anew
- * @end: its end
- *
- * A slot that the range covers wholly gets another block if need be; one that
- * it covers in part cannot.
- */
-bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start,
-			    unsigned long end)
-{
-	bool fresh;
-
-	return edges_are_pinned(ctx, start, end, false, &fresh);
-}
-
-/**
- * hpmmap_store_wait_unpinned() - the same, after a moment for the pins to go
- * @ctx: the context
- * @start: start of a range about to be mapped anew
- * @end: its end
- * @fresh: out: something of the range may have contents
- *
- * Return: whether there is no pin left.
- */
-bool hpmmap_store_wait_unpinned(struct hpmmap_ctx *ctx, unsigned long start,
-				unsigned long end, bool *fresh)
-{
-	return !edges_are_pinned(ctx, start, end, true, fresh);
-}
-
-/**
- * hpmmap_store_replace() - another block for a slot, with the same contents
- * @ctx: the context, ctx->ops and mmap_lock held, that for writing
- * @slot: the slot
- * @fresh: the block; all of it is stale
- * @wait: wait a moment for pins to go; false when that was in vain
- *
- * Nothing of the slot is mapped afterwards.
- *
- * Return: whether it was done. A block that somebody else refers to stays.
+/*
+ * Another block, all of which is stale, for a slot, with the same contents. Nothing of the
+ * slot is mapped afterwards. @wait: wait a moment for pins to go; false when that was in
+ * vain. ctx->ops is held, and mmap_lock for writing. Returns whether it was done. A pinned
+ * block stays.
  */
 bool hpmmap_store_replace(struct hpmmap_ctx *ctx, unsigned long slot,
 			  struct hpmmap_block *fresh, bool *wait)

@@ -49,10 +49,8 @@ bool hpmmap_store_is_lost(struct hpmmap_ctx *ctx, unsigned long start, unsigned 
 bool hpmmap_store_commit(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			 unsigned long start, unsigned long end,
 			 struct list_head *blocks, enum hpmmap_commit *how);
-bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start,
-			    unsigned long end);
-bool hpmmap_store_wait_unpinned(struct hpmmap_ctx *ctx, unsigned long start,
-				unsigned long end, bool *fresh);
+bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end,
+			    bool wait, bool *fresh);
 void hpmmap_store_reserve(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			  unsigned long slot, struct list_head *blocks);
 struct hpmmap_block *hpmmap_store_go_back(struct hpmmap_ctx *ctx, unsigned long slot,

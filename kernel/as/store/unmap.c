@@ -51,8 +51,8 @@ static bool slot_is_mapped(struct hpmmap_ctx *ctx, unsigned long slot,
 }
 
 /*
- * What was unmapped of a slot that stays means nothing any more. What somebody has
- * pinned, shares or wants again keeps its contents until something is mapped there.
+ * What was unmapped of a slot that stays means nothing any more. What is pinned, shared or to be
+ * reused keeps its contents until something is mapped there.
  */
 static void discard_unmapped(struct hpmmap_ctx *ctx, unsigned long slot,
 			     struct hpmmap_block *block, unsigned long start,
@@ -68,14 +68,7 @@ static void discard_unmapped(struct hpmmap_ctx *ctx, unsigned long slot,
 	hpmmap_block_set_stale(block, first, nr);
 }
 
-/**
- * hpmmap_store_has_orphans() - are there blocks that nothing maps?
- * @ctx: the context
- * @start: first address
- * @end: end
- *
- * Return: whether hpmmap_store_reconcile() would find some.
- */
+/* Are there blocks of a range that nothing maps, which hpmmap_store_reconcile() would find? */
 bool hpmmap_store_has_orphans(struct hpmmap_ctx *ctx, unsigned long start,
 			      unsigned long end)
 {
@@ -129,7 +122,7 @@ static unsigned long take_back(struct hpmmap_ctx *ctx, unsigned long start,
 
 	mmap_read_lock(ctx->mm);
 	mutex_lock(&ctx->lock);
-	/* The mappings are gone: nobody gets into a window what was behind them. */
+	/* The mappings are gone: a window does not get again what was behind them. */
 	hpmmap_window_zap(ctx, start & SLOT_MASK, ALIGN(end, SLOT_SIZE));
 	xas_lock(&xas);
 	xas_for_each(&xas, block, slot_of(end - 1)) {
@@ -206,12 +199,7 @@ pause:
 	return nr;
 }
 
-/**
- * hpmmap_store_reconcile() - take back the blocks of unmapped slots
- * @ctx: the context, ctx->ops held
- * @start: start of a range in which mappings went
- * @end: its end
- */
+/* Takes back the blocks of slots that no mapping covers any more. ctx->ops is held. */
 void hpmmap_store_reconcile(struct hpmmap_ctx *ctx, unsigned long start,
 			    unsigned long end)
 {
@@ -219,13 +207,9 @@ void hpmmap_store_reconcile(struct hpmmap_ctx *ctx, unsigned long start,
 	take_back(ctx, start, end, false);
 }
 
-/**
- * hpmmap_store_take_back() - take back the blocks of a range
- * @ctx: the context, ctx->ops held
- * @start: start of a range in which nothing of ours is mapped since
- * @end: its end
- *
- * Return: whether there were some.
+/*
+ * The same for a range in which nothing of ours is mapped any more. Returns whether there
+ * were some.
  */
 bool hpmmap_store_take_back(struct hpmmap_ctx *ctx, unsigned long start,
 			   unsigned long end)
@@ -297,12 +281,9 @@ static bool clean(struct hpmmap_block *block)
 	return true;
 }
 
-/**
- * hpmmap_store_release_all() - the address space is gone
- * @ctx: nobody uses it any more, so no lock is needed
- * @nr_zero: how many blocks to zero before they are given back
- *
- * It may have hundreds of thousands of blocks.
+/*
+ * The address space is gone, and its context without users, so no lock is needed. @nr_zero: how
+ * many blocks to zero before they are given back. It may have hundreds of thousands.
  */
 void hpmmap_store_release_all(struct hpmmap_ctx *ctx, unsigned int nr_zero)
 {

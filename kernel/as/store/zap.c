@@ -12,7 +12,7 @@
 #include "as/store/store.h"
 #include "as/store/zap.h"
 
-/* Nothing of a slot stays mapped by page tables, anybody's who has a window. */
+/* Nothing of a slot stays mapped by page tables, those of windows too. */
 void hpmmap_slot_zap(struct hpmmap_ctx *ctx, unsigned long slot)
 {
 	unsigned long start = slot << SLOT_SHIFT, end = start + SLOT_SIZE;
@@ -45,16 +45,14 @@ static bool __maybe_unused is_left(struct mm_struct *mm, unsigned long slot,
 	       hpmmap_pgmap_count(mm, slot, block->folio);
 }
 
-/**
- * hpmmap_slot_unmap() - no entry of a context's page tables maps the block of a slot
- * @ctx: the context, its lock and mmap_lock held
- * @slot: the slot
- * @block: its block, which is about to leave the store
+/*
+ * Removal: no entry of a context's page tables maps the block of a slot, which is about to
+ * leave the store. This is the one place that makes sure of it, whichever mappings there
+ * are, those that no hook has seen too. ctx->lock and mmap_lock are held.
  *
- * Removal: the one place that makes sure of it, whichever mappings there are, those that
- * no hook has seen too. Each entry has a reference: where the module's own is the only
- * one, no entry need be looked for. What munmap(2) is about to remove, of a mapping that is gone,
- * stays until then: its reference keeps the block from its pool, and from being anybody's alone.
+ * Each entry has a reference: where the module's own is the only one, no entry need be
+ * looked for. What munmap(2) is about to remove, of a mapping that is gone, stays until
+ * then: its reference keeps the block from its pool, and from being Alone.
  */
 void hpmmap_slot_unmap(struct hpmmap_ctx *ctx, unsigned long slot,
 		       struct hpmmap_block *block)
@@ -67,13 +65,10 @@ void hpmmap_slot_unmap(struct hpmmap_ctx *ctx, unsigned long slot,
 	HPMMAP_ASSERT(!is_left(ctx->mm, slot, block));
 }
 
-/**
- * hpmmap_slot_set() - change the block of a slot, or take it away
- * @ctx: the context, its lock and mmap_lock held
- * @slot: the slot
- * @block: its new block, or NULL; what becomes of the old one is the caller's business
- *
- * Return: 0; -ENOMEM only where the slot had no block.
+/*
+ * Changes the block of a slot, or takes it away (NULL); what becomes of the old one is the
+ * caller's business. ctx->lock and mmap_lock are held. Returns 0; -ENOMEM only where the
+ * slot had no block.
  */
 int hpmmap_slot_set(struct hpmmap_ctx *ctx, unsigned long slot,
 		    struct hpmmap_block *block)
@@ -87,12 +82,7 @@ int hpmmap_slot_set(struct hpmmap_ctx *ctx, unsigned long slot,
 			      xa_erase(&ctx->store, slot));
 }
 
-/**
- * hpmmap_store_zap_shared() - unmap the slots of a range that are shared
- * @ctx: the context; mmap_lock held
- * @start: first address
- * @end: end
- */
+/* Unmaps the slots of a range that are shared. mmap_lock is held. */
 void hpmmap_store_zap_shared(struct hpmmap_ctx *ctx, unsigned long start,
 			     unsigned long end)
 {

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Windows, seen from who has them: mappings of another address space's memory, and how they
- * are made and end. What there is to see by them is in view.c.
+ * Attachments: how mappings of another address space's memory are made and end. What they show is
+ * in view.c.
  *
- * What becomes of memory of Linux that a window shows is told by a notifier, to which
- * somebody may come with a lock of the page's: the i_mmap_rwsem of its file, or that of its
- * anon_vma. There the entries of all who have the window are taken away, under the
- * i_mmap_rwsem of the window's mappings. Who registers a notifier takes all such locks of
- * his address space (mm_take_all_locks()), first those of files, by address: with a window
- * among his mappings he may have the window's and wait for the page's, while the other has
- * the page's and waits for the window's.
+ * A notifier tells what becomes of ordinary memory that a window shows. It may be called with a
+ * lock of the page held, the i_mmap_rwsem of its file or that of its anon_vma, and takes the
+ * entries of all that have the window away under the i_mmap_rwsem of the window's mappings. A
+ * task that registers a notifier takes all such locks of its address space (mm_take_all_locks()),
+ * first those of files, by address: with a window among its mappings it may have the window's and
+ * wait for the page's, while the notifier has the page's and waits for the window's.
  *
- * So an address space with windows takes all locks no more. The notifiers that windows onto
- * it need take them once in its life: that is done before it has a window. Others are
+ * So mm_take_all_locks() fails for an address space with windows. The notifiers that windows onto
+ * it need take all locks once in its life: that is done before it has a window. Others are
  * refused, which are few: KVM, devices that follow page tables.
  */
 #include <linux/file.h>
 #include <linux/fs.h>
+#include <linux/ftrace.h>
 #include <linux/mm.h>
 #include <linux/mman.h>
 #include <linux/mmu_notifier.h>
@@ -38,10 +38,9 @@
 /* How often an address is looked for, if others map something there meanwhile. */
 #define PLACE_TRIES 8
 
-/* Has an address space windows? Its mmap_lock is held for writing. Called by ftrace. */
-static bool has_windows(unsigned long arg)
+/* Has an address space windows? Its mmap_lock is held for writing. */
+static notrace bool has_windows(struct mm_struct *mm)
 {
-	struct mm_struct *mm = (struct mm_struct *)arg;
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, mm, 0);
 
@@ -53,26 +52,26 @@ static bool has_windows(unsigned long arg)
 	return false;
 }
 
-/* From the first window on, until the module goes. */
-static int veto(void)
+/* Stands in for mm_take_all_locks() there. */
+static noinline int refuse(void)
 {
-	int ret;
-
-	/* What windows never show needs nothing. */
-	if (!compat_has_special_pages())
-		return 0;
-	ret = hpmmap_veto_begin("mm_take_all_locks", has_windows);
-	if (ret && ret != -EINTR)
-		pr_warn_ratelimited("windows show no memory of Linux: mm_take_all_locks() cannot be hooked: %d\n",
-				    ret);
-	return ret == -EINTR ? ret : 0;
+	return -EBUSY;
 }
 
-/* May a window show memory of Linux? */
-static bool viewers_see_linux(void)
+static void notrace take_locks_entry(unsigned long ip, unsigned long parent_ip,
+				     struct ftrace_ops *op, struct ftrace_regs *fregs)
 {
-	return compat_has_special_pages() && hpmmap_veto_active();
+	if (has_windows((struct mm_struct *)compat_ftrace_arg(fregs, 0)))
+		compat_ftrace_set_ip(fregs, (unsigned long)refuse);
 }
+
+static struct ftrace_ops take_locks_ops = {
+	.func = take_locks_entry,
+	.flags = HPMMAP_GUARD_FLAGS,
+};
+
+/* May windows show ordinary memory? */
+static bool see_linux;
 
 /* Nothing concerns it. */
 static bool nothing_invalidate(struct mmu_interval_notifier *notifier,
@@ -96,10 +95,10 @@ static int viewer_begin(void)
 {
 	struct mmu_interval_notifier notifier;
 	struct mm_struct *mm = current->mm;
-	int ret = veto();
+	int ret;
 
-	if (ret || compat_mm_knows_intervals(mm))
-		return ret;
+	if (compat_mm_knows_intervals(mm))
+		return 0;
 	if (mmap_write_lock_killable(mm))
 		return -EINTR;
 	ret = mmu_interval_notifier_insert_locked(&notifier, mm, 0, PAGE_SIZE,
@@ -107,7 +106,7 @@ static int viewer_begin(void)
 	mmap_write_unlock(mm);
 	if (!ret)
 		mmu_interval_notifier_remove(&notifier);
-	/* Whoever takes all locks stops at any signal. */
+	/* A task that takes all locks stops at any signal. */
 	return ret == -EINTR && !fatal_signal_pending(current) ? -ERESTARTNOINTR : ret;
 }
 
@@ -133,7 +132,7 @@ static int window_mmap(struct file *file, struct vm_area_struct *vma)
 	return 0;
 }
 
-/* Nobody opens it: mappings are made by the module only. */
+/* It cannot be opened: mappings are made by the module only. */
 static int window_open(struct inode *inode, struct file *file)
 {
 	return -EACCES;
@@ -175,14 +174,14 @@ static struct hpmmap_attachment *attachment_alloc(struct hpmmap_window *win,
 
 	if (!att)
 		return NULL;
-	hpmmap_window_hold(win);
+	refcount_inc(&win->refs);
 	att->win = win;
 	refcount_inc(&grant->refs);
 	att->grant = grant;
 	att->start = start;
 	att->len = len;
 	att->readonly = readonly;
-	att->sees_linux = viewers_see_linux();
+	att->sees_linux = see_linux;
 	INIT_LIST_HEAD(&att->viewer.link);
 	mmgrab(current->mm);
 	att->viewer.mm = current->mm;
@@ -264,19 +263,13 @@ static void populate(const struct hpmmap_attachment *att, unsigned long addr)
 	hpmmap_ctx_put(ctx);
 }
 
-/**
- * hpmmap_attach() - map a part of a window into the caller's address space
- * @win: the window
- * @grant: what allows it
- * @start: first address of the target's, page aligned
- * @len: length, page aligned, not 0
- * @at: where; 0: where the module likes
- * @flags: HPMMAP_ATTACH_*
+/*
+ * Maps a part of a window, page aligned and not empty, into the caller's address space.
+ * @grant: allows it. @at: where; 0: where the module likes. @flags: HPMMAP_ATTACH_*.
+ * Nothing need be there: a touch of what the target does not have is answered by SIGBUS.
  *
- * Nothing need be there: who touches what the target does not have gets SIGBUS.
- *
- * Return: the address, -EEXIST where something is mapped at @at, -EBUSY as
- * viewer_begin(), or another errno of mmap(2).
+ * Returns the address, -EEXIST where something is mapped at @at, -EBUSY as viewer_begin(),
+ * or another errno of mmap(2).
  */
 unsigned long hpmmap_attach(struct hpmmap_window *win, struct hpmmap_grant *grant,
 			    unsigned long start, unsigned long len,
@@ -360,12 +353,9 @@ static int detach_range(unsigned long start, unsigned long end, const struct fil
 	return 0;
 }
 
-/**
- * hpmmap_detach() - unmap an attachment of the caller's
- * @addr: an address in it
- *
- * Return: 0, also where nothing is mapped; -EINVAL where something else is, or an errno of
- * munmap(2).
+/*
+ * Unmaps the caller's attachment at an address. Returns 0, also where nothing is mapped;
+ * -EINVAL where something else is, or an errno of munmap(2).
  */
 int hpmmap_detach(unsigned long addr)
 {
@@ -396,31 +386,25 @@ int hpmmap_detach(unsigned long addr)
 	return ret;
 }
 
-/**
- * hpmmap_detach_grant() - unmap all of the caller's attachments that rest on a grant
- * @grant: the grant; not through another one
- *
- * Return: 0 or an errno of munmap(2).
+/*
+ * Unmaps the caller's attachments that rest on a grant, not through another one; NULL: on
+ * any that has ended. Returns 0 or an errno of munmap(2).
  */
-int hpmmap_detach_grant(const struct hpmmap_grant *grant)
+int hpmmap_detach_all(const struct hpmmap_grant *grant)
 {
 	return detach_range(0, TASK_SIZE_MAX, NULL, grant);
 }
 
-/**
- * hpmmap_detach_ended() - the same for all grants that have ended, at once
- *
- * Not where only what a grant rests on has ended.
- *
- * Return: 0 or an errno of munmap(2).
- */
-int hpmmap_detach_ended(void)
+/* Return: 0, also where mm_take_all_locks() cannot be guarded, and windows show the pools only. */
+int hpmmap_viewers_init(void)
 {
-	return detach_range(0, TASK_SIZE_MAX, NULL, NULL);
+	see_linux = compat_has_special_pages() &&
+		    !hpmmap_guard_install(&take_locks_ops, "mm_take_all_locks");
+	return 0;
 }
 
-/* There are no windows. */
 void hpmmap_viewers_exit(void)
 {
-	hpmmap_veto_end();
+	if (see_linux)
+		hpmmap_guard_remove(&take_locks_ops);
 }

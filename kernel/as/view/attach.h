@@ -16,8 +16,8 @@ unsigned long hpmmap_attach(struct hpmmap_window *win, struct hpmmap_grant *gran
 			    unsigned long start, unsigned long len,
 			    unsigned long at, unsigned int flags);
 int hpmmap_detach(unsigned long addr);
-int hpmmap_detach_grant(const struct hpmmap_grant *grant);
-int hpmmap_detach_ended(void);
+int hpmmap_detach_all(const struct hpmmap_grant *grant);
+int hpmmap_viewers_init(void);
 void hpmmap_viewers_exit(void);
 
 #endif /* _HPMMAP_AS_VIEW_ATTACH_H */

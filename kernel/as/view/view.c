@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Faults in windows: who has a mapping of another address space's memory touches it.
+ * Faults in windows: in mappings of another address space's memory.
  *
- * A mapping has nothing of its own. Who touches it has the target's mmap_lock for a moment,
- * and gets what the target has there: a whole slot by one entry of 2 MB, and with it those
- * beside it, up to a gigabyte, or as many entries of 4 KB as the slot has room for. The
- * target need not notice, and what it maps later is there as well, without a call. What it
- * has not yet touched of a reservation it gets, and pays for, as if it had touched it. An
- * entry has all that the core gives its own (reference, reverse map, counters), so whoever
- * pins memory may pin that of a window.
+ * A mapping has nothing of its own. A fault takes the target's mmap_lock for a moment, and maps
+ * what the target has there: a whole slot by one entry of 2 MB, and with it those beside it, up
+ * to a gigabyte, or as many entries of 4 KB as the slot has room for. The target need not notice,
+ * and what it maps later is there as well, without a call. What it has not yet touched of a
+ * reservation it gets, and is charged for, as if it had touched it. An entry has all that the
+ * core gives its own (reference, reverse map, counters), so it can be pinned as any.
  *
- * Of memory of Linux the entries are special ones without a reference, a page each, and the
- * target's notifier takes them away: nobody can pin these.
+ * Of ordinary memory the entries are special ones without a reference, a page each, which cannot
+ * be pinned. The target's notifier takes them away.
  *
- * What the module writes here it writes under ctx->lock of the target, or under the
- * window's lock. The core must not do so after .fault has returned: the block could have
- * been exchanged by then.
+ * What the module writes here it writes under ctx->lock of the target, or under the window's
+ * lock. The core must not do so after .fault has returned: the block could have been exchanged by
+ * then.
  */
 #include <linux/delay.h>
 #include <linux/file.h>
@@ -40,14 +39,14 @@
 #include "as/change/commit.h"
 #include "as/view/view.h"
 
-/* How long somebody waits for the target who may not let go of its own mmap_lock. */
+/* How long a task waits for the target that may not let go of its own mmap_lock. */
 #define WAIT_STEPS 1000
 #define WAIT_STEP_US 1000
 
 /* How often a page of Linux that the target has been given is looked for. */
 #define BRING_TRIES 16
 
-/* Who may not do so waits as often for what is being changed. */
+/* Such a task waits as often for what is being changed. */
 #define CHANGE_STEPS 100
 
 /**
@@ -55,7 +54,7 @@
  * @vmf: the fault
  * @att: the attachment
  * @mm: the target, which is used for as long
- * @locked: its mmap_lock was taken, and is not that of who faults
+ * @locked: its mmap_lock was taken, and is not that of the fault
  * @va: the target's address, of a page
  * @vma: its mapping there
  * @ctx: its context, with a reference, if that memory is ours; otherwise NULL
@@ -88,7 +87,7 @@ static unsigned long target_of(const struct vm_area_struct *vma, unsigned long a
 	return addr - vma->vm_start + (vma->vm_pgoff << PAGE_SHIFT);
 }
 
-/* Somebody may write to what the entry will show, now or later. */
+/* What the entry will show may be written to, now or later. */
 static bool may_write(const struct view *v)
 {
 	return v->vmf->vma->vm_flags & VM_WRITE && v->vma->vm_flags & VM_WRITE;
@@ -135,7 +134,7 @@ static void map_around(const struct view *v)
 	pmd_t *pmdp;
 
 	lockdep_assert_held(&v->ctx->lock);
-	/* What is read-only in a writable mapping is mapped by who comes to it. */
+	/* What is read-only in a writable mapping is mapped by its own fault. */
 	if (is_mixed(v, may_write(v)))
 		return;
 	addr = max(table, ALIGN(vma->vm_start, SLOT_SIZE));
@@ -375,7 +374,7 @@ static enum outcome view_lock(struct view *v)
 	return v->ctx ? VIEW_THERE : VIEW_NOT_THERE;
 }
 
-/* Who may let go of its own mmap_lock waits for the target's, and tries again then. */
+/* A task that may let go of its own mmap_lock waits for the target's, and tries again then. */
 static vm_fault_t wait_for_target(struct view *v)
 {
 	hpmmap_window_count(HPMMAP_WINDOW_RETRIES, 1);
@@ -445,7 +444,7 @@ static void bring_page(struct hpmmap_attachment *att, unsigned long va, bool wri
 		return;
 	do {
 		ret = touch(mm, va, write);
-		/* Its mmap_lock is gone; who faults comes again. */
+		/* Its mmap_lock is gone; the fault comes again. */
 		if (ret & (VM_FAULT_RETRY | VM_FAULT_COMPLETED))
 			return;
 		why = why_failed(ret);
@@ -484,7 +483,7 @@ static vm_fault_t view_map(struct view *v)
 	ret = map_linux(v);
 	if (ret != VM_FAULT_RETRY || flags & FAULT_FLAG_RETRY_NOWAIT)
 		return ret;
-	/* Who keeps its mmap_lock cannot be made to wait for others. */
+	/* A task that keeps its mmap_lock cannot be made to wait for others. */
 	return flags & FAULT_FLAG_ALLOW_RETRY ? wait_for_page(v) : VM_FAULT_SIGBUS;
 }
 
@@ -507,7 +506,7 @@ static vm_fault_t view_fault(struct view *v)
 		if (flags & FAULT_FLAG_ALLOW_RETRY)
 			return wait_for_target(v);
 		view_unlock(v);
-		/* Somebody of the target's may be waiting for the very lock that is held. */
+		/* A thread of the target may be waiting for the very lock that is held. */
 		if (!steps-- || fatal_signal_pending(current))
 			return VM_FAULT_SIGBUS;
 		usleep_range(WAIT_STEP_US, 2 * WAIT_STEP_US);
@@ -546,7 +545,7 @@ static vm_fault_t window_fault(struct vm_fault *vmf)
 	if (hpmmap_grant_is_revoked(att->grant) || vmf->vma->vm_mm != att->viewer.mm ||
 	    userfaultfd_armed(vmf->vma))
 		return VM_FAULT_SIGBUS;
-	/* Who comes again and again does not keep alive what has no process any more. */
+	/* Faults that come again and again do not keep alive what has no process any more. */
 	if (!compat_mm_is_owned(v.mm) || !mmget_not_zero(v.mm))
 		return VM_FAULT_SIGBUS;
 	ret = view_fault(&v);
@@ -558,7 +557,7 @@ static vm_fault_t window_fault(struct vm_fault *vmf)
 }
 
 /*
- * Somebody writes to a read-only entry of 4 KB: it is made anew, at once. An instruction that
+ * A write to a read-only entry of 4 KB: it is made anew, at once. An instruction that
  * reads and writes the page would otherwise find it gone, then read-only, without an end.
  */
 static vm_fault_t window_mkwrite(struct vm_fault *vmf)
@@ -576,7 +575,7 @@ static vm_fault_t window_mkwrite(struct vm_fault *vmf)
 	return (waits ? ret : ret & ~VM_FAULT_RETRY) | VM_FAULT_NOPAGE;
 }
 
-/* Special entries are of pages that are somebody else's business. */
+/* The core has no business with the pages of special entries. */
 static __maybe_unused struct page *window_special_page(struct vm_area_struct *vma,
 					unsigned long addr)
 {

@@ -13,7 +13,7 @@
  * @grant: what it rests on; holds a reference
  * @start: first address of the target's
  * @len: length
- * @readonly: nobody writes by it
+ * @readonly: no writes by it
  * @sees_linux: pages of Linux may be in it, see attach.c
  * @viewer: the address space that has it
  * @failed: where a thread, of such a start, has waited for a page of Linux in vain.

@@ -44,7 +44,7 @@ bool hpmmap_is_reservation(unsigned long prot, unsigned long flags)
 int hpmmap_blocks_clear(struct hpmmap_ctx *ctx, unsigned long start,
 			 unsigned long end, struct list_head *blocks)
 {
-	/* Those will be cleared by who touches them. */
+	/* Those will be cleared at their first touch. */
 	if (ctx->job->first_touch)
 		return 0;
 	return hpmmap_pool_clear(&ctx->owner, blocks, slot_of(start + SLOT_SIZE - 1),
@@ -122,7 +122,7 @@ static void store_commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 		struct hpmmap_block *block;
 
 		next = min(end, (start & SLOT_MASK) + SLOT_SIZE);
-		/* hpmmap_store_commit() wants it, or that nobody else is there. */
+		/* hpmmap_store_commit() wants it. */
 		mmap_read_lock(ctx->mm);
 		block = hpmmap_store_load(ctx, slot_of(start));
 		if (hpmmap_policy_defers(ctx, block, start, next))
@@ -164,18 +164,11 @@ void hpmmap_touch_range(unsigned long addr, unsigned long len, unsigned long pro
 	hpmmap_madvise(addr, len, prot & PROT_WRITE ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
 }
 
-/**
- * hpmmap_map_fresh() - a new mapping of zeros, all of it mapped
- * @ctx: the caller's context, ctx->ops held
- * @addr: address, page aligned
- * @len: length, a multiple of the page size
- * @prot: PROT_*
- * @flags: MAP_* as given to mmap(2)
- * @fixed: replace what is there; otherwise that is -EEXIST
- * @ahead: blocks that need no clearing, to use first, or NULL
- *
- * Return: @addr or an errno. -ENOMEM: nothing was changed, unless @fixed: what was
- * to be replaced may be gone then.
+/*
+ * A new mapping of zeros, all of it mapped. @flags: as given to mmap(2). @fixed: replaces
+ * what is there; otherwise that is -EEXIST. @ahead: blocks that need no clearing, to use
+ * first, or NULL. ctx->ops is held. Returns @addr or an errno. -ENOMEM: nothing was
+ * changed, unless @fixed: what was to be replaced may be gone then.
  */
 unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 			       unsigned long len, unsigned long prot,
@@ -224,8 +217,8 @@ unsigned long hpmmap_map_fresh(struct hpmmap_ctx *ctx, unsigned long addr,
 	if (ret)
 		goto err_few;
 	/*
-	 * What was there means nothing any more before somebody may write to it. Where
-	 * it would be lost if the call failed, nobody comes there until that is known.
+	 * What was there means nothing any more before it may be written to. Where it
+	 * would be lost if the call failed, it is frozen until that is known.
 	 * Otherwise what is to be locked has its memory then, too: Linux maps it at once.
 	 */
 	if (c.ours) {

@@ -20,6 +20,7 @@
 #include "as/own/stats.h"
 #include "as/map/range.h"
 #include "as/map/vma.h"
+#include "as/change/change.h"
 #include "call/step/handle.h"
 
 /* What would count as data of a process with a mapping that is made now, in bytes. */
@@ -46,15 +47,10 @@ static unsigned long data_after(struct hpmmap_ctx *ctx, unsigned long start,
 	return bytes;
 }
 
-/**
- * hpmmap_data_exceeds_limit() - would a mapping exceed RLIMIT_DATA?
- * @ctx: the caller's context
- * @start: its address, where it replaces what is there; otherwise 0
- * @len: its length
- * @prot: its PROT_*
- *
- * The limit is about private writable memory; ours is shared memory to Linux, which
- * does not count it.
+/*
+ * Would a mapping exceed RLIMIT_DATA? @start: its address, where it replaces what is there;
+ * otherwise 0. The limit is about private writable memory; ours is shared memory to Linux,
+ * which does not count it.
  */
 bool hpmmap_data_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
 			       unsigned long len, unsigned long prot)
@@ -76,27 +72,18 @@ static const u8 timed[HPMMAP_NR_CALLS] = {
 	[HPMMAP_CALL_BRK] = HPMMAP_TIMED_BRK + 1,
 };
 
-/**
- * hpmmap_linux_may_help() - may pages of Linux stand in for blocks?
- * @ctx: the caller's context
- * @nr: how many blocks there are not
- *
- * Not with policy strict, nor where Linux itself would not promise so much.
+/*
+ * May ordinary pages stand in for @nr blocks? Not with policy strict, nor where Linux
+ * itself would not promise so much.
  */
 bool hpmmap_linux_may_help(struct hpmmap_ctx *ctx, unsigned long nr)
 {
 	return !ctx->job->strict && compat_enough_memory(nr << SLOT_ORDER);
 }
 
-/**
- * hpmmap_handle_in() - run a handler for the caller
- * @ctx: the caller's context
- * @call: the system call
- * @regs: its arguments
- * @handler: runs under ctx->ops
- *
- * Return: what the handler returns; an errno that restarts the call where a
- * signal came while another one was under way.
+/*
+ * Runs a handler for the caller under ctx->ops. Returns what it returns, or an errno that
+ * restarts the call, where a signal came while another one was under way.
  */
 long hpmmap_handle_in(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 		      const struct pt_regs *regs, hpmmap_handler_t handler)
@@ -113,14 +100,7 @@ long hpmmap_handle_in(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	return ret;
 }
 
-/**
- * hpmmap_handle() - hpmmap_handle_in() where the context is not known
- * @call: the system call
- * @regs: its arguments
- * @handler: runs under ctx->ops
- *
- * Return: what the handler returns, or the call where there is no context.
- */
+/* Runs a handler without ctx->ops; the call itself where the caller has no context. */
 long hpmmap_handle(enum hpmmap_call call, const struct pt_regs *regs,
 		   hpmmap_handler_t handler)
 {
@@ -129,21 +109,15 @@ long hpmmap_handle(enum hpmmap_call call, const struct pt_regs *regs,
 
 	if (!ctx)
 		return hpmmap_call_orig(call, regs);
-	ret = hpmmap_handle_in(ctx, call, regs, handler);
+	ret = handler(ctx, call, regs);
 	hpmmap_ctx_put(ctx);
 	return ret;
 }
 
-/**
- * hpmmap_handle_if_ours() - hpmmap_handle(), where a range is ours
- * @call: a system call about the range of its first two arguments
- * @regs: its arguments
- * @handler: runs under ctx->ops
- *
- * If nothing of the range is ours, the call waits for nobody and keeps nobody
- * waiting: it may take long (a file is read), or need calls of another thread.
- *
- * Return: what the handler or the call returns.
+/*
+ * hpmmap_handle_in() for a call about the range of its first two arguments, if any of it is
+ * ours. If not, the call waits for no other call and keeps none waiting: it may take long
+ * (a file is read), or need calls of another thread.
  */
 long hpmmap_handle_if_ours(enum hpmmap_call call, const struct pt_regs *regs,
 			   hpmmap_handler_t handler)
@@ -161,4 +135,29 @@ long hpmmap_handle_if_ours(enum hpmmap_call call, const struct pt_regs *regs,
 		ret = hpmmap_handle_in(ctx, call, regs, handler);
 	hpmmap_ctx_put(ctx);
 	return ours ? ret : hpmmap_call_orig(call, regs);
+}
+
+/*
+ * munmap(2) of a range that may be ours in part, under ctx->ops; what lies beside it in its slots
+ * stays mapped.
+ */
+long hpmmap_unmap(struct hpmmap_ctx *ctx, unsigned long start, unsigned long len)
+{
+	struct hpmmap_change c = HPMMAP_CHANGE(ctx, start, start + PAGE_ALIGN(len));
+	const struct pt_regs regs = { .di = start, .si = len };
+	long ret;
+
+	hpmmap_change_begin(&c);
+	ret = hpmmap_call_orig(HPMMAP_CALL_MUNMAP, &regs);
+	if (!ret) {
+		if (hpmmap_change_settle(&c, HPMMAP_GONE, NULL) && c.start &&
+		    !((c.start | c.end) & ~SLOT_MASK)) {
+			ctx->hole.start = c.start;
+			ctx->hole.end = c.end;
+		}
+	} else if (ret == -ENOMEM) {
+		/* A mapping was cut at one end and not at the other. */
+		hpmmap_change_settle(&c, HPMMAP_NOTHING, NULL);
+	}
+	return ret;
 }

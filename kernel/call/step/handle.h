@@ -8,7 +8,7 @@
 #include "as/own/ctx.h"
 #include "hook.h"
 
-/* A handler with the caller's context, under ctx->ops. */
+/* What stands in for a system call; with the caller's context. */
 typedef long (*hpmmap_handler_t)(struct hpmmap_ctx *ctx,
 				 enum hpmmap_call call,
 				 const struct pt_regs *regs);
@@ -19,8 +19,7 @@ long hpmmap_handle(enum hpmmap_call call, const struct pt_regs *regs,
 long hpmmap_handle_if_ours(enum hpmmap_call call, const struct pt_regs *regs,
 			   hpmmap_handler_t handler);
 
-long hpmmap_handle_munmap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
-			  const struct pt_regs *regs);
+long hpmmap_unmap(struct hpmmap_ctx *ctx, unsigned long start, unsigned long len);
 bool hpmmap_data_exceeds_limit(struct hpmmap_ctx *ctx, unsigned long start,
 			       unsigned long len, unsigned long prot);
 bool hpmmap_linux_may_help(struct hpmmap_ctx *ctx, unsigned long nr);

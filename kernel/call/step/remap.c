@@ -105,20 +105,6 @@ long hpmmap_remap_copy_lock(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r
 	return ret == -EAGAIN ? -ENOMEM : ret;
 }
 
-/* A range of ours goes; the mappings around it stay mapped. */
-long hpmmap_remap_unmap(struct hpmmap_ctx *ctx, unsigned long start,
-			unsigned long len)
-{
-	struct hpmmap_change c = HPMMAP_CHANGE(ctx, start, start + len);
-	long ret = vm_munmap(start, len);
-
-	/* One end may be cut, and not the other. */
-	if (!ret || ret == -ENOMEM)
-		hpmmap_change_settle(&c, ret ? HPMMAP_NOTHING : HPMMAP_CUT,
-				     NULL);
-	return ret;
-}
-
 static bool lazy(const struct hpmmap_remap *r)
 {
 	return !r->prot || r->map_flags & MAP_NORESERVE || r->grows;
@@ -330,7 +316,7 @@ static void unmap_ours(struct hpmmap_ctx *ctx, unsigned long start,
 	hpmmap_change_settle(&c, HPMMAP_CUT, NULL);
 }
 
-/* Linux's part goes back to where it was, if nobody is there now. */
+/* Linux's part goes back to where it was, if that is free. */
 static void move_rest_back(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 			   unsigned long from, unsigned long new_rest)
 {
@@ -358,8 +344,7 @@ static long move_rest(struct hpmmap_ctx *ctx, struct hpmmap_remap *r, unsigned l
 	long ret;
 
 	if (r->old_len > r->new_len) {
-		ret = hpmmap_remap_unmap(ctx, r->addr + r->new_len,
-					 r->old_len - r->new_len);
+		ret = hpmmap_unmap(ctx, r->addr + r->new_len, r->old_len - r->new_len);
 		if (ret)
 			return ret;
 		r->old_len = r->new_len;

@@ -50,8 +50,6 @@ long hpmmap_remap_copy_advice(struct hpmmap_ctx *ctx, const struct hpmmap_remap 
 			      unsigned long addr, unsigned long len);
 long hpmmap_remap_copy_lock(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 			    unsigned long addr, unsigned long len);
-long hpmmap_remap_unmap(struct hpmmap_ctx *ctx, unsigned long start,
-			unsigned long len);
 long hpmmap_remap_move(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 		       unsigned long to);
 typedef long (*hpmmap_remap_move_t)(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
