@@ -46,7 +46,7 @@ static bool is_range(unsigned long start, unsigned long end)
 static long before_use(struct file *file, unsigned long start,
 		       unsigned long end, bool zeros)
 {
-	struct mm_struct *mm = compat_userfaultfd_mm(file);
+	struct mm_struct *mm = compat_userfaultfd_mm(file, hpmmap_ctx_exists);
 	struct hpmmap_ctx *ctx;
 	long ret;
 
@@ -91,7 +91,7 @@ static long before_register(struct file *file, void __user *arg)
 /* What its address space shares from now on is ordinary memory, which a userfaultfd can watch. */
 static void opened(struct file *file)
 {
-	struct mm_struct *mm = compat_userfaultfd_mm(file);
+	struct mm_struct *mm = compat_userfaultfd_mm(file, hpmmap_ctx_exists);
 	struct hpmmap_ctx *ctx = mm ? hpmmap_ctx_get(mm) : NULL;
 
 	if (!ctx)

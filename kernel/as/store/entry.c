@@ -201,22 +201,22 @@ static unsigned int count_none(pte_t *ptep, unsigned int most)
 	return nr;
 }
 
-/* Entries of a locked table; @folio, which @page is of, is locked, too. */
-static void set_entries(struct vm_area_struct *vma, pmd_t *pmdp, pte_t *ptep,
-			spinlock_t *ptl, unsigned long addr, unsigned int nr,
-			struct folio *folio, struct page *page,
-			unsigned int flags)
+/* None entries of a locked table are set for pages of @folio, which is locked, from @page on. */
+static void set_entries(struct vm_area_struct *vma, pte_t *ptep, unsigned long addr,
+			unsigned int nr, struct folio *folio, struct page *page)
 {
-	struct vm_fault vmf = {
-		.vma = vma,
-		.address = addr,
-		.flags = flags,
-		.pmd = pmdp,
-		.pte = ptep,
-		.ptl = ptl,
-	};
+	pte_t entry;
 
-	compat_set_ptes(&vmf, folio, page, nr, addr);
+	folio_ref_add(folio, nr);
+	compat_add_rmap_4k(folio, page, nr, vma);
+	compat_add_rss(vma->vm_mm, folio, nr);
+	for (; nr; nr--, page++, ptep++, addr += PAGE_SIZE) {
+		entry = mk_pte(page, vma->vm_page_prot);
+		/* As the core does it: written to sooner or later. */
+		if (vma->vm_flags & VM_WRITE)
+			entry = compat_pte_mkwrite(pte_mkdirty(entry));
+		set_pte_at(vma->vm_mm, addr, ptep, entry);
+	}
 }
 
 /* As if from outside: the caller's protection keys do not matter. */
@@ -247,9 +247,7 @@ static unsigned long fill_entries(struct vm_area_struct *vma, pmd_t *pmdp,
 	while (ptep && i < nr) {
 		run = count_none(ptep + i, nr - i);
 		if (run)
-			set_entries(vma, pmdp, ptep + i, ptl,
-				    addr + i * PAGE_SIZE, run, folio, page + i,
-				    fill_flags(vma));
+			set_entries(vma, ptep + i, addr + i * PAGE_SIZE, run, folio, page + i);
 		made += run;
 		i += max(run, 1U);
 		/* What is there already goes on. */
