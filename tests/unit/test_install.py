@@ -112,6 +112,20 @@ def test_uninstall_leaves_nothing(tree, tmp_path, prefix):
     assert not list(dest.iterdir())
 
 
+def test_kernels_have_a_module_each_until_dkms_has_it(tree, tmp_path):
+    dest = tmp_path / "dest"
+    shutil.copytree(tree / "build" / KVER, tree / "build/6.12.0-test")
+    for version in (KVER, "6.12.0-test", KVER):
+        install(tree, dest, version)
+    assert len(list(dest.rglob("hpmmap.ko"))) == 2
+    listed = (dest / "usr/lib/hpmmap/installed").read_text().splitlines()
+    assert len(listed) == len(set(listed))
+    install(tree, dest, "--no-module")
+    assert not list(dest.rglob("hpmmap.ko"))
+    uninstall(tree, dest, "/usr")
+    assert not list(dest.iterdir())
+
+
 def test_uninstall_keeps_what_others_own(tree, tmp_path):
     dest = tmp_path / "dest"
     mine = dest / "usr/lib/hpmmap/mine"
