@@ -3,6 +3,7 @@
 
 KVER ?= $(shell uname -r)
 PYTHON := $(CURDIR)/build/venv/bin/python
+export PREFIX DESTDIR LIBDIR SLURMDIR
 export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
 # C programs on all CPUs, as Cargo does; not where make itself was told how many.
 JOBS = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
@@ -34,9 +35,11 @@ help:
 	@echo 'make outside            the tests of the kernel itself of memory, natively and registered (ten minutes)'
 	@echo 'make conformance        every conformance case in every way (an hour), then docs/conformance.md'
 	@echo 'make conformance-table  docs/conformance.md, from what the last runs of the guests observed'
-	@echo 'make install            module, command, service and group on this machine (root)'
+	@echo 'make install            module, programs, services and group on this machine (root); PREFIX=/usr, DESTDIR, LIBDIR, KVER=none: no module'
+	@echo 'make uninstall          remove what make install wrote; PREFIX and DESTDIR as there'
 	@echo 'make deb                Debian packages of all of it, in build/deb (needs the network: crates.io)'
 	@echo 'make deb SUITE=trixie   the plugin of Slurm for the Slurm of another suite, in build/deb-trixie'
+	@echo 'make rpm                RPM packages of all of it, in build/rpm'
 	@echo 'make dist               source archives in build/dist: of all, and of the module for DKMS'
 	@echo 'make clean              delete build/'
 
@@ -133,14 +136,22 @@ demo:
 	@scripts/demo $(DEMO_ARGS)
 
 # What it takes to build these and nothing more: no compilers of MPI programs, and nothing of the tests.
-install: module tools
+install: $(if $(filter none,$(KVER)),,module) tools
 	@scripts/setup bench
 	@$(MAKE) $(JOBS) --no-print-directory -C bench installed
-	@scripts/install $(KVER)
+	@[ ! -e /usr/include/slurm/spank.h ] || $(MAKE) --no-print-directory -C integrations/slurm
+	@scripts/install $(if $(filter none,$(KVER)),--no-module,$(KVER))
+
+uninstall:
+	@scripts/install --uninstall
 
 deb:
 	@scripts/setup deb
 	@$(if $(SUITE),scripts/setup nodes && scripts/package-suite $(SUITE),scripts/package deb)
+
+rpm:
+	@scripts/setup rpm
+	@scripts/package rpm
 
 dist:
 	@scripts/package dist
@@ -190,4 +201,4 @@ bench-colocation:
 clean:
 	rm -rf build
 
-.PHONY: help setup module modules tools guest-tests bench-tools lint advisories unit unit-c unit-rust unit-python vm outside check check-all check-parallel kdump nodes mutants check-debug matrix demo bench bench-profile bench-fork bench-children bench-colocation conformance conformance-table install deb dist clean
+.PHONY: help setup module modules tools guest-tests bench-tools lint advisories unit unit-c unit-rust unit-python vm outside check check-all check-parallel kdump nodes mutants check-debug matrix demo bench bench-profile bench-fork bench-children bench-colocation conformance conformance-table install uninstall deb rpm dist clean

@@ -231,8 +231,10 @@ static long mmap_pools(struct hpmmap_ctx *ctx, const struct pt_regs *asked,
 		hpmmap_count_call(ctx, HPMMAP_TIMED_MMAP, since);
 		hpmmap_ops_unlock(ctx);
 	}
-	hpmmap_reuse_return(ctx, &ahead);
-	hpmmap_pool_free_unused(&ahead);
+	if (unlikely(!list_empty(&ahead))) {
+		hpmmap_reuse_return(ctx, &ahead);
+		hpmmap_pool_free_unused(&ahead);
+	}
 	return ret;
 }
 

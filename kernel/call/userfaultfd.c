@@ -41,7 +41,7 @@ static bool other_has_ours(struct mm_struct *mm, unsigned long start,
 static long before_use(struct file *file, unsigned long start,
 		       unsigned long end, bool zeros)
 {
-	struct mm_struct *mm = compat_userfaultfd_mm(file);
+	struct mm_struct *mm = compat_userfaultfd_mm(file, hpmmap_ctx_exists);
 	struct hpmmap_ctx *ctx;
 	long ret;
 
@@ -86,7 +86,7 @@ static long before_register(struct file *file, void __user *arg)
 /* What its address space shares from now on is ordinary memory, which a userfaultfd can watch. */
 static void opened(struct file *file)
 {
-	struct mm_struct *mm = compat_userfaultfd_mm(file);
+	struct mm_struct *mm = compat_userfaultfd_mm(file, hpmmap_ctx_exists);
 	struct hpmmap_ctx *ctx = mm ? hpmmap_ctx_get(mm) : NULL;
 
 	if (!ctx)

@@ -4,8 +4,15 @@
 #include <linux/kallsyms.h>
 #include <linux/kprobes.h>
 #include <linux/memory.h>
+#include <linux/memory_hotplug.h>
 #include <linux/mman.h>
+#include <linux/oom.h>
+#include <linux/page-isolation.h>
 #include <linux/percpu_counter.h>
+#include <linux/ptrace.h>
+#include <linux/rmap.h>
+#include <linux/sched/task.h>
+#include <linux/slab.h>
 #include <linux/static_call.h>
 #include <linux/swap.h>
 #include <linux/userfaultfd_k.h>
@@ -14,20 +21,31 @@
 #include "hpmmap.h"
 
 /*
- * Functions of the kernel that are not exported. An indirect call would be
- * fatal on a processor with IBT, where only functions whose address the kernel
+ * Functions of the kernel that are not exported, with the types that its headers declare. An indirect
+ * call would be fatal on a processor with IBT, where only functions whose address the kernel
  * itself takes may be called so; static calls are direct ones.
  */
-typedef unsigned long lookup_name_t(const char *name);
-typedef void prep_compound_page_t(struct page *page, unsigned int order);
-typedef void hotplug_lock_t(void);
+#define CORE_FUNCTION(_name) DEFINE_STATIC_CALL_NULL(hpmmap_##_name, _name)
 
-DEFINE_STATIC_CALL_RET0(hpmmap_lookup_name, lookup_name_t);
+CORE_FUNCTION(kallsyms_lookup_name);
+CORE_FUNCTION(lock_device_hotplug);
+CORE_FUNCTION(unlock_device_hotplug);
+CORE_FUNCTION(get_online_mems);
+CORE_FUNCTION(put_online_mems);
+CORE_FUNCTION(finish_fault);
+CORE_FUNCTION(ptrace_may_access);
+CORE_FUNCTION(oom_badness);
+CORE_FUNCTION(kernel_clone);
+CORE_FUNCTION(dup_userfaultfd_complete);
+
+/* Some kernels do not declare these, or not to modules. */
+typedef void prep_compound_page_t(struct page *page, unsigned int order);
+typedef void lru_drain_t(void);
+typedef void flush_tlb_t(struct mm_struct *mm, unsigned long start, unsigned long end,
+			 unsigned int stride_shift, bool freed_tables);
 DEFINE_STATIC_CALL_NULL(hpmmap_prep_compound_page, prep_compound_page_t);
-DEFINE_STATIC_CALL_NULL(hpmmap_lock_device_hotplug, hotplug_lock_t);
-DEFINE_STATIC_CALL_NULL(hpmmap_unlock_device_hotplug, hotplug_lock_t);
-DEFINE_STATIC_CALL_NULL(hpmmap_get_online_mems, hotplug_lock_t);
-DEFINE_STATIC_CALL_NULL(hpmmap_put_online_mems, hotplug_lock_t);
+DEFINE_STATIC_CALL_NULL(hpmmap_lru_add_drain, lru_drain_t);
+DEFINE_STATIC_CALL_NULL(hpmmap_flush_tlb_mm_range, flush_tlb_t);
 
 void compat_prep_compound_page(struct page *page, unsigned int order)
 {
@@ -49,138 +67,102 @@ void compat_hotplug_unlock(void)
 
 #ifdef CONFIG_CMA
 #ifdef HAVE_INIT_PAGEBLOCK_MIGRATETYPE
-#define SET_PAGEBLOCK_NAME "init_pageblock_migratetype"
-typedef void set_pageblock_t(struct page *page, enum migratetype migratetype,
-			     bool isolate);
+CORE_FUNCTION(init_pageblock_migratetype);
 #else
-#define SET_PAGEBLOCK_NAME "set_pageblock_migratetype"
-typedef void set_pageblock_t(struct page *page, int migratetype);
+CORE_FUNCTION(set_pageblock_migratetype);
 #endif
-DEFINE_STATIC_CALL_NULL(hpmmap_set_pageblock, set_pageblock_t);
 #endif
 
 void compat_pageblock_init(struct page *page)
 {
 #if defined(CONFIG_CMA) && defined(HAVE_INIT_PAGEBLOCK_MIGRATETYPE)
-	static_call(hpmmap_set_pageblock)(page, MIGRATE_UNMOVABLE, false);
+	static_call(hpmmap_init_pageblock_migratetype)(page, MIGRATE_UNMOVABLE, false);
 #elif defined(CONFIG_CMA)
-	static_call(hpmmap_set_pageblock)(page, MIGRATE_UNMOVABLE);
+	static_call(hpmmap_set_pageblock_migratetype)(page, MIGRATE_UNMOVABLE);
 #endif
 }
 
 #ifdef CONFIG_KASAN_GENERIC
-typedef void unpoison_t(const void *address, size_t size);
-DEFINE_STATIC_CALL_NULL(hpmmap_unpoison, unpoison_t);
+CORE_FUNCTION(__kasan_unpoison_range);
 
 void compat_kasan_unpoison(const void *address, size_t size)
 {
-	static_call(hpmmap_unpoison)(address, size);
+	static_call(hpmmap___kasan_unpoison_range)(address, size);
 }
 #endif
 
 unsigned long compat_symbol(const char *name)
 {
-	return static_call(hpmmap_lookup_name)(name);
+	return static_call(hpmmap_kallsyms_lookup_name)(name);
 }
 
-/* add_mm_counter() needs what is not exported. */
+/* add_mm_counter() and mm_counter_file() need what is not exported, or differ. */
 void compat_add_rss(struct mm_struct *mm, struct folio *folio, long nr)
 {
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
-	percpu_counter_add(&mm->rss_stat[mm_counter_file(folio)], nr);
-#elif LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0)
-	percpu_counter_add(&mm->rss_stat[mm_counter_file(&folio->page)], nr);
+	int counter = folio_test_swapbacked(folio) ? MM_SHMEMPAGES : MM_FILEPAGES;
+
+#ifdef HAVE_RSS_PERCPU
+	percpu_counter_add(&mm->rss_stat[counter], nr);
 #else
-	atomic_long_add(nr, &mm->rss_stat.count[mm_counter_file(&folio->page)]);
+	atomic_long_add(nr, &mm->rss_stat.count[counter]);
 #endif
 }
 
-#ifdef HAVE_SET_PTE_RANGE
-#define SET_PTE_NAME "set_pte_range"
-typedef void set_pte_t(struct vm_fault *vmf, struct folio *folio,
-		       struct page *page, unsigned int nr, unsigned long addr);
-DEFINE_STATIC_CALL_NULL(hpmmap_set_pte, set_pte_t);
-
-void compat_set_ptes(struct vm_fault *vmf, struct folio *folio,
-		     struct page *page, unsigned int nr, unsigned long addr)
-{
-	folio_ref_add(folio, nr);
-	static_call(hpmmap_set_pte)(vmf, folio, page, nr, addr);
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 11, 0)
-	compat_add_rss(vmf->vma->vm_mm, folio, nr);
-#endif
-}
-#else
-#define SET_PTE_NAME "do_set_pte"
-typedef void set_pte_t(struct vm_fault *vmf, struct page *page,
-		       unsigned long addr);
-DEFINE_STATIC_CALL_NULL(hpmmap_set_pte, set_pte_t);
-
-void compat_set_ptes(struct vm_fault *vmf, struct folio *folio,
-		     struct page *page, unsigned int nr, unsigned long addr)
-{
-	folio_ref_add(folio, nr);
-	for (; nr; nr--, page++, addr += PAGE_SIZE, vmf->pte++)
-		static_call(hpmmap_set_pte)(vmf, page, addr);
-}
-#endif
-
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
-#define RMAP_2M_NAME "folio_add_file_rmap_pmd"
-typedef void add_rmap_2m_t(struct folio *folio, struct page *page,
-			   struct vm_area_struct *vma);
-#else
-#define RMAP_2M_NAME "page_add_file_rmap"
-typedef void add_rmap_2m_t(struct page *page, struct vm_area_struct *vma,
-			   bool compound);
-#endif
-DEFINE_STATIC_CALL_NULL(hpmmap_add_rmap_2m, add_rmap_2m_t);
+#ifdef HAVE_FOLIO_RMAP
+CORE_FUNCTION(folio_add_file_rmap_pmd);
+CORE_FUNCTION(folio_add_file_rmap_ptes);
 
 void compat_add_rmap_2m(struct folio *folio, struct vm_area_struct *vma)
 {
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
-	static_call(hpmmap_add_rmap_2m)(folio, folio_page(folio, 0), vma);
-#else
-	static_call(hpmmap_add_rmap_2m)(folio_page(folio, 0), vma, true);
-#endif
+	static_call(hpmmap_folio_add_file_rmap_pmd)(folio, folio_page(folio, 0), vma);
 }
 
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
-typedef void add_rmap_4k_t(struct folio *folio, struct page *page, int nr_pages,
-			   struct vm_area_struct *vma);
-DEFINE_STATIC_CALL_NULL(hpmmap_add_rmap_4k, add_rmap_4k_t);
-#endif
-
-void compat_add_rmap_4k(struct folio *folio, struct page *page,
+void compat_add_rmap_4k(struct folio *folio, struct page *page, unsigned int nr,
 			struct vm_area_struct *vma)
 {
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
-	static_call(hpmmap_add_rmap_4k)(folio, page, 1, vma);
+	static_call(hpmmap_folio_add_file_rmap_ptes)(folio, page, nr, vma);
+}
 #else
-	static_call(hpmmap_add_rmap_2m)(page, vma, false);
-#endif
+CORE_FUNCTION(page_add_file_rmap);
+
+void compat_add_rmap_2m(struct folio *folio, struct vm_area_struct *vma)
+{
+	static_call(hpmmap_page_add_file_rmap)(folio_page(folio, 0), vma, true);
 }
 
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
-typedef bool isolate_t(struct folio *folio);
-#define ISOLATED true
-#else
-typedef int isolate_t(struct folio *folio);
-#define ISOLATED 0
+void compat_add_rmap_4k(struct folio *folio, struct page *page, unsigned int nr,
+			struct vm_area_struct *vma)
+{
+	while (nr--)
+		static_call(hpmmap_page_add_file_rmap)(page++, vma, false);
+}
 #endif
-typedef void lru_drain_t(void);
-DEFINE_STATIC_CALL_RET0(hpmmap_isolate, isolate_t);
-DEFINE_STATIC_CALL_NULL(hpmmap_lru_drain, lru_drain_t);
+
+/* An int, -EBUSY for a folio of no list, or a bool, false for one. Of both this is the low byte. */
+typedef u8 isolate_t(struct folio *folio);
+DEFINE_STATIC_CALL_NULL(hpmmap_folio_isolate_lru, isolate_t);
+static u8 not_isolated;
+
+static int isolate_try(void)
+{
+	struct page *page = alloc_page(GFP_KERNEL);
+
+	if (!page)
+		return -ENOMEM;
+	not_isolated = static_call(hpmmap_folio_isolate_lru)(page_folio(page));
+	__free_page(page);
+	return 0;
+}
 
 void compat_pages_isolate(struct page **pages, long nr)
 {
 	/* A new page waits in a batch of its CPU for being put on a list. */
-	static_call(hpmmap_lru_drain)();
+	static_call(hpmmap_lru_add_drain)();
 	for (; nr; nr--, pages++) {
 		struct folio *folio = page_folio(*pages);
 
 		/* The core may split a large one at any time, which needs its place in a list. */
-		if (folio_test_large(folio) || static_call(hpmmap_isolate)(folio) != ISOLATED)
+		if (folio_test_large(folio) || static_call(hpmmap_folio_isolate_lru)(folio) == not_isolated)
 			continue;
 		/* Of the list it was on; nobody frees a page with one of them. */
 		folio_clear_active(folio);
@@ -189,35 +171,24 @@ void compat_pages_isolate(struct page **pages, long nr)
 	}
 }
 
-typedef vm_fault_t finish_fault_t(struct vm_fault *vmf);
-DEFINE_STATIC_CALL_RET0(hpmmap_finish_fault, finish_fault_t);
-
 vm_fault_t compat_finish_fault(struct vm_fault *vmf)
 {
 	return static_call(hpmmap_finish_fault)(vmf);
 }
 
-typedef void flush_tlb_t(struct mm_struct *mm, unsigned long start,
-			 unsigned long end, unsigned int stride_shift,
-			 bool freed_tables);
-DEFINE_STATIC_CALL_NULL(hpmmap_flush_tlb, flush_tlb_t);
-
 void compat_flush_tlb_mm(struct mm_struct *mm)
 {
-	static_call(hpmmap_flush_tlb)(mm, 0, TLB_FLUSH_ALL, 0, true);
+	static_call(hpmmap_flush_tlb_mm_range)(mm, 0, TLB_FLUSH_ALL, 0, true);
 }
 
 #ifdef COMPAT_GIGABYTES
-typedef int p4d_alloc_t(struct mm_struct *mm, pgd_t *pgd, unsigned long addr);
-typedef int pud_alloc_t(struct mm_struct *mm, p4d_t *p4d, unsigned long addr);
-typedef int pmd_alloc_t(struct mm_struct *mm, pud_t *pud, unsigned long addr);
 typedef void vma_adjust_t(struct vm_area_struct *vma, unsigned long start, unsigned long end,
 			  unsigned long next);
 typedef long gup_t(struct mm_struct *mm, unsigned long start, unsigned long nr,
 		   unsigned int flags, struct page **pages, int *locked);
-DEFINE_STATIC_CALL_RET0(hpmmap_p4d_alloc, p4d_alloc_t);
-DEFINE_STATIC_CALL_RET0(hpmmap_pud_alloc, pud_alloc_t);
-DEFINE_STATIC_CALL_RET0(hpmmap_pmd_alloc, pmd_alloc_t);
+DEFINE_STATIC_CALL_RET0(hpmmap_p4d_alloc, __p4d_alloc);
+DEFINE_STATIC_CALL_RET0(hpmmap_pud_alloc, __pud_alloc);
+DEFINE_STATIC_CALL_RET0(hpmmap_pmd_alloc, __pmd_alloc);
 DEFINE_STATIC_CALL_NULL(hpmmap_vma_adjust, vma_adjust_t);
 DEFINE_STATIC_CALL_RET0(hpmmap_gup, gup_t);
 
@@ -248,7 +219,7 @@ void compat_pmd_alloc(struct mm_struct *mm, pud_t *pudp, unsigned long addr)
 
 void compat_flush_tlb_gigabyte(struct mm_struct *mm, unsigned long addr, bool table)
 {
-	static_call(hpmmap_flush_tlb)(mm, addr, addr + PUD_SIZE, table ? PMD_SHIFT : PUD_SHIFT,
+	static_call(hpmmap_flush_tlb_mm_range)(mm, addr, addr + PUD_SIZE, table ? PMD_SHIFT : PUD_SHIFT,
 				      table);
 }
 
@@ -272,19 +243,16 @@ noinline long compat_get_user_pages(struct mm_struct *mm, unsigned long start,
 
 /* Which mappings there are of a file. */
 #ifdef HAVE_MAPPING_RMAP_TREE
-#define TREE_INSERT_NAME "mapping_rmap_tree_insert"
-#define TREE_REMOVE_NAME "mapping_rmap_tree_remove"
+#define TREE_INSERT mapping_rmap_tree_insert
+#define TREE_REMOVE mapping_rmap_tree_remove
 #define TREE_OF(_mapping) (_mapping)
-typedef void vma_tree_t(struct vm_area_struct *vma,
-			struct address_space *mapping);
 #else
-#define TREE_INSERT_NAME "vma_interval_tree_insert"
-#define TREE_REMOVE_NAME "vma_interval_tree_remove"
+#define TREE_INSERT vma_interval_tree_insert
+#define TREE_REMOVE vma_interval_tree_remove
 #define TREE_OF(_mapping) (&(_mapping)->i_mmap)
-typedef void vma_tree_t(struct vm_area_struct *vma, struct rb_root_cached *root);
 #endif
-DEFINE_STATIC_CALL_NULL(hpmmap_tree_insert, vma_tree_t);
-DEFINE_STATIC_CALL_NULL(hpmmap_tree_remove, vma_tree_t);
+DEFINE_STATIC_CALL_NULL(hpmmap_tree_insert, TREE_INSERT);
+DEFINE_STATIC_CALL_NULL(hpmmap_tree_remove, TREE_REMOVE);
 
 void compat_vma_set_file(struct vm_area_struct *vma, struct file *file)
 {
@@ -292,7 +260,7 @@ void compat_vma_set_file(struct vm_area_struct *vma, struct file *file)
 	struct address_space *mapping = old->f_mapping;
 
 	mmap_assert_write_locked(vma->vm_mm);
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 4, 0)
+#ifdef HAVE_VMA_LOCK
 	vma_start_write(vma);
 #endif
 	i_mmap_lock_write(mapping);
@@ -311,22 +279,18 @@ void compat_vma_set_file(struct vm_area_struct *vma, struct file *file)
 	fput(old);
 }
 
-typedef bool may_access_t(struct task_struct *task, unsigned int mode);
-DEFINE_STATIC_CALL_RET0(hpmmap_may_access, may_access_t);
-
 bool compat_ptrace_may_access(struct task_struct *task, unsigned int mode)
 {
-	return static_call(hpmmap_may_access)(task, mode);
+	return static_call(hpmmap_ptrace_may_access)(task, mode);
 }
 
 /* By the number of the memory block, or of a section of it. */
 #ifdef HAVE_MEMORY_BLOCK_GET
-#define FIND_BLOCK_NAME "memory_block_get"
+#define FIND_BLOCK memory_block_get
 #else
-#define FIND_BLOCK_NAME "find_memory_block"
+#define FIND_BLOCK find_memory_block
 #endif
-typedef struct memory_block *find_block_t(unsigned long nr);
-DEFINE_STATIC_CALL_RET0(hpmmap_find_block, find_block_t);
+DEFINE_STATIC_CALL_NULL(hpmmap_find_block, FIND_BLOCK);
 
 struct memory_block *compat_find_memory_block(unsigned long section_nr)
 {
@@ -336,39 +300,31 @@ struct memory_block *compat_find_memory_block(unsigned long section_nr)
 					      section_nr / per_block : section_nr);
 }
 
-typedef long oom_badness_t(struct task_struct *task, unsigned long total);
-DEFINE_STATIC_CALL_RET0(hpmmap_oom_badness, oom_badness_t);
-
 /*
  * Who hooks these knows the caller by the return address: no jump in place of a
  * call.
  */
-typedef pid_t kernel_clone_t(struct kernel_clone_args *args);
-DEFINE_STATIC_CALL_RET0(hpmmap_kernel_clone_fn, kernel_clone_t);
-
 noinline pid_t compat_kernel_clone(struct kernel_clone_args *args)
 {
-	pid_t ret = static_call(hpmmap_kernel_clone_fn)(args);
+	pid_t ret = static_call(hpmmap_kernel_clone)(args);
 
 	barrier();
 	return ret;
 }
 
-typedef void fork_copied_t(struct list_head *events);
-DEFINE_STATIC_CALL_NULL(hpmmap_fork_copied_fn, fork_copied_t);
-
 noinline void compat_fork_copied(struct list_head *events)
 {
-	static_call_cond(hpmmap_fork_copied_fn)(events);
+	static_call_cond(hpmmap_dup_userfaultfd_complete)(events);
 	barrier();
 }
 
+/* Of late the flags are a structure of one word. */
 typedef struct file *shm_file_t(const char *name, loff_t size, unsigned long flags);
-DEFINE_STATIC_CALL_RET0(hpmmap_shm_file_fn, shm_file_t);
+DEFINE_STATIC_CALL_NULL(hpmmap_shmem_kernel_file_setup, shm_file_t);
 
 noinline struct file *compat_shm_file(const char *name, loff_t size, unsigned long flags)
 {
-	struct file *file = static_call(hpmmap_shm_file_fn)(name, size, flags);
+	struct file *file = static_call(hpmmap_shmem_kernel_file_setup)(name, size, flags);
 
 	barrier();
 	return file;
@@ -382,35 +338,29 @@ noinline long compat_oom_badness(struct task_struct *task, unsigned long total)
 	return ret;
 }
 
-#if defined(CONFIG_USERFAULTFD) && !defined(HAVE_UFFD_CTX)
-/* Private to fs/userfaultfd.c before 6.9. */
-struct userfaultfd_ctx {
-	wait_queue_head_t fault_pending_wqh;
-	wait_queue_head_t fault_wqh;
-	wait_queue_head_t fd_wqh;
-	wait_queue_head_t event_wqh;
-	seqcount_spinlock_t refile_seq;
-	refcount_t refcount;
-	unsigned int flags;
-	unsigned int features;
-	bool released;
-	atomic_t mmap_changing;
-	struct mm_struct *mm;
-};
-#endif
-
-struct mm_struct *compat_userfaultfd_mm(struct file *file)
+/*
+ * Its structure is private to fs/userfaultfd.c in some kernels. There each word of it that may be the
+ * address space's is tried: no other pointer in it is one.
+ */
+struct mm_struct *compat_userfaultfd_mm(const struct file *file,
+					bool (*knows)(struct mm_struct *mm))
 {
-#ifdef CONFIG_USERFAULTFD
-	struct userfaultfd_ctx *ctx = file->private_data;
+#if defined(CONFIG_USERFAULTFD) && defined(HAVE_UFFD_CTX)
+	const struct userfaultfd_ctx *ctx = file->private_data;
 
-	return ctx->mm;
+	return knows(ctx->mm) ? ctx->mm : NULL;
 #else
+	struct mm_struct *const *word = file->private_data;
+	size_t nr = ksize(word) / sizeof(*word);
+
+	for (; nr; nr--, word++)
+		if (knows(READ_ONCE(*word)))
+			return *word;
 	return NULL;
 #endif
 }
 
-/* Private to mm/mmu_notifier.c. */
+/* Private to mm/mmu_notifier.c: subscriptions_check() compares it with what the kernel does. */
 struct mmu_notifier_subscriptions {
 	struct hlist_head list;
 	bool has_itree;
@@ -450,6 +400,39 @@ bool compat_mm_knows_intervals(struct mm_struct *mm)
 	struct mmu_notifier_subscriptions *all = smp_load_acquire(&mm->notifier_subscriptions);
 
 	return all && READ_ONCE(all->has_itree);
+}
+
+static bool nothing_invalidate(struct mmu_interval_notifier *notifier,
+			       const struct mmu_notifier_range *range,
+			       unsigned long seq)
+{
+	return true;
+}
+
+/* Is the first notifier of the caller's address space where the structure says, and all else as in a new one? */
+static int subscriptions_check(void)
+{
+	static const struct mmu_interval_notifier_ops ops = { .invalidate = nothing_invalidate };
+	const struct mmu_notifier_subscriptions *all;
+	struct mmu_interval_notifier notifier;
+	bool known;
+	int ret;
+
+	/* A range that has no page, so that no change of the address space concerns it. */
+	ret = mmu_interval_notifier_insert(&notifier, current->mm, 0, PAGE_SIZE, &ops);
+	if (ret)
+		return ret;
+	all = current->mm->notifier_subscriptions;
+	known = ksize(all) >= sizeof(*all) && all->has_itree &&
+		all->invalidate_seq == notifier.invalidate_seq + 1 &&
+		all->itree.rb_root.rb_node == &notifier.interval_tree.rb &&
+		all->itree.rb_leftmost == &notifier.interval_tree.rb &&
+		all->wq.head.next == &all->wq.head && all->wq.head.prev == &all->wq.head;
+	mmu_interval_notifier_remove(&notifier);
+	if (known)
+		return 0;
+	pr_err("this kernel's struct mmu_notifier_subscriptions is not as in Linux 6.1 to 7.3\n");
+	return -ENOEXEC;
 }
 
 static int *core_overcommit;
@@ -526,20 +509,18 @@ bool compat_soft_offlines(void)
 }
 
 #ifdef HAVE_POISON_BY_PFN
-typedef void poison_inc_t(unsigned long pfn);
-typedef void poison_sub_t(unsigned long pfn, long nr);
-DEFINE_STATIC_CALL_NULL(hpmmap_poison_inc, poison_inc_t);
-DEFINE_STATIC_CALL_NULL(hpmmap_poison_sub, poison_sub_t);
+CORE_FUNCTION(num_poisoned_pages_inc);
+CORE_FUNCTION(num_poisoned_pages_sub);
 
 void compat_count_poison(unsigned long pfn, long nr)
 {
 	if (nr < 0)
-		static_call(hpmmap_poison_sub)(pfn, -nr);
+		static_call(hpmmap_num_poisoned_pages_sub)(pfn, -nr);
 	else
-		static_call(hpmmap_poison_inc)(pfn);
+		static_call(hpmmap_num_poisoned_pages_inc)(pfn);
 }
 #else
-/* Before 6.2 memory blocks do not know their bad pages. */
+/* Memory blocks do not know their bad pages. */
 static atomic_long_t *core_nr_poisoned;
 
 void compat_count_poison(unsigned long pfn, long nr)
@@ -548,9 +529,8 @@ void compat_count_poison(unsigned long pfn, long nr)
 }
 #endif
 
-typedef int memory_error_t(unsigned long pfn, int flags);
-DEFINE_STATIC_CALL_RET0(hpmmap_memory_failure_fn, memory_error_t);
-DEFINE_STATIC_CALL_RET0(hpmmap_soft_offline_fn, memory_error_t);
+CORE_FUNCTION(memory_failure);
+CORE_FUNCTION(soft_offline_page);
 
 /*
  * Our hooks tell by the return address who calls. After a jump that is our caller's, which
@@ -558,7 +538,7 @@ DEFINE_STATIC_CALL_RET0(hpmmap_soft_offline_fn, memory_error_t);
  */
 int compat_memory_failure(unsigned long pfn, int flags)
 {
-	int ret = static_call(hpmmap_memory_failure_fn)(pfn, flags);
+	int ret = static_call(hpmmap_memory_failure)(pfn, flags);
 
 	barrier();
 	return ret;
@@ -566,14 +546,15 @@ int compat_memory_failure(unsigned long pfn, int flags)
 
 int compat_soft_offline(unsigned long pfn, int flags)
 {
-	int ret = static_call(hpmmap_soft_offline_fn)(pfn, flags);
+	int ret = static_call(hpmmap_soft_offline_page)(pfn, flags);
 
 	barrier();
 	return ret;
 }
 
-#define FUNCTION(_name, _call, ...) \
+#define FUNCTION_AS(_name, _call, ...) \
 	{ _name, &STATIC_CALL_KEY(_call), STATIC_CALL_TRAMP_ADDR(_call), __VA_ARGS__ }
+#define FUNCTION(_name) FUNCTION_AS(#_name, hpmmap_##_name)
 
 static const struct {
 	const char *name;
@@ -582,45 +563,48 @@ static const struct {
 	bool *lacks;
 } functions[] = {
 #ifdef COMPAT_GIGABYTES
-	FUNCTION("__p4d_alloc", hpmmap_p4d_alloc, &lacks_gigabytes),
-	FUNCTION("__pud_alloc", hpmmap_pud_alloc, &lacks_gigabytes),
-	FUNCTION("__pmd_alloc", hpmmap_pmd_alloc, &lacks_gigabytes),
-	FUNCTION("vma_adjust_trans_huge", hpmmap_vma_adjust, &lacks_gigabytes),
-	FUNCTION("__get_user_pages", hpmmap_gup, &lacks_gigabytes),
+	FUNCTION_AS("__p4d_alloc", hpmmap_p4d_alloc, &lacks_gigabytes),
+	FUNCTION_AS("__pud_alloc", hpmmap_pud_alloc, &lacks_gigabytes),
+	FUNCTION_AS("__pmd_alloc", hpmmap_pmd_alloc, &lacks_gigabytes),
+	FUNCTION_AS("vma_adjust_trans_huge", hpmmap_vma_adjust, &lacks_gigabytes),
+	FUNCTION_AS("__get_user_pages", hpmmap_gup, &lacks_gigabytes),
 #endif
-	FUNCTION("prep_compound_page", hpmmap_prep_compound_page),
-	FUNCTION("lock_device_hotplug", hpmmap_lock_device_hotplug),
-	FUNCTION("unlock_device_hotplug", hpmmap_unlock_device_hotplug),
-	FUNCTION("get_online_mems", hpmmap_get_online_mems),
-	FUNCTION("put_online_mems", hpmmap_put_online_mems),
+	FUNCTION(prep_compound_page),
+	FUNCTION(lock_device_hotplug),
+	FUNCTION(unlock_device_hotplug),
+	FUNCTION(get_online_mems),
+	FUNCTION(put_online_mems),
 #ifdef CONFIG_KASAN_GENERIC
-	FUNCTION("__kasan_unpoison_range", hpmmap_unpoison),
+	FUNCTION(__kasan_unpoison_range),
 #endif
-	FUNCTION(SET_PTE_NAME, hpmmap_set_pte),
-	FUNCTION(RMAP_2M_NAME, hpmmap_add_rmap_2m),
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
-	FUNCTION("folio_add_file_rmap_ptes", hpmmap_add_rmap_4k),
+#ifdef HAVE_FOLIO_RMAP
+	FUNCTION(folio_add_file_rmap_pmd),
+	FUNCTION(folio_add_file_rmap_ptes),
+#else
+	FUNCTION(page_add_file_rmap),
 #endif
-	FUNCTION("folio_isolate_lru", hpmmap_isolate),
-	FUNCTION("lru_add_drain", hpmmap_lru_drain),
-	FUNCTION("finish_fault", hpmmap_finish_fault),
-	FUNCTION("flush_tlb_mm_range", hpmmap_flush_tlb),
-	FUNCTION(TREE_INSERT_NAME, hpmmap_tree_insert),
-	FUNCTION(TREE_REMOVE_NAME, hpmmap_tree_remove),
-	FUNCTION("ptrace_may_access", hpmmap_may_access),
-	FUNCTION("oom_badness", hpmmap_oom_badness),
-	FUNCTION("shmem_kernel_file_setup", hpmmap_shm_file_fn),
-	FUNCTION("kernel_clone", hpmmap_kernel_clone_fn),
-	FUNCTION(FIND_BLOCK_NAME, hpmmap_find_block),
-#ifdef CONFIG_CMA
-	FUNCTION(SET_PAGEBLOCK_NAME, hpmmap_set_pageblock),
+	FUNCTION(folio_isolate_lru),
+	FUNCTION(lru_add_drain),
+	FUNCTION(finish_fault),
+	FUNCTION(flush_tlb_mm_range),
+	FUNCTION_AS(__stringify(TREE_INSERT), hpmmap_tree_insert),
+	FUNCTION_AS(__stringify(TREE_REMOVE), hpmmap_tree_remove),
+	FUNCTION(ptrace_may_access),
+	FUNCTION(oom_badness),
+	FUNCTION(shmem_kernel_file_setup),
+	FUNCTION(kernel_clone),
+	FUNCTION_AS(__stringify(FIND_BLOCK), hpmmap_find_block),
+#if defined(CONFIG_CMA) && defined(HAVE_INIT_PAGEBLOCK_MIGRATETYPE)
+	FUNCTION(init_pageblock_migratetype),
+#elif defined(CONFIG_CMA)
+	FUNCTION(set_pageblock_migratetype),
 #endif
 #ifdef CONFIG_MEMORY_FAILURE
-	FUNCTION("memory_failure", hpmmap_memory_failure_fn),
-	FUNCTION("soft_offline_page", hpmmap_soft_offline_fn),
+	FUNCTION(memory_failure),
+	FUNCTION(soft_offline_page),
 #ifdef HAVE_POISON_BY_PFN
-	FUNCTION("num_poisoned_pages_inc", hpmmap_poison_inc),
-	FUNCTION("num_poisoned_pages_sub", hpmmap_poison_sub),
+	FUNCTION(num_poisoned_pages_inc),
+	FUNCTION(num_poisoned_pages_sub),
 #endif
 #endif
 };
@@ -663,8 +647,8 @@ int compat_init(void)
 		pr_err("no kprobe on %s: %d\n", kp.symbol_name, ret);
 		return ret;
 	}
-	static_call_update(hpmmap_lookup_name,
-			   (lookup_name_t *)function_start(kp.addr));
+	static_call_update(hpmmap_kallsyms_lookup_name,
+			   (typeof(&kallsyms_lookup_name))function_start(kp.addr));
 	unregister_kprobe(&kp);
 
 	weights_find();
@@ -683,7 +667,7 @@ int compat_init(void)
 				     func);
 	}
 	/* Without CONFIG_USERFAULTFD there is none. */
-	static_call_update(hpmmap_fork_copied_fn, (fork_copied_t *)
+	static_call_update(hpmmap_dup_userfaultfd_complete, (typeof(&dup_userfaultfd_complete))
 			   compat_symbol("dup_userfaultfd_complete"));
 	core_mmap_min_addr = (void *)compat_symbol("mmap_min_addr");
 	core_early_kill = (void *)compat_symbol("sysctl_memory_failure_early_kill");
@@ -697,5 +681,6 @@ int compat_init(void)
 			return -ENOENT;
 		}
 	}
-	return 0;
+	ret = isolate_try();
+	return ret ? ret : subscriptions_check();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Every difference between the supported kernels. Features are probed by what
- * the headers define; versions are compared only where they define nothing.
+ * Every difference between the supported kernels. What the headers declare tells them apart
+ * (HAVE_*: kernel/Kbuild), never a version: distributions take later code into older kernels.
  */
 #ifndef _HPMMAP_COMPAT_H
 #define _HPMMAP_COMPAT_H
@@ -23,10 +23,9 @@
 #include <linux/sched/task.h>
 #include <linux/uaccess.h>
 #include <linux/userfaultfd_k.h>
-#include <linux/version.h>
 
-#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 1, 0)
-#error "hpmmap needs Linux 6.1 or newer"
+#ifndef VMA_ITERATOR
+#error "hpmmap needs VMAs in a maple tree: Linux 6.1 or newer, or a distribution's kernel with its mm/"
 #endif
 #ifndef CONFIG_X86_64
 #error "hpmmap needs x86-64"
@@ -70,8 +69,8 @@ static __always_inline unsigned long compat_ftrace_arg(struct ftrace_regs *fregs
 #endif
 }
 
-/* How a mount shows users, what the times of a new inode are, and the like. */
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+/* How a mount shows users. */
+#ifdef HAVE_CREATE_IDMAP
 typedef struct mnt_idmap compat_idmap;
 #define compat_nop_idmap &nop_mnt_idmap
 #else
@@ -79,45 +78,35 @@ typedef struct user_namespace compat_idmap;
 #define compat_nop_idmap &init_user_ns
 #endif
 
-static inline void compat_inode_times_init(struct inode *inode)
+/* Sets times of an inode to now: @which are ATTR_ATIME, ATTR_MTIME, ATTR_CTIME. Their fields were renamed. */
+static inline void compat_inode_touch(struct inode *inode, unsigned int which)
 {
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 6, 0)
-	simple_inode_init_ts(inode);
-#else
-	inode->i_atime = inode->i_mtime = inode->i_ctime = current_time(inode);
-#endif
+	struct timespec64 now = current_time(inode);
+	const struct iattr attr = {
+		.ia_valid = which, .ia_atime = now, .ia_mtime = now, .ia_ctime = now,
+	};
+
+	setattr_copy(compat_nop_idmap, inode, &attr);
 }
 
-static inline void compat_dir_changed(struct inode *dir)
-{
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 6, 0)
-	inode_set_mtime_to_ts(dir, inode_set_ctime_current(dir));
-#else
-	dir->i_mtime = dir->i_ctime = current_time(dir);
-#endif
-}
-
-/* What mkdir of an inode's operations returns. */
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 15, 0)
-typedef struct dentry *compat_mkdir_t;
-#define compat_mkdir_ret(_ret) ERR_PTR(_ret)
-#else
-typedef int compat_mkdir_t;
-#define compat_mkdir_ret(_ret) (_ret)
-#endif
+/* What inode_operations.mkdir returns: an errno, or a dentry or ERR_PTR(). */
+typedef typeof(((struct inode_operations *)NULL)->mkdir(NULL, NULL, NULL, 0)) compat_mkdir_t;
+#define compat_mkdir_ret(_ret) ((compat_mkdir_t)(long)(_ret))
 
 /* By way of read_iter, to pages of the pipe's own. */
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 5, 0)
+#ifdef HAVE_COPY_SPLICE_READ
 #define COMPAT_SPLICE_READ copy_splice_read
 #else
 #define COMPAT_SPLICE_READ generic_file_splice_read
 #endif
 
-/* Does vm.memfd_noexec change what a memfd_create(2) without a word about it makes? */
+/* Does vm.memfd_noexec change what memfd_create(2) makes without MFD_EXEC and MFD_NOEXEC_SEAL? */
 static inline bool compat_memfd_noexec(struct pid_namespace *ns)
 {
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 6, 0)
+#if defined(HAVE_PIDNS_MEMFD_NOEXEC)
 	return pidns_memfd_noexec_scope(ns) > 0;
+#elif defined(HAVE_MEMFD_NOEXEC) && defined(CONFIG_SYSCTL) && defined(CONFIG_MEMFD_CREATE)
+	return READ_ONCE(ns->memfd_noexec_scope) > 0;
 #else
 	return false;
 #endif
@@ -152,8 +141,9 @@ static inline void compat_zap(struct vm_area_struct *vma, unsigned long start,
 #endif
 }
 
-/* The address space that a userfaultfd was opened by; NULL without those. */
-struct mm_struct *compat_userfaultfd_mm(struct file *file);
+/* The address space that a userfaultfd watches, if @knows it; or NULL. */
+struct mm_struct *compat_userfaultfd_mm(const struct file *file,
+					bool (*knows)(struct mm_struct *mm));
 
 /* mmap_lock for writing, where it is free: some kernels have no function of their own for it. */
 static inline bool compat_mmap_write_trylock(struct mm_struct *mm)
@@ -173,7 +163,7 @@ static inline bool compat_mmap_write_trylock(struct mm_struct *mm)
 /* A fault gives up what it holds, to be tried again. */
 static inline void compat_fault_unlock(struct vm_fault *vmf)
 {
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 4, 0)
+#ifdef HAVE_VMA_LOCK
 	if (vmf->flags & FAULT_FLAG_VMA_LOCK) {
 		vma_end_read(vmf->vma);
 		return;
@@ -223,10 +213,10 @@ static inline void compat_d_keep(struct dentry *dentry, struct inode *inode)
 #endif
 
 /* The last argument of inode_operations.create. */
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 1, 0)
-#define COMPAT_CREATE_EXCL
-#else
+#ifdef HAVE_CREATE_EXCL
 #define COMPAT_CREATE_EXCL , bool excl
+#else
+#define COMPAT_CREATE_EXCL
 #endif
 
 /* May a device not be set offline? */
@@ -262,7 +252,7 @@ static inline void compat_vm_flags_mod(struct vm_area_struct *vma,
 				       vm_flags_t set, vm_flags_t clear)
 {
 	mmap_assert_write_locked(vma->vm_mm);
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+#ifdef HAVE_VM_FLAGS_MOD
 	vm_flags_mod(vma, set, clear & ~set);
 #else
 	vma->vm_flags = (vma->vm_flags & ~clear) | set;
@@ -315,7 +305,7 @@ static inline bool compat_vma_is_sealed(const struct vm_area_struct *vma)
 /* Blocks of a node in its turn. */
 unsigned int compat_interleave_weight(int nid);
 
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 7, 0)
+#ifdef HAVE_GET_POLICY_ILX
 #define COMPAT_GET_POLICY_ARGS \
 	struct vm_area_struct *vma, unsigned long addr, pgoff_t *ilx
 #else
@@ -373,12 +363,12 @@ typedef struct kobject compat_ownership_kobject;
 #endif
 
 /*
- * Entries of all page tables that refer to a folio of a file. Before 6.7 the
- * function is not exported, and an entry of 2 MB counts at each page, too.
+ * Page-table entries that refer to a folio of a file. Without _large_mapcount the kernel's own function is
+ * not exported. Before _nr_pages_mapped an entry of 2 MB counts at each page, too.
  */
 static inline int compat_folio_mapcount(struct folio *folio)
 {
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 7, 0)
+#ifdef HAVE_LARGE_MAPCOUNT
 	return folio_mapcount(folio);
 #else
 	long i, nr = folio_nr_pages(folio), ret = 0;
@@ -388,7 +378,7 @@ static inline int compat_folio_mapcount(struct folio *folio)
 		entire = folio_entire_mapcount(folio);
 	for (i = 0; i < nr; i++)
 		ret += atomic_read(&folio_page(folio, i)->_mapcount) + 1;
-	return ret - entire * nr + entire;
+	return ret + entire - (IS_ENABLED(HAVE_NR_PAGES_MAPPED) ? 0 : entire * nr);
 #endif
 }
 
@@ -402,24 +392,9 @@ static inline bool compat_pmd_uffd_wp(pmd_t pmd)
 #endif
 }
 
-/* The entry of a mapping that is no shadow stack. */
-static inline pmd_t compat_pmd_mkwrite(pmd_t pmd)
-{
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 6, 0)
-	return pmd_mkwrite_novma(pmd);
-#else
-	return pmd_mkwrite(pmd);
-#endif
-}
-
-static inline pte_t compat_pte_mkwrite(pte_t pte)
-{
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 6, 0)
-	return pte_mkwrite_novma(pte);
-#else
-	return pte_mkwrite(pte);
-#endif
-}
+/* pte_mkwrite() for a mapping that is no shadow stack: some kernels want the VMA. */
+#define compat_pmd_mkwrite(_pmd) pmd_set_flags(_pmd, _PAGE_RW)
+#define compat_pte_mkwrite(_pte) pte_set_flags(_pte, _PAGE_RW)
 
 /*
  * A page of another process, with a reference: how many, or an errno. mmap_lock of @mm
@@ -429,10 +404,10 @@ static inline long compat_gup_remote(struct mm_struct *mm, unsigned long addr,
 				     unsigned int gup_flags, struct page **page,
 				     int *locked)
 {
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 5, 0)
-	return get_user_pages_remote(mm, addr, 1, gup_flags, page, locked);
-#else
+#ifdef HAVE_GUP_VMAS
 	return get_user_pages_remote(mm, addr, 1, gup_flags, page, NULL, locked);
+#else
+	return get_user_pages_remote(mm, addr, 1, gup_flags, page, locked);
 #endif
 }
 
@@ -501,20 +476,13 @@ static inline void compat_kasan_unpoison(const void *address, size_t size)
 void compat_pageblock_init(struct page *page);
 
 /*
- * Install entries for @nr none entries from vmf->pte on, with vmf->ptl held;
- * @folio is locked. References and counters are taken care of.
- */
-void compat_set_ptes(struct vm_fault *vmf, struct folio *folio,
-		     struct page *page, unsigned int nr, unsigned long addr);
-
-/*
  * An entry of 2 MB is about to be set, with its lock held. The caller counts it by
  * compat_add_rss().
  */
 void compat_add_rmap_2m(struct folio *folio, struct vm_area_struct *vma);
 
-/* The same of an entry of 4 KB. */
-void compat_add_rmap_4k(struct folio *folio, struct page *page,
+/* The same for entries of 4 KB, of @nr pages. */
+void compat_add_rmap_4k(struct folio *folio, struct page *page, unsigned int nr,
 			struct vm_area_struct *vma);
 
 /* Count memory of files like @folio that an address space has mapped. */

@@ -34,7 +34,7 @@ struct inode *hpmmap_fs_new(struct super_block *sb, compat_idmap *idmap,
 	}
 	inode->i_ino = get_next_ino();
 	inode_init_owner(idmap, inode, dir, mode);
-	compat_inode_times_init(inode);
+	compat_inode_touch(inode, ATTR_ATIME | ATTR_MTIME | ATTR_CTIME);
 	switch (mode & S_IFMT) {
 	case S_IFREG:
 		hpmmap_fs_file_init(inode);
@@ -61,7 +61,7 @@ static void name(struct inode *dir, struct dentry *dentry, struct inode *inode)
 {
 	compat_d_keep(dentry, inode);
 	dir->i_size += NAME_SIZE;
-	compat_dir_changed(dir);
+	compat_inode_touch(dir, ATTR_MTIME | ATTR_CTIME);
 }
 
 static int fs_mknod(compat_idmap *idmap, struct inode *dir, struct dentry *dentry,

@@ -99,8 +99,10 @@ def test_figures_are_not_written_again_after_removal(tmp_path):
     assert not figures.exists()
 
 
-def dkms(tmp_path, kernel, options):
+def dkms(tmp_path, kernel, options, header="#define VMA_ITERATOR(name, __mm, __addr)"):
     """DKMS's result of dkms.conf for a kernel with these options: build or not, and the messages."""
+    (tmp_path / "include/linux").mkdir(parents=True)
+    (tmp_path / "include/linux/mm_types.h").write_text(header)
     (tmp_path / ".config").write_text("".join(f"{option}=y\n" for option in options))
     source = """. "$0"; [[ $kernelver =~ $BUILD_EXCLUSIVE_KERNEL ]] && echo "$AUTOINSTALL" """
     env = {"PATH": "/usr/bin:/bin", "kernelver": kernel, "kernel_source_dir": str(tmp_path)}
@@ -112,14 +114,22 @@ def dkms(tmp_path, kernel, options):
 NEEDED = re.search(r'BUILD_EXCLUSIVE_CONFIG="(.*)"', (PACKAGING / "dkms.conf").read_text())[1].split()
 
 
-@pytest.mark.parametrize("kernel", ["6.1.0-56-amd64", "6.12.117+deb12-rt-amd64", "6.6-mine", "7.3.4+deb13-amd64"])
+BUILDS = ["6.1.0-56-amd64", "6.12.117+deb12-rt-amd64", "6.6-mine", "7.3.4+deb13-amd64", "6.4.0-150600.21-default"]
+
+
+@pytest.mark.parametrize("kernel", [*BUILDS, "5.14.0-503.el9.x86_64"])
 def test_dkms_builds_for_kernels_that_are_known(tmp_path, kernel):
     assert dkms(tmp_path, kernel, NEEDED) == ("yes", "")
 
 
-@pytest.mark.parametrize("kernel", ["5.14.0-503.el9.x86_64", "6.0.19", "7.4.0", "7.30.1", "16.1.0"])
+@pytest.mark.parametrize("kernel", ["4.18.0-553.el8.x86_64", "7.4.0", "7.30.1", "16.1.0"])
 def test_dkms_leaves_out_others_with_a_line(tmp_path, kernel):
     assert dkms(tmp_path, kernel, NEEDED) == ("", f"hpmmap: kernel {kernel} is left out: it builds for 6.1 to 7.3")
+
+
+def test_dkms_asks_the_headers_of_older_kernels(tmp_path):
+    left_out = "hpmmap: kernel 5.14.0-362.el9.x86_64 is left out: it lacks VMA_ITERATOR, of Linux 6.1 and EL 9.5"
+    assert dkms(tmp_path, "5.14.0-362.el9.x86_64", NEEDED, "struct mm_struct;") == ("", left_out)
 
 
 @pytest.mark.parametrize("option", NEEDED)

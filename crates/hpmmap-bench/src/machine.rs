@@ -33,11 +33,12 @@ const RESERVE_BYTES: u64 = 512 << 20;
 const REMOVE: Duration = Duration::from_secs(20);
 
 /// Directories of the allocators' libraries.
-const LIBRARIES: [&str; 5] = [
+const LIBRARIES: [&str; 6] = [
     "usr/lib/x86_64-linux-gnu",
     "usr/lib64",
     "usr/lib",
     "usr/lib/x86_64-linux-gnu/hpmmap",
+    "usr/lib64/hpmmap",
     "usr/lib/hpmmap",
 ];
 

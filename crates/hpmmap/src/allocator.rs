@@ -70,7 +70,7 @@ pub fn environment(malloc: Option<Malloc>, tune: bool) -> Result<Vec<CString>> {
 fn use_jemalloc(variables: &mut Variables, own: &[PathBuf], system: &[PathBuf]) -> Result<()> {
     let jemalloc = find(JEMALLOC, system).ok_or_else(|| {
         Error::Failed(format!(
-            "there is no {JEMALLOC} (install it with: apt install libjemalloc2)"
+            "there is no {JEMALLOC} (install the package libjemalloc2; EL and Fedora: jemalloc)"
         ))
     })?;
     let library = find(LIBRARY, own).ok_or_else(|| {
@@ -201,7 +201,7 @@ mod tests {
         };
         assert_eq!(
             message(&with, &without),
-            "there is no libjemalloc.so.2 (install it with: apt install libjemalloc2)"
+            "there is no libjemalloc.so.2 (install the package libjemalloc2; EL and Fedora: jemalloc)"
         );
         assert!(message(&without, &with).starts_with("there is no libhpmmap_jemalloc.so in "));
 

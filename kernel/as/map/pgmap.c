@@ -386,7 +386,7 @@ static unsigned int insert_run_locked(struct vm_fault *vmf, unsigned long addr,
 		if (!pte_none(ptep_get(ptep + i)))
 			continue;
 		folio_get(folio);
-		compat_add_rmap_4k(folio, page + i, vma);
+		compat_add_rmap_4k(folio, page + i, 1, vma);
 		set_pte_at(vma->vm_mm, addr + i * PAGE_SIZE, ptep + i,
 			   window_entry(vma, page + i, write));
 		made++;

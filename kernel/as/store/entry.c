@@ -289,6 +289,24 @@ static unsigned int count_none(pte_t *ptep, unsigned int most)
 	return nr;
 }
 
+/* None entries of a locked table are set for pages of @folio, which is locked, from @page on. */
+static void set_entries(struct vm_area_struct *vma, pte_t *ptep, unsigned long addr,
+			unsigned int nr, struct folio *folio, struct page *page)
+{
+	pte_t entry;
+
+	folio_ref_add(folio, nr);
+	compat_add_rmap_4k(folio, page, nr, vma);
+	compat_add_rss(vma->vm_mm, folio, nr);
+	for (; nr; nr--, page++, ptep++, addr += PAGE_SIZE) {
+		entry = mk_pte(page, vma->vm_page_prot);
+		/* As the core does it: written to sooner or later. */
+		if (vma->vm_flags & VM_WRITE)
+			entry = compat_pte_mkwrite(pte_mkdirty(entry));
+		set_pte_at(vma->vm_mm, addr, ptep, entry);
+	}
+}
+
 /* As if from outside: the caller's protection keys do not matter. */
 static unsigned int fill_flags(const struct vm_area_struct *vma)
 {
@@ -315,18 +333,9 @@ static unsigned long fill_entries(struct vm_area_struct *vma, pmd_t *pmdp,
 	if (likely(!hpmmap_block_is_hurt(block)))
 		ptep = hpmmap_pgmap_table_lock(vma->vm_mm, pmdp, addr, &ptl);
 	while (ptep && i < nr) {
-		struct vm_fault vmf = {
-			.vma = vma,
-			.address = addr + i * PAGE_SIZE,
-			.flags = fill_flags(vma),
-			.pmd = pmdp,
-			.pte = ptep + i,
-			.ptl = ptl,
-		};
-
 		run = count_none(ptep + i, nr - i);
 		if (run)
-			compat_set_ptes(&vmf, folio, page + i, run, vmf.address);
+			set_entries(vma, ptep + i, addr + i * PAGE_SIZE, run, folio, page + i);
 		made += run;
 		i += max(run, 1U);
 		/* What is there already goes on. */
