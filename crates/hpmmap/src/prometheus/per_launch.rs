@@ -104,7 +104,7 @@ fn gauges(out: &mut Text, jobs: &[JobState], contexts: &[Context]) {
 
 fn counters(out: &mut Text, jobs: &[JobState]) {
     type Value = fn(&Job) -> u64;
-    let families: [(&str, &str, Value); 7] = [
+    let families: [(&str, &str, Value); 9] = [
         (
             "processes_started",
             "Processes that a launch has had.",
@@ -138,6 +138,16 @@ fn counters(out: &mut Text, jobs: &[JobState]) {
         ("cleared_bytes", "Zeroed while a process waited.", |j| {
             j.cleared_bytes
         }),
+        (
+            "gigabyte_splits",
+            "1 GB entries that were split into 2 MB entries.",
+            |j| j.splits_1g,
+        ),
+        (
+            "gigabyte_joins",
+            "1 GB entries that were made of 2 MB entries again.",
+            |j| j.joins_1g,
+        ),
     ];
     for (what, help, value) in families {
         out.family(
@@ -161,8 +171,12 @@ fn counters(out: &mut Text, jobs: &[JobState]) {
         "counter",
         "Page table entries made for pool memory.",
         jobs.iter().flat_map(|one| {
-            [("2M", one.job.entries_2m), ("4K", one.job.entries_4k)]
-                .map(|(size, count)| (with(of_job(&one.job), "page_size", size), count))
+            [
+                ("1G", one.job.entries_1g),
+                ("2M", one.job.entries_2m),
+                ("4K", one.job.entries_4k),
+            ]
+            .map(|(size, count)| (with(of_job(&one.job), "page_size", size), count))
         }),
     );
     out.family(
