@@ -163,6 +163,8 @@ static char *map_at(char *at, unsigned int nr)
 {
 	uint64_t got;
 
+	/* What a test that failed has left. */
+	unmap(at, GB(2));
 	for (int i = 0; ; i++) {
 		uint64_t before = registered() ? made() : 0;
 
@@ -1268,6 +1270,37 @@ static void joined_again(void)
 	}
 }
 
+/* But not while a child shares it. */
+static void shared_is_not_joined(void)
+{
+	uint64_t joins;
+	struct link link;
+	pid_t pid;
+
+	if (!wanted())
+		SKIP("there are no entries of 1 GB");
+	start(1);
+	scribble(5);
+	pid = fork_linked(&link);
+	if (!pid) {
+		await(link.to_child[0]);
+		child_writes(NULL);
+		_exit(0);
+	}
+	look(getpid(), "smaps");
+	joins = counted("\njoins_1g ");
+	pause_ms(2500);
+	scribble(8);
+	tell(link.to_child[1]);
+	expect_success(pid);
+	close_link(&link);
+	/* What the parent has written to since the fork it has other blocks for. */
+	expect_scribbles(8);
+	kept(0, GB(1));
+	CHECK_EQ(counted("\njoins_1g "), joins);
+	end();
+}
+
 /* ---- userfaultfd ----------------------------------------------------------------------- */
 
 static int uffd_open(uint64_t features)
@@ -1623,6 +1656,7 @@ int main(void)
 		T(locks),
 		T(looked_at),
 		T(joined_again),
+		T(shared_is_not_joined),
 		T(registered_parts),
 		T(registered_as_a_whole),
 		T(calls_without_a_hook),
