@@ -278,7 +278,7 @@ mod tests {
             .collect();
         assert!(bad.is_empty(), "{bad:?}");
         assert!(report.able);
-        assert_eq!(report.checks.len(), 14);
+        assert_eq!(report.checks.len(), 15);
     }
 
     #[test]
