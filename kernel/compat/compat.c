@@ -230,6 +230,19 @@ noinline void compat_vma_adjust(struct vm_area_struct *vma, unsigned long start,
 	barrier();
 }
 
+#ifdef COMPAT_FOLIO_WALK
+DEFINE_STATIC_CALL_RET0(hpmmap_folio_walk_start, folio_walk_start);
+
+noinline struct folio *compat_folio_walk_start(struct folio_walk *fw, struct vm_area_struct *vma,
+					       unsigned long addr, folio_walk_flags_t flags)
+{
+	struct folio *folio = static_call(hpmmap_folio_walk_start)(fw, vma, addr, flags);
+
+	barrier();
+	return folio;
+}
+#endif
+
 noinline long compat_get_user_pages(struct mm_struct *mm, unsigned long start,
 				    unsigned long nr, unsigned int flags,
 				    struct page **pages, int *locked)
@@ -568,6 +581,9 @@ static const struct {
 	FUNCTION_AS("__pmd_alloc", hpmmap_pmd_alloc, &lacks_gigabytes),
 	FUNCTION_AS("vma_adjust_trans_huge", hpmmap_vma_adjust, &lacks_gigabytes),
 	FUNCTION_AS("__get_user_pages", hpmmap_gup, &lacks_gigabytes),
+#ifdef COMPAT_FOLIO_WALK
+	FUNCTION_AS("folio_walk_start", hpmmap_folio_walk_start, &lacks_gigabytes),
+#endif
 #endif
 	FUNCTION(prep_compound_page),
 	FUNCTION(lock_device_hotplug),

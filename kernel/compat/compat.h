@@ -14,6 +14,7 @@
 #include <linux/mmu_notifier.h>
 #include <linux/module.h>
 #include <linux/page_table_check.h>
+#include <linux/pagewalk.h>
 #include <linux/pid_namespace.h>
 #include <linux/sched/coredump.h>
 #ifdef HAVE_TASK_EXEC_STATE
@@ -537,6 +538,13 @@ static inline void compat_pmd_free(struct mm_struct *mm, pud_t pud)
 	pagetable_free(virt_to_ptdesc(pud_pgtable(pud)));
 #endif
 }
+
+/* Where the core looks for the page of an entry, and none tells it that of a special one. */
+#if defined(HAVE_FOLIO_WALK) && !defined(CONFIG_FIND_NORMAL_PAGE)
+#define COMPAT_FOLIO_WALK
+struct folio *compat_folio_walk_start(struct folio_walk *fw, struct vm_area_struct *vma,
+				      unsigned long addr, folio_walk_flags_t flags);
+#endif
 
 /* What one entry of 1 GB had, or the table in its place, on all CPUs. */
 void compat_flush_tlb_gigabyte(struct mm_struct *mm, unsigned long addr, bool table);

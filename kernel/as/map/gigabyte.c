@@ -4,7 +4,7 @@
  *
  * Such an entry has a reference to each of its folios, so what a block's references say
  * stays true: a block without others is mapped nowhere. It is in no reverse map. The core
- * knows entries of this size only of devices, so four of its functions are redirected for
+ * knows entries of this size only of devices, so some of its functions are redirected for
  * mappings of ours, from before the first entry is made until the module is unloaded:
  *
  * - zap_huge_pud() gives the references back, after the TLB is flushed.
@@ -15,6 +15,8 @@
  * - __get_user_pages() is called for 2 MB at most at once. The core takes all references to
  *   the first folio of an entry, which is right only within a folio. It walks lockless tables
  *   elsewhere: entries are special, so gup_fast() leaves them to the slow path.
+ * - folio_walk_start(), of move_pages(2), finds no page of a special entry, which is split
+ *   before. Kernels with vm_ops->find_normal_page do without.
  *
  * An address space that exists before the functions are redirected may have a task in one of
  * them. A job's programs are executed after that.
@@ -418,15 +420,29 @@ static noinline long handle_gup(struct mm_struct *mm, unsigned long start, unsig
 	return done ? done : ret;
 }
 
+#ifdef COMPAT_FOLIO_WALK
+static noinline struct folio *handle_walk(struct folio_walk *fw, struct vm_area_struct *vma,
+					  unsigned long addr, folio_walk_flags_t flags)
+{
+	hpmmap_gigabyte_split(vma, addr);
+	return compat_folio_walk_start(fw, vma, addr, flags);
+}
+#endif
+
+/* @vma: which argument the mapping is; -1: there is none, and the first is an address space */
 static struct {
 	const char *name;
 	void *handler;
+	int vma;
 	unsigned long addr;
 } functions[] = {
-	{ "zap_huge_pud", handle_zap },
-	{ "__split_huge_pud", handle_split },
-	{ "vma_adjust_trans_huge", handle_adjust },
-	{ "__get_user_pages", handle_gup },
+	{ "zap_huge_pud", handle_zap, 1 },
+	{ "__split_huge_pud", handle_split, 0 },
+	{ "vma_adjust_trans_huge", handle_adjust, 0 },
+#ifdef COMPAT_FOLIO_WALK
+	{ "folio_walk_start", handle_walk, 1 },
+#endif
+	{ "__get_user_pages", handle_gup, -1 },
 };
 
 static void notrace entry(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
@@ -440,14 +456,14 @@ static void notrace entry(unsigned long ip, unsigned long parent_ip, struct ftra
 			return;
 	if (compat_is_own_text(parent_ip))
 		return;
-	if (i == ARRAY_SIZE(functions) - 1) {
+	if (functions[i].vma < 0) {
 		if (compat_ftrace_arg(fregs, 2) == 1 ||
 		    !hpmmap_ctx_has_gigabytes((void *)compat_ftrace_arg(fregs, 0)) ||
 		    !try_module_get(THIS_MODULE))
 			return;
 	} else {
 		/* The file of a mapping of ours keeps the module loaded. */
-		vma = (void *)compat_ftrace_arg(fregs, i ? 0 : 1);
+		vma = (void *)compat_ftrace_arg(fregs, functions[i].vma);
 		if (!hpmmap_vma_is_ours(vma))
 			return;
 	}
