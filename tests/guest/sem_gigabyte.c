@@ -165,6 +165,9 @@ static void await_clean(void)
 
 #define TRIES 4
 
+/* Ordinary memory: a block might lie where a gigabyte would. */
+static char buffer[MB(16)];
+
 static char *map_at(char *at, unsigned int nr)
 {
 	uint64_t got, before;
@@ -296,7 +299,7 @@ static void end_owner(struct link *link, pid_t pid)
 
 static void other_processes(void)
 {
-	char *mine = map_anon(MB(8));
+	char *mine = buffer;
 	struct iovec local = { mine, MB(7) }, remote = { A + SLOT - PAGE, MB(7) };
 	struct link link;
 	pid_t pid = owner(&link);
@@ -317,12 +320,11 @@ static void other_processes(void)
 	/* By entries of 1 GB that are no device's it finds nothing. */
 	CHECK(wanted() || (status[0] >= 0 && status[1] >= 0));
 	end_owner(&link, pid);
-	unmap(mine, MB(8));
 }
 
 static void debuggers(void)
 {
-	char *mine = map_anon(MB(8)), path[64];
+	char *mine = buffer, path[64];
 	char *word = A + SLOT;
 	struct link link;
 	pid_t pid = owner(&link);
@@ -352,7 +354,6 @@ static void debuggers(void)
 	expect_whole("ptrace(2) and /proc/PID/mem");
 	CHECK_OK(ptrace(PTRACE_DETACH, pid, NULL, NULL));
 	end_owner(&link, pid);
-	unmap(mine, MB(8));
 }
 
 static void direct_io(void)
@@ -385,7 +386,7 @@ static void pages_in_pipes(void)
 {
 	size_t off = SLOT - 2 * PAGE, len = 4 * PAGE;
 	struct iovec vec = { A + off, len };
-	char *to = map_anon(len);
+	char *to = buffer;
 	int fd[2];
 	pid_t pid;
 
@@ -415,7 +416,6 @@ static void pages_in_pipes(void)
 	end();
 	close(fd[0]);
 	close(fd[1]);
-	unmap(to, len);
 }
 
 /* Skips where it is not permitted. */
@@ -433,7 +433,7 @@ static void fixed_buffers(void)
 		.addr = (uintptr_t)vec.iov_base,
 		.len = MB(1),
 	};
-	char *mine = map_anon(MB(1));
+	char *mine = buffer;
 	struct ring ring;
 	int fd = memfd_create("data", MFD_CLOEXEC);
 
@@ -470,16 +470,13 @@ static void fixed_buffers(void)
 	end();
 	ring_close(&ring);
 	close(fd);
-	unmap(mine, MB(1));
 }
-
-#define CORE_BYTES MB(16)
 
 /* The first of a core, which has the lowest addresses first. */
 static void core_dumps(void)
 {
-	char dir[] = "/tmp/sem-gigabyte-XXXXXX", path[64], *core = map_anon(CORE_BYTES);
-	struct rlimit limit = { CORE_BYTES, RLIM_INFINITY };
+	char dir[] = "/tmp/sem-gigabyte-XXXXXX", path[64], *core = buffer;
+	struct rlimit limit = { sizeof(buffer), RLIM_INFINITY };
 	const Elf64_Ehdr *elf = (const void *)core;
 	const Elf64_Phdr *head;
 	pid_t pid;
@@ -502,14 +499,13 @@ static void core_dumps(void)
 	snprintf(path, sizeof(path), "%s/core", dir);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	CHECK_OK(fd);
-	CHECK(read(fd, core, CORE_BYTES) > (ssize_t)MB(8));
+	CHECK(read(fd, core, sizeof(buffer)) > (ssize_t)MB(8));
 	head = (const void *)(core + elf->e_phoff);
 	while (head->p_vaddr != (uintptr_t)A)
 		CHECK(++head < (const Elf64_Phdr *)(const void *)(core + elf->e_phoff) + elf->e_phnum);
 	expect(core + head->p_offset, MB(6), 0, 1);
 	close(fd);
 	shell("rm -r %s", dir);
-	unmap(core, CORE_BYTES);
 }
 
 static void *wait_for_word(void *arg)
@@ -1227,7 +1223,7 @@ static void look_at_pages(void)
 static void looked_at(void)
 {
 	static const char *const files[] = { "smaps", "smaps_rollup", "numa_maps" };
-	unsigned char *core = map_anon(GB(1) / PAGE);
+	unsigned char *core = (unsigned char *)buffer;
 
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
 		start(1);
@@ -1260,7 +1256,6 @@ static void looked_at(void)
 		look(pid, "smaps");
 		end_owner(&link, pid);
 	}
-	unmap(core, GB(1) / PAGE);
 }
 
 /* By itself, soon. */
