@@ -87,8 +87,7 @@ static void owed_pay(struct pool_node *pn, unsigned int *owed, unsigned long nr)
 
 /*
  * The largest run of at most @nr free blocks, and how many there are: of clean ones, unless
- * the user soils too much, or a large job that has soiled no gigabyte finds a whole one
- * only of others.
+ * the user soils too much, or only others have a whole gigabyte for a large job.
  */
 static unsigned long run_alloc(struct pool_node *pn,
 			       const struct hpmmap_request *req,
@@ -97,9 +96,12 @@ static unsigned long run_alloc(struct pool_node *pn,
 	unsigned int *owed = owed_of(pn, req->account);
 	int most = min_t(int, ilog2(nr), LARGE_ORDER), any, clean, order;
 	unsigned long i;
+	bool whole;
 
 	lockdep_assert_held(&pn->lock);
-	if (pn->clean.nr_free && soils_too_much(pn, *owed, req->account)) {
+	/* What one entry maps may have to be zeroed. */
+	whole = req->large && most == LARGE_ORDER && hpmmap_buddy_largest(&pn->buddy) >= most;
+	if (!whole && pn->clean.nr_free && soils_too_much(pn, *owed, req->account)) {
 		i = unclean_take(pn, min_t(unsigned long, nr, *owed), unit);
 		owed_pay(pn, owed, i);
 		if (i)
@@ -109,9 +111,7 @@ static unsigned long run_alloc(struct pool_node *pn,
 	clean = hpmmap_buddy_largest(&pn->clean);
 	if (any < 0)
 		return 0;
-	if (clean >= 0 &&
-	    (!req->large || most < LARGE_ORDER || any == clean ||
-	     *owed >= pn->nr_soiled + (1UL << LARGE_ORDER))) {
+	if (clean >= 0 && (!whole || clean >= most)) {
 		order = min(clean, most);
 		hpmmap_buddy_alloc(&pn->clean, order, unit);
 		hpmmap_buddy_take(&pn->buddy, *unit, order);
