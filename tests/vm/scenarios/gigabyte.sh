@@ -20,10 +20,12 @@ stat_of() {
 }
 
 # Holds a gigabyte: dd copies a line by a buffer of that size, and waits for more.
-mkfifo /tmp/gigabyte.in /tmp/gigabyte.out
-exec 5<>/tmp/gigabyte.in 6<>/tmp/gigabyte.out
 hold() {
 	local line
+	# Each its own: another one would read the line.
+	rm -f /tmp/gigabyte.in /tmp/gigabyte.out
+	mkfifo /tmp/gigabyte.in /tmp/gigabyte.out
+	exec 5<>/tmp/gigabyte.in 6<>/tmp/gigabyte.out
 	echo ready >&5
 	hpmmap run --page-size "$1" -- dd bs=1G status=none <&5 >&6 &
 	job=$!
