@@ -19,17 +19,15 @@ stat_of() {
 	cat $SYSFS/jobs/*/stat | awk -v name="$1" '$1 == name { n += $2 } END { print n + 0 }'
 }
 
-# Holds a gigabyte: dd copies a line by a buffer of that size, and waits for more. Each job has a pipe of
-# its own to read from, or the one before would read its line.
-mkfifo /tmp/gigabyte.out
-exec 6<>/tmp/gigabyte.out
-nr_jobs=0
+# Holds a gigabyte: dd copies a line by a buffer of that size, and waits for more.
 hold() {
-	local line in=/tmp/gigabyte.in.$((nr_jobs += 1)) fd
-	mkfifo "$in"
-	exec {fd}<>"$in"
-	echo ready >&"$fd"
-	hpmmap run --page-size "$1" -- dd bs=1G status=none <&"$fd" >&6 &
+	local line
+	# Each its own: another one would read the line.
+	rm -f /tmp/gigabyte.in /tmp/gigabyte.out
+	mkfifo /tmp/gigabyte.in /tmp/gigabyte.out
+	exec 5<>/tmp/gigabyte.in 6<>/tmp/gigabyte.out
+	echo ready >&5
+	hpmmap run --page-size "$1" -- dd bs=1G status=none <&5 >&6 &
 	job=$!
 	read -r -t 60 line <&6 && [ "$line" = ready ] || fail "the job does not get ready"
 }
