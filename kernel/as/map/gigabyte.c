@@ -50,9 +50,10 @@ static pud_t *find_pud(struct mm_struct *mm, unsigned long addr)
 	return pud_offset(p4d, addr);
 }
 
+/* One that nobody may access (PROT_NONE) is not present. */
 static bool is_leaf(pud_t pud)
 {
-	return pud_present(pud) && pud_leaf(pud);
+	return pud_leaf(pud);
 }
 
 /**
@@ -219,17 +220,19 @@ bool hpmmap_gigabyte_unprotect(struct vm_area_struct *vma, unsigned long addr)
 /* 512 entries of 2 MB, as one of 1 GB was; it has been taken out of the page table. */
 static void fill_table(struct vm_area_struct *vma, unsigned long addr, pud_t table, pud_t old)
 {
-	unsigned long flags = pud_flags(old) & ~_PAGE_SPECIAL, i;
+	pgprot_t prot = __pgprot(pud_flags(old) & ~_PAGE_SPECIAL);
+	unsigned long i;
 	pmd_t *pmdp = pmd_offset(&table, addr);
 
 	for (i = 0; i < GIGABYTE_SLOTS; i++) {
 		struct folio *folio = folio_of(old, i);
 
-		/* The reference stays that of the entry. */
-		compat_add_rmap_2m(folio, vma);
+		/* The reference stays that of the entry. As in release(): counted twice a pin would be missed. */
 		WRITE_ONCE(folio->private, NULL);
+		smp_mb();
+		compat_add_rmap_2m(folio, vma);
 		set_pmd_at(vma->vm_mm, addr + (i << SLOT_SHIFT), pmdp + i,
-			   __pmd((folio_pfn(folio) << PAGE_SHIFT) | flags));
+			   pfn_pmd(folio_pfn(folio), prot));
 	}
 	mod_node_page_state(folio_pgdat(folio_of(old, 0)), NR_FILE_MAPPED,
 			    -(long)(PUD_SIZE >> PAGE_SHIFT));
