@@ -165,7 +165,7 @@ static struct object *object_get(s64 id, bool segment)
 		return ERR_PTR(-EINVAL);
 	xa_lock(&objects);
 	object = id <= INT_MAX ? xa_load(&objects, id) : NULL;
-	if (object && !object->grant.parent == segment)
+	if (object && segment == !object->grant.parent)
 		refcount_inc(&object->grant.refs);
 	else
 		object = ERR_PTR(-ENOENT);

@@ -56,7 +56,7 @@ echo -1 >/proc/sys/kernel/perf_event_paranoid
 
 if [ -n "$MODULE" ]; then
 	grep -q '^hpmmap:' /etc/group || echo hpmmap:x:64999: >>/etc/group
-	insmod "$MODULE" || fail "the module does not load"
+	insmod "$MODULE" gigabytes=1 || fail "the module does not load"
 	for _ in {1..50}; do
 		[ -c /dev/hpmmap ] && break
 		sleep 0.1

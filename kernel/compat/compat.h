@@ -539,6 +539,17 @@ static inline void compat_pmd_free(struct mm_struct *mm, pud_t pud)
 #endif
 }
 
+/* Of change_protection()'s flags: a userfaultfd's own. */
+#ifdef MM_CP_UFFD_WP_ALL
+#ifdef MM_CP_UFFD_RWP_ALL
+#define COMPAT_CP_UFFD (MM_CP_UFFD_WP_ALL | MM_CP_UFFD_RWP_ALL)
+#else
+#define COMPAT_CP_UFFD MM_CP_UFFD_WP_ALL
+#endif
+#else
+#define COMPAT_CP_UFFD (~0UL)
+#endif
+
 /* Where the core looks for the page of an entry, and none tells it that of a special one. */
 #if defined(HAVE_FOLIO_WALK) && !defined(CONFIG_FIND_NORMAL_PAGE)
 #define COMPAT_FOLIO_WALK

@@ -603,13 +603,12 @@ int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
 	ret = -ENODEV;
 	if (!hpmmap_pool_count_all(nodes))
 		goto err_only;
-	/* What cannot have entries of 1 GB has those of 2 MB. */
-	if (arg->page_size == HPMMAP_LARGE_BYTES)
-		hpmmap_gigabytes_begin();
 	job = hpmmap_job_alloc(arg, nodes);
 	ret = PTR_ERR_OR_ZERO(job);
 	if (ret)
 		goto err_only;
+	/* What cannot have entries of 1 GB has those of 2 MB. */
+	job->gigabytes = job->large && !hpmmap_gigabytes_begin();
 	job->only = only;
 	ret = -ENOMEM;
 	if (job->strict && !hpmmap_pool_has_free(job->account, &job->nodes))
@@ -640,9 +639,10 @@ err_only:
 /*
  * Registers the calling process for its marked program, in a task work, before the
  * program's first instruction. In a job the launcher's options count, and the mark adds
- * that of the program image. Returns 0 or an errno of HPMMAP_IOC_LAUNCH.
+ * that of the program image. @gigabytes: its address space may have entries of 1 GB. Returns 0
+ * or an errno of HPMMAP_IOC_LAUNCH.
  */
-int hpmmap_launch_marked(const struct hpmmap_launch *arg)
+int hpmmap_launch_marked(const struct hpmmap_launch *arg, bool gigabytes)
 {
 	struct hpmmap_ctx *ctx = hpmmap_ctx_get(current->mm);
 	struct hpmmap_job *job;
@@ -668,6 +668,7 @@ int hpmmap_launch_marked(const struct hpmmap_launch *arg)
 	ret = hpmmap_launch(arg, &node_states[N_POSSIBLE], NULL, &job);
 	if (ret)
 		return ret;
+	job->gigabytes &= gigabytes;
 	hpmmap_job_put(job);
 	m = member_get(task_tgid(current));
 	if (m)

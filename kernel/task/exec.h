@@ -17,7 +17,7 @@ int hpmmap_probes_register(void);
 void hpmmap_probes_unregister(void);
 int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
 		  char *only, struct hpmmap_job **jobp);
-int hpmmap_launch_marked(const struct hpmmap_launch *arg);
+int hpmmap_launch_marked(const struct hpmmap_launch *arg, bool gigabytes);
 char *hpmmap_only_get(u64 user, u32 bytes);
 bool hpmmap_only_wants(const char *patterns, const struct linux_binprm *bprm);
 void hpmmap_mark_init(bool (*may)(void));

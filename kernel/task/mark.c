@@ -25,11 +25,13 @@
  * @work: runs in the process
  * @mm: the new program's, if it comes to that; mmgrab()bed
  * @mark: as it is in the file
+ * @gigabytes: it may have entries of 1 GB
  */
 struct marked {
 	struct callback_head work;
 	struct mm_struct *mm;
 	u32 mark;
+	bool gigabytes;
 };
 
 /* Whether the calling process may register itself. */
@@ -64,13 +66,13 @@ static u64 marked_page_size(u32 mark)
 	return mark & HPMMAP_MARK_F_1G ? HPMMAP_LARGE_BYTES : HPMMAP_BLOCK_BYTES;
 }
 
-static void launch(u32 mark)
+static void launch(u32 mark, bool gigabytes)
 {
 	struct hpmmap_launch arg = {
 		.flags = mark & HPMMAP_MARK_LAUNCH_FLAGS,
 		.page_size = marked_page_size(mark),
 	};
-	int ret = hpmmap_launch_marked(&arg);
+	int ret = hpmmap_launch_marked(&arg, gigabytes);
 
 	/* Without pools it runs as it would without the module. */
 	if (ret && ret != -ENODEV)
@@ -86,7 +88,7 @@ static void marked_work(struct callback_head *work)
 
 	if (current->mm == m->mm && !(current->flags & PF_EXITING) &&
 	    !is_secure(m->mm) && may_register())
-		launch(m->mark);
+		launch(m->mark, m->gigabytes);
 	mmdrop(m->mm);
 	kfree(m);
 	atomic_inc(&puts_pending);
@@ -127,13 +129,12 @@ static int mark_load_binary(struct linux_binprm *bprm)
 	hpmmap_exec_begins(bprm);
 	if (!mark)
 		return -ENOEXEC;
-	/* Before the address space can be seen. */
-	if (mark & HPMMAP_MARK_F_1G)
-		hpmmap_gigabytes_begin();
 	m = kzalloc(sizeof(*m), GFP_KERNEL_ACCOUNT);
 	if (!m)
 		return -ENOEXEC;
 	m->mark = mark;
+	/* Before the address space can be seen. */
+	m->gigabytes = mark & HPMMAP_MARK_F_1G && !hpmmap_gigabytes_begin();
 	m->mm = bprm->mm;
 	mmgrab(m->mm);
 	/* The caller holds a reference while this runs. */

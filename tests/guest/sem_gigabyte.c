@@ -847,6 +847,8 @@ static void protections(void)
 	kept(GB(1), GB(2));
 	CHECK_OK(mprotect(A, GB(1), RW));
 	kept(0, GB(2));
+	/* Nor are its blocks lost. */
+	CHECK_OK(mprotect(A, GB(1), PROT_NONE));
 	end();
 	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
 		size_t off = parts[i].off, behind = off + parts[i].len;

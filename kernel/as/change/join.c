@@ -75,7 +75,9 @@ static void join_work_fn(struct work_struct *work)
 	later = !compat_maps_2m(ctx->mm) || !mutex_trylock(&ctx->ops);
 	if (!later) {
 		while (more && compat_mmap_write_trylock(ctx->mm)) {
+			/* One that ends is not to wait for this. */
 			more = !check_stable_address_space(ctx->mm) &&
+			       atomic_read(&ctx->mm->mm_users) > 1 &&
 			       join_some(ctx, &addr, &later);
 			mmap_write_unlock(ctx->mm);
 			cond_resched();

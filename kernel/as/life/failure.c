@@ -146,7 +146,7 @@ static void slot_unmap(struct hpmmap_ctx *ctx, unsigned long slot)
 	mutex_unlock(&ctx->lock);
 	hpmmap_window_zap(ctx, start, start + SLOT_SIZE);
 	/* Without mmap_lock an entry of 1 GB goes as a whole; faults map the other slots again. */
-	if (ctx->job->large) {
+	if (ctx->job->gigabytes) {
 		start &= PUD_MASK;
 		len = PUD_SIZE;
 	}

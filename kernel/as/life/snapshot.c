@@ -310,6 +310,9 @@ static void snapshot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 	mutex_lock_nested(&child->lock, SINGLE_DEPTH_NESTING);
 	/* Nothing comes back while mmap_lock is held. */
 	hpmmap_window_zap(parent, vma->vm_start, vma->vm_end);
+	/* With a userfaultfd Linux copies the entries that it finds to the child, without references. */
+	if (userfaultfd_armed(vma))
+		hpmmap_gigabytes_drop(vma, vma->vm_start, vma->vm_end);
 	while (slot <= last && !child->doomed) {
 		unsigned int nr;
 

@@ -98,6 +98,9 @@ static int hpmmap_vm_mprotect(struct vm_area_struct *vma, unsigned long start,
 	if (!ctx)
 		return 0;
 	hpmmap_window_zap(ctx, start, end);
+	/* The core makes one of 1 GB that is neither present nor none, and finds no page in it. */
+	if (!(newflags & (VM_READ | VM_WRITE | VM_EXEC)))
+		hpmmap_gigabytes_drop(vma, start, end);
 	if (newflags & VM_WRITE)
 		hpmmap_store_zap_shared(ctx, start, end);
 	hpmmap_ctx_put(ctx);

@@ -15,6 +15,7 @@
  * - __get_user_pages() is called for 2 MB at most at once. The core takes all references to
  *   the first folio of an entry, which is right only within a folio. It walks lockless tables
  *   elsewhere: entries are special, so gup_fast() leaves them to the slow path.
+ * - change_huge_pud(), for the protection of a userfaultfd, warns: the entry is split.
  * - folio_walk_start(), of move_pages(2), finds no page of a special entry, which is split
  *   before. Kernels with vm_ops->find_normal_page do without.
  *
@@ -34,6 +35,11 @@
 #include "as/map/gigabyte.h"
 #include "as/map/vma.h"
 #include "trace.h"
+
+/* Off until they have proved themselves on more than emulated hosts. For launches from then on. */
+static bool allowed;
+module_param_named(gigabytes, allowed, bool, 0644);
+MODULE_PARM_DESC(gigabytes, "--page-size 1G makes page-table entries of 1 GB (default: 0)");
 
 #ifdef COMPAT_GIGABYTES
 
@@ -105,8 +111,8 @@ static void release(struct mm_struct *mm, pud_t old)
 bool hpmmap_gigabyte_may(struct vm_area_struct *vma, unsigned long addr)
 {
 	lockdep_assert_held(&vma->vm_mm->mmap_lock);
-	return !(addr & ~PUD_MASK) && vma->vm_end - addr >= PUD_SIZE &&
-	       !userfaultfd_armed(vma);
+	return !(addr & ~PUD_MASK) && addr >= vma->vm_start && addr < vma->vm_end &&
+	       vma->vm_end - addr >= PUD_SIZE && !userfaultfd_armed(vma);
 }
 
 /* Is an entry of 1 GB there, as its mapping allows? */
@@ -160,6 +166,24 @@ bool hpmmap_gigabyte_set(struct vm_area_struct *vma, unsigned long addr, struct 
 	return true;
 }
 
+/**
+ * hpmmap_gigabytes_drop() - remove all entries of 1 GB in a range
+ * @vma: mapping of ours; mmap_lock held
+ * @start: first address
+ * @end: end, within the mapping
+ *
+ * Faults, or the end of the call, map again what lies behind them.
+ */
+void hpmmap_gigabytes_drop(struct vm_area_struct *vma, unsigned long start, unsigned long end)
+{
+	unsigned long addr;
+
+	lockdep_assert_held(&vma->vm_mm->mmap_lock);
+	for (addr = ALIGN(start, PUD_SIZE); addr < end && end - addr >= PUD_SIZE; addr += PUD_SIZE)
+		if (hpmmap_gigabyte_find(vma->vm_mm, addr))
+			compat_zap(vma, addr, PUD_SIZE);
+}
+
 /*
  * Takes the right to write away, as hpmmap_pgmap_protect_run(), of all of a gigabyte. False
  * where no entry of 1 GB is.
@@ -168,14 +192,17 @@ bool hpmmap_gigabyte_protect(struct mm_struct *mm, unsigned long addr)
 {
 	pud_t *pudp = hpmmap_gigabyte_find(mm, addr);
 	spinlock_t *ptl;
+	bool ret;
 
 	mmap_assert_write_locked(mm);
 	if (!pudp)
 		return false;
 	ptl = pud_lock(mm, pudp);
-	set_pud_at(mm, addr & PUD_MASK, pudp, pud_mkclean(pud_wrprotect(*pudp)));
+	ret = is_leaf(*pudp);
+	if (ret)
+		set_pud_at(mm, addr & PUD_MASK, pudp, pud_mkclean(pud_wrprotect(*pudp)));
 	spin_unlock(ptl);
-	return true;
+	return ret;
 }
 
 /*
@@ -423,6 +450,14 @@ static noinline long handle_gup(struct mm_struct *mm, unsigned long start, unsig
 	return done ? done : ret;
 }
 
+/* For the protection of a userfaultfd, of which the core knows no entry of 1 GB: it looks again. */
+static noinline int handle_change(struct mmu_gather *tlb, struct vm_area_struct *vma, pud_t *pudp,
+				  unsigned long addr, pgprot_t prot, unsigned long flags)
+{
+	split(vma, pudp, addr);
+	return 0;
+}
+
 #ifdef COMPAT_FOLIO_WALK
 static noinline struct folio *handle_walk(struct folio_walk *fw, struct vm_area_struct *vma,
 					  unsigned long addr, folio_walk_flags_t flags)
@@ -442,6 +477,7 @@ static struct {
 	{ "zap_huge_pud", handle_zap, 1 },
 	{ "__split_huge_pud", handle_split, 0 },
 	{ "vma_adjust_trans_huge", handle_adjust, 0 },
+	{ "change_huge_pud", handle_change, 1 },
 #ifdef COMPAT_FOLIO_WALK
 	{ "folio_walk_start", handle_walk, 1 },
 #endif
@@ -467,7 +503,9 @@ static void notrace entry(unsigned long ip, unsigned long parent_ip, struct ftra
 	} else {
 		/* The file of a mapping of ours keeps the module loaded. */
 		vma = (void *)compat_ftrace_arg(fregs, functions[i].vma);
-		if (!hpmmap_vma_is_ours(vma))
+		if (!hpmmap_vma_is_ours(vma) ||
+		    (functions[i].handler == handle_change &&
+		     !(compat_ftrace_arg(fregs, 5) & COMPAT_CP_UFFD)))
 			return;
 	}
 	compat_ftrace_set_ip(fregs, (unsigned long)functions[i].handler);
@@ -475,7 +513,10 @@ static void notrace entry(unsigned long ip, unsigned long parent_ip, struct ftra
 
 static struct ftrace_ops ops = { .func = entry, .flags = HPMMAP_GUARD_FLAGS };
 
-/* Protects installing. */
+/*
+ * Protects installing. What has failed is not tried again: programs that run by then have address
+ * spaces that are older than a second try.
+ */
 static DEFINE_MUTEX(begin_mutex);
 static bool ready;
 static int failed;
@@ -485,15 +526,17 @@ static int failed;
  *
  * Sleeps. For address spaces that do not exist yet.
  *
- * Return: 0; -EOPNOTSUPP where the kernel, or the CPU, lacks what they need, -EBUSY where
- * another module or a live patch has one of the functions, or another errno: then there
+ * Return: 0; -EPERM where the administrator has not turned them on, -EOPNOTSUPP where the kernel,
+ * or the CPU, lacks what they need, -EBUSY where another module or a live patch has one of the functions, or another errno: then there
  * are entries of 2 MB.
  */
 int hpmmap_gigabytes_begin(void)
 {
 	int i, ret = 0;
 
-	if (hpmmap_gigabytes_ready())
+	if (!READ_ONCE(allowed))
+		return -EPERM;
+	if (smp_load_acquire(&ready))
 		return 0;
 	if (!boot_cpu_has(X86_FEATURE_GBPAGES) || !compat_has_gigabytes())
 		return -EOPNOTSUPP;
@@ -517,12 +560,7 @@ int hpmmap_gigabytes_begin(void)
 	return ret;
 }
 
-bool hpmmap_gigabytes_ready(void)
-{
-	return smp_load_acquire(&ready);
-}
-
-/* "yes", or what is in the way. Whether others have a function is known from the first try on. */
+/* "yes", "off", or what is in the way. Whether others have a function is known from the first try on. */
 const char *hpmmap_gigabytes_possible(void)
 {
 	if (!boot_cpu_has(X86_FEATURE_GBPAGES))
@@ -531,7 +569,7 @@ const char *hpmmap_gigabytes_possible(void)
 		return "kernel";
 	switch (READ_ONCE(failed)) {
 	case 0:
-		return "yes";
+		return READ_ONCE(allowed) ? "yes" : "off";
 	case -EOPNOTSUPP:
 		return "kernel";
 	default:
@@ -551,7 +589,6 @@ int hpmmap_gigabytes_begin(void)
 {
 	return -EOPNOTSUPP;
 }
-bool hpmmap_gigabytes_ready(void) { return false; }
 const char *hpmmap_gigabytes_possible(void) { return "kernel"; }
 void hpmmap_gigabytes_exit(void) { }
 pud_t *hpmmap_gigabyte_find(struct mm_struct *mm, unsigned long addr) { return NULL; }
@@ -568,6 +605,7 @@ bool hpmmap_gigabyte_is_alone(struct mm_struct *mm, unsigned long addr, struct f
 }
 bool hpmmap_gigabyte_unprotect(struct vm_area_struct *vma, unsigned long addr) { return false; }
 void hpmmap_gigabyte_split(struct vm_area_struct *vma, unsigned long addr) { }
+void hpmmap_gigabytes_drop(struct vm_area_struct *vma, unsigned long start, unsigned long end) { }
 bool hpmmap_gigabyte_join(struct vm_area_struct *vma, unsigned long addr, struct folio *first)
 {
 	return false;

@@ -10,7 +10,6 @@
 
 int hpmmap_gigabytes_begin(void);
 void hpmmap_gigabytes_exit(void);
-bool hpmmap_gigabytes_ready(void);
 const char *hpmmap_gigabytes_possible(void);
 
 pud_t *hpmmap_gigabyte_find(struct mm_struct *mm, unsigned long addr);
@@ -21,6 +20,7 @@ bool hpmmap_gigabyte_protect(struct mm_struct *mm, unsigned long addr);
 bool hpmmap_gigabyte_is_alone(struct mm_struct *mm, unsigned long addr, struct folio *first);
 bool hpmmap_gigabyte_unprotect(struct vm_area_struct *vma, unsigned long addr);
 bool hpmmap_gigabyte_join(struct vm_area_struct *vma, unsigned long addr, struct folio *first);
+void hpmmap_gigabytes_drop(struct vm_area_struct *vma, unsigned long start, unsigned long end);
 void hpmmap_gigabyte_split(struct vm_area_struct *vma, unsigned long addr);
 
 #endif /* _HPMMAP_AS_MAP_GIGABYTE_H */

@@ -76,7 +76,7 @@ notrace bool hpmmap_ctx_has_gigabytes(struct mm_struct *mm)
 
 	rcu_read_lock();
 	ctx = hpmmap_ctx_find_rcu(mm);
-	ret = ctx && ctx->job->large;
+	ret = ctx && ctx->job->gigabytes;
 	rcu_read_unlock();
 	return ret;
 }

@@ -22,6 +22,7 @@ struct hpmmap_tally;
  * @account: who launched it
  * @tally: blocks it holds; counts by itself
  * @large: place memory in 1 GB runs
+ * @gigabytes: and map them by one entry; set before a program runs
  * @interleave: where no memory policy says otherwise, the nodes take turns
  * @eager_stacks: stacks have all their memory at once
  * @shared_linux: shared memory without a name stays Linux's
@@ -47,6 +48,7 @@ struct hpmmap_job {
 	bool interleave;
 	bool first_touch;
 	bool large;
+	bool gigabytes;
 	bool image;
 	bool eager_stacks;
 	bool shared_linux;

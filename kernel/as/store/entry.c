@@ -221,7 +221,7 @@ unsigned long hpmmap_entry_run(struct hpmmap_ctx *ctx, struct vm_area_struct *vm
 	unsigned long addr, nr = 0;
 	unsigned int made = 0;
 	pmd_t *pmdp = NULL;
-	bool shared, inserted, large = ctx->job->large && hpmmap_gigabytes_ready();
+	bool shared, inserted, large = ctx->job->gigabytes;
 
 	lockdep_assert_held(&ctx->ops);
 	lockdep_assert_held(&ctx->mm->mmap_lock);
@@ -234,11 +234,15 @@ unsigned long hpmmap_entry_run(struct hpmmap_ctx *ctx, struct vm_area_struct *vm
 
 		if (fatal_signal_pending(current))
 			break;
-		if (large && hpmmap_gigabyte_is_done(vma, addr))
+		/* It may be split at any time: then there is a table, of its own. */
+		if (large && hpmmap_gigabyte_is_done(vma, addr)) {
+			pmdp = NULL;
 			continue;
+		}
 		if (large && !(addr & ~PUD_MASK) && end - addr >= PUD_SIZE &&
 		    run_gigabyte(ctx, vma, addr, &xas, blocks)) {
 			addr += PUD_SIZE - SLOT_SIZE;
+			pmdp = NULL;
 			continue;
 		}
 		if (!pmdp || !(addr & ~PUD_MASK))
@@ -605,12 +609,14 @@ static bool restore_gigabyte(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	unsigned long i;
 
 	lockdep_assert_held(&ctx->lock);
-	if (start & ~PUD_MASK || !first->folio ||
-	    !hpmmap_gigabyte_is_alone(ctx->mm, start, first->folio))
+	if (start & ~PUD_MASK || !first->folio)
 		return false;
 	for (i = 0, block = xas_load(&look); i < GIGABYTE_SLOTS; i++, block = xas_next(&look))
 		if (!block || block->draft || hpmmap_block_is_shared(block))
 			return false;
+	/* As in is_alone(): what left a pin behind is not a sharer any more. */
+	if (!hpmmap_gigabyte_is_alone(ctx->mm, start, first->folio))
+		return false;
 	for (i = 1, block = first;; i++, block = xas_next(xas)) {
 		xas_clear_mark(xas, SLOT_SHARED);
 		hpmmap_block_attach(block, ctx->file->f_mapping, xas->xa_index);
@@ -666,6 +672,7 @@ int hpmmap_entry_restore(struct hpmmap_ctx *ctx, unsigned long *slot,
 			/* To split it sleeps. */
 			if (!restore_gigabyte(ctx, vma, &xas, start, flush))
 				goto rest;
+			looks = 0;
 			continue;
 		}
 		/* Entries of one gigabyte follow each other. */

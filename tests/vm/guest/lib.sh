@@ -127,7 +127,7 @@ expect_error() {
 
 # Load the module as the harness does.
 load_module() {
-	insmod "$HPMMAP_MODULE"
+	insmod "$HPMMAP_MODULE" gigabytes=1
 	within 5 test -c /dev/hpmmap || fail "no /dev/hpmmap"
 	chown root:hpmmap /dev/hpmmap
 	chmod 0660 /dev/hpmmap
