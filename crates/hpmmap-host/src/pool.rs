@@ -104,9 +104,9 @@ pub fn why_no_gigabytes(root: &Root) -> Result<Option<&'static str>> {
     let word = optional(root.read(format!("{DIR}/gigabytes")))?;
     Ok(match word.as_deref() {
         Some("yes") => None,
-        Some("off") => Some(
-            "they are off (turned on by: echo 1 >/sys/module/hpmmap/parameters/gigabytes)",
-        ),
+        Some("off") => {
+            Some("they are off (turned on by: echo 1 >/sys/module/hpmmap/parameters/gigabytes)")
+        }
         Some("cpu") => Some("the CPU has no pages of 1 GB (pdpe1gb in /proc/cpuinfo)"),
         Some("kernel") => {
             Some("this kernel cannot map 1 GB (Linux 6.12 and newer can, without PREEMPT_RT)")
