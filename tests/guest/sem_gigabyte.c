@@ -1314,7 +1314,7 @@ static void joined_again(void)
 /* But not while a child shares it. */
 static void shared_is_not_joined(void)
 {
-	uint64_t joins;
+	uint64_t before;
 	struct link link;
 	pid_t pid;
 

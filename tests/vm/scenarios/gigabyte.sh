@@ -52,7 +52,7 @@ hold 1G
 [ "$(pool_bytes free_bytes)" -le $((1536 * MIB)) ] || fail "$(pool_bytes free_bytes) bytes are free"
 let_go $first
 cat /proc/$job/smaps /proc/$job/numa_maps >/dev/null
-awk '$1 == "Rss:" && $2 >= 1 << 20 { found = 1 } END { exit !found }' /proc/$job/smaps || fail "smaps shows no gigabyte"
+awk '$1 == "Rss:" && $2 >= 1048576 { found = 1 } END { exit !found }' /proc/$job/smaps || fail "smaps shows no gigabyte"
 let_go $job
 expect_pool_free
 
