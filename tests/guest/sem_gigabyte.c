@@ -1311,6 +1311,29 @@ static void joined_again(void)
 	}
 }
 
+/* With the rights of its own mapping, not those of a small one below. */
+static void joined_above_a_small_mapping(void)
+{
+	uint64_t before;
+
+	if (!wanted())
+		SKIP("there are no entries of 1 GB");
+	map_flags(A - MB(4), MB(2), RW, ANON | MAP_FIXED_NOREPLACE);
+	start(1);
+	if (!whole)
+		SKIP("there is no whole gigabyte any more");
+	CHECK_OK(mprotect(A, GB(1), PROT_READ));
+	before = joins();
+	look(getpid(), "smaps");
+	for (int i = 0; i < 100 && joins() == before; i++)
+		pause_ms(50);
+	CHECK_EQ(joins() - before, 1);
+	CHECK_WRITE_SEGV(A + SLOT, SEGV_ACCERR);
+	kept(0, GB(1));
+	end();
+	unmap(A - MB(4), MB(2));
+}
+
 /* But not while a child shares it. */
 static void shared_is_not_joined(void)
 {
@@ -1719,6 +1742,7 @@ int main(void)
 		T(locks),
 		T(looked_at),
 		T(joined_again),
+		T(joined_above_a_small_mapping),
 		T(shared_is_not_joined),
 		T(registered_parts),
 		T(registered_as_a_whole),
