@@ -125,6 +125,21 @@ struct hpmmap_latency {
 	unsigned long nr[HPMMAP_LATENCY_BUCKETS];
 };
 
+/* Calls whose times a context keeps before its job counts them. */
+#define HPMMAP_CALLS_KEPT 16
+
+/**
+ * struct hpmmap_calls - calls of a context that its job has not counted yet
+ * @nr: how many
+ * @call: which, enum hpmmap_timed
+ * @ticks: how long they took
+ */
+struct hpmmap_calls {
+	unsigned int nr;
+	u8 call[HPMMAP_CALLS_KEPT];
+	u64 ticks[HPMMAP_CALLS_KEPT];
+};
+
 /**
  * struct hpmmap_fault_range - faults that lie near each other
  */
@@ -169,7 +184,7 @@ struct hpmmap_program {
  * @remote: blocks placed on another node than that of the CPU; protected by
  *	ctx->lock, as is ctx->placed
  * @entries_2m: entries made in the page table
- * @calls: the hooked calls; protected by ctx->ops
+ * @calls: the last hooked calls; protected by ctx->ops
  * @splits_1g: entries of 1 GB that became entries of 2 MB
  * @joins_1g: those that became one again
  */
@@ -182,7 +197,7 @@ struct hpmmap_stats {
 	atomic_long_t splits_1g;
 	atomic_long_t joins_1g;
 	atomic_long_t entries_4k;
-	struct hpmmap_latency calls[HPMMAP_NR_TIMED];
+	struct hpmmap_calls calls;
 };
 
 /**

@@ -309,16 +309,41 @@ void hpmmap_stats_begin(struct hpmmap_ctx *ctx)
 	spin_unlock(&job->lock);
 }
 
-static void add_latency(struct hpmmap_latency *to, const struct hpmmap_latency *from)
+static unsigned int bucket_of(u64 ticks)
 {
-	int i;
+	unsigned int high;
 
-	if (!READ_ONCE(from->ticks))
-		return;
-	to->ticks += READ_ONCE(from->ticks);
-	to->worst = max(to->worst, READ_ONCE(from->worst));
-	for (i = 0; i < HPMMAP_LATENCY_BUCKETS; i++)
-		to->nr[i] += READ_ONCE(from->nr[i]);
+	if (ticks < 1ULL << HPMMAP_LATENCY_FIRST)
+		return 0;
+	if (ticks >> HPMMAP_LATENCY_LAST)
+		return HPMMAP_LATENCY_BUCKETS - 1;
+	high = __fls(ticks);
+	/* The two bits below the highest. */
+	return 1 + (high - HPMMAP_LATENCY_FIRST) * 4 + ((ticks >> (high - 2)) & 3);
+}
+
+/* The calls that a context keeps. Under the job's lock it may add one, and takes none away. */
+static void add_calls(struct hpmmap_totals *to, const struct hpmmap_calls *calls)
+{
+	unsigned int i, nr = smp_load_acquire(&calls->nr);
+
+	for (i = 0; i < nr; i++) {
+		struct hpmmap_latency *latency = &to->calls[calls->call[i]];
+
+		latency->ticks += calls->ticks[i];
+		latency->worst = max_t(u64, latency->worst, calls->ticks[i]);
+		latency->nr[bucket_of(calls->ticks[i])]++;
+	}
+}
+
+/* The calls that a context keeps are counted by its job. */
+void hpmmap_calls_count(struct hpmmap_ctx *ctx)
+{
+	lockdep_assert_held(&ctx->ops);
+	spin_lock(&ctx->job->lock);
+	add_calls(ctx->job->totals, &ctx->stats.calls);
+	ctx->stats.calls.nr = 0;
+	spin_unlock(&ctx->job->lock);
 }
 
 /* What a context counts itself. */
@@ -326,8 +351,7 @@ static void add_counters(struct hpmmap_totals *to, struct hpmmap_ctx *ctx)
 {
 	int i;
 
-	for (i = 0; i < HPMMAP_NR_TIMED; i++)
-		add_latency(&to->calls[i], &ctx->stats.calls[i]);
+	add_calls(to, &ctx->stats.calls);
 	for (i = 0; i < nr_node_ids; i++)
 		to->placed[i] += READ_ONCE(ctx->placed[i]);
 	to->remote += READ_ONCE(ctx->stats.remote);

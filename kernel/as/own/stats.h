@@ -48,31 +48,22 @@ static inline void hpmmap_count_held(struct hpmmap_ctx *ctx)
 		hpmmap_stats_peak(ctx->job, nr);
 }
 
+void hpmmap_calls_count(struct hpmmap_ctx *ctx);
+
 /* A call that began at @since is done; ctx->ops held. */
 static inline void hpmmap_count_call(struct hpmmap_ctx *ctx,
 				     enum hpmmap_timed call, u64 since)
 {
-	struct hpmmap_latency *latency = &ctx->stats.calls[call];
-	/* The counters of two CPUs may differ. */
-	unsigned long ticks = max_t(s64, get_cycles() - since, 0);
-	unsigned int i;
+	struct hpmmap_calls *calls = &ctx->stats.calls;
 
 	lockdep_assert_held(&ctx->ops);
-	if (unlikely(ticks < 1ULL << HPMMAP_LATENCY_FIRST)) {
-		i = 0;
-	} else if (unlikely(ticks >> HPMMAP_LATENCY_LAST)) {
-		i = HPMMAP_LATENCY_BUCKETS - 1;
-	} else {
-		unsigned int high = __fls(ticks);
-
-		/* The two bits below the highest. */
-		i = 1 + (high - HPMMAP_LATENCY_FIRST) * 4 +
-		    ((ticks >> (high - 2)) & 3);
-	}
-	WRITE_ONCE(latency->nr[i], latency->nr[i] + 1);
-	WRITE_ONCE(latency->ticks, latency->ticks + ticks);
-	if (unlikely(ticks > latency->worst))
-		WRITE_ONCE(latency->worst, ticks);
+	calls->call[calls->nr] = call;
+	/* The counters of two CPUs may differ. */
+	calls->ticks[calls->nr] = max_t(s64, get_cycles() - since, 0);
+	/* Who reads the job's counters finds them complete. */
+	smp_store_release(&calls->nr, calls->nr + 1);
+	if (unlikely(calls->nr == HPMMAP_CALLS_KEPT))
+		hpmmap_calls_count(ctx);
 }
 
 #endif /* _HPMMAP_AS_OWN_STATS_H */
