@@ -2,20 +2,15 @@
 /*
  * /dev/hpmmap: one table of commands.
  */
-#include <linux/capability.h>
-#include <linux/file.h>
-#include <linux/fs.h>
 #include <linux/fs_struct.h>
-#include <linux/init_task.h>
 #include <linux/miscdevice.h>
-#include <linux/module.h>
 #include <linux/namei.h>
-#include <linux/nodemask.h>
-#include <linux/sched/task.h>
-#include <linux/uaccess.h>
+#include <linux/pid_namespace.h>
 
 #include "hpmmap.h"
+#include "mem/block/account.h"
 #include "mem/block/payer.h"
+#include "mem/block/promise.h"
 #include "mem/pool/pool.h"
 #include "mem/pool/section.h"
 #include "as/own/job.h"
@@ -23,14 +18,10 @@
 #include "chardev.h"
 #include "runs.h"
 
-/**
- * struct opened - what an open file keeps
- * @job: the last one that was launched by it, with a reference
- * @pins: memory that stays where it is
- */
+/* What an open file keeps. */
 struct opened {
-	struct hpmmap_job *job;
-	struct llist_head pins;
+	struct hpmmap_job *job;	/* the last one that was launched by it, with a reference */
+	struct llist_head pins;	/* memory that stays where it is */
 };
 
 union command {
@@ -42,6 +33,8 @@ union command {
 	struct hpmmap_limit_set limit_set;
 	struct hpmmap_limit_list limit_list;
 	struct hpmmap_runs runs;
+	struct hpmmap_promise_set promise_set;
+	struct hpmmap_promise_list promise_list;
 };
 
 static int ioc_info(struct file *file, union command *cmd)
@@ -86,7 +79,6 @@ static int ioc_pool_remove(struct file *file, union command *cmd)
 static int ioc_pool_list(struct file *file, union command *cmd)
 {
 	struct hpmmap_pool_list *arg = &cmd->pool_list;
-
 	u32 size = arg->range_size ?: HPMMAP_POOL_RANGE_MIN_SIZE;
 
 	if (arg->flags)
@@ -143,13 +135,12 @@ static int ioc_launch(struct file *file, union command *cmd)
 			   HPMMAP_LAUNCH_F_IMAGE |
 			   HPMMAP_LAUNCH_F_FIRST_TOUCH |
 			   HPMMAP_LAUNCH_F_EAGER_STACKS |
-			   HPMMAP_LAUNCH_F_SHARED_LINUX) || arg->__reserved ||
-	    arg->__reserved2)
+			   HPMMAP_LAUNCH_F_SHARED_LINUX) || arg->__reserved)
 		return -EOPNOTSUPP;
 	if (arg->page_size && arg->page_size != HPMMAP_BLOCK_BYTES &&
 	    arg->page_size != HPMMAP_LARGE_BYTES)
 		return -EINVAL;
-	if (hpmmap_places_twice(arg->flags, arg->page_size))
+	if (hpmmap_launch_contradicts(arg))
 		return -EINVAL;
 	ret = nodes_from_user(arg, &nodes);
 	if (ret)
@@ -165,16 +156,15 @@ static int ioc_launch(struct file *file, union command *cmd)
 	return 0;
 }
 
-/* One user, one cgroup, or the default. */
-static bool limit_is_of_one(const struct hpmmap_limit_set *arg)
+/* One user, one cgroup, or, with @other, the default or a launch. */
+static bool is_of_one(u32 flags, u32 other, u32 uid, int cgroup_fd)
 {
-	bool dflt = arg->flags & HPMMAP_LIMIT_F_DEFAULT;
-	bool cgroup = arg->flags & HPMMAP_LIMIT_F_CGROUP;
+	bool cgroup = flags & HPMMAP_LIMIT_F_CGROUP;
 
-	if (dflt || cgroup ? arg->uid != 0 :
-			     !uid_valid(make_kuid(&init_user_ns, arg->uid)))
+	other &= flags;
+	if (other || cgroup ? uid != 0 : !uid_valid(make_kuid(&init_user_ns, uid)))
 		return false;
-	return !(dflt && cgroup) && (cgroup || !arg->cgroup_fd);
+	return !(other && cgroup) && (cgroup || !cgroup_fd);
 }
 
 static bool limit_is_possible(const struct hpmmap_limit_set *arg)
@@ -194,7 +184,8 @@ static int ioc_limit_set(struct file *file, union command *cmd)
 	if (arg->flags & ~(HPMMAP_LIMIT_F_DEFAULT | HPMMAP_LIMIT_F_CGROUP |
 			   HPMMAP_LIMIT_F_PERCENT))
 		return -EOPNOTSUPP;
-	if (!limit_is_of_one(arg) || !limit_is_possible(arg))
+	if (!is_of_one(arg->flags, HPMMAP_LIMIT_F_DEFAULT, arg->uid, arg->cgroup_fd) ||
+	    !limit_is_possible(arg))
 		return -EINVAL;
 	return hpmmap_limit_set(arg);
 }
@@ -208,6 +199,60 @@ static int ioc_limit_list(struct file *file, union command *cmd)
 		return -EOPNOTSUPP;
 	hpmmap_pool_gather();
 	return hpmmap_limit_list(u64_to_user_ptr(arg->entries), &arg->nr, all);
+}
+
+static int ioc_promise_set(struct file *file, union command *cmd)
+{
+	struct hpmmap_promise_set *arg = &cmd->promise_set;
+	bool launch = arg->flags & HPMMAP_PROMISE_F_LAUNCH;
+	bool all = ns_capable_noaudit(&init_user_ns, CAP_SYS_ADMIN);
+	struct opened *opened = file->private_data;
+	struct hpmmap_job *job = NULL;
+	struct hpmmap_payer *p;
+	int ret;
+
+	if (!launch && !all)
+		return -EPERM;
+	if (arg->flags & ~(HPMMAP_LIMIT_F_CGROUP | HPMMAP_PROMISE_F_LAUNCH))
+		return -EOPNOTSUPP;
+	if (!is_of_one(arg->flags, HPMMAP_PROMISE_F_LAUNCH, arg->uid, arg->cgroup_fd) ||
+	    arg->nr > nr_node_ids)
+		return -EINVAL;
+	/* The file is without it meanwhile, so that the job cannot end. */
+	if (launch) {
+		job = xchg(&opened->job, NULL);
+		if (!job)
+			return -EINVAL;
+		p = hpmmap_account_launch(job->account, job->id);
+	} else {
+		p = hpmmap_payer_get_named(arg->flags, arg->uid, arg->cgroup_fd);
+	}
+	ret = PTR_ERR_OR_ZERO(p);
+	if (ret)
+		goto out;
+	hpmmap_pool_gather();
+	ret = hpmmap_promise_set(p, arg, launch && !all);
+	if (ret == -ENOSPC && all) {
+		hpmmap_pool_reclaim_all();
+		hpmmap_pool_gather();
+		ret = hpmmap_promise_set(p, arg, launch && !all);
+	}
+	hpmmap_payer_put(p);
+out:
+	if (job && cmpxchg(&opened->job, NULL, job))
+		hpmmap_job_put(job);
+	return ret;
+}
+
+static int ioc_promise_list(struct file *file, union command *cmd)
+{
+	struct hpmmap_promise_list *arg = &cmd->promise_list;
+
+	if (arg->flags || arg->__reserved)
+		return -EOPNOTSUPP;
+	hpmmap_pool_gather();
+	return hpmmap_promise_list(u64_to_user_ptr(arg->entries), &arg->nr,
+				   ns_capable_noaudit(&init_user_ns, CAP_SYS_ADMIN));
 }
 
 static int ioc_runs(struct file *file, union command *cmd)
@@ -225,19 +270,13 @@ static int ioc_runs(struct file *file, union command *cmd)
 	return hpmmap_runs_pin(arg, &opened->pins);
 }
 
-/**
- * struct command_row - one command
- * @cmd: its number
- * @min_size: size of the struct when it was first published
- * @size: its size now
- * @cap: needs this capability, or NO_CAP
- * @handler: does it; out members are copied back whatever it returns
- */
+/* One command. */
 struct command_row {
-	unsigned int cmd;
-	size_t min_size;
-	size_t size;
-	int cap;
+	unsigned int cmd;	/* its number */
+	size_t min_size;	/* size of the struct when it was first published */
+	size_t size;		/* its size now */
+	int cap;		/* needs this capability, or NO_CAP */
+	/* Does it; out members are copied back whatever it returns. */
 	int (*handler)(struct file *file, union command *cmd);
 };
 
@@ -260,6 +299,10 @@ static const struct command_row rows[] = {
 	    ioc_limit_list),
 	ROW(HPMMAP_IOC_RUNS, struct hpmmap_runs, __reserved, CAP_SYS_RAWIO,
 	    ioc_runs),
+	ROW(HPMMAP_IOC_PROMISE_SET, struct hpmmap_promise_set, room_bytes, NO_CAP,
+	    ioc_promise_set),
+	ROW(HPMMAP_IOC_PROMISE_LIST, struct hpmmap_promise_list, __reserved, NO_CAP,
+	    ioc_promise_list),
 };
 
 /* The size is the caller's: members beyond it are not copied. */
@@ -341,20 +384,28 @@ static struct miscdevice hpmmap_misc = {
 };
 
 /*
- * May the calling process open the device? As it is in init's file system, whatever the
- * caller's looks like, and as open(2) would decide: by owner, group, ACL, device cgroup,
+ * May the calling process open the device? As process 1 sees it (init_task has another root
+ * since Linux 7.3), and as open(2) would decide: by owner, group, ACL, device cgroup,
  * and the security modules, some of which only look at files that are opened.
  */
 bool hpmmap_chardev_may_open(void)
 {
 	struct path root, path;
+	struct task_struct *init;
 	struct inode *inode;
 	struct file *file;
 	bool ret;
 
-	task_lock(&init_task);
-	get_fs_root(init_task.fs, &root);
-	task_unlock(&init_task);
+	rcu_read_lock();
+	init = READ_ONCE(init_pid_ns.child_reaper);
+	task_lock(init);
+	ret = init->fs;
+	if (ret)
+		get_fs_root(init->fs, &root);
+	task_unlock(init);
+	rcu_read_unlock();
+	if (!ret)
+		return false;
 	ret = !vfs_path_lookup(root.dentry, root.mnt, "dev/hpmmap", 0, &path);
 	path_put(&root);
 	if (!ret)

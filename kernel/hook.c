@@ -11,14 +11,8 @@
  * that. So what the first launch registers stays until the module is unloaded: the filter of the
  * ops brings the hooks and takes them away, and waits for no task.
  */
-#include <linux/delay.h>
 #include <linux/fs.h>
-#include <linux/ftrace.h>
-#include <linux/jiffies.h>
 #include <linux/memfd.h>
-#include <linux/module.h>
-#include <linux/rcupdate.h>
-#include <linux/sched/task.h>
 #include <linux/static_call.h>
 
 #include "hook.h"

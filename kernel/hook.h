@@ -10,18 +10,12 @@ struct ftrace_ops;
 struct mm_struct;
 struct pt_regs;
 
-/**
- * struct hpmmap_hook - a function of the kernel that is hooked
- * @symbol: its name
- * @handler: what stands in for it
- * @orig: its address, 0 where the kernel lacks it
- * @optional: the kernel may lack it
- */
+/* A function of the kernel that is hooked. */
 struct hpmmap_hook {
-	const char *symbol;
-	void *handler;
-	unsigned long orig;
-	bool optional;
+	const char *symbol;	/* its name */
+	void *handler;		/* what stands in for it */
+	unsigned long orig;	/* its address, 0 where the kernel lacks it */
+	bool optional;		/* the kernel may lack it */
 };
 enum hpmmap_call {
 	HPMMAP_CALL_MMAP,
@@ -51,20 +45,15 @@ enum hpmmap_call {
 	HPMMAP_NR_HOOKS = HPMMAP_NR_CALLS + 13
 };
 
-/**
- * struct hpmmap_hooked - whose calls are hooked
- * @is_meant: is a call of this address space? Called by ftrace: notrace, any
- *	context
- * @forks: may a fork of the caller be meant where its address space is not?
- *	Called by ftrace, too
- * @start: the hooks are about to be installed; 0 or an errno
- * @stop: they are removed
- */
+/* Whose calls are hooked. */
 struct hpmmap_hooked {
+	/* Is a call of this address space? Called by ftrace: notrace, any context. */
 	bool (*is_meant)(struct mm_struct *mm);
+	/* The same of a fork of the caller, whose address space is not meant. */
 	bool (*forks)(void);
+	/* The hooks are about to be installed; 0 or an errno. */
 	int (*start)(void);
-	void (*stop)(void);
+	void (*stop)(void);	/* they are removed */
 };
 
 int hpmmap_hook_init(struct hpmmap_hook *table,

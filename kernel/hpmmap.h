@@ -14,11 +14,13 @@
  *				its child's in fork. Entries are made under it:
  *				then come a folio's lock, the store's xa_lock, and
  *				the lock of a page table
+ *	ctx->store.breaking	a run that is broken up or given back (as/own/run.c)
  *	hpmmap_pool_mutex	which memory is in the pools (mem/pool/section.c);
  *				device_hotplug_lock, then mem_hotplug_lock, are
  *				outside of it
  *	stocks_rwsem		free blocks on their way to a CPU or from it (mem/pool/alloc.c);
  *				where an exit comes, only tried
+ *	promises_mutex		promises, held for a bounded time (mem/block/promise.c)
  *	reuse_lock, reuse.lock	spinlocks, memory kept for reuse (as/own/reuse.c)
  *	node->lock		spinlock, free blocks of a node (mem/block/node.h); then that of
  *				a laundry (mem/pool/zero.c)
@@ -34,39 +36,41 @@
  * Who exits or executes a program waits for nobody: it takes spinlocks that are
  * held for a bounded time, and tries all others.
  *
- * Words:
- *
- *	slot		2 MB of an address space, by its number (address / 2 MB)
- *	block		2 MB of memory: of the pools, or pages of Linux that
- *			stand in for them
- *	store		which block is behind which slot of a context
- *	stale		of a page: its content means nothing to the mapping, and
- *			is cleared before anybody sees it
- *	clean		of a free block: all of it is zero
- *	soiled		free blocks that nobody has zeroed yet, to be zeroed by
- *			the thread of their node
- *	owed		by a user: blocks that its processes gave up unclean
- *	to launder	to zero free blocks
- *	shared		in several stores, since a fork; nobody may change it
- *	pinned		somebody but page tables refers to it
- *	hurt, lost	of a block: a memory error is in it, or in what it was copied from
- *	few		of a slot: pages of Linux at once, since no more than a few
- *			are asked for (as/change/few.c)
- *	draft		a copy of a shared block that has only the pages that were
- *			touched since the fork (as/store/draft.c)
- *	family		everybody who descends by fork from one execve (as/life/share.c)
- *	fresh		of a mapping or a range: mapped anew, nothing in it yet
- *	grave		where blocks wait that a call may still look at (ctx->graves)
+ * The words of the comments: docs/glossary.md.
  */
 #ifndef _HPMMAP_H
 #define _HPMMAP_H
 
+/*
+ * What most files need of the kernel. Sources include this before the headers of the rooms, which
+ * rely on it, and beside it only what is neither here nor in compat.h.
+ */
 #include <linux/bitmap.h>
 #include <linux/bug.h>
+#include <linux/capability.h>
+#include <linux/cred.h>
+#include <linux/delay.h>
+#include <linux/file.h>
+#include <linux/kobject.h>
 #include <linux/list.h>
+#include <linux/llist.h>
+#include <linux/mempolicy.h>
 #include <linux/mm.h>
+#include <linux/mutex.h>
+#include <linux/nodemask.h>
+#include <linux/pagemap.h>
+#include <linux/percpu.h>
+#include <linux/rcupdate.h>
+#include <linux/refcount.h>
 #include <linux/sched.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/topology.h>
 #include <linux/types.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
 
 #include "uapi/hpmmap.h"
 #include "compat.h"
@@ -81,6 +85,13 @@
 #define SLOT_PAGES	(1U << SLOT_ORDER)
 #define LARGE_ORDER	9	/* 1 GB, in blocks */
 #define NO_SLOT		ULONG_MAX
+
+struct hpmmap_account;
+struct hpmmap_block;
+struct hpmmap_ctx;
+struct hpmmap_job;
+struct hpmmap_payer;
+struct hpmmap_placement;
 
 /* For work that is not to run on a CPU only because its task asked for it. */
 extern struct workqueue_struct *hpmmap_wq;

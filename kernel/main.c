@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0
-#include <linux/module.h>
 
 #include "hook.h"
 #include "hpmmap.h"
@@ -16,6 +15,7 @@
 #include "as/map/file.h"
 #include "as/map/gigabyte.h"
 #include "as/map/window.h"
+#include "as/change/join.h"
 #include "as/life/failure.h"
 #include "as/life/life.h"
 #include "as/view/attach.h"
@@ -137,6 +137,7 @@ static const struct {
 	{ hpmmap_show_init, hpmmap_show_exit },
 	{ hpmmap_viewers_init, hpmmap_viewers_exit },
 	{ NULL, hpmmap_gigabytes_exit },
+	{ hpmmap_joins_init, hpmmap_joins_exit },
 	{ hpmmap_windows_init, hpmmap_windows_exit },
 	{ NULL, hpmmap_jobs_exit },
 	{ NULL, hpmmap_pool_exit },

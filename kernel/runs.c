@@ -2,32 +2,22 @@
 /*
  * Where memory lies, for devices: pinned, so that it stays there.
  */
-#include <linux/mm.h>
-#include <linux/sched/mm.h>
-#include <linux/sched/signal.h>
-#include <linux/uaccess.h>
-
+#include "hpmmap.h"
 #include "runs.h"
 
 /* In 16 MB: 2 TB of separate blocks. */
 #define MOST_RUNS (1UL << 20)
 
-/**
- * struct pins - one range that is pinned; it does not change once it is in a list
- * @node: in the list of its file
- * @mm: whose pinned_vm it is counted in, with a reference to the struct
- * @nr_pages: how many are counted there
- * @nr: how many runs there are
- * @room: how many of them @runs can have; pages of others are not pinned
- * @runs: which memory
- */
+/* One range that is pinned; it does not change once it is in a list. */
 struct pins {
-	struct llist_node node;
+	struct llist_node node;		/* in the list of its file */
+	/* Whose pinned_vm it is counted in, with a reference to the struct. */
 	struct mm_struct *mm;
-	unsigned long nr_pages;
-	u32 nr;
+	unsigned long nr_pages;		/* how many are counted there */
+	u32 nr;				/* how many runs there are */
+	/* How many of them @runs can have; pages of others are not pinned. */
 	u32 room;
-	struct hpmmap_run *runs;
+	struct hpmmap_run *runs;	/* which memory */
 };
 
 static void pins_free(struct pins *pins)
@@ -103,12 +93,9 @@ static int pins_fill(struct pins *pins, unsigned long start)
 	return 0;
 }
 
-/**
- * hpmmap_runs_pin() - pin memory of the calling process, and tell where it is
- * @arg: of HPMMAP_IOC_RUNS
- * @list: where the pins are kept
- *
- * Return: 0 or an errno of HPMMAP_IOC_RUNS; then nothing stays pinned.
+/*
+ * Pins memory of the calling process, kept in @list, and tells where it is. Returns 0, or an
+ * errno of HPMMAP_IOC_RUNS: then nothing stays pinned.
  */
 int hpmmap_runs_pin(struct hpmmap_runs *arg, struct llist_head *list)
 {

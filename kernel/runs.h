@@ -3,8 +3,6 @@
 #ifndef _HPMMAP_RUNS_H
 #define _HPMMAP_RUNS_H
 
-#include "hpmmap.h"
-
 int hpmmap_runs_pin(struct hpmmap_runs *arg, struct llist_head *list);
 void hpmmap_runs_unpin(struct llist_head *list);
 

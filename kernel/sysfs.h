@@ -3,9 +3,6 @@
 #ifndef _HPMMAP_SYSFS_H
 #define _HPMMAP_SYSFS_H
 
-#include <linux/kobject.h>
-#include <linux/sysfs.h>
-
 /* A file of one line that every user may read. */
 #define HPMMAP_ATTR(_file, _format, _value) \
 	static ssize_t _file##_show(struct kobject *kobj, \

@@ -59,7 +59,7 @@ TRACE_EVENT(hpmmap_fault,
 		  __entry->committed)
 );
 
-/* A call that got memory of Linux instead of the pools'. */
+/* A fallback to ordinary memory. */
 TRACE_EVENT(hpmmap_fallback,
 	TP_PROTO(u64 ctx, unsigned long bytes),
 	TP_ARGS(ctx, bytes),

@@ -6,23 +6,9 @@
  * and attaches it. Segments and permits belong to the address space that made them, as a child
  * may have inherited the file, and end with the file at the latest.
  */
-#include <linux/capability.h>
-#include <linux/cred.h>
-#include <linux/fs.h>
 #include <linux/list_sort.h>
 #include <linux/miscdevice.h>
-#include <linux/module.h>
-#include <linux/mutex.h>
-#include <linux/pid_namespace.h>
-#include <linux/ptrace.h>
-#include <linux/sched/coredump.h>
-#include <linux/sched/mm.h>
-#include <linux/sched/signal.h>
-#include <linux/sched/task.h>
-#include <linux/slab.h>
-#include <linux/uaccess.h>
 #include <linux/user_namespace.h>
-#include <linux/xarray.h>
 
 #include "uapi/hpmmap_xpmem.h"
 #include "hpmmap.h"
@@ -41,53 +27,39 @@ static bool others;
 module_param_named(xpmem_others, others, bool, 0644);
 MODULE_PARM_DESC(xpmem_others, "a segment's mode may let other users attach it (default: no)");
 
-/**
- * struct xpmem_file - an open file
- * @lock: protects @objects of the file
- * @nr: how many there are
- * @objects: all segments and permits that were made by it
- */
+/* An open file. */
 struct xpmem_file {
-	struct mutex lock;
-	unsigned int nr;
-	struct list_head objects;
+	struct mutex lock;		/* protects @objects of the file */
+	unsigned int nr;		/* how many there are */
+	struct list_head objects;	/* all segments and permits that were made by it */
 };
 
-/**
- * struct object - a segment or a permit
- * @grant: what attachments rest on; has the references of its number, of lookups and of
- *	attachments. A permit's rests on its segment's
- * @link: in its file's list
- * @file: the file that it was made by; only compared
- * @mm: the address space that it belongs to; mmgrab()bed
- * @id: its number
- * @win: of a segment: its window, with a reference
- * @start: of a segment: first address
- * @len: of a segment: length
- * @mode: of a segment: as of System V shared memory
- * @uid: of a segment: effective user of its maker
- * @gid: and group
- * @user_ns: of a segment: where these mean something; holds a reference
- * @pid: of a segment: the process that made it; holds a reference
- * @readonly: of a permit: no writes by it
+/*
+ * A segment or a permit.
  *
  * Immutable, except for @grant and @link.
  */
 struct object {
+	/*
+	 * What attachments rest on; has the references of its number, of lookups and of
+	 * attachments. A permit's rests on its segment's.
+	 */
 	struct hpmmap_grant grant;
-	struct list_head link;
-	struct xpmem_file *file;
-	struct mm_struct *mm;
-	u32 id;
-	struct hpmmap_window *win;
-	u64 start;
-	u64 len;
-	umode_t mode;
-	kuid_t uid;
-	kgid_t gid;
+	struct list_head link;		/* in its file's list */
+	struct xpmem_file *file;	/* the file that it was made by; only compared */
+	struct mm_struct *mm;		/* the address space that it belongs to; mmgrab()bed */
+	u32 id;				/* its number */
+	struct hpmmap_window *win;	/* of a segment: its window, with a reference */
+	u64 start;			/* of a segment: first address */
+	u64 len;			/* of a segment: length */
+	umode_t mode;			/* of a segment: as of System V shared memory */
+	kuid_t uid;			/* of a segment: effective user of its maker */
+	kgid_t gid;			/* and group */
+	/* Of a segment: where these mean something; holds a reference. */
 	struct user_namespace *user_ns;
+	/* Of a segment: the process that made it; holds a reference. */
 	struct pid *pid;
-	bool readonly;
+	bool readonly;			/* of a permit: no writes by it */
 };
 
 /* All of them by number; one table, so that a permit's is never a segment's. */

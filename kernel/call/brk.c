@@ -2,19 +2,16 @@
 /*
  * brk: the heap.
  */
-#include <linux/mman.h>
-#include <linux/resource.h>
-
 #include "hook.h"
 #include "hpmmap.h"
 #include "mem/block/nodes.h"
-#include "as/own/counters.h"
 #include "as/own/ctx.h"
 #include "as/own/stats.h"
 #include "as/map/policy.h"
 #include "as/map/range.h"
 #include "as/change/change.h"
 #include "as/change/fit.h"
+#include "call/step/extent.h"
 #include "call/step/fresh.h"
 #include "call/step/handle.h"
 #include "call/sys.h"
@@ -88,7 +85,8 @@ static unsigned long heap_set(struct hpmmap_ctx *ctx, unsigned long brk)
 	struct mm_struct *mm = ctx->mm;
 	unsigned long old = mm->brk, old_end = ctx->heap_end;
 	unsigned long end = PAGE_ALIGN(brk);
-	bool done = true;
+	long ret = 0;
+	bool done;
 
 	if (brk < mm->start_brk || brk > TASK_SIZE - SLOT_SIZE ||
 	    check_data_rlimit(rlimit(RLIMIT_DATA), brk, mm->start_brk, mm->end_data,
@@ -96,10 +94,13 @@ static unsigned long heap_set(struct hpmmap_ctx *ctx, unsigned long brk)
 		return old;
 	/* What is mapped below it is called heap. */
 	ctx->heap_end = end;
-	if (end > old_end)
-		done = heap_grow(ctx, old_end, end);
-	else if (end < old_end)
-		done = !hpmmap_unmap(ctx, end, old_end - end);
+	if (end != old_end)
+		ret = hpmmap_extent_brk(ctx, old_end, end);
+	if (ret != HPMMAP_NO_ANSWER)
+		done = !ret;
+	else
+		done = end > old_end ? heap_grow(ctx, old_end, end) :
+				       !hpmmap_unmap(ctx, end, old_end - end);
 	if (!done) {
 		ctx->heap_end = old_end;
 		return old;

@@ -6,9 +6,6 @@
  * addresses below 4 GB there, by in_32bit_syscall(); MAP_32BIT does the same for what the
  * module chooses (see hpmmap_find_place()), and means nothing to Linux in such a call.
  */
-#include <linux/mman.h>
-#include <linux/ptrace.h>
-#include <linux/uaccess.h>
 #include <asm/unistd.h>
 
 #include "hpmmap.h"

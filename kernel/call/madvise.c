@@ -2,9 +2,7 @@
 /*
  * madvise: what is ours of a range, and Linux does its part.
  */
-#include <linux/mman.h>
 #include <linux/mmu_context.h>
-#include <linux/sched/signal.h>
 
 #include "hook.h"
 #include "hpmmap.h"
@@ -15,37 +13,26 @@
 #include "as/change/change.h"
 #include "as/change/discard.h"
 #include "as/change/handback.h"
+#include "call/step/extent.h"
 #include "call/step/handle.h"
 #include "call/sys.h"
 
-/* mseal(2): what the caller may not write to it may not discard either. */
-static bool keeps_contents(struct vm_area_struct *vma)
+/*
+ * mseal(2): what the caller may not write to it may not discard either. Linux asks private memory
+ * alone, which ours is not to it.
+ */
+static bool keeps_contents(const struct vm_area_struct *vma)
 {
-	return compat_vma_is_sealed(vma) &&
+	return hpmmap_vma_is_ours(vma) && compat_vma_is_sealed(vma) &&
 	       (!(vma->vm_flags & VM_WRITE) ||
-		!arch_vma_access_permitted(vma, true, false, false));
+		!arch_vma_access_permitted((struct vm_area_struct *)vma, true, false, false));
 }
 
-/* Linux asks private memory alone, which ours is not to it. */
 static bool range_keeps_contents(struct hpmmap_ctx *ctx, unsigned long start,
 				 unsigned long end)
 {
-	struct vm_area_struct *vma;
-	VMA_ITERATOR(vmi, ctx->mm, start);
-	bool ret = false;
-
-	mmap_read_lock(ctx->mm);
-	for_each_vma_range(vmi, vma, end) {
-		ret = hpmmap_vma_is_ours(vma) && keeps_contents(vma);
-		if (ret)
-			break;
-	}
-	mmap_read_unlock(ctx->mm);
-	return ret;
+	return hpmmap_range_next(ctx->mm, &start, &end, keeps_contents);
 }
-
-/* What is discarded before others may have mmap_lock, if they want it. */
-#define AT_ONCE_BYTES (16 * SLOT_SIZE)
 
 /*
  * Discards what is ours of a range. Returns 1 if some of the range is not,
@@ -77,7 +64,7 @@ static long discard_ours(struct hpmmap_ctx *ctx, unsigned long start,
 			ret = -EPERM;
 			break;
 		}
-		addr = min3(end, addr, (lo & SLOT_MASK) + AT_ONCE_BYTES);
+		addr = min3(end, addr, (lo & SLOT_MASK) + HPMMAP_AT_ONCE_BYTES);
 		/* A stale page is never mapped. */
 		if (!hpmmap_vma_is_accessible(vma))
 			compat_zap(vma, lo, addr - lo);
@@ -85,10 +72,7 @@ static long discard_ours(struct hpmmap_ctx *ctx, unsigned long start,
 					   hpmmap_vma_is_accessible(vma));
 		if (ret)
 			break;
-		if (mmap_lock_is_contended(ctx->mm)) {
-			mmap_read_unlock(ctx->mm);
-			mmap_read_lock(ctx->mm);
-		}
+		hpmmap_mmap_read_yield(ctx->mm);
 	}
 	mmap_read_unlock(ctx->mm);
 	if (ret)
@@ -203,6 +187,9 @@ static long madvise_apart(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	if (offset_in_page(c.start) || c.end <= c.start ||
 	    !hpmmap_range_has_ours(ctx, c.start, c.end))
 		return hpmmap_call_orig(call, regs);
+	ret = hpmmap_extent_madvise(ctx, c.start, c.end, regs->dx);
+	if (ret != HPMMAP_NO_ANSWER)
+		return ret;
 	switch ((int)regs->dx) {
 	case MADV_DONTNEED:
 	case MADV_DONTNEED_LOCKED:

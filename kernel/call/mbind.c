@@ -6,12 +6,6 @@
  * its slot, whose memory is to stay, what is bound becomes memory of Linux; so it
  * does where the pools have nothing left on the nodes it is bound to.
  */
-#include <linux/capability.h>
-#include <linux/mempolicy.h>
-#include <linux/pagemap.h>
-#include <linux/sched/signal.h>
-#include <linux/uaccess.h>
-
 #include "hook.h"
 #include "hpmmap.h"
 #include "mem/block/block.h"
@@ -29,18 +23,12 @@
 
 #define ABOUT_PAGES (MPOL_MF_STRICT | MPOL_MF_MOVE | MPOL_MF_MOVE_ALL)
 
-/**
- * struct bind - a call of mbind(2)
- * @regs: its arguments, without flags that are about pages
- * @flags: its flags
- * @named: the nodes it names
- * @bound: no others are allowed
- */
+/* A call of mbind(2). */
 struct bind {
-	struct pt_regs regs;
-	unsigned long flags;
-	nodemask_t named;
-	bool bound;
+	struct pt_regs regs;	/* its arguments, without flags that are about pages */
+	unsigned long flags;	/* its flags */
+	nodemask_t named;	/* the nodes it names */
+	bool bound;		/* no others are allowed */
 };
 
 static int range_is_misplaced(struct hpmmap_ctx *ctx, const struct bind *b,
@@ -71,9 +59,6 @@ static int range_is_misplaced(struct hpmmap_ctx *ctx, const struct bind *b,
 	return ret;
 }
 
-/* What is looked at before others may have mmap_lock, if they want it. */
-#define AT_ONCE_BYTES (16 * SLOT_SIZE)
-
 /*
  * Is there a page with contents on a node that the call does not name? Memory is
  * there before it is touched: what is zero counts as not touched. Returns 1, 0
@@ -95,12 +80,9 @@ static int is_misplaced(struct hpmmap_ctx *ctx, const struct bind *b,
 		next = min(end, vma->vm_end);
 		if (!hpmmap_vma_is_ours(vma))
 			continue;
-		next = min(next, (start & SLOT_MASK) + AT_ONCE_BYTES);
+		next = min(next, (start & SLOT_MASK) + HPMMAP_AT_ONCE_BYTES);
 		ret = range_is_misplaced(ctx, b, start, next, shared_too, buf);
-		if (mmap_lock_is_contended(ctx->mm)) {
-			mmap_read_unlock(ctx->mm);
-			mmap_read_lock(ctx->mm);
-		}
+		hpmmap_mmap_read_yield(ctx->mm);
 	}
 	mmap_read_unlock(ctx->mm);
 	free_page((unsigned long)buf);
@@ -115,7 +97,7 @@ static void slot_own(struct hpmmap_ctx *ctx, unsigned long addr)
 	mmap_read_lock(ctx->mm);
 	vma = vma_lookup(ctx->mm, addr);
 	if (vma && hpmmap_vma_is_ours(vma) &&
-	    xa_get_mark(&ctx->store, slot_of(addr), SLOT_SHARED))
+	    xa_get_mark(&ctx->store.blocks, slot_of(addr), SLOT_SHARED))
 		hpmmap_store_reserve(ctx, vma, slot_of(addr), NULL);
 	mmap_read_unlock(ctx->mm);
 }
@@ -134,11 +116,11 @@ static long bind_left(struct hpmmap_ctx *ctx, const struct bind *b,
 	if (ret)
 		return b->flags & MPOL_MF_STRICT ? -EIO : 0;
 	return b->bound && ctx->job->strict &&
-	       !xa_get_mark(&ctx->store, slot_of(start), SLOT_SHARED) &&
+	       !xa_get_mark(&ctx->store.blocks, slot_of(start), SLOT_SHARED) &&
 	       !hpmmap_slot_is_on(ctx, slot_of(start), &b->named) ? -ENOMEM : 0;
 }
 
-/* Is what cannot be moved as it is to be memory of Linux? */
+/* Does memory that cannot be moved as it is become ordinary memory? */
 static bool wants_linux(struct hpmmap_ctx *ctx, const struct bind *b,
 			unsigned long slot, enum hpmmap_look look)
 {
@@ -149,21 +131,7 @@ static bool wants_linux(struct hpmmap_ctx *ctx, const struct bind *b,
 	/* A copy that a write makes will be right. */
 	return look == LOOK_OTHERS ||
 	       (!ctx->job->strict &&
-		!xa_get_mark(&ctx->store, slot, SLOT_SHARED));
-}
-
-/* Will a first touch decide on the block of a slot that is covered wholly? */
-static bool slot_is_deferred(struct hpmmap_ctx *ctx, unsigned long start,
-			     unsigned long end)
-{
-	struct hpmmap_block *block;
-	bool ret;
-
-	mutex_lock(&ctx->lock);
-	block = hpmmap_store_load(ctx, slot_of(start));
-	ret = block && hpmmap_policy_defers(ctx, block, start, end);
-	mutex_unlock(&ctx->lock);
-	return ret;
+		!xa_get_mark(&ctx->store.blocks, slot, SLOT_SHARED));
 }
 
 /* Returns whether the part of a slot is right now, or will be. */
@@ -181,7 +149,7 @@ static bool slot_bind(struct hpmmap_ctx *ctx, const struct bind *b,
 	if (*look == LOOK_WRONG &&
 	    hpmmap_slot_correct(ctx, slot_of(start), &place, wait))
 		return true;
-	return *look == LOOK_RIGHT || slot_is_deferred(ctx, start, end);
+	return *look == LOOK_RIGHT || hpmmap_slot_is_deferred(ctx, start, end);
 }
 
 /* A range whose memory is to be Linux's, which keeps the policy for each page. */

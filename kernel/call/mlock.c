@@ -4,13 +4,12 @@
  *
  * An mremap under way relies on what is locked: it is not unlocked then.
  */
-#include <linux/mm.h>
-
 #include "hook.h"
 #include "hpmmap.h"
 #include "as/own/ctx.h"
 #include "as/map/range.h"
 #include "as/change/change.h"
+#include "call/step/extent.h"
 #include "call/step/handle.h"
 #include "call/sys.h"
 
@@ -22,8 +21,9 @@ static long lock_range(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 					       PAGE_ALIGN(regs->di + regs->si));
 	bool ours = c.end > c.start && c.end < TASK_SIZE &&
 		    hpmmap_range_has_ours(ctx, c.start, c.end);
-	long ret = hpmmap_call_orig(call, regs);
+	long ret = ours ? hpmmap_extent_leave(ctx, c.start, c.end) : 0;
 
+	ret = ret ?: hpmmap_call_orig(call, regs);
 	if (ours)
 		hpmmap_change_settle_apart(&c, HPMMAP_KEPT);
 	return ret;

@@ -2,17 +2,11 @@
 /*
  * mmap, munmap and remap_file_pages of a registered process.
  */
-#include <linux/file.h>
-#include <linux/mman.h>
-#include <linux/resource.h>
-#include <linux/sched/signal.h>
-
 #include "hook.h"
 #include "hpmmap.h"
 #include "mem/block/block.h"
 #include "mem/block/nodes.h"
 #include "mem/pool/pool.h"
-#include "as/own/counters.h"
 #include "as/own/ctx.h"
 #include "as/own/reserve.h"
 #include "as/own/reuse.h"
@@ -23,6 +17,7 @@
 #include "as/change/change.h"
 #include "as/change/fit.h"
 #include "fs/files.h"
+#include "call/step/extent.h"
 #include "call/step/fresh.h"
 #include "call/step/handle.h"
 #include "call/sys.h"
@@ -195,7 +190,7 @@ static void mmap_ahead(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
 	}
 	/* The address says whose turn it is, or what is there already. */
 	if (place->in_turn || flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) ||
-	    hpmmap_reserve(ctx, place, NO_SLOT, nr, &clean))
+	    hpmmap_reserve(ctx, place, NO_SLOT, nr, true, &clean))
 		return;
 	hpmmap_pool_clear(&ctx->owner, &clean, NO_SLOT, NO_SLOT);
 	/* What is not cleared is not taken: the call ends. */
@@ -340,10 +335,18 @@ static long mmap_without(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 static long handle_mmap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 			const struct pt_regs *regs)
 {
+	bool ours = mmap_is_ours(regs->di, regs->si, regs->r10) && !offset_in_page(regs->r9);
 	bool without = false;
 	long ret;
 
-	if (!mmap_is_ours(regs->di, regs->si, regs->r10) || offset_in_page(regs->r9))
+	ret = ours ? hpmmap_extent_mmap(ctx, regs) : HPMMAP_NO_ANSWER;
+	if (ret != HPMMAP_NO_ANSWER)
+		return ret;
+	ret = regs->r10 & (MAP_FIXED | MAP_FIXED_NOREPLACE) ?
+	      hpmmap_extent_leave(ctx, regs->di, regs->di + PAGE_ALIGN(regs->si)) : 0;
+	if (ret)
+		return ret;
+	if (!ours)
 		return wants_shared(ctx, regs) ? mmap_shared(ctx, regs) :
 						 mmap_apart(ctx, regs, NULL);
 	ret = mmap_pools(ctx, regs, regs, &without);
@@ -377,10 +380,14 @@ static long munmap_apart(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 {
 	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
 	enum hpmmap_range_what what;
+	long ret;
 
 	/* What cannot be right is Linux's to refuse. */
 	if (offset_in_page(start) || end <= start || end > TASK_SIZE)
 		return hpmmap_call_orig(call, regs);
+	ret = hpmmap_extent_munmap(ctx, start, end);
+	if (ret != HPMMAP_NO_ANSWER)
+		return ret;
 	what = hpmmap_range_look(ctx, start, end);
 	if (what == HPMMAP_RANGE_MIXED)
 		hpmmap_range_unwatch(start, end);

@@ -2,9 +2,6 @@
 /*
  * mprotect and pkey_mprotect: what becomes accessible gets its memory.
  */
-#include <linux/mman.h>
-#include <linux/resource.h>
-
 #include "hook.h"
 #include "hpmmap.h"
 #include "mem/pool/pool.h"
@@ -94,7 +91,7 @@ static long handle_mprotect(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 			hpmmap_count_refusal(ctx);
 			return -ENOMEM;
 		}
-		/* Faults take what the pools have, slot by slot, and memory of Linux then. */
+		/* Faults take what the pools have, slot by slot, then ordinary memory. */
 		c.lazy = true;
 	}
 	ret = hpmmap_blocks_clear(ctx, start, end, &blocks);

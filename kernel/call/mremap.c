@@ -3,9 +3,7 @@
  * mremap for a registered process: in place if there is room, otherwise the mapping
  * moves.
  */
-#include <linux/mman.h>
 #include <linux/pkeys.h>
-#include <linux/sched/signal.h>
 
 #include "hook.h"
 #include "hpmmap.h"
@@ -19,6 +17,7 @@
 #include "as/change/fit.h"
 #include "as/change/handback.h"
 #include "as/change/place.h"
+#include "call/step/extent.h"
 #include "call/step/fresh.h"
 #include "call/step/handle.h"
 #include "call/step/remap.h"
@@ -245,17 +244,14 @@ static struct hpmmap_remap remap_of(const struct pt_regs *regs)
 	};
 }
 
-/* Of handle_mremap(): it is not ours any more. No call returns it. */
-#define GONE (-ENOLINK)
-
+/* HPMMAP_NO_ANSWER: the mapping is not ours any more, since it was unmapped or handed back. */
 static long handle_mremap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 			  const struct pt_regs *regs)
 {
 	struct hpmmap_remap r = remap_of(regs);
 
-	/* It may have been unmapped since, or handed back. */
 	if (!remap_lookup(ctx, &r))
-		return GONE;
+		return HPMMAP_NO_ANSWER;
 	return r.sealed ? -EPERM : remap_ours(ctx, &r);
 }
 
@@ -263,11 +259,13 @@ static long mremap_apart(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 			 const struct pt_regs *regs)
 {
 	struct hpmmap_remap r = remap_of(regs);
-	long ret = GONE;
+	long ret;
 
-	while (ret == GONE) {
-		if (!args_are_valid(&r) ||
-		    !hpmmap_range_has_ours(ctx, r.addr, r.addr + 1))
+	if (!args_are_valid(&r))
+		return remap_linux(ctx, regs);
+	ret = hpmmap_extent_mremap(ctx, &r);
+	while (ret == HPMMAP_NO_ANSWER) {
+		if (!hpmmap_range_has_ours(ctx, r.addr, r.addr + 1))
 			return remap_linux(ctx, regs);
 		/* Only Linux can leave the mapping of private memory behind. */
 		if (r.flags & MREMAP_DONTUNMAP &&
@@ -275,7 +273,7 @@ static long mremap_apart(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 			return hpmmap_handback(ctx, r.addr, r.addr + r.old_len, false, false) ?:
 			       remap_linux(ctx, regs);
 		ret = unwatch(&r) ?: hpmmap_handle_in(ctx, call, regs, handle_mremap);
-		if (ret == GONE && signal_pending(current))
+		if (ret == HPMMAP_NO_ANSWER && signal_pending(current))
 			ret = -ERESTARTNOINTR;
 		cond_resched();
 	}

@@ -6,18 +6,10 @@
  * takes its place then.
  */
 #include <linux/dcache.h>
-#include <linux/fcntl.h>
 #include <linux/fdtable.h>
-#include <linux/file.h>
-#include <linux/fs.h>
 #include <linux/ipc.h>
-#include <linux/list.h>
-#include <linux/pid_namespace.h>
 #include <linux/shm.h>
 #include <linux/shmem_fs.h>
-#include <linux/slab.h>
-#include <linux/spinlock.h>
-#include <linux/string.h>
 #include <linux/syscalls.h>
 #include <uapi/linux/memfd.h>
 #include <uapi/linux/shm.h>
@@ -225,16 +217,11 @@ long hpmmap_sys_fallocate(const struct pt_regs *regs)
 	return size_call(HPMMAP_CALL_FALLOCATE, regs, regs->dx + regs->r10);
 }
 
-/**
- * struct segment - the file of a segment that shmget(2) is about to make
- * @link: in the list
- * @task: the caller
- * @file: the file; NULL once it was taken
- */
+/* The file of a segment that shmget(2) is about to make. */
 struct segment {
-	struct list_head link;
-	struct task_struct *task;
-	struct file *file;
+	struct list_head link;		/* in the list */
+	struct task_struct *task;	/* the caller */
+	struct file *file;		/* the file; NULL once it was taken */
 };
 
 static LIST_HEAD(segments);

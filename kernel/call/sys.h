@@ -3,11 +3,6 @@
 #ifndef _HPMMAP_CALL_SYS_H
 #define _HPMMAP_CALL_SYS_H
 
-#include <linux/types.h>
-
-struct file;
-struct pt_regs;
-
 long hpmmap_sys_mmap(const struct pt_regs *regs);
 long hpmmap_sys_munmap(const struct pt_regs *regs);
 long hpmmap_sys_mprotect(const struct pt_regs *regs);

@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * userfaultfd(2): what is to be watched, or moved, has to be memory of Linux's.
+ * userfaultfd(2): memory that it watches or moves has to be ordinary memory.
  */
-#include <linux/fs.h>
-#include <linux/mm.h>
-#include <linux/sched/mm.h>
-#include <linux/uaccess.h>
-#include <linux/userfaultfd_k.h>
-
 #include "hook.h"
 #include "hpmmap.h"
 #include "as/own/ctx.h"
 #include "as/map/range.h"
 #include "as/change/handback.h"
+#include "call/step/extent.h"
 #include "call/sys.h"
 
 /* Is there memory of ours in a range of another address space? */
@@ -54,6 +49,7 @@ static long before_use(struct file *file, unsigned long start,
 	if (!ctx)
 		return 0;
 	ret = hpmmap_range_has_ours(ctx, start, end) ?
+	      hpmmap_extent_leave(ctx, start, end) ?:
 	      hpmmap_handback(ctx, start, end, false, zeros) : 0;
 	hpmmap_ctx_put(ctx);
 	return ret;

@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
-#include <linux/file.h>
-#include <linux/fs.h>
 #include <linux/kallsyms.h>
 #include <linux/kprobes.h>
 #include <linux/memory.h>
 #include <linux/memory_hotplug.h>
-#include <linux/mman.h>
 #include <linux/oom.h>
 #include <linux/page-isolation.h>
 #include <linux/percpu_counter.h>
 #include <linux/ptrace.h>
 #include <linux/rmap.h>
-#include <linux/sched/task.h>
-#include <linux/slab.h>
 #include <linux/static_call.h>
 #include <linux/swap.h>
-#include <linux/userfaultfd_k.h>
 #include <asm/tlbflush.h>
 
 #include "hpmmap.h"
@@ -184,13 +178,19 @@ void compat_flush_tlb_mm(struct mm_struct *mm)
 #ifdef COMPAT_GIGABYTES
 typedef void vma_adjust_t(struct vm_area_struct *vma, unsigned long start, unsigned long end,
 			  unsigned long next);
+typedef struct vm_area_struct *copy_vma_t(struct vm_area_struct **vmap, unsigned long to,
+					  unsigned long len, pgoff_t pgoff, unsigned long fifth,
+					  unsigned long sixth, unsigned long seventh);
 typedef long gup_t(struct mm_struct *mm, unsigned long start, unsigned long nr,
 		   unsigned int flags, struct page **pages, int *locked);
 DEFINE_STATIC_CALL_RET0(hpmmap_p4d_alloc, __p4d_alloc);
 DEFINE_STATIC_CALL_RET0(hpmmap_pud_alloc, __pud_alloc);
 DEFINE_STATIC_CALL_RET0(hpmmap_pmd_alloc, __pmd_alloc);
 DEFINE_STATIC_CALL_NULL(hpmmap_vma_adjust, vma_adjust_t);
+DEFINE_STATIC_CALL_RET0(hpmmap_copy_vma, copy_vma_t);
 DEFINE_STATIC_CALL_RET0(hpmmap_gup, gup_t);
+
+DEFINE_STATIC_CALL_NULL(hpmmap_folio_remove_rmap_pmd, folio_remove_rmap_pmd);
 
 static bool lacks_gigabytes;
 
@@ -217,6 +217,11 @@ void compat_pmd_alloc(struct mm_struct *mm, pud_t *pudp, unsigned long addr)
 	static_call(hpmmap_pmd_alloc)(mm, pudp, addr);
 }
 
+void compat_remove_rmap_2m(struct folio *folio, struct vm_area_struct *vma)
+{
+	static_call(hpmmap_folio_remove_rmap_pmd)(folio, folio_page(folio, 0), vma);
+}
+
 void compat_flush_tlb_gigabyte(struct mm_struct *mm, unsigned long addr, bool table)
 {
 	static_call(hpmmap_flush_tlb_mm_range)(mm, addr, addr + PUD_SIZE, table ? PMD_SHIFT : PUD_SHIFT,
@@ -228,6 +233,19 @@ noinline void compat_vma_adjust(struct vm_area_struct *vma, unsigned long start,
 {
 	static_call(hpmmap_vma_adjust)(vma, start, end, next);
 	barrier();
+}
+
+/* Kernels have five to seven arguments; those that they lack nothing looks at. */
+noinline struct vm_area_struct *compat_copy_vma(struct vm_area_struct **vmap, unsigned long to,
+						unsigned long len, pgoff_t pgoff,
+						unsigned long fifth, unsigned long sixth,
+						unsigned long seventh)
+{
+	struct vm_area_struct *vma = static_call(hpmmap_copy_vma)(vmap, to, len, pgoff, fifth, sixth,
+								  seventh);
+
+	barrier();
+	return vma;
 }
 
 #ifdef COMPAT_FOLIO_WALK
@@ -422,17 +440,19 @@ static bool nothing_invalidate(struct mmu_interval_notifier *notifier,
 	return true;
 }
 
+const struct mmu_interval_notifier_ops compat_interval_nothing = { .invalidate = nothing_invalidate };
+
 /* Is the first notifier of the caller's address space where the structure says, and all else as in a new one? */
 static int subscriptions_check(void)
 {
-	static const struct mmu_interval_notifier_ops ops = { .invalidate = nothing_invalidate };
 	const struct mmu_notifier_subscriptions *all;
 	struct mmu_interval_notifier notifier;
 	bool known;
 	int ret;
 
 	/* A range that has no page, so that no change of the address space concerns it. */
-	ret = mmu_interval_notifier_insert(&notifier, current->mm, 0, PAGE_SIZE, &ops);
+	ret = mmu_interval_notifier_insert(&notifier, current->mm, 0, PAGE_SIZE,
+					   &compat_interval_nothing);
 	if (ret)
 		return ret;
 	all = current->mm->notifier_subscriptions;
@@ -482,15 +502,6 @@ unsigned long compat_mmap_min_addr(void)
 /* A table of weights by node, under RCU, from 6.9 on; behind a bool from 6.16. */
 static u8 __rcu **weights;
 static unsigned int weights_offset;
-
-static void weights_find(void)
-{
-	weights = (void *)compat_symbol("iw_table");
-	if (weights)
-		return;
-	weights = (void *)compat_symbol("wi_state");
-	weights_offset = sizeof(bool);
-}
 
 unsigned int compat_interleave_weight(int nid)
 {
@@ -580,7 +591,9 @@ static const struct {
 	FUNCTION_AS("__pud_alloc", hpmmap_pud_alloc, &lacks_gigabytes),
 	FUNCTION_AS("__pmd_alloc", hpmmap_pmd_alloc, &lacks_gigabytes),
 	FUNCTION_AS("vma_adjust_trans_huge", hpmmap_vma_adjust, &lacks_gigabytes),
+	FUNCTION_AS("copy_vma", hpmmap_copy_vma, &lacks_gigabytes),
 	FUNCTION_AS("__get_user_pages", hpmmap_gup, &lacks_gigabytes),
+	FUNCTION_AS("folio_remove_rmap_pmd", hpmmap_folio_remove_rmap_pmd, &lacks_gigabytes),
 #ifdef COMPAT_FOLIO_WALK
 	FUNCTION_AS("folio_walk_start", hpmmap_folio_walk_start, &lacks_gigabytes),
 #endif
@@ -667,7 +680,11 @@ int compat_init(void)
 			   (typeof(&kallsyms_lookup_name))function_start(kp.addr));
 	unregister_kprobe(&kp);
 
-	weights_find();
+	weights = (void *)compat_symbol("iw_table");
+	if (!weights) {
+		weights = (void *)compat_symbol("wi_state");
+		weights_offset = sizeof(bool);
+	}
 	for (i = 0; i < ARRAY_SIZE(functions); i++) {
 		void *func = (void *)compat_symbol(functions[i].name);
 

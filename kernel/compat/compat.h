@@ -430,6 +430,9 @@ bool compat_interval_try_begin(struct mmu_interval_notifier *notifier,
 			       unsigned long *seq);
 int compat_interval_wait(struct mmu_interval_notifier *notifier);
 
+/* Of a notifier that nothing concerns. */
+extern const struct mmu_interval_notifier_ops compat_interval_nothing;
+
 /* Can such a notifier be inserted without all locks of the address space? For ever, then. */
 bool compat_mm_knows_intervals(struct mm_struct *mm);
 
@@ -482,6 +485,9 @@ void compat_pageblock_init(struct page *page);
  */
 void compat_add_rmap_2m(struct folio *folio, struct vm_area_struct *vma);
 
+/* The counterpart, of kernels with entries of 1 GB. */
+void compat_remove_rmap_2m(struct folio *folio, struct vm_area_struct *vma);
+
 /* The same for entries of 4 KB, of @nr pages. */
 void compat_add_rmap_4k(struct folio *folio, struct page *page, unsigned int nr,
 			struct vm_area_struct *vma);
@@ -513,8 +519,10 @@ void compat_flush_tlb_mm(struct mm_struct *mm);
 /* Since 6.18 the core asks for the page of a special entry, and takes it for a bad one otherwise. */
 #ifdef CONFIG_FIND_NORMAL_PAGE
 #define COMPAT_FIND_NORMAL_PAGE(_fn) .find_normal_page = _fn,
+#define compat_finds_normal_page(_vma) ((_vma)->vm_ops->find_normal_page)
 #else
 #define COMPAT_FIND_NORMAL_PAGE(_fn)
+#define compat_finds_normal_page(_vma) true
 #endif
 
 /* Has the kernel all functions that they need? */
@@ -563,6 +571,9 @@ void compat_flush_tlb_gigabyte(struct mm_struct *mm, unsigned long addr, bool ta
 /* The kernel's own, whoever redirects them. */
 void compat_vma_adjust(struct vm_area_struct *vma, unsigned long start, unsigned long end,
 		       unsigned long next);
+struct vm_area_struct *compat_copy_vma(struct vm_area_struct **vmap, unsigned long to,
+				       unsigned long len, pgoff_t pgoff, unsigned long fifth,
+				       unsigned long sixth, unsigned long seventh);
 long compat_get_user_pages(struct mm_struct *mm, unsigned long start, unsigned long nr,
 			   unsigned int flags, struct page **pages, int *locked);
 

@@ -6,12 +6,9 @@
  * locked and given up its last block. So no reference to an inode is needed, which could be the
  * last one while its file system is being unmounted.
  */
-#include <linux/fs.h>
-#include <linux/mm.h>
-#include <linux/pagemap.h>
-
 #include "hpmmap.h"
 #include "mem/block/block.h"
+#include "as/map/file.h"
 #include "as/life/failure.h"
 #include "fs/space.h"
 

@@ -6,23 +6,18 @@
  */
 #include <linux/fs.h>
 #include <linux/falloc.h>
-#include <linux/pagemap.h>
-#include <linux/sched/signal.h>
 #include <linux/splice.h>
 #include <linux/uio.h>
 
 #include "hpmmap.h"
 #include "mem/block/block.h"
 #include "as/map/file.h"
+#include "as/map/range.h"
+#include "as/map/vma.h"
 #include "fs/space.h"
 
 /* Copied without a pause. */
 #define PIECE (256UL << 10)
-
-/* That a page was written to need not be known: there is nowhere else to write it to. */
-const struct address_space_operations hpmmap_fs_aops = {
-	.dirty_folio = noop_dirty_folio,
-};
 
 static int fs_open(struct inode *inode, struct file *file)
 {
@@ -35,7 +30,7 @@ static int fs_open(struct inode *inode, struct file *file)
  * Copies between a file and the caller's memory, as much as goes at once. That memory may be of
  * the very block, or wait for another task, so it is made accessible first if it is not.
  *
- * Returns how much; 0 behind the end of what the file has; -EAGAIN to be called again; -EFAULT;
+ * Returns how much; 0 where the file has no memory to be written to; -EAGAIN to be called again; -EFAULT;
  * -EIO where a memory error is.
  */
 static ssize_t copy_piece(struct inode *inode, loff_t pos, size_t len, struct iov_iter *iter,
@@ -47,9 +42,9 @@ static ssize_t copy_piece(struct inode *inode, loff_t pos, size_t len, struct io
 	void *addr;
 	bool bad;
 
-	if (!block)
-		return 0;
 	len = min3(len, SLOT_SIZE - at, PIECE);
+	if (!block)
+		return write ? 0 : iov_iter_zero(len, iter) ?: -EFAULT;
 	addr = folio_address(block->folio) + at;
 	cookie = srcu_read_lock(&hpmmap_touch_srcu);
 	bad = hpmmap_block_is_hurt(block);
@@ -121,10 +116,11 @@ static ssize_t fs_write_locked(struct kiocb *iocb, struct iov_iter *from)
 	if (ret <= 0)
 		return ret;
 	pos = iocb->ki_pos;
-	ret = hpmmap_fs_grow(inode, hpmmap_fs_blocks(pos + iov_iter_count(from)));
-	if (ret)
-		return ret;
-	ret = file_modified(iocb->ki_filp);
+	end = pos + iov_iter_count(from);
+	ret = hpmmap_fs_grow(inode, hpmmap_fs_blocks(end)) ?:
+	      hpmmap_fs_fill(inode, pos >> SLOT_SHIFT, hpmmap_fs_blocks(end));
+	if (!ret)
+		ret = file_modified(iocb->ki_filp);
 	if (!ret && pos + iov_iter_count(from) > size)
 		hpmmap_fs_zero_tail(inode, pos);
 	if (!ret)
@@ -160,23 +156,22 @@ static void fs_extend(struct inode *inode, loff_t size)
 static long fallocate_locked(struct file *file, int mode, loff_t offset, loff_t end)
 {
 	struct inode *inode = file_inode(file);
-	struct hpmmap_fs_inode *info = hpmmap_fs_inode(inode);
 	bool larger = !(mode & FALLOC_FL_KEEP_SIZE) && end > i_size_read(inode);
-	unsigned long had = info->nr;
+	unsigned long had = hpmmap_fs_inode(inode)->nr;
 	long ret = 0;
 
 	/* RLIMIT_FSIZE holds for memory beyond the size, too, as on tmpfs. */
 	if (!(mode & FALLOC_FL_PUNCH_HOLE)) {
 		ret = inode_newsize_ok(inode, end);
 		if (!ret)
-			ret = hpmmap_fs_grow(inode, hpmmap_fs_blocks(end));
+			ret = hpmmap_fs_grow(inode, hpmmap_fs_blocks(end)) ?:
+			      hpmmap_fs_fill(inode, offset >> SLOT_SHIFT, hpmmap_fs_blocks(end));
 	}
-	if (ret)
-		return ret;
-	ret = file_modified(file);
+	if (!ret)
+		ret = file_modified(file);
 	if (!ret && mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE))
-		ret = hpmmap_fs_zero(inode, offset,
-				     min_t(loff_t, end, (loff_t)info->nr << SLOT_SHIFT));
+		ret = hpmmap_fs_zero(inode, offset, end, mode & FALLOC_FL_PUNCH_HOLE &&
+				     !READ_ONCE(hpmmap_fs_of(inode->i_sb)->keeps));
 	if (ret)
 		hpmmap_fs_cut(inode, had);
 	else if (larger)
@@ -235,16 +230,62 @@ static const struct inode_operations inode_ops = {
 	.setattr = fs_setattr,
 };
 
-/* Address and offset agree modulo 2 MB from 2 MB on. mmap_lock held. */
+/*
+ * Address and offset agree modulo 2 MB from 2 MB on, and modulo 1 GB from there on where there may be
+ * entries of 1 GB. mmap_lock held.
+ */
 static unsigned long fs_get_unmapped_area(struct file *file, unsigned long addr,
 					  unsigned long len, unsigned long pgoff,
 					  unsigned long flags)
 {
+	unsigned long offset = pgoff << PAGE_SHIFT, at;
+
+	if (!addr && !(flags & MAP_FIXED) && len >= PUD_SIZE &&
+	    (hpmmap_fs_is_1g(file_inode(file)->i_sb) || hpmmap_ctx_has_gigabytes(current->mm))) {
+		at = hpmmap_range_hole(0, len, flags, PUD_SIZE, offset);
+		if (!((at ^ offset) & ~PUD_MASK))
+			return at;
+	}
 #ifdef CONFIG_TRANSPARENT_HUGEPAGE
 	return thp_get_unmapped_area(file, addr, len, pgoff, flags);
 #else
 	return compat_get_unmapped_area(addr, len, flags);
 #endif
+}
+
+/*
+ * With pagesize= a file grows with a mapping that may write to it, as one of hugetlbfs does. Programs
+ * rely on mmap(2) to fail where there is not enough memory: QEMU goes on when ftruncate(2) has failed.
+ * A call that has i_rwsem may wait for mmap_lock, which is held here. A private mapping would get small
+ * pages of ordinary memory, beside those of the file.
+ */
+static int fs_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	struct inode *inode = file_inode(file);
+	loff_t end = ((loff_t)vma->vm_pgoff << PAGE_SHIFT) + (vma->vm_end - vma->vm_start);
+	int ret = 0;
+
+	if (!hpmmap_fs_of(inode->i_sb)->page_size || !(vma->vm_flags & VM_WRITE))
+		return hpmmap_fs_mmap(file, vma);
+	if (!(vma->vm_flags & VM_SHARED)) {
+		pr_notice_ratelimited("%s: writes to a file of a mount with pagesize= by a private mapping; QEMU needs share=on, libvirt <access mode='shared'/>\n",
+				      current->comm);
+		return -EOPNOTSUPP;
+	}
+	if (end > i_size_read(inode)) {
+		if (!inode_trylock(inode))
+			return -EAGAIN;
+		if (end > i_size_read(inode)) {
+			ret = inode_newsize_ok(inode, end) ?:
+			      hpmmap_fs_grow(inode, hpmmap_fs_blocks(end));
+			if (!ret) {
+				fs_extend(inode, end);
+				compat_inode_touch(inode, ATTR_MTIME | ATTR_CTIME);
+			}
+		}
+		inode_unlock(inode);
+	}
+	return ret == -ENOSPC ? -ENOMEM : ret ?: hpmmap_fs_mmap(file, vma);
 }
 
 static const struct file_operations file_ops = {
@@ -255,7 +296,7 @@ static const struct file_operations file_ops = {
 	.write_iter = fs_write_iter,
 	.splice_read = COMPAT_SPLICE_READ,
 	.splice_write = iter_file_splice_write,
-	.mmap = hpmmap_fs_mmap,
+	.mmap = fs_mmap,
 	.get_unmapped_area = fs_get_unmapped_area,
 	.fallocate = fs_fallocate,
 	.fsync = noop_fsync,

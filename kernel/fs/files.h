@@ -3,8 +3,6 @@
 #ifndef _HPMMAP_FS_FILES_H
 #define _HPMMAP_FS_FILES_H
 
-#include <linux/mm.h>
-
 int hpmmap_fs_init(void);
 void hpmmap_fs_exit(void);
 

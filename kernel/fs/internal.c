@@ -2,12 +2,10 @@
 /*
  * Files that no mount has: what a registered process shares without naming it.
  */
-#include <linux/file.h>
-#include <linux/fs.h>
 #include <linux/mount.h>
-#include <linux/module.h>
 
 #include "hpmmap.h"
+#include "as/map/file.h"
 #include "fs/files.h"
 #include "fs/space.h"
 

@@ -6,22 +6,21 @@
  * returns to its program, since a truncation finds a mapping only when mmap(2) is done with it.
  * By entries of 2 MB where address and offset agree modulo 2 MB and all of a block is within the
  * mapping and the file; by entries of 4 KB elsewhere. What is missing afterwards (in a child,
- * after MADV_DONTNEED or the like) takes a fault for 2 MB.
+ * after MADV_DONTNEED or the like) takes a fault for 2 MB. Gigabytes that were filled get one entry
+ * each then, where the job has such entries, or the file system was mounted with pagesize=1G.
+ *
+ * A hole that was punched is filled by a fault only: whoever gave its memory up wants that.
  *
  * Each entry is made with the folio of its block locked, see space.c.
  */
-#include <linux/file.h>
-#include <linux/mm.h>
-#include <linux/pagemap.h>
-#include <linux/sched/mm.h>
-#include <linux/sched/signal.h>
-#include <linux/slab.h>
 #include <linux/task_work.h>
-#include <linux/userfaultfd_k.h>
 
 #include "hpmmap.h"
 #include "mem/block/block.h"
+#include "as/map/gigabyte.h"
 #include "as/map/pgmap.h"
+#include "as/map/vma.h"
+#include "as/change/join.h"
 #include "fs/space.h"
 
 /* Slots that are filled before others get a chance to have mmap_lock. */
@@ -95,12 +94,15 @@ static bool map_shared(struct vm_fault *vmf, struct hpmmap_block *block, unsigne
 static vm_fault_t fs_fault(struct vm_fault *vmf)
 {
 	struct inode *inode = file_inode(vmf->vma->vm_file);
+	unsigned long index = vmf->pgoff >> SLOT_ORDER, pages;
 	struct hpmmap_block *block;
 	vm_fault_t ret = VM_FAULT_LOCKED;
-	unsigned long pages;
 
-	block = hpmmap_fs_block_lock(inode, vmf->pgoff >> SLOT_ORDER,
-				     vmf->flags & FAULT_FLAG_RETRY_NOWAIT);
+	/* KVM's asynchronous faults would fill holes for root; the vCPU touches the page itself then. */
+	do {
+		block = hpmmap_fs_block_lock(inode, index, vmf->flags & FAULT_FLAG_RETRY_NOWAIT);
+	} while (!block && vmf->pgoff < hpmmap_fs_pages(inode) && current->mm &&
+		 !hpmmap_fs_fill(inode, index, index + 1));
 	if (!block || block == ERR_PTR(-EINTR))
 		return VM_FAULT_SIGBUS;
 	if (IS_ERR(block))
@@ -139,10 +141,13 @@ static bool fill_2m(struct vm_area_struct *vma, unsigned long addr)
 {
 	struct inode *inode = file_inode(vma->vm_file);
 	unsigned long pgoff = linear_page_index(vma, addr);
-	pmd_t *pmdp = hpmmap_pgmap_pmd(vma->vm_mm, addr);
 	struct hpmmap_block *block;
 	bool done = false;
+	pmd_t *pmdp;
 
+	if (hpmmap_pgmap_slot(vma->vm_mm, addr) == HPMMAP_ENTRY_1G)
+		return true;
+	pmdp = hpmmap_pgmap_pmd(vma->vm_mm, addr);
 	if (!pmdp)
 		return false;
 	if (hpmmap_pgmap_kind(pmdp) != HPMMAP_ENTRY_NONE)
@@ -183,7 +188,8 @@ static unsigned long fill_some(struct vm_area_struct *vma, unsigned long start,
 		if (fatal_signal_pending(current) ||
 		    pgoff >= hpmmap_fs_pages(file_inode(vma->vm_file)))
 			return end;
-		if (!fill_2m(vma, addr) &&
+		if (!hpmmap_fs_is_hole(file_inode(vma->vm_file), pgoff >> SLOT_ORDER) &&
+		    !fill_2m(vma, addr) &&
 		    handle_mm_fault(vma, addr, flags, NULL) & VM_FAULT_OOM)
 			return end;
 		cond_resched();
@@ -231,6 +237,7 @@ static void fill_free(struct fill *fill)
 static void fill_work(struct callback_head *work)
 {
 	struct fill *fill = container_of(work, struct fill, work);
+	unsigned long from = fill->start;
 	struct vm_area_struct *vma = NULL;
 
 	if (current->mm != fill->mm || current->flags & PF_EXITING)
@@ -246,6 +253,7 @@ static void fill_work(struct callback_head *work)
 		}
 		mmap_read_unlock(fill->mm);
 	} while (vma && fill->start < fill->end && !fatal_signal_pending(current));
+	hpmmap_join_range(fill->mm, from, fill->end, hpmmap_fs_is_1g(file_inode(fill->file)->i_sb));
 out:
 	fill_free(fill);
 }
@@ -291,6 +299,7 @@ static int fs_mremap(struct vm_area_struct *vma)
 
 static const struct vm_operations_struct vm_ops = {
 	.fault = fs_fault,
+	COMPAT_FIND_NORMAL_PAGE(hpmmap_gigabyte_page)
 	.mprotect = fs_mprotect,
 	.mremap = fs_mremap,
 };

@@ -2,9 +2,10 @@
 /*
  * The memory of files.
  *
- * A file has no holes: its size, rounded up to 2 MB, is memory of the pools from the moment on in
- * which it has that size, all of it zero. So a touch never asks for memory, and is never charged
- * for it; the process that makes the file larger is.
+ * A file gets no holes by itself: its size, rounded up to 2 MB, is memory of the pools from the moment
+ * on in which it has that size, all of it zero. So a touch never asks for memory, and is never charged
+ * for it; the process that makes the file larger is. Only FALLOC_FL_PUNCH_HOLE makes holes, of whole
+ * blocks, where the mount has them given back. A touch of a hole fills it, and is charged for it.
  *
  * A page is mapped with its folio locked, after a look at the size and at whether the block is
  * still the file's. A file becomes smaller in this order: its size is set, then each folio behind
@@ -14,11 +15,6 @@
  *
  * Calls that change how much memory a file has are serialised by i_rwsem of its inode.
  */
-#include <linux/pagemap.h>
-#include <linux/sched/mm.h>
-#include <linux/sched/signal.h>
-#include <linux/slab.h>
-
 #include "hpmmap.h"
 #include "mem/block/account.h"
 #include "mem/block/block.h"
@@ -27,13 +23,18 @@
 #include "mem/pool/pool.h"
 #include "as/own/ctx.h"
 #include "as/own/reserve.h"
+#include "as/map/gigabyte.h"
 #include "as/map/policy.h"
+#include "as/map/vma.h"
 #include "fs/space.h"
 
 /* Blocks that are given back to the pools at once. */
 #define FREE_BATCH 512
 
 atomic_long_t hpmmap_fs_counts[HPMMAP_FS_NR_COUNTS];
+
+/* In the index of a file: memory that was given back, which a fault may fill at any moment. */
+#define HOLE xa_mk_value(0)
 
 /* Of all that no job pays for. */
 static struct hpmmap_tally *nobodys;
@@ -49,13 +50,13 @@ void hpmmap_fs_space_exit(void)
 	hpmmap_tally_put(nobodys);
 }
 
-static bool try_charge(struct hpmmap_fs *fs, unsigned long nr)
+static bool try_charge(struct hpmmap_fs *fs, unsigned long nr, bool charge)
 {
 	bool ret;
 
 	spin_lock(&fs->lock);
 	ret = nr <= fs->limit && fs->used <= fs->limit - nr;
-	if (ret)
+	if (ret && charge)
 		fs->used += nr;
 	spin_unlock(&fs->lock);
 	return ret;
@@ -63,14 +64,14 @@ static bool try_charge(struct hpmmap_fs *fs, unsigned long nr)
 
 /*
  * So many blocks more, if the size of the file system allows it: without those that were
- * pinned until just now. May sleep.
+ * pinned until just now. Without @charge: would it? May sleep.
  */
-static bool fs_charge(struct hpmmap_fs *fs, unsigned long nr)
+static bool fs_charge(struct hpmmap_fs *fs, unsigned long nr, bool charge)
 {
-	if (likely(try_charge(fs, nr)))
+	if (likely(try_charge(fs, nr, charge)))
 		return true;
 	hpmmap_pinned_poll_some();
-	return try_charge(fs, nr);
+	return try_charge(fs, nr, charge);
 }
 
 static void fs_uncharge(struct hpmmap_fs *fs, unsigned long nr)
@@ -155,6 +156,20 @@ void hpmmap_fs_uncharge_inode(struct hpmmap_fs *fs)
 	spin_unlock(&fs->lock);
 }
 
+/* Its holder has i_rwsem, or the lock of the blocks. */
+static struct hpmmap_block *block_at(struct inode *inode, unsigned long index)
+{
+	void *entry = xa_load(&hpmmap_fs_inode(inode)->blocks, index);
+
+	return entry == HOLE ? NULL : entry;
+}
+
+/* Was memory of a file given back here? */
+bool hpmmap_fs_is_hole(struct inode *inode, unsigned long index)
+{
+	return xa_load(&hpmmap_fs_inode(inode)->blocks, index) == HOLE;
+}
+
 /*
  * A block of a file, with a reference to its folio, so that it does not go to another
  * owner; NULL where the file has none.
@@ -165,7 +180,7 @@ struct hpmmap_block *hpmmap_fs_block_get(struct inode *inode, unsigned long inde
 	struct hpmmap_block *block;
 
 	xa_lock(blocks);
-	block = xa_load(blocks, index);
+	block = block_at(inode, index);
 	if (block)
 		folio_get(block->folio);
 	xa_unlock(blocks);
@@ -204,17 +219,24 @@ void hpmmap_fs_block_unlock(struct hpmmap_block *block)
 	folio_put(block->folio);
 }
 
-static void count_blocks(struct inode *inode, unsigned long before)
+/* So many blocks more, or less. */
+static void count_blocks(struct inode *inode, long nr)
 {
-	unsigned long nr = hpmmap_fs_inode(inode)->nr;
+	inode_add_bytes(inode, (loff_t)nr << SLOT_SHIFT);
+	atomic_long_add(nr, &hpmmap_fs_counts[HPMMAP_FS_BLOCKS]);
+}
 
-	inode_set_bytes(inode, (loff_t)nr << SLOT_SHIFT);
-	atomic_long_add(nr - before, &hpmmap_fs_counts[HPMMAP_FS_BLOCKS]);
-	atomic_long_add(!!nr - !!before, &hpmmap_fs_counts[HPMMAP_FS_FILES]);
+static void set_nr(struct inode *inode, unsigned long nr)
+{
+	struct hpmmap_fs_inode *info = hpmmap_fs_inode(inode);
+
+	atomic_long_add(!!nr - !!info->nr, &hpmmap_fs_counts[HPMMAP_FS_FILES]);
+	info->nr = nr;
 }
 
 /* Blocks that are charged to the caller; for a registered process as its job says. */
-static int reserve(unsigned long index, unsigned long nr, struct list_head *out)
+static int reserve(struct super_block *sb, unsigned long index, unsigned long nr,
+		   struct list_head *out)
 {
 	struct hpmmap_placement place;
 	struct hpmmap_request req = {
@@ -229,8 +251,9 @@ static int reserve(unsigned long index, unsigned long nr, struct list_head *out)
 	if (current->mm && !(current->flags & PF_KTHREAD))
 		ctx = hpmmap_ctx_get(current->mm);
 	hpmmap_placement_get(ctx ? ctx->job : NULL, NULL, &place);
+	place.large |= hpmmap_fs_is_1g(sb);
 	if (ctx) {
-		ret = hpmmap_reserve(ctx, &place, index, nr, out);
+		ret = hpmmap_reserve(ctx, &place, index, nr, false, out);
 		hpmmap_ctx_put(ctx);
 		return ret;
 	}
@@ -261,39 +284,49 @@ static void give_up(struct inode *inode, struct hpmmap_block *block,
 	hpmmap_pinned_add(block, &fs->holder);
 }
 
-/* No mapping has a block of a file afterwards, until its folio is unlocked, which is locked. */
+/*
+ * No mapping has a block of a file afterwards, until its folio is unlocked, which is locked. Each
+ * entry has a reference; where it is counted may change at this moment.
+ */
 void hpmmap_fs_unmap_block(struct inode *inode, struct hpmmap_block *block)
 {
-	if (compat_folio_mapcount(block->folio))
-		unmap_mapping_range(inode->i_mapping,
-				    (loff_t)block->folio->index << PAGE_SHIFT,
-				    SLOT_SIZE, 0);
+	if (!hpmmap_block_idle(block))
+		hpmmap_gigabyte_unmap(inode->i_mapping, (loff_t)block->folio->index << PAGE_SHIFT,
+				      SLOT_SIZE, 0);
 }
 
-/* Takes the blocks from one on out of a file, whose size ends before them. */
-static void cut_range(struct inode *inode, unsigned long from, unsigned long to)
+/*
+ * Takes blocks out of a file, whose size ends before them, or leaves holes. i_rwsem is held, or
+ * nothing else has the file any more. Returns how many.
+ */
+static unsigned long cut_range(struct inode *inode, unsigned long from, unsigned long to,
+			       void *left)
 {
 	struct hpmmap_fs_inode *info = hpmmap_fs_inode(inode);
 	struct hpmmap_fs *fs = hpmmap_fs_of(inode->i_sb);
-	unsigned long i, nr = 0;
+	unsigned long i, nr = 0, all = 0;
 	LIST_HEAD(freed);
 
 	for (i = from; i < to; i++) {
-		struct hpmmap_block *block = xa_load(&info->blocks, i);
+		/* A fault may fill a hole, and takes no block out. */
+		struct hpmmap_block *block = xa_cmpxchg(&info->blocks, i, HOLE, left, GFP_NOWAIT);
 
-		if (!block)
+		cond_resched();
+		if (!block || block == HOLE)
 			continue;
+		all++;
 		folio_lock(block->folio);
 		hpmmap_fs_unmap_block(inode, block);
-		xa_erase(&info->blocks, i);
+		/* Where something is already it takes no memory. */
+		xa_store(&info->blocks, i, left, GFP_NOWAIT);
 		give_up(inode, block, &freed, &nr);
-		cond_resched();
 		if (nr < FREE_BATCH)
 			continue;
 		free_blocks(fs, &freed, nr);
 		nr = 0;
 	}
 	free_blocks(fs, &freed, nr);
+	return all;
 }
 
 /*
@@ -302,45 +335,77 @@ static void cut_range(struct inode *inode, unsigned long from, unsigned long to)
  */
 void hpmmap_fs_cut(struct inode *inode, unsigned long nr)
 {
-	struct hpmmap_fs_inode *info = hpmmap_fs_inode(inode);
-	unsigned long before = info->nr;
+	unsigned long before = hpmmap_fs_inode(inode)->nr;
 
 	if (nr >= before)
 		return;
-	cut_range(inode, nr, before);
-	info->nr = nr;
-	count_blocks(inode, before);
+	count_blocks(inode, -cut_range(inode, nr, before, NULL));
+	set_nr(inode, nr);
+}
+
+/* Blocks that came to nothing. */
+static void give_back(struct hpmmap_fs *fs, struct list_head *blocks)
+{
+	unsigned long nr = 0;
+	struct list_head *block;
+
+	list_for_each(block, blocks)
+		nr++;
+	hpmmap_pool_free_unused(blocks);
+	fs_uncharge(fs, nr);
+}
+
+/*
+ * Cleared blocks for a file, for its slots from @index on, charged to the caller. Returns 0, or -ENOSPC
+ * or -EINTR.
+ */
+static int get_blocks(struct inode *inode, unsigned long index, unsigned long nr,
+		      struct list_head *out)
+{
+	struct hpmmap_fs *fs = hpmmap_fs_of(inode->i_sb);
+	int ret;
+
+	/* Others could not have what is charged for a request that the pools refuse. */
+	if (!fs_charge(fs, nr, false))
+		return -ENOSPC;
+	ret = reserve(inode->i_sb, index, nr, out);
+	if (ret)
+		return fatal_signal_pending(current) ? -EINTR : -ENOSPC;
+	if (!fs_charge(fs, nr, true)) {
+		hpmmap_pool_free_unused(out);
+		return -ENOSPC;
+	}
+	ret = hpmmap_pool_clear(&fs->owner, out, NO_SLOT, NO_SLOT);
+	if (ret)
+		give_back(fs, out);
+	return ret;
 }
 
 /* Puts all blocks of a list behind those that a file has. */
 static int insert(struct inode *inode, struct list_head *blocks)
 {
 	struct hpmmap_fs_inode *info = hpmmap_fs_inode(inode);
-	struct hpmmap_fs *fs = hpmmap_fs_of(inode->i_sb);
-	unsigned long before = info->nr, at = before, left = 0;
 	struct hpmmap_block *block, *tmp;
+	unsigned long at = info->nr;
 
 	list_for_each_entry_safe(block, tmp, blocks, link) {
 		list_del_init(&block->link);
 		hpmmap_block_attach(block, inode->i_mapping, at);
 		if (xa_err(xa_store(&info->blocks, at, block, GFP_KERNEL_ACCOUNT))) {
-			hpmmap_block_detach(block);
+			hpmmap_folio_detach(block->folio);
 			list_add(&block->link, blocks);
 			goto err_undo;
 		}
 		at++;
 		cond_resched();
 	}
-	info->nr = at;
-	count_blocks(inode, before);
+	count_blocks(inode, at - info->nr);
+	set_nr(inode, at);
 	return 0;
 
 err_undo:
-	list_for_each_entry(block, blocks, link)
-		left++;
-	hpmmap_pool_free_unused(blocks);
-	fs_uncharge(fs, left);
-	cut_range(inode, before, at);
+	give_back(hpmmap_fs_of(inode->i_sb), blocks);
+	cut_range(inode, info->nr, at, NULL);
 	return -ENOMEM;
 }
 
@@ -351,26 +416,52 @@ err_undo:
 int hpmmap_fs_grow(struct inode *inode, unsigned long nr)
 {
 	struct hpmmap_fs_inode *info = hpmmap_fs_inode(inode);
-	struct hpmmap_fs *fs = hpmmap_fs_of(inode->i_sb);
 	LIST_HEAD(blocks);
-	int ret;
 
 	lockdep_assert_held_write(&inode->i_rwsem);
 	if (nr <= info->nr)
 		return 0;
-	nr -= info->nr;
-	if (!fs_charge(fs, nr))
-		return -ENOSPC;
-	ret = reserve(info->nr, nr, &blocks);
-	if (ret) {
-		fs_uncharge(fs, nr);
-		return fatal_signal_pending(current) ? -EINTR : -ENOSPC;
+	return get_blocks(inode, info->nr, nr - info->nr, &blocks) ?: insert(inode, &blocks);
+}
+
+/*
+ * Gives memory to the holes of a part of a file, charged to the caller: a fault with mmap_lock, or
+ * with i_rwsem. Returns 0, or -ENOSPC or -EINTR, and nothing has changed.
+ */
+int hpmmap_fs_fill(struct inode *inode, unsigned long from, unsigned long to)
+{
+	struct hpmmap_fs_inode *info = hpmmap_fs_inode(inode);
+	unsigned long at, nr = 0;
+	struct hpmmap_block *block;
+	LIST_HEAD(blocks);
+	int ret;
+
+	/* Two tasks that fill the same hole would need room for two blocks. */
+	if (mutex_lock_killable(&info->holes))
+		return -EINTR;
+	for (at = from; at < to; at++, cond_resched())
+		nr += hpmmap_fs_is_hole(inode, at);
+	ret = nr ? get_blocks(inode, from, nr, &blocks) : 0;
+	if (!nr || ret)
+		goto out;
+	for (nr = 0; from < to && !list_empty(&blocks); from++) {
+		if (!hpmmap_fs_is_hole(inode, from))
+			continue;
+		block = list_first_entry(&blocks, struct hpmmap_block, link);
+		list_del_init(&block->link);
+		hpmmap_block_attach(block, inode->i_mapping, from);
+		/* A truncation may have ended it. */
+		if (xa_cmpxchg(&info->blocks, from, HOLE, block, GFP_NOWAIT) == HOLE) {
+			nr++;
+			continue;
+		}
+		hpmmap_folio_detach(block->folio);
+		list_add(&block->link, &blocks);
 	}
-	ret = hpmmap_pool_clear(&fs->owner, &blocks, NO_SLOT, NO_SLOT);
-	if (!ret)
-		return insert(inode, &blocks);
-	hpmmap_pool_free_unused(&blocks);
-	fs_uncharge(fs, nr);
+	count_blocks(inode, nr);
+	give_back(hpmmap_fs_of(inode->i_sb), &blocks);
+out:
+	mutex_unlock(&info->holes);
 	return ret;
 }
 
@@ -404,11 +495,11 @@ void hpmmap_fs_zero_tail(struct inode *inode, loff_t pos)
 {
 	loff_t size = i_size_read(inode);
 	size_t end = size & ~SLOT_MASK;
+	struct hpmmap_block *block = block_at(inode, size >> SLOT_SHIFT);
 
 	lockdep_assert_held_write(&inode->i_rwsem);
-	if (end && pos > size)
-		zero_part(xa_load(&hpmmap_fs_inode(inode)->blocks, size >> SLOT_SHIFT), end,
-			  round_up(end, PAGE_SIZE));
+	if (end && pos > size && block)
+		zero_part(block, end, round_up(end, PAGE_SIZE));
 }
 
 /* A file becomes smaller, or gives up what it has beyond its size. i_rwsem is held. */
@@ -419,20 +510,20 @@ void hpmmap_fs_shrink(struct inode *inode, loff_t size)
 
 	lockdep_assert_held_write(&inode->i_rwsem);
 	i_size_write(inode, size);
-	unmap_mapping_range(inode->i_mapping, behind, 0, 1);
-	if (size & ~SLOT_MASK) {
+	hpmmap_gigabyte_unmap(inode->i_mapping, behind, 0, 1);
+	block = size & ~SLOT_MASK ? block_at(inode, size >> SLOT_SHIFT) : NULL;
+	if (block) {
 		/* A fault that maps it now has looked at the old size. */
-		block = xa_load(&hpmmap_fs_inode(inode)->blocks, size >> SLOT_SHIFT);
 		folio_lock(block->folio);
 		if (behind & ~SLOT_MASK)
-			unmap_mapping_range(inode->i_mapping, behind,
-					    round_up(behind, SLOT_SIZE) - behind, 0);
+			hpmmap_gigabyte_unmap(inode->i_mapping, behind,
+					      round_up(behind, SLOT_SIZE) - behind, 0);
 		zero_part(block, size & ~SLOT_MASK, SLOT_SIZE);
 		folio_unlock(block->folio);
 	}
 	hpmmap_fs_cut(inode, hpmmap_fs_blocks(size));
 	/* Copies of private mappings, that were made meanwhile. */
-	unmap_mapping_range(inode->i_mapping, behind, 0, 1);
+	hpmmap_gigabyte_unmap(inode->i_mapping, behind, 0, 1);
 }
 
 /* A part of one block. */
@@ -450,22 +541,41 @@ static int zero_in(struct inode *inode, unsigned long index, size_t from, size_t
 }
 
 /*
- * Writes zeros to a part of a file that has memory, in place. i_rwsem is held. Returns 0,
- * or when some of it may be zero -EINTR for a task that is being killed, or -EIO where a
- * memory error is.
+ * A part of a file becomes zero, as far as it has memory: in place, or if @punch by giving whole blocks
+ * back, the last one of the file too. i_rwsem is held. Returns 0, or when some of it may be zero -EINTR for
+ * a task that is being killed, or -EIO where a memory error is.
  */
-int hpmmap_fs_zero(struct inode *inode, loff_t start, loff_t end)
+int hpmmap_fs_zero(struct inode *inode, loff_t start, loff_t end, bool punch)
 {
+	loff_t first;
 	int ret = 0;
 
 	lockdep_assert_held_write(&inode->i_rwsem);
+	end = min_t(loff_t, end, (loff_t)hpmmap_fs_inode(inode)->nr << SLOT_SHIFT);
+	if (punch && end >= i_size_read(inode))
+		end = round_up(end, SLOT_SIZE);
+	first = round_up(min(start, end), SLOT_SIZE);
+	/* Most of it by one walk of the mappings. */
+	if (punch && first + SLOT_SIZE <= end)
+		hpmmap_gigabyte_unmap(inode->i_mapping, first, round_down(end - first, SLOT_SIZE), 0);
 	while (start < end && !ret) {
-		loff_t next = min_t(loff_t, end, round_down(start, SLOT_SIZE) + SLOT_SIZE);
+		unsigned long index = start >> SLOT_SHIFT, whole = 0;
+		loff_t next = min_t(loff_t, end, (loff_t)(index + 1) << SLOT_SHIFT);
 
 		if (fatal_signal_pending(current))
 			return -EINTR;
-		ret = zero_in(inode, start >> SLOT_SHIFT, start & ~SLOT_MASK,
-			      next - round_down(start, SLOT_SIZE));
+		if (punch && !(start & ~SLOT_MASK))
+			whole = min_t(u64, slot_of(end - start), FREE_BATCH);
+		if (whole) {
+			next = start + ((loff_t)whole << SLOT_SHIFT);
+			/* What a fault fills has been freed before. */
+			mutex_lock(&hpmmap_fs_inode(inode)->holes);
+			count_blocks(inode, -cut_range(inode, index, index + whole, HOLE));
+			mutex_unlock(&hpmmap_fs_inode(inode)->holes);
+		} else {
+			ret = zero_in(inode, index, start & ~SLOT_MASK,
+				      next - ((loff_t)index << SLOT_SHIFT));
+		}
 		start = next;
 		cond_resched();
 	}

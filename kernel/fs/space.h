@@ -3,13 +3,8 @@
 #ifndef _HPMMAP_FS_SPACE_H
 #define _HPMMAP_FS_SPACE_H
 
-#include <linux/fs.h>
-#include <linux/refcount.h>
 #include <linux/shmem_fs.h>
-#include <linux/spinlock.h>
-#include <linux/xarray.h>
 
-#include "hpmmap.h"
 #include "mem/block/block.h"
 #include "mem/pool/pinned.h"
 
@@ -26,6 +21,8 @@
  * @limit: blocks it may have, or HPMMAP_FS_NO_LIMIT
  * @used: blocks it has: those of its files, and those that files gave up and that
  *	are pinned
+ * @keeps: FALLOC_FL_PUNCH_HOLE leaves files their memory, zeroed
+ * @page_size: what statfs(2) says, as hugetlbfs; 0: it is a file system of its own kind
  * @owner: whose blocks they are, as far as zeroing counts that
  */
 struct hpmmap_fs {
@@ -36,15 +33,19 @@ struct hpmmap_fs {
 	unsigned long inodes;
 	unsigned long limit;
 	unsigned long used;
+	bool keeps;
+	unsigned long page_size;
 	struct hpmmap_owner owner;
 };
 
 /**
  * struct hpmmap_fs_inode - a file, and its memory
- * @blocks: number (offset / 2 MB) -> struct hpmmap_block, from 0 on without a hole. One is
+ * @blocks: number (offset / 2 MB) -> struct hpmmap_block or a hole, from 0 to @nr. A block is
  *	taken out with its folio locked, and with the lock of @blocks; so a task that finds
  *	one gets a reference in time, and looks again when it has locked the folio.
- * @nr: how many there are. Protected by i_rwsem of the inode; the size is @nr blocks at most.
+ * @nr: how many blocks and holes there are. Protected by i_rwsem of the inode; the size is @nr blocks
+ *	at most.
+ * @holes: held while holes are made or filled; within mmap_lock and i_rwsem
  * @pins: it keeps the file system that is mounted for files without a name
  * @linux_info: its inode, within what Linux's own shared memory has: the calls of System V's shared
  *	memory take each file that is not hugetlb's for one of those
@@ -52,6 +53,7 @@ struct hpmmap_fs {
 struct hpmmap_fs_inode {
 	struct xarray blocks;
 	unsigned long nr;
+	struct mutex holes;
 	bool pins;
 	struct shmem_inode_info linux_info;
 };
@@ -65,8 +67,6 @@ enum hpmmap_fs_count {
 };
 
 extern atomic_long_t hpmmap_fs_counts[HPMMAP_FS_NR_COUNTS];
-
-extern const struct address_space_operations hpmmap_fs_aops;
 
 static inline struct hpmmap_fs_inode *hpmmap_fs_inode(struct inode *inode)
 {
@@ -100,11 +100,13 @@ struct hpmmap_block *hpmmap_fs_block_lock(struct inode *inode, unsigned long ind
 					  bool nowait);
 void hpmmap_fs_block_unlock(struct hpmmap_block *block);
 int hpmmap_fs_grow(struct inode *inode, unsigned long nr);
+bool hpmmap_fs_is_hole(struct inode *inode, unsigned long index);
+int hpmmap_fs_fill(struct inode *inode, unsigned long from, unsigned long to);
 void hpmmap_fs_cut(struct inode *inode, unsigned long nr);
 void hpmmap_fs_unmap_block(struct inode *inode, struct hpmmap_block *block);
 void hpmmap_fs_zero_tail(struct inode *inode, loff_t pos);
 void hpmmap_fs_shrink(struct inode *inode, loff_t size);
-int hpmmap_fs_zero(struct inode *inode, loff_t start, loff_t end);
+int hpmmap_fs_zero(struct inode *inode, loff_t start, loff_t end, bool punch);
 
 /* Of the other files of this floor. */
 struct inode *hpmmap_fs_new(struct super_block *sb, compat_idmap *idmap,

@@ -4,25 +4,19 @@
  * mount -t hpmmap -o size=64G,uid=1000,gid=1000,mode=0770 none /dev/hpmmapfs
  */
 #include <linux/ctype.h>
-#include <linux/fs.h>
 #include <linux/fs_context.h>
 #include <linux/fs_parser.h>
 #include <linux/math64.h>
-#include <linux/mm.h>
-#include <linux/module.h>
 #include <linux/mount.h>
-#include <linux/nodemask.h>
 #include <linux/seq_file.h>
-#include <linux/slab.h>
 #include <linux/statfs.h>
 #include <uapi/linux/magic.h>
-#include <linux/workqueue.h>
 
 #include "hpmmap.h"
 #include "sysfs.h"
 #include "mem/block/nodes.h"
 #include "mem/pool/pool.h"
-#include "as/own/ctx.h"
+#include "as/map/gigabyte.h"
 #include "as/life/failure.h"
 #include "fs/files.h"
 #include "fs/space.h"
@@ -60,6 +54,7 @@ static void info_init_once(void *object)
 {
 	struct hpmmap_fs_inode *info = object;
 
+	mutex_init(&info->holes);
 	inode_init_once(&info->linux_info.vfs_inode);
 }
 
@@ -117,7 +112,7 @@ static int fs_statfs(struct dentry *dentry, struct kstatfs *buf)
 	hpmmap_pool_gather();
 	free = hpmmap_pool_count_free(all) + hpmmap_pool_count_out(all);
 	buf->f_type = sb->s_magic;
-	buf->f_bsize = SLOT_SIZE;
+	buf->f_bsize = sb->s_blocksize;
 	buf->f_namelen = NAME_MAX;
 	buf->f_fsid = u64_to_fsid(huge_encode_dev(sb->s_dev));
 	spin_lock(&fs->lock);
@@ -132,8 +127,9 @@ static int fs_statfs(struct dentry *dentry, struct kstatfs *buf)
 		buf->f_ffree = fs->inode_limit - fs->inodes;
 	}
 	spin_unlock(&fs->lock);
-	buf->f_bfree = free;
-	buf->f_bavail = free;
+	buf->f_blocks >>= sb->s_blocksize_bits - SLOT_SHIFT;
+	buf->f_bfree = free >> (sb->s_blocksize_bits - SLOT_SHIFT);
+	buf->f_bavail = buf->f_bfree;
 	return 0;
 }
 
@@ -144,6 +140,10 @@ static int fs_show_options(struct seq_file *seq, struct dentry *root)
 	struct inode *inode = d_inode(root);
 	unsigned long limit = READ_ONCE(fs->limit), inodes = READ_ONCE(fs->inode_limit);
 
+	if (fs->page_size)
+		seq_printf(seq, ",pagesize=%luM", fs->page_size >> 20);
+	if (READ_ONCE(fs->keeps))
+		seq_puts(seq, ",noholes");
 	seq_printf(seq, ",nr_inodes=%lu", inodes == HPMMAP_FS_NO_LIMIT ? 0 : inodes);
 	if (limit != HPMMAP_FS_NO_LIMIT)
 		seq_printf(seq, ",size=%lluk", (u64)limit << (SLOT_SHIFT - 10));
@@ -167,6 +167,8 @@ static const struct super_operations super_ops = {
 enum {
 	OPT_SIZE,
 	OPT_NR_INODES,
+	OPT_PAGESIZE,
+	OPT_HOLES,
 	OPT_UID,
 	OPT_GID,
 	OPT_MODE,
@@ -175,26 +177,23 @@ enum {
 static const struct fs_parameter_spec parameters[] = {
 	fsparam_string("size", OPT_SIZE),
 	fsparam_string("nr_inodes", OPT_NR_INODES),
+	fsparam_string("pagesize", OPT_PAGESIZE),
+	fsparam_flag_no("holes", OPT_HOLES),
 	fsparam_u32("uid", OPT_UID),
 	fsparam_u32("gid", OPT_GID),
 	fsparam_u32oct("mode", OPT_MODE),
 	{}
 };
 
-/**
- * struct options - what a mount asks for
- * @limit: blocks; 0: those of before
- * @inode_limit: inodes and further names; the same
- * @uid: of the first directory
- * @gid: the same
- * @mode: the same
- */
+/* What a mount asks for. */
 struct options {
-	unsigned long limit;
-	unsigned long inode_limit;
-	kuid_t uid;
-	kgid_t gid;
-	umode_t mode;
+	unsigned long limit;		/* blocks; 0: those of before */
+	unsigned long inode_limit;	/* inodes and further names; the same */
+	unsigned long page_size;	/* what statfs(2) says, as hugetlbfs; 0: another kind */
+	int holes;			/* FALLOC_FL_PUNCH_HOLE: 1 makes some, -1 none; 0: as before */
+	kuid_t uid;			/* of the first directory */
+	kgid_t gid;			/* the same */
+	umode_t mode;			/* the same */
 };
 
 /*
@@ -221,6 +220,22 @@ static int parse_limit(struct fs_context *fc, const struct fs_parameter *param, 
 	return 0;
 }
 
+/*
+ * Programs that look for huge pages, as QEMU and libvirt, ask statfs(2) for their size. With 1 GB files have
+ * entries of 1 GB in every process.
+ */
+static int parse_page_size(struct fs_context *fc, const struct fs_parameter *param,
+			   unsigned long *page_size)
+{
+	char *end;
+	u64 size = memparse(param->string, &end);
+
+	if (*end || (size != SLOT_SIZE && size != HPMMAP_LARGE_BYTES))
+		return invalf(fc, "hpmmap: pagesize is 2M or 1G, not '%s'", param->string);
+	*page_size = size;
+	return 0;
+}
+
 static int fs_parse_param(struct fs_context *fc, struct fs_parameter *param)
 {
 	struct options *options = fc->fs_private;
@@ -236,6 +251,12 @@ static int fs_parse_param(struct fs_context *fc, struct fs_parameter *param)
 		break;
 	case OPT_NR_INODES:
 		ret = parse_limit(fc, param, false, &options->inode_limit);
+		break;
+	case OPT_PAGESIZE:
+		ret = parse_page_size(fc, param, &options->page_size);
+		break;
+	case OPT_HOLES:
+		options->holes = result.negated ? -1 : 1;
 		break;
 	case OPT_UID:
 		options->uid = make_kuid(current_user_ns(), result.uint_32);
@@ -266,6 +287,7 @@ static int fs_fill_super(struct super_block *sb, struct fs_context *fc)
 		return -ENOMEM;
 	sb->s_fs_info = fs;
 	fs->limit = options->limit;
+	fs->page_size = options->page_size;
 	if (sb->s_flags & SB_KERNMOUNT)
 		/* AppArmor looks for the path of a file without this flag, and these have none. */
 		sb->s_flags |= SB_NOUSER;
@@ -273,10 +295,13 @@ static int fs_fill_super(struct super_block *sb, struct fs_context *fc)
 		fs->inode_limit = options->inode_limit;
 	sb->s_maxbytes = MAX_LFS_FILESIZE;
 	sb->s_max_links = INT_MAX;
-	sb->s_blocksize = SLOT_SIZE;
-	sb->s_blocksize_bits = SLOT_SHIFT;
+	sb->s_blocksize = options->page_size ?: SLOT_SIZE;
+	sb->s_blocksize_bits = __ffs(sb->s_blocksize);
 	/* Files without a name are what those of tmpfs are. */
-	sb->s_magic = sb->s_flags & SB_KERNMOUNT ? TMPFS_MAGIC : HPMMAP_FS_MAGIC;
+	sb->s_magic = sb->s_flags & SB_KERNMOUNT ? TMPFS_MAGIC :
+		      options->page_size ? HUGETLBFS_MAGIC : HPMMAP_FS_MAGIC;
+	/* Programs share files without a name as memory that takes no faults. */
+	fs->keeps = options->holes < 0 || sb->s_flags & SB_KERNMOUNT;
 	sb->s_op = &super_ops;
 	sb->s_time_gran = 1;
 	inode = hpmmap_fs_new(sb, compat_nop_idmap, NULL, S_IFDIR | options->mode, 0);
@@ -292,8 +317,23 @@ static int fs_fill_super(struct super_block *sb, struct fs_context *fc)
 	return 0;
 }
 
+static bool holds_a_page(const struct fs_context *fc, unsigned long limit, unsigned long page_size)
+{
+	if (limit >= page_size >> SLOT_SHIFT)
+		return true;
+	errorf(fc, "hpmmap: size is less than pagesize");
+	return false;
+}
+
 static int fs_get_tree(struct fs_context *fc)
 {
+	const struct options *options = fc->fs_private;
+
+	if (!holds_a_page(fc, options->limit, options->page_size))
+		return -EINVAL;
+	if (options->page_size == PUD_SIZE && hpmmap_gigabytes_begin())
+		return invalf(fc, "hpmmap: pagesize=1G: no entries of 1 GB here, see /sys/kernel/hpmmap/gigabytes: %s",
+			      hpmmap_gigabytes_possible());
 	return get_tree_nodev(fc, fs_fill_super);
 }
 
@@ -305,6 +345,10 @@ static int fs_reconfigure(struct fs_context *fc)
 	unsigned long limit, inode_limit;
 	bool fits;
 
+	if (options->page_size && options->page_size != fs->page_size)
+		return invalf(fc, "hpmmap: a remount cannot change pagesize");
+	if (options->limit && !holds_a_page(fc, options->limit, fs->page_size))
+		return -EINVAL;
 	spin_lock(&fs->lock);
 	limit = options->limit ?: fs->limit;
 	inode_limit = options->inode_limit ?: fs->inode_limit;
@@ -312,6 +356,8 @@ static int fs_reconfigure(struct fs_context *fc)
 	if (fits) {
 		fs->limit = limit;
 		fs->inode_limit = inode_limit;
+		if (options->holes)
+			WRITE_ONCE(fs->keeps, options->holes < 0);
 	}
 	spin_unlock(&fs->lock);
 	return fits ? 0 :
@@ -391,11 +437,21 @@ SHARED_ATTR(files, HPMMAP_FS_FILES, 0);
 SHARED_ATTR(held_bytes, HPMMAP_FS_BLOCKS, SLOT_SHIFT);
 SHARED_ATTR(pinned_bytes, HPMMAP_FS_PINNED, SLOT_SHIFT);
 
+#define GIGABYTE_ATTR(_file, _what) \
+	HPMMAP_ATTR(_file, "%ld", atomic_long_read(&hpmmap_gigabyte_counts[_what]))
+
+GIGABYTE_ATTR(entries_1g, HPMMAP_GIGABYTE_ENTRIES);
+GIGABYTE_ATTR(splits_1g, HPMMAP_GIGABYTE_SPLITS);
+GIGABYTE_ATTR(joins_1g, HPMMAP_GIGABYTE_JOINS);
+
 static const struct attribute *shared_attrs[] = {
 	&mounts_attr.attr,
 	&files_attr.attr,
 	&held_bytes_attr.attr,
 	&pinned_bytes_attr.attr,
+	&entries_1g_attr.attr,
+	&splits_1g_attr.attr,
+	&joins_1g_attr.attr,
 	NULL,
 };
 

@@ -3,15 +3,10 @@
  * Directories of a mounted file system, and what is in them: as ramfs, for all of it is in
  * Linux's cache of names.
  */
-#include <linux/fs.h>
 #include <linux/namei.h>
-#include <linux/slab.h>
 
 #include "hpmmap.h"
 #include "fs/space.h"
-
-/* What a name adds to the size of its directory, as on tmpfs. */
-#define NAME_SIZE 20
 
 static const struct inode_operations dir_ops;
 
@@ -33,6 +28,8 @@ struct inode *hpmmap_fs_new(struct super_block *sb, compat_idmap *idmap,
 		return NULL;
 	}
 	inode->i_ino = get_next_ino();
+	/* Programs make buffers of that size, whatever pagesize= is. */
+	inode->i_blkbits = SLOT_SHIFT;
 	inode_init_owner(idmap, inode, dir, mode);
 	compat_inode_touch(inode, ATTR_ATIME | ATTR_MTIME | ATTR_CTIME);
 	switch (mode & S_IFMT) {
@@ -42,9 +39,8 @@ struct inode *hpmmap_fs_new(struct super_block *sb, compat_idmap *idmap,
 	case S_IFDIR:
 		inode->i_op = &dir_ops;
 		inode->i_fop = &simple_dir_operations;
-		/* For its "." entry; and "..". */
+		/* For its "." entry. */
 		inc_nlink(inode);
-		inode->i_size = 2 * NAME_SIZE;
 		break;
 	case S_IFLNK:
 		inode->i_op = &simple_symlink_inode_operations;
@@ -60,7 +56,6 @@ struct inode *hpmmap_fs_new(struct super_block *sb, compat_idmap *idmap,
 static void name(struct inode *dir, struct dentry *dentry, struct inode *inode)
 {
 	compat_d_keep(dentry, inode);
-	dir->i_size += NAME_SIZE;
 	compat_inode_touch(dir, ATTR_MTIME | ATTR_CTIME);
 }
 
@@ -120,9 +115,7 @@ static int fs_link(struct dentry *old, struct inode *dir, struct dentry *dentry)
 	if (further && !hpmmap_fs_charge_inode(fs))
 		return -ENOSPC;
 	ret = simple_link(old, dir, dentry);
-	if (!ret)
-		dir->i_size += NAME_SIZE;
-	else if (further)
+	if (ret && further)
 		hpmmap_fs_uncharge_inode(fs);
 	return ret;
 }
@@ -136,19 +129,9 @@ static void unname(struct inode *inode)
 
 static int fs_unlink(struct inode *dir, struct dentry *dentry)
 {
-	dir->i_size -= NAME_SIZE;
 	simple_unlink(dir, dentry);
 	unname(d_inode(dentry));
 	return 0;
-}
-
-static int fs_rmdir(struct inode *dir, struct dentry *dentry)
-{
-	int ret = simple_rmdir(dir, dentry);
-
-	if (!ret)
-		dir->i_size -= NAME_SIZE;
-	return ret;
 }
 
 static int fs_rename(compat_idmap *idmap, struct inode *old_dir, struct dentry *old,
@@ -157,14 +140,9 @@ static int fs_rename(compat_idmap *idmap, struct inode *old_dir, struct dentry *
 	bool replaces = d_really_is_positive(new);
 	int ret = simple_rename(idmap, old_dir, old, new_dir, new, flags);
 
-	if (ret || (flags & RENAME_EXCHANGE))
-		return ret;
-	old_dir->i_size -= NAME_SIZE;
-	if (replaces)
+	if (!ret && replaces && !(flags & RENAME_EXCHANGE))
 		unname(d_inode(new));
-	else
-		new_dir->i_size += NAME_SIZE;
-	return 0;
+	return ret;
 }
 
 static int fs_tmpfile(compat_idmap *idmap, struct inode *dir, struct file *file, umode_t mode)
@@ -184,7 +162,7 @@ static const struct inode_operations dir_ops = {
 	.unlink = fs_unlink,
 	.symlink = fs_symlink,
 	.mkdir = fs_mkdir,
-	.rmdir = fs_rmdir,
+	.rmdir = simple_rmdir,
 	.mknod = fs_mknod,
 	.rename = fs_rename,
 	.tmpfile = fs_tmpfile,

@@ -8,14 +8,8 @@
  */
 #include <linux/binfmts.h>
 #include <linux/cred.h>
-#include <linux/delay.h>
 #include <linux/hashtable.h>
 #include <linux/pid.h>
-#include <linux/sched/mm.h>
-#include <linux/sched/signal.h>
-#include <linux/sched/task.h>
-#include <linux/slab.h>
-#include <linux/spinlock.h>
 #include <linux/tracepoint.h>
 #include <uapi/linux/sched.h>
 
@@ -23,7 +17,6 @@
 #include "hpmmap.h"
 #include "mem/block/nodes.h"
 #include "mem/pool/pool.h"
-#include "as/own/counters.h"
 #include "as/own/ctx.h"
 #include "as/own/job.h"
 #include "as/own/stats.h"
@@ -292,13 +285,11 @@ static void member_work(struct callback_head *work)
 	    hpmmap_ctx_exists(mm))
 		goto out;
 	ctx = hpmmap_ctx_alloc(m->job);
-	if (execed || !ctx)
-		count_program(m->job, ctx ? HPMMAP_PROGRAM_REGISTERED :
-					    HPMMAP_PROGRAM_FAILED);
 	if (!ctx) {
+		count_program(m->job, HPMMAP_PROGRAM_FAILED);
 		pr_warn_ratelimited("no memory to register process %d\n",
 				    current->pid);
-		if (m->job->strict)
+		if (m->job->strict || m->job->nr_laid)
 			send_sig(SIGKILL, current, 1);
 		goto out;
 	}
@@ -310,6 +301,8 @@ static void member_work(struct callback_head *work)
 	WRITE_ONCE(ctx->owner.mm, mm);
 	member_join(m, ctx);
 	if (execed) {
+		count_program(m->job, hpmmap_start_regions(ctx));
+		hpmmap_start_static(ctx);
 		hpmmap_start_heap(ctx);
 		hpmmap_start_stack(ctx);
 		if (ctx->image)
@@ -610,8 +603,12 @@ int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
 	/* What cannot have entries of 1 GB has those of 2 MB. */
 	job->gigabytes = job->large && !hpmmap_gigabytes_begin();
 	job->only = only;
+	ret = hpmmap_regions_get(job, arg);
+	if (ret)
+		goto out;
 	ret = -ENOMEM;
-	if (job->strict && !hpmmap_pool_has_free(job->account, &job->nodes))
+	if (job->strict && !hpmmap_pool_has_free(job->account, &job->nodes,
+						 max(1UL, slot_of(job->static_bytes))))
 		goto out;
 	ret = hpmmap_hook_get();
 	if (ret)
@@ -628,6 +625,7 @@ int hpmmap_launch(const struct hpmmap_launch *arg, const nodemask_t *nodes,
 	return 0;
 
 out:
+	hpmmap_job_drop_regions(job);
 	hpmmap_job_put(job);
 	return ret;
 

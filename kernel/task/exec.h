@@ -3,13 +3,6 @@
 #ifndef _HPMMAP_TASK_EXEC_H
 #define _HPMMAP_TASK_EXEC_H
 
-#include <linux/nodemask.h>
-#include <linux/types.h>
-
-#include "uapi/hpmmap.h"
-
-struct hpmmap_job;
-struct kernel_clone_args;
 struct linux_binprm;
 
 bool hpmmap_is_member(void);
@@ -27,12 +20,20 @@ void hpmmap_oom_exit(void);
 void hpmmap_exec_begins(const struct linux_binprm *bprm);
 pid_t hpmmap_clone(struct kernel_clone_args *args);
 
-/* Whether flags of a launch or a mark want one block placed in two ways. */
-static inline bool hpmmap_places_twice(u32 flags, u64 page_size)
+/*
+ * Whether a launch or a mark wants one block placed in two ways, or a region that cannot be:
+ * memory that waits for its first touch is not laid out.
+ */
+static inline bool hpmmap_launch_contradicts(const struct hpmmap_launch *arg)
 {
-	return flags & HPMMAP_LAUNCH_F_FIRST_TOUCH &&
-	       (flags & HPMMAP_LAUNCH_F_INTERLEAVE ||
-		page_size == HPMMAP_LARGE_BYTES);
+	u64 page_size = arg->page_size ?: HPMMAP_BLOCK_BYTES;
+
+	return arg->static_bytes & (page_size - 1) ||
+	       arg->static_bytes > HPMMAP_LAUNCH_STATIC_MAX_BYTES ||
+	       arg->nr_regions > HPMMAP_LAUNCH_MAX_REGIONS || !arg->nr_regions != !arg->regions ||
+	       (arg->flags & HPMMAP_LAUNCH_F_FIRST_TOUCH &&
+		(arg->flags & HPMMAP_LAUNCH_F_INTERLEAVE || arg->static_bytes || arg->nr_regions ||
+		 page_size == HPMMAP_LARGE_BYTES));
 }
 
 #endif /* _HPMMAP_TASK_EXEC_H */

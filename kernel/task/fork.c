@@ -6,9 +6,6 @@
  * says whose fork it is, for vm_ops->open is also called for what others split.
  * It keeps the parent's other threads from changing mappings meanwhile.
  */
-#include <linux/sched/signal.h>
-#include <linux/sched/task.h>
-#include <linux/userfaultfd_k.h>
 #include <uapi/linux/sched.h>
 
 #include "hpmmap.h"
@@ -20,6 +17,7 @@
 #include "as/life/life.h"
 #include "as/life/share.h"
 #include "as/life/snapshot.h"
+#include "call/step/extent.h"
 #include "task/fork.h"
 
 /* All that may fail but for copies: what has begun has a context for a child. */
@@ -36,6 +34,7 @@ static int fork_prepare(struct hpmmap_ctx *ctx)
 	child->heap_end = ctx->heap_end;
 	child->heap_start = ctx->heap_start;
 	child->shared_linux = READ_ONCE(ctx->shared_linux);
+	hpmmap_extents_copy(child, ctx);
 	child->image = ctx->image;
 	child->image_bytes = ctx->image_bytes;
 	child->stats.program = ctx->stats.program;

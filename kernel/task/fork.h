@@ -3,13 +3,6 @@
 #ifndef _HPMMAP_TASK_FORK_H
 #define _HPMMAP_TASK_FORK_H
 
-#include <linux/types.h>
-
-struct kernel_clone_args;
-struct list_head;
-struct task_struct;
-struct vm_area_struct;
-
 bool hpmmap_fork_child(struct task_struct *child);
 pid_t hpmmap_kernel_clone(struct kernel_clone_args *args);
 void hpmmap_fork_copied(struct list_head *events);

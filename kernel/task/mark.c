@@ -10,28 +10,18 @@
  */
 #include <linux/binfmts.h>
 #include <linux/elf.h>
-#include <linux/module.h>
-#include <linux/rcupdate.h>
-#include <linux/sched/mm.h>
-#include <linux/slab.h>
 #include <linux/task_work.h>
 
 #include "hpmmap.h"
 #include "as/map/gigabyte.h"
 #include "task/exec.h"
 
-/**
- * struct marked - a marked program that is being executed
- * @work: runs in the process
- * @mm: the new program's, if it comes to that; mmgrab()bed
- * @mark: as it is in the file
- * @gigabytes: it may have entries of 1 GB
- */
+/* A marked program that is being executed. */
 struct marked {
-	struct callback_head work;
-	struct mm_struct *mm;
-	u32 mark;
-	bool gigabytes;
+	struct callback_head work;	/* runs in the process */
+	struct mm_struct *mm;		/* the new program's, if it comes to that; mmgrab()bed */
+	u32 mark;			/* as it is in the file */
+	bool gigabytes;			/* it may have entries of 1 GB */
 };
 
 /* Whether the calling process may register itself. */
@@ -61,17 +51,22 @@ static bool is_secure(const struct mm_struct *mm)
 	return true;
 }
 
-static u64 marked_page_size(u32 mark)
+/* The launch that a mark stands for. */
+static struct hpmmap_launch marked_launch(u32 mark)
 {
-	return mark & HPMMAP_MARK_F_1G ? HPMMAP_LARGE_BYTES : HPMMAP_BLOCK_BYTES;
+	u64 page_size = mark & HPMMAP_MARK_F_1G ? HPMMAP_LARGE_BYTES : HPMMAP_BLOCK_BYTES;
+	u32 region = (mark & HPMMAP_MARK_STATIC_MASK) >> HPMMAP_MARK_STATIC_SHIFT;
+
+	return (struct hpmmap_launch) {
+		.flags = mark & HPMMAP_MARK_LAUNCH_FLAGS,
+		.page_size = page_size,
+		.static_bytes = region ? max(page_size, HPMMAP_BLOCK_BYTES << (region - 1)) : 0,
+	};
 }
 
 static void launch(u32 mark, bool gigabytes)
 {
-	struct hpmmap_launch arg = {
-		.flags = mark & HPMMAP_MARK_LAUNCH_FLAGS,
-		.page_size = marked_page_size(mark),
-	};
+	const struct hpmmap_launch arg = marked_launch(mark);
 	int ret = hpmmap_launch_marked(&arg, gigabytes);
 
 	/* Without pools it runs as it would without the module. */
@@ -99,26 +94,25 @@ static void marked_work(struct callback_head *work)
 static u32 find_mark(const struct linux_binprm *bprm)
 {
 	const struct elf64_hdr *ehdr = (const void *)bprm->buf;
+	const char *wrong = NULL;
 	u32 mark = ehdr->e_flags;
+	struct hpmmap_launch arg;
 
 	if (memcmp(ehdr->e_ident, ELFMAG, SELFMAG) ||
 	    ehdr->e_ident[EI_CLASS] != ELFCLASS64 ||
 	    ehdr->e_machine != EM_X86_64 ||
 	    (mark & HPMMAP_MARK_MAGIC_MASK) != HPMMAP_MARK_MAGIC)
 		return 0;
-	if (mark & ~(HPMMAP_MARK_MAGIC_MASK | HPMMAP_MARK_OPTIONS)) {
-		pr_warn_ratelimited("%*pE has a mark with unknown options\n",
-				    (int)strlen(bprm->filename),
-				    bprm->filename);
-		return 0;
-	}
-	if (hpmmap_places_twice(mark, marked_page_size(mark))) {
-		pr_warn_ratelimited("%*pE has a mark that places memory in two ways\n",
-				    (int)strlen(bprm->filename),
-				    bprm->filename);
-		return 0;
-	}
-	return mark;
+	arg = marked_launch(mark);
+	if (mark & ~(HPMMAP_MARK_MAGIC_MASK | HPMMAP_MARK_OPTIONS))
+		wrong = "unknown options";
+	else if (hpmmap_launch_contradicts(&arg))
+		wrong = "options that exclude each other";
+	if (!wrong)
+		return mark;
+	pr_warn_ratelimited("%*pE has a mark with %s\n", (int)strlen(bprm->filename),
+			    bprm->filename, wrong);
+	return 0;
 }
 
 static int mark_load_binary(struct linux_binprm *bprm)

@@ -4,12 +4,7 @@
  * others are members without a context, so that what they start may be registered.
  */
 #include <linux/binfmts.h>
-#include <linux/err.h>
 #include <linux/glob.h>
-#include <linux/sched.h>
-#include <linux/slab.h>
-#include <linux/string.h>
-#include <linux/uaccess.h>
 
 #include "hpmmap.h"
 #include "task/exec.h"

@@ -6,13 +6,7 @@
  * death frees nothing. It is taken off, for the killer and for /proc/PID/oom_score alike.
  * Ordinary pages that stand in for blocks count, mapped or not.
  */
-#include <linux/ftrace.h>
-#include <linux/fs.h>
-#include <linux/mm.h>
 #include <linux/oom.h>
-#include <linux/rcupdate.h>
-#include <linux/sched/signal.h>
-#include <linux/sched/task.h>
 
 #include "hook.h"
 #include "hpmmap.h"

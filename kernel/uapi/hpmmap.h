@@ -40,7 +40,7 @@
 #define HPMMAP_CONTEXTS_PATH	"/proc/hpmmap"
 
 /* Increased by one when a member or command is added. */
-#define HPMMAP_ABI_VERSION	4
+#define HPMMAP_ABI_VERSION	6
 
 /* The unit of allocation: one 2 MB block. */
 #define HPMMAP_BLOCK_BYTES	(1ULL << 21)
@@ -122,7 +122,8 @@ struct hpmmap_pool_add {
  * online again, except sections that contain a block with a memory error: these
  * stay offline and cannot be added again (ENXIO).
  *
- * Errors: ENOENT (part of the range is in no pool), EBUSY (in use).
+ * Errors: ENOENT (part of the range is in no pool), EBUSY (in use), ENOSPC (without it the
+ * NUMA node has too little for what was promised; since ABI 5).
  */
 struct hpmmap_pool_remove {
 	__u32 size;
@@ -181,6 +182,20 @@ struct hpmmap_pool_list {
 #define HPMMAP_IOC_POOL_LIST	_IOWR(HPMMAP_IOC_MAGIC, 3, struct hpmmap_pool_list)
 
 /**
+ * struct hpmmap_region - memory at an address of each program of a launch
+ * @start: virtual start address, a multiple of HPMMAP_BLOCK_BYTES, not 0
+ * @length: length, a multiple of HPMMAP_BLOCK_BYTES, not 0
+ * @node: the NUMA node that it is bound to, one of the launch's; -1: placed as other memory
+ * @__reserved: must be 0
+ */
+struct hpmmap_region {
+	__aligned_u64 start;
+	__aligned_u64 length;
+	__s32 node;
+	__u32 __reserved;
+};
+
+/**
  * struct hpmmap_launch - HPMMAP_IOC_LAUNCH: register the calling process
  * @size: sizeof(struct hpmmap_launch)
  * @flags: HPMMAP_LAUNCH_F_*
@@ -193,7 +208,10 @@ struct hpmmap_pool_list {
  * @only: pointer to patterns, one after the other, each of at least one character
  *	and ended by a zero byte; 0: none. Since ABI 3
  * @only_bytes: their total length, at most HPMMAP_LAUNCH_ONLY_MAX_BYTES; 0: none
- * @__reserved2: must be 0
+ * @nr_regions: length of @regions, at most HPMMAP_LAUNCH_MAX_REGIONS. Reserved before ABI 6
+ * @static_bytes: size of the static region of each program, a multiple of @page_size, at most
+ *	HPMMAP_LAUNCH_STATIC_MAX_BYTES; 0: none. Since ABI 5
+ * @regions: pointer to an array of struct hpmmap_region, in order of address; 0: none. Since ABI 6
  *
  * The process becomes the first of a new job. Nothing changes for it until
  * its next successful execve(2): from then on its private anonymous memory
@@ -207,6 +225,16 @@ struct hpmmap_pool_list {
  * script also with the interpreter's path), another one with its last component. "*",
  * "?" and "[...]" mean the same as in a shell, but they also match a slash and a dot.
  *
+ * A static region is pool memory that is mapped before the first instruction of each registered
+ * program. brk(2) and mmap(2) of private, readable and writable memory give parts of it, and
+ * munmap(2) takes them back, without a change of a mapping; freed parts stay accessible. mmap(2)
+ * beyond it fails with HPMMAP_LAUNCH_F_STRICT, and otherwise works as without a region. A program
+ * whose region cannot be had is killed with HPMMAP_LAUNCH_F_STRICT, and otherwise has none.
+ *
+ * Regions are ordinary private memory of the pools that each registered program has mapped and
+ * bound before its first instruction. The launch takes the memory for the first program. A program
+ * is killed if a region overlaps what Linux has mapped, or if a later program finds no memory.
+ *
  * The open file keeps the last job that was launched by it: its counters can be
  * read in sysfs until its last process has ended and the file is closed in all
  * processes.
@@ -218,9 +246,10 @@ struct hpmmap_pool_list {
  * HPMMAP_LAUNCH_F_INTERLEAVE or HPMMAP_LAUNCH_F_FIRST_TOUCH is set. If a policy
  * leaves none of the nodes there is no memory, as if they were exhausted.
  *
- * Errors: EINVAL also for malformed patterns, ENODEV (no node of @nodemask has a
- * pool), ENOMEM (with HPMMAP_LAUNCH_F_STRICT: the pools of these nodes are exhausted,
- * or a limit of the user or the cgroup is reached), EAGAIN (the user has 32768 jobs,
+ * Errors: EINVAL also for malformed patterns, and for @static_bytes or @regions with
+ * HPMMAP_LAUNCH_F_FIRST_TOUCH; ENODEV (no node of @nodemask has a pool), ENOMEM (too little for
+ * @regions; with HPMMAP_LAUNCH_F_STRICT: the pools of these nodes are exhausted or have less than
+ * @static_bytes, or a limit of the user or the cgroup is reached), EAGAIN (the user has 32768 jobs,
  * or 1024 without a process that open files keep), EBUSY (a live patch holds a system
  * call that has to be hooked; see the kernel log).
  */
@@ -234,11 +263,15 @@ struct hpmmap_launch {
 	__aligned_u64 job_id;
 	__aligned_u64 only;
 	__u32 only_bytes;
-	__u32 __reserved2;
+	__u32 nr_regions;
+	__aligned_u64 static_bytes;
+	__aligned_u64 regions;
 };
 #define HPMMAP_IOC_LAUNCH	_IOWR(HPMMAP_IOC_MAGIC, 4, struct hpmmap_launch)
 
 #define HPMMAP_LAUNCH_ONLY_MAX_BYTES	256
+#define HPMMAP_LAUNCH_STATIC_MAX_BYTES	(1ULL << 46)
+#define HPMMAP_LAUNCH_MAX_REGIONS	16
 
 /* ENOMEM when the pools are exhausted, instead of a fallback to ordinary memory. */
 #define HPMMAP_LAUNCH_F_STRICT		(1U << 0)
@@ -367,6 +400,98 @@ struct hpmmap_limit_list {
 #define HPMMAP_IOC_LIMIT_LIST	_IOWR(HPMMAP_IOC_MAGIC, 6, struct hpmmap_limit_list)
 
 /**
+ * struct hpmmap_promise - pool memory of one NUMA node
+ * @node: the NUMA node; -1, in an array of one element: spread evenly over all pools
+ * @__reserved: must be 0
+ * @bytes: a multiple of HPMMAP_BLOCK_BYTES
+ */
+struct hpmmap_promise {
+	__s32 node;
+	__u32 __reserved;
+	__aligned_u64 bytes;
+};
+
+/* Of HPMMAP_IOC_PROMISE_SET and LIST: the launch that the open file keeps; a launch. */
+#define HPMMAP_PROMISE_F_LAUNCH	(1U << 3)
+
+/**
+ * struct hpmmap_promise_set - HPMMAP_IOC_PROMISE_SET: promise pool memory
+ * @size: sizeof(struct hpmmap_promise_set)
+ * @flags: HPMMAP_LIMIT_F_CGROUP, HPMMAP_PROMISE_F_LAUNCH, or 0 for a user
+ * @uid: user ID in the initial user namespace; otherwise 0
+ * @cgroup_fd: with HPMMAP_LIMIT_F_CGROUP the cgroup's directory, opened; otherwise 0
+ * @promises: pointer to an array of struct hpmmap_promise, each for another NUMA node
+ * @nr: its length; 0: nothing is promised any more
+ * @node: out with ENOSPC: the NUMA node where it cannot be kept, or -1
+ * @room_bytes: out with ENOSPC: what could be promised there, or on all together
+ *
+ * Since ABI 5. While a user, cgroup or launch holds less of a NUMA node than is promised to it,
+ * no other gets the free memory that it lacks. Only memory errors break a promise. It ends
+ * with the cgroup or launch, is no limit, and limits hold within it. It replaces what was
+ * promised before, all or nothing.
+ *
+ * Memory counts for the promises of its cgroup and all cgroups above, or, where none of these
+ * has one of the NUMA node, for that of its user. Each is taken out of the next one above. A
+ * promise to a launch is taken out of what counts for the launching process. Needs
+ * CAP_SYS_ADMIN, except for a launch whose promise can be taken out of others as a whole.
+ *
+ * Errors: ENOSPC (it cannot be kept), ENXIO (the NUMA node has no pool), EBADF, ENOENT as for
+ * HPMMAP_IOC_LIMIT_SET, EINVAL also if the file keeps no launch.
+ */
+struct hpmmap_promise_set {
+	__u32 size;
+	__u32 flags;
+	__u32 uid;
+	__s32 cgroup_fd;
+	__aligned_u64 promises;
+	__u32 nr;
+	__s32 node;
+	__aligned_u64 room_bytes;
+};
+#define HPMMAP_IOC_PROMISE_SET	_IOWR(HPMMAP_IOC_MAGIC, 8, struct hpmmap_promise_set)
+
+/**
+ * struct hpmmap_promise_entry - one element of HPMMAP_IOC_PROMISE_LIST
+ * @flags: as those of struct hpmmap_promise_set
+ * @uid: the user, or that of the launch
+ * @id: inode number of the cgroup's directory, or number of the launch
+ * @node: the NUMA node
+ * @__reserved: 0
+ * @promised_bytes: what is promised of it
+ * @held_bytes: what is held of it and counts for the promise
+ */
+struct hpmmap_promise_entry {
+	__u32 flags;
+	__u32 uid;
+	__aligned_u64 id;
+	__s32 node;
+	__u32 __reserved;
+	__aligned_u64 promised_bytes;
+	__aligned_u64 held_bytes;
+};
+
+/**
+ * struct hpmmap_promise_list - HPMMAP_IOC_PROMISE_LIST
+ * @size: sizeof(struct hpmmap_promise_list)
+ * @flags: must be 0
+ * @entries: pointer to an array of struct hpmmap_promise_entry
+ * @nr: in: length of the array, of which 65536 elements are used at most; out: number of
+ *	existing entries
+ * @__reserved: must be 0
+ *
+ * Since ABI 5. All promises with CAP_SYS_ADMIN, otherwise those of the caller, of the cgroups it
+ * is in, and of its user's launches.
+ */
+struct hpmmap_promise_list {
+	__u32 size;
+	__u32 flags;
+	__aligned_u64 entries;
+	__u32 nr;
+	__u32 __reserved;
+};
+#define HPMMAP_IOC_PROMISE_LIST	_IOWR(HPMMAP_IOC_MAGIC, 9, struct hpmmap_promise_list)
+
+/**
  * struct hpmmap_run - one element of HPMMAP_IOC_RUNS
  * @address: physical start address
  * @length: length
@@ -426,6 +551,12 @@ struct hpmmap_runs {
  */
 #define HPMMAP_MARK_MAGIC	0x484d0000
 #define HPMMAP_MARK_MAGIC_MASK	0xffff0000
+/*
+ * static_bytes: 0, or a power of two: HPMMAP_BLOCK_BYTES, shifted by one less than these bits are.
+ * Less than page_size is page_size. Since ABI 5.
+ */
+#define HPMMAP_MARK_STATIC_SHIFT	10
+#define HPMMAP_MARK_STATIC_MASK		(0x1fU << HPMMAP_MARK_STATIC_SHIFT)
 /* page_size 1 GB; otherwise 2 MB. */
 #define HPMMAP_MARK_F_1G	(1U << 15)
 /* The others are the flags of HPMMAP_IOC_LAUNCH. */
@@ -436,7 +567,8 @@ struct hpmmap_runs {
 					 HPMMAP_LAUNCH_F_FIRST_TOUCH | \
 					 HPMMAP_LAUNCH_F_EAGER_STACKS | \
 					 HPMMAP_LAUNCH_F_SHARED_LINUX)
-#define HPMMAP_MARK_OPTIONS	(HPMMAP_MARK_LAUNCH_FLAGS | HPMMAP_MARK_F_1G)
+#define HPMMAP_MARK_OPTIONS	(HPMMAP_MARK_LAUNCH_FLAGS | \
+				 HPMMAP_MARK_STATIC_MASK | HPMMAP_MARK_F_1G)
 
 /**
  * DOC: Reuse of a process's own memory

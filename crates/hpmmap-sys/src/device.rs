@@ -48,6 +48,43 @@ pub enum LimitRule {
     Percent(u8),
 }
 
+/// Subject of a promise.
+#[derive(Debug)]
+pub enum PromiseOf {
+    /// The user with this number.
+    User(u32),
+    /// The cgroup of this directory, with its descendants.
+    Cgroup(File),
+    /// The launch that the device keeps.
+    Launch,
+}
+
+/// A part of a promise: a NUMA node, or `None` for a promise that is spread over all pools, and
+/// bytes.
+pub type Promise = (Option<u32>, u64);
+
+/// A promise that was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PromiseError {
+    /// The module's errno.
+    pub errno: Errno,
+    /// With ENOSPC: the NUMA node where it cannot be kept; `None`: on all together.
+    pub node: Option<u32>,
+    /// With ENOSPC: what could be promised there.
+    pub room_bytes: u64,
+}
+
+/// Memory that each program of a launch has at an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RegionRequest {
+    /// First address, a multiple of `uapi::BLOCK_BYTES`.
+    pub start: u64,
+    /// Size, a multiple of `uapi::BLOCK_BYTES`.
+    pub bytes: u64,
+    /// The NUMA node that it is bound to; `None`: placed as other memory.
+    pub node: Option<u32>,
+}
+
 /// A request for a launch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LaunchRequest {
@@ -59,6 +96,10 @@ pub struct LaunchRequest {
     pub nodes: Vec<u32>,
     /// Patterns of the programs that are registered, each with its zero; empty: all.
     pub only: Vec<u8>,
+    /// Size of the static region in bytes, a multiple of the page size; 0: none.
+    pub static_bytes: u64,
+    /// Memory at addresses, at most `uapi::LAUNCH_MAX_REGIONS`, in any order.
+    pub regions: Vec<RegionRequest>,
 }
 
 impl Device {
@@ -115,29 +156,19 @@ impl Device {
 
     /// Returns all ranges of all pools, in order of address.
     pub fn pool_list(&self) -> Result<Vec<uapi::PoolRange>, Errno> {
-        let mut ranges: Vec<uapi::PoolRange> = Vec::new();
-        loop {
-            let capacity = u32::try_from(ranges.len()).map_err(|_| Errno::ENOMEM)?;
+        listed(|ranges, nr| {
             let mut arg = uapi::PoolList {
                 size: size_of_u32::<uapi::PoolList>(),
-                ranges: if ranges.is_empty() {
-                    0
-                } else {
-                    ranges.as_mut_ptr() as u64
-                },
-                nr: capacity,
+                ranges,
+                nr,
                 range_size: size_of_u32::<uapi::PoolRange>(),
                 ..Default::default()
             };
             // SAFETY: the fd is open, the struct is that of the uapi header, and `ranges` is valid
             // for `nr` elements of plain integers that nothing else borrows during the call.
             unsafe { raw::pool_list(self.file.as_raw_fd(), &mut arg) }?;
-            if arg.nr <= capacity {
-                ranges.truncate(arg.nr as usize);
-                return Ok(ranges);
-            }
-            ranges.resize(arg.nr as usize, Default::default());
-        }
+            Ok(arg.nr)
+        })
     }
 
     /// Registers the calling process as the first of a new launch and returns the launch's number.
@@ -145,6 +176,7 @@ impl Device {
     /// inherited it.
     pub fn launch(&self, request: &LaunchRequest) -> Result<u64, Errno> {
         let mask = nodemask(&request.nodes)?;
+        let regions = regions(&request.regions)?;
         let mut arg = uapi::Launch {
             size: size_of_u32::<uapi::Launch>(),
             flags: request.flags,
@@ -161,10 +193,17 @@ impl Device {
                 request.only.as_ptr() as u64
             },
             only_bytes: u32::try_from(request.only.len()).map_err(|_| Errno::EINVAL)?,
+            static_bytes: request.static_bytes,
+            regions: if regions.is_empty() {
+                0
+            } else {
+                regions.as_ptr() as u64
+            },
+            nr_regions: u32::try_from(regions.len()).map_err(|_| Errno::EINVAL)?,
             ..Default::default()
         };
-        // SAFETY: the fd is open, the struct is that of the uapi header, and `mask` and `request`
-        // outlive the call, which only reads them.
+        // SAFETY: the fd is open, the struct is that of the uapi header, and `mask`, `regions` and
+        // `request` outlive the call, which only reads them.
         unsafe { raw::launch(self.file.as_raw_fd(), &mut arg) }?;
         Ok(arg.job_id)
     }
@@ -196,29 +235,77 @@ impl Device {
 
     /// Returns the limits that this process may see, the default one first.
     pub fn limit_list(&self) -> Result<Vec<uapi::LimitEntry>, Errno> {
-        let mut entries: Vec<uapi::LimitEntry> = Vec::new();
-        loop {
-            let capacity = u32::try_from(entries.len()).map_err(|_| Errno::ENOMEM)?;
+        listed(|entries, nr| {
             let mut arg = uapi::LimitList {
                 size: size_of_u32::<uapi::LimitList>(),
-                entries: if entries.is_empty() {
-                    0
-                } else {
-                    entries.as_mut_ptr() as u64
-                },
-                nr: capacity,
+                entries,
+                nr,
                 ..Default::default()
             };
             // SAFETY: the fd is open, the struct is that of the uapi header, and `entries` is
             // valid for `nr` elements of plain integers that nothing else borrows during the call.
             unsafe { raw::limit_list(self.file.as_raw_fd(), &mut arg) }?;
-            if arg.nr <= capacity {
-                entries.truncate(arg.nr as usize);
-                return Ok(entries);
-            }
-            // More limits may be set before the next call.
-            entries.resize(arg.nr as usize + 16, Default::default());
+            Ok(arg.nr)
+        })
+    }
+
+    /// Promises pool memory in place of what was promised before; nothing with no part.
+    pub fn promise_set(&self, of: &PromiseOf, parts: &[Promise]) -> Result<(), PromiseError> {
+        let wrong = |errno| PromiseError {
+            errno,
+            node: None,
+            room_bytes: 0,
+        };
+        let (flags, uid, cgroup_fd) = match of {
+            PromiseOf::User(uid) => (0, *uid, 0),
+            PromiseOf::Cgroup(directory) => (uapi::LIMIT_F_CGROUP, 0, directory.as_raw_fd()),
+            PromiseOf::Launch => (uapi::PROMISE_F_LAUNCH, 0, 0),
+        };
+        let mut promises = Vec::new();
+        for (node, bytes) in parts {
+            promises.push(uapi::Promise {
+                node: node
+                    .map_or(Ok(-1), i32::try_from)
+                    .map_err(|_| wrong(Errno::ENXIO))?,
+                bytes: *bytes,
+                ..Default::default()
+            });
         }
+        let mut arg = uapi::PromiseSet {
+            size: size_of_u32::<uapi::PromiseSet>(),
+            flags,
+            uid,
+            cgroup_fd,
+            promises: promises.as_ptr() as u64,
+            nr: u32::try_from(promises.len()).map_err(|_| wrong(Errno::EINVAL))?,
+            ..Default::default()
+        };
+        // SAFETY: the fd is open, the struct is that of the uapi header, and `promises` outlives
+        // the call, which only reads it.
+        match unsafe { raw::promise_set(self.file.as_raw_fd(), &mut arg) } {
+            Ok(_) => Ok(()),
+            Err(errno) => Err(PromiseError {
+                errno,
+                node: u32::try_from(arg.node).ok(),
+                room_bytes: arg.room_bytes,
+            }),
+        }
+    }
+
+    /// Returns the promises that this process may see.
+    pub fn promise_list(&self) -> Result<Vec<uapi::PromiseEntry>, Errno> {
+        listed(|entries, nr| {
+            let mut arg = uapi::PromiseList {
+                size: size_of_u32::<uapi::PromiseList>(),
+                entries,
+                nr,
+                ..Default::default()
+            };
+            // SAFETY: the fd is open, the struct is that of the uapi header, and `entries` is
+            // valid for `nr` elements of plain integers that nothing else borrows during the call.
+            unsafe { raw::promise_list(self.file.as_raw_fd(), &mut arg) }?;
+            Ok(arg.nr)
+        })
     }
 
     /// Pins a range of this process until the device is closed, and tells where it lies.
@@ -246,6 +333,46 @@ impl Device {
             }
         }
     }
+}
+
+/// All elements of a list: `call` writes `nr` of them at most to an address, and returns how many
+/// there are. Those are an estimate until all have fitted.
+fn listed<T: Clone + Default>(
+    call: impl Fn(u64, u32) -> Result<u32, Errno>,
+) -> Result<Vec<T>, Errno> {
+    let mut all: Vec<T> = Vec::new();
+    loop {
+        let capacity = u32::try_from(all.len()).map_err(|_| Errno::ENOMEM)?;
+        let address = match capacity {
+            0 => 0,
+            _ => all.as_mut_ptr() as u64,
+        };
+        let nr = call(address, capacity)?;
+        if nr <= capacity {
+            all.truncate(nr as usize);
+            return Ok(all);
+        }
+        // There may be more by the next call.
+        all.resize(nr as usize + 16, T::default());
+    }
+}
+
+/// In the module's form: in order of address.
+fn regions(requests: &[RegionRequest]) -> Result<Vec<uapi::Region>, Errno> {
+    let mut regions = Vec::new();
+    for request in requests {
+        regions.push(uapi::Region {
+            start: request.start,
+            length: request.bytes,
+            node: request
+                .node
+                .map_or(Ok(-1), i32::try_from)
+                .map_err(|_| Errno::EINVAL)?,
+            ..Default::default()
+        });
+    }
+    regions.sort_by_key(|region| region.start);
+    Ok(regions)
 }
 
 /// Bit n of word w stands for node 64 * w + n.
@@ -281,6 +408,22 @@ mod tests {
     #[test]
     fn a_node_beyond_the_mask_is_refused() {
         assert_eq!(nodemask(&[1024]), Err(Errno::EINVAL));
+    }
+
+    #[test]
+    fn regions_are_in_order_of_address() {
+        let request = |start, node| RegionRequest {
+            start,
+            bytes: 2 << 20,
+            node,
+        };
+        let found = regions(&[request(4 << 20, None), request(2 << 20, Some(1))]).unwrap();
+        let found: Vec<_> = found.iter().map(|one| (one.start, one.node)).collect();
+        assert_eq!(found, [(2 << 20, 1), (4 << 20, -1)]);
+        assert_eq!(
+            regions(&[request(0, Some(u32::MAX))]).unwrap_err(),
+            Errno::EINVAL
+        );
     }
 
     #[test]

@@ -37,4 +37,6 @@ pub(crate) mod raw {
     nix::ioctl_readwrite_bad!(limit_set, IOC_LIMIT_SET, LimitSet);
     nix::ioctl_readwrite_bad!(limit_list, IOC_LIMIT_LIST, LimitList);
     nix::ioctl_readwrite_bad!(runs, IOC_RUNS, Runs);
+    nix::ioctl_readwrite_bad!(promise_set, IOC_PROMISE_SET, PromiseSet);
+    nix::ioctl_readwrite_bad!(promise_list, IOC_PROMISE_LIST, PromiseList);
 }

@@ -8,9 +8,6 @@
  * everything that is accessible is mapped, also beside the range, where the core drops an entry
  * of 2 MB when a part of it changes.
  */
-#include <linux/mm.h>
-#include <linux/sched/signal.h>
-
 #include "hpmmap.h"
 #include "mem/block/block.h"
 #include "as/own/ctx.h"
@@ -37,7 +34,7 @@ static int own_edges(struct hpmmap_ctx *ctx, unsigned long start,
 	struct hpmmap_block *block;
 	int ret = 0, i;
 
-	if (!xa_marked(&ctx->store, SLOT_SHARED))
+	if (!xa_marked(&ctx->store.blocks, SLOT_SHARED))
 		return 0;
 	mmap_read_lock(ctx->mm);
 	for (i = 0; i < ARRAY_SIZE(slots) && !ret; i++) {
@@ -221,7 +218,7 @@ bool hpmmap_change_settle(struct hpmmap_change *c, enum hpmmap_outcome outcome,
 		repair_ends(c, c->start, c->end);
 		break;
 	case HPMMAP_FAILED:
-		hpmmap_store_reconcile(c->ctx, c->start, c->end);
+		hpmmap_store_take_back(c->ctx, c->start, c->end, false);
 		fallthrough;
 	case HPMMAP_KEPT:
 		if (c->lazy)
@@ -230,11 +227,11 @@ bool hpmmap_change_settle(struct hpmmap_change *c, enum hpmmap_outcome outcome,
 			commit(c, blocks);
 		break;
 	case HPMMAP_GONE:
-		ours = hpmmap_store_take_back(c->ctx, c->start, c->end);
+		ours = hpmmap_store_take_back(c->ctx, c->start, c->end, true);
 		repair_ends(c, c->start, c->end);
 		break;
 	case HPMMAP_CUT:
-		hpmmap_store_reconcile(c->ctx, c->start, c->end);
+		hpmmap_store_take_back(c->ctx, c->start, c->end, false);
 		repair_ends(c, c->start, c->end);
 		break;
 	case HPMMAP_FRESH:

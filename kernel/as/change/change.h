@@ -3,12 +3,6 @@
 #ifndef _HPMMAP_AS_CHANGE_CHANGE_H
 #define _HPMMAP_AS_CHANGE_CHANGE_H
 
-#include <linux/bits.h>
-#include <linux/types.h>
-
-struct hpmmap_ctx;
-struct list_head;
-
 /* The slots that a range begins and ends in. */
 #define HPMMAP_END_FIRST	BIT(0)
 #define HPMMAP_END_LAST		BIT(1)
@@ -65,24 +59,16 @@ struct hpmmap_change {
 #define HPMMAP_CHANGE(_ctx, _start, _end, ...) \
 	{ .ctx = (_ctx), .start = (_start), .end = (_end), ##__VA_ARGS__ }
 
-/**
- * enum hpmmap_outcome - what has become of a range
- * @HPMMAP_NOTHING: nothing in it has to be mapped; beside it the core may have
- *	dropped an entry of 2 MB
- * @HPMMAP_KEPT: it is mapped, with the contents it had
- * @HPMMAP_GONE: nothing of ours is mapped in it
- * @HPMMAP_CUT: some of it may be gone, or Linux's
- * @HPMMAP_FAILED: it was to be replaced, which failed: some of it may be gone, the rest
- *	is kept
- * @HPMMAP_FRESH: a new mapping of ours: zeros
- */
+/* What has become of a range. */
 enum hpmmap_outcome {
+	/* Nothing in it has to be mapped; beside it the core may have dropped an entry of 2 MB. */
 	HPMMAP_NOTHING,
-	HPMMAP_KEPT,
-	HPMMAP_GONE,
-	HPMMAP_CUT,
+	HPMMAP_KEPT,	/* it is mapped, with the contents it had */
+	HPMMAP_GONE,	/* nothing of ours is mapped in it */
+	HPMMAP_CUT,	/* some of it may be gone, or Linux's */
+	/* It was to be replaced, which failed: some of it may be gone, the rest is kept. */
 	HPMMAP_FAILED,
-	HPMMAP_FRESH,
+	HPMMAP_FRESH,	/* a new mapping of ours: zeros */
 };
 
 void hpmmap_change_begin(struct hpmmap_change *c);

@@ -5,11 +5,6 @@
  * Everything is mapped when a call returns, by one entry where a slot is covered by
  * one mapping.
  */
-#include <linux/mempolicy.h>
-#include <linux/mm.h>
-#include <linux/mman.h>
-#include <linux/sched/signal.h>
-
 #include "hpmmap.h"
 #include "mem/block/block.h"
 #include "as/own/ctx.h"
@@ -20,6 +15,7 @@
 #include "as/store/entry.h"
 #include "as/store/store.h"
 #include "as/change/commit.h"
+#include "as/change/join.h"
 #include "as/change/place.h"
 
 /* What vm_mmap() can make again; see collapse_slot(). */
@@ -31,17 +27,22 @@ static bool wants_collapse(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			   unsigned long addr)
 {
 	struct hpmmap_block *block;
+	bool ret;
 
 	/* Mapped anew it would take the place of what is coming there. */
 	if (atomic_read(&ctx->nr_replacing))
 		return false;
 	if (vma->vm_start > addr || vma->vm_end - SLOT_SIZE < addr ||
 	    vma->vm_flags & ~PLAIN_FLAGS || vma_policy(vma) ||
-	    ctx->mm->def_flags & VM_LOCKED || !compat_maps_2m(ctx->mm))
+	    ctx->mm->def_flags & VM_LOCKED || !compat_maps_2m(ctx->mm) ||
+	    hpmmap_pgmap_slot(ctx->mm, addr) != HPMMAP_ENTRY_TABLE)
 		return false;
+	/* A fault of another thread may give the block up: ctx->lock keeps it. */
+	mutex_lock(&ctx->lock);
 	block = hpmmap_store_load(ctx, slot_of(addr));
-	return block && block->folio && !hpmmap_block_is_hurt(block) &&
-	       hpmmap_pgmap_slot(ctx->mm, addr) == HPMMAP_ENTRY_TABLE;
+	ret = block && block->folio && !hpmmap_block_is_hurt(block);
+	mutex_unlock(&ctx->lock);
+	return ret;
 }
 
 /*
@@ -80,8 +81,7 @@ static bool commit_slot(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 
 	/* What is locked is there. */
 	if (ctx->job->first_touch && !(vma->vm_flags & VM_LOCKED) &&
-	    hpmmap_policy_defers(ctx, hpmmap_store_load(ctx, slot_of(addr)), lo,
-				 hi)) {
+	    hpmmap_slot_is_deferred(ctx, lo, hi)) {
 		hpmmap_store_reserve(ctx, vma, slot_of(addr), blocks);
 		return false;
 	}
@@ -108,11 +108,15 @@ static bool commit_slot(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	return wants_collapse(ctx, vma, slot_start);
 }
 
-/* As far as whole slots can be mapped by one entry each; returns the end. */
-static unsigned long commit_run(struct hpmmap_ctx *ctx,
-				struct vm_area_struct *vma, unsigned long addr,
-				unsigned long end, struct list_head *blocks)
+/*
+ * As far as whole slots can be mapped by one entry each; returns the end. @whole: a gigabyte may
+ * be; @large: out: it is to be, at the end.
+ */
+static unsigned long commit_run(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
+				unsigned long addr, unsigned long end,
+				struct list_head *blocks, bool whole, bool *large)
 {
+	*large = false;
 	/* Below that there may be slots without a block, to be left so. */
 	if (addr < hpmmap_vma_given(ctx, vma))
 		end = min(end, addr + SLOT_SIZE);
@@ -121,7 +125,8 @@ static unsigned long commit_run(struct hpmmap_ctx *ctx,
 	    vma->vm_flags & (VM_LOCKED | VM_NOHUGEPAGE) ||
 	    !compat_maps_2m(ctx->mm))
 		return addr;
-	return hpmmap_entry_run(ctx, vma, addr, end, blocks);
+	*large = whole;
+	return hpmmap_entry_run(ctx, vma, addr, end, blocks, large);
 }
 
 /*
@@ -178,31 +183,37 @@ static void commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 			 unsigned long end, struct list_head *blocks,
 			 bool only_present, bool *vain)
 {
-	unsigned long addr = start, next = end;
+	/* Below the last there are entries of 2 MB where one of 1 GB could not be made. */
+	unsigned long addr = start, next = end, small = 0;
 
 	while (addr < end) {
 		struct vm_area_struct *vma = NULL;
 		enum hpmmap_name name = HPMMAP_NAME_NONE;
 		vm_flags_t collapse_flags = 0;
-		bool collapse = false, done;
+		bool collapse = false, large = false, done;
 
 		mmap_read_lock(ctx->mm);
 		while ((vma = commit_next(ctx, vma, &addr, end,
 					  only_present))) {
-			next = commit_run(ctx, vma, addr, end, blocks);
-			if (next == addr) {
+			next = commit_run(ctx, vma, addr, end, blocks, addr >= small, &large);
+			if (next == addr && !large) {
 				next = min(vma->vm_end,
 					   (addr & SLOT_MASK) + SLOT_SIZE);
 				collapse = commit_slot(ctx, vma, addr, blocks);
 				collapse_flags = vma->vm_flags;
 				name = hpmmap_file_name(vma->vm_file);
 			}
-			if (collapse)
+			if (collapse || large)
 				break;
 			cond_resched();
 			addr = next;
 		}
 		mmap_read_unlock(ctx->mm);
+		if (large) {
+			small = next + PUD_SIZE;
+			addr = hpmmap_join_now(ctx, next, vain) ? small : next;
+			continue;
+		}
 		if (!collapse)
 			return;
 
@@ -274,12 +285,12 @@ static bool collapse_next(struct hpmmap_ctx *ctx, unsigned long *slot, bool *vai
 	lockdep_assert_held(&ctx->ops);
 	if (fatal_signal_pending(current))
 		return false;
-	if (!xa_find(&ctx->store, slot, ULONG_MAX, SLOT_SPLIT)) {
+	if (!xa_find(&ctx->store.blocks, slot, ULONG_MAX, SLOT_SPLIT)) {
 		*slot = 0;
-		if (!xa_find(&ctx->store, slot, ULONG_MAX, SLOT_SPLIT))
+		if (!xa_find(&ctx->store.blocks, slot, ULONG_MAX, SLOT_SPLIT))
 			return false;
 	}
-	xa_clear_mark(&ctx->store, *slot, SLOT_SPLIT);
+	xa_clear_mark(&ctx->store.blocks, *slot, SLOT_SPLIT);
 	/* It may be shared again by now. */
 	if (hpmmap_slot_is_marked(ctx, *slot))
 		return true;
@@ -319,7 +330,7 @@ static void collapse_work(struct callback_head *work)
 			hpmmap_ops_unlock(ctx);
 		}
 		atomic_set_release(&ctx->collapse.queued, 0);
-	} while (nr && left && !vain && xa_marked(&ctx->store, SLOT_SPLIT) &&
+	} while (nr && left && !vain && xa_marked(&ctx->store.blocks, SLOT_SPLIT) &&
 		 !atomic_cmpxchg_acquire(&ctx->collapse.queued, 0, 1));
 	hpmmap_ctx_put(ctx);
 }
@@ -335,8 +346,8 @@ bool hpmmap_vma_collapse_soon(struct hpmmap_ctx *ctx, const struct vm_fault *vmf
 	unsigned long slot = slot_of(vmf->address);
 
 	lockdep_assert_held(&ctx->mm->mmap_lock);
-	if (likely(!xa_marked(&ctx->store, SLOT_SPLIT)) ||
-	    !xa_get_mark(&ctx->store, slot, SLOT_SPLIT) ||
+	if (likely(!xa_marked(&ctx->store.blocks, SLOT_SPLIT)) ||
+	    !xa_get_mark(&ctx->store.blocks, slot, SLOT_SPLIT) ||
 	    hpmmap_slot_is_marked(ctx, slot) ||
 	    !(vmf->flags & FAULT_FLAG_USER) || current->mm != ctx->mm ||
 	    mutex_is_locked(&ctx->ops) ||

@@ -3,12 +3,6 @@
 #ifndef _HPMMAP_AS_CHANGE_COMMIT_H
 #define _HPMMAP_AS_CHANGE_COMMIT_H
 
-#include <linux/types.h>
-
-struct hpmmap_ctx;
-struct list_head;
-struct vm_fault;
-
 bool hpmmap_vma_remap_slot(struct hpmmap_ctx *ctx, unsigned long slot, bool nowait);
 void hpmmap_vma_slot_owned(struct hpmmap_ctx *ctx, unsigned long slot);
 bool hpmmap_vma_collapse_soon(struct hpmmap_ctx *ctx,

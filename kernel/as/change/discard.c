@@ -2,9 +2,6 @@
 /*
  * Contents that are not wanted any more, though the mapping stays or comes.
  */
-#include <linux/mm.h>
-#include <linux/sched/signal.h>
-
 #include "hpmmap.h"
 #include "mem/block/block.h"
 #include "mem/pool/pool.h"
@@ -39,7 +36,7 @@ static bool has_contents(struct hpmmap_ctx *ctx, unsigned long start,
 		block = hpmmap_store_load(ctx, slot);
 		return block && slot_has_contents(block, slot, start, end);
 	}
-	xa_for_each_range(&ctx->store, slot, block, slot, last) {
+	hpmmap_for_each_block(ctx, slot, block, slot, last) {
 		if (slot_has_contents(block, slot, start, end))
 			return true;
 		cond_resched();
@@ -69,7 +66,7 @@ void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 	mmap_read_lock(ctx->mm);
 	mutex_lock(&ctx->lock);
 	hpmmap_range_zap(ctx, start, end);
-	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
+	hpmmap_for_each_block(ctx, slot, block, slot_of(start),
 			  slot_of(end - 1)) {
 		unsigned int first, nr;
 
@@ -142,7 +139,7 @@ static bool refresh_slots(struct hpmmap_ctx *ctx, unsigned long start,
 	unsigned long slot;
 
 	lockdep_assert_held(&ctx->lock);
-	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
+	hpmmap_for_each_block(ctx, slot, block, slot_of(start),
 			  slot_of(end - 1)) {
 		if (!block->folio || hpmmap_slot_is_marked(ctx, slot) ||
 		    block->reuse_id == ctx->id ||
@@ -210,7 +207,7 @@ static void drop_linux_range(struct hpmmap_ctx *ctx, unsigned long start, unsign
 	unsigned long slot;
 	bool mapped = true;
 
-	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
+	hpmmap_for_each_block(ctx, slot, block, slot_of(start),
 			  slot_of(end - 1)) {
 		unsigned int first, nr;
 
@@ -270,7 +267,7 @@ static int discard_slot(struct hpmmap_ctx *ctx, unsigned long slot,
 
 	slot_clip(slot, start, end, &first, &nr);
 	mutex_lock(&ctx->lock);
-	block = xa_load(&ctx->store, slot);
+	block = hpmmap_store_load(ctx, slot);
 	owned = hpmmap_slot_is_marked(ctx, slot);
 	/* What was not touched yet has nothing to lose. */
 	if (block && (is_gone(ctx, block, first, nr) ||
@@ -315,7 +312,7 @@ int hpmmap_store_discard(struct hpmmap_ctx *ctx, unsigned long start,
 
 	lockdep_assert_held(&ctx->ops);
 	lockdep_assert_held(&ctx->mm->mmap_lock);
-	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
+	hpmmap_for_each_block(ctx, slot, block, slot_of(start),
 			  slot_of(end - 1)) {
 		ret = discard_slot(ctx, slot, start, end, accessible, &wait);
 		if (ret)

@@ -3,10 +3,6 @@
 #ifndef _HPMMAP_AS_CHANGE_DISCARD_H
 #define _HPMMAP_AS_CHANGE_DISCARD_H
 
-#include <linux/types.h>
-
-struct hpmmap_ctx;
-
 void hpmmap_store_renew(struct hpmmap_ctx *ctx, unsigned long start,
 			unsigned long end, bool lazy);
 void hpmmap_discard_begin(struct hpmmap_ctx *ctx);

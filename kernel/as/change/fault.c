@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Faults in memory of ours, and access from other processes. */
-#include <linux/mm.h>
-#include <linux/pagemap.h>
-#include <linux/userfaultfd_k.h>
-
 #include "hpmmap.h"
 #include "mem/block/block.h"
-#include "as/own/counters.h"
 #include "as/own/ctx.h"
 #include "as/own/family.h"
 #include "as/own/stats.h"
@@ -139,23 +134,19 @@ static void wait_folio(struct hpmmap_ctx *ctx, struct hpmmap_block *block, bool 
 	folio_put(folio);
 }
 
-/**
- * hpmmap_store_fault() - answer a fault
- * @ctx: the context; mmap_lock held
- * @vmf: the fault
- * @committed: out: false if memory had to be found first
- * @why: out: why it was not mapped
+/*
+ * Answers a fault; mmap_lock is held. @committed: out: false if memory had to be found first.
+ * @why: out: why it was not mapped. In a block of the pools the whole part of the slot that
+ * the mapping covers is made ready, and mapped. Where the pools are exhausted it is an
+ * ordinary page.
  *
- * In a block of the pools the whole part of the slot that the mapping covers
- * is made ready, and mapped. Where the pools are exhausted it is a page of Linux.
+ * Whole blocks are cleared without ctx->lock, so that threads that touch memory first do not
+ * wait for each other; the lock of the folio stands for it. Then the fault begins anew: the
+ * slot may have another block.
  *
- * Whole blocks are cleared without ctx->lock, so that threads that touch memory
- * first do not wait for each other; the lock of the folio stands for it. Then the fault begins
- * anew: the slot may have another block.
- *
- * Return: VM_FAULT_NOPAGE (it is mapped), VM_FAULT_OOM, VM_FAULT_HWPOISON
- * where the slot has contents and they are lost, VM_FAULT_RETRY for a fault that must not wait, or
- * as hpmmap_frozen_wait().
+ * Returns VM_FAULT_NOPAGE (it is mapped), VM_FAULT_OOM, VM_FAULT_HWPOISON where the slot has
+ * contents and they are lost, VM_FAULT_RETRY for a fault that must not wait, or as
+ * hpmmap_frozen_wait().
  */
 vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 			      bool *committed, enum hpmmap_fault *why)
@@ -181,7 +172,7 @@ begin:
 		mutex_unlock(&ctx->lock);
 		return hpmmap_frozen_wait(ctx, seen, vmf);
 	}
-	block = xa_load(&ctx->store, slot);
+	block = hpmmap_store_load(ctx, slot);
 	/* It reads as zeros, which a core dump has as a hole. */
 	if (!block && current->flags & PF_DUMPCORE) {
 		ret = VM_FAULT_SIGBUS;
@@ -227,7 +218,7 @@ begin:
 		clear = !block->zeroed && folio_trylock(block->folio);
 		if (clear) {
 			if (ctx->job->first_touch)
-				hpmmap_count_placed(ctx, block->nid);
+				hpmmap_count_placed(ctx, block, 1);
 			bitmap_zero(block->stale, SLOT_PAGES);
 			atomic_long_add(SLOT_PAGES, &ctx->owner.nr_cleared);
 		}
@@ -282,7 +273,7 @@ int hpmmap_store_access(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 		ret = -EAGAIN;
 		goto out;
 	}
-	block = xa_load(&ctx->store, slot_of(addr));
+	block = hpmmap_store_load(ctx, slot_of(addr));
 	if (!write && (!block || test_bit(i, block->stale))) {
 		memset(buf, 0, len);
 		ret = 0;

@@ -3,11 +3,7 @@
 #ifndef _HPMMAP_AS_CHANGE_FAULT_H
 #define _HPMMAP_AS_CHANGE_FAULT_H
 
-#include <linux/mm.h>
-
 #include "as/own/counters.h"
-
-struct hpmmap_ctx;
 
 vm_fault_t hpmmap_store_fault(struct hpmmap_ctx *ctx, struct vm_fault *vmf,
 			      bool *committed, enum hpmmap_fault *why);

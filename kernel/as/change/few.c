@@ -9,14 +9,10 @@
  * all of them at once and never on a list of those that are reclaimed. When more is
  * mapped in the slot it gets a block.
  */
-#include <linux/mm.h>
-#include <linux/sched/signal.h>
-
 #include "hpmmap.h"
 #include "mem/block/block.h"
 #include "mem/block/nodes.h"
 #include "mem/pool/pool.h"
-#include "as/own/counters.h"
 #include "as/own/ctx.h"
 #include "as/own/reserve.h"
 #include "as/own/stats.h"
@@ -52,7 +48,7 @@ static bool stands_apart(struct hpmmap_ctx *ctx, unsigned long start,
 	struct hpmmap_block *before = NULL;
 
 	if (!(start & ~SLOT_MASK))
-		before = xa_load(&ctx->store, slot_of(start) - 1);
+		before = hpmmap_store_load(ctx, slot_of(start) - 1);
 	return vma && vma->vm_end >= end && !(before && !hpmmap_block_is_few(before)) &&
 	       (is_library(vma) || is_reserved(vma));
 }
@@ -104,7 +100,7 @@ static bool slots_take(struct hpmmap_ctx *ctx, unsigned long start,
 	unsigned int first, nr;
 
 	for (slot = slot_of(start); slot <= last; slot++) {
-		struct hpmmap_block *block = xa_load(&ctx->store, slot);
+		struct hpmmap_block *block = hpmmap_store_load(ctx, slot);
 
 		if (block) {
 			if (!hpmmap_block_is_few(block) ||
@@ -137,7 +133,7 @@ static bool begin(struct hpmmap_ctx *ctx, unsigned long start,
 	mutex_lock(&ctx->lock);
 	ret = slots_take(ctx, start, end, tail);
 	for (slot = slot_of(start); ret && slot <= slot_of(end - 1); slot++) {
-		ret = xa_load(&ctx->store, slot) ||
+		ret = hpmmap_store_load(ctx, slot) ||
 		      hpmmap_store_insert_few(ctx, slot);
 		failed = !ret;
 	}
@@ -145,7 +141,7 @@ static bool begin(struct hpmmap_ctx *ctx, unsigned long start,
 	mmap_read_unlock(ctx->mm);
 	/* What the others have got nothing will be mapped in. */
 	if (failed)
-		hpmmap_store_reconcile(ctx, start, end);
+		hpmmap_store_take_back(ctx, start, end, false);
 	return ret;
 }
 
@@ -195,7 +191,7 @@ static bool get_block(struct hpmmap_ctx *ctx, unsigned long slot, bool *wait)
 	mmap_read_lock(ctx->mm);
 	hpmmap_placement_copy(ctx, NULL, slot, hpmmap_store_load(ctx, slot), &place);
 	mmap_read_unlock(ctx->mm);
-	if (hpmmap_reserve(ctx, &place, slot, 1, &one))
+	if (hpmmap_reserve(ctx, &place, slot, 1, false, &one))
 		return true;
 	block = hpmmap_list_take(&one, slot);
 	if (!mmap_write_lock_killable(ctx->mm)) {
@@ -215,10 +211,10 @@ static void stand_in(struct hpmmap_ctx *ctx, unsigned long slot)
 	struct hpmmap_block *block;
 
 	mutex_lock(&ctx->lock);
-	block = xa_load(&ctx->store, slot);
+	block = hpmmap_store_load(ctx, slot);
 	if (block && block->few) {
 		hpmmap_block_few_end(&ctx->owner, block);
-		xa_clear_mark(&ctx->store, slot, SLOT_FEW);
+		xa_clear_mark(&ctx->store.blocks, slot, SLOT_FEW);
 	}
 	mutex_unlock(&ctx->lock);
 	hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_BLOCK, SLOT_SIZE);
@@ -236,7 +232,7 @@ static bool is_full(struct hpmmap_ctx *ctx, unsigned long slot,
 	bool ret;
 
 	mutex_lock(&ctx->lock);
-	block = xa_load(&ctx->store, slot);
+	block = hpmmap_store_load(ctx, slot);
 	ret = block && hpmmap_block_is_few(block) &&
 	      (!has_room(block, slot, start, end, &more) ||
 	       (more && !hpmmap_block_may_be_few(&ctx->owner, more, 0)));
@@ -255,10 +251,10 @@ void hpmmap_few_end(struct hpmmap_ctx *ctx, unsigned long start, unsigned long e
 	bool wait = true, vain = false;
 
 	lockdep_assert_held(&ctx->ops);
-	if (!xa_marked(&ctx->store, SLOT_FEW))
+	if (!xa_marked(&ctx->store.blocks, SLOT_FEW))
 		return;
 	for (; !fatal_signal_pending(current) &&
-	       xa_find(&ctx->store, &slot, last, SLOT_FEW); slot++) {
+	       xa_find(&ctx->store.blocks, &slot, last, SLOT_FEW); slot++) {
 		if (full && !is_full(ctx, slot, start, end))
 			continue;
 		if (get_block(ctx, slot, &wait))

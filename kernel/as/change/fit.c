@@ -2,10 +2,6 @@
 /*
  * Where a new mapping fits, and the blocks it needs.
  */
-#include <linux/mempolicy.h>
-#include <linux/mm.h>
-#include <linux/mman.h>
-
 #include "hpmmap.h"
 #include "mem/block/account.h"
 #include "mem/block/block.h"
@@ -200,10 +196,10 @@ static unsigned long next_kept(struct hpmmap_ctx *ctx, unsigned long slot,
 			       unsigned long end, bool renew)
 {
 	/* A new mapping leaves what is shared to the others. */
-	while (slot < end && xa_find(&ctx->store, &slot, end - 1, XA_PRESENT) &&
-	       renew && xa_get_mark(&ctx->store, slot, SLOT_SHARED))
+	while (slot < end && xa_find(hpmmap_store(ctx, slot, end - 1), &slot, end - 1, XA_PRESENT) &&
+	       renew && xa_get_mark(&ctx->store.blocks, slot, SLOT_SHARED))
 		slot++;
-	return slot < end && xa_load(&ctx->store, slot) ? slot : end;
+	return slot < end && hpmmap_store_load(ctx, slot) ? slot : end;
 }
 
 /*
@@ -256,14 +252,12 @@ static int alloc_missing(struct hpmmap_ctx *ctx,
 			 struct list_head *out)
 {
 	while (slot < end) {
-		unsigned long next = next_kept(ctx, slot, end, renew);
-		int ret;
+		unsigned long kept = next_kept(ctx, slot, end, renew);
+		int ret = hpmmap_reserve(ctx, place, slot, kept - slot, true, out);
 
-		ret = hpmmap_reserve(ctx, place, slot, next - slot,
-					out);
 		if (ret)
 			return ret;
-		slot = next + 1;
+		slot = kept + 1;
 	}
 	return 0;
 }

@@ -3,12 +3,6 @@
 #ifndef _HPMMAP_AS_CHANGE_FIT_H
 #define _HPMMAP_AS_CHANGE_FIT_H
 
-#include <linux/types.h>
-
-struct hpmmap_ctx;
-struct hpmmap_placement;
-struct list_head;
-
 bool hpmmap_policy_fits(struct hpmmap_ctx *ctx,
 			const struct hpmmap_placement *place,
 			unsigned long start, unsigned long end, bool strictly);

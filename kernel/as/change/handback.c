@@ -8,17 +8,11 @@
  * not change any more. Pages of zeros are not copied: they are missing afterwards as they are in
  * fresh memory, or the zero page.
  */
-#include <linux/mempolicy.h>
-#include <linux/mman.h>
-#include <linux/pagemap.h>
 #include <linux/pkeys.h>
-#include <linux/sched/signal.h>
-#include <linux/uaccess.h>
 
 #include "hook.h"
 #include "hpmmap.h"
 #include "mem/block/block.h"
-#include "as/own/counters.h"
 #include "as/own/ctx.h"
 #include "as/own/release.h"
 #include "as/own/stats.h"
@@ -39,18 +33,12 @@
 #define PKEY_FLAGS VM_NONE
 #endif
 
-/**
- * struct piece - what one mapping of ours has of the range
- * @start: first address
- * @end: end
- * @vm_flags: of the mapping
- * @sealed: by mseal(2)
- */
+/* What one mapping of ours has of the range. */
 struct piece {
-	unsigned long start;
-	unsigned long end;
-	vm_flags_t vm_flags;
-	bool sealed;
+	unsigned long start;	/* first address */
+	unsigned long end;	/* end */
+	vm_flags_t vm_flags;	/* of the mapping */
+	bool sealed;		/* by mseal(2) */
 };
 
 /* The first piece of [start, end); false if there is none. */
@@ -92,7 +80,7 @@ static bool is_pinned(struct hpmmap_ctx *ctx, const struct piece *p)
 	bool pinned = false;
 
 	mutex_lock(&ctx->lock);
-	xa_for_each_range(&ctx->store, slot, block, slot_of(p->start),
+	hpmmap_for_each_block(ctx, slot, block, slot_of(p->start),
 			  slot_of(p->end - 1)) {
 		/* What is shared is not written to. */
 		pinned = !hpmmap_block_is_shared(block) &&

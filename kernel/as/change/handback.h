@@ -3,8 +3,6 @@
 #ifndef _HPMMAP_AS_CHANGE_HANDBACK_H
 #define _HPMMAP_AS_CHANGE_HANDBACK_H
 
-#include <linux/mm.h>
-
 #include "as/own/ctx.h"
 
 long hpmmap_handback(struct hpmmap_ctx *ctx, unsigned long start,

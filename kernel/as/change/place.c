@@ -2,10 +2,6 @@
 /*
  * Moving blocks to where policies want them, and placing those that a thread touches first.
  */
-#include <linux/mempolicy.h>
-#include <linux/mm.h>
-#include <linux/sched/signal.h>
-
 #include "hpmmap.h"
 #include "mem/block/account.h"
 #include "mem/block/block.h"
@@ -229,7 +225,7 @@ int hpmmap_page_node(struct hpmmap_ctx *ctx, unsigned long addr, bool *shared)
 /*
  * Is memory placed only when it is touched? @block: a slot's, or NULL; @start, @end: what a
  * mapping covers of the slot. If so, the slot has a block, but it is not mapped before it
- * is touched.
+ * is touched. ctx->lock is held.
  */
 bool hpmmap_policy_defers(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 			  unsigned long start, unsigned long end)
@@ -237,6 +233,19 @@ bool hpmmap_policy_defers(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 	return ctx->job->first_touch && end - start == SLOT_SIZE &&
 	       (!block || (block->folio &&
 			   bitmap_full(block->stale, SLOT_PAGES)));
+}
+
+/* hpmmap_policy_defers() of the slot that has a range. */
+bool hpmmap_slot_is_deferred(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end)
+{
+	bool ret;
+
+	if (!ctx->job->first_touch)
+		return false;
+	mutex_lock(&ctx->lock);
+	ret = hpmmap_policy_defers(ctx, hpmmap_store_load(ctx, slot_of(start)), start, end);
+	mutex_unlock(&ctx->lock);
+	return ret;
 }
 
 /* A slot from @from to @to whose block lies on @nid and was never seen. */
@@ -247,7 +256,7 @@ static struct hpmmap_block *find_spare(struct hpmmap_ctx *ctx, int nid,
 	struct hpmmap_block *block;
 	unsigned long slot;
 
-	xa_for_each_range(&ctx->store, slot, block, from, to) {
+	hpmmap_for_each_block(ctx, slot, block, from, to) {
 		if (!*looks)
 			return NULL;
 		--*looks;

@@ -3,24 +3,11 @@
 #ifndef _HPMMAP_AS_CHANGE_PLACE_H
 #define _HPMMAP_AS_CHANGE_PLACE_H
 
-#include <linux/nodemask.h>
-#include <linux/types.h>
-
-struct hpmmap_block;
-struct hpmmap_ctx;
-struct hpmmap_placement;
-struct vm_area_struct;
-
-/**
- * enum hpmmap_look - how the block of a slot lies
- * @LOOK_RIGHT: where it should
- * @LOOK_WRONG: elsewhere
- * @LOOK_OTHERS: elsewhere, but others have a part of the slot, too
- */
+/* How the block of a slot lies. */
 enum hpmmap_look {
-	LOOK_RIGHT,
-	LOOK_WRONG,
-	LOOK_OTHERS,
+	LOOK_RIGHT,	/* where it should */
+	LOOK_WRONG,	/* elsewhere */
+	LOOK_OTHERS,	/* elsewhere, but others have a part of the slot, too */
 };
 
 enum hpmmap_look hpmmap_slot_look(struct hpmmap_ctx *ctx, unsigned long start,
@@ -32,6 +19,7 @@ bool hpmmap_slot_is_on(struct hpmmap_ctx *ctx, unsigned long slot,
 bool hpmmap_policy_place(struct hpmmap_ctx *ctx, unsigned long start,
 			 unsigned long end);
 int hpmmap_page_node(struct hpmmap_ctx *ctx, unsigned long addr, bool *shared);
+bool hpmmap_slot_is_deferred(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end);
 bool hpmmap_policy_defers(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 			  unsigned long start, unsigned long end);
 struct hpmmap_block *hpmmap_policy_touch(struct hpmmap_ctx *ctx,

@@ -11,14 +11,7 @@
  * taken out of all page tables, every later access to it is answered by SIGBUS, and it is
  * retired when its users give it up.
  */
-#include <linux/delay.h>
-#include <linux/ftrace.h>
-#include <linux/module.h>
 #include <linux/oom.h>
-#include <linux/pagemap.h>
-#include <linux/sched/mm.h>
-#include <linux/sched/signal.h>
-#include <linux/sched/task.h>
 
 #include "hook.h"
 #include "hpmmap.h"
@@ -29,6 +22,7 @@
 #include "mem/pool/section.h"
 #include "as/own/ctx.h"
 #include "as/own/reuse.h"
+#include "as/map/gigabyte.h"
 #include "as/map/window.h"
 #include "as/store/store.h"
 #include "as/store/zap.h"
@@ -105,15 +99,16 @@ void hpmmap_failure_tell(int flags, unsigned long (*where)(struct mm_struct *mm,
 /* The slot of a context whose block, or what is behind its draft, is @block; or NO_SLOT. */
 static unsigned long slot_with(struct hpmmap_ctx *ctx, const struct hpmmap_block *block)
 {
-	XA_STATE(xas, &ctx->store, 0);
-	unsigned long found = NO_SLOT;
+	XA_STATE(xas, &ctx->store.blocks, 0);
+	unsigned long found;
 	struct hpmmap_block *other;
 	unsigned int looks = 0;
 
 	/* What is in the store stays: a task that ends takes it out with the store's lock alone. */
 	mutex_lock(&ctx->lock);
+	found = hpmmap_runs_find(ctx, block);
 	xas_lock(&xas);
-	xas_for_each(&xas, other, ULONG_MAX) {
+	xas_for_each(&xas, other, found == NO_SLOT ? ULONG_MAX : 0) {
 		if (other == block || (other->draft && other->draft->behind == block)) {
 			found = xas.xa_index;
 			break;
@@ -137,7 +132,7 @@ static unsigned long slot_with(struct hpmmap_ctx *ctx, const struct hpmmap_block
  */
 static void slot_unmap(struct hpmmap_ctx *ctx, unsigned long slot)
 {
-	unsigned long start = slot << SLOT_SHIFT, len = SLOT_SIZE;
+	unsigned long start = slot << SLOT_SHIFT;
 	bool done = false;
 	int i;
 
@@ -145,13 +140,8 @@ static void slot_unmap(struct hpmmap_ctx *ctx, unsigned long slot)
 	mutex_lock(&ctx->lock);
 	mutex_unlock(&ctx->lock);
 	hpmmap_window_zap(ctx, start, start + SLOT_SIZE);
-	/* Without mmap_lock an entry of 1 GB goes as a whole; faults map the other slots again. */
-	if (ctx->job->gigabytes) {
-		start &= PUD_MASK;
-		len = PUD_SIZE;
-	}
 	/* By the file, and by the mapping: that of a new child may be of its parent's file. */
-	unmap_mapping_range(ctx->file->f_mapping, start, len, 0);
+	hpmmap_gigabyte_unmap(ctx->file->f_mapping, start, SLOT_SIZE, 0);
 	if (!mmget_not_zero(ctx->mm))
 		return;
 	for (i = 0; i < UNMAP_STEPS && !done; i++) {
@@ -159,11 +149,11 @@ static void slot_unmap(struct hpmmap_ctx *ctx, unsigned long slot)
 		if (done) {
 			/* The mappings of a fork that failed are not to be looked at. */
 			if (!check_stable_address_space(ctx->mm))
-				hpmmap_range_zap(ctx, start, start + len);
+				hpmmap_range_zap(ctx, start, start + SLOT_SIZE);
 			mmap_read_unlock(ctx->mm);
 		} else {
 			usleep_range(1000, 1100);
-			unmap_mapping_range(ctx->file->f_mapping, start, len, 0);
+			hpmmap_gigabyte_unmap(ctx->file->f_mapping, start, SLOT_SIZE, 0);
 		}
 	}
 	mmput_async(ctx->mm);
@@ -240,12 +230,17 @@ static int block_failed(struct hpmmap_block *block, unsigned long pfn, int flags
 /* Moves what a context has in a block to another one, unless it is busy, or shares the block. */
 static void try_move(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 {
-	unsigned long slot = READ_ONCE(block->slot);
+	unsigned long slot = hpmmap_runs_find(ctx, block);
 	struct hpmmap_block *fresh = NULL;
 	bool wait = true;
 
-	if (slot == NO_SLOT || hpmmap_store_load(ctx, slot) != block ||
-	    hpmmap_block_is_shared(block) || !mmget_not_zero(ctx->mm))
+	if (slot == NO_SLOT) {
+		slot = READ_ONCE(block->slot);
+		if (slot == NO_SLOT || xa_load(&ctx->store.blocks, slot) != block ||
+		    hpmmap_block_is_shared(block))
+			return;
+	}
+	if (!mmget_not_zero(ctx->mm))
 		return;
 	if (!mutex_trylock(&ctx->ops))
 		goto out;
@@ -349,18 +344,12 @@ static noinline int hpmmap_unpoison(unsigned long pfn)
 	return ret;
 }
 
-/**
- * struct entry - a function of Linux that does not see memory that is known to mem/pool/section.c
- * @ops: what ftrace knows of it
- * @name: the function
- * @handler: stands in for it
- * @guarded: it does
- */
+/* A function of Linux that does not see memory that is known to mem/pool/section.c. */
 struct entry {
-	struct ftrace_ops ops;
-	const char *name;
-	void *handler;
-	bool guarded;
+	struct ftrace_ops ops;	/* what ftrace knows of it */
+	const char *name;	/* the function */
+	void *handler;		/* stands in for it */
+	bool guarded;		/* it does */
 };
 
 static void notrace poison_entry(unsigned long ip, unsigned long parent_ip,

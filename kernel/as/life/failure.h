@@ -3,11 +3,6 @@
 #ifndef _HPMMAP_AS_LIFE_FAILURE_H
 #define _HPMMAP_AS_LIFE_FAILURE_H
 
-#include <linux/types.h>
-
-struct hpmmap_block;
-struct mm_struct;
-
 /*
  * For a block that was marked: if a file has it, it is in no page table afterwards, and
  * processes that have to know do. False if no file has it.

@@ -9,14 +9,6 @@
  * space, the context becomes an orphan, which a worker looks at from time to time, as does an
  * allocation that finds the pools empty.
  */
-#include <linux/delay.h>
-#include <linux/mm.h>
-#include <linux/rcupdate.h>
-#include <linux/sched/mm.h>
-#include <linux/slab.h>
-#include <linux/spinlock.h>
-#include <linux/workqueue.h>
-
 #include "hook.h"
 #include "hpmmap.h"
 #include "mem/block/account.h"
@@ -37,7 +29,6 @@
 
 /* How soon to look again at orphans in use: first, and last. */
 #define REAP_FIRST_MS 1
-
 #define REAP_LAST_MS 1000
 
 /*
@@ -49,12 +40,10 @@
 
 /* Orphans that are looked at without a pause, and by an allocation at most. */
 #define REAP_BATCH 64
-
 #define REAP_LOOKS 16
 
 /* Without a process that is a member. Raw, because the probes take the lock. */
 static LIST_HEAD(orphans);
-
 static unsigned long nr_orphans;
 static DEFINE_RAW_SPINLOCK(orphans_lock);
 
@@ -68,7 +57,9 @@ static void ctx_free(struct hpmmap_ctx *ctx)
 	hpmmap_family_leave(ctx);
 	if (ctx->window)
 		hpmmap_window_put(ctx->window);
-	xa_destroy(&ctx->store);
+	xa_destroy(&ctx->store.blocks);
+	xa_destroy(&ctx->store.runs);
+	mtree_destroy(&ctx->region.extents);
 	hpmmap_block_bury(&ctx->graves);
 	if (ctx->mm)
 		mmdrop(ctx->mm);
@@ -121,7 +112,10 @@ struct hpmmap_ctx *hpmmap_ctx_alloc(struct hpmmap_job *job)
 	mutex_init(&ctx->ops);
 	mutex_init(&ctx->lock);
 	init_waitqueue_head(&ctx->frozen.wait);
-	xa_init_flags(&ctx->store, XA_FLAGS_ACCOUNT);
+	mutex_init(&ctx->store.breaking);
+	xa_init_flags(&ctx->store.blocks, XA_FLAGS_ACCOUNT);
+	xa_init_flags(&ctx->store.runs, XA_FLAGS_ACCOUNT);
+	mt_init_flags(&ctx->region.extents, MT_FLAGS_ALLOC_RANGE);
 	INIT_LIST_HEAD(&ctx->orphan);
 	INIT_WORK(&ctx->bury, bury_work_fn);
 	hpmmap_reuse_init(ctx);

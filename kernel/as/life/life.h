@@ -3,10 +3,6 @@
 #ifndef _HPMMAP_AS_LIFE_LIFE_H
 #define _HPMMAP_AS_LIFE_LIFE_H
 
-struct hpmmap_ctx;
-struct hpmmap_job;
-struct mm_struct;
-
 /*
  * Blocks that a task in exit or execve zeroes itself, of those that it gives up: what small
  * programs have, and some ten milliseconds at most.

@@ -15,13 +15,7 @@
  *
  * A family is all that descend by fork from one execve.
  */
-#include <linux/delay.h>
-#include <linux/list.h>
-#include <linux/mutex.h>
 #include <linux/oom.h>
-#include <linux/rcupdate.h>
-#include <linux/sched/mm.h>
-#include <linux/workqueue.h>
 
 #include "hpmmap.h"
 #include "mem/block/block.h"
@@ -162,7 +156,7 @@ static bool restore(struct hpmmap_family *family, struct hpmmap_ctx *ctx,
 	 * An address space without users may still be taken apart, with its
 	 * references to the blocks: the task that ends looks again when it is done.
 	 */
-	if (!xa_marked(&ctx->store, SLOT_SHARED) || !mmget_not_zero(ctx->mm))
+	if (!xa_marked(&ctx->store.blocks, SLOT_SHARED) || !mmget_not_zero(ctx->mm))
 		return false;
 	do {
 		ret = restore_some(ctx, &slot, patience->drafts ? NULL : &drafts, &flush, &pinned);

@@ -3,10 +3,6 @@
 #ifndef _HPMMAP_AS_LIFE_SHARE_H
 #define _HPMMAP_AS_LIFE_SHARE_H
 
-#include <linux/types.h>
-
-struct hpmmap_ctx;
-
 int hpmmap_share_begin(struct hpmmap_ctx *parent, struct hpmmap_ctx *child);
 void hpmmap_share_gone(struct hpmmap_ctx *ctx, bool here);
 

@@ -10,9 +10,6 @@
  * taken away first, and a thread that needs it waits for mmap_lock until the fork is
  * done.
  */
-#include <linux/mm.h>
-#include <linux/sched/signal.h>
-
 #include "hpmmap.h"
 #include "mem/block/block.h"
 #include "as/own/ctx.h"
@@ -55,7 +52,7 @@ static void fork_copies(struct hpmmap_ctx *parent, struct vm_area_struct *vma,
 		hpmmap_slot_zap(parent, slot);
 	/* Where a block of the pools is mapped by 4 KB entries share_slot() has zapped them. */
 	if (zap || block->folio)
-		xa_set_mark(&parent->store, slot, SLOT_SPLIT);
+		xa_set_mark(&parent->store.blocks, slot, SLOT_SPLIT);
 }
 
 /*
@@ -91,7 +88,7 @@ static bool share_slot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 	unsigned long end = min(vma->vm_end, (slot + 1) << SLOT_SHIFT);
 
 	/* There is a second mapping in the slot. */
-	if (xa_load(&child->store, slot) == block)
+	if (hpmmap_store_load(child, slot) == block)
 		return true;
 	if (end - start == SLOT_SIZE)
 		hpmmap_pgmap_protect(vma, start);
@@ -110,7 +107,7 @@ static bool share_slot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 		return true;
 	}
 	atomic_long_inc(&child->nr_held);
-	xa_set_mark(&parent->store, slot, SLOT_SHARED);
+	xa_set_mark(&parent->store.blocks, slot, SLOT_SHARED);
 	/* It has no one offset any more. */
 	block->folio->mapping = NULL;
 	return true;
@@ -123,7 +120,7 @@ static bool share_slot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 static unsigned int run_find(struct hpmmap_ctx *ctx, unsigned long slot,
 			     unsigned int nr, struct hpmmap_block **blocks)
 {
-	XA_STATE(xas, &ctx->store, slot);
+	XA_STATE(xas, &ctx->store.blocks, slot);
 	struct hpmmap_block *block;
 	unsigned int n = 0;
 
@@ -146,7 +143,7 @@ static unsigned int run_store(struct hpmmap_ctx *parent, struct hpmmap_ctx *chil
 			      unsigned long slot, unsigned int nr,
 			      struct hpmmap_block **blocks)
 {
-	XA_STATE(xas, &child->store, slot);
+	XA_STATE(xas, &child->store.blocks, slot);
 	unsigned int n = 0;
 
 	lockdep_assert_held(&child->lock);
@@ -172,7 +169,7 @@ static unsigned int run_store(struct hpmmap_ctx *parent, struct hpmmap_ctx *chil
 
 static void run_mark(struct hpmmap_ctx *ctx, unsigned long slot, unsigned int nr)
 {
-	XA_STATE(xas, &ctx->store, slot);
+	XA_STATE(xas, &ctx->store.blocks, slot);
 
 	xas_lock(&xas);
 	xas_load(&xas);
@@ -222,7 +219,7 @@ static bool inherits(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 		     struct vm_area_struct *vma, unsigned long slot,
 		     struct hpmmap_block *draft)
 {
-	struct hpmmap_block *dst = xa_load(&child->store, slot);
+	struct hpmmap_block *dst = hpmmap_store_load(child, slot);
 	bool armed = userfaultfd_armed(vma);
 
 	/* With a userfaultfd Linux copies the entries that it finds to the child. */
@@ -267,7 +264,7 @@ static bool snapshot_slot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 		src = hpmmap_store_own(parent, vma, slot, NULL, 0, 0);
 	if (!src)
 		return false;
-	dst = xa_load(&child->store, slot);
+	dst = hpmmap_store_load(child, slot);
 	if ((!dst || dst == src) && can_share(parent, vma, slot, src) &&
 	    share_slot(parent, child, vma, slot, src))
 		return true;
@@ -289,7 +286,7 @@ static void protect_undo(struct hpmmap_ctx *parent, struct vm_area_struct *vma,
 				 slot + SHARE_RUN - 1);
 	struct hpmmap_block *block;
 
-	xa_for_each_range(&parent->store, slot, block, slot, last)
+	hpmmap_for_each_block(parent, slot, block, slot, last)
 		if (block->folio && !hpmmap_slot_is_marked(parent, slot))
 			hpmmap_entry_unprotect(parent, vma, slot);
 }
@@ -310,13 +307,10 @@ static void snapshot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 	mutex_lock_nested(&child->lock, SINGLE_DEPTH_NESTING);
 	/* Nothing comes back while mmap_lock is held. */
 	hpmmap_window_zap(parent, vma->vm_start, vma->vm_end);
-	/* With a userfaultfd Linux copies the entries that it finds to the child, without references. */
-	if (userfaultfd_armed(vma))
-		hpmmap_gigabytes_drop(vma, vma->vm_start, vma->vm_end);
 	while (slot <= last && !child->doomed) {
 		unsigned int nr;
 
-		block = xa_find(&parent->store, &slot, last, XA_PRESENT);
+		block = xa_find(hpmmap_store(parent, slot, last), &slot, last, XA_PRESENT);
 		if (!block)
 			break;
 		nr = share_run(parent, child, vma, slot);
@@ -335,22 +329,6 @@ static void snapshot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 }
 
 /*
- * A mapping was split, or mremap(2) is about to move page tables, which no hook has seen: the core
- * would take an entry of 1 GB for a table.
- */
-static void split_moving(struct vm_area_struct *vma)
-{
-	unsigned long addr = vma->vm_pgoff << PAGE_SHIFT, end = addr + vma->vm_end - vma->vm_start;
-
-	for (; addr != vma->vm_start && addr < end; addr = (addr & PUD_MASK) + PUD_SIZE) {
-		struct vm_area_struct *old = vma_lookup(vma->vm_mm, addr);
-
-		if (old && hpmmap_vma_is_ours(old))
-			hpmmap_gigabyte_split(old, addr);
-	}
-}
-
-/*
  * A mapping was duplicated; mmap_lock of its address space is held for writing. Of all that
  * split mappings of their own, or others' (userfaultfd), only the caller's own fork
  * matters: it holds both mmap_locks.
@@ -360,10 +338,8 @@ void hpmmap_fork_open(struct vm_area_struct *vma)
 	struct hpmmap_ctx *parent, *child;
 	struct vm_area_struct *old;
 
-	if (vma->vm_mm == current->mm) {
-		split_moving(vma);
+	if (vma->vm_mm == current->mm)
 		return;
-	}
 	parent = hpmmap_ctx_get(current->mm);
 	if (parent && hpmmap_is_forking(parent)) {
 		child = parent->fork.child;
@@ -376,8 +352,8 @@ void hpmmap_fork_open(struct vm_area_struct *vma)
 			snapshot(parent, child, old);
 	} else if (userfaultfd_armed(vma)) {
 		/* If it is a fork, no hook has seen it, and Linux would copy the entries. */
-		unmap_mapping_pages(vma->vm_file->f_mapping, vma->vm_pgoff,
-				    vma_pages(vma), false);
+		hpmmap_gigabyte_unmap(vma->vm_file->f_mapping, (loff_t)vma->vm_pgoff << PAGE_SHIFT,
+				      vma->vm_end - vma->vm_start, 0);
 	}
 	if (parent)
 		hpmmap_ctx_put(parent);

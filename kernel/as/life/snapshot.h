@@ -3,11 +3,6 @@
 #ifndef _HPMMAP_AS_LIFE_SNAPSHOT_H
 #define _HPMMAP_AS_LIFE_SNAPSHOT_H
 
-#include <linux/types.h>
-
-struct hpmmap_ctx;
-struct vm_area_struct;
-
 bool hpmmap_is_forking(struct hpmmap_ctx *ctx);
 void hpmmap_fork_open(struct vm_area_struct *vma);
 

@@ -4,17 +4,11 @@
  *
  * There is no .close: kernels before 6.5 do not merge mappings that have one.
  */
-#include <linux/mempolicy.h>
-#include <linux/mm.h>
-#include <linux/pagemap.h>
-
 #include "hpmmap.h"
-#include "as/own/counters.h"
 #include "as/own/ctx.h"
 #include "as/own/stats.h"
 #include "as/map/file.h"
 #include "as/map/gigabyte.h"
-#include "as/map/pgmap.h"
 #include "as/map/policy.h"
 #include "as/map/window.h"
 #include "as/store/zap.h"
@@ -78,11 +72,7 @@ static int hpmmap_vm_access(struct vm_area_struct *vma, unsigned long addr,
  */
 static int hpmmap_vm_may_split(struct vm_area_struct *vma, unsigned long addr)
 {
-	if (vma->vm_mm != current->mm)
-		return -EINVAL;
-	if (addr & ~PUD_MASK)
-		hpmmap_gigabyte_split(vma, addr);
-	return 0;
+	return vma->vm_mm == current->mm ? 0 : -EINVAL;
 }
 
 /*
@@ -98,9 +88,6 @@ static int hpmmap_vm_mprotect(struct vm_area_struct *vma, unsigned long start,
 	if (!ctx)
 		return 0;
 	hpmmap_window_zap(ctx, start, end);
-	/* The core makes one of 1 GB that is neither present nor none, and finds no page in it. */
-	if (!(newflags & (VM_READ | VM_WRITE | VM_EXEC)))
-		hpmmap_gigabytes_drop(vma, start, end);
 	if (newflags & VM_WRITE)
 		hpmmap_store_zap_shared(ctx, start, end);
 	hpmmap_ctx_put(ctx);
@@ -123,15 +110,6 @@ static struct mempolicy *hpmmap_vm_get_policy(COMPAT_GET_POLICY_ARGS)
 	return vma->vm_policy;
 }
 
-/* The first page of an entry of 1 GB, which is special; its lock is held. */
-static __maybe_unused struct page *hpmmap_vm_normal_page(struct vm_area_struct *vma,
-							 unsigned long addr)
-{
-	pud_t *pudp = hpmmap_gigabyte_find(vma->vm_mm, addr);
-
-	return pudp ? pfn_to_page(pud_pfn(*pudp)) : NULL;
-}
-
 static const struct vm_operations_struct vm_ops = {
 	.open = hpmmap_fork_open,
 	.may_split = hpmmap_vm_may_split,
@@ -139,7 +117,7 @@ static const struct vm_operations_struct vm_ops = {
 	.mremap = hpmmap_vm_mremap,
 	.fault = hpmmap_vm_fault,
 	.access = hpmmap_vm_access,
-	COMPAT_FIND_NORMAL_PAGE(hpmmap_vm_normal_page)
+	COMPAT_FIND_NORMAL_PAGE(hpmmap_gigabyte_page)
 	.name = hpmmap_vma_dump_name,
 	.get_policy = hpmmap_vm_get_policy,
 	.set_policy = hpmmap_vm_set_policy,
@@ -147,6 +125,6 @@ static const struct vm_operations_struct vm_ops = {
 
 int hpmmap_vmops_init(void)
 {
-	hpmmap_file_init(&vm_ops);
+	hpmmap_vm_ops = &vm_ops;
 	return 0;
 }

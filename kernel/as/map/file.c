@@ -11,12 +11,7 @@
  * same inode; so have the stacks of threads, which is how they are known.
  */
 #include <linux/dcache.h>
-#include <linux/file.h>
-#include <linux/fs.h>
-#include <linux/mman.h>
-#include <linux/module.h>
 #include <linux/mount.h>
-#include <linux/pagemap.h>
 #include <linux/pseudo_fs.h>
 
 #include "hpmmap.h"
@@ -30,7 +25,6 @@
 const struct vm_operations_struct *hpmmap_vm_ops __ro_after_init;
 
 static struct vfsmount *hpmmap_mnt;
-
 static int hpmmap_mnt_count;
 
 static int hpmmap_file_mmap(struct file *file, struct vm_area_struct *vma)
@@ -64,7 +58,12 @@ static const struct file_operations hpmmap_fops = {
 	.fsync = noop_fsync,
 };
 
-static const struct address_space_operations hpmmap_aops = {
+/* That a page was written to need not be known: there is nowhere else to write it to. */
+const struct address_space_operations hpmmap_aops = {
+	.dirty_folio = noop_dirty_folio,
+};
+
+const struct address_space_operations hpmmap_fs_aops = {
 	.dirty_folio = noop_dirty_folio,
 };
 
@@ -150,12 +149,6 @@ static struct file *file_of(struct inode *inode, enum hpmmap_name name)
 	if (!IS_ERR(file))
 		file->private_data = (void *)(unsigned long)name;
 	return file;
-}
-
-/* What mappings of the files do, which lies above them. */
-void hpmmap_file_init(const struct vm_operations_struct *ops)
-{
-	hpmmap_vm_ops = ops;
 }
 
 /* What Linux asks of the pages of a mapping. */

@@ -3,31 +3,21 @@
 #ifndef _HPMMAP_AS_MAP_FILE_H
 #define _HPMMAP_AS_MAP_FILE_H
 
-#include <linux/minmax.h>
-#include <linux/types.h>
-
-#include "hpmmap.h"
 #include "as/own/ctx.h"
 
-struct address_space;
-struct address_space_operations;
-struct file;
-struct file_operations;
-struct vm_area_struct;
-struct vm_operations_struct;
-
+/* What mappings of the files do, which lies above them. */
 extern const struct vm_operations_struct *hpmmap_vm_ops;
+
+/* Of contexts and windows, and of hpmmapfs: whose mappings show blocks. */
+extern const struct address_space_operations hpmmap_aops, hpmmap_fs_aops;
 
 /* Of a stack, what has memory before it is touched. */
 #define STACK_GIVEN_BYTES (128UL << 10)
 
-/**
- * hpmmap_stack_given() - where the part of a stack begins that has memory at once
- * @start: start of the stack
- * @end: its end
- *
- * Slots are given as a whole. Those below get their blocks when they are touched,
- * by one fault each: most stacks never grow that far.
+/*
+ * Where the part of a stack begins that has memory at once. Slots are given as a whole. Those
+ * below get their blocks when they are touched, by one fault each: most stacks never grow that
+ * far.
  */
 static inline unsigned long hpmmap_stack_given(unsigned long start,
 					       unsigned long end)
@@ -35,7 +25,6 @@ static inline unsigned long hpmmap_stack_given(unsigned long start,
 	return max(start, (end - STACK_GIVEN_BYTES) & SLOT_MASK);
 }
 
-void hpmmap_file_init(const struct vm_operations_struct *ops);
 struct file *hpmmap_file_alloc(void);
 void hpmmap_file_put(struct hpmmap_ctx *ctx);
 struct file *hpmmap_file_window(const struct file_operations *fops,

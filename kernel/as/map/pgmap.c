@@ -7,10 +7,6 @@
  * a fork shares, which the core would map with the rights of its mapping. The rest is left
  * to the core's fault handler.
  */
-#include <linux/mm.h>
-#include <linux/mmu_notifier.h>
-#include <linux/pagemap.h>
-#include <linux/pgtable.h>
 #include <asm/pgalloc.h>
 
 #include "hpmmap.h"
@@ -19,35 +15,33 @@
 #include "as/map/pgmap.h"
 #include "as/map/vma.h"
 
+/* The entry of 2 MB of an address in the table that the entry of its gigabyte has, or NULL. */
+static pmd_t *in_table(pud_t *pudp, unsigned long addr)
+{
+	pud_t pud = pudp ? READ_ONCE(*pudp) : __pud(0);
+
+	/* One of 1 GB may go at any moment. */
+	return pud_none(pud) || pud_bad(pud) ? NULL : pmd_offset(&pud, addr);
+}
+
 /*
  * The entry of 2 MB that covers the slot of an address, or NULL where there is not even a table for
  * it. The entries of the slots of one gigabyte follow each other. mmap_lock is held. An entry of
- * 1 GB is split, which sleeps: hpmmap_pgmap_slot() only looks.
+ * 1 GB is split: hpmmap_pgmap_slot() only looks.
  */
 pmd_t *hpmmap_pgmap_pmd(struct mm_struct *mm, unsigned long addr)
 {
-	pgd_t *pgd;
-	p4d_t *p4d;
-	pud_t *pud;
+	pud_t *pudp = hpmmap_gigabyte_pud(mm, addr);
 
 	mmap_assert_locked(mm);
-	if (unlikely(hpmmap_gigabyte_find(mm, addr))) {
+	if (unlikely(pudp && hpmmap_is_gigabyte(READ_ONCE(*pudp)))) {
 		struct vm_area_struct *vma = vma_lookup(mm, addr);
 
 		/* Otherwise munmap(2) is about to remove it. */
-		if (vma && hpmmap_vma_is_ours(vma))
+		if (vma && hpmmap_vma_shows_blocks(vma))
 			hpmmap_gigabyte_split(vma, addr);
 	}
-	pgd = pgd_offset(mm, addr);
-	if (pgd_none(*pgd) || pgd_bad(*pgd))
-		return NULL;
-	p4d = p4d_offset(pgd, addr);
-	if (p4d_none(*p4d) || p4d_bad(*p4d))
-		return NULL;
-	pud = pud_offset(p4d, addr);
-	if (pud_none(*pud) || pud_bad(*pud))
-		return NULL;
-	return pmd_offset(pud, addr);
+	return in_table(pudp, addr);
 }
 
 /* How a slot is mapped whose entry is known; NULL: there is not even a table for it. */
@@ -66,9 +60,12 @@ enum hpmmap_entry hpmmap_pgmap_kind(pmd_t *pmdp)
 /* How the slot of an address is mapped. mmap_lock is held. */
 enum hpmmap_entry hpmmap_pgmap_slot(struct mm_struct *mm, unsigned long addr)
 {
-	if (unlikely(hpmmap_gigabyte_find(mm, addr)))
+	pud_t *pudp = hpmmap_gigabyte_pud(mm, addr);
+
+	mmap_assert_locked(mm);
+	if (unlikely(pudp && hpmmap_is_gigabyte(READ_ONCE(*pudp))))
 		return HPMMAP_ENTRY_1G;
-	return hpmmap_pgmap_kind(hpmmap_pgmap_pmd(mm, addr));
+	return hpmmap_pgmap_kind(in_table(pudp, addr));
 }
 
 /*
@@ -118,18 +115,11 @@ bool hpmmap_pgmap_is_done(struct vm_area_struct *vma, pmd_t *pmdp)
 	       (pmd_write(pmd) || !(vma->vm_flags & VM_WRITE));
 }
 
-/**
- * hpmmap_pgmap_insert_2m() - map a block by one entry
- * @vma: accessible mapping of ours that covers the whole slot and is not
- *	locked; mmap_lock held
- * @addr: start of the slot
- * @pmdp: its entry
- * @folio: the block's, which stays in the slot now
- * @write: as the mapping allows; otherwise read-only, also where the process wants no huge pages
- *
- * The caller counts it by compat_add_rss(), once for many.
- *
- * Return: false where there is something already.
+/*
+ * Maps a block, which stays in the slot now, by one entry. @vma: accessible, covers the whole
+ * slot and is not locked; mmap_lock held. @pmdp: the slot's entry. @write: as the mapping
+ * allows; otherwise read-only, also where the process wants no huge pages. The caller counts
+ * it by compat_add_rss(), once for many. Returns false where there is something already.
  */
 bool hpmmap_pgmap_insert_2m(struct vm_area_struct *vma, unsigned long addr,
 			    pmd_t *pmdp, struct folio *folio, bool write)
@@ -157,18 +147,14 @@ bool hpmmap_pgmap_insert_2m(struct vm_area_struct *vma, unsigned long addr,
 	return none;
 }
 
-/**
- * hpmmap_pgmap_protect_run() - take away the right to write in slots in a row
- * @vma: mapping of ours; mmap_lock held for writing
- * @start: of the first slot; all of them are covered by the mapping, and lie in one
- *	gigabyte
- * @nr: how many
+/*
+ * Takes away the right to write in @nr slots of one gigabyte, all of them covered by the
+ * mapping; mmap_lock held for writing. Entries of 2 MB stay, read-only. They are clean, too:
+ * the core would make dirty ones writable again when a userfaultfd ends its own protection.
+ * The caller flushes the TLB.
  *
- * Entries of 2 MB stay, read-only. They are clean, too: the core would make dirty ones
- * writable again when a userfaultfd ends its own protection. The caller flushes the TLB.
- *
- * Return: how many of them from the first on it was done for; the next is
- * mapped by entries of 4 KB, or a notifier keeps a copy of the page tables.
+ * Returns how many of them, from the first on, are done; the next is mapped by entries of 4
+ * KB, or a notifier keeps a copy of the page tables.
  */
 unsigned int hpmmap_pgmap_protect_run(struct vm_area_struct *vma,
 				      unsigned long start, unsigned int nr)
@@ -260,14 +246,9 @@ static unsigned int count_locked(struct mm_struct *mm, unsigned long slot,
 	*ptlp = NULL;
 	if (!find_vma_intersection(mm, addr, addr + SLOT_SIZE))
 		return 0;
-	pudp = hpmmap_gigabyte_find(mm, addr);
-	if (unlikely(pudp)) {
-		*ptlp = pud_lock(mm, pudp);
-		if (pud_leaf(*pudp))
-			return pud_pfn(*pudp) + ((addr & ~PUD_MASK) >> PAGE_SHIFT) == first;
-		spin_unlock(*ptlp);
-		*ptlp = NULL;
-	}
+	pudp = hpmmap_gigabyte_lock(mm, addr, ptlp);
+	if (unlikely(pudp))
+		return pud_pfn(*pudp) + ((addr & ~PUD_MASK) >> PAGE_SHIFT) == first;
 	pmdp = hpmmap_pgmap_pmd(mm, addr);
 	if (!pmdp)
 		return 0;

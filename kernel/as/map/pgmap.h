@@ -3,22 +3,12 @@
 #ifndef _HPMMAP_AS_MAP_PGMAP_H
 #define _HPMMAP_AS_MAP_PGMAP_H
 
-#include <linux/mm.h>
-
-struct hpmmap_block;
-
-/**
- * enum hpmmap_entry - how a slot is mapped
- * @HPMMAP_ENTRY_NONE: nothing, not even a table of 4 KB entries
- * @HPMMAP_ENTRY_TABLE: a table of 4 KB entries
- * @HPMMAP_ENTRY_2M: one 2 MB entry
- * @HPMMAP_ENTRY_1G: an entry of 1 GB
- */
+/* How a slot is mapped. */
 enum hpmmap_entry {
-	HPMMAP_ENTRY_NONE,
-	HPMMAP_ENTRY_TABLE,
-	HPMMAP_ENTRY_2M,
-	HPMMAP_ENTRY_1G,
+	HPMMAP_ENTRY_NONE,	/* nothing, not even a table of 4 KB entries */
+	HPMMAP_ENTRY_TABLE,	/* a table of 4 KB entries */
+	HPMMAP_ENTRY_2M,	/* one 2 MB entry */
+	HPMMAP_ENTRY_1G,	/* an entry of 1 GB */
 };
 
 enum hpmmap_entry hpmmap_pgmap_kind(pmd_t *pmdp);

@@ -8,10 +8,6 @@
  * says about a page holds for a block of 2 MB.
  */
 #include <linux/cpuset.h>
-#include <linux/mempolicy.h>
-#include <linux/mman.h>
-#include <linux/sched.h>
-#include <linux/topology.h>
 
 #include "hook.h"
 #include "hpmmap.h"
@@ -161,8 +157,6 @@ void hpmmap_placement_copy(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 		hpmmap_placement_prefer(place, from->nid);
 	}
 }
-
-/* What mbind(2) set, for a mapping that takes the place of another. */
 
 /*
  * Copies the policy of a mapping, for hpmmap_policy_set() only. Returns whether it has one

@@ -3,13 +3,7 @@
 #ifndef _HPMMAP_AS_MAP_POLICY_H
 #define _HPMMAP_AS_MAP_POLICY_H
 
-#include <linux/mempolicy.h>
-#include <linux/mm.h>
-
 #include "as/own/ctx.h"
-
-struct hpmmap_block;
-struct hpmmap_placement;
 
 void hpmmap_placement_get(struct hpmmap_job *job, struct vm_area_struct *vma,
 			  struct hpmmap_placement *place);

@@ -2,12 +2,6 @@
 /*
  * What is mapped in a range, by whom it is watched, and where there is room.
  */
-#include <linux/capability.h>
-#include <linux/delay.h>
-#include <linux/mman.h>
-#include <linux/sched/signal.h>
-#include <linux/userfaultfd_k.h>
-
 #include "hook.h"
 #include "hpmmap.h"
 #include "as/own/ctx.h"
@@ -187,13 +181,9 @@ bool hpmmap_range_is_taken(struct hpmmap_ctx *ctx, unsigned long start,
 	return ret;
 }
 
-/*
- * Chooses an address: a multiple of @align, a power of two, plus @phase. @hint: what the
- * caller would like, or 0. Returns it or an errno. It may be taken when it is used.
- */
-unsigned long hpmmap_range_find_hole(unsigned long hint, unsigned long len,
-				     unsigned long flags, unsigned long align,
-				     unsigned long phase)
+/* hpmmap_range_find_hole() with mmap_lock held. */
+unsigned long hpmmap_range_hole(unsigned long hint, unsigned long len, unsigned long flags,
+				unsigned long align, unsigned long phase)
 {
 	unsigned long pad = align - PAGE_SIZE;
 	unsigned long addr;
@@ -202,8 +192,6 @@ unsigned long hpmmap_range_find_hole(unsigned long hint, unsigned long len,
 		return -ENOMEM;
 	if (hint && hint < LOWEST_HINT)
 		hint = LOWEST_HINT;
-	if (mmap_read_lock_killable(current->mm))
-		return -EINTR;
 	addr = hint ? compat_get_unmapped_area(hint, len, flags) : 0;
 	if (!hint || addr != hint)
 		addr = compat_get_unmapped_area(0, len + pad, flags);
@@ -211,11 +199,27 @@ unsigned long hpmmap_range_find_hole(unsigned long hint, unsigned long len,
 		addr = compat_get_unmapped_area(0, len, flags);
 		pad = 0;
 	}
-	mmap_read_unlock(current->mm);
 	if (IS_ERR_VALUE(addr) || addr == hint || !pad)
 		return addr;
 	/* The highest fitting address: what is left over stays in one piece. */
 	return addr + pad - ((addr + pad - phase) & (align - 1));
+}
+
+/*
+ * Chooses an address: a multiple of @align, a power of two, plus @phase. @hint: what the
+ * caller would like, or 0. Returns it or an errno. It may be taken when it is used.
+ */
+unsigned long hpmmap_range_find_hole(unsigned long hint, unsigned long len,
+				     unsigned long flags, unsigned long align,
+				     unsigned long phase)
+{
+	unsigned long addr;
+
+	if (mmap_read_lock_killable(current->mm))
+		return -EINTR;
+	addr = hpmmap_range_hole(hint, len, flags, align, phase);
+	mmap_read_unlock(current->mm);
+	return addr;
 }
 
 /*

@@ -3,14 +3,39 @@
 #ifndef _HPMMAP_AS_MAP_VMA_H
 #define _HPMMAP_AS_MAP_VMA_H
 
-#include <linux/mm.h>
-
 #include "as/own/ctx.h"
 #include "as/map/file.h"
 
 static inline bool hpmmap_vma_is_ours(const struct vm_area_struct *vma)
 {
 	return vma->vm_ops == hpmmap_vm_ops;
+}
+
+/*
+ * Does a mapping show blocks, of its process, of another one (windows) or of a file? Its operations may
+ * be those of System V's shared memory.
+ */
+static __always_inline bool hpmmap_vma_shows_blocks(const struct vm_area_struct *vma)
+{
+	const struct address_space_operations *ops =
+		vma->vm_file ? vma->vm_file->f_mapping->a_ops : NULL;
+
+	return vma->vm_flags & VM_MAYSHARE && (ops == &hpmmap_aops || ops == &hpmmap_fs_aops);
+}
+
+/*
+ * Does each process map the files of a file system by entries of 1 GB? With pagesize=1G, which is mounted
+ * when the functions of the core are redirected.
+ */
+static inline bool hpmmap_fs_is_1g(const struct super_block *sb)
+{
+	return sb->s_blocksize == PUD_SIZE;
+}
+
+/* The same for what a mapping shows. */
+static inline bool hpmmap_vma_is_1g(const struct vm_area_struct *vma)
+{
+	return hpmmap_vma_shows_blocks(vma) && hpmmap_fs_is_1g(file_inode(vma->vm_file)->i_sb);
 }
 
 static inline bool hpmmap_vma_is_accessible(const struct vm_area_struct *vma)

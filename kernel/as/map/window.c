@@ -14,16 +14,12 @@
  * given up returns to its pool only when the entry has gone.
  */
 #include <linux/hashtable.h>
-#include <linux/mm.h>
-#include <linux/mmu_notifier.h>
-#include <linux/mutex.h>
-#include <linux/sched/mm.h>
-#include <linux/slab.h>
 
 #include "hpmmap.h"
 #include "sysfs.h"
 #include "as/own/ctx.h"
 #include "as/map/file.h"
+#include "as/map/gigabyte.h"
 #include "as/map/range.h"
 #include "as/map/window.h"
 
@@ -140,7 +136,7 @@ void hpmmap_window_revoke(struct hpmmap_window *win, unsigned long start,
 			  unsigned long end)
 {
 	hpmmap_window_count(HPMMAP_WINDOW_REVOKED, 1);
-	unmap_mapping_range(&win->mapping, start, end - start, 1);
+	hpmmap_gigabyte_unmap(&win->mapping, start, end - start, 1);
 }
 
 /* @viewer is about to have entries for ordinary pages, until hpmmap_window_unview(). */
@@ -216,14 +212,12 @@ static const struct mmu_interval_notifier_ops notifier_ops = {
 	.invalidate = notifier_invalidate,
 };
 
-/**
- * struct watch - a request to be told what becomes of a target's memory
- * @work: a task that takes all locks of an address space stops at any signal, and one that
- *	faults in the kernel cannot handle it; to a worker they mean nothing
- * @win: the window
- * @ret: the answer
- */
+/* A request to be told what becomes of a target's memory. */
 struct watch {
+	/*
+	 * A task that takes all locks of an address space stops at any signal, and one that faults
+	 * in the kernel cannot handle it; to a worker they mean nothing.
+	 */
 	struct work_struct work;
 	struct hpmmap_window *win;
 	int ret;

@@ -3,25 +3,12 @@
 #ifndef _HPMMAP_AS_MAP_WINDOW_H
 #define _HPMMAP_AS_MAP_WINDOW_H
 
-#include <linux/fs.h>
-#include <linux/list.h>
-#include <linux/mmu_notifier.h>
-#include <linux/mutex.h>
-#include <linux/refcount.h>
-#include <linux/spinlock.h>
-#include <linux/workqueue.h>
-#include <linux/xarray.h>
-
 #include "as/own/ctx.h"
 
-/**
- * struct hpmmap_viewer - an address space that may have entries for ordinary pages
- * @link: in the window's list; empty as long as there are none
- * @mm: the address space; mmgrab()bed
- */
+/* An address space that may have entries for ordinary pages. */
 struct hpmmap_viewer {
-	struct list_head link;
-	struct mm_struct *mm;
+	struct list_head link;	/* in the window's list; empty as long as there are none */
+	struct mm_struct *mm;	/* the address space; mmgrab()bed */
 };
 
 /**
@@ -53,28 +40,17 @@ struct hpmmap_window {
 	struct work_struct free;
 };
 
-/**
- * enum hpmmap_window_count - what is counted of all windows since the module was loaded
- * @HPMMAP_WINDOW_ATTACHMENTS: attachments that there are
- * @HPMMAP_WINDOW_BYTES: their length
- * @HPMMAP_WINDOW_FAULTS: faults, each tried again counted as another
- * @HPMMAP_WINDOW_RETRIES: of those, tried again since the target's mmap_lock was taken
- * @HPMMAP_WINDOW_ENTRIES_2M: entries of 2 MB that were made
- * @HPMMAP_WINDOW_ENTRIES_4K: entries of 4 KB for memory of the pools, or what stands in for it
- * @HPMMAP_WINDOW_ENTRIES_LINUX: entries of 4 KB for memory that is Linux's
- * @HPMMAP_WINDOW_REVOKED: ranges that were taken out of windows
- * @HPMMAP_WINDOW_POOLS_ONLY: attachments that there are, and show no memory of Linux
- */
+/* What is counted of all windows since the module was loaded. */
 enum hpmmap_window_count {
-	HPMMAP_WINDOW_ATTACHMENTS,
-	HPMMAP_WINDOW_BYTES,
-	HPMMAP_WINDOW_FAULTS,
-	HPMMAP_WINDOW_RETRIES,
-	HPMMAP_WINDOW_ENTRIES_2M,
-	HPMMAP_WINDOW_ENTRIES_4K,
-	HPMMAP_WINDOW_ENTRIES_LINUX,
-	HPMMAP_WINDOW_REVOKED,
-	HPMMAP_WINDOW_POOLS_ONLY,
+	HPMMAP_WINDOW_ATTACHMENTS,	/* attachments that there are */
+	HPMMAP_WINDOW_BYTES,		/* their length */
+	HPMMAP_WINDOW_FAULTS,		/* faults, each tried again counted as another */
+	HPMMAP_WINDOW_RETRIES,		/* of those, tried again since the target's mmap_lock was taken */
+	HPMMAP_WINDOW_ENTRIES_2M,	/* entries of 2 MB that were made */
+	HPMMAP_WINDOW_ENTRIES_4K,	/* of 4 KB for memory of the pools, or what stands in for it */
+	HPMMAP_WINDOW_ENTRIES_LINUX,	/* of 4 KB for ordinary memory */
+	HPMMAP_WINDOW_REVOKED,		/* ranges that were taken out of windows */
+	HPMMAP_WINDOW_POOLS_ONLY,	/* attachments that show pool memory only */
 	HPMMAP_NR_WINDOW_COUNTS
 };
 
@@ -85,18 +61,15 @@ static inline void hpmmap_window_count(enum hpmmap_window_count what, long nr)
 	atomic_long_add(nr, &hpmmap_window_counts[what]);
 }
 
-/**
- * struct hpmmap_grant - what attachments rest on
- * @refs: attachments, and the object that it is part of
- * @parent: what it rests on itself, or NULL; holds a reference
- * @revoked: it is not given any more; set once, by hpmmap_grant_end()
- * @free: after the last reference
- */
+/* What attachments rest on. */
 struct hpmmap_grant {
+	/* Attachments, and the object that it is part of. */
 	refcount_t refs;
+	/* What it rests on itself, or NULL; holds a reference. */
 	struct hpmmap_grant *parent;
+	/* It is not given any more; set once, by hpmmap_grant_end(). */
 	bool revoked;
-	void (*free)(struct hpmmap_grant *grant);
+	void (*free)(struct hpmmap_grant *grant);	/* after the last reference */
 };
 
 void hpmmap_grant_put(struct hpmmap_grant *grant);
@@ -113,12 +86,10 @@ void hpmmap_window_revoke(struct hpmmap_window *win, unsigned long start,
 int hpmmap_windows_init(void);
 void hpmmap_windows_exit(void);
 
-/**
- * hpmmap_window_zap() - blocks of a range change: no window keeps the old ones mapped
- * @ctx: their context. Its lock is held, or its mmap_lock for writing: a fault that maps
- *	them anew holds both. Or they cannot be mapped any more.
- * @start: first address
- * @end: end
+/*
+ * Blocks of a range change: no window keeps the old ones mapped. ctx->lock is held, or
+ * mmap_lock for writing: a fault that maps them anew holds both. Or they cannot be mapped any
+ * more.
  */
 static inline void hpmmap_window_zap(struct hpmmap_ctx *ctx, unsigned long start,
 				     unsigned long end)

@@ -3,17 +3,9 @@
 #ifndef _HPMMAP_AS_OWN_COUNTERS_H
 #define _HPMMAP_AS_OWN_COUNTERS_H
 
-#include <linux/atomic.h>
-#include <linux/sched.h>
-#include <linux/spinlock.h>
-#include <linux/types.h>
-
-#include "mem/block/account.h"
 #include "mem/block/payer.h"
 
-/**
- * enum hpmmap_timed - hooked calls whose time is taken
- */
+/* Hooked calls whose time is taken. */
 enum hpmmap_timed {
 	HPMMAP_TIMED_MMAP,
 	HPMMAP_TIMED_MUNMAP,
@@ -22,85 +14,51 @@ enum hpmmap_timed {
 	HPMMAP_NR_TIMED
 };
 
-/**
- * enum hpmmap_fault - why there is a fault in memory of ours
- * @HPMMAP_FAULT_FORK: shared since a fork, or was
- * @HPMMAP_FAULT_RESERVED: of a mapping without memory of its own until now
- * @HPMMAP_FAULT_FIRST_TOUCH: the job asked for it
- * @HPMMAP_FAULT_LINUX: a page of Linux stands in
- * @HPMMAP_FAULT_CHANGING: a call of the process that is under way changes mappings, or forks
- * @HPMMAP_FAULT_UNMAPPED: something else took it out of the page table
- */
+/* Why there is a fault in memory of ours. */
 enum hpmmap_fault {
-	HPMMAP_FAULT_FORK,
-	HPMMAP_FAULT_RESERVED,
-	HPMMAP_FAULT_FIRST_TOUCH,
-	HPMMAP_FAULT_LINUX,
-	HPMMAP_FAULT_CHANGING,
-	HPMMAP_FAULT_UNMAPPED,
+	HPMMAP_FAULT_FORK,		/* shared since a fork, or was */
+	HPMMAP_FAULT_RESERVED,		/* of a mapping without memory of its own until now */
+	HPMMAP_FAULT_FIRST_TOUCH,	/* the job asked for it */
+	HPMMAP_FAULT_LINUX,		/* a page of Linux stands in */
+	HPMMAP_FAULT_CHANGING,		/* a call of the process changes mappings just now, or forks */
+	HPMMAP_FAULT_UNMAPPED,		/* something else took it out of the page table */
 	HPMMAP_NR_FAULTS
 };
 
-/**
- * enum hpmmap_fallback - for what memory of Linux is used instead
- * @HPMMAP_FALLBACK_MMAP: a mapping
- * @HPMMAP_FALLBACK_BRK: a piece of the heap
- * @HPMMAP_FALLBACK_EXEC: the image of a program
- * @HPMMAP_FALLBACK_BLOCK: one block, at a touch or for a copy
- * @HPMMAP_FALLBACK_ASKED: what a call needs Linux's own memory for
- */
+/* What ordinary memory is used for instead. */
 enum hpmmap_fallback {
-	HPMMAP_FALLBACK_MMAP,
-	HPMMAP_FALLBACK_BRK,
-	HPMMAP_FALLBACK_EXEC,
-	HPMMAP_FALLBACK_BLOCK,
-	HPMMAP_FALLBACK_ASKED,
+	HPMMAP_FALLBACK_MMAP,	/* a mapping */
+	HPMMAP_FALLBACK_BRK,	/* a piece of the heap */
+	HPMMAP_FALLBACK_EXEC,	/* the image of a program */
+	HPMMAP_FALLBACK_BLOCK,	/* one block, at a touch or for a copy */
+	HPMMAP_FALLBACK_ASKED,	/* what a call needs Linux's own memory for */
 	HPMMAP_NR_FALLBACKS
 };
 
-/**
- * enum hpmmap_reason - why memory of Linux is used instead
- * @HPMMAP_REASON_EXHAUSTED: the pools of the job's nodes have too little
- * @HPMMAP_REASON_LIMIT: the user or the cgroup may not hold so much
- * @HPMMAP_REASON_OTHER: a memory policy, a pinned block in the way, no memory
- *	of the kernel
- */
+/* Why ordinary memory is used instead. */
 enum hpmmap_reason {
-	HPMMAP_REASON_EXHAUSTED,
-	HPMMAP_REASON_LIMIT,
-	HPMMAP_REASON_OTHER,
+	HPMMAP_REASON_EXHAUSTED,	/* the pools of the job's nodes have too little */
+	HPMMAP_REASON_LIMIT,		/* the user or the cgroup may not hold so much */
+	HPMMAP_REASON_OTHER,		/* a memory policy, a pinned block in the way, no memory of the kernel */
 	HPMMAP_NR_REASONS
 };
 
-/**
- * enum hpmmap_stall - what a process waits for
- * @HPMMAP_STALL_CALLS: another hooked call of the same address space
- * @HPMMAP_STALL_ZEROING: blocks that are being zeroed, for want of others
- * @HPMMAP_STALL_RECLAIM: what processes keep for reuse, to be taken back
- * @HPMMAP_STALL_PINS: pins of a block
- */
+/* What a process waits for. */
 enum hpmmap_stall {
-	HPMMAP_STALL_CALLS,
-	HPMMAP_STALL_ZEROING,
-	HPMMAP_STALL_RECLAIM,
-	HPMMAP_STALL_PINS,
+	HPMMAP_STALL_CALLS,	/* another hooked call of the same address space */
+	HPMMAP_STALL_ZEROING,	/* blocks that are being zeroed, for want of others */
+	HPMMAP_STALL_RECLAIM,	/* what processes keep for reuse, to be taken back */
+	HPMMAP_STALL_PINS,	/* pins of a block */
 	HPMMAP_NR_STALLS
 };
 
-/**
- * enum hpmmap_program_kind - what became of a program that a member has executed
- * @HPMMAP_PROGRAM_REGISTERED: it has a context
- * @HPMMAP_PROGRAM_LEFT_OUT: the launch wants it to be Linux's
- * @HPMMAP_PROGRAM_SECURE: set-user-ID, or another way to rights the caller has not
- * @HPMMAP_PROGRAM_32BIT: of another instruction set
- * @HPMMAP_PROGRAM_FAILED: there was no memory for a context
- */
+/* What became of a program that a member has executed. */
 enum hpmmap_program_kind {
-	HPMMAP_PROGRAM_REGISTERED,
-	HPMMAP_PROGRAM_LEFT_OUT,
-	HPMMAP_PROGRAM_SECURE,
-	HPMMAP_PROGRAM_32BIT,
-	HPMMAP_PROGRAM_FAILED,
+	HPMMAP_PROGRAM_REGISTERED,	/* it has a context */
+	HPMMAP_PROGRAM_LEFT_OUT,	/* the launch wants it to be Linux's */
+	HPMMAP_PROGRAM_SECURE,		/* set-user-ID, or another way to rights the caller has not */
+	HPMMAP_PROGRAM_32BIT,		/* of another instruction set */
+	HPMMAP_PROGRAM_FAILED,		/* there was no memory for a context */
 	HPMMAP_NR_PROGRAM_KINDS
 };
 
@@ -113,36 +71,24 @@ enum hpmmap_program_kind {
 #define HPMMAP_LATENCY_BUCKETS \
 	((HPMMAP_LATENCY_LAST - HPMMAP_LATENCY_FIRST) * 4 + 2)
 
-/**
- * struct hpmmap_latency - the times of one call
- * @ticks: their sum
- * @worst: the longest
- * @nr: how many, by bucket
- */
+/* The times of one call. */
 struct hpmmap_latency {
-	unsigned long ticks;
-	unsigned long worst;
-	unsigned long nr[HPMMAP_LATENCY_BUCKETS];
+	unsigned long ticks;				/* their sum */
+	unsigned long worst;				/* the longest */
+	unsigned long nr[HPMMAP_LATENCY_BUCKETS];	/* how many, by bucket */
 };
 
 /* Calls whose times a context keeps before its job counts them. */
 #define HPMMAP_CALLS_KEPT 16
 
-/**
- * struct hpmmap_calls - calls of a context that its job has not counted yet
- * @nr: how many
- * @call: which, enum hpmmap_timed
- * @ticks: how long they took
- */
+/* Calls of a context that its job has not counted yet. */
 struct hpmmap_calls {
-	unsigned int nr;
-	u8 call[HPMMAP_CALLS_KEPT];
-	u64 ticks[HPMMAP_CALLS_KEPT];
+	unsigned int nr;		/* how many */
+	u8 call[HPMMAP_CALLS_KEPT];	/* which, enum hpmmap_timed */
+	u64 ticks[HPMMAP_CALLS_KEPT];	/* how long they took */
 };
 
-/**
- * struct hpmmap_fault_range - faults that lie near each other
- */
+/* Faults that lie near each other. */
 struct hpmmap_fault_range {
 	unsigned long start;
 	unsigned long end;
@@ -151,58 +97,48 @@ struct hpmmap_fault_range {
 	pid_t pid;
 };
 
-/**
- * struct hpmmap_program - what a program of a job has met with
- * @name: as execve has named the process; empty: all those there was no room for
- * @address_spaces: how many had it, forks included
- * @forks: those that a fork has made
- * @faults: in memory of ours
- * @faults_fork: the part of them that a fork was the reason of
- * @faults_asked: the part that the program brought about: reserved memory, first touch, and
- *	its calls that changed mappings
- * @fallbacks: calls that got memory of Linux
- * @refusals: calls that failed
- */
+/* What a program of a job has met with. */
 struct hpmmap_program {
+	/* As execve has named the process; empty: all those there was no room for. */
 	char name[TASK_COMM_LEN];
-	u64 address_spaces;
-	u64 forks;
-	u64 faults;
-	u64 faults_fork;
+	u64 address_spaces;		/* how many had it, forks included */
+	u64 forks;			/* those that a fork has made */
+	u64 faults;			/* in memory of ours */
+	u64 faults_fork;		/* the part of them that a fork was the reason of */
+	/*
+	 * The part that the program brought about: reserved memory, first touch, and its calls
+	 * that changed mappings.
+	 */
 	u64 faults_asked;
-	u64 fallbacks;
-	u64 refusals;
+	u64 fallbacks;			/* fallbacks to ordinary memory */
+	u64 refusals;			/* calls that failed */
 };
 
 #define HPMMAP_NR_PROGRAMS 16
 
-/**
- * struct hpmmap_stats - what a context counts itself: on the way of most calls nothing is shared
- * between processes
- * @program: of its job: what its program is. Set before it is published.
- * @forked: a fork has made it
- * @remote: blocks placed on another node than that of the CPU; protected by
- *	ctx->lock, as is ctx->placed
- * @entries_2m: entries made in the page table
- * @calls: the last hooked calls; protected by ctx->ops
- * @splits_1g: entries of 1 GB that became entries of 2 MB
- * @joins_1g: those that became one again
- */
+/* What a context counts itself: on the way of most calls nothing is shared between processes. */
 struct hpmmap_stats {
+	/* Of its job: what its program is. Set before it is published. */
 	struct hpmmap_program *program;
-	bool forked;
+	bool forked;			/* a fork has made it */
+	/*
+	 * Blocks placed on another node than that of the CPU; protected by ctx->lock, as are
+	 * ctx->placed and the following three.
+	 */
 	unsigned long remote;
-	atomic_long_t entries_2m;
+	/* Contiguous runs that blocks were placed in, one after the other. */
+	unsigned long runs;
+	unsigned long run_slot;		/* the slot that would continue the last run */
+	unsigned long run_pfn;		/* the memory that would */
+	atomic_long_t entries_2m;	/* entries made in the page table */
 	atomic_long_t entries_1g;
-	atomic_long_t splits_1g;
-	atomic_long_t joins_1g;
+	atomic_long_t splits_1g;	/* entries of 1 GB that became entries of 2 MB */
+	atomic_long_t joins_1g;		/* those that became one again */
 	atomic_long_t entries_4k;
-	struct hpmmap_calls calls;
+	struct hpmmap_calls calls;	/* the last hooked calls; protected by ctx->ops */
 };
 
-/**
- * struct hpmmap_stall_total - how often and how long processes waited
- */
+/* How often and how long processes waited. */
 struct hpmmap_stall_total {
 	u64 nr;
 	u64 ticks;
@@ -248,7 +184,10 @@ struct hpmmap_totals {
 	long few_pages;
 	unsigned long kept;
 	long pinned;
+	u64 static_bytes;
+	u64 static_used;
 	u64 remote;
+	u64 runs;
 	u64 entries_2m;
 	u64 entries_1g;
 	u64 splits_1g;

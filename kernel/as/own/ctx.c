@@ -4,14 +4,9 @@
  * and ends is in life.c.
  */
 #include <linux/hashtable.h>
-#include <linux/rcupdate.h>
-#include <linux/slab.h>
-#include <linux/spinlock.h>
-#include <linux/workqueue.h>
 
 #include "hpmmap.h"
 #include "mem/pool/pool.h"
-#include "as/own/counters.h"
 #include "as/own/ctx.h"
 #include "as/own/stats.h"
 

@@ -3,15 +3,8 @@
 #ifndef _HPMMAP_AS_OWN_CTX_H
 #define _HPMMAP_AS_OWN_CTX_H
 
-#include <linux/mutex.h>
-#include <linux/refcount.h>
 #include <linux/task_work.h>
-#include <linux/wait.h>
-#include <linux/workqueue.h>
-#include <linux/xarray.h>
 
-#include "hpmmap.h"
-#include "mem/block/account.h"
 #include "mem/block/block.h"
 #include "mem/pool/pinned.h"
 #include "as/own/counters.h"
@@ -21,17 +14,11 @@
 struct hpmmap_family;
 struct hpmmap_window;
 
-/**
- * enum hpmmap_name - what a mapping is called in /proc/PID/maps
- * @HPMMAP_NAME_NONE: nothing
- * @HPMMAP_NAME_HEAP: up to the break
- * @HPMMAP_NAME_THREAD: nothing, too; the stack of a thread, see
- *	hpmmap_stack_given()
- */
+/* What a mapping is called in /proc/PID/maps. */
 enum hpmmap_name {
-	HPMMAP_NAME_NONE,
-	HPMMAP_NAME_HEAP,
-	HPMMAP_NAME_THREAD,
+	HPMMAP_NAME_NONE,	/* nothing */
+	HPMMAP_NAME_HEAP,	/* up to the break */
+	HPMMAP_NAME_THREAD,	/* nothing, too; the stack of a thread, see hpmmap_stack_given() */
 	HPMMAP_NR_NAMES
 };
 
@@ -59,8 +46,10 @@ enum hpmmap_name {
  * @lock: protects @store and the blocks in it
  * @graves: blocks of Linux's memory that were given up. A holder of @ops may look at some
  *	without @lock: they are freed when @ops is released
- * @store: slot number -> struct hpmmap_block; marked with SLOT_SHARED, SLOT_SPLIT
- *	and SLOT_FEW
+ * @store: @blocks: slot number -> struct hpmmap_block; marked with SLOT_SHARED, SLOT_SPLIT
+ *	and SLOT_FEW; found by hpmmap_store(). @runs: slot number / 512 -> the first block of a
+ *	run, none of whose slots has one in @blocks (as/own/run.c). @breaking: held while one is
+ *	broken up or given back
  * @spare_slot: where the search for a block to exchange goes on; protected
  *	by @lock
  * @heap_end: end of the mapped heap, a multiple of the page size; 0: the heap
@@ -84,8 +73,8 @@ enum hpmmap_name {
  *	@ops only
  * @collapse: a thread will map slots by one entry again before it goes on, @slot first;
  *	@work and @slot belong to the task that has set @queued
- * @join: entries of 1 GB that were split are joined, @delay_ms after the next split; a work that is
- *	queued holds a reference
+ * @join: entries of 1 GB that were split are joined, @delay_ms after the next split; @split: one was
+ *	since the work has run; a work that is queued holds a reference
  * @bind: what hpmmap_policy_set() is setting. Protected by @ops.
  * @discard: which discard is under way, see hpmmap_discard_begin(). Protected by @ops.
  * @window: what others have mapped of it, or NULL; holds a reference. Set once, under
@@ -95,6 +84,10 @@ enum hpmmap_name {
  * @again: the family is to look at it again
  * @start_work: runs in a new child before its first instruction
  * @reuse: memory it gave up and may get again
+ * @region: memory that was laid out before the program ran (call/step/extent.c), from @start to @end,
+ *	0 where there is none; @flags: vm_flags of its mapping. Nothing from @clean_start to
+ *	@clean_end was ever used; @used bytes are, and @extents tells which, in @parts at most.
+ *	Protected by @ops.
  * @stats: what it counts for its job
  * @placed: blocks that slots were given, by node; protected by @lock
  * @nr_procs: processes that use the address space, as far as they are members;
@@ -132,7 +125,11 @@ struct hpmmap_ctx {
 
 	struct mutex ops;
 	struct mutex lock;
-	struct xarray store;
+	struct {
+		struct xarray blocks;
+		struct xarray runs;
+		struct mutex breaking;
+	} store;
 	struct llist_head graves;
 	unsigned long spare_slot;
 	unsigned long heap_end;
@@ -174,6 +171,7 @@ struct hpmmap_ctx {
 	struct {
 		struct delayed_work work;
 		unsigned int delay_ms;
+		bool split;
 	} join;
 	struct {
 		struct task_struct *task;
@@ -188,6 +186,16 @@ struct hpmmap_ctx {
 	bool again;
 	struct callback_head start_work;
 	struct hpmmap_reuse reuse;
+	struct {
+		unsigned long start;
+		unsigned long end;
+		vm_flags_t flags;
+		unsigned long clean_start;
+		unsigned long clean_end;
+		unsigned long used;
+		unsigned int parts;
+		struct maple_tree extents;
+	} region;
 	bool doomed;
 	unsigned long failed;
 

@@ -5,10 +5,6 @@
  * A shared block knows the keys of the contexts that have it, xor'ed (block->sharers). When all
  * others have given it up, that is the key of the one that is left alone with it.
  */
-#include <linux/hash.h>
-#include <linux/jiffies.h>
-#include <linux/slab.h>
-
 #include "hpmmap.h"
 #include "mem/block/block.h"
 #include "as/own/family.h"

@@ -3,41 +3,26 @@
 #ifndef _HPMMAP_AS_OWN_FAMILY_H
 #define _HPMMAP_AS_OWN_FAMILY_H
 
-#include <linux/list.h>
-#include <linux/mutex.h>
-#include <linux/refcount.h>
-#include <linux/spinlock.h>
-#include <linux/workqueue.h>
-
 #include "as/own/ctx.h"
 
 /* How soon a worker comes first. */
 #define FAMILY_SOON_MS 1
 
-/**
- * struct hpmmap_family - contexts that may share blocks
- * @refs: its contexts, and the work if it is queued
- * @lock: held while entries are made writable again; only ever tried
- * @lists: protects @kin, @alone and @nr
- * @kin: contexts, by ctx->kin
- * @alone: those instead that a block was left to alone since they were looked at
- * @nr: how many contexts there are
- * @pinned: such a block is pinned: the next process that ends looks again
- * @work: looks again at those that were busy
- * @again_ms: how long it waits
- * @rcu: frees it
- */
+/* Contexts that may share blocks. */
 struct hpmmap_family {
-	refcount_t refs;
+	refcount_t refs;		/* its contexts, and the work if it is queued */
+	/* Held while entries are made writable again; only ever tried. */
 	struct mutex lock;
-	spinlock_t lists;
-	struct list_head kin;
+	spinlock_t lists;		/* protects @kin, @alone and @nr */
+	struct list_head kin;		/* contexts, by ctx->kin */
+	/* Those instead that a block was left to alone since they were looked at. */
 	struct list_head alone;
-	unsigned long nr;
+	unsigned long nr;		/* how many contexts there are */
+	/* Such a block is pinned: the next process that ends looks again. */
 	bool pinned;
-	struct delayed_work work;
-	unsigned int again_ms;
-	struct rcu_head rcu;
+	struct delayed_work work;	/* looks again at those that were busy */
+	unsigned int again_ms;		/* how long it waits */
+	struct rcu_head rcu;		/* frees it */
 };
 
 struct hpmmap_family *hpmmap_family_new(work_func_t work);

@@ -2,12 +2,11 @@
 /*
  * Jobs: what one launch asked for.
  */
-#include <linux/slab.h>
-#include <linux/spinlock.h>
-
 #include "hpmmap.h"
 #include "sysfs.h"
 #include "mem/block/account.h"
+#include "mem/block/payer.h"
+#include "mem/block/promise.h"
 #include "mem/pool/pool.h"
 #include "as/own/job.h"
 #include "as/own/stats.h"
@@ -21,11 +20,20 @@
 static atomic64_t next_job_id = ATOMIC64_INIT(0);
 
 /* The last reference to a job's kobject is gone. */
+/* Gives back the memory of regions that no program has taken. */
+void hpmmap_job_drop_regions(struct hpmmap_job *job)
+{
+	while (job->nr_laid)
+		hpmmap_pool_free_unused(&job->laid[--job->nr_laid].blocks);
+}
+
 static void job_free(struct kobject *kobj)
 {
 	struct hpmmap_job *job = container_of(kobj, struct hpmmap_job, kobj);
 
-	atomic_dec(hpmmap_account_jobs(job->account));
+	hpmmap_job_drop_regions(job);
+	kfree(job->laid);
+	atomic_dec(&hpmmap_account_user(job->account)->nr_jobs);
 	hpmmap_account_put(job->account);
 	hpmmap_tally_put(job->tally);
 	kfree(job->totals);
@@ -33,12 +41,11 @@ static void job_free(struct kobject *kobj)
 	kfree(job);
 }
 
-/* The directory and its files belong to who launched the job. */
+/* The directory and its files belong to the user that launched the job. */
 static void job_ownership(compat_ownership_kobject *kobj, kuid_t *uid,
 			  kgid_t *gid)
 {
-	*uid = hpmmap_account_uid(container_of(kobj, struct hpmmap_job,
-					       kobj)->account);
+	*uid = hpmmap_account_user(container_of(kobj, struct hpmmap_job, kobj)->account)->uid;
 }
 
 static const struct kobj_type job_ktype = {
@@ -48,12 +55,9 @@ static const struct kobj_type job_ktype = {
 	.default_groups = hpmmap_stats_groups,
 };
 
-/**
- * hpmmap_job_alloc() - a job of the calling user
- * @arg: what was asked for; checked
- * @nodes: nodes it may use; not empty
- *
- * Return: the job with one reference, or -ENOMEM or -EAGAIN.
+/*
+ * A job of the calling user, with one reference. @arg: checked. @nodes: that it may use; not
+ * empty. An ERR_PTR is -ENOMEM or -EAGAIN.
  */
 struct hpmmap_job *hpmmap_job_alloc(const struct hpmmap_launch *arg,
 				    const nodemask_t *nodes)
@@ -68,8 +72,8 @@ struct hpmmap_job *hpmmap_job_alloc(const struct hpmmap_launch *arg,
 	account = hpmmap_account_get_current(tally);
 	if (!account)
 		goto err_tally;
-	if (atomic_inc_return(hpmmap_account_jobs(account)) > MOST_JOBS ||
-	    atomic_read(hpmmap_account_idle_jobs(account)) >= MOST_IDLE_JOBS) {
+	if (atomic_inc_return(&hpmmap_account_user(account)->nr_jobs) > MOST_JOBS ||
+	    atomic_read(&hpmmap_account_user(account)->nr_idle_jobs) >= MOST_IDLE_JOBS) {
 		ret = -EAGAIN;
 		goto err_count;
 	}
@@ -93,6 +97,7 @@ struct hpmmap_job *hpmmap_job_alloc(const struct hpmmap_launch *arg,
 	job->eager_stacks = arg->flags & HPMMAP_LAUNCH_F_EAGER_STACKS;
 	job->shared_linux = arg->flags & HPMMAP_LAUNCH_F_SHARED_LINUX;
 	job->large = arg->page_size == HPMMAP_LARGE_BYTES;
+	job->static_bytes = arg->static_bytes;
 	job->nodes = *nodes;
 	ret = kobject_init_and_add(&job->kobj, (struct kobj_type *)&job_ktype,
 				   hpmmap_sysfs_dir(HPMMAP_DIR_JOBS), "%llu",
@@ -101,13 +106,13 @@ struct hpmmap_job *hpmmap_job_alloc(const struct hpmmap_launch *arg,
 		kobject_put(&job->kobj);
 		return ERR_PTR(ret);
 	}
-	atomic_inc(hpmmap_account_idle_jobs(account));
+	atomic_inc(&hpmmap_account_user(account)->nr_idle_jobs);
 	return job;
 
 err_free:
 	kfree(job);
 err_count:
-	atomic_dec(hpmmap_account_jobs(account));
+	atomic_dec(&hpmmap_account_user(account)->nr_jobs);
 	hpmmap_account_put(account);
 err_tally:
 	hpmmap_tally_put(tally);
@@ -118,19 +123,19 @@ err_tally:
 void hpmmap_job_join(struct hpmmap_job *job)
 {
 	if (atomic_long_inc_return(&job->nr_members) == 1)
-		atomic_dec(hpmmap_account_idle_jobs(job->account));
+		atomic_dec(&hpmmap_account_user(job->account)->nr_idle_jobs);
 	atomic_long_inc(&job->nr_members_total);
 }
 
 void hpmmap_job_leave(struct hpmmap_job *job)
 {
 	if (!atomic_long_dec_return(&job->nr_members))
-		atomic_inc(hpmmap_account_idle_jobs(job->account));
+		atomic_inc(&hpmmap_account_user(job->account)->nr_idle_jobs);
 }
 
 static LLIST_HEAD(gone);
 
-/* Waits for who reads a job's files, and takes locks in it. */
+/* Waits for tasks that read the files of a job, and take locks in it. */
 static void gone_work_fn(struct work_struct *work)
 {
 	struct hpmmap_job *job, *tmp;
@@ -138,6 +143,7 @@ static void gone_work_fn(struct work_struct *work)
 	/* What CPUs have at hand for it keeps its cgroup. */
 	hpmmap_pool_gather();
 	llist_for_each_entry_safe(job, tmp, llist_del_all(&gone), gone) {
+		hpmmap_promise_end(job->tally);
 		kobject_del(&job->kobj);
 		kobject_put(&job->kobj);
 	}
@@ -155,7 +161,7 @@ void hpmmap_job_put(struct hpmmap_job *job)
 {
 	if (!refcount_dec_and_test(&job->refs))
 		return;
-	atomic_dec(hpmmap_account_idle_jobs(job->account));
+	atomic_dec(&hpmmap_account_user(job->account)->nr_idle_jobs);
 	llist_add(&job->gone, &gone);
 	schedule_work(&gone_work);
 }

@@ -3,17 +3,15 @@
 #ifndef _HPMMAP_AS_OWN_JOB_H
 #define _HPMMAP_AS_OWN_JOB_H
 
-#include <linux/kobject.h>
-#include <linux/llist.h>
-#include <linux/nodemask.h>
-#include <linux/refcount.h>
-#include <linux/spinlock.h>
-
-#include "uapi/hpmmap.h"
 #include "as/own/counters.h"
 
-struct hpmmap_account;
 struct hpmmap_tally;
+
+/* A region of each program; @blocks: for the first one, protected by the job's lock. */
+struct hpmmap_laid {
+	struct hpmmap_region r;
+	struct list_head blocks;
+};
 
 /**
  * struct hpmmap_job - what one launch asked for; immutable but for its counters
@@ -27,6 +25,8 @@ struct hpmmap_tally;
  * @eager_stacks: stacks have all their memory at once
  * @shared_linux: shared memory without a name stays Linux's
  * @first_touch: who touches a block first decides on its node
+ * @static_bytes: what each program has laid out before it runs, a multiple of the page size
+ * @laid: regions of each program, @nr_laid of them; set before it has a process
  * @only: patterns of programs that are registered, or NULL for all; set before it has
  *	a process
  * @nodes: nodes whose pools may be used, whatever a memory policy says
@@ -52,6 +52,9 @@ struct hpmmap_job {
 	bool image;
 	bool eager_stacks;
 	bool shared_linux;
+	unsigned long static_bytes;
+	struct hpmmap_laid *laid;
+	unsigned int nr_laid;
 	char *only;
 	nodemask_t nodes;
 	struct hpmmap_totals *totals;
@@ -69,6 +72,7 @@ struct hpmmap_job *hpmmap_job_alloc(const struct hpmmap_launch *arg,
 				    const nodemask_t *nodes);
 struct hpmmap_job *hpmmap_job_get(struct hpmmap_job *job);
 void hpmmap_job_put(struct hpmmap_job *job);
+void hpmmap_job_drop_regions(struct hpmmap_job *job);
 void hpmmap_job_join(struct hpmmap_job *job);
 void hpmmap_job_leave(struct hpmmap_job *job);
 void hpmmap_jobs_exit(void);

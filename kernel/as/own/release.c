@@ -3,15 +3,10 @@
  * Giving up blocks. One that is pinned (by a device, a pipe) waits until
  * the last reference has gone (mem/pool/pinned.c); then it is free.
  */
-#include <linux/delay.h>
-#include <linux/mm.h>
-#include <linux/slab.h>
-
 #include "hpmmap.h"
 #include "mem/block/block.h"
 #include "mem/pool/pinned.h"
 #include "mem/pool/pool.h"
-#include "as/own/counters.h"
 #include "as/own/ctx.h"
 #include "as/own/family.h"
 #include "as/own/release.h"
@@ -76,8 +71,7 @@ void hpmmap_block_release(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 }
 
 /* Gives up one of many blocks: it is added to @freed if hpmmap_pool_free() can have it. */
-void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
-			     struct list_head *freed)
+void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block, struct list_head *freed)
 {
 	if (unlikely(block->draft)) {
 		struct hpmmap_block *behind = block->draft->behind;
@@ -110,10 +104,9 @@ void hpmmap_block_release_to(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 	hpmmap_pinned_add(block, &ctx->holder);
 }
 
-/**
- * hpmmap_block_release_list() - give up many blocks that no other context has
- * @ctx: the context they came from, its lock held
- * @list: the blocks; afterwards those of them that hpmmap_pool_free() can have
+/*
+ * Gives up many blocks of a context that no other has; ctx->lock is held. @list: out: those of
+ * them that hpmmap_pool_free() can have.
  */
 void hpmmap_block_release_list(struct hpmmap_ctx *ctx, struct list_head *list)
 {
@@ -133,9 +126,11 @@ void hpmmap_block_release_list(struct hpmmap_ctx *ctx, struct list_head *list)
 		HPMMAP_ASSERT(!hpmmap_block_is_shared(block));
 		hpmmap_block_reset(block);
 		if (!block->zeroed)
-			hpmmap_ctx_soil(ctx, block->nid, 1);
+			atomic_long_inc(&ctx->soiled[block->nid]);
 		nr++;
 	}
+	/* Of all nodes at once: a context that is torn down hands them over. */
+	hpmmap_ctx_soil(ctx, 0, 0);
 	atomic_long_sub(nr, &ctx->nr_held);
 	list_splice(&freed, list);
 }

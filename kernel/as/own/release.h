@@ -3,11 +3,6 @@
 #ifndef _HPMMAP_AS_OWN_RELEASE_H
 #define _HPMMAP_AS_OWN_RELEASE_H
 
-#include <linux/list.h>
-
-struct hpmmap_block;
-struct hpmmap_ctx;
-
 bool hpmmap_block_wait_unpinned(struct hpmmap_ctx *ctx,
 				struct hpmmap_block *block);
 void hpmmap_block_release(struct hpmmap_ctx *ctx, struct hpmmap_block *block);

@@ -6,7 +6,6 @@
 #include "mem/block/account.h"
 #include "mem/block/nodes.h"
 #include "mem/pool/pool.h"
-#include "as/own/counters.h"
 #include "as/own/ctx.h"
 #include "as/own/reserve.h"
 #include "as/own/stats.h"
@@ -44,7 +43,7 @@ bool hpmmap_could_reserve(struct hpmmap_ctx *ctx, const struct hpmmap_placement 
 
 	if (!account)
 		return false;
-	ret = hpmmap_pool_has_free(account, &place->nodes);
+	ret = hpmmap_pool_has_free(account, &place->nodes, 1);
 	full = ret ? NULL : hpmmap_account_full(account, 1);
 	if (full)
 		hpmmap_count_limited(ctx->job, full);
@@ -55,18 +54,20 @@ bool hpmmap_could_reserve(struct hpmmap_ctx *ctx, const struct hpmmap_placement 
 /*
  * Adds @nr blocks for an address space to @out, in runs that are contiguous where possible;
  * all their pages are stale. They are charged to hpmmap_charged(). @slot: the slot that the
- * first one is for, the others being for those that follow; or NO_SLOT. May sleep.
+ * first one is for, the others being for those that follow; or NO_SLOT. @whole: runs may be among
+ * them, where the job has entries of 1 GB. May sleep.
  *
  * Returns 0, or -ENOMEM and nothing where there are not enough.
  */
 int hpmmap_reserve(struct hpmmap_ctx *ctx, const struct hpmmap_placement *place,
-		   unsigned long slot, unsigned long nr, struct list_head *out)
+		   unsigned long slot, unsigned long nr, bool whole, struct list_head *out)
 {
 	struct hpmmap_request req = {
 		.place = place,
 		.slot = slot,
 		.nr = nr,
-		.large = ctx->job->large,
+		.large = ctx->job->large || place->large,
+		.whole = whole && ctx->job->gigabytes,
 	};
 	int ret;
 
@@ -92,8 +93,8 @@ int hpmmap_reserve(struct hpmmap_ctx *ctx, const struct hpmmap_placement *place,
 		return ret;
 out:
 	hpmmap_count_lowest(ctx->job, req.left);
-	if (unlikely(req.large && nr >> LARGE_ORDER))
-		hpmmap_count_large(ctx->job, nr >> LARGE_ORDER, req.nr_large);
+	if (unlikely(req.nr_gigabytes))
+		hpmmap_count_large(ctx->job, req.nr_gigabytes, req.nr_large);
 	trace_hpmmap_alloc(ctx->job->id, nr);
 	return 0;
 }

@@ -12,13 +12,6 @@
  * After S. Valat, M. Perache and W. Jalby, "Introducing Kernel-Level Page Reuse
  * for High Performance Computing", MSPC 2013.
  */
-#include <linux/list.h>
-#include <linux/percpu.h>
-#include <linux/sched/signal.h>
-#include <linux/slab.h>
-#include <linux/spinlock.h>
-#include <linux/topology.h>
-
 #include "hpmmap.h"
 #include "mem/block/account.h"
 #include "mem/block/block.h"
@@ -26,6 +19,7 @@
 #include "mem/pool/pool.h"
 #include "as/own/ctx.h"
 #include "as/own/reuse.h"
+#include "as/own/run.h"
 
 /*
  * Contexts that may keep something, in the order in which they give. One that is
@@ -158,7 +152,7 @@ static void keep(struct hpmmap_ctx *ctx, struct hpmmap_block *block, bool whole)
 	struct list_head *blocks = &ctx->reuse.blocks[block->nid];
 
 	hpmmap_block_set_stale(block, 0, SLOT_PAGES);
-	hpmmap_block_detach(block);
+	hpmmap_folio_detach(block->folio);
 	block->reuse_id = 0;
 	block->slot = NO_SLOT;
 	spin_lock(&ctx->reuse.lock);
@@ -379,7 +373,7 @@ void hpmmap_reuse_renew(struct hpmmap_ctx *ctx, unsigned long start, unsigned lo
 	if (!ctx->reuse.nr_mapped)
 		return;
 	mutex_lock(&ctx->lock);
-	xa_for_each_range(&ctx->store, slot, block, slot_of(start), slot_of(end - 1)) {
+	hpmmap_for_each_block(ctx, slot, block, slot_of(start), slot_of(end - 1)) {
 		unsigned int first, nr, i;
 
 		if (block->reuse_id != ctx->id || hpmmap_block_is_shared(block))
@@ -436,7 +430,7 @@ void hpmmap_reuse_set(struct hpmmap_ctx *ctx, unsigned long start,
 	if (ctx->job->first_touch || !keeper_init(ctx))
 		return;
 	mutex_lock(&ctx->lock);
-	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
+	hpmmap_for_each_block(ctx, slot, block, slot_of(start),
 			  slot_of(end - 1)) {
 		if (!block->folio || block->draft || hpmmap_block_is_shared(block))
 			continue;

@@ -3,36 +3,20 @@
 #ifndef _HPMMAP_AS_OWN_REUSE_H
 #define _HPMMAP_AS_OWN_REUSE_H
 
-#include <linux/list.h>
-#include <linux/nodemask.h>
-#include <linux/spinlock.h>
-
-struct hpmmap_account;
-struct hpmmap_block;
-struct hpmmap_ctx;
-struct hpmmap_payer;
-struct hpmmap_placement;
-
-/**
- * struct hpmmap_reuse - memory of a process that it gave up and may get again
- * @lock: protects @blocks, @nr and @account
- * @blocks: lists by node; NULL until something is to be kept
- * @nr: how many blocks they have
- * @account: that all of them are charged to, NULL where that is not the same; means
- *	something while @nr is not 0
- * @nr_mapped: blocks in the store that are to be kept; this and @peak are protected by
- *	ctx->lock
- * @peak: the largest @nr_mapped ever
- * @link: in the list of contexts that keep something (reuse.c)
- */
+/* Memory of a process that it gave up and may get again. */
 struct hpmmap_reuse {
-	spinlock_t lock;
-	struct list_head *blocks;
-	unsigned long nr;
+	spinlock_t lock;		/* protects @blocks, @nr and @account */
+	struct list_head *blocks;	/* lists by node; NULL until something is to be kept */
+	unsigned long nr;		/* how many blocks they have */
+	/*
+	 * That all of them are charged to, NULL where that is not the same; means something while
+	 * @nr is not 0.
+	 */
 	struct hpmmap_account *account;
+	/* Blocks in the store that are to be kept; this and @peak are protected by ctx->lock. */
 	unsigned long nr_mapped;
-	unsigned long peak;
-	struct list_head link;
+	unsigned long peak;		/* the largest @nr_mapped ever */
+	struct list_head link;		/* in the list of contexts that keep something (reuse.c) */
 };
 
 void hpmmap_reuse_init(struct hpmmap_ctx *ctx);

@@ -2,13 +2,13 @@
 /*
  * /proc/hpmmap: what each context has. See docs/sysfs.md.
  */
-#include <linux/cred.h>
 #include <linux/proc_fs.h>
 #include <linux/seq_file.h>
 
 #include "hpmmap.h"
 #include "mem/block/account.h"
 #include "as/own/ctx.h"
+#include "as/own/run.h"
 #include "as/own/show.h"
 
 /* Owner and root, by the credentials of the opener: a program of other rights may read it. */
@@ -46,7 +46,9 @@ static int show_ctx(struct seq_file *m, void *v)
 	SHOW("faults_kernel", atomic_long_read(&ctx->nr_faults_kernel));
 	SHOW("pins_waiting", atomic_long_read(&ctx->nr_pinned));
 	SHOW("cleared_bytes", atomic_long_read(&ctx->owner.nr_cleared) << PAGE_SHIFT);
+	SHOW("placed_runs", READ_ONCE(ctx->stats.runs));
 	SHOW("entries_1g", atomic_long_read(&ctx->stats.entries_1g));
+	SHOW("run_bytes", hpmmap_runs_count(ctx, 0, slot_of(TASK_SIZE_MAX)) << SLOT_SHIFT);
 	SHOW("fork_copied_bytes", atomic_long_read(&ctx->nr_copied) << PAGE_SHIFT);
 #undef SHOW
 	return 0;

@@ -6,14 +6,9 @@
  * to the job's when the address space is torn down, or when the job's are read. The job counts
  * faults, fallbacks and waits, under its lock.
  */
-#include <linux/slab.h>
-#include <linux/sysfs.h>
-
 #include "hpmmap.h"
 #include "mem/block/account.h"
-#include "mem/block/nodes.h"
 #include "mem/pool/pool.h"
-#include "as/own/counters.h"
 #include "as/own/ctx.h"
 #include "as/own/job.h"
 #include "as/own/stats.h"
@@ -72,11 +67,7 @@ static u64 bucket_end(unsigned int i)
 	return (u64)(5 + i % 4) << (HPMMAP_LATENCY_FIRST + i / 4 - 2);
 }
 
-/**
- * hpmmap_stats_alloc() - the counters of a job
- *
- * Return: zeroed ones, or NULL.
- */
+/* The counters of a job, zeroed, or NULL. */
 struct hpmmap_totals *hpmmap_stats_alloc(void)
 {
 	struct hpmmap_totals *totals;
@@ -88,12 +79,7 @@ struct hpmmap_totals *hpmmap_stats_alloc(void)
 	return totals;
 }
 
-/**
- * hpmmap_count_fault() - a process has taken a fault in memory of ours
- * @ctx: its context
- * @addr: where
- * @why: why the page was not mapped
- */
+/* A process has taken a fault in memory of ours. */
 void hpmmap_count_fault(struct hpmmap_ctx *ctx, unsigned long addr,
 			enum hpmmap_fault why)
 {
@@ -141,22 +127,18 @@ static enum hpmmap_reason fallback_reason(struct hpmmap_ctx *ctx,
 	struct hpmmap_account *account = hpmmap_account_get(&ctx->owner.account);
 	unsigned long nr = DIV_ROUND_UP(bytes, SLOT_SIZE);
 	bool full = hpmmap_account_full(account, nr);
+	unsigned long free = hpmmap_account_free_all(account, &ctx->job->nodes, false);
 
 	hpmmap_account_put(account);
 	if (full)
 		return HPMMAP_REASON_LIMIT;
 	/* A range that begins within a slot needs one more. */
-	if (hpmmap_pool_count_free(&ctx->job->nodes) <= nr)
+	if (free <= nr)
 		return HPMMAP_REASON_EXHAUSTED;
 	return HPMMAP_REASON_OTHER;
 }
 
-/**
- * hpmmap_count_fallback() - memory of Linux is used instead of the pools'
- * @ctx: the context
- * @what: for what
- * @bytes: how much
- */
+/* Ordinary memory is used instead of the pools'. */
 void hpmmap_count_fallback(struct hpmmap_ctx *ctx, enum hpmmap_fallback what,
 			   unsigned long bytes)
 {
@@ -175,10 +157,7 @@ void hpmmap_count_fallback(struct hpmmap_ctx *ctx, enum hpmmap_fallback what,
 	trace_hpmmap_fallback(ctx->id, bytes);
 }
 
-/**
- * hpmmap_count_refusal() - a call has failed because the pools have too little
- * @ctx: the caller's context
- */
+/* A call has failed because the pools have too little. */
 void hpmmap_count_refusal(struct hpmmap_ctx *ctx)
 {
 	spin_lock(&ctx->job->lock);
@@ -187,10 +166,7 @@ void hpmmap_count_refusal(struct hpmmap_ctx *ctx)
 	spin_unlock(&ctx->job->lock);
 }
 
-/**
- * hpmmap_count_failure() - a call has failed because Linux had no memory either
- * @ctx: the caller's context
- */
+/* A call has failed because Linux had no memory either. */
 void hpmmap_count_failure(struct hpmmap_ctx *ctx)
 {
 	spin_lock(&ctx->job->lock);
@@ -199,12 +175,7 @@ void hpmmap_count_failure(struct hpmmap_ctx *ctx)
 	spin_unlock(&ctx->job->lock);
 }
 
-/**
- * hpmmap_count_stall() - a process of a job has waited
- * @job: the job
- * @what: what for
- * @ticks: how long; the counters of two CPUs may differ
- */
+/* A process of a job has waited. The counters of two CPUs may differ. */
 void hpmmap_count_stall(struct hpmmap_job *job, enum hpmmap_stall what,
 			s64 ticks)
 {
@@ -226,11 +197,7 @@ void hpmmap_stats_peak(struct hpmmap_job *job, long nr)
 	spin_unlock(&job->lock);
 }
 
-/**
- * hpmmap_count_lowest() - note what was left of the pools
- * @job: who has taken memory
- * @nr: blocks that are free on the nodes it could be taken from
- */
+/* A job has taken memory, and so many blocks are free on the nodes that it may come from. */
 void hpmmap_count_lowest(struct hpmmap_job *job, unsigned long nr)
 {
 	struct hpmmap_totals *totals = job->totals;
@@ -242,12 +209,7 @@ void hpmmap_count_lowest(struct hpmmap_job *job, unsigned long nr)
 	spin_unlock(&job->lock);
 }
 
-/**
- * hpmmap_count_large() - memory was asked for by whole gigabytes
- * @job: a job that wants them in one piece each
- * @nr: how many
- * @had: those that are, the others being put together of smaller pieces
- */
+/* Memory was asked for by @nr whole gigabytes, of which @had are in one piece. */
 void hpmmap_count_large(struct hpmmap_job *job, unsigned long nr,
 			unsigned long had)
 {
@@ -257,11 +219,7 @@ void hpmmap_count_large(struct hpmmap_job *job, unsigned long nr,
 	spin_unlock(&job->lock);
 }
 
-/**
- * hpmmap_count_limited() - a limit has refused a request
- * @job: whose process asked
- * @payer: whose limit
- */
+/* A limit of @payer has refused a request. */
 void hpmmap_count_limited(struct hpmmap_job *job, struct hpmmap_payer *payer)
 {
 	struct hpmmap_totals *totals = job->totals;
@@ -289,9 +247,9 @@ static struct hpmmap_program *program_of(struct hpmmap_totals *to,
 	return &to->programs[HPMMAP_NR_PROGRAMS - 1];
 }
 
-/**
- * hpmmap_stats_begin() - a context counts for its job from here on
- * @ctx: about to be published; if it is the child of a fork, its program is set
+/*
+ * A context counts for its job from here on, before it is published. That of a child has its
+ * program.
  */
 void hpmmap_stats_begin(struct hpmmap_ctx *ctx)
 {
@@ -355,6 +313,7 @@ static void add_counters(struct hpmmap_totals *to, struct hpmmap_ctx *ctx)
 	for (i = 0; i < nr_node_ids; i++)
 		to->placed[i] += READ_ONCE(ctx->placed[i]);
 	to->remote += READ_ONCE(ctx->stats.remote);
+	to->runs += READ_ONCE(ctx->stats.runs);
 	to->entries_2m += atomic_long_read(&ctx->stats.entries_2m);
 	to->entries_1g += atomic_long_read(&ctx->stats.entries_1g);
 	to->splits_1g += atomic_long_read(&ctx->stats.splits_1g);
@@ -366,9 +325,9 @@ static void add_counters(struct hpmmap_totals *to, struct hpmmap_ctx *ctx)
 	to->cleared += atomic_long_read(&ctx->owner.nr_cleared);
 }
 
-/**
- * hpmmap_stats_fold() - leave a context's counters to its job
- * @ctx: a context that counts nothing any more, and is found by nobody
+/*
+ * Leaves the counters of a context, which counts nothing any more and cannot be found, to its
+ * job.
  */
 void hpmmap_stats_fold(struct hpmmap_ctx *ctx)
 {
@@ -394,6 +353,8 @@ static struct hpmmap_totals *job_sum(struct hpmmap_job *job)
 		sum->few_pages += atomic_long_read(&ctx->owner.nr_few_pages);
 		sum->kept += READ_ONCE(ctx->reuse.nr);
 		sum->pinned += atomic_long_read(&ctx->nr_pinned);
+		sum->static_bytes += READ_ONCE(ctx->region.end) - READ_ONCE(ctx->region.start);
+		sum->static_used += READ_ONCE(ctx->region.used);
 	}
 	spin_unlock(&job->lock);
 	return sum;
@@ -414,7 +375,7 @@ static ssize_t show_stat(struct hpmmap_job *job,
 		at += sysfs_emit_at(buf, at, prefix "_%s %llu\n", names[i], \
 				    (u64)(values)[i])
 
-	LINE("uid", from_kuid(&init_user_ns, hpmmap_account_uid(job->account)));
+	LINE("uid", from_kuid(&init_user_ns, hpmmap_account_user(job->account)->uid));
 	LINE("strict", job->strict);
 	LINE("page_size", job->large ? HPMMAP_LARGE_BYTES : HPMMAP_BLOCK_BYTES);
 	LINE("tick_khz", tsc_khz);
@@ -434,6 +395,8 @@ static ssize_t show_stat(struct hpmmap_job *job,
 	LINE("linux_bytes", (u64)sum->linux_pages << PAGE_SHIFT);
 	LINE("few_bytes", (u64)sum->few_pages << PAGE_SHIFT);
 	LINE("pins_waiting", sum->pinned);
+	LINE("static_bytes", sum->static_bytes);
+	LINE("static_used_bytes", sum->static_used);
 	if (sum->lowest_free != ULONG_MAX)
 		LINE("lowest_free_bytes", (u64)sum->lowest_free << SLOT_SHIFT);
 	LINE("large_wanted_bytes", sum->large_wanted << (SLOT_SHIFT + LARGE_ORDER));
@@ -462,6 +425,7 @@ static ssize_t show_stat(struct hpmmap_job *job,
 	LINE("fork_copied_bytes", (u64)sum->copied << PAGE_SHIFT);
 	LINE("cleared_bytes", (u64)sum->cleared << PAGE_SHIFT);
 	LINE("placed_remote_bytes", (u64)sum->remote << SLOT_SHIFT);
+	LINE("placed_runs", sum->runs);
 	/* Whole lines, as many as there is room for: some seventy nodes. */
 	for (i = 0; i < nr_node_ids && at < PAGE_SIZE - 64; i++)
 		if (sum->placed[i])
@@ -547,14 +511,10 @@ static ssize_t show_latency(const struct hpmmap_latency *latency, char *buf)
 JOB_ATTR(stat, show_stat(job, sum, buf));
 JOB_ATTR(fault_ranges, show_fault_ranges(sum, buf));
 JOB_ATTR(programs, show_programs(sum, buf));
-JOB_ATTR(latency_mmap,
-	 show_latency(&sum->calls[HPMMAP_TIMED_MMAP], buf));
-JOB_ATTR(latency_munmap,
-	 show_latency(&sum->calls[HPMMAP_TIMED_MUNMAP], buf));
-JOB_ATTR(latency_mremap,
-	 show_latency(&sum->calls[HPMMAP_TIMED_MREMAP], buf));
-JOB_ATTR(latency_brk,
-	 show_latency(&sum->calls[HPMMAP_TIMED_BRK], buf));
+JOB_ATTR(latency_mmap, show_latency(&sum->calls[HPMMAP_TIMED_MMAP], buf));
+JOB_ATTR(latency_munmap, show_latency(&sum->calls[HPMMAP_TIMED_MUNMAP], buf));
+JOB_ATTR(latency_mremap, show_latency(&sum->calls[HPMMAP_TIMED_MREMAP], buf));
+JOB_ATTR(latency_brk, show_latency(&sum->calls[HPMMAP_TIMED_BRK], buf));
 
 static struct attribute *job_attrs[] = {
 	&stat_attr.attr,
@@ -570,7 +530,6 @@ static const struct attribute_group job_group = {
 	.attrs = job_attrs,
 };
 
-/* Files of a job in sysfs. */
 const struct attribute_group *hpmmap_stats_groups[] = {
 	&job_group,
 	NULL,

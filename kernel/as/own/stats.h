@@ -3,13 +3,11 @@
 #ifndef _HPMMAP_AS_OWN_STATS_H
 #define _HPMMAP_AS_OWN_STATS_H
 
-#include <linux/topology.h>
 #include <linux/timex.h>
 
+#include "mem/block/block.h"
 #include "as/own/counters.h"
 #include "as/own/ctx.h"
-
-struct hpmmap_job;
 
 extern const struct attribute_group *hpmmap_stats_groups[];
 
@@ -30,13 +28,22 @@ void hpmmap_count_large(struct hpmmap_job *job, unsigned long nr,
 			unsigned long had);
 void hpmmap_count_limited(struct hpmmap_job *job, struct hpmmap_payer *payer);
 
-/* A block has got a slot; ctx->lock held. */
-static inline void hpmmap_count_placed(struct hpmmap_ctx *ctx, int nid)
+/* Contiguous blocks, from @block on, have got slots that follow each other; ctx->lock held. */
+static inline void hpmmap_count_placed(struct hpmmap_ctx *ctx, const struct hpmmap_block *block,
+				       unsigned long nr)
 {
+	unsigned long pfn = folio_pfn(block->folio);
+	struct hpmmap_stats *stats = &ctx->stats;
+
 	lockdep_assert_held(&ctx->lock);
-	ctx->placed[nid]++;
-	if (nid != numa_node_id())
-		ctx->stats.remote++;
+	ctx->placed[block->nid] += nr;
+	if (block->nid != numa_node_id())
+		stats->remote += nr;
+	/* A run goes on while both the address and the memory follow those of the block before. */
+	if (block->slot != stats->run_slot || pfn != stats->run_pfn)
+		stats->runs++;
+	stats->run_slot = block->slot + nr;
+	stats->run_pfn = pfn + nr * SLOT_PAGES;
 }
 
 /* A context may hold more than before. */

@@ -17,9 +17,6 @@
  * slot was shared: whatever is mapped there later finds the slot settled (own_edges() of
  * change.c), and what is unmapped keeps its page in the draft until then.
  */
-#include <linux/mm.h>
-#include <linux/slab.h>
-
 #include "hpmmap.h"
 #include "mem/block/block.h"
 #include "as/own/ctx.h"
@@ -270,10 +267,10 @@ bool hpmmap_draft_copy(struct hpmmap_ctx *ctx, struct hpmmap_block *own,
 static void draft_end(struct hpmmap_ctx *ctx, unsigned long slot,
 		      struct hpmmap_block *own, struct hpmmap_block *given)
 {
-	xa_clear_mark(&ctx->store, slot, SLOT_SHARED);
+	xa_clear_mark(&ctx->store.blocks, slot, SLOT_SHARED);
 	/* What is mapped in part is mapped so, whatever comes. */
 	if (!own->draft->part)
-		xa_set_mark(&ctx->store, slot, SLOT_SPLIT);
+		xa_set_mark(&ctx->store.blocks, slot, SLOT_SPLIT);
 	kfree(own->draft);
 	own->draft = NULL;
 	hpmmap_block_release(ctx, given);

@@ -6,14 +6,10 @@
 #include "mem/block/block.h"
 #include "as/own/ctx.h"
 
-/**
- * struct hpmmap_pages - some pages of a slot
- * @first: the first one
- * @nr: how many
- */
+/* Some pages of a slot. */
 struct hpmmap_pages {
-	unsigned int first;
-	unsigned int nr;
+	unsigned int first;	/* the first one */
+	unsigned int nr;	/* how many */
 };
 
 bool hpmmap_draft_begin(struct hpmmap_block *own, struct hpmmap_block *behind, bool part);

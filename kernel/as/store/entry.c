@@ -8,13 +8,9 @@
  * lock was taken is never mapped: it may have left the store, and even its pool, meanwhile.
  * A block is unmapped before it leaves the store (hpmmap_slot_unmap()).
  */
-#include <linux/mm.h>
-#include <linux/pagemap.h>
-#include <linux/sched/signal.h>
-#include <linux/userfaultfd_k.h>
-
 #include "hpmmap.h"
 #include "mem/block/block.h"
+#include "mem/pool/pool.h"
 #include "as/own/ctx.h"
 #include "as/own/stats.h"
 #include "as/map/gigabyte.h"
@@ -41,7 +37,7 @@ static struct hpmmap_block *mappable(struct hpmmap_ctx *ctx, unsigned long slot,
 	struct hpmmap_block *block;
 
 	lockdep_assert_held(&ctx->lock);
-	block = xa_load(&ctx->store, slot);
+	block = hpmmap_store_load(ctx, slot);
 	if (block && write && !block->draft && hpmmap_slot_is_marked(ctx, slot))
 		return NULL;
 	HPMMAP_ASSERT(!block || !write || !hpmmap_block_is_shared(block));
@@ -84,13 +80,17 @@ bool hpmmap_entry_2m(struct hpmmap_ctx *ctx, unsigned long slot,
 }
 
 /* The block of a slot of a run, a new one of @blocks if there is none. */
-static struct hpmmap_block *run_block(struct hpmmap_ctx *ctx,
-				      struct xa_state *xas, unsigned long slot,
-				      bool shared, struct list_head *blocks)
+static __always_inline struct hpmmap_block *
+run_block(struct hpmmap_ctx *ctx, struct xa_state *xas, unsigned long slot, bool shared,
+	  struct list_head *blocks)
 {
 	struct hpmmap_block *block;
 
 	lockdep_assert_held(&ctx->lock);
+	if (hpmmap_has_runs(ctx)) {
+		hpmmap_store(ctx, slot, slot);
+		xas_reset(xas);
+	}
 	xas_lock(xas);
 	/* No other task changes the tree: the next slot is mostly in the same node. */
 	if (xas_valid(xas) && xas->xa_index + 1 == slot) {
@@ -118,7 +118,9 @@ static struct hpmmap_block *run_block(struct hpmmap_ctx *ctx,
 		xas_lock(xas);
 	}
 	hpmmap_block_attach(block, ctx->file->f_mapping, slot);
-	hpmmap_store_gained(ctx, block);
+	/* It does not wait for a touch. */
+	atomic_long_inc(&ctx->nr_held);
+	hpmmap_count_placed(ctx, block, 1);
 	return block;
 }
 
@@ -145,7 +147,7 @@ static struct folio *gigabyte_of(struct hpmmap_ctx *ctx, unsigned long addr,
 		    hpmmap_block_is_hurt(block))
 			return NULL;
 		/* One that is locked may be being cleared. */
-		*later = folio_test_locked(block->folio) || hpmmap_folio_in_gigabyte(block->folio);
+		*later = folio_test_locked(block->folio);
 		if (*later)
 			return NULL;
 		if (!hpmmap_pages_are(block->stale, false))
@@ -155,47 +157,56 @@ static struct folio *gigabyte_of(struct hpmmap_ctx *ctx, unsigned long addr,
 }
 
 /*
- * Commits a gigabyte and maps it by one entry, where that can be. Where not, slots may have got
- * their blocks.
+ * Commits a gigabyte, of which nothing is mapped. Returns whether one entry can map it. Where not,
+ * slots may have got their blocks.
  */
 static bool run_gigabyte(struct hpmmap_ctx *ctx, struct vm_area_struct *vma, unsigned long addr,
 			 struct xa_state *xas, struct list_head *blocks)
 {
-	struct folio *first;
+	struct hpmmap_block *run = blocks ? list_first_entry_or_null(blocks, struct hpmmap_block, link) :
+					    NULL;
 	bool later;
 
-	if (!hpmmap_gigabyte_may(vma, addr))
+	if (!hpmmap_gigabyte_may(vma, addr) ||
+	    hpmmap_pgmap_slot(vma->vm_mm, addr) != HPMMAP_ENTRY_NONE)
 		return false;
-	first = gigabyte_of(ctx, addr, xas, blocks, &later);
-	if (!first || !hpmmap_gigabyte_set(vma, addr, first))
-		return false;
-	atomic_long_inc(&ctx->stats.entries_1g);
-	return true;
+	return (run && run->run && run->slot == slot_of(addr) && hpmmap_run_add(ctx, run)) ||
+	       gigabyte_of(ctx, addr, xas, blocks, &later);
 }
 
 /**
- * hpmmap_entry_join() - map by one entry of 1 GB what entries of 2 MB map
+ * hpmmap_entry_1g() - map by one entry what entries of 2 MB map, or none
  * @ctx: the context, ctx->ops held, and mmap_lock for writing
  * @vma: accessible mapping of ours that is not locked, and may have large entries
  * @addr: start of a gigabyte that it covers
  *
  * Return: 0; -EAGAIN where that may be possible later, -EINVAL where it is not.
  */
-int hpmmap_entry_join(struct hpmmap_ctx *ctx, struct vm_area_struct *vma, unsigned long addr)
+int hpmmap_entry_1g(struct hpmmap_ctx *ctx, struct vm_area_struct *vma, unsigned long addr)
 {
-	XA_STATE(xas, &ctx->store, slot_of(addr));
+	XA_STATE(xas, &ctx->store.blocks, slot_of(addr));
+	struct hpmmap_block *run;
 	struct folio *first = NULL;
-	bool later = true;
+	bool later = true, joins;
 	int ret = -EINVAL;
 
 	lockdep_assert_held(&ctx->ops);
 	mmap_assert_write_locked(ctx->mm);
 	mutex_lock(&ctx->lock);
+	run = hpmmap_run_load(ctx, slot_of(addr));
+	/*
+	 * Nothing of a run is cleared by another task, or in another entry. One of its blocks may be
+	 * damaged by now: blocks are counted as doomed before they are looked for under ctx->lock.
+	 */
+	if (run && !hpmmap_pool_is_sound(run->nid))
+		run = NULL;
 	if (ctx->frozen.end <= ctx->frozen.start)
-		first = gigabyte_of(ctx, addr, &xas, NULL, &later);
-	if (first && hpmmap_gigabyte_join(vma, addr, first)) {
-		atomic_long_inc(&ctx->stats.joins_1g);
-		trace_hpmmap_gigabyte(ctx->id, addr, true);
+		first = run ? run->folio : gigabyte_of(ctx, addr, &xas, NULL, &later);
+	joins = hpmmap_pgmap_slot(ctx->mm, addr) == HPMMAP_ENTRY_2M;
+	if (first && hpmmap_gigabyte_set(vma, addr, first, ctx->file->f_mapping)) {
+		atomic_long_inc(joins ? &ctx->stats.joins_1g : &ctx->stats.entries_1g);
+		if (joins)
+			trace_hpmmap_gigabyte(ctx->id, addr, true);
 		ret = 0;
 	} else if (later) {
 		ret = -EAGAIN;
@@ -208,53 +219,53 @@ int hpmmap_entry_join(struct hpmmap_ctx *ctx, struct vm_area_struct *vma, unsign
  * Commits whole slots from @start to @end, within a mapping that can be mapped so, with
  * @blocks for those that have none, and maps them by one entry each: the way of most
  * memory, without the core's fault path. ctx->ops and mmap_lock are held. It ends where
- * anything is out of the ordinary.
+ * anything is out of the ordinary. @large: in: gigabytes are left to hpmmap_entry_1g(); out: it ended
+ * before one.
  *
  * Returns the end of what is committed and mapped.
  */
-unsigned long hpmmap_entry_run(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
-			       unsigned long start, unsigned long end,
-			       struct list_head *blocks)
+unsigned long hpmmap_entry_run(struct hpmmap_ctx *ctx, struct vm_area_struct *vma, unsigned long start,
+			       unsigned long end, struct list_head *blocks, bool *large)
 {
-	XA_STATE(xas, &ctx->store, slot_of(start));
+	XA_STATE(xas, &ctx->store.blocks, slot_of(start));
 	struct folio *folio = NULL;
-	unsigned long addr, nr = 0;
+	unsigned long addr, stop, nr = 0;
 	unsigned int made = 0;
 	pmd_t *pmdp = NULL;
-	bool shared, inserted, large = ctx->job->gigabytes;
+	bool shared, inserted, gigabytes = ctx->job->gigabytes, whole = *large && gigabytes;
 
 	lockdep_assert_held(&ctx->ops);
 	lockdep_assert_held(&ctx->mm->mmap_lock);
 	/* Others want the lock, too. */
-	end = min(end, start + RUN_SLOTS * SLOT_SIZE);
+	stop = min(end, start + RUN_SLOTS * SLOT_SIZE);
+	*large = false;
 	mutex_lock(&ctx->lock);
-	shared = xa_marked(&ctx->store, SLOT_SHARED);
-	for (addr = start; addr < end; addr += SLOT_SIZE) {
+	shared = xa_marked(&ctx->store.blocks, SLOT_SHARED);
+	for (addr = start; addr < stop; addr += SLOT_SIZE) {
 		struct hpmmap_block *block;
 
 		if (fatal_signal_pending(current))
 			break;
 		/* It may be split at any time: then there is a table, of its own. */
-		if (large && hpmmap_gigabyte_is_done(vma, addr)) {
+		if (gigabytes && hpmmap_gigabyte_is_done(vma, addr)) {
 			pmdp = NULL;
 			continue;
 		}
-		if (large && !(addr & ~PUD_MASK) && end - addr >= PUD_SIZE &&
-		    run_gigabyte(ctx, vma, addr, &xas, blocks)) {
-			addr += PUD_SIZE - SLOT_SIZE;
-			pmdp = NULL;
-			continue;
-		}
+		*large = whole && !(addr & ~PUD_MASK) && end - addr >= PUD_SIZE &&
+			 run_gigabyte(ctx, vma, addr, &xas, blocks);
+		if (*large)
+			break;
 		if (!pmdp || !(addr & ~PUD_MASK))
 			pmdp = hpmmap_pgmap_pmd(ctx->mm, addr);
 		else
 			pmdp++;
 		if (!pmdp)
 			break;
-		if (hpmmap_pgmap_is_done(vma, pmdp))
-			continue;
-		if (!pmd_none(READ_ONCE(*pmdp)))
+		if (!pmd_none(READ_ONCE(*pmdp))) {
+			if (hpmmap_pgmap_is_done(vma, pmdp))
+				continue;
 			break;
+		}
 		/* Looked up as mappable() does, for many slots. */
 		block = run_block(ctx, &xas, slot_of(addr), shared, blocks);
 		HPMMAP_ASSERT(!block || block == mappable(ctx, slot_of(addr), true));
@@ -265,8 +276,7 @@ unsigned long hpmmap_entry_run(struct hpmmap_ctx *ctx, struct vm_area_struct *vm
 		/* A fault may be clearing it. */
 		folio_lock(block->folio);
 		inserted = !hpmmap_block_is_hurt(block) &&
-			   hpmmap_pgmap_insert_2m(vma, addr, pmdp,
-						  block->folio, true);
+			   hpmmap_pgmap_insert_2m(vma, addr, pmdp, block->folio, true);
 		folio_unlock(block->folio);
 		if (!inserted)
 			break;
@@ -605,7 +615,7 @@ static bool restore_gigabyte(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			     struct xa_state *xas, unsigned long start, bool *flush)
 {
 	struct hpmmap_block *first = xas_load(xas), *block;
-	XA_STATE(look, &ctx->store, xas->xa_index);
+	XA_STATE(look, &ctx->store.blocks, xas->xa_index);
 	unsigned long i;
 
 	lockdep_assert_held(&ctx->lock);
@@ -639,7 +649,7 @@ int hpmmap_entry_restore(struct hpmmap_ctx *ctx, unsigned long *slot,
 			 unsigned long *rest, unsigned int *nr, bool *drafts,
 			 bool *flush)
 {
-	XA_STATE(xas, &ctx->store, *slot);
+	XA_STATE(xas, &ctx->store.blocks, *slot);
 	struct vm_area_struct *vma = NULL;
 	unsigned int looks = HPMMAP_RESTORE_MOST;
 	unsigned long before = 0;

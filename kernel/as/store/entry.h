@@ -3,10 +3,6 @@
 #ifndef _HPMMAP_AS_STORE_ENTRY_H
 #define _HPMMAP_AS_STORE_ENTRY_H
 
-#include <linux/mm.h>
-
-struct hpmmap_ctx;
-
 /* Slots that hpmmap_entry_restore() looks at. */
 #define HPMMAP_RESTORE_MOST 32
 
@@ -15,8 +11,8 @@ bool hpmmap_entry_2m(struct hpmmap_ctx *ctx, unsigned long slot,
 		     bool write);
 unsigned long hpmmap_entry_run(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			       unsigned long start, unsigned long end,
-			       struct list_head *blocks);
-int hpmmap_entry_join(struct hpmmap_ctx *ctx, struct vm_area_struct *vma, unsigned long addr);
+			       struct list_head *blocks, bool *large);
+int hpmmap_entry_1g(struct hpmmap_ctx *ctx, struct vm_area_struct *vma, unsigned long addr);
 void hpmmap_entry_fill(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 		       unsigned long start, unsigned long end, bool nowait);
 void hpmmap_entry_fill_pages(struct hpmmap_ctx *ctx, struct vm_fault *vmf,

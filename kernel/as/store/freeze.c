@@ -6,10 +6,6 @@
  * Entries are made under ctx->lock (as/store/entry.c), which is also what a range is frozen under. So
  * mmap_lock need not be held for writing, and a process that is being killed can thaw at once.
  */
-#include <linux/delay.h>
-#include <linux/mm.h>
-#include <linux/sched/signal.h>
-
 #include "hpmmap.h"
 #include "as/own/ctx.h"
 #include "as/store/freeze.h"

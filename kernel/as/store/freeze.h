@@ -3,18 +3,12 @@
 #ifndef _HPMMAP_AS_STORE_FREEZE_H
 #define _HPMMAP_AS_STORE_FREEZE_H
 
-#include <linux/mm.h>
-
 #include "as/own/ctx.h"
 
-/**
- * hpmmap_frozen_covers() - is some of a slot frozen?
- * @ctx: the context, its lock held
- * @vma: a mapping of it: only as far as it has a part of the slot; NULL: all of the slot
- * @addr: any address of the slot
- *
- * If so nothing of that may be mapped by page tables: the core may map all that a mapping
- * has of a slot with one entry.
+/*
+ * Is some of the slot of an address frozen? ctx->lock is held. @vma: only as far as this
+ * mapping has a part of the slot; NULL: all of it. If so nothing of that may be mapped by page
+ * tables: the core may map all that a mapping has of a slot with one entry.
  */
 static inline bool hpmmap_frozen_covers(struct hpmmap_ctx *ctx,
 					const struct vm_area_struct *vma,

@@ -2,9 +2,6 @@
 /*
  * Contents that move to other addresses.
  */
-#include <linux/mm.h>
-#include <linux/sched/signal.h>
-
 #include "hpmmap.h"
 #include "mem/block/block.h"
 #include "as/own/ctx.h"
@@ -47,15 +44,15 @@ static unsigned long move_piece(struct hpmmap_ctx *ctx, unsigned long from,
 	cond_resched();
 	len = min3(len, SLOT_SIZE - (from & ~SLOT_MASK),
 		   SLOT_SIZE - (to & ~SLOT_MASK));
-	src = xa_load(&ctx->store, slot_of(from));
+	src = hpmmap_store_load(ctx, slot_of(from));
 	if (len == SLOT_SIZE) {
 		/* The block itself moves, and its pins with it. */
-		dst = xa_load(&ctx->store, slot_of(to));
+		dst = hpmmap_store_load(ctx, slot_of(to));
 		*ret = hpmmap_store_insert(ctx, slot_of(to), src);
 		if (*ret)
 			return len;
 		if (hpmmap_slot_is_marked(ctx, slot_of(from)))
-			xa_set_mark(&ctx->store, slot_of(to), SLOT_SHARED);
+			xa_set_mark(&ctx->store.blocks, slot_of(to), SLOT_SHARED);
 		hpmmap_slot_set(ctx, slot_of(from), NULL);
 		if (dst) {
 			hpmmap_reuse_forget(ctx, dst);
@@ -65,7 +62,7 @@ static unsigned long move_piece(struct hpmmap_ctx *ctx, unsigned long from,
 	}
 	dst = hpmmap_store_get(ctx, NULL, slot_of(to), NULL, blocks, true);
 	/* If both are in one slot, it may have another block now. */
-	src = xa_load(&ctx->store, slot_of(from));
+	src = hpmmap_store_load(ctx, slot_of(from));
 	*ret = dst ? hpmmap_block_copy(&ctx->owner, dst, page_in_slot(to), src,
 				       page_in_slot(from), len >> PAGE_SHIFT) :
 		     -ENOMEM;

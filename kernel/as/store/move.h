@@ -3,11 +3,6 @@
 #ifndef _HPMMAP_AS_STORE_MOVE_H
 #define _HPMMAP_AS_STORE_MOVE_H
 
-#include <linux/types.h>
-
-struct hpmmap_ctx;
-struct list_head;
-
 int hpmmap_store_move(struct hpmmap_ctx *ctx, unsigned long from,
 		      unsigned long to, unsigned long len,
 		      struct list_head *blocks);

@@ -7,13 +7,9 @@
  * as long as a mapping of ours covers any part of its slot; which of its
  * pages have a meaning for that mapping, its stale bits say.
  */
-#include <linux/mm.h>
-#include <linux/sched/signal.h>
-
 #include "hpmmap.h"
 #include "mem/block/block.h"
 #include "mem/block/nodes.h"
-#include "as/own/counters.h"
 #include "as/own/ctx.h"
 #include "as/own/family.h"
 #include "as/own/release.h"
@@ -29,21 +25,24 @@
 #include "as/store/zap.h"
 
 /* Block behind a slot, or NULL. */
-struct hpmmap_block *hpmmap_store_load(struct hpmmap_ctx *ctx,
-				       unsigned long slot)
+struct hpmmap_block *hpmmap_store_load(struct hpmmap_ctx *ctx, unsigned long slot)
 {
-	return xa_load(&ctx->store, slot);
+	return xa_load(hpmmap_store(ctx, slot, slot), slot);
 }
 
 /* First address of [start, end) whose slot has a block, or @end. */
 unsigned long hpmmap_store_next(struct hpmmap_ctx *ctx, unsigned long start,
 				unsigned long end)
 {
-	unsigned long slot = slot_of(start);
+	unsigned long slot = slot_of(start), last = slot_of(end - 1), i = slot / RUN_BLOCKS;
+	/* In this order: what breaks a run up makes its blocks first. */
+	bool run = hpmmap_has_runs(ctx) &&
+		   xa_find(&ctx->store.runs, &i, last / RUN_BLOCKS, XA_PRESENT);
+	bool found = xa_find(&ctx->store.blocks, &slot, last, XA_PRESENT);
 
-	if (!xa_find(&ctx->store, &slot, slot_of(end - 1), XA_PRESENT))
-		return end;
-	return max(start, slot << SLOT_SHIFT);
+	if (run)
+		slot = min(found ? slot : last, i * RUN_BLOCKS);
+	return run || found ? max(start, slot << SLOT_SHIFT) : end;
 }
 
 /* Slots of [start, end) without a block. */
@@ -61,8 +60,8 @@ unsigned long hpmmap_store_count_shared(struct hpmmap_ctx *ctx,
 	struct hpmmap_block *block;
 	unsigned long slot = slot_of(start), n = 0;
 
-	for (block = xa_find(&ctx->store, &slot, slot_of(end - 1), SLOT_SHARED);
-	     block; block = xa_find_after(&ctx->store, &slot,
+	for (block = xa_find(&ctx->store.blocks, &slot, slot_of(end - 1), SLOT_SHARED);
+	     block; block = xa_find_after(&ctx->store.blocks, &slot,
 					  slot_of(end - 1), SLOT_SHARED))
 		n++;
 	return n;
@@ -72,12 +71,18 @@ unsigned long hpmmap_store_count_shared(struct hpmmap_ctx *ctx,
 unsigned long hpmmap_store_count(struct hpmmap_ctx *ctx, unsigned long start,
 				 unsigned long end)
 {
+	unsigned long slot, first = slot_of(start), last = slot_of(end - 1), n;
+	bool runs = hpmmap_has_runs(ctx);
 	struct hpmmap_block *block;
-	unsigned long slot, n = 0;
 
-	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
-			  slot_of(end - 1))
+	/* Each slot counts once. */
+	if (runs)
+		mutex_lock(&ctx->store.breaking);
+	n = hpmmap_runs_count(ctx, first, last);
+	xa_for_each_range(&ctx->store.blocks, slot, block, first, last)
 		n++;
+	if (runs)
+		mutex_unlock(&ctx->store.breaking);
 	return n;
 }
 
@@ -89,32 +94,10 @@ bool hpmmap_store_is_lost(struct hpmmap_ctx *ctx, unsigned long start, unsigned 
 	bool lost = false;
 
 	mutex_lock(&ctx->lock);
-	xa_for_each_range(&ctx->store, slot, block, slot_of(start), slot_of(end - 1))
+	hpmmap_for_each_block(ctx, slot, block, slot_of(start), slot_of(end - 1))
 		lost |= hpmmap_block_is_lost(block);
 	mutex_unlock(&ctx->lock);
 	return lost;
-}
-
-/* How many blocks of a list are looked at for the one that is meant. */
-#define TAKE_LOOKS 8
-
-/* The block of a list that was allocated for a slot, or another. */
-struct hpmmap_block *hpmmap_list_take(struct list_head *blocks,
-				      unsigned long slot)
-{
-	struct hpmmap_block *block, *found = NULL;
-	int looks = TAKE_LOOKS;
-
-	list_for_each_entry(block, blocks, link) {
-		if (block->slot == slot)
-			found = block;
-		if (found || !--looks)
-			break;
-	}
-	if (!found)
-		found = list_first_entry(blocks, struct hpmmap_block, link);
-	list_del_init(&found->link);
-	return found;
 }
 
 /*
@@ -136,7 +119,7 @@ static struct hpmmap_block *block_take(struct hpmmap_ctx *ctx,
 			hpmmap_placement_copy(ctx, vma, slot, from, &place);
 		else
 			hpmmap_placement_get(ctx->job, vma, &place);
-		if (hpmmap_reserve(ctx, &place, slot, 1, &one)) {
+		if (hpmmap_reserve(ctx, &place, slot, 1, false, &one)) {
 			if (!or_linux)
 				return NULL;
 			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_BLOCK,
@@ -167,7 +150,7 @@ void hpmmap_store_gained(struct hpmmap_ctx *ctx, struct hpmmap_block *block)
 {
 	atomic_long_inc(&ctx->nr_held);
 	if (!awaits_touch(ctx, block))
-		hpmmap_count_placed(ctx, block->nid);
+		hpmmap_count_placed(ctx, block, 1);
 }
 
 /* A block is about to get contents. */
@@ -175,7 +158,7 @@ int hpmmap_store_fill(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
 		unsigned int first, unsigned int nr)
 {
 	if (awaits_touch(ctx, block))
-		hpmmap_count_placed(ctx, block->nid);
+		hpmmap_count_placed(ctx, block, 1);
 	return hpmmap_block_fill(&ctx->owner, block, first, nr);
 }
 
@@ -187,19 +170,19 @@ int hpmmap_store_insert(struct hpmmap_ctx *ctx, unsigned long slot,
 	if (ret)
 		return ret;
 	if (hpmmap_block_is_few(block))
-		xa_set_mark(&ctx->store, slot, SLOT_FEW);
-	else if (xa_marked(&ctx->store, SLOT_FEW))
-		xa_clear_mark(&ctx->store, slot, SLOT_FEW);
+		xa_set_mark(&ctx->store.blocks, slot, SLOT_FEW);
+	else if (xa_marked(&ctx->store.blocks, SLOT_FEW))
+		xa_clear_mark(&ctx->store.blocks, slot, SLOT_FEW);
 	if (hpmmap_block_is_shared(block)) {
-		xa_set_mark(&ctx->store, slot, SLOT_SHARED);
+		xa_set_mark(&ctx->store.blocks, slot, SLOT_SHARED);
 		return 0;
 	}
 	if (block->draft)
-		xa_set_mark(&ctx->store, slot, SLOT_SHARED);
+		xa_set_mark(&ctx->store.blocks, slot, SLOT_SHARED);
 	else
-		xa_clear_mark(&ctx->store, slot, SLOT_SHARED);
-	if (unlikely(xa_marked(&ctx->store, SLOT_SPLIT)))
-		xa_clear_mark(&ctx->store, slot, SLOT_SPLIT);
+		xa_clear_mark(&ctx->store.blocks, slot, SLOT_SHARED);
+	if (unlikely(xa_marked(&ctx->store.blocks, SLOT_SPLIT)))
+		xa_clear_mark(&ctx->store.blocks, slot, SLOT_SPLIT);
 	hpmmap_block_attach(block, ctx->file->f_mapping, slot);
 	return 0;
 }
@@ -256,7 +239,7 @@ bool hpmmap_store_adopt_locked(struct hpmmap_ctx *ctx, unsigned long slot,
 	lockdep_assert_held(&ctx->lock);
 	if (block->draft || !is_alone(ctx, slot, block))
 		return false;
-	xa_clear_mark(&ctx->store, slot, SLOT_SHARED);
+	xa_clear_mark(&ctx->store.blocks, slot, SLOT_SHARED);
 	hpmmap_block_attach(block, ctx->file->f_mapping, slot);
 	return true;
 }
@@ -368,7 +351,7 @@ struct hpmmap_block *hpmmap_store_own(struct hpmmap_ctx *ctx,
 				      struct list_head *blocks,
 				      unsigned int skip, unsigned int skip_nr)
 {
-	struct hpmmap_block *block = xa_load(&ctx->store, slot), *own = NULL;
+	struct hpmmap_block *block = hpmmap_store_load(ctx, slot), *own = NULL;
 
 	lockdep_assert_held(&ctx->lock);
 	if (!block || !hpmmap_slot_is_marked(ctx, slot) || hpmmap_store_adopt_locked(ctx, slot, block))
@@ -501,7 +484,7 @@ struct hpmmap_block *hpmmap_store_get(struct hpmmap_ctx *ctx,
 				      const struct hpmmap_block *from,
 				      struct list_head *blocks, bool or_linux)
 {
-	struct hpmmap_block *block = xa_load(&ctx->store, slot);
+	struct hpmmap_block *block = hpmmap_store_load(ctx, slot);
 
 	lockdep_assert_held(&ctx->lock);
 	if (block && unlikely(hpmmap_block_is_lost(block)) &&
@@ -542,7 +525,7 @@ bool hpmmap_store_commit(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 
 	slot_clip(slot_of(start), start, end, &first, &nr);
 	mutex_lock(&ctx->lock);
-	block = xa_load(&ctx->store, slot_of(start));
+	block = hpmmap_store_load(ctx, slot_of(start));
 	if (block && hpmmap_block_is_shared(block) &&
 	    !hpmmap_block_has_stale(block, first, nr)) {
 		done = HPMMAP_COMMIT_SHARED;
@@ -594,7 +577,7 @@ bool hpmmap_store_is_pinned(struct hpmmap_ctx *ctx, unsigned long start, unsigne
 	}
 	mutex_lock(&ctx->lock);
 	for (i = slots[0] == slots[1]; i < ARRAY_SIZE(slots) && !ret; i++) {
-		struct hpmmap_block *block = xa_load(&ctx->store, slots[i]);
+		struct hpmmap_block *block = hpmmap_store_load(ctx, slots[i]);
 		unsigned int first, nr;
 		bool has;
 
@@ -630,7 +613,7 @@ bool hpmmap_store_replace(struct hpmmap_ctx *ctx, unsigned long slot,
 	lockdep_assert_held(&ctx->ops);
 	mmap_assert_write_locked(ctx->mm);
 	mutex_lock(&ctx->lock);
-	old = xa_load(&ctx->store, slot);
+	old = hpmmap_store_load(ctx, slot);
 	if (old && old->draft)
 		old = hpmmap_store_own(ctx, NULL, slot, NULL, 0, 0);
 	if (!old)

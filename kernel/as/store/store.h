@@ -3,10 +3,9 @@
 #ifndef _HPMMAP_AS_STORE_STORE_H
 #define _HPMMAP_AS_STORE_STORE_H
 
-#include <linux/mm.h>
-
 #include "mem/block/block.h"
 #include "as/own/ctx.h"
+#include "as/own/run.h"
 
 /* Mark of a slot in the store whose block is shared, or was until lately. */
 #define SLOT_SHARED XA_MARK_0
@@ -19,20 +18,15 @@
 
 static inline bool hpmmap_slot_is_marked(struct hpmmap_ctx *ctx, unsigned long slot)
 {
-	return xa_marked(&ctx->store, SLOT_SHARED) &&
-	       xa_get_mark(&ctx->store, slot, SLOT_SHARED);
+	return xa_marked(&ctx->store.blocks, SLOT_SHARED) &&
+	       xa_get_mark(&ctx->store.blocks, slot, SLOT_SHARED);
 }
 
-/**
- * enum hpmmap_commit - what a slot's block is after a commit
- * @HPMMAP_COMMIT_OWN: the context's own, as it was
- * @HPMMAP_COMMIT_OWNED_NOW: the context's own, shared before
- * @HPMMAP_COMMIT_SHARED: shared
- */
+/* What a slot's block is after a commit. */
 enum hpmmap_commit {
-	HPMMAP_COMMIT_OWN,
-	HPMMAP_COMMIT_OWNED_NOW,
-	HPMMAP_COMMIT_SHARED,
+	HPMMAP_COMMIT_OWN,		/* the context's own, as it was */
+	HPMMAP_COMMIT_OWNED_NOW,	/* the context's own, shared before */
+	HPMMAP_COMMIT_SHARED,		/* shared */
 };
 struct hpmmap_block *hpmmap_store_load(struct hpmmap_ctx *ctx,
 				       unsigned long slot);
@@ -55,8 +49,6 @@ void hpmmap_store_reserve(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			  unsigned long slot, struct list_head *blocks);
 struct hpmmap_block *hpmmap_store_go_back(struct hpmmap_ctx *ctx, unsigned long slot,
 					  struct hpmmap_block *draft);
-struct hpmmap_block *hpmmap_list_take(struct list_head *blocks,
-				      unsigned long slot);
 void hpmmap_store_put_back(struct hpmmap_ctx *ctx, struct hpmmap_block *block);
 void hpmmap_store_gained(struct hpmmap_ctx *ctx, struct hpmmap_block *block);
 int hpmmap_store_fill(struct hpmmap_ctx *ctx, struct hpmmap_block *block,
@@ -89,5 +81,23 @@ struct hpmmap_block *hpmmap_store_get(struct hpmmap_ctx *ctx,
 				      unsigned long slot,
 				      const struct hpmmap_block *from,
 				      struct list_head *blocks, bool or_linux);
+
+/* The block of a list that was allocated for a slot, or another. It is mostly the first. */
+static inline struct hpmmap_block *hpmmap_list_take(struct list_head *blocks, unsigned long slot)
+{
+	struct hpmmap_block *block;
+	int looks = 8;
+
+	list_for_each_entry(block, blocks, link)
+		if (block->slot == slot || !--looks)
+			break;
+	if (!looks || list_entry_is_head(block, blocks, link))
+		block = list_first_entry(blocks, struct hpmmap_block, link);
+	if (unlikely(block->run))
+		hpmmap_run_unfold(block);
+	__list_del(block->link.prev, block->link.next);
+	INIT_LIST_HEAD(&block->link);
+	return block;
+}
 
 #endif /* _HPMMAP_AS_STORE_STORE_H */

@@ -2,9 +2,6 @@
 /*
  * Taking back the blocks of slots that are unmapped, or of a process that is gone.
  */
-#include <linux/mm.h>
-#include <linux/sched/signal.h>
-
 #include "hpmmap.h"
 #include "mem/block/block.h"
 #include "mem/pool/pool.h"
@@ -68,7 +65,7 @@ static void discard_unmapped(struct hpmmap_ctx *ctx, unsigned long slot,
 	hpmmap_block_set_stale(block, first, nr);
 }
 
-/* Are there blocks of a range that nothing maps, which hpmmap_store_reconcile() would find? */
+/* Are there blocks of a range that nothing maps, which hpmmap_store_take_back() would find? */
 bool hpmmap_store_has_orphans(struct hpmmap_ctx *ctx, unsigned long start,
 			      unsigned long end)
 {
@@ -80,13 +77,15 @@ bool hpmmap_store_has_orphans(struct hpmmap_ctx *ctx, unsigned long start,
 	if (hpmmap_store_next(ctx, start, end) == end)
 		return false;
 	mmap_read_lock(ctx->mm);
-	xa_for_each_range(&ctx->store, slot, block, slot_of(start),
+	mutex_lock(&ctx->lock);
+	hpmmap_for_each_block(ctx, slot, block, slot_of(start),
 			  slot_of(end - 1)) {
 		ret = !slot_is_mapped(ctx, slot, &next, &known);
 		if (ret || fatal_signal_pending(current))
 			break;
 		cond_resched();
 	}
+	mutex_unlock(&ctx->lock);
 	mmap_read_unlock(ctx->mm);
 	return ret;
 }
@@ -94,10 +93,10 @@ bool hpmmap_store_has_orphans(struct hpmmap_ctx *ctx, unsigned long start,
 /* Empties the slots from @slot to @end, by as few changes of the tree as possible. */
 static void slots_erase(struct hpmmap_ctx *ctx, unsigned long slot, unsigned long end)
 {
-	XA_STATE(xas, &ctx->store, slot);
+	XA_STATE(xas, &ctx->store.blocks, slot);
 	unsigned long order;
 
-	lockdep_assert_held(&ctx->store.xa_lock);
+	lockdep_assert_held(&ctx->store.blocks.xa_lock);
 	for (; slot < end; slot += 1UL << order) {
 		order = IS_ENABLED(CONFIG_XARRAY_MULTI) ?
 			min_t(unsigned long, __ffs(slot | XA_CHUNK_SIZE), ilog2(end - slot)) : 0;
@@ -106,13 +105,16 @@ static void slots_erase(struct hpmmap_ctx *ctx, unsigned long slot, unsigned lon
 	}
 }
 
-/* @unmapped: nothing of ours is mapped in the range. Returns how many went. */
-static unsigned long take_back(struct hpmmap_ctx *ctx, unsigned long start,
-			       unsigned long end, bool unmapped)
+/*
+ * Takes back the blocks of slots that no mapping covers any more. @unmapped: nothing of ours is
+ * mapped in the range. ctx->ops is held. Returns how many went.
+ */
+unsigned long hpmmap_store_take_back(struct hpmmap_ctx *ctx, unsigned long start,
+				     unsigned long end, bool unmapped)
 {
 	struct hpmmap_block *block, *tmp;
 	struct vm_area_struct *next = NULL;
-	XA_STATE(xas, &ctx->store, slot_of(start));
+	XA_STATE(xas, &ctx->store.blocks, slot_of(start));
 	unsigned long batch = 0, nr = 0, from = 0, to = 0;
 	unsigned int looked = 0;
 	bool known = false;
@@ -120,10 +122,14 @@ static unsigned long take_back(struct hpmmap_ctx *ctx, unsigned long start,
 	LIST_HEAD(freed);
 	LIST_HEAD(gone);
 
+	lockdep_assert_held(&ctx->ops);
 	mmap_read_lock(ctx->mm);
 	mutex_lock(&ctx->lock);
 	/* The mappings are gone: a window does not get again what was behind them. */
 	hpmmap_window_zap(ctx, start & SLOT_MASK, ALIGN(end, SLOT_SIZE));
+	if (unmapped)
+		nr = hpmmap_runs_release(ctx, start, end);
+	hpmmap_store(ctx, slot_of(start), slot_of(end - 1));
 	xas_lock(&xas);
 	xas_for_each(&xas, block, slot_of(end - 1)) {
 		unsigned long slot = xas.xa_index;
@@ -144,10 +150,10 @@ static unsigned long take_back(struct hpmmap_ctx *ctx, unsigned long start,
 			xas_lock(&xas);
 			xas_load(&xas);
 		}
-		kept = hpmmap_reuse_forget(ctx, block);
+		kept = block->reuse_id && hpmmap_reuse_forget(ctx, block);
 		nr++;
 		if (!hpmmap_block_is_shared(block)) {
-			list_add_tail(&block->link, kept ? &reuse : &gone);
+			hpmmap_block_append(block, kept ? &reuse : &gone);
 			if (slot_of(start) == slot_of(end - 1)) {
 				xas_store(&xas, NULL);
 				break;
@@ -199,25 +205,6 @@ pause:
 	return nr;
 }
 
-/* Takes back the blocks of slots that no mapping covers any more. ctx->ops is held. */
-void hpmmap_store_reconcile(struct hpmmap_ctx *ctx, unsigned long start,
-			    unsigned long end)
-{
-	lockdep_assert_held(&ctx->ops);
-	take_back(ctx, start, end, false);
-}
-
-/*
- * The same for a range in which nothing of ours is mapped any more. Returns whether there
- * were some.
- */
-bool hpmmap_store_take_back(struct hpmmap_ctx *ctx, unsigned long start,
-			   unsigned long end)
-{
-	lockdep_assert_held(&ctx->ops);
-	return take_back(ctx, start, end, true);
-}
-
 /* The first @nr of a list that are not zero go to another. */
 static unsigned int unclean_split(struct list_head *blocks, unsigned int nr,
 				struct list_head *unclean)
@@ -246,13 +233,13 @@ static unsigned int unclean_split(struct list_head *blocks, unsigned int nr,
 static unsigned int take_some(struct hpmmap_ctx *ctx, unsigned long *slot,
 			      struct hpmmap_block **taken)
 {
-	xa_mark_t mark = xa_marked(&ctx->store, SLOT_SHARED) ? SLOT_SHARED : SLOT_FEW;
-	bool marked = xa_marked(&ctx->store, mark);
-	XA_STATE(xas, &ctx->store, marked ? 0 : *slot);
+	xa_mark_t mark = xa_marked(&ctx->store.blocks, SLOT_SHARED) ? SLOT_SHARED : SLOT_FEW;
+	bool marked = xa_marked(&ctx->store.blocks, mark);
+	XA_STATE(xas, &ctx->store.blocks, marked ? 0 : *slot);
 	struct hpmmap_block *block;
 	unsigned int nr = 0;
 
-	if (xa_empty(&ctx->store))
+	if (xa_empty(&ctx->store.blocks))
 		return 0;
 	xas_lock(&xas);
 	block = marked ? xas_find_marked(&xas, ULONG_MAX, mark) : xas_find(&xas, ULONG_MAX);
@@ -293,6 +280,7 @@ void hpmmap_store_release_all(struct hpmmap_ctx *ctx, unsigned int nr_zero)
 	LIST_HEAD(unclean);
 	LIST_HEAD(freed);
 
+	hpmmap_runs_release(ctx, 0, TASK_SIZE_MAX);
 	while ((nr = take_some(ctx, &slot, taken))) {
 		for (i = 0; i < nr; i++) {
 			if (nr_zero && clean(taken[i]))

@@ -2,8 +2,6 @@
 /*
  * Taking memory of ours out of the page tables, and out of the store.
  */
-#include <linux/mm.h>
-
 #include "hpmmap.h"
 #include "as/own/ctx.h"
 #include "as/map/pgmap.h"
@@ -12,22 +10,32 @@
 #include "as/store/store.h"
 #include "as/store/zap.h"
 
-/* Nothing of a slot stays mapped by page tables, those of windows too. */
-void hpmmap_slot_zap(struct hpmmap_ctx *ctx, unsigned long slot)
+/*
+ * Nothing of a range stays mapped by page tables of ours, those of windows too; nor comes back
+ * while ctx->lock is held.
+ */
+void hpmmap_range_zap(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end)
 {
-	unsigned long start = slot << SLOT_SHIFT, end = start + SLOT_SIZE;
+	bool one = slot_of(start) == slot_of(end - 1);
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, ctx->mm, start);
 
+	lockdep_assert_held(&ctx->mm->mmap_lock);
 	hpmmap_window_zap(ctx, start, end);
 	for_each_vma_range(vmi, vma, end) {
 		unsigned long lo = max(start, vma->vm_start);
 
 		/* Only below a mapping is it sure that the tables stay. */
 		if (hpmmap_vma_is_ours(vma) &&
-		    hpmmap_pgmap_slot(ctx->mm, start) != HPMMAP_ENTRY_NONE)
+		    !(one && hpmmap_pgmap_slot(ctx->mm, lo) == HPMMAP_ENTRY_NONE))
 			compat_zap(vma, lo, min(end, vma->vm_end) - lo);
 	}
+}
+
+/* The same of a slot. */
+void hpmmap_slot_zap(struct hpmmap_ctx *ctx, unsigned long slot)
+{
+	hpmmap_range_zap(ctx, slot << SLOT_SHIFT, (slot + 1) << SLOT_SHIFT);
 }
 
 /*
@@ -73,13 +81,13 @@ void hpmmap_slot_unmap(struct hpmmap_ctx *ctx, unsigned long slot,
 int hpmmap_slot_set(struct hpmmap_ctx *ctx, unsigned long slot,
 		    struct hpmmap_block *block)
 {
-	struct hpmmap_block *old = xa_load(&ctx->store, slot);
+	struct hpmmap_block *old = xa_load(hpmmap_store(ctx, slot, slot), slot);
 
 	lockdep_assert_held(&ctx->lock);
 	if (old && old != block)
 		hpmmap_slot_unmap(ctx, slot, old);
-	return xa_err(block ? xa_store(&ctx->store, slot, block, GFP_KERNEL) :
-			      xa_erase(&ctx->store, slot));
+	return xa_err(block ? xa_store(&ctx->store.blocks, slot, block, GFP_KERNEL) :
+			      xa_erase(&ctx->store.blocks, slot));
 }
 
 /* Unmaps the slots of a range that are shared. mmap_lock is held. */
@@ -89,27 +97,10 @@ void hpmmap_store_zap_shared(struct hpmmap_ctx *ctx, unsigned long start,
 	unsigned long slot = slot_of(start), last = slot_of(end - 1);
 
 	lockdep_assert_held(&ctx->mm->mmap_lock);
-	if (!xa_find(&ctx->store, &slot, last, SLOT_SHARED))
+	if (!xa_find(&ctx->store.blocks, &slot, last, SLOT_SHARED))
 		return;
 	do {
 		hpmmap_slot_zap(ctx, slot);
 		cond_resched();
-	} while (xa_find_after(&ctx->store, &slot, last, SLOT_SHARED));
-}
-
-/* Nothing of a range stays mapped by page tables of ours; nor comes back while ctx->lock is held. */
-void hpmmap_range_zap(struct hpmmap_ctx *ctx, unsigned long start,
-		     unsigned long end)
-{
-	struct vm_area_struct *vma;
-	VMA_ITERATOR(vmi, ctx->mm, start);
-
-	lockdep_assert_held(&ctx->mm->mmap_lock);
-	hpmmap_window_zap(ctx, start, end);
-	for_each_vma_range(vmi, vma, end) {
-		unsigned long lo = max(start, vma->vm_start);
-
-		if (hpmmap_vma_is_ours(vma))
-			compat_zap(vma, lo, min(end, vma->vm_end) - lo);
-	}
+	} while (xa_find_after(&ctx->store.blocks, &slot, last, SLOT_SHARED));
 }

@@ -3,11 +3,6 @@
 #ifndef _HPMMAP_AS_STORE_ZAP_H
 #define _HPMMAP_AS_STORE_ZAP_H
 
-#include <linux/types.h>
-
-struct hpmmap_block;
-struct hpmmap_ctx;
-
 void hpmmap_slot_zap(struct hpmmap_ctx *ctx, unsigned long slot);
 void hpmmap_slot_unmap(struct hpmmap_ctx *ctx, unsigned long slot,
 		       struct hpmmap_block *block);

@@ -14,16 +14,6 @@
  * it need take all locks once in its life: that is done before it has a window. Others are
  * refused, which are few: KVM, devices that follow page tables.
  */
-#include <linux/file.h>
-#include <linux/fs.h>
-#include <linux/ftrace.h>
-#include <linux/mm.h>
-#include <linux/mman.h>
-#include <linux/mmu_notifier.h>
-#include <linux/sched/mm.h>
-#include <linux/sched/signal.h>
-#include <linux/slab.h>
-
 #include "hook.h"
 #include "hpmmap.h"
 #include "as/own/ctx.h"
@@ -32,6 +22,7 @@
 #include "as/map/vma.h"
 #include "as/map/window.h"
 #include "as/store/store.h"
+#include "as/change/join.h"
 #include "as/view/attach.h"
 #include "as/view/view.h"
 
@@ -73,18 +64,6 @@ static struct ftrace_ops take_locks_ops = {
 /* May windows show ordinary memory? */
 static bool see_linux;
 
-/* Nothing concerns it. */
-static bool nothing_invalidate(struct mmu_interval_notifier *notifier,
-			       const struct mmu_notifier_range *range,
-			       unsigned long seq)
-{
-	return true;
-}
-
-static const struct mmu_interval_notifier_ops nothing_ops = {
-	.invalidate = nothing_invalidate,
-};
-
 /*
  * The current process is about to have a window: notifiers can be registered for it without all
  * of its locks from here on. Returns 0; -EBUSY where it has windows that it did not attach itself,
@@ -102,7 +81,7 @@ static int viewer_begin(void)
 	if (mmap_write_lock_killable(mm))
 		return -EINTR;
 	ret = mmu_interval_notifier_insert_locked(&notifier, mm, 0, PAGE_SIZE,
-						  &nothing_ops);
+						  &compat_interval_nothing);
 	mmap_write_unlock(mm);
 	if (!ret)
 		mmu_interval_notifier_remove(&notifier);
@@ -261,6 +240,7 @@ static void populate(const struct hpmmap_attachment *att, unsigned long addr)
 			break;
 	}
 	hpmmap_ctx_put(ctx);
+	hpmmap_join_range(current->mm, addr, addr + att->len, false);
 }
 
 /*

@@ -3,8 +3,6 @@
 #ifndef _HPMMAP_AS_VIEW_ATTACH_H
 #define _HPMMAP_AS_VIEW_ATTACH_H
 
-#include <linux/types.h>
-
 struct hpmmap_grant;
 struct hpmmap_window;
 

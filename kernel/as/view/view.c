@@ -16,20 +16,11 @@
  * lock. The core must not do so after .fault has returned: the block could have been exchanged by
  * then.
  */
-#include <linux/delay.h>
-#include <linux/file.h>
-#include <linux/mm.h>
-#include <linux/mmu_notifier.h>
-#include <linux/pagemap.h>
-#include <linux/sched/mm.h>
-#include <linux/sched/signal.h>
-#include <linux/userfaultfd_k.h>
-
 #include "hpmmap.h"
 #include "mem/block/block.h"
-#include "as/own/counters.h"
 #include "as/own/ctx.h"
 #include "as/own/stats.h"
+#include "as/map/gigabyte.h"
 #include "as/map/pgmap.h"
 #include "as/map/vma.h"
 #include "as/map/window.h"
@@ -130,7 +121,7 @@ static void map_around(const struct view *v)
 	unsigned long here = v->vmf->address & SLOT_MASK;
 	unsigned long table = here & PUD_MASK;
 	unsigned long off = (v->va & SLOT_MASK) - here;
-	unsigned long addr, end, nr = 0;
+	unsigned long addr, end, nr = 0, there = 0;
 	pmd_t *pmdp;
 
 	lockdep_assert_held(&v->ctx->lock);
@@ -144,11 +135,19 @@ static void map_around(const struct view *v)
 	if (end - here > v->vma->vm_end - (v->va & SLOT_MASK))
 		end = (v->vma->vm_end & SLOT_MASK) - off;
 	for (pmdp = v->vmf->pmd - ((here - addr) >> SLOT_SHIFT); addr < end;
-	     addr += SLOT_SIZE, pmdp++)
+	     addr += SLOT_SIZE, pmdp++) {
 		if (pmd_none(READ_ONCE(*pmdp)))
 			nr += hpmmap_entry_2m(v->ctx, slot_of(addr + off), vma, addr,
 					      pmdp, true);
+		there += pmd_leaf(READ_ONCE(*pmdp));
+	}
 	hpmmap_window_count(HPMMAP_WINDOW_ENTRIES_2M, nr);
+	if (there == GIGABYTE_SLOTS && hpmmap_ctx_has_gigabytes(vma->vm_mm)) {
+		struct hpmmap_ctx *viewer = hpmmap_ctx_get(vma->vm_mm);
+
+		if (viewer)
+			hpmmap_gigabyte_join_later(viewer);
+	}
 }
 
 /* Maps a slot by one entry. False where that cannot be. */
@@ -605,6 +604,7 @@ const struct vm_operations_struct hpmmap_window_vm_ops = {
 	.mremap = window_vm_mremap,
 	.mprotect = window_vm_mprotect,
 	COMPAT_FIND_SPECIAL_PAGE(window_special_page)
+	COMPAT_FIND_NORMAL_PAGE(hpmmap_gigabyte_page)
 };
 
 static const struct vm_operations_struct mixed_vm_ops = {
@@ -614,4 +614,5 @@ static const struct vm_operations_struct mixed_vm_ops = {
 	.page_mkwrite = window_mkwrite,
 	.pfn_mkwrite = window_mkwrite,
 	COMPAT_FIND_SPECIAL_PAGE(window_special_page)
+	COMPAT_FIND_NORMAL_PAGE(hpmmap_gigabyte_page)
 };

@@ -3,8 +3,6 @@
 #ifndef _HPMMAP_AS_VIEW_VIEW_H
 #define _HPMMAP_AS_VIEW_VIEW_H
 
-#include <linux/mm.h>
-
 #include "as/map/window.h"
 
 /**

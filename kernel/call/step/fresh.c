@@ -2,9 +2,6 @@
 /*
  * A new mapping: its blocks, and what was there before.
  */
-#include <linux/mman.h>
-#include <linux/sched/signal.h>
-
 #include "hook.h"
 #include "hpmmap.h"
 #include "mem/block/block.h"
@@ -55,7 +52,7 @@ int hpmmap_blocks_clear(struct hpmmap_ctx *ctx, unsigned long start,
 static bool slot_is_kept(struct hpmmap_ctx *ctx, unsigned long slot)
 {
 	return hpmmap_store_load(ctx, slot) &&
-	       !xa_get_mark(&ctx->store, slot, SLOT_SHARED);
+	       !xa_get_mark(&ctx->store.blocks, slot, SLOT_SHARED);
 }
 
 /*
@@ -75,8 +72,7 @@ static int blocks_find(struct hpmmap_ctx *ctx, unsigned long start,
 
 	if (!fixed && !((start | end) & ~SLOT_MASK) && ahead) {
 		list_for_each_entry(block, ahead, link) {
-			block->slot = slot_of(addr);
-			addr += SLOT_SIZE;
+			addr = hpmmap_block_place(block, slot_of(addr)) << SLOT_SHIFT;
 			hpmmap_every(&looked, SLOT_PAGES);
 		}
 		list_splice_tail_init(ahead, blocks);
@@ -105,7 +101,7 @@ static int blocks_find(struct hpmmap_ctx *ctx, unsigned long start,
 			hpmmap_block_set_stale(block, first + nr,
 					       SLOT_PAGES - first - nr);
 		}
-		block->slot = slot_of(addr);
+		next = min(end, hpmmap_block_place(block, slot_of(addr)) << SLOT_SHIFT);
 		list_move_tail(&block->link, blocks);
 	}
 	*unclear = addr < end;
@@ -119,17 +115,13 @@ static void store_commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 	unsigned long next;
 
 	for (; start < end && !fatal_signal_pending(current); start = next) {
-		struct hpmmap_block *block;
-
 		next = min(end, (start & SLOT_MASK) + SLOT_SIZE);
 		/* hpmmap_store_commit() wants it. */
 		mmap_read_lock(ctx->mm);
-		block = hpmmap_store_load(ctx, slot_of(start));
-		if (hpmmap_policy_defers(ctx, block, start, next))
+		if (hpmmap_slot_is_deferred(ctx, start, next))
 			hpmmap_store_reserve(ctx, NULL, slot_of(start), blocks);
 		else
-			hpmmap_store_commit(ctx, NULL, start, next, blocks,
-					    NULL);
+			hpmmap_store_commit(ctx, NULL, start, next, blocks, NULL);
 		mmap_read_unlock(ctx->mm);
 		cond_resched();
 	}

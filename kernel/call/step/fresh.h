@@ -3,12 +3,6 @@
 #ifndef _HPMMAP_CALL_STEP_FRESH_H
 #define _HPMMAP_CALL_STEP_FRESH_H
 
-#include <linux/types.h>
-
-struct hpmmap_ctx;
-struct hpmmap_placement;
-struct list_head;
-
 bool hpmmap_is_reservation(unsigned long prot, unsigned long flags);
 int hpmmap_blocks_clear(struct hpmmap_ctx *ctx, unsigned long start,
 			 unsigned long end, struct list_head *blocks);

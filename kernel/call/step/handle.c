@@ -10,17 +10,14 @@
  * (a userfaultfd's monitor, FUSE) that maps memory first: that happens without
  * ctx->ops. Blocks that are left over then are taken back afterwards.
  */
-#include <linux/resource.h>
-#include <linux/sched/signal.h>
-
 #include "hook.h"
 #include "hpmmap.h"
-#include "as/own/counters.h"
 #include "as/own/ctx.h"
 #include "as/own/stats.h"
 #include "as/map/range.h"
 #include "as/map/vma.h"
 #include "as/change/change.h"
+#include "call/step/extent.h"
 #include "call/step/handle.h"
 
 /* What would count as data of a process with a mapping that is made now, in bytes. */
@@ -132,7 +129,8 @@ long hpmmap_handle_if_ours(enum hpmmap_call call, const struct pt_regs *regs,
 		return hpmmap_call_orig(call, regs);
 	ours = end > start && hpmmap_range_has_ours(ctx, start, end);
 	if (ours)
-		ret = hpmmap_handle_in(ctx, call, regs, handler);
+		ret = hpmmap_extent_leave(ctx, start, end) ?:
+		      hpmmap_handle_in(ctx, call, regs, handler);
 	hpmmap_ctx_put(ctx);
 	return ours ? ret : hpmmap_call_orig(call, regs);
 }

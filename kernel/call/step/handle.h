@@ -3,8 +3,6 @@
 #ifndef _HPMMAP_CALL_STEP_HANDLE_H
 #define _HPMMAP_CALL_STEP_HANDLE_H
 
-#include <linux/ptrace.h>
-
 #include "as/own/ctx.h"
 #include "hook.h"
 

@@ -9,9 +9,6 @@
  * What is the pools' in part and Linux's in part is one mapping to the program, which the pools
  * had too little for.
  */
-#include <linux/mempolicy.h>
-#include <linux/mman.h>
-
 #include "hook.h"
 #include "hpmmap.h"
 #include "mem/pool/pool.h"
@@ -132,15 +129,6 @@ static unsigned long count_needed(struct hpmmap_ctx *ctx,
 }
 
 /*
- * For Linux a mapping that moves is never there twice: until the old one is gone it
- * does not count against RLIMIT_AS.
- */
-static void remap_discount(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r)
-{
-	hpmmap_range_discount(ctx, r->addr, min(r->old_len, r->new_len));
-}
-
-/*
  * The part of an old mapping that is locked is unlocked before there is a new one, and
  * locked again if it stays: a mapping that moves is never locked twice. Memory of the
  * pools stays in place either way.
@@ -173,7 +161,7 @@ long hpmmap_remap_move(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 	    !hpmmap_policy_fits(ctx, &r->place, to, to + r->new_len, true))
 		return -ENOMEM;
 	needed = count_needed(ctx, r, to);
-	if (hpmmap_reserve(ctx, &r->place, NO_SLOT, needed, &blocks) &&
+	if (hpmmap_reserve(ctx, &r->place, NO_SLOT, needed, false, &blocks) &&
 	    !hpmmap_linux_may_help(ctx, needed)) {
 		hpmmap_count_refusal(ctx);
 		return -ENOMEM;
@@ -190,7 +178,8 @@ long hpmmap_remap_move(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 		relock_old(r, true);
 		goto out;
 	}
-	remap_discount(ctx, r);
+	/* To Linux a mapping that moves is never there twice. */
+	hpmmap_range_discount(ctx, r->addr, len);
 	mapped = hpmmap_vma_map(ctx, to, r->new_len, r->prot, r->map_flags |
 				(fixed ? MAP_FIXED : MAP_FIXED_NOREPLACE));
 	/* What is unmapped from here on is counted. */
@@ -366,7 +355,7 @@ static long move_mixed(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,
 	struct hpmmap_change c = HPMMAP_CHANGE(ctx, to + nr_ours, to + r->new_len);
 	long ret;
 
-	remap_discount(ctx, r);
+	hpmmap_range_discount(ctx, r->addr, min(r->old_len, r->new_len));
 	ret = hpmmap_map_fresh(ctx, to, r->new_len, PROT_NONE, MAP_NORESERVE,
 			       r->flags & MREMAP_FIXED, NULL);
 	if (!IS_ERR_VALUE(ret)) {

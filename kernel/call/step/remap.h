@@ -3,47 +3,25 @@
 #ifndef _HPMMAP_CALL_STEP_REMAP_H
 #define _HPMMAP_CALL_STEP_REMAP_H
 
-#include <linux/mempolicy.h>
-#include <linux/mm_types.h>
-
 #include "mem/block/nodes.h"
 
-struct hpmmap_ctx;
-
-/**
- * struct hpmmap_remap - one call
- * @addr: old address
- * @old_len: old length, page aligned
- * @new_len: new length, page aligned
- * @flags: MREMAP_*
- * @new_addr: new address, where it is given
- * @prot: PROT_* of the mapping
- * @map_flags: MAP_* that a new mapping needs to be like it
- * @place: where memory for it comes from
- * @bound: mbind(2) set a policy for it
- * @policy: which
- * @pkey: its protection key
- * @sealed: by mseal(2)
- * @grows: it is a stack, whose memory waits until it is touched
- * @vm_flags: its flags
- * @vm_end: its end
- */
+/* A call of mremap(2). */
 struct hpmmap_remap {
-	unsigned long addr;
-	unsigned long old_len;
-	unsigned long new_len;
-	unsigned long flags;
-	unsigned long new_addr;
-	unsigned long prot;
-	unsigned long map_flags;
-	struct hpmmap_placement place;
-	bool bound;
-	struct mempolicy policy;
-	int pkey;
-	bool sealed;
-	bool grows;
-	vm_flags_t vm_flags;
-	unsigned long vm_end;
+	unsigned long addr;		/* old address */
+	unsigned long old_len;		/* old length, page aligned */
+	unsigned long new_len;		/* new length, page aligned */
+	unsigned long flags;		/* MREMAP_* */
+	unsigned long new_addr;		/* new address, where it is given */
+	unsigned long prot;		/* PROT_* of the mapping */
+	unsigned long map_flags;	/* MAP_* that a new mapping needs to be like it */
+	struct hpmmap_placement place;	/* where memory for it comes from */
+	bool bound;			/* mbind(2) set a policy for it */
+	struct mempolicy policy;	/* which */
+	int pkey;			/* its protection key */
+	bool sealed;			/* by mseal(2) */
+	bool grows;			/* it is a stack, whose memory waits until it is touched */
+	vm_flags_t vm_flags;		/* its flags */
+	unsigned long vm_end;		/* its end */
 };
 
 long hpmmap_remap_copy_advice(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r,

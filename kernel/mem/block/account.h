@@ -3,23 +3,15 @@
 #ifndef _HPMMAP_MEM_BLOCK_ACCOUNT_H
 #define _HPMMAP_MEM_BLOCK_ACCOUNT_H
 
-#include <linux/atomic.h>
-#include <linux/refcount.h>
 #include <linux/uidgid.h>
 
-struct hpmmap_account;
-struct hpmmap_payer;
-
-/**
- * struct hpmmap_tally - counts the blocks of a job, each once
- * @refs: held by the job and by accounts
- * @held: blocks charged now
- * @peak: the highest @held so far
- */
+/* Counts the blocks of a job, each once. */
 struct hpmmap_tally {
-	refcount_t refs;
-	atomic_long_t held;
-	atomic_long_t peak;
+	refcount_t refs;		/* held by the job and by accounts */
+	atomic_long_t held;		/* blocks charged now */
+	atomic_long_t peak;		/* the highest @held so far */
+	/* The payer for the promise of the launch, once it had one. */
+	struct hpmmap_payer *launch;
 };
 
 struct hpmmap_tally *hpmmap_tally_alloc(void);
@@ -47,8 +39,12 @@ unsigned long hpmmap_account_room(struct hpmmap_account *account);
 unsigned long hpmmap_account_limit(const struct hpmmap_account *account);
 bool hpmmap_account_counts_for(struct hpmmap_account *account,
 			       struct hpmmap_payer *payer);
-kuid_t hpmmap_account_uid(const struct hpmmap_account *account);
-atomic_t *hpmmap_account_jobs(struct hpmmap_account *account);
-atomic_t *hpmmap_account_idle_jobs(struct hpmmap_account *account);
+unsigned long hpmmap_account_free(struct hpmmap_account *account, int nid, bool out);
+unsigned long hpmmap_account_free_all(struct hpmmap_account *account, const nodemask_t *nodes,
+				      bool out);
+void hpmmap_account_take(struct hpmmap_account *account, int nid, long nr);
+struct hpmmap_payer *hpmmap_account_launch(struct hpmmap_account *account, u64 launch);
+void hpmmap_accounts_recount(int nid, struct list_head *promised);
+struct hpmmap_payer *hpmmap_account_user(const struct hpmmap_account *account);
 
 #endif /* _HPMMAP_MEM_BLOCK_ACCOUNT_H */

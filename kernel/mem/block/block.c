@@ -7,9 +7,6 @@
  * else uses the block exactly when the count is back to one. It must never
  * reach zero: that would free offlined memory into Linux's allocator.
  */
-#include <linux/highmem.h>
-#include <linux/page-flags.h>
-#include <linux/pagemap.h>
 #include <asm/fpu/api.h>
 
 #include "hpmmap.h"
@@ -38,17 +35,12 @@ static void page_init(struct page *page, unsigned long pfn, int nid)
 	INIT_LIST_HEAD(&page->lru);
 }
 
-/**
- * hpmmap_block_prepare() - make a folio of 2 MB of offline memory
- * @block: the block, zeroed
- * @pfn: first page frame, aligned to 2 MB; every page of it is offline
- * @nid: its node
- *
- * The struct pages of offline memory mean nothing to Linux, and it
- * initialises them again when the memory is set online.
+/*
+ * Makes a folio of 2 MB of offline memory, for @block, which is zeroed. @pfn: its first page,
+ * aligned to 2 MB. The struct pages of offline memory mean nothing to Linux, which initialises
+ * them again when the memory is set online.
  */
-void hpmmap_block_prepare(struct hpmmap_block *block, unsigned long pfn,
-			  int nid)
+void hpmmap_block_prepare(struct hpmmap_block *block, unsigned long pfn, int nid)
 {
 	struct page *page = pfn_to_page(pfn);
 	unsigned int i;
@@ -66,40 +58,17 @@ void hpmmap_block_prepare(struct hpmmap_block *block, unsigned long pfn,
 	INIT_LIST_HEAD(&block->link);
 }
 
-/**
- * hpmmap_block_attach() - set the file offset of a block
- * @block: the block
- * @mapping: the mapping of the context's file
- * @slot: its slot
- *
- * Shared futexes and core dumps look at a page's mapping and index.
- */
-void hpmmap_block_attach(struct hpmmap_block *block,
-			 struct address_space *mapping, unsigned long slot)
+/* hpmmap_block_attach() for ordinary pages. */
+void hpmmap_block_attach_linux(struct hpmmap_block *block, struct address_space *mapping)
 {
-	pgoff_t index = slot << SLOT_ORDER;
+	pgoff_t index = block->slot << SLOT_ORDER;
 	struct page *page;
 	unsigned int i;
 
-	block->slot = slot;
-	if (block->folio) {
-		block->folio->mapping = mapping;
-		block->folio->index = index;
-		return;
-	}
 	hpmmap_for_each_linux_page(block, i, page) {
 		page_folio(page)->mapping = mapping;
 		page_folio(page)->index = index + i;
 	}
-}
-
-/**
- * hpmmap_block_detach() - clear the file offset of a pool block
- * @block: the block; only the module refers to it
- */
-void hpmmap_block_detach(struct hpmmap_block *block)
-{
-	hpmmap_folio_detach(block->folio);
 }
 
 /* The block's own page, even if its contents are still in the block behind its draft. */
@@ -108,13 +77,9 @@ static struct page *own_page(struct hpmmap_block *block, unsigned int i)
 	return block->folio ? folio_page(block->folio, i) : block->pages[i];
 }
 
-/**
- * hpmmap_block_page() - one page of a block
- * @block: the block
- * @i: its number, below SLOT_PAGES
- *
- * Return: the page, for a draft the one that has the contents; NULL if ordinary memory
- * has no page there yet.
+/*
+ * Page @i of a block; of a draft the one that has the contents. NULL if ordinary memory has no
+ * page there yet.
  */
 struct page *hpmmap_block_page(struct hpmmap_block *block, unsigned int i)
 {
@@ -198,13 +163,11 @@ static void zero_piece(struct hpmmap_block *block, size_t at)
 		hpmmap_clear_words(addr, CLEAR_PIECE / sizeof(u64));
 }
 
-/**
- * hpmmap_block_zero_unless() - write zeros to all of a pool block, if it is good
- * @block: invisible to others; the caller takes care of its stale bits
- * @lock: NULL, or a lock that is held while a piece is zeroed, for some 10 us
- * @stop: protected by @lock: end before the next piece, and do not look at @block again
- *
- * Return: whether all of it is zero.
+/*
+ * Writes zeros to all of a pool block that is invisible to others, unless it has a memory
+ * error. The caller takes care of its stale bits. @lock: NULL, or held while a piece is
+ * zeroed, for some 10 us. @stop: protected by @lock: end before the next piece, and do not
+ * look at @block again. Returns whether all of it is zero.
  */
 noinline bool hpmmap_block_zero_unless(struct hpmmap_block *block, spinlock_t *lock,
 				       const bool *stop)
@@ -234,12 +197,10 @@ void hpmmap_block_zero(struct hpmmap_block *block)
 	hpmmap_block_zero_unless(block, NULL, NULL);
 }
 
-/**
- * hpmmap_block_clean() - zero a pool block that is given up, if few pages need it
- * @block: invisible to others
- *
- * Return: whether all of it is zero now, and stale. If not, nothing was done: zeroing
- * the whole block is as cheap.
+/*
+ * Zeroes a pool block that is given up, and invisible to others, if few pages need it. Returns
+ * whether all of it is zero, and stale. Otherwise nothing was done: zeroing the whole block is
+ * as cheap.
  */
 bool hpmmap_block_clean(struct hpmmap_block *block)
 {
@@ -261,11 +222,7 @@ bool hpmmap_block_clean(struct hpmmap_block *block)
 	return good;
 }
 
-/**
- * hpmmap_block_clear() - zero all of a pool block, if it is not zero
- * @owner: its new owner
- * @block: invisible to others
- */
+/* Zeroes a pool block, invisible to others, for its new owner, if it is not zero. */
 void hpmmap_block_clear(struct hpmmap_owner *owner, struct hpmmap_block *block)
 {
 	if (!block->zeroed) {
@@ -275,12 +232,6 @@ void hpmmap_block_clear(struct hpmmap_owner *owner, struct hpmmap_block *block)
 	hpmmap_block_show(block);
 }
 
-/**
- * hpmmap_block_set_stale() - mark pages of a block as stale
- * @block: the block
- * @first: first page
- * @nr: number of pages
- */
 void hpmmap_block_set_stale(struct hpmmap_block *block, unsigned int first,
 			    unsigned int nr)
 {
@@ -293,16 +244,10 @@ void hpmmap_block_set_stale(struct hpmmap_block *block, unsigned int first,
 		bitmap_set(block->stale, first, nr);
 }
 
-/**
- * hpmmap_block_fill() - make pages of a block readable as zero
- * @owner: its store has the block and is locked; or the block is invisible to others
- * @block: the block
- * @first: first page
- * @nr: number of pages
- *
- * Pages that are not stale, and pool blocks with a memory error, are left alone.
- *
- * Return: 0, or -ENOMEM if an ordinary page cannot be allocated.
+/*
+ * Makes pages of a block readable as zero. Pages that are not stale, and pool blocks with a
+ * memory error, are left alone. The owner's store has the block and is locked, or the block is
+ * invisible to others. Returns 0, or -ENOMEM if an ordinary page cannot be allocated.
  */
 int hpmmap_block_fill(struct hpmmap_owner *owner, struct hpmmap_block *block,
 		      unsigned int first, unsigned int nr)
@@ -338,13 +283,9 @@ out:
 	return ret;
 }
 
-/**
- * hpmmap_block_write() - fill a fresh page of a block
- * @block: the block; the page is not used yet
- * @i: number of the page
- * @from: a page of kernel memory
- *
- * Return: 0, or -EIO if the block has a memory error.
+/*
+ * Fills a page of a block, which is not used yet, with a page of kernel memory. Returns 0, or
+ * -EIO if the block has a memory error.
  */
 int hpmmap_block_write(struct hpmmap_block *block, unsigned int i,
 		       const void *from)
@@ -389,19 +330,10 @@ static bool whole_copy(struct hpmmap_block *to, const struct hpmmap_block *from)
 	return at == SLOT_SIZE;
 }
 
-/**
- * hpmmap_block_copy() - copy pages from one block to another
- * @owner: of @to; its store is locked, as is that of the owner of @from
- * @to: target
- * @to_page: first page there
- * @from: source
- * @from_page: first page there
- * @nr: number of pages
- *
- * Stale pages are not copied. If @from has a memory error all of @to is lost, too: an
- * access to it gives SIGBUS.
- *
- * Return: 0, or -ENOMEM if an ordinary page cannot be allocated.
+/*
+ * Copies pages from one block to another; stale ones are left out. @owner: of @to. The stores
+ * of both are locked. If @from has a memory error all of @to is lost, too: an access to it
+ * gives SIGBUS. Returns 0, or -ENOMEM if an ordinary page cannot be allocated.
  */
 int hpmmap_block_copy(struct hpmmap_owner *owner, struct hpmmap_block *to,
 		       unsigned int to_page, struct hpmmap_block *from,
@@ -467,14 +399,9 @@ bool hpmmap_block_is_zero(struct hpmmap_block *block, unsigned int i)
 	return ret;
 }
 
-/**
- * hpmmap_block_read() - read a page of a block
- * @block: the block, which does not change meanwhile
- * @i: number of the page
- * @buf: a page for the contents
- *
- * Return: 1 with the contents in @buf, 0 if the page is zero or missing, or -EFAULT after a
- * memory error.
+/*
+ * Reads a page of a block that does not change meanwhile. Returns 1 with the contents in @buf,
+ * a page; 0 if the page is zero or missing; -EFAULT after a memory error.
  */
 int hpmmap_block_read(struct hpmmap_block *block, unsigned int i, void *buf)
 {
@@ -523,16 +450,40 @@ static bool has_more_refs(struct folio *folio, int (*mapcount)(struct folio *))
 	return refs > 1 + min(before, mapcount(folio));
 }
 
-/* An entry of 1 GB is in no reverse map. */
+/*
+ * An entry of 1 GB is in no reverse map. A reference may change from one count to the other meanwhile: it
+ * is counted once at most.
+ */
+static int with_gigabytes(struct folio *folio, int (*mapcount)(struct folio *))
+{
+	atomic_long_t *gigabytes = hpmmap_folio_gigabytes(folio);
+	long before = atomic_long_read(gigabytes);
+	int nr;
+
+	smp_rmb();
+	nr = mapcount(folio);
+	smp_rmb();
+	return nr + min(before, atomic_long_read(gigabytes));
+}
+
+static int entire(struct folio *folio)
+{
+	return folio_entire_mapcount(folio);
+}
+
 static int entries_2m(struct folio *folio)
 {
-	return folio_entire_mapcount(folio) + hpmmap_folio_in_gigabyte(folio);
+	return with_gigabytes(folio, entire);
+}
+
+static int all(struct folio *folio)
+{
+	return compat_folio_mapcount(folio);
 }
 
 static int entries(struct folio *folio)
 {
-	return compat_folio_mapcount(folio) +
-	       (folio_test_large(folio) && hpmmap_folio_in_gigabyte(folio));
+	return folio_test_large(folio) ? with_gigabytes(folio, all) : all(folio);
 }
 
 static bool folio_is_pinned(struct folio *folio)
@@ -543,10 +494,7 @@ static bool folio_is_pinned(struct folio *folio)
 	return has_more_refs(folio, entries);
 }
 
-/**
- * hpmmap_block_is_pinned() - does anything but page tables and the module refer to it?
- * @block: the block
- */
+/* Does anything but page tables and the module refer to it? */
 bool hpmmap_block_is_pinned(struct hpmmap_block *block)
 {
 	struct page *page;
@@ -561,21 +509,39 @@ bool hpmmap_block_is_pinned(struct hpmmap_block *block)
 	return false;
 }
 
-/**
- * hpmmap_block_reset() - no store has a block any more
- * @block: of the pools, to which only the module refers; its contents stay as they are
- *
- * hpmmap_pool_free() can have it then.
+/*
+ * No store has a pool block any more, and only the module refers to it: hpmmap_pool_free() can
+ * have it. Its contents stay as they are.
  */
 void hpmmap_block_reset(struct hpmmap_block *block)
 {
 	hpmmap_folio_detach(block->folio);
 	block->lost = false;
-	block->zeroed &= hpmmap_pages_are(block->stale, true);
+	/* Mostly the first word has the answer. */
+	block->zeroed = block->zeroed && !~block->stale[0] && hpmmap_pages_are(block->stale, true);
 	bitmap_fill(block->stale, SLOT_PAGES);
-	bitmap_zero(block->reuse, SLOT_PAGES);
+	hpmmap_pages_clear(block->reuse);
 	block->reuse_id = 0;
 	/* It has no other user. */
 	if (atomic_read(&block->users))
 		atomic_dec(&block->users);
+}
+
+/*
+ * A run becomes single blocks, all of them stale. Those behind the first are linked behind it: where
+ * it is in a list, they are.
+ */
+void hpmmap_run_unfold(struct hpmmap_block *first)
+{
+	unsigned long i;
+
+	for (i = 0; i < RUN_BLOCKS; i++) {
+		first[i].state = HPMMAP_BLOCK_HELD;
+		first[i].account = first->account;
+		first[i].slot = first->slot == NO_SLOT ? NO_SLOT : first->slot + i;
+		atomic_set(&first[i].users, 1);
+		if (i)
+			list_add(&first[i].link, &first[i - 1].link);
+	}
+	first->run = false;
 }

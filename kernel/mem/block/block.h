@@ -3,20 +3,10 @@
 #ifndef _HPMMAP_MEM_BLOCK_BLOCK_H
 #define _HPMMAP_MEM_BLOCK_BLOCK_H
 
-#include <linux/atomic.h>
-#include <linux/bitmap.h>
-#include <linux/cache.h>
-#include <linux/llist.h>
-#include <linux/mm.h>
-#include <linux/mutex.h>
-#include <linux/spinlock_types.h>
 #include <linux/srcu.h>
-#include <linux/string.h>
 
-#include "hpmmap.h"
 #include "mem/block/linux_page.h"
 
-struct hpmmap_account;
 struct hpmmap_holder;
 
 /* Serializes the handling of memory errors, during which no memory leaves the pools. */
@@ -29,38 +19,31 @@ extern struct mutex hpmmap_poison_mutex;
  */
 extern struct srcu_struct hpmmap_touch_srcu;
 
-/**
- * hpmmap_clear_words() - zero memory that another CPU may be writing to
- * @addr: first word, aligned
- * @nr: number of words of 8 bytes
- *
- * A word that is written meanwhile is zero afterwards or has the value written. memset() and
- * clear_page() write single bytes on CPUs with ERMS, so a word could become half of each.
+/*
+ * Zeroes words of 8 bytes that another CPU may be writing to. A word that is written meanwhile
+ * is zero afterwards or has the value written. memset() and clear_page() write single bytes on
+ * CPUs with ERMS, so a word could become half of each.
  */
 static inline void hpmmap_clear_words(void *addr, size_t nr)
 {
 	memset64(addr, 0, nr);
 }
 
-/**
- * struct hpmmap_owner - the owner of blocks, as this room sees it
- * @account: account that new blocks are charged to; hpmmap_charged() updates it. Holds a
- *	reference; other tasks use hpmmap_account_get()
- * @mapping: of the file that its blocks are pages of; immutable
- * @mm: ordinary pages are charged to its memory cgroup; NULL: to the caller's
- * @nr_linux_pages: ordinary pages that stand in for its blocks
- * @nr_few_pages: ordinary pages in slots that need only a few
- * @nr_few_blocks: the blocks of these
- * @nr_cleared: pages that were zeroed for it
- */
+/* The owner of blocks, as this room sees it. */
 struct hpmmap_owner {
+	/*
+	 * Account that new blocks are charged to; hpmmap_charged() updates it. Holds a reference;
+	 * other tasks use hpmmap_account_get().
+	 */
 	struct hpmmap_account __rcu *account;
+	/* Of the file that its blocks are pages of; immutable. */
 	struct address_space *mapping;
+	/* Ordinary pages are charged to its memory cgroup; NULL: to the caller's. */
 	struct mm_struct *mm;
-	atomic_long_t nr_linux_pages;
-	atomic_long_t nr_few_pages;
-	atomic_long_t nr_few_blocks;
-	atomic_long_t nr_cleared;
+	atomic_long_t nr_linux_pages;	/* ordinary pages that stand in for its blocks */
+	atomic_long_t nr_few_pages;	/* ordinary pages in slots that need only a few */
+	atomic_long_t nr_few_blocks;	/* the blocks of these */
+	atomic_long_t nr_cleared;	/* pages that were zeroed for it */
 };
 
 /**
@@ -82,8 +65,8 @@ struct hpmmap_draft {
 
 /**
  * enum hpmmap_block_state - the state of a pool block
- * @HPMMAP_BLOCK_FREE: in the buddy allocator, or in a CPU's stock and charged (mem/pool/stock.c);
- *	nothing else refers to it
+ * @HPMMAP_BLOCK_FREE: in the buddy allocator, in a CPU's stock and charged (mem/pool/stock.c), or
+ *	in a run; nothing else refers to it
  * @HPMMAP_BLOCK_HELD: charged to an account; on a caller's list or in a store
  * @HPMMAP_BLOCK_PINNED: given up by its holder, still charged, and waiting on
  *	the pinned list until the last other reference is dropped
@@ -121,6 +104,7 @@ enum hpmmap_block_state {
  * @bad: it must not be handed out again; protected by node->lock
  * @lost: its contents are lost: they were copied from a block with a memory error.
  *	Protected as @stale.
+ * @run: it stands for all blocks of its gigabyte, see RUN_BLOCKS
  * @users: number of stores it is in. With more than one it must not change, and no
  *	page-table entry is writable (see share.c).
  * @state: changed only by block_set_state()
@@ -151,6 +135,7 @@ struct hpmmap_block {
 	bool few;
 	bool bad;
 	bool lost;
+	bool run;
 	DECLARE_BITMAP(stale, SLOT_PAGES) ____cacheline_aligned;
 	union {
 		DECLARE_BITMAP(reuse, SLOT_PAGES);
@@ -179,6 +164,13 @@ static inline bool hpmmap_block_is_hurt(const struct hpmmap_block *block)
 	return block->lost || (block->folio && folio_test_has_hwpoisoned(block->folio));
 }
 
+/* Clears all of these bits, in two steps: what becomes of one bitmap_zero() is dearer. */
+static inline void hpmmap_pages_clear(unsigned long *bits)
+{
+	bitmap_zero(bits, SLOT_PAGES / 2);
+	bitmap_zero(bits + BITS_TO_LONGS(SLOT_PAGES / 2), SLOT_PAGES / 2);
+}
+
 /*
  * All of a pool block is zero, and may be seen so. One with a memory error is exchanged for
  * another when it is to mean something.
@@ -186,7 +178,7 @@ static inline bool hpmmap_block_is_hurt(const struct hpmmap_block *block)
 static inline void hpmmap_block_show(struct hpmmap_block *block)
 {
 	if (!hpmmap_block_is_hurt(block))
-		bitmap_zero(block->stale, SLOT_PAGES);
+		hpmmap_pages_clear(block->stale);
 }
 
 /* Is there one in it, or in what is behind a draft? The store is locked. */
@@ -259,6 +251,35 @@ static inline bool hpmmap_block_has_contents(struct hpmmap_block *block, unsigne
 	return find_next_zero_bit(block->stale, first + nr, first) < first + nr;
 }
 
+/*
+ * A run: the blocks of a clean gigabyte, handed out, held and given back as one. The first has @run,
+ * @account and @slot, a multiple of RUN_BLOCKS, for all of them. The rest stays as it was while they
+ * were free, and means nothing: before anything looks at one of them the run is unfolded.
+ */
+#define RUN_BLOCKS (1UL << LARGE_ORDER)
+
+void hpmmap_run_unfold(struct hpmmap_block *first);
+
+/*
+ * Tells an element of a list which slot it is for. A run that would not begin where it has to is
+ * unfolded. Returns the slot for the next one.
+ */
+static inline unsigned long hpmmap_block_place(struct hpmmap_block *block, unsigned long slot)
+{
+	if (unlikely(block->run) && slot % RUN_BLOCKS)
+		hpmmap_run_unfold(block);
+	block->slot = slot;
+	return slot + (unlikely(block->run) ? RUN_BLOCKS : 1);
+}
+
+/* list_add_tail() of a block in no list, for one of many: it does not look whether the list is sound. */
+static inline void hpmmap_block_append(struct hpmmap_block *block, struct list_head *list)
+{
+	block->link = (struct list_head) { .next = list, .prev = list->prev };
+	list->prev->next = &block->link;
+	list->prev = &block->link;
+}
+
 bool hpmmap_block_linux_idle(const struct hpmmap_block *block);
 
 /* Does only the module refer to a block that is in no page table that may still change? */
@@ -268,16 +289,14 @@ static inline bool hpmmap_block_idle(const struct hpmmap_block *block)
 			      hpmmap_block_linux_idle(block);
 }
 
-/* Is a folio of 2 MB mapped by an entry of 1 GB? It holds a reference, and is in no reverse map. */
-static inline bool hpmmap_folio_in_gigabyte(const struct folio *folio)
+/* Entries of 1 GB that map a folio of 2 MB, anywhere. Each has a reference, and is in no reverse map. */
+static inline atomic_long_t *hpmmap_folio_gigabytes(struct folio *folio)
 {
-	return READ_ONCE(folio->private);
+	return (atomic_long_t *)&folio->private;
 }
 
-void hpmmap_block_prepare(struct hpmmap_block *block, unsigned long pfn,
-			  int nid);
-void hpmmap_block_attach(struct hpmmap_block *block,
-			 struct address_space *mapping, unsigned long slot);
+void hpmmap_block_prepare(struct hpmmap_block *block, unsigned long pfn, int nid);
+void hpmmap_block_attach_linux(struct hpmmap_block *block, struct address_space *mapping);
 int hpmmap_block_write(struct hpmmap_block *block, unsigned int i,
 		       const void *from);
 int hpmmap_block_fill(struct hpmmap_owner *owner, struct hpmmap_block *block,
@@ -291,11 +310,23 @@ void hpmmap_block_set_stale(struct hpmmap_block *block, unsigned int first,
 int hpmmap_block_copy(struct hpmmap_owner *owner, struct hpmmap_block *to,
 		      unsigned int to_page, struct hpmmap_block *from,
 		      unsigned int from_page, unsigned int nr);
-void hpmmap_block_detach(struct hpmmap_block *block);
 struct page *hpmmap_block_page(struct hpmmap_block *block, unsigned int i);
 bool hpmmap_block_is_zero(struct hpmmap_block *block, unsigned int i);
 int hpmmap_block_read(struct hpmmap_block *block, unsigned int i, void *buf);
 bool hpmmap_block_is_pinned(struct hpmmap_block *block);
 void hpmmap_block_reset(struct hpmmap_block *block);
+
+/* Sets the file offset of a block: shared futexes and core dumps look at a page's mapping and index. */
+static inline void hpmmap_block_attach(struct hpmmap_block *block,
+				       struct address_space *mapping, unsigned long slot)
+{
+	block->slot = slot;
+	if (likely(block->folio)) {
+		block->folio->mapping = mapping;
+		block->folio->index = slot << SLOT_ORDER;
+	} else {
+		hpmmap_block_attach_linux(block, mapping);
+	}
+}
 
 #endif /* _HPMMAP_MEM_BLOCK_BLOCK_H */

@@ -138,6 +138,9 @@ static void chunk_set_free(struct hpmmap_buddy *b,
 
 	if (nr == 1) {
 		tree[lo] = free;
+	} else if (nr == CHUNK_UNITS && !free) {
+		memset(tree, 0, sizeof(chunk->tree));
+		lo = 1;
 	} else {
 		memset(&tree[lo], free, nr);
 		order = tree_fill(tree, lo, lo + nr - 1, free);
@@ -187,22 +190,59 @@ static unsigned int span_units(unsigned long unit, unsigned long end)
 	return end - unit < in_chunk ? end - unit : in_chunk;
 }
 
-/**
- * hpmmap_buddy_init - make an empty allocator
- * @b: memory for the allocator; its contents do not matter
+/*
+ * Are all units of a range present, and free or not? Returns 0, -EINVAL for what is no range, -ENOENT
+ * where one is not present, else @other where one is not as it should be.
  */
+static int range_check(const struct hpmmap_buddy *b, unsigned long unit, unsigned long nr,
+		       bool free, int other)
+{
+	unsigned long end = unit + nr;
+	unsigned int n;
+	int ret = 0;
+
+	if (!range_valid(unit, nr))
+		return -EINVAL;
+	for (; unit < end; unit += n) {
+		const struct hpmmap_buddy_chunk *chunk = hpmmap_buddy_chunk_find(b, unit);
+		unsigned int first = unit % CHUNK_UNITS;
+
+		n = span_units(unit, end);
+		if (!chunk || (chunk->nr_present < CHUNK_UNITS && has_one(&chunk->present[first], 0, n)))
+			return -ENOENT;
+		if ((free || chunk->nr_free) && has_one(&chunk->tree[CHUNK_UNITS + first], !free, n))
+			ret = other;
+	}
+	return ret;
+}
+
+/* Sets the units of a range to free or not, with @present to present or not as well. */
+static void range_set(struct hpmmap_buddy *b, unsigned long unit, unsigned long nr, bool free,
+		      bool present)
+{
+	unsigned long end = unit + nr;
+	unsigned int n;
+
+	for (; unit < end; unit += n) {
+		struct hpmmap_buddy_chunk *chunk = hpmmap_buddy_chunk_find(b, unit);
+
+		n = span_units(unit, end);
+		if (present) {
+			memset(&chunk->present[unit % CHUNK_UNITS], free, n);
+			chunk->nr_present += free ? n : -n;
+			b->nr_total += free ? n : -(unsigned long)n;
+		}
+		chunk_set_free(b, chunk, unit % CHUNK_UNITS, n, free);
+	}
+}
+
+/* An empty allocator. What the memory had before does not matter. */
 void hpmmap_buddy_init(struct hpmmap_buddy *b)
 {
 	memset(b, 0, sizeof(*b));
 }
 
-/**
- * hpmmap_buddy_chunk_find - the chunk a unit lies in
- * @b: the allocator
- * @unit: number of the unit, present or not
- *
- * Return: the chunk, or NULL if the allocator has none there.
- */
+/* The chunk of a unit, which need not be present; NULL if the allocator has none there. */
 struct hpmmap_buddy_chunk *hpmmap_buddy_chunk_find(const struct hpmmap_buddy *b,
 						   unsigned long unit)
 {
@@ -210,15 +250,10 @@ struct hpmmap_buddy_chunk *hpmmap_buddy_chunk_find(const struct hpmmap_buddy *b,
 	return *chunk_link((struct hpmmap_buddy *)b, unit / CHUNK_UNITS);
 }
 
-/**
- * hpmmap_buddy_chunk_insert - insert a chunk without any unit present
- * @b: the allocator
- * @chunk: memory for the chunk, which belongs to the allocator until
- *	hpmmap_buddy_chunk_remove()
- * @nr: number of the chunk
- *
- * Return: 0, -EINVAL if @nr is beyond the largest physical address, or -EEXIST
- * if the allocator has a chunk of that number; @chunk then stays the caller's.
+/*
+ * Inserts chunk number @nr, without any unit present. Its memory belongs to the allocator
+ * until hpmmap_buddy_chunk_remove(). Returns 0; -EINVAL if @nr is beyond the largest physical
+ * address, or -EEXIST: then @chunk stays the caller's.
  */
 int hpmmap_buddy_chunk_insert(struct hpmmap_buddy *b,
 			      struct hpmmap_buddy_chunk *chunk,
@@ -238,13 +273,7 @@ int hpmmap_buddy_chunk_insert(struct hpmmap_buddy *b,
 	return 0;
 }
 
-/**
- * hpmmap_buddy_chunk_remove - take a chunk out that has no unit present
- * @b: the allocator
- * @chunk: a chunk of @b, which belongs to the caller after success
- *
- * Return: 0, or -EBUSY if a unit of the chunk is present.
- */
+/* Takes a chunk out. Returns 0, and it is the caller's, or -EBUSY if a unit of it is present. */
 int hpmmap_buddy_chunk_remove(struct hpmmap_buddy *b,
 			      struct hpmmap_buddy_chunk *chunk)
 {
@@ -255,25 +284,15 @@ int hpmmap_buddy_chunk_remove(struct hpmmap_buddy *b,
 	return 0;
 }
 
-/**
- * hpmmap_buddy_add - make units present and free
- * @b: the allocator
- * @unit: first unit
- * @nr: number of units, not 0; may span chunks
- *
- * All or nothing.
- *
- * Return: 0, -EINVAL if the range is empty or reaches beyond the largest
- * physical address, -ENOENT if the allocator lacks a chunk for part of it, or
- * -EEXIST if part of it is present. Where both of the latter hold, the lower
- * address decides.
+/*
+ * Makes @nr units present and free; they may span chunks. Returns 0, or nothing has changed:
+ * -EINVAL if the range is empty or reaches beyond the largest physical address, -ENOENT if a
+ * chunk is missing, -EEXIST if a unit is present (of these two, what the lower address has).
  */
-int hpmmap_buddy_add(struct hpmmap_buddy *b, unsigned long unit,
-		     unsigned long nr)
+int hpmmap_buddy_add(struct hpmmap_buddy *b, unsigned long unit, unsigned long nr)
 {
 	struct hpmmap_buddy_chunk *chunk;
-	unsigned long end = unit + nr;
-	unsigned long u;
+	unsigned long end = unit + nr, u;
 	unsigned int n;
 
 	if (!range_valid(unit, nr))
@@ -283,73 +302,30 @@ int hpmmap_buddy_add(struct hpmmap_buddy *b, unsigned long unit,
 		chunk = hpmmap_buddy_chunk_find(b, u);
 		if (!chunk)
 			return -ENOENT;
-		if (memchr(&chunk->present[u % CHUNK_UNITS], 1, n))
+		if (has_one(&chunk->present[u % CHUNK_UNITS], 1, n))
 			return -EEXIST;
 	}
-	for (u = unit; u < end; u += n) {
-		n = span_units(u, end);
-		chunk = hpmmap_buddy_chunk_find(b, u);
-		memset(&chunk->present[u % CHUNK_UNITS], 1, n);
-		chunk->nr_present += n;
-		chunk_set_free(b, chunk, u % CHUNK_UNITS, n, true);
-	}
-	b->nr_total += nr;
+	range_set(b, unit, nr, true, true);
 	return 0;
 }
 
-/**
- * hpmmap_buddy_remove - make free units not present
- * @b: the allocator
- * @unit: first unit
- * @nr: number of units, not 0; may span chunks
- *
- * All or nothing. A chunk without units is left in place.
- *
- * Return: 0, -EINVAL if the range is empty or reaches beyond the largest
- * physical address, -ENOENT if part of it is not present, else -EBUSY if part
- * of it is not free.
+/*
+ * Makes @nr free units not present; they may span chunks. A chunk without units stays. Returns
+ * 0, or nothing has changed: -EINVAL as hpmmap_buddy_add(), -ENOENT if a unit is not present,
+ * else -EBUSY if one is not free.
  */
-int hpmmap_buddy_remove(struct hpmmap_buddy *b, unsigned long unit,
-			unsigned long nr)
+int hpmmap_buddy_remove(struct hpmmap_buddy *b, unsigned long unit, unsigned long nr)
 {
-	struct hpmmap_buddy_chunk *chunk;
-	unsigned long end = unit + nr;
-	bool busy = false;
-	unsigned long u;
-	unsigned int n;
+	int ret = range_check(b, unit, nr, true, -EBUSY);
 
-	if (!range_valid(unit, nr))
-		return -EINVAL;
-	for (u = unit; u < end; u += n) {
-		n = span_units(u, end);
-		chunk = hpmmap_buddy_chunk_find(b, u);
-		if (!chunk || memchr(&chunk->present[u % CHUNK_UNITS], 0, n))
-			return -ENOENT;
-		if (memchr(&chunk->tree[CHUNK_UNITS + u % CHUNK_UNITS], 0, n))
-			busy = true;
-	}
-	if (busy)
-		return -EBUSY;
-	for (u = unit; u < end; u += n) {
-		n = span_units(u, end);
-		chunk = hpmmap_buddy_chunk_find(b, u);
-		memset(&chunk->present[u % CHUNK_UNITS], 0, n);
-		chunk->nr_present -= n;
-		chunk_set_free(b, chunk, u % CHUNK_UNITS, n, false);
-	}
-	b->nr_total -= nr;
-	return 0;
+	if (!ret)
+		range_set(b, unit, nr, false, true);
+	return ret;
 }
 
-/**
- * hpmmap_buddy_alloc - allocate a block
- * @b: the allocator
- * @order: the block has 2^order units
- * @unit: out: first unit of the block, a multiple of 2^order; only written on
- *	success
- *
- * Return: 0, -EINVAL if @order is larger than HPMMAP_BUDDY_MAX_ORDER, or
- * -ENOMEM if no block of that order is free.
+/*
+ * Allocates a block of 2^order units. @unit: out: the first one, a multiple of 2^order.
+ * Returns 0, -EINVAL if @order is larger than HPMMAP_BUDDY_MAX_ORDER, or -ENOMEM.
  */
 int hpmmap_buddy_alloc(struct hpmmap_buddy *b, unsigned int order,
 		       unsigned long *unit)
@@ -378,15 +354,10 @@ int hpmmap_buddy_alloc(struct hpmmap_buddy *b, unsigned int order,
 	return 0;
 }
 
-/**
- * hpmmap_buddy_alloc_unlike - allocate units that are not free in another allocator
- * @b: the allocator
- * @chunk: one of its chunks
- * @other: the chunk of that number in the other allocator
- * @nr: number of units, at most
- * @unit: out: the first one; only written on success
- *
- * Return: the number of units from @unit on, or 0 if the chunk has no such unit.
+/*
+ * Allocates units of @chunk, @nr at most, that follow each other and are not free in @other,
+ * the chunk of that number of another allocator. @unit: out: the first one. Returns how many,
+ * 0 if there is none.
  */
 unsigned int hpmmap_buddy_alloc_unlike(struct hpmmap_buddy *b,
 				       struct hpmmap_buddy_chunk *chunk,
@@ -416,17 +387,10 @@ static bool block_valid(unsigned long unit, unsigned int order)
 	       unit < HPMMAP_BUDDY_NR_UNITS && !(unit & ((1UL << order) - 1));
 }
 
-/**
- * hpmmap_buddy_take - allocate a given block
- * @b: the allocator
- * @unit: first unit, a multiple of 2^order
- * @order: the block has 2^order units
- *
- * All or nothing.
- *
- * Return: 0, -EINVAL if @order is larger than HPMMAP_BUDDY_MAX_ORDER or @unit
- * is not aligned to it or beyond the largest physical address, -ENOENT if a
- * unit is not present, or -EBUSY if a unit is not free.
+/*
+ * Allocates the block of 2^order units from @unit on. Returns 0, or nothing has changed:
+ * -EINVAL if @order is too large, or @unit not aligned to it or beyond the largest physical
+ * address; -ENOENT if a unit is not present, else -EBUSY if one is not free.
  */
 int hpmmap_buddy_take(struct hpmmap_buddy *b, unsigned long unit,
 		      unsigned int order)
@@ -445,66 +409,33 @@ int hpmmap_buddy_take(struct hpmmap_buddy *b, unsigned long unit,
 	return 0;
 }
 
-/**
- * hpmmap_buddy_free_range - free units that follow each other
- * @b: the allocator
- * @unit: first unit
- * @nr: number of units, not 0; may span chunks
- *
- * All or nothing. Only the state of the units counts, not how they were allocated.
- *
- * Return: 0, -EINVAL if the range is empty or reaches beyond the largest
- * physical address, -ENOENT if part of it is not present, else -EINVAL if part
- * of it is free already.
+/*
+ * Frees @nr units, however they were allocated; they may span chunks. Returns 0, or nothing
+ * has changed: -EINVAL as hpmmap_buddy_add(), -ENOENT if a unit is not present, else -EINVAL
+ * if one is free.
  */
-int hpmmap_buddy_free_range(struct hpmmap_buddy *b, unsigned long unit,
-			    unsigned long nr)
+int hpmmap_buddy_free_range(struct hpmmap_buddy *b, unsigned long unit, unsigned long nr)
 {
-	struct hpmmap_buddy_chunk *chunk;
-	unsigned long end = unit + nr;
-	bool free = false;
-	unsigned long u;
-	unsigned int n;
+	int ret = range_check(b, unit, nr, false, -EINVAL);
 
-	if (!range_valid(unit, nr))
-		return -EINVAL;
-	for (u = unit; u < end; u += n) {
-		n = span_units(u, end);
-		chunk = hpmmap_buddy_chunk_find(b, u);
-		if (!chunk || has_one(&chunk->present[u % CHUNK_UNITS], 0, n))
-			return -ENOENT;
-		if (has_one(&chunk->tree[CHUNK_UNITS + u % CHUNK_UNITS], 1, n))
-			free = true;
-	}
-	if (free)
-		return -EINVAL;
-	for (u = unit; u < end; u += n) {
-		n = span_units(u, end);
-		if (n != nr)
-			chunk = hpmmap_buddy_chunk_find(b, u);
-		chunk_set_free(b, chunk, u % CHUNK_UNITS, n, true);
-	}
-	return 0;
+	if (!ret)
+		range_set(b, unit, nr, true, false);
+	return ret;
 }
 
-/**
- * hpmmap_buddy_largest - order of the largest free block
- * @b: the allocator
- *
- * Return: the order, or -1 if no unit is free.
- */
+/* The order of the largest free block; -1 if no unit is free. */
 int hpmmap_buddy_largest(const struct hpmmap_buddy *b)
 {
 	return b->filled >> 1 ? 30 - __builtin_clz(b->filled) : -1;
 }
 
-/**
- * hpmmap_buddy_is_free - is a unit present and free?
- * @b: the allocator
- * @unit: number of the unit; any value
- *
- * Return: true if it is.
- */
+/* Is each unit of a chunk present and free? */
+bool hpmmap_buddy_chunk_is_free(const struct hpmmap_buddy_chunk *chunk)
+{
+	return chunk->tree[1] == HPMMAP_BUDDY_MAX_ORDER + 1;
+}
+
+/* Is a unit present and free? @unit: any value. */
 bool hpmmap_buddy_is_free(const struct hpmmap_buddy *b, unsigned long unit)
 {
 	const struct hpmmap_buddy_chunk *chunk;
@@ -513,17 +444,9 @@ bool hpmmap_buddy_is_free(const struct hpmmap_buddy *b, unsigned long unit)
 	return chunk && chunk->tree[CHUNK_UNITS + unit % CHUNK_UNITS];
 }
 
-/**
- * hpmmap_buddy_count_free - how many units of a range are free?
- * @b: the allocator
- * @unit: first unit
- * @nr: number of units
- *
- * The range may hold units that are not present. The time taken grows with
- * @nr, present or not.
- *
- * Return: the number; 0 for a range that reaches beyond the largest physical
- * address.
+/*
+ * How many units of a range are free? Some need not be present. 0 for a range that reaches
+ * beyond the largest physical address.
  */
 unsigned long hpmmap_buddy_count_free(const struct hpmmap_buddy *b,
 				      unsigned long unit, unsigned long nr)

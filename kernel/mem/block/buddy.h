@@ -109,6 +109,7 @@ int hpmmap_buddy_free_range(struct hpmmap_buddy *b, unsigned long unit,
 			    unsigned long nr);
 
 int hpmmap_buddy_largest(const struct hpmmap_buddy *b);
+bool hpmmap_buddy_chunk_is_free(const struct hpmmap_buddy_chunk *chunk);
 bool hpmmap_buddy_is_free(const struct hpmmap_buddy *b, unsigned long unit);
 unsigned long hpmmap_buddy_count_free(const struct hpmmap_buddy *b,
 				      unsigned long unit, unsigned long nr);

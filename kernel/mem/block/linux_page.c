@@ -3,10 +3,6 @@
  * Ordinary pages that stand in for a pool block, or for a few pages of one.
  */
 #include <linux/memcontrol.h>
-#include <linux/page-flags.h>
-#include <linux/pagemap.h>
-#include <linux/sched/mm.h>
-#include <linux/slab.h>
 
 #include "hpmmap.h"
 #include "mem/block/block.h"
@@ -42,12 +38,7 @@ void hpmmap_linux_page_exit(void)
 	kmem_cache_destroy(arrays);
 }
 
-/**
- * hpmmap_block_alloc_linux() - make a block for ordinary pages
- * @spare: value of @spare of struct hpmmap_block
- *
- * Return: the block, without any page yet, or NULL.
- */
+/* A block for ordinary pages, without any yet, or NULL. @spare: as in struct hpmmap_block. */
 struct hpmmap_block *hpmmap_block_alloc_linux(int spare)
 {
 	gfp_t gfp = spare == NUMA_NO_NODE ? GFP_KERNEL_ACCOUNT : GFP_SPARE;
@@ -67,18 +58,6 @@ struct hpmmap_block *hpmmap_block_alloc_linux(int spare)
 	bitmap_fill(block->stale, SLOT_PAGES);
 	INIT_LIST_HEAD(&block->link);
 	return block;
-}
-
-/* Removes all traces of a folio's use by a context. */
-void hpmmap_folio_detach(struct folio *folio)
-{
-	folio->mapping = NULL;
-	if (folio_test_dirty(folio))
-		folio_clear_dirty(folio);
-	if (folio_test_referenced(folio))
-		folio_clear_referenced(folio);
-	if (folio_test_active(folio))
-		folio_clear_active(folio);
 }
 
 /* Linux may keep a reference for good to an ordinary page with a memory error. */
@@ -153,9 +132,9 @@ static void page_drop(struct hpmmap_owner *owner, struct hpmmap_block *block, un
 	atomic_long_dec(hpmmap_block_count(owner, block));
 }
 
-/**
- * hpmmap_block_empty() - give back the pages of a block of ordinary memory
- * @block: the block, which only the module refers to; hpmmap_block_bury() follows
+/*
+ * Gives back the pages of a block of ordinary memory that only the module refers to;
+ * hpmmap_block_bury() follows.
  */
 void hpmmap_block_empty(struct hpmmap_block *block)
 {
@@ -168,10 +147,7 @@ void hpmmap_block_empty(struct hpmmap_block *block)
 	}
 }
 
-/**
- * hpmmap_block_bury() - free the structs of blocks
- * @graves: the blocks that hpmmap_block_empty() has emptied
- */
+/* Frees the structs of blocks that hpmmap_block_empty() has emptied. */
 void hpmmap_block_bury(struct llist_head *graves)
 {
 	struct hpmmap_block *block, *tmp;
@@ -182,14 +158,9 @@ void hpmmap_block_bury(struct llist_head *graves)
 	}
 }
 
-/**
- * hpmmap_block_clear_linux() - make pages of ordinary memory read as zero
- * @owner: its store has the block and is locked
- * @block: the block
- * @first: first page
- * @nr: number of pages, all of them stale
- *
- * No page is allocated: the first touch does that.
+/*
+ * Makes @nr stale pages of ordinary memory read as zero. The owner's store has the block and
+ * is locked. No page is allocated: the first touch does that.
  */
 void hpmmap_block_clear_linux(struct hpmmap_owner *owner,
 			      struct hpmmap_block *block, unsigned int first,
@@ -206,14 +177,9 @@ void hpmmap_block_clear_linux(struct hpmmap_owner *owner,
 	}
 }
 
-/**
- * hpmmap_block_drop_linux() - give pages back to Linux
- * @owner: its store has the block and is locked
- * @block: a block of ordinary memory
- * @first: first page
- * @nr: number of pages, all of them stale and in no page table
- *
- * Pages that have other references stay.
+/*
+ * Gives @nr stale pages of a block of ordinary memory back to Linux, unless they have other
+ * references. The owner's store has the block and is locked; no page table has the pages.
  */
 void hpmmap_block_drop_linux(struct hpmmap_owner *owner, struct hpmmap_block *block,
 			     unsigned int first, unsigned int nr)
@@ -225,11 +191,9 @@ void hpmmap_block_drop_linux(struct hpmmap_owner *owner, struct hpmmap_block *bl
 			page_drop(owner, block, i);
 }
 
-/**
- * hpmmap_block_may_be_few() - may an owner have more ordinary pages in place of blocks?
- * @owner: the owner
- * @pages: number of further pages
- * @slots: number of slots, without such pages yet, that they are in
+/*
+ * May an owner have so many more ordinary pages in place of blocks? @slots: that have no such
+ * pages yet, and that the pages are in.
  */
 bool hpmmap_block_may_be_few(const struct hpmmap_owner *owner, unsigned long pages,
 			     unsigned long slots)
@@ -238,11 +202,7 @@ bool hpmmap_block_may_be_few(const struct hpmmap_owner *owner, unsigned long pag
 	       atomic_long_read(&owner->nr_few_blocks) + slots <= FEW_SLOTS;
 }
 
-/**
- * hpmmap_block_few_end() - count the few pages of a block as standing in for a pool block
- * @owner: its store has the block and is locked
- * @block: the block
- */
+/* The few pages of a block stand in for a pool block. The owner's store has it and is locked. */
 void hpmmap_block_few_end(struct hpmmap_owner *owner, struct hpmmap_block *block)
 {
 	unsigned int nr = bitmap_weight(block->has, SLOT_PAGES);

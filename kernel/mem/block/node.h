@@ -3,17 +3,10 @@
 #ifndef _HPMMAP_MEM_BLOCK_NODE_H
 #define _HPMMAP_MEM_BLOCK_NODE_H
 
-#include <linux/hash.h>
-#include <linux/kobject.h>
-#include <linux/list.h>
-#include <linux/rwsem.h>
-#include <linux/spinlock.h>
-#include <linux/wait.h>
-
-#include "hpmmap.h"
 #include "mem/block/account.h"
 #include "mem/block/block.h"
 #include "mem/block/buddy.h"
+#include "mem/block/payer.h"
 
 #define SECTION_BLOCKS (1UL << (SECTION_SIZE_BITS - SLOT_SHIFT))
 #define CHUNK_SECTIONS (HPMMAP_BUDDY_CHUNK_UNITS / SECTION_BLOCKS)
@@ -21,21 +14,14 @@
 /* Bits of a user ID that tell users apart in @owed. */
 #define OWED_BITS 8
 
-/**
- * struct pool_chunk - one GB of physical memory
- * @buddy: the allocator's part
- * @clean: the clean blocks' part
- * @link: in the list of the node
- * @nr_sections: its sections that are in the pool
- * @pinned: number of pinned blocks in each section
- * @blocks: its blocks, on the node of their memory; zero for sections that are not in the pool
- */
+/* One GB of physical memory. */
 struct pool_chunk {
-	struct hpmmap_buddy_chunk buddy;
-	struct hpmmap_buddy_chunk clean;
-	struct list_head link;
-	unsigned int nr_sections;
-	unsigned int pinned[CHUNK_SECTIONS];
+	struct hpmmap_buddy_chunk buddy;	/* the allocator's part */
+	struct hpmmap_buddy_chunk clean;	/* the clean blocks' part */
+	struct list_head link;			/* in the list of the node */
+	unsigned int nr_sections;		/* its sections that are in the pool */
+	unsigned int pinned[CHUNK_SECTIONS];	/* number of pinned blocks in each section */
+	/* Its blocks, on the node of their memory; zero for sections that are not in the pool. */
 	struct hpmmap_block *blocks;
 };
 
@@ -58,6 +44,9 @@ struct pool_chunk {
  * @owed: for each user, the blocks that its processes gave up, not clean, and that have
  *	not been zeroed since
  * @nr_owed: sum of @owed; at most the number of free blocks that are not clean
+ * @nr_promises: payers with a promise of this node
+ * @unclaimed: free blocks that only those get to whom they are promised (account.c)
+ * @nr_taking: free blocks that are about to leave the allocator, held already
  * @zeroer: thread that zeroes blocks, while the pool has memory. Protected by
  *	hpmmap_pool_mutex.
  * @work: @zeroer waits here
@@ -78,6 +67,9 @@ struct pool_node {
 	unsigned long hurry;
 	unsigned int owed[1 << OWED_BITS];
 	unsigned long nr_owed;
+	unsigned int nr_promises;
+	long unclaimed;
+	unsigned long nr_taking;
 	struct task_struct *zeroer;
 	wait_queue_head_t work;
 	struct kobject kobj;
@@ -140,6 +132,13 @@ static inline struct pool_node *pool_node_find(int nid)
 	return smp_load_acquire(&pool_nodes[nid]);
 }
 
+/* Free blocks, with those that are being zeroed; promises are kept out of these. */
+static inline long nr_for_promises(const struct pool_node *pn)
+{
+	lockdep_assert_held(&pn->lock);
+	return pn->buddy.nr_free + pn->nr_out - pn->nr_taking;
+}
+
 /* Free blocks that are not clean. */
 static inline unsigned long nr_unclean(const struct pool_node *pn)
 {
@@ -150,8 +149,7 @@ static inline unsigned long nr_unclean(const struct pool_node *pn)
 static inline unsigned int *owed_of(struct pool_node *pn,
 				    const struct hpmmap_account *account)
 {
-	return &pn->owed[hash_32(__kuid_val(hpmmap_account_uid(account)),
-				 OWED_BITS)];
+	return &pn->owed[hash_32(__kuid_val(hpmmap_account_user(account)->uid), OWED_BITS)];
 }
 
 bool block_quarantine(struct pool_node *pn, struct hpmmap_block *block);
@@ -164,6 +162,19 @@ bool block_quarantine(struct pool_node *pn, struct hpmmap_block *block);
 static inline bool is_nobodys(struct pool_node *pn, struct hpmmap_block *block)
 {
 	return likely(has_no_user(block)) || !block_quarantine(pn, block);
+}
+
+/* The same of all blocks of a run. Their users do not change meanwhile: plain reads are cheaper. */
+static inline bool run_is_nobodys(const struct hpmmap_block *first)
+{
+	unsigned long i;
+	int others = 0;
+
+#pragma GCC unroll 16
+	for (i = 0; i < RUN_BLOCKS; i++)
+		others |= (folio_ref_count(hpmmap_folio_nth(first->folio, i)) - 1) |
+			  first[i].users.counter;
+	return !others;
 }
 
 /* Blocks of a list that are looked at without a pause. */
@@ -185,7 +196,7 @@ bool stock_is_full(struct list_head *list);
 void stock_put(struct list_head *list, bool displace);
 unsigned int stock_spare(struct hpmmap_account *account);
 void stocks_take_all(bool unclean, struct list_head *out);
-unsigned int unclean_take(struct pool_node *pn, unsigned long nr,
+unsigned int unclean_take(struct pool_node *pn, unsigned long nr, bool yields,
 			  unsigned long *unit);
 void owed_trim(struct pool_node *pn);
 void zeroer_add(struct pool_node *pn, unsigned long nr);

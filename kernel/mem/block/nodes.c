@@ -2,10 +2,6 @@
 /*
  * The NUMA nodes that have a pool, the amount in each, and the order of a placement.
  */
-#include <linux/nodemask.h>
-#include <linux/topology.h>
-#include <linux/workqueue.h>
-
 #include "hpmmap.h"
 #include "mem/block/node.h"
 #include "mem/block/nodes.h"
@@ -27,13 +23,9 @@ void hpmmap_wq_exit(void)
 	destroy_workqueue(hpmmap_wq);
 }
 
-/**
- * hpmmap_pool_nearest() - find the nearest node that has a pool
- * @nid: nearest to this node
- * @nodes: among these
- * @tried: except these; the node found is added
- *
- * Return: the node, or NUMA_NO_NODE.
+/*
+ * The node nearest to @nid that has a pool, of those in @nodes and not in @tried, to which it
+ * is added; or NUMA_NO_NODE.
  */
 int hpmmap_pool_nearest(int nid, const nodemask_t *nodes, nodemask_t *tried)
 {
@@ -75,12 +67,9 @@ COUNT(free, buddy.nr_free)
 /* Free blocks that are being zeroed. */
 COUNT(out, nr_out)
 
-/**
- * hpmmap_placement_turn() - the node whose turn a slot is
- * @place: a placement with turns
- * @slot: the slot; its number decides
- * @left: slots in the range from there on
- * @nr: out, or NULL: number of slots in the same turn
+/*
+ * The node whose turn a slot is, by its number, of a placement with turns. @left: slots in the
+ * range from there on. @nr: out, or NULL: slots in the same turn.
  */
 int hpmmap_placement_turn(const struct hpmmap_placement *place,
 			  unsigned long slot, unsigned long left,

@@ -3,8 +3,6 @@
 #ifndef _HPMMAP_MEM_BLOCK_NODES_H
 #define _HPMMAP_MEM_BLOCK_NODES_H
 
-#include <linux/nodemask.h>
-
 /* for_each_node_mask() with a bound: it stops at the last node that the machine can have. */
 #define hpmmap_for_each_node(nid, mask) \
 	for_each_set_bit(nid, nodes_addr(mask), nr_node_ids)
@@ -16,22 +14,14 @@ unsigned long hpmmap_pool_count_free(const nodemask_t *nodes);
 unsigned long hpmmap_pool_count_all(const nodemask_t *nodes);
 unsigned long hpmmap_pool_count_out(const nodemask_t *nodes);
 
-/**
- * struct hpmmap_placement - the nodes that memory comes from, and their order
- * @nodes: nodes that may be used
- * @preferred: the nodes among them that are used first
- * @near: within each set, the node nearest to this one comes first
- * @in_turn: the @preferred nodes take turns, by the number of the slot
- * @weighted: the turns have weights
- * @large: a turn is 1 GB where that fits
- */
+/* The nodes that memory comes from, and their order. */
 struct hpmmap_placement {
-	nodemask_t nodes;
-	nodemask_t preferred;
-	int near;
-	bool in_turn;
-	bool weighted;
-	bool large;
+	nodemask_t nodes;	/* nodes that may be used */
+	nodemask_t preferred;	/* the nodes among them that are used first */
+	int near;		/* within each set, the node nearest to this one comes first */
+	bool in_turn;		/* the @preferred nodes take turns, by the number of the slot */
+	bool weighted;		/* the turns have weights */
+	bool large;		/* whole gigabytes, each of one turn, where that fits */
 };
 
 int hpmmap_placement_turn(const struct hpmmap_placement *place,

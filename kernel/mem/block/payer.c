@@ -5,16 +5,12 @@
  * Pool memory is a resource of its own, as hugetlb's is. Cgroups are those of the
  * unified hierarchy, without its root.
  *
- * A payer exists while an account refers to it or it has a limit. A limit ends with
- * its cgroup.
+ * A payer exists while an account refers to it or it has a limit or a promise. Both end
+ * with its cgroup.
  */
 #include <linux/cgroup.h>
-#include <linux/cred.h>
 #include <linux/hashtable.h>
 #include <linux/math64.h>
-#include <linux/slab.h>
-#include <linux/spinlock.h>
-#include <linux/uaccess.h>
 #include <linux/user_namespace.h>
 
 #include "hpmmap.h"
@@ -70,6 +66,7 @@ void hpmmap_payer_put(struct hpmmap_payer *p)
 		spin_unlock(&payers_lock);
 		if (p->cgroup)
 			cgroup_put(p->cgroup);
+		hpmmap_payer_put(p->user);
 		kfree_rcu(p, rcu);
 		p = parent;
 	}
@@ -144,6 +141,41 @@ static void ruled_sweep(unsigned int nr)
 	}
 }
 
+static struct hpmmap_payer *payer_alloc(kuid_t uid, struct hpmmap_payer *parent)
+{
+	struct hpmmap_payer *p;
+
+	p = kzalloc(struct_size(p, claims, nr_node_ids), GFP_KERNEL_ACCOUNT);
+	if (!p)
+		return NULL;
+	refcount_set(&p->refs, 1);
+	INIT_LIST_HEAD(&p->ruled);
+	INIT_LIST_HEAD(&p->promise);
+	p->uid = uid;
+	p->parent = parent;
+	p->rule.value = HPMMAP_LIMIT_INHERIT;
+	return p;
+}
+
+/* Makes the payer of a launch, for its promise only; returns NULL if there is no memory. */
+struct hpmmap_payer *hpmmap_payer_get_launch(u64 launch, struct hpmmap_payer *user,
+					     struct hpmmap_payer *group)
+{
+	struct hpmmap_payer *p = payer_alloc(user->uid, group);
+
+	if (!p)
+		return NULL;
+	p->launch = launch;
+	p->user = user;
+	refcount_inc(&user->refs);
+	if (group)
+		refcount_inc(&group->refs);
+	spin_lock(&payers_lock);
+	WRITE_ONCE(nr_payers, nr_payers + 1);
+	spin_unlock(&payers_lock);
+	return p;
+}
+
 /*
  * Finds or makes a payer; takes over the caller's reference to @parent. Returns it with a reference
  * for the caller, or NULL if there is no memory.
@@ -151,19 +183,13 @@ static void ruled_sweep(unsigned int nr)
 struct hpmmap_payer *hpmmap_payer_get(kuid_t uid, struct cgroup *cgroup,
 				      struct hpmmap_payer *parent)
 {
-	struct hpmmap_payer *fresh = kzalloc(sizeof(*fresh), GFP_KERNEL_ACCOUNT), *p;
+	struct hpmmap_payer *fresh = payer_alloc(uid, parent), *p;
 
 	if (!fresh) {
 		hpmmap_payer_put(parent);
 		return NULL;
 	}
-	refcount_set(&fresh->refs, 1);
-	INIT_LIST_HEAD(&fresh->ruled);
-	fresh->uid = uid;
 	fresh->cgroup = cgroup;
-	fresh->parent = parent;
-	fresh->rule.value = HPMMAP_LIMIT_INHERIT;
-
 	spin_lock(&payers_lock);
 	p = payer_find(uid, cgroup);
 	if (!p) {
@@ -276,11 +302,7 @@ bool hpmmap_payer_charge(struct hpmmap_payer *p, unsigned long nr)
 	return true;
 }
 
-/**
- * hpmmap_payer_kind() - the kind of the payer's limit
- * @payer: the payer, of an account that the caller refers to
- * @id: out: ID of the cgroup, if it is one
- */
+/* Whose limit it is; the caller refers to an account of @payer. @id: out: of the cgroup, if it is one. */
 enum hpmmap_limited hpmmap_payer_kind(struct hpmmap_payer *payer, u64 *id)
 {
 	if (payer->cgroup) {
@@ -313,39 +335,30 @@ static void payer_rule(struct hpmmap_payer *p, const struct hpmmap_rule *rule)
 		hpmmap_payer_put(p);
 }
 
-static int cgroup_rule(int fd, const struct hpmmap_rule *rule)
+/*
+ * The payer that a command names, with a reference for the caller, or an errno of
+ * HPMMAP_IOC_LIMIT_SET. @flags: HPMMAP_LIMIT_F_CGROUP, with the directory @fd; or 0 for a user.
+ */
+struct hpmmap_payer *hpmmap_payer_get_named(u32 flags, u32 uid, int fd)
 {
-	struct cgroup *cgroup = cgroup_get_from_fd(fd);
-	struct hpmmap_payer *p;
-	int ret = -EINVAL;
+	struct hpmmap_payer *p = ERR_PTR(-EINVAL);
+	struct cgroup *cgroup;
 
+	if (!(flags & HPMMAP_LIMIT_F_CGROUP))
+		return hpmmap_payer_get(make_kuid(&init_user_ns, uid), NULL, NULL) ?:
+		       ERR_PTR(-ENOMEM);
+	cgroup = cgroup_get_from_fd(fd);
 	if (IS_ERR(cgroup))
-		return PTR_ERR(cgroup) == -ENOENT ? -ENOENT : -EBADF;
-	if (cgroup->level) {
-		p = hpmmap_payer_get_group(cgroup);
-		ret = p ? 0 : -ENOMEM;
-		if (p)
-			payer_rule(p, rule);
-	}
+		return ERR_PTR(PTR_ERR(cgroup) == -ENOENT ? -ENOENT : -EBADF);
+	if (cgroup->level)
+		p = hpmmap_payer_get_group(cgroup) ?: ERR_PTR(-ENOMEM);
 	cgroup_put(cgroup);
-	return ret;
+	return p;
 }
 
-static int user_rule(kuid_t uid, const struct hpmmap_rule *rule)
-{
-	struct hpmmap_payer *p = hpmmap_payer_get(uid, NULL, NULL);
-
-	if (!p)
-		return -ENOMEM;
-	payer_rule(p, rule);
-	return 0;
-}
-
-/**
- * hpmmap_limit_set() - set the limit of a user or a cgroup
- * @arg: the request, checked
- *
- * Return: 0 or an errno of HPMMAP_IOC_LIMIT_SET.
+/*
+ * Sets the limit of a user or a cgroup, as a checked @arg says. Returns 0 or an errno of
+ * HPMMAP_IOC_LIMIT_SET.
  */
 int hpmmap_limit_set(const struct hpmmap_limit_set *arg)
 {
@@ -354,11 +367,15 @@ int hpmmap_limit_set(const struct hpmmap_limit_set *arg)
 		.value = percent ? 0 : arg->bytes,
 		.percent = percent ? arg->bytes : 0,
 	};
+	struct hpmmap_payer *p;
 
-	if (arg->flags & HPMMAP_LIMIT_F_CGROUP)
-		return cgroup_rule(arg->cgroup_fd, &rule);
-	if (!(arg->flags & HPMMAP_LIMIT_F_DEFAULT))
-		return user_rule(make_kuid(&init_user_ns, arg->uid), &rule);
+	if (!(arg->flags & HPMMAP_LIMIT_F_DEFAULT)) {
+		p = hpmmap_payer_get_named(arg->flags, arg->uid, arg->cgroup_fd);
+		if (IS_ERR(p))
+			return PTR_ERR(p);
+		payer_rule(p, &rule);
+		return 0;
+	}
 	spin_lock(&payers_lock);
 	default_rule = rule;
 	WRITE_ONCE(default_limit, rule_limit(&rule, LIMIT_NONE));
@@ -423,16 +440,11 @@ static void entry_fill(struct hpmmap_limit_entry *entry,
 		entry->flags |= HPMMAP_LIMIT_F_PERCENT;
 }
 
-/**
- * struct listing - a list of limits
- * @entries: array for the list
- * @room: its length
- * @nr: number of limits, which may exceed @room
- */
+/* A list of limits. */
 struct listing {
-	struct hpmmap_limit_entry *entries;
-	u32 room;
-	u32 nr;
+	struct hpmmap_limit_entry *entries;	/* array for the list */
+	u32 room;				/* its length */
+	u32 nr;					/* number of limits, which may exceed @room */
 };
 
 static struct hpmmap_limit_entry *entry_next(struct listing *list)
@@ -501,13 +513,9 @@ static void list_own(struct listing *list, struct cgroup *own)
 	}
 }
 
-/**
- * hpmmap_limit_list() - copy the list of limits to user space
- * @entries: array of user space
- * @nr: in: its length; out: number of entries there are
- * @all: list the limits of all users and cgroups
- *
- * Return: 0, -ENOMEM or -EFAULT.
+/*
+ * Copies the list of limits to user space: the caller's, or @all. @nr: in: room for as many
+ * @entries; out: how many there are. Returns 0, -ENOMEM or -EFAULT.
  */
 int hpmmap_limit_list(struct hpmmap_limit_entry __user *entries, u32 *nr,
 		      bool all)

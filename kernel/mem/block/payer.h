@@ -3,72 +3,64 @@
 #ifndef _HPMMAP_MEM_BLOCK_PAYER_H
 #define _HPMMAP_MEM_BLOCK_PAYER_H
 
-#include <linux/atomic.h>
-#include <linux/list.h>
-#include <linux/rcupdate.h>
-#include <linux/refcount.h>
 #include <linux/uidgid.h>
-
-#include "uapi/hpmmap.h"
 
 struct cgroup;
 
-/**
- * struct hpmmap_rule - a limit as it was set
- * @value: bytes, HPMMAP_LIMIT_NONE or HPMMAP_LIMIT_INHERIT
- * @percent: if not 0, it replaces @value: a share of all pool memory
- */
+/* A limit as it was set. */
 struct hpmmap_rule {
-	u64 value;
-	unsigned int percent;
+	u64 value;		/* bytes, HPMMAP_LIMIT_NONE or HPMMAP_LIMIT_INHERIT */
+	unsigned int percent;	/* if not 0, it replaces @value: a share of all pool memory */
 };
 
-/**
- * struct hpmmap_payer - a user or a cgroup
- * @refs: held by accounts, child cgroups, and the table if there is a rule
- * @node: in the table
- * @ruled: in the list of cgroups with a rule
- * @parent: the parent cgroup, unless that is the root; holds a reference
- * @cgroup: holds a reference; NULL for a user
- * @uid: of a user
- * @held: blocks charged
- * @limit: in blocks, from @rule
- * @rule: protected by payers_lock
- * @nr_jobs: jobs of a user, with those that only an open file keeps
- * @nr_idle_jobs: jobs among them without a process
- * @rcu: hpmmap_account_is_current() may look at it where only RCU keeps the account
- */
+/* What a payer was promised of a NUMA node; protected by the node's lock. */
+struct hpmmap_claim {
+	unsigned long promised;	/* blocks that it gets whenever it asks for them */
+	long held;		/* blocks that count for the promise; see hpmmap_account_take() */
+	long inner;		/* promises within this one that are not claimed yet */
+};
+
+/* A user or a cgroup, or the promise of a launch. */
 struct hpmmap_payer {
+	/* Held by accounts, child cgroups, and the table if there is a rule. */
 	refcount_t refs;
-	struct hlist_node node;
-	struct list_head ruled;
+	struct hlist_node node;		/* in the table */
+	struct list_head ruled;		/* in the list of cgroups with a rule */
+	struct list_head promise;	/* in the list of payers with a promise */
+	/*
+	 * The parent cgroup, unless that is the root, or the cgroup of a launch; holds a
+	 * reference.
+	 */
 	struct hpmmap_payer *parent;
-	struct cgroup *cgroup;
-	kuid_t uid;
-	atomic_long_t held;
-	unsigned long limit;
-	struct hpmmap_rule rule;
+	struct hpmmap_payer *user;	/* the user of a launch; holds a reference */
+	u64 launch;			/* number of the launch, or 0 */
+	struct cgroup *cgroup;		/* holds a reference; NULL for a user */
+	kuid_t uid;			/* of a user */
+	atomic_long_t held;		/* blocks charged */
+	unsigned long limit;		/* in blocks, from @rule */
+	struct hpmmap_rule rule;	/* protected by payers_lock */
+	/* Jobs of a user, with those that only an open file keeps. */
 	atomic_t nr_jobs;
-	atomic_t nr_idle_jobs;
+	atomic_t nr_idle_jobs;		/* jobs among them without a process */
+	/* For hpmmap_account_is_current(), where only RCU keeps the account. */
 	struct rcu_head rcu;
+	struct hpmmap_claim claims[];	/* by NUMA node */
 };
 
-/**
- * enum hpmmap_limited - the limit that refused a request
- * @HPMMAP_LIMITED_USER: the user's
- * @HPMMAP_LIMITED_DEFAULT: the default for users without one of their own
- * @HPMMAP_LIMITED_CGROUP: that of the cgroup or an ancestor
- */
+/* The limit that refused a request. */
 enum hpmmap_limited {
-	HPMMAP_LIMITED_USER,
-	HPMMAP_LIMITED_DEFAULT,
-	HPMMAP_LIMITED_CGROUP,
+	HPMMAP_LIMITED_USER,	/* the user's */
+	HPMMAP_LIMITED_DEFAULT,	/* the default for users without one of their own */
+	HPMMAP_LIMITED_CGROUP,	/* that of the cgroup or an ancestor */
 	HPMMAP_NR_LIMITED
 };
 
 struct hpmmap_payer *hpmmap_payer_get(kuid_t uid, struct cgroup *cgroup,
 				      struct hpmmap_payer *parent);
 struct hpmmap_payer *hpmmap_payer_get_group(struct cgroup *cgroup);
+struct hpmmap_payer *hpmmap_payer_get_launch(u64 launch, struct hpmmap_payer *user,
+					     struct hpmmap_payer *group);
+struct hpmmap_payer *hpmmap_payer_get_named(u32 flags, u32 uid, int fd);
 void hpmmap_payer_put(struct hpmmap_payer *p);
 unsigned long hpmmap_payer_limit(const struct hpmmap_payer *p);
 unsigned long hpmmap_payer_room(struct hpmmap_payer *p);

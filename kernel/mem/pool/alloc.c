@@ -3,14 +3,11 @@
  * Handing out blocks. Taking them back: free.c.
  *
  * Clean blocks are handed out first, unless the user has left too many that are
- * not. Before a request fails, those who may hold what nobody needs are asked to
- * give it back: the reclaimer, as shrinkers are. A few blocks come from the stock of the CPU
+ * not. Before a request fails, contexts that keep unused blocks are asked to
+ * give them back, as shrinkers are. A few blocks come from the stock of the CPU
  * (stock.c), as long as there is so much that nobody else misses them.
  */
-#include <linux/list.h>
 #include <linux/log2.h>
-#include <linux/sched/signal.h>
-#include <linux/spinlock.h>
 #include <linux/timex.h>
 
 #include "hpmmap.h"
@@ -24,10 +21,7 @@
 /* Set once, before the first request. */
 static const struct hpmmap_reclaimer *reclaimer;
 
-/**
- * hpmmap_pool_set_reclaimer() - set what takes blocks back when there are too few
- * @r: the reclaimer
- */
+/* Sets what takes blocks back when there are too few. */
 void hpmmap_pool_set_reclaimer(const struct hpmmap_reclaimer *r)
 {
 	reclaimer = r;
@@ -42,8 +36,7 @@ void hpmmap_pool_reclaim_all(void)
 
 /* Blocks of a run that has left the allocator, so that no lock is needed; how many there are. */
 static unsigned long take_run(struct pool_node *pn, struct hpmmap_account *account,
-			      struct hpmmap_block *blocks, unsigned long nr,
-			      struct list_head *out)
+			      struct hpmmap_block *blocks, unsigned long nr, struct list_head *out)
 {
 	unsigned long i, got = 0;
 
@@ -51,6 +44,7 @@ static unsigned long take_run(struct pool_node *pn, struct hpmmap_account *accou
 		if (unlikely(!is_nobodys(pn, &blocks[i]))) {
 			spin_lock(&pn->lock);
 			block_retire(pn, &blocks[i]);
+			hpmmap_account_take(account, blocks[i].nid, -1);
 			spin_unlock(&pn->lock);
 			continue;
 		}
@@ -59,9 +53,28 @@ static unsigned long take_run(struct pool_node *pn, struct hpmmap_account *accou
 		blocks[i].account = account;
 		blocks[i].slot = NO_SLOT;
 		atomic_set(&blocks[i].users, 1);
-		list_add_tail(&blocks[i].link, out);
+		hpmmap_block_append(&blocks[i], out);
 	}
 	return got;
+}
+
+/* The same for blocks of a gigabyte, as a run; 0 where one of them is not clean or has a user. */
+static unsigned long take_whole(struct hpmmap_account *account, struct hpmmap_block *first,
+				struct list_head *out)
+{
+	const struct hpmmap_block *block;
+	bool clean = true;
+
+#pragma GCC unroll 16
+	for (block = first; block < first + RUN_BLOCKS; block++)
+		clean &= block->zeroed;
+	if (!clean || !run_is_nobodys(first))
+		return 0;
+	first->run = true;
+	first->account = account;
+	first->slot = NO_SLOT;
+	list_add_tail(&first->link, out);
+	return RUN_BLOCKS;
 }
 
 /*
@@ -85,10 +98,24 @@ static void owed_pay(struct pool_node *pn, unsigned int *owed, unsigned long nr)
 	owed_trim(pn);
 }
 
+/* A gigabyte that is free as a whole, and not clean as a whole. */
+static bool unclean_gigabyte(const struct pool_node *pn, unsigned long *unit)
+{
+	const struct pool_chunk *chunk;
+
+	lockdep_assert_held(&pn->lock);
+	list_for_each_entry(chunk, &pn->chunks, link)
+		if (hpmmap_buddy_chunk_is_free(&chunk->buddy) &&
+		    !hpmmap_buddy_chunk_is_free(&chunk->clean)) {
+			*unit = chunk->buddy.nr * RUN_BLOCKS;
+			return true;
+		}
+	return false;
+}
+
 /*
- * Takes a run of at most @nr free blocks, as large as possible; returns its length. Clean ones,
- * unless the user soils too much, or a large request finds a whole gigabyte only among the others
- * and the user has soiled none.
+ * Takes a run of at most @nr free blocks, as large as possible; returns its length. Clean ones, unless
+ * the user soils too much. A large request takes a whole gigabyte before blocks in pieces.
  */
 static unsigned long run_alloc(struct pool_node *pn,
 			       const struct hpmmap_request *req,
@@ -96,13 +123,18 @@ static unsigned long run_alloc(struct pool_node *pn,
 {
 	unsigned int *owed = owed_of(pn, req->account);
 	int most = min_t(int, ilog2(nr), LARGE_ORDER), any, clean, order;
-	unsigned long i;
+	unsigned long i, before;
+	bool soils, gigabyte;
 
 	lockdep_assert_held(&pn->lock);
-	if (req->clean_only && (!pn->clean.nr_free || soils_too_much(pn, *owed, req->account)))
+	soils = soils_too_much(pn, *owed, req->account);
+	if (req->clean_only && (!pn->clean.nr_free || soils))
 		return 0;
-	if (pn->clean.nr_free && soils_too_much(pn, *owed, req->account)) {
-		i = unclean_take(pn, min_t(unsigned long, nr, *owed), unit);
+	gigabyte = req->large && most == LARGE_ORDER &&
+		   hpmmap_buddy_largest(&pn->buddy) == LARGE_ORDER &&
+		   (!soils || unclean_gigabyte(pn, unit));
+	if (pn->clean.nr_free && soils && !gigabyte) {
+		i = unclean_take(pn, min_t(unsigned long, nr, *owed), false, unit);
 		owed_pay(pn, owed, i);
 		if (i)
 			return i;
@@ -111,57 +143,84 @@ static unsigned long run_alloc(struct pool_node *pn,
 	clean = hpmmap_buddy_largest(&pn->clean);
 	if (any < 0)
 		return 0;
-	if (clean >= 0 &&
-	    (!req->large || most < LARGE_ORDER || any == clean ||
-	     *owed >= pn->nr_soiled + (1UL << LARGE_ORDER))) {
+	order = min(any, most);
+	before = nr_unclean(pn);
+	if (gigabyte && soils) {
+		hpmmap_buddy_take(&pn->buddy, *unit, LARGE_ORDER);
+	} else if (clean >= 0 && (!gigabyte || clean == LARGE_ORDER)) {
 		order = min(clean, most);
 		hpmmap_buddy_alloc(&pn->clean, order, unit);
 		hpmmap_buddy_take(&pn->buddy, *unit, order);
 		return 1UL << order;
+	} else {
+		/* Blocks that other users soiled do not go into a stock: those users should zero them. */
+		if (req->at_hand)
+			order = *owed ? min(order, ilog2(*owed)) : -1;
+		if (order < 0)
+			return 0;
+		hpmmap_buddy_alloc(&pn->buddy, order, unit);
 	}
-	order = min(any, most);
-	/* Blocks that other users soiled do not go into a stock: those users should zero them. */
-	if (req->at_hand)
-		order = *owed ? min(order, ilog2(*owed)) : -1;
-	if (order < 0)
-		return 0;
-	nr = nr_unclean(pn);
-	hpmmap_buddy_alloc(&pn->buddy, order, unit);
-	if (clean >= 0)
-		for (i = 0; i < 1UL << order; i++)
-			hpmmap_buddy_take(&pn->clean, *unit + i, 0);
-	owed_pay(pn, owed, nr - nr_unclean(pn));
+	for (i = 0; i < 1UL << order && pn->clean.nr_free; i++)
+		hpmmap_buddy_take(&pn->clean, *unit + i, 0);
+	owed_pay(pn, owed, before - nr_unclean(pn));
 	return 1UL << order;
+}
+
+/*
+ * Before run_alloc(): returns how many of @nr blocks promises to others leave. They are the
+ * account's from now on, since run_alloc() may release the lock for a moment.
+ */
+static unsigned long take_begin(struct pool_node *pn, int nid, struct hpmmap_account *account,
+				unsigned long nr)
+{
+	if (unlikely(pn->nr_promises))
+		nr = min(nr, hpmmap_account_free(account, nid, false));
+	pn->nr_taking += nr;
+	hpmmap_account_take(account, nid, nr);
+	return nr;
+}
+
+/* After it: of @nr blocks @got have left the allocator. */
+static void take_end(struct pool_node *pn, int nid, struct hpmmap_account *account,
+		     unsigned long nr, unsigned long got)
+{
+	pn->nr_taking -= nr - got;
+	if (unlikely(got != nr))
+		hpmmap_account_take(account, nid, (long)(got - nr));
 }
 
 /* Runs that leave the allocator before their blocks are looked at. */
 #define RUNS 8
 
 /* Takes up to @nr blocks of one node, in as few runs as possible; returns how many. */
-static unsigned long node_alloc(int nid, struct hpmmap_request *req,
-				unsigned long nr, struct list_head *out)
+static unsigned long node_alloc(int nid, struct hpmmap_request *req, unsigned long nr, struct list_head *out)
 {
 	struct pool_node *pn = pool_node_find(nid);
 	struct { struct hpmmap_block *blocks; unsigned long nr; } runs[RUNS];
+	unsigned long got = 0, most, taken, unit, some;
 	unsigned int n, i;
-	unsigned long got = 0, taken, unit;
 
 	if (!pn)
 		return 0;
 	do {
 		spin_lock(&pn->lock);
-		for (n = 0, taken = got; n < RUNS && taken < nr; n++) {
-			runs[n].nr = run_alloc(pn, req, nr - taken, &unit);
+		most = take_begin(pn, nid, req->account, nr - got);
+		for (n = 0, taken = 0; n < RUNS && taken < most; n++) {
+			runs[n].nr = run_alloc(pn, req, most - taken, &unit);
 			if (!runs[n].nr)
 				break;
 			runs[n].blocks = block_of(pn, unit);
 			taken += runs[n].nr;
+			pn->nr_taking -= runs[n].nr;
 		}
+		take_end(pn, nid, req->account, most, taken);
 		zeroer_hurry(pn);
 		spin_unlock(&pn->lock);
 		for (i = 0; i < n; i++) {
-			got += take_run(pn, req->account, runs[i].blocks, runs[i].nr, out);
-			if (runs[i].nr == 1UL << LARGE_ORDER)
+			some = req->whole && runs[i].nr == RUN_BLOCKS ?
+			       take_whole(req->account, runs[i].blocks, out) : 0;
+			got += some ?: take_run(pn, req->account, runs[i].blocks, runs[i].nr, out);
+			if (runs[i].nr == RUN_BLOCKS)
 				req->nr_large++;
 			cond_resched();
 		}
@@ -245,18 +304,6 @@ static unsigned long alloc_near(struct hpmmap_request *req, int nid,
 	return got;
 }
 
-/* Counts free blocks and those that are being zeroed, which an allocation can take back. */
-static unsigned long count_to_come(const nodemask_t *nodes)
-{
-	unsigned long nr_out = hpmmap_pool_count_out(nodes), nr;
-
-	/* A block that moves between the two counts is counted by at least one of them. */
-	smp_rmb();
-	nr = hpmmap_pool_count_free(nodes);
-	smp_rmb();
-	return nr + max(nr_out, hpmmap_pool_count_out(nodes));
-}
-
 /**
  * hpmmap_pool_offer() - how many blocks could an account get now?
  * @account: the account
@@ -273,39 +320,41 @@ unsigned long hpmmap_pool_offer(struct hpmmap_account *account,
 	struct hpmmap_payer *full;
 	unsigned long free;
 
-	if (count_to_come(nodes) < nr || hpmmap_account_full(account, nr))
+	if (hpmmap_account_free_all(account, nodes, true) < nr || hpmmap_account_full(account, nr))
 		hpmmap_pool_gather();
 	full = hpmmap_account_full(account, nr);
 	if (full)
 		reclaimer->reclaim(&node_states[N_POSSIBLE], full, nr);
 	nr = min(nr, hpmmap_account_room(account));
-	free = count_to_come(nodes);
+	free = hpmmap_account_free_all(account, nodes, true);
 	if (free < nr && reclaimer->kept())
 		reclaimer->reclaim(nodes, NULL, nr - free);
-	return min3(nr, count_to_come(nodes), hpmmap_account_room(account));
+	free = hpmmap_account_free_all(account, nodes, true);
+	return min3(nr, free, hpmmap_account_room(account));
 }
 
 /**
- * hpmmap_pool_has_free() - could an account get at least one block now?
+ * hpmmap_pool_has_free() - could an account get blocks now?
  * @account: the account
- * @nodes: nodes to take it from
+ * @nodes: nodes to take them from
+ * @nr: number of blocks
  *
- * Allocates nothing. If there would be none, blocks without a user and blocks kept for
+ * Allocates nothing. If there are too few, blocks without a user and blocks kept for
  * reuse are given back first.
  *
  * May sleep.
  */
 bool hpmmap_pool_has_free(struct hpmmap_account *account,
-			  const nodemask_t *nodes)
+			  const nodemask_t *nodes, unsigned long nr)
 {
 	/* Such blocks count for limits, too. */
-	if (!count_to_come(nodes) || hpmmap_account_full(account, 1))
+	if (hpmmap_account_free_all(account, nodes, true) < nr || hpmmap_account_full(account, nr))
 		reclaimer->reap();
-	return hpmmap_pool_offer(account, nodes, 1);
+	return hpmmap_pool_offer(account, nodes, nr) == nr;
 }
 
-/* Takes as many blocks as there are, from a placement without turns. */
-static unsigned long alloc_alike(struct hpmmap_request *req,
+/* Takes as many of @nr blocks as there are, from a placement without turns. */
+static unsigned long alloc_alike(struct hpmmap_request *req, unsigned long nr,
 				 struct list_head *out)
 {
 	const struct hpmmap_placement *place = req->place;
@@ -313,14 +362,28 @@ static unsigned long alloc_alike(struct hpmmap_request *req,
 
 	/* Mostly the nearest has enough. */
 	if ((unsigned int)place->near < nr_node_ids && node_isset(place->near, place->preferred))
-		got = node_alloc(place->near, req, req->nr, out);
-	if (got < req->nr) {
+		got = node_alloc(place->near, req, nr, out);
+	if (got < nr) {
 		nodemask_t tried = NODE_MASK_NONE;
 
-		got += alloc_near(req, place->near, &place->preferred, &tried, req->nr - got, out);
-		got += alloc_near(req, place->near, &place->nodes, &tried, req->nr - got, out);
+		got += alloc_near(req, place->near, &place->preferred, &tried, nr - got, out);
+		got += alloc_near(req, place->near, &place->nodes, &tried, nr - got, out);
 	}
 	return got;
+}
+
+/*
+ * The blocks of a large request for slots before the first gigabyte that it covers: they are taken apart,
+ * so that the gigabytes are contiguous.
+ */
+static unsigned long head_of(const struct hpmmap_request *req)
+{
+	unsigned long head;
+
+	if (!req->large || req->slot == NO_SLOT)
+		return 0;
+	head = ALIGN(req->slot, RUN_BLOCKS) - req->slot;
+	return req->nr >= head + RUN_BLOCKS ? head : 0;
 }
 
 static unsigned long alloc_in_turn(struct hpmmap_request *req,
@@ -359,22 +422,29 @@ static int charge(struct hpmmap_account *account, unsigned long nr)
 static bool try_alloc(struct hpmmap_request *req, struct list_head *out)
 {
 	const struct hpmmap_placement *place = req->place;
-	unsigned long free, n;
+	unsigned long free, head = head_of(req), n;
 
 	if (req->nr <= STOCK_MOST && !place->in_turn && stock_is_asked(req->account) &&
 	    alloc_at_hand(req->account, NUMA_NO_NODE, place, req->nr, out)) {
 		req->left = hpmmap_pool_count_free(&place->nodes);
 		return true;
 	}
-	free = hpmmap_pool_count_free(&place->nodes);
+	free = hpmmap_account_free_all(req->account, &place->nodes, false);
 	/* Single blocks in stocks may be missing from whole gigabytes. */
 	if ((free < req->nr || (req->large && req->nr >> LARGE_ORDER)) && hpmmap_pool_gather())
-		free = hpmmap_pool_count_free(&place->nodes);
+		free = hpmmap_account_free_all(req->account, &place->nodes, false);
 	/* A request that cannot succeed must not take blocks from others. */
 	if (free < req->nr || charge(req->account, req->nr))
 		return false;
 	req->nr_large = 0;
-	n = place->in_turn ? alloc_in_turn(req, out) : alloc_alike(req, out);
+	req->nr_gigabytes = req->large ? (req->nr - head) >> LARGE_ORDER : 0;
+	if (place->in_turn) {
+		n = alloc_in_turn(req, out);
+	} else {
+		n = head ? alloc_alike(req, head, out) : 0;
+		if (n == head)
+			n += alloc_alike(req, req->nr - head, out);
+	}
 	if (n == req->nr) {
 		hpmmap_account_tally(req->account, n, stock_spare(req->account));
 		req->left = free - n;
@@ -389,10 +459,13 @@ static bool try_alloc(struct hpmmap_request *req, struct list_head *out)
 /* Other tasks may get the blocks that were taken back, so it is tried again. */
 #define RECLAIM_TRIES 8
 
-/* Takes back blocks that are kept for reuse, if that can help; returns whether to try again. */
-static bool reclaim(const struct hpmmap_request *req)
+/*
+ * Takes back blocks that are kept for reuse, if that can help; returns whether to try again. Those
+ * that others were promised do not help, so the @last try takes back all.
+ */
+static bool reclaim(const struct hpmmap_request *req, bool last)
 {
-	unsigned long free = hpmmap_pool_count_free(&req->place->nodes);
+	unsigned long free = hpmmap_account_free_all(req->account, &req->place->nodes, false);
 
 	if (free >= req->nr) {
 		struct hpmmap_payer *full;
@@ -406,7 +479,7 @@ static bool reclaim(const struct hpmmap_request *req)
 	}
 	if (free + reclaimer->kept() < req->nr)
 		return false;
-	return reclaimer->reclaim(&req->place->nodes, NULL, req->nr - free);
+	return reclaimer->reclaim(&req->place->nodes, NULL, last ? ULONG_MAX : req->nr - free);
 }
 
 /* Only blocks that are being zeroed were missing: they are taken and zeroed here. */
@@ -416,7 +489,7 @@ static bool alloc_being_zeroed(struct hpmmap_request *req, struct list_head *out
 	u64 since = get_cycles();
 	bool done;
 
-	if (count_to_come(&nodes) < req->nr ||
+	if (hpmmap_account_free_all(req->account, &nodes, true) < req->nr ||
 	    hpmmap_account_full(req->account, req->nr))
 		return false;
 	hpmmap_pool_launder_stop(&nodes);
@@ -426,36 +499,39 @@ static bool alloc_being_zeroed(struct hpmmap_request *req, struct list_head *out
 	return done;
 }
 
-/**
- * hpmmap_pool_alloc() - allocate blocks
- * @req: the request; its out members are set
- * @out: list they are added to, in contiguous runs where possible; all their
- *	pages are stale
- *
- * May sleep.
- *
- * Return: 0, or -ENOMEM and no block if there are not enough.
+/*
+ * Adds blocks to @out, in contiguous runs where possible; all their pages are stale. Sets the
+ * out members of @req. May sleep. Returns 0, or -ENOMEM and no block if there are not enough.
  */
 int hpmmap_pool_alloc(struct hpmmap_request *req, struct list_head *out)
 {
+	nodemask_t nodes = req->place->nodes;
 	unsigned long slot = req->slot;
 	struct hpmmap_block *block;
+	bool done, more, stops;
 	unsigned int nr = 0;
 	LIST_HEAD(got);
-	bool done, more;
 	u64 since;
 	int i;
 
 	if (!req->nr)
 		return 0;
+	/* Blocks that are being zeroed may be missing from whole gigabytes, too. */
+	stops = req->large && req->nr >> LARGE_ORDER && hpmmap_pool_count_out(&nodes) &&
+		hpmmap_account_free_all(req->account, &nodes, true) >= req->nr &&
+		!hpmmap_account_full(req->account, req->nr);
+	if (stops)
+		hpmmap_pool_launder_stop(&nodes);
 	done = try_alloc(req, &got);
+	if (stops)
+		hpmmap_pool_launder_go(&nodes);
 	for (i = 0, more = true; i < RECLAIM_TRIES && more && !done; i++) {
 		more = reclaimer->reap_one();
 		done = try_alloc(req, &got);
 	}
 	since = get_cycles();
 	for (i = 0; i < RECLAIM_TRIES && !done; i++) {
-		if (!reclaim(req) || fatal_signal_pending(current))
+		if (!reclaim(req, i == RECLAIM_TRIES - 1) || fatal_signal_pending(current))
 			break;
 		done = try_alloc(req, &got);
 	}
@@ -469,20 +545,16 @@ int hpmmap_pool_alloc(struct hpmmap_request *req, struct list_head *out)
 	}
 	if (slot != NO_SLOT)
 		list_for_each_entry(block, &got, link) {
-			block->slot = slot++;
+			slot = hpmmap_block_place(block, slot);
 			hpmmap_every(&nr, WITHOUT_PAUSE);
 		}
 	list_splice_tail(&got, out);
 	return 0;
 }
 
-/**
- * hpmmap_pool_alloc_instead() - allocate a block that replaces another
- * @account: account of the other, which is given up next, so limits do not count
- * @nid: prefer nodes near this one
- * @nodes: the only nodes to take it from
- *
- * Return: the block, all of it stale, or NULL if there is none.
+/*
+ * A block of @nodes, near @nid first, to replace another of that account, which is given up
+ * next: limits do not count. All of it is stale; NULL if there is none.
  */
 struct hpmmap_block *hpmmap_pool_alloc_instead(struct hpmmap_account *account,
 					       int nid, const nodemask_t *nodes)
@@ -503,15 +575,9 @@ struct hpmmap_block *hpmmap_pool_alloc_instead(struct hpmmap_account *account,
 	return block;
 }
 
-/**
- * hpmmap_pool_alloc_more() - allocate a block that replaces none
- * @account: account that is charged, if its limits allow it
- * @nid: prefer nodes near this one
- * @nodes: the only nodes to take it from
- *
- * Blocks kept for reuse are not taken back for it.
- *
- * Return: the block, all of it stale, or NULL if there is none.
+/*
+ * The same for a block that replaces none, if the account's limits allow it. Blocks kept for
+ * reuse are not taken back for it.
  */
 struct hpmmap_block *hpmmap_pool_alloc_more(struct hpmmap_account *account,
 					    int nid, const nodemask_t *nodes)
@@ -528,13 +594,9 @@ struct hpmmap_block *hpmmap_pool_alloc_more(struct hpmmap_account *account,
 	return block;
 }
 
-/**
- * hpmmap_pool_alloc_clean() - allocate a clean block that replaces another
- * @account: account of the other, which is given up next, so limits do not count
- * @nid: its node
- *
- * Return: the block, all of it stale, or NULL if there is none or the user soils too
- * much.
+/*
+ * A clean block of node @nid to replace another of that account, which is given up next:
+ * limits do not count. All of it is stale; NULL if there is none or the user soils too much.
  */
 struct hpmmap_block *hpmmap_pool_alloc_clean(struct hpmmap_account *account,
 					     int nid)
@@ -542,17 +604,21 @@ struct hpmmap_block *hpmmap_pool_alloc_clean(struct hpmmap_account *account,
 	struct hpmmap_request req = { .account = account };
 	struct pool_node *pn = pool_node_find(nid);
 	struct hpmmap_block *block = NULL;
-	unsigned long unit;
+	unsigned long unit, nr;
 	LIST_HEAD(one);
 
 	if (soils_too_much(pn, *owed_of(pn, account), account) ||
 	    (stock_is_asked(account) && alloc_at_hand(account, nid, NULL, 1, &one)))
 		goto out;
 	spin_lock(&pn->lock);
-	if (pn->clean.nr_free &&
+	nr = take_begin(pn, nid, account, 1);
+	if (nr && pn->clean.nr_free &&
 	    !soils_too_much(pn, *owed_of(pn, account), account) &&
-	    run_alloc(pn, &req, 1, &unit))
+	    run_alloc(pn, &req, 1, &unit)) {
 		block = block_of(pn, unit);
+		pn->nr_taking--;
+	}
+	take_end(pn, nid, account, nr, !!block);
 	spin_unlock(&pn->lock);
 	if (block && take_run(pn, account, block, 1, &one)) {
 		hpmmap_pool_count_mapped(nid, 1);
@@ -564,4 +630,3 @@ out:
 		list_del_init(&block->link);
 	return block;
 }
-

@@ -4,16 +4,14 @@
  *
  * A free block that somebody refers to is quarantined.
  */
-#include <linux/list.h>
-#include <linux/module.h>
 #include <linux/rwsem.h>
-#include <linux/spinlock.h>
 
 #include "hpmmap.h"
 #include "mem/block/account.h"
 #include "mem/block/block.h"
 #include "mem/block/buddy.h"
 #include "mem/block/node.h"
+#include "mem/block/promise.h"
 #include "mem/pool/pool.h"
 
 /*
@@ -48,14 +46,11 @@ bool block_quarantine(struct pool_node *pn, struct hpmmap_block *block)
 	return true;
 }
 
-/**
- * hpmmap_pool_count_mapped() - blocks have been handed out to be mapped, or not
- * @nid: their node
- * @nr: how many more
- *
- * Linux counts what is mapped of them as mapped page cache, of which they are
- * none: with vm.zone_reclaim_mode it would take all page cache for mapped, and
- * reclaim nothing. So they are taken off, as long as somebody has them.
+/*
+ * @nr more blocks of a node have been handed out to be mapped. Linux counts what is mapped of
+ * them as mapped page cache, of which they are none: with vm.zone_reclaim_mode it would take
+ * all page cache for mapped, and reclaim nothing. So they are taken off, as long as they are
+ * handed out.
  */
 void hpmmap_pool_count_mapped(int nid, long nr)
 {
@@ -111,7 +106,6 @@ static void free_some(struct list_head *list)
 		nr++;
 	}
 	list_cut_before(&some, list, &block->link);
-	hpmmap_account_uncharge(account, nr);
 	hpmmap_pool_count_mapped(nid, -(long)nr);
 	spin_lock(&pn->lock);
 	/* Their links mean nothing any more, but nobody gets them before the lock is released. */
@@ -121,7 +115,7 @@ static void free_some(struct list_head *list)
 			continue;
 		}
 		/* They are elements of one array within a chunk. */
-		if (n && block == first + n && unit_of(block) == unit_of(first) + n &&
+		if (n && block == first + n && block->folio == hpmmap_folio_nth(first->folio, n) &&
 		    block->zeroed == first->zeroed) {
 			n++;
 			continue;
@@ -131,8 +125,10 @@ static void free_some(struct list_head *list)
 		n = 1;
 	}
 	run_free(pn, first, n, owed);
+	hpmmap_account_take(account, nid, -(long)nr);
 	zeroer_hurry(pn);
 	spin_unlock(&pn->lock);
+	hpmmap_account_uncharge(account, nr);
 }
 
 /* To their nodes. May sleep. */
@@ -171,31 +167,25 @@ static bool gather(bool unclean)
 /**
  * hpmmap_pool_gather() - have all free blocks in the allocator, and charged to nobody
  *
- * May sleep.
+ * Promises of cgroups that have ended are dropped. May sleep.
  *
- * Return: whether a CPU had some at hand.
+ * Return: whether a CPU had some at hand, or a promise was dropped.
  */
 bool hpmmap_pool_gather(void)
 {
-	return gather(false);
+	return hpmmap_promises_sweep(false) | gather(false);
 }
 
-/**
- * hpmmap_pool_soiled() - free blocks are to be zeroed by the thread of their node
- * @nid: the node
- * @nr: how many
- */
+/* Leaves @nr free blocks to the thread of their node to be zeroed. */
 void hpmmap_pool_soiled(int nid, unsigned long nr)
 {
 	gather(true);
 	zeroer_add(pool_node_find(nid), nr);
 }
 
-/**
- * hpmmap_pool_retire() - a block is not to be handed out any more
- * @block: the block
- *
- * At once if it is free, otherwise when it would be, or has been zeroed. May sleep.
+/*
+ * A block is not to be handed out any more: it becomes bad at once if it is free, otherwise when it
+ * would be free, or has been zeroed. May sleep.
  */
 void hpmmap_pool_retire(struct hpmmap_block *block)
 {
@@ -217,10 +207,7 @@ void hpmmap_pool_retire(struct hpmmap_block *block)
 	hpmmap_pool_gather();
 }
 
-/**
- * hpmmap_pool_set_pinned() - a block was given up, but is pinned
- * @block: a block of the pools; it counts as pinned until hpmmap_pool_free()
- */
+/* A pool block was given up, but is pinned; it counts as pinned until hpmmap_pool_free(). */
 void hpmmap_pool_set_pinned(struct hpmmap_block *block)
 {
 	struct pool_node *pn = pool_node_find(block->nid);
@@ -232,12 +219,9 @@ void hpmmap_pool_set_pinned(struct hpmmap_block *block)
 	spin_unlock(&pn->lock);
 }
 
-/**
- * hpmmap_pool_free() - take blocks back
- * @list: pool blocks to which only the module refers, all of them stale;
- *	cheaper where blocks that follow each other in memory do so here
- *
- * May sleep.
+/*
+ * Takes pool blocks back to which only the module refers, all of them stale. Cheaper where
+ * blocks that follow each other in memory do so in the list. May sleep.
  */
 void hpmmap_pool_free(struct list_head *list)
 {
@@ -252,6 +236,54 @@ void hpmmap_pool_free(struct list_head *list)
 		up_read(&stocks_rwsem);
 }
 
+/* Is no block of a node that is in use to be retired? */
+bool hpmmap_pool_is_sound(int nid)
+{
+	return !READ_ONCE(pool_node_find(nid)->nr_doomed);
+}
+
+/*
+ * Takes a run back, which is on no list afterwards; @soiled: a process has had it. False where that
+ * cannot be: something refers to one of the blocks, or one may be bad.
+ */
+bool hpmmap_pool_free_run(struct hpmmap_block *first, bool soiled)
+{
+	int nid = first->nid;
+	struct pool_node *pn = pool_node_find(nid);
+	struct hpmmap_account *account = first->account;
+	unsigned int *owed = owed_of(pn, account);
+	struct folio *folio = first->folio;
+	unsigned long i, flags = 0;
+
+	if (!run_is_nobodys(first))
+		return false;
+	if (soiled)
+#pragma GCC unroll 16
+		for (i = 0; i < RUN_BLOCKS; i++) {
+			first[i].zeroed = false;
+			hpmmap_folio_nth(folio, i)->mapping = NULL;
+			flags |= *folio_flags(hpmmap_folio_nth(folio, i), 0);
+		}
+	for (i = 0; unlikely(flags & FOLIO_USED) && i < RUN_BLOCKS; i++)
+		hpmmap_folio_detach(first[i].folio);
+	spin_lock(&pn->lock);
+	/* One that is bad may be of this run. */
+	if (pn->nr_doomed) {
+		spin_unlock(&pn->lock);
+		return false;
+	}
+	list_del_init(&first->link);
+	first->run = false;
+	first->account = NULL;
+	run_free(pn, first, RUN_BLOCKS, owed);
+	hpmmap_account_take(account, nid, -(long)RUN_BLOCKS);
+	zeroer_hurry(pn);
+	spin_unlock(&pn->lock);
+	hpmmap_account_uncharge(account, RUN_BLOCKS);
+	hpmmap_pool_count_mapped(nid, -(long)RUN_BLOCKS);
+	return true;
+}
+
 /* Blocks that were allocated and never shown to anybody. May sleep. */
 void hpmmap_pool_free_unused(struct list_head *list)
 {
@@ -259,6 +291,9 @@ void hpmmap_pool_free_unused(struct list_head *list)
 	unsigned int nr = 0;
 	LIST_HEAD(soiled);
 
+	list_for_each_entry_safe(block, tmp, list, link)
+		if (unlikely(block->run) && !hpmmap_pool_free_run(block, false))
+			hpmmap_run_unfold(block);
 	if (list_empty(list))
 		return;
 	list_for_each_entry_safe(block, tmp, list, link) {

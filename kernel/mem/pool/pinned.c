@@ -3,10 +3,6 @@
  * Blocks that were given up and still have references (of a device, a pipe). They wait
  * on a list until the last reference is dropped; then their former holder gets them.
  */
-#include <linux/list.h>
-#include <linux/spinlock.h>
-#include <linux/workqueue.h>
-
 #include "hpmmap.h"
 #include "mem/block/block.h"
 #include "mem/pool/pinned.h"
@@ -33,10 +29,9 @@ static unsigned long pinned_looked;
 static void pinned_work_fn(struct work_struct *work);
 static DECLARE_DELAYED_WORK(pinned_work, pinned_work_fn);
 
-/**
- * hpmmap_pinned_add() - let a block that was given up wait for its pins
- * @block: of the pools or of ordinary memory, in no page table that may still change
- * @holder: gets it when it is not pinned any more; must exist until then
+/*
+ * A block that was given up waits for its pins, in no page table that may still change.
+ * @holder gets it then, and must exist until that.
  */
 void hpmmap_pinned_add(struct hpmmap_block *block, struct hpmmap_holder *holder)
 {
@@ -86,11 +81,7 @@ static void pinned_take_back(struct list_head *idle)
 	}
 }
 
-/**
- * hpmmap_pinned_poll() - take back the blocks whose pins have gone
- *
- * May sleep.
- */
+/* Takes back the blocks whose pins have gone. May sleep. */
 void hpmmap_pinned_poll(void)
 {
 	unsigned long left = READ_ONCE(nr_pinned);
@@ -113,10 +104,9 @@ void hpmmap_pinned_poll(void)
 	}
 }
 
-/**
- * hpmmap_pinned_poll_some() - the same for some of them, for an allocation
- *
- * If there are many, at most once a jiffy; and never while another task does it.
+/*
+ * The same for some of them, for an allocation: if there are many, at most once a jiffy; and
+ * never while another task does it.
  */
 void hpmmap_pinned_poll_some(void)
 {

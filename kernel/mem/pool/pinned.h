@@ -3,8 +3,6 @@
 #ifndef _HPMMAP_MEM_POOL_PINNED_H
 #define _HPMMAP_MEM_POOL_PINNED_H
 
-struct hpmmap_block;
-
 /**
  * struct hpmmap_holder - has given up blocks that are pinned
  * @back: called for a block, on no list, once only the module refers to it; may sleep,

@@ -2,12 +2,6 @@
 /*
  * Pools: the blocks of each NUMA node. section.c adds and removes their memory.
  */
-#include <linux/list.h>
-#include <linux/slab.h>
-#include <linux/spinlock.h>
-#include <linux/topology.h>
-#include <linux/wait.h>
-
 #include "hpmmap.h"
 #include "sysfs.h"
 #include "mem/block/block.h"
@@ -42,6 +36,8 @@ NODE_ATTR(clean_bytes, true, pn->clean.nr_free);
 NODE_ATTR(largest_free_bytes, true, 1ULL << (hpmmap_buddy_largest(&pn->buddy) + 1) >> 1);
 NODE_ATTR(pinned_bytes, false, pn->nr_pinned);
 NODE_ATTR(bad_bytes, false, pn->nr_bad);
+NODE_ATTR(promised_bytes, true, pn->unclaimed);
+NODE_ATTR(broken_bytes, true, max(pn->unclaimed - nr_for_promises(pn), 0L));
 
 static struct attribute *node_attrs[] = {
 	&total_bytes_attr.attr,
@@ -50,6 +46,8 @@ static struct attribute *node_attrs[] = {
 	&largest_free_bytes_attr.attr,
 	&pinned_bytes_attr.attr,
 	&bad_bytes_attr.attr,
+	&promised_bytes_attr.attr,
+	&broken_bytes_attr.attr,
 	NULL,
 };
 ATTRIBUTE_GROUPS(node);
@@ -65,14 +63,6 @@ static const struct kobj_type node_ktype = {
 	.sysfs_ops = &kobj_sysfs_ops,
 	.default_groups = node_groups,
 };
-
-/* Shows a node's pool as a directory, named after the node. */
-static int node_show(struct kobject *kobj, int nid)
-{
-	return kobject_init_and_add(kobj, (struct kobj_type *)&node_ktype,
-				    hpmmap_sysfs_dir(HPMMAP_DIR_NODES),
-				    "node%d", nid);
-}
 
 static struct pool_node *pool_node_get(int nid)
 {
@@ -90,7 +80,8 @@ static struct pool_node *pool_node_get(int nid)
 	INIT_LIST_HEAD(&pn->chunks);
 	INIT_LIST_HEAD(&pn->laundries);
 	init_waitqueue_head(&pn->work);
-	if (node_show(&pn->kobj, nid)) {
+	if (kobject_init_and_add(&pn->kobj, (struct kobj_type *)&node_ktype,
+				 hpmmap_sysfs_dir(HPMMAP_DIR_NODES), "node%d", nid)) {
 		kobject_put(&pn->kobj);
 		return NULL;
 	}
@@ -146,14 +137,9 @@ static void chunk_put(struct pool_node *pn, struct pool_chunk *chunk)
 	kfree(chunk);
 }
 
-/**
- * hpmmap_pool_prepare() - do everything that can fail to take a section in
- * @nid: its node
- * @unit: its first block
- *
- * Its blocks are not handed out yet.
- *
- * Return: 0, -ENOMEM, or -EINTR if the caller is being killed.
+/*
+ * Does everything that can fail to take in a section, from block @unit on. Its blocks are not
+ * handed out yet. Returns 0, -ENOMEM, or -EINTR if the caller is being killed.
  */
 int hpmmap_pool_prepare(int nid, unsigned long unit)
 {
@@ -243,18 +229,20 @@ void hpmmap_pool_activate(int nid, unsigned long unit)
 }
 
 /*
- * Undoes hpmmap_pool_activate(); -EBUSY: a block is neither free nor bad. Caller is between
- * hpmmap_pool_launder_stop() and hpmmap_pool_launder_go().
+ * Undoes hpmmap_pool_activate(); -EBUSY: a block is neither free nor bad; -ENOSPC: a promise could
+ * not be kept without it. Caller is between hpmmap_pool_launder_stop() and hpmmap_pool_launder_go().
  */
 int hpmmap_pool_deactivate(int nid, unsigned long unit)
 {
 	struct pool_node *pn = pool_nodes[nid];
-	unsigned long i;
+	unsigned long i, free;
 	int ret;
 
 	spin_lock(&pn->lock);
+	free = hpmmap_buddy_count_free(&pn->buddy, unit, SECTION_BLOCKS);
 	bad_give(pn, unit);
-	ret = hpmmap_buddy_remove(&pn->buddy, unit, SECTION_BLOCKS);
+	ret = free && nr_for_promises(pn) - (long)free < pn->unclaimed ? -ENOSPC :
+	      hpmmap_buddy_remove(&pn->buddy, unit, SECTION_BLOCKS);
 	if (ret) {
 		bad_take(pn, unit);
 	} else {
@@ -267,34 +255,20 @@ int hpmmap_pool_deactivate(int nid, unsigned long unit)
 	return ret;
 }
 
-/* Number of bad blocks of a section. */
-static unsigned long section_bad(struct pool_node *pn, unsigned long unit)
-{
-	unsigned long i, n = 0;
-
-	lockdep_assert_held(&pn->lock);
-	for (i = 0; i < SECTION_BLOCKS; i++)
-		n += block_of(pn, unit + i)->state == HPMMAP_BLOCK_BAD;
-	return n;
-}
-
-/**
- * hpmmap_pool_use() - count the blocks of an active section by their use
- * @nid: its node
- * @unit: its first block
- * @use: bytes are added here
- *
- * Caller is between hpmmap_pool_launder_stop() and hpmmap_pool_launder_go().
+/*
+ * Adds the blocks of an active section, from @unit on, to @use, in bytes. Caller is between
+ * hpmmap_pool_launder_stop() and hpmmap_pool_launder_go().
  */
 void hpmmap_pool_use(int nid, unsigned long unit, struct pool_use *use)
 {
 	struct pool_node *pn = pool_nodes[nid];
-	unsigned long free, pinned, bad;
+	unsigned long free, pinned, bad = 0, i;
 
 	spin_lock(&pn->lock);
 	free = hpmmap_buddy_count_free(&pn->buddy, unit, SECTION_BLOCKS);
 	pinned = *pinned_of(pn, unit);
-	bad = section_bad(pn, unit);
+	for (i = 0; i < SECTION_BLOCKS; i++)
+		bad += block_of(pn, unit + i)->state == HPMMAP_BLOCK_BAD;
 	spin_unlock(&pn->lock);
 	use->free += free << SLOT_SHIFT;
 	use->pinned += pinned << SLOT_SHIFT;

@@ -3,46 +3,31 @@
 #ifndef _HPMMAP_MEM_POOL_POOL_H
 #define _HPMMAP_MEM_POOL_POOL_H
 
-#include <linux/kobject.h>
-#include <linux/mmzone.h>
-#include <linux/mutex.h>
-#include <linux/nodemask.h>
-
-#include "hpmmap.h"
 #include "mem/block/block.h"
 
-struct hpmmap_account;
-struct hpmmap_payer;
-struct hpmmap_placement;
-
-/**
- * struct hpmmap_request - a request for blocks, and its outcome
- * @account: account that is charged
- * @place: nodes to take them from
- * @slot: the slot that the first block is for, the others being for those that
- *	follow; or NO_SLOT
- * @nr: number of blocks
- * @large: in runs of 1 GB where possible
- * @at_hand: for a CPU's stock: no block that another user has soiled
- * @clean_only: and none that is not clean
- * @nr_large: out: number of runs of 1 GB
- * @left: out: free blocks that are left on those nodes
- * @refused_by: out, after -ENOMEM: the payer whose limit refused it, or NULL
- * @waited_reclaim: out: ticks spent on taking blocks back from others, or 0
- * @waited_zeroing: out: ticks spent on waiting for another task's zeroing, or 0
- */
+/* A request for blocks, and its outcome. */
 struct hpmmap_request {
-	struct hpmmap_account *account;
-	const struct hpmmap_placement *place;
+	struct hpmmap_account *account;		/* account that is charged */
+	const struct hpmmap_placement *place;	/* nodes to take them from */
+	/*
+	 * The slot that the first block is for, the others being for those that follow; or
+	 * NO_SLOT.
+	 */
 	unsigned long slot;
-	unsigned long nr;
-	bool large;
+	unsigned long nr;			/* number of blocks */
+	bool large;				/* in runs of 1 GB where possible */
+	bool whole;				/* clean ones of these as runs */
+	/* For a CPU's stock: no block that another user has soiled. */
 	bool at_hand;
-	bool clean_only;
-	unsigned long nr_large;
-	unsigned long left;
+	bool clean_only;			/* and none that is not clean */
+	unsigned long nr_gigabytes;		/* out: number of gigabytes of a large request */
+	unsigned long nr_large;			/* out: number of runs of 1 GB */
+	unsigned long left;			/* out: free blocks that are left on those nodes */
+	/* Out, after -ENOMEM: the payer whose limit refused it, or NULL. */
 	struct hpmmap_payer *refused_by;
+	/* Out: ticks spent on taking blocks back from others, or 0. */
 	u64 waited_reclaim;
+	/* Out: ticks spent on waiting for another task's zeroing, or 0. */
 	u64 waited_zeroing;
 };
 
@@ -71,12 +56,13 @@ void hpmmap_pool_reclaim_all(void);
 void hpmmap_pool_exit(void);
 bool hpmmap_pool_gather(void);
 bool hpmmap_pool_has_free(struct hpmmap_account *account,
-			  const nodemask_t *nodes);
+			  const nodemask_t *nodes, unsigned long nr);
 unsigned long hpmmap_pool_offer(struct hpmmap_account *account,
 				const nodemask_t *nodes, unsigned long nr);
 bool hpmmap_pool_at_hand(struct hpmmap_account __rcu *const *from, struct hpmmap_request *req,
 			 struct list_head *out);
 int hpmmap_pool_alloc(struct hpmmap_request *req, struct list_head *out);
+
 struct hpmmap_block *hpmmap_pool_alloc_instead(struct hpmmap_account *account,
 					       int nid,
 					       const nodemask_t *nodes);
@@ -88,6 +74,8 @@ void hpmmap_pool_count_mapped(int nid, long nr);
 void hpmmap_pool_set_pinned(struct hpmmap_block *block);
 void hpmmap_pool_free(struct list_head *list);
 void hpmmap_pool_free_unused(struct list_head *list);
+bool hpmmap_pool_free_run(struct hpmmap_block *first, bool soiled);
+bool hpmmap_pool_is_sound(int nid);
 void hpmmap_pool_retire(struct hpmmap_block *block);
 int hpmmap_pool_clear(struct hpmmap_owner *owner, struct list_head *list,
 		      unsigned long first, unsigned long end);

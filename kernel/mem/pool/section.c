@@ -7,34 +7,25 @@
  * knows a section before its state is checked, so that it cannot be set online
  * between the check and the use.
  */
-#include <linux/ftrace.h>
 #include <linux/ioport.h>
 #include <linux/memory.h>
 #include <linux/memory_hotplug.h>
-#include <linux/module.h>
-#include <linux/rcupdate.h>
-#include <linux/slab.h>
 #include <linux/suspend.h>
-#include <linux/uaccess.h>
 
 #include "hook.h"
 #include "hpmmap.h"
 #include "mem/block/block.h"
 #include "mem/block/nodes.h"
 #include "mem/block/payer.h"
+#include "mem/block/promise.h"
 #include "mem/pool/pool.h"
 #include "mem/pool/section.h"
 
-/**
- * enum section_state - the state of a section that the module knows
- * @SECTION_ADDING: being taken over; guarded, none of it handed out
- * @SECTION_ACTIVE: guarded, its blocks are in the pool
- * @SECTION_BAD: given back but guarded, since it has a memory error
- */
+/* The state of a section that the module knows. */
 enum section_state {
-	SECTION_ADDING,
-	SECTION_ACTIVE,
-	SECTION_BAD,
+	SECTION_ADDING,	/* being taken over; guarded, none of it handed out */
+	SECTION_ACTIVE,	/* guarded, its blocks are in the pool */
+	SECTION_BAD,	/* given back but guarded, since it has a memory error */
 };
 
 struct section {
@@ -190,27 +181,7 @@ static int section_node(unsigned long nr)
 	return nid < 0 || nid >= MAX_NUMNODES ? -ENXIO : nid;
 }
 
-/* Does everything that can fail, and sets up the struct pages. */
-static int section_prepare(unsigned long nr)
-{
-	struct section *s = xa_load(&sections, nr);
-	int ret = hpmmap_pool_prepare(s->nid, first_unit(nr));
-
-	if (!ret)
-		__module_get(THIS_MODULE);
-	return ret;
-}
-
-/* Makes the section's blocks available for allocation. */
-static void section_activate(unsigned long nr)
-{
-	struct section *s = xa_load(&sections, nr);
-
-	s->state = SECTION_ACTIVE;
-	hpmmap_pool_activate(s->nid, first_unit(nr));
-}
-
-/* Undoes section_prepare(); the blocks are not in the allocator. */
+/* Takes back a section whose blocks are not in the allocator. */
 static void section_drop(unsigned long nr)
 {
 	struct section *s = xa_load(&sections, nr);
@@ -251,29 +222,25 @@ static void devices_update(unsigned long nr, unsigned long end)
 	}
 }
 
-/* The same for a section with a bad block, which stays offline. */
-static void section_keep(unsigned long nr)
-{
-	struct section *s = xa_load(&sections, nr);
-
-	hpmmap_pool_drop(s->nid, first_unit(nr));
-	WRITE_ONCE(s->state, SECTION_BAD);
-	pr_warn("section %lu of node %d leaves the pool and stays offline: memory errors\n",
-		nr, s->nid);
-	module_put(THIS_MODULE);
-}
-
-/* Gives back a section whose blocks are all free or bad; returns its bad bytes. */
+/*
+ * Gives back a section whose blocks are all free or bad; with a bad one it stays offline. Returns
+ * its bad bytes.
+ */
 static u64 section_give_back(unsigned long nr)
 {
 	struct section *s = xa_load(&sections, nr);
 	struct pool_use use = {};
 
 	hpmmap_pool_use(s->nid, first_unit(nr), &use);
-	if (use.bad)
-		section_keep(nr);
-	else
+	if (!use.bad) {
 		section_drop(nr);
+		return 0;
+	}
+	hpmmap_pool_drop(s->nid, first_unit(nr));
+	WRITE_ONCE(s->state, SECTION_BAD);
+	pr_warn("section %lu of node %d leaves the pool and stays offline: memory errors\n",
+		nr, s->nid);
+	module_put(THIS_MODULE);
 	return use.bad;
 }
 
@@ -312,20 +279,17 @@ static int sections_remove(unsigned long first, unsigned long end,
 	return ret;
 }
 
-/**
- * hpmmap_pool_add() - take offline memory into the pools
- * @start: physical address
- * @length: in bytes
- * @node: in: expected node or NUMA_NO_NODE; out: the node
- * @flags: HPMMAP_POOL_F_*, kept with the range, for the caller that gives it back
- *
- * Return: 0 or an errno of HPMMAP_IOC_POOL_ADD; all or nothing.
+/*
+ * Takes offline memory into the pools, all of it or nothing. @node: in: the expected one or
+ * NUMA_NO_NODE; out: the node. @flags: HPMMAP_POOL_F_*, kept for the caller that gives it
+ * back. Returns 0 or an errno of HPMMAP_IOC_POOL_ADD.
  */
 int hpmmap_pool_add(u64 start, u64 length, int *node, u32 flags)
 {
 	unsigned long first = pfn_to_section_nr(PHYS_PFN(start));
 	unsigned long end = pfn_to_section_nr(PHYS_PFN(start + length));
 	int want = *node;
+	struct section *s;
 	unsigned long nr;
 	int ret;
 
@@ -344,11 +308,10 @@ int hpmmap_pool_add(u64 start, u64 length, int *node, u32 flags)
 		}
 	}
 	for (nr = first; nr < end; nr++) {
-		struct section *s = xa_load(&sections, nr);
-
 		ret = section_node(nr);
 		if (ret < 0)
 			goto err_forget;
+		s = xa_load(&sections, nr);
 		s->nid = ret;
 		*node = ret;
 		if (want == NUMA_NO_NODE)
@@ -359,16 +322,21 @@ int hpmmap_pool_add(u64 start, u64 length, int *node, u32 flags)
 		}
 	}
 	for (nr = first; nr < end; nr++) {
-		ret = section_prepare(nr);
+		/* Everything that can fail. */
+		ret = hpmmap_pool_prepare(want, first_unit(nr));
 		if (ret) {
 			sections_forget(nr, end);
 			while (nr-- > first)
 				section_drop(nr);
 			goto out;
 		}
+		__module_get(THIS_MODULE);
 	}
-	for (nr = first; nr < end; nr++)
-		section_activate(nr);
+	for (nr = first; nr < end; nr++) {
+		s = xa_load(&sections, nr);
+		s->state = SECTION_ACTIVE;
+		hpmmap_pool_activate(want, first_unit(nr));
+	}
 	devices_update(first, end);
 	ret = 0;
 	goto out;
@@ -384,15 +352,10 @@ out:
 	return ret;
 }
 
-/**
- * hpmmap_pool_remove() - let memory be set online again
- * @start: physical address
- * @length: in bytes
- * @busy: out: bytes in use
- * @pinned: out: bytes given up but pinned
- * @bad: out: bytes of bad blocks, whose sections stay offline
- *
- * Return: 0 or an errno of HPMMAP_IOC_POOL_REMOVE; all or nothing.
+/*
+ * Lets memory be set online again, all of it or nothing. Out, in bytes: @busy: in use;
+ * @pinned: given up but pinned; @bad: of bad blocks, whose sections stay offline. Returns 0 or
+ * an errno of HPMMAP_IOC_POOL_REMOVE.
  */
 int hpmmap_pool_remove(u64 start, u64 length, u64 *busy, u64 *pinned, u64 *bad)
 {
@@ -440,13 +403,10 @@ static int ranges_to_user(void __user *to, u32 size,
 	return 0;
 }
 
-/**
- * hpmmap_pool_list() - copy the list of ranges to user space
- * @ranges: array of user space
- * @size: size of its elements
- * @nr: in: its length; out: number of ranges there are
- *
- * Return: 0, -ENOMEM, -EFAULT, or -EINTR for a process that is being killed.
+/*
+ * Copies the list of ranges to user space, to an array of elements of @size bytes. @nr: in:
+ * its length; out: how many ranges there are. Returns 0, -ENOMEM, -EFAULT, or -EINTR for a
+ * process that is being killed.
  */
 int hpmmap_pool_list(void __user *ranges, u32 size, u32 *nr)
 {
@@ -502,12 +462,7 @@ bool hpmmap_section_is_known(unsigned long pfn)
 	return xa_load(&sections, pfn_to_section_nr(pfn));
 }
 
-/**
- * hpmmap_section_block() - the pool block of a page frame
- * @pfn: the page frame; hpmmap_poison_mutex is held, so that the answer stays true
- *
- * Return: the block, or NULL if it is in no pool.
- */
+/* The pool block of a page frame, or NULL; true as long as hpmmap_poison_mutex is held. */
 struct hpmmap_block *hpmmap_section_block(unsigned long pfn)
 {
 	struct hpmmap_block *block = NULL;
@@ -521,13 +476,9 @@ struct hpmmap_block *hpmmap_section_block(unsigned long pfn)
 	return block;
 }
 
-/**
- * hpmmap_section_mend() - undo a simulated memory error
- * @pfn: a bad page of a section that has left its pool
- *
- * After the last one the section can be set online.
- *
- * Return: 0, or -EBUSY if it is not such a page.
+/*
+ * Undoes a simulated memory error in a page of a section that has left its pool. After the
+ * last one the section can be set online. Returns 0, or -EBUSY if it is not such a page.
  */
 int hpmmap_section_mend(unsigned long pfn)
 {
@@ -653,6 +604,8 @@ void hpmmap_section_exit(void)
 	struct section *s;
 	unsigned long nr;
 
+	/* Memory errors may have taken all that was promised. */
+	hpmmap_promises_sweep(true);
 	unregister_pm_notifier(&pm_nb);
 	if (removal_is_guarded)
 		hpmmap_guard_remove(&removal_ops);

@@ -3,10 +3,6 @@
 #ifndef _HPMMAP_MEM_POOL_SECTION_H
 #define _HPMMAP_MEM_POOL_SECTION_H
 
-#include <linux/types.h>
-
-struct hpmmap_block;
-
 int hpmmap_section_init(void);
 void hpmmap_section_exit(void);
 int hpmmap_pool_add(u64 start, u64 length, int *node, u32 flags);

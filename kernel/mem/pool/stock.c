@@ -10,10 +10,6 @@
  * A task that finds too few blocks or too low a limit, or that reports figures, first empties
  * all stocks: hpmmap_pool_gather().
  */
-#include <linux/list.h>
-#include <linux/percpu.h>
-#include <linux/spinlock.h>
-
 #include "hpmmap.h"
 #include "mem/block/account.h"
 #include "mem/block/block.h"
@@ -30,33 +26,28 @@
 /* How often all stocks were emptied; a few are missed. */
 static unsigned int nr_gathered;
 
-/**
- * struct stock - the stock of one CPU
- * @lock: protects all of it
- * @blocks: clean ones, and others, in order of arrival
- * @nr: number of each
- * @account: all of them are charged to it; it exists while there are blocks
- * @nid: node of all of them
- * @most: keep this many of one kind when some are given up, twice as many after a fill; 0:
- *	put none here
- * @unclean_left: hand out this many that are not clean before the node is asked again
- * @least: the fewest blocks since the tally of @account was last told
- * @asking: account of the last call, not under the lock; only compared
- * @asked: calls in a row for @asking, without a change of @asked_at
- * @asked_at: nr_gathered at these calls
- */
+/* The stock of one CPU. */
 struct stock {
-	spinlock_t lock;
-	struct list_head blocks[2];
-	unsigned int nr[2];
+	spinlock_t lock;			/* protects all of it */
+	struct list_head blocks[2];		/* clean ones, and others, in order of arrival */
+	unsigned int nr[2];			/* number of each */
+	/* All of them are charged to it; it exists while there are blocks. */
 	struct hpmmap_account *account;
-	int nid;
+	int nid;				/* node of all of them */
+	/*
+	 * Keep this many of one kind when some are given up, twice as many after a fill; 0: put
+	 * none here.
+	 */
 	unsigned int most;
+	/* Hand out this many that are not clean before the node is asked again. */
 	unsigned int unclean_left;
+	/* The fewest blocks since the tally of @account was last told. */
 	unsigned int least;
+	/* Account of the last call, not under the lock; only compared. */
 	const struct hpmmap_account *asking;
+	/* Calls in a row for @asking, without a change of @asked_at. */
 	unsigned int asked;
-	unsigned int asked_at;
+	unsigned int asked_at;			/* nr_gathered at these calls */
 };
 
 static DEFINE_PER_CPU_ALIGNED(struct stock, stocks) = {

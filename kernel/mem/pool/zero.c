@@ -10,9 +10,6 @@
  */
 #include <linux/kthread.h>
 #include <linux/sched/isolation.h>
-#include <linux/sched/signal.h>
-#include <linux/topology.h>
-#include <linux/workqueue.h>
 
 #include "hpmmap.h"
 #include "mem/block/block.h"
@@ -28,43 +25,33 @@
 /* The thread acts after clean blocks have been short for this long. */
 #define SHORT_TICKS HZ
 
-/**
- * struct laundry - free blocks that a task has taken out of the allocator to zero them
- * @lock: held while a piece of one is zeroed; within the lock of the node
- * @link: in the list of the node, protected by its lock
- * @blocks: the first; used only under @lock, and not once they are @taken_back
- * @nid: their node
- * @nr: number of blocks
- * @nr_zeroed: number of blocks that are done
- * @taken_back: another task needs them and has put them back into the allocator
- */
+/* Free blocks that a task has taken out of the allocator to zero them. */
 struct laundry {
+	/* Held while a piece of one is zeroed; within the lock of the node. */
 	spinlock_t lock;
-	struct list_head link;
+	struct list_head link;		/* in the list of the node, protected by its lock */
+	/* The first; used only under @lock, and not once they are @taken_back. */
 	struct hpmmap_block *blocks;
-	int nid;
-	unsigned int nr;
-	unsigned int nr_zeroed;
+	int nid;			/* their node */
+	unsigned int nr;		/* number of blocks */
+	unsigned int nr_zeroed;		/* number of blocks that are done */
+	/* Another task needs them and has put them back into the allocator. */
 	bool taken_back;
 };
 
-/**
- * unclean_take() - take blocks that are free and not clean out of the allocator
- * @pn: the pool, its lock held; it may be released for a moment
- * @nr: maximum number
- * @unit: out: the first one
- *
- * Return: number of contiguous blocks; 0 if there is none, or if a task needs all free
- * blocks in the allocator.
+/*
+ * Takes @nr blocks at most out of the allocator that follow each other, and are free and not clean.
+ * The lock of the node is held, and may be released for a moment. @yields: none if a task needs all free
+ * blocks in the allocator. @unit: out: the first. Returns how many; 0 if there is none.
  */
-unsigned int unclean_take(struct pool_node *pn, unsigned long nr,
+unsigned int unclean_take(struct pool_node *pn, unsigned long nr, bool yields,
 			  unsigned long *unit)
 {
 	struct pool_chunk *chunk;
 	unsigned int got;
 
 	lockdep_assert_held(&pn->lock);
-	while (nr_unclean(pn) && !pn->stops) {
+	while (nr_unclean(pn) && !(yields && pn->stops)) {
 		chunk = list_first_entry(&pn->chunks, struct pool_chunk, link);
 		got = hpmmap_buddy_alloc_unlike(&pn->buddy, &chunk->buddy,
 						&chunk->clean, nr, unit);
@@ -107,7 +94,7 @@ static void laundry_take(struct pool_node *pn, struct laundry *l, unsigned long 
 	pn->nr_soiled = min(pn->nr_soiled, nr_unclean(pn));
 	if (soiled_only)
 		nr = min(nr, pn->nr_soiled);
-	l->nr = nr ? unclean_take(pn, nr, &unit) : 0;
+	l->nr = nr ? unclean_take(pn, nr, true, &unit) : 0;
 	if (l->nr) {
 		l->blocks = block_of(pn, unit);
 		l->nid = l->blocks->nid;
@@ -137,8 +124,6 @@ static void laundry_return(struct pool_node *pn, struct laundry *l)
 			hpmmap_buddy_free_range(&pn->clean, unit_of(block), 1);
 	}
 	list_del(&l->link);
-	/* Pairs with count_to_come(): a block counts as free before it stops counting as out. */
-	smp_wmb();
 	WRITE_ONCE(pn->nr_out, pn->nr_out - l->nr);
 }
 
@@ -175,13 +160,9 @@ void zeroer_add(struct pool_node *pn, unsigned long nr)
 	wake_up(&pn->work);
 }
 
-/**
- * hpmmap_pool_launder() - zero free blocks
- * @nid: the node, which has a pool
- * @nr: maximum number
- *
- * Takes long. It ends early if the caller is being killed or a task needs all free
- * blocks; the thread of the node does the rest.
+/*
+ * Zeroes @nr free blocks at most, which takes long. Ends early if the caller is being killed
+ * or a task needs all free blocks: the thread of the node does the rest.
  */
 void hpmmap_pool_launder(int nid, unsigned long nr)
 {
@@ -198,12 +179,10 @@ void hpmmap_pool_launder(int nid, unsigned long nr)
 		zeroer_add(pn, nr);
 }
 
-/**
- * hpmmap_pool_launder_stop() - put all free blocks of some nodes into the allocator
- * @nodes: the nodes; afterwards those that have a pool, for hpmmap_pool_launder_go()
- *
- * Blocks that a task is zeroing are taken back from it once it is done with 128 KB: it
- * might have no CPU for long.
+/*
+ * Puts all free blocks of some nodes into the allocator. @nodes: out: those that have a pool,
+ * for hpmmap_pool_launder_go(). A task that is zeroing blocks loses them once it is done with
+ * 128 KB: it might have no CPU for long.
  */
 void hpmmap_pool_launder_stop(nodemask_t *nodes)
 {
@@ -264,10 +243,12 @@ struct helper {
 	struct clearing *c;
 };
 
-static bool is_wanted(const struct clearing *c, const struct hpmmap_block *block)
+static inline bool is_wanted(const struct clearing *c, const struct hpmmap_block *block)
 {
-	return c->first == NO_SLOT || (block->slot >= c->first && block->slot < c->end &&
-				       hpmmap_pages_are(block->stale, true));
+	/* A run is clean. */
+	return !block->run &&
+	       (c->first == NO_SLOT || (block->slot >= c->first && block->slot < c->end &&
+					hpmmap_pages_are(block->stale, true)));
 }
 
 /* Clears the next block that is not clean; false: there is none left. */
@@ -319,16 +300,11 @@ static noinline void clear_unclean(struct clearing *c, unsigned int nr, int nid)
 	}
 }
 
-/**
- * hpmmap_pool_clear() - clear blocks that the caller has got from the pools
- * @owner: their future owner
- * @list: the blocks, invisible to others
- * @first: clear only those for slots from this one to @end, all stale; NO_SLOT: all
- * @end: first slot after these
- *
- * If many are not clean, workers on the node of the memory help.
- *
- * Return: 0, or -EINTR if the task is being killed: then some are not cleared.
+/*
+ * Clears blocks from the pools, invisible to others, for their future owner: those for slots
+ * from @first to @end that are all stale, or all of them (NO_SLOT). If many are not clean,
+ * workers on the node of the memory help. Returns 0, or -EINTR if the task is being killed:
+ * then some are not cleared.
  */
 int hpmmap_pool_clear(struct hpmmap_owner *owner, struct list_head *list,
 		      unsigned long first, unsigned long end)

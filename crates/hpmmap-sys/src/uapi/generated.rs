@@ -3,7 +3,7 @@
 pub const DEVICE_PATH: &::std::ffi::CStr = c"/dev/hpmmap";
 pub const SYSFS_PATH: &::std::ffi::CStr = c"/sys/kernel/hpmmap";
 pub const CONTEXTS_PATH: &::std::ffi::CStr = c"/proc/hpmmap";
-pub const ABI_VERSION: u32 = 4;
+pub const ABI_VERSION: u32 = 6;
 pub const BLOCK_BYTES: u64 = 2097152;
 pub const LARGE_BYTES: u64 = 1073741824;
 pub const IOC_MAGIC: u32 = 182;
@@ -15,8 +15,10 @@ pub const POOL_F_MOVABLE: u32 = 1;
 pub const IOC_POOL_REMOVE: u64 = 3224417794;
 pub const POOL_RANGE_MIN_SIZE: u32 = 40;
 pub const IOC_POOL_LIST: u64 = 3222844931;
-pub const IOC_LAUNCH: u64 = 3224942084;
+pub const IOC_LAUNCH: u64 = 3225990660;
 pub const LAUNCH_ONLY_MAX_BYTES: u64 = 256;
+pub const LAUNCH_STATIC_MAX_BYTES: u64 = 70368744177664;
+pub const LAUNCH_MAX_REGIONS: u32 = 16;
 pub const LAUNCH_F_STRICT: u32 = 1;
 pub const LAUNCH_F_NO_INHERIT: u32 = 2;
 pub const LAUNCH_F_INTERLEAVE: u32 = 4;
@@ -31,12 +33,17 @@ pub const LIMIT_F_PERCENT: u32 = 4;
 pub const LIMIT_NONE: u64 = 18446744073709551615;
 pub const LIMIT_INHERIT: u64 = 18446744073709551614;
 pub const IOC_LIMIT_LIST: u64 = 3222844934;
+pub const PROMISE_F_LAUNCH: u32 = 8;
+pub const IOC_PROMISE_SET: u64 = 3223893512;
+pub const IOC_PROMISE_LIST: u64 = 3222844937;
 pub const IOC_RUNS: u64 = 3223893511;
 pub const MARK_MAGIC: u32 = 1213005824;
 pub const MARK_MAGIC_MASK: u32 = 4294901760;
+pub const MARK_STATIC_SHIFT: u32 = 10;
+pub const MARK_STATIC_MASK: u32 = 31744;
 pub const MARK_F_1G: u32 = 32768;
 pub const MARK_LAUNCH_FLAGS: u32 = 127;
-pub const MARK_OPTIONS: u32 = 32895;
+pub const MARK_OPTIONS: u32 = 64639;
 pub const MADV_REUSE: u32 = 1213223425;
 pub type __s32 = ::std::os::raw::c_int;
 pub type __u32 = ::std::os::raw::c_uint;
@@ -196,6 +203,25 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct Region {
+    pub start: __u64,
+    pub length: __u64,
+    pub node: __s32,
+    pub __reserved: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of Region"][::std::mem::size_of::<Region>() - 24usize];
+    ["Alignment of Region"][::std::mem::align_of::<Region>() - 8usize];
+    ["Offset of field: Region::start"][::std::mem::offset_of!(Region, start) - 0usize];
+    ["Offset of field: Region::length"][::std::mem::offset_of!(Region, length) - 8usize];
+    ["Offset of field: Region::node"][::std::mem::offset_of!(Region, node) - 16usize];
+    [
+        "Offset of field: Region::__reserved",
+    ][::std::mem::offset_of!(Region, __reserved) - 20usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct Launch {
     pub size: __u32,
     pub flags: __u32,
@@ -206,11 +232,13 @@ pub struct Launch {
     pub job_id: __u64,
     pub only: __u64,
     pub only_bytes: __u32,
-    pub __reserved2: __u32,
+    pub nr_regions: __u32,
+    pub static_bytes: __u64,
+    pub regions: __u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of Launch"][::std::mem::size_of::<Launch>() - 56usize];
+    ["Size of Launch"][::std::mem::size_of::<Launch>() - 72usize];
     ["Alignment of Launch"][::std::mem::align_of::<Launch>() - 8usize];
     ["Offset of field: Launch::size"][::std::mem::offset_of!(Launch, size) - 0usize];
     ["Offset of field: Launch::flags"][::std::mem::offset_of!(Launch, flags) - 4usize];
@@ -234,8 +262,14 @@ const _: () = {
         "Offset of field: Launch::only_bytes",
     ][::std::mem::offset_of!(Launch, only_bytes) - 48usize];
     [
-        "Offset of field: Launch::__reserved2",
-    ][::std::mem::offset_of!(Launch, __reserved2) - 52usize];
+        "Offset of field: Launch::nr_regions",
+    ][::std::mem::offset_of!(Launch, nr_regions) - 52usize];
+    [
+        "Offset of field: Launch::static_bytes",
+    ][::std::mem::offset_of!(Launch, static_bytes) - 56usize];
+    [
+        "Offset of field: Launch::regions",
+    ][::std::mem::offset_of!(Launch, regions) - 64usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
@@ -321,6 +355,130 @@ const _: () = {
     [
         "Offset of field: LimitList::__reserved",
     ][::std::mem::offset_of!(LimitList, __reserved) - 20usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct Promise {
+    pub node: __s32,
+    pub __reserved: __u32,
+    pub bytes: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of Promise"][::std::mem::size_of::<Promise>() - 16usize];
+    ["Alignment of Promise"][::std::mem::align_of::<Promise>() - 8usize];
+    ["Offset of field: Promise::node"][::std::mem::offset_of!(Promise, node) - 0usize];
+    [
+        "Offset of field: Promise::__reserved",
+    ][::std::mem::offset_of!(Promise, __reserved) - 4usize];
+    ["Offset of field: Promise::bytes"][::std::mem::offset_of!(Promise, bytes) - 8usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct PromiseSet {
+    pub size: __u32,
+    pub flags: __u32,
+    pub uid: __u32,
+    pub cgroup_fd: __s32,
+    pub promises: __u64,
+    pub nr: __u32,
+    pub node: __s32,
+    pub room_bytes: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of PromiseSet"][::std::mem::size_of::<PromiseSet>() - 40usize];
+    ["Alignment of PromiseSet"][::std::mem::align_of::<PromiseSet>() - 8usize];
+    [
+        "Offset of field: PromiseSet::size",
+    ][::std::mem::offset_of!(PromiseSet, size) - 0usize];
+    [
+        "Offset of field: PromiseSet::flags",
+    ][::std::mem::offset_of!(PromiseSet, flags) - 4usize];
+    [
+        "Offset of field: PromiseSet::uid",
+    ][::std::mem::offset_of!(PromiseSet, uid) - 8usize];
+    [
+        "Offset of field: PromiseSet::cgroup_fd",
+    ][::std::mem::offset_of!(PromiseSet, cgroup_fd) - 12usize];
+    [
+        "Offset of field: PromiseSet::promises",
+    ][::std::mem::offset_of!(PromiseSet, promises) - 16usize];
+    [
+        "Offset of field: PromiseSet::nr",
+    ][::std::mem::offset_of!(PromiseSet, nr) - 24usize];
+    [
+        "Offset of field: PromiseSet::node",
+    ][::std::mem::offset_of!(PromiseSet, node) - 28usize];
+    [
+        "Offset of field: PromiseSet::room_bytes",
+    ][::std::mem::offset_of!(PromiseSet, room_bytes) - 32usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct PromiseEntry {
+    pub flags: __u32,
+    pub uid: __u32,
+    pub id: __u64,
+    pub node: __s32,
+    pub __reserved: __u32,
+    pub promised_bytes: __u64,
+    pub held_bytes: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of PromiseEntry"][::std::mem::size_of::<PromiseEntry>() - 40usize];
+    ["Alignment of PromiseEntry"][::std::mem::align_of::<PromiseEntry>() - 8usize];
+    [
+        "Offset of field: PromiseEntry::flags",
+    ][::std::mem::offset_of!(PromiseEntry, flags) - 0usize];
+    [
+        "Offset of field: PromiseEntry::uid",
+    ][::std::mem::offset_of!(PromiseEntry, uid) - 4usize];
+    [
+        "Offset of field: PromiseEntry::id",
+    ][::std::mem::offset_of!(PromiseEntry, id) - 8usize];
+    [
+        "Offset of field: PromiseEntry::node",
+    ][::std::mem::offset_of!(PromiseEntry, node) - 16usize];
+    [
+        "Offset of field: PromiseEntry::__reserved",
+    ][::std::mem::offset_of!(PromiseEntry, __reserved) - 20usize];
+    [
+        "Offset of field: PromiseEntry::promised_bytes",
+    ][::std::mem::offset_of!(PromiseEntry, promised_bytes) - 24usize];
+    [
+        "Offset of field: PromiseEntry::held_bytes",
+    ][::std::mem::offset_of!(PromiseEntry, held_bytes) - 32usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct PromiseList {
+    pub size: __u32,
+    pub flags: __u32,
+    pub entries: __u64,
+    pub nr: __u32,
+    pub __reserved: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of PromiseList"][::std::mem::size_of::<PromiseList>() - 24usize];
+    ["Alignment of PromiseList"][::std::mem::align_of::<PromiseList>() - 8usize];
+    [
+        "Offset of field: PromiseList::size",
+    ][::std::mem::offset_of!(PromiseList, size) - 0usize];
+    [
+        "Offset of field: PromiseList::flags",
+    ][::std::mem::offset_of!(PromiseList, flags) - 4usize];
+    [
+        "Offset of field: PromiseList::entries",
+    ][::std::mem::offset_of!(PromiseList, entries) - 8usize];
+    [
+        "Offset of field: PromiseList::nr",
+    ][::std::mem::offset_of!(PromiseList, nr) - 16usize];
+    [
+        "Offset of field: PromiseList::__reserved",
+    ][::std::mem::offset_of!(PromiseList, __reserved) - 20usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
