@@ -8,7 +8,8 @@
  *   spaces   the same of all memory of a process: a few zones, and a peer's addresses turned into one's own
  *   jobs     the ranks of a job find each other; put, get, fence and barrier in SHMEM's sense
  *
- * and, beside them, the physical addresses of one's own memory, for devices.
+ * and, beside them, the physical addresses of one's own memory, for devices, and processes whose memory
+ * is placed before their first instruction.
  *
  * Sizes and offsets are in bytes. Functions that return int return 0, or -1 with errno set; those that
  * return a pointer, NULL with errno set. Several threads may call all of them at once, except those
@@ -19,13 +20,14 @@
  * later appears. An access to memory that is not mapped, or not for this access, gives SIGBUS, and so
  * does every access after the target has ended or executed another program.
  *
- * ENOENT and ENODEV of any function: there is no /dev/xpmem (hpmmap_runs(): /dev/hpmmap), so the module is not loaded.
+ * ENOENT and ENODEV of any function: there is no /dev/xpmem (hpmmap_runs(), hpmmap_process_create(): /dev/hpmmap), so the module is not loaded.
  */
 #ifndef HPMMAP_WINDOW_H
 #define HPMMAP_WINDOW_H
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -188,6 +190,55 @@ struct hpmmap_physical {
  * RLIMIT_MEMLOCK; ENOTTY: an older module.
  */
 int hpmmap_runs(void *start, size_t bytes, struct hpmmap_physical *runs, size_t *nr);
+
+/* ---- Processes ----------------------------------------------------------- */
+
+/* flags of hpmmap_process_create(): as hpmmap run --strict and --page-size 1G. */
+#define HPMMAP_PROCESS_STRICT	0x1
+#define HPMMAP_PROCESS_1G	0x2
+
+struct hpmmap_process;
+
+/*
+ * Makes a child that waits to execute path with these arguments and variables, as by hpmmap run. It ends if
+ * the caller ends before it is started. One thread at a time may use it. EINVAL: an unknown flag; ENOMEM;
+ * also errors of open(2) for /dev/hpmmap and of fork(2).
+ */
+struct hpmmap_process *hpmmap_process_create(const char *path, char *const argv[], char *const envp[],
+					     unsigned int flags);
+
+/* Returns its process number, for cgroups and limits before it starts. */
+pid_t hpmmap_process_pid(const struct hpmmap_process *proc);
+
+/*
+ * Asks for bytes of pool memory, mapped in the program before its first instruction: at address or, if
+ * that is NULL, at one from 0x120000000000 on; bound to a NUMA node or, if node is -1, placed as other
+ * memory. Both numbers are multiples of 2 MB, with HPMMAP_PROCESS_1G of 1 GB. Returns the address. The
+ * program finds it in HPMMAP_REGIONS. EINVAL: not a multiple, an overlap, not an address of a program,
+ * more than 16 regions, the process was started.
+ */
+void *hpmmap_region_add(struct hpmmap_process *proc, size_t bytes, void *address, int node);
+
+/* Sets the CPUs on which the process may run. Errors of sched_setaffinity(2). */
+int hpmmap_process_cpus(struct hpmmap_process *proc, const unsigned int *cpus, size_t nr);
+
+/*
+ * Takes the memory, lets the process execute its program, and waits until all regions are mapped. If that
+ * fails the process has ended. ENOMEM: the pools, or a limit, have too little for the regions; EEXIST: a
+ * region overlaps what Linux has placed, or is beyond RLIMIT_AS or RLIMIT_DATA; EINVAL: the NUMA node of a
+ * region is none of the process's; ENOEXEC: also a set-user-ID or 32-bit program; ESRCH: it was killed;
+ * EALREADY: it was started; ENODEV: there are no pools; also errors of execve(2).
+ */
+int hpmmap_process_start(struct hpmmap_process *proc);
+
+/* Waits for the end of a process that was started. status is that of waitpid(2). */
+int hpmmap_process_wait(struct hpmmap_process *proc, int *status);
+
+/* Sends a signal. ESRCH: the process has ended. */
+int hpmmap_process_kill(struct hpmmap_process *proc, int sig);
+
+/* Frees the handle; kills the process if it was not waited for. NULL is nothing. */
+void hpmmap_process_free(struct hpmmap_process *proc);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The cgroup of a batch job, and its limit for pool memory. */
+/* The cgroup of a batch job, and its limit and promise of pool memory. */
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,6 @@
 
 #include "plugin.h"
 
-#define CGROUPS "/sys/fs/cgroup"
 #define SLICE "/system.slice/"
 #define SCOPE "slurmstepd.scope"
 
@@ -88,6 +88,40 @@ int job_cgroup(pid_t pid, uint32_t job, const char *node)
 	return open_cgroup(path);
 }
 
+bool read_of_cgroup(int cgroup, const char *name, char *text, size_t room)
+{
+	int file = openat(cgroup, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	ssize_t length = -1;
+
+	if (file >= 0) {
+		length = read(file, text, room - 1);
+		close(file);
+	}
+	text[length < 0 ? 0 : length] = '\0';
+	return length >= 0;
+}
+
+static int remove_empty(const char *path, const struct stat *stat, int kind, struct FTW *where)
+{
+	(void)stat;
+	(void)where;
+	/* One that has processes stays, with those above it. */
+	if (kind == FTW_DP)
+		rmdir(path);
+	return 0;
+}
+
+void remove_job_cgroup(uint32_t job, const char *node)
+{
+	char path[512];
+
+	for (int named = 0; named < 1 + !!node; named++) {
+		snprintf(path, sizeof(path), CGROUPS SLICE "%s%s" SCOPE "/job_%u",
+			 named ? node : "", named ? "_" : "", job);
+		nftw(path, remove_empty, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+	}
+}
+
 /* Returns the limit that an earlier step or the administrator has given the cgroup. */
 static uint64_t limit_of(int device, int cgroup)
 {
@@ -129,6 +163,34 @@ static bool set_limit(int device, int cgroup, uint64_t bytes)
 	return cgroup >= 0 && !ioctl(device, HPMMAP_IOC_LIMIT_SET, &limit);
 }
 
+/*
+ * Promises the grant to the cgroup, spread over the NUMA nodes. The cgroup of a job that has just
+ * ended may still be there, so it is tried for two seconds. What cannot be kept is only a limit,
+ * and the user gets a line.
+ */
+static void promise(int device, int cgroup, uint64_t bytes)
+{
+	struct hpmmap_promise part = { .node = -1, .bytes = bytes };
+	struct hpmmap_promise_set set = {
+		.size = sizeof(set),
+		.flags = HPMMAP_LIMIT_F_CGROUP,
+		.cgroup_fd = cgroup,
+		.promises = (uintptr_t)&part,
+		.nr = 1,
+	};
+
+	for (int tries = 0; tries < 20; tries++) {
+		if (!ioctl(device, HPMMAP_IOC_PROMISE_SET, &set) || errno != ENOSPC)
+			return;
+		usleep(100000);
+	}
+	part.bytes = set.room_bytes;
+	if (part.bytes && ioctl(device, HPMMAP_IOC_PROMISE_SET, &set))
+		part.bytes = 0;
+	say("of the %llu MB that the job was granted, %llu MB are kept for it here: no more is free and promised to no other",
+	    (unsigned long long)(bytes >> 20), (unsigned long long)(part.bytes >> 20));
+}
+
 /* With hold=all, a job of unknown grant may hold nothing until the next step asks again. */
 static enum held hold_unknown(int device, int cgroup, const struct holding *how)
 {
@@ -142,7 +204,7 @@ static enum held hold_unknown(int device, int cgroup, const struct holding *how)
 }
 
 /*
- * Sets the cgroup's limit to the grant. The controller is asked once for each job and host, not
+ * Sets the cgroup's limit to the grant, and promises it. The controller is asked once for each job and host, not
  * once for each step.
  */
 static enum held hold_to_grant(int device, int cgroup, const struct holding *how)
@@ -154,8 +216,12 @@ static enum held hold_to_grant(int device, int cgroup, const struct holding *how
 	if (!bytes && !how->all)
 		return HELD_SOME;
 	bytes -= bytes % HPMMAP_BLOCK_BYTES;
-	if (set_limit(device, cgroup, bytes))
-		return bytes ? HELD_SOME : HELD_NONE;
+	if (set_limit(device, cgroup, bytes)) {
+		if (!bytes)
+			return HELD_NONE;
+		promise(device, cgroup, bytes);
+		return HELD_SOME;
+	}
 	say("the job is not held to the %llu MB it was granted: %s",
 	    (unsigned long long)(bytes >> 20), cgroup >= 0 ? strerror(errno) :
 	    "it has no cgroup of its own (proctrack/cgroup, cgroup v2)");

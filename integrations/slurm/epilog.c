@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Runs on the host, as root, when a batch job has ended. Usually its processes are gone by then. If
- * slurmstepd was killed, Slurm has forgotten them, and they would keep pool memory that Slurm grants
- * to other jobs: so they are killed here.
+ * slurmstepd was killed, Slurm has forgotten them, and they would keep pool memory and CPUs that Slurm
+ * grants to other jobs: so they are killed here.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -45,15 +45,9 @@ static bool kill_group(int cgroup)
 /* A cgroup that was removed has no processes. */
 static bool is_populated(int cgroup)
 {
-	int file = openat(cgroup, "cgroup.events", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	char text[256] = "";
+	char text[256];
 
-	if (file < 0)
-		return false;
-	if (read(file, text, sizeof(text) - 1) < 0)
-		*text = '\0';
-	close(file);
-	return strstr(text, "populated 1");
+	return read_of_cgroup(cgroup, "cgroup.events", text, sizeof(text)) && strstr(text, "populated 1");
 }
 
 /* Reads the next context and the PID of its process; false at the end. */
@@ -144,6 +138,18 @@ static bool end_all(struct leftover *left, bool tell)
 	return any;
 }
 
+/* Runs on the host, as root, before the first task of a batch job. */
+int slurm_spank_job_prolog(spank_t sp, int ac, char **av)
+{
+	uint32_t job;
+
+	(void)ac;
+	(void)av;
+	if (spank_get_item(sp, S_JOB_ID, &job) == ESPANK_SUCCESS)
+		end_stale_isolations(job);
+	return 0;
+}
+
 int slurm_spank_job_epilog(spank_t sp, int ac, char **av)
 {
 	struct leftover left = { .node = getenv("SLURMD_NODENAME"), .cgroup = -1 };
@@ -168,5 +174,10 @@ int slurm_spank_job_epilog(spank_t sp, int ac, char **av)
 			    left.job);
 	if (left.cgroup >= 0)
 		close(left.cgroup);
+	/* Of a job whose cgroup has this process the next prolog ends it. */
+	if (!left.is_ours) {
+		end_isolation(left.job);
+		remove_job_cgroup(left.job, left.node);
+	}
 	return 0;
 }

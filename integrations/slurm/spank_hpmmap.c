@@ -25,7 +25,7 @@
 SPANK_PLUGIN(hpmmap, 1);
 
 #define OPTION_WORDS \
-	"strict,page-size=1G,node=N[-M][+...],placement=interleave|first-touch,stacks=eager,no-inherit,image,report,no"
+	"strict,page-size=1G,node=N[-M][+...],placement=interleave|first-touch,stacks=eager,static=SIZE,no-inherit,image,report,isolate,no"
 /* The default of users who do not want to give the option each time. */
 #define VARIABLE "SLURM_HPMMAP"
 #define MAX_WORDS 256
@@ -35,15 +35,19 @@ SPANK_PLUGIN(hpmmap, 1);
  * struct wishes - the option, parsed
  * @on: tasks are to run under HPMMAP
  * @report: print a line about each task at its end
+ * @isolate: make the job's CPUs a partition; holds without @on, too
  * @flags: HPMMAP_LAUNCH_F_*
  * @page_size: in bytes; 0: the module's default
+ * @static_bytes: size of the static region, a multiple of the page size; 0: none
  * @nodes: mask of NUMA nodes; all zero: all nodes
  */
 struct wishes {
 	bool on;
 	bool report;
+	bool isolate;
 	uint32_t flags;
 	uint64_t page_size;
+	uint64_t static_bytes;
 	uint64_t nodes[MAX_NODES / 64];
 };
 
@@ -99,6 +103,26 @@ static bool parse_nodes(const char *text, uint64_t *mask)
 	return text[-1] == '\0';
 }
 
+/* Parses a number of bytes, or one with K, M, G or T behind it. */
+static bool parse_size(const char *text, uint64_t *bytes)
+{
+	static const char units[] = "KMGT";
+	const char *unit;
+
+	if (!parse_number(&text, bytes))
+		return false;
+	unit = *text ? strchr(units, toupper((unsigned char)*text)) : NULL;
+	if (unit) {
+		unsigned int shift = 10 * (unit - units + 1);
+
+		if (*bytes > UINT64_MAX >> shift)
+			return false;
+		*bytes <<= shift;
+		text++;
+	}
+	return !*text && *bytes && *bytes <= HPMMAP_LAUNCH_STATIC_MAX_BYTES;
+}
+
 static bool parse_word(const char *word, struct wishes *w)
 {
 	static const struct {
@@ -125,10 +149,14 @@ static bool parse_word(const char *word, struct wishes *w)
 		w->on = false;
 	else if (!strcmp(word, "report"))
 		w->report = true;
+	else if (!strcmp(word, "isolate"))
+		w->isolate = true;
 	else if (!strcasecmp(word, "page-size=1G"))
 		w->page_size = HPMMAP_LARGE_BYTES;
 	else if (!strcasecmp(word, "page-size=2M"))
 		w->page_size = HPMMAP_BLOCK_BYTES;
+	else if (!strncmp(word, "static=", 7))
+		return parse_size(word + 7, &w->static_bytes);
 	else if (!strncmp(word, "node=", 5))
 		return parse_nodes(word + 5, w->nodes);
 	else
@@ -150,6 +178,7 @@ static bool parse_words(const char *text, struct wishes *w, char *wrong)
 	char words[MAX_WORDS], *word, *rest = words;
 	const uint32_t both = HPMMAP_LAUNCH_F_INTERLEAVE |
 			      HPMMAP_LAUNCH_F_FIRST_TOUCH;
+	uint64_t page_size;
 
 	*w = (struct wishes){ .on = true };
 	if (!text)
@@ -168,11 +197,13 @@ static bool parse_words(const char *text, struct wishes *w, char *wrong)
 	}
 	if ((w->flags & both) == both ||
 	    (w->flags & HPMMAP_LAUNCH_F_FIRST_TOUCH &&
-	     w->page_size == HPMMAP_LARGE_BYTES)) {
+	     (w->page_size == HPMMAP_LARGE_BYTES || w->static_bytes))) {
 		snprintf(wrong, MAX_WORDS,
-			 "placement=first-touch goes neither with interleave nor with page-size=1G");
+			 "placement=first-touch goes with none of interleave, page-size=1G and static");
 		return false;
 	}
+	page_size = w->page_size ? w->page_size : HPMMAP_BLOCK_BYTES;
+	w->static_bytes = (w->static_bytes + page_size - 1) & -page_size;
 	return true;
 }
 
@@ -217,7 +248,7 @@ static const char *site_mistake(int ac, char **av)
 {
 	for (int i = 0; i < ac; i++)
 		if (strcmp(av[i], "default") && strncmp(av[i], "default=", 8) &&
-		    strcmp(av[i], "hold=all"))
+		    strcmp(av[i], "hold=all") && strcmp(av[i], "isolate=yes"))
 			return av[i];
 	return NULL;
 }
@@ -228,7 +259,7 @@ int slurm_spank_init(spank_t sp, int ac, char **av)
 
 	/* slurmd logs it once. */
 	if (context == S_CTX_SLURMD && site_mistake(ac, av))
-		slurm_error("hpmmap: plugstack.conf: '%s' is neither default[=words] nor hold=all",
+		slurm_error("hpmmap: plugstack.conf: '%s' is none of default[=words], hold=all, isolate=yes",
 			    site_mistake(ac, av));
 	if (context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR ||
 	    context == S_CTX_REMOTE)
@@ -311,6 +342,20 @@ static void take_held(enum held held)
 		say("the job was granted no --gres=hpmmap of 2M or more, so it may hold no pool memory here; tasks run with ordinary memory");
 }
 
+static void isolate_job(pid_t pid, uint32_t job, bool is_allowed)
+{
+	int cgroup;
+
+	if (!is_allowed) {
+		say("the job's CPUs are not isolated: this site does not allow it (isolate=yes is not in plugstack.conf)");
+		return;
+	}
+	cgroup = job_cgroup(pid, job, NULL);
+	isolate(cgroup, job);
+	if (cgroup >= 0)
+		close(cgroup);
+}
+
 /*
  * In slurmstepd, as root, before any task goes on. Also in the extern step, which has no task but
  * whose cgroup adopts other processes. Without the module there is nothing to limit.
@@ -330,12 +375,49 @@ int slurm_spank_task_post_fork(spank_t sp, int ac, char **av)
 	is_held = true;
 	if (spank_get_item(sp, S_TASK_PID, &pid) != ESPANK_SUCCESS)
 		pid = getpid();
+	if (wishes.isolate)
+		isolate_job(pid, how.job, site_says(ac, av, "isolate=yes"));
 	device = open(HPMMAP_DEVICE_PATH, O_RDWR | O_CLOEXEC);
 	if (device < 0)
 		return 0;
 	take_held(hold(device, pid, &how));
 	close(device);
 	return 0;
+}
+
+/* Tells OpenMP to bind threads, unless the user has said how. */
+static void bind_threads(spank_t sp)
+{
+	static const char *const variables[] = {
+		"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY",
+	};
+	char text[2];
+
+	for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++)
+		if (spank_getenv(sp, variables[i], text, sizeof(text)) != ESPANK_ENV_NOEXIST)
+			return;
+	spank_setenv(sp, "OMP_PROC_BIND", "spread", 0);
+	spank_setenv(sp, "OMP_PLACES", "threads", 0);
+}
+
+/* In a partition the kernel moves nothing between CPUs, so tasks and threads have their own. */
+static void settle_in(spank_t sp)
+{
+	uint32_t job, nr_tasks;
+	int task, cgroup;
+
+	if (spank_get_item(sp, S_JOB_ID, &job) != ESPANK_SUCCESS ||
+	    spank_get_item(sp, S_TASK_ID, &task) != ESPANK_SUCCESS || task < 0 ||
+	    spank_get_item(sp, S_JOB_LOCAL_TASK_COUNT, &nr_tasks) != ESPANK_SUCCESS)
+		return;
+	cgroup = job_cgroup(getpid(), job, NULL);
+	if (cgroup < 0)
+		return;
+	if (is_isolated(cgroup)) {
+		spread(task, nr_tasks);
+		bind_threads(sp);
+	}
+	close(cgroup);
 }
 
 /* In the task, as the user, just before execve. */
@@ -345,11 +427,13 @@ int slurm_spank_task_init(spank_t sp, int ac, char **av)
 		.size = sizeof(launch),
 		.flags = wishes.flags,
 		.page_size = wishes.page_size,
+		.static_bytes = wishes.static_bytes,
 	};
 	int task;
 
 	(void)ac;
 	(void)av;
+	settle_in(sp);
 	if (!wishes.on || !shared || shared->has_none ||
 	    spank_get_item(sp, S_TASK_ID, &task) != ESPANK_SUCCESS || task < 0 ||
 	    (uint32_t)task >= nr_devices)
