@@ -9,6 +9,7 @@ use hpmmap_base::size::Size;
 use crate::colocation::plan::{Manager, Profile, Workload};
 use crate::noise::plan::{Mode, Variant};
 use crate::plan::{Allocator, Method, Pattern};
+use crate::vm::plan::{Pages, Paging, Workload as VmWorkload};
 
 /// Measure the cost of memory under HPMMAP and under Linux
 #[derive(Debug, Parser)]
@@ -37,7 +38,8 @@ pub enum BenchVerb {
     /// touch ('-populate'); 'hugetlb-1g', reserved pages of 1 GB; 'hpmmap', a plain
     /// call under 'hpmmap run --strict'; 'hpmmap-dirty', the same after every block
     /// of the pools has been used; 'hpmmap-reuse', with the flag for memory that need
-    /// not be zero; 'hpmmap-1g', a plain call under 'hpmmap run --strict --page-size 1G'.
+    /// not be zero; 'hpmmap-1g', a plain call under 'hpmmap run --strict --page-size 1G';
+    /// 'hpmmap-static', one under 'hpmmap run --strict --static', with a region for all of it.
     ///
     /// Patterns: 'map': map, touch each 4 KB page, unmap; 'crowded': the same in a process that
     /// has 10,000 mappings; 'cycle': map, touch, unmap several times in one process; 'brk',
@@ -129,6 +131,34 @@ pub enum BenchVerb {
         last). bench/README.md of the source describes them all."
     )]
     Noise(BenchNoiseArgs),
+    /// Measure work in virtual machines under nested and under shadow paging
+    ///
+    /// Starts a virtual machine of QEMU and KVM for each paging and each memory of the host, and
+    /// does the same work in it as on the host. Prints a table for each workload, and which paging
+    /// to take for it. Results must be those of the host.
+    ///
+    /// Paging is a parameter of KVM's module: 'npt' of kvm_amd, 'ept' of kvm_intel. It holds for
+    /// all virtual machines of a host. With --prepare the module is loaded anew for each paging,
+    /// and as it was at the end; that is refused while a virtual machine runs.
+    ///
+    /// Methods, for the memory of a machine: '4k'; 'thp'; 'hugetlb', reserved huge pages;
+    /// 'hpmmap', a file of the pools; 'hpmmap-1g', the same by entries of 1 GB.
+    ///
+    /// Columns: PAGES: of the workload in its machine; SET-UP: cost of filling its memory, and
+    /// EXITS meanwhile; WORK: cost of the work, RATIO to that on the host, and EXITS; TABLES: KVM's
+    /// page tables at its end; WALK: references to page tables for a TLB miss, at most; MOST
+    /// EXITS: the two most frequent reasons.
+    ///
+    /// Needs root, /dev/kvm, QEMU, a kernel image, and tracefs.
+    #[command(
+        after_help = "An emulated host has no TLB model: costs do not include WALK there. With \
+        --icount costs are instructions.\n\n\
+        The JSON has the members benchmark, schema, unit, tsc_hz, versions, machine, parameters, \
+        kernel, qemu, left_out[], native[], results[] (paging, method, work, figures, \
+        exits_of_set_up, exits, kvm_table_bytes, entries, ratio) and recommendations[]. \
+        bench/README.md of the source describes them all."
+    )]
+    Vm(Box<BenchVmArgs>),
 }
 
 /// The options of a study.
@@ -271,6 +301,49 @@ pub struct SessionArgs {
     pub worker: Option<PathBuf>,
 }
 
+/// The options of `bench vm`.
+#[derive(Debug, Args)]
+pub struct BenchVmArgs {
+    /// Only these workloads
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub workload: Vec<VmWorkload>,
+    /// Only these kinds of paging
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub paging: Vec<Paging>,
+    /// Only these methods: 4k, thp, hugetlb, hpmmap, hpmmap-1g
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        hide_possible_values = true
+    )]
+    pub method: Vec<Method>,
+    /// Only these pages of the workload
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub pages: Vec<Pages>,
+    /// The largest array, a power of two [default: 256M, 1M with --quick]
+    #[arg(long, value_name = "SIZE")]
+    pub size: Option<Size>,
+    /// Memory of a virtual machine [default: 1G, 256M with --quick]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<Size>,
+    /// Little work, and small machines
+    #[arg(long)]
+    pub quick: bool,
+    /// Kernel of the virtual machines [default: that of the host, from /boot]
+    #[arg(long, value_name = "FILE")]
+    pub kernel: Option<PathBuf>,
+    /// QEMU
+    #[arg(long, value_name = "FILE", default_value = "qemu-system-x86_64")]
+    pub qemu: PathBuf,
+    /// Time for the boot of a machine, and for each step of a workload
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
+    pub timeout: u64,
+    /// Options of all benchmarks.
+    #[command(flatten)]
+    pub session: SessionArgs,
+}
+
 /// The options of `bench noise`.
 #[derive(Debug, Args)]
 pub struct BenchNoiseArgs {
@@ -307,6 +380,19 @@ pub struct BenchNoiseArgs {
     /// Only these CPUs, such as 0,2-3
     #[arg(long, value_name = "LIST")]
     pub cpu: Option<String>,
+    /// Measure in this partition, on its CPUs, and count as with --count: a name of 'hpmmap
+    /// partition create', or the directory of a cgroup
+    #[arg(long, value_name = "NAME|DIR")]
+    pub partition: Option<String>,
+    /// Also count interrupts and other tasks on the CPUs while detours are looked for, as
+    /// 'hpmmap trace noise' does (package hpmmap-trace, root)
+    #[arg(long, conflicts_with = "no_detours")]
+    pub count: bool,
+    /// Random accesses by N tasks at once, each with an array of its own: bound to a CPU each, and
+    /// unbound on these N CPUs
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "no_accesses",
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub tasks: u32,
     /// Also look for detours beside a neighbour: COMMAND, repeated by a shell, or without one
     /// processes that fill memory and write files like a build
     #[arg(long, value_name = "COMMAND", num_args = 0..=1, require_equals = true, default_missing_value = "")]

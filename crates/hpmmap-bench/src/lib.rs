@@ -14,4 +14,5 @@ mod program;
 mod report;
 mod result;
 pub mod verbs;
+mod vm;
 mod worker;

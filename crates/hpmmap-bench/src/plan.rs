@@ -49,6 +49,8 @@ pub enum Method {
     #[value(name = "hpmmap-1g")]
     #[serde(rename = "hpmmap-1g")]
     Hpmmap1g,
+    /// A plain call under 'hpmmap run --static', in the region
+    HpmmapStatic,
 }
 
 /// The source of a method's memory.
@@ -90,6 +92,7 @@ impl Method {
             Self::HpmmapDirty => "hpmmap-dirty",
             Self::HpmmapReuse => "hpmmap-reuse",
             Self::Hpmmap1g => "hpmmap-1g",
+            Self::HpmmapStatic => "hpmmap-static",
         }
     }
 
@@ -99,9 +102,11 @@ impl Method {
             Self::Small | Self::SmallPopulate | Self::Thp | Self::ThpPopulate => Provider::Linux,
             Self::Hugetlb | Self::HugetlbPopulate => Provider::Hugetlb,
             Self::Hugetlb1g => Provider::Hugetlb1g,
-            Self::Hpmmap | Self::HpmmapDirty | Self::HpmmapReuse | Self::Hpmmap1g => {
-                Provider::Pools
-            }
+            Self::Hpmmap
+            | Self::HpmmapDirty
+            | Self::HpmmapReuse
+            | Self::Hpmmap1g
+            | Self::HpmmapStatic => Provider::Pools,
         }
     }
 

@@ -186,6 +186,9 @@ impl Worker {
             if case.method == Method::Hpmmap1g {
                 run.args(["--page-size", "1G"]);
             }
+            if case.method == Method::HpmmapStatic {
+                run.args(["--static", &case.need_bytes().to_string()]);
+            }
             run.arg("--").arg(&self.program);
             run
         } else {
@@ -284,6 +287,14 @@ mod tests {
     fn entries_of_1g_are_asked_for() {
         let words = words(&case(Method::Hpmmap1g), &[]);
         assert_eq!(words[1..5], ["run", "--strict", "--page-size", "1G"]);
+    }
+
+    #[test]
+    fn a_region_is_as_large_as_the_case() {
+        let case = case(Method::HpmmapStatic);
+        let words = words(&case, &[]);
+        assert_eq!(words[1..4], ["run", "--strict", "--static"]);
+        assert_eq!(words[4], case.need_bytes().to_string());
     }
 
     #[test]

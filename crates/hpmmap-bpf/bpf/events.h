@@ -32,7 +32,7 @@ enum kind {
 	KIND_COUNT = 12,
 };
 
-/* What a fault waited for: the first that applies. */
+/* The reason for which a fault waited: the first that applies. */
 enum stall {
 	STALL_NONE = 0,
 	STALL_MERGE = 1,

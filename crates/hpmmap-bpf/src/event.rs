@@ -232,7 +232,7 @@ pub(crate) fn read<T: FromBytes>(bytes: &[u8]) -> Option<T> {
 }
 
 /// Text up to a zero or the end of the array.
-fn text(chars: &[c_char]) -> String {
+pub(crate) fn text(chars: &[c_char]) -> String {
     let bytes = chars.iter().map(|&c| c as u8);
     let text: Vec<u8> = bytes.take_while(|&byte| byte != 0).collect();
     String::from_utf8_lossy(&text).into_owned()

@@ -1,16 +1,12 @@
 //! Loads the programs and reads their counts.
 
-use std::collections::BTreeMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::Duration;
 
 use hpmmap_sys::bpf;
-use libbpf_rs::btf::{Btf, types};
-use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{
-    ErrorKind, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, Program,
-    RingBuffer, RingBufferBuilder, set_print,
+    ErrorKind, Link, MapCore, MapFlags, MapHandle, Object, RingBuffer, RingBufferBuilder,
 };
 use zerocopy::IntoBytes;
 
@@ -19,6 +15,7 @@ use crate::events::{
     COUNTER_DROPPED, COUNTER_EXCEPTIONS, COUNTER_KERNEL_MAJOR, COUNTER_KERNEL_MINOR, COUNTER_MAJOR,
     COUNTER_MINOR, COUNTER_RETRIES, COUNTER_UNTRACKED, control, total,
 };
+use crate::object::{self, Result, Runs, refused};
 
 static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trace.bpf.o"));
 
@@ -31,35 +28,6 @@ const NEEDED: [&str; 6] = [
     "task_fork",
     "task_exit",
 ];
-
-/// Errors of loading and attaching the programs.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The caller has no permission to load them.
-    #[error("no permission to load BPF programs")]
-    NotPermitted,
-    /// The kernel has no description of its types (BTF).
-    #[error(
-        "this kernel was built without CONFIG_DEBUG_INFO_BTF (there is no /sys/kernel/btf/vmlinux)"
-    )]
-    NoBtf,
-    /// The kernel lacks a function to hook.
-    #[error("this kernel has no {0}")]
-    Missing(String),
-    /// The kernel refused a step.
-    #[error("{0}: {1}")]
-    Refused(&'static str, String),
-}
-
-/// Result of this crate's functions.
-pub type Result<T> = std::result::Result<T, Error>;
-
-fn refused(what: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
-    move |error| match error.kind() {
-        ErrorKind::PermissionDenied => Error::NotPermitted,
-        _ => Error::Refused(what, format!("{error:#}")),
-    }
-}
 
 /// Number and time of events of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -115,19 +83,6 @@ pub struct Counters {
     pub exceptions: u64,
 }
 
-/// The runs of a program.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Runs {
-    /// Its name.
-    pub program: String,
-    /// Number of runs.
-    pub count: u64,
-    /// Total time.
-    pub ns: u64,
-    /// Runs that were skipped because the program was running on that CPU already.
-    pub missed: u64,
-}
-
 /// The attached programs. They are detached when this is dropped or its process is killed.
 pub struct Probes {
     links: Vec<Link>,
@@ -137,78 +92,15 @@ pub struct Probes {
     _statistics: Option<OwnedFd>,
 }
 
-/// Does the kernel have the function or tracepoint that a program hooks?
-fn target_exists(kernel: &Btf, section: &str) -> bool {
-    match section.split_once('/') {
-        Some(("tp_btf", name)) => kernel
-            .type_by_name::<types::Typedef>(&format!("btf_trace_{name}"))
-            .is_some(),
-        Some((_, name)) => kernel.type_by_name::<types::Func>(name).is_some(),
-        None => false,
-    }
-}
-
-/// The name of the hooked function: `handle_mm_fault` for `fentry/handle_mm_fault`.
-fn target(section: &str) -> String {
-    section.rsplit('/').next().unwrap_or_default().to_string()
-}
-
-fn open() -> Result<OpenObject> {
-    ObjectBuilder::default()
-        .open_memory(PROGRAMS)
-        .map_err(refused("cannot open the BPF programs"))
-}
-
-/// The hooks that the running kernel lacks; an error if one is needed.
-fn missing_targets() -> Result<Vec<String>> {
-    let kernel = Btf::from_vmlinux().map_err(|error| match error.kind() {
-        ErrorKind::NotFound => Error::NoBtf,
-        _ => refused("cannot read the kernel's BTF")(error),
-    })?;
-    let mut missing = Vec::new();
-    for program in open()?.progs() {
-        let section = program.section().to_string_lossy().into_owned();
-        if target_exists(&kernel, &section) {
-            continue;
-        }
-        if NEEDED.iter().any(|name| program.name() == *name) {
-            return Err(Error::Missing(target(&section)));
-        }
-        missing.push(target(&section));
-    }
-    Ok(missing)
-}
-
-/// Loads the programs except those with missing hooks.
-fn load(buffer_bytes: u32, missing: &[String]) -> Result<Object> {
-    let mut open = open()?;
-    for mut program in open.progs_mut() {
-        if missing.contains(&target(&program.section().to_string_lossy())) {
-            program.set_autoload(false);
-        }
-    }
-    for mut map in open.maps_mut() {
-        if map.name() == "events" {
-            map.set_max_entries(buffer_bytes)
-                .map_err(refused("cannot set the size of the buffer"))?;
-        }
-    }
-    open.load().map_err(refused("cannot load the BPF programs"))
-}
-
 impl Probes {
     /// Loads and attaches them. They trace nothing yet, except the first child of the process
     /// `recorder`, if given. Events wait in a buffer of `buffer_bytes`, a power of two.
     pub fn attach(buffer_bytes: u32, recorder: Option<u32>) -> Result<Self> {
-        set_print(None);
-        let (object, missing) = match load(buffer_bytes, &[]) {
-            Err(Error::Refused(..)) => {
-                // The kernel may lack a hook that is not needed.
-                let missing = missing_targets()?;
-                (load(buffer_bytes, &missing)?, missing)
-            }
-            loaded => (loaded?, Vec::new()),
-        };
+        let (object, missing) =
+            object::load(PROGRAMS, &NEEDED, &|map| match map.name() == "events" {
+                true => map.set_max_entries(buffer_bytes),
+                false => Ok(()),
+            })?;
         let mut probes = Self {
             links: Vec::new(),
             object,
@@ -261,12 +153,7 @@ impl Probes {
     }
 
     fn map(&self, name: &str) -> Result<MapHandle> {
-        let map = self
-            .object
-            .maps()
-            .find(|map| map.name() == name)
-            .ok_or_else(|| Error::Missing(format!("map {name}")))?;
-        MapHandle::try_from(&map).map_err(refused("cannot use a BPF map"))
+        object::map(&self.object, name)
     }
 
     /// Traces a process and its descendants from now on.
@@ -366,22 +253,7 @@ impl Probes {
 
     /// The runs of each program; their times are 0 if the kernel does not count them.
     pub fn runs(&self) -> Vec<Runs> {
-        let mut ours: BTreeMap<u32, String> = BTreeMap::new();
-        for program in self.object.progs() {
-            if let Ok(id) = Program::id_from_fd(program.as_fd()) {
-                ours.insert(id, program.name().to_string_lossy().into_owned());
-            }
-        }
-        ProgInfoIter::default()
-            .filter_map(|info| {
-                Some(Runs {
-                    program: ours.remove(&info.id)?,
-                    count: info.run_cnt,
-                    ns: info.run_time_ns,
-                    missed: info.recursion_misses,
-                })
-            })
-            .collect()
+        object::runs(&self.object)
     }
 }
 
@@ -409,6 +281,8 @@ impl Ring<'_> {
 
 #[cfg(test)]
 mod tests {
+    use libbpf_rs::ObjectBuilder;
+
     use super::*;
 
     #[test]

@@ -1,5 +1,5 @@
-//! `src/events.rs` is the output of bindgen for `bpf/events.h`. It is kept in the tree, so that
-//! building the command does not need bindgen.
+//! `src/events.rs` and `src/counts.rs` are the output of bindgen for `bpf/events.h` and
+//! `bpf/noise.h`. They are kept in the tree, so that building the command does not need bindgen.
 
 use std::env;
 use std::fs;
@@ -7,9 +7,7 @@ use std::fs;
 use bindgen::EnumVariation;
 use bindgen::callbacks::{DeriveInfo, IntKind, ParseCallbacks};
 
-const HEADER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/events.h");
-const GENERATED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/events.rs");
-/// If it is set, the file is written instead of compared.
+/// If it is set, the files are written instead of compared.
 const UPDATE: &str = "HPMMAP_UPDATE_BINDINGS";
 
 #[derive(Debug)]
@@ -28,27 +26,35 @@ impl ParseCallbacks for AsBytes {
 }
 
 #[test]
-fn the_bindings_are_those_of_the_header() {
-    let generated = bindgen::builder()
-        .header(HEADER)
-        .allowlist_file(".*/bpf/events[.]h")
+fn the_bindings_are_those_of_the_headers() {
+    check("events.h", "events.rs");
+    check("noise.h", "counts.rs");
+}
+
+fn check(header: &str, generated: &str) {
+    let path = format!("{}/src/{generated}", env!("CARGO_MANIFEST_DIR"));
+    let expected = bindgen::builder()
+        .header(format!("{}/bpf/{header}", env!("CARGO_MANIFEST_DIR")))
+        .allowlist_file(format!(".*/bpf/{}", header.replace('.', "[.]")))
         .parse_callbacks(Box::new(AsBytes))
         .default_enum_style(EnumVariation::Consts)
         .prepend_enum_name(false)
         .generate_comments(false)
         .formatter(bindgen::Formatter::Prettyplease)
         .disable_header_comment()
-        .raw_line("//! Made by bindgen from `bpf/events.h`: `tests/header.rs`.")
+        .raw_line(format!(
+            "//! Made by bindgen from `bpf/{header}`: `tests/header.rs`."
+        ))
         .generate()
         .expect("bindgen reads the header")
         .to_string();
     if env::var_os(UPDATE).is_some() {
-        fs::write(GENERATED, generated).unwrap();
+        fs::write(path, expected).unwrap();
         return;
     }
     assert!(
-        fs::read_to_string(GENERATED).unwrap() == generated,
-        "src/events.rs is not what bindgen makes of bpf/events.h: \
+        fs::read_to_string(path).unwrap() == expected,
+        "src/{generated} is not what bindgen makes of bpf/{header}: \
          '{UPDATE}=1 cargo test --package hpmmap-bpf --test header' writes it anew"
     );
 }

@@ -217,6 +217,7 @@ impl Fixture {
             ("fork_copied_bytes", 4 << 20),
             ("cleared_bytes", 2 << 20),
             ("placed_remote_bytes", 8 << 20),
+            ("placed_runs", 3),
             ("placed_bytes_node0", 32 << 20),
             ("placed_bytes_node1", 8 << 20),
             ("something_newer", 1),

@@ -45,6 +45,10 @@ pub struct Job {
     pub few_bytes: u64,
     /// Blocks given up but still pinned.
     pub pins_waiting: u64,
+    /// Size of its static regions.
+    pub static_bytes: u64,
+    /// The part of them that is in use.
+    pub static_used_bytes: u64,
     /// The least free memory that its pools had after it took some; `None` if it never did.
     pub lowest_free_bytes: Option<u64>,
     /// Requests that a limit has refused, by kind of limit; 0 if the module does not count them.
@@ -89,6 +93,8 @@ pub struct Job {
     pub cleared_bytes: u64,
     /// Placed on another node than that of the requesting CPU.
     pub placed_remote_bytes: u64,
+    /// Contiguous runs that were placed.
+    pub placed_runs: u64,
     /// Placed, by node.
     pub placed_bytes: BTreeMap<u32, u64>,
 }
@@ -337,6 +343,8 @@ pub fn read(root: &Root, id: u64) -> Result<Job> {
         linux_bytes: value("linux_bytes")?,
         few_bytes: value("few_bytes")?,
         pins_waiting: value("pins_waiting")?,
+        static_bytes: values.get("static_bytes").copied().unwrap_or(0),
+        static_used_bytes: values.get("static_used_bytes").copied().unwrap_or(0),
         lowest_free_bytes: values.get("lowest_free_bytes").copied(),
         limited: Limited {
             user: values.get("limited_user").copied().unwrap_or(0),
@@ -385,6 +393,7 @@ pub fn read(root: &Root, id: u64) -> Result<Job> {
         fork_copied_bytes: value("fork_copied_bytes")?,
         cleared_bytes: value("cleared_bytes")?,
         placed_remote_bytes: value("placed_remote_bytes")?,
+        placed_runs: values.get("placed_runs").copied().unwrap_or(0),
         placed_bytes: values
             .iter()
             .filter_map(|(name, &bytes)| {

@@ -2,12 +2,14 @@
 //! through a [`Root`], so that it works the same on `/`, on a copy of another machine's files and
 //! on the fixture trees of the tests.
 
+pub mod backing;
 pub mod boot;
 pub mod cgroup;
 pub mod job;
 pub mod mapped;
 pub mod memory;
 pub mod node;
+pub mod noise;
 pub mod number_list;
 mod numbers;
 pub mod pool;
@@ -15,6 +17,7 @@ pub mod process;
 mod root;
 pub mod security;
 pub mod shared;
+pub mod vm;
 pub mod window;
 
 pub mod fixture;

@@ -73,48 +73,58 @@ fn parse(text: &str, exe: &Path) -> Option<Mapped> {
 }
 
 /// Parses a line such as "Rss:   4 kB", or a number without a unit.
-fn field(line: &str) -> Option<(&str, u64)> {
+pub(crate) fn field(line: &str) -> Option<(&str, u64)> {
     let (name, value) = line.split_once(':')?;
     let mut words = value.split_whitespace();
     let number: u64 = words.next()?.parse().ok()?;
     (!name.contains(' ') && words.all(|word| word == "kB")).then_some((name, number * 1024))
 }
 
-struct Mapping<'a> {
-    start: u64,
-    end: u64,
+/// A line of maps.
+pub(crate) struct Mapping<'a> {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
     shared: bool,
     offset: u64,
-    inode: u64,
+    pub(crate) device: &'a str,
+    pub(crate) inode: u64,
     name: &'a str,
 }
 
 impl<'a> Mapping<'a> {
-    fn parse(line: &'a str) -> Option<Self> {
+    pub(crate) fn parse(line: &'a str) -> Option<Self> {
         let hex = |word: &str| u64::from_str_radix(word, 16).ok();
         let mut words = line.splitn(6, ' ');
         let (start, end) = words.next()?.split_once('-')?;
         let shared = words.next()?.ends_with('s');
         let offset = words.next()?;
-        words.next()?;
+        let device = words.next()?;
         Some(Self {
             start: hex(start)?,
             end: hex(end)?,
             shared,
             offset: hex(offset)?,
+            device,
             inode: words.next()?.parse().ok()?,
             name: words.next().unwrap_or_default().trim_start(),
         })
     }
 
-    /// Pool memory has its address as its offset in the file.
+    fn is_unnamed(&self) -> bool {
+        self.name.is_empty() || self.name == "[heap]"
+    }
+
+    /// Is it a program's own memory of the pools? It has its address as its offset in the file.
+    pub(crate) fn is_pools(&self) -> bool {
+        self.shared && self.is_unnamed() && self.inode != 0 && self.offset == self.start
+    }
+
     fn whose(&self, end_of_program: Option<u64>) -> Whose {
-        let unnamed = self.name.is_empty() || self.name == "[heap]";
-        if self.shared && unnamed && self.inode != 0 && self.offset == self.start {
+        if self.is_pools() {
             Whose::Pools
         } else if !self.shared
             && self.inode == 0
-            && (unnamed || self.name.starts_with("[anon:"))
+            && (self.is_unnamed() || self.name.starts_with("[anon:"))
             && end_of_program != Some(self.start)
         {
             Whose::Linux

@@ -28,6 +28,10 @@ pub struct NodePool {
     pub pinned_bytes: u64,
     /// Blocks with memory errors, which are never handed out.
     pub bad_bytes: u64,
+    /// Free memory that goes only to those to whom it is promised.
+    pub promised_bytes: u64,
+    /// Part of it that is not there, because of memory errors.
+    pub broken_bytes: u64,
 }
 
 impl NodePool {
@@ -80,6 +84,8 @@ pub struct Context {
     pub faults_kernel: u64,
     /// Blocks given up but still pinned.
     pub pins_waiting: u64,
+    /// Contiguous runs in which it got memory, in total.
+    pub placed_runs: u64,
     /// 1 GB entries made in its page table, in total.
     pub entries_1g: u64,
 }
@@ -107,7 +113,9 @@ pub fn why_no_gigabytes(root: &Root) -> Result<Option<&'static str>> {
         Some("off") => {
             Some("they are off (turned on by: echo 1 >/sys/module/hpmmap/parameters/gigabytes)")
         }
-        Some("cpu") => Some("the CPU has no pages of 1 GB (pdpe1gb in /proc/cpuinfo)"),
+        Some("cpu") => {
+            Some("the CPU has no pages of 1 GB (pdpe1gb in /proc/cpuinfo), or AMD's erratum 383")
+        }
         Some("kernel") => {
             Some("this kernel cannot map 1 GB (Linux 6.12 and newer can, without PREEMPT_RT)")
         }
@@ -190,6 +198,8 @@ fn read_node(root: &Root, node: u32) -> Result<NodePool> {
         largest_free_bytes: value("largest_free_bytes")?,
         pinned_bytes: value("pinned_bytes")?,
         bad_bytes: value("bad_bytes")?,
+        promised_bytes: optional(value("promised_bytes"))?.unwrap_or(0),
+        broken_bytes: optional(value("broken_bytes"))?.unwrap_or(0),
     })
 }
 
@@ -227,6 +237,7 @@ fn context_of(values: &BTreeMap<&str, u64>, pid: u64) -> Option<Context> {
         faults: value("faults")?,
         faults_kernel: value("faults_kernel")?,
         pins_waiting: value("pins_waiting")?,
+        placed_runs: value("placed_runs").unwrap_or(0),
         entries_1g: value("entries_1g").unwrap_or(0),
     })
 }

@@ -16,7 +16,7 @@ const DEVICE: &str = "/dev/hpmmap";
 const SYSFS: &str = "/sys/kernel/hpmmap";
 
 /// The purpose of each file.
-pub const FILES: [(&str, &str); 10] = [
+pub const FILES: [(&str, &str); 21] = [
     (
         DEVICE,
         "the device of the module; its group may use the pools",
@@ -37,6 +37,22 @@ pub const FILES: [(&str, &str); 10] = [
         "the reservation at boot, for GRUB",
     ),
     (
+        "/etc/default/grub.d/hpmmap-partition.cfg",
+        "the kernel's options for partitions, for GRUB",
+    ),
+    (
+        "/run/hpmmap/partitions",
+        "the partitions, and the values from before them",
+    ),
+    (
+        "/run/hpmmap/partition.socket",
+        "where users ask to run in their partitions",
+    ),
+    (
+        "/sys/fs/cgroup",
+        "the cgroups: that of a partition is hpmmap_NAME, with systemd hpmmap_NAME.slice",
+    ),
+    (
         "/usr/lib/hpmmap/kdump-load",
         "loads a crash kernel that leaves the pools out",
     ),
@@ -48,9 +64,31 @@ pub const FILES: [(&str, &str); 10] = [
         "/usr/lib/hpmmap/bench-noise",
         "the worker program of hpmmap bench noise",
     ),
+    (
+        "/usr/lib/hpmmap/bench-vm",
+        "the worker program of hpmmap bench vm, and the first process of its machines",
+    ),
+    (
+        "/sys/kernel/tracing/instances/hpmmap-bench-vm",
+        "counts the exits of virtual machines while hpmmap bench vm runs",
+    ),
+    ("/dev/kvm", "KVM, without which there is no virtual machine"),
+    ("/proc/interrupts", "interrupts of each CPU, by kind"),
+    (
+        "/sys/kernel/debug/kvm",
+        "counters of KVM: nested entries, threads of vCPUs (root)",
+    ),
+    (
+        "/sys/kernel/tracing/instances",
+        "where exits are counted, in an instance hpmmap-vm-PID (root)",
+    ),
+    (
+        "/sys/bus/pci/devices",
+        "in the guest: resource2 of the ivshmem-plain device is the page",
+    ),
 ];
 
-pub const MORE: [More; 23] = [
+pub const MORE: [More; 37] = [
     More {
         page: "hpmmap",
         examples: &[(
@@ -159,7 +197,11 @@ pub const MORE: [More; 23] = [
                 ],
             ),
             (
-                "The limits of all users and cgroups, and what they hold:",
+                "Promise 32 GB of NUMA node 1 to a cgroup, and hold it to that:",
+                &["# hpmmap pool limit --cgroup /hpc.slice --min 1:32G --size 32G"],
+            ),
+            (
+                "The limits of all users and cgroups, what they hold and what they are promised:",
                 &["$ hpmmap pool limit --list"],
             ),
         ],
@@ -174,6 +216,182 @@ pub const MORE: [More; 23] = [
         )],
         files: &["/usr/lib/hpmmap/kdump-load"],
         see: &["hpmmap-pool-add(8)", "kexec(8)"],
+    },
+    More {
+        page: "hpmmap-partition",
+        examples: &[(
+            "CPUs 2 to 5 and 32 GB for a job of alice, and everything back afterwards:",
+            &[
+                "# hpmmap partition create sim --cpus 2-5 --memory 32G --user alice",
+                "$ hpmmap run --partition sim -- ./app",
+                "# hpmmap partition delete sim",
+            ],
+        )],
+        files: &[
+            "/run/hpmmap/partitions",
+            "/run/hpmmap/partition.socket",
+            "/sys/fs/cgroup",
+        ],
+        see: &[
+            "hpmmap-run(1)",
+            "hpmmap-doctor(1)",
+            "cgroups(7)",
+            "cpuset(7)",
+        ],
+    },
+    More {
+        page: "hpmmap-partition-create",
+        examples: &[
+            (
+                "CPUs 2 to 5, with 32 GB of NUMA node 0:",
+                &["# hpmmap partition create sim --cpus 2-5 --memory 32G --node 0"],
+            ),
+            (
+                "For threads that nothing binds to CPUs:",
+                &["# hpmmap partition create sim --cpus 2-5 --balance"],
+            ),
+            (
+                "The CPUs that a batch job of Slurm has, for all its steps:",
+                &[
+                    "# hpmmap partition create job_7 --of-cgroup /system.slice/slurmstepd.scope/job_7",
+                ],
+            ),
+            (
+                "For a virtual machine with three real-time vCPUs:",
+                &[
+                    "# hpmmap partition create vm --cpus 2-5 --halt-poll-ns 1000000 --no-rt-throttling",
+                ],
+            ),
+        ],
+        files: &["/run/hpmmap/partitions", "/sys/fs/cgroup"],
+        see: &[
+            "hpmmap-partition-delete(8)",
+            "hpmmap-partition-reserve(8)",
+            "hpmmap-run(1)",
+            "cpuset(7)",
+        ],
+    },
+    More {
+        page: "hpmmap-partition-list",
+        examples: &[("As JSON:", &["$ hpmmap partition list --json"])],
+        files: &["/run/hpmmap/partitions"],
+        see: &["hpmmap-partition-show(8)"],
+    },
+    More {
+        page: "hpmmap-partition-show",
+        examples: &[(
+            "Show the disturbances of a partition's CPUs:",
+            &["$ hpmmap partition show sim"],
+        )],
+        files: &["/run/hpmmap/partitions", "/sys/fs/cgroup"],
+        see: &["hpmmap-partition-create(8)", "hpmmap-doctor(1)"],
+    },
+    More {
+        page: "hpmmap-partition-delete",
+        examples: &[(
+            "Delete a partition with the job in it:",
+            &["# hpmmap partition delete sim --kill"],
+        )],
+        files: &["/run/hpmmap/partitions"],
+        see: &["hpmmap-partition-create(8)"],
+    },
+    More {
+        page: "hpmmap-partition-reserve",
+        examples: &[
+            (
+                "CPUs 2 to 5 can be quiet from the next boot on:",
+                &["# hpmmap partition reserve --cpus 2-5"],
+            ),
+            (
+                "None from the next boot on:",
+                &["# hpmmap partition reserve --undo"],
+            ),
+        ],
+        files: &["/etc/default/grub.d/hpmmap-partition.cfg"],
+        see: &["hpmmap-partition-create(8)", "update-grub(8)"],
+    },
+    More {
+        page: "hpmmap-vm",
+        examples: &[(
+            "A virtual machine of 4 GB on CPUs of its own, and what disturbs it:",
+            &[
+                "# mkdir -p /dev/hpmmap-vm",
+                "# mount -t hpmmap -o pagesize=1G hpmmap /dev/hpmmap-vm",
+                "# hpmmap partition create vm --cpus 2-4",
+                "# hpmmap vm qemu --memory 4G --page-size 1G --cpus 2 --partition vm",
+                "# hpmmap vm pin 4711",
+                "# hpmmap vm status 4711",
+            ],
+        )],
+        files: &[SYSFS, "/run/hpmmap/partitions"],
+        see: &[
+            "hpmmap-mount(5)",
+            "hpmmap-partition(8)",
+            "qemu-system-x86_64(1)",
+            "virsh(1)",
+        ],
+    },
+    More {
+        page: "hpmmap-vm-qemu",
+        examples: &[(
+            "Start a virtual machine of 4 GB with a disk:",
+            &["$ eval \"$(hpmmap vm qemu --memory 4G) -drive file=disk.qcow2,if=virtio\""],
+        )],
+        files: &[SYSFS, "/run/hpmmap/partitions"],
+        see: &["hpmmap-vm-pin(1)", "hpmmap-mount(5)"],
+    },
+    More {
+        page: "hpmmap-vm-xml",
+        examples: &[(
+            "A domain of libvirt with two real-time vCPUs in a partition:",
+            &[
+                "# hpmmap vm xml --memory 4G --cpus 2 --partition vm --fifo >guest.xml",
+                "# virsh define guest.xml",
+            ],
+        )],
+        files: &[SYSFS, "/run/hpmmap/partitions"],
+        see: &["hpmmap-partition-create(8)", "hpmmap-mount(5)", "virsh(1)"],
+    },
+    More {
+        page: "hpmmap-vm-status",
+        examples: &[(
+            "Count the exits and steal time of ten seconds:",
+            &["# hpmmap vm status --seconds 10"],
+        )],
+        files: &[
+            "/sys/kernel/debug/kvm",
+            "/sys/kernel/tracing/instances",
+            "/proc/interrupts",
+        ],
+        see: &[
+            "hpmmap-status(1)",
+            "hpmmap-trace-noise(1)",
+            "hpmmap-vm-pin(1)",
+        ],
+    },
+    More {
+        page: "hpmmap-vm-pin",
+        examples: &[(
+            "Each vCPU of process 4711 on a CPU of partition vm, with real-time priority 1:",
+            &["# hpmmap vm pin 4711 --partition vm --fifo"],
+        )],
+        files: &["/run/hpmmap/partitions", "/sys/fs/cgroup"],
+        see: &["hpmmap-partition-create(8)", "sched(7)", "taskset(1)"],
+    },
+    More {
+        page: "hpmmap-vm-agent",
+        examples: &[
+            (
+                "Serve the VM of a QEMU with the file and the monitor of these names:",
+                &["$ hpmmap vm agent --page /dev/shm/vm1 --pid 1234 --qmp vm1.qmp"],
+            ),
+            (
+                "Show in the guest what the host tells:",
+                &["# hpmmap status", "# hpmmap doctor"],
+            ),
+        ],
+        files: &["/sys/bus/pci/devices"],
+        see: &["hpmmap-status(1)", "hpmmap-partition-create(8)", "qemu(1)"],
     },
     More {
         page: "hpmmap-run",
@@ -191,14 +409,27 @@ pub const MORE: [More; 23] = [
                 &["$ mpirun -n 4 hpmmap run --report 'r-%h-%r.json' -- ./lmp -in in.lj"],
             ),
             (
+                "Keep 32 GB for this launch, which no other launch can take:",
+                &["$ hpmmap run --strict --reserve 32G -- ./app"],
+            ),
+            (
+                "1 GB of NUMA node 1 at an address, before the first instruction:",
+                &["$ hpmmap run --region 1G@0x200000000000,node=1 -- ./app"],
+            ),
+            (
                 "Fail when the pools are exhausted, and print a report at the end:",
                 &["$ hpmmap run --strict --verbose -- ./app"],
+            ),
+            (
+                "A rank on each core of a partition:",
+                &["$ mpirun -n 4 hpmmap run --partition sim --per-core -- ./app"],
             ),
         ],
         files: &[DEVICE, SYSFS],
         see: &[
             "hpmmap-status(1)",
             "hpmmap-mark(1)",
+            "hpmmap-partition(8)",
             "numactl(8)",
             "mpirun(1)",
         ],
@@ -264,7 +495,11 @@ pub const MORE: [More; 23] = [
             "Measure the cost of memory on this host:",
             &["$ hpmmap bench alloc"],
         )],
-        files: &["/usr/lib/hpmmap/bench-alloc", "/usr/lib/hpmmap/bench-noise"],
+        files: &[
+            "/usr/lib/hpmmap/bench-alloc",
+            "/usr/lib/hpmmap/bench-noise",
+            "/usr/lib/hpmmap/bench-vm",
+        ],
         see: &["hpmmap-status(1)"],
     },
     More {
@@ -284,6 +519,25 @@ pub const MORE: [More; 23] = [
         )],
         files: &["/usr/lib/hpmmap/bench-noise", DEVICE],
         see: &["hpmmap-bench-alloc(1)"],
+    },
+    More {
+        page: "hpmmap-bench-vm",
+        examples: &[
+            (
+                "Nested and shadow paging on every kind of memory, on a host without virtual machines:",
+                &["# hpmmap bench vm --prepare"],
+            ),
+            (
+                "The paging that the host has, for random accesses, on pool memory:",
+                &["# hpmmap bench vm --workload random --method hpmmap --paging nested"],
+            ),
+        ],
+        files: &[
+            "/usr/lib/hpmmap/bench-vm",
+            "/dev/kvm",
+            "/sys/kernel/tracing/instances/hpmmap-bench-vm",
+        ],
+        see: &["hpmmap-bench-alloc(1)", "hpmmap-mount(5)"],
     },
     More {
         page: "hpmmap-bench-colocation",
@@ -338,6 +592,21 @@ pub const MORE: [More; 23] = [
         )],
         files: &[SYSFS],
         see: &["hpmmap-trace-record(1)", "hpmmap-trace-report(1)"],
+    },
+    More {
+        page: "hpmmap-trace-noise",
+        examples: &[
+            (
+                "What takes CPUs away from a program:",
+                &["# hpmmap trace noise -- ./app"],
+            ),
+            (
+                "What happens on CPUs 2 and 3 within a minute:",
+                &["# hpmmap trace noise --cpu 2-3 -- sleep 60"],
+            ),
+        ],
+        files: &["/proc/interrupts"],
+        see: &["hpmmap-run(1)", "hpmmap-bench-noise(1)"],
     },
 ];
 

@@ -13,7 +13,8 @@ use crate::more::{Example, FILES, MORE};
 pub fn section(page: &str) -> &'static str {
     match page {
         "hpmmap-pool" => "8",
-        page if page.starts_with("hpmmap-pool-") => "8",
+        "hpmmap-partition" => "8",
+        page if page.starts_with("hpmmap-pool-") || page.starts_with("hpmmap-partition-") => "8",
         _ => "1",
     }
 }

@@ -8,7 +8,7 @@ use hpmmap_base::size::Size;
 
 use crate::report::{By, Unit};
 
-/// See the page faults of a program and everything it starts
+/// See the page faults of a program and everything it starts, and what takes CPUs away from it
 #[derive(Debug, Parser)]
 #[command(
     name = "trace",
@@ -68,6 +68,23 @@ pub enum TraceVerb {
     /// coloured by kind; a panel for each rank of an MPI job, or each process. Triangles are
     /// merges of small pages into large ones. Pages filled by calls are not shown.
     Plot(TracePlotArgs),
+    /// Count what takes CPUs away from a command: interrupts by kind, and other tasks
+    ///
+    /// For each CPU that tasks of the command ran on: interrupts by the names of /proc/interrupts,
+    /// and those that came while the command was running; switches to tasks of others, by name, and
+    /// whether they preempted the command; moves of its tasks to another CPU; and, on a CPU of
+    /// nohz_full=, why ticks went on. Every event is counted, none is sampled. The counts are
+    /// printed to standard error when the command has ended.
+    ///
+    /// The last line is a verdict. 'quiet': at most 2 interrupts a second, and no other task.
+    /// 'not known': no more was seen, but something could not be counted; it says what.
+    ///
+    /// The exit status is the command's; 125: hpmmap failed; 126: the command cannot be executed;
+    /// 127: it was not found.
+    ///
+    /// Needs root, or CAP_BPF and CAP_PERFMON, and a kernel with BTF, which all of Debian's have.
+    /// Without them only /proc/interrupts is read, and the verdict is at best 'not known'.
+    Noise(TraceNoiseArgs),
 }
 
 /// The process or command to record, and the file.
@@ -89,6 +106,29 @@ pub struct TraceRecordArgs {
     /// Print nothing at the end
     #[arg(short, long)]
     pub quiet: bool,
+    /// The command and its arguments
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
+    pub command: Vec<OsString>,
+}
+
+/// The CPUs and the command.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("job").required(true).args(["beside", "command"]))]
+pub struct TraceNoiseArgs {
+    /// Count on these CPUs, such as 0,2-3, from the start of the command to its end, whether it
+    /// runs there or not
+    #[arg(long, value_name = "LIST")]
+    pub cpu: Option<String>,
+    /// Also write the counts to FILE (JSON, the member 'noise' of docs/report.md)
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Count for the children of the parent process, as it says on standard input
+    #[arg(long, hide = true, conflicts_with = "output")]
+    pub beside: bool,
     /// The command and its arguments
     #[arg(
         trailing_var_arg = true,

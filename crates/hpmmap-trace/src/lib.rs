@@ -1,5 +1,5 @@
 //! Page faults of a program and its descendants: recording, the file, and reports. `docs/trace.md`
-//! describes the figures and the format.
+//! describes the figures and the format. Also counts what takes CPUs away from it (`docs/noise.md`).
 
 mod bpf;
 pub mod cli;
@@ -7,6 +7,7 @@ mod format;
 #[cfg(test)]
 mod fuzz;
 mod job;
+mod noise;
 mod plot;
 mod report;
 mod sink;

@@ -11,10 +11,10 @@ use hpmmap_base::safe_files::Created;
 use hpmmap_host::{Root, process};
 use hpmmap_sys::clock;
 
-use crate::cli::{TracePlotArgs, TraceRecordArgs, TraceReportArgs, TraceVerb};
+use crate::cli::{TraceNoiseArgs, TracePlotArgs, TraceRecordArgs, TraceReportArgs, TraceVerb};
 use crate::format::{Header, Trace, Writer};
 use crate::report::{self, Report};
-use crate::{Target, bpf, job, plot};
+use crate::{Target, bpf, job, noise, plot};
 
 /// Performs the verb.
 pub fn perform(verb: &TraceVerb) -> Result<ExitCode> {
@@ -22,6 +22,7 @@ pub fn perform(verb: &TraceVerb) -> Result<ExitCode> {
         TraceVerb::Record(args) => record(args),
         TraceVerb::Report(args) => show(args),
         TraceVerb::Plot(args) => draw(args),
+        TraceVerb::Noise(args) => count(args),
     }
 }
 
@@ -150,6 +151,16 @@ fn after_ns(after: Option<&str>, trace: &Trace) -> Result<u64> {
         return Err(wrong());
     }
     Ok(((seconds * 1e9) as u64).saturating_sub(from))
+}
+
+fn count(args: &TraceNoiseArgs) -> Result<ExitCode> {
+    let root = Root::default();
+    let cpus = args.cpu.as_deref();
+    let cpus = cpus.map(|text| noise::online(&root, text)).transpose()?;
+    match args.beside {
+        true => noise::beside(&root, cpus),
+        false => noise::run(&root, cpus, &args.command, args.output.as_deref()),
+    }
 }
 
 fn show(args: &TraceReportArgs) -> Result<ExitCode> {

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use hpmmap_base::error::{Error, Result};
 
+use crate::region;
+
 /// The malloc that replaces the program's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Malloc {
@@ -42,9 +44,11 @@ const JEMALLOC_OPTIONS: &str =
 type Variables = BTreeMap<OsString, OsString>;
 
 /// The environment for execve(2): that of the command, with the variables for `malloc` and, with
-/// `tune`, those that make glibc keep memory.
-pub fn environment(malloc: Option<Malloc>, tune: bool) -> Result<Vec<CString>> {
+/// `tune`, those that make glibc keep memory, by gigabytes if these are asked for. What it says of
+/// the regions of another launch is left out.
+pub fn environment(malloc: Option<Malloc>, tune: bool, gigabytes: bool) -> Result<Vec<CString>> {
     let mut variables: Variables = env::vars_os().collect();
+    variables.remove(OsStr::new(region::VARIABLE));
     if malloc == Some(Malloc::Jemalloc) {
         let exe = env::current_exe()?;
         let own: Vec<_> = OWN_DIRS
@@ -55,7 +59,12 @@ pub fn environment(malloc: Option<Malloc>, tune: bool) -> Result<Vec<CString>> {
         use_jemalloc(&mut variables, &own, &system)?;
     }
     if tune {
-        tune_glibc(&mut variables);
+        let options = if gigabytes {
+            &GLIBC_GIGABYTES
+        } else {
+            &GLIBC_OPTIONS
+        };
+        tune_glibc(&mut variables, options);
     }
     variables
         .into_iter()
@@ -130,9 +139,17 @@ const GLIBC_OPTIONS: [(&str, &str); 3] = [
     ("glibc.malloc.top_pad", "2097152"),
 ];
 
-fn tune_glibc(variables: &mut Variables) {
+/// All memory comes from the break, whose first step covers a gigabyte: the heap begins up to a block
+/// below one.
+const GLIBC_GIGABYTES: [(&str, &str); 3] = [
+    ("glibc.malloc.trim_threshold", "4294967296"),
+    ("glibc.malloc.mmap_max", "0"),
+    ("glibc.malloc.top_pad", "1075838976"),
+];
+
+fn tune_glibc(variables: &mut Variables, options: &[(&str, &str)]) {
     let tunables = variables.entry("GLIBC_TUNABLES".into()).or_default();
-    for (name, value) in GLIBC_OPTIONS {
+    for (name, value) in options {
         if !has_tunable(tunables, name) {
             if !tunables.is_empty() {
                 tunables.push(":");
@@ -216,7 +233,7 @@ mod tests {
     #[test]
     fn tuning_leaves_what_the_user_has_set() {
         let mut plain = Variables::new();
-        tune_glibc(&mut plain);
+        tune_glibc(&mut plain, &GLIBC_OPTIONS);
         assert_eq!(
             get(&plain, "GLIBC_TUNABLES"),
             "glibc.malloc.trim_threshold=268435456:glibc.malloc.mmap_threshold=33554432:\
@@ -227,7 +244,7 @@ mod tests {
             "GLIBC_TUNABLES",
             "glibc.malloc.trim_threshold=1:glibc.malloc.mmap_thresholdx=2:glibc.malloc.top_pad=3",
         )]);
-        tune_glibc(&mut set);
+        tune_glibc(&mut set, &GLIBC_OPTIONS);
         assert_eq!(
             get(&set, "GLIBC_TUNABLES"),
             "glibc.malloc.trim_threshold=1:glibc.malloc.mmap_thresholdx=2:\

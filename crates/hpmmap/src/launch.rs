@@ -3,6 +3,7 @@
 use std::fmt;
 
 use clap::ValueEnum;
+use hpmmap_base::size::Size;
 use hpmmap_sys::uapi;
 use serde::Serialize;
 
@@ -69,6 +70,8 @@ pub struct Options {
     pub shared: Shared,
     /// In bytes.
     pub page_size: u64,
+    /// Size of the static region in bytes, a multiple of the page size; 0: none.
+    pub static_bytes: u64,
 }
 
 impl Options {
@@ -104,6 +107,9 @@ impl fmt::Display for Options {
             if set {
                 write!(f, ", {name}")?;
             }
+        }
+        if self.static_bytes != 0 {
+            write!(f, ", static {}", Size(self.static_bytes))?;
         }
         Ok(())
     }

@@ -79,19 +79,35 @@ impl Reported {
 
 /// The limit that leaves the least to this process; `None`: there is none.
 pub fn tightest(root: &Root, device: &Device) -> Option<Reported> {
-    let entries = device.limit_list().ok()?;
-    let (uid, cgroups) = (Uid::current().as_raw(), cgroup::own_numbers(root));
-    Some(Reported::new(root, tightest_of(&entries, uid, &cgroups)?))
+    own(root, device, |entry| {
+        entry.limit_bytes.saturating_sub(entry.held_bytes)
+    })
 }
 
-fn tightest_of<'a>(entries: &'a [LimitEntry], uid: u32, cgroups: &[u64]) -> Option<&'a LimitEntry> {
+/// The limit that lets this process hold the least, whatever it holds; `None`: there is none.
+pub fn smallest(root: &Root, device: &Device) -> Option<Reported> {
+    own(root, device, |entry| entry.limit_bytes)
+}
+
+fn own(root: &Root, device: &Device, least: fn(&LimitEntry) -> u64) -> Option<Reported> {
+    let entries = device.limit_list().ok()?;
+    let (uid, cgroups) = (Uid::current().as_raw(), cgroup::own_numbers(root));
+    let entry = own_of(&entries, uid, &cgroups).min_by_key(|entry| least(entry))?;
+    Some(Reported::new(root, entry))
+}
+
+fn own_of<'a>(
+    entries: &'a [LimitEntry],
+    uid: u32,
+    cgroups: &'a [u64],
+) -> impl Iterator<Item = &'a LimitEntry> {
     let is = |entry: &LimitEntry, flag| entry.flags & flag != 0;
     let of_user = |entry: &LimitEntry| {
         !is(entry, uapi::LIMIT_F_DEFAULT | uapi::LIMIT_F_CGROUP) && entry.uid == uid
     };
     // A user's own entry replaces the default.
     let is_known = entries.iter().any(of_user);
-    let applies = |entry: &&LimitEntry| {
+    let applies = move |entry: &&LimitEntry| {
         if is(entry, uapi::LIMIT_F_DEFAULT) {
             uid != 0 && !is_known
         } else if is(entry, uapi::LIMIT_F_CGROUP) {
@@ -101,9 +117,7 @@ fn tightest_of<'a>(entries: &'a [LimitEntry], uid: u32, cgroups: &[u64]) -> Opti
         }
     };
     let limited = entries.iter().filter(applies);
-    limited
-        .filter(|entry| entry.limit_bytes != uapi::LIMIT_NONE)
-        .min_by_key(|entry| entry.limit_bytes.saturating_sub(entry.held_bytes))
+    limited.filter(|entry| entry.limit_bytes != uapi::LIMIT_NONE)
 }
 
 impl fmt::Display for Reported {
@@ -189,7 +203,8 @@ mod tests {
             entry(uapi::LIMIT_F_CGROUP, 0, 18, 0, 0),
         ];
         let room = |uid, cgroups: &[u64]| {
-            tightest_of(&entries, uid, cgroups).map(|one| one.limit_bytes - one.held_bytes)
+            let rooms = own_of(&entries, uid, cgroups).map(|one| one.limit_bytes - one.held_bytes);
+            rooms.min()
         };
         assert_eq!(room(0, &[]), None);
         assert_eq!(room(0, &[17]), Some(5));

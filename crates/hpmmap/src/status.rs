@@ -12,6 +12,8 @@ use serde::Serialize;
 use crate::device::{self, require_module};
 use crate::doctor::module::waiting;
 use crate::limits::{self, Reported};
+use crate::promise::{self, Promised};
+use crate::symbiosis::guest::{self, Told};
 
 /// Version of the installed module, if another one is loaded.
 fn waiting_version(root: &Root) -> Option<String> {
@@ -26,6 +28,13 @@ fn limits(root: &Root) -> Option<Vec<Reported>> {
         .then(device::open)?
         .ok()
         .and_then(|device| limits::list(root, &device).ok())
+}
+
+fn promises(root: &Root) -> Option<Vec<Promised>> {
+    root.is_live()
+        .then(device::open)?
+        .ok()
+        .and_then(|device| promise::list(root, &device).ok())
 }
 
 /// One registered process.
@@ -66,10 +75,15 @@ pub struct Status {
     pub windows: Option<Windows>,
     /// The limits that this user may see; `None` if the device cannot be opened, and with --watch.
     pub limits: Option<Vec<Reported>>,
+    /// The promises that this user may see; `None` as for the limits.
+    pub promises: Option<Vec<Promised>>,
     /// Version of the module that the next boot loads, if it is another one; `None` with --watch.
     pub waiting_module_version: Option<String>,
     /// Memory of files, of all users; `None` if the module has no files.
     pub shared: Option<Shared>,
+    /// News of this virtual machine's host; `None` if it tells nothing, for all but root, and
+    /// with --watch.
+    pub host: Option<Box<Told>>,
 }
 
 impl Status {
@@ -103,15 +117,19 @@ impl Status {
             jobs,
             windows: window::read(root)?,
             limits: None,
+            promises: None,
             waiting_module_version: None,
             shared: shared::read(root)?,
+            host: None,
         })
     }
 
     /// Adds values that take too long to read every few seconds.
     pub fn complete(mut self, root: &Root) -> Self {
         self.limits = limits(root);
+        self.promises = promises(root);
         self.waiting_module_version = waiting_version(root);
+        self.host = guest::told(root);
         self
     }
 

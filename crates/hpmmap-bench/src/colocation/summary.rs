@@ -10,7 +10,7 @@ use super::plan::{Cell, Manager, Parameters, Profile, Workload};
 use super::record::{Figures, LeftOut, Plan, Run};
 use super::statistics::{Estimate, ratio};
 
-/// What several emulated machines cannot show.
+/// The limits of several emulated machines.
 pub const EMULATED_NODES_NOTE: &str = "A network of emulated machines is one of processes: each packet \
     is copied by the emulator, and costs the CPU time that ranks and neighbours of all machines share. \
     A job on two nodes takes longer for that reason alone, under every manager; so how one scales, with \

@@ -37,6 +37,18 @@ pub enum Mode {
     Independent,
 }
 
+/// The tasks that make random accesses at the same time, and their CPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tasks {
+    /// One, on the first CPU.
+    One,
+    /// Several, each bound to a CPU of its own.
+    Bound,
+    /// Several that the scheduler may move between all these CPUs.
+    Unbound,
+}
+
 /// The load besides the benchmark.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
@@ -70,6 +82,17 @@ impl Mode {
     }
 }
 
+impl Tasks {
+    /// The name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::One => "one",
+            Self::Bound => "bound",
+            Self::Unbound => "unbound",
+        }
+    }
+}
+
 impl Condition {
     /// The name in options and results.
     pub fn name(self) -> &'static str {
@@ -91,10 +114,12 @@ pub enum What {
         /// The load besides it.
         condition: Condition,
     },
-    /// Random accesses on one CPU.
+    /// Random accesses.
     Accesses {
         /// The kind of accesses.
         mode: Mode,
+        /// The tasks.
+        tasks: Tasks,
         /// Size of the array.
         size_bytes: u64,
     },
@@ -118,8 +143,20 @@ impl Case {
             What::Detours { variant, condition } => {
                 format!("detours {} {method} {}", variant.name(), condition.name())
             }
-            What::Accesses { mode, size_bytes } => {
-                format!("accesses {} {method} {}", mode.name(), Size(size_bytes))
+            What::Accesses {
+                mode,
+                tasks,
+                size_bytes,
+            } => {
+                let tasks = match tasks {
+                    Tasks::One => String::new(),
+                    several => format!(" {}", several.name()),
+                };
+                format!(
+                    "accesses {} {method} {}{tasks}",
+                    mode.name(),
+                    Size(size_bytes)
+                )
             }
         }
     }
@@ -157,6 +194,12 @@ pub struct Parameters {
     pub sizes_bytes: Vec<u64>,
     /// Accesses in a round.
     pub accesses: u64,
+    /// Tasks that make them at the same time; with several each case is measured bound and unbound.
+    pub tasks: u32,
+    /// The partition that everything is measured in.
+    pub partition: Option<String>,
+    /// Are interrupts and other tasks counted beside detours?
+    pub count: bool,
     /// Rounds in a process.
     pub rounds: u32,
 }
@@ -179,19 +222,29 @@ impl Parameters {
                     what: What::Detours { variant, condition },
                 }));
             }
+            let tasks = match self.tasks {
+                1 => &[Tasks::One][..],
+                _ => &[Tasks::Bound, Tasks::Unbound],
+            };
             for &mode in &self.modes {
-                let sizes = self.sizes_bytes.iter();
-                cases.extend(
-                    sizes
-                        // A huge page cannot be used in part.
-                        .filter(|&&size| {
-                            method.provider() != Provider::Hugetlb || size % LARGE_PAGE == 0
-                        })
-                        .map(|&size_bytes| Case {
-                            method,
-                            what: What::Accesses { mode, size_bytes },
-                        }),
-                );
+                for &tasks in tasks {
+                    let sizes = self.sizes_bytes.iter();
+                    cases.extend(
+                        sizes
+                            // A huge page cannot be used in part.
+                            .filter(|&&size| {
+                                method.provider() != Provider::Hugetlb || size % LARGE_PAGE == 0
+                            })
+                            .map(|&size_bytes| Case {
+                                method,
+                                what: What::Accesses {
+                                    mode,
+                                    tasks,
+                                    size_bytes,
+                                },
+                            }),
+                    );
+                }
             }
         }
         cases.sort_by_key(|case| case.method.provider());
@@ -213,7 +266,9 @@ impl Parameters {
                 let each = self.memory_bytes.next_multiple_of(LARGE_PAGE) + own;
                 each * self.cpus.len() as u64
             }
-            What::Accesses { size_bytes, .. } => size_bytes.next_multiple_of(LARGE_PAGE) + own,
+            What::Accesses { size_bytes, .. } => {
+                (size_bytes.next_multiple_of(LARGE_PAGE) + own) * u64::from(self.tasks)
+            }
         }
     }
 }
@@ -237,6 +292,9 @@ pub mod tests {
             memory_bytes: 3 * MIB,
             sizes_bytes: vec![64 << 10, 16 * MIB],
             accesses: 1000,
+            tasks: 1,
+            partition: None,
+            count: false,
             rounds: 3,
         }
     }
@@ -300,12 +358,28 @@ pub mod tests {
             method: Method::Thp,
             what: What::Accesses {
                 mode: Mode::Dependent,
+                tasks: Tasks::One,
                 size_bytes: 16 * MIB,
             },
         };
         assert_eq!(parameters.need_bytes(&accesses), 80 * MIB);
         assert_eq!(accesses.title(), "accesses dependent thp 16M");
         assert_eq!(detours.title(), "detours plain 4k alone");
+    }
+
+    #[test]
+    fn several_tasks_are_bound_and_unbound() {
+        let mut parameters = parameters();
+        let single = parameters.cases().len();
+        parameters.tasks = 4;
+        let cases = parameters.cases();
+        let accesses = cases
+            .iter()
+            .filter(|case| matches!(case.what, What::Accesses { .. }));
+        assert_eq!(cases.len() - single, accesses.count() / 2);
+        let last = cases.last().unwrap();
+        assert!(last.title().ends_with(" unbound"), "{}", last.title());
+        assert_eq!(parameters.need_bytes(last), 4 * 80 * MIB);
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use hpmmap_base::error::Result;
 
-use super::plan::{Condition, Mode, Variant};
-use super::result::{Cpu, Record};
+use super::plan::{Condition, Mode, Tasks, Variant};
+use super::result::{Accesses, Cpu, Record};
 use crate::plan::Method;
 use crate::plot::{Chart, Dots, Part, write_parts};
 
@@ -77,14 +77,19 @@ fn range(record: &Record) -> (f64, f64) {
     }
 }
 
-fn chart(record: &Record, mode: Mode) -> Option<Chart> {
+fn chart(record: &Record, mode: Mode, tasks: Tasks) -> Option<Chart> {
+    let of_tasks = match tasks {
+        Tasks::One => String::new(),
+        several => format!(" of {} tasks, {}", record.parameters.tasks, several.name()),
+    };
     let mut chart = Chart {
-        title: format!("{} random accesses", mode.name()),
+        title: format!("{} random accesses{of_tasks}", mode.name()),
         x: "size",
         y: format!("{} for an access", record.provenance.unit),
         lines: BTreeMap::new(),
     };
-    for one in record.accesses.iter().filter(|one| one.mode == mode) {
+    let of_it = |one: &&Accesses| (one.mode, one.tasks) == (mode, tasks);
+    for one in record.accesses.iter().filter(of_it) {
         let line = chart
             .lines
             .entry((one.method, one.method.name().to_string()));
@@ -106,11 +111,11 @@ pub fn write(record: &Record, stem: &Path) -> Result<Vec<PathBuf>> {
         }
     }
     let modes = record.parameters.modes.iter();
-    parts.extend(
-        modes
-            .filter_map(|&mode| chart(record, mode))
-            .map(Part::Chart),
-    );
+    for &mode in modes {
+        let tasks = [Tasks::One, Tasks::Bound, Tasks::Unbound].into_iter();
+        let charts = tasks.filter_map(|tasks| chart(record, mode, tasks));
+        parts.extend(charts.map(Part::Chart));
+    }
     write_parts(&parts, stem)
 }
 

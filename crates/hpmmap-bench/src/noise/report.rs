@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use hpmmap_base::output::{Column, table};
 use hpmmap_base::size::Size;
 
-use super::plan::{Case, Condition, Mode};
-use super::result::{Cpu, Detours, Record};
+use super::plan::{Case, Condition, Mode, Tasks};
+use super::result::{Accesses, Cpu, Detours, Record};
 use crate::plan::Method;
 
 /// A part of the time as a percentage.
@@ -105,10 +105,25 @@ fn cpu_row(one: &Detours, cpu: &Cpu, is_time: bool) -> Vec<String> {
     ]
 }
 
+/// The disturbances of each loop and each CPU.
+fn counts(of_it: &[&Detours], beside: &str) -> Option<String> {
+    let lines: Vec<String> = of_it
+        .iter()
+        .filter_map(|one| Some((one, one.counts.as_ref()?)))
+        .flat_map(|(one, noise)| {
+            let head = format!("{} {}", one.variant.name(), one.method.name());
+            let lines = noise.lines().into_iter();
+            lines.map(move |(name, text)| format!("  {head:<13} {name:<6} {text}"))
+        })
+        .collect();
+    (!lines.is_empty()).then(|| format!("Counted, {beside}\n{}", lines.join("\n")))
+}
+
 /// A table with sizes as rows and methods as columns.
-fn access_table(record: &Record, mode: Mode) -> Option<String> {
+fn access_table(record: &Record, mode: Mode, tasks: Tasks) -> Option<String> {
     let mut sizes: BTreeMap<u64, BTreeMap<Method, f64>> = BTreeMap::new();
-    for one in record.accesses.iter().filter(|one| one.mode == mode) {
+    let of_it = |one: &&Accesses| (one.mode, one.tasks) == (mode, tasks);
+    for one in record.accesses.iter().filter(of_it) {
         let row = sizes.entry(one.size_bytes).or_default();
         row.insert(one.method, one.median);
     }
@@ -128,8 +143,12 @@ fn access_table(record: &Record, mode: Mode) -> Option<String> {
             .chain(cells)
             .collect()
     });
+    let of_tasks = match tasks {
+        Tasks::One => String::new(),
+        several => format!(" of {} tasks, {}", record.parameters.tasks, several.name()),
+    };
     Some(format!(
-        "{} random accesses: {} each\n{}",
+        "{} random accesses{of_tasks}: {} each\n{}",
         mode.name(),
         record.provenance.unit,
         table(&columns, rows)
@@ -159,8 +178,12 @@ fn left_out(record: &Record) -> Option<String> {
 pub fn text(record: &Record, per_cpu: bool) -> String {
     let is_time = record.provenance.tsc_hz.is_some();
     let version = |name| record.provenance.version(name);
+    let place = match &record.parameters.partition {
+        None => String::new(),
+        Some(name) => format!("; in partition {name}"),
+    };
     let mut parts = vec![format!(
-        "Linux {}, module {}; {}",
+        "Linux {}, module {}; {}{place}",
         version("kernel"),
         version("module"),
         record.provenance.unit
@@ -186,9 +209,13 @@ pub fn text(record: &Record, per_cpu: bool) -> String {
                 .flat_map(|one| one.cpus.iter().map(|cpu| cpu_row(one, cpu, is_time)));
             parts.push(format!("CPU by CPU, {beside}\n{}", table(&CPUS, rows)));
         }
+        parts.extend(counts(&of_it, beside));
     }
     let modes = record.parameters.modes.iter();
-    parts.extend(modes.filter_map(|&mode| access_table(record, mode)));
+    for &mode in modes {
+        let tasks = [Tasks::One, Tasks::Bound, Tasks::Unbound].into_iter();
+        parts.extend(tasks.filter_map(|tasks| access_table(record, mode, tasks)));
+    }
     parts.extend(left_out(record));
     parts.join("\n\n")
 }
@@ -212,6 +239,7 @@ pub mod tests {
                     method: Method::Hugetlb,
                     what: What::Accesses {
                         mode: Mode::Dependent,
+                        tasks: Tasks::One,
                         size_bytes: 16 << 20,
                     },
                 },
@@ -224,6 +252,7 @@ pub mod tests {
                 neighbour_bytes: Some(1 << 30),
                 summary: Summary::of(&cpus),
                 cpus,
+                counts: None,
             }],
             accesses: vec![
                 accesses(Method::Small, 64 << 10, 1),

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use hpmmap_host::noise::Noise;
 use serde::{Deserialize, Serialize};
 
-use super::plan::{Case, Condition, Mode, Parameters, Variant};
+use super::plan::{Case, Condition, Mode, Parameters, Tasks, Variant};
 use crate::plan::Method;
 use crate::result::{PoolAdd, Provenance};
 
@@ -146,6 +147,8 @@ pub struct Detours {
     pub summary: Summary,
     /// Each CPU.
     pub cpus: Vec<Cpu>,
+    /// Interrupts and other tasks on these CPUs while the loops ran, if they were counted.
+    pub counts: Option<Noise>,
 }
 
 /// Accesses of one case: costs of one access, in the unit of the record.
@@ -153,11 +156,13 @@ pub struct Detours {
 pub struct Accesses {
     /// The kind of accesses.
     pub mode: Mode,
+    /// The tasks.
+    pub tasks: Tasks,
     /// The way to get memory.
     pub method: Method,
-    /// Size of the array.
+    /// Size of the array, of each task.
     pub size_bytes: u64,
-    /// The median of the rounds.
+    /// The median of the rounds; with several tasks the mean of theirs.
     pub median: f64,
     /// The cheapest round.
     pub least: f64,
@@ -165,7 +170,7 @@ pub struct Accesses {
     pub most: f64,
     /// Page faults of all rounds.
     pub faults: u64,
-    /// Total time to map and fill the array.
+    /// Time to map and fill the array; of the slowest task.
     pub set_up_ns: u64,
     /// The index of the last access, which is the same for all methods.
     pub last: u64,
@@ -250,6 +255,7 @@ pub mod tests {
     pub fn accesses(method: Method, size_bytes: u64, last: u64) -> Accesses {
         Accesses {
             mode: Mode::Dependent,
+            tasks: Tasks::One,
             method,
             size_bytes,
             median: 12.5,

@@ -1,5 +1,6 @@
 //! Workers of `bench noise`: a process for each CPU, or one for each array.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
@@ -7,9 +8,10 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use hpmmap_base::error::{Error, Result};
 use hpmmap_base::signals::{Means, Watched};
+use hpmmap_host::noise::{Noise, Recorder};
 use serde::Deserialize;
 
-use super::plan::{Case, Mode, Parameters, Variant};
+use super::plan::{Case, Mode, Parameters, Tasks, Variant};
 use super::result::{Accesses, Cpu};
 use crate::plan::{Method, Provider};
 use crate::program::{content, hpmmap, memory_file};
@@ -21,7 +23,23 @@ pub struct Worker {
     pub program: PathBuf,
     /// Ticks of the time stamp counter a second.
     pub hz: u64,
+    /// The place that the workers run in.
+    pub place: Place,
 }
+
+/// The place that workers run in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// That of this process.
+    Own,
+    /// A partition of `hpmmap partition create`.
+    Partition(String),
+    /// The directory of a cgroup.
+    Cgroup(String),
+}
+
+/// Executes its other arguments in the cgroup that is the first.
+const ENTER: &str = r#"echo $$ >"$0/cgroup.procs" && exec "$@""#;
 
 /// A line of the worker's output, with the names that it prints.
 #[derive(Deserialize)]
@@ -85,6 +103,7 @@ fn parse_cpu(text: &str, cpu: u32, shared: bool) -> std::result::Result<Cpu, Str
 fn parse_accesses(
     text: &str,
     mode: Mode,
+    tasks: Tasks,
     method: Method,
     size_bytes: u64,
 ) -> std::result::Result<Accesses, String> {
@@ -93,6 +112,7 @@ fn parse_accesses(
     let each = |ns: u64| ns as f64 / line.accesses.max(1) as f64;
     Ok(Accesses {
         mode,
+        tasks,
         method,
         size_bytes,
         median: each(line.median_ns),
@@ -186,31 +206,48 @@ impl Drop for Running {
 }
 
 impl Worker {
-    fn command(&self, verb: &str, method: Method, cpu: u32, size: u64) -> Command {
-        let mut command = if method.provider() == Provider::Pools {
-            let mut run = Command::new(hpmmap());
-            run.args(["run", "--strict", "--"]).arg(&self.program);
-            run
-        } else {
-            Command::new(&self.program)
-        };
+    fn command(&self, verb: &str, method: Method, cpus: &[u32], size: u64) -> Command {
+        let mut words: Vec<OsString> = Vec::new();
+        let mut push = |more: &[&str]| words.extend(more.iter().map(OsString::from));
+        let is_ours = method.provider() == Provider::Pools;
+        if let Place::Cgroup(dir) = &self.place {
+            push(&["sh", "-c", ENTER, dir]);
+        }
+        let hpmmap = hpmmap();
+        let hpmmap = hpmmap.to_string_lossy();
+        match (&self.place, is_ours) {
+            (Place::Partition(name), true) => {
+                push(&[&hpmmap, "run", "--strict", "--partition", name, "--"]);
+            }
+            // No program is called "/": it is not registered.
+            (Place::Partition(name), false) => {
+                push(&[&hpmmap, "run", "--only", "/", "--partition", name, "--"]);
+            }
+            (_, true) => push(&[&hpmmap, "run", "--strict", "--"]),
+            (_, false) => (),
+        }
+        words.push(self.program.clone().into());
+        let mut command = Command::new(&words[0]);
         command
+            .args(&words[1..])
             .arg(verb)
             .args(["--method", method.name()])
-            .args(["--cpu", &cpu.to_string()])
             .args(["--size", &size.to_string()])
             .args(["--hz", &self.hz.to_string()]);
+        for cpu in cpus {
+            command.args(["--cpu", &cpu.to_string()]);
+        }
         command
     }
 
-    /// Looks for detours on all CPUs at once.
+    /// Looks for detours on all CPUs at once; counts what disturbs them if that is wanted.
     pub fn detours(
         &self,
         parameters: &Parameters,
         case: &Case,
         variant: Variant,
         shared: &[u32],
-    ) -> Result<Vec<Cpu>> {
+    ) -> Result<(Vec<Cpu>, Option<Noise>)> {
         let failed = |cpu: u32| {
             move |why: String| {
                 Error::Failed(format!(
@@ -219,9 +256,13 @@ impl Worker {
                 ))
             }
         };
+        let mut recorder = match parameters.count {
+            true => Some(recorder(&parameters.cpus)?),
+            false => None,
+        };
         let mut running = Vec::new();
         for &cpu in &parameters.cpus {
-            let mut command = self.command("detour", case.method, cpu, parameters.memory_bytes);
+            let mut command = self.command("detour", case.method, &[cpu], parameters.memory_bytes);
             command
                 .args(["--variant", variant.name()])
                 .args(["--milliseconds", &parameters.milliseconds.to_string()])
@@ -231,6 +272,9 @@ impl Worker {
             one.ready().map_err(failed(cpu))?;
             running.push((cpu, one));
         }
+        if let Some(recorder) = &mut recorder {
+            recorder.begin().map_err(Error::Failed)?;
+        }
         for (_, one) in &mut running {
             one.go();
         }
@@ -239,28 +283,71 @@ impl Worker {
             let text = one.rest().map_err(failed(*cpu))?;
             found.push(parse_cpu(&text, *cpu, shared.contains(cpu)).map_err(failed(*cpu))?);
         }
-        Ok(found)
+        let counts = recorder.map(Recorder::finish).transpose();
+        Ok((found, counts.map_err(Error::Failed)?))
     }
 
-    /// Accesses an array on the first CPU.
+    /// Accesses an array, or one for each of several tasks at the same time.
     pub fn accesses(
         &self,
         parameters: &Parameters,
         case: &Case,
         mode: Mode,
+        tasks: Tasks,
         size_bytes: u64,
     ) -> Result<Accesses> {
         let failed =
             |why: String| Error::Failed(format!("the worker of '{}' failed: {why}", case.title()));
-        let mut command = self.command("access", case.method, parameters.cpus[0], size_bytes);
-        command
-            .args(["--mode", mode.name()])
-            .args(["--accesses", &parameters.accesses.to_string()])
-            .args(["--rounds", &parameters.rounds.to_string()]);
-        let mut one = Running::start(command).map_err(|error| failed(error.to_string()))?;
-        let text = one.rest().map_err(failed)?;
-        parse_accesses(&text, mode, case.method, size_bytes).map_err(failed)
+        let mut running = Vec::new();
+        for task in 0..parameters.tasks as usize {
+            let own = &parameters.cpus[task..=task];
+            let cpus = match tasks {
+                Tasks::One | Tasks::Bound => own,
+                Tasks::Unbound => &parameters.cpus[..parameters.tasks as usize],
+            };
+            let mut command = self.command("access", case.method, cpus, size_bytes);
+            command
+                .args(["--mode", mode.name()])
+                .args(["--accesses", &parameters.accesses.to_string()])
+                .args(["--rounds", &parameters.rounds.to_string()]);
+            running.push(Running::start(command).map_err(|error| failed(error.to_string()))?);
+        }
+        for one in &mut running {
+            one.ready().map_err(failed)?;
+        }
+        running.iter_mut().for_each(Running::go);
+        let mut found = Vec::new();
+        for one in &mut running {
+            let text = one.rest().map_err(failed)?;
+            found
+                .push(parse_accesses(&text, mode, tasks, case.method, size_bytes).map_err(failed)?);
+        }
+        together(found).map_err(failed)
     }
+}
+
+/// The accesses of tasks that ran at the same time, as one.
+fn together(found: Vec<Accesses>) -> std::result::Result<Accesses, String> {
+    let count = found.len() as f64;
+    let mean = found.iter().map(|one| one.median).sum::<f64>() / count;
+    let mut rest = found.into_iter();
+    let mut all = rest.next().ok_or("there was no task")?;
+    for one in rest {
+        if one.last != all.last {
+            return Err("two tasks ended at different places".into());
+        }
+        all.least = all.least.min(one.least);
+        all.most = all.most.max(one.most);
+        all.faults += one.faults;
+        all.set_up_ns = all.set_up_ns.max(one.set_up_ns);
+    }
+    all.median = mean;
+    Ok(all)
+}
+
+/// The process that counts on these CPUs: its children from now on are the workers.
+fn recorder(cpus: &[u32]) -> Result<Recorder> {
+    Recorder::start(&hpmmap().with_file_name("hpmmap-trace"), Some(cpus)).map_err(Error::Failed)
 }
 
 #[cfg(test)]
@@ -288,37 +375,57 @@ mod tests {
 
         let text = r#"{"accesses": 100, "set_up_ns": 7, "least_ns": 900, "median_ns": 1250, "most_ns": 2000,
             "faults": 0, "fault_counter": "perf", "last": 12}"#;
-        let accesses = parse_accesses(text, Mode::Dependent, Method::Thp, 4096).unwrap();
+        let accesses =
+            parse_accesses(text, Mode::Dependent, Tasks::One, Method::Thp, 4096).unwrap();
         assert_eq!(
             (accesses.least, accesses.median, accesses.most),
             (9.0, 12.5, 20.0)
         );
         assert_eq!(accesses.last, 12);
-        assert!(parse_accesses("{}", Mode::Dependent, Method::Thp, 4096).is_err());
+        assert!(parse_accesses("{}", Mode::Dependent, Tasks::One, Method::Thp, 4096).is_err());
     }
 
     #[test]
-    fn only_our_method_is_launched() {
-        let worker = Worker {
-            program: "/w".into(),
-            hz: 1000,
-        };
-        let words = |method| -> Vec<String> {
-            let command = worker.command("access", method, 1, 4096);
+    fn only_our_method_is_launched_and_all_are_in_their_place() {
+        let words = |method, place| -> String {
+            let worker = Worker {
+                program: "/w".into(),
+                hz: 1000,
+                place,
+            };
+            let command = worker.command("access", method, &[1, 2], 4096);
             std::iter::once(command.get_program())
                 .chain(command.get_args())
                 .map(|word| word.to_string_lossy().into_owned())
-                .collect()
-        };
-        assert_eq!(
-            words(Method::Thp).join(" "),
-            "/w access --method thp --cpu 1 --size 4096 --hz 1000"
-        );
-        assert!(
-            words(Method::Hpmmap)
+                .collect::<Vec<_>>()
                 .join(" ")
-                .contains("/hpmmap run --strict -- /w access --method hpmmap ")
+        };
+        let own = "/w access --method thp --size 4096 --hz 1000 --cpu 1 --cpu 2";
+        assert_eq!(words(Method::Thp, Place::Own), own);
+        let ours = words(Method::Hpmmap, Place::Own);
+        assert!(
+            ours.contains("/hpmmap run --strict -- /w access --method hpmmap "),
+            "{ours}"
         );
+        let there = words(Method::Thp, Place::Cgroup("/c".into()));
+        assert!(there.starts_with("sh -c echo "), "{there}");
+        assert!(there.ends_with(&format!("\"$@\" /c {own}")), "{there}");
+        let quiet = words(Method::Thp, Place::Partition("q".into()));
+        assert!(
+            quiet.contains("/hpmmap run --only / --partition q -- /w access"),
+            "{quiet}"
+        );
+    }
+
+    #[test]
+    fn tasks_that_ran_at_the_same_time_have_one_figure() {
+        let one = |median, last| crate::noise::result::Accesses {
+            median,
+            ..crate::noise::result::tests::accesses(Method::Thp, 4096, last)
+        };
+        let all = together(vec![one(10.0, 3), one(14.0, 3)]).unwrap();
+        assert_eq!((all.median, all.most), (12.0, 14.0));
+        assert!(together(vec![one(10.0, 3), one(14.0, 4)]).is_err());
     }
 
     #[test]
@@ -326,6 +433,7 @@ mod tests {
         let worker = Worker {
             program: "/bin/false".into(),
             hz: 1,
+            place: Place::Own,
         };
         let parameters = parameters();
         let case = parameters.cases()[0];

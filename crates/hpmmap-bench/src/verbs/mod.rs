@@ -4,6 +4,7 @@ mod alloc;
 mod colocation;
 mod noise;
 mod session;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -25,6 +26,7 @@ pub fn perform(verb: &BenchVerb) -> Result<ExitCode> {
         BenchVerb::ColocationRank(args) => rank::run(&rank_of(args)),
         BenchVerb::ColocationAgent => agent::run(),
         BenchVerb::Noise(args) => noise::perform(args),
+        BenchVerb::Vm(args) => vm::perform(args),
     }
 }
 

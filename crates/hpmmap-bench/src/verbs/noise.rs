@@ -1,6 +1,6 @@
 //! `hpmmap bench noise`
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 
 use clap::ValueEnum;
 use hpmmap_base::error::{Error, Result};
@@ -8,6 +8,7 @@ use hpmmap_base::output::{print, print_json, save_json};
 use hpmmap_base::size::Size;
 use hpmmap_host::{Root, number_list, process};
 use hpmmap_sys::sigpipe;
+use serde::Deserialize;
 
 use super::session::{Progress, Session, worker_program};
 use crate::cli::BenchNoiseArgs;
@@ -15,9 +16,10 @@ use crate::machine::{self, Prepared};
 use crate::noise::neighbour::Neighbour;
 use crate::noise::plan::{self, Case, Condition, METHODS, Parameters, What};
 use crate::noise::result::{Accesses, Detours, LeftOut, Record, SCHEMA, Summary, disagreement};
-use crate::noise::worker::Worker;
+use crate::noise::worker::{Place, Worker};
 use crate::noise::{plot, report};
 use crate::plan::{LARGE_PAGE, Method, Provider};
+use crate::program::hpmmap;
 use crate::result::PoolAdd;
 
 const MIB: u64 = 1 << 20;
@@ -34,16 +36,59 @@ pub fn perform(args: &BenchNoiseArgs) -> Result<ExitCode> {
     let root = Root::default();
     let online = number_list::parse(&root.read(ONLINE)?)
         .map_err(|error| Error::Failed(format!("/{ONLINE}: {error}")))?;
-    let parameters = checked(args, &online, process::available_bytes(&root)?)?;
+    let place = args.partition.as_deref().map_or(Place::Own, place);
+    let own = partition_cpus(&root, &place)?;
+    let parameters = checked(args, &online, own, process::available_bytes(&root)?)?;
     let session = Session::new(&root, &args.session)?;
     let worker = Worker {
         program: worker_program(args.session.worker.as_deref(), &WORKERS)?,
         hz: session.tsc_hz.unwrap_or(INSTRUCTIONS_HZ),
+        place,
     };
     let record = Run::new(session, parameters, worker).finish()?;
     // Nothing is left to be restored.
     sigpipe::restore();
     conclude(args, &record)
+}
+
+/// A partition by its name, or a cgroup by its directory.
+fn place(text: &str) -> Place {
+    match text.contains('/') {
+        true => Place::Cgroup(text.trim_end_matches('/').into()),
+        false => Place::Partition(text.into()),
+    }
+}
+
+/// The part of 'hpmmap partition show --json' that is used.
+#[derive(Deserialize)]
+struct Shown {
+    cpus: String,
+}
+
+/// The CPUs of the place, if it has some of its own.
+fn partition_cpus(root: &Root, place: &Place) -> Result<Option<Vec<u32>>> {
+    let (list, source) = match place {
+        Place::Own => return Ok(None),
+        Place::Cgroup(dir) => {
+            let file = format!("{dir}/cpuset.cpus.effective");
+            (root.read(file.trim_start_matches('/'))?, file)
+        }
+        Place::Partition(name) => {
+            let shown = Command::new(hpmmap())
+                .args(["partition", "show", name, "--json"])
+                .stderr(Stdio::inherit())
+                .output()?;
+            let shown: Shown = serde_json::from_slice(&shown.stdout).map_err(|_| {
+                Error::Failed(format!(
+                    "--partition {name}: 'hpmmap partition show' has no CPUs"
+                ))
+            })?;
+            (shown.cpus, format!("partition {name}"))
+        }
+    };
+    let cpus =
+        number_list::parse(&list).map_err(|error| Error::Failed(format!("{source}: {error}")))?;
+    Ok(Some(cpus))
 }
 
 /// The requested CPUs, which must be online; `None` if none were requested.
@@ -56,7 +101,7 @@ fn cpus(option: &str, asked: Option<&str>, online: &[u32]) -> Result<Option<Vec<
     match cpus.iter().find(|cpu| !online.contains(cpu)) {
         None => Ok(Some(cpus)),
         Some(cpu) => Err(Error::Usage(format!(
-            "{option}: there is no CPU {cpu}: this machine has {}",
+            "{option}: there is no CPU {cpu}: use {}",
             number_list::format(online)
         ))),
     }
@@ -128,15 +173,37 @@ fn memory(args: &BenchNoiseArgs, available: u64, cpus: usize) -> Result<u64> {
     }
 }
 
-fn checked(args: &BenchNoiseArgs, online: &[u32], available: u64) -> Result<Parameters> {
-    let cpus_measured =
-        cpus("--cpu", args.cpu.as_deref(), online)?.unwrap_or_else(|| online.to_vec());
+/// `own`: the CPUs of the partition.
+fn checked(
+    args: &BenchNoiseArgs,
+    online: &[u32],
+    own: Option<Vec<u32>>,
+    available: u64,
+) -> Result<Parameters> {
+    let is_inside = own.is_some();
+    let own = own.unwrap_or_else(|| online.to_vec());
+    let cpus_measured = cpus("--cpu", args.cpu.as_deref(), &own)?.unwrap_or_else(|| own.clone());
+    let beside: Vec<u32> = match is_inside {
+        true => online
+            .iter()
+            .copied()
+            .filter(|cpu| !own.contains(cpu))
+            .collect(),
+        false => online[online.len() / 2..].to_vec(),
+    };
+    if args.tasks as usize > cpus_measured.len() {
+        return Err(Error::Usage(format!(
+            "--tasks {}: each needs a CPU, and there are {}: {}",
+            args.tasks,
+            cpus_measured.len(),
+            number_list::format(&cpus_measured)
+        )));
+    }
     let neighbour = match &args.neighbour {
         None => None,
         Some(command) => Some(plan::Neighbour {
             command: (!command.is_empty()).then(|| command.clone()),
-            cpus: cpus("--neighbour-cpu", args.neighbour_cpu.as_deref(), online)?
-                .unwrap_or_else(|| online[online.len() / 2..].to_vec()),
+            cpus: cpus("--neighbour-cpu", args.neighbour_cpu.as_deref(), online)?.unwrap_or(beside),
         }),
     };
     if args.neighbour.is_some() && args.no_detours {
@@ -158,6 +225,9 @@ fn checked(args: &BenchNoiseArgs, online: &[u32], available: u64) -> Result<Para
         accesses: args
             .accesses
             .unwrap_or(if args.quick { 65536 } else { ACCESSES }),
+        tasks: args.tasks,
+        partition: args.partition.clone(),
+        count: args.count || is_inside,
         rounds: args.rounds,
     })
 }
@@ -231,9 +301,13 @@ impl<'a> Run<'a> {
             What::Detours { variant, condition } => self
                 .look(case, variant, condition)
                 .map(|detours| self.detours.push(detours)),
-            What::Accesses { mode, size_bytes } => self
+            What::Accesses {
+                mode,
+                tasks,
+                size_bytes,
+            } => self
                 .worker
-                .accesses(&self.parameters, case, mode, size_bytes)
+                .accesses(&self.parameters, case, mode, tasks, size_bytes)
                 .map(|accesses| self.accesses.push(accesses)),
         };
         // The terminal's signals also end the workers.
@@ -260,7 +334,7 @@ impl<'a> Run<'a> {
             bytes = plan.command.is_none().then_some(most);
             shared = &plan.cpus;
         }
-        let cpus = self
+        let (cpus, counts) = self
             .worker
             .detours(&self.parameters, case, variant, shared)?;
         if let Some(neighbour) = &mut neighbour {
@@ -273,6 +347,7 @@ impl<'a> Run<'a> {
             neighbour_bytes: bytes,
             summary: Summary::of(&cpus),
             cpus,
+            counts,
         })
     }
 }
@@ -293,6 +368,8 @@ fn conclude(args: &BenchNoiseArgs, record: &Record) -> Result<ExitCode> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hpmmap_host::fixture::Fixture;
+
     use crate::cli::{BenchVerb, tests::parse};
     use crate::noise::plan::{Mode, Variant};
 
@@ -306,7 +383,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     fn parameters(words: &[&str]) -> Parameters {
-        checked(&args(words), &[0, 1, 2, 3], 8 * GIB).unwrap()
+        checked(&args(words), &[0, 1, 2, 3], None, 8 * GIB).unwrap()
     }
 
     #[test]
@@ -331,10 +408,10 @@ mod tests {
 
     #[test]
     fn sizes_follow_the_machine() {
-        let small = checked(&args(&[]), &[0, 1], 300 * MIB).unwrap();
+        let small = checked(&args(&[]), &[0, 1], None, 300 * MIB).unwrap();
         assert_eq!(small.sizes_bytes.last(), Some(&(64 * MIB)));
         assert_eq!(small.memory_bytes, 18 * MIB);
-        let tiny = checked(&args(&[]), &[0, 1], 8 * MIB).unwrap();
+        let tiny = checked(&args(&[]), &[0, 1], None, 8 * MIB).unwrap();
         assert_eq!(tiny.memory_bytes, LARGE_PAGE);
     }
 
@@ -356,6 +433,25 @@ mod tests {
     }
 
     #[test]
+    fn a_partition_is_measured_on_its_cpus_beside_a_neighbour_on_the_others() {
+        let words = ["--partition", "quiet", "--neighbour", "--tasks", "2"];
+        let own = Some(vec![1, 2]);
+        let inside = checked(&args(&words), &[0, 1, 2, 3], own.clone(), GIB).unwrap();
+        assert_eq!((&inside.cpus[..], inside.count), (&[1, 2][..], true));
+        assert_eq!(inside.neighbour.unwrap().cpus, [0, 3]);
+        let error = checked(&args(&["--cpu", "3"]), &[0, 1, 2, 3], own, GIB);
+        let error = error.unwrap_err().to_string();
+        assert_eq!(error, "--cpu: there is no CPU 3: use 1-2");
+
+        assert_eq!(place("quiet"), Place::Partition("quiet".into()));
+        assert_eq!(place("/c/q/"), Place::Cgroup("/c/q".into()));
+        let fixture = Fixture::new();
+        fixture.write("c/q/cpuset.cpus.effective", "2-3\n");
+        let cpus = partition_cpus(&fixture.root(), &place("/c/q")).unwrap();
+        assert_eq!(cpus, Some(vec![2, 3]));
+    }
+
+    #[test]
     fn a_choice_keeps_its_order() {
         let some = parameters(&[
             "--method",
@@ -374,7 +470,7 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused() {
         let message = |words: &[&str]| {
-            let error = checked(&args(words), &[0, 1], GIB).unwrap_err();
+            let error = checked(&args(words), &[0, 1], None, GIB).unwrap_err();
             assert_eq!(error.exit_code(), 2);
             error.to_string()
         };
@@ -384,7 +480,7 @@ mod tests {
         );
         assert_eq!(
             message(&["--cpu", "0,5"]),
-            "--cpu: there is no CPU 5: this machine has 0-1"
+            "--cpu: there is no CPU 5: use 0-1"
         );
         assert_eq!(
             message(&["--neighbour", "--neighbour-cpu", "x"]),
@@ -400,6 +496,10 @@ mod tests {
         );
         assert!(
             message(&["--neighbour", "--no-detours"]).starts_with("--neighbour is for detours")
+        );
+        assert_eq!(
+            message(&["--tasks", "3"]),
+            "--tasks 3: each needs a CPU, and there are 2: 0-1"
         );
     }
 }

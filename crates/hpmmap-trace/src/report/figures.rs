@@ -60,7 +60,7 @@ pub fn processes(trace: &Trace) -> BTreeMap<u32, Process> {
 /// A group of faults, and their cost.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// What the faults have in common.
+    /// The properties that the faults share.
     #[serde(flatten)]
     pub what: What,
     /// Faults without an exception, which the other figures leave out except in rows of calls.

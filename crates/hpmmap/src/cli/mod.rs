@@ -2,7 +2,9 @@
 //! anything.
 
 mod job;
+mod partition;
 mod pool;
+mod vm;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,7 +14,9 @@ use hpmmap_base::VERSION;
 use hpmmap_host::Root;
 
 pub use job::*;
+pub use partition::*;
 pub use pool::*;
+pub use vm::*;
 
 /// Give HPC jobs their own memory: pools of memory taken offline from Linux,
 /// mapped eagerly with large pages.
@@ -30,6 +34,12 @@ pub enum Verb {
     /// Move memory between Linux and the pools, and limit its use
     #[command(subcommand)]
     Pool(PoolVerb),
+    /// Give CPUs and pool memory to the programs of one job alone
+    #[command(subcommand)]
+    Partition(PartitionVerb),
+    /// Run virtual machines on pool memory: options for QEMU and libvirt, a report, quiet vCPUs
+    #[command(subcommand)]
+    Vm(VmVerb),
     /// Run a program whose memory comes from the pools
     ///
     /// hpmmap makes a launch, registers its own process and then executes the program:

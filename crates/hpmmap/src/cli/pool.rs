@@ -5,14 +5,18 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, Subcommand};
 use hpmmap_base::size::Size;
 
+use crate::promise::Promise;
+
 #[derive(Debug, Subcommand)]
 pub enum PoolVerb {
     /// Take memory from Linux into the pool of a NUMA node
     ///
     /// Sets memory blocks of the NUMA node offline and adds them to the pool. Movable
     /// memory blocks come first, then those that complete a gigabyte, then those at high
-    /// addresses. If Linux cannot give up a memory block, another one is tried. If the
-    /// whole size cannot be had, all of it goes back to Linux and the exit status is 1.
+    /// addresses. In a virtual machine whose host tells (hpmmap vm agent), those with larger
+    /// nested page-table entries come first. If Linux cannot give up a memory block, another
+    /// one is tried. If the whole size cannot be had, all of it goes back to Linux and the
+    /// exit status is 1.
     ///
     /// Linux keeps 2 GB or 5 % of the NUMA node, whichever is more, unless --leave says
     /// otherwise.
@@ -59,7 +63,7 @@ pub enum PoolVerb {
     /// /usr/lib/hpmmap/kdump-load loads a crash kernel in this way. Load it again after
     /// each change of the pools. Only root sees addresses.
     Iomem,
-    /// Limit how much of the pools a user or a cgroup may hold
+    /// Limit how much of the pools a user or a cgroup may hold, or promise it memory
     ///
     /// Pool memory is charged to the user of the process, to its cgroup (version 2) and to
     /// all cgroups above. A process with a limit that is reached gets ordinary memory, or
@@ -72,7 +76,11 @@ pub enum PoolVerb {
     /// who makes a user namespace is charged for all users in it; in a namespace that root
     /// has made each user is charged.
     ///
-    /// Limits last until the module is unloaded. --load sets those of /etc/hpmmap/limits;
+    /// --min is the opposite of a limit: memory that the user or cgroup gets whenever it
+    /// asks for it, per NUMA node. Other programs cannot take it, and it cannot leave the
+    /// pools. A promise to a cgroup within another one with a promise is taken out of that.
+    ///
+    /// Limits and promises last until the module is unloaded. --load sets those of /etc/hpmmap/limits;
     /// the service hpmmap-limits does so at boot and when the module is loaded. See
     /// hpmmap-limits(5).
     Limit(PoolLimitArgs),
@@ -195,10 +203,20 @@ pub struct PoolLimitArgs {
     /// The limit: 0 (nothing), a multiple of 2M, a share of all pool memory such as '50%',
     /// 'none' (no limit), or 'default' to drop this limit
     #[arg(long, value_name = "SIZE|N%|none|default", value_parser = parse_limit,
-          required_unless_present_any = ["list", "load"], conflicts_with_all = ["list", "load"])]
+          required_unless_present_any = ["min", "list", "load"],
+          conflicts_with_all = ["list", "load"])]
     pub size: Option<Limit>,
-    /// Show what users and cgroups may hold, and what they hold; a user other than root
-    /// sees the limits that hold for this user
+    /// Promise pool memory: a size, spread evenly over the NUMA nodes, one for each, such as
+    /// 0:16G,1:16G, or 'none'
+    ///
+    /// As long as the user or cgroup holds less, no other gets the free memory that it
+    /// lacks. A promise is refused if it cannot be kept, and ends with the cgroup. It
+    /// replaces an earlier one.
+    #[arg(long, value_name = "SIZE|N:SIZE,...|none",
+          conflicts_with_all = ["default", "list", "load"])]
+    pub min: Option<Promise>,
+    /// Show what users and cgroups may hold, what they hold, and what is promised to them;
+    /// a user other than root sees what concerns this user
     #[arg(long)]
     pub list: bool,
     /// Report as JSON

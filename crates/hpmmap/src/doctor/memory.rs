@@ -5,6 +5,7 @@ use hpmmap_host::memory::{self, Zone};
 use hpmmap_host::{Root, node, pool, process};
 
 use super::Check;
+use crate::promise;
 
 /// Memory blocks of a node that could be taken.
 struct Removable {
@@ -113,7 +114,14 @@ pub fn pools(root: &Root) -> Check {
             )
         })
         .collect();
-    if filled.is_empty() {
+    let broken = promise::broken(root);
+    if !broken.is_empty() {
+        Check::warn(
+            id,
+            broken.join("; "),
+            "add memory (hpmmap pool add), or promise less (hpmmap pool limit --list)",
+        )
+    } else if filled.is_empty() {
         Check::warn(id, "empty", "add memory: hpmmap pool add --size SIZE")
     } else {
         Check::ok(id, filled.join("; "))

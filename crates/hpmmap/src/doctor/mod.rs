@@ -1,8 +1,10 @@
 //! The checks of `hpmmap doctor`: each says what was found, and what to do.
 
+mod host;
 mod kernel;
 mod memory;
 pub mod module;
+mod partitions;
 
 use std::path::Path;
 
@@ -166,6 +168,8 @@ pub fn examine(root: &Root, facts: &Facts) -> Vec<Check> {
         memory::memory_blocks(root),
     ];
     checks.extend(memory::movable(root));
+    checks.push(partitions::partitions(root));
+    checks.extend(host::host(root));
     checks.push(module::signatures(root, facts));
     checks.push(module::module(root, &release, facts));
     if pool::is_loaded(root) {
@@ -188,6 +192,7 @@ mod tests {
 
     use super::kernel::OPTIONS;
     use super::*;
+    use crate::symbiosis::guest::tests as guest;
 
     const RELEASE: &str = "6.1.0-56-amd64";
 
@@ -278,7 +283,7 @@ mod tests {
             .collect();
         assert!(bad.is_empty(), "{bad:?}");
         assert!(report.able);
-        assert_eq!(report.checks.len(), 15);
+        assert_eq!(report.checks.len(), 16);
     }
 
     #[test]
@@ -341,6 +346,70 @@ mod tests {
         assert_check(&fixture, "ftrace", Verdict::Fail, "kernel.ftrace_enabled=1");
         fixture.remove("proc/sys/kernel/ftrace_enabled");
         assert_check(&fixture, "ftrace", Verdict::Fail, "CONFIG_FUNCTION_TRACER");
+    }
+
+    #[test]
+    fn partitions_are_whole_and_quiet() {
+        let fixture = able();
+        let nohz = "sys/devices/system/cpu/nohz_full";
+        assert_check(
+            &fixture,
+            "partitions",
+            Verdict::Ok,
+            "none; before one is quiet",
+        );
+        fixture.write(nohz, "2-3\n");
+        assert_check(&fixture, "partitions", Verdict::Ok, "CPUs 2-3 can be quiet");
+        let record = |phase: &str| {
+            fixture.write(
+                "run/hpmmap/partitions/a",
+                &format!(
+                    r#"{{"name":"a","phase":"{phase}","cpus":[2,3],"balance":false,
+                    "memory_bytes":0,"node":null,"user":null,"mount":"sys/fs/cgroup",
+                    "cgroup":"sys/fs/cgroup/hpmmap_a","systemd":false}}"#
+                ),
+            );
+        };
+        record("ready");
+        assert_check(
+            &fixture,
+            "partitions",
+            Verdict::Warn,
+            "hpmmap partition show a",
+        );
+        fixture.write("sys/fs/cgroup/hpmmap_a/cpuset.cpus.partition", "isolated\n");
+        assert_check(
+            &fixture,
+            "partitions",
+            Verdict::Warn,
+            "isolcpus=managed_irq,2-3",
+        );
+        fixture.write("proc/cmdline", "movablecore=4G isolcpus=managed_irq,2-3\n");
+        assert_check(&fixture, "partitions", Verdict::Ok, "a (CPUs 2-3)");
+        record("deleting");
+        assert_check(&fixture, "partitions", Verdict::Warn, "is not whole");
+        fixture.write("run/hpmmap/partitions/a", "{");
+        assert_check(&fixture, "partitions", Verdict::Warn, "no record");
+    }
+
+    #[test]
+    fn a_guest_is_told_how_its_host_maps_it() {
+        let fixture = able();
+        guest::host(&fixture, 5 << 30, 2 << 20, 0);
+        assert_check(
+            &fixture,
+            "host",
+            Verdict::Warn,
+            "1G of 2G of RAM by entries of 4K",
+        );
+        guest::host(&fixture, 5 << 30, 2 << 20, 60);
+        assert_check(&fixture, "host", Verdict::Warn, "it wrote 6");
+        guest::host(&fixture, 4 << 30, 2 << 20, 0);
+        fixture.write_bytes("sys/bus/pci/devices/0000:00:04.0/resource2", &[0; 9]);
+        assert_check(&fixture, "host", Verdict::Warn, "cannot be read");
+        fixture.remove("sys/bus/pci/devices/0000:00:04.0");
+        let checks = examine(&fixture.root(), &facts());
+        assert!(checks.iter().all(|check| check.id != "host"));
     }
 
     #[test]

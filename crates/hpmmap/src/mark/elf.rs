@@ -47,6 +47,27 @@ pub fn program_flags(file: &File) -> Result<u32, String> {
     }
 }
 
+/// The page-aligned addresses that a program is linked to; none if Linux places it, and if the file is
+/// no program.
+pub fn fixed_segments(file: &File) -> Vec<(u64, u64)> {
+    const PAGE: u64 = 4096;
+    let data = ReadCache::new(file);
+    let endian = LittleEndian;
+    let headers = Header::parse(&data)
+        .ok()
+        .filter(|header| header.e_type(endian) == elf::ET_EXEC)
+        .and_then(|header| header.program_headers(endian, &data).ok());
+    let load = |segment: &&_| ProgramHeader::p_type(*segment, endian) == elf::PT_LOAD;
+    let segments = headers.unwrap_or_default().iter().filter(load);
+    segments
+        .map(|segment| {
+            let start = segment.p_vaddr(endian);
+            let end = start.saturating_add(segment.p_memsz(endian));
+            (start - start % PAGE, end.div_ceil(PAGE) * PAGE)
+        })
+        .collect()
+}
+
 fn damaged() -> String {
     "is a damaged ELF file".into()
 }

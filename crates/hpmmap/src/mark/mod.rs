@@ -1,6 +1,6 @@
 //! The mark in a program file: its contents, its place, and how it is set.
 
-mod elf;
+pub mod elf;
 mod target;
 
 use std::ffi::OsString;
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use hpmmap_base::error::{Error, Result, describe};
 use hpmmap_base::escape;
 use hpmmap_base::safe_files::{Dir, Links, Place, find};
+use hpmmap_base::size::Size;
 use hpmmap_sys::{Errno, uapi};
 
 use crate::launch::{Options, Placement, Shared, Stacks};
@@ -20,17 +21,41 @@ pub const OFFSET: u64 = 48;
 
 const PLACEMENTS: u32 = uapi::LAUNCH_F_INTERLEAVE | uapi::LAUNCH_F_FIRST_TOUCH;
 
-/// Do these flags have two placements?
-fn places_twice(flags: u32) -> bool {
+/// Do these flags exclude each other?
+fn contradicts(flags: u32) -> bool {
     let is_first_touch = flags & uapi::LAUNCH_F_FIRST_TOUCH != 0;
-    let is_other = flags & (uapi::LAUNCH_F_INTERLEAVE | uapi::MARK_F_1G) != 0;
-    is_first_touch && is_other
+    let others = uapi::LAUNCH_F_INTERLEAVE | uapi::MARK_F_1G | uapi::MARK_STATIC_MASK;
+    is_first_touch && flags & others != 0
 }
 
-/// e_flags of a program with this mark.
-fn to_flags(options: Options) -> u32 {
+/// e_flags of a program with this mark, which holds sizes that are powers of two only.
+fn to_flags(options: Options) -> Result<u32> {
     let large = options.page_size == uapi::LARGE_BYTES;
-    uapi::MARK_MAGIC | options.flags() | if large { uapi::MARK_F_1G } else { 0 }
+    let region = match options.static_bytes {
+        0 => 0,
+        bytes if bytes.is_power_of_two() => (bytes / uapi::BLOCK_BYTES).ilog2() + 1,
+        bytes => {
+            let above = bytes.next_power_of_two();
+            return Err(Error::Usage(format!(
+                "--static {}: the size in a mark is a power of two, such as {} or {}",
+                Size(bytes),
+                Size(above / 2),
+                Size(above)
+            )));
+        }
+    };
+    Ok(uapi::MARK_MAGIC
+        | options.flags()
+        | if large { uapi::MARK_F_1G } else { 0 }
+        | region << uapi::MARK_STATIC_SHIFT)
+}
+
+/// The size of the static region.
+fn region(flags: u32) -> u64 {
+    match (flags & uapi::MARK_STATIC_MASK) >> uapi::MARK_STATIC_SHIFT {
+        0 => 0,
+        region => uapi::BLOCK_BYTES << (region - 1),
+    }
 }
 
 fn from_flags(flags: u32) -> Options {
@@ -58,6 +83,7 @@ fn from_flags(flags: u32) -> Options {
         } else {
             uapi::BLOCK_BYTES
         },
+        static_bytes: region(flags),
     }
 }
 
@@ -115,8 +141,8 @@ impl Program {
 
     /// The options of the mark, if there is one.
     pub fn mark(&self) -> Result<Option<Options>> {
-        if places_twice(self.flags) {
-            let what = "has a mark that places memory in two ways, so it is ignored: mark or unmark it anew";
+        if contradicts(self.flags) {
+            let what = "has a mark with options that exclude each other, so it is ignored: mark or unmark it anew";
             return Err(failed(&self.name, &format!("{what} ({:#x})", self.flags)));
         }
         Ok((self.flags != 0).then(|| from_flags(self.flags)))
@@ -124,7 +150,7 @@ impl Program {
 
     /// Marks the program, or removes the mark. `None` if it is in that state already.
     pub fn change(&self, to: Option<Options>) -> Result<Option<Change>> {
-        let flags = to.map_or(0, to_flags);
+        let flags = to.map_or(Ok(0), to_flags)?;
         if flags == self.flags {
             return Ok(None);
         }
@@ -179,6 +205,7 @@ mod tests {
         shared: Shared::Linux,
         placement: Placement::Interleave,
         page_size: uapi::LARGE_BYTES,
+        static_bytes: 64 << 30,
     };
     const IMAGE: Options = Options {
         image: true,
@@ -188,6 +215,7 @@ mod tests {
         shared: Shared::Pools,
         placement: Placement::Local,
         page_size: uapi::BLOCK_BYTES,
+        static_bytes: 0,
     };
 
     /// A copy of a real program.
@@ -212,7 +240,7 @@ mod tests {
             ..IMAGE
         };
         for options in [IMAGE, ALL, first_touch] {
-            let flags = to_flags(options);
+            let flags = to_flags(options).unwrap();
             assert_eq!(flags & uapi::MARK_MAGIC_MASK, uapi::MARK_MAGIC);
             assert_eq!(flags & !(uapi::MARK_MAGIC_MASK | uapi::MARK_OPTIONS), 0);
             assert_eq!(from_flags(flags), options);
@@ -220,9 +248,17 @@ mod tests {
         assert_eq!(IMAGE.to_string(), "page size 2M, image");
         assert_eq!(
             ALL.to_string(),
-            "page size 1G, image, strict, no-inherit, interleave, eager stacks, ordinary shared memory"
+            "page size 1G, image, strict, no-inherit, interleave, eager stacks, ordinary shared memory, static 64G"
         );
         assert_eq!(first_touch.to_string(), "page size 2M, image, first-touch");
+        let between = Options {
+            static_bytes: 5 << 30,
+            ..IMAGE
+        };
+        assert_eq!(
+            to_flags(between).unwrap_err().to_string(),
+            "--static 5G: the size in a mark is a power of two, such as 4G or 8G"
+        );
     }
 
     #[test]
@@ -389,8 +425,8 @@ mod tests {
             ),
             (
                 "newer",
-                &changed(48, &[0, 0x40, 0x4d, 0x48]),
-                "has a mark with options this version does not know (0x484d4000)",
+                &changed(48, &[0, 0x02, 0x4d, 0x48]),
+                "has a mark with options this version does not know (0x484d0200)",
             ),
         ] {
             assert_eq!(case(name, bytes), want, "{name}");
@@ -413,7 +449,7 @@ mod tests {
         fs::write(&path, both).unwrap();
         let program = open(&path).unwrap();
         let text = program.mark().unwrap_err().to_string();
-        assert!(text.contains("places memory in two ways"), "{text}");
+        assert!(text.contains("exclude each other"), "{text}");
         assert!(program.change(None).unwrap().is_some());
         assert_eq!(fs::read(&path).unwrap(), original);
     }

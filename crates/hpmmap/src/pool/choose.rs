@@ -23,6 +23,8 @@ pub struct Candidate {
     whole_run: bool,
     /// Memory blocks of that gigabyte that the pool has or can get.
     run_blocks: usize,
+    /// In a virtual machine, the size of its nested page-table entries; 0: unknown.
+    nested_bytes: u64,
 }
 
 impl Candidate {
@@ -35,12 +37,13 @@ impl Candidate {
             run: block.start / uapi::LARGE_BYTES,
             whole_run: false,
             run_blocks: 0,
+            nested_bytes: 0,
         }
     }
 }
 
-/// Candidates, the best first: movable memory before other memory and low
-/// memory last; whole gigabytes before parts of them, fuller parts before
+/// Candidates, the best first: low memory last; in a virtual machine what
+/// the host maps by larger entries before other memory; movable memory before other memory; whole gigabytes before parts of them, fuller parts before
 /// emptier ones; high addresses before low ones.
 #[derive(Debug)]
 pub struct Queue {
@@ -72,6 +75,14 @@ impl Queue {
         let mut queue = Self { candidates };
         queue.sort();
         queue
+    }
+
+    /// Prefers memory blocks with larger nested entries, which `nested_bytes` knows by address.
+    pub fn prefer(&mut self, nested_bytes: impl Fn(u64) -> u64) {
+        for candidate in &mut self.candidates {
+            candidate.nested_bytes = nested_bytes(candidate.start);
+        }
+        self.sort();
     }
 
     /// Memory blocks that are offline and in no pool, high addresses first.
@@ -115,6 +126,8 @@ impl Queue {
     fn sort(&mut self) {
         self.candidates.sort_by_key(|c| {
             Reverse((
+                c.zone == Zone::Low,
+                Reverse(c.nested_bytes),
                 c.zone,
                 !c.whole_run,
                 Reverse(c.run_blocks),
@@ -172,6 +185,20 @@ mod tests {
             .chain((48..51).rev())
             .collect();
         assert_eq!(order(&fixture, &[]), expected);
+    }
+
+    #[test]
+    fn larger_nested_entries_come_before_movable_memory_and_low_memory_stays_last() {
+        let fixture = machine(&[(1..2, "DMA32"), (32..34, "Normal"), (40..42, "Movable")]);
+        let blocks = memory::blocks_of_node(&fixture.root(), 0).unwrap();
+        let mut queue = Queue::new(&blocks, &HashSet::new(), BLOCK);
+        queue.prefer(|start| match start / BLOCK {
+            1 | 32 => 1 << 30,
+            40 => 2 << 20,
+            _ => 4096,
+        });
+        let order: Vec<u64> = std::iter::from_fn(|| queue.next().map(|c| c.index)).collect();
+        assert_eq!(order, [32, 40, 41, 33, 1]);
     }
 
     #[test]

@@ -76,6 +76,11 @@ impl Failure {
         self.is_denied() || self.errno == EROFS || (pool && mismatch)
     }
 
+    /// Is the memory needed for a promise?
+    pub fn is_promised(&self) -> bool {
+        self.step == Step::PoolRemove && self.errno == Errno::ENOSPC
+    }
+
     /// Does the caller lack the permission?
     pub fn is_denied(&self) -> bool {
         matches!(self.errno, Errno::EACCES | Errno::EPERM)
@@ -107,6 +112,9 @@ impl Failure {
                     short(self.busy_bytes),
                     short(self.pinned_bytes)
                 );
+            }
+            (Step::PoolRemove, Errno::ENOSPC) => {
+                "its NUMA node would have less free than is promised (see: hpmmap pool limit --list)"
             }
             (Step::Online | Step::Offline, Errno::EHWPOISON) => "stays offline: memory errors",
             (Step::PoolAdd, Errno::EHWPOISON) => "has memory errors",

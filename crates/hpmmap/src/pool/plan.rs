@@ -10,6 +10,7 @@ use hpmmap_host::{Root, memory, node, process};
 use super::PooledBlock;
 use super::add::{Keep, Request};
 use super::choose::{Candidate, Queue};
+use crate::symbiosis::guest::{self, Told};
 
 /// Of the available memory this much stays available: with less Linux would have to kill
 /// processes.
@@ -34,6 +35,8 @@ pub struct State {
     pub linux: u64,
     /// Memory that Linux could give up, on all nodes.
     pub available: u64,
+    /// What the host tells, in a virtual machine.
+    pub host: Option<Box<Told>>,
 }
 
 impl State {
@@ -51,6 +54,7 @@ impl State {
             pooled,
             linux: node::linux_bytes(root, node)?,
             available: process::available_bytes(root)?,
+            host: guest::told(root),
         })
     }
 
@@ -111,7 +115,10 @@ impl Plan {
         let size = |blocks: u64| Size(blocks * state.block_bytes);
         let wanted = multiple_of(wish.size, state.block_bytes, "the memory block size")?;
         let pooled: HashSet<u64> = state.pooled.iter().map(|block| block.index).collect();
-        let queue = Queue::new(&state.blocks, &pooled, state.block_bytes);
+        let mut queue = Queue::new(&state.blocks, &pooled, state.block_bytes);
+        if let Some(host) = &state.host {
+            queue.prefer(|address| host.nested_bytes(address));
+        }
         let all_offline = Queue::already_offline(&state.blocks, &pooled);
         let unused = all_offline.len() as u64;
         let offline = if wish.taking.offline_blocks {

@@ -143,6 +143,7 @@ mod tests {
             pooled: machine.pooled_blocks(),
             linux: 1 << 40,
             available: 1 << 40,
+            host: None,
         }
     }
 

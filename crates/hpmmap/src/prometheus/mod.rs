@@ -9,6 +9,7 @@ use hpmmap_host::window::Windows;
 
 use crate::limits::Reported;
 use crate::metric_groups::Group;
+use crate::promise::Promised;
 
 use format::{Text, with};
 pub use per_launch::JobState;
@@ -28,6 +29,8 @@ pub struct State<'a> {
     pub windows: Option<Windows>,
     /// Limits of users and cgroups, as far as the caller may see them.
     pub limits: &'a [Reported],
+    /// Promises, as far as the caller may see them.
+    pub promises: &'a [Promised],
     /// `None` if the module has no files.
     pub shared: Option<Shared>,
 }
@@ -72,6 +75,7 @@ pub fn text(state: &State) -> String {
     );
     pools(&mut out, state.nodes);
     limits(&mut out, state.limits);
+    promises(&mut out, state.promises);
     if let Some(groups) = state.groups {
         out.family(
             "hpmmap_jobs",
@@ -171,7 +175,7 @@ fn window_counts(out: &mut Text, windows: &Windows) {
 
 fn pools(out: &mut Text, nodes: &[NodePool]) {
     type Value = fn(&NodePool) -> u64;
-    let families: [(&str, &str, Value); 6] = [
+    let families: [(&str, &str, Value); 8] = [
         ("size", "Size of the pool of a node.", |n| n.total_bytes),
         ("free", "Free pool memory.", |n| n.free_bytes),
         ("clean", "Pool memory that is free and zero already.", |n| {
@@ -184,6 +188,16 @@ fn pools(out: &mut Text, nodes: &[NodePool]) {
             n.pinned_bytes
         }),
         ("bad", "Blocks with memory errors.", |n| n.bad_bytes),
+        (
+            "promised",
+            "Free memory that goes only to those to whom it is promised.",
+            |n| n.promised_bytes,
+        ),
+        (
+            "broken",
+            "Promised memory that is not there, because of memory errors.",
+            |n| n.broken_bytes,
+        ),
     ];
     for (what, help, value) in families {
         out.family(
@@ -213,6 +227,35 @@ fn limits(out: &mut Text, limits: &[Reported]) {
         "hpmmap_limit_held_bytes",
         "gauge",
         "Pool memory that a user or a cgroup holds.",
+        shown().map(|one| (labels(one), one.held_bytes)),
+    );
+}
+
+fn promises(out: &mut Text, promises: &[Promised]) {
+    let labels = |one: &Promised| {
+        let name = one.name.clone().unwrap_or_default();
+        let node = one.node.to_string();
+        vec![
+            ("kind", one.kind.to_string()),
+            ("name", name),
+            ("node", node),
+        ]
+    };
+    // A launch has no name that lasts.
+    let shown = || {
+        let lasts = |one: &&Promised| one.kind != "launch" && one.name.is_some();
+        promises.iter().filter(lasts)
+    };
+    out.family(
+        "hpmmap_promise_bytes",
+        "gauge",
+        "Pool memory of a NUMA node that is promised to a user or a cgroup.",
+        shown().map(|one| (labels(one), one.promised_bytes)),
+    );
+    out.family(
+        "hpmmap_promise_held_bytes",
+        "gauge",
+        "Pool memory of the NUMA node that counts for the promise, which may be more.",
         shown().map(|one| (labels(one), one.held_bytes)),
     );
 }
@@ -336,6 +379,7 @@ mod tests {
             jobs: jobs.as_deref().filter(|_| per_launch),
             windows: window::read(&root).unwrap(),
             limits,
+            promises: &[],
             shared: shared::read(&root).unwrap(),
         })
     }

@@ -104,7 +104,7 @@ fn gauges(out: &mut Text, jobs: &[JobState], contexts: &[Context]) {
 
 fn counters(out: &mut Text, jobs: &[JobState]) {
     type Value = fn(&Job) -> u64;
-    let families: [(&str, &str, Value); 9] = [
+    let families: [(&str, &str, Value); 10] = [
         (
             "processes_started",
             "Processes that a launch has had.",
@@ -129,6 +129,11 @@ fn counters(out: &mut Text, jobs: &[JobState]) {
             "placed_remote_bytes",
             "Pool memory given to mappings on another node than the CPU's.",
             |j| j.placed_remote_bytes,
+        ),
+        (
+            "placed_runs",
+            "Contiguous runs of pool memory given to mappings.",
+            |j| j.placed_runs,
         ),
         (
             "fork_copied_bytes",

@@ -7,6 +7,7 @@ use hpmmap_base::VERSION;
 use hpmmap_base::error::Result;
 use hpmmap_base::user_name;
 use hpmmap_host::job::{self, FaultReasons, Faults, Latency, Limited, Stall};
+use hpmmap_host::noise::{self, Noise};
 use hpmmap_host::{Root, cgroup, pool, process};
 use serde::Serialize;
 
@@ -42,6 +43,8 @@ pub struct Run {
     /// Minor faults of the processes that were waited for.
     pub minor_faults: u64,
     pub major_faults: u64,
+    /// The disturbances of its CPUs, if they were asked for.
+    pub noise: Option<Noise>,
 }
 
 /// The report as it is written.
@@ -72,6 +75,35 @@ pub struct Report {
     stalls: BTreeMap<&'static str, Wait>,
     fork_copied_bytes: u64,
     cleared_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    noise: Option<NoiseReport>,
+}
+
+/// The disturbances of the launch's CPUs.
+#[derive(Debug, Serialize)]
+struct NoiseReport {
+    verdict: noise::Verdict,
+    /// `None` if that is not known.
+    quiet: Option<bool>,
+    findings: Vec<String>,
+    #[serde(flatten)]
+    counts: Noise,
+}
+
+impl From<Noise> for NoiseReport {
+    fn from(counts: Noise) -> Self {
+        let verdict = counts.verdict();
+        Self {
+            verdict,
+            quiet: match verdict {
+                noise::Verdict::Quiet => Some(true),
+                noise::Verdict::Noisy => Some(false),
+                noise::Verdict::Unknown => None,
+            },
+            findings: counts.findings(),
+            counts,
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -133,6 +165,7 @@ struct Memory {
     linux_bytes: u64,
     few_bytes: u64,
     placed_bytes: u64,
+    placed_runs: u64,
     placed: Vec<Placed>,
     remote_bytes: u64,
     /// `None` if no memory was placed.
@@ -322,6 +355,7 @@ impl Report {
                 linux_bytes: job.linux_bytes,
                 few_bytes: job.few_bytes,
                 placed_bytes,
+                placed_runs: job.placed_runs,
                 placed: job
                     .placed_bytes
                     .iter()
@@ -366,6 +400,7 @@ impl Report {
                 .collect(),
             fork_copied_bytes: job.fork_copied_bytes,
             cleared_bytes: job.cleared_bytes,
+            noise: run.noise.map(NoiseReport::from),
         })
     }
 }
@@ -386,6 +421,7 @@ mod tests {
             exit: Exit::Signal(9),
             minor_faults: 812,
             major_faults: 3,
+            noise: None,
         }
     }
 
@@ -452,6 +488,7 @@ mod tests {
             ("/faults/pool_memory/unlisted", json!(2)),
             ("/faults/all_memory/major", json!(3)),
             ("/memory/peak_bytes", json!(40 << 20)),
+            ("/memory/placed_runs", json!(3)),
             ("/memory/placed/1", json!({"node": 1, "bytes": 8 << 20})),
             ("/memory/remote_share", json!(0.2)),
             ("/memory/entries/1g_bytes", json!(3u64 << 30)),
@@ -512,6 +549,28 @@ hpmmap: job 3 (strict, 2M): killed by signal 9 after 12.3 s, 5 processes (2 stil
   note         page faults of helpers do not count: mpirun 9
   verdict      disturbed: 1 page fault in pool memory; 4 fallbacks to ordinary memory; 3 calls refused for want of pool memory; the limit of every user (the default) was reached"
         );
+    }
+
+    #[test]
+    fn noise_has_a_verdict_of_its_own() {
+        let fixture = calm();
+        let mut noisy = run();
+        noisy.noise = Some(Noise {
+            unknown: vec!["no permission".into()],
+            ..Noise::default()
+        });
+        let report = Report::read(&fixture.root(), 3, noisy).unwrap();
+        let text = report.text();
+        assert!(
+            text.ends_with(
+                "  waits        none\n  noise        not known: no permission\n  verdict      undisturbed"
+            ),
+            "{text}"
+        );
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["noise"]["verdict"], json!("unknown"));
+        assert_eq!(json["noise"]["quiet"], Value::Null);
+        assert_eq!(json["noise"]["cpus"], json!([]));
     }
 
     #[test]
@@ -605,6 +664,8 @@ hpmmap: job 3 (strict, 2M): killed by signal 9 after 12.3 s, 5 processes (2 stil
         );
         let had = [large, ("large_wanted_bytes", 3 << 30)];
         assert_eq!(verdict(&had), (Some(true), "undisturbed".into()));
+        let text = with(&calm, &had).text();
+        assert!(text.contains("20 % remote; in 3 runs"), "{text}");
     }
 
     #[test]

@@ -75,9 +75,10 @@ impl Report {
             line(
                 "",
                 format!(
-                    "placed on {}; {:.0} % remote",
+                    "placed on {}; {:.0} % remote{}",
                     nodes.join(", "),
-                    share * 100.0
+                    share * 100.0,
+                    self.runs()
                 ),
             );
         }
@@ -136,6 +137,9 @@ impl Report {
                 some => some.join("; "),
             },
         );
+        for (name, text) in self.noise.iter().flat_map(|noise| noise.counts.lines()) {
+            line(&name, text);
+        }
         for note in &self.notes {
             line("note", note.clone());
         }
@@ -183,6 +187,14 @@ impl Report {
                 )
             })
             .collect()
+    }
+
+    /// For jobs that asked for contiguous memory.
+    fn runs(&self) -> String {
+        match self.job.page_size {
+            LARGE_BYTES => format!("; in {}", plural(self.memory.placed_runs, "run")),
+            _ => String::new(),
+        }
     }
 
     /// For jobs that asked for entries of 1 GB, or had some.

@@ -169,6 +169,7 @@ mod tests {
         shared: Shared::Pools,
         placement: Placement::Local,
         page_size: uapi::BLOCK_BYTES,
+        static_bytes: 0,
     };
 
     fn report(mark: Option<Options>, change: Option<Option<Change>>) -> Report {

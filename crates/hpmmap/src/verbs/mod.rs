@@ -4,6 +4,7 @@ mod cdi;
 mod doctor;
 mod mark;
 mod other;
+mod partition;
 mod pool_add;
 mod pool_iomem;
 mod pool_limit;
@@ -16,6 +17,8 @@ mod run;
 mod run_report;
 mod status;
 mod status_watch;
+mod vm;
+mod vm_agent;
 
 use std::process::ExitCode;
 
@@ -27,13 +30,15 @@ use crate::cli::{PoolVerb, Verb};
 /// Performs the verb.
 pub fn perform(verb: Verb) -> Result<ExitCode> {
     match verb {
-        Verb::Pool(PoolVerb::Add(args)) => pool_add::perform(&args),
+        Verb::Pool(PoolVerb::Add(args)) => off_partitions(pool_add::perform(&args)?),
         Verb::Pool(PoolVerb::Remove(args)) => pool_remove::perform(&args),
-        Verb::Pool(PoolVerb::Set(args)) => pool_set::perform(&args),
+        Verb::Pool(PoolVerb::Set(args)) => off_partitions(pool_set::perform(&args)?),
         Verb::Pool(PoolVerb::Reserve(args)) => pool_reserve::perform(&args),
         Verb::Pool(PoolVerb::List(args)) => pool_list::perform(&args),
         Verb::Pool(PoolVerb::Iomem) => pool_iomem::perform(),
         Verb::Pool(PoolVerb::Limit(args)) => pool_limit::perform(&args),
+        Verb::Partition(verb) => partition::perform(&verb),
+        Verb::Vm(verb) => vm::perform(&verb),
         Verb::Bench(args) => other::perform("bench", &args.words),
         Verb::Run(args) => run::perform(&args),
         Verb::Status(args) => status::perform(&args),
@@ -43,6 +48,11 @@ pub fn perform(verb: Verb) -> Result<ExitCode> {
         Verb::Unmark(args) => mark::unmark(&args),
         Verb::Trace(args) => other::perform("trace", &args.words),
     }
+}
+
+/// Moves the threads that the module has for new pools off the partitions.
+fn off_partitions(status: ExitCode) -> Result<ExitCode> {
+    crate::partition::refresh().map(|()| status)
 }
 
 /// The requested node, checked, or the only one if none was requested; `None` if there are

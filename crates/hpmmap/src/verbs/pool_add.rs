@@ -268,6 +268,7 @@ mod tests {
             pooled: Vec::new(),
             linux: 8 * BLOCK,
             available,
+            host: None,
         };
         Plan::new(&wish(args), &state)
     }
@@ -295,6 +296,7 @@ mod tests {
                 pooled: Vec::new(),
                 linux,
                 available: 1 << 40,
+                host: None,
             }
         };
         // Five percent of a large node.

@@ -6,6 +6,7 @@ use hpmmap_base::error::{Error, Result};
 use hpmmap_base::output::{print, print_versioned, warn};
 use hpmmap_base::size::{Size, memory_blocks, multiple_of, short};
 use hpmmap_host::{Root, memory};
+use hpmmap_sys::Device;
 use serde::Serialize;
 
 use super::progress::Progress;
@@ -13,7 +14,8 @@ use super::{chosen_node, require_node};
 use crate::cli::PoolRemoveArgs;
 use crate::device;
 use crate::pool::remove::{Outcome, free_blocks, remove};
-use crate::pool::{FailureReport, LiveMachine, PooledBlock, Step, join_ranges, summary};
+use crate::pool::{Failure, FailureReport, LiveMachine, PooledBlock, Step, join_ranges, summary};
+use crate::promise;
 
 pub fn perform(args: &PoolRemoveArgs) -> Result<ExitCode> {
     let root = Root::default();
@@ -37,7 +39,13 @@ pub fn perform(args: &PoolRemoveArgs) -> Result<ExitCode> {
             |done, failed| bar.set(done, failed),
         )
     };
-    conclude(args, node, &plan, &outcome)
+    conclude(args, node, &plan, &outcome, whose(&root, &device, &outcome))
+}
+
+/// To whom memory is promised that had to stay, if any had.
+pub fn whose(root: &Root, device: &Device, outcome: &Outcome) -> Option<String> {
+    let stayed = outcome.failures.iter().any(Failure::is_promised);
+    stayed.then(|| promise::whose(root, device))?
 }
 
 /// The amount, checked.
@@ -175,11 +183,12 @@ fn conclude(
     node: Option<u32>,
     plan: &Plan,
     outcome: &Outcome,
+    promised: Option<String>,
 ) -> Result<ExitCode> {
     if args.json {
         print_versioned(1, &report(node, plan, outcome))?;
     }
-    if let Some(error) = shortfall(plan, outcome) {
+    if let Some(error) = shortfall(plan, outcome, promised) {
         return Err(error);
     }
     if !outcome.failures.is_empty() {
@@ -203,7 +212,7 @@ fn removed(plan: &Plan, outcome: &Outcome) -> Size {
 }
 
 /// The error if less than requested was given back, or a memory block is stuck.
-fn shortfall(plan: &Plan, outcome: &Outcome) -> Option<Error> {
+fn shortfall(plan: &Plan, outcome: &Outcome, promised: Option<String>) -> Option<Error> {
     if outcome.removed.is_empty() && outcome.failures.iter().any(|f| f.is_denied()) {
         return Some(device::only_root("to change pools"));
     }
@@ -215,6 +224,7 @@ fn shortfall(plan: &Plan, outcome: &Outcome) -> Option<Error> {
     if stuck || outcome.removed.len() < plan.wanted {
         reasons.extend((!outcome.failures.is_empty()).then(|| summary(&outcome.failures)));
     }
+    reasons.extend(promised);
     if !plan.in_use.is_empty() {
         reasons.push(format!("in use: {}", plan.in_use));
     }
@@ -284,7 +294,7 @@ mod tests {
         );
         let plan = Plan::new(Amount::Blocks(1), Some(0), BLOCK, &blocks).unwrap();
         assert_eq!(plan.wanted, 1);
-        assert!(shortfall(&plan, &gone(&[32])).is_none());
+        assert!(shortfall(&plan, &gone(&[32]), None).is_none());
     }
 
     fn gone(indices: &[u64]) -> Outcome {
@@ -300,7 +310,7 @@ mod tests {
         let plan = Plan::new(Amount::All, None, BLOCK, &blocks).unwrap();
         assert_eq!(plan.wanted, 1);
         assert_eq!(
-            shortfall(&plan, &gone(&[32])).unwrap().to_string(),
+            shortfall(&plan, &gone(&[32]), None).unwrap().to_string(),
             "only 128M went back to Linux; in use: memory33 (6M held by jobs)"
         );
         let json = serde_json::to_value(report(None, &plan, &gone(&[32]))).unwrap();
@@ -313,7 +323,7 @@ mod tests {
     #[test]
     fn an_empty_pool_has_nothing_to_give_back_and_that_is_fine() {
         let plan = Plan::new(Amount::All, Some(0), BLOCK, &[]).unwrap();
-        assert!(shortfall(&plan, &gone(&[])).is_none());
+        assert!(shortfall(&plan, &gone(&[]), None).is_none());
     }
 
     #[test]
@@ -323,10 +333,10 @@ mod tests {
         let plan = Plan::new(Amount::Blocks(1), Some(0), BLOCK, &blocks).unwrap();
         let mut outcome = gone(&[33]);
         outcome.failures.clone_from(&failures);
-        assert!(shortfall(&plan, &outcome).is_none());
+        assert!(shortfall(&plan, &outcome, None).is_none());
         let mut outcome = gone(&[]);
         outcome.failures = failures;
-        assert!(shortfall(&plan, &outcome).is_some());
+        assert!(shortfall(&plan, &outcome, None).is_some());
     }
 
     #[test]
@@ -336,7 +346,7 @@ mod tests {
         let mut outcome = gone(&[33]);
         outcome.failures = vec![Failure::new(32, Step::Online, Errno::ENOMEM)];
         assert!(
-            shortfall(&plan, &outcome)
+            shortfall(&plan, &outcome, None)
                 .unwrap()
                 .to_string()
                 .contains("memory32")

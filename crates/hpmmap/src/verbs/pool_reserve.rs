@@ -1,23 +1,17 @@
 //! `hpmmap pool reserve`
 
-use std::fs;
-use std::io::ErrorKind;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use hpmmap_base::error::{Error, Result};
 use hpmmap_base::output::{print, warn};
-use hpmmap_base::safe_files;
 use hpmmap_base::size::{Size, multiple_of, short};
 use hpmmap_host::{Root, memory, node, process};
 
 use super::require_nodes;
 use crate::cli::PoolReserveArgs;
+use crate::grub::{self, DropIn};
 
-/// GRUB reads it after /etc/default/grub.
-const DROP_IN: &str = "etc/default/grub.d/hpmmap.cfg";
-
-/// The path for messages, whatever the root.
-const DROP_IN_PATH: &str = "/etc/default/grub.d/hpmmap.cfg";
+const DROP_IN: DropIn = DropIn("etc/default/grub.d/hpmmap.cfg");
 
 /// If there is memory above this address, Linux reserves none below.
 const LOW_END: u64 = 4 << 30;
@@ -28,9 +22,9 @@ const LINUX_BYTES: u64 = 512 << 20;
 pub fn perform(args: &PoolReserveArgs) -> Result<ExitCode> {
     let root = Root::default();
     let Some(size) = args.size else {
-        let text = match remove(&root, update_grub)? {
-            true => format!("{DROP_IN_PATH} is gone: the next boot reserves nothing"),
-            false => format!("there is no {DROP_IN_PATH}: nothing is reserved by it"),
+        let text = match remove(&root, grub::update)? {
+            true => format!("{DROP_IN} is gone: the next boot reserves nothing"),
+            false => format!("there is no {DROP_IN}: nothing is reserved by it"),
         };
         print(&text)?;
         return Ok(ExitCode::SUCCESS);
@@ -41,9 +35,9 @@ pub fn perform(args: &PoolReserveArgs) -> Result<ExitCode> {
             "this boot has {other} already: take it from /etc/default/grub, the last one counts"
         ));
     }
-    write(&root, &reserved, update_grub)?;
+    write(&root, &reserved, grub::update)?;
     print(&format!(
-        "the next boot has {} (in {DROP_IN_PATH}): reboot, then pools of {size} can be had in full",
+        "the next boot has {} (in {DROP_IN}): reboot, then pools of {size} can be had in full",
         reserved.option()
     ))?;
     Ok(ExitCode::SUCCESS)
@@ -182,7 +176,7 @@ fn fits(who: &str, size: Size, lost: u64, able: u64) -> Result<()> {
 
 /// A reservation that was not made by this command.
 fn other_option(command_line: &str, root: &Root) -> Option<String> {
-    let own = root.read(DROP_IN).unwrap_or_default();
+    let own = root.read(DROP_IN.0).unwrap_or_default();
     let mut words = command_line.split_whitespace();
     words
         .find(|word| {
@@ -193,70 +187,17 @@ fn other_option(command_line: &str, root: &Root) -> Option<String> {
 }
 
 fn write(root: &Root, reserved: &Reserved, update: impl FnOnce(&str) -> Result<()>) -> Result<()> {
-    let path = root.join(DROP_IN);
-    let before = match fs::read(&path) {
-        Ok(bytes) => Some(bytes),
-        Err(error) if error.kind() == ErrorKind::NotFound => None,
-        Err(error) => return Err(Error::Failed(format!("{DROP_IN_PATH}: {error}"))),
-    };
-    if let Some(dir) = path.parent() {
-        fs::create_dir_all(dir)
-            .map_err(|error| Error::Failed(format!("cannot make {}: {error}", dir.display())))?;
-    }
-    safe_files::write(&path, reserved.text())?;
     let hint = format!(
         "put {} on the kernel's command line yourself",
         reserved.option()
     );
-    update(&hint).inspect_err(|_| {
-        let undone = match &before {
-            Some(bytes) => safe_files::write(&path, bytes),
-            None => fs::remove_file(&path).map_err(Error::from),
-        };
-        if let Err(error) = undone {
-            warn(&format!("{DROP_IN_PATH} stays: {error}"));
-        }
-    })
+    DROP_IN.write(root, &reserved.text(), &hint, update)
 }
 
 /// Removes the reservation; returns whether there was one.
 fn remove(root: &Root, update: impl FnOnce(&str) -> Result<()>) -> Result<bool> {
-    match fs::remove_file(root.join(DROP_IN)) {
-        Ok(()) => (),
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(Error::Failed(format!("{DROP_IN_PATH}: {error}"))),
-    }
-    update("take movablecore= off the kernel's command line yourself")?;
-    Ok(true)
-}
-
-/// Writes GRUB's configuration anew. `hint`: another way if that fails.
-fn update_grub(hint: &str) -> Result<()> {
-    let failed = |why: String| Error::Failed(format!("update-grub {why}: {hint}"));
-    // The PATH of ordinary users may lack it.
-    let path = format!(
-        "{}:/usr/sbin:/sbin",
-        std::env::var("PATH").unwrap_or_default()
-    );
-    let output = Command::new("sh")
-        .args([
-            "-c",
-            "command -v update-grub >/dev/null || exit 127; exec update-grub",
-        ])
-        .env("PATH", path)
-        .output()
-        .map_err(|error| failed(format!("cannot be run ({error})")))?;
-    match output.status.code() {
-        Some(0) => Ok(()),
-        Some(127) => Err(failed(
-            "is not there, this machine does not boot by GRUB".into(),
-        )),
-        _ => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let last = said.lines().last().unwrap_or_default();
-            Err(failed(format!("failed ({})", last.trim())))
-        }
-    }
+    let hint = "take movablecore= off the kernel's command line yourself";
+    DROP_IN.remove(root, hint, update)
 }
 
 #[cfg(test)]
@@ -358,14 +299,14 @@ mod tests {
         for gib in [8, 16] {
             let reserved = Reserved::new(&machine, Size(gib * GIB), None).unwrap();
             write(&root, &reserved, |_| Ok(())).unwrap();
-            let text = root.read(DROP_IN).unwrap();
+            let text = root.read(DROP_IN.0).unwrap();
             assert!(
                 text.ends_with(&format!(" {}\"", reserved.option())),
                 "{text}"
             );
         }
         assert!(remove(&root, |_| Ok(())).unwrap());
-        assert!(!root.join(DROP_IN).exists());
+        assert!(!root.join(DROP_IN.0).exists());
         assert!(!remove(&root, |_| panic!("nothing has changed")).unwrap());
     }
 
@@ -377,10 +318,10 @@ mod tests {
         let reserved = Reserved::new(&machine, Size(8 * GIB), None).unwrap();
         let error = write(&root, &reserved, fail).unwrap_err().to_string();
         assert!(error.contains("movablecore=8960M"), "{error}");
-        assert!(!root.join(DROP_IN).exists());
-        fixture.write(DROP_IN, "old\n");
+        assert!(!root.join(DROP_IN.0).exists());
+        fixture.write(DROP_IN.0, "old\n");
         assert!(write(&root, &reserved, fail).is_err());
-        assert_eq!(root.read(DROP_IN).unwrap(), "old");
+        assert_eq!(root.read(DROP_IN.0).unwrap(), "old");
     }
 
     #[test]
@@ -391,7 +332,7 @@ mod tests {
         let other = other_option("quiet movablecore=1G", &root);
         assert_eq!(other.as_deref(), Some("movablecore=1G"));
         fixture.write(
-            DROP_IN,
+            DROP_IN.0,
             "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX movablecore=1G\"\n",
         );
         assert_eq!(other_option("quiet movablecore=1G", &root), None);

@@ -12,7 +12,7 @@ use hpmmap_host::{Root, memory, node};
 use hpmmap_sys::Device;
 use serde::Serialize;
 
-use super::pool_remove::describe_used;
+use super::pool_remove::{describe_used, whose};
 use super::progress::Progress;
 use super::require_nodes;
 use crate::cli::PoolSetArgs;
@@ -72,7 +72,12 @@ pub fn perform(args: &PoolSetArgs) -> Result<ExitCode> {
                 if !args.json {
                     print(&report.text())?;
                 }
-                if let Some(lacks) = lacks(&brought, block_bytes) {
+                if let Some(mut lacks) = lacks(&brought, block_bytes) {
+                    if let Done::Removed(outcome) = &brought.done
+                        && let Some(whose) = whose(&root, &device, outcome)
+                    {
+                        lacks += &format!("; {whose}");
+                    }
                     request.complain(&goal.place, &lacks);
                 }
                 reports.push(report);

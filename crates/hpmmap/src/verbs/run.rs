@@ -1,6 +1,7 @@
 //! `hpmmap run`
 
-use std::ffi::{CString, OsString};
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
@@ -8,14 +9,19 @@ use hpmmap_base::error::{Error, Result, exec_status};
 use hpmmap_base::output::{complain, say};
 use hpmmap_base::size::{Size, short};
 use hpmmap_host::{Root, node, number_list, pool};
-use hpmmap_sys::{Errno, LaunchRequest, uapi};
-use nix::unistd::execvpe;
+use hpmmap_sys::{Errno, LaunchRequest, PromiseError, PromiseOf, RegionRequest, uapi};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+use nix::unistd::{Uid, execvpe};
 
-use super::{require_nodes, run_report};
+use super::{partition, require_nodes, run_report};
 use crate::allocator;
 use crate::cli::RunArgs;
 use crate::device;
+use crate::launch::Placement;
 use crate::limits::{self, Reported};
+use crate::partition::Partition;
+use crate::promise::{self, Promise};
+use crate::region::{self, Region};
 use crate::report_name;
 
 /// The least memory that a program needs at its start: a block for its stack, and one for what the
@@ -26,27 +32,69 @@ const START_BYTES: u64 = 2 * uapi::BLOCK_BYTES;
 pub fn perform(args: &RunArgs) -> Result<ExitCode> {
     let root = Root::default();
     let request = checked(&root, args)?;
+    let reserve = args
+        .reserve
+        .clone()
+        .map(|reserve| reserve.on(&request.nodes));
+    let reserve = reserve.transpose()?;
     let command = program(&args.command)?;
     let report = args
         .report
         .as_deref()
         .map(report_name::expand)
         .transpose()?;
-    let environment = allocator::environment(args.malloc, args.malloc_tune)?;
+    let gigabytes = request.page_size == uapi::LARGE_BYTES;
+    let mut environment = allocator::environment(args.malloc, args.malloc_tune, gigabytes)?;
+    if args.noise && report.is_none() && !args.verbose {
+        return Err(Error::Usage(
+            "--noise is a part of the report: add --report FILE or --verbose".into(),
+        ));
+    }
     let device = device::open()?;
+    if let Some(partition) = partition::enter(&root, args)? {
+        environment.extend(binding(&partition, |name| std::env::var_os(name).is_some()));
+    }
+    if !request.regions.is_empty() {
+        let line = format!(
+            "{}={}",
+            region::VARIABLE,
+            region::variable(&request.regions)
+        );
+        environment.extend(CString::new(line));
+    }
+    let region_bytes = request.regions.iter().map(|region| region.bytes).sum();
+    for (option, bytes) in [
+        ("--static", request.static_bytes),
+        ("--region", region_bytes),
+    ] {
+        if let Some(error) = too_low_for(option, bytes)? {
+            return Err(error);
+        }
+    }
     let limit = limits::tightest(&root, &device);
     if let Some(error) = limit.as_ref().and_then(|limit| no_start(&request, limit)) {
+        return Err(error);
+    }
+    let smallest = limits::smallest(&root, &device);
+    let bounded = reserve.as_ref().zip(smallest.as_ref());
+    if let Some(error) = bounded.and_then(|(reserve, limit)| over_limit(reserve, limit)) {
         return Err(error);
     }
     let note = limit
         .as_ref()
         .and_then(|limit| note(&root, &request, limit));
+    let notes = region_notes(&root, &request, limit.as_ref(), args.verbose);
     let launch = || -> Result<u64> {
         let id = device.launch(&request).map_err(|errno| {
             let full = limit.as_ref().filter(|limit| limit.is_full());
             explain(&root, &request, errno, full.map(ToString::to_string))
         })?;
-        note.iter().for_each(|note| say(note));
+        if let Some(reserve) = &reserve {
+            device
+                .promise_set(&PromiseOf::Launch, reserve.parts())
+                .map_err(|error| not_reserved(&root, reserve, error, Uid::effective().is_root()))?;
+        }
+        note.iter().chain(&notes).for_each(|note| say(note));
         small_entries(&root, &request)
             .iter()
             .for_each(|note| say(note));
@@ -79,13 +127,132 @@ fn checked(root: &Root, args: &RunArgs) -> Result<LaunchRequest> {
             nodes
         }
     };
-    let options = args.launch.options(args.image)?;
+    let mut options = args.launch.options(args.image)?;
+    let regions = parsed(&args.region)?;
+    if regions.iter().any(|region| region.gigabytes) {
+        options.page_size = uapi::LARGE_BYTES;
+    }
     Ok(LaunchRequest {
+        regions: placed(root, args, &regions, &nodes)?,
         flags: options.flags(),
         page_size: options.page_size,
         nodes,
         only: patterns(&args.only)?,
+        static_bytes: options.static_bytes,
     })
+}
+
+fn parsed(texts: &[String]) -> Result<Vec<Region>> {
+    let wrong = |text, error| Error::Usage(format!("--region {text}: {error}"));
+    texts
+        .iter()
+        .map(|text| text.parse().map_err(|error: String| wrong(text, error)))
+        .collect()
+}
+
+/// The regions with their addresses, on NUMA nodes that the launch may use.
+fn placed(
+    root: &Root,
+    args: &RunArgs,
+    regions: &[Region],
+    nodes: &[u32],
+) -> Result<Vec<RegionRequest>> {
+    if regions.is_empty() {
+        return Ok(Vec::new());
+    }
+    if args.launch.placement == Placement::FirstTouch {
+        return Err(Error::Usage(
+            "--region maps all memory at once: leave out --placement first-touch".into(),
+        ));
+    }
+    let (stack, _) = getrlimit(Resource::RLIMIT_STACK).map_err(io::Error::from)?;
+    let stack = Some(stack).filter(|bytes| *bytes != RLIM_INFINITY);
+    let command = args.command.first().map_or(OsStr::new(""), |word| word);
+    let regions = region::place(regions, command, stack)?;
+    for node in regions.iter().filter_map(|region| region.node) {
+        require_nodes(&node::with_memory(root)?, &[node])?;
+        if !nodes.is_empty() && !nodes.contains(&node) {
+            return Err(Error::Usage(format!(
+                "--region on NUMA node {node}, but --node {} leaves it out",
+                number_list::format(nodes)
+            )));
+        }
+    }
+    Ok(regions)
+}
+
+/// Variables that spread the threads of OpenMP over a partition where the kernel moves none, unless
+/// the user has set where they go.
+fn binding(partition: &Partition, is_set: impl Fn(&str) -> bool) -> Vec<CString> {
+    let bound = [
+        "OMP_PROC_BIND",
+        "OMP_PLACES",
+        "GOMP_CPU_AFFINITY",
+        "KMP_AFFINITY",
+    ];
+    match partition.balance || bound.into_iter().any(is_set) {
+        true => Vec::new(),
+        false => vec![c"OMP_PROC_BIND=spread".into(), c"OMP_PLACES=threads".into()],
+    }
+}
+
+/// A limit of the process that is lower than what an option wants mapped.
+fn too_low_for(what: &str, bytes: u64) -> Result<Option<Error>> {
+    for (resource, name, option) in [
+        (Resource::RLIMIT_AS, "RLIMIT_AS", "-v"),
+        (Resource::RLIMIT_DATA, "RLIMIT_DATA", "-d"),
+    ] {
+        let (soft, _) = getrlimit(resource).map_err(io::Error::from)?;
+        if soft < bytes {
+            return Ok(Some(Error::Failed(format!(
+                "{what} {} is more than {name} allows ({}): raise it with ulimit {option}",
+                short(bytes),
+                short(soft)
+            ))));
+        }
+    }
+    Ok(None)
+}
+
+/// Notes: properties that a static region gives up, and a region without memory.
+fn region_notes(
+    root: &Root,
+    request: &LaunchRequest,
+    limit: Option<&Reported>,
+    verbose: bool,
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    if request.static_bytes == 0 || !report_name::is_first_rank() {
+        return notes;
+    }
+    let size = short(request.static_bytes);
+    let free: u64 = eligible(root, request)
+        .iter()
+        .map(|pool| pool.free_bytes)
+        .sum();
+    let room = limit.and_then(Reported::room).unwrap_or(u64::MAX).min(free);
+    if room < request.static_bytes && request.flags & uapi::LAUNCH_F_STRICT == 0 {
+        notes.push(format!(
+            "--static {size}: the launch may get no more than {} now: programs run without a \
+             region until there is more (see: hpmmap status)",
+            short(room)
+        ));
+    }
+    if verbose {
+        notes.push(format!(
+            "--static {size} gives up: SIGSEGV after munmap and above the break, lines of \
+             /proc/PID/maps for single mappings, addresses at multiples of 2M, moves without \
+             a copy in mremap; ulimit -v and -d count the whole region"
+        ));
+    }
+    notes
+}
+
+/// The pools that a launch may use.
+fn eligible(root: &Root, request: &LaunchRequest) -> Vec<pool::NodePool> {
+    let mut pools = pool::nodes(root).unwrap_or_default();
+    pools.retain(|pool| request.nodes.is_empty() || request.nodes.contains(&pool.node));
+    pools
 }
 
 /// The patterns in the module's form.
@@ -121,9 +288,18 @@ fn program(command: &[OsString]) -> Result<Vec<CString>> {
         .collect()
 }
 
-/// With --strict and a limit too low for its start, a program would end with SIGSEGV: fail before.
+/// A limit that is too low for the regions. With --strict and one too low for its start, a program
+/// would end with SIGSEGV: fail before.
 fn no_start(request: &LaunchRequest, limit: &Reported) -> Option<Error> {
     let room = limit.room()?;
+    let regions: u64 = request.regions.iter().map(|region| region.bytes).sum();
+    if regions > room {
+        return Some(Error::Failed(format!(
+            "--region: {} are asked for, and {limit} leaves {}: raise the limit (hpmmap pool limit)",
+            short(regions),
+            short(room)
+        )));
+    }
     let all = request.only.is_empty() && request.flags & uapi::LAUNCH_F_STRICT != 0;
     // With a limit that leaves less than a block the module refuses the launch itself.
     (all && (uapi::BLOCK_BYTES..START_BYTES).contains(&room)).then(|| {
@@ -165,6 +341,35 @@ fn note(root: &Root, request: &LaunchRequest, limit: &Reported) -> Option<String
     ))
 }
 
+/// The error of a promise that the launch could never use in full.
+fn over_limit(reserve: &Promise, limit: &Reported) -> Option<Error> {
+    let most = limit.limit_bytes?;
+    (reserve.bytes() > most).then(|| {
+        Error::Failed(format!(
+            "--reserve {reserve}: {limit} lets the launch hold {} at most: reserve no more than \
+             that (see: hpmmap pool limit --list)",
+            Size(most)
+        ))
+    })
+}
+
+/// Why nothing is reserved for the launch.
+fn not_reserved(root: &Root, reserve: &Promise, error: PromiseError, by_root: bool) -> Error {
+    match error.errno {
+        Errno::ENOSPC if !by_root => Error::Failed(format!(
+            "--reserve {reserve}: {} of what is promised to this user or its cgroup is left for \
+             it (see: hpmmap pool limit --list; root promises with: hpmmap pool limit --min SIZE)",
+            Size(error.room_bytes)
+        )),
+        _ => promise::refused(
+            "the launch",
+            reserve,
+            error,
+            &pool::nodes(root).unwrap_or_default(),
+        ),
+    }
+}
+
 /// That a launch with --page-size 1G has entries of 2 MB, after it has tried to get others.
 fn small_entries(root: &Root, request: &LaunchRequest) -> Option<String> {
     if request.page_size != uapi::LARGE_BYTES || !report_name::is_first_rank() {
@@ -174,20 +379,51 @@ fn small_entries(root: &Root, request: &LaunchRequest) -> Option<String> {
     Some(format!("--page-size 1G: entries are of 2 MB: {why}"))
 }
 
+/// The NUMA node that has too little for the regions, `None` for all of them together, with what is
+/// asked for and what is free.
+fn short_of(
+    regions: &[RegionRequest],
+    pools: &[pool::NodePool],
+) -> Option<(Option<u32>, u64, u64)> {
+    let asked = |node: Option<u32>| -> u64 {
+        let here = |region: &&RegionRequest| node.is_none() || region.node == node;
+        regions.iter().filter(here).map(|region| region.bytes).sum()
+    };
+    let free = |node: Option<u32>| -> u64 {
+        let here = |pool: &&pool::NodePool| node.is_none_or(|node| node == pool.node);
+        pools.iter().filter(here).map(|pool| pool.free_bytes).sum()
+    };
+    regions
+        .iter()
+        .map(|region| region.node)
+        .chain([None])
+        .map(|node| (node, asked(node), free(node)))
+        .find(|(_, asked, free)| free < asked)
+}
+
 /// Why the module refused, with the pools as they are now.
 fn explain(root: &Root, request: &LaunchRequest, errno: Errno, full: Option<String>) -> Error {
-    let pools = pool::nodes(root).unwrap_or_default();
-    let eligible: Vec<_> = pools
-        .iter()
-        .filter(|pool| request.nodes.is_empty() || request.nodes.contains(&pool.node))
-        .collect();
+    let eligible = eligible(root, request);
     let total: u64 = eligible.iter().map(|pool| pool.total_bytes).sum();
     let free: u64 = eligible.iter().map(|pool| pool.free_bytes).sum();
+    let promised = match eligible.iter().map(|pool| pool.promised_bytes).sum() {
+        0 => String::new(),
+        bytes => format!(", {} of that promised", short(bytes)),
+    };
     let whose = if request.nodes.is_empty() {
         "the pools".to_string()
     } else {
         format!("the pools of node {}", number_list::format(&request.nodes))
     };
+    let lack = short_of(&request.regions, &eligible);
+    if let (Errno::ENOMEM, Some((node, asked, free))) = (errno, lack) {
+        let of = node.map_or(whose, |node| format!("the pool of NUMA node {node}"));
+        return Error::PoolEmpty(format!(
+            "--region: {} are asked for, {} are free in {of} now",
+            short(asked),
+            short(free)
+        ));
+    }
     match errno {
         Errno::ENODEV | Errno::ENOMEM if total == 0 => {
             Error::PoolEmpty(format!("{whose} are empty"))
@@ -196,6 +432,11 @@ fn explain(root: &Root, request: &LaunchRequest, errno: Errno, full: Option<Stri
         Errno::ENOMEM if free == 0 => {
             Error::PoolEmpty(format!("{whose} ({}) are used up", short(total)))
         }
+        Errno::ENOMEM if free < request.static_bytes => Error::PoolEmpty(format!(
+            "--static {}: {} are free in {whose} now",
+            short(request.static_bytes),
+            short(free)
+        )),
         Errno::ENOMEM => Error::Failed(match full {
             Some(limit) => format!(
                 "no memory for the launch: {limit} is reached (see: hpmmap pool limit --list); {} \
@@ -203,7 +444,7 @@ fn explain(root: &Root, request: &LaunchRequest, errno: Errno, full: Option<Stri
                 short(free)
             ),
             None => format!(
-                "no memory for the launch: {} are free in {whose} now",
+                "no memory for the launch: {} are free in {whose} now{promised}",
                 short(free)
             ),
         }),
@@ -215,6 +456,13 @@ fn explain(root: &Root, request: &LaunchRequest, errno: Errno, full: Option<Stri
         Errno::EAGAIN => Error::Failed(
             "this user has 32768 launches, or 1024 without a process that open files keep, which is the maximum: let some of them end".into(),
         ),
+        Errno::EINVAL if request.regions.iter().any(|region| region.node.is_some()) => {
+            Error::Failed(
+                "--region: the cpuset of this process has not all of the NUMA nodes (see \
+                 Mems_allowed_list in /proc/self/status)"
+                    .into(),
+            )
+        }
         Errno::EINVAL | Errno::EOPNOTSUPP => Error::Failed(format!(
             "the module refuses this request (page size {}): {}",
             Size(request.page_size),
@@ -228,7 +476,7 @@ fn explain(root: &Root, request: &LaunchRequest, errno: Errno, full: Option<Stri
 mod tests {
     use super::*;
     use crate::cli::{LaunchArgs, PageSize};
-    use crate::launch::{Placement, Shared, Stacks};
+    use crate::launch::{Shared, Stacks};
     use hpmmap_host::fixture::Fixture;
 
     fn args(node: Option<&str>) -> RunArgs {
@@ -240,16 +488,44 @@ mod tests {
                 no_inherit: false,
                 stacks: Stacks::Grow,
                 shared: Shared::Pools,
+                static_size: None,
             },
             node: node.map(str::to_string),
+            reserve: None,
+            region: Vec::new(),
             only: Vec::new(),
             image: false,
             malloc: None,
             malloc_tune: false,
             report: None,
             verbose: false,
+            partition: None,
+            per_core: false,
+            noise: false,
             command: vec!["prog".into()],
         }
+    }
+
+    #[test]
+    fn a_promise_over_a_limit_is_refused() {
+        let reserve: Promise = "0:32M,1:34M".parse().unwrap();
+        let limit = |limit_bytes| {
+            let entry = uapi::LimitEntry {
+                limit_bytes,
+                rule: limit_bytes,
+                ..uapi::LimitEntry::default()
+            };
+            Reported::new(&Fixture::new().root(), &entry)
+        };
+        let error = over_limit(&reserve, &limit(64 << 20)).unwrap();
+        assert!(
+            error
+                .to_string()
+                .contains("the limit of user root (64M) lets the launch hold 64M at most"),
+            "{error}"
+        );
+        assert!(over_limit(&reserve, &limit(66 << 20)).is_none());
+        assert!(over_limit(&reserve, &limit(uapi::LIMIT_NONE)).is_none());
     }
 
     #[test]
@@ -264,6 +540,8 @@ mod tests {
                 page_size: 1 << 30,
                 nodes: vec![0, 2, 3],
                 only: Vec::new(),
+                static_bytes: 0,
+                regions: Vec::new(),
             }
         );
         let mut plain = args(None);
@@ -278,6 +556,134 @@ mod tests {
     }
 
     #[test]
+    fn a_static_region_is_whole_pages() {
+        let fixture = Fixture::new();
+        let mut args = args(None);
+        let mut bytes = |size: &str, page_size| {
+            args.launch.static_size = Some(size.parse().unwrap());
+            args.launch.page_size = page_size;
+            checked(&fixture.root(), &args)
+                .map(|request| request.static_bytes)
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(bytes("3M", PageSize::TwoMega), Ok(4 << 20));
+        assert_eq!(bytes("3M", PageSize::OneGiga), Ok(1 << 30));
+        for wrong in ["0", "65T", "16777215T"] {
+            let text = bytes(wrong, PageSize::TwoMega).unwrap_err();
+            assert_eq!(
+                text,
+                format!("--static {wrong}: it has to be between 1 and 64T")
+            );
+        }
+        args.launch.placement = Placement::FirstTouch;
+        let error = checked(&fixture.root(), &args).unwrap_err();
+        assert!(
+            error.to_string().starts_with("--static maps all"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn what_a_static_region_lacks_is_told() {
+        let fixture = Fixture::new();
+        fixture.module();
+        fixture.node_pool(0, 4 << 30, 1 << 30, 0, 0);
+        let mut request = LaunchRequest {
+            static_bytes: 2 << 30,
+            ..Default::default()
+        };
+        let notes = |request: &LaunchRequest, verbose| {
+            region_notes(&fixture.root(), request, None, verbose)
+        };
+        assert_eq!(
+            notes(&request, false),
+            [
+                "--static 2G: the launch may get no more than 1G now: programs run without a \
+                 region until there is more (see: hpmmap status)"
+            ]
+        );
+        assert!(notes(&request, true)[1].contains("gives up: SIGSEGV after munmap"));
+        request.flags = uapi::LAUNCH_F_STRICT;
+        assert!(notes(&request, false).is_empty());
+        let text = explain(&fixture.root(), &request, Errno::ENOMEM, None).to_string();
+        assert!(
+            text.starts_with("--static 2G: 1G are free in the pools now"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn regions_are_checked() {
+        let fixture = Fixture::new();
+        fixture.nodes("0-1");
+        let mut args = args(Some("0"));
+        args.launch.page_size = PageSize::TwoMega;
+        let mut request = |text: &str, placement| {
+            args.region = vec![text.into()];
+            args.launch.placement = placement;
+            checked(&fixture.root(), &args).map_err(|error| error.to_string())
+        };
+        let found = request("2M@0x40000000,node=0", Placement::Local).unwrap();
+        assert_eq!(region::variable(&found.regions), "0x40000000+0x200000@0");
+        assert_eq!(found.page_size, 2 << 20);
+        let found = request("1G,page-size=1G", Placement::Local).unwrap();
+        assert_eq!(found.page_size, 1 << 30);
+        assert_eq!(
+            request("2M,node=1", Placement::Local).unwrap_err(),
+            "--region on NUMA node 1, but --node 0 leaves it out"
+        );
+        assert_eq!(
+            request("2M,node=7", Placement::Local).unwrap_err(),
+            "there is no NUMA node 7 with memory; nodes with memory: 0-1"
+        );
+        assert_eq!(
+            request("2M", Placement::FirstTouch).unwrap_err(),
+            "--region maps all memory at once: leave out --placement first-touch"
+        );
+        assert_eq!(
+            request("3M", Placement::Local).unwrap_err(),
+            "--region 3M: the size 3M is not a multiple of 2M"
+        );
+    }
+
+    #[test]
+    fn what_regions_lack_is_told() {
+        let fixture = Fixture::new();
+        fixture.module();
+        fixture.node_pool(0, 4 << 30, 3 << 30, 0, 0);
+        fixture.node_pool(1, 4 << 30, 1 << 30, 0, 0);
+        let region = |bytes, node| RegionRequest {
+            start: 1 << 30,
+            bytes,
+            node,
+        };
+        let text = |regions: Vec<RegionRequest>, errno| {
+            let request = LaunchRequest {
+                regions,
+                ..Default::default()
+            };
+            explain(&fixture.root(), &request, errno, None).to_string()
+        };
+        let two = vec![region(1 << 30, Some(1)), region(2 << 20, Some(1))];
+        assert_eq!(
+            text(two, Errno::ENOMEM),
+            "--region: 1G are asked for, 1G are free in the pool of NUMA node 1 now (add memory \
+             with: hpmmap pool add --size SIZE)"
+        );
+        let all = text(vec![region(8 << 30, None)], Errno::ENOMEM);
+        assert!(
+            all.contains("8G are asked for, 4G are free in the pools now"),
+            "{all}"
+        );
+        let fits = text(vec![region(2 << 20, None)], Errno::ENOMEM);
+        assert!(
+            fits.contains("no memory for the launch: 4G are free"),
+            "{fits}"
+        );
+        assert!(text(vec![region(2 << 20, Some(0))], Errno::EINVAL).contains("Mems_allowed_list"));
+    }
+
+    #[test]
     fn entries_of_2m_are_told() {
         let fixture = Fixture::new();
         fixture.module();
@@ -286,6 +692,8 @@ mod tests {
             page_size: 1 << 30,
             nodes: Vec::new(),
             only: Vec::new(),
+            static_bytes: 0,
+            regions: Vec::new(),
         };
         assert_eq!(small_entries(&fixture.root(), &request), None);
         fixture.write("sys/kernel/hpmmap/gigabytes", "cpu\n");
@@ -352,6 +760,7 @@ mod tests {
                 no_inherit: false,
                 stacks: Stacks::Grow,
                 shared: Shared::Pools,
+                static_size: None,
             };
             let request = checked(&fixture.root(), &args).unwrap();
             (request.flags, request.nodes)
@@ -438,6 +847,20 @@ mod tests {
             "{error}"
         );
         assert!(no_start(&LaunchRequest::default(), &small).is_none());
+        let region = RegionRequest {
+            start: 1 << 30,
+            bytes: 4 << 20,
+            node: None,
+        };
+        let request = LaunchRequest {
+            regions: vec![region],
+            ..Default::default()
+        };
+        assert_eq!(
+            no_start(&request, &small).unwrap().to_string(),
+            "--region: 4M are asked for, and the limit of user root (2M) leaves 2M: raise the limit \
+             (hpmmap pool limit)"
+        );
         assert!(no_start(&strict, &limit(0, 64 << 20, 64 << 20)).is_none());
         // The module refuses it itself.
         assert!(no_start(&strict, &limit(0, 0, 0)).is_none());

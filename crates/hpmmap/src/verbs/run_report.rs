@@ -1,5 +1,6 @@
 //! `hpmmap run --report`: the program as a child, and a report at its end.
 
+use std::env;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -10,6 +11,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use hpmmap_base::error::{Error, Result};
 use hpmmap_base::output::{complain, tell, warn};
 use hpmmap_base::safe_files;
+use hpmmap_host::noise::{Noise, Recorder};
 use hpmmap_host::{Root, pool};
 use hpmmap_program::RUN_FAILED;
 use hpmmap_sys::{Device, Errno, child, uapi};
@@ -53,6 +55,7 @@ pub fn perform(
     let before = signals
         .thread_swap_mask(SigmaskHow::SIG_BLOCK)
         .map_err(io::Error::from)?;
+    let recorder = args.noise.then(record_noise);
     let (reader, writer) = pipe2(OFlag::O_CLOEXEC).map_err(io::Error::from)?;
     let (start, started) = (Instant::now(), SystemTime::now());
     let pid = child::spawn(|| i32::from(become_program(&writer, before, launch, execute)))?;
@@ -60,6 +63,7 @@ pub fn perform(
     let job = read_job(reader)?;
     let exit = supervise(pid, &signals)?;
     let elapsed = start.elapsed();
+    let noise = recorder.map(|recorder| counted(recorder.and_then(Recorder::finish)));
     before.thread_set_mask().map_err(io::Error::from)?;
 
     // Without a launch the program did not run, and the child has printed the reason.
@@ -82,6 +86,7 @@ pub fn perform(
             exit,
             minor_faults: usage.minor_page_faults().try_into().unwrap_or(0),
             major_faults: usage.major_page_faults().try_into().unwrap_or(0),
+            noise,
         };
         // The exit status is the program's, even if the report fails.
         if let Err(error) = write_report(root, file, args.verbose, job, run) {
@@ -89,6 +94,22 @@ pub fn perform(
         }
     }
     end_alike(exit)
+}
+
+/// Counts what takes CPUs away from the children of this process.
+fn record_noise() -> std::result::Result<Recorder, String> {
+    let own = env::current_exe().map_err(|error| error.to_string())?;
+    let mut recorder = Recorder::start(&own.with_file_name("hpmmap-trace"), None)?;
+    recorder.begin()?;
+    Ok(recorder)
+}
+
+/// The counts, or the reason for which there are none: the launch runs without them.
+fn counted(counted: std::result::Result<Noise, String>) -> Noise {
+    counted.unwrap_or_else(|why| Noise {
+        unknown: vec![why],
+        ..Noise::default()
+    })
 }
 
 fn require_counters(root: &Root, device: &Device) -> Result<()> {

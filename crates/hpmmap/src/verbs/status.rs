@@ -14,7 +14,7 @@ use hpmmap_base::size::{Size, short};
 use hpmmap_base::{safe_files, signals};
 use hpmmap_host::Root;
 use hpmmap_host::job::{self, TIMED_CALLS};
-use hpmmap_host::pool::{self, Context};
+use hpmmap_host::pool::{self, Context, NodePool};
 
 use super::pool_list::nodes_table;
 use super::status_watch::{self, SLICE};
@@ -112,6 +112,7 @@ fn metrics(root: &Root, per_launch: bool) -> Result<String> {
         jobs: jobs.as_deref(),
         windows: status.windows,
         limits: status.limits.as_deref().unwrap_or_default(),
+        promises: status.promises.as_deref().unwrap_or_default(),
         shared: status.shared,
     }))
 }
@@ -127,12 +128,34 @@ fn shown(status: &Status) -> String {
         status.hidden(),
         shown_windows(status),
         shown_files(status),
+        shown_promised(status),
+        status.host.as_ref().map(|host| host.line()),
         shown_waiting(status),
     ];
     for more in more.into_iter().flatten() {
         text += &format!("\n{more}");
     }
     text
+}
+
+/// Lines about promised memory, if there is some.
+fn shown_promised(status: &Status) -> Option<String> {
+    let text = |node: &NodePool| {
+        let lack = match node.broken_bytes {
+            0 => String::new(),
+            lack => format!(", {} of it lost to memory errors", short(lack)),
+        };
+        let promised = short(node.promised_bytes);
+        format!("{promised} of NUMA node {}{lack}", node.node)
+    };
+    let nodes = status.nodes.iter().filter(|node| node.promised_bytes != 0);
+    let nodes: Vec<String> = nodes.map(text).collect();
+    (!nodes.is_empty()).then(|| {
+        format!(
+            "Free, but promised: {} (see: hpmmap pool limit --list).",
+            nodes.join(", ")
+        )
+    })
 }
 
 /// A line about windows, if there are any.
@@ -174,6 +197,7 @@ fn processes_table(processes: &[Process]) -> String {
             Text("POLICY"),
             Number("PAGE"),
             Number("HELD"),
+            Number("RUNS"),
             Number("1G MADE"),
             Number("2M"),
             Number("4K"),
@@ -192,6 +216,7 @@ fn processes_table(processes: &[Process]) -> String {
                 if context.strict { "strict" } else { "fallback" }.to_string(),
                 Size(context.page_size).to_string(),
                 short(context.held_bytes),
+                context.placed_runs.to_string(),
                 context.entries_1g.to_string(),
                 or_unknown(context.mapped_2m_bytes),
                 or_unknown(context.mapped_4k_bytes),
@@ -278,6 +303,7 @@ mod tests {
             ("faults", 11),
             ("faults_kernel", 1),
             ("pins_waiting", 0),
+            ("placed_runs", 0),
             ("entries_1g", 0),
         ] {
             assert_eq!(context[name], value, "{name}");
@@ -299,6 +325,19 @@ mod tests {
         assert!(shown(&status).ends_with(last), "{}", shown(&status));
         let json = serde_json::to_value(&status).unwrap();
         assert_eq!(json["windows"]["attached_bytes"], 5 << 20);
+    }
+
+    #[test]
+    fn promised_memory_is_told() {
+        let fixture = fixture();
+        fixture.write("sys/kernel/hpmmap/nodes/node0/promised_bytes", "4194304\n");
+        let status = Status::read(&fixture.root()).unwrap();
+        let last = "Free, but promised: 4M of NUMA node 0 (see: hpmmap pool limit --list).";
+        assert!(shown(&status).ends_with(last), "{}", shown(&status));
+        fixture.write("sys/kernel/hpmmap/nodes/node0/broken_bytes", "2097152\n");
+        let status = Status::read(&fixture.root()).unwrap();
+        let lost = "4M of NUMA node 0, 2M of it lost to memory errors (";
+        assert!(shown(&status).contains(lost), "{}", shown(&status));
     }
 
     #[test]
@@ -348,8 +387,8 @@ mod tests {
         assert_eq!(
             words,
             [
-                "3", "1234", "root", "lmp?[2J", "strict", "2M", "8M", "0", "6M", "4K", "68K", "2",
-                "11", "0"
+                "3", "1234", "root", "lmp?[2J", "strict", "2M", "8M", "0", "0", "6M", "4K", "68K",
+                "2", "11", "0"
             ]
         );
     }

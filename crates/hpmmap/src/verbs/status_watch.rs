@@ -497,6 +497,8 @@ mod tests {
             largest_free_bytes: 0,
             pinned_bytes: 0,
             bad_bytes: 0,
+            promised_bytes: 0,
+            broken_bytes: 0,
         };
         assert_eq!(shares(&pool(1000, 1000), 10), (0, 0, 10));
         assert_eq!(shares(&pool(999, 999), 10), (1, 0, 9));

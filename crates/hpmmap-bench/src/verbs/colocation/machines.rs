@@ -91,7 +91,7 @@ impl<'a> Here<'a> {
         Ok(programs)
     }
 
-    /// What cannot be run, for each machine.
+    /// The parts that cannot be run, for each machine.
     fn obstacles(
         &mut self,
         parameters: &Parameters,

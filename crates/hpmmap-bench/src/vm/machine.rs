@@ -1,0 +1,396 @@
+//! A virtual machine whose first process is the worker, and the worker as a process of the host.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hpmmap_base::error::{Error, Result};
+use hpmmap_base::signals::{Means, Watched};
+use hpmmap_sys::child::{Setup, Signal};
+use serde::{Deserialize, Serialize};
+
+use super::plan::Work;
+use crate::plan::Method;
+use crate::program::{content, hpmmap, memory_file};
+
+/// With nothing that the worker does not use.
+const MACHINE: &str = "q35,accel=kvm,smbus=off,sata=off,usb=off,mem-merge=off,memory-backend=ram";
+
+/// Options of the kernel in the machine.
+const APPEND: &str = "console=ttyS0 loglevel=1 panic=-1 nokaslr nowatchdog mitigations=off \
+    no_timer_check tsc=reliable random.trust_cpu=on cryptomgr.notests pci=off \
+    initcall_blacklist=i8042_init";
+
+/// A file system of the pools, unmounted when it is dropped.
+pub struct Mounted {
+    dir: tempfile::TempDir,
+}
+
+impl Mounted {
+    /// Mounts one.
+    pub fn new() -> Result<Self> {
+        let dir = tempfile::tempdir()?;
+        let output = Command::new("mount")
+            .args(["-t", "hpmmap", "-o", "mode=700", "hpmmap-bench-vm"])
+            .arg(dir.path())
+            .output()?;
+        if output.status.success() {
+            return Ok(Self { dir });
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        Err(Error::Failed(format!(
+            "'mount -t hpmmap' failed: {} ('hpmmap doctor' tells what is missing)",
+            said.trim()
+        )))
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // Lazily: the last pages of a QEMU that was killed may still be in use.
+        let _ = Command::new("umount")
+            .arg("-l")
+            .arg(self.dir.path())
+            .status();
+    }
+}
+
+/// All that machines have in common.
+pub struct Image {
+    /// The program of QEMU.
+    pub qemu: PathBuf,
+    /// The kernel.
+    pub kernel: PathBuf,
+    /// The initramfs.
+    pub initramfs: PathBuf,
+    /// Memory of the machine.
+    pub memory_bytes: u64,
+    /// Time for the boot and for each workload.
+    pub timeout: Duration,
+}
+
+/// An initramfs with the worker as its first process: a cpio archive of one file.
+pub fn write_initramfs(path: &Path, worker: &Path) -> Result<()> {
+    let program = fs::read(worker)
+        .map_err(|error| Error::Failed(format!("{}: {error}", worker.display())))?;
+    let mut archive = member("init", 0o100_755, &program);
+    archive.extend(member("TRAILER!!!", 0, &[]));
+    Ok(fs::write(path, archive)?)
+}
+
+fn member(name: &str, mode: u32, content: &[u8]) -> Vec<u8> {
+    // inode, mode, user, group, links, time, size, four numbers of devices, length of the name
+    // with its 0, and a checksum that this format does not have.
+    let size = content.len() as u32;
+    let fields = [
+        1,
+        mode,
+        0,
+        0,
+        1,
+        0,
+        size,
+        0,
+        0,
+        0,
+        0,
+        name.len() as u32 + 1,
+        0,
+    ];
+    let mut bytes = b"070701".to_vec();
+    for field in fields {
+        bytes.extend(format!("{field:08X}").bytes());
+    }
+    let pad = |bytes: &mut Vec<u8>| bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes.extend(name.bytes().chain([0]));
+    pad(&mut bytes);
+    bytes.extend(content);
+    pad(&mut bytes);
+    bytes
+}
+
+impl Image {
+    /// QEMU's command for a machine whose memory comes by this method.
+    fn command(&self, method: Method, pools: Option<&Mounted>) -> Command {
+        let size = self.memory_bytes;
+        let file = |align: &str| {
+            let dir = pools.map_or(Path::new("/"), |mounted| mounted.dir.path());
+            format!(
+                "memory-backend-file,id=ram,size={size},prealloc=on,share=on,align={align},mem-path={}/ram",
+                dir.display()
+            )
+        };
+        let backend = match method {
+            Method::Hugetlb => format!(
+                "memory-backend-memfd,id=ram,size={size},prealloc=on,hugetlb=on,hugetlbsize=2M"
+            ),
+            Method::Hpmmap => file("2M"),
+            Method::Hpmmap1g => file("1G"),
+            _ => format!("memory-backend-ram,id=ram,size={size},prealloc=on"),
+        };
+        let mut words: Vec<OsString> = Vec::new();
+        if method == Method::Hpmmap1g {
+            let run = ["run", "--page-size", "1G", "--"].map(OsString::from);
+            words.push(hpmmap().into());
+            words.extend(run);
+        }
+        words.push(self.qemu.clone().into());
+        let mut command = Command::new(&words[0]);
+        command
+            .args(&words[1..])
+            .args(["-nodefaults", "-no-user-config", "-no-reboot"])
+            .args(["-display", "none", "-serial", "stdio"])
+            .args(["-machine", MACHINE])
+            .args(["-cpu", "host", "-smp", "1", "-object", &backend])
+            .arg("-m")
+            .arg(format!("{}M", size >> 20))
+            .arg("-kernel")
+            .arg(&self.kernel)
+            .arg("-initrd")
+            .arg(&self.initramfs)
+            .args(["-append", APPEND]);
+        command
+    }
+
+    /// Starts a machine, and waits until its worker is ready.
+    pub fn start(&self, method: Method, pools: Option<&Mounted>) -> Result<Worker> {
+        let mut command = self.command(method, pools);
+        let setup = Setup {
+            dies_with_parent: Some(Signal::SIGKILL),
+            no_thp: method == Method::Small,
+            ..Setup::default()
+        };
+        setup.apply(&mut command)?;
+        Worker::start(command, self.timeout)
+    }
+}
+
+/// The worker's measurement.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Cost of filling the memory.
+    pub set_up: u64,
+    /// Cost of the work.
+    pub run: u64,
+    /// Page tables of its process.
+    pub table_bytes: u64,
+    /// Transparent huge pages of its process.
+    pub huge_bytes: u64,
+    /// A digest of what was computed.
+    pub result: String,
+}
+
+/// A worker that takes work; dropping it kills its process, and with it the machine.
+pub struct Worker {
+    child: Child,
+    /// A signal that ends this process ends it, too.
+    watched: Option<Watched>,
+    lines: Receiver<String>,
+    errors: File,
+    timeout: Duration,
+}
+
+impl Worker {
+    /// Starts it, and waits until it is ready.
+    pub fn start(mut command: Command, timeout: Duration) -> Result<Self> {
+        let errors = memory_file("errors")?;
+        let program = command.get_program().to_string_lossy().into_owned();
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(errors.try_clone()?)
+            .spawn()
+            .map_err(|error| Error::Failed(format!("cannot run {program}: {error}")))?;
+        let output = child.stdout.take().expect("it is piped");
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(output)
+                .split(b'\n')
+                .map_while(|line| line.ok())
+            {
+                let line = String::from_utf8_lossy(&line).trim().to_string();
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut worker = Self {
+            watched: Some(Watched::new(child.id(), Means::Kill)),
+            child,
+            lines,
+            errors,
+            timeout,
+        };
+        worker.expect("@r")?;
+        Ok(worker)
+    }
+
+    /// The process: QEMU's, or the worker's.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for a line that begins like this; lines of a kernel are passed over.
+    fn expect(&mut self, begin: &str) -> Result<String> {
+        let deadline = Instant::now() + self.timeout;
+        let mut last = String::new();
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(line) if line.starts_with(begin) => return Ok(line),
+                Ok(line) if line.is_empty() => (),
+                Ok(line) => last = line,
+                Err(RecvTimeoutError::Timeout) => {
+                    return Err(Error::Failed(format!(
+                        "no answer in {} s; last line: '{last}' (--timeout allows more)",
+                        self.timeout.as_secs()
+                    )));
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.watched = None;
+                    let status = self.child.wait()?;
+                    let said = content(self.errors.try_clone()?)?;
+                    let why = said.lines().last().unwrap_or(match &last[..] {
+                        "" => "it said nothing",
+                        last => last,
+                    });
+                    return Err(Error::Failed(format!("it ended with {status}: {why}")));
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, line: &str) -> Result<()> {
+        let input = self.child.stdin.as_mut().expect("it is piped");
+        Ok(input.write_all(format!("{line}\n").as_bytes())?)
+    }
+
+    /// Does the work; `observe` is called before it fills its memory, between that and the work,
+    /// and after it.
+    pub fn perform(
+        &mut self,
+        work: &Work,
+        mut observe: impl FnMut() -> Result<()>,
+    ) -> Result<Figures> {
+        observe()?;
+        self.tell(&format!(
+            "{} {} {} {}",
+            work.workload.name(),
+            work.pages.name(),
+            work.bytes,
+            work.rounds
+        ))?;
+        for begin in ["@s", "@w"] {
+            self.expect(begin)?;
+            observe()?;
+            self.tell("")?;
+        }
+        let line = self.expect("@{")?;
+        serde_json::from_str(&line[1..])
+            .map_err(|_| Error::Failed(format!("the worker printed '{line}'")))
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.watched = None;
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vm::plan::tests::parameters;
+
+    fn image() -> Image {
+        Image {
+            qemu: "/q".into(),
+            kernel: "/k".into(),
+            initramfs: "/i".into(),
+            memory_bytes: 256 << 20,
+            timeout: Duration::from_secs(5),
+        }
+    }
+
+    fn words(method: Method) -> String {
+        let command = image().command(method, None);
+        std::iter::once(command.get_program())
+            .chain(command.get_args())
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    #[test]
+    fn memory_is_asked_for_as_each_method_has_it() {
+        let small = words(Method::Small);
+        assert!(small.starts_with("/q -nodefaults "), "{small}");
+        assert!(small.contains("-object memory-backend-ram,id=ram,size=268435456,"));
+        assert!(words(Method::Hugetlb).contains("hugetlb=on,hugetlbsize=2M"));
+        assert!(words(Method::Hpmmap).contains("share=on,align=2M,mem-path="));
+        let large = words(Method::Hpmmap1g);
+        assert!(
+            large.contains("/hpmmap run --page-size 1G -- /q -nodefaults "),
+            "{large}"
+        );
+        assert!(large.contains("align=1G"), "{large}");
+    }
+
+    #[test]
+    fn the_archive_is_a_cpio() {
+        let bytes = member("init", 0o100_755, b"12345");
+        assert_eq!(bytes.len() % 4, 0);
+        assert!(bytes.starts_with(b"07070100000001000081ED"));
+        assert_eq!(&bytes[110..116], b"init\0\0");
+        assert_eq!(&bytes[116..], b"12345\0\0\0");
+    }
+
+    /// A worker by a shell.
+    fn worker(script: &str) -> Result<Worker> {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(script);
+        Worker::start(command, Duration::from_millis(500))
+    }
+
+    #[test]
+    fn work_is_done_in_steps_between_lines_of_a_kernel() {
+        let figures =
+            r#"{"set_up": 1, "run": 2, "table_bytes": 3, "huge_bytes": 4, "result": "5"}"#;
+        let mut worker = worker(&format!(
+            "echo '[ 0.1] hello'; echo @r; read a; echo @s; read b; echo '[ 1] x'; echo @w; read b; \
+             echo '@{figures}'; read b"
+        ))
+        .unwrap();
+        let mut seen = 0;
+        let work = parameters().works()[0];
+        let found = worker.perform(&work, || {
+            seen += 1;
+            Ok(())
+        });
+        assert_eq!(found.unwrap().run, 2);
+        assert_eq!(seen, 3);
+    }
+
+    #[test]
+    fn one_that_ends_or_is_silent_is_an_error_with_its_last_words() {
+        let said = |script: &str| match worker(script) {
+            Ok(_) => panic!(),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(
+            said("echo no KVM >&2; exit 3"),
+            "it ended with exit status: 3: no KVM"
+        );
+        assert_eq!(
+            said("echo Kernel panic; sleep 9"),
+            "no answer in 0 s; last line: 'Kernel panic' (--timeout allows more)"
+        );
+    }
+}

@@ -1,0 +1,345 @@
+//! How a process comes into a partition.
+//!
+//! The kernel lets a process move into a cgroup only if it may write to the cgroups that it comes
+//! from and goes to have in common: for a login and a partition that is the root, which is root's.
+//! So root moves processes, and for the user of a partition hpmmap-partition.socket does.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use hpmmap_base::error::{Error, Result};
+use hpmmap_base::user_name;
+use hpmmap_host::Root;
+use hpmmap_sys::uapi;
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::unistd::Uid;
+
+use super::cgroup;
+use super::machine::{Cpus, Machine, format_cpus};
+use super::record::{self, Partition, Phase};
+
+/// Where the service listens.
+const SOCKET: &str = "/run/hpmmap/partition.socket";
+const SECONDS: u64 = 30;
+/// The longest request, a name and two numbers.
+const MOST_REQUEST: u64 = 256;
+
+/// One of the ranks of this host, which has its part of the CPUs and of the memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rank {
+    pub index: usize,
+    pub of: usize,
+}
+
+/// Variables with the number of a rank on its host, and of the ranks there.
+const RANKS: [(&str, &str); 6] = [
+    ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    ("MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    ("MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),
+    ("PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE"),
+    ("SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"),
+    ("PMI_RANK", "PMI_SIZE"),
+];
+
+impl Rank {
+    /// This process's, from the variables of MPI libraries and Slurm; without a number of ranks
+    /// there are as many as CPUs.
+    pub fn own(cpus: usize, variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
+        let found = RANKS
+            .iter()
+            .find_map(|(index, of)| Some((variable(index)?.parse().ok()?, of)));
+        let Some((index, of)) = found else {
+            let names: Vec<&str> = RANKS.iter().map(|(index, _)| *index).collect();
+            return Err(Error::Usage(format!(
+                "--per-core: the rank on this host is not known, which is in {}: run it under \
+                 mpirun or srun",
+                names.join(", ")
+            )));
+        };
+        // Slurm tells "4(x2)" for nodes with 4 each, and "4,3" if they differ.
+        let of = variable(of).and_then(|text| {
+            let (number, rest) = text.split_at(text.find(['(', ',']).unwrap_or(text.len()));
+            (!rest.contains(',')).then(|| number.parse().ok())?
+        });
+        Ok(Self {
+            index,
+            of: of.unwrap_or(cpus),
+        })
+    }
+
+    /// Its part of CPUs in this order.
+    fn part(self, cpus: &[u32]) -> Result<Cpus> {
+        let Self { index, of } = self;
+        if index >= of || of > cpus.len() {
+            return Err(Error::Failed(format!(
+                "--per-core: rank {index} of {of} on this host has no CPU of its own: the \
+                 partition has {}",
+                cpus.len()
+            )));
+        }
+        let first = index * cpus.len() / of;
+        let last = (index + 1) * cpus.len() / of;
+        Ok(cpus[first..last].iter().copied().collect())
+    }
+
+    /// Its part of the memory of NUMA nodes in this order, in whole blocks.
+    pub fn memory(self, nodes: &[(u32, u64)]) -> Vec<(u32, u64)> {
+        let blocks = |bytes: u64| bytes / uapi::BLOCK_BYTES;
+        let all: u64 = nodes.iter().map(|(_, bytes)| blocks(*bytes)).sum();
+        let each = all / self.of as u64;
+        let first = self.index as u64 * each;
+        let mut before = 0;
+        let part = |&(node, bytes): &(u32, u64)| {
+            let start = first.max(before);
+            before += blocks(bytes);
+            let end = before.min(first + each);
+            (end > start).then(|| (node, (end - start) * uapi::BLOCK_BYTES))
+        };
+        nodes.iter().filter_map(part).collect()
+    }
+}
+
+/// Gives memory to the cgroup of a rank: its share, no more and no less.
+pub type Share<'a> = &'a dyn Fn(&Partition, &str, Rank) -> Result<()>;
+
+/// Moves a process into the partition, or into the cgroup of its rank.
+pub fn enter(
+    machine: &impl Machine,
+    one: &Partition,
+    process: u32,
+    rank: Option<Rank>,
+    share: Share,
+) -> Result<()> {
+    if one.phase != Phase::Ready {
+        return Err(Error::Failed(format!(
+            "partition '{}' is not ready: a command that makes or deletes it runs, or was killed \
+             (then: hpmmap partition delete {})",
+            one.name, one.name
+        )));
+    }
+    if one.adopted {
+        return Err(Error::Failed(format!(
+            "partition '{}' is cgroup {}, whose owner starts its programs (for a batch job of \
+             Slurm: srun --jobid)",
+            one.name,
+            one.path()
+        )));
+    }
+    let path = match rank {
+        None => cgroup::child(machine, one, &one.tasks())?,
+        Some(rank) => {
+            let cpus = rank.part(&nearest(machine.root(), &one.cpus))?;
+            let path = cgroup::child(machine, one, &format!("rank_{}", rank.index))?;
+            let procs = machine.root().read(format!("{path}/cgroup.procs"))?;
+            if !procs.is_empty() {
+                return Err(Error::Failed(format!(
+                    "--per-core: rank {} of partition '{}' has processes already ({}): wait until \
+                     they end",
+                    rank.index,
+                    one.name,
+                    procs.replace('\n', ", ")
+                )));
+            }
+            write(machine, &format!("{path}/cpuset.cpus"), &format_cpus(&cpus))?;
+            if one.memory_bytes > 0 {
+                share(one, &path, rank)?;
+            }
+            path
+        }
+    };
+    write(
+        machine,
+        &format!("{path}/cgroup.procs"),
+        &process.to_string(),
+    )
+}
+
+fn write(machine: &impl Machine, path: &str, text: &str) -> Result<()> {
+    machine
+        .write(path, text)
+        .map_err(|error| Error::Failed(format!("cannot write '{text}' to /{path}: {error}")))
+}
+
+/// CPUs so that those of a core, of a cache and of a NUMA node follow each other.
+pub fn nearest(root: &Root, cpus: &Cpus) -> Vec<u32> {
+    let number = |cpu: u32, file: &str| -> u64 {
+        let path = format!("sys/devices/system/cpu/cpu{cpu}/topology/{file}");
+        root.read_number(path).unwrap_or(0)
+    };
+    let mut all: Vec<u32> = cpus.iter().copied().collect();
+    all.sort_by_cached_key(|&cpu| {
+        let place = ["physical_package_id", "die_id", "core_id"].map(|file| number(cpu, file));
+        (place, cpu)
+    });
+    all
+}
+
+/// The NUMA nodes of CPUs, in the order in which ranks get these.
+pub fn nodes(root: &Root, cpus: &Cpus) -> Vec<u32> {
+    let node = |cpu: u32| {
+        let dir = format!("sys/devices/system/cpu/cpu{cpu}");
+        root.numbered::<u32>(dir, "node").unwrap_or_default()
+    };
+    let mut nodes: Vec<u32> = nearest(root, cpus).into_iter().flat_map(node).collect();
+    nodes.dedup();
+    nodes
+}
+
+/// Asks the service to move this process.
+pub fn ask(one: &Partition, rank: Option<Rank>) -> Result<()> {
+    let refused = |why: &str| Error::NoPermission {
+        what: format!("to run in partition '{}'", one.name),
+        hint: why.to_string(),
+    };
+    let own = Uid::effective().as_raw();
+    match one.user {
+        Some(user) if user == own => (),
+        Some(user) => {
+            let user = user_name(user);
+            return Err(refused(&format!("only {user} and root may")));
+        }
+        None => {
+            return Err(refused(&format!(
+                "only root may; 'hpmmap partition create --user {}' makes one for this user",
+                user_name(own)
+            )));
+        }
+    }
+    let mut stream = UnixStream::connect(SOCKET).map_err(|error| {
+        refused(&format!(
+            "the kernel lets only root move a process there, and {SOCKET} does not answer \
+             ({error}): systemctl enable --now hpmmap-partition.socket"
+        ))
+    })?;
+    stream.set_read_timeout(Some(Duration::from_secs(SECONDS)))?;
+    let rank = rank.map_or(String::new(), |Rank { index, of }| format!(" {index} {of}"));
+    stream.write_all(format!("{}{rank}\n", one.name).as_bytes())?;
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer)?;
+    match answer.trim_end() {
+        "ok" => Ok(()),
+        "" => Err(refused(
+            "the service ended without an answer: see 'journalctl -u hpmmap-partition@*'",
+        )),
+        why => Err(Error::Failed(why.to_string())),
+    }
+}
+
+/// Serves one request of `ask`: the process at the other end comes into the partition, if it is one
+/// of the partition's user.
+pub fn serve(machine: &impl Machine, stream: &mut UnixStream, share: Share) -> Result<()> {
+    let answer = match serve_one(machine, stream, share) {
+        Ok(()) => "ok".to_string(),
+        Err(error) => error.to_string(),
+    };
+    Ok(stream.write_all(format!("{answer}\n").as_bytes())?)
+}
+
+fn serve_one(machine: &impl Machine, stream: &UnixStream, share: Share) -> Result<()> {
+    let peer = getsockopt(&stream.as_fd(), PeerCredentials).map_err(std::io::Error::from)?;
+    stream.set_read_timeout(Some(Duration::from_secs(SECONDS)))?;
+    let mut line = String::new();
+    BufReader::new(stream.take(MOST_REQUEST)).read_line(&mut line)?;
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let (name, rank) = match words[..] {
+        [name] => (name, None),
+        [name, index, of] => match (index.parse(), of.parse()) {
+            (Ok(index), Ok(of)) => (name, Some(Rank { index, of })),
+            _ => return Err(Error::Usage(format!("'{}' is no request", line.trim()))),
+        },
+        _ => return Err(Error::Usage(format!("'{}' is no request", line.trim()))),
+    };
+    let one = record::find(machine.root(), name)?;
+    let is_one = |uid| uid == 0 || Some(uid) == one.user;
+    // The number of a process that has ended may be another user's by now.
+    let status = machine.root().read(format!("proc/{}/status", peer.pid()))?;
+    let owner = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Uid:"))
+        .and_then(|uids| uids.split_whitespace().nth(1)?.parse().ok());
+    if !is_one(peer.uid()) || owner != Some(peer.uid()) {
+        return Err(Error::NoPermission {
+            what: format!("to run in partition '{name}'"),
+            hint: one.user.map_or_else(
+                || "only root may".into(),
+                |user| format!("only {} and root may", user_name(user)),
+            ),
+        });
+    }
+    enter(machine, &one, peer.pid() as u32, rank, share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rank(variables: &[(&str, &str)]) -> Result<Rank> {
+        Rank::own(4, |name| {
+            let found = variables.iter().find(|(key, _)| *key == name);
+            found.map(|(_, value)| value.to_string())
+        })
+    }
+
+    #[test]
+    fn ranks_are_those_of_the_host() {
+        let is = |variables: &[(&str, &str)], index, of| {
+            assert_eq!(
+                rank(variables).unwrap(),
+                Rank { index, of },
+                "{variables:?}"
+            );
+        };
+        is(
+            &[
+                ("OMPI_COMM_WORLD_LOCAL_RANK", "1"),
+                ("OMPI_COMM_WORLD_LOCAL_SIZE", "2"),
+                ("SLURM_LOCALID", "3"),
+            ],
+            1,
+            2,
+        );
+        is(&[("MPI_LOCALRANKID", "0"), ("MPI_LOCALNRANKS", "3")], 0, 3);
+        is(
+            &[
+                ("SLURM_LOCALID", "1"),
+                ("SLURM_STEP_TASKS_PER_NODE", "2(x3)"),
+            ],
+            1,
+            2,
+        );
+        // Not known for this one.
+        is(
+            &[("SLURM_LOCALID", "1"), ("SLURM_STEP_TASKS_PER_NODE", "2,1")],
+            1,
+            4,
+        );
+        is(&[("PMI_RANK", "2")], 2, 4);
+        let error = rank(&[]).unwrap_err().to_string();
+        assert!(error.contains("OMPI_COMM_WORLD_LOCAL_RANK"), "{error}");
+    }
+
+    #[test]
+    fn memory_follows_the_cpus() {
+        const MB: u64 = 1 << 20;
+        let part = |index, of| Rank { index, of }.memory(&[(1, 64 * MB), (0, 32 * MB)]);
+        assert_eq!(part(0, 3), [(1, 32 * MB)]);
+        assert_eq!(part(1, 3), [(1, 32 * MB)]);
+        assert_eq!(part(2, 3), [(0, 32 * MB)]);
+        assert_eq!(part(1, 2), [(1, 16 * MB), (0, 32 * MB)]);
+        // 48 blocks for 5 ranks are 9 for each.
+        assert_eq!(part(3, 5), [(1, 10 * MB), (0, 8 * MB)]);
+        assert_eq!(part(49, 50), []);
+    }
+
+    #[test]
+    fn each_rank_has_its_part() {
+        let part = |index, of| Rank { index, of }.part(&[2, 6, 3, 7, 4]).ok();
+        assert_eq!(part(0, 2), Some(Cpus::from([2, 6])));
+        assert_eq!(part(1, 2), Some(Cpus::from([3, 7, 4])));
+        assert_eq!(part(4, 5), Some(Cpus::from([4])));
+        assert_eq!(part(5, 5), None);
+        assert_eq!(part(0, 6), None);
+    }
+}
