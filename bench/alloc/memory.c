@@ -38,6 +38,8 @@ static const struct method methods[] = {
 	{ .name = "hpmmap-reuse", .mmap_flags = MAP_UNINITIALIZED, .advice = -1, .reuse = true },
 	/* With `--page-size 1G`. */
 	{ .name = "hpmmap-1g", .advice = -1 },
+	/* With `--static`. */
+	{ .name = "hpmmap-static", .advice = -1 },
 	/* What Linux's own part costs at least, for `bench/run profile`. */
 	{ .name = "4k-untouched", .advice = -1, .untouched = true },
 	{ .name = "hugetlb-shared", .mmap_flags = MAP_POPULATE, .advice = -1, .file = true },

@@ -95,6 +95,7 @@ void access_run(const struct access_job *accesses)
 		fill(array, lines);
 	set_up = ticks() - start;
 	before = digest(array, lines);
+	wait_for_start();
 	figures_begin();
 	if (getrusage(RUSAGE_SELF, &usage))
 		die("getrusage");

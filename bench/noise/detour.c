@@ -127,7 +127,7 @@ static void renew(const struct job *job, uint64_t end)
 	}
 }
 
-static void wait_for_start(void)
+void wait_for_start(void)
 {
 	char byte;
 

@@ -18,7 +18,7 @@ __attribute__((noreturn)) static void usage(void)
 	fputs("usage: bench-noise detour --variant plain|touch|fresh --method NAME --hz N --cpu N\n"
 	      "                   [--size BYTES] [--milliseconds N] [--factor N]\n"
 	      "       bench-noise access --mode dependent|independent --method NAME --hz N\n"
-	      "                   [--cpu N] [--size BYTES] [--accesses N] [--rounds N]\n"
+	      "                   [--cpu N]... [--size BYTES] [--accesses N] [--rounds N]\n"
 	      "       bench-noise neighbour [--size BYTES] [--processes N] [--command COMMAND] [--cpu N]...\n"
 	      "methods:", stderr);
 	method_list();

@@ -51,6 +51,9 @@ struct detour_job {
 
 void detour(const struct detour_job *job);
 
+/* Says that it is ready; returns when standard input is closed. */
+void wait_for_start(void);
+
 /* access.c */
 
 struct access_job {

@@ -18,11 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "marker.h"
 #include "qemu_plugin.h"
+#include "recorder.h"
 
-#define EXPORT		__attribute__((visibility("default")))
-#define ADDRESS_MASK	((UINT64_C(1) << 48) - 1)
 #define IS_MARKER	(UINT64_C(0xffff) << 48)
 
 EXPORT int qemu_plugin_version = QEMU_PLUGIN_API;
@@ -79,19 +77,13 @@ static void block_translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 					     (void *)(uintptr_t)block);
 	for (size_t i = 0; i < n; i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
-		const uint8_t *bytes;
 		uint32_t number;
 
-		if (qemu_plugin_insn_size(insn) != MARKER_BYTES)
-			continue;
-		bytes = qemu_plugin_insn_data(insn);
-		memcpy(&number, bytes + 4, sizeof(number));
-		if (memcmp(bytes, "\x0f\x1f\x84\x00", 4) ||
-		    (number & ~MARKER_NUMBER) != MARKER_MAGIC)
+		if (!is_marker(qemu_plugin_insn_data(insn), qemu_plugin_insn_size(insn), &number))
 			continue;
 		qemu_plugin_register_vcpu_insn_exec_cb(insn, marker_executed,
 						       QEMU_PLUGIN_CB_NO_REGS,
-						       (void *)(uintptr_t)(number & MARKER_NUMBER));
+						       (void *)(uintptr_t)number);
 	}
 }
 
@@ -99,15 +91,9 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const struct qemu_info_t *in
 			       int argc, char **argv)
 {
 	(void)info;
-	if (argc != 1 || strncmp(argv[0], "out=", 4)) {
-		fputs("profile_plugin: the only argument is out=FILE\n", stderr);
+	out = recorder_open("profile_plugin", argc, argv);
+	if (!out)
 		return -1;
-	}
-	out = fopen(argv[0] + 4, "wb");
-	if (!out) {
-		perror(argv[0] + 4);
-		return -1;
-	}
 	qemu_plugin_register_vcpu_tb_trans_cb(id, block_translated);
 	return 0;
 }

@@ -19,12 +19,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "marker.h"
 #define QEMU_PLUGIN_API	4
 #include "qemu_plugin.h"
+#include "recorder.h"
 
-#define EXPORT		__attribute__((visibility("default")))
-#define ADDRESS_MASK	((UINT64_C(1) << 48) - 1)
 #define LINE		64
 #define LONGEST		16
 /* A call of the program begins. */
@@ -179,11 +177,9 @@ static void block_translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		bool locked, bulk;
 		uint32_t number;
 
-		memcpy(&number, bytes + 4, sizeof(number));
-		if (size == MARKER_BYTES && !memcmp(bytes, "\x0f\x1f\x84\x00", 4) &&
-		    (number & ~MARKER_NUMBER) == MARKER_MAGIC)
+		if (is_marker(bytes, size, &number))
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, marker_executed, QEMU_PLUGIN_CB_NO_REGS,
-							       (void *)(uintptr_t)(number & MARKER_NUMBER));
+							       (void *)(uintptr_t)number);
 		if (!(addr >> 63))
 			continue;
 		classify(bytes, size, &locked, &bulk);
@@ -198,15 +194,9 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const struct qemu_info_t *in
 			       int argc, char **argv)
 {
 	(void)info;
-	if (argc != 1 || strncmp(argv[0], "out=", 4)) {
-		fputs("writes_plugin: the only argument is out=FILE\n", stderr);
+	out = recorder_open("writes_plugin", argc, argv);
+	if (!out)
 		return -1;
-	}
-	out = fopen(argv[0] + 4, "wb");
-	if (!out) {
-		perror(argv[0] + 4);
-		return -1;
-	}
 	qemu_plugin_register_vcpu_tb_trans_cb(id, block_translated);
 	return 0;
 }
