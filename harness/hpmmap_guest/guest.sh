@@ -37,7 +37,7 @@ if [ "$CACHED" = 1 ]; then
 	mkdir /run/cached-build
 	busybox mount -t 9p -o $options cached-build /run/cached-build || fail "cannot mount build"
 	# Read only by the guest; it writes results beside some of the programs.
-	for built in hpmmap hpmmap-bench hpmmap-trace lib tests tests-fuzz tests-vm unit conformance/conformance bench/apps bench/bench-alloc bench/bench-noise; do
+	for built in hpmmap hpmmap-bench hpmmap-trace lib tests tests-fuzz tests-vm unit conformance/conformance bench/apps bench/bench-alloc bench/bench-noise bench/bench-vm; do
 		[ ! -e "build/$built" ] || busybox mount -o bind "/run/cached-build/$built" "build/$built" || fail "cannot mount build/$built"
 	done
 fi
@@ -56,7 +56,7 @@ echo -1 >/proc/sys/kernel/perf_event_paranoid
 
 if [ -n "$MODULE" ]; then
 	grep -q '^hpmmap:' /etc/group || echo hpmmap:x:64999: >>/etc/group
-	insmod "$MODULE" gigabytes=1 || fail "the module does not load"
+	insmod "$MODULE" || fail "the module does not load"
 	for _ in {1..50}; do
 		[ -c /dev/hpmmap ] && break
 		sleep 0.1

@@ -46,6 +46,8 @@ _RACE_FRAMES = 2
 _OOM_WANTED = "hpmmap-test: the OOM killer is wanted"
 # Actions of a program that Linux reports once an hour, with a call trace.
 _TRACED_NOTICE = "GUP no longer grows the stack in "
+# Linux 6.12 may warn so where the fair server of a CPU that runs something is stopped.
+_OWN_WARNING = re.compile(r"WARNING: .* task_non_contending\+")
 
 
 def kernel_problems(log: str) -> list[str]:
@@ -61,13 +63,15 @@ def kernel_problems(log: str) -> list[str]:
 
 
 def _without_harmless_traces(lines: list[str]) -> list[str]:
-    """Remove call traces of an OOM kill that a test wants, and of notices."""
+    """Remove call traces of an OOM kill that a test wants, and of notices, and a warning of Linux's own."""
     left = []
     wanted = traced = False
     for line in lines:
         wanted = wanted or _OOM_WANTED in line
         traced = traced or _TRACED_NOTICE in line or (wanted and "invoked oom-killer" in line)
-        if traced and "Call Trace" in line:
+        if _OWN_WARNING.search(line):
+            traced = True
+        elif traced and "Call Trace" in line:
             traced = False
         else:
             left.append(line)

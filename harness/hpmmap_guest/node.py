@@ -28,7 +28,7 @@ _PACKAGES = (
     "linux-headers-amd64", "linux-image-amd64", "procps", "psmisc", "systemd-sysv", "udev", "util-linux",
     "munge", "slurm-client", "slurmctld", "slurmd", "slurm-wlm-basic-plugins", "openmpi-bin", "libopenmpi-dev", "gcc",
     "libc6-dev", "make", "podman", "crun", "uidmap", "dbus-user-session", "libpam-systemd", "prometheus-node-exporter",
-    "curl",
+    "curl", "irqbalance", "python3",
 )  # fmt: skip
 _OF_SUITES = {"bookworm": ("lammps", "hpcc", "openssh-server")}
 _DISK = "10G"
@@ -40,7 +40,7 @@ _MASKED = (
 )  # fmt: skip
 _RECIPE = f"""
 systemctl mask {shlex.join(_MASKED)}
-systemctl disable prometheus-node-exporter.service
+systemctl disable prometheus-node-exporter.service irqbalance.service
 systemctl enable memtotal.service this-node.service boot-script.service on.socket systemd-networkd.service
 dkms status hpmmap | grep -w installed
 modinfo -k $(ls /lib/modules | tail -1) hpmmap >/dev/null

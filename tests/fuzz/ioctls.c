@@ -86,13 +86,17 @@ static const struct command commands[] = {
 	{ "POOL_ADD", HPMMAP_IOC_POOL_ADD, sizeof(struct hpmmap_pool_add), true,
 	  { EBUSY, EEXIST, ENXIO, EXDEV, -1 } },
 	{ "POOL_REMOVE", HPMMAP_IOC_POOL_REMOVE, sizeof(struct hpmmap_pool_remove), true,
-	  { ENOENT, EBUSY, -1 } },
+	  { ENOENT, EBUSY, ENOSPC, -1 } },
 	{ "POOL_LIST", HPMMAP_IOC_POOL_LIST, sizeof(struct hpmmap_pool_list), false, { -1 } },
 	{ "LAUNCH", HPMMAP_IOC_LAUNCH, sizeof(struct hpmmap_launch), false, { ENODEV, EBUSY, -1 } },
 	{ "LIMIT_SET", HPMMAP_IOC_LIMIT_SET, sizeof(struct hpmmap_limit_set), true,
 	  { EBADF, ENOENT, -1 } },
 	{ "LIMIT_LIST", HPMMAP_IOC_LIMIT_LIST, sizeof(struct hpmmap_limit_list), false, { -1 } },
 	{ "RUNS", HPMMAP_IOC_RUNS, sizeof(struct hpmmap_runs), true, { EMSGSIZE, -1 } },
+	/* Everybody may for a launch. */
+	{ "PROMISE_SET", HPMMAP_IOC_PROMISE_SET, sizeof(struct hpmmap_promise_set), false,
+	  { EPERM, EBADF, ENOENT, ENOSPC, ENXIO, -1 } },
+	{ "PROMISE_LIST", HPMMAP_IOC_PROMISE_LIST, sizeof(struct hpmmap_promise_list), false, { -1 } },
 };
 #define NR_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
@@ -106,6 +110,8 @@ union argument {
 	struct hpmmap_limit_set limit;
 	struct hpmmap_limit_list limits;
 	struct hpmmap_runs runs;
+	struct hpmmap_promise_set promise;
+	struct hpmmap_promise_list promises;
 	uint64_t words[32];
 	unsigned char bytes[256];
 };
@@ -129,6 +135,9 @@ static void fill_right(const struct command *c, union argument *arg)
 	/* Room for all there can be, however large spoil() says that one is. */
 	static char ranges[MAX_SECTIONS * PAGE] __attribute__((aligned(PAGE)));
 	static struct hpmmap_limit_entry entries[MAX_ENTRIES];
+	static struct hpmmap_promise_entry promised[MAX_ENTRIES];
+	static struct hpmmap_promise parts[8];
+	static struct hpmmap_region regions[2];
 	static uint64_t nodes[16] = { 1 };
 
 	memset(arg, 0, sizeof(*arg));
@@ -155,6 +164,16 @@ static void fill_right(const struct command *c, union argument *arg)
 			arg->launch.nodemask = (uintptr_t)nodes;
 			arg->launch.nodemask_bits = 1 + rnd(1024);
 		}
+		if (one_in(4)) {
+			arg->launch.regions = (uintptr_t)regions;
+			arg->launch.nr_regions = 1 + rnd(2);
+			for (unsigned int i = 0; i < 2; i++)
+				regions[i] = (struct hpmmap_region) {
+					.start = one_in(8) ? interesting() : (1 + 2 * i) * HPMMAP_LARGE_BYTES,
+					.length = one_in(8) ? interesting() : rnd(16) * HPMMAP_BLOCK_BYTES,
+					.node = (int)rnd(3) - 1,
+				};
+		}
 		break;
 	case HPMMAP_IOC_LIMIT_SET:
 		arg->limit.uid = FIRST_UID + rnd(16);
@@ -174,6 +193,23 @@ static void fill_right(const struct command *c, union argument *arg)
 		arg->runs.nr = rnd(9);
 		arg->runs.runs = (uintptr_t)ranges;
 		break;
+	case HPMMAP_IOC_PROMISE_SET:
+		arg->promise.uid = FIRST_UID + rnd(16);
+		if (one_in(3)) {
+			arg->promise.flags = HPMMAP_PROMISE_F_LAUNCH;
+			arg->promise.uid = 0;
+		}
+		arg->promise.nr = rnd(3);
+		arg->promise.promises = (uintptr_t)parts;
+		for (unsigned int i = 0; i < 8; i++) {
+			parts[i].node = (int)rnd(3) - 1;
+			parts[i].bytes = rnd(32) * HPMMAP_BLOCK_BYTES;
+		}
+		break;
+	case HPMMAP_IOC_PROMISE_LIST:
+		arg->promises.nr = rnd(9);
+		arg->promises.entries = (uintptr_t)promised;
+		break;
 	}
 }
 
@@ -192,9 +228,12 @@ static void spoil(const struct command *c, union argument *arg)
 		arg->size = one_in(2) ? rnd(200) : (uint32_t)interesting();
 }
 
-/* The default limit is for everybody: not to be played with. */
+/* The default limit is for everybody, and other users' promises last: not to be played with. */
 static bool is_harmful(const struct command *c, const union argument *arg)
 {
+	if (c->number == HPMMAP_IOC_PROMISE_SET)
+		return arg->promise.flags != HPMMAP_PROMISE_F_LAUNCH &&
+		       arg->promise.uid - FIRST_UID >= 16;
 	return c->number == HPMMAP_IOC_LIMIT_SET &&
 	       (arg->limit.flags & HPMMAP_LIMIT_F_DEFAULT ||
 		arg->limit.uid - FIRST_UID >= 16);
@@ -435,6 +474,12 @@ static void restore(void)
 	struct hpmmap_pool_range now[MAX_SECTIONS];
 	unsigned int nr = list(now), n;
 
+	for (unsigned int uid = FIRST_UID; uid < FIRST_UID + 16; uid++) {
+		struct hpmmap_promise_set arg = { .size = sizeof(arg), .uid = uid };
+
+		if (ioctl(device, HPMMAP_IOC_PROMISE_SET, &arg))
+			err(1, "FAIL: HPMMAP_IOC_PROMISE_SET");
+	}
 	for (unsigned int i = 0; i < nr_sections; i++) {
 		struct hpmmap_pool_add arg = {
 			.size = sizeof(arg), .start = sections[i].start,

@@ -19,7 +19,7 @@
  * mappings, and with MREMAP_DONTUNMAP; access above the break;
  * mprotect in the heap without --heap-protect; mappings that can only be
  * written; advice that ends in an error after it was taken for a part of its
- * range.
+ * range. With --region nothing is accessed where nothing is mapped: a static region stays accessible.
  *
  * Nothing here allocates memory behind the model's back: no malloc, no stdio.
  */
@@ -61,6 +61,8 @@
  * other. Their size is not a multiple of 2 MB, so that neighbours share blocks.
  */
 #define ARENA_BASE	0x1000000000UL
+/* With --region: so far above the break. There a static region is free longest. */
+#define ARENA_ABOVE	(64UL << 20)
 #define ARENA_PAGES	(8 * SLOT_PAGES + 40)
 #define NR_FLOATS	5
 #define FLOAT_PAGES	(3 * SLOT_PAGES)
@@ -159,6 +161,7 @@ static struct {
 	bool wipe;
 	bool heap_protect;
 	bool gigabytes;
+	bool region;
 	/* The first operations are done without a full look at everything. */
 	unsigned int sync_from;
 } opt = { .seed = 1, .ops = 1000, .threads = 1, .fork = true, .wipe = true };
@@ -700,6 +703,9 @@ static void op_mmap_any(struct space *s)
 	struct range g;
 	void *p;
 
+	/* Linux might choose a part of the arena that has left the region. */
+	if (opt.region)
+		prot = RW, flags = 0;
 	if (!f)
 		return;
 	p = mmap(NULL, nr * PAGE, prot, ANON_FLAGS | flags, -1, 0);
@@ -878,7 +884,7 @@ static bool pick_run_end(struct space *s, struct range *g)
 
 static void op_mremap_grow(struct space *s)
 {
-	bool may_move = one_in(s, 2), room;
+	bool may_move = one_in(s, 2) && !opt.region, room;
 	struct region *f = free_float(s);
 	struct range g, more, to;
 	unsigned int add;
@@ -1253,6 +1259,8 @@ static void op_probe(struct space *s)
 		enum access access = rnd(s, 3);
 		int want = expected_code(p, access), got;
 
+		if (opt.region && want == SEGV_MAPERR)
+			continue;
 		/* Code only where there is some; the end of a page is as good. */
 		if ((access == EXECUTE && !want) || (access == WRITE && p->kind == SHARED))
 			access = READ, want = expected_code(p, READ);
@@ -1288,8 +1296,12 @@ static void op_code(struct space *s)
 static void op_msync(struct space *s)
 {
 	struct range g = pick(s);
-	long ret = msync(range_addr(&g), g.nr * PAGE, one_in(s, 2) ? MS_SYNC : MS_ASYNC);
+	int flags = one_in(s, 2) ? MS_SYNC : MS_ASYNC;
+	long ret;
 
+	if (opt.region && range_count(&g, NOTHING))
+		return;
+	ret = msync(range_addr(&g), g.nr * PAGE, flags);
 	say_range(s, &g, 0, 0, ret);
 	check(s, ret, range_count(&g, NOTHING) ? ENOMEM : 0);
 }
@@ -1748,6 +1760,8 @@ static void *ticker_main(void *arg)
 	return NULL;
 }
 
+static char *arena_base = (char *)ARENA_BASE;
+
 static void region_init(struct region *r, char name, struct page *pages, unsigned int max)
 {
 	memset(pages, 0, max * sizeof(*pages));
@@ -1770,7 +1784,7 @@ static void space_init(struct space *s, unsigned int index)
 	s->has_heap = index == 0;
 	snprintf(s->path, sizeof(s->path), "%u", index);
 	region_init(&s->arena, 'a', pages, ARENA_PAGES);
-	s->arena.base = (char *)ARENA_BASE + index * (opt.gigabytes ? GIGABYTE : ARENA_PAGES * PAGE);
+	s->arena.base = arena_base + index * (opt.gigabytes ? GIGABYTE : ARENA_PAGES * PAGE);
 	s->arena.nr = ARENA_PAGES;
 	pages += ARENA_PAGES;
 	for (unsigned int i = 0; i < NR_FLOATS; i++) {
@@ -1802,6 +1816,8 @@ static void run_seed(char *heap_base)
 	pthread_t threads[MAX_THREADS], tick;
 	bool with_ticker = opt.threads > 1;
 
+	if (opt.region)
+		arena_base = (char *)((syscall(SYS_brk, 0) + ARENA_ABOVE) & -(SLOT_PAGES * PAGE));
 	for (unsigned int i = 0; i < opt.threads; i++)
 		space_init(&spaces[i], i);
 	self = &spaces[0];
@@ -1917,7 +1933,7 @@ static void usage(void)
 {
 	dprintf(2, "usage: space [--seed N] [--ops N] [--threads N] [--seconds N] [--log DIR]\n"
 		   "             [--expect registered|native] [--scarce] [--no-fork] [--no-wipe]\n"
-		   "             [--heap-protect] [--gigabytes] [--trace] [--look-from OP]\n");
+		   "             [--heap-protect] [--gigabytes] [--region] [--trace] [--look-from OP]\n");
 	_exit(2);
 }
 
@@ -1936,6 +1952,7 @@ static void parse(int argc, char **argv)
 		{ "no-wipe", no_argument, NULL, 'w' },
 		{ "heap-protect", no_argument, NULL, 'H' },
 		{ "gigabytes", no_argument, NULL, 'G' },
+		{ "region", no_argument, NULL, 'R' },
 		{ "trace", no_argument, NULL, 'T' },
 		{ NULL, 0, NULL, 0 },
 	};
@@ -1956,6 +1973,7 @@ static void parse(int argc, char **argv)
 		case 'w': opt.wipe = false; break;
 		case 'H': opt.heap_protect = true; break;
 		case 'G': opt.gigabytes = true; break;
+		case 'R': opt.region = true; break;
 		case 'T': opt.trace = true; break;
 		default: usage();
 		}

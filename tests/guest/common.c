@@ -5,7 +5,9 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/perf_event.h>
+#include <linux/userfaultfd.h>
 #include <setjmp.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -19,6 +21,7 @@
 static pid_t group_pid;
 static pid_t group_tid;
 static atomic_int thread_failures;
+static atomic_bool has_forked;
 
 /* ---- Checks --------------------------------------------------------- */
 
@@ -116,11 +119,29 @@ int run_group(const char *group, const struct test *tests, size_t nr)
 	return fflush(stdout) == 0 ? 0 : 1;
 }
 
+int run_each(const struct test *tests, size_t nr)
+{
+	char *argv[] = { program_invocation_short_name, NULL };
+	int status, failed = 0;
+	pid_t pid;
+
+	for (size_t i = 0; i < nr; i++) {
+		CHECK_OK(setenv("HPMMAP_TEST_ONLY", tests[i].name, 1));
+		CHECK_EQ(posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, environ), 0);
+		status = waitpid(pid, &status, 0) == pid ? status : -1;
+		failed += status != 0;
+	}
+	if (!failed)
+		printf("HPMMAP-TEST-PASS %s\n", argv[0]);
+	return !!failed;
+}
+
 pid_t fork_child(void)
 {
 	pid_t pid;
 
 	fflush(stdout);
+	has_forked = true;
 	pid = fork();
 	CHECK_OK(pid);
 	return pid;
@@ -282,7 +303,8 @@ void unmap(void *addr, size_t len)
 
 void *free_range(size_t len)
 {
-	char *raw = map_flags(NULL, len + SLOT, PROT_NONE, ANON | MAP_NORESERVE);
+	char *raw = is_static() ? map_anon(len + SLOT) :
+		    map_flags(NULL, len + SLOT, PROT_NONE, ANON | MAP_NORESERVE);
 
 	unmap(raw, len + SLOT);
 	return (void *)(((uintptr_t)raw + SLOT - 1) & ~(SLOT - 1));
@@ -390,6 +412,9 @@ struct outcome probe_write(void *addr)
 void expect_segv(struct outcome got, int code, const void *addr,
 		 const char *file, int line)
 {
+	/* What is free in a static region stays accessible. */
+	if (got.sig == 0 && code == SEGV_MAPERR && in_region(addr))
+		return;
 	if (got.sig == 0)
 		check_failed(file, line, "access to %p went through, not SIGSEGV",
 			     addr);
@@ -397,6 +422,43 @@ void expect_segv(struct outcome got, int code, const void *addr,
 		check_failed(file, line,
 			     "access to %p: SIG%s code %d at %p, not SIGSEGV code %d",
 			     addr, sigabbrev_np(got.sig), got.code, got.addr, code);
+}
+
+/* ---- Static region -------------------------------------------------- */
+
+bool is_static(void)
+{
+	return getenv("HPMMAP_TEST_STATIC") != NULL;
+}
+
+/* The heap begins where the region does. */
+bool in_region(const void *addr)
+{
+	static uintptr_t start;
+	char text[1024] = "", *at;
+	int fd;
+
+	if (!is_static())
+		return false;
+	if (!start) {
+		fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+		if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
+			FAIL("/proc/self/stat: %s", errno_name(errno));
+		close(fd);
+		at = strrchr(text, ')');
+		/* The 47th field; behind the bracket is the third. */
+		for (int i = 2; at && i < 47; i++)
+			at = strchr(at + 1, ' ');
+		start = at ? strtoul(at, NULL, 10) : 0;
+		CHECK(start);
+	}
+	return (uintptr_t)addr - start < strtoul(getenv("HPMMAP_TEST_STATIC"), NULL, 10);
+}
+
+void skip_unless_static(void)
+{
+	if (!is_static())
+		SKIP("there is no static region");
 }
 
 /* ---- /proc and sysfs ------------------------------------------------ */
@@ -571,7 +633,8 @@ void check_2m(const void *addr, size_t len)
 	int found = 0;
 	char *line;
 
-	if (!registered())
+	/* smaps has one line for all of a static region. */
+	if (!registered() || in_region(addr))
 		return;
 	open_lines(&lines, "/proc/self/smaps");
 	while ((line = next_line(&lines)) != NULL) {
@@ -663,6 +726,23 @@ uint64_t context_value(const char *name)
 	return value;
 }
 
+uint64_t job_value(const char *name)
+{
+	size_t len = strlen(name);
+	struct lines lines;
+	uint64_t value = 0;
+	char path[96], *line;
+
+	snprintf(path, sizeof(path), HPMMAP_SYSFS_PATH "/jobs/%llu/stat",
+		 (unsigned long long)context_value("job"));
+	open_lines(&lines, path);
+	while ((line = next_line(&lines)))
+		if (strncmp(line, name, len) == 0 && line[len] == ' ')
+			value = strtoull(line + len, NULL, 10);
+	close(lines.fd);
+	return value;
+}
+
 uint64_t mapped_2m_bytes(void)
 {
 	struct lines lines;
@@ -701,6 +781,20 @@ uint64_t pool_value(const char *file)
 	}
 	closedir(nodes);
 	return sum;
+}
+
+void await_clean(void)
+{
+	uint64_t before = 0, clean;
+
+	for (int i = 0, same = 0; registered() && i < 1200 && same < 40; i++) {
+		clean = pool_value("clean_bytes");
+		if (clean == pool_value("free_bytes"))
+			break;
+		same = clean == before ? same + 1 : 0;
+		before = clean;
+		pause_ms(50);
+	}
 }
 
 void await_pool_free(uint64_t want)
@@ -871,7 +965,8 @@ void watch_expect_none(const void *addr, size_t len, const char *file, int line)
 	size_t user, kernel;
 
 	watch_end();
-	if (!registered() || !watch_available())
+	/* A fork leaves all of a static region shared, what is mapped later, too. */
+	if (!registered() || !watch_available() || (has_forked && in_region(addr)))
 		return;
 	user = count_faults(addr, len, PERF_RECORD_MISC_USER, &first);
 	kernel = count_faults(addr, len, PERF_RECORD_MISC_KERNEL, &first);
@@ -901,4 +996,29 @@ struct totals totals_now(void)
 		now.kernel = context_value("faults_kernel");
 	}
 	return now;
+}
+
+int uffd_open(uint64_t features)
+{
+	struct uffdio_api api = { .api = UFFD_API, .features = features };
+	int flags = O_CLOEXEC | (geteuid() ? UFFD_USER_MODE_ONLY : 0);
+	int fd = (int)syscall(SYS_userfaultfd, flags);
+
+	if (fd < 0)
+		SKIP("userfaultfd: %s", errno_name(errno));
+	if (ioctl(fd, UFFDIO_API, &api) != 0) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+int uffd_register(int fd, void *addr, size_t len, uint64_t mode)
+{
+	struct uffdio_register reg = {
+		.range = { (uintptr_t)addr, len },
+		.mode = mode,
+	};
+
+	return ioctl(fd, UFFDIO_REGISTER, &reg);
 }

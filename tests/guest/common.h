@@ -90,6 +90,12 @@ const char *errno_name(int err);
  * HPMMAP_TEST_ONLY=<pattern> only some tests run and the line is not printed.
  */
 int run_group(const char *group, const struct test *tests, size_t nr);
+/*
+ * Runs each test in a process of its own, which the variable HPMMAP_TEST_ONLY names it to: after forks a
+ * process has blocks here and there, and its tests would find no gigabyte of which all is free. Returns
+ * whether one has failed.
+ */
+int run_each(const struct test *tests, size_t nr);
 
 #define T(name)	{ #name, name }
 #define RUN_GROUP(group, tests)	run_group(group, tests, ARRAY_SIZE(tests))
@@ -135,7 +141,7 @@ void tell(int fd);
 void *map_anon(size_t len);
 void *map_flags(void *addr, size_t len, int prot, int flags);
 void unmap(void *addr, size_t len);
-/* An address, aligned to a slot, where len bytes are free at this moment. */
+/* An address, aligned to a slot, where len bytes are free at this moment: in a static region, if there is one. */
 void *free_range(size_t len);
 
 /* Pattern of 8-byte words; word n of a fill is a function of (seed, n). */
@@ -183,14 +189,27 @@ size_t mapped_bytes(void);
 /* A field of /proc/meminfo in bytes. */
 size_t meminfo(const char *field);
 
+/* Was it launched with --static, and is an address in its region? */
+bool is_static(void);
+bool in_region(const void *addr);
+void skip_unless_static(void);
+
 bool registered(void);
 void skip_unless_registered(void);
 /* What /proc/hpmmap has of this process, which must be registered. */
 uint64_t context_value(const char *name);
+/* What its job has counted of all its processes; 0 where that is not counted. */
+uint64_t job_value(const char *name);
 /* Of files and the pools, by entries of 2 MB. */
 uint64_t mapped_2m_bytes(void);
 /* Sum over the nodes' pools. */
 uint64_t pool_value(const char *file);
+/*
+ * Memory that was given back a moment ago comes in pieces until it is zeroed. Waits for that, a minute at
+ * most. The thread that zeroes sleeps while enough of the free memory is clean: then there is nothing to
+ * wait for.
+ */
+void await_clean(void);
 /* Waits until the pools' free bytes are at least want; fails after long. */
 void await_pool_free(uint64_t want);
 
@@ -234,5 +253,12 @@ struct totals {
 	uint64_t kernel;
 };
 struct totals totals_now(void);
+
+/* ---- userfaultfd ---------------------------------------------------- */
+
+/* -1 where this kernel has not the features. Skips the test where it has no userfaultfd. */
+int uffd_open(uint64_t features);
+/* As ioctl(2). */
+int uffd_register(int fd, void *addr, size_t len, uint64_t mode);
 
 #endif

@@ -78,7 +78,7 @@ static void grow_by_moving(void)
 		q = mremap(p, s->len, s->new_len, MREMAP_MAYMOVE);
 		CHECK_OK(q);
 		CHECK(q != p);
-		if (registered() && s->new_len >= SLOT)
+		if (registered() && s->new_len >= SLOT && !in_region(q))
 			CHECK_EQ((uintptr_t)q % SLOT, 0);
 		check_grown(q, s->len, s->new_len);
 		CHECK_READ_SEGV(p, SEGV_MAPERR);

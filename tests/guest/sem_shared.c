@@ -4,8 +4,10 @@
 
 #include <fcntl.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -123,6 +125,95 @@ static void behind_the_end(void)
 	fs_end_with(fd, "a");
 }
 
+#define PUNCH(fd, off, len) \
+	CHECK_OK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(off), (off_t)(len)))
+
+/* A hole's memory is free for others. A touch, a write and fallocate fill it; read and a new mapping do not. */
+static void holes(void)
+{
+	int a, b, fd[2];
+	char to[KB(4)], *p, *q;
+
+	skip_unless_of_pools();
+	fs_mount("size=8M");
+	CHECK_OK(pipe(fd));
+	a = new_file("a", MB(8));
+	p = map_shared(a, MB(8));
+	fill(p, MB(8), 1);
+	CHECK_OK(madvise(p + MB(1), MB(5), MADV_REMOVE));
+	expect_held(a, MB(4));
+	CHECK_EQ(fs_free(), MB(4));
+	verify_file(a, 0, MB(1), 1, 0);
+	verify_file_zero(a, MB(1), MB(5));
+	q = map_shared(a, MB(8));
+	expect_held(a, MB(4));
+	unmap(q, MB(8));
+	/* Another file has it meanwhile. */
+	b = new_file("b", MB(4));
+	CHECK_BUS(p + MB(2));
+	CHECK_ERR(madvise(p + MB(2), MB(4), MADV_POPULATE_WRITE), EFAULT);
+	CHECK_ERR(pwrite(a, "x", 1, (off_t)MB(3)), ENOSPC);
+	CHECK_ERR(fallocate(a, 0, 0, (off_t)MB(8)), ENOSPC);
+	CHECK_OK(ftruncate(b, (off_t)MB(2)));
+	CHECK_ERR(pwrite(a, to, sizeof(to), (off_t)MB(4) - 8), ENOSPC);
+	expect_held(a, MB(4));
+	p[MB(5)] = 7;
+	expect_held(a, MB(6));
+	CHECK_BUS(p + MB(2));
+	CHECK_OK(ftruncate(b, 0));
+	CHECK_EQ(pwrite(a, "x", 1, (off_t)MB(3)), 1);
+	expect_held(a, MB(8));
+	CHECK_EQ(p[MB(3)], 'x');
+	p[MB(3)] = 0;
+	CHECK_EQ(p[MB(5)], 7);
+	p[MB(5)] = 0;
+	verify_zero(p + MB(1), MB(5));
+	verify(p + MB(6), MB(2), 1, MB(6));
+
+	/* What is pinned goes when it is not any more. */
+	fill(p, MB(8), 2);
+	CHECK_EQ(vmsplice(fd[1], &(struct iovec){ p + MB(2), KB(4) }, 1, 0), KB(4));
+	PUNCH(a, MB(2), MB(2));
+	CHECK_EQ(fs_free(), 0);
+	CHECK_BUS(p + MB(2));
+	CHECK_EQ(read(fd[0], to, sizeof(to)), KB(4));
+	verify(to, KB(4), 2, MB(2));
+	await_fs_free(MB(2));
+	verify_zero(p + MB(2), MB(2));
+
+	/* The last block goes with a hole that ends with the file, and the file may end in a hole. */
+	CHECK_OK(ftruncate(a, (off_t)MB(7)));
+	PUNCH(a, MB(4), MB(3));
+	expect_held(a, MB(4));
+	CHECK_OK(ftruncate(a, (off_t)MB(5) + 9));
+	CHECK_OK(ftruncate(a, (off_t)MB(8)));
+	expect_held(a, MB(6));
+	verify_zero(p + MB(4), MB(4));
+	PUNCH(a, 0, MB(8));
+	expect_held(a, 0);
+	CHECK_OK(fallocate(a, 0, MB(3), MB(2)));
+	expect_held(a, MB(4));
+	CHECK_OK(fallocate(a, FALLOC_FL_ZERO_RANGE, 0, MB(8)));
+	expect_held(a, MB(8));
+	verify_zero(p, MB(8));
+
+	/* An option keeps the memory. */
+	CHECK_OK(mount("none", fs_dir(), NULL, MS_REMOUNT, "noholes"));
+	fill(p, MB(8), 3);
+	PUNCH(a, MB(2), MB(2));
+	expect_held(a, MB(8));
+	verify_zero(p + MB(2), MB(2));
+	CHECK_OK(mount("none", fs_dir(), NULL, MS_REMOUNT, "holes"));
+	PUNCH(a, 0, MB(8));
+	expect_held(a, 0);
+	unmap(p, MB(8));
+	close(b);
+	CHECK_OK(unlink(in_fs("b")));
+	close(fd[0]);
+	close(fd[1]);
+	fs_end_with(a, "a");
+}
+
 static void fallocate_modes(void)
 {
 	char *p;
@@ -140,12 +231,12 @@ static void fallocate_modes(void)
 	p = map_shared(fd, MB(8));
 	fill(p, MB(8), 1);
 
-	/* Zeroed in place: nothing is given up. */
+	/* Parts of blocks are zeroed in place, a whole block goes. */
 	CHECK_OK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 100 * 8, PAGE));
 	CHECK_OK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)MB(2), (off_t)MB(2)));
 	CHECK_OK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)MB(6) + 8, (off_t)MB(100)));
 	CHECK_EQ(size_of(fd), MB(8));
-	expect_held(fd, MB(8));
+	expect_held(fd, MB(6));
 	verify(p, 800, 1, 0);
 	verify_zero(p + 800, PAGE);
 	verify(p + 800 + PAGE, MB(2) - 800 - PAGE, 1, 800 + PAGE);
@@ -544,6 +635,7 @@ int main(void)
 		T(no_holes),
 		T(shrunk_and_grown),
 		T(behind_the_end),
+		T(holes),
 		T(fallocate_modes),
 		T(full),
 		T(pools_used_up),

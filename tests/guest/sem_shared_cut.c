@@ -287,6 +287,103 @@ static void words_are_zeroed_whole(void)
 	fs_end_with(fd, "a");
 }
 
+static _Atomic bool punched_enough;
+
+/* Each thread has words of its own: what it reads was written by it, or is zero. */
+static void *touch_holes(void *arg)
+{
+	volatile uint64_t *words = arg;
+	uint64_t me = (uintptr_t)arg % PAGE + 1;
+
+	for (uint64_t n = 1; !punched_enough; n++)
+		for (size_t at = 0; at < MB(8) / sizeof(*words); at += SLOT / sizeof(*words) / 4) {
+			uint64_t got = words[at];
+
+			if (got && got >> 32 != me)
+				FAIL("%#llx is another's", (unsigned long long)got);
+			words[at] = me << 32 | n;
+		}
+	return NULL;
+}
+
+/* Holes are filled by several threads while they are punched and the file is cut; none of the memory is lost. */
+static void holes_beside_threads(void)
+{
+	pthread_t threads[4];
+	char *p, *q;
+	int fd;
+
+	skip_unless_of_pools();
+	fs_mount("size=64M");
+	fd = new_file("a", MB(16));
+	p = map_shared(fd, MB(8));
+	q = map_shared(fd, MB(16));
+	for (size_t i = 0; i < ARRAY_SIZE(threads); i++)
+		threads[i] = start_thread(touch_holes, (i % 2 ? p : q) + 8 * i);
+	for (size_t n = 0; n < 1500; n++) {
+		CHECK_OK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(n % 4 * MB(2)),
+				   (off_t)((n / 4 % 4 + 1) * MB(2))));
+		if (n % 8 == 0)
+			CHECK_OK(ftruncate(fd, (off_t)MB(8 + n % 7)));
+		if (n % 9 == 0)
+			CHECK_OK(madvise(q, MB(8), MADV_DONTNEED));
+		if (n % 100 == 0)
+			q[MB(7)] = q[MB(7)];
+	}
+	punched_enough = true;
+	for (size_t i = 0; i < ARRAY_SIZE(threads); i++)
+		join_thread(threads[i]);
+	unmap(p, MB(8));
+	unmap(q, MB(16));
+	CHECK_OK(fallocate(fd, 0, 0, (off_t)MB(16)));
+	expect_held(fd, MB(16));
+	await_fs_free(MB(48));
+	CHECK_EQ(fs_free(), MB(48));
+	fs_end_with(fd, "a");
+}
+
+#define ROUNDS 100
+
+static pthread_barrier_t hole_is_there;
+
+static void *touch_each_hole(void *arg)
+{
+	volatile char *p = arg;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		pthread_barrier_wait(&hole_is_there);
+		p[KB(64)]++;
+		pthread_barrier_wait(&hole_is_there);
+	}
+	return NULL;
+}
+
+/* There is room for one block only, and several threads fill the same hole: none gets SIGBUS. */
+static void one_hole_for_threads(void)
+{
+	pthread_t threads[3];
+	char *p;
+	int fd;
+
+	skip_unless_of_pools();
+	fs_mount("size=2M");
+	fd = new_file("a", MB(2));
+	p = map_shared(fd, MB(2));
+	CHECK_EQ(pthread_barrier_init(&hole_is_there, NULL, ARRAY_SIZE(threads) + 1), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(threads); i++)
+		threads[i] = start_thread(touch_each_hole, p);
+	for (int i = 0; i < ROUNDS; i++) {
+		CHECK_OK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)MB(2)));
+		pthread_barrier_wait(&hole_is_there);
+		pthread_barrier_wait(&hole_is_there);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(threads); i++)
+		join_thread(threads[i]);
+	pthread_barrier_destroy(&hole_is_there);
+	unmap(p, MB(2));
+	fs_end_with(fd, "a");
+}
+
 /* Of threads that map, touch and unmap at the same time, and of many mappings at once. */
 static void *map_and_unmap(void *arg)
 {
@@ -378,6 +475,8 @@ int main(void)
 		T(cut_beside_processes),
 		T(punched_beside_others),
 		T(words_are_zeroed_whole),
+		T(holes_beside_threads),
+		T(one_hole_for_threads),
 		T(mapped_by_many),
 		T(room_of_pinned),
 	};

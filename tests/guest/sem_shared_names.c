@@ -106,51 +106,6 @@ static void whiteouts(void)
 	fs_end();
 }
 
-static void expect_names(const char *dir, int names)
-{
-	struct stat st;
-
-	CHECK_OK(stat(dir, &st));
-	/* Two are its own. */
-	CHECK_EQ(st.st_size, 20 * (names + 2));
-}
-
-/* As of tmpfs, whatever the names are. */
-static void sizes_of_directories(void)
-{
-	fs_any();
-	expect_names(fs_dir(), 0);
-	close(new_file("a", 0));
-	CHECK_OK(mkdir(in_fs("d"), 0755));
-	CHECK_OK(symlink("a", in_fs("s")));
-	CHECK_OK(link(in_fs("a"), in_fs("b")));
-	expect_names(fs_dir(), 4);
-	CHECK_ERR(link(in_fs("a"), in_fs("b")), EEXIST);
-	CHECK_OK(rename(in_fs("s"), in_fs("d/s")));
-	expect_names(fs_dir(), 3);
-	expect_names(in_fs("d"), 1);
-	CHECK_ERR(rmdir(in_fs("d")), ENOTEMPTY);
-	/* Another file in place of one. */
-	close(new_file("c", 0));
-	CHECK_OK(rename(in_fs("c"), in_fs("d/s")));
-	expect_names(fs_dir(), 3);
-	expect_names(in_fs("d"), 1);
-	CHECK_OK(renameat2(AT_FDCWD, in_fs("a"), AT_FDCWD, in_fs("d/s"), RENAME_EXCHANGE));
-	expect_names(in_fs("d"), 1);
-	CHECK_OK(rename(in_fs("a"), in_fs("t")));
-	expect_names(fs_dir(), 3);
-	CHECK_OK(link(in_fs("t"), in_fs("d/t")));
-	expect_names(in_fs("d"), 2);
-	CHECK_OK(unlink(in_fs("t")));
-	CHECK_OK(unlink(in_fs("b")));
-	CHECK_OK(unlink(in_fs("d/s")));
-	CHECK_OK(unlink(in_fs("d/t")));
-	expect_names(in_fs("d"), 0);
-	CHECK_OK(rmdir(in_fs("d")));
-	expect_names(fs_dir(), 0);
-	fs_end();
-}
-
 static void without_a_name(void)
 {
 	char path[64];
@@ -338,7 +293,6 @@ int main(void)
 		T(links),
 		T(renames),
 		T(whiteouts),
-		T(sizes_of_directories),
 		T(without_a_name),
 		T(other_names),
 		T(rights),

@@ -47,32 +47,6 @@ static void become_nobody(void)
 	CHECK_OK(syscall(SYS_setresuid, NOBODY, NOBODY, NOBODY));
 }
 
-/* -1 where this kernel has not the features. */
-static int uffd_open(uint64_t features)
-{
-	struct uffdio_api api = { .api = UFFD_API, .features = features };
-	int flags = O_CLOEXEC | (geteuid() ? UFFD_USER_MODE_ONLY : 0);
-	int fd = (int)syscall(SYS_userfaultfd, flags);
-
-	if (fd < 0)
-		SKIP("userfaultfd: %s", errno_name(errno));
-	if (ioctl(fd, UFFDIO_API, &api) != 0) {
-		close(fd);
-		return -1;
-	}
-	return fd;
-}
-
-static int uffd_register(int fd, void *addr, size_t len, uint64_t mode)
-{
-	struct uffdio_register reg = {
-		.range = { (uintptr_t)addr, len },
-		.mode = mode,
-	};
-
-	return ioctl(fd, UFFDIO_REGISTER, &reg);
-}
-
 static int uffd_unregister(int fd, void *addr, size_t len)
 {
 	struct uffdio_range range = { (uintptr_t)addr, len };

@@ -11,7 +11,7 @@ HERE = Path(__file__).resolve().parent
 # What stands before them.
 LIBRARY = HERE / "lib.sh"
 _END = "END-OF-A-FILE-OF-THE-TESTS"
-_HEAD = re.compile(r"# (nodes|suites|after|timeout|memory|files|reboots): (.+)")
+_HEAD = re.compile(r"# (nodes|suites|after|timeout|memory|cpus|files|reboots): (.+)")
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,12 @@ class Script:
     """Of its boot, in seconds."""
     memory: str = "4G"
     """Of each node."""
+    cpus: int = 2
+    """Of each node."""
     reboots: bool = False
     """Whether nodes after the first may be rebooted."""
     files: tuple[str, ...] = ()
-    """Of this directory, which are in /srv on the first node."""
+    """By their paths from this directory; they are in /srv on the first node."""
 
 
 def parse(name: str, text: str) -> Script:
@@ -51,6 +53,7 @@ def parse(name: str, text: str) -> Script:
         after=says.get("after", ""),
         timeout=int(says.get("timeout", Script.timeout)),
         memory=says.get("memory", Script.memory),
+        cpus=int(says.get("cpus", Script.cpus)),
         reboots=says.get("reboots") == "yes",
         files=tuple(says.get("files", "").split()),
     )
@@ -62,7 +65,7 @@ def all_scripts() -> list[Script]:
 
 def text_of(script: Script) -> str:
     """The text that the node runs."""
-    files = (f"cat >/srv/{name} <<'{_END}'\n{(HERE / name).read_text()}{_END}\n" for name in script.files)
+    files = (f"cat >/srv/{Path(name).name} <<'{_END}'\n{(HERE / name).read_text()}{_END}\n" for name in script.files)
     return LIBRARY.read_text() + "".join(files) + (HERE / f"{script.name}.sh").read_text()
 
 

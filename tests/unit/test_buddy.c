@@ -184,6 +184,11 @@ static void add_spans_chunks(void **state)
 	for (unsigned long u = UNITS - 3; u < UNITS + 2; u++)
 		assert_true(hpmmap_buddy_is_free(&f->b, u));
 	assert_false(hpmmap_buddy_is_free(&f->b, UNITS + 2));
+	assert_false(hpmmap_buddy_chunk_is_free(&f->chunk[0]));
+	add(f, 0, UNITS - 3);
+	assert_true(hpmmap_buddy_chunk_is_free(&f->chunk[0]));
+	assert_int_equal(hpmmap_buddy_take(&f->b, 7, 0), 0);
+	assert_false(hpmmap_buddy_chunk_is_free(&f->chunk[0]));
 }
 
 static void add_refuses_bad_ranges(void **state)

@@ -24,7 +24,7 @@ SOURCES = [
 ]
 PROGRAMS = ["hpmmap", "hpmmap-bench", "hpmmap-trace"]
 LIBRARIES = ["libhpmmap.so.0", "libhpmmap_jemalloc.so", "libxpmem.so.0", "openmpi/libhpmmap_mpi.so"]
-WORKERS = ["bench-alloc", "bench-noise", "fragment", "apps/minicg"]
+WORKERS = ["bench-alloc", "bench-noise", "bench-vm", "fragment", "apps/minicg"]
 PAGES = ["hpmmap-bench-noise.1", "hpmmap-run.1", "hpmmap-pools.5", "hpmmap-pool-iomem.8"]
 KVER = "6.1.0-test"
 
@@ -92,7 +92,12 @@ def test_what_is_installed_names_its_own_paths(tree, tmp_path, prefix):
             assert named, path
 
     system = Path("/etc" if prefix == "/opt/hpmmap" else f"{prefix}/lib")
-    for name in ("systemd/system/hpmmap-pools.service", "udev/rules.d/60-hpmmap.rules", "sysusers.d/hpmmap.conf"):
+    for name in (
+        "systemd/system/hpmmap-pools.service",
+        "systemd/system/hpmmap-partition.socket",
+        "udev/rules.d/60-hpmmap.rules",
+        "sysusers.d/hpmmap.conf",
+    ):
         assert str(system / name) in files
     # As much as man and kdump-load of /usr have.
     assert f"{prefix}/bin/hpmmap" in (dest / prefix[1:] / "lib/hpmmap/kdump-load").read_text()

@@ -50,3 +50,9 @@ def test_the_trace_of_a_notice_is_no_problem():
     notice = "[1.0] GUP no longer grows the stack in x (1): 10-20 (f)\n[1.0] Call Trace:\n[1.0]  f\n"
     assert kernel_problems(notice) == []
     assert kernel_problems(f"{notice}[2.0] Call Trace:") == ["[2.0] Call Trace:"]
+
+
+def test_a_warning_of_linux_itself_is_no_problem():
+    own = "[1.0] WARNING: CPU: 1 PID: 4 at deadline.c:265 task_non_contending+0x410/0x4d0\n[1.0] Call Trace:\n"
+    assert kernel_problems(own) == []
+    assert kernel_problems(f"{own}[2.0] Call Trace:") == ["[2.0] Call Trace:"]

@@ -29,7 +29,7 @@ def test_a_head_says_what_a_script_needs():
     text = "# What it is.\n# nodes: 2\n# suites: bookworm\n# after: first\n# timeout: 9\n# memory: 2G\n"
     text += "# files: a b\n\n# nodes: 3\n"
     assert parse("it", text) == Script("it", 2, ("bookworm",), "first", 9, "2G", files=("a", "b"))
-    assert parse("it", "# reboots: yes\n") == Script("it", reboots=True)
+    assert parse("it", "# reboots: yes\n# cpus: 4\n") == Script("it", reboots=True, cpus=4)
     assert parse("it", "true\n# nodes: 2\n") == Script("it")
 
 

@@ -99,6 +99,14 @@ def test_figures_are_not_written_again_after_removal(tmp_path):
     assert not figures.exists()
 
 
+def test_partitions_go_before_the_command(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / "run/hpmmap/partitions").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "run/hpmmap/partitions" / name).touch()
+    called = maintain(tmp_path, "prerm", "remove")
+    assert called == ["hpmmap partition delete a", "hpmmap partition delete b"]
+
+
 def dkms(tmp_path, kernel, options, header="#define VMA_ITERATOR(name, __mm, __addr)"):
     """DKMS's result of dkms.conf for a kernel with these options: build or not, and the messages."""
     (tmp_path / "include/linux").mkdir(parents=True)

@@ -22,6 +22,7 @@ static int fake_timedjoin(pthread_t thread, const struct timespec *until);
 #include "../../integrations/slurm/spank_hpmmap.c"
 #include "../../integrations/slurm/grant.c"
 #include "../../integrations/slurm/cgroup.c"
+#include "../../integrations/slurm/isolate.c"
 /* The epilog finds what a test has put in its working directory, and who is of the job. */
 #undef HPMMAP_SYSFS_PATH
 #define HPMMAP_SYSFS_PATH "sysfs"
@@ -84,6 +85,11 @@ spank_err_t spank_get_item(spank_t sp, spank_item_t item, ...)
 	va_end(args);
 	return ESPANK_SUCCESS;
 }
+spank_err_t spank_setenv(spank_t sp, const char *name, const char *value, int overwrite)
+{
+	(void)sp, (void)name, (void)value, (void)overwrite;
+	return ESPANK_SUCCESS;
+}
 static const char *variable;
 spank_err_t spank_getenv(spank_t sp, const char *name, char *buf, int size)
 {
@@ -116,6 +122,9 @@ static void words_are_flags(void **state)
 	assert_int_equal(w.page_size, HPMMAP_LARGE_BYTES);
 	assert_true(w.report && w.on);
 	assert_int_equal(right("placement=interleave").flags, HPMMAP_LAUNCH_F_INTERLEAVE);
+	assert_int_equal(right("static=3M").static_bytes, 4 << 20);
+	assert_int_equal(right("static=4194304").static_bytes, 4 << 20);
+	assert_int_equal(right("static=3m,page-size=1G").static_bytes, 1 << 30);
 	assert_false(right("strict,no").on);
 	assert_true(right("").on && right("yes").on);
 }
@@ -137,6 +146,8 @@ static void what_is_wrong_is_refused(void **state)
 		"node=1+", "node=1,2", "node=-1", "placement=", "STRICT",
 		"placement=interleave,placement=first-touch",
 		"placement=first-touch,page-size=1G",
+		"placement=first-touch,static=1G", "static=", "static=0", "static=4X", "static=65T",
+		"static=99999999999999T",
 	};
 	char wrong[MAX_WORDS], text[2 * MAX_WORDS];
 	struct wishes w;
@@ -311,6 +322,9 @@ static struct hpmmap_limit_set limit_given;
 static unsigned int limits_given;
 static int limit_error;
 static bool is_late;
+/* What the module can promise, and what it was asked for. */
+static uint64_t promise_room = UINT64_MAX;
+static uint64_t promised;
 
 static int fake_ioctl(int fd, unsigned long request, void *arg)
 {
@@ -322,6 +336,21 @@ static int fake_ioctl(int fd, unsigned long request, void *arg)
 		limits_given++;
 		errno = limit_error;
 		return limit_error ? -1 : 0;
+	}
+	if (request == HPMMAP_IOC_PROMISE_SET) {
+		struct hpmmap_promise_set *set = arg;
+		const struct hpmmap_promise *part = (void *)(uintptr_t)set->promises;
+
+		assert_int_equal(set->flags, HPMMAP_LIMIT_F_CGROUP);
+		assert_int_equal(set->cgroup_fd, limit_given.cgroup_fd);
+		assert_int_equal(set->nr, 1);
+		assert_int_equal(part->node, -1);
+		set->room_bytes = promise_room;
+		errno = ENOSPC;
+		if (part->bytes > promise_room)
+			return -1;
+		promised = part->bytes;
+		return 0;
 	}
 	assert_int_equal(request, HPMMAP_IOC_LIMIT_LIST);
 	for (uint32_t i = 0; i < nr_limits && i < list->nr; i++)
@@ -367,7 +396,18 @@ static void a_job_is_held_to_its_grant(void **state)
 	assert_int_equal(limit_given.bytes, 4 << 20);
 	assert_int_equal(limit_given.flags, HPMMAP_LIMIT_F_CGROUP);
 	assert_int_equal(limit_given.cgroup_fd, 3);
+	assert_int_equal(promised, 4 << 20);
 	assert_int_equal(lines_said, 0);
+	/* What cannot be promised is only a limit. */
+	grant("gres:hpmmap:8M");
+	promise_room = 6 << 20;
+	assert_int_equal(hold_to_grant(-1, 3, &some), HELD_SOME);
+	assert_int_equal(limit_given.bytes, 8 << 20);
+	assert_int_equal(promised, 6 << 20);
+	assert_int_equal(lines_said, 1);
+	promise_room = UINT64_MAX;
+	grant("gres:hpmmap:5M");
+	assert_int_equal(hold_to_grant(-1, 3, &some), HELD_SOME);
 	/* Not possible: one line, and no more than that. */
 	limit_error = ENOENT;
 	assert_int_equal(hold_to_grant(-1, 3, &some), HELD_SOME);
@@ -715,6 +755,78 @@ static void a_process_of_another_job_is_not_killed(void **state)
 	forget_it(false, false);
 }
 
+static char *said_by(const char *script)
+{
+	static const char *const words[] = { "create", "slurm_7", "--of-cgroup", "/job_7", NULL };
+	static char said[32];
+
+	put("hpmmap", script);
+	chmod("hpmmap", 0700);
+	partition(words, said, sizeof(said));
+	return said;
+}
+
+static void the_command_tells_why_not(void **state)
+{
+	char path[4096];
+
+	(void)state;
+	strcpy(strrchr(directory_of_test, '.'), ".XXXXXX");
+	assert_non_null(mkdtemp(directory_of_test));
+	assert_int_equal(chdir(directory_of_test), 0);
+	snprintf(path, sizeof(path), "%s/hpmmap", directory_of_test);
+	commands[0] = path;
+	assert_string_equal(said_by("#!/bin/sh\necho ready\necho hpmmap: a warning >&2\n"), "");
+	assert_string_equal(said_by("#!/bin/sh\necho hpmmap: $* >&2\nexit 1\n"), "hpmmap: partition create slurm_");
+	assert_string_equal(reason("hpmmap: no"), "no");
+	assert_string_equal(reason("no"), "no");
+	assert_string_equal(said_by("#!/bin/sh\nexit 1\n"), "hpmmap partition failed");
+	assert_string_equal(said_by("#!/bin/sh\nkill -9 $$\n"), "hpmmap partition failed");
+	unlink("hpmmap");
+	assert_int_equal(chdir("/"), 0);
+	assert_int_equal(rmdir(directory_of_test), 0);
+	/* A job without a cgroup, and a site that does not allow it. */
+	lines_said = 0;
+	isolate(-1, 7);
+	isolate_job(getpid(), 7, false);
+	assert_int_equal(lines_said, 2);
+	assert_false(right("strict").isolate);
+	assert_true(right("isolate").isolate && right("isolate").on);
+	assert_true(right("no,isolate").isolate && !right("no,isolate").on);
+}
+
+static void names_of_others_stay(void **state)
+{
+	(void)state;
+	assert_true(is_of_job("slurm_7") && is_of_job("slurm_70001"));
+	assert_false(is_of_job("slurm_") || is_of_job("slurm_7a") || is_of_job("slurm_test") || is_of_job("quiet"));
+}
+
+/* CPUs of no machine have cores of their own. */
+static void each_task_has_its_part(void **state)
+{
+	cpu_set_t all, part, sum;
+
+	(void)state;
+	CPU_ZERO(&all);
+	for (int cpu = 1000; cpu < 1005; cpu++)
+		CPU_SET(cpu, &all);
+	for (unsigned int nr = 2; nr < 6; nr++) {
+		CPU_ZERO(&sum);
+		for (unsigned int task = 0; task < nr; task++) {
+			part_of(&part, &all, task, nr);
+			CPU_XOR(&sum, &sum, &part);
+			assert_true(CPU_COUNT(&part) >= (int)(5 / nr));
+		}
+		assert_true(CPU_EQUAL(&sum, &all));
+	}
+	part_of(&part, &all, 7, 8);
+	assert_int_equal(CPU_COUNT(&part), 1);
+	CPU_ZERO(&all);
+	part_of(&part, &all, 0, 2);
+	assert_int_equal(CPU_COUNT(&part), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -739,6 +851,9 @@ int main(void)
 		cmocka_unit_test(the_epilog_waits_for_what_it_kills),
 		cmocka_unit_test(the_epilog_does_not_kill_itself),
 		cmocka_unit_test(a_process_of_another_job_is_not_killed),
+		cmocka_unit_test(the_command_tells_why_not),
+		cmocka_unit_test(names_of_others_stay),
+		cmocka_unit_test(each_task_has_its_part),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

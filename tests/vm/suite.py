@@ -35,12 +35,27 @@ MACHINES = {
     "windows": {"memory": "4G", "cpus": 2, "append": "no5lvl page_table_check=off"},
     # The module's debug build, which can leave hooked calls to Linux.
     "unhooked": {"memory": "4G", "cpus": 2, "debug": True},
+    # CPUs to take, and some that stay.
+    "partition": {"memory": "2G", "cpus": 4, "movable": "768M"},
     "numa": {"numa": ["2G", "2G"], "cpus": 2},
-    # Whole gigabytes of memory that can be taken offline.
-    "gigabytes": {"memory": "7G", "cpus": 2, "movable": "5G"},
+    # CPUs of both NUMA nodes for ranks, and one that stays.
+    "ranks": {"numa": ["2G", "2G"], "cpus": 6},
+    # The same with the module's debug build, which counts promises anew.
+    "promises": {"numa": ["2G", "2G"], "cpus": 2, "debug": True},
+    # Whole gigabytes of memory that can be taken offline, and a device behind an IOMMU.
+    "gigabytes": {
+        "memory": "7G",
+        "cpus": 2,
+        "movable": "5G",
+        "append": "intel_iommu=on",
+        "qemu": ["-device", "intel-iommu,caching-mode=on", "-device", "edu,dma_mask=0xffffffffffffffff"],
+    },
     # Persistent memory, which dax/kmem can add to Linux.
     "dax": {"memory": "4G", "cpus": 2, "movable": "512M", "append": "memmap=768M!4G"},
     "icount": {"memory": "2G", "icount": True, "movable": "768M"},
+    # For virtual machines in the guest. Their timers need instructions for time: in real time an emulated
+    # machine in an emulated one may do nothing but serve its timer.
+    "vm": {"memory": "3G", "cpus": 4, "icount": True, "movable": "1280M"},
     # More CPUs than many hosts have, so a CPU can lose its core at any instruction.
     "parallel": {"memory": "4G", "cpus": 3, "parallel": True},
     # The same without the debug kernel's check of page tables, which forbids windows onto ordinary memory.
@@ -49,10 +64,12 @@ MACHINES = {
     "parallel-gigabytes": {"numa": ["4G", "4G"], "movable": "6G", "cpus": 4, "parallel": True, "debug": True},
     # The same with the module's debug build.
     "skipping": {"memory": "4G", "cpus": 3, "parallel": True, "append": "page_table_check=off", "debug": True},
+    # Two of the CPUs can stop their tick.
+    "quiet": {"memory": "4G", "cpus": 4, "parallel": True, "append": "nohz_full=2-3 rcu_nocbs=2-3"},
 }
 # The clock of a guest that counts instructions leaps ahead whenever it waits for
 # the host, so its timeouts mean little.
-_CLOCK_FACTOR = {"icount": 30}
+_CLOCK_FACTOR = {"icount": 30, "vm": 30}
 # The scenarios start thousands of processes, which start twice as fast under emulation
 # without random addresses. On the debug kernel addresses are random.
 _SAME_ADDRESSES = {"main", "apps"}
@@ -131,6 +148,8 @@ def _registered(options: str) -> str:
     others += "HPMMAP_TEST_FIRST_TOUCH=1 " if "first-touch" in options.split() else ""
     others += "HPMMAP_TEST_SHARED=linux " if "--shared linux" in options else ""
     others += "HPMMAP_TEST_GIGABYTES=yes " if "--page-size 1G" in options else ""
+    static = re.search(r"--static (\S+)", options)
+    others += f"HPMMAP_TEST_STATIC={parse_size(static[1])} " if static else ""
     return (
         f"HPMMAP_TEST_EXPECT=registered HPMMAP_TEST_POLICY={policy} HPMMAP_TEST_IMAGE={image} "
         f"{others}hpmmap run {options} --"
@@ -176,7 +195,10 @@ def all_items() -> list[Item]:
 
 def in_order(items: list[Item]) -> list[Item]:
     """Sort by growing pools, since each change takes seconds; items that must come last at the end."""
-    return sorted(items, key=lambda item: (item.last, 0 if item.pool == "-" else parse_size(item.pool)))
+    return sorted(
+        items,
+        key=lambda item: (item.last, item.name.startswith("leave-"), 0 if item.pool == "-" else parse_size(item.pool)),
+    )
 
 
 def program_items() -> list[Item]:
@@ -193,9 +215,11 @@ def program_items() -> list[Item]:
             "hpmmap": (_registered(""), _item_tier(args, text, "without options")),
         }
         with_options = _item_tier(args, text, "with options", "newest")
+        given_up = " ".join(re.findall(r"^# static gives up: (.*)$", text, re.MULTILINE))
         for line in filter(None, map(str.strip, text.splitlines())):
             if not line.startswith("#"):
-                variants[f"hpmmap {line}".replace(" ", "_")] = (_registered(line), with_options)
+                up = f"HPMMAP_TEST_GIVEN_UP={shlex.quote(given_up)} " if "--static" in line and given_up else ""
+                variants[f"hpmmap {line}".replace(" ", "_")] = (up + _registered(line), with_options)
         for variant, (prefix, tier) in variants.items():
             # The line of success must be the program's own.
             command = f"set -o pipefail; {prefix} {program} | tee /tmp/out; status=$?; "

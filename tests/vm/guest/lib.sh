@@ -127,7 +127,7 @@ expect_error() {
 
 # Load the module as the harness does.
 load_module() {
-	insmod "$HPMMAP_MODULE" gigabytes=1
+	insmod "$HPMMAP_MODULE"
 	within 5 test -c /dev/hpmmap || fail "no /dev/hpmmap"
 	chown root:hpmmap /dev/hpmmap
 	chmod 0660 /dev/hpmmap
@@ -211,3 +211,37 @@ guided() {
 	ipcrm --all=shm
 	expect_pool_free
 }
+
+# A program that is told by lines what to do, and answers: serve FIRST-ANSWER COMMAND...
+serve() {
+	local first=$1
+	shift
+	mkfifo /tmp/orders /tmp/answers
+	"$@" </tmp/orders >/tmp/answers &
+	job=$!
+	exec 7>/tmp/orders 8</tmp/answers
+	rm /tmp/orders /tmp/answers
+	answer "$first"
+}
+# A debug kernel takes minutes to transfer 64 MB.
+answer() {
+	local line
+	read -r -t 600 line <&8 || fail "process $job does not answer"
+	[ "$line" = "$1" ] || fail "process $job says '$line' instead of '$1'"
+}
+# order WORD ANSWER
+order() {
+	echo "$1" >&7
+	answer "$2"
+}
+# It ends by itself then, if it has not been killed.
+served() {
+	exec 7>&- 8<&-
+	wait "$job" || true
+}
+
+pinned() { [ "$(pool_bytes pinned_bytes)" -ge $(($1 * MIB)) ]; }
+expect_pinned() { within 10 pinned "$1" || fail "$(pool_bytes pinned_bytes) bytes are shown as pinned, not $1 MB"; }
+
+# Another job takes all memory there is: "${TAKE_ALL[@]}" [FILE [MB]], see there.
+TAKE_ALL=(hpmmap run --strict -- python3 "$HPMMAP_ROOT/tests/vm/guest/take_all.py")

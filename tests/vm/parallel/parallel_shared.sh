@@ -13,7 +13,7 @@ fuzzer=$HPMMAP_ROOT/build/tests-fuzz/shared
 cut=$HPMMAP_ROOT/build/tests/sem_shared_cut
 mkdir -p /tmp/shared-1 /tmp/shared-2
 mount -t hpmmap -o size=64M,mode=1777 none /tmp/shared-1
-mount -t hpmmap -o size=16M,mode=1777 none /tmp/shared-2
+mount -t hpmmap -o size=16M,noholes,mode=1777 none /tmp/shared-2
 # Behind it a signal for each page beyond the end of a file.
 sysctl -q debug.exception-trace=0
 trap 'umount -l /tmp/shared-1 /tmp/shared-2; sysctl -q debug.exception-trace=1' EXIT

@@ -243,6 +243,7 @@ static void check_pool_list(void)
 static void check_launch(void)
 {
 	uint64_t words[16] = { 0 };
+	struct hpmmap_region regions[2] = { { HPMMAP_BLOCK_BYTES, HPMMAP_BLOCK_BYTES, -1, 0 } };
 	struct hpmmap_launch right = { .size = sizeof(right) };
 	struct hpmmap_launch launch;
 
@@ -255,7 +256,12 @@ static void check_launch(void)
 	expect("LAUNCH: " #change, HPMMAP_IOC_LAUNCH, &launch, want);		\
 } while (0)
 	REFUSED(launch.__reserved = 1, EOPNOTSUPP);
-	REFUSED(launch.__reserved2 = 1, EOPNOTSUPP);
+	REFUSED(launch.nr_regions = 1, EINVAL);
+	REFUSED(launch.regions = (uintptr_t)regions, EINVAL);
+	REFUSED((launch.regions = 8, launch.nr_regions = 1), EFAULT);
+	REFUSED((launch.regions = (uintptr_t)regions, launch.nr_regions = 1,
+		 launch.flags = HPMMAP_LAUNCH_F_FIRST_TOUCH), EINVAL);
+	REFUSED((launch.regions = (uintptr_t)regions, launch.nr_regions = HPMMAP_LAUNCH_MAX_REGIONS + 1), EINVAL);
 	REFUSED((launch.only = (uintptr_t)"a\0b", launch.only_bytes = 3), EINVAL);
 	REFUSED((launch.only = (uintptr_t)"a\0\0b", launch.only_bytes = 5), EINVAL);
 	REFUSED((launch.only = (uintptr_t)"", launch.only_bytes = 1), EINVAL);
@@ -269,11 +275,42 @@ static void check_launch(void)
 	REFUSED(launch.flags = HPMMAP_LAUNCH_F_FIRST_TOUCH | HPMMAP_LAUNCH_F_INTERLEAVE, EINVAL);
 	REFUSED((launch.flags = HPMMAP_LAUNCH_F_FIRST_TOUCH, launch.page_size = HPMMAP_LARGE_BYTES),
 		EINVAL);
+	REFUSED(launch.static_bytes = HPMMAP_BLOCK_BYTES + 4096, EINVAL);
+	REFUSED(launch.static_bytes = HPMMAP_LAUNCH_STATIC_MAX_BYTES + HPMMAP_BLOCK_BYTES, EINVAL);
+	REFUSED((launch.static_bytes = HPMMAP_BLOCK_BYTES, launch.page_size = HPMMAP_LARGE_BYTES), EINVAL);
+	REFUSED((launch.static_bytes = HPMMAP_BLOCK_BYTES, launch.flags = HPMMAP_LAUNCH_F_FIRST_TOUCH),
+		EINVAL);
+	REFUSED((launch.static_bytes = 1ULL << 40, launch.flags = HPMMAP_LAUNCH_F_STRICT), ENOMEM);
 	REFUSED((launch.nodemask = (uintptr_t)words, launch.nodemask_bits = 1025), EINVAL);
 	REFUSED((launch.nodemask = 8, launch.nodemask_bits = 64), EFAULT);
 	REFUSED((launch.nodemask = (uintptr_t)words, launch.nodemask_bits = 64), ENODEV);
 	words[15] = 1ULL << 63;
 	REFUSED((launch.nodemask = (uintptr_t)words, launch.nodemask_bits = 1024), ENODEV);
+#define BAD_REGION(change, want) do {									\
+	regions[0] = (struct hpmmap_region) { 4 * HPMMAP_BLOCK_BYTES, HPMMAP_BLOCK_BYTES, -1, 0 };	\
+	regions[1] = (struct hpmmap_region) { 8 * HPMMAP_BLOCK_BYTES, HPMMAP_BLOCK_BYTES, -1, 0 };	\
+	change;												\
+	REFUSED((launch.regions = (uintptr_t)regions, launch.nr_regions = 2), want);			\
+} while (0)
+	BAD_REGION(regions[1].__reserved = 1, EOPNOTSUPP);
+	BAD_REGION(regions[1].start += 4096, EINVAL);
+	BAD_REGION(regions[1].start = 0, EINVAL);
+	BAD_REGION(regions[0].start = 0, EINVAL);
+	BAD_REGION(regions[1].start = regions[0].start, EINVAL);
+	BAD_REGION(regions[0].start = 16 * HPMMAP_BLOCK_BYTES, EINVAL);
+	BAD_REGION(regions[0].length = 8 * HPMMAP_BLOCK_BYTES, EINVAL);
+	BAD_REGION(regions[1].length = 0, EINVAL);
+	BAD_REGION(regions[1].length += 4096, EINVAL);
+	BAD_REGION(regions[1].length = -HPMMAP_BLOCK_BYTES, EINVAL);
+	BAD_REGION(regions[1].length = -regions[1].start, EINVAL);
+	BAD_REGION(regions[1].length = 1ULL << 57, EINVAL);
+	BAD_REGION(regions[1].start = 1ULL << 63, EINVAL);
+	BAD_REGION(regions[1].node = -2, EINVAL);
+	BAD_REGION(regions[1].node = 1 << 20, EINVAL);
+	BAD_REGION(regions[1].node = 0x7fffffff, EINVAL);
+	/* The first one had its memory by then. */
+	BAD_REGION(regions[1].length = 1ULL << 45, ENOMEM);
+#undef BAD_REGION
 #undef REFUSED
 }
 
@@ -381,6 +418,89 @@ static void check_limit_list(bool root)
 	}
 }
 
+static void check_promise_set(bool root)
+{
+	struct hpmmap_promise parts[2] = { { .node = 0, .bytes = HPMMAP_BLOCK_BYTES } };
+	struct hpmmap_promise_set right = {
+		.size = sizeof(right), .uid = 60001, .promises = (uintptr_t)parts, .nr = 1,
+	};
+	struct hpmmap_promise_set set;
+
+	if (!root) {
+		expect("PROMISE_SET without the capability", HPMMAP_IOC_PROMISE_SET, &right, EPERM);
+		return;
+	}
+	check_struct("PROMISE_SET", HPMMAP_IOC_PROMISE_SET, &right, sizeof(right),
+		     offsetof(struct hpmmap_promise_set, flags));
+#define REFUSED(change, want) do {						\
+	set = right;								\
+	change;									\
+	expect("PROMISE_SET: " #change, HPMMAP_IOC_PROMISE_SET, &set, want);	\
+} while (0)
+	REFUSED(set.flags = HPMMAP_LIMIT_F_DEFAULT, EOPNOTSUPP);
+	REFUSED(set.flags = HPMMAP_PROMISE_F_LAUNCH, EINVAL);
+	REFUSED((set.flags = HPMMAP_PROMISE_F_LAUNCH | HPMMAP_LIMIT_F_CGROUP, set.uid = 0), EINVAL);
+	REFUSED((set.flags = HPMMAP_LIMIT_F_CGROUP, set.uid = 0, set.cgroup_fd = -1), EBADF);
+	REFUSED(set.cgroup_fd = 1, EINVAL);
+	REFUSED(set.uid = ~0U, EINVAL);
+	REFUSED(set.nr = ~0U, EINVAL);
+	REFUSED(set.promises = 8, EFAULT);
+#define PART(change, want) do {			\
+	parts[0].__reserved = 0;		\
+	parts[0].node = 0;			\
+	parts[0].bytes = HPMMAP_BLOCK_BYTES;	\
+	REFUSED(parts[0].change, want);		\
+} while (0)
+	PART(__reserved = 1, EOPNOTSUPP);
+	PART(node = -2, EINVAL);
+	PART(node = 1023, ENXIO);
+	PART(bytes++, EINVAL);
+	PART(bytes = 1ULL << 63, EINVAL);
+	PART(bytes = 1ULL << 61, ENOSPC);
+	if (set.node != 0 || set.room_bytes % HPMMAP_BLOCK_BYTES || !set.room_bytes) {
+		printf("PROMISE_SET: %llu bytes of NUMA node %d\n",
+		       (unsigned long long)set.room_bytes, set.node);
+		failures++;
+	}
+	PART(node = -1, 0);
+	PART(node = 0, 0);
+#undef PART
+	REFUSED(set.nr = 0, 0);
+#undef REFUSED
+}
+
+static void check_promise_list(bool root)
+{
+	struct hpmmap_promise part = { .bytes = HPMMAP_BLOCK_BYTES };
+	struct hpmmap_promise_set set = {
+		.size = sizeof(set), .uid = 60001, .promises = (uintptr_t)&part, .nr = 1,
+	};
+	struct hpmmap_promise_entry entry = { 0 };
+	struct hpmmap_promise_list right = { .size = sizeof(right) }, list = right;
+
+	check_struct("PROMISE_LIST", HPMMAP_IOC_PROMISE_LIST, &right, sizeof(right),
+		     offsetof(struct hpmmap_promise_list, flags));
+	list.__reserved = 1;
+	expect("PROMISE_LIST: __reserved", HPMMAP_IOC_PROMISE_LIST, &list, EOPNOTSUPP);
+	if (!root)
+		return;
+	expect("PROMISE_SET", HPMMAP_IOC_PROMISE_SET, &set, 0);
+	list = right;
+	list.nr = 1;
+	list.entries = 8;
+	expect("PROMISE_LIST: wrong pointer in it", HPMMAP_IOC_PROMISE_LIST, &list, EFAULT);
+	list.nr = 1;
+	list.entries = (uintptr_t)&entry;
+	expect("PROMISE_LIST: of one", HPMMAP_IOC_PROMISE_LIST, &list, 0);
+	if (list.nr != 1 || entry.uid != 60001 || entry.promised_bytes != part.bytes ||
+	    entry.flags || entry.node || entry.held_bytes) {
+		printf("PROMISE_LIST: wrong contents\n");
+		failures++;
+	}
+	set.nr = 0;
+	expect("PROMISE_SET: none", HPMMAP_IOC_PROMISE_SET, &set, 0);
+}
+
 static void check_runs(bool root)
 {
 	static char page[4096] __attribute__((aligned(4096)));
@@ -446,6 +566,8 @@ int main(int argc, char **argv)
 		check_idle_jobs();
 	check_limit_set(root);
 	check_limit_list(root);
+	check_promise_set(root);
+	check_promise_list(root);
 	check_runs(root);
 	if (mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0) != MAP_FAILED) {
 		printf("the device can be mapped\n");

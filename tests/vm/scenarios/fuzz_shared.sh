@@ -29,7 +29,7 @@ for seed in "${seeds[@]}"; do
 	! longer || fuzz tmpfs size=64M "$shared" --seed "$seed" --ops $((ops / 2))
 	# Touchers hold on to what is being given up.
 	fuzz hpmmap size=64M "$shared" --seed "$seed" --ops $ops --touchers 2
-	fuzz hpmmap size=16M hpmmap run -- "$shared" --seed $((seed + 100)) --ops $ops --room $((16 * MIB)) --touchers 1
+	fuzz hpmmap size=16M,noholes hpmmap run -- "$shared" --seed $((seed + 100)) --ops $ops --room $((16 * MIB)) --touchers 1
 	expect_pool_free
 done
 sysctl -q debug.exception-trace=1

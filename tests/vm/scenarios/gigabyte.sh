@@ -47,6 +47,7 @@ first=$job
 [ "$(stat_of entries_1g)" = $has ] || fail "$(stat_of entries_1g) entries of 1 GB, not $has"
 [ "$(stat_of entries_2m)" -ge $((has ? 0 : 512)) ] || fail "$(stat_of entries_2m) entries of 2 MB"
 [ "$(stat_of faults)" = 0 ] || fail "$(stat_of faults) page faults"
+contexts run_bytes | grep -x $((has * 1024 * MIB)) >/dev/null || fail "held as one: $(contexts run_bytes) bytes"
 hold 1G
 [ "$(stat_of entries_1g)" = $((2 * has)) ] || fail "the second job: $(stat_of entries_1g) entries of 1 GB"
 [ "$(pool_bytes free_bytes)" -le $((1536 * MIB)) ] || fail "$(pool_bytes free_bytes) bytes are free"
@@ -65,6 +66,17 @@ hpmmap run --strict --page-size 1G -- "$HPMMAP_ROOT/build/tests-vm/runs" 1024 | 
 grep -qx '1024 MB in 1 runs' /tmp/said || fail "a gigabyte has several runs"
 expect_pool_free
 
+# A region that begins below a gigabyte has one all the same.
+hpmmap run --page-size 1G --region 1026M@0x3fe00000 -- sleep 60 &
+job=$!
+is_registered() {
+	[ "$(stat_of programs_registered)" = 1 ]
+}
+within 20 is_registered || fail "a program with a region is not registered"
+[ "$(stat_of entries_1g)" = $has ] || fail "a region across a gigabyte has $(stat_of entries_1g) entries of 1 GB"
+let_go $job
+expect_pool_free
+
 # Functions of the kernel are redirected until the module goes.
 hpmmap pool remove --all >/dev/null
 unload_module
@@ -75,19 +87,26 @@ hold 1G
 let_go $job
 expect_pool_free
 
-# A memory error: the rest of the gigabyte stays.
+# Memory errors: the rest of the gigabyte stays, and is not given back as one.
 [ -d /sys/kernel/debug/tracing ] || mount -t debugfs none /sys/kernel/debug
 modprobe hwpoison-inject || skip "this kernel has no hwpoison-inject"
-HPMMAP_TEST_EXPECT=registered HPMMAP_TEST_GIGABYTES=yes HPMMAP_TEST_POISON=1 HPMMAP_TEST_ONLY=memory_error \
-	hpmmap run --page-size 1G -- "$HPMMAP_ROOT/build/tests/sem_gigabyte"
-frame=$(dmesg | sed -n 's/.*hpmmap: memory error at \(0x[0-9a-f]*\)000, node.*/\1/p' | tail -n 1)
-[ "$frame" ] || fail "the kernel log does not tell of the error"
-all_but_one() {
-	[ $(($(pool_bytes free_bytes) + 2 * MIB)) = "$(pool_bytes total_bytes)" ] && nothing_pinned
+all_but() {
+	[ $(($(pool_bytes free_bytes) + $1 * 2 * MIB)) = "$(pool_bytes total_bytes)" ] && nothing_pinned
 }
-within 10 all_but_one || fail "$(grep . $SYSFS/nodes/node0/*)"
+# Of two gigabytes one stays whole.
+set_pool 3584M
+errors=0
+for how in touched untouched; do
+	HPMMAP_TEST_EXPECT=registered HPMMAP_TEST_GIGABYTES=yes HPMMAP_TEST_POISON=$how HPMMAP_TEST_ONLY=memory_error \
+		hpmmap run --page-size 1G -- "$HPMMAP_ROOT/build/tests/sem_gigabyte"
+	within 10 all_but $((errors += 1)) || fail "$(grep . $SYSFS/nodes/node0/*)"
+done
+mapfile -t frames < <(dmesg | sed -n 's/.*hpmmap: memory error at \(0x[0-9a-f]*\)000, node.*/\1/p')
+[ ${#frames[@]} = $errors ] || fail "the kernel log tells of ${#frames[@]} errors"
 expect 1 hpmmap pool remove --all
-echo "$frame" >/sys/kernel/debug/hwpoison/unpoison-pfn
+for frame in "${frames[@]}"; do
+	echo "$frame" >/sys/kernel/debug/hwpoison/unpoison-pfn
+done
 rmmod hwpoison-inject
 for state in /sys/devices/system/memory/memory*/state; do
 	[ "$(cat "$state")" = online ] || echo online >"$state"

@@ -107,7 +107,7 @@ expect_pool_free
 cp marked both
 printf '\x14\x00' | dd of=both bs=1 seek=48 conv=notrunc status=none
 says native ./both
-expect_error 1 'places memory in two ways' hpmmap mark --show both
+expect_error 1 'options that exclude each other' hpmmap mark --show both
 hpmmap unmark both >/dev/null
 cmp plain both || fail "unmark does not restore a mark that contradicts itself"
 
@@ -142,7 +142,7 @@ expect_pool_free
 
 # A mark of a later version, and tools that rewrite the file.
 cp marked newer
-printf '\x08\x40' | dd of=newer bs=1 seek=48 conv=notrunc status=none
+printf '\x08\x02' | dd of=newer bs=1 seek=48 conv=notrunc status=none
 says native ./newer
 strip -o stripped marked
 [ "$(hpmmap mark --show stripped)" = 'stripped: marked (page size 2M, image)' ] || fail "strip took the mark away"

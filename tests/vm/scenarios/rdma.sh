@@ -40,33 +40,7 @@ for test in ib_write_bw ib_read_bw ib_send_bw; do
 	expect_pool_free
 done
 
-# pin COMMAND...: a program that is told what to do, and answers.
-pin() {
-	mkfifo /tmp/orders /tmp/answers
-	"$@" </tmp/orders >/tmp/answers &
-	job=$!
-	exec 7>/tmp/orders 8</tmp/answers
-	rm /tmp/orders /tmp/answers
-	answer registered
-}
-# A debug kernel takes minutes to transfer 64 MB.
-answer() {
-	local line
-	read -r -t 600 line <&8 || fail "rdma_pin does not answer"
-	[ "$line" = "$1" ] || fail "rdma_pin says '$line' instead of '$1'"
-}
-# order WORD ANSWER
-order() {
-	echo "$1" >&7
-	answer "$2"
-}
-# It ends by itself then, if it has not been killed.
-end_pin() {
-	exec 7>&- 8<&-
-	wait $job || true
-}
-pinned() { [ "$(pool_bytes pinned_bytes)" -ge $(($1 * MIB)) ]; }
-expect_pinned() { within 10 pinned "$1" || fail "$(pool_bytes pinned_bytes) bytes are shown as pinned, not $1 MB"; }
+pin() { serve registered "$@"; }
 
 # 64 MB registered with the device, then unmapped.
 pin hpmmap run --strict -- "$HPMMAP_ROOT/build/tests-vm/rdma_pin" rxe0 $((64 * MIB))
@@ -78,19 +52,8 @@ expect_pinned 64
 [ "$(pool_bytes free_bytes)" -le "$free_mapped" ] || fail "pinned memory counts as free"
 expect_error 1 'pinned|use|busy' hpmmap pool remove --all
 
-# Another job takes all there is: none of it may be what the device can still reach.
-hpmmap run --strict -- python3 -c '
-import mmap
-held = []
-try:
-    while True:
-        held.append(mmap.mmap(-1, 2 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
-except OSError:
-    pass
-for memory in held:
-    for offset in range(0, len(memory), 4096):
-        memory[offset] = 0xff
-print(len(held), "blocks overwritten")'
+# None of what another job gets is what the device can still reach.
+"${TAKE_ALL[@]}"
 order verify intact
 
 order deregister deregistered
@@ -103,7 +66,7 @@ order heir kept
 order register registered
 order unmap unmapped
 kill -KILL $job
-end_pin
+served
 expect_pool_free
 
 # The same with memory of a file: memory that is cut while the device has it stays charged until that is over, and is not reused.
@@ -126,12 +89,12 @@ order verify intact
 order deregister deregistered
 within 10 nothing_pinned || fail "$(pool_bytes pinned_bytes) bytes of a file stay pinned"
 # Once more, and the process dies with its registration.
-end_pin
+served
 mount -t hpmmap -o size=24M none /tmp/rdma-files
 pin "$HPMMAP_ROOT/build/tests-vm/rdma_pin" rxe0 $((16 * MIB)) $file
 order cut empty
 kill -KILL $job
-end_pin
+served
 within 10 fallocate -l 24M /tmp/rdma-files/b || fail "after the process has died its memory is not there"
 umount /tmp/rdma-files
 rmdir /tmp/rdma-files

@@ -1,6 +1,7 @@
 #!/bin/bash
 # QEMU's memory of a guest in the pools: a memory-backend-file in hpmmapfs, registered or not, and a
-# memory-backend-memfd, registered. The guest writes to all of it, and finds what it has written; so does a reader of the file.
+# memory-backend-memfd, registered; also on a mount with pagesize=. The guest writes to all of it, and finds what it has
+# written; so does a reader of the file.
 # pool: 512M
 # timeout: 300
 # takes: 40
@@ -52,6 +53,26 @@ same_as native file-job "${REGISTERED[@]}" "${QEMU[@]}" -object "$(backend $DIR/
 watch_end $((32 * SCALE))
 took qemu-system-x86 8
 same_memory
+
+# With pagesize= QEMU finds out how to align, and does not start where there is not enough memory, or by a private mapping.
+umount $DIR
+mount -t hpmmap -o size=$((64 * SCALE))M,pagesize=2M none $DIR
+watch_start
+run_once pagesize "${QEMU[@]}" -object "memory-backend-file,id=ram,mem-path=$DIR/ram,size=$SIZE,share=on"
+watch_end $((32 * SCALE))
+diff "$WORK/native" "$WORK/pagesize" || fail "with pagesize=2M the guest does something else (+)"
+same_memory
+# refused PATTERN SIZE OPTION
+refused() {
+	if "${QEMU[@]}" -m "$2" -object "memory-backend-file,id=ram,mem-path=$DIR/ram,size=$2,$3" </dev/null >/tmp/said 2>&1; then
+		fail "QEMU starts with $2 and $3"
+	fi
+	cat /tmp/said
+	grep -q "unable to map backing store for guest RAM: $1" /tmp/said || fail "that is not what QEMU says"
+	rm -f $DIR/ram
+}
+refused 'Cannot allocate memory' $((128 * SCALE))M share=on
+refused 'Operation not supported' "$SIZE" share=off
 
 # A memfd that is not sealed is the pools' without being asked for.
 watch_start internal
