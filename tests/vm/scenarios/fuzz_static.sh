@@ -3,6 +3,7 @@
 # takes: 30
 # pool: 1536M
 # timeout: 240
+# tier: newest  sem_static asks the same on each kernel
 # paths: kernel/call/ kernel/task/image.c kernel/task/fork.c tests/fuzz/common.h tests/fuzz/space.c
 . "$(dirname "$0")/../guest/lib.sh"
 

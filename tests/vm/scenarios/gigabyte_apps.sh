@@ -5,6 +5,7 @@
 # pool: 3584M
 # timeout: 240
 # takes: 30
+# tier: all  sem_gigabyte and fuzz_gigabytes ask it call by call
 # paths: kernel/as/change/fit.* kernel/task/image.* crates/hpmmap/src/allocator.rs bench/apps/
 . "$(dirname "$0")/../guest/lib.sh"
 

@@ -4,6 +4,7 @@
 # pool: 512M
 # takes: 40
 # timeout: 240
+# tier: newest  accounts are the same on every kernel
 # paths: crates/hpmmap/src/verbs/partition.rs crates/hpmmap/src/partition/enter.rs
 . "$(dirname "$0")/../guest/lib.sh"
 

@@ -5,6 +5,7 @@
 # pool: 0
 # takes: 120
 # timeout: 400
+# tier: newest  partition shows what differs by kernel
 # paths: crates/hpmmap/src/verbs/partition.rs crates/hpmmap/src/partition/enter.rs kernel/mem/block/promise.*
 . "$(dirname "$0")/../guest/lib.sh"
 

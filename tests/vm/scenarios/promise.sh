@@ -5,6 +5,7 @@
 # machine: promises
 # pool: 0
 # timeout: 600
+# tier: newest  accounts are the same on every kernel
 # paths: kernel/mem/block/promise.* kernel/mem/block/account.* kernel/mem/block/payer.* kernel/mem/pool/ kernel/chardev.*
 . "$(dirname "$0")/../guest/lib.sh"
 
