@@ -3,6 +3,7 @@
 # takes: 35
 # pool: 256M
 # timeout: 240
+# tier: newest  reports are the same on every kernel
 # paths: kernel/as/own/show.* kernel/as/own/stats.* kernel/as/own/counters.* crates/hpmmap/src/report/ crates/hpmmap/src/prometheus/ crates/hpmmap/src/status.rs
 # paths: tests/vm/programs/counted.c
 . "$(dirname "$0")/../guest/lib.sh"

@@ -3,6 +3,7 @@
 # pool: 512M
 # takes: 60
 # timeout: 480
+# tier: newest  allocator and zeroing are the same on every kernel
 # paths: kernel/mem/ kernel/as/change/discard.* tests/vm/programs/soil.c
 . "$(dirname "$0")/../guest/lib.sh"
 

@@ -3,6 +3,7 @@
 # takes: 10
 # pool: 512M
 # timeout: 240
+# tier: newest  allocator and zeroing are the same on every kernel
 # paths: kernel/mem/ kernel/as/life/life.* kernel/as/own/release.* kernel/as/own/reuse.* kernel/as/store/unmap.* kernel/task/exec.*
 . "$(dirname "$0")/../guest/lib.sh"
 
