@@ -6,6 +6,7 @@ mod colocation;
 mod compare;
 #[cfg(test)]
 mod fuzz;
+mod journal;
 mod machine;
 mod noise;
 mod plan;
