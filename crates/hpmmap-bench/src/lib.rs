@@ -8,6 +8,7 @@ mod compare;
 mod fuzz;
 mod journal;
 mod machine;
+mod node;
 mod noise;
 mod plan;
 mod plot;
