@@ -110,6 +110,11 @@ impl Journal {
         Ok(self.file.write_all(&line)?)
     }
 
+    /// For a process that makes a change: the lock stays until it has ended, too.
+    pub fn share(&self) -> Result<File> {
+        Ok(self.file.try_clone()?)
+    }
+
     /// All changes are undone.
     pub fn remove(self) {
         // What stays is undone once more.

@@ -395,7 +395,12 @@ impl Prepared {
     fn pool(&self, args: &[&str], restores: bool) -> Result<String> {
         let (output, errors) = (memory_file("output")?, memory_file("errors")?);
         let mut command = Command::new(hpmmap());
-        command.arg("pool").args(args).stdin(Stdio::null());
+        // It reads nothing; a later benchmark must wait for it.
+        let input = match &self.journal {
+            Some(journal) => journal.share()?.into(),
+            None => Stdio::null(),
+        };
+        command.arg("pool").args(args).stdin(input);
         Setup {
             own_group: restores,
             dies_with_parent: (!restores).then_some(Signal::SIGTERM),
