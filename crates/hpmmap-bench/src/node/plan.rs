@@ -263,16 +263,17 @@ impl Parameters {
         let mut all: Vec<What> = [Mode::Dependent, Mode::Independent, Mode::Triad]
             .map(|mode| accesses(mode, 1))
             .into();
-        all.extend(apps.map(|workload| app(workload, 1)));
+        all.push(app(apps[0], 1));
         all.extend(self.alloc_cases());
-        for &tasks in &scales[1..] {
-            all.push(accesses(Mode::Triad, tasks));
-            all.push(accesses(Mode::Independent, tasks));
-        }
         all.extend(
             [Variant::Plain, Variant::Touch, Variant::Fresh]
                 .map(|variant| What::Detours { variant }),
         );
+        for &tasks in &scales[1..] {
+            all.push(accesses(Mode::Triad, tasks));
+            all.push(accesses(Mode::Independent, tasks));
+        }
+        all.extend(apps[1..].iter().map(|&workload| app(workload, 1)));
         let most = power_of_two_below(self.cpus.len() as u64) as u32;
         if most > 1 {
             all.extend(apps.map(|workload| app(workload, most)));
