@@ -3,7 +3,8 @@
  * Random accesses to an array, one number in each cache line. Dependent: each
  * number is the index of the next, and all of them are one cycle; a read has to
  * wait for the one before. Independent: updates at random places, as GUPS does
- * them.
+ * them. Triad: the loop of that name of STREAM (J. D. McCalpin), an access is an
+ * element: two numbers are read and one is written, 24 bytes as STREAM counts.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -56,6 +57,34 @@ static __attribute__((noinline)) void update(uint64_t *array, uint64_t mask, uin
 	}
 }
 
+/* Elements of each of the three arrays. */
+static uint64_t triad_length(const struct job *job)
+{
+	return job->size / sizeof(double) / 4;
+}
+
+static __attribute__((noinline, optimize("O3"))) void triad(double *restrict a, const double *restrict b,
+							    const double *restrict c, uint64_t n, uint64_t accesses)
+{
+	while (accesses) {
+		uint64_t end = accesses < n ? accesses : n;
+
+		for (uint64_t i = 0; i < end; i++)
+			a[i] = b[i] + 3.0 * c[i];
+		accesses -= end;
+	}
+}
+
+/* As after a pass: a further one changes nothing. */
+static void fill_triad(double *a, uint64_t n)
+{
+	for (uint64_t i = 0; i < n; i++) {
+		a[n + i] = (double)i;
+		a[2 * n + i] = 2;
+	}
+	triad(a, a + n, a + 2 * n, n, n);
+}
+
 static uint64_t digest(const uint64_t *array, uint64_t lines)
 {
 	uint64_t sum = 0;
@@ -75,9 +104,10 @@ static int compare(const void *a, const void *b)
 void access_run(const struct access_job *accesses)
 {
 	const struct job *job = &accesses->job;
-	uint64_t lines = job->size / LINE, at = 0, before, set_up, start, faults, *rounds;
+	uint64_t lines = job->size / LINE, n = triad_length(job), at = 0, before, set_up, start, faults, *rounds;
 	struct rusage usage;
 	uint64_t *array;
+	double *a;
 
 	/* Updates need a mask. */
 	if (lines & (lines - 1)) {
@@ -89,10 +119,13 @@ void access_run(const struct access_job *accesses)
 		die("calloc");
 	start = ticks();
 	array = region_map(job->method, job->size, region_place(job->method, job->size));
-	if (accesses->dependent)
+	a = (double *)array;
+	if (accesses->mode == DEPENDENT)
 		make_cycle(array, lines);
-	else
+	else if (accesses->mode == INDEPENDENT)
 		fill(array, lines);
+	else
+		fill_triad(a, n);
 	set_up = ticks() - start;
 	before = digest(array, lines);
 	wait_for_start();
@@ -101,16 +134,18 @@ void access_run(const struct access_job *accesses)
 		die("getrusage");
 	for (unsigned int round = 0; round < accesses->rounds; round++) {
 		start = ticks();
-		if (accesses->dependent)
+		if (accesses->mode == DEPENDENT)
 			at = follow(array, at, accesses->accesses);
-		else
+		else if (accesses->mode == INDEPENDENT)
 			update(array, lines - 1, accesses->accesses);
+		else
+			triad(a, a + n, a + 2 * n, n, accesses->accesses);
 		rounds[round] = ticks() - start;
 	}
 	figures_end();
 	faults = faults_since(&usage);
 	/* The same updates a second time undo them; an odd number of rounds needs one more. */
-	if (!accesses->dependent && accesses->rounds % 2)
+	if (accesses->mode == INDEPENDENT && accesses->rounds % 2)
 		update(array, lines - 1, accesses->accesses);
 	if (digest(array, lines) != before) {
 		fputs("bench-noise: the array is not what it was: memory has been corrupted\n", stderr);

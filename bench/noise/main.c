@@ -17,7 +17,7 @@ __attribute__((noreturn)) static void usage(void)
 {
 	fputs("usage: bench-noise detour --variant plain|touch|fresh --method NAME --hz N --cpu N\n"
 	      "                   [--size BYTES] [--milliseconds N] [--factor N]\n"
-	      "       bench-noise access --mode dependent|independent --method NAME --hz N\n"
+	      "       bench-noise access --mode dependent|independent|triad --method NAME --hz N\n"
 	      "                   [--cpu N]... [--size BYTES] [--accesses N] [--rounds N]\n"
 	      "       bench-noise neighbour [--size BYTES] [--processes N] [--command COMMAND] [--cpu N]...\n"
 	      "methods:", stderr);
@@ -65,7 +65,7 @@ int main(int argc, char **argv)
 {
 	static const char *const verbs[] = { "detour", "access", "neighbour", NULL };
 	static const char *const variants[] = { "plain", "touch", "fresh", NULL };
-	static const char *const modes[] = { "independent", "dependent", NULL };
+	static const char *const modes[] = { "independent", "dependent", "triad", NULL };
 	static const struct option options[] = {
 		{ "variant", required_argument, NULL, 'v' },
 		{ "mode", required_argument, NULL, 'o' },
@@ -101,7 +101,7 @@ int main(int argc, char **argv)
 			detours.variant = one_of(optarg, variants);
 			break;
 		case 'o':
-			accesses.dependent = one_of(optarg, modes);
+			accesses.mode = one_of(optarg, modes);
 			break;
 		case 'm':
 			job.method = method_find(optarg);

@@ -56,9 +56,11 @@ void wait_for_start(void);
 
 /* access.c */
 
+enum access_mode { INDEPENDENT, DEPENDENT, TRIAD };
+
 struct access_job {
 	struct job job;
-	bool dependent;
+	enum access_mode mode;
 	uint64_t accesses;
 	unsigned int rounds;
 };

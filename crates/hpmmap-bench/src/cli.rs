@@ -131,6 +131,36 @@ pub enum BenchVerb {
         last). bench/README.md of the source describes them all."
     )]
     Noise(BenchNoiseArgs),
+    /// Measure a real machine, within an hour, and judge what HPMMAP claims
+    ///
+    /// Measures what emulated machines cannot show: latency, random updates and bandwidth on 1, 2,
+    /// 4, ... CPUs, TLB misses by the CPU's counters, runtimes of the programs of bench/apps, the
+    /// cost of memory, noise. It compares 4 KB pages ('4k'), transparent huge pages ('thp'),
+    /// reserved huge pages ('hugetlb'), and pool memory with entries of 2 MB ('hpmmap') and 1 GB
+    /// ('hpmmap-1g'), and says of each claim 'yes', 'no', 'not decided', or 'not measured'.
+    ///
+    /// It is made for nodes that others use, too: it runs on the CPUs that the caller may use (of
+    /// its affinity and cgroup), takes a quarter of the free memory at most, and changes nothing of
+    /// the machine. What is missing is left out, with the reason. With --prepare it reserves huge
+    /// pages and adds pools, and sets everything back at the end, after an error and after SIGINT,
+    /// SIGTERM or SIGHUP. After SIGKILL the next benchmark with --prepare does that first.
+    ///
+    /// Each round makes every measurement by every method once, the methods in random order, until
+    /// the time is over. An answer takes 6 rounds.
+    ///
+    /// Columns: MEDIAN of the runs, QUARTILES, 95 % INTERVAL of the median (by order statistics,
+    /// from 6 runs on); medians of TLB LOADS and STORES, misses of reads and writes, and of page
+    /// FAULTS, all of the whole process in user mode.
+    #[command(
+        after_help = "Exit status: 1 if a measurement failed or gave a wrong result, \
+        if something could not be set back, or after a signal.\n\n\
+        The directory has node.json, the file to send, node.txt, this report, and node.svg and \
+        node.png, charts over CPUs. node.json has no name of the host or of users. It has the \
+        members benchmark, schema, versions, machine, parameters, seconds, interrupted, prepared, \
+        pool_add, missing_counters, left_out[], failed[], results[] and verdicts[]. docs/node.md \
+        of the source describes them all, and the rule of the verdicts."
+    )]
+    Node(BenchNodeArgs),
     /// Measure work in virtual machines under nested and under shadow paging
     ///
     /// Starts a virtual machine of QEMU and KVM for each paging and each memory of the host, and
@@ -342,6 +372,65 @@ pub struct BenchVmArgs {
     /// Options of all benchmarks.
     #[command(flatten)]
     pub session: SessionArgs,
+}
+
+/// A number of minutes.
+fn minutes(text: &str) -> Result<f64, String> {
+    let minutes: f64 = text.parse().map_err(|_| "it is no number".to_string())?;
+    match (0.1..=1440.0).contains(&minutes) {
+        true => Ok(minutes),
+        false => Err("it must be 0.1 to 1440".into()),
+    }
+}
+
+/// The options of `bench node`.
+#[derive(Debug, Args)]
+pub struct BenchNodeArgs {
+    /// The time for all measurements; at most one of them ends later
+    #[arg(long, value_name = "N", default_value_t = 60.0, value_parser = minutes)]
+    pub minutes: f64,
+    /// Memory of the arrays of a measurement; each process takes up to 64M more [default: 4G, or
+    /// as much less as there is less than an hour, or a quarter of what each NUMA node has free]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<Size>,
+    /// Only these CPUs, such as 0,2-3 [default: all that the caller may use]
+    ///
+    /// Of each core one is used.
+    #[arg(long, value_name = "LIST")]
+    pub cpus: Option<String>,
+    /// Only these methods: 4k, thp, hugetlb, hpmmap, hpmmap-1g
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        hide_possible_values = true
+    )]
+    pub method: Vec<Method>,
+    /// Most rounds
+    #[arg(long, value_name = "N", default_value_t = 10,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+    /// Seed of the order of the methods
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Reserve huge pages, add pools, and turn on transparent huge pages for programs that ask
+    /// for them; set everything back afterwards (root)
+    ///
+    /// Otherwise only existing huge pages and pools are used.
+    #[arg(long)]
+    pub prepare: bool,
+    /// Directory for the results [default: node-SECONDS]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Directory of the programs of bench/apps, if they are not installed
+    #[arg(long, value_name = "DIR")]
+    pub apps: Option<PathBuf>,
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Print what is measured, if standard error is not a terminal
+    #[arg(short, long)]
+    pub verbose: bool,
 }
 
 /// The options of `bench noise`.

@@ -6,7 +6,9 @@ mod colocation;
 mod compare;
 #[cfg(test)]
 mod fuzz;
+mod journal;
 mod machine;
+mod node;
 mod noise;
 mod plan;
 mod plot;

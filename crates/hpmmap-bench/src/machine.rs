@@ -12,10 +12,11 @@ use hpmmap_base::error::{Error, Result};
 use hpmmap_base::signals::{Means, Watched};
 use hpmmap_base::size::{Size, short};
 use hpmmap_host::{Root, node, pool, process};
-use hpmmap_sys::child::Setup;
+use hpmmap_sys::child::{Setup, Signal};
 use hpmmap_sys::clock::ticks;
 use serde::Deserialize;
 
+use super::journal::{Journal, Undo};
 use super::plan::{Allocator, Case, GIGABYTE, LARGE_PAGE, Method, Provider};
 use super::program::{content, hpmmap, memory_file};
 use super::result::PoolAdd;
@@ -228,11 +229,8 @@ pub fn machine(root: &Root) -> BTreeMap<String, String> {
 pub struct Prepared {
     root: Root,
     undo: Vec<Undo>,
-}
-
-enum Undo {
-    Write(String, String),
-    PoolRemove { node: u32, bytes: u64 },
+    /// From the first change on.
+    journal: Option<Journal>,
 }
 
 impl Prepared {
@@ -241,42 +239,71 @@ impl Prepared {
         Self {
             root: root.clone(),
             undo: Vec::new(),
+            journal: None,
         }
+    }
+
+    /// Restores what a benchmark changed that was killed, before the first change. Fails while
+    /// another process makes changes.
+    pub fn begin(&mut self) -> Result<()> {
+        if self.journal.is_some() {
+            return Ok(());
+        }
+        for (journal, undo) in Journal::left(&self.root)? {
+            hpmmap_base::output::say("restoring what a killed benchmark changed");
+            let root = self.root.clone();
+            // Dropped here.
+            let _left = Self {
+                root,
+                undo,
+                journal: Some(journal),
+            };
+        }
+        self.journal = Some(Journal::new(&self.root)?);
+        Ok(())
+    }
+
+    /// Records a change that is made next.
+    fn remember(&mut self, undo: Undo) -> Result<()> {
+        if let Some(journal) = &mut self.journal {
+            journal.add(&undo)?;
+        }
+        self.undo.push(undo);
+        Ok(())
     }
 
     /// Changes a setting and remembers the old value.
     pub fn write(&mut self, path: &str, text: &str) -> Result<()> {
+        self.begin()?;
         let old = match path {
             THP => thp(&self.root),
             _ => self.root.read(path).ok(),
         };
+        let known = self.undo.len();
+        if let Some(old) = old {
+            self.remember(Undo::Write(path.to_string(), old))?;
+        }
         let path_there = self.root.join(path);
         fs::write(&path_there, text).map_err(|error| {
+            self.undo.truncate(known);
             Error::Failed(format!("cannot write to {}: {error}", path_there.display()))
-        })?;
-        self.undo
-            .extend(old.map(|old| Undo::Write(path.to_string(), old)));
-        Ok(())
+        })
     }
 
     /// Reserves so many pages of a size in all, as far as they can be had. Those of each
     /// node come back, however Linux divides the new ones.
     pub fn reserve_hugepages(&mut self, page: u64, pages: u64) -> Result<()> {
+        self.begin()?;
         let dir = hugetlb(page);
         let size = dir.rsplit('/').next().unwrap_or_default();
-        let nodes = node::with_memory(&self.root).unwrap_or_default();
-        let of_nodes: Vec<(String, String)> = nodes
-            .iter()
-            .map(|node| format!("sys/devices/system/node/node{node}/hugepages/{size}/nr_hugepages"))
-            .filter_map(|path| self.root.read(&path).ok().map(|old| (path, old)))
-            .collect();
-        self.write(&format!("{dir}/nr_hugepages"), &pages.to_string())?;
-        // Taken back first to last: the total, then where they were.
-        let undo = of_nodes.into_iter();
-        let at = self.undo.len() - 1;
-        self.undo
-            .splice(at..at, undo.map(|(path, old)| Undo::Write(path, old)));
-        Ok(())
+        // Taken back last to first: the total, then where they were.
+        for node in node::with_memory(&self.root).unwrap_or_default() {
+            let path = format!("sys/devices/system/node/node{node}/hugepages/{size}/nr_hugepages");
+            if let Ok(old) = self.root.read(&path) {
+                self.remember(Undo::Write(path, old))?;
+            }
+        }
+        self.write(&format!("{dir}/nr_hugepages"), &pages.to_string())
     }
 
     /// Gets memory from one provider, as much as possible.
@@ -321,11 +348,13 @@ impl Prepared {
 
     /// Adds pools of this size in all, in equal parts on all nodes, as far as possible.
     pub fn add_pool(&mut self, bytes: u64) -> Result<Option<PoolAdd>> {
+        self.begin()?;
         let text = self.root.read(MEMORY_BLOCK)?;
         let block = u64::from_str_radix(text.trim_start_matches("0x"), 16)
             .map_err(|_| Error::Failed(format!("/{MEMORY_BLOCK}: '{text}' is no size")))?;
         let nodes = node::with_memory(&self.root)?;
-        let size = Size((bytes / nodes.len().max(1) as u64).next_multiple_of(block)).to_string();
+        let wanted = (bytes / nodes.len().max(1) as u64).next_multiple_of(block);
+        let size = Size(wanted).to_string();
         let mut added = PoolAdd { bytes: 0, cost: 0 };
         for node in nodes {
             let start = ticks();
@@ -339,10 +368,13 @@ impl Prepared {
                 "--size",
                 &size,
             ];
-            let bytes = added_bytes(&self.pool(&args, false)?)?;
+            self.remember(Undo::PoolRemove {
+                node,
+                before: pool_bytes(&self.root, node),
+                bytes: wanted,
+            })?;
+            added.bytes += added_bytes(&self.pool(&args, false)?)?;
             added.cost += ticks() - start;
-            added.bytes += bytes;
-            self.undo.push(Undo::PoolRemove { node, bytes });
         }
         Ok(Some(added))
     }
@@ -359,13 +391,19 @@ impl Prepared {
     }
 
     /// Runs a verb of pools and returns its output. Signals that end this process end it, too;
-    /// with `restores` it is out of reach of the terminal's keys.
+    /// with `restores` it is out of reach of the terminal's keys, and outlives this process.
     fn pool(&self, args: &[&str], restores: bool) -> Result<String> {
         let (output, errors) = (memory_file("output")?, memory_file("errors")?);
         let mut command = Command::new(hpmmap());
-        command.arg("pool").args(args).stdin(Stdio::null());
+        // It reads nothing; a later benchmark must wait for it.
+        let input = match &self.journal {
+            Some(journal) => journal.share()?.into(),
+            None => Stdio::null(),
+        };
+        command.arg("pool").args(args).stdin(input);
         Setup {
             own_group: restores,
+            dies_with_parent: (!restores).then_some(Signal::SIGTERM),
             ..Setup::default()
         }
         .apply(&mut command)?;
@@ -399,12 +437,24 @@ impl Prepared {
             let result = match &undo {
                 Undo::Write(path, text) => fs::write(self.root.join(path), text)
                     .map_err(|error| format!("cannot write to /{path}: {error}")),
-                Undo::PoolRemove { bytes: 0, .. } => Ok(()),
-                Undo::PoolRemove { node, bytes } => self
-                    .remove_pool(*node, *bytes)
-                    .map_err(|error| error.to_string()),
+                Undo::PoolRemove {
+                    node,
+                    before,
+                    bytes,
+                } => match pool_bytes(&self.root, *node).saturating_sub(*before) {
+                    0 => Ok(()),
+                    more => self
+                        .remove_pool(*node, more.min(*bytes))
+                        .map_err(|error| error.to_string()),
+                },
             };
             failed.extend(result.err());
+        }
+        // Otherwise the next benchmark tries again.
+        if failed.is_empty()
+            && let Some(journal) = self.journal.take()
+        {
+            journal.remove();
         }
         failed
     }
@@ -421,6 +471,13 @@ impl Drop for Prepared {
     fn drop(&mut self) {
         self.restore();
     }
+}
+
+/// Size of the pool of a node.
+fn pool_bytes(root: &Root, node: u32) -> u64 {
+    let pools = pool::nodes(root).unwrap_or_default();
+    let own = pools.iter().find(|pool| pool.node == node);
+    own.map_or(0, |pool| pool.total_bytes)
 }
 
 /// The bytes that `pool add --json` has added.
@@ -525,6 +582,36 @@ mod tests {
             assert_eq!(read(), "96");
         }
         assert_eq!(read(), "3");
+    }
+
+    #[test]
+    fn what_a_killed_benchmark_changed_comes_back_before_the_first_change() {
+        let fixture = fixture();
+        let left = "run/hpmmap/bench/1-0";
+        fixture.write(THP, "[never]\n");
+        fixture.module();
+        fixture.node_pool(0, 5 << 30, 1 << 30, 0, 0);
+        let undo = Undo::Write(THP.into(), "always [madvise] never".into());
+        // The pool is not larger than it was: nothing is removed.
+        let pool = Undo::PoolRemove {
+            node: 0,
+            before: 5 << 30,
+            bytes: 1 << 30,
+        };
+        let line = |undo| serde_json::to_string(undo).unwrap() + "\n";
+        fixture.write(left, &(line(&undo) + &line(&pool)));
+        let mut prepared = Prepared::new(&fixture.root());
+        prepared.set_thp("always").unwrap();
+        assert!(!fixture.root().join(left).exists());
+        drop(prepared);
+        assert_eq!(fixture.root().read(THP).unwrap(), "madvise");
+        assert!(
+            fixture
+                .root()
+                .entries("run/hpmmap/bench")
+                .unwrap()
+                .is_empty()
+        );
     }
 
     #[test]

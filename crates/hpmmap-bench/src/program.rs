@@ -22,6 +22,13 @@ pub fn beside(paths: &[&str]) -> Option<PathBuf> {
     paths.find(|path| path.exists())
 }
 
+/// A program in PATH.
+pub fn in_path(name: &str) -> Option<PathBuf> {
+    env::split_paths(&env::var_os("PATH")?)
+        .map(|dir| dir.join(name))
+        .find(|path| path.is_file())
+}
+
 /// A file in memory: writing to it wakes no other task.
 pub fn memory_file(name: &str) -> Result<File> {
     memfd_create(name, MFdFlags::MFD_CLOEXEC)

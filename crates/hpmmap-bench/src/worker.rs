@@ -34,6 +34,8 @@ pub struct Worker {
     pub program: PathBuf,
     /// Rounds in one process.
     pub rounds: u32,
+    /// Its CPUs; empty: those of this process.
+    pub cpus: Vec<u32>,
 }
 
 /// The result of one process.
@@ -222,7 +224,11 @@ impl Worker {
         let (output, errors) = (memory_file("output")?, memory_file("errors")?);
         let before = children_ns()?;
         let mut command = self.command(case, libraries);
-        ends_with_this().apply(&mut command)?;
+        Setup {
+            cpus: self.cpus.clone(),
+            ..ends_with_this()
+        }
+        .apply(&mut command)?;
         let mut child = command
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
@@ -265,6 +271,7 @@ mod tests {
         let worker = Worker {
             program: "/w".into(),
             rounds: 3,
+            cpus: Vec::new(),
         };
         let command = worker.command(case, libraries);
         std::iter::once(command.get_program())
@@ -334,6 +341,7 @@ mod tests {
         let worker = Worker {
             program: "/bin/false".into(),
             rounds: 1,
+            cpus: Vec::new(),
         };
         let error = worker
             .run(&Root::default(), &case(Method::Small), &[])

@@ -196,6 +196,7 @@ mod tests {
             "hpmmap-bench.1",
             "hpmmap-bench-alloc.1",
             "hpmmap-bench-colocation.1",
+            "hpmmap-bench-node.1",
             "hpmmap-bench-noise.1",
             "hpmmap-bench-vm.1",
             "hpmmap-vm-agent.1",

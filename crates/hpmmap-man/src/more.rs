@@ -58,11 +58,19 @@ pub const FILES: [(&str, &str); 21] = [
     ),
     (
         "/usr/lib/hpmmap/bench-alloc",
-        "the worker program of hpmmap bench alloc",
+        "the worker program of hpmmap bench alloc, and of node",
     ),
     (
         "/usr/lib/hpmmap/bench-noise",
-        "the worker program of hpmmap bench noise",
+        "the worker program of hpmmap bench noise, and of node",
+    ),
+    (
+        "/usr/lib/hpmmap/apps",
+        "the MPI programs of hpmmap bench colocation, and of node",
+    ),
+    (
+        "/run/hpmmap/bench",
+        "the values from before the changes of a benchmark with --prepare, while it runs",
     ),
     (
         "/usr/lib/hpmmap/bench-vm",
@@ -499,6 +507,7 @@ pub const MORE: [More; 37] = [
             "/usr/lib/hpmmap/bench-alloc",
             "/usr/lib/hpmmap/bench-noise",
             "/usr/lib/hpmmap/bench-vm",
+            "/run/hpmmap/bench",
         ],
         see: &["hpmmap-status(1)"],
     },
@@ -519,6 +528,30 @@ pub const MORE: [More; 37] = [
         )],
         files: &["/usr/lib/hpmmap/bench-noise", DEVICE],
         see: &["hpmmap-bench-alloc(1)"],
+    },
+    More {
+        page: "hpmmap-bench-node",
+        examples: &[
+            (
+                "An hour on a node, with all that is needed for every method:",
+                &["# hpmmap bench node --prepare --out node"],
+            ),
+            (
+                "What can be measured without root, on some CPUs:",
+                &["$ hpmmap bench node --minutes 20 --cpus 0-15"],
+            ),
+        ],
+        files: &[
+            "/usr/lib/hpmmap/bench-alloc",
+            "/usr/lib/hpmmap/bench-noise",
+            "/usr/lib/hpmmap/apps",
+            "/run/hpmmap/bench",
+        ],
+        see: &[
+            "hpmmap-bench-alloc(1)",
+            "hpmmap-bench-noise(1)",
+            "perf_event_open(2)",
+        ],
     },
     More {
         page: "hpmmap-bench-vm",

@@ -24,7 +24,7 @@ pub const LOOK: Duration = Duration::from_millis(200);
 const END: Duration = Duration::from_secs(5);
 
 /// Makes glibc's malloc take everything from reserved huge pages.
-const HUGETLB: &str = "GLIBC_TUNABLES=glibc.malloc.hugetlb=2:glibc.malloc.mmap_max=0";
+pub const HUGETLB: &str = "GLIBC_TUNABLES=glibc.malloc.hugetlb=2:glibc.malloc.mmap_max=0";
 
 /// Reasons why a run has no figures.
 #[derive(Debug, PartialEq, Eq)]
@@ -170,20 +170,26 @@ pub struct Runner<'a> {
     pub stop: &'a dyn Fn() -> bool,
 }
 
+/// mpirun for so many ranks, on this machine alone or on several. The rank program binds each to
+/// its CPU, which it does not yield while it waits.
+pub fn mpirun(ranks: u32, is_alone: bool) -> Command {
+    let mut mpirun = Command::new("mpirun");
+    mpirun.args(["-n", &ranks.to_string(), "--oversubscribe"]);
+    if Uid::effective().is_root() {
+        mpirun.arg("--allow-run-as-root");
+    }
+    mpirun.args(["--bind-to", "none", "--mca", "mpi_yield_when_idle", "0"]);
+    if is_alone {
+        // Ranks of one machine need neither a network nor its detection.
+        mpirun.args(["--mca", "pml", "ob1", "--mca", "btl", "self,vader"]);
+    }
+    mpirun
+}
+
 impl Runner<'_> {
     fn mpirun(&self, cell: &Cell, start: &Start, place: &Place, dir: &Path) -> Command {
-        let mut mpirun = Command::new("mpirun");
         let ranks = self.parameters.ranks;
-        mpirun.args(["-n", &(ranks * cell.nodes).to_string(), "--oversubscribe"]);
-        if Uid::effective().is_root() {
-            mpirun.arg("--allow-run-as-root");
-        }
-        // Each rank is bound to its CPU by the rank program, and does not yield it while it waits.
-        mpirun.args(["--bind-to", "none", "--mca", "mpi_yield_when_idle", "0"]);
-        if cell.nodes == 1 {
-            // Ranks of one machine need neither a network nor its detection.
-            mpirun.args(["--mca", "pml", "ob1", "--mca", "btl", "self,vader"]);
-        }
+        let mut mpirun = mpirun(ranks * cell.nodes, cell.nodes == 1);
         let dir = match place {
             Place::Here => dir,
             Place::There {
@@ -335,43 +341,60 @@ impl Runner<'_> {
         place: &Place,
         dir: &Path,
     ) -> Result<(), Trouble> {
-        let output = File::create(dir.join("output")).map_err(|error| error.to_string())?;
-        let mut command = self.mpirun(cell, start, place, dir);
-        command
-            .current_dir(dir)
-            .stdin(Stdio::null())
-            .stderr(output.try_clone().map_err(|error| error.to_string())?)
-            .stdout(output);
-        Setup {
-            own_group: true,
-            dies_with_parent: Some(Signal::SIGTERM),
-            ..Setup::default()
-        }
-        .apply(&mut command)
-        .map_err(|error| error.to_string())?;
-        let child = command
-            .spawn()
-            .map_err(|error| format!("mpirun: {error} (package openmpi-bin)"))?;
-        let mut job = Job { child };
+        let command = self.mpirun(cell, start, place, dir);
         let limit = Duration::from_secs(self.parameters.timeout_seconds.into());
-        let begun = Instant::now();
-        loop {
-            let status = job.child.try_wait().map_err(|error| error.to_string())?;
-            if let Some(status) = status {
-                if status.success() {
-                    return Ok(());
-                }
-                return Err(format!("{status}: {}", said(dir)).into());
-            }
+        attend(command, dir, limit, || {
             if (self.stop)() {
                 return Err(Trouble::Interrupted);
             }
-            if begun.elapsed() > limit {
-                let limit = limit.as_secs();
-                return Err(format!("it was still running after {limit} s").into());
-            }
-            machines.tend(LOOK)?;
+            machines.tend(LOOK)
+        })
+    }
+}
+
+/// Runs a job to its end or to the limit of its time, with its output in the file `output` of
+/// `dir`; `tend` waits a little and may end it.
+pub fn attend(
+    mut command: Command,
+    dir: &Path,
+    limit: Duration,
+    mut tend: impl FnMut() -> Result<(), Trouble>,
+) -> Result<(), Trouble> {
+    let output = File::create(dir.join("output")).map_err(|error| error.to_string())?;
+    command
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .stderr(output.try_clone().map_err(|error| error.to_string())?)
+        .stdout(output);
+    Setup {
+        own_group: true,
+        dies_with_parent: Some(Signal::SIGTERM),
+        ..Setup::default()
+    }
+    .apply(&mut command)
+    .map_err(|error| error.to_string())?;
+    let child = command.spawn().map_err(|error| {
+        let name = command.get_program().to_string_lossy();
+        match name.as_ref() {
+            "mpirun" => format!("mpirun: {error} (package openmpi-bin)"),
+            name => format!("{name}: {error}"),
         }
+    })?;
+    let mut job = Job { child };
+    let begun = Instant::now();
+    loop {
+        let status = job.child.try_wait().map_err(|error| error.to_string())?;
+        if let Some(status) = status {
+            if status.success() {
+                return Ok(());
+            }
+            return Err(format!("{status}: {}", said(dir)).into());
+        }
+        if begun.elapsed() > limit {
+            let limit = limit.as_secs();
+            return Err(format!("it was still running after {limit} s").into());
+        }
+        tend()?;
     }
 }
 
@@ -396,6 +419,28 @@ mod tests {
     use super::*;
     use crate::colocation::agent::tests::{cell, start};
     use crate::colocation::plan::tests::parameters;
+
+    #[test]
+    fn a_job_ends_by_itself_at_its_limit_or_when_it_is_told_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = |script: &str, limit, tend: &dyn Fn() -> Result<(), Trouble>| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            attend(command, dir.path(), Duration::from_secs(limit), tend)
+        };
+        let wait = || {
+            thread::sleep(Duration::from_millis(5));
+            Ok(())
+        };
+        assert_eq!(run("exit 0", 60, &wait), Ok(()));
+        let failed = |why: &str| Err(Trouble::Failed(why.into()));
+        let why = "exit status: 3: no memory";
+        assert_eq!(run("echo no memory; exit 3", 60, &wait), failed(why));
+        let why = "it was still running after 0 s";
+        assert_eq!(run("exec sleep 60", 0, &wait), failed(why));
+        let stop = || Err(Trouble::Interrupted);
+        assert_eq!(run("exec sleep 60", 60, &stop), Err(Trouble::Interrupted));
+    }
 
     #[test]
     fn descendants_are_found_through_their_parents() {

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::plan::{Parameters, Workload};
 use crate::machine::package_version;
+use crate::program::in_path;
 
 const LAMMPS_INPUT: &str = include_str!("lammps.in");
 const HPCC_INPUT: &str = include_str!("hpccinf.txt");
@@ -264,12 +265,6 @@ impl Workload {
             _ => app(&read("output")?),
         }
     }
-}
-
-fn in_path(name: &str) -> Option<PathBuf> {
-    env::split_paths(&env::var_os("PATH")?)
-        .map(|dir| dir.join(name))
-        .find(|path| path.is_file())
 }
 
 /// Version of a program: that of its package, or a hash of the file.

@@ -35,6 +35,9 @@ pub enum Mode {
     Dependent,
     /// Updates that do not wait for each other
     Independent,
+    /// Not random: the triad of STREAM, for `bench node`; an access is an element
+    #[value(skip)]
+    Triad,
 }
 
 /// The tasks that make random accesses at the same time, and their CPUs.
@@ -78,6 +81,7 @@ impl Mode {
         match self {
             Self::Dependent => "dependent",
             Self::Independent => "independent",
+            Self::Triad => "triad",
         }
     }
 }

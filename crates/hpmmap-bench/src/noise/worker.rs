@@ -223,6 +223,9 @@ impl Worker {
             (Place::Partition(name), false) => {
                 push(&[&hpmmap, "run", "--only", "/", "--partition", name, "--"]);
             }
+            (_, true) if method == Method::Hpmmap1g => {
+                push(&[&hpmmap, "run", "--strict", "--page-size", "1G", "--"]);
+            }
             (_, true) => push(&[&hpmmap, "run", "--strict", "--"]),
             (_, false) => (),
         }

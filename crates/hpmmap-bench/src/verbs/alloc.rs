@@ -44,6 +44,7 @@ pub fn perform(args: &BenchAllocArgs) -> Result<ExitCode> {
     let worker = Worker {
         program: worker_program(args.session.worker.as_deref(), &WORKERS)?,
         rounds: parameters.rounds,
+        cpus: Vec::new(),
     };
     let session = Session::new(&root, &args.session)?;
     let hpmmap_jemalloc = args.hpmmap_jemalloc.clone().or_else(|| beside(&LIBRARIES));

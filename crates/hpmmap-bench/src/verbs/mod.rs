@@ -2,6 +2,7 @@
 
 mod alloc;
 mod colocation;
+mod node;
 mod noise;
 mod session;
 mod vm;
@@ -25,6 +26,7 @@ pub fn perform(verb: &BenchVerb) -> Result<ExitCode> {
         BenchVerb::Colocation(args) => colocation::perform(args),
         BenchVerb::ColocationRank(args) => rank::run(&rank_of(args)),
         BenchVerb::ColocationAgent => agent::run(),
+        BenchVerb::Node(args) => node::perform(args),
         BenchVerb::Noise(args) => noise::perform(args),
         BenchVerb::Vm(args) => vm::perform(args),
     }

@@ -1,0 +1,11 @@
+//! `bench node`: what emulated machines cannot show, on a real one.
+
+pub mod app;
+pub mod counters;
+pub mod cpus;
+pub mod plan;
+pub mod plot;
+pub mod record;
+pub mod report;
+pub mod result;
+pub mod verdict;
