@@ -155,15 +155,19 @@ struct table *table_join(const struct identity *who, size_t bytes, int (*enter)(
 	/* If the rank made the table but could not enter it, no other rank has to wait for it. */
 	if (ret != 0 && table->nr_joined == 0)
 		shm_unlink(name);
-	/* The mapping keeps the file open. */
 	flock(fd, LOCK_UN);
-	close(fd);
 	if (ret == 0) {
 		ret = wait_for_all(table);
 		err = errno;
-		if (ret != 0)
+		if (ret != 0) {
 			table->member[who->rank].state = MEMBER_LEFT;
+			/* Whoever comes yet makes another one. Names change only under the lock. */
+			if (flock(fd, LOCK_EX) == 0 && is_named(fd, path))
+				shm_unlink(name);
+		}
 	}
+	/* The mapping keeps the file open. */
+	close(fd);
 	if (ret == 0)
 		return table;
 	munmap(table, bytes);

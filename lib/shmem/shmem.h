@@ -9,7 +9,7 @@
  *   limits    256 PEs; 64 teams at a time, 64 different active sets, among all PEs
  *   symmetric memory of the heap, and global and static variables of the program, not of shared libraries
  *   errors    a PE or an address that does not exist, a call before shmem_init() or in a child of fork(2) ends the
- *             program with one line on stderr and status 1. Heap exhausted: NULL. Other results: shmem(3)
+ *             program with one line on stderr and status 1. Heap exhausted: NULL. Other results: hpmmap_shmem(3)
  *   order     puts, atomics and non-blocking calls are complete when they return. shmem_fence() and
  *             shmem_quiet() are processor fences
  *   threads   SHMEM_THREAD_MULTIPLE is always provided
@@ -113,7 +113,8 @@ typedef struct {
 #define SHMEMI_AMO(X, ...) SHMEMI_INTS(X, __VA_ARGS__) SHMEMI_UINTS(X, __VA_ARGS__)
 #define SHMEMI_AMO_ALIASES(X, ...) SHMEMI_BIT_ALIASES(X, __VA_ARGS__) SHMEMI_SIZE_ALIASES(X, __VA_ARGS__)
 #define SHMEMI_EXTENDED(X, ...) SHMEMI_AMO(X, __VA_ARGS__) SHMEMI_REALS(X, __VA_ARGS__)
-#define SHMEMI_BITWISE(X, ...) SHMEMI_UINTS(X, __VA_ARGS__)
+/* Signed ones are not in the specification; Open MPI has them. */
+#define SHMEMI_BITWISE(X, ...) SHMEMI_AMO(X, __VA_ARGS__)
 #define SHMEMI_SYNC(X, ...) SHMEMI_AMO(X, __VA_ARGS__) SHMEMI_SHORTS(X, __VA_ARGS__)
 #define SHMEMI_RMA(X, ...) \
 	SHMEMI_AMO(X, __VA_ARGS__) SHMEMI_SHORTS(X, __VA_ARGS__) SHMEMI_CHARS(X, __VA_ARGS__) \
