@@ -43,12 +43,26 @@ static bool finalizes_at_exit;
 
 /* ---- Ends ------------------------------------------------------------------ */
 
+/* Functions that the program has given to atexit(3) find no job. If they or other threads need one: no further line. */
+static _Atomic bool is_leaving;
+
+static __attribute__((noreturn)) void leave(int status)
+{
+	if (atomic_exchange(&is_leaving, true))
+		_exit(status);
+	finalizes_at_exit = false;
+	self.npes = 0;
+	exit(status);
+}
+
 void die(const char *what, const char *format, ...)
 {
 	char text[512];
 	va_list args;
 	int n;
 
+	if (is_leaving)
+		_exit(1);
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
@@ -56,17 +70,15 @@ void die(const char *what, const char *format, ...)
 	n = self.npes ? dprintf(STDERR_FILENO, "%s: PE %d: %s\n", what, self.me, text) :
 			dprintf(STDERR_FILENO, "%s: %s\n", what, text);
 	(void)n;
-	finalizes_at_exit = false;
-	exit(1);
+	leave(1);
 }
 
 void die_with(int pe)
 {
 	int status = self.shared->exiting;
 
-	finalizes_at_exit = false;
 	if (status)
-		exit(status - 1);
+		leave(status - 1);
 	die("shmem", "PE %d has ended without shmem_finalize(), so this PE ends, too", pe);
 }
 
@@ -135,8 +147,7 @@ API(void, global_exit, (int status))
 			if ((int)i != self.me && table->member[i].state == MEMBER_HERE)
 				kill(table->member[i].pid, SIGTERM);
 	}
-	finalizes_at_exit = false;
-	exit(status);
+	leave(status);
 }
 
 /* ---- Variables ------------------------------------------------------------- */

@@ -107,6 +107,9 @@ int main(int argc, char **argv)
 		printf("%ld\n", variable);
 		return 0;
 	}
+	/* What runs at exit does not wait for the others. */
+	if (strcmp(what, "fork") && strcmp(what, "exits"))
+		atexit(shmem_finalize);
 	begin();
 	if (!strcmp(what, "global-exit"))
 		global_exit(argc > 2 ? atoi(argv[2]) : 0);
