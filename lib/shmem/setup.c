@@ -28,6 +28,7 @@
 /* Looks at a word before a PE yields, if each PE has a CPU. */
 #define SPINS		2000
 #define NR_PARTS	8
+#define ENDED		"PE %d has ended without shmem_finalize(), so this PE ends, too"
 
 struct self self;
 
@@ -79,7 +80,7 @@ void die_with(int pe)
 
 	if (status)
 		leave(status - 1);
-	die("shmem", "PE %d has ended without shmem_finalize(), so this PE ends, too", pe);
+	die("shmem", ENDED, pe);
 }
 
 void die_of_address(const char *what, const void *ptr, size_t bytes, int pe)
@@ -128,6 +129,25 @@ static void on_term(int sig)
 		_exit(status - 1);
 	signal(sig, SIG_DFL);
 	raise(sig);
+}
+
+/* A window onto a PE that has ended: as in a wait for it. Its memory goes some time before it has ended. */
+static void on_bus(int sig)
+{
+	const struct timespec step = { .tv_nsec = 10 * 1000 * 1000 };
+
+	for (int i = 0; i < 100 && self.npes; i++) {
+		int status = self.shared->exiting, pe = table_missing(&self.shared->table);
+
+		if (status)
+			_exit(status - 1);
+		if (pe >= 0) {
+			dprintf(STDERR_FILENO, "shmem: PE %d: " ENDED "\n", self.me, pe);
+			_exit(1);
+		}
+		nanosleep(&step, NULL);
+	}
+	signal(sig, SIG_DFL);
 }
 
 API(void, global_exit, (int status))
@@ -469,14 +489,21 @@ static void at_exit(void)
 		pshmem_finalize();
 }
 
+/* Unless the program has a handler of its own. */
+static void handle(int sig, void (*handler)(int))
+{
+	struct sigaction old;
+
+	if (sigaction(sig, NULL, &old) == 0 && old.sa_handler == SIG_DFL)
+		signal(sig, handler);
+}
+
 static void once(void)
 {
-	struct sigaction term;
-
 	pthread_atfork(NULL, NULL, in_child);
 	atexit(at_exit);
-	if (sigaction(SIGTERM, NULL, &term) == 0 && term.sa_handler == SIG_DFL)
-		signal(SIGTERM, on_term);
+	handle(SIGTERM, on_term);
+	handle(SIGBUS, on_bus);
 }
 
 API(void, init, (void))

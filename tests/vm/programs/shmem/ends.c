@@ -11,12 +11,17 @@
 
 static long variable;
 static long lock;
+/* A window onto a PE that has ended is SIGBUS, shared memory stays: by windows only. */
+static bool puts_all_the_time;
 
 /* Until the library or a signal ends this PE. */
 static void wait_in_each_way(void)
 {
 	if (me == 0)
 		shmem_barrier_all();
+	else if (puts_all_the_time)
+		for (;;)
+			shmem_long_p(&variable, 0, 1);
 	else if (me == 2)
 		shmem_long_wait_until(&variable, SHMEM_CMP_NE, 0);
 	else
@@ -29,6 +34,7 @@ static void wrong_call(const char *what)
 {
 	long local = 0, *heap = shmem_malloc(64);
 
+	puts_all_the_time = !strcmp(what, "killed-later");
 	/* For those that wait for the lock. */
 	if (me == 1)
 		shmem_set_lock(&lock);
@@ -51,6 +57,8 @@ static void wrong_call(const char *what)
 		shmem_barrier(0, 0, npes + 1, &lock);
 	else if (!strcmp(what, "killed"))
 		raise(SIGKILL);
+	else if (!strcmp(what, "killed-later"))
+		usleep(300000), raise(SIGKILL);
 	else if (!strcmp(what, "exits"))
 		exit(0);
 	printf("%s is no case, or had no effect\n", what);
