@@ -207,10 +207,15 @@ static void heap(void)
 	CHECK(b != NULL);
 	CHECK(shmem_realloc(b, 0) == NULL);
 	shmem_free(NULL);
-	/* A thousand times all of what is free. */
-	for (int i = 0; i < 1000; i++) {
-		char *all = shmem_malloc(40 << 20);
+	/* What is freed becomes one again, in whatever order. */
+	for (int i = 0; i < 100; i++) {
+		char *part[3], *all;
 
+		for (int at = 0; at < 3; at++)
+			part[at] = shmem_malloc(13 << 20);
+		for (int at = 0; at < 3; at++)
+			shmem_free(part[(i + (i & 8 ? at : 3 - at)) % 3]);
+		all = shmem_malloc(39 << 20);
 		CHECK(all != NULL, "round %d", i);
 		shmem_free(all);
 	}
