@@ -60,7 +60,6 @@ void die(const char *what, const char *format, ...)
 {
 	char text[512];
 	va_list args;
-	int n;
 
 	if (is_leaving)
 		_exit(1);
@@ -68,9 +67,10 @@ void die(const char *what, const char *format, ...)
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
 	what += *what == 'p';
-	n = self.npes ? dprintf(STDERR_FILENO, "%s: PE %d: %s\n", what, self.me, text) :
-			dprintf(STDERR_FILENO, "%s: %s\n", what, text);
-	(void)n;
+	if (self.npes)
+		dprintf(STDERR_FILENO, "%s: PE %d: %s\n", what, self.me, text);
+	else
+		dprintf(STDERR_FILENO, "%s: %s\n", what, text);
 	leave(1);
 }
 
