@@ -3,6 +3,9 @@
 #ifndef HPMMAP_LIB_INTERNAL_H
 #define HPMMAP_LIB_INTERNAL_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
+
 #include "hpmmap_window.h"
 
 #define PUBLIC	__attribute__((visibility("default")))
@@ -29,5 +32,64 @@ static inline void *peer_ptr(const struct hpmmap_peer *peer, const void *ptr)
 			return (void *)((uintptr_t)ptr + peer->zone[i].delta);
 	return NULL;
 }
+
+/* ---- identity.c ---------------------------------------------------------- */
+
+#define IDENTITY_NAME	128
+
+struct identity {
+	/* Of the job; no slash. */
+	char name[IDENTITY_NAME + 1];
+	/* Of and among the ranks of this host. */
+	int rank;
+	int size;
+	/* Ranks of the job on all hosts; -1: unknown. */
+	int everywhere;
+};
+
+/* Returns false if the environment of Open MPI, MPICH or Slurm names no job. Numbers may be missing: -1. */
+bool identity_from_environment(struct identity *who);
+
+/* ---- table.c ------------------------------------------------------------- */
+
+#define TABLE_RANKS	256
+
+/* A barrier in shared memory, with a futex: ranks that have arrived, completed rounds. All zero at first. */
+struct barrier {
+	_Atomic uint32_t nr_arrived;
+	_Atomic uint32_t round;
+};
+
+struct member {
+	_Atomic enum { MEMBER_ABSENT, MEMBER_HERE, MEMBER_LEFT } state;
+	_Atomic int32_t pid;
+};
+
+/* The ranks of a job on this host, in memory that they share. It is the head of a larger structure. */
+struct table {
+	_Atomic uint32_t layout;
+	uint32_t size;
+	_Atomic uint32_t nr_joined;
+	struct barrier all;
+	struct member member[TABLE_RANKS];
+};
+
+/*
+ * Joins a table of bytes bytes, at first zero, and waits until all ranks of this host have. enter() is called
+ * while no other rank can enter. Returns NULL with the errno of hpmmap_job_join().
+ */
+struct table *table_join(const struct identity *who, size_t bytes, int (*enter)(struct table *table, int rank));
+
+/* From now on barriers of other ranks fail. The caller unmaps the table. */
+void table_leave(struct table *table, int rank);
+
+/* Returns a rank that has joined and has ended or left, or -1. */
+int table_missing(struct table *table);
+
+/*
+ * Waits until size ranks have called it. They then see what any of them wrote before. A rank looks spins times
+ * before it sleeps. -1 and ESRCH: a rank of the table has ended or left.
+ */
+int barrier_wait(struct table *table, struct barrier *barrier, uint32_t size, uint32_t spins);
 
 #endif

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * How OpenSHMEM programs end: ends CASE. PE 1 does what is wrong, while the others wait for it in one way or
+ * another, or compute.
+ */
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+
+static long variable;
+static long lock;
+/* A window onto a PE that has ended is SIGBUS, shared memory stays: by windows only. */
+static bool puts_all_the_time;
+
+/* Until the library or a signal ends this PE. */
+static void wait_in_each_way(void)
+{
+	if (me == 0)
+		shmem_barrier_all();
+	else if (puts_all_the_time)
+		for (;;)
+			shmem_long_p(&variable, 0, 1);
+	else if (me == 2)
+		shmem_long_wait_until(&variable, SHMEM_CMP_NE, 0);
+	else
+		shmem_set_lock(&lock);
+	printf("PE %d: the wait ended\n", me);
+	exit(3);
+}
+
+static void wrong_call(const char *what)
+{
+	long local = 0, *heap = shmem_malloc(64);
+
+	puts_all_the_time = !strcmp(what, "killed-later");
+	/* For those that wait for the lock. */
+	if (me == 1)
+		shmem_set_lock(&lock);
+	shmem_barrier_all();
+	if (me != 1)
+		wait_in_each_way();
+	if (!strcmp(what, "pe"))
+		shmem_long_p(&variable, 1, npes);
+	else if (!strcmp(what, "negative-pe"))
+		shmem_long_g(&variable, -1);
+	else if (!strcmp(what, "address"))
+		shmem_long_p(&local, 1, 0);
+	else if (!strcmp(what, "beyond"))
+		shmem_putmem(heap, heap, ((size_t)64 << 20) + 1, 0);
+	else if (!strcmp(what, "free"))
+		shfree(heap + 1);
+	else if (!strcmp(what, "context"))
+		shmem_ctx_long_p(SHMEM_CTX_INVALID, &variable, 1, 0);
+	else if (!strcmp(what, "set"))
+		shmem_barrier(0, 0, npes + 1, &lock);
+	else if (!strcmp(what, "killed"))
+		raise(SIGKILL);
+	else if (!strcmp(what, "killed-later"))
+		usleep(300000), raise(SIGKILL);
+	else if (!strcmp(what, "exits"))
+		exit(0);
+	printf("%s is no case, or had no effect\n", what);
+	exit(4);
+}
+
+static void global_exit(int status)
+{
+	shmem_barrier_all();
+	if (me == 1)
+		shmem_global_exit(status);
+	if (me == 0)
+		shmem_barrier_all();
+	/* Computes. */
+	for (;;)
+		usleep(1000);
+}
+
+/* A child has its own variables, and is no PE. */
+static void forks(void)
+{
+	long before = me + 1;
+	int status = 0;
+	pid_t child;
+
+	variable = before;
+	shmem_barrier_all();
+	child = fork();
+	if (child == 0) {
+		variable = 99;
+		if (shmem_n_pes() != 0)
+			_exit(5);
+		shmem_long_p(&variable, 1, 0);
+		_exit(6);
+	}
+	waitpid(child, &status, 0);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 1, "%d", status);
+	CHECK(variable == before);
+	shmem_barrier_all();
+	CHECK(shmem_long_g(&variable, (me + 1) % npes) == (me + 1) % npes + 1);
+	exit(end());
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 1 ? argv[1] : "";
+
+	if (!strcmp(what, "no-init"))
+		shmem_long_p(&variable, 1, 0);
+	if (!strcmp(what, "start-pes")) {
+		start_pes(0);
+		shmem_long_p(&variable, 7, (_my_pe() + 1) % _num_pes());
+		shmem_barrier_all();
+		printf("%ld\n", variable);
+		return 0;
+	}
+	/* What runs at exit does not wait for the others. */
+	if (strcmp(what, "fork") && strcmp(what, "exits"))
+		atexit(shmem_finalize);
+	begin();
+	if (!strcmp(what, "global-exit"))
+		global_exit(argc > 2 ? atoi(argv[2]) : 0);
+	if (!strcmp(what, "fork"))
+		forks();
+	if (!strcmp(what, "sizes"))
+		shmem_malloc(me == 1 ? 100 : 200);
+	wrong_call(what);
+	return 0;
+}
