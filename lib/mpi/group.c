@@ -310,8 +310,8 @@ struct group *group_for(enum kind kind, MPI_Comm comm, size_t bytes)
 	struct group *group;
 
 	pthread_once(&started, start);
-	/* A communicator needs no group if its collectives are small. */
-	if (bytes < min_bytes[kind] && bytes < hosts_min_bytes[kind])
+	/* A communicator needs no group if its collectives are small. Without data the library checks the arguments. */
+	if ((bytes == 0 && kind != BARRIER) || (bytes < min_bytes[kind] && bytes < hosts_min_bytes[kind]))
 		return NULL;
 	group = group_of(comm);
 	if (!group || !is_enough(group, kind, bytes) || (group->hosts && bytes > most_bytes(group->hosts, kind)))

@@ -41,6 +41,12 @@ static int result(MPI_Comm comm, int err)
 	return err == MPI_SUCCESS ? err : failed(comm, err);
 }
 
+/* What all ranks send and receive must be as long. */
+static bool is_long(size_t bytes, const void *send, int count, MPI_Datatype type)
+{
+	return send == MPI_IN_PLACE || (size_t)count * size_of(type) == bytes;
+}
+
 static bool is_leader(const struct group *group)
 {
 	return group->rank == 0;
@@ -242,6 +248,8 @@ int hosts_allgather(struct group *group, const void *send, int send_count, MPI_D
 	char *all = NULL, *dest;
 	int err;
 
+	if (!is_long(bytes, send, send_count, send_type))
+		return failed(comm, MPI_ERR_TRUNCATE);
 	/* The leader has all data in the order of hosts. */
 	if (is_leader(group)) {
 		all = hosts->in_order && is_visible(recv, total, recv_type) ? recv : scratch_of(hosts, total);
@@ -286,6 +294,8 @@ int hosts_gather(struct group *group, const void *send, int send_count, MPI_Data
 	char *all = NULL, *from, *dest;
 	int err = MPI_SUCCESS;
 
+	if (!is_long(bytes, send, send_count, send_type))
+		return failed(comm, MPI_ERR_TRUNCATE);
 	if (is_leader(group)) {
 		all = is_root && hosts->in_order && is_visible(recv, total, recv_type) ? recv : scratch_of(hosts, total);
 		if (!all)
@@ -401,6 +411,8 @@ int hosts_alltoall(struct group *group, const void *send, int send_count, MPI_Da
 	const struct hosts *hosts = group->hosts;
 	size_t bytes = (size_t)recv_count * size_of(recv_type);
 
+	if (!is_long(bytes, send, send_count, send_type))
+		return failed(comm, MPI_ERR_TRUNCATE);
 	if (bytes <= ALLTOALL_TOGETHER && bytes * (size_t)hosts->size * (size_t)hosts->most <= ALLTOALL_MOST)
 		return alltoall_together(group, send, send_count, send_type, recv, recv_count, recv_type, comm);
 	if (send == MPI_IN_PLACE)

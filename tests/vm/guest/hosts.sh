@@ -1,6 +1,9 @@
-# shellcheck shell=bash
+#!/bin/bash
 # Hosts n1, n2 ... within a guest, for MPI libraries: each has a name and a network of its own, and what they
-# send goes over TCP. The kernel, its module and the processes are one. Sourced.
+# send goes over TCP. The kernel, its module and the processes are one.
+#
+# Sourced, it gives hosts_make. As a program: hosts.sh openmpi|mpich HOSTS OPTIONS OF MPIRUN..., on n1; HOSTS
+# as n1:2,n2:2.
 
 # hosts_make NUMBER
 hosts_make() {
@@ -26,7 +29,8 @@ hosts_make() {
 	done
 	cat >/run/on-host <<-'END'
 		#!/bin/sh
-		# HOST COMMAND...: as ssh does it.
+		# As ssh: [-x] HOST COMMAND...
+		[ "$1" != -x ] || shift
 		host=$1
 		shift
 		exec nsenter --net=/run/netns/$host --uts=/run/uts-$host sh -c "$*"
@@ -34,15 +38,12 @@ hosts_make() {
 	chmod 755 /run/on-host
 }
 
-# hosts_openmpi HOSTS OPTIONS... COMMAND..., hosts_mpich: mpirun on n1; HOSTS as n1:2,n2:2.
-hosts_openmpi() {
-	local hosts=$1
-	shift
-	nsenter --net=/run/netns/n1 --uts=/run/uts-n1 mpirun.openmpi --host "$hosts" --mca plm_rsh_agent /run/on-host \
-		--mca btl self,vader,tcp --mca pml ob1 "$@"
-}
-hosts_mpich() {
-	local hosts=$1
-	shift
-	nsenter --net=/run/netns/n1 --uts=/run/uts-n1 mpirun.mpich -hosts "$hosts" -launcher ssh -launcher-exec /run/on-host "$@"
-}
+if [ "${BASH_SOURCE[0]}" = "$0" ]; then
+	mpi=$1 hosts=$2
+	shift 2
+	case $mpi in
+	openmpi) set -- --host "$hosts" --mca plm_rsh_agent /run/on-host --mca btl self,vader,tcp --mca pml ob1 "$@" ;;
+	mpich) set -- -hosts "$hosts" -launcher ssh -launcher-exec /run/on-host "$@" ;;
+	esac
+	exec nsenter --net=/run/netns/n1 --uts=/run/uts-n1 "mpirun.$mpi" "$@"
+fi
