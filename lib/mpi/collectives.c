@@ -234,14 +234,14 @@ static void copy_from_host(const struct group *group, char *recv, const int *cou
 	}
 }
 
-/* The total on this host, which only its ranks together know. */
-static size_t total_of_all(const struct group *group)
+/* The average between two ranks of this host, which only all of them together know. */
+static size_t average_of_all(const struct group *group)
 {
-	size_t total = 0;
+	size_t total = 0, ranks = (size_t)group->size;
 
 	for (int i = 0; i < group->size; i++)
 		total += part_of(group, i)->total;
-	return total;
+	return total / ranks / ranks;
 }
 
 /*
@@ -253,7 +253,7 @@ int alltoallv(struct group *group, const void *send, const int *send_counts, con
 {
 	struct part part = part_for_host(group, send, send_counts, send_displs, send_type, recv_type);
 
-	if (begin(group, &part) && is_enough(group, ALLTOALLV, total_of_all(group))) {
+	if (begin(group, &part) && is_enough(group, ALLTOALLV, average_of_all(group))) {
 		copy_from_host(group, recv, recv_counts, recv_displs, size_of(recv_type));
 		barrier(group);
 		if (!group->hosts)

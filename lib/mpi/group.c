@@ -21,8 +21,9 @@
 
 /*
  * From this many bytes on (of a rank, or between two ranks) this library takes fewer instructions
- * than the MPI library: docs/mpi.md has the figures. HPMMAP_MPI_MIN_BYTES in the environment
- * replaces all of them, HPMMAP_MPI_HOSTS_MIN_BYTES those of communicators that span hosts.
+ * than the MPI library: docs/mpi.md has the figures. For MPI_Alltoallv it is the average between
+ * the ranks of a host. HPMMAP_MPI_MIN_BYTES in the environment replaces all of them,
+ * HPMMAP_MPI_HOSTS_MIN_BYTES those of communicators that span hosts.
  */
 static size_t min_bytes[NR_KINDS] = {
 	[BCAST] = 4096,
@@ -31,18 +32,16 @@ static size_t min_bytes[NR_KINDS] = {
 	[ALLGATHER] = 2048,
 	[GATHER] = 4096,
 	[ALLTOALL] = 2048,
-	/* The bytes of all ranks together. */
 	[ALLTOALLV] = 0,
 };
 static size_t hosts_min_bytes[NR_KINDS] = {
-	[BCAST] = 4096,
-	[REDUCE] = 4096,
-	[ALLREDUCE] = 2048,
-	[ALLGATHER] = 2048,
+	[BCAST] = 1024,
+	[REDUCE] = 1024,
+	[ALLREDUCE] = 1024,
+	[ALLGATHER] = 1024,
 	[GATHER] = 4096,
-	[ALLTOALL] = 2048,
-	/* Between the ranks of a host. */
-	[ALLTOALLV] = 4096,
+	[ALLTOALL] = 1024,
+	[ALLTOALLV] = 8192,
 };
 
 /* Each rank sends this to the others on its host when a communicator is first used. */

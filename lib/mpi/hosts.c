@@ -15,14 +15,14 @@
 #include "group.h"
 
 /*
- * Up to so many bytes between two ranks MPI_Alltoall sends one message between two hosts. Above it, copying
- * to and from the leaders takes more instructions than the messages that it saves: docs/mpi.md.
+ * Up to so many bytes between two ranks MPI_Alltoall sends one message between two hosts. That takes fewer
+ * instructions than a message for each pair of ranks, but it copies the data twice more.
  */
-#define ALLTOALL_TOGETHER	((size_t)32 << 10)
+#define ALLTOALL_TOGETHER	((size_t)128 << 10)
 /* The most that is sent so from a host. */
 #define ALLTOALL_MOST		((size_t)16 << 20)
 
-/* What has been gathered from a host, or is to be spread on it. */
+/* Where the data of each host is, for the MPI library. */
 struct pieces {
 	int *counts;
 	int *displs;
