@@ -2,7 +2,7 @@
 # Hosts n1, n2 ... within a guest, for MPI libraries: each has a name and a network of its own, and what they
 # send goes over TCP. The kernel, its module and the processes are one.
 #
-# Sourced, it gives hosts_make. As a program: hosts.sh openmpi|mpich HOSTS OPTIONS OF MPIRUN..., on n1; HOSTS
+# Sourced, it gives hosts_make and hosts_remove. As a program: hosts.sh openmpi|mpich HOSTS OPTIONS OF MPIRUN..., on n1; HOSTS
 # as n1:2,n2:2.
 
 # hosts_make NUMBER
@@ -36,6 +36,15 @@ hosts_make() {
 		exec nsenter --net=/run/netns/$host --uts=/run/uts-$host sh -c "$*"
 	END
 	chmod 755 /run/on-host
+}
+
+hosts_remove() {
+	local host
+	for host in $(ip netns list | awk '{ print $1 }'); do
+		umount "/run/uts-$host"
+		rm "/run/uts-$host"
+		ip netns delete "$host"
+	done
 }
 
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then

@@ -52,3 +52,4 @@ expect_pool_free
 # Ranks that are not registered.
 run 4 "$HPMMAP_ROOT/tests/vm/guest/hosts.sh" openmpi n1:2,n2:2 -x LD_PRELOAD="$libraries/openmpi/libhpmmap_mpi.so" \
 	-x HPMMAP_MPI_MIN_BYTES=1 -n 4 "$program.openmpi" 60 100000 7
+hosts_remove
