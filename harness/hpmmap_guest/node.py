@@ -26,7 +26,8 @@ SKELETON = Path(__file__).resolve().with_name("skeleton")
 _PACKAGES = (
     "apt", "bash-completion", "dbus", "dkms", "grub2-common", "grub-pc-bin", "initramfs-tools", "kmod",
     "linux-headers-amd64", "linux-image-amd64", "procps", "psmisc", "systemd-sysv", "udev", "util-linux",
-    "munge", "slurm-client", "slurmctld", "slurmd", "slurm-wlm-basic-plugins", "openmpi-bin", "libopenmpi-dev", "gcc",
+    "munge", "slurm-client", "slurmctld", "slurmd", "slurm-wlm-basic-plugins", "openmpi-bin", "libopenmpi-dev", "mpich",
+    "libmpich-dev", "gcc",
     "libc6-dev", "make", "podman", "crun", "uidmap", "dbus-user-session", "libpam-systemd", "prometheus-node-exporter",
     "curl", "irqbalance", "python3",
 )  # fmt: skip

@@ -1,6 +1,7 @@
-# A program of MPI on two nodes, over TCP: no page fault on either, and reports of both; then the packages are removed.
+# A program of MPI on two nodes, over TCP: no page fault on either, and reports of both; collectives across both,
+# of Open MPI and MPICH; then the packages are removed.
 # nodes: 2
-# files: cg.c
+# files: cg.c ../vm/programs/mpi_hosts.c ../vm/programs/mpi_cost.c
 # timeout: 2400
 
 slurm_fails_loudly
@@ -76,6 +77,40 @@ cat /tmp/batch.out
 no_faults mpirun "$(cat /tmp/batch.out)"
 all_is_free mpirun
 idle || fail "the nodes are $(sinfo)"
+
+step 'collectives across both, in place on each'
+LIBRARIES=/usr/lib/x86_64-linux-gnu/hpmmap
+for mpi in openmpi mpich; do
+	for program in mpi_hosts mpi_cost; do
+		HOME=/root mpicc.$mpi -O2 -D_GNU_SOURCE -pthread -o /srv/$program.$mpi /srv/$program.c || fail "mpicc.$mpi"
+		as_user salloc -N2 sbcast /srv/$program.$mpi /tmp/$program.$mpi || fail 'sbcast'
+	done
+done
+# MPI LIBRARY|"" MIN_BYTES PROGRAM ARGUMENTS: two ranks on each node.
+collectives() {
+	local mpi=$1 preload=$2 least=$3
+	shift 3
+	case $mpi in
+	openmpi) set -- mpirun.openmpi -n 4 --map-by ppr:2:node -x LD_PRELOAD="$preload" -x HPMMAP_MPI_MIN_BYTES="$least" "$@" ;;
+	mpich) set -- mpirun.mpich -n 4 -ppn 2 -genv LD_PRELOAD "$preload" -genv HPMMAP_MPI_MIN_BYTES "$least" "$@" ;;
+	esac
+	as_user salloc -Q -N2 -n4 --ntasks-per-node=2 --hpmmap --gres=hpmmap:256M env OMPI_MCA_btl=self,vader,tcp "$@"
+}
+windows() { everywhere 'cat /sys/kernel/hpmmap/windows/faults'; }
+for mpi in openmpi mpich; do
+	before=$(windows)
+	library=$LIBRARIES/$mpi/libhpmmap_mpi.so
+	said=$(collectives $mpi $library 1 /tmp/mpi_hosts.$mpi 60 200000) || fail "$mpi: $said"
+	[ "$said" = '4 ranks, 0 failures' ] || fail "$mpi: $said"
+	# On each of the two.
+	[ "$(diff <(echo "$before") <(windows) | grep -c '^>')" = 2 ] || fail "$mpi: no windows were used on both: $before $(windows)"
+	echo "$mpi: $said"
+	# Time, which says nothing of instructions: ranks wait by looking. tests/vm/scenarios/mpi_hosts_cost.sh counts.
+	paste -d' ' <(collectives $mpi '' 4096 /tmp/mpi_cost.$mpi 8 65536 1048576) \
+		<(collectives $mpi $library 4096 /tmp/mpi_cost.$mpi 8 65536 1048576) |
+		awk '{ printf "%s of %d: %.0f thousand ticks, the library alone %.0f\n", $1, $2, $6, $3 }'
+done
+all_is_free collectives
 
 step 'purged on both'
 everywhere purge || fail 'purge'

@@ -43,6 +43,11 @@ static void allgather(int bytes)
 	MPI_Allgather(from, bytes, MPI_BYTE, to, bytes, MPI_BYTE, MPI_COMM_WORLD);
 }
 
+static void gather(int bytes)
+{
+	MPI_Gather(from, bytes, MPI_BYTE, to, bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+}
+
 static void alltoall(int bytes)
 {
 	MPI_Alltoall(from, bytes, MPI_BYTE, to, bytes, MPI_BYTE, MPI_COMM_WORLD);
@@ -64,7 +69,7 @@ static const struct {
 	void (*run)(int bytes);
 } collectives[] = {
 	{ "barrier", barrier }, { "bcast", bcast }, { "reduce", reduce }, { "allreduce", allreduce },
-	{ "allgather", allgather }, { "alltoall", alltoall }, { "alltoallv", alltoallv },
+	{ "allgather", allgather }, { "gather", gather }, { "alltoall", alltoall }, { "alltoallv", alltoallv },
 };
 
 int main(int argc, char **argv)

@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/*
+ * Groups: made when a communicator is first used, kept as its attribute.
+ *
+ * A waiting rank lets the MPI library make progress, since other ranks may wait for its messages.
+ */
+#define _GNU_SOURCE
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "group.h"
+
+/* Looks at a flag before a rank yields, if each rank has a CPU. */
+#define SPINS		500
+/* Yields between two calls for the library's progress. */
+#define PROGRESS	4
+
+/*
+ * From this many bytes on (of a rank, or between two ranks) this library takes fewer instructions
+ * than the MPI library: docs/mpi.md has the figures. For MPI_Alltoallv it is the average between
+ * the ranks of a host. HPMMAP_MPI_MIN_BYTES in the environment replaces all of them,
+ * HPMMAP_MPI_HOSTS_MIN_BYTES those of communicators that span hosts.
+ */
+static size_t min_bytes[NR_KINDS] = {
+	[BCAST] = 4096,
+	[REDUCE] = 4096,
+	[ALLREDUCE] = 2048,
+	[ALLGATHER] = 2048,
+	[GATHER] = 4096,
+	[ALLTOALL] = 2048,
+	[ALLTOALLV] = 0,
+};
+static size_t hosts_min_bytes[NR_KINDS] = {
+	[BCAST] = 1024,
+	[REDUCE] = 1024,
+	[ALLREDUCE] = 1024,
+	[ALLGATHER] = 1024,
+	[GATHER] = 4096,
+	[ALLTOALL] = 1024,
+	[ALLTOALLV] = 8192,
+};
+
+/* Each rank sends this to the others on its host when a communicator is first used. */
+struct hello {
+	struct hpmmap_space space;
+	uint64_t control;
+	int32_t ok;
+	int32_t pad;
+};
+
+struct hpmmap_space own_space;
+static int keyval;
+static pthread_once_t started = PTHREAD_ONCE_INIT;
+static _Atomic int spins = SPINS;
+/* Marks a communicator that is left to the library. */
+static struct group none;
+static pthread_mutex_t setup_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Attached peers: communicators share them, and they are never detached. */
+static struct known {
+	struct known *next;
+	int64_t id;
+	struct hpmmap_peer *peer;
+} *known;
+
+/* ---- Groups ------------------------------------------------------------ */
+
+static struct hpmmap_peer *peer_of(const struct hpmmap_space *space)
+{
+	struct known *one;
+
+	for (one = known; one; one = one->next)
+		if (one->id == space->id)
+			return one->peer;
+	one = malloc(sizeof(*one));
+	if (!one)
+		return NULL;
+	one->id = space->id;
+	one->peer = hpmmap_peer_attach(space);
+	if (!one->peer) {
+		free(one);
+		return NULL;
+	}
+	one->next = known;
+	known = one;
+	return one->peer;
+}
+
+static void group_free(struct group *group)
+{
+	if (!group)
+		return;
+	if (group->hosts) {
+		if (group->hosts->leaders != MPI_COMM_NULL)
+			PMPI_Comm_free(&group->hosts->leaders);
+		free(group->hosts->host);
+		free(group->hosts->scratch);
+		free(group->hosts);
+	}
+	free(group->own);
+	free(group);
+}
+
+static void replace(size_t *bytes, const char *with)
+{
+	for (int kind = 0; with && kind < NR_KINDS; kind++)
+		bytes[kind] = strtoull(with, NULL, 0);
+}
+
+static void start(void)
+{
+	replace(min_bytes, getenv("HPMMAP_MPI_MIN_BYTES"));
+	replace(hosts_min_bytes, getenv("HPMMAP_MPI_MIN_BYTES"));
+	replace(hosts_min_bytes, getenv("HPMMAP_MPI_HOSTS_MIN_BYTES"));
+	PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &keyval, NULL);
+}
+
+/* Caller holds setup_lock. */
+static bool attach_all(struct group *group, const struct hello *hellos)
+{
+	for (int i = 0; i < group->size; i++) {
+		if (!hellos[i].ok)
+			return false;
+		group->ranks[i] = i;
+		group->peer[i] = peer_of(&hellos[i].space);
+		if (!group->peer[i])
+			return false;
+		group->control[i] = peer_ptr(group->peer[i], (void *)(uintptr_t)hellos[i].control);
+		if (!group->control[i])
+			return false;
+	}
+	return true;
+}
+
+/* Returns the group of the ranks of a host, or NULL; other ranks may get another answer. */
+static struct group *local_make(MPI_Comm local)
+{
+	struct hello hellos[MOST_RANKS], hello = { .ok = 0 };
+	struct group *group;
+	bool ok;
+
+	group = calloc(1, sizeof(*group));
+	if (group) {
+		PMPI_Comm_rank(local, &group->rank);
+		PMPI_Comm_size(local, &group->size);
+		group->own = aligned_alloc(4096, (sizeof(*group->own) + 4095) & ~(size_t)4095);
+	}
+	if (group && group->own) {
+		memset(group->own, 0, sizeof(*group->own));
+		hello.control = (uintptr_t)group->own;
+		pthread_mutex_lock(&setup_lock);
+		hello.ok = hpmmap_space_publish(&own_space) == 0 &&
+			   hpmmap_space_has(&own_space, group->own, sizeof(*group->own));
+		hello.space = own_space;
+		pthread_mutex_unlock(&setup_lock);
+	}
+	PMPI_Allgather(&hello, sizeof(hello), MPI_BYTE, hellos, sizeof(hello), MPI_BYTE, local);
+	pthread_mutex_lock(&setup_lock);
+	ok = hello.ok && attach_all(group, hellos);
+	pthread_mutex_unlock(&setup_lock);
+	if (ok)
+		return group;
+	group_free(group);
+	return NULL;
+}
+
+static struct hosts *hosts_alloc(MPI_Comm comm, int size)
+{
+	struct hosts *hosts = calloc(1, sizeof(*hosts));
+	size_t n = (size_t)size;
+
+	if (!hosts)
+		return NULL;
+	hosts->leaders = MPI_COMM_NULL;
+	hosts->size = size;
+	PMPI_Comm_rank(comm, &hosts->rank);
+	hosts->host = calloc(9 * n + 1, sizeof(int));
+	if (!hosts->host) {
+		free(hosts);
+		return NULL;
+	}
+	hosts->place = hosts->host + n;
+	hosts->first = hosts->place + n;
+	hosts->counts = hosts->first + n + 1;
+	return hosts;
+}
+
+/* Finds out where all ranks are. */
+static void hosts_fill(struct group *group, MPI_Comm comm, MPI_Comm local)
+{
+	struct hosts *hosts = group->hosts;
+	int rank, of_host[2] = { 0, 0 };
+
+	PMPI_Comm_rank(local, &rank);
+	PMPI_Comm_split(comm, rank == 0 ? 0 : MPI_UNDEFINED, hosts->rank, &hosts->leaders);
+	if (rank == 0) {
+		PMPI_Comm_set_errhandler(hosts->leaders, MPI_ERRORS_RETURN);
+		PMPI_Comm_rank(hosts->leaders, &of_host[0]);
+		PMPI_Comm_size(hosts->leaders, &of_host[1]);
+	}
+	PMPI_Bcast(of_host, 2, MPI_INT, 0, local);
+	hosts->own = of_host[0];
+	hosts->nr = of_host[1];
+	PMPI_Allgather(&hosts->own, 1, MPI_INT, hosts->host, 1, MPI_INT, comm);
+	hosts->in_order = true;
+	for (int host = 0, place = 0; host < hosts->nr; host++) {
+		hosts->first[host] = place;
+		for (int i = 0; i < hosts->size; i++)
+			if (hosts->host[i] == host)
+				hosts->place[i] = place++;
+	}
+	hosts->first[hosts->nr] = hosts->size;
+	for (int i = 0; i < hosts->size; i++) {
+		hosts->in_order = hosts->in_order && hosts->place[i] == i;
+		if (hosts->host[i] == hosts->own)
+			group->ranks[hosts->place[i] - hosts->first[hosts->own]] = i;
+	}
+}
+
+/* Returns a group, or none; all ranks get the same answer. */
+static struct group *group_make(MPI_Comm comm)
+{
+	/* The smallest of all ranks: is all well; the ranks on the host, negative. */
+	int inter, size, here, mine[2], least[2];
+	struct group *group = NULL;
+	MPI_Comm local;
+
+	PMPI_Comm_test_inter(comm, &inter);
+	PMPI_Comm_size(comm, &size);
+	if (inter || size < 2)
+		return &none;
+	if (PMPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local) != MPI_SUCCESS)
+		return &none;
+	PMPI_Comm_size(local, &here);
+	if (here <= MOST_RANKS)
+		group = local_make(local);
+	if (group && here < size) {
+		group->hosts = hosts_alloc(comm, size);
+		if (!group->hosts) {
+			group_free(group);
+			group = NULL;
+		}
+	}
+	mine[0] = group != NULL;
+	mine[1] = -here;
+	PMPI_Allreduce(mine, least, 2, MPI_INT, MPI_MIN, comm);
+	/* A rank alone on its host has nothing to share. */
+	if (least[0] && least[1] < -1) {
+		if (group->hosts) {
+			group->hosts->most = -least[1];
+			hosts_fill(group, comm, local);
+		}
+	} else {
+		group_free(group);
+		group = &none;
+	}
+	PMPI_Comm_free(&local);
+	return group;
+}
+
+static struct group *group_of(MPI_Comm comm)
+{
+	struct group *group;
+	int found = 0;
+
+	if (comm == MPI_COMM_NULL)
+		return NULL;
+	pthread_once(&started, start);
+	PMPI_Comm_get_attr(comm, keyval, &group, &found);
+	if (!found) {
+		group = group_make(comm);
+		if (group->size > sysconf(_SC_NPROCESSORS_ONLN))
+			spins = 0;
+		PMPI_Comm_set_attr(comm, keyval, group);
+	}
+	return group == &none ? NULL : group;
+}
+
+/* Above this many the numbers that the MPI library is given are too large for an int. */
+static size_t most_bytes(const struct hosts *hosts, enum kind kind)
+{
+	size_t ranks = (size_t)hosts->size;
+
+	switch (kind) {
+	case BCAST:
+		return INT_MAX;
+	case ALLGATHER:
+	case GATHER:
+		return INT_MAX / ranks;
+	case ALLTOALL:
+		return INT_MAX / ranks / (size_t)hosts->most;
+	default:
+		/* A negative number of elements. */
+		return SSIZE_MAX;
+	}
+}
+
+bool is_enough(const struct group *group, enum kind kind, size_t bytes)
+{
+	return bytes >= (group->hosts ? hosts_min_bytes : min_bytes)[kind];
+}
+
+struct group *group_for(enum kind kind, MPI_Comm comm, size_t bytes)
+{
+	struct group *group;
+
+	pthread_once(&started, start);
+	/* A communicator needs no group if its collectives are small. Without data the library checks the arguments. */
+	if ((bytes == 0 && kind != BARRIER) || (bytes < min_bytes[kind] && bytes < hosts_min_bytes[kind]))
+		return NULL;
+	group = group_of(comm);
+	if (!group || !is_enough(group, kind, bytes) || (group->hosts && bytes > most_bytes(group->hosts, kind)))
+		return NULL;
+	return group;
+}
+
+void group_drop(MPI_Comm comm)
+{
+	struct group *group;
+	int found = 0;
+
+	if (comm == MPI_COMM_NULL)
+		return;
+	pthread_once(&started, start);
+	PMPI_Comm_get_attr(comm, keyval, &group, &found);
+	if (!found || group == &none)
+		return;
+	/* Other ranks may still look whether this rank has reached the last barrier. */
+	PMPI_Barrier(comm);
+	PMPI_Comm_delete_attr(comm, keyval);
+	group_free(group);
+}
+
+/* ---- Barriers ---------------------------------------------------------- */
+
+static bool has_come(_Atomic uint32_t *counter, uint32_t wanted)
+{
+	return (int32_t)(atomic_load_explicit(counter, memory_order_acquire) - wanted) >= 0;
+}
+
+static void wait_for(_Atomic uint32_t *counter, uint32_t wanted)
+{
+	int flag;
+
+	for (int i = 0; i < spins; i++) {
+		if (has_come(counter, wanted))
+			return;
+		__builtin_ia32_pause();
+	}
+	for (unsigned int i = 1; !has_come(counter, wanted); i++) {
+		if (i % PROGRESS == 0)
+			PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE);
+		sched_yield();
+	}
+}
+
+void arrive(struct group *group)
+{
+	uint32_t wanted = ++group->barriers;
+
+	__builtin_ia32_sfence();
+	if (group->rank != 0) {
+		atomic_store(&group->own->arrived, wanted);
+		return;
+	}
+	for (int i = 1; i < group->size; i++)
+		wait_for(&group->control[i]->arrived, wanted);
+}
+
+void depart(struct group *group)
+{
+	if (group->rank == 0)
+		atomic_store(&group->own->released, group->barriers);
+	else
+		wait_for(&group->control[0]->released, group->barriers);
+}
+
+bool begin(struct group *group, const struct part *part)
+{
+	group->collectives++;
+	group->own->part[group->collectives & 1] = *part;
+	barrier(group);
+	for (int i = 0; i < group->size; i++)
+		if (part_of(group, i)->cannot)
+			return false;
+	return true;
+}
+
+/* ---- Data ---------------------------------------------------------------- */
+
+/* From here on memcpy() bypasses the caches, which is right only for data larger than they are. */
+#define COPY_LARGE	((size_t)512 << 10)
+
+typedef char vector __attribute__((vector_size(32), aligned(1), may_alias));
+
+/* memcpy() would use "rep movsb" for this size, which counts as one instruction for each byte. */
+static __attribute__((target_clones("avx2", "default"))) void copy_vectors(char *to, const char *from, size_t bytes)
+{
+	for (; bytes >= 4 * sizeof(vector); bytes -= 4 * sizeof(vector)) {
+		vector a = ((const vector *)from)[0], b = ((const vector *)from)[1];
+		vector c = ((const vector *)from)[2], d = ((const vector *)from)[3];
+
+		((vector *)to)[0] = a;
+		((vector *)to)[1] = b;
+		((vector *)to)[2] = c;
+		((vector *)to)[3] = d;
+		from += 4 * sizeof(vector);
+		to += 4 * sizeof(vector);
+	}
+	memcpy(to, from, bytes);
+}
+
+void copy(void *to, const void *from, size_t bytes)
+{
+	if (bytes < COPY_LARGE)
+		copy_vectors(to, from, bytes);
+	else
+		memcpy(to, from, bytes);
+}
+
+bool is_plain(MPI_Datatype type)
+{
+	int integers, addresses, types, combiner, size;
+	MPI_Aint low, extent;
+
+	if (type == MPI_DATATYPE_NULL)
+		return false;
+	PMPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner);
+	if (combiner != MPI_COMBINER_NAMED)
+		return false;
+	PMPI_Type_get_extent(type, &low, &extent);
+	PMPI_Type_size(type, &size);
+	return low == 0 && extent == size;
+}
+
+size_t size_of(MPI_Datatype type)
+{
+	int size = 0;
+
+	if (type != MPI_DATATYPE_NULL)
+		PMPI_Type_size(type, &size);
+	return size < 0 ? 0 : (size_t)size;
+}
