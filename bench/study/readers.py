@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,28 +30,38 @@ def _thinned(points: list[list]) -> list[list]:
     return sorted(kept)
 
 
+def _statistics(costs: list[int]) -> dict:
+    costs.sort()
+    return {
+        "count": len(costs),
+        "mean": statistics.fmean(costs),
+        "stddev": statistics.stdev(costs) if len(costs) > 1 else 0.0,
+        "p50": costs[(len(costs) - 1) // 2],
+        "p99": costs[(len(costs) - 1) * 99 // 100],
+        "max": costs[-1],
+    }
+
+
 def fault_run(report: dict, lines: list[dict], said: str) -> dict:
-    """A recording: costs by kind and stall, and the faults."""
-    kinds = {}
-    for row in report["kinds"]:
-        if not row["call"]:
-            name = row["kind"] + (f"+{row['stall']}" if row["stall"] not in ("", "none") else "")
-            kinds[name] = {
-                key.removesuffix("_ns"): row[key]
-                for key in ("count", "mean_ns", "stddev_ns", "p50_ns", "p99_ns", "max_ns", "sum_ns")
-            }
-    points = []
-    for line in lines:
-        stall = "" if line["stall"] in ("", "none") else f"+{line['stall']}"
-        points.append([int(line["time_ns"]), int(line["cost_ns"]), line["kind"] + stall, line["rank"] or "0"])
+    """A recording: costs by kind and stall, and the faults, of the ranks alone."""
     if [json.loads(text)["verified"] for text in said.splitlines() if text.startswith('{"app"')] != [True]:
         raise ValueError(f"the program has not verified its result: {said.strip()}")
+    if report["dropped"]:
+        raise ValueError(f"{report['dropped']} faults are missing in the recording")
+    kinds: dict[str, list[int]] = {}
+    points = []
+    for line in lines:
+        # Pages that a call fills are no exceptions; the launcher is no rank.
+        if line["origin"] == "call" or not line["rank"]:
+            continue
+        kind = line["kind"] + (f"+{line['stall']}" if line["stall"] else "")
+        kinds.setdefault(kind, []).append(int(line["cost_ns"]))
+        points.append([int(line["time_ns"]), int(line["cost_ns"]), kind, line["rank"]])
     return {
         "run": report["run_ns"],
-        "kinds": kinds,
+        "kinds": {kind: _statistics(costs) for kind, costs in sorted(kinds.items())},
         "stolen": report["stolen"],
         "agree": report["faults"]["agree"],
-        "dropped": report["dropped"],
         "points": _thinned(points),
     }
 

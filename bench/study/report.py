@@ -111,27 +111,27 @@ def _section(section: Section, record: dict) -> str:
     seed = section.seed
     says = "".join(f"<li>{html.escape(text)}</li>" for text in seed["says"])
     curves = '<p class="small">The seed has curves without numbers for it.</p>' if seed.get("curves") else ""
-    here = []
+    claims, here = [], []
     for one in record["on"]:
         rows = "".join(
-            f"<tr><td>{html.escape(claim['says'])}</td><td>{_tag(claim['verdict'])}</td><td>{html.escape(claim['why'])}</td></tr>"
+            f"<tr><td>{html.escape(claim['says'])}</td><td>{_tag(claim['verdict'])}</td>"
+            f"<td>{html.escape(claim['why'])}</td></tr>"
             for claim in one["claims"]
         )
-        claims = f'<table class="claims">{rows}</table>' if rows else ""
         absent = [part for part, there in one["parts"].items() if not there]
         without = f'<p class="small">Not run on this kernel: {", ".join(absent)}.</p>' if absent else ""
-        head = f"<p><b>Linux {html.escape(one['kernel'])}:</b> {_tag(one['verdict'])} {html.escape(one['why'])}</p>"
-        here.append(head + without + claims + _measured(section, one))
-    drawn = "".join(pictures.of_seed(seed))
-    pair = (
-        ""
-        if section.kind == "drawing"
-        else f'<div class="pair"><div>{drawn}{curves}</div><div>{"".join(here)}</div></div>'
-    )
-    only = "" if pair else f"<p>{_tag(record['on'][0]['verdict'])} {html.escape(record['on'][0]['why'])}</p>"
+        kernel = html.escape(one["kernel"])
+        claims.append(f"<p><b>Linux {kernel}:</b> {_tag(one['verdict'])} {html.escape(one['why'])}</p>{without}")
+        claims.append(f'<table class="claims">{rows}</table>' if rows else "")
+        charts = _measured(section, one)
+        here.append(f"<p><b>Linux {kernel}</b></p>{charts}" if charts else "")
+    drawn = "".join(pictures.of_seed(seed)) + curves
+    pair = f'<div class="pair"><div>{drawn}</div><div>{"".join(here)}</div></div>'
+    judged = "" if section.kind == "drawing" else "".join(claims) + pair
+    only = "" if judged else f"<p>{_tag(record['on'][0]['verdict'])} {html.escape(record['on'][0]['why'])}</p>"
     axes = f'<p class="small">Axes: {html.escape(seed["x"])}; {html.escape(seed["y"])}.</p>' if "x" in seed else ""
     title = f"{label(section.name)}: {html.escape(seed['title'])}"
-    return f'<h3 id="{section.name}">{title}</h3><ul>{says}</ul>{axes}{pair}{only}'
+    return f'<h3 id="{section.name}">{title}</h3><ul>{says}</ul>{axes}{judged}{only}'
 
 
 def _parts(record: dict) -> str:

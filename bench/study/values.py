@@ -110,12 +110,12 @@ def formula(data: Data, text: str):
 
 
 def shown(value: float) -> str:
-    """For readers: three digits, and no more of large numbers than they have."""
+    """For readers: four digits, and no fractions of large numbers."""
     if math.isinf(value) or math.isnan(value):
         return "without bound" if value > 0 else "undefined"
     if value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def sides(data: Data, text: str) -> str:

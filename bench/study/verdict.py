@@ -31,7 +31,9 @@ def judged(claim: Claim, data: Data) -> Judged:
         holds = formula(data, claim.holds)
         figures = sides(data, claim.holds)
     except Missing as missing:
-        return Judged(claim, UNMEASURED, f"there is no {missing}")
+        part = str(missing).partition(":")[0]
+        why = f"there is no {missing}" if part in data else f"the part {part} has not been run"
+        return Judged(claim, UNMEASURED, why)
     if holds:
         return Judged(claim, AGREES, figures)
     because = f"not {figures}" + (f": {claim.otherwise}" if claim.otherwise else "")

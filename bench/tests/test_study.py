@@ -295,18 +295,18 @@ def test_tables_of_messages_are_read():
 
 
 def test_recordings_are_read():
-    figures = {"count": 2, "mean_ns": 3.0, "stddev_ns": 1.0, "p50_ns": 3, "p99_ns": 4, "max_ns": 4, "sum_ns": 6}
-    rows = [
-        {"call": False, "kind": "4k", "stall": "merge", **figures},
-        {"call": True, "kind": "4k", "stall": "", **figures},
-    ]
-    whole = {"kinds": rows, "run_ns": 9, "stolen": [], "faults": {"agree": True}, "dropped": 0}
-    lines = [{"time_ns": "5", "cost_ns": "7", "kind": "4k", "stall": "merge", "rank": ""}]
-    run = readers.fault_run(whole, lines, '{"app": "minimd", "verified": true}\n')
-    assert list(run["kinds"]) == ["4k+merge"] and run["kinds"]["4k+merge"]["p50"] == 3
-    assert run["points"] == [[5, 7, "4k+merge", "0"]] and run["run"] == 9
+    whole = {"run_ns": 9, "stolen": [], "faults": {"agree": True}, "dropped": 0}
+    line = {"time_ns": "5", "cost_ns": "7", "kind": "4k", "stall": "merge", "rank": "0", "origin": "user"}
+    others = [{**line, "cost_ns": "9"}, {**line, "stall": ""}, {**line, "rank": ""}, {**line, "origin": "call"}]
+    said = '{"app": "minimd", "verified": true}\n'
+    run = readers.fault_run(whole, [line, *others], said)
+    assert {kind: one["count"] for kind, one in run["kinds"].items()} == {"4k": 1, "4k+merge": 2}
+    assert run["kinds"]["4k+merge"] == {"count": 2, "mean": 8, "stddev": 2**0.5, "p50": 7, "p99": 7, "max": 9}
+    assert [5, 7, "4k+merge", "0"] in run["points"] and len(run["points"]) == 3 and run["run"] == 9
     with pytest.raises(ValueError, match="not verified"):
-        readers.fault_run(whole, lines, "")
+        readers.fault_run(whole, [line], "")
+    with pytest.raises(ValueError, match="3 faults are missing"):
+        readers.fault_run({**whole, "dropped": 3}, [line], said)
 
 
 def test_a_study_of_hosts_is_read(tmp_path):
