@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 import matplotlib
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from .model import Bars, Lines, Points, Rows
 from .values import Data, Missing, conditions, formula, look_up, matches, shown
@@ -49,6 +50,7 @@ def _lines(title: str, x: str, y: str, series: dict[str, Sequence[Sequence[float
             axes.set_yscale("log")
         else:
             axes.set_ylim(bottom=0)
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set(title=title, xlabel=x, ylabel=y)
         axes.legend(fontsize=7, frameon=False)
 
