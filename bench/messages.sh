@@ -7,7 +7,7 @@ set -euo pipefail
 WINDOWS=/sys/kernel/hpmmap/windows
 # sizes KILOBYTES...: prints them as bytes, with commas.
 sizes() {
-	printf '%s\n' "$@" | awk '{ printf "%s%d", NR > 1 ? "," : "", $1 * 1024 }'
+	printf '%s\n' "$@" | awk '{ printf "%s%d", (NR > 1 ? "," : ""), $1 * 1024 }'
 }
 SMALL=0,8,64,512,$(sizes 1 2 4 8 16)
 MIDDLE=$(sizes 1 4 16 64 256 1024)
